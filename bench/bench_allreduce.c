@@ -39,13 +39,13 @@ static const double budget_s = 0.15; /* for one size */
 /* ---- levin's ranks ---- */
 
 /* Where ranks of one job find each other: memory that they inherit. */
-typedef struct meeting {
+typedef struct group_sync {
     _Atomic int there[2];
     char card[2][MOST_RANKS][CARD];
-} meeting;
+} group_sync;
 
 typedef struct guest {
-    meeting *m;
+    group_sync *m;
     int rank, world, round;
 } guest;
 
@@ -85,39 +85,39 @@ typedef enum way { WAY_PLAIN, WAY_SHARED, WAY_REDUCTION } way;
 /* The gradient of a step, as the trainer adds it: one set per rank, buckets of 1 MB, the norm's
  * sums on the way. */
 typedef struct gradient {
-    lvni_reduction *r;
-    lvni_tree_node leaf;
+    lvni_dist_reduction *r;
+    lvni_plan_tree_node leaf;
 } gradient;
 
-static lvn_status open_gradient(lvni_comm *comm, size_t bytes, gradient *out)
+static lvn_status open_gradient(lvni_dist_comm *comm, size_t bytes, gradient *out)
 {
     const int64_t n = (int64_t)(bytes / sizeof(float));
-    const lvni_reduction_options o = {.shards = lvni_comm_world(comm),
-                                      .sets = 1,
-                                      .n = n,
-                                      .n_norm = n,
-                                      .bucket = 1 << 18,
-                                      .sumsq = lvni_flat_block_sumsq};
-    out->leaf = (lvni_tree_node){lvni_comm_rank(comm), lvni_comm_rank(comm) + 1, 0};
-    LVN_TRY(lvni_reduction_create(comm, &o, &out->r));
-    float *set = lvni_reduction_set(out->r, 0);
+    const lvni_dist_reduction_options o = {.micro_batches = lvni_dist_comm_world(comm),
+                                           .sets = 1,
+                                           .n = n,
+                                           .n_norm = n,
+                                           .bucket = 1 << 18,
+                                           .sumsq = lvni_kernels_flat_block_sumsq};
+    out->leaf = (lvni_plan_tree_node){lvni_dist_comm_rank(comm), lvni_dist_comm_rank(comm) + 1, 0};
+    LVN_TRY(lvni_dist_reduction_create(comm, &o, &out->r));
+    float *set = lvni_dist_reduction_set(out->r, 0);
     for (int64_t i = 0; i < n; i++) {
         set[i] = 1e-3f * (float)(i % 1000);
     }
     return LVN_OK;
 }
 
-static lvn_status once(lvni_comm *comm, float *x, int64_t n, gradient *g)
+static lvn_status once(lvni_dist_comm *comm, float *x, int64_t n, gradient *g)
 {
     if (x != NULL) {
-        return lvni_comm_all_reduce(comm, x, x, n, LVN_F32, LVNI_REDUCE_SUM);
+        return lvni_dist_comm_all_reduce(comm, x, x, n, LVN_F32, LVNI_REDUCE_SUM);
     }
-    LVN_TRY(lvni_reduction_begin(g->r, &g->leaf, 1));
-    return lvni_reduction_finish(g->r, NULL, 0);
+    LVN_TRY(lvni_dist_reduction_begin(g->r, &g->leaf, 1));
+    return lvni_dist_reduction_finish(g->r, NULL, 0);
 }
 
 /* x NULL: a reduction. */
-static lvn_status time_size(lvni_comm *comm, float *x, size_t bytes)
+static lvn_status time_size(lvni_dist_comm *comm, float *x, size_t bytes)
 {
     static double took[MOST_TIMES], slowest[MOST_TIMES];
     const int64_t n = (int64_t)(bytes / sizeof(float));
@@ -131,17 +131,17 @@ static lvn_status time_size(lvni_comm *comm, float *x, size_t bytes)
         LVN_TRY(once(comm, x, n, &g));
     }
     while (go_on != 0) {
-        LVN_TRY(lvni_comm_barrier(comm));
-        const uint64_t start = lvni_now_ns();
+        LVN_TRY(lvni_dist_comm_barrier(comm));
+        const uint64_t start = lvni_core_now_ns();
         LVN_TRY(once(comm, x, n, &g));
-        took[times] = lvni_seconds_since(start);
+        took[times] = lvni_core_seconds_since(start);
         spent += took[times++];
         go_on = times < LEAST_TIMES || (times < MOST_TIMES && spent < budget_s);
-        LVN_TRY(lvni_comm_broadcast(comm, &go_on, sizeof go_on, 0));
+        LVN_TRY(lvni_dist_comm_broadcast(comm, &go_on, sizeof go_on, 0));
     }
-    LVN_TRY(lvni_comm_all_reduce(comm, took, slowest, times, LVN_F64, LVNI_REDUCE_MAX));
-    lvni_reduction_destroy(g.r);
-    if (lvni_comm_rank(comm) == 0) {
+    LVN_TRY(lvni_dist_comm_all_reduce(comm, took, slowest, times, LVN_F64, LVNI_REDUCE_MAX));
+    lvni_dist_reduction_destroy(g.r);
+    if (lvni_dist_comm_rank(comm) == 0) {
         printf("%zu %.3f\n", bytes, bench_median(slowest, times) * 1e6);
         fflush(stdout);
     }
@@ -150,16 +150,17 @@ static lvn_status time_size(lvni_comm *comm, float *x, size_t bytes)
 
 static lvn_status rank_main(guest *g, way how, size_t most)
 {
-    const lvni_comm_options o = {.rank = g->rank, .world = g->world, .exchange = meet, .user = g};
-    lvni_comm *comm;
+    const lvni_dist_comm_options o = {
+        .rank = g->rank, .world = g->world, .exchange = meet, .user = g};
+    lvni_dist_comm *comm;
     void *x = NULL;
-    lvni_thread_set_ftz();
+    lvni_tensor_thread_set_ftz();
     bind_rank(g->rank, g->world);
-    LVN_TRY(lvni_comm_shm(&o, &comm));
+    LVN_TRY(lvni_dist_comm_shm(&o, &comm));
     if (how == WAY_SHARED) {
-        LVN_TRY(lvni_comm_alloc(comm, most, &x));
+        LVN_TRY(lvni_dist_comm_alloc(comm, most, &x));
     } else if (how == WAY_PLAIN) {
-        x = lvni_alloc(LVNI_TAG_DATA, most);
+        x = lvni_core_alloc(LVNI_TAG_DATA, most);
     }
     for (size_t i = 0; i < most / sizeof(float) && x != NULL; i++) {
         ((float *)x)[i] = 1e-3f * (float)(i % 1000);
@@ -167,13 +168,14 @@ static lvn_status rank_main(guest *g, way how, size_t most)
     for (size_t bytes = LEAST_BYTES; bytes <= most; bytes *= 2) {
         LVN_TRY(time_size(comm, x, bytes));
     }
-    lvni_comm_destroy(comm);
+    lvni_dist_comm_destroy(comm);
     return LVN_OK;
 }
 
 static int job_main(int world, way how, size_t most)
 {
-    meeting *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    group_sync *m =
+        mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int failed = m == MAP_FAILED;
     for (int rank = 0; rank < world && !failed; rank++) {
         if (fork() == 0) {
@@ -338,10 +340,10 @@ int main(int argc, char **argv)
     }
     bench_describe(stdout, json);
     (void)bench_used_by_others_s();
-    const uint64_t start = lvni_now_ns();
+    const uint64_t start = lvni_core_now_ns();
     const bool two = compare(2, turns, most, json), four = compare(4, turns, most, json);
     printf("other programs used %.0f %% of the cores, Open MPI's and Gloo's processes among them\n",
-           100.0 * bench_used_by_others_s() / lvni_seconds_since(start) / bench_cores());
+           100.0 * bench_used_by_others_s() / lvni_core_seconds_since(start) / bench_cores());
     fprintf(json, "\n}\n");
     return fclose(json) == 0 && two && four ? 0 : 1;
 }

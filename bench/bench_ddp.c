@@ -1,8 +1,8 @@
 /* Training steps of two ranks with one core each, against others of the same samples, in turns: one
- * process on both cores (with the same two shards: the same bits; and with one), the two ranks with
- * a reduction in a free order (ddp_rank_free), two processes that do not add anything up, and
- * PyTorch's DistributedDataParallel over Gloo (ddp_step.py), where /usr/bin/python3 has it. All run
- * at the same time and are idle but for the one whose turn it is.
+ * process on both cores (with the same two micro-batches: the same bits; and with one), the two
+ * ranks with a reduction in a free order (ddp_rank_free), two processes that do not add anything
+ * up, and PyTorch's DistributedDataParallel over Gloo (ddp_step.py), where /usr/bin/python3 has it.
+ * All run at the same time and are idle but for the one whose turn it is.
  *
  * usage: bench_ddp [NET [TURNS [BATCH [SIDE [BUCKET_BYTES]]]]], run by `make bench`; wants two idle
  * cores. Writes out/bench/ddp.json. Exit 1 when bits or losses differ, or a line is missed, which
@@ -55,14 +55,14 @@ static lvn_tensor *make_order(int64_t batch)
 {
     enum { EPOCHS = 16 };
     lvn_tensor *order = lvn_tensor_create(LVN_I64, 2, (int64_t[]){EPOCHS, batch});
-    uint32_t *one = lvni_calloc(LVNI_TAG_DATA, (size_t)batch, sizeof *one);
+    uint32_t *one = lvni_core_calloc(LVNI_TAG_DATA, (size_t)batch, sizeof *one);
     for (uint32_t e = 0; e < EPOCHS && order != NULL && one != NULL; e++) {
-        lvni_sampler_order(BENCH_DDP_SEED, e, (uint32_t)batch, one);
+        lvni_data_sampler_order(BENCH_DDP_SEED, e, (uint32_t)batch, one);
         for (int64_t i = 0; i < batch; i++) {
             ((int64_t *)lvn_data(order))[e * batch + i] = one[i];
         }
     }
-    lvni_free(one);
+    lvni_core_free(one);
     return order;
 }
 
@@ -77,28 +77,28 @@ static lvn_status fill_samples(const lvn_dataset *data, lvn_tensor *image, lvn_t
     return LVN_OK;
 }
 
-static lvn_status save_all(const lvni_model *model, lvn_tensor *const extra[3])
+static lvn_status save_all(const lvni_nn_model *model, lvn_tensor *const extra[3])
 {
     static const char *const names[] = {"image", "label", "order"};
-    static lvni_st_tensor entry[MOST_TENSORS];
+    static lvni_ckpt_st_tensor entry[MOST_TENSORS];
     int n = 0;
     LVN_ARG(model->n_parameters + 3 <= MOST_TENSORS, "a model of %d tensors, at most %d",
             model->n_parameters, MOST_TENSORS - 3);
     for (; n < model->n_parameters; n++) {
-        const lvni_parameter *p = &model->parameters[n];
-        entry[n] = lvni_st_entry(p->name, p->tensor, p->tensor->data);
+        const lvni_nn_parameter *p = &model->parameters[n];
+        entry[n] = lvni_ckpt_st_entry(p->name, p->tensor, p->tensor->data);
     }
     for (int i = 0; i < 3; i++) {
-        entry[n++] = lvni_st_entry(names[i], extra[i], lvn_data(extra[i]));
+        entry[n++] = lvni_ckpt_st_entry(names[i], extra[i], lvn_data(extra[i]));
     }
-    return lvni_st_save(weights_file, entry, n, NULL, 0);
+    return lvni_ckpt_st_save(weights_file, entry, n, NULL, 0);
 }
 
 /* Weights and samples, for PyTorch. */
 static lvn_status save_weights(const ddp_duel *d)
 {
     bench_noise noise;
-    lvni_model *model = NULL;
+    lvni_nn_model *model = NULL;
     LVN_TRY(bench_noise_open(&noise, d->side, d->batch, BENCH_CLASSES));
     lvn_tensor *extra[3] = {
         lvn_tensor_create(LVN_F32, 4, (int64_t[]){d->batch, d->side, d->side, 3}),
@@ -111,7 +111,7 @@ static lvn_status save_weights(const ddp_duel *d)
     for (int i = 0; i < 3; i++) {
         lvn_release(extra[i]);
     }
-    lvni_model_destroy(model);
+    lvni_nn_model_destroy(model);
     bench_noise_close(&noise);
     return s;
 }
@@ -213,10 +213,10 @@ static void report_all(const bench *b, FILE *json, bool *met)
     for (int i = 0; i < DDP_LEVINS; i++) {
         report(b, json, ddp_layouts[i].name, ddp_layouts[i].key, "s", b->seconds[i], 0, met);
     }
-    report_ratio(b, json, "throughput against one process, 2 shards", "against_process", DDP_WHOLE,
-                 DDP_TOGETHER, 0.97, met);
-    report_ratio(b, json, "throughput against one process, 1 shard", "against_process_one_shard",
-                 DDP_WHOLE_ONE, DDP_TOGETHER, 0, met);
+    report_ratio(b, json, "throughput against one process, 2 micro-batches", "against_process",
+                 DDP_WHOLE, DDP_TOGETHER, 0.97, met);
+    report_ratio(b, json, "throughput against one process, 1 micro-batch",
+                 "against_process_one_micro_batch", DDP_WHOLE_ONE, DDP_TOGETHER, 0, met);
     report_ratio(b, json, "step in the fixed order against a free one", "against_free",
                  DDP_TOGETHER, DDP_FREE, -1.10, met);
     report_ratio(b, json, "step against one in which nothing is added", "against_apart",
@@ -298,12 +298,13 @@ int main(int argc, char **argv)
     bench_describe(stdout, json);
     bool met = true;
     bench_used_by_others_s();
-    const uint64_t start = lvni_now_ns();
+    const uint64_t start = lvni_core_now_ns();
     const lvn_status s = run_all(argc, argv, turns, json, &met);
     if (s != LVN_OK) {
         fprintf(stderr, "bench_ddp: %s\n", lvn_last_error()->message);
     }
-    const double others = bench_used_by_others_s() / (lvni_seconds_since(start) * bench_cores());
+    const double others =
+        bench_used_by_others_s() / (lvni_core_seconds_since(start) * bench_cores());
     printf("other programs used %.0f %% of the cores%s\n", others * 100,
            others > 0.05 && !met ? ": the lines are not judged" : "");
     fprintf(json, ",\n  \"others\": %.3f\n}\n", others);

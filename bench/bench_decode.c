@@ -1,6 +1,6 @@
 /* What one core decodes: JPEG, random resized crop to 224, flip, normalise, over a folder of
  * photos, against torchvision with Pillow. The two work in turns, and what counts is the time that
- * the core spent on each, so that other programs on the machine disturb little. Prints pictures per
+ * the core spent on each, so that other programs on the machine disturb little. Prints images per
  * second as median [least, largest] of the turns and writes out/bench/decode.json.
  *
  * usage: bench_decode [FOLDER], run by `make bench`; FOLDER: ../shared/data/clothing. Exit 1 when
@@ -139,13 +139,13 @@ static bool measure(const lvn_dataset *data, const char *folder, FILE *json)
         fprintf(stderr, "bench_decode: %s\n", lvn_last_error()->message);
         return false;
     }
-    report(json, "levin", "pictures/s", ours);
+    report(json, "levin", "images/s", ours);
     if (!rivals) {
         printf(
             "/usr/bin/python3 has no torch with torchvision and Pillow: nothing to compare with\n");
         return true;
     }
-    report(json, "torchvision", "pictures/s", theirs);
+    report(json, "torchvision", "images/s", theirs);
     const double median = report(json, "factor", "x", factor);
     printf("line %.1f: %s\n", line_to_beat, median >= line_to_beat ? "met" : "MISSED");
     return median >= line_to_beat;

@@ -24,7 +24,7 @@ static const char weights_file[] = "out/bench/duel.safetensors";
 
 typedef struct run {
     lvn_dataset *data;
-    lvni_model *model;
+    lvni_nn_model *model;
     lvni_trainer *trainer;
     bench_torch torch; /* the quickest variant */
     const char *variant;
@@ -38,7 +38,7 @@ static lvn_status open_levin(const bench_duel *d, run *r)
     lvni_trainer_options o = {.model = r->model,
                               .train = r->data,
                               .optim = d->optim,
-                              .precision = lvni_precision_of(d->precision),
+                              .precision = lvni_trainer_precision_of(d->precision),
                               .seed = 1,
                               .max_epochs = -1,
                               .max_steps = -1,
@@ -47,14 +47,14 @@ static lvn_status open_levin(const bench_duel *d, run *r)
                               .config_json = "{}"};
     const lvni_plan_options plan = {.n_samples = d->batch,
                                     .batch_size = d->batch,
-                                    .shards = 1,
+                                    .micro_batches = 1,
                                     .cores = bench_cores(),
                                     .wgrad_threads = bench_cores()};
     LVN_TRY(lvni_plan_make(&plan, &o.plan));
     LVN_TRY(lvni_trainer_create(&o, &r->trainer));
-    const lvni_loader_options loader = {
+    const lvni_data_loader_options loader = {
         .dataset = r->data, .plan = &o.plan, .training = true, .seed = 1};
-    return lvni_loader_create(&loader, &r->trainer->loader);
+    return lvni_data_loader_create(&loader, &r->trainer->loader);
 }
 
 /* The batch's fields, one behind the other in `field`. */
@@ -87,7 +87,7 @@ static lvn_status make_batch(const bench_duel *d, const lvn_dataset *data, const
 /* Weights and the one batch, for PyTorch. */
 static lvn_status save_weights(const bench_duel *d, const run *r)
 {
-    static lvni_st_tensor entry[MOST_TENSORS];
+    static lvni_ckpt_st_tensor entry[MOST_TENSORS];
     lvn_field fields[LVN_MAX_FIELDS];
     lvn_tensor *field[LVN_MAX_FIELDS] = {NULL};
     const int n_fields = r->data->cls->fields(r->data, fields);
@@ -96,14 +96,14 @@ static lvn_status save_weights(const bench_duel *d, const run *r)
                        : make_batch(d, r->data, fields, n_fields, field);
     int n = 0;
     for (; n < r->model->n_parameters && s == LVN_OK; n++) {
-        const lvni_parameter *p = &r->model->parameters[n];
-        entry[n] = lvni_st_entry(p->name, p->tensor, p->tensor->data);
+        const lvni_nn_parameter *p = &r->model->parameters[n];
+        entry[n] = lvni_ckpt_st_entry(p->name, p->tensor, p->tensor->data);
     }
     for (int f = 0; f < n_fields && s == LVN_OK; f++) {
-        entry[n++] = lvni_st_entry(fields[f].name, field[f], lvn_data(field[f]));
+        entry[n++] = lvni_ckpt_st_entry(fields[f].name, field[f], lvn_data(field[f]));
     }
     if (s == LVN_OK) {
-        s = lvni_st_save(weights_file, entry, n, NULL, 0);
+        s = lvni_ckpt_st_save(weights_file, entry, n, NULL, 0);
     }
     for (int f = 0; f < n_fields; f++) {
         lvn_release(field[f]);
@@ -113,22 +113,22 @@ static lvn_status save_weights(const bench_duel *d, const run *r)
 
 static lvn_status levin_steps(run *r, int n, double *seconds, double *core_s, double *losses)
 {
-    const uint64_t start = lvni_now_ns();
+    const uint64_t start = lvni_core_now_ns();
     const double used = bench_used_by_us_s();
     for (int i = 0; i < n; i++) {
-        lvni_step_result result;
+        lvni_trainer_step_result result;
         LVN_TRY(lvni_trainer_step(r->trainer, &result));
-        losses[i] = lvni_metric_mean(&result.metrics, "loss");
+        losses[i] = lvni_trainer_metric_mean(&result.metrics, "loss");
     }
-    *seconds = lvni_seconds_since(start) / n;
+    *seconds = lvni_core_seconds_since(start) / n;
     *core_s = (bench_used_by_us_s() - used) / n;
     return LVN_OK;
 }
 
 static int by_time(const void *a, const void *b)
 {
-    const uint64_t x = lvni_run_time(*(const lvni_op *)a).ns,
-                   y = lvni_run_time(*(const lvni_op *)b).ns;
+    const uint64_t x = lvni_kernels_run_time(*(const lvni_kernels_op *)a).ns,
+                   y = lvni_kernels_run_time(*(const lvni_kernels_op *)b).ns;
     return (x < y) - (x > y);
 }
 
@@ -136,23 +136,23 @@ static int by_time(const void *a, const void *b)
 static lvn_status profile(run *r)
 {
     double seconds, core_s, losses[TURN_STEPS], sum = 0;
-    lvni_run_measure(true);
+    lvni_kernels_run_measure(true);
     LVN_TRY(levin_steps(r, TURN_STEPS, &seconds, &core_s, losses));
-    lvni_op order[LVNI_OP_COUNT];
+    lvni_kernels_op order[LVNI_OP_COUNT];
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        order[op] = (lvni_op)op;
+        order[op] = (lvni_kernels_op)op;
     }
     qsort(order, LVNI_OP_COUNT, sizeof *order, by_time);
-    for (int i = 0; i < LVNI_OP_COUNT && lvni_run_time(order[i]).calls > 0; i++) {
-        const lvni_op_time t = lvni_run_time(order[i]);
+    for (int i = 0; i < LVNI_OP_COUNT && lvni_kernels_run_time(order[i]).calls > 0; i++) {
+        const lvni_kernels_op_time t = lvni_kernels_run_time(order[i]);
         const double ms = (double)t.ns * 1e-6 / TURN_STEPS;
         sum += ms;
-        printf("  %-24s %5.0f calls %9.2f ms %5.1f %%\n", lvni_ops[order[i]].name,
+        printf("  %-24s %5.0f calls %9.2f ms %5.1f %%\n", lvni_kernels_ops[order[i]].name,
                (double)t.calls / TURN_STEPS, ms, ms * 0.1 / seconds);
     }
     printf("  %-24s             %9.2f ms %5.1f %%\n", "rest", seconds * 1e3 - sum,
            100 - sum * 0.1 / seconds);
-    lvni_run_measure(false);
+    lvni_kernels_run_measure(false);
     return LVN_OK;
 }
 
@@ -236,7 +236,7 @@ static lvn_status run_duel(const bench_duel *d, int turns, FILE *json, bool *met
     }
     bench_torch_stop(&r.torch);
     lvni_trainer_destroy(r.trainer);
-    lvni_model_destroy(r.model);
+    lvni_nn_model_destroy(r.model);
     if (r.data != NULL) {
         d->close(r.data);
     }
@@ -262,7 +262,7 @@ int bench_duel_main(int argc, char **argv, const char *name, const bench_duel *d
     bench_describe(stdout, json);
     bool met = true;
     bench_used_by_others_s();
-    const uint64_t start = lvni_now_ns();
+    const uint64_t start = lvni_core_now_ns();
     lvn_status s = LVN_OK;
     for (int i = 0; i < n && s == LVN_OK; i++) {
         if ((argc < 2 || strcmp(argv[1], duels[i].net) == 0) &&
@@ -273,7 +273,8 @@ int bench_duel_main(int argc, char **argv, const char *name, const bench_duel *d
     if (s != LVN_OK) {
         fprintf(stderr, "bench_%s: %s\n", name, lvn_last_error()->message);
     }
-    const double others = bench_used_by_others_s() / (lvni_seconds_since(start) * bench_cores());
+    const double others =
+        bench_used_by_others_s() / (lvni_core_seconds_since(start) * bench_cores());
     printf("other programs used %.0f %% of the cores%s\n", others * 100,
            others > 0.05 && !met ? ": the lines are not judged" : "");
     fprintf(json, ",\n  \"others\": %.3f\n}\n", others);

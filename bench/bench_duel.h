@@ -23,7 +23,7 @@ struct bench_duel {
     const char *script; /* PyTorch's side, in this folder */
     const char *word;   /* the script's first argument */
     const bench_variant *variants;
-    int side; /* of a picture; 0 where there are none */
+    int side; /* of an image; 0 where there are none */
     int64_t batch;
     lvni_optim_options optim;
     double line; /* times as fast as PyTorch, at least */
@@ -31,7 +31,7 @@ struct bench_duel {
      * fault. */
     double loss_tolerance;
     /* The model (the caller destroys it) and the batch as a dataset, which `close` closes. */
-    lvn_status (*open)(const bench_duel *d, lvni_model **model, lvn_dataset **data);
+    lvn_status (*open)(const bench_duel *d, lvni_nn_model **model, lvn_dataset **data);
     void (*close)(lvn_dataset *data);
 };
 

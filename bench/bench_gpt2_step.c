@@ -7,7 +7,7 @@
 #include "nn/zoo_gpt2.h"
 
 enum { TEXTS = 4, TOKENS = 64 };
-static const lvni_gpt2_arguments gpt2_124m = {
+static const lvni_nn_gpt2_arguments gpt2_124m = {
     .layers = 12, .heads = 12, .width = 768, .vocabulary = 50257, .positions = 1024};
 
 static const bench_variant ways[BENCH_VARIANTS] = {{"as installed", "loop", false},
@@ -49,12 +49,12 @@ static lvn_status text_get(const lvn_dataset *dataset, const lvn_sample_key *key
 static const lvn_dataset_class text_class = {
     .name = "text", .fields = text_fields, .length = text_length, .get = text_get};
 
-static lvn_status open_gpt2(const bench_duel *d, lvni_model **model, lvn_dataset **data)
+static lvn_status open_gpt2(const bench_duel *d, lvni_nn_model **model, lvn_dataset **data)
 {
     (void)d;
     static lvn_dataset texts = {.cls = &text_class};
     *data = &texts;
-    return lvni_model_build(&lvni_gpt2, &gpt2_124m, 1, model);
+    return lvni_nn_model_build(&lvni_nn_gpt2, &gpt2_124m, 1, model);
 }
 
 static void close_texts(lvn_dataset *data)

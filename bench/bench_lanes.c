@@ -1,7 +1,7 @@
-/* What lanes bring: steps of model=cnn with shards=2 on two lanes of one thread each, against one
- * lane of one thread. Both runs step in turns, so that what else the machine does hits both. Prints
- * ms per step and the factor as median [least, largest] of the turns, checks that both runs have
- * the same bits, and writes out/bench/lanes.json.
+/* What lanes bring: steps of model=cnn with micro_batches=2 on two lanes of one thread each,
+ * against one lane of one thread. Both runs step in turns, so that what else the machine does hits
+ * both. Prints ms per step and the factor as median [least, largest] of the turns, checks that both
+ * runs have the same bits, and writes out/bench/lanes.json.
  *
  * usage: bench_lanes, run by `make bench`; wants two idle cores. Exit 1 when a line is missed,
  * which is not judged when other programs used more than 5 % of the cores meanwhile. */
@@ -22,21 +22,21 @@ static const double line_to_beat = 1.7;
 typedef struct bench {
     const char *name;
     int side;
-    int64_t batch; /* E, two shards */
+    int64_t batch; /* E, two micro-batches */
 } bench;
 
 static const bench benches[] = {{"cnn_32x32_64", 32, 64}, {"cnn_64x64_32", 64, 32}};
 
 typedef struct run {
-    lvni_model *model;
+    lvni_nn_model *model;
     lvni_trainer *trainer;
 } run;
 
 static lvn_status open_run(const bench *b, const lvn_dataset *data, int lanes, run *r)
 {
-    const lvni_zoo_arguments arguments = {
+    const lvni_nn_zoo_arguments arguments = {
         .image_size = b->side, .n_classes = CLASSES, .dropout = 0.1};
-    LVN_TRY(lvni_model_build(lvni_zoo_find("cnn"), &arguments, 1, &r->model));
+    LVN_TRY(lvni_nn_model_build(lvni_nn_zoo_find("cnn"), &arguments, 1, &r->model));
     lvni_trainer_options o = {
         .model = r->model,
         .train = data,
@@ -49,26 +49,26 @@ static lvn_status open_run(const bench *b, const lvn_dataset *data, int lanes, r
         .config_json = "{}"};
     const lvni_plan_options plan = {.n_samples = SAMPLES,
                                     .batch_size = b->batch,
-                                    .shards = 2,
+                                    .micro_batches = 2,
                                     .lanes = lanes,
                                     .cores = lanes,
                                     .wgrad_threads = 1};
     LVN_TRY(lvni_plan_make(&plan, &o.plan));
     LVN_TRY(lvni_trainer_create(&o, &r->trainer));
-    const lvni_loader_options loader = {
+    const lvni_data_loader_options loader = {
         .dataset = data, .plan = &o.plan, .training = true, .seed = 1};
-    return lvni_loader_create(&loader, &r->trainer->loader);
+    return lvni_data_loader_create(&loader, &r->trainer->loader);
 }
 
 /* Milliseconds per step. */
 static lvn_status turn(run *r, double *ms)
 {
-    const uint64_t start = lvni_now_ns();
+    const uint64_t start = lvni_core_now_ns();
     for (int i = 0; i < STEPS; i++) {
-        lvni_step_result result;
+        lvni_trainer_step_result result;
         LVN_TRY(lvni_trainer_step(r->trainer, &result));
     }
-    *ms = lvni_seconds_since(start) * 1e3 / STEPS;
+    *ms = lvni_core_seconds_since(start) * 1e3 / STEPS;
     return LVN_OK;
 }
 
@@ -122,7 +122,7 @@ static lvn_status run_bench(const bench *b, FILE *json, bool *met)
     }
     for (int i = 0; i < 2; i++) {
         lvni_trainer_destroy(r[i].trainer);
-        lvni_model_destroy(r[i].model);
+        lvni_nn_model_destroy(r[i].model);
     }
     bench_noise_close(&data);
     return s;
@@ -150,7 +150,7 @@ int main(int argc, char **argv)
     fprintf(json, ",\n  \"turns\": %d", TURNS);
     bool met = true;
     bench_used_by_others_s();
-    const uint64_t start = lvni_now_ns();
+    const uint64_t start = lvni_core_now_ns();
     lvn_status s = LVN_OK;
     for (size_t i = 0; i < sizeof benches / sizeof *benches && s == LVN_OK; i++) {
         s = run_bench(&benches[i], json, &met);
@@ -158,7 +158,7 @@ int main(int argc, char **argv)
     if (s != LVN_OK) {
         fprintf(stderr, "bench_lanes: %s\n", lvn_last_error()->message);
     }
-    const double cores_s = lvni_seconds_since(start) * (double)sysconf(_SC_NPROCESSORS_ONLN);
+    const double cores_s = lvni_core_seconds_since(start) * (double)sysconf(_SC_NPROCESSORS_ONLN);
     const double others = bench_used_by_others_s() / cores_s;
     printf("other programs used %.0f %% of the cores%s\n", others * 100,
            others > 0.05 && !met ? ": the line is not judged" : "");

@@ -62,13 +62,13 @@ static const lvn_module_class number_class = {
 static lvn_status measure(lvni_trainer *t, double us[TURNS])
 {
     for (int turn = -1; turn < TURNS; turn++) {
-        const uint64_t start = lvni_now_ns();
+        const uint64_t start = lvni_core_now_ns();
         for (int i = 0; i < STEPS; i++) {
-            lvni_step_result r;
+            lvni_trainer_step_result r;
             LVN_TRY(lvni_trainer_step(t, &r));
         }
         if (turn >= 0) {
-            us[turn] = lvni_seconds_since(start) * 1e6 / STEPS;
+            us[turn] = lvni_core_seconds_since(start) * 1e6 / STEPS;
         }
     }
     return LVN_OK;
@@ -77,9 +77,9 @@ static lvn_status measure(lvni_trainer *t, double us[TURNS])
 static lvn_status run(double us[TURNS])
 {
     const lvn_dataset data = {.cls = &numbers};
-    lvni_model *model = NULL;
+    lvni_nn_model *model = NULL;
     lvni_trainer *t = NULL;
-    LVN_TRY(lvni_model_build(&number_class, NULL, 1, &model));
+    LVN_TRY(lvni_nn_model_build(&number_class, NULL, 1, &model));
     lvni_trainer_options o = {
         .model = model,
         .train = &data,
@@ -93,20 +93,20 @@ static lvn_status run(double us[TURNS])
         .config_json = "{}"};
     const lvni_plan_options plan = {.n_samples = SAMPLES,
                                     .batch_size = 1,
-                                    .shards = 1,
+                                    .micro_batches = 1,
                                     .lanes = 1,
                                     .cores = 1,
                                     .wgrad_threads = 1};
     lvn_status s = lvni_plan_make(&plan, &o.plan);
     s = s == LVN_OK ? lvni_trainer_create(&o, &t) : s;
     if (s == LVN_OK) {
-        const lvni_loader_options loader = {
+        const lvni_data_loader_options loader = {
             .dataset = &data, .plan = &o.plan, .training = true, .seed = 1};
-        s = lvni_loader_create(&loader, &t->loader);
+        s = lvni_data_loader_create(&loader, &t->loader);
         s = s == LVN_OK ? measure(t, us) : s;
     }
     lvni_trainer_destroy(t);
-    lvni_model_destroy(model);
+    lvni_nn_model_destroy(model);
     return s;
 }
 
@@ -114,12 +114,13 @@ int main(void)
 {
     double us[TURNS];
     bench_used_by_others_s();
-    const uint64_t start = lvni_now_ns();
+    const uint64_t start = lvni_core_now_ns();
     if (lvni_cpu_start() != LVN_OK || run(us) != LVN_OK) {
         fprintf(stderr, "error: %s\n", lvn_last_error()->message);
         return 2;
     }
-    const bool alone = bench_used_by_others_s() <= 0.05 * lvni_seconds_since(start) * bench_cores();
+    const bool alone =
+        bench_used_by_others_s() <= 0.05 * lvni_core_seconds_since(start) * bench_cores();
     const double median = bench_median(us, TURNS);
     const bool met = median <= line_us;
     mkdir("out", 0777);

@@ -7,6 +7,6 @@
 enum { BENCH_CLASSES = 1000 };
 
 /* "resnet18", "resnet50" with the weights of seed 1, whose blocks start as identities. */
-lvn_status bench_resnet_build(const char *net, int side, lvni_model **model);
+lvn_status bench_resnet_build(const char *net, int side, lvni_nn_model **model);
 
 #endif

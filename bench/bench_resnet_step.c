@@ -8,7 +8,7 @@
 
 static bench_noise noise;
 
-static lvn_status open_resnet(const bench_duel *d, lvni_model **model, lvn_dataset **data)
+static lvn_status open_resnet(const bench_duel *d, lvni_nn_model **model, lvn_dataset **data)
 {
     LVN_TRY(bench_noise_open(&noise, d->side, d->batch, BENCH_CLASSES));
     *data = &noise.base;

@@ -18,17 +18,17 @@ static const double line_s = 2.0;
 static lvn_status turn(many_ranks_times *t)
 {
     static const int any = 0;
-    lvni_store_options o;
-    lvni_store *store = NULL;
-    lvni_store_options_init(&o);
+    lvni_control_store_options o;
+    lvni_control_store *store = NULL;
+    lvni_control_store_options_init(&o);
     o.address = "127.0.0.1";
     o.ports = &any;
     o.n_ports = 1;
     o.world = WORLD;
     o.job_key = "many";
-    LVN_TRY(lvni_store_create(&o, &store));
-    const lvn_status status = many_ranks_run(lvni_store_port(store), WORLD, t);
-    lvni_store_destroy(store);
+    LVN_TRY(lvni_control_store_create(&o, &store));
+    const lvn_status status = many_ranks_run(lvni_control_store_port(store), WORLD, t);
+    lvni_control_store_destroy(store);
     return status;
 }
 
@@ -45,7 +45,7 @@ int main(void)
 {
     double table[TURNS], gather[TURNS], leave[TURNS], all[TURNS];
     bench_used_by_others_s();
-    const uint64_t start = lvni_now_ns();
+    const uint64_t start = lvni_core_now_ns();
     for (int i = -1; i < TURNS; i++) {
         many_ranks_times t;
         if (many_ranks_allow(WORLD) != LVN_OK || turn(&t) != LVN_OK) {
@@ -59,7 +59,8 @@ int main(void)
             all[i] = t.table_s + t.gather_s + t.leave_s;
         }
     }
-    const bool alone = bench_used_by_others_s() <= 0.05 * lvni_seconds_since(start) * bench_cores();
+    const bool alone =
+        bench_used_by_others_s() <= 0.05 * lvni_core_seconds_since(start) * bench_cores();
     mkdir("out", 0777);
     mkdir("out/bench", 0777);
     FILE *json = fopen("out/bench/store.json", "w");

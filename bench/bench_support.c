@@ -48,20 +48,20 @@ lvn_status bench_noise_open(bench_noise *noise, int side, int64_t samples, int n
     *noise = (bench_noise){
         .base = {.cls = &noise_class, .n_classes = n_classes}, .side = side, .samples = samples};
     const size_t n = (size_t)samples + (size_t)side * (size_t)side * 3;
-    noise->pixels = lvni_alloc(LVNI_TAG_DATA, n * sizeof *noise->pixels);
+    noise->pixels = lvni_core_alloc(LVNI_TAG_DATA, n * sizeof *noise->pixels);
     if (noise->pixels == NULL) {
         return LVN_ERR_MEMORY;
     }
-    const lvni_rng rng = {.key = lvni_rng_make_key(1, lvni_rng_purpose("noise"))};
+    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(1, lvni_core_rng_purpose("noise"))};
     for (size_t i = 0; i < n; i++) {
-        noise->pixels[i] = (float)lvni_rng_normal(&rng, i);
+        noise->pixels[i] = (float)lvni_core_rng_normal(&rng, i);
     }
     return LVN_OK;
 }
 
 void bench_noise_close(bench_noise *noise)
 {
-    lvni_free(noise->pixels);
+    lvni_core_free(noise->pixels);
     noise->pixels = NULL;
 }
 
@@ -88,10 +88,10 @@ static double used_by_all_s(void)
     return read ? (user + niced + kernel) / (double)sysconf(_SC_CLK_TCK) : 0;
 }
 
-static double used_by(int who)
+static double used_by(int info)
 {
     struct rusage u;
-    getrusage(who, &u);
+    getrusage(info, &u);
     return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }

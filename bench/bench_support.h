@@ -1,4 +1,4 @@
-/* What the bench programs share: pictures of noise as a dataset, medians, and how much of the
+/* What the bench programs share: images of noise as a dataset, medians, and how much of the
  * machine others used. */
 #ifndef LEVIN_BENCH_SUPPORT_H
 #define LEVIN_BENCH_SUPPORT_H

@@ -74,9 +74,9 @@ bool bench_torch_steps(bench_torch *t, int n, double *seconds, double *core_s, d
     return true;
 }
 
-void bench_print_losses(const char *who, const double *losses)
+void bench_print_losses(const char *info, const double *losses)
 {
-    printf("  losses of %-28s", who);
+    printf("  losses of %-28s", info);
     for (int i = 0; i < BENCH_EQUAL_STEPS; i++) {
         printf(" %.6f", losses[i]);
     }

@@ -9,9 +9,9 @@
 
 const ddp_layout ddp_layouts[DDP_LEVINS] = {
     [DDP_TOGETHER] = {"2 ranks x 1 core", "ranks", 2, 2, 2, 1, false, true},
-    [DDP_WHOLE] = {"1 process x 2 cores, 2 shards", "process", 1, 1, 2, 2, false, true},
-    [DDP_WHOLE_ONE] = {"1 process x 2 cores, 1 shard", "process_one_shard", 1, 1, 1, 2, false,
-                       false},
+    [DDP_WHOLE] = {"1 process x 2 cores, 2 micro-batches", "process", 1, 1, 2, 2, false, true},
+    [DDP_WHOLE_ONE] = {"1 process x 2 cores, 1 micro-batch", "process_one_micro_batch", 1, 1, 1, 2,
+                       false, false},
     /* a sum of two has no order: other bits would be a mistake */
     [DDP_FREE] = {"2 ranks, free order", "free", 2, 2, 2, 1, true, true},
     [DDP_APART] = {"2 processes, nothing added", "apart", 2, 1, 1, 1, false, false},
@@ -25,8 +25,8 @@ static bool start_rank(const ddp_duel *d, const ddp_layout *l, int rank, int fd,
     const int64_t batch = d->batch / (l->processes / l->world);
     snprintf(program, sizeof program, "%.*s/ddp_rank%s", slash == NULL ? 0 : (int)(slash - self),
              self, l->free_order ? "_free" : "");
-    const int64_t number[8] = {d->side,  batch,    l->shards,       l->world > 1 ? rank : 0,
-                               l->world, l->cores, d->bucket_bytes, fd};
+    const int64_t number[8] = {d->side,  batch,    l->micro_batches, l->world > 1 ? rank : 0,
+                               l->world, l->cores, d->bucket_bytes,  fd};
     char net[24], *argv[11] = {program, net};
     snprintf(net, sizeof net, "%s", d->net);
     for (int i = 0; i < 8; i++) {
@@ -45,7 +45,7 @@ static bool is_ready(bench_child *c)
 bool ddp_layout_start(const ddp_layout *l, const ddp_duel *d, bench_child child[BENCH_DDP_RANKS])
 {
     const int fd = memfd_create("bench_ddp", 0); /* the ranks inherit it */
-    bool good = fd >= 0 && ftruncate(fd, sizeof(bench_meeting)) == 0;
+    bool good = fd >= 0 && ftruncate(fd, sizeof(bench_group_sync)) == 0;
     for (int i = 0; i < l->processes && good; i++) {
         good = start_rank(d, l, i, fd, &child[i]);
     }

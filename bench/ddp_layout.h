@@ -11,7 +11,7 @@ enum { BENCH_DDP_RANKS = 2, BENCH_DDP_MOST_STEPS = 8 };
 
 typedef struct ddp_duel {
     const char *net;
-    int side;      /* of a picture */
+    int side;      /* of an image */
     int64_t batch; /* of all ranks */
     int64_t bucket_bytes;
 } ddp_duel;
@@ -28,7 +28,7 @@ typedef enum ddp_side {
 /* `processes` processes that are runs of `world` ranks. */
 typedef struct ddp_layout {
     const char *name, *key; /* for people; for the file */
-    int processes, world, shards, cores;
+    int processes, world, micro_batches, cores;
     bool free_order; /* ddp_rank_free */
     bool same_bits;  /* as DDP_TOGETHER */
 } ddp_layout;

@@ -25,7 +25,7 @@ def make_model(torch, torchvision, net, tensors, form):
     return torch.nn.parallel.DistributedDataParallel(model.to(memory_format=form).train())
 
 
-def run(torch, torchvision, rank, port, commands, tell):
+def run(torch, torchvision, rank, port, commands, report):
     import torch.distributed as dist
     net, path, layout, _, threads = sys.argv[1:6]
     torch.set_num_threads(int(threads))
@@ -40,7 +40,7 @@ def run(torch, torchvision, rank, port, commands, tell):
     if rank == 0:
         print("ready torch", torch.__version__, "blas:", blas(), flush=True)
     for line in commands:
-        tell(line)
+        report(line)
         losses, start, used = [], time.perf_counter(), time.process_time()
         for _ in range(int(line)):
             rows = order[step % order.shape[0]][rank * part:(rank + 1) * part]
@@ -51,10 +51,10 @@ def run(torch, torchvision, rank, port, commands, tell):
             losses.append(loss.item())
             step += 1
         seconds = (time.perf_counter() - start) / len(losses)
-        said = torch.tensor([(time.process_time() - used) / len(losses), *losses], dtype=torch.float64)
-        dist.all_reduce(said)
+        printed = torch.tensor([(time.process_time() - used) / len(losses), *losses], dtype=torch.float64)
+        dist.all_reduce(printed)
         if rank == 0:
-            print(seconds, said[0].item(), *(said[1:] / WORLD).tolist(), flush=True)
+            print(seconds, printed[0].item(), *(printed[1:] / WORLD).tolist(), flush=True)
 
 
 def main():
@@ -74,10 +74,10 @@ def main():
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     with subprocess.Popen([sys.executable, __file__, *sys.argv[1:], str(port)], stdin=subprocess.PIPE, text=True) as other:
-        def tell(line):
+        def report(line):
             other.stdin.write(line)
             other.stdin.flush()
-        run(torch, torchvision, 0, port, sys.stdin, tell)
+        run(torch, torchvision, 0, port, sys.stdin, report)
 
 
 if __name__ == "__main__":

@@ -26,63 +26,63 @@ typedef struct bucket_state {
     int order[MOST_RANKS];
 } bucket_state;
 
-typedef struct common_part {
+typedef struct lvni_dist_common_part {
     alignas(64) _Atomic uint64_t tail;   /* of the queue, all steps together */
     alignas(64) _Atomic uint64_t cursor; /* step | place in the queue | piece: one for all ranks */
     alignas(64) _Atomic uint64_t done;   /* pieces of all ranks, all steps together */
-} common_part;
+} lvni_dist_common_part;
 
-typedef struct said {
+typedef struct sent {
     int n_leaves;
-    lvni_tree_node leaf[LVNI_TREE_PENDING];
+    lvni_plan_tree_node leaf[LVNI_TREE_PENDING];
     size_t bytes;
     char message[MESSAGE];
-} said;
+} sent;
 
-typedef struct rank_part {
+typedef struct lvni_dist_rank_part {
     alignas(64) _Atomic uint32_t arrived;
-    said said[2];
-} rank_part;
+    sent sent[2];
+} lvni_dist_rank_part;
 
-struct lvni_reduction {
-    lvni_comm *comm;
-    lvni_reduction_options o;
+struct lvni_dist_reduction {
+    lvni_dist_comm *comm;
+    lvni_dist_reduction_options o;
     int64_t bucket, buckets, pieces;
-    lvni_region region;
+    lvni_dist_region region;
     size_t at_queue, at_partial, at_total, at_sets, set_stride;
     uint32_t step;
-    _Atomic uint32_t *told;
+    _Atomic uint32_t *reported;
     _Atomic uint64_t added_ns, pieces_here;
-    lvni_reduction_times last;
+    lvni_dist_reduction_times last;
 };
 
-static common_part *common_of(const lvni_reduction *r)
+static lvni_dist_common_part *common_of(const lvni_dist_reduction *r)
 {
-    return (common_part *)(void *)r->region.common;
+    return (lvni_dist_common_part *)(void *)r->region.common;
 }
 
-static bucket_state *state_of(const lvni_reduction *r, int64_t b)
+static bucket_state *state_of(const lvni_dist_reduction *r, int64_t b)
 {
-    return (bucket_state *)(void *)(r->region.common + sizeof(common_part)) + b;
+    return (bucket_state *)(void *)(r->region.common + sizeof(lvni_dist_common_part)) + b;
 }
 
-static _Atomic uint64_t *queue_entry(const lvni_reduction *r, int64_t place)
+static _Atomic uint64_t *queue_entry(const lvni_dist_reduction *r, int64_t place)
 {
     return (_Atomic uint64_t *)(void *)(r->region.common + r->at_queue) + place;
 }
 
-static rank_part *part_of(const lvni_reduction *r, int rank)
+static lvni_dist_rank_part *part_of(const lvni_dist_reduction *r, int rank)
 {
-    return (rank_part *)(void *)lvni_region_part(&r->region, rank);
+    return (lvni_dist_rank_part *)(void *)lvni_dist_region_part(&r->region, rank);
 }
 
-static float *set_of(const lvni_reduction *r, int rank, int i)
+static float *set_of(const lvni_dist_reduction *r, int rank, int i)
 {
-    return (float *)(void *)(lvni_region_part(&r->region, rank) + r->at_sets +
+    return (float *)(void *)(lvni_dist_region_part(&r->region, rank) + r->at_sets +
                              (size_t)i * r->set_stride);
 }
 
-static float *total_of(const lvni_reduction *r)
+static float *total_of(const lvni_dist_reduction *r)
 {
     return (float *)(void *)(r->region.common + r->at_total);
 }
@@ -93,10 +93,10 @@ static uint64_t cursor_at(uint32_t step, int64_t place, int64_t piece)
     return s << (PLACE_BITS + PIECE_BITS) | (uint64_t)place << PIECE_BITS | (uint64_t)piece;
 }
 
-lvn_status lvni_reduction_create(lvni_comm *comm, const lvni_reduction_options *o,
-                                 lvni_reduction **out)
+lvn_status lvni_dist_reduction_create(lvni_dist_comm *comm, const lvni_dist_reduction_options *o,
+                                      lvni_dist_reduction **out)
 {
-    lvni_reduction *r = LVNI_NEW(LVNI_TAG_DIST, lvni_reduction);
+    lvni_dist_reduction *r = LVNI_NEW(LVNI_TAG_DIST, lvni_dist_reduction);
     *out = r;
     if (r == NULL || o->message > MESSAGE || comm->world > MOST_RANKS) {
         return LVN_ERR_MEMORY;
@@ -106,45 +106,46 @@ lvn_status lvni_reduction_create(lvni_comm *comm, const lvni_reduction_options *
     r->bucket = o->bucket > 0 ? o->bucket : o->n;
     r->buckets = (o->n + r->bucket - 1) / r->bucket;
     for (int64_t b = 0; b < r->buckets; b++) {
-        r->pieces += (lvni_reduction_bucket(r, (int)b).count + PIECE - 1) / PIECE;
+        r->pieces += (lvni_dist_reduction_bucket(r, (int)b).count + PIECE - 1) / PIECE;
     }
     const size_t blocks = (size_t)(o->n + LVNI_REDUCTION_BLOCK - 1) / LVNI_REDUCTION_BLOCK;
     r->set_stride = ((size_t)o->n * sizeof(float) + PAGE - 1) / PAGE * PAGE;
-    r->at_queue = sizeof(common_part) + (size_t)r->buckets * sizeof(bucket_state);
+    r->at_queue = sizeof(lvni_dist_common_part) + (size_t)r->buckets * sizeof(bucket_state);
     r->at_partial = r->at_queue + (size_t)r->buckets * sizeof(uint64_t);
     r->at_total = (r->at_partial + blocks * sizeof(double) + PAGE - 1) / PAGE * PAGE;
-    r->at_sets = (sizeof(rank_part) + PAGE - 1) / PAGE * PAGE;
-    r->told = lvni_calloc(LVNI_TAG_DIST, (size_t)r->buckets, sizeof *r->told);
+    r->at_sets = (sizeof(lvni_dist_rank_part) + PAGE - 1) / PAGE * PAGE;
+    r->reported = lvni_core_calloc(LVNI_TAG_DIST, (size_t)r->buckets, sizeof *r->reported);
     const size_t common = r->at_total + r->set_stride,
                  part = r->at_sets + (size_t)o->sets * r->set_stride;
     LVN_TRY(comm->ops->region_open(comm, common, part, &r->region));
     if (comm->rank == 0) {
         LVN_TRY(comm->ops->region_reserve(comm, &r->region, r->region.common, common));
     }
-    LVN_TRY(comm->ops->region_reserve(comm, &r->region, lvni_region_part(&r->region, comm->rank),
-                                      part));
-    return lvni_comm_barrier(comm);
+    LVN_TRY(comm->ops->region_reserve(comm, &r->region,
+                                      lvni_dist_region_part(&r->region, comm->rank), part));
+    return lvni_dist_comm_barrier(comm);
 }
 
-void lvni_reduction_destroy(lvni_reduction *r)
+void lvni_dist_reduction_destroy(lvni_dist_reduction *r)
 {
     if (r != NULL) {
         r->comm->ops->region_close(r->comm, &r->region);
-        lvni_free(r->told);
-        lvni_free(r);
+        lvni_core_free(r->reported);
+        lvni_core_free(r);
     }
 }
 
-void lvni_reduction_use(lvni_reduction *r, int64_t begin, int64_t end)
+void lvni_dist_reduction_use(lvni_dist_reduction *r, int64_t begin, int64_t end)
 {
     (void)r; /* what is measured trains all of its parameters */
     (void)begin;
     (void)end;
 }
 
-lvn_status lvni_reduction_begin(lvni_reduction *r, const lvni_tree_node *leaf, int n_leaves)
+lvn_status lvni_dist_reduction_begin(lvni_dist_reduction *r, const lvni_plan_tree_node *leaf,
+                                     int n_leaves)
 {
-    said *s = &part_of(r, r->comm->rank)->said[++r->step & 1];
+    sent *s = &part_of(r, r->comm->rank)->sent[++r->step & 1];
     s->n_leaves = n_leaves;
     memcpy(s->leaf, leaf, (size_t)n_leaves * sizeof *leaf);
     uint64_t last = r->step == 1 ? 0 : cursor_at(r->step - 1, r->buckets, 0);
@@ -155,11 +156,11 @@ lvn_status lvni_reduction_begin(lvni_reduction *r, const lvni_tree_node *leaf, i
     return LVN_OK;
 }
 
-void lvni_reduction_ready(lvni_reduction *r, int b)
+void lvni_dist_reduction_ready(lvni_dist_reduction *r, int b)
 {
     const uint32_t step = r->step, world = (uint32_t)r->comm->world;
     bucket_state *s = state_of(r, b);
-    if (atomic_exchange(&r->told[b], step) == step) {
+    if (atomic_exchange(&r->reported[b], step) == step) {
         return;
     }
     s->order[atomic_fetch_add(&s->ticket, 1) % world] = r->comm->rank;
@@ -173,7 +174,8 @@ void lvni_reduction_ready(lvni_reduction *r, int b)
 
 /* The bucket and the elements behind the cursor, whose next place is *next; false: nothing is
  * ready. */
-static bool peek(lvni_reduction *r, uint64_t *cursor, uint64_t *next, int64_t *b, lvni_range *range)
+static bool peek(lvni_dist_reduction *r, uint64_t *cursor, uint64_t *next, int64_t *b,
+                 lvni_plan_range *range)
 {
     *cursor = atomic_load(&common_of(r)->cursor);
     const int64_t place = (int64_t)(*cursor >> PIECE_BITS & ((1u << PLACE_BITS) - 1)),
@@ -187,28 +189,28 @@ static bool peek(lvni_reduction *r, uint64_t *cursor, uint64_t *next, int64_t *b
         return false;
     }
     *b = (int64_t)(uint32_t)entry;
-    const lvni_range whole = lvni_reduction_bucket(r, (int)*b);
+    const lvni_plan_range whole = lvni_dist_reduction_bucket(r, (int)*b);
     const int64_t at = piece * PIECE, left = whole.count - at;
-    *range = (lvni_range){whole.start + at, left < PIECE ? left : PIECE};
+    *range = (lvni_plan_range){whole.start + at, left < PIECE ? left : PIECE};
     *next = left > PIECE ? cursor_at(step, place, piece + 1) : cursor_at(step, place + 1, 0);
     return true;
 }
 
 /* total = the leaves' sum over [at, at + n), in the order of arrival. */
-static void add_block(lvni_reduction *r, int64_t b, int64_t at, int64_t n)
+static void add_block(lvni_dist_reduction *r, int64_t b, int64_t at, int64_t n)
 {
     float *total = total_of(r) + at;
     const float *first = NULL;
     bool added = false;
     for (int i = 0; i < r->comm->world; i++) {
         const int rank = state_of(r, b)->order[i];
-        const said *s = &part_of(r, rank)->said[r->step & 1];
+        const sent *s = &part_of(r, rank)->sent[r->step & 1];
         for (int k = 0; k < s->n_leaves; k++) {
             const float *leaf = set_of(r, rank, s->leaf[k].slot) + at;
             if (first == NULL) {
                 first = leaf;
             } else {
-                lvni_combine(total, added ? total : first, leaf, n, LVN_F32, LVNI_REDUCE_SUM);
+                lvni_dist_combine(total, added ? total : first, leaf, n, LVN_F32, LVNI_REDUCE_SUM);
                 added = true;
             }
         }
@@ -224,27 +226,27 @@ static void add_block(lvni_reduction *r, int64_t b, int64_t at, int64_t n)
     }
 }
 
-static bool all_added(const lvni_reduction *r)
+static bool all_added(const lvni_dist_reduction *r)
 {
     return atomic_load(&common_of(r)->done) >= (uint64_t)r->step * (uint64_t)r->pieces;
 }
 
-bool lvni_reduction_help(lvni_reduction *r)
+bool lvni_dist_reduction_help(lvni_dist_reduction *r)
 {
     uint64_t cursor, next;
     int64_t b;
-    lvni_range range;
+    lvni_plan_range range;
     do {
         if (!peek(r, &cursor, &next, &b, &range)) {
             return false;
         }
     } while (!atomic_compare_exchange_strong(&common_of(r)->cursor, &cursor, next));
-    const uint64_t start = lvni_now_ns();
+    const uint64_t start = lvni_core_now_ns();
     for (int64_t at = range.start; at < range.start + range.count; at += LVNI_REDUCTION_BLOCK) {
         const int64_t left = range.start + range.count - at;
         add_block(r, b, at, left < LVNI_REDUCTION_BLOCK ? left : LVNI_REDUCTION_BLOCK);
     }
-    atomic_fetch_add(&r->added_ns, lvni_now_ns() - start);
+    atomic_fetch_add(&r->added_ns, lvni_core_now_ns() - start);
     atomic_fetch_add(&r->pieces_here, 1);
     if (atomic_fetch_add(&common_of(r)->done, 1) + 1 == (uint64_t)r->step * (uint64_t)r->pieces) {
         r->comm->ops->ring(r->comm);
@@ -254,41 +256,41 @@ bool lvni_reduction_help(lvni_reduction *r)
 
 static bool needs_rank(void *user, int rank)
 {
-    const lvni_reduction *r = user;
-    return rank != r->comm->rank && reduction_behind(&part_of(r, rank)->arrived, r->step);
+    const lvni_dist_reduction *r = user;
+    return rank != r->comm->rank && lvni_dist_reduction_behind(&part_of(r, rank)->arrived, r->step);
 }
 
 static bool can_go_on(void *user)
 {
     uint64_t cursor, next;
     int64_t b;
-    lvni_range range;
+    lvni_plan_range range;
     return all_added(user) || peek(user, &cursor, &next, &b, &range);
 }
 
 static bool all_arrived(void *user)
 {
-    const lvni_reduction *r = user;
-    return lvni_wait_needs_nobody(r->comm, needs_rank, user);
+    const lvni_dist_reduction *r = user;
+    return lvni_dist_wait_is_over(r->comm, needs_rank, user);
 }
 
-static lvn_status wait_for(lvni_reduction *r, bool (*over)(void *))
+static lvn_status wait_for(lvni_dist_reduction *r, bool (*over)(void *))
 {
-    return reduction_wait(r->comm, &(lvni_wait){.over = over, .needs = needs_rank, .user = r},
-                          &r->last);
+    return lvni_dist_reduction_wait(
+        r->comm, &(lvni_dist_wait){.over = over, .needs = needs_rank, .user = r}, &r->last);
 }
 
-lvn_status lvni_reduction_finish(lvni_reduction *r, const void *message, size_t bytes)
+lvn_status lvni_dist_reduction_finish(lvni_dist_reduction *r, const void *message, size_t bytes)
 {
-    rank_part *mine = part_of(r, r->comm->rank);
-    r->last = (lvni_reduction_times){.pieces_early = (int64_t)atomic_load(&r->pieces_here)};
-    mine->said[r->step & 1].bytes = bytes;
-    memcpy(mine->said[r->step & 1].message, message, bytes);
+    lvni_dist_rank_part *mine = part_of(r, r->comm->rank);
+    r->last = (lvni_dist_reduction_times){.pieces_early = (int64_t)atomic_load(&r->pieces_here)};
+    mine->sent[r->step & 1].bytes = bytes;
+    memcpy(mine->sent[r->step & 1].message, message, bytes);
     for (int b = 0; b < (int)r->buckets; b++) {
-        lvni_reduction_ready(r, b);
+        lvni_dist_reduction_ready(r, b);
     }
     while (!all_added(r)) {
-        if (!lvni_reduction_help(r)) {
+        if (!lvni_dist_reduction_help(r)) {
             LVN_TRY(wait_for(r, can_go_on));
         }
     }
@@ -300,40 +302,40 @@ lvn_status lvni_reduction_finish(lvni_reduction *r, const void *message, size_t 
     return LVN_OK;
 }
 
-float *lvni_reduction_set(lvni_reduction *r, int i)
+float *lvni_dist_reduction_set(lvni_dist_reduction *r, int i)
 {
     return set_of(r, r->comm->rank, i);
 }
 
-int lvni_reduction_buckets(const lvni_reduction *r)
+int lvni_dist_reduction_buckets(const lvni_dist_reduction *r)
 {
     return (int)r->buckets;
 }
 
-lvni_range lvni_reduction_bucket(const lvni_reduction *r, int b)
+lvni_plan_range lvni_dist_reduction_bucket(const lvni_dist_reduction *r, int b)
 {
     const int64_t start = b * r->bucket;
-    return (lvni_range){start, r->o.n - start < r->bucket ? r->o.n - start : r->bucket};
+    return (lvni_plan_range){start, r->o.n - start < r->bucket ? r->o.n - start : r->bucket};
 }
 
-float *lvni_reduction_total(lvni_reduction *r)
+float *lvni_dist_reduction_total(lvni_dist_reduction *r)
 {
     return total_of(r);
 }
 
-const double *lvni_reduction_partial(lvni_reduction *r)
+const double *lvni_dist_reduction_partial(lvni_dist_reduction *r)
 {
     return (double *)(void *)(r->region.common + r->at_partial);
 }
 
-const void *lvni_reduction_said(lvni_reduction *r, int rank, size_t *bytes)
+const void *lvni_dist_reduction_reported(lvni_dist_reduction *r, int rank, size_t *bytes)
 {
-    const said *s = &part_of(r, rank)->said[r->step & 1];
+    const sent *s = &part_of(r, rank)->sent[r->step & 1];
     *bytes = s->bytes;
     return s->message;
 }
 
-lvni_reduction_times lvni_reduction_last(const lvni_reduction *r)
+lvni_dist_reduction_times lvni_dist_reduction_last(const lvni_dist_reduction *r)
 {
     return r->last;
 }

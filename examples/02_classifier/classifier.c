@@ -1,4 +1,4 @@
-/* A classifier with a network and a dataset of its own. The dataset draws its pictures: no files
+/* A classifier with a network and a dataset of its own. The dataset draws its images: no files
  * needed.
  *
  *   cc -Iinclude examples/02_classifier/classifier.c -Lbuild -llevin -lm \
@@ -36,7 +36,7 @@ static lvn_tensor *cnn_training_step(const lvn_module *m, const lvn_batch *batch
     lvn_tensor *loss = lvn_cross_entropy(logits, batch->label);
     lvn_log(step, "loss", loss);
     lvn_log(step, "acc", lvn_accuracy(logits, batch->label));
-    return loss; /* mean over the shard's samples */
+    return loss; /* mean over the micro-batch's samples */
 }
 
 static lvn_status cnn_build(lvn_module *module, lvn_builder *b)
@@ -61,7 +61,7 @@ static const lvn_module_class cnn_class = {
 typedef struct figures {
     lvn_dataset base;
     int64_t count;
-    uint64_t seed; /* another seed is another set of pictures */
+    uint64_t seed; /* another seed is another set of images */
 } figures;
 
 static int figures_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS])

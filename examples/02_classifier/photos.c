@@ -1,4 +1,4 @@
-/* A classifier of 32 x 32 colour pictures from two folders, photos/train and photos/val, each with
+/* A classifier of 32 x 32 colour images from two folders, photos/train and photos/val, each with
  * one sub-folder per class. The whole program; keys on its command line win, `./photos help` lists
  * them. */
 #include <levin/levin.h>
@@ -25,7 +25,7 @@ static lvn_tensor *cnn_training_step(const lvn_module *m, const lvn_batch *batch
     lvn_tensor *loss = lvn_cross_entropy(logits, batch->label);
     lvn_log(step, "loss", loss);
     lvn_log(step, "acc", lvn_accuracy(logits, batch->label));
-    return loss; /* mean over the shard's samples */
+    return loss; /* mean over the micro-batch's samples */
 }
 
 static lvn_status cnn_build(lvn_module *module, lvn_builder *b)

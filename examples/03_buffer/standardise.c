@@ -5,10 +5,10 @@
  * of them near 0 with a spread of 1, and the usual way is a pass over the whole data before
  * training, whose numbers then have to travel with the model. Here the layer finds them itself.
  * What a step changes beside parameters must be a registered buffer: a module is read-only in a
- * step, because the shards of a batch run side by side. So every shard pushes what it sees, and
- * after the last one
+ * step, because the micro-batches of a batch run side by side. So every micro-batch pushes what it
+ * sees, and after the last one
  *     value = (1 - momentum) value + momentum (mean of what was pushed, weighted by samples, added
- *       in the order of the shards).
+ *       in the order of the micro-batches).
  * That is why the result is the same, to the bit, however many lanes worked on the step, and why a
  * resumed run goes on as if nothing had happened: buffers are in the checkpoint.
  *
@@ -55,8 +55,8 @@ static void standardise_destroy(lvn_module *module)
     lvn_release(((standardise *)module)->one); /* buffers belong to the model */
 }
 
-/* Pushes the statistics of the shard's own samples. The mean of the shards' unbiased variances is
- * one itself. */
+/* Pushes the statistics of the micro-batch's own samples. The mean of the micro-batches' unbiased
+ * variances is one itself. */
 static lvn_status look(const standardise *m, lvn_tensor *x)
 {
     const int samples = 0;
@@ -79,7 +79,7 @@ static lvn_tensor *standardise_forward(const lvn_module *module, lvn_tensor *x)
             return NULL;
         }
     }
-    /* as it was before this step, on every shard */
+    /* as it was before this step, on every micro-batch */
     const double seen = lvn_item(lvn_buffer_value(m->seen));
     if (seen == 0.0) {
         return lvn_mul_scalar(x, 0.0); /* the first step only looks */
@@ -188,13 +188,12 @@ int main(int argc, char **argv)
 {
     pump train = {.base = {.cls = &pump_class}, .count = 2000, .seed = 1};
     pump val = {.base = {.cls = &pump_class}, .count = 500, .seed = 2};
-    return lvn_main(
-        argc, argv,
-        &(lvn_job){
-            .module = &net_class,
-            .train = &train.base,
-            .val = &val.base,
-            .options =
-                "max_epochs=6 batch_size=32 optim=adamw optim.lr=1e-2 shards=4 wgrad_threads=1",
-        });
+    return lvn_main(argc, argv,
+                    &(lvn_job){
+                        .module = &net_class,
+                        .train = &train.base,
+                        .val = &val.base,
+                        .options = "max_epochs=6 batch_size=32 optim=adamw optim.lr=1e-2 "
+                                   "micro_batches=4 wgrad_threads=1",
+                    });
 }

@@ -1,19 +1,20 @@
-/* A loss that looks at other shards' samples: two instruments see the same things, and a network
- * learns which readings belong together.
+/* A loss that looks at other micro-batches' samples: two instruments see the same things, and a
+ * network learns which readings belong together.
  *
  * Each instrument gets a network of its own that turns a reading into a point on a sphere; a pair
  * is right when its two points are nearer to each other than to those of all other pairs (Radford
  * et al. 2021, "CLIP"). The more pairs there are to be told apart, the more there is to learn, and
- * a shard of a step has only a few. So the shards of a group lend each other their points:
- * lvn_shard_gather gives all of them, in the order of the shards, and its gradient finds the way
- * back. The module says so in build() with lvn_builder_couple; the shards of a group then run at
- * once, on however many lanes, devices or threads, and the result is the same to the bit:
+ * a micro-batch of a step has only a few. So the micro-batches of a group lend each other their
+ * points: lvn_group_gather gives all of them, in the order of the micro-batches, and its gradient
+ * finds the way back. The module says so in build() with lvn_builder_couple; the micro-batches of a
+ * group then run at once, on however many lanes, devices or threads, and the result is the same to
+ * the bit:
  *
  *   cc -Iinclude examples/04_pairs/pairs.c -Lbuild -llevin -lm -Wl,-rpath,$PWD/build -o pairs
  *   ./pairs out=out/one && ./pairs out=out/two devices=2 strategy=dp
  *   build/levin ckpt hash out/one && build/levin ckpt hash out/two
  *
- * With group=1 every shard is alone with its own pairs: another run, which learns less. */
+ * With group=1 every micro-batch is alone with its own pairs: another run, which learns less. */
 #include <levin/levin.h>
 
 #include <math.h>
@@ -35,7 +36,7 @@ static lvn_status pairs_build(lvn_module *module, lvn_builder *b)
     m->out[0] = lvn_nn_linear(b, "left.out", HIDDEN, POINT);
     m->in[1] = lvn_nn_linear(b, "right.in", READING, HIDDEN);
     m->out[1] = lvn_nn_linear(b, "right.out", HIDDEN, POINT);
-    lvn_builder_couple(b); /* shards look at each other */
+    lvn_builder_couple(b); /* micro-batches look at each other */
     return lvn_builder_status(b);
 }
 
@@ -62,8 +63,8 @@ static lvn_tensor *pairs_step(const lvn_module *module, const lvn_batch *batch, 
 {
     const pairs *m = (const pairs *)module;
     lvn_tensor *left = points(m, 0, batch->field[0]), *right = points(m, 1, batch->field[1]);
-    int64_t first; /* this shard's rows begin there */
-    lvn_tensor *all = lvn_shard_gather_at(right, &first);
+    int64_t first; /* this micro-batch's rows begin there */
+    lvn_tensor *all = lvn_group_gather_at(right, &first);
     /* (N, N of the group) */
     lvn_tensor *alike = lvn_mul_scalar(lvn_matmul(left, lvn_transpose(all, 0, 1)), 10.0);
     lvn_tensor *own = partners(first, batch->size);
@@ -71,7 +72,7 @@ static lvn_tensor *pairs_step(const lvn_module *module, const lvn_batch *batch, 
     lvn_log(step, "loss", loss);
     lvn_log(step, "acc", lvn_accuracy(alike, own));
     lvn_release(own); /* what the ops still need they hold themselves */
-    return loss;      /* the mean over the shard's samples, as always */
+    return loss;      /* the mean over the micro-batch's samples, as always */
 }
 
 static const lvn_module_class pairs_class = {
@@ -127,7 +128,8 @@ int main(int argc, char **argv)
                         .module = &pairs_class,
                         .train = &train.base,
                         .val = &val.base,
-                        .options = "max_epochs=10 batch_size=64 optim=adamw optim.lr=1e-2 shards=8 "
-                                   "group=8 wgrad_threads=1 eval_batch_size=64",
+                        .options =
+                            "max_epochs=10 batch_size=64 optim=adamw optim.lr=1e-2 micro_batches=8 "
+                            "group=8 wgrad_threads=1 eval_batch_size=64",
                     });
 }

@@ -2,11 +2,11 @@
  * sees, and all it is told is what a critic makes of its points (Wasserstein GAN with gradient
  * penalty: Gulrajani et al. 2017, algorithm 1).
  *
- * The class names two phases. In each step the trainer first runs the critic's on all shards of the
- * batch, adds the gradients up and updates the critic; then the generator's, on the same samples,
- * judged by the critic as it is now. training_step reads which one it is. The other network's
- * parameters are constants meanwhile: gradients flow through them, and not into them. So the law
- * holds as for any module:
+ * The class names two phases. In each step the trainer first runs the critic's on all micro-batches
+ * of the batch, adds the gradients up and updates the critic; then the generator's, on the same
+ * samples, judged by the critic as it is now. training_step reads which one it is. The other
+ * network's parameters are constants meanwhile: gradients flow through them, and not into them. So
+ * the law holds as for any module:
  *
  *   cc -Iinclude examples/05_adversarial/ring.c -Lbuild -llevin -lm -Wl,-rpath,$PWD/build -o ring
  *   ./ring out=out/one && ./ring out=out/two devices=2 strategy=dp
@@ -176,8 +176,9 @@ int main(int argc, char **argv)
                         .module = &duel_class,
                         .train = &train.base,
                         .val = &val.base,
-                        .options = "max_epochs=40 batch_size=200 optim=adam optim.lr=1e-3 "
-                                   "optim.betas=[0,0.9] optim.weight_decay=0 lr_scale=[critic=5] "
-                                   "ema.decay=0.98 shards=4 wgrad_threads=1 eval_batch_size=256",
+                        .options =
+                            "max_epochs=40 batch_size=200 optim=adam optim.lr=1e-3 "
+                            "optim.betas=[0,0.9] optim.weight_decay=0 lr_scale=[critic=5] "
+                            "ema.decay=0.98 micro_batches=4 wgrad_threads=1 eval_batch_size=256",
                     });
 }

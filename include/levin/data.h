@@ -37,7 +37,7 @@ typedef struct lvn_dataset_class {
     int64_t (*length)(const lvn_dataset *dataset);
     /* Write field i of sample key->sample to field[i] (the field's bytes). Called from several
      * threads at once. A sample that cannot be read is LVN_ERR_CORRUPT, LVN_ERR_IO,
-     * LVN_ERR_NOT_FOUND or LVN_ERR_UNSUPPORTED (a picture of a kind that cannot be decoded):
+     * LVN_ERR_NOT_FOUND or LVN_ERR_UNSUPPORTED (an image of a kind that cannot be decoded):
      * `on_error` decides; any other error stops the run. */
     lvn_status (*get)(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[]);
     void (*destroy)(lvn_dataset *dataset);
@@ -70,18 +70,18 @@ struct lvn_dataset {
 /* Destroy any dataset; NULL is fine. */
 LVN_API void lvn_dataset_destroy(lvn_dataset *dataset);
 
-/* A folder of pictures (JPEG, PNG) with one sub-folder per class; fields `image` (resize, resize,
+/* A folder of images (JPEG, PNG) with one sub-folder per class; fields `image` (resize, resize,
  * 3) f32, normalised with the mean and standard deviation of ImageNet, and `label`. Samples are in
  * byte order of their paths, classes in byte order of their names. Sub-folders without an image are
  * no classes. A folder with train/ and val/ gives the samples of both, without those of test/: open
  * one of them instead. Folders that may be parts or classes are refused (docs/data.md). */
 typedef struct lvn_image_folder_options {
     size_t struct_size; /* sizeof(lvn_image_folder_options) */
-    int resize;         /* side of the square pictures in pixels; 0: 224 */
-    bool flat;          /* pictures anywhere below the folder, no classes, no label */
+    int resize;         /* side of the square images in pixels; 0: 224 */
+    bool flat;          /* images anywhere below the folder, no classes, no label */
     bool no_augment;  /* training samples come as evaluation samples do (docs/data.md); else random
                          resized crop and horizontal flip */
-    double min_scale; /* smallest part of a picture's area that a random crop keeps; 0: 0.08 */
+    double min_scale; /* smallest part of an image's area that a random crop keeps; 0: 0.08 */
     /* brightness, contrast and saturation vary by this factor (0.4: between 0.6 and 1.4); 0: not at
      * all */
     double color_jitter;

@@ -30,7 +30,7 @@ typedef struct lvn_module_class {
     size_t size; /* sizeof of the derived struct */
     lvn_status (*build)(lvn_module *module, lvn_builder *builder);
     lvn_tensor *(*forward)(const lvn_module *module, lvn_tensor *x);
-    /* Returns the loss, the mean over the shard's samples. Called once per shard. */
+    /* Returns the loss, the mean over the micro-batch's samples. Called once per micro-batch. */
     lvn_tensor *(*training_step)(const lvn_module *module, const lvn_batch *batch, lvn_step *step);
     /* The same for validation; NULL: training_step is used (with dropout and batch norm in
      * evaluation mode). */
@@ -44,14 +44,14 @@ typedef struct lvn_module_class {
     /* optional: several optimizers in one step, one phase after the other over the whole batch (a
      * critic, then a generator). For each phase the names of the parameters that it trains, or of
      * modules above them, separated by commas, with '*' and '?'; then NULL. Every parameter is in
-     * one phase; up to 8. In a phase training_step is called for every shard, with the same samples
-     * as in the others and step->phase, and returns the phase's loss: no other parameters get a
-     * gradient, and those of phases before it are already updated. A buffer moves in the phase that
-     * names it, and what others push into it is passed over. Metrics of all phases are reported
-     * together. Validation is one pass, and needs a validation_step. A rank holds the batches of
-     * all its shards until the step is done. A failure between two phases saves nothing: give
-     * checkpoint.every_n_steps. Those of the model's root count, not those of modules inside of
-     * it. */
+     * one phase; up to 8. In a phase training_step is called for every micro-batch, with the same
+     * samples as in the others and step->phase, and returns the phase's loss: no other parameters
+     * get a gradient, and those of phases before it are already updated. A buffer moves in the
+     * phase that names it, and what others push into it is passed over. Metrics of all phases are
+     * reported together. Validation is one pass, and needs a validation_step. A rank holds the
+     * batches of all its micro-batches until the step is done. A failure between two phases saves
+     * nothing: give checkpoint.every_n_steps. Those of the model's root count, not those of modules
+     * inside of it. */
     const char *const *phases;
     void *reserved[2];
 } lvn_module_class;
@@ -70,10 +70,11 @@ LVN_API lvn_tensor *lvn_forward(const lvn_module *module, lvn_tensor *x);
 LVN_API lvn_tensor *lvn_forward_residual(const lvn_module *module, lvn_tensor *x,
                                          lvn_tensor *residual);
 
-/* Report a metric of the shard (one element, a mean over the shard's samples). Names: up to 31
- * characters; up to 16 a step. They appear as train/NAME or val/NAME, averaged over samples in
- * shard order, and over the calls and phases that report the same name. NULL values are passed over
- * (the scope failed); more than one element, a longer name or a 17th metric fails the scope. */
+/* Report a metric of the micro-batch (one element, a mean over the micro-batch's samples). Names:
+ * up to 31 characters; up to 16 a step. They appear as train/NAME or val/NAME, averaged over
+ * samples in micro-batch order, and over the calls and phases that report the same name. NULL
+ * values are passed over (the scope failed); more than one element, a longer name or a 17th metric
+ * fails the scope. */
 LVN_API void lvn_log(lvn_step *step, const char *name, const lvn_tensor *value);
 
 /* ---- in build() ---- */
@@ -82,7 +83,7 @@ LVN_API lvn_status lvn_builder_status(const lvn_builder *b); /* of the first cal
 LVN_API lvn_module *lvn_builder_child(lvn_builder *b, const lvn_module_class *cls,
                                       const char *name);
 
-/* The module uses the ops of ops_shard.h: the shards of a group run at once. */
+/* The module uses the ops of ops_group.h: the micro-batches of a group run at once. */
 LVN_API void lvn_builder_couple(lvn_builder *b);
 
 typedef enum lvn_init {
@@ -101,15 +102,16 @@ LVN_API lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int 
 LVN_API lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_init init,
                                         double bound);
 
-/* State that a step changes: f32, saved in checkpoints. Every shard may push one value per step (in
- * the phase that names the buffer; where none does, in each); after the last shard
- *   value = (1 - momentum) * value + momentum * (weighted tree mean of what the shards pushed). */
+/* State that a step changes: f32, saved in checkpoints. Every micro-batch may push one value per
+ * step (in the phase that names the buffer; where none does, in each); after the last micro-batch
+ *   value = (1 - momentum) * value + momentum * (weighted tree mean of what the micro-batches
+ *     pushed). */
 LVN_API lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim,
                                        const int64_t *shape, double fill, double momentum);
 /* as it was before the step, or phase; borrowed */
 LVN_API lvn_tensor *lvn_buffer_value(const lvn_buffer *buffer);
-/* Push the shard's value (same number of elements). Once per shard and step, or phase; outside
- * training, and in phases that do not train the buffer's module, nothing happens. */
+/* Push the micro-batch's value (same number of elements). Once per micro-batch and step, or phase;
+ * outside training, and in phases that do not train the buffer's module, nothing happens. */
 LVN_API lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value);
 /* Training mode (dropout, batch statistics) or evaluation. */
 LVN_API bool lvn_is_training(void);
@@ -168,12 +170,12 @@ typedef struct lvn_nn_batch_norm_options {
     size_t struct_size;
     double eps; /* 0: 1e-5 */
     bool relu;  /* of the result; with lvn_forward_residual: of the sum */
-    /* in training the statistics of all shards of the group (lvn_builder_couple), as with
+    /* in training the statistics of all micro-batches of the group (lvn_builder_couple), as with
      * sync_batchnorm=true */
     bool sync;
 } lvn_nn_batch_norm_options;
 /* x (..., channels) -> the same shape: over all axes but the last. Parameters weight, bias
- * (channels); in training the shard's own statistics; the registered buffers running_mean,
+ * (channels); in training the micro-batch's own statistics; the registered buffers running_mean,
  * running_var (channels) move by `momentum` per step (0.1 is usual; 0: they stay) and serve
  * evaluation. */
 LVN_API lvn_module *lvn_nn_batch_norm_with(lvn_builder *b, const char *name, int channels,
@@ -201,10 +203,10 @@ LVN_API lvn_module *lvn_nn_dropout(lvn_builder *b, const char *name, double p);
 /* ---- networks ---- */
 typedef struct lvn_nn_unet_options {
     size_t struct_size;
-    int width; /* channels at the picture's size, doubled at each level below; 0: 64 */
-    int depth; /* how often the picture is halved, up to 7; 0: 4 */
+    int width; /* channels at the image's size, doubled at each level below; 0: 64 */
+    int depth; /* how often the image is halved, up to 7; 0: 4 */
     /* levels go up by a 1x1 convolution and interpolation instead of a transposed convolution; any
-     * picture size */
+     * image size */
     bool bilinear;
 } lvn_nn_unet_options;
 /* x (N, H, W, in) -> (N, H, W, out), H and W multiples of 2^depth (Ronneberger, Fischer & Brox

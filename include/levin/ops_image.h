@@ -56,7 +56,7 @@ LVN_API lvn_tensor *lvn_max_pool2d_with(lvn_tensor *x, int kernel, const lvn_poo
 typedef struct lvn_avg_pool2d_options {
     size_t struct_size;
     int stride, padding;  /* 0: the kernel, 0 */
-    bool exclude_padding; /* divide by the number of pixels of the window that lie in the picture */
+    bool exclude_padding; /* divide by the number of pixels of the window that lie in the image */
 } lvn_avg_pool2d_options;
 LVN_API lvn_tensor *lvn_avg_pool2d_with(lvn_tensor *x, int kernel, const lvn_avg_pool2d_options *o);
 #define lvn_avg_pool2d(x, kernel, ...)                                                             \
@@ -74,7 +74,7 @@ typedef enum lvn_resize_mode {
     LVN_RESIZE_BICUBIC   /* between the four nearest (Keys 1981, a = -3/4) */
 } lvn_resize_mode;
 /* (N, H, W, C) -> (N, height, width, C), any sizes, without a filter against aliases. Pixel i of
- * the result lies at (i + 1/2) H / height - 1/2 of the picture, with align_corners (an error for
+ * the result lies at (i + 1/2) H / height - 1/2 of the image, with align_corners (an error for
  * nearest) at i (H - 1) / (height - 1); beyond the border the border repeats. The formulas of
  * torch.nn.functional.interpolate for given sizes, with positions that are exact fractions. */
 typedef struct lvn_resize2d_options {

@@ -15,8 +15,8 @@ typedef struct lvn_batch_norm_options {
     size_t struct_size;
     lvn_tensor *residual; /* of x's shape, or NULL */
     bool relu;
-    /* lvn_batch_norm_train: over the x of all shards of the group (ops_shard.h), which must then
-     * come here together, with the same gamma */
+    /* lvn_batch_norm_train: over the x of all micro-batches of the group (ops_group.h), which must
+     * then come here together, with the same gamma */
     bool sync;
 } lvn_batch_norm_options;
 /* Batch statistics over all axes but the last. x (..., C); gamma, beta (C). *mean and *variance

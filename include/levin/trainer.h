@@ -28,7 +28,7 @@ typedef struct lvn_job {
  * SIGTERM and SIGUSR1 are taken (they save and stop) and SIGPIPE is ignored; afterwards they are as
  * before. LVN_ERR_CANCELLED: stopped by a signal; LVN_ERR_USAGE: words or job; LVN_ERR_NON_FINITE:
  * loss or weights; data, files and memory as their names say. */
-LVN_API lvn_status lvn_job_train(const lvn_job *job, int n_words, const char *const *words);
+LVN_API lvn_status lvn_job_train(const lvn_job *job, int n_arguments, const char *const *words);
 /* The same with the words of main(), messages on standard error, and the exit code to return from
  * main(). Call it early: unless GOMP_SPINCOUNT or OMP_WAIT_POLICY is set, it starts the program
  * once more with its first words (2 ms), since OpenMP reads its settings when it is loaded. */

@@ -1,6 +1,6 @@
 /* The backward walk of lvn_backward: newest node first; each node's rule hands gradients to its
- * inputs. Gradients of parameters go straight into the slices of the shard's flat gradient set when
- * the trainer gave one. grad.c walks for chosen tensors. */
+ * inputs. Gradients of parameters go straight into the slices of the micro-batch's flat gradient
+ * set when the trainer gave one. grad.c walks for chosen tensors. */
 #include "autograd/tape_impl.h"
 
 #include "tensor/device.h"
@@ -28,20 +28,21 @@ void lvn_zero_grad(lvn_tensor *t)
     }
 }
 
-/* The slice of a parameter in the shard's gradient set, or NULL when the leaf is no parameter of
- * it. */
+/* The slice of a parameter in the micro-batch's gradient set, or NULL when the leaf is no parameter
+ * of it. */
 static float *slice_of(const lvn_tensor *leaf)
 {
-    const lvni_gradients *g = lvni_ctx_get()->gradients;
+    const lvni_autograd_gradients *g = lvni_tensor_ctx_get()->gradients;
     return g != NULL && leaf->param >= 0 && leaf->param < g->n ? g->data + g->offset[leaf->param]
                                                                : NULL;
 }
 
-lvn_tensor *lvni_grad_dest(lvni_node *node, int i)
+lvn_tensor *lvni_autograd_grad_dest(lvni_autograd_node *node, int i)
 {
     lvn_tensor *leaf = node->leaf[i];
-    float *slice = leaf == NULL || lvni_ctx_get()->tape->walk != NULL ? NULL : slice_of(leaf);
-    const lvni_gradients *g = lvni_ctx_get()->gradients;
+    float *slice =
+        leaf == NULL || lvni_tensor_ctx_get()->tape->walk != NULL ? NULL : slice_of(leaf);
+    const lvni_autograd_gradients *g = lvni_tensor_ctx_get()->gradients;
     if (slice == NULL || g->written[leaf->param]) {
         return NULL;
     }
@@ -53,19 +54,20 @@ lvn_tensor *lvni_grad_dest(lvni_node *node, int i)
     return lvn_tensor_wrap(slice, LVN_F32, leaf->ndim, leaf->shape);
 }
 
-lvn_tensor *lvni_grad_written(lvni_node *node, int i)
+lvn_tensor *lvni_autograd_grad_written(lvni_autograd_node *node, int i)
 {
     lvn_tensor *leaf = node->leaf[i];
-    float *slice = leaf == NULL || lvni_ctx_get()->tape->walk != NULL ? NULL : slice_of(leaf);
-    const lvni_gradients *g = lvni_ctx_get()->gradients;
+    float *slice =
+        leaf == NULL || lvni_tensor_ctx_get()->tape->walk != NULL ? NULL : slice_of(leaf);
+    const lvni_autograd_gradients *g = lvni_tensor_ctx_get()->gradients;
     return slice == NULL || !g->written[leaf->param]
                ? NULL
                : lvn_tensor_wrap(slice, LVN_F32, leaf->ndim, leaf->shape);
 }
 
-lvn_status lvni_grad_run(lvni_op op, lvni_args *args, unsigned want)
+lvn_status lvni_autograd_grad_run(lvni_kernels_op op, lvni_kernels_args *args, unsigned want)
 {
-    const lvn_status s = lvni_run(op, args, want);
+    const lvn_status s = lvni_kernels_run(op, args, want);
     for (int i = 0; s != LVN_OK && i < LVNI_MAX_OUT; i++) {
         lvn_release(args->out[i]);
         args->out[i] = NULL;
@@ -74,35 +76,36 @@ lvn_status lvni_grad_run(lvni_op op, lvni_args *args, unsigned want)
 }
 
 /* d(a + b) goes to both; passing on needs no op, so this is also the rule for create_graph. */
-static lvn_status sum_backward(lvni_node *n, lvn_tensor *dy)
+static lvn_status sum_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
     for (int i = 0; i < 2; i++) {
-        if (lvni_grad_wanted(n, i)) {
-            LVN_TRY(lvni_grad_give(n, i, lvn_retain(dy)));
+        if (lvni_autograd_grad_wanted(n, i)) {
+            LVN_TRY(lvni_autograd_grad_give(n, i, lvn_retain(dy)));
         }
     }
     return LVN_OK;
 }
 
-lvn_status lvni_accumulate(lvn_tensor **sum, lvn_tensor *t)
+lvn_status lvni_autograd_accumulate(lvn_tensor **sum, lvn_tensor *t)
 {
     if (*sum == NULL) {
         *sum = t;
         return LVN_OK;
     }
-    const bool create_graph =
-        lvni_ctx_get()->tape->walk != NULL && lvni_ctx_get()->tape->walk->create_graph;
-    lvni_args a = {.in = {*sum, t}};
-    if (!create_graph && lvni_tensor_alone(*sum) && lvni_same_shape(*sum, t)) {
+    const bool create_graph = lvni_tensor_ctx_get()->tape->walk != NULL &&
+                              lvni_tensor_ctx_get()->tape->walk->create_graph;
+    lvni_kernels_args a = {.in = {*sum, t}};
+    if (!create_graph && lvni_tensor_alone(*sum) && lvni_tensor_same_shape(*sum, t)) {
         /* saves a pass over fresh memory */
         a.out[0] = *sum;
-        const lvn_status in_place = lvni_run(LVNI_OP_add, &a, 1);
+        const lvn_status in_place = lvni_kernels_run(LVNI_OP_add, &a, 1);
         lvn_release(t);
         return in_place;
     }
-    lvn_status s = lvni_run(LVNI_OP_add, &a, 1);
+    lvn_status s = lvni_kernels_run(LVNI_OP_add, &a, 1);
     if (s == LVN_OK && create_graph) {
-        lvni_node *node = lvni_record("add", sum_backward, a.out[0], (lvn_tensor *[]){*sum, t}, 2);
+        lvni_autograd_node *node =
+            lvni_autograd_record("add", sum_backward, a.out[0], (lvn_tensor *[]){*sum, t}, 2);
         if (node != NULL) {
             node->backward_ops = sum_backward;
         }
@@ -117,16 +120,16 @@ lvn_status lvni_accumulate(lvn_tensor **sum, lvn_tensor *t)
 
 static lvn_status give_parameter(lvn_tensor *leaf, float *slice, lvn_tensor *t)
 {
-    const lvni_gradients *g = lvni_ctx_get()->gradients;
+    const lvni_autograd_gradients *g = lvni_tensor_ctx_get()->gradients;
     lvn_status s = LVN_OK;
     if (t->data != slice && !g->written[leaf->param]) {
-        s = lvni_mem_copy(slice, t->data, (size_t)lvn_numel(t) * sizeof *slice);
+        s = lvni_tensor_mem_copy(slice, t->data, (size_t)lvn_numel(t) * sizeof *slice);
     } else if (t->data != slice) { /* used twice in the network */
         lvn_tensor *sum = lvn_tensor_wrap(slice, LVN_F32, leaf->ndim, leaf->shape);
-        lvni_args a = {.in = {sum, t}};
-        s = sum == NULL ? lvn_last_error()->code : lvni_run(LVNI_OP_add, &a, 1);
+        lvni_kernels_args a = {.in = {sum, t}};
+        s = sum == NULL ? lvn_last_error()->code : lvni_kernels_run(LVNI_OP_add, &a, 1);
         if (s == LVN_OK && a.out[0] != NULL) {
-            s = lvni_mem_copy(slice, a.out[0]->data, (size_t)lvn_numel(t) * sizeof *slice);
+            s = lvni_tensor_mem_copy(slice, a.out[0]->data, (size_t)lvn_numel(t) * sizeof *slice);
             lvn_release(a.out[0]);
         }
         lvn_release(sum);
@@ -142,22 +145,22 @@ static lvn_status adapt_type(lvn_tensor **t, lvn_dtype dtype)
     if ((*t)->dtype == dtype) {
         return LVN_OK;
     }
-    const lvni_walk *walk = lvni_ctx_get()->tape->walk;
+    const lvni_autograd_walk *walk = lvni_tensor_ctx_get()->tape->walk;
     if (walk != NULL && walk->create_graph) {
-        lvn_tensor *cast = lvn_retain(lvni_cast(*t, dtype));
+        lvn_tensor *cast = lvn_retain(lvni_autograd_cast(*t, dtype));
         lvn_release(*t);
         *t = cast;
         return cast == NULL ? lvn_scope_status() : LVN_OK;
     }
-    const lvni_cast_attr attr = {.dtype = dtype};
-    lvni_args a = {.in = {*t}, .attr = &attr};
-    const lvn_status s = lvni_run(LVNI_OP_cast, &a, 1);
+    const lvni_kernels_cast_attr attr = {.dtype = dtype};
+    lvni_kernels_args a = {.in = {*t}, .attr = &attr};
+    const lvn_status s = lvni_kernels_run(LVNI_OP_cast, &a, 1);
     lvn_release(*t);
     *t = a.out[0];
     return s;
 }
 
-lvn_status lvni_grad_give(lvni_node *node, int i, lvn_tensor *t)
+lvn_status lvni_autograd_grad_give(lvni_autograd_node *node, int i, lvn_tensor *t)
 {
     if (t == NULL) {
         return lvn_last_error()->code != LVN_OK ? lvn_last_error()->code : LVN_ERR_INTERNAL;
@@ -165,57 +168,59 @@ lvn_status lvni_grad_give(lvni_node *node, int i, lvn_tensor *t)
     lvn_tensor *leaf = node->leaf[i];
     LVN_TRY(adapt_type(&t, leaf != NULL ? leaf->dtype : node->source[i]->dtype));
     if (node->source[i] != NULL) {
-        return lvni_accumulate(&node->source[i]->grad, t);
+        return lvni_autograd_accumulate(&node->source[i]->grad, t);
     }
-    if (lvni_ctx_get()->tape->walk != NULL) {
-        return lvni_walk_give_leaf(lvni_ctx_get()->tape->walk, leaf, t);
+    if (lvni_tensor_ctx_get()->tape->walk != NULL) {
+        return lvni_autograd_walk_give_leaf(lvni_tensor_ctx_get()->tape->walk, leaf, t);
     }
     float *slice = slice_of(leaf);
-    return slice != NULL ? give_parameter(leaf, slice, t) : lvni_accumulate(&leaf->grad, t);
+    return slice != NULL ? give_parameter(leaf, slice, t)
+                         : lvni_autograd_accumulate(&leaf->grad, t);
 }
 
-lvn_status lvni_grad_give_op(lvni_node *node, int i, lvn_tensor *t)
+lvn_status lvni_autograd_grad_give_op(lvni_autograd_node *node, int i, lvn_tensor *t)
 {
     if (t == NULL && lvn_scope_status() != LVN_OK) {
         return lvn_scope_status();
     }
-    return lvni_grad_give(node, i, lvn_retain(t));
+    return lvni_autograd_grad_give(node, i, lvn_retain(t));
 }
 
-lvn_status lvni_grad_weight_and_bias(lvni_node *n, lvni_op op, lvni_args *a)
+lvn_status lvni_autograd_grad_weight_and_bias(lvni_autograd_node *n, lvni_kernels_op op,
+                                              lvni_kernels_args *a)
 {
-    const bool weight = lvni_grad_wanted(n, 1), bias = lvni_grad_wanted(n, 2);
+    const bool weight = lvni_autograd_grad_wanted(n, 1), bias = lvni_autograd_grad_wanted(n, 2);
     if (!weight && !bias) {
         return LVN_OK;
     }
-    a->out[0] = lvni_grad_dest(n, 1);
-    a->out[1] = bias ? lvni_grad_dest(n, 2) : NULL;
-    LVN_TRY(lvni_grad_run(op, a, bias ? 3u : 1u));
-    const lvn_status s = bias ? lvni_grad_give(n, 2, a->out[1]) : LVN_OK;
+    a->out[0] = lvni_autograd_grad_dest(n, 1);
+    a->out[1] = bias ? lvni_autograd_grad_dest(n, 2) : NULL;
+    LVN_TRY(lvni_autograd_grad_run(op, a, bias ? 3u : 1u));
+    const lvn_status s = bias ? lvni_autograd_grad_give(n, 2, a->out[1]) : LVN_OK;
     if (s == LVN_OK && weight) {
-        return lvni_grad_give(n, 1, a->out[0]);
+        return lvni_autograd_grad_give(n, 1, a->out[0]);
     }
     lvn_release(a->out[0]);
     return s;
 }
 
-lvn_tensor *lvni_seed_gradient(const lvn_tensor *y, double seed)
+lvn_tensor *lvni_autograd_seed_gradient(const lvn_tensor *y, double seed)
 {
-    const lvni_desc d = lvni_tensor_desc(y);
-    return lvni_tensor_number(&d, seed, lvni_device_of(y->data));
+    const lvni_tensor_desc d = lvni_tensor_get_desc(y);
+    return lvni_tensor_number(&d, seed, lvni_tensor_device_of(y->data));
 }
 
-/* The set of the shard in work when somebody waits for its gradients one by one. */
-static const lvni_gradients *watched(void)
+/* The set of the micro-batch in work when somebody waits for its gradients one by one. */
+static const lvni_autograd_gradients *watched(void)
 {
-    const lvni_gradients *g = lvni_ctx_get()->gradients;
+    const lvni_autograd_gradients *g = lvni_tensor_ctx_get()->gradients;
     return g != NULL && g->final != NULL ? g : NULL;
 }
 
-static void find_oldest(const struct lvni_tape *tape, const lvni_gradients *g)
+static void find_oldest(const struct lvni_autograd_tape *tape, const lvni_autograd_gradients *g)
 {
     memset(g->oldest, 0, (size_t)g->n * sizeof *g->oldest);
-    for (const lvni_node *node = tape->last; node != NULL; node = node->previous) {
+    for (const lvni_autograd_node *node = tape->last; node != NULL; node = node->previous) {
         for (int i = 0; i < LVNI_NODE_IN; i++) {
             if (node->leaf[i] != NULL && node->leaf[i]->param >= 0 && node->leaf[i]->param < g->n) {
                 g->oldest[node->leaf[i]->param] = node;
@@ -225,7 +230,7 @@ static void find_oldest(const struct lvni_tape *tape, const lvni_gradients *g)
 }
 
 /* The walk has passed a node, whether or not it led to the loss. */
-static void tell_final(const lvni_node *node, const lvni_gradients *g)
+static void report_final(const lvni_autograd_node *node, const lvni_autograd_gradients *g)
 {
     for (int i = 0; i < LVNI_NODE_IN; i++) {
         const int parameter = node->leaf[i] == NULL ? -1 : node->leaf[i]->param;
@@ -236,7 +241,7 @@ static void tell_final(const lvni_node *node, const lvni_gradients *g)
     }
 }
 
-static lvn_status walk_node(lvni_node *node)
+static lvn_status walk_node(lvni_autograd_node *node)
 {
     node->wanted = 0;
     for (int i = 0; i < LVNI_NODE_IN; i++) {
@@ -256,18 +261,18 @@ static lvn_status walk_node(lvni_node *node)
     return LVN_OK;
 }
 
-static lvn_status walk(struct lvni_tape *tape)
+static lvn_status walk(struct lvni_autograd_tape *tape)
 {
-    const lvni_gradients *g = watched();
+    const lvni_autograd_gradients *g = watched();
     if (g != NULL) {
         find_oldest(tape, g);
     }
-    for (lvni_node *node = tape->last; node != NULL; node = node->previous) {
+    for (lvni_autograd_node *node = tape->last; node != NULL; node = node->previous) {
         if (node->grad != NULL || node->meets) { /* else it does not lead to the loss */
             LVN_TRY(walk_node(node));
         }
         if (g != NULL) {
-            tell_final(node, g);
+            report_final(node, g);
         }
     }
     return LVN_OK;
@@ -275,7 +280,7 @@ static lvn_status walk(struct lvni_tape *tape)
 
 static lvn_status backward(lvn_tensor *loss, double seed)
 {
-    struct lvni_tape *tape = lvni_tape_get();
+    struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
     if (tape == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -288,23 +293,23 @@ static lvn_status backward(lvn_tensor *loss, double seed)
         lvn_numel(loss) == 1,
         "lvn_backward needs a loss of one element, not %lld: take lvn_mean() or lvn_sum() of it",
         (long long)lvn_numel(loss));
-    LVN_TRY(lvni_tape_check_past(loss, "lvn_backward"));
-    loss->node->grad = lvni_seed_gradient(loss, seed);
+    LVN_TRY(lvni_autograd_tape_check_past(loss, "lvn_backward"));
+    loss->node->grad = lvni_autograd_seed_gradient(loss, seed);
     const bool paused = tape->paused;
     tape->walking = true;
     tape->paused = true; /* a user's rule may call ops */
     const lvn_status s = loss->node->grad == NULL ? lvn_last_error()->code : walk(tape);
     tape->paused = paused;
     tape->walking = false;
-    lvni_tape_drop_nodes(tape);
+    lvni_autograd_tape_drop_nodes(tape);
     return s;
 }
 
 lvn_status lvn_backward_scaled(lvn_tensor *loss, double seed)
 {
-    const unsigned before = lvni_fp_enter(LVNI_FP_FLUSH);
+    const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
     const lvn_status s = backward(loss, seed);
-    lvni_fp_leave(before);
+    lvni_tensor_fp_leave(before);
     return s;
 }
 

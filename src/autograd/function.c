@@ -4,22 +4,22 @@
 
 #include <string.h>
 
-static lvn_function_call call_of(lvni_node *n)
+static lvn_function_call call_of(lvni_autograd_node *n)
 {
     lvn_function_call call = {.attr = n->attr.function.attr};
     for (int i = 0; i < LVN_FUNCTION_SAVED; i++) {
         call.saved[i] = n->saved[i];
     }
     for (int i = 0; i < LVNI_NODE_IN; i++) {
-        call.wanted[i] = lvni_grad_wanted(n, i);
+        call.wanted[i] = lvni_autograd_grad_wanted(n, i);
     }
     return call;
 }
 
 /* A gradient of another shape would be written beyond the input's own. */
-static lvn_status check_shape(const lvni_node *n, int i, const lvn_tensor *dx)
+static lvn_status check_shape(const lvni_autograd_node *n, int i, const lvn_tensor *dx)
 {
-    const lvni_function_record *r = &n->attr.function;
+    const lvni_autograd_function_record *r = &n->attr.function;
     if (dx == NULL ||
         (dx->ndim == r->ndim[i] &&
          memcmp(dx->shape, r->shape[i], (size_t)dx->ndim * sizeof dx->shape[0]) == 0)) {
@@ -29,27 +29,27 @@ static lvn_status check_shape(const lvni_node *n, int i, const lvn_tensor *dx)
     LVN_FAIL(LVN_ERR_SHAPE,
              "%s: its backward gave a gradient of shape %s for input %d, which is %s (a broadcast "
              "input wants lvn_sum_to)",
-             n->name, lvni_shape_string(dx->ndim, dx->shape, have), i,
-             lvni_shape_string(r->ndim[i], r->shape[i], need));
+             n->name, lvni_tensor_shape_string(dx->ndim, dx->shape, have), i,
+             lvni_tensor_shape_string(r->ndim[i], r->shape[i], need));
 }
 
 /* The gradients that the user's rule made belong to the scope; lvn_grad's and lvn_backward's walks
  * hold them on. */
-static lvn_status hand_over(lvni_node *n, lvn_tensor *const dx[LVNI_NODE_IN])
+static lvn_status hand_over(lvni_autograd_node *n, lvn_tensor *const dx[LVNI_NODE_IN])
 {
     for (int i = 0; i < LVNI_NODE_IN; i++) {
-        if (!lvni_grad_wanted(n, i)) {
+        if (!lvni_autograd_grad_wanted(n, i)) {
             continue;
         }
         LVN_ARG(dx[i] != NULL || lvn_scope_status() != LVN_OK,
                 "%s: its backward gave no gradient for input %d, which wants one", n->name, i);
         LVN_TRY(check_shape(n, i, dx[i]));
-        LVN_TRY(lvni_grad_give_op(n, i, dx[i]));
+        LVN_TRY(lvni_autograd_grad_give_op(n, i, dx[i]));
     }
     return LVN_OK;
 }
 
-static lvn_status function_backward(lvni_node *n, lvn_tensor *dy)
+static lvn_status function_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
     lvn_function_call call = call_of(n);
     lvn_tensor *dx[LVNI_NODE_IN] = {NULL};
@@ -63,7 +63,7 @@ static lvn_status function_backward(lvni_node *n, lvn_tensor *dy)
 }
 
 /* Under create_graph the results stay with the caller's scope: later nodes save them. */
-static lvn_status function_backward_ops(lvni_node *n, lvn_tensor *dy)
+static lvn_status function_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
     lvn_function_call call = call_of(n);
     lvn_tensor *dx[LVNI_NODE_IN] = {NULL};
@@ -74,7 +74,7 @@ static lvn_status function_backward_ops(lvni_node *n, lvn_tensor *dy)
 static lvn_tensor *refuse(const lvn_function *f, const char *why)
 {
     lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "lvn_apply(%s): %s", f->name, why);
-    return lvni_op_fail(f->name);
+    return lvni_autograd_op_fail(f->name);
 }
 
 lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, const void *attr)
@@ -83,7 +83,7 @@ lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, co
         lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
                       "lvn_apply(%s): a function needs a name, a forward and a backward",
                       f == NULL || f->name == NULL ? "NULL" : f->name);
-        return lvni_op_fail("apply");
+        return lvni_autograd_op_fail("apply");
     }
     if (n_in < 1 || n_in > LVN_FUNCTION_INPUTS) {
         return refuse(f, "a function has 1 to 8 inputs");
@@ -94,11 +94,11 @@ lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, co
     }
     for (int i = 0; i < n_in; i++) {
         if (in[i] == NULL) {
-            return lvni_op_fail(f->name);
+            return lvni_autograd_op_fail(f->name);
         }
     }
-    if (lvni_scope_failed()) {
-        return lvni_op_fail(f->name);
+    if (lvni_autograd_scope_failed()) {
+        return lvni_autograd_op_fail(f->name);
     }
     alignas(16) unsigned char copy[LVNI_FUNCTION_ATTR];
     memcpy(copy, f->attr_size > 0 ? attr : "", f->attr_size);
@@ -107,7 +107,7 @@ lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, co
     lvn_tensor *y = f->forward(&call, in);
     lvn_set_grad_enabled(recording);
     if (y == NULL) {
-        return lvni_op_fail(f->name);
+        return lvni_autograd_op_fail(f->name);
     }
     bool own = y->node == NULL && !y->requires_grad;
     for (int i = 0; i < n_in; i++) {
@@ -116,7 +116,7 @@ lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, co
     if (!own) {
         return refuse(f, "its forward returned one of its inputs; return a new tensor");
     }
-    lvni_node *node = lvni_record(f->name, function_backward, y, in, n_in);
+    lvni_autograd_node *node = lvni_autograd_record(f->name, function_backward, y, in, n_in);
     if (node != NULL) {
         node->backward_ops = f->differentiable ? function_backward_ops : NULL;
         node->attr.function.f = f;
@@ -126,7 +126,7 @@ lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, co
         }
         memcpy(node->attr.function.attr, copy, sizeof copy);
         for (int i = 0; i < LVN_FUNCTION_SAVED; i++) {
-            lvni_save(node, i, call.saved[i]);
+            lvni_autograd_save(node, i, call.saved[i]);
         }
     }
     return y;
@@ -134,6 +134,7 @@ lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, co
 
 lvn_tensor *lvn_zeros(lvn_dtype dtype, int ndim, const int64_t *shape)
 {
-    return lvni_scope_failed() ? lvni_op_fail("zeros")
-                               : lvni_adopt(lvni_tensor_zeros(dtype, ndim, shape));
+    return lvni_autograd_scope_failed()
+               ? lvni_autograd_op_fail("zeros")
+               : lvni_autograd_adopt(lvni_tensor_zeros(dtype, ndim, shape));
 }

@@ -5,7 +5,7 @@
 
 #include "core/options_struct.h"
 
-static int target_of_leaf(const lvni_walk *walk, const lvn_tensor *leaf)
+static int target_of_leaf(const lvni_autograd_walk *walk, const lvn_tensor *leaf)
 {
     for (int k = 0; leaf != NULL && k < walk->n; k++) {
         if (walk->targets[k] == leaf) {
@@ -15,7 +15,7 @@ static int target_of_leaf(const lvni_walk *walk, const lvn_tensor *leaf)
     return -1;
 }
 
-static int target_of_node(const lvni_walk *walk, const lvni_node *node)
+static int target_of_node(const lvni_autograd_walk *walk, const lvni_autograd_node *node)
 {
     for (int k = 0; k < walk->n; k++) {
         if (walk->targets[k]->node == node) {
@@ -25,23 +25,23 @@ static int target_of_node(const lvni_walk *walk, const lvni_node *node)
     return -1;
 }
 
-lvn_status lvni_walk_give_leaf(lvni_walk *walk, lvn_tensor *leaf, lvn_tensor *t)
+lvn_status lvni_autograd_walk_give_leaf(lvni_autograd_walk *walk, lvn_tensor *leaf, lvn_tensor *t)
 {
     const int k = target_of_leaf(walk, leaf);
     if (k < 0) {
         lvn_release(t);
         return LVN_OK;
     }
-    return lvni_accumulate(&walk->grads[k], t);
+    return lvni_autograd_accumulate(&walk->grads[k], t);
 }
 
 /* Oldest node first: an input is wanted when it is a target or leads to one. */
-static void mark_wanted(const struct lvni_tape *tape, const lvni_walk *walk)
+static void mark_wanted(const struct lvni_autograd_tape *tape, const lvni_autograd_walk *walk)
 {
-    for (lvni_node *node = tape->first; node != NULL; node = node->next) {
+    for (lvni_autograd_node *node = tape->first; node != NULL; node = node->next) {
         node->wanted = 0;
         for (int i = 0; i < LVNI_NODE_IN; i++) {
-            const lvni_node *source = node->source[i];
+            const lvni_autograd_node *source = node->source[i];
             const bool wanted = source != NULL
                                     ? source->wanted != 0 || target_of_node(walk, source) >= 0
                                     : target_of_leaf(walk, node->leaf[i]) >= 0;
@@ -50,9 +50,9 @@ static void mark_wanted(const struct lvni_tape *tape, const lvni_walk *walk)
     }
 }
 
-static lvn_status run_rule(lvni_node *node, const lvni_walk *walk)
+static lvn_status run_rule(lvni_autograd_node *node, const lvni_autograd_walk *walk)
 {
-    lvni_backward_rule rule = walk->create_graph ? node->backward_ops : node->backward;
+    lvni_autograd_backward_rule rule = walk->create_graph ? node->backward_ops : node->backward;
     if (rule == NULL) {
         LVN_FAIL(
             LVN_ERR_UNSUPPORTED,
@@ -66,15 +66,15 @@ static lvn_status run_rule(lvni_node *node, const lvni_walk *walk)
     return s;
 }
 
-static lvn_status walk_from(lvni_node *last, lvni_walk *walk)
+static lvn_status walk_from(lvni_autograd_node *last, lvni_autograd_walk *walk)
 {
-    for (lvni_node *node = last; node != NULL; node = node->previous) {
+    for (lvni_autograd_node *node = last; node != NULL; node = node->previous) {
         if (node->grad == NULL && (!node->meets || walk->create_graph)) {
             continue;
         }
         const int k = target_of_node(walk, node);
         if (k >= 0 && node->grad != NULL) {
-            LVN_TRY(lvni_accumulate(&walk->grads[k], lvn_retain(node->grad)));
+            LVN_TRY(lvni_autograd_accumulate(&walk->grads[k], lvn_retain(node->grad)));
         }
         if (node->wanted != 0) {
             LVN_TRY(run_rule(node, walk));
@@ -86,9 +86,9 @@ static lvn_status walk_from(lvni_node *last, lvni_walk *walk)
 }
 
 /* After a failure: nodes may hold gradients that nobody will fetch. */
-static void clear_gradients(const struct lvni_tape *tape)
+static void clear_gradients(const struct lvni_autograd_tape *tape)
 {
-    for (lvni_node *node = tape->first; node != NULL; node = node->next) {
+    for (lvni_autograd_node *node = tape->first; node != NULL; node = node->next) {
         lvn_release(node->grad);
         node->grad = NULL;
     }
@@ -97,7 +97,7 @@ static void clear_gradients(const struct lvni_tape *tape)
 static lvn_status start(lvn_tensor *y, const lvn_grad_options *o)
 {
     if (o->grad_output != NULL) {
-        LVN_ARG(lvni_same_shape(y, o->grad_output) && y->dtype == o->grad_output->dtype,
+        LVN_ARG(lvni_tensor_same_shape(y, o->grad_output) && y->dtype == o->grad_output->dtype,
                 "lvn_grad: grad_output must have the shape and type of y");
         y->node->grad = lvn_retain(o->grad_output);
         return LVN_OK;
@@ -105,14 +105,14 @@ static lvn_status start(lvn_tensor *y, const lvn_grad_options *o)
     LVN_ARG(lvn_numel(y) == 1,
             "lvn_grad: y has %lld elements; give .grad_output, or take lvn_sum() of it",
             (long long)lvn_numel(y));
-    y->node->grad = lvni_seed_gradient(y, 1.0);
+    y->node->grad = lvni_autograd_seed_gradient(y, 1.0);
     return y->node->grad == NULL ? lvn_last_error()->code : LVN_OK;
 }
 
-static lvn_status gradients(struct lvni_tape *tape, lvn_tensor *y, lvni_walk *walk,
-                            const lvn_grad_options *o)
+static lvn_status gradients(struct lvni_autograd_tape *tape, lvn_tensor *y,
+                            lvni_autograd_walk *walk, const lvn_grad_options *o)
 {
-    LVN_TRY(lvni_tape_check_past(y, "lvn_grad"));
+    LVN_TRY(lvni_autograd_tape_check_past(y, "lvn_grad"));
     LVN_ARG(!tape->walking, "lvn_grad cannot run inside a backward rule");
     mark_wanted(tape, walk);
     LVN_TRY(start(y, o));
@@ -142,28 +142,29 @@ lvn_status lvn_grads_with(lvn_tensor *y, lvn_tensor *const *x, int n, lvn_tensor
                           const lvn_grad_options *options)
 {
     lvn_grad_options o;
-    const lvn_status read = lvni_options_copy("grad", &o, sizeof o, options);
-    struct lvni_tape *tape = lvni_tape_get();
-    bool given = read == LVN_OK && y != NULL && tape != NULL && !lvni_scope_failed();
+    const lvn_status read = lvni_core_options_copy("grad", &o, sizeof o, options);
+    struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
+    bool given = read == LVN_OK && y != NULL && tape != NULL && !lvni_autograd_scope_failed();
     for (int k = 0; k < n; k++) {
         grads[k] = NULL;
         given = given && x[k] != NULL;
     }
     if (!given) {
-        lvni_op_fail("grad");
+        lvni_autograd_op_fail("grad");
         return lvn_last_error()->code;
     }
-    lvni_walk walk = {.targets = x, .grads = grads, .n = n, .create_graph = o.create_graph};
+    lvni_autograd_walk walk = {
+        .targets = x, .grads = grads, .n = n, .create_graph = o.create_graph};
     lvn_status s = gradients(tape, y, &walk, &o);
     if (s != LVN_OK) {
         clear_gradients(tape);
-        lvni_op_fail("grad");
+        lvni_autograd_op_fail("grad");
     }
     for (int k = 0; k < n; k++) {
         if (s != LVN_OK) {
             lvn_release(grads[k]);
             grads[k] = NULL;
-        } else if (lvni_adopt(grads[k]) == NULL) {
+        } else if (lvni_autograd_adopt(grads[k]) == NULL) {
             s = LVN_ERR_MEMORY;
         }
     }

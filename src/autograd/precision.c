@@ -1,22 +1,23 @@
-/* What public ops do before anything else (lvni_op_begin): look for failed inputs, and give inputs
- * the types that the op table asks for under the precision of the context. Casts are recorded, so
- * gradients come back in the type of the original. */
+/* What public ops do before anything else (lvni_autograd_op_begin): look for failed inputs, and
+ * give inputs the types that the op table asks for under the precision of the context. Casts are
+ * recorded, so gradients come back in the type of the original. */
 #include "autograd/tape_impl.h"
 
-static lvn_status cast_backward(lvni_node *n, lvn_tensor *dy)
+static lvn_status cast_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    return lvni_grad_give(n, 0, lvn_retain(dy)); /* which casts it back */
+    return lvni_autograd_grad_give(n, 0, lvn_retain(dy)); /* which casts it back */
 }
 
-lvn_tensor *lvni_cast(lvn_tensor *x, lvn_dtype dtype)
+lvn_tensor *lvni_autograd_cast(lvn_tensor *x, lvn_dtype dtype)
 {
     if (x->dtype == dtype) {
         return x;
     }
-    const lvni_cast_attr attr = {.dtype = dtype};
-    lvni_args args = {.in = {x}, .attr = &attr};
-    lvn_tensor *y = lvni_op_run(LVNI_OP_cast, &args, 1);
-    lvni_node *node = lvni_record("cast", cast_backward, y, (lvn_tensor *[]){x}, 1);
+    const lvni_kernels_cast_attr attr = {.dtype = dtype};
+    lvni_kernels_args args = {.in = {x}, .attr = &attr};
+    lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_cast, &args, 1);
+    lvni_autograd_node *node =
+        lvni_autograd_record("cast", cast_backward, y, (lvn_tensor *[]){x}, 1);
     if (node != NULL) {
         node->backward_ops = cast_backward;
     }
@@ -25,17 +26,17 @@ lvn_tensor *lvni_cast(lvn_tensor *x, lvn_dtype dtype)
 
 lvn_tensor *lvn_cast(lvn_tensor *x, lvn_dtype dtype)
 {
-    if (x == NULL || lvni_scope_failed()) {
-        return lvni_op_fail("cast");
+    if (x == NULL || lvni_autograd_scope_failed()) {
+        return lvni_autograd_op_fail("cast");
     }
-    return lvni_cast(x, dtype);
+    return lvni_autograd_cast(x, dtype);
 }
 
 static bool several_float_types(lvn_tensor *const *in, int n)
 {
     lvn_dtype first = LVN_DTYPE_COUNT;
     for (int i = 0; i < n; i++) {
-        if (in[i] == NULL || (in[i]->dtype != LVN_F32 && !lvni_is_low(in[i]->dtype))) {
+        if (in[i] == NULL || (in[i]->dtype != LVN_F32 && !lvni_tensor_is_low(in[i]->dtype))) {
             continue;
         }
         if (first != LVN_DTYPE_COUNT && in[i]->dtype != first) {
@@ -49,9 +50,9 @@ static bool several_float_types(lvn_tensor *const *in, int n)
 /* The type that input t takes; its own when the table asks for nothing. */
 static lvn_dtype type_for(unsigned flags, const lvn_tensor *t, bool mixed)
 {
-    const lvni_ctx *ctx = lvni_ctx_get();
-    const bool low = lvni_is_low(t->dtype), full = t->dtype == LVN_F32;
-    if ((flags & LVNI_LOW) != 0 && full && lvni_is_low(ctx->low)) {
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    const bool low = lvni_tensor_is_low(t->dtype), full = t->dtype == LVN_F32;
+    if ((flags & LVNI_LOW) != 0 && full && lvni_tensor_is_low(ctx->low)) {
         return ctx->low == LVN_BF16 && t->param >= 0 && (flags & LVNI_PARAMS) != 0 ? t->dtype
                                                                                    : ctx->low;
     }
@@ -61,9 +62,9 @@ static lvn_dtype type_for(unsigned flags, const lvn_tensor *t, bool mixed)
     return (flags & LVNI_WIDEST) != 0 && low && mixed ? LVN_F32 : t->dtype;
 }
 
-lvn_status lvni_op_constant(const char *op, const char *what, lvn_tensor *t)
+lvn_status lvni_autograd_op_constant(const char *op, const char *what, lvn_tensor *t)
 {
-    if (lvni_records(&t, 1)) {
+    if (lvni_autograd_records(&t, 1)) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED,
                  "%s: %s requires a gradient, but gets none here; lvn_detach of it is a constant",
                  op, what);
@@ -71,15 +72,15 @@ lvn_status lvni_op_constant(const char *op, const char *what, lvn_tensor *t)
     return LVN_OK;
 }
 
-bool lvni_op_begin(lvni_op op, lvn_tensor **in, int n, unsigned optional)
+bool lvni_autograd_op_begin(lvni_kernels_op op, lvn_tensor **in, int n, unsigned optional)
 {
-    const unsigned flags = lvni_ops[op].flags;
+    const unsigned flags = lvni_kernels_ops[op].flags;
     for (int i = 0; i < n; i++) {
         if (in[i] == NULL && (optional >> i & 1u) == 0) {
             return false;
         }
     }
-    if (lvni_scope_failed()) {
+    if (lvni_autograd_scope_failed()) {
         return false;
     }
     if ((flags & (LVNI_LOW | LVNI_FULL | LVNI_WIDEST)) == 0) {
@@ -88,7 +89,7 @@ bool lvni_op_begin(lvni_op op, lvn_tensor **in, int n, unsigned optional)
     const bool mixed = several_float_types(in, n);
     for (int i = 0; i < n; i++) {
         if (in[i] != NULL) {
-            in[i] = lvni_cast(in[i], type_for(flags, in[i], mixed));
+            in[i] = lvni_autograd_cast(in[i], type_for(flags, in[i], mixed));
             if (in[i] == NULL) {
                 return false;
             }

@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-bool lvni_records(lvn_tensor *const *in, int n)
+bool lvni_autograd_records(lvn_tensor *const *in, int n)
 {
-    const struct lvni_tape *tape = lvni_tape_get();
+    const struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
     if (tape == NULL || tape->paused) {
         return false;
     }
@@ -20,19 +20,21 @@ bool lvni_records(lvn_tensor *const *in, int n)
     return false;
 }
 
-lvni_node *lvni_record(const char *name, lvni_backward_rule backward, lvn_tensor *out,
-                       lvn_tensor *const *in, int n_in)
+lvni_autograd_node *lvni_autograd_record(const char *name, lvni_autograd_backward_rule backward,
+                                         lvn_tensor *out, lvn_tensor *const *in, int n_in)
 {
-    if (out == NULL || !lvni_records(in, n_in)) {
+    if (out == NULL || !lvni_autograd_records(in, n_in)) {
         return NULL;
     }
     size_t got;
-    lvni_node *node = lvni_cache_take(lvni_ctx_get()->cache, sizeof *node, &got);
+    lvni_autograd_node *node =
+        lvni_tensor_cache_take(lvni_tensor_ctx_get()->cache, sizeof *node, &got);
     if (node == NULL) {
-        return (lvni_node *)(void *)lvni_op_fail(name); /* NULL; the scope carries the error */
+        /* NULL; the scope carries the error */
+        return (lvni_autograd_node *)(void *)lvni_autograd_op_fail(name);
     }
     memset(node, 0, sizeof *node);
-    struct lvni_tape *tape = lvni_tape_get();
+    struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
     node->name = name;
     node->backward = backward;
     node->previous = tape->last;
@@ -41,7 +43,7 @@ lvni_node *lvni_record(const char *name, lvni_backward_rule backward, lvn_tensor
     node->dtype = out->dtype;
     node->head.out = out;
     out->node = node;
-    node->in_desc = lvni_tensor_desc(in[0]);
+    node->in_desc = lvni_tensor_get_desc(in[0]);
     for (int i = 0; i < n_in; i++) {
         if (in[i] == NULL) {
             continue;
@@ -54,12 +56,12 @@ lvni_node *lvni_record(const char *name, lvni_backward_rule backward, lvn_tensor
     return node;
 }
 
-void lvni_save(lvni_node *node, int i, lvn_tensor *t)
+void lvni_autograd_save(lvni_autograd_node *node, int i, lvn_tensor *t)
 {
     node->saved[i] = lvn_retain(t);
 }
 
-static void node_free(lvni_node *node)
+static void node_free(lvni_autograd_node *node)
 {
     for (int i = 0; i < LVNI_NODE_IN; i++) {
         lvn_release(node->leaf[i]);
@@ -72,10 +74,10 @@ static void node_free(lvni_node *node)
         node->head.out->node = NULL;
         node->head.out->past_gone = true;
     }
-    lvni_cache_give(lvni_ctx_get()->cache, node, sizeof *node);
+    lvni_tensor_cache_give(lvni_tensor_ctx_get()->cache, node, sizeof *node);
 }
 
-lvn_status lvni_tape_check_past(const lvn_tensor *y, const char *who)
+lvn_status lvni_autograd_tape_check_past(const lvn_tensor *y, const char *info)
 {
     if (y->node == NULL && y->past_gone) {
         LVN_FAIL(LVN_ERR_INVALID,
@@ -83,17 +85,17 @@ lvn_status lvni_tape_check_past(const lvn_tensor *y, const char *who)
                  "has used it up, or its scope was closed; "
                  "run the forward pass again, or add losses up before lvn_backward; lvn_grad, "
                  "called before it, keeps the graph",
-                 who);
+                 info);
     }
     LVN_ARG(y->node != NULL, "%s: the tensor does not depend on anything that requires a gradient",
-            who);
+            info);
     return LVN_OK;
 }
 
-void lvni_tape_drop_nodes(struct lvni_tape *tape)
+void lvni_autograd_tape_drop_nodes(struct lvni_autograd_tape *tape)
 {
     while (tape->last != NULL) {
-        lvni_node *node = tape->last;
+        lvni_autograd_node *node = tape->last;
         tape->last = node->previous;
         node_free(node);
     }
@@ -102,7 +104,7 @@ void lvni_tape_drop_nodes(struct lvni_tape *tape)
 
 bool lvn_set_grad_enabled(bool enabled)
 {
-    struct lvni_tape *tape = lvni_tape_get();
+    struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
     if (tape == NULL) {
         return false;
     }

@@ -11,68 +11,68 @@
 
 enum { LVNI_NODE_IN = 8, LVNI_NODE_SAVED = 8, LVNI_FUNCTION_ATTR = 64 };
 
-typedef struct lvni_node lvni_node;
-/* Given dL/d(output), hand dL/d(input i) to lvni_grad_give for every input i that
- * lvni_grad_wanted. */
-typedef lvn_status (*lvni_backward_rule)(lvni_node *node, lvn_tensor *dy);
+typedef struct lvni_autograd_node lvni_autograd_node;
+/* Given dL/d(output), hand dL/d(input i) to lvni_autograd_grad_give for every input i that
+ * lvni_autograd_grad_wanted. */
+typedef lvn_status (*lvni_autograd_backward_rule)(lvni_autograd_node *node, lvn_tensor *dy);
 
 /* Of a call of a user's op: the op, its attributes, the shapes of its inputs. */
-typedef struct lvni_function_record {
+typedef struct lvni_autograd_function_record {
     const lvn_function *f;
     alignas(16) unsigned char attr[LVNI_FUNCTION_ATTR];
     int ndim[LVN_FUNCTION_INPUTS];
     int64_t shape[LVN_FUNCTION_INPUTS][LVN_MAX_NDIM];
-} lvni_function_record;
+} lvni_autograd_function_record;
 
-struct lvni_node {
-    lvni_node_head head;         /* first: the weak link to the output */
-    const char *name;            /* of the op, for errors */
-    lvni_backward_rule backward; /* fused kernels */
+struct lvni_autograd_node {
+    lvni_tensor_node_head head;           /* first: the weak link to the output */
+    const char *name;                     /* of the op, for errors */
+    lvni_autograd_backward_rule backward; /* fused kernels */
     /* the same written with recorded ops, for create_graph; NULL: no second derivative */
-    lvni_backward_rule backward_ops;
-    lvni_node *previous, *next; /* recorded before and after this one */
-    /* its rule meets the other shards of the group: it runs in lvn_backward also without a gradient
-     * (dy NULL) */
+    lvni_autograd_backward_rule backward_ops;
+    lvni_autograd_node *previous, *next; /* recorded before and after this one */
+    /* its rule meets the other micro-batches of the group: it runs in lvn_backward also without a
+     * gradient (dy NULL) */
     bool meets;
-    unsigned wanted;                 /* bit i: the walk wants the gradient of input i */
-    lvn_dtype dtype;                 /* of the output, and so of its gradient */
-    lvni_node *source[LVNI_NODE_IN]; /* node that made input i, or NULL */
+    unsigned wanted;                          /* bit i: the walk wants the gradient of input i */
+    lvn_dtype dtype;                          /* of the output, and so of its gradient */
+    lvni_autograd_node *source[LVNI_NODE_IN]; /* node that made input i, or NULL */
     /* input i when it is a leaf that wants a gradient (held), or NULL */
     lvn_tensor *leaf[LVNI_NODE_IN];
     lvn_tensor *saved[LVNI_NODE_SAVED]; /* what the backward rule needs (held) */
     lvn_tensor *grad;                   /* dL/d(output) gathered so far (held) */
-    lvni_desc in_desc;                  /* of input 0 */
+    lvni_tensor_desc in_desc;           /* of input 0 */
     union {
-        lvni_scale_attr scale;
-        lvni_axes_attr axes;
-        lvni_var_attr var;
-        lvni_matmul_attr matmul;
-        lvni_conv_attr conv;
-        lvni_pool_attr pool;
-        lvni_resample_attr resample;
-        lvni_fft_attr fft;
-        lvni_norm_attr norm;
-        lvni_layer_norm_attr layer_norm;
-        lvni_group_norm_attr group_norm;
-        lvni_attention_attr attention;
-        lvni_class_loss_attr class_loss;
-        lvni_point_loss_attr point_loss;
-        lvni_lookup_attr lookup;
-        lvni_dropout_attr dropout;
-        lvni_desc desc; /* of input 1 */
+        lvni_kernels_scale_attr scale;
+        lvni_kernels_axes_attr axes;
+        lvni_kernels_var_attr var;
+        lvni_kernels_matmul_attr matmul;
+        lvni_kernels_conv_attr conv;
+        lvni_kernels_pool_attr pool;
+        lvni_kernels_resample_attr resample;
+        lvni_kernels_fft_attr fft;
+        lvni_kernels_norm_attr norm;
+        lvni_kernels_layer_norm_attr layer_norm;
+        lvni_kernels_group_norm_attr group_norm;
+        lvni_kernels_attention_attr attention;
+        lvni_kernels_class_loss_attr class_loss;
+        lvni_kernels_point_loss_attr point_loss;
+        lvni_kernels_lookup_attr lookup;
+        lvni_kernels_dropout_attr dropout;
+        lvni_tensor_desc desc; /* of input 1 */
         struct {
             const void *curve; /* row of op_curves.c */
             union {
-                lvni_number_attr number;
-                lvni_range_attr range;
+                lvni_kernels_number_attr number;
+                lvni_kernels_range_attr range;
             } attr;
         } curve;
         struct {
-            lvni_op op;
+            lvni_kernels_op op;
             union {
-                lvni_permute_attr permute;
-                lvni_box_attr box;
-                lvni_axis_attr axis;
+                lvni_kernels_permute_attr permute;
+                lvni_kernels_box_attr box;
+                lvni_kernels_axis_attr axis;
             } attr;
         } move; /* what op_move.c did */
         struct {
@@ -80,19 +80,20 @@ struct lvni_node {
             int64_t size[LVNI_NODE_IN]; /* of each input along it */
         } concat;
         struct {
-            int64_t first; /* row of the result at which this shard's own begin */
-        } shard;
+            int64_t first; /* row of the result at which this micro-batch's own begin */
+        } micro_batch;
         struct {
-            lvni_norm_attr norm; /* of the kernels */
-            int64_t values;      /* of a channel in the whole group */
-        } shard_norm;
-        lvni_function_record function;
+            lvni_kernels_norm_attr norm; /* of the kernels */
+            int64_t values;              /* of a channel in the whole group */
+        } micro_batch_norm;
+        lvni_autograd_function_record function;
     } attr;
 };
 
-/* A shard's gradients: slices of one flat f32 buffer, in the order of the model's parameters. */
+/* A micro-batch's gradients: slices of one flat f32 buffer, in the order of the model's
+ * parameters. */
 enum { LVNI_GRADIENT_THERE = 1, LVNI_GRADIENT_ZEROS = 2 };
-typedef struct lvni_gradients {
+typedef struct lvni_autograd_gradients {
     float *data;
     const int64_t *offset; /* of parameter i, in elements */
     /* parameter i has its gradient, LVNI_GRADIENT_ZEROS when it is none (0: its slice holds
@@ -106,60 +107,63 @@ typedef struct lvni_gradients {
     void *user;
     /* n entries, the walk's own: the last node that can add to parameter i; needed by `final`
      * alone */
-    const lvni_node **oldest;
-} lvni_gradients;
+    const lvni_autograd_node **oldest;
+} lvni_autograd_gradients;
 
 /* ---- recording ---- */
 /* True when one of the n inputs leads to something that wants a gradient and the thread records. */
-bool lvni_records(lvn_tensor *const *in, int n);
+bool lvni_autograd_records(lvn_tensor *const *in, int n);
 /* A node for `out`; NULL without error when nothing needs to be recorded, NULL with the scope
  * failed when memory is out (*failed is set then). Inputs beyond n_in and absent inputs are
  * NULL. */
-lvni_node *lvni_record(const char *name, lvni_backward_rule backward, lvn_tensor *out,
-                       lvn_tensor *const *in, int n_in);
-void lvni_save(lvni_node *node, int i, lvn_tensor *t); /* retains */
+lvni_autograd_node *lvni_autograd_record(const char *name, lvni_autograd_backward_rule backward,
+                                         lvn_tensor *out, lvn_tensor *const *in, int n_in);
+void lvni_autograd_save(lvni_autograd_node *node, int i, lvn_tensor *t); /* retains */
 
 /* ---- in backward rules ---- */
-static inline bool lvni_grad_wanted(const lvni_node *node, int i)
+static inline bool lvni_autograd_grad_wanted(const lvni_autograd_node *node, int i)
 {
     return (node->wanted >> i & 1u) != 0;
 }
-/* Where the gradient of input i is best written: the parameter's own slice, or NULL (let lvni_run
- * make a tensor). Owned by the caller, who passes it on to lvni_grad_give. */
-lvn_tensor *lvni_grad_dest(lvni_node *node, int i);
+/* Where the gradient of input i is best written: the parameter's own slice, or NULL (let
+ * lvni_kernels_run make a tensor). Owned by the caller, who passes it on to
+ * lvni_autograd_grad_give. */
+lvn_tensor *lvni_autograd_grad_dest(lvni_autograd_node *node, int i);
 /* The gradient that input i, a parameter, has already got in this walk, for a rule that can add to
- * it in place; NULL when there is none. Owned by the caller like that of lvni_grad_dest. */
-lvn_tensor *lvni_grad_written(lvni_node *node, int i);
-/* lvni_run for backward rules: on failure the outputs that lvni_grad_dest gave are released as
- * well. */
-lvn_status lvni_grad_run(lvni_op op, lvni_args *args, unsigned want);
+ * it in place; NULL when there is none. Owned by the caller like that of
+ * lvni_autograd_grad_dest. */
+lvn_tensor *lvni_autograd_grad_written(lvni_autograd_node *node, int i);
+/* lvni_kernels_run for backward rules: on failure the outputs that lvni_autograd_grad_dest gave are
+ * released as well. */
+lvn_status lvni_autograd_grad_run(lvni_kernels_op op, lvni_kernels_args *args, unsigned want);
 /* Hand over (moves t, also on failure). A gradient of another float type than its input is cast. */
-lvn_status lvni_grad_give(lvni_node *node, int i, lvn_tensor *t);
+lvn_status lvni_autograd_grad_give(lvni_autograd_node *node, int i, lvn_tensor *t);
 /* The same for rules written with ops: t belongs to the scope. NULL: the ops failed. */
-lvn_status lvni_grad_give_op(lvni_node *node, int i, lvn_tensor *t);
+lvn_status lvni_autograd_grad_give_op(lvni_autograd_node *node, int i, lvn_tensor *t);
 /* Run a kernel whose outputs are the gradients of inputs 1 (weight) and 2 (bias), where wanted, and
  * hand them over. */
-lvn_status lvni_grad_weight_and_bias(lvni_node *node, lvni_op op, lvni_args *args);
+lvn_status lvni_autograd_grad_weight_and_bias(lvni_autograd_node *node, lvni_kernels_op op,
+                                              lvni_kernels_args *args);
 
 /* ---- what ops do ---- */
 /* The first thing in a public op: false when an input is NULL (`optional`: bit i allows it) or the
- * scope has failed; the op then returns lvni_op_fail(name). Gives the inputs the types that the
- * table asks for (ops.def), by recorded casts. */
-bool lvni_op_begin(lvni_op op, lvn_tensor **in, int n, unsigned optional);
+ * scope has failed; the op then returns lvni_autograd_op_fail(name). Gives the inputs the types
+ * that the table asks for (ops.def), by recorded casts. */
+bool lvni_autograd_op_begin(lvni_kernels_op op, lvn_tensor **in, int n, unsigned optional);
 /* For an input that gets no gradient from the op: LVN_ERR_UNSUPPORTED when it would have to. NULL
  * is fine. */
-lvn_status lvni_op_constant(const char *op, const char *what, lvn_tensor *t);
+lvn_status lvni_autograd_op_constant(const char *op, const char *what, lvn_tensor *t);
 /* A recorded cast; x itself when it has the type. NULL when it fails. */
-lvn_tensor *lvni_cast(lvn_tensor *x, lvn_dtype dtype);
+lvn_tensor *lvni_autograd_cast(lvn_tensor *x, lvn_dtype dtype);
 /* The innermost scope has failed, or an input is NULL: the op must return NULL. */
-bool lvni_scope_failed(void);
-int lvni_scope_depth(void); /* open scopes; 0: outside of all */
+bool lvni_autograd_scope_failed(void);
+int lvni_autograd_scope_depth(void); /* open scopes; 0: outside of all */
 /* Mark the scope as failed with the thread's last error (first one wins); returns NULL for the op
  * to return. */
-lvn_tensor *lvni_op_fail(const char *op);
+lvn_tensor *lvni_autograd_op_fail(const char *op);
 /* Give an op's result to the innermost scope; returns it. NULL passes through as a failure. */
-lvn_tensor *lvni_adopt(lvn_tensor *t);
+lvn_tensor *lvni_autograd_adopt(lvn_tensor *t);
 /* Run a kernel and adopt all its outputs. The first one; NULL on failure. */
-lvn_tensor *lvni_op_run(lvni_op op, lvni_args *args, unsigned want);
+lvn_tensor *lvni_autograd_op_run(lvni_kernels_op op, lvni_kernels_args *args, unsigned want);
 
 #endif

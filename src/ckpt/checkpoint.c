@@ -18,7 +18,7 @@ static const char format[] = "checkpoint 1";
 
 /* The metadata being put together; numbers live in text[]. */
 typedef struct header {
-    lvni_st_meta *meta;
+    lvni_ckpt_st_meta *meta;
     int64_t n;
     char text[OWN_KEYS][NUMBER_ROOM];
 } header;
@@ -26,7 +26,7 @@ typedef struct header {
 static void add_text(header *h, const char *key, const char *value)
 {
     if (value != NULL) {
-        h->meta[h->n++] = (lvni_st_meta){.key = key, .value = value};
+        h->meta[h->n++] = (lvni_ckpt_st_meta){.key = key, .value = value};
     }
 }
 
@@ -68,8 +68,8 @@ lvn_status lvni_ckpt_save(const char *path, const lvni_ckpt_content *c)
                 "%s: metadata keys that begin with 'levin.' are reserved, '%s' is one", path,
                 c->extra[i].key != NULL ? c->extra[i].key : "(null)");
     }
-    header h = {
-        .meta = lvni_calloc(LVNI_TAG_CKPT, OWN_KEYS + (size_t)c->n_extra, sizeof(lvni_st_meta))};
+    header h = {.meta = lvni_core_calloc(LVNI_TAG_CKPT, OWN_KEYS + (size_t)c->n_extra,
+                                         sizeof(lvni_ckpt_st_meta))};
     if (h.meta == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -81,8 +81,8 @@ lvn_status lvni_ckpt_save(const char *path, const lvni_ckpt_content *c)
     for (int64_t i = 0; i < c->n_extra; i++) {
         h.meta[h.n++] = c->extra[i];
     }
-    const lvn_status status = lvni_st_save(path, c->tensors, c->n_tensors, h.meta, h.n);
-    lvni_free(h.meta);
+    const lvn_status status = lvni_ckpt_st_save(path, c->tensors, c->n_tensors, h.meta, h.n);
+    lvni_core_free(h.meta);
     if (status != LVN_OK) {
         lvn_error_frame("saving checkpoint %s", path);
     }
@@ -98,7 +98,7 @@ static lvn_status wrong_value(const lvni_ckpt *c, const char *key, const char *t
 
 static lvn_status get_integer(const lvni_ckpt *c, const char *key, int64_t least, int64_t *out)
 {
-    const char *text = lvni_st_meta_get(c->file, key);
+    const char *text = lvni_ckpt_st_meta_get(c->file, key);
     char *end = NULL;
     errno = 0;
     const long long value = text != NULL ? strtoll(text, &end, 10) : 0;
@@ -111,7 +111,7 @@ static lvn_status get_integer(const lvni_ckpt *c, const char *key, int64_t least
 
 static lvn_status get_real(const lvni_ckpt *c, const char *key, double *out)
 {
-    const char *text = lvni_st_meta_get(c->file, key);
+    const char *text = lvni_ckpt_st_meta_get(c->file, key);
     char *end = NULL;
     const double value = text != NULL ? strtod(text, &end) : 0;
     if (text == NULL || end == text || *end != '\0') {
@@ -124,13 +124,13 @@ static lvn_status get_real(const lvni_ckpt *c, const char *key, double *out)
 static lvn_status get_position(const lvni_ckpt *c, lvni_ckpt_position *at)
 {
     LVN_TRY(get_integer(c, LVNI_CKPT_STEP, 0, &at->step));
-    const bool named = lvni_st_meta_get(c->file, LVNI_CKPT_EPOCH) == NULL;
+    const bool named = lvni_ckpt_st_meta_get(c->file, LVNI_CKPT_EPOCH) == NULL;
     LVN_TRY(get_integer(c, named ? LVNI_CKPT_EPOCHS_DONE : LVNI_CKPT_EPOCH, 0, &at->epoch));
     LVN_TRY(get_integer(c, LVNI_CKPT_STEP_IN_EPOCH, 0, &at->step_in_epoch));
     LVN_TRY(get_integer(c, LVNI_CKPT_SAMPLES_SEEN, 0, &at->samples_seen));
     LVN_TRY(get_real(c, LVNI_CKPT_BEST_SCORE, &at->best_score));
     LVN_TRY(get_integer(c, LVNI_CKPT_BEST_STEP, -1, &at->best_step));
-    const char *finished = lvni_st_meta_get(c->file, LVNI_CKPT_FINISHED);
+    const char *finished = lvni_ckpt_st_meta_get(c->file, LVNI_CKPT_FINISHED);
     if (finished == NULL || (strcmp(finished, "true") != 0 && strcmp(finished, "false") != 0)) {
         return wrong_value(c, LVNI_CKPT_FINISHED, finished);
     }
@@ -140,8 +140,8 @@ static lvn_status get_position(const lvni_ckpt *c, lvni_ckpt_position *at)
 
 static lvn_status fill(lvni_ckpt *c, unsigned flags)
 {
-    LVN_TRY(lvni_st_open(c->path, flags, &c->file));
-    const char *stored = lvni_st_meta_get(c->file, LVNI_CKPT_FORMAT);
+    LVN_TRY(lvni_ckpt_st_open(c->path, flags, &c->file));
+    const char *stored = lvni_ckpt_st_meta_get(c->file, LVNI_CKPT_FORMAT);
     if (stored == NULL) {
         LVN_FAIL(LVN_ERR_MISMATCH,
                  "%s is no levin checkpoint, it has weights only: a run cannot be resumed from it; "
@@ -152,12 +152,12 @@ static lvn_status fill(lvni_ckpt *c, unsigned flags)
     if (strcmp(stored, format) != 0) {
         return wrong_value(c, LVNI_CKPT_FORMAT, stored);
     }
-    c->config = lvni_st_meta_get(c->file, LVNI_CKPT_CONFIG);
+    c->config = lvni_ckpt_st_meta_get(c->file, LVNI_CKPT_CONFIG);
     if (c->config == NULL) {
         return wrong_value(c, LVNI_CKPT_CONFIG, NULL);
     }
-    c->scaler = lvni_st_meta_get(c->file, LVNI_CKPT_SCALER);
-    c->schedule = lvni_st_meta_get(c->file, LVNI_CKPT_SCHEDULE);
+    c->scaler = lvni_ckpt_st_meta_get(c->file, LVNI_CKPT_SCALER);
+    c->schedule = lvni_ckpt_st_meta_get(c->file, LVNI_CKPT_SCHEDULE);
     return get_position(c, &c->at);
 }
 
@@ -169,7 +169,7 @@ static lvn_status load(const char *path, unsigned flags, lvni_ckpt **out)
     if (c == NULL) {
         return LVN_ERR_MEMORY;
     }
-    c->path = lvni_strdup(LVNI_TAG_CKPT, path);
+    c->path = lvni_core_strdup(LVNI_TAG_CKPT, path);
     const lvn_status status = c->path == NULL ? LVN_ERR_MEMORY : fill(c, flags);
     if (status != LVN_OK) {
         lvn_error_frame("loading checkpoint %s", path);
@@ -193,18 +193,18 @@ lvn_status lvni_ckpt_peek(const char *path, lvni_ckpt **out)
 void lvni_ckpt_free(lvni_ckpt *c)
 {
     if (c != NULL) {
-        lvni_st_close(c->file);
-        lvni_free(c->path);
-        lvni_free(c);
+        lvni_ckpt_st_close(c->file);
+        lvni_core_free(c->path);
+        lvni_core_free(c);
     }
 }
 
 /* ---- best is last ---- */
 
-static lvn_status copy_content(int fd, const char *from, char *buffer, lvni_atomic_file *file)
+static lvn_status copy_content(int fd, const char *from, char *buffer, lvni_core_atomic_file *file)
 {
     for (;;) {
-        const ssize_t n = lvni_vfs_get()->read(fd, buffer, COPY_BYTES);
+        const ssize_t n = lvni_core_vfs_get()->read(fd, buffer, COPY_BYTES);
         if (n < 0 && errno != EINTR) {
             LVN_FAIL(LVN_ERR_IO, "cannot read \"%s\": %s", from, strerror(errno));
         }
@@ -212,40 +212,40 @@ static lvn_status copy_content(int fd, const char *from, char *buffer, lvni_atom
             return LVN_OK;
         }
         if (n > 0) {
-            LVN_TRY(lvni_atomic_write(file, buffer, (size_t)n));
+            LVN_TRY(lvni_core_atomic_write(file, buffer, (size_t)n));
         }
     }
 }
 
 static lvn_status copy_open_file(int fd, const char *from, const char *to)
 {
-    char *buffer = lvni_alloc(LVNI_TAG_CKPT, COPY_BYTES);
+    char *buffer = lvni_core_alloc(LVNI_TAG_CKPT, COPY_BYTES);
     if (buffer == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvni_atomic_file *file = NULL;
-    lvn_status status = lvni_atomic_open(to, &file);
+    lvni_core_atomic_file *file = NULL;
+    lvn_status status = lvni_core_atomic_open(to, &file);
     if (status == LVN_OK) {
         status = copy_content(fd, from, buffer, file);
         if (status == LVN_OK) {
-            status = lvni_atomic_commit(file);
+            status = lvni_core_atomic_commit(file);
         } else {
-            lvni_atomic_abort(file);
+            lvni_core_atomic_abort(file);
         }
     }
-    lvni_free(buffer);
+    lvni_core_free(buffer);
     return status;
 }
 
 static lvn_status copy_file(const char *from, const char *to)
 {
-    const int fd = lvni_vfs_get()->open(from, O_RDONLY | O_CLOEXEC, 0);
+    const int fd = lvni_core_vfs_get()->open(from, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) {
         LVN_FAIL(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "cannot open \"%s\": %s", from,
                  strerror(errno));
     }
     const lvn_status status = copy_open_file(fd, from, to);
-    lvni_vfs_get()->close(fd); /* opened for reading: nothing can be lost */
+    lvni_core_vfs_get()->close(fd); /* opened for reading: nothing can be lost */
     return status;
 }
 
@@ -253,19 +253,19 @@ lvn_status lvni_ckpt_link(const char *from, const char *to)
 {
     LVN_ARG(from != NULL && to != NULL, "linking a checkpoint needs two paths");
     const size_t room = strlen(to) + 32;
-    char *temp = lvni_alloc(LVNI_TAG_CKPT, room);
+    char *temp = lvni_core_alloc(LVNI_TAG_CKPT, room);
     if (temp == NULL) {
         return LVN_ERR_MEMORY;
     }
     snprintf(temp, room, "%s.tmp-%ld", to, (long)getpid());
-    const lvni_vfs *vfs = lvni_vfs_get();
+    const lvni_core_vfs *vfs = lvni_core_vfs_get();
     vfs->unlink(temp); /* of a dead process with our number */
     bool done = false;
     if (vfs->link(from, temp) == 0) {
         done = vfs->rename(temp, to) == 0;
         vfs->unlink(temp); /* rename leaves it when both names are the same file already */
     }
-    lvni_free(temp);
+    lvni_core_free(temp);
     /* No sync of the directory: after a power cut `to` is the old checkpoint or the new one, whole
      * in both cases. */
     return done ? LVN_OK : copy_file(from, to);

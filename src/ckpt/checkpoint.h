@@ -48,24 +48,24 @@ typedef struct lvni_ckpt_content {
     const char *config;   /* JSON of the resolved config, without layout; NULL: "{}" */
     const char *scaler;   /* state of the loss scaler as text, NULL: none */
     const char *schedule; /* state of the schedule as text, NULL: none */
-    const lvni_st_meta *extra;
+    const lvni_ckpt_st_meta *extra;
     int64_t n_extra;
-    const lvni_st_tensor *tensors;
+    const lvni_ckpt_st_tensor *tensors;
     int64_t n_tensors;
 } lvni_ckpt_content;
 
-/* Atomic and synced. Status as lvni_st_save(). */
+/* Atomic and synced. Status as lvni_ckpt_st_save(). */
 lvn_status lvni_ckpt_save(const char *path, const lvni_ckpt_content *content);
 
 typedef struct lvni_ckpt {
     char *path;
     lvni_ckpt_position at;
     const char *config, *scaler, *schedule; /* as above; scaler and schedule may be NULL */
-    /* the tensors; other metadata with lvni_st_meta_get() */
-    lvni_st_file *file;
+    /* the tensors; other metadata with lvni_ckpt_st_meta_get() */
+    lvni_ckpt_st_file *file;
 } lvni_ckpt;
 
-/* Checksums verified. As lvni_st_open(), and LVN_ERR_MISMATCH when the file is sound but no
+/* Checksums verified. As lvni_ckpt_st_open(), and LVN_ERR_MISMATCH when the file is sound but no
  * checkpoint. */
 lvn_status lvni_ckpt_load(const char *path, lvni_ckpt **out);
 /* The same without the tensors (position, config, names and shapes): fast on a large file. */
@@ -80,8 +80,8 @@ lvn_status lvni_ckpt_newest_valid(const char *dir, void (*warn)(void *user, cons
                                   void *user, lvni_ckpt **out);
 
 /* What a user means by a path: of a run directory its last checkpoint
- * (checkpoints/last.safetensors), else the path itself. *file is freed by the caller (lvni_free).
- * LVN_ERR_NOT_FOUND: a folder without a checkpoint. */
+ * (checkpoints/last.safetensors), else the path itself. *file is freed by the caller
+ * (lvni_core_free). LVN_ERR_NOT_FOUND: a folder without a checkpoint. */
 lvn_status lvni_ckpt_file_of(const char *path, char **file);
 
 /* Make `to` the same file as `from` (best from last): a hard link, or a synced copy where links are

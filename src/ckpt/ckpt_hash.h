@@ -21,8 +21,8 @@ typedef struct lvni_ckpt_hashes {
 } lvni_ckpt_hashes;
 
 /* LVN_OK also when checksums do not match (look at n_damaged: the command prints them and leaves
- * with 1); LVN_ERR_CORRUPT when the form of the file is broken, otherwise as lvni_st_open(). Free
- * with lvni_ckpt_hashes_free(). */
+ * with 1); LVN_ERR_CORRUPT when the form of the file is broken, otherwise as lvni_ckpt_st_open().
+ * Free with lvni_ckpt_hashes_free(). */
 lvn_status lvni_ckpt_hash_file(const char *path, lvni_ckpt_hashes *out);
 void lvni_ckpt_hashes_free(lvni_ckpt_hashes *hashes);
 

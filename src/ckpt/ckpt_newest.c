@@ -56,7 +56,7 @@ static lvn_status add(search *s, const char *name)
 {
     if (s->n == s->room) {
         const size_t room = s->room == 0 ? 16 : s->room * 2;
-        candidate *list = lvni_realloc(LVNI_TAG_CKPT, s->list, room * sizeof *list);
+        candidate *list = lvni_core_realloc(LVNI_TAG_CKPT, s->list, room * sizeof *list);
         if (list == NULL) {
             return LVN_ERR_MEMORY;
         }
@@ -64,7 +64,7 @@ static lvn_status add(search *s, const char *name)
         s->room = room;
     }
     const size_t room = strlen(s->dir) + strlen(name) + 2;
-    char *path = lvni_alloc(LVNI_TAG_CKPT, room);
+    char *path = lvni_core_alloc(LVNI_TAG_CKPT, room);
     if (path == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -72,7 +72,7 @@ static lvn_status add(search *s, const char *name)
     lvni_ckpt *c = NULL;
     const lvn_status status = lvni_ckpt_peek(path, &c);
     if (status != LVN_OK) {
-        lvni_free(path);
+        lvni_core_free(path);
         if (is_of_the_file(status)) {
             refuse(s);
             return LVN_OK;
@@ -142,7 +142,8 @@ static lvn_status load_first_valid(search *s, lvni_ckpt **out)
     LVN_FAIL(LVN_ERR_CORRUPT,
              "%s: none of its %d checkpoint%s can be used (overwrite=true starts anew); the last "
              "one tried: %s",
-             s->dir, s->n_refused, lvni_plural(s->n_refused, "", "s"), lvn_last_error()->message);
+             s->dir, s->n_refused, lvni_core_plural(s->n_refused, "", "s"),
+             lvn_last_error()->message);
 }
 
 lvn_status lvni_ckpt_newest_valid(const char *dir, void (*warn)(void *user, const char *text),
@@ -153,9 +154,9 @@ lvn_status lvni_ckpt_newest_valid(const char *dir, void (*warn)(void *user, cons
     search s = {.dir = dir, .warn = warn, .user = user};
     const lvn_status status = load_first_valid(&s, out);
     for (size_t i = 0; i < s.n; i++) {
-        lvni_free(s.list[i].path);
+        lvni_core_free(s.list[i].path);
     }
-    lvni_free(s.list);
+    lvni_core_free(s.list);
     return status;
 }
 
@@ -165,13 +166,13 @@ lvn_status lvni_ckpt_file_of(const char *path, char **file)
     struct stat info;
     const bool is_dir = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
     const size_t n = strlen(path), room = n + sizeof last;
-    *file = lvni_alloc(LVNI_TAG_CKPT, room);
+    *file = lvni_core_alloc(LVNI_TAG_CKPT, room);
     if (*file == NULL) {
         return LVN_ERR_MEMORY;
     }
     snprintf(*file, room, "%s%s", path, is_dir ? last : "");
     if (is_dir && stat(*file, &info) != 0) {
-        lvni_free(*file);
+        lvni_core_free(*file);
         *file = NULL;
         LVN_FAIL(LVN_ERR_NOT_FOUND,
                  "%s is a folder without checkpoints/last.safetensors: give a run directory that "

@@ -12,31 +12,31 @@
 
 #include <levin/tensor.h>
 
-typedef struct lvni_st_tensor {
+typedef struct lvni_ckpt_st_tensor {
     const char *name;
     lvn_dtype dtype;
     int ndim;
     int64_t shape[LVN_MAX_NDIM];
     const void *data; /* from a file: NULL with LVNI_ST_HEADER_ONLY */
     size_t bytes;     /* filled by the reader; the writer counts by itself */
-} lvni_st_tensor;
+} lvni_ckpt_st_tensor;
 
-typedef struct lvni_st_meta {
+typedef struct lvni_ckpt_st_meta {
     const char *key, *value;
-} lvni_st_meta;
+} lvni_ckpt_st_meta;
 
 /* An entry for the writer with type and shape of `like`; borrows name and data. */
-lvni_st_tensor lvni_st_entry(const char *name, const lvn_tensor *like, const void *data);
+lvni_ckpt_st_tensor lvni_ckpt_st_entry(const char *name, const lvn_tensor *like, const void *data);
 
 /* Write all tensors (in any order) under a temporary name, sync, rename to path. Tensors of 8-byte
  * elements come first, then 4, then 1, each in name order, and the data starts at a multiple of 64
  * bytes: so every tensor is aligned without gaps, which the format forbids. LVN_ERR_INVALID: a name
  * twice, empty or not UTF-8, a bad shape, a reserved key; LVN_ERR_IO, LVN_ERR_MEMORY. On failure an
  * older file at path stays as it was. */
-lvn_status lvni_st_save(const char *path, const lvni_st_tensor *tensors, int64_t n_tensors,
-                        const lvni_st_meta *meta, int64_t n_meta);
+lvn_status lvni_ckpt_st_save(const char *path, const lvni_ckpt_st_tensor *tensors,
+                             int64_t n_tensors, const lvni_ckpt_st_meta *meta, int64_t n_meta);
 
-typedef struct lvni_st_file lvni_st_file;
+typedef struct lvni_ckpt_st_file lvni_ckpt_st_file;
 
 enum {
     LVNI_ST_VERIFY = 1, /* compare checksums; what every loader wants */
@@ -47,24 +47,24 @@ enum {
 /* Read a file into memory and check its form: sizes, ranges, overlaps, gaps. LVN_ERR_CORRUPT names
  * the tensor; LVN_ERR_UNSUPPORTED: a data type or a number of axes levin does not have;
  * LVN_ERR_NOT_FOUND, LVN_ERR_IO, LVN_ERR_MEMORY. */
-lvn_status lvni_st_open(const char *path, unsigned flags, lvni_st_file **out);
-void lvni_st_close(lvni_st_file *file); /* NULL is fine; tensors and texts go with it */
+lvn_status lvni_ckpt_st_open(const char *path, unsigned flags, lvni_ckpt_st_file **out);
+void lvni_ckpt_st_close(lvni_ckpt_st_file *file); /* NULL is fine; tensors and texts go with it */
 
-int64_t lvni_st_count(const lvni_st_file *file);
+int64_t lvni_ckpt_st_count(const lvni_ckpt_st_file *file);
 /* Tensors in the byte order of their names. Data of levin's files is aligned to the element; that
  * of others may not be. */
-const lvni_st_tensor *lvni_st_at(const lvni_st_file *file, int64_t i);
+const lvni_ckpt_st_tensor *lvni_ckpt_st_at(const lvni_ckpt_st_file *file, int64_t i);
 /* NULL when there is none */
-const lvni_st_tensor *lvni_st_find(const lvni_st_file *file, const char *name);
+const lvni_ckpt_st_tensor *lvni_ckpt_st_find(const lvni_ckpt_st_file *file, const char *name);
 /* NULL when there is none */
-const char *lvni_st_meta_get(const lvni_st_file *file, const char *key);
+const char *lvni_ckpt_st_meta_get(const lvni_ckpt_st_file *file, const char *key);
 /* The elements as f32, into room for all of them. LVN_ERR_DTYPE: they are no floating-point
  * numbers. */
-lvn_status lvni_st_read_f32(const lvni_st_tensor *t, float *out);
+lvn_status lvni_ckpt_st_read_f32(const lvni_ckpt_st_tensor *t, float *out);
 
 /* For tools that look at damaged files (opened without VERIFY): false when a stored checksum does
  * not match. */
-bool lvni_st_header_ok(const lvni_st_file *file);
-bool lvni_st_tensor_ok(const lvni_st_file *file, int64_t i);
+bool lvni_ckpt_st_header_ok(const lvni_ckpt_st_file *file);
+bool lvni_ckpt_st_tensor_ok(const lvni_ckpt_st_file *file, int64_t i);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const lvni_st_dtype_names[LVN_DTYPE_COUNT] = {
+const char *const lvni_ckpt_st_dtype_names[LVN_DTYPE_COUNT] = {
     [LVN_F32] = "F32", [LVN_F64] = "F64",   [LVN_I64] = "I64",   [LVN_I32] = "I32",
     [LVN_U8] = "U8",   [LVN_BOOL] = "BOOL", [LVN_BF16] = "BF16", [LVN_F16] = "F16",
 };
@@ -20,7 +20,7 @@ static void to_hex(uint64_t value, char hex[LVNI_ST_HEX])
     hex[16] = '\0';
 }
 
-void lvni_st_checksum(const void *data, size_t bytes, char hex[LVNI_ST_HEX])
+void lvni_ckpt_st_checksum(const void *data, size_t bytes, char hex[LVNI_ST_HEX])
 {
     to_hex(XXH3_64bits(data, bytes), hex);
 }
@@ -42,8 +42,9 @@ static void add_number(XXH3_state_t *state, int64_t value)
 
 /* Over the meaning of the header and not over its text: a program that writes the same JSON in
  * another way breaks nothing. */
-void lvni_st_header_checksum(const lvni_st_tensor *tensors, int64_t n_tensors,
-                             const lvni_st_meta *meta, int64_t n_meta, char hex[LVNI_ST_HEX])
+void lvni_ckpt_st_header_checksum(const lvni_ckpt_st_tensor *tensors, int64_t n_tensors,
+                                  const lvni_ckpt_st_meta *meta, int64_t n_meta,
+                                  char hex[LVNI_ST_HEX])
 {
     XXH3_state_t state;
     XXH3_INITSTATE(&state);
@@ -56,7 +57,7 @@ void lvni_st_header_checksum(const lvni_st_tensor *tensors, int64_t n_tensors,
     }
     for (int64_t i = 0; i < n_tensors; i++) {
         add_text(&state, tensors[i].name);
-        add_text(&state, lvni_st_dtype_names[tensors[i].dtype]);
+        add_text(&state, lvni_ckpt_st_dtype_names[tensors[i].dtype]);
         add_number(&state, tensors[i].ndim);
         for (int axis = 0; axis < tensors[i].ndim; axis++) {
             add_number(&state, tensors[i].shape[axis]);
@@ -67,29 +68,29 @@ void lvni_st_header_checksum(const lvni_st_tensor *tensors, int64_t n_tensors,
 
 static int compare_tensors(const void *a, const void *b)
 {
-    return strcmp(((const lvni_st_tensor *)a)->name, ((const lvni_st_tensor *)b)->name);
+    return strcmp(((const lvni_ckpt_st_tensor *)a)->name, ((const lvni_ckpt_st_tensor *)b)->name);
 }
 
 static int compare_meta(const void *a, const void *b)
 {
-    return strcmp(((const lvni_st_meta *)a)->key, ((const lvni_st_meta *)b)->key);
+    return strcmp(((const lvni_ckpt_st_meta *)a)->key, ((const lvni_ckpt_st_meta *)b)->key);
 }
 
-void lvni_st_sort_tensors(lvni_st_tensor *tensors, int64_t n)
+void lvni_ckpt_st_sort_tensors(lvni_ckpt_st_tensor *tensors, int64_t n)
 {
     if (n > 1) {
         qsort(tensors, (size_t)n, sizeof *tensors, compare_tensors);
     }
 }
 
-void lvni_st_sort_meta(lvni_st_meta *meta, int64_t n)
+void lvni_ckpt_st_sort_meta(lvni_ckpt_st_meta *meta, int64_t n)
 {
     if (n > 1) {
         qsort(meta, (size_t)n, sizeof *meta, compare_meta);
     }
 }
 
-bool lvni_st_tensor_bytes(size_t element, int ndim, const int64_t *shape, size_t *bytes)
+bool lvni_ckpt_st_tensor_bytes(size_t element, int ndim, const int64_t *shape, size_t *bytes)
 {
     size_t product = element;
     bool empty = false;

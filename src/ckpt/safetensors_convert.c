@@ -12,7 +12,7 @@ static uint16_t half_at(const char *from, size_t i)
     return h;
 }
 
-lvn_status lvni_st_read_f32(const lvni_st_tensor *t, float *out)
+lvn_status lvni_ckpt_st_read_f32(const lvni_ckpt_st_tensor *t, float *out)
 {
     const size_t size = lvn_dtype_size(t->dtype), n = t->bytes / size;
     const char *from = t->data; /* files of others are not aligned */
@@ -27,12 +27,12 @@ lvn_status lvni_st_read_f32(const lvni_st_tensor *t, float *out)
         return LVN_OK;
     case LVN_BF16:
         for (size_t i = 0; i < n; i++) {
-            out[i] = lvni_bf16_to_f32(half_at(from, i));
+            out[i] = lvni_core_bf16_to_f32(half_at(from, i));
         }
         return LVN_OK;
     case LVN_F16:
         for (size_t i = 0; i < n; i++) {
-            out[i] = lvni_f16_to_f32(half_at(from, i));
+            out[i] = lvni_core_f16_to_f32(half_at(from, i));
         }
         return LVN_OK;
     default:

@@ -21,15 +21,15 @@ static const struct {
 } foreign[] = {{"I8", 1},  {"I16", 2}, {"U16", 2},     {"U32", 4},
                {"U64", 8}, {"C64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
 
-static lvn_status read_dtype(const lvni_st_file *f, lvni_st_tensor *t, const json_t *value,
-                             size_t *element)
+static lvn_status read_dtype(const lvni_ckpt_st_file *f, lvni_ckpt_st_tensor *t,
+                             const json_t *value, size_t *element)
 {
     const char *name = json_string_value(value);
     if (name == NULL) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has no dtype", f->path, t->name);
     }
     for (int i = 0; i < LVN_DTYPE_COUNT; i++) {
-        if (strcmp(name, lvni_st_dtype_names[i]) == 0) {
+        if (strcmp(name, lvni_ckpt_st_dtype_names[i]) == 0) {
             t->dtype = (lvn_dtype)i;
             *element = lvn_dtype_size(t->dtype);
             return LVN_OK;
@@ -48,8 +48,8 @@ static lvn_status read_dtype(const lvni_st_file *f, lvni_st_tensor *t, const jso
              name);
 }
 
-static lvn_status read_shape(const lvni_st_file *f, lvni_st_tensor *t, const json_t *value,
-                             size_t element)
+static lvn_status read_shape(const lvni_ckpt_st_file *f, lvni_ckpt_st_tensor *t,
+                             const json_t *value, size_t element)
 {
     if (!json_is_array(value)) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has no shape", f->path, t->name);
@@ -68,15 +68,15 @@ static lvn_status read_shape(const lvni_st_file *f, lvni_st_tensor *t, const jso
         }
         t->shape[i] = json_integer_value(size);
     }
-    if (!lvni_st_tensor_bytes(element, t->ndim, t->shape, &t->bytes)) {
+    if (!lvni_ckpt_st_tensor_bytes(element, t->ndim, t->shape, &t->bytes)) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: the shape of tensor '%s' is too large for any file", f->path,
                  t->name);
     }
     return LVN_OK;
 }
 
-static lvn_status read_range(const lvni_st_file *f, const lvni_st_tensor *t, const json_t *value,
-                             size_t data_bytes, range *r)
+static lvn_status read_range(const lvni_ckpt_st_file *f, const lvni_ckpt_st_tensor *t,
+                             const json_t *value, size_t data_bytes, range *r)
 {
     const json_t *first = json_array_get(value, 0), *last = json_array_get(value, 1);
     if (json_array_size(value) != 2 || !json_is_integer(first) || !json_is_integer(last)) {
@@ -107,7 +107,7 @@ static int compare_ranges(const void *a, const void *b)
 }
 
 /* The format wants every byte to belong to exactly one tensor. */
-static lvn_status check_cover(const lvni_st_file *f, range *ranges, size_t data_bytes)
+static lvn_status check_cover(const lvni_ckpt_st_file *f, range *ranges, size_t data_bytes)
 {
     size_t at = 0;
     if (f->n_tensors > 1) {
@@ -133,13 +133,13 @@ static lvn_status check_cover(const lvni_st_file *f, range *ranges, size_t data_
 }
 
 /* The texts of __metadata__ */
-lvn_status lvni_st_read_meta(lvni_st_file *f)
+lvn_status lvni_ckpt_st_read_meta(lvni_ckpt_st_file *f)
 {
     json_t *map = json_object_get(f->root, "__metadata__");
     if (map != NULL && !json_is_object(map)) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: __metadata__ is no object", f->path);
     }
-    f->meta = lvni_calloc(LVNI_TAG_CKPT, json_object_size(map), sizeof *f->meta);
+    f->meta = lvni_core_calloc(LVNI_TAG_CKPT, json_object_size(map), sizeof *f->meta);
     if (f->meta == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -150,13 +150,13 @@ lvn_status lvni_st_read_meta(lvni_st_file *f)
         if (!json_is_string(value)) {
             LVN_FAIL(LVN_ERR_CORRUPT, "%s: the metadata '%s' is no text", f->path, key);
         }
-        f->meta[f->n_meta++] = (lvni_st_meta){.key = key, .value = json_string_value(value)};
+        f->meta[f->n_meta++] = (lvni_ckpt_st_meta){.key = key, .value = json_string_value(value)};
     }
-    lvni_st_sort_meta(f->meta, f->n_meta);
+    lvni_ckpt_st_sort_meta(f->meta, f->n_meta);
     return LVN_OK;
 }
 
-static lvn_status read_entries(lvni_st_file *f, range *ranges, size_t data_bytes)
+static lvn_status read_entries(lvni_ckpt_st_file *f, range *ranges, size_t data_bytes)
 {
     const char *key;
     json_t *value;
@@ -165,7 +165,7 @@ static lvn_status read_entries(lvni_st_file *f, range *ranges, size_t data_bytes
         if (strcmp(key, "__metadata__") == 0) {
             continue;
         }
-        lvni_st_tensor *t = &f->tensors[f->n_tensors];
+        lvni_ckpt_st_tensor *t = &f->tensors[f->n_tensors];
         t->name = key;
         size_t element = 0;
         LVN_TRY(read_dtype(f, t, json_object_get(value, "dtype"), &element));
@@ -178,11 +178,11 @@ static lvn_status read_entries(lvni_st_file *f, range *ranges, size_t data_bytes
 }
 
 /* Tensors with their place in f->data (which is read later). */
-lvn_status lvni_st_read_tensors(lvni_st_file *f, size_t data_bytes)
+lvn_status lvni_ckpt_st_read_tensors(lvni_ckpt_st_file *f, size_t data_bytes)
 {
     const size_t most = json_object_size(f->root);
-    range *ranges = lvni_calloc(LVNI_TAG_CKPT, most, sizeof *ranges);
-    f->tensors = lvni_calloc(LVNI_TAG_CKPT, most, sizeof *f->tensors);
+    range *ranges = lvni_core_calloc(LVNI_TAG_CKPT, most, sizeof *ranges);
+    f->tensors = lvni_core_calloc(LVNI_TAG_CKPT, most, sizeof *f->tensors);
     lvn_status status = ranges != NULL && f->tensors != NULL ? LVN_OK : LVN_ERR_MEMORY;
     if (status == LVN_OK) {
         status = read_entries(f, ranges, data_bytes);
@@ -195,7 +195,7 @@ lvn_status lvni_st_read_tensors(lvni_st_file *f, size_t data_bytes)
     if (status == LVN_OK) {
         status = check_cover(f, ranges, data_bytes);
     }
-    lvni_free(ranges);
-    lvni_st_sort_tensors(f->tensors, f->n_tensors);
+    lvni_core_free(ranges);
+    lvni_ckpt_st_sort_tensors(f->tensors, f->n_tensors);
     return status;
 }

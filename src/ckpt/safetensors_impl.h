@@ -10,19 +10,20 @@ enum { LVNI_ST_HEX = 17 }; /* 16 digits and the zero */
 #define LVNI_ST_CHECKSUMS "levin.checksums"
 #define LVNI_ST_HEADER_CHECKSUM "levin.header_checksum"
 
-extern const char *const lvni_st_dtype_names[LVN_DTYPE_COUNT]; /* "F32" ... as in the file */
+extern const char *const lvni_ckpt_st_dtype_names[LVN_DTYPE_COUNT]; /* "F32" ... as in the file */
 
 /* XXH3-64 of some bytes as 16 lower-case hex digits. */
-void lvni_st_checksum(const void *data, size_t bytes, char hex[LVNI_ST_HEX]);
+void lvni_ckpt_st_checksum(const void *data, size_t bytes, char hex[LVNI_ST_HEX]);
 /* The same over metadata (without the header's own checksum) and the description of the tensors.
  * Both sorted by name. */
-void lvni_st_header_checksum(const lvni_st_tensor *tensors, int64_t n_tensors,
-                             const lvni_st_meta *meta, int64_t n_meta, char hex[LVNI_ST_HEX]);
+void lvni_ckpt_st_header_checksum(const lvni_ckpt_st_tensor *tensors, int64_t n_tensors,
+                                  const lvni_ckpt_st_meta *meta, int64_t n_meta,
+                                  char hex[LVNI_ST_HEX]);
 
-void lvni_st_sort_tensors(lvni_st_tensor *tensors, int64_t n); /* by bytes of the name */
-void lvni_st_sort_meta(lvni_st_meta *meta, int64_t n);         /* by bytes of the key */
+void lvni_ckpt_st_sort_tensors(lvni_ckpt_st_tensor *tensors, int64_t n); /* by bytes of the name */
+void lvni_ckpt_st_sort_meta(lvni_ckpt_st_meta *meta, int64_t n);         /* by bytes of the key */
 
 /* Bytes of a tensor of this shape; false when negative or too large for size_t. */
-bool lvni_st_tensor_bytes(size_t element, int ndim, const int64_t *shape, size_t *bytes);
+bool lvni_ckpt_st_tensor_bytes(size_t element, int ndim, const int64_t *shape, size_t *bytes);
 
 #endif

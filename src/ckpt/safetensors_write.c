@@ -14,10 +14,10 @@ enum { DATA_ALIGN = 64, LENGTH_BYTES = 8 };
 /* A file on its way: own sorted copies of the lists, and what is computed from them. */
 typedef struct writer {
     const char *path;
-    lvni_st_tensor *tensors; /* by name */
-    size_t *begin;           /* offset of each in the data part */
+    lvni_ckpt_st_tensor *tensors; /* by name */
+    size_t *begin;                /* offset of each in the data part */
     int64_t n_tensors;
-    lvni_st_meta *meta; /* by key; the caller's and the two checksums */
+    lvni_ckpt_st_meta *meta; /* by key; the caller's and the two checksums */
     int64_t n_meta;
     char *checksums; /* text of the JSON object */
     char header_checksum[LVNI_ST_HEX];
@@ -31,11 +31,12 @@ static lvn_status out_of_memory(const writer *w)
              w->path, (long long)w->n_tensors);
 }
 
-static lvn_status check_tensor(const writer *w, lvni_st_tensor *t)
+static lvn_status check_tensor(const writer *w, lvni_ckpt_st_tensor *t)
 {
     LVN_ARG(t->name != NULL && t->name[0] != '\0', "%s: a tensor without a name cannot be saved",
             w->path);
-    LVN_ARG(lvni_utf8_valid(t->name), "%s: the tensor name '%s' is not UTF-8", w->path, t->name);
+    LVN_ARG(lvni_core_utf8_valid(t->name), "%s: the tensor name '%s' is not UTF-8", w->path,
+            t->name);
     LVN_ARG(strcmp(t->name, "__metadata__") != 0, "%s: no tensor may be called __metadata__",
             w->path);
     LVN_ARG((int)t->dtype >= 0 && t->dtype < LVN_DTYPE_COUNT,
@@ -43,27 +44,28 @@ static lvn_status check_tensor(const writer *w, lvni_st_tensor *t)
     LVN_ARG(t->ndim >= 0 && t->ndim <= LVN_MAX_NDIM,
             "%s: tensor '%s' has %d axes; 0 to %d can be saved", w->path, t->name, t->ndim,
             LVN_MAX_NDIM);
-    LVN_ARG(lvni_st_tensor_bytes(lvn_dtype_size(t->dtype), t->ndim, t->shape, &t->bytes),
+    LVN_ARG(lvni_ckpt_st_tensor_bytes(lvn_dtype_size(t->dtype), t->ndim, t->shape, &t->bytes),
             "%s: tensor '%s' has a negative or too large shape", w->path, t->name);
     LVN_ARG(t->data != NULL || t->bytes == 0, "%s: tensor '%s' has no data", w->path, t->name);
     return LVN_OK;
 }
 
-static lvn_status check_meta(const writer *w, const lvni_st_meta *m)
+static lvn_status check_meta(const writer *w, const lvni_ckpt_st_meta *m)
 {
     LVN_ARG(m->key != NULL && m->value != NULL, "%s: metadata without key or value", w->path);
-    LVN_ARG(lvni_utf8_valid(m->key) && lvni_utf8_valid(m->value),
+    LVN_ARG(lvni_core_utf8_valid(m->key) && lvni_core_utf8_valid(m->value),
             "%s: the metadata '%s' is not UTF-8", w->path, m->key);
     LVN_ARG(strcmp(m->key, LVNI_ST_CHECKSUMS) != 0 && strcmp(m->key, LVNI_ST_HEADER_CHECKSUM) != 0,
             "%s: the metadata key '%s' is reserved for the writer", w->path, m->key);
     return LVN_OK;
 }
 
-static lvn_status take_lists(writer *w, const lvni_st_tensor *tensors, const lvni_st_meta *meta)
+static lvn_status take_lists(writer *w, const lvni_ckpt_st_tensor *tensors,
+                             const lvni_ckpt_st_meta *meta)
 {
-    w->tensors = lvni_calloc(LVNI_TAG_CKPT, (size_t)w->n_tensors, sizeof *w->tensors);
-    w->begin = lvni_calloc(LVNI_TAG_CKPT, (size_t)w->n_tensors, sizeof *w->begin);
-    w->meta = lvni_calloc(LVNI_TAG_CKPT, (size_t)w->n_meta + 2, sizeof *w->meta);
+    w->tensors = lvni_core_calloc(LVNI_TAG_CKPT, (size_t)w->n_tensors, sizeof *w->tensors);
+    w->begin = lvni_core_calloc(LVNI_TAG_CKPT, (size_t)w->n_tensors, sizeof *w->begin);
+    w->meta = lvni_core_calloc(LVNI_TAG_CKPT, (size_t)w->n_meta + 2, sizeof *w->meta);
     if (w->tensors == NULL || w->begin == NULL || w->meta == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -75,8 +77,8 @@ static lvn_status take_lists(writer *w, const lvni_st_tensor *tensors, const lvn
         w->meta[i] = meta[i];
         LVN_TRY(check_meta(w, &w->meta[i]));
     }
-    lvni_st_sort_tensors(w->tensors, w->n_tensors);
-    lvni_st_sort_meta(w->meta, w->n_meta);
+    lvni_ckpt_st_sort_tensors(w->tensors, w->n_tensors);
+    lvni_ckpt_st_sort_meta(w->meta, w->n_meta);
     for (int64_t i = 1; i < w->n_tensors; i++) {
         LVN_ARG(strcmp(w->tensors[i - 1].name, w->tensors[i].name) != 0,
                 "%s: two tensors are called '%s'", w->path, w->tensors[i].name);
@@ -111,9 +113,9 @@ static lvn_status lay_out(writer *w)
 static char *dump(const json_t *value, size_t lead, size_t tail, size_t *bytes)
 {
     const size_t n = json_dumpb(value, NULL, 0, JSON_COMPACT);
-    char *text = n == 0 ? NULL : lvni_alloc(LVNI_TAG_CKPT, lead + n + tail);
+    char *text = n == 0 ? NULL : lvni_core_alloc(LVNI_TAG_CKPT, lead + n + tail);
     if (text != NULL && json_dumpb(value, text + lead, n, JSON_COMPACT) != n) {
-        lvni_free(text);
+        lvni_core_free(text);
         text = NULL;
     }
     *bytes = n;
@@ -124,7 +126,7 @@ static bool fill_checksums(const writer *w, json_t *map)
 {
     for (int64_t i = 0; i < w->n_tensors; i++) {
         char hex[LVNI_ST_HEX];
-        lvni_st_checksum(w->tensors[i].data, w->tensors[i].bytes, hex);
+        lvni_ckpt_st_checksum(w->tensors[i].data, w->tensors[i].bytes, hex);
         if (json_object_set_new(map, w->tensors[i].name, json_string(hex)) != 0) {
             return false;
         }
@@ -144,16 +146,16 @@ static lvn_status add_checksums(writer *w)
         return out_of_memory(w);
     }
     w->checksums[n] = '\0';
-    w->meta[w->n_meta++] = (lvni_st_meta){.key = LVNI_ST_CHECKSUMS, .value = w->checksums};
-    lvni_st_sort_meta(w->meta, w->n_meta);
-    lvni_st_header_checksum(w->tensors, w->n_tensors, w->meta, w->n_meta, w->header_checksum);
+    w->meta[w->n_meta++] = (lvni_ckpt_st_meta){.key = LVNI_ST_CHECKSUMS, .value = w->checksums};
+    lvni_ckpt_st_sort_meta(w->meta, w->n_meta);
+    lvni_ckpt_st_header_checksum(w->tensors, w->n_tensors, w->meta, w->n_meta, w->header_checksum);
     w->meta[w->n_meta++] =
-        (lvni_st_meta){.key = LVNI_ST_HEADER_CHECKSUM, .value = w->header_checksum};
+        (lvni_ckpt_st_meta){.key = LVNI_ST_HEADER_CHECKSUM, .value = w->header_checksum};
     return LVN_OK;
 }
 
 /* {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}; NULL: no memory */
-static json_t *describe(const lvni_st_tensor *t, size_t begin)
+static json_t *describe(const lvni_ckpt_st_tensor *t, size_t begin)
 {
     const size_t end = begin + t->bytes;
     json_t *shape = json_array();
@@ -166,8 +168,8 @@ static json_t *describe(const lvni_st_tensor *t, size_t begin)
     if (shape == NULL) {
         return NULL;
     }
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", lvni_st_dtype_names[t->dtype], "shape", shape,
-                     "data_offsets", (json_int_t)begin, (json_int_t)end);
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", lvni_ckpt_st_dtype_names[t->dtype], "shape",
+                     shape, "data_offsets", (json_int_t)begin, (json_int_t)end);
 }
 
 static bool fill_header(const writer *w, json_t *root)
@@ -215,14 +217,14 @@ static lvn_status make_header(writer *w)
     return LVN_OK;
 }
 
-static lvn_status write_parts(const writer *w, lvni_atomic_file *file)
+static lvn_status write_parts(const writer *w, lvni_core_atomic_file *file)
 {
-    LVN_TRY(lvni_atomic_write(file, w->header, w->header_bytes));
+    LVN_TRY(lvni_core_atomic_write(file, w->header, w->header_bytes));
     for (size_t k = 0; k < sizeof element_order / sizeof element_order[0]; k++) {
         for (int64_t i = 0; i < w->n_tensors; i++) {
-            const lvni_st_tensor *t = &w->tensors[i];
+            const lvni_ckpt_st_tensor *t = &w->tensors[i];
             if (lvn_dtype_size(t->dtype) == element_order[k] && t->bytes > 0) {
-                LVN_TRY(lvni_atomic_write(file, t->data, t->bytes));
+                LVN_TRY(lvni_core_atomic_write(file, t->data, t->bytes));
             }
         }
     }
@@ -231,17 +233,18 @@ static lvn_status write_parts(const writer *w, lvni_atomic_file *file)
 
 static lvn_status write_file(const writer *w)
 {
-    lvni_atomic_file *file = NULL;
-    LVN_TRY(lvni_atomic_open(w->path, &file));
+    lvni_core_atomic_file *file = NULL;
+    LVN_TRY(lvni_core_atomic_open(w->path, &file));
     const lvn_status status = write_parts(w, file);
     if (status != LVN_OK) {
-        lvni_atomic_abort(file);
+        lvni_core_atomic_abort(file);
         return status;
     }
-    return lvni_atomic_commit(file);
+    return lvni_core_atomic_commit(file);
 }
 
-static lvn_status prepare(writer *w, const lvni_st_tensor *tensors, const lvni_st_meta *meta)
+static lvn_status prepare(writer *w, const lvni_ckpt_st_tensor *tensors,
+                          const lvni_ckpt_st_meta *meta)
 {
     LVN_TRY(take_lists(w, tensors, meta));
     LVN_TRY(lay_out(w));
@@ -249,8 +252,8 @@ static lvn_status prepare(writer *w, const lvni_st_tensor *tensors, const lvni_s
     return make_header(w);
 }
 
-lvn_status lvni_st_save(const char *path, const lvni_st_tensor *tensors, int64_t n_tensors,
-                        const lvni_st_meta *meta, int64_t n_meta)
+lvn_status lvni_ckpt_st_save(const char *path, const lvni_ckpt_st_tensor *tensors,
+                             int64_t n_tensors, const lvni_ckpt_st_meta *meta, int64_t n_meta)
 {
     LVN_ARG(path != NULL && n_tensors >= 0 && n_meta >= 0, "saving tensors needs a path and lists");
     writer w = {.path = path, .n_tensors = n_tensors, .n_meta = n_meta};
@@ -258,17 +261,17 @@ lvn_status lvni_st_save(const char *path, const lvni_st_tensor *tensors, int64_t
     if (status == LVN_OK) {
         status = write_file(&w);
     }
-    lvni_free(w.header);
-    lvni_free(w.checksums);
-    lvni_free(w.meta);
-    lvni_free(w.begin);
-    lvni_free(w.tensors);
+    lvni_core_free(w.header);
+    lvni_core_free(w.checksums);
+    lvni_core_free(w.meta);
+    lvni_core_free(w.begin);
+    lvni_core_free(w.tensors);
     return status;
 }
 
-lvni_st_tensor lvni_st_entry(const char *name, const lvn_tensor *t, const void *data)
+lvni_ckpt_st_tensor lvni_ckpt_st_entry(const char *name, const lvn_tensor *t, const void *data)
 {
-    lvni_st_tensor e = {
+    lvni_ckpt_st_tensor e = {
         .name = name, .dtype = lvn_tensor_dtype(t), .ndim = lvn_ndim(t), .data = data};
     for (int i = 0; i < e.ndim; i++) {
         e.shape[i] = lvn_size(t, i);

@@ -6,7 +6,7 @@
 
 enum { LVNI_COMMAND_USES = 3 };
 
-typedef struct lvni_command {
+typedef struct lvni_cli_command {
     const char *name;
     /* the words behind the name; returns an exit code */
     int (*run)(int n, const char *const *words);
@@ -21,41 +21,42 @@ typedef struct lvni_command {
     const char *more;             /* what else there is to know; NULL: nothing */
     /* its keys are those of this topic of the help; NULL: it has none */
     const char *topic;
-    const lvni_option_table *(*tables)(size_t *n); /* its keys; NULL: those of the topic, or none */
-} lvni_command;
+    /* its keys; NULL: those of the topic, or none */
+    const lvni_core_option_table *(*tables)(size_t *n);
+} lvni_cli_command;
 
-extern const lvni_command lvni_commands[];
-extern const int lvni_n_commands;
+extern const lvni_cli_command lvni_cli_commands[];
+extern const int lvni_cli_n_commands;
 
 /* NULL when there is none of that name. */
-const lvni_command *lvni_command_find(const char *name);
+const lvni_cli_command *lvni_cli_command_find(const char *name);
 /* The command whose keys are this topic of the help ("train.classify"); NULL: none. */
-const lvni_command *lvni_command_of_topic(const char *topic);
+const lvni_cli_command *lvni_cli_command_of_topic(const char *topic);
 /* Of the n words behind `levin`: a path without its key, or resume=PATH, is an error that shows the
  * line that works. Returns the exit code; LVNI_EXIT_OK: go on. */
-int lvni_bare_words(const lvni_command *command, int n, const char *const *words);
+int lvni_cli_bare_arguments(const lvni_cli_command *command, int n, const char *const *words);
 /* levin help KEY: the rows of this key in all commands (`of`: in that one alone), or what else is
  * known of it. near: the command that the word may have meant, or NULL. Returns the exit code. */
-int lvni_help_key(const lvni_command *of, const char *key, const char *near);
+int lvni_cli_help_key(const lvni_cli_command *of, const char *key, const char *near);
 /* The nearest name; NULL when none is near. */
-const char *lvni_command_near(const char *name);
+const char *lvni_cli_command_near(const char *name);
 /* Usage, and all keys. */
-void lvni_command_print_help(const lvni_command *command);
+void lvni_cli_command_print_help(const lvni_cli_command *command);
 /* Of a command that is one rank's work: is this another rank? Then it leaves with *code. Rank 0
  * says that it does it (W203), or under LEVIN_STRICT=1 that nobody does. */
-bool lvni_command_is_done_elsewhere(const char *name, int *code);
+bool lvni_cli_command_is_done_elsewhere(const char *name, int *code);
 /* "usage: levin ops [NAME]" on standard error; LVNI_EXIT_USAGE. */
-int lvni_command_misused(const char *name);
+int lvni_cli_command_misused(const char *name);
 
-int lvni_cmd_train(int n, const char *const *words);
-int lvni_cmd_plan(int n, const char *const *words);
-int lvni_cmd_predict(int n, const char *const *words);
-int lvni_cmd_eval(int n, const char *const *words);
-int lvni_cmd_export(int n, const char *const *words);
-int lvni_cmd_ckpt(int n, const char *const *words);
-int lvni_cmd_ops(int n, const char *const *words);
-int lvni_cmd_slurm(int n, const char *const *words);
-int lvni_cmd_launch(int n, const char *const *words);
-int lvni_cmd_help(int n, const char *const *words);
+int lvni_cli_cmd_train(int n, const char *const *words);
+int lvni_cli_cmd_plan(int n, const char *const *words);
+int lvni_cli_cmd_predict(int n, const char *const *words);
+int lvni_cli_cmd_eval(int n, const char *const *words);
+int lvni_cli_cmd_export(int n, const char *const *words);
+int lvni_cli_cmd_ckpt(int n, const char *const *words);
+int lvni_cli_cmd_ops(int n, const char *const *words);
+int lvni_cli_cmd_slurm(int n, const char *const *words);
+int lvni_cli_cmd_launch(int n, const char *const *words);
+int lvni_cli_cmd_help(int n, const char *const *words);
 
 #endif

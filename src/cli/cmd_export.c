@@ -3,7 +3,7 @@
 #include "recipes/export.h"
 #include "recipes/report_error.h"
 
-int lvni_cmd_export(int n, const char *const *words)
+int lvni_cli_cmd_export(int n, const char *const *words)
 {
-    return lvni_report_status(lvni_export(n, words));
+    return lvni_recipes_report_status(lvni_recipes_export(n, words));
 }

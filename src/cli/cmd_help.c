@@ -10,8 +10,8 @@ static void print_overview(FILE *out)
 {
     fputs("levin " LEVIN_VERSION ": training of neural networks, the same bits on every layout\n\n",
           out);
-    for (int i = 0; i < lvni_n_commands; i++) {
-        const lvni_command *c = &lvni_commands[i];
+    for (int i = 0; i < lvni_cli_n_commands; i++) {
+        const lvni_cli_command *c = &lvni_cli_commands[i];
         for (int k = 0; k < LVNI_COMMAND_USES && c->use[k].usage != NULL; k++) {
             fprintf(out, "  %-47s %s\n", c->use[k].usage, c->use[k].help);
         }
@@ -22,27 +22,27 @@ static void print_overview(FILE *out)
 }
 
 /* The name of a command, or the topic of its keys: "train.classify". */
-static const lvni_command *find_topic(const char *topic)
+static const lvni_cli_command *find_topic(const char *topic)
 {
-    const lvni_command *named = lvni_command_find(topic);
-    named = named != NULL ? named : lvni_command_of_topic(topic);
-    return named != NULL || strcmp(topic, "classify") != 0 ? named : lvni_command_find("train");
+    const lvni_cli_command *named = lvni_cli_command_find(topic);
+    named = named != NULL ? named : lvni_cli_command_of_topic(topic);
+    return named != NULL || strcmp(topic, "classify") != 0 ? named : lvni_cli_command_find("train");
 }
 
-int lvni_cmd_help(int n, const char *const *words)
+int lvni_cli_cmd_help(int n, const char *const *words)
 {
     if (n == 0) {
         print_overview(stdout);
         return LVNI_EXIT_OK;
     }
-    const lvni_command *c = find_topic(words[0]);
+    const lvni_cli_command *c = find_topic(words[0]);
     if (c == NULL) {
-        return lvni_help_key(NULL, words[0], lvni_command_near(words[0]));
+        return lvni_cli_help_key(NULL, words[0], lvni_cli_command_near(words[0]));
     }
     const bool recipe = n > 2 && strcmp(words[1], "classify") == 0;
     if (n > 1 && c->topic != NULL && (recipe || strcmp(words[1], "classify") != 0)) {
-        return lvni_help_key(c, words[recipe ? 2 : 1], NULL);
+        return lvni_cli_help_key(c, words[recipe ? 2 : 1], NULL);
     }
-    lvni_command_print_help(c);
+    lvni_cli_command_print_help(c);
     return LVNI_EXIT_OK;
 }

@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-int lvni_cmd_launch(int n, const char *const *words)
+int lvni_cli_cmd_launch(int n, const char *const *words)
 {
-    return lvni_launch(n, words, environ, lvni_run_dir_after_kill);
+    return lvni_launch(n, words, environ, lvni_recipes_run_dir_after_kill);
 }

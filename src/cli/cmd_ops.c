@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* lvni_run takes the type of the first input: f64 goes to the reference, all others to the
+/* lvni_kernels_run takes the type of the first input: f64 goes to the reference, all others to the
  * processor. */
 static const struct column {
     const char *type;
@@ -21,13 +21,13 @@ static const struct column {
     {"f32", "cpu", 0}, {"bf16", "cpu", LVNI_BF16}, {"f16", "cpu", LVNI_F16}, {"f64", "ref", 0}};
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
-static const char *kernel_of(const lvni_op_info *op, const struct column *c)
+static const char *kernel_of(const lvni_kernels_op_info *op, const struct column *c)
 {
     return c->own == 0 || (op->flags & c->own) != 0 ? c->backend : "copy";
 }
 
 /* In which type an op runs under bf16-mixed and 16-mixed. */
-static const char *mixed(const lvni_op_info *op)
+static const char *mixed(const lvni_kernels_op_info *op)
 {
     return (op->flags & LVNI_LOW) != 0      ? "low"
            : (op->flags & LVNI_FULL) != 0   ? "f32"
@@ -42,12 +42,12 @@ static const char *range(int least, int most, char text[16])
     return text;
 }
 
-static const char *inputs(const lvni_op_info *op, char text[16])
+static const char *inputs(const lvni_kernels_op_info *op, char text[16])
 {
-    return range(op->n_in - lvni_op_optional(op), op->n_in, text);
+    return range(op->n_in - lvni_kernels_op_optional(op), op->n_in, text);
 }
 
-static const char *outputs(const lvni_op_info *op, char text[16])
+static const char *outputs(const lvni_kernels_op_info *op, char text[16])
 {
     return range((op->flags & LVNI_OPTIONAL_OUT) != 0 ? 1 : op->n_out, op->n_out, text);
 }
@@ -60,13 +60,14 @@ static void print_table(void)
     }
     printf(" %-7s%-5s%s\n", "mixed", "2nd", "what it does");
     for (int i = 0; i < LVNI_OP_COUNT; i++) {
-        const lvni_op_info *op = &lvni_ops[i];
+        const lvni_kernels_op_info *op = &lvni_kernels_ops[i];
         char in[16], out[16];
         printf("%-24s %-4s %-4s", op->name, inputs(op, in), outputs(op, out));
         for (int c = 0; c < COLUMNS; c++) {
             printf(" %-4s", kernel_of(op, &columns[c]));
         }
-        printf(" %-7s%-5s%s\n", mixed(op), lvni_has_second((lvni_op)i) ? "yes" : "-", op->sentence);
+        printf(" %-7s%-5s%s\n", mixed(op), lvni_ops_has_second((lvni_kernels_op)i) ? "yes" : "-",
+               op->sentence);
     }
     printf("%d ops. Under a type: the backend whose kernel takes it (copy: cpu, on f32 copies). "
            "mixed: the type under bf16-mixed and\n"
@@ -76,14 +77,15 @@ static void print_table(void)
            (int)LVNI_OP_COUNT);
 }
 
-static void print_op(const lvni_op_info *op)
+static void print_op(const lvni_kernels_op_info *op)
 {
     static const char *const left_out[] = {"", "; the last may be left out",
                                            "; the last two may be left out"};
     char in[16], out[16];
     printf("%s: %s\n", op->name, op->sentence);
     printf("  inputs      %s%s\n", inputs(op, in),
-           lvni_op_optional(op) > 2 ? "; as many as are given" : left_out[lvni_op_optional(op)]);
+           lvni_kernels_op_optional(op) > 2 ? "; as many as are given"
+                                            : left_out[lvni_kernels_op_optional(op)]);
     printf("  outputs     %s%s\n", outputs(op, out),
            (op->flags & LVNI_OPTIONAL_OUT) != 0 ? "; those after the first on demand" : "");
     printf("  attributes  %s\n", op->attributes);
@@ -93,7 +95,7 @@ static void print_op(const lvni_op_info *op)
                strcmp(kernel, "copy") == 0 ? "cpu, on f32 copies" : kernel);
     }
     printf("  mixed       %s\n", mixed(op));
-    printf("  2nd         %s\n", lvni_has_second((lvni_op)(op - lvni_ops))
+    printf("  2nd         %s\n", lvni_ops_has_second((lvni_kernels_op)(op - lvni_kernels_ops))
                                      ? "its gradient has a gradient (create_graph)"
                                      : "no second derivative");
     printf("  bits        %s\n",
@@ -107,30 +109,30 @@ static int unknown(const char *name)
     const char *near = NULL;
     size_t nearest = SIZE_MAX;
     for (int i = 0; i < LVNI_OP_COUNT; i++) {
-        const size_t d = lvni_edit_distance(name, lvni_ops[i].name);
-        if (d <= lvni_edit_limit(name, lvni_ops[i].name) && d < nearest) {
-            near = lvni_ops[i].name;
+        const size_t d = lvni_core_edit_distance(name, lvni_kernels_ops[i].name);
+        if (d <= lvni_core_edit_limit(name, lvni_kernels_ops[i].name) && d < nearest) {
+            near = lvni_kernels_ops[i].name;
             nearest = d;
         }
     }
-    lvni_print(stderr, "error: there is no op %s%s%s%s; `levin ops` lists all\n", name,
-               near != NULL ? "; did you mean " : "", near != NULL ? near : "",
-               near != NULL ? "?" : "");
+    lvni_core_print(stderr, "error: there is no op %s%s%s%s; `levin ops` lists all\n", name,
+                    near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+                    near != NULL ? "?" : "");
     return LVNI_EXIT_USAGE;
 }
 
-int lvni_cmd_ops(int n, const char *const *words)
+int lvni_cli_cmd_ops(int n, const char *const *words)
 {
     if (n > 1) {
-        return lvni_command_misused("ops");
+        return lvni_cli_command_misused("ops");
     }
     if (n == 0) {
         print_table();
         return LVNI_EXIT_OK;
     }
     for (int i = 0; i < LVNI_OP_COUNT; i++) {
-        if (strcmp(words[0], lvni_ops[i].name) == 0) {
-            print_op(&lvni_ops[i]);
+        if (strcmp(words[0], lvni_kernels_ops[i].name) == 0) {
+            print_op(&lvni_kernels_ops[i]);
             return LVNI_EXIT_OK;
         }
     }

@@ -6,17 +6,18 @@
 #include "core/exit_code.h"
 #include "launch/env_vars.h"
 #include "launch/host_list.h"
-#include "launch/who.h"
+#include "launch/rank_info.h"
 #include "recipes/report_error.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-static int unknown_word(const char *command, const char *word)
+static int unknown_argument(const char *command, const char *word)
 {
-    lvni_print(stderr, "error: levin slurm %s takes no %s; `levin help slurm` lists its options\n",
-               command, word);
+    lvni_core_print(stderr,
+                    "error: levin slurm %s takes no %s; `levin help slurm` lists its options\n",
+                    command, word);
     return LVNI_EXIT_USAGE;
 }
 
@@ -31,29 +32,29 @@ static int no_list(const char *command)
 
 typedef enum form { PLAIN, JSON, EXPORT } form;
 
-static lvn_status print_who(const lvni_who_options *options, form f, bool strict,
-                            lvni_notices *notices)
+static lvn_status print_rank_info(const lvni_launch_rank_info_options *options, form f, bool strict,
+                                  lvni_core_notices *notices)
 {
-    lvni_who who;
-    lvni_str out = {.len = 0};
-    LVN_TRY(lvni_env_strict(environ, strict ? 1 : -1, notices, &strict));
-    lvn_status s = lvni_who_detect(environ, options, notices, &who);
+    lvni_launch_rank_info info;
+    lvni_core_str out = {.len = 0};
+    LVN_TRY(lvni_launch_env_strict(environ, strict ? 1 : -1, notices, &strict));
+    lvn_status s = lvni_launch_rank_info_detect(environ, options, notices, &info);
     notices->by_hand = true; /* who asks wants an answer, whatever the rank */
     LVN_TRY(s);
-    s = lvni_who_check_address_here(&who, notices);
-    s = s == LVN_OK && strict ? lvni_notices_refuse_warnings(notices) : s;
+    s = lvni_launch_rank_info_check_address_here(&info, notices);
+    s = s == LVN_OK && strict ? lvni_core_notices_refuse_warnings(notices) : s;
     if (s == LVN_OK) {
-        (f == JSON     ? lvni_who_print_json
-         : f == EXPORT ? lvni_who_print_export
-                       : lvni_who_print)(&who, &out);
-        s = lvni_str_status(&out);
+        (f == JSON     ? lvni_launch_rank_info_print_json
+         : f == EXPORT ? lvni_launch_rank_info_print_export
+                       : lvni_launch_rank_info_print)(&info, &out);
+        s = lvni_core_str_status(&out);
     }
     if (s == LVN_OK) {
-        fputs(lvni_str_text(&notices->warnings), stderr);
-        fputs(lvni_str_text(&out), stdout);
+        fputs(lvni_core_str_text(&notices->warnings), stderr);
+        fputs(lvni_core_str_text(&out), stdout);
     }
-    lvni_str_free(&out);
-    lvni_who_free(&who);
+    lvni_core_str_free(&out);
+    lvni_launch_rank_info_free(&info);
     return s;
 }
 
@@ -61,8 +62,8 @@ static int env(int n, const char *const *words)
 {
     form f = PLAIN;
     static const char *const command[] = {"levin", "slurm", "env"};
-    lvni_who_options options = {.words = command, .n_words = 3};
-    lvni_notices notices = {.error = 0};
+    lvni_launch_rank_info_options options = {.words = command, .n_arguments = 3};
+    lvni_core_notices notices = {.error = 0};
     bool strict = false;
     for (int i = 0; i < n; i++) {
         if (strcmp(words[i], "--strict") == 0) {
@@ -76,24 +77,24 @@ static int env(int n, const char *const *words)
         } else if (strncmp(words[i], "--env-source=", 13) == 0) {
             options.source = words[i] + 13;
         } else {
-            return unknown_word("env", words[i]);
+            return unknown_argument("env", words[i]);
         }
     }
-    const lvn_status s = print_who(&options, f, strict, &notices);
-    return lvni_report_notices(s, &notices);
+    const lvn_status s = print_rank_info(&options, f, strict, &notices);
+    return lvni_recipes_report_notices(s, &notices);
 }
 
 /* All words behind the options, as one list of hosts. */
-static lvn_status expand_all(int n, const char *const *words, lvni_notices *notices,
-                             lvni_hosts *hosts)
+static lvn_status expand_all(int n, const char *const *words, lvni_core_notices *notices,
+                             lvni_launch_hosts *hosts)
 {
     for (int i = 0; i < n; i++) {
-        LVN_TRY(lvni_hosts_expand(hosts, words[i], notices));
+        LVN_TRY(lvni_launch_hosts_expand(hosts, words[i], notices));
     }
     return LVN_OK;
 }
 
-static int print_hosts(const lvni_hosts *hosts, bool first, bool count, char ending)
+static int print_hosts(const lvni_launch_hosts *hosts, bool first, bool count, char ending)
 {
     if (count) {
         printf("%zu%c", hosts->n, ending);
@@ -103,7 +104,7 @@ static int print_hosts(const lvni_hosts *hosts, bool first, bool count, char end
         return LVNI_EXIT_FAILURE;
     }
     for (size_t i = 0; i < (first ? 1 : hosts->n); i++) {
-        lvni_print(stdout, "%s", lvni_hosts_name(hosts, i));
+        lvni_core_print(stdout, "%s", lvni_launch_hosts_name(hosts, i));
         putchar(ending);
     }
     return LVNI_EXIT_OK;
@@ -122,45 +123,45 @@ static int expand(int n, const char *const *words)
         } else if (strcmp(words[i], "-0") == 0) {
             ending = '\0';
         } else {
-            return unknown_word("expand", words[i]);
+            return unknown_argument("expand", words[i]);
         }
     }
     if (i == n) {
         return no_list("expand");
     }
-    lvni_hosts hosts = {.n = 0};
-    lvni_notices notices = {.error = 0};
+    lvni_launch_hosts hosts = {.n = 0};
+    lvni_core_notices notices = {.error = 0};
     const lvn_status s = expand_all(n - i, words + i, &notices, &hosts);
     const int code = s == LVN_OK ? print_hosts(&hosts, first, count, ending) : 0;
-    lvni_hosts_free(&hosts);
-    return s == LVN_OK ? code : lvni_report_notices(s, &notices);
+    lvni_launch_hosts_free(&hosts);
+    return s == LVN_OK ? code : lvni_recipes_report_notices(s, &notices);
 }
 
 static int compress(int n, const char *const *words)
 {
     if (n > 0 && words[0][0] == '-') {
-        return unknown_word("compress", words[0]);
+        return unknown_argument("compress", words[0]);
     }
     if (n == 0) {
         return no_list("compress");
     }
-    lvni_hosts hosts = {.n = 0};
-    lvni_str out = {.len = 0};
-    lvni_notices notices = {.error = 0};
+    lvni_launch_hosts hosts = {.n = 0};
+    lvni_core_str out = {.len = 0};
+    lvni_core_notices notices = {.error = 0};
     lvn_status s = expand_all(n, words, &notices, &hosts);
     if (s == LVN_OK) {
-        lvni_hosts_compress(&hosts, &out);
-        s = lvni_str_status(&out);
+        lvni_launch_hosts_compress(&hosts, &out);
+        s = lvni_core_str_status(&out);
     }
     if (s == LVN_OK) {
-        lvni_print(stdout, "%s\n", lvni_str_text(&out));
+        lvni_core_print(stdout, "%s\n", lvni_core_str_text(&out));
     }
-    lvni_hosts_free(&hosts);
-    lvni_str_free(&out);
-    return lvni_report_notices(s, &notices);
+    lvni_launch_hosts_free(&hosts);
+    lvni_core_str_free(&out);
+    return lvni_recipes_report_notices(s, &notices);
 }
 
-int lvni_cmd_slurm(int n, const char *const *words)
+int lvni_cli_cmd_slurm(int n, const char *const *words)
 {
     static const struct {
         const char *name;
@@ -172,7 +173,7 @@ int lvni_cmd_slurm(int n, const char *const *words)
         }
     }
     if (n > 0) {
-        lvni_print(stderr, "error: there is no levin slurm %s\n", words[0]);
+        lvni_core_print(stderr, "error: there is no levin slurm %s\n", words[0]);
     }
-    return lvni_command_misused("slurm");
+    return lvni_cli_command_misused("slurm");
 }

@@ -19,50 +19,54 @@ static int check_recipe(int n, const char *const *words, const char *command)
     }
     for (size_t i = 0; n >= 1 && i < sizeof later / sizeof *later; i++) {
         if (strcmp(words[0], later[i]) == 0) {
-            lvni_print(stderr,
-                       "error: the recipe %s comes with a later version; this one has classify\n",
-                       words[0]);
+            lvni_core_print(
+                stderr, "error: the recipe %s comes with a later version; this one has classify\n",
+                words[0]);
             return LVNI_EXIT_USAGE;
         }
     }
     if (n < 1) {
         fputs("error: which recipe?\n", stderr);
-        return lvni_command_misused(command);
+        return lvni_cli_command_misused(command);
     }
     if (strchr(words[0], '=') != NULL || words[0][0] == '-') { /* a key: the recipe is left out */
-        lvni_print(stderr, "error: the recipe is missing: levin %s classify %s\n",
-                   strcmp(command, "plan") == 0 ? "plan train" : command, words[0]);
+        lvni_core_print(stderr, "error: the recipe is missing: levin %s classify %s\n",
+                        strcmp(command, "plan") == 0 ? "plan train" : command, words[0]);
         return LVNI_EXIT_USAGE;
     }
     const bool near =
-        lvni_edit_distance(words[0], "classify") <= lvni_edit_limit(words[0], "classify");
-    lvni_print(stderr, "error: unknown recipe %s; %s\n", words[0],
-               near ? "did you mean classify?" : "this version has classify");
-    return lvni_command_misused(command);
+        lvni_core_edit_distance(words[0], "classify") <= lvni_core_edit_limit(words[0], "classify");
+    lvni_core_print(stderr, "error: unknown recipe %s; %s\n", words[0],
+                    near ? "did you mean classify?" : "this version has classify");
+    return lvni_cli_command_misused(command);
 }
 
-int lvni_cmd_train(int n, const char *const *words)
+int lvni_cli_cmd_train(int n, const char *const *words)
 {
     const int code = check_recipe(n, words, "train");
-    return code != LVNI_EXIT_OK ? code : lvni_report_status(lvni_classify_train(n - 1, words + 1));
+    return code != LVNI_EXIT_OK
+               ? code
+               : lvni_recipes_report_status(lvni_recipes_classify_train(n - 1, words + 1));
 }
 
-int lvni_cmd_plan(int n, const char *const *words)
+int lvni_cli_cmd_plan(int n, const char *const *words)
 {
     if (n < 1 || strcmp(words[0], "train") != 0) {
         fputs("error: plan what?\n", stderr);
-        return lvni_command_misused("plan");
+        return lvni_cli_command_misused("plan");
     }
     const int code = check_recipe(n - 1, words + 1, "plan");
-    return code != LVNI_EXIT_OK ? code : lvni_report_status(lvni_classify_plan(n - 2, words + 2));
+    return code != LVNI_EXIT_OK
+               ? code
+               : lvni_recipes_report_status(lvni_recipes_classify_plan(n - 2, words + 2));
 }
 
-int lvni_cmd_predict(int n, const char *const *words)
+int lvni_cli_cmd_predict(int n, const char *const *words)
 {
-    return lvni_report_status(lvni_classify_predict(n, words));
+    return lvni_recipes_report_status(lvni_recipes_classify_predict(n, words));
 }
 
-int lvni_cmd_eval(int n, const char *const *words)
+int lvni_cli_cmd_eval(int n, const char *const *words)
 {
-    return lvni_report_status(lvni_classify_eval(n, words));
+    return lvni_recipes_report_status(lvni_recipes_classify_eval(n, words));
 }

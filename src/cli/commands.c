@@ -10,40 +10,40 @@
 #include <stdio.h>
 #include <string.h>
 
-const lvni_command lvni_commands[] = {
+const lvni_cli_command lvni_cli_commands[] = {
     {.name = "train",
-     .run = lvni_cmd_train,
+     .run = lvni_cli_cmd_train,
      .computes = true,
      .trains = true,
      .use = {{"levin train classify data=DIR [key=value ...]",
-              "train a classifier of pictures (one sub-folder per class)"}},
+              "train a classifier of images (one sub-folder per class)"}},
      .more = "Recipes: classify. The run goes into out=DIR; resume=true goes on with it.",
      .topic = "train.classify",
-     .tables = lvni_classify_train_tables},
+     .tables = lvni_recipes_classify_train_tables},
     {.name = "predict",
-     .run = lvni_cmd_predict,
+     .run = lvni_cli_cmd_predict,
      .computes = true,
      .use = {{"levin predict model=out/x data=DIR output=F.csv",
-              "label pictures with a trained model"},
+              "label images with a trained model"},
              {"levin predict model=resnet18 weights=W.safetensors data=X.npy output=logits.npy",
-              "plain logits of an array of pictures"}},
+              "plain logits of an array of images"}},
      .topic = "predict",
-     .tables = lvni_classify_predict_tables},
+     .tables = lvni_recipes_classify_predict_tables},
     {.name = "eval",
-     .run = lvni_cmd_eval,
+     .run = lvni_cli_cmd_eval,
      .computes = true,
      .use = {{"levin eval model=out/x data=DIR", "measure a trained model"}},
      .topic = "eval",
-     .tables = lvni_classify_eval_tables},
+     .tables = lvni_recipes_classify_eval_tables},
     {.name = "export",
-     .run = lvni_cmd_export,
+     .run = lvni_cli_cmd_export,
      .alone = true,
      .use = {{"levin export model=out/x output=W.safetensors",
               "weights with the names and layouts of PyTorch"}},
      .topic = "export",
-     .tables = lvni_export_tables},
+     .tables = lvni_recipes_export_tables},
     {.name = "plan",
-     .run = lvni_cmd_plan,
+     .run = lvni_cli_cmd_plan,
      .computes = true,
      .alone = true,
      .use = {{"levin plan train classify data=DIR ...", "what would run, without running it"}},
@@ -52,7 +52,7 @@ const lvni_command lvni_commands[] = {
              "writes nothing. What the training would refuse is refused here.",
      .topic = "train.classify"},
     {.name = "slurm",
-     .run = lvni_cmd_slurm,
+     .run = lvni_cli_cmd_slurm,
      .use = {{"levin slurm env [--json | --export] [--strict]",
               "who this process is among its ranks, and what told so"},
              {"levin slurm expand [--first] LIST...",
@@ -65,7 +65,7 @@ const lvni_command lvni_commands[] = {
              "there are, -0 ends each with a zero byte. Works without Slurm; docs/launch.md tells "
              "more."},
     {.name = "launch",
-     .run = lvni_cmd_launch,
+     .run = lvni_cli_cmd_launch,
      .use = {{"levin launch -n 4 -- PROGRAM [ARGS...]",
               "any program as several ranks, with torchrun's environment"}},
      .more = "Options are --key value or key=value; -n is --nproc, -q --quiet, -v --verbose. The "
@@ -74,7 +74,7 @@ const lvni_command lvni_commands[] = {
      .topic = "launch",
      .tables = lvni_launch_tables},
     {.name = "ckpt",
-     .run = lvni_cmd_ckpt,
+     .run = lvni_cli_cmd_ckpt,
      .alone = true,
      .use = {{"levin ckpt hash FILE or RUN",
               "hashes of weights and state in a checkpoint, or in a run's last one"}},
@@ -82,32 +82,32 @@ const lvni_command lvni_commands[] = {
              "of the run: equal for equal runs on any layout.\n"
              "Exit code 1 when the checksum of a tensor does not match."},
     {.name = "ops",
-     .run = lvni_cmd_ops,
+     .run = lvni_cli_cmd_ops,
      .use = {{"levin ops [NAME]", "the kernel ops: types, backends, attributes"}},
      .more = "Without a name the table of all; with one, what that op takes."},
     {.name = "help",
-     .run = lvni_cmd_help,
+     .run = lvni_cli_cmd_help,
      .use = {{"levin help [COMMAND] [KEY]", "all keys of a command with defaults, or one key"}},
      .more = "`levin COMMAND --help` prints the same. KEY is a key, its beginning (optim), or its "
              "name in "
              "Lightning, timm, torchrun or Keras."},
 };
-const int lvni_n_commands = sizeof lvni_commands / sizeof *lvni_commands;
+const int lvni_cli_n_commands = sizeof lvni_cli_commands / sizeof *lvni_cli_commands;
 
-const lvni_command *lvni_command_find(const char *name)
+const lvni_cli_command *lvni_cli_command_find(const char *name)
 {
-    for (int i = 0; i < lvni_n_commands; i++) {
-        if (strcmp(name, lvni_commands[i].name) == 0) {
-            return &lvni_commands[i];
+    for (int i = 0; i < lvni_cli_n_commands; i++) {
+        if (strcmp(name, lvni_cli_commands[i].name) == 0) {
+            return &lvni_cli_commands[i];
         }
     }
     return NULL;
 }
 
-const lvni_command *lvni_command_of_topic(const char *topic)
+const lvni_cli_command *lvni_cli_command_of_topic(const char *topic)
 {
-    for (int i = 0; i < lvni_n_commands; i++) {
-        const lvni_command *c = &lvni_commands[i];
+    for (int i = 0; i < lvni_cli_n_commands; i++) {
+        const lvni_cli_command *c = &lvni_cli_commands[i];
         if (topic != NULL && c->tables != NULL && strcmp(topic, c->topic) == 0) {
             return c;
         }
@@ -115,14 +115,14 @@ const lvni_command *lvni_command_of_topic(const char *topic)
     return NULL;
 }
 
-const char *lvni_command_near(const char *name)
+const char *lvni_cli_command_near(const char *name)
 {
     const char *near = NULL;
     size_t nearest = SIZE_MAX;
-    for (int i = 0; i < lvni_n_commands; i++) {
-        const char *one = lvni_commands[i].name;
-        const size_t d = lvni_edit_distance(name, one);
-        if (d <= lvni_edit_limit(name, one) && d < nearest) {
+    for (int i = 0; i < lvni_cli_n_commands; i++) {
+        const char *one = lvni_cli_commands[i].name;
+        const size_t d = lvni_core_edit_distance(name, one);
+        if (d <= lvni_core_edit_limit(name, one) && d < nearest) {
             near = one;
             nearest = d;
         }
@@ -130,7 +130,7 @@ const char *lvni_command_near(const char *name)
     return near;
 }
 
-void lvni_command_print_help(const lvni_command *c)
+void lvni_cli_command_print_help(const lvni_cli_command *c)
 {
     for (int i = 0; i < LVNI_COMMAND_USES && c->use[i].usage != NULL; i++) {
         printf("%s %s\n           %s\n", i == 0 ? "usage:" : "      ", c->use[i].usage,
@@ -141,17 +141,17 @@ void lvni_command_print_help(const lvni_command *c)
     }
     if (c->tables != NULL) {
         size_t n;
-        const lvni_option_table *t = c->tables(&n);
+        const lvni_core_option_table *t = c->tables(&n);
         putchar('\n');
-        lvni_option_print_help(t, n, stdout);
+        lvni_core_option_print_help(t, n, stdout);
     } else if (c->topic != NULL) {
         printf("All keys: levin help %s\n", c->topic);
     }
 }
 
-int lvni_command_misused(const char *name)
+int lvni_cli_command_misused(const char *name)
 {
-    const lvni_command *c = lvni_command_find(name);
+    const lvni_cli_command *c = lvni_cli_command_find(name);
     for (int i = 0; c != NULL && i < LVNI_COMMAND_USES && c->use[i].usage != NULL; i++) {
         fprintf(stderr, "%s %s\n", i == 0 ? "usage:" : "      ", c->use[i].usage);
     }

@@ -12,33 +12,33 @@ enum { NAME_MAX_BYTES = 128 };
 
 /* The rows of one command. */
 typedef struct keys {
-    const lvni_command *command;
-    const lvni_option_table *tables;
+    const lvni_cli_command *command;
+    const lvni_core_option_table *tables;
     size_t n_tables;
-    lvni_config *config;
+    lvni_core_config *config;
 } keys;
 
-static lvn_status open_keys(const lvni_command *c, keys *k)
+static lvn_status open_keys(const lvni_cli_command *c, keys *k)
 {
     *k = (keys){.command = c};
     k->tables = c->tables(&k->n_tables);
-    return lvni_config_create(k->tables, k->n_tables, &k->config);
+    return lvni_core_config_create(k->tables, k->n_tables, &k->config);
 }
 
 /* Is the row what the key means, or does its name begin with "key."? */
-static bool is_asked(const keys *k, const lvni_option *row, const char *key)
+static bool is_asked(const keys *k, const lvni_core_option *row, const char *key)
 {
     const size_t n = strlen(key);
-    return row == lvni_config_row(k->config, key) ||
+    return row == lvni_core_config_row(k->config, key) ||
            (strncmp(row->name, key, n) == 0 && row->name[n] == '.');
 }
 
 /* "      Taken as well: opt, optimizer." */
-static void print_foreign(const lvni_option *row)
+static void print_foreign(const lvni_core_option *row)
 {
     bool any = false;
-    for (size_t i = 0; i < lvni_foreign_table_n; i++) {
-        const lvni_foreign *entry = &lvni_foreign_table[i];
+    for (size_t i = 0; i < lvni_core_foreign_table_n; i++) {
+        const lvni_core_foreign *entry = &lvni_core_foreign_table[i];
         const bool same = entry->key != NULL && strcmp(entry->key, row->name) == 0;
         for (const char *p = same ? entry->names : NULL; p != NULL;) {
             const size_t n = strcspn(p, "|");
@@ -51,11 +51,11 @@ static void print_foreign(const lvni_option *row)
 }
 
 /* Has a command in front of this one the same row? Then it stood there. */
-static bool is_repeated(const lvni_option *row, const lvni_command *of)
+static bool is_repeated(const lvni_core_option *row, const lvni_cli_command *of)
 {
-    for (const lvni_command *c = lvni_commands; c != of; c++) {
+    for (const lvni_cli_command *c = lvni_cli_commands; c != of; c++) {
         size_t n = 0;
-        const lvni_option_table *t = c->tables != NULL ? c->tables(&n) : NULL;
+        const lvni_core_option_table *t = c->tables != NULL ? c->tables(&n) : NULL;
         for (size_t i = 0; i < n; i++) {
             if (row >= t[i].rows && row < t[i].rows + t[i].n) {
                 return true;
@@ -70,7 +70,7 @@ static int print_rows(const keys *k, const char *key, bool all)
     int n = 0;
     for (size_t t = 0; t < k->n_tables; t++) {
         for (size_t i = 0; i < k->tables[t].n; i++) {
-            const lvni_option *row = &k->tables[t].rows[i];
+            const lvni_core_option *row = &k->tables[t].rows[i];
             if (row->alias_of != NULL || !is_asked(k, row, key) ||
                 (all && is_repeated(row, k->command))) {
                 continue;
@@ -78,7 +78,7 @@ static int print_rows(const keys *k, const char *key, bool all)
             if (n++ == 0) {
                 printf("levin help %s\n", k->command->topic);
             }
-            lvni_option_print_row(k->tables, k->n_tables, row, stdout);
+            lvni_core_option_print_row(k->tables, k->n_tables, row, stdout);
             print_foreign(row);
         }
     }
@@ -88,26 +88,26 @@ static int print_rows(const keys *k, const char *key, bool all)
 /* No row: another trainer's key, or a typing mistake of a key or a command. */
 static int report_unknown(const keys *k, const char *key, const char *near)
 {
-    const lvni_foreign *entry = lvni_config_foreign(k->config, key);
+    const lvni_core_foreign *entry = lvni_core_config_foreign(k->config, key);
     const bool hint_only = entry != NULL && entry->hint != NULL;
     if (!hint_only && near != NULL) {
-        lvni_print(stderr, "error: there is no help on %s; did you mean %s?\n", key, near);
+        lvni_core_print(stderr, "error: there is no help on %s; did you mean %s?\n", key, near);
         return LVNI_EXIT_USAGE;
     }
     if (!hint_only) {
         char help[NAME_MAX_BYTES];
         snprintf(help, sizeof help, "levin help %s", k->command->topic);
-        lvni_config_set_help(k->config, help);
-        return lvni_report_status(lvni_config_unknown(k->config, key, "levin help"));
+        lvni_core_config_set_help(k->config, help);
+        return lvni_recipes_report_status(lvni_core_config_unknown(k->config, key, "levin help"));
     }
-    lvni_str hint = {0};
-    lvni_foreign_print_hint(entry, &hint);
-    const lvn_status s = lvni_str_status(&hint);
+    lvni_core_str hint = {0};
+    lvni_core_foreign_print_hint(entry, &hint);
+    const lvn_status s = lvni_core_str_status(&hint);
     if (s == LVN_OK) {
-        lvni_print(stdout, "%s is not in this version: %s\n", key, lvni_str_text(&hint));
+        lvni_core_print(stdout, "%s is not in this version: %s\n", key, lvni_core_str_text(&hint));
     }
-    lvni_str_free(&hint);
-    return lvni_report_status(s);
+    lvni_core_str_free(&hint);
+    return lvni_recipes_report_status(s);
 }
 
 /* As rows are written: "--batch-size" is batch_size. */
@@ -121,30 +121,30 @@ static void clean(const char *key, char name[NAME_MAX_BYTES])
     }
 }
 
-int lvni_help_key(const lvni_command *of, const char *key, const char *near)
+int lvni_cli_help_key(const lvni_cli_command *of, const char *key, const char *near)
 {
     char name[NAME_MAX_BYTES];
     int n = 0, code = LVNI_EXIT_OK;
     keys k;
     clean(key, name);
-    const lvni_command *one =
-        of != NULL && of->tables == NULL ? lvni_command_of_topic(of->topic) : of;
-    for (int i = 0; i < lvni_n_commands; i++) {
-        const lvni_command *c = &lvni_commands[i];
+    const lvni_cli_command *one =
+        of != NULL && of->tables == NULL ? lvni_cli_command_of_topic(of->topic) : of;
+    for (int i = 0; i < lvni_cli_n_commands; i++) {
+        const lvni_cli_command *c = &lvni_cli_commands[i];
         if (c->tables == NULL || (one != NULL && c != one)) {
             continue;
         }
         const lvn_status s = open_keys(c, &k);
         if (s != LVN_OK) {
-            return lvni_report_status(s);
+            return lvni_recipes_report_status(s);
         }
         n += print_rows(&k, name, one == NULL);
-        lvni_config_destroy(k.config);
+        lvni_core_config_destroy(k.config);
     }
     if (n == 0) {
-        const lvn_status s = open_keys(one != NULL ? one : lvni_command_find("train"), &k);
-        code = s == LVN_OK ? report_unknown(&k, name, near) : lvni_report_status(s);
-        lvni_config_destroy(k.config);
+        const lvn_status s = open_keys(one != NULL ? one : lvni_cli_command_find("train"), &k);
+        code = s == LVN_OK ? report_unknown(&k, name, near) : lvni_recipes_report_status(s);
+        lvni_core_config_destroy(k.config);
     }
     return code;
 }

@@ -17,14 +17,14 @@
 
 static int unknown(const char *name)
 {
-    const char *near = lvni_command_near(name), *end = strrchr(name, '.');
+    const char *near = lvni_cli_command_near(name), *end = strrchr(name, '.');
     if (end != NULL && strcmp(end, ".py") == 0 && access(name, F_OK) == 0) {
-        lvni_print(stderr, "error: %s is a Python script: levin launch %s\n", name, name);
+        lvni_core_print(stderr, "error: %s is a Python script: levin launch %s\n", name, name);
         return LVNI_EXIT_USAGE;
     }
-    lvni_print(stderr, "error: unknown command %s%s%s%s; `levin help` lists all\n", name,
-               near != NULL ? "; did you mean " : "", near != NULL ? near : "",
-               near != NULL ? "?" : "");
+    lvni_core_print(stderr, "error: unknown command %s%s%s%s; `levin help` lists all\n", name,
+                    near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+                    near != NULL ? "?" : "");
     return LVNI_EXIT_USAGE;
 }
 
@@ -33,27 +33,27 @@ static bool asks_for_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-static int run(const lvni_command *c, int argc, char **argv)
+static int run(const lvni_cli_command *c, int argc, char **argv)
 {
     for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++) {
         /* behind it stands another program, with a help of its own */
         if (asks_for_help(argv[i])) {
-            lvni_command_print_help(c);
+            lvni_cli_command_print_help(c);
             return LVNI_EXIT_OK;
         }
     }
-    int code = lvni_bare_words(c, argc - 1, (const char *const *)argv + 1);
+    int code = lvni_cli_bare_arguments(c, argc - 1, (const char *const *)argv + 1);
     if (code != LVNI_EXIT_OK) {
         return code;
     }
-    if (c->alone && lvni_command_is_done_elsewhere(c->name, &code)) {
+    if (c->alone && lvni_cli_command_is_done_elsewhere(c->name, &code)) {
         return code;
     }
     if (c->trains) {
         lvni_core_signals_defer();
     }
     if (c->computes) {
-        lvni_thread_set_ftz();
+        lvni_tensor_thread_set_ftz();
         lvni_cpu_clean_environment(argv);
     }
     return c->run(argc - 2, (const char *const *)argv + 2);
@@ -78,8 +78,8 @@ static int finish(int code)
     if ((fflush(stdout) == 0 && ferror(stdout) == 0) || code != LVNI_EXIT_OK) {
         return code;
     }
-    lvni_print(stderr, "error: cannot write all of it to standard output%s%s\n",
-               errno != 0 ? ": " : "", errno != 0 ? strerror(errno) : "");
+    lvni_core_print(stderr, "error: cannot write all of it to standard output%s%s\n",
+                    errno != 0 ? ": " : "", errno != 0 ? strerror(errno) : "");
     return LVNI_EXIT_FAILURE;
 }
 
@@ -90,7 +90,7 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         fputs("error: a command is missing: levin COMMAND [key=value ...]\n", stderr);
-        lvni_cmd_help(0, NULL);
+        lvni_cli_cmd_help(0, NULL);
         return LVNI_EXIT_USAGE;
     }
     if (strcmp(argv[1], "--version") == 0) {
@@ -98,8 +98,8 @@ int main(int argc, char **argv)
         return finish(LVNI_EXIT_OK);
     }
     if (asks_for_help(argv[1])) {
-        return finish(lvni_cmd_help(0, NULL));
+        return finish(lvni_cli_cmd_help(0, NULL));
     }
-    const lvni_command *c = lvni_command_find(argv[1]);
+    const lvni_cli_command *c = lvni_cli_command_find(argv[1]);
     return c == NULL ? unknown(argv[1]) : finish(run(c, argc, argv));
 }

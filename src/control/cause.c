@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *lvni_cause_name(lvni_cause_kind kind)
+const char *lvni_control_cause_name(lvni_control_cause_kind kind)
 {
     static const char *const names[] = {
 #define LVNI_CAUSE_NAME(id, text) text,
@@ -16,18 +16,18 @@ const char *lvni_cause_name(lvni_cause_kind kind)
     return (unsigned)kind < LVNI_CAUSE_COUNT ? names[kind] : "?";
 }
 
-lvni_cause_kind lvni_cause_of_status(lvn_status status)
+lvni_control_cause_kind lvni_control_cause_of_status(lvn_status status)
 {
-    const char *name = lvni_error_record_kind(status); /* one table for records and causes */
+    const char *name = lvni_core_error_record_kind(status); /* one table for records and causes */
     for (int kind = LVNI_CAUSE_ERROR; kind < LVNI_CAUSE_COUNT; kind++) {
-        if (strcmp(lvni_cause_name((lvni_cause_kind)kind), name) == 0) {
-            return (lvni_cause_kind)kind;
+        if (strcmp(lvni_control_cause_name((lvni_control_cause_kind)kind), name) == 0) {
+            return (lvni_control_cause_kind)kind;
         }
     }
     return LVNI_CAUSE_ERROR;
 }
 
-void lvni_cause_sentence(const lvni_cause *cause, char *out, size_t size)
+void lvni_control_cause_sentence(const lvni_control_cause *cause, char *out, size_t size)
 {
     char pid[32] = "", when[48] = "", where[sizeof cause->place + 8] = "";
     if (cause->kind == LVNI_CAUSE_PEER && cause->named) { /* it only heard of it */

@@ -26,7 +26,7 @@ void lvni_control_options_init(lvni_control_options *options)
 
 /* ---- Life ---- */
 
-static lvni_control *make(const lvni_control_options *o, const control_link *link)
+static lvni_control *make(const lvni_control_options *o, const lvni_control_link *link)
 {
     lvni_control *c = LVNI_NEW(LVNI_TAG_CONTROL, lvni_control);
     if (c == NULL) {
@@ -42,11 +42,11 @@ static lvni_control *make(const lvni_control_options *o, const control_link *lin
     c->user = o->user;
     c->fd = link->fd;
     c->in = link->in;
-    c->store_rank = link->store_rank;
+    c->lvni_control_store_rank = link->lvni_control_store_rank;
     memcpy(c->store_host, link->store_host, sizeof c->store_host);
     atomic_init(&c->step, INT64_MIN); /* no boundary passed */
     pthread_mutex_init(&c->lock, NULL);
-    lvni_cond_init(&c->changed);
+    lvni_core_cond_init(&c->changed);
     return c;
 }
 
@@ -56,14 +56,14 @@ static void free_control(lvni_control *c)
     if (c->wake_fd >= 0) {
         close(c->wake_fd);
     }
-    lvni_frame_reader_free(&c->in);
-    lvni_str_free(&c->sending);
-    lvni_str_free(&c->out);
-    lvni_free(c->members);
-    lvni_free(c->table);
+    lvni_control_frame_reader_free(&c->in);
+    lvni_core_str_free(&c->sending);
+    lvni_core_str_free(&c->out);
+    lvni_core_free(c->members);
+    lvni_core_free(c->table);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->changed);
-    lvni_free(c);
+    lvni_core_free(c);
 }
 
 lvn_status lvni_control_connect(const lvni_control_options *options, lvni_control **out)
@@ -72,16 +72,17 @@ lvn_status lvni_control_connect(const lvni_control_options *options, lvni_contro
     LVN_ARG(options->world >= 1 && options->rank >= 0 && options->rank < options->world,
             "rank %d of %d does not exist", options->rank, options->world);
     LVN_ARG(options->n_ports > 0 || options->rdzv_dir != NULL, "no port of the store was given");
-    control_link link = {.fd = -1};
+    lvni_control_link link = {.fd = -1};
     LVN_TRY(lvni_control_find(options, &link));
     lvni_control *c = make(options, &link);
     if (c == NULL) {
         close(link.fd);
-        lvni_frame_reader_free(&link.in);
+        lvni_control_frame_reader_free(&link.in);
         return LVN_ERR_MEMORY;
     }
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    const int error = c->wake_fd < 0 ? errno : lvni_thread_start(&c->thread, lvni_control_run, c);
+    const int error =
+        c->wake_fd < 0 ? errno : lvni_core_thread_start(&c->thread, lvni_control_run, c);
     if (error != 0) {
         free_control(c);
         LVN_FAIL(error == ENOMEM ? LVN_ERR_MEMORY : LVN_ERR_IO,
@@ -109,13 +110,13 @@ void lvni_control_destroy(lvni_control *control)
 static lvn_status over(const lvni_control *c)
 {
     char sentence[900];
-    lvni_cause_sentence(&c->cause, sentence, sizeof sentence);
+    lvni_control_cause_sentence(&c->cause, sentence, sizeof sentence);
     LVN_FAIL(LVN_ERR_PEER, "%-s", sentence);
 }
 
 static bool is_over(const lvni_control *c)
 {
-    return (atomic_load(&c->attention) & ATTENTION_OVER) != 0;
+    return (atomic_load(&c->attention) & LVNI_ATTENTION_OVER) != 0;
 }
 
 lvn_status lvni_control_check(const lvni_control *control)
@@ -123,47 +124,47 @@ lvn_status lvni_control_check(const lvni_control *control)
     return is_over(control) ? over(control) : LVN_OK;
 }
 
-size_t lvni_control_begin_ask(lvni_control *c, lvni_str *frame, lvni_frame_type type,
-                              control_request *request)
+size_t lvni_control_begin_ask(lvni_control *c, lvni_core_str *frame, lvni_control_frame_type type,
+                              lvni_control_request *request)
 {
-    *request = (control_request){.id = atomic_fetch_add(&c->next_id, 1)};
-    const size_t at = lvni_frame_begin(frame, type);
-    lvni_put_u32(frame, request->id);
+    *request = (lvni_control_request){.id = atomic_fetch_add(&c->next_id, 1)};
+    const size_t at = lvni_control_frame_begin(frame, type);
+    lvni_control_put_u32(frame, request->id);
     return at;
 }
 
 /* Until it is answered, the run is over, or the store has not answered for longer than it may. */
-static void wait_answer(lvni_control *c, control_request *request, double timeout_s)
+static void wait_answer(lvni_control *c, lvni_control_request *request, double timeout_s)
 {
     const double patience_s = timeout_s + c->peer_timeout_s + 1;
-    const struct timespec until =
-        lvni_timespec(lvni_now_ns() + (uint64_t)((patience_s < 1e9 ? patience_s : 1e9) * 1e9));
+    const struct timespec until = lvni_core_timespec(
+        lvni_core_now_ns() + (uint64_t)((patience_s < 1e9 ? patience_s : 1e9) * 1e9));
     int error = 0;
     while (!request->done && !is_over(c) && error == 0) {
         error = pthread_cond_timedwait(&c->changed, &c->lock, &until);
     }
-    control_request **at = &c->requests;
+    lvni_control_request **at = &c->requests;
     while (*at != request) {
         at = &(*at)->next;
     }
     *at = request->next;
 }
 
-lvn_status lvni_control_ask(lvni_control *c, lvni_str *frame, size_t at, control_request *request,
-                            double timeout_s)
+lvn_status lvni_control_ask(lvni_control *c, lvni_core_str *frame, size_t at,
+                            lvni_control_request *request, double timeout_s)
 {
-    lvni_frame_end(frame, at);
-    lvn_status status = lvni_str_status(frame);
+    lvni_control_frame_end(frame, at);
+    lvn_status status = lvni_core_str_status(frame);
     if (status == LVN_OK) {
         pthread_mutex_lock(&c->lock);
-        lvni_str_append_n(&c->out, frame->data, frame->len);
+        lvni_core_str_append_n(&c->out, frame->data, frame->len);
         request->next = c->requests;
         c->requests = request;
         lvni_control_wake(c);
         wait_answer(c, request, timeout_s);
         pthread_mutex_unlock(&c->lock);
     }
-    lvni_str_free(frame);
+    lvni_core_str_free(frame);
     if (status != LVN_OK) {
         return status;
     }
@@ -175,7 +176,7 @@ lvn_status lvni_control_ask(lvni_control *c, lvni_str *frame, size_t at, control
         status = lvn_error_set(request->status, __FILE__, __LINE__, "%-s",
                                request->data == NULL ? "no memory for an answer of the store"
                                                      : request->data);
-        lvni_free(request->data);
+        lvni_core_free(request->data);
         request->data = NULL;
     }
     return status != LVN_OK ? status : request->status;
@@ -199,13 +200,13 @@ static lvn_status check_key(const char *key, size_t n)
 lvn_status lvni_control_set(lvni_control *control, const char *key, const void *bytes, size_t n)
 {
     LVN_TRY(check_key(key, n));
-    lvni_str frame = {0};
-    control_request request;
+    lvni_core_str frame = {0};
+    lvni_control_request request;
     const size_t at = lvni_control_begin_ask(control, &frame, LVNI_FRAME_SET, &request);
-    lvni_put_text(&frame, key);
-    lvni_put_bytes(&frame, bytes, n);
+    lvni_control_put_text(&frame, key);
+    lvni_control_put_bytes(&frame, bytes, n);
     LVN_TRY(lvni_control_ask(control, &frame, at, &request, 0));
-    lvni_free(request.data);
+    lvni_core_free(request.data);
     return LVN_OK;
 }
 
@@ -215,11 +216,11 @@ lvn_status lvni_control_get(lvni_control *control, const char *key, double timeo
     *bytes = NULL;
     *n = 0;
     LVN_TRY(check_key(key, 0));
-    lvni_str frame = {0};
-    control_request request;
+    lvni_core_str frame = {0};
+    lvni_control_request request;
     const size_t at = lvni_control_begin_ask(control, &frame, LVNI_FRAME_GET, &request);
-    lvni_put_text(&frame, key);
-    lvni_put_u32(&frame, milliseconds(timeout_s));
+    lvni_control_put_text(&frame, key);
+    lvni_control_put_u32(&frame, milliseconds(timeout_s));
     LVN_TRY(lvni_control_ask(control, &frame, at, &request, timeout_s));
     *bytes = request.data;
     *n = request.n;
@@ -229,38 +230,38 @@ lvn_status lvni_control_get(lvni_control *control, const char *key, double timeo
 lvn_status lvni_control_add(lvni_control *control, const char *key, int64_t n, int64_t *value)
 {
     LVN_TRY(check_key(key, 0));
-    lvni_str frame = {0};
-    control_request request;
+    lvni_core_str frame = {0};
+    lvni_control_request request;
     const size_t at = lvni_control_begin_ask(control, &frame, LVNI_FRAME_ADD, &request);
-    lvni_put_text(&frame, key);
-    lvni_put_u64(&frame, (uint64_t)n);
+    lvni_control_put_text(&frame, key);
+    lvni_control_put_u64(&frame, (uint64_t)n);
     LVN_TRY(lvni_control_ask(control, &frame, at, &request, 0));
-    lvni_scan scan = {.at = (const unsigned char *)request.data, .left = request.n};
-    *value = (int64_t)lvni_scan_u64(&scan);
-    lvni_free(request.data);
+    lvni_control_scan scan = {.at = (const unsigned char *)request.data, .left = request.n};
+    *value = (int64_t)lvni_control_scan_u64(&scan);
+    lvni_core_free(request.data);
     return LVN_OK;
 }
 
 /* The answer of a gather as one block: the entries, behind them every part with a zero. */
-static lvn_status split_parts(const char *bytes, size_t n, int world, lvni_bytes **out)
+static lvn_status split_parts(const char *bytes, size_t n, int world, lvni_control_bytes **out)
 {
-    const size_t head = (size_t)world * sizeof(lvni_bytes);
-    lvni_bytes *parts = lvni_alloc(LVNI_TAG_CONTROL, head + n + (size_t)world);
+    const size_t head = (size_t)world * sizeof(lvni_control_bytes);
+    lvni_control_bytes *parts = lvni_core_alloc(LVNI_TAG_CONTROL, head + n + (size_t)world);
     if (parts == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvni_scan scan = {.at = (const unsigned char *)bytes, .left = n};
+    lvni_control_scan scan = {.at = (const unsigned char *)bytes, .left = n};
     char *to = (char *)parts + head;
     for (int r = 0; r < world; r++) {
         size_t len = 0;
-        const char *from = lvni_scan_bytes(&scan, &len);
+        const char *from = lvni_control_scan_bytes(&scan, &len);
         memcpy(to, from, len);
         to[len] = '\0';
-        parts[r] = (lvni_bytes){.data = to, .n = len};
+        parts[r] = (lvni_control_bytes){.data = to, .n = len};
         to += len + 1;
     }
-    if (!lvni_scan_done(&scan)) {
-        lvni_free(parts);
+    if (!lvni_control_scan_done(&scan)) {
+        lvni_core_free(parts);
         LVN_FAIL(LVN_ERR_CORRUPT, "the store's answer to a gather cannot be read (%zu bytes)", n);
     }
     *out = parts;
@@ -268,26 +269,26 @@ static lvn_status split_parts(const char *bytes, size_t n, int world, lvni_bytes
 }
 
 lvn_status lvni_control_gather(lvni_control *control, const char *name, const void *bytes, size_t n,
-                               double timeout_s, lvni_bytes **out)
+                               double timeout_s, lvni_control_bytes **out)
 {
     *out = NULL;
     LVN_TRY(check_key(name, n));
-    lvni_str frame = {0};
-    control_request request;
+    lvni_core_str frame = {0};
+    lvni_control_request request;
     const size_t at = lvni_control_begin_ask(control, &frame, LVNI_FRAME_GATHER, &request);
-    lvni_put_text(&frame, name);
-    lvni_put_u32(&frame, milliseconds(timeout_s));
-    lvni_put_bytes(&frame, bytes, n);
+    lvni_control_put_text(&frame, name);
+    lvni_control_put_u32(&frame, milliseconds(timeout_s));
+    lvni_control_put_bytes(&frame, bytes, n);
     LVN_TRY(lvni_control_ask(control, &frame, at, &request, timeout_s));
     const lvn_status status = split_parts(request.data, request.n, control->world, out);
-    lvni_free(request.data);
+    lvni_core_free(request.data);
     return status;
 }
 
 lvn_status lvni_control_barrier(lvni_control *control, const char *name, double timeout_s)
 {
-    lvni_bytes *all = NULL;
+    lvni_control_bytes *all = NULL;
     LVN_TRY(lvni_control_gather(control, name, NULL, 0, timeout_s, &all));
-    lvni_free(all);
+    lvni_core_free(all);
     return LVN_OK;
 }

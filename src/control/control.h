@@ -4,7 +4,8 @@
  *
  * Who calls what when, on every rank:
  *   lvni_control_connect      once, as soon as rank, world and the store's address are known. On
- *                             the store's host the store is created first (lvni_store_create); that
+ *                             the store's host the store is created first
+ *                               (lvni_control_store_create); that
  *                             rank connects like all others.
  *   lvni_control_rendezvous   once, when the configuration is resolved and the checkpoint to resume
  *                             from is chosen: gives the table of all ranks, or the sentence that
@@ -17,7 +18,8 @@
  *     because a peer is gone
  *   lvni_control_leave        at the end of a run that finished; lvni_control_destroy at the end of
  *     any
- *   lvni_store_wait, lvni_store_destroy on the store's host, after lvni_control_destroy
+ *   lvni_control_store_wait, lvni_control_store_destroy on the store's host, after
+ *     lvni_control_destroy
  *
  * A rank whose connection ends without lvni_control_leave or lvni_control_fail counts as lost, and
  * the run is over: the store tells everybody the cause, `on_abort` is called, and every later call
@@ -25,7 +27,7 @@
  * happens when the store falls silent or its connection breaks.
  *
  * Thread-safe, except connect and destroy. Errors whose message begins with "E1nn: " are those of
- * the specification; the store's host prints them, the others need not. lvni_exit_of_error
+ * the specification; the store's host prints them, the others need not. lvni_core_exit_of_error
  * (core/notice.h) gives the exit code. */
 #ifndef LEVIN_CONTROL_CONTROL_H
 #define LEVIN_CONTROL_CONTROL_H
@@ -48,15 +50,15 @@ typedef struct lvni_control lvni_control;
     X(PEER, "peer") /* fails only because another rank is gone: never the first cause where there  \
                        is another */
 
-typedef enum lvni_cause_kind {
+typedef enum lvni_control_cause_kind {
 #define LVNI_CAUSE_ENUM(kind, name) LVNI_CAUSE_##kind,
     LVNI_CAUSE_LIST(LVNI_CAUSE_ENUM)
 #undef LVNI_CAUSE_ENUM
         LVNI_CAUSE_COUNT
-} lvni_cause_kind;
+} lvni_control_cause_kind;
 
-typedef struct lvni_cause {
-    lvni_cause_kind kind;
+typedef struct lvni_control_cause {
+    lvni_control_cause_kind kind;
     int rank;
     int64_t step; /* -1: before the first step, or not known */
     int64_t pid;
@@ -64,31 +66,31 @@ typedef struct lvni_cause {
     /* of kind peer: the message is a whole sentence, which names the rank that failed first */
     bool named;
     char host[64];
-    char place[160];   /* "step 5, shard 1"; "": not known */
+    char place[160];   /* "step 5, micro-batch 1"; "": not known */
     char message[768]; /* one sentence or more, as the rank gave it */
-} lvni_cause;
+} lvni_control_cause;
 
-const char *lvni_cause_name(lvni_cause_kind kind); /* "nan"; "?" for none of them */
+const char *lvni_control_cause_name(lvni_control_cause_kind kind); /* "nan"; "?" for none of them */
 /* The kind of failure that a status stands for, as in error records (core/error_record.h). */
-lvni_cause_kind lvni_cause_of_status(lvn_status status);
+lvni_control_cause_kind lvni_control_cause_of_status(lvn_status status);
 /* "rank 2 (n08, pid 4711) failed first at step 812: MESSAGE (in PLACE)": the one sentence for
- * users. Cut to size, zero-terminated. Where the cause is `named` it is the message as it stands.
- */
-void lvni_cause_sentence(const lvni_cause *cause, char *out, size_t size);
+ * users. Cut to size, zero-terminated. Where the cause is `named` it is the message as it
+ * stands. */
+void lvni_control_cause_sentence(const lvni_control_cause *cause, char *out, size_t size);
 
 /* ---- Connecting ---- */
 
 /* How the two ends prove that they belong together. The store's host chooses (who makes the store
  * does), and the store says so before anything else. A rank that has a run key or a secret takes
  * KEY alone; one without takes any, or with `closed` all but OPEN. */
-typedef enum lvni_auth {
+typedef enum lvni_control_auth {
     LVNI_AUTH_OPEN,  /* nothing is secret: whoever reaches the port can join */
     LVNI_AUTH_KEY,   /* a run key or a secret that all ranks have */
     LVNI_AUTH_FILE,  /* a random key in the file of rdzv_file.h, which its owner alone can read */
     LVNI_AUTH_MUNGE, /* a credential of MUNGE for each connection (munge.h); the user must be the
                         store's */
     LVNI_AUTH_COUNT
-} lvni_auth;
+} lvni_control_auth;
 
 typedef struct lvni_control_options {
     /* From the identity. Everything is copied. */
@@ -120,10 +122,10 @@ typedef struct lvni_control_options {
     double peer_timeout_s; /* [10] a store silent for longer is lost */
     /* Called once, on the channel's own thread (or in lvni_control_fail, when the store is silent),
      * when the run is over: wake whoever waits for a peer (abort the transports). It may call
-     * lvni_control_cause and nothing else of this channel. NULL: none. */
-    void (*on_abort)(void *user, const lvni_cause *cause);
+     * lvni_control_get_cause and nothing else of this channel. NULL: none. */
+    void (*on_abort)(void *user, const lvni_control_cause *cause);
     /* Called in lvni_control_connect with these lines. NULL: none. */
-    void (*say)(void *user, const char *line);
+    void (*report)(void *user, const char *line);
     void *user;
 } lvni_control_options;
 
@@ -143,7 +145,7 @@ void lvni_control_destroy(lvni_control *control);
 
 /* ---- Rendezvous ---- */
 
-typedef struct lvni_facts {
+typedef struct lvni_control_facts {
     /* -1: not known; where one rank does not know, all are numbered by host */
     int local_rank, node_rank;
     const char *host, *boot_id;
@@ -158,16 +160,16 @@ typedef struct lvni_facts {
      * nothing */
     const char *config;
     const char *fingerprint; /* free text, told to everybody, not compared. NULL: "" */
-} lvni_facts;
+} lvni_control_facts;
 
 /* Host name, boot id, pid, version and cpus of this process; no device, from the beginning. The
  * strings are static or inside `room`. */
-typedef struct lvni_facts_room {
+typedef struct lvni_control_facts_room {
     char host[64], boot_id[64];
-} lvni_facts_room;
-void lvni_facts_init(lvni_facts *facts, lvni_facts_room *room);
+} lvni_control_facts_room;
+void lvni_control_facts_init(lvni_control_facts *facts, lvni_control_facts_room *room);
 
-typedef struct lvni_member {
+typedef struct lvni_control_member {
     int rank, local_rank, local_world, node_rank;
     /* equal for ranks of one host and boot id (who can share memory), numbered by their smallest
      * rank */
@@ -175,14 +177,14 @@ typedef struct lvni_member {
     int cpus;
     int64_t pid;
     const char *host, *boot_id, *device, *driver, *fingerprint;
-} lvni_member;
+} lvni_control_member;
 
 /* Waits for all ranks. LVN_ERR_TIMEOUT E113 (who is missing); LVN_ERR_USAGE E102, E115 to E118;
  * LVN_ERR_RESOURCE E105; the same message on all ranks. LVN_ERR_PEER when a rank that was there is
  * gone. */
-lvn_status lvni_control_rendezvous(lvni_control *control, const lvni_facts *facts);
+lvn_status lvni_control_rendezvous(lvni_control *control, const lvni_control_facts *facts);
 /* After the rendezvous: `world` rows by rank, borrowed until destroy. NULL before. */
-const lvni_member *lvni_control_members(const lvni_control *control);
+const lvni_control_member *lvni_control_members(const lvni_control *control);
 int lvni_control_rank(const lvni_control *control);
 int lvni_control_world(const lvni_control *control);
 int lvni_control_nodes(const lvni_control *control); /* 0 before the rendezvous */
@@ -193,8 +195,8 @@ int lvni_control_nodes(const lvni_control *control); /* 0 before the rendezvous 
 enum { LVNI_CONTROL_MAX_KEY = 255, LVNI_CONTROL_MAX_VALUE = 4 << 20 };
 
 lvn_status lvni_control_set(lvni_control *control, const char *key, const void *bytes, size_t n);
-/* Waits until somebody sets the key. *bytes is the caller's (lvni_free), zero-terminated behind its
- * *n bytes. */
+/* Waits until somebody sets the key. *bytes is the caller's (lvni_core_free), zero-terminated
+ * behind its *n bytes. */
 lvn_status lvni_control_get(lvni_control *control, const char *key, double timeout_s, char **bytes,
                             size_t *n);
 /* Adds to a counter that begins at 0 and gives what it is then. A key is a counter or a value,
@@ -202,13 +204,13 @@ lvn_status lvni_control_get(lvni_control *control, const char *key, double timeo
 lvn_status lvni_control_add(lvni_control *control, const char *key, int64_t n, int64_t *value);
 /* Every rank gives n bytes (its own n) and gets those of all, by rank. The same name may be used
  * again afterwards. The timeout's message names who did not come. *out is one block of the caller's
- * (lvni_free): world entries, the bytes behind them. */
-typedef struct lvni_bytes {
+ * (lvni_core_free): world entries, the bytes behind them. */
+typedef struct lvni_control_bytes {
     const char *data; /* zero-terminated behind its n bytes */
     size_t n;
-} lvni_bytes;
+} lvni_control_bytes;
 lvn_status lvni_control_gather(lvni_control *control, const char *name, const void *bytes, size_t n,
-                               double timeout_s, lvni_bytes **out);
+                               double timeout_s, lvni_control_bytes **out);
 lvn_status lvni_control_barrier(lvni_control *control, const char *name, double timeout_s);
 
 /* ---- Stopping together ---- */
@@ -226,11 +228,11 @@ int lvni_control_stop_reason(lvni_control *control);
 /* ---- Failing ---- */
 
 /* Reports this rank's failure and waits, a second at most, until the store has decided who was
- * first: ask lvni_control_cause then. Only the first call counts. Of `failure` kind, step (-1: that
- * of the last boundary), named, place and message are the caller's; the rest is filled in. */
-void lvni_control_fail(lvni_control *control, const lvni_cause *failure);
+ * first: ask lvni_control_get_cause then. Only the first call counts. Of `failure` kind, step (-1:
+ * that of the last boundary), named, place and message are the caller's; the rest is filled in. */
+void lvni_control_fail(lvni_control *control, const lvni_control_cause *failure);
 /* Is the run over? One atomic load; cause (may be NULL) is filled when it is. */
-bool lvni_control_cause(const lvni_control *control, lvni_cause *cause);
+bool lvni_control_get_cause(const lvni_control *control, lvni_control_cause *cause);
 /* LVN_OK, or after the end of the run LVN_ERR_PEER with the sentence: for loops that wait for
  * something else. */
 lvn_status lvni_control_check(const lvni_control *control);

@@ -23,22 +23,22 @@
 
 typedef struct search {
     const lvni_control_options *o;
-    lvni_token key,
+    lvni_control_token key,
         found_key; /* of this attempt; of the run, where it is known from the beginning */
     bool has_key;  /* a run key or a secret: what all ranks have, or none of them */
     uint64_t munge_failed_ns; /* since when MUNGE makes no credential here; 0: it does */
     char munge_why[200];
-    lvni_greet greet;
+    lvni_control_greet greet;
     uint64_t began_ns, until_ns;
-    uint64_t told_ns;  /* when the next line says that this rank still waits */
-    double patience_s; /* with a server that says nothing */
-    bool answered;     /* this turn, somebody took a connection */
+    uint64_t reported_ns; /* when the next line says that this rank still waits */
+    double patience_s;    /* with a server that says nothing */
+    bool answered;        /* this turn, somebody took a connection */
     /* since when the only port there is always is somebody else's; 0: it is not */
     uint64_t taken_ns;
     char last[200];     /* what the last attempt ended with */
     char resolved[120]; /* what the name stands for */
     int port;           /* of this attempt */
-    lvni_str file;      /* of rdzv_dir or key_dir */
+    lvni_core_str file; /* of rdzv_dir or key_dir */
     char boot_id[64];
 } search;
 
@@ -57,9 +57,9 @@ static bool ready(int fd, short events, uint64_t until_ns)
 {
     struct pollfd p = {.fd = fd, .events = events};
     for (;;) {
-        const uint64_t now = lvni_now_ns();
+        const uint64_t now = lvni_core_now_ns();
         const int n = poll(&p, 1, now >= until_ns ? 0 : (int)((until_ns - now) / 1000000 + 1));
-        if (n > 0 || (n == 0 && lvni_now_ns() >= until_ns)) {
+        if (n > 0 || (n == 0 && lvni_core_now_ns() >= until_ns)) {
             return n > 0;
         }
         if (n < 0 && errno != EINTR) {
@@ -94,12 +94,12 @@ static int connect_to(search *s, const struct addrinfo *a, uint64_t until_ns)
 }
 
 /* The next frame of a greeting. */
-static bool read_frame(search *s, int fd, lvni_frame_reader *in, uint64_t until_ns,
-                       lvni_frame *frame)
+static bool read_frame(search *s, int fd, lvni_control_frame_reader *in, uint64_t until_ns,
+                       lvni_control_frame *frame)
 {
     for (;;) {
         bool have = false;
-        if (lvni_frame_next(in, frame, &have) != LVN_OK) {
+        if (lvni_control_frame_next(in, frame, &have) != LVN_OK) {
             note(s, false, "something else than levin answers");
             return false;
         }
@@ -118,7 +118,7 @@ static bool read_frame(search *s, int fd, lvni_frame_reader *in, uint64_t until_
                            : strerror(errno));
             return false;
         }
-        if (lvni_frame_push(in, bytes, (size_t)n) != LVN_OK) {
+        if (lvni_control_frame_push(in, bytes, (size_t)n) != LVN_OK) {
             return false;
         }
     }
@@ -128,7 +128,7 @@ static bool read_frame(search *s, int fd, lvni_frame_reader *in, uint64_t until_
 
 /* May the store prove itself so? What it says may be a lie, which then comes to nothing, as it does
  * not know the key. */
-static bool may_be(search *s, lvni_auth how)
+static bool may_be(search *s, lvni_control_auth how)
 {
     if (s->has_key && how != LVNI_AUTH_KEY) {
         note(s, false, "the server knows no LEVIN_TOKEN, which is set here");
@@ -146,9 +146,9 @@ static bool may_be(search *s, lvni_auth how)
 
 static bool key_from_file(search *s)
 {
-    lvni_rdzv_where w;
+    lvni_control_rdzv_where w;
     char text[200];
-    if (s->file.len == 0 || !lvni_rdzv_file_read(s->file.data, &w)) {
+    if (s->file.len == 0 || !lvni_control_rdzv_file_read(s->file.data, &w)) {
         const char *dir = s->o->rdzv_dir != NULL ? s->o->rdzv_dir : s->o->key_dir;
         snprintf(text, sizeof text,
                  "no file with the key of the run in %.70s: all ranks need a run directory that "
@@ -162,27 +162,32 @@ static bool key_from_file(search *s)
         note(s, false, text);
         return false;
     }
-    return lvni_token_of_run(&w.key, s->o->job_key, s->o->run_id, NULL, &s->key) == LVN_OK;
+    return lvni_control_token_of_run(&w.key, s->o->job_key, s->o->run_id, NULL, &s->key) == LVN_OK;
 }
 
-static bool key_by_munge(search *s, const lvni_token *store_nonce, lvni_str *credential)
+static bool key_by_munge(search *s, const lvni_control_token *store_nonce,
+                         lvni_core_str *credential)
 {
-    lvni_credential_payload carried = {.store_nonce = *store_nonce, .rank_nonce = s->greet.nonce};
-    if (lvni_token_random(&carried.key) != LVN_OK ||
-        lvni_token_of_run(&carried.key, s->o->job_key, s->o->run_id, NULL, &s->key) != LVN_OK) {
+    lvni_control_credential_payload carried = {.store_nonce = *store_nonce,
+                                               .rank_nonce = s->greet.nonce};
+    if (lvni_control_token_random(&carried.key) != LVN_OK ||
+        lvni_control_token_of_run(&carried.key, s->o->job_key, s->o->run_id, NULL, &s->key) !=
+            LVN_OK) {
         return false;
     }
-    if (lvni_munge_encode(s->o->munge_socket, &carried, sizeof carried, credential) != LVN_OK) {
+    if (lvni_control_munge_encode(s->o->munge_socket, &carried, sizeof carried, credential) !=
+        LVN_OK) {
         snprintf(s->munge_why, sizeof s->munge_why, "%.199s", lvn_last_error()->message);
         note(s, false, s->munge_why);
-        s->munge_failed_ns = s->munge_failed_ns == 0 ? lvni_now_ns() : s->munge_failed_ns;
+        s->munge_failed_ns = s->munge_failed_ns == 0 ? lvni_core_now_ns() : s->munge_failed_ns;
         return false;
     }
     s->munge_failed_ns = 0;
     return true;
 }
 
-static bool find_key(search *s, lvni_auth how, const lvni_token *store_nonce, lvni_str *credential)
+static bool find_key(search *s, lvni_control_auth how, const lvni_control_token *store_nonce,
+                     lvni_core_str *credential)
 {
     s->key = s->found_key;
     return how == LVNI_AUTH_FILE    ? key_from_file(s)
@@ -190,70 +195,72 @@ static bool find_key(search *s, lvni_auth how, const lvni_token *store_nonce, lv
                                     : true;
 }
 
-static bool send_greet(search *s, int fd, const lvni_token *store_nonce, lvni_auth how)
+static bool send_greet(search *s, int fd, const lvni_control_token *store_nonce,
+                       lvni_control_auth how)
 {
-    lvni_str out = {0}, credential = {0};
-    bool sent = lvni_token_random(&s->greet.nonce) == LVN_OK && may_be(s, how) &&
+    lvni_core_str out = {0}, credential = {0};
+    bool sent = lvni_control_token_random(&s->greet.nonce) == LVN_OK && may_be(s, how) &&
                 find_key(s, how, store_nonce, &credential);
     if (sent) {
-        s->greet.credential = lvni_str_text(&credential);
+        s->greet.credential = lvni_core_str_text(&credential);
         s->greet.credential_n = credential.len;
-        s->greet.proof = lvni_greet_proof(&s->key, store_nonce, &s->greet, s->port);
-        lvni_put_greet(&out, &s->greet);
+        s->greet.proof = lvni_control_greet_proof(&s->key, store_nonce, &s->greet, s->port);
+        lvni_control_put_greet(&out, &s->greet);
         s->greet.credential = NULL;
-        sent =
-            lvni_str_status(&out) == LVN_OK && send(fd, out.data, out.len, MSG_NOSIGNAL) ==
-                                                   (ssize_t)out.len; /* an empty buffer takes it */
+        sent = lvni_core_str_status(&out) == LVN_OK &&
+               send(fd, out.data, out.len, MSG_NOSIGNAL) ==
+                   (ssize_t)out.len; /* an empty buffer takes it */
     }
-    lvni_str_free(&out);
-    lvni_str_free(&credential);
+    lvni_core_str_free(&out);
+    lvni_core_str_free(&credential);
     return sent;
 }
 
 /* The store's word, after it has proved itself. REFUSED leaves an error. */
-static found judge(const lvni_token *want, const lvni_frame *frame, control_link *link)
+static found judge(const lvni_control_token *want, const lvni_control_frame *frame,
+                   lvni_control_link *link)
 {
-    lvni_scan scan = lvni_scan_of(frame);
-    lvni_token proof = {{0}};
-    const unsigned char *p = lvni_scan_raw(&scan, sizeof proof.b);
+    lvni_control_scan scan = lvni_control_scan_of(frame);
+    lvni_control_token proof = {{0}};
+    const unsigned char *p = lvni_control_scan_raw(&scan, sizeof proof.b);
     if (p == NULL || (frame->type != LVNI_FRAME_WELCOME && frame->type != LVNI_FRAME_REFUSE)) {
         return NOT_HERE;
     }
     memcpy(proof.b, p, sizeof proof.b);
-    if (!lvni_token_equal(&proof, want)) {
+    if (!lvni_control_token_equal(&proof, want)) {
         return NOT_HERE;
     }
     if (frame->type == LVNI_FRAME_WELCOME) {
-        link->store_rank = (int)lvni_scan_u32(&scan);
-        lvni_scan_text(&scan, link->store_host, sizeof link->store_host);
-        return lvni_scan_done(&scan) ? FOUND : NOT_HERE;
+        link->lvni_control_store_rank = (int)lvni_control_scan_u32(&scan);
+        lvni_control_scan_text(&scan, link->store_host, sizeof link->store_host);
+        return lvni_control_scan_done(&scan) ? FOUND : NOT_HERE;
     }
     char message[LVNI_FRAME_MAX_GREETING];
-    const lvn_status status = lvni_scan_status(&scan);
-    lvni_scan_text(&scan, message, sizeof message);
+    const lvn_status status = lvni_control_scan_status(&scan);
+    lvni_control_scan_text(&scan, message, sizeof message);
     lvn_error_set(status == LVN_OK ? LVN_ERR_INTERNAL : status, __FILE__, __LINE__, "%-s", message);
     return REFUSED;
 }
 
-static void note_denied(search *s, const lvni_frame *frame)
+static void note_denied(search *s, const lvni_control_frame *frame)
 {
     char text[200];
-    lvni_scan scan = lvni_scan_of(frame);
+    lvni_control_scan scan = lvni_control_scan_of(frame);
     snprintf(text, sizeof text, "the server does not take this rank: %s",
-             lvni_deny_text(lvni_scan_u32(&scan)));
+             lvni_control_deny_text(lvni_control_scan_u32(&scan)));
     note(s, false, text);
 }
 
-static found greet(search *s, int fd, uint64_t until_ns, control_link *link)
+static found greet(search *s, int fd, uint64_t until_ns, lvni_control_link *link)
 {
-    lvni_frame frame;
-    lvni_token store_nonce;
-    lvni_auth how;
-    link->in = (lvni_frame_reader){.limit = LVNI_FRAME_MAX_GREETING};
+    lvni_control_frame frame;
+    lvni_control_token store_nonce;
+    lvni_control_auth how;
+    link->in = (lvni_control_frame_reader){.limit = LVNI_FRAME_MAX_GREETING};
     if (!read_frame(s, fd, &link->in, until_ns, &frame)) {
         return NOT_HERE;
     }
-    if (!lvni_scan_hello(&frame, &store_nonce, &how)) {
+    if (!lvni_control_scan_hello(&frame, &store_nonce, &how)) {
         note(s, false, "something else than levin answers");
         return NOT_HERE;
     }
@@ -264,13 +271,14 @@ static found greet(search *s, int fd, uint64_t until_ns, control_link *link)
         note_denied(s, &frame);
         return NOT_HERE;
     }
-    const lvni_token want = lvni_store_proof(&s->key, &store_nonce, &s->greet.nonce);
+    const lvni_control_token want =
+        lvni_control_store_proof(&s->key, &store_nonce, &s->greet.nonce);
     return judge(&want, &frame, link);
 }
 
-static found attempt(search *s, const struct addrinfo *a, control_link *link)
+static found attempt(search *s, const struct addrinfo *a, lvni_control_link *link)
 {
-    uint64_t until = lvni_now_ns() + (uint64_t)(s->patience_s * 1e9);
+    uint64_t until = lvni_core_now_ns() + (uint64_t)(s->patience_s * 1e9);
     until = until < s->until_ns ? until : s->until_ns;
     const int fd = connect_to(s, a, until);
     if (fd < 0) {
@@ -284,7 +292,7 @@ static found attempt(search *s, const struct addrinfo *a, control_link *link)
         return FOUND;
     }
     close(fd);
-    lvni_frame_reader_free(&link->in);
+    lvni_control_frame_reader_free(&link->in);
     return what;
 }
 
@@ -299,7 +307,7 @@ static void note_resolved(search *s, const char *host, const struct addrinfo *ad
              host, text);
 }
 
-static found try_port(search *s, const char *host, int port, control_link *link)
+static found try_port(search *s, const char *host, int port, lvni_control_link *link)
 {
     const struct addrinfo want = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *all = NULL;
@@ -323,11 +331,11 @@ static found try_port(search *s, const char *host, int port, control_link *link)
 
 /* Where the file says; on the store's own host first through loopback, which needs no network.
  * Containers of one host share its boot id, not its loopback. */
-static found try_file(search *s, control_link *link)
+static found try_file(search *s, lvni_control_link *link)
 {
-    lvni_rdzv_where w;
+    lvni_control_rdzv_where w;
     snprintf(s->resolved, sizeof s->resolved, "%.110s", s->file.data);
-    if (!lvni_rdzv_file_read(s->file.data, &w)) {
+    if (!lvni_control_rdzv_file_read(s->file.data, &w)) {
         note(s, false, "the file is not there");
         return NOT_HERE;
     }
@@ -340,7 +348,7 @@ static found try_file(search *s, control_link *link)
 }
 
 /* All ports once. */
-static found try_all(search *s, control_link *link)
+static found try_all(search *s, lvni_control_link *link)
 {
     found what = NOT_HERE;
     if (s->o->rdzv_dir != NULL) {
@@ -365,19 +373,19 @@ static void print_ports(const search *s, char *out, size_t size)
     }
 }
 
-/* The store names missing ranks (store_meet.c); that it is missing itself only those can say who
- * wait for it. */
-static void tell_waiting(search *s, uint64_t now)
+/* The store names missing ranks (store_rendezvous.c); that it is missing itself only those can say
+ * who wait for it. */
+static void report_waiting(search *s, uint64_t now)
 {
     char ports[100], line[600];
-    if (now < s->told_ns || s->o->say == NULL) {
+    if (now < s->reported_ns || s->o->report == NULL) {
         return;
     }
-    s->told_ns += (uint64_t)(s->o->waiting_every_s * 1e9);
+    s->reported_ns += (uint64_t)(s->o->waiting_every_s * 1e9);
     print_ports(s, ports, sizeof ports);
     snprintf(line, sizeof line, "rank %d: waiting %.0f s for the store of this run at %s%s: %s",
              s->o->rank, (double)(now - s->began_ns) / 1e9, s->resolved, ports, s->last);
-    s->o->say(s->o->user, line);
+    s->o->report(s->o->user, line);
 }
 
 static lvn_status not_found(const search *s)
@@ -422,36 +430,37 @@ static lvn_status no_munge(const search *s)
 static lvn_status prepare(search *s)
 {
     const lvni_control_options *o = s->o;
-    lvni_token instance, given;
+    lvni_control_token instance, given;
     s->has_key = o->run_key != NULL || o->secret != NULL;
-    LVN_TRY(o->run_key != NULL ? lvni_token_given(o->run_key, &given) : LVN_OK);
-    LVN_TRY(lvni_token_of_run(o->run_key != NULL ? &given : NULL, o->job_key, o->run_id, o->secret,
-                              &s->found_key));
-    LVN_TRY(lvni_token_random(&instance));
-    s->greet = (lvni_greet){.protocol = LVNI_CONTROL_PROTOCOL,
-                            .world = (uint32_t)o->world,
-                            .rank = (uint32_t)o->rank,
-                            .pid = (uint64_t)getpid()};
+    LVN_TRY(o->run_key != NULL ? lvni_control_token_given(o->run_key, &given) : LVN_OK);
+    LVN_TRY(lvni_control_token_of_run(o->run_key != NULL ? &given : NULL, o->job_key, o->run_id,
+                                      o->secret, &s->found_key));
+    LVN_TRY(lvni_control_token_random(&instance));
+    s->greet = (lvni_control_greet){.protocol = LVNI_CONTROL_PROTOCOL,
+                                    .world = (uint32_t)o->world,
+                                    .rank = (uint32_t)o->rank,
+                                    .pid = (uint64_t)getpid()};
     memcpy(&s->greet.instance, instance.b, sizeof s->greet.instance);
-    lvni_host_name(s->greet.host, sizeof s->greet.host);
+    lvni_core_host_name(s->greet.host, sizeof s->greet.host);
     snprintf(s->greet.version, sizeof s->greet.version, "%s", lvn_version());
     const char *dir = o->rdzv_dir != NULL ? o->rdzv_dir : o->key_dir;
     if (dir != NULL) {
-        LVN_TRY(o->rdzv_dir != NULL ? lvni_rdzv_file_check(dir) : LVN_OK);
-        lvni_facts facts;
-        lvni_facts_room room;
-        lvni_facts_init(&facts, &room);
+        LVN_TRY(o->rdzv_dir != NULL ? lvni_control_rdzv_file_check(dir) : LVN_OK);
+        lvni_control_facts facts;
+        lvni_control_facts_room room;
+        lvni_control_facts_init(&facts, &room);
         snprintf(s->boot_id, sizeof s->boot_id, "%s", room.boot_id);
-        LVN_TRY(lvni_rdzv_file_path(dir, o->job_key, o->run_id, o->secret, o->world, &s->file));
+        LVN_TRY(
+            lvni_control_rdzv_file_path(dir, o->job_key, o->run_id, o->secret, o->world, &s->file));
     }
-    s->began_ns = lvni_now_ns();
+    s->began_ns = lvni_core_now_ns();
     s->until_ns = s->began_ns + (uint64_t)(o->rdzv_timeout_s * 1e9);
-    s->told_ns = s->began_ns + (uint64_t)(o->waiting_first_s * 1e9);
+    s->reported_ns = s->began_ns + (uint64_t)(o->waiting_first_s * 1e9);
     s->patience_s = o->greeting_timeout_s < 1 ? o->greeting_timeout_s : 1;
     return LVN_OK;
 }
 
-static lvn_status look(search *s, control_link *out)
+static lvn_status look(search *s, lvni_control_link *out)
 {
     const uint64_t longest_ns = s->o->rdzv_dir != NULL ? 100000000U : 1000000000U;
     uint64_t wait_ns = 50000000;
@@ -463,7 +472,7 @@ static lvn_status look(search *s, control_link *out)
         }
         /* Between a half and the whole of it: ranks that start together do not knock together. */
         uint64_t jittered = wait_ns / 2 + (s->greet.instance >> (turn % 32)) % (wait_ns / 2);
-        const uint64_t now = lvni_now_ns();
+        const uint64_t now = lvni_core_now_ns();
         if (now >= s->until_ns) {
             return not_found(s);
         }
@@ -474,9 +483,9 @@ static lvn_status look(search *s, control_link *out)
         if (is_taken(s, now)) {
             return another_program(s);
         }
-        tell_waiting(s, now);
+        report_waiting(s, now);
         jittered = now + jittered > s->until_ns ? s->until_ns - now : jittered;
-        const struct timespec pause = lvni_timespec(jittered);
+        const struct timespec pause = lvni_core_timespec(jittered);
         nanosleep(&pause, NULL);
         wait_ns = wait_ns * 2 > longest_ns ? longest_ns : wait_ns * 2;
         s->patience_s = s->patience_s * 2 > s->o->greeting_timeout_s ? s->o->greeting_timeout_s
@@ -484,13 +493,13 @@ static lvn_status look(search *s, control_link *out)
     }
 }
 
-lvn_status lvni_control_find(const lvni_control_options *options, control_link *out)
+lvn_status lvni_control_find(const lvni_control_options *options, lvni_control_link *out)
 {
     search s = {.o = options};
     lvn_status status = prepare(&s);
     if (status == LVN_OK) {
         status = look(&s, out);
     }
-    lvni_str_free(&s.file);
+    lvni_core_str_free(&s.file);
     return status;
 }

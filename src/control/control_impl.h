@@ -8,33 +8,33 @@
 #include <stdatomic.h>
 
 /* On the stack of who waits for it. */
-typedef struct control_request {
-    struct control_request *next;
+typedef struct lvni_control_request {
+    struct lvni_control_request *next;
     uint32_t id;
     bool done;
     bool bye; /* answered, the end of the connection is no news */
     lvn_status status;
     char *data; /* zero-terminated; of who waits */
     size_t n;
-} control_request;
+} lvni_control_request;
 
 /* What makes a boundary look closer. */
-enum { ATTENTION_STOP = 1, ATTENTION_OVER = 2 };
+enum { LVNI_ATTENTION_STOP = 1, LVNI_ATTENTION_OVER = 2 };
 
 struct lvni_control {
-    int rank, world, store_rank;
+    int rank, world, lvni_control_store_rank;
     char store_host[64];
     double heartbeat_s, peer_timeout_s, rdzv_timeout_s;
-    void (*on_abort)(void *user, const lvni_cause *cause);
+    void (*on_abort)(void *user, const lvni_control_cause *cause);
     void *user;
     pthread_t thread;
 
     /* The thread's own. */
     int fd;
-    lvni_frame_reader in;
-    lvni_str sending;
+    lvni_control_frame_reader in;
+    lvni_core_str sending;
     size_t sent;
-    uint64_t heard_ns, said_ns, turn_ns;
+    uint64_t heard_ns, reported_ns, turn_ns;
     bool broken; /* the connection is of no more use */
 
     int wake_fd; /* written to when `out` or `ending` changed */
@@ -44,37 +44,37 @@ struct lvni_control {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    lvni_str out; /* frames to send */
-    control_request *requests;
-    lvni_cause cause; /* once ATTENTION_OVER is set it stays as it is */
+    lvni_core_str out; /* frames to send */
+    lvni_control_request *requests;
+    lvni_control_cause cause; /* once LVNI_ATTENTION_OVER is set it stays as it is */
     bool stop_known, left, failed, ending;
     int stop_reason;
     int64_t stop_at;
     char *table; /* what the members' texts point into */
-    lvni_member *members;
+    lvni_control_member *members;
     int nodes;
 };
 
 /* control_connect.c: the socket, greeted, with what was read beyond the greeting. */
-typedef struct control_link {
-    int fd, store_rank;
+typedef struct lvni_control_link {
+    int fd, lvni_control_store_rank;
     char store_host[64];
-    lvni_frame_reader in;
-} control_link;
-lvn_status lvni_control_find(const lvni_control_options *options, control_link *out);
+    lvni_control_frame_reader in;
+} lvni_control_link;
+lvn_status lvni_control_find(const lvni_control_options *options, lvni_control_link *out);
 
 /* control.c: begins a frame with an id; sends it (freed) and waits. On success request->data is the
  * answer, the caller's. */
-size_t lvni_control_begin_ask(lvni_control *c, lvni_str *frame, lvni_frame_type type,
-                              control_request *request);
-lvn_status lvni_control_ask(lvni_control *c, lvni_str *frame, size_t at, control_request *request,
-                            double timeout_s);
+size_t lvni_control_begin_ask(lvni_control *c, lvni_core_str *frame, lvni_control_frame_type type,
+                              lvni_control_request *request);
+lvn_status lvni_control_ask(lvni_control *c, lvni_core_str *frame, size_t at,
+                            lvni_control_request *request, double timeout_s);
 
 /* control_thread.c */
 void *lvni_control_run(void *control);
 void lvni_control_wake(const lvni_control *control);
 /* Nobody decided before: this is the cause. */
-void lvni_control_over(lvni_control *control, const lvni_cause *cause);
+void lvni_control_over(lvni_control *control, const lvni_control_cause *cause);
 
 uint64_t lvni_control_wall_ns(void);
 

@@ -28,13 +28,13 @@ void lvni_control_wake(const lvni_control *control)
     }
 }
 
-void lvni_control_over(lvni_control *c, const lvni_cause *cause)
+void lvni_control_over(lvni_control *c, const lvni_control_cause *cause)
 {
     pthread_mutex_lock(&c->lock);
-    const bool first = (atomic_load(&c->attention) & ATTENTION_OVER) == 0 && !c->left;
+    const bool first = (atomic_load(&c->attention) & LVNI_ATTENTION_OVER) == 0 && !c->left;
     if (first) {
         c->cause = *cause;
-        atomic_fetch_or(&c->attention, ATTENTION_OVER);
+        atomic_fetch_or(&c->attention, LVNI_ATTENTION_OVER);
         pthread_cond_broadcast(&c->changed);
     }
     pthread_mutex_unlock(&c->lock);
@@ -47,10 +47,10 @@ void lvni_control_over(lvni_control *c, const lvni_cause *cause)
 static void lose_store(lvni_control *c, const char *why)
 {
     const int64_t step = atomic_load(&c->step);
-    lvni_cause cause = {.kind = LVNI_CAUSE_SIGNAL,
-                        .rank = c->store_rank,
-                        .step = step < 0 ? -1 : step,
-                        .time_ns = lvni_control_wall_ns()};
+    lvni_control_cause cause = {.kind = LVNI_CAUSE_SIGNAL,
+                                .rank = c->lvni_control_store_rank,
+                                .step = step < 0 ? -1 : step,
+                                .time_ns = lvni_control_wall_ns()};
     snprintf(cause.host, sizeof cause.host, "%s", c->store_host);
     snprintf(cause.message, sizeof cause.message, "the store in its process is lost: %s", why);
     c->broken = true;
@@ -66,19 +66,19 @@ static void lose_connection(lvni_control *c, int error)
 
 /* ---- Frames in ---- */
 
-static void on_reply(lvni_control *c, const lvni_frame *frame)
+static void on_reply(lvni_control *c, const lvni_control_frame *frame)
 {
-    lvni_scan scan = lvni_scan_of(frame);
-    const uint32_t id = lvni_scan_u32(&scan);
-    const lvn_status status = lvni_scan_status(&scan);
+    lvni_control_scan scan = lvni_control_scan_of(frame);
+    const uint32_t id = lvni_control_scan_u32(&scan);
+    const lvn_status status = lvni_control_scan_status(&scan);
     const size_t n = scan.left;
-    char *data = lvni_alloc(LVNI_TAG_CONTROL, n + 1);
+    char *data = lvni_core_alloc(LVNI_TAG_CONTROL, n + 1);
     if (data != NULL) {
         memcpy(data, scan.at, n);
         data[n] = '\0';
     }
     pthread_mutex_lock(&c->lock);
-    control_request *request = c->requests;
+    lvni_control_request *request = c->requests;
     while (request != NULL && request->id != id) {
         request = request->next;
     }
@@ -92,49 +92,49 @@ static void on_reply(lvni_control *c, const lvni_frame *frame)
         pthread_cond_broadcast(&c->changed);
     }
     pthread_mutex_unlock(&c->lock);
-    lvni_free(data);
+    lvni_core_free(data);
 }
 
 /* The order matters: first the mark, then the step. Whoever passes a boundary without seeing the
  * mark has stored its step before (lvni_control_boundary). */
-static void on_stop_ask(lvni_control *c, const lvni_frame *frame)
+static void on_stop_ask(lvni_control *c, const lvni_control_frame *frame)
 {
-    lvni_scan scan = lvni_scan_of(frame);
-    const int reason = (int)lvni_scan_u32(&scan);
-    atomic_fetch_or(&c->attention, ATTENTION_STOP);
+    lvni_control_scan scan = lvni_control_scan_of(frame);
+    const int reason = (int)lvni_control_scan_u32(&scan);
+    atomic_fetch_or(&c->attention, LVNI_ATTENTION_STOP);
     const int64_t step = atomic_load(&c->step);
     pthread_mutex_lock(&c->lock);
     c->stop_reason = reason;
-    const size_t at = lvni_frame_begin(&c->out, LVNI_FRAME_STOP_STEP);
-    lvni_put_u64(&c->out, (uint64_t)step);
-    lvni_frame_end(&c->out, at);
+    const size_t at = lvni_control_frame_begin(&c->out, LVNI_FRAME_STOP_STEP);
+    lvni_control_put_u64(&c->out, (uint64_t)step);
+    lvni_control_frame_end(&c->out, at);
     pthread_mutex_unlock(&c->lock);
 }
 
-static void on_stop_at(lvni_control *c, const lvni_frame *frame)
+static void on_stop_at(lvni_control *c, const lvni_control_frame *frame)
 {
-    lvni_scan scan = lvni_scan_of(frame);
-    const int reason = (int)lvni_scan_u32(&scan);
-    const int64_t at = (int64_t)lvni_scan_u64(&scan);
+    lvni_control_scan scan = lvni_control_scan_of(frame);
+    const int reason = (int)lvni_control_scan_u32(&scan);
+    const int64_t at = (int64_t)lvni_control_scan_u64(&scan);
     pthread_mutex_lock(&c->lock);
     c->stop_reason = reason;
     c->stop_at = at;
     c->stop_known = true;
-    atomic_fetch_or(&c->attention, ATTENTION_STOP);
+    atomic_fetch_or(&c->attention, LVNI_ATTENTION_STOP);
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
 }
 
-static void on_frame(lvni_control *c, const lvni_frame *frame)
+static void on_frame(lvni_control *c, const lvni_control_frame *frame)
 {
-    lvni_cause cause;
+    lvni_control_cause cause;
     switch (frame->type) {
     case LVNI_FRAME_REPLY: on_reply(c, frame); break;
     case LVNI_FRAME_STOP_ASK: on_stop_ask(c, frame); break;
     case LVNI_FRAME_STOP_AT: on_stop_at(c, frame); break;
     case LVNI_FRAME_BEAT: break;
     case LVNI_FRAME_ABORT:
-        if (lvni_scan_cause(frame, &cause)) {
+        if (lvni_control_scan_cause(frame, &cause)) {
             /* Of a rank that was lost the store knows the step of its last heartbeat. Ranks take
              * their steps together: this one's is nearer. */
             cause.step = cause.kind == LVNI_CAUSE_SIGNAL && atomic_load(&c->step) > cause.step
@@ -153,8 +153,8 @@ static void take_frames(lvni_control *c)
 {
     bool have = true;
     while (have && !c->broken) {
-        lvni_frame frame;
-        if (lvni_frame_next(&c->in, &frame, &have) != LVN_OK) {
+        lvni_control_frame frame;
+        if (lvni_control_frame_next(&c->in, &frame, &have) != LVN_OK) {
             lose_store(c, "it sent something that is no frame of the control channel");
         } else if (have) {
             on_frame(c, &frame);
@@ -174,8 +174,8 @@ static void receive(lvni_control *c)
             lose_connection(c, n == 0 ? 0 : errno);
             return;
         }
-        c->heard_ns = lvni_now_ns();
-        if (lvni_frame_push(&c->in, bytes, (size_t)n) != LVN_OK) {
+        c->heard_ns = lvni_core_now_ns();
+        if (lvni_control_frame_push(&c->in, bytes, (size_t)n) != LVN_OK) {
             lose_store(c, "no memory for what it sends");
             return;
         }
@@ -188,10 +188,10 @@ static void receive(lvni_control *c)
 static void transmit(lvni_control *c)
 {
     if (c->sent == c->sending.len) {
-        lvni_str_clear(&c->sending);
+        lvni_core_str_clear(&c->sending);
         c->sent = 0;
         pthread_mutex_lock(&c->lock);
-        const lvni_str empty = c->sending;
+        const lvni_core_str empty = c->sending;
         c->sending = c->out;
         c->out = empty;
         pthread_mutex_unlock(&c->lock);
@@ -215,20 +215,20 @@ static void transmit(lvni_control *c)
             return;
         }
         c->sent += (size_t)n;
-        c->said_ns = lvni_now_ns();
+        c->reported_ns = lvni_core_now_ns();
     }
 }
 
 static void beat(lvni_control *c, uint64_t now)
 {
-    if (now - c->said_ns < (uint64_t)(c->heartbeat_s * 1e9)) {
+    if (now - c->reported_ns < (uint64_t)(c->heartbeat_s * 1e9)) {
         return;
     }
     const int64_t step = atomic_load(&c->step);
     pthread_mutex_lock(&c->lock);
-    const size_t at = lvni_frame_begin(&c->out, LVNI_FRAME_BEAT);
-    lvni_put_u64(&c->out, (uint64_t)(step < 0 ? -1 : step));
-    lvni_frame_end(&c->out, at);
+    const size_t at = lvni_control_frame_begin(&c->out, LVNI_FRAME_BEAT);
+    lvni_control_put_u64(&c->out, (uint64_t)(step < 0 ? -1 : step));
+    lvni_control_frame_end(&c->out, at);
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -257,9 +257,9 @@ static int poll_ms(const lvni_control *c)
 void *lvni_control_run(void *control)
 {
     lvni_control *c = control;
-    lvni_thread_name("control", -1);
+    lvni_core_thread_name("control", -1);
     take_frames(c); /* what came with the greeting */
-    c->heard_ns = c->turn_ns = lvni_now_ns();
+    c->heard_ns = c->turn_ns = lvni_core_now_ns();
     for (;;) {
         pthread_mutex_lock(&c->lock);
         const bool ending = c->ending;
@@ -284,7 +284,7 @@ void *lvni_control_run(void *control)
             receive(c);
         }
         if (!c->broken) {
-            const uint64_t now = lvni_now_ns();
+            const uint64_t now = lvni_core_now_ns();
             listen_for_silence(c, now);
             beat(c, now);
             transmit(c);

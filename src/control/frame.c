@@ -10,7 +10,7 @@ static uint32_t u32_at(const unsigned char *p)
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-lvn_status lvni_frame_push(lvni_frame_reader *reader, const void *bytes, size_t n)
+lvn_status lvni_control_frame_push(lvni_control_frame_reader *reader, const void *bytes, size_t n)
 {
     if (reader->used > 0) { /* frames that were read make room */
         memmove(reader->data, reader->data + reader->used, reader->len - reader->used);
@@ -22,7 +22,7 @@ lvn_status lvni_frame_push(lvni_frame_reader *reader, const void *bytes, size_t 
         while (room - reader->len < n) {
             room *= 2;
         }
-        unsigned char *data = lvni_realloc(LVNI_TAG_CONTROL, reader->data, room);
+        unsigned char *data = lvni_core_realloc(LVNI_TAG_CONTROL, reader->data, room);
         if (data == NULL) {
             return LVN_ERR_MEMORY;
         }
@@ -36,7 +36,8 @@ lvn_status lvni_frame_push(lvni_frame_reader *reader, const void *bytes, size_t 
     return LVN_OK;
 }
 
-lvn_status lvni_frame_next(lvni_frame_reader *reader, lvni_frame *out, bool *have)
+lvn_status lvni_control_frame_next(lvni_control_frame_reader *reader, lvni_control_frame *out,
+                                   bool *have)
 {
     *have = false;
     if (reader->len - reader->used < LVNI_FRAME_HEAD) {
@@ -54,24 +55,25 @@ lvn_status lvni_frame_next(lvni_frame_reader *reader, lvni_frame *out, bool *hav
     if (reader->len - reader->used - LVNI_FRAME_HEAD < n) {
         return LVN_OK;
     }
-    *out = (lvni_frame){.type = (lvni_frame_type)type, .body = head + LVNI_FRAME_HEAD, .n = n};
+    *out = (lvni_control_frame){
+        .type = (lvni_control_frame_type)type, .body = head + LVNI_FRAME_HEAD, .n = n};
     reader->used += LVNI_FRAME_HEAD + n;
     *have = true;
     return LVN_OK;
 }
 
-void lvni_frame_reader_free(lvni_frame_reader *reader)
+void lvni_control_frame_reader_free(lvni_control_frame_reader *reader)
 {
-    lvni_free(reader->data);
-    *reader = (lvni_frame_reader){.limit = reader->limit};
+    lvni_core_free(reader->data);
+    *reader = (lvni_control_frame_reader){.limit = reader->limit};
 }
 
-lvni_scan lvni_scan_of(const lvni_frame *frame)
+lvni_control_scan lvni_control_scan_of(const lvni_control_frame *frame)
 {
-    return (lvni_scan){.at = frame->body, .left = frame->n};
+    return (lvni_control_scan){.at = frame->body, .left = frame->n};
 }
 
-const unsigned char *lvni_scan_raw(lvni_scan *scan, size_t n)
+const unsigned char *lvni_control_scan_raw(lvni_control_scan *scan, size_t n)
 {
     if (scan->bad || n > scan->left) {
         scan->bad = true;
@@ -83,22 +85,22 @@ const unsigned char *lvni_scan_raw(lvni_scan *scan, size_t n)
     return at;
 }
 
-uint32_t lvni_scan_u32(lvni_scan *scan)
+uint32_t lvni_control_scan_u32(lvni_control_scan *scan)
 {
-    const unsigned char *p = lvni_scan_raw(scan, 4);
+    const unsigned char *p = lvni_control_scan_raw(scan, 4);
     return p == NULL ? 0 : u32_at(p);
 }
 
-uint64_t lvni_scan_u64(lvni_scan *scan)
+uint64_t lvni_control_scan_u64(lvni_control_scan *scan)
 {
-    const unsigned char *p = lvni_scan_raw(scan, 8);
+    const unsigned char *p = lvni_control_scan_raw(scan, 8);
     return p == NULL ? 0 : u32_at(p) | (uint64_t)u32_at(p + 4) << 32;
 }
 
-const char *lvni_scan_bytes(lvni_scan *scan, size_t *n)
+const char *lvni_control_scan_bytes(lvni_control_scan *scan, size_t *n)
 {
-    *n = lvni_scan_u32(scan);
-    const char *bytes = (const char *)lvni_scan_raw(scan, *n);
+    *n = lvni_control_scan_u32(scan);
+    const char *bytes = (const char *)lvni_control_scan_raw(scan, *n);
     if (bytes == NULL) {
         *n = 0;
         return "";
@@ -106,10 +108,10 @@ const char *lvni_scan_bytes(lvni_scan *scan, size_t *n)
     return bytes;
 }
 
-void lvni_scan_text(lvni_scan *scan, char *out, size_t size)
+void lvni_control_scan_text(lvni_control_scan *scan, char *out, size_t size)
 {
     size_t n = 0;
-    const char *bytes = lvni_scan_bytes(scan, &n);
+    const char *bytes = lvni_control_scan_bytes(scan, &n);
     if (n >= size || memchr(bytes, '\0', n) != NULL) {
         scan->bad = true;
         n = 0;
@@ -118,9 +120,9 @@ void lvni_scan_text(lvni_scan *scan, char *out, size_t size)
     out[n] = '\0';
 }
 
-lvn_status lvni_scan_status(lvni_scan *scan)
+lvn_status lvni_control_scan_status(lvni_control_scan *scan)
 {
-    switch ((int)lvni_scan_u32(scan)) {
+    switch ((int)lvni_control_scan_u32(scan)) {
 #define STATUS(code, number, text)                                                                 \
     case number: return code;
         LVN_STATUS_LIST(STATUS)
@@ -129,7 +131,7 @@ lvn_status lvni_scan_status(lvni_scan *scan)
     }
 }
 
-bool lvni_scan_done(const lvni_scan *scan)
+bool lvni_control_scan_done(const lvni_control_scan *scan)
 {
     return !scan->bad && scan->left == 0;
 }
@@ -141,41 +143,41 @@ static void store_u32(char *p, uint32_t value)
     }
 }
 
-void lvni_put_u32(lvni_str *out, uint32_t value)
+void lvni_control_put_u32(lvni_core_str *out, uint32_t value)
 {
     char p[4];
     store_u32(p, value);
-    lvni_str_append_n(out, p, sizeof p);
+    lvni_core_str_append_n(out, p, sizeof p);
 }
 
-void lvni_put_u64(lvni_str *out, uint64_t value)
+void lvni_control_put_u64(lvni_core_str *out, uint64_t value)
 {
-    lvni_put_u32(out, (uint32_t)value);
-    lvni_put_u32(out, (uint32_t)(value >> 32));
+    lvni_control_put_u32(out, (uint32_t)value);
+    lvni_control_put_u32(out, (uint32_t)(value >> 32));
 }
 
-void lvni_put_bytes(lvni_str *out, const void *bytes, size_t n)
+void lvni_control_put_bytes(lvni_core_str *out, const void *bytes, size_t n)
 {
-    lvni_put_u32(out, (uint32_t)n);
+    lvni_control_put_u32(out, (uint32_t)n);
     if (n > 0) {
-        lvni_str_append_n(out, bytes, n);
+        lvni_core_str_append_n(out, bytes, n);
     }
 }
 
-void lvni_put_text(lvni_str *out, const char *text)
+void lvni_control_put_text(lvni_core_str *out, const char *text)
 {
-    lvni_put_bytes(out, text, text == NULL ? 0 : strlen(text));
+    lvni_control_put_bytes(out, text, text == NULL ? 0 : strlen(text));
 }
 
-size_t lvni_frame_begin(lvni_str *out, lvni_frame_type type)
+size_t lvni_control_frame_begin(lvni_core_str *out, lvni_control_frame_type type)
 {
     const size_t begin = out->len;
-    lvni_put_u32(out, 0);
-    lvni_put_u32(out, (uint32_t)type);
+    lvni_control_put_u32(out, 0);
+    lvni_control_put_u32(out, (uint32_t)type);
     return begin;
 }
 
-void lvni_frame_end(lvni_str *out, size_t begin)
+void lvni_control_frame_end(lvni_core_str *out, size_t begin)
 {
     if (!out->failed) {
         store_u32(out->data + begin, (uint32_t)(out->len - begin - LVNI_FRAME_HEAD));

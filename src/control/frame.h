@@ -28,13 +28,13 @@
     X(STOP_AT)   /* store: the common step, reason */                                              \
     X(DENY)      /* store: why it does not take a greeting; proves nothing */
 
-typedef enum lvni_frame_type {
+typedef enum lvni_control_frame_type {
     LVNI_FRAME_NONE, /* 0 is no type */
 #define LVNI_FRAME_ENUM(name) LVNI_FRAME_##name,
     LVNI_FRAME_LIST(LVNI_FRAME_ENUM)
 #undef LVNI_FRAME_ENUM
         LVNI_FRAME_COUNT
-} lvni_frame_type;
+} lvni_control_frame_type;
 
 enum {
     LVNI_FRAME_HEAD = 8,
@@ -45,56 +45,59 @@ enum {
 
 /* ---- Reading ---- */
 
-typedef struct lvni_frame {
-    lvni_frame_type type;
+typedef struct lvni_control_frame {
+    lvni_control_frame_type type;
     const unsigned char *body; /* borrowed from the reader until its next push */
     size_t n;
-} lvni_frame;
+} lvni_control_frame;
 
 /* A zeroed one with its limit set is empty. Memory grows with what has arrived, never with what is
  * announced. */
-typedef struct lvni_frame_reader {
+typedef struct lvni_control_frame_reader {
     size_t limit; /* bytes of a body */
     unsigned char *data;
     size_t len, used, room;
-} lvni_frame_reader;
+} lvni_control_frame_reader;
 
-lvn_status lvni_frame_push(lvni_frame_reader *reader, const void *bytes, size_t n);
+lvn_status lvni_control_frame_push(lvni_control_frame_reader *reader, const void *bytes, size_t n);
 /* *have: a whole frame is there. LVN_ERR_CORRUPT: this stream speaks something else; do not go
  * on. */
-lvn_status lvni_frame_next(lvni_frame_reader *reader, lvni_frame *out, bool *have);
-void lvni_frame_reader_free(lvni_frame_reader *reader);
+lvn_status lvni_control_frame_next(lvni_control_frame_reader *reader, lvni_control_frame *out,
+                                   bool *have);
+void lvni_control_frame_reader_free(lvni_control_frame_reader *reader);
 
 /* A body from its beginning. After the first read beyond the end everything is 0 or empty and `bad`
  * stays set. */
-typedef struct lvni_scan {
+typedef struct lvni_control_scan {
     const unsigned char *at;
     size_t left;
     bool bad;
-} lvni_scan;
+} lvni_control_scan;
 
-lvni_scan lvni_scan_of(const lvni_frame *frame);
-uint32_t lvni_scan_u32(lvni_scan *scan);
-uint64_t lvni_scan_u64(lvni_scan *scan);
+lvni_control_scan lvni_control_scan_of(const lvni_control_frame *frame);
+uint32_t lvni_control_scan_u32(lvni_control_scan *scan);
+uint64_t lvni_control_scan_u64(lvni_control_scan *scan);
 /* n bytes, NULL when there are fewer */
-const unsigned char *lvni_scan_raw(lvni_scan *scan, size_t n);
+const unsigned char *lvni_control_scan_raw(lvni_control_scan *scan, size_t n);
 /* a u32 length and so many bytes */
-const char *lvni_scan_bytes(lvni_scan *scan, size_t *n);
+const char *lvni_control_scan_bytes(lvni_control_scan *scan, size_t *n);
 /* the same as zero-terminated text; too long, or a zero inside: bad */
-void lvni_scan_text(lvni_scan *scan, char *out, size_t size);
+void lvni_control_scan_text(lvni_control_scan *scan, char *out, size_t size);
 /* a u32; what is no status is LVN_ERR_INTERNAL */
-lvn_status lvni_scan_status(lvni_scan *scan);
+lvn_status lvni_control_scan_status(lvni_control_scan *scan);
 /* all was there, nothing is left */
-bool lvni_scan_done(const lvni_scan *scan);
+bool lvni_control_scan_done(const lvni_control_scan *scan);
 
-/* ---- Writing, into a string of bytes. Failed allocations show in lvni_str_status at the end.
+/* ---- Writing, into a string of bytes. Failed allocations show in lvni_core_str_status at the end.
  * ---- */
 
-size_t lvni_frame_begin(lvni_str *out, lvni_frame_type type);
-void lvni_frame_end(lvni_str *out, size_t begin); /* begin: what lvni_frame_begin gave */
-void lvni_put_u32(lvni_str *out, uint32_t value);
-void lvni_put_u64(lvni_str *out, uint64_t value);
-void lvni_put_bytes(lvni_str *out, const void *bytes, size_t n); /* with its length */
-void lvni_put_text(lvni_str *out, const char *text);             /* NULL counts as "" */
+size_t lvni_control_frame_begin(lvni_core_str *out, lvni_control_frame_type type);
+/* begin: what lvni_control_frame_begin gave */
+void lvni_control_frame_end(lvni_core_str *out, size_t begin);
+void lvni_control_put_u32(lvni_core_str *out, uint32_t value);
+void lvni_control_put_u64(lvni_core_str *out, uint64_t value);
+void lvni_control_put_bytes(lvni_core_str *out, const void *bytes, size_t n); /* with its length */
+/* NULL counts as "" */
+void lvni_control_put_text(lvni_core_str *out, const char *text);
 
 #endif

@@ -8,7 +8,7 @@
 
 enum { TEXTS = 5, ROW = 6 * 4 + 8 + TEXTS * 4 };
 
-static const char *text_of(const lvni_member *m, int which)
+static const char *text_of(const lvni_control_member *m, int which)
 {
     const char *const texts[TEXTS] = {m->host, m->boot_id, m->device, m->driver, m->fingerprint};
     return texts[which] == NULL ? "" : texts[which];
@@ -23,8 +23,8 @@ typedef struct pool {
 
 static uint32_t index_of(pool *p, const char *text)
 {
-    static const lvni_token no_key = {{0}};
-    const lvni_token hash = lvni_siphash(&no_key, text, strlen(text));
+    static const lvni_control_token no_key = {{0}};
+    const lvni_control_token hash = lvni_control_siphash(&no_key, text, strlen(text));
     uint32_t at =
         ((uint32_t)hash.b[0] | (uint32_t)hash.b[1] << 8 | (uint32_t)hash.b[2] << 16) & p->mask;
     while (p->slot[at] >= 0) {
@@ -38,58 +38,59 @@ static uint32_t index_of(pool *p, const char *text)
     return p->n++;
 }
 
-static void put_rows(lvni_str *out, pool *p, const lvni_member *members, int world)
+static void put_rows(lvni_core_str *out, pool *p, const lvni_control_member *members, int world)
 {
     for (int r = 0; r < world; r++) {
-        const lvni_member *m = &members[r];
+        const lvni_control_member *m = &members[r];
         const int numbers[6] = {m->rank,      m->local_rank, m->local_world,
                                 m->node_rank, m->host_index, m->cpus};
         for (int i = 0; i < 6; i++) {
-            lvni_put_u32(out, (uint32_t)numbers[i]);
+            lvni_control_put_u32(out, (uint32_t)numbers[i]);
         }
-        lvni_put_u64(out, (uint64_t)m->pid);
+        lvni_control_put_u64(out, (uint64_t)m->pid);
         for (int i = 0; i < TEXTS; i++) {
-            lvni_put_u32(out, index_of(p, text_of(m, i)));
+            lvni_control_put_u32(out, index_of(p, text_of(m, i)));
         }
     }
 }
 
-lvn_status lvni_put_table(lvni_str *out, const lvni_member *members, int world, int nodes)
+lvn_status lvni_control_put_table(lvni_core_str *out, const lvni_control_member *members, int world,
+                                  int nodes)
 {
     pool p = {.mask = 1};
     while (p.mask < 2 * TEXTS * (uint32_t)world) {
         p.mask *= 2;
     }
-    lvni_str rows = {0};
-    p.texts = lvni_calloc(LVNI_TAG_CONTROL, (size_t)TEXTS * (size_t)world, sizeof *p.texts);
-    p.slot = lvni_alloc(LVNI_TAG_CONTROL, p.mask * sizeof *p.slot);
+    lvni_core_str rows = {0};
+    p.texts = lvni_core_calloc(LVNI_TAG_CONTROL, (size_t)TEXTS * (size_t)world, sizeof *p.texts);
+    p.slot = lvni_core_alloc(LVNI_TAG_CONTROL, p.mask * sizeof *p.slot);
     lvn_status status = LVN_ERR_MEMORY;
     if (p.texts != NULL && p.slot != NULL) {
         memset(p.slot, 0xff, p.mask * sizeof *p.slot);
         p.mask--;
         put_rows(&rows, &p, members, world);
-        lvni_put_u32(out, (uint32_t)nodes);
-        lvni_put_u32(out, p.n);
+        lvni_control_put_u32(out, (uint32_t)nodes);
+        lvni_control_put_u32(out, p.n);
         for (uint32_t i = 0; i < p.n; i++) {
-            lvni_put_bytes(out, p.texts[i], strlen(p.texts[i]) + 1);
+            lvni_control_put_bytes(out, p.texts[i], strlen(p.texts[i]) + 1);
         }
-        status = lvni_str_status(&rows);
+        status = lvni_core_str_status(&rows);
         if (status == LVN_OK) {
-            lvni_str_append_n(out, lvni_str_text(&rows), rows.len);
-            status = lvni_str_status(out);
+            lvni_core_str_append_n(out, lvni_core_str_text(&rows), rows.len);
+            status = lvni_core_str_status(out);
         }
     }
-    lvni_str_free(&rows);
-    lvni_free(p.slot);
-    lvni_free(p.texts);
+    lvni_core_str_free(&rows);
+    lvni_core_free(p.slot);
+    lvni_core_free(p.texts);
     return status;
 }
 
-static bool scan_texts(lvni_scan *scan, const char **texts, uint32_t n)
+static bool scan_texts(lvni_control_scan *scan, const char **texts, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         size_t len = 0;
-        texts[i] = lvni_scan_bytes(scan, &len);
+        texts[i] = lvni_control_scan_bytes(scan, &len);
         if (len == 0 || texts[i][len - 1] != '\0') {
             return false;
         }
@@ -97,18 +98,19 @@ static bool scan_texts(lvni_scan *scan, const char **texts, uint32_t n)
     return !scan->bad;
 }
 
-static bool scan_row(lvni_scan *scan, const char *const *texts, uint32_t n_texts, lvni_member *m)
+static bool scan_row(lvni_control_scan *scan, const char *const *texts, uint32_t n_texts,
+                     lvni_control_member *m)
 {
     int *const numbers[6] = {&m->rank,      &m->local_rank, &m->local_world,
                              &m->node_rank, &m->host_index, &m->cpus};
     for (int i = 0; i < 6; i++) {
-        *numbers[i] = (int)lvni_scan_u32(scan);
+        *numbers[i] = (int)lvni_control_scan_u32(scan);
     }
-    m->pid = (int64_t)lvni_scan_u64(scan);
+    m->pid = (int64_t)lvni_control_scan_u64(scan);
     const char **const places[TEXTS] = {&m->host, &m->boot_id, &m->device, &m->driver,
                                         &m->fingerprint};
     for (int i = 0; i < TEXTS; i++) {
-        const uint32_t at = lvni_scan_u32(scan);
+        const uint32_t at = lvni_control_scan_u32(scan);
         if (at >= n_texts) {
             return false;
         }
@@ -117,16 +119,18 @@ static bool scan_row(lvni_scan *scan, const char *const *texts, uint32_t n_texts
     return !scan->bad;
 }
 
-lvn_status lvni_scan_table(const char *bytes, size_t n, int world, lvni_member **out, int *nodes)
+lvn_status lvni_control_scan_table(const char *bytes, size_t n, int world,
+                                   lvni_control_member **out, int *nodes)
 {
-    lvni_scan scan = {.at = (const unsigned char *)bytes, .left = n};
+    lvni_control_scan scan = {.at = (const unsigned char *)bytes, .left = n};
     *out = NULL;
-    *nodes = (int)lvni_scan_u32(&scan);
-    const uint32_t n_texts = lvni_scan_u32(&scan);
+    *nodes = (int)lvni_control_scan_u32(&scan);
+    const uint32_t n_texts = lvni_control_scan_u32(&scan);
     bool good = !scan.bad && *nodes > 0 && *nodes <= world && n_texts <= TEXTS * (uint32_t)world;
-    const char **texts = good ? lvni_calloc(LVNI_TAG_CONTROL, n_texts + 1, sizeof *texts) : NULL;
-    lvni_member *members =
-        good ? lvni_calloc(LVNI_TAG_CONTROL, (size_t)world, sizeof *members) : NULL;
+    const char **texts =
+        good ? lvni_core_calloc(LVNI_TAG_CONTROL, n_texts + 1, sizeof *texts) : NULL;
+    lvni_control_member *members =
+        good ? lvni_core_calloc(LVNI_TAG_CONTROL, (size_t)world, sizeof *members) : NULL;
     const bool room = !good || (texts != NULL && members != NULL);
     if (texts != NULL && members != NULL) {
         good = scan_texts(&scan, texts, n_texts) && scan.left == (size_t)world * ROW;
@@ -134,12 +138,12 @@ lvn_status lvni_scan_table(const char *bytes, size_t n, int world, lvni_member *
             good = scan_row(&scan, texts, n_texts, &members[r]) && members[r].rank == r;
         }
     }
-    lvni_free(texts);
+    lvni_core_free(texts);
     if (room && good) {
         *out = members;
         return LVN_OK;
     }
-    lvni_free(members);
+    lvni_core_free(members);
     if (!room) {
         return LVN_ERR_MEMORY;
     }

@@ -82,7 +82,8 @@ static lvn_status fail(munge_ctx *ctx, int error, const char *socket)
                          text != NULL ? text : api.strerror(error));
 }
 
-lvn_status lvni_munge_encode(const char *socket, const void *bytes, size_t n, lvni_str *out)
+lvn_status lvni_control_munge_encode(const char *socket, const void *bytes, size_t n,
+                                     lvni_core_str *out)
 {
     munge_ctx *ctx;
     char *credential = NULL; /* of libmunge */
@@ -99,23 +100,23 @@ lvn_status lvni_munge_encode(const char *socket, const void *bytes, size_t n, lv
                           "a credential of MUNGE has %zu bytes, %d are taken", strlen(credential),
                           LVNI_CREDENTIAL_MAX);
     } else {
-        lvni_str_append(out, credential);
-        s = lvni_str_status(out);
+        lvni_core_str_append(out, credential);
+        s = lvni_core_str_status(out);
     }
     release(credential);
     api.ctx_destroy(ctx);
     return s;
 }
 
-lvni_munge_result lvni_munge_decode(const char *socket, const char *credential, void *bytes,
-                                    size_t n)
+lvni_control_munge_result lvni_control_munge_decode(const char *socket, const char *credential,
+                                                    void *bytes, size_t n)
 {
     munge_ctx *ctx;
     void *found = NULL; /* of libmunge */
     int size = 0;
     uid_t uid = 0;
     gid_t gid = 0;
-    lvni_munge_result result = LVNI_MUNGE_DAEMON;
+    lvni_control_munge_result result = LVNI_MUNGE_DAEMON;
     if (open_context(socket, &ctx) != LVN_OK) {
         return result;
     }
@@ -137,22 +138,22 @@ lvni_munge_result lvni_munge_decode(const char *socket, const char *credential, 
     return result;
 }
 
-lvn_status lvni_munge_probe(const char *socket)
+lvn_status lvni_control_munge_probe(const char *socket)
 {
-    lvni_token sent, got;
-    lvni_str credential = {0};
-    LVN_TRY(lvni_token_random(&sent));
-    lvn_status s = lvni_munge_encode(socket, sent.b, sizeof sent.b, &credential);
+    lvni_control_token sent, got;
+    lvni_core_str credential = {0};
+    LVN_TRY(lvni_control_token_random(&sent));
+    lvn_status s = lvni_control_munge_encode(socket, sent.b, sizeof sent.b, &credential);
     if (s == LVN_OK) {
-        const lvni_munge_result r =
-            lvni_munge_decode(socket, lvni_str_text(&credential), got.b, sizeof got.b);
+        const lvni_control_munge_result r =
+            lvni_control_munge_decode(socket, lvni_core_str_text(&credential), got.b, sizeof got.b);
         if (r == LVNI_MUNGE_DAEMON) {
             s = lvn_last_error()->code;
-        } else if (r != LVNI_MUNGE_OK || !lvni_token_equal(&sent, &got)) {
+        } else if (r != LVNI_MUNGE_OK || !lvni_control_token_equal(&sent, &got)) {
             s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
                               "MUNGE does not take a credential of its own");
         }
     }
-    lvni_str_free(&credential);
+    lvni_core_str_free(&credential);
     return s;
 }

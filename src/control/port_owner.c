@@ -77,7 +77,7 @@ static void describe(const char *pid, char *out, size_t size)
     snprintf(out, size, "pid %.20s (%s)", pid, command);
 }
 
-void lvni_port_owner(int port, char *out, size_t size)
+void lvni_control_port_owner(int port, char *out, size_t size)
 {
     snprintf(out, size, "its owner is not visible from here");
     unsigned long inode = inode_of("/proc/net/tcp", port);

@@ -5,6 +5,6 @@
 #include <stddef.h>
 
 /* "pid 4711 (python3 train.py)", or "its owner is not visible from here". */
-void lvni_port_owner(int port, char *out, size_t size);
+void lvni_control_port_owner(int port, char *out, size_t size);
 
 #endif

@@ -20,25 +20,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-lvn_status lvni_rdzv_file_path(const char *dir, const char *job_key, const char *run_id,
-                               const char *secret, int world, lvni_str *out)
+lvn_status lvni_control_rdzv_file_path(const char *dir, const char *job_key, const char *run_id,
+                                       const char *secret, int world, lvni_core_str *out)
 {
-    lvni_token key;
+    lvni_control_token key;
     char text[48];
-    LVN_TRY(lvni_token_of_run(NULL, job_key, run_id, secret, &key));
+    LVN_TRY(lvni_control_token_of_run(NULL, job_key, run_id, secret, &key));
     const int n =
         snprintf(text, sizeof text, "name of %d ranks, protocol %d", world, LVNI_CONTROL_PROTOCOL);
-    const lvni_token name = lvni_siphash(&key, text, (size_t)n); /* tells nothing about the key */
-    lvni_str_printf(out, "%s/", dir);
+    /* tells nothing about the key */
+    const lvni_control_token name = lvni_control_siphash(&key, text, (size_t)n);
+    lvni_core_str_printf(out, "%s/", dir);
     for (size_t i = 0; i < sizeof name.b; i++) {
-        lvni_str_printf(out, "%02x", name.b[i]);
+        lvni_core_str_printf(out, "%02x", name.b[i]);
     }
-    lvni_str_append(out, ".addr");
-    return lvni_str_status(out);
+    lvni_core_str_append(out, ".addr");
+    return lvni_core_str_status(out);
 }
 
 /* The addresses that others may reach: IPv4 first, neither loopback nor those of one link alone. */
-static void put_addresses(lvni_str *out)
+static void put_addresses(lvni_core_str *out)
 {
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0) {
@@ -64,7 +65,7 @@ static void put_addresses(lvni_str *out)
                           sizeof text);
             }
             if (strcmp(text, "::") != 0) {
-                lvni_str_printf(out, "%s\n", text);
+                lvni_core_str_printf(out, "%s\n", text);
                 n++;
             }
         }
@@ -73,7 +74,7 @@ static void put_addresses(lvni_str *out)
 }
 
 /* The only one at which a socket is reached. False: it takes connections at every interface. */
-static bool put_bound(lvni_str *out, int fd)
+static bool put_bound(lvni_core_str *out, int fd)
 {
     struct sockaddr_storage at;
     socklen_t size = sizeof at;
@@ -84,11 +85,11 @@ static bool put_bound(lvni_str *out, int fd)
         strcmp(text, "0.0.0.0") == 0 || strcmp(text, "::") == 0) {
         return false;
     }
-    lvni_str_printf(out, "%s\n", text);
+    lvni_core_str_printf(out, "%s\n", text);
     return true;
 }
 
-lvn_status lvni_rdzv_file_check(const char *dir)
+lvn_status lvni_control_rdzv_file_check(const char *dir)
 {
     struct stat info;
     const bool there = stat(dir, &info) == 0;
@@ -106,13 +107,13 @@ static size_t first_missing(char *dir)
 {
     for (char *slash = dir; (slash = strchr(slash + 1, '/')) != NULL;) {
         *slash = '\0';
-        const bool there = lvni_path_exists(dir);
+        const bool there = lvni_core_path_exists(dir);
         *slash = '/';
         if (!there) {
             return (size_t)(slash - dir);
         }
     }
-    return lvni_path_exists(dir) ? 0 : strlen(dir);
+    return lvni_core_path_exists(dir) ? 0 : strlen(dir);
 }
 
 /* Is it this user's alone? why: 96 bytes. */
@@ -144,12 +145,12 @@ static lvn_status write_all(int fd, const char *bytes, size_t n)
 
 /* A new file of mode 0600 takes the place of what is there; nothing of it is written into a file of
  * others. The temporary name is the one that rdzv_guard.c knows. */
-static lvn_status write_private(const char *path, const lvni_str *text, bool has_key)
+static lvn_status write_private(const char *path, const lvni_core_str *text, bool has_key)
 {
-    lvni_str tmp = {0};
+    lvni_core_str tmp = {0};
     char why[96] = "";
-    lvni_str_printf(&tmp, "%s.tmp-%ld", path, (long)getpid());
-    LVN_TRY(lvni_str_status(&tmp));
+    lvni_core_str_printf(&tmp, "%s.tmp-%ld", path, (long)getpid());
+    LVN_TRY(lvni_core_str_status(&tmp));
     unlink(tmp.data); /* of an earlier process with this number */
     const int fd = open(tmp.data, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     bool good = fd >= 0 && write_all(fd, text->data, text->len) == LVN_OK;
@@ -162,7 +163,7 @@ static lvn_status write_private(const char *path, const lvni_str *text, bool has
     if (fd >= 0) {
         close(fd);
     }
-    lvni_str_free(&tmp);
+    lvni_core_str_free(&tmp);
     if (why[0] != '\0') {
         LVN_FAIL(LVN_ERR_IO,
                  "the key of the run cannot be kept in %s: %s; set LEVIN_TOKEN to one secret text "
@@ -175,49 +176,49 @@ static lvn_status write_private(const char *path, const lvni_str *text, bool has
     return LVN_OK;
 }
 
-/* The file with its directories; *made as in lvni_rdzv_guard_begin. */
-static lvn_status put_file(const char *path, const lvni_str *dir, const lvni_str *text, bool keyed,
-                           size_t *made)
+/* The file with its directories; *made as in lvni_control_rdzv_guard_begin. */
+static lvn_status put_file(const char *path, const lvni_core_str *dir, const lvni_core_str *text,
+                           bool keyed, size_t *made)
 {
-    LVN_TRY(lvni_str_status(text));
-    LVN_TRY(lvni_str_status(dir));
+    LVN_TRY(lvni_core_str_status(text));
+    LVN_TRY(lvni_core_str_status(dir));
     *made = dir->len > 0 ? first_missing(dir->data) : 0;
-    lvni_rdzv_guard_begin(path, *made);
+    lvni_control_rdzv_guard_begin(path, *made);
     if (dir->len > 0) {
-        LVN_TRY(lvni_mkdirs(dir->data));
+        LVN_TRY(lvni_core_mkdirs(dir->data));
     }
     LVN_TRY(write_private(path, text, keyed));
-    lvni_rdzv_guard_written(path);
+    lvni_control_rdzv_guard_written(path);
     return LVN_OK;
 }
 
-lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, const lvni_token *key,
-                                size_t *made)
+lvn_status lvni_control_rdzv_file_write(const char *path, int port, int fd,
+                                        const lvni_control_token *key, size_t *made)
 {
-    lvni_facts facts;
-    lvni_facts_room room;
-    lvni_str s = {0}, dir = {0};
-    lvni_facts_init(&facts, &room);
-    lvni_str_append_n(&dir, path, (size_t)(strrchr(path, '/') - path));
-    lvni_str_printf(&s, "%s %d %lld %s\n", room.host, port, (long long)getpid(),
-                    room.boot_id[0] == '\0' ? "-" : room.boot_id);
+    lvni_control_facts facts;
+    lvni_control_facts_room room;
+    lvni_core_str s = {0}, dir = {0};
+    lvni_control_facts_init(&facts, &room);
+    lvni_core_str_append_n(&dir, path, (size_t)(strrchr(path, '/') - path));
+    lvni_core_str_printf(&s, "%s %d %lld %s\n", room.host, port, (long long)getpid(),
+                         room.boot_id[0] == '\0' ? "-" : room.boot_id);
     if (key != NULL) {
         char text[LVNI_TOKEN_TEXT];
-        lvni_token_print(key, text);
-        lvni_str_printf(&s, "key %s\n", text);
+        lvni_control_token_print(key, text);
+        lvni_core_str_printf(&s, "key %s\n", text);
     }
     if (!put_bound(&s, fd)) {
         put_addresses(&s);
     }
     *made = 0;
     const lvn_status status = put_file(path, &dir, &s, key != NULL, made);
-    lvni_str_free(&s);
-    lvni_str_free(&dir);
+    lvni_core_str_free(&s);
+    lvni_core_str_free(&dir);
     return status;
 }
 
 /* Up to so many bytes; private: nobody else can have written or read them. */
-static bool read_text(const char *path, char *out, size_t size, lvni_rdzv_where *where)
+static bool read_text(const char *path, char *out, size_t size, lvni_control_rdzv_where *where)
 {
     const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     size_t n = 0;
@@ -234,18 +235,18 @@ static bool read_text(const char *path, char *out, size_t size, lvni_rdzv_where 
     return fd >= 0;
 }
 
-static void take_key(const char *line, lvni_rdzv_where *out)
+static void take_key(const char *line, lvni_control_rdzv_where *out)
 {
-    if (out->has_key && !lvni_token_scan(line, &out->key)) {
+    if (out->has_key && !lvni_control_token_scan(line, &out->key)) {
         out->has_key = false;
         snprintf(out->no_key, sizeof out->no_key, "its key cannot be read");
     }
 }
 
-bool lvni_rdzv_file_read(const char *path, lvni_rdzv_where *out)
+bool lvni_control_rdzv_file_read(const char *path, lvni_control_rdzv_where *out)
 {
     char text[4096];
-    *out = (lvni_rdzv_where){.n = 0};
+    *out = (lvni_control_rdzv_where){.n = 0};
     if (!read_text(path, text, sizeof text, out)) {
         return false;
     }
@@ -276,7 +277,7 @@ bool lvni_rdzv_file_read(const char *path, lvni_rdzv_where *out)
     return good;
 }
 
-void lvni_rdzv_remove_dirs(char *path, size_t made)
+void lvni_control_rdzv_remove_dirs(char *path, size_t made)
 {
     for (char *slash;
          made > 0 && (slash = strrchr(path, '/')) != NULL && (size_t)(slash - path) >= made;) {
@@ -288,15 +289,15 @@ void lvni_rdzv_remove_dirs(char *path, size_t made)
     }
 }
 
-void lvni_rdzv_file_remove(const char *path, int port, size_t made)
+void lvni_control_rdzv_file_remove(const char *path, int port, size_t made)
 {
-    lvni_rdzv_where where;
+    lvni_control_rdzv_where where;
     char cut[4096];
-    if (lvni_rdzv_file_read(path, &where) && where.port == port && where.pid == getpid()) {
+    if (lvni_control_rdzv_file_read(path, &where) && where.port == port && where.pid == getpid()) {
         unlink(path);
     }
     if (snprintf(cut, sizeof cut, "%s", path) < (int)sizeof cut) {
-        lvni_rdzv_remove_dirs(cut, made);
+        lvni_control_rdzv_remove_dirs(cut, made);
     }
-    lvni_rdzv_guard_end(path);
+    lvni_control_rdzv_guard_end(path);
 }

@@ -13,34 +13,34 @@
 
 enum { LVNI_RDZV_ADDRESSES = 8 };
 
-typedef struct lvni_rdzv_where {
+typedef struct lvni_control_rdzv_where {
     int port, n;
     int64_t pid;
     char host[64], boot_id[64];
     char address[LVNI_RDZV_ADDRESSES][64]; /* numbers, in the order in which to try them */
     bool has_key;
-    lvni_token key;
+    lvni_control_token key;
     char no_key[96]; /* why not */
-} lvni_rdzv_where;
+} lvni_control_rdzv_where;
 
 /* "DIR/<hash of job key, run id, secret and world>.addr", appended to out. */
-lvn_status lvni_rdzv_file_path(const char *dir, const char *job_key, const char *run_id,
-                               const char *secret, int world, lvni_str *out);
+lvn_status lvni_control_rdzv_file_path(const char *dir, const char *job_key, const char *run_id,
+                                       const char *secret, int world, lvni_core_str *out);
 /* LVN_ERR_USAGE where a file is in the place of the directory. */
-lvn_status lvni_rdzv_file_check(const char *dir);
+lvn_status lvni_control_rdzv_file_check(const char *dir);
 /* This host and process, the key (NULL: none), and the address that the socket is bound to (fd -1:
  * to none). LVN_ERR_IO where the file system does not keep the key from others. *made: the bytes of
  * path that name the first directory that had to be made; 0: all were there. Also set when it
- * fails. Until lvni_rdzv_file_remove, which is to be called then as well, a signal that ends the
- * process takes the file along (rdzv_guard.h). */
-lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, const lvni_token *key,
-                                size_t *made);
+ * fails. Until lvni_control_rdzv_file_remove, which is to be called then as well, a signal that
+ * ends the process takes the file along (rdzv_guard.h). */
+lvn_status lvni_control_rdzv_file_write(const char *path, int port, int fd,
+                                        const lvni_control_token *key, size_t *made);
 /* False: it is not there, or is no such file. */
-bool lvni_rdzv_file_read(const char *path, lvni_rdzv_where *out);
+bool lvni_control_rdzv_file_read(const char *path, lvni_control_rdzv_where *out);
 /* Where it is still the one that this process wrote; and the directories that were made for it, as
  * far as nothing else is in them. */
-void lvni_rdzv_file_remove(const char *path, int port, size_t made);
+void lvni_control_rdzv_file_remove(const char *path, int port, size_t made);
 /* Only the directories; path is cut. May be called in a signal handler. */
-void lvni_rdzv_remove_dirs(char *path, size_t made);
+void lvni_control_rdzv_remove_dirs(char *path, size_t made);
 
 #endif

@@ -43,7 +43,7 @@ static void remove_file(void)
         (now == WRITTEN ? same_file(&there, &ours) : !was_there || !same_file(&there, &old))) {
         unlink(guarded);
     }
-    lvni_rdzv_remove_dirs(guarded, made_from);
+    lvni_control_rdzv_remove_dirs(guarded, made_from);
     atomic_store(&state, FREE);
 }
 
@@ -86,7 +86,7 @@ static void take(int i)
     sigaction(taken[i], &action, NULL);
 }
 
-void lvni_rdzv_guard_begin(const char *path, size_t made)
+void lvni_control_rdzv_guard_begin(const char *path, size_t made)
 {
     int want = FREE;
     if (strlen(path) >= sizeof guarded ||
@@ -96,7 +96,7 @@ void lvni_rdzv_guard_begin(const char *path, size_t made)
     made_from = made;
     owner = getpid();
     snprintf(guarded, sizeof guarded, "%s", path);
-    /* as lvni_file_write names it */
+    /* as lvni_core_file_write names it */
     snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)owner);
     was_there = stat(path, &old) == 0;
     for (int i = 0; i < TAKEN; i++) {
@@ -105,7 +105,7 @@ void lvni_rdzv_guard_begin(const char *path, size_t made)
     atomic_store(&state, BEGUN);
 }
 
-void lvni_rdzv_guard_written(const char *path)
+void lvni_control_rdzv_guard_written(const char *path)
 {
     int want = BEGUN;
     if (atomic_load(&state) == BEGUN && strcmp(guarded, path) == 0 && stat(path, &ours) == 0) {
@@ -113,7 +113,7 @@ void lvni_rdzv_guard_written(const char *path)
     }
 }
 
-void lvni_rdzv_guard_end(const char *path)
+void lvni_control_rdzv_guard_end(const char *path)
 {
     if (strcmp(guarded, path) != 0) {
         return;

@@ -1,6 +1,6 @@
 /* The store's life: made, its thread, waited for, ended (store.h). What it does meanwhile:
- * store_conn.c, store_strangers.c, store_send.c, store_meet.c, store_keys.c, store_gather.c,
- * store_watch.c. */
+ * lvni_control_conn.c, store_strangers.c, store_send.c, store_rendezvous.c, store_keys.c,
+ * lvni_control_pending_gather.c, store_watch.c. */
 #include "store_impl.h"
 
 #include "rdzv_file.h"
@@ -16,29 +16,29 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-void lvni_store_options_init(lvni_store_options *options)
+void lvni_control_store_options_init(lvni_control_store_options *options)
 {
-    *options = (lvni_store_options){.listen_fd = -1,
-                                    .world = 1,
-                                    .rdzv_timeout_s = 300,
-                                    .waiting_first_s = 15,
-                                    .waiting_every_s = 30,
-                                    .greeting_timeout_s = 5,
-                                    .munge_timeout_s = 10,
-                                    .heartbeat_s = 2,
-                                    .peer_timeout_s = 10,
-                                    .settle_s = 0.25};
+    *options = (lvni_control_store_options){.listen_fd = -1,
+                                            .world = 1,
+                                            .rdzv_timeout_s = 300,
+                                            .waiting_first_s = 15,
+                                            .waiting_every_s = 30,
+                                            .greeting_timeout_s = 5,
+                                            .munge_timeout_s = 10,
+                                            .heartbeat_s = 2,
+                                            .peer_timeout_s = 10,
+                                            .settle_s = 0.25};
 }
 
-static lvn_status copy_hosts(lvni_store *store, const char *const *hosts)
+static lvn_status copy_hosts(lvni_control_store *store, const char *const *hosts)
 {
     if (hosts == NULL) {
         return LVN_OK;
     }
     store->rank_hosts =
-        lvni_calloc(LVNI_TAG_CONTROL, (size_t)store->o.world, sizeof *store->rank_hosts);
+        lvni_core_calloc(LVNI_TAG_CONTROL, (size_t)store->o.world, sizeof *store->rank_hosts);
     for (int r = 0; store->rank_hosts != NULL && r < store->o.world; r++) {
-        store->rank_hosts[r] = lvni_strdup(LVNI_TAG_CONTROL, hosts[r]);
+        store->rank_hosts[r] = lvni_core_strdup(LVNI_TAG_CONTROL, hosts[r]);
         if (store->rank_hosts[r] == NULL) {
             return LVN_ERR_MEMORY;
         }
@@ -46,43 +46,43 @@ static lvn_status copy_hosts(lvni_store *store, const char *const *hosts)
     return store->rank_hosts == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-static void free_store(lvni_store *store)
+static void free_store(lvni_control_store *store)
 {
     for (int r = 0; store->rank_hosts != NULL && r < store->o.world; r++) {
-        lvni_free(store->rank_hosts[r]);
+        lvni_core_free(store->rank_hosts[r]);
     }
     for (int r = 0; store->ranks != NULL && r < store->o.world; r++) {
-        lvni_free(store->ranks[r].facts_block);
+        lvni_core_free(store->ranks[r].facts_block);
     }
     if (store->file.len > 0) {
-        lvni_rdzv_file_remove(store->file.data, store->port, store->made_dirs);
+        lvni_control_rdzv_file_remove(store->file.data, store->port, store->made_dirs);
     }
-    lvni_str_free(&store->file);
-    lvni_free(store->job_key);
-    lvni_free(store->run_id);
-    lvni_free(store->munge_socket);
-    lvni_store_free_keys(store);
-    lvni_store_free_gathers(store);
-    lvni_store_unref(store->table);
-    lvni_free(store->rank_hosts);
-    lvni_free(store->ranks);
-    lvni_free(store->read_room);
+    lvni_core_str_free(&store->file);
+    lvni_core_free(store->job_key);
+    lvni_core_free(store->run_id);
+    lvni_core_free(store->munge_socket);
+    lvni_control_store_free_keys(store);
+    lvni_control_store_free_gathers(store);
+    lvni_control_store_unref(store->table);
+    lvni_core_free(store->rank_hosts);
+    lvni_core_free(store->ranks);
+    lvni_core_free(store->read_room);
     pthread_mutex_destroy(&store->lock);
     pthread_cond_destroy(&store->changed);
-    lvni_free(store);
+    lvni_core_free(store);
 }
 
 /* ---- The thread ---- */
 
-static void end_all(lvni_store *store)
+static void end_all(lvni_control_store *store)
 {
     store->over = true; /* nobody is lost any more */
     store->refusals.next_ns = 0;
-    lvni_store_tell_refusals(store, lvni_now_ns());
-    store_conn *const lists[] = {store->conns.first, store->strangers.first};
+    lvni_control_store_report_refusals(store, lvni_core_now_ns());
+    lvni_control_conn *const lists[] = {store->conns.first, store->strangers.first};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        for (store_conn *conn = lists[i]; conn != NULL; conn = conn->next) {
-            lvni_store_drop(conn, "");
+        for (lvni_control_conn *conn = lists[i]; conn != NULL; conn = conn->next) {
+            lvni_control_store_drop(conn, "");
         }
     }
     uv_close((uv_handle_t *)&store->listener, NULL);
@@ -94,7 +94,7 @@ static void end_all(lvni_store *store)
 
 static void on_wake(uv_async_t *async)
 {
-    lvni_store *store = async->data;
+    lvni_control_store *store = async->data;
     pthread_mutex_lock(&store->lock);
     const bool ending = store->ending;
     pthread_mutex_unlock(&store->lock);
@@ -105,14 +105,14 @@ static void on_wake(uv_async_t *async)
 
 static void *serve(void *arg)
 {
-    lvni_store *store = arg;
-    lvni_thread_name("store", -1);
+    lvni_control_store *store = arg;
+    lvni_core_thread_name("store", -1);
     uv_run(&store->loop, UV_RUN_DEFAULT); /* until end_all has closed everything */
     return NULL;
 }
 
 /* Often enough for the shortest of its times. */
-static uint64_t tick_ms(const lvni_store_options *o)
+static uint64_t tick_ms(const lvni_control_store_options *o)
 {
     double least = 0.5;
     const double times[] = {o->rdzv_timeout_s / 4,  o->waiting_first_s / 4,
@@ -125,7 +125,7 @@ static uint64_t tick_ms(const lvni_store_options *o)
 }
 
 /* *fd is -1 from where the listener owns it. What is made is closed by close_loop. */
-static int make_handles(lvni_store *store, int *fd)
+static int make_handles(lvni_control_store *store, int *fd)
 {
     uv_timer_init(&store->loop, &store->tick);
     uv_timer_init(&store->loop, &store->settle);
@@ -139,11 +139,11 @@ static int make_handles(lvni_store *store, int *fd)
     }
     *fd = -1;
     const uint64_t ms = tick_ms(&store->o);
-    error = uv_listen((uv_stream_t *)&store->listener, SOMAXCONN, lvni_store_on_connection);
+    error = uv_listen((uv_stream_t *)&store->listener, SOMAXCONN, lvni_control_store_on_connection);
     if (error == 0) {
         error = uv_async_init(&store->loop, &store->wake, on_wake);
     }
-    return error != 0 ? error : uv_timer_start(&store->tick, lvni_store_on_tick, ms, ms);
+    return error != 0 ? error : uv_timer_start(&store->tick, lvni_control_store_on_tick, ms, ms);
 }
 
 static void close_handle(uv_handle_t *handle, void *arg)
@@ -154,14 +154,14 @@ static void close_handle(uv_handle_t *handle, void *arg)
     }
 }
 
-static void close_loop(lvni_store *store)
+static void close_loop(lvni_control_store *store)
 {
     uv_walk(&store->loop, close_handle, NULL);
     uv_run(&store->loop, UV_RUN_DEFAULT);
     uv_loop_close(&store->loop);
 }
 
-static lvn_status start(lvni_store *store, int *fd)
+static lvn_status start(lvni_control_store *store, int *fd)
 {
     int error = uv_loop_init(&store->loop);
     if (error != 0) {
@@ -169,7 +169,7 @@ static lvn_status start(lvni_store *store, int *fd)
     }
     error = make_handles(store, fd);
     if (error == 0) {
-        error = -lvni_thread_start(&store->thread, serve, store);
+        error = -lvni_core_thread_start(&store->thread, serve, store);
     }
     if (error != 0) {
         close_loop(store);
@@ -181,14 +181,14 @@ static lvn_status start(lvni_store *store, int *fd)
 
 static char *copy(const char *text)
 {
-    return text == NULL ? NULL : lvni_strdup(LVNI_TAG_CONTROL, text);
+    return text == NULL ? NULL : lvni_core_strdup(LVNI_TAG_CONTROL, text);
 }
 
 /* How ranks prove that they belong here, and the key by which they do. */
-static lvn_status make_key(lvni_store *store)
+static lvn_status make_key(lvni_control_store *store)
 {
-    const lvni_store_options *o = &store->o;
-    lvni_token given;
+    const lvni_control_store_options *o = &store->o;
+    lvni_control_token given;
     store->auth = o->run_key != NULL || o->secret != NULL ? LVNI_AUTH_KEY : o->auth;
     if (store->auth == LVNI_AUTH_MUNGE) {
         store->job_key = copy(o->job_key);
@@ -200,58 +200,60 @@ static lvn_status make_key(lvni_store *store)
         return whole ? LVN_OK : LVN_ERR_MEMORY;
     }
     if (store->auth == LVNI_AUTH_FILE) {
-        LVN_TRY(lvni_token_random(&store->file_key));
-        return lvni_token_of_run(&store->file_key, o->job_key, o->run_id, NULL, &store->key);
+        LVN_TRY(lvni_control_token_random(&store->file_key));
+        return lvni_control_token_of_run(&store->file_key, o->job_key, o->run_id, NULL,
+                                         &store->key);
     }
-    LVN_TRY(o->run_key != NULL ? lvni_token_given(o->run_key, &given) : LVN_OK);
-    return lvni_token_of_run(o->run_key != NULL ? &given : NULL, o->job_key, o->run_id, o->secret,
-                             &store->key);
+    LVN_TRY(o->run_key != NULL ? lvni_control_token_given(o->run_key, &given) : LVN_OK);
+    return lvni_control_token_of_run(o->run_key != NULL ? &given : NULL, o->job_key, o->run_id,
+                                     o->secret, &store->key);
 }
 
-static lvn_status prepare(lvni_store *store, const lvni_store_options *o)
+static lvn_status prepare(lvni_control_store *store, const lvni_control_store_options *o)
 {
     LVN_TRY(make_key(store));
-    LVN_TRY(lvni_store_make_room(store));
+    LVN_TRY(lvni_control_store_make_room(store));
     LVN_TRY(copy_hosts(store, o->rank_hosts));
-    store->ranks = lvni_calloc(LVNI_TAG_CONTROL, (size_t)o->world, sizeof *store->ranks);
-    store->read_room = lvni_alloc(LVNI_TAG_CONTROL, STORE_READ);
+    store->ranks = lvni_core_calloc(LVNI_TAG_CONTROL, (size_t)o->world, sizeof *store->ranks);
+    store->read_room = lvni_core_alloc(LVNI_TAG_CONTROL, LVNI_STORE_READ);
     if (store->ranks == NULL || store->read_room == NULL) {
         return LVN_ERR_MEMORY;
     }
     for (int r = 0; r < o->world; r++) {
         store->ranks[r].step = -1;
     }
-    lvni_host_name(store->host, sizeof store->host);
+    lvni_core_host_name(store->host, sizeof store->host);
     snprintf(store->reached_at, sizeof store->reached_at, "%s",
              o->address != NULL ? o->address : store->host);
-    store->begin_ns = store->tick_ns = lvni_now_ns();
-    store->waiting_ns = store->begin_ns + lvni_store_ns(o->waiting_first_s);
+    store->begin_ns = store->tick_ns = lvni_core_now_ns();
+    store->waiting_ns = store->begin_ns + lvni_control_store_ns(o->waiting_first_s);
     return LVN_OK;
 }
 
-static lvn_status write_file(lvni_store *store, int fd)
+static lvn_status write_file(lvni_control_store *store, int fd)
 {
-    const lvni_store_options *o = &store->o;
+    const lvni_control_store_options *o = &store->o;
     const char *dir = o->rdzv_dir != NULL ? o->rdzv_dir : o->key_dir;
-    LVN_TRY(lvni_rdzv_file_check(dir));
-    LVN_TRY(lvni_rdzv_file_path(dir, o->job_key, o->run_id, o->secret, o->world, &store->file));
-    return lvni_rdzv_file_write(store->file.data, store->port, fd,
-                                store->auth == LVNI_AUTH_FILE ? &store->file_key : NULL,
-                                &store->made_dirs);
+    LVN_TRY(lvni_control_rdzv_file_check(dir));
+    LVN_TRY(
+        lvni_control_rdzv_file_path(dir, o->job_key, o->run_id, o->secret, o->world, &store->file));
+    return lvni_control_rdzv_file_write(store->file.data, store->port, fd,
+                                        store->auth == LVNI_AUTH_FILE ? &store->file_key : NULL,
+                                        &store->made_dirs);
 }
 
-static lvn_status create(const lvni_store_options *o, int *fd, lvni_store **out)
+static lvn_status create(const lvni_control_store_options *o, int *fd, lvni_control_store **out)
 {
     LVN_ARG(o->world >= 1 && o->world <= LVNI_CONTROL_MAX_WORLD,
             "a store serves 1 to %d ranks, not %d", LVNI_CONTROL_MAX_WORLD, o->world);
     int port = 0;
     if (*fd < 0) {
-        LVN_TRY(lvni_store_listen(o->address, o->ports, o->n_ports, fd, &port));
+        LVN_TRY(lvni_control_store_listen(o->address, o->ports, o->n_ports, fd, &port));
     } else {
-        LVN_TRY(lvni_store_port_of(*fd, &port));
+        LVN_TRY(lvni_control_store_port_of(*fd, &port));
         fcntl(*fd, F_SETFD, FD_CLOEXEC); /* what this process starts must not keep the port */
     }
-    lvni_store *store = LVNI_NEW(LVNI_TAG_CONTROL, lvni_store);
+    lvni_control_store *store = LVNI_NEW(LVNI_TAG_CONTROL, lvni_control_store);
     if (store == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -260,7 +262,7 @@ static lvn_status create(const lvni_store_options *o, int *fd, lvni_store **out)
         o->heartbeat_s < o->peer_timeout_s / 4 ? o->heartbeat_s : o->peer_timeout_s / 4;
     store->port = port;
     pthread_mutex_init(&store->lock, NULL);
-    lvni_cond_init(&store->changed);
+    lvni_core_cond_init(&store->changed);
     lvn_status status = prepare(store, o);
     const bool file = o->rdzv_dir != NULL || store->auth == LVNI_AUTH_FILE;
     if (status == LVN_OK && file) { /* the socket listens: who comes now is served in a moment */
@@ -277,7 +279,8 @@ static lvn_status create(const lvni_store_options *o, int *fd, lvni_store **out)
     return LVN_OK;
 }
 
-lvn_status lvni_store_create(const lvni_store_options *options, lvni_store **out)
+lvn_status lvni_control_store_create(const lvni_control_store_options *options,
+                                     lvni_control_store **out)
 {
     *out = NULL;
     int fd = options->listen_fd;
@@ -288,15 +291,15 @@ lvn_status lvni_store_create(const lvni_store_options *options, lvni_store **out
     return status;
 }
 
-int lvni_store_port(const lvni_store *store)
+int lvni_control_store_port(const lvni_control_store *store)
 {
     return store->port;
 }
 
-lvn_status lvni_store_wait(lvni_store *store, double timeout_s)
+lvn_status lvni_control_store_wait(lvni_control_store *store, double timeout_s)
 {
-    const struct timespec until =
-        lvni_timespec(timeout_s < 0 ? 0 : lvni_now_ns() + lvni_store_ns(timeout_s));
+    const struct timespec until = lvni_core_timespec(
+        timeout_s < 0 ? 0 : lvni_core_now_ns() + lvni_control_store_ns(timeout_s));
     int error = 0;
     pthread_mutex_lock(&store->lock);
     while (store->connected > 0 && error == 0) {
@@ -312,7 +315,7 @@ lvn_status lvni_store_wait(lvni_store *store, double timeout_s)
     return LVN_OK;
 }
 
-void lvni_store_destroy(lvni_store *store)
+void lvni_control_store_destroy(lvni_control_store *store)
 {
     if (store == NULL) {
         return;

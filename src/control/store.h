@@ -3,12 +3,12 @@
  * who is there, keeps keys and counters, and decides who failed first.
  *
  * Who calls what when, in the store's process:
- *   lvni_store_create    before lvni_control_connect
- *   lvni_store_wait      after the own lvni_control_destroy: others may still be at work, or on
- *     their way to hear the cause
- *   lvni_store_destroy   last
- * The launcher calls lvni_store_listen and hands the socket to its first child (LEVIN_STORE_FD),
- * which gives it to lvni_store_create.
+ *   lvni_control_store_create    before lvni_control_connect
+ *   lvni_control_store_wait      after the own lvni_control_destroy: others may still be at work,
+ *     or on their way to hear the cause
+ *   lvni_control_store_destroy   last
+ * The launcher calls lvni_control_store_listen and hands the socket to its first child
+ * (LEVIN_STORE_FD), which gives it to lvni_control_store_create.
  *
  * A connection gets 24 bytes of greeting and must answer within greeting_timeout_s with a proof
  * that it knows job key, run id and secret; else it is closed. No client is waited for: what it
@@ -18,9 +18,9 @@
 
 #include "control.h"
 
-typedef struct lvni_store lvni_store;
+typedef struct lvni_control_store lvni_control_store;
 
-typedef struct lvni_store_options {
+typedef struct lvni_control_store_options {
     /* Where: an inherited socket, or address and ports. */
     /* bound, whether listening or not; the store's from now on, also when create fails. -1: none */
     int listen_fd;
@@ -37,13 +37,13 @@ typedef struct lvni_store_options {
     const char *job_key, *run_id;
     const char *run_key,
         *secret; /* as in control.h; with one of them `auth` is KEY, whatever it says */
-    lvni_auth auth;
+    lvni_control_auth auth;
     const char *key_dir; /* for FILE, without rdzv_dir */
     const char *munge_socket;
     /* world names for "missing" lines, where known beforehand; NULL: not. Copied */
     const char *const *rank_hosts;
     bool allow_shared_device; /* no E105 */
-    /* Seconds; lvni_store_options_init gives the values in brackets. */
+    /* Seconds; lvni_control_store_options_init gives the values in brackets. */
     double rdzv_timeout_s;                   /* [300] from create until all ranks are there: E113 */
     double waiting_first_s, waiting_every_s; /* [15, 30] lines that name missing ranks */
     double greeting_timeout_s;               /* [5] */
@@ -54,24 +54,27 @@ typedef struct lvni_store_options {
     double settle_s; /* [0.25] how long a failure of kind peer waits for the real cause */
     /* Called on the store's thread with lines for rank 0's log: who is missing, who was refused.
      * NULL: none. */
-    void (*say)(void *user, const char *line);
+    void (*report)(void *user, const char *line);
     void *user;
-} lvni_store_options;
+} lvni_control_store_options;
 
-void lvni_store_options_init(lvni_store_options *options);
+void lvni_control_store_options_init(lvni_control_store_options *options);
 /* LVN_ERR_RESOURCE E110 (port busy, and by whom, where /proc tells), LVN_ERR_USAGE E111 (the
- * address is not this host's). On success a thread "lvn-store" runs until lvni_store_destroy. */
-lvn_status lvni_store_create(const lvni_store_options *options, lvni_store **out);
-int lvni_store_port(const lvni_store *store);
+ * address is not this host's). On success a thread "lvn-store" runs until
+ * lvni_control_store_destroy. */
+lvn_status lvni_control_store_create(const lvni_control_store_options *options,
+                                     lvni_control_store **out);
+int lvni_control_store_port(const lvni_control_store *store);
 /* Until no rank is connected any more: all have left, failed or are lost. LVN_ERR_TIMEOUT when some
  * are still there. timeout_s < 0: as long as it takes; ranks that die meanwhile are noticed. */
-lvn_status lvni_store_wait(lvni_store *store, double timeout_s);
-void lvni_store_destroy(lvni_store *store); /* at once, whoever is connected; NULL is fine */
+lvn_status lvni_control_store_wait(lvni_control_store *store, double timeout_s);
+/* at once, whoever is connected; NULL is fine */
+void lvni_control_store_destroy(lvni_control_store *store);
 
 /* A socket bound to address (NULL: every interface) and the first free of the ports (0: any),
  * close-on-exec, listening. Errors as in create. */
-lvn_status lvni_store_listen(const char *address, const int *ports, size_t n_ports, int *fd,
-                             int *port);
-lvn_status lvni_store_port_of(int fd, int *port); /* of an inherited socket */
+lvn_status lvni_control_store_listen(const char *address, const int *ports, size_t n_ports, int *fd,
+                                     int *port);
+lvn_status lvni_control_store_port_of(int fd, int *port); /* of an inherited socket */
 
 #endif

@@ -4,16 +4,16 @@
 
 #include <string.h>
 
-static const lvni_facts *facts_of(const lvni_store *store, int rank)
+static const lvni_control_facts *facts_of(const lvni_control_store *store, int rank)
 {
     return &store->ranks[rank].facts.facts;
 }
 
-static lvn_status check_versions(const lvni_store *store)
+static lvn_status check_versions(const lvni_control_store *store)
 {
-    const lvni_facts *a = facts_of(store, 0);
+    const lvni_control_facts *a = facts_of(store, 0);
     for (int r = 1; r < store->o.world; r++) {
-        const lvni_facts *b = facts_of(store, r);
+        const lvni_control_facts *b = facts_of(store, r);
         if (strcmp(a->version, b->version) != 0) {
             LVN_FAIL(LVN_ERR_USAGE,
                      "E116: the ranks run different versions of levin\n  found: rank 0 (%s): %s; "
@@ -25,11 +25,11 @@ static lvn_status check_versions(const lvni_store *store)
     return LVN_OK;
 }
 
-static lvn_status check_resume(const lvni_store *store)
+static lvn_status check_resume(const lvni_control_store *store)
 {
-    const lvni_facts *a = facts_of(store, 0);
+    const lvni_control_facts *a = facts_of(store, 0);
     for (int r = 1; r < store->o.world; r++) {
-        const lvni_facts *b = facts_of(store, r);
+        const lvni_control_facts *b = facts_of(store, r);
         if (a->resume_step != b->resume_step) {
             LVN_FAIL(LVN_ERR_USAGE,
                      "E118: the ranks resume from different steps (-1: from the beginning)\n  "
@@ -41,12 +41,12 @@ static lvn_status check_resume(const lvni_store *store)
     return LVN_OK;
 }
 
-static lvn_status check_devices(const lvni_store *store)
+static lvn_status check_devices(const lvni_control_store *store)
 {
     for (int r = 0; !store->o.allow_shared_device && r < store->o.world; r++) {
-        const lvni_facts *a = facts_of(store, r);
+        const lvni_control_facts *a = facts_of(store, r);
         for (int q = r + 1; a->device[0] != '\0' && q < store->o.world; q++) {
-            const lvni_facts *b = facts_of(store, q);
+            const lvni_control_facts *b = facts_of(store, q);
             if (strcmp(a->device, b->device) == 0 && strcmp(a->boot_id, b->boot_id) == 0) {
                 LVN_FAIL(LVN_ERR_RESOURCE,
                          "E105: two ranks use one device\n  found: ranks %d and %d on %s: %s\n  "
@@ -106,26 +106,26 @@ static bool find_entry(const char *text, const config_entry *key, config_entry *
     return false;
 }
 
-static void put_value(lvni_str *out, const config_entry *e)
+static void put_value(lvni_core_str *out, const config_entry *e)
 {
     enum { SHOWN = 40 };
     if (e == NULL) {
-        lvni_str_append(out, "not there");
+        lvni_core_str_append(out, "not there");
         return;
     }
     bool blank = true; /* what is spread over lines becomes one */
     for (size_t i = 0; i < e->value_len && i < SHOWN; i++) {
         const char c = e->value[i] == '\n' ? ' ' : e->value[i];
         if (c != ' ' || !blank) {
-            lvni_str_char(out, c);
+            lvni_core_str_char(out, c);
         }
         blank = c == ' ';
     }
-    lvni_str_append(out, e->value_len > SHOWN ? "..." : "");
+    lvni_core_str_append(out, e->value_len > SHOWN ? "..." : "");
 }
 
 /* Appends "batch_size: 64 / 32; lr: 0.1 / not there". */
-static void put_differences(lvni_str *out, const char *a, const char *b)
+static void put_differences(lvni_core_str *out, const char *a, const char *b)
 {
     enum { KEYS = 3 };
     int n = 0;
@@ -139,47 +139,48 @@ static void put_differences(lvni_str *out, const char *a, const char *b)
             if (same || (turn == 1 && found) || ++n > KEYS) {
                 continue;
             }
-            lvni_str_append(out, n > 1 ? "; " : "");
-            lvni_str_append_n(out, e.key, e.key_len < 60 ? e.key_len : 60);
-            lvni_str_append(out, ": ");
+            lvni_core_str_append(out, n > 1 ? "; " : "");
+            lvni_core_str_append_n(out, e.key, e.key_len < 60 ? e.key_len : 60);
+            lvni_core_str_append(out, ": ");
             put_value(out, turn == 0 ? &e : NULL);
-            lvni_str_append(out, " / ");
+            lvni_core_str_append(out, " / ");
             put_value(out, turn == 1 ? &e : found ? &other : NULL);
         }
     }
     if (n > KEYS) {
-        lvni_str_printf(out, "; and %d more keys", n - KEYS);
+        lvni_core_str_printf(out, "; and %d more keys", n - KEYS);
     }
 }
 
-static const char *config_of(const lvni_store *store, int rank)
+static const char *config_of(const lvni_control_store *store, int rank)
 {
-    const lvni_facts_seen *seen = &store->ranks[rank].facts;
+    const lvni_control_facts_seen *seen = &store->ranks[rank].facts;
     for (int r = 0; r < store->o.world; r++) {
-        const lvni_facts_seen *other = &store->ranks[r].facts;
+        const lvni_control_facts_seen *other = &store->ranks[r].facts;
         if (other->facts.config != NULL &&
-            lvni_token_equal(&other->config_hash, &seen->config_hash)) {
+            lvni_control_token_equal(&other->config_hash, &seen->config_hash)) {
             return other->facts.config;
         }
     }
     return "";
 }
 
-static lvn_status check_configs(const lvni_store *store)
+static lvn_status check_configs(const lvni_control_store *store)
 {
     for (int r = 1; r < store->o.world; r++) {
-        if (lvni_token_equal(&store->ranks[0].facts.config_hash,
-                             &store->ranks[r].facts.config_hash)) {
+        if (lvni_control_token_equal(&store->ranks[0].facts.config_hash,
+                                     &store->ranks[r].facts.config_hash)) {
             continue;
         }
-        lvni_str s = {0};
+        lvni_core_str s = {0};
         put_differences(&s, config_of(store, 0), config_of(store, r));
         lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                       "E117: the ranks have different configurations\n  found: rank 0 (%s) / rank "
                       "%d (%s): %s\n  fix: give all ranks the same "
                       "options and files",
-                      facts_of(store, 0)->host, r, facts_of(store, r)->host, lvni_str_text(&s));
-        lvni_str_free(&s);
+                      facts_of(store, 0)->host, r, facts_of(store, r)->host,
+                      lvni_core_str_text(&s));
+        lvni_core_str_free(&s);
         return LVN_ERR_USAGE;
     }
     return LVN_OK;
@@ -188,14 +189,14 @@ static lvn_status check_configs(const lvni_store *store)
 /* ---- Numbers of nodes ---- */
 
 /* The host of every rank, numbered by the smallest rank on each. */
-static void number_hosts(const lvni_store *store, lvni_member *members)
+static void number_hosts(const lvni_control_store *store, lvni_control_member *members)
 {
     int hosts = 0;
     for (int r = 0; r < store->o.world; r++) {
-        const lvni_facts *f = facts_of(store, r);
+        const lvni_control_facts *f = facts_of(store, r);
         int host = -1;
         for (int q = r - 1; q >= 0 && host < 0; q--) { /* neighbours mostly share a host */
-            const lvni_facts *g = facts_of(store, q);
+            const lvni_control_facts *g = facts_of(store, q);
             if (strcmp(f->boot_id, g->boot_id) == 0 && strcmp(f->host, g->host) == 0) {
                 host = members[q].host_index;
             }
@@ -204,27 +205,29 @@ static void number_hosts(const lvni_store *store, lvni_member *members)
     }
 }
 
-void lvni_store_number(const lvni_store *store, lvni_member *members, int *nodes)
+void lvni_control_store_number(const lvni_control_store *store, lvni_control_member *members,
+                               int *nodes)
 {
     const int world = store->o.world;
-    bool told = true; /* one rank that does not know its numbers, and all are numbered by host */
+    /* one rank that does not know its numbers, and all are numbered by host */
+    bool reported = true;
     for (int r = 0; r < world; r++) {
-        const lvni_facts *f = facts_of(store, r);
-        members[r] = (lvni_member){.rank = r,
-                                   .cpus = f->cpus,
-                                   .pid = f->pid,
-                                   .host = f->host,
-                                   .boot_id = f->boot_id,
-                                   .device = f->device,
-                                   .driver = f->driver,
-                                   .fingerprint = f->fingerprint};
-        told = told && f->local_rank >= 0 && f->node_rank >= 0 && f->local_rank < world &&
-               f->node_rank < world;
+        const lvni_control_facts *f = facts_of(store, r);
+        members[r] = (lvni_control_member){.rank = r,
+                                           .cpus = f->cpus,
+                                           .pid = f->pid,
+                                           .host = f->host,
+                                           .boot_id = f->boot_id,
+                                           .device = f->device,
+                                           .driver = f->driver,
+                                           .fingerprint = f->fingerprint};
+        reported = reported && f->local_rank >= 0 && f->node_rank >= 0 && f->local_rank < world &&
+                   f->node_rank < world;
     }
     number_hosts(store, members);
     *nodes = 0;
     for (int r = 0; r < world; r++) {
-        members[r].node_rank = told ? facts_of(store, r)->node_rank : members[r].host_index;
+        members[r].node_rank = reported ? facts_of(store, r)->node_rank : members[r].host_index;
         *nodes = members[r].node_rank + 1 > *nodes ? members[r].node_rank + 1 : *nodes;
     }
     for (int r = 0; r < world; r++) {
@@ -235,17 +238,17 @@ void lvni_store_number(const lvni_store *store, lvni_member *members, int *nodes
             before += same && q < r;
         }
         members[r].local_world = all;
-        members[r].local_rank = told ? facts_of(store, r)->local_rank : before;
+        members[r].local_rank = reported ? facts_of(store, r)->local_rank : before;
     }
 }
 
 /* Told numbers must be possible: two ranks in one place would take one device. */
-static lvn_status check_places(const lvni_store *store)
+static lvn_status check_places(const lvni_control_store *store)
 {
     for (int r = 0; r < store->o.world; r++) {
-        const lvni_facts *a = facts_of(store, r);
+        const lvni_control_facts *a = facts_of(store, r);
         for (int q = r + 1; a->local_rank >= 0 && a->node_rank >= 0 && q < store->o.world; q++) {
-            const lvni_facts *b = facts_of(store, q);
+            const lvni_control_facts *b = facts_of(store, q);
             if (a->local_rank == b->local_rank && a->node_rank == b->node_rank) {
                 LVN_FAIL(LVN_ERR_USAGE,
                          "E102: two ranks have the same place\n  found: rank %d (%s, pid %lld) and "
@@ -258,7 +261,7 @@ static lvn_status check_places(const lvni_store *store)
     return LVN_OK;
 }
 
-lvn_status lvni_store_check(const lvni_store *store)
+lvn_status lvni_control_store_check(const lvni_control_store *store)
 {
     LVN_TRY(check_versions(store));
     LVN_TRY(check_places(store));

@@ -10,38 +10,38 @@
 
 static const size_t MAX_VALUES = (size_t)256 << 20;
 
-struct store_entry {
-    store_entry *next;
+struct lvni_control_entry {
+    lvni_control_entry *next;
     bool counter;
     int64_t count;
-    store_blob *value;
+    lvni_control_blob *value;
     char key[LVNI_CONTROL_MAX_KEY + 1];
 };
 
-struct store_get {
-    store_get *next;
-    store_conn *conn;
+struct lvni_control_pending_get {
+    lvni_control_pending_get *next;
+    lvni_control_conn *conn;
     uint32_t id;
     uint64_t asked_ns, until_ns;
     char key[LVNI_CONTROL_MAX_KEY + 1];
 };
 
-static store_entry **bucket_of(lvni_store *store, const char *key)
+static lvni_control_entry **bucket_of(lvni_control_store *store, const char *key)
 {
-    const lvni_token hash = lvni_siphash(&store->key, key, strlen(key));
-    return &store->buckets[(hash.b[0] | (unsigned)hash.b[1] << 8) % STORE_BUCKETS];
+    const lvni_control_token hash = lvni_control_siphash(&store->key, key, strlen(key));
+    return &store->buckets[(hash.b[0] | (unsigned)hash.b[1] << 8) % LVNI_STORE_BUCKETS];
 }
 
 /* The entry, made where it is missing. NULL: no memory. */
-static store_entry *entry_of(lvni_store *store, const char *key, bool make)
+static lvni_control_entry *entry_of(lvni_control_store *store, const char *key, bool make)
 {
-    store_entry **bucket = bucket_of(store, key);
-    for (store_entry *e = *bucket; e != NULL; e = e->next) {
+    lvni_control_entry **bucket = bucket_of(store, key);
+    for (lvni_control_entry *e = *bucket; e != NULL; e = e->next) {
         if (strcmp(e->key, key) == 0) {
             return e;
         }
     }
-    store_entry *e = make ? LVNI_NEW(LVNI_TAG_CONTROL, store_entry) : NULL;
+    lvni_control_entry *e = make ? LVNI_NEW(LVNI_TAG_CONTROL, lvni_control_entry) : NULL;
     if (e != NULL) {
         snprintf(e->key, sizeof e->key, "%s", key);
         e->next = *bucket;
@@ -50,57 +50,58 @@ static store_entry *entry_of(lvni_store *store, const char *key, bool make)
     return e;
 }
 
-static void wake_gets(lvni_store *store, const store_entry *entry)
+static void wake_gets(lvni_control_store *store, const lvni_control_entry *entry)
 {
-    for (store_get **at = &store->gets; *at != NULL;) {
-        store_get *get = *at;
+    for (lvni_control_pending_get **at = &store->gets; *at != NULL;) {
+        lvni_control_pending_get *get = *at;
         if (strcmp(get->key, entry->key) != 0) {
             at = &get->next;
             continue;
         }
         *at = get->next;
-        lvni_store_answer(get->conn, get->id, entry->value);
-        lvni_free(get);
+        lvni_control_store_answer(get->conn, get->id, entry->value);
+        lvni_core_free(get);
         at = &store->gets; /* an answer may drop a connection, and with it its other gets */
     }
 }
 
-static const char *put_value(lvni_store *store, const char *key, const char *bytes, size_t n)
+static const char *put_value(lvni_control_store *store, const char *key, const char *bytes,
+                             size_t n)
 {
-    store_entry *entry = entry_of(store, key, true);
-    lvni_str s = {0};
-    lvni_str_append_n(&s, bytes, n);
-    store_blob *value = entry == NULL ? NULL : lvni_store_blob(&s);
-    lvni_str_free(&s);
+    lvni_control_entry *entry = entry_of(store, key, true);
+    lvni_core_str s = {0};
+    lvni_core_str_append_n(&s, bytes, n);
+    lvni_control_blob *value = entry == NULL ? NULL : lvni_control_store_blob(&s);
+    lvni_core_str_free(&s);
     if (entry == NULL || value == NULL) {
         return "the store has no memory for the value";
     }
     store->value_bytes += n - (entry->value == NULL ? 0 : entry->value->n);
-    lvni_store_unref(entry->value);
+    lvni_control_store_unref(entry->value);
     entry->value = value;
     wake_gets(store, entry);
     return NULL;
 }
 
-store_request lvni_store_request(const lvni_frame *frame)
+lvni_control_pending_request lvni_control_store_request(const lvni_control_frame *frame)
 {
-    store_request r = {.scan = lvni_scan_of(frame)};
-    r.id = lvni_scan_u32(&r.scan);
-    lvni_scan_text(&r.scan, r.key, sizeof r.key);
+    lvni_control_pending_request r = {.scan = lvni_control_scan_of(frame)};
+    r.id = lvni_control_scan_u32(&r.scan);
+    lvni_control_scan_text(&r.scan, r.key, sizeof r.key);
     return r;
 }
 
-void lvni_store_set(store_conn *conn, const lvni_frame *frame)
+void lvni_control_store_set(lvni_control_conn *conn, const lvni_control_frame *frame)
 {
-    lvni_store *store = conn->store;
-    store_request r = lvni_store_request(frame);
+    lvni_control_store *store = conn->store;
+    lvni_control_pending_request r = lvni_control_store_request(frame);
     size_t n = 0;
-    const char *bytes = lvni_scan_bytes(&r.scan, &n);
-    if (!lvni_scan_done(&r.scan)) {
-        lvni_store_drop(conn, "it sent a value that cannot be read");
+    const char *bytes = lvni_control_scan_bytes(&r.scan, &n);
+    if (!lvni_control_scan_done(&r.scan)) {
+        lvni_control_store_drop(conn, "it sent a value that cannot be read");
         return;
     }
-    const store_entry *held = entry_of(store, r.key, false);
+    const lvni_control_entry *held = entry_of(store, r.key, false);
     const char *wrong = NULL;
     if (held != NULL && held->counter) {
         wrong = "the key is a counter";
@@ -110,75 +111,77 @@ void lvni_store_set(store_conn *conn, const lvni_frame *frame)
         wrong = put_value(store, r.key, bytes, n);
     }
     if (wrong != NULL) {
-        lvni_store_reply(conn, r.id, LVN_ERR_INVALID, wrong);
+        lvni_control_store_reply(conn, r.id, LVN_ERR_INVALID, wrong);
     } else {
-        lvni_store_answer(conn, r.id, NULL);
+        lvni_control_store_answer(conn, r.id, NULL);
     }
 }
 
-void lvni_store_add(store_conn *conn, const lvni_frame *frame)
+void lvni_control_store_add(lvni_control_conn *conn, const lvni_control_frame *frame)
 {
-    store_request r = lvni_store_request(frame);
-    const uint64_t n = lvni_scan_u64(&r.scan);
-    if (!lvni_scan_done(&r.scan)) {
-        lvni_store_drop(conn, "it sent a number that cannot be read");
+    lvni_control_pending_request r = lvni_control_store_request(frame);
+    const uint64_t n = lvni_control_scan_u64(&r.scan);
+    if (!lvni_control_scan_done(&r.scan)) {
+        lvni_control_store_drop(conn, "it sent a number that cannot be read");
         return;
     }
-    store_entry *entry = entry_of(conn->store, r.key, true);
+    lvni_control_entry *entry = entry_of(conn->store, r.key, true);
     if (entry == NULL || entry->value != NULL) {
-        lvni_store_reply(conn, r.id, entry == NULL ? LVN_ERR_MEMORY : LVN_ERR_INVALID,
-                         entry == NULL ? "the store has no memory for the counter"
-                                       : "the key is a value, not a counter");
+        lvni_control_store_reply(conn, r.id, entry == NULL ? LVN_ERR_MEMORY : LVN_ERR_INVALID,
+                                 entry == NULL ? "the store has no memory for the counter"
+                                               : "the key is a value, not a counter");
         return;
     }
     entry->counter = true;
     entry->count = (int64_t)((uint64_t)entry->count + n);
-    lvni_str s = {0};
-    lvni_put_u64(&s, (uint64_t)entry->count);
-    store_blob *blob = lvni_store_blob(&s);
+    lvni_core_str s = {0};
+    lvni_control_put_u64(&s, (uint64_t)entry->count);
+    lvni_control_blob *blob = lvni_control_store_blob(&s);
     if (blob == NULL) {
-        lvni_store_drop(conn, "the store has no memory for an answer");
+        lvni_control_store_drop(conn, "the store has no memory for an answer");
         return;
     }
-    lvni_store_answer(conn, r.id, blob);
-    lvni_store_unref(blob);
+    lvni_control_store_answer(conn, r.id, blob);
+    lvni_control_store_unref(blob);
 }
 
-void lvni_store_get(store_conn *conn, const lvni_frame *frame)
+void lvni_control_store_get(lvni_control_conn *conn, const lvni_control_frame *frame)
 {
-    lvni_store *store = conn->store;
-    store_request r = lvni_store_request(frame);
-    const uint32_t ms = lvni_scan_u32(&r.scan);
-    if (!lvni_scan_done(&r.scan)) {
-        lvni_store_drop(conn, "it asked for a key that cannot be read");
+    lvni_control_store *store = conn->store;
+    lvni_control_pending_request r = lvni_control_store_request(frame);
+    const uint32_t ms = lvni_control_scan_u32(&r.scan);
+    if (!lvni_control_scan_done(&r.scan)) {
+        lvni_control_store_drop(conn, "it asked for a key that cannot be read");
         return;
     }
-    const store_entry *entry = entry_of(store, r.key, false);
+    const lvni_control_entry *entry = entry_of(store, r.key, false);
     if (entry != NULL && entry->value != NULL) {
-        lvni_store_answer(conn, r.id, entry->value);
+        lvni_control_store_answer(conn, r.id, entry->value);
         return;
     }
-    store_get *get = entry != NULL && entry->counter ? NULL : LVNI_NEW(LVNI_TAG_CONTROL, store_get);
+    lvni_control_pending_get *get = entry != NULL && entry->counter
+                                        ? NULL
+                                        : LVNI_NEW(LVNI_TAG_CONTROL, lvni_control_pending_get);
     if (get == NULL) {
-        lvni_store_reply(conn, r.id, LVN_ERR_INVALID,
-                         entry != NULL ? "the key is a counter"
-                                       : "the store has no memory to wait for the key");
+        lvni_control_store_reply(conn, r.id, LVN_ERR_INVALID,
+                                 entry != NULL ? "the key is a counter"
+                                               : "the store has no memory to wait for the key");
         return;
     }
-    const uint64_t now = lvni_now_ns();
-    *get = (store_get){.next = store->gets,
-                       .conn = conn,
-                       .id = r.id,
-                       .asked_ns = now,
-                       .until_ns = now + (uint64_t)ms * 1000000};
+    const uint64_t now = lvni_core_now_ns();
+    *get = (lvni_control_pending_get){.next = store->gets,
+                                      .conn = conn,
+                                      .id = r.id,
+                                      .asked_ns = now,
+                                      .until_ns = now + (uint64_t)ms * 1000000};
     snprintf(get->key, sizeof get->key, "%s", r.key);
     store->gets = get;
 }
 
-void lvni_store_keys_tick(lvni_store *store, uint64_t now_ns)
+void lvni_control_store_keys_tick(lvni_control_store *store, uint64_t now_ns)
 {
-    for (store_get **at = &store->gets; *at != NULL;) {
-        store_get *get = *at;
+    for (lvni_control_pending_get **at = &store->gets; *at != NULL;) {
+        lvni_control_pending_get *get = *at;
         if (now_ns < get->until_ns) {
             at = &get->next;
             continue;
@@ -187,34 +190,34 @@ void lvni_store_keys_tick(lvni_store *store, uint64_t now_ns)
         char message[LVNI_CONTROL_MAX_KEY + 80];
         snprintf(message, sizeof message, "nobody set the key '%s' within %.1f s", get->key,
                  (double)(get->until_ns - get->asked_ns) / 1e9);
-        lvni_store_reply(get->conn, get->id, LVN_ERR_TIMEOUT, message);
-        lvni_free(get);
+        lvni_control_store_reply(get->conn, get->id, LVN_ERR_TIMEOUT, message);
+        lvni_core_free(get);
         at = &store->gets;
     }
 }
 
-void lvni_store_forget_gets(lvni_store *store, const store_conn *conn)
+void lvni_control_store_forget_gets(lvni_control_store *store, const lvni_control_conn *conn)
 {
-    for (store_get **at = &store->gets; *at != NULL;) {
-        store_get *get = *at;
+    for (lvni_control_pending_get **at = &store->gets; *at != NULL;) {
+        lvni_control_pending_get *get = *at;
         if (conn != NULL && get->conn != conn) {
             at = &get->next;
             continue;
         }
         *at = get->next;
-        lvni_free(get);
+        lvni_core_free(get);
     }
 }
 
-void lvni_store_free_keys(lvni_store *store)
+void lvni_control_store_free_keys(lvni_control_store *store)
 {
-    lvni_store_forget_gets(store, NULL);
-    for (size_t i = 0; i < STORE_BUCKETS; i++) {
+    lvni_control_store_forget_gets(store, NULL);
+    for (size_t i = 0; i < LVNI_STORE_BUCKETS; i++) {
         while (store->buckets[i] != NULL) {
-            store_entry *e = store->buckets[i];
+            lvni_control_entry *e = store->buckets[i];
             store->buckets[i] = e->next;
-            lvni_store_unref(e->value);
-            lvni_free(e);
+            lvni_control_store_unref(e->value);
+            lvni_core_free(e);
         }
     }
 }

@@ -72,7 +72,7 @@ static int listen_on(const struct addrinfo *found, int port)
     return fd;
 }
 
-static void put_own_addresses(lvni_str *out)
+static void put_own_addresses(lvni_core_str *out)
 {
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0) {
@@ -88,21 +88,21 @@ static void put_own_addresses(lvni_str *out)
                       &((const struct sockaddr_in6 *)(const void *)a->ifa_addr)->sin6_addr, text,
                       sizeof text);
         }
-        lvni_str_printf(out, text[0] == '\0' ? "%s" : " %s", text);
+        lvni_core_str_printf(out, text[0] == '\0' ? "%s" : " %s", text);
     }
     freeifaddrs(all);
 }
 
 static lvn_status not_ours(const char *address, const char *why)
 {
-    lvni_str own = {0};
+    lvni_core_str own = {0};
     put_own_addresses(&own);
     lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                   "E111: the master address %s is not this host's (%s)\n  found: own "
                   "addresses:%.500s\n  fix: unset MASTER_ADDR, or start the "
                   "store's rank on that host",
-                  address, why, lvni_str_text(&own));
-    lvni_str_free(&own);
+                  address, why, lvni_core_str_text(&own));
+    lvni_core_str_free(&own);
     return LVN_ERR_USAGE;
 }
 
@@ -115,17 +115,18 @@ static lvn_status none_free(const char *address, const int *ports, size_t n, int
                  ports[n - 1], where, strerror(error),
                  error == EACCES ? "; below 1024 it needs privileges" : "");
     }
-    lvni_str list = {0};
+    lvni_core_str list = {0};
     for (size_t i = 0; i < n; i++) {
         char owner[120];
-        lvni_port_owner(ports[i], owner, sizeof owner);
-        lvni_str_printf(&list, "%s port %d: %s", i > 0 ? ";" : "", ports[i], owner);
+        lvni_control_port_owner(ports[i], owner, sizeof owner);
+        lvni_core_str_printf(&list, "%s port %d: %s", i > 0 ? ";" : "", ports[i], owner);
     }
     lvn_error_set(LVN_ERR_RESOURCE, __FILE__, __LINE__,
                   "E110: %s on %s\n  found:%.700s\n  fix: another MASTER_PORT (levin launch "
                   "--master-port), or leave it out",
-                  n == 1 ? "the port is busy" : "all ports are busy", where, lvni_str_text(&list));
-    lvni_str_free(&list);
+                  n == 1 ? "the port is busy" : "all ports are busy", where,
+                  lvni_core_str_text(&list));
+    lvni_core_str_free(&list);
     return LVN_ERR_RESOURCE;
 }
 
@@ -136,7 +137,7 @@ static lvn_status resolve(const char *address, struct addrinfo **out)
     return error == 0 ? LVN_OK : not_ours(address, gai_strerror(error));
 }
 
-lvn_status lvni_store_port_of(int fd, int *port)
+lvn_status lvni_control_store_port_of(int fd, int *port)
 {
     struct sockaddr_storage at = {.ss_family = AF_UNSPEC};
     socklen_t size = sizeof at;
@@ -149,8 +150,8 @@ lvn_status lvni_store_port_of(int fd, int *port)
     return LVN_OK;
 }
 
-lvn_status lvni_store_listen(const char *address, const int *ports, size_t n_ports, int *fd,
-                             int *port)
+lvn_status lvni_control_store_listen(const char *address, const int *ports, size_t n_ports, int *fd,
+                                     int *port)
 {
     LVN_ARG(n_ports > 0, "no port to listen on was given");
     struct addrinfo *found = NULL;
@@ -171,7 +172,7 @@ lvn_status lvni_store_listen(const char *address, const int *ports, size_t n_por
                    ? not_ours(address, strerror(error))
                    : none_free(address, ports, n_ports, error);
     }
-    const lvn_status status = lvni_store_port_of(made, port);
+    const lvn_status status = lvni_control_store_port_of(made, port);
     if (status != LVN_OK) {
         close(made);
         return status;

@@ -2,7 +2,7 @@
  * can make them, at any rate: this file bounds how many there are at a time, how fast they are
  * taken, and how many lines they cost. Ranks come in among them: a full house loses its oldest
  * stranger, never the newcomer, and a rank needs a fraction of the time that a stranger has. All
- * but lvni_store_make_room runs on the store's thread (store.c). */
+ * but lvni_control_store_make_room runs on the store's thread (store.c). */
 #include "store_impl.h"
 
 #include "core/str.h"
@@ -41,7 +41,7 @@ static rlim_t open_descriptors(void)
     return n;
 }
 
-lvn_status lvni_store_make_room(lvni_store *store)
+lvn_status lvni_control_store_make_room(lvni_control_store *store)
 {
     struct rlimit now;
     store->accepts_left = BURST;
@@ -73,44 +73,44 @@ lvn_status lvni_store_make_room(lvni_store *store)
 
 /* ---- How many, and how fast ---- */
 
-bool lvni_store_may_accept(lvni_store *store)
+bool lvni_control_store_may_accept(lvni_control_store *store)
 {
     if (store->accepts_left == 0) {
-        const bool later = store->phase == STORE_MET;
-        uv_timer_start(&store->accepts, lvni_store_on_accepts, later ? PAUSE_LATER_MS : PAUSE_MS,
-                       0);
+        const bool later = store->phase == LVNI_STORE_JOINED;
+        uv_timer_start(&store->accepts, lvni_control_store_on_accepts,
+                       later ? PAUSE_LATER_MS : PAUSE_MS, 0);
         return false;
     }
     store->accepts_left--;
     return true;
 }
 
-void lvni_store_on_accepts(uv_timer_t *timer)
+void lvni_control_store_on_accepts(uv_timer_t *timer)
 {
-    lvni_store *store = timer->data;
+    lvni_control_store *store = timer->data;
     store->accepts_left = BURST;
     if (store->accept_later) {
-        lvni_store_on_connection((uv_stream_t *)&store->listener, 0);
+        lvni_control_store_on_connection((uv_stream_t *)&store->listener, 0);
     }
 }
 
 /* The oldest stranger goes: the others come and prove who they are, or are the next. */
-void lvni_store_bound_strangers(lvni_store *store)
+void lvni_control_store_bound_strangers(lvni_control_store *store)
 {
-    const bool later = store->phase == STORE_MET && store->max_strangers > STRANGERS_LATER;
+    const bool later = store->phase == LVNI_STORE_JOINED && store->max_strangers > STRANGERS_LATER;
     const int missing = store->o.world - store->conns.open; /* all may be on their way */
     const int most = later ? STRANGERS_LATER : store->max_strangers + (missing > 0 ? missing : 0);
-    for (store_conn *c = store->strangers.last; c != NULL && store->strangers.open > most;
+    for (lvni_control_conn *c = store->strangers.last; c != NULL && store->strangers.open > most;
          c = c->prev) {
         if (!c->closing) {
-            lvni_store_turn_away(c, "too many at a time that have not proved anything");
+            lvni_control_store_turn_away(c, "too many at a time that have not proved anything");
         }
     }
 }
 
 /* ---- What is told of them ---- */
 
-static void print_peer(const store_conn *conn, char *out, size_t size)
+static void print_peer(const lvni_control_conn *conn, char *out, size_t size)
 {
     struct sockaddr_storage at;
     int n = (int)sizeof at;
@@ -124,59 +124,59 @@ static void print_peer(const store_conn *conn, char *out, size_t size)
     }
 }
 
-static void count(const store_conn *conn, const char *why)
+static void count(const lvni_control_conn *conn, const char *why)
 {
-    store_refusals *r = &conn->store->refusals;
+    lvni_control_refusals *r = &conn->store->refusals;
     if (!conn->closing && !conn->parting) {
         r->n++;
-        print_peer(conn, r->who, sizeof r->who);
+        print_peer(conn, r->info, sizeof r->info);
         snprintf(r->why, sizeof r->why, "%s", why);
-        lvni_store_tell_refusals(conn->store, lvni_now_ns());
+        lvni_control_store_report_refusals(conn->store, lvni_core_now_ns());
     }
 }
 
-void lvni_store_turn_away(store_conn *conn, const char *why)
+void lvni_control_store_turn_away(lvni_control_conn *conn, const char *why)
 {
     count(conn, why);
-    lvni_store_drop(conn, "");
+    lvni_control_store_drop(conn, "");
 }
 
-void lvni_store_deny(store_conn *conn, lvni_deny reason, const char *why)
+void lvni_control_store_deny(lvni_control_conn *conn, lvni_control_deny reason, const char *why)
 {
-    lvni_str s = {0};
+    lvni_core_str s = {0};
     count(conn, why);
-    const size_t at = lvni_frame_begin(&s, LVNI_FRAME_DENY);
-    lvni_put_u32(&s, (uint32_t)reason);
-    lvni_frame_end(&s, at);
+    const size_t at = lvni_control_frame_begin(&s, LVNI_FRAME_DENY);
+    lvni_control_put_u32(&s, (uint32_t)reason);
+    lvni_control_frame_end(&s, at);
     conn->parting = true;
-    lvni_store_send_str(conn, &s);
+    lvni_control_store_send_str(conn, &s);
 }
 
-void lvni_store_tell_refusals(lvni_store *store, uint64_t now_ns)
+void lvni_control_store_report_refusals(lvni_control_store *store, uint64_t now_ns)
 {
-    store_refusals *r = &store->refusals;
+    lvni_control_refusals *r = &store->refusals;
     char line[320];
-    if (r->n == 0 || now_ns < r->next_ns || store->o.say == NULL) {
+    if (r->n == 0 || now_ns < r->next_ns || store->o.report == NULL) {
         return;
     }
     snprintf(
         line, sizeof line,
         "refused %llu connection%s that did not prove to belong to this run; the last from %s: %s",
-        (unsigned long long)r->n, lvni_plural((int64_t)r->n, "", "s"), r->who, r->why);
+        (unsigned long long)r->n, lvni_core_plural((int64_t)r->n, "", "s"), r->info, r->why);
     r->n = 0;
     r->every_s = r->every_s == 0                ? LINE_FIRST_S
                  : r->every_s * 2 > LINE_LAST_S ? LINE_LAST_S
                                                 : r->every_s * 2;
-    r->next_ns = now_ns + lvni_store_ns(r->every_s);
-    store->o.say(store->o.user, line);
+    r->next_ns = now_ns + lvni_control_store_ns(r->every_s);
+    store->o.report(store->o.user, line);
 }
 
-bool lvni_store_may_tell_misfit(lvni_store *store)
+bool lvni_control_store_may_report_misfit(lvni_control_store *store)
 {
-    const uint64_t now = lvni_now_ns();
+    const uint64_t now = lvni_core_now_ns();
     if (now < store->misfit_ns) {
         return false;
     }
-    store->misfit_ns = now + lvni_store_ns(LINE_FIRST_S);
+    store->misfit_ns = now + lvni_control_store_ns(LINE_FIRST_S);
     return true;
 }

@@ -7,28 +7,28 @@
 #include <string.h>
 #include <time.h>
 
-uint64_t lvni_store_ns(double seconds)
+uint64_t lvni_control_store_ns(double seconds)
 {
     return seconds <= 0 ? 0 : (uint64_t)(seconds * 1e9);
 }
 
 /* ---- Causes ---- */
 
-static void decide(lvni_store *store, const lvni_cause *cause)
+static void decide(lvni_control_store *store, const lvni_control_cause *cause)
 {
     store->over = true;
     store->cause = *cause;
     uv_timer_stop(&store->settle);
-    lvni_str s = {0};
-    lvni_put_cause(&s, LVNI_FRAME_ABORT, cause);
-    lvni_store_broadcast(store, &s);
+    lvni_core_str s = {0};
+    lvni_control_put_cause(&s, LVNI_FRAME_ABORT, cause);
+    lvni_control_store_broadcast(store, &s);
 }
 
 /* The first cause that is not of kind peer wins at once. One of kind peer says that there is a real
  * one: it may come for a short while. */
-void lvni_store_report(lvni_store *store, const lvni_cause *cause)
+void lvni_control_store_report(lvni_control_store *store, const lvni_control_cause *cause)
 {
-    if (store->over || store->phase == STORE_REFUSED) {
+    if (store->over || store->phase == LVNI_STORE_REFUSED) {
         return;
     }
     if (cause->kind != LVNI_CAUSE_PEER) {
@@ -36,54 +36,56 @@ void lvni_store_report(lvni_store *store, const lvni_cause *cause)
     } else if (!store->suspected) {
         store->suspected = true;
         store->suspect = *cause;
-        uv_timer_start(&store->settle, lvni_store_on_settle, (uint64_t)(store->o.settle_s * 1e3),
-                       0);
+        uv_timer_start(&store->settle, lvni_control_store_on_settle,
+                       (uint64_t)(store->o.settle_s * 1e3), 0);
     }
 }
 
-void lvni_store_on_settle(uv_timer_t *timer)
+void lvni_control_store_on_settle(uv_timer_t *timer)
 {
-    lvni_store *store = timer->data;
+    lvni_control_store *store = timer->data;
     if (!store->over) {
         decide(store, &store->suspect);
     }
 }
 
 /* This process stood still, as after SIGSTOP: neither has it heard the others, nor they it. */
-static bool stood_still(const lvni_store *store, uint64_t now)
+static bool stood_still(const lvni_control_store *store, uint64_t now)
 {
-    return now - store->tick_ns > lvni_store_ns(store->o.peer_timeout_s) / 2;
+    return now - store->tick_ns > lvni_control_store_ns(store->o.peer_timeout_s) / 2;
 }
 
 /* So long that the others lost patience with it. */
-static bool was_given_up(const lvni_store *store, uint64_t now)
+static bool was_given_up(const lvni_control_store *store, uint64_t now)
 {
-    return now - store->tick_ns >= lvni_store_ns(store->o.peer_timeout_s - store->o.heartbeat_s);
+    return now - store->tick_ns >=
+           lvni_control_store_ns(store->o.peer_timeout_s - store->o.heartbeat_s);
 }
 
 /* Its connection is gone. Those who lost patience with this process have left because of it, and
  * are seen to be gone when it goes on. */
-void lvni_store_lost(lvni_store *store, int rank, const char *why)
+void lvni_control_store_lost(lvni_control_store *store, int rank, const char *why)
 {
-    store->ranks[rank].state = RANK_GONE;
-    const uint64_t now_ns = lvni_now_ns();
+    store->ranks[rank].state = LVNI_RANK_GONE;
+    const uint64_t now_ns = lvni_core_now_ns();
     const bool own = rank != store->o.rank &&
                      (was_given_up(store, now_ns) ||
-                      (store->woke_ns != 0 && now_ns - store->woke_ns < lvni_store_ns(1)));
-    const store_rank *lost = &store->ranks[own ? store->o.rank : rank];
+                      (store->woke_ns != 0 && now_ns - store->woke_ns < lvni_control_store_ns(1)));
+    const lvni_control_store_rank *lost = &store->ranks[own ? store->o.rank : rank];
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    lvni_cause cause = {.kind = LVNI_CAUSE_SIGNAL,
-                        .rank = own ? store->o.rank : rank,
-                        .step = lost->step,
-                        .pid = (int64_t)lost->greet.pid,
-                        .time_ns = (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec};
+    lvni_control_cause cause = {.kind = LVNI_CAUSE_SIGNAL,
+                                .rank = own ? store->o.rank : rank,
+                                .step = lost->step,
+                                .pid = (int64_t)lost->greet.pid,
+                                .time_ns =
+                                    (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec};
     snprintf(cause.host, sizeof cause.host, "%s", lost->greet.host);
     snprintf(cause.message, sizeof cause.message, "%s",
              own ? "its process stood still until the others gave it up: it was stopped, or had no "
                    "processor"
                  : why);
-    lvni_store_report(store, &cause);
+    lvni_control_store_report(store, &cause);
 }
 
 /* ---- Stopping together ---- A rank answers at once with the last boundary it has passed, from its
@@ -91,66 +93,67 @@ void lvni_store_lost(lvni_store *store, int rank, const char *why)
  * common step is one more than the largest answer: every rank still has it before it, and none
  * holds below another's step for ever. */
 
-static void put_stop(lvni_store *store, lvni_str *out)
+static void put_stop(lvni_control_store *store, lvni_core_str *out)
 {
-    const size_t at = lvni_frame_begin(out, store->stop == STOP_ASKING ? LVNI_FRAME_STOP_ASK
-                                                                       : LVNI_FRAME_STOP_AT);
-    lvni_put_u32(out, (uint32_t)store->stop_reason);
-    if (store->stop == STOP_AGREED) {
-        lvni_put_u64(out, (uint64_t)store->stop_at);
+    const size_t at = lvni_control_frame_begin(
+        out, store->stop == LVNI_STOP_ASKING ? LVNI_FRAME_STOP_ASK : LVNI_FRAME_STOP_AT);
+    lvni_control_put_u32(out, (uint32_t)store->stop_reason);
+    if (store->stop == LVNI_STOP_AGREED) {
+        lvni_control_put_u64(out, (uint64_t)store->stop_at);
     }
-    lvni_frame_end(out, at);
+    lvni_control_frame_end(out, at);
 }
 
-void lvni_store_stop_progress(lvni_store *store)
+void lvni_control_store_stop_progress(lvni_control_store *store)
 {
     for (int r = 0; r < store->o.world; r++) {
-        const store_rank *rank = &store->ranks[r];
-        if (store->stop != STOP_ASKING || (!rank->stop_told && rank->state != RANK_LEFT)) {
+        const lvni_control_store_rank *rank = &store->ranks[r];
+        if (store->stop != LVNI_STOP_ASKING ||
+            (!rank->stop_reported && rank->state != LVNI_RANK_LEFT)) {
             return;
         }
     }
-    store->stop = STOP_AGREED;
+    store->stop = LVNI_STOP_AGREED;
     store->stop_at += store->stop_at < INT64_MAX ? 1 : 0;
-    lvni_str s = {0};
+    lvni_core_str s = {0};
     put_stop(store, &s);
-    lvni_store_broadcast(store, &s);
+    lvni_control_store_broadcast(store, &s);
 }
 
-void lvni_store_stop_ask(lvni_store *store, int reason)
+void lvni_control_store_stop_ask(lvni_control_store *store, int reason)
 {
-    if (store->stop != STOP_NONE) {
+    if (store->stop != LVNI_STOP_NONE) {
         return;
     }
-    store->stop = STOP_ASKING;
+    store->stop = LVNI_STOP_ASKING;
     store->stop_reason = reason;
     store->stop_at = INT64_MIN; /* nobody has passed a boundary: all stop at their first */
-    lvni_str s = {0};
+    lvni_core_str s = {0};
     put_stop(store, &s);
-    lvni_store_broadcast(store, &s);
+    lvni_control_store_broadcast(store, &s);
 }
 
-void lvni_store_stop_step(lvni_store *store, int rank, int64_t step)
+void lvni_control_store_stop_step(lvni_control_store *store, int rank, int64_t step)
 {
-    if (store->stop != STOP_ASKING) {
+    if (store->stop != LVNI_STOP_ASKING) {
         return;
     }
-    store->ranks[rank].stop_told = true;
+    store->ranks[rank].stop_reported = true;
     store->stop_at = step > store->stop_at ? step : store->stop_at;
-    lvni_store_stop_progress(store);
+    lvni_control_store_stop_progress(store);
 }
 
-void lvni_store_tell_newcomer(store_conn *conn)
+void lvni_control_store_refuse_newcomer(lvni_control_conn *conn)
 {
-    lvni_store *store = conn->store;
+    lvni_control_store *store = conn->store;
     if (store->over) {
-        lvni_str s = {0};
-        lvni_put_cause(&s, LVNI_FRAME_ABORT, &store->cause);
-        lvni_store_send_str(conn, &s);
-    } else if (store->stop != STOP_NONE) {
-        lvni_str s = {0};
+        lvni_core_str s = {0};
+        lvni_control_put_cause(&s, LVNI_FRAME_ABORT, &store->cause);
+        lvni_control_store_send_str(conn, &s);
+    } else if (store->stop != LVNI_STOP_NONE) {
+        lvni_core_str s = {0};
         put_stop(store, &s);
-        lvni_store_send_str(conn, &s);
+        lvni_control_store_send_str(conn, &s);
     }
 }
 
@@ -158,63 +161,64 @@ void lvni_store_tell_newcomer(store_conn *conn)
 
 /* Its connection is open. All hear of it, and so does it itself, should it go on some day: what is
  * sent now is the last. */
-static void lose_silent(store_conn *conn, const char *why)
+static void lose_silent(lvni_control_conn *conn, const char *why)
 {
-    lvni_store *store = conn->store;
-    const bool first = !store->over && store->phase != STORE_REFUSED && conn->confirmed &&
-                       store->ranks[conn->rank].state == RANK_HERE;
+    lvni_control_store *store = conn->store;
+    const bool first = !store->over && store->phase != LVNI_STORE_REFUSED && conn->confirmed &&
+                       store->ranks[conn->rank].state == LVNI_RANK_HERE;
     if (!first) { /* it knows what there is to know, or has not taken it in since the last tick */
-        lvni_store_drop(conn, why);
+        lvni_control_store_drop(conn, why);
         return;
     }
     conn->parting = true;
-    lvni_store_lost(store, conn->rank, why);
+    lvni_control_store_lost(store, conn->rank, why);
 }
 
-static void watch_conn(store_conn *conn, uint64_t now)
+static void watch_conn(lvni_control_conn *conn, uint64_t now)
 {
-    lvni_store *store = conn->store;
+    lvni_control_store *store = conn->store;
     char why[100];
     if (conn->closing) {
         return;
     }
     if (conn->rank < 0) {
-        if (now - conn->opened_ns > lvni_store_ns(store->o.greeting_timeout_s)) {
-            lvni_store_turn_away(conn, "no proof in time");
+        if (now - conn->opened_ns > lvni_control_store_ns(store->o.greeting_timeout_s)) {
+            lvni_control_store_turn_away(conn, "no proof in time");
         }
     } else if (now > conn->heard_ns &&
-               now - conn->heard_ns > lvni_store_ns(store->o.peer_timeout_s)) {
+               now - conn->heard_ns > lvni_control_store_ns(store->o.peer_timeout_s)) {
         snprintf(why, sizeof why, "nothing was heard from it for %.1f s: stopped, hung or cut off",
                  store->o.peer_timeout_s);
         lose_silent(conn, why);
-    } else if (now > conn->said_ns && now - conn->said_ns >= lvni_store_ns(store->o.heartbeat_s)) {
-        lvni_str s = {0};
-        lvni_frame_end(&s, lvni_frame_begin(&s, LVNI_FRAME_BEAT));
-        lvni_store_send_str(conn, &s);
+    } else if (now > conn->reported_ns &&
+               now - conn->reported_ns >= lvni_control_store_ns(store->o.heartbeat_s)) {
+        lvni_core_str s = {0};
+        lvni_control_frame_end(&s, lvni_control_frame_begin(&s, LVNI_FRAME_BEAT));
+        lvni_control_store_send_str(conn, &s);
     }
 }
 
-static void watch_list(const store_list *list, bool slept, uint64_t now)
+static void watch_list(const lvni_control_list *list, bool slept, uint64_t now)
 {
-    for (store_conn *conn = list->first; conn != NULL; conn = conn->next) {
+    for (lvni_control_conn *conn = list->first; conn != NULL; conn = conn->next) {
         conn->heard_ns = slept ? now : conn->heard_ns;
         conn->opened_ns = slept ? now : conn->opened_ns;
         watch_conn(conn, now);
     }
 }
 
-void lvni_store_on_tick(uv_timer_t *timer)
+void lvni_control_store_on_tick(uv_timer_t *timer)
 {
-    lvni_store *store = timer->data;
-    const uint64_t now = lvni_now_ns();
+    lvni_control_store *store = timer->data;
+    const uint64_t now = lvni_core_now_ns();
     const bool slept = stood_still(store, now); /* silence of others says nothing then */
     store->woke_ns = was_given_up(store, now) ? now : store->woke_ns;
     store->tick_ns = now;
     watch_list(&store->strangers, slept, now);
     watch_list(&store->conns, slept, now);
-    lvni_store_meet_tick(store, now);
-    lvni_store_keys_tick(store, now);
-    lvni_store_gathers_tick(store, now);
-    lvni_store_tell_refusals(store, now);
-    lvni_store_munge_tick(store, now);
+    lvni_control_store_rendezvous_tick(store, now);
+    lvni_control_store_keys_tick(store, now);
+    lvni_control_store_gathers_tick(store, now);
+    lvni_control_store_report_refusals(store, now);
+    lvni_control_store_munge_tick(store, now);
 }

@@ -40,7 +40,7 @@ static uint64_t word(const unsigned char *p, size_t n)
     return w;
 }
 
-lvni_token lvni_siphash(const lvni_token *key, const void *bytes, size_t n)
+lvni_control_token lvni_control_siphash(const lvni_control_token *key, const void *bytes, size_t n)
 {
     const uint64_t k0 = word(key->b, 8), k1 = word(key->b + 8, 8);
     uint64_t v[4] = {k0 ^ 0x736f6d6570736575U, k1 ^ 0x646f72616e646f6dU ^ 0xee,
@@ -53,7 +53,7 @@ lvni_token lvni_siphash(const lvni_token *key, const void *bytes, size_t n)
         rounds(v, 2);
         v[0] ^= m;
     }
-    lvni_token out;
+    lvni_control_token out;
     for (int half = 0; half < 2; half++) {
         if (half == 0) {
             v[2] ^= 0xee;
@@ -69,23 +69,25 @@ lvni_token lvni_siphash(const lvni_token *key, const void *bytes, size_t n)
     return out;
 }
 
-lvn_status lvni_token_of_run(const lvni_token *random, const char *job_key, const char *run_id,
-                             const char *secret, lvni_token *out)
+lvn_status lvni_control_token_of_run(const lvni_control_token *random, const char *job_key,
+                                     const char *run_id, const char *secret,
+                                     lvni_control_token *out)
 {
-    static const lvni_token levin = {"levin run key 1"};
-    lvni_str s = {0};
-    lvni_put_text(&s, job_key);
-    lvni_put_text(&s, run_id);
-    lvni_put_text(&s, secret);
-    const lvn_status status = lvni_str_status(&s);
+    static const lvni_control_token levin = {"levin run key 1"};
+    lvni_core_str s = {0};
+    lvni_control_put_text(&s, job_key);
+    lvni_control_put_text(&s, run_id);
+    lvni_control_put_text(&s, secret);
+    const lvn_status status = lvni_core_str_status(&s);
     if (status == LVN_OK) {
-        *out = lvni_siphash(random != NULL ? random : &levin, lvni_str_text(&s), s.len);
+        *out =
+            lvni_control_siphash(random != NULL ? random : &levin, lvni_core_str_text(&s), s.len);
     }
-    lvni_str_free(&s);
+    lvni_core_str_free(&s);
     return status;
 }
 
-lvn_status lvni_token_random(lvni_token *out)
+lvn_status lvni_control_token_random(lvni_control_token *out)
 {
     size_t got = 0;
     while (got < sizeof out->b) {
@@ -98,14 +100,14 @@ lvn_status lvni_token_random(lvni_token *out)
     return LVN_OK;
 }
 
-void lvni_token_print(const lvni_token *token, char out[LVNI_TOKEN_TEXT])
+void lvni_control_token_print(const lvni_control_token *token, char out[LVNI_TOKEN_TEXT])
 {
     for (size_t i = 0; i < sizeof token->b; i++) {
         snprintf(out + 2 * i, 3, "%02x", token->b[i]);
     }
 }
 
-bool lvni_token_scan(const char *text, lvni_token *out)
+bool lvni_control_token_scan(const char *text, lvni_control_token *out)
 {
     static const char digits[] = "0123456789abcdef";
     const size_t n = 2 * sizeof out->b;
@@ -119,16 +121,16 @@ bool lvni_token_scan(const char *text, lvni_token *out)
     return true;
 }
 
-lvn_status lvni_token_given(const char *text, lvni_token *out)
+lvn_status lvni_control_token_given(const char *text, lvni_control_token *out)
 {
-    if (!lvni_token_scan(text, out)) {
+    if (!lvni_control_token_scan(text, out)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "LEVIN_RUN_KEY must be 32 hexadecimal digits, which the launcher sets: unset it");
     }
     return LVN_OK;
 }
 
-bool lvni_token_equal(const lvni_token *a, const lvni_token *b)
+bool lvni_control_token_equal(const lvni_control_token *a, const lvni_control_token *b)
 {
     unsigned different = 0;
     for (size_t i = 0; i < sizeof a->b; i++) {

@@ -12,7 +12,7 @@ static const size_t LARGE = (size_t)2 << 20;
 typedef struct block_header {
     size_t bytes;
     void *base; /* what free() gets */
-    lvni_tag tag;
+    lvni_core_tag tag;
 } block_header;
 
 typedef struct counters {
@@ -54,7 +54,7 @@ static block_header *header_of(void *p)
     return (block_header *)(void *)((char *)p - HEADER);
 }
 
-void *lvni_alloc(lvni_tag tag, size_t bytes)
+void *lvni_core_alloc(lvni_core_tag tag, size_t bytes)
 {
     const size_t align = bytes >= LARGE ? PAGE : HEADER;
     if (must_fail() || bytes > SIZE_MAX / 2) {
@@ -72,40 +72,40 @@ void *lvni_alloc(lvni_tag tag, size_t bytes)
     return p;
 }
 
-void *lvni_calloc(lvni_tag tag, size_t n, size_t size)
+void *lvni_core_calloc(lvni_core_tag tag, size_t n, size_t size)
 {
     if (size != 0 && n > SIZE_MAX / size) {
         return out_of_memory(SIZE_MAX);
     }
-    void *p = lvni_alloc(tag, n * size);
+    void *p = lvni_core_alloc(tag, n * size);
     if (p != NULL) {
         memset(p, 0, n * size);
     }
     return p;
 }
 
-void *lvni_realloc(lvni_tag tag, void *p, size_t bytes)
+void *lvni_core_realloc(lvni_core_tag tag, void *p, size_t bytes)
 {
-    void *q = lvni_alloc(tag, bytes);
+    void *q = lvni_core_alloc(tag, bytes);
     if (q != NULL && p != NULL) {
         const size_t old = header_of(p)->bytes;
         memcpy(q, p, old < bytes ? old : bytes);
-        lvni_free(p);
+        lvni_core_free(p);
     }
     return q;
 }
 
-char *lvni_strdup(lvni_tag tag, const char *s)
+char *lvni_core_strdup(lvni_core_tag tag, const char *s)
 {
     const size_t n = strlen(s) + 1;
-    char *p = lvni_alloc(tag, n);
+    char *p = lvni_core_alloc(tag, n);
     if (p != NULL) {
         memcpy(p, s, n);
     }
     return p;
 }
 
-void lvni_free(void *p)
+void lvni_core_free(void *p)
 {
     if (p == NULL) {
         return;
@@ -116,24 +116,24 @@ void lvni_free(void *p)
     free(h.base);
 }
 
-static lvni_alloc_stats read_counters(counters *c)
+static lvni_core_alloc_stats read_counters(counters *c)
 {
-    return (lvni_alloc_stats){.calls = atomic_load(&c->calls),
-                              .live_bytes = atomic_load(&c->live),
-                              .peak_bytes = atomic_load(&c->peak)};
+    return (lvni_core_alloc_stats){.calls = atomic_load(&c->calls),
+                                   .live_bytes = atomic_load(&c->live),
+                                   .peak_bytes = atomic_load(&c->peak)};
 }
 
-lvni_alloc_stats lvni_alloc_get_stats(lvni_tag tag)
+lvni_core_alloc_stats lvni_core_alloc_get_stats(lvni_core_tag tag)
 {
     return read_counters(&by_tag[tag]);
 }
 
-lvni_alloc_stats lvni_alloc_get_total(void)
+lvni_core_alloc_stats lvni_core_alloc_get_total(void)
 {
     return read_counters(&total);
 }
 
-int64_t lvni_alloc_fail_at(int64_t k)
+int64_t lvni_core_alloc_fail_at(int64_t k)
 {
     return atomic_exchange(&fail_in, k);
 }

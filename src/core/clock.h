@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <time.h>
 
-uint64_t lvni_now_ns(void);                   /* CLOCK_MONOTONIC */
-double lvni_seconds_since(uint64_t start_ns); /* (now - start) / 1e9 */
-struct timespec lvni_timespec(uint64_t ns);   /* for calls of the system */
+uint64_t lvni_core_now_ns(void);                   /* CLOCK_MONOTONIC */
+double lvni_core_seconds_since(uint64_t start_ns); /* (now - start) / 1e9 */
+struct timespec lvni_core_timespec(uint64_t ns);   /* for calls of the system */
 
 #endif

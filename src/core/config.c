@@ -1,5 +1,5 @@
 /* Slots and layers of the configuration (config.h); config_get.c has the getters, config_unknown.c
- * what a key may mean. Who writes what: config_words.c the command
+ * what a key may mean. Who writes what: config_arguments.c the command
  * line, config_yaml.c the files, config_write.c the saved forms. */
 #include "core/config_impl.h"
 
@@ -22,7 +22,7 @@ static bool same_key(const char *name, const char *key)
     return *name == *key;
 }
 
-lvni_slot *lvni_config_find(const lvni_config *config, const char *key)
+lvni_core_slot *lvni_core_config_find(const lvni_core_config *config, const char *key)
 {
     for (size_t i = 0; i < config->n; i++) {
         if (same_key(config->slots[i].row->name, key)) {
@@ -32,7 +32,7 @@ lvni_slot *lvni_config_find(const lvni_config *config, const char *key)
     return NULL;
 }
 
-bool lvni_config_is_prefix(const lvni_config *config, const char *prefix)
+bool lvni_core_config_is_prefix(const lvni_core_config *config, const char *prefix)
 {
     const size_t n = strlen(prefix);
     for (size_t i = 0; i < config->n; i++) {
@@ -50,9 +50,9 @@ bool lvni_config_is_prefix(const lvni_config *config, const char *prefix)
 
 /* ---- tables ---- */
 
-static lvn_status resolve_alias(const lvni_config *config, lvni_slot *slot)
+static lvn_status resolve_alias(const lvni_core_config *config, lvni_core_slot *slot)
 {
-    const lvni_slot *other = lvni_config_find(config, slot->row->alias_of);
+    const lvni_core_slot *other = lvni_core_config_find(config, slot->row->alias_of);
     if (other == NULL || other->row->alias_of != NULL) {
         LVN_FAIL(LVN_ERR_INTERNAL, "option table: `%s` is an alias of `%s`, which is no row",
                  slot->row->name, slot->row->alias_of);
@@ -61,20 +61,20 @@ static lvn_status resolve_alias(const lvni_config *config, lvni_slot *slot)
     return LVN_OK;
 }
 
-static lvn_status load_default(lvni_slot *slot)
+static lvn_status load_default(lvni_core_slot *slot)
 {
-    const lvni_option *row = slot->row;
+    const lvni_core_option *row = slot->row;
     if (row->type == LVNI_OPT_CHOICE && row->choices == NULL) {
         LVN_FAIL(LVN_ERR_INTERNAL, "option table: `%s` has no choices", row->name);
     }
-    slot->origin = lvni_strdup(LVNI_TAG_CONFIG, "default");
+    slot->origin = lvni_core_strdup(LVNI_TAG_CONFIG, "default");
     if (slot->origin == NULL) {
         return LVN_ERR_MEMORY;
     }
     slot->target = row;
     slot->layer = LVNI_LAYER_DEFAULT;
-    const lvn_status status = lvni_option_parse(row, row->fallback != NULL ? row->fallback : "",
-                                                false, "default", &slot->value);
+    const lvn_status status = lvni_core_option_parse(
+        row, row->fallback != NULL ? row->fallback : "", false, "default", &slot->value);
     if (status == LVN_ERR_USAGE) {
         LVN_FAIL(LVN_ERR_INTERNAL, "option table: the default of `%s` does not fit its own row",
                  row->name);
@@ -82,61 +82,63 @@ static lvn_status load_default(lvni_slot *slot)
     return status;
 }
 
-static lvn_status fill_slots(lvni_config *config, const lvni_option_table *tables, size_t n_tables)
+static lvn_status fill_slots(lvni_core_config *config, const lvni_core_option_table *tables,
+                             size_t n_tables)
 {
     for (size_t t = 0; t < n_tables; t++) {
         for (size_t i = 0; i < tables[t].n; i++) {
-            const lvni_option *row = &tables[t].rows[i];
-            if (lvni_config_find(config, row->name) != NULL) {
+            const lvni_core_option *row = &tables[t].rows[i];
+            if (lvni_core_config_find(config, row->name) != NULL) {
                 LVN_FAIL(LVN_ERR_INTERNAL, "option table: two rows are called `%s`", row->name);
             }
             config->slots[config->n++].row = row;
         }
     }
     for (size_t i = 0; i < config->n; i++) {
-        lvni_slot *slot = &config->slots[i];
+        lvni_core_slot *slot = &config->slots[i];
         LVN_TRY(slot->row->alias_of != NULL ? resolve_alias(config, slot) : load_default(slot));
     }
     return LVN_OK;
 }
 
-lvn_status lvni_config_create(const lvni_option_table *tables, size_t n_tables, lvni_config **out)
+lvn_status lvni_core_config_create(const lvni_core_option_table *tables, size_t n_tables,
+                                   lvni_core_config **out)
 {
     *out = NULL;
     size_t rows = 0;
     for (size_t t = 0; t < n_tables; t++) {
         rows += tables[t].n;
     }
-    lvni_config *config = LVNI_NEW(LVNI_TAG_CONFIG, lvni_config);
+    lvni_core_config *config = LVNI_NEW(LVNI_TAG_CONFIG, lvni_core_config);
     if (config == NULL) {
         return LVN_ERR_MEMORY;
     }
-    config->slots = lvni_calloc(LVNI_TAG_CONFIG, rows, sizeof *config->slots);
+    config->slots = lvni_core_calloc(LVNI_TAG_CONFIG, rows, sizeof *config->slots);
     const lvn_status status =
         config->slots == NULL ? LVN_ERR_MEMORY : fill_slots(config, tables, n_tables);
     if (status != LVN_OK) {
-        lvni_config_destroy(config);
+        lvni_core_config_destroy(config);
         return status;
     }
     *out = config;
     return LVN_OK;
 }
 
-void lvni_config_destroy(lvni_config *config)
+void lvni_core_config_destroy(lvni_core_config *config)
 {
     if (config == NULL) {
         return;
     }
     for (size_t i = 0; config->slots != NULL && i < config->n; i++) {
-        lvni_value_free(&config->slots[i].value);
-        lvni_free(config->slots[i].origin);
-        lvni_free(config->slots[i].spelled);
+        lvni_core_value_free(&config->slots[i].value);
+        lvni_core_free(config->slots[i].origin);
+        lvni_core_free(config->slots[i].spelled);
     }
-    lvni_free(config->slots);
-    lvni_free(config);
+    lvni_core_free(config->slots);
+    lvni_core_free(config);
 }
 
-void lvni_config_set_help(lvni_config *config, const char *command)
+void lvni_core_config_set_help(lvni_core_config *config, const char *command)
 {
     config->help_command = command;
 }
@@ -145,11 +147,11 @@ void lvni_config_set_help(lvni_config *config, const char *command)
 
 /* On a command line the last one wins, but two names of one key (an alias and the present name)
  * that disagree are a mistake. */
-static lvn_status check_repeated(const lvni_slot *slot, const lvni_assignment *a,
-                                 const lvni_value *value)
+static lvn_status check_repeated(const lvni_core_slot *slot, const lvni_core_assignment *a,
+                                 const lvni_core_value *value)
 {
     if (slot->spelled == NULL || slot->layer != a->layer || slot->source != a->source ||
-        same_key(slot->spelled, a->key) || lvni_value_equal(slot->row, &slot->value, value)) {
+        same_key(slot->spelled, a->key) || lvni_core_value_equal(slot->row, &slot->value, value)) {
         return LVN_OK;
     }
     LVN_FAIL(LVN_ERR_USAGE,
@@ -160,7 +162,7 @@ static lvn_status check_repeated(const lvni_slot *slot, const lvni_assignment *a
 
 static char *key_copy(const char *key)
 {
-    char *copy = lvni_strdup(LVNI_TAG_CONFIG, key);
+    char *copy = lvni_core_strdup(LVNI_TAG_CONFIG, key);
     for (char *p = copy; p != NULL && *p != '\0'; p++) {
         *p = *p == '-' ? '_' : *p;
     }
@@ -168,24 +170,24 @@ static char *key_copy(const char *key)
 }
 
 /* Takes *value in every case. */
-static lvn_status store(lvni_slot *slot, const lvni_assignment *a, lvni_value *value)
+static lvn_status store(lvni_core_slot *slot, const lvni_core_assignment *a, lvni_core_value *value)
 {
     lvn_status status = check_repeated(slot, a, value);
     if (status != LVN_OK || a->layer < slot->layer) {
-        lvni_value_free(value);
+        lvni_core_value_free(value);
         return status;
     }
-    char *origin = lvni_strdup(LVNI_TAG_CONFIG, a->origin);
+    char *origin = lvni_core_strdup(LVNI_TAG_CONFIG, a->origin);
     char *spelled = key_copy(a->key);
     if (origin == NULL || spelled == NULL) {
-        lvni_free(origin);
-        lvni_free(spelled);
-        lvni_value_free(value);
+        lvni_core_free(origin);
+        lvni_core_free(spelled);
+        lvni_core_value_free(value);
         return LVN_ERR_MEMORY;
     }
-    lvni_value_free(&slot->value);
-    lvni_free(slot->origin);
-    lvni_free(slot->spelled);
+    lvni_core_value_free(&slot->value);
+    lvni_core_free(slot->origin);
+    lvni_core_free(slot->spelled);
     slot->value = *value;
     slot->origin = origin;
     slot->spelled = spelled;
@@ -196,10 +198,10 @@ static lvn_status store(lvni_slot *slot, const lvni_assignment *a, lvni_value *v
 
 /* "weights=$FILE" with a variable that is not set: to go on without would be another run than the
  * one that was asked for. What the program writes itself says null where there is none. */
-static lvn_status check_path(const lvni_option *row, const lvni_assignment *a)
+static lvn_status check_path(const lvni_core_option *row, const lvni_core_assignment *a)
 {
-    const bool given =
-        a->layer == LVNI_LAYER_WORDS || a->layer == LVNI_LAYER_FILE || a->layer == LVNI_LAYER_JOB;
+    const bool given = a->layer == LVNI_LAYER_ARGUMENTS || a->layer == LVNI_LAYER_FILE ||
+                       a->layer == LVNI_LAYER_JOB;
     const char *text = a->text;
     if (!a->quoted) { /* in quotes a name may be made of blanks */
         text += strspn(text, " \t\r\n");
@@ -212,13 +214,13 @@ static lvn_status check_path(const lvni_option *row, const lvni_assignment *a)
              a->key, a->origin);
 }
 
-lvn_status lvni_config_assign(lvni_config *config, const lvni_assignment *a)
+lvn_status lvni_core_config_assign(lvni_core_config *config, const lvni_core_assignment *a)
 {
-    lvni_slot *slot = lvni_config_target(config, a->key);
+    lvni_core_slot *slot = lvni_core_config_target(config, a->key);
     if (slot == NULL) {
-        return lvni_config_unknown(config, a->key, a->origin);
+        return lvni_core_config_unknown(config, a->key, a->origin);
     }
-    const lvni_option *row = slot->row;
+    const lvni_core_option *row = slot->row;
     LVN_TRY(check_path(row, a));
     if (a->once && slot->seen_source == a->source) {
         LVN_FAIL(LVN_ERR_USAGE,
@@ -230,45 +232,46 @@ lvn_status lvni_config_assign(lvni_config *config, const lvni_assignment *a)
         return LVN_OK; /* of an early version's file; this process has its own machine */
     }
     const char *text = !a->back ? a->text : row->fallback != NULL ? row->fallback : "";
-    lvni_value value = {0};
-    LVN_TRY(lvni_option_parse(row, text, a->quoted, a->origin, &value));
+    lvni_core_value value = {0};
+    LVN_TRY(lvni_core_option_parse(row, text, a->quoted, a->origin, &value));
     return store(slot, a, &value);
 }
 
-lvn_status lvni_config_set(lvni_config *config, const char *name, const char *text,
-                           const char *origin)
+lvn_status lvni_core_config_set(lvni_core_config *config, const char *name, const char *text,
+                                const char *origin)
 {
-    return lvni_config_assign(config, &(lvni_assignment){.key = name,
-                                                         .text = text,
-                                                         .layer = LVNI_LAYER_RESOLVED,
-                                                         .source = ++config->sources,
-                                                         .origin = origin});
+    return lvni_core_config_assign(config, &(lvni_core_assignment){.key = name,
+                                                                   .text = text,
+                                                                   .layer = LVNI_LAYER_RESOLVED,
+                                                                   .source = ++config->sources,
+                                                                   .origin = origin});
 }
 
 /* ---- what a later version brings ---- */
 
-static lvn_status check_later_key(const lvni_slot *slot)
+static lvn_status check_later_key(const lvni_core_slot *slot)
 {
     if ((slot->row->flags & LVNI_OPT_LATER) == 0) {
         return LVN_OK;
     }
-    lvni_value usual;
-    LVN_TRY(lvni_option_parse(slot->row, slot->row->fallback != NULL ? slot->row->fallback : "",
-                              false, "default", &usual));
-    const bool same = lvni_value_equal(slot->row, &slot->value, &usual);
-    lvni_value_free(&usual);
-    return same ? LVN_OK : lvni_option_fail_later(slot->row, &slot->value, slot->origin);
+    lvni_core_value usual;
+    LVN_TRY(lvni_core_option_parse(slot->row,
+                                   slot->row->fallback != NULL ? slot->row->fallback : "", false,
+                                   "default", &usual));
+    const bool same = lvni_core_value_equal(slot->row, &slot->value, &usual);
+    lvni_core_value_free(&usual);
+    return same ? LVN_OK : lvni_core_option_fail_later(slot->row, &slot->value, slot->origin);
 }
 
-lvn_status lvni_config_finish(const lvni_config *config)
+lvn_status lvni_core_config_finish(const lvni_core_config *config)
 {
     for (size_t i = 0; i < config->n; i++) {
-        const lvni_slot *slot = &config->slots[i];
+        const lvni_core_slot *slot = &config->slots[i];
         if (slot->row->alias_of != NULL || slot->layer == LVNI_LAYER_DEFAULT) {
             continue;
         }
         if (slot->value.later) {
-            return lvni_option_fail_later(slot->row, &slot->value, slot->origin);
+            return lvni_core_option_fail_later(slot->row, &slot->value, slot->origin);
         }
         LVN_TRY(check_later_key(slot));
         if (slot->row->check != NULL && slot->value.set) {

@@ -8,95 +8,102 @@
 #include "core/option.h"
 #include "core/str.h"
 
-typedef enum lvni_layer {
+typedef enum lvni_core_layer {
     LVNI_LAYER_DEFAULT,
     LVNI_LAYER_JOB,
     LVNI_LAYER_SAVED,
     LVNI_LAYER_FILE,
-    LVNI_LAYER_WORDS,
+    LVNI_LAYER_ARGUMENTS,
     LVNI_LAYER_RESOLVED,
-} lvni_layer;
+} lvni_core_layer;
 
-typedef struct lvni_config lvni_config;
+typedef struct lvni_core_config lvni_core_config;
 
 /* Defaults only. The tables' rows are borrowed for the configuration's life (static data). A
  * mistake in a table is LVN_ERR_INTERNAL. */
-lvn_status lvni_config_create(const lvni_option_table *tables, size_t n_tables, lvni_config **out);
-void lvni_config_destroy(lvni_config *config); /* NULL is fine */
+lvn_status lvni_core_config_create(const lvni_core_option_table *tables, size_t n_tables,
+                                   lvni_core_config **out);
+void lvni_core_config_destroy(lvni_core_config *config); /* NULL is fine */
 /* The command that lists all keys ("levin help train.classify"), named when a key is unknown.
  * Borrowed. */
-void lvni_config_set_help(lvni_config *config, const char *command);
+void lvni_core_config_set_help(lvni_core_config *config, const char *command);
 
 /* Layers. Each value that cannot be read is LVN_ERR_USAGE with key, value, what is expected, and
  * the place. */
 /* "max_epochs=20 optim=adamw": words between blanks; quotes and brackets keep blanks. job may be
  * NULL. */
-lvn_status lvni_config_load_job(lvni_config *config, const char *job);
+lvn_status lvni_core_config_load_job(lvni_core_config *config, const char *job);
 /* Words key=value, --key=value, --key value, --flag, ~key (back to the default), and config=FILE,
  * --config FILE (YAML files, read before the other words count; needs a row "config"). */
-lvn_status lvni_config_load_words(lvni_config *config, int n, const char *const *words);
+lvn_status lvni_core_config_load_arguments(lvni_core_config *config, int n,
+                                           const char *const *words);
 /* How many of the n words the option at words[0] takes (1 or 2); 0: it is none of this command's.
  * *name: the row that it sets, NULL: none; *text: its value, NULL: none is given. Borrowed. */
-int lvni_config_words_of(const lvni_config *config, int n, const char *const *words,
-                         const char **name, const char **text);
+int lvni_core_config_arguments_of(const lvni_core_config *config, int n, const char *const *words,
+                                  const char **name, const char **text);
 /* The row that a user's key sets, by its name, an alias or a foreign name; NULL: none. */
-const lvni_option *lvni_config_row(const lvni_config *config, const char *key);
-lvn_status lvni_config_load_file(lvni_config *config, lvni_layer layer, const char *path);
+const lvni_core_option *lvni_core_config_row(const lvni_core_config *config, const char *key);
+lvn_status lvni_core_config_load_file(lvni_core_config *config, lvni_core_layer layer,
+                                      const char *path);
 /* YAML (or JSON) text; `name` stands in the origins: "name:12". */
-lvn_status lvni_config_load_yaml(lvni_config *config, lvni_layer layer, const char *name,
-                                 const char *text, size_t bytes);
+lvn_status lvni_core_config_load_yaml(lvni_core_config *config, lvni_core_layer layer,
+                                      const char *name, const char *text, size_t bytes);
 /* After the last layer: refuses values of later versions and calls the rows' checks, on the values
  * that won. */
-lvn_status lvni_config_finish(const lvni_config *config);
+lvn_status lvni_core_config_finish(const lvni_core_config *config);
 /* After finish: values, neither the default nor off, of rows whose .needs are not met. On the
  * command line: LVN_ERR_USAGE. In a file, which may serve several runs: a line for each is appended
  * to warnings. Defaults, jobs and saved configurations are left alone. */
-lvn_status lvni_config_check_needs(const lvni_config *config, lvni_str *warnings);
+lvn_status lvni_core_config_check_needs(const lvni_core_config *config, lvni_core_str *warnings);
 /* The program found out that this row does nothing here: LVN_ERR_USAGE "...: this has no effect
  * WHY" when a value other than the default stands on the command line. */
-lvn_status lvni_config_no_effect(const lvni_config *config, const char *name, const char *why);
+lvn_status lvni_core_config_no_effect(const lvni_core_config *config, const char *name,
+                                      const char *why);
 /* A value found by the program (text as a user would write it; "auto" or "null" unsets). origin is
  * copied. */
-lvn_status lvni_config_set(lvni_config *config, const char *name, const char *text,
-                           const char *origin);
+lvn_status lvni_core_config_set(lvni_core_config *config, const char *name, const char *text,
+                                const char *origin);
 
 /* Getters. A name that no table declares, another type than the row's, or a number that is unset is
  * a mistake in levin: a message and abort(). Aliases are for users: the program asks by the row's
  * own name. */
-bool lvni_config_bool(const lvni_config *config, const char *name);
-int64_t lvni_config_int(const lvni_config *config, const char *name);
-double lvni_config_float(const lvni_config *config, const char *name); /* an int row too */
-const char *lvni_config_str(const lvni_config *config,
-                            const char *name); /* string, path, choice; NULL when unset */
+bool lvni_core_config_bool(const lvni_core_config *config, const char *name);
+int64_t lvni_core_config_int(const lvni_core_config *config, const char *name);
+/* an int row too */
+double lvni_core_config_float(const lvni_core_config *config, const char *name);
+const char *lvni_core_config_str(const lvni_core_config *config,
+                                 const char *name); /* string, path, choice; NULL when unset */
 /* index into .choices; -1 when unset */
-int lvni_config_choice(const lvni_config *config, const char *name);
-const int64_t *lvni_config_int_list(const lvni_config *config, const char *name,
-                                    size_t *n); /* NULL, 0 when unset */
-const double *lvni_config_float_list(const lvni_config *config, const char *name, size_t *n);
-const char *const *lvni_config_str_list(const lvni_config *config, const char *name, size_t *n);
+int lvni_core_config_choice(const lvni_core_config *config, const char *name);
+const int64_t *lvni_core_config_int_list(const lvni_core_config *config, const char *name,
+                                         size_t *n); /* NULL, 0 when unset */
+const double *lvni_core_config_float_list(const lvni_core_config *config, const char *name,
+                                          size_t *n);
+const char *const *lvni_core_config_str_list(const lvni_core_config *config, const char *name,
+                                             size_t *n);
 
 /* is there such a row? (never aborts) */
-bool lvni_config_has(const lvni_config *config, const char *name);
+bool lvni_core_config_has(const lvni_core_config *config, const char *name);
 /* a switch that is there and on (never aborts) */
-bool lvni_config_says(const lvni_config *config, const char *name);
+bool lvni_core_config_is_on(const lvni_core_config *config, const char *name);
 /* a switch that somebody has set: 0 or 1; else -1 (never aborts) */
-int lvni_config_told(const lvni_config *config, const char *name);
-bool lvni_config_is_set(const lvni_config *config,
-                        const char *name); /* it has a value (not auto, not null) */
-lvni_layer lvni_config_layer(const lvni_config *config, const char *name);
-/* "default", "job", "command line", "config.yml:12", or what lvni_config_set was given.
+int lvni_core_config_switch(const lvni_core_config *config, const char *name);
+bool lvni_core_config_is_set(const lvni_core_config *config,
+                             const char *name); /* it has a value (not auto, not null) */
+lvni_core_layer lvni_core_config_layer(const lvni_core_config *config, const char *name);
+/* "default", "job", "command line", "config.yml:12", or what lvni_core_config_set was given.
  * Borrowed. */
-const char *lvni_config_origin(const lvni_config *config, const char *name);
+const char *lvni_core_config_origin(const lvni_core_config *config, const char *name);
 /* The key as it was written, which may be an alias ("gpus" of "devices"); the name itself where
  * nobody wrote it. Borrowed. */
-const char *lvni_config_spelled(const lvni_config *config, const char *name);
+const char *lvni_core_config_spelled(const lvni_core_config *config, const char *name);
 
 /* The configuration as it is now, without rows that are not saved: YAML with dotted keys that
  * config=FILE reads back to the same values; and one JSON object of the same keys. */
-lvn_status lvni_config_write_yaml(const lvni_config *config, lvni_str *out);
-lvn_status lvni_config_to_json(const lvni_config *config, lvni_str *out);
+lvn_status lvni_core_config_write_yaml(const lvni_core_config *config, lvni_core_str *out);
+lvn_status lvni_core_config_to_json(const lvni_core_config *config, lvni_core_str *out);
 /* The lines of that YAML, with paths as somebody gave them: equal on ranks in different
  * directories. */
-lvn_status lvni_config_write_as_given(const lvni_config *config, lvni_str *out);
+lvn_status lvni_core_config_write_as_given(const lvni_core_config *config, lvni_core_str *out);
 
 #endif

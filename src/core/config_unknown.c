@@ -9,46 +9,47 @@
 enum { KEY_MAX = 128, SHORTEST = 4 }; /* shorter foreign names are near to anything */
 
 /* Has this command all that the entry names? */
-static bool is_usable(const lvni_config *config, const lvni_foreign *entry)
+static bool is_usable(const lvni_core_config *config, const lvni_core_foreign *entry)
 {
     char key[KEY_MAX];
     if (entry->key != NULL) {
-        return lvni_config_find(config, entry->key) != NULL;
+        return lvni_core_config_find(config, entry->key) != NULL;
     }
-    for (const char *at = entry->hint; lvni_foreign_next_key(&at, key, sizeof key);) {
-        if (lvni_config_find(config, key) == NULL) {
+    for (const char *at = entry->hint; lvni_core_foreign_next_key(&at, key, sizeof key);) {
+        if (lvni_core_config_find(config, key) == NULL) {
             return false;
         }
     }
     return true;
 }
 
-const lvni_foreign *lvni_config_foreign(const lvni_config *config, const char *key)
+const lvni_core_foreign *lvni_core_config_foreign(const lvni_core_config *config, const char *key)
 {
-    for (size_t i = 0; i < lvni_foreign_table_n; i++) {
-        const lvni_foreign *entry = &lvni_foreign_table[i];
-        if (lvni_foreign_is(entry, key) && is_usable(config, entry)) {
+    for (size_t i = 0; i < lvni_core_foreign_table_n; i++) {
+        const lvni_core_foreign *entry = &lvni_core_foreign_table[i];
+        if (lvni_core_foreign_is(entry, key) && is_usable(config, entry)) {
             return entry;
         }
     }
     return NULL;
 }
 
-lvni_slot *lvni_config_target(const lvni_config *config, const char *key)
+lvni_core_slot *lvni_core_config_target(const lvni_core_config *config, const char *key)
 {
-    lvni_slot *slot = lvni_config_find(config, key);
+    lvni_core_slot *slot = lvni_core_config_find(config, key);
     if (slot == NULL) {
-        const lvni_foreign *entry = lvni_config_foreign(config, key);
-        slot = entry != NULL && entry->key != NULL ? lvni_config_find(config, entry->key) : NULL;
+        const lvni_core_foreign *entry = lvni_core_config_foreign(config, key);
+        slot =
+            entry != NULL && entry->key != NULL ? lvni_core_config_find(config, entry->key) : NULL;
     }
     return slot != NULL && slot->row->alias_of != NULL
-               ? lvni_config_find(config, slot->row->alias_of)
+               ? lvni_core_config_find(config, slot->row->alias_of)
                : slot;
 }
 
-const lvni_option *lvni_config_row(const lvni_config *config, const char *key)
+const lvni_core_option *lvni_core_config_row(const lvni_core_config *config, const char *key)
 {
-    const lvni_slot *slot = lvni_config_target(config, key);
+    const lvni_core_slot *slot = lvni_core_config_target(config, key);
     return slot != NULL ? slot->row : NULL;
 }
 
@@ -56,9 +57,9 @@ const lvni_option *lvni_config_row(const lvni_config *config, const char *key)
 
 typedef struct nearest {
     char name[KEY_MAX];
-    size_t distance;             /* SIZE_MAX: none */
-    const lvni_option *row;      /* what the name means, or */
-    const lvni_foreign *foreign; /* what is said of it */
+    size_t distance;                  /* SIZE_MAX: none */
+    const lvni_core_option *row;      /* what the name means, or */
+    const lvni_core_foreign *foreign; /* what is said of it */
 } nearest;
 
 /* "lr" is nearer to "optim.lr" than letters say: the last part of a name alone counts too, for one
@@ -66,11 +67,11 @@ typedef struct nearest {
 static size_t key_distance(const char *name, const char *key)
 {
     const char *dot = strrchr(name, '.');
-    const size_t whole = lvni_edit_distance(name, key);
-    size_t best = whole <= lvni_edit_limit(name, key) ? whole : SIZE_MAX;
+    const size_t whole = lvni_core_edit_distance(name, key);
+    size_t best = whole <= lvni_core_edit_limit(name, key) ? whole : SIZE_MAX;
     if (dot != NULL && strchr(key, '.') == NULL) {
-        const size_t part = lvni_edit_distance(dot + 1, key);
-        if (part <= lvni_edit_limit(dot + 1, key) && part + 1 < best) {
+        const size_t part = lvni_core_edit_distance(dot + 1, key);
+        if (part <= lvni_core_edit_limit(dot + 1, key) && part + 1 < best) {
             best = part + 1;
         }
     }
@@ -90,21 +91,21 @@ static bool offer(nearest *best, const char *name, size_t n, const char *key)
     return true;
 }
 
-static void offer_rows(const lvni_config *config, const char *key, nearest *best)
+static void offer_rows(const lvni_core_config *config, const char *key, nearest *best)
 {
     for (size_t i = 0; i < config->n; i++) {
-        const lvni_slot *slot = &config->slots[i];
-        const lvni_option *row = slot->row;
+        const lvni_core_slot *slot = &config->slots[i];
+        const lvni_core_option *row = slot->row;
         if ((row->flags & LVNI_OPT_HIDDEN) == 0 && offer(best, row->name, strlen(row->name), key)) {
             best->row = slot->target;
         }
     }
 }
 
-static void offer_foreign(const lvni_config *config, const char *key, nearest *best)
+static void offer_foreign(const lvni_core_config *config, const char *key, nearest *best)
 {
-    for (size_t i = 0; i < lvni_foreign_table_n; i++) {
-        const lvni_foreign *entry = &lvni_foreign_table[i];
+    for (size_t i = 0; i < lvni_core_foreign_table_n; i++) {
+        const lvni_core_foreign *entry = &lvni_core_foreign_table[i];
         if (!is_usable(config, entry)) {
             continue;
         }
@@ -112,7 +113,8 @@ static void offer_foreign(const lvni_config *config, const char *key, nearest *b
             const size_t n = strcspn(p, "|");
             const bool name = n >= SHORTEST && p[n - 1] != '*' && memchr(p, '=', n) == NULL;
             if (name && offer(best, p, n, key)) {
-                best->row = entry->key != NULL ? lvni_config_target(config, entry->key)->row : NULL;
+                best->row =
+                    entry->key != NULL ? lvni_core_config_target(config, entry->key)->row : NULL;
                 best->foreign = entry;
             }
             p = p[n] == '|' ? p + n + 1 : NULL;
@@ -121,39 +123,40 @@ static void offer_foreign(const lvni_config *config, const char *key, nearest *b
 }
 
 /* "trainer.max_epochs", "optimizer.lr": what stands behind the last dot may be a key by itself. */
-static const char *known_part(const lvni_config *config, const char *key)
+static const char *known_part(const lvni_core_config *config, const char *key)
 {
     const char *dot = strrchr(key, '.');
-    const lvni_slot *slot =
-        dot != NULL && dot[1] != '\0' ? lvni_config_target(config, dot + 1) : NULL;
+    const lvni_core_slot *slot =
+        dot != NULL && dot[1] != '\0' ? lvni_core_config_target(config, dot + 1) : NULL;
     return slot != NULL ? slot->row->name : NULL;
 }
 
 /* ---- the message ---- */
 
-static lvn_status fail_with_hint(const char *key, const char *near, const lvni_foreign *entry,
+static lvn_status fail_with_hint(const char *key, const char *near, const lvni_core_foreign *entry,
                                  const char *origin)
 {
-    lvni_str hint = {0};
-    lvni_foreign_print_hint(entry, &hint);
-    lvn_status s = lvni_str_status(&hint);
+    lvni_core_str hint = {0};
+    lvni_core_foreign_print_hint(entry, &hint);
+    lvn_status s = lvni_core_str_status(&hint);
     if (s == LVN_OK && near != NULL) {
         s = lvn_error_set(
             LVN_ERR_USAGE, __FILE__, __LINE__,
             "unknown key `%.80s`; did you mean `%s`? It is not in this version: %s  (%s)", key,
-            near, lvni_str_text(&hint), origin);
+            near, lvni_core_str_text(&hint), origin);
     } else if (s == LVN_OK) {
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
-                          "`%.80s` is not in this version: %s  (%s)", key, lvni_str_text(&hint),
-                          origin);
+                          "`%.80s` is not in this version: %s  (%s)", key,
+                          lvni_core_str_text(&hint), origin);
     }
-    lvni_str_free(&hint);
+    lvni_core_str_free(&hint);
     return s;
 }
 
-lvn_status lvni_config_unknown(const lvni_config *config, const char *key, const char *origin)
+lvn_status lvni_core_config_unknown(const lvni_core_config *config, const char *key,
+                                    const char *origin)
 {
-    const lvni_foreign *entry = lvni_config_foreign(config, key);
+    const lvni_core_foreign *entry = lvni_core_config_foreign(config, key);
     if (entry != NULL && entry->hint != NULL) {
         return fail_with_hint(key, NULL, entry, origin);
     }

@@ -12,30 +12,30 @@
 enum form { YAML, YAML_AS_GIVEN /* paths as they are */, JSON };
 
 /* With a point before the exponent: YAML readers of the 1.1 rules take "1e-05" for text. */
-static void write_float(lvni_str *out, double value, enum form form)
+static void write_float(lvni_core_str *out, double value, enum form form)
 {
-    lvni_str text = {0};
-    lvni_str_double(&text, value);
-    const char *t = lvni_str_text(&text);
+    lvni_core_str text = {0};
+    lvni_core_str_double(&text, value);
+    const char *t = lvni_core_str_text(&text);
     const char *e = strchr(t, 'e');
     if (isinf(value) && form == JSON) {
-        lvni_str_json(out, t);
+        lvni_core_str_json(out, t);
     } else if (isinf(value)) {
-        lvni_str_append(out, value < 0.0 ? "-.inf" : ".inf");
+        lvni_core_str_append(out, value < 0.0 ? "-.inf" : ".inf");
     } else if (e != NULL && strchr(t, '.') == NULL) {
-        lvni_str_append_n(out, t, (size_t)(e - t));
-        lvni_str_append(out, ".0");
-        lvni_str_append(out, e);
+        lvni_core_str_append_n(out, t, (size_t)(e - t));
+        lvni_core_str_append(out, ".0");
+        lvni_core_str_append(out, e);
     } else {
-        lvni_str_append(out, t);
+        lvni_core_str_append(out, t);
     }
     out->failed = out->failed || text.failed;
-    lvni_str_free(&text);
+    lvni_core_str_free(&text);
 }
 
 /* Words that need no quotes: a letter or / first, and nothing that means something to YAML or to
  * the value grammar. */
-static bool plain_word(const lvni_option *row, const char *text)
+static bool plain_word(const lvni_core_option *row, const char *text)
 {
     static const char first[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/";
     static const char rest[] =
@@ -43,27 +43,28 @@ static bool plain_word(const lvni_option *row, const char *text)
     static const char words[] = "null|none|auto|true|false|yes|no|on|off|y|n|inf|nan";
     const bool plain =
         text[0] != '\0' && strchr(first, text[0]) != NULL && text[strspn(text, rest)] == '\0';
-    return plain && lvni_option_word_index(words, text, strlen(text)) < 0 &&
+    return plain && lvni_core_option_choice_index(words, text, strlen(text)) < 0 &&
            (row->spellings == NULL || row->type == LVNI_OPT_CHOICE);
 }
 
-static void write_text(lvni_str *out, const lvni_option *row, const char *text, enum form form)
+static void write_text(lvni_core_str *out, const lvni_core_option *row, const char *text,
+                       enum form form)
 {
     if (form != JSON && plain_word(row, text)) {
-        lvni_str_append(out, text);
+        lvni_core_str_append(out, text);
     } else if (row->type == LVNI_OPT_PATH) { /* any bytes */
-        lvni_str name = {0};
-        lvni_str_escape(&name, text, strlen(text), LVNI_ESCAPE_NAME);
-        lvni_str_json(out, lvni_str_text(&name));
+        lvni_core_str name = {0};
+        lvni_core_str_escape(&name, text, strlen(text), LVNI_ESCAPE_NAME);
+        lvni_core_str_json(out, lvni_core_str_text(&name));
         out->failed |= name.failed;
-        lvni_str_free(&name);
+        lvni_core_str_free(&name);
     } else {
-        lvni_str_json(out, text); /* YAML reads a JSON string as it is meant */
+        lvni_core_str_json(out, text); /* YAML reads a JSON string as it is meant */
     }
 }
 
 /* Begins the text as one of the row's values that name no file ("builtin:")? */
-static bool names_no_file(const lvni_option *row, const char *text)
+static bool names_no_file(const lvni_core_option *row, const char *text)
 {
     for (const char *p = row->no_file; p != NULL && *p != '\0';) {
         const size_t n = strcspn(p, "|");
@@ -76,46 +77,48 @@ static bool names_no_file(const lvni_option *row, const char *text)
 }
 
 /* Whoever reads it may be in another directory. */
-static void write_path(lvni_str *out, const lvni_option *row, const char *text, enum form form)
-{
-    lvni_str path = {0};
-    if (text[0] == '\0' || form == YAML_AS_GIVEN || names_no_file(row, text)) {
-        lvni_str_append(&path, text);
-    } else {
-        lvni_path_absolute(text, &path);
-    }
-    write_text(out, row, lvni_str_text(&path), form);
-    out->failed |= path.failed;
-    lvni_str_free(&path);
-}
-
-static void write_list(lvni_str *out, const lvni_option *row, const lvni_value *value,
+static void write_path(lvni_core_str *out, const lvni_core_option *row, const char *text,
                        enum form form)
 {
-    lvni_str_char(out, '[');
+    lvni_core_str path = {0};
+    if (text[0] == '\0' || form == YAML_AS_GIVEN || names_no_file(row, text)) {
+        lvni_core_str_append(&path, text);
+    } else {
+        lvni_core_path_absolute(text, &path);
+    }
+    write_text(out, row, lvni_core_str_text(&path), form);
+    out->failed |= path.failed;
+    lvni_core_str_free(&path);
+}
+
+static void write_list(lvni_core_str *out, const lvni_core_option *row,
+                       const lvni_core_value *value, enum form form)
+{
+    lvni_core_str_char(out, '[');
     for (size_t i = 0; i < value->n; i++) {
-        lvni_str_append(out, i > 0 ? ", " : "");
+        lvni_core_str_append(out, i > 0 ? ", " : "");
         if (value->ints != NULL) {
-            lvni_str_printf(out, "%" PRId64, value->ints[i]);
+            lvni_core_str_printf(out, "%" PRId64, value->ints[i]);
         } else if (value->floats != NULL) {
             write_float(out, value->floats[i], form);
         } else {
             write_text(out, row, value->strings[i], form);
         }
     }
-    lvni_str_char(out, ']');
+    lvni_core_str_char(out, ']');
 }
 
-static void write_value(lvni_str *out, const lvni_option *row, const lvni_value *value,
-                        enum form form)
+static void write_value(lvni_core_str *out, const lvni_core_option *row,
+                        const lvni_core_value *value, enum form form)
 {
     if (!value->set) {
-        lvni_str_append(out, form != JSON && (row->flags & LVNI_OPT_AUTO) != 0 ? "auto" : "null");
+        lvni_core_str_append(out,
+                             form != JSON && (row->flags & LVNI_OPT_AUTO) != 0 ? "auto" : "null");
         return;
     }
     switch (row->type) {
-    case LVNI_OPT_BOOL: lvni_str_append(out, value->b ? "true" : "false"); break;
-    case LVNI_OPT_INT: lvni_str_printf(out, "%" PRId64, value->i); break;
+    case LVNI_OPT_BOOL: lvni_core_str_append(out, value->b ? "true" : "false"); break;
+    case LVNI_OPT_INT: lvni_core_str_printf(out, "%" PRId64, value->i); break;
     case LVNI_OPT_FLOAT: write_float(out, value->f, form); break;
     case LVNI_OPT_STRING:
     case LVNI_OPT_CHOICE: write_text(out, row, value->text, form); break;
@@ -127,7 +130,7 @@ static void write_value(lvni_str *out, const lvni_option *row, const lvni_value 
 }
 
 /* Unset rows are left out where reading nothing gives the same again. */
-static bool saved(const lvni_slot *slot)
+static bool saved(const lvni_core_slot *slot)
 {
     if (slot->row->alias_of != NULL ||
         (slot->row->flags & (LVNI_OPT_NOT_SAVED | LVNI_OPT_LAYOUT)) != 0 || slot->value.later) {
@@ -137,46 +140,46 @@ static bool saved(const lvni_slot *slot)
            slot->layer != LVNI_LAYER_DEFAULT;
 }
 
-static void write_lines(const lvni_config *config, enum form form, lvni_str *out)
+static void write_lines(const lvni_core_config *config, enum form form, lvni_core_str *out)
 {
     for (size_t i = 0; i < config->n; i++) {
-        const lvni_slot *slot = &config->slots[i];
+        const lvni_core_slot *slot = &config->slots[i];
         if (saved(slot)) {
-            lvni_str_printf(out, "%s: ", slot->row->name);
+            lvni_core_str_printf(out, "%s: ", slot->row->name);
             write_value(out, slot->row, &slot->value, form);
-            lvni_str_char(out, '\n');
+            lvni_core_str_char(out, '\n');
         }
     }
 }
 
-lvn_status lvni_config_write_yaml(const lvni_config *config, lvni_str *out)
+lvn_status lvni_core_config_write_yaml(const lvni_core_config *config, lvni_core_str *out)
 {
-    lvni_str_append(out,
-                    "# The whole configuration of a levin run; config=THIS_FILE repeats it.\n");
+    lvni_core_str_append(
+        out, "# The whole configuration of a levin run; config=THIS_FILE repeats it.\n");
     write_lines(config, YAML, out);
-    return lvni_str_status(out);
+    return lvni_core_str_status(out);
 }
 
-lvn_status lvni_config_write_as_given(const lvni_config *config, lvni_str *out)
+lvn_status lvni_core_config_write_as_given(const lvni_core_config *config, lvni_core_str *out)
 {
     write_lines(config, YAML_AS_GIVEN, out);
-    return lvni_str_status(out);
+    return lvni_core_str_status(out);
 }
 
-lvn_status lvni_config_to_json(const lvni_config *config, lvni_str *out)
+lvn_status lvni_core_config_to_json(const lvni_core_config *config, lvni_core_str *out)
 {
-    lvni_str_char(out, '{');
+    lvni_core_str_char(out, '{');
     bool first = true;
     for (size_t i = 0; i < config->n; i++) {
-        const lvni_slot *slot = &config->slots[i];
+        const lvni_core_slot *slot = &config->slots[i];
         if (saved(slot)) {
-            lvni_str_append(out, first ? "" : ",");
-            lvni_str_json(out, slot->row->name);
-            lvni_str_char(out, ':');
+            lvni_core_str_append(out, first ? "" : ",");
+            lvni_core_str_json(out, slot->row->name);
+            lvni_core_str_char(out, ':');
             write_value(out, slot->row, &slot->value, JSON);
             first = false;
         }
     }
-    lvni_str_char(out, '}');
-    return lvni_str_status(out);
+    lvni_core_str_char(out, '}');
+    return lvni_core_str_status(out);
 }

@@ -14,12 +14,12 @@ enum { DEPTH_MAX = 16, KEY_MAX = 128, ITEMS_MAX = 4096, ORIGIN_MAX = 320 };
 static const size_t FILE_MAX = (size_t)1 << 20;
 
 typedef struct reader {
-    lvni_config *config;
-    lvni_layer layer;
+    lvni_core_config *config;
+    lvni_core_layer layer;
     int source;
     const char *name; /* of the file, as the user gave it */
     yaml_parser_t parser;
-    lvni_str path; /* dotted key of the map being read */
+    lvni_core_str path; /* dotted key of the map being read */
 } reader;
 
 static void origin_of(const reader *r, yaml_mark_t mark, char origin[ORIGIN_MAX])
@@ -88,9 +88,9 @@ static lvn_status next_event(reader *r, yaml_event_t *event)
 /* A path may hold bytes that are not UTF-8, as config_write.c writes them. */
 static void unescape_path(const reader *r, yaml_event_t *event)
 {
-    const lvni_slot *slot = lvni_config_find(r->config, lvni_str_text(&r->path));
+    const lvni_core_slot *slot = lvni_core_config_find(r->config, lvni_core_str_text(&r->path));
     if (slot != NULL && slot->target->type == LVNI_OPT_PATH) {
-        event->data.scalar.length = lvni_unescape_name((char *)event->data.scalar.value);
+        event->data.scalar.length = lvni_core_unescape_name((char *)event->data.scalar.value);
     }
 }
 
@@ -108,37 +108,38 @@ static lvn_status assign(reader *r, const char *text, bool quoted, yaml_mark_t m
 {
     char origin[ORIGIN_MAX];
     origin_of(r, mark, origin);
-    LVN_TRY(lvni_str_status(&r->path));
-    return lvni_config_assign(r->config, &(lvni_assignment){.key = lvni_str_text(&r->path),
-                                                            .text = text,
-                                                            .quoted = quoted,
-                                                            .layer = r->layer,
-                                                            .source = r->source,
-                                                            .once = true,
-                                                            .origin = origin});
+    LVN_TRY(lvni_core_str_status(&r->path));
+    return lvni_core_config_assign(r->config,
+                                   &(lvni_core_assignment){.key = lvni_core_str_text(&r->path),
+                                                           .text = text,
+                                                           .quoted = quoted,
+                                                           .layer = r->layer,
+                                                           .source = r->source,
+                                                           .once = true,
+                                                           .origin = origin});
 }
 
 /* An item in the list form of the command line; what could be misread there is put in quotes. */
-static void append_item(lvni_str *out, const char *text, bool quoted)
+static void append_item(lvni_core_str *out, const char *text, bool quoted)
 {
     if (!quoted && text[0] != '\0' && text[strcspn(text, ",[]{}\"'\\")] == '\0') {
-        lvni_str_append(out, text);
+        lvni_core_str_append(out, text);
         return;
     }
-    lvni_str_char(out, '"');
+    lvni_core_str_char(out, '"');
     for (const char *p = text; *p != '\0'; p++) {
         if (*p == '"' || *p == '\\') {
-            lvni_str_char(out, '\\');
+            lvni_core_str_char(out, '\\');
         }
-        lvni_str_char(out, *p);
+        lvni_core_str_char(out, *p);
     }
-    lvni_str_char(out, '"');
+    lvni_core_str_char(out, '"');
 }
 
 /* A sequence up to its end, as "[a,b]". */
-static lvn_status read_items(reader *r, lvni_str *out)
+static lvn_status read_items(reader *r, lvni_core_str *out)
 {
-    lvni_str_char(out, '[');
+    lvni_core_str_char(out, '[');
     for (int n = 0;; n++) {
         yaml_event_t event;
         LVN_TRY(next_event(r, &event));
@@ -150,32 +151,32 @@ static lvn_status read_items(reader *r, lvni_str *out)
         } else if (!end && n >= ITEMS_MAX) {
             status = refuse(r, event.start_mark, "the list has more than 4096 elements");
         } else if (!end) {
-            lvni_str_append(out, n > 0 ? "," : "");
+            lvni_core_str_append(out, n > 0 ? "," : "");
             append_item(out, scalar_text(&event), scalar_quoted(&event));
         }
         yaml_event_delete(&event);
         LVN_TRY(status);
         if (end) {
-            lvni_str_char(out, ']');
-            return lvni_str_status(out);
+            lvni_core_str_char(out, ']');
+            return lvni_core_str_status(out);
         }
     }
 }
 
 static lvn_status read_list(reader *r, yaml_mark_t mark)
 {
-    lvni_str text = {0};
+    lvni_core_str text = {0};
     lvn_status status = read_items(r, &text);
     if (status == LVN_OK) {
-        status = assign(r, lvni_str_text(&text), false, mark);
+        status = assign(r, lvni_core_str_text(&text), false, mark);
     }
-    lvni_str_free(&text);
+    lvni_core_str_free(&text);
     return status;
 }
 
 /* `keys` holds "\na\nb\n": the keys of one map. Only known keys and beginnings of known keys get
  * this far, so it stays short whatever the file holds. */
-static lvn_status add_key(reader *r, const yaml_event_t *event, lvni_str *keys)
+static lvn_status add_key(reader *r, const yaml_event_t *event, lvni_core_str *keys)
 {
     char key[KEY_MAX + 2];
     const size_t n = event->data.scalar.length;
@@ -189,7 +190,7 @@ static lvn_status add_key(reader *r, const yaml_event_t *event, lvni_str *keys)
     for (char *p = key; *p != '\0'; p++) {
         *p = *p == '-' ? '_' : *p;
     }
-    for (const char *p = lvni_str_text(keys); *p != '\0'; p = strchr(p, '\n') + 1) {
+    for (const char *p = lvni_core_str_text(keys); *p != '\0'; p = strchr(p, '\n') + 1) {
         if (strncmp(p, key, n + 1) == 0) {
             char what[KEY_MAX + 64];
             snprintf(what, sizeof what, "the key `%.128s` stands twice in one map",
@@ -197,25 +198,25 @@ static lvn_status add_key(reader *r, const yaml_event_t *event, lvni_str *keys)
             return refuse(r, event->start_mark, what);
         }
     }
-    lvni_str_append(keys, key);
-    return lvni_str_status(keys);
+    lvni_core_str_append(keys, key);
+    return lvni_core_str_status(keys);
 }
 
 static lvn_status read_map(reader *r, int depth);
 
 static lvn_status read_inner_map(reader *r, yaml_mark_t mark, int depth)
 {
-    const char *path = lvni_str_text(&r->path);
+    const char *path = lvni_core_str_text(&r->path);
     if (depth + 1 > DEPTH_MAX) {
         return refuse(r, mark, "maps are nested deeper than 16 levels");
     }
-    if (lvni_config_is_prefix(r->config, path)) {
+    if (lvni_core_config_is_prefix(r->config, path)) {
         return read_map(r, depth + 1);
     }
     char origin[ORIGIN_MAX];
     origin_of(r, mark, origin);
-    if (lvni_config_find(r->config, path) == NULL) {
-        return lvni_config_unknown(r->config, path, origin);
+    if (lvni_core_config_find(r->config, path) == NULL) {
+        return lvni_core_config_unknown(r->config, path, origin);
     }
     LVN_FAIL(LVN_ERR_USAGE, "%.80s: expected a value, not a map  (%s)", path, origin);
 }
@@ -232,8 +233,9 @@ static lvn_status read_value(reader *r, int depth)
         const char *text = scalar_text(&event);
         const bool empty = !scalar_quoted(&event) &&
                            (*text == '\0' || strcmp(text, "~") == 0 || strcmp(text, "null") == 0);
-        const bool section = lvni_config_find(r->config, lvni_str_text(&r->path)) == NULL &&
-                             lvni_config_is_prefix(r->config, lvni_str_text(&r->path));
+        const bool section =
+            lvni_core_config_find(r->config, lvni_core_str_text(&r->path)) == NULL &&
+            lvni_core_config_is_prefix(r->config, lvni_core_str_text(&r->path));
         status = empty && section ? LVN_OK : assign(r, text, scalar_quoted(&event), mark);
     } else if (event.type == YAML_SEQUENCE_START_EVENT) {
         status = read_list(r, mark);
@@ -244,16 +246,16 @@ static lvn_status read_value(reader *r, int depth)
     return status;
 }
 
-static lvn_status read_pair(reader *r, const yaml_event_t *key, int depth, lvni_str *keys)
+static lvn_status read_pair(reader *r, const yaml_event_t *key, int depth, lvni_core_str *keys)
 {
     if (key->type != YAML_SCALAR_EVENT) {
         return refuse(r, key->start_mark, "a key is a word, not a list or a map");
     }
     LVN_TRY(add_key(r, key, keys));
     const size_t length = r->path.len;
-    lvni_str_append(&r->path, length > 0 ? "." : "");
-    lvni_str_append(&r->path, scalar_text(key));
-    LVN_TRY(lvni_str_status(&r->path));
+    lvni_core_str_append(&r->path, length > 0 ? "." : "");
+    lvni_core_str_append(&r->path, scalar_text(key));
+    LVN_TRY(lvni_core_str_status(&r->path));
     LVN_TRY(read_value(r, depth));
     r->path.len = length;
     r->path.data[length] = '\0';
@@ -263,7 +265,7 @@ static lvn_status read_pair(reader *r, const yaml_event_t *key, int depth, lvni_
 /* A map up to its end. */
 static lvn_status read_map(reader *r, int depth)
 {
-    lvni_str keys = {0};
+    lvni_core_str keys = {0};
     lvn_status status = LVN_OK;
     for (bool end = false; !end && status == LVN_OK;) {
         yaml_event_t event;
@@ -274,7 +276,7 @@ static lvn_status read_map(reader *r, int depth)
             yaml_event_delete(&event);
         }
     }
-    lvni_str_free(&keys);
+    lvni_core_str_free(&keys);
     return status;
 }
 
@@ -303,8 +305,8 @@ static lvn_status read_stream(reader *r)
     return LVN_OK;
 }
 
-lvn_status lvni_config_load_yaml(lvni_config *config, lvni_layer layer, const char *name,
-                                 const char *text, size_t bytes)
+lvn_status lvni_core_config_load_yaml(lvni_core_config *config, lvni_core_layer layer,
+                                      const char *name, const char *text, size_t bytes)
 {
     if (bytes > FILE_MAX) {
         LVN_FAIL(LVN_ERR_USAGE, "%.280s: larger than the 1 MiB a configuration may have", name);
@@ -316,20 +318,21 @@ lvn_status lvni_config_load_yaml(lvni_config *config, lvni_layer layer, const ch
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, bytes);
     const lvn_status status = read_stream(&r);
     yaml_parser_delete(&r.parser);
-    lvni_str_free(&r.path);
+    lvni_core_str_free(&r.path);
     return status;
 }
 
-lvn_status lvni_config_load_file(lvni_config *config, lvni_layer layer, const char *path)
+lvn_status lvni_core_config_load_file(lvni_core_config *config, lvni_core_layer layer,
+                                      const char *path)
 {
     char *text = NULL;
     size_t bytes = 0;
-    lvn_status status = lvni_file_read(path, FILE_MAX, &text, &bytes);
+    lvn_status status = lvni_core_file_read(path, FILE_MAX, &text, &bytes);
     if (status == LVN_ERR_NOT_FOUND) { /* a mistake on the command line, not in the work */
         LVN_FAIL(LVN_ERR_USAGE, "config: %s", lvn_last_error()->message);
     }
     LVN_TRY(status);
-    status = lvni_config_load_yaml(config, layer, path, text, bytes);
-    lvni_free(text);
+    status = lvni_core_config_load_yaml(config, layer, path, text, bytes);
+    lvni_core_free(text);
     return status;
 }

@@ -16,7 +16,7 @@ static int same(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-size_t lvni_edit_distance(const char *a, const char *b)
+size_t lvni_core_edit_distance(const char *a, const char *b)
 {
     const size_t n = strnlen(a, WORD);
     const size_t m = strnlen(b, WORD);
@@ -40,7 +40,7 @@ size_t lvni_edit_distance(const char *a, const char *b)
     return rows[n % 3][m];
 }
 
-size_t lvni_edit_limit(const char *a, const char *b)
+size_t lvni_core_edit_limit(const char *a, const char *b)
 {
     const size_t n = strnlen(a, WORD);
     const size_t m = strnlen(b, WORD);

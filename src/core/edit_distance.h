@@ -6,9 +6,9 @@
 #include <stddef.h>
 
 /* Upper and lower case are the same; only the first 63 bytes of each word are looked at. */
-size_t lvni_edit_distance(const char *a, const char *b);
+size_t lvni_core_edit_distance(const char *a, const char *b);
 /* Near enough to be suggested: at most a third of the longer word, at least 1 and at most 4
  * edits. */
-size_t lvni_edit_limit(const char *a, const char *b);
+size_t lvni_core_edit_limit(const char *a, const char *b);
 
 #endif

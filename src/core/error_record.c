@@ -1,6 +1,6 @@
 /* Error records (error_record.h). The half that signal handlers run touches nothing but static
  * buffers and system calls that may be made there; all that could need memory is prepared by
- * lvni_error_record_begin. */
+ * lvni_core_error_record_begin. */
 #include "core/error_record.h"
 
 #include "core/alloc.h"
@@ -30,7 +30,7 @@ static char record_path[PATH_MAX], record_part[PATH_MAX];
 static char head[1024];
 static atomic_bool written = true; /* nowhere to write counts as written */
 
-const char *lvni_error_record_kind(lvn_status status)
+const char *lvni_core_error_record_kind(lvn_status status)
 {
     switch (status) {
     case LVN_ERR_NON_FINITE: return "nan";
@@ -48,21 +48,21 @@ static uint64_t wall_clock_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-lvn_status lvni_error_record_begin(const char *path, int rank)
+lvn_status lvni_core_error_record_begin(const char *path, int rank)
 {
     atomic_store(&written, true);
     if (path == NULL || path[0] == '\0') {
         return LVN_OK;
     }
     char host[256];
-    lvni_host_name(host, sizeof host);
-    lvni_str s = {0};
-    lvni_str_printf(&s, "{\"rank\": %d, \"host\": ", rank);
-    lvni_str_json(&s, host);
-    lvni_str_printf(&s, ", \"pid\": %ld", (long)getpid());
-    const lvn_status status = lvni_str_status(&s);
-    const int n = snprintf(head, sizeof head, "%s", lvni_str_text(&s));
-    lvni_str_free(&s);
+    lvni_core_host_name(host, sizeof host);
+    lvni_core_str s = {0};
+    lvni_core_str_printf(&s, "{\"rank\": %d, \"host\": ", rank);
+    lvni_core_str_json(&s, host);
+    lvni_core_str_printf(&s, ", \"pid\": %ld", (long)getpid());
+    const lvn_status status = lvni_core_str_status(&s);
+    const int n = snprintf(head, sizeof head, "%s", lvni_core_str_text(&s));
+    lvni_core_str_free(&s);
     LVN_TRY(status);
     const int m = snprintf(record_part, sizeof record_part, "%s.tmp-%ld", path, (long)getpid());
     if (n >= (int)sizeof head || m >= (int)sizeof record_part) {
@@ -74,34 +74,34 @@ lvn_status lvni_error_record_begin(const char *path, int rank)
     return LVN_OK;
 }
 
-lvn_status lvni_error_record_write(const lvn_error *error, int code)
+lvn_status lvni_core_error_record_write(const lvn_error *error, int code)
 {
     if (atomic_exchange(&written, true)) {
         return LVN_OK;
     }
     const char *message = error->message[0] != '\0' ? error->message : lvn_status_text(error->code);
-    lvni_str s = {0};
-    lvni_str_printf(&s,
-                    "%s, \"time_ns\": %llu, \"kind\": \"%s\", \"code\": %d, \"message\": ", head,
-                    (unsigned long long)wall_clock_ns(), lvni_error_record_kind(error->code), code);
-    lvni_str_json(&s, message);
+    lvni_core_str s = {0};
+    lvni_core_str_printf(
+        &s, "%s, \"time_ns\": %llu, \"kind\": \"%s\", \"code\": %d, \"message\": ", head,
+        (unsigned long long)wall_clock_ns(), lvni_core_error_record_kind(error->code), code);
+    lvni_core_str_json(&s, message);
     char where[320] = "";
     if (error->file != NULL) {
         snprintf(where, sizeof where, "%s:%d", error->file, error->line);
     }
-    lvni_str_append(&s, ", \"where\": ");
-    lvni_str_json(&s, where);
-    lvni_str_append(&s, ", \"stack\": [");
+    lvni_core_str_append(&s, ", \"where\": ");
+    lvni_core_str_json(&s, where);
+    lvni_core_str_append(&s, ", \"stack\": [");
     for (int i = 0; i < error->n_frames && i < LVN_ERROR_FRAMES; i++) {
-        lvni_str_append(&s, i > 0 ? ", " : "");
-        lvni_str_json(&s, error->frames[i]);
+        lvni_core_str_append(&s, i > 0 ? ", " : "");
+        lvni_core_str_json(&s, error->frames[i]);
     }
-    lvni_str_append(&s, "]}\n");
-    lvn_status status = lvni_str_status(&s);
+    lvni_core_str_append(&s, "]}\n");
+    lvn_status status = lvni_core_str_status(&s);
     if (status == LVN_OK) {
-        status = lvni_file_write(record_path, lvni_str_text(&s), s.len);
+        status = lvni_core_file_write(record_path, lvni_core_str_text(&s), s.len);
     }
-    lvni_str_free(&s);
+    lvni_core_str_free(&s);
     return status;
 }
 
@@ -166,7 +166,7 @@ static void record_signal(const struct fatal *f, const siginfo_t *info)
     put(&t, ", \"time_ns\": ");
     put_number(&t, wall_clock_ns(), 10);
     put(&t, ", \"kind\": \"signal\", \"code\": ");
-    put_number(&t, (uint64_t)lvni_exit_of_signal(f->number), 10);
+    put_number(&t, (uint64_t)lvni_core_exit_of_signal(f->number), 10);
     put(&t, ", \"message\": \"");
     put(&t, f->name);
     put(&t, " (");
@@ -201,7 +201,7 @@ static void on_fatal(int number, siginfo_t *info, void *context)
     errno = saved;
 }
 
-lvn_status lvni_error_record_catch_signals(void)
+lvn_status lvni_core_error_record_catch_signals(void)
 {
     /* of this thread; others get theirs where they start */
     static char alternative[LVNI_SIGNAL_STACK];
@@ -232,7 +232,7 @@ static void copy_text(const json_t *from, char *to, size_t room)
     snprintf(to, room, "%s", value != NULL ? value : "");
 }
 
-static void take(const json_t *root, lvni_error_record *out)
+static void take(const json_t *root, lvni_core_error_record *out)
 {
     out->rank = (int)json_integer_value(json_object_get(root, "rank"));
     out->code = (int)json_integer_value(json_object_get(root, "code"));
@@ -249,14 +249,14 @@ static void take(const json_t *root, lvni_error_record *out)
     }
 }
 
-lvn_status lvni_error_record_read(const char *path, lvni_error_record *out)
+lvn_status lvni_core_error_record_read(const char *path, lvni_core_error_record *out)
 {
-    *out = (lvni_error_record){0};
+    *out = (lvni_core_error_record){0};
     char *data;
     size_t bytes;
-    LVN_TRY(lvni_file_read(path, RECORD_MAX, &data, &bytes));
-    json_t *root = lvni_json_try(data, LVNI_JSON_FILE);
-    lvni_free(data);
+    LVN_TRY(lvni_core_file_read(path, RECORD_MAX, &data, &bytes));
+    json_t *root = lvni_core_json_try(data, LVNI_JSON_FILE);
+    lvni_core_free(data);
     const bool good = json_is_object(root) && json_is_string(json_object_get(root, "message"));
     if (good) {
         take(root, out);

@@ -37,26 +37,26 @@ static bool is_escape(const char *p, size_t n)
 }
 
 /* Does the character at p stay? Its bytes in *length: 1 for a byte that is no character. */
-static bool plain(const char *p, size_t n, lvni_escape_kind kind, size_t *length)
+static bool plain(const char *p, size_t n, lvni_core_escape_kind kind, size_t *length)
 {
     uint32_t code;
-    const size_t k = lvni_utf8_char(p, n, &code);
+    const size_t k = lvni_core_utf8_char(p, n, &code);
     *length = k == 0 ? 1 : k;
     if (k == 1) {
         const bool line = kind == LVNI_ESCAPE_LINES && (code == '\n' || code == '\t');
         return line ||
                (code >= 0x20 && code != 0x7F && !(kind == LVNI_ESCAPE_NAME && is_escape(p, n)));
     }
-    return k > 1 && !lvni_utf8_hidden(code);
+    return k > 1 && !lvni_core_utf8_hidden(code);
 }
 
-size_t lvni_escape_plain(const char *bytes, size_t n)
+size_t lvni_core_escape_plain(const char *bytes, size_t n)
 {
     size_t length;
     return n > 0 && plain(bytes, n, LVNI_ESCAPE_TEXT, &length) ? length : 0;
 }
 
-static void put_escaped(sink *s, const char *bytes, size_t n, lvni_escape_kind kind)
+static void put_escaped(sink *s, const char *bytes, size_t n, lvni_core_escape_kind kind)
 {
     static const char digits[] = "0123456789abcdef";
     for (size_t at = 0, length; at < n; at += length) {
@@ -71,7 +71,8 @@ static void put_escaped(sink *s, const char *bytes, size_t n, lvni_escape_kind k
     }
 }
 
-size_t lvni_escape(char *out, size_t room, const char *bytes, size_t n, lvni_escape_kind kind)
+size_t lvni_core_escape(char *out, size_t room, const char *bytes, size_t n,
+                        lvni_core_escape_kind kind)
 {
     sink s = {.out = out, .room = room};
     put_escaped(&s, bytes, n, kind);
@@ -79,17 +80,17 @@ size_t lvni_escape(char *out, size_t room, const char *bytes, size_t n, lvni_esc
     return s.length;
 }
 
-void lvni_str_escape(lvni_str *s, const char *bytes, size_t n, lvni_escape_kind kind)
+void lvni_core_str_escape(lvni_core_str *s, const char *bytes, size_t n, lvni_core_escape_kind kind)
 {
     char none[1];
-    const size_t length = lvni_escape(none, 1, bytes, n, kind);
-    char *at = lvni_str_room(s, length);
+    const size_t length = lvni_core_escape(none, 1, bytes, n, kind);
+    char *at = lvni_core_str_room(s, length);
     if (at != NULL) {
-        lvni_escape(at, length + 1, bytes, n, kind);
+        lvni_core_escape(at, length + 1, bytes, n, kind);
     }
 }
 
-size_t lvni_unescape_name(char *text)
+size_t lvni_core_unescape_name(char *text)
 {
     const size_t n = strlen(text);
     size_t to = 0;
@@ -240,9 +241,9 @@ static size_t cut(const char *text, int precision)
 static void put_text(sink *s, const conversion *c, const char *text, size_t n)
 {
     const bool lines = c->left && !c->has_width;
-    const lvni_escape_kind kind = lines ? LVNI_ESCAPE_LINES : LVNI_ESCAPE_TEXT;
+    const lvni_core_escape_kind kind = lines ? LVNI_ESCAPE_LINES : LVNI_ESCAPE_TEXT;
     char none[1];
-    const size_t length = lvni_escape(none, 1, text, n, kind);
+    const size_t length = lvni_core_escape(none, 1, text, n, kind);
     for (size_t i = length; !c->left && i < (size_t)c->width; i++) {
         put(s, " ", 1);
     }
@@ -268,7 +269,7 @@ static void put_conversion(sink *s, const conversion *c, rest *r)
     }
 }
 
-size_t lvni_escape_format(char *out, size_t room, const char *fmt, va_list args)
+size_t lvni_core_escape_format(char *out, size_t room, const char *fmt, va_list args)
 {
     sink s = {.out = out, .room = room};
     rest r;
@@ -278,7 +279,7 @@ size_t lvni_escape_format(char *out, size_t room, const char *fmt, va_list args)
         for (size_t at = 0, k; at < n;
              at += k) { /* by characters, so that no part of one is left at the end */
             uint32_t code;
-            k = lvni_utf8_char(fmt + at, n - at, &code);
+            k = lvni_core_utf8_char(fmt + at, n - at, &code);
             k = k == 0 ? 1 : k;
             put(&s, fmt + at, k);
         }
@@ -294,34 +295,34 @@ size_t lvni_escape_format(char *out, size_t room, const char *fmt, va_list args)
     return s.length;
 }
 
-void lvni_str_message(lvni_str *s, const char *fmt, ...)
+void lvni_core_str_message(lvni_core_str *s, const char *fmt, ...)
 {
     char none[1];
     va_list args;
     va_start(args, fmt);
-    const size_t n = lvni_escape_format(none, 1, fmt, args);
+    const size_t n = lvni_core_escape_format(none, 1, fmt, args);
     va_end(args);
-    char *at = lvni_str_room(s, n);
+    char *at = lvni_core_str_room(s, n);
     if (at != NULL) {
         va_start(args, fmt);
-        lvni_escape_format(at, n + 1, fmt, args);
+        lvni_core_escape_format(at, n + 1, fmt, args);
         va_end(args);
     }
 }
 
-void lvni_print(FILE *file, const char *fmt, ...)
+void lvni_core_print(FILE *file, const char *fmt, ...)
 {
     char line[1024];
     va_list args, again;
     va_start(args, fmt);
     va_copy(again, args);
-    const size_t n = lvni_escape_format(line, sizeof line, fmt, args);
-    char *all = n < sizeof line ? NULL : lvni_alloc(LVNI_TAG_CORE, n + 1);
+    const size_t n = lvni_core_escape_format(line, sizeof line, fmt, args);
+    char *all = n < sizeof line ? NULL : lvni_core_alloc(LVNI_TAG_CORE, n + 1);
     if (all != NULL) {
-        lvni_escape_format(all, n + 1, fmt, again);
+        lvni_core_escape_format(all, n + 1, fmt, again);
     }
     fputs(all != NULL ? all : line, file); /* better cut than lost */
     va_end(again);
     va_end(args);
-    lvni_free(all);
+    lvni_core_free(all);
 }

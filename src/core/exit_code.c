@@ -1,7 +1,7 @@
 /* From status to exit code (exit_code.h). */
 #include "core/exit_code.h"
 
-lvni_exit_code lvni_exit_of_status(lvn_status status)
+lvni_core_exit_code lvni_core_exit_of_status(lvn_status status)
 {
     switch (status) {
     case LVN_OK: return LVNI_EXIT_OK;
@@ -15,7 +15,7 @@ lvni_exit_code lvni_exit_of_status(lvn_status status)
     }
 }
 
-int lvni_exit_of_signal(int signal_number)
+int lvni_core_exit_of_signal(int signal_number)
 {
     return 128 + signal_number;
 }

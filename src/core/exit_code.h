@@ -24,16 +24,16 @@
     X(SIGINT, 130, "interrupted from the keyboard (checkpoint written if it could be)")            \
     X(SIGTERM, 143, "terminated (checkpoint written if it could be)")
 
-typedef enum lvni_exit_code {
+typedef enum lvni_core_exit_code {
 #define LVNI_EXIT_ENUM(name, code, text) LVNI_EXIT_##name = code,
     LVNI_EXIT_LIST(LVNI_EXIT_ENUM)
 #undef LVNI_EXIT_ENUM
-} lvni_exit_code;
+} lvni_core_exit_code;
 
 /* The code a process leaves with because of a status. LVN_ERR_CANCELLED depends on the signal and
- * is the caller's matter (lvni_exit_of_signal); here it counts as 1. */
-lvni_exit_code lvni_exit_of_status(lvn_status status);
+ * is the caller's matter (lvni_core_exit_of_signal); here it counts as 1. */
+lvni_core_exit_code lvni_core_exit_of_status(lvn_status status);
 /* 128 + n. */
-int lvni_exit_of_signal(int signal_number);
+int lvni_core_exit_of_signal(int signal_number);
 
 #endif

@@ -29,7 +29,7 @@ static bool fits(const char *name, size_t n, const char *key)
     return true;
 }
 
-bool lvni_foreign_is(const lvni_foreign *entry, const char *key)
+bool lvni_core_foreign_is(const lvni_core_foreign *entry, const char *key)
 {
     for (const char *p = entry->names; p != NULL;) {
         const size_t n = strcspn(p, "|");
@@ -41,21 +41,21 @@ bool lvni_foreign_is(const lvni_foreign *entry, const char *key)
     return false;
 }
 
-const lvni_foreign *lvni_foreign_value(const char *key, const char *value)
+const lvni_core_foreign *lvni_core_foreign_value(const char *key, const char *value)
 {
     char both[BOTH_MAX];
     if (snprintf(both, sizeof both, "%s=%s", key, value) >= (int)sizeof both) {
         return NULL;
     }
-    for (size_t i = 0; i < lvni_foreign_table_n; i++) {
-        if (lvni_foreign_is(&lvni_foreign_table[i], both)) {
-            return &lvni_foreign_table[i];
+    for (size_t i = 0; i < lvni_core_foreign_table_n; i++) {
+        if (lvni_core_foreign_is(&lvni_core_foreign_table[i], both)) {
+            return &lvni_core_foreign_table[i];
         }
     }
     return NULL;
 }
 
-bool lvni_foreign_next_key(const char **at, char *key, size_t room)
+bool lvni_core_foreign_next_key(const char **at, char *key, size_t room)
 {
     const char *open = strchr(*at, '{');
     const char *close = open != NULL ? strchr(open, '}') : NULL;
@@ -67,11 +67,11 @@ bool lvni_foreign_next_key(const char **at, char *key, size_t room)
     return true;
 }
 
-void lvni_foreign_print_hint(const lvni_foreign *entry, lvni_str *out)
+void lvni_core_foreign_print_hint(const lvni_core_foreign *entry, lvni_core_str *out)
 {
     for (const char *p = entry->hint; *p != '\0'; p++) {
         if (*p != '{' && *p != '}') {
-            lvni_str_char(out, *p);
+            lvni_core_str_char(out, *p);
         }
     }
 }

@@ -7,7 +7,7 @@
 
 #include "core/str.h"
 
-typedef struct lvni_foreign {
+typedef struct lvni_core_foreign {
     /* "wd|w_decay": names; "-b": a short option; "kd_*": all that begin so; "strategy=fsdp": a
      * value of a row here. Lower case, '_' for '-'. */
     const char *names;
@@ -15,18 +15,18 @@ typedef struct lvni_foreign {
     const char *key;
     /* without key: what to do, with the keys of here in braces: "use {max_steps}=5" */
     const char *hint;
-} lvni_foreign;
+} lvni_core_foreign;
 
-extern const lvni_foreign lvni_foreign_table[];
-extern const size_t lvni_foreign_table_n;
+extern const lvni_core_foreign lvni_core_foreign_table[];
+extern const size_t lvni_core_foreign_table_n;
 
 /* Is `key` one of entry->names? Upper case and '-' count as lower case and '_'. */
-bool lvni_foreign_is(const lvni_foreign *entry, const char *key);
+bool lvni_core_foreign_is(const lvni_core_foreign *entry, const char *key);
 /* The sentence for a value that a row does not know ("strategy", "fsdp"); NULL: none. */
-const lvni_foreign *lvni_foreign_value(const char *key, const char *value);
+const lvni_core_foreign *lvni_core_foreign_value(const char *key, const char *value);
 /* The first key in braces at or after *at; false: no more. Moves *at behind it. */
-bool lvni_foreign_next_key(const char **at, char *key, size_t room);
+bool lvni_core_foreign_next_key(const char **at, char *key, size_t room);
 /* The hint without its braces. */
-void lvni_foreign_print_hint(const lvni_foreign *entry, lvni_str *out);
+void lvni_core_foreign_print_hint(const lvni_core_foreign *entry, lvni_core_str *out);
 
 #endif

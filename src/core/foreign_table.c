@@ -7,7 +7,7 @@
 #define HINT(names, hint) {names, NULL, hint}
 #define NO_NEED "leave it out"
 
-const lvni_foreign lvni_foreign_table[] = {
+const lvni_core_foreign lvni_core_foreign_table[] = {
     /* ---- sections of other configuration files ---- */
     HINT("trainer|model_params|hparams|training|run_config|fit",
          "keys stand at the top level: {max_epochs}=3, {optim.lr}=0.001, without this section"),
@@ -320,4 +320,4 @@ const lvni_foreign lvni_foreign_table[] = {
          "run the same command on each node: {nodes}=N {node_rank}=K "
          "{master_addr}=HOST {master_port}=PORT"),
 };
-const size_t lvni_foreign_table_n = sizeof lvni_foreign_table / sizeof *lvni_foreign_table;
+const size_t lvni_core_foreign_table_n = sizeof lvni_core_foreign_table / sizeof *lvni_core_foreign_table;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-void lvni_host_name(char *out, size_t size)
+void lvni_core_host_name(char *out, size_t size)
 {
     char whole[256] = "";
     const int failed = gethostname(whole, sizeof whole - 1);

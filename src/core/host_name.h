@@ -5,6 +5,6 @@
 #include <stddef.h>
 
 /* Cut where it does not fit into `size` bytes; "?" where the host does not know. */
-void lvni_host_name(char *out, size_t size);
+void lvni_core_host_name(char *out, size_t size);
 
 #endif

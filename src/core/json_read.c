@@ -86,7 +86,7 @@ static cost count(const char *p, const char *end)
 }
 
 static lvn_status check(const char *path, const char *part, const char *text, size_t n,
-                        lvni_json_source source)
+                        lvni_core_json_source source)
 {
     const cost c = count(text, text + n);
     const bool file = source == LVNI_JSON_FILE;
@@ -102,13 +102,14 @@ static lvn_status check(const char *path, const char *part, const char *text, si
                  "%s: %s of %zu bytes would take %s of memory, at most %s are given to it: it was "
                  "not made "
                  "by a program for machine learning",
-                 path, part, n, lvni_bytes_text(need, room[0]), lvni_bytes_text(limit, room[1]));
+                 path, part, n, lvni_core_bytes_text(need, room[0]),
+                 lvni_core_bytes_text(limit, room[1]));
     }
     return LVN_OK;
 }
 
-lvn_status lvni_json_read(const char *path, const char *part, const char *text, size_t n,
-                          size_t flags, lvni_json_source source, json_t **out)
+lvn_status lvni_core_json_read(const char *path, const char *part, const char *text, size_t n,
+                               size_t flags, lvni_core_json_source source, json_t **out)
 {
     json_error_t error;
     *out = NULL;
@@ -126,11 +127,11 @@ lvn_status lvni_json_read(const char *path, const char *part, const char *text, 
              error.position);
 }
 
-json_t *lvni_json_try(const char *text, lvni_json_source source)
+json_t *lvni_core_json_try(const char *text, lvni_core_json_source source)
 {
     json_t *out = NULL;
-    if (text != NULL && lvni_json_read("JSON", "the text", text, strlen(text), JSON_DECODE_ANY,
-                                       source, &out) != LVN_OK) {
+    if (text != NULL && lvni_core_json_read("JSON", "the text", text, strlen(text), JSON_DECODE_ANY,
+                                            source, &out) != LVN_OK) {
         lvn_clear_error();
     }
     return out;

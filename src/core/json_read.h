@@ -10,19 +10,19 @@
 
 /* What n bytes of text may take, the text and a table over the entries of the outermost object
  * included: together at most 64 MiB + 16 n for a file and the texts in it. */
-typedef enum lvni_json_source {
+typedef enum lvni_core_json_source {
     LVNI_JSON_FILE, /* 24 MiB + 14 n */
     LVNI_JSON_INNER /* JSON in a string of a file, of which two are read at a time: 20 MiB + 2 n */
-} lvni_json_source;
+} lvni_core_json_source;
 
 enum { LVNI_JSON_MAX_DEPTH = 64 };
 
 /* path and part ("the header") stand in the messages. flags: jansson's, of decoding.
  * LVN_ERR_CORRUPT: not JSON, nested too deep or too costly; LVN_ERR_MEMORY. */
-lvn_status lvni_json_read(const char *path, const char *part, const char *text, size_t n,
-                          size_t flags, lvni_json_source source, json_t **out);
+lvn_status lvni_core_json_read(const char *path, const char *part, const char *text, size_t n,
+                               size_t flags, lvni_core_json_source source, json_t **out);
 /* The same of a text whose damage does not matter: NULL for what cannot be read; text may be
  * NULL. */
-json_t *lvni_json_try(const char *text, lvni_json_source source);
+json_t *lvni_core_json_try(const char *text, lvni_core_json_source source);
 
 #endif

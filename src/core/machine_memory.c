@@ -61,7 +61,7 @@ static uint64_t limit_of(const char *root, const char *group)
     return known ? bytes : UINT64_MAX;
 }
 
-uint64_t lvni_machine_memory(const char *root)
+uint64_t lvni_core_machine_memory(const char *root)
 {
     char group[PATH];
     uint64_t least = available(root);

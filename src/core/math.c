@@ -25,7 +25,7 @@ static const double LN2_HI = 0x1.62e42fefa38p-1, LN2_LO = 0x1.ef35793c7673p-45;
 
 /* exp(x) = 2^k exp(r), |r| <= ln2 / 2; Taylor series of exp(r) to the term r^13 / 13! (error below
  * 2^-57). */
-double lvni_exp(double x)
+double lvni_core_exp(double x)
 {
     if (!(x < 709.782712893384)) {
         return x != x ? x : HUGE_VAL;
@@ -60,7 +60,7 @@ double lvni_exp(double x)
 
 /* log(x) = k ln2 + log(m), m in [sqrt(1/2), sqrt(2)); log(m) = 2 artanh(s), s = (m-1)/(m+1), series
  * to s^21. */
-double lvni_log(double x)
+double lvni_core_log(double x)
 {
     if (!(x > 0.0)) {
         return x == 0.0 ? -HUGE_VAL : (double)NAN;
@@ -97,7 +97,7 @@ double lvni_log(double x)
     return kd * LN2_HI - ((h - (s * (h + r) + kd * LN2_LO)) - f);
 }
 
-double lvni_sqrt(double x)
+double lvni_core_sqrt(double x)
 {
     return sqrt(x);
 }
@@ -132,7 +132,7 @@ static double sin_series(double y)
     return y * (1.0 - z * p);
 }
 
-double lvni_cos2pi(double x)
+double lvni_core_cos2pi(double x)
 {
     const double pi2 = 6.283185307179586;
     double t = x - floor(x); /* [0, 1): exact */
@@ -202,10 +202,10 @@ static double pow_positive(double x, double y)
 {
     const two l = log_two(x);
     if (!(fabs(y * l.hi) < 800.0)) {
-        return lvni_exp(y * l.hi);
+        return lvni_core_exp(y * l.hi);
     }
     const two p = two_product(y, l.hi);
-    const double e = lvni_exp(p.hi);
+    const double e = lvni_core_exp(p.hi);
     return e == 0.0 || e == HUGE_VAL ? e : e + e * (p.lo + y * l.lo);
 }
 
@@ -217,7 +217,7 @@ static int parity(double y)
 }
 
 /* C11 F.10.4.4 */
-double lvni_pow(double x, double y)
+double lvni_core_pow(double x, double y)
 {
     const double inf = HUGE_VAL, a = fabs(x);
     if (x == 1.0 || y == 0.0) {
@@ -242,7 +242,7 @@ double lvni_pow(double x, double y)
 
 /* Lambert's continued fraction x / (1 + x^2 / (3 + x^2 / (5 + ...))) near 0, 1 - 2 / (e^2x + 1)
  * beyond. */
-double lvni_tanh(double x)
+double lvni_core_tanh(double x)
 {
     const double a = fabs(x);
     if (a < 0.6) {
@@ -252,7 +252,7 @@ double lvni_tanh(double x)
         }
         return x / t;
     }
-    return copysign(1.0 - 2.0 / (lvni_exp(2.0 * a) + 1.0), x);
+    return copysign(1.0 - 2.0 / (lvni_core_exp(2.0 * a) + 1.0), x);
 }
 
 static const double ROOT_PI = 1.7724538509055160273;
@@ -265,12 +265,12 @@ static double erfc_fraction(double x)
     for (int k = 70; k >= 1; k--) {
         t = x + 0.5 * k / t;
     }
-    return lvni_exp(-x * x) / (ROOT_PI * t);
+    return lvni_core_exp(-x * x) / (ROOT_PI * t);
 }
 
 /* Abramowitz & Stegun 7.1.6 below 2: 2 / sqrt(pi) e^(-x^2) (x + 2 x^3 / 3 + 4 x^5 / 15 + ...), all
  * terms of one sign. */
-double lvni_erf(double x)
+double lvni_core_erf(double x)
 {
     const double a = fabs(x);
     if (!(a < 2.0)) {
@@ -281,15 +281,15 @@ double lvni_erf(double x)
         sum += term;
         term *= 2.0 * x * x / (2 * k + 1);
     }
-    return 2.0 / ROOT_PI * lvni_exp(-x * x) * sum;
+    return 2.0 / ROOT_PI * lvni_core_exp(-x * x) * sum;
 }
 
-double lvni_erfc(double x)
+double lvni_core_erfc(double x)
 {
-    return x < 2.0 ? 1.0 - lvni_erf(x) : x > 1e8 ? 0.0 : erfc_fraction(x);
+    return x < 2.0 ? 1.0 - lvni_core_erf(x) : x > 1e8 ? 0.0 : erfc_fraction(x);
 }
 
-double lvni_unsigned_nan(double x)
+double lvni_core_unsigned_nan(double x)
 {
     return x != x ? copysign(x, 1.0) : x;
 }

@@ -5,17 +5,17 @@
 #ifndef LEVIN_CORE_MATH_H
 #define LEVIN_CORE_MATH_H
 
-double lvni_exp(double x); /* 0 below -745, +inf above 709.78 */
-double lvni_log(double x); /* -inf at 0, NaN below */
-double lvni_sqrt(double x);
-double lvni_cos2pi(double x);        /* cos(2 pi x), |x| < 2^30 */
-double lvni_pow(double x, double y); /* every special value as C's pow */
-double lvni_tanh(double x);
-double lvni_erf(double x);  /* within 12 units */
-double lvni_erfc(double x); /* 1 - erf(x), with a few digits less than the others below 2 */
+double lvni_core_exp(double x); /* 0 below -745, +inf above 709.78 */
+double lvni_core_log(double x); /* -inf at 0, NaN below */
+double lvni_core_sqrt(double x);
+double lvni_core_cos2pi(double x);        /* cos(2 pi x), |x| < 2^30 */
+double lvni_core_pow(double x, double y); /* every special value as C's pow */
+double lvni_core_tanh(double x);
+double lvni_core_erf(double x);  /* within 12 units */
+double lvni_core_erfc(double x); /* 1 - erf(x), with a few digits less than the others below 2 */
 
 /* For text: NaN without its sign, which processors set and printf would write ("-nan"); all else as
  * it is. */
-double lvni_unsigned_nan(double x);
+double lvni_core_unsigned_nan(double x);
 
 #endif

@@ -15,7 +15,7 @@ enum { LINE = 1024 }; /* bytes of one line; what is longer is cut */
 static const struct kind {
     int code;
     lvn_status status;
-    lvni_exit_code exit;
+    lvni_core_exit_code exit;
 } kinds[] = {
     {105, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE}, {106, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE},
     {110, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE}, {113, LVN_ERR_TIMEOUT, LVNI_EXIT_RENDEZVOUS},
@@ -33,33 +33,33 @@ static const struct kind *kind_of(int code)
     return &usage;
 }
 
-static void add_line(lvni_str *out, const char *before, const char *fmt, va_list args)
+static void add_line(lvni_core_str *out, const char *before, const char *fmt, va_list args)
 {
     char line[LINE];
-    lvni_escape_format(line, sizeof line, fmt, args);
-    lvni_str_append(out, before);
-    lvni_str_append(out, line);
-    lvni_str_char(out, '\n');
+    lvni_core_escape_format(line, sizeof line, fmt, args);
+    lvni_core_str_append(out, before);
+    lvni_core_str_append(out, line);
+    lvni_core_str_char(out, '\n');
 }
 
-lvn_status lvni_notice_error(lvni_notices *n, int code, const char *fmt, ...)
+lvn_status lvni_core_notice_error(lvni_core_notices *n, int code, const char *fmt, ...)
 {
     char line[LINE], head[40];
     va_list args;
     va_start(args, fmt);
-    lvni_escape_format(line, sizeof line, fmt, args);
+    lvni_core_escape_format(line, sizeof line, fmt, args);
     va_end(args);
     snprintf(head, sizeof head, "levin: error E%d: ", code);
-    lvni_str_clear(&n->text);
-    lvni_str_append(&n->text, head);
-    lvni_str_append(&n->text, line);
-    lvni_str_char(&n->text, '\n');
+    lvni_core_str_clear(&n->text);
+    lvni_core_str_append(&n->text, head);
+    lvni_core_str_append(&n->text, line);
+    lvni_core_str_char(&n->text, '\n');
     n->error = code;
     n->own = false;
     return lvn_error_set(kind_of(code)->status, __FILE__, __LINE__, "E%d: %s", code, line);
 }
 
-void lvni_notice_found(lvni_notices *n, const char *fmt, ...)
+void lvni_core_notice_found(lvni_core_notices *n, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -67,7 +67,7 @@ void lvni_notice_found(lvni_notices *n, const char *fmt, ...)
     va_end(args);
 }
 
-void lvni_notice_fix(lvni_notices *n, const char *fmt, ...)
+void lvni_core_notice_fix(lvni_core_notices *n, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -75,7 +75,7 @@ void lvni_notice_fix(lvni_notices *n, const char *fmt, ...)
     va_end(args);
 }
 
-void lvni_notice_warn(lvni_notices *n, int code, const char *fmt, ...)
+void lvni_core_notice_warn(lvni_core_notices *n, int code, const char *fmt, ...)
 {
     char head[40];
     va_list args;
@@ -86,34 +86,35 @@ void lvni_notice_warn(lvni_notices *n, int code, const char *fmt, ...)
     n->n_warnings++;
 }
 
-lvn_status lvni_notices_refuse_warnings(lvni_notices *n)
+lvn_status lvni_core_notices_refuse_warnings(lvni_core_notices *n)
 {
     static const char warning[] = "levin: warning ";
     const size_t skip = sizeof warning - 1;
-    LVN_TRY(lvni_notices_status(n));
+    LVN_TRY(lvni_core_notices_status(n));
     if (n->n_warnings == 0) {
         return LVN_OK;
     }
-    const char *line = lvni_str_text(&n->warnings);
+    const char *line = lvni_core_str_text(&n->warnings);
     char first[LINE];
     snprintf(first, sizeof first, "%.*s", (int)strcspn(line + skip, "\n"), line + skip);
-    lvni_str_clear(&n->text);
+    lvni_core_str_clear(&n->text);
     for (const char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
-        lvni_str_append(&n->text, "levin: error ");
-        lvni_str_append_n(&n->text, line + skip, (size_t)(end + 1 - line) - skip);
+        lvni_core_str_append(&n->text, "levin: error ");
+        lvni_core_str_append_n(&n->text, line + skip, (size_t)(end + 1 - line) - skip);
     }
-    lvni_notice_fix(n, "warnings are errors here (strict=true, or LEVIN_STRICT=1): mend what they "
-                       "say, or say strict=false");
+    lvni_core_notice_fix(
+        n, "warnings are errors here (strict=true, or LEVIN_STRICT=1): mend what they "
+           "say, or say strict=false");
     n->error = (int)strtol(first + 1, NULL, 10);
     n->own = false;
     n->n_warnings = 0;
-    lvni_str_clear(&n->warnings);
-    LVN_TRY(lvni_str_status(&n->text));
+    lvni_core_str_clear(&n->warnings);
+    LVN_TRY(lvni_core_str_status(&n->text));
     return lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s (warnings are errors: strict)",
                          first);
 }
 
-lvni_exit_code lvni_notices_exit(const lvni_notices *n)
+lvni_core_exit_code lvni_core_notices_exit(const lvni_core_notices *n)
 {
     return n->error == 0 ? LVNI_EXIT_OK : kind_of(n->error)->exit;
 }
@@ -125,31 +126,31 @@ static bool is_numbered(const lvn_error *error)
            isdigit((unsigned char)m[2]) && isdigit((unsigned char)m[3]) && m[4] == ':';
 }
 
-lvni_exit_code lvni_exit_of_error(const lvn_error *error)
+lvni_core_exit_code lvni_core_exit_of_error(const lvn_error *error)
 {
     return is_numbered(error) ? kind_of((int)strtol(error->message + 1, NULL, 10))->exit
-                              : lvni_exit_of_status(error->code);
+                              : lvni_core_exit_of_status(error->code);
 }
 
-const char *lvni_error_prefix(const lvn_error *error)
+const char *lvni_core_error_prefix(const lvn_error *error)
 {
     return is_numbered(error) ? "levin: error " : "error: ";
 }
 
-bool lvni_notices_speak(const lvni_notices *n)
+bool lvni_core_notices_should_print(const lvni_core_notices *n)
 {
     return n->error != 0 && (n->own || n->by_hand || n->rank <= 0);
 }
 
-lvn_status lvni_notices_status(const lvni_notices *n)
+lvn_status lvni_core_notices_status(const lvni_core_notices *n)
 {
-    LVN_TRY(lvni_str_status(&n->text));
-    return lvni_str_status(&n->warnings);
+    LVN_TRY(lvni_core_str_status(&n->text));
+    return lvni_core_str_status(&n->warnings);
 }
 
-void lvni_notices_free(lvni_notices *n)
+void lvni_core_notices_free(lvni_core_notices *n)
 {
-    lvni_str_free(&n->text);
-    lvni_str_free(&n->warnings);
+    lvni_core_str_free(&n->text);
+    lvni_core_str_free(&n->warnings);
     memset(n, 0, sizeof *n);
 }

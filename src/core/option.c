@@ -23,24 +23,24 @@ static const char *const type_names[] = {
     [LVNI_OPT_STRING_LIST] = "list of texts",
 };
 
-const char *lvni_option_type_name(lvni_option_type type)
+const char *lvni_core_option_type_name(lvni_core_option_type type)
 {
     return type_names[type];
 }
 
-void lvni_value_free(lvni_value *value)
+void lvni_core_value_free(lvni_core_value *value)
 {
     for (size_t i = 0; value->strings != NULL && i < value->n; i++) {
-        lvni_free(value->strings[i]);
+        lvni_core_free(value->strings[i]);
     }
-    lvni_free(value->strings);
-    lvni_free(value->ints);
-    lvni_free(value->floats);
-    lvni_free(value->text);
-    *value = (lvni_value){0};
+    lvni_core_free(value->strings);
+    lvni_core_free(value->ints);
+    lvni_core_free(value->floats);
+    lvni_core_free(value->text);
+    *value = (lvni_core_value){0};
 }
 
-static bool same_strings(const lvni_value *a, const lvni_value *b)
+static bool same_strings(const lvni_core_value *a, const lvni_core_value *b)
 {
     for (size_t i = 0; i < a->n; i++) {
         if (strcmp(a->strings[i], b->strings[i]) != 0) {
@@ -50,7 +50,8 @@ static bool same_strings(const lvni_value *a, const lvni_value *b)
     return true;
 }
 
-bool lvni_value_equal(const lvni_option *row, const lvni_value *a, const lvni_value *b)
+bool lvni_core_value_equal(const lvni_core_option *row, const lvni_core_value *a,
+                           const lvni_core_value *b)
 {
     if (a->set != b->set || a->later != b->later || !a->set) {
         return a->set == b->set && a->later == b->later;
@@ -74,7 +75,7 @@ bool lvni_value_equal(const lvni_option *row, const lvni_value *a, const lvni_va
     return false;
 }
 
-int lvni_option_word_index(const char *words, const char *word, size_t n)
+int lvni_core_option_choice_index(const char *words, const char *word, size_t n)
 {
     int index = 0;
     for (const char *p = words; p != NULL; index++) {
@@ -89,9 +90,9 @@ int lvni_option_word_index(const char *words, const char *word, size_t n)
 
 /* ---- scalars ---- */
 
-static bool in_range(const lvni_option *row, double x)
+static bool in_range(const lvni_core_option *row, double x)
 {
-    const lvni_option_range *range = &row->range;
+    const lvni_core_option_range *range = &row->range;
     if (isinf(x) && (row->flags & LVNI_OPT_INF) == 0) {
         return false;
     }
@@ -114,8 +115,8 @@ static bool read_bool(const char *text, bool *out)
     static const char yes[] = "true|yes|on|1";
     static const char no[] = "false|no|off|0";
     const size_t n = strlen(text);
-    *out = lvni_option_word_index(yes, text, n) >= 0;
-    return *out || lvni_option_word_index(no, text, n) >= 0;
+    *out = lvni_core_option_choice_index(yes, text, n) >= 0;
+    return *out || lvni_core_option_choice_index(no, text, n) >= 0;
 }
 
 static bool read_int(const char *text, int64_t *out)
@@ -148,7 +149,8 @@ static bool read_float(const char *text, double *out)
 
 /* ---- lists ---- */
 
-static bool store_item(const lvni_option *row, const char *text, bool quoted, lvni_value *out)
+static bool store_item(const lvni_core_option *row, const char *text, bool quoted,
+                       lvni_core_value *out)
 {
     const size_t i = out->n;
     if (row->type == LVNI_OPT_INT_LIST) {
@@ -160,58 +162,58 @@ static bool store_item(const lvni_option *row, const char *text, bool quoted, lv
     return true;
 }
 
-static lvn_status count_items(const lvni_option *row, const char *text, const char *origin,
-                              lvni_str *word, size_t *n)
+static lvn_status count_items(const lvni_core_option *row, const char *text, const char *origin,
+                              lvni_core_str *word, size_t *n)
 {
-    lvni_items it;
+    lvni_core_items it;
     bool quoted = false;
     *n = 0;
-    int got = lvni_items_open(text, &it) ? 1 : -1;
-    for (bool more = got == 1; more; more = got == 1 && lvni_items_more(&it)) {
-        got = lvni_items_next(&it, word, &quoted);
+    int got = lvni_core_items_open(text, &it) ? 1 : -1;
+    for (bool more = got == 1; more; more = got == 1 && lvni_core_items_more(&it)) {
+        got = lvni_core_items_next(&it, word, &quoted);
         *n += got == 1 ? 1 : 0;
     }
     /* first: an item that could not be stored looks like an empty one */
-    LVN_TRY(lvni_str_status(word));
+    LVN_TRY(lvni_core_str_status(word));
     if (got < 0 || *n > ITEMS_MAX || (row->count > 0 && *n != row->count)) {
-        return lvni_option_expected(row, text, false, origin);
+        return lvni_core_option_expected(row, text, false, origin);
     }
     return LVN_OK;
 }
 
-static bool make_room(const lvni_option *row, size_t n, lvni_value *out)
+static bool make_room(const lvni_core_option *row, size_t n, lvni_core_value *out)
 {
     switch (row->type) {
     case LVNI_OPT_INT_LIST:
-        out->ints = lvni_calloc(LVNI_TAG_CONFIG, n, sizeof *out->ints);
+        out->ints = lvni_core_calloc(LVNI_TAG_CONFIG, n, sizeof *out->ints);
         return out->ints != NULL;
     case LVNI_OPT_FLOAT_LIST:
-        out->floats = lvni_calloc(LVNI_TAG_CONFIG, n, sizeof *out->floats);
+        out->floats = lvni_core_calloc(LVNI_TAG_CONFIG, n, sizeof *out->floats);
         return out->floats != NULL;
     default:
-        out->strings = lvni_calloc(LVNI_TAG_CONFIG, n, sizeof *out->strings);
+        out->strings = lvni_core_calloc(LVNI_TAG_CONFIG, n, sizeof *out->strings);
         return out->strings != NULL;
     }
 }
 
-static lvn_status parse_list(const lvni_option *row, const char *text, const char *origin,
-                             lvni_str *word, lvni_value *out)
+static lvn_status parse_list(const lvni_core_option *row, const char *text, const char *origin,
+                             lvni_core_str *word, lvni_core_value *out)
 {
     size_t n = 0;
     LVN_TRY(count_items(row, text, origin, word, &n));
     if (!make_room(row, n, out)) {
         return LVN_ERR_MEMORY;
     }
-    lvni_items it;
-    (void)lvni_items_open(text, &it);
-    for (bool quoted = false; out->n < n; out->n++, (void)lvni_items_more(&it)) {
-        (void)lvni_items_next(&it, word, &quoted);
-        LVN_TRY(lvni_str_status(word));
-        if (!store_item(row, lvni_str_text(word), quoted, out)) {
-            return lvni_option_expected(row, text, false, origin);
+    lvni_core_items it;
+    (void)lvni_core_items_open(text, &it);
+    for (bool quoted = false; out->n < n; out->n++, (void)lvni_core_items_more(&it)) {
+        (void)lvni_core_items_next(&it, word, &quoted);
+        LVN_TRY(lvni_core_str_status(word));
+        if (!store_item(row, lvni_core_str_text(word), quoted, out)) {
+            return lvni_core_option_expected(row, text, false, origin);
         }
         if (out->strings != NULL) {
-            out->strings[out->n] = lvni_strdup(LVNI_TAG_CONFIG, lvni_str_text(word));
+            out->strings[out->n] = lvni_core_strdup(LVNI_TAG_CONFIG, lvni_core_str_text(word));
             if (out->strings[out->n] == NULL) {
                 return LVN_ERR_MEMORY;
             }
@@ -221,23 +223,24 @@ static lvn_status parse_list(const lvni_option *row, const char *text, const cha
 }
 
 /* A text in quotes is one item, whatever commas it holds. */
-static lvn_status parse_one_string(const lvni_option *row, const char *origin, lvni_value *out)
+static lvn_status parse_one_string(const lvni_core_option *row, const char *origin,
+                                   lvni_core_value *out)
 {
     if (row->count > 1) {
-        return lvni_option_expected(row, out->text, true, origin);
+        return lvni_core_option_expected(row, out->text, true, origin);
     }
     if (!make_room(row, 1, out)) {
         return LVN_ERR_MEMORY;
     }
     out->n = 1;
-    out->strings[0] = lvni_strdup(LVNI_TAG_CONFIG, out->text);
+    out->strings[0] = lvni_core_strdup(LVNI_TAG_CONFIG, out->text);
     return out->strings[0] != NULL ? LVN_OK : LVN_ERR_MEMORY;
 }
 
 /* ---- one value ---- */
 
-static lvn_status parse_scalar(const lvni_option *row, const char *text, bool quoted,
-                               const char *origin, lvni_value *out)
+static lvn_status parse_scalar(const lvni_core_option *row, const char *text, bool quoted,
+                               const char *origin, lvni_core_value *out)
 {
     bool good = false;
     switch (row->type) {
@@ -249,7 +252,7 @@ static lvn_status parse_scalar(const lvni_option *row, const char *text, bool qu
         good = read_float(text, &out->f) && (!quoted || isinf(out->f)) && in_range(row, out->f);
         break;
     case LVNI_OPT_CHOICE:
-        out->choice = lvni_option_word_index(row->choices, text, strlen(text));
+        out->choice = lvni_core_option_choice_index(row->choices, text, strlen(text));
         good = out->choice >= 0;
         if (good) {
             canonical_choice(row->choices, out->choice, out->text);
@@ -257,29 +260,29 @@ static lvn_status parse_scalar(const lvni_option *row, const char *text, bool qu
         break;
     default: good = true; break;
     }
-    return good ? LVN_OK : lvni_option_expected(row, text, quoted, origin);
+    return good ? LVN_OK : lvni_core_option_expected(row, text, quoted, origin);
 }
 
-static bool nullable(const lvni_option *row)
+static bool nullable(const lvni_core_option *row)
 {
     return row->fallback == NULL || row->fallback[0] == '\0' || (row->flags & LVNI_OPT_AUTO) != 0;
 }
 
 /* null, none, nothing at all and auto, where the row knows no value of that name. */
-static bool means_unset(const lvni_option *row, const char *text)
+static bool means_unset(const lvni_core_option *row, const char *text)
 {
     const size_t n = strlen(text);
-    if (row->choices != NULL && lvni_option_word_index(row->choices, text, n) >= 0) {
+    if (row->choices != NULL && lvni_core_option_choice_index(row->choices, text, n) >= 0) {
         return false;
     }
     if ((row->flags & LVNI_OPT_AUTO) != 0 && strcasecmp(text, "auto") == 0) {
         return true;
     }
-    return nullable(row) && (n == 0 || lvni_option_word_index("null|none|~", text, n) >= 0);
+    return nullable(row) && (n == 0 || lvni_core_option_choice_index("null|none|~", text, n) >= 0);
 }
 
 /* "none=single|ddp_spawn=ddp": the word a text stands for; its length in *n. */
-static const char *respell(const lvni_option *row, const char *text, size_t *n)
+static const char *respell(const lvni_core_option *row, const char *text, size_t *n)
 {
     *n = strlen(text);
     for (const char *p = row->spellings; p != NULL;) {
@@ -296,7 +299,7 @@ static const char *respell(const lvni_option *row, const char *text, size_t *n)
 
 static char *copy_n(const char *text, size_t n)
 {
-    char *copy = lvni_alloc(LVNI_TAG_CONFIG, n + 1);
+    char *copy = lvni_core_alloc(LVNI_TAG_CONFIG, n + 1);
     if (copy != NULL) {
         memcpy(copy, text, n);
         copy[n] = '\0';
@@ -305,14 +308,14 @@ static char *copy_n(const char *text, size_t n)
 }
 
 /* A value in quotes as a whole, as job strings and copied YAML have it: key='two words'. */
-static bool unquote_whole(const char *text, lvni_str *out)
+static bool unquote_whole(const char *text, lvni_core_str *out)
 {
-    lvni_items it = {.p = text, .end = text + strlen(text)};
-    return (*text == '"' || *text == '\'') && lvni_items_quoted(&it, out) && it.p == it.end;
+    lvni_core_items it = {.p = text, .end = text + strlen(text)};
+    return (*text == '"' || *text == '\'') && lvni_core_items_quoted(&it, out) && it.p == it.end;
 }
 
-static lvn_status parse_clean(const lvni_option *row, const char *given, bool quoted,
-                              const char *origin, lvni_str *word, lvni_value *out)
+static lvn_status parse_clean(const lvni_core_option *row, const char *given, bool quoted,
+                              const char *origin, lvni_core_str *word, lvni_core_value *out)
 {
     if (!quoted && means_unset(row, given)) {
         return LVN_OK;
@@ -324,7 +327,7 @@ static lvn_status parse_clean(const lvni_option *row, const char *given, bool qu
         return LVN_ERR_MEMORY;
     }
     out->set = true;
-    if (row->later != NULL && lvni_option_word_index(row->later, out->text, n) >= 0) {
+    if (row->later != NULL && lvni_core_option_choice_index(row->later, out->text, n) >= 0) {
         out->later = true;
         out->choice = -1;
         return LVN_OK;
@@ -339,44 +342,45 @@ static lvn_status parse_clean(const lvni_option *row, const char *given, bool qu
     return parse_scalar(row, out->text, quoted, origin, out);
 }
 
-lvn_status lvni_option_parse(const lvni_option *row, const char *text, bool quoted,
-                             const char *origin, lvni_value *out)
+lvn_status lvni_core_option_parse(const lvni_core_option *row, const char *text, bool quoted,
+                                  const char *origin, lvni_core_value *out)
 {
-    *out = (lvni_value){0};
+    *out = (lvni_core_value){0};
     if (strnlen(text, TEXT_MAX + 1) > TEXT_MAX) {
         LVN_FAIL(LVN_ERR_USAGE, "%s: the value is longer than %d bytes  (%s)", row->name, TEXT_MAX,
                  origin);
     }
-    if (row->type != LVNI_OPT_PATH && !lvni_utf8_valid(text)) { /* names of files are any bytes */
+    if (row->type != LVNI_OPT_PATH && !lvni_core_utf8_valid(text)) {
+        /* names of files are any bytes */
         LVN_FAIL(LVN_ERR_USAGE, "%s: the value is not valid UTF-8: %.80s  (%s)", row->name, text,
                  origin);
     }
-    lvni_str clean = {0};
-    lvni_str word = {0};
+    lvni_core_str clean = {0};
+    lvni_core_str word = {0};
     lvn_status status = LVN_OK;
     if (!quoted) {
         size_t n = strlen(text);
-        while (n > 0 && lvni_is_blank(text[n - 1])) {
+        while (n > 0 && lvni_core_is_blank(text[n - 1])) {
             n--;
         }
         const size_t lead = strspn(text, " \t\r\n");
-        lvni_str_append_n(&clean, text + (lead < n ? lead : n), lead < n ? n - lead : 0);
-        status = lvni_str_status(&clean);
-        quoted = status == LVN_OK && unquote_whole(lvni_str_text(&clean), &word);
+        lvni_core_str_append_n(&clean, text + (lead < n ? lead : n), lead < n ? n - lead : 0);
+        status = lvni_core_str_status(&clean);
+        quoted = status == LVN_OK && unquote_whole(lvni_core_str_text(&clean), &word);
     }
-    const char *final = clean.data == NULL ? text : quoted ? lvni_str_text(&word) : clean.data;
+    const char *final = clean.data == NULL ? text : quoted ? lvni_core_str_text(&word) : clean.data;
     if (status == LVN_OK) {
-        status = lvni_str_status(&word);
+        status = lvni_core_str_status(&word);
     }
-    lvni_str scratch = {0};
+    lvni_core_str scratch = {0};
     if (status == LVN_OK) {
         status = parse_clean(row, final, quoted, origin, &scratch, out);
     }
-    lvni_str_free(&clean);
-    lvni_str_free(&word);
-    lvni_str_free(&scratch);
+    lvni_core_str_free(&clean);
+    lvni_core_str_free(&word);
+    lvni_core_str_free(&scratch);
     if (status != LVN_OK) {
-        lvni_value_free(out);
+        lvni_core_value_free(out);
     }
     return status;
 }

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 
-typedef enum lvni_option_type {
+typedef enum lvni_core_option_type {
     LVNI_OPT_BOOL,   /* true false yes no on off 1 0 */
     LVNI_OPT_INT,    /* decimal, 64 bit */
     LVNI_OPT_FLOAT,  /* decimal; inf only with LVNI_OPT_INF */
@@ -18,7 +18,7 @@ typedef enum lvni_option_type {
     LVNI_OPT_INT_LIST, /* [1,3], 1,3 or a single 1 */
     LVNI_OPT_FLOAT_LIST,
     LVNI_OPT_STRING_LIST,
-} lvni_option_type;
+} lvni_core_option_type;
 
 enum {
     /* `auto` (or null) may be given and means unset: the program finds a value */
@@ -35,10 +35,10 @@ enum {
 };
 
 /* Allowed numbers, for every element of a list. All zero: any. */
-typedef struct lvni_option_range {
+typedef struct lvni_core_option_range {
     bool used, above, below; /* above, below: the limit itself is not allowed */
     double min, max;
-} lvni_option_range;
+} lvni_core_option_range;
 #define LVNI_AT_LEAST(lo)                                                                          \
     {                                                                                              \
         .used = true, .min = (lo), .max = INFINITY                                                 \
@@ -56,10 +56,10 @@ typedef struct lvni_option_range {
         .used = true, .below = true, .min = (lo), .max = (hi)                                      \
     } /* lo <= x < hi */
 
-typedef struct lvni_option lvni_option;
+typedef struct lvni_core_option lvni_core_option;
 
 /* A parsed value. Which fields count follows from the row's type. */
-typedef struct lvni_value {
+typedef struct lvni_core_value {
     bool set;   /* false: unset, null or auto */
     bool later; /* one of the row's .later values */
     bool b;
@@ -72,15 +72,15 @@ typedef struct lvni_value {
     int64_t *ints;
     double *floats;
     char **strings;
-} lvni_value;
+} lvni_core_value;
 
-struct lvni_option {
+struct lvni_core_option {
     const char *name; /* "optim.lr": lower case, '_' inside words, '.' between levels */
-    lvni_option_type type;
+    lvni_core_option_type type;
     const char *unit;     /* "samples", "s"; NULL: none */
     const char *fallback; /* the default as text; NULL: unset */
     const char *choices;  /* "sgd|adamw" */
-    lvni_option_range range;
+    lvni_core_option_range range;
     size_t count;        /* lists: how many elements, 0 = any number */
     const char *help;    /* one sentence */
     const char *no_file; /* paths: "builtin:|none": beginnings of values that name no file */
@@ -92,24 +92,25 @@ struct lvni_option {
     const char *later, *later_note;
     /* Without which the row does nothing: terms joined by '&', each "optim.name=sgd|lars" (one of
      * these values) or "ema.decay" or "augment.hue|augment.contrast" (one of these keys is neither
-     * off nor zero). lvni_config_check_needs looks at it, and passes the default and values that
-     * switch the row off. */
+     * off nor zero). lvni_core_config_check_needs looks at it, and passes the default and values
+     * that switch the row off. */
     const char *needs;
     const char *spellings; /* other words for values: "none=single|ddp_spawn=ddp" */
     /* Looks at a value that was given (not at defaults), after all layers are joined; records an
-     * error that names key, value, what is right and origin. lvni_option_fail and
-     * lvni_option_fail_later help. */
-    lvn_status (*check)(const lvni_option *row, const lvni_value *value, const char *origin);
+     * error that names key, value, what is right and origin. lvni_core_option_fail and
+     * lvni_core_option_fail_later help. */
+    lvn_status (*check)(const lvni_core_option *row, const lvni_core_value *value,
+                        const char *origin);
     /* This row is only another name of that one ("gpus" of "devices", "optim" of "optim.name"): all
      * other fields but .help stay empty. */
     const char *alias_of;
 };
 
-typedef struct lvni_option_table {
+typedef struct lvni_core_option_table {
     const char *title; /* of its part of the help: "optimizer" */
-    const lvni_option *rows;
+    const lvni_core_option *rows;
     size_t n;
-} lvni_option_table;
+} lvni_core_option_table;
 #define LVNI_OPTION_TABLE(text, array)                                                             \
     {                                                                                              \
         .title = (text), .rows = (array), .n = sizeof(array) / sizeof((array)[0])                  \
@@ -121,26 +122,27 @@ typedef struct lvni_option_table {
 
 /* Reads text for a row; `quoted`: it stood in quotes, so it is text and neither number nor null nor
  * auto. On failure LVN_ERR_USAGE (or LVN_ERR_MEMORY) and *out is empty. Owner of *out: the caller
- * (lvni_value_free). */
-lvn_status lvni_option_parse(const lvni_option *row, const char *text, bool quoted,
-                             const char *origin, lvni_value *out);
-void lvni_value_free(lvni_value *value); /* leaves it unset */
-bool lvni_value_equal(const lvni_option *row, const lvni_value *a, const lvni_value *b);
+ * (lvni_core_value_free). */
+lvn_status lvni_core_option_parse(const lvni_core_option *row, const char *text, bool quoted,
+                                  const char *origin, lvni_core_value *out);
+void lvni_core_value_free(lvni_core_value *value); /* leaves it unset */
+bool lvni_core_value_equal(const lvni_core_option *row, const lvni_core_value *a,
+                           const lvni_core_value *b);
 
 /* "KEY VALUE: <sentence>  (ORIGIN)" as LVN_ERR_USAGE. */
-lvn_status lvni_option_fail(const lvni_option *row, const lvni_value *value, const char *origin,
-                            const char *fmt, ...) LVN_PRINTF(4, 5);
+lvn_status lvni_core_option_fail(const lvni_core_option *row, const lvni_core_value *value,
+                                 const char *origin, const char *fmt, ...) LVN_PRINTF(4, 5);
 /* The same with the row's later_note. */
-lvn_status lvni_option_fail_later(const lvni_option *row, const lvni_value *value,
-                                  const char *origin);
+lvn_status lvni_core_option_fail_later(const lvni_core_option *row, const lvni_core_value *value,
+                                       const char *origin);
 
 /* Position of a word in "a|b|c" (case-insensitive), -1 when it is none. */
-int lvni_option_word_index(const char *words, const char *word, size_t n);
-const char *lvni_option_type_name(lvni_option_type type);
+int lvni_core_option_choice_index(const char *words, const char *word, size_t n);
+const char *lvni_core_option_type_name(lvni_core_option_type type);
 /* The help: name, type, unit, default and sentence of every row, titles between tables. */
-void lvni_option_print_help(const lvni_option_table *tables, size_t n_tables, FILE *out);
+void lvni_core_option_print_help(const lvni_core_option_table *tables, size_t n_tables, FILE *out);
 /* One row of it. */
-void lvni_option_print_row(const lvni_option_table *tables, size_t n_tables, const lvni_option *row,
-                           FILE *out);
+void lvni_core_option_print_row(const lvni_core_option_table *tables, size_t n_tables,
+                                const lvni_core_option *row, FILE *out);
 
 #endif

@@ -10,8 +10,8 @@
 
 enum { SHOWN = 80 }; /* bytes of a value that a message repeats */
 
-lvn_status lvni_option_fail(const lvni_option *row, const lvni_value *value, const char *origin,
-                            const char *fmt, ...)
+lvn_status lvni_core_option_fail(const lvni_core_option *row, const lvni_core_value *value,
+                                 const char *origin, const char *fmt, ...)
 {
     char sentence[700];
     va_list ap;
@@ -22,34 +22,34 @@ lvn_status lvni_option_fail(const lvni_option *row, const lvni_value *value, con
              value->text != NULL ? value->text : "unset", sentence, origin);
 }
 
-lvn_status lvni_option_fail_later(const lvni_option *row, const lvni_value *value,
-                                  const char *origin)
+lvn_status lvni_core_option_fail_later(const lvni_core_option *row, const lvni_core_value *value,
+                                       const char *origin)
 {
     if (row->later_note != NULL) {
-        return lvni_option_fail(row, value, origin, "%s", row->later_note);
+        return lvni_core_option_fail(row, value, origin, "%s", row->later_note);
     }
     if ((row->flags & LVNI_OPT_LATER) != 0) {
-        return lvni_option_fail(row, value, origin,
-                                "this key comes with a later version; leave it at %s",
-                                row->fallback != NULL ? row->fallback : "unset");
+        return lvni_core_option_fail(row, value, origin,
+                                     "this key comes with a later version; leave it at %s",
+                                     row->fallback != NULL ? row->fallback : "unset");
     }
-    return lvni_option_fail(row, value, origin, "this value comes with a later version%s%s",
-                            row->choices != NULL ? "; this one knows " : "",
-                            row->choices != NULL ? row->choices : "");
+    return lvni_core_option_fail(row, value, origin, "this value comes with a later version%s%s",
+                                 row->choices != NULL ? "; this one knows " : "",
+                                 row->choices != NULL ? row->choices : "");
 }
 
-static void describe_range(const lvni_option_range *range, lvni_str *out)
+static void describe_range(const lvni_core_option_range *range, lvni_core_str *out)
 {
     if (!range->used) {
         return;
     }
-    lvni_str_append(out, range->above                        ? ", above "
-                         : isinf(range->max) || range->below ? ", at least "
-                                                             : ", from ");
-    lvni_str_double(out, range->min);
+    lvni_core_str_append(out, range->above                        ? ", above "
+                              : isinf(range->max) || range->below ? ", at least "
+                                                                  : ", from ");
+    lvni_core_str_double(out, range->min);
     if (!isinf(range->max)) {
-        lvni_str_append(out, range->below ? " and below " : " to ");
-        lvni_str_double(out, range->max);
+        lvni_core_str_append(out, range->below ? " and below " : " to ");
+        lvni_core_str_double(out, range->max);
     }
 }
 
@@ -73,8 +73,9 @@ static const char *nearest_choice(const char *choices, const char *text, char *b
         const size_t length = strcspn(p, "|");
         char word[64];
         snprintf(word, sizeof word, "%.*s", (int)length, p);
-        const size_t distance = lvni_edit_distance(word, text);
-        if (distance < best && distance <= lvni_edit_limit(word, text) && same_digits(word, text)) {
+        const size_t distance = lvni_core_edit_distance(word, text);
+        if (distance < best && distance <= lvni_core_edit_limit(word, text) &&
+            same_digits(word, text)) {
             best = distance;
             snprintf(buffer, room, "%s", word);
         }
@@ -83,61 +84,61 @@ static const char *nearest_choice(const char *choices, const char *text, char *b
     return best == SIZE_MAX ? NULL : buffer;
 }
 
-static lvn_status fail_foreign(const lvni_option *row, const char *text, const lvni_foreign *entry,
-                               const char *origin)
+static lvn_status fail_foreign(const lvni_core_option *row, const char *text,
+                               const lvni_core_foreign *entry, const char *origin)
 {
-    lvni_str hint = {0};
-    lvni_foreign_print_hint(entry, &hint);
-    lvn_status s = lvni_str_status(&hint);
+    lvni_core_str hint = {0};
+    lvni_core_foreign_print_hint(entry, &hint);
+    lvn_status s = lvni_core_str_status(&hint);
     if (s == LVN_OK) {
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                           "%s `%.*s` is not in this version: %s  (%s)", row->name, SHOWN, text,
-                          lvni_str_text(&hint), origin);
+                          lvni_core_str_text(&hint), origin);
     }
-    lvni_str_free(&hint);
+    lvni_core_str_free(&hint);
     return s;
 }
 
-lvn_status lvni_option_expected(const lvni_option *row, const char *text, bool quoted,
-                                const char *origin)
+lvn_status lvni_core_option_expected(const lvni_core_option *row, const char *text, bool quoted,
+                                     const char *origin)
 {
-    const lvni_foreign *entry = lvni_foreign_value(row->name, text);
+    const lvni_core_foreign *entry = lvni_core_foreign_value(row->name, text);
     if (entry != NULL) {
         return fail_foreign(row, text, entry, origin);
     }
-    lvni_str want = {0};
+    lvni_core_str want = {0};
     char word[64];
     if (row->type == LVNI_OPT_CHOICE) {
-        lvni_str_append(&want, "one of ");
+        lvni_core_str_append(&want, "one of ");
         for (const char *p = row->choices; *p != '\0'; p++) {
-            lvni_str_append_n(&want, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
+            lvni_core_str_append_n(&want, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
         }
         const char *near_word = nearest_choice(row->choices, text, word, sizeof word);
         if (near_word != NULL) {
-            lvni_str_printf(&want, "; did you mean `%s`?", near_word);
+            lvni_core_str_printf(&want, "; did you mean `%s`?", near_word);
         }
     } else {
-        lvni_str_printf(&want, "%s%s", row->type == LVNI_OPT_BOOL ? "" : "a ",
-                        lvni_option_type_name(row->type));
+        lvni_core_str_printf(&want, "%s%s", row->type == LVNI_OPT_BOOL ? "" : "a ",
+                             lvni_core_option_type_name(row->type));
         describe_range(&row->range, &want);
         if (row->count > 0) {
-            lvni_str_printf(&want, ", %zu of them", row->count);
+            lvni_core_str_printf(&want, ", %zu of them", row->count);
         }
         if (row->unit != NULL) {
-            lvni_str_printf(&want, " (in %s)", row->unit);
+            lvni_core_str_printf(&want, " (in %s)", row->unit);
         }
         if ((row->flags & LVNI_OPT_AUTO) != 0) {
-            lvni_str_append(&want, ", or auto");
+            lvni_core_str_append(&want, ", or auto");
         }
     }
     const bool bare = quoted && (row->type == LVNI_OPT_BOOL || row->type == LVNI_OPT_INT ||
                                  row->type == LVNI_OPT_FLOAT);
-    const lvn_status status = lvni_str_status(&want);
+    const lvn_status status = lvni_core_str_status(&want);
     if (status == LVN_OK) {
         (void)lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s `%.*s`: expected %s%s  (%s)",
-                            row->name, SHOWN, text, lvni_str_text(&want),
+                            row->name, SHOWN, text, lvni_core_str_text(&want),
                             bare ? ", not a text in quotes" : "", origin);
     }
-    lvni_str_free(&want);
+    lvni_core_str_free(&want);
     return status == LVN_OK ? LVN_ERR_USAGE : status;
 }

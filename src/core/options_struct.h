@@ -9,8 +9,8 @@
 /* own: the callee's copy of `bytes` bytes; given: the caller's struct or NULL (all defaults); call:
  * "conv2d" of lvn_conv2d_with. A struct without its size is an error: whoever forgot it would get
  * the defaults instead of what was asked for. */
-static inline lvn_status lvni_options_copy(const char *call, void *own, size_t bytes,
-                                           const void *given)
+static inline lvn_status lvni_core_options_copy(const char *call, void *own, size_t bytes,
+                                                const void *given)
 {
     memset(own, 0, bytes);
     if (given != NULL) {
@@ -26,7 +26,8 @@ static inline lvn_status lvni_options_copy(const char *call, void *own, size_t b
 }
 
 /* `value` is one of an enum that goes from 0 to `last`. */
-static inline lvn_status lvni_options_enum(const char *call, const char *what, int value, int last)
+static inline lvn_status lvni_core_options_enum(const char *call, const char *what, int value,
+                                                int last)
 {
     LVN_ARG(value >= 0 && value <= last, "%s: %s is %d, which is none of its values (0 to %d)",
             call, what, value, last);

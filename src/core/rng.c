@@ -3,7 +3,7 @@
 
 #include "core/math.h"
 
-uint64_t lvni_rng_purpose(const char *name)
+uint64_t lvni_core_rng_purpose(const char *name)
 {
     uint64_t h = 0xcbf29ce484222325u;
     for (const unsigned char *p = (const unsigned char *)name; *p != 0; p++) {
@@ -12,16 +12,16 @@ uint64_t lvni_rng_purpose(const char *name)
     return h;
 }
 
-lvni_rng_key lvni_rng_make_key(uint64_t seed, uint64_t purpose)
+lvni_core_rng_key lvni_core_rng_make_key(uint64_t seed, uint64_t purpose)
 {
     uint64_t z = seed + 0x9e3779b97f4a7c15u * purpose;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     z = z ^ (z >> 31);
-    return (lvni_rng_key){{(uint32_t)z, (uint32_t)(z >> 32)}};
+    return (lvni_core_rng_key){{(uint32_t)z, (uint32_t)(z >> 32)}};
 }
 
-void lvni_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+void lvni_core_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
     uint32_t k0 = key[0], k1 = key[1];
@@ -43,36 +43,36 @@ void lvni_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[
     out[3] = c3;
 }
 
-uint32_t lvni_rng_u32(const lvni_rng *rng, uint64_t element)
+uint32_t lvni_core_rng_u32(const lvni_core_rng *rng, uint64_t element)
 {
     const uint32_t counter[4] = {(uint32_t)(element / 4), rng->c, rng->b, rng->a};
     uint32_t out[4];
-    lvni_philox(counter, rng->key.k, out);
+    lvni_core_philox(counter, rng->key.k, out);
     return out[element % 4];
 }
 
-float lvni_rng_uniform(const lvni_rng *rng, uint64_t element)
+float lvni_core_rng_uniform(const lvni_core_rng *rng, uint64_t element)
 {
-    return (float)(lvni_rng_u32(rng, element) >> 8) * 0x1p-24f;
+    return (float)(lvni_core_rng_u32(rng, element) >> 8) * 0x1p-24f;
 }
 
 static double box_muller(uint32_t a, uint32_t b)
 {
     const double u1 = ((double)a + 0.5) * 0x1p-32; /* never 0 */
     const double u2 = (double)b * 0x1p-32;
-    return lvni_sqrt(-2.0 * lvni_log(u1)) * lvni_cos2pi(u2);
+    return lvni_core_sqrt(-2.0 * lvni_core_log(u1)) * lvni_core_cos2pi(u2);
 }
 
-double lvni_rng_normal(const lvni_rng *rng, uint64_t element)
+double lvni_core_rng_normal(const lvni_core_rng *rng, uint64_t element)
 {
-    return box_muller(lvni_rng_u32(rng, 2 * element), lvni_rng_u32(rng, 2 * element + 1));
+    return box_muller(lvni_core_rng_u32(rng, 2 * element), lvni_core_rng_u32(rng, 2 * element + 1));
 }
 
-uint32_t lvni_rng_below(const lvni_rng *rng, uint32_t n, uint64_t *element)
+uint32_t lvni_core_rng_below(const lvni_core_rng *rng, uint32_t n, uint64_t *element)
 {
     const uint32_t reject = (uint32_t)(0x100000000u % n);
     for (;;) {
-        const uint32_t x = lvni_rng_u32(rng, (*element)++);
+        const uint32_t x = lvni_core_rng_u32(rng, (*element)++);
         if (x >= reject) {
             return x % n;
         }

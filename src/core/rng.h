@@ -2,15 +2,15 @@
  * easy as 1, 2, 3").
  *
  * THE PACKING OF THE LAW. It never changes: results of saved runs depend on it.
- *   key      = lvni_rng_key(seed, purpose): a 64-bit mix of the run's seed and a 64-bit hash of the
- *              purpose's name (low word = key[0], high word = key[1]); inside a forward the purpose
- *              is the module path.
+ *   key      = lvni_core_rng_key(seed, purpose): a 64-bit mix of the run's seed and a 64-bit hash
+ *              of the purpose's name (low word = key[0], high word = key[1]); inside a forward the
+ *              purpose is the module path.
  *   counter  = (c0 = element / 4, c1 = c, c2 = b, c3 = a), element e takes word e % 4 of the
  *     output.
- *   Per use:   inside a step   a = step,  b = shard,  c = phase * 2^24 + number of the call within
- *              the shard's forward (phase 0 but for steps of several phases) a named draw
- *              (lvn_random_uniform) does the same with the purpose hash(path) + 0x9e3779b97f4a7c15
- *              hash(name) initialisation  a = b = c = 0
+ *   Per use:   inside a step   a = step,  b = micro-batch,  c = phase * 2^24 + number of the call
+ *              within the micro-batch's forward (phase 0 but for steps of several phases) a named
+ *              draw (lvn_random_uniform) does the same with the purpose hash(path) +
+ *              0x9e3779b97f4a7c15 hash(name) initialisation  a = b = c = 0
  *              sample order    a = epoch, b = c = 0        (purpose "order")
  *              data            a = epoch, b = sample, c = operation of the augmentation (purpose
  *                "data";
@@ -20,34 +20,34 @@
 
 #include <stdint.h>
 
-typedef struct lvni_rng_key {
+typedef struct lvni_core_rng_key {
     uint32_t k[2];
-} lvni_rng_key;
+} lvni_core_rng_key;
 
 /* A stream position: key and the three fixed counter words. */
-typedef struct lvni_rng {
-    lvni_rng_key key;
+typedef struct lvni_core_rng {
+    lvni_core_rng_key key;
     uint32_t a, b, c;
-} lvni_rng;
+} lvni_core_rng;
 
 /* FNV-1a (64 bit) of a zero-terminated name. */
-uint64_t lvni_rng_purpose(const char *name);
+uint64_t lvni_core_rng_purpose(const char *name);
 /* splitmix64 finaliser over seed + 0x9e3779b97f4a7c15 * purpose (mod 2^64). */
-lvni_rng_key lvni_rng_make_key(uint64_t seed, uint64_t purpose);
+lvni_core_rng_key lvni_core_rng_make_key(uint64_t seed, uint64_t purpose);
 
 /* One Philox 4x32-10 block. */
-void lvni_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+void lvni_core_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 /* Element e of the stream. */
-uint32_t lvni_rng_u32(const lvni_rng *rng, uint64_t element);
+uint32_t lvni_core_rng_u32(const lvni_core_rng *rng, uint64_t element);
 /* Uniform in [0, 1): the top 24 bits times 2^-24. */
-float lvni_rng_uniform(const lvni_rng *rng, uint64_t element);
+float lvni_core_rng_uniform(const lvni_core_rng *rng, uint64_t element);
 /* Standard normal by Box-Muller on elements 2e and 2e+1, with levin's own log, sqrt, sin and cos
  * (double precision). */
-double lvni_rng_normal(const lvni_rng *rng, uint64_t element);
+double lvni_core_rng_normal(const lvni_core_rng *rng, uint64_t element);
 /* Unbiased integer in [0, n) for n >= 1, by rejection (Lemire 2019 without the multiplication
  * trick: draws below 2^32 mod n are thrown away). *element is the next unused element and moves on
  * with every draw. */
-uint32_t lvni_rng_below(const lvni_rng *rng, uint32_t n, uint64_t *element);
+uint32_t lvni_core_rng_below(const lvni_core_rng *rng, uint32_t n, uint64_t *element);
 
 #endif

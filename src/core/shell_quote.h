@@ -5,6 +5,6 @@
 #include "core/str.h"
 
 /* Appends the word, in single quotes where a shell would change it. */
-void lvni_shell_quote(lvni_str *out, const char *word);
+void lvni_core_shell_quote(lvni_core_str *out, const char *word);
 
 #endif

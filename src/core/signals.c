@@ -36,7 +36,7 @@ static void leave(int signal_number, bool keyboard)
     lvni_core_terminal_print_from_signal(keyboard, "stopped: ");
     lvni_core_terminal_print_from_signal(false, lvni_core_signal_name(signal_number));
     lvni_core_terminal_print_from_signal(false, " before the first step: nothing was written\n");
-    _exit(lvni_exit_of_signal(signal_number));
+    _exit(lvni_core_exit_of_signal(signal_number));
 }
 
 static void note(int signal_number, siginfo_t *info, void *context)

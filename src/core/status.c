@@ -47,7 +47,7 @@ lvn_status lvn_error_set(lvn_status code, const char *file, int line, const char
     char text[sizeof last_error.message]; /* the arguments may point into the record itself */
     va_list ap;
     va_start(ap, fmt);
-    lvni_escape_format(text, sizeof text, fmt, ap);
+    lvni_core_escape_format(text, sizeof text, fmt, ap);
     va_end(ap);
     memcpy(last_error.message, text, sizeof text);
     last_error.code = code;
@@ -66,7 +66,7 @@ void lvn_error_frame(const char *fmt, ...)
     va_list ap;
     va_start(ap, fmt);
     char *frame = last_error.frames[last_error.n_frames];
-    lvni_escape_format(frame, sizeof last_error.frames[0], fmt, ap);
+    lvni_core_escape_format(frame, sizeof last_error.frames[0], fmt, ap);
     va_end(ap);
     last_error.n_frames++;
 }
@@ -76,7 +76,7 @@ void lvn_error_append(const char *fmt, ...)
     const size_t n = strlen(last_error.message);
     va_list ap;
     va_start(ap, fmt);
-    lvni_escape_format(last_error.message + n, sizeof last_error.message - n, fmt, ap);
+    lvni_core_escape_format(last_error.message + n, sizeof last_error.message - n, fmt, ap);
     va_end(ap);
 }
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool reserve(lvni_str *s, size_t extra)
+static bool reserve(lvni_core_str *s, size_t extra)
 {
     if (s->failed) {
         return false;
@@ -20,7 +20,7 @@ static bool reserve(lvni_str *s, size_t extra)
     if (room - s->len <= extra) {
         room = s->len + extra + 1;
     }
-    char *data = lvni_realloc(LVNI_TAG_CORE, s->data, room);
+    char *data = lvni_core_realloc(LVNI_TAG_CORE, s->data, room);
     if (data == NULL) {
         s->failed = true;
         return false;
@@ -33,7 +33,7 @@ static bool reserve(lvni_str *s, size_t extra)
     return true;
 }
 
-void lvni_str_append_n(lvni_str *s, const char *bytes, size_t n)
+void lvni_core_str_append_n(lvni_core_str *s, const char *bytes, size_t n)
 {
     if (reserve(s, n)) {
         memcpy(s->data + s->len, bytes, n);
@@ -42,7 +42,7 @@ void lvni_str_append_n(lvni_str *s, const char *bytes, size_t n)
     }
 }
 
-char *lvni_str_room(lvni_str *s, size_t n)
+char *lvni_core_str_room(lvni_core_str *s, size_t n)
 {
     if (!reserve(s, n)) {
         return NULL;
@@ -53,17 +53,17 @@ char *lvni_str_room(lvni_str *s, size_t n)
     return at;
 }
 
-void lvni_str_append(lvni_str *s, const char *text)
+void lvni_core_str_append(lvni_core_str *s, const char *text)
 {
-    lvni_str_append_n(s, text, strlen(text));
+    lvni_core_str_append_n(s, text, strlen(text));
 }
 
-void lvni_str_char(lvni_str *s, char c)
+void lvni_core_str_char(lvni_core_str *s, char c)
 {
-    lvni_str_append_n(s, &c, 1);
+    lvni_core_str_append_n(s, &c, 1);
 }
 
-void lvni_str_printf(lvni_str *s, const char *fmt, ...)
+void lvni_core_str_printf(lvni_core_str *s, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -79,7 +79,7 @@ void lvni_str_printf(lvni_str *s, const char *fmt, ...)
     s->len += (size_t)n;
 }
 
-size_t lvni_utf8_char(const char *bytes, size_t n, uint32_t *code)
+size_t lvni_core_utf8_char(const char *bytes, size_t n, uint32_t *code)
 {
     static const struct {
         unsigned char lead_min, lead_max, next_min, next_max;
@@ -111,11 +111,11 @@ size_t lvni_utf8_char(const char *bytes, size_t n, uint32_t *code)
     return 0;
 }
 
-bool lvni_utf8_valid(const char *text)
+bool lvni_core_utf8_valid(const char *text)
 {
     uint32_t code;
     for (size_t left = strlen(text), k; left > 0; text += k, left -= k) {
-        k = lvni_utf8_char(text, left, &code);
+        k = lvni_core_utf8_char(text, left, &code);
         if (k == 0) {
             return false;
         }
@@ -124,7 +124,7 @@ bool lvni_utf8_valid(const char *text)
 }
 
 /* U+200C and U+200D stay: Persian and Indic scripts and emoji need them. */
-bool lvni_utf8_hidden(uint32_t code)
+bool lvni_core_utf8_hidden(uint32_t code)
 {
     static const struct {
         uint32_t first, last;
@@ -140,34 +140,34 @@ bool lvni_utf8_hidden(uint32_t code)
     return false;
 }
 
-void lvni_str_json(lvni_str *s, const char *text)
+void lvni_core_str_json(lvni_core_str *s, const char *text)
 {
     static const char plain[] = "\"\\\b\f\n\r\t";
     static const char letter[] = "\"\\bfnrt";
-    lvni_str_char(s, '"');
+    lvni_core_str_char(s, '"');
     for (const char *p = text; *p != '\0';) {
         const unsigned char c = (unsigned char)*p;
         const char *special = strchr(plain, *p);
         uint32_t code = 0;
-        const size_t n = lvni_utf8_char(p, strnlen(p, 4), &code);
+        const size_t n = lvni_core_utf8_char(p, strnlen(p, 4), &code);
         if (special != NULL) {
-            lvni_str_char(s, '\\');
-            lvni_str_char(s, letter[special - plain]);
+            lvni_core_str_char(s, '\\');
+            lvni_core_str_char(s, letter[special - plain]);
         } else if (c < 0x20 || c == 0x7F) {
-            lvni_str_printf(s, "\\u%04x", (unsigned)c);
-        } else if (n > 1 && lvni_utf8_hidden(code)) {
-            lvni_str_printf(s, "\\u%04x", (unsigned)code);
+            lvni_core_str_printf(s, "\\u%04x", (unsigned)c);
+        } else if (n > 1 && lvni_core_utf8_hidden(code)) {
+            lvni_core_str_printf(s, "\\u%04x", (unsigned)code);
         } else if (n == 0) {
-            lvni_str_printf(s, "\\\\x%02x", (unsigned)c);
+            lvni_core_str_printf(s, "\\\\x%02x", (unsigned)c);
         } else {
-            lvni_str_append_n(s, p, n);
+            lvni_core_str_append_n(s, p, n);
         }
         p += n == 0 ? 1 : n;
     }
-    lvni_str_char(s, '"');
+    lvni_core_str_char(s, '"');
 }
 
-void lvni_str_double(lvni_str *s, double value)
+void lvni_core_str_double(lvni_core_str *s, double value)
 {
     char text[40];
     for (int digits = 15; digits <= 17; digits++) {
@@ -176,10 +176,10 @@ void lvni_str_double(lvni_str *s, double value)
             break;
         }
     }
-    lvni_str_append(s, text);
+    lvni_core_str_append(s, text);
 }
 
-const char *lvni_bytes_text(uint64_t bytes, char out[LVNI_BYTES_TEXT])
+const char *lvni_core_bytes_text(uint64_t bytes, char out[LVNI_BYTES_TEXT])
 {
     const double kib = (double)bytes / 1024.0, mib = kib / 1024.0;
     if (mib >= 1023.5) {
@@ -192,33 +192,33 @@ const char *lvni_bytes_text(uint64_t bytes, char out[LVNI_BYTES_TEXT])
     return out;
 }
 
-const char *lvni_plural(int64_t n, const char *one, const char *many)
+const char *lvni_core_plural(int64_t n, const char *one, const char *many)
 {
     return n == 1 ? one : many;
 }
 
-const char *lvni_str_text(const lvni_str *s)
+const char *lvni_core_str_text(const lvni_core_str *s)
 {
     return s->data != NULL ? s->data : "";
 }
 
-lvn_status lvni_str_status(const lvni_str *s)
+lvn_status lvni_core_str_status(const lvni_core_str *s)
 {
     return s->failed ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-char *lvni_str_take(lvni_str *s)
+char *lvni_core_str_take(lvni_core_str *s)
 {
-    lvni_str_append_n(s, "", 0); /* an empty string is a block of its own too */
+    lvni_core_str_append_n(s, "", 0); /* an empty string is a block of its own too */
     char *data = s->failed ? NULL : s->data;
     if (s->failed) {
-        lvni_free(s->data);
+        lvni_core_free(s->data);
     }
-    *s = (lvni_str){0};
+    *s = (lvni_core_str){0};
     return data;
 }
 
-void lvni_str_clear(lvni_str *s)
+void lvni_core_str_clear(lvni_core_str *s)
 {
     s->len = 0;
     s->failed = false;
@@ -227,8 +227,8 @@ void lvni_str_clear(lvni_str *s)
     }
 }
 
-void lvni_str_free(lvni_str *s)
+void lvni_core_str_free(lvni_core_str *s)
 {
-    lvni_free(s->data);
-    *s = (lvni_str){0};
+    lvni_core_free(s->data);
+    *s = (lvni_core_str){0};
 }

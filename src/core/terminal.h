@@ -11,10 +11,10 @@
 #define LVNI_TERMINAL_ERASE "\r\033[J"
 
 /* fd is a terminal whose lines can be rewritten: not TERM=dumb, and TERM is set. */
-bool lvni_terminal_rewrites(int fd);
+bool lvni_core_terminal_rewrites(int fd);
 /* Colours on fd: as above, and NO_COLOR is unset or empty (no-color.org). */
-bool lvni_terminal_has_colours(int fd);
-bool lvni_terminal_same(int a, int b); /* both are open on one and the same terminal or file */
+bool lvni_core_terminal_has_colours(int fd);
+bool lvni_core_terminal_same(int a, int b); /* both are open on one and the same terminal or file */
 
 /* To a terminal or pipe, whole, from any thread or handler. A reader that went away is no reason to
  * stop training, so failures end the attempt silently. */

@@ -19,7 +19,7 @@ typedef struct beginning {
 static void *begin(void *argument)
 {
     const beginning b = *(const beginning *)argument;
-    lvni_free(argument);
+    lvni_core_free(argument);
     char room[LVNI_SIGNAL_STACK];
     const stack_t stack = {.ss_sp = room, .ss_size = sizeof room}, none = {.ss_flags = SS_DISABLE};
     stack_t old;
@@ -33,7 +33,7 @@ static void *begin(void *argument)
     return result;
 }
 
-int lvni_thread_start(pthread_t *thread, void *(*main)(void *argument), void *argument)
+int lvni_core_thread_start(pthread_t *thread, void *(*main)(void *argument), void *argument)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
     beginning *b = LVNI_NEW(LVNI_TAG_CORE, beginning);
@@ -50,12 +50,12 @@ int lvni_thread_start(pthread_t *thread, void *(*main)(void *argument), void *ar
     const int error = pthread_create(thread, NULL, begin, b);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0) {
-        lvni_free(b);
+        lvni_core_free(b);
     }
     return error;
 }
 
-void lvni_cond_init(pthread_cond_t *cond)
+void lvni_core_cond_init(pthread_cond_t *cond)
 {
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
@@ -64,7 +64,7 @@ void lvni_cond_init(pthread_cond_t *cond)
     pthread_condattr_destroy(&attr);
 }
 
-void lvni_thread_name(const char *role, int index)
+void lvni_core_thread_name(const char *role, int index)
 {
     enum { KEPT = 15 };
     char number[16] = "";

@@ -11,13 +11,13 @@ enum { LVNI_SIGNAL_STACK = 64 << 10 };
  * takes no signals, which are the program's, but for those that its own instructions cause: with
  * these blocked it would die without a word (error_record.h). 0, or an errno value; then there is
  * no thread. To be joined. */
-int lvni_thread_start(pthread_t *thread, void *(*main)(void *argument), void *argument);
+int lvni_core_thread_start(pthread_t *thread, void *(*main)(void *argument), void *argument);
 
-/* Timed waits on it go by lvni_now_ns (lvni_timespec makes the time of it). */
-void lvni_cond_init(pthread_cond_t *cond);
+/* Timed waits on it go by lvni_core_now_ns (lvni_core_timespec makes the time of it). */
+void lvni_core_cond_init(pthread_cond_t *cond);
 
 /* Names the calling thread "lvn-<role>" or, with index >= 0, "lvn-<role><index>"; the system keeps
  * 15 bytes, so the role is cut before the index is. Every thread calls this first. */
-void lvni_thread_name(const char *role, int index);
+void lvni_core_thread_name(const char *role, int index);
 
 #endif

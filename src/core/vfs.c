@@ -20,7 +20,7 @@ static int call_open(const char *path, int flags)
 {
     int fd = -1;
     do {
-        fd = lvni_vfs_get()->open(path, flags | O_CLOEXEC, 0666);
+        fd = lvni_core_vfs_get()->open(path, flags | O_CLOEXEC, 0666);
     } while (fd < 0 && errno == EINTR);
     return fd;
 }
@@ -29,7 +29,7 @@ static ssize_t call_write(int fd, const void *buf, size_t n)
 {
     ssize_t done = -1;
     do {
-        done = lvni_vfs_get()->write(fd, buf, n);
+        done = lvni_core_vfs_get()->write(fd, buf, n);
     } while (done < 0 && errno == EINTR);
     return done;
 }
@@ -38,7 +38,7 @@ static ssize_t call_read(int fd, void *buf, size_t n)
 {
     ssize_t done = -1;
     do {
-        done = lvni_vfs_get()->read(fd, buf, n);
+        done = lvni_core_vfs_get()->read(fd, buf, n);
     } while (done < 0 && errno == EINTR);
     return done;
 }
@@ -47,7 +47,7 @@ static int call_fsync(int fd)
 {
     int rc = -1;
     do {
-        rc = lvni_vfs_get()->fsync(fd);
+        rc = lvni_core_vfs_get()->fsync(fd);
     } while (rc < 0 && errno == EINTR);
     return rc;
 }
@@ -100,7 +100,7 @@ static lvn_status write_all(int fd, const char *path, const char *data, size_t b
 
 /* ---- atomic files ---- */
 
-struct lvni_atomic_file {
+struct lvni_core_atomic_file {
     int fd;
     char *path, *temp, *dir;
     bool named;  /* temp is in the directory */
@@ -113,10 +113,10 @@ static char *directory_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     if (slash == NULL) {
-        return lvni_strdup(LVNI_TAG_CORE, ".");
+        return lvni_core_strdup(LVNI_TAG_CORE, ".");
     }
     const size_t n = slash == path ? 1 : (size_t)(slash - path);
-    char *dir = lvni_alloc(LVNI_TAG_CORE, n + 1);
+    char *dir = lvni_core_alloc(LVNI_TAG_CORE, n + 1);
     if (dir != NULL) {
         memcpy(dir, path, n);
         dir[n] = '\0';
@@ -126,7 +126,7 @@ static char *directory_of(const char *path)
 
 /* "<path>.tmp-<pid>"; behind it "-<i>" where that name is taken: by a process that died with our
  * number, by one of another machine or container, or by a trap. */
-static void name_temp(lvni_atomic_file *f, int i)
+static void name_temp(lvni_core_atomic_file *f, int i)
 {
     const size_t room = strlen(f->path) + SUFFIX_ROOM;
     const int n = snprintf(f->temp, room, "%s.tmp-%ld", f->path, (long)getpid());
@@ -136,9 +136,9 @@ static void name_temp(lvni_atomic_file *f, int i)
 }
 
 /* A file that has no name: the kernel takes it away with a process that is killed. */
-static int open_nameless(const lvni_atomic_file *f)
+static int open_nameless(const lvni_core_atomic_file *f)
 {
-    if (!lvni_path_exists("/proc/self/fd")) { /* its way to a name */
+    if (!lvni_core_path_exists("/proc/self/fd")) { /* its way to a name */
         errno = EOPNOTSUPP;
         return -1;
     }
@@ -146,7 +146,7 @@ static int open_nameless(const lvni_atomic_file *f)
 }
 
 /* Where the file system knows none of these (NFS, older kernels): one that is ours for sure. */
-static int open_named(lvni_atomic_file *f)
+static int open_named(lvni_core_atomic_file *f)
 {
     int fd = -1;
     for (int i = 0; i < TEMP_NAMES; i++) {
@@ -160,7 +160,7 @@ static int open_named(lvni_atomic_file *f)
     return fd;
 }
 
-static int open_temp(lvni_atomic_file *f)
+static int open_temp(lvni_core_atomic_file *f)
 {
     const int fd = open_nameless(f);
     const bool unknown = fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL);
@@ -168,7 +168,7 @@ static int open_temp(lvni_atomic_file *f)
 }
 
 /* Into a file that has a name, read through a descriptor of its own: ours is at the end. */
-static lvn_status copy_to_named(lvni_atomic_file *f, const char *open_file)
+static lvn_status copy_to_named(lvni_core_atomic_file *f, const char *open_file)
 {
     char buffer[16 << 10];
     const int in = call_open(open_file, O_RDONLY), out = in < 0 ? -1 : open_named(f);
@@ -182,23 +182,23 @@ static lvn_status copy_to_named(lvni_atomic_file *f, const char *open_file)
         status = io_error(__LINE__, "copy the finished temporary file to", f->path, errno);
     }
     if (in >= 0) {
-        (void)lvni_vfs_get()->close(in); /* opened for reading: nothing can be lost */
+        (void)lvni_core_vfs_get()->close(in); /* opened for reading: nothing can be lost */
     }
     if (out >= 0) {
-        (void)lvni_vfs_get()->close(f->fd); /* nameless, and not wanted any more */
+        (void)lvni_core_vfs_get()->close(f->fd); /* nameless, and not wanted any more */
         f->fd = out;
     }
     return status;
 }
 
 /* link replaces nothing, and follows nothing but the way to the open file. */
-static lvn_status give_name(lvni_atomic_file *f)
+static lvn_status give_name(lvni_core_atomic_file *f)
 {
     char open_file[64];
     snprintf(open_file, sizeof open_file, "/proc/self/fd/%d", f->fd);
     for (int i = 0; i < TEMP_NAMES && !f->named; i++) {
         name_temp(f, i);
-        f->named = lvni_vfs_get()->link(open_file, f->temp) == 0;
+        f->named = lvni_core_vfs_get()->link(open_file, f->temp) == 0;
         if (!f->named && errno != EEXIST) {
             break;
         }
@@ -206,12 +206,12 @@ static lvn_status give_name(lvni_atomic_file *f)
     return f->named ? LVN_OK : copy_to_named(f, open_file); /* no links here */
 }
 
-static void atomic_free(lvni_atomic_file *f)
+static void atomic_free(lvni_core_atomic_file *f)
 {
-    lvni_free(f->path);
-    lvni_free(f->temp);
-    lvni_free(f->dir);
-    lvni_free(f);
+    lvni_core_free(f->path);
+    lvni_core_free(f->temp);
+    lvni_core_free(f->dir);
+    lvni_core_free(f);
 }
 
 /* The file behind a link, so that the link stays; devices and pipes cannot be replaced by a
@@ -236,25 +236,25 @@ static lvn_status resolve(const char **path, char real[PATH_MAX])
     return LVN_OK;
 }
 
-lvn_status lvni_file_check(const char *path)
+lvn_status lvni_core_file_check(const char *path)
 {
-    lvni_atomic_file *f = NULL;
-    LVN_TRY(lvni_atomic_open(path, &f));
-    lvni_atomic_abort(f);
+    lvni_core_atomic_file *f = NULL;
+    LVN_TRY(lvni_core_atomic_open(path, &f));
+    lvni_core_atomic_abort(f);
     return LVN_OK;
 }
 
-static lvn_status open_output(lvni_atomic_file **out)
+static lvn_status open_output(lvni_core_atomic_file **out)
 {
     if (fflush(stdout) != 0) { /* what was printed before comes first */
         FAIL_ERRNO("write", LVNI_STDOUT_PATH);
     }
-    lvni_atomic_file *f = LVNI_NEW(LVNI_TAG_CORE, lvni_atomic_file);
+    lvni_core_atomic_file *f = LVNI_NEW(LVNI_TAG_CORE, lvni_core_atomic_file);
     if (f == NULL) {
         return LVN_ERR_MEMORY;
     }
-    *f = (lvni_atomic_file){.fd = STDOUT_FILENO, .output = true};
-    f->path = lvni_strdup(LVNI_TAG_CORE, LVNI_STDOUT_PATH);
+    *f = (lvni_core_atomic_file){.fd = STDOUT_FILENO, .output = true};
+    f->path = lvni_core_strdup(LVNI_TAG_CORE, LVNI_STDOUT_PATH);
     if (f->path == NULL) {
         atomic_free(f);
         return LVN_ERR_MEMORY;
@@ -263,7 +263,7 @@ static lvn_status open_output(lvni_atomic_file **out)
     return LVN_OK;
 }
 
-lvn_status lvni_atomic_open(const char *path, lvni_atomic_file **out)
+lvn_status lvni_core_atomic_open(const char *path, lvni_core_atomic_file **out)
 {
     char real[PATH_MAX];
     *out = NULL;
@@ -271,12 +271,12 @@ lvn_status lvni_atomic_open(const char *path, lvni_atomic_file **out)
         return open_output(out);
     }
     LVN_TRY(resolve(&path, real));
-    lvni_atomic_file *f = LVNI_NEW(LVNI_TAG_CORE, lvni_atomic_file);
+    lvni_core_atomic_file *f = LVNI_NEW(LVNI_TAG_CORE, lvni_core_atomic_file);
     if (f == NULL) {
         return LVN_ERR_MEMORY;
     }
-    f->path = lvni_strdup(LVNI_TAG_CORE, path);
-    f->temp = lvni_alloc(LVNI_TAG_CORE, strlen(path) + SUFFIX_ROOM);
+    f->path = lvni_core_strdup(LVNI_TAG_CORE, path);
+    f->temp = lvni_core_alloc(LVNI_TAG_CORE, strlen(path) + SUFFIX_ROOM);
     f->dir = directory_of(path);
     if (f->path == NULL || f->temp == NULL || f->dir == NULL) {
         atomic_free(f);
@@ -292,7 +292,7 @@ lvn_status lvni_atomic_open(const char *path, lvni_atomic_file **out)
     return LVN_OK;
 }
 
-lvn_status lvni_atomic_write(lvni_atomic_file *f, const void *data, size_t bytes)
+lvn_status lvni_core_atomic_write(lvni_core_atomic_file *f, const void *data, size_t bytes)
 {
     return write_all(f->fd, f->path, data, bytes);
 }
@@ -311,7 +311,7 @@ static lvn_status sync_directory(int dir_fd, const char *path)
 
 /* Everything that can fail and leave the old content in place comes before the rename, also opening
  * the directory. */
-static lvn_status commit_steps(lvni_atomic_file *f, int *dir_fd)
+static lvn_status commit_steps(lvni_core_atomic_file *f, int *dir_fd)
 {
     if (call_fsync(f->fd) != 0) {
         FAIL_ERRNO("sync", f->path);
@@ -323,37 +323,37 @@ static lvn_status commit_steps(lvni_atomic_file *f, int *dir_fd)
     LVN_TRY(give_name(f)); /* late: a kill between here and the rename leaves the name */
     const int fd = f->fd;
     f->fd = -1;
-    if (lvni_vfs_get()->close(fd) != 0) {
+    if (lvni_core_vfs_get()->close(fd) != 0) {
         FAIL_ERRNO("close", f->path);
     }
-    if (lvni_vfs_get()->rename(f->temp, f->path) != 0) {
+    if (lvni_core_vfs_get()->rename(f->temp, f->path) != 0) {
         FAIL_ERRNO("rename the finished temporary file to", f->path);
     }
     f->named = false; /* it is `path` now: nothing to unlink */
     return sync_directory(*dir_fd, f->path);
 }
 
-lvn_status lvni_atomic_commit(lvni_atomic_file *f)
+lvn_status lvni_core_atomic_commit(lvni_core_atomic_file *f)
 {
     int dir_fd = -1;
     const lvn_status status = f->output ? LVN_OK : commit_steps(f, &dir_fd);
     if (dir_fd >= 0) {
-        (void)lvni_vfs_get()->close(dir_fd); /* opened for reading: nothing can be lost */
+        (void)lvni_core_vfs_get()->close(dir_fd); /* opened for reading: nothing can be lost */
     }
-    lvni_atomic_abort(f);
+    lvni_core_atomic_abort(f);
     return status;
 }
 
-void lvni_atomic_abort(lvni_atomic_file *f)
+void lvni_core_atomic_abort(lvni_core_atomic_file *f)
 {
     if (f == NULL) {
         return;
     }
     if (f->fd >= 0 && !f->output) {
-        (void)lvni_vfs_get()->close(f->fd);
+        (void)lvni_core_vfs_get()->close(f->fd);
     }
     if (f->named) {
-        (void)lvni_vfs_get()->unlink(f->temp);
+        (void)lvni_core_vfs_get()->unlink(f->temp);
     }
     atomic_free(f);
 }
@@ -372,7 +372,7 @@ static lvn_status read_all(int fd, const char *path, size_t max_bytes, char **da
 {
     size_t room = size_hint(fd, max_bytes) + 1; /* one byte more: the end shows without growing */
     size_t used = 0;
-    *data = lvni_alloc(LVNI_TAG_CORE, room + 1);
+    *data = lvni_core_alloc(LVNI_TAG_CORE, room + 1);
     while (*data != NULL) {
         const ssize_t n = call_read(fd, *data + used, room - used);
         if (n < 0) {
@@ -390,7 +390,7 @@ static lvn_status read_all(int fd, const char *path, size_t max_bytes, char **da
         }
         if (used == room) {
             room *= 2;
-            char *more = lvni_realloc(LVNI_TAG_CORE, *data, room + 1);
+            char *more = lvni_core_realloc(LVNI_TAG_CORE, *data, room + 1);
             if (more == NULL) {
                 return LVN_ERR_MEMORY;
             }
@@ -400,7 +400,7 @@ static lvn_status read_all(int fd, const char *path, size_t max_bytes, char **da
     return LVN_ERR_MEMORY;
 }
 
-lvn_status lvni_file_read(const char *path, size_t max_bytes, char **data, size_t *bytes)
+lvn_status lvni_core_file_read(const char *path, size_t max_bytes, char **data, size_t *bytes)
 {
     *data = NULL;
     *bytes = 0;
@@ -410,9 +410,9 @@ lvn_status lvni_file_read(const char *path, size_t max_bytes, char **data, size_
     }
     char *content = NULL;
     const lvn_status status = read_all(fd, path, max_bytes, &content, bytes);
-    (void)lvni_vfs_get()->close(fd);
+    (void)lvni_core_vfs_get()->close(fd);
     if (status != LVN_OK) {
-        lvni_free(content);
+        lvni_core_free(content);
         *bytes = 0;
         return status;
     }
@@ -420,19 +420,19 @@ lvn_status lvni_file_read(const char *path, size_t max_bytes, char **data, size_
     return LVN_OK;
 }
 
-lvn_status lvni_file_write(const char *path, const void *data, size_t bytes)
+lvn_status lvni_core_file_write(const char *path, const void *data, size_t bytes)
 {
-    lvni_atomic_file *f = NULL;
-    lvn_status status = lvni_atomic_open(path, &f);
+    lvni_core_atomic_file *f = NULL;
+    lvn_status status = lvni_core_atomic_open(path, &f);
     if (f == NULL) {
         return status;
     }
-    status = lvni_atomic_write(f, data, bytes);
+    status = lvni_core_atomic_write(f, data, bytes);
     if (status != LVN_OK) {
-        lvni_atomic_abort(f);
+        lvni_core_atomic_abort(f);
         return status;
     }
-    return lvni_atomic_commit(f);
+    return lvni_core_atomic_commit(f);
 }
 
 static bool is_directory(const char *path)
@@ -445,7 +445,7 @@ static bool is_directory(const char *path)
  * same time. */
 static lvn_status make_one(const char *path)
 {
-    if (lvni_vfs_get()->mkdir(path, 0777) == 0) {
+    if (lvni_core_vfs_get()->mkdir(path, 0777) == 0) {
         return LVN_OK;
     }
     const int error = errno;
@@ -456,12 +456,12 @@ static lvn_status make_one(const char *path)
                     error == EEXIST ? ENOTDIR : error); /* a file has this name */
 }
 
-lvn_status lvni_mkdirs(const char *path)
+lvn_status lvni_core_mkdirs(const char *path)
 {
     if (is_directory(path)) {
         return LVN_OK;
     }
-    char *copy = lvni_strdup(LVNI_TAG_CORE, path);
+    char *copy = lvni_core_strdup(LVNI_TAG_CORE, path);
     if (copy == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -476,17 +476,17 @@ lvn_status lvni_mkdirs(const char *path)
     if (status == LVN_OK && !is_directory(copy)) { /* "a/b/" is complete already */
         status = make_one(copy);
     }
-    lvni_free(copy);
+    lvni_core_free(copy);
     return status;
 }
 
-bool lvni_path_exists(const char *path)
+bool lvni_core_path_exists(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0;
 }
 
-void lvni_path_absolute(const char *path, lvni_str *out)
+void lvni_core_path_absolute(const char *path, lvni_core_str *out)
 {
     char room[PATH_MAX];
     const char *here = path[0] == '/' ? NULL : getcwd(room, sizeof room);
@@ -495,15 +495,15 @@ void lvni_path_absolute(const char *path, lvni_str *out)
         path += strspn(path, "/");
     }
     if (here != NULL) {
-        lvni_str_append(out, strcmp(here, "/") == 0 ? "" : here);
-        lvni_str_append(out, path[0] == '\0' && strcmp(here, "/") != 0 ? "" : "/");
+        lvni_core_str_append(out, strcmp(here, "/") == 0 ? "" : here);
+        lvni_core_str_append(out, path[0] == '\0' && strcmp(here, "/") != 0 ? "" : "/");
     }
-    lvni_str_append(out, path);
+    lvni_core_str_append(out, path);
 }
 
 /* ---- append-only files ---- */
 
-lvn_status lvni_append_open(const char *path, bool truncate, int *fd)
+lvn_status lvni_core_append_open(const char *path, bool truncate, int *fd)
 {
     *fd = call_open(path, O_WRONLY | O_CREAT | O_APPEND | (truncate ? O_TRUNC : 0));
     if (*fd < 0) {
@@ -512,7 +512,7 @@ lvn_status lvni_append_open(const char *path, bool truncate, int *fd)
     return LVN_OK;
 }
 
-lvn_status lvni_append_write(int fd, const char *path, const void *data, size_t bytes)
+lvn_status lvni_core_append_write(int fd, const char *path, const void *data, size_t bytes)
 {
     return write_all(fd, path, data, bytes);
 }

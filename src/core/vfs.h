@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 /* The system calls, replaceable. Each returns what the system call returns and sets errno. */
-typedef struct lvni_vfs {
+typedef struct lvni_core_vfs {
     int (*open)(const char *path, int flags, mode_t mode);
     ssize_t (*write)(int fd, const void *buf, size_t n);
     ssize_t (*read)(int fd, void *buf, size_t n);
@@ -18,19 +18,20 @@ typedef struct lvni_vfs {
     int (*unlink)(const char *path);
     int (*link)(const char *from, const char *to); /* linkat, and follows links of `from` */
     int (*mkdir)(const char *path, mode_t mode);
-} lvni_vfs;
+} lvni_core_vfs;
 
-/* The table to call: what lvni_vfs_set gave, behind the faults below. Tests replace it (a copy of
- * this one with some functions exchanged) and put NULL back for the real one. Not thread-safe. */
-const lvni_vfs *lvni_vfs_get(void);
-void lvni_vfs_set(const lvni_vfs *vfs);
+/* The table to call: what lvni_core_vfs_set gave, behind the faults below. Tests replace it (a copy
+ * of this one with some functions exchanged) and put NULL back for the real one. Not
+ * thread-safe. */
+const lvni_core_vfs *lvni_core_vfs_get(void);
+void lvni_core_vfs_set(const lvni_core_vfs *vfs);
 /* Faults for tests: the k-th call (1 = next) of a kind fails with `error` (errno value); for
  * "short" the k-th write writes half; for "room" byte k and all behind it do not fit on the disk.
  * kind: "open" "write" "short" "room" "fsync" "close" "rename" "mkdir" "link" "read". k = 0
  * switches all off. The number of calls made of a kind (of "room": of bytes written) since the last
- * setting is lvni_vfs_calls(kind). */
-void lvni_vfs_fail_at(const char *kind, int64_t k, int error);
-int64_t lvni_vfs_calls(const char *kind);
+ * setting is lvni_core_vfs_calls(kind). */
+void lvni_core_vfs_fail_at(const char *kind, int64_t k, int error);
+int64_t lvni_core_vfs_calls(const char *kind);
 
 /* A file being written beside `path`: without a name where the file system has such files, so that
  * a process that is killed leaves nothing; else as "<path>.tmp-<pid>", made anew and never through
@@ -39,31 +40,32 @@ int64_t lvni_vfs_calls(const char *kind);
  * different: when only the directory cannot be synced, commit reports it although `path` already
  * has the new content (whole, but a power cut may bring the old one back). No failure leaves the
  * temporary file behind. */
-typedef struct lvni_atomic_file lvni_atomic_file;
+typedef struct lvni_core_atomic_file lvni_core_atomic_file;
 /* This path is no file that is replaced: what is written goes to standard output at once, and an
  * abort takes nothing back. */
 #define LVNI_STDOUT_PATH "/dev/stdout"
-lvn_status lvni_atomic_open(const char *path, lvni_atomic_file **out);
-lvn_status lvni_atomic_write(lvni_atomic_file *f, const void *data,
-                             size_t bytes);         /* retries short writes and EINTR */
-lvn_status lvni_atomic_commit(lvni_atomic_file *f); /* frees f in every case */
-void lvni_atomic_abort(lvni_atomic_file *f);        /* frees f; NULL is fine */
+lvn_status lvni_core_atomic_open(const char *path, lvni_core_atomic_file **out);
+lvn_status lvni_core_atomic_write(lvni_core_atomic_file *f, const void *data,
+                                  size_t bytes);              /* retries short writes and EINTR */
+lvn_status lvni_core_atomic_commit(lvni_core_atomic_file *f); /* frees f in every case */
+void lvni_core_atomic_abort(lvni_core_atomic_file *f);        /* frees f; NULL is fine */
 
-/* Whole small files. *data is zero-terminated beyond its size, owned by the caller (lvni_free). */
-lvn_status lvni_file_read(const char *path, size_t max_bytes, char **data, size_t *bytes);
+/* Whole small files. *data is zero-terminated beyond its size, owned by the caller
+ * (lvni_core_free). */
+lvn_status lvni_core_file_read(const char *path, size_t max_bytes, char **data, size_t *bytes);
 /* Can it be written? Before long work whose result goes there; nothing is left behind.
  * LVN_ERR_USAGE: a folder, device or pipe. */
-lvn_status lvni_file_check(const char *path);
+lvn_status lvni_core_file_check(const char *path);
 /* through lvni_atomic_* */
-lvn_status lvni_file_write(const char *path, const void *data, size_t bytes);
-lvn_status lvni_mkdirs(const char *path); /* with parents; fine when it exists */
-bool lvni_path_exists(const char *path);
+lvn_status lvni_core_file_write(const char *path, const void *data, size_t bytes);
+lvn_status lvni_core_mkdirs(const char *path); /* with parents; fine when it exists */
+bool lvni_core_path_exists(const char *path);
 /* The same path for every current directory, appended to out: of a relative one that of now stands
  * before it, without "./". As it is where that cannot be asked (it was removed). */
-void lvni_path_absolute(const char *path, lvni_str *out);
+void lvni_core_path_absolute(const char *path, lvni_core_str *out);
 
 /* Append-only files (logs): opened with O_APPEND | O_CLOEXEC; each write is one system call. */
-lvn_status lvni_append_open(const char *path, bool truncate, int *fd);
-lvn_status lvni_append_write(int fd, const char *path, const void *data, size_t bytes);
+lvn_status lvni_core_append_open(const char *path, bool truncate, int *fd);
+lvn_status lvni_core_append_write(int fd, const char *path, const void *data, size_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /* The table of system calls behind vfs.h, and faults for tests: every call of the library goes
- * through a wrapper that may be told to fail. Used by vfs.c and, through lvni_vfs_get, by whoever
- * reads or links files by himself. */
+ * through a wrapper that may be told to fail. Used by vfs.c and, through lvni_core_vfs_get, by
+ * whoever reads or links files by himself. */
 #include "core/vfs.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ static int real_link(const char *from, const char *to)
     return linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW);
 }
 
-static const lvni_vfs real_vfs = {
+static const lvni_core_vfs real_vfs = {
     .open = real_open,
     .write = write,
     .read = read,
@@ -36,9 +36,9 @@ static const lvni_vfs real_vfs = {
     .mkdir = mkdir,
 };
 
-static const lvni_vfs *current = &real_vfs; /* what the wrappers call */
+static const lvni_core_vfs *current = &real_vfs; /* what the wrappers call */
 
-void lvni_vfs_set(const lvni_vfs *vfs)
+void lvni_core_vfs_set(const lvni_core_vfs *vfs)
 {
     current = vfs != NULL ? vfs : &real_vfs;
 }
@@ -68,7 +68,7 @@ static int kind_of(const char *name)
     abort(); /* a misspelt test must not pass */
 }
 
-void lvni_vfs_fail_at(const char *kind, int64_t k, int error)
+void lvni_core_vfs_fail_at(const char *kind, int64_t k, int error)
 {
     for (int i = 0; k == 0 && i < KINDS; i++) {
         atomic_store(&faults[i].fail_at, 0);
@@ -82,7 +82,7 @@ void lvni_vfs_fail_at(const char *kind, int64_t k, int error)
     }
 }
 
-int64_t lvni_vfs_calls(const char *kind)
+int64_t lvni_core_vfs_calls(const char *kind)
 {
     return atomic_load(&faults[kind_of(kind)].calls);
 }
@@ -111,7 +111,7 @@ static int may_unlink(const char *path);
 static int may_link(const char *from, const char *to);
 static int may_mkdir(const char *path, mode_t mode);
 
-static const lvni_vfs wrappers = {
+static const lvni_core_vfs wrappers = {
     .open = may_open,
     .write = may_write,
     .read = may_read,
@@ -123,13 +123,13 @@ static const lvni_vfs wrappers = {
     .mkdir = may_mkdir,
 };
 
-const lvni_vfs *lvni_vfs_get(void)
+const lvni_core_vfs *lvni_core_vfs_get(void)
 {
     return &wrappers;
 }
 
-/* A test's table is often a copy of lvni_vfs_get() with one function exchanged: the others mean the
- * real ones. */
+/* A test's table is often a copy of lvni_core_vfs_get() with one function exchanged: the others
+ * mean the real ones. */
 #define BEHIND(name) (current->name == may_##name ? real_vfs.name : current->name)
 
 static int may_open(const char *path, int flags, mode_t mode)

@@ -22,17 +22,18 @@ static const struct {
     [LVNI_ARRAY_F32] = {"float32", 4}, [LVNI_ARRAY_F64] = {"float64", 8},
 };
 
-const char *lvni_array_type_name(lvni_array_type type)
+const char *lvni_data_array_type_name(lvni_data_array_type type)
 {
     return types[type].name;
 }
 
-size_t lvni_array_type_bytes(lvni_array_type type)
+size_t lvni_data_array_type_bytes(lvni_data_array_type type)
 {
     return types[type].bytes;
 }
 
-lvn_status lvni_array_set_shape(lvni_array *a, const char *name, int ndim, const int64_t *shape)
+lvn_status lvni_data_array_set_shape(lvni_data_array *a, const char *name, int ndim,
+                                     const int64_t *shape)
 {
     a->ndim = ndim;
     a->count = 1;
@@ -54,7 +55,7 @@ lvn_status lvni_array_set_shape(lvni_array *a, const char *name, int ndim, const
 /* ---- one element ---- */
 
 /* Its bits as a number, whatever the byte order. */
-static uint64_t load_bits(const lvni_array *a, const uint8_t *p, size_t bytes)
+static uint64_t load_bits(const lvni_data_array *a, const uint8_t *p, size_t bytes)
 {
     uint64_t bits = 0;
     for (size_t i = 0; i < bytes; i++) {
@@ -63,7 +64,7 @@ static uint64_t load_bits(const lvni_array *a, const uint8_t *p, size_t bytes)
     return bits;
 }
 
-static float element_f32(const lvni_array *a, const uint8_t *p)
+static float element_f32(const lvni_data_array *a, const uint8_t *p)
 {
     const uint64_t bits = load_bits(a, p, types[a->type].bytes);
     const uint32_t low = (uint32_t)bits;
@@ -75,14 +76,14 @@ static float element_f32(const lvni_array *a, const uint8_t *p)
     case LVNI_ARRAY_I16: return (float)(int16_t)bits;
     case LVNI_ARRAY_I32: return (float)(int32_t)bits;
     case LVNI_ARRAY_I64: return (float)(int64_t)bits;
-    case LVNI_ARRAY_F16: return lvni_f16_to_f32((uint16_t)low);
+    case LVNI_ARRAY_F16: return lvni_core_f16_to_f32((uint16_t)low);
     case LVNI_ARRAY_F32: memcpy(&f, &low, sizeof f); return f;
     case LVNI_ARRAY_F64: memcpy(&d, &bits, sizeof d); return (float)d;
     default: return (float)bits; /* the unsigned ones */
     }
 }
 
-static lvn_status element_i64(const lvni_array *a, const uint8_t *p, int64_t *out)
+static lvn_status element_i64(const lvni_data_array *a, const uint8_t *p, int64_t *out)
 {
     const uint64_t bits = load_bits(a, p, types[a->type].bytes);
     switch (a->type) {
@@ -103,7 +104,7 @@ static lvn_status element_i64(const lvni_array *a, const uint8_t *p, int64_t *ou
 /* ---- runs of elements ---- */
 
 /* Where row-major element e lies, in elements. */
-static int64_t place_of(const lvni_array *a, int64_t e)
+static int64_t place_of(const lvni_data_array *a, int64_t e)
 {
     if (!a->fortran) {
         return e;
@@ -118,7 +119,7 @@ static int64_t place_of(const lvni_array *a, int64_t e)
     return place;
 }
 
-static lvn_status check_run(const lvni_array *a, int64_t first, int64_t count)
+static lvn_status check_run(const lvni_data_array *a, int64_t first, int64_t count)
 {
     LVN_ARG(first >= 0 && count >= 0 && first <= a->count - count,
             "elements %lld to %lld of an array of %lld were asked for", (long long)first,
@@ -126,7 +127,8 @@ static lvn_status check_run(const lvni_array *a, int64_t first, int64_t count)
     return LVN_OK;
 }
 
-lvn_status lvni_array_read_f32(const lvni_array *a, int64_t first, int64_t count, float *out)
+lvn_status lvni_data_array_read_f32(const lvni_data_array *a, int64_t first, int64_t count,
+                                    float *out)
 {
     LVN_TRY(check_run(a, first, count));
     const size_t bytes = types[a->type].bytes;
@@ -140,7 +142,8 @@ lvn_status lvni_array_read_f32(const lvni_array *a, int64_t first, int64_t count
     return LVN_OK;
 }
 
-lvn_status lvni_array_read_i64(const lvni_array *a, int64_t first, int64_t count, int64_t *out)
+lvn_status lvni_data_array_read_i64(const lvni_data_array *a, int64_t first, int64_t count,
+                                    int64_t *out)
 {
     LVN_TRY(check_run(a, first, count));
     if (a->type >= LVNI_ARRAY_F16) {
@@ -153,7 +156,7 @@ lvn_status lvni_array_read_i64(const lvni_array *a, int64_t first, int64_t count
     return LVN_OK;
 }
 
-const char *lvni_array_shape_text(const lvni_array *a, char text[192])
+const char *lvni_data_array_shape_text(const lvni_data_array *a, char text[192])
 {
     size_t n = (size_t)snprintf(text, 192, "(");
     for (int i = 0; i < a->ndim; i++) {
@@ -166,28 +169,29 @@ const char *lvni_array_shape_text(const lvni_array *a, char text[192])
 
 /* ---- files ---- */
 
-lvn_status lvni_array_open(const char *path, lvni_array *out)
+lvn_status lvni_data_array_open(const char *path, lvni_data_array *out)
 {
-    *out = (lvni_array){0};
+    *out = (lvni_data_array){0};
     char *bytes;
     size_t n;
-    LVN_TRY(lvni_file_read(path, (size_t)1 << 40, &bytes, &n));
-    lvn_status s = lvni_idx_is_gzip(bytes, n) ? lvni_idx_unpack(path, &bytes, &n) : LVN_OK;
+    LVN_TRY(lvni_core_file_read(path, (size_t)1 << 40, &bytes, &n));
+    lvn_status s =
+        lvni_data_idx_is_gzip(bytes, n) ? lvni_data_idx_unpack(path, &bytes, &n) : LVN_OK;
     if (s == LVN_OK) {
-        s = lvni_npy_is(bytes, n) ? lvni_npy_parse(bytes, n, path, out)
-                                  : lvni_idx_parse(bytes, n, path, out);
+        s = lvni_data_npy_is(bytes, n) ? lvni_data_npy_parse(bytes, n, path, out)
+                                       : lvni_data_idx_parse(bytes, n, path, out);
     }
     if (s != LVN_OK) {
-        lvni_free(bytes);
-        *out = (lvni_array){0};
+        lvni_core_free(bytes);
+        *out = (lvni_data_array){0};
         return s;
     }
     out->owned = bytes;
     return LVN_OK;
 }
 
-void lvni_array_free(lvni_array *a)
+void lvni_data_array_free(lvni_data_array *a)
 {
-    lvni_free(a->owned);
-    *a = (lvni_array){0};
+    lvni_core_free(a->owned);
+    *a = (lvni_data_array){0};
 }

@@ -8,7 +8,7 @@
 
 enum { LVNI_ARRAY_MAX_NDIM = 8 };
 
-typedef enum lvni_array_type {
+typedef enum lvni_data_array_type {
     LVNI_ARRAY_BOOL,
     LVNI_ARRAY_U8,
     LVNI_ARRAY_I8,
@@ -21,36 +21,38 @@ typedef enum lvni_array_type {
     LVNI_ARRAY_F16,
     LVNI_ARRAY_F32,
     LVNI_ARRAY_F64,
-} lvni_array_type;
+} lvni_data_array_type;
 
-typedef struct lvni_array {
-    lvni_array_type type;
+typedef struct lvni_data_array {
+    lvni_data_array_type type;
     bool big_endian; /* most significant byte first */
     bool fortran;    /* the first axis runs fastest */
     int ndim;        /* 0: one element */
     int64_t shape[LVNI_ARRAY_MAX_NDIM];
     int64_t count;       /* elements */
     const uint8_t *data; /* count elements; borrowed from `owned`, or from who parsed */
-    void *owned;         /* freed by lvni_array_free; NULL: nothing */
-} lvni_array;
+    void *owned;         /* freed by lvni_data_array_free; NULL: nothing */
+} lvni_data_array;
 
-const char *lvni_array_type_name(lvni_array_type type); /* "float32" */
-size_t lvni_array_type_bytes(lvni_array_type type);     /* 1, 2, 4 or 8 */
+const char *lvni_data_array_type_name(lvni_data_array_type type); /* "float32" */
+size_t lvni_data_array_type_bytes(lvni_data_array_type type);     /* 1, 2, 4 or 8 */
 
 /* shape[0 .. ndim) to count; LVN_ERR_CORRUPT when it is negative or count * 8 does not fit into 63
  * bits. */
-lvn_status lvni_array_set_shape(lvni_array *array, const char *name, int ndim,
-                                const int64_t *shape);
+lvn_status lvni_data_array_set_shape(lvni_data_array *array, const char *name, int ndim,
+                                     const int64_t *shape);
 /* The elements [first, first + count) in row-major order (the last axis fastest), whatever the
  * order in the file. LVN_ERR_INVALID outside the array. f32: as a conversion in C does it. i64:
  * LVN_ERR_DTYPE for floating point, LVN_ERR_CORRUPT for a value above 2^63 - 1. */
-lvn_status lvni_array_read_f32(const lvni_array *array, int64_t first, int64_t count, float *out);
-lvn_status lvni_array_read_i64(const lvni_array *array, int64_t first, int64_t count, int64_t *out);
+lvn_status lvni_data_array_read_f32(const lvni_data_array *array, int64_t first, int64_t count,
+                                    float *out);
+lvn_status lvni_data_array_read_i64(const lvni_data_array *array, int64_t first, int64_t count,
+                                    int64_t *out);
 /* "(60000, 28, 28)" into text; returns text. */
-const char *lvni_array_shape_text(const lvni_array *array, char text[192]);
+const char *lvni_data_array_shape_text(const lvni_data_array *array, char text[192]);
 /* Any array file, known by its first bytes: .npy, IDX, or IDX packed with gzip. Free with
- * lvni_array_free. */
-lvn_status lvni_array_open(const char *path, lvni_array *out);
-void lvni_array_free(lvni_array *array); /* leaves it empty */
+ * lvni_data_array_free. */
+lvn_status lvni_data_array_open(const char *path, lvni_data_array *out);
+void lvni_data_array_free(lvni_data_array *array); /* leaves it empty */
 
 #endif

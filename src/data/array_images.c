@@ -1,10 +1,10 @@
-/* Opening array files of pictures and their labels (array_images.h); the dataset is in
+/* Opening array files of images and their labels (array_images.h); the dataset is in
  * array_view.c. */
 #include "data/array_images.h"
 
 #include "core/alloc.h"
 #include "core/vfs.h"
-#include "data/decode/picture.h"
+#include "data/decode/image.h"
 #include "data/idx.h"
 #include "data/npy.h"
 
@@ -20,7 +20,7 @@ static const char *const idx_names[2][2] = {{"train-images", "train-labels"},
                                             {"t10k-images", "t10k-labels"}};
 
 /* The first that exists of NAME-idxD-ubyte, NAME.idxD-ubyte, with and without .gz; D: 3 for
- * pictures, 1 for labels. */
+ * images, 1 for labels. */
 static bool idx_find(const char *folder, int part, int kind, char path[PATH_MAX])
 {
     static const char separators[] = "-.";
@@ -29,59 +29,61 @@ static bool idx_find(const char *folder, int part, int kind, char path[PATH_MAX]
         const int n =
             snprintf(path, PATH_MAX, "%s/%s%cidx%d-ubyte%s", folder, idx_names[part][kind],
                      separators[i / 2], kind == 0 ? 3 : 1, ends[i % 2]);
-        if (n < PATH_MAX && lvni_path_exists(path)) {
+        if (n < PATH_MAX && lvni_core_path_exists(path)) {
             return true;
         }
     }
     return false;
 }
 
-bool lvni_array_images_is_folder(const char *path)
+bool lvni_data_array_images_is_folder(const char *path)
 {
     char file[PATH_MAX];
     return idx_find(path, 0, 0, file);
 }
 
-bool lvni_array_images_is_file(const char *path)
+bool lvni_data_array_images_is_file(const char *path)
 {
     uint8_t b[8];
-    const int fd = lvni_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
-    const ssize_t n = fd < 0 ? -1 : lvni_vfs_get()->read(fd, b, sizeof b);
+    const int fd = lvni_core_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
+    const ssize_t n = fd < 0 ? -1 : lvni_core_vfs_get()->read(fd, b, sizeof b);
     if (fd >= 0) {
-        lvni_vfs_get()->close(fd);
+        lvni_core_vfs_get()->close(fd);
     }
     const size_t have = n < 0 ? 0 : (size_t)n;
-    return lvni_npy_is(b, have) || lvni_idx_is_gzip(b, have) ||
+    return lvni_data_npy_is(b, have) || lvni_data_idx_is_gzip(b, have) ||
            (have >= 4 && b[0] == 0 && b[1] == 0 && b[2] >= 8 && b[2] <= 14);
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
-static lvn_status check_pictures(lvni_array_images *m, const lvni_array *a, const char *path)
+static lvn_status check_images(lvni_data_array_images *m, const lvni_data_array *a,
+                               const char *path)
 {
     char text[192];
     const bool grey = a->ndim == 3,
                channels = a->ndim == 4 && (a->shape[3] == 1 || a->shape[3] == 3);
     if ((!grey && !channels) || a->type != LVNI_ARRAY_U8 || a->fortran) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "%s holds %s of %s%s; pictures are uint8 of (N, height, width), (N, height, "
+                 "%s holds %s of %s%s; images are uint8 of (N, height, width), (N, height, "
                  "width, 1) or (N, height, width, 3), in row-major order%s",
-                 path, lvni_array_shape_text(a, text), lvni_array_type_name(a->type),
+                 path, lvni_data_array_shape_text(a, text), lvni_data_array_type_name(a->type),
                  a->fortran ? " in column order" : "",
                  a->type >= LVNI_ARRAY_F16
                      ? "; or give levin predict output=NAME.npy for plain logits"
                      : "");
     }
     if (a->count == 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "%s holds no pictures: %s", path, lvni_array_shape_text(a, text));
+        LVN_FAIL(LVN_ERR_USAGE, "%s holds no images: %s", path,
+                 lvni_data_array_shape_text(a, text));
     }
-    LVN_TRY(lvni_picture_check_size(path, a->shape[2], a->shape[1]));
+    LVN_TRY(lvni_decode_image_check_size(path, a->shape[2], a->shape[1]));
     const int width = (int)a->shape[2], height = (int)a->shape[1],
               depth = grey ? 1 : (int)a->shape[3];
     if (m->n > 0 && (m->width != width || m->height != height || m->channels != depth)) {
         LVN_FAIL(LVN_ERR_MISMATCH,
-                 "%s: pictures of %d x %d x %d, those of the training are %d x %d x %d", path,
-                 width, height, depth, m->width, m->height, m->channels);
+                 "%s: images of %d x %d x %d, those of the training are %d x %d x %d", path, width,
+                 height, depth, m->width, m->height, m->channels);
     }
     m->width = width;
     m->height = height;
@@ -94,38 +96,38 @@ static lvn_status check_pictures(lvni_array_images *m, const lvni_array *a, cons
 
 /* ---- labels ---- */
 
-/* One per picture of part `p`, behind those of the part before. */
-static lvn_status read_labels(lvni_array_images *m, int p, const char *path)
+/* One per image of part `p`, behind those of the part before. */
+static lvn_status read_labels(lvni_data_array_images *m, int p, const char *path)
 {
-    lvni_array a;
-    LVN_TRY(lvni_array_open(path, &a));
+    lvni_data_array a;
+    LVN_TRY(lvni_data_array_open(path, &a));
     const int64_t from = p == 0 ? 0 : m->part[0].shape[0], n = m->part[p].shape[0];
     lvn_status s = LVN_OK;
     if (a.ndim != 1 || a.shape[0] != n) {
         char text[192];
         s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__,
-                          "%s holds %s labels for %lld picture%s: one number per picture is needed",
-                          path, lvni_array_shape_text(&a, text), (long long)n,
-                          lvni_plural(n, "", "s"));
+                          "%s holds %s labels for %lld image%s: one number per image is needed",
+                          path, lvni_data_array_shape_text(&a, text), (long long)n,
+                          lvni_core_plural(n, "", "s"));
     } else {
-        s = lvni_array_read_i64(&a, 0, n, m->label + from);
+        s = lvni_data_array_read_i64(&a, 0, n, m->label + from);
         if (s == LVN_ERR_DTYPE) {
             s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                               "%s holds %s; labels are whole numbers from 0 on", path,
-                              lvni_array_type_name(a.type));
+                              lvni_data_array_type_name(a.type));
         }
     }
-    lvni_array_free(&a);
+    lvni_data_array_free(&a);
     LVN_TRY(s);
     for (int64_t i = from; i < from + n; i++) {
         if (m->label[i] < 0 || m->label[i] >= LVNI_ARRAY_MAX_CLASSES) {
-            LVN_FAIL(LVN_ERR_USAGE, "%s: label %lld of picture %lld is not a number from 0 to %d",
+            LVN_FAIL(LVN_ERR_USAGE, "%s: label %lld of image %lld is not a number from 0 to %d",
                      path, (long long)m->label[i], (long long)(i - from),
                      LVNI_ARRAY_MAX_CLASSES - 1);
         }
         if (p > 0 && m->label[i] >= m->n_classes) {
             LVN_FAIL(LVN_ERR_USAGE,
-                     "%s: picture %lld has the class %lld, which the training pictures do not have",
+                     "%s: image %lld has the class %lld, which the training images do not have",
                      path, (long long)(i - from), (long long)m->label[i]);
         }
         m->n_classes = (int)m->label[i] >= m->n_classes ? (int)m->label[i] + 1 : m->n_classes;
@@ -133,18 +135,18 @@ static lvn_status read_labels(lvni_array_images *m, int p, const char *path)
     return LVN_OK;
 }
 
-static lvn_status name_classes(lvni_array_images *m, const char *path)
+static lvn_status name_classes(lvni_data_array_images *m, const char *path)
 {
     if (m->n_classes < 2) {
         LVN_FAIL(LVN_ERR_USAGE, "%s: a classifier needs two or more classes; all labels are 0",
                  path);
     }
     m->content ^= XXH3_64bits_withSeed(m->label, (size_t)m->n * sizeof *m->label, 2);
-    m->class_names = lvni_calloc(LVNI_TAG_DATA, (size_t)m->n_classes, sizeof *m->class_names);
+    m->class_names = lvni_core_calloc(LVNI_TAG_DATA, (size_t)m->n_classes, sizeof *m->class_names);
     for (int i = 0; m->class_names != NULL && i < m->n_classes; i++) {
         char name[16];
         snprintf(name, sizeof name, "%d", i);
-        m->class_names[i] = lvni_strdup(LVNI_TAG_DATA, name);
+        m->class_names[i] = lvni_core_strdup(LVNI_TAG_DATA, name);
         if (m->class_names[i] == NULL) {
             return LVN_ERR_MEMORY;
         }
@@ -154,17 +156,17 @@ static lvn_status name_classes(lvni_array_images *m, const char *path)
 
 /* ---- opening ---- */
 
-static lvn_status open_folder(lvni_array_images *m, const char *folder, bool with_labels)
+static lvn_status open_folder(lvni_data_array_images *m, const char *folder, bool with_labels)
 {
     char path[PATH_MAX];
     for (int p = 0; p < 2 && idx_find(folder, p, 0, path); p++) {
-        LVN_TRY(lvni_array_open(path, &m->part[p]));
-        LVN_TRY(check_pictures(m, &m->part[p], path));
+        LVN_TRY(lvni_data_array_open(path, &m->part[p]));
+        LVN_TRY(check_images(m, &m->part[p], path));
     }
     if (!with_labels) {
         return LVN_OK;
     }
-    m->label = lvni_calloc(LVNI_TAG_DATA, (size_t)m->n, sizeof *m->label);
+    m->label = lvni_core_calloc(LVNI_TAG_DATA, (size_t)m->n, sizeof *m->label);
     if (m->label == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -179,11 +181,11 @@ static lvn_status open_folder(lvni_array_images *m, const char *folder, bool wit
     return name_classes(m, folder);
 }
 
-static lvn_status open_file(lvni_array_images *m, const char *file, const char *labels,
+static lvn_status open_file(lvni_data_array_images *m, const char *file, const char *labels,
                             bool with_labels)
 {
-    LVN_TRY(lvni_array_open(file, &m->part[0]));
-    LVN_TRY(check_pictures(m, &m->part[0], file));
+    LVN_TRY(lvni_data_array_open(file, &m->part[0]));
+    LVN_TRY(check_images(m, &m->part[0], file));
     if (!with_labels) {
         return LVN_OK;
     }
@@ -191,13 +193,13 @@ static lvn_status open_file(lvni_array_images *m, const char *file, const char *
     const char *slash = strrchr(file, '/');
     const int folder = slash == NULL ? 0 : (int)(slash - file) + 1;
     const int n = snprintf(beside, sizeof beside, "%.*slabels.npy", folder, file);
-    if (labels == NULL && (n >= PATH_MAX || !lvni_path_exists(beside))) {
+    if (labels == NULL && (n >= PATH_MAX || !lvni_core_path_exists(beside))) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "data=%s holds pictures; labels= is missing: a .npy or IDX file with a whole "
-                 "number per picture",
+                 "data=%s holds images; labels= is missing: a .npy or IDX file with a whole "
+                 "number per image",
                  file);
     }
-    m->label = lvni_calloc(LVNI_TAG_DATA, (size_t)m->n, sizeof *m->label);
+    m->label = lvni_core_calloc(LVNI_TAG_DATA, (size_t)m->n, sizeof *m->label);
     if (m->label == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -205,55 +207,55 @@ static lvn_status open_file(lvni_array_images *m, const char *file, const char *
     return name_classes(m, labels != NULL ? labels : beside);
 }
 
-lvn_status lvni_array_images_open(const char *path, const char *labels, bool with_labels,
-                                  lvni_array_images **out)
+lvn_status lvni_data_array_images_open(const char *path, const char *labels, bool with_labels,
+                                       lvni_data_array_images **out)
 {
     *out = NULL;
-    lvni_array_images *m = LVNI_NEW(LVNI_TAG_DATA, lvni_array_images);
+    lvni_data_array_images *m = LVNI_NEW(LVNI_TAG_DATA, lvni_data_array_images);
     if (m == NULL) {
         return LVN_ERR_MEMORY;
     }
     atomic_init(&m->references, 1);
-    const lvn_status s = lvni_array_images_is_folder(path)
+    const lvn_status s = lvni_data_array_images_is_folder(path)
                              ? open_folder(m, path, with_labels)
                              : open_file(m, path, labels, with_labels);
     if (s != LVN_OK) {
-        lvni_array_images_release(m);
+        lvni_data_array_images_release(m);
         return s;
     }
     *out = m;
     return LVN_OK;
 }
 
-lvni_array_images *lvni_array_images_retain(lvni_array_images *m)
+lvni_data_array_images *lvni_data_array_images_retain(lvni_data_array_images *m)
 {
     atomic_fetch_add(&m->references, 1);
     return m;
 }
 
-static void free_names(lvni_array_images *m)
+static void free_names(lvni_data_array_images *m)
 {
     for (int i = 0; m->class_names != NULL && i < m->n_classes; i++) {
-        lvni_free(m->class_names[i]);
+        lvni_core_free(m->class_names[i]);
     }
-    lvni_free(m->class_names);
+    lvni_core_free(m->class_names);
 }
 
-void lvni_array_images_release(lvni_array_images *m)
+void lvni_data_array_images_release(lvni_data_array_images *m)
 {
     if (m == NULL || atomic_fetch_sub(&m->references, 1) > 1) {
         return;
     }
     free_names(m);
-    lvni_free(m->label);
-    lvni_array_free(&m->part[0]);
-    lvni_array_free(&m->part[1]);
-    lvni_free(m);
+    lvni_core_free(m->label);
+    lvni_data_array_free(&m->part[0]);
+    lvni_data_array_free(&m->part[1]);
+    lvni_core_free(m);
 }
 
 /* ---- the classes of a model ---- */
 
-static lvn_status relabel_all(const lvni_array_images *m, const char *const *class_names,
+static lvn_status relabel_all(const lvni_data_array_images *m, const char *const *class_names,
                               int n_classes, int *map)
 {
     for (int i = 0; i < m->n_classes; i++) {
@@ -265,10 +267,11 @@ static lvn_status relabel_all(const lvni_array_images *m, const char *const *cla
     for (int64_t i = 0; i < m->n; i++) {
         if (map[m->label[i]] < 0) {
             LVN_FAIL(LVN_ERR_MISMATCH,
-                     "picture %lld has the class %s, which the model was not trained on (its %d "
+                     "image %lld has the class %s, which the model was not trained on (its %d "
                      "class%s: %s ... %s)",
                      (long long)i, m->class_names[m->label[i]], n_classes,
-                     lvni_plural(n_classes, "", "es"), class_names[0], class_names[n_classes - 1]);
+                     lvni_core_plural(n_classes, "", "es"), class_names[0],
+                     class_names[n_classes - 1]);
         }
     }
     for (int64_t i = 0; i < m->n; i++) {
@@ -277,25 +280,25 @@ static lvn_status relabel_all(const lvni_array_images *m, const char *const *cla
     return LVN_OK;
 }
 
-lvn_status lvni_array_images_relabel(lvni_array_images *m, const char *const *class_names,
-                                     int n_classes)
+lvn_status lvni_data_array_images_relabel(lvni_data_array_images *m, const char *const *class_names,
+                                          int n_classes)
 {
     LVN_ARG(m->label != NULL && n_classes > 0,
-            "classes of a model for pictures without labels, or a model without classes");
-    int *map = lvni_calloc(LVNI_TAG_DATA, (size_t)m->n_classes, sizeof *map);
-    char **names = lvni_calloc(LVNI_TAG_DATA, (size_t)n_classes, sizeof *names);
+            "classes of a model for images without labels, or a model without classes");
+    int *map = lvni_core_calloc(LVNI_TAG_DATA, (size_t)m->n_classes, sizeof *map);
+    char **names = lvni_core_calloc(LVNI_TAG_DATA, (size_t)n_classes, sizeof *names);
     lvn_status s = map == NULL || names == NULL ? LVN_ERR_MEMORY : LVN_OK;
     for (int k = 0; s == LVN_OK && k < n_classes; k++) {
-        names[k] = lvni_strdup(LVNI_TAG_DATA, class_names[k]);
+        names[k] = lvni_core_strdup(LVNI_TAG_DATA, class_names[k]);
         s = names[k] == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
     if (s == LVN_OK) {
         s = relabel_all(m, class_names, n_classes, map);
     }
-    lvni_free(map);
+    lvni_core_free(map);
     if (names != NULL) { /* the old names go, or, after a failure, the new ones */
-        lvni_array_images gone = {.class_names = s == LVN_OK ? m->class_names : names,
-                                  .n_classes = s == LVN_OK ? m->n_classes : n_classes};
+        lvni_data_array_images gone = {.class_names = s == LVN_OK ? m->class_names : names,
+                                       .n_classes = s == LVN_OK ? m->n_classes : n_classes};
         if (s == LVN_OK) {
             m->class_names = names;
             m->n_classes = n_classes;

@@ -1,5 +1,5 @@
-/* Small pictures that lie in array files: the four files of MNIST (and of what took over their
- * names), or one file of pictures (N, H, W), (N, H, W, 1) or (N, H, W, 3) of uint8 with a file of N
+/* Small images that lie in array files: the four files of MNIST (and of what took over their
+ * names), or one file of images (N, H, W), (N, H, W, 1) or (N, H, W, 3) of uint8 with a file of N
  * labels. Grey becomes three equal channels. Read once, shared by all views. Called by the
  * recipes. */
 #ifndef LEVIN_DATA_ARRAY_IMAGES_H
@@ -13,39 +13,40 @@
 enum { LVNI_ARRAY_MAX_CLASSES = 100000 };
 
 /* Read-only after opening. */
-typedef struct lvni_array_images {
+typedef struct lvni_data_array_images {
     atomic_int references;
-    lvni_array part[2]; /* training and validation pictures; the second may be empty */
+    lvni_data_array part[2]; /* training and validation images; the second may be empty */
     int n_parts;
     int width, height, channels;
     int64_t n;      /* of both parts, training first */
     int64_t *label; /* (n); NULL: unknown */
-    /* largest label + 1, or those of lvni_array_images_relabel; 0 without labels */
+    /* largest label + 1, or those of lvni_data_array_images_relabel; 0 without labels */
     int n_classes;
     char **class_names; /* "0", "1", ... */
-    uint64_t content;   /* a hash of pictures and labels */
-} lvni_array_images;
+    uint64_t content;   /* a hash of images and labels */
+} lvni_data_array_images;
 
 /* A folder that holds train-images-idx3-ubyte, perhaps as train-images.idx3-ubyte, perhaps with .gz
  * behind it. */
-bool lvni_array_images_is_folder(const char *path);
+bool lvni_data_array_images_is_folder(const char *path);
 /* A file that begins as .npy, IDX or gzip do. */
-bool lvni_array_images_is_file(const char *path);
+bool lvni_data_array_images_is_file(const char *path);
 /* path: such a folder or file. labels: the file of labels of a file; NULL: labels.npy beside it
  * where there is one. Folders have their own. with_labels=false: not looked at. LVN_ERR_NOT_FOUND,
  * LVN_ERR_IO, LVN_ERR_CORRUPT, LVN_ERR_MISMATCH (counts, sizes of both parts), LVN_ERR_USAGE (no
- * pictures, labels missing or out of range, one class). */
-lvn_status lvni_array_images_open(const char *path, const char *labels, bool with_labels,
-                                  lvni_array_images **out);
-lvni_array_images *lvni_array_images_retain(lvni_array_images *images);
-void lvni_array_images_release(lvni_array_images *images); /* NULL is fine */
+ * images, labels missing or out of range, one class). */
+lvn_status lvni_data_array_images_open(const char *path, const char *labels, bool with_labels,
+                                       lvni_data_array_images **out);
+lvni_data_array_images *lvni_data_array_images_retain(lvni_data_array_images *images);
+void lvni_data_array_images_release(lvni_data_array_images *images); /* NULL is fine */
 
 /* Number the classes as a trained model does. Before the first view. LVN_ERR_MISMATCH for a label
  * that is none of the names. */
-lvn_status lvni_array_images_relabel(lvni_array_images *images, const char *const *class_names,
-                                     int n_classes);
+lvn_status lvni_data_array_images_relabel(lvni_data_array_images *images,
+                                          const char *const *class_names, int n_classes);
 /* A dataset with `image` and, with labels, `label`. The indices are copied; NULL: all. */
-lvn_status lvni_array_images_view(lvni_array_images *images, const int64_t *indices, int64_t n,
-                                  const lvni_transform *transform, lvn_dataset **out);
+lvn_status lvni_data_array_images_view(lvni_data_array_images *images, const int64_t *indices,
+                                       int64_t n, const lvni_data_transform *transform,
+                                       lvn_dataset **out);
 
 #endif

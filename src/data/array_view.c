@@ -1,4 +1,4 @@
-/* Datasets over array files (array_images.h): a picture is already decoded; the rest is as with an
+/* Datasets over array files (array_images.h): an image is already decoded; the rest is as with an
  * image folder. */
 #include "data/array_images.h"
 
@@ -9,9 +9,9 @@
 
 typedef struct array_view {
     lvn_dataset base;
-    lvni_array_images *images;
-    lvni_subset subset;
-    lvni_transform transform;
+    lvni_data_array_images *images;
+    lvni_data_subset subset;
+    lvni_data_transform transform;
 } array_view;
 
 static const array_view *view_of(const lvn_dataset *dataset)
@@ -34,7 +34,7 @@ static int64_t view_length(const lvn_dataset *dataset)
 
 static int64_t view_index(const lvn_dataset *dataset, int64_t position)
 {
-    return lvni_subset_at(&view_of(dataset)->subset, position);
+    return lvni_data_subset_at(&view_of(dataset)->subset, position);
 }
 
 static int64_t view_label(const lvn_dataset *dataset, int64_t sample)
@@ -44,7 +44,7 @@ static int64_t view_label(const lvn_dataset *dataset, int64_t sample)
 }
 
 /* RGB of sample i: as it lies there, or grey made three into the thread's buffer. */
-static lvn_status pixels_of(lvni_data_scratch *scratch, const lvni_array_images *m, int64_t i,
+static lvn_status pixels_of(lvni_data_scratch *scratch, const lvni_data_array_images *m, int64_t i,
                             const uint8_t **rgb)
 {
     const int64_t first = m->part[0].shape[0];
@@ -55,7 +55,7 @@ static lvn_status pixels_of(lvni_data_scratch *scratch, const lvni_array_images 
     if (m->channels == 3) {
         return LVN_OK;
     }
-    LVN_TRY(lvni_buffer_reserve(&scratch->pixels, 3 * n));
+    LVN_TRY(lvni_data_buffer_reserve(&scratch->pixels, 3 * n));
     uint8_t *out = scratch->pixels.data;
     for (size_t k = 0; k < n; k++) {
         out[3 * k] = out[3 * k + 1] = out[3 * k + 2] = p[k];
@@ -68,19 +68,19 @@ static lvn_status view_get(const lvn_dataset *dataset, const lvn_sample_key *key
                            void *const field[])
 {
     const array_view *v = view_of(dataset);
-    const lvni_array_images *m = v->images;
+    const lvni_data_array_images *m = v->images;
     LVN_ARG(key->sample >= 0 && key->sample < m->n, "sample %lld of %lld was asked for",
             (long long)key->sample, (long long)m->n);
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     if (scratch == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvni_picture picture = {.width = m->width, .height = m->height, .scale = 1.0};
-    const lvni_picture_info info = {LVNI_PICTURE_PNG, m->width, m->height, 1};
-    lvni_augment augment;
-    LVN_TRY(pixels_of(scratch, m, key->sample, &picture.rgb));
-    LVN_TRY(lvni_augment_draw(&v->transform, key, m->width, m->height, &augment));
-    LVN_TRY(lvni_augment_render(scratch, &v->transform, &augment, &picture, &info, field[0]));
+    lvni_decode_image image = {.width = m->width, .height = m->height, .scale = 1.0};
+    const lvni_decode_image_info info = {LVNI_IMAGE_PNG, m->width, m->height, 1};
+    lvni_data_augment augment;
+    LVN_TRY(pixels_of(scratch, m, key->sample, &image.rgb));
+    LVN_TRY(lvni_data_augment_draw(&v->transform, key, m->width, m->height, &augment));
+    LVN_TRY(lvni_data_augment_render(scratch, &v->transform, &augment, &image, &info, field[0]));
     if (m->label != NULL) {
         memcpy(field[1], &m->label[key->sample], sizeof(int64_t));
     }
@@ -90,9 +90,9 @@ static lvn_status view_get(const lvn_dataset *dataset, const lvn_sample_key *key
 static void view_destroy(lvn_dataset *dataset)
 {
     array_view *v = (array_view *)dataset;
-    lvni_array_images_release(v->images);
-    lvni_subset_free(&v->subset);
-    lvni_free(v);
+    lvni_data_array_images_release(v->images);
+    lvni_data_subset_free(&v->subset);
+    lvni_core_free(v);
 }
 
 static const lvn_dataset_class view_class = {
@@ -105,11 +105,12 @@ static const lvn_dataset_class view_class = {
     .index = view_index,
 };
 
-lvn_status lvni_array_images_view(lvni_array_images *images, const int64_t *indices, int64_t n,
-                                  const lvni_transform *transform, lvn_dataset **out)
+lvn_status lvni_data_array_images_view(lvni_data_array_images *images, const int64_t *indices,
+                                       int64_t n, const lvni_data_transform *transform,
+                                       lvn_dataset **out)
 {
     *out = NULL;
-    LVN_TRY(lvni_transform_check(transform));
+    LVN_TRY(lvni_data_transform_check(transform));
     array_view *v = LVNI_NEW(LVNI_TAG_DATA, array_view);
     if (v == NULL) {
         return LVN_ERR_MEMORY;
@@ -117,9 +118,9 @@ lvn_status lvni_array_images_view(lvni_array_images *images, const int64_t *indi
     v->base = (lvn_dataset){.cls = &view_class,
                             .n_classes = images->n_classes,
                             .class_names = (const char *const *)images->class_names};
-    v->images = lvni_array_images_retain(images);
+    v->images = lvni_data_array_images_retain(images);
     v->transform = *transform;
-    const lvn_status status = lvni_subset_create(indices, n, images->n, &v->subset);
+    const lvn_status status = lvni_data_subset_create(indices, n, images->n, &v->subset);
     if (status != LVN_OK) {
         view_destroy(&v->base);
         return status;

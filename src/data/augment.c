@@ -12,15 +12,15 @@
 
 /* ---- settings ---- */
 
-int lvni_transform_resize(int size)
+int lvni_data_transform_resize(int size)
 {
     return (16 * size + 7) /
            14; /* no size is at a tie: an odd number of sevenths is never a half */
 }
 
-void lvni_transform_init(lvni_transform *t, int size)
+void lvni_data_transform_init(lvni_data_transform *t, int size)
 {
-    *t = (lvni_transform){
+    *t = (lvni_data_transform){
         .size = size,
         .random_crop = true,
         .scale = {0.08, 1.0},
@@ -29,14 +29,14 @@ void lvni_transform_init(lvni_transform *t, int size)
         .jitter = 1.0,
         .blur_sigma = {0.1, 2.0},
         .solarize_from = 0.5,
-        .eval_resize = lvni_transform_resize(size),
+        .eval_resize = lvni_data_transform_resize(size),
         .eval_filter = LVNI_FILTER_BILINEAR,
         .mean = {0.485f, 0.456f, 0.406f},
         .std = {0.229f, 0.224f, 0.225f},
     };
 }
 
-void lvni_transform_no_augment(lvni_transform *t)
+void lvni_data_transform_no_augment(lvni_data_transform *t)
 {
     t->random_crop = false;
     t->hflip = t->vflip = 0.0;
@@ -52,7 +52,7 @@ static lvn_status check_range(const char *name, double value, double low, double
     return LVN_OK;
 }
 
-lvn_status lvni_transform_check(const lvni_transform *t)
+lvn_status lvni_data_transform_check(const lvni_data_transform *t)
 {
     LVN_TRY(check_range("image_size", t->size, 1, LVNI_RESAMPLE_MAX_SIDE));
     LVN_TRY(check_range("augment.scale, first value,", t->scale[0], 1e-4, 1.0));
@@ -91,20 +91,20 @@ lvn_status lvni_transform_check(const lvni_transform *t)
 
 /* ---- draws ---- */
 
-static lvni_rng stream(const lvn_sample_key *key, lvni_augment_op op)
+static lvni_core_rng stream(const lvn_sample_key *key, lvni_data_augment_op op)
 {
-    return (lvni_rng){lvni_rng_make_key(key->seed, lvni_rng_purpose("data")), key->epoch,
-                      (uint32_t)key->sample, (uint32_t)op};
+    return (lvni_core_rng){lvni_core_rng_make_key(key->seed, lvni_core_rng_purpose("data")),
+                           key->epoch, (uint32_t)key->sample, (uint32_t)op};
 }
 
-static double draw(const lvni_rng *rng, uint64_t element)
+static double draw(const lvni_core_rng *rng, uint64_t element)
 {
-    return (double)lvni_rng_u32(rng, element) * 0x1p-32;
+    return (double)lvni_core_rng_u32(rng, element) * 0x1p-32;
 }
 
 /* The largest central box of an allowed ratio: what is left when ten tries found no crop that
  * fits. */
-static lvni_box crop_fallback(const lvni_transform *t, int width, int height)
+static lvni_decode_box crop_fallback(const lvni_data_transform *t, int width, int height)
 {
     const double ratio = (double)width / height;
     double w = width, h = height;
@@ -115,50 +115,52 @@ static lvni_box crop_fallback(const lvni_transform *t, int width, int height)
     }
     h = h < 1.0 ? 1.0 : h > height ? height : h;
     w = w < 1.0 ? 1.0 : w > width ? width : w;
-    return (lvni_box){floor((width - w) / 2.0), floor((height - h) / 2.0), w, h};
+    return (lvni_decode_box){floor((width - w) / 2.0), floor((height - h) / 2.0), w, h};
 }
 
-static lvni_box crop_random(const lvni_transform *t, const lvn_sample_key *key, int width,
-                            int height)
+static lvni_decode_box crop_random(const lvni_data_transform *t, const lvn_sample_key *key,
+                                   int width, int height)
 {
-    const lvni_rng rng = stream(key, LVNI_AUGMENT_CROP);
+    const lvni_core_rng rng = stream(key, LVNI_AUGMENT_CROP);
     const double area = (double)width * height;
-    const double log_from = lvni_log(t->ratio[0]), log_to = lvni_log(t->ratio[1]);
+    const double log_from = lvni_core_log(t->ratio[0]), log_to = lvni_core_log(t->ratio[1]);
     for (uint64_t attempt = 0; attempt < 10; attempt++) {
         const double target =
             area * (t->scale[0] + draw(&rng, 4 * attempt) * (t->scale[1] - t->scale[0]));
         const double aspect =
-            lvni_exp(log_from + draw(&rng, 4 * attempt + 1) * (log_to - log_from));
-        const double w = floor(lvni_sqrt(target * aspect) + 0.5),
-                     h = floor(lvni_sqrt(target / aspect) + 0.5);
+            lvni_core_exp(log_from + draw(&rng, 4 * attempt + 1) * (log_to - log_from));
+        const double w = floor(lvni_core_sqrt(target * aspect) + 0.5),
+                     h = floor(lvni_core_sqrt(target / aspect) + 0.5);
         if (w >= 1.0 && w <= width && h >= 1.0 && h <= height) {
             const double y = floor(draw(&rng, 4 * attempt + 2) * (height - h + 1.0));
             const double x = floor(draw(&rng, 4 * attempt + 3) * (width - w + 1.0));
-            return (lvni_box){x, y, w, h};
+            return (lvni_decode_box){x, y, w, h};
         }
     }
     return crop_fallback(t, width, height);
 }
 
-static bool draw_whether(const lvn_sample_key *key, lvni_augment_op op, double p)
+static bool draw_whether(const lvn_sample_key *key, lvni_data_augment_op op, double p)
 {
-    const lvni_rng rng = stream(key, op);
+    const lvni_core_rng rng = stream(key, op);
     return p > 0.0 && draw(&rng, 0) < p;
 }
 
-static float draw_factor(const lvn_sample_key *key, lvni_augment_op op, double x)
+static float draw_factor(const lvn_sample_key *key, lvni_data_augment_op op, double x)
 {
-    const lvni_rng rng = stream(key, op);
+    const lvni_core_rng rng = stream(key, op);
     const double low = x < 1.0 ? 1.0 - x : 0.0, high = 1.0 + x;
     return (float)(low + draw(&rng, 0) * (high - low));
 }
 
-static void draw_colour(const lvni_transform *t, const lvn_sample_key *key, lvni_augment *out)
+static void draw_colour(const lvni_data_transform *t, const lvn_sample_key *key,
+                        lvni_data_augment *out)
 {
-    const lvni_rng order = stream(key, LVNI_AUGMENT_ORDER), hue = stream(key, LVNI_AUGMENT_HUE);
+    const lvni_core_rng order = stream(key, LVNI_AUGMENT_ORDER),
+                        hue = stream(key, LVNI_AUGMENT_HUE);
     uint64_t element = 0;
     for (uint32_t i = 3; i > 0; i--) {
-        const uint32_t j = lvni_rng_below(&order, i + 1, &element);
+        const uint32_t j = lvni_core_rng_below(&order, i + 1, &element);
         const int swapped = out->order[i];
         out->order[i] = out->order[j];
         out->order[j] = swapped;
@@ -170,28 +172,28 @@ static void draw_colour(const lvni_transform *t, const lvn_sample_key *key, lvni
     out->hue = (float)((2.0 * draw(&hue, 0) - 1.0) * t->hue);
 }
 
-static lvn_status draw_crop(const lvni_transform *t, const lvn_sample_key *key, int width,
-                            int height, lvni_augment *out)
+static lvn_status draw_crop(const lvni_data_transform *t, const lvn_sample_key *key, int width,
+                            int height, lvni_data_augment *out)
 {
-    lvni_resize_plan *p = &out->plan;
+    lvni_data_resize_plan *p = &out->plan;
     out->centre = !key->training || !t->random_crop;
     if (!out->centre) {
         out->box = crop_random(t, key, width, height);
         return LVN_OK;
     }
-    LVN_TRY(lvni_resize_centre(t->eval_resize, t->size, t->eval_filter, width, height, p));
-    out->box = lvni_resize_wanted(p, width, height);
+    LVN_TRY(lvni_data_resize_centre(t->eval_resize, t->size, t->eval_filter, width, height, p));
+    out->box = lvni_data_resize_wanted(p, width, height);
     return LVN_OK;
 }
 
-lvn_status lvni_augment_draw(const lvni_transform *t, const lvn_sample_key *key, int width,
-                             int height, lvni_augment *out)
+lvn_status lvni_data_augment_draw(const lvni_data_transform *t, const lvn_sample_key *key,
+                                  int width, int height, lvni_data_augment *out)
 {
-    *out = (lvni_augment){.order = {LVNI_AUGMENT_BRIGHTNESS, LVNI_AUGMENT_CONTRAST,
-                                    LVNI_AUGMENT_SATURATION, LVNI_AUGMENT_HUE},
-                          .brightness = 1.0f,
-                          .contrast = 1.0f,
-                          .saturation = 1.0f};
+    *out = (lvni_data_augment){.order = {LVNI_AUGMENT_BRIGHTNESS, LVNI_AUGMENT_CONTRAST,
+                                         LVNI_AUGMENT_SATURATION, LVNI_AUGMENT_HUE},
+                               .brightness = 1.0f,
+                               .contrast = 1.0f,
+                               .saturation = 1.0f};
     LVN_TRY(draw_crop(t, key, width, height, out));
     if (!key->training) {
         return LVN_OK;
@@ -206,7 +208,7 @@ lvn_status lvni_augment_draw(const lvni_transform *t, const lvn_sample_key *key,
     out->grey = draw_whether(key, LVNI_AUGMENT_GREY, t->grey);
     out->solarize = draw_whether(key, LVNI_AUGMENT_SOLARIZE, t->solarize);
     if (draw_whether(key, LVNI_AUGMENT_BLUR, t->blur)) {
-        const lvni_rng rng = stream(key, LVNI_AUGMENT_BLUR);
+        const lvni_core_rng rng = stream(key, LVNI_AUGMENT_BLUR);
         out->blur_sigma = t->blur_sigma[0] + draw(&rng, 1) * (t->blur_sigma[1] - t->blur_sigma[0]);
     }
     return LVN_OK;
@@ -214,7 +216,7 @@ lvn_status lvni_augment_draw(const lvni_transform *t, const lvn_sample_key *key,
 
 /* ---- rendering ---- */
 
-/* How a stored picture is turned: first x and y are exchanged, then the axes of the result
+/* How a stored image is turned: first x and y are exchanged, then the axes of the result
  * mirrored. */
 typedef struct turn {
     bool swap, mirror_x, mirror_y;
@@ -230,24 +232,24 @@ static turn turn_of(int orientation)
     return turns[orientation];
 }
 
-/* The box on the stored, perhaps shrunk picture. */
-static lvni_box box_stored(const lvni_box *box, const turn *turned, double s,
-                           const lvni_picture_info *info)
+/* The box on the stored, perhaps shrunk image. */
+static lvni_decode_box box_stored(const lvni_decode_box *box, const turn *turned, double s,
+                                  const lvni_decode_image_info *info)
 {
     const double width = turned->swap ? info->height : info->width,
                  height = turned->swap ? info->width : info->height;
     const double x = turned->mirror_x ? width - box->x - box->width : box->x;
     const double y = turned->mirror_y ? height - box->y - box->height : box->y;
     if (turned->swap) {
-        return (lvni_box){y * s, x * s, box->height * s, box->width * s};
+        return (lvni_decode_box){y * s, x * s, box->height * s, box->width * s};
     }
-    return (lvni_box){x * s, y * s, box->width * s, box->height * s};
+    return (lvni_decode_box){x * s, y * s, box->width * s, box->height * s};
 }
 
 /* Output pixel (x, y) of the stored orientation lies at data + x * step_x + y * step_y of the
  * turned and flipped one. */
-static void target_steps(lvni_resample_target *target, float *out, int size, const turn *turned,
-                         const lvni_augment *a)
+static void target_steps(lvni_data_resample_target *target, float *out, int size,
+                         const turn *turned, const lvni_data_augment *a)
 {
     const bool mirror_x = turned->mirror_x != a->hflip, mirror_y = turned->mirror_y != a->vflip;
     const ptrdiff_t along = mirror_x ? -3 : 3, down = (mirror_y ? -3 : 3) * (ptrdiff_t)size;
@@ -257,43 +259,44 @@ static void target_steps(lvni_resample_target *target, float *out, int size, con
     target->step_y = turned->swap ? along : down;
 }
 
-static void jitter_apply(const lvni_transform *t, const lvni_augment *a, float *rgb, int64_t n)
+static void jitter_apply(const lvni_data_transform *t, const lvni_data_augment *a, float *rgb,
+                         int64_t n)
 {
     for (int i = 0; i < 4; i++) {
         if (a->order[i] == LVNI_AUGMENT_BRIGHTNESS && t->brightness > 0.0) {
-            lvni_colour_brightness(rgb, n, a->brightness);
+            lvni_data_colour_brightness(rgb, n, a->brightness);
         } else if (a->order[i] == LVNI_AUGMENT_CONTRAST && t->contrast > 0.0) {
-            lvni_colour_contrast(rgb, n, a->contrast);
+            lvni_data_colour_contrast(rgb, n, a->contrast);
         } else if (a->order[i] == LVNI_AUGMENT_SATURATION && t->saturation > 0.0) {
-            lvni_colour_saturation(rgb, n, a->saturation);
+            lvni_data_colour_saturation(rgb, n, a->saturation);
         } else if (a->order[i] == LVNI_AUGMENT_HUE && t->hue > 0.0) {
-            lvni_colour_hue(rgb, n, a->hue);
+            lvni_data_colour_hue(rgb, n, a->hue);
         }
     }
 }
 
 /* Whatever works on pixels between crop and normalisation; values in 0..255. */
-static lvn_status colour_apply(lvni_data_scratch *scratch, const lvni_transform *t,
-                               const lvni_augment *a, float *rgb)
+static lvn_status colour_apply(lvni_data_scratch *scratch, const lvni_data_transform *t,
+                               const lvni_data_augment *a, float *rgb)
 {
     const int64_t n = (int64_t)t->size * t->size;
     if (a->colour) {
         jitter_apply(t, a, rgb, n);
     }
     if (a->grey) {
-        lvni_colour_saturation(rgb, n, 0.0f);
+        lvni_data_colour_saturation(rgb, n, 0.0f);
     }
     if (a->blur_sigma > 0.0) {
-        LVN_TRY(lvni_blur(scratch, rgb, t->size, t->size, a->blur_sigma, t->blur_kernel));
+        LVN_TRY(lvni_data_blur(scratch, rgb, t->size, t->size, a->blur_sigma, t->blur_kernel));
     }
     if (a->solarize) {
-        lvni_colour_solarize(rgb, n, (float)(t->solarize_from * 255.0));
+        lvni_data_colour_solarize(rgb, n, (float)(t->solarize_from * 255.0));
     }
     return LVN_OK;
 }
 
 /* (x / 255 - mean) / std as x * scale + bias. */
-static void normal_factors(const lvni_transform *t, float scale[3], float bias[3])
+static void normal_factors(const lvni_data_transform *t, float scale[3], float bias[3])
 {
     for (int c = 0; c < 3; c++) {
         scale[c] = 1.0f / (255.0f * t->std[c]);
@@ -301,7 +304,7 @@ static void normal_factors(const lvni_transform *t, float scale[3], float bias[3
     }
 }
 
-static void normalise(const lvni_transform *t, float *rgb, int64_t n)
+static void normalise(const lvni_data_transform *t, float *rgb, int64_t n)
 {
     float scale[3], bias[3];
     normal_factors(t, scale, bias);
@@ -312,17 +315,17 @@ static void normalise(const lvni_transform *t, float *rgb, int64_t n)
     }
 }
 
-double lvni_augment_need(const lvni_transform *t, const lvni_augment *a)
+double lvni_data_augment_need(const lvni_data_transform *t, const lvni_data_augment *a)
 {
     const double shorter = a->box.width < a->box.height ? a->box.width : a->box.height;
     return !a->centre && shorter > t->size ? t->size / shorter : 1.0;
 }
 
-lvni_box lvni_augment_wanted(const lvni_transform *t, const lvni_augment *a,
-                             const lvni_picture_info *info)
+lvni_decode_box lvni_data_augment_wanted(const lvni_data_transform *t, const lvni_data_augment *a,
+                                         const lvni_decode_image_info *info)
 {
     const turn turned = turn_of(info->orientation);
-    const lvni_box box = box_stored(&a->box, &turned, 1.0, info);
+    const lvni_decode_box box = box_stored(&a->box, &turned, 1.0, info);
     if (a->centre) {
         return box;
     }
@@ -330,25 +333,25 @@ lvni_box lvni_augment_wanted(const lvni_transform *t, const lvni_augment *a,
      * large as an output pixel. */
     const double x = 2.0 * (box.width > t->size ? box.width / t->size : 1.0) + 1.0;
     const double y = 2.0 * (box.height > t->size ? box.height / t->size : 1.0) + 1.0;
-    return (lvni_box){box.x - x, box.y - y, box.width + 2.0 * x, box.height + 2.0 * y};
+    return (lvni_decode_box){box.x - x, box.y - y, box.width + 2.0 * x, box.height + 2.0 * y};
 }
 
-/* The part of the picture that is there, turned to be looked at. It lies in scratch->turned. */
-static lvn_status picture_turn(lvni_data_scratch *scratch, const lvni_picture *p,
-                               const turn *turned, lvni_picture *out)
+/* The part of the image that is there, turned to be looked at. It lies in scratch->turned. */
+static lvn_status image_turn(lvni_data_scratch *scratch, const lvni_decode_image *p,
+                             const turn *turned, lvni_decode_image *out)
 {
     const bool whole = p->columns == 0, swap = turned->swap;
     const int columns = whole ? p->width : p->columns, rows = whole ? p->height : p->rows;
     const ptrdiff_t along = swap ? 3 * (ptrdiff_t)columns : 3,
                     down = swap ? 3 : 3 * (ptrdiff_t)columns;
-    *out = (lvni_picture){.scale = p->scale,
-                          .width = swap ? p->height : p->width,
-                          .height = swap ? p->width : p->height,
-                          .left = swap ? p->top : p->left,
-                          .top = swap ? p->left : p->top,
-                          .columns = swap ? rows : columns,
-                          .rows = swap ? columns : rows};
-    LVN_TRY(lvni_buffer_reserve(&scratch->turned, 3 * (size_t)columns * (size_t)rows));
+    *out = (lvni_decode_image){.scale = p->scale,
+                               .width = swap ? p->height : p->width,
+                               .height = swap ? p->width : p->height,
+                               .left = swap ? p->top : p->left,
+                               .top = swap ? p->left : p->top,
+                               .columns = swap ? rows : columns,
+                               .rows = swap ? columns : rows};
+    LVN_TRY(lvni_data_buffer_reserve(&scratch->turned, 3 * (size_t)columns * (size_t)rows));
     uint8_t *to = scratch->turned.data;
     out->rgb = to;
     const uint8_t *corner = p->rgb + (turned->mirror_x ? (out->columns - 1) * along : 0) +
@@ -365,48 +368,48 @@ static lvn_status picture_turn(lvni_data_scratch *scratch, const lvni_picture *p
 }
 
 /* As Pillow: turned, then resized. */
-static lvn_status centre_render(lvni_data_scratch *scratch, const lvni_augment *a,
-                                const lvni_picture *picture, const turn *turned,
-                                const lvni_resample_target *target)
+static lvn_status centre_render(lvni_data_scratch *scratch, const lvni_data_augment *a,
+                                const lvni_decode_image *image, const turn *turned,
+                                const lvni_data_resample_target *target)
 {
-    lvni_picture upright = *picture;
+    lvni_decode_image upright = *image;
     if (turned->swap || turned->mirror_x || turned->mirror_y) {
-        LVN_TRY(picture_turn(scratch, picture, turned, &upright));
+        LVN_TRY(image_turn(scratch, image, turned, &upright));
     }
-    return lvni_resize(scratch, &upright, &a->plan, target);
+    return lvni_data_resize(scratch, &upright, &a->plan, target);
 }
 
 /* The pixels of the output, before colours are changed: times target->scale, plus target->bias. */
-static lvn_status crop_render(lvni_data_scratch *scratch, const lvni_transform *t,
-                              const lvni_augment *a, const lvni_picture *picture,
-                              const lvni_picture_info *info, lvni_resample_target *target,
+static lvn_status crop_render(lvni_data_scratch *scratch, const lvni_data_transform *t,
+                              const lvni_data_augment *a, const lvni_decode_image *image,
+                              const lvni_decode_image_info *info, lvni_data_resample_target *target,
                               float *out)
 {
     const turn turned = turn_of(info->orientation), upright = {false, false, false};
     target_steps(target, out, t->size, a->centre ? &upright : &turned, a);
     if (a->centre) {
-        return centre_render(scratch, a, picture, &turned, target);
+        return centre_render(scratch, a, image, &turned, target);
     }
-    const lvni_box box = box_stored(&a->box, &turned, picture->scale, info);
-    return lvni_resample(scratch, picture, &box, t->size, t->size, target);
+    const lvni_decode_box box = box_stored(&a->box, &turned, image->scale, info);
+    return lvni_data_resample(scratch, image, &box, t->size, t->size, target);
 }
 
-lvn_status lvni_augment_render(lvni_data_scratch *scratch, const lvni_transform *t,
-                               const lvni_augment *a, const lvni_picture *picture,
-                               const lvni_picture_info *info, float *out)
+lvn_status lvni_data_augment_render(lvni_data_scratch *scratch, const lvni_data_transform *t,
+                                    const lvni_data_augment *a, const lvni_decode_image *image,
+                                    const lvni_decode_image_info *info, float *out)
 {
-    lvni_resample_target target = {.scale = {1.0f, 1.0f, 1.0f}};
+    lvni_data_resample_target target = {.scale = {1.0f, 1.0f, 1.0f}};
     if (!a->colour && !a->grey && !a->solarize && a->blur_sigma == 0.0) {
         normal_factors(t, target.scale, target.bias);
-        return crop_render(scratch, t, a, picture, info, &target, out);
+        return crop_render(scratch, t, a, image, info, &target, out);
     }
-    LVN_TRY(crop_render(scratch, t, a, picture, info, &target, out));
+    LVN_TRY(crop_render(scratch, t, a, image, info, &target, out));
     LVN_TRY(colour_apply(scratch, t, a, out));
     normalise(t, out, (int64_t)t->size * t->size);
     return LVN_OK;
 }
 
-void lvni_transform_to_rgb(const lvni_transform *t, const float *image, uint8_t *rgb)
+void lvni_data_transform_to_rgb(const lvni_data_transform *t, const float *image, uint8_t *rgb)
 {
     for (int64_t i = 0; i < (int64_t)t->size * t->size * 3; i++) {
         const float x = (image[i] * t->std[i % 3] + t->mean[i % 3]) * 255.0f + 0.5f;

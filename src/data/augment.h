@@ -1,14 +1,14 @@
-/* From a decoded picture to the input of a network: which part of it, how it is turned and
+/* From a decoded image to the input of a network: which part of it, how it is turned and
  * coloured, and its normalisation.
  *
- * THE DRAWS OF THE LAW. All random numbers come from lvni_rng with key (key->seed, "data"), a =
- * epoch, b = sample, c = one of the operation numbers below, element = draw. Numbers and meaning
+ * THE DRAWS OF THE LAW. All random numbers come from lvni_core_rng with key (key->seed, "data"), a
+ * = epoch, b = sample, c = one of the operation numbers below, element = draw. Numbers and meaning
  * never change; new operations get new numbers.
  *   crop        try t = 0..9 draws elements 4t (area), 4t + 1 (aspect), 4t + 2 (top), 4t + 3
  *     (left), each u in [0, 1) = u32 * 2^-32
  *   hflip vflip element 0: flipped when u < p
  *   order       elements 0..: Fisher-Yates over brightness, contrast, saturation, hue (for i =
- *     3..1: swap with lvni_rng_below(i + 1))
+ *     3..1: swap with lvni_core_rng_below(i + 1))
  *   brightness contrast saturation   element 0: factor = lo + u (hi - lo), lo = max(0, 1 - x), hi =
  *     1 + x
  *   hue         element 0: shift in turns = (2u - 1) x
@@ -23,7 +23,7 @@
 
 #include <levin/data.h>
 
-typedef enum lvni_augment_op {
+typedef enum lvni_data_augment_op {
     LVNI_AUGMENT_CROP = 1,
     LVNI_AUGMENT_HFLIP = 2,
     LVNI_AUGMENT_VFLIP = 3,
@@ -36,11 +36,11 @@ typedef enum lvni_augment_op {
     LVNI_AUGMENT_GREY = 10,
     LVNI_AUGMENT_BLUR = 11,
     LVNI_AUGMENT_SOLARIZE = 12,
-} lvni_augment_op;
+} lvni_data_augment_op;
 
-/* What a dataset view does with its pictures. The training part is used where key->training is
+/* What a dataset view does with its images. The training part is used where key->training is
  * set. */
-typedef struct lvni_transform {
+typedef struct lvni_data_transform {
     int size;            /* output (size, size, 3) */
     bool random_crop;    /* random resized crop; else resized and cropped as for evaluation */
     double scale[2];     /* part of the area that a random crop keeps, from .. to */
@@ -58,50 +58,50 @@ typedef struct lvni_transform {
     double solarize_from; /* the threshold, in 0..1 */
     int eval_resize; /* shorter side of the resized image, from which evaluation takes the central
                         size x size */
-    lvni_filter eval_filter; /* of this resizing; random crops are bilinear */
-    float mean[3], std[3];   /* of channels in 0..1 */
-} lvni_transform;
+    lvni_data_filter eval_filter; /* of this resizing; random crops are bilinear */
+    float mean[3], std[3];        /* of channels in 0..1 */
+} lvni_data_transform;
 
 /* Photos: random crop with scale 0.08..1 and ratio 3/4..4/3, hflip 0.5, no colour jitter,
- * eval_resize lvni_transform_resize(size), bilinear, mean and deviation of ImageNet. */
-void lvni_transform_init(lvni_transform *t, int size);
+ * eval_resize lvni_data_transform_resize(size), bilinear, mean and deviation of ImageNet. */
+void lvni_data_transform_init(lvni_data_transform *t, int size);
 /* round(size / 0.875): torchvision's 256 for 224. */
-int lvni_transform_resize(int size);
+int lvni_data_transform_resize(int size);
 /* No randomness at all: the evaluation transform for training samples too. */
-void lvni_transform_no_augment(lvni_transform *t);
+void lvni_data_transform_no_augment(lvni_data_transform *t);
 /* LVN_ERR_USAGE that names the setting by its configuration key, its value and the range. */
-lvn_status lvni_transform_check(const lvni_transform *t);
+lvn_status lvni_data_transform_check(const lvni_data_transform *t);
 
-/* Everything drawn for one sample: the same for equal (key, size of picture, transform). */
-typedef struct lvni_augment {
-    bool centre;           /* resized and cropped by `plan`; else `box` is resampled */
-    lvni_resize_plan plan; /* of the image as it is looked at (turned) */
-    lvni_box box;          /* the same, in pixels of the image as it is looked at */
-    bool hflip, vflip;     /* after the crop */
-    bool colour;           /* some of the four below, in this order */
-    int order[4];          /* operation numbers, first to last */
+/* Everything drawn for one sample: the same for equal (key, size of image, transform). */
+typedef struct lvni_data_augment {
+    bool centre;                /* resized and cropped by `plan`; else `box` is resampled */
+    lvni_data_resize_plan plan; /* of the image as it is looked at (turned) */
+    lvni_decode_box box;        /* the same, in pixels of the image as it is looked at */
+    bool hflip, vflip;          /* after the crop */
+    bool colour;                /* some of the four below, in this order */
+    int order[4];               /* operation numbers, first to last */
     float brightness, contrast, saturation, hue;
     bool grey, solarize;
     double blur_sigma; /* 0: no blur */
-} lvni_augment;
+} lvni_data_augment;
 
 /* LVN_ERR_USAGE for an image that is too long to be resized. */
-lvn_status lvni_augment_draw(const lvni_transform *t, const lvn_sample_key *key, int width,
-                             int height, lvni_augment *out);
+lvn_status lvni_data_augment_draw(const lvni_data_transform *t, const lvn_sample_key *key,
+                                  int width, int height, lvni_data_augment *out);
 
-/* Render a decoded picture (stored orientation, perhaps shrunk where lvni_augment_need allows it)
- * into out (size, size, 3). `orientation` as in Exif. */
-lvn_status lvni_augment_render(lvni_data_scratch *scratch, const lvni_transform *t,
-                               const lvni_augment *a, const lvni_picture *picture,
-                               const lvni_picture_info *info, float *out);
-/* How large the decoded picture must be for `a`, as a part of the stored one: 0 < need <= 1. */
-double lvni_augment_need(const lvni_transform *t, const lvni_augment *a);
-/* The part of the stored picture that `a` needs, with what resampling reads around the box; its
+/* Render a decoded image (stored orientation, perhaps shrunk where lvni_data_augment_need allows
+ * it) into out (size, size, 3). `orientation` as in Exif. */
+lvn_status lvni_data_augment_render(lvni_data_scratch *scratch, const lvni_data_transform *t,
+                                    const lvni_data_augment *a, const lvni_decode_image *image,
+                                    const lvni_decode_image_info *info, float *out);
+/* How large the decoded image must be for `a`, as a part of the stored one: 0 < need <= 1. */
+double lvni_data_augment_need(const lvni_data_transform *t, const lvni_data_augment *a);
+/* The part of the stored image that `a` needs, with what resampling reads around the box; its
  * edges may lie outside. */
-lvni_box lvni_augment_wanted(const lvni_transform *t, const lvni_augment *a,
-                             const lvni_picture_info *info);
+lvni_decode_box lvni_data_augment_wanted(const lvni_data_transform *t, const lvni_data_augment *a,
+                                         const lvni_decode_image_info *info);
 
 /* Back to bytes for people's eyes: (size, size, 3) f32 as the network sees it to RGB. */
-void lvni_transform_to_rgb(const lvni_transform *t, const float *image, uint8_t *rgb);
+void lvni_data_transform_to_rgb(const lvni_data_transform *t, const float *image, uint8_t *rgb);
 
 #endif

@@ -21,7 +21,7 @@ static void weigh(double sigma, int radius, float *weights)
     const int n = 2 * radius + 1;
     for (int i = 0; i < n; i++) {
         const double x = (i - radius) / sigma;
-        exact[i] = lvni_exp(-0.5 * x * x);
+        exact[i] = lvni_core_exp(-0.5 * x * x);
         total += exact[i];
     }
     for (int i = 0; i < n; i++) {
@@ -69,8 +69,8 @@ static void blur_rows(const float *in, float *out, int width, int height, const 
     }
 }
 
-lvn_status lvni_blur(lvni_data_scratch *scratch, float *rgb, int width, int height, double sigma,
-                     int kernel)
+lvn_status lvni_data_blur(lvni_data_scratch *scratch, float *rgb, int width, int height,
+                          double sigma, int kernel)
 {
     float weights[LVNI_BLUR_MAX_KERNEL] = {0};
     int radius = kernel > 0 ? kernel / 2 : (int)(3.5 * sigma);
@@ -81,7 +81,7 @@ lvn_status lvni_blur(lvni_data_scratch *scratch, float *rgb, int width, int heig
     weigh(sigma, radius, weights);
     const size_t n = 3 * (size_t)width * (size_t)height,
                  wide = 3 * ((size_t)width + 2 * (size_t)radius);
-    LVN_TRY(lvni_buffer_reserve(&scratch->blur, (n + wide) * sizeof(float)));
+    LVN_TRY(lvni_data_buffer_reserve(&scratch->blur, (n + wide) * sizeof(float)));
     float *between = scratch->blur.data;
     blur_columns(rgb, between, width, height, weights, radius);
     blur_rows(between, rgb, width, height, weights, radius, between + n);

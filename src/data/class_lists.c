@@ -6,16 +6,17 @@
 
 static int64_t label_of(const lvn_dataset *d, int64_t position)
 {
-    return d->cls->label(d, lvni_dataset_index(d, position));
+    return d->cls->label(d, lvni_data_dataset_index(d, position));
 }
 
-static lvn_status count(const lvn_dataset *d, lvni_class_lists *c)
+static lvn_status count(const lvn_dataset *d, lvni_data_class_lists *c)
 {
     for (int64_t i = 0; i < c->n; i++) {
         const int64_t label = label_of(d, i);
         LVN_ARG(label >= 0 && label < c->n_classes,
                 "sample %lld of the dataset %s has label %lld, but there are %d classes",
-                (long long)lvni_dataset_index(d, i), d->cls->name, (long long)label, c->n_classes);
+                (long long)lvni_data_dataset_index(d, i), d->cls->name, (long long)label,
+                c->n_classes);
         c->begin[label + 1]++;
     }
     for (int k = 0; k < c->n_classes; k++) {
@@ -25,7 +26,7 @@ static lvn_status count(const lvn_dataset *d, lvni_class_lists *c)
 }
 
 /* begin[k] moves to the end of its class, which is the beginning of the next one. */
-static void fill(const lvn_dataset *d, lvni_class_lists *c)
+static void fill(const lvn_dataset *d, lvni_data_class_lists *c)
 {
     for (int64_t i = 0; i < c->n; i++) {
         c->position[c->begin[label_of(d, i)]++] = (uint32_t)i;
@@ -35,13 +36,13 @@ static void fill(const lvn_dataset *d, lvni_class_lists *c)
     }
     c->begin[0] = 0;
     for (int k = 0; k < c->n_classes; k++) {
-        if (lvni_class_count(c, k) > 0) {
+        if (lvni_data_class_count(c, k) > 0) {
             c->filled[c->n_filled++] = k;
         }
     }
 }
 
-lvn_status lvni_class_lists_create(const lvn_dataset *d, lvni_class_lists **out)
+lvn_status lvni_data_class_lists_create(const lvn_dataset *d, lvni_data_class_lists **out)
 {
     *out = NULL;
     const int64_t n = d->cls->length(d);
@@ -49,19 +50,19 @@ lvn_status lvni_class_lists_create(const lvn_dataset *d, lvni_class_lists **out)
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "the dataset %s does not list the classes of its samples",
                  d->cls->name);
     }
-    lvni_class_lists *c = LVNI_NEW(LVNI_TAG_DATA, lvni_class_lists);
+    lvni_data_class_lists *c = LVNI_NEW(LVNI_TAG_DATA, lvni_data_class_lists);
     if (c == NULL) {
         return LVN_ERR_MEMORY;
     }
     c->n_classes = d->n_classes;
     c->n = n;
-    c->begin = lvni_calloc(LVNI_TAG_DATA, (size_t)c->n_classes + 1, sizeof *c->begin);
-    c->position = lvni_calloc(LVNI_TAG_DATA, (size_t)n, sizeof *c->position);
-    c->filled = lvni_calloc(LVNI_TAG_DATA, (size_t)c->n_classes, sizeof *c->filled);
+    c->begin = lvni_core_calloc(LVNI_TAG_DATA, (size_t)c->n_classes + 1, sizeof *c->begin);
+    c->position = lvni_core_calloc(LVNI_TAG_DATA, (size_t)n, sizeof *c->position);
+    c->filled = lvni_core_calloc(LVNI_TAG_DATA, (size_t)c->n_classes, sizeof *c->filled);
     const bool room = c->begin != NULL && c->position != NULL && c->filled != NULL;
     const lvn_status s = room ? count(d, c) : LVN_ERR_MEMORY;
     if (s != LVN_OK) {
-        lvni_class_lists_destroy(c);
+        lvni_data_class_lists_destroy(c);
         return s;
     }
     fill(d, c);
@@ -69,12 +70,12 @@ lvn_status lvni_class_lists_create(const lvn_dataset *d, lvni_class_lists **out)
     return LVN_OK;
 }
 
-void lvni_class_lists_destroy(lvni_class_lists *c)
+void lvni_data_class_lists_destroy(lvni_data_class_lists *c)
 {
     if (c != NULL) {
-        lvni_free(c->begin);
-        lvni_free(c->position);
-        lvni_free(c->filled);
-        lvni_free(c);
+        lvni_core_free(c->begin);
+        lvni_core_free(c->position);
+        lvni_core_free(c->filled);
+        lvni_core_free(c);
     }
 }

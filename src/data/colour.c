@@ -11,7 +11,7 @@ static inline float grey_of(const float *p)
     return (0.299f * p[0] + 0.587f * p[1]) + 0.114f * p[2];
 }
 
-void lvni_colour_brightness(float *rgb, int64_t n, float factor)
+void lvni_data_colour_brightness(float *rgb, int64_t n, float factor)
 {
     for (int64_t i = 0; i < 3 * n; i++) {
         rgb[i] = clamp255(rgb[i] * factor);
@@ -20,7 +20,7 @@ void lvni_colour_brightness(float *rgb, int64_t n, float factor)
 
 /* The mean is a sum of integers (1/64 grey levels): no order of additions to keep, and free for the
  * vectoriser. */
-void lvni_colour_contrast(float *rgb, int64_t n, float factor)
+void lvni_data_colour_contrast(float *rgb, int64_t n, float factor)
 {
     int64_t sum = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -33,7 +33,7 @@ void lvni_colour_contrast(float *rgb, int64_t n, float factor)
     }
 }
 
-void lvni_colour_saturation(float *rgb, int64_t n, float factor)
+void lvni_data_colour_saturation(float *rgb, int64_t n, float factor)
 {
     for (int64_t i = 0; i < n; i++) {
         float *p = rgb + 3 * i;
@@ -80,7 +80,7 @@ static inline void hue_pixel(float *p, float shift)
     p[2] = low + chroma * ramp(h, 4.0f);
 }
 
-void lvni_colour_hue(float *rgb, int64_t n, float turns)
+void lvni_data_colour_hue(float *rgb, int64_t n, float turns)
 {
     const float shift = (turns < 0.0f ? turns + 1.0f : turns) * 6.0f;
     for (int64_t i = 0; i < n; i++) {
@@ -88,7 +88,7 @@ void lvni_colour_hue(float *rgb, int64_t n, float turns)
     }
 }
 
-void lvni_colour_solarize(float *rgb, int64_t n, float from)
+void lvni_data_colour_solarize(float *rgb, int64_t n, float from)
 {
     for (int64_t i = 0; i < 3 * n; i++) {
         rgb[i] = rgb[i] >= from ? 255.0f - rgb[i] : rgb[i];

@@ -5,14 +5,14 @@
 
 #include <stdint.h>
 
-void lvni_colour_brightness(float *rgb, int64_t n, float factor); /* x * factor */
-/* away from the picture's mean grey */
-void lvni_colour_contrast(float *rgb, int64_t n, float factor);
+void lvni_data_colour_brightness(float *rgb, int64_t n, float factor); /* x * factor */
+/* away from the image's mean grey */
+void lvni_data_colour_contrast(float *rgb, int64_t n, float factor);
 /* away from the pixel's own grey */
-void lvni_colour_saturation(float *rgb, int64_t n, float factor);
-void lvni_colour_hue(float *rgb, int64_t n, float turns); /* around the HSV circle */
+void lvni_data_colour_saturation(float *rgb, int64_t n, float factor);
+void lvni_data_colour_hue(float *rgb, int64_t n, float turns); /* around the HSV circle */
 
 /* Values of `from` and above become 255 - value. */
-void lvni_colour_solarize(float *rgb, int64_t n, float from);
+void lvni_data_colour_solarize(float *rgb, int64_t n, float from);
 
 #endif

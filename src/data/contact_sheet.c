@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    WANTED_SIDE = 112, /* pixels of a picture on the page, at least */
+    WANTED_SIDE = 112, /* pixels of an image on the page, at least */
     FRAME = 4,
     GAP = 8,
     LINE = LVNI_FONT_HEIGHT + 4,
@@ -18,8 +18,8 @@ enum {
 typedef struct page {
     uint8_t *rgb;
     int width, height;
-    int zoom;         /* page pixels per picture pixel */
-    int tile;         /* side of picture with frame */
+    int zoom;         /* page pixels per image pixel */
+    int tile;         /* side of image with frame */
     int across, down; /* distance from tile to tile */
 } page;
 
@@ -37,7 +37,7 @@ static void draw_text(const page *p, int x, int y, int width, const char *text)
     static const uint8_t ink[3] = {32, 32, 32};
     for (int end = x + width; text != NULL && *text != 0 && x + LVNI_FONT_WIDTH <= end;
          text++, x += LVNI_FONT_ADVANCE) {
-        const uint8_t *glyph = lvni_font_glyph(*text);
+        const uint8_t *glyph = lvni_data_font_glyph(*text);
         for (int j = 0; j < LVNI_FONT_HEIGHT; j++) {
             for (int i = 0; i < LVNI_FONT_WIDTH; i++) {
                 if ((glyph[j] >> (LVNI_FONT_WIDTH - 1 - i) & 1) != 0) {
@@ -48,7 +48,7 @@ static void draw_text(const page *p, int x, int y, int width, const char *text)
     }
 }
 
-static void draw_item(const page *p, const lvni_sheet_item *item, int x, int y, int size)
+static void draw_item(const page *p, const lvni_data_sheet_item *item, int x, int y, int size)
 {
     static const uint8_t frames[3][3] = {[LVNI_VERDICT_NONE] = {150, 150, 150},
                                          [LVNI_VERDICT_RIGHT] = {46, 160, 67},
@@ -64,11 +64,11 @@ static void draw_item(const page *p, const lvni_sheet_item *item, int x, int y, 
     draw_text(p, x, y + p->tile + 3 + LINE, p->tile, item->line2);
 }
 
-lvn_status lvni_contact_sheet_write(const char *path, const lvni_sheet_item *items, int n,
-                                    int columns, int size)
+lvn_status lvni_data_contact_sheet_write(const char *path, const lvni_data_sheet_item *items, int n,
+                                         int columns, int size)
 {
     LVN_ARG(n >= 1 && n <= 10000 && columns >= 1 && size >= 1 && size <= 1024,
-            "a contact sheet of %d pictures of %d pixels in %d columns cannot be made", n, size,
+            "a contact sheet of %d images of %d pixels in %d columns cannot be made", n, size,
             columns);
     const int used = columns < n ? columns : n, rows = (n + used - 1) / used;
     page p = {.zoom = (WANTED_SIDE + size - 1) / size};
@@ -78,7 +78,7 @@ lvn_status lvni_contact_sheet_write(const char *path, const lvni_sheet_item *ite
     p.width = used * p.across + GAP;
     p.height = rows * p.down + GAP;
     const size_t bytes = (size_t)p.width * (size_t)p.height * 3;
-    p.rgb = lvni_alloc(LVNI_TAG_DATA, bytes);
+    p.rgb = lvni_core_alloc(LVNI_TAG_DATA, bytes);
     if (p.rgb == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -86,7 +86,7 @@ lvn_status lvni_contact_sheet_write(const char *path, const lvni_sheet_item *ite
     for (int i = 0; i < n; i++) {
         draw_item(&p, &items[i], GAP + i % used * p.across, GAP + i / used * p.down, size);
     }
-    const lvn_status status = lvni_png_write(path, p.rgb, p.width, p.height);
-    lvni_free(p.rgb);
+    const lvn_status status = lvni_data_png_write(path, p.rgb, p.width, p.height);
+    lvni_core_free(p.rgb);
     return status;
 }

@@ -1,25 +1,25 @@
-/* A page of pictures with a coloured frame each (green: predicted right, red: wrong, grey: unknown)
+/* A page of images with a coloured frame each (green: predicted right, red: wrong, grey: unknown)
  * and two short lines of text below. Called by the predict command and `make demo`. */
 #ifndef LEVIN_DATA_CONTACT_SHEET_H
 #define LEVIN_DATA_CONTACT_SHEET_H
 
 #include <levin/status.h>
 
-typedef enum lvni_verdict {
+typedef enum lvni_data_verdict {
     LVNI_VERDICT_NONE,
     LVNI_VERDICT_RIGHT,
     LVNI_VERDICT_WRONG
-} lvni_verdict;
+} lvni_data_verdict;
 
-typedef struct lvni_sheet_item {
-    const uint8_t *rgb; /* (size, size, 3), size as given to lvni_contact_sheet_write */
-    lvni_verdict verdict;
+typedef struct lvni_data_sheet_item {
+    const uint8_t *rgb; /* (size, size, 3), size as given to lvni_data_contact_sheet_write */
+    lvni_data_verdict verdict;
     const char *line1, *line2; /* cut where the tile ends; NULL: empty */
-} lvni_sheet_item;
+} lvni_data_sheet_item;
 
-/* n >= 1 pictures in rows of `columns`, written as PNG. Small pictures are enlarged by a whole
+/* n >= 1 images in rows of `columns`, written as PNG. Small images are enlarged by a whole
  * factor. */
-lvn_status lvni_contact_sheet_write(const char *path, const lvni_sheet_item *items, int n,
-                                    int columns, int size);
+lvn_status lvni_data_contact_sheet_write(const char *path, const lvni_data_sheet_item *items, int n,
+                                         int columns, int size);
 
 #endif

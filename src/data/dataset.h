@@ -5,6 +5,6 @@
 #include <levin/data.h>
 
 /* The whole-list index of position 0 <= position < length. */
-int64_t lvni_dataset_index(const lvn_dataset *dataset, int64_t position);
+int64_t lvni_data_dataset_index(const lvn_dataset *dataset, int64_t position);
 
 #endif

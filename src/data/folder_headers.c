@@ -1,9 +1,9 @@
-/* Headers of a folder's pictures (folder_headers.h). */
+/* Headers of a folder's images (folder_headers.h). */
 #include "data/folder_headers.h"
 
 #include "core/thread.h"
 #include "core/vfs.h"
-#include "data/decode/picture.h"
+#include "data/decode/image.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,43 +19,44 @@
  * may push it behind. */
 static const size_t header_bytes[] = {(size_t)1 << 12, (size_t)1 << 16};
 
-static void note_damage(lvni_damage *d, const char *name, const char *message)
+static void note_damage(lvni_data_damage *d, const char *name, const char *message)
 {
     if (d->n == 0) {
-        lvni_str_append(&d->first, message);
+        lvni_core_str_append(&d->first, message);
     } else if (d->n < LVNI_DAMAGE_NAMED) {
-        lvni_str_printf(&d->names, "%s%s", d->n == 1 ? "; also " : ", ", name);
+        lvni_core_str_printf(&d->names, "%s%s", d->n == 1 ? "; also " : ", ", name);
     }
     d->n++;
 }
 
-static void forget_damage(lvni_damage *d)
+static void forget_damage(lvni_data_damage *d)
 {
-    lvni_str_free(&d->first);
-    lvni_str_free(&d->names);
+    lvni_core_str_free(&d->first);
+    lvni_core_str_free(&d->names);
     d->n = 0;
 }
 
-static lvn_status texts_status(const lvni_damage *d, const lvni_str *out)
+static lvn_status texts_status(const lvni_data_damage *d, const lvni_core_str *out)
 {
-    LVN_TRY(lvni_str_status(&d->first));
-    LVN_TRY(lvni_str_status(&d->names));
-    return lvni_str_status(out);
+    LVN_TRY(lvni_core_str_status(&d->first));
+    LVN_TRY(lvni_core_str_status(&d->names));
+    return lvni_core_str_status(out);
 }
 
-lvn_status lvni_damage_tell(lvni_damage *d, int64_t of, lvni_str *out)
+lvn_status lvni_data_damage_report(lvni_data_damage *d, int64_t of, lvni_core_str *out)
 {
     if (d->n > 0) {
-        lvni_str_printf(out, "%lld of %lld picture%s cannot be used: %s%s%s", (long long)d->n,
-                        (long long)of, lvni_plural(of, "", "s"), lvni_str_text(&d->first),
-                        lvni_str_text(&d->names), d->n > LVNI_DAMAGE_NAMED ? ", ..." : "");
+        lvni_core_str_printf(out, "%lld of %lld image%s cannot be used: %s%s%s", (long long)d->n,
+                             (long long)of, lvni_core_plural(of, "", "s"),
+                             lvni_core_str_text(&d->first), lvni_core_str_text(&d->names),
+                             d->n > LVNI_DAMAGE_NAMED ? ", ..." : "");
     }
     const lvn_status s = texts_status(d, out);
     forget_damage(d);
     return s;
 }
 
-static void take_stat(const struct stat *st, lvni_header *out)
+static void take_stat(const struct stat *st, lvni_data_header *out)
 {
     out->bytes = (int64_t)st->st_size;
     out->time_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
@@ -66,11 +67,11 @@ static int path_of(const char *root, const char *name, char path[PATH_MAX])
     return snprintf(path, PATH_MAX, "%s/%s", root, name);
 }
 
-bool lvni_header_stat(const char *root, const char *name, lvni_header *out)
+bool lvni_data_header_stat(const char *root, const char *name, lvni_data_header *out)
 {
     char path[PATH_MAX];
     struct stat st;
-    *out = (lvni_header){0};
+    *out = (lvni_data_header){0};
     if (path_of(root, name, path) >= PATH_MAX || stat(path, &st) != 0) {
         return false;
     }
@@ -79,12 +80,13 @@ bool lvni_header_stat(const char *root, const char *name, lvni_header *out)
 }
 
 static lvn_status probe_first(lvni_data_scratch *scratch, int fd, const char *path, size_t bytes,
-                              lvni_picture_info *info)
+                              lvni_decode_image_info *info)
 {
     size_t n = 0;
-    LVN_TRY(lvni_buffer_reserve(&scratch->file, bytes + 1));
+    LVN_TRY(lvni_data_buffer_reserve(&scratch->file, bytes + 1));
     while (n < bytes) {
-        const ssize_t got = lvni_vfs_get()->read(fd, (char *)scratch->file.data + n, bytes - n);
+        const ssize_t got =
+            lvni_core_vfs_get()->read(fd, (char *)scratch->file.data + n, bytes - n);
         if (got < 0 && errno == EINTR) {
             continue;
         }
@@ -96,12 +98,12 @@ static lvn_status probe_first(lvni_data_scratch *scratch, int fd, const char *pa
         }
         n += (size_t)got;
     }
-    return lvni_picture_probe(scratch, scratch->file.data, n, path, info);
+    return lvni_decode_image_probe(scratch, scratch->file.data, n, path, info);
 }
 
 /* More is read only where the header needs it, from the start again: rare. */
 static lvn_status probe_open(lvni_data_scratch *scratch, int fd, const char *path, size_t bytes,
-                             lvni_picture_info *info)
+                             lvni_decode_image_info *info)
 {
     for (int i = 0; i < 2 && header_bytes[i] < bytes; i++) {
         const lvn_status s = probe_first(scratch, fd, path, header_bytes[i], info);
@@ -116,30 +118,30 @@ static lvn_status probe_open(lvni_data_scratch *scratch, int fd, const char *pat
     return probe_first(scratch, fd, path, bytes, info);
 }
 
-static lvn_status look_at(lvni_data_scratch *scratch, const char *path, lvni_header *out,
-                          lvni_picture_info *info)
+static lvn_status look_at(lvni_data_scratch *scratch, const char *path, lvni_data_header *out,
+                          lvni_decode_image_info *info)
 {
     struct stat st;
-    const int fd = lvni_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
+    const int fd = lvni_core_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0 || fstat(fd, &st) != 0) {
         const int reason = errno;
         if (fd >= 0) {
-            lvni_vfs_get()->close(fd);
+            lvni_core_vfs_get()->close(fd);
         }
         LVN_FAIL(LVN_ERR_IO, "%s: cannot open: %s", path, strerror(reason));
     }
     take_stat(&st, out);
     const lvn_status s = probe_open(scratch, fd, path, (size_t)st.st_size, info);
-    lvni_vfs_get()->close(fd);
+    lvni_core_vfs_get()->close(fd);
     return s;
 }
 
-lvn_status lvni_header_read(lvni_data_scratch *scratch, const char *root, const char *name,
-                            lvni_header *out, lvni_damage *damage)
+lvn_status lvni_data_header_read(lvni_data_scratch *scratch, const char *root, const char *name,
+                                 lvni_data_header *out, lvni_data_damage *damage)
 {
     char path[PATH_MAX];
-    lvni_picture_info info = {0};
-    *out = (lvni_header){0};
+    lvni_decode_image_info info = {0};
+    *out = (lvni_data_header){0};
     if (path_of(root, name, path) >= PATH_MAX) {
         LVN_FAIL(LVN_ERR_USAGE, "the path of %s is too long", name);
     }
@@ -165,7 +167,7 @@ typedef struct reading {
     const char *root, *names;
     const size_t *name_at;
     int64_t n;
-    lvni_header *out;
+    lvni_data_header *out;
     atomic_llong next;
     atomic_int failed; /* an lvn_status */
     lvn_error why;     /* of the thread that failed first: what it says dies with it */
@@ -178,21 +180,21 @@ static lvn_status read_blocks(reading *r)
         return LVN_ERR_MEMORY;
     }
     lvn_status s = LVN_OK;
-    lvni_damage told_later = {0};
+    lvni_data_damage reported_later = {0};
     for (int64_t from; s == LVN_OK && (from = atomic_fetch_add(&r->next, BLOCK)) < r->n;) {
         for (int64_t i = from; i < from + BLOCK && i < r->n && s == LVN_OK; i++) {
-            s = lvni_header_read(scratch, r->root, r->names + r->name_at[i], &r->out[i],
-                                 &told_later);
+            s = lvni_data_header_read(scratch, r->root, r->names + r->name_at[i], &r->out[i],
+                                      &reported_later);
         }
     }
-    forget_damage(&told_later);
+    forget_damage(&reported_later);
     return s;
 }
 
 static void *read_main(void *argument)
 {
     reading *r = argument;
-    lvni_thread_name("headers", -1);
+    lvni_core_thread_name("headers", -1);
     const lvn_status s = read_blocks(r);
     int none = LVN_OK;
     if (s != LVN_OK && atomic_compare_exchange_strong(&r->failed, &none, (int)s)) {
@@ -203,25 +205,26 @@ static void *read_main(void *argument)
 
 /* Damaged ones are looked at once more, in order: the sentence must not depend on who came
  * first. */
-static lvn_status note_all(const reading *r, lvni_damage *damage)
+static lvn_status note_all(const reading *r, lvni_data_damage *damage)
 {
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     for (int64_t i = 0; i < r->n && scratch != NULL; i++) {
-        LVN_TRY(r->out[i].width > 0 ? LVN_OK
-                                    : lvni_header_read(scratch, r->root, r->names + r->name_at[i],
-                                                       &r->out[i], damage));
+        LVN_TRY(r->out[i].width > 0
+                    ? LVN_OK
+                    : lvni_data_header_read(scratch, r->root, r->names + r->name_at[i], &r->out[i],
+                                            damage));
     }
     return scratch == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-lvn_status lvni_headers_read(const char *root, const char *names, const size_t *name_at, int64_t n,
-                             lvni_header *out, lvni_damage *damage)
+lvn_status lvni_data_headers_read(const char *root, const char *names, const size_t *name_at,
+                                  int64_t n, lvni_data_header *out, lvni_data_damage *damage)
 {
     reading r = {.root = root, .names = names, .name_at = name_at, .n = n, .out = out};
     pthread_t thread[THREADS - 1];
     int started = 0;
     while (n >= MANY && started < THREADS - 1 &&
-           lvni_thread_start(&thread[started], read_main, &r) == 0) {
+           lvni_core_thread_start(&thread[started], read_main, &r) == 0) {
         started++;
     }
     lvn_status s = read_blocks(&r); /* alone where no thread could be started */

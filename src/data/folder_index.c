@@ -4,7 +4,7 @@
 #include "core/alloc.h"
 #include "core/escape.h"
 #include "core/vfs.h"
-#include "data/decode/picture.h"
+#include "data/decode/image.h"
 #include "data/folder_headers.h"
 
 #include <errno.h>
@@ -31,58 +31,59 @@ static const char *real_path(const char *root, char real[PATH_MAX])
     return realpath(root, real) == NULL ? root : real;
 }
 
-static void put_path(lvni_str *out, const char *path)
+static void put_path(lvni_core_str *out, const char *path)
 {
     for (const char *p = path; *p != '\0';) {
-        const size_t plain = *p == ' ' || *p == '%' ? 0 : lvni_escape_plain(p, strnlen(p, 4));
+        const size_t plain = *p == ' ' || *p == '%' ? 0 : lvni_core_escape_plain(p, strnlen(p, 4));
         if (plain == 0) {
-            lvni_str_printf(out, "%%%02x", (unsigned)(unsigned char)*p);
+            lvni_core_str_printf(out, "%%%02x", (unsigned)(unsigned char)*p);
         }
-        lvni_str_append_n(out, p, plain);
+        lvni_core_str_append_n(out, p, plain);
         p += plain == 0 ? 1 : plain;
     }
-    lvni_str_char(out, '\n');
+    lvni_core_str_char(out, '\n');
 }
 
-/* The headers of all pictures, into the text and into walk->size. */
-static lvn_status put_pictures(lvni_str *out, const char *root, lvni_walk *walk, lvni_damage *d)
+/* The headers of all images, into the text and into walk->size. */
+static lvn_status put_images(lvni_core_str *out, const char *root, lvni_data_walk *walk,
+                             lvni_data_damage *d)
 {
-    lvni_header *all = lvni_calloc(LVNI_TAG_DATA, (size_t)walk->n, sizeof *all);
-    lvn_status s = all == NULL ? LVN_ERR_MEMORY : lvni_walk_add_sizes(walk);
+    lvni_data_header *all = lvni_core_calloc(LVNI_TAG_DATA, (size_t)walk->n, sizeof *all);
+    lvn_status s = all == NULL ? LVN_ERR_MEMORY : lvni_data_walk_add_sizes(walk);
     if (s == LVN_OK) {
-        s = lvni_headers_read(root, walk->names, walk->name_at, walk->n, all, d);
+        s = lvni_data_headers_read(root, walk->names, walk->name_at, walk->n, all, d);
     }
     for (int64_t i = 0; i < walk->n && s == LVN_OK; i++) {
-        const lvni_header *h = &all[i];
-        walk->size[i] = (lvni_walk_size){h->bytes, h->width, h->height};
-        lvni_str_printf(out, "picture %lld %lld %d %d ", (long long)h->bytes, (long long)h->time_ns,
-                        h->width, h->height);
+        const lvni_data_header *h = &all[i];
+        walk->size[i] = (lvni_data_walk_size){h->bytes, h->width, h->height};
+        lvni_core_str_printf(out, "image %lld %lld %d %d ", (long long)h->bytes,
+                             (long long)h->time_ns, h->width, h->height);
         put_path(out, walk->names + walk->name_at[i]);
     }
-    lvni_free(all);
+    lvni_core_free(all);
     return s;
 }
 
 /* The file of a sorted walk. */
-static lvn_status make_text(lvni_str *out, const char *root, int kind, lvni_walk *walk,
-                            lvni_damage *d)
+static lvn_status make_text(lvni_core_str *out, const char *root, int kind, lvni_data_walk *walk,
+                            lvni_data_damage *d)
 {
     char real[PATH_MAX];
-    lvni_str_printf(out, VERSION_LINE "data %lld %d ", (long long)walk->start_ns, kind);
+    lvni_core_str_printf(out, VERSION_LINE "data %lld %d ", (long long)walk->start_ns, kind);
     put_path(out, real_path(root, real));
     for (int64_t i = 0; i < walk->n_folders; i++) {
-        const lvni_walk_folder *f = &walk->folders[i];
-        lvni_str_printf(out, "folder %lld %lld ", (long long)f->mtime_ns, (long long)f->inode);
+        const lvni_data_walk_folder *f = &walk->folders[i];
+        lvni_core_str_printf(out, "folder %lld %lld ", (long long)f->mtime_ns, (long long)f->inode);
         put_path(out, walk->names + f->name_at);
     }
     for (int i = 0; i < walk->ignored.n; i++) {
-        lvni_str_printf(out, "ignored %lld ", (long long)walk->ignored.count[i]);
+        lvni_core_str_printf(out, "ignored %lld ", (long long)walk->ignored.count[i]);
         put_path(out, walk->ignored.ending[i]);
     }
-    LVN_TRY(put_pictures(out, root, walk, d));
-    lvni_str_printf(out, "end %016llx\n",
-                    (unsigned long long)XXH3_64bits(lvni_str_text(out), out->len));
-    return lvni_str_status(out);
+    LVN_TRY(put_images(out, root, walk, d));
+    lvni_core_str_printf(out, "end %016llx\n",
+                         (unsigned long long)XXH3_64bits(lvni_core_str_text(out), out->len));
+    return lvni_core_str_status(out);
 }
 
 /* ---- where ---- */
@@ -195,32 +196,32 @@ static int64_t time_of(const struct stat *st)
 
 /* Says what differs. */
 static bool folder_is_same(const char *root, const char *name, const int64_t *was, int64_t start_ns,
-                           lvni_str *changed)
+                           lvni_core_str *changed)
 {
     char path[PATH_MAX];
     struct stat st;
     const int n = snprintf(path, sizeof path, "%s%s%s", root, name[0] != '\0' ? "/" : "", name);
     if (n >= PATH_MAX || stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
-        lvni_str_printf(changed, "the folder %s is gone", path);
+        lvni_core_str_printf(changed, "the folder %s is gone", path);
     } else if (time_of(&st) != was[0] || (int64_t)st.st_ino != was[1]) {
-        lvni_str_printf(changed, "something was added to %s, removed or renamed", path);
+        lvni_core_str_printf(changed, "something was added to %s, removed or renamed", path);
     } else {
         return was[0] + settle_ns <= start_ns;
     }
     return false;
 }
 
-static bool picture_is_same(const char *root, const char *name, const int64_t *was,
-                            lvni_str *changed)
+static bool image_is_same(const char *root, const char *name, const int64_t *was,
+                          lvni_core_str *changed)
 {
-    lvni_header is;
-    if (!lvni_header_stat(root, name, &is)) {
-        lvni_str_printf(changed, "%s/%s is gone", root, name);
+    lvni_data_header is;
+    if (!lvni_data_header_stat(root, name, &is)) {
+        lvni_core_str_printf(changed, "%s/%s is gone", root, name);
     } else if (is.bytes != was[0]) {
-        lvni_str_printf(changed, "%s/%s has %lld bytes, and had %lld", root, name,
-                        (long long)is.bytes, (long long)was[0]);
+        lvni_core_str_printf(changed, "%s/%s has %lld bytes, and had %lld", root, name,
+                             (long long)is.bytes, (long long)was[0]);
     } else if (is.time_ns != was[1]) {
-        lvni_str_printf(changed, "%s/%s was written again", root, name);
+        lvni_core_str_printf(changed, "%s/%s was written again", root, name);
     } else {
         return true;
     }
@@ -228,16 +229,17 @@ static bool picture_is_same(const char *root, const char *name, const int64_t *w
 }
 
 /* Its file may be readable by now without having changed: permissions, a disk that was away. */
-static lvn_status look_again(const char *root, const char *name, lvni_damage *d, lvni_str *changed)
+static lvn_status look_again(const char *root, const char *name, lvni_data_damage *d,
+                             lvni_core_str *changed)
 {
-    lvni_header h;
+    lvni_data_header h;
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     if (scratch == NULL) {
         return LVN_ERR_MEMORY;
     }
-    LVN_TRY(lvni_header_read(scratch, root, name, &h, d));
+    LVN_TRY(lvni_data_header_read(scratch, root, name, &h, d));
     if (h.width > 0) {
-        lvni_str_printf(changed, "%s/%s is not damaged any more", root, name);
+        lvni_core_str_printf(changed, "%s/%s is not damaged any more", root, name);
     }
     return LVN_OK;
 }
@@ -245,27 +247,27 @@ static lvn_status look_again(const char *root, const char *name, lvni_damage *d,
 /* What the lines between version and end are checked against, and go into. */
 typedef struct taking {
     const char *root;
-    lvni_walk *walk;
-    lvni_damage damage;
-    lvni_str *changed;
+    lvni_data_walk *walk;
+    lvni_data_damage damage;
+    lvni_core_str *changed;
     bool same; /* so far */
 } taking;
 
-static lvn_status take_picture(taking *t, const char *name, const int64_t *v)
+static lvn_status take_image(taking *t, const char *name, const int64_t *v)
 {
     /* listed with another data.max_pixels */
-    const bool large = v[2] > 0 && !lvni_picture_fits(v[2], v[3]);
+    const bool large = v[2] > 0 && !lvni_decode_image_fits(v[2], v[3]);
     if (v[2] > 0) {
-        (void)picture_is_same(t->root, name, v, t->changed);
+        (void)image_is_same(t->root, name, v, t->changed);
     }
     if (v[2] == 0 || (large && t->changed->len == 0)) {
         LVN_TRY(look_again(t->root, name, &t->damage, t->changed));
     }
     t->same = t->changed->len == 0;
-    LVN_TRY(lvni_walk_add_name(t->walk, name));
-    LVN_TRY(lvni_walk_add_sizes(t->walk));
-    t->walk->size[t->walk->n - 1] =
-        large ? (lvni_walk_size){v[0], 0, 0} : (lvni_walk_size){v[0], (int)v[2], (int)v[3]};
+    LVN_TRY(lvni_data_walk_add_name(t->walk, name));
+    LVN_TRY(lvni_data_walk_add_sizes(t->walk));
+    t->walk->size[t->walk->n - 1] = large ? (lvni_data_walk_size){v[0], 0, 0}
+                                          : (lvni_data_walk_size){v[0], (int)v[2], (int)v[3]};
     return LVN_OK;
 }
 
@@ -283,7 +285,7 @@ static lvn_status take_lines(taking *t, char *at, int kind, found *out)
     while (t->same && (path = take_numbers(at, "folder ", 2, v)) != NULL) {
         at = take_path(path);
         t->same = at != NULL && folder_is_same(t->root, path, v, head[0], t->changed);
-        LVN_TRY(t->same ? lvni_walk_add_folder(t->walk, path, v[0], v[1]) : LVN_OK);
+        LVN_TRY(t->same ? lvni_data_walk_add_folder(t->walk, path, v[0], v[1]) : LVN_OK);
     }
     if (t->same && head[1] != kind) {
         *out = OTHER;
@@ -292,79 +294,81 @@ static lvn_status take_lines(taking *t, char *at, int kind, found *out)
     while (t->same && (path = take_numbers(at, "ignored ", 1, v)) != NULL) {
         at = take_path(path);
         t->same = at != NULL;
-        lvni_ignored_add(&t->walk->ignored, path, v[0]);
+        lvni_data_ignored_add(&t->walk->ignored, path, v[0]);
     }
-    while (t->same && (path = take_numbers(at, "picture ", 4, v)) != NULL) {
+    while (t->same && (path = take_numbers(at, "image ", 4, v)) != NULL) {
         at = take_path(path);
         t->same = at != NULL;
-        LVN_TRY(t->same ? take_picture(t, path, v) : LVN_OK);
+        LVN_TRY(t->same ? take_image(t, path, v) : LVN_OK);
     }
     *out = t->same ? TAKEN : WANTED;
     return LVN_OK;
 }
 
-static lvn_status take_text(lvni_index *x, const char *root, int kind, char *text, lvni_walk *walk,
-                            found *out)
+static lvn_status take_text(lvni_data_index *x, const char *root, int kind, char *text,
+                            lvni_data_walk *walk, found *out)
 {
     taking t = {.root = root, .walk = walk, .changed = &x->changed};
     lvn_status s = take_lines(&t, text + strlen(VERSION_LINE), kind, out);
-    const lvn_status told = lvni_damage_tell(&t.damage, walk->n, &x->damaged);
+    const lvn_status reported = lvni_data_damage_report(&t.damage, walk->n, &x->damaged);
     if (s == LVN_OK) {
-        s = told != LVN_OK ? told : lvni_str_status(&x->changed);
+        s = reported != LVN_OK ? reported : lvni_core_str_status(&x->changed);
     }
     if (s != LVN_OK || *out != TAKEN) {
-        lvni_walk_free(walk);
-        lvni_str_clear(&x->damaged);
+        lvni_data_walk_free(walk);
+        lvni_core_str_clear(&x->damaged);
     }
     return s;
 }
 
 /* The walk stays empty unless TAKEN. */
-static lvn_status take_file(lvni_index *x, const char *root, int kind, lvni_walk *walk, found *out)
+static lvn_status take_file(lvni_data_index *x, const char *root, int kind, lvni_data_walk *walk,
+                            found *out)
 {
     char *text;
     size_t n;
     *out = WANTED;
-    if (x->file == NULL || !lvni_path_exists(x->file)) {
+    if (x->file == NULL || !lvni_core_path_exists(x->file)) {
         return LVN_OK;
     }
-    LVN_TRY(lvni_file_read(x->file, (size_t)1 << 36, &text, &n));
+    LVN_TRY(lvni_core_file_read(x->file, (size_t)1 << 36, &text, &n));
     lvn_status s = check_whole(x->file, text, n);
     if (s == LVN_ERR_CORRUPT && (x->mode != LVNI_INDEX_FILE || is_whole(text, n, OLDER_LINE))) {
         /* of levin alone: nothing of a person would be lost */
         const bool older = strncmp(text, VERSION_LINE, strlen(VERSION_LINE) - 2) == 0 &&
                            strncmp(text, VERSION_LINE, strlen(VERSION_LINE)) != 0;
-        lvni_str_printf(&x->changed, "%s is %s", x->file, older ? "of another version" : "damaged");
+        lvni_core_str_printf(&x->changed, "%s is %s", x->file,
+                             older ? "of another version" : "damaged");
         lvn_clear_error();
         s = LVN_OK;
     } else if (s == LVN_OK) {
         s = take_text(x, root, kind, text, walk, out);
     }
-    lvni_free(text);
+    lvni_core_free(text);
     return s;
 }
 
-/* The headers of all pictures, and the text of what may be kept. */
-static lvn_status make_index(lvni_index *x, const char *root, int kind, lvni_walk *walk)
+/* The headers of all images, and the text of what may be kept. */
+static lvn_status make_index(lvni_data_index *x, const char *root, int kind, lvni_data_walk *walk)
 {
-    lvni_damage damage = {0};
+    lvni_data_damage damage = {0};
     lvn_status s = make_text(&x->text, root, kind, walk, &damage);
-    const lvn_status told = lvni_damage_tell(&damage, walk->n, &x->damaged);
+    const lvn_status reported = lvni_data_damage_report(&damage, walk->n, &x->damaged);
     if (walk->n_blind > 0) {
-        lvni_str_clear(&x->text);
-        lvni_str_printf(
+        lvni_core_str_clear(&x->text);
+        lvni_core_str_printf(
             &x->unkept,
-            "%s/%s%s leads to no folder and no picture, and it would not show when that changes",
+            "%s/%s%s leads to no folder and no image, and it would not show when that changes",
             root, walk->names + walk->blind_at, walk->n_blind > 1 ? " (and others)" : "");
     }
     LVN_TRY(s);
-    LVN_TRY(told);
-    return lvni_str_status(&x->unkept);
+    LVN_TRY(reported);
+    return lvni_core_str_status(&x->unkept);
 }
 
-lvn_status lvni_folder_index_open(lvni_index *x, const char *root, int kind,
-                                  lvn_status (*list)(void *user, lvni_walk *walk), void *user,
-                                  lvni_walk *walk)
+lvn_status lvni_data_folder_index_open(lvni_data_index *x, const char *root, int kind,
+                                       lvn_status (*list)(void *user, lvni_data_walk *walk),
+                                       void *user, lvni_data_walk *walk)
 {
     found what = WANTED;
     LVN_TRY(x->mode == LVNI_INDEX_FILE ? check_place(x->file, root) : LVN_OK);
@@ -380,10 +384,10 @@ lvn_status lvni_folder_index_open(lvni_index *x, const char *root, int kind,
     return make_index(x, root, kind, walk);
 }
 
-void lvni_index_free(lvni_index *x)
+void lvni_data_index_free(lvni_data_index *x)
 {
-    lvni_str_free(&x->changed);
-    lvni_str_free(&x->damaged);
-    lvni_str_free(&x->unkept);
-    lvni_str_free(&x->text);
+    lvni_core_str_free(&x->changed);
+    lvni_core_str_free(&x->damaged);
+    lvni_core_str_free(&x->unkept);
+    lvni_core_str_free(&x->text);
 }

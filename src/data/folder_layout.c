@@ -89,9 +89,10 @@ enum { HALVES = 32 };
 /* Counted while the root is listed. */
 typedef struct top {
     const char *root;
-    lvni_folder_layout *out;
+    lvni_data_folder_layout *out;
     int n[LVNI_PARTS], like, other; /* folders of each kind */
-    lvni_str parts;                 /* names of all that are, or look like, parts: "dev, train" */
+    /* names of all that are, or look like, parts: "dev, train" */
+    lvni_core_str parts;
     struct {
         char name[256], rest[REST];
         bool like;  /* counted as one that looks like a part */
@@ -111,11 +112,11 @@ static bool holds_folders(const char *root, const char *name)
          e = readdir(dir)) {
         struct stat st;
         char below[PATH_MAX];
-        if (!lvni_name_is_dropping(e->d_name) &&
+        if (!lvni_data_name_is_dropping(e->d_name) &&
             snprintf(below, sizeof below, "%s/%s", path, e->d_name) < PATH_MAX &&
             stat(below, &st) == 0) {
             folders = folders || S_ISDIR(st.st_mode);
-            images = S_ISREG(st.st_mode) && lvni_name_is_image(e->d_name);
+            images = S_ISREG(st.st_mode) && lvni_data_name_is_image(e->d_name);
         }
     }
     if (dir != NULL) {
@@ -124,9 +125,9 @@ static bool holds_folders(const char *root, const char *name)
     return folders && !images;
 }
 
-static void append_name(lvni_str *list, const char *name)
+static void append_name(lvni_core_str *list, const char *name)
 {
-    lvni_str_printf(list, "%s%s", list->len == 0 ? "" : ", ", name);
+    lvni_core_str_printf(list, "%s%s", list->len == 0 ? "" : ", ", name);
 }
 
 /* seg_train and seg_test are parts, test_tube and train_station are not: what is left of the first
@@ -176,7 +177,7 @@ static lvn_status take_folder(top *t, const char *name)
     if (t->n[kind]++ > 0) {
         return LVN_OK; /* refused when all are known */
     }
-    t->out->name[kind] = lvni_strdup(LVNI_TAG_DATA, name);
+    t->out->name[kind] = lvni_core_strdup(LVNI_TAG_DATA, name);
     return t->out->name[kind] == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
@@ -191,7 +192,7 @@ static lvn_status list_top(top *t)
     lvn_status s = LVN_OK;
     for (const struct dirent *e = readdir(dir); e != NULL && s == LVN_OK; e = readdir(dir)) {
         struct stat st;
-        if (lvni_name_is_dropping(e->d_name) ||
+        if (lvni_data_name_is_dropping(e->d_name) ||
             snprintf(path, sizeof path, "%s/%s", t->root, e->d_name) >= PATH_MAX ||
             stat(path, &st) != 0) {
             continue;
@@ -199,13 +200,13 @@ static lvn_status list_top(top *t)
         if (S_ISDIR(st.st_mode)) {
             s = take_folder(t, e->d_name);
         } else if (S_ISREG(st.st_mode)) {
-            lvni_ignored_add(&t->out->files, e->d_name, 1);
+            lvni_data_ignored_add(&t->out->files, e->d_name, 1);
         }
     }
     closedir(dir);
     LVN_TRY(s);
-    LVN_TRY(lvni_str_status(&t->parts));
-    return lvni_str_status(&t->out->beside);
+    LVN_TRY(lvni_core_str_status(&t->parts));
+    return lvni_core_str_status(&t->out->beside);
 }
 
 static lvn_status refuse(const top *t)
@@ -215,13 +216,13 @@ static lvn_status refuse(const top *t)
              "val (valid, validation) and test, one folder "
              "each: rename them, or give data= one of them; if they are classes, give "
              "data.layout=classes",
-             t->root, lvni_str_text(&t->parts));
+             t->root, lvni_core_str_text(&t->parts));
 }
 
 static lvn_status judge(const top *t)
 {
     const int exact = t->n[TRAIN] + t->n[VAL] + t->n[TEST], all = exact + t->like;
-    lvni_folder_layout *out = t->out;
+    lvni_data_folder_layout *out = t->out;
     if (all == 0 || (all == 1 && t->other > 0 &&
                      !t->folders_only)) { /* a class may be called train: it holds images */
         return LVN_OK;
@@ -234,29 +235,29 @@ static lvn_status judge(const top *t)
     return LVN_OK;
 }
 
-lvn_status lvni_folder_layout_find(const char *root, lvni_folder_layout *out)
+lvn_status lvni_data_folder_layout_find(const char *root, lvni_data_folder_layout *out)
 {
-    *out = (lvni_folder_layout){0};
+    *out = (lvni_data_folder_layout){0};
     top t = {.root = root, .out = out};
     lvn_status s = list_top(&t);
     if (s == LVN_OK) {
         s = judge(&t);
     }
     for (int i = 0; i < LVNI_PARTS && !out->parts; i++) { /* a class that is called like a part */
-        lvni_free(out->name[i]);
+        lvni_core_free(out->name[i]);
         out->name[i] = NULL;
     }
-    lvni_str_free(&t.parts);
+    lvni_core_str_free(&t.parts);
     return s;
 }
 
-void lvni_folder_layout_free(lvni_folder_layout *layout)
+void lvni_data_folder_layout_free(lvni_data_folder_layout *layout)
 {
     for (int i = 0; i < LVNI_PARTS; i++) {
-        lvni_free(layout->name[i]);
+        lvni_core_free(layout->name[i]);
     }
-    lvni_str_free(&layout->beside);
-    *layout = (lvni_folder_layout){0};
+    lvni_core_str_free(&layout->beside);
+    *layout = (lvni_data_folder_layout){0};
 }
 
 /* ---- the same folders in all folders ---- */
@@ -264,7 +265,7 @@ void lvni_folder_layout_free(lvni_folder_layout *layout)
 /* The names of one top folder are neighbours; so are those of each folder in it. Calls `each` for
  * every sub-folder of the one at `from`; returns the first name behind it, or -1 where an image
  * lies right in it. */
-static int64_t each_below(const lvni_walk *w, int64_t from,
+static int64_t each_below(const lvni_data_walk *w, int64_t from,
                           void (*each)(void *user, const char *sub, size_t n), void *user)
 {
     const char *upper = w->names + w->name_at[from], *last = "";
@@ -314,33 +315,34 @@ static void see(void *user, const char *sub, size_t n)
     }
 }
 
-static lvn_status refuse_nested(const char *root, const lvni_walk *w, const common *c)
+static lvn_status refuse_nested(const char *root, const lvni_data_walk *w, const common *c)
 {
     const char *upper = w->names + w->name_at[0];
     const int length = (int)strcspn(upper, "/");
-    lvni_str list = {0};
+    lvni_core_str list = {0};
     int n = 0;
     for (int i = 0; i < c->n; i++) {
         if (c->seen[i] == c->folder && ++n <= 4) {
-            lvni_str_printf(&list, "%s%.*s", n == 1 ? "" : ", ", (int)c->length[i], c->name[i]);
+            lvni_core_str_printf(&list, "%s%.*s", n == 1 ? "" : ", ", (int)c->length[i],
+                                 c->name[i]);
         }
     }
-    lvni_str_append(&list, n > 4 ? ", ..." : "");
-    lvn_status s = lvni_str_status(&list);
+    lvni_core_str_append(&list, n > 4 ? ", ..." : "");
+    lvn_status s = lvni_core_str_status(&list);
     if (s == LVN_OK) {
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                           "%s: all %d folders in it (%.*s, ...) hold the same sub-folders (%s): "
                           "which of them are the classes? If the upper ones are parts of "
                           "the data, call them train, val and test, or give data=%s/%.*s; if they "
                           "are the classes, give data.layout=classes",
-                          root, c->folder + 1, length, upper, lvni_str_text(&list), root, length,
-                          upper);
+                          root, c->folder + 1, length, upper, lvni_core_str_text(&list), root,
+                          length, upper);
     }
-    lvni_str_free(&list);
+    lvni_core_str_free(&list);
     return s;
 }
 
-lvn_status lvni_folder_check_nested(const char *root, const lvni_walk *w)
+lvn_status lvni_data_folder_check_nested(const char *root, const lvni_data_walk *w)
 {
     common c = {.folder = -1};
     for (int64_t at = 0; at < w->n;) {

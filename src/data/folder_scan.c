@@ -7,39 +7,39 @@
 #include <string.h>
 #include <sys/stat.h>
 
-const char *lvni_image_scan_name(const lvni_image_scan *scan, int64_t i)
+const char *lvni_data_image_scan_name(const lvni_data_image_scan *scan, int64_t i)
 {
     return scan->names + scan->name_at[i];
 }
 
-lvni_image_scan *lvni_image_scan_retain(lvni_image_scan *scan)
+lvni_data_image_scan *lvni_data_image_scan_retain(lvni_data_image_scan *scan)
 {
     atomic_fetch_add(&scan->references, 1);
     return scan;
 }
 
-void lvni_image_scan_release(lvni_image_scan *scan)
+void lvni_data_image_scan_release(lvni_data_image_scan *scan)
 {
     if (scan == NULL || atomic_fetch_sub(&scan->references, 1) > 1) {
         return;
     }
     for (int i = 0; i < scan->n_classes; i++) {
-        lvni_free(scan->class_names[i]);
+        lvni_core_free(scan->class_names[i]);
     }
-    lvni_free(scan->class_names);
-    lvni_folder_layout_free(&scan->layout);
-    lvni_str_free(&scan->empty);
-    lvni_free(scan->size);
-    lvni_free(scan->label);
-    lvni_free(scan->name_at);
-    lvni_free(scan->names);
-    lvni_free(scan->root);
-    lvni_free(scan);
+    lvni_core_free(scan->class_names);
+    lvni_data_folder_layout_free(&scan->layout);
+    lvni_core_str_free(&scan->empty);
+    lvni_core_free(scan->size);
+    lvni_core_free(scan->label);
+    lvni_core_free(scan->name_at);
+    lvni_core_free(scan->names);
+    lvni_core_free(scan->root);
+    lvni_core_free(scan);
 }
 
 /* ---- opening ---- */
 
-static lvn_status take_walk(lvni_image_scan *scan, lvni_walk *walk)
+static lvn_status take_walk(lvni_data_image_scan *scan, lvni_data_walk *walk)
 {
     scan->n = walk->n;
     scan->names = walk->names;
@@ -48,7 +48,7 @@ static lvn_status take_walk(lvni_image_scan *scan, lvni_walk *walk)
     scan->ignored = walk->ignored;
     walk->name_at = NULL;
     walk->size = NULL;
-    scan->label = lvni_alloc(LVNI_TAG_DATA, (size_t)scan->n * sizeof *scan->label);
+    scan->label = lvni_core_alloc(LVNI_TAG_DATA, (size_t)scan->n * sizeof *scan->label);
     if (scan->label == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -59,78 +59,79 @@ static lvn_status take_walk(lvni_image_scan *scan, lvni_walk *walk)
 }
 
 /* Of a list that is in the order of the parts. */
-static void find_parts(lvni_image_scan *scan)
+static void find_parts(lvni_data_image_scan *scan)
 {
     int64_t i = 0;
     for (int part = 0; part < LVNI_PARTS; part++) {
         const char *name = scan->layout.name[part];
         const size_t n = name == NULL ? 0 : strlen(name);
         scan->begin[part] = i;
-        while (i < scan->n && (!scan->layout.parts ||
-                               (n > 0 && strncmp(lvni_image_scan_name(scan, i), name, n) == 0 &&
-                                lvni_image_scan_name(scan, i)[n] == '/'))) {
+        while (i < scan->n &&
+               (!scan->layout.parts ||
+                (n > 0 && strncmp(lvni_data_image_scan_name(scan, i), name, n) == 0 &&
+                 lvni_data_image_scan_name(scan, i)[n] == '/'))) {
             i++;
         }
     }
     scan->begin[LVNI_PARTS] = i;
 }
 
-static lvn_status no_images(const char *root, const char *part, const lvni_walk *walk)
+static lvn_status no_images(const char *root, const char *part, const lvni_data_walk *walk)
 {
-    lvni_str ignored = {0};
-    lvni_ignored_print(&walk->ignored, &ignored);
-    lvn_status s = lvni_str_status(&ignored);
+    lvni_core_str ignored = {0};
+    lvni_data_ignored_print(&walk->ignored, &ignored);
+    lvn_status s = lvni_core_str_status(&ignored);
     if (s == LVN_OK) {
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                           "%s%s%s: no images (JPEG or PNG) in this folder or below%s%s", root,
                           part[0] == '\0' ? "" : "/", part, ignored.len > 0 ? "; ignored: " : "",
-                          lvni_str_text(&ignored));
+                          lvni_core_str_text(&ignored));
     }
-    lvni_str_free(&ignored);
+    lvni_core_str_free(&ignored);
     return s;
 }
 
 /* What a listing is asked for. */
 typedef struct listing {
-    const lvni_image_scan *scan;
-    lvni_scan_mode mode;
+    const lvni_data_image_scan *scan;
+    lvni_data_scan_mode mode;
 } listing;
 
-static lvn_status walk_parts(const listing *l, lvni_walk *walk)
+static lvn_status walk_parts(const listing *l, lvni_data_walk *walk)
 {
-    const lvni_folder_layout *layout = &l->scan->layout;
-    LVN_TRY(lvni_walk_watch(walk, l->scan->root, ""));
+    const lvni_data_folder_layout *layout = &l->scan->layout;
+    LVN_TRY(lvni_data_walk_watch(walk, l->scan->root, ""));
     for (int part = 0; part < LVNI_PARTS; part++) {
         const char *name = layout->name[part];
         const int64_t first = walk->n;
         if (name == NULL || (part == LVNI_PART_TEST && l->mode != LVNI_SCAN_EVAL)) {
             continue;
         }
-        LVN_TRY(lvni_walk_add(walk, l->scan->root, name));
-        lvni_walk_sort(walk, first);
+        LVN_TRY(lvni_data_walk_add(walk, l->scan->root, name));
+        lvni_data_walk_sort(walk, first);
         if (walk->n == first && l->mode == LVNI_SCAN_CLASSES) {
             return no_images(l->scan->root, name, walk);
         }
     }
-    lvni_ignored_merge(&walk->ignored, &layout->files);
+    lvni_data_ignored_merge(&walk->ignored, &layout->files);
     return LVN_OK;
 }
 
-static lvn_status walk_all(void *user, lvni_walk *walk)
+static lvn_status walk_all(void *user, lvni_data_walk *walk)
 {
     const listing *l = user;
     if (l->scan->layout.parts) {
         LVN_TRY(walk_parts(l, walk));
     } else {
-        LVN_TRY(lvni_walk_add(walk, l->scan->root, ""));
-        lvni_walk_sort(walk, 0);
+        LVN_TRY(lvni_data_walk_add(walk, l->scan->root, ""));
+        lvni_data_walk_sort(walk, 0);
     }
     return walk->n == 0 ? no_images(l->scan->root, "", walk) : LVN_OK;
 }
 
-static lvn_status find_layout(lvni_image_scan *scan, lvni_scan_mode mode)
+static lvn_status find_layout(lvni_data_image_scan *scan, lvni_data_scan_mode mode)
 {
-    LVN_TRY(lvni_folder_layout_find(scan->root, &scan->layout));
+    LVN_TRY(lvni_data_folder_layout_find(scan->root, &scan->layout));
     if (scan->layout.parts && mode == LVNI_SCAN_CLASSES &&
         scan->layout.name[LVNI_PART_TRAIN] == NULL) {
         const char *val = scan->layout.name[LVNI_PART_VAL];
@@ -146,59 +147,60 @@ static lvn_status find_layout(lvni_image_scan *scan, lvni_scan_mode mode)
 /* Lists of one folder that must not be taken for each other. */
 enum { LIST_ALL, LIST_TRAINING, LIST_PARTS };
 
-static lvn_status use_walk(lvni_image_scan *scan, lvni_scan_mode mode, bool as_classes,
-                           lvni_walk *walk)
+static lvn_status use_walk(lvni_data_image_scan *scan, lvni_data_scan_mode mode, bool as_classes,
+                           lvni_data_walk *walk)
 {
     const bool classes = mode != LVNI_SCAN_FLAT;
     LVN_TRY(classes && !scan->layout.parts && !as_classes
-                ? lvni_folder_check_nested(scan->root, walk)
+                ? lvni_data_folder_check_nested(scan->root, walk)
                 : LVN_OK);
     LVN_TRY(take_walk(scan, walk));
     find_parts(scan);
     if (!classes) {
         return LVN_OK;
     }
-    return lvni_image_scan_label(scan, mode, walk);
+    return lvni_data_image_scan_label(scan, mode, walk);
 }
 
-static lvn_status scan_folder(lvni_image_scan *scan, lvni_scan_mode mode, lvni_index *index)
+static lvn_status scan_folder(lvni_data_image_scan *scan, lvni_data_scan_mode mode,
+                              lvni_data_index *index)
 {
-    lvni_walk walk = {0};
+    lvni_data_walk walk = {0};
     const bool as_classes = (mode & LVNI_SCAN_NO_PARTS) != 0;
-    const lvni_scan_mode kind = (lvni_scan_mode)(mode & ~(unsigned)LVNI_SCAN_NO_PARTS);
+    const lvni_data_scan_mode kind = (lvni_data_scan_mode)(mode & ~(unsigned)LVNI_SCAN_NO_PARTS);
     listing l = {.scan = scan, .mode = kind};
     LVN_TRY(kind == LVNI_SCAN_FLAT || as_classes ? LVN_OK : find_layout(scan, kind));
     const int list = !scan->layout.parts ? LIST_ALL
                      : kind == LVNI_SCAN_EVAL && scan->layout.name[LVNI_PART_TEST] != NULL
                          ? LIST_PARTS
                          : LIST_TRAINING;
-    lvn_status status = lvni_folder_index_open(index, scan->root, list, walk_all, &l, &walk);
+    lvn_status status = lvni_data_folder_index_open(index, scan->root, list, walk_all, &l, &walk);
     if (status == LVN_OK) {
         status = use_walk(scan, kind, as_classes, &walk);
     }
     walk.names = scan->names == NULL ? walk.names : NULL; /* the scan's from now on */
-    lvni_walk_free(&walk);
+    lvni_data_walk_free(&walk);
     return status;
 }
 
-/* One picture: root becomes its folder, the list its name. */
-static lvn_status scan_file(lvni_image_scan *scan)
+/* One image: root becomes its folder, the list its name. */
+static lvn_status scan_file(lvni_data_image_scan *scan)
 {
     char *slash = strrchr(scan->root, '/');
-    lvni_walk walk = {.n = 1};
-    walk.names = lvni_strdup(LVNI_TAG_DATA, slash == NULL ? scan->root : slash + 1);
-    walk.name_at = lvni_calloc(LVNI_TAG_DATA, 1, sizeof *walk.name_at);
+    lvni_data_walk walk = {.n = 1};
+    walk.names = lvni_core_strdup(LVNI_TAG_DATA, slash == NULL ? scan->root : slash + 1);
+    walk.name_at = lvni_core_calloc(LVNI_TAG_DATA, 1, sizeof *walk.name_at);
     if (walk.names == NULL || walk.name_at == NULL) {
-        lvni_walk_free(&walk);
+        lvni_data_walk_free(&walk);
         return LVN_ERR_MEMORY;
     }
     if (slash == NULL) {
-        char *here = lvni_strdup(LVNI_TAG_DATA, ".");
+        char *here = lvni_core_strdup(LVNI_TAG_DATA, ".");
         if (here == NULL) {
-            lvni_walk_free(&walk);
+            lvni_data_walk_free(&walk);
             return LVN_ERR_MEMORY;
         }
-        lvni_free(scan->root);
+        lvni_core_free(scan->root);
         scan->root = here;
     } else {
         *slash = 0; /* "/x.jpg" leaves an empty root, which joins to the right path */
@@ -208,10 +210,10 @@ static lvn_status scan_file(lvni_image_scan *scan)
     return LVN_OK;
 }
 
-static lvn_status scan_open(lvni_image_scan *scan, const char *folder, lvni_scan_mode mode,
-                            lvni_index *index)
+static lvn_status scan_open(lvni_data_image_scan *scan, const char *folder,
+                            lvni_data_scan_mode mode, lvni_data_index *index)
 {
-    scan->root = lvni_strdup(LVNI_TAG_DATA, folder);
+    scan->root = lvni_core_strdup(LVNI_TAG_DATA, folder);
     if (scan->root == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -221,7 +223,7 @@ static lvn_status scan_open(lvni_image_scan *scan, const char *folder, lvni_scan
     struct stat st;
     if (stat(folder, &st) != 0) {
         LVN_FAIL(errno == ENOENT || errno == ENOTDIR ? LVN_ERR_NOT_FOUND : LVN_ERR_IO,
-                 "data=%s: %s; give a folder with one sub-folder of pictures per class", folder,
+                 "data=%s: %s; give a folder with one sub-folder of images per class", folder,
                  strerror(errno));
     }
     if (S_ISDIR(st.st_mode)) {
@@ -231,29 +233,30 @@ static lvn_status scan_open(lvni_image_scan *scan, const char *folder, lvni_scan
         return scan_file(scan);
     }
     LVN_FAIL(LVN_ERR_USAGE,
-             "data=%s is a file; levin needs a folder with one sub-folder of pictures per class",
+             "data=%s is a file; levin needs a folder with one sub-folder of images per class",
              folder);
 }
 
-lvn_status lvni_image_scan_open(const char *folder, lvni_scan_mode mode, lvni_image_scan **out)
+lvn_status lvni_data_image_scan_open(const char *folder, lvni_data_scan_mode mode,
+                                     lvni_data_image_scan **out)
 {
-    lvni_index none = {.mode = LVNI_INDEX_NONE};
-    return lvni_image_scan_open_indexed(folder, mode, &none, out);
+    lvni_data_index none = {.mode = LVNI_INDEX_NONE};
+    return lvni_data_image_scan_open_indexed(folder, mode, &none, out);
 }
 
-lvn_status lvni_image_scan_open_indexed(const char *folder, lvni_scan_mode mode, lvni_index *index,
-                                        lvni_image_scan **out)
+lvn_status lvni_data_image_scan_open_indexed(const char *folder, lvni_data_scan_mode mode,
+                                             lvni_data_index *index, lvni_data_image_scan **out)
 {
     *out = NULL;
     LVN_ARG(folder != NULL && folder[0] != 0, "the data folder has no name");
-    lvni_image_scan *scan = LVNI_NEW(LVNI_TAG_DATA, lvni_image_scan);
+    lvni_data_image_scan *scan = LVNI_NEW(LVNI_TAG_DATA, lvni_data_image_scan);
     if (scan == NULL) {
         return LVN_ERR_MEMORY;
     }
     atomic_init(&scan->references, 1);
     const lvn_status status = scan_open(scan, folder, mode, index);
     if (status != LVN_OK) {
-        lvni_image_scan_release(scan);
+        lvni_data_image_scan_release(scan);
         return status;
     }
     *out = scan;
@@ -262,17 +265,17 @@ lvn_status lvni_image_scan_open_indexed(const char *folder, lvni_scan_mode mode,
 
 /* ---- uses ---- */
 
-int64_t lvni_image_scan_count(const lvni_image_scan *scan, lvni_scan_part part)
+int64_t lvni_data_image_scan_count(const lvni_data_image_scan *scan, lvni_data_scan_part part)
 {
     return part == LVNI_PART_ALL ? scan->n : scan->begin[part + 1] - scan->begin[part];
 }
 
-lvn_status lvni_image_scan_select(const lvni_image_scan *scan, lvni_scan_part part,
-                                  int64_t **indices, int64_t *n)
+lvn_status lvni_data_image_scan_select(const lvni_data_image_scan *scan, lvni_data_scan_part part,
+                                       int64_t **indices, int64_t *n)
 {
     const int64_t first = part == LVNI_PART_ALL ? 0 : scan->begin[part];
-    *n = lvni_image_scan_count(scan, part);
-    *indices = lvni_alloc(LVNI_TAG_DATA, (size_t)*n * sizeof **indices);
+    *n = lvni_data_image_scan_count(scan, part);
+    *indices = lvni_core_alloc(LVNI_TAG_DATA, (size_t)*n * sizeof **indices);
     for (int64_t i = 0; *indices != NULL && i < *n; i++) {
         (*indices)[i] = first + i;
     }

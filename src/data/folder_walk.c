@@ -28,14 +28,14 @@ typedef struct ancestor {
 
 /* One path buffer for the whole walk: "<root>/<path below root>". */
 typedef struct walker {
-    lvni_walk *walk;
+    lvni_data_walk *walk;
     size_t root_length;
     char path[PATH_MAX];
 } walker;
 
 /* ---- one name ---- */
 
-bool lvni_name_is_image(const char *name)
+bool lvni_data_name_is_image(const char *name)
 {
     const char *dot = strrchr(name, '.');
     return dot != NULL && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 ||
@@ -44,7 +44,7 @@ bool lvni_name_is_image(const char *name)
 
 /* Hidden names are .DS_Store, .ipynb_checkpoints and ._x.jpg (what macOS writes beside x.jpg),
  * too. */
-bool lvni_name_is_dropping(const char *name)
+bool lvni_data_name_is_dropping(const char *name)
 {
     static const char *const left_behind[] = {"__MACOSX",     "@eaDir",
                                               "#recycle",     "#snapshot",
@@ -64,13 +64,13 @@ bool lvni_name_is_dropping(const char *name)
 static bool begins_as_image(const char *path)
 {
     uint8_t bytes[8];
-    const lvni_vfs *vfs = lvni_vfs_get();
+    const lvni_core_vfs *vfs = lvni_core_vfs_get();
     const int fd = vfs->open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     const ssize_t n = fd < 0 ? 0 : vfs->read(fd, bytes, sizeof bytes);
     if (fd >= 0) {
         vfs->close(fd);
     }
-    return n > 0 && (lvni_jpeg_is(bytes, (size_t)n) || lvni_png_is(bytes, (size_t)n));
+    return n > 0 && (lvni_decode_jpeg_is(bytes, (size_t)n) || lvni_decode_png_is(bytes, (size_t)n));
 }
 
 /* ---- what is ignored ---- */
@@ -91,7 +91,7 @@ static void ending_of(const char *name, char out[LVNI_IGNORED_ENDING])
     }
 }
 
-static void add_kind(lvni_ignored *ignored, const char *ending, int64_t count)
+static void add_kind(lvni_data_ignored *ignored, const char *ending, int64_t count)
 {
     int i = 0;
     while (i < ignored->n && strcmp(ignored->ending[i], ending) != 0) {
@@ -110,14 +110,14 @@ static void add_kind(lvni_ignored *ignored, const char *ending, int64_t count)
     ignored->count[i] += count;
 }
 
-void lvni_ignored_add(lvni_ignored *ignored, const char *name, int64_t count)
+void lvni_data_ignored_add(lvni_data_ignored *ignored, const char *name, int64_t count)
 {
     char ending[LVNI_IGNORED_ENDING];
     ending_of(name, ending);
     add_kind(ignored, ending, count);
 }
 
-void lvni_ignored_merge(lvni_ignored *ignored, const lvni_ignored *more)
+void lvni_data_ignored_merge(lvni_data_ignored *ignored, const lvni_data_ignored *more)
 {
     for (int i = 0; i < more->n; i++) {
         add_kind(ignored, more->ending[i], more->count[i]);
@@ -125,13 +125,13 @@ void lvni_ignored_merge(lvni_ignored *ignored, const lvni_ignored *more)
 }
 
 /* Does kind a stand before kind b? */
-static bool goes_before(const lvni_ignored *x, int a, int b)
+static bool goes_before(const lvni_data_ignored *x, int a, int b)
 {
     return x->count[a] != x->count[b] ? x->count[a] > x->count[b]
                                       : strcmp(x->ending[a], x->ending[b]) < 0;
 }
 
-void lvni_ignored_print(const lvni_ignored *ignored, lvni_str *out)
+void lvni_data_ignored_print(const lvni_data_ignored *ignored, lvni_core_str *out)
 {
     bool printed[LVNI_IGNORED_KINDS] = {false};
     for (int k = 0; k < ignored->n; k++) {
@@ -140,21 +140,21 @@ void lvni_ignored_print(const lvni_ignored *ignored, lvni_str *out)
             best = !printed[i] && (best < 0 || goes_before(ignored, i, best)) ? i : best;
         }
         printed[best] = true;
-        lvni_str_printf(out, "%s%lld %s", k == 0 ? "" : ", ", (long long)ignored->count[best],
-                        ignored->ending[best][0] == '\0' ? "without an ending"
-                                                         : ignored->ending[best]);
+        lvni_core_str_printf(out, "%s%lld %s", k == 0 ? "" : ", ", (long long)ignored->count[best],
+                             ignored->ending[best][0] == '\0' ? "without an ending"
+                                                              : ignored->ending[best]);
     }
 }
 
 /* ---- the list ---- */
 
 /* A zero-terminated copy in w->names, at *at. */
-static lvn_status add_text(lvni_walk *w, const char *text, size_t *at)
+static lvn_status add_text(lvni_data_walk *w, const char *text, size_t *at)
 {
     const size_t bytes = strlen(text) + 1;
     if (w->used + bytes > w->room) {
         const size_t room = 2 * w->room + bytes + 4096;
-        char *names = lvni_realloc(LVNI_TAG_DATA, w->names, room);
+        char *names = lvni_core_realloc(LVNI_TAG_DATA, w->names, room);
         if (names == NULL) {
             return LVN_ERR_MEMORY;
         }
@@ -167,11 +167,12 @@ static lvn_status add_text(lvni_walk *w, const char *text, size_t *at)
     return LVN_OK;
 }
 
-lvn_status lvni_walk_add_name(lvni_walk *w, const char *name)
+lvn_status lvni_data_walk_add_name(lvni_data_walk *w, const char *name)
 {
     if (w->n == w->n_room) {
         const int64_t room = 2 * w->n_room + 64;
-        size_t *name_at = lvni_realloc(LVNI_TAG_DATA, w->name_at, (size_t)room * sizeof *name_at);
+        size_t *name_at =
+            lvni_core_realloc(LVNI_TAG_DATA, w->name_at, (size_t)room * sizeof *name_at);
         if (name_at == NULL) {
             return LVN_ERR_MEMORY;
         }
@@ -183,19 +184,20 @@ lvn_status lvni_walk_add_name(lvni_walk *w, const char *name)
     return LVN_OK;
 }
 
-lvn_status lvni_walk_add_folder(lvni_walk *w, const char *name, int64_t mtime_ns, int64_t inode)
+lvn_status lvni_data_walk_add_folder(lvni_data_walk *w, const char *name, int64_t mtime_ns,
+                                     int64_t inode)
 {
     if (w->n_folders == w->folder_room) {
         const int64_t room = 2 * w->folder_room + 16;
-        lvni_walk_folder *folders =
-            lvni_realloc(LVNI_TAG_DATA, w->folders, (size_t)room * sizeof *folders);
+        lvni_data_walk_folder *folders =
+            lvni_core_realloc(LVNI_TAG_DATA, w->folders, (size_t)room * sizeof *folders);
         if (folders == NULL) {
             return LVN_ERR_MEMORY;
         }
         w->folders = folders;
         w->folder_room = room;
     }
-    lvni_walk_folder *f = &w->folders[w->n_folders];
+    lvni_data_walk_folder *f = &w->folders[w->n_folders];
     f->mtime_ns = mtime_ns;
     f->inode = inode;
     LVN_TRY(add_text(w, name, &f->name_at));
@@ -203,11 +205,11 @@ lvn_status lvni_walk_add_folder(lvni_walk *w, const char *name, int64_t mtime_ns
     return LVN_OK;
 }
 
-static lvn_status add_folder(lvni_walk *w, const char *name, const struct stat *st)
+static lvn_status add_folder(lvni_data_walk *w, const char *name, const struct stat *st)
 {
-    return lvni_walk_add_folder(w, name,
-                                (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
-                                (int64_t)st->st_ino);
+    return lvni_data_walk_add_folder(w, name,
+                                     (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
+                                     (int64_t)st->st_ino);
 }
 
 static lvn_status walk_folder(walker *w, size_t length, const struct stat *self,
@@ -216,7 +218,7 @@ static lvn_status walk_folder(walker *w, size_t length, const struct stat *self,
 /* What a link leads to can change while every folder here keeps its time. */
 static lvn_status note_blind(walker *w)
 {
-    lvni_walk *walk = w->walk;
+    lvni_data_walk *walk = w->walk;
     return walk->n_blind++ == 0 ? add_text(walk, w->path + w->root_length + 1, &walk->blind_at)
                                 : LVN_OK;
 }
@@ -224,25 +226,26 @@ static lvn_status note_blind(walker *w)
 static lvn_status pass_over(walker *w)
 {
     struct stat st;
-    lvni_ignored_add(&w->walk->ignored, w->path, 1);
+    lvni_data_ignored_add(&w->walk->ignored, w->path, 1);
     return lstat(w->path, &st) == 0 && !S_ISLNK(st.st_mode) ? LVN_OK : note_blind(w);
 }
 
-/* w->path holds an entry of a folder whose chain is `up`. Only what is neither folder nor picture
+/* w->path holds an entry of a folder whose chain is `up`. Only what is neither folder nor image
  * is passed over. */
 static lvn_status walk_entry(walker *w, size_t length, const ancestor *up)
 {
     struct stat st;
     if (stat(w->path, &st) != 0) {
         LVN_TRY(note_blind(w));
-        return lvni_name_is_image(w->path)
-                   ? lvni_walk_add_name(w->walk, w->path + w->root_length + 1)
+        return lvni_data_name_is_image(w->path)
+                   ? lvni_data_walk_add_name(w->walk, w->path + w->root_length + 1)
                    : LVN_OK; /* reported when it is read */
     }
     if (!S_ISDIR(st.st_mode)) {
         const bool image =
-            S_ISREG(st.st_mode) && (lvni_name_is_image(w->path) || begins_as_image(w->path));
-        return image ? lvni_walk_add_name(w->walk, w->path + w->root_length + 1) : pass_over(w);
+            S_ISREG(st.st_mode) && (lvni_data_name_is_image(w->path) || begins_as_image(w->path));
+        return image ? lvni_data_walk_add_name(w->walk, w->path + w->root_length + 1)
+                     : pass_over(w);
     }
     for (const ancestor *a = up; a != NULL; a = a->up) {
         if (a->dev == st.st_dev && a->ino == st.st_ino) {
@@ -268,7 +271,7 @@ static lvn_status walk_folder(walker *w, size_t length, const struct stat *self,
     errno = 0;
     for (const struct dirent *e = readdir(dir); e != NULL && status == LVN_OK;
          errno = 0, e = readdir(dir)) {
-        if (lvni_name_is_dropping(e->d_name)) {
+        if (lvni_data_name_is_dropping(e->d_name)) {
             continue;
         }
         const int n = snprintf(w->path + length, sizeof w->path - length, "/%s", e->d_name);
@@ -290,9 +293,9 @@ static lvn_status walk_folder(walker *w, size_t length, const struct stat *self,
     return status;
 }
 
-lvn_status lvni_walk_add(lvni_walk *walk, const char *root, const char *under)
+lvn_status lvni_data_walk_add(lvni_data_walk *walk, const char *root, const char *under)
 {
-    walker *w = lvni_alloc(LVNI_TAG_DATA, sizeof *w);
+    walker *w = lvni_core_alloc(LVNI_TAG_DATA, sizeof *w);
     if (w == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -316,11 +319,11 @@ lvn_status lvni_walk_add(lvni_walk *walk, const char *root, const char *under)
     } else {
         status = walk_folder(w, (size_t)n, &st, NULL);
     }
-    lvni_free(w);
+    lvni_core_free(w);
     return status;
 }
 
-lvn_status lvni_walk_watch(lvni_walk *walk, const char *root, const char *under)
+lvn_status lvni_data_walk_watch(lvni_data_walk *walk, const char *root, const char *under)
 {
     char path[PATH_MAX];
     struct stat st;
@@ -331,11 +334,11 @@ lvn_status lvni_walk_watch(lvni_walk *walk, const char *root, const char *under)
     return add_folder(walk, under, &st);
 }
 
-lvn_status lvni_walk_add_sizes(lvni_walk *w)
+lvn_status lvni_data_walk_add_sizes(lvni_data_walk *w)
 {
     if (w->n > w->size_room || w->size == NULL) {
-        lvni_walk_size *size =
-            lvni_realloc(LVNI_TAG_DATA, w->size, (size_t)(w->n_room + 1) * sizeof *size);
+        lvni_data_walk_size *size =
+            lvni_core_realloc(LVNI_TAG_DATA, w->size, (size_t)(w->n_room + 1) * sizeof *size);
         if (size == NULL) {
             return LVN_ERR_MEMORY;
         }
@@ -351,7 +354,7 @@ static int compare_names(const void *a, const void *b, void *names)
                   (const char *)names + *(const size_t *)b);
 }
 
-void lvni_walk_sort(lvni_walk *walk, int64_t first)
+void lvni_data_walk_sort(lvni_data_walk *walk, int64_t first)
 {
     if (walk->n - first > 1) {
         qsort_r(walk->name_at + first, (size_t)(walk->n - first), sizeof *walk->name_at,
@@ -359,11 +362,11 @@ void lvni_walk_sort(lvni_walk *walk, int64_t first)
     }
 }
 
-void lvni_walk_free(lvni_walk *walk)
+void lvni_data_walk_free(lvni_data_walk *walk)
 {
-    lvni_free(walk->names);
-    lvni_free(walk->name_at);
-    lvni_free(walk->folders);
-    lvni_free(walk->size);
-    *walk = (lvni_walk){0};
+    lvni_core_free(walk->names);
+    lvni_core_free(walk->name_at);
+    lvni_core_free(walk->folders);
+    lvni_core_free(walk->size);
+    *walk = (lvni_data_walk){0};
 }

@@ -64,7 +64,7 @@ static const struct sign {
 
 static const uint8_t unknown[LVNI_FONT_HEIGHT] = {0x1f, 0x11, 0x11, 0x11, 0x11, 0x11, 0x1f};
 
-const uint8_t *lvni_font_glyph(char c)
+const uint8_t *lvni_data_font_glyph(char c)
 {
     if (c >= 'a' && c <= 'z') {
         return letters[c - 'a'];

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <zlib.h>
 
-static bool type_of(uint8_t code, lvni_array_type *out)
+static bool type_of(uint8_t code, lvni_data_array_type *out)
 {
     switch (code) {
     case 0x08: *out = LVNI_ARRAY_U8; return true;
@@ -21,11 +21,11 @@ static bool type_of(uint8_t code, lvni_array_type *out)
 }
 
 /* Type and shape; *data_at is where the elements begin. */
-static lvn_status parse_header(const void *bytes, size_t n, const char *name, lvni_array *out,
+static lvn_status parse_header(const void *bytes, size_t n, const char *name, lvni_data_array *out,
                                size_t *data_at)
 {
     const uint8_t *b = bytes;
-    *out = (lvni_array){.big_endian = true};
+    *out = (lvni_data_array){.big_endian = true};
     if (n < 4 || b[0] != 0 || b[1] != 0 || !type_of(b[2], &out->type) ||
         b[3] > LVNI_ARRAY_MAX_NDIM) {
         LVN_FAIL(LVN_ERR_CORRUPT,
@@ -44,19 +44,19 @@ static lvn_status parse_header(const void *bytes, size_t n, const char *name, lv
         shape[i] = (int64_t)p[0] << 24 | (int64_t)p[1] << 16 | (int64_t)p[2] << 8 | p[3];
     }
     *data_at = at;
-    return lvni_array_set_shape(out, name, b[3], shape);
+    return lvni_data_array_set_shape(out, name, b[3], shape);
 }
 
-lvn_status lvni_idx_parse(const void *bytes, size_t n, const char *name, lvni_array *out)
+lvn_status lvni_data_idx_parse(const void *bytes, size_t n, const char *name, lvni_data_array *out)
 {
     size_t at;
     LVN_TRY(parse_header(bytes, n, name, out, &at));
-    const size_t need = (size_t)out->count * lvni_array_type_bytes(out->type);
+    const size_t need = (size_t)out->count * lvni_data_array_type_bytes(out->type);
     if (need != n - at) {
         char text[192];
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged IDX file: %s of %s needs %zu bytes, %zu are there",
-                 name, lvni_array_shape_text(out, text), lvni_array_type_name(out->type), need,
-                 n - at);
+                 name, lvni_data_array_shape_text(out, text), lvni_data_array_type_name(out->type),
+                 need, n - at);
     }
     out->data = (const uint8_t *)bytes + at;
     return LVN_OK;
@@ -64,7 +64,7 @@ lvn_status lvni_idx_parse(const void *bytes, size_t n, const char *name, lvni_ar
 
 /* ---- gzip ---- */
 
-bool lvni_idx_is_gzip(const void *bytes, size_t n)
+bool lvni_data_idx_is_gzip(const void *bytes, size_t n)
 {
     const uint8_t *b = bytes;
     return n >= 2 && b[0] == 0x1f && b[1] == 0x8b;
@@ -73,13 +73,13 @@ bool lvni_idx_is_gzip(const void *bytes, size_t n)
 static void *zip_alloc(void *opaque, uInt count, uInt size)
 {
     (void)opaque;
-    return lvni_calloc(LVNI_TAG_DATA, count, size);
+    return lvni_core_calloc(LVNI_TAG_DATA, count, size);
 }
 
 static void zip_free(void *opaque, void *p)
 {
     (void)opaque;
-    lvni_free(p);
+    lvni_core_free(p);
 }
 
 /* zlib counts in 32 bits. */
@@ -102,17 +102,18 @@ typedef struct unpacked {
  * more. */
 static lvn_status read_whole(unpacked *u, const char *name, size_t packed)
 {
-    lvni_array a;
+    lvni_data_array a;
     size_t at = 0;
-    LVN_TRY(lvni_npy_is(u->data, u->used) ? lvni_npy_parse_header(u->data, u->used, name, &a, &at)
-                                          : parse_header(u->data, u->used, name, &a, &at));
-    const size_t bytes = (size_t)a.count * lvni_array_type_bytes(a.type);
+    LVN_TRY(lvni_data_npy_is(u->data, u->used)
+                ? lvni_data_npy_parse_header(u->data, u->used, name, &a, &at)
+                : parse_header(u->data, u->used, name, &a, &at));
+    const size_t bytes = (size_t)a.count * lvni_data_array_type_bytes(a.type);
     if (bytes / RATIO > packed) {
         char text[192];
         LVN_FAIL(LVN_ERR_CORRUPT,
                  "%s: damaged gzip file: %s of %s are %zu bytes, which cannot be packed in %zu",
-                 name, lvni_array_shape_text(&a, text), lvni_array_type_name(a.type), bytes,
-                 packed);
+                 name, lvni_data_array_shape_text(&a, text), lvni_data_array_type_name(a.type),
+                 bytes, packed);
     }
     u->whole = at + bytes;
     return LVN_OK;
@@ -130,7 +131,7 @@ static lvn_status make_room(unpacked *u, const char *name, size_t packed)
     }
     const size_t twice = u->room < u->whole / 2 ? u->room * 2 : u->whole + 1;
     const size_t room = u->room == 0 ? FIRST : twice;
-    char *data = lvni_realloc(LVNI_TAG_DATA, u->data, room);
+    char *data = lvni_core_realloc(LVNI_TAG_DATA, u->data, room);
     if (data == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -154,7 +155,8 @@ static lvn_status inflate_all(z_stream *z, const char *name, const char *bytes, 
         const int code = inflate(z, Z_NO_FLUSH);
         taken += in - z->avail_in;
         u->used += out - z->avail_out;
-        if (code == Z_STREAM_END && (taken == n || !lvni_idx_is_gzip(bytes + taken, n - taken))) {
+        if (code == Z_STREAM_END &&
+            (taken == n || !lvni_data_idx_is_gzip(bytes + taken, n - taken))) {
             return LVN_OK;
         }
         if (code == Z_STREAM_END && inflateReset(z) == Z_OK) {
@@ -170,7 +172,7 @@ static lvn_status inflate_all(z_stream *z, const char *name, const char *bytes, 
     }
 }
 
-lvn_status lvni_idx_unpack(const char *name, char **bytes, size_t *n)
+lvn_status lvni_data_idx_unpack(const char *name, char **bytes, size_t *n)
 {
     z_stream z = {.zalloc = zip_alloc, .zfree = zip_free};
     if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK) {
@@ -180,10 +182,10 @@ lvn_status lvni_idx_unpack(const char *name, char **bytes, size_t *n)
     const lvn_status s = inflate_all(&z, name, *bytes, *n, &u);
     inflateEnd(&z);
     if (s != LVN_OK) {
-        lvni_free(u.data);
+        lvni_core_free(u.data);
         return s;
     }
-    lvni_free(*bytes);
+    lvni_core_free(*bytes);
     *bytes = u.data;
     *n = u.used;
     return LVN_OK;

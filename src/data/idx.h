@@ -8,11 +8,11 @@
 
 /* A whole file in memory; out->data points into bytes. Reads nothing outside bytes[0..n).
  * LVN_ERR_CORRUPT. */
-lvn_status lvni_idx_parse(const void *bytes, size_t n, const char *name, lvni_array *out);
+lvn_status lvni_data_idx_parse(const void *bytes, size_t n, const char *name, lvni_data_array *out);
 
-bool lvni_idx_is_gzip(const void *bytes, size_t n);
+bool lvni_data_idx_is_gzip(const void *bytes, size_t n);
 /* Put the unpacked content in place of a gzip file's bytes (*bytes from core/alloc, freed here on
  * success). LVN_ERR_CORRUPT. */
-lvn_status lvni_idx_unpack(const char *name, char **bytes, size_t *n);
+lvn_status lvni_data_idx_unpack(const char *name, char **bytes, size_t *n);
 
 #endif

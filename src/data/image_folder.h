@@ -9,7 +9,8 @@
 
 /* A dataset with the fields `image` and, where the scan has classes, `label`. Keeps a reference to
  * the scan and copies the indices (NULL: all samples of the scan) and the transform. */
-lvn_status lvni_image_view_create(lvni_image_scan *scan, const int64_t *indices, int64_t n,
-                                  const lvni_transform *transform, lvn_dataset **out);
+lvn_status lvni_data_image_view_create(lvni_data_image_scan *scan, const int64_t *indices,
+                                       int64_t n, const lvni_data_transform *transform,
+                                       lvn_dataset **out);
 
 #endif

@@ -12,7 +12,7 @@
 enum { MAX_WORKERS = 1024 };
 static const size_t DEFAULT_BYTES = (size_t)1 << 30;
 
-static lvn_status check_options(const lvni_loader_options *o)
+static lvn_status check_options(const lvni_data_loader_options *o)
 {
     LVN_ARG(o->dataset != NULL && o->plan != NULL, "a loader needs a dataset and a plan");
     if (o->workers < 0 || o->workers > MAX_WORKERS) {
@@ -41,16 +41,17 @@ static int64_t times(int64_t a, int64_t b)
 }
 
 /* Which batches there are: `first` and `total`. */
-static void count_batches(lvni_loader *l)
+static void count_batches(lvni_data_loader *l)
 {
     if (!l->o.training) {
-        const lvni_range own = (l->o.in_turn ? lvni_plan_eval_turns_of : lvni_plan_eval_chunks_of)(
-            &l->plan, l->length, l->plan.rank);
+        const lvni_plan_range own =
+            (l->o.in_turn ? lvni_plan_eval_turns_of : lvni_plan_eval_chunks_of)(&l->plan, l->length,
+                                                                                l->plan.rank);
         l->first = own.start;
         l->total = own.count;
         return;
     }
-    const int64_t k = l->plan.shard_end - l->plan.shard_begin;
+    const int64_t k = l->plan.micro_batch_end - l->plan.micro_batch_begin;
     const uint32_t end = l->o.max_epochs > 0 ? l->o.max_epochs : UINT32_MAX;
     const int64_t epochs = end > l->o.epoch ? (int64_t)end - l->o.epoch : 0;
     const int64_t all = times(times(epochs, l->plan.steps_per_epoch), k);
@@ -58,12 +59,13 @@ static void count_batches(lvni_loader *l)
     l->total = all > l->first ? all - l->first : 0;
 }
 
-/* Enough slots to keep all threads busy while every lane, or shard, holds a batch, within the
+/* Enough slots to keep all threads busy while every lane, or micro-batch, holds a batch, within the
  * memory given. */
-static int choose_slots(const lvni_loader *l)
+static int choose_slots(const lvni_data_loader *l)
 {
     const int64_t lanes = l->plan.lanes, capacity = l->layout.capacity;
-    const int64_t round = l->o.training ? l->plan.shard_end - l->plan.shard_begin : lanes;
+    const int64_t round =
+        l->o.training ? l->plan.micro_batch_end - l->plan.micro_batch_begin : lanes;
     const int64_t held = l->o.training && l->o.whole_steps ? round : lanes;
     int64_t n = l->o.workers == 0 ? 1 : (l->o.ahead > 0 ? l->o.ahead : 2) * round;
     /* two samples per worker */
@@ -76,42 +78,44 @@ static int choose_slots(const lvni_loader *l)
     return (int)(n < l->total ? n : l->total);
 }
 
-static lvn_status allocate(lvni_loader *l)
+static lvn_status allocate(lvni_data_loader *l)
 {
     const size_t n = (size_t)l->n_slots;
-    l->slot = lvni_calloc(LVNI_TAG_DATA, n, sizeof *l->slot);
-    l->free_slot = lvni_calloc(LVNI_TAG_DATA, n, sizeof *l->free_slot);
-    l->queue = lvni_calloc(LVNI_TAG_DATA, n, sizeof *l->queue);
-    l->bad = lvni_calloc(LVNI_TAG_DATA, (size_t)(l->length / 64 + 1), sizeof *l->bad);
+    l->slot = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *l->slot);
+    l->free_slot = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *l->free_slot);
+    l->queue = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *l->queue);
+    l->bad = lvni_core_calloc(LVNI_TAG_DATA, (size_t)(l->length / 64 + 1), sizeof *l->bad);
     l->order =
-        l->o.training ? lvni_calloc(LVNI_TAG_DATA, (size_t)l->length, sizeof *l->order) : NULL;
-    l->repeat =
-        l->o.balanced ? lvni_calloc(LVNI_TAG_DATA, 2 * (size_t)l->length, sizeof *l->repeat) : NULL;
+        l->o.training ? lvni_core_calloc(LVNI_TAG_DATA, (size_t)l->length, sizeof *l->order) : NULL;
+    l->repeat = l->o.balanced
+                    ? lvni_core_calloc(LVNI_TAG_DATA, 2 * (size_t)l->length, sizeof *l->repeat)
+                    : NULL;
     if (l->slot == NULL || l->free_slot == NULL || l->queue == NULL || l->bad == NULL ||
         (l->o.training && l->order == NULL) || (l->o.balanced && l->repeat == NULL)) {
         return LVN_ERR_MEMORY;
     }
-    LVN_TRY(l->o.balanced ? lvni_class_lists_create(l->o.dataset, &l->lists) : LVN_OK);
+    LVN_TRY(l->o.balanced ? lvni_data_class_lists_create(l->o.dataset, &l->lists) : LVN_OK);
     for (int i = 0; i < l->n_slots; i++) {
-        LVN_TRY(lvni_slot_create(&l->slot[i], &l->layout));
+        LVN_TRY(lvni_data_slot_create(&l->slot[i], &l->layout));
         l->free_slot[l->n_slots - 1 - i] = i; /* slot 0 is taken first */
     }
     l->n_free = l->n_slots;
     return LVN_OK;
 }
 
-static lvn_status choose(lvni_loader *l)
+static lvn_status choose(lvni_data_loader *l)
 {
     const int64_t capacity =
-        l->o.training ? lvni_plan_largest_shard(&l->plan) : l->plan.eval_batch_size;
+        l->o.training ? lvni_plan_largest_micro_batch(&l->plan) : l->plan.eval_batch_size;
     const int64_t most = l->length > 0 ? l->length : 1;
-    LVN_TRY(lvni_slot_layout_make(l->o.dataset, capacity < most ? capacity : most, &l->layout));
+    LVN_TRY(
+        lvni_data_slot_layout_make(l->o.dataset, capacity < most ? capacity : most, &l->layout));
     count_batches(l);
     l->n_slots = choose_slots(l);
     return LVN_OK;
 }
 
-static void init(lvni_loader *l, const lvni_loader_options *options)
+static void init(lvni_data_loader *l, const lvni_data_loader_options *options)
 {
     l->o = *options;
     l->plan = *options->plan;
@@ -120,17 +124,17 @@ static void init(lvni_loader *l, const lvni_loader_options *options)
     l->o.balanced = l->o.balanced && l->o.training;
 }
 
-lvn_status lvni_loader_predict(const lvni_loader_options *options, size_t *bytes)
+lvn_status lvni_data_loader_predict(const lvni_data_loader_options *options, size_t *bytes)
 {
     *bytes = 0;
     LVN_TRY(check_options(options));
-    lvni_loader *l = LVNI_NEW(LVNI_TAG_DATA, lvni_loader);
+    lvni_data_loader *l = LVNI_NEW(LVNI_TAG_DATA, lvni_data_loader);
     if (l == NULL) {
         return LVN_ERR_MEMORY;
     }
     init(l, options);
     const lvn_status s = choose(l);
-    const lvni_slot *slot = NULL; /* for sizes alone */
+    const lvni_data_slot *slot = NULL; /* for sizes alone */
     const size_t one = sizeof *slot->position + sizeof *slot->repeat + sizeof *slot->sample +
                        sizeof *slot->unreadable;
     const size_t numbers = (size_t)l->layout.capacity * one,
@@ -139,22 +143,22 @@ lvn_status lvni_loader_predict(const lvni_loader_options *options, size_t *bytes
         (size_t)l->n_slots * (sizeof *slot + l->layout.slot_bytes + numbers) +
         (size_t)l->length * ((l->o.training ? sizeof *l->order : 0) + (l->o.balanced ? lists : 0)) +
         (size_t)l->length / 8;
-    lvni_free(l);
+    lvni_core_free(l);
     return s;
 }
 
-static lvn_status build(lvni_loader *l)
+static lvn_status build(lvni_data_loader *l)
 {
     LVN_TRY(choose(l));
     LVN_TRY(allocate(l));
-    return l->o.workers > 0 ? lvni_loader_start(l) : LVN_OK;
+    return l->o.workers > 0 ? lvni_data_loader_start(l) : LVN_OK;
 }
 
-lvn_status lvni_loader_create(const lvni_loader_options *options, lvni_loader **out)
+lvn_status lvni_data_loader_create(const lvni_data_loader_options *options, lvni_data_loader **out)
 {
     *out = NULL;
     LVN_TRY(check_options(options));
-    lvni_loader *l = LVNI_NEW(LVNI_TAG_DATA, lvni_loader);
+    lvni_data_loader *l = LVNI_NEW(LVNI_TAG_DATA, lvni_data_loader);
     if (l == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -164,37 +168,37 @@ lvn_status lvni_loader_create(const lvni_loader_options *options, lvni_loader **
     pthread_cond_init(&l->ready, NULL);
     const lvn_status status = build(l);
     if (status != LVN_OK) {
-        lvni_loader_destroy(l);
+        lvni_data_loader_destroy(l);
         return status;
     }
     *out = l;
     return LVN_OK;
 }
 
-void lvni_loader_destroy(lvni_loader *l)
+void lvni_data_loader_destroy(lvni_data_loader *l)
 {
     if (l == NULL) {
         return;
     }
-    lvni_loader_stop(l);
+    lvni_data_loader_stop(l);
     for (int i = 0; l->slot != NULL && i < l->n_slots; i++) {
-        lvni_slot_destroy(&l->slot[i]);
+        lvni_data_slot_destroy(&l->slot[i]);
     }
-    lvni_free(l->slot);
-    lvni_free(l->free_slot);
-    lvni_free(l->queue);
-    lvni_free(l->order);
-    lvni_free(l->repeat);
-    lvni_class_lists_destroy(l->lists);
-    lvni_free(l->bad);
+    lvni_core_free(l->slot);
+    lvni_core_free(l->free_slot);
+    lvni_core_free(l->queue);
+    lvni_core_free(l->order);
+    lvni_core_free(l->repeat);
+    lvni_data_class_lists_destroy(l->lists);
+    lvni_core_free(l->bad);
     pthread_cond_destroy(&l->ready);
     pthread_cond_destroy(&l->work);
     pthread_mutex_destroy(&l->lock);
-    lvni_free(l);
+    lvni_core_free(l);
 }
 
 /* Lock held, batches pass here in order: so the first ones named are the same on every run. */
-static void note_unreadable(lvni_loader *l, const lvni_slot *slot)
+static void note_unreadable(lvni_data_loader *l, const lvni_data_slot *slot)
 {
     for (int64_t i = 0; i < slot->out.planned; i++) {
         const int64_t p = slot->position[i];
@@ -211,14 +215,14 @@ static void note_unreadable(lvni_loader *l, const lvni_slot *slot)
 }
 
 /* Lock held: wait for (workers=0: decode) the batch whose turn it is. *slot = NULL at the end. */
-static lvn_status wait_for_next(lvni_loader *l, lvni_slot **slot)
+static lvn_status wait_for_next(lvni_data_loader *l, lvni_data_slot **slot)
 {
     *slot = NULL;
     while (l->handed < l->total) {
-        lvni_loader_work work;
+        lvni_data_loader_work work;
         const int64_t opened = l->opened;
         if (l->handed < l->opened) {
-            lvni_slot *s = &l->slot[l->queue[l->handed % l->n_slots]];
+            lvni_data_slot *s = &l->slot[l->queue[l->handed % l->n_slots]];
             if (s->done == s->out.planned) {
                 if (l->failed && l->fail_sequence == l->handed) {
                     return lvn_error_adopt(&l->error);
@@ -232,11 +236,11 @@ static lvn_status wait_for_next(lvni_loader *l, lvni_slot **slot)
                 "all %d batches of the loader are held: release one before asking for the next",
                 l->n_slots);
         }
-        if (l->o.workers == 0 && lvni_loader_claim(l, &work)) {
+        if (l->o.workers == 0 && lvni_data_loader_claim(l, &work)) {
             const unsigned before =
-                lvni_fp_enter(LVNI_FP_FLUSH); /* as the workers at their start */
-            lvni_loader_decode(l, work);
-            lvni_fp_leave(before);
+                lvni_tensor_fp_enter(LVNI_FP_FLUSH); /* as the workers at their start */
+            lvni_data_loader_decode(l, work);
+            lvni_tensor_fp_leave(before);
         } else if (l->opened == opened) {
             /* else batches without samples were opened: nothing to decode, and nobody who would
              * wake this thread */
@@ -246,10 +250,10 @@ static lvn_status wait_for_next(lvni_loader *l, lvni_slot **slot)
     return LVN_OK;
 }
 
-lvn_status lvni_loader_next(lvni_loader *l, const lvni_loader_batch **out)
+lvn_status lvni_data_loader_next(lvni_data_loader *l, const lvni_data_loader_batch **out)
 {
-    const uint64_t start = lvni_now_ns();
-    lvni_slot *slot;
+    const uint64_t start = lvni_core_now_ns();
+    lvni_data_slot *slot;
     *out = NULL;
     pthread_mutex_lock(&l->lock);
     const lvn_status status = wait_for_next(l, &slot);
@@ -257,17 +261,17 @@ lvn_status lvni_loader_next(lvni_loader *l, const lvni_loader_batch **out)
         l->handed++;
         l->n_held++;
         note_unreadable(l, slot);
-        lvni_slot_finish(slot, &l->layout);
+        lvni_data_slot_finish(slot, &l->layout);
         slot->held = true;
         l->decoded += (uint64_t)slot->out.batch.size;
         *out = &slot->out;
     }
-    l->wait_ns += lvni_now_ns() - start;
+    l->wait_ns += lvni_core_now_ns() - start;
     pthread_mutex_unlock(&l->lock);
     return status;
 }
 
-void lvni_loader_release(lvni_loader *l, const lvni_loader_batch *batch)
+void lvni_data_loader_release(lvni_data_loader *l, const lvni_data_loader_batch *batch)
 {
     if (batch == NULL) {
         return;
@@ -284,7 +288,7 @@ void lvni_loader_release(lvni_loader *l, const lvni_loader_batch *batch)
     pthread_mutex_unlock(&l->lock);
 }
 
-lvn_status lvni_loader_rewind(lvni_loader *l)
+lvn_status lvni_data_loader_rewind(lvni_data_loader *l)
 {
     pthread_mutex_lock(&l->lock);
     const bool possible = !l->o.training && !l->failed && l->handed == l->total && l->n_held == 0;
@@ -300,19 +304,19 @@ lvn_status lvni_loader_rewind(lvni_loader *l)
     return LVN_OK;
 }
 
-lvni_loader_stats lvni_loader_get_stats(lvni_loader *l)
+lvni_data_loader_stats lvni_data_loader_get_stats(lvni_data_loader *l)
 {
     pthread_mutex_lock(&l->lock);
-    const lvni_loader_stats stats = {.decoded = l->decoded,
-                                     .wait_ns = l->wait_ns,
-                                     .unreadable = l->n_bad,
-                                     .slots = l->n_slots,
-                                     .slot_bytes = l->layout.slot_bytes};
+    const lvni_data_loader_stats stats = {.decoded = l->decoded,
+                                          .wait_ns = l->wait_ns,
+                                          .unreadable = l->n_bad,
+                                          .slots = l->n_slots,
+                                          .slot_bytes = l->layout.slot_bytes};
     pthread_mutex_unlock(&l->lock);
     return stats;
 }
 
-bool lvni_loader_report(lvni_loader *l, lvni_str *out)
+bool lvni_data_loader_report(lvni_data_loader *l, lvni_core_str *out)
 {
     char buffer[32];
     int64_t named[LVNI_LOADER_NAMED];
@@ -324,16 +328,16 @@ bool lvni_loader_report(lvni_loader *l, lvni_str *out)
     if (from == count) {
         return false;
     }
-    lvni_str_printf(out, "%lld unreadable sample%s left out (on_error=skip)", (long long)count,
-                    lvni_plural(count, "", "s"));
+    lvni_core_str_printf(out, "%lld unreadable sample%s left out (on_error=skip)", (long long)count,
+                         lvni_core_plural(count, "", "s"));
     const char *separator = ": ";
     for (int64_t i = from; i < count && i < LVNI_LOADER_NAMED; i++) {
-        lvni_str_append(out, separator);
-        lvni_str_append(out, lvni_loader_sample_name(l, named[i], buffer));
+        lvni_core_str_append(out, separator);
+        lvni_core_str_append(out, lvni_data_loader_sample_name(l, named[i], buffer));
         separator = ", ";
     }
     if (count > LVNI_LOADER_NAMED) {
-        lvni_str_append(out, from < LVNI_LOADER_NAMED ? ", ..." : "");
+        lvni_core_str_append(out, from < LVNI_LOADER_NAMED ? ", ..." : "");
     }
     return true;
 }

@@ -1,7 +1,7 @@
 /* The loader: a pool of threads that decodes samples ahead of the trainer and hands over batches,
- * one per (step, shard), strictly in order. What a batch holds follows from plan, seed, epoch and
- * step alone, never from the threads. Called by the trainer's lanes and by evaluation. Errors of
- * samples arrive where their batch would have. */
+ * one per (step, micro-batch), strictly in order. What a batch holds follows from plan, seed, epoch
+ * and step alone, never from the threads. Called by the trainer's lanes and by evaluation. Errors
+ * of samples arrive where their batch would have. */
 #ifndef LEVIN_DATA_LOADER_H
 #define LEVIN_DATA_LOADER_H
 
@@ -12,7 +12,7 @@
 
 enum { LVNI_LOADER_NAMED = 20 }; /* unreadable samples that are named */
 
-typedef struct lvni_loader_options {
+typedef struct lvni_data_loader_options {
     const lvn_dataset *dataset; /* borrowed for the loader's life */
     const lvni_plan *plan;      /* copied */
     /* false: one pass in index order, in chunks of plan->eval_batch_size */
@@ -22,65 +22,65 @@ typedef struct lvni_loader_options {
     uint64_t seed;
     bool balanced; /* training: samples are drawn with replacement, classes alike (sampler.h);
                       false: each once */
-    /* training: all batches of this rank's shards in a step may be held at once, and one more is
-     * made */
+    /* training: all batches of this rank's micro-batches in a step may be held at once, and one
+     * more is made */
     bool whole_steps;
     int workers; /* threads; 0: the thread that asks for a batch decodes it */
     int ahead;   /* steps (evaluation: rounds of lanes) decoded ahead; 0: 2 */
-    /* of all batches held; 0: 1 GiB. Never fewer than one batch per lane (whole_steps: shard) and
-     * one more */
+    /* of all batches held; 0: 1 GiB. Never fewer than one batch per lane (whole_steps: micro-batch)
+     * and one more */
     size_t max_bytes;
     /* on_error=skip; false: the first unreadable sample in order stops the run */
     bool skip_unreadable;
     uint32_t epoch;        /* training: where to start */
     int64_t step_in_epoch; /* 0 .. steps_per_epoch */
     uint32_t max_epochs;   /* training ends before epoch number max_epochs; 0: never */
-} lvni_loader_options;
+} lvni_data_loader_options;
 
-/* Borrowed from the loader until lvni_loader_release. */
-typedef struct lvni_loader_batch {
-    lvn_batch batch; /* size 0 when the shard has no (readable) samples */
+/* Borrowed from the loader until lvni_data_loader_release. */
+typedef struct lvni_data_loader_batch {
+    lvn_batch batch; /* size 0 when the micro-batch has no (readable) samples */
     uint32_t epoch;
     int64_t step_in_epoch; /* evaluation: 0 */
-    int64_t shard;         /* evaluation: number of the chunk */
+    int64_t micro_batch;   /* evaluation: number of the chunk */
     /* samples the plan gave; the unreadable ones are missing from batch.size */
     int64_t planned;
-} lvni_loader_batch;
+} lvni_data_loader_batch;
 
-typedef struct lvni_loader_stats {
+typedef struct lvni_data_loader_stats {
     uint64_t decoded; /* samples handed over */
-    /* time spent in lvni_loader_next by all callers: waiting, or decoding when workers=0 */
+    /* time spent in lvni_data_loader_next by all callers: waiting, or decoding when workers=0 */
     uint64_t wait_ns;
     int64_t unreadable; /* different samples left out */
     int slots;          /* batches that fit into memory at once */
     size_t slot_bytes;  /* of one of them */
-} lvni_loader_stats;
+} lvni_data_loader_stats;
 
-typedef struct lvni_loader lvni_loader;
+typedef struct lvni_data_loader lvni_data_loader;
 
-/* What lvni_loader_create would allocate, but for what the dataset itself takes. */
-lvn_status lvni_loader_predict(const lvni_loader_options *options, size_t *bytes);
+/* What lvni_data_loader_create would allocate, but for what the dataset itself takes. */
+lvn_status lvni_data_loader_predict(const lvni_data_loader_options *options, size_t *bytes);
 /* Allocates everything and starts the threads; nothing is allocated afterwards. */
-lvn_status lvni_loader_create(const lvni_loader_options *options, lvni_loader **out);
+lvn_status lvni_data_loader_create(const lvni_data_loader_options *options, lvni_data_loader **out);
 /* At any time, with batches held or threads at work; waits for the samples being decoded. NULL is
  * fine. */
-void lvni_loader_destroy(lvni_loader *loader);
+void lvni_data_loader_destroy(lvni_data_loader *loader);
 
-/* The next batch: shards of this rank in ascending order, step after step, epoch after epoch;
- * evaluation: chunks. Blocks. *out = NULL with LVN_OK: there is no more. Batches may be released in
- * any order; at most stats.slots can be held. Thread-safe: concurrent callers get consecutive
- * batches. After an error every call gives that error. */
-lvn_status lvni_loader_next(lvni_loader *loader, const lvni_loader_batch **out);
+/* The next batch: micro-batches of this rank in ascending order, step after step, epoch after
+ * epoch; evaluation: chunks. Blocks. *out = NULL with LVN_OK: there is no more. Batches may be
+ * released in any order; at most stats.slots can be held. Thread-safe: concurrent callers get
+ * consecutive batches. After an error every call gives that error. */
+lvn_status lvni_data_loader_next(lvni_data_loader *loader, const lvni_data_loader_batch **out);
 /* thread-safe; NULL is fine */
-void lvni_loader_release(lvni_loader *loader, const lvni_loader_batch *batch);
+void lvni_data_loader_release(lvni_data_loader *loader, const lvni_data_loader_batch *batch);
 
 /* Evaluation again from the first chunk, after the end was reached and every batch released (else
  * LVN_ERR_INVALID). */
-lvn_status lvni_loader_rewind(lvni_loader *loader);
+lvn_status lvni_data_loader_rewind(lvni_data_loader *loader);
 
-lvni_loader_stats lvni_loader_get_stats(lvni_loader *loader);
+lvni_data_loader_stats lvni_data_loader_get_stats(lvni_data_loader *loader);
 /* Appends one sentence about the unreadable samples when there are some that no earlier call told
  * of; true if so. */
-bool lvni_loader_report(lvni_loader *loader, lvni_str *out);
+bool lvni_data_loader_report(lvni_data_loader *loader, lvni_core_str *out);
 
 #endif

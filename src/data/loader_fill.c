@@ -1,7 +1,7 @@
 /* How the loader's slots are filled: batches are opened in order, their samples claimed one by one,
- * so that several threads share even a small shard, and since claims are in order, whoever finds an
- * error knows that all earlier samples are with somebody: the first error in order is found
- * whatever the timing. */
+ * so that several threads share even a small micro-batch, and since claims are in order, whoever
+ * finds an error knows that all earlier samples are with somebody: the first error in order is
+ * found whatever the timing. */
 #include "data/loader_impl.h"
 
 #include "core/alloc.h"
@@ -14,27 +14,27 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Where batch `sequence` lies in training: epoch, step, shard. */
-static void locate(const lvni_loader *l, int64_t sequence, lvni_loader_batch *out)
+/* Where batch `sequence` lies in training: epoch, step, micro-batch. */
+static void locate(const lvni_data_loader *l, int64_t sequence, lvni_data_loader_batch *out)
 {
-    const int64_t k = l->plan.shard_end - l->plan.shard_begin;
+    const int64_t k = l->plan.micro_batch_end - l->plan.micro_batch_begin;
     const int64_t at = l->first + sequence, step = at / k;
     out->epoch = l->o.epoch + (uint32_t)(step / l->plan.steps_per_epoch);
     out->step_in_epoch = step % l->plan.steps_per_epoch;
-    out->shard = l->plan.shard_begin + at % k;
+    out->micro_batch = l->plan.micro_batch_begin + at % k;
 }
 
-static void make_order(lvni_loader *l, uint32_t epoch)
+static void make_order(lvni_data_loader *l, uint32_t epoch)
 {
     if (l->o.balanced) {
-        lvni_sampler_balanced(l->o.seed, epoch, l->lists, l->order, l->repeat,
-                              l->repeat + l->length);
+        lvni_data_sampler_balanced(l->o.seed, epoch, l->lists, l->order, l->repeat,
+                                   l->repeat + l->length);
     } else {
-        lvni_sampler_order(l->o.seed, epoch, (uint32_t)l->length, l->order);
+        lvni_data_sampler_order(l->o.seed, epoch, (uint32_t)l->length, l->order);
     }
 }
 
-static void list_training(lvni_loader *l, lvni_slot *slot)
+static void list_training(lvni_data_loader *l, lvni_data_slot *slot)
 {
     locate(l, slot->sequence, &slot->out);
     if (!l->order_known || l->order_epoch != slot->out.epoch) {
@@ -42,7 +42,8 @@ static void list_training(lvni_loader *l, lvni_slot *slot)
         l->order_epoch = slot->out.epoch;
         l->order_known = true;
     }
-    const lvni_range r = lvni_plan_shard(&l->plan, slot->out.step_in_epoch, (int)slot->out.shard);
+    const lvni_plan_range r =
+        lvni_plan_micro_batch(&l->plan, slot->out.step_in_epoch, (int)slot->out.micro_batch);
     for (int64_t i = 0; i < r.count; i++) {
         slot->position[i] = l->order[r.start + i];
         slot->repeat[i] = l->o.balanced ? l->repeat[r.start + i] : 0;
@@ -50,12 +51,12 @@ static void list_training(lvni_loader *l, lvni_slot *slot)
     slot->out.planned = r.count;
 }
 
-static void list_evaluation(lvni_loader *l, lvni_slot *slot)
+static void list_evaluation(lvni_data_loader *l, lvni_data_slot *slot)
 {
     slot->out.epoch = l->o.epoch;
     slot->out.step_in_epoch = 0;
-    slot->out.shard = l->first + slot->sequence * (l->o.in_turn ? l->plan.devices : 1);
-    const lvni_range r = lvni_plan_eval_chunk(&l->plan, l->length, slot->out.shard);
+    slot->out.micro_batch = l->first + slot->sequence * (l->o.in_turn ? l->plan.devices : 1);
+    const lvni_plan_range r = lvni_plan_eval_chunk(&l->plan, l->length, slot->out.micro_batch);
     for (int64_t i = 0; i < r.count; i++) {
         slot->position[i] = r.start + i;
         slot->repeat[i] = 0;
@@ -65,13 +66,13 @@ static void list_evaluation(lvni_loader *l, lvni_slot *slot)
 
 /* Give the next batch a slot and write down its samples; false when all slots are in use or nothing
  * may follow. */
-static bool open_next(lvni_loader *l)
+static bool open_next(lvni_data_loader *l)
 {
     if (l->failed || l->stopping || l->opened == l->total || l->n_free == 0) {
         return false;
     }
     const int number = l->free_slot[--l->n_free];
-    lvni_slot *slot = &l->slot[number];
+    lvni_data_slot *slot = &l->slot[number];
     l->queue[l->opened % l->n_slots] = number;
     slot->sequence = l->opened++;
     slot->claimed = 0;
@@ -89,18 +90,18 @@ static bool open_next(lvni_loader *l)
     return true;
 }
 
-bool lvni_loader_claim(lvni_loader *l, lvni_loader_work *work)
+bool lvni_data_loader_claim(lvni_data_loader *l, lvni_data_loader_work *work)
 {
     while (l->filling == NULL || l->filling->claimed == l->filling->out.planned) {
         if (!open_next(l)) {
             return false;
         }
     }
-    *work = (lvni_loader_work){.slot = l->filling, .i = l->filling->claimed++};
+    *work = (lvni_data_loader_work){.slot = l->filling, .i = l->filling->claimed++};
     return true;
 }
 
-const char *lvni_loader_sample_name(const lvni_loader *l, int64_t sample, char buffer[32])
+const char *lvni_data_loader_sample_name(const lvni_data_loader *l, int64_t sample, char buffer[32])
 {
     const lvn_dataset *d = l->o.dataset;
     const char *name = d->cls->sample_name != NULL ? d->cls->sample_name(d, sample) : NULL;
@@ -119,12 +120,12 @@ static bool is_unreadable(lvn_status status)
 }
 
 /* Make sure that the thread's error tells which file it is about, and what can be done. */
-static void name_error(const lvni_loader *l, lvn_status status, int64_t sample)
+static void name_error(const lvni_data_loader *l, lvn_status status, int64_t sample)
 {
     char buffer[32];
-    const char *raw = lvni_loader_sample_name(l, sample, buffer);
+    const char *raw = lvni_data_loader_sample_name(l, sample, buffer);
     char name[1024]; /* as it stands in messages */
-    lvni_escape(name, sizeof name, raw, strlen(raw), LVNI_ESCAPE_TEXT);
+    lvni_core_escape(name, sizeof name, raw, strlen(raw), LVNI_ESCAPE_TEXT);
     const lvn_error *e = lvn_last_error();
     if (e->code != status) { /* a dataset that returns a status without a record */
         lvn_error_set(status, __FILE__, __LINE__, "%s: %s", name, lvn_status_text(status));
@@ -138,7 +139,7 @@ static void name_error(const lvni_loader *l, lvn_status status, int64_t sample)
 }
 
 /* Lock held: keep the thread's error if no earlier sample has one. */
-static void keep_error(lvni_loader *l, lvni_loader_work work)
+static void keep_error(lvni_data_loader *l, lvni_data_loader_work work)
 {
     const int64_t sequence = work.slot->sequence;
     const bool earlier =
@@ -151,11 +152,12 @@ static void keep_error(lvni_loader *l, lvni_loader_work work)
     }
 }
 
-static lvn_status get_sample(lvni_loader *l, lvni_loader_work work)
+static lvn_status get_sample(lvni_data_loader *l, lvni_data_loader_work work)
 {
-    lvni_slot *slot = work.slot;
-    const int64_t sample = lvni_dataset_index(l->o.dataset, slot->position[work.i]);
-    const lvn_sample_key key = {.seed = lvni_sampler_data_seed(l->o.seed, slot->repeat[work.i]),
+    lvni_data_slot *slot = work.slot;
+    const int64_t sample = lvni_data_dataset_index(l->o.dataset, slot->position[work.i]);
+    const lvn_sample_key key = {.seed =
+                                    lvni_data_sampler_data_seed(l->o.seed, slot->repeat[work.i]),
                                 .epoch = slot->out.epoch,
                                 .sample = sample,
                                 .training = l->o.training};
@@ -172,7 +174,7 @@ static lvn_status get_sample(lvni_loader *l, lvni_loader_work work)
     return status;
 }
 
-void lvni_loader_decode(lvni_loader *l, lvni_loader_work work)
+void lvni_data_loader_decode(lvni_data_loader *l, lvni_data_loader_work work)
 {
     pthread_mutex_unlock(&l->lock);
     const lvn_status status = get_sample(l, work);
@@ -193,17 +195,17 @@ void lvni_loader_decode(lvni_loader *l, lvni_loader_work work)
 
 static void *worker(void *argument)
 {
-    lvni_loader *l = argument;
-    lvni_loader_work work;
-    lvni_thread_set_ftz();
+    lvni_data_loader *l = argument;
+    lvni_data_loader_work work;
+    lvni_tensor_thread_set_ftz();
     pthread_mutex_lock(&l->lock);
     const int number = l->n_running++;
     pthread_mutex_unlock(&l->lock);
-    lvni_thread_name("load", number);
+    lvni_core_thread_name("load", number);
     pthread_mutex_lock(&l->lock);
     while (!l->stopping) {
-        if (lvni_loader_claim(l, &work)) {
-            lvni_loader_decode(l, work);
+        if (lvni_data_loader_claim(l, &work)) {
+            lvni_data_loader_decode(l, work);
         } else {
             pthread_cond_wait(&l->work, &l->lock);
         }
@@ -212,15 +214,15 @@ static void *worker(void *argument)
     return NULL;
 }
 
-lvn_status lvni_loader_start(lvni_loader *l)
+lvn_status lvni_data_loader_start(lvni_data_loader *l)
 {
-    l->thread = lvni_calloc(LVNI_TAG_DATA, (size_t)l->o.workers, sizeof *l->thread);
+    l->thread = lvni_core_calloc(LVNI_TAG_DATA, (size_t)l->o.workers, sizeof *l->thread);
     if (l->thread == NULL) {
         return LVN_ERR_MEMORY;
     }
     int failure = 0;
     while (failure == 0 && l->n_threads < l->o.workers) {
-        failure = lvni_thread_start(&l->thread[l->n_threads], worker, l);
+        failure = lvni_core_thread_start(&l->thread[l->n_threads], worker, l);
         l->n_threads += failure == 0 ? 1 : 0;
     }
     if (failure != 0) {
@@ -230,7 +232,7 @@ lvn_status lvni_loader_start(lvni_loader *l)
     return LVN_OK;
 }
 
-void lvni_loader_stop(lvni_loader *l)
+void lvni_data_loader_stop(lvni_data_loader *l)
 {
     pthread_mutex_lock(&l->lock);
     l->stopping = true;
@@ -239,5 +241,5 @@ void lvni_loader_stop(lvni_loader *l)
     for (int i = 0; i < l->n_threads; i++) {
         pthread_join(l->thread[i], NULL);
     }
-    lvni_free(l->thread);
+    lvni_core_free(l->thread);
 }

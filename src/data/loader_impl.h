@@ -12,10 +12,10 @@
 
 #include <pthread.h>
 
-struct lvni_loader {
-    lvni_loader_options o; /* o.plan points to `plan` */
+struct lvni_data_loader {
+    lvni_data_loader_options o; /* o.plan points to `plan` */
     lvni_plan plan;
-    lvni_slot_layout layout;
+    lvni_data_slot_layout layout;
     int64_t length; /* of the dataset */
 
     pthread_mutex_t lock;
@@ -29,16 +29,17 @@ struct lvni_loader {
     /* Batches are numbered 0 .. total-1 in the order they are handed over; opened ones have a
      * slot. */
     int64_t total, opened, handed;
-    /* training: shards of this rank before batch 0 in its epoch; evaluation: chunk of batch 0 */
+    /* training: micro-batches of this rank before batch 0 in its epoch; evaluation: chunk of batch
+     * 0 */
     int64_t first;
-    lvni_slot *slot; /* n_slots */
+    lvni_data_slot *slot; /* n_slots */
     int n_slots, n_free, n_held;
-    int *free_slot;     /* n_free numbers of slots, a stack */
-    int *queue;         /* slot of opened batch b at b % n_slots */
-    lvni_slot *filling; /* the newest opened slot; NULL before the first */
+    int *free_slot;          /* n_free numbers of slots, a stack */
+    int *queue;              /* slot of opened batch b at b % n_slots */
+    lvni_data_slot *filling; /* the newest opened slot; NULL before the first */
 
-    uint32_t *order;         /* of order_epoch; training only */
-    lvni_class_lists *lists; /* balanced; else NULL, and so: */
+    uint32_t *order;              /* of order_epoch; training only */
+    lvni_data_class_lists *lists; /* balanced; else NULL, and so: */
     /* length: of order[p] in this epoch; then as many for the sampler to count in */
     uint32_t *repeat;
     uint32_t order_epoch;
@@ -56,20 +57,21 @@ struct lvni_loader {
 };
 
 /* A sample claimed by a thread. */
-typedef struct lvni_loader_work {
-    lvni_slot *slot;
+typedef struct lvni_data_loader_work {
+    lvni_data_slot *slot;
     int64_t i;
-} lvni_loader_work;
+} lvni_data_loader_work;
 
 /* With the lock held: the next sample to decode, in order; false when there is none for now. */
-bool lvni_loader_claim(lvni_loader *l, lvni_loader_work *work);
+bool lvni_data_loader_claim(lvni_data_loader *l, lvni_data_loader_work *work);
 /* With the lock held, which is given up meanwhile: decode the sample, note what became of it. */
-void lvni_loader_decode(lvni_loader *l, lvni_loader_work work);
+void lvni_data_loader_decode(lvni_data_loader *l, lvni_data_loader_work work);
 /* The worker threads. */
-lvn_status lvni_loader_start(lvni_loader *l);
-void lvni_loader_stop(lvni_loader *l);
+lvn_status lvni_data_loader_start(lvni_data_loader *l);
+void lvni_data_loader_stop(lvni_data_loader *l);
 
 /* "photos/cat/7.jpg", or "sample 7" where the dataset has no names. Returns name or buffer. */
-const char *lvni_loader_sample_name(const lvni_loader *l, int64_t sample, char buffer[32]);
+const char *lvni_data_loader_sample_name(const lvni_data_loader *l, int64_t sample,
+                                         char buffer[32]);
 
 #endif

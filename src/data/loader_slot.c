@@ -28,10 +28,10 @@ static lvn_status field_bytes(const lvn_dataset *dataset, const lvn_field *field
     return LVN_OK;
 }
 
-lvn_status lvni_slot_layout_make(const lvn_dataset *dataset, int64_t capacity,
-                                 lvni_slot_layout *out)
+lvn_status lvni_data_slot_layout_make(const lvn_dataset *dataset, int64_t capacity,
+                                      lvni_data_slot_layout *out)
 {
-    *out = (lvni_slot_layout){.capacity = capacity};
+    *out = (lvni_data_slot_layout){.capacity = capacity};
     out->n_fields = dataset->cls->fields(dataset, out->field);
     LVN_ARG(out->n_fields >= 1 && out->n_fields <= LVN_MAX_FIELDS,
             "dataset %s has %d fields; 1 to %d are possible", dataset->cls->name, out->n_fields,
@@ -43,12 +43,12 @@ lvn_status lvni_slot_layout_make(const lvn_dataset *dataset, int64_t capacity,
     return LVN_OK;
 }
 
-static lvn_status create_field(lvni_slot *slot, const lvni_slot_layout *layout, int i)
+static lvn_status create_field(lvni_data_slot *slot, const lvni_data_slot_layout *layout, int i)
 {
     const lvn_field *field = &layout->field[i];
     int64_t shape[LVN_MAX_NDIM] = {layout->capacity};
     memcpy(shape + 1, field->shape, (size_t)field->ndim * sizeof *shape);
-    slot->data[i] = lvni_alloc(LVNI_TAG_DATA, (size_t)layout->capacity * layout->bytes[i]);
+    slot->data[i] = lvni_core_alloc(LVNI_TAG_DATA, (size_t)layout->capacity * layout->bytes[i]);
     if (slot->data[i] == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -56,14 +56,14 @@ static lvn_status create_field(lvni_slot *slot, const lvni_slot_layout *layout, 
     return slot->out.batch.field[i] == NULL ? lvn_last_error()->code : LVN_OK;
 }
 
-lvn_status lvni_slot_create(lvni_slot *slot, const lvni_slot_layout *layout)
+lvn_status lvni_data_slot_create(lvni_data_slot *slot, const lvni_data_slot_layout *layout)
 {
     const size_t n = (size_t)layout->capacity;
     memset(slot, 0, sizeof *slot);
-    slot->position = lvni_calloc(LVNI_TAG_DATA, n, sizeof *slot->position);
-    slot->repeat = lvni_calloc(LVNI_TAG_DATA, n, sizeof *slot->repeat);
-    slot->sample = lvni_calloc(LVNI_TAG_DATA, n, sizeof *slot->sample);
-    slot->unreadable = lvni_calloc(LVNI_TAG_DATA, n, sizeof *slot->unreadable);
+    slot->position = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *slot->position);
+    slot->repeat = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *slot->repeat);
+    slot->sample = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *slot->sample);
+    slot->unreadable = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *slot->unreadable);
     if (slot->position == NULL || slot->repeat == NULL || slot->sample == NULL ||
         slot->unreadable == NULL) {
         return LVN_ERR_MEMORY;
@@ -79,19 +79,19 @@ lvn_status lvni_slot_create(lvni_slot *slot, const lvni_slot_layout *layout)
     return LVN_OK;
 }
 
-void lvni_slot_destroy(lvni_slot *slot)
+void lvni_data_slot_destroy(lvni_data_slot *slot)
 {
     for (int i = 0; i < LVN_MAX_FIELDS; i++) {
         lvn_release(slot->out.batch.field[i]);
-        lvni_free(slot->data[i]);
+        lvni_core_free(slot->data[i]);
     }
-    lvni_free(slot->position);
-    lvni_free(slot->repeat);
-    lvni_free(slot->sample);
-    lvni_free(slot->unreadable);
+    lvni_core_free(slot->position);
+    lvni_core_free(slot->repeat);
+    lvni_core_free(slot->sample);
+    lvni_core_free(slot->unreadable);
 }
 
-void lvni_slot_finish(lvni_slot *slot, const lvni_slot_layout *layout)
+void lvni_data_slot_finish(lvni_data_slot *slot, const lvni_data_slot_layout *layout)
 {
     int64_t size = 0;
     for (int64_t i = 0; i < slot->out.planned; i++) {

@@ -11,7 +11,7 @@
 static const char magic[6] = {(char)0x93, 'N', 'U', 'M', 'P', 'Y'};
 enum { HEADER_V1 = 10, HEADER_V2 = 12, ALIGN = 64 };
 
-bool lvni_npy_is(const void *bytes, size_t n)
+bool lvni_data_npy_is(const void *bytes, size_t n)
 {
     return n >= sizeof magic && memcmp(bytes, magic, sizeof magic) == 0;
 }
@@ -39,7 +39,7 @@ static bool take(text *t, char c)
     return false;
 }
 
-static bool take_word(text *t, const char *word)
+static bool take_argument(text *t, const char *word)
 {
     const size_t n = strlen(word);
     skip_spaces(t);
@@ -101,11 +101,11 @@ static int take_shape(text *t, int64_t shape[LVNI_ARRAY_MAX_NDIM])
 }
 
 /* "<f4": byte order, kind, bytes. */
-static bool parse_type(const char *descr, lvni_array *out)
+static bool parse_type(const char *descr, lvni_data_array *out)
 {
     static const struct {
         const char *name;
-        lvni_array_type type;
+        lvni_data_array_type type;
     } known[] = {
         {"b1", LVNI_ARRAY_BOOL}, {"u1", LVNI_ARRAY_U8},  {"i1", LVNI_ARRAY_I8},
         {"u2", LVNI_ARRAY_U16},  {"i2", LVNI_ARRAY_I16}, {"u4", LVNI_ARRAY_U32},
@@ -125,7 +125,7 @@ static bool parse_type(const char *descr, lvni_array *out)
     return false;
 }
 
-static lvn_status parse_dictionary(text t, const char *name, lvni_array *out)
+static lvn_status parse_dictionary(text t, const char *name, lvni_data_array *out)
 {
     char key[32], descr[32] = "";
     int64_t shape[LVNI_ARRAY_MAX_NDIM] = {0};
@@ -141,8 +141,8 @@ static lvn_status parse_dictionary(text t, const char *name, lvni_array *out)
                          name, descr[0] != '\0' ? descr : "of a record");
             }
         } else if (good && strcmp(key, "fortran_order") == 0) {
-            out->fortran = take_word(&t, "True");
-            good = order = out->fortran || take_word(&t, "False");
+            out->fortran = take_argument(&t, "True");
+            good = order = out->fortran || take_argument(&t, "False");
         } else if (good && strcmp(key, "shape") == 0) {
             ndim = take_shape(&t, shape);
             good = ndim >= 0;
@@ -157,17 +157,17 @@ static lvn_status parse_dictionary(text t, const char *name, lvni_array *out)
                  "expected)",
                  name, LVNI_ARRAY_MAX_NDIM);
     }
-    return lvni_array_set_shape(out, name, ndim, shape);
+    return lvni_data_array_set_shape(out, name, ndim, shape);
 }
 
 /* ---- reading ---- */
 
-lvn_status lvni_npy_parse_header(const void *bytes, size_t n, const char *name, lvni_array *out,
-                                 size_t *data_at)
+lvn_status lvni_data_npy_parse_header(const void *bytes, size_t n, const char *name,
+                                      lvni_data_array *out, size_t *data_at)
 {
     const uint8_t *b = bytes;
-    *out = (lvni_array){0};
-    if (!lvni_npy_is(bytes, n) || n < HEADER_V2) {
+    *out = (lvni_data_array){0};
+    if (!lvni_data_npy_is(bytes, n) || n < HEADER_V2) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: not a .npy file (%zu bytes)", name, n);
     }
     if (b[6] < 1 || b[6] > 3) {
@@ -188,30 +188,31 @@ lvn_status lvni_npy_parse_header(const void *bytes, size_t n, const char *name, 
     return parse_dictionary((text){at, at + length}, name, out);
 }
 
-lvn_status lvni_npy_parse(const void *bytes, size_t n, const char *name, lvni_array *out)
+lvn_status lvni_data_npy_parse(const void *bytes, size_t n, const char *name, lvni_data_array *out)
 {
     size_t at;
-    LVN_TRY(lvni_npy_parse_header(bytes, n, name, out, &at));
-    const size_t need = (size_t)out->count * lvni_array_type_bytes(out->type);
+    LVN_TRY(lvni_data_npy_parse_header(bytes, n, name, out, &at));
+    const size_t need = (size_t)out->count * lvni_data_array_type_bytes(out->type);
     if (need > n - at) {
         char shape[192];
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: cut off: %s of %s needs %zu bytes, %zu are there", name,
-                 lvni_array_shape_text(out, shape), lvni_array_type_name(out->type), need, n - at);
+                 lvni_data_array_shape_text(out, shape), lvni_data_array_type_name(out->type), need,
+                 n - at);
     }
     out->data = (const uint8_t *)bytes + at;
     return LVN_OK;
 }
 
-lvn_status lvni_npy_open(const char *path, lvni_array *out)
+lvn_status lvni_data_npy_open(const char *path, lvni_data_array *out)
 {
-    *out = (lvni_array){0};
+    *out = (lvni_data_array){0};
     char *bytes;
     size_t n;
-    LVN_TRY(lvni_file_read(path, (size_t)1 << 40, &bytes, &n));
-    const lvn_status s = lvni_npy_parse(bytes, n, path, out);
+    LVN_TRY(lvni_core_file_read(path, (size_t)1 << 40, &bytes, &n));
+    const lvn_status s = lvni_data_npy_parse(bytes, n, path, out);
     if (s != LVN_OK) {
-        lvni_free(bytes);
-        *out = (lvni_array){0};
+        lvni_core_free(bytes);
+        *out = (lvni_data_array){0};
         return s;
     }
     out->owned = bytes;
@@ -246,24 +247,25 @@ static size_t make_header(char header[512], int ndim, const int64_t *shape)
     return all;
 }
 
-lvn_status lvni_npy_write_f32(const char *path, int ndim, const int64_t *shape, const float *data)
+lvn_status lvni_data_npy_write_f32(const char *path, int ndim, const int64_t *shape,
+                                   const float *data)
 {
     LVN_ARG(ndim >= 0 && ndim <= LVNI_ARRAY_MAX_NDIM,
             "%s: an array of %d axes cannot be written (at most %d)", path, ndim,
             LVNI_ARRAY_MAX_NDIM);
-    lvni_array a = {0};
-    LVN_TRY(lvni_array_set_shape(&a, path, ndim, shape));
+    lvni_data_array a = {0};
+    LVN_TRY(lvni_data_array_set_shape(&a, path, ndim, shape));
     char header[512];
     const size_t n = make_header(header, ndim, shape);
-    lvni_atomic_file *f;
-    LVN_TRY(lvni_atomic_open(path, &f));
-    lvn_status s = lvni_atomic_write(f, header, n);
+    lvni_core_atomic_file *f;
+    LVN_TRY(lvni_core_atomic_open(path, &f));
+    lvn_status s = lvni_core_atomic_write(f, header, n);
     if (s == LVN_OK) {
-        s = lvni_atomic_write(f, data, (size_t)a.count * sizeof *data);
+        s = lvni_core_atomic_write(f, data, (size_t)a.count * sizeof *data);
     }
     if (s != LVN_OK) {
-        lvni_atomic_abort(f);
+        lvni_core_atomic_abort(f);
         return s;
     }
-    return lvni_atomic_commit(f);
+    return lvni_core_atomic_commit(f);
 }

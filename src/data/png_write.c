@@ -26,11 +26,11 @@ static int encode(spng_ctx *ctx, const uint8_t *rgb, int width, int height)
     return error;
 }
 
-lvn_status lvni_png_write(const char *path, const uint8_t *rgb, int width, int height)
+lvn_status lvni_data_png_write(const char *path, const uint8_t *rgb, int width, int height)
 {
-    LVN_ARG(width > 0 && height > 0, "%s: a picture of %d x %d pixels cannot be written", path,
+    LVN_ARG(width > 0 && height > 0, "%s: an image of %d x %d pixels cannot be written", path,
             width, height);
-    spng_ctx *ctx = lvni_png_context(SPNG_CTX_ENCODER, path);
+    spng_ctx *ctx = lvni_decode_png_context(SPNG_CTX_ENCODER, path);
     if (ctx == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -42,7 +42,7 @@ lvn_status lvni_png_write(const char *path, const uint8_t *rgb, int width, int h
         LVN_FAIL(error == SPNG_EMEM ? LVN_ERR_MEMORY : LVN_ERR_INTERNAL,
                  "%s: cannot encode as PNG: %s", path, spng_strerror(error));
     }
-    const lvn_status status = lvni_file_write(path, file, bytes);
-    lvni_free(file);
+    const lvn_status status = lvni_core_file_write(path, file, bytes);
+    lvni_core_free(file);
     return status;
 }

@@ -51,7 +51,7 @@ static int axis_taps(double length, int n)
 }
 
 /* Weights of output i over the input pixels [from, to), zero-padded to axis->taps. Rounding the
- * running sum, not each weight, keeps the total exact: a constant picture stays constant. */
+ * running sum, not each weight, keeps the total exact: a constant image stays constant. */
 static void axis_weigh(const axis *a, int i, double centre, double reach, int from, int to)
 {
     double total = 0.0;
@@ -93,8 +93,8 @@ static inline int16_t column_round(int32_t sum)
     return (int16_t)((sum + (1 << (ROW_SHIFT - 1))) >> ROW_SHIFT);
 }
 
-void lvni_resample_column_plain(const uint8_t *const *rows, const int16_t *weights, int taps,
-                                int64_t count, int16_t *out)
+void lvni_data_resample_column_plain(const uint8_t *const *rows, const int16_t *weights, int taps,
+                                     int64_t count, int16_t *out)
 {
     for (int64_t x = 0; x < count; x++) {
         int32_t sum = 0;
@@ -107,8 +107,8 @@ void lvni_resample_column_plain(const uint8_t *const *rows, const int16_t *weigh
 
 #if defined(__SSE2__)
 /* Two rows per round: bytes interleaved, widened, multiplied and added in pairs. */
-void lvni_resample_column(const uint8_t *const *rows, const int16_t *weights, int taps,
-                          int64_t count, int16_t *out)
+void lvni_data_resample_column(const uint8_t *const *rows, const int16_t *weights, int taps,
+                               int64_t count, int16_t *out)
 {
     const __m128i zero = _mm_setzero_si128();
     for (int64_t x = 0; x < count; x += CHUNK) {
@@ -133,10 +133,10 @@ void lvni_resample_column(const uint8_t *const *rows, const int16_t *weights, in
     }
 }
 #else
-void lvni_resample_column(const uint8_t *const *rows, const int16_t *weights, int taps,
-                          int64_t count, int16_t *out)
+void lvni_data_resample_column(const uint8_t *const *rows, const int16_t *weights, int taps,
+                               int64_t count, int16_t *out)
 {
-    lvni_resample_column_plain(rows, weights, taps, count, out);
+    lvni_data_resample_column_plain(rows, weights, taps, count, out);
 }
 #endif
 
@@ -180,7 +180,7 @@ static inline void row_pixel(const int16_t *row, const int16_t *weights, int tap
 #endif
 
 static void row_pass(const int16_t *row, int row_start, const axis *across, int width,
-                     const lvni_resample_target *t, float *out)
+                     const lvni_data_resample_target *t, float *out)
 {
     factors f = {.bias = {t->bias[0], t->bias[1], t->bias[2]}};
     for (int c = 0; c < 3; c++) {
@@ -202,7 +202,7 @@ static lvn_status tables_reserve(lvni_data_scratch *scratch, axis *across, axis 
     const size_t weights =
         ((size_t)width * (size_t)across->taps + (size_t)height * (size_t)down->taps) *
         sizeof(int16_t);
-    LVN_TRY(lvni_buffer_reserve(&scratch->tables, pointers + firsts + weights));
+    LVN_TRY(lvni_data_buffer_reserve(&scratch->tables, pointers + firsts + weights));
     *rows = scratch->tables.data;
     across->first = (int *)(void *)((char *)scratch->tables.data + pointers);
     down->first = across->first + width;
@@ -212,22 +212,22 @@ static lvn_status tables_reserve(lvni_data_scratch *scratch, axis *across, axis 
 }
 
 /* The columns that the outputs read, with the zero-weight taps and the rounding up to a chunk that
- * may lie outside the picture. */
+ * may lie outside the image. */
 typedef struct span {
-    int first;      /* pixel of the whole picture */
+    int first;      /* pixel of the whole image */
     int64_t inside; /* bytes that exist in every row: a multiple of CHUNK */
     int64_t tail;   /* bytes behind them that exist as well, fewer than CHUNK */
     size_t room;    /* int16 elements of the row buffer */
 } span;
 
-static span span_find(const axis *across, int width, int picture_end)
+static span span_find(const axis *across, int width, int image_end)
 {
     int last = 0;
     for (int x = 0; x < width; x++) {
         last = max_int(last, across->first[x] + across->taps);
     }
     const int first = across->first[0];
-    const int64_t bytes = (int64_t)(min_int(last, picture_end) - first) * 3;
+    const int64_t bytes = (int64_t)(min_int(last, image_end) - first) * 3;
     return (span){first, bytes / CHUNK * CHUNK, bytes % CHUNK,
                   (size_t)(last - first) * 3 + 2 * CHUNK};
 }
@@ -236,39 +236,39 @@ static span span_find(const axis *across, int width, int picture_end)
 static void column_pass(const uint8_t **rows, const int16_t *weights, int taps, const span *s,
                         int16_t *row)
 {
-    lvni_resample_column(rows, weights, taps, s->inside, row);
+    lvni_data_resample_column(rows, weights, taps, s->inside, row);
     if (s->tail > 0) {
         for (int k = 0; k < taps; k++) {
             rows[k] += s->inside;
         }
-        lvni_resample_column_plain(rows, weights, taps, s->tail, row + s->inside);
+        lvni_data_resample_column_plain(rows, weights, taps, s->tail, row + s->inside);
     }
 }
 
-lvn_status lvni_resample(lvni_data_scratch *scratch, const lvni_picture *picture,
-                         const lvni_box *box, int width, int height,
-                         const lvni_resample_target *target)
+lvn_status lvni_data_resample(lvni_data_scratch *scratch, const lvni_decode_image *image,
+                              const lvni_decode_box *box, int width, int height,
+                              const lvni_data_resample_target *target)
 {
     axis across = {.taps = axis_taps(box->width, width)},
          down = {.taps = axis_taps(box->height, height)};
     const uint8_t **rows;
     LVN_TRY(tables_reserve(scratch, &across, &down, &rows, width, height));
-    axis_fill(&across, box->x, box->width, width, picture->width);
-    axis_fill(&down, box->y, box->height, height, picture->height);
-    const bool whole = picture->columns == 0;
-    const int columns = whole ? picture->width : picture->columns,
-              bottom = whole ? picture->height : picture->top + picture->rows;
-    const span s = span_find(&across, width, picture->left + columns);
-    LVN_TRY(lvni_buffer_reserve(&scratch->row, s.room * sizeof(int16_t)));
+    axis_fill(&across, box->x, box->width, width, image->width);
+    axis_fill(&down, box->y, box->height, height, image->height);
+    const bool whole = image->columns == 0;
+    const int columns = whole ? image->width : image->columns,
+              bottom = whole ? image->height : image->top + image->rows;
+    const span s = span_find(&across, width, image->left + columns);
+    LVN_TRY(lvni_data_buffer_reserve(&scratch->row, s.room * sizeof(int16_t)));
     int16_t *row = scratch->row.data;
-    memset(row, 0, s.room * sizeof(int16_t)); /* behind the picture: read with weight 0, but read */
+    memset(row, 0, s.room * sizeof(int16_t)); /* behind the image: read with weight 0, but read */
     const size_t stride = (size_t)columns * 3;
-    const uint8_t *const corner = picture->rgb + (size_t)(s.first - picture->left) * 3;
+    const uint8_t *const corner = image->rgb + (size_t)(s.first - image->left) * 3;
     for (int y = 0; y < height; y++) {
         for (int k = 0; k < down.taps; k++) {
-            /* a tap below the picture has weight 0: any row will do */
+            /* a tap below the image has weight 0: any row will do */
             rows[k] =
-                corner + (size_t)(min_int(down.first[y] + k, bottom - 1) - picture->top) * stride;
+                corner + (size_t)(min_int(down.first[y] + k, bottom - 1) - image->top) * stride;
         }
         column_pass(rows, down.weights + (ptrdiff_t)y * down.taps, down.taps, &s, row);
         row_pass(row, s.first, &across, width, target, target->data + y * target->step_y);

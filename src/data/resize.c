@@ -22,7 +22,7 @@ enum {
 
 static bool use_vector = true;
 
-void lvni_resize_use_vector(bool use)
+void lvni_data_resize_use_vector(bool use)
 {
     use_vector = use;
 }
@@ -42,8 +42,8 @@ static int centre(int size, int crop)
     return crop > size ? -((crop - size) / 2) : half_to_even(size - crop);
 }
 
-lvn_status lvni_resize_centre(int shorter, int crop, lvni_filter filter, int width, int height,
-                              lvni_resize_plan *out)
+lvn_status lvni_data_resize_centre(int shorter, int crop, lvni_data_filter filter, int width,
+                                   int height, lvni_data_resize_plan *out)
 {
     const bool wide = width > height;
     const int64_t longer = (int64_t)shorter * (wide ? width : height) / (wide ? height : width);
@@ -54,10 +54,10 @@ lvn_status lvni_resize_centre(int shorter, int crop, lvni_filter filter, int wid
                  "%lld pixels",
                  width, height, shorter, (long long)longer);
     }
-    *out = (lvni_resize_plan){.width = wide ? (int)longer : shorter,
-                              .height = wide ? shorter : (int)longer,
-                              .crop = crop,
-                              .filter = filter};
+    *out = (lvni_data_resize_plan){.width = wide ? (int)longer : shorter,
+                                   .height = wide ? shorter : (int)longer,
+                                   .crop = crop,
+                                   .filter = filter};
     out->left = centre(out->width, crop);
     out->top = centre(out->height, crop);
     return LVN_OK;
@@ -65,7 +65,7 @@ lvn_status lvni_resize_centre(int shorter, int crop, lvni_filter filter, int wid
 
 /* ---- filters ---- */
 
-const char *lvni_filter_name(lvni_filter filter)
+const char *lvni_data_filter_name(lvni_data_filter filter)
 {
     static const char *const names[] = {"nearest", "box",     "bilinear",
                                         "hamming", "bicubic", "lanczos"};
@@ -74,7 +74,7 @@ const char *lvni_filter_name(lvni_filter filter)
 
 static double sin_pi(double x)
 {
-    return lvni_cos2pi(0.5 * x - 0.25);
+    return lvni_core_cos2pi(0.5 * x - 0.25);
 }
 
 static const double pi = 3.14159265358979323846;
@@ -85,7 +85,7 @@ static double sinc(double x)
 }
 
 /* Half the width of a filter, in pixels of the smaller image. */
-static double filter_support(lvni_filter filter)
+static double filter_support(lvni_data_filter filter)
 {
     static const double supports[] = {
         [LVNI_FILTER_NEAREST] = 0.0, [LVNI_FILTER_BOX] = 0.5,     [LVNI_FILTER_BILINEAR] = 1.0,
@@ -103,13 +103,14 @@ static double cubic(double x)
     return x < 2.0 ? (((x - 5.0) * x + 8.0) * x - 4.0) * a : 0.0;
 }
 
-static double filter_weight(lvni_filter filter, double at)
+static double filter_weight(lvni_data_filter filter, double at)
 {
     const double x = at < 0.0 ? -at : at;
     switch (filter) {
     case LVNI_FILTER_BOX: return at > -0.5 && at <= 0.5 ? 1.0 : 0.0;
     case LVNI_FILTER_BILINEAR: return x < 1.0 ? 1.0 - x : 0.0;
-    case LVNI_FILTER_HAMMING: return x < 1.0 ? sinc(x) * (0.54 + 0.46 * lvni_cos2pi(0.5 * x)) : 0.0;
+    case LVNI_FILTER_HAMMING:
+        return x < 1.0 ? sinc(x) * (0.54 + 0.46 * lvni_core_cos2pi(0.5 * x)) : 0.0;
     case LVNI_FILTER_BICUBIC: return cubic(x);
     case LVNI_FILTER_LANCZOS: return x < 3.0 ? sinc(x) * sinc(x / 3.0) : 0.0;
     case LVNI_FILTER_NEAREST: break;
@@ -133,7 +134,7 @@ typedef struct axis {
     int16_t *high_weights, *low_weights;
 } axis;
 
-static axis axis_make(lvni_filter filter, int size, int resized, int from, int crop)
+static axis axis_make(lvni_data_filter filter, int size, int resized, int from, int crop)
 {
     const int start = from < 0 ? 0 : from, stop = from + crop < resized ? from + crop : resized;
     axis a = {.from = start, .n = stop - start, .step = (double)size / resized};
@@ -159,7 +160,7 @@ static int nearest(const axis *a, int size, int i)
 }
 
 /* The pixels [*from, *to) that output i may read. */
-static void axis_span(const axis *a, lvni_filter filter, int size, int i, int *from, int *to)
+static void axis_span(const axis *a, lvni_data_filter filter, int size, int i, int *from, int *to)
 {
     const double middle = ((a->from + i) + 0.5) * a->step;
     if (filter == LVNI_FILTER_NEAREST) {
@@ -178,7 +179,7 @@ static int weight_round(double w)
     return (int)(scaled < 0.0 ? scaled - 0.5 : scaled + 0.5);
 }
 
-static void axis_weigh(const axis *a, lvni_filter filter, int i, int from, int to)
+static void axis_weigh(const axis *a, lvni_data_filter filter, int i, int from, int to)
 {
     const double middle = ((a->from + i) + 0.5) * a->step, shrink = 1.0 / a->stretch;
     int16_t *high = a->high_weights + (ptrdiff_t)i * a->taps,
@@ -198,7 +199,7 @@ static void axis_weigh(const axis *a, lvni_filter filter, int i, int from, int t
     }
 }
 
-static void axis_fill(axis *a, lvni_filter filter, int size)
+static void axis_fill(axis *a, lvni_data_filter filter, int size)
 {
     for (int i = 0; i < a->n; i++) {
         int from, to;
@@ -210,7 +211,7 @@ static void axis_fill(axis *a, lvni_filter filter, int size)
     }
 }
 
-lvni_box lvni_resize_wanted(const lvni_resize_plan *p, int width, int height)
+lvni_decode_box lvni_data_resize_wanted(const lvni_data_resize_plan *p, int width, int height)
 {
     const axis x = axis_make(p->filter, width, p->width, p->left, p->crop),
                y = axis_make(p->filter, height, p->height, p->top, p->crop);
@@ -219,7 +220,7 @@ lvni_box lvni_resize_wanted(const lvni_resize_plan *p, int width, int height)
     axis_span(&x, p->filter, width, x.n - 1, &unused, &right);
     axis_span(&y, p->filter, height, 0, &top, &unused);
     axis_span(&y, p->filter, height, y.n - 1, &unused, &bottom);
-    return (lvni_box){left, top, right - left, bottom - top};
+    return (lvni_decode_box){left, top, right - left, bottom - top};
 }
 
 /* ---- the two passes ---- */
@@ -373,8 +374,8 @@ static lvn_status work_reserve(lvni_data_scratch *scratch, work *w)
     const size_t outputs = (size_t)a->n + (size_t)b->n;
     const size_t weights = (size_t)a->n * (size_t)a->taps + (size_t)b->n * (size_t)b->taps;
     const size_t pointers = (size_t)b->taps * sizeof *w->rows;
-    LVN_TRY(lvni_buffer_reserve(&scratch->tables,
-                                pointers + outputs * sizeof(int) + 2 * weights * sizeof(int16_t)));
+    LVN_TRY(lvni_data_buffer_reserve(&scratch->tables, pointers + outputs * sizeof(int) +
+                                                           2 * weights * sizeof(int16_t)));
     w->rows = scratch->tables.data;
     a->first = (int *)(void *)((char *)scratch->tables.data + pointers);
     b->first = a->first + a->n;
@@ -385,25 +386,25 @@ static lvn_status work_reserve(lvni_data_scratch *scratch, work *w)
     return LVN_OK;
 }
 
-static lvn_status rows_make(lvni_data_scratch *scratch, const lvni_picture *picture, work *w)
+static lvn_status rows_make(lvni_data_scratch *scratch, const lvni_decode_image *image, work *w)
 {
-    const bool whole = picture->columns == 0;
-    const int columns = whole ? picture->width : picture->columns, n = w->down.end - w->down.low;
+    const bool whole = image->columns == 0;
+    const int columns = whole ? image->width : image->columns, n = w->down.end - w->down.low;
     w->stride = ((size_t)w->across.n * 3 + CHUNK - 1) / CHUNK * CHUNK;
-    LVN_TRY(lvni_buffer_reserve(&scratch->row, ((size_t)n + 1) * w->stride));
+    LVN_TRY(lvni_data_buffer_reserve(&scratch->row, ((size_t)n + 1) * w->stride));
     w->between = scratch->row.data;
     w->line = w->between + (size_t)n * w->stride;
     for (int y = 0; y < n; y++) {
         const uint8_t *row =
-            picture->rgb + (size_t)(w->down.low + y - picture->top) * (size_t)columns * 3;
+            image->rgb + (size_t)(w->down.low + y - image->top) * (size_t)columns * 3;
         uint8_t *out = w->between + (size_t)y * w->stride;
-        row_pass(&w->across, row, picture->left, columns, out);
+        row_pass(&w->across, row, image->left, columns, out);
         memset(out + (size_t)w->across.n * 3, 0, w->stride - (size_t)w->across.n * 3);
     }
     return LVN_OK;
 }
 
-static void pixel_put(const lvni_resample_target *t, int x, int y, const uint8_t rgb[3])
+static void pixel_put(const lvni_data_resample_target *t, int x, int y, const uint8_t rgb[3])
 {
     float *out = t->data + x * t->step_x + y * t->step_y;
     for (int c = 0; c < 3; c++) {
@@ -412,8 +413,8 @@ static void pixel_put(const lvni_resample_target *t, int x, int y, const uint8_t
 }
 
 /* Row y of the output; NULL: it lies outside of the resized image. */
-static void line_put(const work *w, const lvni_resize_plan *p, const lvni_resample_target *t, int y,
-                     const uint8_t *line)
+static void line_put(const work *w, const lvni_data_resize_plan *p,
+                     const lvni_data_resample_target *t, int y, const uint8_t *line)
 {
     static const uint8_t black[3];
     const int before = w->across.from - p->left; /* pixels of the crop that lie left of the image */
@@ -436,15 +437,15 @@ static const uint8_t *line_make(const work *w, int y)
     return w->line;
 }
 
-lvn_status lvni_resize(lvni_data_scratch *scratch, const lvni_picture *picture,
-                       const lvni_resize_plan *p, const lvni_resample_target *target)
+lvn_status lvni_data_resize(lvni_data_scratch *scratch, const lvni_decode_image *image,
+                            const lvni_data_resize_plan *p, const lvni_data_resample_target *target)
 {
-    work w = {.across = axis_make(p->filter, picture->width, p->width, p->left, p->crop),
-              .down = axis_make(p->filter, picture->height, p->height, p->top, p->crop)};
+    work w = {.across = axis_make(p->filter, image->width, p->width, p->left, p->crop),
+              .down = axis_make(p->filter, image->height, p->height, p->top, p->crop)};
     LVN_TRY(work_reserve(scratch, &w));
-    axis_fill(&w.across, p->filter, picture->width);
-    axis_fill(&w.down, p->filter, picture->height);
-    LVN_TRY(rows_make(scratch, picture, &w));
+    axis_fill(&w.across, p->filter, image->width);
+    axis_fill(&w.down, p->filter, image->height);
+    LVN_TRY(rows_make(scratch, image, &w));
     for (int y = 0; y < p->crop; y++) {
         const int line = y + p->top - w.down.from;
         line_put(&w, p, target, y, line >= 0 && line < w.down.n ? line_make(&w, line) : NULL);

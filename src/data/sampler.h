@@ -8,7 +8,7 @@
 /* order[0 .. n-1] becomes a permutation of 0 .. n-1: order[p] is the sample at position p of the
  * epoch. n < 2^32. For i = n-1 down to 1 entries i and j are swapped, j drawn below i+1 from the
  * stream of purpose "order" with a = epoch; the element counter starts at 0 and runs on. */
-void lvni_sampler_order(uint64_t seed, uint32_t epoch, uint32_t n, uint32_t *order);
+void lvni_data_sampler_order(uint64_t seed, uint32_t epoch, uint32_t n, uint32_t *order);
 
 /* With replacement, every class that has samples equally often: torch's WeightedRandomSampler with
  * weights 1 / samples of the class. Position p of the epoch, p = 0 .. lists->n - 1 in turn: a class
@@ -16,11 +16,11 @@ void lvni_sampler_order(uint64_t seed, uint32_t epoch, uint32_t n, uint32_t *ord
  * the stream of purpose "balanced" with a = epoch; the element counter runs on. repeat[p]: how
  * often order[p] was drawn before in this epoch. All three arrays have lists->n entries; drawn[i]
  * becomes the draws of position i. */
-void lvni_sampler_balanced(uint64_t seed, uint32_t epoch, const lvni_class_lists *lists,
-                           uint32_t *order, uint32_t *repeat, uint32_t *drawn);
+void lvni_data_sampler_balanced(uint64_t seed, uint32_t epoch, const lvni_data_class_lists *lists,
+                                uint32_t *order, uint32_t *repeat, uint32_t *drawn);
 /* The seed of a sample's data key, so that repeats within an epoch are augmented differently: seed
  * + repeat x 2^40. */
-static inline uint64_t lvni_sampler_data_seed(uint64_t seed, uint32_t repeat)
+static inline uint64_t lvni_data_sampler_data_seed(uint64_t seed, uint32_t repeat)
 {
     return seed + ((uint64_t)repeat << 40);
 }

@@ -9,9 +9,9 @@
 
 typedef struct shapes {
     lvn_dataset base;
-    lvni_shapes_options options;
-    lvni_subset subset;
-    lvni_transform transform;
+    lvni_data_shapes_options options;
+    lvni_data_subset subset;
+    lvni_data_transform transform;
 } shapes;
 
 static const shapes *shapes_of(const lvn_dataset *dataset)
@@ -34,7 +34,7 @@ static int64_t shapes_length(const lvn_dataset *dataset)
 
 static int64_t shapes_index(const lvn_dataset *dataset, int64_t position)
 {
-    return lvni_subset_at(&shapes_of(dataset)->subset, position);
+    return lvni_data_subset_at(&shapes_of(dataset)->subset, position);
 }
 
 static int64_t shapes_label(const lvn_dataset *dataset, int64_t sample)
@@ -53,14 +53,15 @@ static lvn_status shapes_get(const lvn_dataset *dataset, const lvn_sample_key *k
         return LVN_ERR_MEMORY;
     }
     const int size = s->transform.size;
-    LVN_TRY(lvni_buffer_reserve(&scratch->pixels, (size_t)size * (size_t)size * 3));
-    lvni_shapes_draw(s->options.seed, key->sample, s->options.classes, size, scratch->pixels.data);
-    const lvni_picture picture = {
+    LVN_TRY(lvni_data_buffer_reserve(&scratch->pixels, (size_t)size * (size_t)size * 3));
+    lvni_data_shapes_draw(s->options.seed, key->sample, s->options.classes, size,
+                          scratch->pixels.data);
+    const lvni_decode_image image = {
         .rgb = scratch->pixels.data, .width = size, .height = size, .scale = 1.0};
-    const lvni_picture_info info = {LVNI_PICTURE_PNG, size, size, 1};
-    lvni_augment augment;
-    LVN_TRY(lvni_augment_draw(&s->transform, key, size, size, &augment));
-    LVN_TRY(lvni_augment_render(scratch, &s->transform, &augment, &picture, &info, field[0]));
+    const lvni_decode_image_info info = {LVNI_IMAGE_PNG, size, size, 1};
+    lvni_data_augment augment;
+    LVN_TRY(lvni_data_augment_draw(&s->transform, key, size, size, &augment));
+    LVN_TRY(lvni_data_augment_render(scratch, &s->transform, &augment, &image, &info, field[0]));
     const int64_t label = shapes_label(dataset, key->sample);
     memcpy(field[1], &label, sizeof label);
     return LVN_OK;
@@ -69,8 +70,8 @@ static lvn_status shapes_get(const lvn_dataset *dataset, const lvn_sample_key *k
 static void shapes_destroy(lvn_dataset *dataset)
 {
     shapes *s = (shapes *)dataset;
-    lvni_subset_free(&s->subset);
-    lvni_free(s);
+    lvni_data_subset_free(&s->subset);
+    lvni_core_free(s);
 }
 
 static const lvn_dataset_class shapes_class = {
@@ -83,17 +84,17 @@ static const lvn_dataset_class shapes_class = {
     .index = shapes_index,
 };
 
-void lvni_shapes_transform_init(lvni_transform *t, int size)
+void lvni_data_shapes_transform_init(lvni_data_transform *t, int size)
 {
-    lvni_transform_init(t, size);
-    lvni_transform_no_augment(t);
+    lvni_data_transform_init(t, size);
+    lvni_data_transform_no_augment(t);
     t->eval_resize = size;
 }
 
-static lvn_status check(const lvni_shapes_options *o)
+static lvn_status check(const lvni_data_shapes_options *o)
 {
     if (o->count < 1 || o->count > (int64_t)UINT32_MAX) {
-        LVN_FAIL(LVN_ERR_USAGE, "data.count is %lld; builtin:shapes has 1 to 4294967295 pictures",
+        LVN_FAIL(LVN_ERR_USAGE, "data.count is %lld; builtin:shapes has 1 to 4294967295 images",
                  (long long)o->count);
     }
     if (o->classes < LVNI_SHAPES_MIN_CLASSES || o->classes > LVNI_SHAPES_MAX_CLASSES) {
@@ -103,24 +104,25 @@ static lvn_status check(const lvni_shapes_options *o)
     return LVN_OK;
 }
 
-lvn_status lvni_shapes_create(const lvni_shapes_options *options, const int64_t *indices, int64_t n,
-                              const lvni_transform *transform, lvn_dataset **out)
+lvn_status lvni_data_shapes_create(const lvni_data_shapes_options *options, const int64_t *indices,
+                                   int64_t n, const lvni_data_transform *transform,
+                                   lvn_dataset **out)
 {
     *out = NULL;
-    lvni_shapes_options o = *options;
+    lvni_data_shapes_options o = *options;
     o.count = o.count == 0 ? LVNI_SHAPES_DEFAULT_COUNT : o.count;
     o.classes = o.classes == 0 ? LVNI_SHAPES_DEFAULT_CLASSES : o.classes;
     LVN_TRY(check(&o));
-    LVN_TRY(lvni_transform_check(transform));
+    LVN_TRY(lvni_data_transform_check(transform));
     shapes *s = LVNI_NEW(LVNI_TAG_DATA, shapes);
     if (s == NULL) {
         return LVN_ERR_MEMORY;
     }
     s->base = (lvn_dataset){
-        .cls = &shapes_class, .n_classes = o.classes, .class_names = lvni_shapes_names};
+        .cls = &shapes_class, .n_classes = o.classes, .class_names = lvni_data_shapes_names};
     s->options = o;
     s->transform = *transform;
-    const lvn_status status = lvni_subset_create(indices, n, o.count, &s->subset);
+    const lvn_status status = lvni_data_subset_create(indices, n, o.count, &s->subset);
     if (status != LVN_OK) {
         shapes_destroy(&s->base);
         return status;

@@ -1,5 +1,5 @@
-/* `builtin:shapes`: pictures of coloured shapes on cluttered ground, drawn when they are asked for.
- * Picture i is a function of the data seed, i and the size alone, its class is i modulo the number
+/* `builtin:shapes`: images of coloured shapes on cluttered ground, drawn when they are asked for.
+ * Image i is a function of the data seed, i and the size alone, its class is i modulo the number
  * of classes. The same fields, splits and augmentation as an image folder.
  *
  * Random numbers: key (data seed, "shapes"), a = 0, b = sample, c = 1 for the layout (elements in
@@ -17,19 +17,20 @@ enum {
     LVNI_SHAPES_DEFAULT_COUNT = 2000
 };
 
-typedef struct lvni_shapes_options {
-    int64_t count; /* pictures in the whole list (data.count); 0: 2000 */
+typedef struct lvni_data_shapes_options {
+    int64_t count; /* images in the whole list (data.count); 0: 2000 */
     int classes;   /* 2 to 10 (data.classes); 0: 6 */
     uint64_t seed; /* data.seed; not the run's seed: the set is the same for all runs */
-} lvni_shapes_options;
+} lvni_data_shapes_options;
 
-/* As lvni_transform_init, but pictures are used whole, without flips or random crops. */
-void lvni_shapes_transform_init(lvni_transform *t, int size);
+/* As lvni_data_transform_init, but images are used whole, without flips or random crops. */
+void lvni_data_shapes_transform_init(lvni_data_transform *t, int size);
 /* A view of the set: indices of the whole list are copied, NULL means all. LVN_ERR_USAGE for
  * options out of range. */
-lvn_status lvni_shapes_create(const lvni_shapes_options *options, const int64_t *indices, int64_t n,
-                              const lvni_transform *transform, lvn_dataset **out);
-/* Draw picture `sample` into rgb (size, size, 3). */
-void lvni_shapes_draw(uint64_t seed, int64_t sample, int classes, int size, uint8_t *rgb);
+lvn_status lvni_data_shapes_create(const lvni_data_shapes_options *options, const int64_t *indices,
+                                   int64_t n, const lvni_data_transform *transform,
+                                   lvn_dataset **out);
+/* Draw image `sample` into rgb (size, size, 3). */
+void lvni_data_shapes_draw(uint64_t seed, int64_t sample, int classes, int size, uint8_t *rgb);
 
 #endif

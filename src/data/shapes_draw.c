@@ -1,4 +1,4 @@
-/* Drawing one picture of the built-in set (shapes.h): ground with a gradient, faint lines and dots,
+/* Drawing one image of the built-in set (shapes.h): ground with a gradient, faint lines and dots,
  * the shape, noise. Brightness, place and turn vary; the shape always differs from its ground by at
  * least MIN_CONTRAST, and clutter stays closer to the ground than the shape. */
 #include "data/shapes.h"
@@ -14,7 +14,7 @@ static const float NOISE = 0.05f;       /* each channel moves by up to this much
 
 /* Random numbers in the order of drawing. */
 typedef struct dice {
-    lvni_rng rng;
+    lvni_core_rng rng;
     uint64_t next;
 } dice;
 
@@ -29,7 +29,7 @@ typedef struct canvas {
 
 static float roll(dice *d, float from, float to)
 {
-    return from + lvni_rng_uniform(&d->rng, d->next++) * (to - from);
+    return from + lvni_core_rng_uniform(&d->rng, d->next++) * (to - from);
 }
 
 static float grey(const colour *a)
@@ -95,8 +95,8 @@ static float coverage(float d)
 static void unit_vector(dice *d, float *x, float *y)
 {
     const double turn = (double)roll(d, 0.0f, 1.0f);
-    *x = (float)lvni_cos2pi(turn);
-    *y = (float)lvni_cos2pi(turn - 0.25);
+    *x = (float)lvni_core_cos2pi(turn);
+    *y = (float)lvni_core_cos2pi(turn - 0.25);
 }
 
 static void draw_ground(const canvas *v, const colour *a, const colour *b, float dx, float dy)
@@ -169,7 +169,7 @@ static void draw_shape(const canvas *v, dice *d, int shape, const colour *c)
                 continue;
             }
             const float sx = (dx * ux + dy * uy) / r, sy = (dy * ux - dx * uy) / r;
-            const float cover = coverage(lvni_shapes_distance(shape, sx, sy) * r);
+            const float cover = coverage(lvni_data_shapes_distance(shape, sx, sy) * r);
             if (cover > 0.0f) {
                 blend(v->rgb + 3 * ((int64_t)y * v->size + x), c, cover);
             }
@@ -178,14 +178,14 @@ static void draw_shape(const canvas *v, dice *d, int shape, const colour *c)
 }
 
 /* One random word per pixel, a byte per channel. */
-static void draw_noise(const canvas *v, lvni_rng rng)
+static void draw_noise(const canvas *v, lvni_core_rng rng)
 {
     rng.c = 2;
     const int64_t n = (int64_t)v->size * v->size;
     for (int64_t i = 0; i < n; i += 4) {
         const uint32_t counter[4] = {(uint32_t)(i / 4), rng.c, rng.b, rng.a};
         uint32_t word[4];
-        lvni_philox(counter, rng.key.k, word);
+        lvni_core_philox(counter, rng.key.k, word);
         for (int64_t j = i; j < n && j < i + 4; j++) {
             uint8_t *p = v->rgb + 3 * j;
             for (int k = 0; k < 3; k++) {
@@ -196,9 +196,10 @@ static void draw_noise(const canvas *v, lvni_rng rng)
     }
 }
 
-void lvni_shapes_draw(uint64_t seed, int64_t sample, int classes, int size, uint8_t *rgb)
+void lvni_data_shapes_draw(uint64_t seed, int64_t sample, int classes, int size, uint8_t *rgb)
 {
-    dice d = {{lvni_rng_make_key(seed, lvni_rng_purpose("shapes")), 0, (uint32_t)sample, 1}, 0};
+    dice d = {
+        {lvni_core_rng_make_key(seed, lvni_core_rng_purpose("shapes")), 0, (uint32_t)sample, 1}, 0};
     const canvas v = {rgb, size};
     const colour ground = roll_colour(&d), other = roll_colour(&d);
     const colour far_ground = mix(&ground, &other, 0.35f);

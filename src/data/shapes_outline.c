@@ -1,5 +1,5 @@
 /* Outlines (shapes_outline.h). Only + - * / and square root, so that every machine draws the same
- * picture. */
+ * image. */
 #include "data/shapes_outline.h"
 
 #include "core/math.h"
@@ -8,8 +8,9 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-const char *const lvni_shapes_names[10] = {"circle", "square",   "triangle", "star",  "cross",
-                                           "ring",   "crescent", "diamond",  "heart", "hexagon"};
+const char *const lvni_data_shapes_names[10] = {"circle", "square", "triangle", "star",
+                                                "cross",  "ring",   "crescent", "diamond",
+                                                "heart",  "hexagon"};
 
 enum {
     CIRCLE,
@@ -44,8 +45,8 @@ static void polygon_make(polygon *p, int n, double outer, double inner)
     p->n = n;
     for (int i = 0; i < n; i++) {
         const double radius = i % 2 == 0 ? outer : inner, turn = (double)i / n;
-        p->x[i] = (float)(radius * lvni_cos2pi(turn - 0.25));
-        p->y[i] = (float)(radius * lvni_cos2pi(turn));
+        p->x[i] = (float)(radius * lvni_core_cos2pi(turn - 0.25));
+        p->y[i] = (float)(radius * lvni_core_cos2pi(turn));
     }
 }
 
@@ -106,7 +107,7 @@ static float heart_distance(float x, float y)
         tilted, smaller(circle_distance(x, v, c, -c, half), circle_distance(x, v, -c, -c, half)));
 }
 
-float lvni_shapes_distance(int shape, float x, float y)
+float lvni_data_shapes_distance(int shape, float x, float y)
 {
     pthread_once(&polygons_once, polygons_make);
     switch (shape) {

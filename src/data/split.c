@@ -17,11 +17,11 @@ static int64_t val_count(int64_t count, double val_split)
 static void mark_class(int64_t *members, int64_t count, int label, double val_split, uint64_t seed,
                        bool *is_val)
 {
-    const lvni_rng rng = {lvni_rng_make_key(seed, lvni_rng_purpose("split")), (uint32_t)label, 0,
-                          0};
+    const lvni_core_rng rng = {lvni_core_rng_make_key(seed, lvni_core_rng_purpose("split")),
+                               (uint32_t)label, 0, 0};
     uint64_t element = 0;
     for (int64_t i = count - 1; i > 0; i--) {
-        const int64_t j = lvni_rng_below(&rng, (uint32_t)i + 1, &element);
+        const int64_t j = lvni_core_rng_below(&rng, (uint32_t)i + 1, &element);
         const int64_t swapped = members[i];
         members[i] = members[j];
         members[j] = swapped;
@@ -59,16 +59,16 @@ static lvn_status check(const int64_t *labels, int64_t n, int n_classes, double 
     return LVN_OK;
 }
 
-lvn_status lvni_split(const int64_t *labels, int64_t n, int n_classes, double val_split,
-                      uint64_t seed, int64_t **train, int64_t *n_train, int64_t **val,
-                      int64_t *n_val)
+lvn_status lvni_data_split(const int64_t *labels, int64_t n, int n_classes, double val_split,
+                           uint64_t seed, int64_t **train, int64_t *n_train, int64_t **val,
+                           int64_t *n_val)
 {
     *train = *val = NULL;
     LVN_TRY(check(labels, n, n_classes, val_split));
-    bool *is_val = lvni_calloc(LVNI_TAG_DATA, (size_t)n, sizeof *is_val);
-    int64_t *members = lvni_alloc(LVNI_TAG_DATA, (size_t)n * sizeof *members);
-    *train = lvni_alloc(LVNI_TAG_DATA, (size_t)n * sizeof **train);
-    *val = lvni_alloc(LVNI_TAG_DATA, (size_t)n * sizeof **val);
+    bool *is_val = lvni_core_calloc(LVNI_TAG_DATA, (size_t)n, sizeof *is_val);
+    int64_t *members = lvni_core_alloc(LVNI_TAG_DATA, (size_t)n * sizeof *members);
+    *train = lvni_core_alloc(LVNI_TAG_DATA, (size_t)n * sizeof **train);
+    *val = lvni_core_alloc(LVNI_TAG_DATA, (size_t)n * sizeof **val);
     lvn_status status = LVN_ERR_MEMORY;
     if (is_val != NULL && members != NULL && *train != NULL && *val != NULL) {
         for (int label = 0; label < n_classes; label++) {
@@ -83,23 +83,23 @@ lvn_status lvni_split(const int64_t *labels, int64_t n, int n_classes, double va
         split_fill(is_val, n, *train, n_train, *val, n_val);
         status = LVN_OK;
     } else {
-        lvni_free(*train);
-        lvni_free(*val);
+        lvni_core_free(*train);
+        lvni_core_free(*val);
         *train = *val = NULL;
     }
-    lvni_free(members);
-    lvni_free(is_val);
+    lvni_core_free(members);
+    lvni_core_free(is_val);
     return status;
 }
 
-lvn_status lvni_split_dataset(const lvn_dataset *dataset, double val_split, uint64_t seed,
-                              int64_t **train, int64_t *n_train, int64_t **val, int64_t *n_val)
+lvn_status lvni_data_split_dataset(const lvn_dataset *dataset, double val_split, uint64_t seed,
+                                   int64_t **train, int64_t *n_train, int64_t **val, int64_t *n_val)
 {
     *train = *val = NULL;
     LVN_ARG(dataset->cls->label != NULL && dataset->n_classes > 0,
             "the dataset %s has no labels to split by", dataset->cls->name);
     const int64_t n = dataset->cls->length(dataset);
-    int64_t *labels = lvni_alloc(LVNI_TAG_DATA, (size_t)n * sizeof *labels);
+    int64_t *labels = lvni_core_alloc(LVNI_TAG_DATA, (size_t)n * sizeof *labels);
     if (labels == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -107,7 +107,7 @@ lvn_status lvni_split_dataset(const lvn_dataset *dataset, double val_split, uint
         labels[i] = dataset->cls->label(dataset, i);
     }
     const lvn_status status =
-        lvni_split(labels, n, dataset->n_classes, val_split, seed, train, n_train, val, n_val);
-    lvni_free(labels);
+        lvni_data_split(labels, n, dataset->n_classes, val_split, seed, train, n_train, val, n_val);
+    lvni_core_free(labels);
     return status;
 }

@@ -5,9 +5,10 @@
 
 #include <string.h>
 
-lvn_status lvni_subset_create(const int64_t *indices, int64_t n, int64_t total, lvni_subset *out)
+lvn_status lvni_data_subset_create(const int64_t *indices, int64_t n, int64_t total,
+                                   lvni_data_subset *out)
 {
-    *out = (lvni_subset){.n = 0};
+    *out = (lvni_data_subset){.n = 0};
     if (indices == NULL) {
         out->n = total;
         return LVN_OK;
@@ -17,7 +18,7 @@ lvn_status lvni_subset_create(const int64_t *indices, int64_t n, int64_t total, 
                 "index %lld lies outside the list of %lld samples", (long long)indices[i],
                 (long long)total);
     }
-    out->indices = lvni_alloc(LVNI_TAG_DATA, (size_t)n * sizeof *indices);
+    out->indices = lvni_core_alloc(LVNI_TAG_DATA, (size_t)n * sizeof *indices);
     if (out->indices == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -26,8 +27,8 @@ lvn_status lvni_subset_create(const int64_t *indices, int64_t n, int64_t total, 
     return LVN_OK;
 }
 
-void lvni_subset_free(lvni_subset *subset)
+void lvni_data_subset_free(lvni_data_subset *subset)
 {
-    lvni_free(subset->indices);
-    *subset = (lvni_subset){.n = 0};
+    lvni_core_free(subset->indices);
+    *subset = (lvni_data_subset){.n = 0};
 }

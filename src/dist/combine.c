@@ -9,7 +9,7 @@
 
 /* Sums of signed integers are those of the unsigned ones: they wrap without being undefined. */
 #define COMBINE(name, type, sum_type)                                                              \
-    static void name(type *into, const type *a, const type *b, int64_t n, lvni_reduce how)         \
+    static void name(type *into, const type *a, const type *b, int64_t n, lvni_dist_reduce how)    \
     {                                                                                              \
         if (how == LVNI_REDUCE_SUM) {                                                              \
             for (int64_t i = 0; i < n; i++) {                                                      \
@@ -61,13 +61,13 @@ static void add_f32(float *into, const float *a, const float *b, int64_t n)
     add_plain(into, a, b, n);
 }
 
-bool lvni_combine_has(lvn_dtype dtype)
+bool lvni_dist_combine_has(lvn_dtype dtype)
 {
     return (int)dtype >= 0 && dtype < LVN_DTYPE_COUNT && dtype != LVN_BOOL;
 }
 
-void lvni_combine(void *into, const void *a, const void *b, int64_t n, lvn_dtype dtype,
-                  lvni_reduce how)
+void lvni_dist_combine(void *into, const void *a, const void *b, int64_t n, lvn_dtype dtype,
+                       lvni_dist_reduce how)
 {
     switch (dtype) {
     case LVN_F32:
@@ -80,34 +80,35 @@ void lvni_combine(void *into, const void *a, const void *b, int64_t n, lvn_dtype
     case LVN_F64: combine_f64(into, a, b, n, how); break;
     case LVN_I64: combine_i64(into, a, b, n, how); break;
     case LVN_I32: combine_i32(into, a, b, n, how); break;
-    default: combine_u8(into, a, b, n, how); break; /* lvni_combine_has lets nothing else through */
+    /* lvni_dist_combine_has lets nothing else through */
+    default: combine_u8(into, a, b, n, how); break;
     }
 }
 
-void lvni_combine_widen(float *into, const void *from, int64_t n, lvn_dtype dtype)
+void lvni_dist_combine_widen(float *into, const void *from, int64_t n, lvn_dtype dtype)
 {
     const uint16_t *h = from;
     if (dtype == LVN_BF16) {
         for (int64_t i = 0; i < n; i++) {
-            into[i] = lvni_bf16_to_f32(h[i]);
+            into[i] = lvni_core_bf16_to_f32(h[i]);
         }
     } else {
         for (int64_t i = 0; i < n; i++) {
-            into[i] = lvni_f16_to_f32(h[i]);
+            into[i] = lvni_core_f16_to_f32(h[i]);
         }
     }
 }
 
-void lvni_combine_narrow(void *into, const float *from, int64_t n, lvn_dtype dtype)
+void lvni_dist_combine_narrow(void *into, const float *from, int64_t n, lvn_dtype dtype)
 {
     uint16_t *h = into;
     if (dtype == LVN_BF16) {
         for (int64_t i = 0; i < n; i++) {
-            h[i] = lvni_f32_to_bf16(from[i]);
+            h[i] = lvni_core_f32_to_bf16(from[i]);
         }
     } else {
         for (int64_t i = 0; i < n; i++) {
-            h[i] = lvni_f32_to_f16(from[i]);
+            h[i] = lvni_core_f32_to_f16(from[i]);
         }
     }
 }

@@ -8,15 +8,15 @@
 
 #include <string.h>
 
-/* What lvni_comm_alloc gave, newest first. */
+/* What lvni_dist_comm_alloc gave, newest first. */
 typedef struct memory_block {
     struct memory_block *next;
     int64_t number; /* counted up on all ranks alike */
     size_t bytes;
-    lvni_region region;
+    lvni_dist_region region;
 } memory_block;
 
-void lvni_comm_destroy(lvni_comm *comm)
+void lvni_dist_comm_destroy(lvni_dist_comm *comm)
 {
     if (comm == NULL) {
         return;
@@ -24,119 +24,120 @@ void lvni_comm_destroy(lvni_comm *comm)
     for (memory_block *b = comm->memory, *next; b != NULL; b = next) {
         next = b->next;
         comm->ops->region_close(comm, &b->region);
-        lvni_free(b);
+        lvni_core_free(b);
     }
     comm->ops->destroy(comm);
 }
 
-int lvni_comm_rank(const lvni_comm *comm)
+int lvni_dist_comm_rank(const lvni_dist_comm *comm)
 {
     return comm->rank;
 }
 
-int lvni_comm_world(const lvni_comm *comm)
+int lvni_dist_comm_world(const lvni_dist_comm *comm)
 {
     return comm->world;
 }
 
-lvni_comm_bytes lvni_comm_count(const lvni_comm *comm)
+lvni_dist_comm_bytes lvni_dist_comm_count(const lvni_dist_comm *comm)
 {
-    return (lvni_comm_bytes){.sent = atomic_load_explicit(&comm->sent, memory_order_relaxed),
-                             .received =
-                                 atomic_load_explicit(&comm->received, memory_order_relaxed)};
+    return (lvni_dist_comm_bytes){.sent = atomic_load_explicit(&comm->sent, memory_order_relaxed),
+                                  .received =
+                                      atomic_load_explicit(&comm->received, memory_order_relaxed)};
 }
 
-bool lvni_comm_claim(lvni_comm *comm)
+bool lvni_dist_comm_claim(lvni_dist_comm *comm)
 {
     return comm->ops->claim(comm);
 }
 
-void lvni_comm_abort(lvni_comm *comm, const char *why)
+void lvni_dist_comm_abort(lvni_dist_comm *comm, const char *why)
 {
     comm->ops->abort(comm, -1, why);
 }
 
-void lvni_comm_abort_for(lvni_comm *comm, int first, const char *sentence)
+void lvni_dist_comm_abort_for(lvni_dist_comm *comm, int first, const char *sentence)
 {
     comm->ops->abort(comm, first, sentence);
 }
 
-int lvni_comm_first_failed(const lvni_comm *comm)
+int lvni_dist_comm_first_failed(const lvni_dist_comm *comm)
 {
     return comm->ops->first_failed(comm);
 }
 
-static lvn_status enter(lvni_comm *comm, lvni_call call)
+static lvn_status enter(lvni_dist_comm *comm, lvni_dist_call call)
 {
     LVN_TRY(comm->ops->health(comm));
     return comm->check ? comm->ops->agree(comm, &call) : LVN_OK;
 }
 
-static lvn_status check_numbers(const char *what, int64_t n, lvn_dtype dtype, lvni_reduce how)
+static lvn_status check_numbers(const char *what, int64_t n, lvn_dtype dtype, lvni_dist_reduce how)
 {
     LVN_ARG(n >= 0, "%s of %lld elements: 0 is the least", what, (long long)n);
     LVN_ARG(how == LVNI_REDUCE_SUM || how == LVNI_REDUCE_MIN || how == LVNI_REDUCE_MAX,
-            "%s: %d is no lvni_reduce", what, (int)how);
-    if (!lvni_combine_has(dtype)) {
+            "%s: %d is no lvni_dist_reduce", what, (int)how);
+    if (!lvni_dist_combine_has(dtype)) {
         LVN_FAIL(LVN_ERR_DTYPE, "%s adds no %s", what,
                  (int)dtype >= 0 && dtype < LVN_DTYPE_COUNT ? lvn_dtype_name(dtype) : "such type");
     }
     return LVN_OK;
 }
 
-lvn_status lvni_comm_barrier(lvni_comm *comm)
+lvn_status lvni_dist_comm_barrier(lvni_dist_comm *comm)
 {
-    LVN_TRY(
-        enter(comm, (lvni_call){.kind = LVNI_CALL_BARRIER, .dtype = -1, .how = -1, .root = -1}));
+    LVN_TRY(enter(comm,
+                  (lvni_dist_call){.kind = LVNI_CALL_BARRIER, .dtype = -1, .how = -1, .root = -1}));
     return comm->ops->barrier(comm);
 }
 
-lvn_status lvni_comm_all_reduce(lvni_comm *comm, const void *in, void *out, int64_t n,
-                                lvn_dtype dtype, lvni_reduce how)
+lvn_status lvni_dist_comm_all_reduce(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
+                                     lvn_dtype dtype, lvni_dist_reduce how)
 {
     LVN_TRY(check_numbers("an all-reduce", n, dtype, how));
-    LVN_TRY(enter(comm, (lvni_call){LVNI_CALL_ALL_REDUCE, (int32_t)dtype, (int32_t)how, -1, n}));
+    LVN_TRY(
+        enter(comm, (lvni_dist_call){LVNI_CALL_ALL_REDUCE, (int32_t)dtype, (int32_t)how, -1, n}));
     return n > 0 ? comm->ops->all_reduce(comm, in, out, n, dtype, how) : LVN_OK;
 }
 
-lvn_status lvni_comm_reduce_scatter(lvni_comm *comm, const void *in, void *out, int64_t n,
-                                    lvn_dtype dtype, lvni_reduce how)
+lvn_status lvni_dist_comm_reduce_scatter(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
+                                         lvn_dtype dtype, lvni_dist_reduce how)
 {
     LVN_TRY(check_numbers("a reduce-scatter", n, dtype, how));
-    LVN_TRY(
-        enter(comm, (lvni_call){LVNI_CALL_REDUCE_SCATTER, (int32_t)dtype, (int32_t)how, -1, n}));
+    LVN_TRY(enter(comm,
+                  (lvni_dist_call){LVNI_CALL_REDUCE_SCATTER, (int32_t)dtype, (int32_t)how, -1, n}));
     return n > 0 ? comm->ops->reduce_scatter(comm, in, out, n, dtype, how) : LVN_OK;
 }
 
-lvn_status lvni_comm_all_gather(lvni_comm *comm, const void *in, size_t bytes, void *out)
+lvn_status lvni_dist_comm_all_gather(lvni_dist_comm *comm, const void *in, size_t bytes, void *out)
 {
-    LVN_TRY(enter(comm, (lvni_call){LVNI_CALL_ALL_GATHER, -1, -1, -1, (int64_t)bytes}));
+    LVN_TRY(enter(comm, (lvni_dist_call){LVNI_CALL_ALL_GATHER, -1, -1, -1, (int64_t)bytes}));
     return bytes > 0 ? comm->ops->all_gather(comm, in, bytes, out) : LVN_OK;
 }
 
-lvn_status lvni_comm_broadcast(lvni_comm *comm, void *data, size_t bytes, int root)
+lvn_status lvni_dist_comm_broadcast(lvni_dist_comm *comm, void *data, size_t bytes, int root)
 {
     LVN_ARG(root >= 0 && root < comm->world, "a broadcast from rank %d: there are %d ranks", root,
             comm->world);
-    LVN_TRY(enter(comm, (lvni_call){LVNI_CALL_BROADCAST, -1, -1, root, (int64_t)bytes}));
+    LVN_TRY(enter(comm, (lvni_dist_call){LVNI_CALL_BROADCAST, -1, -1, root, (int64_t)bytes}));
     return bytes > 0 ? comm->ops->broadcast(comm, data, bytes, root) : LVN_OK;
 }
 
-lvn_status lvni_comm_all_to_all(lvni_comm *comm, const void *in, size_t bytes, void *out)
+lvn_status lvni_dist_comm_all_to_all(lvni_dist_comm *comm, const void *in, size_t bytes, void *out)
 {
-    LVN_TRY(enter(comm, (lvni_call){LVNI_CALL_ALL_TO_ALL, -1, -1, -1, (int64_t)bytes}));
+    LVN_TRY(enter(comm, (lvni_dist_call){LVNI_CALL_ALL_TO_ALL, -1, -1, -1, (int64_t)bytes}));
     return bytes > 0 ? comm->ops->all_to_all(comm, in, bytes, out) : LVN_OK;
 }
 
-lvn_status lvni_comm_agree_status(lvni_comm *comm, lvn_status mine, const char *what)
+lvn_status lvni_dist_comm_agree_status(lvni_dist_comm *comm, lvn_status mine, const char *what)
 {
-    const int64_t said =
+    const int64_t message =
         mine == LVN_OK ? 0 : ((int64_t)comm->rank + 1) << 32 | (int64_t) - (int)mine;
     int64_t worst = 0;
     if (comm->world == 1) {
         return mine;
     }
-    LVN_TRY(comm->ops->all_reduce(comm, &said, &worst, 1, LVN_I64, LVNI_REDUCE_MAX));
+    LVN_TRY(comm->ops->all_reduce(comm, &message, &worst, 1, LVN_I64, LVNI_REDUCE_MAX));
     if (mine == LVN_OK && worst != 0) {
         const lvn_status theirs = (lvn_status) - (int)(worst & 0xffffffff);
         LVN_FAIL(theirs, "rank %d cannot do its part of %s: %s", (int)(worst >> 32) - 1, what,
@@ -145,19 +146,20 @@ lvn_status lvni_comm_agree_status(lvni_comm *comm, lvn_status mine, const char *
     return mine;
 }
 
-lvn_status lvni_region_share(lvni_comm *comm, size_t common, size_t part,
-                             lvni_region_reserving reserve, void *user, const char *what,
-                             lvni_region *out)
+lvn_status lvni_dist_region_share(lvni_dist_comm *comm, size_t common, size_t part,
+                                  lvni_dist_region_reserving reserve, void *user, const char *what,
+                                  lvni_dist_region *out)
 {
-    lvni_region region;
+    lvni_dist_region region;
     const lvn_status opened = comm->ops->region_open(comm, common, part, &region);
     lvn_status mine = opened;
     if (opened == LVN_OK) {
-        mine = reserve != NULL ? reserve(user, &region)
-                               : comm->ops->region_reserve(
-                                     comm, &region, lvni_region_part(&region, comm->rank), part);
+        mine = reserve != NULL
+                   ? reserve(user, &region)
+                   : comm->ops->region_reserve(comm, &region,
+                                               lvni_dist_region_part(&region, comm->rank), part);
     }
-    const lvn_status status = lvni_comm_agree_status(comm, mine, what);
+    const lvn_status status = lvni_dist_comm_agree_status(comm, mine, what);
     if (status == LVN_OK) {
         *out = region;
     } else if (opened == LVN_OK && status == LVN_ERR_PEER) {
@@ -170,20 +172,21 @@ lvn_status lvni_region_share(lvni_comm *comm, size_t common, size_t part,
 
 /* Sizes first, then everyone has its memory or nobody; every rank's bytes are then a broadcast of
  * their own, straight to their place. */
-lvn_status lvni_comm_all_gather_sized(lvni_comm *comm, const void *in, size_t bytes, void **out,
-                                      size_t *size)
+lvn_status lvni_dist_comm_all_gather_sized(lvni_dist_comm *comm, const void *in, size_t bytes,
+                                           void **out, size_t *size)
 {
     LVN_TRY(enter(
-        comm, (lvni_call){.kind = LVNI_CALL_ALL_GATHER_SIZED, .dtype = -1, .how = -1, .root = -1}));
+        comm,
+        (lvni_dist_call){.kind = LVNI_CALL_ALL_GATHER_SIZED, .dtype = -1, .how = -1, .root = -1}));
     *out = NULL;
     LVN_TRY(comm->ops->all_gather(comm, &bytes, sizeof bytes, size));
     size_t all = 0;
     for (int r = 0; r < comm->world; r++) {
         all += size[r];
     }
-    char *data = lvni_alloc(LVNI_TAG_DIST, all);
+    char *data = lvni_core_alloc(LVNI_TAG_DIST, all);
     lvn_status status =
-        lvni_comm_agree_status(comm, data != NULL ? LVN_OK : LVN_ERR_MEMORY, "an all-gather");
+        lvni_dist_comm_agree_status(comm, data != NULL ? LVN_OK : LVN_ERR_MEMORY, "an all-gather");
     size_t at = 0;
     for (int r = 0; r < comm->world && status == LVN_OK && data != NULL; r++) {
         if (r == comm->rank && bytes > 0) {
@@ -193,27 +196,27 @@ lvn_status lvni_comm_all_gather_sized(lvni_comm *comm, const void *in, size_t by
         at += size[r];
     }
     if (status != LVN_OK) {
-        lvni_free(data);
+        lvni_core_free(data);
         return status;
     }
     *out = data;
     return LVN_OK;
 }
 
-lvn_status lvni_comm_alloc(lvni_comm *comm, size_t bytes, void **out)
+lvn_status lvni_dist_comm_alloc(lvni_dist_comm *comm, size_t bytes, void **out)
 {
     *out = NULL;
-    LVN_TRY(enter(comm, (lvni_call){LVNI_CALL_ALLOC, -1, -1, -1, (int64_t)bytes}));
+    LVN_TRY(enter(comm, (lvni_dist_call){LVNI_CALL_ALLOC, -1, -1, -1, (int64_t)bytes}));
     memory_block *b = LVNI_NEW(LVNI_TAG_DIST, memory_block);
     lvn_status status =
-        lvni_comm_agree_status(comm, b != NULL ? LVN_OK : LVN_ERR_MEMORY, "shared memory");
+        lvni_dist_comm_agree_status(comm, b != NULL ? LVN_OK : LVN_ERR_MEMORY, "shared memory");
     if (status != LVN_OK || b == NULL) {
-        lvni_free(b);
+        lvni_core_free(b);
         return status;
     }
-    status = lvni_region_share(comm, 0, bytes, NULL, NULL, "shared memory", &b->region);
+    status = lvni_dist_region_share(comm, 0, bytes, NULL, NULL, "shared memory", &b->region);
     if (status != LVN_OK) {
-        lvni_free(b);
+        lvni_core_free(b);
         return status;
     }
     memory_block *newest = comm->memory;
@@ -221,23 +224,24 @@ lvn_status lvni_comm_alloc(lvni_comm *comm, size_t bytes, void **out)
     b->next = newest;
     b->number = newest != NULL ? newest->number + 1 : 1;
     comm->memory = b;
-    *out = lvni_region_part(&b->region, comm->rank);
+    *out = lvni_dist_region_part(&b->region, comm->rank);
     return LVN_OK;
 }
 
-lvn_status lvni_comm_free(lvni_comm *comm, void *p)
+lvn_status lvni_dist_comm_free(lvni_dist_comm *comm, void *p)
 {
     if (p == NULL) {
         return LVN_OK;
     }
     memory_block *found = NULL, *before = NULL;
     for (memory_block *b = comm->memory; b != NULL; before = b, b = b->next) {
-        if (lvni_region_part(&b->region, comm->rank) == (char *)p) {
+        if (lvni_dist_region_part(&b->region, comm->rank) == (char *)p) {
             found = b;
             break;
         }
     }
-    LVN_ARG(found != NULL, "lvni_comm_free: rank %d's lvni_comm_alloc did not give this address",
+    LVN_ARG(found != NULL,
+            "lvni_dist_comm_free: rank %d's lvni_dist_comm_alloc did not give this address",
             comm->rank);
     if (before == NULL) {
         comm->memory = found->next;
@@ -246,15 +250,15 @@ lvn_status lvni_comm_free(lvni_comm *comm, void *p)
     }
     const int64_t bytes = (int64_t)found->bytes;
     comm->ops->region_close(comm, &found->region);
-    lvni_free(found);
-    return enter(comm, (lvni_call){LVNI_CALL_FREE, -1, -1, -1, bytes});
+    lvni_core_free(found);
+    return enter(comm, (lvni_dist_call){LVNI_CALL_FREE, -1, -1, -1, bytes});
 }
 
-bool lvni_comm_find(const lvni_comm *comm, const void *p, size_t bytes, const lvni_region **region,
-                    int64_t *number, size_t *offset)
+bool lvni_dist_comm_find(const lvni_dist_comm *comm, const void *p, size_t bytes,
+                         const lvni_dist_region **region, int64_t *number, size_t *offset)
 {
     for (const memory_block *b = comm->memory; b != NULL; b = b->next) {
-        const uintptr_t start = (uintptr_t)lvni_region_part(&b->region, comm->rank),
+        const uintptr_t start = (uintptr_t)lvni_dist_region_part(&b->region, comm->rank),
                         at = (uintptr_t)p;
         if (at >= start && at - start <= b->bytes && bytes <= b->bytes - (at - start)) {
             *region = &b->region;

@@ -12,88 +12,93 @@
  * root); the results have the same bits on every rank and for every layout: sums are added in the
  * fixed tree over rank numbers (plan/tree.h). They return LVN_OK, LVN_ERR_PEER when a rank died or
  * the communicator was aborted (the message names rank and cause; from then on every call fails the
- * same way), and in debug mode (lvni_comm_options.check) LVN_ERR_MISMATCH, which names the two
+ * same way), and in debug mode (lvni_dist_comm_options.check) LVN_ERR_MISMATCH, which names the two
  * ranks and what they called. */
 #ifndef LEVIN_DIST_COMM_H
 #define LEVIN_DIST_COMM_H
 
 #include <levin/tensor.h>
 
-typedef struct lvni_comm lvni_comm;
+typedef struct lvni_dist_comm lvni_dist_comm;
 
-typedef enum lvni_reduce { LVNI_REDUCE_SUM, LVNI_REDUCE_MIN, LVNI_REDUCE_MAX } lvni_reduce;
+typedef enum lvni_dist_reduce {
+    LVNI_REDUCE_SUM,
+    LVNI_REDUCE_MIN,
+    LVNI_REDUCE_MAX
+} lvni_dist_reduce;
 
 /* Payload bytes that this rank wrote for others to read, and read of what others wrote (control
  * words are not counted). */
-typedef struct lvni_comm_bytes {
+typedef struct lvni_dist_comm_bytes {
     uint64_t sent, received;
-} lvni_comm_bytes;
+} lvni_dist_comm_bytes;
 
 /* How processes find each other's memory: every rank gives `bytes` bytes, all get world x bytes in
  * rank order (an all-gather over the store, in tests over whatever there is). Called a few times at
  * creation, never in a step. */
-typedef lvn_status (*lvni_comm_exchange)(void *user, const void *mine, size_t bytes, void *all);
+typedef lvn_status (*lvni_dist_comm_exchange)(void *user, const void *mine, size_t bytes,
+                                              void *all);
 
-typedef struct lvni_comm_options {
+typedef struct lvni_dist_comm_options {
     int rank, world;
-    lvni_comm_exchange exchange; /* shm between processes */
+    lvni_dist_comm_exchange exchange; /* shm between processes */
     void *user;
     bool check; /* compare what the ranks call */
-} lvni_comm_options;
+} lvni_dist_comm_options;
 
 /* One rank. */
-lvn_status lvni_comm_self(lvni_comm **out);
+lvn_status lvni_dist_comm_self(lvni_dist_comm **out);
 /* Ranks that are threads of this process: comm[0 .. world-1], one for each thread. */
-lvn_status lvni_comm_threads(int world, bool check, lvni_comm **comm);
+lvn_status lvni_dist_comm_threads(int world, bool check, lvni_dist_comm **comm);
 /* Ranks that are processes of this node. */
-lvn_status lvni_comm_shm(const lvni_comm_options *options, lvni_comm **out);
+lvn_status lvni_dist_comm_shm(const lvni_dist_comm_options *options, lvni_dist_comm **out);
 /* Not a collective; the other ranks may still be at work. NULL is fine. */
-void lvni_comm_destroy(lvni_comm *comm);
+void lvni_dist_comm_destroy(lvni_dist_comm *comm);
 
-int lvni_comm_rank(const lvni_comm *comm);
-int lvni_comm_world(const lvni_comm *comm);
-lvni_comm_bytes lvni_comm_count(const lvni_comm *comm);
+int lvni_dist_comm_rank(const lvni_dist_comm *comm);
+int lvni_dist_comm_world(const lvni_dist_comm *comm);
+lvni_dist_comm_bytes lvni_dist_comm_count(const lvni_dist_comm *comm);
 /* true for the first call on any rank, false for all others. Any thread, at any time, also after an
  * abort: for what exactly one of the ranks that are left has to do. */
-bool lvni_comm_claim(lvni_comm *comm);
+bool lvni_dist_comm_claim(lvni_dist_comm *comm);
 
 /* Any thread, at any time, more than once (the first reason stays): all ranks' calls, waiting ones
  * at once, return LVN_ERR_PEER with `why`. */
-void lvni_comm_abort(lvni_comm *comm, const char *why);
-/* As lvni_comm_abort, where it is known which rank failed first: `sentence` names it. */
-void lvni_comm_abort_for(lvni_comm *comm, int first, const char *sentence);
+void lvni_dist_comm_abort(lvni_dist_comm *comm, const char *why);
+/* As lvni_dist_comm_abort, where it is known which rank failed first: `sentence` names it. */
+void lvni_dist_comm_abort_for(lvni_dist_comm *comm, int first, const char *sentence);
 /* The rank that the reason of the abort names; -1: it names none, or there was no abort. */
-int lvni_comm_first_failed(const lvni_comm *comm);
+int lvni_dist_comm_first_failed(const lvni_dist_comm *comm);
 
-lvn_status lvni_comm_barrier(lvni_comm *comm);
+lvn_status lvni_dist_comm_barrier(lvni_dist_comm *comm);
 /* n elements; in == out is fine. f32, f64, i64, i32, u8, bf16, f16 as far as lvn_dtype has them
  * (bf16 and f16 are added in f32 and rounded once). */
-lvn_status lvni_comm_all_reduce(lvni_comm *comm, const void *in, void *out, int64_t n,
-                                lvn_dtype dtype, lvni_reduce how);
+lvn_status lvni_dist_comm_all_reduce(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
+                                     lvn_dtype dtype, lvni_dist_reduce how);
 /* in: world x n elements; out: the sum of everyone's part `rank`, n elements. */
-lvn_status lvni_comm_reduce_scatter(lvni_comm *comm, const void *in, void *out, int64_t n,
-                                    lvn_dtype dtype, lvni_reduce how);
+lvn_status lvni_dist_comm_reduce_scatter(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
+                                         lvn_dtype dtype, lvni_dist_reduce how);
 /* Bytes, no types: out has world x bytes, in rank order; in may be out + rank * bytes. */
-lvn_status lvni_comm_all_gather(lvni_comm *comm, const void *in, size_t bytes, void *out);
-/* Everyone's bytes may differ. *out: all of them in rank order, owned by the caller (lvni_free);
- * size: world entries. */
-lvn_status lvni_comm_all_gather_sized(lvni_comm *comm, const void *in, size_t bytes, void **out,
-                                      size_t *size);
-lvn_status lvni_comm_broadcast(lvni_comm *comm, void *data, size_t bytes, int root);
+lvn_status lvni_dist_comm_all_gather(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
+/* Everyone's bytes may differ. *out: all of them in rank order, owned by the caller
+ * (lvni_core_free); size: world entries. */
+lvn_status lvni_dist_comm_all_gather_sized(lvni_dist_comm *comm, const void *in, size_t bytes,
+                                           void **out, size_t *size);
+lvn_status lvni_dist_comm_broadcast(lvni_dist_comm *comm, void *data, size_t bytes, int root);
 /* Part r of `in` (bytes each) goes to rank r; out: part r came from rank r. in != out. */
-lvn_status lvni_comm_all_to_all(lvni_comm *comm, const void *in, size_t bytes, void *out);
+lvn_status lvni_dist_comm_all_to_all(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
 
 /* Memory that collectives read and write in place, without a copy into the segment: zeros, 64-byte
  * aligned. A collective: all ranks call it with the same size, and give it back in the same
  * order. */
-lvn_status lvni_comm_alloc(lvni_comm *comm, size_t bytes, void **out);
-lvn_status lvni_comm_free(lvni_comm *comm, void *p);
+lvn_status lvni_dist_comm_alloc(lvni_dist_comm *comm, size_t bytes, void **out);
+lvn_status lvni_dist_comm_free(lvni_dist_comm *comm, void *p);
 
 /* All ranks or none: a failure of one is everybody's. `mine`: what this rank has to say; others
  * learn which rank it was. */
-lvn_status lvni_comm_agree_status(lvni_comm *comm, lvn_status mine, const char *what);
+lvn_status lvni_dist_comm_agree_status(lvni_dist_comm *comm, lvn_status mine, const char *what);
 /* Before anything depends on it: an all-reduce of 1 MiB whose sum is known. LVN_ERR_INTERNAL on all
  * ranks when it is wrong on one. *ns: what it took. */
-lvn_status lvni_comm_try(lvni_comm *comm, uint64_t *ns);
+lvn_status lvni_dist_comm_try(lvni_dist_comm *comm, uint64_t *ns);
 
 #endif

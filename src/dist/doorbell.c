@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-void lvni_doorbell_ring(lvni_doorbell *bell)
+void lvni_dist_doorbell_ring(lvni_dist_doorbell *bell)
 {
     if (atomic_load(&bell->sleepers) != 0) {
         atomic_fetch_add(&bell->rings, 1);
@@ -19,29 +19,29 @@ void lvni_doorbell_ring(lvni_doorbell *bell)
     }
 }
 
-void lvni_doorbell_enter(lvni_doorbell *bell)
+void lvni_dist_doorbell_enter(lvni_dist_doorbell *bell)
 {
     atomic_fetch_add(&bell->sleepers, 1);
 }
 
-void lvni_doorbell_leave(lvni_doorbell *bell)
+void lvni_dist_doorbell_leave(lvni_dist_doorbell *bell)
 {
     atomic_fetch_sub(&bell->sleepers, 1);
 }
 
-uint32_t lvni_doorbell_seen(lvni_doorbell *bell)
+uint32_t lvni_dist_doorbell_seen(lvni_dist_doorbell *bell)
 {
     return atomic_load(&bell->rings);
 }
 
-void lvni_doorbell_sleep(lvni_doorbell *bell, uint32_t seen, int timeout_ms)
+void lvni_dist_doorbell_sleep(lvni_dist_doorbell *bell, uint32_t seen, int timeout_ms)
 {
     const struct timespec timeout = {.tv_sec = timeout_ms / 1000,
                                      .tv_nsec = timeout_ms % 1000 * 1000000L};
     syscall(SYS_futex, &bell->rings, FUTEX_WAIT, seen, &timeout, NULL, 0);
 }
 
-void lvni_doorbell_pause(void)
+void lvni_dist_doorbell_pause(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

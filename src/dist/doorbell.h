@@ -1,9 +1,9 @@
 /* How a thread sleeps until another one, maybe of another process, has changed something that both
  * see. The bell itself carries no news:
  *
- *     one side:   change what is shared (sequentially consistent); lvni_doorbell_ring
- *     the other:  lvni_doorbell_enter; while what is shared is not as wanted: lvni_doorbell_sleep;
- *       lvni_doorbell_leave
+ *     one side:   change what is shared (sequentially consistent); lvni_dist_doorbell_ring
+ *     the other:  lvni_dist_doorbell_enter; while what is shared is not as wanted:
+ *       lvni_dist_doorbell_sleep; lvni_dist_doorbell_leave
  *
  * Ringing costs one load while nobody sleeps. A bell lies in memory of its own cache line; all its
  * threads use one bell per communicator. */
@@ -14,20 +14,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct lvni_doorbell {
+typedef struct lvni_dist_doorbell {
     _Atomic uint32_t rings; /* the futex */
     /* a process that dies in its sleep stays counted: rings then cost a call, no more */
     _Atomic uint32_t sleepers;
-} lvni_doorbell;
+} lvni_dist_doorbell;
 
-void lvni_doorbell_ring(lvni_doorbell *bell);
-void lvni_doorbell_enter(lvni_doorbell *bell);
-void lvni_doorbell_leave(lvni_doorbell *bell);
-/* `seen`: lvni_doorbell_seen() from before the caller looked at what is shared. Returns at the next
- * ring, or after timeout_ms. */
-uint32_t lvni_doorbell_seen(lvni_doorbell *bell);
-void lvni_doorbell_sleep(lvni_doorbell *bell, uint32_t seen, int timeout_ms);
+void lvni_dist_doorbell_ring(lvni_dist_doorbell *bell);
+void lvni_dist_doorbell_enter(lvni_dist_doorbell *bell);
+void lvni_dist_doorbell_leave(lvni_dist_doorbell *bell);
+/* `seen`: lvni_dist_doorbell_seen() from before the caller looked at what is shared. Returns at the
+ * next ring, or after timeout_ms. */
+uint32_t lvni_dist_doorbell_seen(lvni_dist_doorbell *bell);
+void lvni_dist_doorbell_sleep(lvni_dist_doorbell *bell, uint32_t seen, int timeout_ms);
 /* A breath between two looks of a thread that spins. */
-void lvni_doorbell_pause(void);
+void lvni_dist_doorbell_pause(void);
 
 #endif

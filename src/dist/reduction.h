@@ -1,19 +1,20 @@
-/* The gradient of one optimizer step over all ranks (the law, design.md 2): every shard's set of n
- * floats (gradients, then records of buffers) is added in the one fixed tree over shard numbers,
- * whatever rank worked on it. A rank owns a contiguous run of shards and holds leaves: nodes of the
- * tree, each the sum over shards [begin, end), in one of its sets. All leaves of all ranks together
- * make up the tree (shards without samples have none). The flat sets are cut into buckets; a bucket
- * that is final in all leaves of all ranks is added while other buckets are still being computed:
- * each rank adds its slices of it, reading everyone's leaves, into the one shared total.
+/* The gradient of one optimizer step over all ranks (the law, design.md 2): every micro-batch's set
+ * of n floats (gradients, then records of buffers) is added in the one fixed tree over micro-batch
+ * numbers, whatever rank worked on it. A rank owns a contiguous run of micro-batches and holds
+ * leaves: nodes of the tree, each the sum over micro-batches [begin, end), in one of its sets. All
+ * leaves of all ranks together make up the tree (micro-batches without samples have none). The flat
+ * sets are cut into buckets; a bucket that is final in all leaves of all ranks is added while other
+ * buckets are still being computed: each rank adds its slices of it, reading everyone's leaves,
+ * into the one shared total.
  *
  * A step:
- *     lvni_reduction_begin(r, leaves, n)      before the last shards' backward pass: which nodes
- *       there will be, in which sets
- *     lvni_reduction_ready(r, b)              by whichever lane finished bucket b last, in any
+ *     lvni_dist_reduction_begin(r, leaves, n)      before the last micro-batches' backward pass:
+ *       which nodes there will be, in which sets
+ *     lvni_dist_reduction_ready(r, b)              by whichever lane finished bucket b last, in any
  *       order of buckets
- *     lvni_reduction_help(r)                  by any lane between two pieces of its own work, and
- *       while others wait
- *     lvni_reduction_finish(r, said, bytes)   by the trainer's thread: the total is whole
+ *     lvni_dist_reduction_help(r)                  by any lane between two pieces of its own work,
+ *       and while others wait
+ *     lvni_dist_reduction_finish(r, said, bytes)   by the trainer's thread: the total is whole
  *     read total, partial, said; update the weights
  * The next begin may come at once. What others still read is never overwritten: sets may be written
  * again after finish, the total, partials and messages stay until this rank's next ready or finish.
@@ -27,62 +28,66 @@
 #include "plan/plan.h"
 #include "plan/tree.h"
 
-typedef struct lvni_reduction lvni_reduction;
+typedef struct lvni_dist_reduction lvni_dist_reduction;
 
 /* partial[i] = the law's sum of squares over block i of LVNI_REDUCTION_BLOCK floats (kernels/flat.h
  * has the only one; this folder does not see kernels). */
-typedef void (*lvni_reduction_sumsq)(const float *g, int64_t n, double *partial);
+typedef void (*lvni_dist_reduction_sumsq)(const float *g, int64_t n, double *partial);
 enum { LVNI_REDUCTION_BLOCK = 4096 };
 
-typedef struct lvni_reduction_options {
-    int shards;     /* S */
-    int sets;       /* of this rank; ranks may differ */
-    int64_t n;      /* floats of a set */
-    int64_t n_norm; /* the first n_norm of them go into the norm */
+typedef struct lvni_dist_reduction_options {
+    int micro_batches; /* S */
+    int sets;          /* of this rank; ranks may differ */
+    int64_t n;         /* floats of a set */
+    int64_t n_norm;    /* the first n_norm of them go into the norm */
     /* floats, a multiple of LVNI_REDUCTION_BLOCK; ranks agree. 0: all in one */
     int64_t bucket;
     size_t message; /* the most bytes that a rank says to all in a step; ranks agree */
-    lvni_reduction_sumsq sumsq;
-} lvni_reduction_options;
+    lvni_dist_reduction_sumsq sumsq;
+} lvni_dist_reduction_options;
 
 /* A collective. LVN_ERR_MEMORY before anything was promised. */
-lvn_status lvni_reduction_create(lvni_comm *comm, const lvni_reduction_options *options,
-                                 lvni_reduction **out);
+lvn_status lvni_dist_reduction_create(lvni_dist_comm *comm,
+                                      const lvni_dist_reduction_options *options,
+                                      lvni_dist_reduction **out);
 /* not a collective; NULL is fine; before the communicator */
-void lvni_reduction_destroy(lvni_reduction *r);
+void lvni_dist_reduction_destroy(lvni_dist_reduction *r);
 
-float *lvni_reduction_set(lvni_reduction *r, int i); /* n floats, zero at first, 64-byte aligned */
-int lvni_reduction_buckets(const lvni_reduction *r);
-lvni_range lvni_reduction_bucket(const lvni_reduction *r, int b); /* in floats */
+/* n floats, zero at first, 64-byte aligned */
+float *lvni_dist_reduction_set(lvni_dist_reduction *r, int i);
+int lvni_dist_reduction_buckets(const lvni_dist_reduction *r);
+lvni_plan_range lvni_dist_reduction_bucket(const lvni_dist_reduction *r, int b); /* in floats */
 
 /* From the next begin on only floats [begin, end) of the norm's, on borders of blocks, are added,
  * and those behind the norm's; the rest of total and partials is rubbish. Ranks agree; between
  * finish and begin. At first all are. */
-void lvni_reduction_use(lvni_reduction *r, int64_t begin, int64_t end);
-/* leaf: ascending, slot = number of the set; copied. n_leaves 0: none of this rank's shards has
- * samples. Waits for nothing. */
-lvn_status lvni_reduction_begin(lvni_reduction *r, const lvni_tree_node *leaf, int n_leaves);
+void lvni_dist_reduction_use(lvni_dist_reduction *r, int64_t begin, int64_t end);
+/* leaf: ascending, slot = number of the set; copied. n_leaves 0: none of this rank's micro-batches
+ * has samples. Waits for nothing. */
+lvn_status lvni_dist_reduction_begin(lvni_dist_reduction *r, const lvni_plan_tree_node *leaf,
+                                     int n_leaves);
 /* Bucket b is final in all leaves of this rank. Once per bucket and step, any thread; finish does
  * it for those left. */
-void lvni_reduction_ready(lvni_reduction *r, int b);
+void lvni_dist_reduction_ready(lvni_dist_reduction *r, int b);
 /* Add one piece of what is ready everywhere and is this rank's to add. false: nothing to do right
  * now. Never waits; any threads at once. */
-bool lvni_reduction_help(lvni_reduction *r);
+bool lvni_dist_reduction_help(lvni_dist_reduction *r);
 /* All that is left of the step is ready; say `bytes` bytes to everyone; work and wait until the
  * total is whole. Threads that help meanwhile make it quicker. LVN_ERR_PEER as all of comm.h. */
-lvn_status lvni_reduction_finish(lvni_reduction *r, const void *said, size_t bytes);
+lvn_status lvni_dist_reduction_finish(lvni_dist_reduction *r, const void *message, size_t bytes);
 
 /* n floats; NULL: no rank had a leaf. Read it only, unless world is 1. */
-float *lvni_reduction_total(lvni_reduction *r);
-const double *lvni_reduction_partial(lvni_reduction *r); /* one per block of n_norm floats */
-const void *lvni_reduction_said(lvni_reduction *r, int rank, size_t *bytes);
+float *lvni_dist_reduction_total(lvni_dist_reduction *r);
+/* one per block of n_norm floats */
+const double *lvni_dist_reduction_partial(lvni_dist_reduction *r);
+const void *lvni_dist_reduction_reported(lvni_dist_reduction *r, int rank, size_t *bytes);
 
 /* Where the time of the last step went, for bench/ and the log. */
-typedef struct lvni_reduction_times {
+typedef struct lvni_dist_reduction_times {
     uint64_t waited_ns;           /* in finish, with nothing to do */
     uint64_t added_ns;            /* adding, all threads together */
     int64_t pieces, pieces_early; /* early: before finish */
-} lvni_reduction_times;
-lvni_reduction_times lvni_reduction_last(const lvni_reduction *r);
+} lvni_dist_reduction_times;
+lvni_dist_reduction_times lvni_dist_reduction_last(const lvni_dist_reduction *r);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include <stdalign.h>
 
-enum { REDUCTION_PIECE = 4 * LVNI_REDUCTION_BLOCK }; /* floats that one thread adds at once */
+enum { LVNI_REDUCTION_PIECE = 4 * LVNI_REDUCTION_BLOCK }; /* floats that one thread adds at once */
 
 /* Steps count from 1. All that is shared carries the number of its step, nothing is ever reset:
  * what is left of an old step cannot be taken for news.
@@ -19,82 +19,85 @@ enum { REDUCTION_PIECE = 4 * LVNI_REDUCTION_BLOCK }; /* floats that one thread a
  * in t + 1, so all have left finish of step t and read no more of what was said in t, except the
  * messages that the trainer may read until its rank's next ready or finish: that of t + 1, which
  * had to come, too. */
-typedef struct said {
+typedef struct lvni_dist_rank_message {
     int32_t n_leaves;
-    lvni_tree_node leaf[LVNI_TREE_PENDING];
+    lvni_plan_tree_node leaf[LVNI_TREE_PENDING];
     uint64_t bytes; /* of the message */
-} said;
+} lvni_dist_rank_message;
 
-typedef struct rank_part {
+typedef struct lvni_dist_rank_part {
     /* the last step whose message is said and whose slices are added */
     alignas(64) _Atomic uint32_t arrived;
-    said said[2];
-} rank_part;
+    lvni_dist_rank_message message[2];
+} lvni_dist_rank_part;
 
 /* The common part begins with this; then per bucket a counter of the ranks that are ready (all
  * steps together), and the queue: the buckets in the order in which they became ready everywhere,
  * as step << 32 | bucket. The rank that makes a bucket ready writes entry tail++. */
-typedef struct common_part {
+typedef struct lvni_dist_common_part {
     alignas(64) _Atomic uint64_t tail; /* of all steps together */
-} common_part;
+} lvni_dist_common_part;
 
 /* Where the next piece is: step (24 bits) | place in the queue (20) | piece of that bucket's slice
  * (20). */
-enum { CURSOR_STEP_BITS = 24, CURSOR_PLACE_BITS = 20, CURSOR_PIECE_BITS = 20 };
+enum { LVNI_CURSOR_STEP_BITS = 24, LVNI_CURSOR_PLACE_BITS = 20, LVNI_CURSOR_PIECE_BITS = 20 };
 
-struct lvni_reduction {
-    lvni_comm *comm;
-    lvni_reduction_options o;
-    lvni_exchange exchange;
+struct lvni_dist_reduction {
+    lvni_dist_comm *comm;
+    lvni_dist_reduction_options o;
+    lvni_plan_exchange exchange;
     int64_t buckets;
-    lvni_region region;
+    lvni_dist_region region;
     bool open;
     /* offsets in the region */
     size_t at_ready, at_queue, at_partial, at_total;        /* common part */
     size_t at_message, message_stride, at_sets, set_stride; /* parts */
 
-    uint32_t step;          /* of the last begin; trainer thread */
-    uint32_t finished;      /* the last step that finish has ended */
-    int64_t pieces;         /* of this rank in a step */
-    _Atomic uint32_t *told; /* per bucket: the last step in which ready was called */
+    uint32_t step;              /* of the last begin; trainer thread */
+    uint32_t finished;          /* the last step that finish has ended */
+    int64_t pieces;             /* of this rank in a step */
+    _Atomic uint32_t *reported; /* per bucket: the last step in which ready was called */
 
     alignas(64) _Atomic uint64_t cursor;
     alignas(64) _Atomic uint64_t done; /* pieces, all steps together */
     /* The list of additions of a step: made by the first thread that finds a piece to add. step <<
      * 1; | 1: made. */
     _Atomic uint64_t planned;
-    lvni_sum_plan plan;
-    lvni_tree_node *leaf; /* of all ranks; slot: index in source */
-    void **source;        /* their sets */
+    lvni_dist_sum_plan plan;
+    lvni_plan_tree_node *leaf; /* of all ranks; slot: index in source */
+    void **source;             /* their sets */
     int own_sources;
     float *total; /* of the last step */
 
     _Atomic uint64_t added_ns;
-    int64_t used_begin, used_end; /* lvni_reduction_use; trainer thread, between finish and begin */
-    _Atomic int64_t added;        /* floats, in this step */
-    lvni_reduction_times last;
+    /* lvni_dist_reduction_use; trainer thread, between finish and begin */
+    int64_t used_begin, used_end;
+    _Atomic int64_t added; /* floats, in this step */
+    lvni_dist_reduction_times last;
 };
 
-static inline rank_part *reduction_part(const lvni_reduction *r, int rank)
+static inline lvni_dist_rank_part *lvni_dist_reduction_part(const lvni_dist_reduction *r, int rank)
 {
-    return (rank_part *)(void *)lvni_region_part(&r->region, rank);
+    return (lvni_dist_rank_part *)(void *)lvni_dist_region_part(&r->region, rank);
 }
 
-static inline char *reduction_message(const lvni_reduction *r, int rank, uint32_t step)
+static inline char *lvni_dist_reduction_message(const lvni_dist_reduction *r, int rank,
+                                                uint32_t step)
 {
-    return lvni_region_part(&r->region, rank) + r->at_message + (step & 1) * r->message_stride;
+    return lvni_dist_region_part(&r->region, rank) + r->at_message + (step & 1) * r->message_stride;
 }
 
-static inline float *reduction_set(const lvni_reduction *r, int rank, int i)
+static inline float *lvni_dist_reduction_view(const lvni_dist_reduction *r, int rank, int i)
 {
-    return (float *)(void *)(lvni_region_part(&r->region, rank) + r->at_sets +
+    return (float *)(void *)(lvni_dist_region_part(&r->region, rank) + r->at_sets +
                              (size_t)i * r->set_stride);
 }
 
-static inline int64_t reduction_slice_pieces(const lvni_reduction *r, int64_t b)
+static inline int64_t lvni_dist_reduction_slice_pieces(const lvni_dist_reduction *r, int64_t b)
 {
-    return (lvni_exchange_slice(&r->exchange, b, r->comm->rank).count + REDUCTION_PIECE - 1) /
-           REDUCTION_PIECE;
+    return (lvni_plan_exchange_slice(&r->exchange, b, r->comm->rank).count + LVNI_REDUCTION_PIECE -
+            1) /
+           LVNI_REDUCTION_PIECE;
 }
 
 #endif

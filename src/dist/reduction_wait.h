@@ -9,18 +9,18 @@
 
 /* Has the rank not come to the end of `step`? One without slices may have arrived in the next step
  * already. */
-static inline bool reduction_behind(const _Atomic uint32_t *arrived, uint32_t step)
+static inline bool lvni_dist_reduction_behind(const _Atomic uint32_t *arrived, uint32_t step)
 {
     return (int32_t)(atomic_load(arrived) - step) < 0;
 }
 
 /* Waits with the time counted: there was nothing to do. */
-static inline lvn_status reduction_wait(lvni_comm *comm, const lvni_wait *wait,
-                                        lvni_reduction_times *times)
+static inline lvn_status lvni_dist_reduction_wait(lvni_dist_comm *comm, const lvni_dist_wait *wait,
+                                                  lvni_dist_reduction_times *times)
 {
-    const uint64_t start = lvni_now_ns();
+    const uint64_t start = lvni_core_now_ns();
     const lvn_status status = wait->over(wait->user) ? LVN_OK : comm->ops->wait(comm, wait);
-    times->waited_ns += lvni_now_ns() - start;
+    times->waited_ns += lvni_core_now_ns() - start;
     return status;
 }
 

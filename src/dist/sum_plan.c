@@ -9,20 +9,20 @@
 #include <stdalign.h>
 #include <string.h>
 
-lvn_status lvni_sum_plan_init(lvni_sum_plan *plan, int room)
+lvn_status lvni_dist_sum_plan_init(lvni_dist_sum_plan *plan, int room)
 {
-    *plan = (lvni_sum_plan){.room = room};
-    plan->step = lvni_calloc(LVNI_TAG_DIST, (size_t)room, sizeof *plan->step);
+    *plan = (lvni_dist_sum_plan){.room = room};
+    plan->step = lvni_core_calloc(LVNI_TAG_DIST, (size_t)room, sizeof *plan->step);
     return plan->step != NULL ? LVN_OK : LVN_ERR_MEMORY;
 }
 
-void lvni_sum_plan_free(lvni_sum_plan *plan)
+void lvni_dist_sum_plan_free(lvni_dist_sum_plan *plan)
 {
-    lvni_free(plan->step);
-    *plan = (lvni_sum_plan){0};
+    lvni_core_free(plan->step);
+    *plan = (lvni_dist_sum_plan){0};
 }
 
-bool lvni_sum_is_node(int n, int begin, int end)
+bool lvni_dist_sum_is_node(int n, int begin, int end)
 {
     int lo = 0, hi = n;
     while (lo <= begin && end <= hi && begin < end) {
@@ -32,7 +32,7 @@ bool lvni_sum_is_node(int n, int begin, int end)
         if (hi - lo == 1) {
             break;
         }
-        const int middle = lo + (int)lvni_tree_split(hi - lo);
+        const int middle = lo + (int)lvni_plan_tree_split(hi - lo);
         if (end <= middle) {
             hi = middle;
         } else {
@@ -43,8 +43,8 @@ bool lvni_sum_is_node(int n, int begin, int end)
 }
 
 typedef struct walk {
-    lvni_sum_plan *plan;
-    const lvni_tree_node *leaf;
+    lvni_dist_sum_plan *plan;
+    const lvni_plan_tree_node *leaf;
     int n_leaves, next;
 } walk;
 
@@ -58,17 +58,19 @@ static int32_t visit(walk *w, int lo, int hi, int into)
     if ((w->leaf[w->next].begin == lo && w->leaf[w->next].end == hi) || hi - lo == 1) {
         return w->next++;
     }
-    const int middle = lo + (int)lvni_tree_split(hi - lo), n_sources = w->plan->n_sources;
+    const int middle = lo + (int)lvni_plan_tree_split(hi - lo), n_sources = w->plan->n_sources;
     const int32_t a = visit(w, lo, middle, into);
     const int32_t b = visit(w, middle, hi, a >= n_sources ? into + 1 : into);
     if (a < 0 || b < 0) {
         return a < 0 ? b : a;
     }
-    w->plan->step[w->plan->n_steps++] = (lvni_sum_step){.into = n_sources + into, .a = a, .b = b};
+    w->plan->step[w->plan->n_steps++] =
+        (lvni_dist_sum_step){.into = n_sources + into, .a = a, .b = b};
     return n_sources + into;
 }
 
-void lvni_sum_plan_make(lvni_sum_plan *plan, int n, const lvni_tree_node *leaf, int n_leaves)
+void lvni_dist_sum_plan_make(lvni_dist_sum_plan *plan, int n, const lvni_plan_tree_node *leaf,
+                             int n_leaves)
 {
     walk w = {
         .plan = plan, .leaf = leaf, .n_leaves = n_leaves < plan->room ? n_leaves : plan->room};
@@ -88,7 +90,7 @@ typedef struct machine {
     alignas(64) char wide[2][LVNI_SUM_BLOCK]; /* 16-bit operands as f32 */
 } machine;
 
-static const void *operand(const lvni_sum_plan *plan, void *const *source, const machine *m,
+static const void *operand(const lvni_dist_sum_plan *plan, void *const *source, const machine *m,
                            int32_t which, size_t offset)
 {
     return which < plan->n_sources ? (const char *)source[which] + offset
@@ -97,32 +99,33 @@ static const void *operand(const lvni_sum_plan *plan, void *const *source, const
 
 /* One block of bf16 or f16, offset in bytes: sources are widened when they are read, the total is
  * narrowed once. */
-static void run_half(const lvni_sum_plan *plan, void *const *source, machine *m, char *out,
-                     int64_t n, size_t offset, lvn_dtype dtype, lvni_reduce how)
+static void run_half(const lvni_dist_sum_plan *plan, void *const *source, machine *m, char *out,
+                     int64_t n, size_t offset, lvn_dtype dtype, lvni_dist_reduce how)
 {
     for (int i = 0; i < plan->n_steps; i++) {
-        const lvni_sum_step *s = &plan->step[i];
+        const lvni_dist_sum_step *s = &plan->step[i];
         const float *side[2];
         for (int j = 0; j < 2; j++) {
             const int32_t which = j == 0 ? s->a : s->b;
             const void *p = operand(plan, source, m, which, offset);
             if (which < plan->n_sources) {
-                lvni_combine_widen((float *)(void *)m->wide[j], p, n, dtype);
+                lvni_dist_combine_widen((float *)(void *)m->wide[j], p, n, dtype);
                 p = m->wide[j];
             }
             side[j] = p;
         }
         if (s->into == LVNI_SUM_OUT) {
-            lvni_combine(m->wide[0], side[0], side[1], n, LVN_F32, how);
-            lvni_combine_narrow(out + offset, (const float *)(const void *)m->wide[0], n, dtype);
+            lvni_dist_combine(m->wide[0], side[0], side[1], n, LVN_F32, how);
+            lvni_dist_combine_narrow(out + offset, (const float *)(const void *)m->wide[0], n,
+                                     dtype);
         } else {
-            lvni_combine(m->reg[s->into - plan->n_sources], side[0], side[1], n, LVN_F32, how);
+            lvni_dist_combine(m->reg[s->into - plan->n_sources], side[0], side[1], n, LVN_F32, how);
         }
     }
 }
 
-void lvni_sum_run(const lvni_sum_plan *plan, void *const *source, void *out, int64_t first,
-                  int64_t n, lvn_dtype dtype, lvni_reduce how)
+void lvni_dist_sum_run(const lvni_dist_sum_plan *plan, void *const *source, void *out,
+                       int64_t first, int64_t n, lvn_dtype dtype, lvni_dist_reduce how)
 {
     const size_t size = lvn_dtype_size(dtype);
     if (plan->n_sources == 0 || n == 0) {
@@ -135,7 +138,7 @@ void lvni_sum_run(const lvni_sum_plan *plan, void *const *source, void *out, int
         }
         return;
     }
-    const unsigned before = lvni_fp_enter(LVNI_FP_FLUSH);
+    const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
     machine m;
     const bool half = size == 2;
     const int64_t block = LVNI_SUM_BLOCK / (int64_t)(half ? sizeof(float) : size);
@@ -147,12 +150,12 @@ void lvni_sum_run(const lvni_sum_plan *plan, void *const *source, void *out, int
             continue;
         }
         for (int i = 0; i < plan->n_steps; i++) {
-            const lvni_sum_step *s = &plan->step[i];
+            const lvni_dist_sum_step *s = &plan->step[i];
             void *into =
                 s->into == LVNI_SUM_OUT ? (char *)out + offset : m.reg[s->into - plan->n_sources];
-            lvni_combine(into, operand(plan, source, &m, s->a, offset),
-                         operand(plan, source, &m, s->b, offset), count, dtype, how);
+            lvni_dist_combine(into, operand(plan, source, &m, s->a, offset),
+                              operand(plan, source, &m, s->b, offset), count, dtype, how);
         }
     }
-    lvni_fp_leave(before);
+    lvni_tensor_fp_leave(before);
 }

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 
 /* What a rank calls: compared in check mode. */
-typedef enum lvni_call_kind {
+typedef enum lvni_dist_call_kind {
     LVNI_CALL_BARRIER,
     LVNI_CALL_ALL_REDUCE,
     LVNI_CALL_REDUCE_SCATTER,
@@ -21,78 +21,79 @@ typedef enum lvni_call_kind {
     LVNI_CALL_REDUCTION_CREATE,
     LVNI_CALL_REDUCTION_FINISH,
     LVNI_CALL_COUNT
-} lvni_call_kind;
+} lvni_dist_call_kind;
 
-typedef struct lvni_call {
-    int32_t kind;  /* lvni_call_kind */
+typedef struct lvni_dist_call {
+    int32_t kind;  /* lvni_dist_call_kind */
     int32_t dtype; /* -1: bytes */
-    int32_t how;   /* lvni_reduce, -1: nothing is added */
+    int32_t how;   /* lvni_dist_reduce, -1: nothing is added */
     int32_t root;  /* -1: none */
     int64_t n;     /* elements or bytes; 0 where ranks may differ */
-} lvni_call;
+} lvni_dist_call;
 
 /* Memory of all ranks: a common part, then one part per rank, all zeros at first and page aligned.
  * Addresses differ between processes. Parts are as long as the longest any rank asks for. Pages
  * come to be where they are first reserved. */
-typedef struct lvni_region {
+typedef struct lvni_dist_region {
     char *common;
     char *part;    /* of rank 0 */
     size_t stride; /* from one rank's part to the next */
     void *handle;  /* the transport's */
-} lvni_region;
+} lvni_dist_region;
 
 /* What a rank waits for. over: it has happened; needs: the wait cannot end without `rank` doing
  * something more. Both look at shared memory with sequentially consistent loads, cheaply and
  * often. */
-typedef struct lvni_wait {
+typedef struct lvni_dist_wait {
     bool (*over)(void *user);
     bool (*needs)(void *user, int rank);
     void *user;
-} lvni_wait;
+} lvni_dist_wait;
 
-typedef struct lvni_transport {
-    void (*destroy)(lvni_comm *comm);
+typedef struct lvni_dist_transport {
+    void (*destroy)(lvni_dist_comm *comm);
     /* first: the rank that `why` names as the one that failed first; -1: it names none */
-    void (*abort)(lvni_comm *comm, int first, const char *why);
-    int (*first_failed)(const lvni_comm *comm); /* of the abort; -1 */
-    lvn_status (*health)(lvni_comm *comm);      /* LVN_ERR_PEER once aborted */
+    void (*abort)(lvni_dist_comm *comm, int first, const char *why);
+    int (*first_failed)(const lvni_dist_comm *comm); /* of the abort; -1 */
+    lvn_status (*health)(lvni_dist_comm *comm);      /* LVN_ERR_PEER once aborted */
     /* check mode: a round in which all calls are compared */
-    lvn_status (*agree)(lvni_comm *comm, const lvni_call *call);
+    lvn_status (*agree)(lvni_dist_comm *comm, const lvni_dist_call *call);
 
-    lvn_status (*barrier)(lvni_comm *comm);
-    lvn_status (*all_reduce)(lvni_comm *comm, const void *in, void *out, int64_t n, lvn_dtype dtype,
-                             lvni_reduce how);
-    lvn_status (*reduce_scatter)(lvni_comm *comm, const void *in, void *out, int64_t n,
-                                 lvn_dtype dtype, lvni_reduce how);
-    lvn_status (*all_gather)(lvni_comm *comm, const void *in, size_t bytes, void *out);
-    lvn_status (*broadcast)(lvni_comm *comm, void *data, size_t bytes, int root);
-    lvn_status (*all_to_all)(lvni_comm *comm, const void *in, size_t bytes, void *out);
+    lvn_status (*barrier)(lvni_dist_comm *comm);
+    lvn_status (*all_reduce)(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
+                             lvn_dtype dtype, lvni_dist_reduce how);
+    lvn_status (*reduce_scatter)(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
+                                 lvn_dtype dtype, lvni_dist_reduce how);
+    lvn_status (*all_gather)(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
+    lvn_status (*broadcast)(lvni_dist_comm *comm, void *data, size_t bytes, int root);
+    lvn_status (*all_to_all)(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
 
     /* In the same order and with the same sizes everywhere. Afterwards every rank reserves what is
      * its own, and before anyone touches any of it the ranks agree that all could. */
-    lvn_status (*region_open)(lvni_comm *comm, size_t common, size_t part, lvni_region *out);
+    lvn_status (*region_open)(lvni_dist_comm *comm, size_t common, size_t part,
+                              lvni_dist_region *out);
     /* LVN_ERR_MEMORY */
-    lvn_status (*region_reserve)(lvni_comm *comm, const lvni_region *region, const void *from,
-                                 size_t bytes);
+    lvn_status (*region_reserve)(lvni_dist_comm *comm, const lvni_dist_region *region,
+                                 const void *from, size_t bytes);
     /* no collective: the memory goes with the last rank */
-    void (*region_close)(lvni_comm *comm, lvni_region *region);
+    void (*region_close)(lvni_dist_comm *comm, lvni_dist_region *region);
     /* of an opening that all agreed to give up, some of them without a region */
-    void (*region_discard)(lvni_comm *comm, lvni_region *region);
+    void (*region_discard)(lvni_dist_comm *comm, lvni_dist_region *region);
 
-    lvn_status (*wait)(lvni_comm *comm, const lvni_wait *wait);
-    void (*ring)(lvni_comm *comm); /* something changed that others may wait for; any thread */
-    bool (*claim)(lvni_comm *comm);
-} lvni_transport;
+    lvn_status (*wait)(lvni_dist_comm *comm, const lvni_dist_wait *wait);
+    void (*ring)(lvni_dist_comm *comm); /* something changed that others may wait for; any thread */
+    bool (*claim)(lvni_dist_comm *comm);
+} lvni_dist_transport;
 
-struct lvni_comm {
-    const lvni_transport *ops;
+struct lvni_dist_comm {
+    const lvni_dist_transport *ops;
     int rank, world;
     bool check;
     _Atomic uint64_t sent, received;
-    void *memory; /* comm.c's list of what lvni_comm_alloc gave */
+    void *memory; /* comm.c's list of what lvni_dist_comm_alloc gave */
 };
 
-static inline void lvni_comm_add_bytes(lvni_comm *comm, uint64_t sent, uint64_t received)
+static inline void lvni_dist_comm_add_bytes(lvni_dist_comm *comm, uint64_t sent, uint64_t received)
 {
     if (comm->world == 1) {
         return; /* there are no others */
@@ -101,13 +102,13 @@ static inline void lvni_comm_add_bytes(lvni_comm *comm, uint64_t sent, uint64_t 
     atomic_fetch_add_explicit(&comm->received, received, memory_order_relaxed);
 }
 
-static inline char *lvni_region_part(const lvni_region *region, int rank)
+static inline char *lvni_dist_region_part(const lvni_dist_region *region, int rank)
 {
     return region->part + (size_t)rank * region->stride;
 }
 
 /* The usual end of a wait: no rank has to do anything more. */
-static inline bool lvni_wait_needs_nobody(const lvni_comm *comm,
+static inline bool lvni_dist_wait_is_over(const lvni_dist_comm *comm,
                                           bool (*needs)(void *user, int rank), void *user)
 {
     for (int rank = 0; rank < comm->world; rank++) {
@@ -118,15 +119,15 @@ static inline bool lvni_wait_needs_nobody(const lvni_comm *comm,
     return true;
 }
 
-/* Is [p, p + bytes) memory that lvni_comm_alloc gave? Then *region is the region, *offset the place
- * in this rank's part, and *number tells the block among all (same on all ranks). */
-bool lvni_comm_find(const lvni_comm *comm, const void *p, size_t bytes, const lvni_region **region,
-                    int64_t *number, size_t *offset);
+/* Is [p, p + bytes) memory that lvni_dist_comm_alloc gave? Then *region is the region, *offset the
+ * place in this rank's part, and *number tells the block among all (same on all ranks). */
+bool lvni_dist_comm_find(const lvni_dist_comm *comm, const void *p, size_t bytes,
+                         const lvni_dist_region **region, int64_t *number, size_t *offset);
 /* A region on all ranks, or on none: then nothing of it is left. reserve: reserves what this rank
- * has to of a region that is open here; NULL: its part. what: as in lvni_comm_agree_status. */
-typedef lvn_status (*lvni_region_reserving)(void *user, const lvni_region *region);
-lvn_status lvni_region_share(lvni_comm *comm, size_t common, size_t part,
-                             lvni_region_reserving reserve, void *user, const char *what,
-                             lvni_region *out);
+ * has to of a region that is open here; NULL: its part. what: as in lvni_dist_comm_agree_status. */
+typedef lvn_status (*lvni_dist_region_reserving)(void *user, const lvni_dist_region *region);
+lvn_status lvni_dist_region_share(lvni_dist_comm *comm, size_t common, size_t part,
+                                  lvni_dist_region_reserving reserve, void *user, const char *what,
+                                  lvni_dist_region *out);
 
 #endif

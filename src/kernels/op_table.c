@@ -1,14 +1,16 @@
-/* The op table: ops.def turned into data. Read by lvni_run, autograd, `levin ops` and the tests. */
+/* The op table: ops.def turned into data. Read by lvni_kernels_run, autograd, `levin ops` and the
+ * tests. */
 #include "kernels/kernels_decl.h"
 
 /* 0 for ops without attributes: nobody copies the byte behind a NULL. */
-#define ATTR_SIZE(type) _Generic((type *)0, lvni_no_attr * : (size_t)0, default : sizeof(type))
+#define ATTR_SIZE(type)                                                                            \
+    _Generic((type *)0, lvni_kernels_no_attr * : (size_t)0, default : sizeof(type))
 
 #define LVNI_ATTR(type, fields) static const char text_##type[] = fields;
 #include "kernels/attrs.def"
 #undef LVNI_ATTR
 
-const lvni_op_info lvni_ops[LVNI_OP_COUNT] = {
+const lvni_kernels_op_info lvni_kernels_ops[LVNI_OP_COUNT] = {
 #define LVNI_OP(op, inputs, outputs, attr_type, op_flags, text)                                    \
     [LVNI_OP_##op] = {.name = #op,                                                                 \
                       .n_in = (inputs),                                                            \
@@ -17,7 +19,7 @@ const lvni_op_info lvni_ops[LVNI_OP_COUNT] = {
                       .sentence = (text),                                                          \
                       .attr_size = ATTR_SIZE(attr_type),                                           \
                       .attributes = text_##attr_type,                                              \
-                      .shape = lvni_shape_##op,                                                    \
+                      .shape = lvni_kernels_shape_##op,                                            \
                       .ref = lvni_ref_##op,                                                        \
                       .cpu = lvni_cpu_##op},
 #include "kernels/ops.def"
@@ -27,6 +29,6 @@ const lvni_op_info lvni_ops[LVNI_OP_COUNT] = {
 #define LVNI_OP(op, inputs, outputs, attr_type, op_flags, text)                                    \
     _Static_assert((inputs) >= 1 && (inputs) <= LVNI_MAX_IN && (outputs) >= 1 &&                   \
                        (outputs) <= LVNI_MAX_OUT,                                                  \
-                   #op ": more inputs or outputs than lvni_args holds");
+                   #op ": more inputs or outputs than lvni_kernels_args holds");
 #include "kernels/ops.def"
 #undef LVNI_OP

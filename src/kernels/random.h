@@ -5,9 +5,9 @@
 
 #include "core/rng.h"
 
-/* y[e] = lvni_rng_uniform(rng, e) for n elements. */
-void lvni_random_uniform(float *y, int64_t n, const lvni_rng *rng);
-/* y[e] = lvni_rng_normal(rng, e) * deviation, rounded once */
-void lvni_random_normal(float *y, int64_t n, double deviation, const lvni_rng *rng);
+/* y[e] = lvni_core_rng_uniform(rng, e) for n elements. */
+void lvni_kernels_random_uniform(float *y, int64_t n, const lvni_core_rng *rng);
+/* y[e] = lvni_core_rng_normal(rng, e) * deviation, rounded once */
+void lvni_kernels_random_normal(float *y, int64_t n, double deviation, const lvni_core_rng *rng);
 
 #endif

@@ -7,10 +7,10 @@
 
 #include <stdatomic.h>
 
-static lvn_status check_inputs(const lvni_op_info *info, const lvni_args *args)
+static lvn_status check_inputs(const lvni_kernels_op_info *info, const lvni_kernels_args *args)
 {
     for (int i = 0; i < info->n_in; i++) {
-        const bool optional = i >= info->n_in - lvni_op_optional(info);
+        const bool optional = i >= info->n_in - lvni_kernels_op_optional(info);
         LVN_ARG(args->in[i] != NULL || optional, "%s: input %d of %d is missing (NULL)", info->name,
                 i, info->n_in);
     }
@@ -20,8 +20,8 @@ static lvn_status check_inputs(const lvni_op_info *info, const lvni_args *args)
 }
 
 /* An output of the caller must be what the rule says. */
-static lvn_status check_preset(const lvni_op_info *info, int i, const lvn_tensor *t,
-                               const lvni_desc *d)
+static lvn_status check_preset(const lvni_kernels_op_info *info, int i, const lvn_tensor *t,
+                               const lvni_tensor_desc *d)
 {
     bool same = t->ndim == d->ndim;
     for (int k = 0; same && k < d->ndim; k++) {
@@ -30,8 +30,8 @@ static lvn_status check_preset(const lvni_op_info *info, int i, const lvn_tensor
     if (!same) {
         char have[96], need[96];
         LVN_FAIL(LVN_ERR_SHAPE, "%s: output %d given by the caller is %s, but the result is %s",
-                 info->name, i, lvni_shape_string(t->ndim, t->shape, have),
-                 lvni_shape_string(d->ndim, d->shape, need));
+                 info->name, i, lvni_tensor_shape_string(t->ndim, t->shape, have),
+                 lvni_tensor_shape_string(d->ndim, d->shape, need));
     }
     if (t->dtype != d->dtype) {
         LVN_FAIL(LVN_ERR_DTYPE, "%s: output %d given by the caller is %s, but the result is %s",
@@ -40,14 +40,15 @@ static lvn_status check_preset(const lvni_op_info *info, int i, const lvn_tensor
     return LVN_OK;
 }
 
-static lvn_status make_output(const lvni_op_info *info, int i, const lvni_desc *d, lvn_tensor **out)
+static lvn_status make_output(const lvni_kernels_op_info *info, int i, const lvni_tensor_desc *d,
+                              lvn_tensor **out)
 {
     int64_t n = 1;
     for (int k = 0; k < d->ndim; k++) {
         if (d->shape[k] != 0 && n > INT64_MAX / 16 / d->shape[k]) {
             char shape[96];
             LVN_FAIL(LVN_ERR_SHAPE, "%s: a result of shape %s has too many elements to count",
-                     info->name, lvni_shape_string(d->ndim, d->shape, shape));
+                     info->name, lvni_tensor_shape_string(d->ndim, d->shape, shape));
         }
         n *= d->shape[k];
     }
@@ -55,17 +56,18 @@ static lvn_status make_output(const lvni_op_info *info, int i, const lvni_desc *
     if (*out == NULL) {
         char shape[96];
         lvn_error_frame("%s: output %d, %s %s", info->name, i,
-                        lvni_shape_string(d->ndim, d->shape, shape), lvn_dtype_name(d->dtype));
+                        lvni_tensor_shape_string(d->ndim, d->shape, shape),
+                        lvn_dtype_name(d->dtype));
         return lvn_last_error()->code;
     }
     return LVN_OK;
 }
 
 /* *made gets bit i for each output allocated here. */
-static lvn_status prepare_outputs(const lvni_op_info *info, lvni_args *args, unsigned want,
-                                  unsigned *made)
+static lvn_status prepare_outputs(const lvni_kernels_op_info *info, lvni_kernels_args *args,
+                                  unsigned want, unsigned *made)
 {
-    lvni_desc out[LVNI_MAX_OUT];
+    lvni_tensor_desc out[LVNI_MAX_OUT];
     LVN_TRY(info->shape(args, out));
     for (int i = 0; i < info->n_out; i++) {
         if (args->out[i] != NULL) {
@@ -83,9 +85,9 @@ static lvn_status prepare_outputs(const lvni_op_info *info, lvni_args *args, uns
 
 /* In a dry run: what the kernel would take besides its tensors, where it knows how to tell
  * (LVNI_DRY). */
-static lvn_status run_cpu(const lvni_op_info *info, const lvni_args *args)
+static lvn_status run_cpu(const lvni_kernels_op_info *info, const lvni_kernels_args *args)
 {
-    if (!lvni_device_dry_run()) {
+    if (!lvni_tensor_device_dry_run()) {
         return info->cpu(args);
     }
     bool tells = (info->flags & LVNI_DRY) != 0;
@@ -98,21 +100,21 @@ static lvn_status run_cpu(const lvni_op_info *info, const lvni_args *args)
 
 /* ---- 16-bit types for kernels that know f32 only ---- */
 
-static lvn_status run(lvni_op op, lvni_args *args, unsigned want);
+static lvn_status run(lvni_kernels_op op, lvni_kernels_args *args, unsigned want);
 
 static lvn_tensor *cast_new(const lvn_tensor *t, lvn_dtype dtype)
 {
-    const lvni_cast_attr attr = {.dtype = dtype};
-    lvni_args a = {.in = {t}, .attr = &attr};
+    const lvni_kernels_cast_attr attr = {.dtype = dtype};
+    lvni_kernels_args a = {.in = {t}, .attr = &attr};
     return run(LVNI_OP_cast, &a, 1) == LVN_OK ? a.out[0] : NULL;
 }
 
 /* copies[i]: the f32 copy of input i, for the caller to release. */
-static lvn_status widen(const lvni_op_info *info, const lvni_args *args, lvni_args *wide,
-                        lvn_tensor *copies[LVNI_MAX_IN])
+static lvn_status widen(const lvni_kernels_op_info *info, const lvni_kernels_args *args,
+                        lvni_kernels_args *wide, lvn_tensor *copies[LVNI_MAX_IN])
 {
     for (int i = 0; i < info->n_in; i++) {
-        if (args->in[i] != NULL && lvni_is_low(args->in[i]->dtype)) {
+        if (args->in[i] != NULL && lvni_tensor_is_low(args->in[i]->dtype)) {
             copies[i] = cast_new(args->in[i], LVN_F32);
             if (copies[i] == NULL) {
                 return lvn_last_error()->code;
@@ -121,8 +123,8 @@ static lvn_status widen(const lvni_op_info *info, const lvni_args *args, lvni_ar
         }
     }
     for (int i = 0; i < info->n_out; i++) {
-        if (args->out[i] != NULL && lvni_is_low(args->out[i]->dtype)) {
-            lvni_desc d = lvni_tensor_desc(args->out[i]);
+        if (args->out[i] != NULL && lvni_tensor_is_low(args->out[i]->dtype)) {
+            lvni_tensor_desc d = lvni_tensor_get_desc(args->out[i]);
             d.dtype = LVN_F32;
             wide->out[i] = lvni_tensor_new(&d);
             if (wide->out[i] == NULL) {
@@ -133,23 +135,24 @@ static lvn_status widen(const lvni_op_info *info, const lvni_args *args, lvni_ar
     return LVN_OK;
 }
 
-static lvn_status narrow(const lvni_op_info *info, const lvni_args *args, const lvni_args *wide)
+static lvn_status narrow(const lvni_kernels_op_info *info, const lvni_kernels_args *args,
+                         const lvni_kernels_args *wide)
 {
     for (int i = 0; i < info->n_out; i++) {
         if (args->out[i] != wide->out[i]) {
-            const lvni_cast_attr attr = {.dtype = args->out[i]->dtype};
-            LVN_TRY(
-                run_cpu(&lvni_ops[LVNI_OP_cast],
-                        &(lvni_args){.in = {wide->out[i]}, .out = {args->out[i]}, .attr = &attr}));
+            const lvni_kernels_cast_attr attr = {.dtype = args->out[i]->dtype};
+            LVN_TRY(run_cpu(
+                &lvni_kernels_ops[LVNI_OP_cast],
+                &(lvni_kernels_args){.in = {wide->out[i]}, .out = {args->out[i]}, .attr = &attr}));
         }
     }
     return LVN_OK;
 }
 
 /* Computed in f32, stored and rounded as bf16 or f16. */
-static lvn_status run_through_f32(const lvni_op_info *info, const lvni_args *args)
+static lvn_status run_through_f32(const lvni_kernels_op_info *info, const lvni_kernels_args *args)
 {
-    lvni_args wide = *args;
+    lvni_kernels_args wide = *args;
     lvn_tensor *copies[LVNI_MAX_IN] = {NULL};
     lvn_status s = widen(info, args, &wide, copies);
     if (s == LVN_OK) {
@@ -169,7 +172,7 @@ static lvn_status run_through_f32(const lvni_op_info *info, const lvni_args *arg
     return s;
 }
 
-static lvn_status run_kernel(const lvni_op_info *info, const lvni_args *args)
+static lvn_status run_kernel(const lvni_kernels_op_info *info, const lvni_kernels_args *args)
 {
     unsigned types = 0; /* flags of what the cpu kernel must take */
     bool wide = false;
@@ -177,12 +180,13 @@ static lvn_status run_kernel(const lvni_op_info *info, const lvni_args *args)
         const lvn_tensor *t = i < info->n_in ? args->in[i] : args->out[i - info->n_in];
         const lvn_dtype dtype = t == NULL ? LVN_F32 : t->dtype;
         if (dtype == LVN_F64 && i < info->n_in) {
-            return lvni_device_dry_run() ? LVN_OK : info->ref(args);
+            return lvni_tensor_device_dry_run() ? LVN_OK : info->ref(args);
         }
         types |= dtype == LVN_BF16  ? (unsigned)LVNI_BF16
                  : dtype == LVN_F16 ? (unsigned)LVNI_F16
                                     : 0u;
-        if (i < info->n_in && lvni_is_low(dtype) && (info->flags / LVNI_BESIDE & 1u << i) != 0) {
+        if (i < info->n_in && lvni_tensor_is_low(dtype) &&
+            (info->flags / LVNI_BESIDE & 1u << i) != 0) {
             wide = true;
         }
     }
@@ -190,8 +194,8 @@ static lvn_status run_kernel(const lvni_op_info *info, const lvni_args *args)
                                                    : run_through_f32(info, args);
 }
 
-static lvn_status run_on_host(const lvni_op_info *info, lvni_args *args, unsigned want,
-                              unsigned *made)
+static lvn_status run_on_host(const lvni_kernels_op_info *info, lvni_kernels_args *args,
+                              unsigned want, unsigned *made)
 {
     LVN_TRY(prepare_outputs(info, args, want, made));
     return run_kernel(info, args);
@@ -200,23 +204,24 @@ static lvn_status run_on_host(const lvni_op_info *info, lvni_args *args, unsigne
 /* ---- devices ---- */
 
 /* That of the context or of a tensor; one only. */
-static lvn_status find_device(const lvni_op_info *info, const lvni_args *args, lvni_device **out)
+static lvn_status find_device(const lvni_kernels_op_info *info, const lvni_kernels_args *args,
+                              lvni_tensor_device **out)
 {
-    const lvni_ctx *ctx = lvni_ctx_get();
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     if (ctx == NULL) {
         return LVN_ERR_MEMORY;
     }
     *out = ctx->device;
-    if (*out != NULL && lvni_device_is_dry(*out)) {
+    if (*out != NULL && lvni_tensor_device_is_dry(*out)) {
         return LVN_OK; /* whatever the real devices hold, such as the weights of the model */
     }
     for (int i = 0; i < info->n_in + info->n_out; i++) {
         const lvn_tensor *t = i < info->n_in ? args->in[i] : args->out[i - info->n_in];
-        lvni_device *d = t == NULL ? NULL : lvni_device_of(t->data);
+        lvni_tensor_device *d = t == NULL ? NULL : lvni_tensor_device_of(t->data);
         if (d != NULL && *out != NULL && d != *out) {
             LVN_FAIL(LVN_ERR_INVALID,
                      "%s: a tensor lies on %s, but the op runs on %s; lvn_to_device copies it",
-                     info->name, lvni_device_name(d), lvni_device_name(*out));
+                     info->name, lvni_tensor_device_name(d), lvni_tensor_device_name(*out));
         }
         *out = d != NULL ? d : *out;
     }
@@ -224,11 +229,11 @@ static lvn_status find_device(const lvni_op_info *info, const lvni_args *args, l
 }
 
 /* copies[i]: the device's copy of an input in host memory, for the caller to release. */
-static lvn_status move_inputs(lvni_device *device, const lvni_op_info *info, lvni_args *args,
-                              lvn_tensor *copies[LVNI_MAX_IN])
+static lvn_status move_inputs(lvni_tensor_device *device, const lvni_kernels_op_info *info,
+                              lvni_kernels_args *args, lvn_tensor *copies[LVNI_MAX_IN])
 {
     for (int i = 0; i < info->n_in; i++) {
-        if (args->in[i] != NULL && lvni_device_of(args->in[i]->data) == NULL) {
+        if (args->in[i] != NULL && lvni_tensor_device_of(args->in[i]->data) == NULL) {
             copies[i] = lvni_tensor_to(args->in[i], device);
             if (copies[i] == NULL) {
                 return lvn_last_error()->code;
@@ -239,29 +244,29 @@ static lvn_status move_inputs(lvni_device *device, const lvni_op_info *info, lvn
     return LVN_OK;
 }
 
-static lvn_status submit(lvni_device *device, const lvni_op_info *info, lvni_args *args,
-                         lvn_tensor *copies[LVNI_MAX_IN])
+static lvn_status submit(lvni_tensor_device *device, const lvni_kernels_op_info *info,
+                         lvni_kernels_args *args, lvn_tensor *copies[LVNI_MAX_IN])
 {
-    if (lvni_device_is_dry(device)) {
+    if (lvni_tensor_device_is_dry(device)) {
         return run_kernel(info, args);
     }
     for (int i = 0; i < info->n_out; i++) {
-        LVN_ARG(args->out[i] == NULL || lvni_device_of(args->out[i]->data) == device,
+        LVN_ARG(args->out[i] == NULL || lvni_tensor_device_of(args->out[i]->data) == device,
                 "%s: output %d given by the caller is in host memory, but the op runs on %s",
-                info->name, i, lvni_device_name(device));
+                info->name, i, lvni_tensor_device_name(device));
     }
     LVN_TRY(move_inputs(device, info, args, copies));
     return lvni_sim_run(device, info, args, run_kernel);
 }
 
-static lvn_status run_on_device(lvni_device *device, const lvni_op_info *info, lvni_args *args,
-                                unsigned want, unsigned *made)
+static lvn_status run_on_device(lvni_tensor_device *device, const lvni_kernels_op_info *info,
+                                lvni_kernels_args *args, unsigned want, unsigned *made)
 {
-    lvni_ctx *ctx = lvni_ctx_get();
-    lvni_device *before = ctx->device;
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    lvni_tensor_device *before = ctx->device;
     ctx->device = device; /* where outputs and copies are made */
     lvn_status s = prepare_outputs(info, args, want, made);
-    lvni_args there = *args;
+    lvni_kernels_args there = *args;
     lvn_tensor *copies[LVNI_MAX_IN] = {NULL};
     s = s == LVN_OK ? submit(device, info, &there, copies) : s;
     for (int i = 0; i < info->n_in; i++) {
@@ -271,12 +276,12 @@ static lvn_status run_on_device(lvni_device *device, const lvni_op_info *info, l
     return s;
 }
 
-static lvn_status run(lvni_op op, lvni_args *args, unsigned want)
+static lvn_status run(lvni_kernels_op op, lvni_kernels_args *args, unsigned want)
 {
     LVN_ARG((int)op >= 0 && op < LVNI_OP_COUNT, "there is no op number %d", (int)op);
-    const lvni_op_info *info = &lvni_ops[op];
+    const lvni_kernels_op_info *info = &lvni_kernels_ops[op];
     LVN_TRY(check_inputs(info, args));
-    lvni_device *device;
+    lvni_tensor_device *device;
     LVN_TRY(find_device(info, args, &device));
     unsigned made = 0;
     lvn_status status = device == NULL ? run_on_host(info, args, want, &made)
@@ -295,7 +300,7 @@ static struct {
     _Atomic uint64_t calls, ns;
 } spent[LVNI_OP_COUNT];
 
-void lvni_run_measure(bool on)
+void lvni_kernels_run_measure(bool on)
 {
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
         atomic_store(&spent[op].calls, 0);
@@ -304,28 +309,29 @@ void lvni_run_measure(bool on)
     atomic_store(&measures, on);
 }
 
-lvni_op_time lvni_run_time(lvni_op op)
+lvni_kernels_op_time lvni_kernels_run_time(lvni_kernels_op op)
 {
-    return (lvni_op_time){.calls = atomic_load(&spent[op].calls), .ns = atomic_load(&spent[op].ns)};
+    return (lvni_kernels_op_time){.calls = atomic_load(&spent[op].calls),
+                                  .ns = atomic_load(&spent[op].ns)};
 }
 
-static lvn_status run_measured(lvni_op op, lvni_args *args, unsigned want)
+static lvn_status run_measured(lvni_kernels_op op, lvni_kernels_args *args, unsigned want)
 {
     if (!atomic_load_explicit(&measures, memory_order_relaxed) || (int)op < 0 ||
         op >= LVNI_OP_COUNT) {
         return run(op, args, want);
     }
-    const uint64_t start = lvni_now_ns();
+    const uint64_t start = lvni_core_now_ns();
     const lvn_status status = run(op, args, want);
     atomic_fetch_add(&spent[op].calls, 1);
-    atomic_fetch_add(&spent[op].ns, lvni_now_ns() - start);
+    atomic_fetch_add(&spent[op].ns, lvni_core_now_ns() - start);
     return status;
 }
 
-lvn_status lvni_run(lvni_op op, lvni_args *args, unsigned want)
+lvn_status lvni_kernels_run(lvni_kernels_op op, lvni_kernels_args *args, unsigned want)
 {
-    const unsigned before = lvni_fp_enter(LVNI_FP_FLUSH);
+    const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
     const lvn_status status = run_measured(op, args, want);
-    lvni_fp_leave(before);
+    lvni_tensor_fp_leave(before);
     return status;
 }

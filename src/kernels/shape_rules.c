@@ -1,15 +1,15 @@
 /* Shape rules of element-wise ops, broadcasting, reductions and matrix products. A rule looks at
  * types and shapes only, says what is wrong with both shapes in the sentence, and describes the
- * outputs. Called by lvni_run before each op. */
+ * outputs. Called by lvni_kernels_run before each op. */
 #include "kernels/shape_rules_impl.h"
 
 static bool is_float(lvn_dtype dtype)
 {
-    return dtype == LVN_F32 || dtype == LVN_F64 || lvni_is_low(dtype);
+    return dtype == LVN_F32 || dtype == LVN_F64 || lvni_tensor_is_low(dtype);
 }
 
-lvn_status lvni_rule_float_params(const char *op, const lvni_args *a, unsigned data,
-                                  unsigned params)
+lvn_status lvni_kernels_rule_float_params(const char *op, const lvni_kernels_args *a, unsigned data,
+                                          unsigned params)
 {
     const lvn_tensor *first = NULL;
     int first_i = 0;
@@ -23,7 +23,7 @@ lvn_status lvni_rule_float_params(const char *op, const lvni_args *a, unsigned d
                      lvn_dtype_name(t->dtype));
         }
         const bool beside = (params & (1u << i)) != 0 && t->dtype == LVN_F32 && first != NULL &&
-                            lvni_is_low(first->dtype);
+                            lvni_tensor_is_low(first->dtype);
         if (first != NULL && t->dtype != first->dtype && !beside) {
             LVN_FAIL(LVN_ERR_DTYPE, "%s: input %d is %s but input %d is %s; convert one of them",
                      op, first_i, lvn_dtype_name(first->dtype), i, lvn_dtype_name(t->dtype));
@@ -36,12 +36,13 @@ lvn_status lvni_rule_float_params(const char *op, const lvni_args *a, unsigned d
     return LVN_OK;
 }
 
-lvn_status lvni_rule_float(const char *op, const lvni_args *a, unsigned mask)
+lvn_status lvni_kernels_rule_float(const char *op, const lvni_kernels_args *a, unsigned mask)
 {
-    return lvni_rule_float_params(op, a, mask, 0);
+    return lvni_kernels_rule_float_params(op, a, mask, 0);
 }
 
-lvn_status lvni_rule_dtype(const char *op, const char *what, const lvn_tensor *t, lvn_dtype dtype)
+lvn_status lvni_kernels_rule_dtype(const char *op, const char *what, const lvn_tensor *t,
+                                   lvn_dtype dtype)
 {
     if (t->dtype != dtype) {
         LVN_FAIL(LVN_ERR_DTYPE, "%s: %s must be %s, not %s", op, what, lvn_dtype_name(dtype),
@@ -50,33 +51,33 @@ lvn_status lvni_rule_dtype(const char *op, const char *what, const lvn_tensor *t
     return LVN_OK;
 }
 
-lvn_status lvni_rule_same(const char *op, const char *name_a, const lvn_tensor *a,
-                          const char *name_b, const lvn_tensor *b)
+lvn_status lvni_kernels_rule_same(const char *op, const char *name_a, const lvn_tensor *a,
+                                  const char *name_b, const lvn_tensor *b)
 {
-    if (!lvni_same_shape(a, b)) {
+    if (!lvni_tensor_same_shape(a, b)) {
         LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s but %s is %s; both must have one shape", op, name_a,
-                 SHAPE(a), name_b, SHAPE(b));
+                 LVNI_SHAPE_TEXT(a), name_b, LVNI_SHAPE_TEXT(b));
     }
     return LVN_OK;
 }
 
-lvn_status lvni_rule_vector(const char *op, const char *what, const lvn_tensor *t, int64_t n,
-                            const char *unit, const lvn_tensor *x)
+lvn_status lvni_kernels_rule_vector(const char *op, const char *what, const lvn_tensor *t,
+                                    int64_t n, const char *unit, const lvn_tensor *x)
 {
     if (t->ndim != 1 || t->shape[0] != n) {
         LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, but %s has %lld %ss: it must be (%lld)", op, what,
-                 SHAPE(t), SHAPE(x), (long long)n, unit, (long long)n);
+                 LVNI_SHAPE_TEXT(t), LVNI_SHAPE_TEXT(x), (long long)n, unit, (long long)n);
     }
     return LVN_OK;
 }
 
 /* ---- element-wise ---- */
 
-lvn_status lvni_rule_broadcast(const char *op, const lvn_tensor *a, const lvn_tensor *b,
-                               lvni_desc *out)
+lvn_status lvni_kernels_rule_broadcast(const char *op, const lvn_tensor *a, const lvn_tensor *b,
+                                       lvni_tensor_desc *out)
 {
     const int ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
-    *out = (lvni_desc){.dtype = a->dtype, .ndim = ndim};
+    *out = (lvni_tensor_desc){.dtype = a->dtype, .ndim = ndim};
     for (int i = 0; i < ndim; i++) {
         const int ia = i - (ndim - a->ndim), ib = i - (ndim - b->ndim);
         const int64_t na = ia < 0 ? 1 : a->shape[ia], nb = ib < 0 ? 1 : b->shape[ib];
@@ -86,51 +87,57 @@ lvn_status lvni_rule_broadcast(const char *op, const lvn_tensor *a, const lvn_te
                      "sizes must "
                      "be equal, or "
                      "one of them 1",
-                     op, SHAPE(a), SHAPE(b), ndim - i, (long long)na, (long long)nb);
+                     op, LVNI_SHAPE_TEXT(a), LVNI_SHAPE_TEXT(b), ndim - i, (long long)na,
+                     (long long)nb);
         }
         out->shape[i] = na == 1 ? nb : na;
     }
     return LVN_OK;
 }
 
-static lvn_status broadcast(const char *op, const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+static lvn_status broadcast(const char *op, const lvni_kernels_args *args,
+                            lvni_tensor_desc out[LVNI_MAX_OUT])
 {
-    LVN_TRY(lvni_rule_float(op, args, 3));
-    return lvni_rule_broadcast(op, args->in[0], args->in[1], &out[0]);
+    LVN_TRY(lvni_kernels_rule_float(op, args, 3));
+    return lvni_kernels_rule_broadcast(op, args->in[0], args->in[1], &out[0]);
 }
 
-lvn_status lvni_rule_like_input(const char *op, const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_rule_like_input(const char *op, const lvni_kernels_args *args,
+                                        lvni_tensor_desc out[LVNI_MAX_OUT])
 {
-    LVN_TRY(lvni_rule_float(op, args, 1));
-    out[0] = lvni_tensor_desc(args->in[0]);
+    LVN_TRY(lvni_kernels_rule_float(op, args, 1));
+    out[0] = lvni_tensor_get_desc(args->in[0]);
     return LVN_OK;
 }
 
-lvn_status lvni_rule_like_pair(const char *op, const char *kept, const lvni_args *args,
-                               lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_rule_like_pair(const char *op, const char *kept,
+                                       const lvni_kernels_args *args,
+                                       lvni_tensor_desc out[LVNI_MAX_OUT])
 {
-    LVN_TRY(lvni_rule_float(op, args, 3));
-    LVN_TRY(lvni_rule_same(op, "dy", args->in[0], kept, args->in[1]));
-    out[0] = lvni_tensor_desc(args->in[0]);
+    LVN_TRY(lvni_kernels_rule_float(op, args, 3));
+    LVN_TRY(lvni_kernels_rule_same(op, "dy", args->in[0], kept, args->in[1]));
+    out[0] = lvni_tensor_get_desc(args->in[0]);
     return LVN_OK;
 }
 
 #define RULE(op, call)                                                                             \
-    lvn_status lvni_shape_##op(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])                 \
+    lvn_status lvni_kernels_shape_##op(const lvni_kernels_args *args,                              \
+                                       lvni_tensor_desc out[LVNI_MAX_OUT])                         \
     {                                                                                              \
         return call;                                                                               \
     }
-lvn_status lvni_shape_cast(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_cast(const lvni_kernels_args *args,
+                                   lvni_tensor_desc out[LVNI_MAX_OUT])
 {
-    const lvni_cast_attr *attr = args->attr;
-    LVN_TRY(lvni_rule_float("cast", args, 1));
+    const lvni_kernels_cast_attr *attr = args->attr;
+    LVN_TRY(lvni_kernels_rule_float("cast", args, 1));
     LVN_ARG((int)attr->dtype >= 0 && attr->dtype < LVN_DTYPE_COUNT, "cast: unknown data type %d",
             (int)attr->dtype);
     if (!is_float(attr->dtype)) {
         LVN_FAIL(LVN_ERR_DTYPE, "cast: the result would be %s; it must be f32, f64, bf16 or f16",
                  lvn_dtype_name(attr->dtype));
     }
-    out[0] = lvni_tensor_desc(args->in[0]);
+    out[0] = lvni_tensor_get_desc(args->in[0]);
     out[0].dtype = attr->dtype;
     return LVN_OK;
 }
@@ -145,23 +152,24 @@ RULE(pow_grad_exponent, broadcast("pow_grad_exponent", args, out))
 RULE(minimum, broadcast("minimum", args, out))
 RULE(maximum, broadcast("maximum", args, out))
 RULE(share, broadcast("share", args, out))
-RULE(div_or_zero, lvni_rule_like_pair("div_or_zero", "the divisor", args, out))
-RULE(scale, lvni_rule_like_input("scale", args, out))
-RULE(exp, lvni_rule_like_input("exp", args, out))
-RULE(log, lvni_rule_like_input("log", args, out))
-RULE(square, lvni_rule_like_input("square", args, out))
-RULE(sqrt, lvni_rule_like_input("sqrt", args, out))
-RULE(relu, lvni_rule_like_input("relu", args, out))
-RULE(square_grad, lvni_rule_like_pair("square_grad", "x", args, out))
-RULE(sqrt_grad, lvni_rule_like_pair("sqrt_grad", "y", args, out))
-RULE(relu_grad, lvni_rule_like_pair("relu_grad", "y", args, out))
+RULE(div_or_zero, lvni_kernels_rule_like_pair("div_or_zero", "the divisor", args, out))
+RULE(scale, lvni_kernels_rule_like_input("scale", args, out))
+RULE(exp, lvni_kernels_rule_like_input("exp", args, out))
+RULE(log, lvni_kernels_rule_like_input("log", args, out))
+RULE(square, lvni_kernels_rule_like_input("square", args, out))
+RULE(sqrt, lvni_kernels_rule_like_input("sqrt", args, out))
+RULE(relu, lvni_kernels_rule_like_input("relu", args, out))
+RULE(square_grad, lvni_kernels_rule_like_pair("square_grad", "x", args, out))
+RULE(sqrt_grad, lvni_kernels_rule_like_pair("sqrt_grad", "y", args, out))
+RULE(relu_grad, lvni_kernels_rule_like_pair("relu_grad", "y", args, out))
 
-lvn_status lvni_shape_dropout(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_dropout(const lvni_kernels_args *args,
+                                      lvni_tensor_desc out[LVNI_MAX_OUT])
 {
-    const lvni_dropout_attr *attr = args->attr;
+    const lvni_kernels_dropout_attr *attr = args->attr;
     LVN_ARG(attr->p >= 0.0 && attr->p < 1.0, "dropout: p is %g, it must be at least 0 and below 1",
             attr->p);
-    return lvni_rule_like_input("dropout", args, out);
+    return lvni_kernels_rule_like_input("dropout", args, out);
 }
 
 /* ---- broadcasting to a given shape, and back ---- */
@@ -181,57 +189,60 @@ static bool broadcasts_to(int small_ndim, const int64_t *small, int big_ndim, co
     return true;
 }
 
-static lvn_status check_target(const char *op, const lvni_shape_attr *attr)
+static lvn_status check_target(const char *op, const lvni_kernels_shape_attr *attr)
 {
     LVN_ARG(attr->ndim >= 0 && attr->ndim <= LVN_MAX_NDIM,
             "%s: the target has %d axes, tensors have 0 to %d", op, attr->ndim, LVN_MAX_NDIM);
     for (int i = 0; i < attr->ndim; i++) {
-        LVN_ARG(attr->shape[i] >= 0, "%s: the target %s has a negative size", op, SHAPE(attr));
+        LVN_ARG(attr->shape[i] >= 0, "%s: the target %s has a negative size", op,
+                LVNI_SHAPE_TEXT(attr));
     }
     return LVN_OK;
 }
 
-lvn_status lvni_shape_sum_to(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_sum_to(const lvni_kernels_args *args,
+                                     lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *x = args->in[0];
-    const lvni_shape_attr *attr = args->attr;
-    LVN_TRY(lvni_rule_float("sum_to", args, 1));
+    const lvni_kernels_shape_attr *attr = args->attr;
+    LVN_TRY(lvni_kernels_rule_float("sum_to", args, 1));
     LVN_TRY(check_target("sum_to", attr));
     if (!broadcasts_to(attr->ndim, attr->shape, x->ndim, x->shape)) {
         LVN_FAIL(LVN_ERR_SHAPE,
                  "sum_to: %s cannot be summed to %s: the target must broadcast to the shape of x",
-                 SHAPE(x), SHAPE(attr));
+                 LVNI_SHAPE_TEXT(x), LVNI_SHAPE_TEXT(attr));
     }
-    out[0] = lvni_rule_make(x->dtype, attr->ndim, attr->shape);
+    out[0] = lvni_kernels_rule_make(x->dtype, attr->ndim, attr->shape);
     return LVN_OK;
 }
 
-lvn_status lvni_shape_expand(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_expand(const lvni_kernels_args *args,
+                                     lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *x = args->in[0];
-    const lvni_shape_attr *attr = args->attr;
-    LVN_TRY(lvni_rule_float("expand", args, 1));
+    const lvni_kernels_shape_attr *attr = args->attr;
+    LVN_TRY(lvni_kernels_rule_float("expand", args, 1));
     LVN_TRY(check_target("expand", attr));
     if (!broadcasts_to(x->ndim, x->shape, attr->ndim, attr->shape)) {
         LVN_FAIL(LVN_ERR_SHAPE,
                  "expand: %s does not broadcast to %s: sizes must be equal or 1, counted from the "
                  "last axis",
-                 SHAPE(x), SHAPE(attr));
+                 LVNI_SHAPE_TEXT(x), LVNI_SHAPE_TEXT(attr));
     }
-    out[0] = lvni_rule_make(x->dtype, attr->ndim, attr->shape);
+    out[0] = lvni_kernels_rule_make(x->dtype, attr->ndim, attr->shape);
     return LVN_OK;
 }
 
 /* ---- reductions ---- */
 
-static lvn_status reduce(const char *op, const lvni_args *args, lvni_desc *out)
+static lvn_status reduce(const char *op, const lvni_kernels_args *args, lvni_tensor_desc *out)
 {
     const lvn_tensor *x = args->in[0];
-    const lvni_axes_attr *attr = args->attr;
-    LVN_TRY(lvni_rule_float(op, args, 1));
+    const lvni_kernels_axes_attr *attr = args->attr;
+    LVN_TRY(lvni_kernels_rule_float(op, args, 1));
     LVN_ARG(attr->mask >> x->ndim == 0, "%s: x is %s, the axes (bits 0x%x) must be below %d", op,
-            SHAPE(x), attr->mask, x->ndim);
-    *out = (lvni_desc){.dtype = x->dtype};
+            LVNI_SHAPE_TEXT(x), attr->mask, x->ndim);
+    *out = (lvni_tensor_desc){.dtype = x->dtype};
     for (int i = 0; i < x->ndim; i++) {
         const bool reduced = (attr->mask >> i & 1) != 0;
         if (!reduced || attr->keepdim) {
@@ -247,34 +258,36 @@ static lvn_status no_empty_axis(const char *op, const lvn_tensor *x, uint32_t ma
         if ((mask >> i & 1) != 0 && x->shape[i] == 0) {
             LVN_FAIL(LVN_ERR_SHAPE,
                      "%s: x is %s: there is no %s over axis %d, which has no elements", op,
-                     SHAPE(x), op, i);
+                     LVNI_SHAPE_TEXT(x), op, i);
         }
     }
     return LVN_OK;
 }
 
-lvn_status lvni_shape_sum(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_sum(const lvni_kernels_args *args, lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     return reduce("sum", args, &out[0]);
 }
 
-lvn_status lvni_shape_mean(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_mean(const lvni_kernels_args *args,
+                                   lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     LVN_TRY(reduce("mean", args, &out[0]));
-    return no_empty_axis("mean", args->in[0], ((const lvni_axes_attr *)args->attr)->mask);
+    return no_empty_axis("mean", args->in[0], ((const lvni_kernels_axes_attr *)args->attr)->mask);
 }
 
-lvn_status lvni_shape_norm(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_norm(const lvni_kernels_args *args,
+                                   lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     return reduce("norm", args, &out[0]);
 }
 
-lvn_status lvni_shape_var(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_var(const lvni_kernels_args *args, lvni_tensor_desc out[LVNI_MAX_OUT])
 {
-    const lvni_var_attr *attr = args->attr;
+    const lvni_kernels_var_attr *attr = args->attr;
     const lvn_tensor *x = args->in[0];
-    const lvni_axes_attr axes = {.mask = attr->mask, .keepdim = attr->keepdim};
-    LVN_TRY(reduce("var", &(lvni_args){.in = {x}, .attr = &axes}, &out[0]));
+    const lvni_kernels_axes_attr axes = {.mask = attr->mask, .keepdim = attr->keepdim};
+    LVN_TRY(reduce("var", &(lvni_kernels_args){.in = {x}, .attr = &axes}, &out[0]));
     int64_t terms = 1;
     for (int i = 0; i < x->ndim; i++) {
         terms *= (attr->mask >> i & 1) != 0 ? x->shape[i] : 1;
@@ -283,14 +296,14 @@ lvn_status lvni_shape_var(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
         LVN_FAIL(LVN_ERR_SHAPE,
                  "var: x is %s: %lld terms are too few to divide by terms - %d; with correction 0 "
                  "one term is enough",
-                 SHAPE(x), (long long)terms, attr->correction);
+                 LVNI_SHAPE_TEXT(x), (long long)terms, attr->correction);
     }
     return LVN_OK;
 }
 
-lvn_status lvni_shape_max(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_max(const lvni_kernels_args *args, lvni_tensor_desc out[LVNI_MAX_OUT])
 {
-    const uint32_t mask = ((const lvni_axes_attr *)args->attr)->mask;
+    const uint32_t mask = ((const lvni_kernels_axes_attr *)args->attr)->mask;
     LVN_TRY(reduce("max", args, &out[0]));
     LVN_ARG(mask != 0 && (mask & (mask - 1)) == 0, "max: works over one axis, got the bits 0x%x",
             mask);
@@ -300,13 +313,14 @@ lvn_status lvni_shape_max(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
     return LVN_OK;
 }
 
-lvn_status lvni_shape_max_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_max_grad(const lvni_kernels_args *args,
+                                       lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *dy = args->in[0], *index = args->in[1];
-    const lvni_shape_attr *attr = args->attr;
-    LVN_TRY(lvni_rule_float("max_grad", args, 1));
-    LVN_TRY(lvni_rule_dtype("max_grad", "the index", index, LVN_I64));
-    LVN_TRY(lvni_rule_same("max_grad", "dy", dy, "index", index));
+    const lvni_kernels_shape_attr *attr = args->attr;
+    LVN_TRY(lvni_kernels_rule_float("max_grad", args, 1));
+    LVN_TRY(lvni_kernels_rule_dtype("max_grad", "the index", index, LVN_I64));
+    LVN_TRY(lvni_kernels_rule_same("max_grad", "dy", dy, "index", index));
     LVN_TRY(check_target("max_grad", attr));
     int reduced = 0;
     bool fits = dy->ndim == attr->ndim;
@@ -321,9 +335,9 @@ lvn_status lvni_shape_max_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT
                  "max_grad: dy is %s and x is %s: dy must have size 1 in the reduced axis and "
                  "agree in all "
                  "others",
-                 SHAPE(dy), SHAPE(attr));
+                 LVNI_SHAPE_TEXT(dy), LVNI_SHAPE_TEXT(attr));
     }
-    out[0] = lvni_rule_make(dy->dtype, attr->ndim, attr->shape);
+    out[0] = lvni_kernels_rule_make(dy->dtype, attr->ndim, attr->shape);
     return LVN_OK;
 }
 
@@ -333,17 +347,18 @@ static lvn_status need_ndim(const char *op, const char *what, const lvn_tensor *
                             const char *axes)
 {
     if (t->ndim != ndim) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, it must have %d axes %s", op, what, SHAPE(t), ndim,
-                 axes);
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, it must have %d axes %s", op, what,
+                 LVNI_SHAPE_TEXT(t), ndim, axes);
     }
     return LVN_OK;
 }
 
-lvn_status lvni_shape_matmul(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_matmul(const lvni_kernels_args *args,
+                                     lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *a = args->in[0], *b = args->in[1];
-    const lvni_matmul_attr *attr = args->attr;
-    LVN_TRY(lvni_rule_float_params("matmul", args, 1, 2));
+    const lvni_kernels_matmul_attr *attr = args->attr;
+    LVN_TRY(lvni_kernels_rule_float_params("matmul", args, 1, 2));
     const int row = a->ndim - 2, column = a->ndim - 1;
     bool batches = a->ndim == b->ndim && a->ndim >= 2;
     for (int i = 0; batches && i < row; i++) {
@@ -353,65 +368,68 @@ lvn_status lvni_shape_matmul(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
         LVN_FAIL(LVN_ERR_SHAPE,
                  "matmul: a is %s and b is %s; both must have the axes (.., M, K) and (.., K, N) "
                  "with equal sizes in front",
-                 SHAPE(a), SHAPE(b));
+                 LVNI_SHAPE_TEXT(a), LVNI_SHAPE_TEXT(b));
     }
     const int64_t ka = a->shape[attr->trans_a ? row : column],
                   kb = b->shape[attr->trans_b ? column : row];
     if (ka != kb) {
         LVN_FAIL(LVN_ERR_SHAPE, "matmul: a is %s%s and b is %s%s: a brings %lld terms, b %lld",
-                 SHAPE(a), attr->trans_a ? " transposed" : "", SHAPE(b),
+                 LVNI_SHAPE_TEXT(a), attr->trans_a ? " transposed" : "", LVNI_SHAPE_TEXT(b),
                  attr->trans_b ? " transposed" : "", (long long)ka, (long long)kb);
     }
-    out[0] = lvni_tensor_desc(a);
+    out[0] = lvni_tensor_get_desc(a);
     out[0].shape[row] = a->shape[attr->trans_a ? column : row];
     out[0].shape[column] = b->shape[attr->trans_b ? row : column];
     return LVN_OK;
 }
 
-lvn_status lvni_shape_linear(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_linear(const lvni_kernels_args *args,
+                                     lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *x = args->in[0], *w = args->in[1], *b = args->in[2];
-    LVN_TRY(lvni_rule_float_params("linear", args, 1, 6));
+    LVN_TRY(lvni_kernels_rule_float_params("linear", args, 1, 6));
     LVN_TRY(need_ndim("linear", "x", x, 2, "(batch, features)"));
     LVN_TRY(need_ndim("linear", "w", w, 2, "(outputs, features)"));
     if (x->shape[1] != w->shape[1]) {
-        LVN_FAIL(LVN_ERR_SHAPE, "linear: x is %s but w %s takes %lld features", SHAPE(x), SHAPE(w),
-                 (long long)w->shape[1]);
+        LVN_FAIL(LVN_ERR_SHAPE, "linear: x is %s but w %s takes %lld features", LVNI_SHAPE_TEXT(x),
+                 LVNI_SHAPE_TEXT(w), (long long)w->shape[1]);
     }
     if (b != NULL) {
-        LVN_TRY(lvni_rule_vector("linear", "the bias", b, w->shape[0], "output", w));
+        LVN_TRY(lvni_kernels_rule_vector("linear", "the bias", b, w->shape[0], "output", w));
     }
-    out[0] = lvni_rule_make(x->dtype, 2, (const int64_t[]){x->shape[0], w->shape[0]});
+    out[0] = lvni_kernels_rule_make(x->dtype, 2, (const int64_t[]){x->shape[0], w->shape[0]});
     return LVN_OK;
 }
 
-lvn_status lvni_shape_linear_grad_input(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_linear_grad_input(const lvni_kernels_args *args,
+                                                lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *dy = args->in[0], *w = args->in[1];
-    LVN_TRY(lvni_rule_float_params("linear_grad_input", args, 1, 2));
+    LVN_TRY(lvni_kernels_rule_float_params("linear_grad_input", args, 1, 2));
     LVN_TRY(need_ndim("linear_grad_input", "dy", dy, 2, "(batch, outputs)"));
     LVN_TRY(need_ndim("linear_grad_input", "w", w, 2, "(outputs, features)"));
     if (dy->shape[1] != w->shape[0]) {
-        LVN_FAIL(LVN_ERR_SHAPE, "linear_grad_input: dy is %s but w %s has %lld outputs", SHAPE(dy),
-                 SHAPE(w), (long long)w->shape[0]);
+        LVN_FAIL(LVN_ERR_SHAPE, "linear_grad_input: dy is %s but w %s has %lld outputs",
+                 LVNI_SHAPE_TEXT(dy), LVNI_SHAPE_TEXT(w), (long long)w->shape[0]);
     }
-    out[0] = lvni_rule_make(dy->dtype, 2, (const int64_t[]){dy->shape[0], w->shape[1]});
+    out[0] = lvni_kernels_rule_make(dy->dtype, 2, (const int64_t[]){dy->shape[0], w->shape[1]});
     return LVN_OK;
 }
 
-lvn_status lvni_shape_linear_grad_weight(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_linear_grad_weight(const lvni_kernels_args *args,
+                                                 lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *dy = args->in[0], *x = args->in[1];
-    LVN_TRY(lvni_rule_float("linear_grad_weight", args, 3));
+    LVN_TRY(lvni_kernels_rule_float("linear_grad_weight", args, 3));
     LVN_TRY(need_ndim("linear_grad_weight", "dy", dy, 2, "(batch, outputs)"));
     LVN_TRY(need_ndim("linear_grad_weight", "x", x, 2, "(batch, features)"));
     if (dy->shape[0] != x->shape[0]) {
         LVN_FAIL(LVN_ERR_SHAPE,
                  "linear_grad_weight: dy is %s but x is %s; both must have one batch size",
-                 SHAPE(dy), SHAPE(x));
+                 LVNI_SHAPE_TEXT(dy), LVNI_SHAPE_TEXT(x));
     }
-    const lvn_dtype dtype = lvni_rule_weight_dtype(dy);
-    out[0] = lvni_rule_make(dtype, 2, (const int64_t[]){dy->shape[1], x->shape[1]});
-    out[1] = lvni_rule_make(dtype, 1, (const int64_t[]){dy->shape[1]});
+    const lvn_dtype dtype = lvni_kernels_rule_weight_dtype(dy);
+    out[0] = lvni_kernels_rule_make(dtype, 2, (const int64_t[]){dy->shape[1], x->shape[1]});
+    out[1] = lvni_kernels_rule_make(dtype, 1, (const int64_t[]){dy->shape[1]});
     return LVN_OK;
 }

@@ -1,15 +1,17 @@
 /* Shape rules of functions of one element and their gradients, of comparisons and choices. Called
- * by lvni_run before each op. */
+ * by lvni_kernels_run before each op. */
 #include "kernels/shape_rules_impl.h"
 
 #define CURVE(op, kept)                                                                            \
-    lvn_status lvni_shape_##op(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])                 \
+    lvn_status lvni_kernels_shape_##op(const lvni_kernels_args *args,                              \
+                                       lvni_tensor_desc out[LVNI_MAX_OUT])                         \
     {                                                                                              \
-        return lvni_rule_like_input(#op, args, out);                                               \
+        return lvni_kernels_rule_like_input(#op, args, out);                                       \
     }                                                                                              \
-    lvn_status lvni_shape_##op##_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])          \
+    lvn_status lvni_kernels_shape_##op##_grad(const lvni_kernels_args *args,                       \
+                                              lvni_tensor_desc out[LVNI_MAX_OUT])                  \
     {                                                                                              \
-        return lvni_rule_like_pair(#op "_grad", kept, args, out);                                  \
+        return lvni_kernels_rule_like_pair(#op "_grad", kept, args, out);                          \
     }
 
 CURVE(rsqrt, "y")
@@ -25,39 +27,44 @@ CURVE(tanh, "y")
 CURVE(softplus, "x")
 CURVE(erf, "x")
 
-lvn_status lvni_shape_sign(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_sign(const lvni_kernels_args *args,
+                                   lvni_tensor_desc out[LVNI_MAX_OUT])
 {
-    return lvni_rule_like_input("sign", args, out);
+    return lvni_kernels_rule_like_input("sign", args, out);
 }
 
-lvn_status lvni_shape_clamp(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_clamp(const lvni_kernels_args *args,
+                                    lvni_tensor_desc out[LVNI_MAX_OUT])
 {
-    const lvni_range_attr *attr = args->attr;
+    const lvni_kernels_range_attr *attr = args->attr;
     LVN_ARG(attr->min <= attr->max, "clamp: min is %g and max is %g; min must not be above max",
             attr->min, attr->max);
-    return lvni_rule_like_input("clamp", args, out);
+    return lvni_kernels_rule_like_input("clamp", args, out);
 }
 
-lvn_status lvni_shape_clamp_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_clamp_grad(const lvni_kernels_args *args,
+                                         lvni_tensor_desc out[LVNI_MAX_OUT])
 {
-    return lvni_rule_like_pair("clamp_grad", "x", args, out);
+    return lvni_kernels_rule_like_pair("clamp_grad", "x", args, out);
 }
 
 /* ---- comparisons and choice ---- */
 
-static lvn_status compare(const char *op, const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+static lvn_status compare(const char *op, const lvni_kernels_args *args,
+                          lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *a = args->in[0], *b = args->in[1];
     if (a->dtype != LVN_I64 || b->dtype != LVN_I64) {
-        LVN_TRY(lvni_rule_float(op, args, 3));
+        LVN_TRY(lvni_kernels_rule_float(op, args, 3));
     }
-    LVN_TRY(lvni_rule_broadcast(op, a, b, &out[0]));
+    LVN_TRY(lvni_kernels_rule_broadcast(op, a, b, &out[0]));
     out[0].dtype = LVN_BOOL;
     return LVN_OK;
 }
 
 #define COMPARE(op)                                                                                \
-    lvn_status lvni_shape_##op(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])                 \
+    lvn_status lvni_kernels_shape_##op(const lvni_kernels_args *args,                              \
+                                       lvni_tensor_desc out[LVNI_MAX_OUT])                         \
     {                                                                                              \
         return compare(#op, args, out);                                                            \
     }
@@ -68,18 +75,19 @@ COMPARE(le)
 COMPARE(gt)
 COMPARE(ge)
 
-lvn_status lvni_shape_where(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_where(const lvni_kernels_args *args,
+                                    lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *a = args->in[1], *b = args->in[2];
-    LVN_TRY(lvni_rule_dtype("where", "the condition", args->in[0], LVN_BOOL));
+    LVN_TRY(lvni_kernels_rule_dtype("where", "the condition", args->in[0], LVN_BOOL));
     if (a->dtype != b->dtype) {
         LVN_FAIL(LVN_ERR_DTYPE, "where: a is %s but b is %s; convert one of them",
                  lvn_dtype_name(a->dtype), lvn_dtype_name(b->dtype));
     }
-    LVN_TRY(lvni_rule_broadcast("where", a, b, &out[0]));
+    LVN_TRY(lvni_kernels_rule_broadcast("where", a, b, &out[0]));
     const lvn_tensor both = {.dtype = a->dtype,
                              .ndim = out[0].ndim,
                              .shape = {out[0].shape[0], out[0].shape[1], out[0].shape[2],
                                        out[0].shape[3], out[0].shape[4], out[0].shape[5]}};
-    return lvni_rule_broadcast("where", &both, args->in[0], &out[0]);
+    return lvni_kernels_rule_broadcast("where", &both, args->in[0], &out[0]);
 }

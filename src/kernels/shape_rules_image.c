@@ -5,20 +5,21 @@
 #include <limits.h>
 
 /* What a person called. */
-static const char *resample_name(lvni_resample_kind kind)
+static const char *resample_name(lvni_kernels_resample_kind kind)
 {
     return kind == LVNI_AVG_POOL        ? "avg_pool2d"
            : kind == LVNI_ADAPTIVE_POOL ? "adaptive_avg_pool2d"
                                         : "resize2d";
 }
 
-/* Windows of average pooling over a picture of h x w. */
-static lvn_status avg_pool_output(const lvni_pool_attr *a, const int64_t in[2], int64_t out[2])
+/* Windows of average pooling over an image of h x w. */
+static lvn_status avg_pool_output(const lvni_kernels_pool_attr *a, const int64_t in[2],
+                                  int64_t out[2])
 {
     static const char op[] = "avg_pool2d", *const axis[2] = {"height", "width"};
     for (int i = 0; i < 2; i++) {
-        LVN_TRY(lvni_rule_window(op, axis[i], in[i], a->kernel[i], a->stride[i], a->padding[i], 1,
-                                 &out[i]));
+        LVN_TRY(lvni_kernels_rule_window(op, axis[i], in[i], a->kernel[i], a->stride[i],
+                                         a->padding[i], 1, &out[i]));
         LVN_ARG(2 * a->padding[i] <= a->kernel[i],
                 "%s: padding %d along the %s is more than half of kernel %d", op, a->padding[i],
                 axis[i], a->kernel[i]);
@@ -26,13 +27,14 @@ static lvn_status avg_pool_output(const lvni_pool_attr *a, const int64_t in[2], 
     return LVN_OK;
 }
 
-lvn_status lvni_shape_resample2d(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_resample2d(const lvni_kernels_args *args,
+                                         lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *x = args->in[0];
-    const lvni_resample_attr *attr = args->attr;
+    const lvni_kernels_resample_attr *attr = args->attr;
     const char *op = resample_name(attr->kind);
-    LVN_TRY(lvni_rule_float(op, args, 1));
-    LVN_TRY(lvni_rule_picture(op, attr->transposed ? "dy" : "x", x));
+    LVN_TRY(lvni_kernels_rule_float(op, args, 1));
+    LVN_TRY(lvni_kernels_rule_image(op, attr->transposed ? "dy" : "x", x));
     const int64_t *in = x->shape + 1;
     int64_t size[2] = {attr->size[0], attr->size[1]}, pooled[2] = {0, 0};
     if (attr->kind == LVNI_AVG_POOL) {
@@ -45,37 +47,37 @@ lvn_status lvni_shape_resample2d(const lvni_args *args, lvni_desc out[LVNI_MAX_O
     if (in[0] < 1 || in[1] < 1 || size[0] < 1 || size[1] < 1) {
         LVN_FAIL(LVN_ERR_SHAPE,
                  "%s: from %s to height %lld and width %lld: both must be at least 1 on both sides",
-                 op, SHAPE(x), (long long)size[0], (long long)size[1]);
+                 op, LVNI_SHAPE_TEXT(x), (long long)size[0], (long long)size[1]);
     }
     if (attr->kind == LVNI_AVG_POOL && attr->transposed &&
         (in[0] != pooled[0] || in[1] != pooled[1])) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: dy is %s but a picture of %lld x %lld pools to %lld x %lld",
-                 op, SHAPE(x), (long long)size[0], (long long)size[1], (long long)pooled[0],
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: dy is %s but an image of %lld x %lld pools to %lld x %lld", op,
+                 LVNI_SHAPE_TEXT(x), (long long)size[0], (long long)size[1], (long long)pooled[0],
                  (long long)pooled[1]);
     }
-    out[0] =
-        lvni_rule_make(x->dtype, 4, (const int64_t[]){x->shape[0], size[0], size[1], x->shape[3]});
+    out[0] = lvni_kernels_rule_make(x->dtype, 4,
+                                    (const int64_t[]){x->shape[0], size[0], size[1], x->shape[3]});
     return LVN_OK;
 }
 
-lvn_status lvni_shape_fft(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_fft(const lvni_kernels_args *args, lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *x = args->in[0];
-    const lvni_fft_attr *attr = args->attr;
-    LVN_TRY(lvni_rule_float("fft", args, 1));
+    const lvni_kernels_fft_attr *attr = args->attr;
+    LVN_TRY(lvni_kernels_rule_float("fft", args, 1));
     LVN_ARG(attr->axes == 1 || attr->axes == 2, "fft: over %d axes, it must be 1 or 2", attr->axes);
     if (x->ndim <= attr->axes || x->shape[x->ndim - 1] != 2) {
         LVN_FAIL(LVN_ERR_SHAPE,
                  "fft: x is %s; complex numbers have their real and imaginary part in a last axis "
                  "of size 2, with %d axes before it",
-                 SHAPE(x), attr->axes);
+                 LVNI_SHAPE_TEXT(x), attr->axes);
     }
     for (int i = x->ndim - 1 - attr->axes; i < x->ndim - 1; i++) {
         if (x->shape[i] < 1 || x->shape[i] > INT_MAX / 4) {
             LVN_FAIL(LVN_ERR_SHAPE, "fft: x is %s; a transformed axis must have 1 to %d numbers",
-                     SHAPE(x), INT_MAX / 4);
+                     LVNI_SHAPE_TEXT(x), INT_MAX / 4);
         }
     }
-    out[0] = lvni_tensor_desc(x);
+    out[0] = lvni_tensor_get_desc(x);
     return LVN_OK;
 }

@@ -6,44 +6,48 @@
 #include "kernels/kernels_decl.h"
 
 /* "(32, 8, 8, 64)", alive until the end of the enclosing block. */
-#define SHAPE(t) lvni_shape_string((t)->ndim, (t)->shape, (char[96]){0})
+#define LVNI_SHAPE_TEXT(t) lvni_tensor_shape_string((t)->ndim, (t)->shape, (char[96]){0})
 
 /* Inputs of mask (bit i: input i; NULLs are skipped) have one float type. */
-lvn_status lvni_rule_float(const char *op, const lvni_args *a, unsigned mask);
+lvn_status lvni_kernels_rule_float(const char *op, const lvni_kernels_args *a, unsigned mask);
 /* The same; those of `params` (weights, statistics; behind the first of `data`) may be f32 beside
  * bf16 or f16. */
-lvn_status lvni_rule_float_params(const char *op, const lvni_args *a, unsigned data,
-                                  unsigned params);
+lvn_status lvni_kernels_rule_float_params(const char *op, const lvni_kernels_args *a, unsigned data,
+                                          unsigned params);
 /* The type of a weight's gradient that is summed over `dy`: f32 where dy is bf16 or f16. */
-static inline lvn_dtype lvni_rule_weight_dtype(const lvn_tensor *dy)
+static inline lvn_dtype lvni_kernels_rule_weight_dtype(const lvn_tensor *dy)
 {
-    return lvni_is_low(dy->dtype) ? LVN_F32 : dy->dtype;
+    return lvni_tensor_is_low(dy->dtype) ? LVN_F32 : dy->dtype;
 }
-lvn_status lvni_rule_dtype(const char *op, const char *what, const lvn_tensor *t, lvn_dtype dtype);
-lvn_status lvni_rule_same(const char *op, const char *name_a, const lvn_tensor *a,
-                          const char *name_b, const lvn_tensor *b);
+lvn_status lvni_kernels_rule_dtype(const char *op, const char *what, const lvn_tensor *t,
+                                   lvn_dtype dtype);
+lvn_status lvni_kernels_rule_same(const char *op, const char *name_a, const lvn_tensor *a,
+                                  const char *name_b, const lvn_tensor *b);
 /* `t` is a vector of n values, one per `unit` ("channel") of x. */
-lvn_status lvni_rule_vector(const char *op, const char *what, const lvn_tensor *t, int64_t n,
-                            const char *unit, const lvn_tensor *x);
+lvn_status lvni_kernels_rule_vector(const char *op, const char *what, const lvn_tensor *t,
+                                    int64_t n, const char *unit, const lvn_tensor *x);
 
 /* `t` has 4 axes: batch, height, width, channels. */
-lvn_status lvni_rule_picture(const char *op, const char *what, const lvn_tensor *t);
+lvn_status lvni_kernels_rule_image(const char *op, const char *what, const lvn_tensor *t);
 /* Places of a window along one axis: floor((in + 2 pad - (dilation (kernel - 1) + 1)) / stride) +
  * 1. */
-lvn_status lvni_rule_window(const char *op, const char *axis, int64_t in, int64_t kernel,
-                            int stride, int padding, int dilation, int64_t *out);
+lvn_status lvni_kernels_rule_window(const char *op, const char *axis, int64_t in, int64_t kernel,
+                                    int stride, int padding, int dilation, int64_t *out);
 /* The shape that a and b broadcast to (NumPy: aligned at the last axis, sizes equal or one of them
  * 1), of the type of a. */
-lvn_status lvni_rule_broadcast(const char *op, const lvn_tensor *a, const lvn_tensor *b,
-                               lvni_desc *out);
+lvn_status lvni_kernels_rule_broadcast(const char *op, const lvn_tensor *a, const lvn_tensor *b,
+                                       lvni_tensor_desc *out);
 /* Element-wise ops of one input; gradients of such: dy and what the forward kept ("x", "y"). */
-lvn_status lvni_rule_like_input(const char *op, const lvni_args *args, lvni_desc out[LVNI_MAX_OUT]);
-lvn_status lvni_rule_like_pair(const char *op, const char *kept, const lvni_args *args,
-                               lvni_desc out[LVNI_MAX_OUT]);
+lvn_status lvni_kernels_rule_like_input(const char *op, const lvni_kernels_args *args,
+                                        lvni_tensor_desc out[LVNI_MAX_OUT]);
+lvn_status lvni_kernels_rule_like_pair(const char *op, const char *kept,
+                                       const lvni_kernels_args *args,
+                                       lvni_tensor_desc out[LVNI_MAX_OUT]);
 
-static inline lvni_desc lvni_rule_make(lvn_dtype dtype, int ndim, const int64_t *shape)
+static inline lvni_tensor_desc lvni_kernels_rule_make(lvn_dtype dtype, int ndim,
+                                                      const int64_t *shape)
 {
-    lvni_desc d = {.dtype = dtype, .ndim = ndim};
+    lvni_tensor_desc d = {.dtype = dtype, .ndim = ndim};
     for (int i = 0; i < ndim; i++) {
         d.shape[i] = shape[i];
     }

@@ -1,21 +1,22 @@
 /* Shape rules of ops that move elements without computing: permute, concat, crop, pad,
- * index_select, gather. Called by lvni_run before each op. */
+ * index_select, gather. Called by lvni_kernels_run before each op. */
 #include "kernels/shape_rules_impl.h"
 
-lvn_status lvni_shape_permute(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_permute(const lvni_kernels_args *args,
+                                      lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *x = args->in[0];
-    const lvni_permute_attr *attr = args->attr;
+    const lvni_kernels_permute_attr *attr = args->attr;
     unsigned seen = 0;
     LVN_ARG(attr->ndim == x->ndim, "permute: x is %s, so the order must name %d axes, not %d",
-            SHAPE(x), x->ndim, attr->ndim);
-    out[0] = (lvni_desc){.dtype = x->dtype, .ndim = x->ndim};
+            LVNI_SHAPE_TEXT(x), x->ndim, attr->ndim);
+    out[0] = (lvni_tensor_desc){.dtype = x->dtype, .ndim = x->ndim};
     for (int i = 0; i < x->ndim; i++) {
         const int axis = attr->axis[i];
         LVN_ARG(axis >= 0 && axis < x->ndim && (seen >> axis & 1u) == 0,
                 "permute: axis %d in place %d does not exist or is named twice; x is %s: name each "
                 "of 0 to %d once",
-                axis, i, SHAPE(x), x->ndim - 1);
+                axis, i, LVNI_SHAPE_TEXT(x), x->ndim - 1);
         seen |= 1u << axis;
         out[0].shape[i] = x->shape[axis];
     }
@@ -24,7 +25,8 @@ lvn_status lvni_shape_permute(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT]
 
 static lvn_status check_axis(const char *op, const lvn_tensor *x, int axis)
 {
-    LVN_ARG(axis >= 0 && axis < x->ndim, "%s: x is %s, it has no axis %d", op, SHAPE(x), axis);
+    LVN_ARG(axis >= 0 && axis < x->ndim, "%s: x is %s, it has no axis %d", op, LVNI_SHAPE_TEXT(x),
+            axis);
     return LVN_OK;
 }
 
@@ -38,12 +40,13 @@ static bool agree_but(const lvn_tensor *a, const lvn_tensor *b, int axis)
     return agree;
 }
 
-lvn_status lvni_shape_concat(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_concat(const lvni_kernels_args *args,
+                                     lvni_tensor_desc out[LVNI_MAX_OUT])
 {
-    const lvni_axis_attr *attr = args->attr;
+    const lvni_kernels_axis_attr *attr = args->attr;
     const lvn_tensor *first = args->in[0];
     LVN_TRY(check_axis("concat", first, attr->axis));
-    out[0] = lvni_tensor_desc(first);
+    out[0] = lvni_tensor_get_desc(first);
     for (int i = 1; i < LVNI_MAX_IN && args->in[i] != NULL; i++) {
         const lvn_tensor *t = args->in[i];
         if (t->dtype != first->dtype) {
@@ -54,26 +57,28 @@ lvn_status lvni_shape_concat(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
             LVN_FAIL(
                 LVN_ERR_SHAPE,
                 "concat: input 0 is %s but input %d is %s; sizes must be equal in all axes but %d",
-                SHAPE(first), i, SHAPE(t), attr->axis);
+                LVNI_SHAPE_TEXT(first), i, LVNI_SHAPE_TEXT(t), attr->axis);
         }
         out[0].shape[attr->axis] += t->shape[attr->axis];
     }
     return LVN_OK;
 }
 
-lvn_status lvni_shape_crop(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_crop(const lvni_kernels_args *args,
+                                   lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *x = args->in[0];
-    const lvni_box_attr *box = args->attr;
-    LVN_ARG(box->ndim == x->ndim, "crop: x is %s, the box has %d axes", SHAPE(x), box->ndim);
+    const lvni_kernels_box_attr *box = args->attr;
+    LVN_ARG(box->ndim == x->ndim, "crop: x is %s, the box has %d axes", LVNI_SHAPE_TEXT(x),
+            box->ndim);
     for (int i = 0; i < x->ndim; i++) {
         if (box->start[i] < 0 || box->size[i] < 0 || box->start[i] > x->shape[i] - box->size[i]) {
             LVN_FAIL(LVN_ERR_SHAPE, "crop: x is %s: axis %d has no part from %lld to %lld",
-                     SHAPE(x), i, (long long)box->start[i],
+                     LVNI_SHAPE_TEXT(x), i, (long long)box->start[i],
                      (long long)(box->start[i] + box->size[i]));
         }
     }
-    out[0] = lvni_rule_make(x->dtype, x->ndim, box->size);
+    out[0] = lvni_kernels_rule_make(x->dtype, x->ndim, box->size);
     return LVN_OK;
 }
 
@@ -85,111 +90,118 @@ static lvn_status check_reflection(const char *op, const lvn_tensor *t, int i, i
         LVN_FAIL(LVN_ERR_SHAPE,
                  "%s: %s: a mirrored border of %lld and %lld elements does not fit axis %d of size "
                  "%lld; it must be smaller than the axis",
-                 op, SHAPE(t), (long long)before, (long long)after, i, (long long)n);
+                 op, LVNI_SHAPE_TEXT(t), (long long)before, (long long)after, i, (long long)n);
     }
     return LVN_OK;
 }
 
-lvn_status lvni_shape_pad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_pad(const lvni_kernels_args *args, lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *x = args->in[0];
-    const lvni_box_attr *box = args->attr;
-    LVN_TRY(lvni_rule_float("pad", args, 1));
-    LVN_ARG(box->ndim == x->ndim, "pad: x is %s, the border has %d axes", SHAPE(x), box->ndim);
+    const lvni_kernels_box_attr *box = args->attr;
+    LVN_TRY(lvni_kernels_rule_float("pad", args, 1));
+    LVN_ARG(box->ndim == x->ndim, "pad: x is %s, the border has %d axes", LVNI_SHAPE_TEXT(x),
+            box->ndim);
     for (int i = 0; i < x->ndim; i++) {
         const int64_t after = box->size[i] - box->start[i] - x->shape[i];
         LVN_ARG(box->start[i] >= 0 && after >= 0,
                 "pad: x is %s: axis %d would get %lld elements before and %lld behind it; crop "
                 "with lvn_slice instead",
-                SHAPE(x), i, (long long)box->start[i], (long long)after);
+                LVNI_SHAPE_TEXT(x), i, (long long)box->start[i], (long long)after);
         if (box->reflect) {
             LVN_TRY(check_reflection("pad", x, i, box->start[i], after, x->shape[i]));
         }
     }
-    out[0] = lvni_rule_make(x->dtype, x->ndim, box->size);
+    out[0] = lvni_kernels_rule_make(x->dtype, x->ndim, box->size);
     return LVN_OK;
 }
 
 /* The box speaks of dx here: dx lies at `start` in dy and has `size`. */
-lvn_status lvni_shape_pad_reflect_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_pad_reflect_grad(const lvni_kernels_args *args,
+                                               lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *dy = args->in[0];
-    const lvni_box_attr *box = args->attr;
-    LVN_TRY(lvni_rule_float("pad_reflect_grad", args, 1));
-    LVN_ARG(box->ndim == dy->ndim, "pad_reflect_grad: dy is %s, the border has %d axes", SHAPE(dy),
-            box->ndim);
+    const lvni_kernels_box_attr *box = args->attr;
+    LVN_TRY(lvni_kernels_rule_float("pad_reflect_grad", args, 1));
+    LVN_ARG(box->ndim == dy->ndim, "pad_reflect_grad: dy is %s, the border has %d axes",
+            LVNI_SHAPE_TEXT(dy), box->ndim);
     for (int i = 0; i < dy->ndim; i++) {
         const int64_t after = dy->shape[i] - box->start[i] - box->size[i];
         LVN_ARG(box->start[i] >= 0 && after >= 0,
-                "pad_reflect_grad: dy is %s: axis %d holds no %lld elements behind %lld", SHAPE(dy),
-                i, (long long)box->size[i], (long long)box->start[i]);
+                "pad_reflect_grad: dy is %s: axis %d holds no %lld elements behind %lld",
+                LVNI_SHAPE_TEXT(dy), i, (long long)box->size[i], (long long)box->start[i]);
         LVN_TRY(check_reflection("pad_reflect_grad", dy, i, box->start[i], after, box->size[i]));
     }
-    out[0] = lvni_rule_make(dy->dtype, dy->ndim, box->size);
+    out[0] = lvni_kernels_rule_make(dy->dtype, dy->ndim, box->size);
     return LVN_OK;
 }
 
 /* ---- by index ---- */
 
-lvn_status lvni_shape_index_select(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_index_select(const lvni_kernels_args *args,
+                                           lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *x = args->in[0], *index = args->in[1];
-    const lvni_axis_attr *attr = args->attr;
+    const lvni_kernels_axis_attr *attr = args->attr;
     LVN_TRY(check_axis("index_select", x, attr->axis));
-    LVN_TRY(lvni_rule_dtype("index_select", "the index", index, LVN_I64));
+    LVN_TRY(lvni_kernels_rule_dtype("index_select", "the index", index, LVN_I64));
     if (index->ndim != 1) {
         LVN_FAIL(LVN_ERR_SHAPE,
                  "index_select: the index is %s, it must have one axis (lvn_gather takes one per "
                  "element)",
-                 SHAPE(index));
+                 LVNI_SHAPE_TEXT(index));
     }
-    out[0] = lvni_tensor_desc(x);
+    out[0] = lvni_tensor_get_desc(x);
     out[0].shape[attr->axis] = index->shape[0];
     return LVN_OK;
 }
 
-lvn_status lvni_shape_index_select_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_index_select_grad(const lvni_kernels_args *args,
+                                                lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *dy = args->in[0], *index = args->in[1];
-    const lvni_axis_attr *attr = args->attr;
-    LVN_TRY(lvni_rule_float("index_select_grad", args, 1));
+    const lvni_kernels_axis_attr *attr = args->attr;
+    LVN_TRY(lvni_kernels_rule_float("index_select_grad", args, 1));
     LVN_TRY(check_axis("index_select_grad", dy, attr->axis));
-    LVN_TRY(lvni_rule_dtype("index_select_grad", "the index", index, LVN_I64));
+    LVN_TRY(lvni_kernels_rule_dtype("index_select_grad", "the index", index, LVN_I64));
     if (index->ndim != 1 || index->shape[0] != dy->shape[attr->axis]) {
         LVN_FAIL(LVN_ERR_SHAPE,
                  "index_select_grad: the index is %s, but axis %d of dy %s needs (%lld)",
-                 SHAPE(index), attr->axis, SHAPE(dy), (long long)dy->shape[attr->axis]);
+                 LVNI_SHAPE_TEXT(index), attr->axis, LVNI_SHAPE_TEXT(dy),
+                 (long long)dy->shape[attr->axis]);
     }
-    out[0] = lvni_tensor_desc(dy);
+    out[0] = lvni_tensor_get_desc(dy);
     out[0].shape[attr->axis] = attr->size;
     return LVN_OK;
 }
 
-lvn_status lvni_shape_gather(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_gather(const lvni_kernels_args *args,
+                                     lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *x = args->in[0], *index = args->in[1];
-    const lvni_axis_attr *attr = args->attr;
+    const lvni_kernels_axis_attr *attr = args->attr;
     LVN_TRY(check_axis("gather", x, attr->axis));
-    LVN_TRY(lvni_rule_dtype("gather", "the index", index, LVN_I64));
+    LVN_TRY(lvni_kernels_rule_dtype("gather", "the index", index, LVN_I64));
     if (!agree_but(x, index, attr->axis)) {
         LVN_FAIL(LVN_ERR_SHAPE,
                  "gather: x is %s but the index is %s; sizes must be equal in all axes but %d",
-                 SHAPE(x), SHAPE(index), attr->axis);
+                 LVNI_SHAPE_TEXT(x), LVNI_SHAPE_TEXT(index), attr->axis);
     }
-    out[0] = lvni_tensor_desc(index);
+    out[0] = lvni_tensor_get_desc(index);
     out[0].dtype = x->dtype;
     return LVN_OK;
 }
 
-lvn_status lvni_shape_gather_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_gather_grad(const lvni_kernels_args *args,
+                                          lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *dy = args->in[0], *index = args->in[1];
-    const lvni_axis_attr *attr = args->attr;
-    LVN_TRY(lvni_rule_float("gather_grad", args, 1));
+    const lvni_kernels_axis_attr *attr = args->attr;
+    LVN_TRY(lvni_kernels_rule_float("gather_grad", args, 1));
     LVN_TRY(check_axis("gather_grad", dy, attr->axis));
-    LVN_TRY(lvni_rule_dtype("gather_grad", "the index", index, LVN_I64));
-    LVN_TRY(lvni_rule_same("gather_grad", "dy", dy, "the index", index));
-    out[0] = lvni_tensor_desc(dy);
+    LVN_TRY(lvni_kernels_rule_dtype("gather_grad", "the index", index, LVN_I64));
+    LVN_TRY(lvni_kernels_rule_same("gather_grad", "dy", dy, "the index", index));
+    out[0] = lvni_tensor_get_desc(dy);
     out[0].shape[attr->axis] = attr->size;
     return LVN_OK;
 }

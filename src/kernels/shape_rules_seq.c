@@ -14,94 +14,99 @@ static lvn_status like_last_axes(const char *op, const char *what, const lvn_ten
     if (!same) {
         LVN_FAIL(LVN_ERR_SHAPE,
                  "%s: %s is %s; it must have the shape of the last %d axis/axes of x, which is %s",
-                 op, what, SHAPE(t), axes, SHAPE(x));
+                 op, what, LVNI_SHAPE_TEXT(t), axes, LVNI_SHAPE_TEXT(x));
     }
     return LVN_OK;
 }
 
-static lvn_status layer_rows(const char *op, const lvn_tensor *x, const lvni_layer_norm_attr *attr,
-                             lvni_desc *rows)
+static lvn_status layer_rows(const char *op, const lvn_tensor *x,
+                             const lvni_kernels_layer_norm_attr *attr, lvni_tensor_desc *rows)
 {
     LVN_ARG(attr->eps >= 0.0, "%s: eps is %g, it must not be negative", op, attr->eps);
     if (attr->axes < 1 || attr->axes > x->ndim) {
         LVN_FAIL(LVN_ERR_SHAPE, "%s: %d axes are to be normalised, x is %s and has %d", op,
-                 attr->axes, SHAPE(x), x->ndim);
+                 attr->axes, LVNI_SHAPE_TEXT(x), x->ndim);
     }
     for (int i = x->ndim - attr->axes; i < x->ndim; i++) {
         if (x->shape[i] == 0) {
-            LVN_FAIL(LVN_ERR_SHAPE, "%s: x is %s: a row without values has no mean", op, SHAPE(x));
+            LVN_FAIL(LVN_ERR_SHAPE, "%s: x is %s: a row without values has no mean", op,
+                     LVNI_SHAPE_TEXT(x));
         }
     }
-    *rows = lvni_rule_make(lvni_rule_weight_dtype(x), x->ndim - attr->axes, x->shape);
+    *rows =
+        lvni_kernels_rule_make(lvni_kernels_rule_weight_dtype(x), x->ndim - attr->axes, x->shape);
     return LVN_OK;
 }
 
-lvn_status lvni_shape_layer_norm(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_layer_norm(const lvni_kernels_args *args,
+                                         lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     static const char op[] = "layer_norm";
-    const lvni_layer_norm_attr *attr = args->attr;
+    const lvni_kernels_layer_norm_attr *attr = args->attr;
     const lvn_tensor *x = args->in[0];
-    LVN_TRY(lvni_rule_float_params(op, args, 1, 6));
+    LVN_TRY(lvni_kernels_rule_float_params(op, args, 1, 6));
     LVN_TRY(layer_rows(op, x, attr, &out[1]));
     LVN_TRY(like_last_axes(op, "gamma", args->in[1], x, attr->axes));
     LVN_TRY(like_last_axes(op, "beta", args->in[2], x, attr->axes));
-    out[0] = lvni_tensor_desc(x);
+    out[0] = lvni_tensor_get_desc(x);
     out[2] = out[1];
     return LVN_OK;
 }
 
 /* What a forward kernel kept has the shape that its rule gave. */
-static lvn_status kept(const char *op, const char *what, const lvn_tensor *t, const lvni_desc *d)
+static lvn_status kept(const char *op, const char *what, const lvn_tensor *t,
+                       const lvni_tensor_desc *d)
 {
     bool same = t->ndim == d->ndim;
     for (int i = 0; same && i < d->ndim; i++) {
         same = t->shape[i] == d->shape[i];
     }
     if (!same) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, but the forward pass keeps %s", op, what, SHAPE(t),
-                 SHAPE(d));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, but the forward pass keeps %s", op, what,
+                 LVNI_SHAPE_TEXT(t), LVNI_SHAPE_TEXT(d));
     }
     return LVN_OK;
 }
 
 /* Inputs dy, x, mean, rstd, gamma of either norm; `statistic`: the shape of mean and rstd. */
-static lvn_status norm_grad_inputs(const char *op, const lvni_args *args,
-                                   const lvni_desc *statistic)
+static lvn_status norm_grad_inputs(const char *op, const lvni_kernels_args *args,
+                                   const lvni_tensor_desc *statistic)
 {
-    LVN_TRY(lvni_rule_float_params(op, args, 3, 28));
-    LVN_TRY(lvni_rule_same(op, "dy", args->in[0], "x", args->in[1]));
+    LVN_TRY(lvni_kernels_rule_float_params(op, args, 3, 28));
+    LVN_TRY(lvni_kernels_rule_same(op, "dy", args->in[0], "x", args->in[1]));
     LVN_TRY(kept(op, "the mean", args->in[2], statistic));
     return kept(op, "1/sqrt(var + eps)", args->in[3], statistic);
 }
 
-lvn_status lvni_shape_layer_norm_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_layer_norm_grad(const lvni_kernels_args *args,
+                                              lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     static const char op[] = "layer_norm_grad";
-    const lvni_layer_norm_attr *attr = args->attr;
+    const lvni_kernels_layer_norm_attr *attr = args->attr;
     const lvn_tensor *x = args->in[1];
-    lvni_desc rows;
+    lvni_tensor_desc rows;
     LVN_TRY(layer_rows(op, x, attr, &rows));
     LVN_TRY(norm_grad_inputs(op, args, &rows));
     LVN_TRY(like_last_axes(op, "gamma", args->in[4], x, attr->axes));
-    out[0] = lvni_tensor_desc(x);
-    out[1] = out[2] =
-        lvni_rule_make(lvni_rule_weight_dtype(x), attr->axes, x->shape + x->ndim - attr->axes);
+    out[0] = lvni_tensor_get_desc(x);
+    out[1] = out[2] = lvni_kernels_rule_make(lvni_kernels_rule_weight_dtype(x), attr->axes,
+                                             x->shape + x->ndim - attr->axes);
     return LVN_OK;
 }
 
-static lvn_status group_sizes(const char *op, const lvn_tensor *x, const lvni_group_norm_attr *attr,
-                              lvni_desc *statistic)
+static lvn_status group_sizes(const char *op, const lvn_tensor *x,
+                              const lvni_kernels_group_norm_attr *attr, lvni_tensor_desc *statistic)
 {
     LVN_ARG(attr->eps >= 0.0, "%s: eps is %g, it must not be negative", op, attr->eps);
     if (x->ndim < 2) {
         LVN_FAIL(LVN_ERR_SHAPE,
                  "%s: x is %s, it must have a first axis of samples and a last one of channels", op,
-                 SHAPE(x));
+                 LVNI_SHAPE_TEXT(x));
     }
     const int64_t channels = x->shape[x->ndim - 1];
     LVN_ARG(attr->groups >= 1 && channels % attr->groups == 0,
             "%s: %d groups do not divide the %lld channels of x %s", op, attr->groups,
-            (long long)channels, SHAPE(x));
+            (long long)channels, LVNI_SHAPE_TEXT(x));
     int64_t values = channels / attr->groups;
     for (int i = 1; i < x->ndim - 1; i++) {
         values *= x->shape[i];
@@ -109,43 +114,47 @@ static lvn_status group_sizes(const char *op, const lvn_tensor *x, const lvni_gr
     if (values < 2) {
         LVN_FAIL(LVN_ERR_SHAPE,
                  "%s: x is %s: %d groups leave %lld value(s) to each, a norm needs two; use fewer "
-                 "groups or larger pictures",
-                 op, SHAPE(x), attr->groups, (long long)values);
+                 "groups or larger images",
+                 op, LVNI_SHAPE_TEXT(x), attr->groups, (long long)values);
     }
-    *statistic =
-        lvni_rule_make(lvni_rule_weight_dtype(x), 2, (const int64_t[]){x->shape[0], attr->groups});
+    *statistic = lvni_kernels_rule_make(lvni_kernels_rule_weight_dtype(x), 2,
+                                        (const int64_t[]){x->shape[0], attr->groups});
     return LVN_OK;
 }
 
 static lvn_status channels_or_null(const char *op, const char *what, const lvn_tensor *t,
                                    const lvn_tensor *x)
 {
-    return t == NULL ? LVN_OK : lvni_rule_vector(op, what, t, x->shape[x->ndim - 1], "channel", x);
+    return t == NULL ? LVN_OK
+                     : lvni_kernels_rule_vector(op, what, t, x->shape[x->ndim - 1], "channel", x);
 }
 
-lvn_status lvni_shape_group_norm(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_group_norm(const lvni_kernels_args *args,
+                                         lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     static const char op[] = "group_norm";
     const lvn_tensor *x = args->in[0];
-    LVN_TRY(lvni_rule_float_params(op, args, 1, 6));
+    LVN_TRY(lvni_kernels_rule_float_params(op, args, 1, 6));
     LVN_TRY(group_sizes(op, x, args->attr, &out[1]));
     LVN_TRY(channels_or_null(op, "gamma", args->in[1], x));
     LVN_TRY(channels_or_null(op, "beta", args->in[2], x));
-    out[0] = lvni_tensor_desc(x);
+    out[0] = lvni_tensor_get_desc(x);
     out[2] = out[1];
     return LVN_OK;
 }
 
-lvn_status lvni_shape_group_norm_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_group_norm_grad(const lvni_kernels_args *args,
+                                              lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     static const char op[] = "group_norm_grad";
     const lvn_tensor *x = args->in[1];
-    lvni_desc statistic;
+    lvni_tensor_desc statistic;
     LVN_TRY(group_sizes(op, x, args->attr, &statistic));
     LVN_TRY(norm_grad_inputs(op, args, &statistic));
     LVN_TRY(channels_or_null(op, "gamma", args->in[4], x));
-    out[0] = lvni_tensor_desc(x);
-    out[1] = out[2] = lvni_rule_make(lvni_rule_weight_dtype(x), 1, x->shape + x->ndim - 1);
+    out[0] = lvni_tensor_get_desc(x);
+    out[1] = out[2] =
+        lvni_kernels_rule_make(lvni_kernels_rule_weight_dtype(x), 1, x->shape + x->ndim - 1);
     return LVN_OK;
 }
 
@@ -156,92 +165,98 @@ static lvn_status need_heads(const char *op, const char *what, const lvn_tensor 
     if (t->ndim != 4) {
         LVN_FAIL(LVN_ERR_SHAPE,
                  "%s: %s is %s, it must have 4 axes (batch, positions, heads, features)", op, what,
-                 SHAPE(t));
+                 LVNI_SHAPE_TEXT(t));
     }
     return LVN_OK;
 }
 
 /* q, k, v are inputs first, first + 1, first + 2. */
-static lvn_status heads(const char *op, const lvni_args *args, int first, lvni_desc *y,
-                        lvni_desc *log_sums)
+static lvn_status heads(const char *op, const lvni_kernels_args *args, int first,
+                        lvni_tensor_desc *y, lvni_tensor_desc *log_sums)
 {
-    const lvni_attention_attr *attr = args->attr;
+    const lvni_kernels_attention_attr *attr = args->attr;
     const lvn_tensor *q = args->in[first], *k = args->in[first + 1], *v = args->in[first + 2];
     LVN_TRY(need_heads(op, "q", q));
     LVN_TRY(need_heads(op, "k", k));
     LVN_TRY(need_heads(op, "v", v));
     if (q->shape[0] != k->shape[0] || q->shape[2] != k->shape[2] || q->shape[3] != k->shape[3]) {
         LVN_FAIL(LVN_ERR_SHAPE, "%s: q is %s but k is %s; batch, heads and features must be equal",
-                 op, SHAPE(q), SHAPE(k));
+                 op, LVNI_SHAPE_TEXT(q), LVNI_SHAPE_TEXT(k));
     }
     if (k->shape[0] != v->shape[0] || k->shape[1] != v->shape[1] || k->shape[2] != v->shape[2]) {
         LVN_FAIL(LVN_ERR_SHAPE, "%s: k is %s but v is %s; batch, positions and heads must be equal",
-                 op, SHAPE(k), SHAPE(v));
+                 op, LVNI_SHAPE_TEXT(k), LVNI_SHAPE_TEXT(v));
     }
     if (k->shape[1] == 0) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: k is %s: there is no position to attend to", op, SHAPE(k));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: k is %s: there is no position to attend to", op,
+                 LVNI_SHAPE_TEXT(k));
     }
     if (attr->causal && q->shape[1] != k->shape[1]) {
         LVN_FAIL(LVN_ERR_SHAPE,
                  "%s: causal attention needs as many queries as keys, q is %s and k is %s", op,
-                 SHAPE(q), SHAPE(k));
+                 LVNI_SHAPE_TEXT(q), LVNI_SHAPE_TEXT(k));
     }
-    *y = lvni_rule_make(q->dtype, 4,
-                        (const int64_t[]){q->shape[0], q->shape[1], q->shape[2], v->shape[3]});
-    *log_sums = lvni_rule_make(lvni_rule_weight_dtype(q), 3,
-                               (const int64_t[]){q->shape[0], q->shape[2], q->shape[1]});
+    *y = lvni_kernels_rule_make(
+        q->dtype, 4, (const int64_t[]){q->shape[0], q->shape[1], q->shape[2], v->shape[3]});
+    *log_sums = lvni_kernels_rule_make(lvni_kernels_rule_weight_dtype(q), 3,
+                                       (const int64_t[]){q->shape[0], q->shape[2], q->shape[1]});
     return LVN_OK;
 }
 
-lvn_status lvni_shape_attention(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_attention(const lvni_kernels_args *args,
+                                        lvni_tensor_desc out[LVNI_MAX_OUT])
 {
-    LVN_TRY(lvni_rule_float("attention", args, 7));
+    LVN_TRY(lvni_kernels_rule_float("attention", args, 7));
     return heads("attention", args, 0, &out[0], &out[1]);
 }
 
-lvn_status lvni_shape_attention_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_attention_grad(const lvni_kernels_args *args,
+                                             lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     static const char op[] = "attention_grad";
-    lvni_desc y, log_sums;
-    LVN_TRY(lvni_rule_float_params(op, args, 31, 32));
+    lvni_tensor_desc y, log_sums;
+    LVN_TRY(lvni_kernels_rule_float_params(op, args, 31, 32));
     LVN_TRY(heads(op, args, 1, &y, &log_sums));
     LVN_TRY(kept(op, "dy", args->in[0], &y));
     LVN_TRY(kept(op, "y", args->in[4], &y));
     LVN_TRY(kept(op, "the tensor of log-sums", args->in[5], &log_sums));
     for (int i = 0; i < 3; i++) {
-        out[i] = lvni_tensor_desc(args->in[1 + i]);
+        out[i] = lvni_tensor_get_desc(args->in[1 + i]);
     }
     return LVN_OK;
 }
 
-static lvn_status packed_heads(const char *op, const lvn_tensor *qkv, lvni_desc *y,
-                               lvni_desc *log_sums)
+static lvn_status packed_heads(const char *op, const lvn_tensor *qkv, lvni_tensor_desc *y,
+                               lvni_tensor_desc *log_sums)
 {
     if (qkv->ndim != 5 || qkv->shape[2] != 3) {
         LVN_FAIL(LVN_ERR_SHAPE, "%s: qkv is %s, it must be (batch, positions, 3, heads, features)",
-                 op, SHAPE(qkv));
+                 op, LVNI_SHAPE_TEXT(qkv));
     }
     const int64_t *s = qkv->shape;
-    *y = lvni_rule_make(qkv->dtype, 4, (const int64_t[]){s[0], s[1], s[3], s[4]});
-    *log_sums = lvni_rule_make(lvni_rule_weight_dtype(qkv), 3, (const int64_t[]){s[0], s[3], s[1]});
+    *y = lvni_kernels_rule_make(qkv->dtype, 4, (const int64_t[]){s[0], s[1], s[3], s[4]});
+    *log_sums = lvni_kernels_rule_make(lvni_kernels_rule_weight_dtype(qkv), 3,
+                                       (const int64_t[]){s[0], s[3], s[1]});
     return LVN_OK;
 }
 
-lvn_status lvni_shape_attention_qkv(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_attention_qkv(const lvni_kernels_args *args,
+                                            lvni_tensor_desc out[LVNI_MAX_OUT])
 {
-    LVN_TRY(lvni_rule_float("attention_qkv", args, 1));
+    LVN_TRY(lvni_kernels_rule_float("attention_qkv", args, 1));
     return packed_heads("attention_qkv", args->in[0], &out[0], &out[1]);
 }
 
-lvn_status lvni_shape_attention_qkv_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_attention_qkv_grad(const lvni_kernels_args *args,
+                                                 lvni_tensor_desc out[LVNI_MAX_OUT])
 {
     static const char op[] = "attention_qkv_grad";
-    lvni_desc y, log_sums;
-    LVN_TRY(lvni_rule_float_params(op, args, 7, 8));
+    lvni_tensor_desc y, log_sums;
+    LVN_TRY(lvni_kernels_rule_float_params(op, args, 7, 8));
     LVN_TRY(packed_heads(op, args->in[1], &y, &log_sums));
     LVN_TRY(kept(op, "dy", args->in[0], &y));
     LVN_TRY(kept(op, "y", args->in[2], &y));
     LVN_TRY(kept(op, "the tensor of log-sums", args->in[3], &log_sums));
-    out[0] = lvni_tensor_desc(args->in[1]);
+    out[0] = lvni_tensor_get_desc(args->in[1]);
     return LVN_OK;
 }

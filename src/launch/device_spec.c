@@ -22,26 +22,27 @@ typedef struct spec {
     const char *end;
 } spec;
 
-static lvn_status fail(const lvni_device_request *r, const lvni_visible *v, const char *fmt, ...)
-    LVN_PRINTF(3, 4);
+static lvn_status fail(const lvni_launch_device_request *r, const lvni_launch_visible *v,
+                       const char *fmt, ...) LVN_PRINTF(3, 4);
 
 /* "KEY SPEC: sentence; visible: 0-3 (CUDA_VISIBLE_DEVICES=...)" as LVN_ERR_USAGE. v may be NULL. */
-static lvn_status fail(const lvni_device_request *r, const lvni_visible *v, const char *fmt, ...)
+static lvn_status fail(const lvni_launch_device_request *r, const lvni_launch_visible *v,
+                       const char *fmt, ...)
 {
     char sentence[SENTENCE];
     va_list args;
     va_start(args, fmt);
     vsnprintf(sentence, sizeof sentence, fmt, args);
     va_end(args);
-    lvni_str tail = {.len = 0};
+    lvni_core_str tail = {.len = 0};
     if (v != NULL) {
-        lvni_str_append(&tail, "; visible: ");
-        lvni_visible_print(v, &tail);
-        lvni_visible_print_value(v, &tail);
+        lvni_core_str_append(&tail, "; visible: ");
+        lvni_launch_visible_print(v, &tail);
+        lvni_launch_visible_print_value(v, &tail);
     }
     const lvn_status s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s %s: %s%s", r->key,
-                                       r->spec, sentence, lvni_str_text(&tail));
-    lvni_str_free(&tail);
+                                       r->spec, sentence, lvni_core_str_text(&tail));
+    lvni_core_str_free(&tail);
     return s;
 }
 
@@ -81,14 +82,14 @@ static bool begins_uuid(const char *begin, const char *end)
     return end - begin >= 4 && (strncmp(begin, "GPU-", 4) == 0 || strncmp(begin, "MIG-", 4) == 0);
 }
 
-static lvn_status read_number(const lvni_device_request *r, const lvni_visible *v,
+static lvn_status read_number(const lvni_launch_device_request *r, const lvni_launch_visible *v,
                               const char *begin, const char *end, spec *out)
 {
     char word[WORD];
     uint64_t number = 0;
     const bool negative = begin < end && *begin == '-';
     const bool fits = copy_word(begin + negative, end, word);
-    if (!fits || !lvni_env_digits(word, INT32_MAX, &number)) {
+    if (!fits || !lvni_launch_env_digits(word, INT32_MAX, &number)) {
         copy_word(begin, end, word);
         return fail(r, v,
                     "cannot read '%s' as a number; give all, a number, a list such as 0,2, or the "
@@ -110,7 +111,8 @@ static lvn_status read_number(const lvni_device_request *r, const lvni_visible *
     return LVN_OK;
 }
 
-static lvn_status read_spec(const lvni_device_request *r, const lvni_visible *v, spec *out)
+static lvn_status read_spec(const lvni_launch_device_request *r, const lvni_launch_visible *v,
+                            spec *out)
 {
     *out = (spec){.form = NOT_GIVEN};
     if (r->spec == NULL) {
@@ -145,8 +147,8 @@ static lvn_status read_spec(const lvni_device_request *r, const lvni_visible *v,
 }
 
 /* The visible device whose UUID begins with word. */
-static lvn_status find_uuid(const lvni_device_request *r, const lvni_visible *v, const char *word,
-                            int *index)
+static lvn_status find_uuid(const lvni_launch_device_request *r, const lvni_launch_visible *v,
+                            const char *word, int *index)
 {
     int found = -1;
     for (int i = 0; i < v->n; i++) {
@@ -166,8 +168,8 @@ static lvn_status find_uuid(const lvni_device_request *r, const lvni_visible *v,
     return LVN_OK;
 }
 
-static lvn_status find_index(const lvni_device_request *r, const lvni_visible *v, const char *begin,
-                             const char *end, int *index)
+static lvn_status find_index(const lvni_launch_device_request *r, const lvni_launch_visible *v,
+                             const char *begin, const char *end, int *index)
 {
     char word[WORD];
     uint64_t number;
@@ -175,10 +177,10 @@ static lvn_status find_index(const lvni_device_request *r, const lvni_visible *v
     if (fits && begins_uuid(begin, end)) {
         return find_uuid(r, v, word, index);
     }
-    if (fits && *word == '-' && lvni_env_digits(word + 1, INT32_MAX, &number)) {
+    if (fits && *word == '-' && lvni_launch_env_digits(word + 1, INT32_MAX, &number)) {
         return fail(r, v, "%s is not the index of a device", word);
     }
-    if (!fits || !lvni_env_digits(word, INT32_MAX, &number)) {
+    if (!fits || !lvni_launch_env_digits(word, INT32_MAX, &number)) {
         return fail(r, v, "cannot read '%s' as a number or the beginning of a UUID", word);
     }
     if (number >= (uint64_t)v->n && !(r->launched && v->n == 1)) {
@@ -188,8 +190,8 @@ static lvn_status find_index(const lvni_device_request *r, const lvni_visible *v
     return LVN_OK;
 }
 
-static lvn_status add_index(const lvni_device_request *r, const lvni_visible *v, int index,
-                            lvni_device_choice *out)
+static lvn_status add_index(const lvni_launch_device_request *r, const lvni_launch_visible *v,
+                            int index, lvni_launch_device_choice *out)
 {
     for (int i = 0; i < out->n; i++) {
         if (out->index[i] == index && !r->allow_shared) {
@@ -201,7 +203,7 @@ static lvn_status add_index(const lvni_device_request *r, const lvni_visible *v,
     if (out->n == MAX_COUNT) {
         return fail(r, v, "at most %d devices", MAX_COUNT);
     }
-    int *more = lvni_realloc(LVNI_TAG_CORE, out->index, (size_t)(out->n + 1) * sizeof *more);
+    int *more = lvni_core_realloc(LVNI_TAG_CORE, out->index, (size_t)(out->n + 1) * sizeof *more);
     if (more == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -211,8 +213,8 @@ static lvn_status add_index(const lvni_device_request *r, const lvni_visible *v,
 }
 
 /* A rank that is shown one device of those it asks for uses that one: its starter chose. */
-static void show_only_one(const lvni_device_request *r, const lvni_visible *v,
-                          lvni_device_choice *out)
+static void show_only_one(const lvni_launch_device_request *r, const lvni_launch_visible *v,
+                          lvni_launch_device_choice *out)
 {
     for (int i = 0; r->launched && v->n == 1 && i < out->n; i++) {
         out->index[i] = 0;
@@ -220,7 +222,7 @@ static void show_only_one(const lvni_device_request *r, const lvni_visible *v,
 }
 
 /* The next word of a list from *at on, which goes behind it. "3," is the list of device 3. */
-static bool next_word(const spec *s, const char **at, const char **begin, const char **end)
+static bool next_argument(const spec *s, const char **at, const char **begin, const char **end)
 {
     while (*at < s->end) {
         const char *comma = memchr(*at, ',', (size_t)(s->end - *at));
@@ -235,19 +237,19 @@ static bool next_word(const spec *s, const char **at, const char **begin, const 
     return false;
 }
 
-static int count_words(const spec *s)
+static int count_arguments(const spec *s)
 {
     int n = 0;
-    for (const char *at = s->words, *begin, *end; next_word(s, &at, &begin, &end);) {
+    for (const char *at = s->words, *begin, *end; next_argument(s, &at, &begin, &end);) {
         n++;
     }
     return n;
 }
 
-static lvn_status choose_list(const lvni_device_request *r, const lvni_visible *v, const spec *s,
-                              lvni_device_choice *out)
+static lvn_status choose_list(const lvni_launch_device_request *r, const lvni_launch_visible *v,
+                              const spec *s, lvni_launch_device_choice *out)
 {
-    for (const char *at = s->words, *begin, *end; next_word(s, &at, &begin, &end);) {
+    for (const char *at = s->words, *begin, *end; next_argument(s, &at, &begin, &end);) {
         int index = -1;
         LVN_TRY(find_index(r, v, begin, end, &index));
         LVN_TRY(add_index(r, v, index, out));
@@ -263,14 +265,14 @@ static lvn_status choose_list(const lvni_device_request *r, const lvni_visible *
     return LVN_OK;
 }
 
-static lvn_status choose_first(const lvni_device_request *r, const lvni_visible *v, int count,
-                               lvni_device_choice *out)
+static lvn_status choose_first(const lvni_launch_device_request *r, const lvni_launch_visible *v,
+                               int count, lvni_launch_device_choice *out)
 {
     if (count > v->n && !(r->launched && v->n == 1)) {
         return fail(r, v, "only %d %s visible", v->n,
-                    lvni_plural(v->n, "device is", "devices are"));
+                    lvni_core_plural(v->n, "device is", "devices are"));
     }
-    lvni_device_request shared = *r;
+    lvni_launch_device_request shared = *r;
     shared.allow_shared = true;
     for (int i = 0; i < count; i++) {
         LVN_TRY(add_index(&shared, v, i, out));
@@ -279,38 +281,40 @@ static lvn_status choose_first(const lvni_device_request *r, const lvni_visible 
     return LVN_OK;
 }
 
-static lvn_status no_device(const lvni_device_request *r, const spec *asked,
-                            lvni_accelerator accelerator, lvni_notices *n)
+static lvn_status no_device(const lvni_launch_device_request *r, const spec *asked,
+                            lvni_launch_accelerator accelerator, lvni_core_notices *n)
 {
     if (accelerator == LVNI_ACCELERATOR_SIM) {
-        const lvn_status s = lvni_notice_error(n, 106, "no simulated device is visible");
-        lvni_env_found(r->env, "LEVIN_SIM_DEVICES", n);
-        lvni_env_found(r->env, "CUDA_VISIBLE_DEVICES", n);
-        lvni_notice_fix(n, "LEVIN_SIM_DEVICES=%d, or accelerator=cpu",
-                        asked->form == NUMBER ? asked->count
-                        : r->nproc > 0        ? r->nproc
-                                              : 2);
+        const lvn_status s = lvni_core_notice_error(n, 106, "no simulated device is visible");
+        lvni_launch_env_found(r->env, "LEVIN_SIM_DEVICES", n);
+        lvni_launch_env_found(r->env, "CUDA_VISIBLE_DEVICES", n);
+        lvni_core_notice_fix(n, "LEVIN_SIM_DEVICES=%d, or accelerator=cpu",
+                             asked->form == NUMBER ? asked->count
+                             : r->nproc > 0        ? r->nproc
+                                                   : 2);
         return s;
     }
-    const char *value = lvni_env_raw(r->env, "CUDA_VISIBLE_DEVICES");
-    const lvn_status s =
-        lvni_notice_error(n, 106, "GPUs are asked for, but this process sees none%s",
-                          value != NULL && *value == '\0' ? ": CUDA_VISIBLE_DEVICES is empty" : "");
+    const char *value = lvni_launch_env_raw(r->env, "CUDA_VISIBLE_DEVICES");
+    const lvn_status s = lvni_core_notice_error(
+        n, 106, "GPUs are asked for, but this process sees none%s",
+        value != NULL && *value == '\0' ? ": CUDA_VISIBLE_DEVICES is empty" : "");
     n->own = true;
-    lvni_notice_found(n, "%s %s, 0 GPUs visible", r->key, r->spec == NULL ? "auto" : r->spec);
-    lvni_env_found(r->env, "CUDA_VISIBLE_DEVICES", n);
-    lvni_env_found(r->env, "SLURM_GPUS_ON_NODE", n);
-    lvni_env_found(r->env, "SLURM_JOB_GPUS", n);
-    lvni_notice_fix(n, "under Slurm ask for them: #SBATCH --gpus-per-node=D (or --gres=gpu:D)");
-    lvni_notice_fix(
+    lvni_core_notice_found(n, "%s %s, 0 GPUs visible", r->key, r->spec == NULL ? "auto" : r->spec);
+    lvni_launch_env_found(r->env, "CUDA_VISIBLE_DEVICES", n);
+    lvni_launch_env_found(r->env, "SLURM_GPUS_ON_NODE", n);
+    lvni_launch_env_found(r->env, "SLURM_JOB_GPUS", n);
+    lvni_core_notice_fix(n,
+                         "under Slurm ask for them: #SBATCH --gpus-per-node=D (or --gres=gpu:D)");
+    lvni_core_notice_fix(
         n, "elsewhere look at the driver (nvidia-smi), or run on the CPU: accelerator=cpu");
     return s;
 }
 
-static lvn_status choose_cpu(const lvni_device_request *r, const spec *s, lvni_device_choice *out)
+static lvn_status choose_cpu(const lvni_launch_device_request *r, const spec *s,
+                             lvni_launch_device_choice *out)
 {
     if (s->form == LIST) { /* the CPU may be what accelerator=auto has become */
-        const int n = count_words(s);
+        const int n = count_arguments(s);
         return fail(r, NULL,
                     "a list names GPUs, and on the CPU a number says how many ranks: devices=%d",
                     n > 0 ? n : 1);
@@ -322,8 +326,8 @@ static lvn_status choose_cpu(const lvni_device_request *r, const spec *s, lvni_d
     return LVN_OK;
 }
 
-static lvn_status choose(const lvni_device_request *r, const lvni_visible *v, lvni_notices *notices,
-                         lvni_device_choice *out)
+static lvn_status choose(const lvni_launch_device_request *r, const lvni_launch_visible *v,
+                         lvni_core_notices *notices, lvni_launch_device_choice *out)
 {
     spec s;
     LVN_TRY(read_spec(r, r->accelerator == LVNI_ACCELERATOR_CPU ? NULL : v, &s));
@@ -357,37 +361,38 @@ static lvn_status choose(const lvni_device_request *r, const lvni_visible *v, lv
                           : choose_first(r, v, s.form == NUMBER ? s.count : v->n, out);
 }
 
-lvn_status lvni_device_choose(const lvni_device_request *request, const lvni_visible *visible,
-                              lvni_notices *notices, lvni_device_choice *out)
+lvn_status lvni_launch_device_choose(const lvni_launch_device_request *request,
+                                     const lvni_launch_visible *visible, lvni_core_notices *notices,
+                                     lvni_launch_device_choice *out)
 {
-    lvni_device_choice made = {.n = 0};
+    lvni_launch_device_choice made = {.n = 0};
     const lvn_status s = choose(request, visible, notices, &made);
     if (s != LVN_OK) {
-        lvni_device_choice_free(&made);
+        lvni_launch_device_choice_free(&made);
         return s;
     }
     *out = made;
     return LVN_OK;
 }
 
-int lvni_device_spec_count(const char *text)
+int lvni_launch_device_spec_count(const char *text)
 {
-    const lvni_device_request r = {.key = "devices", .spec = text};
+    const lvni_launch_device_request r = {.key = "devices", .spec = text};
     spec s;
     return read_spec(&r, NULL, &s) != LVN_OK ? 0
-           : s.form == LIST                  ? count_words(&s)
+           : s.form == LIST                  ? count_arguments(&s)
            : s.form == NUMBER                ? s.count
                                              : 0;
 }
 
-void lvni_device_choice_free(lvni_device_choice *choice)
+void lvni_launch_device_choice_free(lvni_launch_device_choice *choice)
 {
-    lvni_free(choice->index);
+    lvni_core_free(choice->index);
     memset(choice, 0, sizeof *choice);
 }
 
-void lvni_device_choice_print(const lvni_device_choice *choice, const lvni_visible *visible,
-                              lvni_str *out)
+void lvni_launch_device_choice_print(const lvni_launch_device_choice *choice,
+                                     const lvni_launch_visible *visible, lvni_core_str *out)
 {
     for (int i = 0; i < choice->n && choice->index != NULL; i++) {
         bool before = false; /* a shared device is shown once */
@@ -395,8 +400,8 @@ void lvni_device_choice_print(const lvni_device_choice *choice, const lvni_visib
             before = before || choice->index[j] == choice->index[i];
         }
         if (!before) {
-            lvni_str_append(out, i > 0 ? "," : "");
-            lvni_str_append(out, visible->device[choice->index[i]].name);
+            lvni_core_str_append(out, i > 0 ? "," : "");
+            lvni_core_str_append(out, visible->device[choice->index[i]].name);
         }
     }
 }

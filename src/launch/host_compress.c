@@ -54,47 +54,47 @@ static bool follows(const host *first, const host *a, const host *b)
 }
 
 /* Inside of brackets: the range that begins with host i; returns the one behind it. */
-static size_t print_range(const lvni_hosts *hosts, size_t i, size_t end, lvni_str *out)
+static size_t print_range(const lvni_launch_hosts *hosts, size_t i, size_t end, lvni_core_str *out)
 {
-    const host first = split(lvni_hosts_name(hosts, i));
+    const host first = split(lvni_launch_hosts_name(hosts, i));
     host last = first;
     size_t k = i + 1;
     for (; k < end; k++) {
-        const host next = split(lvni_hosts_name(hosts, k));
+        const host next = split(lvni_launch_hosts_name(hosts, k));
         if (!follows(&first, &last, &next)) {
             break;
         }
         last = next;
     }
-    lvni_str_printf(out, "%0*" PRIu64, first.width, first.value);
+    lvni_core_str_printf(out, "%0*" PRIu64, first.width, first.value);
     if (k > i + 1) {
-        lvni_str_printf(out, "-%0*" PRIu64, first.width, last.value);
+        lvni_core_str_printf(out, "-%0*" PRIu64, first.width, last.value);
     }
     return k;
 }
 
-void lvni_hosts_compress(const lvni_hosts *hosts, lvni_str *out)
+void lvni_launch_hosts_compress(const lvni_launch_hosts *hosts, lvni_core_str *out)
 {
     for (size_t i = 0; i < hosts->n;) {
-        const host first = split(lvni_hosts_name(hosts, i));
+        const host first = split(lvni_launch_hosts_name(hosts, i));
         size_t end = i + 1;
         for (; end < hosts->n; end++) {
-            const host next = split(lvni_hosts_name(hosts, end));
+            const host next = split(lvni_launch_hosts_name(hosts, end));
             if (!same_stem(&first, &next)) {
                 break;
             }
         }
-        lvni_str_append(out, i > 0 ? "," : "");
+        lvni_core_str_append(out, i > 0 ? "," : "");
         if (end == i + 1) {
-            lvni_str_append(out, first.name);
+            lvni_core_str_append(out, first.name);
             i = end;
             continue;
         }
-        lvni_str_append_n(out, first.name, first.stem);
+        lvni_core_str_append_n(out, first.name, first.stem);
         for (const char *before = "["; i < end; before = ",") {
-            lvni_str_append(out, before);
+            lvni_core_str_append(out, before);
             i = print_range(hosts, i, end, out);
         }
-        lvni_str_char(out, ']');
+        lvni_core_str_char(out, ']');
     }
 }

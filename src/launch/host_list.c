@@ -28,7 +28,7 @@ typedef struct element {
 
 typedef struct reader {
     const char *list;
-    lvni_notices *notices;
+    lvni_core_notices *notices;
 } reader;
 
 /* E112: the list, or its part around `at`, and a caret under that column. */
@@ -36,16 +36,16 @@ static lvn_status bad(const reader *r, const char *at, const char *reason)
 {
     const size_t column = (size_t)(at - r->list), from = column > WINDOW ? column - WINDOW : 0;
     char part[2 * WINDOW + 1];
-    const lvn_status s =
-        lvni_notice_error(r->notices, 112, "bad host list, column %zu: %s", column + 1, reason);
+    const lvn_status s = lvni_core_notice_error(r->notices, 112, "bad host list, column %zu: %s",
+                                                column + 1, reason);
     snprintf(part, sizeof part, "%s", r->list + from);
     for (char *p = part; *p != '\0'; p++) {
         *p = (unsigned char)*p < ' ' ? ' ' : *p;
     }
-    lvni_notice_found(r->notices, "%s%s%s", from > 0 ? "..." : "", part,
-                      strlen(r->list + from) > strlen(part) ? "..." : "");
+    lvni_core_notice_found(r->notices, "%s%s%s", from > 0 ? "..." : "", part,
+                           strlen(r->list + from) > strlen(part) ? "..." : "");
     const int before = (int)strlen("  found: ") + (from > 0 ? 3 : 0) + (int)(column - from);
-    lvni_str_printf(&r->notices->text, "%*s^\n", before, "");
+    lvni_core_str_printf(&r->notices->text, "%*s^\n", before, "");
     return s;
 }
 
@@ -209,11 +209,11 @@ static void turn_all(element *e)
     }
 }
 
-static lvn_status add_name(lvni_hosts *h, const char *name, size_t len)
+static lvn_status add_name(lvni_launch_hosts *h, const char *name, size_t len)
 {
     if (h->bytes + len + 1 > h->room) {
         const size_t room = 2 * (h->bytes + len + 1) + 64;
-        char *text = lvni_realloc(LVNI_TAG_CORE, h->text, room);
+        char *text = lvni_core_realloc(LVNI_TAG_CORE, h->text, room);
         if (text == NULL) {
             return LVN_ERR_MEMORY;
         }
@@ -227,14 +227,14 @@ static lvn_status add_name(lvni_hosts *h, const char *name, size_t len)
     return LVN_OK;
 }
 
-static lvn_status add_element(const reader *r, lvni_hosts *h, element *e)
+static lvn_status add_element(const reader *r, lvni_launch_hosts *h, element *e)
 {
     char name[NAME];
     if (h->n + e->hosts > LVNI_HOSTS_MAX) {
         return bad(r, e->text[0], "more than 1048576 hosts");
     }
     size_t *start =
-        lvni_realloc(LVNI_TAG_CORE, h->start, (size_t)(h->n + e->hosts) * sizeof *start);
+        lvni_core_realloc(LVNI_TAG_CORE, h->start, (size_t)(h->n + e->hosts) * sizeof *start);
     if (start == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -261,7 +261,8 @@ static lvn_status add_element(const reader *r, lvni_hosts *h, element *e)
     return LVN_OK;
 }
 
-lvn_status lvni_hosts_expand(lvni_hosts *hosts, const char *list, lvni_notices *notices)
+lvn_status lvni_launch_hosts_expand(lvni_launch_hosts *hosts, const char *list,
+                                    lvni_core_notices *notices)
 {
     const reader r = {list, notices};
     const size_t n = hosts->n, bytes = hosts->bytes;
@@ -282,14 +283,14 @@ lvn_status lvni_hosts_expand(lvni_hosts *hosts, const char *list, lvni_notices *
     return s;
 }
 
-const char *lvni_hosts_name(const lvni_hosts *hosts, size_t i)
+const char *lvni_launch_hosts_name(const lvni_launch_hosts *hosts, size_t i)
 {
     return hosts->text + hosts->start[i];
 }
 
-void lvni_hosts_free(lvni_hosts *hosts)
+void lvni_launch_hosts_free(lvni_launch_hosts *hosts)
 {
-    lvni_free(hosts->text);
-    lvni_free(hosts->start);
+    lvni_core_free(hosts->text);
+    lvni_core_free(hosts->start);
     memset(hosts, 0, sizeof *hosts);
 }

@@ -26,7 +26,7 @@ enum { FDS_PER_RANK = 8, FDS_OWN = 64 };
 
 /* ---- getting ready ---- */
 
-static lvn_status take_signals(lvni_run *r)
+static lvn_status take_signals(lvni_launch_run *r)
 {
     static const int ours[] = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP,   SIGQUIT,
                                SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH, SIGTSTP};
@@ -58,7 +58,7 @@ static lvn_status take_signals(lvni_run *r)
 
 void lvni_launch_unblock(char *const *environment, sigset_t *set)
 {
-    if (lvni_env_get(environment, "LEVIN_HANDED_OVER") != NULL) {
+    if (lvni_launch_env_get(environment, "LEVIN_HANDED_OVER") != NULL) {
         sigdelset(set, SIGINT);
         sigdelset(set, SIGTERM);
         sigdelset(set, SIGHUP);
@@ -67,7 +67,7 @@ void lvni_launch_unblock(char *const *environment, sigset_t *set)
     }
 }
 
-static void raise_file_limit(lvni_run *r)
+static void raise_file_limit(lvni_launch_run *r)
 {
     getrlimit(RLIMIT_NOFILE, &r->files);
     struct rlimit more = r->files;
@@ -78,27 +78,27 @@ static void raise_file_limit(lvni_run *r)
     }
 }
 
-static lvn_status get_ready(lvni_run *r)
+static lvn_status get_ready(lvni_launch_run *r)
 {
     LVN_TRY(take_signals(r));
     raise_file_limit(r);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    LVN_TRY(lvni_guard_start(r));
+    LVN_TRY(lvni_launch_guard_start(r));
     lvni_launch_find_others(r);
     r->oom_kills = lvni_launch_oom_kills();
-    r->begin_ns = lvni_now_ns();
+    r->begin_ns = lvni_core_now_ns();
     return LVN_OK;
 }
 
-static void open_sinks(lvni_run *r)
+static void open_sinks(lvni_launch_run *r)
 {
     struct stat a, b;
-    lvni_sink_open(&r->sinks[0], STDOUT_FILENO, NULL);
+    lvni_launch_sink_open(&r->sinks[0], STDOUT_FILENO, NULL);
     r->out = r->err = &r->sinks[0];
-    r->sinks[1] = (lvni_sink){.fd = -1, .spill_fd = -1, .gone = true};
+    r->sinks[1] = (lvni_launch_sink){.fd = -1, .spill_fd = -1, .gone = true};
     if (fstat(STDOUT_FILENO, &a) != 0 || fstat(STDERR_FILENO, &b) != 0 || a.st_dev != b.st_dev ||
         a.st_ino != b.st_ino) {
-        lvni_sink_open(&r->sinks[1], STDERR_FILENO, NULL);
+        lvni_launch_sink_open(&r->sinks[1], STDERR_FILENO, NULL);
         r->err = &r->sinks[1];
     }
 }
@@ -106,17 +106,17 @@ static void open_sinks(lvni_run *r)
 /* A reader that is slow is waited for: after a good end as long as it takes, else until a moment
  * later, since the log files have it all and somebody waits for the end. One wish to end is enough
  * then. */
-static void drain(lvni_run *r, bool good)
+static void drain(lvni_launch_run *r, bool good)
 {
-    const uint64_t until_ns = lvni_now_ns() + DRAIN_NS;
+    const uint64_t until_ns = lvni_core_now_ns() + DRAIN_NS;
     for (;;) {
-        lvni_sink_flush(r->out);
-        lvni_sink_flush(r->err);
+        lvni_launch_sink_flush(r->out);
+        lvni_launch_sink_flush(r->err);
         struct pollfd f[] = {
-            {.fd = lvni_sink_is_empty(r->out) ? -1 : r->out->fd, .events = POLLOUT},
-            {.fd = lvni_sink_is_empty(r->err) ? -1 : r->err->fd, .events = POLLOUT},
+            {.fd = lvni_launch_sink_is_empty(r->out) ? -1 : r->out->fd, .events = POLLOUT},
+            {.fd = lvni_launch_sink_is_empty(r->err) ? -1 : r->err->fd, .events = POLLOUT},
             {.fd = r->signal_fd, .events = POLLIN}};
-        const uint64_t now_ns = lvni_now_ns();
+        const uint64_t now_ns = lvni_core_now_ns();
         const int left_ms = good                ? -1
                             : now_ns < until_ns ? (int)((until_ns - now_ns) / 1000000u) + 1
                                                 : 0;
@@ -135,37 +135,39 @@ static void drain(lvni_run *r, bool good)
 
 /* ---- what is told ---- */
 
-static lvn_status tell_warnings(lvni_run *r)
+static lvn_status report_warnings(lvni_launch_run *r)
 {
-    LVN_TRY(r->o.strict ? lvni_notices_refuse_warnings(&r->notices) : LVN_OK);
+    LVN_TRY(r->o.strict ? lvni_core_notices_refuse_warnings(&r->notices) : LVN_OK);
     if (!r->o.quiet) {
-        lvni_sink_put(r->err, lvni_str_text(&r->notices.warnings), r->notices.warnings.len);
+        lvni_launch_sink_put(r->err, lvni_core_str_text(&r->notices.warnings),
+                             r->notices.warnings.len);
     }
     return LVN_OK;
 }
 
-static void tell_start(lvni_run *r)
+static void report_start(lvni_launch_run *r)
 {
     if (!r->o.verbose) {
         return;
     }
-    lvni_launch_say(r, "run %s: %d rank%s here, %d in all; logs and errors in %s", r->run_id,
-                    r->local, lvni_plural(r->local, "", "s"), r->world, r->run_dir);
+    lvni_launch_print(r, "run %s: %d rank%s here, %d in all; logs and errors in %s", r->run_id,
+                      r->local, lvni_core_plural(r->local, "", "s"), r->world, r->run_dir);
     for (int i = 0; i < r->local; i++) {
-        lvni_str cpus = {0};
-        lvni_bind_print(&r->binding, i, &cpus);
-        lvni_launch_say(r, "rank %d: cpus %s", r->node_rank * r->local + i, lvni_str_text(&cpus));
-        lvni_str_free(&cpus);
+        lvni_core_str cpus = {0};
+        lvni_launch_bind_print(&r->binding, i, &cpus);
+        lvni_launch_print(r, "rank %d: cpus %s", r->node_rank * r->local + i,
+                          lvni_core_str_text(&cpus));
+        lvni_core_str_free(&cpus);
     }
 }
 
-static lvn_status print_rank(lvni_run *r, lvni_proc *p)
+static lvn_status print_rank(lvni_launch_run *r, lvni_launch_proc *p)
 {
-    lvni_variables v;
+    lvni_launch_variables v;
     LVN_TRY(lvni_launch_environment(r, p, &v));
-    lvni_print(stdout, "rank %d on %s:", p->rank, r->host);
+    lvni_core_print(stdout, "rank %d on %s:", p->rank, r->host);
     for (int i = 0; i < r->o.n_program; i++) {
-        lvni_print(stdout, " %s", r->o.program[i]);
+        lvni_core_print(stdout, " %s", r->o.program[i]);
     }
     putchar('\n');
     for (size_t i = 0; i < v.n; i++) {
@@ -174,26 +176,26 @@ static lvn_status print_rank(lvni_run *r, lvni_proc *p)
             inherited = strcmp(*e, v.list[i]) == 0;
         }
         if (!inherited) {
-            lvni_print(stdout, "  %s\n", v.list[i]);
+            lvni_core_print(stdout, "  %s\n", v.list[i]);
         }
     }
-    lvni_variables_free(&v);
+    lvni_launch_variables_free(&v);
     return LVN_OK;
 }
 
-static lvn_status dry_run(lvni_run *r)
+static lvn_status dry_run(lvni_launch_run *r)
 {
     r->store_fd = -1;
     r->held = LVNI_NO_PORT;
-    r->procs = lvni_calloc(LVNI_TAG_CORE, (size_t)r->local, sizeof *r->procs);
+    r->procs = lvni_core_calloc(LVNI_TAG_CORE, (size_t)r->local, sizeof *r->procs);
     if (r->procs == NULL) {
         return LVN_ERR_MEMORY;
     }
     for (int i = 0; i < r->local; i++) {
-        r->procs[i] = (lvni_proc){.local_rank = i,
-                                  .rank = r->node_rank * r->local + i,
-                                  .out = {.fd = -1, .log_fd = -1},
-                                  .err = {.fd = -1, .log_fd = -1}};
+        r->procs[i] = (lvni_launch_proc){.local_rank = i,
+                                         .rank = r->node_rank * r->local + i,
+                                         .out = {.fd = -1, .log_fd = -1},
+                                         .err = {.fd = -1, .log_fd = -1}};
     }
     LVN_TRY(lvni_launch_name_files(r));
     for (int i = 0; i < r->local; i++) {
@@ -204,13 +206,13 @@ static lvn_status dry_run(lvni_run *r)
 
 /* ---- attempts ---- */
 
-static double attempt_length(const lvni_run *r, uint64_t start_ns)
+static double attempt_length(const lvni_launch_run *r, uint64_t start_ns)
 {
     return r->stop_ns > start_ns ? (double)(r->stop_ns - start_ns) / 1e9 : 0;
 }
 
 /* Is there any sense in another one? */
-static bool may_restart(const lvni_run *r, int code)
+static bool may_restart(const lvni_launch_run *r, int code)
 {
     const bool kind = r->reason == LVNI_REASON_FAILURE || r->reason == LVNI_REASON_STRAGGLER;
     return kind && r->signal == 0 && !lvni_launch_was_asked(r) && r->attempt < r->o.max_restarts &&
@@ -219,7 +221,7 @@ static bool may_restart(const lvni_run *r, int code)
 }
 
 /* Has the attempt saved more than was there? *saved: the last step known. */
-static bool has_progressed(const lvni_run *r, int64_t *saved)
+static bool has_progressed(const lvni_launch_run *r, int64_t *saved)
 {
     const int64_t before = *saved;
     int64_t epoch;
@@ -227,12 +229,12 @@ static bool has_progressed(const lvni_run *r, int64_t *saved)
            *saved > before;
 }
 
-static lvn_status run_attempts(lvni_run *r, int *code)
+static lvn_status run_attempts(lvni_launch_run *r, int *code)
 {
     bool was_short = false;
     int64_t saved = -1;
     for (r->attempt = 0;; r->attempt++) {
-        const uint64_t start_ns = lvni_now_ns();
+        const uint64_t start_ns = lvni_core_now_ns();
         LVN_TRY(lvni_launch_attempt(r, code));
         lvni_launch_report(r);
         lvni_launch_report_saved(r);
@@ -243,33 +245,33 @@ static lvn_status run_attempts(lvni_run *r, int *code)
         const bool is_short =
             attempt_length(r, start_ns) < r->o.crash_loop_s && !has_progressed(r, &saved);
         if (is_short && was_short) {
-            lvni_launch_say(
+            lvni_launch_print(
                 r, "no more restarts: two attempts in a row failed within %g s (crash loop)",
                 r->o.crash_loop_s);
             return LVN_OK;
         }
         was_short = is_short;
-        lvni_launch_say(r, "restart %d of %d", r->attempt + 1, r->o.max_restarts);
+        lvni_launch_print(r, "restart %d of %d", r->attempt + 1, r->o.max_restarts);
         lvni_launch_attempt_free(r);
     }
 }
 
-static lvn_status run(lvni_run *r, int *code)
+static lvn_status run(lvni_launch_run *r, int *code)
 {
     bool printed = false;
-    LVN_TRY(lvni_env_strict(r->environment, r->o.strict_given ? r->o.strict : -1, &r->notices,
-                            &r->o.strict));
+    LVN_TRY(lvni_launch_env_strict(r->environment, r->o.strict_given ? r->o.strict : -1,
+                                   &r->notices, &r->o.strict));
     LVN_TRY(lvni_launch_read_env_file(&r->o));
     LVN_TRY(lvni_launch_warn_of_nccl(r));
-    LVN_TRY(lvni_program_find_python(&r->o, r->environment));
-    LVN_TRY(lvni_launch_srun(&r->o, r->environment, &r->notices, &printed));
+    LVN_TRY(lvni_launch_program_find_python(&r->o, r->environment));
+    LVN_TRY(lvni_launch_run_srun(&r->o, r->environment, &r->notices, &printed));
     if (printed) {
         return LVN_OK;
     }
     LVN_TRY(lvni_launch_layout(r));
-    LVN_TRY(tell_warnings(r));
-    LVN_TRY(lvni_child_find_program(r->o.program[0], lvni_env_raw(r->environment, "PATH"),
-                                    &r->program, code));
+    LVN_TRY(report_warnings(r));
+    LVN_TRY(lvni_launch_child_find_program(
+        r->o.program[0], lvni_launch_env_raw(r->environment, "PATH"), &r->program, code));
     LVN_TRY(lvni_launch_choose_run_dir(r));
     if (r->o.dry_run) {
         return dry_run(r);
@@ -281,38 +283,38 @@ static lvn_status run(lvni_run *r, int *code)
     }
     r->sinks[0].spill_dir = r->sinks[1].spill_dir = r->run_dir;
     LVN_TRY(get_ready(r));
-    tell_start(r);
+    report_start(r);
     return run_attempts(r, code);
 }
 
 /* The last words of a launcher that could not do what it was asked. */
-static int report_error(lvni_run *r, lvn_status s, int code)
+static int report_error(lvni_launch_run *r, lvn_status s, int code)
 {
     const lvn_error *e = lvn_last_error();
     if (r->notices.error != 0) {
-        lvni_sink_put(r->err, lvni_str_text(&r->notices.text), r->notices.text.len);
-        return lvni_notices_exit(&r->notices);
+        lvni_launch_sink_put(r->err, lvni_core_str_text(&r->notices.text), r->notices.text.len);
+        return lvni_core_notices_exit(&r->notices);
     }
-    lvni_str text = {0};
-    lvni_str_printf(&text, "%s%s", lvni_error_prefix(e),
-                    e->message[0] != '\0' ? e->message : lvn_status_text(s));
-    lvni_sink_line(r->err, lvni_str_text(&text));
-    lvni_str_free(&text);
-    return code != LVNI_EXIT_OK ? code : (int)lvni_exit_of_status(s);
+    lvni_core_str text = {0};
+    lvni_core_str_printf(&text, "%s%s", lvni_core_error_prefix(e),
+                         e->message[0] != '\0' ? e->message : lvn_status_text(s));
+    lvni_launch_sink_line(r->err, lvni_core_str_text(&text));
+    lvni_core_str_free(&text);
+    return code != LVNI_EXIT_OK ? code : (int)lvni_core_exit_of_status(s);
 }
 
 int lvni_launch(int n, const char *const *words, char *const *environment,
                 lvni_launch_after_kill after_kill)
 {
-    lvni_run r = {.environment = environment,
-                  .after_kill = after_kill,
-                  .lock_fd = -1,
-                  .store_fd = -1,
-                  .held = LVNI_NO_PORT,
-                  .signal_fd = -1,
-                  .guard_fd = -1,
-                  .oom_kills = -1,
-                  .feed = {.from = -1}};
+    lvni_launch_run r = {.environment = environment,
+                         .after_kill = after_kill,
+                         .lock_fd = -1,
+                         .store_fd = -1,
+                         .held = LVNI_NO_PORT,
+                         .signal_fd = -1,
+                         .guard_fd = -1,
+                         .oom_kills = -1,
+                         .feed = {.from = -1}};
     int code = LVNI_EXIT_OK;
     open_sinks(&r);
     lvn_status s = lvni_launch_options_read(n, words, &r.o);
@@ -333,15 +335,15 @@ int lvni_launch(int n, const char *const *words, char *const *environment,
     if (r.broken && r.run_dir == NULL) {
         lvni_launch_give_back(environment);
     }
-    lvni_guard_end(&r);
+    lvni_launch_guard_end(&r);
     lvni_launch_attempt_free(&r);
     lvni_launch_layout_free(&r);
     lvni_launch_options_free(&r.o);
-    lvni_notices_free(&r.notices);
-    lvni_free(r.others);
-    lvni_close_fd(&r.lock_fd);
-    lvni_sink_close(&r.sinks[0]);
-    lvni_sink_close(&r.sinks[1]);
+    lvni_core_notices_free(&r.notices);
+    lvni_core_free(r.others);
+    lvni_launch_close_fd(&r.lock_fd);
+    lvni_launch_sink_close(&r.sinks[0]);
+    lvni_launch_sink_close(&r.sinks[1]);
     if (r.signal_fd >= 0) {
         close(r.signal_fd);
     }

@@ -7,7 +7,7 @@
 #include "core/option.h"
 
 /* The keys of the command. */
-const lvni_option_table *lvni_launch_tables(size_t *n);
+const lvni_core_option_table *lvni_launch_tables(size_t *n);
 
 /* Called when rank 0 was killed, which writes what is kept, and can neither put it in order nor
  * tell of it any more: does so in its place. Which step the run directory keeps, and the epoch it
@@ -25,7 +25,7 @@ bool lvni_launch_is_rank(char *const *environment);
 bool lvni_launch_is_training(const char *program, const char *second);
 /* Becomes `levin launch OPTIONS -- levin WORDS`: does not return when that works. In a rank it does
  * nothing: nobody launches twice. */
-lvn_status lvni_launch_self(int n_options, const char *const *options, int n_words,
+lvn_status lvni_launch_self(int n_options, const char *const *options, int n_arguments,
                             const char *const *words, char *const *environment);
 /* Removes logs and error records of an earlier launch from a run directory, and their folders where
  * nothing else is in them. */

@@ -16,7 +16,8 @@ enum { WHILE_ENDING_MS = 20, LONGEST_MS = 3600 * 1000 };
 
 /* ---- what happens ---- */
 
-static void note_end(lvni_run *r, lvni_proc *p, const siginfo_t *info, uint64_t now_ns)
+static void note_end(lvni_launch_run *r, lvni_launch_proc *p, const siginfo_t *info,
+                     uint64_t now_ns)
 {
     p->alive = false;
     p->end_ns = now_ns;
@@ -37,7 +38,7 @@ static void note_end(lvni_run *r, lvni_proc *p, const siginfo_t *info, uint64_t 
 }
 
 /* Ranks, and whatever became our child because its parent is gone. */
-static void reap(lvni_run *r, uint64_t now_ns)
+static void reap(lvni_launch_run *r, uint64_t now_ns)
 {
     for (;;) {
         siginfo_t info = {.si_pid = 0};
@@ -52,31 +53,31 @@ static void reap(lvni_run *r, uint64_t now_ns)
     }
 }
 
-static void resize(lvni_run *r)
+static void resize(lvni_launch_run *r)
 {
-    lvni_sink_drop_status(r->out); /* as it is, it may not fit any more */
-    lvni_sink_drop_status(r->err);
+    lvni_launch_sink_drop_status(r->out); /* as it is, it may not fit any more */
+    lvni_launch_sink_drop_status(r->err);
     for (int i = 0; i < r->local; i++) {
-        const lvni_proc *p = &r->procs[i];
+        const lvni_launch_proc *p = &r->procs[i];
         if (p->out.live && p->out.fd >= 0) {
-            lvni_pty_take_size(STDOUT_FILENO, p->out.fd);
+            lvni_launch_pty_take_size(STDOUT_FILENO, p->out.fd);
         }
         if (p->err.live && p->err.fd >= 0) {
-            lvni_pty_take_size(STDERR_FILENO, p->err.fd);
+            lvni_launch_pty_take_size(STDERR_FILENO, p->err.fd);
         }
     }
 }
 
 /* A process that shares our group prints the line of ^C itself. */
-static void on_key(lvni_run *r, const struct signalfd_siginfo *info)
+static void on_key(lvni_launch_run *r, const struct signalfd_siginfo *info)
 {
     if (info->ssi_signo == SIGINT && info->ssi_code == SI_KERNEL && !r->shares_group &&
-        (r->out->status.len > 0 || !lvni_sink_interrupted(r->err))) {
-        lvni_sink_interrupted(r->out);
+        (r->out->status.len > 0 || !lvni_launch_sink_interrupted(r->err))) {
+        lvni_launch_sink_interrupted(r->out);
     }
 }
 
-static void on_signal(lvni_run *r, const struct signalfd_siginfo *info, uint64_t now_ns)
+static void on_signal(lvni_launch_run *r, const struct signalfd_siginfo *info, uint64_t now_ns)
 {
     const int number = (int)info->ssi_signo;
     on_key(r, info);
@@ -107,7 +108,7 @@ static void on_signal(lvni_run *r, const struct signalfd_siginfo *info, uint64_t
     }
 }
 
-static void on_signals(lvni_run *r, uint64_t now_ns)
+static void on_signals(lvni_launch_run *r, uint64_t now_ns)
 {
     struct signalfd_siginfo info;
     while (read(r->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
@@ -130,12 +131,12 @@ static uint64_t after(uint64_t from_ns, double seconds)
 }
 
 /* The rank that ended with 0 first, while others run; NULL: none. */
-static const lvni_proc *early_bird(const lvni_run *r)
+static const lvni_launch_proc *early_bird(const lvni_launch_run *r)
 {
-    const lvni_proc *first = NULL;
+    const lvni_launch_proc *first = NULL;
     bool others = false;
     for (int i = 0; i < r->local; i++) {
-        const lvni_proc *p = &r->procs[i];
+        const lvni_launch_proc *p = &r->procs[i];
         others = others || p->alive;
         if (!p->alive && (first == NULL || p->end_ns < first->end_ns)) {
             first = p;
@@ -144,9 +145,9 @@ static const lvni_proc *early_bird(const lvni_run *r)
     return others ? first : NULL;
 }
 
-static void check_straggler(lvni_run *r, uint64_t now_ns, uint64_t *next)
+static void check_straggler(lvni_launch_run *r, uint64_t now_ns, uint64_t *next)
 {
-    const lvni_proc *early =
+    const lvni_launch_proc *early =
         r->o.straggler_timeout_s > 0 && r->phase == LVNI_PHASE_RUN ? early_bird(r) : NULL;
     if (early == NULL) {
         return;
@@ -160,12 +161,12 @@ static void check_straggler(lvni_run *r, uint64_t now_ns, uint64_t *next)
 }
 
 /* Does what is due; returns when the next thing is, 0: nothing is waited for. */
-static uint64_t tick(lvni_run *r, uint64_t now_ns)
+static uint64_t tick(lvni_launch_run *r, uint64_t now_ns)
 {
     uint64_t next = 0;
     for (int i = 0; i < r->local; i++) {
-        sooner(&next, lvni_stream_idle(&r->procs[i].out, now_ns));
-        sooner(&next, lvni_stream_idle(&r->procs[i].err, now_ns));
+        sooner(&next, lvni_launch_stream_idle(&r->procs[i].out, now_ns));
+        sooner(&next, lvni_launch_stream_idle(&r->procs[i].err, now_ns));
     }
     if (r->o.timeout_s > 0 && r->phase == LVNI_PHASE_RUN) {
         const uint64_t at = after(r->begin_ns, r->o.timeout_s);
@@ -194,7 +195,7 @@ static void watch_fd(watch *w, int fd, short events)
 }
 
 /* The order here is the order in `serve`. */
-static void watch_all(lvni_run *r, watch *w)
+static void watch_all(lvni_launch_run *r, watch *w)
 {
     w->n = 0;
     watch_fd(w, r->signal_fd, POLLIN);
@@ -202,16 +203,16 @@ static void watch_all(lvni_run *r, watch *w)
         watch_fd(w, r->procs[i].out.fd, POLLIN);
         watch_fd(w, r->procs[i].err.fd, POLLIN);
     }
-    watch_fd(w, lvni_feed_wants(&r->feed) ? r->feed.from : -1, POLLIN);
+    watch_fd(w, lvni_launch_feed_wants(&r->feed) ? r->feed.from : -1, POLLIN);
     for (int i = 0; i < r->feed.n; i++) {
         const bool waits = r->feed.to[i].at < r->feed.to[i].kept.len;
         watch_fd(w, waits ? r->feed.to[i].fd : -1, POLLOUT);
     }
-    watch_fd(w, lvni_sink_is_empty(r->out) ? -1 : r->out->fd, POLLOUT);
-    watch_fd(w, lvni_sink_is_empty(r->err) ? -1 : r->err->fd, POLLOUT);
+    watch_fd(w, lvni_launch_sink_is_empty(r->out) ? -1 : r->out->fd, POLLOUT);
+    watch_fd(w, lvni_launch_sink_is_empty(r->err) ? -1 : r->err->fd, POLLOUT);
 }
 
-static void serve(lvni_run *r, const watch *w, uint64_t now_ns)
+static void serve(lvni_launch_run *r, const watch *w, uint64_t now_ns)
 {
     const struct pollfd *f = w->fds;
     if ((f++)->revents != 0) {
@@ -220,36 +221,36 @@ static void serve(lvni_run *r, const watch *w, uint64_t now_ns)
     reap(r, now_ns);
     for (int i = 0; i < r->local; i++) {
         if ((f++)->revents != 0) {
-            lvni_stream_read(&r->procs[i].out, now_ns);
+            lvni_launch_stream_read(&r->procs[i].out, now_ns);
         }
         if ((f++)->revents != 0) {
-            lvni_stream_read(&r->procs[i].err, now_ns);
+            lvni_launch_stream_read(&r->procs[i].err, now_ns);
         }
     }
     if ((f++)->revents != 0) {
-        lvni_feed_read(&r->feed);
+        lvni_launch_feed_read(&r->feed);
     }
     for (int i = 0; i < r->feed.n; i++) {
         if ((f++)->revents != 0) {
-            lvni_feed_write(&r->feed, i);
+            lvni_launch_feed_write(&r->feed, i);
         }
     }
 }
 
-static void flush(lvni_run *r)
+static void flush(lvni_launch_run *r)
 {
-    lvni_sink_flush(r->out);
-    lvni_sink_flush(r->err);
+    lvni_launch_sink_flush(r->out);
+    lvni_launch_sink_flush(r->err);
 }
 
-static lvn_status look_after(lvni_run *r)
+static lvn_status look_after(lvni_launch_run *r)
 {
-    watch w = {.fds = lvni_calloc(LVNI_TAG_CORE, 4 + 3 * (size_t)r->local, sizeof *w.fds)};
+    watch w = {.fds = lvni_core_calloc(LVNI_TAG_CORE, 4 + 3 * (size_t)r->local, sizeof *w.fds)};
     if (w.fds == NULL) {
         return LVN_ERR_MEMORY;
     }
     for (bool ended = false; !ended;) {
-        const uint64_t before = lvni_now_ns();
+        const uint64_t before = lvni_core_now_ns();
         const uint64_t next = tick(r, before);
         flush(r);
         watch_all(r, &w);
@@ -261,11 +262,11 @@ static lvn_status look_after(lvni_run *r)
         if (poll(w.fds, (nfds_t)w.n, wait_ms) < 0 && errno != EINTR) {
             break;
         }
-        const uint64_t now = lvni_now_ns();
+        const uint64_t now = lvni_core_now_ns();
         serve(r, &w, now);
         ended = lvni_launch_stop_tick(r, now);
     }
-    lvni_free(w.fds);
+    lvni_core_free(w.fds);
     return LVN_OK;
 }
 
@@ -276,7 +277,7 @@ static int code_of_start(int error)
                              : LVNI_EXIT_NOT_EXECUTABLE;
 }
 
-lvn_status lvni_launch_attempt(lvni_run *r, int *code)
+lvn_status lvni_launch_attempt(lvni_launch_run *r, int *code)
 {
     int error = 0;
     r->phase = LVNI_PHASE_RUN;
@@ -290,32 +291,32 @@ lvn_status lvni_launch_attempt(lvni_run *r, int *code)
     if (s != LVN_OK) { /* those that were started end again */
         const lvn_error e = *lvn_last_error();
         *code = code_of_start(error);
-        lvni_launch_stop(r, LVNI_REASON_FAILURE, SIGKILL, lvni_now_ns());
+        lvni_launch_stop(r, LVNI_REASON_FAILURE, SIGKILL, lvni_core_now_ns());
         look_after(r);
         lvn_error_adopt(&e);
         return s;
     }
     s = look_after(r);
     for (int i = 0; i < r->local; i++) {
-        lvni_stream_end(&r->procs[i].out);
-        lvni_stream_end(&r->procs[i].err);
+        lvni_launch_stream_end(&r->procs[i].out);
+        lvni_launch_stream_end(&r->procs[i].err);
     }
     return s;
 }
 
-void lvni_launch_attempt_free(lvni_run *r)
+void lvni_launch_attempt_free(lvni_launch_run *r)
 {
     for (int i = 0; r->procs != NULL && i < r->local; i++) {
-        lvni_proc *p = &r->procs[i];
-        lvni_stream_free(&p->out);
-        lvni_stream_free(&p->err);
-        lvni_free(p->out_log);
-        lvni_free(p->err_log);
-        lvni_free(p->record);
+        lvni_launch_proc *p = &r->procs[i];
+        lvni_launch_stream_free(&p->out);
+        lvni_launch_stream_free(&p->err);
+        lvni_core_free(p->out_log);
+        lvni_core_free(p->err_log);
+        lvni_core_free(p->record);
     }
-    lvni_free(r->procs);
+    lvni_core_free(r->procs);
     r->procs = NULL;
-    lvni_feed_close(&r->feed);
-    lvni_close_fd(&r->store_fd);
-    lvni_port_release(&r->held);
+    lvni_launch_feed_close(&r->feed);
+    lvni_launch_close_fd(&r->store_fd);
+    lvni_launch_port_release(&r->held);
 }

@@ -16,14 +16,14 @@ static lvn_status own_mask(cpu_set_t **out, size_t *bytes)
 {
     for (int cpus = 1024; cpus <= CPUS_MAX; cpus *= 2) {
         *bytes = CPU_ALLOC_SIZE((size_t)cpus);
-        *out = lvni_calloc(LVNI_TAG_CORE, 1, *bytes);
+        *out = lvni_core_calloc(LVNI_TAG_CORE, 1, *bytes);
         if (*out == NULL) {
             return LVN_ERR_MEMORY;
         }
         if (sched_getaffinity(0, *bytes, *out) == 0) {
             return LVN_OK;
         }
-        lvni_free(*out);
+        lvni_core_free(*out);
         if (errno != EINVAL) {
             break;
         }
@@ -32,17 +32,17 @@ static lvn_status own_mask(cpu_set_t **out, size_t *bytes)
     LVN_FAIL(LVN_ERR_INTERNAL, "the affinity mask cannot be read: %s", strerror(errno));
 }
 
-lvn_status lvni_bind_count(int *n)
+lvn_status lvni_launch_bind_count(int *n)
 {
     cpu_set_t *mask;
     size_t bytes;
     LVN_TRY(own_mask(&mask, &bytes));
     *n = CPU_COUNT_S(bytes, mask);
-    lvni_free(mask);
+    lvni_core_free(mask);
     return LVN_OK;
 }
 
-void lvni_bind_share(int n_cores, int n, int i, int *first, int *count)
+void lvni_launch_bind_share(int n_cores, int n, int i, int *first, int *count)
 {
     const int each = n_cores / n, more = n_cores % n;
     *count = each + (i < more ? 1 : 0);
@@ -77,7 +77,7 @@ static lvn_status list_cores(machine *m)
         type = HWLOC_OBJ_PU;
         n = hwloc_get_nbobjs_by_type(m->topology, type);
     }
-    m->cores = lvni_calloc(LVNI_TAG_CORE, (size_t)(n > 0 ? n : 1), sizeof(hwloc_obj_t));
+    m->cores = lvni_core_calloc(LVNI_TAG_CORE, (size_t)(n > 0 ? n : 1), sizeof(hwloc_obj_t));
     if (m->cores == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -110,7 +110,7 @@ static void close_machine(machine *m)
     if (m->topology != NULL) {
         hwloc_topology_destroy(m->topology);
     }
-    lvni_free(m->cores);
+    lvni_core_free(m->cores);
 }
 
 /* ---- who gets what ---- */
@@ -124,7 +124,7 @@ static void give(const machine *m, hwloc_const_cpuset_t cpus, cpu_set_t *to)
     }
 }
 
-static lvn_status cut_cores(const machine *m, lvni_bind_plan *p)
+static lvn_status cut_cores(const machine *m, lvni_launch_bind_plan *p)
 {
     if (m->n_cores < p->n) {
         LVN_FAIL(
@@ -134,7 +134,7 @@ static lvn_status cut_cores(const machine *m, lvni_bind_plan *p)
     }
     for (int i = 0; i < p->n; i++) {
         int first, count;
-        lvni_bind_share(m->n_cores, p->n, i, &first, &count);
+        lvni_launch_bind_share(m->n_cores, p->n, i, &first, &count);
         for (int k = first; k < first + count; k++) {
             give(m, m->cores[k]->cpuset, p->cpus[i]);
         }
@@ -159,7 +159,7 @@ static hwloc_obj_t core_of_node(const machine *m, int node, int k)
 
 /* Ranks on one node share its cores as cut_cores does with all. false: a node is unknown or has too
  * few. */
-static bool cut_nodes(const machine *m, const int *gpu_numa, lvni_bind_plan *p)
+static bool cut_nodes(const machine *m, const int *gpu_numa, lvni_launch_bind_plan *p)
 {
     for (int i = 0; i < p->n; i++) {
         int here = 0, before = 0, n_cores = 0, first, count;
@@ -173,7 +173,7 @@ static bool cut_nodes(const machine *m, const int *gpu_numa, lvni_bind_plan *p)
         if (n_cores < here) {
             return false;
         }
-        lvni_bind_share(n_cores, here, before, &first, &count);
+        lvni_launch_bind_share(n_cores, here, before, &first, &count);
         for (int k = first; k < first + count; k++) {
             give(m, core_of_node(m, gpu_numa[i], k)->cpuset, p->cpus[i]);
         }
@@ -183,16 +183,16 @@ static bool cut_nodes(const machine *m, const int *gpu_numa, lvni_bind_plan *p)
     return true;
 }
 
-static lvn_status make_masks(lvni_bind_plan *p, size_t bytes)
+static lvn_status make_masks(lvni_launch_bind_plan *p, size_t bytes)
 {
     p->cpu_bytes = bytes;
-    p->cpus = lvni_calloc(LVNI_TAG_CORE, (size_t)p->n, sizeof *p->cpus);
-    p->numa = lvni_calloc(LVNI_TAG_CORE, (size_t)p->n, sizeof *p->numa);
+    p->cpus = lvni_core_calloc(LVNI_TAG_CORE, (size_t)p->n, sizeof *p->cpus);
+    p->numa = lvni_core_calloc(LVNI_TAG_CORE, (size_t)p->n, sizeof *p->numa);
     if (p->cpus == NULL || p->numa == NULL) {
         return LVN_ERR_MEMORY;
     }
     for (int i = 0; i < p->n; i++) {
-        p->cpus[i] = lvni_calloc(LVNI_TAG_CORE, 1, bytes);
+        p->cpus[i] = lvni_core_calloc(LVNI_TAG_CORE, 1, bytes);
         if (p->cpus[i] == NULL) {
             return LVN_ERR_MEMORY;
         }
@@ -200,8 +200,8 @@ static lvn_status make_masks(lvni_bind_plan *p, size_t bytes)
     return LVN_OK;
 }
 
-static lvn_status cut(machine *m, lvni_bind how, const int *gpu_numa, lvni_notices *notices,
-                      lvni_bind_plan *p)
+static lvn_status cut(machine *m, lvni_launch_bind how, const int *gpu_numa,
+                      lvni_core_notices *notices, lvni_launch_bind_plan *p)
 {
     LVN_TRY(make_masks(p, m->bytes));
     LVN_TRY(open_machine(m));
@@ -209,7 +209,7 @@ static lvn_status cut(machine *m, lvni_bind how, const int *gpu_numa, lvni_notic
         return LVN_OK;
     }
     if (how == LVNI_BIND_NUMA) {
-        lvni_notice_warn(
+        lvni_core_notice_warn(
             notices, 212, "%s; ranks are bound by cores",
             gpu_numa == NULL
                 ? "bind=numa without GPUs has no node to bind to"
@@ -221,10 +221,11 @@ static lvn_status cut(machine *m, lvni_bind how, const int *gpu_numa, lvni_notic
     return cut_cores(m, p);
 }
 
-static lvni_bind decide(lvni_bind wish, int n, int n_cpus, const int *gpu_numa, bool bound)
+static lvni_launch_bind decide(lvni_launch_bind request, int n, int n_cpus, const int *gpu_numa,
+                               bool bound)
 {
-    if (wish != LVNI_BIND_AUTO) {
-        return wish;
+    if (request != LVNI_BIND_AUTO) {
+        return request;
     }
     if (n_cpus < 2 * n || bound || (n == 1 && gpu_numa == NULL)) {
         /* one rank alone has them all anyway */
@@ -238,46 +239,46 @@ static lvni_bind decide(lvni_bind wish, int n, int n_cpus, const int *gpu_numa, 
     return LVNI_BIND_NUMA;
 }
 
-lvn_status lvni_bind_make(lvni_bind wish, int n, const int *gpu_numa, bool bound,
-                          lvni_notices *notices, lvni_bind_plan *out)
+lvn_status lvni_launch_bind_make(lvni_launch_bind request, int n, const int *gpu_numa, bool bound,
+                                 lvni_core_notices *notices, lvni_launch_bind_plan *out)
 {
-    *out = (lvni_bind_plan){.n = n, .how = LVNI_BIND_NONE};
+    *out = (lvni_launch_bind_plan){.n = n, .how = LVNI_BIND_NONE};
     cpu_set_t *mask;
     size_t bytes;
     LVN_TRY(own_mask(&mask, &bytes));
     out->n_cpus = CPU_COUNT_S(bytes, mask);
-    const lvni_bind how = decide(wish, n, out->n_cpus, gpu_numa, bound);
+    const lvni_launch_bind how = decide(request, n, out->n_cpus, gpu_numa, bound);
     lvn_status s = LVN_OK;
     if (how != LVNI_BIND_NONE) {
         machine m = {.mask = mask, .bytes = bytes};
         s = cut(&m, how, gpu_numa, notices, out);
         close_machine(&m);
     }
-    lvni_free(mask);
+    lvni_core_free(mask);
     return s;
 }
 
-void lvni_bind_free(lvni_bind_plan *p)
+void lvni_launch_bind_free(lvni_launch_bind_plan *p)
 {
     for (int i = 0; p->cpus != NULL && i < p->n; i++) {
-        lvni_free(p->cpus[i]);
+        lvni_core_free(p->cpus[i]);
     }
-    lvni_free(p->cpus);
-    lvni_free(p->numa);
-    *p = (lvni_bind_plan){0};
+    lvni_core_free(p->cpus);
+    lvni_core_free(p->numa);
+    *p = (lvni_launch_bind_plan){0};
 }
 
-int lvni_bind_threads(const lvni_bind_plan *p, int rank)
+int lvni_launch_bind_threads(const lvni_launch_bind_plan *p, int rank)
 {
     const int n =
         p->how == LVNI_BIND_NONE ? p->n_cpus / p->n : CPU_COUNT_S(p->cpu_bytes, p->cpus[rank]);
     return n > 1 ? n : 1;
 }
 
-void lvni_bind_print(const lvni_bind_plan *p, int rank, lvni_str *out)
+void lvni_launch_bind_print(const lvni_launch_bind_plan *p, int rank, lvni_core_str *out)
 {
     if (p->how == LVNI_BIND_NONE) {
-        lvni_str_append(out, "all");
+        lvni_core_str_append(out, "all");
         return;
     }
     const int end = (int)(p->cpu_bytes * 8);
@@ -290,7 +291,7 @@ void lvni_bind_print(const lvni_bind_plan *p, int rank, lvni_str *out)
         while (b + 1 < end && CPU_ISSET_S((size_t)b + 1, p->cpu_bytes, p->cpus[rank])) {
             b++;
         }
-        lvni_str_printf(out, a == b ? "%s%d" : "%s%d-%d", first ? "" : ",", a, b);
+        lvni_core_str_printf(out, a == b ? "%s%d" : "%s%d-%d", first ? "" : ",", a, b);
         first = false;
         a = b;
     }

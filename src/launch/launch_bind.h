@@ -7,31 +7,31 @@
 
 #include <sched.h>
 
-typedef struct lvni_bind_plan {
-    int n;            /* ranks */
-    lvni_bind how;    /* what was decided: none, cores or numa */
-    size_t cpu_bytes; /* of each mask */
-    cpu_set_t **cpus; /* of each rank; NULL with LVNI_BIND_NONE */
+typedef struct lvni_launch_bind_plan {
+    int n;                /* ranks */
+    lvni_launch_bind how; /* what was decided: none, cores or numa */
+    size_t cpu_bytes;     /* of each mask */
+    cpu_set_t **cpus;     /* of each rank; NULL with LVNI_BIND_NONE */
     /* node each rank takes its memory from, -1: any; NULL with LVNI_BIND_NONE */
     int *numa;
     int n_cpus; /* in the launcher's own mask */
-} lvni_bind_plan;
+} lvni_launch_bind_plan;
 
 /* wish: what the user gave. gpu_numa: the NUMA node of each rank's GPU (-1: unknown), NULL without
  * GPUs. bound: somebody (srun) gave this process a part of the machine, which stays as it is under
  * auto. *out is to be freed. */
-lvn_status lvni_bind_make(lvni_bind wish, int n, const int *gpu_numa, bool bound,
-                          lvni_notices *notices, lvni_bind_plan *out);
-void lvni_bind_free(lvni_bind_plan *plan);
+lvn_status lvni_launch_bind_make(lvni_launch_bind request, int n, const int *gpu_numa, bool bound,
+                                 lvni_core_notices *notices, lvni_launch_bind_plan *out);
+void lvni_launch_bind_free(lvni_launch_bind_plan *plan);
 /* CPUs of one rank; its share of all where nothing is bound; at least 1. */
-int lvni_bind_threads(const lvni_bind_plan *plan, int rank);
+int lvni_launch_bind_threads(const lvni_launch_bind_plan *plan, int rank);
 /* "0-1,8-9" */
-void lvni_bind_print(const lvni_bind_plan *plan, int rank, lvni_str *out);
+void lvni_launch_bind_print(const lvni_launch_bind_plan *plan, int rank, lvni_core_str *out);
 /* How many CPUs this process may use. */
-lvn_status lvni_bind_count(int *n);
+lvn_status lvni_launch_bind_count(int *n);
 
 /* The cores of a list, dealt out: rank i of n gets cores [*first, *first + *count) of n_cores; the
  * first ranks get one more. */
-void lvni_bind_share(int n_cores, int n, int i, int *first, int *count);
+void lvni_launch_bind_share(int n_cores, int n, int i, int *first, int *count);
 
 #endif

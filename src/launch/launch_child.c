@@ -37,7 +37,7 @@ static bool keep_open(int fd)
     return fd < 0 || fcntl(fd, F_SETFD, 0) == 0;
 }
 
-static void become(const lvni_child *c, pid_t launcher, int told)
+static void become(const lvni_launch_child *c, pid_t launcher, int reported)
 {
     if (c->own_group) {
         setpgid(0, 0);
@@ -59,34 +59,34 @@ static void become(const lvni_child *c, pid_t launcher, int told)
         execve(c->path, (char *const *)(uintptr_t)c->argv, c->envp);
     }
     const int error = errno;
-    const ssize_t n = write(told, &error, sizeof error);
+    const ssize_t n = write(reported, &error, sizeof error);
     _exit(n == (ssize_t)sizeof error ? LVNI_EXIT_NOT_EXECUTABLE : LVNI_EXIT_NO_PROGRAM);
 }
 
-lvn_status lvni_child_start(const lvni_child *c, pid_t *pid, int *error)
+lvn_status lvni_launch_child_start(const lvni_launch_child *c, pid_t *pid, int *error)
 {
     *error = 0;
-    int told[2];
-    if (pipe2(told, O_CLOEXEC) != 0) {
+    int reported[2];
+    if (pipe2(reported, O_CLOEXEC) != 0) {
         LVN_FAIL(LVN_ERR_IO, "no pipe for another process: %s", strerror(errno));
     }
     const pid_t launcher = getpid();
     *pid = fork();
     if (*pid == 0) {
-        become(c, launcher, told[1]);
+        become(c, launcher, reported[1]);
     }
     const int fork_error = errno;
-    close(told[1]);
+    close(reported[1]);
     ssize_t n = 0;
     if (*pid > 0) {
         if (c->own_group) {
             setpgid(*pid, *pid); /* whichever of the two comes first */
         }
         do {
-            n = read(told[0], error, sizeof *error);
+            n = read(reported[0], error, sizeof *error);
         } while (n < 0 && errno == EINTR);
     }
-    close(told[0]);
+    close(reported[0]);
     if (*pid < 0) {
         LVN_FAIL(LVN_ERR_IO,
                  "no process could be started: %s (ulimit -u, pids.max of the container)",
@@ -111,23 +111,24 @@ static int judge(const char *path)
                                                             : LVNI_EXIT_NOT_EXECUTABLE;
 }
 
-static lvn_status search_path(const char *name, const char *search, lvni_str *found, int *exit_code)
+static lvn_status search_path(const char *name, const char *search, lvni_core_str *found,
+                              int *exit_code)
 {
     *exit_code = LVNI_EXIT_NO_PROGRAM;
     for (const char *p = search; *exit_code != LVNI_EXIT_OK;) {
         const size_t n = strcspn(p, ":");
-        lvni_str s = {0};
-        lvni_str_append_n(&s, n > 0 ? p : ".", n > 0 ? n : 1);
-        lvni_str_char(&s, '/');
-        lvni_str_append(&s, name);
-        LVN_TRY(lvni_str_status(&s));
-        const int here = judge(lvni_str_text(&s));
+        lvni_core_str s = {0};
+        lvni_core_str_append_n(&s, n > 0 ? p : ".", n > 0 ? n : 1);
+        lvni_core_str_char(&s, '/');
+        lvni_core_str_append(&s, name);
+        LVN_TRY(lvni_core_str_status(&s));
+        const int here = judge(lvni_core_str_text(&s));
         if (here < *exit_code) {
             *exit_code = here;
-            lvni_str_free(found);
+            lvni_core_str_free(found);
             *found = s;
         } else {
-            lvni_str_free(&s);
+            lvni_core_str_free(&s);
         }
         if (p[n] == '\0') {
             break;
@@ -137,21 +138,21 @@ static lvn_status search_path(const char *name, const char *search, lvni_str *fo
     return LVN_OK;
 }
 
-lvn_status lvni_child_find_program(const char *name, const char *search, char **path,
-                                   int *exit_code)
+lvn_status lvni_launch_child_find_program(const char *name, const char *search, char **path,
+                                          int *exit_code)
 {
-    lvni_str found = {0};
+    lvni_core_str found = {0};
     *path = NULL;
     if (strchr(name, '/') != NULL) {
         *exit_code = judge(name);
-        lvni_str_append(&found, name);
+        lvni_core_str_append(&found, name);
     } else if (name[0] == '\0') {
         *exit_code = LVNI_EXIT_NO_PROGRAM;
     } else {
         LVN_TRY(search_path(name, search != NULL ? search : "/usr/local/bin:/usr/bin:/bin", &found,
                             exit_code));
     }
-    lvn_status s = lvni_str_status(&found);
+    lvn_status s = lvni_core_str_status(&found);
     if (s == LVN_OK && *exit_code == LVNI_EXIT_NO_PROGRAM) {
         s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "%s: there is no such program%s",
                           name,
@@ -162,12 +163,12 @@ lvn_status lvni_child_find_program(const char *name, const char *search, char **
         s = lvn_error_set(
             LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
             "%s is no program one may execute: chmod +x it, or name its interpreter (python3 %s)",
-            lvni_str_text(&found), name);
+            lvni_core_str_text(&found), name);
     }
     if (s != LVN_OK) {
-        lvni_str_free(&found);
+        lvni_core_str_free(&found);
         return s;
     }
-    *path = lvni_str_take(&found);
+    *path = lvni_core_str_take(&found);
     return *path != NULL ? LVN_OK : LVN_ERR_MEMORY;
 }

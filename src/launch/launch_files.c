@@ -27,27 +27,27 @@ lvn_status lvni_launch_path(char **out, const char *fmt, ...)
     if (n < 0 || n >= (int)sizeof text) {
         LVN_FAIL(LVN_ERR_USAGE, "the path of a file of the run is too long: %.80s...", text);
     }
-    *out = lvni_strdup(LVNI_TAG_CORE, text);
+    *out = lvni_core_strdup(LVNI_TAG_CORE, text);
     return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
 /* ---- names ---- */
 
-static lvn_status expand_path(const lvni_run *r, const lvni_proc *p, const char *pattern,
-                              char **out)
+static lvn_status expand_path(const lvni_launch_run *r, const lvni_launch_proc *p,
+                              const char *pattern, char **out)
 {
-    lvni_rank_name name;
+    lvni_launch_rank_name name;
     lvni_launch_name(r, p, &name);
-    lvni_str s = {0};
-    lvni_pattern_expand(&s, pattern, &name);
-    *out = lvni_str_take(&s);
+    lvni_core_str s = {0};
+    lvni_launch_pattern_expand(&s, pattern, &name);
+    *out = lvni_core_str_take(&s);
     return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-static lvn_status name_logs(const lvni_run *r, lvni_proc *p)
+static lvn_status name_logs(const lvni_launch_run *r, lvni_launch_proc *p)
 {
-    lvni_free(p->out_log);
-    lvni_free(p->err_log);
+    lvni_core_free(p->out_log);
+    lvni_core_free(p->err_log);
     p->out_log = p->err_log = NULL;
     if (r->o.output != NULL) {
         LVN_TRY(expand_path(r, p, r->o.output, &p->out_log));
@@ -81,16 +81,16 @@ static lvn_status check_apart(const char *a, int rank_a, const char *b, int rank
     return LVN_OK;
 }
 
-lvn_status lvni_launch_name_files(lvni_run *r)
+lvn_status lvni_launch_name_files(lvni_launch_run *r)
 {
     for (int i = 0; i < r->local; i++) {
-        lvni_proc *p = &r->procs[i];
+        lvni_launch_proc *p = &r->procs[i];
         LVN_TRY(lvni_launch_path(&p->record, "%s/errors/attempt_%d_rank_%d.json", r->run_dir,
                                  r->attempt, p->rank));
         p->pid = i; /* %p: some numbers that differ, until there are processes */
         LVN_TRY(name_logs(r, p));
         for (int k = 0; k < i && !r->o.append_shared; k++) {
-            const lvni_proc *q = &r->procs[k];
+            const lvni_launch_proc *q = &r->procs[k];
             LVN_TRY(check_apart(q->out_log, q->rank, p->out_log, p->rank));
             LVN_TRY(check_apart(q->err_log, q->rank, p->err_log, p->rank));
             LVN_TRY(check_apart(q->out_log, q->rank, p->err_log, p->rank));
@@ -110,39 +110,39 @@ static lvn_status make_folder_of(const char *path)
     }
     char *dir;
     LVN_TRY(lvni_launch_path(&dir, "%.*s", (int)(slash - path), path));
-    const lvn_status s = lvni_mkdirs(dir);
-    lvni_free(dir);
+    const lvn_status s = lvni_core_mkdirs(dir);
+    lvni_core_free(dir);
     return s;
 }
 
-static lvn_status open_log(const lvni_run *r, const char *path, int *fd)
+static lvn_status open_log(const lvni_launch_run *r, const char *path, int *fd)
 {
     const bool begins = r->attempt == 0 && !r->o.append_shared && is_plain(path);
     LVN_TRY(make_folder_of(path));
-    return lvni_append_open(path, begins, fd);
+    return lvni_core_append_open(path, begins, fd);
 }
 
-bool lvni_launch_logs_by_pid(const lvni_run *r)
+bool lvni_launch_logs_by_pid(const lvni_launch_run *r)
 {
-    const lvni_rank_name one = {.host = "", .run_id = "", .pid = 1},
-                         two = {.host = "", .run_id = "", .pid = 2};
+    const lvni_launch_rank_name one = {.host = "", .run_id = "", .pid = 1},
+                                two = {.host = "", .run_id = "", .pid = 2};
     const char *patterns[] = {r->o.output, r->o.error};
     bool differ = false;
     for (int i = 0; i < 2; i++) {
-        lvni_str a = {0}, b = {0};
-        lvni_pattern_expand(&a, patterns[i] != NULL ? patterns[i] : "", &one);
-        lvni_pattern_expand(&b, patterns[i] != NULL ? patterns[i] : "", &two);
-        differ = differ || strcmp(lvni_str_text(&a), lvni_str_text(&b)) != 0;
-        lvni_str_free(&a);
-        lvni_str_free(&b);
+        lvni_core_str a = {0}, b = {0};
+        lvni_launch_pattern_expand(&a, patterns[i] != NULL ? patterns[i] : "", &one);
+        lvni_launch_pattern_expand(&b, patterns[i] != NULL ? patterns[i] : "", &two);
+        differ = differ || strcmp(lvni_core_str_text(&a), lvni_core_str_text(&b)) != 0;
+        lvni_core_str_free(&a);
+        lvni_core_str_free(&b);
     }
     return differ;
 }
 
-lvn_status lvni_launch_open_logs(const lvni_run *r, lvni_proc *p)
+lvn_status lvni_launch_open_logs(const lvni_launch_run *r, lvni_launch_proc *p)
 {
     LVN_TRY(make_folder_of(p->record));
-    lvni_vfs_get()->unlink(p->record); /* of an earlier run in this directory */
+    lvni_core_vfs_get()->unlink(p->record); /* of an earlier run in this directory */
     LVN_TRY(name_logs(r, p));
     LVN_TRY(open_log(r, p->out_log, &p->out.log_fd));
     if (strcmp(p->out_log, p->err_log) == 0) {
@@ -183,14 +183,14 @@ static void remove_file(const char *fmt, ...)
 }
 
 /* A rank that was killed, and not by us, has more to tell than its sentence. */
-static bool left_by_itself(const lvni_run *r)
+static bool left_by_itself(const lvni_launch_run *r)
 {
-    lvni_error_record record;
-    const lvni_proc *first = lvni_launch_first(r, &record);
+    lvni_core_error_record record;
+    const lvni_launch_proc *first = lvni_launch_first(r, &record);
     return first != NULL && (first->how == CLD_EXITED || record.code != 0);
 }
 
-bool lvni_launch_not_begun(const lvni_run *r)
+bool lvni_launch_not_begun(const lvni_launch_run *r)
 {
     const bool ended = r->broken || r->reason == LVNI_REASON_SIGNAL ||
                        (r->reason == LVNI_REASON_FAILURE && left_by_itself(r));
@@ -208,7 +208,7 @@ bool lvni_launch_not_begun(const lvni_run *r)
     return alone;
 }
 
-void lvni_launch_remove_files(const lvni_run *r)
+void lvni_launch_remove_files(const lvni_launch_run *r)
 {
     for (int attempt = 0; attempt <= r->attempt; attempt++) {
         for (int i = 0; i < r->local; i++) {

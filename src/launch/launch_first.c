@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/wait.h>
 
-int lvni_launch_code_of(const lvni_proc *p)
+int lvni_launch_code_of(const lvni_launch_proc *p)
 {
-    return p->how == CLD_EXITED ? p->status : lvni_exit_of_signal(p->status);
+    return p->how == CLD_EXITED ? p->status : lvni_core_exit_of_signal(p->status);
 }
 
 static bool is_requeue(int code)
@@ -19,7 +19,7 @@ static bool is_requeue(int code)
     return code == LVNI_EXIT_REQUEUE || code == LVNI_EXIT_NO_REQUEUE;
 }
 
-static bool failed(const lvni_proc *p)
+static bool failed(const lvni_launch_proc *p)
 {
     const int code = lvni_launch_code_of(p);
     return p->started && code != LVNI_EXIT_OK && !is_requeue(code);
@@ -27,7 +27,7 @@ static bool failed(const lvni_proc *p)
 
 /* Who was stopped died after somebody else. Of two deaths noticed at one moment the one by a signal
  * came first: nobody dies of a signal because a peer is gone. */
-static bool earlier(const lvni_proc *a, const lvni_proc *b)
+static bool earlier(const lvni_launch_proc *a, const lvni_launch_proc *b)
 {
     if (b == NULL || a->stopped != b->stopped) {
         return b == NULL || b->stopped;
@@ -36,13 +36,13 @@ static bool earlier(const lvni_proc *a, const lvni_proc *b)
            (a->end_ns == b->end_ns && a->how != CLD_EXITED && b->how == CLD_EXITED);
 }
 
-static const lvni_proc *first_record(const lvni_run *r, lvni_error_record *best)
+static const lvni_launch_proc *first_record(const lvni_launch_run *r, lvni_core_error_record *best)
 {
-    const lvni_proc *found = NULL;
+    const lvni_launch_proc *found = NULL;
     for (int i = 0; i < r->local; i++) {
-        const lvni_proc *p = &r->procs[i];
-        lvni_error_record one;
-        if (failed(p) && lvni_error_record_read(p->record, &one) == LVN_OK &&
+        const lvni_launch_proc *p = &r->procs[i];
+        lvni_core_error_record one;
+        if (failed(p) && lvni_core_error_record_read(p->record, &one) == LVN_OK &&
             strcmp(one.kind, "peer") != 0 && (found == NULL || one.time_ns < best->time_ns)) {
             found = p;
             *best = one;
@@ -52,11 +52,11 @@ static const lvni_proc *first_record(const lvni_run *r, lvni_error_record *best)
     return found;
 }
 
-static const lvni_proc *first_death(const lvni_run *r, bool by_itself)
+static const lvni_launch_proc *first_death(const lvni_launch_run *r, bool by_itself)
 {
-    const lvni_proc *found = NULL;
+    const lvni_launch_proc *found = NULL;
     for (int i = 0; i < r->local; i++) {
-        const lvni_proc *p = &r->procs[i];
+        const lvni_launch_proc *p = &r->procs[i];
         if (failed(p) &&
             (!by_itself || (!p->stopped && lvni_launch_code_of(p) != LVNI_EXIT_PEER)) &&
             earlier(p, found)) {
@@ -66,10 +66,10 @@ static const lvni_proc *first_death(const lvni_run *r, bool by_itself)
     return found;
 }
 
-const lvni_proc *lvni_launch_first(const lvni_run *r, lvni_error_record *record)
+const lvni_launch_proc *lvni_launch_first(const lvni_launch_run *r, lvni_core_error_record *record)
 {
-    *record = (lvni_error_record){.code = 0};
-    const lvni_proc *p = first_record(r, record);
+    *record = (lvni_core_error_record){.code = 0};
+    const lvni_launch_proc *p = first_record(r, record);
     if (p != NULL) {
         return p;
     }
@@ -77,9 +77,9 @@ const lvni_proc *lvni_launch_first(const lvni_run *r, lvni_error_record *record)
     if (p == NULL) {
         p = first_death(r, false);
     }
-    if (p != NULL && lvni_error_record_read(p->record, record) != LVN_OK) {
+    if (p != NULL && lvni_core_error_record_read(p->record, record) != LVN_OK) {
         /* one of a lost peer, or none */
-        *record = (lvni_error_record){.code = 0};
+        *record = (lvni_core_error_record){.code = 0};
         lvn_clear_error();
     }
     return p;
@@ -90,15 +90,15 @@ const lvni_proc *lvni_launch_first(const lvni_run *r, lvni_error_record *record)
  * by itself look alike. The code is therefore taken at its word, since the first is what ends runs
  * every day. The launcher leaves with it either way; the report and the restarts alone would be
  * others. */
-bool lvni_launch_was_asked(const lvni_run *r)
+bool lvni_launch_was_asked(const lvni_launch_run *r)
 {
-    lvni_error_record record;
-    const lvni_proc *first = lvni_launch_first(r, &record);
+    lvni_core_error_record record;
+    const lvni_launch_proc *first = lvni_launch_first(r, &record);
     bool asked = first != NULL && record.kind[0] == '\0' && first->how == CLD_EXITED &&
                  (first->status == LVNI_EXIT_SIGTERM || first->status == LVNI_EXIT_SIGINT ||
                   first->status == LVNI_EXIT_SIGHUP);
     for (int i = 0; asked && i < r->local; i++) {
-        const lvni_proc *p = &r->procs[i];
+        const lvni_launch_proc *p = &r->procs[i];
         asked = p->started && p->how == CLD_EXITED && p->status == first->status;
     }
     return asked;
@@ -106,7 +106,7 @@ bool lvni_launch_was_asked(const lvni_run *r)
 
 /* The one code that stands for all when nothing failed: 0, or that of a stop that asks for going
  * on. */
-static int code_of_good_end(const lvni_run *r)
+static int code_of_good_end(const lvni_launch_run *r)
 {
     int code = LVNI_EXIT_OK;
     for (int i = 0; i < r->local; i++) {
@@ -116,10 +116,10 @@ static int code_of_good_end(const lvni_run *r)
     return code;
 }
 
-int lvni_launch_code(const lvni_run *r)
+int lvni_launch_code(const lvni_launch_run *r)
 {
-    lvni_error_record record;
-    const lvni_proc *first = lvni_launch_first(r, &record);
+    lvni_core_error_record record;
+    const lvni_launch_proc *first = lvni_launch_first(r, &record);
     if (r->reason == LVNI_REASON_TIMEOUT) {
         return LVNI_EXIT_TIMEOUT;
     }
@@ -130,7 +130,7 @@ int lvni_launch_code(const lvni_run *r)
         return code_of_good_end(r);
     }
     if (r->reason == LVNI_REASON_SIGNAL) {
-        return lvni_exit_of_signal(r->signal);
+        return lvni_core_exit_of_signal(r->signal);
     }
     /* Its record tells what it was about to leave with when the others' ends made the launcher stop
      * it, too. */

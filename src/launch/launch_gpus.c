@@ -17,7 +17,7 @@ static bool has_file(const char *root, int minor)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/dev/nvidia%d", root, minor);
-    return lvni_path_exists(path);
+    return lvni_core_path_exists(path);
 }
 
 /* The text behind "Name:" and blanks, up to the end of its line; "" when there is no such line. */
@@ -38,27 +38,27 @@ static int numa_of(const char *root, const char *pci)
     snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s/numa_node", root, pci);
     char *data;
     size_t bytes;
-    if (!lvni_path_exists(path) || lvni_file_read(path, 64, &data, &bytes) != LVN_OK) {
+    if (!lvni_core_path_exists(path) || lvni_core_file_read(path, 64, &data, &bytes) != LVN_OK) {
         return -1;
     }
     const int node = (int)strtol(data, NULL, 10);
-    lvni_free(data);
+    lvni_core_free(data);
     return node;
 }
 
 /* false: its device file is not here. */
-static bool read_one(const char *root, const char *pci, lvni_gpu *out)
+static bool read_one(const char *root, const char *pci, lvni_launch_gpu *out)
 {
     char path[512], minor[16];
     snprintf(path, sizeof path, "%s/proc/driver/nvidia/gpus/%s/information", root, pci);
     char *data;
     size_t bytes;
-    if (lvni_file_read(path, INFORMATION_MAX, &data, &bytes) != LVN_OK) {
+    if (lvni_core_file_read(path, INFORMATION_MAX, &data, &bytes) != LVN_OK) {
         return false;
     }
     field(data, "Device Minor", minor, sizeof minor);
     field(data, "GPU UUID", out->uuid, sizeof out->uuid);
-    lvni_free(data);
+    lvni_core_free(data);
     if (strchr(out->uuid, '?') != NULL) { /* not initialised yet */
         out->uuid[0] = '\0';
     }
@@ -69,10 +69,10 @@ static bool read_one(const char *root, const char *pci, lvni_gpu *out)
 
 static int by_address(const void *a, const void *b)
 {
-    return strcmp(((const lvni_gpu *)a)->pci, ((const lvni_gpu *)b)->pci);
+    return strcmp(((const lvni_launch_gpu *)a)->pci, ((const lvni_launch_gpu *)b)->pci);
 }
 
-static int list_told(const char *root, lvni_gpu *gpus)
+static int list_reported(const char *root, lvni_launch_gpu *gpus)
 {
     char path[512];
     int n = 0;
@@ -88,17 +88,17 @@ static int list_told(const char *root, lvni_gpu *gpus)
     return n;
 }
 
-lvn_status lvni_gpus_find(const char *root, lvni_gpu **gpus, int *n)
+lvn_status lvni_launch_gpus_find(const char *root, lvni_launch_gpu **gpus, int *n)
 {
-    *gpus = lvni_calloc(LVNI_TAG_CORE, GPUS_MAX, sizeof **gpus);
+    *gpus = lvni_core_calloc(LVNI_TAG_CORE, GPUS_MAX, sizeof **gpus);
     if (*gpus == NULL) {
         return LVN_ERR_MEMORY;
     }
-    *n = list_told(root, *gpus);
+    *n = list_reported(root, *gpus);
     if (*n == 0) { /* sandboxes hide /proc/driver: the device files alone */
         for (int minor = 0; minor < GPUS_MAX; minor++) {
             if (has_file(root, minor)) {
-                (*gpus)[(*n)++] = (lvni_gpu){.numa = -1};
+                (*gpus)[(*n)++] = (lvni_launch_gpu){.numa = -1};
             }
         }
     }

@@ -5,14 +5,14 @@
 
 #include <levin/status.h>
 
-typedef struct lvni_gpu {
+typedef struct lvni_launch_gpu {
     char pci[32];  /* "0000:3b:00.0"; "": unknown */
     char uuid[64]; /* "GPU-..."; "": unknown */
     int numa;      /* -1: unknown */
-} lvni_gpu;
+} lvni_launch_gpu;
 
 /* Those with a device file under root/dev, in the order of their PCI addresses. root: "" but in
- * tests. *gpus: lvni_free. */
-lvn_status lvni_gpus_find(const char *root, lvni_gpu **gpus, int *n);
+ * tests. *gpus: lvni_core_free. */
+lvn_status lvni_launch_gpus_find(const char *root, lvni_launch_gpu **gpus, int *n);
 
 #endif

@@ -30,14 +30,14 @@ static bool carries(pid_t pid, const char *mark)
     char *data;
     size_t bytes;
     snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
-    if (lvni_file_read(path, ENVIRONMENT_MAX, &data, &bytes) != LVN_OK) {
+    if (lvni_core_file_read(path, ENVIRONMENT_MAX, &data, &bytes) != LVN_OK) {
         return false;
     }
     bool found = false;
     for (size_t at = 0; at < bytes && !found; at += strlen(data + at) + 1) {
         found = strcmp(data + at, mark) == 0;
     }
-    lvni_free(data);
+    lvni_core_free(data);
     return found;
 }
 
@@ -81,7 +81,7 @@ static void guard(int from, const char *mark)
     _exit(LVNI_EXIT_OK);
 }
 
-lvn_status lvni_guard_start(lvni_run *r)
+lvn_status lvni_launch_guard_start(lvni_launch_run *r)
 {
     int ends[2];
     uint64_t own;
@@ -92,13 +92,13 @@ lvn_status lvni_guard_start(lvni_run *r)
     if (pipe2(ends, O_CLOEXEC) != 0) {
         LVN_FAIL(LVN_ERR_IO, "no pipe: %s (ulimit -n)", strerror(errno));
     }
-    lvni_str mark = {0};
-    lvni_str_printf(&mark, "LEVIN_LAUNCH_ID=%s", r->launch_id);
-    lvn_status s = lvni_str_status(&mark);
+    lvni_core_str mark = {0};
+    lvni_core_str_printf(&mark, "LEVIN_LAUNCH_ID=%s", r->launch_id);
+    lvn_status s = lvni_core_str_status(&mark);
     r->guard = s == LVN_OK ? fork() : -1;
     if (r->guard == 0) {
         close(ends[1]);
-        guard(ends[0], lvni_str_text(&mark));
+        guard(ends[0], lvni_core_str_text(&mark));
     }
     if (s == LVN_OK && r->guard < 0) {
         s = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__,
@@ -107,11 +107,11 @@ lvn_status lvni_guard_start(lvni_run *r)
     }
     r->guard_fd = ends[1];
     close(ends[0]);
-    lvni_str_free(&mark);
+    lvni_core_str_free(&mark);
     return s;
 }
 
-void lvni_guard_end(lvni_run *r)
+void lvni_launch_guard_end(lvni_launch_run *r)
 {
     if (r->guard > 0) {
         kill(r->guard, SIGKILL);

@@ -19,7 +19,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-typedef struct lvni_proc {
+typedef struct lvni_launch_proc {
     int rank, local_rank;
     pid_t pid;
     bool started, alive;
@@ -27,43 +27,43 @@ typedef struct lvni_proc {
     bool stopped;     /* it ended of what the launcher sent */
     int how, status;  /* CLD_EXITED, CLD_KILLED or CLD_DUMPED; exit code or signal */
     uint64_t start_ns, end_ns;
-    lvni_stream out, err;
+    lvni_launch_stream out, err;
     char *out_log, *err_log, *record; /* paths */
-} lvni_proc;
+} lvni_launch_proc;
 
-typedef enum lvni_phase {
+typedef enum lvni_launch_phase {
     LVNI_PHASE_RUN,
     LVNI_PHASE_STOP, /* asked to end */
     LVNI_PHASE_KILL,
-} lvni_phase;
+} lvni_launch_phase;
 
-typedef enum lvni_reason {
+typedef enum lvni_launch_reason {
     LVNI_REASON_NONE,
     LVNI_REASON_FAILURE,
     LVNI_REASON_SIGNAL,
     LVNI_REASON_TIMEOUT,
     LVNI_REASON_STRAGGLER,
-} lvni_reason;
+} lvni_launch_reason;
 
 /* Copying standard input to processes (launch_stdin.c). */
-typedef struct lvni_feed {
+typedef struct lvni_launch_feed {
     int from; /* -1: at its end */
     int n;
-    struct lvni_feed_to {
+    struct lvni_launch_feed_to {
         int fd; /* -1: closed */
-        lvni_str kept;
+        lvni_core_str kept;
         size_t at;
     } * to;
-} lvni_feed;
+} lvni_launch_feed;
 
-typedef struct lvni_run {
+typedef struct lvni_launch_run {
     lvni_launch_options o;
     char *const *environment; /* the launcher's own; borrowed */
     lvni_launch_after_kill after_kill;
-    lvni_notices notices;
+    lvni_core_notices notices;
     /* what runs where (launch_layout.c) */
-    lvni_visible visible;
-    lvni_device_choice devices;
+    lvni_launch_visible visible;
+    lvni_launch_device_choice devices;
     char *cuda_visible; /* for CUDA_VISIBLE_DEVICES; NULL: left alone */
     int *gpu_numa;      /* of each rank's GPU; NULL: no GPUs */
     int local, world, nodes, node_rank;
@@ -78,18 +78,18 @@ typedef struct lvni_run {
     /* the first part of run_dir's path that was not there before; longer than it: all was */
     size_t made_from;
     bool *shown; /* by rank */
-    lvni_bind_plan binding;
-    lvni_stdin input;
+    lvni_launch_bind_plan binding;
+    lvni_launch_stdin input;
     bool shares_group; /* the only process stays in the launcher's group, for the terminal's sake */
     /* one attempt */
     int attempt;
-    char run_key[33];         /* that its ranks prove to know; random. "": none */
-    int store_fd, store_port; /* listening, for rank 0; -1, 0: none */
-    lvni_held_port held;      /* of MASTER_PORT */
-    lvni_proc *procs;         /* local of them */
-    lvni_feed feed;
-    lvni_phase phase;
-    lvni_reason reason;
+    char run_key[33];           /* that its ranks prove to know; random. "": none */
+    int store_fd, store_port;   /* listening, for rank 0; -1, 0: none */
+    lvni_launch_held_port held; /* of MASTER_PORT */
+    lvni_launch_proc *procs;    /* local of them */
+    lvni_launch_feed feed;
+    lvni_launch_phase phase;
+    lvni_launch_reason reason;
     bool broken;   /* the first attempt could not be made */
     int signal;    /* that the user sent */
     int straggler; /* the rank that ended early */
@@ -97,8 +97,9 @@ typedef struct lvni_run {
     bool swept; /* what processes left behind was asked to end */
     /* all attempts */
     uint64_t begin_ns;
-    lvni_sink sinks[2], *out, *err; /* one and the same where standard output and error are */
-    sigset_t signals;               /* the mask that programs get */
+    /* one and the same where standard output and error are */
+    lvni_launch_sink sinks[2], *out, *err;
+    sigset_t signals; /* the mask that programs get */
     struct rlimit files;
     int signal_fd;
     pid_t guard; /* launch_guard.c; 0: none */
@@ -106,111 +107,114 @@ typedef struct lvni_run {
     pid_t *others; /* children that were there before, and the guard */
     int n_others;
     int64_t oom_kills; /* of this control group, at the start; -1: unknown */
-} lvni_run;
+} lvni_launch_run;
 
 /* launch.c: the signals that the process which became this launcher blocked, so that none comes
  * between the two, are taken out. */
 void lvni_launch_unblock(char *const *environment, sigset_t *set);
 
 /* launch_layout.c: fills what runs where, from the options and the environment. */
-lvn_status lvni_launch_layout(lvni_run *r);
-void lvni_launch_layout_free(lvni_run *r);
+lvn_status lvni_launch_layout(lvni_launch_run *r);
+void lvni_launch_layout_free(lvni_launch_run *r);
 
 /* launch_environment.c: what one rank gets. */
 /* W214: misspelled variables of NCCL among those that the ranks will see. Nothing where they are
  * known not to use it. */
-lvn_status lvni_launch_warn_of_nccl(lvni_run *r);
+lvn_status lvni_launch_warn_of_nccl(lvni_launch_run *r);
 lvn_status lvni_launch_read_env_file(lvni_launch_options *o); /* once: it may be a pipe */
-lvn_status lvni_launch_environment(const lvni_run *r, const lvni_proc *p, lvni_variables *out);
-void lvni_launch_name(const lvni_run *r, const lvni_proc *p, lvni_rank_name *out);
+lvn_status lvni_launch_environment(const lvni_launch_run *r, const lvni_launch_proc *p,
+                                   lvni_launch_variables *out);
+void lvni_launch_name(const lvni_launch_run *r, const lvni_launch_proc *p,
+                      lvni_launch_rank_name *out);
 /* Removes what an earlier launcher left; meeting: also the name of the run and where its ranks met,
  * which a user may set, too. */
-void lvni_launch_forget_earlier(lvni_variables *v, bool meeting);
-void lvni_launch_say_timeout(const lvni_launch_options *o, lvni_variables *v);
+void lvni_launch_forget_earlier(lvni_launch_variables *v, bool group_sync);
+void lvni_launch_export_timeout(const lvni_launch_options *o, lvni_launch_variables *v);
 /* --env-file, --env, --unset, in this order. */
-lvn_status lvni_launch_say_wishes(const lvni_launch_options *o, const lvni_rank_name *name,
-                                  lvni_variables *v);
+lvn_status lvni_launch_report_requests(const lvni_launch_options *o,
+                                       const lvni_launch_rank_name *name, lvni_launch_variables *v);
 
 /* launch_run_dir.c */
-lvn_status lvni_launch_choose_run_dir(lvni_run *r);
+lvn_status lvni_launch_choose_run_dir(lvni_launch_run *r);
 /* Before anything is written or removed there, and until the end of this process and of rank 0.
  * LVN_ERR_USAGE: another process has it. */
-lvn_status lvni_launch_lock_run_dir(lvni_run *r);
+lvn_status lvni_launch_lock_run_dir(lvni_launch_run *r);
 /* Removes the directory that the process which became this launcher made, with nothing in it;
  * false: there is none. */
 bool lvni_launch_give_back(char *const *environment);
 
 /* launch_files.c: folders, log files and records of an attempt. */
-/* of a file of the run; lvni_free */
+/* of a file of the run; lvni_core_free */
 lvn_status lvni_launch_path(char **out, const char *fmt, ...) LVN_PRINTF(2, 3);
 /* keep_logs=started, and nothing but the launcher's own files is in the run directory after the
  * ranks left by themselves or at a signal of the user's, or could not be started. */
-bool lvni_launch_not_begun(const lvni_run *r);
-lvn_status lvni_launch_name_files(lvni_run *r);
+bool lvni_launch_not_begun(const lvni_launch_run *r);
+lvn_status lvni_launch_name_files(lvni_launch_run *r);
 /* names that are known only when there is a process */
-bool lvni_launch_logs_by_pid(const lvni_run *r);
-lvn_status lvni_launch_open_logs(const lvni_run *r, lvni_proc *p);
+bool lvni_launch_logs_by_pid(const lvni_launch_run *r);
+lvn_status lvni_launch_open_logs(const lvni_launch_run *r, lvni_launch_proc *p);
 /* of all attempts; folders that are empty then, too */
-void lvni_launch_remove_files(const lvni_run *r);
+void lvni_launch_remove_files(const lvni_launch_run *r);
 
 /* launch_start.c: starts all ranks. On failure some may run; *error: errno of an exec that failed,
  * else 0. */
-lvn_status lvni_launch_start(lvni_run *r, int *error);
-void lvni_close_fd(int *fd); /* -1: nothing to do; sets it to that */
+lvn_status lvni_launch_start(lvni_launch_run *r, int *error);
+void lvni_launch_close_fd(int *fd); /* -1: nothing to do; sets it to that */
 
 /* launch_attempt.c: one attempt, from the first process to the last. *code: LVNI_EXIT_NO_PROGRAM
  * and its like when a process could not be started. */
-lvn_status lvni_launch_attempt(lvni_run *r, int *code);
-void lvni_launch_attempt_free(lvni_run *r);
+lvn_status lvni_launch_attempt(lvni_launch_run *r, int *code);
+void lvni_launch_attempt_free(lvni_launch_run *r);
 
 /* launch_stop.c */
 /* to the group of every rank that may have one left */
-void lvni_launch_send(lvni_run *r, int signal_number);
-void lvni_launch_stop(lvni_run *r, lvni_reason why, int signal_number, uint64_t now_ns);
+void lvni_launch_send(lvni_launch_run *r, int signal_number);
+void lvni_launch_stop(lvni_launch_run *r, lvni_launch_reason why, int signal_number,
+                      uint64_t now_ns);
 /* Ends what time is over for. Returns true when nothing of the run is left (or nothing that can be
  * ended). */
-bool lvni_launch_stop_tick(lvni_run *r, uint64_t now_ns);
-void lvni_launch_find_others(lvni_run *r);
+bool lvni_launch_stop_tick(lvni_launch_run *r, uint64_t now_ns);
+void lvni_launch_find_others(lvni_launch_run *r);
 
 /* launch_pty.c: a terminal as large as `like`; ends[0] to read from, ends[1] for the process. On
  * failure both are to be closed. */
-lvn_status lvni_pty_open(int like, int ends[2]);
-void lvni_pty_take_size(int like, int master);
+lvn_status lvni_launch_pty_open(int like, int ends[2]);
+void lvni_launch_pty_take_size(int like, int master);
 
 /* launch_stdin.c */
 /* ends[i]: what rank i reads; -1: the launcher's own standard input */
-lvn_status lvni_feed_open(lvni_run *r, int *ends);
-bool lvni_feed_wants(const lvni_feed *f); /* is there room for more input? */
-void lvni_feed_read(lvni_feed *f);
-void lvni_feed_write(lvni_feed *f, int i);
-void lvni_feed_close(lvni_feed *f);
+lvn_status lvni_launch_feed_open(lvni_launch_run *r, int *ends);
+bool lvni_launch_feed_wants(const lvni_launch_feed *f); /* is there room for more input? */
+void lvni_launch_feed_read(lvni_launch_feed *f);
+void lvni_launch_feed_write(lvni_launch_feed *f, int i);
+void lvni_launch_feed_close(lvni_launch_feed *f);
 
 /* launch_report.c */
 /* "levin launch: ..." on standard error */
-void lvni_launch_say(lvni_run *r, const char *fmt, ...) LVN_PRINTF(2, 3);
-void lvni_launch_report(lvni_run *r);
-void lvni_launch_report_saved(lvni_run *r); /* where rank 0 did not live to tell it */
+void lvni_launch_print(lvni_launch_run *r, const char *fmt, ...) LVN_PRINTF(2, 3);
+void lvni_launch_report(lvni_launch_run *r);
+void lvni_launch_report_saved(lvni_launch_run *r); /* where rank 0 did not live to tell it */
 int64_t lvni_launch_oom_kills(void);
 /* launch_first.c: the process that failed first, NULL when none did; its record (kind "" when there
  * is none). */
-const lvni_proc *lvni_launch_first(const lvni_run *r, lvni_error_record *record);
+const lvni_launch_proc *lvni_launch_first(const lvni_launch_run *r, lvni_core_error_record *record);
 /* One rank was asked to end, and all did by themselves, with the exit code of that signal: no
  * failure, and no reason to start again. */
-bool lvni_launch_was_asked(const lvni_run *r);
-int lvni_launch_code_of(const lvni_proc *p); /* exit code, or 128 + signal */
-int lvni_launch_code(const lvni_run *r);     /* of the launcher */
+bool lvni_launch_was_asked(const lvni_launch_run *r);
+int lvni_launch_code_of(const lvni_launch_proc *p); /* exit code, or 128 + signal */
+int lvni_launch_code(const lvni_launch_run *r);     /* of the launcher */
 
 /* launch_guard.c: from now on what the ranks start ends also when this process is killed; until the
  * end. */
-lvn_status lvni_guard_start(lvni_run *r);
-void lvni_guard_end(lvni_run *r);
+lvn_status lvni_launch_guard_start(lvni_launch_run *r);
+void lvni_launch_guard_end(lvni_launch_run *r);
 
 /* launch_srun.c: in an allocation and outside of a step: becomes srun, if that is to be. On return
  * nothing happened. *printed: it was a dry run, and the command is on standard output. */
-lvn_status lvni_launch_srun(const lvni_launch_options *o, char *const *environment,
-                            lvni_notices *notices, bool *printed);
+lvn_status lvni_launch_run_srun(const lvni_launch_options *o, char *const *environment,
+                                lvni_core_notices *notices, bool *printed);
 
 /* Does this stream of the rank (launch_torchrun.h) reach the terminal? */
-bool lvni_launch_shows(const lvni_run *r, const lvni_proc *p, int stream);
+bool lvni_launch_shows(const lvni_launch_run *r, const lvni_launch_proc *p, int stream);
 
 #endif

@@ -8,7 +8,7 @@
 #include "launch/launch_gpus.h"
 #include "launch/launch_ports.h"
 #include "launch/run_mode.h"
-#include "launch/who.h"
+#include "launch/rank_info.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ enum { SIM_MAX = 4096 };
 
 /* ---- devices ---- */
 
-static lvni_accelerator accelerator_of(const char *word)
+static lvni_launch_accelerator accelerator_of(const char *word)
 {
     return strcmp(word, "cpu") == 0   ? LVNI_ACCELERATOR_CPU
            : strcmp(word, "gpu") == 0 ? LVNI_ACCELERATOR_CUDA
@@ -28,17 +28,17 @@ static lvni_accelerator accelerator_of(const char *word)
                                       : LVNI_ACCELERATOR_AUTO;
 }
 
-static lvn_status see_simulated(lvni_run *r, const char *value)
+static lvn_status see_simulated(lvni_launch_run *r, const char *value)
 {
     int n = 0;
-    LVN_TRY(lvni_env_int(r->environment, "LEVIN_SIM_DEVICES", &r->notices, &n));
-    return lvni_visible_make(value, n < SIM_MAX ? n : SIM_MAX, NULL, &r->visible);
+    LVN_TRY(lvni_launch_env_int(r->environment, "LEVIN_SIM_DEVICES", &r->notices, &n));
+    return lvni_launch_visible_make(value, n < SIM_MAX ? n : SIM_MAX, NULL, &r->visible);
 }
 
-static lvn_status see_gpus(lvni_run *r, const char *value, lvni_gpu **gpus, int *n)
+static lvn_status see_gpus(lvni_launch_run *r, const char *value, lvni_launch_gpu **gpus, int *n)
 {
-    LVN_TRY(lvni_gpus_find("", gpus, n));
-    const char **uuids = lvni_calloc(LVNI_TAG_CORE, (size_t)*n + 1, sizeof *uuids);
+    LVN_TRY(lvni_launch_gpus_find("", gpus, n));
+    const char **uuids = lvni_core_calloc(LVNI_TAG_CORE, (size_t)*n + 1, sizeof *uuids);
     if (uuids == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -46,35 +46,37 @@ static lvn_status see_gpus(lvni_run *r, const char *value, lvni_gpu **gpus, int 
         uuids[i] = (*gpus)[i].uuid[0] != '\0' ? (*gpus)[i].uuid : NULL;
     }
     const bool known = *n > 0 && uuids[0] != NULL;
-    const lvn_status s = lvni_visible_make(value, *n, known ? uuids : NULL, &r->visible);
-    lvni_free(uuids);
+    const lvn_status s = lvni_launch_visible_make(value, *n, known ? uuids : NULL, &r->visible);
+    lvni_core_free(uuids);
     return s;
 }
 
 /* 0: auto, as many as there are devices. */
-static lvn_status read_nproc(lvni_run *r, int *nproc)
+static lvn_status read_nproc(lvni_launch_run *r, int *nproc)
 {
     const char *t = r->o.nproc;
     *nproc = (int)strtol(t, NULL, 10);
     if (strcmp(t, "cpu") == 0) {
-        return lvni_bind_count(nproc);
+        return lvni_launch_bind_count(nproc);
     }
     if (strcmp(t, "gpu") == 0) {
         *nproc = r->visible.n;
         if (r->visible.n == 0) {
             const lvn_status s =
-                lvni_notice_error(&r->notices, 106, "nproc=gpu: this process sees no GPU");
-            lvni_notice_fix(&r->notices, "look at the driver (nvidia-smi) and at "
-                                         "CUDA_VISIBLE_DEVICES, or give a number of processes");
+                lvni_core_notice_error(&r->notices, 106, "nproc=gpu: this process sees no GPU");
+            lvni_core_notice_fix(&r->notices,
+                                 "look at the driver (nvidia-smi) and at "
+                                 "CUDA_VISIBLE_DEVICES, or give a number of processes");
             return s;
         }
     }
     return LVN_OK;
 }
 
-static lvn_status count_processes(lvni_run *r, int nproc, bool threads, lvni_accelerator asked)
+static lvn_status count_processes(lvni_launch_run *r, int nproc, bool threads,
+                                  lvni_launch_accelerator asked)
 {
-    const lvni_device_choice *d = &r->devices;
+    const lvni_launch_device_choice *d = &r->devices;
     const char *key = r->o.gpus ? "gpus" : "devices";
     r->local = threads ? 1 : nproc > 0 ? nproc : d->n;
     if (threads && nproc > 1) {
@@ -89,59 +91,60 @@ static lvn_status count_processes(lvni_run *r, int nproc, bool threads, lvni_acc
         !r->o.allow_shared_device) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "%d processes (nproc), but %d %s (%s); leave nproc out, or give as many devices",
-                 r->local, d->n, lvni_plural(d->n, "device", "devices"), key);
+                 r->local, d->n, lvni_core_plural(d->n, "device", "devices"), key);
     }
     return LVN_OK;
 }
 
-static lvn_status choose_devices(lvni_run *r, int nproc)
+static lvn_status choose_devices(lvni_launch_run *r, int nproc)
 {
     const lvni_launch_options *o = &r->o;
-    const lvni_run_mode asked =
+    const lvni_launch_run_mode asked =
         o->strategy == NULL
             ? LVNI_MODE_AUTO
-            : (lvni_run_mode)(LVNI_MODE_SINGLE + lvni_config_choice(o->config, "strategy"));
+            : (lvni_launch_run_mode)(LVNI_MODE_SINGLE +
+                                     lvni_core_config_choice(o->config, "strategy"));
     const bool may_thread = asked == LVNI_MODE_DP || asked == LVNI_MODE_DDP2;
-    const lvni_device_request request = {.key = o->gpus ? "gpus" : "devices",
-                                         .spec = o->devices,
-                                         .accelerator = accelerator_of(o->accelerator),
-                                         .gpus = o->gpus,
-                                         .allow_shared = o->allow_shared_device,
-                                         .nproc = may_thread ? 0 : nproc,
-                                         .env = r->environment};
-    LVN_TRY(lvni_device_choose(&request, &r->visible, &r->notices, &r->devices));
+    const lvni_launch_device_request request = {.key = o->gpus ? "gpus" : "devices",
+                                                .spec = o->devices,
+                                                .accelerator = accelerator_of(o->accelerator),
+                                                .gpus = o->gpus,
+                                                .allow_shared = o->allow_shared_device,
+                                                .nproc = may_thread ? 0 : nproc,
+                                                .env = r->environment};
+    LVN_TRY(lvni_launch_device_choose(&request, &r->visible, &r->notices, &r->devices));
     if (r->devices.no_gpu && r->devices.given) {
-        lvni_who_warn_of_cpu(r->devices.n, &r->notices);
+        lvni_launch_rank_info_warn_of_cpu(r->devices.n, &r->notices);
     }
-    const bool threads =
-        may_thread &&
-        lvni_run_mode_threads(lvni_run_mode_choose(asked, r->devices.n, o->nodes, &r->notices));
+    const bool threads = may_thread && lvni_launch_run_mode_threads(lvni_launch_run_mode_choose(
+                                           asked, r->devices.n, o->nodes, &r->notices));
     return count_processes(r, nproc, threads, request.accelerator);
 }
 
-static lvn_status note_devices(lvni_run *r, const lvni_gpu *gpus, int n_gpus)
+static lvn_status note_devices(lvni_launch_run *r, const lvni_launch_gpu *gpus, int n_gpus)
 {
-    const lvni_device_choice *d = &r->devices;
+    const lvni_launch_device_choice *d = &r->devices;
     if (d->accelerator == LVNI_ACCELERATOR_CPU || d->n == 0) {
         return LVN_OK;
     }
     if (!r->under_slurm) {
-        lvni_str s = {0};
-        lvni_device_choice_print(d, &r->visible, &s);
-        r->cuda_visible = lvni_str_take(&s);
+        lvni_core_str s = {0};
+        lvni_launch_device_choice_print(d, &r->visible, &s);
+        r->cuda_visible = lvni_core_str_take(&s);
         if (r->cuda_visible == NULL) {
             return LVN_ERR_MEMORY;
         }
     } else if (d->listed) {
-        lvni_notice_warn(&r->notices, 201,
-                         "%s is a list inside of Slurm: its numbers count what Slurm made visible, "
-                         "and CUDA_VISIBLE_DEVICES stays as it is",
-                         r->o.gpus ? "gpus" : "devices");
+        lvni_core_notice_warn(
+            &r->notices, 201,
+            "%s is a list inside of Slurm: its numbers count what Slurm made visible, "
+            "and CUDA_VISIBLE_DEVICES stays as it is",
+            r->o.gpus ? "gpus" : "devices");
     }
     if (d->accelerator != LVNI_ACCELERATOR_CUDA || d->n < r->local) {
         return LVN_OK;
     }
-    r->gpu_numa = lvni_calloc(LVNI_TAG_CORE, (size_t)r->local, sizeof *r->gpu_numa);
+    r->gpu_numa = lvni_core_calloc(LVNI_TAG_CORE, (size_t)r->local, sizeof *r->gpu_numa);
     if (r->gpu_numa == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -152,10 +155,10 @@ static lvn_status note_devices(lvni_run *r, const lvni_gpu *gpus, int n_gpus)
     return LVN_OK;
 }
 
-static lvn_status lay_devices(lvni_run *r)
+static lvn_status lay_devices(lvni_launch_run *r)
 {
-    const char *value = lvni_env_raw(r->environment, "CUDA_VISIBLE_DEVICES");
-    lvni_gpu *gpus = NULL;
+    const char *value = lvni_launch_env_raw(r->environment, "CUDA_VISIBLE_DEVICES");
+    lvni_launch_gpu *gpus = NULL;
     int n_gpus = 0, nproc = 0;
     lvn_status s = strcmp(r->o.accelerator, "sim") == 0 ? see_simulated(r, value)
                                                         : see_gpus(r, value, &gpus, &n_gpus);
@@ -168,32 +171,33 @@ static lvn_status lay_devices(lvni_run *r)
     if (s == LVN_OK) {
         s = note_devices(r, gpus, n_gpus);
     }
-    lvni_free(gpus);
+    lvni_core_free(gpus);
     return s;
 }
 
 /* ---- nodes ---- */
 
 /* What a run over several nodes, started by hand, cannot do without. */
-static lvn_status lay_by_hand(lvni_run *r)
+static lvn_status lay_by_hand(lvni_launch_run *r)
 {
     lvni_launch_options *o = &r->o;
-    const char *addr =
-        o->master_addr != NULL ? o->master_addr : lvni_env_get(r->environment, "MASTER_ADDR");
+    const char *addr = o->master_addr != NULL ? o->master_addr
+                                              : lvni_launch_env_get(r->environment, "MASTER_ADDR");
     const char *port = strcmp(o->master_port, "auto") != 0
                            ? o->master_port
-                           : lvni_env_get(r->environment, "MASTER_PORT");
-    const bool no_port = port == NULL || lvni_port_number(port) == 0;
+                           : lvni_launch_env_get(r->environment, "MASTER_PORT");
+    const bool no_port = port == NULL || lvni_launch_port_number(port) == 0;
     if (!o->node_rank_given || addr == NULL || no_port) {
-        const lvn_status s =
-            lvni_notice_error(&r->notices, 109, "%d nodes need %s%s%s on each of them", r->nodes,
-                              o->node_rank_given ? "" : "--node-rank ",
-                              addr == NULL ? "--master-addr " : "", no_port ? "--master-port" : "");
-        lvni_notice_fix(&r->notices,
-                        "levin launch --nodes %d --node-rank 0 --master-addr HOST --master-port "
-                        "29500 -- PROGRAM on the first node, "
-                        "--node-rank 1 on the second, ...",
-                        r->nodes);
+        const lvn_status s = lvni_core_notice_error(
+            &r->notices, 109, "%d nodes need %s%s%s on each of them", r->nodes,
+            o->node_rank_given ? "" : "--node-rank ", addr == NULL ? "--master-addr " : "",
+            no_port ? "--master-port" : "");
+        lvni_core_notice_fix(
+            &r->notices,
+            "levin launch --nodes %d --node-rank 0 --master-addr HOST --master-port "
+            "29500 -- PROGRAM on the first node, "
+            "--node-rank 1 on the second, ...",
+            r->nodes);
         return s;
     }
     if (o->node_rank >= r->nodes) {
@@ -206,22 +210,24 @@ static lvn_status lay_by_hand(lvni_run *r)
 }
 
 /* srun started one launcher per node: each knows its place from the step. */
-static lvn_status lay_by_step(lvni_run *r, const lvni_who *who)
+static lvn_status lay_by_step(lvni_launch_run *r, const lvni_launch_rank_info *info)
 {
-    if (who->local_world > 1) {
-        const lvn_status s = lvni_notice_error(
+    if (info->local_world > 1) {
+        const lvn_status s = lvni_core_notice_error(
             &r->notices, 103,
             "srun started levin launch %d times on this node, and each would start %d ranks",
-            who->local_world, r->local);
-        lvni_notice_fix(&r->notices, "one launcher per node: srun --ntasks-per-node=1 levin launch "
-                                     "...; or none: srun PROGRAM");
+            info->local_world, r->local);
+        lvni_core_notice_fix(&r->notices,
+                             "one launcher per node: srun --ntasks-per-node=1 levin launch "
+                             "...; or none: srun PROGRAM");
         return s;
     }
-    r->nodes = who->nnodes;
-    r->node_rank = who->node_rank;
+    r->nodes = info->nnodes;
+    r->node_rank = info->node_rank;
     if (r->nodes > 1) {
-        snprintf(r->master_addr, sizeof r->master_addr, "%s", lvni_who_dial(who));
-        snprintf(r->port_text, sizeof r->port_text, "%d", who->ports[0]);
+        snprintf(r->master_addr, sizeof r->master_addr, "%s",
+                 lvni_launch_rank_info_check_route(info));
+        snprintf(r->port_text, sizeof r->port_text, "%d", info->ports[0]);
         r->o.master_port = r->port_text;
     }
     return LVN_OK;
@@ -229,33 +235,34 @@ static lvn_status lay_by_step(lvni_run *r, const lvni_who *who)
 
 /* Are we a task of a Slurm step that is nobody's shell? *found says so; then the nodes are those of
  * the step. */
-static lvn_status ask_step(lvni_run *r, bool *found)
+static lvn_status ask_step(lvni_launch_run *r, bool *found)
 {
     *found = false;
     char *const *env = r->environment;
-    const bool step =
-        lvni_env_get(env, "SLURM_STEP_ID") != NULL || lvni_env_get(env, "SLURM_STEPID") != NULL;
-    if (!r->under_slurm || !step || lvni_env_get(env, "SLURM_PROCID") == NULL ||
-        lvni_env_get(env, "LEVIN_LAUNCHED") != NULL || r->o.node_rank_given) {
+    const bool step = lvni_launch_env_get(env, "SLURM_STEP_ID") != NULL ||
+                      lvni_launch_env_get(env, "SLURM_STEPID") != NULL;
+    if (!r->under_slurm || !step || lvni_launch_env_get(env, "SLURM_PROCID") == NULL ||
+        lvni_launch_env_get(env, "LEVIN_LAUNCHED") != NULL || r->o.node_rank_given) {
         return LVN_OK;
     }
-    const lvni_who_options ask = {.source = "slurm",
-                                  .master_addr = r->o.master_addr,
-                                  .master_port = lvni_port_number(r->o.master_port),
-                                  .nodes = r->o.nodes_given ? r->o.nodes : 0,
-                                  .launcher = true};
-    lvni_who who;
-    LVN_TRY(lvni_who_detect(env, &ask, &r->notices, &who));
+    const lvni_launch_rank_info_options ask = {.source = "slurm",
+                                               .master_addr = r->o.master_addr,
+                                               .master_port =
+                                                   lvni_launch_port_number(r->o.master_port),
+                                               .nodes = r->o.nodes_given ? r->o.nodes : 0,
+                                               .launcher = true};
+    lvni_launch_rank_info info;
+    LVN_TRY(lvni_launch_rank_info_detect(env, &ask, &r->notices, &info));
     lvn_status s = LVN_OK;
-    if (!who.slurm.interactive) {
+    if (!info.slurm.interactive) {
         *found = true;
-        s = lay_by_step(r, &who);
+        s = lay_by_step(r, &info);
     }
-    lvni_who_free(&who);
+    lvni_launch_rank_info_free(&info);
     return s;
 }
 
-static lvn_status lay_nodes(lvni_run *r)
+static lvn_status lay_nodes(lvni_launch_run *r)
 {
     const lvni_launch_options *o = &r->o;
     bool by_step;
@@ -279,7 +286,7 @@ static lvn_status lay_nodes(lvni_run *r)
     }
     r->world = r->local * r->nodes;
     if (r->node_rank == 0) { /* which holds it */
-        lvni_port_warn(o->master_port, &r->notices);
+        lvni_launch_port_warn(o->master_port, &r->notices);
     }
     return LVN_OK;
 }
@@ -294,7 +301,7 @@ static uint64_t hash_text(uint64_t h, const char *text) /* FNV-1a */
     return (h ^ 0xff) * 1099511628211u; /* the end counts too: "a" "b" is not "ab" */
 }
 
-static lvn_status name_run(lvni_run *r)
+static lvn_status name_run(lvni_launch_run *r)
 {
     const lvni_launch_options *o = &r->o;
     if (o->run_id != NULL) {
@@ -322,39 +329,39 @@ static lvn_status name_run(lvni_run *r)
     return LVN_OK;
 }
 
-static lvn_status lay_output(lvni_run *r)
+static lvn_status lay_output(lvni_launch_run *r)
 {
-    r->shown = lvni_calloc(LVNI_TAG_CORE, (size_t)r->world, sizeof *r->shown);
+    r->shown = lvni_core_calloc(LVNI_TAG_CORE, (size_t)r->world, sizeof *r->shown);
     if (r->shown == NULL) {
         return LVN_ERR_MEMORY;
     }
-    r->input = r->o.standard_input >= 0 ? (lvni_stdin)r->o.standard_input
+    r->input = r->o.standard_input >= 0 ? (lvni_launch_stdin)r->o.standard_input
                : r->world == 1          ? LVNI_STDIN_RANK0
                                         : LVNI_STDIN_NONE;
     r->shares_group = r->world == 1 && r->input == LVNI_STDIN_RANK0 && isatty(STDIN_FILENO) == 1;
-    return lvni_rank_list("show", r->o.show, r->world, r->shown);
+    return lvni_launch_rank_list("show", r->o.show, r->world, r->shown);
 }
 
-lvn_status lvni_launch_layout(lvni_run *r)
+lvn_status lvni_launch_layout(lvni_launch_run *r)
 {
-    lvni_host_name(r->host, sizeof r->host);
-    r->under_slurm = lvni_env_get(r->environment, "SLURM_JOB_ID") != NULL;
+    lvni_core_host_name(r->host, sizeof r->host);
+    r->under_slurm = lvni_launch_env_get(r->environment, "SLURM_JOB_ID") != NULL;
     LVN_TRY(lay_devices(r));
     LVN_TRY(lay_nodes(r));
     LVN_TRY(name_run(r));
     LVN_TRY(lay_output(r));
-    const bool bound = lvni_env_get(r->environment, "SLURM_STEP_ID") != NULL;
-    return lvni_bind_make(r->o.bind, r->local, r->gpu_numa, bound, &r->notices, &r->binding);
+    const bool bound = lvni_launch_env_get(r->environment, "SLURM_STEP_ID") != NULL;
+    return lvni_launch_bind_make(r->o.bind, r->local, r->gpu_numa, bound, &r->notices, &r->binding);
 }
 
-void lvni_launch_layout_free(lvni_run *r)
+void lvni_launch_layout_free(lvni_launch_run *r)
 {
-    lvni_visible_free(&r->visible);
-    lvni_device_choice_free(&r->devices);
-    lvni_bind_free(&r->binding);
-    lvni_free(r->cuda_visible);
-    lvni_free(r->gpu_numa);
-    lvni_free(r->run_dir);
-    lvni_free(r->program);
-    lvni_free(r->shown);
+    lvni_launch_visible_free(&r->visible);
+    lvni_launch_device_choice_free(&r->devices);
+    lvni_launch_bind_free(&r->binding);
+    lvni_core_free(r->cuda_visible);
+    lvni_core_free(r->gpu_numa);
+    lvni_core_free(r->run_dir);
+    lvni_core_free(r->program);
+    lvni_core_free(r->shown);
 }

@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static lvn_status check_nproc(const lvni_option *row, const lvni_value *value, const char *origin)
+static lvn_status check_nproc(const lvni_core_option *row, const lvni_core_value *value,
+                              const char *origin)
 {
     const char *t = value->text;
     if (strcmp(t, "auto") == 0 || strcmp(t, "gpu") == 0 || strcmp(t, "cpu") == 0) {
@@ -22,13 +23,14 @@ static lvn_status check_nproc(const lvni_option *row, const lvni_value *value, c
     char *end;
     const long n = strtol(t, &end, 10);
     if (*t < '0' || *t > '9' || *end != '\0' || n < 1 || n > 4096) {
-        return lvni_option_fail(row, value, origin,
-                                "give a number of processes from 1 to 4096, auto, gpu or cpu");
+        return lvni_core_option_fail(row, value, origin,
+                                     "give a number of processes from 1 to 4096, auto, gpu or cpu");
     }
     return LVN_OK;
 }
 
-static lvn_status check_port(const lvni_option *row, const lvni_value *value, const char *origin)
+static lvn_status check_port(const lvni_core_option *row, const lvni_core_value *value,
+                             const char *origin)
 {
     const char *t = value->text;
     if (strcmp(t, "auto") == 0 || strcmp(t, "random") == 0) {
@@ -37,18 +39,20 @@ static lvn_status check_port(const lvni_option *row, const lvni_value *value, co
     char *end;
     const long n = strtol(t, &end, 10);
     if (*t < '0' || *t > '9' || *end != '\0' || n < 1 || n > 65535) {
-        return lvni_option_fail(row, value, origin, "give a port from 1 to 65535, auto or random");
+        return lvni_core_option_fail(row, value, origin,
+                                     "give a port from 1 to 65535, auto or random");
     }
     return LVN_OK;
 }
 
-static lvn_status check_pattern(const lvni_option *row, const lvni_value *value, const char *origin)
+static lvn_status check_pattern(const lvni_core_option *row, const lvni_core_value *value,
+                                const char *origin)
 {
     (void)origin;
-    return lvni_pattern_check(row->name, value->text);
+    return lvni_launch_pattern_check(row->name, value->text);
 }
 
-static const lvni_option what_rows[] = {
+static const lvni_core_option what_rows[] = {
     {.name = "config",
      .type = LVNI_OPT_PATH,
      .flags = LVNI_OPT_NOT_SAVED,
@@ -85,7 +89,7 @@ static const lvni_option what_rows[] = {
     {.name = "nodes",
      .type = LVNI_OPT_STRING,
      .fallback = "1",
-     .check = lvni_torchrun_check_nodes,
+     .check = lvni_launch_torchrun_check_nodes,
      .help = "nodes of the run; more than 1 outside of Slurm: the same command on each node, with "
              "node_rank, master_addr and master_port"},
     LVNI_OPTION_ALIAS("nnodes", "nodes"),
@@ -122,7 +126,7 @@ static const lvni_option what_rows[] = {
      .help = "torchrun's: what rdzv_endpoint's port is; several nodes need node_rank with both"},
     {.name = "rdzv_endpoint",
      .type = LVNI_OPT_STRING,
-     .check = lvni_torchrun_check_endpoint,
+     .check = lvni_launch_torchrun_check_endpoint,
      .help = "torchrun's HOST:PORT: master_addr and master_port in one"},
     {.name = "role",
      .type = LVNI_OPT_STRING,
@@ -138,7 +142,7 @@ static const lvni_option what_rows[] = {
      .help = "what stands there is a program, which runs without Python, as behind --"},
 };
 
-static const lvni_option end_rows[] = {
+static const lvni_core_option end_rows[] = {
     {.name = "max_restarts",
      .type = LVNI_OPT_INT,
      .fallback = "0",
@@ -189,7 +193,7 @@ static const lvni_option end_rows[] = {
      .help = "print what each rank would get, start nothing"},
 };
 
-static const lvni_option io_rows[] = {
+static const lvni_core_option io_rows[] = {
     {.name = "run_dir",
      .type = LVNI_OPT_PATH,
      .help = "where logs/ and errors/ go; unset: levin-runs/RUN_ID"},
@@ -219,12 +223,12 @@ static const lvni_option io_rows[] = {
     {.name = "tee",
      .type = LVNI_OPT_STRING,
      .fallback = "true",
-     .check = lvni_torchrun_check_streams,
+     .check = lvni_launch_torchrun_check_streams,
      .help = "output goes to the files and to the terminal (-t); torchrun's 0 to 3 and 0:3,1:2 "
              "are taken, and all streams go to both; false: redirect"},
     {.name = "redirects",
      .type = LVNI_OPT_STRING,
-     .check = lvni_torchrun_check_streams,
+     .check = lvni_launch_torchrun_check_streams,
      .help = "streams that go to the files only (-r): 1 standard output, 2 standard error, "
              "3 both, or by local rank as in 0:3,1:2"},
     {.name = "redirect",
@@ -268,7 +272,7 @@ static const lvni_option io_rows[] = {
      .help = "tell what is started where (-v)"},
 };
 
-static const lvni_option environment_rows[] = {
+static const lvni_core_option environment_rows[] = {
     {.name = "bind",
      .type = LVNI_OPT_CHOICE,
      .fallback = "auto",
@@ -298,12 +302,12 @@ static const lvni_option environment_rows[] = {
      .help = "NCCL_DEBUG=INFO, and as verbose"},
 };
 
-const lvni_option_table *lvni_launch_tables(size_t *n)
+const lvni_core_option_table *lvni_launch_tables(size_t *n)
 {
-    static const lvni_option_table all[] = {LVNI_OPTION_TABLE("processes", what_rows),
-                                            LVNI_OPTION_TABLE("failure and end", end_rows),
-                                            LVNI_OPTION_TABLE("input and output", io_rows),
-                                            LVNI_OPTION_TABLE("environment", environment_rows)};
+    static const lvni_core_option_table all[] = {
+        LVNI_OPTION_TABLE("processes", what_rows), LVNI_OPTION_TABLE("failure and end", end_rows),
+        LVNI_OPTION_TABLE("input and output", io_rows),
+        LVNI_OPTION_TABLE("environment", environment_rows)};
     *n = sizeof all / sizeof *all;
     return all;
 }
@@ -368,90 +372,91 @@ static lvn_status sort_words(int n, const char *const *words, lvni_launch_option
 
 static lvn_status load(int n, const char *const *words, lvni_launch_options *o)
 {
-    const char **rest = lvni_calloc(LVNI_TAG_CONFIG, (size_t)n + 1, sizeof *rest);
-    o->env = lvni_calloc(LVNI_TAG_CONFIG, (size_t)n + 1, sizeof *o->env);
-    o->unset = lvni_calloc(LVNI_TAG_CONFIG, (size_t)n + 1, sizeof *o->unset);
+    const char **rest = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)n + 1, sizeof *rest);
+    o->env = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)n + 1, sizeof *o->env);
+    o->unset = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)n + 1, sizeof *o->unset);
     int n_rest = 0;
     lvn_status s = rest == NULL || o->env == NULL || o->unset == NULL
                        ? LVN_ERR_MEMORY
                        : sort_words(n, words, o, rest, &n_rest);
     if (s == LVN_OK) {
-        s = lvni_config_load_words(o->config, n_rest, rest);
+        s = lvni_core_config_load_arguments(o->config, n_rest, rest);
     }
-    lvni_free(rest);
-    return s == LVN_OK ? lvni_config_finish(o->config) : s;
+    lvni_core_free(rest);
+    return s == LVN_OK ? lvni_core_config_finish(o->config) : s;
 }
 
 static void take_texts(lvni_launch_options *o)
 {
-    const lvni_config *c = o->config;
-    o->gpus = lvni_config_is_set(c, "gpus");
-    o->nproc = lvni_config_str(c, "nproc");
-    o->devices = lvni_config_str(c, o->gpus ? "gpus" : "devices");
-    o->accelerator = lvni_config_str(c, "accelerator");
-    o->strategy = lvni_config_str(c, "strategy");
-    o->master_addr = lvni_config_str(c, "master_addr");
-    o->master_port = lvni_config_str(c, "master_port");
-    o->run_id = lvni_config_str(c, "run_id");
-    o->run_dir = lvni_config_str(c, "run_dir");
-    o->log_dir = lvni_config_str(c, "log_dir");
-    o->role = lvni_config_str(c, "role");
-    o->redirects = lvni_config_str(c, "redirects");
-    const char *keep = lvni_config_str(c, "keep_logs");
+    const lvni_core_config *c = o->config;
+    o->gpus = lvni_core_config_is_set(c, "gpus");
+    o->nproc = lvni_core_config_str(c, "nproc");
+    o->devices = lvni_core_config_str(c, o->gpus ? "gpus" : "devices");
+    o->accelerator = lvni_core_config_str(c, "accelerator");
+    o->strategy = lvni_core_config_str(c, "strategy");
+    o->master_addr = lvni_core_config_str(c, "master_addr");
+    o->master_port = lvni_core_config_str(c, "master_port");
+    o->run_id = lvni_core_config_str(c, "run_id");
+    o->run_dir = lvni_core_config_str(c, "run_dir");
+    o->log_dir = lvni_core_config_str(c, "log_dir");
+    o->role = lvni_core_config_str(c, "role");
+    o->redirects = lvni_core_config_str(c, "redirects");
+    const char *keep = lvni_core_config_str(c, "keep_logs");
     o->keep_logs = strcmp(keep, "always") == 0    ? LVNI_KEEP_ALWAYS
                    : strcmp(keep, "failure") == 0 ? LVNI_KEEP_FAILURE
                                                   : LVNI_KEEP_STARTED;
-    o->prefix = lvni_config_bool(c, "no_prefix") ? "" : lvni_config_str(c, "prefix");
-    o->output = lvni_config_str(c, "output");
-    o->error = lvni_config_str(c, "error");
-    o->show = lvni_config_str(c, "show");
-    o->env_file = lvni_config_str(c, "env_file");
-    o->pty = lvni_config_bool(c, "pty");
-    o->debug = lvni_config_bool(c, "debug");
-    o->nccl_debug = lvni_config_is_set(c, "nccl_debug") ? lvni_config_str(c, "nccl_debug")
-                    : o->debug                          ? "INFO"
-                                                        : NULL;
-    o->ifname = lvni_config_str(c, "ifname");
-    if (lvni_config_is_set(c, "env")) {
+    o->prefix = lvni_core_config_bool(c, "no_prefix") ? "" : lvni_core_config_str(c, "prefix");
+    o->output = lvni_core_config_str(c, "output");
+    o->error = lvni_core_config_str(c, "error");
+    o->show = lvni_core_config_str(c, "show");
+    o->env_file = lvni_core_config_str(c, "env_file");
+    o->pty = lvni_core_config_bool(c, "pty");
+    o->debug = lvni_core_config_bool(c, "debug");
+    o->nccl_debug = lvni_core_config_is_set(c, "nccl_debug") ? lvni_core_config_str(c, "nccl_debug")
+                    : o->debug                               ? "INFO"
+                                                             : NULL;
+    o->ifname = lvni_core_config_str(c, "ifname");
+    if (lvni_core_config_is_set(c, "env")) {
         /* only a file gives these two to the table, before the words */
-        o->env[o->n_env++] = lvni_config_str(c, "env");
+        o->env[o->n_env++] = lvni_core_config_str(c, "env");
     }
-    if (lvni_config_is_set(c, "unset")) {
-        o->unset[o->n_unset++] = lvni_config_str(c, "unset");
+    if (lvni_core_config_is_set(c, "unset")) {
+        o->unset[o->n_unset++] = lvni_core_config_str(c, "unset");
     }
 }
 
 static void take_numbers(lvni_launch_options *o)
 {
-    const lvni_config *c = o->config;
-    o->nodes = lvni_torchrun_nodes(lvni_config_str(c, "nodes"));
-    o->nodes_given = lvni_config_layer(c, "nodes") != LVNI_LAYER_DEFAULT;
-    o->node_rank = (int)lvni_config_int(c, "node_rank");
-    o->node_rank_given = lvni_config_layer(c, "node_rank") != LVNI_LAYER_DEFAULT;
-    o->allow_shared_device = lvni_config_bool(c, "allow_shared_device");
+    const lvni_core_config *c = o->config;
+    o->nodes = lvni_launch_torchrun_nodes(lvni_core_config_str(c, "nodes"));
+    o->nodes_given = lvni_core_config_layer(c, "nodes") != LVNI_LAYER_DEFAULT;
+    o->node_rank = (int)lvni_core_config_int(c, "node_rank");
+    o->node_rank_given = lvni_core_config_layer(c, "node_rank") != LVNI_LAYER_DEFAULT;
+    o->allow_shared_device = lvni_core_config_bool(c, "allow_shared_device");
     o->rdzv_timeout_s =
-        lvni_config_is_set(c, "rdzv_timeout") ? lvni_config_float(c, "rdzv_timeout") : 0;
-    o->max_restarts = (int)lvni_config_int(c, "max_restarts");
-    o->crash_loop_s = lvni_config_float(c, "crash_loop");
-    o->grace_s = lvni_config_float(c, "grace");
-    o->stop_grace_s =
-        lvni_config_is_set(c, "stop_grace") ? lvni_config_float(c, "stop_grace") : o->grace_s;
-    o->timeout_s = lvni_config_float(c, "timeout");
-    o->straggler_timeout_s = lvni_config_float(c, "straggler_timeout");
-    const char *tee = lvni_config_str(c, "tee");
-    const bool no_tee = lvni_option_word_index("false|no|off", tee, strlen(tee)) >= 0;
-    o->redirect = lvni_config_bool(c, "redirect") || no_tee;
-    o->append_shared = lvni_config_bool(c, "output_append_shared");
-    o->tail = (int)lvni_config_int(c, "tail");
-    o->standard_input = lvni_config_choice(c, "stdin");
-    o->bind = (lvni_bind)lvni_config_choice(c, "bind");
-    o->omp = lvni_config_is_set(c, "omp") ? (int)lvni_config_int(c, "omp") : 0;
-    o->srun = (lvni_srun)lvni_config_choice(c, "srun");
-    o->dry_run = lvni_config_bool(c, "dry_run");
-    o->quiet = lvni_config_bool(c, "quiet");
-    o->strict = lvni_config_bool(c, "strict");
-    o->strict_given = lvni_config_told(c, "strict") >= 0;
-    o->verbose = lvni_config_bool(c, "verbose") || o->debug;
+        lvni_core_config_is_set(c, "rdzv_timeout") ? lvni_core_config_float(c, "rdzv_timeout") : 0;
+    o->max_restarts = (int)lvni_core_config_int(c, "max_restarts");
+    o->crash_loop_s = lvni_core_config_float(c, "crash_loop");
+    o->grace_s = lvni_core_config_float(c, "grace");
+    o->stop_grace_s = lvni_core_config_is_set(c, "stop_grace")
+                          ? lvni_core_config_float(c, "stop_grace")
+                          : o->grace_s;
+    o->timeout_s = lvni_core_config_float(c, "timeout");
+    o->straggler_timeout_s = lvni_core_config_float(c, "straggler_timeout");
+    const char *tee = lvni_core_config_str(c, "tee");
+    const bool no_tee = lvni_core_option_choice_index("false|no|off", tee, strlen(tee)) >= 0;
+    o->redirect = lvni_core_config_bool(c, "redirect") || no_tee;
+    o->append_shared = lvni_core_config_bool(c, "output_append_shared");
+    o->tail = (int)lvni_core_config_int(c, "tail");
+    o->standard_input = lvni_core_config_choice(c, "stdin");
+    o->bind = (lvni_launch_bind)lvni_core_config_choice(c, "bind");
+    o->omp = lvni_core_config_is_set(c, "omp") ? (int)lvni_core_config_int(c, "omp") : 0;
+    o->srun = (lvni_launch_srun)lvni_core_config_choice(c, "srun");
+    o->dry_run = lvni_core_config_bool(c, "dry_run");
+    o->quiet = lvni_core_config_bool(c, "quiet");
+    o->strict = lvni_core_config_bool(c, "strict");
+    o->strict_given = lvni_core_config_switch(c, "strict") >= 0;
+    o->verbose = lvni_core_config_bool(c, "verbose") || o->debug;
 }
 
 /* ---- all of them ---- */
@@ -460,27 +465,27 @@ lvn_status lvni_launch_options_read(int n, const char *const *words, lvni_launch
 {
     *out = (lvni_launch_options){0};
     size_t n_tables;
-    const lvni_option_table *tables = lvni_launch_tables(&n_tables);
-    LVN_TRY(lvni_config_create(tables, n_tables, &out->config));
-    lvni_config_set_help(out->config, "levin help launch");
-    lvni_program_place place;
-    lvni_program_find(out->config, n, words, &place);
+    const lvni_core_option_table *tables = lvni_launch_tables(&n_tables);
+    LVN_TRY(lvni_core_config_create(tables, n_tables, &out->config));
+    lvni_core_config_set_help(out->config, "levin help launch");
+    lvni_launch_program_place place;
+    lvni_launch_program_find(out->config, n, words, &place);
     LVN_TRY(load(place.n_options, words, out));
-    LVN_TRY(lvni_program_take(out, &place, n, words)); /* other mistakes come first */
+    LVN_TRY(lvni_launch_program_take(out, &place, n, words)); /* other mistakes come first */
     take_texts(out);
     take_numbers(out);
-    if (out->gpus && lvni_config_is_set(out->config, "devices")) {
+    if (out->gpus && lvni_core_config_is_set(out->config, "devices")) {
         LVN_FAIL(LVN_ERR_USAGE, "devices and gpus are two names of one thing: give one of them");
     }
-    return lvni_torchrun_meet(out);
+    return lvni_launch_torchrun_rendezvous(out);
 }
 
 void lvni_launch_options_free(lvni_launch_options *o)
 {
-    lvni_config_destroy(o->config);
-    lvni_free(o->env);
-    lvni_free(o->unset);
-    lvni_free(o->env_lines);
-    lvni_free(o->own_program);
+    lvni_core_config_destroy(o->config);
+    lvni_core_free(o->env);
+    lvni_core_free(o->unset);
+    lvni_core_free(o->env_lines);
+    lvni_core_free(o->own_program);
     *o = (lvni_launch_options){0};
 }

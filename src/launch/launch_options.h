@@ -4,24 +4,32 @@
 
 #include "core/config.h"
 
-typedef enum lvni_stdin { LVNI_STDIN_NONE, LVNI_STDIN_RANK0, LVNI_STDIN_ALL } lvni_stdin;
-typedef enum lvni_bind {
+typedef enum lvni_launch_stdin {
+    LVNI_STDIN_NONE,
+    LVNI_STDIN_RANK0,
+    LVNI_STDIN_ALL
+} lvni_launch_stdin;
+typedef enum lvni_launch_bind {
     LVNI_BIND_AUTO,
     LVNI_BIND_NONE,
     LVNI_BIND_CORES,
     LVNI_BIND_NUMA
-} lvni_bind;
-typedef enum lvni_srun { LVNI_SRUN_AUTO, LVNI_SRUN_ALWAYS, LVNI_SRUN_NEVER } lvni_srun;
+} lvni_launch_bind;
+typedef enum lvni_launch_srun {
+    LVNI_SRUN_AUTO,
+    LVNI_SRUN_ALWAYS,
+    LVNI_SRUN_NEVER
+} lvni_launch_srun;
 
-typedef enum lvni_keep_logs {
+typedef enum lvni_launch_keep_logs {
     LVNI_KEEP_ALWAYS,
     LVNI_KEEP_FAILURE, /* not when all went well */
     LVNI_KEEP_STARTED  /* not when the ranks refused to begin: a program of which this is the run
                           directory has put nothing into it */
-} lvni_keep_logs;
+} lvni_launch_keep_logs;
 
 typedef struct lvni_launch_options {
-    lvni_config *config;        /* owns the texts below */
+    lvni_core_config *config;   /* owns the texts below */
     const char *const *program; /* n_program words, then NULL; borrowed, or own_program */
     int n_program;
     const char **own_program; /* owned, where Python runs a script; NULL: the user's words */
@@ -48,17 +56,17 @@ typedef struct lvni_launch_options {
     const char *output, *error; /* patterns of log files; NULL: those of the run directory */
     bool redirect, append_shared;
     const char *redirects; /* torchrun's; NULL: not given */
-    lvni_keep_logs keep_logs;
+    lvni_launch_keep_logs keep_logs;
     const char *show;
     int tail;
-    int standard_input; /* lvni_stdin; -1: not given */
-    lvni_bind bind;
+    int standard_input; /* lvni_launch_stdin; -1: not given */
+    lvni_launch_bind bind;
     int omp;                                    /* 0: auto */
     char *env_lines;                            /* what is in env_file; owned; NULL: not read */
     const char *env_file, *nccl_debug, *ifname; /* NULL: not given */
     bool pty, debug, dry_run, quiet, verbose;
     bool strict, strict_given; /* the latter: by an option, so it is told to the ranks */
-    lvni_srun srun;
+    lvni_launch_srun srun;
 } lvni_launch_options;
 
 /* words: those behind `levin launch`; borrowed while *out lives. Mistakes are LVN_ERR_USAGE. *out

@@ -20,7 +20,7 @@ static const char *read_code(const char *p, char *letter, int *width)
     return *p == '\0' ? NULL : p + 1;
 }
 
-lvn_status lvni_pattern_check(const char *key, const char *pattern)
+lvn_status lvni_launch_pattern_check(const char *key, const char *pattern)
 {
     for (const char *p = pattern; *p != '\0';) {
         if (*p++ != '%') {
@@ -41,17 +41,17 @@ lvn_status lvni_pattern_check(const char *key, const char *pattern)
     return LVN_OK;
 }
 
-static void put_number(lvni_str *out, int64_t value, int width)
+static void put_number(lvni_core_str *out, int64_t value, int width)
 {
-    lvni_str_printf(out, "%0*lld", width > 0 ? width : 1, (long long)value);
+    lvni_core_str_printf(out, "%0*lld", width > 0 ? width : 1, (long long)value);
 }
 
-static void put_text(lvni_str *out, const char *text)
+static void put_text(lvni_core_str *out, const char *text)
 {
-    lvni_str_escape(out, text, strlen(text), LVNI_ESCAPE_TEXT);
+    lvni_core_str_escape(out, text, strlen(text), LVNI_ESCAPE_TEXT);
 }
 
-static bool put_code(lvni_str *out, char letter, int width, const lvni_rank_name *name)
+static bool put_code(lvni_core_str *out, char letter, int width, const lvni_launch_rank_name *name)
 {
     switch (letter) {
     case 'r': put_number(out, name->rank, width); return true;
@@ -62,13 +62,13 @@ static bool put_code(lvni_str *out, char letter, int width, const lvni_rank_name
     case 'p': put_number(out, name->pid, width); return true;
     case 'h': put_text(out, name->host); return true;
     case 'j': put_text(out, name->run_id); return true;
-    case '%': lvni_str_char(out, '%'); return true;
+    case '%': lvni_core_str_char(out, '%'); return true;
     default: return false;
     }
 }
 
-static void expand(lvni_str *out, const char *pattern, const char *codes,
-                   const lvni_rank_name *name)
+static void expand(lvni_core_str *out, const char *pattern, const char *codes,
+                   const lvni_launch_rank_name *name)
 {
     for (const char *p = pattern; *p != '\0';) {
         char letter;
@@ -77,17 +77,19 @@ static void expand(lvni_str *out, const char *pattern, const char *codes,
         if (next != NULL && strchr(codes, letter) != NULL && put_code(out, letter, width, name)) {
             p = next;
         } else {
-            lvni_str_char(out, *p++);
+            lvni_core_str_char(out, *p++);
         }
     }
 }
 
-void lvni_pattern_expand(lvni_str *out, const char *pattern, const lvni_rank_name *name)
+void lvni_launch_pattern_expand(lvni_core_str *out, const char *pattern,
+                                const lvni_launch_rank_name *name)
 {
     expand(out, pattern, "rlnwhjap%", name);
 }
 
-void lvni_pattern_expand_value(lvni_str *out, const char *value, const lvni_rank_name *name)
+void lvni_launch_pattern_expand_value(lvni_core_str *out, const char *value,
+                                      const lvni_launch_rank_name *name)
 {
     expand(out, value, "rlnw%", name);
 }
@@ -109,7 +111,7 @@ static const char *read_range(const char *p, int world, int *first, int *last)
     return a <= b && b < world ? end : NULL;
 }
 
-lvn_status lvni_rank_list(const char *key, const char *text, int world, bool *in)
+lvn_status lvni_launch_rank_list(const char *key, const char *text, int world, bool *in)
 {
     const bool all = strcmp(text, "all") == 0;
     for (int r = 0; r < world; r++) {

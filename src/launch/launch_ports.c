@@ -77,7 +77,7 @@ static bool lock(int port, int *lock_fd)
     return error != EADDRINUSE;
 }
 
-static bool hold(int wanted, lvni_held_port *h)
+static bool hold(int wanted, lvni_launch_held_port *h)
 {
     h->lock_fd = -1;
     h->fd = bind_any(wanted, &h->port);
@@ -90,7 +90,7 @@ static bool hold(int wanted, lvni_held_port *h)
     return h->fd >= 0;
 }
 
-static bool hold_one_of(bool random, lvni_held_port *h)
+static bool hold_one_of(bool random, lvni_launch_held_port *h)
 {
     for (int i = 0; i < RANDOM_TRIES; i++) {
         uint32_t drawn;
@@ -104,20 +104,21 @@ static bool hold_one_of(bool random, lvni_held_port *h)
     return false;
 }
 
-int lvni_port_number(const char *text)
+int lvni_launch_port_number(const char *text)
 {
     return (int)strtol(text, NULL, 10);
 }
 
-void lvni_port_warn(const char *wanted, lvni_notices *notices)
+void lvni_launch_port_warn(const char *wanted, lvni_core_notices *notices)
 {
-    const int number = lvni_port_number(wanted);
+    const int number = lvni_launch_port_number(wanted);
     if (number > 0 && number < 1024) {
-        lvni_notice_warn(notices, 205, "port %d is below 1024, which needs a privilege", number);
+        lvni_core_notice_warn(notices, 205, "port %d is below 1024, which needs a privilege",
+                              number);
     }
 }
 
-void lvni_port_release(lvni_held_port *h)
+void lvni_launch_port_release(lvni_launch_held_port *h)
 {
     if (h->fd >= 0) {
         close(h->fd);
@@ -128,21 +129,22 @@ void lvni_port_release(lvni_held_port *h)
     *h = LVNI_NO_PORT;
 }
 
-static lvn_status busy(int number, lvni_notices *notices)
+static lvn_status busy(int number, lvni_core_notices *notices)
 {
-    const lvn_status s = lvni_notice_error(
+    const lvn_status s = lvni_core_notice_error(
         notices, 110,
         "port %d is busy: another program listens on it, or another launcher holds it", number);
     char owner[120];
-    lvni_port_owner(number, owner, sizeof owner);
-    lvni_notice_found(notices, "port %d: %s", number, owner);
-    lvni_notice_fix(notices, "give another --master-port, or leave it out");
+    lvni_control_port_owner(number, owner, sizeof owner);
+    lvni_core_notice_found(notices, "port %d: %s", number, owner);
+    lvni_core_notice_fix(notices, "give another --master-port, or leave it out");
     return s;
 }
 
-lvn_status lvni_port_hold(const char *wanted, lvni_notices *notices, lvni_held_port *h)
+lvn_status lvni_launch_port_hold(const char *wanted, lvni_core_notices *notices,
+                                 lvni_launch_held_port *h)
 {
-    const int number = lvni_port_number(wanted); /* 0 of "auto": any */
+    const int number = lvni_launch_port_number(wanted); /* 0 of "auto": any */
     if (strcmp(wanted, "random") == 0) {
         if (!hold_one_of(true, h)) {
             LVN_FAIL(LVN_ERR_IO, "no free port of %d to %d was found: %s", RANDOM_FIRST,

@@ -5,21 +5,22 @@
 
 #include "core/notice.h"
 
-typedef struct lvni_held_port {
+typedef struct lvni_launch_held_port {
     int fd, port; /* -1, 0: none */
     int lock_fd;  /* against other launchers; -1: none */
-} lvni_held_port;
+} lvni_launch_held_port;
 
-#define LVNI_NO_PORT ((lvni_held_port){.fd = -1, .lock_fd = -1})
+#define LVNI_NO_PORT ((lvni_launch_held_port){.fd = -1, .lock_fd = -1})
 
 /* Holds a port: it is bound but does not listen, so a program that sets SO_REUSEADDR (all servers
  * do) may bind it, while the system gives it to nobody who asks for any, and no other launcher
  * takes it. wanted: "auto": any; "random": of 12000 to 31999; else the number: taken is E110. */
-lvn_status lvni_port_hold(const char *wanted, lvni_notices *notices, lvni_held_port *h);
+lvn_status lvni_launch_port_hold(const char *wanted, lvni_core_notices *notices,
+                                 lvni_launch_held_port *h);
 /* W205: a port that needs a privilege. */
-void lvni_port_warn(const char *wanted, lvni_notices *notices);
-void lvni_port_release(lvni_held_port *h);
+void lvni_launch_port_warn(const char *wanted, lvni_core_notices *notices);
+void lvni_launch_port_release(lvni_launch_held_port *h);
 /* "29500" -> 29500; 0: not a number. */
-int lvni_port_number(const char *text);
+int lvni_launch_port_number(const char *text);
 
 #endif

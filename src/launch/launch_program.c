@@ -25,30 +25,30 @@ const char *lvni_launch_short_form(const char *word)
 
 /* ---- where it begins ---- */
 
-static int option_words(const lvni_config *config, int n, const char *const *words)
+static int option_arguments(const lvni_core_config *config, int n, const char *const *words)
 {
     const char *two[] = {lvni_launch_short_form(words[0]), n > 1 ? words[1] : NULL};
     const char *name, *text;
-    return lvni_config_words_of(config, n > 1 ? 2 : 1, two, &name, &text);
+    return lvni_core_config_arguments_of(config, n > 1 ? 2 : 1, two, &name, &text);
 }
 
-void lvni_program_find(const lvni_config *config, int n, const char *const *words,
-                       lvni_program_place *out)
+void lvni_launch_program_find(const lvni_core_config *config, int n, const char *const *words,
+                              lvni_launch_program_place *out)
 {
     int own = 0, at = 0;
     while (own < n && strcmp(words[own], "--") != 0) {
         own++;
     }
-    for (int used; at < own && (used = option_words(config, own - at, words + at)) > 0;) {
+    for (int used; at < own && (used = option_arguments(config, own - at, words + at)) > 0;) {
         at += used;
     }
     if (at < own && strchr("-+~", words[at][0]) == NULL && strchr(words[at], '=') == NULL) {
-        *out = (lvni_program_place){.n_options = at, .first = at, .bare = true};
+        *out = (lvni_launch_program_place){.n_options = at, .first = at, .bare = true};
         return;
     }
     /* Of an option that is none the table says what is wrong; behind it stands anything. */
     const int read = at < own && own == n ? at + 1 : own;
-    *out = (lvni_program_place){.n_options = read, .first = own < n ? own + 1 : n};
+    *out = (lvni_launch_program_place){.n_options = read, .first = own < n ? own + 1 : n};
 }
 
 /* ---- what it is ---- */
@@ -82,23 +82,24 @@ static bool is_command(const char *word)
 static lvn_status refuse(int at, int n, const char *const *words)
 {
     const bool ours = is_command(words[at]);
-    lvni_str line = {0};
-    lvni_str_append(&line, ours && at == 0 ? " -n N" : "");
+    lvni_core_str line = {0};
+    lvni_core_str_append(&line, ours && at == 0 ? " -n N" : "");
     for (int i = 0; i < n; i++) {
-        lvni_str_append(&line, i != at ? " " : ours ? " -- levin " : " -- ");
-        lvni_shell_quote(&line, words[i]);
+        lvni_core_str_append(&line, i != at ? " " : ours ? " -- levin " : " -- ");
+        lvni_core_shell_quote(&line, words[i]);
     }
-    lvn_status s = lvni_str_status(&line);
+    lvn_status s = lvni_core_str_status(&line);
     s = s != LVN_OK
             ? s
             : lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                             "put %s before the %s: levin launch%s", ours ? "-- levin" : "--",
-                            ours ? "command" : "program", lvni_str_text(&line));
-    lvni_str_free(&line);
+                            ours ? "command" : "program", lvni_core_str_text(&line));
+    lvni_core_str_free(&line);
     return s;
 }
 
-static lvn_status check_script(const lvni_program_place *place, int n, const char *const *words)
+static lvn_status check_script(const lvni_launch_program_place *place, int n,
+                               const char *const *words)
 {
     const char *word = words[place->first];
     struct stat info;
@@ -115,7 +116,7 @@ static lvn_status check_script(const lvni_program_place *place, int n, const cha
 
 static lvn_status take_python(lvni_launch_options *o, bool module, int n, const char *const *words)
 {
-    const char **all = lvni_calloc(LVNI_TAG_CONFIG, (size_t)n + 4, sizeof *all);
+    const char **all = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)n + 4, sizeof *all);
     if (all == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -132,11 +133,11 @@ static lvn_status take_python(lvni_launch_options *o, bool module, int n, const 
     return LVN_OK;
 }
 
-lvn_status lvni_program_take(lvni_launch_options *o, const lvni_program_place *place, int n,
-                             const char *const *words)
+lvn_status lvni_launch_program_take(lvni_launch_options *o, const lvni_launch_program_place *place,
+                                    int n, const char *const *words)
 {
-    const bool module = lvni_config_bool(o->config, "module"),
-               plain = lvni_config_bool(o->config, "no_python");
+    const bool module = lvni_core_config_bool(o->config, "module"),
+               plain = lvni_core_config_bool(o->config, "no_python");
     if (module && plain) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "--module and --no-python: a module is run by Python; give one of them");
@@ -156,23 +157,23 @@ lvn_status lvni_program_take(lvni_launch_options *o, const lvni_program_place *p
     return take_python(o, module, o->n_program, o->program);
 }
 
-lvn_status lvni_program_find_python(lvni_launch_options *o, char *const *environment)
+lvn_status lvni_launch_program_find_python(lvni_launch_options *o, char *const *environment)
 {
     if (o->own_program == NULL) {
         return LVN_OK;
     }
     char *path = NULL;
     int code;
-    const char *given = lvni_env_get(environment, "PYTHON_EXEC");
-    const char *search = lvni_env_get(environment, "PATH");
+    const char *given = lvni_launch_env_get(environment, "PYTHON_EXEC");
+    const char *search = lvni_launch_env_get(environment, "PATH");
     if (given != NULL) {
         o->own_program[0] = given;
-    } else if (lvni_child_find_program("python3", search, &path, &code) != LVN_OK) {
-        if (lvni_child_find_program("python", search, &path, &code) == LVN_OK) {
+    } else if (lvni_launch_child_find_program("python3", search, &path, &code) != LVN_OK) {
+        if (lvni_launch_child_find_program("python", search, &path, &code) == LVN_OK) {
             o->own_program[0] = "python";
         }
         lvn_clear_error(); /* who looks for the program next says it again */
     }
-    lvni_free(path);
+    lvni_core_free(path);
     return LVN_OK;
 }

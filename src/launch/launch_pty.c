@@ -31,7 +31,7 @@ static int open_slave(int master)
     return open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
 }
 
-void lvni_pty_take_size(int like, int master)
+void lvni_launch_pty_take_size(int like, int master)
 {
     struct winsize size;
     if (ioctl(like, TIOCGWINSZ, &size) == 0) {
@@ -39,13 +39,13 @@ void lvni_pty_take_size(int like, int master)
     }
 }
 
-lvn_status lvni_pty_open(int like, int ends[2])
+lvn_status lvni_launch_pty_open(int like, int ends[2])
 {
     ends[0] = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
     ends[1] = ends[0] >= 0 ? open_slave(ends[0]) : -1;
     if (ends[1] < 0 || !make_raw(ends[1])) {
         LVN_FAIL(LVN_ERR_IO, "no pseudo-terminal for rank 0: %s", strerror(errno));
     }
-    lvni_pty_take_size(like, ends[0]);
+    lvni_launch_pty_take_size(like, ends[0]);
     return LVN_OK;
 }

@@ -18,17 +18,17 @@
 
 enum { FILE_MAX = 64 << 10 };
 
-void lvni_launch_say(lvni_run *r, const char *fmt, ...)
+void lvni_launch_print(lvni_launch_run *r, const char *fmt, ...)
 {
-    lvni_str s = {0};
+    lvni_core_str s = {0};
     va_list args;
     va_start(args, fmt);
     char text[2048];
-    lvni_escape_format(text, sizeof text, fmt, args);
+    lvni_core_escape_format(text, sizeof text, fmt, args);
     va_end(args);
-    lvni_str_printf(&s, "levin launch: %s", text);
-    lvni_sink_line(r->err, lvni_str_text(&s));
-    lvni_str_free(&s);
+    lvni_core_str_printf(&s, "levin launch: %s", text);
+    lvni_launch_sink_line(r->err, lvni_core_str_text(&s));
+    lvni_core_str_free(&s);
 }
 
 /* ---- out of memory ---- */
@@ -38,7 +38,7 @@ static bool control_group(char *path, size_t room)
 {
     char *data;
     size_t bytes;
-    if (lvni_file_read("/proc/self/cgroup", FILE_MAX, &data, &bytes) != LVN_OK) {
+    if (lvni_core_file_read("/proc/self/cgroup", FILE_MAX, &data, &bytes) != LVN_OK) {
         return false;
     }
     const char *at = strncmp(data, "0::", 3) == 0 ? data : strstr(data, "\n0::");
@@ -46,7 +46,7 @@ static bool control_group(char *path, size_t room)
         at += *at == '\n' ? 4 : 3;
         snprintf(path, room, "/sys/fs/cgroup%.*s/memory.events", (int)strcspn(at, "\n"), at);
     }
-    lvni_free(data);
+    lvni_core_free(data);
     return at != NULL;
 }
 
@@ -56,11 +56,11 @@ int64_t lvni_launch_oom_kills(void)
     char *data = NULL;
     size_t bytes;
     int64_t n = -1;
-    if (control_group(path, sizeof path) && lvni_path_exists(path) &&
-        lvni_file_read(path, FILE_MAX, &data, &bytes) == LVN_OK) {
+    if (control_group(path, sizeof path) && lvni_core_path_exists(path) &&
+        lvni_core_file_read(path, FILE_MAX, &data, &bytes) == LVN_OK) {
         const char *at = strstr(data, "oom_kill ");
         n = at != NULL ? (int64_t)strtoll(at + 9, NULL, 10) : -1;
-        lvni_free(data);
+        lvni_core_free(data);
     }
     lvn_clear_error();
     return n;
@@ -68,71 +68,72 @@ int64_t lvni_launch_oom_kills(void)
 
 /* ---- words for ends ---- */
 
-static void print_end(const lvni_proc *p, lvni_str *out)
+static void print_end(const lvni_launch_proc *p, lvni_core_str *out)
 {
     if (p->how == CLD_EXITED) {
-        lvni_str_printf(out, "exit code %d", p->status);
+        lvni_core_str_printf(out, "exit code %d", p->status);
         return;
     }
     const char *name = sigabbrev_np(p->status);
     if (name != NULL) {
-        lvni_str_printf(out, "killed by SIG%s%s", name,
-                        p->how == CLD_DUMPED ? " (core dumped)" : "");
+        lvni_core_str_printf(out, "killed by SIG%s%s", name,
+                             p->how == CLD_DUMPED ? " (core dumped)" : "");
     } else {
-        lvni_str_printf(out, "killed by signal %d", p->status);
+        lvni_core_str_printf(out, "killed by signal %d", p->status);
     }
 }
 
-static void print_device(const lvni_run *r, const lvni_proc *p, lvni_str *out)
+static void print_device(const lvni_launch_run *r, const lvni_launch_proc *p, lvni_core_str *out)
 {
-    const lvni_device_choice *d = &r->devices;
+    const lvni_launch_device_choice *d = &r->devices;
     if (d->accelerator != LVNI_ACCELERATOR_CPU && d->index != NULL && p->local_rank < d->n &&
         d->index[p->local_rank] < r->visible.n) {
-        lvni_str_printf(out, ", %s %s", d->accelerator == LVNI_ACCELERATOR_SIM ? "sim" : "GPU",
-                        r->visible.device[d->index[p->local_rank]].name);
+        lvni_core_str_printf(out, ", %s %s", d->accelerator == LVNI_ACCELERATOR_SIM ? "sim" : "GPU",
+                             r->visible.device[d->index[p->local_rank]].name);
     }
 }
 
 /* Exit code 76 of all is nobody's own failure: the cause is a node or a process that fell silent,
  * which their records name. */
-static void headline(lvni_run *r, const lvni_proc *p, const lvni_error_record *e)
+static void headline(lvni_launch_run *r, const lvni_launch_proc *p, const lvni_core_error_record *e)
 {
-    lvni_str end = {0}, device = {0};
+    lvni_core_str end = {0}, device = {0};
     if (p->stopped && e->code > 0) { /* on its way out with this code when it was stopped */
-        lvni_str_printf(&end, "exit code %d", e->code);
+        lvni_core_str_printf(&end, "exit code %d", e->code);
     } else {
         print_end(p, &end);
     }
     print_device(r, p, &device);
     const double after_s = (double)(p->end_ns - p->start_ns) / 1e9;
     if (lvni_launch_code_of(p) == LVNI_EXIT_PEER) {
-        lvni_launch_say(r,
-                        "no rank failed by itself; rank %d (pid %d, node %s%s) was the first to "
-                        "stop because another one was gone, after %.1f s",
-                        p->rank, (int)p->pid, r->host, lvni_str_text(&device), after_s);
+        lvni_launch_print(r,
+                          "no rank failed by itself; rank %d (pid %d, node %s%s) was the first to "
+                          "stop because another one was gone, after %.1f s",
+                          p->rank, (int)p->pid, r->host, lvni_core_str_text(&device), after_s);
     } else {
-        lvni_launch_say(r, "rank %d (pid %d, node %s%s) failed first: %s after %.1f s", p->rank,
-                        (int)p->pid, r->host, lvni_str_text(&device), lvni_str_text(&end), after_s);
+        lvni_launch_print(r, "rank %d (pid %d, node %s%s) failed first: %s after %.1f s", p->rank,
+                          (int)p->pid, r->host, lvni_core_str_text(&device),
+                          lvni_core_str_text(&end), after_s);
     }
-    lvni_str_free(&end);
-    lvni_str_free(&device);
+    lvni_core_str_free(&end);
+    lvni_core_str_free(&device);
 }
 
 /* ---- parts of the report ---- */
 
-static void line(lvni_run *r, const char *fmt, ...) LVN_PRINTF(2, 3);
+static void line(lvni_launch_run *r, const char *fmt, ...) LVN_PRINTF(2, 3);
 
-static void line(lvni_run *r, const char *fmt, ...)
+static void line(lvni_launch_run *r, const char *fmt, ...)
 {
     char text[4096];
     va_list args;
     va_start(args, fmt);
-    lvni_escape_format(text, sizeof text, fmt, args);
+    lvni_core_escape_format(text, sizeof text, fmt, args);
     va_end(args);
-    lvni_sink_line(r->err, text);
+    lvni_launch_sink_line(r->err, text);
 }
 
-static void print_record(lvni_run *r, const lvni_error_record *e)
+static void print_record(lvni_launch_run *r, const lvni_core_error_record *e)
 {
     if (e->kind[0] == '\0') {
         return;
@@ -146,7 +147,8 @@ static void print_record(lvni_run *r, const lvni_error_record *e)
     }
 }
 
-static void print_hints(lvni_run *r, const lvni_proc *p, const lvni_error_record *e)
+static void print_hints(lvni_launch_run *r, const lvni_launch_proc *p,
+                        const lvni_core_error_record *e)
 {
     if (p->how != CLD_EXITED && p->status == SIGKILL && e->kind[0] == '\0') {
         const int64_t n = lvni_launch_oom_kills();
@@ -164,31 +166,32 @@ static void print_hints(lvni_run *r, const lvni_proc *p, const lvni_error_record
     }
 }
 
-static bool says(const lvni_proc *p, const char *before, const char *message)
+static bool reports(const lvni_launch_proc *p, const char *before, const char *message)
 {
     char *text = NULL, sentence[1040];
     size_t bytes = 0;
     snprintf(sentence, sizeof sentence, "%s%s", before, message);
-    if (lvni_stream_tail(&p->err, LVNI_ERROR_STACK, &text, &bytes) != LVN_OK) {
+    if (lvni_launch_stream_tail(&p->err, LVNI_ERROR_STACK, &text, &bytes) != LVN_OK) {
         return false;
     }
     const bool found = memmem(text, bytes, sentence, strlen(sentence)) != NULL;
-    lvni_free(text);
+    lvni_core_free(text);
     return found;
 }
 
 /* What the record says stands on the terminal already, in the last words of its rank or of one that
  * made the same mistake. */
-static bool is_told(const lvni_run *r, const lvni_proc *first, const lvni_error_record *e)
+static bool is_reported(const lvni_launch_run *r, const lvni_launch_proc *first,
+                        const lvni_core_error_record *e)
 {
-    bool told = false;
-    for (int i = 0; i < r->local && e->kind[0] != '\0' && e->message[0] != '\0' && !told; i++) {
-        const lvni_proc *p = &r->procs[i];
-        told = lvni_launch_shows(r, p, LVNI_STREAM_ERR) &&
-               /* of others their own mistake, not that they were told of it */
-               says(p, p == first ? "" : "error: ", e->message);
+    bool reported = false;
+    for (int i = 0; i < r->local && e->kind[0] != '\0' && e->message[0] != '\0' && !reported; i++) {
+        const lvni_launch_proc *p = &r->procs[i];
+        reported = lvni_launch_shows(r, p, LVNI_STREAM_ERR) &&
+                   /* of others their own mistake, not that they were told of it */
+                   reports(p, p == first ? "" : "error: ", e->message);
     }
-    return told;
+    return reported;
 }
 
 static bool ends_with(const char *text, size_t n, const char *end, size_t m)
@@ -198,7 +201,7 @@ static bool ends_with(const char *text, size_t n, const char *end, size_t m)
 
 /* Does the line of n bytes say nothing but what the record has said: (the end of) a line of its
  * sentence, or a frame? */
-static bool is_of_record(const lvni_error_record *e, const char *text, size_t n)
+static bool is_of_record(const lvni_core_error_record *e, const char *text, size_t n)
 {
     const size_t blanks = strspn(text, " \t"), skip = blanks < n ? blanks : n;
     bool is = e->kind[0] != '\0' && skip == n; /* an empty one between them */
@@ -218,11 +221,12 @@ static bool is_of_record(const lvni_error_record *e, const char *text, size_t n)
 }
 
 /* But for the lines that the record has said. */
-static void print_tail(lvni_run *r, const lvni_proc *p, const lvni_error_record *e)
+static void print_tail(lvni_launch_run *r, const lvni_launch_proc *p,
+                       const lvni_core_error_record *e)
 {
     char *text;
     size_t bytes;
-    if (lvni_stream_tail(&p->err, r->o.tail, &text, &bytes) != LVN_OK) {
+    if (lvni_launch_stream_tail(&p->err, r->o.tail, &text, &bytes) != LVN_OK) {
         return;
     }
     bool begun = false;
@@ -234,16 +238,16 @@ static void print_tail(lvni_run *r, const lvni_proc *p, const lvni_error_record 
                 line(r, "  last lines of its standard error:");
             }
             begun = true;
-            lvni_sink_put(r->err, "  | ", 4);
-            lvni_sink_put(r->err, at, n);
-            lvni_sink_put(r->err, "\n", 1);
+            lvni_launch_sink_put(r->err, "  | ", 4);
+            lvni_launch_sink_put(r->err, at, n);
+            lvni_launch_sink_put(r->err, "\n", 1);
         }
         at += n + 1;
     }
-    lvni_free(text);
+    lvni_core_free(text);
 }
 
-static const char *short_end(const lvni_proc *p, char *text, size_t room)
+static const char *short_end(const lvni_launch_proc *p, char *text, size_t room)
 {
     if (!p->started) {
         snprintf(text, room, "not started");
@@ -259,11 +263,11 @@ static const char *short_end(const lvni_proc *p, char *text, size_t room)
     return text;
 }
 
-static void print_table(lvni_run *r, uint64_t zero_ns)
+static void print_table(lvni_launch_run *r, uint64_t zero_ns)
 {
     line(r, "  %5s  %-12s  %-18s %9s  %s", "rank", "host", "exit", "time", "log");
     for (int i = 0; i < r->local; i++) {
-        const lvni_proc *p = &r->procs[i];
+        const lvni_launch_proc *p = &r->procs[i];
         char end[48];
         const double at = p->started && !p->alive ? ((double)p->end_ns - (double)zero_ns) / 1e9 : 0;
         line(r, "  %5d  %-12s  %-18s %+7.2f s  %s", p->rank, r->host, short_end(p, end, sizeof end),
@@ -272,56 +276,57 @@ static void print_table(lvni_run *r, uint64_t zero_ns)
 }
 
 /* Logs that could not be written are no reason to stop, but to be told. */
-static void print_broken_logs(lvni_run *r)
+static void print_broken_logs(lvni_launch_run *r)
 {
     for (int i = 0; i < r->local; i++) {
-        const lvni_stream *both[] = {&r->procs[i].out, &r->procs[i].err};
+        const lvni_launch_stream *both[] = {&r->procs[i].out, &r->procs[i].err};
         for (int k = 0; k < 2; k++) {
             if (both[k]->log_error != 0) {
-                lvni_launch_say(r, "the log %s is cut: %s",
-                                k == 0 ? r->procs[i].out_log : r->procs[i].err_log,
-                                strerror(both[k]->log_error));
+                lvni_launch_print(r, "the log %s is cut: %s",
+                                  k == 0 ? r->procs[i].out_log : r->procs[i].err_log,
+                                  strerror(both[k]->log_error));
             }
         }
     }
 }
 
-static void say_reason(lvni_run *r)
+static void report_reason(lvni_launch_run *r)
 {
     if (r->reason == LVNI_REASON_TIMEOUT) {
-        lvni_launch_say(r, "stopped: the time of --timeout %g s is over", r->o.timeout_s);
+        lvni_launch_print(r, "stopped: the time of --timeout %g s is over", r->o.timeout_s);
     } else if (r->reason == LVNI_REASON_SIGNAL) {
-        lvni_launch_say(r, "stopped by SIG%s", sigabbrev_np(r->signal));
+        lvni_launch_print(r, "stopped by SIG%s", sigabbrev_np(r->signal));
     } else if (r->reason == LVNI_REASON_STRAGGLER) {
-        lvni_launch_say(r, "rank %d ended early: others still ran %g s later (--straggler-timeout)",
-                        r->straggler, r->o.straggler_timeout_s);
+        lvni_launch_print(r,
+                          "rank %d ended early: others still ran %g s later (--straggler-timeout)",
+                          r->straggler, r->o.straggler_timeout_s);
     }
 }
 
-void lvni_launch_report_saved(lvni_run *r)
+void lvni_launch_report_saved(lvni_launch_run *r)
 {
     int64_t step, epoch;
-    const lvni_proc *p = &r->procs[0];
+    const lvni_launch_proc *p = &r->procs[0];
     if (r->o.keep_logs == LVNI_KEEP_STARTED && p->rank == 0 && p->started && p->how != CLD_EXITED &&
         r->after_kill(r->run_dir, &step, &epoch)) {
-        lvni_launch_say(
+        lvni_launch_print(
             r, "step %" PRId64 " (epoch %" PRId64 ") is saved: resume=true goes on from there",
             step, epoch + 1);
     }
 }
 
-void lvni_launch_report(lvni_run *r)
+void lvni_launch_report(lvni_launch_run *r)
 {
     print_broken_logs(r);
-    lvni_error_record record;
-    const lvni_proc *first = lvni_launch_first(r, &record);
+    lvni_core_error_record record;
+    const lvni_launch_proc *first = lvni_launch_first(r, &record);
     if (r->reason == LVNI_REASON_SIGNAL) {
         if (first != NULL && !r->o.quiet) {
-            say_reason(r);
+            report_reason(r);
         }
         return;
     }
-    say_reason(r);
+    report_reason(r);
     if (r->reason != LVNI_REASON_FAILURE || first == NULL) {
         if (r->reason != LVNI_REASON_NONE) {
             print_table(r, r->stop_ns);
@@ -329,16 +334,16 @@ void lvni_launch_report(lvni_run *r)
         return;
     }
     if (lvni_launch_was_asked(r)) { /* each has said what it had to say */
-        lvni_launch_say(r, "all ranks ended with exit code %d (SIG%s)", first->status,
-                        sigabbrev_np(first->status - 128));
+        lvni_launch_print(r, "all ranks ended with exit code %d (SIG%s)", first->status,
+                          sigabbrev_np(first->status - 128));
         return;
     }
-    const bool told = is_told(r, first, &record), begun = !lvni_launch_not_begun(r);
-    if (told && !begun) { /* the sentence is all there is to say */
+    const bool reported = is_reported(r, first, &record), begun = !lvni_launch_not_begun(r);
+    if (reported && !begun) { /* the sentence is all there is to say */
         return;
     }
     headline(r, first, &record);
-    if (!told) {
+    if (!reported) {
         print_record(r, &record);
         print_hints(r, first, &record);
         print_tail(r, first, &record);

@@ -21,7 +21,7 @@ enum { LOCK_TRIES = 100 };
  * not. */
 static const char *claim(char *const *environment, size_t *made)
 {
-    const char *text = lvni_env_get(environment, "LEVIN_MADE_DIR");
+    const char *text = lvni_launch_env_get(environment, "LEVIN_MADE_DIR");
     char *path = NULL;
     *made = text != NULL ? strtoul(text, &path, 10) : 0;
     return path != NULL && *path == ':' && *made > 0 && *made <= strlen(path + 1) ? path + 1 : NULL;
@@ -40,13 +40,13 @@ bool lvni_launch_give_back(char *const *environment)
 }
 
 /* Absolute: ranks may change their directory before they write a record. */
-static lvn_status take_dir(lvni_run *r, const char *path)
+static lvn_status take_dir(lvni_launch_run *r, const char *path)
 {
     char here[2048] = "";
     if (path[0] != '/' && getcwd(here, sizeof here) == NULL) {
         LVN_FAIL(LVN_ERR_IO, "where are we? %s; give an absolute --run-dir", strerror(errno));
     }
-    lvni_free(r->run_dir);
+    lvni_core_free(r->run_dir);
     r->run_dir = NULL;
     return path[0] == '/' ? lvni_launch_path(&r->run_dir, "%s", path)
                           : lvni_launch_path(&r->run_dir, "%s/%s", here, path);
@@ -60,7 +60,7 @@ static size_t first_missing(const char *path)
     for (; path[n - 1] != '\0' && n < sizeof part; n++) {
         if (path[n] == '/' || path[n] == '\0') {
             snprintf(part, sizeof part, "%.*s", (int)n, path);
-            if (!lvni_path_exists(part)) {
+            if (!lvni_core_path_exists(part)) {
                 break;
             }
         }
@@ -70,7 +70,7 @@ static size_t first_missing(const char *path)
 
 /* Remembers where it began to make folders: it, or the process that became this launcher, to have
  * the name. */
-static lvn_status make_run_dir(lvni_run *r)
+static lvn_status make_run_dir(lvni_launch_run *r)
 {
     size_t made;
     const char *given = r->o.run_dir, *claimed = claim(r->environment, &made);
@@ -78,17 +78,17 @@ static lvn_status make_run_dir(lvni_run *r)
     if (given != NULL && claimed != NULL && strcmp(given, claimed) == 0) {
         r->made_from = strlen(r->run_dir) - strlen(given) + made;
     }
-    return lvni_mkdirs(r->run_dir);
+    return lvni_core_mkdirs(r->run_dir);
 }
 
-static bool can_make(lvni_run *r)
+static bool can_make(lvni_launch_run *r)
 {
     return make_run_dir(r) == LVN_OK && access(r->run_dir, W_OK) == 0;
 }
 
 /* A folder in /tmp that nobody else could have made or can write into: anybody may have taken the
  * name, as a link, too. */
-static lvn_status take_private(lvni_run *r)
+static lvn_status take_private(lvni_launch_run *r)
 {
     char dir[64];
     struct stat info;
@@ -108,7 +108,7 @@ static lvn_status take_private(lvni_run *r)
     return make_run_dir(r);
 }
 
-lvn_status lvni_launch_choose_run_dir(lvni_run *r)
+lvn_status lvni_launch_choose_run_dir(lvni_launch_run *r)
 {
     if (r->o.run_dir != NULL) {
         LVN_TRY(take_dir(r, r->o.run_dir));
@@ -118,7 +118,7 @@ lvn_status lvni_launch_choose_run_dir(lvni_run *r)
         char *dir = NULL;
         LVN_TRY(lvni_launch_path(&dir, "%s/%s", r->o.log_dir, r->run_id));
         const lvn_status s = take_dir(r, dir);
-        lvni_free(dir);
+        lvni_core_free(dir);
         LVN_TRY(s);
         return r->o.dry_run ? LVN_OK : make_run_dir(r);
     }
@@ -129,7 +129,8 @@ lvn_status lvni_launch_choose_run_dir(lvni_run *r)
         return LVN_OK;
     }
     LVN_TRY(take_private(r));
-    lvni_launch_say(r, "%s cannot be made here; logs and error records go to %s", name, r->run_dir);
+    lvni_launch_print(r, "%s cannot be made here; logs and error records go to %s", name,
+                      r->run_dir);
     return LVN_OK;
 }
 
@@ -142,7 +143,7 @@ static bool is_at(int fd, const char *path)
            a.st_ino == b.st_ino;
 }
 
-lvn_status lvni_launch_lock_run_dir(lvni_run *r)
+lvn_status lvni_launch_lock_run_dir(lvni_launch_run *r)
 {
     for (int i = 0; i < LOCK_TRIES; i++) {
         const int fd = open(r->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

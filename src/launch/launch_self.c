@@ -12,7 +12,7 @@
 
 bool lvni_launch_is_rank(char *const *environment)
 {
-    return lvni_env_get(environment, "LEVIN_LAUNCHED") != NULL;
+    return lvni_launch_env_get(environment, "LEVIN_LAUNCHED") != NULL;
 }
 
 bool lvni_launch_is_training(const char *program, const char *second)
@@ -22,7 +22,7 @@ bool lvni_launch_is_training(const char *program, const char *second)
            stat(program, &its) == 0 && own.st_dev == its.st_dev && own.st_ino == its.st_ino;
 }
 
-lvn_status lvni_launch_self(int n_options, const char *const *options, int n_words,
+lvn_status lvni_launch_self(int n_options, const char *const *options, int n_arguments,
                             const char *const *words, char *const *environment)
 {
     if (lvni_launch_is_rank(environment)) {
@@ -35,7 +35,8 @@ lvn_status lvni_launch_self(int n_options, const char *const *options, int n_wor
         LVN_FAIL(LVN_ERR_INTERNAL, "which program is this? /proc/self/exe: %s", strerror(errno));
     }
     path[n] = '\0';
-    const char **argv = lvni_calloc(LVNI_TAG_CORE, (size_t)(n_options + n_words) + 5, sizeof *argv);
+    const char **argv =
+        lvni_core_calloc(LVNI_TAG_CORE, (size_t)(n_options + n_arguments) + 5, sizeof *argv);
     if (argv == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -47,11 +48,11 @@ lvn_status lvni_launch_self(int n_options, const char *const *options, int n_wor
     }
     argv[at++] = "--";
     argv[at++] = path;
-    for (int i = 0; i < n_words; i++) {
+    for (int i = 0; i < n_arguments; i++) {
         argv[at++] = words[i];
     }
     execve(path, (char *const *)(uintptr_t)argv, environment);
     const int error = errno;
-    lvni_free(argv);
+    lvni_core_free(argv);
     LVN_FAIL(LVN_ERR_INTERNAL, "%s cannot be started again: %s", path, strerror(error));
 }

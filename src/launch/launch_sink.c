@@ -19,9 +19,9 @@ enum { KEEP = 1 << 20, REFILL = 64 << 10 };
 
 /* A descriptor of our own for the same pipe or terminal, so that O_NONBLOCK is not set for
  * everybody who shares it. */
-void lvni_sink_open(lvni_sink *s, int fd, const char *spill_dir)
+void lvni_launch_sink_open(lvni_launch_sink *s, int fd, const char *spill_dir)
 {
-    *s = (lvni_sink){.fd = -1, .owner = -1, .spill_fd = -1, .spill_dir = spill_dir};
+    *s = (lvni_launch_sink){.fd = -1, .owner = -1, .spill_fd = -1, .spill_dir = spill_dir};
     struct stat info;
     if (fstat(fd, &info) != 0) {
         s->gone = true;
@@ -40,7 +40,7 @@ void lvni_sink_open(lvni_sink *s, int fd, const char *spill_dir)
     s->gone = s->fd < 0;
 }
 
-void lvni_sink_close(lvni_sink *s)
+void lvni_launch_sink_close(lvni_launch_sink *s)
 {
     if (s->fd >= 0) {
         close(s->fd);
@@ -48,22 +48,22 @@ void lvni_sink_close(lvni_sink *s)
     if (s->spill_fd >= 0) {
         close(s->spill_fd);
     }
-    lvni_free(s->data);
-    lvni_str_free(&s->status);
-    *s = (lvni_sink){.fd = -1, .owner = -1, .gone = true, .spill_fd = -1};
+    lvni_core_free(s->data);
+    lvni_core_str_free(&s->status);
+    *s = (lvni_launch_sink){.fd = -1, .owner = -1, .gone = true, .spill_fd = -1};
 }
 
-static bool spill_is_empty(const lvni_sink *s)
+static bool spill_is_empty(const lvni_launch_sink *s)
 {
     return s->spill_at == s->spill_end;
 }
 
-bool lvni_sink_is_empty(const lvni_sink *s)
+bool lvni_launch_sink_is_empty(const lvni_launch_sink *s)
 {
     return s->gone || (s->at == s->n && spill_is_empty(s));
 }
 
-static bool keep(lvni_sink *s, const char *bytes, size_t n)
+static bool keep(lvni_launch_sink *s, const char *bytes, size_t n)
 {
     if (s->at > 0 && s->n + n > s->room) {
         memmove(s->data, s->data + s->at, s->n - s->at);
@@ -72,7 +72,7 @@ static bool keep(lvni_sink *s, const char *bytes, size_t n)
     }
     if (s->n + n > s->room) {
         const size_t room = s->n + n < REFILL ? REFILL : (s->n + n) * 2;
-        char *data = lvni_realloc(LVNI_TAG_CORE, s->data, room);
+        char *data = lvni_core_realloc(LVNI_TAG_CORE, s->data, room);
         if (data == NULL) {
             return false;
         }
@@ -100,7 +100,7 @@ static int open_nameless(const char *dir)
     return fd;
 }
 
-static bool spill(lvni_sink *s, const char *bytes, size_t n)
+static bool spill(lvni_launch_sink *s, const char *bytes, size_t n)
 {
     if (s->spill_fd < 0) {
         s->spill_fd = open_nameless(s->spill_dir != NULL ? s->spill_dir : "/tmp");
@@ -117,7 +117,7 @@ static bool spill(lvni_sink *s, const char *bytes, size_t n)
     return n == 0;
 }
 
-static void refill(lvni_sink *s)
+static void refill(lvni_launch_sink *s)
 {
     char part[4096];
     while (s->n - s->at < REFILL && !spill_is_empty(s)) {
@@ -132,7 +132,7 @@ static void refill(lvni_sink *s)
     }
 }
 
-static ssize_t write_some(lvni_sink *s)
+static ssize_t write_some(lvni_launch_sink *s)
 {
     const size_t n = s->n - s->at;
     if (s->socket) {
@@ -149,9 +149,9 @@ static ssize_t write_some(lvni_sink *s)
     return write(s->fd, s->data + s->at, n);
 }
 
-void lvni_sink_flush(lvni_sink *s)
+void lvni_launch_sink_flush(lvni_launch_sink *s)
 {
-    while (!lvni_sink_is_empty(s)) {
+    while (!lvni_launch_sink_is_empty(s)) {
         refill(s);
         const ssize_t done = write_some(s);
         if (done > 0) {
@@ -167,7 +167,7 @@ void lvni_sink_flush(lvni_sink *s)
     }
 }
 
-void lvni_sink_put(lvni_sink *s, const char *bytes, size_t n)
+void lvni_launch_sink_put(lvni_launch_sink *s, const char *bytes, size_t n)
 {
     if (s->gone || n == 0) {
         return;
@@ -181,12 +181,12 @@ void lvni_sink_put(lvni_sink *s, const char *bytes, size_t n)
     s->gone = true;
 }
 
-static void put_text(lvni_sink *s, const char *text)
+static void put_text(lvni_launch_sink *s, const char *text)
 {
-    lvni_sink_put(s, text, strlen(text));
+    lvni_launch_sink_put(s, text, strlen(text));
 }
 
-void lvni_sink_begin(lvni_sink *s, int id)
+void lvni_launch_sink_begin(lvni_launch_sink *s, int id)
 {
     if (s->status.len > 0 && s->status_id != id && !s->covered) {
         put_text(s, LVNI_TERMINAL_ERASE);
@@ -197,38 +197,39 @@ void lvni_sink_begin(lvni_sink *s, int id)
     s->owner = id;
 }
 
-void lvni_sink_finish(lvni_sink *s)
+void lvni_launch_sink_finish(lvni_launch_sink *s)
 {
     s->owner = -1;
     if (s->covered && s->status.len > 0) {
-        lvni_sink_put(s, s->status.data, s->status.len);
+        lvni_launch_sink_put(s, s->status.data, s->status.len);
         s->owner = s->status.data[s->status.len - 1] == '\r' ? -1 : s->status_id;
     }
     s->covered = false;
 }
 
-void lvni_sink_set_status(lvni_sink *s, int id, const char *prefix, const char *text, bool returned)
+void lvni_launch_sink_set_status(lvni_launch_sink *s, int id, const char *prefix, const char *text,
+                                 bool returned)
 {
-    lvni_str_clear(&s->status);
+    lvni_core_str_clear(&s->status);
     s->status_id = id;
     if (text[0] != '\0') {
-        lvni_str_printf(&s->status, "%s%s%s", prefix, text, returned ? "\r" : "");
+        lvni_core_str_printf(&s->status, "%s%s%s", prefix, text, returned ? "\r" : "");
     }
     if (s->status.failed) {
-        lvni_str_free(&s->status); /* no memory: others' lines then end the row */
+        lvni_core_str_free(&s->status); /* no memory: others' lines then end the row */
     }
 }
 
-void lvni_sink_drop_status(lvni_sink *s)
+void lvni_launch_sink_drop_status(lvni_launch_sink *s)
 {
     if (s->status.len > 0 && !s->covered) {
         put_text(s, LVNI_TERMINAL_ERASE);
         s->owner = -1;
     }
-    lvni_str_clear(&s->status);
+    lvni_core_str_clear(&s->status);
 }
 
-bool lvni_sink_interrupted(lvni_sink *s)
+bool lvni_launch_sink_interrupted(lvni_launch_sink *s)
 {
     if (s->fd < 0 || isatty(s->fd) != 1) {
         return false;
@@ -236,17 +237,17 @@ bool lvni_sink_interrupted(lvni_sink *s)
     if (s->status.len > 0 && !s->covered) {
         put_text(s, LVNI_TERMINAL_ERASE "^C\n");
         s->covered = true;
-        lvni_sink_finish(s);
+        lvni_launch_sink_finish(s);
     } else {
         put_text(s, "\n");
     }
     return true;
 }
 
-void lvni_sink_line(lvni_sink *s, const char *text)
+void lvni_launch_sink_line(lvni_launch_sink *s, const char *text)
 {
-    lvni_sink_begin(s, LVNI_SINK_OWN);
+    lvni_launch_sink_begin(s, LVNI_SINK_OWN);
     put_text(s, text);
     put_text(s, "\n");
-    lvni_sink_finish(s);
+    lvni_launch_sink_finish(s);
 }

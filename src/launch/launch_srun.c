@@ -33,16 +33,17 @@ static bool several(const allocation *a, const char *per_node)
     return a->nodes > 1 || a->per_node > 1 || (per_node != NULL && strchr(per_node, ',') != NULL);
 }
 
-static lvn_status read_allocation(char *const *environment, lvni_notices *notices, allocation *a)
+static lvn_status read_allocation(char *const *environment, lvni_core_notices *notices,
+                                  allocation *a)
 {
     *a = (allocation){.nodes = 1};
-    LVN_TRY(lvni_env_int(environment, "SLURM_NNODES", notices, &a->nodes));
-    LVN_TRY(lvni_env_int(environment, "SLURM_JOB_NUM_NODES", notices, &a->nodes));
-    LVN_TRY(lvni_env_int(environment, "SLURM_NTASKS", notices, &a->tasks));
-    LVN_TRY(lvni_env_int(environment, "SLURM_CPUS_PER_TASK", notices, &a->cpus_per_task));
-    const char *vector = lvni_env_get(environment, "SLURM_TASKS_PER_NODE");
+    LVN_TRY(lvni_launch_env_int(environment, "SLURM_NNODES", notices, &a->nodes));
+    LVN_TRY(lvni_launch_env_int(environment, "SLURM_JOB_NUM_NODES", notices, &a->nodes));
+    LVN_TRY(lvni_launch_env_int(environment, "SLURM_NTASKS", notices, &a->tasks));
+    LVN_TRY(lvni_launch_env_int(environment, "SLURM_CPUS_PER_TASK", notices, &a->cpus_per_task));
+    const char *vector = lvni_launch_env_get(environment, "SLURM_TASKS_PER_NODE");
     if (vector == NULL) {
-        vector = lvni_env_get(environment, "SLURM_NTASKS_PER_NODE");
+        vector = lvni_launch_env_get(environment, "SLURM_NTASKS_PER_NODE");
     }
     read_tasks_per_node(vector, a);
     return LVN_OK;
@@ -50,23 +51,23 @@ static lvn_status read_allocation(char *const *environment, lvni_notices *notice
 
 static bool outside_of_steps(char *const *environment)
 {
-    const bool job = lvni_env_get(environment, "SLURM_JOB_ID") != NULL ||
-                     lvni_env_get(environment, "SLURM_JOBID") != NULL;
-    return job && lvni_env_get(environment, "SLURM_STEP_ID") == NULL &&
-           lvni_env_get(environment, "SLURM_STEPID") == NULL;
+    const bool job = lvni_launch_env_get(environment, "SLURM_JOB_ID") != NULL ||
+                     lvni_launch_env_get(environment, "SLURM_JOBID") != NULL;
+    return job && lvni_launch_env_get(environment, "SLURM_STEP_ID") == NULL &&
+           lvni_launch_env_get(environment, "SLURM_STEPID") == NULL;
 }
 
 static lvn_status check_nodes(const lvni_launch_options *o, const allocation *a,
-                              lvni_notices *notices)
+                              lvni_core_notices *notices)
 {
     if (!o->nodes_given || o->nodes == a->nodes) {
         return LVN_OK;
     }
-    const lvn_status s = lvni_notice_error(notices, 119, "%d nodes are asked for, %d are allocated",
-                                           o->nodes, a->nodes);
-    lvni_notice_found(notices, "--nodes %d, SLURM_JOB_NUM_NODES=%d", o->nodes, a->nodes);
-    lvni_notice_fix(notices, "change one of them: #SBATCH --nodes=%d, or leave --nodes out",
-                    o->nodes);
+    const lvn_status s = lvni_core_notice_error(
+        notices, 119, "%d nodes are asked for, %d are allocated", o->nodes, a->nodes);
+    lvni_core_notice_found(notices, "--nodes %d, SLURM_JOB_NUM_NODES=%d", o->nodes, a->nodes);
+    lvni_core_notice_fix(notices, "change one of them: #SBATCH --nodes=%d, or leave --nodes out",
+                         o->nodes);
     return s;
 }
 
@@ -96,34 +97,34 @@ static int write_flags(const lvni_launch_options *o, const allocation *a,
 /* What of the options reaches the ranks without a launcher of ours. Where they meet may be the
  * user's own word in a batch script, unless a launcher is around us. */
 static lvn_status step_environment(const lvni_launch_options *o, char *const *environment,
-                                   const lvni_rank_name *name, lvni_variables *v)
+                                   const lvni_launch_rank_name *name, lvni_launch_variables *v)
 {
-    *v = (lvni_variables){0};
-    lvni_variables_copy(v, environment);
-    lvni_launch_forget_earlier(v, lvni_env_get(environment, "LEVIN_LAUNCHED") != NULL);
-    lvni_launch_say_timeout(o, v);
+    *v = (lvni_launch_variables){0};
+    lvni_launch_variables_copy(v, environment);
+    lvni_launch_forget_earlier(v, lvni_launch_env_get(environment, "LEVIN_LAUNCHED") != NULL);
+    lvni_launch_export_timeout(o, v);
     if (o->master_addr != NULL) {
-        lvni_variables_set(v, "LEVIN_MASTER_ADDR", o->master_addr);
-        lvni_variables_set(v, "MASTER_ADDR", o->master_addr);
+        lvni_launch_variables_set(v, "LEVIN_MASTER_ADDR", o->master_addr);
+        lvni_launch_variables_set(v, "MASTER_ADDR", o->master_addr);
     }
-    if (lvni_port_number(o->master_port) > 0) {
-        lvni_variables_set(v, "LEVIN_MASTER_PORT", o->master_port);
-        lvni_variables_set(v, "MASTER_PORT", o->master_port);
+    if (lvni_launch_port_number(o->master_port) > 0) {
+        lvni_launch_variables_set(v, "LEVIN_MASTER_PORT", o->master_port);
+        lvni_launch_variables_set(v, "MASTER_PORT", o->master_port);
     }
     if (o->strict_given) {
-        lvni_variables_set(v, "LEVIN_STRICT", o->strict ? "1" : "0");
+        lvni_launch_variables_set(v, "LEVIN_STRICT", o->strict ? "1" : "0");
     }
     if (o->nccl_debug != NULL) {
-        lvni_variables_set(v, "NCCL_DEBUG", o->nccl_debug);
+        lvni_launch_variables_set(v, "NCCL_DEBUG", o->nccl_debug);
     }
     if (o->ifname != NULL) {
-        lvni_variables_set(v, "NCCL_SOCKET_IFNAME", o->ifname);
+        lvni_launch_variables_set(v, "NCCL_SOCKET_IFNAME", o->ifname);
     }
     if (o->omp > 0) {
-        lvni_variables_set_number(v, "OMP_NUM_THREADS", o->omp);
+        lvni_launch_variables_set_number(v, "OMP_NUM_THREADS", o->omp);
     }
-    LVN_TRY(lvni_launch_say_wishes(o, name, v));
-    return lvni_variables_status(v);
+    LVN_TRY(lvni_launch_report_requests(o, name, v));
+    return lvni_launch_variables_status(v);
 }
 
 /* ---- what gets lost ---- */
@@ -131,13 +132,13 @@ static lvn_status step_environment(const lvni_launch_options *o, char *const *en
 /* Does any variable depend on the rank? srun gives all tasks the same. */
 static lvn_status check_values(const lvni_launch_options *o, char *const *environment, bool *differ)
 {
-    static const lvni_rank_name one = {.host = "", .run_id = ""}, two = {.rank = 1,
-                                                                         .local_rank = 1,
-                                                                         .node_rank = 1,
-                                                                         .world = 1,
-                                                                         .host = "",
-                                                                         .run_id = ""};
-    lvni_variables a, b = {0};
+    static const lvni_launch_rank_name one = {.host = "", .run_id = ""}, two = {.rank = 1,
+                                                                                .local_rank = 1,
+                                                                                .node_rank = 1,
+                                                                                .world = 1,
+                                                                                .host = "",
+                                                                                .run_id = ""};
+    lvni_launch_variables a, b = {0};
     lvn_status s = step_environment(o, environment, &one, &a);
     if (s == LVN_OK) {
         s = step_environment(o, environment, &two, &b);
@@ -146,13 +147,13 @@ static lvn_status check_values(const lvni_launch_options *o, char *const *enviro
     for (size_t i = 0; s == LVN_OK && i < a.n && i < b.n; i++) {
         *differ = *differ || strcmp(a.list[i], b.list[i]) != 0;
     }
-    lvni_variables_free(&a);
-    lvni_variables_free(&b);
+    lvni_launch_variables_free(&a);
+    lvni_launch_variables_free(&b);
     return s;
 }
 
 static lvn_status warn_of_lost(const lvni_launch_options *o, char *const *environment,
-                               lvni_notices *notices)
+                               lvni_core_notices *notices)
 {
     static const char *const lost[] = {"devices",
                                        "gpus",
@@ -185,34 +186,35 @@ static lvn_status warn_of_lost(const lvni_launch_options *o, char *const *enviro
                                        "bind"};
     bool differ;
     LVN_TRY(check_values(o, environment, &differ));
-    lvni_str names = {0};
+    lvni_core_str names = {0};
     for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
-        if (lvni_config_layer(o->config, lost[i]) != LVNI_LAYER_DEFAULT) {
-            lvni_str_printf(&names, "%s%s", names.len > 0 ? ", " : "", lost[i]);
+        if (lvni_core_config_layer(o->config, lost[i]) != LVNI_LAYER_DEFAULT) {
+            lvni_core_str_printf(&names, "%s%s", names.len > 0 ? ", " : "", lost[i]);
         }
     }
     if (strcmp(o->master_port, "random") == 0) {
-        lvni_str_printf(&names, "%smaster_port=random", names.len > 0 ? ", " : "");
+        lvni_core_str_printf(&names, "%smaster_port=random", names.len > 0 ? ", " : "");
     }
     if (differ) {
-        lvni_str_printf(&names, "%sthe codes %%r %%l %%n %%w in values of variables",
-                        names.len > 0 ? ", " : "");
+        lvni_core_str_printf(&names, "%sthe codes %%r %%l %%n %%w in values of variables",
+                             names.len > 0 ? ", " : "");
     }
-    const lvn_status s = lvni_str_status(&names);
+    const lvn_status s = lvni_core_str_status(&names);
     if (s == LVN_OK && names.len > 0) {
-        lvni_notice_warn(notices, 218,
-                         "srun starts the ranks, so these have no effect: %s; --srun never keeps "
-                         "them, on this node alone",
-                         lvni_str_text(&names));
+        lvni_core_notice_warn(
+            notices, 218,
+            "srun starts the ranks, so these have no effect: %s; --srun never keeps "
+            "them, on this node alone",
+            lvni_core_str_text(&names));
     }
-    lvni_str_free(&names);
+    lvni_core_str_free(&names);
     return s;
 }
 
 static void print_command(int n, const char *const *argv)
 {
     for (int i = 0; i < n; i++) {
-        lvni_print(stdout, "%s%s", i > 0 ? " " : "", argv[i]);
+        lvni_core_print(stdout, "%s%s", i > 0 ? " " : "", argv[i]);
     }
     putchar('\n');
 }
@@ -222,13 +224,13 @@ static lvn_status become_srun(const lvni_launch_options *o, const char *const *a
 {
     char *path;
     int code;
-    if (lvni_child_find_program("srun", lvni_env_get(environment, "PATH"), &path, &code) !=
-        LVN_OK) {
+    if (lvni_launch_child_find_program("srun", lvni_launch_env_get(environment, "PATH"), &path,
+                                       &code) != LVN_OK) {
         LVN_FAIL(LVN_ERR_NOT_FOUND, "srun, which starts the tasks of this allocation, is not in "
                                     "PATH; --srun never starts processes on this node alone");
     }
-    static const lvni_rank_name nobody = {.host = "", .run_id = ""};
-    lvni_variables v;
+    static const lvni_launch_rank_name nobody = {.host = "", .run_id = ""};
+    lvni_launch_variables v;
     sigset_t mask;
     lvn_status s = step_environment(o, environment, &nobody, &v);
     if (s == LVN_OK) {
@@ -239,13 +241,13 @@ static lvn_status become_srun(const lvni_launch_options *o, const char *const *a
         s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "%s cannot be executed: %s", path,
                           strerror(errno));
     }
-    lvni_variables_free(&v);
-    lvni_free(path);
+    lvni_launch_variables_free(&v);
+    lvni_core_free(path);
     return s;
 }
 
-lvn_status lvni_launch_srun(const lvni_launch_options *o, char *const *environment,
-                            lvni_notices *notices, bool *printed)
+lvn_status lvni_launch_run_srun(const lvni_launch_options *o, char *const *environment,
+                                lvni_core_notices *notices, bool *printed)
 {
     *printed = false;
     if (o->srun == LVNI_SRUN_NEVER || !outside_of_steps(environment)) {
@@ -253,20 +255,20 @@ lvn_status lvni_launch_srun(const lvni_launch_options *o, char *const *environme
     }
     allocation a;
     LVN_TRY(read_allocation(environment, notices, &a));
-    const char *vector = lvni_env_get(environment, "SLURM_TASKS_PER_NODE");
+    const char *vector = lvni_launch_env_get(environment, "SLURM_TASKS_PER_NODE");
     if (o->srun == LVNI_SRUN_AUTO && !several(&a, vector)) {
         return LVN_OK;
     }
     LVN_TRY(check_nodes(o, &a, notices));
     LVN_TRY(warn_of_lost(o, environment, notices));
-    LVN_TRY(o->strict ? lvni_notices_refuse_warnings(notices) : LVN_OK);
+    LVN_TRY(o->strict ? lvni_core_notices_refuse_warnings(notices) : LVN_OK);
     if (!o->quiet) {
-        fputs(lvni_str_text(&notices->warnings), stderr);
+        fputs(lvni_core_str_text(&notices->warnings), stderr);
     }
     char flags[FLAGS][FLAG_BYTES];
     const int n_flags = write_flags(o, &a, flags);
     const char **argv =
-        lvni_calloc(LVNI_TAG_CORE, (size_t)(n_flags + o->n_program) + 2, sizeof *argv);
+        lvni_core_calloc(LVNI_TAG_CORE, (size_t)(n_flags + o->n_program) + 2, sizeof *argv);
     if (argv == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -288,6 +290,6 @@ lvn_status lvni_launch_srun(const lvni_launch_options *o, char *const *environme
     } else {
         s = become_srun(o, argv, environment);
     }
-    lvni_free(argv);
+    lvni_core_free(argv);
     return s;
 }

@@ -20,7 +20,7 @@ static lvn_status open_null(int *fd)
     return LVN_OK;
 }
 
-static lvn_status open_copy(lvni_feed *f, int *end)
+static lvn_status open_copy(lvni_launch_feed *f, int *end)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
@@ -32,11 +32,11 @@ static lvn_status open_copy(lvni_feed *f, int *end)
     return LVN_OK;
 }
 
-lvn_status lvni_feed_open(lvni_run *r, int *ends)
+lvn_status lvni_launch_feed_open(lvni_launch_run *r, int *ends)
 {
-    lvni_feed *f = &r->feed;
-    *f = (lvni_feed){.from = -1};
-    f->to = lvni_calloc(LVNI_TAG_CORE, (size_t)r->local, sizeof *f->to);
+    lvni_launch_feed *f = &r->feed;
+    *f = (lvni_launch_feed){.from = -1};
+    f->to = lvni_core_calloc(LVNI_TAG_CORE, (size_t)r->local, sizeof *f->to);
     if (f->to == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -57,17 +57,17 @@ lvn_status lvni_feed_open(lvni_run *r, int *ends)
     return LVN_OK;
 }
 
-static void close_one(struct lvni_feed_to *t)
+static void close_one(struct lvni_launch_feed_to *t)
 {
     if (t->fd >= 0) {
         close(t->fd);
     }
-    lvni_str_free(&t->kept);
+    lvni_core_str_free(&t->kept);
     t->fd = -1;
     t->at = 0;
 }
 
-bool lvni_feed_wants(const lvni_feed *f)
+bool lvni_launch_feed_wants(const lvni_launch_feed *f)
 {
     bool open = false;
     for (int i = 0; i < f->n; i++) {
@@ -79,9 +79,9 @@ bool lvni_feed_wants(const lvni_feed *f)
     return open && f->from >= 0;
 }
 
-void lvni_feed_write(lvni_feed *f, int i)
+void lvni_launch_feed_write(lvni_launch_feed *f, int i)
 {
-    struct lvni_feed_to *t = &f->to[i];
+    struct lvni_launch_feed_to *t = &f->to[i];
     while (t->fd >= 0 && t->at < t->kept.len) {
         const ssize_t n = write(t->fd, t->kept.data + t->at, t->kept.len - t->at);
         if (n >= 0) {
@@ -92,14 +92,14 @@ void lvni_feed_write(lvni_feed *f, int i)
             close_one(t);
         }
     }
-    lvni_str_clear(&t->kept);
+    lvni_core_str_clear(&t->kept);
     t->at = 0;
     if (f->from < 0) {
         close_one(t);
     }
 }
 
-void lvni_feed_read(lvni_feed *f)
+void lvni_launch_feed_read(lvni_launch_feed *f)
 {
     char bytes[READ_BYTES];
     const ssize_t n = read(f->from, bytes, sizeof bytes);
@@ -111,17 +111,17 @@ void lvni_feed_read(lvni_feed *f)
     }
     for (int i = 0; i < f->n; i++) {
         if (n > 0 && f->to[i].fd >= 0) {
-            lvni_str_append_n(&f->to[i].kept, bytes, (size_t)n);
+            lvni_core_str_append_n(&f->to[i].kept, bytes, (size_t)n);
         }
-        lvni_feed_write(f, i);
+        lvni_launch_feed_write(f, i);
     }
 }
 
-void lvni_feed_close(lvni_feed *f)
+void lvni_launch_feed_close(lvni_launch_feed *f)
 {
     for (int i = 0; i < f->n; i++) {
         close_one(&f->to[i]);
     }
-    lvni_free(f->to);
-    *f = (lvni_feed){.from = -1};
+    lvni_core_free(f->to);
+    *f = (lvni_launch_feed){.from = -1};
 }

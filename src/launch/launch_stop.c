@@ -18,10 +18,10 @@
 #define GIVE_UP_NS 1900000000u /* behind SIGKILL: who has not died by then waits in the kernel */
 enum { PROCESSES_MAX = 1 << 20 };
 
-void lvni_launch_send(lvni_run *r, int signal_number)
+void lvni_launch_send(lvni_launch_run *r, int signal_number)
 {
     for (int i = 0; i < r->local; i++) {
-        lvni_proc *p = &r->procs[i];
+        lvni_launch_proc *p = &r->procs[i];
         if (!p->started || !p->group_alive) {
             continue;
         }
@@ -78,7 +78,7 @@ static void read_table(table *t)
         }
         if (t->n == t->room) {
             const size_t room = t->room == 0 ? 256 : t->room * 2;
-            pair *rows = lvni_realloc(LVNI_TAG_CORE, t->rows, room * sizeof *rows);
+            pair *rows = lvni_core_realloc(LVNI_TAG_CORE, t->rows, room * sizeof *rows);
             if (rows == NULL) {
                 break;
             }
@@ -92,7 +92,7 @@ static void read_table(table *t)
     }
 }
 
-static bool is_other(const lvni_run *r, pid_t pid)
+static bool is_other(const lvni_launch_run *r, pid_t pid)
 {
     for (int i = 0; i < r->n_others; i++) {
         if (r->others[i] == pid) {
@@ -104,7 +104,7 @@ static bool is_other(const lvni_run *r, pid_t pid)
 
 /* Moves the descendants of `root` to the front of the table, parents before children. Returns how
  * many. */
-static size_t collect(const lvni_run *r, table *t, pid_t root)
+static size_t collect(const lvni_launch_run *r, table *t, pid_t root)
 {
     size_t found = 0;
     for (size_t next = 0; next <= found; next++) {
@@ -121,7 +121,7 @@ static size_t collect(const lvni_run *r, table *t, pid_t root)
 }
 
 /* Sends to every descendant (0: nothing). Returns how many there are. */
-static size_t send_to_descendants(const lvni_run *r, int signal_number)
+static size_t send_to_descendants(const lvni_launch_run *r, int signal_number)
 {
     table t = {.n = 0};
     read_table(&t);
@@ -129,25 +129,25 @@ static size_t send_to_descendants(const lvni_run *r, int signal_number)
     for (size_t i = 0; i < n && signal_number != 0; i++) {
         kill(t.rows[i].pid, signal_number);
     }
-    lvni_free(t.rows);
+    lvni_core_free(t.rows);
     return n;
 }
 
-void lvni_launch_find_others(lvni_run *r)
+void lvni_launch_find_others(lvni_launch_run *r)
 {
     table t = {.n = 0};
     read_table(&t);
     const size_t n = collect(r, &t, getpid());
-    r->others = lvni_calloc(LVNI_TAG_CORE, n + 1, sizeof *r->others);
+    r->others = lvni_core_calloc(LVNI_TAG_CORE, n + 1, sizeof *r->others);
     for (size_t i = 0; r->others != NULL && i < n; i++) {
         r->others[r->n_others++] = t.rows[i].pid;
     }
-    lvni_free(t.rows);
+    lvni_core_free(t.rows);
 }
 
 /* ---- phases ---- */
 
-static void begin_kill(lvni_run *r, uint64_t now_ns)
+static void begin_kill(lvni_launch_run *r, uint64_t now_ns)
 {
     r->phase = LVNI_PHASE_KILL;
     r->kill_ns = now_ns;
@@ -156,7 +156,7 @@ static void begin_kill(lvni_run *r, uint64_t now_ns)
 }
 
 /* A second wish to end, whoever had the first, is one not to wait. */
-static void again(lvni_run *r, lvni_reason why, int signal_number, uint64_t now_ns)
+static void again(lvni_launch_run *r, lvni_launch_reason why, int signal_number, uint64_t now_ns)
 {
     if (why != LVNI_REASON_SIGNAL || r->phase == LVNI_PHASE_KILL ||
         now_ns - r->stop_ns < AT_LEAST_NS) {
@@ -168,7 +168,8 @@ static void again(lvni_run *r, lvni_reason why, int signal_number, uint64_t now_
     begin_kill(r, now_ns);
 }
 
-void lvni_launch_stop(lvni_run *r, lvni_reason why, int signal_number, uint64_t now_ns)
+void lvni_launch_stop(lvni_launch_run *r, lvni_launch_reason why, int signal_number,
+                      uint64_t now_ns)
 {
     if (r->phase != LVNI_PHASE_RUN) {
         again(r, why, signal_number, now_ns);
@@ -182,7 +183,7 @@ void lvni_launch_stop(lvni_run *r, lvni_reason why, int signal_number, uint64_t 
     lvni_launch_send(r, signal_number);
 }
 
-static bool all_dead(const lvni_run *r)
+static bool all_dead(const lvni_launch_run *r)
 {
     for (int i = 0; i < r->local; i++) {
         if (r->procs[i].alive) {
@@ -192,25 +193,26 @@ static bool all_dead(const lvni_run *r)
     return true;
 }
 
-static void name_survivors(lvni_run *r)
+static void name_survivors(lvni_launch_run *r)
 {
     for (int i = 0; i < r->local; i++) {
         if (r->procs[i].alive) {
-            lvni_launch_say(r,
-                            "rank %d (pid %d) does not die of SIGKILL: it waits inside the kernel, "
-                            "for a file system or a device",
-                            r->procs[i].rank, (int)r->procs[i].pid);
+            lvni_launch_print(
+                r,
+                "rank %d (pid %d) does not die of SIGKILL: it waits inside the kernel, "
+                "for a file system or a device",
+                r->procs[i].rank, (int)r->procs[i].pid);
         }
     }
 }
 
 /* When patience ends. Ranks that were told to stop may have something to save first, and end
  * together; from the first end on the others are late. */
-static uint64_t deadline(const lvni_run *r)
+static uint64_t deadline(const lvni_launch_run *r)
 {
     uint64_t first_ns = 0;
     for (int i = 0; i < r->local; i++) {
-        const lvni_proc *p = &r->procs[i];
+        const lvni_launch_proc *p = &r->procs[i];
         if (p->started && !p->alive && (first_ns == 0 || p->end_ns < first_ns)) {
             first_ns = p->end_ns;
         }
@@ -223,18 +225,18 @@ static uint64_t deadline(const lvni_run *r)
 }
 
 /* Not those that were told to end because a neighbour failed: their report is about that one. */
-static void name_late(lvni_run *r, uint64_t now_ns)
+static void name_late(lvni_launch_run *r, uint64_t now_ns)
 {
     for (int i = 0; i < r->local && r->reason == LVNI_REASON_SIGNAL; i++) {
         if (r->procs[i].alive) {
-            lvni_launch_say(r, "rank %d (pid %d) has not ended %.1f s after the signal: killed",
-                            r->procs[i].rank, (int)r->procs[i].pid,
-                            (double)(now_ns - r->stop_ns) / 1e9);
+            lvni_launch_print(r, "rank %d (pid %d) has not ended %.1f s after the signal: killed",
+                              r->procs[i].rank, (int)r->procs[i].pid,
+                              (double)(now_ns - r->stop_ns) / 1e9);
         }
     }
 }
 
-bool lvni_launch_stop_tick(lvni_run *r, uint64_t now_ns)
+bool lvni_launch_stop_tick(lvni_launch_run *r, uint64_t now_ns)
 {
     const bool dead = all_dead(r);
     if (!dead && r->phase == LVNI_PHASE_RUN) {

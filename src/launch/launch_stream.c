@@ -15,10 +15,10 @@ enum { READ_BYTES = 64 << 10, READS = 4, LAST_READS = 256 };
 
 /* ---- the log file and the tail ---- */
 
-static void write_log(lvni_stream *s, const char *bytes, size_t n)
+static void write_log(lvni_launch_stream *s, const char *bytes, size_t n)
 {
     while (s->log_fd >= 0 && s->log_error == 0 && n > 0) {
-        const ssize_t done = lvni_vfs_get()->write(s->log_fd, bytes, n);
+        const ssize_t done = lvni_core_vfs_get()->write(s->log_fd, bytes, n);
         if (done < 0 && errno != EINTR) {
             s->log_error = errno;
         } else if (done > 0) {
@@ -30,7 +30,7 @@ static void write_log(lvni_stream *s, const char *bytes, size_t n)
 
 /* A terminal's line is rewritten in place, ten times a second while a run trains; the log gets what
  * stood there in the end. */
-static void write_standing(lvni_stream *s, const char *bytes, size_t n)
+static void write_standing(lvni_launch_stream *s, const char *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const bool ends = bytes[i] == '\n';
@@ -39,26 +39,26 @@ static void write_standing(lvni_stream *s, const char *bytes, size_t n)
             continue;
         }
         if (s->returned && !ends) {
-            lvni_str_clear(&s->standing);
+            lvni_core_str_clear(&s->standing);
         }
         s->returned = false;
-        lvni_str_char(&s->standing, bytes[i]);
-        const char *line = lvni_str_text(&s->standing);
+        lvni_core_str_char(&s->standing, bytes[i]);
+        const char *line = lvni_core_str_text(&s->standing);
         if (strcmp(line, "\033[K") == 0 || strcmp(line, "\033[J") == 0) { /* erased */
-            lvni_str_clear(&s->standing);
+            lvni_core_str_clear(&s->standing);
         } else if (ends || s->standing.len >= LVNI_STREAM_PIECE) {
             write_log(s, line, s->standing.len);
-            lvni_str_clear(&s->standing);
+            lvni_core_str_clear(&s->standing);
         }
     }
 }
 
-static void keep_tail(lvni_stream *s, const char *bytes, size_t n)
+static void keep_tail(lvni_launch_stream *s, const char *bytes, size_t n)
 {
     if (!s->keeps_tail || n == 0) {
         return;
     }
-    if (s->tail == NULL && (s->tail = lvni_alloc(LVNI_TAG_CORE, LVNI_STREAM_PIECE)) == NULL) {
+    if (s->tail == NULL && (s->tail = lvni_core_alloc(LVNI_TAG_CORE, LVNI_STREAM_PIECE)) == NULL) {
         s->keeps_tail = false;
         return;
     }
@@ -84,13 +84,13 @@ static size_t last_lines(const char *text, size_t bytes, int n)
     return at;
 }
 
-lvn_status lvni_stream_tail(const lvni_stream *s, int n, char **out, size_t *bytes)
+lvn_status lvni_launch_stream_tail(const lvni_launch_stream *s, int n, char **out, size_t *bytes)
 {
     const size_t kept = s->tail == NULL || n == 0       ? 0
                         : s->n_tail < LVNI_STREAM_PIECE ? (size_t)s->n_tail
                                                         : LVNI_STREAM_PIECE;
     const size_t from = (size_t)((s->n_tail - kept) % LVNI_STREAM_PIECE);
-    *out = lvni_alloc(LVNI_TAG_CORE, kept + 1);
+    *out = lvni_core_alloc(LVNI_TAG_CORE, kept + 1);
     if (*out == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -108,34 +108,35 @@ lvn_status lvni_stream_tail(const lvni_stream *s, int n, char **out, size_t *byt
 
 /* ---- lines ---- */
 
-static void show(lvni_stream *s, const char *bytes, size_t n, bool finished)
+static void show(lvni_launch_stream *s, const char *bytes, size_t n, bool finished)
 {
-    lvni_sink *sink = s->sink;
+    lvni_launch_sink *sink = s->sink;
     if (sink->owner != s->id) {
-        lvni_sink_begin(sink, s->id);
-        lvni_sink_put(sink, s->prefix, strlen(s->prefix));
+        lvni_launch_sink_begin(sink, s->id);
+        lvni_launch_sink_put(sink, s->prefix, strlen(s->prefix));
     }
-    lvni_sink_put(sink, bytes, n);
+    lvni_launch_sink_put(sink, bytes, n);
     if (finished) {
-        lvni_sink_finish(sink);
+        lvni_launch_sink_finish(sink);
     }
     if (s->live && (sink->status_id == s->id || s->standing.len > 0)) {
-        lvni_sink_set_status(sink, s->id, s->prefix, lvni_str_text(&s->standing), s->returned);
+        lvni_launch_sink_set_status(sink, s->id, s->prefix, lvni_core_str_text(&s->standing),
+                                    s->returned);
         /* an empty row */
         sink->owner = s->standing.len == 0 && sink->owner == s->id ? -1 : sink->owner;
     }
 }
 
-static size_t piece_room(const lvni_stream *s)
+static size_t piece_room(const lvni_launch_stream *s)
 {
     return LVNI_STREAM_PIECE - strlen(s->prefix) - 2;
 }
 
 /* More of an unfinished line; whole pieces of it are shown. Without a prefix bytes stay as they
  * are. */
-static void add_to_line(lvni_stream *s, const char *bytes, size_t n)
+static void add_to_line(lvni_launch_stream *s, const char *bytes, size_t n)
 {
-    if (s->line == NULL && (s->line = lvni_alloc(LVNI_TAG_CORE, LVNI_STREAM_PIECE)) == NULL) {
+    if (s->line == NULL && (s->line = lvni_core_alloc(LVNI_TAG_CORE, LVNI_STREAM_PIECE)) == NULL) {
         show(s, bytes, n, false);
         return;
     }
@@ -157,7 +158,7 @@ static void add_to_line(lvni_stream *s, const char *bytes, size_t n)
     }
 }
 
-static void finish_line(lvni_stream *s, const char *bytes, size_t n)
+static void finish_line(lvni_launch_stream *s, const char *bytes, size_t n)
 {
     if (s->n_line == 0 && n <= piece_room(s)) {
         show(s, bytes, n, true);
@@ -168,7 +169,7 @@ static void finish_line(lvni_stream *s, const char *bytes, size_t n)
         show(s, s->line, s->n_line, true);
         s->n_line = 0;
     } else {
-        lvni_sink_finish(s->sink); /* the line's end was the last byte of a piece */
+        lvni_launch_sink_finish(s->sink); /* the line's end was the last byte of a piece */
     }
 }
 
@@ -184,7 +185,7 @@ static const char *line_end(const char *p, const char *end, const char *newline)
     return newline != NULL ? newline + 1 : NULL;
 }
 
-static void show_lines(lvni_stream *s, const char *bytes, size_t n)
+static void show_lines(lvni_launch_stream *s, const char *bytes, size_t n)
 {
     const char *p = bytes, *end = bytes + n;
     const char *newline = memchr(p, '\n', n);
@@ -206,7 +207,7 @@ static void show_lines(lvni_stream *s, const char *bytes, size_t n)
     }
 }
 
-lvni_stream_state lvni_stream_read(lvni_stream *s, uint64_t now_ns)
+lvni_launch_stream_state lvni_launch_stream_read(lvni_launch_stream *s, uint64_t now_ns)
 {
     static char bytes[READ_BYTES]; /* one launcher, one thread */
     for (int i = 0; i < READS; i++) {
@@ -219,7 +220,7 @@ lvni_stream_state lvni_stream_read(lvni_stream *s, uint64_t now_ns)
                 show_lines(s, bytes, (size_t)n);
             }
             if (s->live) { /* at once: lines of others go above what stands on the screen */
-                lvni_stream_idle(s, now_ns);
+                lvni_launch_stream_idle(s, now_ns);
             }
         } else if (n < 0 && errno == EINTR) {
             continue;
@@ -234,7 +235,7 @@ lvni_stream_state lvni_stream_read(lvni_stream *s, uint64_t now_ns)
     return LVNI_STREAM_MORE;
 }
 
-uint64_t lvni_stream_idle(lvni_stream *s, uint64_t now_ns)
+uint64_t lvni_launch_stream_idle(lvni_launch_stream *s, uint64_t now_ns)
 {
     if (s->n_line == 0) {
         return 0;
@@ -247,10 +248,11 @@ uint64_t lvni_stream_idle(lvni_stream *s, uint64_t now_ns)
     return 0;
 }
 
-void lvni_stream_end(lvni_stream *s)
+void lvni_launch_stream_end(lvni_launch_stream *s)
 {
     for (int i = 0;
-         i < LAST_READS && s->fd >= 0 && lvni_stream_read(s, s->last_ns) == LVNI_STREAM_MORE; i++) {
+         i < LAST_READS && s->fd >= 0 && lvni_launch_stream_read(s, s->last_ns) == LVNI_STREAM_MORE;
+         i++) {
     }
     if (s->fd >= 0) { /* a process that is none of ours holds the other end */
         close(s->fd);
@@ -262,11 +264,11 @@ void lvni_stream_end(lvni_stream *s)
     }
     if (s->sink != NULL && s->live && s->sink->status_id == s->id) {
         /* a row that was to be rewritten again */
-        lvni_sink_drop_status(s->sink);
+        lvni_launch_sink_drop_status(s->sink);
     }
     if (s->sink != NULL && s->sink->owner == s->id && s->prefix[0] != '\0') {
-        lvni_sink_put(s->sink, "\n", 1);
-        lvni_sink_finish(s->sink);
+        lvni_launch_sink_put(s->sink, "\n", 1);
+        lvni_launch_sink_finish(s->sink);
     }
     if (s->standing.len > 0) {
         s->returned = false;
@@ -278,12 +280,12 @@ void lvni_stream_end(lvni_stream *s)
     }
 }
 
-void lvni_stream_free(lvni_stream *s)
+void lvni_launch_stream_free(lvni_launch_stream *s)
 {
-    lvni_stream_end(s);
-    lvni_free(s->prefix);
-    lvni_free(s->line);
-    lvni_free(s->tail);
-    lvni_str_free(&s->standing);
-    *s = (lvni_stream){.fd = -1, .log_fd = -1};
+    lvni_launch_stream_end(s);
+    lvni_core_free(s->prefix);
+    lvni_core_free(s->line);
+    lvni_core_free(s->tail);
+    lvni_core_str_free(&s->standing);
+    *s = (lvni_launch_stream){.fd = -1, .log_fd = -1};
 }

@@ -21,14 +21,14 @@ static long read_number(const char **p, long most)
 
 /* ---- nodes ---- */
 
-int lvni_torchrun_nodes(const char *text)
+int lvni_launch_torchrun_nodes(const char *text)
 {
     const char *p = text;
     return (int)read_number(&p, NODES_MAX);
 }
 
-lvn_status lvni_torchrun_check_nodes(const lvni_option *row, const lvni_value *value,
-                                     const char *origin)
+lvn_status lvni_launch_torchrun_check_nodes(const lvni_core_option *row,
+                                            const lvni_core_value *value, const char *origin)
 {
     const char *p = value->text;
     const long least = read_number(&p, NODES_MAX);
@@ -36,11 +36,11 @@ lvn_status lvni_torchrun_check_nodes(const lvni_option *row, const lvni_value *v
     p += range ? 1 : 0;
     const long most = range ? read_number(&p, NODES_MAX) : least;
     if (least < 1 || most < least || *p != '\0') {
-        return lvni_option_fail(row, value, origin, "give a number of nodes from 1 to %d",
-                                (int)NODES_MAX);
+        return lvni_core_option_fail(row, value, origin, "give a number of nodes from 1 to %d",
+                                     (int)NODES_MAX);
     }
     if (least < most) {
-        return lvni_option_fail(
+        return lvni_core_option_fail(
             row, value, origin,
             "the number of nodes is fixed in this version; give nnodes=%ld, and --max-restarts for "
             "ranks that fail",
@@ -54,7 +54,7 @@ lvn_status lvni_torchrun_check_nodes(const lvni_option *row, const lvni_value *v
 static bool is_truth(const char *text)
 {
     static const char truths[] = "true|false|yes|no|on|off";
-    return lvni_option_word_index(truths, text, strlen(text)) >= 0;
+    return lvni_core_option_choice_index(truths, text, strlen(text)) >= 0;
 }
 
 /* One "R:V" at *p, or a V for all with rank -1. */
@@ -70,8 +70,8 @@ static bool read_streams(const char **p, long *rank, long *streams)
     return *streams >= 0 && *streams <= (LVNI_STREAM_OUT | LVNI_STREAM_ERR);
 }
 
-lvn_status lvni_torchrun_check_streams(const lvni_option *row, const lvni_value *value,
-                                       const char *origin)
+lvn_status lvni_launch_torchrun_check_streams(const lvni_core_option *row,
+                                              const lvni_core_value *value, const char *origin)
 {
     long rank = 0, streams;
     bool good = true;
@@ -81,13 +81,14 @@ lvn_status lvni_torchrun_check_streams(const lvni_option *row, const lvni_value 
         more = *p == ',';
     }
     return good ? LVN_OK
-                : lvni_option_fail(row, value, origin,
-                                   "give 0 none, 1 standard output, 2 standard error or 3 both, "
-                                   "for all ranks, or by "
-                                   "local rank as in 0:3,1:2");
+                : lvni_core_option_fail(
+                      row, value, origin,
+                      "give 0 none, 1 standard output, 2 standard error or 3 both, "
+                      "for all ranks, or by "
+                      "local rank as in 0:3,1:2");
 }
 
-int lvni_torchrun_streams(const char *text, int local_rank)
+int lvni_launch_torchrun_streams(const char *text, int local_rank)
 {
     long rank, streams;
     const char *p = text;
@@ -119,25 +120,26 @@ static size_t host_length(const char *text, const char **host, const char **port
     return *behind == '\0' || *behind == ':' ? n : 0;
 }
 
-lvn_status lvni_torchrun_check_endpoint(const lvni_option *row, const lvni_value *value,
-                                        const char *origin)
+lvn_status lvni_launch_torchrun_check_endpoint(const lvni_core_option *row,
+                                               const lvni_core_value *value, const char *origin)
 {
     const char *host, *port;
     const size_t n = host_length(value->text, &host, &port);
     const char *p = port;
     const bool good =
         n > 0 && (*port == '\0' ? port[-1] != ':' : read_number(&p, PORT_MAX) >= 0 && *p == '\0');
-    return good ? LVN_OK
-                : lvni_option_fail(row, value, origin, "give HOST:PORT, the address of node 0");
+    return good
+               ? LVN_OK
+               : lvni_core_option_fail(row, value, origin, "give HOST:PORT, the address of node 0");
 }
 
 /* On one node ranks always meet at 127.0.0.1. With c10d and standalone the endpoint's port is that
  * of torchrun's own store, and MASTER_PORT a free one; with static it is MASTER_PORT itself. */
-lvn_status lvni_torchrun_meet(lvni_launch_options *o)
+lvn_status lvni_launch_torchrun_rendezvous(lvni_launch_options *o)
 {
-    const lvni_config *c = o->config;
-    const bool standalone = lvni_config_bool(c, "standalone");
-    const char *endpoint = lvni_config_str(c, "rdzv_endpoint"), *host, *port;
+    const lvni_core_config *c = o->config;
+    const bool standalone = lvni_core_config_bool(c, "standalone");
+    const char *endpoint = lvni_core_config_str(c, "rdzv_endpoint"), *host, *port;
     if (standalone && o->nodes > 1) {
         LVN_FAIL(LVN_ERR_USAGE, "--standalone is one node, and nnodes=%d: leave one of the two out",
                  o->nodes);
@@ -145,7 +147,7 @@ lvn_status lvni_torchrun_meet(lvni_launch_options *o)
     if (standalone || endpoint == NULL) {
         return LVN_OK;
     }
-    const bool fixed = strcmp(lvni_config_str(c, "rdzv_backend"), "static") == 0;
+    const bool fixed = strcmp(lvni_core_config_str(c, "rdzv_backend"), "static") == 0;
     const size_t n = host_length(endpoint, &host, &port);
     if (o->master_addr == NULL &&
         snprintf(o->endpoint, sizeof o->endpoint, "%.*s", (int)n, host) < (int)sizeof o->endpoint) {

@@ -11,16 +11,16 @@ static bool is_named(const char *variable, const char *name, size_t n)
     return strncmp(variable, name, n) == 0 && variable[n] == '=';
 }
 
-static void put(lvni_variables *v, char *text)
+static void put(lvni_launch_variables *v, char *text)
 {
     if (v->failed || text == NULL || v->n + 2 > v->room) {
         const size_t room = v->room == 0 ? 128 : v->room * 2;
         char **list = v->failed || text == NULL
                           ? NULL
-                          : lvni_realloc(LVNI_TAG_CORE, v->list, room * sizeof *list);
+                          : lvni_core_realloc(LVNI_TAG_CORE, v->list, room * sizeof *list);
         if (list == NULL) {
             v->failed = true;
-            lvni_free(text);
+            lvni_core_free(text);
             return;
         }
         v->list = list;
@@ -30,37 +30,37 @@ static void put(lvni_variables *v, char *text)
     v->list[v->n] = NULL;
 }
 
-void lvni_variables_copy(lvni_variables *v, char *const *environment)
+void lvni_launch_variables_copy(lvni_launch_variables *v, char *const *environment)
 {
     for (char *const *e = environment; *e != NULL; e++) {
-        put(v, lvni_strdup(LVNI_TAG_CORE, *e));
+        put(v, lvni_core_strdup(LVNI_TAG_CORE, *e));
     }
 }
 
-void lvni_variables_set(lvni_variables *v, const char *name, const char *value)
+void lvni_launch_variables_set(lvni_launch_variables *v, const char *name, const char *value)
 {
-    lvni_variables_unset(v, name);
-    lvni_str s = {0};
-    lvni_str_printf(&s, "%s=%s", name, value);
-    put(v, lvni_str_take(&s));
+    lvni_launch_variables_unset(v, name);
+    lvni_core_str s = {0};
+    lvni_core_str_printf(&s, "%s=%s", name, value);
+    put(v, lvni_core_str_take(&s));
 }
 
-void lvni_variables_set_number(lvni_variables *v, const char *name, int64_t value)
+void lvni_launch_variables_set_number(lvni_launch_variables *v, const char *name, int64_t value)
 {
-    lvni_variables_unset(v, name);
-    lvni_str s = {0};
-    lvni_str_printf(&s, "%s=%lld", name, (long long)value);
-    put(v, lvni_str_take(&s));
+    lvni_launch_variables_unset(v, name);
+    lvni_core_str s = {0};
+    lvni_core_str_printf(&s, "%s=%lld", name, (long long)value);
+    put(v, lvni_core_str_take(&s));
 }
 
-static void drop(lvni_variables *v, size_t i)
+static void drop(lvni_launch_variables *v, size_t i)
 {
-    lvni_free(v->list[i]);
+    lvni_core_free(v->list[i]);
     memmove(v->list + i, v->list + i + 1, (v->n - i) * sizeof *v->list); /* with the NULL */
     v->n--;
 }
 
-void lvni_variables_unset(lvni_variables *v, const char *name)
+void lvni_launch_variables_unset(lvni_launch_variables *v, const char *name)
 {
     const size_t n = strlen(name);
     for (size_t i = v->n; i-- > 0;) {
@@ -70,7 +70,7 @@ void lvni_variables_unset(lvni_variables *v, const char *name)
     }
 }
 
-void lvni_variables_unset_prefix(lvni_variables *v, const char *prefix)
+void lvni_launch_variables_unset_prefix(lvni_launch_variables *v, const char *prefix)
 {
     for (size_t i = v->n; i-- > 0;) {
         if (strncmp(v->list[i], prefix, strlen(prefix)) == 0) {
@@ -79,7 +79,7 @@ void lvni_variables_unset_prefix(lvni_variables *v, const char *prefix)
     }
 }
 
-const char *lvni_variables_get(const lvni_variables *v, const char *name)
+const char *lvni_launch_variables_get(const lvni_launch_variables *v, const char *name)
 {
     const size_t n = strlen(name);
     for (size_t i = 0; i < v->n; i++) {
@@ -90,7 +90,7 @@ const char *lvni_variables_get(const lvni_variables *v, const char *name)
     return NULL;
 }
 
-lvn_status lvni_variables_status(const lvni_variables *v)
+lvn_status lvni_launch_variables_status(const lvni_launch_variables *v)
 {
     if (v->failed) {
         LVN_FAIL(LVN_ERR_MEMORY, "no memory for the environment of a process");
@@ -98,11 +98,11 @@ lvn_status lvni_variables_status(const lvni_variables *v)
     return LVN_OK;
 }
 
-void lvni_variables_free(lvni_variables *v)
+void lvni_launch_variables_free(lvni_launch_variables *v)
 {
     for (size_t i = 0; i < v->n; i++) {
-        lvni_free(v->list[i]);
+        lvni_core_free(v->list[i]);
     }
-    lvni_free(v->list);
-    *v = (lvni_variables){0};
+    lvni_core_free(v->list);
+    *v = (lvni_launch_variables){0};
 }

@@ -4,19 +4,20 @@
 
 #include <levin/status.h>
 
-typedef struct lvni_variables {
+typedef struct lvni_launch_variables {
     char **list; /* n strings and NULL; owned */
     size_t n, room;
-    bool failed; /* memory ran out on the way: lvni_variables_status tells at the end */
-} lvni_variables;
+    bool failed; /* memory ran out on the way: lvni_launch_variables_status tells at the end */
+} lvni_launch_variables;
 
-void lvni_variables_copy(lvni_variables *v, char *const *environment);
-void lvni_variables_set(lvni_variables *v, const char *name, const char *value);
-void lvni_variables_set_number(lvni_variables *v, const char *name, int64_t value);
-void lvni_variables_unset(lvni_variables *v, const char *name);
-void lvni_variables_unset_prefix(lvni_variables *v, const char *prefix);
-const char *lvni_variables_get(const lvni_variables *v, const char *name); /* NULL: unset */
-lvn_status lvni_variables_status(const lvni_variables *v);
-void lvni_variables_free(lvni_variables *v);
+void lvni_launch_variables_copy(lvni_launch_variables *v, char *const *environment);
+void lvni_launch_variables_set(lvni_launch_variables *v, const char *name, const char *value);
+void lvni_launch_variables_set_number(lvni_launch_variables *v, const char *name, int64_t value);
+void lvni_launch_variables_unset(lvni_launch_variables *v, const char *name);
+void lvni_launch_variables_unset_prefix(lvni_launch_variables *v, const char *prefix);
+/* NULL: unset */
+const char *lvni_launch_variables_get(const lvni_launch_variables *v, const char *name);
+lvn_status lvni_launch_variables_status(const lvni_launch_variables *v);
+void lvni_launch_variables_free(lvni_launch_variables *v);
 
 #endif

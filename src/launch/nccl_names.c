@@ -72,7 +72,7 @@ static const char *const families[] = {
 enum { FAMILIES = sizeof families / sizeof *families };
 enum { NAMES = sizeof names / sizeof *names };
 
-bool lvni_nccl_is_unknown(const char *name, const char **near)
+bool lvni_launch_nccl_is_unknown(const char *name, const char **near)
 {
     size_t best = 0;
     *near = NULL;
@@ -88,8 +88,8 @@ bool lvni_nccl_is_unknown(const char *name, const char **near)
         if (strcmp(name + PREFIX, names[i]) == 0) {
             return false;
         }
-        const size_t d = lvni_edit_distance(name + PREFIX, names[i]);
-        if (d <= lvni_edit_limit(name + PREFIX, names[i]) && (*near == NULL || d < best)) {
+        const size_t d = lvni_core_edit_distance(name + PREFIX, names[i]);
+        if (d <= lvni_core_edit_limit(name + PREFIX, names[i]) && (*near == NULL || d < best)) {
             *near = names[i];
             best = d;
         }
@@ -97,24 +97,24 @@ bool lvni_nccl_is_unknown(const char *name, const char **near)
     return true;
 }
 
-static lvn_status warn(const char *variable, const char *equals, lvni_notices *notices)
+static lvn_status warn(const char *variable, const char *equals, lvni_core_notices *notices)
 {
-    lvni_str name = {0};
+    lvni_core_str name = {0};
     const char *near;
-    lvni_str_append_n(&name, variable, (size_t)(equals - variable));
-    lvn_status s = lvni_str_status(&name);
-    if (s == LVN_OK && lvni_nccl_is_unknown(lvni_str_text(&name), &near)) {
-        lvni_notice_warn(
+    lvni_core_str_append_n(&name, variable, (size_t)(equals - variable));
+    lvn_status s = lvni_core_str_status(&name);
+    if (s == LVN_OK && lvni_launch_nccl_is_unknown(lvni_core_str_text(&name), &near)) {
+        lvni_core_notice_warn(
             notices, 214,
             "%s is no variable of NCCL that is known here%s%s%s%s; it is passed on as it is",
-            lvni_str_text(&name), near != NULL ? " (did you mean " : "", near != NULL ? prefix : "",
-            near != NULL ? near : "", near != NULL ? "?)" : "");
+            lvni_core_str_text(&name), near != NULL ? " (did you mean " : "",
+            near != NULL ? prefix : "", near != NULL ? near : "", near != NULL ? "?)" : "");
     }
-    lvni_str_free(&name);
+    lvni_core_str_free(&name);
     return s;
 }
 
-lvn_status lvni_nccl_warn(char *const *env, lvni_notices *notices)
+lvn_status lvni_launch_nccl_warn(char *const *env, lvni_core_notices *notices)
 {
     for (; env != NULL && *env != NULL; env++) {
         const char *equals = strchr(*env, '=');

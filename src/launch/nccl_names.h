@@ -7,8 +7,8 @@
 
 /* Does name begin with NCCL_ without being the name of one? *near: the known name nearest to it,
  * without "NCCL_"; NULL: none is near. */
-bool lvni_nccl_is_unknown(const char *name, const char **near);
+bool lvni_launch_nccl_is_unknown(const char *name, const char **near);
 /* W214 for each variable of env that is unknown. */
-lvn_status lvni_nccl_warn(char *const *env, lvni_notices *notices);
+lvn_status lvni_launch_nccl_warn(char *const *env, lvni_core_notices *notices);
 
 #endif

@@ -6,7 +6,7 @@
 #include "core/notice.h"
 
 /* In the order of the choices of the key `strategy`. */
-typedef enum lvni_run_mode {
+typedef enum lvni_launch_run_mode {
     LVNI_MODE_AUTO,
     LVNI_MODE_SINGLE,
     LVNI_MODE_DP,
@@ -14,13 +14,13 @@ typedef enum lvni_run_mode {
     LVNI_MODE_DDP2,
     LVNI_MODE_SHARDED,
     LVNI_MODE_BALANCE,
-} lvni_run_mode;
+} lvni_launch_run_mode;
 
 /* Never AUTO. devices: of one node; on the CPU its ranks. single with several devices, and single
  * or dp on several nodes, become ddp with W211. */
-lvni_run_mode lvni_run_mode_choose(lvni_run_mode asked, int devices, int nodes,
-                                   lvni_notices *notices);
+lvni_launch_run_mode lvni_launch_run_mode_choose(lvni_launch_run_mode asked, int devices, int nodes,
+                                                 lvni_core_notices *notices);
 /* One process holds all devices of its node (dp, ddp2); else each device has its own. */
-bool lvni_run_mode_threads(lvni_run_mode mode);
+bool lvni_launch_run_mode_threads(lvni_launch_run_mode mode);
 
 #endif

@@ -36,9 +36,9 @@ static const char *read_item(const char *p, int *tasks, int *repeat)
     return fits && (*p == ',' || *p == '\0') ? p : NULL;
 }
 
-static lvn_status add(lvni_task_vector *v, int tasks, int repeat)
+static lvn_status add(lvni_launch_task_vector *v, int tasks, int repeat)
 {
-    int *more = lvni_realloc(LVNI_TAG_CORE, v->tasks, (size_t)(v->n + repeat) * sizeof *more);
+    int *more = lvni_core_realloc(LVNI_TAG_CORE, v->tasks, (size_t)(v->n + repeat) * sizeof *more);
     if (more == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -50,19 +50,19 @@ static lvn_status add(lvni_task_vector *v, int tasks, int repeat)
     return LVN_OK;
 }
 
-static lvn_status unreadable(const char *name, const char *text, lvni_notices *notices)
+static lvn_status unreadable(const char *name, const char *text, lvni_core_notices *notices)
 {
     const lvn_status s =
-        lvni_notice_error(notices, 102, "%s='%s' is no list of tasks per node", name, text);
-    lvni_notice_found(notices, "%s='%s'; expected: numbers such as 2(x3),1 for 2, 2, 2 and 1 tasks",
-                      name, text);
+        lvni_core_notice_error(notices, 102, "%s='%s' is no list of tasks per node", name, text);
+    lvni_core_notice_found(
+        notices, "%s='%s'; expected: numbers such as 2(x3),1 for 2, 2, 2 and 1 tasks", name, text);
     return s;
 }
 
-lvn_status lvni_task_vector_read(const char *name, const char *text, lvni_notices *notices,
-                                 lvni_task_vector *out)
+lvn_status lvni_launch_task_vector_read(const char *name, const char *text,
+                                        lvni_core_notices *notices, lvni_launch_task_vector *out)
 {
-    lvni_task_vector v = {.n = 0};
+    lvni_launch_task_vector v = {.n = 0};
     lvn_status s = LVN_OK;
     for (const char *p = text; p != NULL && *text != '\0' && s == LVN_OK;) {
         int tasks, repeat;
@@ -75,15 +75,15 @@ lvn_status lvni_task_vector_read(const char *name, const char *text, lvni_notice
         p = *p == ',' ? p + 1 : NULL;
     }
     if (s != LVN_OK) {
-        lvni_task_vector_free(&v);
+        lvni_launch_task_vector_free(&v);
         return s;
     }
     *out = v;
     return LVN_OK;
 }
 
-void lvni_task_vector_free(lvni_task_vector *vector)
+void lvni_launch_task_vector_free(lvni_launch_task_vector *vector)
 {
-    lvni_free(vector->tasks);
+    lvni_core_free(vector->tasks);
     memset(vector, 0, sizeof *vector);
 }

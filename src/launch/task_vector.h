@@ -4,16 +4,16 @@
 
 #include "core/notice.h"
 
-typedef struct lvni_task_vector {
+typedef struct lvni_launch_task_vector {
     int n; /* nodes; 0: unset */
     int *tasks;
     int64_t sum;
-} lvni_task_vector;
+} lvni_launch_task_vector;
 
 /* text: the value of the variable `name`; NULL or "" is unset. E102 when it cannot be read. *out is
  * to be freed. */
-lvn_status lvni_task_vector_read(const char *name, const char *text, lvni_notices *notices,
-                                 lvni_task_vector *out);
-void lvni_task_vector_free(lvni_task_vector *vector);
+lvn_status lvni_launch_task_vector_read(const char *name, const char *text,
+                                        lvni_core_notices *notices, lvni_launch_task_vector *out);
+void lvni_launch_task_vector_free(lvni_launch_task_vector *vector);
 
 #endif

@@ -14,7 +14,7 @@ enum { MAX_DEVICES = 1024, WORD = 96 };
 static int find_device(const char *word, int n_physical, const char *const *uuids)
 {
     uint64_t number;
-    if (lvni_env_digits(word, INT32_MAX, &number)) {
+    if (lvni_launch_env_digits(word, INT32_MAX, &number)) {
         return number < (uint64_t)n_physical ? (int)number : -2;
     }
     if (strncmp(word, "MIG-", 4) == 0) {
@@ -32,29 +32,30 @@ static int find_device(const char *word, int n_physical, const char *const *uuid
     return found == -3 ? -2 : found;
 }
 
-static lvn_status add(lvni_visible *v, const char *name, int physical, const char *uuid)
+static lvn_status add(lvni_launch_visible *v, const char *name, int physical, const char *uuid)
 {
     for (int i = 0; i < v->n; i++) {
-        const lvni_visible_device *d = &v->device[i];
+        const lvni_launch_visible_device *d = &v->device[i];
         if (strcmp(d->name, name) == 0 || (physical >= 0 && d->physical == physical)) {
             LVN_FAIL(LVN_ERR_USAGE, "CUDA_VISIBLE_DEVICES=%s names %s twice", v->value, name);
         }
     }
     LVN_ARG(v->n < MAX_DEVICES, "more than %d devices", MAX_DEVICES);
-    lvni_visible_device *more =
-        lvni_realloc(LVNI_TAG_CORE, v->device, (size_t)(v->n + 1) * sizeof *more);
+    lvni_launch_visible_device *more =
+        lvni_core_realloc(LVNI_TAG_CORE, v->device, (size_t)(v->n + 1) * sizeof *more);
     if (more == NULL) {
         return LVN_ERR_MEMORY;
     }
     v->device = more;
-    lvni_visible_device *d = &more[v->n];
-    *d = (lvni_visible_device){.physical = physical, .name = lvni_strdup(LVNI_TAG_CORE, name)};
-    d->uuid = uuid != NULL ? lvni_strdup(LVNI_TAG_CORE, uuid) : NULL;
+    lvni_launch_visible_device *d = &more[v->n];
+    *d = (lvni_launch_visible_device){.physical = physical,
+                                      .name = lvni_core_strdup(LVNI_TAG_CORE, name)};
+    d->uuid = uuid != NULL ? lvni_core_strdup(LVNI_TAG_CORE, uuid) : NULL;
     v->n++; /* now, so that it is freed whatever failed */
     return d->name == NULL || (uuid != NULL && d->uuid == NULL) ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-static lvn_status add_all(lvni_visible *v, int n_physical, const char *const *uuids)
+static lvn_status add_all(lvni_launch_visible *v, int n_physical, const char *const *uuids)
 {
     for (int i = 0; i < n_physical; i++) {
         char name[16];
@@ -65,7 +66,7 @@ static lvn_status add_all(lvni_visible *v, int n_physical, const char *const *uu
 }
 
 /* Copies the next word between commas, without blanks around it. */
-static const char *next_word(const char *p, char word[WORD])
+static const char *next_argument(const char *p, char word[WORD])
 {
     size_t n = strcspn(p, ",");
     const char *after = p[n] == ',' ? p + n + 1 : NULL;
@@ -81,11 +82,11 @@ static const char *next_word(const char *p, char word[WORD])
     return after;
 }
 
-static lvn_status add_listed(lvni_visible *v, int n_physical, const char *const *uuids)
+static lvn_status add_listed(lvni_launch_visible *v, int n_physical, const char *const *uuids)
 {
     char word[WORD];
     for (const char *p = v->value; p != NULL;) {
-        p = next_word(p, word);
+        p = next_argument(p, word);
         const int found = find_device(word, n_physical, uuids);
         if (found == -2) {
             break; /* the driver stops here as well: "0,-1,1" shows device 0 alone */
@@ -96,50 +97,50 @@ static lvn_status add_listed(lvni_visible *v, int n_physical, const char *const 
     return LVN_OK;
 }
 
-lvn_status lvni_visible_make(const char *value, int n_physical, const char *const *uuids,
-                             lvni_visible *out)
+lvn_status lvni_launch_visible_make(const char *value, int n_physical, const char *const *uuids,
+                                    lvni_launch_visible *out)
 {
-    lvni_visible v = {.n = 0};
+    lvni_launch_visible v = {.n = 0};
     lvn_status s = LVN_OK;
     if (value != NULL) {
-        v.value = lvni_strdup(LVNI_TAG_CORE, value);
+        v.value = lvni_core_strdup(LVNI_TAG_CORE, value);
         s = v.value == NULL ? LVN_ERR_MEMORY : add_listed(&v, n_physical, uuids);
     } else {
         s = add_all(&v, n_physical, uuids);
     }
     if (s != LVN_OK) {
-        lvni_visible_free(&v);
+        lvni_launch_visible_free(&v);
         return s;
     }
     *out = v;
     return LVN_OK;
 }
 
-void lvni_visible_free(lvni_visible *visible)
+void lvni_launch_visible_free(lvni_launch_visible *visible)
 {
     for (int i = 0; i < visible->n; i++) {
-        lvni_free(visible->device[i].name);
-        lvni_free(visible->device[i].uuid);
+        lvni_core_free(visible->device[i].name);
+        lvni_core_free(visible->device[i].uuid);
     }
-    lvni_free(visible->device);
-    lvni_free(visible->value);
+    lvni_core_free(visible->device);
+    lvni_core_free(visible->value);
     memset(visible, 0, sizeof *visible);
 }
 
-void lvni_visible_print(const lvni_visible *visible, lvni_str *out)
+void lvni_launch_visible_print(const lvni_launch_visible *visible, lvni_core_str *out)
 {
     if (visible->n == 0) {
-        lvni_str_append(out, "none");
+        lvni_core_str_append(out, "none");
     } else if (visible->n == 1) {
-        lvni_str_append(out, "0");
+        lvni_core_str_append(out, "0");
     } else {
-        lvni_str_printf(out, "0-%d", visible->n - 1);
+        lvni_core_str_printf(out, "0-%d", visible->n - 1);
     }
 }
 
-void lvni_visible_print_value(const lvni_visible *visible, lvni_str *out)
+void lvni_launch_visible_print_value(const lvni_launch_visible *visible, lvni_core_str *out)
 {
     if (visible->value != NULL) {
-        lvni_str_printf(out, " (CUDA_VISIBLE_DEVICES=%s)", visible->value);
+        lvni_core_str_printf(out, " (CUDA_VISIBLE_DEVICES=%s)", visible->value);
     }
 }

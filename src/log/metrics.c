@@ -11,100 +11,101 @@
 #include <string.h>
 #include <unistd.h>
 
-struct lvni_metrics {
+struct lvni_log_metrics {
     int fd;
     char *path;
-    lvni_str line; /* reused: no allocation after the longest line */
-    bool cut_off;  /* the last write failed, maybe in the middle of a line */
+    lvni_core_str line; /* reused: no allocation after the longest line */
+    bool cut_off;       /* the last write failed, maybe in the middle of a line */
 };
 
-static bool add_value(lvni_str *out, const char *name, double value)
+static bool add_value(lvni_core_str *out, const char *name, double value)
 {
-    lvni_str_char(out, ',');
-    lvni_str_json(out, name);
-    lvni_str_char(out, ':');
+    lvni_core_str_char(out, ',');
+    lvni_core_str_json(out, name);
+    lvni_core_str_char(out, ':');
     if (!isfinite(value)) {
-        lvni_str_append(out, "null");
+        lvni_core_str_append(out, "null");
         return false;
     }
-    lvni_str_double(out, value);
+    lvni_core_str_double(out, value);
     return true;
 }
 
-void lvni_metrics_format(lvni_str *out, int64_t step, int64_t epoch, double time_s,
-                         const lvni_metric *values, int n)
+void lvni_log_metrics_format(lvni_core_str *out, int64_t step, int64_t epoch, double time_s,
+                             const lvni_log_metric *values, int n)
 {
-    lvni_str_printf(out, "{\"step\":%lld,\"epoch\":%lld", (long long)step, (long long)epoch);
+    lvni_core_str_printf(out, "{\"step\":%lld,\"epoch\":%lld", (long long)step, (long long)epoch);
     bool finite = add_value(out, "time_s", time_s);
     for (int i = 0; i < n; i++) {
         finite = add_value(out, values[i].name, values[i].value) && finite;
     }
-    lvni_str_append(out, finite ? "}" : ",\"nonfinite\":true}");
+    lvni_core_str_append(out, finite ? "}" : ",\"nonfinite\":true}");
 }
 
 /* A file that ends within a line (crash without resume's clean-up, or another tool) must not
  * swallow our first line. */
 static bool ends_within_line(const char *path)
 {
-    const int fd = lvni_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
+    const int fd = lvni_core_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) {
         return false; /* no file yet */
     }
     char end = '\n';
     const bool within =
-        lseek(fd, -1, SEEK_END) >= 0 && lvni_vfs_get()->read(fd, &end, 1) == 1 && end != '\n';
-    lvni_vfs_get()->close(fd);
+        lseek(fd, -1, SEEK_END) >= 0 && lvni_core_vfs_get()->read(fd, &end, 1) == 1 && end != '\n';
+    lvni_core_vfs_get()->close(fd);
     return within;
 }
 
-lvn_status lvni_metrics_open(const char *path, bool append, lvni_metrics **out)
+lvn_status lvni_log_metrics_open(const char *path, bool append, lvni_log_metrics **out)
 {
     *out = NULL;
-    lvni_metrics *m = LVNI_NEW(LVNI_TAG_CORE, lvni_metrics);
+    lvni_log_metrics *m = LVNI_NEW(LVNI_TAG_CORE, lvni_log_metrics);
     if (m == NULL) {
         return LVN_ERR_MEMORY;
     }
     m->fd = -1;
-    m->path = lvni_strdup(LVNI_TAG_CORE, path);
+    m->path = lvni_core_strdup(LVNI_TAG_CORE, path);
     m->cut_off = append && ends_within_line(path);
     const lvn_status status =
-        m->path == NULL ? LVN_ERR_MEMORY : lvni_append_open(path, !append, &m->fd);
+        m->path == NULL ? LVN_ERR_MEMORY : lvni_core_append_open(path, !append, &m->fd);
     if (status != LVN_OK) {
         m->fd = -1;
-        lvni_metrics_close(m);
+        lvni_log_metrics_close(m);
         return status;
     }
     *out = m;
     return LVN_OK;
 }
 
-lvn_status lvni_metrics_write(lvni_metrics *m, int64_t step, int64_t epoch, double time_s,
-                              const lvni_metric *values, int n)
+lvn_status lvni_log_metrics_write(lvni_log_metrics *m, int64_t step, int64_t epoch, double time_s,
+                                  const lvni_log_metric *values, int n)
 {
-    lvni_str_clear(&m->line);
+    lvni_core_str_clear(&m->line);
     if (m->cut_off) {
-        lvni_str_char(&m->line, '\n');
+        lvni_core_str_char(&m->line, '\n');
     }
-    lvni_metrics_format(&m->line, step, epoch, time_s, values, n);
-    lvni_str_char(&m->line, '\n');
-    LVN_TRY(lvni_str_status(&m->line));
+    lvni_log_metrics_format(&m->line, step, epoch, time_s, values, n);
+    lvni_core_str_char(&m->line, '\n');
+    LVN_TRY(lvni_core_str_status(&m->line));
     const lvn_status status =
-        lvni_append_write(m->fd, m->path, lvni_str_text(&m->line), m->line.len);
+        lvni_core_append_write(m->fd, m->path, lvni_core_str_text(&m->line), m->line.len);
     m->cut_off = status != LVN_OK;
     return status;
 }
 
-void lvni_metrics_close(lvni_metrics *m)
+void lvni_log_metrics_close(lvni_log_metrics *m)
 {
     if (m == NULL) {
         return;
     }
     if (m->fd >= 0) {
-        lvni_vfs_get()->close(m->fd); /* every line was written by itself: nothing to lose here */
+        /* every line was written by itself: nothing to lose here */
+        lvni_core_vfs_get()->close(m->fd);
     }
-    lvni_str_free(&m->line);
-    lvni_free(m->path);
-    lvni_free(m);
+    lvni_core_str_free(&m->line);
+    lvni_core_free(m->path);
+    lvni_core_free(m);
 }
 
 /* *kept: a whole object with a step of at most `step`; then its time, too. Memory is the only
@@ -112,7 +113,7 @@ void lvni_metrics_close(lvni_metrics *m)
 static lvn_status look_at(const char *line, size_t n, int64_t step, bool *kept, double *time_s)
 {
     json_t *object;
-    if (lvni_json_read("metrics", "a line", line, n, 0, LVNI_JSON_INNER, &object) ==
+    if (lvni_core_json_read("metrics", "a line", line, n, 0, LVNI_JSON_INNER, &object) ==
         LVN_ERR_MEMORY) {
         return LVN_ERR_MEMORY;
     }
@@ -146,7 +147,8 @@ static lvn_status filter(char *text, size_t *bytes, int64_t step, int64_t *n_dro
     return LVN_OK;
 }
 
-lvn_status lvni_metrics_truncate(const char *path, int64_t step, int64_t *dropped, double *time_s)
+lvn_status lvni_log_metrics_truncate(const char *path, int64_t step, int64_t *dropped,
+                                     double *time_s)
 {
     int64_t n_dropped = 0;
     double last_s = 0.0;
@@ -158,15 +160,15 @@ lvn_status lvni_metrics_truncate(const char *path, int64_t step, int64_t *droppe
     if (time_s != NULL) {
         *time_s = 0.0;
     }
-    if (!lvni_path_exists(path)) {
+    if (!lvni_core_path_exists(path)) {
         return LVN_OK;
     }
-    LVN_TRY(lvni_file_read(path, SIZE_MAX / 4, &text, &bytes));
+    LVN_TRY(lvni_core_file_read(path, SIZE_MAX / 4, &text, &bytes));
     lvn_status status = filter(text, &bytes, step, &n_dropped, &last_s);
     if (status == LVN_OK && n_dropped > 0) {
-        status = lvni_file_write(path, text, bytes);
+        status = lvni_core_file_write(path, text, bytes);
     }
-    lvni_free(text);
+    lvni_core_free(text);
     if (status != LVN_OK) {
         lvn_error_frame("dropping the lines after step %lld of %s", (long long)step, path);
         return status;

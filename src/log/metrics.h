@@ -8,30 +8,31 @@
 
 #include "core/str.h"
 
-typedef struct lvni_metric {
+typedef struct lvni_log_metric {
     const char *name; /* "train/loss" */
     double value;
-} lvni_metric;
+} lvni_log_metric;
 
-typedef struct lvni_metrics lvni_metrics;
+typedef struct lvni_log_metrics lvni_log_metrics;
 
 /* append = false empties an existing file. */
-lvn_status lvni_metrics_open(const char *path, bool append, lvni_metrics **out);
+lvn_status lvni_log_metrics_open(const char *path, bool append, lvni_log_metrics **out);
 /* One line, one system call; allocates nothing once a line of that length has been written. step:
  * optimizer steps done; time_s: seconds since the run began. LVN_ERR_IO: the next line starts on a
  * line of its own all the same. */
-lvn_status lvni_metrics_write(lvni_metrics *m, int64_t step, int64_t epoch, double time_s,
-                              const lvni_metric *values, int n);
-void lvni_metrics_close(lvni_metrics *m); /* NULL is fine */
+lvn_status lvni_log_metrics_write(lvni_log_metrics *m, int64_t step, int64_t epoch, double time_s,
+                                  const lvni_log_metric *values, int n);
+void lvni_log_metrics_close(lvni_log_metrics *m); /* NULL is fine */
 
 /* For resuming at step S: keep the lines with "step" <= S, drop later ones and what is no whole
  * JSON object (a line cut off by a crash). The file is replaced atomically, and only when something
  * is dropped. *dropped (may be NULL): how many lines. *time_s (may be NULL): of the last line that
  * stays; 0 when there is none. A missing file is fine. */
-lvn_status lvni_metrics_truncate(const char *path, int64_t step, int64_t *dropped, double *time_s);
+lvn_status lvni_log_metrics_truncate(const char *path, int64_t step, int64_t *dropped,
+                                     double *time_s);
 
 /* The line without its newline, appended to out. */
-void lvni_metrics_format(lvni_str *out, int64_t step, int64_t epoch, double time_s,
-                         const lvni_metric *values, int n);
+void lvni_log_metrics_format(lvni_core_str *out, int64_t step, int64_t epoch, double time_s,
+                             const lvni_log_metric *values, int n);
 
 #endif

@@ -74,7 +74,7 @@ static void add_left(line *l, double seconds)
     }
 }
 
-size_t lvni_progress_format(const lvni_progress_state *s, int width, char *out, size_t room)
+size_t lvni_log_progress_format(const lvni_log_progress_state *s, int width, char *out, size_t room)
 {
     if (room == 0) {
         return 0;
@@ -103,16 +103,16 @@ size_t lvni_progress_format(const lvni_progress_state *s, int width, char *out, 
     return l.n;
 }
 
-int lvni_progress_terminal(void)
+int lvni_log_progress_terminal(void)
 {
-    return lvni_terminal_rewrites(STDOUT_FILENO)   ? STDOUT_FILENO
-           : lvni_terminal_rewrites(STDERR_FILENO) ? STDERR_FILENO
-                                                   : -1;
+    return lvni_core_terminal_rewrites(STDOUT_FILENO)   ? STDOUT_FILENO
+           : lvni_core_terminal_rewrites(STDERR_FILENO) ? STDERR_FILENO
+                                                        : -1;
 }
 
-void lvni_progress_init(lvni_progress *p, const lvni_progress_options *options)
+void lvni_log_progress_init(lvni_log_progress *p, const lvni_log_progress_options *options)
 {
-    *p = (lvni_progress){.options = *options, .last_s = (double)NAN};
+    *p = (lvni_log_progress){.options = *options, .last_s = (double)NAN};
     if (p->options.redraw_s <= 0) {
         p->options.redraw_s = 0.1;
     }
@@ -126,16 +126,16 @@ static int columns(int fd)
     return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
 }
 
-static void draw(lvni_progress *p, const lvni_progress_state *state)
+static void draw(lvni_log_progress *p, const lvni_log_progress_state *state)
 {
     char text[256];
-    lvni_progress_format(state, columns(p->options.fd), text, sizeof text);
+    lvni_log_progress_format(state, columns(p->options.fd), text, sizeof text);
     lvni_log_status_line(p->options.fd, text);
     p->drawn = true;
 }
 
-void lvni_progress_update(lvni_progress *p, const lvni_progress_state *state, double now_s,
-                          bool logged, bool last)
+void lvni_log_progress_update(lvni_log_progress *p, const lvni_log_progress_state *state,
+                              double now_s, bool logged, bool last)
 {
     const bool terminal = p->options.fd >= 0;
     const bool first = isnan(p->last_s);
@@ -143,7 +143,7 @@ void lvni_progress_update(lvni_progress *p, const lvni_progress_state *state, do
     const bool due = first ? terminal : now_s - p->last_s >= interval;
     if (logged) {
         char text[256];
-        lvni_progress_format(state, 0, text, sizeof text);
+        lvni_log_progress_format(state, 0, text, sizeof text);
         lvni_log_line(!terminal && due && !last ? LVNI_LOG_INFO : LVNI_LOG_DEBUG, "%s", text);
     }
     if (terminal && !p->options.quiet && (due || last)) {
@@ -154,7 +154,7 @@ void lvni_progress_update(lvni_progress *p, const lvni_progress_state *state, do
     }
 }
 
-void lvni_progress_finish(lvni_progress *p)
+void lvni_log_progress_finish(lvni_log_progress *p)
 {
     if (p->drawn) {
         lvni_log_status_end();

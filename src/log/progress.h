@@ -6,42 +6,43 @@
 
 #include <levin/status.h>
 
-typedef struct lvni_progress_state {
+typedef struct lvni_log_progress_state {
     int64_t epoch;                            /* from 0; shown from 1 */
     int64_t max_epochs;                       /* 0: unknown */
     int64_t step, steps;                      /* done in this epoch, and of how many (0: unknown) */
     double loss, accuracy, samples_per_s, lr; /* NaN: left out */
     uint64_t memory_bytes;                    /* 0: left out */
     double left_s;                            /* seconds to the end of the run; NaN: left out */
-} lvni_progress_state;
+} lvni_log_progress_state;
 
 /* The line without newline, at most `width` columns (0: no limit; fields that do not fit are left
  * out from the end). Returns its length. */
-size_t lvni_progress_format(const lvni_progress_state *state, int width, char *out, size_t room);
+size_t lvni_log_progress_format(const lvni_log_progress_state *state, int width, char *out,
+                                size_t room);
 
-typedef struct lvni_progress_options {
-    int fd;          /* the terminal, as lvni_progress_terminal says it; -1: there is none */
+typedef struct lvni_log_progress_options {
+    int fd;          /* the terminal, as lvni_log_progress_terminal says it; -1: there is none */
     bool quiet;      /* nothing on the screen */
     double redraw_s; /* terminal: at most one redraw in so many seconds; 0: 0.1 */
     /* elsewhere: a line at the first logging point after so many seconds */
     double plain_interval_s;
-} lvni_progress_options;
+} lvni_log_progress_options;
 
-typedef struct lvni_progress {
-    lvni_progress_options options;
+typedef struct lvni_log_progress {
+    lvni_log_progress_options options;
     bool drawn;
     double last_s; /* when something was last shown; NaN: never */
-} lvni_progress;
+} lvni_log_progress;
 
 /* Where the line can be rewritten: standard output, else standard error, else -1. */
-int lvni_progress_terminal(void);
-void lvni_progress_init(lvni_progress *p, const lvni_progress_options *options);
+int lvni_log_progress_terminal(void);
+void lvni_log_progress_init(lvni_log_progress *p, const lvni_log_progress_options *options);
 /* After a step. now_s: any clock that does not go back. logged: this step is a logging point (its
  * line goes to train.log, and plain lines appear at these only). last: the epoch's last step,
  * always drawn. */
-void lvni_progress_update(lvni_progress *p, const lvni_progress_state *state, double now_s,
-                          bool logged, bool last);
+void lvni_log_progress_update(lvni_log_progress *p, const lvni_log_progress_state *state,
+                              double now_s, bool logged, bool last);
 /* The end of an epoch or of the run: erases the terminal's line. */
-void lvni_progress_finish(lvni_progress *p);
+void lvni_log_progress_finish(lvni_log_progress *p);
 
 #endif

@@ -26,7 +26,7 @@ static struct logger {
     char path[1024];
     bool quiet, verbose;
     bool keeping; /* no file yet, but one to come */
-    lvni_str kept;
+    lvni_core_str kept;
     int report_fd;
     char status[STATUS];
 } logger = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .report_fd = STDERR_FILENO};
@@ -79,19 +79,19 @@ static void put_status(int fd)
 static void forget_kept(void)
 {
     logger.keeping = false;
-    lvni_str_free(&logger.kept);
+    lvni_core_str_free(&logger.kept);
 }
 
 static void close_file(void)
 {
     if (logger.fd >= 0) {
         /* every line was written by itself: nothing to lose here */
-        lvni_vfs_get()->close(logger.fd);
+        lvni_core_vfs_get()->close(logger.fd);
         logger.fd = -1;
     }
 }
 
-void lvni_log_keep(void)
+void lvni_log_buffer(void)
 {
     pthread_mutex_lock(&logger.lock);
     logger.keeping = logger.fd < 0;
@@ -102,7 +102,7 @@ void lvni_log_keep(void)
 static void put_line(int fd, const char *colour, const char *text, size_t n)
 {
     const int status_fd = lvni_core_terminal_status_fd();
-    const bool above = status_fd >= 0 && lvni_terminal_same(status_fd, fd);
+    const bool above = status_fd >= 0 && lvni_core_terminal_same(status_fd, fd);
     struct iovec part[] = {part_of(above ? LVNI_TERMINAL_ERASE : ""),
                            part_of(colour),
                            {.iov_base = (void *)(uintptr_t)text, .iov_len = n},
@@ -115,11 +115,12 @@ static void put_line(int fd, const char *colour, const char *text, size_t n)
 /* Writes what is complete. */
 static void write_file(const char *text, size_t n)
 {
-    if (n > 0 && lvni_append_write(logger.fd, logger.path, text, n) != LVN_OK) {
-        char told[1200];
-        const int m = snprintf(told, sizeof told, "warning: %s; the run goes on without this log\n",
-                               lvn_last_error()->message);
-        put_line(STDERR_FILENO, "", told, (size_t)m);
+    if (n > 0 && lvni_core_append_write(logger.fd, logger.path, text, n) != LVN_OK) {
+        char reported[1200];
+        const int m =
+            snprintf(reported, sizeof reported, "warning: %s; the run goes on without this log\n",
+                     lvn_last_error()->message);
+        put_line(STDERR_FILENO, "", reported, (size_t)m);
         close_file();
     }
 }
@@ -130,12 +131,12 @@ lvn_status lvni_log_open(const char *path, bool append)
             "the path of the log has %zu bytes, at most %zu are possible", strlen(path),
             sizeof logger.path - 1);
     int fd = -1;
-    LVN_TRY(lvni_append_open(path, !append, &fd));
+    LVN_TRY(lvni_core_append_open(path, !append, &fd));
     pthread_mutex_lock(&logger.lock);
     close_file();
     logger.fd = fd;
     memcpy(logger.path, path, strlen(path) + 1);
-    write_file(lvni_str_text(&logger.kept), logger.kept.len);
+    write_file(lvni_core_str_text(&logger.kept), logger.kept.len);
     forget_kept();
     pthread_mutex_unlock(&logger.lock);
     return LVN_OK;
@@ -187,7 +188,7 @@ static void to_screen(lvni_log_level level, char *text, size_t n)
         return;
     }
     const int fd = level >= LVNI_LOG_WARNING ? STDERR_FILENO : logger.report_fd;
-    const bool coloured = colours[level][0] != '\0' && lvni_terminal_has_colours(fd);
+    const bool coloured = colours[level][0] != '\0' && lvni_core_terminal_has_colours(fd);
     char *start =
         /* there is room for the prefixes in front of the text */
         text - strlen(screen_prefixes[level]);
@@ -214,7 +215,7 @@ static void to_file(lvni_log_level level, char *text, size_t n)
     memcpy(start, prefix, length);
     text[n] = '\n';
     if (logger.fd < 0) {
-        lvni_str_append_n(&logger.kept, start, length + n + 1);
+        lvni_core_str_append_n(&logger.kept, start, length + n + 1);
     } else {
         write_file(start, length + n + 1);
     }
@@ -239,15 +240,15 @@ static void write_line(lvni_log_level level, bool screen, const char *fmt, va_li
     char line[PREFIX + LINE + 2];
     va_list again;
     va_copy(again, args);
-    size_t n = lvni_escape_format(line + PREFIX, LINE + 1, fmt, args);
+    size_t n = lvni_core_escape_format(line + PREFIX, LINE + 1, fmt, args);
     char *all = line;
     if (n > LINE) {
-        all = lvni_alloc(LVNI_TAG_CORE, PREFIX + n + 2);
+        all = lvni_core_alloc(LVNI_TAG_CORE, PREFIX + n + 2);
         if (all == NULL) {
             all = line; /* better cut than lost */
             n = strlen(line + PREFIX);
         } else {
-            lvni_escape_format(all + PREFIX, n + 1, fmt, again);
+            lvni_core_escape_format(all + PREFIX, n + 1, fmt, again);
         }
     }
     va_end(again);
@@ -258,7 +259,7 @@ static void write_line(lvni_log_level level, bool screen, const char *fmt, va_li
     to_file(level, all + PREFIX, n);
     pthread_mutex_unlock(&logger.lock);
     if (all != line) {
-        lvni_free(all);
+        lvni_core_free(all);
     }
     lvn_error_adopt(&before);
 }

@@ -19,7 +19,7 @@ typedef enum lvni_log_level {
 
 /* Lines from now on go into the file that will be opened: what is said before a run has a
  * directory. */
-void lvni_log_keep(void);
+void lvni_log_buffer(void);
 /* From now on also into the file at path, behind the lines that were kept. Closes the one before.
  * append = false empties it. */
 lvn_status lvni_log_open(const char *path, bool append);

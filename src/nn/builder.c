@@ -27,15 +27,15 @@ void lvn_builder_couple(lvn_builder *b)
     b->model->coupled = true;
 }
 
-const void *lvni_builder_arguments(const lvn_builder *b)
+const void *lvni_nn_builder_arguments(const lvn_builder *b)
 {
     return b->arguments;
 }
 
-void lvni_builder_set_layout(lvn_builder *b, lvni_layout layout, const int64_t *image)
+void lvni_nn_builder_set_layout(lvn_builder *b, lvni_nn_layout layout, const int64_t *image)
 {
     if (b->status == LVN_OK) {
-        lvni_parameter *p = &b->model->parameters[b->model->n_parameters - 1];
+        lvni_nn_parameter *p = &b->model->parameters[b->model->n_parameters - 1];
         p->layout = layout;
         if (image != NULL) {
             memcpy(p->image, image, sizeof p->image);
@@ -47,7 +47,7 @@ void lvni_builder_set_layout(lvn_builder *b, lvni_layout layout, const int64_t *
 static char *join(const char *path, const char *name)
 {
     const size_t a = strlen(path), n = a + strlen(name) + 2;
-    char *s = lvni_alloc(LVNI_TAG_MODEL, n);
+    char *s = lvni_core_alloc(LVNI_TAG_MODEL, n);
     if (s != NULL) {
         snprintf(s, n, "%s%s%s", path, a > 0 ? "." : "", name);
     }
@@ -71,7 +71,7 @@ static bool grow(void **array, int n, size_t size)
     if (n > 0 && (n & (n - 1)) != 0) {
         return true; /* powers of two are the only sizes at which the array is full */
     }
-    void *more = lvni_realloc(LVNI_TAG_MODEL, *array, (size_t)(n == 0 ? 1 : 2 * n) * size);
+    void *more = lvni_core_realloc(LVNI_TAG_MODEL, *array, (size_t)(n == 0 ? 1 : 2 * n) * size);
     if (more == NULL) {
         return false;
     }
@@ -79,9 +79,10 @@ static bool grow(void **array, int n, size_t size)
     return true;
 }
 
-lvn_module *lvni_builder_new_module(lvn_builder *b, const lvn_module_class *cls, const char *name)
+lvn_module *lvni_nn_builder_new_module(lvn_builder *b, const lvn_module_class *cls,
+                                       const char *name)
 {
-    lvni_model *m = b->model;
+    lvni_nn_model *m = b->model;
     if (b->status != LVN_OK) {
         return NULL;
     }
@@ -89,11 +90,11 @@ lvn_module *lvni_builder_new_module(lvn_builder *b, const lvn_module_class *cls,
         return fail(b, LVN_ERR_INVALID);
     }
     void *list = m->modules;
-    lvn_module *module = lvni_calloc(LVNI_TAG_MODEL, 1, cls->size);
+    lvn_module *module = lvni_core_calloc(LVNI_TAG_MODEL, 1, cls->size);
     char *path = join(b->path, name);
     if (module == NULL || path == NULL || !grow(&list, m->n_modules, sizeof *m->modules)) {
-        lvni_free(module);
-        lvni_free(path);
+        lvni_core_free(module);
+        lvni_core_free(path);
         return fail(b, LVN_ERR_MEMORY);
     }
     m->modules = list;
@@ -103,14 +104,14 @@ lvn_module *lvni_builder_new_module(lvn_builder *b, const lvn_module_class *cls,
     return module;
 }
 
-bool lvni_builder_options(lvn_builder *b, const char *call, void *own, size_t bytes,
-                          const void *given)
+bool lvni_nn_builder_options(lvn_builder *b, const char *call, void *own, size_t bytes,
+                             const void *given)
 {
-    const lvn_status s = lvni_options_copy(call, own, bytes, given);
+    const lvn_status s = lvni_core_options_copy(call, own, bytes, given);
     return s == LVN_OK || fail(b, s) != NULL;
 }
 
-lvn_module *lvni_builder_build(lvn_builder *b, lvn_module *module)
+lvn_module *lvni_nn_builder_build(lvn_builder *b, lvn_module *module)
 {
     if (module == NULL) {
         return NULL;
@@ -124,7 +125,7 @@ lvn_module *lvni_builder_build(lvn_builder *b, lvn_module *module)
 
 lvn_module *lvn_builder_child(lvn_builder *b, const lvn_module_class *cls, const char *name)
 {
-    return lvni_builder_build(b, lvni_builder_new_module(b, cls, name));
+    return lvni_nn_builder_build(b, lvni_nn_builder_new_module(b, cls, name));
 }
 
 /* Name, and a tensor of the right shape whose memory comes later. */
@@ -142,15 +143,15 @@ static lvn_tensor *new_tensor(lvn_builder *b, const char *name, int ndim, const 
     if (*full == NULL) {
         return fail(b, LVN_ERR_MEMORY);
     }
-    if (lvni_model_has(b->model, *full)) {
+    if (lvni_nn_model_has(b->model, *full)) {
         lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
                       "the model has two parameters or buffers named %s", *full);
-        lvni_free(*full);
+        lvni_core_free(*full);
         return fail(b, LVN_ERR_INVALID);
     }
     lvn_tensor *t = lvn_tensor_wrap(&nowhere, LVN_F32, ndim, shape);
     if (t == NULL) {
-        lvni_free(*full);
+        lvni_core_free(*full);
         return fail(b, lvn_last_error()->code);
     }
     return t;
@@ -159,20 +160,20 @@ static lvn_tensor *new_tensor(lvn_builder *b, const char *name, int ndim, const 
 /* False fails the builder. */
 static bool good_init(lvn_builder *b, const char *name, lvn_init init)
 {
-    const lvn_status s = lvni_options_enum(name, "init", (int)init, LVN_INIT_NORMAL);
+    const lvn_status s = lvni_core_options_enum(name, "init", (int)init, LVN_INIT_NORMAL);
     return s == LVN_OK || fail(b, s) != NULL;
 }
 
 lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim, const int64_t *shape,
                                   lvn_init init, double bound)
 {
-    lvni_model *m = b->model;
+    lvni_nn_model *m = b->model;
     char *full;
     lvn_tensor *t = good_init(b, name, init) ? new_tensor(b, name, ndim, shape, &full) : NULL;
     void *list = m->parameters;
     if (t == NULL || !grow(&list, m->n_parameters, sizeof *m->parameters)) {
         if (t != NULL) {
-            lvni_free(full);
+            lvni_core_free(full);
             lvn_release(t);
         }
         return fail(b, LVN_ERR_MEMORY);
@@ -180,7 +181,7 @@ lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim, co
     m->parameters = list;
     t->requires_grad = true;
     t->param = m->n_parameters;
-    m->parameters[m->n_parameters++] = (lvni_parameter){
+    m->parameters[m->n_parameters++] = (lvni_nn_parameter){
         .name = full, .tensor = t, .numel = lvn_numel(t), .init = init, .bound = bound};
     return t;
 }
@@ -195,7 +196,7 @@ lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_init init,
         fail(b, LVN_ERR_MEMORY);
         return LVN_ERR_MEMORY;
     }
-    lvni_parameter *p = NULL;
+    lvni_nn_parameter *p = NULL;
     for (int i = 0; i < b->model->n_parameters && p == NULL; i++) {
         p = strcmp(b->model->parameters[i].name, full) == 0 ? &b->model->parameters[i] : NULL;
     }
@@ -207,14 +208,14 @@ lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_init init,
         p->init = init;
         p->bound = bound;
     }
-    lvni_free(full);
+    lvni_core_free(full);
     return b->status;
 }
 
 lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim, const int64_t *shape,
                                double fill, double momentum)
 {
-    lvni_model *m = b->model;
+    lvni_nn_model *m = b->model;
     char *full;
     lvn_tensor *t = new_tensor(b, name, ndim, shape, &full);
     if (t == NULL) {
@@ -223,8 +224,8 @@ lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim, const
     void *list = m->buffers;
     lvn_buffer *buffer = LVNI_NEW(LVNI_TAG_MODEL, lvn_buffer);
     if (buffer == NULL || !grow(&list, m->n_buffers, sizeof *m->buffers)) {
-        lvni_free(full);
-        lvni_free(buffer);
+        lvni_core_free(full);
+        lvni_core_free(buffer);
         lvn_release(t);
         return (lvn_buffer *)fail(b, LVN_ERR_MEMORY);
     }

@@ -5,20 +5,21 @@
 #include "nn/model.h"
 
 struct lvn_builder {
-    lvni_model *model;
+    lvni_nn_model *model;
     const char *path; /* of the module in work */
     const void *arguments;
-    bool sync_batch_norm; /* every batch norm is over the group of its shard */
+    bool sync_batch_norm; /* every batch norm is over the group of its micro-batch */
     lvn_status status;
     lvn_error error;
 };
 
 /* A module of `cls` named `name` below the builder's module, zeroed, not built. NULL on failure. */
-lvn_module *lvni_builder_new_module(lvn_builder *b, const lvn_module_class *cls, const char *name);
+lvn_module *lvni_nn_builder_new_module(lvn_builder *b, const lvn_module_class *cls,
+                                       const char *name);
 /* Run its build() with the path set. */
-lvn_module *lvni_builder_build(lvn_builder *b, lvn_module *module);
+lvn_module *lvni_nn_builder_build(lvn_builder *b, lvn_module *module);
 /* Read the options of a layer (core/options_struct.h); false fails the builder. */
-bool lvni_builder_options(lvn_builder *b, const char *call, void *own, size_t bytes,
-                          const void *given);
+bool lvni_nn_builder_options(lvn_builder *b, const char *call, void *own, size_t bytes,
+                             const void *given);
 
 #endif

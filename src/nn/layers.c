@@ -22,11 +22,11 @@ static lvn_status conv2d_build(lvn_module *module, lvn_builder *b)
             module->path, m->in, m->out, m->kernel, groups);
     }
     const int fan_in = m->in / groups * m->kernel * m->kernel;
-    const double bound = 1.0 / lvni_sqrt((double)fan_in);
+    const double bound = 1.0 / lvni_core_sqrt((double)fan_in);
     m->weight = lvn_builder_parameter(
         b, "weight", 4, (const int64_t[]){m->out, m->kernel, m->kernel, m->in / groups},
         LVN_INIT_UNIFORM, bound);
-    lvni_builder_set_layout(b, LVNI_LAYOUT_CONV, NULL);
+    lvni_nn_builder_set_layout(b, LVNI_LAYOUT_CONV, NULL);
     if (!m->options.no_bias) {
         m->bias =
             lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
@@ -48,17 +48,17 @@ static const lvn_module_class conv2d_class = {
 lvn_module *lvn_nn_conv2d_with(lvn_builder *b, const char *name, int in, int out, int kernel,
                                const lvn_nn_conv2d_options *o)
 {
-    conv2d *m = (conv2d *)(void *)lvni_builder_new_module(b, &conv2d_class, name);
+    conv2d *m = (conv2d *)(void *)lvni_nn_builder_new_module(b, &conv2d_class, name);
     if (m == NULL) {
         return NULL;
     }
     m->in = in;
     m->out = out;
     m->kernel = kernel;
-    if (!lvni_builder_options(b, "nn_conv2d", &m->options, sizeof m->options, o)) {
+    if (!lvni_nn_builder_options(b, "nn_conv2d", &m->options, sizeof m->options, o)) {
         return NULL;
     }
-    return lvni_builder_build(b, &m->base);
+    return lvni_nn_builder_build(b, &m->base);
 }
 
 typedef struct conv_transpose2d {
@@ -81,11 +81,11 @@ static lvn_status conv_transpose2d_build(lvn_module *module, lvn_builder *b)
                  module->path, m->in, m->out, m->kernel, groups);
     }
     const int fan = m->out / groups * m->kernel * m->kernel;
-    const double bound = 1.0 / lvni_sqrt((double)fan);
+    const double bound = 1.0 / lvni_core_sqrt((double)fan);
     m->weight = lvn_builder_parameter(
         b, "weight", 4, (const int64_t[]){m->in, m->kernel, m->kernel, m->out / groups},
         LVN_INIT_UNIFORM, bound);
-    lvni_builder_set_layout(b, LVNI_LAYOUT_CONV, NULL);
+    lvni_nn_builder_set_layout(b, LVNI_LAYOUT_CONV, NULL);
     if (!m->options.no_bias) {
         m->bias =
             lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
@@ -111,17 +111,17 @@ lvn_module *lvn_nn_conv_transpose2d_with(lvn_builder *b, const char *name, int i
                                          int kernel, const lvn_nn_conv_transpose2d_options *o)
 {
     conv_transpose2d *m =
-        (conv_transpose2d *)(void *)lvni_builder_new_module(b, &conv_transpose2d_class, name);
+        (conv_transpose2d *)(void *)lvni_nn_builder_new_module(b, &conv_transpose2d_class, name);
     if (m == NULL) {
         return NULL;
     }
     m->in = in;
     m->out = out;
     m->kernel = kernel;
-    if (!lvni_builder_options(b, "nn_conv_transpose2d", &m->options, sizeof m->options, o)) {
+    if (!lvni_nn_builder_options(b, "nn_conv_transpose2d", &m->options, sizeof m->options, o)) {
         return NULL;
     }
-    return lvni_builder_build(b, &m->base);
+    return lvni_nn_builder_build(b, &m->base);
 }
 
 typedef struct linear {
@@ -144,13 +144,13 @@ static lvn_status linear_build(lvn_module *module, lvn_builder *b)
             "%s: an image of %lld x %lld with %lld channels is not what %lld features were made of",
             module->path, (long long)image[0], (long long)image[1], (long long)image[2],
             (long long)m->in);
-    const double bound = 1.0 / lvni_sqrt((double)m->in);
+    const double bound = 1.0 / lvni_core_sqrt((double)m->in);
     m->weight = lvn_builder_parameter(b, "weight", 2, (const int64_t[]){m->out, m->in},
                                       LVN_INIT_UNIFORM, bound);
     if (flattened) {
-        lvni_builder_set_layout(b, LVNI_LAYOUT_FLATTEN, image);
+        lvni_nn_builder_set_layout(b, LVNI_LAYOUT_FLATTEN, image);
     } else if (m->options.conv1d) {
-        lvni_builder_set_layout(b, LVNI_LAYOUT_TRANSPOSED, NULL);
+        lvni_nn_builder_set_layout(b, LVNI_LAYOUT_TRANSPOSED, NULL);
     }
     if (!m->options.no_bias) {
         m->bias =
@@ -171,16 +171,16 @@ static const lvn_module_class linear_class = {
 lvn_module *lvn_nn_linear_with(lvn_builder *b, const char *name, int64_t in, int64_t out,
                                const lvn_nn_linear_options *o)
 {
-    linear *m = (linear *)(void *)lvni_builder_new_module(b, &linear_class, name);
+    linear *m = (linear *)(void *)lvni_nn_builder_new_module(b, &linear_class, name);
     if (m == NULL) {
         return NULL;
     }
     m->in = in;
     m->out = out;
-    if (!lvni_builder_options(b, "nn_linear", &m->options, sizeof m->options, o)) {
+    if (!lvni_nn_builder_options(b, "nn_linear", &m->options, sizeof m->options, o)) {
         return NULL;
     }
-    return lvni_builder_build(b, &m->base);
+    return lvni_nn_builder_build(b, &m->base);
 }
 
 typedef struct batch_norm {
@@ -219,7 +219,7 @@ static lvn_tensor *batch_norm_forward_residual(const lvn_module *module, lvn_ten
                                          .residual = residual, .relu = m->relu, .sync = m->sync);
     if (y != NULL && (lvn_buffer_push(m->running_mean, mean) != LVN_OK ||
                       lvn_buffer_push(m->running_var, variance) != LVN_OK)) {
-        return lvni_op_fail("batch_norm");
+        return lvni_autograd_op_fail("batch_norm");
     }
     return y;
 }
@@ -238,13 +238,13 @@ static const lvn_module_class batch_norm_class = {.name = "batch_norm",
 lvn_module *lvn_nn_batch_norm_with(lvn_builder *b, const char *name, int channels, double momentum,
                                    const lvn_nn_batch_norm_options *o)
 {
-    batch_norm *m = (batch_norm *)(void *)lvni_builder_new_module(b, &batch_norm_class, name);
+    batch_norm *m = (batch_norm *)(void *)lvni_nn_builder_new_module(b, &batch_norm_class, name);
     if (m == NULL) {
         return NULL;
     }
     m->channels = channels;
     lvn_nn_batch_norm_options own;
-    if (!lvni_builder_options(b, "nn_batch_norm", &own, sizeof own, o)) {
+    if (!lvni_nn_builder_options(b, "nn_batch_norm", &own, sizeof own, o)) {
         return NULL;
     }
     m->eps = own.eps > 0.0 ? own.eps : 1e-5;
@@ -254,7 +254,7 @@ lvn_module *lvn_nn_batch_norm_with(lvn_builder *b, const char *name, int channel
     if (m->sync) {
         lvn_builder_couple(b);
     }
-    return lvni_builder_build(b, &m->base);
+    return lvni_nn_builder_build(b, &m->base);
 }
 
 typedef struct dropout {
@@ -280,10 +280,10 @@ static const lvn_module_class dropout_class = {
 
 lvn_module *lvn_nn_dropout(lvn_builder *b, const char *name, double p)
 {
-    dropout *m = (dropout *)(void *)lvni_builder_new_module(b, &dropout_class, name);
+    dropout *m = (dropout *)(void *)lvni_nn_builder_new_module(b, &dropout_class, name);
     if (m == NULL) {
         return NULL;
     }
     m->p = p;
-    return lvni_builder_build(b, &m->base);
+    return lvni_nn_builder_build(b, &m->base);
 }

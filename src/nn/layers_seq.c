@@ -32,15 +32,15 @@ static const lvn_module_class layer_norm_class = {.name = "layer_norm",
 lvn_module *lvn_nn_layer_norm_with(lvn_builder *b, const char *name, int64_t features,
                                    const lvn_nn_layer_norm_options *o)
 {
-    layer_norm *m = (layer_norm *)(void *)lvni_builder_new_module(b, &layer_norm_class, name);
+    layer_norm *m = (layer_norm *)(void *)lvni_nn_builder_new_module(b, &layer_norm_class, name);
     if (m == NULL) {
         return NULL;
     }
     lvn_nn_layer_norm_options own;
-    if (!lvni_builder_options(b, "nn_layer_norm", &own, sizeof own, o)) {
+    if (!lvni_nn_builder_options(b, "nn_layer_norm", &own, sizeof own, o)) {
         return NULL;
     }
     m->features = features;
     m->eps = own.eps > 0.0 ? own.eps : 1e-5;
-    return lvni_builder_build(b, &m->base);
+    return lvni_nn_builder_build(b, &m->base);
 }

@@ -5,12 +5,12 @@
 #include <string.h>
 
 /* (first, H, W, C) here, (first, C, H, W) there. */
-static void view_of(const lvni_parameter *p, int64_t v[4])
+static void view_of(const lvni_nn_parameter *p, int64_t v[4])
 {
     if (p->layout == LVNI_LAYOUT_CONV) {
         memcpy(v, p->tensor->shape, 4 * sizeof *v);
     } else if (p->layout == LVNI_LAYOUT_TRANSPOSED) {
-        v[0] = v[2] = 1; /* one picture of O pixels with I channels */
+        v[0] = v[2] = 1; /* one image of O pixels with I channels */
         v[1] = p->tensor->shape[0];
         v[3] = p->tensor->shape[1];
     } else {
@@ -19,7 +19,7 @@ static void view_of(const lvni_parameter *p, int64_t v[4])
     }
 }
 
-int lvni_parameter_file_shape(const lvni_parameter *p, int64_t shape[LVN_MAX_NDIM])
+int lvni_nn_parameter_file_shape(const lvni_nn_parameter *p, int64_t shape[LVN_MAX_NDIM])
 {
     const lvn_tensor *t = p->tensor;
     memcpy(shape, t->shape, (size_t)t->ndim * sizeof *shape);
@@ -35,7 +35,7 @@ int lvni_parameter_file_shape(const lvni_parameter *p, int64_t shape[LVN_MAX_NDI
     return t->ndim;
 }
 
-static void permute(const lvni_parameter *p, const float *from, float *to, bool to_file)
+static void permute(const lvni_nn_parameter *p, const float *from, float *to, bool to_file)
 {
     int64_t v[4];
     view_of(p, v);
@@ -50,7 +50,7 @@ static void permute(const lvni_parameter *p, const float *from, float *to, bool 
     }
 }
 
-void lvni_parameter_to_file(const lvni_parameter *p, const float *here, float *file)
+void lvni_nn_parameter_to_file(const lvni_nn_parameter *p, const float *here, float *file)
 {
     if (p->layout == LVNI_LAYOUT_PLAIN) {
         memcpy(file, here, (size_t)p->numel * sizeof *file);
@@ -59,7 +59,7 @@ void lvni_parameter_to_file(const lvni_parameter *p, const float *here, float *f
     }
 }
 
-void lvni_parameter_from_file(const lvni_parameter *p, const float *file, float *here)
+void lvni_nn_parameter_from_file(const lvni_nn_parameter *p, const float *file, float *here)
 {
     if (p->layout == LVNI_LAYOUT_PLAIN) {
         memcpy(here, file, (size_t)p->numel * sizeof *here);

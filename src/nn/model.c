@@ -16,7 +16,7 @@ static void point_at(lvn_tensor *t, float *memory)
     t->storage->data = memory;
 }
 
-void lvni_model_show(lvni_model *m, float *values)
+void lvni_nn_model_show(lvni_nn_model *m, float *values)
 {
     float *at = values == NULL ? m->weights : values;
     for (int i = 0; i < m->n_parameters; i++) {
@@ -25,12 +25,12 @@ void lvni_model_show(lvni_model *m, float *values)
     for (int i = 0; i < m->n_buffers; i++) {
         point_at(m->buffers[i]->tensor, at + m->buffers[i]->value_offset);
     }
-    lvni_model_touch(m);
+    lvni_nn_model_touch(m);
 }
 
-static lvn_status lay_out(lvni_model *m)
+static lvn_status lay_out(lvni_nn_model *m)
 {
-    m->offset = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters + 1, sizeof *m->offset);
+    m->offset = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters + 1, sizeof *m->offset);
     if (m->offset == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -47,29 +47,30 @@ static lvn_status lay_out(lvni_model *m)
         m->buffers[i]->value_offset = m->n_values;
         m->n_values += (m->buffers[i]->numel + ALIGN - 1) / ALIGN * ALIGN;
     }
-    m->weights = lvni_mem_calloc(LVNI_TAG_MODEL, (size_t)m->n_values, sizeof *m->weights);
+    m->weights = lvni_tensor_mem_calloc(LVNI_TAG_MODEL, (size_t)m->n_values, sizeof *m->weights);
     if (m->weights == NULL) {
         return lvn_last_error()->code;
     }
-    lvni_model_show(m, NULL);
+    lvni_nn_model_show(m, NULL);
     return LVN_OK;
 }
 
 /* Values are a function of (seed, name, element) alone. */
-static void fill_parameters(const lvni_model *m, uint64_t seed, float *values)
+static void fill_parameters(const lvni_nn_model *m, uint64_t seed, float *values)
 {
     for (int i = 0; i < m->n_parameters; i++) {
-        const lvni_parameter *p = &m->parameters[i];
+        const lvni_nn_parameter *p = &m->parameters[i];
         char purpose[256];
         snprintf(purpose, sizeof purpose, "init/%s", p->name);
-        const lvni_rng rng = {.key = lvni_rng_make_key(seed, lvni_rng_purpose(purpose))};
+        const lvni_core_rng rng = {
+            .key = lvni_core_rng_make_key(seed, lvni_core_rng_purpose(purpose))};
         float *w = values + m->offset[i];
         if (p->init == LVN_INIT_NORMAL) {
-            lvni_random_normal(w, p->numel, p->bound, &rng);
+            lvni_kernels_random_normal(w, p->numel, p->bound, &rng);
             continue;
         }
         if (p->init == LVN_INIT_UNIFORM) {
-            lvni_random_uniform(w, p->numel, &rng);
+            lvni_kernels_random_uniform(w, p->numel, &rng);
         }
         for (int64_t k = 0; k < p->numel; k++) {
             const double u = p->init == LVN_INIT_UNIFORM ? (double)w[k] * 2.0 - 1.0 : 0.0;
@@ -78,7 +79,7 @@ static void fill_parameters(const lvni_model *m, uint64_t seed, float *values)
     }
 }
 
-static void fill_buffers(const lvni_model *m, float *values)
+static void fill_buffers(const lvni_nn_model *m, float *values)
 {
     for (int i = 0; i < m->n_buffers; i++) {
         float *v = values + m->buffers[i]->value_offset;
@@ -89,11 +90,11 @@ static void fill_buffers(const lvni_model *m, float *values)
 }
 
 /* Buffers, and with a seed parameters; without they stay zeros. */
-static lvn_status initialise(const lvni_model *m, const uint64_t *seed)
+static lvn_status initialise(const lvni_nn_model *m, const uint64_t *seed)
 {
-    const bool here = lvni_device_of(m->weights) == NULL;
+    const bool here = lvni_tensor_device_of(m->weights) == NULL;
     float *values =
-        here ? m->weights : lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_values, sizeof *values);
+        here ? m->weights : lvni_core_calloc(LVNI_TAG_MODEL, (size_t)m->n_values, sizeof *values);
     if (values == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -104,16 +105,17 @@ static lvn_status initialise(const lvni_model *m, const uint64_t *seed)
     if (here) {
         return LVN_OK;
     }
-    const lvn_status s = lvni_mem_copy(m->weights, values, (size_t)m->n_values * sizeof *values);
-    lvni_free(values);
+    const lvn_status s =
+        lvni_tensor_mem_copy(m->weights, values, (size_t)m->n_values * sizeof *values);
+    lvni_core_free(values);
     return s;
 }
 
 static lvn_status build(const lvn_module_class *cls, const void *arguments, const uint64_t *seed,
-                        bool sync, lvni_model **out)
+                        bool sync, lvni_nn_model **out)
 {
     *out = NULL;
-    lvni_model *m = LVNI_NEW(LVNI_TAG_MODEL, lvni_model);
+    lvni_nn_model *m = LVNI_NEW(LVNI_TAG_MODEL, lvni_nn_model);
     if (m == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -128,32 +130,32 @@ static lvn_status build(const lvn_module_class *cls, const void *arguments, cons
     }
     if (s != LVN_OK) {
         lvn_error_frame("building model %s", cls->name);
-        lvni_model_destroy(m);
+        lvni_nn_model_destroy(m);
         return s;
     }
     *out = m;
     return LVN_OK;
 }
 
-lvn_status lvni_model_build_empty(const lvn_module_class *cls, const void *arguments,
-                                  lvni_model **out)
+lvn_status lvni_nn_model_build_empty(const lvn_module_class *cls, const void *arguments,
+                                     lvni_nn_model **out)
 {
     return build(cls, arguments, NULL, false, out);
 }
 
-lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, uint64_t seed,
-                            lvni_model **out)
+lvn_status lvni_nn_model_build(const lvn_module_class *cls, const void *arguments, uint64_t seed,
+                               lvni_nn_model **out)
 {
     return build(cls, arguments, &seed, false, out);
 }
 
-lvn_status lvni_model_build_sync(const lvn_module_class *cls, const void *arguments, uint64_t seed,
-                                 lvni_model **out)
+lvn_status lvni_nn_model_build_sync(const lvn_module_class *cls, const void *arguments,
+                                    uint64_t seed, lvni_nn_model **out)
 {
     return build(cls, arguments, &seed, true, out);
 }
 
-void lvni_model_destroy(lvni_model *m)
+void lvni_nn_model_destroy(lvni_nn_model *m)
 {
     if (m == NULL) {
         return;
@@ -165,28 +167,28 @@ void lvni_model_destroy(lvni_model *m)
         }
         char *path;
         memcpy(&path, &module->path, sizeof path);
-        lvni_free(path);
-        lvni_free(module);
+        lvni_core_free(path);
+        lvni_core_free(module);
     }
     for (int i = 0; i < m->n_parameters; i++) {
         lvni_cpu_weights_forget(m->parameters[i].tensor->id, m->parameters[i].tensor->id);
         lvn_release(m->parameters[i].tensor);
-        lvni_free(m->parameters[i].name);
+        lvni_core_free(m->parameters[i].name);
     }
     for (int i = 0; i < m->n_buffers; i++) {
         lvn_release(m->buffers[i]->tensor);
-        lvni_free(m->buffers[i]->name);
-        lvni_free(m->buffers[i]);
+        lvni_core_free(m->buffers[i]->name);
+        lvni_core_free(m->buffers[i]);
     }
-    lvni_free(m->modules);
-    lvni_free(m->parameters);
-    lvni_free(m->buffers);
-    lvni_mem_free(m->weights, (size_t)m->n_values, sizeof *m->weights);
-    lvni_free(m->offset);
-    lvni_free(m);
+    lvni_core_free(m->modules);
+    lvni_core_free(m->parameters);
+    lvni_core_free(m->buffers);
+    lvni_tensor_mem_free(m->weights, (size_t)m->n_values, sizeof *m->weights);
+    lvni_core_free(m->offset);
+    lvni_core_free(m);
 }
 
-int64_t lvni_model_count(const lvni_model *m)
+int64_t lvni_nn_model_count(const lvni_nn_model *m)
 {
     int64_t n = 0;
     for (int i = 0; i < m->n_parameters; i++) {
@@ -195,7 +197,7 @@ int64_t lvni_model_count(const lvni_model *m)
     return n;
 }
 
-void lvni_model_touch(lvni_model *m)
+void lvni_nn_model_touch(lvni_nn_model *m)
 {
     for (int i = 0; i < m->n_parameters; i++) {
         m->parameters[i].tensor->version++;
@@ -220,11 +222,11 @@ static bool can_forward(const lvn_module *module)
 static lvn_tensor *forward(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual)
 {
     /* outside of all scopes closing one would drop the tape */
-    const bool inner = lvni_scope_depth() > 0;
+    const bool inner = lvni_autograd_scope_depth() > 0;
     if (x == NULL || (inner && lvn_scope_open() != LVN_OK)) {
-        return lvni_op_fail("forward");
+        return lvni_autograd_op_fail("forward");
     }
-    lvni_ctx *ctx = lvni_ctx_get();
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     const char *outside = ctx->module_path;
     ctx->module_path = module->path;
     lvn_tensor *y = residual == NULL ? module->cls->forward(module, x)
@@ -235,18 +237,18 @@ static lvn_tensor *forward(const lvn_module *module, lvn_tensor *x, lvn_tensor *
     }
     y = y == x || y == residual ? lvn_retain(y) : lvn_keep(y);
     lvn_scope_close(); /* a failure has marked the scope outside */
-    return y == NULL ? NULL : lvni_adopt(y);
+    return y == NULL ? NULL : lvni_autograd_adopt(y);
 }
 
 lvn_tensor *lvn_forward(const lvn_module *module, lvn_tensor *x)
 {
-    return can_forward(module) ? forward(module, x, NULL) : lvni_op_fail("forward");
+    return can_forward(module) ? forward(module, x, NULL) : lvni_autograd_op_fail("forward");
 }
 
 lvn_tensor *lvn_forward_residual(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual)
 {
     if (!can_forward(module) || residual == NULL) {
-        return lvni_op_fail("forward_residual");
+        return lvni_autograd_op_fail("forward_residual");
     }
     if (module->cls->forward_residual == NULL) {
         return lvn_add(forward(module, x, NULL), residual);
@@ -256,10 +258,10 @@ lvn_tensor *lvn_forward_residual(const lvn_module *module, lvn_tensor *x, lvn_te
 
 bool lvn_is_training(void)
 {
-    return lvni_ctx_get()->at.training;
+    return lvni_tensor_ctx_get()->at.training;
 }
 
-static lvni_step_metric *metric_of(lvni_step *step, const char *name)
+static lvni_nn_step_metric *metric_of(lvni_nn_step *step, const char *name)
 {
     for (int i = 0; i < step->n_metrics; i++) {
         if (strcmp(step->metric[i].name, name) == 0) {
@@ -269,47 +271,47 @@ static lvni_step_metric *metric_of(lvni_step *step, const char *name)
     if (step->n_metrics == LVNI_METRICS) {
         return NULL;
     }
-    lvni_step_metric *m = &step->metric[step->n_metrics++];
-    *m = (lvni_step_metric){0};
+    lvni_nn_step_metric *m = &step->metric[step->n_metrics++];
+    *m = (lvni_nn_step_metric){0};
     snprintf(m->name, sizeof m->name, "%s", name);
     return m;
 }
 
-void lvni_step_weigh(lvn_step *given, double weight)
+void lvni_nn_step_weigh(lvn_step *given, double weight)
 {
-    ((lvni_step *)given)->weight = weight;
+    ((lvni_nn_step *)given)->weight = weight;
 }
 
 void lvn_log(lvn_step *given, const char *name, const lvn_tensor *value)
 {
-    lvni_log_weighted(given, name, value, ((const lvni_step *)given)->weight);
+    lvni_nn_log_weighted(given, name, value, ((const lvni_nn_step *)given)->weight);
 }
 
-void lvni_log_weighted(lvn_step *given, const char *name, const lvn_tensor *value, double weight)
+void lvni_nn_log_weighted(lvn_step *given, const char *name, const lvn_tensor *value, double weight)
 {
-    lvni_step *step = (lvni_step *)given;
+    lvni_nn_step *step = (lvni_nn_step *)given;
     if (value == NULL) {
         return; /* the scope has failed and tells why */
     }
-    lvni_step_metric *m =
+    lvni_nn_step_metric *m =
         strlen(name) < LVNI_METRIC_NAME && lvn_numel(value) == 1 ? metric_of(step, name) : NULL;
     if (m == NULL) {
         lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
                       "lvn_log of %s: a metric is one number (this has %lld), with a name of at "
                       "most %d characters, at most %d in a step",
                       name, (long long)lvn_numel(value), LVNI_METRIC_NAME - 1, LVNI_METRICS);
-        lvni_op_fail("lvn_log");
+        lvni_autograd_op_fail("lvn_log");
         return;
     }
     m->sum += lvn_item(value) * weight;
     m->weight += weight;
 }
 
-bool lvni_metrics_add(lvni_step *total, const lvni_step *part)
+bool lvni_nn_metrics_add(lvni_nn_step *total, const lvni_nn_step *part)
 {
     bool room = true;
     for (int i = 0; i < part->n_metrics; i++) {
-        lvni_step_metric *m = metric_of(total, part->metric[i].name);
+        lvni_nn_step_metric *m = metric_of(total, part->metric[i].name);
         if (m != NULL) {
             m->sum += part->metric[i].sum;
             m->weight += part->metric[i].weight;
@@ -319,7 +321,7 @@ bool lvni_metrics_add(lvni_step *total, const lvni_step *part)
     return room;
 }
 
-bool lvni_model_has(const lvni_model *model, const char *name)
+bool lvni_nn_model_has(const lvni_nn_model *model, const char *name)
 {
     for (int i = 0; i < model->n_parameters; i++) {
         if (strcmp(model->parameters[i].name, name) == 0) {

@@ -1,5 +1,5 @@
 /* A built model: its modules, and its parameters and buffers in flat memory. Made by
- * lvni_model_build; used by optim/ (flat steps), trainer/ (shard sets, checkpoints) and
+ * lvni_nn_model_build; used by optim/ (flat steps), trainer/ (micro-batch sets, checkpoints) and
  * recipes/. */
 #ifndef LEVIN_NN_MODEL_H
 #define LEVIN_NN_MODEL_H
@@ -9,7 +9,7 @@
 #include <levin/nn.h>
 
 /* How a parameter lies in levin and in files written for others. */
-typedef enum lvni_layout {
+typedef enum lvni_nn_layout {
     LVNI_LAYOUT_PLAIN,
     /* (O, H, W, I) here, (O, I, H, W) there; transposed convolutions (I, H, W, O) and (I, O, H,
      * W) */
@@ -17,32 +17,32 @@ typedef enum lvni_layout {
     LVNI_LAYOUT_TRANSPOSED, /* (O, I) here, (I, O) there */
     LVNI_LAYOUT_FLATTEN     /* a linear layer behind a flattened image: (O, H W C) here, (O, C H W)
                                there */
-} lvni_layout;
+} lvni_nn_layout;
 
-typedef struct lvni_parameter {
+typedef struct lvni_nn_parameter {
     char *name; /* "conv1.weight" */
     lvn_tensor *tensor;
     int64_t numel;
     int phase; /* of a step, in which it is trained; -1: never. The trainer's */
     lvn_init init;
     double bound;
-    lvni_layout layout;
+    lvni_nn_layout layout;
     int64_t image[3]; /* LVNI_LAYOUT_FLATTEN: height, width, channels */
-} lvni_parameter;
+} lvni_nn_parameter;
 
 /* The parameter's shape in files written for others. Returns the number of axes. */
-int lvni_parameter_file_shape(const lvni_parameter *p, int64_t shape[LVN_MAX_NDIM]);
+int lvni_nn_parameter_file_shape(const lvni_nn_parameter *p, int64_t shape[LVN_MAX_NDIM]);
 /* Its elements from one order to the other. */
-void lvni_parameter_to_file(const lvni_parameter *p, const float *here, float *file);
-void lvni_parameter_from_file(const lvni_parameter *p, const float *file, float *here);
+void lvni_nn_parameter_to_file(const lvni_nn_parameter *p, const float *here, float *file);
+void lvni_nn_parameter_from_file(const lvni_nn_parameter *p, const float *file, float *here);
 
-typedef struct lvni_model lvni_model;
+typedef struct lvni_nn_model lvni_nn_model;
 
 struct lvn_buffer {
     char *name;
     lvn_tensor *tensor;
-    const lvni_model *model; /* whose it is */
-    int index;               /* in model->buffers */
+    const lvni_nn_model *model; /* whose it is */
+    int index;                  /* in model->buffers */
     /* the only one of a step that moves it; -1: each. The trainer's */
     int phase;
     int64_t numel, offset; /* in the set's record part */
@@ -50,11 +50,11 @@ struct lvn_buffer {
     double fill, momentum;
 };
 
-struct lvni_model {
+struct lvni_nn_model {
     lvn_module *root;
     lvn_module **modules; /* all, root first; owned */
     int n_modules;
-    lvni_parameter *parameters;
+    lvni_nn_parameter *parameters;
     int n_parameters;
     lvn_buffer **buffers;
     int n_buffers;
@@ -62,7 +62,7 @@ struct lvni_model {
     int64_t *offset;   /* n_parameters + 1 entries, in elements, multiples of 16 */
     int64_t n_weights; /* length of the flat buffer */
     int64_t n_values;  /* n_weights, and behind them the buffers' values, with gaps */
-    bool coupled;      /* shards look at others of their group (lvn_builder_couple) */
+    bool coupled;      /* micro-batches look at others of their group (lvn_builder_couple) */
     /* length of a set's record part: per buffer its elements and one weight */
     int64_t n_records;
     /* What steps add up of the flat buffer, on borders of blocks: outside, sets may hold rubbish.
@@ -71,80 +71,82 @@ struct lvni_model {
 };
 
 /* Build the network and set its weights from the seed. */
-lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, uint64_t seed,
-                            lvni_model **out);
-/* The same with every batch norm over the samples of the shard's group. */
-lvn_status lvni_model_build_sync(const lvn_module_class *cls, const void *arguments, uint64_t seed,
-                                 lvni_model **out);
+lvn_status lvni_nn_model_build(const lvn_module_class *cls, const void *arguments, uint64_t seed,
+                               lvni_nn_model **out);
+/* The same with every batch norm over the samples of the micro-batch's group. */
+lvn_status lvni_nn_model_build_sync(const lvn_module_class *cls, const void *arguments,
+                                    uint64_t seed, lvni_nn_model **out);
 /* Without values, for weights that are loaded: all zero. */
-lvn_status lvni_model_build_empty(const lvn_module_class *cls, const void *arguments,
-                                  lvni_model **out);
-void lvni_model_destroy(lvni_model *model);
+lvn_status lvni_nn_model_build_empty(const lvn_module_class *cls, const void *arguments,
+                                     lvni_nn_model **out);
+void lvni_nn_model_destroy(lvni_nn_model *model);
 /* Call after the weights were changed in place: reordered copies are out of date. */
-void lvni_model_touch(lvni_model *model);
+void lvni_nn_model_touch(lvni_nn_model *model);
 /* Let parameters and buffers stand for other n_values values (an average, say) laid out as
  * `weights`; borrowed. NULL: for the model's own again. `weights` itself stays as it is. */
-void lvni_model_show(lvni_model *model, float *values);
+void lvni_nn_model_show(lvni_nn_model *model, float *values);
 /* Elements of all parameters, without the gaps of the flat buffer. */
-int64_t lvni_model_count(const lvni_model *model);
+int64_t lvni_nn_model_count(const lvni_nn_model *model);
 /* a parameter or buffer of that name */
-bool lvni_model_has(const lvni_model *model, const char *name);
-/* The arguments given to lvni_model_build, for the root's build(). */
-const void *lvni_builder_arguments(const lvn_builder *b);
+bool lvni_nn_model_has(const lvni_nn_model *model, const char *name);
+/* The arguments given to lvni_nn_model_build, for the root's build(). */
+const void *lvni_nn_builder_arguments(const lvn_builder *b);
 /* Of the parameter made last; image: height, width, channels for LVNI_LAYOUT_FLATTEN, else NULL. */
-void lvni_builder_set_layout(lvn_builder *b, lvni_layout layout, const int64_t *image);
+void lvni_nn_builder_set_layout(lvn_builder *b, lvni_nn_layout layout, const int64_t *image);
 
-/* A shard's results: gradients, then records of buffers, in one flat f32 block, so that merging two
- * shards is one addition. */
-typedef struct lvni_set {
+/* A micro-batch's results: gradients, then records of buffers, in one flat f32 block, so that
+ * merging two micro-batches is one addition. */
+typedef struct lvni_nn_set {
     float *data; /* n_weights + n_records */
-    lvni_gradients gradients;
+    lvni_autograd_gradients gradients;
     bool *recorded; /* per buffer */
-    double weight;  /* of the shard: samples */
-    const lvni_model *model;
+    double weight;  /* of the micro-batch: samples */
+    const lvni_nn_model *model;
     bool borrowed; /* `data` is somebody else's */
-} lvni_set;
+} lvni_nn_set;
 
-lvn_status lvni_set_create(const lvni_model *model, lvni_set **out);
+lvn_status lvni_nn_set_create(const lvni_nn_model *model, lvni_nn_set **out);
 /* The same over n_weights + n_records zeros that live longer than the set. */
-lvn_status lvni_set_create_in(const lvni_model *model, float *data, lvni_set **out);
-void lvni_set_destroy(lvni_set *set);
-/* Before a shard: nothing written yet. */
-void lvni_set_begin(lvni_set *set, double weight);
-/* After a shard: parts that the shard did not write become zero, as far as they are added up. */
-void lvni_set_finish(lvni_set *set);
+lvn_status lvni_nn_set_create_in(const lvni_nn_model *model, float *data, lvni_nn_set **out);
+void lvni_nn_set_destroy(lvni_nn_set *set);
+/* Before a micro-batch: nothing written yet. */
+void lvni_nn_set_begin(lvni_nn_set *set, double weight);
+/* After a micro-batch: parts that the micro-batch did not write become zero, as far as they are
+ * added up. */
+void lvni_nn_set_finish(lvni_nn_set *set);
 /* New buffer values from the step's merged set. */
-void lvni_model_apply_records(lvni_model *model, const lvni_set *total);
+void lvni_nn_model_apply_records(lvni_nn_model *model, const lvni_nn_set *total);
 
 /* ---- a step, and what it reports ---- */
 enum { LVNI_METRICS = 16, LVNI_METRIC_NAME = 32 };
-typedef struct lvni_step_metric {
+typedef struct lvni_nn_step_metric {
     char name[LVNI_METRIC_NAME];
     double sum, weight; /* mean = sum / weight */
-} lvni_step_metric;
-typedef struct lvni_step {
+} lvni_nn_step_metric;
+typedef struct lvni_nn_step {
     lvn_step now;  /* first: what modules are given */
-    double weight; /* of the shard in the step's gradient: its samples, unless lvni_step_weigh says
-                      otherwise */
+    double weight; /* of the micro-batch in the step's gradient: its samples, unless
+                      lvni_nn_step_weigh says otherwise */
     int n_metrics;
-    lvni_step_metric metric[LVNI_METRICS];
-} lvni_step;
-/* In a training_step: the loss counts with this weight (0 or more) among the step's shards, as
- * after a weighted mean. Its samples stay the weight of buffers that it pushes and of lvn_log. */
-void lvni_step_weigh(lvn_step *step, double weight);
+    lvni_nn_step_metric metric[LVNI_METRICS];
+} lvni_nn_step;
+/* In a training_step: the loss counts with this weight (0 or more) among the step's micro-batches,
+ * as after a weighted mean. Its samples stay the weight of buffers that it pushes and of
+ * lvn_log. */
+void lvni_nn_step_weigh(lvn_step *step, double weight);
 /* lvn_log with a weight of its own. */
-void lvni_log_weighted(lvn_step *step, const char *name, const lvn_tensor *value, double weight);
+void lvni_nn_log_weighted(lvn_step *step, const char *name, const lvn_tensor *value, double weight);
 /* total += part, metric by metric, in f64. False: a name found no room. */
-bool lvni_metrics_add(lvni_step *total, const lvni_step *part);
+bool lvni_nn_metrics_add(lvni_nn_step *total, const lvni_nn_step *part);
 
 /* The model zoo: a class per name of `model=`. Arguments of its build(): */
-typedef struct lvni_zoo_arguments {
+typedef struct lvni_nn_zoo_arguments {
     int image_size, n_classes;
     double dropout;
-} lvni_zoo_arguments;
+} lvni_nn_zoo_arguments;
 /* "cnn", "resnet18", ...; NULL when unknown */
-const lvn_module_class *lvni_zoo_find(const char *name);
-bool lvni_zoo_any_size(const char *name);  /* its weights fit images of other sizes */
-double lvni_zoo_dropout(const char *name); /* what model.dropout=auto means */
+const lvn_module_class *lvni_nn_zoo_find(const char *name);
+bool lvni_nn_zoo_any_size(const char *name);  /* its weights fit images of other sizes */
+double lvni_nn_zoo_dropout(const char *name); /* what model.dropout=auto means */
 
 #endif

@@ -1,5 +1,5 @@
 /* U-Net (Ronneberger, Fischer & Brox 2015, figure 1) with batch norm and padding, so that the
- * result has the picture's size. */
+ * result has the image's size. */
 #include "nn/builder_impl.h"
 
 #include <stdio.h>
@@ -39,20 +39,20 @@ static const lvn_module_class double_conv_class = {.name = "double_conv",
 
 static lvn_module *make_double_conv(lvn_builder *b, const char *name, int in, int out)
 {
-    double_conv *m = (double_conv *)(void *)lvni_builder_new_module(b, &double_conv_class, name);
+    double_conv *m = (double_conv *)(void *)lvni_nn_builder_new_module(b, &double_conv_class, name);
     if (m == NULL) {
         return NULL;
     }
     m->in = in;
     m->out = out;
-    return lvni_builder_build(b, &m->base);
+    return lvni_nn_builder_build(b, &m->base);
 }
 
 typedef struct unet {
     lvn_module base;
     int in, out;
     lvn_nn_unet_options options;
-    /* level 0 has the picture's size; the last one is the bottom */
+    /* level 0 has the image's size; the last one is the bottom */
     lvn_module *down[MOST_DEPTH + 1];
     lvn_module *up[MOST_DEPTH], *merge[MOST_DEPTH], *head;
 } unet;
@@ -101,7 +101,7 @@ static bool fits(const unet *m, const lvn_tensor *x)
         return true;
     }
     lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
-                  "a picture of %lld x %lld cannot be halved %d times: height and width must be "
+                  "an image of %lld x %lld cannot be halved %d times: height and width must be "
                   "multiples of %lld, or .bilinear = true",
                   (long long)lvn_size(x, 1), (long long)lvn_size(x, 2), m->options.depth,
                   (long long)step);
@@ -114,7 +114,7 @@ static lvn_tensor *unet_forward(const lvn_module *module, lvn_tensor *x)
     const int depth = m->options.depth;
     lvn_tensor *skip[MOST_DEPTH] = {NULL};
     if (!fits(m, x)) {
-        return lvni_op_fail("unet");
+        return lvni_autograd_op_fail("unet");
     }
     for (int i = 0; i < depth; i++) {
         skip[i] = lvn_forward(m->down[i], x);
@@ -134,16 +134,16 @@ static const lvn_module_class unet_class = {
 lvn_module *lvn_nn_unet_with(lvn_builder *b, const char *name, int in, int out,
                              const lvn_nn_unet_options *o)
 {
-    unet *m = (unet *)(void *)lvni_builder_new_module(b, &unet_class, name);
+    unet *m = (unet *)(void *)lvni_nn_builder_new_module(b, &unet_class, name);
     if (m == NULL) {
         return NULL;
     }
     m->in = in;
     m->out = out;
-    if (!lvni_builder_options(b, "nn_unet", &m->options, sizeof m->options, o)) {
+    if (!lvni_nn_builder_options(b, "nn_unet", &m->options, sizeof m->options, o)) {
         return NULL;
     }
     m->options.width = m->options.width == 0 ? 64 : m->options.width;
     m->options.depth = m->options.depth == 0 ? 4 : m->options.depth;
-    return lvni_builder_build(b, &m->base);
+    return lvni_nn_builder_build(b, &m->base);
 }

@@ -23,9 +23,9 @@ static lvn_module *linear(lvn_builder *b, const char *name, int64_t in, int64_t 
     return m;
 }
 
-static double in_front_of_a_sum(const lvni_gpt2_arguments *a)
+static double in_front_of_a_sum(const lvni_nn_gpt2_arguments *a)
 {
-    return deviation / lvni_sqrt(2.0 * a->layers);
+    return deviation / lvni_core_sqrt(2.0 * a->layers);
 }
 
 /* ---- attention ---- */
@@ -39,7 +39,7 @@ typedef struct attention {
 static lvn_status attention_build(lvn_module *module, lvn_builder *b)
 {
     attention *m = (attention *)module;
-    const lvni_gpt2_arguments *a = lvni_builder_arguments(b);
+    const lvni_nn_gpt2_arguments *a = lvni_nn_builder_arguments(b);
     m->heads = a->heads;
     m->c_attn = linear(b, "c_attn", a->width, 3 * a->width, deviation);
     m->c_proj = linear(b, "c_proj", a->width, a->width, in_front_of_a_sum(a));
@@ -74,7 +74,7 @@ typedef struct mlp {
 static lvn_status mlp_build(lvn_module *module, lvn_builder *b)
 {
     mlp *m = (mlp *)module;
-    const lvni_gpt2_arguments *a = lvni_builder_arguments(b);
+    const lvni_nn_gpt2_arguments *a = lvni_nn_builder_arguments(b);
     m->c_fc = linear(b, "c_fc", a->width, 4 * a->width, deviation);
     m->c_proj = linear(b, "c_proj", 4 * a->width, a->width, in_front_of_a_sum(a));
     return lvn_builder_status(b);
@@ -99,7 +99,7 @@ typedef struct block {
 static lvn_status block_build(lvn_module *module, lvn_builder *b)
 {
     block *m = (block *)module;
-    const lvni_gpt2_arguments *a = lvni_builder_arguments(b);
+    const lvni_nn_gpt2_arguments *a = lvni_nn_builder_arguments(b);
     m->ln_1 = lvn_nn_layer_norm(b, "ln_1", a->width);
     m->attn = lvn_builder_child(b, &attention_class, "attn");
     m->ln_2 = lvn_nn_layer_norm(b, "ln_2", a->width);
@@ -139,13 +139,13 @@ static const lvn_module_class table_class = {
 
 static table *add_table(lvn_builder *b, const char *name, int64_t rows, int64_t width)
 {
-    table *m = (table *)(void *)lvni_builder_new_module(b, &table_class, name);
+    table *m = (table *)(void *)lvni_nn_builder_new_module(b, &table_class, name);
     if (m == NULL) {
         return NULL;
     }
     m->rows = rows;
     m->width = width;
-    return (table *)(void *)lvni_builder_build(b, &m->base);
+    return (table *)(void *)lvni_nn_builder_build(b, &m->base);
 }
 
 /* ---- the whole ---- */
@@ -160,7 +160,7 @@ typedef struct gpt2 {
 static lvn_status gpt2_build(lvn_module *module, lvn_builder *b)
 {
     gpt2 *m = (gpt2 *)module;
-    const lvni_gpt2_arguments *a = lvni_builder_arguments(b);
+    const lvni_nn_gpt2_arguments *a = lvni_nn_builder_arguments(b);
     LVN_ARG(a->layers >= 1 && a->layers <= MOST_LAYERS, "gpt2: layers is %d, it must be 1 to %d",
             a->layers, MOST_LAYERS);
     LVN_ARG(a->heads >= 1 && a->width >= 1 && a->width % a->heads == 0,
@@ -187,7 +187,7 @@ static lvn_tensor *gpt2_forward(const lvn_module *module, lvn_tensor *x)
     if (x != NULL && lvn_ndim(x) != 2) {
         lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
                       "gpt2: ids have %d axes, they must have 2 (texts, tokens)", lvn_ndim(x));
-        return lvni_op_fail("gpt2");
+        return lvni_autograd_op_fail("gpt2");
     }
     x = lvn_forward(m->dropout, lvn_embedding(m->wte->weight, x, .positions = m->wpe->weight));
     for (int i = 0; i < m->layers; i++) {
@@ -204,8 +204,8 @@ static lvn_tensor *gpt2_training_step(const lvn_module *module, const lvn_batch 
     return loss;
 }
 
-const lvn_module_class lvni_gpt2 = {.name = "gpt2",
-                                    .size = sizeof(gpt2),
-                                    .build = gpt2_build,
-                                    .forward = gpt2_forward,
-                                    .training_step = gpt2_training_step};
+const lvn_module_class lvni_nn_gpt2 = {.name = "gpt2",
+                                       .size = sizeof(gpt2),
+                                       .build = gpt2_build,
+                                       .forward = gpt2_forward,
+                                       .training_step = gpt2_training_step};

@@ -1,5 +1,5 @@
 /* Residual networks (He et al. 2016, "Deep residual learning for image recognition", table 1) with
- * the names, shapes and initial values of torchvision; the bottleneck halves the picture in its 3x3
+ * the names, shapes and initial values of torchvision; the bottleneck halves the image in its 3x3
  * convolution, as there. */
 #include "nn/zoo_impl.h"
 
@@ -20,7 +20,7 @@ static void conv_norm(lvn_builder *b, const char *conv, const char *norm, int in
     made[1] = lvn_nn_batch_norm(b, norm, out, 0.1, .relu = relu);
     snprintf(weight, sizeof weight, "%s.weight", conv);
     lvn_builder_set_init(b, weight, LVN_INIT_NORMAL,
-                         lvni_sqrt(2.0 / ((double)out * kernel * kernel)));
+                         lvni_core_sqrt(2.0 / ((double)out * kernel * kernel)));
 }
 
 static lvn_tensor *run_conv_norm(lvn_module *const pair[2], lvn_tensor *x)
@@ -80,7 +80,7 @@ typedef struct resnet {
 static lvn_status resnet_build(resnet *m, lvn_builder *b, const int n_blocks[STAGES],
                                bool bottleneck)
 {
-    const lvni_zoo_arguments *a = lvni_builder_arguments(b);
+    const lvni_nn_zoo_arguments *a = lvni_nn_builder_arguments(b);
     conv_norm(b, "conv1", "bn1", 3, 64, 7, 2, true, m->stem);
     int in = 64;
     for (int s = 0; s < STAGES; s++) {
@@ -88,7 +88,7 @@ static lvn_status resnet_build(resnet *m, lvn_builder *b, const int n_blocks[STA
         for (int i = 0; i < n_blocks[s]; i++) {
             char name[32];
             snprintf(name, sizeof name, "layer%d.%d", s + 1, i);
-            block *k = (block *)(void *)lvni_builder_new_module(b, &block_class, name);
+            block *k = (block *)(void *)lvni_nn_builder_new_module(b, &block_class, name);
             if (k == NULL) {
                 return lvn_builder_status(b);
             }
@@ -96,7 +96,7 @@ static lvn_status resnet_build(resnet *m, lvn_builder *b, const int n_blocks[STA
             k->width = 64 << s;
             k->stride = s > 0 && i == 0 ? 2 : 1;
             k->bottleneck = bottleneck;
-            m->block[s][i] = lvni_builder_build(b, &k->base);
+            m->block[s][i] = lvni_nn_builder_build(b, &k->base);
             in = k->width * (bottleneck ? EXPANSION : 1);
         }
     }
@@ -134,11 +134,12 @@ static lvn_status resnet50_build(lvn_module *module, lvn_builder *b)
 }
 
 #define RESNET(depth)                                                                              \
-    const lvn_module_class lvni_zoo_resnet##depth = {.name = "resnet" #depth,                      \
-                                                     .size = sizeof(resnet),                       \
-                                                     .build = resnet##depth##_build,               \
-                                                     .forward = resnet_forward,                    \
-                                                     .training_step = lvni_zoo_classifier_step}
+    const lvn_module_class lvni_nn_zoo_resnet##depth = {.name = "resnet" #depth,                   \
+                                                        .size = sizeof(resnet),                    \
+                                                        .build = resnet##depth##_build,            \
+                                                        .forward = resnet_forward,                 \
+                                                        .training_step =                           \
+                                                            lvni_nn_zoo_classifier_step}
 RESNET(18);
 RESNET(34);
 RESNET(50);

@@ -11,7 +11,7 @@ typedef struct cnn {
 static lvn_status cnn_build(lvn_module *module, lvn_builder *b)
 {
     cnn *m = (cnn *)module;
-    const lvni_zoo_arguments *a = lvni_builder_arguments(b);
+    const lvni_nn_zoo_arguments *a = lvni_nn_builder_arguments(b);
     LVN_ARG(a->image_size >= 4, "model=cnn needs image_size of at least 4, not %d", a->image_size);
     m->conv[0] = lvn_nn_conv2d(b, "conv1", 3, 32, 3, .padding = 1, .no_bias = true);
     m->norm[0] = lvn_nn_batch_norm(b, "norm1", 32, 0.1, .relu = true);
@@ -46,7 +46,7 @@ typedef struct mlp {
 static lvn_status mlp_build(lvn_module *module, lvn_builder *b)
 {
     mlp *m = (mlp *)module;
-    const lvni_zoo_arguments *a = lvni_builder_arguments(b);
+    const lvni_nn_zoo_arguments *a = lvni_nn_builder_arguments(b);
     const int64_t s = a->image_size;
     m->fc1 = lvn_nn_linear(b, "fc1", s * s * 3, 256, .image = {s, s, 3});
     m->fc2 = lvn_nn_linear(b, "fc2", 256, 256);
@@ -63,13 +63,13 @@ static lvn_tensor *mlp_forward(const lvn_module *module, lvn_tensor *x)
     return lvn_forward(m->head, lvn_forward(m->dropout, x));
 }
 
-const lvn_module_class lvni_zoo_cnn = {.name = "cnn",
-                                       .size = sizeof(cnn),
-                                       .build = cnn_build,
-                                       .forward = cnn_forward,
-                                       .training_step = lvni_zoo_classifier_step};
-const lvn_module_class lvni_zoo_mlp = {.name = "mlp",
-                                       .size = sizeof(mlp),
-                                       .build = mlp_build,
-                                       .forward = mlp_forward,
-                                       .training_step = lvni_zoo_classifier_step};
+const lvn_module_class lvni_nn_zoo_cnn = {.name = "cnn",
+                                          .size = sizeof(cnn),
+                                          .build = cnn_build,
+                                          .forward = cnn_forward,
+                                          .training_step = lvni_nn_zoo_classifier_step};
+const lvn_module_class lvni_nn_zoo_mlp = {.name = "mlp",
+                                          .size = sizeof(mlp),
+                                          .build = mlp_build,
+                                          .forward = mlp_forward,
+                                          .training_step = lvni_nn_zoo_classifier_step};

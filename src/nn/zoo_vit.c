@@ -23,7 +23,7 @@ typedef struct encoder_block {
 /* Uniform with variance 2 / (fan in + fan out) (Glorot & Bengio 2010, eq. 16). */
 static double glorot(int in, int out)
 {
-    return lvni_sqrt(6.0 / (double)(in + out));
+    return lvni_core_sqrt(6.0 / (double)(in + out));
 }
 
 static lvn_status block_build(lvn_module *module, lvn_builder *b)
@@ -77,9 +77,9 @@ typedef struct vit {
 
 static lvn_status vit_build(vit *m, lvn_builder *b, int width, int heads)
 {
-    const lvni_zoo_arguments *a = lvni_builder_arguments(b);
+    const lvni_nn_zoo_arguments *a = lvni_nn_builder_arguments(b);
     LVN_ARG(a->image_size % PATCH == 0,
-            "model=%s cuts pictures into patches of %d pixels: image_size must be a multiple of "
+            "model=%s cuts images into patches of %d pixels: image_size must be a multiple of "
             "it, not %d",
             m->base.cls->name, PATCH, a->image_size);
     const int64_t grid = a->image_size / PATCH;
@@ -89,7 +89,7 @@ static lvn_status vit_build(vit *m, lvn_builder *b, int width, int heads)
                                            LVN_INIT_ZEROS, 0.0);
     m->conv_proj = lvn_nn_conv2d(b, "conv_proj", 3, width, PATCH, .stride = PATCH);
     lvn_builder_set_init(b, "conv_proj.weight", LVN_INIT_NORMAL,
-                         lvni_sqrt(1.0 / (3.0 * PATCH * PATCH)));
+                         lvni_core_sqrt(1.0 / (3.0 * PATCH * PATCH)));
     lvn_builder_set_init(b, "conv_proj.bias", LVN_INIT_ZEROS, 0.0);
     m->pos_embedding =
         lvn_builder_parameter(b, "encoder.pos_embedding", 3, (const int64_t[]){1, m->tokens, width},
@@ -97,14 +97,15 @@ static lvn_status vit_build(vit *m, lvn_builder *b, int width, int heads)
     for (int i = 0; i < LAYERS; i++) {
         char name[48];
         snprintf(name, sizeof name, "encoder.layers.encoder_layer_%d", i);
-        encoder_block *k = (encoder_block *)(void *)lvni_builder_new_module(b, &block_class, name);
+        encoder_block *k =
+            (encoder_block *)(void *)lvni_nn_builder_new_module(b, &block_class, name);
         if (k == NULL) {
             return lvn_builder_status(b);
         }
         k->width = width;
         k->heads = heads;
         k->tokens = m->tokens;
-        m->layer[i] = lvni_builder_build(b, &k->base);
+        m->layer[i] = lvni_nn_builder_build(b, &k->base);
     }
     m->ln = lvn_nn_layer_norm(b, "encoder.ln", width, .eps = EPS);
     m->dropout = lvn_nn_dropout(b, "dropout", a->dropout);
@@ -142,11 +143,11 @@ static lvn_status vit_b_16_build(lvn_module *module, lvn_builder *b)
 }
 
 #define VIT(letter)                                                                                \
-    const lvn_module_class lvni_zoo_vit_##letter##_16 = {.name = "vit_" #letter "_16",             \
-                                                         .size = sizeof(vit),                      \
-                                                         .build = vit_##letter##_16_build,         \
-                                                         .forward = vit_forward,                   \
-                                                         .training_step =                          \
-                                                             lvni_zoo_classifier_step}
+    const lvn_module_class lvni_nn_zoo_vit_##letter##_16 = {.name = "vit_" #letter "_16",          \
+                                                            .size = sizeof(vit),                   \
+                                                            .build = vit_##letter##_16_build,      \
+                                                            .forward = vit_forward,                \
+                                                            .training_step =                       \
+                                                                lvni_nn_zoo_classifier_step}
 VIT(s);
 VIT(b);

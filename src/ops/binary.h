@@ -7,15 +7,17 @@
 
 /* y = op(a, b), recorded with both rules. save: a and b become saved[0] and saved[1]. The shape of
  * b is in attr.desc. */
-lvn_tensor *lvni_ops_binary(lvni_op op, lvni_backward_rule rule, lvni_backward_rule rule_ops,
-                            lvn_tensor *a, lvn_tensor *b, bool save);
+lvn_tensor *lvni_ops_binary(lvni_kernels_op op, lvni_autograd_backward_rule rule,
+                            lvni_autograd_backward_rule rule_ops, lvn_tensor *a, lvn_tensor *b,
+                            bool save);
 /* out = op(a, b) without record; the caller owns it. NULL when it fails or one of them is NULL. */
-lvn_tensor *lvni_ops_new(lvni_op op, const lvn_tensor *a, const lvn_tensor *b);
+lvn_tensor *lvni_ops_new(lvni_kernels_op op, const lvn_tensor *a, const lvn_tensor *b);
 /* Hand dL/d(input i) to its input, summed over the axes along which the input was broadcast. Moves
  * g. */
-lvn_status lvni_ops_give_summed(lvni_node *node, int i, lvn_tensor *g, const lvni_desc *in);
+lvn_status lvni_ops_give_summed(lvni_autograd_node *node, int i, lvn_tensor *g,
+                                const lvni_tensor_desc *in);
 /* g summed down to the shape of an input that was broadcast, recorded. */
-lvn_tensor *lvni_ops_summed(lvn_tensor *g, const lvni_desc *in);
+lvn_tensor *lvni_ops_summed(lvn_tensor *g, const lvni_tensor_desc *in);
 /* x times a number, without record; the caller owns it. */
 lvn_tensor *lvni_ops_scaled(const lvn_tensor *x, double mul);
 

@@ -4,60 +4,63 @@
 
 /* dy/dx from what the forward kept (x or y); NULL: the function is made of straight pieces, its
  * slope is a constant of each piece. */
-typedef lvn_tensor *(*slope_rule)(lvn_tensor *kept, const lvni_number_attr *attr);
+typedef lvn_tensor *(*slope_rule)(lvn_tensor *kept, const lvni_kernels_number_attr *attr);
 
 typedef struct curve {
-    lvni_op op, grad;
+    lvni_kernels_op op, grad;
     bool keeps_output;
     slope_rule slope;
 } curve;
 
-static lvn_status curve_backward(lvni_node *n, lvn_tensor *dy)
+static lvn_status curve_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
     const curve *c = n->attr.curve.curve;
-    lvni_args a = {.in = {dy, n->saved[0]}, .attr = &n->attr.curve.attr};
-    LVN_TRY(lvni_run(c->grad, &a, 1));
-    return lvni_grad_give(n, 0, a.out[0]);
+    lvni_kernels_args a = {.in = {dy, n->saved[0]}, .attr = &n->attr.curve.attr};
+    LVN_TRY(lvni_kernels_run(c->grad, &a, 1));
+    return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
 
-static lvn_status curve_backward_ops(lvni_node *n, lvn_tensor *dy);
+static lvn_status curve_backward_ops(lvni_autograd_node *n, lvn_tensor *dy);
 
 /* dx = slope dy of a function made of pieces: linear in dy, flat in x, so it is its own
  * gradient. */
-static lvn_tensor *pieces(const lvni_node *n, lvn_tensor *dy)
+static lvn_tensor *pieces(const lvni_autograd_node *n, lvn_tensor *dy)
 {
     const curve *c = n->attr.curve.curve;
-    lvni_args a = {.in = {dy, n->saved[0]}, .attr = &n->attr.curve.attr};
-    lvn_tensor *dx = lvni_op_run(c->grad, &a, 1);
-    lvni_node *node = lvni_record(lvni_ops[c->grad].name, curve_backward, dx, &dy, 1);
+    lvni_kernels_args a = {.in = {dy, n->saved[0]}, .attr = &n->attr.curve.attr};
+    lvn_tensor *dx = lvni_autograd_op_run(c->grad, &a, 1);
+    lvni_autograd_node *node =
+        lvni_autograd_record(lvni_kernels_ops[c->grad].name, curve_backward, dx, &dy, 1);
     if (node != NULL) {
         node->backward_ops = curve_backward_ops;
         node->attr.curve = n->attr.curve;
-        lvni_save(node, 0, n->saved[0]);
+        lvni_autograd_save(node, 0, n->saved[0]);
     }
     return dx;
 }
 
-static lvn_status curve_backward_ops(lvni_node *n, lvn_tensor *dy)
+static lvn_status curve_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
     const curve *c = n->attr.curve.curve;
     if (c->slope == NULL) {
-        return lvni_grad_give_op(n, 0, pieces(n, dy));
+        return lvni_autograd_grad_give_op(n, 0, pieces(n, dy));
     }
-    return lvni_grad_give_op(n, 0, lvn_mul(dy, c->slope(n->saved[0], &n->attr.curve.attr.number)));
+    return lvni_autograd_grad_give_op(
+        n, 0, lvn_mul(dy, c->slope(n->saved[0], &n->attr.curve.attr.number)));
 }
 
-static lvn_tensor *apply(const curve *c, lvn_tensor *x, lvni_number_attr number,
-                         lvni_range_attr range)
+static lvn_tensor *apply(const curve *c, lvn_tensor *x, lvni_kernels_number_attr number,
+                         lvni_kernels_range_attr range)
 {
-    const char *name = lvni_ops[c->op].name;
-    if (!lvni_op_begin(c->op, &x, 1, 0)) {
-        return lvni_op_fail(name);
+    const char *name = lvni_kernels_ops[c->op].name;
+    if (!lvni_autograd_op_begin(c->op, &x, 1, 0)) {
+        return lvni_autograd_op_fail(name);
     }
     const bool ranged = c->op == LVNI_OP_clamp;
-    lvni_args args = {.in = {x}, .attr = ranged ? (const void *)&range : (const void *)&number};
-    lvn_tensor *y = lvni_op_run(c->op, &args, 1);
-    lvni_node *node = lvni_record(name, curve_backward, y, &x, 1);
+    lvni_kernels_args args = {.in = {x},
+                              .attr = ranged ? (const void *)&range : (const void *)&number};
+    lvn_tensor *y = lvni_autograd_op_run(c->op, &args, 1);
+    lvni_autograd_node *node = lvni_autograd_record(name, curve_backward, y, &x, 1);
     if (node != NULL) {
         node->backward_ops = curve_backward_ops;
         node->attr.curve.curve = c;
@@ -66,7 +69,7 @@ static lvn_tensor *apply(const curve *c, lvn_tensor *x, lvni_number_attr number,
         } else {
             node->attr.curve.attr.number = number;
         }
-        lvni_save(node, 0, c->keeps_output ? y : x);
+        lvni_autograd_save(node, 0, c->keeps_output ? y : x);
     }
     return y;
 }
@@ -78,26 +81,26 @@ static lvn_tensor *one_minus(lvn_tensor *x)
     return lvn_add_scalar(lvn_neg(x), 1.0);
 }
 
-static lvn_tensor *rsqrt_slope(lvn_tensor *y, const lvni_number_attr *attr)
+static lvn_tensor *rsqrt_slope(lvn_tensor *y, const lvni_kernels_number_attr *attr)
 {
     (void)attr;
     return lvn_mul_scalar(lvn_mul(y, lvn_square(y)), -0.5);
 }
 
-static lvn_tensor *reciprocal_slope(lvn_tensor *y, const lvni_number_attr *attr)
+static lvn_tensor *reciprocal_slope(lvn_tensor *y, const lvni_kernels_number_attr *attr)
 {
     (void)attr;
     return lvn_neg(lvn_square(y));
 }
 
-static lvn_tensor *pow_scalar_slope(lvn_tensor *x, const lvni_number_attr *attr)
+static lvn_tensor *pow_scalar_slope(lvn_tensor *x, const lvni_kernels_number_attr *attr)
 {
     return lvn_mul_scalar(lvn_pow_scalar(x, attr->value == 0.0 ? 0.0 : attr->value - 1.0),
                           attr->value);
 }
 
 /* Phi(x) + x phi(x) */
-static lvn_tensor *gelu_slope(lvn_tensor *x, const lvni_number_attr *attr)
+static lvn_tensor *gelu_slope(lvn_tensor *x, const lvni_kernels_number_attr *attr)
 {
     (void)attr;
     lvn_tensor *distribution = lvn_mul_scalar(
@@ -108,7 +111,7 @@ static lvn_tensor *gelu_slope(lvn_tensor *x, const lvni_number_attr *attr)
 }
 
 /* With t = tanh(u(x)): (1 + t) / 2 + x (1 - t^2) u' / 2 */
-static lvn_tensor *gelu_tanh_slope(lvn_tensor *x, const lvni_number_attr *attr)
+static lvn_tensor *gelu_tanh_slope(lvn_tensor *x, const lvni_kernels_number_attr *attr)
 {
     (void)attr;
     const double root = 0.79788456080286535588; /* sqrt(2 / pi) */
@@ -121,32 +124,32 @@ static lvn_tensor *gelu_tanh_slope(lvn_tensor *x, const lvni_number_attr *attr)
     return lvn_mul_scalar(lvn_add(lvn_add_scalar(t, 1.0), bend), 0.5);
 }
 
-static lvn_tensor *silu_slope(lvn_tensor *x, const lvni_number_attr *attr)
+static lvn_tensor *silu_slope(lvn_tensor *x, const lvni_kernels_number_attr *attr)
 {
     (void)attr;
     lvn_tensor *s = lvn_sigmoid(x);
     return lvn_mul(s, lvn_add_scalar(lvn_mul(x, one_minus(s)), 1.0));
 }
 
-static lvn_tensor *sigmoid_slope(lvn_tensor *y, const lvni_number_attr *attr)
+static lvn_tensor *sigmoid_slope(lvn_tensor *y, const lvni_kernels_number_attr *attr)
 {
     (void)attr;
     return lvn_mul(y, one_minus(y));
 }
 
-static lvn_tensor *tanh_slope(lvn_tensor *y, const lvni_number_attr *attr)
+static lvn_tensor *tanh_slope(lvn_tensor *y, const lvni_kernels_number_attr *attr)
 {
     (void)attr;
     return one_minus(lvn_square(y));
 }
 
-static lvn_tensor *softplus_slope(lvn_tensor *x, const lvni_number_attr *attr)
+static lvn_tensor *softplus_slope(lvn_tensor *x, const lvni_kernels_number_attr *attr)
 {
     (void)attr;
     return lvn_sigmoid(x);
 }
 
-static lvn_tensor *erf_slope(lvn_tensor *x, const lvni_number_attr *attr)
+static lvn_tensor *erf_slope(lvn_tensor *x, const lvni_kernels_number_attr *attr)
 {
     (void)attr;
     /* 2 / sqrt(pi) */
@@ -161,7 +164,7 @@ static lvn_tensor *erf_slope(lvn_tensor *x, const lvni_number_attr *attr)
     lvn_tensor *lvn_##name(lvn_tensor *x)                                                          \
     {                                                                                              \
         static const curve c = {LVNI_OP_##name, LVNI_OP_##name##_grad, keeps, slope};              \
-        return apply(&c, x, (lvni_number_attr){0.0}, (lvni_range_attr){0.0, 0.0});                 \
+        return apply(&c, x, (lvni_kernels_number_attr){0.0}, (lvni_kernels_range_attr){0.0, 0.0}); \
     }
 
 CURVE(rsqrt, KEEPS_Y, rsqrt_slope)
@@ -179,26 +182,26 @@ CURVE(erf, KEEPS_X, erf_slope)
 lvn_tensor *lvn_leaky_relu(lvn_tensor *x, double slope)
 {
     static const curve c = {LVNI_OP_leaky_relu, LVNI_OP_leaky_relu_grad, KEEPS_X, NULL};
-    return apply(&c, x, (lvni_number_attr){slope}, (lvni_range_attr){0.0, 0.0});
+    return apply(&c, x, (lvni_kernels_number_attr){slope}, (lvni_kernels_range_attr){0.0, 0.0});
 }
 
 lvn_tensor *lvn_pow_scalar(lvn_tensor *x, double exponent)
 {
     static const curve c = {LVNI_OP_pow_scalar, LVNI_OP_pow_scalar_grad, KEEPS_X, pow_scalar_slope};
-    return apply(&c, x, (lvni_number_attr){exponent}, (lvni_range_attr){0.0, 0.0});
+    return apply(&c, x, (lvni_kernels_number_attr){exponent}, (lvni_kernels_range_attr){0.0, 0.0});
 }
 
 lvn_tensor *lvn_clamp(lvn_tensor *x, double min, double max)
 {
     static const curve c = {LVNI_OP_clamp, LVNI_OP_clamp_grad, KEEPS_X, NULL};
-    return apply(&c, x, (lvni_number_attr){0.0}, (lvni_range_attr){min, max});
+    return apply(&c, x, (lvni_kernels_number_attr){0.0}, (lvni_kernels_range_attr){min, max});
 }
 
 lvn_tensor *lvn_sign(lvn_tensor *x)
 {
-    if (!lvni_op_begin(LVNI_OP_sign, &x, 1, 0)) {
-        return lvni_op_fail("sign");
+    if (!lvni_autograd_op_begin(LVNI_OP_sign, &x, 1, 0)) {
+        return lvni_autograd_op_fail("sign");
     }
-    lvni_args args = {.in = {x}};
-    return lvni_op_run(LVNI_OP_sign, &args, 1);
+    lvni_kernels_args args = {.in = {x}};
+    return lvni_autograd_op_run(LVNI_OP_sign, &args, 1);
 }

@@ -6,37 +6,37 @@
 
 #include <math.h>
 
-static lvn_tensor *transform(const char *name, lvn_tensor *x, const lvni_fft_attr *attr);
+static lvn_tensor *transform(const char *name, lvn_tensor *x, const lvni_kernels_fft_attr *attr);
 
-static lvni_fft_attr back(const lvni_node *n)
+static lvni_kernels_fft_attr back(const lvni_autograd_node *n)
 {
-    lvni_fft_attr attr = n->attr.fft;
+    lvni_kernels_fft_attr attr = n->attr.fft;
     attr.inverse = !attr.inverse;
     return attr;
 }
 
-static lvn_status fft_backward(lvni_node *n, lvn_tensor *dy)
+static lvn_status fft_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    const lvni_fft_attr attr = back(n);
-    lvni_args a = {.in = {dy}, .attr = &attr};
-    LVN_TRY(lvni_run(LVNI_OP_fft, &a, 1));
-    return lvni_grad_give(n, 0, a.out[0]);
+    const lvni_kernels_fft_attr attr = back(n);
+    lvni_kernels_args a = {.in = {dy}, .attr = &attr};
+    LVN_TRY(lvni_kernels_run(LVNI_OP_fft, &a, 1));
+    return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
 
-static lvn_status fft_backward_ops(lvni_node *n, lvn_tensor *dy)
+static lvn_status fft_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    const lvni_fft_attr attr = back(n);
-    return lvni_grad_give_op(n, 0, transform(n->name, dy, &attr));
+    const lvni_kernels_fft_attr attr = back(n);
+    return lvni_autograd_grad_give_op(n, 0, transform(n->name, dy, &attr));
 }
 
-static lvn_tensor *transform(const char *name, lvn_tensor *x, const lvni_fft_attr *attr)
+static lvn_tensor *transform(const char *name, lvn_tensor *x, const lvni_kernels_fft_attr *attr)
 {
-    if (!lvni_op_begin(LVNI_OP_fft, &x, 1, 0)) {
-        return lvni_op_fail(name);
+    if (!lvni_autograd_op_begin(LVNI_OP_fft, &x, 1, 0)) {
+        return lvni_autograd_op_fail(name);
     }
-    lvni_args args = {.in = {x}, .attr = attr};
-    lvn_tensor *y = lvni_op_run(LVNI_OP_fft, &args, 1);
-    lvni_node *node = lvni_record("fft", fft_backward, y, &x, 1);
+    lvni_kernels_args args = {.in = {x}, .attr = attr};
+    lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_fft, &args, 1);
+    lvni_autograd_node *node = lvni_autograd_record("fft", fft_backward, y, &x, 1);
     if (node != NULL) {
         node->backward_ops = fft_backward_ops;
         node->attr.fft = *attr;
@@ -58,9 +58,9 @@ static lvn_tensor *with(const char *name, lvn_tensor *x, int axes, bool inverse,
                         const lvn_fft_options *options)
 {
     lvn_fft_options o;
-    if (lvni_options_copy(name, &o, sizeof o, options) != LVN_OK ||
-        lvni_options_enum(name, "norm", (int)o.norm, LVN_FFT_FORWARD) != LVN_OK) {
-        return lvni_op_fail(name);
+    if (lvni_core_options_copy(name, &o, sizeof o, options) != LVN_OK ||
+        lvni_core_options_enum(name, "norm", (int)o.norm, LVN_FFT_FORWARD) != LVN_OK) {
+        return lvni_autograd_op_fail(name);
     }
     const double n = length(x, axes);
     /* this direction is divided by n */
@@ -68,9 +68,9 @@ static lvn_tensor *with(const char *name, lvn_tensor *x, int axes, bool inverse,
     const double scale = o.norm == LVN_FFT_ORTHO ? 1.0 / sqrt(n)
                          : o.norm == divided     ? 1.0 / n
                                                  : 1.0;
-    return transform(
-        name, x,
-        &(lvni_fft_attr){.axes = axes, .inverse = inverse, .centered = o.centered, .scale = scale});
+    return transform(name, x,
+                     &(lvni_kernels_fft_attr){
+                         .axes = axes, .inverse = inverse, .centered = o.centered, .scale = scale});
 }
 
 lvn_tensor *lvn_fft_with(lvn_tensor *x, const lvn_fft_options *o)

@@ -9,7 +9,7 @@ static bool divides(const char *op, const lvn_tensor *x, bool ok, int factor, co
         lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
                       "%s: x is %s, the factor %d; x must have 4 axes (batch, height, width, "
                       "channels) and %s",
-                      op, lvni_shape_string(x->ndim, x->shape, shape), factor, what);
+                      op, lvni_tensor_shape_string(x->ndim, x->shape, shape), factor, what);
         return false;
     }
     return true;
@@ -17,13 +17,13 @@ static bool divides(const char *op, const lvn_tensor *x, bool ok, int factor, co
 
 lvn_tensor *lvn_pixel_shuffle(lvn_tensor *x, int factor)
 {
-    if (x == NULL || lvni_scope_failed()) {
-        return lvni_op_fail("pixel_shuffle");
+    if (x == NULL || lvni_autograd_scope_failed()) {
+        return lvni_autograd_op_fail("pixel_shuffle");
     }
     const int64_t r = factor, *s = x->shape;
     if (!divides("pixel_shuffle", x, x->ndim == 4 && r >= 1 && s[3] % (r * r) == 0, factor,
                  "a multiple of factor * factor channels")) {
-        return lvni_op_fail("pixel_shuffle");
+        return lvni_autograd_op_fail("pixel_shuffle");
     }
     /* row, w, c, i, j */
     lvn_tensor *parts =
@@ -34,13 +34,13 @@ lvn_tensor *lvn_pixel_shuffle(lvn_tensor *x, int factor)
 
 lvn_tensor *lvn_pixel_unshuffle(lvn_tensor *x, int factor)
 {
-    if (x == NULL || lvni_scope_failed()) {
-        return lvni_op_fail("pixel_unshuffle");
+    if (x == NULL || lvni_autograd_scope_failed()) {
+        return lvni_autograd_op_fail("pixel_unshuffle");
     }
     const int64_t r = factor, *s = x->shape;
     if (!divides("pixel_unshuffle", x, x->ndim == 4 && r >= 1 && s[1] % r == 0 && s[2] % r == 0,
                  factor, "a height and a width that are multiples of the factor")) {
-        return lvni_op_fail("pixel_unshuffle");
+        return lvni_autograd_op_fail("pixel_unshuffle");
     }
     /* row, i, w, j, c */
     lvn_tensor *parts =

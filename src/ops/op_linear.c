@@ -8,9 +8,9 @@
 static lvn_tensor *product(const lvn_tensor *a, bool ta, const lvn_tensor *b, bool tb,
                            lvn_tensor *dest)
 {
-    const lvni_matmul_attr attr = {.trans_a = ta, .trans_b = tb};
-    lvni_args args = {.in = {a, b}, .out = {dest}, .attr = &attr};
-    if (lvni_run(LVNI_OP_matmul, &args, 1) == LVN_OK) {
+    const lvni_kernels_matmul_attr attr = {.trans_a = ta, .trans_b = tb};
+    lvni_kernels_args args = {.in = {a, b}, .out = {dest}, .attr = &attr};
+    if (lvni_kernels_run(LVNI_OP_matmul, &args, 1) == LVN_OK) {
         return args.out[0];
     }
     lvn_release(dest);
@@ -18,21 +18,21 @@ static lvn_tensor *product(const lvn_tensor *a, bool ta, const lvn_tensor *b, bo
 }
 
 /* With op(.) the transpose asked for, Y = op(A) op(B): dop(A) = dY op(B)^T, dop(B) = op(A)^T dY. */
-static lvn_status matmul_backward(lvni_node *n, lvn_tensor *dy)
+static lvn_status matmul_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    const lvni_matmul_attr t = n->attr.matmul;
+    const lvni_kernels_matmul_attr t = n->attr.matmul;
     const lvn_tensor *a = n->saved[0], *b = n->saved[1];
-    if (lvni_grad_wanted(n, 0)) {
-        lvn_tensor *dest = lvni_grad_dest(n, 0);
-        LVN_TRY(lvni_grad_give(n, 0,
-                               t.trans_a ? product(b, t.trans_b, dy, true, dest)
-                                         : product(dy, false, b, !t.trans_b, dest)));
+    if (lvni_autograd_grad_wanted(n, 0)) {
+        lvn_tensor *dest = lvni_autograd_grad_dest(n, 0);
+        LVN_TRY(lvni_autograd_grad_give(n, 0,
+                                        t.trans_a ? product(b, t.trans_b, dy, true, dest)
+                                                  : product(dy, false, b, !t.trans_b, dest)));
     }
-    if (lvni_grad_wanted(n, 1)) {
-        lvn_tensor *dest = lvni_grad_dest(n, 1);
-        LVN_TRY(lvni_grad_give(n, 1,
-                               t.trans_b ? product(dy, true, a, t.trans_a, dest)
-                                         : product(a, !t.trans_a, dy, false, dest)));
+    if (lvni_autograd_grad_wanted(n, 1)) {
+        lvn_tensor *dest = lvni_autograd_grad_dest(n, 1);
+        LVN_TRY(lvni_autograd_grad_give(n, 1,
+                                        t.trans_b ? product(dy, true, a, t.trans_a, dest)
+                                                  : product(a, !t.trans_a, dy, false, dest)));
     }
     return LVN_OK;
 }
@@ -42,32 +42,32 @@ static lvn_tensor *matmul(lvn_tensor *a, bool ta, lvn_tensor *b, bool tb)
     return lvn_matmul(a, b, .trans_a = ta, .trans_b = tb);
 }
 
-static lvn_status matmul_backward_ops(lvni_node *n, lvn_tensor *dy)
+static lvn_status matmul_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    const lvni_matmul_attr t = n->attr.matmul;
+    const lvni_kernels_matmul_attr t = n->attr.matmul;
     lvn_tensor *a = n->saved[0], *b = n->saved[1];
-    if (lvni_grad_wanted(n, 0)) {
-        LVN_TRY(lvni_grad_give_op(
+    if (lvni_autograd_grad_wanted(n, 0)) {
+        LVN_TRY(lvni_autograd_grad_give_op(
             n, 0, t.trans_a ? matmul(b, t.trans_b, dy, true) : matmul(dy, false, b, !t.trans_b)));
     }
-    if (lvni_grad_wanted(n, 1)) {
-        LVN_TRY(lvni_grad_give_op(
+    if (lvni_autograd_grad_wanted(n, 1)) {
+        LVN_TRY(lvni_autograd_grad_give_op(
             n, 1, t.trans_b ? matmul(dy, true, a, t.trans_a) : matmul(a, !t.trans_a, dy, false)));
     }
     return LVN_OK;
 }
 
 /* Equal sizes in front; types as the table asks. */
-static lvn_tensor *matmul_equal(lvn_tensor *const *in, const lvni_matmul_attr *attr)
+static lvn_tensor *matmul_equal(lvn_tensor *const *in, const lvni_kernels_matmul_attr *attr)
 {
-    lvni_args args = {.in = {in[0], in[1]}, .attr = attr};
-    lvn_tensor *y = lvni_op_run(LVNI_OP_matmul, &args, 1);
-    lvni_node *node = lvni_record("matmul", matmul_backward, y, in, 2);
+    lvni_kernels_args args = {.in = {in[0], in[1]}, .attr = attr};
+    lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_matmul, &args, 1);
+    lvni_autograd_node *node = lvni_autograd_record("matmul", matmul_backward, y, in, 2);
     if (node != NULL) {
         node->backward_ops = matmul_backward_ops;
         node->attr.matmul = *attr;
-        lvni_save(node, 0, in[0]);
-        lvni_save(node, 1, in[1]);
+        lvni_autograd_save(node, 0, in[0]);
+        lvni_autograd_save(node, 1, in[1]);
     }
     return y;
 }
@@ -120,11 +120,11 @@ lvn_tensor *lvn_matmul_with(lvn_tensor *a, lvn_tensor *b, const lvn_matmul_optio
 {
     lvn_matmul_options o;
     lvn_tensor *in[] = {a, b};
-    if (lvni_options_copy("matmul", &o, sizeof o, options) != LVN_OK ||
-        !lvni_op_begin(LVNI_OP_matmul, in, 2, 0)) {
-        return lvni_op_fail("matmul");
+    if (lvni_core_options_copy("matmul", &o, sizeof o, options) != LVN_OK ||
+        !lvni_autograd_op_begin(LVNI_OP_matmul, in, 2, 0)) {
+        return lvni_autograd_op_fail("matmul");
     }
-    const lvni_matmul_attr attr = {.trans_a = o.trans_a, .trans_b = o.trans_b};
+    const lvni_kernels_matmul_attr attr = {.trans_a = o.trans_a, .trans_b = o.trans_b};
     if (in[0]->ndim > 2 && in[1]->ndim == 2 && !o.trans_a) { /* one product of all rows */
         lvn_tensor *const flat[] = {as_rows(in[0]), in[1]};
         return flat[0] == NULL ? NULL : with_axes_of(matmul_equal(flat, &attr), in[0]);
@@ -138,39 +138,39 @@ lvn_tensor *lvn_matmul_with(lvn_tensor *a, lvn_tensor *b, const lvn_matmul_optio
 /* ---- linear ---- */
 
 /* y = x w^T + b: dx = dy w, dw = dy^T x, db = column sums of dy */
-static lvn_status linear_backward(lvni_node *n, lvn_tensor *dy)
+static lvn_status linear_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    if (lvni_grad_wanted(n, 0)) {
-        lvni_args a = {.in = {dy, n->saved[1]}};
-        LVN_TRY(lvni_run(LVNI_OP_linear_grad_input, &a, 1));
-        LVN_TRY(lvni_grad_give(n, 0, a.out[0]));
+    if (lvni_autograd_grad_wanted(n, 0)) {
+        lvni_kernels_args a = {.in = {dy, n->saved[1]}};
+        LVN_TRY(lvni_kernels_run(LVNI_OP_linear_grad_input, &a, 1));
+        LVN_TRY(lvni_autograd_grad_give(n, 0, a.out[0]));
     }
-    return lvni_grad_weight_and_bias(n, LVNI_OP_linear_grad_weight,
-                                     &(lvni_args){.in = {dy, n->saved[0]}});
+    return lvni_autograd_grad_weight_and_bias(n, LVNI_OP_linear_grad_weight,
+                                              &(lvni_kernels_args){.in = {dy, n->saved[0]}});
 }
 
-static lvn_status linear_backward_ops(lvni_node *n, lvn_tensor *dy)
+static lvn_status linear_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    if (lvni_grad_wanted(n, 0)) {
-        LVN_TRY(lvni_grad_give_op(n, 0, matmul(dy, false, n->saved[1], false)));
+    if (lvni_autograd_grad_wanted(n, 0)) {
+        LVN_TRY(lvni_autograd_grad_give_op(n, 0, matmul(dy, false, n->saved[1], false)));
     }
-    if (lvni_grad_wanted(n, 1)) {
-        LVN_TRY(lvni_grad_give_op(n, 1, matmul(dy, true, n->saved[0], false)));
+    if (lvni_autograd_grad_wanted(n, 1)) {
+        LVN_TRY(lvni_autograd_grad_give_op(n, 1, matmul(dy, true, n->saved[0], false)));
     }
-    return lvni_grad_wanted(n, 2)
-               ? lvni_grad_give_op(n, 2, lvn_sum_axes(dy, (const int[]){0}, 1, false))
+    return lvni_autograd_grad_wanted(n, 2)
+               ? lvni_autograd_grad_give_op(n, 2, lvn_sum_axes(dy, (const int[]){0}, 1, false))
                : LVN_OK;
 }
 
 static lvn_tensor *linear_rows(lvn_tensor *const *in)
 {
-    lvni_args args = {.in = {in[0], in[1], in[2]}};
-    lvn_tensor *y = lvni_op_run(LVNI_OP_linear, &args, 1);
-    lvni_node *node = lvni_record("linear", linear_backward, y, in, 3);
+    lvni_kernels_args args = {.in = {in[0], in[1], in[2]}};
+    lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_linear, &args, 1);
+    lvni_autograd_node *node = lvni_autograd_record("linear", linear_backward, y, in, 3);
     if (node != NULL) {
         node->backward_ops = linear_backward_ops;
-        lvni_save(node, 0, in[0]);
-        lvni_save(node, 1, in[1]);
+        lvni_autograd_save(node, 0, in[0]);
+        lvni_autograd_save(node, 1, in[1]);
     }
     return y;
 }
@@ -178,8 +178,8 @@ static lvn_tensor *linear_rows(lvn_tensor *const *in)
 lvn_tensor *lvn_linear(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b)
 {
     lvn_tensor *in[] = {x, w, b};
-    if (!lvni_op_begin(LVNI_OP_linear, in, 3, 4)) {
-        return lvni_op_fail("linear");
+    if (!lvni_autograd_op_begin(LVNI_OP_linear, in, 3, 4)) {
+        return lvni_autograd_op_fail("linear");
     }
     if (in[0]->ndim == 2 || in[0]->ndim == 0) {
         return linear_rows(in);

@@ -5,19 +5,19 @@
 
 /* ---- soft-max ---- */
 
-static lvn_status by_output(lvni_node *n, lvn_tensor *dy, lvni_op op)
+static lvn_status by_output(lvni_autograd_node *n, lvn_tensor *dy, lvni_kernels_op op)
 {
-    lvni_args a = {.in = {dy, n->saved[0]}};
-    LVN_TRY(lvni_run(op, &a, 1));
-    return lvni_grad_give(n, 0, a.out[0]);
+    lvni_kernels_args a = {.in = {dy, n->saved[0]}};
+    LVN_TRY(lvni_kernels_run(op, &a, 1));
+    return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
 
-static lvn_status softmax_backward(lvni_node *n, lvn_tensor *dy)
+static lvn_status softmax_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
     return by_output(n, dy, LVNI_OP_softmax_grad);
 }
 
-static lvn_status log_softmax_backward(lvni_node *n, lvn_tensor *dy)
+static lvn_status log_softmax_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
     return by_output(n, dy, LVNI_OP_log_softmax_grad);
 }
@@ -28,30 +28,32 @@ static lvn_tensor *sum_of_rows(lvn_tensor *x)
 }
 
 /* dx = y (dy - sum(dy y)) */
-static lvn_status softmax_backward_ops(lvni_node *n, lvn_tensor *dy)
+static lvn_status softmax_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
     lvn_tensor *y = n->saved[0];
-    return lvni_grad_give_op(n, 0, lvn_mul(y, lvn_sub(dy, sum_of_rows(lvn_mul(dy, y)))));
+    return lvni_autograd_grad_give_op(n, 0, lvn_mul(y, lvn_sub(dy, sum_of_rows(lvn_mul(dy, y)))));
 }
 
 /* dx = dy - e^y sum(dy) */
-static lvn_status log_softmax_backward_ops(lvni_node *n, lvn_tensor *dy)
+static lvn_status log_softmax_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    return lvni_grad_give_op(n, 0, lvn_sub(dy, lvn_mul(lvn_exp(n->saved[0]), sum_of_rows(dy))));
+    return lvni_autograd_grad_give_op(n, 0,
+                                      lvn_sub(dy, lvn_mul(lvn_exp(n->saved[0]), sum_of_rows(dy))));
 }
 
-static lvn_tensor *row_op(lvni_op op, lvni_backward_rule rule, lvni_backward_rule rule_ops,
-                          lvn_tensor *x)
+static lvn_tensor *row_op(lvni_kernels_op op, lvni_autograd_backward_rule rule,
+                          lvni_autograd_backward_rule rule_ops, lvn_tensor *x)
 {
-    if (!lvni_op_begin(op, &x, 1, 0)) {
-        return lvni_op_fail(lvni_ops[op].name);
+    if (!lvni_autograd_op_begin(op, &x, 1, 0)) {
+        return lvni_autograd_op_fail(lvni_kernels_ops[op].name);
     }
-    lvni_args args = {.in = {x}};
-    lvn_tensor *y = lvni_op_run(op, &args, 1);
-    lvni_node *node = lvni_record(lvni_ops[op].name, rule, y, (lvn_tensor *[]){x}, 1);
+    lvni_kernels_args args = {.in = {x}};
+    lvn_tensor *y = lvni_autograd_op_run(op, &args, 1);
+    lvni_autograd_node *node =
+        lvni_autograd_record(lvni_kernels_ops[op].name, rule, y, (lvn_tensor *[]){x}, 1);
     if (node != NULL) {
         node->backward_ops = rule_ops;
-        lvni_save(node, 0, y);
+        lvni_autograd_save(node, 0, y);
     }
     return y;
 }
@@ -72,69 +74,70 @@ enum { IGNORED = -100 }; /* unless the caller names another label: PyTorch's def
 enum { LOGITS, LABELS, CLASS_WEIGHT, SAMPLE_WEIGHT, N_IN };
 enum { OF_LOGITS, OF_LABELS, OF_CLASS_WEIGHT, OF_SAMPLE_WEIGHT, OF_KEPT };
 
-static lvni_class_loss_attr attributes(const lvn_class_loss_options *o)
+static lvni_kernels_class_loss_attr attributes(const lvn_class_loss_options *o)
 {
-    return (lvni_class_loss_attr){.smoothing = o->label_smoothing,
-                                  .ignore = o->ignores ? o->ignore_index : IGNORED,
-                                  .sum = o->reduction == LVN_REDUCTION_SUM};
+    return (lvni_kernels_class_loss_attr){.smoothing = o->label_smoothing,
+                                          .ignore = o->ignores ? o->ignore_index : IGNORED,
+                                          .sum = o->reduction == LVN_REDUCTION_SUM};
 }
 
-static lvn_status cross_entropy_backward(lvni_node *n, lvn_tensor *dloss)
-{
-    lvn_tensor *const *saved = n->saved;
-    lvni_args a = {.in = {dloss, saved[OF_LOGITS], saved[OF_KEPT], saved[OF_LABELS],
-                          saved[OF_CLASS_WEIGHT], saved[OF_SAMPLE_WEIGHT]},
-                   .attr = &n->attr.class_loss};
-    LVN_TRY(lvni_run(LVNI_OP_cross_entropy_grad, &a, 1));
-    return lvni_grad_give(n, 0, a.out[0]);
-}
-
-static lvn_status nll_backward(lvni_node *n, lvn_tensor *dloss)
+static lvn_status cross_entropy_backward(lvni_autograd_node *n, lvn_tensor *dloss)
 {
     lvn_tensor *const *saved = n->saved;
-    lvni_args a = {.in = {dloss, saved[OF_LOGITS], saved[OF_LABELS], saved[OF_CLASS_WEIGHT],
-                          saved[OF_SAMPLE_WEIGHT]},
-                   .attr = &n->attr.class_loss};
-    LVN_TRY(lvni_run(LVNI_OP_nll_grad, &a, 1));
-    return lvni_grad_give(n, 0, a.out[0]);
+    lvni_kernels_args a = {.in = {dloss, saved[OF_LOGITS], saved[OF_KEPT], saved[OF_LABELS],
+                                  saved[OF_CLASS_WEIGHT], saved[OF_SAMPLE_WEIGHT]},
+                           .attr = &n->attr.class_loss};
+    LVN_TRY(lvni_kernels_run(LVNI_OP_cross_entropy_grad, &a, 1));
+    return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
 
-static lvn_status read_options(lvni_op op, const lvn_class_loss_options *given,
+static lvn_status nll_backward(lvni_autograd_node *n, lvn_tensor *dloss)
+{
+    lvn_tensor *const *saved = n->saved;
+    lvni_kernels_args a = {.in = {dloss, saved[OF_LOGITS], saved[OF_LABELS], saved[OF_CLASS_WEIGHT],
+                                  saved[OF_SAMPLE_WEIGHT]},
+                           .attr = &n->attr.class_loss};
+    LVN_TRY(lvni_kernels_run(LVNI_OP_nll_grad, &a, 1));
+    return lvni_autograd_grad_give(n, 0, a.out[0]);
+}
+
+static lvn_status read_options(lvni_kernels_op op, const lvn_class_loss_options *given,
                                lvn_class_loss_options *o)
 {
     const bool nll = op == LVNI_OP_nll;
     const char *call = nll ? "nll_loss" : "cross_entropy";
-    LVN_TRY(lvni_options_copy(call, o, sizeof *o, given));
-    LVN_TRY(lvni_options_enum(call, "reduction", (int)o->reduction, LVN_REDUCTION_SUM));
-    LVN_TRY(lvni_op_constant(call, "class_weight", o->class_weight));
-    LVN_TRY(lvni_op_constant(call, "sample_weight", o->sample_weight));
+    LVN_TRY(lvni_core_options_copy(call, o, sizeof *o, given));
+    LVN_TRY(lvni_core_options_enum(call, "reduction", (int)o->reduction, LVN_REDUCTION_SUM));
+    LVN_TRY(lvni_autograd_op_constant(call, "class_weight", o->class_weight));
+    LVN_TRY(lvni_autograd_op_constant(call, "sample_weight", o->sample_weight));
     LVN_ARG(!nll || o->label_smoothing == 0.0,
             "nll_loss: label_smoothing is for cross_entropy; take lvn_cross_entropy of the logits");
     return LVN_OK;
 }
 
-static lvn_tensor *class_loss(lvni_op op, lvni_backward_rule rule, lvn_tensor *logits,
-                              lvn_tensor *labels, const lvn_class_loss_options *options)
+static lvn_tensor *class_loss(lvni_kernels_op op, lvni_autograd_backward_rule rule,
+                              lvn_tensor *logits, lvn_tensor *labels,
+                              const lvn_class_loss_options *options)
 {
     lvn_class_loss_options o;
     if (read_options(op, options, &o) != LVN_OK) {
-        return lvni_op_fail(lvni_ops[op].name);
+        return lvni_autograd_op_fail(lvni_kernels_ops[op].name);
     }
     lvn_tensor *in[N_IN] = {logits, labels, o.class_weight, o.sample_weight};
-    if (!lvni_op_begin(op, in, N_IN, 1u << CLASS_WEIGHT | 1u << SAMPLE_WEIGHT)) {
-        return lvni_op_fail(lvni_ops[op].name);
+    if (!lvni_autograd_op_begin(op, in, N_IN, 1u << CLASS_WEIGHT | 1u << SAMPLE_WEIGHT)) {
+        return lvni_autograd_op_fail(lvni_kernels_ops[op].name);
     }
-    const lvni_class_loss_attr attr = attributes(&o);
-    lvni_args args = {.in = {in[LOGITS], in[LABELS], in[CLASS_WEIGHT], in[SAMPLE_WEIGHT]},
-                      .attr = &attr};
-    lvn_tensor *loss = lvni_op_run(op, &args, lvni_ops[op].n_out == 2 ? 3u : 1u);
-    lvni_node *node = lvni_record(lvni_ops[op].name, rule, loss, in, 1);
+    const lvni_kernels_class_loss_attr attr = attributes(&o);
+    lvni_kernels_args args = {.in = {in[LOGITS], in[LABELS], in[CLASS_WEIGHT], in[SAMPLE_WEIGHT]},
+                              .attr = &attr};
+    lvn_tensor *loss = lvni_autograd_op_run(op, &args, lvni_kernels_ops[op].n_out == 2 ? 3u : 1u);
+    lvni_autograd_node *node = lvni_autograd_record(lvni_kernels_ops[op].name, rule, loss, in, 1);
     if (node != NULL) {
         node->attr.class_loss = attr;
         for (int i = LOGITS; i < N_IN; i++) {
-            lvni_save(node, i, in[i]);
+            lvni_autograd_save(node, i, in[i]);
         }
-        lvni_save(node, OF_KEPT, args.out[1]);
+        lvni_autograd_save(node, OF_KEPT, args.out[1]);
     }
     return loss;
 }
@@ -154,9 +157,9 @@ lvn_tensor *lvn_nll_loss_with(lvn_tensor *log_probabilities, lvn_tensor *labels,
 lvn_tensor *lvn_accuracy(lvn_tensor *logits, lvn_tensor *labels)
 {
     lvn_tensor *in[] = {logits, labels};
-    if (!lvni_op_begin(LVNI_OP_accuracy, in, 2, 0)) {
-        return lvni_op_fail("accuracy");
+    if (!lvni_autograd_op_begin(LVNI_OP_accuracy, in, 2, 0)) {
+        return lvni_autograd_op_fail("accuracy");
     }
-    lvni_args args = {.in = {in[0], in[1]}};
-    return lvni_op_run(LVNI_OP_accuracy, &args, 1);
+    lvni_kernels_args args = {.in = {in[0], in[1]}};
+    return lvni_autograd_op_run(LVNI_OP_accuracy, &args, 1);
 }

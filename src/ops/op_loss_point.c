@@ -8,23 +8,24 @@ enum { OF_DIVISOR = N_IN };
 
 /* Gradients of the prediction and, unless binary cross entropy, of the target, for a gradient
  * `dloss` of the loss. */
-static lvn_status gradients(const lvni_node *n, const lvn_tensor *dloss, lvni_args *a)
+static lvn_status gradients(const lvni_autograd_node *n, const lvn_tensor *dloss,
+                            lvni_kernels_args *a)
 {
-    const bool target = lvni_grad_wanted(n, TARGET);
-    *a = (lvni_args){.in = {dloss, n->saved[OF_DIVISOR], n->saved[X], n->saved[TARGET],
-                            n->saved[WEIGHT], n->saved[POS_WEIGHT]},
-                     .attr = &n->attr.point_loss};
-    return lvni_run(LVNI_OP_point_loss_grad, a, target ? 3u : 1u);
+    const bool target = lvni_autograd_grad_wanted(n, TARGET);
+    *a = (lvni_kernels_args){.in = {dloss, n->saved[OF_DIVISOR], n->saved[X], n->saved[TARGET],
+                                    n->saved[WEIGHT], n->saved[POS_WEIGHT]},
+                             .attr = &n->attr.point_loss};
+    return lvni_kernels_run(LVNI_OP_point_loss_grad, a, target ? 3u : 1u);
 }
 
-static lvn_status point_loss_backward(lvni_node *n, lvn_tensor *dloss)
+static lvn_status point_loss_backward(lvni_autograd_node *n, lvn_tensor *dloss)
 {
-    lvni_args a;
+    lvni_kernels_args a;
     LVN_TRY(gradients(n, dloss, &a));
     lvn_status s = LVN_OK;
     for (int i = X; i <= TARGET; i++) {
-        if (s == LVN_OK && lvni_grad_wanted(n, i)) {
-            s = lvni_grad_give(n, i, a.out[i]);
+        if (s == LVN_OK && lvni_autograd_grad_wanted(n, i)) {
+            s = lvni_autograd_grad_give(n, i, a.out[i]);
         } else {
             lvn_release(a.out[i]);
         }
@@ -36,13 +37,13 @@ static lvn_status point_loss_backward(lvni_node *n, lvn_tensor *dloss)
 
 /* Absolute values have slopes that do not change: computed once, for a gradient of the loss of
  * 1. */
-static lvn_tensor *absolute_slope(const lvni_node *n)
+static lvn_tensor *absolute_slope(const lvni_autograd_node *n)
 {
     const lvn_tensor *one = lvn_add_scalar(lvn_mul_scalar(n->saved[OF_DIVISOR], 0.0), 1.0);
-    lvni_args a = {
+    lvni_kernels_args a = {
         .in = {one, one, n->saved[X], n->saved[TARGET], n->saved[WEIGHT], n->saved[POS_WEIGHT]},
         .attr = &n->attr.point_loss};
-    return one == NULL ? NULL : lvni_op_run(LVNI_OP_point_loss_grad, &a, 1);
+    return one == NULL ? NULL : lvni_autograd_op_run(LVNI_OP_point_loss_grad, &a, 1);
 }
 
 static lvn_tensor *weighted(lvn_tensor *slope, lvn_tensor *weight)
@@ -51,7 +52,7 @@ static lvn_tensor *weighted(lvn_tensor *slope, lvn_tensor *weight)
 }
 
 /* (1 - t) - (1 + (positive - 1) t) sigmoid(-x) */
-static lvn_tensor *binary_slope(const lvni_node *n)
+static lvn_tensor *binary_slope(const lvni_autograd_node *n)
 {
     lvn_tensor *t = n->saved[TARGET], *positive = n->saved[POS_WEIGHT];
     lvn_tensor *factor = lvn_add_scalar(
@@ -61,7 +62,7 @@ static lvn_tensor *binary_slope(const lvni_node *n)
     return lvn_sub(lvn_add_scalar(lvn_neg(t), 1.0), rest);
 }
 
-static lvn_status point_loss_backward_ops(lvni_node *n, lvn_tensor *dloss)
+static lvn_status point_loss_backward_ops(lvni_autograd_node *n, lvn_tensor *dloss)
 {
     lvn_tensor *slope;
     switch (n->attr.point_loss.kind) {
@@ -73,49 +74,51 @@ static lvn_status point_loss_backward_ops(lvni_node *n, lvn_tensor *dloss)
     default: slope = absolute_slope(n); break;
     }
     lvn_tensor *dx = lvn_mul(slope, lvn_div(dloss, n->saved[OF_DIVISOR]));
-    if (lvni_grad_wanted(n, X)) {
-        LVN_TRY(lvni_grad_give_op(n, X, dx));
+    if (lvni_autograd_grad_wanted(n, X)) {
+        LVN_TRY(lvni_autograd_grad_give_op(n, X, dx));
     }
-    return lvni_grad_wanted(n, TARGET) ? lvni_grad_give_op(n, TARGET, lvn_neg(dx)) : LVN_OK;
+    return lvni_autograd_grad_wanted(n, TARGET) ? lvni_autograd_grad_give_op(n, TARGET, lvn_neg(dx))
+                                                : LVN_OK;
 }
 
-static lvn_status read_options(const char *name, lvni_point_loss kind,
+static lvn_status read_options(const char *name, lvni_kernels_point_loss kind,
                                const lvn_point_loss_options *given, lvn_point_loss_options *o)
 {
-    LVN_TRY(lvni_options_copy(name, o, sizeof *o, given));
-    LVN_TRY(lvni_options_enum(name, "reduction", (int)o->reduction, LVN_REDUCTION_SUM));
-    LVN_TRY(lvni_op_constant(name, "weight", o->weight));
-    LVN_TRY(lvni_op_constant(name, "pos_weight", o->pos_weight));
+    LVN_TRY(lvni_core_options_copy(name, o, sizeof *o, given));
+    LVN_TRY(lvni_core_options_enum(name, "reduction", (int)o->reduction, LVN_REDUCTION_SUM));
+    LVN_TRY(lvni_autograd_op_constant(name, "weight", o->weight));
+    LVN_TRY(lvni_autograd_op_constant(name, "pos_weight", o->pos_weight));
     LVN_ARG(kind == LVNI_LOSS_BINARY || o->pos_weight == NULL,
             "%s: pos_weight is for bce_with_logits; use weight", name);
     return LVN_OK;
 }
 
-static lvn_tensor *point_loss(const char *name, lvni_point_loss kind, double beta, lvn_tensor *x,
-                              lvn_tensor *target, const lvn_point_loss_options *options)
+static lvn_tensor *point_loss(const char *name, lvni_kernels_point_loss kind, double beta,
+                              lvn_tensor *x, lvn_tensor *target,
+                              const lvn_point_loss_options *options)
 {
     lvn_point_loss_options o;
     if (read_options(name, kind, options, &o) != LVN_OK ||
-        (kind == LVNI_LOSS_BINARY && lvni_op_constant(name, "target", target) != LVN_OK)) {
-        return lvni_op_fail(name);
+        (kind == LVNI_LOSS_BINARY && lvni_autograd_op_constant(name, "target", target) != LVN_OK)) {
+        return lvni_autograd_op_fail(name);
     }
     lvn_tensor *in[N_IN] = {x, target, o.weight, o.pos_weight};
-    if (!lvni_op_begin(LVNI_OP_point_loss, in, N_IN, 1u << WEIGHT | 1u << POS_WEIGHT)) {
-        return lvni_op_fail(name);
+    if (!lvni_autograd_op_begin(LVNI_OP_point_loss, in, N_IN, 1u << WEIGHT | 1u << POS_WEIGHT)) {
+        return lvni_autograd_op_fail(name);
     }
-    const lvni_point_loss_attr attr = {
+    const lvni_kernels_point_loss_attr attr = {
         .kind = kind, .beta = beta, .sum = o.reduction == LVN_REDUCTION_SUM};
-    lvni_args args = {.in = {in[X], in[TARGET], in[WEIGHT], in[POS_WEIGHT]}, .attr = &attr};
-    lvn_tensor *loss = lvni_op_run(LVNI_OP_point_loss, &args, 3);
-    lvni_node *node =
-        lvni_record(name, point_loss_backward, loss, in, kind == LVNI_LOSS_BINARY ? 1 : 2);
+    lvni_kernels_args args = {.in = {in[X], in[TARGET], in[WEIGHT], in[POS_WEIGHT]}, .attr = &attr};
+    lvn_tensor *loss = lvni_autograd_op_run(LVNI_OP_point_loss, &args, 3);
+    lvni_autograd_node *node =
+        lvni_autograd_record(name, point_loss_backward, loss, in, kind == LVNI_LOSS_BINARY ? 1 : 2);
     if (node != NULL) {
         node->backward_ops = kind == LVNI_LOSS_SMOOTH_L1 ? NULL : point_loss_backward_ops;
         node->attr.point_loss = attr;
         for (int i = X; i < N_IN; i++) {
-            lvni_save(node, i, in[i]);
+            lvni_autograd_save(node, i, in[i]);
         }
-        lvni_save(node, OF_DIVISOR, args.out[1]);
+        lvni_autograd_save(node, OF_DIVISOR, args.out[1]);
     }
     return loss;
 }

@@ -8,22 +8,22 @@
 
 /* Which op, with what. */
 typedef struct movement {
-    lvni_op op;
+    lvni_kernels_op op;
     union {
-        lvni_permute_attr permute;
-        lvni_box_attr box;
-        lvni_axis_attr axis;
+        lvni_kernels_permute_attr permute;
+        lvni_kernels_box_attr box;
+        lvni_kernels_axis_attr axis;
     } attr;
 } movement;
 
-static movement movement_of(const lvni_node *n)
+static movement movement_of(const lvni_autograd_node *n)
 {
     movement m = {.op = n->attr.move.op};
     memcpy(&m.attr, &n->attr.move.attr, sizeof m.attr);
     return m;
 }
 
-static lvni_op adjoint_op(const movement *m)
+static lvni_kernels_op adjoint_op(const movement *m)
 {
     switch (m->op) {
     case LVNI_OP_crop: return LVNI_OP_pad;
@@ -38,7 +38,7 @@ static lvni_op adjoint_op(const movement *m)
 }
 
 /* What carries dy, shaped like the result, back to the shape of the input. */
-static movement adjoint(const lvni_node *n)
+static movement adjoint(const lvni_autograd_node *n)
 {
     const movement m = movement_of(n);
     movement back = {.op = adjoint_op(&m)};
@@ -57,42 +57,43 @@ static movement adjoint(const lvni_node *n)
         memcpy(back.attr.box.size, n->in_desc.shape, sizeof back.attr.box.size);
         break;
     default:
-        back.attr.axis =
-            (lvni_axis_attr){.axis = m.attr.axis.axis, .size = n->in_desc.shape[m.attr.axis.axis]};
+        back.attr.axis = (lvni_kernels_axis_attr){.axis = m.attr.axis.axis,
+                                                  .size = n->in_desc.shape[m.attr.axis.axis]};
         break;
     }
     return back;
 }
 
 /* saved[0]: the index, or NULL */
-static lvn_status move_backward(lvni_node *n, lvn_tensor *dy)
+static lvn_status move_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
     const movement back = adjoint(n);
-    lvni_args a = {.in = {dy, n->saved[0]}, .attr = &back.attr};
-    LVN_TRY(lvni_run(back.op, &a, 1));
-    return lvni_grad_give(n, 0, a.out[0]);
+    lvni_kernels_args a = {.in = {dy, n->saved[0]}, .attr = &back.attr};
+    LVN_TRY(lvni_kernels_run(back.op, &a, 1));
+    return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
 
 static lvn_tensor *move(const movement *m, lvn_tensor *x, lvn_tensor *index);
 
-static lvn_status move_backward_ops(lvni_node *n, lvn_tensor *dy)
+static lvn_status move_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
     const movement back = adjoint(n);
-    return lvni_grad_give_op(n, 0, move(&back, dy, n->saved[0]));
+    return lvni_autograd_grad_give_op(n, 0, move(&back, dy, n->saved[0]));
 }
 
-/* x and index are checked by the caller (lvni_op_begin). */
+/* x and index are checked by the caller (lvni_autograd_op_begin). */
 static lvn_tensor *move(const movement *m, lvn_tensor *x, lvn_tensor *index)
 {
-    lvni_args args = {.in = {x, index}, .attr = &m->attr};
-    lvn_tensor *y = lvni_op_run(m->op, &args, 1);
-    lvni_node *node = lvni_record(lvni_ops[m->op].name, move_backward, y, &x, 1);
+    lvni_kernels_args args = {.in = {x, index}, .attr = &m->attr};
+    lvn_tensor *y = lvni_autograd_op_run(m->op, &args, 1);
+    lvni_autograd_node *node =
+        lvni_autograd_record(lvni_kernels_ops[m->op].name, move_backward, y, &x, 1);
     if (node != NULL) {
         node->backward_ops = move_backward_ops;
         node->attr.move.op = m->op;
         memcpy(&node->attr.move.attr, &m->attr, sizeof node->attr.move.attr);
         if (index != NULL) {
-            lvni_save(node, 0, index);
+            lvni_autograd_save(node, 0, index);
         }
     }
     return y;
@@ -108,7 +109,7 @@ static bool own_axis(const char *op, const lvn_tensor *x, int *axis, int ndim)
         char shape[96];
         lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
                       "%s: there is no axis %d for a tensor of shape %s; axes are %d to %d", op,
-                      given, lvni_shape_string(x->ndim, x->shape, shape), -ndim, ndim - 1);
+                      given, lvni_tensor_shape_string(x->ndim, x->shape, shape), -ndim, ndim - 1);
         return false;
     }
     return true;
@@ -118,8 +119,8 @@ static bool own_axis(const char *op, const lvn_tensor *x, int *axis, int ndim)
 
 lvn_tensor *lvn_permute(lvn_tensor *x, const int *axes, int n_axes)
 {
-    if (!lvni_op_begin(LVNI_OP_permute, &x, 1, 0)) {
-        return lvni_op_fail("permute");
+    if (!lvni_autograd_op_begin(LVNI_OP_permute, &x, 1, 0)) {
+        return lvni_autograd_op_fail("permute");
     }
     movement m = {.op = LVNI_OP_permute, .attr.permute = {.ndim = n_axes}};
     bool moves = false;
@@ -134,7 +135,7 @@ lvn_tensor *lvn_transpose(lvn_tensor *x, int axis_a, int axis_b)
 {
     if (x == NULL || !own_axis("transpose", x, &axis_a, x->ndim) ||
         !own_axis("transpose", x, &axis_b, x->ndim)) {
-        return lvni_op_fail("transpose");
+        return lvni_autograd_op_fail("transpose");
     }
     int axes[LVN_MAX_NDIM];
     for (int i = 0; i < x->ndim; i++) {
@@ -147,16 +148,16 @@ lvn_tensor *lvn_transpose(lvn_tensor *x, int axis_a, int axis_b)
 
 lvn_tensor *lvn_slice(lvn_tensor *x, int axis, int64_t start, int64_t stop)
 {
-    if (!lvni_op_begin(LVNI_OP_crop, &x, 1, 0) || !own_axis("slice", x, &axis, x->ndim)) {
-        return lvni_op_fail("slice");
+    if (!lvni_autograd_op_begin(LVNI_OP_crop, &x, 1, 0) || !own_axis("slice", x, &axis, x->ndim)) {
+        return lvni_autograd_op_fail("slice");
     }
     stop = stop == LVN_END ? x->shape[axis] : stop;
     if (start < 0 || start > stop || stop > x->shape[axis]) {
         char shape[96];
         lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
                       "slice: elements %lld to %lld do not lie in axis %d of %s", (long long)start,
-                      (long long)stop, axis, lvni_shape_string(x->ndim, x->shape, shape));
-        return lvni_op_fail("slice");
+                      (long long)stop, axis, lvni_tensor_shape_string(x->ndim, x->shape, shape));
+        return lvni_autograd_op_fail("slice");
     }
     if (start == 0 && stop == x->shape[axis]) {
         return x;
@@ -176,14 +177,14 @@ lvn_status lvn_split(lvn_tensor *x, int axis, const int64_t *sizes, int n, lvn_t
         total += sizes[i];
     }
     if (x == NULL || !own_axis("split", x, &axis, x->ndim)) {
-        lvni_op_fail("split");
+        lvni_autograd_op_fail("split");
         return lvn_last_error()->code != LVN_OK ? lvn_last_error()->code : LVN_ERR_INVALID;
     }
     if (total != x->shape[axis]) {
         lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
                       "split: the %d sizes add up to %lld, axis %d has %lld elements", n,
                       (long long)total, axis, (long long)x->shape[axis]);
-        lvni_op_fail("split");
+        lvni_autograd_op_fail("split");
         return LVN_ERR_SHAPE;
     }
     int64_t at = 0;
@@ -202,9 +203,9 @@ lvn_tensor *lvn_pad_with(lvn_tensor *x, const int64_t *before, const int64_t *af
                          const lvn_pad_options *options)
 {
     lvn_pad_options o;
-    if (lvni_options_copy("pad", &o, sizeof o, options) != LVN_OK ||
-        !lvni_op_begin(LVNI_OP_pad, &x, 1, 0)) {
-        return lvni_op_fail("pad");
+    if (lvni_core_options_copy("pad", &o, sizeof o, options) != LVN_OK ||
+        !lvni_autograd_op_begin(LVNI_OP_pad, &x, 1, 0)) {
+        return lvni_autograd_op_fail("pad");
     }
     movement m = {.op = LVNI_OP_pad,
                   .attr.box = {.ndim = x->ndim, .value = o.value, .reflect = o.reflect}};
@@ -223,7 +224,7 @@ lvn_tensor *lvn_pad2d_with(lvn_tensor *x, int64_t top, int64_t bottom, int64_t l
     if (x != NULL && x->ndim != 4) {
         lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
                       "pad2d takes (N, H, W, C), not a tensor of %d axes", x->ndim);
-        return lvni_op_fail("pad2d");
+        return lvni_autograd_op_fail("pad2d");
     }
     return lvn_pad_with(x, (const int64_t[]){0, top, left, 0},
                         (const int64_t[]){0, bottom, right, 0}, options);
@@ -231,11 +232,12 @@ lvn_tensor *lvn_pad2d_with(lvn_tensor *x, int64_t top, int64_t bottom, int64_t l
 
 /* ---- by index ---- */
 
-static lvn_tensor *choose(lvni_op op, lvn_tensor *x, int axis, lvn_tensor *index)
+static lvn_tensor *choose(lvni_kernels_op op, lvn_tensor *x, int axis, lvn_tensor *index)
 {
     lvn_tensor *in[] = {x, index};
-    if (!lvni_op_begin(op, in, 2, 0) || !own_axis(lvni_ops[op].name, x, &axis, x->ndim)) {
-        return lvni_op_fail(lvni_ops[op].name);
+    if (!lvni_autograd_op_begin(op, in, 2, 0) ||
+        !own_axis(lvni_kernels_ops[op].name, x, &axis, x->ndim)) {
+        return lvni_autograd_op_fail(lvni_kernels_ops[op].name);
     }
     const movement m = {.op = op, .attr.axis = {.axis = axis}};
     return move(&m, in[0], index);
@@ -253,35 +255,37 @@ lvn_tensor *lvn_gather(lvn_tensor *x, int axis, lvn_tensor *index)
 
 /* ---- several tensors ---- */
 
-static lvni_box_attr part_of(const lvni_node *n, const lvn_tensor *dy, int64_t start, int64_t size)
+static lvni_kernels_box_attr part_of(const lvni_autograd_node *n, const lvn_tensor *dy,
+                                     int64_t start, int64_t size)
 {
-    lvni_box_attr box = {.ndim = dy->ndim};
+    lvni_kernels_box_attr box = {.ndim = dy->ndim};
     memcpy(box.size, dy->shape, sizeof box.size);
     box.start[n->attr.concat.axis] = start;
     box.size[n->attr.concat.axis] = size;
     return box;
 }
 
-static lvn_status concat_backward(lvni_node *n, lvn_tensor *dy)
+static lvn_status concat_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
     int64_t at = 0;
     for (int i = 0; i < LVNI_NODE_IN; at += n->attr.concat.size[i++]) {
-        if (lvni_grad_wanted(n, i)) {
-            const lvni_box_attr box = part_of(n, dy, at, n->attr.concat.size[i]);
-            lvni_args a = {.in = {dy}, .out = {lvni_grad_dest(n, i)}, .attr = &box};
-            LVN_TRY(lvni_grad_run(LVNI_OP_crop, &a, 1));
-            LVN_TRY(lvni_grad_give(n, i, a.out[0]));
+        if (lvni_autograd_grad_wanted(n, i)) {
+            const lvni_kernels_box_attr box = part_of(n, dy, at, n->attr.concat.size[i]);
+            lvni_kernels_args a = {
+                .in = {dy}, .out = {lvni_autograd_grad_dest(n, i)}, .attr = &box};
+            LVN_TRY(lvni_autograd_grad_run(LVNI_OP_crop, &a, 1));
+            LVN_TRY(lvni_autograd_grad_give(n, i, a.out[0]));
         }
     }
     return LVN_OK;
 }
 
-static lvn_status concat_backward_ops(lvni_node *n, lvn_tensor *dy)
+static lvn_status concat_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
     int64_t at = 0;
     for (int i = 0; i < LVNI_NODE_IN; at += n->attr.concat.size[i++]) {
-        if (lvni_grad_wanted(n, i)) {
-            LVN_TRY(lvni_grad_give_op(
+        if (lvni_autograd_grad_wanted(n, i)) {
+            LVN_TRY(lvni_autograd_grad_give_op(
                 n, i, lvn_slice(dy, n->attr.concat.axis, at, at + n->attr.concat.size[i])));
         }
     }
@@ -293,17 +297,17 @@ static lvn_tensor *concat_few(lvn_tensor *const *tensors, int n, int axis)
 {
     lvn_tensor *in[LVNI_MAX_IN] = {NULL};
     memcpy(in, tensors, (size_t)n * sizeof *in);
-    if (!lvni_op_begin(LVNI_OP_concat, in, n, 0)) {
-        return lvni_op_fail("concat");
+    if (!lvni_autograd_op_begin(LVNI_OP_concat, in, n, 0)) {
+        return lvni_autograd_op_fail("concat");
     }
     if (n == 1) {
         return in[0];
     }
-    const lvni_axis_attr attr = {.axis = axis};
-    lvni_args args = {.attr = &attr};
+    const lvni_kernels_axis_attr attr = {.axis = axis};
+    lvni_kernels_args args = {.attr = &attr};
     memcpy(args.in, in, sizeof in);
-    lvn_tensor *y = lvni_op_run(LVNI_OP_concat, &args, 1);
-    lvni_node *node = lvni_record("concat", concat_backward, y, in, n);
+    lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_concat, &args, 1);
+    lvni_autograd_node *node = lvni_autograd_record("concat", concat_backward, y, in, n);
     if (node != NULL) {
         node->backward_ops = concat_backward_ops;
         node->attr.concat.axis = axis;
@@ -348,11 +352,11 @@ static lvn_tensor *join(const char *op, lvn_tensor *const *tensors, int n, int a
     if (n < 1) {
         lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "%s: takes one tensor or more, not %d",
                       op, n);
-        return lvni_op_fail(op);
+        return lvni_autograd_op_fail(op);
     }
     const lvn_tensor *first = tensors[0];
     if (first == NULL || !own_axis(op, first, &axis, first->ndim + (stack ? 1 : 0))) {
-        return lvni_op_fail(op);
+        return lvni_autograd_op_fail(op);
     }
     return concat_many(tensors, n, axis, stack);
 }
@@ -368,7 +372,7 @@ lvn_tensor *lvn_stack(lvn_tensor *const *tensors, int n, int axis)
         lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
                       "stack: the tensors have %d axes already, the most there can be",
                       LVN_MAX_NDIM);
-        return lvni_op_fail("stack");
+        return lvni_autograd_op_fail("stack");
     }
     return join("stack", tensors, n, axis, true);
 }

@@ -1,46 +1,46 @@
 /* Batch normalisation and dropout: the ops that behave differently in training and evaluation. */
 #include "core/options_struct.h"
 #include "ops/norm_second.h"
-#include "ops/shard_parts.h"
+#include "ops/group_parts.h"
 
 enum { X, GAMMA, BETA, RESIDUAL, N_IN }; /* inputs of a node */
 /* what it saves; y: with relu behind a residual only */
 enum { OF_X, OF_GAMMA, OF_MEAN, OF_STATISTIC, OF_BETA, OF_Y };
 
 /* Of a node's inputs the kernel's outputs are: dx, dgamma, dbeta, dresidual. */
-static lvn_status norm_gradient(lvni_node *n, lvni_op op, lvn_tensor *dy)
+static lvn_status norm_gradient(lvni_autograd_node *n, lvni_kernels_op op, lvn_tensor *dy)
 {
     lvn_tensor *const *saved = n->saved;
-    lvni_args a = {.in = {dy, saved[OF_X], saved[OF_GAMMA], saved[OF_MEAN], saved[OF_STATISTIC],
-                          saved[OF_BETA], saved[OF_Y]},
-                   .attr = &n->attr.norm};
+    lvni_kernels_args a = {.in = {dy, saved[OF_X], saved[OF_GAMMA], saved[OF_MEAN],
+                                  saved[OF_STATISTIC], saved[OF_BETA], saved[OF_Y]},
+                           .attr = &n->attr.norm};
     const bool same = !n->attr.norm.relu; /* then the residual's gradient is dy itself */
     unsigned want = 1;
     for (int i = X; i < N_IN; i++) {
-        const bool wanted = lvni_grad_wanted(n, i) && !(same && i == RESIDUAL);
-        a.out[i] = wanted ? lvni_grad_dest(n, i) : NULL;
+        const bool wanted = lvni_autograd_grad_wanted(n, i) && !(same && i == RESIDUAL);
+        a.out[i] = wanted ? lvni_autograd_grad_dest(n, i) : NULL;
         want |= wanted ? 1u << i : 0u;
     }
-    LVN_TRY(lvni_grad_run(op, &a, want));
+    LVN_TRY(lvni_autograd_grad_run(op, &a, want));
     lvn_status s = LVN_OK;
     for (int i = X; i < N_IN; i++) {
-        if (s == LVN_OK && (want & 1u << i) != 0 && lvni_grad_wanted(n, i)) {
-            s = lvni_grad_give(n, i, a.out[i]);
+        if (s == LVN_OK && (want & 1u << i) != 0 && lvni_autograd_grad_wanted(n, i)) {
+            s = lvni_autograd_grad_give(n, i, a.out[i]);
         } else {
             lvn_release(a.out[i]);
         }
     }
-    return s == LVN_OK && same && lvni_grad_wanted(n, RESIDUAL)
-               ? lvni_grad_give(n, RESIDUAL, lvn_retain(dy))
+    return s == LVN_OK && same && lvni_autograd_grad_wanted(n, RESIDUAL)
+               ? lvni_autograd_grad_give(n, RESIDUAL, lvn_retain(dy))
                : s;
 }
 
-static lvn_status batch_norm_train_backward(lvni_node *n, lvn_tensor *dy)
+static lvn_status batch_norm_train_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
     return norm_gradient(n, LVNI_OP_batch_norm_train_grad, dy);
 }
 
-static lvn_status batch_norm_eval_backward(lvni_node *n, lvn_tensor *dy)
+static lvn_status batch_norm_eval_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
     return norm_gradient(n, LVNI_OP_batch_norm_eval_grad, dy);
 }
@@ -49,15 +49,16 @@ static lvn_status batch_norm_eval_backward(lvni_node *n, lvn_tensor *dy)
 
 /* What of dy passed relu, where y > 0; `y` is NULL without relu. The residual's gradient is handed
  * over. */
-static lvn_status passed(lvni_node *n, lvn_tensor *y, lvn_tensor **dy)
+static lvn_status passed(lvni_autograd_node *n, lvn_tensor *y, lvn_tensor **dy)
 {
     if (n->attr.norm.relu) {
         *dy = lvn_where(lvn_gt_scalar(y, 0.0), *dy, lvn_mul_scalar(*dy, 0.0));
     }
-    return lvni_grad_wanted(n, RESIDUAL) ? lvni_grad_give_op(n, RESIDUAL, *dy) : LVN_OK;
+    return lvni_autograd_grad_wanted(n, RESIDUAL) ? lvni_autograd_grad_give_op(n, RESIDUAL, *dy)
+                                                  : LVN_OK;
 }
 
-static lvn_status batch_norm_train_backward_ops(lvni_node *n, lvn_tensor *dy)
+static lvn_status batch_norm_train_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
     lvn_tensor *x = n->saved[OF_X], *gamma = n->saved[OF_GAMMA], *y = n->saved[OF_Y];
     const int64_t channels = gamma->shape[0], rows = lvn_numel(x) / channels;
@@ -65,18 +66,18 @@ static lvn_status batch_norm_train_backward_ops(lvni_node *n, lvn_tensor *dy)
         y = lvn_batch_norm_train(x, gamma, n->saved[OF_BETA], n->attr.norm.eps, NULL, NULL);
     }
     LVN_TRY(passed(n, y, &dy));
-    const lvni_norm_view view = {.ndim = 2,
-                                 .n_axes = 1,
-                                 .shape = {rows, channels},
-                                 .params = {1, channels},
-                                 .axes = {0},
-                                 .eps = n->attr.norm.eps};
-    const lvni_desc params = lvni_tensor_desc(gamma);
-    return lvni_norm_backward_ops(n, dy, &view, x, gamma, &params);
+    const lvni_ops_norm_view view = {.ndim = 2,
+                                     .n_axes = 1,
+                                     .shape = {rows, channels},
+                                     .params = {1, channels},
+                                     .axes = {0},
+                                     .eps = n->attr.norm.eps};
+    const lvni_tensor_desc params = lvni_tensor_get_desc(gamma);
+    return lvni_ops_norm_backward_ops(n, dy, &view, x, gamma, &params);
 }
 
 /* Mean and variance are constants. */
-static lvn_status batch_norm_eval_backward_ops(lvni_node *n, lvn_tensor *dy)
+static lvn_status batch_norm_eval_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
     lvn_tensor *x = n->saved[OF_X], *gamma = n->saved[OF_GAMMA], *y = n->saved[OF_Y];
     lvn_tensor *mean = lvn_detach(n->saved[OF_MEAN]),
@@ -87,33 +88,35 @@ static lvn_status batch_norm_eval_backward_ops(lvni_node *n, lvn_tensor *dy)
         y = lvn_add(lvn_mul(normal, gamma), n->saved[OF_BETA]);
     }
     LVN_TRY(passed(n, y, &dy));
-    if (lvni_grad_wanted(n, X)) {
-        LVN_TRY(lvni_grad_give_op(n, X, lvn_mul(dy, lvn_div(gamma, deviation))));
+    if (lvni_autograd_grad_wanted(n, X)) {
+        LVN_TRY(lvni_autograd_grad_give_op(n, X, lvn_mul(dy, lvn_div(gamma, deviation))));
     }
-    if (lvni_grad_wanted(n, GAMMA)) {
-        LVN_TRY(lvni_grad_give_op(n, GAMMA, lvn_sum_to(lvn_mul(dy, normal), 1, gamma->shape)));
+    if (lvni_autograd_grad_wanted(n, GAMMA)) {
+        LVN_TRY(
+            lvni_autograd_grad_give_op(n, GAMMA, lvn_sum_to(lvn_mul(dy, normal), 1, gamma->shape)));
     }
-    return lvni_grad_wanted(n, BETA) ? lvni_grad_give_op(n, BETA, lvn_sum_to(dy, 1, gamma->shape))
-                                     : LVN_OK;
+    return lvni_autograd_grad_wanted(n, BETA)
+               ? lvni_autograd_grad_give_op(n, BETA, lvn_sum_to(dy, 1, gamma->shape))
+               : LVN_OK;
 }
 
 /* in: x, gamma, beta, residual or NULL */
-static void record(const char *name, lvni_backward_rule rule, lvni_backward_rule rule_ops,
-                   lvn_tensor *y, lvn_tensor *const in[N_IN], lvn_tensor *mean,
-                   lvn_tensor *statistic, const lvni_norm_attr *attr)
+static void record(const char *name, lvni_autograd_backward_rule rule,
+                   lvni_autograd_backward_rule rule_ops, lvn_tensor *y, lvn_tensor *const in[N_IN],
+                   lvn_tensor *mean, lvn_tensor *statistic, const lvni_kernels_norm_attr *attr)
 {
-    lvni_node *node = lvni_record(name, rule, y, in, N_IN);
+    lvni_autograd_node *node = lvni_autograd_record(name, rule, y, in, N_IN);
     if (node == NULL) {
         return;
     }
     node->backward_ops = rule_ops;
     node->attr.norm = *attr;
-    lvni_save(node, OF_X, in[X]);
-    lvni_save(node, OF_GAMMA, in[GAMMA]);
-    lvni_save(node, OF_MEAN, mean);
-    lvni_save(node, OF_STATISTIC, statistic);
-    lvni_save(node, OF_BETA, in[BETA]);
-    lvni_save(node, OF_Y, attr->relu && in[RESIDUAL] != NULL ? y : NULL);
+    lvni_autograd_save(node, OF_X, in[X]);
+    lvni_autograd_save(node, OF_GAMMA, in[GAMMA]);
+    lvni_autograd_save(node, OF_MEAN, mean);
+    lvni_autograd_save(node, OF_STATISTIC, statistic);
+    lvni_autograd_save(node, OF_BETA, in[BETA]);
+    lvni_autograd_save(node, OF_Y, attr->relu && in[RESIDUAL] != NULL ? y : NULL);
 }
 
 lvn_tensor *lvn_batch_norm_train_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta,
@@ -121,23 +124,23 @@ lvn_tensor *lvn_batch_norm_train_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tens
                                       const lvn_batch_norm_options *options)
 {
     lvn_batch_norm_options o;
-    if (lvni_options_copy("batch_norm_train", &o, sizeof o, options) != LVN_OK) {
-        return lvni_op_fail("batch_norm_train");
+    if (lvni_core_options_copy("batch_norm_train", &o, sizeof o, options) != LVN_OK) {
+        return lvni_autograd_op_fail("batch_norm_train");
     }
     lvn_tensor *in[N_IN] = {x, gamma, beta, o.residual};
-    if (!lvni_op_begin(LVNI_OP_batch_norm_train, in, N_IN, 1u << RESIDUAL)) {
-        return lvni_op_fail("batch_norm_train");
+    if (!lvni_autograd_op_begin(LVNI_OP_batch_norm_train, in, N_IN, 1u << RESIDUAL)) {
+        return lvni_autograd_op_fail("batch_norm_train");
     }
-    const lvni_group *group = NULL;
-    if (o.sync && lvni_shard_group("batch_norm_train", &group) != LVN_OK) {
-        return lvni_op_fail("batch_norm_train");
+    const lvni_tensor_group *group = NULL;
+    if (o.sync && lvni_ops_group_current("batch_norm_train", &group) != LVN_OK) {
+        return lvni_autograd_op_fail("batch_norm_train");
     }
-    const lvni_norm_attr attr = {.eps = eps, .relu = o.relu};
+    const lvni_kernels_norm_attr attr = {.eps = eps, .relu = o.relu};
     if (group != NULL) {
-        return lvni_shard_norm(group, in, &attr, mean, variance);
+        return lvni_ops_sync_batch_norm(group, in, &attr, mean, variance);
     }
-    lvni_args args = {.in = {x, gamma, beta, o.residual}, .attr = &attr};
-    lvn_tensor *y = lvni_op_run(LVNI_OP_batch_norm_train, &args, 15);
+    lvni_kernels_args args = {.in = {x, gamma, beta, o.residual}, .attr = &attr};
+    lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_batch_norm_train, &args, 15);
     if (y == NULL) {
         return NULL;
     }
@@ -157,16 +160,16 @@ lvn_tensor *lvn_batch_norm_eval_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tenso
                                      const lvn_batch_norm_options *options)
 {
     lvn_batch_norm_options o;
-    if (lvni_options_copy("batch_norm_eval", &o, sizeof o, options) != LVN_OK) {
-        return lvni_op_fail("batch_norm_eval");
+    if (lvni_core_options_copy("batch_norm_eval", &o, sizeof o, options) != LVN_OK) {
+        return lvni_autograd_op_fail("batch_norm_eval");
     }
     lvn_tensor *in[] = {x, gamma, beta, o.residual, mean, variance};
-    if (!lvni_op_begin(LVNI_OP_batch_norm_eval, in, 6, 1u << RESIDUAL)) {
-        return lvni_op_fail("batch_norm_eval");
+    if (!lvni_autograd_op_begin(LVNI_OP_batch_norm_eval, in, 6, 1u << RESIDUAL)) {
+        return lvni_autograd_op_fail("batch_norm_eval");
     }
-    const lvni_norm_attr attr = {.eps = eps, .relu = o.relu};
-    lvni_args args = {.in = {x, gamma, beta, mean, variance, o.residual}, .attr = &attr};
-    lvn_tensor *y = lvni_op_run(LVNI_OP_batch_norm_eval, &args, 1);
+    const lvni_kernels_norm_attr attr = {.eps = eps, .relu = o.relu};
+    lvni_kernels_args args = {.in = {x, gamma, beta, mean, variance, o.residual}, .attr = &attr};
+    lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_batch_norm_eval, &args, 1);
     if (y != NULL) {
         record("batch_norm_eval", batch_norm_eval_backward, batch_norm_eval_backward_ops, y,
                (lvn_tensor *[N_IN]){x, gamma, beta, o.residual}, mean, variance, &attr);
@@ -174,26 +177,27 @@ lvn_tensor *lvn_batch_norm_eval_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tenso
     return y;
 }
 
-static lvn_status dropout_backward(lvni_node *n, lvn_tensor *dy)
+static lvn_status dropout_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
     /* the same numbers again: nothing was stored */
-    lvni_args a = {.in = {dy}, .attr = &n->attr.dropout};
-    LVN_TRY(lvni_run(LVNI_OP_dropout, &a, 1));
-    return lvni_grad_give(n, 0, a.out[0]);
+    lvni_kernels_args a = {.in = {dy}, .attr = &n->attr.dropout};
+    LVN_TRY(lvni_kernels_run(LVNI_OP_dropout, &a, 1));
+    return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
 
-static lvn_tensor *dropout_with(lvn_tensor *x, const lvni_dropout_attr *attr);
+static lvn_tensor *dropout_with(lvn_tensor *x, const lvni_kernels_dropout_attr *attr);
 
-static lvn_status dropout_backward_ops(lvni_node *n, lvn_tensor *dy)
+static lvn_status dropout_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    return lvni_grad_give_op(n, 0, dropout_with(dy, &n->attr.dropout));
+    return lvni_autograd_grad_give_op(n, 0, dropout_with(dy, &n->attr.dropout));
 }
 
-static lvn_tensor *dropout_with(lvn_tensor *x, const lvni_dropout_attr *attr)
+static lvn_tensor *dropout_with(lvn_tensor *x, const lvni_kernels_dropout_attr *attr)
 {
-    lvni_args args = {.in = {x}, .attr = attr};
-    lvn_tensor *y = lvni_op_run(LVNI_OP_dropout, &args, 1);
-    lvni_node *node = lvni_record("dropout", dropout_backward, y, (lvn_tensor *[]){x}, 1);
+    lvni_kernels_args args = {.in = {x}, .attr = attr};
+    lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_dropout, &args, 1);
+    lvni_autograd_node *node =
+        lvni_autograd_record("dropout", dropout_backward, y, (lvn_tensor *[]){x}, 1);
     if (node != NULL) {
         node->backward_ops = dropout_backward_ops;
         node->attr.dropout = *attr;
@@ -203,23 +207,24 @@ static lvn_tensor *dropout_with(lvn_tensor *x, const lvni_dropout_attr *attr)
 
 lvn_tensor *lvn_dropout(lvn_tensor *x, double p)
 {
-    lvni_ctx *ctx = lvni_ctx_get();
-    if (x == NULL || ctx == NULL || lvni_scope_failed()) {
-        return lvni_op_fail("dropout");
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    if (x == NULL || ctx == NULL || lvni_autograd_scope_failed()) {
+        return lvni_autograd_op_fail("dropout");
     }
     if (!(p >= 0.0 && p < 1.0)) {
         lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
                       "dropout: p is %g; it must be at least 0 and below 1", p);
-        return lvni_op_fail("dropout");
+        return lvni_autograd_op_fail("dropout");
     }
     if (!ctx->at.training || p == 0.0) {
         return x;
     }
-    const lvni_dropout_attr attr = {
+    const lvni_kernels_dropout_attr attr = {
         .p = p,
-        .rng = {.key = lvni_rng_make_key(ctx->at.seed, lvni_rng_purpose(ctx->module_path)),
+        .rng = {.key =
+                    lvni_core_rng_make_key(ctx->at.seed, lvni_core_rng_purpose(ctx->module_path)),
                 .a = ctx->at.step,
-                .b = ctx->at.shard,
+                .b = ctx->at.micro_batch,
                 .c = ctx->at.call++}};
     return dropout_with(x, &attr);
 }

@@ -5,39 +5,39 @@
 #include "tensor/device.h"
 
 static lvn_tensor *draw(const char *op, const char *name, int ndim, const int64_t *shape,
-                        void (*fill)(float *y, int64_t n, const lvni_rng *rng))
+                        void (*fill)(float *y, int64_t n, const lvni_core_rng *rng))
 {
-    lvni_ctx *ctx = lvni_ctx_get();
-    if (ctx == NULL || lvni_scope_failed()) {
-        return lvni_op_fail(op);
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    if (ctx == NULL || lvni_autograd_scope_failed()) {
+        return lvni_autograd_op_fail(op);
     }
     lvn_tensor *y = lvn_zeros(LVN_F32, ndim, shape);
-    const lvni_desc d = y == NULL ? (lvni_desc){0} : lvni_tensor_desc(y);
+    const lvni_tensor_desc d = y == NULL ? (lvni_tensor_desc){0} : lvni_tensor_get_desc(y);
     lvn_tensor *host = y == NULL ? NULL : lvni_tensor_new_on(&d, NULL); /* a device gets a copy */
     if (host == NULL) {
-        return lvni_op_fail(op);
+        return lvni_autograd_op_fail(op);
     }
     const uint64_t purpose =
-        lvni_rng_purpose(ctx->module_path) + 0x9e3779b97f4a7c15u * lvni_rng_purpose(name);
-    const lvni_rng rng = {.key = lvni_rng_make_key(ctx->at.seed, purpose),
-                          .a = ctx->at.step,
-                          .b = ctx->at.shard,
-                          .c = ctx->at.call++};
+        lvni_core_rng_purpose(ctx->module_path) + 0x9e3779b97f4a7c15u * lvni_core_rng_purpose(name);
+    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(ctx->at.seed, purpose),
+                               .a = ctx->at.step,
+                               .b = ctx->at.micro_batch,
+                               .c = ctx->at.call++};
     fill(LVNI_F32(host), lvn_numel(host), &rng);
     const lvn_status s =
-        lvni_mem_copy(y->data, host->data, (size_t)lvn_numel(host) * sizeof(float));
+        lvni_tensor_mem_copy(y->data, host->data, (size_t)lvn_numel(host) * sizeof(float));
     lvn_release(host);
-    return s == LVN_OK ? y : lvni_op_fail(op);
+    return s == LVN_OK ? y : lvni_autograd_op_fail(op);
 }
 
 lvn_tensor *lvn_random_uniform_with(const char *name, int ndim, const int64_t *shape)
 {
-    return draw("random_uniform", name, ndim, shape, lvni_random_uniform);
+    return draw("random_uniform", name, ndim, shape, lvni_kernels_random_uniform);
 }
 
-static void standard_normal(float *y, int64_t n, const lvni_rng *rng)
+static void standard_normal(float *y, int64_t n, const lvni_core_rng *rng)
 {
-    lvni_random_normal(y, n, 1.0, rng);
+    lvni_kernels_random_normal(y, n, 1.0, rng);
 }
 
 lvn_tensor *lvn_random_normal_with(const char *name, int ndim, const int64_t *shape)

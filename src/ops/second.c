@@ -1,7 +1,7 @@
 /* The list of ops with second derivatives (second.h). */
 #include "ops/second.h"
 
-bool lvni_has_second(lvni_op op)
+bool lvni_ops_has_second(lvni_kernels_op op)
 {
     static const bool has[LVNI_OP_COUNT] = {
 #define LVNI_SECOND(name) [LVNI_OP_##name] = true,

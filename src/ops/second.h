@@ -4,6 +4,6 @@
 
 #include "kernels/kernels.h"
 
-bool lvni_has_second(lvni_op op);
+bool lvni_ops_has_second(lvni_kernels_op op);
 
 #endif

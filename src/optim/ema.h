@@ -5,24 +5,24 @@
 
 #include <levin/status.h>
 
-typedef struct lvni_ema_options {
+typedef struct lvni_optim_ema_options {
     double decay; /* 0: no average */
     bool warmup;
-} lvni_ema_options;
+} lvni_optim_ema_options;
 
-typedef struct lvni_ema {
-    lvni_ema_options options;
+typedef struct lvni_optim_ema {
+    lvni_optim_ema_options options;
     int64_t n;
     float *value;
-} lvni_ema;
+} lvni_optim_ema;
 
 /* The average of n values begins as a copy of x. */
-lvn_status lvni_ema_create(const lvni_ema_options *options, const float *x, int64_t n,
-                           lvni_ema **out);
-void lvni_ema_destroy(lvni_ema *ema);
+lvn_status lvni_optim_ema_create(const lvni_optim_ema_options *options, const float *x, int64_t n,
+                                 lvni_optim_ema **out);
+void lvni_optim_ema_destroy(lvni_optim_ema *ema);
 /* average += (1 - d) (x - average), with d = decay after t earlier updates; the first update (t =
  * 0) copies x. With warm-up d is at most (1 + t) / (10 + t), so that the average of a short run is
  * not one of its first weights. */
-void lvni_ema_update(lvni_ema *ema, const float *x, int64_t t);
+void lvni_optim_ema_update(lvni_optim_ema *ema, const float *x, int64_t t);
 
 #endif

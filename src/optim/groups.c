@@ -44,7 +44,7 @@ static void find_nearest(const char *pattern, const lvni_optim_parameter *parame
         for (size_t end = strcspn(name, ".");; end += 1 + strcspn(name + end + 1, ".")) {
             char part[PATTERN];
             snprintf(part, sizeof part, "%.*s", (int)end, name);
-            const size_t distance = lvni_edit_distance(pattern, part);
+            const size_t distance = lvni_core_edit_distance(pattern, part);
             if (distance < best) {
                 best = distance;
                 memcpy(out, part, sizeof part);

@@ -25,7 +25,7 @@ static bool goes_on(const lvni_optim_run *run, const lvni_optim_run *next, bool 
 
 static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter, int n)
 {
-    o->run = lvni_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->run);
+    o->run = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->run);
     if (o->run == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -57,9 +57,9 @@ static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter
 static lvn_status keep_parameters(lvni_optim *o, const lvni_optim_parameter *parameter, int n)
 {
     o->n_parameters = n;
-    o->parameter = lvni_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->parameter);
-    o->idle = lvni_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->idle);
-    o->missed = lvni_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->missed);
+    o->parameter = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->parameter);
+    o->idle = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->idle);
+    o->missed = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->missed);
     if (o->parameter == NULL || o->idle == NULL || o->missed == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -101,11 +101,12 @@ lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n,
     o->options = *options;
     o->n = n;
     name_slots(o);
-    o->partial = lvni_calloc(LVNI_TAG_MODEL, (size_t)lvni_flat_blocks(n), sizeof *o->partial);
+    o->partial =
+        lvni_core_calloc(LVNI_TAG_MODEL, (size_t)lvni_kernels_flat_blocks(n), sizeof *o->partial);
     bool good = o->partial != NULL && make_runs(o, parameter, n_parameters) == LVN_OK &&
                 keep_parameters(o, parameter, n_parameters) == LVN_OK;
     for (int i = 0; i < o->n_slots && good; i++) {
-        o->slot[i] = lvni_mem_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->slot[i]);
+        o->slot[i] = lvni_tensor_mem_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->slot[i]);
         good = o->slot[i] != NULL;
     }
     if (!good) {
@@ -122,22 +123,22 @@ void lvni_optim_destroy(lvni_optim *o)
         return;
     }
     for (int i = 0; i < LVNI_OPTIM_SLOTS; i++) {
-        lvni_mem_free(o->slot[i], (size_t)o->n, sizeof *o->slot[i]);
+        lvni_tensor_mem_free(o->slot[i], (size_t)o->n, sizeof *o->slot[i]);
     }
-    lvni_free(o->run);
-    lvni_free(o->parameter);
-    lvni_free(o->idle);
-    lvni_free(o->missed);
-    lvni_free(o->partial);
-    lvni_free(o);
+    lvni_core_free(o->run);
+    lvni_core_free(o->parameter);
+    lvni_core_free(o->idle);
+    lvni_core_free(o->missed);
+    lvni_core_free(o->partial);
+    lvni_core_free(o);
 }
 
 /* Blocks are counted from x: a tensor's norm does not depend on where it lies in the flat
  * buffer. */
 static double norm(lvni_optim *o, const float *x, int64_t n)
 {
-    lvni_flat_block_sumsq(x, n, o->partial);
-    return lvni_sqrt(lvni_flat_sum_tree(o->partial, lvni_flat_blocks(n)));
+    lvni_kernels_flat_block_sumsq(x, n, o->partial);
+    return lvni_core_sqrt(lvni_kernels_flat_sum_tree(o->partial, lvni_kernels_flat_blocks(n)));
 }
 
 /* Of a whole tensor; a weight or a gradient of zeros says nothing about the rate. */
@@ -159,33 +160,33 @@ static void step_adam(lvni_optim *o, const lvni_optim_run *run, int64_t updates,
 {
     const lvni_optim_options *p = &o->options;
     const double t = (double)(updates + 1);
-    const lvni_flat_adamw_params a = {
+    const lvni_kernels_flat_adamw_params a = {
         .lr = lr * run->lr_scale,
         .beta1 = p->beta1,
         .beta2 = p->beta2,
         .eps = p->eps,
         .weight_decay = run->weight_decay,
-        .correction1 = p->beta1 > 0.0 ? 1.0 - lvni_pow(p->beta1, t) : 1.0,
-        .correction2 = p->beta2 > 0.0 ? 1.0 - lvni_pow(p->beta2, t) : 1.0,
+        .correction1 = p->beta1 > 0.0 ? 1.0 - lvni_core_pow(p->beta1, t) : 1.0,
+        .correction2 = p->beta2 > 0.0 ? 1.0 - lvni_core_pow(p->beta2, t) : 1.0,
         .grad_scale = grad_scale,
         .decoupled = p->kind == LVNI_OPTIM_ADAMW};
-    lvni_flat_adamw(w, g, o->slot[0] + run->begin, o->slot[1] + run->begin, run->n, &a);
+    lvni_kernels_flat_adamw(w, g, o->slot[0] + run->begin, o->slot[1] + run->begin, run->n, &a);
 }
 
 static void step_sgd(lvni_optim *o, const lvni_optim_run *run, int64_t updates, float *w,
                      const float *g, double lr, double grad_scale)
 {
     const lvni_optim_options *p = &o->options;
-    const lvni_flat_sgd_params s = {.lr = lr * run->lr_scale,
-                                    .momentum = p->momentum,
-                                    .dampening = p->dampening,
-                                    .weight_decay = run->weight_decay,
-                                    .grad_scale = grad_scale,
-                                    .trust =
-                                        run->trusted ? trust_ratio(o, run, w, g, grad_scale) : 0.0,
-                                    .nesterov = p->nesterov,
-                                    .first_step = updates == 0};
-    lvni_flat_sgd(w, g, o->n_slots > 0 ? o->slot[0] + run->begin : NULL, run->n, &s);
+    const lvni_kernels_flat_sgd_params s = {
+        .lr = lr * run->lr_scale,
+        .momentum = p->momentum,
+        .dampening = p->dampening,
+        .weight_decay = run->weight_decay,
+        .grad_scale = grad_scale,
+        .trust = run->trusted ? trust_ratio(o, run, w, g, grad_scale) : 0.0,
+        .nesterov = p->nesterov,
+        .first_step = updates == 0};
+    lvni_kernels_flat_sgd(w, g, o->n_slots > 0 ? o->slot[0] + run->begin : NULL, run->n, &s);
 }
 
 /* Neighbours in a run that have the same part in this step, from parameter i on: the piece's
@@ -235,16 +236,17 @@ void lvni_optim_step(lvni_optim *o, int phase, float *w, const float *g, double 
 
 double lvni_optim_gradient_norm(lvni_optim *o, const float *g, int64_t begin, int64_t end)
 {
-    const int64_t blocks = lvni_flat_blocks(o->n);
+    const int64_t blocks = lvni_kernels_flat_blocks(o->n);
     memset(o->partial, 0, (size_t)blocks * sizeof *o->partial);
-    lvni_flat_block_sumsq(g + begin, end - begin, o->partial + begin / LVNI_FLAT_BLOCK);
-    return lvni_sqrt(lvni_flat_sum_tree(o->partial, blocks));
+    lvni_kernels_flat_block_sumsq(g + begin, end - begin, o->partial + begin / LVNI_FLAT_BLOCK);
+    return lvni_core_sqrt(lvni_kernels_flat_sum_tree(o->partial, blocks));
 }
 
 double lvni_optim_norm_of_blocks(lvni_optim *o, const double *sums, int64_t begin, int64_t end)
 {
-    const int64_t blocks = lvni_flat_blocks(o->n), first = begin / LVNI_FLAT_BLOCK;
+    const int64_t blocks = lvni_kernels_flat_blocks(o->n), first = begin / LVNI_FLAT_BLOCK;
     memset(o->partial, 0, (size_t)blocks * sizeof *sums);
-    memcpy(o->partial + first, sums + first, (size_t)lvni_flat_blocks(end - begin) * sizeof *sums);
-    return lvni_sqrt(lvni_flat_sum_tree(o->partial, blocks));
+    memcpy(o->partial + first, sums + first,
+           (size_t)lvni_kernels_flat_blocks(end - begin) * sizeof *sums);
+    return lvni_core_sqrt(lvni_kernels_flat_sum_tree(o->partial, blocks));
 }

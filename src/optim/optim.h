@@ -75,19 +75,19 @@ void lvni_optim_step(lvni_optim *optim, int phase, float *w, const float *g, dou
  * finite when a gradient is not. Those outside of [begin, end), which lies on borders of blocks (or
  * at n), count as zeros and are not read. */
 double lvni_optim_gradient_norm(lvni_optim *optim, const float *g, int64_t begin, int64_t end);
-/* The same from the sums of squares of all blocks (lvni_flat_block_sumsq). */
+/* The same from the sums of squares of all blocks (lvni_kernels_flat_block_sumsq). */
 double lvni_optim_norm_of_blocks(lvni_optim *optim, const double *sums, int64_t begin, int64_t end);
 
-typedef enum lvni_schedule_kind {
+typedef enum lvni_optim_schedule_kind {
     LVNI_SCHEDULE_CONSTANT,
     LVNI_SCHEDULE_STEP,
     LVNI_SCHEDULE_MULTISTEP,
     LVNI_SCHEDULE_COSINE,
     LVNI_SCHEDULE_LINEAR
-} lvni_schedule_kind;
+} lvni_optim_schedule_kind;
 enum { LVNI_MILESTONES = 64 };
-typedef struct lvni_schedule {
-    lvni_schedule_kind kind;
+typedef struct lvni_optim_schedule {
+    lvni_optim_schedule_kind kind;
     int64_t warmup_steps;               /* a factor (t + 1) / warmup_steps for t < warmup_steps */
     int64_t total_steps;                /* cosine, linear: where they reach end_factor */
     double end_factor;                  /* cosine, linear */
@@ -95,7 +95,7 @@ typedef struct lvni_schedule {
     int64_t step_size;                  /* step: steps between two falls */
     int64_t milestone[LVNI_MILESTONES]; /* multistep: ascending */
     int n_milestones;
-} lvni_schedule;
+} lvni_optim_schedule;
 /* The factor on lr for step t >= 0, a function of t alone, so a resumed run has it from its first
  * step on. With s = (t - warmup) / (total - warmup), 1 after the end, e = end_factor:
  *   step        gamma ^ floor(t / step_size)
@@ -105,6 +105,6 @@ typedef struct lvni_schedule {
  *   linear      1 + (e - 1) s
  * Steps and milestones are counted from the run's beginning, warm-up included; cosine and linear
  * begin after it. */
-double lvni_schedule_factor(const lvni_schedule *schedule, int64_t step);
+double lvni_optim_schedule_factor(const lvni_optim_schedule *schedule, int64_t step);
 
 #endif

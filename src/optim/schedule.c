@@ -13,7 +13,7 @@ static double power(double x, int64_t k)
     return result;
 }
 
-static int64_t milestones_passed(const lvni_schedule *s, int64_t step)
+static int64_t milestones_passed(const lvni_optim_schedule *s, int64_t step)
 {
     int n = 0;
     while (n < s->n_milestones && s->milestone[n] <= step) {
@@ -23,7 +23,7 @@ static int64_t milestones_passed(const lvni_schedule *s, int64_t step)
 }
 
 /* 0 at the end of the warm-up, 1 from the end of the run on. */
-static double progress(const lvni_schedule *s, int64_t step)
+static double progress(const lvni_optim_schedule *s, int64_t step)
 {
     const int64_t length = s->total_steps - s->warmup_steps;
     return length <= 0 || step >= s->total_steps
@@ -31,7 +31,7 @@ static double progress(const lvni_schedule *s, int64_t step)
                : (double)(step - s->warmup_steps) / (double)length;
 }
 
-static double after_warmup(const lvni_schedule *s, int64_t step)
+static double after_warmup(const lvni_optim_schedule *s, int64_t step)
 {
     const double at = progress(s, step), end = s->end_factor;
     if (at >= 1.0) {
@@ -39,10 +39,10 @@ static double after_warmup(const lvni_schedule *s, int64_t step)
     }
     return s->kind == LVNI_SCHEDULE_LINEAR
                ? 1.0 + (end - 1.0) * at
-               : end + (1.0 - end) * (0.5 * (1.0 + lvni_cos2pi(0.5 * at)));
+               : end + (1.0 - end) * (0.5 * (1.0 + lvni_core_cos2pi(0.5 * at)));
 }
 
-double lvni_schedule_factor(const lvni_schedule *s, int64_t step)
+double lvni_optim_schedule_factor(const lvni_optim_schedule *s, int64_t step)
 {
     const bool rising = step < s->warmup_steps;
     const double rise = rising ? (double)(step + 1) / (double)s->warmup_steps : 1.0;

@@ -1,48 +1,50 @@
 /* Buckets, slices and their bytes (exchange.h). */
 #include "plan/exchange.h"
 
-static int64_t bucket_size(const lvni_exchange *e)
+static int64_t bucket_size(const lvni_plan_exchange *e)
 {
     return e->bucket > 0 ? e->bucket : e->n;
 }
 
-int64_t lvni_exchange_buckets(const lvni_exchange *e)
+int64_t lvni_plan_exchange_buckets(const lvni_plan_exchange *e)
 {
     return e->n > 0 ? (e->n + bucket_size(e) - 1) / bucket_size(e) : 0;
 }
 
-lvni_range lvni_exchange_bucket(const lvni_exchange *e, int64_t b)
+lvni_plan_range lvni_plan_exchange_bucket(const lvni_plan_exchange *e, int64_t b)
 {
     const int64_t start = b * bucket_size(e), left = e->n - start;
-    return (lvni_range){start, left < bucket_size(e) ? left : bucket_size(e)};
+    return (lvni_plan_range){start, left < bucket_size(e) ? left : bucket_size(e)};
 }
 
-lvni_range lvni_exchange_slice(const lvni_exchange *e, int64_t b, int rank)
+lvni_plan_range lvni_plan_exchange_slice(const lvni_plan_exchange *e, int64_t b, int rank)
 {
-    const lvni_range bucket = lvni_exchange_bucket(e, b);
+    const lvni_plan_range bucket = lvni_plan_exchange_bucket(e, b);
     const int64_t blocks = (bucket.count + LVNI_EXCHANGE_BLOCK - 1) / LVNI_EXCHANGE_BLOCK;
     const int64_t part = (rank + b) % e->world;
     const int64_t from = blocks * part / e->world * LVNI_EXCHANGE_BLOCK;
     const int64_t to = blocks * (part + 1) / e->world * LVNI_EXCHANGE_BLOCK;
-    return (lvni_range){bucket.start + from, (to < bucket.count ? to : bucket.count) - from};
+    return (lvni_plan_range){bucket.start + from, (to < bucket.count ? to : bucket.count) - from};
 }
 
-int64_t lvni_exchange_owned(const lvni_exchange *e, int rank)
+int64_t lvni_plan_exchange_owned(const lvni_plan_exchange *e, int rank)
 {
     int64_t owned = 0;
-    for (int64_t b = 0; b < lvni_exchange_buckets(e); b++) {
-        owned += lvni_exchange_slice(e, b, rank).count;
+    for (int64_t b = 0; b < lvni_plan_exchange_buckets(e); b++) {
+        owned += lvni_plan_exchange_slice(e, b, rank).count;
     }
     return owned;
 }
 
-lvni_exchange_bytes lvni_exchange_cost(const lvni_exchange *e, int rank, int leaves, int leaves_all)
+lvni_plan_exchange_bytes lvni_plan_exchange_cost(const lvni_plan_exchange *e, int rank, int leaves,
+                                                 int leaves_all)
 {
-    const uint64_t own = (uint64_t)lvni_exchange_owned(e, rank) * sizeof(float),
+    const uint64_t own = (uint64_t)lvni_plan_exchange_owned(e, rank) * sizeof(float),
                    all = (uint64_t)e->n * sizeof(float);
     if (e->world == 1 || leaves_all == 0) {
-        return (lvni_exchange_bytes){0, 0};
+        return (lvni_plan_exchange_bytes){0, 0};
     }
-    return (lvni_exchange_bytes){.sent = (uint64_t)leaves * (all - own) + own,
-                                 .received = (uint64_t)(leaves_all - leaves) * own + (all - own)};
+    return (lvni_plan_exchange_bytes){.sent = (uint64_t)leaves * (all - own) + own,
+                                      .received =
+                                          (uint64_t)(leaves_all - leaves) * own + (all - own)};
 }

@@ -10,27 +10,28 @@ enum { LVNI_EXCHANGE_BLOCK = 4096 }; /* floats */
 
 /* A set of n floats in buckets of `bucket` floats (a multiple of the block; 0: one bucket), for
  * `world` ranks. */
-typedef struct lvni_exchange {
+typedef struct lvni_plan_exchange {
     int64_t n, bucket;
     int world;
-} lvni_exchange;
+} lvni_plan_exchange;
 
-int64_t lvni_exchange_buckets(const lvni_exchange *e); /* 0 for n = 0 */
-lvni_range lvni_exchange_bucket(const lvni_exchange *e, int64_t b);
+int64_t lvni_plan_exchange_buckets(const lvni_plan_exchange *e); /* 0 for n = 0 */
+lvni_plan_range lvni_plan_exchange_bucket(const lvni_plan_exchange *e, int64_t b);
 /* The part of bucket b that `rank` adds; count may be 0. Slices of a bucket differ by at most one
  * block; the rank that begins changes from bucket to bucket, so that odd blocks do not all fall to
  * the same one. */
-lvni_range lvni_exchange_slice(const lvni_exchange *e, int64_t b, int rank);
-int64_t lvni_exchange_owned(const lvni_exchange *e, int rank); /* floats of all its slices */
+lvni_plan_range lvni_plan_exchange_slice(const lvni_plan_exchange *e, int64_t b, int rank);
+/* floats of all its slices */
+int64_t lvni_plan_exchange_owned(const lvni_plan_exchange *e, int rank);
 
 /* Bytes of gradients that a rank writes for others to read, and reads of what others wrote, in one
  * step: `leaves` sub-trees of its own, `leaves_all` of all ranks. It reads the others' leaves in
  * its slices, and the total outside of them; others do the same with what it writes. With one leaf
  * per rank and equal slices it receives 2 (W-1)/W of the set, as in a ring. */
-typedef struct lvni_exchange_bytes {
+typedef struct lvni_plan_exchange_bytes {
     uint64_t sent, received;
-} lvni_exchange_bytes;
-lvni_exchange_bytes lvni_exchange_cost(const lvni_exchange *e, int rank, int leaves,
-                                       int leaves_all);
+} lvni_plan_exchange_bytes;
+lvni_plan_exchange_bytes lvni_plan_exchange_cost(const lvni_plan_exchange *e, int rank, int leaves,
+                                                 int leaves_all);
 
 #endif

@@ -11,11 +11,11 @@ static const int64_t MAX_BATCH = INT32_MAX;
 
 /* The i-th of `parts` consecutive slices of 0 .. total-1; sizes differ by at most one, larger ones
  * first. */
-static lvni_range slice(int64_t total, int64_t parts, int64_t i)
+static lvni_plan_range slice(int64_t total, int64_t parts, int64_t i)
 {
     const int64_t size = total / parts, larger = total % parts;
-    return (lvni_range){.start = i * size + (i < larger ? i : larger),
-                        .count = size + (i < larger ? 1 : 0)};
+    return (lvni_plan_range){.start = i * size + (i < larger ? i : larger),
+                             .count = size + (i < larger ? 1 : 0)};
 }
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -46,14 +46,14 @@ static lvn_status check_options(const lvni_plan_options *o)
     LVN_TRY(check_count("batch_size", o->batch_size, MAX_BATCH));
     LVN_TRY(check_count("batch_size_per_device", o->batch_size_per_device, MAX_BATCH));
     LVN_TRY(check_count("effective batch", o->effective_batch, MAX_BATCH));
-    LVN_TRY(
-        check_count("accumulate_grad_batches", o->accumulate_grad_batches, LVNI_PLAN_MAX_SHARDS));
-    LVN_TRY(check_count("devices", o->devices, LVNI_PLAN_MAX_SHARDS));
-    LVN_TRY(check_count("shards", o->shards, LVNI_PLAN_MAX_SHARDS));
-    LVN_TRY(check_count("group", o->group, LVNI_PLAN_MAX_SHARDS));
+    LVN_TRY(check_count("accumulate_grad_batches", o->accumulate_grad_batches,
+                        LVNI_PLAN_MAX_MICRO_BATCHES));
+    LVN_TRY(check_count("devices", o->devices, LVNI_PLAN_MAX_MICRO_BATCHES));
+    LVN_TRY(check_count("micro_batches", o->micro_batches, LVNI_PLAN_MAX_MICRO_BATCHES));
+    LVN_TRY(check_count("group", o->group, LVNI_PLAN_MAX_MICRO_BATCHES));
     LVN_TRY(check_count("wgrad_threads", o->wgrad_threads, LVNI_PLAN_MAX_WGRAD));
-    LVN_TRY(check_count("lanes", o->lanes, LVNI_PLAN_MAX_SHARDS));
-    LVN_TRY(check_count("cores", o->cores, INT32_MAX / LVNI_PLAN_MAX_SHARDS));
+    LVN_TRY(check_count("lanes", o->lanes, LVNI_PLAN_MAX_MICRO_BATCHES));
+    LVN_TRY(check_count("cores", o->cores, INT32_MAX / LVNI_PLAN_MAX_MICRO_BATCHES));
     LVN_TRY(check_count("cores of all ranks", o->cores_all, INT32_MAX));
     return check_count("eval_batch_size", o->eval_batch_size, MAX_BATCH);
 }
@@ -77,7 +77,7 @@ static lvn_status resolve_batch(const lvni_plan_options *o, lvni_plan *p)
                  "device%s is "
                  "%lld; give one of them",
                  (long long)o->batch_size, (long long)per_device, (long long)per_device, p->devices,
-                 lvni_plural(p->devices, "", "s"), (long long)(per_device * p->devices));
+                 lvni_core_plural(p->devices, "", "s"), (long long)(per_device * p->devices));
     }
     const int64_t per_round = o->batch_size > 0 ? o->batch_size : per_device * p->devices;
     if (per_round > MAX_BATCH / a) {
@@ -90,11 +90,11 @@ static lvn_status resolve_batch(const lvni_plan_options *o, lvni_plan *p)
     return LVN_OK;
 }
 
-/* Too few samples for the shards: say where both numbers come from and what the same key would have
- * to be. */
+/* Too few samples for the micro-batches: say where both numbers come from and what the same key
+ * would have to be. */
 static lvn_status too_few_samples(const lvni_plan_options *o, const lvni_plan *p)
 {
-    char batch[128], shards[96], fix[96], devices[48] = "";
+    char batch[128], micro_batches[96], fix[96], devices[48] = "";
     const long long e = (long long)p->effective_batch;
     const char *key = o->batch_size > 0 ? "batch_size" : "batch_size_per_device";
     const int64_t given = o->batch_size > 0 ? o->batch_size : o->batch_size_per_device;
@@ -107,82 +107,87 @@ static lvn_status too_few_samples(const lvni_plan_options *o, const lvni_plan *p
         snprintf(batch, sizeof batch, "%s %lld x %lld = %lld samples", key, (long long)given,
                  (long long)times, e);
     }
-    if (o->shards > 0) {
-        snprintf(shards, sizeof shards, "shards=%d", p->shards);
+    if (o->micro_batches > 0) {
+        snprintf(micro_batches, sizeof micro_batches, "micro_batches=%d", p->micro_batches);
     } else {
-        snprintf(shards, sizeof shards, "%d device%s x %d accumulation step%s", p->devices,
-                 lvni_plural(p->devices, "", "s"), p->accumulate,
-                 lvni_plural(p->accumulate, "", "s"));
+        snprintf(micro_batches, sizeof micro_batches, "%d device%s x %d accumulation step%s",
+                 p->devices, lvni_core_plural(p->devices, "", "s"), p->accumulate,
+                 lvni_core_plural(p->accumulate, "", "s"));
         snprintf(devices, sizeof devices, " (or devices=%lld)", e / p->accumulate);
     }
     if (o->effective_batch > 0) {
-        snprintf(fix, sizeof fix, "largest number of shards that works: %lld", e);
+        snprintf(fix, sizeof fix, "largest number of micro-batches that works: %lld", e);
     } else {
         snprintf(fix, sizeof fix, "smallest that works: %lld%s",
-                 (long long)ceil_div(p->shards, times), devices);
+                 (long long)ceil_div(p->micro_batches, times), devices);
     }
-    LVN_FAIL(LVN_ERR_USAGE, "%s cannot be cut into %d shards (%s): at least one sample each; %s",
-             batch, p->shards, shards, fix);
+    LVN_FAIL(LVN_ERR_USAGE,
+             "%s cannot be cut into %d micro-batches (%s): at least one sample each; %s", batch,
+             p->micro_batches, micro_batches, fix);
 }
 
-static lvn_status resolve_shards(const lvni_plan_options *o, lvni_plan *p)
+static lvn_status resolve_micro_batches(const lvni_plan_options *o, lvni_plan *p)
 {
-    const int64_t s = o->shards > 0 ? o->shards : (int64_t)p->devices * p->accumulate;
-    if (s > LVNI_PLAN_MAX_SHARDS) {
-        LVN_FAIL(LVN_ERR_USAGE, "%d devices x %d accumulation steps make %lld shards: at most %d",
-                 p->devices, p->accumulate, (long long)s, LVNI_PLAN_MAX_SHARDS);
-    }
-    p->shards = (int)s;
-    if (p->devices > p->shards) {
+    const int64_t s = o->micro_batches > 0 ? o->micro_batches : (int64_t)p->devices * p->accumulate;
+    if (s > LVNI_PLAN_MAX_MICRO_BATCHES) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "%d devices cannot share %d shard%s: at least one shard each; nearest that works: "
-                 "devices=%d (or shards=%d)",
-                 p->devices, p->shards, lvni_plural(p->shards, "", "s"), p->shards, p->devices);
+                 "%d devices x %d accumulation steps make %lld micro-batches: at most %d",
+                 p->devices, p->accumulate, (long long)s, LVNI_PLAN_MAX_MICRO_BATCHES);
     }
-    return p->effective_batch < p->shards ? too_few_samples(o, p) : LVN_OK;
+    p->micro_batches = (int)s;
+    if (p->devices > p->micro_batches) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%d devices cannot share %d micro-batch%s: at least one micro-batch each; nearest "
+                 "that works: "
+                 "devices=%d (or micro_batches=%d)",
+                 p->devices, p->micro_batches, lvni_core_plural(p->micro_batches, "", "es"),
+                 p->micro_batches, p->devices);
+    }
+    return p->effective_batch < p->micro_batches ? too_few_samples(o, p) : LVN_OK;
 }
 
-/* Coupled shards see those of one round of the devices: S / A, or the nearest below that divides
- * S. */
+/* Coupled micro-batches see those of one round of the devices: S / A, or the nearest below that
+ * divides S. */
 static int default_group(const lvni_plan_options *o, const lvni_plan *p)
 {
-    int group = o->group_all                              ? p->shards
-                : p->coupled && p->accumulate < p->shards ? p->shards / p->accumulate
-                : p->coupled                              ? 1
-                                                          : p->shards;
-    while (p->shards % group != 0) {
+    int group = o->group_all                                     ? p->micro_batches
+                : p->coupled && p->accumulate < p->micro_batches ? p->micro_batches / p->accumulate
+                : p->coupled                                     ? 1
+                                                                 : p->micro_batches;
+    while (p->micro_batches % group != 0) {
         group--;
     }
     return group;
 }
 
-/* Groups are equal runs of shards, so that every shard has as many partners. */
+/* Groups are equal runs of micro-batches, so that every micro-batch has as many partners. */
 static lvn_status resolve_group(const lvni_plan_options *o, lvni_plan *p)
 {
     p->coupled = o->coupled;
     p->group = o->group > 0 ? o->group : default_group(o, p);
-    if (p->group <= p->shards && p->shards % p->group == 0) {
+    if (p->group <= p->micro_batches && p->micro_batches % p->group == 0) {
         return LVN_OK;
     }
     int nearest = 1;
-    for (int g = 1; g <= p->shards; g++) {
+    for (int g = 1; g <= p->micro_batches; g++) {
         const int distance = g < p->group ? p->group - g : g - p->group;
         const int best = nearest < p->group ? p->group - nearest : nearest - p->group;
-        nearest = p->shards % g == 0 && distance < best ? g : nearest;
+        nearest = p->micro_batches % g == 0 && distance < best ? g : nearest;
     }
-    LVN_FAIL(
-        LVN_ERR_USAGE,
-        "group=%d does not divide %d shards: every group needs as many; nearest that works: %d",
-        p->group, p->shards, nearest);
+    LVN_FAIL(LVN_ERR_USAGE,
+             "group=%d does not divide %d micro-batches: every group needs as many; nearest that "
+             "works: %d",
+             p->group, p->micro_batches, nearest);
 }
 
-/* The most shards that this rank owns of any one group. */
+/* The most micro-batches that this rank owns of any one group. */
 static int most_of_a_group(const lvni_plan *p)
 {
     int most = 0;
-    for (int g = p->shard_begin / p->group; g * p->group < p->shard_end; g++) {
-        const int begin = g * p->group > p->shard_begin ? g * p->group : p->shard_begin;
-        const int end = (g + 1) * p->group < p->shard_end ? (g + 1) * p->group : p->shard_end;
+    for (int g = p->micro_batch_begin / p->group; g * p->group < p->micro_batch_end; g++) {
+        const int begin = g * p->group > p->micro_batch_begin ? g * p->group : p->micro_batch_begin;
+        const int end =
+            (g + 1) * p->group < p->micro_batch_end ? (g + 1) * p->group : p->micro_batch_end;
         most = end - begin > most ? end - begin : most;
     }
     return most;
@@ -190,16 +195,17 @@ static int most_of_a_group(const lvni_plan *p)
 
 static void resolve_rank(const lvni_plan_options *o, lvni_plan *p)
 {
-    const lvni_range own = lvni_plan_shards_of(p, p->rank);
-    p->shard_begin = (int)own.start;
-    p->shard_end = (int)(own.start + own.count);
-    const int wish = o->lanes > 0 ? o->lanes : p->cores;
-    p->lanes = wish < (int)own.count ? wish : (int)own.count;
+    const lvni_plan_range own = lvni_plan_micro_batches_of(p, p->rank);
+    p->micro_batch_begin = (int)own.start;
+    p->micro_batch_end = (int)(own.start + own.count);
+    const int request = o->lanes > 0 ? o->lanes : p->cores;
+    p->lanes = request < (int)own.count ? request : (int)own.count;
     const int together = o->coupled ? most_of_a_group(p) : 0;
     p->lanes_raised = together > p->lanes;
     p->lanes = p->lanes_raised ? together : p->lanes;
-    p->sub_trees = lvni_tree_owed(p->shards, p->shard_begin, p->shard_end);
-    p->waiting_sets = lvni_tree_waiting(p->shards, p->shard_begin, p->shard_end);
+    p->sub_trees = lvni_plan_tree_owed(p->micro_batches, p->micro_batch_begin, p->micro_batch_end);
+    p->waiting_sets =
+        lvni_plan_tree_waiting(p->micro_batches, p->micro_batch_begin, p->micro_batch_end);
 }
 
 static lvn_status resolve_epoch(const lvni_plan_options *o, lvni_plan *p)
@@ -213,7 +219,7 @@ static lvn_status resolve_epoch(const lvni_plan_options *o, lvni_plan *p)
             LVN_ERR_USAGE,
             "drop_last=true leaves no step: %lld sample%s fewer than the effective batch of %lld; "
             "nearest that works: an effective batch of %lld, or drop_last=false",
-            (long long)p->n_samples, lvni_plural(p->n_samples, " is", "s are"),
+            (long long)p->n_samples, lvni_core_plural(p->n_samples, " is", "s are"),
             (long long)p->effective_batch, (long long)p->n_samples);
     }
     const bool short_step = rest > 0 && !p->drop_last;
@@ -226,15 +232,16 @@ static lvn_status resolve_epoch(const lvni_plan_options *o, lvni_plan *p)
 static void resolve_rest(const lvni_plan_options *o, lvni_plan *p)
 {
     const int64_t cores_all = o->cores_all > 0 ? o->cores_all : (int64_t)p->cores * p->devices;
-    const int64_t threads = cores_all / p->shards;
+    const int64_t threads = cores_all / p->micro_batches;
     const int64_t clamped = threads < 1                     ? 1
                             : threads > LVNI_PLAN_MAX_WGRAD ? LVNI_PLAN_MAX_WGRAD
                                                             : threads;
     p->wgrad_threads = o->wgrad_threads > 0 ? o->wgrad_threads : (int)clamped;
-    /* a chunk fits wherever a shard with its backward pass fits; 64 keeps small shards from slowing
-     * evaluation down */
-    const int64_t shard = lvni_plan_largest_shard(p), wish = shard > 64 ? shard : 64;
-    const int64_t chosen = wish < p->effective_batch ? wish : p->effective_batch;
+    /* a chunk fits wherever a micro-batch with its backward pass fits; 64 keeps small micro-batches
+     * from slowing evaluation down */
+    const int64_t micro_batch = lvni_plan_largest_micro_batch(p),
+                  request = micro_batch > 64 ? micro_batch : 64;
+    const int64_t chosen = request < p->effective_batch ? request : p->effective_batch;
     p->eval_batch_size = o->eval_batch_size > 0 ? o->eval_batch_size : chosen;
 }
 
@@ -250,7 +257,7 @@ lvn_status lvni_plan_make(const lvni_plan_options *o, lvni_plan *out)
     p.rank = o->rank;
     LVN_ARG(p.rank >= 0 && p.rank < p.devices, "rank %d of %d devices", p.rank, p.devices);
     LVN_TRY(resolve_batch(o, &p));
-    LVN_TRY(resolve_shards(o, &p));
+    LVN_TRY(resolve_micro_batches(o, &p));
     LVN_TRY(resolve_group(o, &p));
     LVN_TRY(resolve_epoch(o, &p));
     resolve_rank(o, &p);
@@ -259,37 +266,37 @@ lvn_status lvni_plan_make(const lvni_plan_options *o, lvni_plan *out)
     return LVN_OK;
 }
 
-lvni_range lvni_plan_step(const lvni_plan *plan, int64_t step)
+lvni_plan_range lvni_plan_step(const lvni_plan *plan, int64_t step)
 {
     const bool last = step == plan->steps_per_epoch - 1;
-    return (lvni_range){.start = step * plan->effective_batch,
-                        .count = last ? plan->last_step : plan->effective_batch};
+    return (lvni_plan_range){.start = step * plan->effective_batch,
+                             .count = last ? plan->last_step : plan->effective_batch};
 }
 
-lvni_range lvni_plan_shard(const lvni_plan *plan, int64_t step, int shard)
+lvni_plan_range lvni_plan_micro_batch(const lvni_plan *plan, int64_t step, int micro_batch)
 {
-    const lvni_range all = lvni_plan_step(plan, step);
-    lvni_range r = slice(all.count, plan->shards, shard);
+    const lvni_plan_range all = lvni_plan_step(plan, step);
+    lvni_plan_range r = slice(all.count, plan->micro_batches, micro_batch);
     r.start += all.start;
     return r;
 }
 
-/* Where the group of shard `first` ends, as far as it is this rank's. */
+/* Where the group of micro-batch `first` ends, as far as it is this rank's. */
 static int end_of_group(const lvni_plan *p, int first)
 {
     const int end = (first / p->group + 1) * p->group;
-    return end < p->shard_end ? end : p->shard_end;
+    return end < p->micro_batch_end ? end : p->micro_batch_end;
 }
 
-static bool is_shared(const lvni_plan *p, int shard)
+static bool is_shared(const lvni_plan *p, int micro_batch)
 {
-    const int begin = shard / p->group * p->group;
-    return begin < p->shard_begin || begin + p->group > p->shard_end;
+    const int begin = micro_batch / p->group * p->group;
+    return begin < p->micro_batch_begin || begin + p->group > p->micro_batch_end;
 }
 
-lvni_range lvni_plan_wave(const lvni_plan *p, int first)
+lvni_plan_range lvni_plan_wave(const lvni_plan *p, int first)
 {
-    const int left = p->shard_end - first;
+    const int left = p->micro_batch_end - first;
     int end = first + (p->lanes < left ? p->lanes : left);
     if (p->coupled) {
         const int most = end;
@@ -300,15 +307,15 @@ lvni_range lvni_plan_wave(const lvni_plan *p, int first)
             shared = shared || is_shared(p, end);
         }
     }
-    return (lvni_range){.start = first, .count = end - first};
+    return (lvni_plan_range){.start = first, .count = end - first};
 }
 
-lvni_range lvni_plan_ranks_of_group(const lvni_plan *p, int group)
+lvni_plan_range lvni_plan_ranks_of_group(const lvni_plan *p, int group)
 {
     const int64_t begin = (int64_t)group * p->group, end = begin + p->group;
-    lvni_range ranks = {0};
+    lvni_plan_range ranks = {0};
     for (int rank = 0; rank < p->devices; rank++) {
-        const lvni_range own = lvni_plan_shards_of(p, rank);
+        const lvni_plan_range own = lvni_plan_micro_batches_of(p, rank);
         if (own.start < end && own.start + own.count > begin) {
             ranks.start = ranks.count == 0 ? rank : ranks.start;
             ranks.count++;
@@ -320,7 +327,7 @@ lvni_range lvni_plan_ranks_of_group(const lvni_plan *p, int group)
 bool lvni_plan_shares_groups(const lvni_plan *p)
 {
     for (int rank = 1; rank < p->devices; rank++) { /* does one begin within a group? */
-        if (lvni_plan_shards_of(p, rank).start % p->group != 0) {
+        if (lvni_plan_micro_batches_of(p, rank).start % p->group != 0) {
             return true;
         }
     }
@@ -332,14 +339,14 @@ int lvni_plan_sets(const lvni_plan *plan)
     return plan->lanes + plan->waiting_sets;
 }
 
-int64_t lvni_plan_largest_shard(const lvni_plan *plan)
+int64_t lvni_plan_largest_micro_batch(const lvni_plan *plan)
 {
-    return ceil_div(plan->effective_batch, plan->shards);
+    return ceil_div(plan->effective_batch, plan->micro_batches);
 }
 
-lvni_range lvni_plan_shards_of(const lvni_plan *plan, int rank)
+lvni_plan_range lvni_plan_micro_batches_of(const lvni_plan *plan, int rank)
 {
-    return slice(plan->shards, plan->devices, rank);
+    return slice(plan->micro_batches, plan->devices, rank);
 }
 
 int64_t lvni_plan_eval_chunks(const lvni_plan *plan, int64_t n)
@@ -347,21 +354,21 @@ int64_t lvni_plan_eval_chunks(const lvni_plan *plan, int64_t n)
     return ceil_div(n, plan->eval_batch_size);
 }
 
-lvni_range lvni_plan_eval_chunk(const lvni_plan *plan, int64_t n, int64_t chunk)
+lvni_plan_range lvni_plan_eval_chunk(const lvni_plan *plan, int64_t n, int64_t chunk)
 {
     const int64_t start = chunk * plan->eval_batch_size, rest = n - start;
-    return (lvni_range){.start = start,
-                        .count = rest < plan->eval_batch_size ? rest : plan->eval_batch_size};
+    return (lvni_plan_range){.start = start,
+                             .count = rest < plan->eval_batch_size ? rest : plan->eval_batch_size};
 }
 
-lvni_range lvni_plan_eval_chunks_of(const lvni_plan *plan, int64_t n, int rank)
+lvni_plan_range lvni_plan_eval_chunks_of(const lvni_plan *plan, int64_t n, int rank)
 {
     return slice(lvni_plan_eval_chunks(plan, n), plan->devices, rank);
 }
 
-lvni_range lvni_plan_eval_turns_of(const lvni_plan *plan, int64_t n, int rank)
+lvni_plan_range lvni_plan_eval_turns_of(const lvni_plan *plan, int64_t n, int rank)
 {
     const int64_t chunks = lvni_plan_eval_chunks(plan, n);
-    return (lvni_range){.start = rank,
-                        .count = chunks > rank ? ceil_div(chunks - rank, plan->devices) : 0};
+    return (lvni_plan_range){.start = rank,
+                             .count = chunks > rank ? ceil_div(chunks - rank, plan->devices) : 0};
 }

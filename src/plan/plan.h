@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-enum { LVNI_PLAN_MAX_SHARDS = 65536, LVNI_PLAN_MAX_WGRAD = 16 };
+enum { LVNI_PLAN_MAX_MICRO_BATCHES = 65536, LVNI_PLAN_MAX_WGRAD = 16 };
 
 /* What the user and the machine say; 0 everywhere means "not given". */
 typedef struct lvni_plan_options {
@@ -20,29 +20,31 @@ typedef struct lvni_plan_options {
     int accumulate_grad_batches; /* A, 1 */
     int devices;                 /* W, 1 */
     int rank;                    /* 0 .. W-1: whose view of the plan */
-    int shards;                  /* S, W x A */
-    /* consecutive shards that may see each other's values: S, or S / A when coupled */
+    int micro_batches;           /* S, W x A */
+    /* consecutive micro-batches that may see each other's values: S, or S / A when coupled */
     int group;
-    int wgrad_threads;       /* cores of all ranks / S, 1 to 16 */
-    int lanes;               /* shards of a rank at once: min(its shards, its cores) */
+    int wgrad_threads; /* cores of all ranks / S, 1 to 16 */
+    /* micro-batches of a rank at once: min(its micro-batches, its cores) */
+    int lanes;
     int cores;               /* that this rank may use, 1 */
     int cores_all;           /* of all ranks, cores x W */
-    int64_t eval_batch_size; /* min(E, max(64, largest shard)) */
+    int64_t eval_batch_size; /* min(E, max(64, largest micro-batch)) */
     bool drop_last;          /* leave out the short last step of an epoch */
-    bool group_all;          /* coupled shards see all S unless `group` is given */
-    bool coupled; /* the module looks at other shards of its group, which must then run at once */
+    bool group_all;          /* coupled micro-batches see all S unless `group` is given */
+    /* the module looks at other micro-batches of its group, which must then run at once */
+    bool coupled;
 } lvni_plan_options;
 
 typedef struct lvni_plan {
     int64_t n_samples;
     int64_t effective_batch; /* E */
-    int shards;              /* S */
+    int micro_batches;       /* S */
     int devices;             /* W */
     int accumulate;          /* A */
     int rank;
-    int shard_begin, shard_end; /* shards of this rank: [begin, end) */
+    int micro_batch_begin, micro_batch_end; /* micro-batches of this rank: [begin, end) */
     int group, wgrad_threads, lanes, cores;
-    bool coupled;      /* the shards of a group run at once */
+    bool coupled;      /* the micro-batches of a group run at once */
     bool lanes_raised; /* above the wish or the cores, for the sake of a group */
     bool drop_last;
     int64_t steps_per_epoch;
@@ -54,45 +56,45 @@ typedef struct lvni_plan {
     int waiting_sets;
 } lvni_plan;
 
-/* `start` inclusive, `count` samples (or shards, or chunks). */
-typedef struct lvni_range {
+/* `start` inclusive, `count` samples (or micro-batches, or chunks). */
+typedef struct lvni_plan_range {
     int64_t start, count;
-} lvni_range;
+} lvni_plan_range;
 
 /* LVN_ERR_USAGE with one sentence: what does not fit and the nearest that does. *out is untouched
  * on failure. */
 lvn_status lvni_plan_make(const lvni_plan_options *options, lvni_plan *out);
 
-/* Positions (in the order of the epoch) of step 0 .. steps_per_epoch-1, and of one shard of it
- * (count may be 0). */
-lvni_range lvni_plan_step(const lvni_plan *plan, int64_t step);
-lvni_range lvni_plan_shard(const lvni_plan *plan, int64_t step, int shard);
-int64_t lvni_plan_largest_shard(const lvni_plan *plan); /* samples */
-int lvni_plan_sets(const lvni_plan *plan);              /* gradient sets of this rank */
-/* The shards from `first` on that this rank works on at once. Coupled: whole groups, as far as they
- * are this rank's, and not two that others share. */
-lvni_range lvni_plan_wave(const lvni_plan *plan, int first);
-/* The ranks that have shards of group `group`: a contiguous run. */
-lvni_range lvni_plan_ranks_of_group(const lvni_plan *plan, int group);
+/* Positions (in the order of the epoch) of step 0 .. steps_per_epoch-1, and of one micro-batch of
+ * it (count may be 0). */
+lvni_plan_range lvni_plan_step(const lvni_plan *plan, int64_t step);
+lvni_plan_range lvni_plan_micro_batch(const lvni_plan *plan, int64_t step, int micro_batch);
+int64_t lvni_plan_largest_micro_batch(const lvni_plan *plan); /* samples */
+int lvni_plan_sets(const lvni_plan *plan);                    /* gradient sets of this rank */
+/* The micro-batches from `first` on that this rank works on at once. Coupled: whole groups, as far
+ * as they are this rank's, and not two that others share. */
+lvni_plan_range lvni_plan_wave(const lvni_plan *plan, int first);
+/* The ranks that have micro-batches of group `group`: a contiguous run. */
+lvni_plan_range lvni_plan_ranks_of_group(const lvni_plan *plan, int group);
 /* Some group lies on several ranks. */
 bool lvni_plan_shares_groups(const lvni_plan *plan);
-/* Shards of a rank: a contiguous run. */
-lvni_range lvni_plan_shards_of(const lvni_plan *plan, int rank);
+/* Micro-batches of a rank: a contiguous run. */
+lvni_plan_range lvni_plan_micro_batches_of(const lvni_plan *plan, int rank);
 
 /* Evaluation of n samples in index order: how many chunks, the samples of one, the chunks of a rank
  * (contiguous). */
 int64_t lvni_plan_eval_chunks(const lvni_plan *plan, int64_t n);
-lvni_range lvni_plan_eval_chunk(const lvni_plan *plan, int64_t n, int64_t chunk);
-lvni_range lvni_plan_eval_chunks_of(const lvni_plan *plan, int64_t n, int rank);
+lvni_plan_range lvni_plan_eval_chunk(const lvni_plan *plan, int64_t n, int64_t chunk);
+lvni_plan_range lvni_plan_eval_chunks_of(const lvni_plan *plan, int64_t n, int rank);
 /* The same dealt like cards: the first chunk of a rank and how many it gets, each `devices` behind
  * the one before. */
-lvni_range lvni_plan_eval_turns_of(const lvni_plan *plan, int64_t n, int rank);
+lvni_plan_range lvni_plan_eval_turns_of(const lvni_plan *plan, int64_t n, int rank);
 
-/* Lines for people, without a newline at the end. The batch and who owns which shards; the epoch
- * and the work of this rank (several lines); what reproduces the run elsewhere. */
-void lvni_plan_describe_batch(const lvni_plan *plan, lvni_str *out);
-void lvni_plan_describe_work(const lvni_plan *plan, lvni_str *out);
-void lvni_plan_describe_pin(const lvni_plan *plan, lvni_str *out);
+/* Lines for people, without a newline at the end. The batch and who owns which micro-batches; the
+ * epoch and the work of this rank (several lines); what reproduces the run elsewhere. */
+void lvni_plan_describe_batch(const lvni_plan *plan, lvni_core_str *out);
+void lvni_plan_describe_work(const lvni_plan *plan, lvni_core_str *out);
+void lvni_plan_describe_pin(const lvni_plan *plan, lvni_core_str *out);
 /* All of them, each with its newline. */
 lvn_status lvni_plan_print(const lvni_plan *plan, FILE *file);
 

@@ -2,7 +2,7 @@
  * merges the two top ones when, and only when, they are the two halves of one node. */
 #include "plan/tree.h"
 
-int64_t lvni_tree_split(int64_t n)
+int64_t lvni_plan_tree_split(int64_t n)
 {
     int64_t p = 1;
     while (p < n - p) { /* 2p < n without overflow */
@@ -17,7 +17,7 @@ static bool are_halves(int n, int a, int b, int c)
 {
     int lo = 0, hi = n;
     while (hi - lo > 1) {
-        const int middle = lo + (int)lvni_tree_split(hi - lo);
+        const int middle = lo + (int)lvni_plan_tree_split(hi - lo);
         if (lo == a && hi == c) {
             return middle == b;
         }
@@ -32,7 +32,7 @@ static bool are_halves(int n, int a, int b, int c)
     return false;
 }
 
-void lvni_tree_init(lvni_tree *tree, int n, int begin, int end)
+void lvni_plan_tree_init(lvni_plan_tree *tree, int n, int begin, int end)
 {
     tree->n = n;
     tree->begin = begin;
@@ -41,18 +41,19 @@ void lvni_tree_init(lvni_tree *tree, int n, int begin, int end)
     tree->n_pending = 0;
 }
 
-int lvni_tree_push(lvni_tree *tree, int slot, lvni_tree_merge merges[LVNI_TREE_PENDING])
+int lvni_plan_tree_push(lvni_plan_tree *tree, int slot,
+                        lvni_plan_tree_merge merges[LVNI_TREE_PENDING])
 {
     int n_merges = 0;
-    lvni_tree_node node = {tree->next, tree->next + 1, slot};
+    lvni_plan_tree_node node = {tree->next, tree->next + 1, slot};
     tree->next++;
     while (tree->n_pending > 0) {
-        const lvni_tree_node left = tree->pending[tree->n_pending - 1];
+        const lvni_plan_tree_node left = tree->pending[tree->n_pending - 1];
         if (!are_halves(tree->n, left.begin, node.begin, node.end)) {
             break;
         }
         if (left.slot != LVNI_TREE_EMPTY && node.slot != LVNI_TREE_EMPTY) {
-            merges[n_merges++] = (lvni_tree_merge){.into = left.slot, .from = node.slot};
+            merges[n_merges++] = (lvni_plan_tree_merge){.into = left.slot, .from = node.slot};
         }
         node.begin = left.begin;
         node.slot = left.slot != LVNI_TREE_EMPTY ? left.slot : node.slot;
@@ -62,26 +63,27 @@ int lvni_tree_push(lvni_tree *tree, int slot, lvni_tree_merge merges[LVNI_TREE_P
     return n_merges;
 }
 
-int lvni_tree_owed(int n, int begin, int end)
+int lvni_plan_tree_owed(int n, int begin, int end)
 {
-    lvni_tree tree;
-    lvni_tree_merge merges[LVNI_TREE_PENDING];
-    lvni_tree_init(&tree, n, begin, end);
+    lvni_plan_tree tree;
+    lvni_plan_tree_merge merges[LVNI_TREE_PENDING];
+    lvni_plan_tree_init(&tree, n, begin, end);
     while (tree.next < end) {
-        lvni_tree_push(&tree, tree.next, merges);
+        lvni_plan_tree_push(&tree, tree.next, merges);
     }
     return tree.n_pending;
 }
 
-int lvni_tree_waiting(int n, int begin, int end)
+int lvni_plan_tree_waiting(int n, int begin, int end)
 {
-    lvni_tree tree;
-    lvni_tree_merge merges[LVNI_TREE_PENDING];
+    lvni_plan_tree tree;
+    lvni_plan_tree_merge merges[LVNI_TREE_PENDING];
     int most = 0;
-    lvni_tree_init(&tree, n, begin, end);
+    lvni_plan_tree_init(&tree, n, begin, end);
     while (tree.next < end) {
-        most = tree.n_pending > most ? tree.n_pending : most; /* while shard `next` is in work */
-        lvni_tree_push(&tree, tree.next, merges);
+        /* while micro-batch `next` is in work */
+        most = tree.n_pending > most ? tree.n_pending : most;
+        lvni_plan_tree_push(&tree, tree.next, merges);
     }
     return most;
 }

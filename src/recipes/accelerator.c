@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is(const lvni_config *c, const char *name)
+static bool is(const lvni_core_config *c, const char *name)
 {
-    return strcmp(lvni_config_str(c, "accelerator"), name) == 0;
+    return strcmp(lvni_core_config_str(c, "accelerator"), name) == 0;
 }
 
 /* How many pretend devices devices= asks for: a number, or a list that ends with one of them; what
  * it leaves open is one. */
-static int devices_asked(const lvni_config *c)
+static int devices_asked(const lvni_core_config *c)
 {
-    const char *spec = lvni_config_str(c, "devices");
+    const char *spec = lvni_core_config_str(c, "devices");
     const long one_more = strpbrk(spec, "[,") != NULL ? 1 : 0;
     long most = 1;
     if (spec[strspn(spec, "0123456789[], ")] != '\0') { /* auto, all, -1, a UUID */
@@ -29,13 +29,13 @@ static int devices_asked(const lvni_config *c)
     return most < LVNI_SIM_DEVICES ? (int)most : LVNI_SIM_DEVICES;
 }
 
-static lvn_status check_sim(const lvni_config *c)
+static lvn_status check_sim(const lvni_core_config *c)
 {
-    lvni_device *device;
+    lvni_tensor_device *device;
     if (lvn_device_count(LVN_DEVICE_SIM) > 0) {
         return LVN_OK;
     }
-    if (lvni_device_open(0, &device) == LVN_ERR_NOT_FOUND) {
+    if (lvni_tensor_device_open(0, &device) == LVN_ERR_NOT_FOUND) {
         /* else the environment is wrong, and the error says where */
         LVN_FAIL(LVN_ERR_RESOURCE,
                  "accelerator=sim: there are no pretend devices; set LEVIN_SIM_DEVICES in the "
@@ -47,7 +47,7 @@ static lvn_status check_sim(const lvni_config *c)
     return lvn_last_error()->code;
 }
 
-lvn_status lvni_accelerator_resolve(lvni_config *c)
+lvn_status lvni_recipes_accelerator_resolve(lvni_core_config *c)
 {
     if (is(c, "gpu")) {
         LVN_FAIL(LVN_ERR_RESOURCE,
@@ -59,26 +59,28 @@ lvn_status lvni_accelerator_resolve(lvni_config *c)
     if (is(c, "sim")) {
         return check_sim(c);
     }
-    return is(c, "auto") ? lvni_config_set(c, "accelerator", "cpu", "resolved at start") : LVN_OK;
+    return is(c, "auto") ? lvni_core_config_set(c, "accelerator", "cpu", "resolved at start")
+                         : LVN_OK;
 }
 
-bool lvni_accelerator_is_sim(const lvni_config *c)
+bool lvni_recipes_accelerator_is_sim(const lvni_core_config *c)
 {
     return is(c, "sim");
 }
 
-lvn_status lvni_accelerator_use(const lvni_config *c, int index)
+lvn_status lvni_recipes_accelerator_use(const lvni_core_config *c, int index)
 {
     return lvn_device_use(is(c, "sim") ? LVN_SIM(index) : LVN_CPU);
 }
 
-void lvni_accelerator_describe(lvni_str *out)
+void lvni_recipes_accelerator_describe(lvni_core_str *out)
 {
-    const lvni_ctx *ctx = lvni_ctx_get();
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     if (ctx != NULL && ctx->device != NULL) {
         char has[LVNI_BYTES_TEXT];
-        lvni_str_printf(out, "device: %s, %s, with the kernels of the CPU",
-                        lvni_device_name(ctx->device),
-                        lvni_bytes_text(lvni_device_get_stats(ctx->device).limit, has));
+        lvni_core_str_printf(
+            out, "device: %s, %s, with the kernels of the CPU",
+            lvni_tensor_device_name(ctx->device),
+            lvni_core_bytes_text(lvni_tensor_device_get_stats(ctx->device).limit, has));
     }
 }

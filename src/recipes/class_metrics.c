@@ -11,7 +11,7 @@ typedef struct class_count {
     int64_t n, predicted, right; /* images of the class; images labelled with it; both */
 } class_count;
 
-struct lvni_class_metrics {
+struct lvni_recipes_class_metrics {
     const char *const *names;
     int n_classes;
     class_count *count; /* (n_classes) */
@@ -25,35 +25,35 @@ typedef struct scores {
     double precision, recall, f1;
 } scores;
 
-lvn_status lvni_class_metrics_create(const char *const *names, int n_classes,
-                                     lvni_class_metrics **out)
+lvn_status lvni_recipes_class_metrics_create(const char *const *names, int n_classes,
+                                             lvni_recipes_class_metrics **out)
 {
     *out = NULL;
     const size_t k = (size_t)n_classes;
     const bool matrix = n_classes <= LVNI_CONFUSION_CLASSES;
-    lvni_class_metrics *m = LVNI_NEW(LVNI_TAG_DATA, lvni_class_metrics);
+    lvni_recipes_class_metrics *m = LVNI_NEW(LVNI_TAG_DATA, lvni_recipes_class_metrics);
     if (m == NULL) {
         return LVN_ERR_MEMORY;
     }
     m->names = names;
     m->n_classes = n_classes;
-    m->count = lvni_calloc(LVNI_TAG_DATA, k, sizeof *m->count);
-    m->confusion = matrix ? lvni_calloc(LVNI_TAG_DATA, k * k, sizeof *m->confusion) : NULL;
+    m->count = lvni_core_calloc(LVNI_TAG_DATA, k, sizeof *m->count);
+    m->confusion = matrix ? lvni_core_calloc(LVNI_TAG_DATA, k * k, sizeof *m->confusion) : NULL;
     if (m->count == NULL || (matrix && m->confusion == NULL)) {
-        lvni_class_metrics_destroy(m);
+        lvni_recipes_class_metrics_destroy(m);
         return LVN_ERR_MEMORY;
     }
     *out = m;
     return LVN_OK;
 }
 
-void lvni_class_metrics_destroy(lvni_class_metrics *m)
+void lvni_recipes_class_metrics_destroy(lvni_recipes_class_metrics *m)
 {
     if (m != NULL) {
-        lvni_free(m->count);
-        lvni_free(m->confusion);
+        lvni_core_free(m->count);
+        lvni_core_free(m->confusion);
     }
-    lvni_free(m);
+    lvni_core_free(m);
 }
 
 /* Among the k most probable; of equal probabilities the lower class comes first, as in
@@ -67,7 +67,8 @@ static bool is_in_top(const float *p, int n, int label, int k)
     return before < k;
 }
 
-void lvni_class_metrics_add(lvni_class_metrics *m, int label, int best, const float *p)
+void lvni_recipes_class_metrics_add(lvni_recipes_class_metrics *m, int label, int best,
+                                    const float *p)
 {
     const double least = 1e-38; /* a finite loss for a probability that is 0 in f32 */
     m->n++;
@@ -76,7 +77,7 @@ void lvni_class_metrics_add(lvni_class_metrics *m, int label, int best, const fl
     m->count[label].n++;
     m->count[label].right += best == label;
     m->count[best].predicted++;
-    m->loss -= lvni_log((double)p[label] > least ? (double)p[label] : least);
+    m->loss -= lvni_core_log((double)p[label] > least ? (double)p[label] : least);
     if (m->confusion != NULL) {
         m->confusion[(size_t)label * (size_t)m->n_classes + (size_t)best]++;
     }
@@ -106,7 +107,7 @@ static double defined(double score)
     return score > 0.0 ? score : 0.0;
 }
 
-static scores mean_of(const lvni_class_metrics *m, bool weighted)
+static scores mean_of(const lvni_recipes_class_metrics *m, bool weighted)
 {
     scores sum = {0};
     double weights = 0.0;
@@ -146,29 +147,29 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
-static void print_name(lvni_str *out, const char *name, int width)
+static void print_name(lvni_core_str *out, const char *name, int width)
 {
-    lvni_str_printf(out, "%s%*s", name, larger(0, width - width_of(name)), "");
+    lvni_core_str_printf(out, "%s%*s", name, larger(0, width - width_of(name)), "");
 }
 
-static void print_score(lvni_str *out, int width, double score)
+static void print_score(lvni_core_str *out, int width, double score)
 {
     if (score < 0.0) {
-        lvni_str_printf(out, "  %*s", width, "-");
+        lvni_core_str_printf(out, "  %*s", width, "-");
     } else {
-        lvni_str_printf(out, "  %*.4f", width, score);
+        lvni_core_str_printf(out, "  %*.4f", width, score);
     }
 }
 
-static void print_scores(lvni_str *out, const scores *s)
+static void print_scores(lvni_core_str *out, const scores *s)
 {
     print_score(out, 9, s->precision);
     print_score(out, 6, s->recall);
     print_score(out, 6, s->f1);
-    lvni_str_char(out, '\n');
+    lvni_core_str_char(out, '\n');
 }
 
-static void print_table(const lvni_class_metrics *m, int name, lvni_str *out)
+static void print_table(const lvni_recipes_class_metrics *m, int name, lvni_core_str *out)
 {
     int digits = 1;
     for (int i = 0; i < m->n_classes; i++) {
@@ -176,61 +177,61 @@ static void print_table(const lvni_class_metrics *m, int name, lvni_str *out)
     }
     const int fraction = larger(2 * digits + 1, 7);
     const scores macro = mean_of(m, false), weighted = mean_of(m, true);
-    lvni_str_printf(out, "  %-*s  %*s  precision  recall      F1\n", name, "class", fraction,
-                    "right/n");
+    lvni_core_str_printf(out, "  %-*s  %*s  precision  recall      F1\n", name, "class", fraction,
+                         "right/n");
     for (int i = 0; i < m->n_classes; i++) {
         const class_count *c = &m->count[i];
         if (occurs(c)) {
             const scores s = scores_of(c);
-            lvni_str_append(out, "  ");
+            lvni_core_str_append(out, "  ");
             print_name(out, m->names[i], name);
-            lvni_str_printf(out, "  %*lld/%*lld", fraction - digits - 1, (long long)c->right,
-                            digits, (long long)c->n);
+            lvni_core_str_printf(out, "  %*lld/%*lld", fraction - digits - 1, (long long)c->right,
+                                 digits, (long long)c->n);
             print_scores(out, &s);
         }
     }
-    lvni_str_printf(out, "  %-*s  %*s", name, "macro mean", fraction, "");
+    lvni_core_str_printf(out, "  %-*s  %*s", name, "macro mean", fraction, "");
     print_scores(out, &macro);
-    lvni_str_printf(out, "  %-*s  %*s", name, "weighted", fraction, "");
+    lvni_core_str_printf(out, "  %-*s  %*s", name, "weighted", fraction, "");
     print_scores(out, &weighted);
 }
 
 /* Columns are headed by the number in front of the class's row. */
-static void print_confusion(const lvni_class_metrics *m, int name, lvni_str *out)
+static void print_confusion(const lvni_recipes_class_metrics *m, int name, lvni_core_str *out)
 {
     const int k = m->n_classes;
     int width = digits_of(k);
     for (int i = 0; i < k * k; i++) {
         width = larger(width, digits_of(m->confusion[i]));
     }
-    lvni_str_append(out, "confusion matrix (row: true class, column: predicted)\n");
-    lvni_str_printf(out, "  %*s", digits_of(k) + 2 + name, "");
+    lvni_core_str_append(out, "confusion matrix (row: true class, column: predicted)\n");
+    lvni_core_str_printf(out, "  %*s", digits_of(k) + 2 + name, "");
     for (int i = 0; i < k; i++) {
-        lvni_str_printf(out, "  %*d", width, i + 1);
+        lvni_core_str_printf(out, "  %*d", width, i + 1);
     }
-    lvni_str_char(out, '\n');
+    lvni_core_str_char(out, '\n');
     for (int i = 0; i < k; i++) {
-        lvni_str_printf(out, "  %*d  ", digits_of(k), i + 1);
+        lvni_core_str_printf(out, "  %*d  ", digits_of(k), i + 1);
         print_name(out, m->names[i], name);
         for (int j = 0; j < k; j++) {
-            lvni_str_printf(out, "  %*lld", width, (long long)m->confusion[i * k + j]);
+            lvni_core_str_printf(out, "  %*lld", width, (long long)m->confusion[i * k + j]);
         }
-        lvni_str_char(out, '\n');
+        lvni_core_str_char(out, '\n');
     }
 }
 
-void lvni_class_metrics_print(const lvni_class_metrics *m, lvni_str *out)
+void lvni_recipes_class_metrics_print(const lvni_recipes_class_metrics *m, lvni_core_str *out)
 {
     int name = width_of("macro mean");
     for (int i = 0; i < m->n_classes; i++) {
         name = occurs(&m->count[i]) ? larger(name, width_of(m->names[i])) : name;
     }
-    lvni_str_printf(out, "acc %.4f  loss %.4f", (double)m->right / (double)m->n,
-                    m->loss / (double)m->n);
+    lvni_core_str_printf(out, "acc %.4f  loss %.4f", (double)m->right / (double)m->n,
+                         m->loss / (double)m->n);
     if (m->n_classes > LVNI_TOP_K) {
-        lvni_str_printf(out, "  top-5 acc %.4f", (double)m->top_k / (double)m->n);
+        lvni_core_str_printf(out, "  top-5 acc %.4f", (double)m->top_k / (double)m->n);
     }
-    lvni_str_printf(out, "  (%lld of %lld right)\n", (long long)m->right, (long long)m->n);
+    lvni_core_str_printf(out, "  (%lld of %lld right)\n", (long long)m->right, (long long)m->n);
     print_table(m, name, out);
     if (m->n_classes <= LVNI_CONFUSION_PRINT) {
         print_confusion(m, name, out);
@@ -239,63 +240,64 @@ void lvni_class_metrics_print(const lvni_class_metrics *m, lvni_str *out)
 
 /* ---- for programs ---- */
 
-static void json_score(lvni_str *out, const char *key, double score)
+static void json_score(lvni_core_str *out, const char *key, double score)
 {
-    lvni_str_printf(out, ", \"%s\": ", key);
+    lvni_core_str_printf(out, ", \"%s\": ", key);
     if (score < 0.0) {
-        lvni_str_append(out, "null");
+        lvni_core_str_append(out, "null");
     } else {
-        lvni_str_double(out, score);
+        lvni_core_str_double(out, score);
     }
 }
 
-static void json_scores(lvni_str *out, const scores *s)
+static void json_scores(lvni_core_str *out, const scores *s)
 {
     json_score(out, "precision", s->precision);
     json_score(out, "recall", s->recall);
     json_score(out, "f1", s->f1);
-    lvni_str_char(out, '}');
+    lvni_core_str_char(out, '}');
 }
 
-static void json_mean(const lvni_class_metrics *m, const char *key, bool weighted, lvni_str *out)
+static void json_mean(const lvni_recipes_class_metrics *m, const char *key, bool weighted,
+                      lvni_core_str *out)
 {
     const scores s = mean_of(m, weighted);
     int classes = 0;
     for (int i = 0; i < m->n_classes; i++) {
         classes += occurs(&m->count[i]);
     }
-    lvni_str_printf(out, ", \"%s\": {\"classes\": %d", key, classes);
+    lvni_core_str_printf(out, ", \"%s\": {\"classes\": %d", key, classes);
     json_scores(out, &s);
 }
 
-static void json_class(const lvni_class_metrics *m, int i, lvni_str *out)
+static void json_class(const lvni_recipes_class_metrics *m, int i, lvni_core_str *out)
 {
     const class_count *c = &m->count[i];
     const scores s = scores_of(c);
-    lvni_str_append(out, i > 0 ? ", {\"name\": " : "{\"name\": ");
-    lvni_str_json(out, m->names[i]);
-    lvni_str_printf(out, ", \"n\": %lld, \"right\": %lld, \"predicted\": %lld", (long long)c->n,
-                    (long long)c->right, (long long)c->predicted);
+    lvni_core_str_append(out, i > 0 ? ", {\"name\": " : "{\"name\": ");
+    lvni_core_str_json(out, m->names[i]);
+    lvni_core_str_printf(out, ", \"n\": %lld, \"right\": %lld, \"predicted\": %lld",
+                         (long long)c->n, (long long)c->right, (long long)c->predicted);
     json_scores(out, &s);
 }
 
-static void json_confusion(const lvni_class_metrics *m, lvni_str *out)
+static void json_confusion(const lvni_recipes_class_metrics *m, lvni_core_str *out)
 {
-    lvni_str_append(out, ", \"confusion\": [");
+    lvni_core_str_append(out, ", \"confusion\": [");
     for (int i = 0; i < m->n_classes; i++) {
-        lvni_str_append(out, i > 0 ? ", [" : "[");
+        lvni_core_str_append(out, i > 0 ? ", [" : "[");
         for (int j = 0; j < m->n_classes; j++) {
-            lvni_str_printf(out, "%s%lld", j > 0 ? ", " : "",
-                            (long long)m->confusion[i * m->n_classes + j]);
+            lvni_core_str_printf(out, "%s%lld", j > 0 ? ", " : "",
+                                 (long long)m->confusion[i * m->n_classes + j]);
         }
-        lvni_str_char(out, ']');
+        lvni_core_str_char(out, ']');
     }
-    lvni_str_char(out, ']');
+    lvni_core_str_char(out, ']');
 }
 
-void lvni_class_metrics_json(const lvni_class_metrics *m, lvni_str *out)
+void lvni_recipes_class_metrics_json(const lvni_recipes_class_metrics *m, lvni_core_str *out)
 {
-    lvni_str_printf(out, "\"n\": %lld, \"right\": %lld", (long long)m->n, (long long)m->right);
+    lvni_core_str_printf(out, "\"n\": %lld, \"right\": %lld", (long long)m->n, (long long)m->right);
     json_score(out, "acc", (double)m->right / (double)m->n);
     json_score(out, "loss", m->loss / (double)m->n);
     if (m->n_classes > LVNI_TOP_K) {
@@ -303,35 +305,35 @@ void lvni_class_metrics_json(const lvni_class_metrics *m, lvni_str *out)
     }
     json_mean(m, "macro", false, out);
     json_mean(m, "weighted", true, out);
-    lvni_str_append(out, ", \"classes\": [");
+    lvni_core_str_append(out, ", \"classes\": [");
     for (int i = 0; i < m->n_classes; i++) {
         json_class(m, i, out);
     }
-    lvni_str_char(out, ']');
+    lvni_core_str_char(out, ']');
     if (m->n_classes <= LVNI_CONFUSION_JSON) {
         json_confusion(m, out);
     }
 }
 
-lvn_status lvni_class_metrics_csv(const lvni_class_metrics *m, lvni_str *out)
+lvn_status lvni_recipes_class_metrics_csv(const lvni_recipes_class_metrics *m, lvni_core_str *out)
 {
     if (m->confusion == NULL) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED,
                  "confusion=: the model has %d classes, a confusion matrix at most %d",
                  m->n_classes, LVNI_CONFUSION_CLASSES);
     }
-    lvni_str_append(out, "true\\predicted");
+    lvni_core_str_append(out, "true\\predicted");
     for (int j = 0; j < m->n_classes; j++) {
-        lvni_str_char(out, ',');
-        lvni_csv_field(out, m->names[j]);
+        lvni_core_str_char(out, ',');
+        lvni_recipes_csv_field(out, m->names[j]);
     }
     for (int i = 0; i < m->n_classes; i++) {
-        lvni_str_char(out, '\n');
-        lvni_csv_field(out, m->names[i]);
+        lvni_core_str_char(out, '\n');
+        lvni_recipes_csv_field(out, m->names[i]);
         for (int j = 0; j < m->n_classes; j++) {
-            lvni_str_printf(out, ",%lld", (long long)m->confusion[i * m->n_classes + j]);
+            lvni_core_str_printf(out, ",%lld", (long long)m->confusion[i * m->n_classes + j]);
         }
     }
-    lvni_str_char(out, '\n');
-    return lvni_str_status(out);
+    lvni_core_str_char(out, '\n');
+    return lvni_core_str_status(out);
 }

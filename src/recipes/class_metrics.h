@@ -20,25 +20,26 @@ enum {
     LVNI_TOP_K = 5
 };
 
-typedef struct lvni_class_metrics lvni_class_metrics;
+typedef struct lvni_recipes_class_metrics lvni_recipes_class_metrics;
 
 /* The names are borrowed. LVN_ERR_MEMORY. */
-lvn_status lvni_class_metrics_create(const char *const *names, int n_classes,
-                                     lvni_class_metrics **out);
-void lvni_class_metrics_destroy(lvni_class_metrics *m); /* NULL is fine */
+lvn_status lvni_recipes_class_metrics_create(const char *const *names, int n_classes,
+                                             lvni_recipes_class_metrics **out);
+void lvni_recipes_class_metrics_destroy(lvni_recipes_class_metrics *m); /* NULL is fine */
 /* One image of class `label`: p (n_classes) are its probabilities, `best` the predicted class. */
-void lvni_class_metrics_add(lvni_class_metrics *m, int label, int best, const float *p);
+void lvni_recipes_class_metrics_add(lvni_recipes_class_metrics *m, int label, int best,
+                                    const float *p);
 
 /* The lines for people: accuracy and loss, a table of the classes that occur, the confusion matrix
  * of up to LVNI_CONFUSION_PRINT of them. Errors of memory are marked in out (core/str.h). */
-void lvni_class_metrics_print(const lvni_class_metrics *m, lvni_str *out);
+void lvni_recipes_class_metrics_print(const lvni_recipes_class_metrics *m, lvni_core_str *out);
 /* Members of a JSON object, without its braces: n, right, acc, loss, top5_acc (from 6 classes),
  * macro and weighted (precision, recall, f1), classes (of each: name, n, right, predicted,
  * precision, recall, f1), confusion (rows: true class; columns: predicted; up to
  * LVNI_CONFUSION_JSON classes). */
-void lvni_class_metrics_json(const lvni_class_metrics *m, lvni_str *out);
+void lvni_recipes_class_metrics_json(const lvni_recipes_class_metrics *m, lvni_core_str *out);
 /* The matrix of all classes as CSV: a row for each true class, a column for each predicted one,
  * names in front and above. LVN_ERR_UNSUPPORTED with more than LVNI_CONFUSION_CLASSES. */
-lvn_status lvni_class_metrics_csv(const lvni_class_metrics *m, lvni_str *out);
+lvn_status lvni_recipes_class_metrics_csv(const lvni_recipes_class_metrics *m, lvni_core_str *out);
 
 #endif

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const lvni_option model_rows[] = {
+static const lvni_core_option model_rows[] = {
     {.name = "model.name",
      .type = LVNI_OPT_CHOICE,
      .choices = "cnn|mlp|resnet18|resnet34|resnet50|vit_s_16|vit_b_16",
@@ -29,86 +29,89 @@ static const lvni_option model_rows[] = {
      .flags = LVNI_OPT_AUTO,
      .help = "Dropout before the last layer; auto: 0.1 for cnn and mlp, else 0."},
 };
-static const lvni_option_table model_table = LVNI_OPTION_TABLE("model", model_rows);
+static const lvni_core_option_table model_table = LVNI_OPTION_TABLE("model", model_rows);
 
-const lvni_option_table *lvni_classify_train_tables(size_t *n)
+const lvni_core_option_table *lvni_recipes_classify_train_tables(size_t *n)
 {
-    static lvni_option_table all[8];
-    all[0] = lvni_image_options;
+    static lvni_core_option_table all[8];
+    all[0] = lvni_recipes_image_options;
     all[1] = model_table;
-    all[2] = lvni_run_options;
-    all[3] = lvni_batch_options;
-    all[4] = lvni_optim_table;
-    all[5] = lvni_augment_options;
-    all[6] = lvni_criterion_options;
-    all[7] = lvni_preprocess_options;
+    all[2] = lvni_recipes_run_options;
+    all[3] = lvni_recipes_batch_options;
+    all[4] = lvni_recipes_optim_table;
+    all[5] = lvni_recipes_augment_options;
+    all[6] = lvni_recipes_criterion_options;
+    all[7] = lvni_recipes_preprocess_options;
     *n = sizeof all / sizeof *all;
     return all;
 }
 
 typedef struct exporting {
-    lvni_classifier_card card;
-    const lvni_config *config;
-    const lvni_image_data *data;
+    lvni_recipes_classifier_card card;
+    const lvni_core_config *config;
+    const lvni_recipes_image_data *data;
 } exporting;
 
 static lvn_status write_files(void *user, const char *dir)
 {
     const exporting *e = user;
-    return lvni_image_data_write_index(e->config, e->data, dir);
+    return lvni_recipes_image_data_write_index(e->config, e->data, dir);
 }
 
-static lvn_status export_model(void *user, const lvni_model *model, const float *values,
+static lvn_status export_model(void *user, const lvni_nn_model *model, const float *values,
                                int64_t step, const char *path)
 {
     const exporting *e = user;
-    lvni_classifier_card card = e->card;
-    card.wgrad_threads = (int)lvni_config_int(e->config, "wgrad_threads"); /* resolved by now */
-    card.ema_decay =
-        lvni_config_bool(e->config, "use_ema") ? lvni_config_float(e->config, "ema.decay") : 0.0;
-    return lvni_export_model(model, values, &card, step, path);
+    lvni_recipes_classifier_card card = e->card;
+    /* resolved by now */
+    card.wgrad_threads = (int)lvni_core_config_int(e->config, "wgrad_threads");
+    card.ema_decay = lvni_core_config_bool(e->config, "use_ema")
+                         ? lvni_core_config_float(e->config, "ema.decay")
+                         : 0.0;
+    return lvni_recipes_export_model(model, values, &card, step, path);
 }
 
 /* For checkpoints: model/ is never the average; that they have one says their configuration. */
-static void describe(void *user, lvni_str *out)
+static void describe(void *user, lvni_core_str *out)
 {
     const exporting *e = user;
-    lvni_classifier_card card = e->card;
-    card.wgrad_threads = (int)lvni_config_int(e->config, "wgrad_threads");
-    lvni_classifier_card_print(&card, out);
+    lvni_recipes_classifier_card card = e->card;
+    card.wgrad_threads = (int)lvni_core_config_int(e->config, "wgrad_threads");
+    lvni_recipes_classifier_card_print(&card, out);
 }
 
-typedef lvn_status (*fit_function)(const lvni_fit_request *request);
+typedef lvn_status (*fit_function)(const lvni_recipes_fit_request *request);
 
 /* A command at work. */
 typedef struct work {
-    lvni_config *config;
-    int n_words;
+    lvni_core_config *config;
+    int n_arguments;
     const char *const *words;
-    lvni_ranks ranks; /* training */
+    lvni_recipes_ranks ranks; /* training */
     fit_function fit;
 } work;
 
-static lvn_status resolve(lvni_config *c, const char *name, double value)
+static lvn_status resolve(lvni_core_config *c, const char *name, double value)
 {
     char text[32];
     snprintf(text, sizeof text, "%.9g", value);
-    return lvni_config_is_set(c, name) ? LVN_OK
-                                       : lvni_config_set(c, name, text, "resolved at start");
+    return lvni_core_config_is_set(c, name)
+               ? LVN_OK
+               : lvni_core_config_set(c, name, text, "resolved at start");
 }
 
-static lvn_status fit_with(work *w, const lvni_image_data *data, const lvni_criterion *criterion,
-                           const char *note)
+static lvn_status fit_with(work *w, const lvni_recipes_image_data *data,
+                           const lvni_recipes_criterion *criterion, const char *note)
 {
-    lvni_config *c = w->config;
-    const char *name = lvni_config_str(c, "model.name");
+    lvni_core_config *c = w->config;
+    const char *name = lvni_core_config_str(c, "model.name");
     LVN_TRY(resolve(c, "image_size", data->transform.size));
-    LVN_TRY(lvni_preprocess_resolve(c, &data->preprocess, &data->eval));
-    LVN_TRY(lvni_preprocess_check_size(c, name, data->transform.size, data->eval.size));
-    LVN_TRY(resolve(c, "model.dropout", lvni_zoo_dropout(name)));
-    const lvni_zoo_arguments arguments = {.image_size = data->transform.size,
-                                          .n_classes = data->train->n_classes,
-                                          .dropout = lvni_config_float(c, "model.dropout")};
+    LVN_TRY(lvni_recipes_preprocess_resolve(c, &data->preprocess, &data->eval));
+    LVN_TRY(lvni_recipes_preprocess_check_size(c, name, data->transform.size, data->eval.size));
+    LVN_TRY(resolve(c, "model.dropout", lvni_nn_zoo_dropout(name)));
+    const lvni_nn_zoo_arguments arguments = {.image_size = data->transform.size,
+                                             .n_classes = data->train->n_classes,
+                                             .dropout = lvni_core_config_float(c, "model.dropout")};
     exporting e = {.card = {.model = name,
                             .image_size = arguments.image_size,
                             .n_classes = arguments.n_classes,
@@ -118,89 +121,89 @@ static lvn_status fit_with(work *w, const lvni_image_data *data, const lvni_crit
                             .eval_crop = data->eval.size,
                             .eval_filter = data->eval.eval_filter,
                             .data = data->identity,
-                            .val_split = lvni_config_float(c, "val_split"),
-                            .seed = lvni_config_int(c, "seed")},
+                            .val_split = lvni_core_config_float(c, "val_split"),
+                            .seed = lvni_core_config_int(c, "seed")},
                    .config = c,
                    .data = data};
     memcpy(e.card.mean, data->transform.mean, sizeof e.card.mean);
     memcpy(e.card.std, data->transform.std, sizeof e.card.std);
-    const double mixup = lvni_config_float(c, "augment.mixup_alpha"),
-                 cutmix = lvni_config_float(c, "augment.cutmix_alpha");
-    const bool plain = !(mixup > 0.0 || cutmix > 0.0) && lvni_criterion_is_plain(criterion);
-    lvni_mix mix;
-    lvni_mix_init(&mix, lvni_zoo_find(name), mixup, cutmix);
+    const double mixup = lvni_core_config_float(c, "augment.mixup_alpha"),
+                 cutmix = lvni_core_config_float(c, "augment.cutmix_alpha");
+    const bool plain = !(mixup > 0.0 || cutmix > 0.0) && lvni_recipes_criterion_is_plain(criterion);
+    lvni_recipes_mix mix;
+    lvni_recipes_mix_init(&mix, lvni_nn_zoo_find(name), mixup, cutmix);
     mix.criterion = *criterion;
-    const lvni_fit_request request = {.config = c,
-                                      .ranks = &w->ranks,
-                                      .recipe = "classify",
-                                      .cls = plain ? lvni_zoo_find(name) : &mix.cls,
-                                      .arguments = &arguments,
-                                      .train = data->train,
-                                      .val = data->val,
-                                      .balanced = criterion->balanced,
-                                      .note = note,
-                                      .ignored = lvni_str_text(&data->ignored),
-                                      .export_model = export_model,
-                                      .describe = describe,
-                                      .decode_bytes = data->decode_bytes,
-                                      .val_decode_bytes = data->val_decode_bytes,
-                                      .write_files = write_files,
-                                      .kept_file = lvni_config_str(c, "data.index"),
-                                      .user = &e};
+    const lvni_recipes_fit_request request = {.config = c,
+                                              .ranks = &w->ranks,
+                                              .recipe = "classify",
+                                              .cls = plain ? lvni_nn_zoo_find(name) : &mix.cls,
+                                              .arguments = &arguments,
+                                              .train = data->train,
+                                              .val = data->val,
+                                              .balanced = criterion->balanced,
+                                              .note = note,
+                                              .ignored = lvni_core_str_text(&data->ignored),
+                                              .export_model = export_model,
+                                              .describe = describe,
+                                              .decode_bytes = data->decode_bytes,
+                                              .val_decode_bytes = data->val_decode_bytes,
+                                              .write_files = write_files,
+                                              .kept_file = lvni_core_config_str(c, "data.index"),
+                                              .user = &e};
     return w->fit(&request);
 }
 
 static lvn_status with_data(work *w)
 {
-    lvni_image_data data;
-    LVN_TRY(lvni_image_data_open(w->config, &data));
-    lvni_criterion criterion = {0};
-    lvni_str note = {0};
-    lvni_str_append(&note, lvni_str_text(&data.note));
-    lvn_status s = lvni_criterion_read(w->config, data.train, &criterion, &note);
-    s = s == LVN_OK ? lvni_str_status(&note) : s;
-    s = s == LVN_OK ? fit_with(w, &data, &criterion, lvni_str_text(&note)) : s;
-    lvni_criterion_free(&criterion);
-    lvni_str_free(&note);
-    lvni_image_data_free(&data);
+    lvni_recipes_image_data data;
+    LVN_TRY(lvni_recipes_image_data_open(w->config, &data));
+    lvni_recipes_criterion criterion = {0};
+    lvni_core_str note = {0};
+    lvni_core_str_append(&note, lvni_core_str_text(&data.note));
+    lvn_status s = lvni_recipes_criterion_read(w->config, data.train, &criterion, &note);
+    s = s == LVN_OK ? lvni_core_str_status(&note) : s;
+    s = s == LVN_OK ? fit_with(w, &data, &criterion, lvni_core_str_text(&note)) : s;
+    lvni_recipes_criterion_free(&criterion);
+    lvni_core_str_free(&note);
+    lvni_recipes_image_data_free(&data);
     return s;
 }
 
 static lvn_status train_with(work *w)
 {
-    const lvni_ranks_command command = {.command = {"train", "classify"},
-                                        .n = w->n_words,
-                                        .words = w->words,
-                                        .recipe = "classify",
-                                        .check = lvni_image_source_check_run};
-    LVN_TRY(lvni_ranks_open(w->config, &command, &w->ranks));
-    return lvni_fit_end(lvni_ranks_close(&w->ranks, with_data(w)));
+    const lvni_recipes_ranks_command command = {.command = {"train", "classify"},
+                                                .n = w->n_arguments,
+                                                .words = w->words,
+                                                .recipe = "classify",
+                                                .check = lvni_recipes_image_source_check_run};
+    LVN_TRY(lvni_recipes_ranks_open(w->config, &command, &w->ranks));
+    return lvni_recipes_fit_end(lvni_recipes_ranks_close(&w->ranks, with_data(w)));
 }
 
 static lvn_status run(int n, const char *const *words, fit_function fit)
 {
     size_t n_tables;
-    const lvni_option_table *tables = lvni_classify_train_tables(&n_tables);
-    work w = {.n_words = n, .words = words, .fit = fit};
-    LVN_TRY(
-        lvni_read_config(tables, n_tables, "levin help train.classify", NULL, n, words, &w.config));
-    lvni_log_set_quiet(lvni_config_bool(w.config, "quiet"));
-    const lvn_status s = fit == lvni_fit ? train_with(&w) : with_data(&w);
-    lvni_config_destroy(w.config);
+    const lvni_core_option_table *tables = lvni_recipes_classify_train_tables(&n_tables);
+    work w = {.n_arguments = n, .words = words, .fit = fit};
+    LVN_TRY(lvni_recipes_read_config(tables, n_tables, "levin help train.classify", NULL, n, words,
+                                     &w.config));
+    lvni_log_set_quiet(lvni_core_config_bool(w.config, "quiet"));
+    const lvn_status s = fit == lvni_recipes_fit ? train_with(&w) : with_data(&w);
+    lvni_core_config_destroy(w.config);
     return s;
 }
 
-lvn_status lvni_classify_train(int n, const char *const *words)
+lvn_status lvni_recipes_classify_train(int n, const char *const *words)
 {
     lvni_core_signals_install_early();
     lvni_log_set_report(STDOUT_FILENO);
-    lvni_log_keep();
-    const lvn_status s = run(n, words, lvni_fit);
+    lvni_log_buffer();
+    const lvn_status s = run(n, words, lvni_recipes_fit);
     lvni_log_close();
     return s;
 }
 
-lvn_status lvni_classify_plan(int n, const char *const *words)
+lvn_status lvni_recipes_classify_plan(int n, const char *const *words)
 {
-    return run(n, words, lvni_fit_plan);
+    return run(n, words, lvni_recipes_fit_plan);
 }

@@ -1,5 +1,5 @@
 /* Using a trained classifier: `predict` writes a table, `eval` measures; both can draw a page of
- * pictures. */
+ * images. */
 #include "core/alloc.h"
 #include "core/math.h"
 #include "core/escape.h"
@@ -14,13 +14,13 @@
 #include "recipes/image_data.h"
 #include "recipes/image_source.h"
 #include "recipes/output_file.h"
-#include "recipes/picks.h"
+#include "recipes/sheet_samples.h"
 #include "recipes/predict_array.h"
 #include "recipes/predict_rank.h"
 #include "recipes/predict_rows.h"
 #include "recipes/ranks.h"
 #include "recipes/train_options.h"
-#include "recipes/use_options.h"
+#include "recipes/inference_options.h"
 #include "tensor/device.h"
 #include "trainer/trainer.h"
 
@@ -29,41 +29,41 @@
 #include <string.h>
 #include <strings.h>
 
-const lvni_option_table *lvni_classify_predict_tables(size_t *n)
+const lvni_core_option_table *lvni_recipes_classify_predict_tables(size_t *n)
 {
-    static lvni_option_table all[4];
-    all[0] = lvni_image_options;
-    all[1] = lvni_use_options;
-    all[2] = lvni_predict_options;
-    all[3] = lvni_preprocess_options;
+    static lvni_core_option_table all[4];
+    all[0] = lvni_recipes_image_options;
+    all[1] = lvni_recipes_inference_options;
+    all[2] = lvni_recipes_predict_options;
+    all[3] = lvni_recipes_preprocess_options;
     *n = 4;
     return all;
 }
 
-const lvni_option_table *lvni_classify_eval_tables(size_t *n)
+const lvni_core_option_table *lvni_recipes_classify_eval_tables(size_t *n)
 {
-    static lvni_option_table all[4];
-    all[0] = lvni_image_options;
-    all[1] = lvni_use_options;
-    all[2] = lvni_eval_options;
-    all[3] = lvni_preprocess_options;
+    static lvni_core_option_table all[4];
+    all[0] = lvni_recipes_image_options;
+    all[1] = lvni_recipes_inference_options;
+    all[2] = lvni_recipes_eval_options;
+    all[3] = lvni_recipes_preprocess_options;
     *n = 4;
     return all;
 }
 
 /* What the rows of a prediction are turned into; with several ranks rank 0 gets them all. */
 typedef struct use {
-    const lvni_config *config;
-    lvni_ranks ranks;
+    const lvni_core_config *config;
+    lvni_recipes_ranks ranks;
     /* of the first rank here; the others have one each, on their devices */
-    lvni_exported *exported;
-    lvni_image_data data;
+    lvni_recipes_exported *exported;
+    lvni_recipes_image_data data;
     bool labels;
-    lvni_predict_format format;
-    lvni_str text;               /* predict: the rows */
-    int64_t n;                   /* images predicted */
-    lvni_class_metrics *metrics; /* eval; of known labels */
-    lvni_picks *picks;           /* for the page; NULL without */
+    lvni_recipes_predict_format format;
+    lvni_core_str text;                  /* predict: the rows */
+    int64_t n;                           /* images predicted */
+    lvni_recipes_class_metrics *metrics; /* eval; of known labels */
+    lvni_recipes_sheet_samples *samples; /* for the page; NULL without */
 } use;
 
 static const char *name_of(const use *u, int64_t sample, char number[24])
@@ -91,25 +91,26 @@ static lvn_status take_row(void *user, int64_t sample, const float *p, int64_t k
                      "the model %s gives %g as a probability: its weights are not finite; train "
                      "again with a "
                      "smaller optim.lr",
-                     lvni_config_str(u->config, "model"), lvni_unsigned_nan((double)p[i]));
+                     lvni_core_config_str(u->config, "model"),
+                     lvni_core_unsigned_nan((double)p[i]));
         }
         best = p[i] > p[best] ? i : best;
     }
     const int64_t label = label_of(u, sample);
     u->n++;
     if (label >= 0) {
-        lvni_class_metrics_add(u->metrics, (int)label, (int)best, p);
+        lvni_recipes_class_metrics_add(u->metrics, (int)label, (int)best, p);
     }
-    if (u->picks != NULL) {
-        const lvni_pick pick = {
+    if (u->samples != NULL) {
+        const lvni_recipes_sheet_sample pick = {
             .sample = sample, .label = label, .predicted = best, .probability = p[best]};
-        LVN_TRY(lvni_picks_offer(u->picks, &pick));
+        LVN_TRY(lvni_recipes_sheet_samples_offer(u->samples, &pick));
     }
     if (!u->labels) {
         char number[24];
-        lvni_predict_row_write(&u->format, name_of(u, sample, number), p, &u->text);
+        lvni_recipes_predict_row_write(&u->format, name_of(u, sample, number), p, &u->text);
     }
-    return lvni_str_status(&u->text);
+    return lvni_core_str_status(&u->text);
 }
 
 static bool leads(const use *u)
@@ -117,40 +118,41 @@ static bool leads(const use *u)
     return u->ranks.rank->rank == 0;
 }
 
-static lvn_status open_model(const use *u, lvni_exported **out)
+static lvn_status open_model(const use *u, lvni_recipes_exported **out)
 {
-    const lvni_config *c = u->config;
-    return lvni_exported_open(lvni_config_str(c, "model"), lvni_config_str(c, "checkpoint"),
-                              lvni_config_bool(c, "use_ema"), out);
+    const lvni_core_config *c = u->config;
+    return lvni_recipes_exported_open(lvni_core_config_str(c, "model"),
+                                      lvni_core_config_str(c, "checkpoint"),
+                                      lvni_core_config_bool(c, "use_ema"), out);
 }
 
-static lvn_status rank_work(void *user, const lvni_rank *rank)
+static lvn_status rank_work(void *user, const lvni_recipes_rank *rank)
 {
     use *u = user;
-    lvni_exported *own = NULL;
+    lvni_recipes_exported *own = NULL;
     const bool first = rank == u->ranks.rank;
-    LVN_TRY(lvni_accelerator_use(u->config, rank->device));
+    LVN_TRY(lvni_recipes_accelerator_use(u->config, rank->device));
     lvn_status s = first ? LVN_OK : lvni_cpu_start();
     s = s == LVN_OK && !first ? open_model(u, &own) : s;
-    const lvni_predict_work work = {.config = u->config,
-                                    .data = u->data.train,
-                                    .exported = first ? u->exported : own,
-                                    .row = take_row,
-                                    .user = u};
-    s = s == LVN_OK ? lvni_predict_rank(&work, rank) : s;
-    lvni_exported_close(own);
+    const lvni_recipes_predict_work work = {.config = u->config,
+                                            .data = u->data.train,
+                                            .exported = first ? u->exported : own,
+                                            .row = take_row,
+                                            .user = u};
+    s = s == LVN_OK ? lvni_recipes_predict_rank(&work, rank) : s;
+    lvni_recipes_exported_close(own);
     return s;
 }
 
 static bool ends_in(const char *path, const char *end)
 {
-    return lvni_output_ends_in(path, end, strlen(end));
+    return lvni_recipes_output_ends_in(path, end, strlen(end));
 }
 
-static lvn_status check_words(const lvni_config *c)
+static lvn_status check_arguments(const lvni_core_config *c)
 {
-    const char *sheet = lvni_config_str(c, "sheet");
-    if (lvni_config_str(c, "model") == NULL) {
+    const char *sheet = lvni_core_config_str(c, "sheet");
+    if (lvni_core_config_str(c, "model") == NULL) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "model= is missing: a run directory or an exported .safetensors file");
     }
@@ -158,43 +160,45 @@ static lvn_status check_words(const lvni_config *c)
         LVN_FAIL(LVN_ERR_USAGE, "sheet=%s: the page is a PNG file; give a name that ends in .png",
                  sheet);
     }
-    LVN_TRY(lvni_exported_check(lvni_config_str(c, "model"), lvni_config_str(c, "checkpoint")));
-    return lvni_image_source_check(c);
+    LVN_TRY(lvni_recipes_exported_check(lvni_core_config_str(c, "model"),
+                                        lvni_core_config_str(c, "checkpoint")));
+    return lvni_recipes_image_source_check(c);
 }
 
-static void tell_trained(const use *u)
+static void report_trained(const use *u)
 {
     const int64_t n = u->data.train->cls->length(u->data.train), trained = u->data.n_trained;
     if (trained == n && n == 1) {
-        lvni_log_line(LVNI_LOG_INFO, "note: this picture was trained on");
+        lvni_log_line(LVNI_LOG_INFO, "note: this image was trained on");
     } else if (trained == n) {
-        lvni_log_line(LVNI_LOG_INFO, "note: all of these %lld pictures were trained on",
+        lvni_log_line(LVNI_LOG_INFO, "note: all of these %lld images were trained on",
                       (long long)n);
     } else if (trained > 0) {
         lvni_log_line(
             LVNI_LOG_INFO,
-            "note: %lld of these %lld pictures %s trained on; split=val measures the others",
-            (long long)trained, (long long)n, lvni_plural(trained, "was", "were"));
+            "note: %lld of these %lld images %s trained on; split=val measures the others",
+            (long long)trained, (long long)n, lvni_core_plural(trained, "was", "were"));
     }
 }
 
-static bool wants_json(const lvni_config *c)
+static bool wants_json(const lvni_core_config *c)
 {
-    return lvni_config_bool(c, "json") || ends_in(lvni_config_str(c, "output"), ".jsonl");
+    return lvni_core_config_bool(c, "json") || ends_in(lvni_core_config_str(c, "output"), ".jsonl");
 }
 
 static lvn_status choose_format(use *u)
 {
-    const lvni_config *c = u->config;
-    const int n = u->exported->card.n_classes, top_k = (int)lvni_config_int(c, "top_k");
+    const lvni_core_config *c = u->config;
+    const int n = u->exported->card.n_classes, top_k = (int)lvni_core_config_int(c, "top_k");
     if (top_k > n) {
         LVN_FAIL(LVN_ERR_USAGE, "top_k=%d: the model %s has %d class%s; give at most %d", top_k,
-                 lvni_config_str(c, "model"), n, lvni_plural(n, "", "es"), n);
+                 lvni_core_config_str(c, "model"), n, lvni_core_plural(n, "", "es"), n);
     }
-    u->format = (lvni_predict_format){.class_names = u->exported->card.class_names,
+    u->format =
+        (lvni_recipes_predict_format){.class_names = u->exported->card.class_names,
                                       .n_classes = n,
                                       .top_k = top_k,
-                                      .probabilities = lvni_config_bool(c, "probabilities"),
+                                      .probabilities = lvni_core_config_bool(c, "probabilities"),
                                       .json = wants_json(c)};
     return LVN_OK;
 }
@@ -202,28 +206,27 @@ static lvn_status choose_format(use *u)
 static lvn_status open_and_run(use *u)
 {
     LVN_TRY(lvni_cpu_start());
-    LVN_TRY(lvni_accelerator_use(u->config, u->ranks.rank->device));
+    LVN_TRY(lvni_recipes_accelerator_use(u->config, u->ranks.rank->device));
     LVN_TRY(open_model(u, &u->exported));
-    const lvni_classifier_card *card = &u->exported->card;
-    LVN_TRY(u->labels ? lvni_image_data_for_eval(u->config, card, &u->data)
-                      : lvni_image_data_for_model(u->config, card, &u->data));
-    tell_trained(u);
-    if (lvni_config_str(u->config, "sheet") != NULL) {
-        LVN_TRY(lvni_picks_create(card->n_classes, &u->picks));
+    const lvni_recipes_classifier_card *card = &u->exported->card;
+    LVN_TRY(u->labels ? lvni_recipes_image_data_for_eval(u->config, card, &u->data)
+                      : lvni_recipes_image_data_for_model(u->config, card, &u->data));
+    report_trained(u);
+    if (lvni_core_config_str(u->config, "sheet") != NULL) {
+        LVN_TRY(lvni_recipes_sheet_samples_create(card->n_classes, &u->samples));
     }
     if (u->labels) {
-        LVN_TRY(lvni_class_metrics_create(card->class_names, card->n_classes, &u->metrics));
+        LVN_TRY(lvni_recipes_class_metrics_create(card->class_names, card->n_classes, &u->metrics));
     } else {
         LVN_TRY(choose_format(u));
-        lvni_predict_head(&u->format, &u->text);
+        lvni_recipes_predict_head(&u->format, &u->text);
     }
-    LVN_TRY(lvni_ranks_each(&u->ranks, rank_work, u));
+    LVN_TRY(lvni_recipes_ranks_each(&u->ranks, rank_work, u));
     if (u->n == 0 && leads(u)) {
-        LVN_FAIL(
-            LVN_ERR_CORRUPT,
-            "data=%s: none of its %lld pictures could be read: see the warning for their names",
-            lvni_config_str(u->config, "data"),
-            (long long)u->data.train->cls->length(u->data.train));
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "data=%s: none of its %lld images could be read: see the warning for their names",
+                 lvni_core_config_str(u->config, "data"),
+                 (long long)u->data.train->cls->length(u->data.train));
     }
     return LVN_OK;
 }
@@ -231,105 +234,109 @@ static lvn_status open_and_run(use *u)
 /* After the results: a page that cannot be written must not cost them. */
 static lvn_status draw_sheet(const use *u)
 {
-    const char *path = lvni_config_str(u->config, "sheet");
+    const char *path = lvni_core_config_str(u->config, "sheet");
     if (path == NULL) {
         return LVN_OK;
     }
-    LVN_TRY(lvni_picks_draw(u->picks, u->data.train, &u->data.transform,
-                            u->exported->card.class_names, path));
-    if (lvni_config_bool(u->config, "json") || (!u->labels && lvni_output_is_stdout(u->config))) {
+    LVN_TRY(lvni_recipes_sheet_samples_draw(u->samples, u->data.train, &u->data.transform,
+                                            u->exported->card.class_names, path));
+    if (lvni_core_config_bool(u->config, "json") ||
+        (!u->labels && lvni_recipes_output_is_stdout(u->config))) {
         return LVN_OK; /* stdout holds results alone */
     }
-    lvni_print(stdout, "sheet in %s\n", path);
+    lvni_core_print(stdout, "sheet in %s\n", path);
     return LVN_OK;
 }
 
 static void use_free(use *u)
 {
-    lvni_image_data_free(&u->data);
-    lvni_exported_close(u->exported);
+    lvni_recipes_image_data_free(&u->data);
+    lvni_recipes_exported_close(u->exported);
     lvn_device_use(LVN_CPU);
-    lvni_str_free(&u->text);
-    lvni_picks_destroy(u->picks);
-    lvni_class_metrics_destroy(u->metrics);
+    lvni_core_str_free(&u->text);
+    lvni_recipes_sheet_samples_destroy(u->samples);
+    lvni_recipes_class_metrics_destroy(u->metrics);
 }
 
 static lvn_status write_rows(const use *u)
 {
-    LVN_TRY(lvni_file_write(lvni_output_path(u->config), lvni_str_text(&u->text), u->text.len));
-    if (!lvni_output_is_stdout(u->config)) {
-        lvni_print(stdout, "%lld prediction%s in %s\n", (long long)u->n, lvni_plural(u->n, "", "s"),
-                   lvni_output_path(u->config));
+    LVN_TRY(lvni_core_file_write(lvni_recipes_output_path(u->config), lvni_core_str_text(&u->text),
+                                 u->text.len));
+    if (!lvni_recipes_output_is_stdout(u->config)) {
+        lvni_core_print(stdout, "%lld prediction%s in %s\n", (long long)u->n,
+                        lvni_core_plural(u->n, "", "s"), lvni_recipes_output_path(u->config));
     }
     return LVN_OK;
 }
 
 /* Before the work: afterwards it would be in vain. */
-static lvn_status check_predict(const lvni_config *c)
+static lvn_status check_predict(const lvni_core_config *c)
 {
-    if (lvni_config_str(c, "weights") != NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "weights= has no names of classes and no picture size: it needs "
-                                "data=FILE.npy, an array of pictures");
+    if (lvni_core_config_str(c, "weights") != NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "weights= has no names of classes and no image size: it needs "
+                                "data=FILE.npy, an array of images");
     }
-    LVN_TRY(check_words(c));
-    const bool json = lvni_config_bool(c, "json");
-    const lvni_output_kind kind = {.what = json ? "predictions of images are JSON lines (json=true)"
-                                                : "predictions of images are a table or JSON lines",
-                                   .endings = json ? ".jsonl" : ".csv|.jsonl"};
-    return lvni_output_check(c, &kind);
+    LVN_TRY(check_arguments(c));
+    const bool json = lvni_core_config_bool(c, "json");
+    const lvni_recipes_output_kind kind = {
+        .what = json ? "predictions of images are JSON lines (json=true)"
+                     : "predictions of images are a table or JSON lines",
+        .endings = json ? ".jsonl" : ".csv|.jsonl"};
+    return lvni_recipes_output_check(c, &kind);
 }
 
 /* The matrix is written first: where that fails nothing is printed that looks like success. */
 static lvn_status report_metrics(const use *u)
 {
-    lvni_str text = {0}, table = {0};
-    const lvni_config *c = u->config;
-    const char *confusion = lvni_config_str(c, "confusion");
+    lvni_core_str text = {0}, table = {0};
+    const lvni_core_config *c = u->config;
+    const char *confusion = lvni_core_config_str(c, "confusion");
     lvn_status s = LVN_OK;
     if (confusion != NULL) {
-        s = lvni_class_metrics_csv(u->metrics, &table);
-        s = s == LVN_OK ? lvni_file_write(confusion, lvni_str_text(&table), table.len) : s;
+        s = lvni_recipes_class_metrics_csv(u->metrics, &table);
+        s = s == LVN_OK ? lvni_core_file_write(confusion, lvni_core_str_text(&table), table.len)
+                        : s;
     }
-    if (s == LVN_OK && lvni_config_bool(c, "json")) {
-        lvni_str_append(&text, "{\"model\": ");
-        lvni_str_json(&text, lvni_config_str(c, "model"));
-        lvni_str_append(&text, ", \"data\": ");
-        lvni_str_json(&text, lvni_config_str(c, "data"));
-        lvni_str_printf(&text, ", \"split\": \"%s\", ", u->data.split);
-        lvni_class_metrics_json(u->metrics, &text);
-        lvni_str_append(&text, "}\n");
+    if (s == LVN_OK && lvni_core_config_bool(c, "json")) {
+        lvni_core_str_append(&text, "{\"model\": ");
+        lvni_core_str_json(&text, lvni_core_config_str(c, "model"));
+        lvni_core_str_append(&text, ", \"data\": ");
+        lvni_core_str_json(&text, lvni_core_config_str(c, "data"));
+        lvni_core_str_printf(&text, ", \"split\": \"%s\", ", u->data.split);
+        lvni_recipes_class_metrics_json(u->metrics, &text);
+        lvni_core_str_append(&text, "}\n");
     } else if (s == LVN_OK) {
-        lvni_class_metrics_print(u->metrics, &text);
+        lvni_recipes_class_metrics_print(u->metrics, &text);
     }
-    s = s == LVN_OK ? lvni_str_status(&text) : s;
+    s = s == LVN_OK ? lvni_core_str_status(&text) : s;
     if (s == LVN_OK) {
-        s = lvni_file_write(LVNI_STDOUT_PATH, lvni_str_text(&text), text.len);
+        s = lvni_core_file_write(LVNI_STDOUT_PATH, lvni_core_str_text(&text), text.len);
     }
-    if (s == LVN_OK && confusion != NULL && !lvni_config_bool(c, "json")) {
-        lvni_print(stdout, "confusion matrix in %s\n", confusion);
+    if (s == LVN_OK && confusion != NULL && !lvni_core_config_bool(c, "json")) {
+        lvni_core_print(stdout, "confusion matrix in %s\n", confusion);
     }
-    lvni_str_free(&text);
-    lvni_str_free(&table);
+    lvni_core_str_free(&text);
+    lvni_core_str_free(&table);
     return s;
 }
 
-static lvn_status check_eval(const lvni_config *c)
+static lvn_status check_eval(const lvni_core_config *c)
 {
-    const char *confusion = lvni_config_str(c, "confusion");
-    LVN_TRY(check_words(c));
+    const char *confusion = lvni_core_config_str(c, "confusion");
+    LVN_TRY(check_arguments(c));
     if (confusion != NULL && !ends_in(confusion, ".csv")) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "confusion=%s: the matrix is a table; give a name that ends in .csv", confusion);
     }
-    return confusion == NULL ? LVN_OK : lvni_file_check(confusion);
+    return confusion == NULL ? LVN_OK : lvni_core_file_check(confusion);
 }
 
 /* `finish` by rank 0, with all rows taken. */
-static lvn_status use_model(use *u, lvni_config *c, const lvni_ranks_command *command,
+static lvn_status use_model(use *u, lvni_core_config *c, const lvni_recipes_ranks_command *command,
                             lvn_status (*finish)(const use *u))
 {
     u->config = c;
-    lvn_status s = lvni_ranks_open(c, command, &u->ranks);
+    lvn_status s = lvni_recipes_ranks_open(c, command, &u->ranks);
     const bool open = s == LVN_OK;
     s = open ? open_and_run(u) : s;
     if (s == LVN_OK && leads(u)) {
@@ -339,45 +346,47 @@ static lvn_status use_model(use *u, lvni_config *c, const lvni_ranks_command *co
     const lvn_error error = *lvn_last_error();
     use_free(u);
     lvn_error_adopt(&error);
-    return open ? lvni_ranks_close(&u->ranks, s) : s;
+    return open ? lvni_recipes_ranks_close(&u->ranks, s) : s;
 }
 
-lvn_status lvni_classify_predict(int n, const char *const *words)
+lvn_status lvni_recipes_classify_predict(int n, const char *const *words)
 {
     size_t n_tables;
-    const lvni_option_table *tables = lvni_classify_predict_tables(&n_tables);
-    lvni_config *c;
-    LVN_TRY(lvni_read_config(tables, n_tables, "levin help predict", NULL, n, words, &c));
-    lvni_ranks_command command = {.command = {"predict"}, .n = n, .words = words, .uses = true};
+    const lvni_core_option_table *tables = lvni_recipes_classify_predict_tables(&n_tables);
+    lvni_core_config *c;
+    LVN_TRY(lvni_recipes_read_config(tables, n_tables, "levin help predict", NULL, n, words, &c));
+    lvni_recipes_ranks_command command = {
+        .command = {"predict"}, .n = n, .words = words, .uses = true};
     lvn_status s = LVN_OK;
-    if (lvni_config_bool(c, "json") && lvni_config_layer(c, "output") == LVNI_LAYER_DEFAULT) {
-        s = lvni_config_set(c, "output", "-", "json=true");
+    if (lvni_core_config_bool(c, "json") &&
+        lvni_core_config_layer(c, "output") == LVNI_LAYER_DEFAULT) {
+        s = lvni_core_config_set(c, "output", "-", "json=true");
     }
     if (s != LVN_OK) {
-        lvni_config_destroy(c);
+        lvni_core_config_destroy(c);
         return s;
     }
-    if (lvni_is_array(c)) {
-        s = lvni_predict_array(c, &command);
+    if (lvni_recipes_is_array(c)) {
+        s = lvni_recipes_predict_array(c, &command);
     } else {
         use u = {0};
         command.check = check_predict;
         s = use_model(&u, c, &command, write_rows);
     }
-    lvni_config_destroy(c);
+    lvni_core_config_destroy(c);
     return s;
 }
 
-lvn_status lvni_classify_eval(int n, const char *const *words)
+lvn_status lvni_recipes_classify_eval(int n, const char *const *words)
 {
     size_t n_tables;
-    const lvni_option_table *tables = lvni_classify_eval_tables(&n_tables);
-    lvni_config *c;
-    LVN_TRY(lvni_read_config(tables, n_tables, "levin help eval", NULL, n, words, &c));
+    const lvni_core_option_table *tables = lvni_recipes_classify_eval_tables(&n_tables);
+    lvni_core_config *c;
+    LVN_TRY(lvni_recipes_read_config(tables, n_tables, "levin help eval", NULL, n, words, &c));
     use u = {.labels = true};
-    const lvni_ranks_command command = {
+    const lvni_recipes_ranks_command command = {
         .command = {"eval"}, .n = n, .words = words, .check = check_eval, .uses = true};
     const lvn_status s = use_model(&u, c, &command, report_metrics);
-    lvni_config_destroy(c);
+    lvni_core_config_destroy(c);
     return s;
 }

@@ -13,7 +13,7 @@
 enum { SHOWN = 20 }; /* classes whose weights the note lists */
 #define FILE_LIMIT ((size_t)16 << 20)
 
-static const lvni_option rows[] = {
+static const lvni_core_option rows[] = {
     {.name = "label_smoothing",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0",
@@ -34,13 +34,14 @@ static const lvni_option rows[] = {
      .help = "Training samples of an epoch: shuffle, each once; balanced, as many drawn with "
              "replacement, every class equally often."},
 };
-const lvni_option_table lvni_criterion_options = LVNI_OPTION_TABLE("loss and sampling", rows);
+const lvni_core_option_table lvni_recipes_criterion_options =
+    LVNI_OPTION_TABLE("loss and sampling", rows);
 
 /* Where the weights come from and go to. */
 typedef struct reading {
-    const lvni_config *config;
+    const lvni_core_config *config;
     const lvn_dataset *train;
-    const lvni_class_lists *lists;
+    const lvni_data_class_lists *lists;
     const char *given; /* class_weights= */
     double *weight;    /* one per class; NAN: not given yet */
 } reading;
@@ -52,7 +53,7 @@ static lvn_status check_weight(const reading *r, int k, double weight)
                  "class_weights=%.80s: the weight of the class %s is %g, it must be above 0 and "
                  "finite  (%s)",
                  r->given, r->train->class_names[k], weight,
-                 lvni_config_origin(r->config, "class_weights"));
+                 lvni_core_config_origin(r->config, "class_weights"));
     }
     return LVN_OK;
 }
@@ -60,7 +61,7 @@ static lvn_status check_weight(const reading *r, int k, double weight)
 static lvn_status balance(const reading *r)
 {
     for (int k = 0; k < r->lists->n_classes; k++) {
-        const double count = (double)lvni_class_count(r->lists, k);
+        const double count = (double)lvni_data_class_count(r->lists, k);
         if (count == 0.0) {
             LVN_FAIL(LVN_ERR_USAGE,
                      "class_weights=auto: the class %s has no training sample, and so no weight; "
@@ -91,16 +92,16 @@ static lvn_status read_list(const reading *r)
     }
     if (!good || at[1] != '\0') {
         LVN_FAIL(LVN_ERR_USAGE, "class_weights=%.80s is not a list of numbers like [1,2.5]  (%s)",
-                 r->given, lvni_config_origin(r->config, "class_weights"));
+                 r->given, lvni_core_config_origin(r->config, "class_weights"));
     }
     if (n != r->lists->n_classes) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "class_weights=%.80s has %d weight%s, but there %s %d class%s; give one for each, "
                  "in the order of their names  (%s)",
-                 r->given, n, lvni_plural(n, "", "s"),
-                 lvni_plural(r->lists->n_classes, "is", "are"), r->lists->n_classes,
-                 lvni_plural(r->lists->n_classes, "", "es"),
-                 lvni_config_origin(r->config, "class_weights"));
+                 r->given, n, lvni_core_plural(n, "", "s"),
+                 lvni_core_plural(r->lists->n_classes, "is", "are"), r->lists->n_classes,
+                 lvni_core_plural(r->lists->n_classes, "", "es"),
+                 lvni_core_config_origin(r->config, "class_weights"));
     }
     return LVN_OK;
 }
@@ -169,24 +170,24 @@ static lvn_status read_file(const reading *r)
 {
     char *text;
     size_t size;
-    lvn_status s = lvni_file_read(r->given, FILE_LIMIT, &text, &size);
+    lvn_status s = lvni_core_file_read(r->given, FILE_LIMIT, &text, &size);
     if (s != LVN_OK) {
         lvn_error_frame("class_weights= must be none, auto, a list like [1,2.5], or a file");
         return s;
     }
     s = read_lines(r, text);
-    lvni_free(text);
+    lvni_core_free(text);
     return s;
 }
 
-/* The mean over the training samples becomes 1: a weighted mean stays as it is, and a shard's
+/* The mean over the training samples becomes 1: a weighted mean stays as it is, and a micro-batch's
  * weight is about its samples. */
 static lvn_status scale(const reading *r)
 {
     double sum = 0.0;
     for (int k = 0; k < r->lists->n_classes; k++) {
         LVN_TRY(check_weight(r, k, r->weight[k]));
-        sum += r->weight[k] * (double)lvni_class_count(r->lists, k);
+        sum += r->weight[k] * (double)lvni_data_class_count(r->lists, k);
     }
     for (int k = 0; k < r->lists->n_classes; k++) {
         r->weight[k] *= (double)r->lists->n / sum;
@@ -194,21 +195,21 @@ static lvn_status scale(const reading *r)
     return LVN_OK;
 }
 
-static void describe(const reading *r, lvni_str *note)
+static void describe(const reading *r, lvni_core_str *note)
 {
     int least = 0, most = 0;
-    lvni_str_printf(note, "; class weights");
+    lvni_core_str_printf(note, "; class weights");
     for (int k = 0; k < r->lists->n_classes; k++) {
         least = r->weight[k] < r->weight[least] ? k : least;
         most = r->weight[k] > r->weight[most] ? k : most;
         if (r->lists->n_classes <= SHOWN) {
-            lvni_str_printf(note, "%s %s %.4g", k > 0 ? "," : "", r->train->class_names[k],
-                            r->weight[k]);
+            lvni_core_str_printf(note, "%s %s %.4g", k > 0 ? "," : "", r->train->class_names[k],
+                                 r->weight[k]);
         }
     }
     if (r->lists->n_classes > SHOWN) {
-        lvni_str_printf(note, " from %s %.4g to %s %.4g", r->train->class_names[least],
-                        r->weight[least], r->train->class_names[most], r->weight[most]);
+        lvni_core_str_printf(note, " from %s %.4g to %s %.4g", r->train->class_names[least],
+                             r->weight[least], r->train->class_names[most], r->weight[most]);
     }
 }
 
@@ -222,7 +223,8 @@ static lvn_status make_tensor(const reading *r, lvn_tensor **out)
 }
 
 /* `list`: the weights of a file as they were given. */
-static lvn_status read_weights(const reading *r, lvn_tensor **out, lvni_str *list, lvni_str *note)
+static lvn_status read_weights(const reading *r, lvn_tensor **out, lvni_core_str *list,
+                               lvni_core_str *note)
 {
     const bool automatic = strcmp(r->given, "auto") == 0 || strcmp(r->given, "balanced") == 0;
     const bool file = !automatic && r->given[0] != '[';
@@ -231,64 +233,68 @@ static lvn_status read_weights(const reading *r, lvn_tensor **out, lvni_str *lis
     }
     LVN_TRY(automatic ? balance(r) : file ? read_file(r) : read_list(r));
     for (int k = 0; file && k < r->lists->n_classes; k++) {
-        lvni_str_printf(list, "%s%.17g", k == 0 ? "[" : ",", r->weight[k]);
+        lvni_core_str_printf(list, "%s%.17g", k == 0 ? "[" : ",", r->weight[k]);
     }
-    lvni_str_append(list, file ? "]" : "");
-    LVN_TRY(lvni_str_status(list));
+    lvni_core_str_append(list, file ? "]" : "");
+    LVN_TRY(lvni_core_str_status(list));
     LVN_TRY(scale(r));
     describe(r, note);
     return make_tensor(r, out);
 }
 
-lvn_status lvni_criterion_read(lvni_config *c, const lvn_dataset *train, lvni_criterion *out,
-                               lvni_str *note)
+lvn_status lvni_recipes_criterion_read(lvni_core_config *c, const lvn_dataset *train,
+                                       lvni_recipes_criterion *out, lvni_core_str *note)
 {
-    *out = (lvni_criterion){.label_smoothing = lvni_config_float(c, "label_smoothing"),
-                            .balanced = strcmp(lvni_config_str(c, "sampler"), "balanced") == 0};
-    const char *given = lvni_config_str(c, "class_weights");
+    *out = (lvni_recipes_criterion){
+        .label_smoothing = lvni_core_config_float(c, "label_smoothing"),
+        .balanced = strcmp(lvni_core_config_str(c, "sampler"), "balanced") == 0};
+    const char *given = lvni_core_config_str(c, "class_weights");
     if (out->label_smoothing > 0.0) {
-        lvni_str_printf(note, "; label smoothing %.4g", out->label_smoothing);
+        lvni_core_str_printf(note, "; label smoothing %.4g", out->label_smoothing);
     }
-    lvni_str_append(note, out->balanced ? "; classes drawn equally often (sampler=balanced)" : "");
+    lvni_core_str_append(note,
+                         out->balanced ? "; classes drawn equally often (sampler=balanced)" : "");
     if (given == NULL || strcmp(given, "none") == 0) {
         return LVN_OK;
     }
-    lvni_class_lists *lists;
-    LVN_TRY(lvni_class_lists_create(train, &lists));
-    double *weight = lvni_calloc(LVNI_TAG_DATA, (size_t)lists->n_classes, sizeof *weight);
+    lvni_data_class_lists *lists;
+    LVN_TRY(lvni_data_class_lists_create(train, &lists));
+    double *weight = lvni_core_calloc(LVNI_TAG_DATA, (size_t)lists->n_classes, sizeof *weight);
     const reading r = {
         .config = c, .train = train, .lists = lists, .given = given, .weight = weight};
-    lvni_str list = {0};
+    lvni_core_str list = {0};
     lvn_status s =
         weight == NULL ? LVN_ERR_MEMORY : read_weights(&r, &out->class_weight, &list, note);
     if (s == LVN_OK && list.len > 0) { /* config.yaml keeps what the file said: a resumed run, or
                                           another machine, need not have it */
-        s = lvni_config_set(c, "class_weights", lvni_str_text(&list), "resolved at start");
+        s = lvni_core_config_set(c, "class_weights", lvni_core_str_text(&list),
+                                 "resolved at start");
     }
-    lvni_str_free(&list);
-    lvni_free(weight);
-    lvni_class_lists_destroy(lists);
+    lvni_core_str_free(&list);
+    lvni_core_free(weight);
+    lvni_data_class_lists_destroy(lists);
     return s;
 }
 
-void lvni_criterion_free(lvni_criterion *c)
+void lvni_recipes_criterion_free(lvni_recipes_criterion *c)
 {
     lvn_release(c->class_weight);
-    *c = (lvni_criterion){0};
+    *c = (lvni_recipes_criterion){0};
 }
 
-bool lvni_criterion_is_plain(const lvni_criterion *c)
+bool lvni_recipes_criterion_is_plain(const lvni_recipes_criterion *c)
 {
     return c->label_smoothing == 0.0 && c->class_weight == NULL;
 }
 
-lvn_tensor *lvni_criterion_loss(const lvni_criterion *c, lvn_tensor *logits, lvn_tensor *labels)
+lvn_tensor *lvni_recipes_criterion_loss(const lvni_recipes_criterion *c, lvn_tensor *logits,
+                                        lvn_tensor *labels)
 {
     return lvn_cross_entropy(logits, labels, .class_weight = c->class_weight,
                              .label_smoothing = c->label_smoothing);
 }
 
-double lvni_criterion_weight(const lvni_criterion *c, lvn_tensor *labels)
+double lvni_recipes_criterion_weight(const lvni_recipes_criterion *c, lvn_tensor *labels)
 {
     if (c->class_weight == NULL) {
         return labels == NULL ? 0.0 : (double)lvn_numel(labels);

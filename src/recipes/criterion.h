@@ -7,29 +7,31 @@
 #include "core/str.h"
 #include "nn/model.h"
 
-extern const lvni_option_table lvni_criterion_options; /* label_smoothing class_weights sampler */
+/* label_smoothing class_weights sampler */
+extern const lvni_core_option_table lvni_recipes_criterion_options;
 
 /* All zero: the mean cross entropy. */
-typedef struct lvni_criterion {
+typedef struct lvni_recipes_criterion {
     double label_smoothing;
     lvn_tensor *class_weight; /* (classes), scaled so that the mean over the training samples is 1;
                                  NULL: none */
     bool balanced;            /* sampler=balanced */
-} lvni_criterion;
+} lvni_recipes_criterion;
 
 /* From the keys and the training samples' classes; a file's weights become a list in the
  * configuration. LVN_ERR_USAGE, _NOT_FOUND. Appends to `note` what is not the default. */
-lvn_status lvni_criterion_read(lvni_config *config, const lvn_dataset *train, lvni_criterion *out,
-                               lvni_str *note);
-void lvni_criterion_free(lvni_criterion *criterion);
-bool lvni_criterion_is_plain(const lvni_criterion *criterion); /* the loss, whatever the sampler */
+lvn_status lvni_recipes_criterion_read(lvni_core_config *config, const lvn_dataset *train,
+                                       lvni_recipes_criterion *out, lvni_core_str *note);
+void lvni_recipes_criterion_free(lvni_recipes_criterion *criterion);
+/* the loss, whatever the sampler */
+bool lvni_recipes_criterion_is_plain(const lvni_recipes_criterion *criterion);
 
 /* As torch.nn.CrossEntropyLoss(weight, label_smoothing=...): divided by the sum of the labels'
  * weights. */
-lvn_tensor *lvni_criterion_loss(const lvni_criterion *criterion, lvn_tensor *logits,
-                                lvn_tensor *labels);
-/* That sum; without weights the number of labels. The step divides by the sum over its shards: as
- * over its whole batch at once. */
-double lvni_criterion_weight(const lvni_criterion *criterion, lvn_tensor *labels);
+lvn_tensor *lvni_recipes_criterion_loss(const lvni_recipes_criterion *criterion, lvn_tensor *logits,
+                                        lvn_tensor *labels);
+/* That sum; without weights the number of labels. The step divides by the sum over its
+ * micro-batches: as over its whole batch at once. */
+double lvni_recipes_criterion_weight(const lvni_recipes_criterion *criterion, lvn_tensor *labels);
 
 #endif

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const lvni_option export_rows[] = {
+static const lvni_core_option export_rows[] = {
     {.name = "config",
      .type = LVNI_OPT_PATH,
      .help = "YAML file with any of these keys.",
@@ -33,21 +33,22 @@ static const lvni_option export_rows[] = {
     {.name = "card",
      .type = LVNI_OPT_BOOL,
      .fallback = "true",
-     .help = "Keep in the file's metadata what levin predict needs: network, picture size, "
+     .help = "Keep in the file's metadata what levin predict needs: network, image size, "
              "classes, colours."},
 };
-static const lvni_option_table export_table = LVNI_OPTION_TABLE("export", export_rows);
+static const lvni_core_option_table export_table = LVNI_OPTION_TABLE("export", export_rows);
 
-const lvni_option_table *lvni_export_tables(size_t *n)
+const lvni_core_option_table *lvni_recipes_export_tables(size_t *n)
 {
     *n = 1;
     return &export_table;
 }
 
-static lvn_status open_model(const lvni_config *c, lvni_exported **out)
+static lvn_status open_model(const lvni_core_config *c, lvni_recipes_exported **out)
 {
-    const char *model = lvni_config_str(c, "model"), *checkpoint = lvni_config_str(c, "checkpoint");
-    const bool use_ema = lvni_config_bool(c, "use_ema");
+    const char *model = lvni_core_config_str(c, "model"),
+               *checkpoint = lvni_core_config_str(c, "checkpoint");
+    const bool use_ema = lvni_core_config_bool(c, "use_ema");
     const bool named =
         checkpoint != NULL && (strcmp(checkpoint, "best") == 0 || strcmp(checkpoint, "last") == 0);
     if (checkpoint != NULL && !named) {
@@ -57,41 +58,42 @@ static lvn_status open_model(const lvni_config *c, lvni_exported **out)
                      "best or last",
                      model, checkpoint);
         }
-        return lvni_exported_open(checkpoint, NULL, use_ema, out);
+        return lvni_recipes_exported_open(checkpoint, NULL, use_ema, out);
     }
     if (model == NULL) {
         LVN_FAIL(
             LVN_ERR_USAGE,
             "model= is missing: a run directory, a checkpoint or an exported .safetensors file");
     }
-    return lvni_exported_open(model, checkpoint, use_ema, out);
+    return lvni_recipes_exported_open(model, checkpoint, use_ema, out);
 }
 
-static lvn_status write_file(const lvni_config *c)
+static lvn_status write_file(const lvni_core_config *c)
 {
-    static const lvni_output_kind kind = {
+    static const lvni_recipes_output_kind kind = {
         .what = "a model is exported as safetensors", .endings = ".safetensors", .binary = true};
-    lvni_exported *e;
-    const char *output = lvni_output_path(c);
-    LVN_TRY(lvni_output_check(c, &kind));
+    lvni_recipes_exported *e;
+    const char *output = lvni_recipes_output_path(c);
+    LVN_TRY(lvni_recipes_output_check(c, &kind));
     LVN_TRY(open_model(c, &e));
-    const lvn_status s = lvni_export_model(
-        e->model, e->model->weights, lvni_config_bool(c, "card") ? &e->card : NULL, -1, output);
-    if (s == LVN_OK && !lvni_output_is_stdout(c)) {
-        lvni_print(stdout,
-                   "%s: %s with %d class%s, %lld parameters, names and layouts of PyTorch\n",
-                   output, e->card.model, e->card.n_classes,
-                   lvni_plural(e->card.n_classes, "", "es"), (long long)lvni_model_count(e->model));
+    const lvn_status s =
+        lvni_recipes_export_model(e->model, e->model->weights,
+                                  lvni_core_config_bool(c, "card") ? &e->card : NULL, -1, output);
+    if (s == LVN_OK && !lvni_recipes_output_is_stdout(c)) {
+        lvni_core_print(
+            stdout, "%s: %s with %d class%s, %lld parameters, names and layouts of PyTorch\n",
+            output, e->card.model, e->card.n_classes, lvni_core_plural(e->card.n_classes, "", "es"),
+            (long long)lvni_nn_model_count(e->model));
     }
-    lvni_exported_close(e);
+    lvni_recipes_exported_close(e);
     return s;
 }
 
-lvn_status lvni_export(int n, const char *const *words)
+lvn_status lvni_recipes_export(int n, const char *const *words)
 {
-    lvni_config *c;
-    LVN_TRY(lvni_read_config(&export_table, 1, "levin help export", NULL, n, words, &c));
+    lvni_core_config *c;
+    LVN_TRY(lvni_recipes_read_config(&export_table, 1, "levin help export", NULL, n, words, &c));
     const lvn_status s = write_file(c);
-    lvni_config_destroy(c);
+    lvni_core_config_destroy(c);
     return s;
 }

@@ -5,7 +5,7 @@
 #include "core/option.h"
 
 /* words: key=value as on the command line. */
-lvn_status lvni_export(int n, const char *const *words);
-const lvni_option_table *lvni_export_tables(size_t *n);
+lvn_status lvni_recipes_export(int n, const char *const *words);
+const lvni_core_option_table *lvni_recipes_export_tables(size_t *n);
 
 #endif

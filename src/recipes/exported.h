@@ -10,7 +10,7 @@
 #include "nn/model.h"
 
 /* What an exported classifier says of itself. */
-typedef struct lvni_classifier_card {
+typedef struct lvni_recipes_classifier_card {
     const char *model; /* name in the zoo */
     int image_size, n_classes;
     /* of the training: off AVX-512, forward passes too have the bits of this team */
@@ -19,48 +19,51 @@ typedef struct lvni_classifier_card {
     double dropout;
     int eval_resize, eval_crop; /* evaluation: shorter side of the resized image, side of the square
                                    in its middle */
-    lvni_filter eval_filter;
+    lvni_data_filter eval_filter;
     double ema_decay; /* of the average that these weights are; 0: they are none */
     float mean[3], std[3];
     /* What the validation part of the training follows from; data NULL: the file does not say
      * (early ones). */
-    const char *data; /* lvni_image_data.identity */
+    const char *data; /* lvni_recipes_image_data.identity */
     double val_split;
     int64_t seed;
-} lvni_classifier_card;
+} lvni_recipes_classifier_card;
 
 /* Metadata of exported models and of checkpoints: the card as JSON. */
 #define LVNI_CARD "classifier"
-void lvni_classifier_card_print(const lvni_classifier_card *card, lvni_str *out);
+void lvni_recipes_classifier_card_print(const lvni_recipes_classifier_card *card,
+                                        lvni_core_str *out);
 /* Of such a text: image_size, what evaluation does with images, mean and deviation; the rest of
  * *out stays. Cards of early versions say eval_crop as a part of the shorter side: it is resized to
  * image_size / eval_crop, bilinear. LVN_ERR_CORRUPT. */
-lvn_status lvni_classifier_card_read_eval(const char *text, lvni_classifier_card *out);
+lvn_status lvni_recipes_classifier_card_read_eval(const char *text,
+                                                  lvni_recipes_classifier_card *out);
 
 /* values: of the model, laid out as its `weights`; its tensors are not looked at. card NULL: the
  * file holds the tensors alone. step: of the training, kept as LVNI_CKPT_STEP; -1: not kept. */
-lvn_status lvni_export_model(const lvni_model *model, const float *values,
-                             const lvni_classifier_card *card, int64_t step, const char *path);
+lvn_status lvni_recipes_export_model(const lvni_nn_model *model, const float *values,
+                                     const lvni_recipes_classifier_card *card, int64_t step,
+                                     const char *path);
 
-typedef struct lvni_exported {
-    lvni_classifier_card card;
+typedef struct lvni_recipes_exported {
+    lvni_recipes_classifier_card card;
     char *model_name, *data;
     char **class_names; /* owned; card points at them */
-    lvni_model *model;
-} lvni_exported;
+    lvni_nn_model *model;
+} lvni_recipes_exported;
 
 /* An exported file, a checkpoint of a classifier, or a run directory
  * (exported_models/exported_<which>.safetensors; which NULL: best, else last). use_ema false: the
  * weights themselves where the file has averages; they come from the run directory's checkpoint of
  * the same name, or from the checkpoint itself, whose averages are taken otherwise. */
-lvn_status lvni_exported_open(const char *path, const char *which, bool use_ema,
-                              lvni_exported **out);
-/* Is there a file that lvni_exported_open would read? Nothing is opened. */
-lvn_status lvni_exported_check(const char *path, const char *which);
-/* Network `name` of the zoo for pictures of this size, with as many classes as the file at
+lvn_status lvni_recipes_exported_open(const char *path, const char *which, bool use_ema,
+                                      lvni_recipes_exported **out);
+/* Is there a file that lvni_recipes_exported_open would read? Nothing is opened. */
+lvn_status lvni_recipes_exported_check(const char *path, const char *which);
+/* Network `name` of the zoo for images of this size, with as many classes as the file at
  * `weights` has (weights.h). Its card has no names of classes. */
-lvn_status lvni_exported_from_weights(const char *name, const char *weights, int image_size,
-                                      lvni_exported **out);
-void lvni_exported_close(lvni_exported *exported);
+lvn_status lvni_recipes_exported_from_weights(const char *name, const char *weights, int image_size,
+                                              lvni_recipes_exported **out);
+void lvni_recipes_exported_close(lvni_recipes_exported *exported);
 
 #endif

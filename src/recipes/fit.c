@@ -13,7 +13,7 @@
 #include "recipes/fit_resume.h"
 #include "recipes/optim_options.h"
 #include "recipes/exported.h"
-#include "recipes/mend_exports.h"
+#include "recipes/repair_exports.h"
 #include "recipes/run_dir.h"
 #include "recipes/saved_classes.h"
 #include "recipes/train_options.h"
@@ -25,33 +25,33 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool leads(const lvni_fit_run *r)
+static bool leads(const lvni_recipes_fit_run *r)
 {
     return r->rank.rank == 0;
 }
 
-static lvn_status exported_path(const lvni_fit_run *r, const char *name, char **out)
+static lvn_status exported_path(const lvni_recipes_fit_run *r, const char *name, char **out)
 {
-    lvni_str path = {0};
-    lvni_str_printf(&path, "%s/exported_models/exported_%s.safetensors", r->dir, name);
-    *out = lvni_str_take(&path);
+    lvni_core_str path = {0};
+    lvni_core_str_printf(&path, "%s/exported_models/exported_%s.safetensors", r->dir, name);
+    *out = lvni_core_str_take(&path);
     return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
 static lvn_status export_alone(void *user, const char *name, const float *values, int64_t step)
 {
-    const lvni_fit_run *r = user;
+    const lvni_recipes_fit_run *r = user;
     char *path;
     LVN_TRY(exported_path(r, name, &path));
     const lvn_status s = r->request->export_model(r->request->user, r->model, values, step, path);
-    lvni_free(path);
+    lvni_core_free(path);
     return s;
 }
 
 /* best is the last one just written: the same file */
 static lvn_status export_named(void *user, const char *name, const float *values, int64_t step)
 {
-    const lvni_fit_run *r = user;
+    const lvni_recipes_fit_run *r = user;
     char *last, *best;
     if (strcmp(name, "best") != 0) {
         return export_alone(user, name, values, step);
@@ -59,18 +59,18 @@ static lvn_status export_named(void *user, const char *name, const float *values
     LVN_TRY(exported_path(r, "last", &last));
     lvn_status s = exported_path(r, "best", &best);
     s = s == LVN_OK ? lvni_ckpt_link(last, best) : s;
-    lvni_free(best);
-    lvni_free(last);
+    lvni_core_free(best);
+    lvni_core_free(last);
     return s;
 }
 
-lvn_status lvni_fit_options(lvni_fit_run *r, lvni_trainer_options *out)
+lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_options *out)
 {
-    const lvni_config *c = r->request->config;
-    LVN_TRY(lvni_config_to_json(c, &r->json));
+    const lvni_core_config *c = r->request->config;
+    LVN_TRY(lvni_core_config_to_json(c, &r->json));
     if (r->request->describe != NULL) {
         r->request->describe(r->request->user, &r->card);
-        LVN_TRY(lvni_str_status(&r->card));
+        LVN_TRY(lvni_core_str_status(&r->card));
     }
     *out = (lvni_trainer_options){
         .model = r->model,
@@ -78,48 +78,48 @@ lvn_status lvni_fit_options(lvni_fit_run *r, lvni_trainer_options *out)
         .val = r->request->val,
         .plan = r->plan,
         .schedule = r->schedule,
-        .precision = lvni_precision_of(lvni_config_str(c, "precision")),
-        .use_ema = lvni_config_bool(c, "use_ema"),
-        .gradient_clip_val = lvni_config_float(c, "gradient_clip_val"),
-        .seed = (uint64_t)lvni_config_int(c, "seed"),
-        .max_epochs = lvni_config_int(c, "max_epochs"),
-        .max_steps = lvni_config_int(c, "max_steps"),
+        .precision = lvni_trainer_precision_of(lvni_core_config_str(c, "precision")),
+        .use_ema = lvni_core_config_bool(c, "use_ema"),
+        .gradient_clip_val = lvni_core_config_float(c, "gradient_clip_val"),
+        .seed = (uint64_t)lvni_core_config_int(c, "seed"),
+        .max_epochs = lvni_core_config_int(c, "max_epochs"),
+        .max_steps = lvni_core_config_int(c, "max_steps"),
         .workers = r->rank.workers,
         .worker_bytes = r->request->decode_bytes,
         .val_worker_bytes = r->request->val_decode_bytes,
         .balanced = r->request->balanced,
-        .skip_unreadable = strcmp(lvni_config_str(c, "on_error"), "skip") == 0,
+        .skip_unreadable = strcmp(lvni_core_config_str(c, "on_error"), "skip") == 0,
         .comm = r->rank.comm,
         .control = r->rank.control,
-        .bucket_bytes = lvni_config_int(c, "bucket_bytes"),
+        .bucket_bytes = lvni_core_config_int(c, "bucket_bytes"),
         .out = leads(r) ? r->dir : NULL,
-        .save_every_n_steps = lvni_config_int(c, "checkpoint.every_n_steps"),
-        .log_every_n_steps = lvni_config_int(c, "log_every_n_steps"),
-        .quiet = !leads(r) || lvni_config_bool(c, "quiet"),
-        .config_json = lvni_str_text(&r->json),
+        .save_every_n_steps = lvni_core_config_int(c, "checkpoint.every_n_steps"),
+        .log_every_n_steps = lvni_core_config_int(c, "log_every_n_steps"),
+        .quiet = !leads(r) || lvni_core_config_bool(c, "quiet"),
+        .config_json = lvni_core_str_text(&r->json),
         .run_id = leads(r) ? r->run_id : NULL,
-        .card = r->card.len > 0 ? (lvni_st_meta){LVNI_CARD, lvni_str_text(&r->card)}
-                                : (lvni_st_meta){0},
+        .card = r->card.len > 0 ? (lvni_ckpt_st_meta){LVNI_CARD, lvni_core_str_text(&r->card)}
+                                : (lvni_ckpt_st_meta){0},
         .export_model = r->request->export_model == NULL || !leads(r) ? NULL : export_named,
         .user = r};
-    LVN_TRY(lvni_read_optim(c, &out->optim));
-    lvni_read_rules(c, &out->rules);
-    lvni_read_ema(c, &out->ema);
+    LVN_TRY(lvni_recipes_read_optim(c, &out->optim));
+    lvni_recipes_read_rules(c, &out->rules);
+    lvni_recipes_read_ema(c, &out->ema);
     return LVN_OK;
 }
 
-static void warn_scarce(const lvni_fit_run *r)
+static void warn_scarce(const lvni_recipes_fit_run *r)
 {
     if (r->scarce.len > 0) {
-        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_str_text(&r->scarce));
+        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_core_str_text(&r->scarce));
     }
 }
 
-static lvn_status make_trainer(lvni_fit_run *r)
+static lvn_status make_trainer(lvni_recipes_fit_run *r)
 {
     lvni_trainer_options o;
-    LVN_TRY(lvni_fit_options(r, &o));
-    lvni_log_line(LVNI_LOG_DETAIL, "%s", lvni_str_text(&r->memory));
+    LVN_TRY(lvni_recipes_fit_options(r, &o));
+    lvni_log_line(LVNI_LOG_DETAIL, "%s", lvni_core_str_text(&r->memory));
     warn_scarce(r);
     return lvni_trainer_create(&o, &r->trainer);
 }
@@ -130,65 +130,67 @@ static void warn(void *user, const char *text)
     lvni_log_line(LVNI_LOG_WARNING, "%s", text);
 }
 
-static lvn_status load_weights(const lvni_fit_run *r)
+static lvn_status load_weights(const lvni_recipes_fit_run *r)
 {
-    return lvni_load_start(r->request->config, r->model);
+    return lvni_recipes_load_start(r->request->config, r->model);
 }
 
 /* Before there is a trainer: without a checkpoint it is made of the first weights, as at a fresh
  * start (rounded, averaged). */
-static lvn_status find_saved(lvni_fit_run *r)
+static lvn_status find_saved(lvni_recipes_fit_run *r)
 {
-    char *dir = lvni_path_join(r->dir, "checkpoints");
+    char *dir = lvni_recipes_path_join(r->dir, "checkpoints");
     const lvn_status s =
         dir == NULL ? LVN_ERR_MEMORY : lvni_ckpt_newest_valid(dir, warn, NULL, &r->saved);
-    lvni_free(dir);
+    lvni_core_free(dir);
     if (s == LVN_ERR_NOT_FOUND) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "%s has no checkpoint yet: the run starts from its beginning", r->dir);
         return load_weights(r);
     }
-    return s == LVN_OK ? lvni_check_start(r->request->config, r->saved) : s;
+    return s == LVN_OK ? lvni_recipes_check_start(r->request->config, r->saved) : s;
 }
 
-static lvn_status resume(lvni_fit_run *r)
+static lvn_status resume(lvni_recipes_fit_run *r)
 {
     const lvni_ckpt *ckpt = r->saved;
-    LVN_TRY(lvni_check_saved_classes(ckpt, lvni_str_text(&r->card)));
+    LVN_TRY(lvni_recipes_check_saved_classes(ckpt, lvni_core_str_text(&r->card)));
     LVN_TRY(lvni_trainer_restore(r->trainer, ckpt));
     lvni_log_line(LVNI_LOG_INFO, "resuming from %s: step %lld, epoch %lld", ckpt->path,
                   (long long)ckpt->at.step, (long long)ckpt->at.epoch + 1);
-    LVN_TRY(lvni_identity_tell_layout(r->trainer, ckpt));
-    lvni_tell_moved_end(r->request->config, &r->schedule, r->plan.n_samples, ckpt);
-    lvni_tell_changes(r->request->config, lvni_str_text(&r->json), ckpt);
-    const lvni_mend mend = {.dir = r->dir,
-                            .loaded = ckpt,
-                            .model = r->model,
-                            .use_ema = lvni_config_bool(r->request->config, "use_ema"),
-                            .export_model = r->request->export_model == NULL ? NULL : export_alone,
-                            .user = r};
-    return leads(r) ? lvni_mend_exports(&mend) : LVN_OK;
+    LVN_TRY(lvni_trainer_identity_report_layout(r->trainer, ckpt));
+    lvni_recipes_report_moved_end(r->request->config, &r->schedule, r->plan.n_samples, ckpt);
+    lvni_recipes_report_changes(r->request->config, lvni_core_str_text(&r->json), ckpt);
+    const lvni_recipes_repair_options repair = {
+        .dir = r->dir,
+        .loaded = ckpt,
+        .model = r->model,
+        .use_ema = lvni_core_config_bool(r->request->config, "use_ema"),
+        .export_model = r->request->export_model == NULL ? NULL : export_alone,
+        .user = r};
+    return leads(r) ? lvni_recipes_repair_exports(&repair) : LVN_OK;
 }
 
 /* Before there is a run directory: what the trainer would refuse. */
-static lvn_status check_optim(const lvni_fit_run *r)
+static lvn_status check_optim(const lvni_recipes_fit_run *r)
 {
     lvni_optim_options optim;
     lvni_optim_rules rules;
     lvni_optim_parameter *parameter;
-    LVN_TRY(lvni_read_optim(r->request->config, &optim));
-    lvni_read_rules(r->request->config, &rules);
+    LVN_TRY(lvni_recipes_read_optim(r->request->config, &optim));
+    lvni_recipes_read_rules(r->request->config, &rules);
     LVN_TRY(lvni_trainer_parameters(r->model, &rules, &parameter));
-    lvni_free(parameter);
-    return r->request->val == NULL ? LVN_OK : lvni_phases_check_validation(r->request->cls);
+    lvni_core_free(parameter);
+    return r->request->val == NULL ? LVN_OK : lvni_trainer_phases_check_validation(r->request->cls);
 }
 
-static lvn_status build_model(lvni_fit_run *r)
+static lvn_status build_model(lvni_recipes_fit_run *r)
 {
-    const lvni_config *c = r->request->config;
-    const bool sync = lvni_config_bool(c, "sync_batchnorm");
-    LVN_TRY((sync ? lvni_model_build_sync : lvni_model_build)(
-        r->request->cls, r->request->arguments, (uint64_t)lvni_config_int(c, "seed"), &r->model));
+    const lvni_core_config *c = r->request->config;
+    const bool sync = lvni_core_config_bool(c, "sync_batchnorm");
+    LVN_TRY((sync ? lvni_nn_model_build_sync
+                  : lvni_nn_model_build)(r->request->cls, r->request->arguments,
+                                         (uint64_t)lvni_core_config_int(c, "seed"), &r->model));
     if (sync && !r->model->coupled) {
         LVN_FAIL(LVN_ERR_USAGE, "sync_batchnorm=true: %s has no batch norm; leave the key out",
                  r->request->cls->name);
@@ -196,86 +198,90 @@ static lvn_status build_model(lvni_fit_run *r)
     return LVN_OK;
 }
 
-/* The last rank has the smallest shards: what its network cannot do is refused while nothing has
- * been written. */
-static lvn_status try_last_rank(lvni_fit_run *r)
+/* The last rank has the smallest micro-batches: what its network cannot do is refused while nothing
+ * has been written. */
+static lvn_status try_last_rank(lvni_recipes_fit_run *r)
 {
     const lvni_plan own = r->plan;
-    lvni_rank last = r->rank;
+    lvni_recipes_rank last = r->rank;
     last.rank = last.world - 1;
-    LVN_TRY(lvni_make_plan(r->request->config, own.n_samples, &last, r->model->coupled, &r->plan));
-    const lvn_status s = lvni_fit_predict_memory(r);
+    LVN_TRY(lvni_recipes_make_plan(r->request->config, own.n_samples, &last, r->model->coupled,
+                                   &r->plan));
+    const lvn_status s = lvni_recipes_fit_predict_memory(r);
     r->plan = own;
-    lvni_str_clear(&r->memory);
-    lvni_str_clear(&r->scarce);
+    lvni_core_str_clear(&r->memory);
+    lvni_core_str_clear(&r->scarce);
     return s;
 }
 
-static lvn_status prepare(lvni_fit_run *r)
+static lvn_status prepare(lvni_recipes_fit_run *r)
 {
-    lvni_config *c = r->request->config;
+    lvni_core_config *c = r->request->config;
     LVN_TRY(lvni_cpu_start());
-    LVN_TRY(lvni_check_precision(c)); /* before overwrite=true empties the run that is there */
-    LVN_TRY(lvni_accelerator_use(c, r->rank.device));
+    /* before overwrite=true empties the run that is there */
+    LVN_TRY(lvni_recipes_check_precision(c));
+    LVN_TRY(lvni_recipes_accelerator_use(c, r->rank.device));
     const int64_t n = r->request->train->cls->length(r->request->train);
     LVN_TRY(build_model(r));
-    LVN_TRY(lvni_make_plan(c, n, &r->rank, r->model->coupled, &r->plan));
-    LVN_TRY(lvni_read_schedule(c, &r->plan, &r->schedule));
+    LVN_TRY(lvni_recipes_make_plan(c, n, &r->rank, r->model->coupled, &r->plan));
+    LVN_TRY(lvni_recipes_read_schedule(c, &r->plan, &r->schedule));
     LVN_TRY(check_optim(r));
     LVN_TRY(leads(r) && r->rank.world > 1 ? try_last_rank(r) : LVN_OK);
-    LVN_TRY(lvni_fit_predict_memory(r));
+    LVN_TRY(lvni_recipes_fit_predict_memory(r));
     /* a checkpoint has its own; the file may be gone by then */
-    return lvni_config_bool(c, "resume") ? LVN_OK : load_weights(r);
+    return lvni_core_config_bool(c, "resume") ? LVN_OK : load_weights(r);
 }
 
 /* What rank 0 does before the others begin. */
-static lvn_status lead(lvni_fit_run *r)
+static lvn_status lead(lvni_recipes_fit_run *r)
 {
-    const lvni_config *c = r->request->config;
-    const bool resuming = lvni_config_bool(c, "resume");
-    lvni_log_set_quiet(lvni_config_bool(c, "quiet"));
-    lvni_log_set_verbose(lvni_config_bool(c, "verbose"));
+    const lvni_core_config *c = r->request->config;
+    const bool resuming = lvni_core_config_bool(c, "resume");
+    lvni_log_set_quiet(lvni_core_config_bool(c, "quiet"));
+    lvni_log_set_verbose(lvni_core_config_bool(c, "verbose"));
     size_t made;
-    LVN_TRY(lvni_run_dir_choose(c, &r->dir));
+    LVN_TRY(lvni_recipes_run_dir_choose(c, &r->dir));
     LVN_TRY(prepare(r));
-    lvni_stop_install(); /* from here on there is something to lose */
-    LVN_TRY(r->dir == NULL ? lvni_run_dir_claim(r->request->recipe, &r->dir, &made) : LVN_OK);
-    LVN_TRY(lvni_run_dir_make(r->dir, lvni_config_bool(c, "overwrite"), resuming,
-                              r->request->kept_file));
-    lvni_fit_banner(r);
+    lvni_trainer_stop_install(); /* from here on there is something to lose */
+    LVN_TRY(r->dir == NULL ? lvni_recipes_run_dir_claim(r->request->recipe, &r->dir, &made)
+                           : LVN_OK);
+    LVN_TRY(lvni_recipes_run_dir_make(r->dir, lvni_core_config_bool(c, "overwrite"), resuming,
+                                      r->request->kept_file));
+    lvni_recipes_fit_banner(r);
     LVN_TRY(resuming ? find_saved(r) : LVN_OK);
-    return lvni_run_dir_identify(r->dir, r->saved, r->run_id);
+    return lvni_recipes_run_dir_identify(r->dir, r->saved, r->run_id);
 }
 
 /* The others wait for rank 0, which decides what is resumed. Where they are its threads, the
  * configuration is resolved by then. */
-static lvn_status follow(lvni_fit_run *r)
+static lvn_status follow(lvni_recipes_fit_run *r)
 {
     char path[4096] = "";
     if (r->request->ranks->rank[0].rank != 0) {
         /* a process of its own; threads of rank 0's have its handlers. Before rank 0 is waited for,
          * which stops all */
-        lvni_stop_install();
+        lvni_trainer_stop_install();
     }
-    LVN_TRY(lvni_comm_broadcast(r->rank.comm, path, sizeof path, 0));
+    LVN_TRY(lvni_dist_comm_broadcast(r->rank.comm, path, sizeof path, 0));
     LVN_TRY(prepare(r));
-    const bool fresh = lvni_config_bool(r->request->config, "resume") && path[0] == '\0';
+    const bool fresh = lvni_core_config_bool(r->request->config, "resume") && path[0] == '\0';
     LVN_TRY(fresh ? load_weights(r) : LVN_OK);
     return path[0] == '\0' ? LVN_OK : lvni_ckpt_load(path, &r->saved);
 }
 
-static lvn_status tell_followers(const lvni_fit_run *r)
+static lvn_status report_followers(const lvni_recipes_fit_run *r)
 {
     char path[4096] = "";
     if (r->saved != NULL && snprintf(path, sizeof path, "%s", r->saved->path) >= (int)sizeof path) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "the path %s is too long to tell it to the other ranks",
                  r->saved->path);
     }
-    return lvni_comm_broadcast(r->rank.comm, path, sizeof path, 0);
+    return lvni_dist_comm_broadcast(r->rank.comm, path, sizeof path, 0);
 }
 
 /* Every rank reads the data by itself, and may see another folder. */
-static lvn_status compare_runs(const lvni_fit_run *r, const char *const *run, const size_t *size)
+static lvn_status compare_runs(const lvni_recipes_fit_run *r, const char *const *run,
+                               const size_t *size)
 {
     for (int i = 1; i < r->rank.world; i++) {
         if (size[i] != size[0] || memcmp(run[i], run[0], size[0]) != 0) {
@@ -288,46 +294,46 @@ static lvn_status compare_runs(const lvni_fit_run *r, const char *const *run, co
     return LVN_OK;
 }
 
-static lvn_status agree_on_run(const lvni_fit_run *r)
+static lvn_status agree_on_run(const lvni_recipes_fit_run *r)
 {
-    lvni_str run = {0}, machine = {0};
+    lvni_core_str run = {0}, machine = {0};
     void *all = NULL;
-    size_t *size = lvni_calloc(LVNI_TAG_TRAINER, (size_t)r->rank.world, sizeof *size);
-    const char **text = lvni_calloc(LVNI_TAG_TRAINER, (size_t)r->rank.world, sizeof *text);
-    lvni_identity_print(r->trainer, &run, &machine);
+    size_t *size = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)r->rank.world, sizeof *size);
+    const char **text = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)r->rank.world, sizeof *text);
+    lvni_trainer_identity_print(r->trainer, &run, &machine);
     if (r->request->val != NULL) {
-        lvni_str_printf(&run, " val=%016llx",
-                        (unsigned long long)lvni_identity_of_data(r->request->val));
+        lvni_core_str_printf(&run, " val=%016llx",
+                             (unsigned long long)lvni_trainer_identity_of_data(r->request->val));
     }
-    lvn_status s = size == NULL || text == NULL ? LVN_ERR_MEMORY : lvni_str_status(&run);
-    s = s == LVN_OK
-            ? lvni_comm_all_gather_sized(r->rank.comm, lvni_str_text(&run), run.len, &all, size)
-            : s;
+    lvn_status s = size == NULL || text == NULL ? LVN_ERR_MEMORY : lvni_core_str_status(&run);
+    s = s == LVN_OK ? lvni_dist_comm_all_gather_sized(r->rank.comm, lvni_core_str_text(&run),
+                                                      run.len, &all, size)
+                    : s;
     const char *at = all;
     for (int i = 0; i < r->rank.world && s == LVN_OK; i++) {
         text[i] = at;
         at += size[i];
     }
     s = s == LVN_OK ? compare_runs(r, text, size) : s;
-    lvni_free(all);
-    lvni_free(size);
-    lvni_free(text);
-    lvni_str_free(&run);
-    lvni_str_free(&machine);
+    lvni_core_free(all);
+    lvni_core_free(size);
+    lvni_core_free(text);
+    lvni_core_str_free(&run);
+    lvni_core_str_free(&machine);
     return s;
 }
 
-lvn_status lvni_fit_rank(lvni_fit_run *r)
+lvn_status lvni_recipes_fit_rank(lvni_recipes_fit_run *r)
 {
-    const lvni_config *c = r->request->config;
+    const lvni_core_config *c = r->request->config;
     LVN_TRY(leads(r) ? lead(r) : follow(r));
-    LVN_TRY(leads(r) && r->rank.world > 1 ? tell_followers(r) : LVN_OK);
+    LVN_TRY(leads(r) && r->rank.world > 1 ? report_followers(r) : LVN_OK);
     LVN_TRY(make_trainer(r));
     LVN_TRY(r->rank.world > 1 ? agree_on_run(r) : LVN_OK);
     LVN_TRY(r->saved != NULL ? resume(r) : LVN_OK);
     if (leads(r) && !lvni_trainer_finished(r->trainer)) {
         /* only now: keys that do not fit, or train nothing, must not spoil the run that is there */
-        LVN_TRY(lvni_run_dir_write_config(r->dir, c));
+        LVN_TRY(lvni_recipes_run_dir_write_config(r->dir, c));
         LVN_TRY(r->request->write_files == NULL
                     ? LVN_OK
                     : r->request->write_files(r->request->user, r->dir));
@@ -335,71 +341,72 @@ lvn_status lvni_fit_rank(lvni_fit_run *r)
     LVN_TRY(lvni_trainer_fit(r->trainer));
     if (r->trainer->saved_step >= 0) {
         lvni_log_line(LVNI_LOG_INFO, "done after %lld step%s; %s/checkpoints/last.safetensors",
-                      (long long)r->trainer->at.step, lvni_plural(r->trainer->at.step, "", "s"),
-                      r->dir);
+                      (long long)r->trainer->at.step,
+                      lvni_core_plural(r->trainer->at.step, "", "s"), r->dir);
     }
     return LVN_OK;
 }
 
-void lvni_fit_run_free(lvni_fit_run *r)
+void lvni_recipes_fit_run_free(lvni_recipes_fit_run *r)
 {
     lvni_ckpt_free(r->saved);
     lvni_trainer_destroy(r->trainer);
-    lvni_model_destroy(r->model);
-    lvni_str_free(&r->json);
-    lvni_str_free(&r->card);
-    lvni_str_free(&r->memory);
-    lvni_str_free(&r->scarce);
-    lvni_free(r->dir);
+    lvni_nn_model_destroy(r->model);
+    lvni_core_str_free(&r->json);
+    lvni_core_str_free(&r->card);
+    lvni_core_str_free(&r->memory);
+    lvni_core_str_free(&r->scarce);
+    lvni_core_free(r->dir);
 }
 
 /* How long the whole run is, and whether its directory is free. */
-static void print_length(const lvni_fit_run *r)
+static void print_length(const lvni_recipes_fit_run *r)
 {
-    const lvni_config *c = r->request->config;
-    const int64_t epochs = lvni_config_int(c, "max_epochs"),
-                  steps = lvni_config_int(c, "max_steps");
+    const lvni_core_config *c = r->request->config;
+    const int64_t epochs = lvni_core_config_int(c, "max_epochs"),
+                  steps = lvni_core_config_int(c, "max_steps");
     const int64_t all = epochs < 0 ? steps : epochs * r->plan.steps_per_epoch;
     const int64_t total = steps >= 0 && (all < 0 || steps < all) ? steps : all;
     if (total >= 0) {
         const double in_epochs = (double)total / (double)r->plan.steps_per_epoch;
         printf("the run: %lld step%s, %.*g epoch%s\n", (long long)total,
-               lvni_plural(total, "", "s"),
+               lvni_core_plural(total, "", "s"),
                /* no exponents */
                in_epochs < 1000.0 ? 4 : 9, in_epochs, in_epochs == 1.0 ? "" : "s");
     }
     char *dir = NULL;
-    if (lvni_run_dir_choose(c, &dir) != LVN_OK) {
-        lvni_print(stdout, "but it would not start: %-s\n", lvn_last_error()->message);
+    if (lvni_recipes_run_dir_choose(c, &dir) != LVN_OK) {
+        lvni_core_print(stdout, "but it would not start: %-s\n", lvn_last_error()->message);
         lvn_clear_error();
     }
-    lvni_free(dir);
+    lvni_core_free(dir);
 }
 
-lvn_status lvni_fit_plan(const lvni_fit_request *request)
+lvn_status lvni_recipes_fit_plan(const lvni_recipes_fit_request *request)
 {
     const lvn_device before = lvn_device_in_use();
-    lvni_fit_run r = {.request = request};
-    lvni_log_set_quiet(lvni_config_bool(request->config, "quiet"));
-    lvn_status s = lvni_ranks_foresee(request->config, &r.rank);
+    lvni_recipes_fit_run r = {.request = request};
+    lvni_log_set_quiet(lvni_core_config_bool(request->config, "quiet"));
+    lvn_status s = lvni_recipes_ranks_estimate(request->config, &r.rank);
     s = s == LVN_OK ? prepare(&r) : s;
     if (s == LVN_OK) {
         if (request->note != NULL) {
-            lvni_print(stdout, "%s\n", request->note);
+            lvni_core_print(stdout, "%s\n", request->note);
         }
         if (request->ignored != NULL && request->ignored[0] != '\0') {
-            lvni_print(stdout, "%s\n", request->ignored);
+            lvni_core_print(stdout, "%s\n", request->ignored);
         }
         s = lvni_plan_print(&r.plan, stdout);
         print_length(&r);
-        lvni_fit_print_cores(&r);
-        lvni_print(stdout, "model %s: %lld parameter%s\n%-s\n", request->cls->name,
-                   (long long)lvni_model_count(r.model),
-                   lvni_plural(lvni_model_count(r.model), "", "s"), lvni_str_text(&r.memory));
+        lvni_recipes_fit_print_cores(&r);
+        lvni_core_print(stdout, "model %s: %lld parameter%s\n%-s\n", request->cls->name,
+                        (long long)lvni_nn_model_count(r.model),
+                        lvni_core_plural(lvni_nn_model_count(r.model), "", "s"),
+                        lvni_core_str_text(&r.memory));
         fflush(stdout); /* the warning stands behind it */
         warn_scarce(&r);
     }
-    lvni_fit_run_free(&r);
+    lvni_recipes_fit_run_free(&r);
     lvn_device_use(before);
     return s;
 }

@@ -8,10 +8,10 @@
 #include "plan/plan.h"
 #include "recipes/ranks.h"
 
-typedef struct lvni_fit_request {
-    lvni_config *config; /* finished; resolved values are written back */
-    lvni_ranks *ranks;   /* of this process; NULL for lvni_fit_plan */
-    const char *recipe;  /* "classify" */
+typedef struct lvni_recipes_fit_request {
+    lvni_core_config *config;  /* finished; resolved values are written back */
+    lvni_recipes_ranks *ranks; /* of this process; NULL for lvni_recipes_fit_plan */
+    const char *recipe;        /* "classify" */
     const lvn_module_class *cls;
     const void *arguments;          /* of the root's build() */
     const lvn_dataset *train, *val; /* borrowed; val may be NULL */
@@ -23,27 +23,29 @@ typedef struct lvni_fit_request {
     const char *ignored; /* the line behind it, on what of the data is not used; NULL, "": none */
     /* Write the model, with these values of `step` in place of its weights, for others to `path`;
      * called beside the training. NULL: nothing is exported. */
-    lvn_status (*export_model)(void *user, const lvni_model *model, const float *values,
+    lvn_status (*export_model)(void *user, const lvni_nn_model *model, const float *values,
                                int64_t step, const char *path);
     /* What the model says of itself, for checkpoints (LVNI_CARD, exported.h); NULL: nothing. */
-    void (*describe)(void *user, lvni_str *out);
+    void (*describe)(void *user, lvni_core_str *out);
     /* Files that belong into the run directory beside those of every run; called once, before the
      * first step. NULL: none. */
     lvn_status (*write_files)(void *user, const char *dir);
     void *user;
-} lvni_fit_request;
+} lvni_recipes_fit_request;
 
 /* Reads words over defaults, job text (may be NULL), config files and, when resuming, the run's
  * saved configuration. */
-lvn_status lvni_read_config(const lvni_option_table *tables, size_t n_tables, const char *help,
-                            const char *job, int n, const char *const *words, lvni_config **out);
+lvn_status lvni_recipes_read_config(const lvni_core_option_table *tables, size_t n_tables,
+                                    const char *help, const char *job, int n,
+                                    const char *const *words, lvni_core_config **out);
 /* Train. LVN_ERR_CANCELLED after a signal. The run directory and its log stay this process's. */
-lvn_status lvni_fit(const lvni_fit_request *request);
+lvn_status lvni_recipes_fit(const lvni_recipes_fit_request *request);
 /* When the ranks are closed, with the status that is going to be reported, whose error is the
  * thread's: train.log keeps the sentence that the person is told, and the run directory is free.
  * Returns the status. */
-lvn_status lvni_fit_end(lvn_status status);
-/* Print the plan that lvni_fit would follow, and the memory it would take; train nothing. */
-lvn_status lvni_fit_plan(const lvni_fit_request *request);
+lvn_status lvni_recipes_fit_end(lvn_status status);
+/* Print the plan that lvni_recipes_fit would follow, and the memory it would take; train
+ * nothing. */
+lvn_status lvni_recipes_fit_plan(const lvni_recipes_fit_request *request);
 
 #endif

@@ -9,35 +9,35 @@
 
 /* Everything a rank of the run needs beside the request. Rank 0 leads: the directory, what is
  * written there and what is said are its alone. */
-typedef struct lvni_fit_run {
-    const lvni_fit_request *request;
-    lvni_rank rank;
+typedef struct lvni_recipes_fit_run {
+    const lvni_recipes_fit_request *request;
+    lvni_recipes_rank rank;
     lvni_plan plan;
-    lvni_schedule schedule;
+    lvni_optim_schedule schedule;
     char *dir;
     char run_id[LVNI_RUN_ID]; /* rank 0 */
-    lvni_str json, card;
-    lvni_str memory; /* a line: what the run will take */
-    lvni_str scarce; /* a line: the machine has less */
-    lvni_model *model;
+    lvni_core_str json, card;
+    lvni_core_str memory; /* a line: what the run will take */
+    lvni_core_str scarce; /* a line: the machine has less */
+    lvni_nn_model *model;
     lvni_trainer *trainer;
     lvni_ckpt *saved; /* where a resumed run goes on; NULL: from the beginning */
-} lvni_fit_run;
+} lvni_recipes_fit_run;
 
 /* The trainer's options from the configuration; run->json and run->card are made. */
-lvn_status lvni_fit_options(lvni_fit_run *run, lvni_trainer_options *out);
-void lvni_fit_banner(const lvni_fit_run *run); /* fit_banner.c: the start block */
-/* fit_memory.c: a dry run of each size of shard. Lines into run->memory and run->scarce. */
-lvn_status lvni_fit_predict_memory(lvni_fit_run *run);
+lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *run, lvni_trainer_options *out);
+void lvni_recipes_fit_banner(const lvni_recipes_fit_run *run); /* fit_banner.c: the start block */
+/* fit_memory.c: a dry run of each size of micro-batch. Lines into run->memory and run->scarce. */
+lvn_status lvni_recipes_fit_predict_memory(lvni_recipes_fit_run *run);
 /* fit_ranks.c: how many ranks, and which device each has; a line more where ranks on the CPU are
  * more than its cores. */
-void lvni_fit_say_ranks(const lvni_fit_run *run);
+void lvni_recipes_fit_report_ranks(const lvni_recipes_fit_run *run);
 /* The second line on standard output. */
-void lvni_fit_print_cores(const lvni_fit_run *run);
+void lvni_recipes_fit_print_cores(const lvni_recipes_fit_run *run);
 /* fit_ranks.c: one line where steps have several phases. */
-void lvni_fit_say_phases(const lvni_fit_run *run);
+void lvni_recipes_fit_report_phases(const lvni_recipes_fit_run *run);
 /* The whole run of a rank, from the directory to the last checkpoint. A collective of the ranks. */
-lvn_status lvni_fit_rank(lvni_fit_run *run);
-void lvni_fit_run_free(lvni_fit_run *run);
+lvn_status lvni_recipes_fit_rank(lvni_recipes_fit_run *run);
+void lvni_recipes_fit_run_free(lvni_recipes_fit_run *run);
 
 #endif

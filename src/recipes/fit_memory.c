@@ -7,95 +7,98 @@
 #include "tensor/device.h"
 #include "trainer/memory.h"
 
-/* The network cannot work on so few samples (or on such pictures): said before the first step, not
+/* The network cannot work on so few samples (or on such images): said before the first step, not
  * after the last of an epoch. */
 static lvn_status refuse_size(const lvni_plan *p, int64_t size)
 {
     const lvn_error why = *lvn_last_error();
-    const bool in_all = size >= lvni_plan_shard(p, 0, p->shards - 1).count;
+    const bool in_all = size >= lvni_plan_micro_batch(p, 0, p->micro_batches - 1).count;
     if (in_all || p->last_step == p->effective_batch) {
-        LVN_FAIL(LVN_ERR_USAGE, "the network cannot do a shard of %lld sample%s: %s",
-                 (long long)size, lvni_plural(size, "", "s"), why.message);
+        LVN_FAIL(LVN_ERR_USAGE, "the network cannot do a micro-batch of %lld sample%s: %s",
+                 (long long)size, lvni_core_plural(size, "", "s"), why.message);
     }
-    LVN_FAIL(LVN_ERR_USAGE,
-             "the last step of an epoch has %lld sample%s in %d shard%s (%lld samples in steps of "
-             "%lld), and the network cannot do a shard of %lld: %s; "
-             "drop_last=true leaves that step out, and another batch_size may have none such",
-             (long long)p->last_step, lvni_plural(p->last_step, "", "s"), p->shards,
-             lvni_plural(p->shards, "", "s"), (long long)p->n_samples,
-             (long long)p->effective_batch, (long long)size, why.message);
+    LVN_FAIL(
+        LVN_ERR_USAGE,
+        "the last step of an epoch has %lld sample%s in %d micro-batch%s (%lld samples in steps of "
+        "%lld), and the network cannot do a micro-batch of %lld: %s; "
+        "drop_last=true leaves that step out, and another batch_size may have none such",
+        (long long)p->last_step, lvni_core_plural(p->last_step, "", "s"), p->micro_batches,
+        lvni_core_plural(p->micro_batches, "", "es"), (long long)p->n_samples,
+        (long long)p->effective_batch, (long long)size, why.message);
 }
 
 /* Said, not refused: the forecast is of the peak, and what others take may be free by then. */
-static void compare_memory(uint64_t need, lvni_str *out)
+static void compare_memory(uint64_t need, lvni_core_str *out)
 {
     char takes[LVNI_BYTES_TEXT], there[LVNI_BYTES_TEXT];
-    const uint64_t has = lvni_machine_memory("");
+    const uint64_t has = lvni_core_machine_memory("");
     if (need > has) {
-        lvni_str_printf(out,
-                        "the run takes about %s, and %s are available to it here: the system may "
-                        "kill it; a smaller batch_size or image_size, or more "
-                        "shards, takes less",
-                        lvni_bytes_text(need, takes), lvni_bytes_text(has, there));
+        lvni_core_str_printf(
+            out,
+            "the run takes about %s, and %s are available to it here: the system may "
+            "kill it; a smaller batch_size or image_size, or more "
+            "micro-batches, takes less",
+            lvni_core_bytes_text(need, takes), lvni_core_bytes_text(has, there));
     }
 }
 
 /* What does not fit in any case is refused before there is a run; the rest is a peak of lanes that
  * need not come together. */
-static lvn_status compare_device(const lvni_memory_need *n, lvni_str *out)
+static lvn_status compare_device(const lvni_trainer_memory_need *n, lvni_core_str *out)
 {
     char takes[LVNI_BYTES_TEXT], has[LVNI_BYTES_TEXT];
-    lvni_bytes_text(n->device_limit, has);
+    lvni_core_bytes_text(n->device_limit, has);
     if (n->device_fixed > n->device_limit) {
         LVN_FAIL(LVN_ERR_DEVICE_MEMORY,
                  "weights, gradients and optimizer take %s of %s, which has %s: a smaller model, "
-                 "fewer shards or lanes=1 need less",
-                 lvni_bytes_text(n->device_fixed, takes), n->device_name, has);
+                 "fewer micro-batches or lanes=1 need less",
+                 lvni_core_bytes_text(n->device_fixed, takes), n->device_name, has);
     }
     if (n->device > n->device_limit) {
-        lvni_str_printf(out,
-                        "%sthe run takes up to %s of %s, which has %s, and may run out of it; a "
-                        "smaller batch_size or image_size, more shards or fewer lanes "
-                        "need less",
-                        out->len > 0 ? "; " : "", lvni_bytes_text(n->device, takes), n->device_name,
-                        has);
+        lvni_core_str_printf(
+            out,
+            "%sthe run takes up to %s of %s, which has %s, and may run out of it; a "
+            "smaller batch_size or image_size, more micro-batches or fewer lanes "
+            "need less",
+            out->len > 0 ? "; " : "", lvni_core_bytes_text(n->device, takes), n->device_name, has);
     }
     return LVN_OK;
 }
 
 /* Of the rank and the plan that *r has now. *predicted: its status, where the options are right. */
-static lvn_status predict(lvni_fit_run *r, lvni_memory_need *need, lvn_status *predicted)
+static lvn_status predict(lvni_recipes_fit_run *r, lvni_trainer_memory_need *need,
+                          lvn_status *predicted)
 {
     lvni_trainer_options o;
-    *need = (lvni_memory_need){0};
-    LVN_TRY(lvni_fit_options(r, &o));
+    *need = (lvni_trainer_memory_need){0};
+    LVN_TRY(lvni_recipes_fit_options(r, &o));
     *predicted = lvni_trainer_predict_memory(&o, need);
-    lvni_str_clear(&r->json); /* the configuration may still change */
-    lvni_str_clear(&r->card);
+    lvni_core_str_clear(&r->json); /* the configuration may still change */
+    lvni_core_str_clear(&r->card);
     return LVN_OK;
 }
 
 /* Ranks that are threads of this process. */
-static bool has_others(const lvni_fit_run *r)
+static bool has_others(const lvni_recipes_fit_run *r)
 {
-    const lvni_ranks *ranks = r->request->ranks;
+    const lvni_recipes_ranks *ranks = r->request->ranks;
     return r->rank.world > 1 && ranks != NULL && ranks->n == r->rank.world;
 }
 
-static lvn_status add_others(lvni_fit_run *r, lvni_memory_need *need, int *lanes,
+static lvn_status add_others(lvni_recipes_fit_run *r, lvni_trainer_memory_need *need, int *lanes,
                              lvn_status *predicted)
 {
     const lvni_plan own = r->plan;
-    const lvni_rank mine = r->rank;
+    const lvni_recipes_rank mine = r->rank;
     lvn_status s = LVN_OK;
     for (int i = 1; i < mine.world && s == LVN_OK && *predicted == LVN_OK; i++) {
-        lvni_memory_need more;
+        lvni_trainer_memory_need more;
         r->rank.rank = i;
-        s = lvni_make_plan(r->request->config, own.n_samples, &r->rank, r->model->coupled,
-                           &r->plan);
+        s = lvni_recipes_make_plan(r->request->config, own.n_samples, &r->rank, r->model->coupled,
+                                   &r->plan);
         s = s == LVN_OK ? predict(r, &more, predicted) : s;
         if (s == LVN_OK && *predicted == LVN_OK) {
-            lvni_memory_add_thread(need, &more);
+            lvni_trainer_memory_add_thread(need, &more);
             *lanes += r->plan.lanes;
         }
     }
@@ -104,10 +107,10 @@ static lvn_status add_others(lvni_fit_run *r, lvni_memory_need *need, int *lanes
     return s;
 }
 
-/* A dry run of each size of shard. What fails in it otherwise says why when it is to run. */
-lvn_status lvni_fit_predict_memory(lvni_fit_run *r)
+/* A dry run of each size of micro-batch. What fails in it otherwise says why when it is to run. */
+lvn_status lvni_recipes_fit_predict_memory(lvni_recipes_fit_run *r)
 {
-    lvni_memory_need need;
+    lvni_trainer_memory_need need;
     int lanes = r->plan.lanes;
     const bool together = has_others(r) && r->rank.rank == 0 && r->plan.rank == 0;
     lvn_status s = LVN_OK;
@@ -121,23 +124,23 @@ lvn_status lvni_fit_predict_memory(lvni_fit_run *r)
         LVN_FAIL(LVN_ERR_USAGE,
                  "%lld sample%s at once take%s more memory than there is (%s): give a smaller "
                  "batch_size or image_size, or "
-                 "more shards",
-                 (long long)need.refused, lvni_plural(need.refused, "", "s"),
-                 lvni_plural(need.refused, "s", ""), why.message);
+                 "more micro-batches",
+                 (long long)need.refused, lvni_core_plural(need.refused, "", "s"),
+                 lvni_core_plural(need.refused, "s", ""), why.message);
     }
     if (s == LVN_OK) {
-        lvni_memory_print(&need, lanes, &r->memory);
+        lvni_trainer_memory_print(&need, lanes, &r->memory);
         if (together) {
-            lvni_str_printf(&r->memory, ", of %d ranks in one process", r->rank.world);
+            lvni_core_str_printf(&r->memory, ", of %d ranks in one process", r->rank.world);
         } else if (r->rank.world > 1) {
-            lvni_str_printf(&r->memory, ", on each of %d ranks", r->rank.world);
+            lvni_core_str_printf(&r->memory, ", on each of %d ranks", r->rank.world);
         }
         compare_memory(need.total * (uint64_t)(together ? 1 : r->rank.world), &r->scarce);
         LVN_TRY(compare_device(&need, &r->scarce));
     } else {
-        lvni_str_printf(&r->memory, "memory: not known (%s)", lvn_last_error()->message);
+        lvni_core_str_printf(&r->memory, "memory: not known (%s)", lvn_last_error()->message);
         lvn_clear_error();
     }
-    LVN_TRY(lvni_str_status(&r->scarce));
-    return lvni_str_status(&r->memory);
+    LVN_TRY(lvni_core_str_status(&r->scarce));
+    return lvni_core_str_status(&r->memory);
 }

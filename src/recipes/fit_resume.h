@@ -10,14 +10,16 @@
 
 /* Weights of an exported model or a checkpoint into the model, by name; nothing without
  * weights=. */
-lvn_status lvni_load_start(const lvni_config *config, lvni_model *model);
+lvn_status lvni_recipes_load_start(const lvni_core_config *config, lvni_nn_model *model);
 /* LVN_ERR_USAGE when the command line asks a run that goes on from `ckpt` to begin with other
  * weights. */
-lvn_status lvni_check_start(const lvni_config *config, const lvni_ckpt *ckpt);
+lvn_status lvni_recipes_check_start(const lvni_core_config *config, const lvni_ckpt *ckpt);
 /* Says that the schedule ends elsewhere than in the saved run. */
-void lvni_tell_moved_end(const lvni_config *config, const lvni_schedule *schedule,
-                         int64_t n_samples, const lvni_ckpt *ckpt);
+void lvni_recipes_report_moved_end(const lvni_core_config *config,
+                                   const lvni_optim_schedule *schedule, int64_t n_samples,
+                                   const lvni_ckpt *ckpt);
 /* Warns of every key that the resumed run takes with another value; json: its configuration. */
-void lvni_tell_changes(const lvni_config *config, const char *json, const lvni_ckpt *ckpt);
+void lvni_recipes_report_changes(const lvni_core_config *config, const char *json,
+                                 const lvni_ckpt *ckpt);
 
 #endif

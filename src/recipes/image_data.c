@@ -6,18 +6,18 @@
 #include "log/run_log.h"
 #include "recipes/class_counts.h"
 #include "recipes/image_source.h"
-#include "recipes/picture_sizes.h"
+#include "recipes/image_sizes.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const lvni_option augment_rows[] = {
+static const lvni_core_option augment_rows[] = {
     {.name = "image_size",
      .type = LVNI_OPT_INT,
      .unit = "pixels",
      .range = {.used = true, .min = 4, .max = 2048},
      .flags = LVNI_OPT_AUTO,
-     .help = "Side of the square pictures the network sees; auto: 224 for photos, as they are for "
+     .help = "Side of the square images the network sees; auto: 224 for photos, as they are for "
              "array files, 32 for builtin:shapes."},
     {.name = "val_split",
      .type = LVNI_OPT_FLOAT,
@@ -35,7 +35,7 @@ static const lvni_option augment_rows[] = {
      .range = {.used = true, .above = true, .min = 0, .max = 1},
      .count = 2,
      .needs = "augment.crop",
-     .help = "Part of the picture's area that a random crop keeps, from and to."},
+     .help = "Part of the image's area that a random crop keeps, from and to."},
     {.name = "augment.ratio",
      .type = LVNI_OPT_FLOAT_LIST,
      .fallback = "[0.75,1.3333333333333333]",
@@ -83,7 +83,7 @@ static const lvni_option augment_rows[] = {
      .type = LVNI_OPT_FLOAT,
      .fallback = "0",
      .range = LVNI_BETWEEN(0, 1),
-     .help = "Probability of a picture without colours."},
+     .help = "Probability of an image without colours."},
     {.name = "augment.blur",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0",
@@ -120,246 +120,257 @@ static const lvni_option augment_rows[] = {
      .type = LVNI_OPT_FLOAT,
      .fallback = "0",
      .range = LVNI_BETWEEN(0, 1000),
-     .help = "mixup: pairs of a shard are blended, with parts drawn from Beta(x, x); 0: off."},
+     .help =
+         "mixup: pairs of a micro-batch are blended, with parts drawn from Beta(x, x); 0: off."},
     LVNI_OPTION_ALIAS("mixup_alpha", "augment.mixup_alpha"),
     {.name = "augment.cutmix_alpha",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0",
      .range = LVNI_BETWEEN(0, 1000),
      .help = "CutMix: a box of one is pasted into the other, with an area drawn from Beta(x, x); "
-             "0: off; beside mixup each shard draws which."},
+             "0: off; beside mixup each micro-batch draws which."},
     LVNI_OPTION_ALIAS("cutmix_alpha", "augment.cutmix_alpha"),
 };
-const lvni_option_table lvni_augment_options = LVNI_OPTION_TABLE("augmentation", augment_rows);
+const lvni_core_option_table lvni_recipes_augment_options =
+    LVNI_OPTION_TABLE("augmentation", augment_rows);
 
-static lvn_status read_transform(const lvni_config *c, const lvni_image_source *s,
-                                 lvni_transform *t)
+static lvn_status read_transform(const lvni_core_config *c, const lvni_recipes_image_source *s,
+                                 lvni_data_transform *t)
 {
-    lvni_image_source_transform(s, t);
-    if (lvni_config_is_set(c, "image_size")) {
-        t->size = (int)lvni_config_int(c, "image_size");
+    lvni_recipes_image_source_transform(s, t);
+    if (lvni_core_config_is_set(c, "image_size")) {
+        t->size = (int)lvni_core_config_int(c, "image_size");
     }
     size_t n;
-    memcpy(t->scale, lvni_config_float_list(c, "augment.scale", &n), sizeof t->scale);
-    memcpy(t->ratio, lvni_config_float_list(c, "augment.ratio", &n), sizeof t->ratio);
-    if (lvni_config_is_set(c, "augment.crop")) {
-        t->random_crop = lvni_config_bool(c, "augment.crop");
+    memcpy(t->scale, lvni_core_config_float_list(c, "augment.scale", &n), sizeof t->scale);
+    memcpy(t->ratio, lvni_core_config_float_list(c, "augment.ratio", &n), sizeof t->ratio);
+    if (lvni_core_config_is_set(c, "augment.crop")) {
+        t->random_crop = lvni_core_config_bool(c, "augment.crop");
     }
-    if (lvni_config_is_set(c, "augment.hflip")) {
-        t->hflip = lvni_config_float(c, "augment.hflip");
+    if (lvni_core_config_is_set(c, "augment.hflip")) {
+        t->hflip = lvni_core_config_float(c, "augment.hflip");
     }
     if (!t->random_crop) { /* of auto, too */
-        LVN_TRY(lvni_config_no_effect(c, "augment.scale", "without augment.crop=true"));
-        LVN_TRY(lvni_config_no_effect(c, "augment.ratio", "without augment.crop=true"));
+        LVN_TRY(lvni_core_config_no_effect(c, "augment.scale", "without augment.crop=true"));
+        LVN_TRY(lvni_core_config_no_effect(c, "augment.ratio", "without augment.crop=true"));
     }
-    t->vflip = lvni_config_float(c, "augment.vflip");
-    t->brightness = lvni_config_float(c, "augment.brightness");
-    t->contrast = lvni_config_float(c, "augment.contrast");
-    t->saturation = lvni_config_float(c, "augment.saturation");
-    t->hue = lvni_config_float(c, "augment.hue");
-    t->jitter = lvni_config_float(c, "augment.jitter");
-    t->grey = lvni_config_float(c, "augment.grey");
-    t->blur = lvni_config_float(c, "augment.blur");
-    memcpy(t->blur_sigma, lvni_config_float_list(c, "augment.blur_sigma", &n),
+    t->vflip = lvni_core_config_float(c, "augment.vflip");
+    t->brightness = lvni_core_config_float(c, "augment.brightness");
+    t->contrast = lvni_core_config_float(c, "augment.contrast");
+    t->saturation = lvni_core_config_float(c, "augment.saturation");
+    t->hue = lvni_core_config_float(c, "augment.hue");
+    t->jitter = lvni_core_config_float(c, "augment.jitter");
+    t->grey = lvni_core_config_float(c, "augment.grey");
+    t->blur = lvni_core_config_float(c, "augment.blur");
+    memcpy(t->blur_sigma, lvni_core_config_float_list(c, "augment.blur_sigma", &n),
            sizeof t->blur_sigma);
-    t->blur_kernel = (int)lvni_config_int(c, "augment.blur_kernel");
-    t->solarize = lvni_config_float(c, "augment.solarize");
-    t->solarize_from = lvni_config_float(c, "augment.solarize_from");
-    return lvni_transform_check(t);
+    t->blur_kernel = (int)lvni_core_config_int(c, "augment.blur_kernel");
+    t->solarize = lvni_core_config_float(c, "augment.solarize");
+    t->solarize_from = lvni_core_config_float(c, "augment.solarize_from");
+    return lvni_data_transform_check(t);
 }
 
-static void print_ignored(const lvni_image_source *s, lvni_str *out)
+static void print_ignored(const lvni_recipes_image_source *s, lvni_core_str *out)
 {
-    lvni_str_append(out, "ignored: ");
+    lvni_core_str_append(out, "ignored: ");
     const size_t nothing = out->len;
-    lvni_image_source_print_ignored(s, out);
+    lvni_recipes_image_source_print_ignored(s, out);
     if (out->len == nothing) {
-        lvni_str_clear(out);
+        lvni_core_str_clear(out);
     }
 }
 
-static lvn_status warn_unvalidated(const lvni_config *c, const lvni_image_source *s,
-                                   const lvni_image_data *d)
+static lvn_status warn_unvalidated(const lvni_core_config *c, const lvni_recipes_image_source *s,
+                                   const lvni_recipes_image_data *d)
 {
-    lvni_str names = {0};
+    lvni_core_str names = {0};
     const lvn_status status =
-        d->val == NULL ? LVN_OK : lvni_class_counts_unvalidated(d->train, d->val, &names);
-    if (names.len > 0 && lvni_image_source_has_parts(s)) {
+        d->val == NULL ? LVN_OK : lvni_recipes_class_counts_unvalidated(d->train, d->val, &names);
+    if (names.len > 0 && lvni_recipes_image_source_has_parts(s)) {
         lvni_log_line(LVNI_LOG_WARNING, "data=%s: the validation part has no image of: %s",
-                      lvni_config_str(c, "data"), lvni_str_text(&names));
+                      lvni_core_config_str(c, "data"), lvni_core_str_text(&names));
     } else if (names.len > 0) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "data=%s: too few images to validate any of: %s (val_split=%g takes none of "
                       "a single one)",
-                      lvni_config_str(c, "data"), lvni_str_text(&names),
-                      lvni_config_float(c, "val_split"));
+                      lvni_core_config_str(c, "data"), lvni_core_str_text(&names),
+                      lvni_core_config_float(c, "val_split"));
     }
-    lvni_str_free(&names);
+    lvni_core_str_free(&names);
     return status;
 }
 
-static lvn_status open_parts(const lvni_config *c, const lvni_image_source *s, int64_t *part[2],
-                             int64_t n[2], lvni_image_data *out)
+static lvn_status open_parts(const lvni_core_config *c, const lvni_recipes_image_source *s,
+                             int64_t *part[2], int64_t n[2], lvni_recipes_image_data *out)
 {
     LVN_TRY(read_transform(c, s, &out->transform));
-    LVN_TRY(
-        lvni_preprocess_train(c, s->scan != NULL, &out->preprocess, &out->transform, &out->eval));
-    if (lvni_image_source_has_parts(s)) {
-        LVN_TRY(lvni_config_no_effect(c, "val_split", "on data with a validation part of its own"));
+    LVN_TRY(lvni_recipes_preprocess_train(c, s->scan != NULL, &out->preprocess, &out->transform,
+                                          &out->eval));
+    if (lvni_recipes_image_source_has_parts(s)) {
+        LVN_TRY(lvni_core_config_no_effect(c, "val_split",
+                                           "on data with a validation part of its own"));
     }
-    LVN_TRY(lvni_image_source_cut(s, &out->transform, lvni_config_float(c, "val_split"),
-                                  (uint64_t)lvni_config_int(c, "seed"), part, n));
-    LVN_TRY(lvni_image_source_identify(s, &out->transform, out->identity));
-    LVN_TRY(lvni_image_source_view(s, part[0], n[0], &out->transform, &out->train));
+    LVN_TRY(lvni_recipes_image_source_cut(s, &out->transform,
+                                          lvni_core_config_float(c, "val_split"),
+                                          (uint64_t)lvni_core_config_int(c, "seed"), part, n));
+    LVN_TRY(lvni_recipes_image_source_identify(s, &out->transform, out->identity));
+    LVN_TRY(lvni_recipes_image_source_view(s, part[0], n[0], &out->transform, &out->train));
     if (n[1] > 0) {
-        LVN_TRY(lvni_image_source_view(s, part[1], n[1], &out->eval, &out->val));
+        LVN_TRY(lvni_recipes_image_source_view(s, part[1], n[1], &out->eval, &out->val));
     }
-    lvni_str_printf(&out->note, "data %s: %lld image%s in %d class%s ", lvni_config_str(c, "data"),
-                    (long long)n[0] + (long long)n[1], lvni_plural(n[0] + n[1], "", "s"),
-                    out->train->n_classes, lvni_plural(out->train->n_classes, "", "es"));
-    LVN_TRY(lvni_class_counts_print(out->train, out->val, &out->note));
-    lvni_str_printf(&out->note, "; %lld to train, %lld to validate", (long long)n[0],
-                    (long long)n[1]);
+    lvni_core_str_printf(&out->note, "data %s: %lld image%s in %d class%s ",
+                         lvni_core_config_str(c, "data"), (long long)n[0] + (long long)n[1],
+                         lvni_core_plural(n[0] + n[1], "", "s"), out->train->n_classes,
+                         lvni_core_plural(out->train->n_classes, "", "es"));
+    LVN_TRY(lvni_recipes_class_counts_print(out->train, out->val, &out->note));
+    lvni_core_str_printf(&out->note, "; %lld to train, %lld to validate", (long long)n[0],
+                         (long long)n[1]);
     print_ignored(s, &out->ignored);
     LVN_TRY(warn_unvalidated(c, s, out));
     if (s->scan != NULL) {
         if (s->scan->layout.name[LVNI_PART_TEST] != NULL) {
-            lvni_str_printf(&out->note, "; %s/ is left to eval",
-                            s->scan->layout.name[LVNI_PART_TEST]);
+            lvni_core_str_printf(&out->note, "; %s/ is left to eval",
+                                 s->scan->layout.name[LVNI_PART_TEST]);
         }
-        lvni_str_append(&out->note, s->scan->size == NULL ? "" : "; ");
-        lvni_picture_sizes_print(s->scan, &out->note);
+        lvni_core_str_append(&out->note, s->scan->size == NULL ? "" : "; ");
+        lvni_recipes_image_sizes_print(s->scan, &out->note);
         out->decode_bytes =
-            lvni_picture_sizes_decode(s->scan, &out->transform, out->transform.random_crop);
-        out->val_decode_bytes = lvni_picture_sizes_decode(s->scan, &out->eval, false);
+            lvni_recipes_image_sizes_decode(s->scan, &out->transform, out->transform.random_crop);
+        out->val_decode_bytes = lvni_recipes_image_sizes_decode(s->scan, &out->eval, false);
     }
-    return lvni_str_status(&out->note);
+    return lvni_core_str_status(&out->note);
 }
 
 /* Of the run that is resumed: a new one has no index yet. */
-static const char *run_of(const lvni_config *c)
+static const char *run_of(const lvni_core_config *c)
 {
-    return lvni_config_bool(c, "resume") ? lvni_config_str(c, "out") : NULL;
+    return lvni_core_config_bool(c, "resume") ? lvni_core_config_str(c, "out") : NULL;
 }
 
-lvn_status lvni_image_data_open(const lvni_config *c, lvni_image_data *out)
+lvn_status lvni_recipes_image_data_open(const lvni_core_config *c, lvni_recipes_image_data *out)
 {
-    *out = (lvni_image_data){0};
-    lvni_image_source s;
-    LVN_TRY(lvni_image_source_open(c, LVNI_SCAN_CLASSES, run_of(c), true, &s));
+    *out = (lvni_recipes_image_data){0};
+    lvni_recipes_image_source s;
+    LVN_TRY(lvni_recipes_image_source_open(c, LVNI_SCAN_CLASSES, run_of(c), true, &s));
     int64_t *part[2] = {NULL, NULL}, n[2] = {0, 0};
     const lvn_status status = open_parts(c, &s, part, n, out);
-    lvni_free(part[0]);
-    lvni_free(part[1]);
+    lvni_core_free(part[0]);
+    lvni_core_free(part[1]);
     out->index = s.index;
-    s.index = (lvni_str){0};
-    lvni_image_source_close(&s);
+    s.index = (lvni_core_str){0};
+    lvni_recipes_image_source_close(&s);
     if (status != LVN_OK) {
-        lvni_image_data_free(out);
+        lvni_recipes_image_data_free(out);
     }
     return status;
 }
 
 /* The transform that the model was validated with, unless keys say otherwise. Only data.index= is
  * written here: the run is another's. */
-static lvn_status open_for(const lvni_config *c, const lvni_classifier_card *card,
-                           lvni_scan_mode mode, lvni_image_source *s, lvni_image_data *out)
+static lvn_status open_for(const lvni_core_config *c, const lvni_recipes_classifier_card *card,
+                           lvni_data_scan_mode mode, lvni_recipes_image_source *s,
+                           lvni_recipes_image_data *out)
 {
-    *out = (lvni_image_data){0};
-    LVN_TRY(lvni_preprocess_use(c, card, &out->transform));
-    LVN_TRY(lvni_image_source_open(c, mode, lvni_config_str(c, "model"), false, s));
+    *out = (lvni_recipes_image_data){0};
+    LVN_TRY(lvni_recipes_preprocess_use(c, card, &out->transform));
+    LVN_TRY(lvni_recipes_image_source_open(c, mode, lvni_core_config_str(c, "model"), false, s));
     print_ignored(s, &out->ignored);
     if (out->ignored.len > 0) {
-        lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&out->ignored));
+        lvni_log_line(LVNI_LOG_INFO, "%s", lvni_core_str_text(&out->ignored));
     }
-    const lvn_status status = s->index.len == 0 ? LVN_OK
-                                                : lvni_file_write(lvni_config_str(c, "data.index"),
-                                                                  s->index.data, s->index.len);
+    const lvn_status status = s->index.len == 0
+                                  ? LVN_OK
+                                  : lvni_core_file_write(lvni_core_config_str(c, "data.index"),
+                                                         s->index.data, s->index.len);
     if (status != LVN_OK) {
-        lvni_image_source_close(s);
+        lvni_recipes_image_source_close(s);
     }
     return status;
 }
 
-lvn_status lvni_image_data_for_model(const lvni_config *c, const lvni_classifier_card *card,
-                                     lvni_image_data *out)
+lvn_status lvni_recipes_image_data_for_model(const lvni_core_config *c,
+                                             const lvni_recipes_classifier_card *card,
+                                             lvni_recipes_image_data *out)
 {
-    lvni_image_source s;
+    lvni_recipes_image_source s;
     LVN_TRY(open_for(c, card, LVNI_SCAN_FLAT, &s, out));
-    const lvn_status status = lvni_image_source_view(&s, NULL, 0, &out->transform, &out->train);
-    lvni_image_source_close(&s);
+    const lvn_status status =
+        lvni_recipes_image_source_view(&s, NULL, 0, &out->transform, &out->train);
+    lvni_recipes_image_source_close(&s);
     return status;
 }
 
-/* Without the same list of pictures, the cut of the training cannot be made again. A folder's own
+/* Without the same list of images, the cut of the training cannot be made again. A folder's own
  * val/ needs no cut. */
-static lvn_status check_split(const lvni_config *c, const char *split,
-                              const lvni_classifier_card *card, const lvni_image_source *s,
-                              const char *identity)
+static lvn_status check_split(const lvni_core_config *c, const char *split,
+                              const lvni_recipes_classifier_card *card,
+                              const lvni_recipes_image_source *s, const char *identity)
 {
-    if (lvni_image_source_has_parts(s)) {
+    if (lvni_recipes_image_source_has_parts(s)) {
         return LVN_OK;
     }
     if (card->data == NULL) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "split=%s: the model %s does not record its split, as files of early versions; "
                  "give split=all, or data= a folder "
-                 "of pictures it was not trained on",
-                 split, lvni_config_str(c, "model"));
+                 "of images it was not trained on",
+                 split, lvni_core_config_str(c, "model"));
     }
     if (strcmp(card->data, identity) != 0) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "split=%s: data=%s are not the pictures the model was trained with (here %s, then "
+                 "split=%s: data=%s are not the images the model was trained with (here %s, then "
                  "%s): its split cannot be made "
                  "again; give the data of the training, or split=all",
-                 split, lvni_config_str(c, "data"), identity, card->data);
+                 split, lvni_core_config_str(c, "data"), identity, card->data);
     }
     return LVN_OK;
 }
 
 /* Of auto: what was kept from training, where the folder shows it. */
-static const char *wanted_part(const lvni_config *c, const lvni_image_source *s, int64_t n_test)
+static const char *wanted_part(const lvni_core_config *c, const lvni_recipes_image_source *s,
+                               int64_t n_test)
 {
-    const char *split = lvni_config_str(c, "split");
+    const char *split = lvni_core_config_str(c, "split");
     if (strcmp(split, "auto") != 0) {
         return split;
     }
-    split = n_test > 0 ? "test" : lvni_image_source_has_parts(s) ? "val" : "all";
+    split = n_test > 0 ? "test" : lvni_recipes_image_source_has_parts(s) ? "val" : "all";
     if (strcmp(split, "all") != 0) {
         lvni_log_line(LVNI_LOG_INFO,
                       "split=%s: data=%s has this part; split=all measures everything", split,
-                      lvni_config_str(c, "data"));
+                      lvni_core_config_str(c, "data"));
     }
     return split;
 }
 
 /* One of train, val, test. */
-static lvn_status view_part(const lvni_config *c, const char *split,
-                            const lvni_classifier_card *card, const lvni_image_source *s,
-                            int64_t *part[LVNI_PARTS], const int64_t n[LVNI_PARTS],
-                            lvni_image_data *out)
+static lvn_status view_part(const lvni_core_config *c, const char *split,
+                            const lvni_recipes_classifier_card *card,
+                            const lvni_recipes_image_source *s, int64_t *part[LVNI_PARTS],
+                            const int64_t n[LVNI_PARTS], lvni_recipes_image_data *out)
 {
     const int wanted = strcmp(split, "val") == 0     ? LVNI_PART_VAL
                        : strcmp(split, "train") == 0 ? LVNI_PART_TRAIN
                                                      : LVNI_PART_TEST;
     if (n[wanted] > 0) {
-        return lvni_image_source_view(s, part[wanted], n[wanted], &out->transform, &out->train);
+        return lvni_recipes_image_source_view(s, part[wanted], n[wanted], &out->transform,
+                                              &out->train);
     }
-    if (wanted == LVNI_PART_TEST || lvni_image_source_has_parts(s)) {
+    if (wanted == LVNI_PART_TEST || lvni_recipes_image_source_has_parts(s)) {
         LVN_FAIL(LVN_ERR_USAGE, "split=%s: data=%s has no images in a folder %s/", split,
-                 lvni_config_str(c, "data"), split);
+                 lvni_core_config_str(c, "data"), split);
     }
-    LVN_FAIL(LVN_ERR_USAGE,
-             "split=%s: this part has no pictures (val_split of the training was %g)", split,
-             card->val_split);
+    LVN_FAIL(LVN_ERR_USAGE, "split=%s: this part has no images (val_split of the training was %g)",
+             split, card->val_split);
 }
 
 /* The view that split= asks for; with all, how much of it was trained on. */
-static lvn_status choose_part(const lvni_config *c, const lvni_classifier_card *card,
-                              const lvni_image_source *s, lvni_image_data *out)
+static lvn_status choose_part(const lvni_core_config *c, const lvni_recipes_classifier_card *card,
+                              const lvni_recipes_image_source *s, lvni_recipes_image_data *out)
 {
     int64_t *part[LVNI_PARTS] = {NULL}, n[LVNI_PARTS] = {0};
-    lvn_status status = lvni_image_source_test(s, &part[LVNI_PART_TEST], &n[LVNI_PART_TEST]);
+    lvn_status status =
+        lvni_recipes_image_source_test(s, &part[LVNI_PART_TEST], &n[LVNI_PART_TEST]);
     const char *split = wanted_part(c, s, n[LVNI_PART_TEST]);
     out->split = split;
     const bool all = strcmp(split, "all") == 0, test = strcmp(split, "test") == 0;
@@ -368,62 +379,64 @@ static lvn_status choose_part(const lvni_config *c, const lvni_classifier_card *
     status =
         status == LVN_OK && cut && !all ? check_split(c, split, card, s, out->identity) : status;
     if (status == LVN_OK && cut) {
-        status = lvni_image_source_cut(s, &out->transform, card->val_split, (uint64_t)card->seed,
-                                       part, n);
+        status = lvni_recipes_image_source_cut(s, &out->transform, card->val_split,
+                                               (uint64_t)card->seed, part, n);
     }
     if (status == LVN_OK && all) {
         out->n_trained = n[LVNI_PART_TRAIN];
-        status = lvni_image_source_view(s, NULL, 0, &out->transform, &out->train);
+        status = lvni_recipes_image_source_view(s, NULL, 0, &out->transform, &out->train);
     } else if (status == LVN_OK) {
         status = view_part(c, split, card, s, part, n, out);
     }
     for (int i = 0; i < LVNI_PARTS; i++) {
-        lvni_free(part[i]);
+        lvni_core_free(part[i]);
     }
     return status;
 }
 
-lvn_status lvni_image_data_for_eval(const lvni_config *c, const lvni_classifier_card *card,
-                                    lvni_image_data *out)
+lvn_status lvni_recipes_image_data_for_eval(const lvni_core_config *c,
+                                            const lvni_recipes_classifier_card *card,
+                                            lvni_recipes_image_data *out)
 {
-    lvni_image_source s;
+    lvni_recipes_image_source s;
     LVN_TRY(open_for(c, card, LVNI_SCAN_EVAL, &s, out));
-    lvn_status status = lvni_image_source_relabel(&s, card->class_names, card->n_classes);
+    lvn_status status = lvni_recipes_image_source_relabel(&s, card->class_names, card->n_classes);
     if (status == LVN_OK) {
-        status = lvni_image_source_identify(&s, &out->transform, out->identity);
+        status = lvni_recipes_image_source_identify(&s, &out->transform, out->identity);
     }
     if (status == LVN_OK) {
         status = choose_part(c, card, &s, out);
     }
-    lvni_image_source_close(&s);
+    lvni_recipes_image_source_close(&s);
     return status;
 }
 
-lvn_status lvni_image_data_write_index(const lvni_config *c, const lvni_image_data *d,
-                                       const char *run)
+lvn_status lvni_recipes_image_data_write_index(const lvni_core_config *c,
+                                               const lvni_recipes_image_data *d, const char *run)
 {
-    const char *given = lvni_config_str(c, "data.index");
+    const char *given = lvni_core_config_str(c, "data.index");
     if (d->index.len == 0) {
         return LVN_OK;
     }
-    lvni_str path = {0};
+    lvni_core_str path = {0};
     if (given != NULL) {
-        lvni_str_append(&path, given);
+        lvni_core_str_append(&path, given);
     } else {
-        lvni_str_printf(&path, "%s/" LVNI_RUN_INDEX, run);
+        lvni_core_str_printf(&path, "%s/" LVNI_RUN_INDEX, run);
     }
-    lvn_status s = lvni_str_status(&path);
-    s = s == LVN_OK ? lvni_file_write(lvni_str_text(&path), d->index.data, d->index.len) : s;
-    lvni_str_free(&path);
+    lvn_status s = lvni_core_str_status(&path);
+    s = s == LVN_OK ? lvni_core_file_write(lvni_core_str_text(&path), d->index.data, d->index.len)
+                    : s;
+    lvni_core_str_free(&path);
     return s;
 }
 
-void lvni_image_data_free(lvni_image_data *d)
+void lvni_recipes_image_data_free(lvni_recipes_image_data *d)
 {
-    lvni_str_free(&d->index);
-    lvni_str_free(&d->ignored);
+    lvni_core_str_free(&d->index);
+    lvni_core_str_free(&d->ignored);
     lvn_dataset_destroy(d->train);
     lvn_dataset_destroy(d->val);
-    lvni_str_free(&d->note);
+    lvni_core_str_free(&d->note);
     d->train = d->val = NULL;
 }

@@ -2,7 +2,7 @@
 #include "recipes/image_source.h"
 
 #include "core/alloc.h"
-#include "data/decode/picture.h"
+#include "data/decode/image.h"
 #include "data/folder_layout.h"
 #include "data/image_folder.h"
 #include "data/split.h"
@@ -19,7 +19,7 @@
 
 #define SHAPES "builtin:shapes"
 
-static const lvni_option image_rows[] = {
+static const lvni_core_option image_rows[] = {
     {.name = "data",
      .type = LVNI_OPT_PATH,
      .help = "Folder with one sub-folder of images per class (or train/, val/ and test/ with "
@@ -28,9 +28,8 @@ static const lvni_option image_rows[] = {
      .no_file = "builtin:"},
     {.name = "data.labels",
      .type = LVNI_OPT_PATH,
-     .help =
-         "Classes of a .npy file of pictures: a .npy or IDX file with a whole number per picture; "
-         "unset: labels.npy beside it."},
+     .help = "Classes of a .npy file of images: a .npy or IDX file with a whole number per image; "
+             "unset: labels.npy beside it."},
     LVNI_OPTION_ALIAS("labels", "data.labels"),
     {.name = "data.layout",
      .type = LVNI_OPT_CHOICE,
@@ -41,23 +40,23 @@ static const lvni_option image_rows[] = {
     {.name = "data.index",
      .type = LVNI_OPT_PATH,
      .flags = LVNI_OPT_LAYOUT,
-     .help = "File that keeps the list of a folder's pictures with their sizes, for several runs; "
+     .help = "File that keeps the list of a folder's images with their sizes, for several runs; "
              "unset: data.index in the run directory."},
     {.name = "data.max_pixels",
      .type = LVNI_OPT_INT,
      .unit = "pixels",
      .fallback = "178956970",
-     .range = LVNI_BETWEEN(1, (double)LVNI_PICTURE_MAX_SIDE *LVNI_PICTURE_MAX_SIDE),
+     .range = LVNI_BETWEEN(1, (double)LVNI_IMAGE_MAX_SIDE *LVNI_IMAGE_MAX_SIDE),
      .help =
          "An image that claims more is refused before memory is taken for it; decoding takes up "
          "to 14 bytes per pixel."},
     {.name = "data.count",
      .type = LVNI_OPT_INT,
-     .unit = "pictures",
+     .unit = "images",
      .fallback = "2000",
      .range = LVNI_AT_LEAST(2),
      .needs = "data=builtin:shapes",
-     .help = "Pictures of builtin:shapes."},
+     .help = "Images of builtin:shapes."},
     {.name = "data.classes",
      .type = LVNI_OPT_INT,
      .fallback = "6",
@@ -71,17 +70,16 @@ static const lvni_option image_rows[] = {
      .needs = "data=builtin:shapes",
      .help = "Another set of builtin:shapes."},
 };
-const lvni_option_table lvni_image_options = LVNI_OPTION_TABLE("data", image_rows);
+const lvni_core_option_table lvni_recipes_image_options = LVNI_OPTION_TABLE("data", image_rows);
 
 /* ---- opening ---- */
 
-static lvn_status need_data(const lvni_config *c)
+static lvn_status need_data(const lvni_core_config *c)
 {
-    const char *data = lvni_config_str(c, "data");
+    const char *data = lvni_core_config_str(c, "data");
     if (data == NULL) {
-        LVN_FAIL(
-            LVN_ERR_USAGE,
-            "data= is missing: a folder with one sub-folder of pictures per class, or " SHAPES);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "data= is missing: a folder with one sub-folder of images per class, or " SHAPES);
     }
     if (strncmp(data, "builtin:", 8) == 0 && strcmp(data, SHAPES) != 0) {
         LVN_FAIL(LVN_ERR_USAGE, "data=%s: the only built-in set is " SHAPES, data);
@@ -91,14 +89,14 @@ static lvn_status need_data(const lvni_config *c)
 
 /* A name that leads nowhere is a mistake of whoever wrote it, and no failure of the work: nobody
  * starts again because of it. */
-static lvn_status need_path(const lvni_config *c)
+static lvn_status need_path(const lvni_core_config *c)
 {
     struct stat info;
-    const char *data = lvni_config_str(c, "data");
+    const char *data = lvni_core_config_str(c, "data");
     if (strcmp(data, SHAPES) != 0 && stat(data, &info) != 0 &&
         (errno == ENOENT || errno == ENOTDIR)) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "data=%s: %s; give a folder with one sub-folder of pictures per class", data,
+                 "data=%s: %s; give a folder with one sub-folder of images per class", data,
                  strerror(errno));
     }
     return LVN_OK;
@@ -107,123 +105,126 @@ static lvn_status need_path(const lvni_config *c)
 /* What the index has found. Damage is told before the first step of a training, not in the middle
  * of its first epoch. A model in use may not even want the damaged ones (split=val): there it is
  * the decoding that ends the command. */
-static lvn_status tell_index(const lvni_config *c, bool training, const lvni_index *x)
+static lvn_status report_index(const lvni_core_config *c, bool training, const lvni_data_index *x)
 {
-    const char *data = lvni_config_str(c, "data");
+    const char *data = lvni_core_config_str(c, "data");
     if (x->changed.len > 0) {
-        lvni_log_line(LVNI_LOG_INFO,
-                      "data=%s is not as %s has it: %s; its pictures are listed anew", data,
-                      x->file, lvni_str_text(&x->changed));
+        lvni_log_line(LVNI_LOG_INFO, "data=%s is not as %s has it: %s; its images are listed anew",
+                      data, x->file, lvni_core_str_text(&x->changed));
     }
     if (x->unkept.len > 0) {
-        lvni_log_line(LVNI_LOG_INFO, "data=%s: the list of its pictures is not kept: %s", data,
-                      lvni_str_text(&x->unkept));
+        lvni_log_line(LVNI_LOG_INFO, "data=%s: the list of its images is not kept: %s", data,
+                      lvni_core_str_text(&x->unkept));
     }
-    if (training && x->damaged.len > 0 && strcmp(lvni_config_str(c, "on_error"), "stop") == 0) {
+    if (training && x->damaged.len > 0 &&
+        strcmp(lvni_core_config_str(c, "on_error"), "stop") == 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s; mend or remove them, or leave them out with on_error=skip",
-                 lvni_str_text(&x->damaged));
+                 lvni_core_str_text(&x->damaged));
     }
     if (x->damaged.len > 0) {
-        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_str_text(&x->damaged));
+        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_core_str_text(&x->damaged));
     }
     return LVN_OK;
 }
 
 /* Classes that the folder seems to have and that nothing can be learned about. */
-static lvn_status tell_empty(const lvni_config *c, const lvni_image_source *s)
+static lvn_status report_empty(const lvni_core_config *c, const lvni_recipes_image_source *s)
 {
-    const lvni_image_scan *scan = s->scan;
-    const char *data = lvni_config_str(c, "data");
-    lvni_str text = {0};
+    const lvni_data_image_scan *scan = s->scan;
+    const char *data = lvni_core_config_str(c, "data");
+    lvni_core_str text = {0};
     if (scan->n_empty > 0) {
-        lvni_str_printf(&text, "data=%s: no image (JPEG or PNG) in the class folder%s %s", data,
-                        lvni_plural(scan->n_empty, "", "s"), lvni_str_text(&scan->empty));
-        lvni_str_append(&text, scan->ignored.n > 0 ? " (ignored: " : "");
-        lvni_ignored_print(&scan->ignored, &text);
-        lvni_str_append(&text, scan->ignored.n > 0 ? ")" : "");
+        lvni_core_str_printf(&text, "data=%s: no image (JPEG or PNG) in the class folder%s %s",
+                             data, lvni_core_plural(scan->n_empty, "", "s"),
+                             lvni_core_str_text(&scan->empty));
+        lvni_core_str_append(&text, scan->ignored.n > 0 ? " (ignored: " : "");
+        lvni_data_ignored_print(&scan->ignored, &text);
+        lvni_core_str_append(&text, scan->ignored.n > 0 ? ")" : "");
     }
-    lvn_status status = lvni_str_status(&text);
+    lvn_status status = lvni_core_str_status(&text);
     if (status == LVN_OK && scan->n_empty > 0 &&
-        strcmp(lvni_config_str(c, "on_error"), "stop") == 0) {
+        strcmp(lvni_core_config_str(c, "on_error"), "stop") == 0) {
         status = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                                "%s; remove what is no class, or leave it out with on_error=skip",
-                               lvni_str_text(&text));
+                               lvni_core_str_text(&text));
     } else if (status == LVN_OK && scan->n_empty > 0) {
-        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_str_text(&text));
+        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_core_str_text(&text));
     }
-    lvni_str_clear(&text);
-    status = status == LVN_OK ? lvni_class_counts_unreadable(scan, &text) : status;
+    lvni_core_str_clear(&text);
+    status = status == LVN_OK ? lvni_recipes_class_counts_unreadable(scan, &text) : status;
     if (status == LVN_OK && text.len > 0) { /* with on_error=skip: else the damage was refused */
         lvni_log_line(LVNI_LOG_WARNING, "data=%s: no image can be read of the classes %s", data,
-                      lvni_str_text(&text));
+                      lvni_core_str_text(&text));
     }
-    lvni_str_free(&text);
+    lvni_core_str_free(&text);
     return status;
 }
 
-static lvn_status open_index(const lvni_config *c, lvni_scan_mode mode, bool training,
-                             lvni_index *x, lvni_image_source *s)
+static lvn_status open_index(const lvni_core_config *c, lvni_data_scan_mode mode, bool training,
+                             lvni_data_index *x, lvni_recipes_image_source *s)
 {
-    const bool as_classes = strcmp(lvni_config_str(c, "data.layout"), "classes") == 0;
-    const lvni_scan_mode how =
-        as_classes ? (lvni_scan_mode)((unsigned)mode | LVNI_SCAN_NO_PARTS) : mode;
-    LVN_TRY(lvni_image_scan_open_indexed(lvni_config_str(c, "data"), how, x, &s->scan));
-    LVN_TRY(tell_index(c, training, x));
-    LVN_TRY(training ? tell_empty(c, s) : LVN_OK);
+    const bool as_classes = strcmp(lvni_core_config_str(c, "data.layout"), "classes") == 0;
+    const lvni_data_scan_mode how =
+        as_classes ? (lvni_data_scan_mode)((unsigned)mode | LVNI_SCAN_NO_PARTS) : mode;
+    LVN_TRY(lvni_data_image_scan_open_indexed(lvni_core_config_str(c, "data"), how, x, &s->scan));
+    LVN_TRY(report_index(c, training, x));
+    LVN_TRY(training ? report_empty(c, s) : LVN_OK);
     s->index = x->text;
-    x->text = (lvni_str){0};
+    x->text = (lvni_core_str){0};
     return LVN_OK;
 }
 
-static lvn_status open_folder(const lvni_config *c, lvni_scan_mode mode, const char *run,
-                              bool training, lvni_image_source *s)
+static lvn_status open_folder(const lvni_core_config *c, lvni_data_scan_mode mode, const char *run,
+                              bool training, lvni_recipes_image_source *s)
 {
-    const char *given = lvni_config_str(c, "data.index");
-    lvni_str kept = {0};
+    const char *given = lvni_core_config_str(c, "data.index");
+    lvni_core_str kept = {0};
     if (run != NULL) {
-        lvni_str_printf(&kept, "%s/" LVNI_RUN_INDEX, run);
+        lvni_core_str_printf(&kept, "%s/" LVNI_RUN_INDEX, run);
     }
-    lvni_index x = {.mode = given != NULL ? LVNI_INDEX_FILE
-                            : training    ? LVNI_INDEX_KEEP
-                                          : LVNI_INDEX_LOOK,
-                    .file = given != NULL ? given
-                            : run != NULL ? lvni_str_text(&kept)
-                                          : NULL};
-    lvn_status status = lvni_str_status(&kept);
+    lvni_data_index x = {.mode = given != NULL ? LVNI_INDEX_FILE
+                                 : training    ? LVNI_INDEX_KEEP
+                                               : LVNI_INDEX_LOOK,
+                         .file = given != NULL ? given
+                                 : run != NULL ? lvni_core_str_text(&kept)
+                                               : NULL};
+    lvn_status status = lvni_core_str_status(&kept);
     status = status == LVN_OK ? open_index(c, mode, training, &x, s) : status;
-    lvni_index_free(&x);
-    lvni_str_free(&kept);
+    lvni_data_index_free(&x);
+    lvni_core_str_free(&kept);
     return status;
 }
 
-static lvn_status open_kind(const lvni_config *c, lvni_scan_mode mode, const char *run,
-                            bool training, lvni_image_source *s)
+static lvn_status open_kind(const lvni_core_config *c, lvni_data_scan_mode mode, const char *run,
+                            bool training, lvni_recipes_image_source *s)
 {
-    const char *data = lvni_config_str(c, "data"), *labels = lvni_config_str(c, "data.labels"),
-               *index = lvni_config_str(c, "data.index");
+    const char *data = lvni_core_config_str(c, "data"),
+               *labels = lvni_core_config_str(c, "data.labels"),
+               *index = lvni_core_config_str(c, "data.index");
     const bool shapes = strcmp(data, SHAPES) == 0,
-               file = !shapes && lvni_array_images_is_file(data);
-    const bool arrays = file || (!shapes && lvni_array_images_is_folder(data));
+               file = !shapes && lvni_data_array_images_is_file(data);
+    const bool arrays = file || (!shapes && lvni_data_array_images_is_folder(data));
     if (index != NULL && (shapes || arrays)) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "data.index=%s keeps the list of a folder of pictures, which data=%s is not: "
+                 "data.index=%s keeps the list of a folder of images, which data=%s is not: "
                  "leave it away",
                  index, data);
     }
-    lvni_picture_set_max_pixels(lvni_config_int(c, "data.max_pixels"));
+    lvni_decode_image_set_max_pixels(lvni_core_config_int(c, "data.max_pixels"));
     if (shapes) {
-        s->shapes = (lvni_shapes_options){.count = lvni_config_int(c, "data.count"),
-                                          .classes = (int)lvni_config_int(c, "data.classes"),
-                                          .seed = (uint64_t)lvni_config_int(c, "data.seed")};
+        s->shapes =
+            (lvni_data_shapes_options){.count = lvni_core_config_int(c, "data.count"),
+                                       .classes = (int)lvni_core_config_int(c, "data.classes"),
+                                       .seed = (uint64_t)lvni_core_config_int(c, "data.seed")};
         return LVN_OK;
     }
     if (labels != NULL && !file) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "labels=%s belongs to data= a .npy or IDX file of pictures, which data=%s is not",
+                 "labels=%s belongs to data= a .npy or IDX file of images, which data=%s is not",
                  labels, data);
     }
     if (arrays) {
-        return lvni_array_images_open(data, labels, mode != LVNI_SCAN_FLAT, &s->arrays);
+        return lvni_data_array_images_open(data, labels, mode != LVNI_SCAN_FLAT, &s->arrays);
     }
     return open_folder(c, mode, run, training, s);
 }
@@ -249,10 +250,10 @@ static bool existing_folder(const char *path, char real[PATH_MAX])
 /* Beside train/ and val/ other folders are left alone; what else lies below data= is a class. */
 static bool leaves_alone(const char *data)
 {
-    lvni_folder_layout layout;
-    const bool found = lvni_folder_layout_find(data, &layout) == LVN_OK;
+    lvni_data_folder_layout layout;
+    const bool found = lvni_data_folder_layout_find(data, &layout) == LVN_OK;
     const bool both = layout.name[LVNI_PART_TRAIN] != NULL && layout.name[LVNI_PART_VAL] != NULL;
-    lvni_folder_layout_free(&layout);
+    lvni_data_folder_layout_free(&layout);
     if (!found) { /* whoever lists the folder says what is wrong with it */
         lvn_clear_error();
     }
@@ -260,13 +261,13 @@ static bool leaves_alone(const char *data)
 }
 
 /* A new run among classes would be a class at the next start, which could then not resume. */
-static lvn_status check_out(const lvni_config *c)
+static lvn_status check_out(const lvni_core_config *c)
 {
-    const char *out = lvni_config_str(c, "out"), *data = lvni_config_str(c, "data");
+    const char *out = lvni_core_config_str(c, "out"), *data = lvni_core_config_str(c, "data");
     char folder[PATH_MAX], root[PATH_MAX];
     struct stat info;
-    if (lvni_config_bool(c, "resume") || strcmp(data, SHAPES) == 0 || stat(data, &info) != 0 ||
-        !S_ISDIR(info.st_mode) || lvni_array_images_is_folder(data) ||
+    if (lvni_core_config_bool(c, "resume") || strcmp(data, SHAPES) == 0 || stat(data, &info) != 0 ||
+        !S_ISDIR(info.st_mode) || lvni_data_array_images_is_folder(data) ||
         !existing_folder(out != NULL ? out : ".", folder) || realpath(data, root) == NULL) {
         return LVN_OK;
     }
@@ -281,27 +282,29 @@ static lvn_status check_out(const lvni_config *c)
     return LVN_OK;
 }
 
-static void name_data(const lvni_config *c)
+static void name_data(const lvni_core_config *c)
 {
-    lvn_error_frame("data=%s (%s)", lvni_config_str(c, "data"), lvni_config_origin(c, "data"));
+    lvn_error_frame("data=%s (%s)", lvni_core_config_str(c, "data"),
+                    lvni_core_config_origin(c, "data"));
 }
 
-lvn_status lvni_image_source_open(const lvni_config *c, lvni_scan_mode mode, const char *run,
-                                  bool training, lvni_image_source *s)
+lvn_status lvni_recipes_image_source_open(const lvni_core_config *c, lvni_data_scan_mode mode,
+                                          const char *run, bool training,
+                                          lvni_recipes_image_source *s)
 {
-    *s = (lvni_image_source){0};
+    *s = (lvni_recipes_image_source){0};
     LVN_TRY(need_data(c));
     lvn_status status = need_path(c);
     status = status == LVN_OK && training ? check_out(c) : status;
     status = status == LVN_OK ? open_kind(c, mode, run, training, s) : status;
     if (status != LVN_OK) {
-        lvni_image_source_close(s);
+        lvni_recipes_image_source_close(s);
         name_data(c);
     }
     return status;
 }
 
-lvn_status lvni_image_source_check(const lvni_config *c)
+lvn_status lvni_recipes_image_source_check(const lvni_core_config *c)
 {
     LVN_TRY(need_data(c));
     const lvn_status status = need_path(c);
@@ -311,54 +314,55 @@ lvn_status lvni_image_source_check(const lvni_config *c)
     return status;
 }
 
-lvn_status lvni_image_source_check_run(const lvni_config *c)
+lvn_status lvni_recipes_image_source_check_run(const lvni_core_config *c)
 {
-    LVN_TRY(lvni_image_source_check(c));
+    LVN_TRY(lvni_recipes_image_source_check(c));
     return check_out(c);
 }
 
-void lvni_image_source_close(lvni_image_source *s)
+void lvni_recipes_image_source_close(lvni_recipes_image_source *s)
 {
-    lvni_image_scan_release(s->scan);
-    lvni_str_free(&s->index);
-    lvni_array_images_release(s->arrays);
-    *s = (lvni_image_source){0};
+    lvni_data_image_scan_release(s->scan);
+    lvni_core_str_free(&s->index);
+    lvni_data_array_images_release(s->arrays);
+    *s = (lvni_recipes_image_source){0};
 }
 
 /* ---- use ---- */
 
-void lvni_image_source_transform(const lvni_image_source *s, lvni_transform *t)
+void lvni_recipes_image_source_transform(const lvni_recipes_image_source *s, lvni_data_transform *t)
 {
     if (s->scan != NULL) {
-        lvni_transform_init(t, 224);
+        lvni_data_transform_init(t, 224);
     } else if (s->arrays != NULL) {
-        lvni_shapes_transform_init(t, s->arrays->width < s->arrays->height ? s->arrays->width
-                                                                           : s->arrays->height);
+        lvni_data_shapes_transform_init(
+            t, s->arrays->width < s->arrays->height ? s->arrays->width : s->arrays->height);
     } else {
-        lvni_shapes_transform_init(t, 32);
+        lvni_data_shapes_transform_init(t, 32);
     }
 }
 
-lvn_status lvni_image_source_view(const lvni_image_source *s, const int64_t *indices, int64_t n,
-                                  const lvni_transform *t, lvn_dataset **out)
+lvn_status lvni_recipes_image_source_view(const lvni_recipes_image_source *s,
+                                          const int64_t *indices, int64_t n,
+                                          const lvni_data_transform *t, lvn_dataset **out)
 {
     if (s->scan != NULL) {
-        return lvni_image_view_create(s->scan, indices, n, t, out);
+        return lvni_data_image_view_create(s->scan, indices, n, t, out);
     }
-    return s->arrays != NULL ? lvni_array_images_view(s->arrays, indices, n, t, out)
-                             : lvni_shapes_create(&s->shapes, indices, n, t, out);
+    return s->arrays != NULL ? lvni_data_array_images_view(s->arrays, indices, n, t, out)
+                             : lvni_data_shapes_create(&s->shapes, indices, n, t, out);
 }
 
-bool lvni_image_source_has_parts(const lvni_image_source *s)
+bool lvni_recipes_image_source_has_parts(const lvni_recipes_image_source *s)
 {
-    return s->scan != NULL ? lvni_image_scan_count(s->scan, LVNI_PART_VAL) > 0
+    return s->scan != NULL ? lvni_data_image_scan_count(s->scan, LVNI_PART_VAL) > 0
                            : s->arrays != NULL && s->arrays->n_parts == 2;
 }
 
 /* from, from + 1, ... */
 static lvn_status count_up(int64_t from, int64_t n, int64_t **out)
 {
-    *out = lvni_alloc(LVNI_TAG_DATA, (size_t)n * sizeof **out);
+    *out = lvni_core_alloc(LVNI_TAG_DATA, (size_t)n * sizeof **out);
     for (int64_t i = 0; *out != NULL && i < n; i++) {
         (*out)[i] = from + i;
     }
@@ -366,28 +370,29 @@ static lvn_status count_up(int64_t from, int64_t n, int64_t **out)
 }
 
 /* What a training takes: all but a test part. These are the first in the list. */
-static lvn_status view_of_training(const lvni_image_source *s, const lvni_transform *t,
+static lvn_status view_of_training(const lvni_recipes_image_source *s, const lvni_data_transform *t,
                                    lvn_dataset **out)
 {
     int64_t *first = NULL;
     const int64_t n = s->scan == NULL ? 0 : s->scan->begin[LVNI_PART_TEST];
     if (s->scan == NULL || n == s->scan->n) {
-        return lvni_image_source_view(s, NULL, 0, t, out);
+        return lvni_recipes_image_source_view(s, NULL, 0, t, out);
     }
     LVN_TRY(count_up(0, n, &first));
-    const lvn_status status = lvni_image_source_view(s, first, n, t, out);
-    lvni_free(first);
+    const lvn_status status = lvni_recipes_image_source_view(s, first, n, t, out);
+    lvni_core_free(first);
     return status;
 }
 
-lvn_status lvni_image_source_cut(const lvni_image_source *s, const lvni_transform *t,
-                                 double val_split, uint64_t seed, int64_t *part[2], int64_t n[2])
+lvn_status lvni_recipes_image_source_cut(const lvni_recipes_image_source *s,
+                                         const lvni_data_transform *t, double val_split,
+                                         uint64_t seed, int64_t *part[2], int64_t n[2])
 {
-    if (lvni_image_source_has_parts(s) && s->scan != NULL) {
-        LVN_TRY(lvni_image_scan_select(s->scan, LVNI_PART_TRAIN, &part[0], &n[0]));
-        return lvni_image_scan_select(s->scan, LVNI_PART_VAL, &part[1], &n[1]);
+    if (lvni_recipes_image_source_has_parts(s) && s->scan != NULL) {
+        LVN_TRY(lvni_data_image_scan_select(s->scan, LVNI_PART_TRAIN, &part[0], &n[0]));
+        return lvni_data_image_scan_select(s->scan, LVNI_PART_VAL, &part[1], &n[1]);
     }
-    if (lvni_image_source_has_parts(s)) {
+    if (lvni_recipes_image_source_has_parts(s)) {
         n[0] = s->arrays->part[0].shape[0];
         n[1] = s->arrays->part[1].shape[0];
         LVN_TRY(count_up(0, n[0], &part[0]));
@@ -396,39 +401,40 @@ lvn_status lvni_image_source_cut(const lvni_image_source *s, const lvni_transfor
     lvn_dataset *all;
     LVN_TRY(view_of_training(s, t, &all));
     const lvn_status status =
-        lvni_split_dataset(all, val_split, seed, &part[0], &n[0], &part[1], &n[1]);
+        lvni_data_split_dataset(all, val_split, seed, &part[0], &n[0], &part[1], &n[1]);
     lvn_dataset_destroy(all);
     return status;
 }
 
-lvn_status lvni_image_source_test(const lvni_image_source *s, int64_t **part, int64_t *n)
+lvn_status lvni_recipes_image_source_test(const lvni_recipes_image_source *s, int64_t **part,
+                                          int64_t *n)
 {
     *part = NULL;
     *n = 0;
-    return s->scan == NULL ? LVN_OK : lvni_image_scan_select(s->scan, LVNI_PART_TEST, part, n);
+    return s->scan == NULL ? LVN_OK : lvni_data_image_scan_select(s->scan, LVNI_PART_TEST, part, n);
 }
 
-void lvni_image_source_print_ignored(const lvni_image_source *s, lvni_str *out)
+void lvni_recipes_image_source_print_ignored(const lvni_recipes_image_source *s, lvni_core_str *out)
 {
     if (s->scan != NULL) {
-        lvni_ignored_print(&s->scan->ignored, out);
+        lvni_data_ignored_print(&s->scan->ignored, out);
     }
     if (s->scan != NULL && s->scan->layout.parts && s->scan->layout.beside.len > 0) {
-        lvni_str_printf(out, "%sfolders beside %s: %s", s->scan->ignored.n > 0 ? "; " : "",
-                        s->scan->layout.name[LVNI_PART_TRAIN] == NULL
-                            ? "the parts"
-                            : s->scan->layout.name[LVNI_PART_TRAIN],
-                        lvni_str_text(&s->scan->layout.beside));
+        lvni_core_str_printf(out, "%sfolders beside %s: %s", s->scan->ignored.n > 0 ? "; " : "",
+                             s->scan->layout.name[LVNI_PART_TRAIN] == NULL
+                                 ? "the parts"
+                                 : s->scan->layout.name[LVNI_PART_TRAIN],
+                             lvni_core_str_text(&s->scan->layout.beside));
     }
 }
 
-/* Pictures in a folder are known by their names, those in array files by what they hold, shapes by
+/* Images in a folder are known by their names, those in array files by what they hold, shapes by
  * what they are drawn from. */
-lvn_status lvni_image_source_identify(const lvni_image_source *s, const lvni_transform *t,
-                                      char identity[96])
+lvn_status lvni_recipes_image_source_identify(const lvni_recipes_image_source *s,
+                                              const lvni_data_transform *t, char identity[96])
 {
     if (s->arrays != NULL) {
-        snprintf(identity, 96, "%lld pictures in arrays %016llx", (long long)s->arrays->n,
+        snprintf(identity, 96, "%lld images in arrays %016llx", (long long)s->arrays->n,
                  (unsigned long long)s->arrays->content);
         return LVN_OK;
     }
@@ -439,24 +445,24 @@ lvn_status lvni_image_source_identify(const lvni_image_source *s, const lvni_tra
     }
     lvn_dataset *all;
     LVN_TRY(view_of_training(s, t, &all));
-    snprintf(identity, 96, "%lld pictures %016llx", (long long)s->scan->begin[LVNI_PART_TEST],
-             (unsigned long long)lvni_identity_of_data(all));
+    snprintf(identity, 96, "%lld images %016llx", (long long)s->scan->begin[LVNI_PART_TEST],
+             (unsigned long long)lvni_trainer_identity_of_data(all));
     lvn_dataset_destroy(all);
     return LVN_OK;
 }
 
-lvn_status lvni_image_source_relabel(const lvni_image_source *s, const char *const *class_names,
-                                     int n_classes)
+lvn_status lvni_recipes_image_source_relabel(const lvni_recipes_image_source *s,
+                                             const char *const *class_names, int n_classes)
 {
     if (s->scan != NULL) {
-        return lvni_image_scan_relabel(s->scan, class_names, n_classes);
+        return lvni_data_image_scan_relabel(s->scan, class_names, n_classes);
     }
     if (s->arrays != NULL) {
-        return lvni_array_images_relabel(s->arrays, class_names, n_classes);
+        return lvni_data_array_images_relabel(s->arrays, class_names, n_classes);
     }
     if (s->shapes.classes != n_classes) {
         LVN_FAIL(LVN_ERR_MISMATCH, "the model knows %d class%s; give data.classes=%d", n_classes,
-                 lvni_plural(n_classes, "", "es"), n_classes);
+                 lvni_core_plural(n_classes, "", "es"), n_classes);
     }
     return LVN_OK;
 }

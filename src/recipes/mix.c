@@ -11,52 +11,55 @@
 
 enum { DRAW_KIND, DRAW_PARTNER, DRAW_BOX, DRAW_GAMMA, DRAWS_PER_GAMMA = 3 };
 
-static lvni_rng stream(uint64_t seed, uint32_t step, uint32_t shard, uint32_t c)
+static lvni_core_rng stream(uint64_t seed, uint32_t step, uint32_t micro_batch, uint32_t c)
 {
-    return (lvni_rng){lvni_rng_make_key(seed, lvni_rng_purpose("mix")), step, shard, c};
+    return (lvni_core_rng){lvni_core_rng_make_key(seed, lvni_core_rng_purpose("mix")), step,
+                           micro_batch, c};
 }
 
 /* In [0, 1). */
-static double uniform(const lvni_rng *rng, uint64_t element)
+static double uniform(const lvni_core_rng *rng, uint64_t element)
 {
-    return (double)lvni_rng_u32(rng, element) * 0x1p-32;
+    return (double)lvni_core_rng_u32(rng, element) * 0x1p-32;
 }
 
-static double log_uniform(const lvni_rng *rng, uint64_t element)
+static double log_uniform(const lvni_core_rng *rng, uint64_t element)
 {
-    return lvni_log(((double)lvni_rng_u32(rng, element) + 0.5) * 0x1p-32);
+    return lvni_core_log(((double)lvni_core_rng_u32(rng, element) + 0.5) * 0x1p-32);
 }
 
 /* The logarithm of a Gamma(alpha, 1) variate: Marsaglia and Tsang 2000, "A simple method for
  * generating gamma variables"; below 1 that of alpha + 1 times u^(1 / alpha). The logarithm, since
  * small alphas give numbers below all that a double holds. */
-static double log_gamma_variate(double alpha, uint64_t seed, uint32_t step, uint32_t shard,
+static double log_gamma_variate(double alpha, uint64_t seed, uint32_t step, uint32_t micro_batch,
                                 uint32_t c)
 {
-    const lvni_rng normals = stream(seed, step, shard, c),
-                   uniforms = stream(seed, step, shard, c + 1),
-                   boosts = stream(seed, step, shard, c + 2);
+    const lvni_core_rng normals = stream(seed, step, micro_batch, c),
+                        uniforms = stream(seed, step, micro_batch, c + 1),
+                        boosts = stream(seed, step, micro_batch, c + 2);
     const double boost = alpha < 1.0 ? log_uniform(&boosts, 0) / alpha : 0.0;
     const double d = (alpha < 1.0 ? alpha + 1.0 : alpha) - 1.0 / 3.0,
-                 slope = 1.0 / lvni_sqrt(9.0 * d);
+                 slope = 1.0 / lvni_core_sqrt(9.0 * d);
     for (uint64_t attempt = 0;; attempt++) { /* 19 of 20 succeed */
-        const double x = lvni_rng_normal(&normals, attempt), root = 1.0 + slope * x,
+        const double x = lvni_core_rng_normal(&normals, attempt), root = 1.0 + slope * x,
                      v = root * root * root;
         if (v > 0.0 &&
-            log_uniform(&uniforms, attempt) < 0.5 * x * x + d - d * v + d * lvni_log(v)) {
-            return lvni_log(d * v) + boost;
+            log_uniform(&uniforms, attempt) < 0.5 * x * x + d - d * v + d * lvni_core_log(v)) {
+            return lvni_core_log(d * v) + boost;
         }
     }
 }
 
 /* Beta(alpha, alpha) = g1 / (g1 + g2). */
-static double beta_variate(double alpha, uint64_t seed, uint32_t step, uint32_t shard)
+static double beta_variate(double alpha, uint64_t seed, uint32_t step, uint32_t micro_batch)
 {
-    const double first = log_gamma_variate(alpha, seed, step, shard, DRAW_GAMMA);
-    const double second = log_gamma_variate(alpha, seed, step, shard, DRAW_GAMMA + DRAWS_PER_GAMMA);
+    const double first = log_gamma_variate(alpha, seed, step, micro_batch, DRAW_GAMMA);
+    const double second =
+        log_gamma_variate(alpha, seed, step, micro_batch, DRAW_GAMMA + DRAWS_PER_GAMMA);
     const double difference = second - first;
-    return difference > 700.0 ? 0.0
-                              : 1.0 / (1.0 + lvni_exp(difference < -700.0 ? -700.0 : difference));
+    return difference > 700.0
+               ? 0.0
+               : 1.0 / (1.0 + lvni_core_exp(difference < -700.0 ? -700.0 : difference));
 }
 
 static int clamp_int(int x, int high)
@@ -64,11 +67,11 @@ static int clamp_int(int x, int high)
     return x < 0 ? 0 : x > high ? high : x;
 }
 
-/* A box of 1 - lambda of the area around a point anywhere; what lies outside of the picture is cut
+/* A box of 1 - lambda of the area around a point anywhere; what lies outside of the image is cut
  * off, and lambda follows. */
-static void draw_box(const lvni_rng *rng, int width, int height, lvni_mix_draw *d)
+static void draw_box(const lvni_core_rng *rng, int width, int height, lvni_recipes_mix_draw *d)
 {
-    const double side = lvni_sqrt(1.0 - d->lambda);
+    const double side = lvni_core_sqrt(1.0 - d->lambda);
     const int w = (int)(width * side), h = (int)(height * side);
     const int x = (int)(uniform(rng, 0) * width), y = (int)(uniform(rng, 1) * height);
     d->x0 = clamp_int(x - w / 2, width);
@@ -78,44 +81,46 @@ static void draw_box(const lvni_rng *rng, int width, int height, lvni_mix_draw *
     d->lambda = 1.0 - (double)(d->x1 - d->x0) * (d->y1 - d->y0) / ((double)width * height);
 }
 
-lvni_mix_draw lvni_mix_draw_one(const lvni_mix *m, uint64_t seed, uint32_t step, uint32_t shard,
-                                int width, int height)
+lvni_recipes_mix_draw lvni_recipes_mix_draw_one(const lvni_recipes_mix *m, uint64_t seed,
+                                                uint32_t step, uint32_t micro_batch, int width,
+                                                int height)
 {
-    const lvni_rng kind = stream(seed, step, shard, DRAW_KIND),
-                   box = stream(seed, step, shard, DRAW_BOX);
+    const lvni_core_rng kind = stream(seed, step, micro_batch, DRAW_KIND),
+                        box = stream(seed, step, micro_batch, DRAW_BOX);
     const bool both = m->mixup_alpha > 0.0 && m->cutmix_alpha > 0.0;
-    lvni_mix_draw d = {.cut = both ? uniform(&kind, 0) < 0.5 : m->cutmix_alpha > 0.0};
-    d.lambda = beta_variate(d.cut ? m->cutmix_alpha : m->mixup_alpha, seed, step, shard);
+    lvni_recipes_mix_draw d = {.cut = both ? uniform(&kind, 0) < 0.5 : m->cutmix_alpha > 0.0};
+    d.lambda = beta_variate(d.cut ? m->cutmix_alpha : m->mixup_alpha, seed, step, micro_batch);
     if (d.cut) {
         draw_box(&box, width, height, &d);
     }
     return d;
 }
 
-void lvni_mix_partners(uint64_t seed, uint32_t step, uint32_t shard, int64_t n, int64_t *partner)
+void lvni_recipes_mix_partners(uint64_t seed, uint32_t step, uint32_t micro_batch, int64_t n,
+                               int64_t *partner)
 {
-    const lvni_rng rng = stream(seed, step, shard, DRAW_PARTNER);
+    const lvni_core_rng rng = stream(seed, step, micro_batch, DRAW_PARTNER);
     uint64_t element = 0;
     for (int64_t i = 0; i < n; i++) {
         partner[i] = i;
     }
     for (int64_t i = n - 1; i > 0; i--) {
-        const int64_t j = lvni_rng_below(&rng, (uint32_t)i + 1, &element);
+        const int64_t j = lvni_core_rng_below(&rng, (uint32_t)i + 1, &element);
         const int64_t swapped = partner[i];
         partner[i] = partner[j];
         partner[j] = swapped;
     }
 }
 
-void lvni_mix_pictures(const lvni_mix_draw *d, const int64_t *partner, const float *pictures,
-                       int64_t n, int height, int width, int channels, float *out)
+void lvni_recipes_mix_images(const lvni_recipes_mix_draw *d, const int64_t *partner,
+                             const float *images, int64_t n, int height, int width, int channels,
+                             float *out)
 {
     const size_t row = (size_t)width * (size_t)channels, size = row * (size_t)height;
     const float own = (float)d->lambda, other = (float)(1.0 - d->lambda);
     for (int64_t i = 0; i < n; i++) {
-        const float *restrict a = pictures + (size_t)i * size, *restrict b =
-                                                                   pictures +
-                                                                   (size_t)partner[i] * size;
+        const float *restrict a = images + (size_t)i * size, *restrict b =
+                                                                 images + (size_t)partner[i] * size;
         float *restrict to = out + (size_t)i * size;
         if (!d->cut) {
             for (size_t k = 0; k < size; k++) {
@@ -136,18 +141,18 @@ void lvni_mix_pictures(const lvni_mix_draw *d, const int64_t *partner, const flo
 /* An uninitialised tensor like t, of the scope; NULL fails the scope. */
 static lvn_tensor *like(const lvn_tensor *t)
 {
-    const lvni_desc desc = lvni_tensor_desc(t);
-    return lvni_adopt(lvni_tensor_new(&desc));
+    const lvni_tensor_desc desc = lvni_tensor_get_desc(t);
+    return lvni_autograd_adopt(lvni_tensor_new(&desc));
 }
 
-/* What happens to a shard where it lies. */
+/* What happens to a micro-batch where it lies. */
 typedef struct mix_job {
-    lvni_mix_draw draw;
+    lvni_recipes_mix_draw draw;
     uint64_t seed;
-    uint32_t step, shard;
+    uint32_t step, micro_batch;
     int height, width, channels;
     int64_t n;
-    const float *pictures;
+    const float *images;
     const int64_t *label;
     float *mixed;
     int64_t *partner, *other; /* other: the partners' labels */
@@ -156,12 +161,12 @@ typedef struct mix_job {
 static lvn_status run_mix(void *payload)
 {
     const mix_job *j = payload;
-    lvni_mix_partners(j->seed, j->step, j->shard, j->n, j->partner);
+    lvni_recipes_mix_partners(j->seed, j->step, j->micro_batch, j->n, j->partner);
     for (int64_t i = 0; i < j->n; i++) {
         j->other[i] = j->label[j->partner[i]];
     }
-    lvni_mix_pictures(&j->draw, j->partner, j->pictures, j->n, j->height, j->width, j->channels,
-                      j->mixed);
+    lvni_recipes_mix_images(&j->draw, j->partner, j->images, j->n, j->height, j->width, j->channels,
+                            j->mixed);
     return LVN_OK;
 }
 
@@ -171,10 +176,12 @@ static lvn_tensor *blend(lvn_tensor *a, lvn_tensor *b, double lambda)
     return lvn_add(lvn_mul_scalar(a, lambda), lvn_mul_scalar(b, 1.0 - lambda));
 }
 
-/* The shard's images, each mixed with its partner, and the partners' labels. NULL: it failed. */
-static lvn_tensor *mixed_images(const lvni_mix_draw *d, const lvn_batch *batch, lvn_tensor **other)
+/* The micro-batch's images, each mixed with its partner, and the partners' labels. NULL: it
+ * failed. */
+static lvn_tensor *mixed_images(const lvni_recipes_mix_draw *d, const lvn_batch *batch,
+                                lvn_tensor **other)
 {
-    const lvni_position *at = &lvni_ctx_get()->at;
+    const lvni_tensor_position *at = &lvni_tensor_ctx_get()->at;
     lvn_tensor *image = like(batch->image), *partner = like(batch->label);
     *other = like(batch->label);
     if (image == NULL || partner == NULL || *other == NULL) {
@@ -183,52 +190,54 @@ static lvn_tensor *mixed_images(const lvni_mix_draw *d, const lvn_batch *batch, 
     mix_job job = {.draw = *d,
                    .seed = at->seed,
                    .step = at->step,
-                   .shard = at->shard,
+                   .micro_batch = at->micro_batch,
                    .height = (int)batch->image->shape[1],
                    .width = (int)batch->image->shape[2],
                    .channels = (int)batch->image->shape[3],
                    .n = batch->size,
-                   .pictures = lvni_device_alias(batch->image->data),
-                   .label = lvni_device_alias(batch->label->data),
-                   .mixed = lvni_device_alias(image->data),
-                   .partner = lvni_device_alias(partner->data),
-                   .other = lvni_device_alias((*other)->data)};
-    if (lvni_device_call(image->data, "mixing pictures", run_mix, &job, sizeof job) != LVN_OK) {
-        return lvni_op_fail("mixing pictures");
+                   .images = lvni_tensor_device_alias(batch->image->data),
+                   .label = lvni_tensor_device_alias(batch->label->data),
+                   .mixed = lvni_tensor_device_alias(image->data),
+                   .partner = lvni_tensor_device_alias(partner->data),
+                   .other = lvni_tensor_device_alias((*other)->data)};
+    if (lvni_tensor_device_call(image->data, "mixing images", run_mix, &job, sizeof job) !=
+        LVN_OK) {
+        return lvni_autograd_op_fail("mixing images");
     }
     return image;
 }
 
 static lvn_tensor *mixing_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
 {
-    const lvni_mix *m = (const lvni_mix *)(const void *)module->cls;
-    const lvni_position *at = &lvni_ctx_get()->at;
+    const lvni_recipes_mix *m = (const lvni_recipes_mix *)(const void *)module->cls;
+    const lvni_tensor_position *at = &lvni_tensor_ctx_get()->at;
     lvn_tensor *image = batch->image, *label = batch->label, *other = NULL;
-    lvni_mix_draw d = {.lambda = 1.0};
+    lvni_recipes_mix_draw d = {.lambda = 1.0};
     if (m->mixup_alpha > 0.0 || m->cutmix_alpha > 0.0) {
-        d = lvni_mix_draw_one(m, at->seed, at->step, at->shard, (int)image->shape[2],
-                              (int)image->shape[1]);
+        d = lvni_recipes_mix_draw_one(m, at->seed, at->step, at->micro_batch, (int)image->shape[2],
+                                      (int)image->shape[1]);
         image = mixed_images(&d, batch, &other);
     }
     lvn_tensor *logits = lvn_forward(module, image);
-    lvn_tensor *loss = lvni_criterion_loss(&m->criterion, logits, label),
+    lvn_tensor *loss = lvni_recipes_criterion_loss(&m->criterion, logits, label),
                *accuracy = lvn_accuracy(logits, label);
     if (other !=
         NULL) { /* the partners are a permutation: the weights of their labels have the same sum */
-        loss = blend(loss, lvni_criterion_loss(&m->criterion, logits, other), d.lambda);
+        loss = blend(loss, lvni_recipes_criterion_loss(&m->criterion, logits, other), d.lambda);
         accuracy = blend(accuracy, lvn_accuracy(logits, other), d.lambda);
     }
-    const double weight = lvni_criterion_weight(&m->criterion, label);
-    lvni_log_weighted(step, "loss", loss, weight);
+    const double weight = lvni_recipes_criterion_weight(&m->criterion, label);
+    lvni_nn_log_weighted(step, "loss", loss, weight);
     lvn_log(step, "acc", accuracy);
-    lvni_step_weigh(step, weight);
+    lvni_nn_step_weigh(step, weight);
     return loss;
 }
 
-void lvni_mix_init(lvni_mix *m, const lvn_module_class *network, double mixup_alpha,
-                   double cutmix_alpha)
+void lvni_recipes_mix_init(lvni_recipes_mix *m, const lvn_module_class *network, double mixup_alpha,
+                           double cutmix_alpha)
 {
-    *m = (lvni_mix){.cls = *network, .mixup_alpha = mixup_alpha, .cutmix_alpha = cutmix_alpha};
+    *m = (lvni_recipes_mix){
+        .cls = *network, .mixup_alpha = mixup_alpha, .cutmix_alpha = cutmix_alpha};
     m->cls.training_step = mixing_step;
     m->cls.validation_step =
         network->validation_step != NULL ? network->validation_step : network->training_step;

@@ -1,12 +1,12 @@
-/* Two samples in one picture: mixup (Zhang et al. 2017, "mixup: Beyond Empirical Risk
- * Minimization") blends them, CutMix (Yun et al. 2019, "CutMix: Regularization Strategy to Train
- * Strong Classifiers with Localizable Features") pastes a box of one into the other. The loss is
- * lambda CE(y_a) + (1 - lambda) CE(y_b). Partners come from the same shard, so nothing depends on
+/* Two samples in one image: mixup (Zhang et al. 2017, "mixup: Beyond Empirical Risk Minimization")
+ * blends them, CutMix (Yun et al. 2019, "CutMix: Regularization Strategy to Train Strong
+ * Classifiers with Localizable Features") pastes a box of one into the other. The loss is lambda
+ * CE(y_a) + (1 - lambda) CE(y_b). Partners come from the same micro-batch, so nothing depends on
  * the layout. Called by classify.c.
  *
- * THE DRAWS OF THE LAW. Key (seed, "mix"), a = step, b = shard, c as follows.
+ * THE DRAWS OF THE LAW. Key (seed, "mix"), a = step, b = micro-batch, c as follows.
  *   0  element 0: with both kinds on, CutMix when u < 1/2
- *   1  the partners: Fisher-Yates over 0 .. n-1, i = n-1 .. 1, swap with lvni_rng_below(i + 1)
+ *   1  the partners: Fisher-Yates over 0 .. n-1, i = n-1 .. 1, swap with lvni_core_rng_below(i + 1)
  *   2  the box: element 0 column, element 1 row of its centre, each floor(u * side)
  *   3, 4, 5  the first gamma variate of lambda: normals, uniforms, the boost of alpha < 1;  6, 7, 8
  *     the second
@@ -16,30 +16,34 @@
 
 #include "recipes/criterion.h"
 
-typedef struct lvni_mix {
+typedef struct lvni_recipes_mix {
     lvn_module_class cls; /* first: the network's class, with a training step that mixes */
     double mixup_alpha, cutmix_alpha; /* lambda ~ Beta(alpha, alpha); 0: off */
-    lvni_criterion criterion; /* the loss that is trained on; validation takes the network's own */
-} lvni_mix;
+    /* the loss that is trained on; validation takes the network's own */
+    lvni_recipes_criterion criterion;
+} lvni_recipes_mix;
 
 /* The criterion is plain cross entropy, until it is set. The network must be built with &mix->cls,
  * and *mix live as long as the model. */
-void lvni_mix_init(lvni_mix *mix, const lvn_module_class *network, double mixup_alpha,
-                   double cutmix_alpha);
+void lvni_recipes_mix_init(lvni_recipes_mix *mix, const lvn_module_class *network,
+                           double mixup_alpha, double cutmix_alpha);
 
-/* What one shard of one step draws. */
-typedef struct lvni_mix_draw {
+/* What one micro-batch of one step draws. */
+typedef struct lvni_recipes_mix_draw {
     bool cut;
-    /* the part of the sample itself; with a box, 1 - its area over the picture's */
+    /* the part of the sample itself; with a box, 1 - its area over the image's */
     double lambda;
     int x0, x1, y0, y1; /* the partner's box, ends not included */
-} lvni_mix_draw;
-lvni_mix_draw lvni_mix_draw_one(const lvni_mix *mix, uint64_t seed, uint32_t step, uint32_t shard,
-                                int width, int height);
+} lvni_recipes_mix_draw;
+lvni_recipes_mix_draw lvni_recipes_mix_draw_one(const lvni_recipes_mix *mix, uint64_t seed,
+                                                uint32_t step, uint32_t micro_batch, int width,
+                                                int height);
 /* partner[0 .. n-1]: a permutation. */
-void lvni_mix_partners(uint64_t seed, uint32_t step, uint32_t shard, int64_t n, int64_t *partner);
+void lvni_recipes_mix_partners(uint64_t seed, uint32_t step, uint32_t micro_batch, int64_t n,
+                               int64_t *partner);
 /* out (n, height, width, channels): each sample with its partner. */
-void lvni_mix_pictures(const lvni_mix_draw *draw, const int64_t *partner, const float *pictures,
-                       int64_t n, int height, int width, int channels, float *out);
+void lvni_recipes_mix_images(const lvni_recipes_mix_draw *draw, const int64_t *partner,
+                             const float *images, int64_t n, int height, int width, int channels,
+                             float *out);
 
 #endif

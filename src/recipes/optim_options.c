@@ -7,21 +7,22 @@
 #include <jansson.h>
 #include <string.h>
 
-static lvn_status check_milestones(const lvni_option *row, const lvni_value *value,
+static lvn_status check_milestones(const lvni_core_option *row, const lvni_core_value *value,
                                    const char *origin)
 {
     if (value->n > LVNI_MILESTONES) {
-        return lvni_option_fail(row, value, origin, "expected at most %d", (int)LVNI_MILESTONES);
+        return lvni_core_option_fail(row, value, origin, "expected at most %d",
+                                     (int)LVNI_MILESTONES);
     }
     for (size_t i = 1; i < value->n; i++) {
         if (value->ints[i] <= value->ints[i - 1]) {
-            return lvni_option_fail(row, value, origin, "expected numbers in ascending order");
+            return lvni_core_option_fail(row, value, origin, "expected numbers in ascending order");
         }
     }
     return LVN_OK;
 }
 
-static const lvni_option optim_rows[] = {
+static const lvni_core_option optim_rows[] = {
     {.name = "optim.name",
      .type = LVNI_OPT_CHOICE,
      .choices = "sgd|adam|adamw|lars",
@@ -161,34 +162,35 @@ static const lvni_option optim_rows[] = {
      .needs = "ema.decay",
      .help = "false: validation and exported models take the weights themselves."},
 };
-const lvni_option_table lvni_optim_table = LVNI_OPTION_TABLE("optimizer", optim_rows);
+const lvni_core_option_table lvni_recipes_optim_table = LVNI_OPTION_TABLE("optimizer", optim_rows);
 
 /* As the rows' choices. */
 static const lvni_optim_kind optimizers[] = {LVNI_OPTIM_SGD, LVNI_OPTIM_ADAM, LVNI_OPTIM_ADAMW,
                                              LVNI_OPTIM_LARS};
-static const lvni_schedule_kind schedules[] = {LVNI_SCHEDULE_CONSTANT, LVNI_SCHEDULE_STEP,
-                                               LVNI_SCHEDULE_MULTISTEP, LVNI_SCHEDULE_COSINE,
-                                               LVNI_SCHEDULE_LINEAR};
+static const lvni_optim_schedule_kind schedules[] = {LVNI_SCHEDULE_CONSTANT, LVNI_SCHEDULE_STEP,
+                                                     LVNI_SCHEDULE_MULTISTEP, LVNI_SCHEDULE_COSINE,
+                                                     LVNI_SCHEDULE_LINEAR};
 
-lvn_status lvni_read_optim(const lvni_config *c, lvni_optim_options *o)
+lvn_status lvni_recipes_read_optim(const lvni_core_config *c, lvni_optim_options *o)
 {
     size_t n;
-    const double *betas = lvni_config_float_list(c, "optim.betas", &n);
-    *o = (lvni_optim_options){.kind = optimizers[lvni_config_choice(c, "optim.name")],
-                              .lr = lvni_config_float(c, "optim.lr"),
-                              .weight_decay = lvni_config_float(c, "optim.weight_decay"),
-                              .momentum = lvni_config_float(c, "optim.momentum"),
-                              .dampening = lvni_config_float(c, "optim.dampening"),
-                              .nesterov = lvni_config_bool(c, "optim.nesterov"),
-                              .trust_coefficient = lvni_config_float(c, "optim.trust_coefficient"),
+    const double *betas = lvni_core_config_float_list(c, "optim.betas", &n);
+    *o = (lvni_optim_options){.kind = optimizers[lvni_core_config_choice(c, "optim.name")],
+                              .lr = lvni_core_config_float(c, "optim.lr"),
+                              .weight_decay = lvni_core_config_float(c, "optim.weight_decay"),
+                              .momentum = lvni_core_config_float(c, "optim.momentum"),
+                              .dampening = lvni_core_config_float(c, "optim.dampening"),
+                              .nesterov = lvni_core_config_bool(c, "optim.nesterov"),
+                              .trust_coefficient =
+                                  lvni_core_config_float(c, "optim.trust_coefficient"),
                               .beta1 = betas[0],
                               .beta2 = betas[1],
-                              .eps = lvni_config_float(c, "optim.eps")};
+                              .eps = lvni_core_config_float(c, "optim.eps")};
     const bool sgd = o->kind == LVNI_OPTIM_SGD || o->kind == LVNI_OPTIM_LARS;
     if (o->nesterov && !sgd) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "optim.nesterov=true is for optim=sgd and optim=lars, not for optim=%s",
-                 lvni_config_str(c, "optim.name"));
+                 lvni_core_config_str(c, "optim.name"));
     }
     if (o->nesterov && (!(o->momentum > 0.0) || o->dampening > 0.0)) {
         LVN_FAIL(
@@ -199,17 +201,17 @@ lvn_status lvni_read_optim(const lvni_config *c, lvni_optim_options *o)
     return LVN_OK;
 }
 
-void lvni_read_rules(const lvni_config *c, lvni_optim_rules *r)
+void lvni_recipes_read_rules(const lvni_core_config *c, lvni_optim_rules *r)
 {
-    *r = (lvni_optim_rules){.no_decay_1d = !lvni_config_bool(c, "optim.decay_norm_bias")};
-    r->freeze = lvni_config_str_list(c, "freeze", &r->n_freeze);
-    r->lr_scale = lvni_config_str_list(c, "lr_scale", &r->n_lr_scale);
+    *r = (lvni_optim_rules){.no_decay_1d = !lvni_core_config_bool(c, "optim.decay_norm_bias")};
+    r->freeze = lvni_core_config_str_list(c, "freeze", &r->n_freeze);
+    r->lr_scale = lvni_core_config_str_list(c, "lr_scale", &r->n_lr_scale);
 }
 
-void lvni_read_ema(const lvni_config *c, lvni_ema_options *e)
+void lvni_recipes_read_ema(const lvni_core_config *c, lvni_optim_ema_options *e)
 {
-    *e = (lvni_ema_options){.decay = lvni_config_float(c, "ema.decay"),
-                            .warmup = lvni_config_bool(c, "ema.warmup")};
+    *e = (lvni_optim_ema_options){.decay = lvni_core_config_float(c, "ema.decay"),
+                                  .warmup = lvni_core_config_bool(c, "ema.warmup")};
 }
 
 /* Steps of the whole run; INT64_MAX: no end. */
@@ -219,14 +221,14 @@ static int64_t horizon(int64_t epochs, int64_t steps, int64_t steps_per_epoch)
     return steps >= 0 && steps < total ? steps : total;
 }
 
-static bool ends_with_the_run(lvni_schedule_kind kind)
+static bool ends_with_the_run(lvni_optim_schedule_kind kind)
 {
     return kind == LVNI_SCHEDULE_COSINE || kind == LVNI_SCHEDULE_LINEAR;
 }
 
-static lvn_status check_length(const lvni_config *c, const lvni_schedule *s)
+static lvn_status check_length(const lvni_core_config *c, const lvni_optim_schedule *s)
 {
-    const char *name = lvni_config_str(c, "scheduler.name");
+    const char *name = lvni_core_config_str(c, "scheduler.name");
     if (!ends_with_the_run(s->kind)) { /* a short trial of a long warm-up is fine */
         return LVN_OK;
     }
@@ -241,15 +243,15 @@ static lvn_status check_length(const lvni_config *c, const lvni_schedule *s)
                  "scheduler.warmup_steps=%lld leaves nothing of the run's %lld step%s: give fewer, "
                  "or a larger max_epochs or max_steps",
                  (long long)s->warmup_steps, (long long)s->total_steps,
-                 lvni_plural(s->total_steps, "", "s"));
+                 lvni_core_plural(s->total_steps, "", "s"));
     }
     return LVN_OK;
 }
 
-static lvn_status read_warmup(const lvni_config *c, int64_t steps_per_epoch, int64_t *steps)
+static lvn_status read_warmup(const lvni_core_config *c, int64_t steps_per_epoch, int64_t *steps)
 {
-    const int64_t epochs = lvni_config_int(c, "scheduler.warmup_epochs");
-    *steps = lvni_config_int(c, "scheduler.warmup_steps");
+    const int64_t epochs = lvni_core_config_int(c, "scheduler.warmup_epochs");
+    *steps = lvni_core_config_int(c, "scheduler.warmup_steps");
     if (*steps > 0 && epochs > 0) {
         LVN_FAIL(
             LVN_ERR_USAGE,
@@ -260,19 +262,21 @@ static lvn_status read_warmup(const lvni_config *c, int64_t steps_per_epoch, int
     return LVN_OK;
 }
 
-lvn_status lvni_read_schedule(const lvni_config *c, const lvni_plan *plan, lvni_schedule *s)
+lvn_status lvni_recipes_read_schedule(const lvni_core_config *c, const lvni_plan *plan,
+                                      lvni_optim_schedule *s)
 {
     const int64_t per_epoch = plan->steps_per_epoch;
     const int64_t unit =
-        strcmp(lvni_config_str(c, "scheduler.interval"), "epoch") == 0 ? per_epoch : 1;
-    *s = (lvni_schedule){.kind = schedules[lvni_config_choice(c, "scheduler.name")],
-                         .total_steps = horizon(lvni_config_int(c, "max_epochs"),
-                                                lvni_config_int(c, "max_steps"), per_epoch),
-                         .end_factor = lvni_config_float(c, "scheduler.end_factor"),
-                         .gamma = lvni_config_float(c, "scheduler.gamma"),
-                         .step_size = lvni_config_int(c, "scheduler.step_size") * unit};
+        strcmp(lvni_core_config_str(c, "scheduler.interval"), "epoch") == 0 ? per_epoch : 1;
+    *s = (lvni_optim_schedule){.kind = schedules[lvni_core_config_choice(c, "scheduler.name")],
+                               .total_steps =
+                                   horizon(lvni_core_config_int(c, "max_epochs"),
+                                           lvni_core_config_int(c, "max_steps"), per_epoch),
+                               .end_factor = lvni_core_config_float(c, "scheduler.end_factor"),
+                               .gamma = lvni_core_config_float(c, "scheduler.gamma"),
+                               .step_size = lvni_core_config_int(c, "scheduler.step_size") * unit};
     size_t n;
-    const int64_t *milestones = lvni_config_int_list(c, "scheduler.milestones", &n);
+    const int64_t *milestones = lvni_core_config_int_list(c, "scheduler.milestones", &n);
     for (size_t i = 0; i < n; i++) {
         s->milestone[s->n_milestones++] = milestones[i] * unit;
     }
@@ -290,9 +294,9 @@ static int64_t number_of(const json_t *saved, const char *name, int64_t otherwis
     return json_is_integer(value) ? (int64_t)json_integer_value(value) : otherwise;
 }
 
-int64_t lvni_saved_schedule_end(const char *config_json, int64_t n_samples)
+int64_t lvni_recipes_saved_schedule_end(const char *config_json, int64_t n_samples)
 {
-    json_t *saved = lvni_json_try(config_json, LVNI_JSON_INNER);
+    json_t *saved = lvni_core_json_try(config_json, LVNI_JSON_INNER);
     const char *name = json_string_value(json_object_get(saved, "scheduler.name"));
     const int64_t batch =
         number_of(saved, "batch_size", number_of(saved, "batch_size_per_device", 0)) *

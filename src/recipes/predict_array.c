@@ -1,4 +1,4 @@
-/* Logits of an array of pictures (predict_array.h). */
+/* Logits of an array of images (predict_array.h). */
 #include "recipes/predict_array.h"
 
 #include "recipes/output_file.h"
@@ -28,16 +28,16 @@ static bool is_npy(const char *path)
     return n > 4 && strcasecmp(path + n - 4, ".npy") == 0;
 }
 
-bool lvni_is_array(const lvni_config *c)
+bool lvni_recipes_is_array(const lvni_core_config *c)
 {
-    return is_npy(lvni_config_str(c, "data")) &&
-           (is_npy(lvni_config_str(c, "output")) || lvni_config_str(c, "weights") != NULL);
+    return is_npy(lvni_core_config_str(c, "data")) && (is_npy(lvni_core_config_str(c, "output")) ||
+                                                       lvni_core_config_str(c, "weights") != NULL);
 }
 
 typedef struct work {
-    const lvni_config *config;
-    lvni_ranks ranks;
-    lvni_array array;
+    const lvni_core_config *config;
+    lvni_recipes_ranks ranks;
+    lvni_data_array array;
     int64_t n_classes;
     float *logits; /* (N, classes), with rank 0 */
 } work;
@@ -45,9 +45,9 @@ typedef struct work {
 /* A rank at its chunks: every one of as many as there are ranks. */
 typedef struct part {
     work *w;
-    const lvni_rank *rank;
-    lvni_exported *exported;
-    lvni_lanes *lanes;
+    const lvni_recipes_rank *rank;
+    lvni_recipes_exported *exported;
+    lvni_trainer_lanes *lanes;
     int64_t first, n; /* of the chunk */
     float *chunk;     /* (eval_batch_size, classes), its logits */
 } part;
@@ -55,53 +55,54 @@ typedef struct part {
 static lvn_status check(const work *w)
 {
     char shape[192];
-    static const lvni_output_kind kind = {
+    static const lvni_recipes_output_kind kind = {
         .what = "logits of an array are a .npy array", .endings = ".npy", .binary = true};
-    const char *data = lvni_config_str(w->config, "data");
+    const char *data = lvni_core_config_str(w->config, "data");
     if (w->array.ndim != 4 || w->array.shape[3] != 3 || w->array.count == 0) {
-        LVN_FAIL(LVN_ERR_SHAPE, "data=%s is %s; needed are pictures (N, height, width, 3)", data,
-                 lvni_array_shape_text(&w->array, shape));
+        LVN_FAIL(LVN_ERR_SHAPE, "data=%s is %s; needed are images (N, height, width, 3)", data,
+                 lvni_data_array_shape_text(&w->array, shape));
     }
-    if (lvni_config_str(w->config, "sheet") != NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "sheet= draws pictures of a folder; data=%s is an array of numbers",
+    if (lvni_core_config_str(w->config, "sheet") != NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "sheet= draws images of a folder; data=%s is an array of numbers",
                  data);
     }
-    return w->ranks.rank->rank == 0 ? lvni_output_check(w->config, &kind) : LVN_OK;
+    return w->ranks.rank->rank == 0 ? lvni_recipes_output_check(w->config, &kind) : LVN_OK;
 }
 
 /* An array goes to the network as it is: what does not look like what it was trained on is worth a
  * line. */
-static void tell_unlike_training(const work *w, const lvni_exported *e)
+static void report_unlike_training(const work *w, const lvni_recipes_exported *e)
 {
-    const char *data = lvni_config_str(w->config, "data");
+    const char *data = lvni_core_config_str(w->config, "data");
     const int64_t height = w->array.shape[1], width = w->array.shape[2];
     const int size = e->card.image_size;
     if (w->array.type < LVNI_ARRAY_F16) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "data=%s holds %s: the numbers are used as they are, and the network expects "
                       "them normalised as in training; "
-                      "without output=NAME.npy levin does that to uint8 pictures itself",
-                      data, lvni_array_type_name(w->array.type));
+                      "without output=NAME.npy levin does that to uint8 images itself",
+                      data, lvni_data_array_type_name(w->array.type));
     }
     if (height != size || width != size) {
         lvni_log_line(LVNI_LOG_WARNING,
-                      "data=%s holds pictures of %lld x %lld (height x width), those of the "
+                      "data=%s holds images of %lld x %lld (height x width), those of the "
                       "training were %d x %d",
                       data, (long long)height, (long long)width, size, size);
     }
 }
 
-static lvn_status open_model(const work *w, lvni_exported **out)
+static lvn_status open_model(const work *w, lvni_recipes_exported **out)
 {
-    const char *model = lvni_config_str(w->config, "model"),
-               *weights = lvni_config_str(w->config, "weights");
-    const char *checkpoint = lvni_config_str(w->config, "checkpoint");
+    const char *model = lvni_core_config_str(w->config, "model"),
+               *weights = lvni_core_config_str(w->config, "weights");
+    const char *checkpoint = lvni_core_config_str(w->config, "checkpoint");
     if (weights == NULL) {
-        LVN_TRY(lvni_exported_open(model, checkpoint, lvni_config_bool(w->config, "use_ema"), out));
-        tell_unlike_training(w, *out);
+        LVN_TRY(lvni_recipes_exported_open(model, checkpoint,
+                                           lvni_core_config_bool(w->config, "use_ema"), out));
+        report_unlike_training(w, *out);
         return LVN_OK;
     }
-    return lvni_exported_from_weights(model, weights, (int)w->array.shape[1], out);
+    return lvni_recipes_exported_from_weights(model, weights, (int)w->array.shape[1], out);
 }
 
 /* One chunk, on the lane's thread. */
@@ -116,17 +117,18 @@ static lvn_status forward(void *user, int lane)
         return LVN_ERR_MEMORY;
     }
     const int64_t each = s[1] * s[2] * s[3];
-    lvn_status status = lvni_array_read_f32(&w->array, p->first * each, p->n * each, LVNI_F32(x));
+    lvn_status status =
+        lvni_data_array_read_f32(&w->array, p->first * each, p->n * each, LVNI_F32(x));
     if (status == LVN_OK) {
         status = lvn_scope_open();
     }
     if (status == LVN_OK) {
         const bool before = lvn_set_grad_enabled(false);
-        lvni_ctx_get()->at = (lvni_position){0};
+        lvni_tensor_ctx_get()->at = (lvni_tensor_position){0};
         const lvn_tensor *y = lvn_forward(p->exported->model->root, x);
         if (y != NULL) {
-            status = lvni_mem_copy(p->chunk, y->data,
-                                   (size_t)(p->n * p->exported->card.n_classes) * sizeof(float));
+            status = lvni_tensor_mem_copy(
+                p->chunk, y->data, (size_t)(p->n * p->exported->card.n_classes) * sizeof(float));
         }
         const lvn_status closed = lvn_scope_close();
         status = closed != LVN_OK ? closed : status;
@@ -141,10 +143,11 @@ static lvn_status check_finite(const work *w)
     for (int64_t i = 0; i < w->array.shape[0] * w->n_classes; i++) {
         if (!isfinite(w->logits[i])) {
             LVN_FAIL(LVN_ERR_NON_FINITE,
-                     "the model %s gives %g as a logit of picture %lld of data=%s: its weights or "
-                     "the numbers of that picture are not finite or too large",
-                     lvni_config_str(w->config, "model"), lvni_unsigned_nan((double)w->logits[i]),
-                     (long long)(i / w->n_classes), lvni_config_str(w->config, "data"));
+                     "the model %s gives %g as a logit of image %lld of data=%s: its weights or "
+                     "the numbers of that image are not finite or too large",
+                     lvni_core_config_str(w->config, "model"),
+                     lvni_core_unsigned_nan((double)w->logits[i]), (long long)(i / w->n_classes),
+                     lvni_core_config_str(w->config, "data"));
         }
     }
     return LVN_OK;
@@ -160,33 +163,34 @@ static lvn_status take_round(const part *p, int64_t first)
         return LVN_OK;
     }
     void *all = NULL;
-    size_t *size = lvni_calloc(LVNI_TAG_DATA, (size_t)p->rank->world, sizeof *size), sum = 0;
-    lvn_status s = size == NULL
-                       ? LVN_ERR_MEMORY
-                       : lvni_comm_all_gather_sized(p->rank->comm, p->chunk, bytes, &all, size);
+    size_t *size = lvni_core_calloc(LVNI_TAG_DATA, (size_t)p->rank->world, sizeof *size), sum = 0;
+    lvn_status s =
+        size == NULL ? LVN_ERR_MEMORY
+                     : lvni_dist_comm_all_gather_sized(p->rank->comm, p->chunk, bytes, &all, size);
     for (int i = 0; s == LVN_OK && i < p->rank->world; i++) {
         sum += size[i];
     }
     if (s == LVN_OK && p->rank->rank == 0) {
         memcpy(p->w->logits + first * classes, all, sum);
     }
-    lvni_free(all);
-    lvni_free(size);
+    lvni_core_free(all);
+    lvni_core_free(size);
     return s;
 }
 
 static lvn_status run_rounds(part *p)
 {
     work *w = p->w;
-    const int64_t n = w->array.shape[0], chunk = lvni_config_int(w->config, "eval_batch_size"),
+    const int64_t n = w->array.shape[0], chunk = lvni_core_config_int(w->config, "eval_batch_size"),
                   classes = p->exported->card.n_classes;
     const bool leads = p->rank->rank == 0;
-    LVN_TRY(lvni_lanes_create(1, p->rank->cores, p->exported->card.wgrad_threads, &p->lanes));
-    p->chunk =
-        lvni_alloc(LVNI_TAG_DATA, (size_t)((chunk < n ? chunk : n) * classes) * sizeof *p->chunk);
+    LVN_TRY(
+        lvni_trainer_lanes_create(1, p->rank->cores, p->exported->card.wgrad_threads, &p->lanes));
+    p->chunk = lvni_core_alloc(LVNI_TAG_DATA,
+                               (size_t)((chunk < n ? chunk : n) * classes) * sizeof *p->chunk);
     if (leads) { /* nobody else touches these */
         w->n_classes = classes;
-        w->logits = lvni_alloc(LVNI_TAG_DATA, (size_t)(n * classes) * sizeof *w->logits);
+        w->logits = lvni_core_alloc(LVNI_TAG_DATA, (size_t)(n * classes) * sizeof *w->logits);
     }
     if (p->chunk == NULL || (leads && w->logits == NULL)) {
         return LVN_ERR_MEMORY;
@@ -195,23 +199,23 @@ static lvn_status run_rounds(part *p)
         const int64_t left = n - first - chunk * p->rank->rank;
         p->first = first + chunk * p->rank->rank;
         p->n = left < 0 ? 0 : left < chunk ? left : chunk;
-        LVN_TRY(p->n > 0 ? lvni_lanes_run(p->lanes, 1, forward, p) : LVN_OK);
+        LVN_TRY(p->n > 0 ? lvni_trainer_lanes_run(p->lanes, 1, forward, p) : LVN_OK);
         LVN_TRY(take_round(p, first));
     }
     return LVN_OK;
 }
 
 /* Fixed chunks, one after the other with all of the rank's cores. */
-static lvn_status rank_work(void *user, const lvni_rank *rank)
+static lvn_status rank_work(void *user, const lvni_recipes_rank *rank)
 {
     part p = {.w = user, .rank = rank};
     lvn_status s = lvni_cpu_start();
-    s = s == LVN_OK ? lvni_accelerator_use(p.w->config, rank->device) : s;
+    s = s == LVN_OK ? lvni_recipes_accelerator_use(p.w->config, rank->device) : s;
     s = s == LVN_OK ? open_model(p.w, &p.exported) : s;
     s = s == LVN_OK ? run_rounds(&p) : s;
-    lvni_free(p.chunk);
-    lvni_lanes_destroy(p.lanes);
-    lvni_exported_close(p.exported);
+    lvni_core_free(p.chunk);
+    lvni_trainer_lanes_destroy(p.lanes);
+    lvni_recipes_exported_close(p.exported);
     return s;
 }
 
@@ -219,51 +223,53 @@ static lvn_status write_logits(const work *w)
 {
     const int64_t shape[] = {w->array.shape[0], w->n_classes};
     LVN_TRY(check_finite(w));
-    const char *output = lvni_output_path(w->config);
-    LVN_TRY(lvni_npy_write_f32(output, 2, shape, w->logits));
-    if (!lvni_output_is_stdout(w->config)) {
-        lvni_print(stdout, "logits (%lld, %lld) in %s\n", (long long)shape[0], (long long)shape[1],
-                   output);
+    const char *output = lvni_recipes_output_path(w->config);
+    LVN_TRY(lvni_data_npy_write_f32(output, 2, shape, w->logits));
+    if (!lvni_recipes_output_is_stdout(w->config)) {
+        lvni_core_print(stdout, "logits (%lld, %lld) in %s\n", (long long)shape[0],
+                        (long long)shape[1], output);
     }
     return LVN_OK;
 }
 
-static lvn_status open_array(const lvni_config *c, lvni_array *out)
+static lvn_status open_array(const lvni_core_config *c, lvni_data_array *out)
 {
-    const lvn_status s = lvni_npy_open(lvni_config_str(c, "data"), out);
+    const lvn_status s = lvni_data_npy_open(lvni_core_config_str(c, "data"), out);
     if (s == LVN_ERR_NOT_FOUND) { /* a mistake of the command, as with folders */
         LVN_FAIL(LVN_ERR_USAGE, "data: %s", lvn_last_error()->message);
     }
     return s;
 }
 
-static lvn_status check_words(const lvni_config *c)
+static lvn_status check_arguments(const lvni_core_config *c)
 {
     static const char *const of_rows[] = {"json", "top_k", "probabilities"};
-    const char *model = lvni_config_str(c, "model"), *checkpoint = lvni_config_str(c, "checkpoint");
+    const char *model = lvni_core_config_str(c, "model"),
+               *checkpoint = lvni_core_config_str(c, "checkpoint");
     if (model == NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "model= is missing: a run directory or an exported .safetensors "
                                 "file, or with weights=FILE the name of a network");
     }
-    LVN_TRY(lvni_preprocess_no_effect(c, "on an array whose numbers are used as they are"));
+    LVN_TRY(lvni_recipes_preprocess_no_effect(c, "on an array whose numbers are used as they are"));
     for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; i++) {
-        LVN_TRY(lvni_config_no_effect(c, of_rows[i], "on the logits of an array"));
+        LVN_TRY(lvni_core_config_no_effect(c, of_rows[i], "on the logits of an array"));
     }
-    if (lvni_config_str(c, "weights") != NULL && checkpoint != NULL) {
+    if (lvni_core_config_str(c, "weights") != NULL && checkpoint != NULL) {
         LVN_FAIL(
             LVN_ERR_USAGE,
             "checkpoint=%s chooses within a run directory; with weights= model=%s names a network",
             checkpoint, model);
     }
-    LVN_TRY(lvni_config_str(c, "weights") == NULL ? lvni_exported_check(model, checkpoint)
-                                                  : LVN_OK);
-    if (lvni_path_exists(lvni_config_str(c, "data"))) {
+    LVN_TRY(lvni_core_config_str(c, "weights") == NULL
+                ? lvni_recipes_exported_check(model, checkpoint)
+                : LVN_OK);
+    if (lvni_core_path_exists(lvni_core_config_str(c, "data"))) {
         /* there may be much to read, which is the work's part */
         return LVN_OK;
     }
-    lvni_array late = {0};
+    lvni_data_array late = {0};
     const lvn_status s = open_array(c, &late);
-    lvni_array_free(&late);
+    lvni_data_array_free(&late);
     return s;
 }
 
@@ -271,18 +277,19 @@ static lvn_status with_ranks(work *w)
 {
     LVN_TRY(open_array(w->config, &w->array));
     LVN_TRY(check(w));
-    LVN_TRY(lvni_ranks_each(&w->ranks, rank_work, w));
+    LVN_TRY(lvni_recipes_ranks_each(&w->ranks, rank_work, w));
     return w->ranks.rank->rank == 0 ? write_logits(w) : LVN_OK;
 }
 
-lvn_status lvni_predict_array(lvni_config *config, const lvni_ranks_command *command)
+lvn_status lvni_recipes_predict_array(lvni_core_config *config,
+                                      const lvni_recipes_ranks_command *command)
 {
     work w = {.config = config};
-    lvni_ranks_command c = *command;
-    c.check = check_words;
-    LVN_TRY(lvni_ranks_open(config, &c, &w.ranks));
+    lvni_recipes_ranks_command c = *command;
+    c.check = check_arguments;
+    LVN_TRY(lvni_recipes_ranks_open(config, &c, &w.ranks));
     const lvn_status s = with_ranks(&w);
-    lvni_free(w.logits);
-    lvni_array_free(&w.array);
-    return lvni_ranks_close(&w.ranks, s);
+    lvni_core_free(w.logits);
+    lvni_data_array_free(&w.array);
+    return lvni_recipes_ranks_close(&w.ranks, s);
 }

@@ -6,24 +6,24 @@
 
 #include "core/str.h"
 
-typedef struct lvni_predict_format {
+typedef struct lvni_recipes_predict_format {
     const char *const *class_names; /* (n_classes) */
     int n_classes;
     int top_k;          /* classes of a row, from 1 to n_classes */
     bool probabilities; /* of every class, in the order of the classes */
     bool json;          /* JSON lines, else CSV */
-} lvni_predict_format;
+} lvni_recipes_predict_format;
 
 /* The first line of a table: file, class, probability, class_2, probability_2, ..., p_<class name>,
  * ...; JSON lines have none. */
-void lvni_predict_head(const lvni_predict_format *format, lvni_str *out);
+void lvni_recipes_predict_head(const lvni_recipes_predict_format *format, lvni_core_str *out);
 /* p: (n_classes). JSON: {"file", "class", "probability", "top": [{"class", "probability"}, ...]
  * with top_k > 1, "probabilities": {name: p, ...}}. Of equal probabilities the lower class comes
  * first. */
-void lvni_predict_row_write(const lvni_predict_format *format, const char *file, const float *p,
-                            lvni_str *out);
+void lvni_recipes_predict_row_write(const lvni_recipes_predict_format *format, const char *file,
+                                    const float *p, lvni_core_str *out);
 
 /* A field as RFC 4180 wants it: in quotes when it holds a comma, a quote or a line break. */
-void lvni_csv_field(lvni_str *out, const char *text);
+void lvni_recipes_csv_field(lvni_core_str *out, const char *text);
 
 #endif

@@ -7,33 +7,37 @@
 #include "core/config.h"
 #include "recipes/exported.h"
 
-extern const lvni_option_table lvni_preprocess_options; /* eval.resize ... normalize.std */
+/* eval.resize ... normalize.std */
+extern const lvni_core_option_table lvni_recipes_preprocess_options;
 
 /* What eval.preset= or the file of weights= says; keys that are given win over it. */
-typedef struct lvni_preprocess {
-    double crop_pct; /* crop over shorter side; 0: lvni_transform_resize */
-    lvni_filter filter;
+typedef struct lvni_recipes_preprocess {
+    double crop_pct; /* crop over shorter side; 0: lvni_data_transform_resize */
+    lvni_data_filter filter;
     float mean[3], std[3];
     bool from_weights; /* the file says it, or what network it holds does */
-} lvni_preprocess;
+} lvni_recipes_preprocess;
 
 /* The transforms of training and validation, from a training transform with its size. photos:
  * resized and cropped by default, not taken whole. Reports what the file of weights= asks for.
  * LVN_ERR_USAGE. */
-lvn_status lvni_preprocess_train(const lvni_config *config, bool photos, lvni_preprocess *found,
-                                 lvni_transform *train, lvni_transform *eval);
+lvn_status lvni_recipes_preprocess_train(const lvni_core_config *config, bool photos,
+                                         lvni_recipes_preprocess *found, lvni_data_transform *train,
+                                         lvni_data_transform *eval);
 /* Keys that are auto get what came from the file of weights=: later starts of the run may not have
- * it. eval: what lvni_preprocess_train made of it. */
-lvn_status lvni_preprocess_resolve(lvni_config *config, const lvni_preprocess *found,
-                                   const lvni_transform *eval);
+ * it. eval: what lvni_recipes_preprocess_train made of it. */
+lvn_status lvni_recipes_preprocess_resolve(lvni_core_config *config,
+                                           const lvni_recipes_preprocess *found,
+                                           const lvni_data_transform *eval);
 /* For a trained model: what its card says, except for keys that are given. */
-lvn_status lvni_preprocess_use(const lvni_config *config, const lvni_classifier_card *card,
-                               lvni_transform *out);
+lvn_status lvni_recipes_preprocess_use(const lvni_core_config *config,
+                                       const lvni_recipes_classifier_card *card,
+                                       lvni_data_transform *out);
 /* LVN_ERR_USAGE when the network needs images of the size it was trained with, and eval.crop asks
  * for another. */
-lvn_status lvni_preprocess_check_size(const lvni_config *config, const char *model, int image_size,
-                                      int crop);
+lvn_status lvni_recipes_preprocess_check_size(const lvni_core_config *config, const char *model,
+                                              int image_size, int crop);
 /* LVN_ERR_USAGE for any of these keys on the command line of a command that uses none. */
-lvn_status lvni_preprocess_no_effect(const lvni_config *config, const char *why);
+lvn_status lvni_recipes_preprocess_no_effect(const lvni_core_config *config, const char *why);
 
 #endif

@@ -8,13 +8,14 @@
 #include <unistd.h>
 
 /* By the store's host alone, before any rank joins: the others hear of it from the store. */
-static lvni_auth choose(const lvni_who *who, const char *dir, const lvni_rank_auth *a)
+static lvni_control_auth choose(const lvni_launch_rank_info *info, const char *dir,
+                                const lvni_recipes_rank_auth *a)
 {
     if (a->run_key != NULL || a->secret != NULL) {
         return LVNI_AUTH_KEY;
     }
-    if (who->slurm.job && a->slurm.munge) {
-        if (lvni_munge_probe(a->munge_socket) == LVN_OK) {
+    if (info->slurm.job && a->slurm.munge) {
+        if (lvni_control_munge_probe(a->munge_socket) == LVN_OK) {
             return LVNI_AUTH_MUNGE;
         }
         lvni_log_line(LVNI_LOG_WARNING,
@@ -25,20 +26,22 @@ static lvni_auth choose(const lvni_who *who, const char *dir, const lvni_rank_au
     return a->closed ? LVNI_AUTH_FILE : LVNI_AUTH_OPEN;
 }
 
-lvn_status lvni_rank_auth_choose(const lvni_who *who, const char *dir, lvni_rank_auth *out)
+lvn_status lvni_recipes_rank_auth_choose(const lvni_launch_rank_info *info, const char *dir,
+                                         lvni_recipes_rank_auth *out)
 {
-    *out = (lvni_rank_auth){.run_key = lvni_env_get(environ, "LEVIN_RUN_KEY"),
-                            .secret = lvni_env_get(environ, "LEVIN_TOKEN"),
-                            .key_dir = dir,
-                            .closed = who->slurm.job || who->rdzv == LVNI_RDZV_FILE};
-    if (who->slurm.job) {
-        LVN_TRY(lvni_slurm_auth_read(environ, &out->slurm));
-        out->munge_socket = out->slurm.socket.len > 0 ? lvni_str_text(&out->slurm.socket) : NULL;
+    *out = (lvni_recipes_rank_auth){.run_key = lvni_launch_env_get(environ, "LEVIN_RUN_KEY"),
+                                    .secret = lvni_launch_env_get(environ, "LEVIN_TOKEN"),
+                                    .key_dir = dir,
+                                    .closed = info->slurm.job || info->rdzv == LVNI_RDZV_FILE};
+    if (info->slurm.job) {
+        LVN_TRY(lvni_launch_slurm_auth_read(environ, &out->slurm));
+        out->munge_socket =
+            out->slurm.socket.len > 0 ? lvni_core_str_text(&out->slurm.socket) : NULL;
     }
-    if (!who->store_host) {
+    if (!info->store_host) {
         return LVN_OK;
     }
-    out->how = choose(who, dir, out);
+    out->how = choose(info, dir, out);
     static const char *const names[] = {[LVNI_AUTH_OPEN] = "nothing",
                                         [LVNI_AUTH_KEY] = "a key of the environment",
                                         [LVNI_AUTH_FILE] = "a key in a file",
@@ -47,7 +50,7 @@ lvn_status lvni_rank_auth_choose(const lvni_who *who, const char *dir, lvni_rank
     return LVN_OK;
 }
 
-void lvni_rank_auth_warn(const lvni_rank_auth *auth, int port)
+void lvni_recipes_rank_auth_warn(const lvni_recipes_rank_auth *auth, int port)
 {
     if (auth->how == LVNI_AUTH_OPEN) {
         lvni_log_line(
@@ -58,7 +61,7 @@ void lvni_rank_auth_warn(const lvni_rank_auth *auth, int port)
     }
 }
 
-void lvni_rank_auth_free(lvni_rank_auth *auth)
+void lvni_recipes_rank_auth_free(lvni_recipes_rank_auth *auth)
 {
-    lvni_slurm_auth_free(&auth->slurm);
+    lvni_launch_slurm_auth_free(&auth->slurm);
 }

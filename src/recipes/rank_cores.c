@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void lvni_rank_print_cores(char *out, size_t size)
+void lvni_recipes_rank_print_cores(char *out, size_t size)
 {
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -22,7 +22,7 @@ void lvni_rank_print_cores(char *out, size_t size)
     }
 }
 
-/* The other direction of lvni_rank_print_cores, added to what is there. */
+/* The other direction of lvni_recipes_rank_print_cores, added to what is there. */
 static void add_mask(const char *text, cpu_set_t *set)
 {
     char *end;
@@ -38,7 +38,7 @@ static void add_mask(const char *text, cpu_set_t *set)
 }
 
 /* Processors that any rank of one host may use: masks may overlap without being equal. */
-static int cores_of_host(const lvni_member *m, int world, int host)
+static int cores_of_host(const lvni_control_member *m, int world, int host)
 {
     cpu_set_t set;
     int most = 0; /* where masks are not known, or too long for their text */
@@ -52,10 +52,10 @@ static int cores_of_host(const lvni_member *m, int world, int host)
     return CPU_COUNT(&set) > most ? CPU_COUNT(&set) : most;
 }
 
-void lvni_rank_share_cores(const lvni_control *control, lvni_rank *rank)
+void lvni_recipes_rank_share_cores(const lvni_control *control, lvni_recipes_rank *rank)
 {
-    const lvni_member *m = lvni_control_members(control);
-    const lvni_member *own = &m[rank->rank];
+    const lvni_control_member *m = lvni_control_members(control);
+    const lvni_control_member *own = &m[rank->rank];
     int same = 1, hosts = 0; /* hosts are numbered by their smallest rank */
     rank->cores_all = 0;
     for (int i = 0; i < rank->world; i++) {

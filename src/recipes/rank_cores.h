@@ -6,9 +6,9 @@
 
 /* Those that this process may use, as text ("0,1,"): the fingerprint of its facts. Ranks with equal
  * ones share them. */
-void lvni_rank_print_cores(char *out, size_t size);
+void lvni_recipes_rank_print_cores(char *out, size_t size);
 /* After the rendezvous: rank->cores of this rank, rank->cores_all of all, each processor counted
  * once. */
-void lvni_rank_share_cores(const lvni_control *control, lvni_rank *rank);
+void lvni_recipes_rank_share_cores(const lvni_control *control, lvni_recipes_rank *rank);
 
 #endif

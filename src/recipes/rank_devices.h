@@ -4,13 +4,14 @@
 #define LEVIN_RECIPES_RANK_DEVICES_H
 
 #include "core/config.h"
-#include "launch/who.h"
+#include "launch/rank_info.h"
 
 /* uses: a command that uses a trained model, for which devices=auto is one device where nobody has
  * started several ranks. LVN_ERR_USAGE; E106 where gpus= asks for GPUs, which this version cannot
  * use: on the CPU ranks are asked for by devices=. *choice is to be freed. */
-lvn_status lvni_rank_devices(const lvni_config *config, const lvni_who *who,
-                             const lvni_visible *visible, bool uses, lvni_notices *notices,
-                             lvni_device_choice *choice);
+lvn_status lvni_recipes_rank_devices(const lvni_core_config *config,
+                                     const lvni_launch_rank_info *info,
+                                     const lvni_launch_visible *visible, bool uses,
+                                     lvni_core_notices *notices, lvni_launch_device_choice *choice);
 
 #endif

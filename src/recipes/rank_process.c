@@ -23,15 +23,15 @@
 /* that the store waits for the others to leave: after a good end, after a failure */
 static const double GOODBYE_S = 10.0, FAREWELL_S = 1.0;
 
-struct lvni_rank_process {
-    lvni_store *store; /* NULL: another process has it */
+struct lvni_recipes_rank_process {
+    lvni_control_store *store; /* NULL: another process has it */
     lvni_control *control;
-    _Atomic(lvni_comm *) comm; /* read by the control channel's thread */
+    _Atomic(lvni_dist_comm *) comm; /* read by the control channel's thread */
     int exchanges;
     char *out; /* the run directory, where this rank knows it */
     int rank;
     /* NULL before they have met; read by the control channel's thread */
-    _Atomic(const lvni_member *) members;
+    _Atomic(const lvni_control_member *) members;
 };
 
 /* A process of this node: is it gone, or a zombie? All ranks are on one node in this version. */
@@ -62,18 +62,18 @@ static bool ends_soon(int64_t pid)
 }
 
 /* On the control channel's thread: whoever waits for a peer is woken. */
-static void on_abort(void *user, const lvni_cause *cause)
+static void on_abort(void *user, const lvni_control_cause *cause)
 {
-    lvni_rank_process *p = user;
+    lvni_recipes_rank_process *p = user;
     char sentence[1024];
-    lvni_cause_sentence(cause, sentence, sizeof sentence);
-    lvni_comm *comm = atomic_load(&p->comm);
+    lvni_control_cause_sentence(cause, sentence, sizeof sentence);
+    lvni_dist_comm *comm = atomic_load(&p->comm);
     if (comm != NULL) {
-        lvni_comm_abort_for(comm, cause->rank, sentence);
+        lvni_dist_comm_abort_for(comm, cause->rank, sentence);
     }
 }
 
-static void say(void *user, const char *line)
+static void report(void *user, const char *line)
 {
     (void)user;
     lvni_log_line(LVNI_LOG_WARNING, "%-s", line);
@@ -81,10 +81,10 @@ static void say(void *user, const char *line)
 
 /* Also by a rank that does not lead: while there is no store, the one that leads may not be there
  * either. */
-static void say_waiting(void *user, const char *line)
+static void report_waiting(void *user, const char *line)
 {
     const bool was = lvni_log_set_follower(false);
-    say(user, line);
+    report(user, line);
     lvni_log_set_follower(was);
 }
 
@@ -96,59 +96,62 @@ static double seconds_of(const char *text, double fallback)
 
 /* The directory where ranks find what no launcher tells them: given, or the one that the run's own
  * will be in. */
-static lvn_status meeting_dir(const lvni_who *who, const lvni_config *config, char **out)
+static lvn_status rendezvous_dir(const lvni_launch_rank_info *info, const lvni_core_config *config,
+                                 char **out)
 {
     /* predict has none */
-    const char *run = lvni_config_has(config, "out") ? lvni_config_str(config, "out") : ".";
+    const char *run =
+        lvni_core_config_has(config, "out") ? lvni_core_config_str(config, "out") : ".";
     const char *slash = run == NULL ? NULL : strrchr(run, '/');
-    lvni_str dir = {0};
-    if (who->rdzv_dir[0] != '\0') {
-        lvni_str_append(&dir, who->rdzv_dir);
+    lvni_core_str dir = {0};
+    if (info->rdzv_dir[0] != '\0') {
+        lvni_core_str_append(&dir, info->rdzv_dir);
     } else if (slash != NULL) {
-        lvni_str_append_n(&dir, run, slash > run ? (size_t)(slash - run) : 1);
+        lvni_core_str_append_n(&dir, run, slash > run ? (size_t)(slash - run) : 1);
     } else {
-        lvni_str_append(&dir, run == NULL ? "out" : ".");
+        lvni_core_str_append(&dir, run == NULL ? "out" : ".");
     }
-    *out = lvni_str_take(&dir);
+    *out = lvni_core_str_take(&dir);
     return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
 /* The node of each rank, for what is said of missing ones. NULL: which of several nodes a rank is
  * on shows when it comes. */
-static lvn_status name_hosts(const lvni_who *who, const char ***out)
+static lvn_status name_hosts(const lvni_launch_rank_info *info, const char ***out)
 {
     *out = NULL;
-    if (who->hosts.n != 1) {
+    if (info->hosts.n != 1) {
         return LVN_OK;
     }
-    const char **hosts = lvni_calloc(LVNI_TAG_CONTROL, (size_t)who->world, sizeof *hosts);
-    for (int r = 0; hosts != NULL && r < who->world; r++) {
-        hosts[r] = lvni_hosts_name(&who->hosts, 0);
+    const char **hosts = lvni_core_calloc(LVNI_TAG_CONTROL, (size_t)info->world, sizeof *hosts);
+    for (int r = 0; hosts != NULL && r < info->world; r++) {
+        hosts[r] = lvni_launch_hosts_name(&info->hosts, 0);
     }
     *out = hosts;
     return hosts == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-static lvn_status open_store(const lvni_who *who, const lvni_config *config,
-                             const lvni_rank_auth *auth, double timeout_s, lvni_rank_process *p)
+static lvn_status open_store(const lvni_launch_rank_info *info, const lvni_core_config *config,
+                             const lvni_recipes_rank_auth *auth, double timeout_s,
+                             lvni_recipes_rank_process *p)
 {
     static const int any = 0;
-    const char *dir = who->rdzv == LVNI_RDZV_FILE ? auth->key_dir : NULL;
-    lvni_store_options o;
-    if (!who->store_host) {
+    const char *dir = info->rdzv == LVNI_RDZV_FILE ? auth->key_dir : NULL;
+    lvni_control_store_options o;
+    if (!info->store_host) {
         return LVN_OK;
     }
-    lvni_store_options_init(&o);
-    o.listen_fd = who->store_fd;
-    o.address = who->on_node ? "127.0.0.1" : who->master_given ? who->master_addr : NULL;
-    o.ports = dir != NULL ? &any : who->ports;
-    o.n_ports = dir != NULL ? 1 : (size_t)who->n_ports;
+    lvni_control_store_options_init(&o);
+    o.listen_fd = info->store_fd;
+    o.address = info->on_node ? "127.0.0.1" : info->master_given ? info->master_addr : NULL;
+    o.ports = dir != NULL ? &any : info->ports;
+    o.n_ports = dir != NULL ? 1 : (size_t)info->n_ports;
     o.rdzv_dir = dir;
-    o.peer_timeout_s = lvni_config_float(config, "peer_timeout_s");
-    o.world = who->world;
-    o.rank = who->rank;
-    o.job_key = who->job_key;
-    o.run_id = who->run_id;
+    o.peer_timeout_s = lvni_core_config_float(config, "peer_timeout_s");
+    o.world = info->world;
+    o.rank = info->rank;
+    o.job_key = info->job_key;
+    o.run_id = info->run_id;
     o.run_key = auth->run_key;
     o.secret = auth->secret;
     o.auth = auth->how;
@@ -156,34 +159,34 @@ static lvn_status open_store(const lvni_who *who, const lvni_config *config,
     o.munge_socket = auth->munge_socket;
     o.munge_timeout_s = timeout_s / 4 < o.munge_timeout_s ? timeout_s / 4 : o.munge_timeout_s;
     o.rdzv_timeout_s = timeout_s;
-    o.say = say;
-    o.allow_shared_device = lvni_config_bool(config, "allow_shared_device");
+    o.report = report;
+    o.allow_shared_device = lvni_core_config_bool(config, "allow_shared_device");
     const char **hosts;
-    LVN_TRY(name_hosts(who, &hosts));
+    LVN_TRY(name_hosts(info, &hosts));
     o.rank_hosts = hosts;
-    const lvn_status s = lvni_store_create(&o, &p->store);
-    lvni_free(hosts);
+    const lvn_status s = lvni_control_store_create(&o, &p->store);
+    lvni_core_free(hosts);
     if (s == LVN_OK) {
-        lvni_rank_auth_warn(auth, lvni_store_port(p->store));
+        lvni_recipes_rank_auth_warn(auth, lvni_control_store_port(p->store));
     }
     return s;
 }
 
-static lvn_status connect_control(const lvni_who *who, const lvni_config *config,
-                                  const lvni_rank_auth *auth, double timeout_s,
-                                  lvni_rank_process *p)
+static lvn_status connect_control(const lvni_launch_rank_info *info, const lvni_core_config *config,
+                                  const lvni_recipes_rank_auth *auth, double timeout_s,
+                                  lvni_recipes_rank_process *p)
 {
     lvni_control_options o;
     lvni_control_options_init(&o);
-    const int own = p->store == NULL ? 0 : lvni_store_port(p->store);
-    o.host = lvni_who_dial(who);
-    o.ports = own != 0 ? &own : who->ports;
-    o.n_ports = own != 0 ? 1 : (size_t)who->n_ports;
-    o.rdzv_dir = who->rdzv == LVNI_RDZV_FILE ? auth->key_dir : NULL;
-    o.rank = who->rank;
-    o.world = who->world;
-    o.job_key = who->job_key;
-    o.run_id = who->run_id;
+    const int own = p->store == NULL ? 0 : lvni_control_store_port(p->store);
+    o.host = lvni_launch_rank_info_check_route(info);
+    o.ports = own != 0 ? &own : info->ports;
+    o.n_ports = own != 0 ? 1 : (size_t)info->n_ports;
+    o.rdzv_dir = info->rdzv == LVNI_RDZV_FILE ? auth->key_dir : NULL;
+    o.rank = info->rank;
+    o.world = info->world;
+    o.job_key = info->job_key;
+    o.run_id = info->run_id;
     o.run_key = auth->run_key;
     o.secret = auth->secret;
     o.key_dir = auth->key_dir;
@@ -192,39 +195,39 @@ static lvn_status connect_control(const lvni_who *who, const lvni_config *config
     o.closed = auth->closed;
     o.rdzv_timeout_s = timeout_s;
     /* the launcher has it for rank 0, however late that comes */
-    o.taken_timeout_s = who->source == LVNI_SOURCE_LEVIN ? 0 : o.taken_timeout_s;
-    o.peer_timeout_s = lvni_config_float(config, "peer_timeout_s");
+    o.taken_timeout_s = info->source == LVNI_SOURCE_LEVIN ? 0 : o.taken_timeout_s;
+    o.peer_timeout_s = lvni_core_config_float(config, "peer_timeout_s");
     o.on_abort = on_abort;
-    o.say = say_waiting;
+    o.report = report_waiting;
     o.user = p;
     return lvni_control_connect(&o, &p->control);
 }
 
-static lvn_status meet(const lvni_who *who, const lvni_config *config, const char *device,
-                       const lvni_rank_process *p)
+static lvn_status meet(const lvni_launch_rank_info *info, const lvni_core_config *config,
+                       const char *device, const lvni_recipes_rank_process *p)
 {
-    lvni_facts facts;
-    lvni_facts_room room;
-    lvni_str yaml = {0};
+    lvni_control_facts facts;
+    lvni_control_facts_room room;
+    lvni_core_str yaml = {0};
     char mask[4096];
-    lvni_facts_init(&facts, &room);
-    lvni_rank_print_cores(mask, sizeof mask);
-    lvn_status s = lvni_config_write_as_given(config, &yaml);
-    facts.local_rank = who->local_rank;
-    facts.node_rank = who->node_rank;
+    lvni_control_facts_init(&facts, &room);
+    lvni_recipes_rank_print_cores(mask, sizeof mask);
+    lvn_status s = lvni_core_config_write_as_given(config, &yaml);
+    facts.local_rank = info->local_rank;
+    facts.node_rank = info->node_rank;
     facts.device = device;
-    facts.config = lvni_str_text(&yaml);
+    facts.config = lvni_core_str_text(&yaml);
     facts.fingerprint = mask;
     s = s == LVN_OK ? lvni_control_rendezvous(p->control, &facts) : s;
-    lvni_str_free(&yaml);
+    lvni_core_str_free(&yaml);
     return s;
 }
 
 static lvn_status exchange(void *user, const void *mine, size_t bytes, void *all)
 {
-    lvni_rank_process *p = user;
+    lvni_recipes_rank_process *p = user;
     char name[32];
-    lvni_bytes *got;
+    lvni_control_bytes *got;
     snprintf(name, sizeof name, "segment-%d", p->exchanges++);
     LVN_TRY(lvni_control_gather(p->control, name, mine, bytes, 60.0, &got));
     lvn_status s = LVN_OK;
@@ -237,82 +240,83 @@ static lvn_status exchange(void *user, const void *mine, size_t bytes, void *all
         }
         memcpy((char *)all + (size_t)i * bytes, got[i].data, bytes);
     }
-    lvni_free(got);
+    lvni_core_free(got);
     return s;
 }
 
-static lvn_status open_comm(lvni_rank_process *p, lvni_rank *rank)
+static lvn_status open_comm(lvni_recipes_rank_process *p, lvni_recipes_rank *rank)
 {
     if (lvni_control_nodes(p->control) > 1) {
-        const lvni_member *m = lvni_control_members(p->control);
+        const lvni_control_member *m = lvni_control_members(p->control);
         LVN_FAIL(LVN_ERR_UNSUPPORTED,
                  "ranks on %d nodes (rank 0 on %s, rank %d on %s): several nodes come with a later "
                  "version; start all ranks on one",
                  lvni_control_nodes(p->control), m[0].host, rank->world - 1,
                  m[rank->world - 1].host);
     }
-    const lvni_comm_options o = {
+    const lvni_dist_comm_options o = {
         .rank = rank->rank, .world = rank->world, .exchange = exchange, .user = p};
-    lvni_comm *comm;
-    LVN_TRY(lvni_comm_shm(&o, &comm));
+    lvni_dist_comm *comm;
+    LVN_TRY(lvni_dist_comm_shm(&o, &comm));
     atomic_store(&p->comm, comm); /* from here on leaving destroys it, whatever fails */
-    lvni_cause cause;
-    if (lvni_control_cause(p->control, &cause)) {
+    lvni_control_cause cause;
+    if (lvni_control_get_cause(p->control, &cause)) {
         /* it came before there was a communicator to wake */
         on_abort(p, &cause);
     }
     uint64_t ns;
-    LVN_TRY(lvni_comm_try(comm, &ns));
+    LVN_TRY(lvni_dist_comm_try(comm, &ns));
     lvni_log_line(LVNI_LOG_DEBUG, "%d ranks share memory: the first sum of 1 MiB took %.2f ms",
                   rank->world, (double)ns * 1e-6);
     return LVN_OK;
 }
 
-static lvn_status join(const lvni_config *config, const lvni_who *who, lvni_rank_process *p,
-                       lvni_rank *rank)
+static lvn_status join(const lvni_core_config *config, const lvni_launch_rank_info *info,
+                       lvni_recipes_rank_process *p, lvni_recipes_rank *rank)
 {
-    const double timeout_s = seconds_of(lvni_env_get(environ, "LEVIN_RDZV_TIMEOUT"), 300.0);
+    const double timeout_s = seconds_of(lvni_launch_env_get(environ, "LEVIN_RDZV_TIMEOUT"), 300.0);
     char device[32] = "";
-    if (strcmp(lvni_config_str(config, "accelerator"), "sim") == 0) {
+    if (strcmp(lvni_core_config_str(config, "accelerator"), "sim") == 0) {
         snprintf(device, sizeof device, "sim:%d", rank->device);
     }
-    p->rank = rank->rank = who->rank;
-    rank->world = who->world;
-    if (lvni_config_has(config, "out") && lvni_config_is_set(config, "out")) {
-        p->out = lvni_strdup(LVNI_TAG_DIST, lvni_config_str(config, "out"));
+    p->rank = rank->rank = info->rank;
+    rank->world = info->world;
+    if (lvni_core_config_has(config, "out") && lvni_core_config_is_set(config, "out")) {
+        p->out = lvni_core_strdup(LVNI_TAG_DIST, lvni_core_config_str(config, "out"));
         if (p->out == NULL) {
             return LVN_ERR_MEMORY;
         }
     }
     char *dir = NULL;
-    LVN_TRY(meeting_dir(who, config, &dir));
-    lvni_rank_auth auth;
-    lvn_status s = lvni_rank_auth_choose(who, dir, &auth);
-    s = s == LVN_OK ? open_store(who, config, &auth, timeout_s, p) : s;
-    s = s == LVN_OK ? connect_control(who, config, &auth, timeout_s, p) : s;
-    lvni_rank_auth_free(&auth);
-    lvni_free(dir);
+    LVN_TRY(rendezvous_dir(info, config, &dir));
+    lvni_recipes_rank_auth auth;
+    lvn_status s = lvni_recipes_rank_auth_choose(info, dir, &auth);
+    s = s == LVN_OK ? open_store(info, config, &auth, timeout_s, p) : s;
+    s = s == LVN_OK ? connect_control(info, config, &auth, timeout_s, p) : s;
+    lvni_recipes_rank_auth_free(&auth);
+    lvni_core_free(dir);
     LVN_TRY(s);
-    LVN_TRY(meet(who, config, device, p));
+    LVN_TRY(meet(info, config, device, p));
     atomic_store(&p->members, lvni_control_members(p->control));
-    lvni_rank_share_cores(p->control, rank);
+    lvni_recipes_rank_share_cores(p->control, rank);
     LVN_TRY(open_comm(p, rank));
     rank->control = p->control; /* both borrowed: they end with the process's part in the run */
     rank->comm = atomic_load(&p->comm);
     return LVN_OK;
 }
 
-lvn_status lvni_rank_process_join(const lvni_config *config, const lvni_who *who, lvni_rank *rank,
-                                  lvni_rank_process **out)
+lvn_status lvni_recipes_rank_process_join(const lvni_core_config *config,
+                                          const lvni_launch_rank_info *info,
+                                          lvni_recipes_rank *rank, lvni_recipes_rank_process **out)
 {
     *out = NULL;
-    lvni_rank_process *p = LVNI_NEW(LVNI_TAG_DIST, lvni_rank_process);
+    lvni_recipes_rank_process *p = LVNI_NEW(LVNI_TAG_DIST, lvni_recipes_rank_process);
     if (p == NULL) {
         return LVN_ERR_MEMORY;
     }
-    const lvn_status s = join(config, who, p, rank);
+    const lvn_status s = join(config, info, p, rank);
     if (s != LVN_OK) {
-        return lvni_rank_process_leave(p, s, "");
+        return lvni_recipes_rank_process_leave(p, s, "");
     }
     *out = p;
     return LVN_OK;
@@ -320,22 +324,22 @@ lvn_status lvni_rank_process_join(const lvni_config *config, const lvni_who *who
 
 /* Reports the failure to the others, and learns who was first: then the error is about that
  * rank. */
-static lvn_status fail(const lvni_rank_process *p, lvn_status failed)
+static lvn_status fail(const lvni_recipes_rank_process *p, lvn_status failed)
 {
     const lvn_error error = *lvn_last_error();
-    const lvni_comm *comm = atomic_load(&p->comm);
-    lvni_cause cause = {.kind = lvni_cause_of_status(failed),
-                        .step = -1,
-                        .named = comm != NULL && lvni_comm_first_failed(comm) >= 0};
+    const lvni_dist_comm *comm = atomic_load(&p->comm);
+    lvni_control_cause cause = {.kind = lvni_control_cause_of_status(failed),
+                                .step = -1,
+                                .named = comm != NULL && lvni_dist_comm_first_failed(comm) >= 0};
     snprintf(cause.message, sizeof cause.message, "%.*s", (int)sizeof cause.message - 1,
              error.message);
     snprintf(cause.place, sizeof cause.place, "%s",
              error.n_frames > 0 ? error.frames[error.n_frames - 1] : "");
     lvni_control_fail(p->control, &cause);
-    if (failed == LVN_ERR_PEER && lvni_control_cause(p->control, &cause) &&
+    if (failed == LVN_ERR_PEER && lvni_control_get_cause(p->control, &cause) &&
         cause.kind != LVNI_CAUSE_PEER) {
         char sentence[1024];
-        lvni_cause_sentence(&cause, sentence, sizeof sentence);
+        lvni_control_cause_sentence(&cause, sentence, sizeof sentence);
         LVN_FAIL(LVN_ERR_PEER, "%-s", sentence);
     }
     lvn_error_adopt(&error);
@@ -347,42 +351,44 @@ static void write_record(const char *kept)
 {
     const lvn_error error = *lvn_last_error();
     lvn_error_append("%-s", kept);
-    lvni_error_record_write(lvn_last_error(), (int)lvni_exit_of_error(lvn_last_error()));
+    lvni_core_error_record_write(lvn_last_error(), (int)lvni_core_exit_of_error(lvn_last_error()));
     lvn_error_adopt(&error);
 }
 
 /* Exactly one of the ranks that are left. Before they share memory none can know of the others. */
-static bool replaces_rank_0(const lvni_rank_process *p)
+static bool replaces_rank_0(const lvni_recipes_rank_process *p)
 {
-    lvni_comm *comm = atomic_load(&p->comm);
-    return p->rank > 0 && (comm != NULL ? lvni_comm_claim(comm) : p->rank == 1);
+    lvni_dist_comm *comm = atomic_load(&p->comm);
+    return p->rank > 0 && (comm != NULL ? lvni_dist_comm_claim(comm) : p->rank == 1);
 }
 
 /* Rank 0, which reports and saves for all, is lost, and no launcher of levin's reports it: the
  * first of those that are left does. What the directory keeps is told where rank 0 has ended for
  * sure, since it may go on after a stop; nothing is removed, as somebody may already have resumed
  * the run. */
-static void speak_in_its_place(const lvni_rank_process *p)
+static void report_in_its_place(const lvni_recipes_rank_process *p)
 {
-    lvni_cause cause;
+    lvni_control_cause cause;
     int64_t step, epoch;
-    const bool launched = lvni_env_get(environ, "LEVIN_LAUNCHED") != NULL;
-    if (launched || atomic_load(&p->members) == NULL || !lvni_control_cause(p->control, &cause) ||
-        cause.rank != 0 || cause.kind != LVNI_CAUSE_SIGNAL || !replaces_rank_0(p)) {
+    const bool launched = lvni_launch_env_get(environ, "LEVIN_LAUNCHED") != NULL;
+    if (launched || atomic_load(&p->members) == NULL ||
+        !lvni_control_get_cause(p->control, &cause) || cause.rank != 0 ||
+        cause.kind != LVNI_CAUSE_SIGNAL || !replaces_rank_0(p)) {
         return;
     }
     const lvn_error error = *lvn_last_error();
     const bool saved = p->out != NULL && ends_soon(atomic_load(&p->members)[0].pid) &&
-                       lvni_run_dir_saved(p->out, &step, &epoch);
+                       lvni_recipes_run_dir_saved(p->out, &step, &epoch);
     lvn_error_adopt(&error);
     if (saved) {
         lvn_error_append("; step %lld (epoch %lld) is saved: resume=true goes on from there",
                          (long long)step, (long long)epoch + 1);
     }
-    lvni_report_as_rank(0);
+    lvni_recipes_report_as_rank(0);
 }
 
-lvn_status lvni_rank_process_leave(lvni_rank_process *p, lvn_status failed, const char *kept)
+lvn_status lvni_recipes_rank_process_leave(lvni_recipes_rank_process *p, lvn_status failed,
+                                           const char *kept)
 {
     if (p == NULL) {
         return failed;
@@ -399,21 +405,21 @@ lvn_status lvni_rank_process_leave(lvni_rank_process *p, lvn_status failed, cons
         s = fail(p, failed);
         lvn_error_append("%-s", kept);
         if (s == LVN_ERR_PEER) {
-            speak_in_its_place(p);
+            report_in_its_place(p);
         }
     }
     const lvn_error error = *lvn_last_error();
-    lvni_comm *comm = atomic_exchange(&p->comm, NULL);
+    lvni_dist_comm *comm = atomic_exchange(&p->comm, NULL);
     /* its thread may be in on_abort: only then the communicator goes */
     lvni_control_destroy(p->control);
-    lvni_comm_destroy(comm);
+    lvni_dist_comm_destroy(comm);
     if (p->store != NULL) {
-        (void)lvni_store_wait(p->store,
-                              s == LVN_OK || s == LVN_ERR_CANCELLED ? GOODBYE_S : FAREWELL_S);
+        (void)lvni_control_store_wait(p->store, s == LVN_OK || s == LVN_ERR_CANCELLED ? GOODBYE_S
+                                                                                      : FAREWELL_S);
     }
-    lvni_store_destroy(p->store);
-    lvni_free(p->out);
-    lvni_free(p);
+    lvni_control_store_destroy(p->store);
+    lvni_core_free(p->out);
+    lvni_core_free(p);
     lvn_error_adopt(&error);
     return s;
 }

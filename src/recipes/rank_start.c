@@ -10,30 +10,31 @@
 #include <string.h>
 #include <unistd.h>
 
-static int64_t max_restarts(const lvni_config *c)
+static int64_t max_restarts(const lvni_core_config *c)
 {
-    return lvni_config_has(c, "max_restarts") ? lvni_config_int(c, "max_restarts") : 0;
+    return lvni_core_config_has(c, "max_restarts") ? lvni_core_config_int(c, "max_restarts") : 0;
 }
 
-lvn_status lvni_check_restarts(const lvni_config *c, const lvni_who *who, bool starts)
+lvn_status lvni_recipes_check_restarts(const lvni_core_config *c, const lvni_launch_rank_info *info,
+                                       bool starts)
 {
     /* of the launcher, which may be somebody's own */
-    const char *most = lvni_env_get(environ, "LEVIN_MAX_RESTARTS");
+    const char *most = lvni_launch_env_get(environ, "LEVIN_MAX_RESTARTS");
     if (max_restarts(c) == 0 || starts ||
-        (who->source == LVNI_SOURCE_LEVIN && most != NULL && strtol(most, NULL, 10) > 0)) {
+        (info->source == LVNI_SOURCE_LEVIN && most != NULL && strtol(most, NULL, 10) > 0)) {
         return LVN_OK;
     }
-    if (who->source == LVNI_SOURCE_LEVIN) {
+    if (info->source == LVNI_SOURCE_LEVIN) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "max_restarts=%lld: the launcher that has started this rank starts none again: "
                  "levin launch --max-restarts %lld",
                  (long long)max_restarts(c), (long long)max_restarts(c));
     }
-    if (who->world > 1) {
+    if (info->world > 1) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "max_restarts=%lld: the ranks were started by others (%s), who alone can start "
                  "them again",
-                 (long long)max_restarts(c), lvni_source_name(who->source));
+                 (long long)max_restarts(c), lvni_launch_source_name(info->source));
     }
     LVN_FAIL(LVN_ERR_USAGE,
              "max_restarts=%lld is about ranks that are processes (strategy=ddp, devices=2 or "
@@ -42,11 +43,12 @@ lvn_status lvni_check_restarts(const lvni_config *c, const lvni_who *who, bool s
              (long long)max_restarts(c), (long long)max_restarts(c));
 }
 
-lvn_status lvni_rank_start(const lvni_config *c, const lvni_ranks_command *command, const char *dir,
-                           size_t made)
+lvn_status lvni_recipes_rank_start(const lvni_core_config *c,
+                                   const lvni_recipes_ranks_command *command, const char *dir,
+                                   size_t made)
 {
     char devices[512], restarts[32], run_dir[4096] = "", out[4096], claimed[4128];
-    const char *words[256], *spec = lvni_config_str(c, "devices");
+    const char *words[256], *spec = lvni_core_config_str(c, "devices");
     int n = 0;
     if (lvni_launch_is_rank(environ)) {
         LVN_FAIL(LVN_ERR_USAGE,
@@ -64,17 +66,17 @@ lvn_status lvni_rank_start(const lvni_config *c, const lvni_ranks_command *comma
     }
     snprintf(restarts, sizeof restarts, "max_restarts=%lld", (long long)max_restarts(c));
     const char *const options[] = {
-        lvni_accelerator_is_sim(c) ? "accelerator=sim" : "accelerator=cpu",
+        lvni_recipes_accelerator_is_sim(c) ? "accelerator=sim" : "accelerator=cpu",
         devices,
         "no_prefix=true",
         "show=0",
         "pty=true",
         "stop_grace=1000000",
-        lvni_config_bool(c, "allow_shared_device") ? "allow_shared_device=true"
-                                                   : "allow_shared_device=false",
+        lvni_core_config_bool(c, "allow_shared_device") ? "allow_shared_device=true"
+                                                        : "allow_shared_device=false",
         restarts,
-        lvni_config_says(c, "strict") ? "strict=true" : "strict=false",
-        lvni_config_says(c, "quiet") ? "quiet=true" : "quiet=false",
+        lvni_core_config_is_on(c, "strict") ? "strict=true" : "strict=false",
+        lvni_core_config_is_on(c, "quiet") ? "quiet=true" : "quiet=false",
         dir != NULL ? "keep_logs=started" : "keep_logs=failure",
         run_dir};
     const int n_options = (int)(sizeof options / sizeof *options) - (dir != NULL ? 0 : 1);

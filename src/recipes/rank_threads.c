@@ -11,20 +11,20 @@
 
 /* A rank on its thread. */
 typedef struct member {
-    lvni_rank_work work;
+    lvni_recipes_rank_work work;
     void *user;
-    const lvni_rank *rank;
+    const lvni_recipes_rank *rank;
     pthread_t thread;
     lvn_status status;
     lvn_error error;
     uint64_t ended_ns;
 } member;
 
-void lvni_rank_give_up(const lvni_rank *rank, lvn_status status)
+void lvni_recipes_rank_give_up(const lvni_recipes_rank *rank, lvn_status status)
 {
     if (rank->comm != NULL && status != LVN_OK && status != LVN_ERR_CANCELLED) {
         /* what a stop asked for, all ranks do by themselves */
-        lvni_comm_abort(rank->comm, lvn_last_error()->message);
+        lvni_dist_comm_abort(rank->comm, lvn_last_error()->message);
     }
 }
 
@@ -33,12 +33,12 @@ static void *member_main(void *argument)
     member *m = argument;
     const lvn_device before = lvn_device_in_use();
     const bool follower = lvni_log_set_follower(m->rank->rank > 0);
-    lvni_thread_set_ftz();
+    lvni_tensor_thread_set_ftz();
     m->status = m->work(m->user, m->rank);
-    m->ended_ns = lvni_now_ns();
+    m->ended_ns = lvni_core_now_ns();
     if (m->status != LVN_OK) {
         m->error = *lvn_last_error();
-        lvni_rank_give_up(m->rank, m->status);
+        lvni_recipes_rank_give_up(m->rank, m->status);
     }
     lvn_device_use(before);
     lvni_log_set_follower(follower);
@@ -62,7 +62,7 @@ static int first_failed(const member *m, int n)
     return first;
 }
 
-static lvn_status tell_first(const member *m, int first)
+static lvn_status report_first(const member *m, int first)
 {
     if (first < 0) {
         return LVN_OK;
@@ -74,10 +74,11 @@ static lvn_status tell_first(const member *m, int first)
     return m[first].status;
 }
 
-lvn_status lvni_ranks_each(const lvni_ranks *ranks, lvni_rank_work work, void *user)
+lvn_status lvni_recipes_ranks_each(const lvni_recipes_ranks *ranks, lvni_recipes_rank_work work,
+                                   void *user)
 {
     const int n = ranks->n;
-    member *m = lvni_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *m);
+    member *m = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *m);
     if (m == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -86,8 +87,8 @@ lvn_status lvni_ranks_each(const lvni_ranks *ranks, lvni_rank_work work, void *u
         m[i] = (member){.work = work, .user = user, .rank = &ranks->rank[i]};
     }
     for (; started < n; started++) {
-        if (lvni_thread_start(&m[started].thread, member_main, &m[started]) != 0) {
-            lvni_comm_abort(m[0].rank->comm, "its thread could not be started");
+        if (lvni_core_thread_start(&m[started].thread, member_main, &m[started]) != 0) {
+            lvni_dist_comm_abort(m[0].rank->comm, "its thread could not be started");
             break;
         }
     }
@@ -95,7 +96,7 @@ lvn_status lvni_ranks_each(const lvni_ranks *ranks, lvni_rank_work work, void *u
     for (int i = 1; i < started; i++) {
         pthread_join(m[i].thread, NULL);
     }
-    const lvn_status s = tell_first(m, first_failed(m, n));
-    lvni_free(m);
+    const lvn_status s = report_first(m, first_failed(m, n));
+    lvni_core_free(m);
     return s;
 }

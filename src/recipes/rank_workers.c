@@ -4,19 +4,21 @@
 #include "launch/workers.h"
 #include "recipes/train_options.h"
 
-int lvni_rank_workers(const lvni_config *c, const lvni_who *who, int local, const lvni_rank *rank,
-                      lvni_notices *notices)
+int lvni_recipes_rank_workers(const lvni_core_config *c, const lvni_launch_rank_info *info,
+                              int local, const lvni_recipes_rank *rank, lvni_core_notices *notices)
 {
-    lvni_who seen = *who;
-    if (local > who->local_world && who->local_world > 0) {
+    lvni_launch_rank_info seen = *info;
+    if (local > info->local_world && info->local_world > 0) {
         /* they share what this process has, as those of a launcher do */
         seen.source = LVNI_SOURCE_LEVIN;
     }
     seen.local_world = local;
-    const int cpus = lvni_usable_cores();
-    const lvni_workers_request request = {
-        .asked = lvni_config_is_set(c, "num_workers") ? (int)lvni_config_int(c, "num_workers") : -1,
+    const int cpus = lvni_recipes_usable_cores();
+    const lvni_launch_workers_request request = {
+        .asked = lvni_core_config_is_set(c, "num_workers")
+                     ? (int)lvni_core_config_int(c, "num_workers")
+                     : -1,
         .cpus = cpus,
         .bound = rank->cores == cpus && rank->cores_all > cpus};
-    return lvni_workers_choose(&seen, &request, notices);
+    return lvni_launch_workers_choose(&seen, &request, notices);
 }

@@ -5,11 +5,11 @@
 
 #include "core/config.h"
 #include "recipes/ranks.h"
-#include "launch/who.h"
+#include "launch/rank_info.h"
 
 /* local: ranks of this node, which may be more than were started: this process has them as threads,
  * or is about to start them. W202, W208, W209. */
-int lvni_rank_workers(const lvni_config *config, const lvni_who *who, int local,
-                      const lvni_rank *rank, lvni_notices *notices);
+int lvni_recipes_rank_workers(const lvni_core_config *config, const lvni_launch_rank_info *info,
+                              int local, const lvni_recipes_rank *rank, lvni_core_notices *notices);
 
 #endif

@@ -9,30 +9,30 @@
 #include "dist/comm.h"
 
 /* One rank of this process. */
-typedef struct lvni_rank {
+typedef struct lvni_recipes_rank {
     int rank, world;
-    lvni_comm *comm;       /* NULL: world is 1 */
+    lvni_dist_comm *comm;  /* NULL: world is 1 */
     lvni_control *control; /* NULL: all ranks are in this process */
     int device;            /* number of the accelerator's device; CPU: 0 */
     int cores;             /* that this rank may use */
     int cores_all;         /* of all ranks */
     int workers;           /* threads that load its data */
-} lvni_rank;
+} lvni_recipes_rank;
 
-typedef struct lvni_rank_process lvni_rank_process; /* rank_process.h */
+typedef struct lvni_recipes_rank_process lvni_recipes_rank_process; /* rank_process.h */
 
-typedef struct lvni_ranks {
-    lvni_rank *rank; /* of this process, ascending */
+typedef struct lvni_recipes_ranks {
+    lvni_recipes_rank *rank; /* of this process, ascending */
     int n;
     int world;
-    const char *how;            /* "threads", "processes"; NULL: one rank */
-    lvni_rank_process *process; /* NULL: all ranks are here */
+    const char *how;                    /* "threads", "processes"; NULL: one rank */
+    lvni_recipes_rank_process *process; /* NULL: all ranks are here */
     /* where a run that failed can go on (trainer.h), for the end of the message */
     char kept[768];
-} lvni_ranks;
+} lvni_recipes_ranks;
 
 /* The words of a command, as they would be given to `levin`. */
-typedef struct lvni_ranks_command {
+typedef struct lvni_recipes_ranks_command {
     /* "train", "classify"; NULL: a program of somebody's own, whose ranks are threads unless it was
      * started as several */
     const char *command[2];
@@ -43,28 +43,31 @@ typedef struct lvni_ranks_command {
     const char *recipe;
     /* What would be a mistake on every rank is told before ranks are started, and by rank 0. NULL:
      * nothing. */
-    lvn_status (*check)(const lvni_config *config);
+    lvn_status (*check)(const lvni_core_config *config);
     /* a trained model: devices=auto is one device, where nobody has started several ranks */
     bool uses;
-} lvni_ranks_command;
+} lvni_recipes_ranks_command;
 
 /* From devices=, strategy=, accelerator=, which become what they stand for, and from the
  * environment, which says whether this process is one of several. Alone and with several devices
  * under ddp it becomes `levin launch`, which starts the ranks: no return. LVN_ERR_USAGE,
  * LVN_ERR_RESOURCE, and what rank_process.h says. *out is to be closed. */
-lvn_status lvni_ranks_open(lvni_config *config, const lvni_ranks_command *command, lvni_ranks *out);
-/* The work of one rank; `rank` is one of lvni_ranks.rank. */
-typedef lvn_status (*lvni_rank_work)(void *user, const lvni_rank *rank);
+lvn_status lvni_recipes_ranks_open(lvni_core_config *config,
+                                   const lvni_recipes_ranks_command *command,
+                                   lvni_recipes_ranks *out);
+/* The work of one rank; `rank` is one of lvni_recipes_ranks.rank. */
+typedef lvn_status (*lvni_recipes_rank_work)(void *user, const lvni_recipes_rank *rank);
 /* work(user, rank) for all ranks of this process at once, the first on the calling thread. When one
  * fails the others are woken. Status and error are those of the rank that failed first. */
-lvn_status lvni_ranks_each(const lvni_ranks *ranks, lvni_rank_work work, void *user);
+lvn_status lvni_recipes_ranks_each(const lvni_recipes_ranks *ranks, lvni_recipes_rank_work work,
+                                   void *user);
 /* Wakes the others before this rank's work is over, with the thread's last error. Nothing after
  * LVN_OK and LVN_ERR_CANCELLED. */
-void lvni_rank_give_up(const lvni_rank *rank, lvn_status status);
+void lvni_recipes_rank_give_up(const lvni_recipes_rank *rank, lvn_status status);
 /* With the status of the run, whose error is the thread's; returns the status to report: that of
  * the rank which failed first, with ranks->kept at the end of its message. */
-lvn_status lvni_ranks_close(lvni_ranks *ranks, lvn_status status);
+lvn_status lvni_recipes_ranks_close(lvni_recipes_ranks *ranks, lvn_status status);
 /* The same for `levin plan`: rank 0 alone, without anybody to talk to. */
-lvn_status lvni_ranks_foresee(lvni_config *config, lvni_rank *out);
+lvn_status lvni_recipes_ranks_estimate(lvni_core_config *config, lvni_recipes_rank *out);
 
 #endif

@@ -14,41 +14,41 @@
 
 static int code_of_stop(void)
 {
-    const int signal_number = lvni_stop_signal();
+    const int signal_number = lvni_trainer_stop_signal();
     return signal_number == SIGUSR1 ? LVNI_EXIT_REQUEUE
            : signal_number == 0     ? LVNI_EXIT_FAILURE
-                                    : lvni_exit_of_signal(signal_number);
+                                    : lvni_core_exit_of_signal(signal_number);
 }
 
-static bool told;    /* a block stands on the screen already */
-static int own_rank; /* of several, 0 where there is one */
+static bool reported; /* a block stands on the screen already */
+static int own_rank;  /* of several, 0 where there is one */
 
-void lvni_report_block(const lvni_notices *notices)
+void lvni_recipes_report_block(const lvni_core_notices *notices)
 {
     if (notices->error != 0 && notices->text.len > 0) {
-        told = true;
-        if (lvni_notices_speak(notices)) {
-            fputs(lvni_str_text(&notices->text), stderr);
+        reported = true;
+        if (lvni_core_notices_should_print(notices)) {
+            fputs(lvni_core_str_text(&notices->text), stderr);
         }
     }
 }
 
-void lvni_report_as_rank(int rank)
+void lvni_recipes_report_as_rank(int rank)
 {
     own_rank = rank;
 }
 
 static void print_error(lvn_status status, const lvn_error *e)
 {
-    const char *prefix = status == LVN_ERR_CANCELLED ? "stopped: " : lvni_error_prefix(e);
+    const char *prefix = status == LVN_ERR_CANCELLED ? "stopped: " : lvni_core_error_prefix(e);
     const char *message = e->message[0] != '\0' ? e->message : lvn_status_text(status);
-    lvni_print(stderr, "%s%-s\n", prefix, message);
+    lvni_core_print(stderr, "%s%-s\n", prefix, message);
     for (int i = 0; i < e->n_frames; i++) {
-        lvni_print(stderr, "  in %s\n", e->frames[i]);
+        lvni_core_print(stderr, "  in %s\n", e->frames[i]);
     }
 }
 
-int lvni_report_status(lvn_status status)
+int lvni_recipes_report_status(lvn_status status)
 {
     if (status == LVN_OK) {
         return LVNI_EXIT_OK;
@@ -57,20 +57,21 @@ int lvni_report_status(lvn_status status)
     const lvn_error *e = lvn_last_error();
     /* rank 0 tells it */
     const bool elsewhere = own_rank > 0 && (status == LVN_ERR_PEER || status == LVN_ERR_CANCELLED);
-    if (!told && !elsewhere) {
+    if (!reported && !elsewhere) {
         print_error(status, e);
     }
     if (status == LVN_ERR_CANCELLED) {
         return code_of_stop();
     }
-    const int code = (int)(e->code == status ? lvni_exit_of_error(e) : lvni_exit_of_status(status));
-    lvni_error_record_write(e, code); /* where a launcher waits for it */
+    const int code =
+        (int)(e->code == status ? lvni_core_exit_of_error(e) : lvni_core_exit_of_status(status));
+    lvni_core_error_record_write(e, code); /* where a launcher waits for it */
     return code;
 }
 
 /* Blocks and warnings of the identity are told by rank 0, or by whoever alone can know. quiet=true
  * keeps warnings from the screen. */
-static void tell_warnings(bool quiet, const lvni_notices *notices)
+static void report_warnings(bool quiet, const lvni_core_notices *notices)
 {
     static const char prefix[] = "levin: warning "; /* the log has one of its own */
     const char *line = notices->rank > 0 ? NULL : notices->warnings.data;
@@ -81,26 +82,28 @@ static void tell_warnings(bool quiet, const lvni_notices *notices)
     }
 }
 
-lvn_status lvni_report_start(lvn_status s, bool strict, bool quiet, lvni_notices *notices)
+lvn_status lvni_recipes_report_start(lvn_status s, bool strict, bool quiet,
+                                     lvni_core_notices *notices)
 {
-    s = s == LVN_OK && strict ? lvni_notices_refuse_warnings(notices) : s;
-    tell_warnings(quiet, notices);
-    s = s == LVN_OK ? lvni_notices_status(notices) : s;
+    s = s == LVN_OK && strict ? lvni_core_notices_refuse_warnings(notices) : s;
+    report_warnings(quiet, notices);
+    s = s == LVN_OK ? lvni_core_notices_status(notices) : s;
     if (s != LVN_OK) {
-        lvni_report_block(notices);
+        lvni_recipes_report_block(notices);
     }
-    lvni_notices_free(notices);
+    lvni_core_notices_free(notices);
     return s;
 }
 
-int lvni_report_notices(lvn_status status, lvni_notices *notices)
+int lvni_recipes_report_notices(lvn_status status, lvni_core_notices *notices)
 {
     const bool block =
-        status != LVN_OK && notices->error != 0 && lvni_notices_status(notices) == LVN_OK;
-    const int code = block ? (int)lvni_notices_exit(notices) : lvni_report_status(status);
-    if (block && lvni_notices_speak(notices)) {
-        fputs(lvni_str_text(&notices->text), stderr);
+        status != LVN_OK && notices->error != 0 && lvni_core_notices_status(notices) == LVN_OK;
+    const int code =
+        block ? (int)lvni_core_notices_exit(notices) : lvni_recipes_report_status(status);
+    if (block && lvni_core_notices_should_print(notices)) {
+        fputs(lvni_core_str_text(&notices->text), stderr);
     }
-    lvni_notices_free(notices);
+    lvni_core_notices_free(notices);
     return code;
 }

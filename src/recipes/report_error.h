@@ -6,18 +6,19 @@
 
 /* LVN_OK: 0. Else the thread's error on standard error, one sentence and its context, and the code
  * of core/exit_code.h. */
-int lvni_report_status(lvn_status status);
+int lvni_recipes_report_status(lvn_status status);
 /* The same for what may have left a block of a numbered error: that in place of the sentence, where
  * this rank speaks. Frees the notices. */
-int lvni_report_notices(lvn_status status, lvni_notices *notices);
-/* Where the status is reported later: the block now, where this rank speaks, and lvni_report_status
- * then says nothing but the code. */
-void lvni_report_block(const lvni_notices *notices);
+int lvni_recipes_report_notices(lvn_status status, lvni_core_notices *notices);
+/* Where the status is reported later: the block now, where this rank speaks, and
+ * lvni_recipes_report_status then says nothing but the code. */
+void lvni_recipes_report_block(const lvni_core_notices *notices);
 /* What a start has to say: warnings as lines of the log (quiet: not on the screen), by rank 0;
  * under strict they are the error. s: of whatever filled the notices, which are empty afterwards.
  * Returns what became of it. */
-lvn_status lvni_report_start(lvn_status s, bool strict, bool quiet, lvni_notices *notices);
+lvn_status lvni_recipes_report_start(lvn_status s, bool strict, bool quiet,
+                                     lvni_core_notices *notices);
 /* This process is rank `rank` of several: what another rank began is told by rank 0 alone. */
-void lvni_report_as_rank(int rank);
+void lvni_recipes_report_as_rank(int rank);
 
 #endif

@@ -20,11 +20,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-char *lvni_path_join(const char *dir, const char *name)
+char *lvni_recipes_path_join(const char *dir, const char *name)
 {
-    lvni_str s = {0};
-    lvni_str_printf(&s, "%s/%s", dir, name);
-    return lvni_str_take(&s);
+    lvni_core_str s = {0};
+    lvni_core_str_printf(&s, "%s/%s", dir, name);
+    return lvni_core_str_take(&s);
 }
 
 /* What the launcher of the ranks put there before they began does not count. */
@@ -48,14 +48,14 @@ static bool is_empty_dir(const char *path)
     return empty;
 }
 
-bool lvni_run_dir_is_run(const char *path)
+bool lvni_recipes_run_dir_is_run(const char *path)
 {
     static const char *const signs[] = {"config.yaml", "train.log", "checkpoints"};
     bool found = false;
     for (int i = 0; i < 3 && !found; i++) {
-        char *sign = lvni_path_join(path, signs[i]);
-        found = sign != NULL && lvni_path_exists(sign);
-        lvni_free(sign);
+        char *sign = lvni_recipes_path_join(path, signs[i]);
+        found = sign != NULL && lvni_core_path_exists(sign);
+        lvni_core_free(sign);
     }
     return found;
 }
@@ -68,7 +68,7 @@ static int lock_fd = -1;
  * ours, too. -1: it has none of this directory. */
 static int launchers_lock(const char *path)
 {
-    const char *text = lvni_env_get(environ, "LEVIN_LOCK_FD");
+    const char *text = lvni_launch_env_get(environ, "LEVIN_LOCK_FD");
     const int fd = text != NULL ? (int)strtol(text, NULL, 10) : -1;
     struct stat a, b;
     if (fd < 3 || fstat(fd, &a) != 0 || stat(path, &b) != 0 || a.st_dev != b.st_dev ||
@@ -81,12 +81,12 @@ static int launchers_lock(const char *path)
 
 static lvn_status lock(const char *path)
 {
-    LVN_TRY(lvni_mkdirs(path));
-    lvni_run_dir_release();
+    LVN_TRY(lvni_core_mkdirs(path));
+    lvni_recipes_run_dir_release();
     lock_fd = launchers_lock(path);
     lock_fd = lock_fd >= 0 ? lock_fd : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (lock_fd >= 0 && flock(lock_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-        lvni_run_dir_release();
+        lvni_recipes_run_dir_release();
         LVN_FAIL(LVN_ERR_USAGE,
                  "another process is training in out=%s: wait for its end, or give another out",
                  path);
@@ -94,17 +94,17 @@ static lvn_status lock(const char *path)
     return LVN_OK;
 }
 
-lvn_status lvni_run_dir_check_free(const char *path)
+lvn_status lvni_recipes_run_dir_check_free(const char *path)
 {
-    if (!lvni_path_exists(path)) {
+    if (!lvni_core_path_exists(path)) {
         return LVN_OK;
     }
     const lvn_status s = lock(path);
-    lvni_run_dir_release();
+    lvni_recipes_run_dir_release();
     return s;
 }
 
-void lvni_run_dir_release(void)
+void lvni_recipes_run_dir_release(void)
 {
     if (lock_fd >= 0) {
         close(lock_fd);
@@ -116,19 +116,19 @@ void lvni_run_dir_release(void)
 static const char numbered[] = "out";
 
 /* mkdir asks and takes in one: of several that begin at one moment each has a number of its own. */
-lvn_status lvni_run_dir_claim(const char *recipe, char **path, size_t *made)
+lvn_status lvni_recipes_run_dir_claim(const char *recipe, char **path, size_t *made)
 {
     bool parent_made = false;
     lvni_core_signals_hand_over(); /* a signal that ends this process would leave the directory
                                       behind */
     for (int i = 1;;) {
-        lvni_str s = {0};
-        lvni_str_printf(&s, "%s/%s-%d", numbered, recipe, i);
-        *path = lvni_str_take(&s);
+        lvni_core_str s = {0};
+        lvni_core_str_printf(&s, "%s/%s-%d", numbered, recipe, i);
+        *path = lvni_core_str_take(&s);
         if (*path == NULL) {
             return LVN_ERR_MEMORY;
         }
-        if (lvni_vfs_get()->mkdir(*path, 0777) == 0) {
+        if (lvni_core_vfs_get()->mkdir(*path, 0777) == 0) {
             *made = parent_made ? strlen(numbered) : strlen(*path);
             return LVN_OK;
         }
@@ -137,7 +137,7 @@ lvn_status lvni_run_dir_claim(const char *recipe, char **path, size_t *made)
         if (error == ENOENT) { /* also when a run that was refused has just removed it again */
             parent_made = true;
             *strrchr(*path, '/') = '\0';
-            status = lvni_mkdirs(*path);
+            status = lvni_core_mkdirs(*path);
         } else if (error == EEXIST) {
             i++;
         } else {
@@ -145,13 +145,13 @@ lvn_status lvni_run_dir_claim(const char *recipe, char **path, size_t *made)
                                    "cannot make the directory %s: %s; give another out", *path,
                                    strerror(error));
         }
-        lvni_free(*path);
+        lvni_core_free(*path);
         *path = NULL;
         LVN_TRY(status);
     }
 }
 
-void lvni_run_dir_unclaim(char *path, size_t made)
+void lvni_recipes_run_dir_unclaim(char *path, size_t made)
 {
     if (rmdir(path) == 0 && made < strlen(path)) {
         path[made] = '\0';
@@ -168,26 +168,27 @@ static lvn_status check_no_file(const char *out)
     return LVN_OK;
 }
 
-lvn_status lvni_run_dir_check_run(const char *out)
+lvn_status lvni_recipes_run_dir_check_run(const char *out)
 {
     LVN_TRY(check_no_file(out));
-    if (!lvni_run_dir_is_run(out)) {
+    if (!lvni_recipes_run_dir_is_run(out)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "resume=true: there is no run in out=%s%s: give the directory of the run to "
                  "continue, or leave resume=true out to start a new one "
                  "there",
                  out,
-                 lvni_path_exists(out) ? " (no config.yaml, train.log or checkpoints/)"
-                                       : ", which does not exist");
+                 lvni_core_path_exists(out) ? " (no config.yaml, train.log or checkpoints/)"
+                                            : ", which does not exist");
     }
     return LVN_OK;
 }
 
-lvn_status lvni_run_dir_choose(const lvni_config *c, char **path)
+lvn_status lvni_recipes_run_dir_choose(const lvni_core_config *c, char **path)
 {
     *path = NULL;
-    const char *out = lvni_config_str(c, "out");
-    const bool resume = lvni_config_bool(c, "resume"), overwrite = lvni_config_bool(c, "overwrite");
+    const char *out = lvni_core_config_str(c, "out");
+    const bool resume = lvni_core_config_bool(c, "resume"),
+               overwrite = lvni_core_config_bool(c, "overwrite");
     if (resume && overwrite) {
         LVN_FAIL(LVN_ERR_USAGE, "resume=true and overwrite=true exclude each other");
     }
@@ -195,18 +196,19 @@ lvn_status lvni_run_dir_choose(const lvni_config *c, char **path)
         return LVN_OK;
     }
     LVN_TRY(check_no_file(out));
-    if (!resume && !overwrite && lvni_path_exists(out) && !is_empty_dir(out)) {
-        LVN_TRY(lvni_run_dir_check_free(out)); /* nobody goes on with a run that is alive */
+    if (!resume && !overwrite && lvni_core_path_exists(out) && !is_empty_dir(out)) {
+        LVN_TRY(lvni_recipes_run_dir_check_free(out)); /* nobody goes on with a run that is alive */
         LVN_FAIL(LVN_ERR_USAGE,
                  "out=%s exists: resume=true continues that run, overwrite=true replaces it", out);
     }
-    if (overwrite && lvni_path_exists(out) && !is_empty_dir(out) && !lvni_run_dir_is_run(out)) {
+    if (overwrite && lvni_core_path_exists(out) && !is_empty_dir(out) &&
+        !lvni_recipes_run_dir_is_run(out)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "out=%s is no run directory (no train.log, no checkpoints/): overwrite=true "
                  "replaces runs only; give another out",
                  out);
     }
-    *path = lvni_strdup(LVNI_TAG_CONFIG, out);
+    *path = lvni_core_strdup(LVNI_TAG_CONFIG, out);
     return *path == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
@@ -243,11 +245,11 @@ static void empty(const char *dir, const char *const *patterns, bool leftovers_o
         for (int i = 0; patterns[i] != NULL; i++) {
             const bool ours = is_leftover(e->d_name, patterns[i]) ||
                               (!leftovers_only && fits(e->d_name, strlen(e->d_name), patterns[i]));
-            char *path = ours ? lvni_path_join(dir, e->d_name) : NULL;
+            char *path = ours ? lvni_recipes_path_join(dir, e->d_name) : NULL;
             if (path != NULL && !is_same_file(path, keep)) {
-                lvni_vfs_get()->unlink(path);
+                lvni_core_vfs_get()->unlink(path);
             }
-            lvni_free(path);
+            lvni_core_free(path);
         }
     }
     if (d != NULL) {
@@ -260,7 +262,7 @@ static void empty(const char *dir, const char *const *patterns, bool leftovers_o
 static bool has_own_logs(const char *path)
 {
     /* <dir>/errors/attempt_0_rank_0.json */
-    const char *record = lvni_env_get(environ, "LEVIN_ERROR_FILE");
+    const char *record = lvni_launch_env_get(environ, "LEVIN_ERROR_FILE");
     char dir[4096];
     if (record == NULL || snprintf(dir, sizeof dir, "%s", record) >= (int)sizeof dir) {
         return false;
@@ -287,15 +289,15 @@ static lvn_status make_parts(const char *path, bool overwrite, const char *keep)
         lvni_launch_forget_files(path);
     }
     for (int i = 0; i < 2; i++) {
-        char *part = lvni_path_join(path, parts[i]);
+        char *part = lvni_recipes_path_join(path, parts[i]);
         if (part == NULL) {
             return LVN_ERR_MEMORY;
         }
-        const lvn_status s = lvni_mkdirs(part);
+        const lvn_status s = lvni_core_mkdirs(part);
         if (s == LVN_OK) {
             empty(part, part_files, !overwrite, NULL);
         }
-        lvni_free(part);
+        lvni_core_free(part);
         LVN_TRY(s);
     }
     return LVN_OK;
@@ -311,52 +313,56 @@ static int attempt_of(const char *text)
 
 static lvn_status write_launch(const char *path)
 {
-    const char *id = lvni_env_get(environ, "LEVIN_RUN_ID");
-    if (id == NULL || attempt_of(lvni_env_get(environ, "LEVIN_MAX_RESTARTS")) <= 0) {
+    const char *id = lvni_launch_env_get(environ, "LEVIN_RUN_ID");
+    if (id == NULL || attempt_of(lvni_launch_env_get(environ, "LEVIN_MAX_RESTARTS")) <= 0) {
         return LVN_OK;
     }
-    lvni_str text = {0};
-    lvni_str_printf(&text, "%d %s", attempt_of(lvni_env_get(environ, "LEVIN_RESTART_COUNT")), id);
-    char *file = lvni_path_join(path, launch_file);
-    const lvn_status s =
-        file == NULL ? LVN_ERR_MEMORY : lvni_file_write(file, lvni_str_text(&text), text.len);
-    lvni_str_free(&text);
-    lvni_free(file);
+    lvni_core_str text = {0};
+    lvni_core_str_printf(&text, "%d %s",
+                         attempt_of(lvni_launch_env_get(environ, "LEVIN_RESTART_COUNT")), id);
+    char *file = lvni_recipes_path_join(path, launch_file);
+    const lvn_status s = file == NULL
+                             ? LVN_ERR_MEMORY
+                             : lvni_core_file_write(file, lvni_core_str_text(&text), text.len);
+    lvni_core_str_free(&text);
+    lvni_core_free(file);
     return s;
 }
 
-bool lvni_run_dir_is_of_attempt_before(const char *out)
+bool lvni_recipes_run_dir_is_of_attempt_before(const char *out)
 {
-    const char *id = lvni_env_get(environ, "LEVIN_RUN_ID");
-    const int attempt = attempt_of(lvni_env_get(environ, "LEVIN_RESTART_COUNT"));
-    char *file = attempt > 0 && id != NULL ? lvni_path_join(out, launch_file) : NULL, *text = NULL;
+    const char *id = lvni_launch_env_get(environ, "LEVIN_RUN_ID");
+    const int attempt = attempt_of(lvni_launch_env_get(environ, "LEVIN_RESTART_COUNT"));
+    char *file = attempt > 0 && id != NULL ? lvni_recipes_path_join(out, launch_file) : NULL,
+         *text = NULL;
     size_t n;
-    bool is =
-        file != NULL && lvni_path_exists(file) && lvni_file_read(file, 4096, &text, &n) == LVN_OK;
+    bool is = file != NULL && lvni_core_path_exists(file) &&
+              lvni_core_file_read(file, 4096, &text, &n) == LVN_OK;
     if (is) {
         const char *space = strchr(text, ' ');
         is = space != NULL && strcmp(space + 1, id) == 0 && attempt_of(text) < attempt;
-        lvni_free(text);
+        lvni_core_free(text);
     }
-    lvni_free(file);
+    lvni_core_free(file);
     lvn_clear_error();
     return is;
 }
 
-lvn_status lvni_run_dir_make(const char *path, bool overwrite, bool resume, const char *keep)
+lvn_status lvni_recipes_run_dir_make(const char *path, bool overwrite, bool resume,
+                                     const char *keep)
 {
     lvn_status s = lock(path);
     if (s == LVN_OK) {
         s = make_parts(path, overwrite, keep);
     }
     s = s == LVN_OK ? write_launch(path) : s;
-    char *log = s == LVN_OK ? lvni_path_join(path, "train.log") : NULL;
+    char *log = s == LVN_OK ? lvni_recipes_path_join(path, "train.log") : NULL;
     if (log != NULL) {
         s = lvni_log_open(log, resume);
     } else if (s == LVN_OK) {
         s = LVN_ERR_MEMORY;
     }
-    lvni_free(log);
+    lvni_core_free(log);
     if (s != LVN_OK) {
         lvn_error_frame("making the run directory %s", path);
     }
@@ -377,14 +383,14 @@ static lvn_status read_id(const char *file, char id[LVNI_RUN_ID])
     char *text = NULL;
     size_t n = 0;
     id[0] = '\0';
-    if (!lvni_path_exists(file)) {
+    if (!lvni_core_path_exists(file)) {
         return LVN_OK;
     }
-    LVN_TRY(lvni_file_read(file, 4096, &text, &n));
+    LVN_TRY(lvni_core_file_read(file, 4096, &text, &n));
     if (begins_with_id(text)) {
         snprintf(id, LVNI_RUN_ID, "%.*s", LVNI_RUN_ID - 1, text);
     }
-    lvni_free(text);
+    lvni_core_free(text);
     return LVN_OK;
 }
 
@@ -401,7 +407,7 @@ static lvn_status draw_id(char id[LVNI_RUN_ID])
 
 static const char *id_of(const lvni_ckpt *ckpt)
 {
-    const char *id = ckpt == NULL ? NULL : lvni_st_meta_get(ckpt->file, LVNI_CKPT_RUN_ID);
+    const char *id = ckpt == NULL ? NULL : lvni_ckpt_st_meta_get(ckpt->file, LVNI_CKPT_RUN_ID);
     return id != NULL && begins_with_id(id) && id[LVNI_RUN_ID - 1] == '\0' ? id : NULL;
 }
 
@@ -424,25 +430,26 @@ static lvn_status check_id(const char *path, const lvni_ckpt *ckpt, const char *
 static lvn_status check_named(const char *path, const char *name, const char *id)
 {
     lvni_ckpt *ckpt = NULL;
-    char *file = lvni_path_join(path, name);
+    char *file = lvni_recipes_path_join(path, name);
     if (file == NULL) {
         return LVN_ERR_MEMORY;
     }
-    if (lvni_path_exists(file) && lvni_ckpt_peek(file, &ckpt) != LVN_OK) {
+    if (lvni_core_path_exists(file) && lvni_ckpt_peek(file, &ckpt) != LVN_OK) {
         lvn_clear_error();
     }
     const lvn_status s = check_id(path, ckpt, id);
     lvni_ckpt_free(ckpt);
-    lvni_free(file);
+    lvni_core_free(file);
     return s;
 }
 
-lvn_status lvni_run_dir_identify(const char *path, const lvni_ckpt *saved, char id[LVNI_RUN_ID])
+lvn_status lvni_recipes_run_dir_identify(const char *path, const lvni_ckpt *saved,
+                                         char id[LVNI_RUN_ID])
 {
     static const char *const names[] = {"checkpoints/last.safetensors",
                                         "checkpoints/best.safetensors"};
     char text[LVNI_RUN_ID + 1];
-    char *file = lvni_path_join(path, "run_id");
+    char *file = lvni_recipes_path_join(path, "run_id");
     lvn_status s = file == NULL ? LVN_ERR_MEMORY : read_id(file, id);
     const bool known = s == LVN_OK && id[0] != '\0';
     if (s == LVN_OK && !known) {
@@ -457,9 +464,9 @@ lvn_status lvni_run_dir_identify(const char *path, const lvni_ckpt *saved, char 
     }
     if (s == LVN_OK && !known) {
         const int n = snprintf(text, sizeof text, "%s\n", id);
-        s = lvni_file_write(file, text, (size_t)n);
+        s = lvni_core_file_write(file, text, (size_t)n);
     }
-    lvni_free(file);
+    lvni_core_free(file);
     return s;
 }
 
@@ -468,45 +475,45 @@ static void remove_leftovers(const char *path)
 {
     empty(path, own_files, true, NULL);
     for (int i = 0; i < 2; i++) {
-        char *part = lvni_path_join(path, parts[i]);
+        char *part = lvni_recipes_path_join(path, parts[i]);
         if (part != NULL) {
             empty(part, part_files, true, NULL);
         }
-        lvni_free(part);
+        lvni_core_free(part);
     }
 }
 
-bool lvni_run_dir_saved(const char *path, int64_t *step, int64_t *epoch)
+bool lvni_recipes_run_dir_saved(const char *path, int64_t *step, int64_t *epoch)
 {
     lvni_ckpt *c = NULL;
-    char *file = lvni_path_join(path, "checkpoints/last.safetensors");
-    const bool found =
-        file != NULL && lvni_path_exists(file) && lvni_ckpt_peek(file, &c) == LVN_OK && c != NULL;
+    char *file = lvni_recipes_path_join(path, "checkpoints/last.safetensors");
+    const bool found = file != NULL && lvni_core_path_exists(file) &&
+                       lvni_ckpt_peek(file, &c) == LVN_OK && c != NULL;
     if (found) {
         *step = c->at.step;
         *epoch = c->at.epoch;
     }
     lvni_ckpt_free(c);
-    lvni_free(file);
+    lvni_core_free(file);
     lvn_clear_error();
     return found;
 }
 
-bool lvni_run_dir_after_kill(const char *path, int64_t *step, int64_t *epoch)
+bool lvni_recipes_run_dir_after_kill(const char *path, int64_t *step, int64_t *epoch)
 {
     remove_leftovers(path);
-    return lvni_run_dir_saved(path, step, epoch);
+    return lvni_recipes_run_dir_saved(path, step, epoch);
 }
 
-lvn_status lvni_run_dir_write_config(const char *path, const lvni_config *config)
+lvn_status lvni_recipes_run_dir_write_config(const char *path, const lvni_core_config *config)
 {
-    lvni_str yaml = {0};
-    char *file = lvni_path_join(path, "config.yaml");
-    lvn_status s = file == NULL ? LVN_ERR_MEMORY : lvni_config_write_yaml(config, &yaml);
+    lvni_core_str yaml = {0};
+    char *file = lvni_recipes_path_join(path, "config.yaml");
+    lvn_status s = file == NULL ? LVN_ERR_MEMORY : lvni_core_config_write_yaml(config, &yaml);
     if (s == LVN_OK) {
-        s = lvni_file_write(file, lvni_str_text(&yaml), yaml.len);
+        s = lvni_core_file_write(file, lvni_core_str_text(&yaml), yaml.len);
     }
-    lvni_str_free(&yaml);
-    lvni_free(file);
+    lvni_core_str_free(&yaml);
+    lvni_core_free(file);
     return s;
 }

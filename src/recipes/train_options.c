@@ -12,25 +12,27 @@
 enum { USUAL_BATCH = 32 }; /* samples, where neither of the two keys says how many */
 
 /* 0 would be a run that does nothing and leaves no checkpoint. */
-static lvn_status check_limit(const lvni_option *row, const lvni_value *value, const char *origin)
+static lvn_status check_limit(const lvni_core_option *row, const lvni_core_value *value,
+                              const char *origin)
 {
-    return value->i != 0
-               ? LVN_OK
-               : lvni_option_fail(row, value, origin, "expected at least 1, or -1 for no limit");
+    return value->i != 0 ? LVN_OK
+                         : lvni_core_option_fail(row, value, origin,
+                                                 "expected at least 1, or -1 for no limit");
 }
 
-static lvn_status check_rdzv(const lvni_option *row, const lvni_value *value, const char *origin)
+static lvn_status check_rdzv(const lvni_core_option *row, const lvni_core_value *value,
+                             const char *origin)
 {
     return strcmp(value->text, "tcp") == 0 ||
                    (strncmp(value->text, "file:", 5) == 0 && value->text[5] != '\0')
                ? LVN_OK
-               : lvni_option_fail(row, value, origin, "expected tcp or file:DIR");
+               : lvni_core_option_fail(row, value, origin, "expected tcp or file:DIR");
 }
 
 /* Counts that the batch plan keeps in an int. */
 #define A_COUNT LVNI_BETWEEN(1, 2147483647)
 
-static const lvni_option run_rows[] = {
+static const lvni_core_option run_rows[] = {
     {.name = "config",
      .type = LVNI_OPT_PATH,
      .help = "YAML file with any of these keys; the command line wins.",
@@ -201,9 +203,9 @@ static const lvni_option run_rows[] = {
     LVNI_OPTION_ALIAS("epochs", "max_epochs"),
     LVNI_OPTION_ALIAS("steps", "max_steps"),
 };
-const lvni_option_table lvni_run_options = LVNI_OPTION_TABLE("run", run_rows);
+const lvni_core_option_table lvni_recipes_run_options = LVNI_OPTION_TABLE("run", run_rows);
 
-static const lvni_option batch_rows[] = {
+static const lvni_core_option batch_rows[] = {
     {.name = "batch_size",
      .type = LVNI_OPT_INT,
      .unit = "samples",
@@ -228,7 +230,7 @@ static const lvni_option batch_rows[] = {
      .fallback = "1",
      .range = A_COUNT,
      .help = "Batches whose gradients make one optimizer step."},
-    {.name = "shards",
+    {.name = "micro_batches",
      .type = LVNI_OPT_INT,
      .range = A_COUNT,
      .flags = LVNI_OPT_AUTO,
@@ -238,7 +240,7 @@ static const lvni_option batch_rows[] = {
      .type = LVNI_OPT_INT,
      .range = A_COUNT,
      .flags = LVNI_OPT_AUTO,
-     .help = "Consecutive shards that may see each other's values; pins the bits of a run."},
+     .help = "Consecutive micro-batches that may see each other's values; pins the bits of a run."},
     {.name = "wgrad_threads",
      .type = LVNI_OPT_INT,
      .unit = "threads",
@@ -257,45 +259,51 @@ static const lvni_option batch_rows[] = {
      .type = LVNI_OPT_INT,
      .range = LVNI_BETWEEN(1, 64),
      .flags = LVNI_OPT_AUTO | LVNI_OPT_LAYOUT,
-     .help = "Shards in work at once; for speed alone."},
+     .help = "Micro-batches in work at once; for speed alone."},
     {.name = "sync_batchnorm",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
-     .help = "Batch norm over the samples of a whole group of shards (group) instead of each "
-             "shard's own."},
+     .help =
+         "Batch norm over the samples of a whole group of micro-batches (group) instead of each "
+         "micro-batch's own."},
     {.name = "drop_last",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
      .help = "Leave out the short last step of an epoch."},
     LVNI_OPTION_ALIAS("sync_bn", "sync_batchnorm"),
+    LVNI_OPTION_ALIAS("shards",
+                      "micro_batches"), /* its earlier name: old checkpoints and scripts */
     LVNI_OPTION_ALIAS("accumulate_grad_batch", "accumulate_grad_batches"),
 };
-const lvni_option_table lvni_batch_options = LVNI_OPTION_TABLE("batch plan", batch_rows);
+const lvni_core_option_table lvni_recipes_batch_options =
+    LVNI_OPTION_TABLE("batch plan", batch_rows);
 
-int lvni_usable_cores(void)
+int lvni_recipes_usable_cores(void)
 {
     cpu_set_t set;
     const int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
     return n > 0 ? n : 1;
 }
 
-static int64_t or_zero(const lvni_config *c, const char *name)
+static int64_t or_zero(const lvni_core_config *c, const char *name)
 {
-    return lvni_config_is_set(c, name) ? lvni_config_int(c, name) : 0;
+    return lvni_core_config_is_set(c, name) ? lvni_core_config_int(c, name) : 0;
 }
 
-static lvn_status resolve(lvni_config *c, const char *name, int64_t value)
+static lvn_status resolve(lvni_core_config *c, const char *name, int64_t value)
 {
     char text[32];
     snprintf(text, sizeof text, "%lld", (long long)value);
-    return lvni_config_is_set(c, name) ? LVN_OK
-                                       : lvni_config_set(c, name, text, "resolved at start");
+    return lvni_core_config_is_set(c, name)
+               ? LVN_OK
+               : lvni_core_config_set(c, name, text, "resolved at start");
 }
 
-lvn_status lvni_check_precision(const lvni_config *c)
+lvn_status lvni_recipes_check_precision(const lvni_core_config *c)
 {
-    const char *precision = lvni_config_str(c, "precision");
-    if (lvni_precision_low(lvni_precision_of(precision)) == LVN_BF16 && !lvni_cpu_has_bf16()) {
+    const char *precision = lvni_core_config_str(c, "precision");
+    if (lvni_trainer_precision_low(lvni_trainer_precision_of(precision)) == LVN_BF16 &&
+        !lvni_cpu_has_bf16()) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED,
                  "precision=%s: this CPU (%s) has no bf16 products; use precision=32-true",
                  precision, lvni_cpu_describe());
@@ -305,64 +313,66 @@ lvn_status lvni_check_precision(const lvni_config *c)
 
 /* A resumed run keeps its effective batch whatever the number of devices: batch_size is written
  * back at the first start. */
-static int64_t kept_batch(const lvni_config *c)
+static int64_t kept_batch(const lvni_core_config *c)
 {
-    const bool kept = lvni_config_bool(c, "resume") && lvni_config_is_set(c, "batch_size") &&
-                      lvni_config_is_set(c, "batch_size_per_device") &&
-                      lvni_config_layer(c, "batch_size_per_device") == LVNI_LAYER_SAVED;
-    return kept ? lvni_config_int(c, "batch_size") * lvni_config_int(c, "accumulate_grad_batches")
+    const bool kept = lvni_core_config_bool(c, "resume") &&
+                      lvni_core_config_is_set(c, "batch_size") &&
+                      lvni_core_config_is_set(c, "batch_size_per_device") &&
+                      lvni_core_config_layer(c, "batch_size_per_device") == LVNI_LAYER_SAVED;
+    return kept ? lvni_core_config_int(c, "batch_size") *
+                      lvni_core_config_int(c, "accumulate_grad_batches")
                 : 0;
 }
 
 /* Devices of one node that work together as one see all of the node; batch norm keeps to a round of
  * the devices. */
-static bool meets_all(const lvni_config *c)
+static bool syncs_all(const lvni_core_config *c)
 {
-    const char *strategy = lvni_config_str(c, "strategy");
-    return !lvni_config_bool(c, "sync_batchnorm") &&
+    const char *strategy = lvni_core_config_str(c, "strategy");
+    return !lvni_core_config_bool(c, "sync_batchnorm") &&
            (strcmp(strategy, "dp") == 0 || strcmp(strategy, "ddp2") == 0);
 }
 
-static lvni_plan_options plan_options(const lvni_config *c, int64_t n_samples,
-                                      const lvni_rank *rank, bool coupled)
+static lvni_plan_options plan_options(const lvni_core_config *c, int64_t n_samples,
+                                      const lvni_recipes_rank *rank, bool coupled)
 {
-    const bool no_batch =
-        !lvni_config_is_set(c, "batch_size") && !lvni_config_is_set(c, "batch_size_per_device");
+    const bool no_batch = !lvni_core_config_is_set(c, "batch_size") &&
+                          !lvni_core_config_is_set(c, "batch_size_per_device");
     return (lvni_plan_options){.n_samples = n_samples,
                                .effective_batch = kept_batch(c),
                                .batch_size = no_batch ? USUAL_BATCH : or_zero(c, "batch_size"),
                                .batch_size_per_device = or_zero(c, "batch_size_per_device"),
                                .accumulate_grad_batches =
-                                   (int)lvni_config_int(c, "accumulate_grad_batches"),
+                                   (int)lvni_core_config_int(c, "accumulate_grad_batches"),
                                .devices = rank->world,
                                .rank = rank->rank,
-                               .shards = (int)or_zero(c, "shards"),
+                               .micro_batches = (int)or_zero(c, "micro_batches"),
                                .group = (int)or_zero(c, "group"),
                                .wgrad_threads = (int)or_zero(c, "wgrad_threads"),
                                .lanes = (int)or_zero(c, "lanes"),
                                .cores = rank->cores,
                                .cores_all = rank->cores_all,
                                .eval_batch_size = or_zero(c, "eval_batch_size"),
-                               .drop_last = lvni_config_bool(c, "drop_last"),
+                               .drop_last = lvni_core_config_bool(c, "drop_last"),
                                .coupled = coupled,
-                               .group_all = meets_all(c)};
+                               .group_all = syncs_all(c)};
 }
 
 /* More samples than any effective batch, so that all that depends on their number fits. */
-lvn_status lvni_check_plan(const lvni_config *c, const lvni_rank *rank)
+lvn_status lvni_recipes_check_plan(const lvni_core_config *c, const lvni_recipes_rank *rank)
 {
     lvni_plan plan;
     const lvni_plan_options o = plan_options(c, UINT32_MAX, rank, false);
     return lvni_plan_make(&o, &plan);
 }
 
-lvn_status lvni_make_plan(lvni_config *c, int64_t n_samples, const lvni_rank *rank, bool coupled,
-                          lvni_plan *out)
+lvn_status lvni_recipes_make_plan(lvni_core_config *c, int64_t n_samples,
+                                  const lvni_recipes_rank *rank, bool coupled, lvni_plan *out)
 {
     const lvni_plan_options o = plan_options(c, n_samples, rank, coupled);
     LVN_TRY(lvni_plan_make(&o, out));
     LVN_TRY(resolve(c, "batch_size", out->effective_batch / out->accumulate));
-    LVN_TRY(resolve(c, "shards", out->shards));
+    LVN_TRY(resolve(c, "micro_batches", out->micro_batches));
     LVN_TRY(resolve(c, "group", out->group));
     LVN_TRY(resolve(c, "wgrad_threads", out->wgrad_threads));
     return resolve(c, "eval_batch_size", out->eval_batch_size);

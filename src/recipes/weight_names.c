@@ -46,7 +46,7 @@ static const struct {
     [LVNI_NAMING_OLD] = {"torchvision before 0.13", layer, none, old_layer},
 };
 
-const char *lvni_naming_label(int naming)
+const char *lvni_recipes_naming_label(int naming)
 {
     return namings[naming].label;
 }
@@ -65,7 +65,7 @@ static const char *apply(const rule *rules, const char *name, const char **rest)
     return "";
 }
 
-void lvni_naming_translate(int naming, const char *name, char out[LVNI_WEIGHT_NAME])
+void lvni_recipes_naming_translate(int naming, const char *name, char out[LVNI_WEIGHT_NAME])
 {
     const char *rest, *begin;
     const size_t n = sizeof layer - 1;
@@ -84,7 +84,7 @@ void lvni_naming_translate(int naming, const char *name, char out[LVNI_WEIGHT_NA
              dot, begin, rest);
 }
 
-const char *lvni_naming_stranger(const char *name)
+const char *lvni_recipes_naming_foreign(const char *name)
 {
     static const struct {
         const char *part, *what;
@@ -112,7 +112,7 @@ const char *lvni_naming_stranger(const char *name)
     return NULL;
 }
 
-bool lvni_naming_is_network(const char *model, const char *architecture)
+bool lvni_recipes_naming_is_network(const char *model, const char *architecture)
 {
     if (strncmp(model, "vit_", 4) == 0) {
         return strncmp(architecture, "vit_", 4) == 0 || strncmp(architecture, "deit_", 5) == 0;

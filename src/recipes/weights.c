@@ -16,7 +16,7 @@ enum { SHOWN = 4 }; /* names in one list of a message */
 
 /* Names with their shapes; the first few. */
 typedef struct names {
-    lvni_str text;
+    lvni_core_str text;
     int n;
 } names;
 
@@ -31,14 +31,14 @@ static void add_name(names *list, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(one, sizeof one, fmt, args);
     va_end(args);
-    lvni_str_append(&list->text, list->n > 1 ? ", " : "");
-    lvni_str_append(&list->text, one);
+    lvni_core_str_append(&list->text, list->n > 1 ? ", " : "");
+    lvni_core_str_append(&list->text, one);
 }
 
 static void end_names(names *list)
 {
     if (list->n > SHOWN) {
-        lvni_str_printf(&list->text, ", and %d more", list->n - SHOWN);
+        lvni_core_str_printf(&list->text, ", and %d more", list->n - SHOWN);
     }
 }
 
@@ -46,8 +46,8 @@ static void end_names(names *list)
 enum { ROOTS = 64, ROOT = 64 };
 
 typedef struct load {
-    const lvni_model *model;
-    const lvni_st_file *file;
+    const lvni_nn_model *model;
+    const lvni_ckpt_st_file *file;
     const char *path, *prefix;
     int naming; /* LVNI_NAMING_...: what the file calls the model's tensors */
     bool *used; /* (tensors of the file) the model has this one */
@@ -63,12 +63,13 @@ typedef struct load {
     const char *stranger; /* what a foreign one is known for, or NULL */
 } load;
 
-static const lvni_st_tensor *find(const load *l, int naming, const char *prefix, const char *name)
+static const lvni_ckpt_st_tensor *find(const load *l, int naming, const char *prefix,
+                                       const char *name)
 {
     char full[512], theirs[LVNI_WEIGHT_NAME];
-    lvni_naming_translate(naming, name, theirs);
+    lvni_recipes_naming_translate(naming, name, theirs);
     snprintf(full, sizeof full, "%s%s", prefix, theirs);
-    return lvni_st_find(l->file, full);
+    return lvni_ckpt_st_find(l->file, full);
 }
 
 /* Prefix and names under which most parameters are found: of wrappers around a PyTorch model, and
@@ -98,7 +99,7 @@ static void choose_names(load *l)
 }
 
 /* "fc." of "fc.bias": the layer made last. */
-static void head_of(const lvni_model *m, char head[256])
+static void head_of(const lvni_nn_model *m, char head[256])
 {
     snprintf(head, 256, "%s", m->n_parameters > 0 ? m->parameters[m->n_parameters - 1].name : "");
     char *dot = strrchr(head, '.');
@@ -112,43 +113,43 @@ static bool starts_with(const char *text, const char *start)
     return strncmp(text, start, strlen(start)) == 0;
 }
 
-static bool same(const lvni_st_tensor *e, int ndim, const int64_t *shape)
+static bool same(const lvni_ckpt_st_tensor *e, int ndim, const int64_t *shape)
 {
     return e->ndim == ndim && memcmp(e->shape, shape, (size_t)ndim * sizeof *shape) == 0;
 }
 
 /* One tensor; parameter NULL: it lies in the file as it does here. */
-static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_parameter *parameter)
+static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_nn_parameter *parameter)
 {
-    const lvni_st_tensor *e = find(l, l->naming, l->prefix, name);
+    const lvni_ckpt_st_tensor *e = find(l, l->naming, l->prefix, name);
     int64_t shape[LVN_MAX_NDIM];
     char mine[96], theirs[96], head[LVNI_WEIGHT_NAME];
     if (parameter != NULL && !l->checkpoint) {
-        lvni_parameter_file_shape(parameter, shape);
+        lvni_nn_parameter_file_shape(parameter, shape);
     } else {
         memcpy(shape, t->shape, sizeof shape);
     }
-    lvni_shape_string(t->ndim, shape, mine);
+    lvni_tensor_shape_string(t->ndim, shape, mine);
     if (e == NULL) {
-        lvni_naming_translate(l->naming, name, head);
+        lvni_recipes_naming_translate(l->naming, name, head);
         add_name(&l->missing, "%s %s", head, mine);
         return LVN_OK;
     }
-    l->used[e - lvni_st_at(l->file, 0)] = true;
+    l->used[e - lvni_ckpt_st_at(l->file, 0)] = true;
     if (!same(e, t->ndim, shape)) {
         head_of(l->model, head);
         l->head_differs = l->head_differs || starts_with(name, head);
         add_name(&l->different, "%s is %s, this model needs %s", e->name,
-                 lvni_shape_string(e->ndim, e->shape, theirs), mine);
+                 lvni_tensor_shape_string(e->ndim, e->shape, theirs), mine);
         return LVN_OK;
     }
     l->taken++;
-    LVN_TRY(lvni_st_read_f32(e, l->memory));
+    LVN_TRY(lvni_ckpt_st_read_f32(e, l->memory));
     if (parameter != NULL && !l->checkpoint) {
-        lvni_parameter_from_file(parameter, l->memory, l->here);
-        return lvni_mem_copy(t->data, l->here, (size_t)lvn_numel(t) * sizeof(float));
+        lvni_nn_parameter_from_file(parameter, l->memory, l->here);
+        return lvni_tensor_mem_copy(t->data, l->here, (size_t)lvn_numel(t) * sizeof(float));
     }
-    return lvni_mem_copy(t->data, l->memory, (size_t)lvn_numel(t) * sizeof(float));
+    return lvni_tensor_mem_copy(t->data, l->memory, (size_t)lvn_numel(t) * sizeof(float));
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -160,7 +161,7 @@ static bool ends_with(const char *text, const char *end)
 static void add_root(load *l, const char *name)
 {
     char theirs[LVNI_WEIGHT_NAME];
-    lvni_naming_translate(l->naming, name, theirs);
+    lvni_recipes_naming_translate(l->naming, name, theirs);
     const size_t n = strcspn(theirs, ".");
     for (int i = 0; i < l->n_roots; i++) {
         if (strlen(l->root[i]) == n && strncmp(l->root[i], theirs, n) == 0) {
@@ -185,13 +186,13 @@ static void find_roots(load *l)
 /* Would a network with this tensor compute something else? One among ours does (a layer more,
  * squeeze and excitation); beside ours it is mostly another head. Of a model that is none of the
  * built-in ones nobody knows. */
-static bool is_foreign(const load *l, const char *name, const lvni_st_tensor *e)
+static bool is_foreign(const load *l, const char *name, const lvni_ckpt_st_tensor *e)
 {
     int64_t n = 1;
     for (int i = 0; i < e->ndim; i++) {
         n *= e->shape[i];
     }
-    if (n <= 1 || lvni_zoo_find(l->model->root->cls->name) ==
+    if (n <= 1 || lvni_nn_zoo_find(l->model->root->cls->name) ==
                       NULL) { /* counters of tools, such as total_ops */
         return false;
     }
@@ -201,18 +202,18 @@ static bool is_foreign(const load *l, const char *name, const lvni_st_tensor *e)
             return true;
         }
     }
-    return lvni_naming_stranger(name) != NULL;
+    return lvni_recipes_naming_foreign(name) != NULL;
 }
 
-static void note_unused(load *l, const lvni_st_tensor *e, bool inside)
+static void note_unused(load *l, const lvni_ckpt_st_tensor *e, bool inside)
 {
     char shape[96];
     const char *name = e->name + (inside ? strlen(l->prefix) : 0);
     const bool foreign = inside && is_foreign(l, name, e);
     add_name(foreign ? &l->foreign : &l->unused, "%s %s", e->name,
-             lvni_shape_string(e->ndim, e->shape, shape));
+             lvni_tensor_shape_string(e->ndim, e->shape, shape));
     if (foreign && l->stranger == NULL) {
-        l->stranger = lvni_naming_stranger(name);
+        l->stranger = lvni_recipes_naming_foreign(name);
     }
 }
 
@@ -221,10 +222,10 @@ static void note_unused(load *l, const lvni_st_tensor *e, bool inside)
 static void list_unused(load *l)
 {
     char head[LVNI_WEIGHT_NAME];
-    lvni_naming_translate(l->naming, l->head, head);
+    lvni_recipes_naming_translate(l->naming, l->head, head);
     find_roots(l);
-    for (int64_t i = 0; i < lvni_st_count(l->file); i++) {
-        const lvni_st_tensor *e = lvni_st_at(l->file, i);
+    for (int64_t i = 0; i < lvni_ckpt_st_count(l->file); i++) {
+        const lvni_ckpt_st_tensor *e = lvni_ckpt_st_at(l->file, i);
         const bool inside = starts_with(e->name, l->prefix);
         const bool fresh =
             inside && head[0] != '\0' && starts_with(e->name + strlen(l->prefix), head);
@@ -239,46 +240,48 @@ static void list_unused(load *l)
 
 static lvn_status judge(load *l)
 {
-    lvni_str text = {0};
+    lvni_core_str text = {0};
     end_names(&l->missing);
     end_names(&l->different);
     if (l->missing.n + l->different.n + l->foreign.n == 0) {
         return LVN_OK;
     }
-    lvni_str_printf(&text, "%s does not fit this model, %s:", l->path, l->model->root->cls->name);
+    lvni_core_str_printf(&text, "%s does not fit this model, %s:", l->path,
+                         l->model->root->cls->name);
     if (l->foreign.n > 0) {
-        lvni_str_printf(
+        lvni_core_str_printf(
             &text,
             " it is of another network, with %s%s%d tensor%s more among those of this one: %s;",
             l->stranger == NULL ? "" : l->stranger, l->stranger == NULL ? "" : ", ", l->foreign.n,
-            lvni_plural(l->foreign.n, "", "s"), lvni_str_text(&l->foreign.text));
+            lvni_core_plural(l->foreign.n, "", "s"), lvni_core_str_text(&l->foreign.text));
     }
     if (l->missing.n > 0) {
-        lvni_str_printf(&text, " %d missing: %s;", l->missing.n, lvni_str_text(&l->missing.text));
+        lvni_core_str_printf(&text, " %d missing: %s;", l->missing.n,
+                             lvni_core_str_text(&l->missing.text));
     }
     if (l->different.n > 0) {
-        lvni_str_printf(&text, " %d of another shape: %s;", l->different.n,
-                        lvni_str_text(&l->different.text));
+        lvni_core_str_printf(&text, " %d of another shape: %s;", l->different.n,
+                             lvni_core_str_text(&l->different.text));
     }
     if (l->unused.n > 0) {
-        lvni_str_printf(&text, " %d in the file that it has no place for: %s;", l->unused.n,
-                        lvni_str_text(&l->unused.text));
+        lvni_core_str_printf(&text, " %d in the file that it has no place for: %s;", l->unused.n,
+                             lvni_core_str_text(&l->unused.text));
     }
     if (l->head_differs) {
-        lvni_str_append(&text, " reset_head=true draws the last layer anew");
+        lvni_core_str_append(&text, " reset_head=true draws the last layer anew");
     }
-    lvn_status s = lvni_str_status(&text);
+    lvn_status s = lvni_core_str_status(&text);
     if (s == LVN_OK) {
-        size_t n = strlen(lvni_str_text(&text));
-        n -= lvni_str_text(&text)[n - 1] == ';';
+        size_t n = strlen(lvni_core_str_text(&text));
+        n -= lvni_core_str_text(&text)[n - 1] == ';';
         s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "%.*s", (int)n,
-                          lvni_str_text(&text));
+                          lvni_core_str_text(&text));
     }
-    lvni_str_free(&text);
+    lvni_core_str_free(&text);
     return s;
 }
 
-static lvn_status run(load *l, lvni_model *m)
+static lvn_status run(load *l, lvni_nn_model *m)
 {
     int64_t largest = 1;
     for (int i = 0; i < m->n_parameters; i++) {
@@ -287,15 +290,16 @@ static lvn_status run(load *l, lvni_model *m)
     for (int i = 0; i < m->n_buffers; i++) {
         largest = m->buffers[i]->numel > largest ? m->buffers[i]->numel : largest;
     }
-    l->memory = lvni_alloc(LVNI_TAG_CKPT, (size_t)largest * sizeof *l->memory);
-    l->here = lvni_alloc(LVNI_TAG_CKPT, (size_t)largest * sizeof *l->here);
-    l->used = lvni_calloc(LVNI_TAG_CKPT, (size_t)lvni_st_count(l->file) + 1, sizeof *l->used);
+    l->memory = lvni_core_alloc(LVNI_TAG_CKPT, (size_t)largest * sizeof *l->memory);
+    l->here = lvni_core_alloc(LVNI_TAG_CKPT, (size_t)largest * sizeof *l->here);
+    l->used =
+        lvni_core_calloc(LVNI_TAG_CKPT, (size_t)lvni_ckpt_st_count(l->file) + 1, sizeof *l->used);
     if (l->memory == NULL || l->here == NULL || l->used == NULL) {
         return LVN_ERR_MEMORY;
     }
     choose_names(l);
     for (int i = 0; i < m->n_parameters; i++) {
-        const lvni_parameter *p = &m->parameters[i];
+        const lvni_nn_parameter *p = &m->parameters[i];
         if (l->head[0] == '\0' || !starts_with(p->name, l->head)) {
             LVN_TRY(take(l, p->name, p->tensor, p));
         }
@@ -304,30 +308,30 @@ static lvn_status run(load *l, lvni_model *m)
         LVN_TRY(take(l, m->buffers[i]->name, m->buffers[i]->tensor, NULL));
     }
     list_unused(l);
-    lvni_model_touch(m);
+    lvni_nn_model_touch(m);
     return judge(l);
 }
 
-static void fill_report(load *l, const lvni_model *model, lvni_weights_report *report)
+static void fill_report(load *l, const lvni_nn_model *model, lvni_recipes_weights_report *report)
 {
     const size_t n = strlen(l->head);
     report->prefix = l->checkpoint || l->prefix == NULL ? "" : l->prefix;
-    report->naming = lvni_naming_label(l->naming);
+    report->naming = lvni_recipes_naming_label(l->naming);
     report->taken = l->taken;
     report->all = model->n_parameters + model->n_buffers;
     report->unused = l->unused.text;
-    lvni_str_append_n(&report->head, l->head, n > 0 ? n - 1 : 0);
-    l->unused.text = (lvni_str){0};
+    lvni_core_str_append_n(&report->head, l->head, n > 0 ? n - 1 : 0);
+    l->unused.text = (lvni_core_str){0};
 }
 
-static lvn_status load_from(lvni_model *model, const lvni_st_file *file, const char *path,
-                            bool reset_head, bool average, lvni_weights_report *report)
+static lvn_status load_from(lvni_nn_model *model, const lvni_ckpt_st_file *file, const char *path,
+                            bool reset_head, bool average, lvni_recipes_weights_report *report)
 {
     load l = {.model = model,
               .file = file,
               .path = path,
               .average = average,
-              .checkpoint = lvni_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL};
+              .checkpoint = lvni_ckpt_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL};
     if (reset_head) {
         head_of(model, l.head);
     }
@@ -335,54 +339,54 @@ static lvn_status load_from(lvni_model *model, const lvni_st_file *file, const c
     if (report != NULL) {
         fill_report(&l, model, report);
     }
-    lvni_free(l.memory);
-    lvni_free(l.here);
-    lvni_free(l.used);
-    lvni_str_free(&l.missing.text);
-    lvni_str_free(&l.different.text);
-    lvni_str_free(&l.unused.text);
-    lvni_str_free(&l.foreign.text);
+    lvni_core_free(l.memory);
+    lvni_core_free(l.here);
+    lvni_core_free(l.used);
+    lvni_core_str_free(&l.missing.text);
+    lvni_core_str_free(&l.different.text);
+    lvni_core_str_free(&l.unused.text);
+    lvni_core_str_free(&l.foreign.text);
     return s;
 }
 
-lvn_status lvni_model_load_shown(lvni_model *model, const lvni_st_file *file, const char *path,
-                                 bool average)
+lvn_status lvni_recipes_model_load_shown(lvni_nn_model *model, const lvni_ckpt_st_file *file,
+                                         const char *path, bool average)
 {
     return load_from(model, file, path, false, average, NULL);
 }
 
-lvn_status lvni_model_load(lvni_model *model, const char *path, bool reset_head,
-                           lvni_weights_report *report)
+lvn_status lvni_recipes_model_load(lvni_nn_model *model, const char *path, bool reset_head,
+                                   lvni_recipes_weights_report *report)
 {
     char *name;
-    lvni_st_file *file;
+    lvni_ckpt_st_file *file;
     if (report != NULL) {
-        *report = (lvni_weights_report){.prefix = "", .naming = ""};
+        *report = (lvni_recipes_weights_report){.prefix = "", .naming = ""};
     }
-    LVN_TRY(lvni_weights_open(path, model->root->cls->name, &name, &file));
+    LVN_TRY(lvni_recipes_weights_open(path, model->root->cls->name, &name, &file));
     const lvn_status s = load_from(model, file, name, reset_head, false, report);
-    lvni_st_close(file);
+    lvni_ckpt_st_close(file);
     if (report != NULL) {
         report->file = name;
     } else {
-        lvni_free(name);
+        lvni_core_free(name);
     }
     return s;
 }
 
-lvn_status lvni_weights_classes(const lvni_model *model, const char *path, int *n)
+lvn_status lvni_recipes_weights_classes(const lvni_nn_model *model, const char *path, int *n)
 {
     char *name;
-    lvni_st_file *file;
-    LVN_TRY(lvni_weights_open(path, model->root->cls->name, &name, &file));
+    lvni_ckpt_st_file *file;
+    LVN_TRY(lvni_recipes_weights_open(path, model->root->cls->name, &name, &file));
     load l = {.model = model,
               .file = file,
-              .checkpoint = lvni_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL};
+              .checkpoint = lvni_ckpt_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL};
     char weight[300];
     head_of(model, l.head);
     snprintf(weight, sizeof weight, "%sweight", l.head);
     choose_names(&l);
-    const lvni_st_tensor *e = find(&l, l.naming, l.prefix, weight);
+    const lvni_ckpt_st_tensor *e = find(&l, l.naming, l.prefix, weight);
     lvn_status s = LVN_OK;
     if (e == NULL || e->ndim != 2 || e->shape[0] < 1 || e->shape[0] > 1000000) {
         s = lvn_error_set(
@@ -392,44 +396,44 @@ lvn_status lvni_weights_classes(const lvni_model *model, const char *path, int *
     } else {
         *n = (int)e->shape[0];
     }
-    lvni_st_close(file);
-    lvni_free(name);
+    lvni_ckpt_st_close(file);
+    lvni_core_free(name);
     return s;
 }
 
-void lvni_weights_report_log(const lvni_weights_report *report, const char *path)
+void lvni_recipes_weights_report_log(const lvni_recipes_weights_report *report, const char *path)
 {
-    lvni_str text = {0};
-    lvni_str_printf(&text, "weights=%s: ", path);
+    lvni_core_str text = {0};
+    lvni_core_str_printf(&text, "weights=%s: ", path);
     if (strcmp(report->file, path) != 0) {
-        lvni_str_printf(&text, "%s, ", report->file);
+        lvni_core_str_printf(&text, "%s, ", report->file);
     }
-    lvni_str_printf(&text, "%d of the model's %d tensors %s from it", report->taken, report->all,
-                    lvni_plural(report->taken, "is", "are"));
+    lvni_core_str_printf(&text, "%d of the model's %d tensors %s from it", report->taken,
+                         report->all, lvni_core_plural(report->taken, "is", "are"));
     if (report->naming[0] != '\0') {
-        lvni_str_printf(&text, ", with the names of %s", report->naming);
+        lvni_core_str_printf(&text, ", with the names of %s", report->naming);
     }
     if (report->prefix[0] != '\0') {
-        lvni_str_printf(&text, "%s %s",
-                        report->naming[0] != '\0' ? " behind" : ", with names that begin with",
-                        report->prefix);
+        lvni_core_str_printf(&text, "%s %s",
+                             report->naming[0] != '\0' ? " behind" : ", with names that begin with",
+                             report->prefix);
     }
     if (report->head.len > 0) {
-        lvni_str_printf(&text, "; the last layer, %s, starts anew (reset_head=true)",
-                        lvni_str_text(&report->head));
+        lvni_core_str_printf(&text, "; the last layer, %s, starts anew (reset_head=true)",
+                             lvni_core_str_text(&report->head));
     }
-    lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&text));
+    lvni_log_line(LVNI_LOG_INFO, "%s", lvni_core_str_text(&text));
     if (report->unused.len > 0) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "weights=%s: not used, since this model has no place for them: %s", path,
-                      lvni_str_text(&report->unused));
+                      lvni_core_str_text(&report->unused));
     }
-    lvni_str_free(&text);
+    lvni_core_str_free(&text);
 }
 
-void lvni_weights_report_free(lvni_weights_report *report)
+void lvni_recipes_weights_report_free(lvni_recipes_weights_report *report)
 {
-    lvni_free(report->file);
-    lvni_str_free(&report->head);
-    lvni_str_free(&report->unused);
+    lvni_core_free(report->file);
+    lvni_core_str_free(&report->head);
+    lvni_core_str_free(&report->unused);
 }

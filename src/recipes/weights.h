@@ -8,35 +8,35 @@
 #include "core/str.h"
 #include "nn/model.h"
 
-typedef struct lvni_weights_report {
+typedef struct lvni_recipes_weights_report {
     char *file;         /* that was read */
     const char *prefix; /* of the names in the file, "" for none; static */
     const char *naming; /* "timm": whose names these are; "" for those of the model; static */
     int taken, all;     /* tensors of the model: from the file, and in all */
     /* name of the layer that keeps its fresh values; empty without reset_head */
-    lvni_str head;
+    lvni_core_str head;
     /* tensors of the file that the model has no place for: "a (3, 4), b (2), and 7 more"; empty:
      * none */
-    lvni_str unused;
-} lvni_weights_report;
+    lvni_core_str unused;
+} lvni_recipes_weights_report;
 
 /* Set a model's parameters and buffers by name from the file at `path` (of a run directory: its
  * last checkpoint; of a folder with model.safetensors: this one). Numbers of f64, f16 and bf16 are
  * converted. Every name may begin with module., model., backbone. or _orig_mod. in the file.
  * reset_head: the model's last layer is left as it is, whatever the file has for it.
  * LVN_ERR_MISMATCH lists names and shapes that do not fit, or what only another network has. report
- * may be NULL; its texts are freed with lvni_weights_report_free, also on failure. */
-lvn_status lvni_model_load(lvni_model *model, const char *path, bool reset_head,
-                           lvni_weights_report *report);
+ * may be NULL; its texts are freed with lvni_recipes_weights_report_free, also on failure. */
+lvn_status lvni_recipes_model_load(lvni_nn_model *model, const char *path, bool reset_head,
+                                   lvni_recipes_weights_report *report);
 /* The same from an open file; path is for messages. average: of a checkpoint its averaged weights;
  * other files have one set. */
-lvn_status lvni_model_load_shown(lvni_model *model, const lvni_st_file *file, const char *path,
-                                 bool average);
+lvn_status lvni_recipes_model_load_shown(lvni_nn_model *model, const lvni_ckpt_st_file *file,
+                                         const char *path, bool average);
 /* How many outputs the model's last layer has in the file: rows of its weight. LVN_ERR_MISMATCH:
  * the file has no such layer. */
-lvn_status lvni_weights_classes(const lvni_model *model, const char *path, int *n);
+lvn_status lvni_recipes_weights_classes(const lvni_nn_model *model, const char *path, int *n);
 /* One line that confirms it, and a warning about what was not used. path: as it was given. */
-void lvni_weights_report_log(const lvni_weights_report *report, const char *path);
-void lvni_weights_report_free(lvni_weights_report *report);
+void lvni_recipes_weights_report_log(const lvni_recipes_weights_report *report, const char *path);
+void lvni_recipes_weights_report_free(lvni_recipes_weights_report *report);
 
 #endif

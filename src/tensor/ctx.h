@@ -10,72 +10,72 @@
 
 /* Where in training the thread is; random numbers and modes of ops come from here (the law,
  * design.md 2). */
-typedef struct lvni_position {
+typedef struct lvni_tensor_position {
     uint64_t seed;
-    uint32_t step;  /* optimizer step, from 0 */
-    uint32_t shard; /* shard of the step */
-    uint32_t phase; /* of the step */
-    /* phase << LVNI_CALL_BITS, and random ops called so far in this shard's forward */
+    uint32_t step;        /* optimizer step, from 0 */
+    uint32_t micro_batch; /* micro-batch of the step */
+    uint32_t phase;       /* of the step */
+    /* phase << LVNI_CALL_BITS, and random ops called so far in this micro-batch's forward */
     uint32_t call;
     bool training; /* dropout and batch norm behave as in training */
-} lvni_position;
+} lvni_tensor_position;
 
 enum { LVNI_CALL_BITS = 24 }; /* of the packing (core/rng.h) */
 
-struct lvni_cache;   /* tensor/cache.h: recycles tensor memory */
-struct lvni_tape;    /* autograd: scopes and nodes */
-struct lvni_scratch; /* kernels: the lane's scratchpad */
-struct lvni_device;  /* tensor/device.h */
+struct lvni_tensor_cache;  /* tensor/cache.h: recycles tensor memory */
+struct lvni_autograd_tape; /* autograd: scopes and nodes */
+struct lvni_cpu_scratch;   /* kernels: the lane's scratchpad */
+struct lvni_tensor_device; /* tensor/device.h */
 struct lvni_under_way;
-struct lvni_group; /* tensor/group.h */
+struct lvni_tensor_group; /* tensor/group.h */
 
-typedef struct lvni_ctx {
+typedef struct lvni_tensor_ctx {
     /* OpenMP threads for kernels whose bits do not depend on it (cores of the lane) */
     int team;
     int wgrad_team; /* virtual team of the reducing class (config key wgrad_threads) */
     lvn_dtype low;  /* what matrix products run in (precision): LVN_F32, LVN_BF16 or LVN_F16 */
-    lvni_position at;
-    struct lvni_device *device; /* where new tensors lie and ops compute; NULL: the host */
+    lvni_tensor_position at;
+    struct lvni_tensor_device *device; /* where new tensors lie and ops compute; NULL: the host */
     /* what devices have still to do for this context; NULL: it never asked */
     struct lvni_under_way *under_way;
-    struct lvni_cache *cache;
-    struct lvni_tape *tape;
-    struct lvni_scratch *scratch;
-    void *gradients; /* autograd's gradient set of the shard in work, or NULL */
-    void *records;   /* nn's record of buffer contributions of the shard in work, or NULL */
-    const struct lvni_group *group; /* of the shard in work; NULL: it is alone */
-    const char *module_path;        /* of the innermost running module; "" outside */
-} lvni_ctx;
+    struct lvni_tensor_cache *cache;
+    struct lvni_autograd_tape *tape;
+    struct lvni_cpu_scratch *scratch;
+    void *gradients; /* autograd's gradient set of the micro-batch in work, or NULL */
+    void *records;   /* nn's record of buffer contributions of the micro-batch in work, or NULL */
+    const struct lvni_tensor_group *group; /* of the micro-batch in work; NULL: it is alone */
+    const char *module_path;               /* of the innermost running module; "" outside */
+} lvni_tensor_ctx;
 
 /* The calling thread's context; never NULL once the thread made one, NULL with an error when memory
  * is out. */
-lvni_ctx *lvni_ctx_get(void);
+lvni_tensor_ctx *lvni_tensor_ctx_get(void);
 /* Make `ctx` the thread's (NULL: back to the default). */
-void lvni_ctx_set(lvni_ctx *ctx);
+void lvni_tensor_ctx_set(lvni_tensor_ctx *ctx);
 /* team, wgrad_team >= 1. */
-lvni_ctx *lvni_ctx_create(int team, int wgrad_team);
+lvni_tensor_ctx *lvni_tensor_ctx_create(int team, int wgrad_team);
 /* Frees what the context holds; its tensors must be gone. Parts above tensor/ register how theirs
  * is freed. */
-void lvni_ctx_destroy(lvni_ctx *ctx);
-void lvni_ctx_free_under_way(lvni_ctx *ctx); /* device_stream.c: waits */
-typedef void (*lvni_tape_free)(struct lvni_tape *);
-typedef void (*lvni_scratch_free)(struct lvni_scratch *);
+void lvni_tensor_ctx_destroy(lvni_tensor_ctx *ctx);
+void lvni_tensor_ctx_free_under_way(lvni_tensor_ctx *ctx); /* device_stream.c: waits */
+typedef void (*lvni_tensor_tape_free)(struct lvni_autograd_tape *);
+typedef void (*lvni_tensor_scratch_free)(struct lvni_cpu_scratch *);
 /* atomic: every lane registers the same at its first use */
-extern _Atomic(lvni_tape_free) lvni_ctx_free_tape;
-extern _Atomic(lvni_scratch_free) lvni_ctx_free_scratch;
+extern _Atomic(lvni_tensor_tape_free) lvni_tensor_ctx_free_tape;
+extern _Atomic(lvni_tensor_scratch_free) lvni_tensor_ctx_free_scratch;
 
 /* How the calling thread computes: part of the law, so whatever computes is inside of one of
  * these. */
-typedef enum lvni_fp_mode {
+typedef enum lvni_tensor_fp_mode {
     LVNI_FP_FLUSH, /* denormal results are 0, and denormal operands count as 0 */
     LVNI_FP_EXACT  /* denormal results are 0, operands are what they are: for what compares and
                       chooses and does no arithmetic */
-} lvni_fp_mode;
-/* Rounds to nearest, masks exceptions. Returns what lvni_fp_leave needs to make the thread's state
- * what it was: a thread may be the calling program's. Cheap, and may be nested. */
-unsigned lvni_fp_enter(lvni_fp_mode mode);
-void lvni_fp_leave(unsigned before);
+} lvni_tensor_fp_mode;
+/* Rounds to nearest, masks exceptions. Returns what lvni_tensor_fp_leave needs to make the thread's
+ * state what it was: a thread may be the calling program's. Cheap, and may be nested. */
+unsigned lvni_tensor_fp_enter(lvni_tensor_fp_mode mode);
+void lvni_tensor_fp_leave(unsigned before);
 /* LVNI_FP_FLUSH for good, in a thread of our own. */
-void lvni_thread_set_ftz(void);
+void lvni_tensor_thread_set_ftz(void);
 
 #endif

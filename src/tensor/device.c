@@ -15,25 +15,25 @@
 /* Ranges are looked up without a lock: `begin` and `end` are set last and cleared first. */
 static struct {
     _Atomic uintptr_t begin, end;
-    lvni_device *device;
+    lvni_tensor_device *device;
 } place[LVNI_DEVICES];
-_Atomic int lvni_device_places;
+_Atomic int lvni_tensor_device_places;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the table's changes and of opening */
 static struct {
     bool read;
     int count;
     size_t bytes;
-    lvni_device *open[LVNI_DEVICES]; /* sim devices by index */
+    lvni_tensor_device *open[LVNI_DEVICES]; /* sim devices by index */
 } sim;
 
 enum { DEFAULT_MEMORY_MIB = 1024 };
 static const size_t dry_bytes = (size_t)256 << 30;
 
-lvni_device *lvni_device_search(const void *address)
+lvni_tensor_device *lvni_tensor_device_search(const void *address)
 {
     const uintptr_t a = (uintptr_t)address;
-    const int n = atomic_load_explicit(&lvni_device_places, memory_order_acquire);
+    const int n = atomic_load_explicit(&lvni_tensor_device_places, memory_order_acquire);
     for (int i = 0; i < n; i++) {
         if (a < atomic_load_explicit(&place[i].end, memory_order_acquire) &&
             a >= atomic_load_explicit(&place[i].begin, memory_order_relaxed)) {
@@ -43,25 +43,25 @@ lvni_device *lvni_device_search(const void *address)
     return NULL;
 }
 
-const char *lvni_device_name(const lvni_device *d)
+const char *lvni_tensor_device_name(const lvni_tensor_device *d)
 {
     return d->name;
 }
 
-bool lvni_device_is_dry(const lvni_device *d)
+bool lvni_tensor_device_is_dry(const lvni_tensor_device *d)
 {
     return d->dry;
 }
 
-bool lvni_device_dry_run(void)
+bool lvni_tensor_device_dry_run(void)
 {
-    const lvni_ctx *ctx = lvni_ctx_get();
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     return ctx != NULL && ctx->device != NULL && ctx->device->dry;
 }
 
-void *lvni_device_alias(const void *address)
+void *lvni_tensor_device_alias(const void *address)
 {
-    const lvni_device *d = lvni_device_of(address);
+    const lvni_tensor_device *d = lvni_tensor_device_of(address);
     uintptr_t a = (uintptr_t)address;
     a += d == NULL ? 0 : (uintptr_t)d->alias;
     void *p;
@@ -70,7 +70,7 @@ void *lvni_device_alias(const void *address)
 }
 
 /* With the lock held. */
-static lvn_status enter_table(lvni_device *d)
+static lvn_status enter_table(lvni_tensor_device *d)
 {
     for (int i = 0; i < LVNI_DEVICES; i++) {
         if (place[i].device == NULL) {
@@ -78,15 +78,15 @@ static lvn_status enter_table(lvni_device *d)
             atomic_store_explicit(&place[i].begin, (uintptr_t)d->base, memory_order_relaxed);
             atomic_store_explicit(&place[i].end, (uintptr_t)d->base + d->size,
                                   memory_order_release);
-            const int n = atomic_load(&lvni_device_places);
-            atomic_store(&lvni_device_places, i + 1 > n ? i + 1 : n);
+            const int n = atomic_load(&lvni_tensor_device_places);
+            atomic_store(&lvni_tensor_device_places, i + 1 > n ? i + 1 : n);
             return LVN_OK;
         }
     }
     LVN_FAIL(LVN_ERR_UNSUPPORTED, "more than %d devices at once", LVNI_DEVICES);
 }
 
-static void leave_table(const lvni_device *d)
+static void leave_table(const lvni_tensor_device *d)
 {
     for (int i = 0; i < LVNI_DEVICES; i++) {
         if (place[i].device == d) {
@@ -97,10 +97,10 @@ static void leave_table(const lvni_device *d)
     }
 }
 
-static void destroy(lvni_device *d)
+static void destroy(lvni_tensor_device *d)
 {
     if (d->has_thread) {
-        lvni_device_stream_stop(d);
+        lvni_tensor_device_stream_stop(d);
     }
     if (d->base != NULL) {
         munmap(d->base, d->size);
@@ -108,8 +108,8 @@ static void destroy(lvni_device *d)
     if (d->alias != 0) {
         munmap(d->base + d->alias, d->size);
     }
-    lvni_device_memory_free(d);
-    lvni_free(d);
+    lvni_tensor_device_memory_free(d);
+    lvni_core_free(d);
 }
 
 /* ---- the host touches device memory ---- */
@@ -118,10 +118,10 @@ static struct sigaction action_before;
 
 /* Only what may run in a signal handler. The instruction runs again afterwards and ends the
  * process. */
-static void tell_fault(int number, siginfo_t *info, void *context)
+static void report_fault(int number, siginfo_t *info, void *context)
 {
     (void)context;
-    const lvni_device *d = lvni_device_search(info->si_addr);
+    const lvni_tensor_device *d = lvni_tensor_device_search(info->si_addr);
     if (d != NULL) {
         static const char head[] = "levin: the host touched memory of ";
         static const char tail[] = ": only the device can; copy with lvn_to_device(t, LVN_CPU), "
@@ -136,7 +136,7 @@ static void tell_fault(int number, siginfo_t *info, void *context)
 
 static void install_handler(void)
 {
-    struct sigaction action = {.sa_sigaction = tell_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    struct sigaction action = {.sa_sigaction = report_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
     sigaction(SIGSEGV, &action, &action_before);
 }
@@ -185,7 +185,7 @@ static lvn_status read_environment(void)
     return LVN_OK;
 }
 
-static lvn_status map_twice(lvni_device *d, size_t bytes)
+static lvn_status map_twice(lvni_tensor_device *d, size_t bytes)
 {
     const int file = memfd_create(d->name, MFD_CLOEXEC);
     void *closed = MAP_FAILED, *usable = MAP_FAILED;
@@ -202,7 +202,7 @@ static lvn_status map_twice(lvni_device *d, size_t bytes)
         char text[LVNI_BYTES_TEXT];
         LVN_FAIL(LVN_ERR_MEMORY,
                  "%s: cannot reserve %s of addresses; LEVIN_SIM_MEMORY makes it smaller", d->name,
-                 lvni_bytes_text(bytes, text));
+                 lvni_core_bytes_text(bytes, text));
     }
     d->alias = (ptrdiff_t)((uintptr_t)usable - (uintptr_t)closed);
     return LVN_OK;
@@ -220,18 +220,18 @@ static void close_all(void)
 }
 
 /* With the lock held. */
-static lvn_status open_sim(int index, lvni_device **out)
+static lvn_status open_sim(int index, lvni_tensor_device **out)
 {
-    lvni_device *d = LVNI_NEW(LVNI_TAG_TENSOR, lvni_device);
+    lvni_tensor_device *d = LVNI_NEW(LVNI_TAG_TENSOR, lvni_tensor_device);
     if (d == NULL) {
         return LVN_ERR_MEMORY;
     }
     snprintf(d->name, sizeof d->name, "sim:%d", index);
     d->index = index;
     lvn_status s = map_twice(d, sim.bytes);
-    const lvn_status memory = lvni_device_memory_init(d);
+    const lvn_status memory = lvni_tensor_device_memory_init(d);
     s = s == LVN_OK ? memory : s;
-    s = s == LVN_OK ? lvni_device_stream_start(d) : s;
+    s = s == LVN_OK ? lvni_tensor_device_stream_start(d) : s;
     s = s == LVN_OK ? enter_table(d) : s;
     if (s != LVN_OK) {
         destroy(d);
@@ -247,7 +247,7 @@ static lvn_status open_sim(int index, lvni_device **out)
     return LVN_OK;
 }
 
-lvn_status lvni_device_open(int index, lvni_device **out)
+lvn_status lvni_tensor_device_open(int index, lvni_tensor_device **out)
 {
     *out = NULL;
     pthread_mutex_lock(&lock);
@@ -279,10 +279,10 @@ int lvn_device_count(lvn_device_kind kind)
 
 /* ---- dry ---- */
 
-lvn_status lvni_device_create_dry(lvni_device **out)
+lvn_status lvni_tensor_device_create_dry(lvni_tensor_device **out)
 {
     *out = NULL;
-    lvni_device *d = LVNI_NEW(LVNI_TAG_TENSOR, lvni_device);
+    lvni_tensor_device *d = LVNI_NEW(LVNI_TAG_TENSOR, lvni_tensor_device);
     if (d == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -296,7 +296,7 @@ lvn_status lvni_device_create_dry(lvni_device **out)
         base = mmap(NULL, d->size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     }
     d->base = base == MAP_FAILED ? NULL : base;
-    lvn_status s = lvni_device_memory_init(d);
+    lvn_status s = lvni_tensor_device_memory_init(d);
     if (s == LVN_OK && d->base == NULL) {
         s = lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__,
                           "cannot reserve the addresses of a dry run (%zu GiB)", d->size >> 30);
@@ -312,7 +312,7 @@ lvn_status lvni_device_create_dry(lvni_device **out)
     return LVN_OK;
 }
 
-void lvni_device_destroy_dry(lvni_device *d)
+void lvni_tensor_device_destroy_dry(lvni_tensor_device *d)
 {
     if (d != NULL) {
         pthread_mutex_lock(&lock);

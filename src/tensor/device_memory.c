@@ -5,56 +5,56 @@
 #include "tensor/cache.h"
 #include "tensor/device_impl.h"
 
-lvn_status lvni_device_memory_init(lvni_device *d)
+lvn_status lvni_tensor_device_memory_init(lvni_tensor_device *d)
 {
     pthread_mutex_init(&d->memory_lock, NULL);
-    d->free_list = lvni_calloc(LVNI_TAG_TENSOR, LVNI_SIZE_CLASSES, sizeof *d->free_list);
-    d->holes = LVNI_NEW(LVNI_TAG_TENSOR, lvni_piece);
+    d->free_list = lvni_core_calloc(LVNI_TAG_TENSOR, LVNI_SIZE_CLASSES, sizeof *d->free_list);
+    d->holes = LVNI_NEW(LVNI_TAG_TENSOR, lvni_tensor_piece);
     if (d->free_list == NULL || d->holes == NULL) {
         return LVN_ERR_MEMORY;
     }
-    *d->holes = (lvni_piece){.p = d->base, .bytes = d->size};
+    *d->holes = (lvni_tensor_piece){.p = d->base, .bytes = d->size};
     return LVN_OK;
 }
 
-static void free_list(lvni_piece *piece)
+static void free_list(lvni_tensor_piece *piece)
 {
     while (piece != NULL) {
-        lvni_piece *next = piece->next;
-        lvni_free(piece);
+        lvni_tensor_piece *next = piece->next;
+        lvni_core_free(piece);
         piece = next;
     }
 }
 
-void lvni_device_memory_free(lvni_device *d)
+void lvni_tensor_device_memory_free(lvni_tensor_device *d)
 {
     for (int k = 0; d->free_list != NULL && k < LVNI_SIZE_CLASSES; k++) {
         free_list(d->free_list[k]);
     }
     free_list(d->holes);
     free_list(d->spare);
-    lvni_free(d->free_list);
+    lvni_core_free(d->free_list);
     pthread_mutex_destroy(&d->memory_lock);
 }
 
-static void push(lvni_piece **list, lvni_piece *piece)
+static void push(lvni_tensor_piece **list, lvni_tensor_piece *piece)
 {
     piece->next = *list;
     *list = piece;
 }
 
-static lvni_piece *pop(lvni_piece **list)
+static lvni_tensor_piece *pop(lvni_tensor_piece **list)
 {
-    lvni_piece *piece = *list;
+    lvni_tensor_piece *piece = *list;
     *list = piece->next;
     return piece;
 }
 
 /* From the first hole that is large enough; NULL: none is. */
-static char *cut(lvni_device *d, size_t bytes)
+static char *cut(lvni_tensor_device *d, size_t bytes)
 {
-    for (lvni_piece **at = &d->holes; *at != NULL; at = &(*at)->next) {
-        lvni_piece *hole = *at;
+    for (lvni_tensor_piece **at = &d->holes; *at != NULL; at = &(*at)->next) {
+        lvni_tensor_piece *hole = *at;
         if (hole->bytes >= bytes) {
             char *p = hole->p;
             hole->p += bytes;
@@ -71,9 +71,9 @@ static char *cut(lvni_device *d, size_t bytes)
 }
 
 /* Into the holes, in its place; joined with its neighbours. */
-static void become_hole(lvni_device *d, lvni_piece *piece)
+static void become_hole(lvni_tensor_device *d, lvni_tensor_piece *piece)
 {
-    lvni_piece **at = &d->holes;
+    lvni_tensor_piece **at = &d->holes;
     d->held -= piece->bytes;
     while (*at != NULL && (*at)->p + (*at)->bytes < piece->p) {
         at = &(*at)->next;
@@ -91,7 +91,7 @@ static void become_hole(lvni_device *d, lvni_piece *piece)
     }
 }
 
-static void give_up_free_blocks(lvni_device *d)
+static void give_up_free_blocks(lvni_tensor_device *d)
 {
     for (int k = 0; k < LVNI_SIZE_CLASSES; k++) {
         while (d->free_list[k] != NULL) {
@@ -100,21 +100,21 @@ static void give_up_free_blocks(lvni_device *d)
     }
 }
 
-static void fail_full(const lvni_device *d, size_t bytes)
+static void fail_full(const lvni_tensor_device *d, size_t bytes)
 {
     char asked[LVNI_BYTES_TEXT], used[LVNI_BYTES_TEXT], all[LVNI_BYTES_TEXT];
     lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
                   "%s is out of memory: %s were asked for, and %s of its %s are in use; smaller "
                   "batches (batch_size, "
-                  "eval_batch_size, image_size), more shards or fewer lanes need less",
-                  d->name, lvni_bytes_text(bytes, asked), lvni_bytes_text(d->in_use, used),
-                  lvni_bytes_text(d->size, all));
+                  "eval_batch_size, image_size), more micro-batches or fewer lanes need less",
+                  d->name, lvni_core_bytes_text(bytes, asked),
+                  lvni_core_bytes_text(d->in_use, used), lvni_core_bytes_text(d->size, all));
 }
 
-static void *new_block(lvni_device *d, size_t bytes)
+static void *new_block(lvni_tensor_device *d, size_t bytes)
 {
     /* for the day the block comes back */
-    lvni_piece *later = LVNI_NEW(LVNI_TAG_TENSOR, lvni_piece);
+    lvni_tensor_piece *later = LVNI_NEW(LVNI_TAG_TENSOR, lvni_tensor_piece);
     if (later == NULL) {
         return NULL;
     }
@@ -124,7 +124,7 @@ static void *new_block(lvni_device *d, size_t bytes)
         p = cut(d, bytes);
     }
     if (p == NULL) {
-        lvni_free(later);
+        lvni_core_free(later);
         fail_full(d, bytes);
         return NULL;
     }
@@ -132,12 +132,12 @@ static void *new_block(lvni_device *d, size_t bytes)
     return p;
 }
 
-static bool must_fail(lvni_device *d)
+static bool must_fail(lvni_tensor_device *d)
 {
     return d->fail_in > 0 && --d->fail_in == 0;
 }
 
-static void *take_class(lvni_device *d, int k, size_t got)
+static void *take_class(lvni_tensor_device *d, int k, size_t got)
 {
     if (must_fail(d)) {
         lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
@@ -147,19 +147,19 @@ static void *take_class(lvni_device *d, int k, size_t got)
     if (d->free_list[k] == NULL) {
         return new_block(d, got);
     }
-    lvni_piece *piece = pop(&d->free_list[k]);
+    lvni_tensor_piece *piece = pop(&d->free_list[k]);
     push(&d->spare, piece);
     return piece->p;
 }
 
-void *lvni_device_take(lvni_device *d, size_t bytes, size_t *got)
+void *lvni_tensor_device_take(lvni_tensor_device *d, size_t bytes, size_t *got)
 {
     if (bytes > LVNI_SIZE_LIMIT) {
         lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
                       "%s: a tensor of %zu bytes is too large", d->name, bytes);
         return NULL;
     }
-    const int k = lvni_size_class(bytes, got);
+    const int k = lvni_tensor_size_class(bytes, got);
     pthread_mutex_lock(&d->memory_lock);
     void *p = take_class(d, k, *got);
     d->in_use += p == NULL ? 0 : *got;
@@ -167,12 +167,12 @@ void *lvni_device_take(lvni_device *d, size_t bytes, size_t *got)
     return p;
 }
 
-void lvni_device_give(lvni_device *d, void *p, size_t got)
+void lvni_tensor_device_give(lvni_tensor_device *d, void *p, size_t got)
 {
     size_t size;
-    const int k = lvni_size_class(got, &size);
+    const int k = lvni_tensor_size_class(got, &size);
     pthread_mutex_lock(&d->memory_lock);
-    lvni_piece *piece = pop(&d->spare);
+    lvni_tensor_piece *piece = pop(&d->spare);
     piece->p = p;
     piece->bytes = size;
     push(&d->free_list[k], piece);
@@ -180,17 +180,17 @@ void lvni_device_give(lvni_device *d, void *p, size_t got)
     pthread_mutex_unlock(&d->memory_lock);
 }
 
-void lvni_device_fail_at(lvni_device *d, int64_t k)
+void lvni_tensor_device_fail_at(lvni_tensor_device *d, int64_t k)
 {
     pthread_mutex_lock(&d->memory_lock);
     d->fail_in = k;
     pthread_mutex_unlock(&d->memory_lock);
 }
 
-lvni_device_stats lvni_device_get_stats(lvni_device *d)
+lvni_tensor_device_stats lvni_tensor_device_get_stats(lvni_tensor_device *d)
 {
     pthread_mutex_lock(&d->memory_lock);
-    const lvni_device_stats s = {
+    const lvni_tensor_device_stats s = {
         .limit = d->size, .in_use = d->in_use, .held = d->held, .peak = d->peak};
     pthread_mutex_unlock(&d->memory_lock);
     return s;

@@ -19,17 +19,17 @@ struct lvni_under_way {
     lvn_error error;
 };
 
-struct lvni_command {
+struct lvni_tensor_command {
     struct lvni_under_way *of;
     const char *what;
-    lvni_command_fn fn;
+    lvni_tensor_command_fn fn;
     int team, wgrad_team;
     alignas(64) unsigned char payload[LVNI_COMMAND_BYTES];
 };
 
 /* ---- the device's thread ---- */
 
-static void note_failure(const lvni_device *d, const lvni_command *c)
+static void note_failure(const lvni_tensor_device *d, const lvni_tensor_command *c)
 {
     struct lvni_under_way *of = c->of;
     lvn_error_frame("%s on %s", c->what, d->name);
@@ -41,7 +41,7 @@ static void note_failure(const lvni_device *d, const lvni_command *c)
     pthread_mutex_unlock(&of->lock);
 }
 
-static void run(const lvni_device *d, lvni_command *c, lvni_ctx *ctx)
+static void run(const lvni_tensor_device *d, lvni_tensor_command *c, lvni_tensor_ctx *ctx)
 {
     struct lvni_under_way *of = c->of;
     ctx->team = c->team;
@@ -58,10 +58,10 @@ static void run(const lvni_device *d, lvni_command *c, lvni_ctx *ctx)
 
 static void *stream_main(void *argument)
 {
-    lvni_device *d = argument;
-    lvni_thread_name("sim", d->index);
-    lvni_ctx *ctx = lvni_ctx_get(); /* on the host: the kernels see aliases */
-    lvni_thread_set_ftz();
+    lvni_tensor_device *d = argument;
+    lvni_core_thread_name("sim", d->index);
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get(); /* on the host: the kernels see aliases */
+    lvni_tensor_thread_set_ftz();
     pthread_mutex_lock(&d->queue_lock);
     for (;;) {
         while (d->n_commands == 0 && !d->quit) {
@@ -70,7 +70,7 @@ static void *stream_main(void *argument)
         if (d->n_commands == 0) {
             break;
         }
-        lvni_command *c = &d->command[d->first];
+        lvni_tensor_command *c = &d->command[d->first];
         pthread_mutex_unlock(&d->queue_lock);
         run(d, c, ctx);
         pthread_mutex_lock(&d->queue_lock);
@@ -82,24 +82,24 @@ static void *stream_main(void *argument)
     return NULL;
 }
 
-lvn_status lvni_device_stream_start(lvni_device *d)
+lvn_status lvni_tensor_device_stream_start(lvni_tensor_device *d)
 {
-    d->command = lvni_calloc(LVNI_TAG_TENSOR, RING, sizeof *d->command);
+    d->command = lvni_core_calloc(LVNI_TAG_TENSOR, RING, sizeof *d->command);
     if (d->command == NULL) {
         return LVN_ERR_MEMORY;
     }
     pthread_mutex_init(&d->queue_lock, NULL);
     pthread_cond_init(&d->filled, NULL);
     pthread_cond_init(&d->room, NULL);
-    if (lvni_thread_start(&d->thread, stream_main, d) != 0) {
-        lvni_free(d->command);
+    if (lvni_core_thread_start(&d->thread, stream_main, d) != 0) {
+        lvni_core_free(d->command);
         LVN_FAIL(LVN_ERR_MEMORY, "no memory to start the thread of %s", d->name);
     }
     d->has_thread = true;
     return LVN_OK;
 }
 
-void lvni_device_stream_stop(lvni_device *d)
+void lvni_tensor_device_stream_stop(lvni_tensor_device *d)
 {
     pthread_mutex_lock(&d->queue_lock);
     d->quit = true;
@@ -109,7 +109,7 @@ void lvni_device_stream_stop(lvni_device *d)
     pthread_cond_destroy(&d->room);
     pthread_cond_destroy(&d->filled);
     pthread_mutex_destroy(&d->queue_lock);
-    lvni_free(d->command);
+    lvni_core_free(d->command);
 }
 
 /* ---- who asks ---- */
@@ -123,10 +123,10 @@ static void free_under_way(struct lvni_under_way *u)
     pthread_mutex_unlock(&u->lock);
     pthread_cond_destroy(&u->done);
     pthread_mutex_destroy(&u->lock);
-    lvni_free(u);
+    lvni_core_free(u);
 }
 
-void lvni_ctx_free_under_way(lvni_ctx *ctx)
+void lvni_tensor_ctx_free_under_way(lvni_tensor_ctx *ctx)
 {
     if (ctx->under_way != NULL) {
         free_under_way(ctx->under_way);
@@ -134,7 +134,7 @@ void lvni_ctx_free_under_way(lvni_ctx *ctx)
     }
 }
 
-static struct lvni_under_way *get_under_way(lvni_ctx *ctx)
+static struct lvni_under_way *get_under_way(lvni_tensor_ctx *ctx)
 {
     if (ctx != NULL && ctx->under_way == NULL) {
         struct lvni_under_way *u = LVNI_NEW(LVNI_TAG_TENSOR, struct lvni_under_way);
@@ -148,13 +148,13 @@ static struct lvni_under_way *get_under_way(lvni_ctx *ctx)
     return ctx == NULL ? NULL : ctx->under_way;
 }
 
-lvn_status lvni_device_submit(lvni_device *d, const char *what, lvni_command_fn fn,
-                              const void *payload, size_t bytes)
+lvn_status lvni_tensor_device_submit(lvni_tensor_device *d, const char *what,
+                                     lvni_tensor_command_fn fn, const void *payload, size_t bytes)
 {
     if (d->dry) {
         return LVN_OK;
     }
-    lvni_ctx *ctx = lvni_ctx_get();
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     struct lvni_under_way *u = get_under_way(ctx);
     if (u == NULL) {
         return LVN_ERR_MEMORY;
@@ -167,7 +167,7 @@ lvn_status lvni_device_submit(lvni_device *d, const char *what, lvni_command_fn 
     while (d->n_commands == RING) {
         pthread_cond_wait(&d->room, &d->queue_lock);
     }
-    lvni_command *c = &d->command[(d->first + d->n_commands) % RING];
+    lvni_tensor_command *c = &d->command[(d->first + d->n_commands) % RING];
     c->of = u;
     c->what = what;
     c->fn = fn;
@@ -180,23 +180,23 @@ lvn_status lvni_device_submit(lvni_device *d, const char *what, lvni_command_fn 
     return LVN_OK;
 }
 
-lvn_status lvni_device_call(const void *where, const char *what, lvni_command_fn fn, void *payload,
-                            size_t bytes)
+lvn_status lvni_tensor_device_call(const void *where, const char *what, lvni_tensor_command_fn fn,
+                                   void *payload, size_t bytes)
 {
-    lvni_device *d = lvni_device_of(where);
-    return d == NULL ? fn(payload) : lvni_device_submit(d, what, fn, payload, bytes);
+    lvni_tensor_device *d = lvni_tensor_device_of(where);
+    return d == NULL ? fn(payload) : lvni_tensor_device_submit(d, what, fn, payload, bytes);
 }
 
-bool lvni_device_failed(void)
+bool lvni_tensor_device_failed(void)
 {
-    const lvni_ctx *ctx = lvni_ctx_get();
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     return ctx != NULL && ctx->under_way != NULL &&
            atomic_load_explicit(&ctx->under_way->failed, memory_order_acquire);
 }
 
-lvn_status lvni_device_sync(void)
+lvn_status lvni_tensor_device_sync(void)
 {
-    const lvni_ctx *ctx = lvni_ctx_get();
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     struct lvni_under_way *u = ctx == NULL ? NULL : ctx->under_way;
     if (u == NULL) {
         return LVN_OK;
@@ -206,19 +206,19 @@ lvn_status lvni_device_sync(void)
         pthread_cond_wait(&u->done, &u->lock);
     }
     pthread_mutex_unlock(&u->lock);
-    return lvni_device_failed() ? lvn_error_adopt(&u->error) : LVN_OK;
+    return lvni_tensor_device_failed() ? lvn_error_adopt(&u->error) : LVN_OK;
 }
 
-lvn_status lvni_device_take_error(void)
+lvn_status lvni_tensor_device_take_error(void)
 {
-    const lvn_status s = lvni_device_sync();
+    const lvn_status s = lvni_tensor_device_sync();
     if (s != LVN_OK) {
-        atomic_store(&lvni_ctx_get()->under_way->failed, false);
+        atomic_store(&lvni_tensor_ctx_get()->under_way->failed, false);
     }
     return s;
 }
 
 lvn_status lvn_device_wait(void)
 {
-    return lvni_device_take_error();
+    return lvni_tensor_device_take_error();
 }

@@ -33,21 +33,21 @@ const char *lvn_dtype_name(lvn_dtype dtype)
 
 static void *take(size_t bytes, size_t *got)
 {
-    lvni_ctx *ctx = lvni_ctx_get();
-    return ctx == NULL ? NULL : lvni_cache_take(ctx->cache, bytes, got);
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    return ctx == NULL ? NULL : lvni_tensor_cache_take(ctx->cache, bytes, got);
 }
 
 static void give(void *p, size_t got)
 {
-    lvni_ctx *ctx = lvni_ctx_get();
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     if (ctx == NULL) {
-        lvni_free(p);
+        lvni_core_free(p);
         return;
     }
-    lvni_cache_give(ctx->cache, p, got);
+    lvni_tensor_cache_give(ctx->cache, p, got);
 }
 
-static lvn_tensor *header_new(const lvni_desc *d, lvni_storage *storage, void *data)
+static lvn_tensor *header_new(const lvni_tensor_desc *d, lvni_tensor_storage *storage, void *data)
 {
     size_t got;
     lvn_tensor *t = take(sizeof *t, &got);
@@ -66,15 +66,15 @@ static lvn_tensor *header_new(const lvni_desc *d, lvni_storage *storage, void *d
     return t;
 }
 
-static void *take_data(lvni_device *device, size_t bytes, size_t *got)
+static void *take_data(lvni_tensor_device *device, size_t bytes, size_t *got)
 {
-    return device != NULL ? lvni_device_take(device, bytes, got) : take(bytes, got);
+    return device != NULL ? lvni_tensor_device_take(device, bytes, got) : take(bytes, got);
 }
 
-static lvni_storage *storage_new(void *borrowed, size_t bytes, lvni_device *device)
+static lvni_tensor_storage *storage_new(void *borrowed, size_t bytes, lvni_tensor_device *device)
 {
     size_t got;
-    lvni_storage *s = take(sizeof *s, &got);
+    lvni_tensor_storage *s = take(sizeof *s, &got);
     if (s == NULL) {
         return NULL;
     }
@@ -90,12 +90,12 @@ static lvni_storage *storage_new(void *borrowed, size_t bytes, lvni_device *devi
     return s;
 }
 
-static void storage_release(lvni_storage *s)
+static void storage_release(lvni_tensor_storage *s)
 {
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1) {
-        lvni_device *device = s->on_device ? lvni_device_of(s->data) : NULL;
+        lvni_tensor_device *device = s->on_device ? lvni_tensor_device_of(s->data) : NULL;
         if (device != NULL) {
-            lvni_device_give(device, s->data, s->bytes);
+            lvni_tensor_device_give(device, s->data, s->bytes);
         } else if (!s->borrowed && !s->on_device) {
             give(s->data, s->bytes);
         }
@@ -104,12 +104,12 @@ static void storage_release(lvni_storage *s)
 }
 
 /* Checked: rank, signs and the product against overflow. */
-static lvn_status make_desc(lvni_desc *d, lvn_dtype dtype, int ndim, const int64_t *shape)
+static lvn_status make_desc(lvni_tensor_desc *d, lvn_dtype dtype, int ndim, const int64_t *shape)
 {
     LVN_ARG(ndim >= 0 && ndim <= LVN_MAX_NDIM, "a tensor has 0 to %d axes, not %d", LVN_MAX_NDIM,
             ndim);
     LVN_ARG((int)dtype >= 0 && dtype < LVN_DTYPE_COUNT, "unknown data type %d", (int)dtype);
-    *d = (lvni_desc){.dtype = dtype, .ndim = ndim};
+    *d = (lvni_tensor_desc){.dtype = dtype, .ndim = ndim};
     int64_t n = 1;
     for (int i = 0; i < ndim; i++) {
         LVN_ARG(shape[i] >= 0 && (shape[i] == 0 || n <= INT64_MAX / 16 / shape[i]),
@@ -120,10 +120,10 @@ static lvn_status make_desc(lvni_desc *d, lvn_dtype dtype, int ndim, const int64
     return LVN_OK;
 }
 
-lvn_tensor *lvni_tensor_new_on(const lvni_desc *d, lvni_device *device)
+lvn_tensor *lvni_tensor_new_on(const lvni_tensor_desc *d, lvni_tensor_device *device)
 {
-    lvni_storage *s =
-        storage_new(NULL, (size_t)lvni_desc_numel(d) * lvn_dtype_size(d->dtype), device);
+    lvni_tensor_storage *s =
+        storage_new(NULL, (size_t)lvni_tensor_desc_numel(d) * lvn_dtype_size(d->dtype), device);
     if (s == NULL) {
         return NULL;
     }
@@ -134,21 +134,22 @@ lvn_tensor *lvni_tensor_new_on(const lvni_desc *d, lvni_device *device)
     return t;
 }
 
-lvn_tensor *lvni_tensor_new(const lvni_desc *d)
+lvn_tensor *lvni_tensor_new(const lvni_tensor_desc *d)
 {
-    const lvni_ctx *ctx = lvni_ctx_get();
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     return ctx == NULL ? NULL : lvni_tensor_new_on(d, ctx->device);
 }
 
-static lvn_tensor *zeros_on(lvn_dtype dtype, int ndim, const int64_t *shape, lvni_device *device)
+static lvn_tensor *zeros_on(lvn_dtype dtype, int ndim, const int64_t *shape,
+                            lvni_tensor_device *device)
 {
-    lvni_desc d;
+    lvni_tensor_desc d;
     if (make_desc(&d, dtype, ndim, shape) != LVN_OK) {
         return NULL;
     }
     lvn_tensor *t = lvni_tensor_new_on(&d, device);
     if (t != NULL &&
-        lvni_mem_zero(t->data, (size_t)lvn_numel(t) * lvn_dtype_size(dtype)) != LVN_OK) {
+        lvni_tensor_mem_zero(t->data, (size_t)lvn_numel(t) * lvn_dtype_size(dtype)) != LVN_OK) {
         lvn_release(t);
         return NULL;
     }
@@ -162,13 +163,13 @@ lvn_tensor *lvn_tensor_create(lvn_dtype dtype, int ndim, const int64_t *shape)
 
 lvn_tensor *lvni_tensor_zeros(lvn_dtype dtype, int ndim, const int64_t *shape)
 {
-    const lvni_ctx *ctx = lvni_ctx_get();
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     return ctx == NULL ? NULL : zeros_on(dtype, ndim, shape, ctx->device);
 }
 
 lvn_tensor *lvn_tensor_wrap(void *data, lvn_dtype dtype, int ndim, const int64_t *shape)
 {
-    lvni_desc d;
+    lvni_tensor_desc d;
     if (make_desc(&d, dtype, ndim, shape) != LVN_OK) {
         return NULL;
     }
@@ -177,7 +178,7 @@ lvn_tensor *lvn_tensor_wrap(void *data, lvn_dtype dtype, int ndim, const int64_t
                       "lvn_tensor_wrap needs memory, got NULL");
         return NULL;
     }
-    lvni_storage *s = storage_new(data, 0, NULL);
+    lvni_tensor_storage *s = storage_new(data, 0, NULL);
     if (s == NULL) {
         return NULL;
     }
@@ -188,7 +189,7 @@ lvn_tensor *lvn_tensor_wrap(void *data, lvn_dtype dtype, int ndim, const int64_t
     return t;
 }
 
-lvn_tensor *lvni_tensor_slice(lvn_tensor *t, int64_t offset, const lvni_desc *d)
+lvn_tensor *lvni_tensor_slice(lvn_tensor *t, int64_t offset, const lvni_tensor_desc *d)
 {
     lvn_tensor *v =
         header_new(d, t->storage, (char *)t->data + (size_t)offset * lvn_dtype_size(t->dtype));
@@ -200,7 +201,7 @@ lvn_tensor *lvni_tensor_slice(lvn_tensor *t, int64_t offset, const lvni_desc *d)
 
 lvn_tensor *lvni_tensor_view(lvn_tensor *t, int ndim, const int64_t *shape)
 {
-    lvni_desc d = {.dtype = t->dtype, .ndim = ndim};
+    lvni_tensor_desc d = {.dtype = t->dtype, .ndim = ndim};
     memcpy(d.shape, shape, (size_t)ndim * sizeof *shape);
     return lvni_tensor_slice(t, 0, &d);
 }
@@ -219,21 +220,21 @@ void lvn_release(lvn_tensor *t)
         return;
     }
     if (t->node != NULL) {
-        ((lvni_node_head *)(void *)t->node)->out = NULL;
+        ((lvni_tensor_node_head *)(void *)t->node)->out = NULL;
     }
     lvn_release(t->grad);
     storage_release(t->storage);
     give(t, sizeof *t);
 }
 
-lvni_desc lvni_tensor_desc(const lvn_tensor *t)
+lvni_tensor_desc lvni_tensor_get_desc(const lvn_tensor *t)
 {
-    lvni_desc d = {.dtype = t->dtype, .ndim = t->ndim};
+    lvni_tensor_desc d = {.dtype = t->dtype, .ndim = t->ndim};
     memcpy(d.shape, t->shape, sizeof d.shape);
     return d;
 }
 
-bool lvni_same_shape(const lvn_tensor *a, const lvn_tensor *b)
+bool lvni_tensor_same_shape(const lvn_tensor *a, const lvn_tensor *b)
 {
     return a->ndim == b->ndim &&
            memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
@@ -245,7 +246,7 @@ bool lvni_tensor_alone(const lvn_tensor *t)
            atomic_load_explicit(&t->storage->refs, memory_order_acquire) == 1;
 }
 
-const char *lvni_shape_string(int ndim, const int64_t *shape, char out[96])
+const char *lvni_tensor_shape_string(int ndim, const int64_t *shape, char out[96])
 {
     size_t n = (size_t)snprintf(out, 96, "(");
     for (int i = 0; i < ndim && n < 90; i++) {
@@ -293,7 +294,7 @@ const void *lvn_const_data(const lvn_tensor *t)
     return t == NULL ? NULL : t->data;
 }
 
-lvn_tensor *lvni_tensor_number(const lvni_desc *d, double value, lvni_device *device)
+lvn_tensor *lvni_tensor_number(const lvni_tensor_desc *d, double value, lvni_tensor_device *device)
 {
     union {
         double f64;
@@ -309,13 +310,13 @@ lvn_tensor *lvni_tensor_number(const lvni_desc *d, double value, lvni_device *de
     case LVN_I32: number.i32 = (int32_t)value; break;
     case LVN_U8:
     case LVN_BOOL: number.u8 = (uint8_t)value; break;
-    case LVN_BF16: number.half = lvni_f32_to_bf16((float)value); break;
-    case LVN_F16: number.half = lvni_f32_to_f16((float)value); break;
+    case LVN_BF16: number.half = lvni_core_f32_to_bf16((float)value); break;
+    case LVN_F16: number.half = lvni_core_f32_to_f16((float)value); break;
     case LVN_F64:
     case LVN_DTYPE_COUNT: break;
     }
     lvn_tensor *t = lvni_tensor_new_on(d, device);
-    if (t != NULL && lvni_mem_copy(t->data, &number, lvn_dtype_size(d->dtype)) != LVN_OK) {
+    if (t != NULL && lvni_tensor_mem_copy(t->data, &number, lvn_dtype_size(d->dtype)) != LVN_OK) {
         lvn_release(t);
         return NULL;
     }
@@ -331,8 +332,8 @@ static double number_at(const void *p, lvn_dtype dtype)
     case LVN_I32: return *(const int32_t *)p;
     case LVN_U8:
     case LVN_BOOL: return *(const uint8_t *)p;
-    case LVN_BF16: return (double)lvni_bf16_to_f32(*(const uint16_t *)p);
-    case LVN_F16: return (double)lvni_f16_to_f32(*(const uint16_t *)p);
+    case LVN_BF16: return (double)lvni_core_bf16_to_f32(*(const uint16_t *)p);
+    case LVN_F16: return (double)lvni_core_f16_to_f32(*(const uint16_t *)p);
     case LVN_DTYPE_COUNT: break;
     }
     return (double)NAN;
@@ -342,7 +343,7 @@ double lvn_item(const lvn_tensor *t)
 {
     alignas(8) unsigned char value[8];
     if (t == NULL || lvn_numel(t) != 1 ||
-        lvni_mem_copy(value, t->data, lvn_dtype_size(t->dtype)) != LVN_OK) {
+        lvni_tensor_mem_copy(value, t->data, lvn_dtype_size(t->dtype)) != LVN_OK) {
         return (double)NAN;
     }
     return number_at(value, t->dtype);

@@ -7,21 +7,21 @@
 #include <levin/tensor.h>
 #include <stdatomic.h>
 
-struct lvni_node;
+struct lvni_autograd_node;
 
 /* The first member of a tape node: the tensor it made, NULL once that is gone. The link is weak in
  * both directions. */
-typedef struct lvni_node_head {
+typedef struct lvni_tensor_node_head {
     lvn_tensor *out;
-} lvni_node_head;
+} lvni_tensor_node_head;
 
-typedef struct lvni_storage {
+typedef struct lvni_tensor_storage {
     _Atomic int refs;
     void *data;
     size_t bytes;   /* as given by the cache: rounded up */
     bool borrowed;  /* memory of somebody else */
     bool on_device; /* taken from a device, which may be closed when the process ends */
-} lvni_storage;
+} lvni_tensor_storage;
 
 struct lvn_tensor {
     _Atomic int refs;
@@ -32,10 +32,10 @@ struct lvn_tensor {
     bool past_gone;
     int32_t param; /* index in the model's parameter table, -1 for all others */
     int64_t shape[LVN_MAX_NDIM];
-    void *data; /* inside storage; lvni_device_of tells where that is */
-    lvni_storage *storage;
+    void *data; /* inside storage; lvni_tensor_device_of tells where that is */
+    lvni_tensor_storage *storage;
     /* the tape node that made it, NULL for leaves; borrowed from the tape */
-    struct lvni_node *node;
+    struct lvni_autograd_node *node;
     /* leaves that are no parameters: their gradient after backward; owned */
     lvn_tensor *grad;
     /* unique in the process; a new id means new contents may hide behind an old address */
@@ -45,13 +45,13 @@ struct lvn_tensor {
 };
 
 /* What a shape rule produces. */
-typedef struct lvni_desc {
+typedef struct lvni_tensor_desc {
     lvn_dtype dtype;
     int ndim;
     int64_t shape[LVN_MAX_NDIM];
-} lvni_desc;
+} lvni_tensor_desc;
 
-static inline int64_t lvni_desc_numel(const lvni_desc *d)
+static inline int64_t lvni_tensor_desc_numel(const lvni_tensor_desc *d)
 {
     int64_t n = 1;
     for (int i = 0; i < d->ndim; i++) {
@@ -60,32 +60,33 @@ static inline int64_t lvni_desc_numel(const lvni_desc *d)
     return n;
 }
 
-lvni_desc lvni_tensor_desc(const lvn_tensor *t);
-bool lvni_same_shape(const lvn_tensor *a, const lvn_tensor *b);
+lvni_tensor_desc lvni_tensor_get_desc(const lvn_tensor *t);
+bool lvni_tensor_same_shape(const lvn_tensor *a, const lvn_tensor *b);
 /* The caller's reference is the only one to the tensor and to its memory, which is the tensor's
  * own. */
 bool lvni_tensor_alone(const lvn_tensor *t);
 /* "(32, 8, 8, 64)" into out. Returns out. */
-const char *lvni_shape_string(int ndim, const int64_t *shape, char out[96]);
+const char *lvni_tensor_shape_string(int ndim, const int64_t *shape, char out[96]);
 
 /* Uninitialised memory on the context's device or from its cache; caller owns the reference. NULL
  * on failure. */
-lvn_tensor *lvni_tensor_new(const lvni_desc *desc);
+lvn_tensor *lvni_tensor_new(const lvni_tensor_desc *desc);
 /* NULL: the host */
-lvn_tensor *lvni_tensor_new_on(const lvni_desc *desc, struct lvni_device *device);
+lvn_tensor *lvni_tensor_new_on(const lvni_tensor_desc *desc, struct lvni_tensor_device *device);
 /* A copy there, owned by the caller; waits like lvn_to_device. */
-lvn_tensor *lvni_tensor_to(const lvn_tensor *t, struct lvni_device *device);
+lvn_tensor *lvni_tensor_to(const lvn_tensor *t, struct lvni_tensor_device *device);
 /* One element of this value, rounded to its type; owned by the caller. */
-lvn_tensor *lvni_tensor_number(const lvni_desc *desc, double value, struct lvni_device *device);
+lvn_tensor *lvni_tensor_number(const lvni_tensor_desc *desc, double value,
+                               struct lvni_tensor_device *device);
 /* Zeros on the context's device. */
 lvn_tensor *lvni_tensor_zeros(lvn_dtype dtype, int ndim, const int64_t *shape);
 /* Another shape (same number of elements) over the same storage; caller owns the reference. */
 lvn_tensor *lvni_tensor_view(lvn_tensor *t, int ndim, const int64_t *shape);
 /* A dense part starting `offset` elements into t's memory. */
-lvn_tensor *lvni_tensor_slice(lvn_tensor *t, int64_t offset, const lvni_desc *desc);
+lvn_tensor *lvni_tensor_slice(lvn_tensor *t, int64_t offset, const lvni_tensor_desc *desc);
 
 /* bf16 or f16 */
-static inline bool lvni_is_low(lvn_dtype dtype)
+static inline bool lvni_tensor_is_low(lvn_dtype dtype)
 {
     return dtype == LVN_BF16 || dtype == LVN_F16;
 }

@@ -4,9 +4,10 @@
 #include "tensor/device.h"
 #include "tensor/tensor.h"
 
-lvn_status lvni_device_batch_make(const lvni_loader_batch *from, lvni_loader_batch *out)
+lvn_status lvni_trainer_device_batch_make(const lvni_data_loader_batch *from,
+                                          lvni_data_loader_batch *out)
 {
-    lvni_device *device = lvni_ctx_get()->device;
+    lvni_tensor_device *device = lvni_tensor_ctx_get()->device;
     *out = *from;
     lvn_batch *b = &out->batch;
     for (int i = 0; i < LVN_MAX_FIELDS; i++) {
@@ -25,7 +26,7 @@ lvn_status lvni_device_batch_make(const lvni_loader_batch *from, lvni_loader_bat
     return LVN_OK;
 }
 
-void lvni_device_batch_free(lvni_loader_batch *batch)
+void lvni_trainer_device_batch_free(lvni_data_loader_batch *batch)
 {
     for (int i = 0; i < batch->batch.n_fields; i++) {
         lvn_release(batch->batch.field[i]);

@@ -7,8 +7,9 @@
 
 /* The batch with its fields on the device of the calling thread's context (on the host: the same
  * fields). `from` may be given back to the loader when this returns. Free with
- * lvni_device_batch_free, also after a failure. */
-lvn_status lvni_device_batch_make(const lvni_loader_batch *from, lvni_loader_batch *out);
-void lvni_device_batch_free(lvni_loader_batch *batch);
+ * lvni_trainer_device_batch_free, also after a failure. */
+lvn_status lvni_trainer_device_batch_make(const lvni_data_loader_batch *from,
+                                          lvni_data_loader_batch *out);
+void lvni_trainer_device_batch_free(lvni_data_loader_batch *batch);
 
 #endif

@@ -30,16 +30,16 @@ static bool to_double(const json_t *value, double *out)
 
 static int append(const char *bytes, size_t n, void *out)
 {
-    lvni_str_append_n(out, bytes, n);
+    lvni_core_str_append_n(out, bytes, n);
     return 0;
 }
 
-lvn_status lvni_epoch_sums_write(const lvni_step *sums, lvni_str *out)
+lvn_status lvni_trainer_epoch_sums_write(const lvni_nn_step *sums, lvni_core_str *out)
 {
     json_t *all = json_array();
     bool good = all != NULL;
     for (int i = 0; i < sums->n_metrics && good; i++) {
-        const lvni_step_metric *m = &sums->metric[i];
+        const lvni_nn_step_metric *m = &sums->metric[i];
         good = json_array_append_new(
                    all, json_pack("[s,o,o]", m->name, number(m->sum), number(m->weight))) == 0;
     }
@@ -51,10 +51,10 @@ lvn_status lvni_epoch_sums_write(const lvni_step *sums, lvni_str *out)
                  "no host memory (or a name that is not UTF-8) for the sums of %d metrics",
                  sums->n_metrics);
     }
-    return lvni_str_status(out);
+    return lvni_core_str_status(out);
 }
 
-static bool read_one(const json_t *row, lvni_step_metric *m)
+static bool read_one(const json_t *row, lvni_nn_step_metric *m)
 {
     const char *name = json_string_value(json_array_get(row, 0));
     if (name == NULL || json_array_size(row) != 3 || strlen(name) >= sizeof m->name) {
@@ -65,10 +65,10 @@ static bool read_one(const json_t *row, lvni_step_metric *m)
            to_double(json_array_get(row, 2), &m->weight);
 }
 
-lvn_status lvni_epoch_sums_read(const char *text, lvni_step *sums)
+lvn_status lvni_trainer_epoch_sums_read(const char *text, lvni_nn_step *sums)
 {
-    *sums = (lvni_step){0};
-    json_t *all = lvni_json_try(text, LVNI_JSON_INNER);
+    *sums = (lvni_nn_step){0};
+    json_t *all = lvni_core_json_try(text, LVNI_JSON_INNER);
     const size_t n = json_array_size(all);
     bool good = json_is_array(all) && n <= LVNI_METRICS;
     for (size_t i = 0; i < n && good; i++) {

@@ -12,15 +12,15 @@
 enum { MAX_LANES = 256 };
 
 typedef struct evaluation {
-    const lvni_model *model;
-    const lvni_loader_batch *batch[MAX_LANES];
-    lvni_step step[MAX_LANES];
+    const lvni_nn_model *model;
+    const lvni_data_loader_batch *batch[MAX_LANES];
+    lvni_nn_step step[MAX_LANES];
     /* prediction only; in host memory, kept until the rows are out */
     lvn_tensor *probability[MAX_LANES];
     bool predict;
-    int most;           /* chunks of a wave */
-    lvni_message *said; /* with several ranks: the chunks of this one */
-    lvni_rows *rows;    /* prediction with several ranks: of this one's wave */
+    int most;                      /* chunks of a wave */
+    lvni_trainer_message *message; /* with several ranks: the chunks of this one */
+    lvni_trainer_rows *rows;       /* prediction with several ranks: of this one's wave */
 } evaluation;
 
 static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
@@ -28,10 +28,11 @@ static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
     const lvn_module *root = e->model->root;
     if (e->predict) {
         lvn_tensor *p = lvn_softmax(lvn_forward(root, batch->image));
-        e->probability[lane] =
-            p != NULL && lvni_device_of(p->data) != NULL ? lvni_tensor_to(p, NULL) : lvn_keep(p);
+        e->probability[lane] = p != NULL && lvni_tensor_device_of(p->data) != NULL
+                                   ? lvni_tensor_to(p, NULL)
+                                   : lvn_keep(p);
         if (p != NULL && e->probability[lane] == NULL) {
-            lvni_op_fail("reading probabilities");
+            lvni_autograd_op_fail("reading probabilities");
         }
         return;
     }
@@ -43,33 +44,33 @@ static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
 static lvn_status chunk_work(void *user, int lane)
 {
     evaluation *e = user;
-    e->step[lane] = (lvni_step){.weight = (double)e->batch[lane]->batch.size};
+    e->step[lane] = (lvni_nn_step){.weight = (double)e->batch[lane]->batch.size};
     lvn_release(e->probability[lane]); /* of the wave before, back to this lane's memory */
     e->probability[lane] = NULL;
     if (e->batch[lane]->batch.size == 0) {
         return LVN_OK;
     }
-    lvni_ctx_get()->at = (lvni_position){0};
+    lvni_tensor_ctx_get()->at = (lvni_tensor_position){0};
     const bool before = lvn_set_grad_enabled(false);
-    lvni_loader_batch batch;
-    lvn_status s = lvni_device_batch_make(e->batch[lane], &batch);
+    lvni_data_loader_batch batch;
+    lvn_status s = lvni_trainer_device_batch_make(e->batch[lane], &batch);
     s = s == LVN_OK ? lvn_scope_open() : s;
     if (s == LVN_OK) {
         forward_chunk(e, lane, &batch.batch);
         s = lvn_scope_close();
     }
-    lvni_device_batch_free(&batch);
+    lvni_trainer_device_batch_free(&batch);
     lvn_set_grad_enabled(before);
     return s;
 }
 
-static lvn_status give_rows(const evaluation *e, int lane, lvni_predict_row row, void *user)
+static lvn_status give_rows(const evaluation *e, int lane, lvni_trainer_predict_row row, void *user)
 {
     const lvn_tensor *p = e->probability[lane];
     if (e->rows != NULL) {
-        return p == NULL ? lvni_rows_add(e->rows, 0, 0, NULL, NULL)
-                         : lvni_rows_add(e->rows, p->shape[0], p->shape[1],
-                                         e->batch[lane]->batch.sample, LVNI_CF32(p));
+        return p == NULL ? lvni_trainer_rows_add(e->rows, 0, 0, NULL, NULL)
+                         : lvni_trainer_rows_add(e->rows, p->shape[0], p->shape[1],
+                                                 e->batch[lane]->batch.sample, LVNI_CF32(p));
     }
     for (int64_t i = 0; p != NULL && i < p->shape[0]; i++) {
         LVN_TRY(row(user, e->batch[lane]->batch.sample[i], LVNI_CF32(p) + i * p->shape[1],
@@ -81,31 +82,31 @@ static lvn_status give_rows(const evaluation *e, int lane, lvni_predict_row row,
 /* Training that is asked to stop does not wait for a long validation. */
 static lvn_status check_stop(void)
 {
-    if (lvni_stop_signal() != 0) {
+    if (lvni_trainer_stop_signal() != 0) {
         LVN_FAIL(LVN_ERR_CANCELLED, "a signal stopped the evaluation");
     }
     return LVN_OK;
 }
 
-static lvn_status take_chunk(const evaluation *e, int lane, lvni_step *sum)
+static lvn_status take_chunk(const evaluation *e, int lane, lvni_nn_step *sum)
 {
-    if (e->said != NULL) {
-        return lvni_message_add(e->said, &e->step[lane], 0);
+    if (e->message != NULL) {
+        return lvni_trainer_message_add(e->message, &e->step[lane], 0);
     }
-    lvni_metrics_add(sum, &e->step[lane]);
+    lvni_nn_metrics_add(sum, &e->step[lane]);
     return LVN_OK;
 }
 
 /* All chunks; in each wave results are added, or rows given out, in chunk order. Predicting ranks
  * go through as many waves, a stop is theirs together. */
-static lvn_status run(evaluation *e, lvni_loader *loader, lvni_lanes *lanes, lvni_step *sum,
-                      lvni_predict_row row, void *user)
+static lvn_status run(evaluation *e, lvni_data_loader *loader, lvni_trainer_lanes *lanes,
+                      lvni_nn_step *sum, lvni_trainer_predict_row row, void *user)
 {
     lvn_status s = LVN_OK;
     bool more = true;
     for (int64_t wave = 0; more && s == LVN_OK; wave++) {
         int n = 0;
-        while (n < e->most && (s = lvni_loader_next(loader, &e->batch[n])) == LVN_OK &&
+        while (n < e->most && (s = lvni_data_loader_next(loader, &e->batch[n])) == LVN_OK &&
                e->batch[n] != NULL) {
             n++;
         }
@@ -114,7 +115,7 @@ static lvn_status run(evaluation *e, lvni_loader *loader, lvni_lanes *lanes, lvn
             s = check_stop();
         }
         if (s == LVN_OK && n > 0) {
-            s = lvni_lanes_run(lanes, n, chunk_work, e);
+            s = lvni_trainer_lanes_run(lanes, n, chunk_work, e);
         }
         for (int i = 0; i < n; i++) {
             if (s == LVN_OK && e->predict) {
@@ -122,98 +123,104 @@ static lvn_status run(evaluation *e, lvni_loader *loader, lvni_lanes *lanes, lvn
             } else if (s == LVN_OK) {
                 s = take_chunk(e, i, sum);
             }
-            lvni_loader_release(loader, e->batch[i]);
+            lvni_data_loader_release(loader, e->batch[i]);
         }
         if (s == LVN_OK && e->rows != NULL) {
-            s = lvni_rows_exchange(e->rows, &more, row, user);
+            s = lvni_trainer_rows_exchange(e->rows, &more, row, user);
         }
     }
     return s;
 }
 
-static evaluation *create(const lvni_model *model, const lvni_lanes *lanes)
+static evaluation *create(const lvni_nn_model *model, const lvni_trainer_lanes *lanes)
 {
     evaluation *e = LVNI_NEW(LVNI_TAG_TRAINER, evaluation);
     if (e != NULL) {
         e->model = model;
-        e->most = lvni_lanes_count(lanes) < MAX_LANES ? lvni_lanes_count(lanes) : MAX_LANES;
+        e->most = lvni_trainer_lanes_count(lanes) < MAX_LANES ? lvni_trainer_lanes_count(lanes)
+                                                              : MAX_LANES;
     }
     return e;
 }
 
-static void add_chunk(void *sum, const lvni_message_part *part, const lvni_step *metrics)
+static void add_chunk(void *sum, const lvni_trainer_message_part *part, const lvni_nn_step *metrics)
 {
     (void)part;
-    lvni_metrics_add(sum, metrics);
+    lvni_nn_metrics_add(sum, metrics);
 }
 
 /* The chunks of a rank are a contiguous run: rank order is chunk order. */
-static lvn_status add_ranks(lvni_comm *comm, const lvni_message *mine, lvni_step *sum)
+static lvn_status add_ranks(lvni_dist_comm *comm, const lvni_trainer_message *mine,
+                            lvni_nn_step *sum)
 {
-    const int world = lvni_comm_world(comm);
+    const int world = lvni_dist_comm_world(comm);
     void *all = NULL;
-    size_t *size = lvni_calloc(LVNI_TAG_TRAINER, (size_t)world, sizeof *size);
+    size_t *size = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)world, sizeof *size);
     lvn_status s = size == NULL
                        ? LVN_ERR_MEMORY
-                       : lvni_comm_all_gather_sized(comm, mine->data, mine->size, &all, size);
+                       : lvni_dist_comm_all_gather_sized(comm, mine->data, mine->size, &all, size);
     const unsigned char *at = all;
     /* as told: one that came to this rank since then counts at the next step, for all */
     int signal_number = 0;
     for (int rank = 0; rank < world && s == LVN_OK; rank++) {
-        lvni_message_head head = {0};
-        s = lvni_message_read(at, size[rank], &head, add_chunk, sum);
+        lvni_trainer_message_head head = {0};
+        s = lvni_trainer_message_read(at, size[rank], &head, add_chunk, sum);
         signal_number = signal_number != 0 ? signal_number : (int)head.signal;
-        lvni_message_tell_note(at, size[rank], &head, rank);
+        lvni_trainer_message_report_note(at, size[rank], &head, rank);
         at += size[rank];
     }
-    lvni_free(all);
-    lvni_free(size);
-    lvni_stop_note(signal_number);
+    lvni_core_free(all);
+    lvni_core_free(size);
+    lvni_trainer_stop_note(signal_number);
     return s == LVN_OK && signal_number != 0 ? check_stop() : s;
 }
 
-lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes,
-                         lvni_comm *comm, lvni_step *result)
+lvn_status lvni_trainer_evaluate(const lvni_nn_model *model, lvni_data_loader *loader,
+                                 lvni_trainer_lanes *lanes, lvni_dist_comm *comm,
+                                 lvni_nn_step *result)
 {
-    *result = (lvni_step){0};
-    lvni_message said = {0};
+    *result = (lvni_nn_step){0};
+    lvni_trainer_message message = {0};
     evaluation *e = create(model, lanes);
     lvn_status s = e == NULL      ? LVN_ERR_MEMORY
                    : comm == NULL ? LVN_OK
-                                  : lvni_message_create(&said, 1);
+                                  : lvni_trainer_message_create(&message, 1);
     if (s == LVN_OK && comm == NULL) {
         s = run(e, loader, lanes, result, NULL, NULL);
     } else if (s == LVN_OK) {
-        e->said = &said;
-        lvni_message_begin(&said);
+        e->message = &message;
+        lvni_trainer_message_begin(&message);
         s = run(e, loader, lanes, result, NULL, NULL);
         if (s == LVN_OK || s == LVN_ERR_CANCELLED) {
             /* the others learn that this rank was asked to stop */
-            ((lvni_message_head *)(void *)said.data)->signal = lvni_stop_signal();
-            s = lvni_comm_rank(comm) > 0 ? lvni_loop_note_unreadable(loader, &said) : LVN_OK;
-            s = s != LVN_OK ? s : add_ranks(comm, &said, result);
+            ((lvni_trainer_message_head *)(void *)message.data)->signal =
+                lvni_trainer_stop_signal();
+            s = lvni_dist_comm_rank(comm) > 0 ? lvni_trainer_loop_note_unreadable(loader, &message)
+                                              : LVN_OK;
+            s = s != LVN_OK ? s : add_ranks(comm, &message, result);
         }
     }
-    lvni_message_free(&said);
-    lvni_free(e);
+    lvni_trainer_message_free(&message);
+    lvni_core_free(e);
     return s;
 }
 
 /* Ranks may have different cores; the waves of all are as long as the shortest. */
-static lvn_status share_rows(lvni_comm *comm, lvni_rows *rows, evaluation *e)
+static lvn_status share_rows(lvni_dist_comm *comm, lvni_trainer_rows *rows, evaluation *e)
 {
     int32_t most = e->most;
-    LVN_TRY(lvni_rows_create(comm, rows));
-    LVN_TRY(lvni_comm_all_reduce(comm, &most, &most, 1, LVN_I32, LVNI_REDUCE_MIN));
+    LVN_TRY(lvni_trainer_rows_create(comm, rows));
+    LVN_TRY(lvni_dist_comm_all_reduce(comm, &most, &most, 1, LVN_I32, LVNI_REDUCE_MIN));
     e->most = most;
     e->rows = rows;
     return LVN_OK;
 }
 
-lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes,
-                        lvni_comm *comm, lvni_predict_row row, void *user)
+lvn_status lvni_trainer_predict(const lvni_nn_model *model, lvni_data_loader *loader,
+                                lvni_trainer_lanes *lanes, lvni_dist_comm *comm,
+                                lvni_trainer_predict_row row, void *user)
 {
-    lvni_rows rows = {0};
+    lvni_trainer_rows rows = {0};
     evaluation *e = create(model, lanes);
     if (e == NULL) {
         return LVN_ERR_MEMORY;
@@ -224,7 +231,7 @@ lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes
     for (int i = 0; i < MAX_LANES; i++) {
         lvn_release(e->probability[i]);
     }
-    lvni_rows_free(&rows);
-    lvni_free(e);
+    lvni_trainer_rows_free(&rows);
+    lvni_core_free(e);
     return s;
 }

@@ -26,13 +26,13 @@ static const struct key {
 } keys[N_KEYS] = {
     {"effective_batch", "effective_batch", "samples of an optimizer step",
      "give batch_size so that batch_size x accumulate_grad_batches is "},
-    {stored_parts, "shards", "parts of an effective batch", "give shards="},
+    {stored_parts, "micro_batches", "parts of an effective batch", "give micro_batches="},
     {"wgrad_threads", "wgrad_threads", "virtual team", "give wgrad_threads="},
     {"n_samples", "n_samples", "training samples",
      "give the training data of then (data, val_split), samples: "},
     {"drop_last", "drop_last", "leave out the short last step", "give drop_last="},
     {"seed", "seed", "seed of the run", "give seed="},
-    {"group", "group", "shards that see each other's values", "give group="},
+    {"group", "group", "micro-batches that see each other's values", "give group="},
     {"sampler", "sampler", "how samples are drawn", "give sampler="},
     {"data", "data", "names and order of the training samples",
      "give the training data of then (data, val_split), identity "},
@@ -52,12 +52,12 @@ static uint64_t hash(uint64_t h, const void *bytes, size_t n)
     return h;
 }
 
-uint64_t lvni_identity_of_data(const lvn_dataset *d)
+uint64_t lvni_trainer_identity_of_data(const lvn_dataset *d)
 {
     const int64_t n = d->cls->length(d);
     uint64_t h = hash(UINT64_C(0xcbf29ce484222325), &n, sizeof n);
     for (int64_t i = 0; i < n; i++) {
-        const int64_t sample = lvni_dataset_index(d, i);
+        const int64_t sample = lvni_data_dataset_index(d, i);
         const char *name = d->cls->sample_name == NULL ? NULL : d->cls->sample_name(d, sample);
         h = name == NULL ? hash(h, &sample, sizeof sample) : hash(h, name, strlen(name) + 1);
     }
@@ -69,7 +69,7 @@ static values values_of(const lvni_trainer *t)
     const lvni_plan *p = &t->o.plan;
     values v;
     snprintf(v.text[0], VALUE, "%lld", (long long)p->effective_batch);
-    snprintf(v.text[1], VALUE, "%d", p->shards);
+    snprintf(v.text[1], VALUE, "%d", p->micro_batches);
     snprintf(v.text[2], VALUE, "%d", p->wgrad_threads);
     snprintf(v.text[3], VALUE, "%lld", (long long)p->n_samples);
     snprintf(v.text[4], VALUE, "%s", p->drop_last ? "true" : "false");
@@ -80,21 +80,21 @@ static values values_of(const lvni_trainer *t)
     return v;
 }
 
-static void print_machine(lvni_str *out)
+static void print_machine(lvni_core_str *out)
 {
-    lvni_str_printf(out, "levin %s, %s", LEVIN_VERSION, lvni_cpu_describe());
+    lvni_core_str_printf(out, "levin %s, %s", LEVIN_VERSION, lvni_cpu_describe());
 }
 
-void lvni_identity_print(const lvni_trainer *t, lvni_str *run, lvni_str *machine)
+void lvni_trainer_identity_print(const lvni_trainer *t, lvni_core_str *run, lvni_core_str *machine)
 {
     const values v = values_of(t);
     for (int i = 0; i < N_KEYS; i++) {
-        lvni_str_printf(run, "%s%s=%s", i > 0 ? " " : "", keys[i].stored, v.text[i]);
+        lvni_core_str_printf(run, "%s%s=%s", i > 0 ? " " : "", keys[i].stored, v.text[i]);
     }
     print_machine(machine);
 }
 
-/* "batch=3 shards=2": the value of a name, cut to its room; false when it is not there. */
+/* "batch=3 micro_batches=2": the value of a name, cut to its room; false when it is not there. */
 static bool find_value(const char *text, const char *name, char out[VALUE])
 {
     const size_t n = strlen(name);
@@ -110,8 +110,8 @@ static bool find_value(const char *text, const char *name, char out[VALUE])
     return false;
 }
 
-static lvn_status tell_difference(const lvni_ckpt *ckpt, const struct key *key, const char *was,
-                                  const char *is)
+static lvn_status report_difference(const lvni_ckpt *ckpt, const struct key *key, const char *was,
+                                    const char *is)
 {
     if (ckpt->at.step_in_epoch > 0) {
         LVN_FAIL(LVN_ERR_USAGE,
@@ -127,36 +127,36 @@ static lvn_status tell_difference(const lvni_ckpt *ckpt, const struct key *key, 
     return LVN_OK;
 }
 
-static lvn_status tell_machine(const lvni_ckpt *ckpt)
+static lvn_status report_machine(const lvni_ckpt *ckpt)
 {
-    const char *was = lvni_st_meta_get(ckpt->file, LVNI_IDENTITY_MACHINE);
-    lvni_str is = {0};
+    const char *was = lvni_ckpt_st_meta_get(ckpt->file, LVNI_IDENTITY_MACHINE);
+    lvni_core_str is = {0};
     print_machine(&is);
-    const lvn_status s = lvni_str_status(&is);
-    if (s == LVN_OK && was != NULL && strcmp(was, lvni_str_text(&is)) != 0) {
+    const lvn_status s = lvni_core_str_status(&is);
+    if (s == LVN_OK && was != NULL && strcmp(was, lvni_core_str_text(&is)) != 0) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "law off: this checkpoint was written on %s, this machine is %s: results are "
                       "the same within rounding, not to the bit",
-                      was, lvni_str_text(&is));
+                      was, lvni_core_str_text(&is));
     }
-    lvni_str_free(&is);
+    lvni_core_str_free(&is);
     return s;
 }
 
-void lvni_identity_print_layout(const lvni_trainer *t, char out[32])
+void lvni_trainer_identity_print_layout(const lvni_trainer *t, char out[32])
 {
     snprintf(out, 32, "ranks=%d", t->o.plan.devices);
 }
 
-static bool is_as_saved(const lvni_ckpt *ckpt, const char *key, const lvni_str *now)
+static bool is_as_saved(const lvni_ckpt *ckpt, const char *key, const lvni_core_str *now)
 {
-    const char *was = lvni_st_meta_get(ckpt->file, key);
-    return was != NULL && strcmp(was, lvni_str_text(now)) == 0;
+    const char *was = lvni_ckpt_st_meta_get(ckpt->file, key);
+    return was != NULL && strcmp(was, lvni_core_str_text(now)) == 0;
 }
 
-lvn_status lvni_identity_tell_layout(const lvni_trainer *t, const lvni_ckpt *ckpt)
+lvn_status lvni_trainer_identity_report_layout(const lvni_trainer *t, const lvni_ckpt *ckpt)
 {
-    const char *saved = lvni_st_meta_get(ckpt->file, LVNI_IDENTITY_LAYOUT);
+    const char *saved = lvni_ckpt_st_meta_get(ckpt->file, LVNI_IDENTITY_LAYOUT);
     char value[VALUE];
     int was = 0;
     const int is = t->o.plan.devices;
@@ -164,31 +164,31 @@ lvn_status lvni_identity_tell_layout(const lvni_trainer *t, const lvni_ckpt *ckp
         was < 1 || was == is) {
         return LVN_OK;
     }
-    lvni_str run = {0}, machine = {0};
-    lvni_identity_print(t, &run, &machine);
-    lvn_status s = lvni_str_status(&run);
-    s = s == LVN_OK ? lvni_str_status(&machine) : s;
+    lvni_core_str run = {0}, machine = {0};
+    lvni_trainer_identity_print(t, &run, &machine);
+    lvn_status s = lvni_core_str_status(&run);
+    s = s == LVN_OK ? lvni_core_str_status(&machine) : s;
     if (s == LVN_OK) {
         const bool same = is_as_saved(ckpt, LVNI_IDENTITY_RUN, &run) &&
                           is_as_saved(ckpt, LVNI_IDENTITY_MACHINE, &machine);
         lvni_log_line(LVNI_LOG_INFO, "%d rank%s wrote this checkpoint, and %d go%s on%s", was,
-                      lvni_plural(was, "", "s"), is, lvni_plural(is, "es", ""),
+                      lvni_core_plural(was, "", "s"), is, lvni_core_plural(is, "es", ""),
                       same ? ": no bit of the results depends on that" : "");
     }
-    lvni_str_free(&run);
-    lvni_str_free(&machine);
+    lvni_core_str_free(&run);
+    lvni_core_str_free(&machine);
     return s;
 }
 
-lvn_status lvni_identity_check(const lvni_trainer *t, const lvni_ckpt *ckpt)
+lvn_status lvni_trainer_identity_check(const lvni_trainer *t, const lvni_ckpt *ckpt)
 {
-    const char *run = lvni_st_meta_get(ckpt->file, LVNI_IDENTITY_RUN);
+    const char *run = lvni_ckpt_st_meta_get(ckpt->file, LVNI_IDENTITY_RUN);
     const values v = values_of(t);
     for (int i = 0; i < N_KEYS && run != NULL; i++) {
         char was[VALUE];
         if (find_value(run, keys[i].stored, was) && strcmp(was, v.text[i]) != 0) {
-            LVN_TRY(tell_difference(ckpt, &keys[i], was, v.text[i]));
+            LVN_TRY(report_difference(ckpt, &keys[i], was, v.text[i]));
         }
     }
-    return tell_machine(ckpt);
+    return report_machine(ckpt);
 }

@@ -7,24 +7,25 @@
 #include "trainer/trainer.h"
 
 #define LVNI_IDENTITY_RUN                                                                          \
-    "run" /* "effective_batch=32 shards=6 wgrad_threads=1 n_samples=341 ..." */
+    "run" /* "effective_batch=32 micro_batches=6 wgrad_threads=1 n_samples=341 ..." */
 #define LVNI_IDENTITY_MACHINE "machine" /* "levin 0.1.0, AVX2, oneDNN 2.6.3" */
 #define LVNI_IDENTITY_LAYOUT                                                                       \
     "layout" /* "ranks=4": what no bit follows from, but a person wants to know */
 
 /* One number for the samples' names (where there are none: their places in the whole list) in their
  * order. */
-uint64_t lvni_identity_of_data(const lvn_dataset *dataset);
+uint64_t lvni_trainer_identity_of_data(const lvn_dataset *dataset);
 /* The values of the two entries of a checkpoint's metadata. */
-void lvni_identity_print(const lvni_trainer *trainer, lvni_str *run, lvni_str *machine);
+void lvni_trainer_identity_print(const lvni_trainer *trainer, lvni_core_str *run,
+                                 lvni_core_str *machine);
 /* The value of the third. */
-void lvni_identity_print_layout(const lvni_trainer *trainer, char out[32]);
+void lvni_trainer_identity_print_layout(const lvni_trainer *trainer, char out[32]);
 /* Says when another number of ranks goes on with the run than wrote the checkpoint, and that this
  * changes nothing, where nothing else has changed. */
-lvn_status lvni_identity_tell_layout(const lvni_trainer *trainer, const lvni_ckpt *ckpt);
+lvn_status lvni_trainer_identity_report_layout(const lvni_trainer *trainer, const lvni_ckpt *ckpt);
 /* Is the checkpoint of this run? LVN_ERR_USAGE within an epoch, where half of its order is done;
  * between two epochs a warning for each difference. Another machine or version is a warning.
  * Checkpoints without the entries are taken as they are. */
-lvn_status lvni_identity_check(const lvni_trainer *trainer, const lvni_ckpt *ckpt);
+lvn_status lvni_trainer_identity_check(const lvni_trainer *trainer, const lvni_ckpt *ckpt);
 
 #endif

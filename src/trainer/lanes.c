@@ -7,16 +7,16 @@
 #include <pthread.h>
 
 typedef struct lane {
-    lvni_lanes *all;
+    lvni_trainer_lanes *all;
     int index;
     pthread_t thread;
     bool started;
-    lvni_ctx *ctx;
+    lvni_tensor_ctx *ctx;
     lvn_status status;
     lvn_error error;
 } lane;
 
-struct lvni_lanes {
+struct lvni_trainer_lanes {
     int n;
     lane *lane;
     pthread_mutex_t lock;
@@ -25,17 +25,17 @@ struct lvni_lanes {
     int active;     /* lanes that take part in this round */
     int working;    /* of them, not finished (lane 0 is not counted) */
     bool quit;
-    lvni_lane_work work;
+    lvni_trainer_lane_work work;
     void *user;
 };
 
 static void *lane_main(void *argument)
 {
     lane *me = argument;
-    lvni_lanes *all = me->all;
-    lvni_thread_name("lane", me->index);
-    lvni_thread_set_ftz();
-    lvni_ctx_set(me->ctx);
+    lvni_trainer_lanes *all = me->all;
+    lvni_core_thread_name("lane", me->index);
+    lvni_tensor_thread_set_ftz();
+    lvni_tensor_ctx_set(me->ctx);
     uint64_t seen = 0;
     pthread_mutex_lock(&all->lock);
     for (;;) {
@@ -63,29 +63,29 @@ static void *lane_main(void *argument)
     return NULL;
 }
 
-lvn_status lvni_lanes_create(int n, int team, int wgrad_team, lvni_lanes **out)
+lvn_status lvni_trainer_lanes_create(int n, int team, int wgrad_team, lvni_trainer_lanes **out)
 {
     *out = NULL;
-    lvni_lanes *all = LVNI_NEW(LVNI_TAG_TRAINER, lvni_lanes);
+    lvni_trainer_lanes *all = LVNI_NEW(LVNI_TAG_TRAINER, lvni_trainer_lanes);
     if (all == NULL) {
         return LVN_ERR_MEMORY;
     }
     pthread_mutex_init(&all->lock, NULL);
     pthread_cond_init(&all->go, NULL);
     pthread_cond_init(&all->done, NULL);
-    all->lane = lvni_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *all->lane);
-    const lvni_ctx *own = lvni_ctx_get();
+    all->lane = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *all->lane);
+    const lvni_tensor_ctx *own = lvni_tensor_ctx_get();
     lvn_status s = all->lane == NULL || own == NULL ? LVN_ERR_MEMORY : LVN_OK;
     for (int i = 0; i < n && s == LVN_OK; i++) {
         lane *l = &all->lane[i];
         all->n = i + 1;
-        *l = (lane){.all = all, .index = i, .ctx = lvni_ctx_create(team, wgrad_team)};
+        *l = (lane){.all = all, .index = i, .ctx = lvni_tensor_ctx_create(team, wgrad_team)};
         if (l->ctx == NULL) {
             s = LVN_ERR_MEMORY;
             break;
         }
         l->ctx->device = own->device;
-        if (i > 0 && lvni_thread_start(&l->thread, lane_main, l) != 0) {
+        if (i > 0 && lvni_core_thread_start(&l->thread, lane_main, l) != 0) {
             s = lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__,
                               "no memory to start the thread of lane %d of %d", i, n);
         } else {
@@ -93,14 +93,14 @@ lvn_status lvni_lanes_create(int n, int team, int wgrad_team, lvni_lanes **out)
         }
     }
     if (s != LVN_OK) {
-        lvni_lanes_destroy(all);
+        lvni_trainer_lanes_destroy(all);
         return s;
     }
     *out = all;
     return LVN_OK;
 }
 
-void lvni_lanes_destroy(lvni_lanes *all)
+void lvni_trainer_lanes_destroy(lvni_trainer_lanes *all)
 {
     if (all == NULL) {
         return;
@@ -115,28 +115,28 @@ void lvni_lanes_destroy(lvni_lanes *all)
         }
     }
     for (int i = 0; i < all->n; i++) {
-        lvni_ctx_destroy(all->lane[i].ctx);
+        lvni_tensor_ctx_destroy(all->lane[i].ctx);
     }
     pthread_cond_destroy(&all->done);
     pthread_cond_destroy(&all->go);
     pthread_mutex_destroy(&all->lock);
-    lvni_free(all->lane);
-    lvni_free(all);
+    lvni_core_free(all->lane);
+    lvni_core_free(all);
 }
 
-void lvni_lanes_set_low(lvni_lanes *all, lvn_dtype low)
+void lvni_trainer_lanes_set_low(lvni_trainer_lanes *all, lvn_dtype low)
 {
     for (int i = 0; i < all->n; i++) {
         all->lane[i].ctx->low = low;
     }
 }
 
-int lvni_lanes_count(const lvni_lanes *all)
+int lvni_trainer_lanes_count(const lvni_trainer_lanes *all)
 {
     return all->n;
 }
 
-static void wake_others(lvni_lanes *all, int n, lvni_lane_work work, void *user)
+static void wake_others(lvni_trainer_lanes *all, int n, lvni_trainer_lane_work work, void *user)
 {
     pthread_mutex_lock(&all->lock);
     all->work = work;
@@ -148,17 +148,18 @@ static void wake_others(lvni_lanes *all, int n, lvni_lane_work work, void *user)
     pthread_mutex_unlock(&all->lock);
 }
 
-lvn_status lvni_lanes_run(lvni_lanes *all, int n, lvni_lane_work work, void *user)
+lvn_status lvni_trainer_lanes_run(lvni_trainer_lanes *all, int n, lvni_trainer_lane_work work,
+                                  void *user)
 {
     if (n > 1) {
         wake_others(all, n, work, user);
     }
-    lvni_ctx *own = lvni_ctx_get();
-    const unsigned before = lvni_fp_enter(LVNI_FP_FLUSH);
-    lvni_ctx_set(all->lane[0].ctx);
+    lvni_tensor_ctx *own = lvni_tensor_ctx_get();
+    const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
+    lvni_tensor_ctx_set(all->lane[0].ctx);
     lvn_status s = work(user, 0);
-    lvni_ctx_set(own);
-    lvni_fp_leave(before);
+    lvni_tensor_ctx_set(own);
+    lvni_tensor_fp_leave(before);
     if (n > 1) {
         pthread_mutex_lock(&all->lock);
         while (all->working > 0) {

@@ -1,24 +1,25 @@
-/* Lanes: shards of a rank that run at once, each on a thread with an engine context and an OpenMP
- * team of its own. Lane 0 is the caller's thread. For speed alone: bits do not depend on how many
- * there are. */
+/* Lanes: micro-batches of a rank that run at once, each on a thread with an engine context and an
+ * OpenMP team of its own. Lane 0 is the caller's thread. For speed alone: bits do not depend on how
+ * many there are. */
 #ifndef LEVIN_TRAINER_LANES_H
 #define LEVIN_TRAINER_LANES_H
 
 #include "tensor/ctx.h"
 
-typedef struct lvni_lanes lvni_lanes;
+typedef struct lvni_trainer_lanes lvni_trainer_lanes;
 /* Work on one lane; the thread's context is the lane's. */
-typedef lvn_status (*lvni_lane_work)(void *user, int lane);
+typedef lvn_status (*lvni_trainer_lane_work)(void *user, int lane);
 
 /* n lanes of `team` threads each; wgrad_team is the virtual team of the law. They compute on the
  * device that the caller's context does. */
-lvn_status lvni_lanes_create(int n, int team, int wgrad_team, lvni_lanes **out);
-void lvni_lanes_destroy(lvni_lanes *lanes);
-/* The type of products on all lanes (lvni_ctx.low); f32 at first. Not while they run. */
-void lvni_lanes_set_low(lvni_lanes *lanes, lvn_dtype low);
-int lvni_lanes_count(const lvni_lanes *lanes);
+lvn_status lvni_trainer_lanes_create(int n, int team, int wgrad_team, lvni_trainer_lanes **out);
+void lvni_trainer_lanes_destroy(lvni_trainer_lanes *lanes);
+/* The type of products on all lanes (lvni_tensor_ctx.low); f32 at first. Not while they run. */
+void lvni_trainer_lanes_set_low(lvni_trainer_lanes *lanes, lvn_dtype low);
+int lvni_trainer_lanes_count(const lvni_trainer_lanes *lanes);
 /* Run work(user, 0 .. n - 1), lane i on its thread, and wait for all. The status and error of the
  * lowest lane that failed. */
-lvn_status lvni_lanes_run(lvni_lanes *lanes, int n, lvni_lane_work work, void *user);
+lvn_status lvni_trainer_lanes_run(lvni_trainer_lanes *lanes, int n, lvni_trainer_lane_work work,
+                                  void *user);
 
 #endif

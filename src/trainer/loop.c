@@ -1,5 +1,5 @@
 /* The training loop: steps, and what happens between them. How a run is kept and stopped is in
- * keep.c, validation in validate.c. */
+ * loop_checkpoints.c, validation in validate.c. */
 #include "core/signals.h"
 #include "log/run_log.h"
 #include "trainer/loop_impl.h"
@@ -14,19 +14,19 @@ static bool finished(const lvni_trainer *t)
 
 static lvn_status start_loader(lvni_trainer *t)
 {
-    const lvni_loader_options o = {.dataset = t->o.train,
-                                   .plan = &t->o.plan,
-                                   .training = true,
-                                   .whole_steps = t->n_phases > 1,
-                                   .seed = t->o.seed,
-                                   .balanced = t->o.balanced,
-                                   .workers = t->o.workers,
-                                   .skip_unreadable = t->o.skip_unreadable,
-                                   .epoch = (uint32_t)t->at.epoch,
-                                   .step_in_epoch = t->at.step_in_epoch,
-                                   .max_epochs =
-                                       t->o.max_epochs > 0 ? (uint32_t)t->o.max_epochs : 0};
-    return lvni_loader_create(&o, &t->loader);
+    const lvni_data_loader_options o = {.dataset = t->o.train,
+                                        .plan = &t->o.plan,
+                                        .training = true,
+                                        .whole_steps = t->n_phases > 1,
+                                        .seed = t->o.seed,
+                                        .balanced = t->o.balanced,
+                                        .workers = t->o.workers,
+                                        .skip_unreadable = t->o.skip_unreadable,
+                                        .epoch = (uint32_t)t->at.epoch,
+                                        .step_in_epoch = t->at.step_in_epoch,
+                                        .max_epochs =
+                                            t->o.max_epochs > 0 ? (uint32_t)t->o.max_epochs : 0};
+    return lvni_data_loader_create(&o, &t->loader);
 }
 
 static bool epoch_done(const lvni_trainer *t)
@@ -37,8 +37,8 @@ static bool epoch_done(const lvni_trainer *t)
 /* The error may be that of the save before, whose room on the disk is there by now. */
 static lvn_status save(lvni_trainer *t, bool best)
 {
-    const lvn_status s = lvni_loop_save(t, best);
-    return s == LVN_OK ? s : lvni_loop_keep(t, s);
+    const lvn_status s = lvni_trainer_loop_save(t, best);
+    return s == LVN_OK ? s : lvni_trainer_loop_save_on_error(t, s);
 }
 
 /* After an epoch's last step: validation, means, the checkpoint of the next epoch's beginning. What
@@ -46,20 +46,20 @@ static lvn_status save(lvni_trainer *t, bool best)
  * the epoch not; resuming begins here. */
 static lvn_status end_epoch(lvni_trainer *t)
 {
-    const lvn_status s = t->o.val != NULL ? lvni_loop_validate(t) : LVN_OK;
+    const lvn_status s = t->o.val != NULL ? lvni_trainer_loop_validate(t) : LVN_OK;
     if (s == LVN_ERR_CANCELLED && t->signal != 0) {
-        return lvni_loop_stop(t, t->signal, false);
+        return lvni_trainer_loop_stop(t, t->signal, false);
     }
     if (s != LVN_OK) {
-        return lvni_loop_keep(t, s);
+        return lvni_trainer_loop_save_on_error(t, s);
     }
     const bool validated =
         t->o.val != NULL && t->last_val.n_metrics > 0; /* else no sample of it could be read */
-    LVN_TRY(lvni_report_epoch(t, validated));
-    const bool best = lvni_loop_improved(t, validated);
+    LVN_TRY(lvni_trainer_report_epoch(t, validated));
+    const bool best = lvni_trainer_loop_improved(t, validated);
     t->at.epoch++;
     t->at.step_in_epoch = 0;
-    t->epoch_sum = (lvni_step){0};
+    t->epoch_sum = (lvni_nn_step){0};
     t->scaler.in_epoch = 0;
     t->at.finished = finished(t);
     return save(t, best);
@@ -84,10 +84,10 @@ static lvn_status after_step(lvni_trainer *t)
     const bool wanted = was_asked_to_save(t);
     const lvn_status before = lvni_trainer_save_poll(t);
     if (before != LVN_OK) {
-        return lvni_loop_keep(t, before);
+        return lvni_trainer_loop_save_on_error(t, before);
     }
     if (epoch_done(t) || finished(t)) {
-        LVN_TRY(lvni_loop_check_readable(t));
+        LVN_TRY(lvni_trainer_loop_check_readable(t));
     }
     if (epoch_done(t)) {
         LVN_TRY(end_epoch(t));
@@ -98,9 +98,9 @@ static lvn_status after_step(lvni_trainer *t)
         saved = true;
     }
     if (t->o.comm == NULL) {
-        t->signal = lvni_stop_signal(); /* it may have come after the step */
+        t->signal = lvni_trainer_stop_signal(); /* it may have come after the step */
     }
-    return t->signal == 0 || finished(t) ? LVN_OK : lvni_loop_stop(t, t->signal, saved);
+    return t->signal == 0 || finished(t) ? LVN_OK : lvni_trainer_loop_stop(t, t->signal, saved);
 }
 
 /* Where ranks have a control channel they agree over it on the step to stop at: t->signal is set
@@ -108,7 +108,7 @@ static lvn_status after_step(lvni_trainer *t)
  * the host would have to read every message of a device before it begins the next step.) */
 static lvn_status begin_step(lvni_trainer *t)
 {
-    const int own = lvni_stop_signal();
+    const int own = lvni_trainer_stop_signal();
     bool stop = false;
     if (t->o.control == NULL) {
         return LVN_OK;
@@ -120,33 +120,33 @@ static lvn_status begin_step(lvni_trainer *t)
     LVN_TRY(lvni_control_boundary(t->o.control, t->at.step, &stop));
     if (stop) {
         t->signal = lvni_control_stop_reason(t->o.control);
-        lvni_stop_note(t->signal);
+        lvni_trainer_stop_note(t->signal);
     }
     return LVN_OK;
 }
 
 static lvn_status loop(lvni_trainer *t)
 {
-    LVN_TRY(lvni_loop_agree_stop(t));
+    LVN_TRY(lvni_trainer_loop_agree_stop(t));
     if (t->signal != 0) { /* it came while the run was made ready */
-        return lvni_loop_stop(t, t->signal, t->saved_step == t->at.step);
+        return lvni_trainer_loop_stop(t, t->signal, t->saved_step == t->at.step);
     }
     if (epoch_done(t)) {
         LVN_TRY(end_epoch(t)); /* resumed where the validation is missing */
     }
     LVN_TRY(finished(t) ? LVN_OK : start_loader(t));
     while (!finished(t)) {
-        lvni_step_result result;
+        lvni_trainer_step_result result;
         lvn_status s = begin_step(t);
         if (t->signal != 0) {
-            return lvni_loop_stop(t, t->signal, t->saved_step == t->at.step);
+            return lvni_trainer_loop_stop(t, t->signal, t->saved_step == t->at.step);
         }
         s = s == LVN_OK ? lvni_trainer_step(t, &result) : s;
         if (s != LVN_OK) {
-            return lvni_loop_keep(t, s);
+            return lvni_trainer_loop_save_on_error(t, s);
         }
-        lvni_loop_tell_unreadable(t->loader);
-        LVN_TRY(lvni_report_step(t, &result, epoch_done(t) || finished(t)));
+        lvni_trainer_loop_report_unreadable(t->loader);
+        LVN_TRY(lvni_trainer_report_step(t, &result, epoch_done(t) || finished(t)));
         LVN_TRY(after_step(t));
     }
     return LVN_OK;
@@ -172,15 +172,15 @@ lvn_status lvni_trainer_fit(lvni_trainer *t)
                       "nothing to do: the run is at step %lld, %lld epoch%s done; a larger "
                       "max_epochs or max_steps trains on",
                       (long long)t->at.step, (long long)t->at.epoch,
-                      lvni_plural(t->at.epoch, " is", "s are"));
+                      lvni_core_plural(t->at.epoch, " is", "s are"));
         return LVN_OK;
     }
-    LVN_TRY(lvni_report_open(t));
+    LVN_TRY(lvni_trainer_report_open(t));
     const lvn_status s = finish_saving(t, loop(t));
-    lvni_loop_tell_ranks(t, s);
+    lvni_trainer_loop_report_ranks(t, s);
     if (s == LVN_ERR_NON_FINITE) {
-        lvni_loop_tell_last_good(t);
+        lvni_trainer_loop_report_last_good(t);
     }
-    lvni_progress_finish(&t->progress);
+    lvni_log_progress_finish(&t->progress);
     return s;
 }

@@ -1,7 +1,7 @@
 /* What a run would take (memory.h): flat buffers by arithmetic; tensors, scratch memory and
- * reordered weights by a dry run of one shard of each size and of a validation chunk, in a lane's
- * context of its own. Blocks that were once taken stay with their lane, so what a shard takes
- * counts for the whole run. */
+ * reordered weights by a dry run of one micro-batch of each size and of a validation chunk, in a
+ * lane's context of its own. Blocks that were once taken stay with their lane, so what a
+ * micro-batch takes counts for the whole run. */
 #include "trainer/memory.h"
 
 #include "core/alloc.h"
@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* Samples of the shards and validation chunks that a lane sees in an epoch. */
+/* Samples of the micro-batches and validation chunks that a lane sees in an epoch. */
 enum { MOST_SIZES = 4 }; /* two in a step, two in the epoch's last one */
 typedef struct sizes {
     int n_train, n_val;
@@ -23,11 +23,11 @@ typedef struct sizes {
 } sizes;
 
 typedef struct dry_lane {
-    lvni_ctx *ctx;
-    lvni_device *device;
-    lvni_trainer trainer; /* what lvni_trainer_run_shard looks at */
-    lvni_memory_need *need;
-    lvni_dry_group *group; /* coupled shards */
+    lvni_tensor_ctx *ctx;
+    lvni_tensor_device *device;
+    lvni_trainer trainer; /* what lvni_trainer_run_micro_batch looks at */
+    lvni_trainer_memory_need *need;
+    lvni_trainer_dry_group *group; /* coupled micro-batches */
 } dry_lane;
 
 /* They are filled with zeros, and what the machine has not must not be filled: the system would
@@ -35,7 +35,7 @@ typedef struct dry_lane {
 static lvn_status check_batch(const lvn_field *field, int n, int64_t size)
 {
     double bytes = 0.0;
-    const uint64_t has = lvni_machine_memory("");
+    const uint64_t has = lvni_core_machine_memory("");
     for (int i = 0; i < n; i++) {
         double values = (double)size;
         for (int k = 0; k < field[i].ndim; k++) {
@@ -45,20 +45,21 @@ static lvn_status check_batch(const lvn_field *field, int n, int64_t size)
     }
     if (bytes > (double)has) {
         char samples[LVNI_BYTES_TEXT], there[LVNI_BYTES_TEXT];
-        LVN_FAIL(LVN_ERR_DEVICE_MEMORY, "the samples alone are %s, and %s are available here",
-                 lvni_bytes_text(bytes < 0x1p63 ? (uint64_t)bytes : (uint64_t)1 << 63, samples),
-                 lvni_bytes_text(has, there));
+        LVN_FAIL(
+            LVN_ERR_DEVICE_MEMORY, "the samples alone are %s, and %s are available here",
+            lvni_core_bytes_text(bytes < 0x1p63 ? (uint64_t)bytes : (uint64_t)1 << 63, samples),
+            lvni_core_bytes_text(has, there));
     }
     return LVN_OK;
 }
 
 /* Zeros in host memory, shaped as the loader's batches. */
-static lvn_status make_batch(const lvn_dataset *dataset, int64_t size, lvni_loader_batch *b,
+static lvn_status make_batch(const lvn_dataset *dataset, int64_t size, lvni_data_loader_batch *b,
                              int64_t *sample)
 {
     lvn_field field[LVN_MAX_FIELDS];
     const int n = dataset->cls->fields(dataset, field);
-    *b = (lvni_loader_batch){.planned = size};
+    *b = (lvni_data_loader_batch){.planned = size};
     LVN_TRY(check_batch(field, n, size));
     b->batch = (lvn_batch){.size = size, .n_fields = n, .sample = sample};
     for (int i = 0; i < n; i++) {
@@ -74,40 +75,40 @@ static lvn_status make_batch(const lvn_dataset *dataset, int64_t size, lvni_load
     return LVN_OK;
 }
 
-static void free_batch(lvni_loader_batch *b)
+static void free_batch(lvni_data_loader_batch *b)
 {
     for (int i = 0; i < b->batch.n_fields; i++) {
         lvn_release(b->batch.field[i]);
     }
 }
 
-/* Forward and backward of a shard, phase after phase. The gradient set has addresses alone, and is
- * not the lane's. */
-static lvn_status train_dry(dry_lane *lane, const lvni_loader_batch *batch)
+/* Forward and backward of a micro-batch, phase after phase. The gradient set has addresses alone,
+ * and is not the lane's. */
+static lvn_status train_dry(dry_lane *lane, const lvni_data_loader_batch *batch)
 {
-    lvni_set *set;
-    lvni_shard_job job = {.batch = batch};
-    const uint64_t before = lvni_device_get_stats(lane->device).held;
-    LVN_TRY(lvni_set_create(lane->trainer.o.model, &set));
-    lane->need->apart += lvni_device_get_stats(lane->device).held - before;
+    lvni_nn_set *set;
+    lvni_trainer_micro_batch_job job = {.batch = batch};
+    const uint64_t before = lvni_tensor_device_get_stats(lane->device).held;
+    LVN_TRY(lvni_nn_set_create(lane->trainer.o.model, &set));
+    lane->need->apart += lvni_tensor_device_get_stats(lane->device).held - before;
     job.set = set;
-    lane->ctx->group = lane->group == NULL ? NULL : lvni_dry_group_get(lane->group);
+    lane->ctx->group = lane->group == NULL ? NULL : lvni_trainer_dry_group_get(lane->group);
     lvn_status s = LVN_OK;
-    for (int i = 0; i < lvni_phases_count(lane->trainer.o.model) && s == LVN_OK; i++) {
+    for (int i = 0; i < lvni_trainer_phases_count(lane->trainer.o.model) && s == LVN_OK; i++) {
         lane->trainer.phase = i;
-        lvni_phases_begin(lane->trainer.o.model, i);
-        s = lvni_trainer_run_shard(&lane->trainer, &job);
+        lvni_trainer_phases_begin(lane->trainer.o.model, i);
+        s = lvni_trainer_run_micro_batch(&lane->trainer, &job);
     }
     lane->ctx->group = NULL;
-    lvni_set_destroy(set);
+    lvni_nn_set_destroy(set);
     return s;
 }
 
-static lvn_status validate_dry(const dry_lane *lane, const lvni_loader_batch *batch)
+static lvn_status validate_dry(const dry_lane *lane, const lvni_data_loader_batch *batch)
 {
     const lvn_module *root = lane->trainer.o.model->root;
-    lvni_step step = {.weight = (double)batch->batch.size};
-    lane->ctx->at = (lvni_position){0};
+    lvni_nn_step step = {.weight = (double)batch->batch.size};
+    lane->ctx->at = (lvni_tensor_position){0};
     const bool before = lvn_set_grad_enabled(false);
     lvn_status s = lvn_scope_open();
     if (s == LVN_OK) {
@@ -120,36 +121,37 @@ static lvn_status validate_dry(const dry_lane *lane, const lvni_loader_batch *ba
     return s;
 }
 
-static lvn_status work_dry(dry_lane *lane, const lvni_loader_batch *batch, bool training)
+static lvn_status work_dry(dry_lane *lane, const lvni_data_loader_batch *batch, bool training)
 {
     return training ? train_dry(lane, batch) : validate_dry(lane, batch);
 }
 
 /* The run will have a copy on its device. */
-static lvn_status copy_and_work_dry(dry_lane *lane, const lvni_loader_batch *batch, bool training)
+static lvn_status copy_and_work_dry(dry_lane *lane, const lvni_data_loader_batch *batch,
+                                    bool training)
 {
-    lvni_loader_batch copy;
-    lvn_status s = lvni_device_batch_make(batch, &copy);
+    lvni_data_loader_batch copy;
+    lvn_status s = lvni_trainer_device_batch_make(batch, &copy);
     s = s == LVN_OK ? work_dry(lane, &copy, training) : s;
-    lvni_device_batch_free(&copy);
+    lvni_trainer_device_batch_free(&copy);
     return s;
 }
 
 /* The batch is made and freed in the caller's context: the loader has its own. */
 static lvn_status run_dry(dry_lane *lane, const lvn_dataset *dataset, int64_t size, bool training)
 {
-    lvni_loader_batch batch = {0};
-    int64_t *sample = lvni_calloc(LVNI_TAG_TRAINER, (size_t)size, sizeof *sample);
+    lvni_data_loader_batch batch = {0};
+    int64_t *sample = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)size, sizeof *sample);
     lvn_status s = sample == NULL ? LVN_ERR_MEMORY : make_batch(dataset, size, &batch, sample);
     if (s == LVN_OK) {
-        lvni_ctx *mine = lvni_ctx_get();
-        lvni_ctx_set(lane->ctx);
+        lvni_tensor_ctx *mine = lvni_tensor_ctx_get();
+        lvni_tensor_ctx_set(lane->ctx);
         s = mine->device == NULL ? work_dry(lane, &batch, training)
                                  : copy_and_work_dry(lane, &batch, training);
-        lvni_ctx_set(mine);
+        lvni_tensor_ctx_set(mine);
     }
     free_batch(&batch);
-    lvni_free(sample);
+    lvni_core_free(sample);
     return s;
 }
 
@@ -169,19 +171,19 @@ static lvn_status run_lane(dry_lane *lane, const sizes *z)
     return LVN_OK;
 }
 
-static void read_lane(const dry_lane *lane, lvni_memory_need *need)
+static void read_lane(const dry_lane *lane, lvni_trainer_memory_need *need)
 {
-    lvni_ctx *mine = lvni_ctx_get();
-    lvni_ctx_set(lane->ctx);
+    lvni_tensor_ctx *mine = lvni_tensor_ctx_get();
+    lvni_tensor_ctx_set(lane->ctx);
     const lvni_cpu_need kernels = lvni_cpu_get_need();
-    lvni_ctx_set(mine);
-    need->device_lane = lvni_device_get_stats(lane->device).held - need->apart;
-    need->lane = need->device_lane + lvni_cache_bytes(lane->ctx->cache) + kernels.scratch;
+    lvni_tensor_ctx_set(mine);
+    need->device_lane = lvni_tensor_device_get_stats(lane->device).held - need->apart;
+    need->lane = need->device_lane + lvni_tensor_cache_bytes(lane->ctx->cache) + kernels.scratch;
     need->copies = kernels.weights > need->copies ? kernels.weights : need->copies;
 }
 
 static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z,
-                               lvni_memory_need *need)
+                               lvni_trainer_memory_need *need)
 {
     const int lanes = o->plan.lanes, team = o->plan.cores / lanes > 1 ? o->plan.cores / lanes : 1;
     dry_lane *lane = LVNI_NEW(LVNI_TAG_TRAINER, dry_lane);
@@ -190,24 +192,25 @@ static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z,
     }
     lane->trainer.o = *o;
     lane->need = need;
-    lvni_scaler_init(&lane->trainer.scaler, o->precision);
-    lane->ctx = lvni_ctx_create(team, o->plan.wgrad_threads);
-    lvn_status s = lane->ctx == NULL ? LVN_ERR_MEMORY : lvni_device_create_dry(&lane->device);
+    lvni_trainer_scaler_init(&lane->trainer.scaler, o->precision);
+    lane->ctx = lvni_tensor_ctx_create(team, o->plan.wgrad_threads);
+    lvn_status s =
+        lane->ctx == NULL ? LVN_ERR_MEMORY : lvni_tensor_device_create_dry(&lane->device);
     if (s == LVN_OK && o->plan.coupled) {
-        s = lvni_dry_group_create(o->plan.group, &lane->group);
+        s = lvni_trainer_dry_group_create(o->plan.group, &lane->group);
     }
     if (s == LVN_OK) {
         lane->ctx->device = lane->device;
-        lane->ctx->low = lvni_precision_low(o->precision);
+        lane->ctx->low = lvni_trainer_precision_low(o->precision);
         s = run_lane(lane, z);
     }
     if (s == LVN_OK) {
         read_lane(lane, need);
     }
-    lvni_ctx_destroy(lane->ctx);
-    lvni_device_destroy_dry(lane->device);
-    lvni_dry_group_destroy(lane->group);
-    lvni_free(lane);
+    lvni_tensor_ctx_destroy(lane->ctx);
+    lvni_tensor_device_destroy_dry(lane->device);
+    lvni_trainer_dry_group_destroy(lane->group);
+    lvni_core_free(lane);
     return s;
 }
 
@@ -229,25 +232,27 @@ static bool ends_epoch(const lvni_trainer_options *o)
     return o->max_steps < 0 || o->max_steps >= o->plan.steps_per_epoch;
 }
 
-/* Shards and chunks are dealt to the lanes in turn (step.c, evaluate.c). */
+/* Micro-batches and chunks are dealt to the lanes in turn (step.c, evaluate.c). */
 static sizes sizes_of(const lvni_trainer_options *o, int lane)
 {
     const lvni_plan *p = &o->plan;
     sizes z = {0};
-    lvni_range wave = {.start = p->shard_begin};
-    for (; wave.start < p->shard_end; wave.start += wave.count) {
+    lvni_plan_range wave = {.start = p->micro_batch_begin};
+    for (; wave.start < p->micro_batch_end; wave.start += wave.count) {
         wave = lvni_plan_wave(p, (int)wave.start);
-        const int shard = (int)wave.start + lane;
+        const int micro_batch = (int)wave.start + lane;
         if (lane >= wave.count) {
             continue;
         }
-        add_size(lvni_plan_shard(p, 0, shard).count, z.train, &z.n_train);
+        add_size(lvni_plan_micro_batch(p, 0, micro_batch).count, z.train, &z.n_train);
         if (ends_epoch(o)) {
-            add_size(lvni_plan_shard(p, p->steps_per_epoch - 1, shard).count, z.train, &z.n_train);
+            add_size(lvni_plan_micro_batch(p, p->steps_per_epoch - 1, micro_batch).count, z.train,
+                     &z.n_train);
         }
     }
     const int64_t n = o->val == NULL || !ends_epoch(o) ? 0 : o->val->cls->length(o->val);
-    const lvni_range own = n > 0 ? lvni_plan_eval_chunks_of(p, n, p->rank) : (lvni_range){0};
+    const lvni_plan_range own =
+        n > 0 ? lvni_plan_eval_chunks_of(p, n, p->rank) : (lvni_plan_range){0};
     for (int64_t i = lane; i < own.count; i += p->lanes) {
         add_size(lvni_plan_eval_chunk(p, n, own.start + i).count, z.val, &z.n_val);
     }
@@ -255,7 +260,7 @@ static sizes sizes_of(const lvni_trainer_options *o, int lane)
 }
 
 /* Lanes with the same sizes take the same. */
-static lvn_status measure_lanes(const lvni_trainer_options *o, lvni_memory_need *need)
+static lvn_status measure_lanes(const lvni_trainer_options *o, lvni_trainer_memory_need *need)
 {
     sizes before = {0};
     uint64_t largest = 0;
@@ -275,17 +280,18 @@ static lvn_status measure_lanes(const lvni_trainer_options *o, lvni_memory_need 
 }
 
 static lvn_status add_loader(const lvni_trainer_options *o, const lvn_dataset *dataset,
-                             lvni_memory_need *need)
+                             lvni_trainer_memory_need *need)
 {
     size_t bytes = 0;
-    const lvni_loader_options l = {.dataset = dataset,
-                                   .plan = &o->plan,
-                                   .training = dataset == o->train,
-                                   .balanced = o->balanced,
-                                   .whole_steps = lvni_phases_count(o->model) > 1,
-                                   .workers = o->workers,
-                                   .max_epochs = o->max_epochs > 0 ? (uint32_t)o->max_epochs : 0};
-    LVN_TRY(dataset == NULL ? LVN_OK : lvni_loader_predict(&l, &bytes));
+    const lvni_data_loader_options l = {.dataset = dataset,
+                                        .plan = &o->plan,
+                                        .training = dataset == o->train,
+                                        .balanced = o->balanced,
+                                        .whole_steps = lvni_trainer_phases_count(o->model) > 1,
+                                        .workers = o->workers,
+                                        .max_epochs =
+                                            o->max_epochs > 0 ? (uint32_t)o->max_epochs : 0};
+    LVN_TRY(dataset == NULL ? LVN_OK : lvni_data_loader_predict(&l, &bytes));
     need->batches += bytes;
     return LVN_OK;
 }
@@ -295,8 +301,8 @@ static lvn_status assign_phases(const lvni_trainer_options *o)
 {
     lvni_optim_parameter *p;
     LVN_TRY(lvni_trainer_parameters(o->model, &o->rules, &p));
-    lvni_phases_assign(o->model, p);
-    lvni_free(p);
+    lvni_trainer_phases_assign(o->model, p);
+    lvni_core_free(p);
     return LVN_OK;
 }
 
@@ -305,22 +311,23 @@ static uint64_t block(uint64_t bytes)
 {
     size_t got = 0;
     if (bytes > 0) {
-        lvni_size_class(bytes, &got);
+        lvni_tensor_size_class(bytes, &got);
     }
     return got;
 }
 
-static void count_device(const lvni_trainer_options *o, uint64_t slots, lvni_memory_need *need)
+static void count_device(const lvni_trainer_options *o, uint64_t slots,
+                         lvni_trainer_memory_need *need)
 {
-    const lvni_model *m = o->model;
+    const lvni_nn_model *m = o->model;
     const uint64_t element = sizeof *m->weights, values = block((uint64_t)m->n_values * element);
-    lvni_device *device = lvni_device_of(m->weights);
+    lvni_tensor_device *device = lvni_tensor_device_of(m->weights);
     if (device == NULL) {
         need->device = 0;
         return;
     }
-    need->device_name = lvni_device_name(device);
-    need->device_limit = lvni_device_get_stats(device).limit;
+    need->device_name = lvni_tensor_device_name(device);
+    need->device_limit = lvni_tensor_device_get_stats(device).limit;
     /* the total over all ranks comes back from the host */
     const uint64_t sets = (uint64_t)lvni_plan_sets(&o->plan) + (o->plan.devices > 1 ? 1 : 0);
     need->device_fixed = values + (o->ema.decay > 0.0 ? values : 0) +
@@ -331,28 +338,29 @@ static void count_device(const lvni_trainer_options *o, uint64_t slots, lvni_mem
 
 /* Of an exported model: only weights that have another layout there are copied
  * (recipes/exported_write.c). */
-static uint64_t count_export(const lvni_model *m)
+static uint64_t count_export(const lvni_nn_model *m)
 {
     uint64_t bytes = 0;
     for (int i = 0; i < m->n_parameters; i++) {
-        const lvni_parameter *p = &m->parameters[i];
+        const lvni_nn_parameter *p = &m->parameters[i];
         bytes +=
             p->layout == LVNI_LAYOUT_PLAIN ? 0 : (uint64_t)lvn_numel(p->tensor) * sizeof(float);
     }
     return bytes;
 }
 
-lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o, lvni_memory_need *need)
+lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o,
+                                       lvni_trainer_memory_need *need)
 {
-    const lvni_model *m = o->model;
+    const lvni_nn_model *m = o->model;
     const uint64_t element = sizeof *m->weights, weights = (uint64_t)m->n_weights * element,
                    values = (uint64_t)m->n_values * element;
     const uint64_t slots = (uint64_t)lvni_optim_slots(&o->optim),
                    average = o->ema.decay > 0.0 ? values : 0;
-    *need = (lvni_memory_need){.weights = values + average,
-                               .gradients = (uint64_t)lvni_plan_sets(&o->plan) *
-                                            (weights + (uint64_t)m->n_records * element),
-                               .optimizer = slots * weights};
+    *need = (lvni_trainer_memory_need){.weights = values + average,
+                                       .gradients = (uint64_t)lvni_plan_sets(&o->plan) *
+                                                    (weights + (uint64_t)m->n_records * element),
+                                       .optimizer = slots * weights};
     if (o->plan.devices > 1) { /* the total over all ranks */
         need->sum = weights + (uint64_t)m->n_records * element;
         need->gradients += need->sum;
@@ -378,7 +386,8 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o, lvni_memor
     return LVN_OK;
 }
 
-void lvni_memory_add_thread(lvni_memory_need *sum, const lvni_memory_need *more)
+void lvni_trainer_memory_add_thread(lvni_trainer_memory_need *sum,
+                                    const lvni_trainer_memory_need *more)
 {
     const uint64_t sets = more->gradients - more->sum;
     sum->gradients += sets;
@@ -388,22 +397,23 @@ void lvni_memory_add_thread(lvni_memory_need *sum, const lvni_memory_need *more)
     sum->total += sets + more->lanes + more->batches + more->decoding;
 }
 
-void lvni_memory_print(const lvni_memory_need *n, int lanes, lvni_str *out)
+void lvni_trainer_memory_print(const lvni_trainer_memory_need *n, int lanes, lvni_core_str *out)
 {
     const double mib = 1.0 / (1 << 20);
     char text[LVNI_BYTES_TEXT];
-    lvni_str_printf(out, "memory: about %s at peak", lvni_bytes_text(n->total, text));
+    lvni_core_str_printf(out, "memory: about %s at peak", lvni_core_bytes_text(n->total, text));
     if (n->device_name != NULL) {
-        lvni_str_printf(out, ", %s of it on %s", lvni_bytes_text(n->device, text), n->device_name);
+        lvni_core_str_printf(out, ", %s of it on %s", lvni_core_bytes_text(n->device, text),
+                             n->device_name);
     }
-    lvni_str_printf(out, " (MiB: weights %.1f, gradients %.1f, optimizer %.1f, ",
-                    (double)n->weights * mib, (double)n->gradients * mib,
-                    (double)n->optimizer * mib);
-    lvni_str_printf(out, "%d lane%s %.1f, weights reordered %.1f, batches %.1f, ", lanes,
-                    lvni_plural(lanes, "", "s"), (double)n->lanes * mib, (double)n->copies * mib,
-                    (double)n->batches * mib);
+    lvni_core_str_printf(out, " (MiB: weights %.1f, gradients %.1f, optimizer %.1f, ",
+                         (double)n->weights * mib, (double)n->gradients * mib,
+                         (double)n->optimizer * mib);
+    lvni_core_str_printf(out, "%d lane%s %.1f, weights reordered %.1f, batches %.1f, ", lanes,
+                         lvni_core_plural(lanes, "", "s"), (double)n->lanes * mib,
+                         (double)n->copies * mib, (double)n->batches * mib);
     if (n->decoding > 0) {
-        lvni_str_printf(out, "decoding %.1f, ", (double)n->decoding * mib);
+        lvni_core_str_printf(out, "decoding %.1f, ", (double)n->decoding * mib);
     }
-    lvni_str_printf(out, "saving %.1f)", (double)n->saving * mib);
+    lvni_core_str_printf(out, "saving %.1f)", (double)n->saving * mib);
 }

@@ -6,7 +6,7 @@
 #include "trainer/trainer.h"
 
 /* Bytes. */
-typedef struct lvni_memory_need {
+typedef struct lvni_trainer_memory_need {
     uint64_t weights;   /* parameters, buffers, their averages */
     uint64_t gradients; /* all sets, and the sum over all ranks */
     uint64_t sum;       /* of the gradients, that sum */
@@ -26,18 +26,20 @@ typedef struct lvni_memory_need {
     uint64_t device; /* and with the tensors of all lanes. 0: it computes on the host */
     uint64_t device_limit;
     const char *device_name; /* NULL on the host */
-    /* samples of the shard or chunk that failed, when the prediction does; 0: it was something
-     * else */
+    /* samples of the micro-batch or chunk that failed, when the prediction does; 0: it was
+     * something else */
     int64_t refused;
-} lvni_memory_need;
+} lvni_trainer_memory_need;
 
 /* The model exists, nothing else has to. Runs the module's steps on zeros, without kernels. */
-lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *options, lvni_memory_need *need);
+lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *options,
+                                       lvni_trainer_memory_need *need);
 /* The host memory of one more rank that is a thread of this process: it has gradient sets, lanes
  * and loaders of its own and shares the rest. The numbers of the device stay, each rank has its
  * own. */
-void lvni_memory_add_thread(lvni_memory_need *sum, const lvni_memory_need *more);
+void lvni_trainer_memory_add_thread(lvni_trainer_memory_need *sum,
+                                    const lvni_trainer_memory_need *more);
 /* "memory: about 1.2 GiB at peak (...)", no newline. */
-void lvni_memory_print(const lvni_memory_need *need, int lanes, lvni_str *out);
+void lvni_trainer_memory_print(const lvni_trainer_memory_need *need, int lanes, lvni_core_str *out);
 
 #endif

@@ -2,11 +2,12 @@
 #include "core/alloc.h"
 #include "trainer/trainer.h"
 
-lvn_status lvni_trainer_parameters(const lvni_model *m, const lvni_optim_rules *rules,
+lvn_status lvni_trainer_parameters(const lvni_nn_model *m, const lvni_optim_rules *rules,
                                    lvni_optim_parameter **out)
 {
     *out = NULL;
-    lvni_optim_parameter *p = lvni_calloc(LVNI_TAG_TRAINER, (size_t)m->n_parameters, sizeof *p);
+    lvni_optim_parameter *p =
+        lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)m->n_parameters, sizeof *p);
     if (p == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -19,7 +20,7 @@ lvn_status lvni_trainer_parameters(const lvni_model *m, const lvni_optim_rules *
     lvn_status s = lvni_optim_rules_apply(rules, p, m->n_parameters);
     s = s == LVN_OK ? lvni_optim_phases_apply(m->root->cls->phases, p, m->n_parameters) : s;
     if (s != LVN_OK) {
-        lvni_free(p);
+        lvni_core_free(p);
         return s;
     }
     *out = p;

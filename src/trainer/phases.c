@@ -3,29 +3,29 @@
 
 #include "kernels/flat.h"
 
-int lvni_phases_count(const lvni_model *m)
+int lvni_trainer_phases_count(const lvni_nn_model *m)
 {
     return lvni_optim_count_phases(m->root->cls->phases);
 }
 
-const char *lvni_phases_name(const lvni_model *m, int phase)
+const char *lvni_trainer_phases_name(const lvni_nn_model *m, int phase)
 {
-    return lvni_phases_count(m) > 1 ? m->root->cls->phases[phase] : "";
+    return lvni_trainer_phases_count(m) > 1 ? m->root->cls->phases[phase] : "";
 }
 
-void lvni_phases_describe(const lvni_model *m, lvni_str *out)
+void lvni_trainer_phases_describe(const lvni_nn_model *m, lvni_core_str *out)
 {
-    for (int phase = 0; phase < lvni_phases_count(m); phase++) {
+    for (int phase = 0; phase < lvni_trainer_phases_count(m); phase++) {
         long long n = 0;
         for (int i = 0; i < m->n_parameters; i++) {
             n += m->parameters[i].phase == phase ? m->parameters[i].numel : 0;
         }
-        lvni_str_printf(out, phase == 0 ? "%s (%lld parameter%s)" : ", %s (%lld)",
-                        lvni_phases_name(m, phase), n, lvni_plural(n, "", "s"));
+        lvni_core_str_printf(out, phase == 0 ? "%s (%lld parameter%s)" : ", %s (%lld)",
+                             lvni_trainer_phases_name(m, phase), n, lvni_core_plural(n, "", "s"));
     }
 }
 
-void lvni_phases_assign(lvni_model *m, const lvni_optim_parameter *parameter)
+void lvni_trainer_phases_assign(lvni_nn_model *m, const lvni_optim_parameter *parameter)
 {
     for (int i = 0; i < m->n_parameters; i++) {
         m->parameters[i].phase = parameter[i].frozen ? -1 : parameter[i].phase;
@@ -36,7 +36,7 @@ void lvni_phases_assign(lvni_model *m, const lvni_optim_parameter *parameter)
     }
 }
 
-void lvni_phases_begin(lvni_model *m, int phase)
+void lvni_trainer_phases_begin(lvni_nn_model *m, int phase)
 {
     int64_t begin = m->n_weights, end = 0;
     for (int i = 0; i < m->n_parameters; i++) {
@@ -50,14 +50,14 @@ void lvni_phases_begin(lvni_model *m, int phase)
     m->trained_end = whole < m->n_weights ? whole : m->n_weights;
 }
 
-void lvni_phases_touch(const lvni_model *m, int phase)
+void lvni_trainer_phases_touch(const lvni_nn_model *m, int phase)
 {
     for (int i = 0; i < m->n_parameters; i++) {
         m->parameters[i].tensor->version += m->parameters[i].phase == phase ? 1 : 0;
     }
 }
 
-lvn_status lvni_phases_check_validation(const lvn_module_class *cls)
+lvn_status lvni_trainer_phases_check_validation(const lvn_module_class *cls)
 {
     if (cls->phases != NULL && cls->validation_step == NULL) {
         LVN_FAIL(LVN_ERR_USAGE,

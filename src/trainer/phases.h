@@ -8,21 +8,22 @@
 #include "nn/model.h"
 #include "optim/groups.h"
 
-int lvni_phases_count(const lvni_model *model); /* 1 .. LVNI_PHASES */
+int lvni_trainer_phases_count(const lvni_nn_model *model); /* 1 .. LVNI_PHASES */
 /* As the class has it: "critic"; "" where there is one alone. */
-const char *lvni_phases_name(const lvni_model *model, int phase);
-/* "critic (4417 parameters), generator (4482)": what each trains; after lvni_phases_assign. */
-void lvni_phases_describe(const lvni_model *model, lvni_str *out);
+const char *lvni_trainer_phases_name(const lvni_nn_model *model, int phase);
+/* "critic (4417 parameters), generator (4482)": what each trains; after
+ * lvni_trainer_phases_assign. */
+void lvni_trainer_phases_describe(const lvni_nn_model *model, lvni_core_str *out);
 /* Writes into parameters and buffers of the model which phase they have; all that train require
  * gradients. */
-void lvni_phases_assign(lvni_model *model, const lvni_optim_parameter *parameter);
-/* Between shards: from here on the tape records this phase's parameters alone, and their part of
- * the flat buffer is what is added up. */
-void lvni_phases_begin(lvni_model *model, int phase);
+void lvni_trainer_phases_assign(lvni_nn_model *model, const lvni_optim_parameter *parameter);
+/* Between micro-batches: from here on the tape records this phase's parameters alone, and their
+ * part of the flat buffer is what is added up. */
+void lvni_trainer_phases_begin(lvni_nn_model *model, int phase);
 /* The phase's weights were changed: reordered copies of them are out of date. */
-void lvni_phases_touch(const lvni_model *model, int phase);
+void lvni_trainer_phases_touch(const lvni_nn_model *model, int phase);
 /* LVN_ERR_USAGE: phases, and a validation set that is to be looked at in one pass that nobody has
  * written. */
-lvn_status lvni_phases_check_validation(const lvn_module_class *cls);
+lvn_status lvni_trainer_phases_check_validation(const lvn_module_class *cls);
 
 #endif

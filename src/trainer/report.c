@@ -16,7 +16,7 @@
 
 enum { LINE = LVNI_METRICS * 2 + LVNI_PHASES + 10, NAME = 48 };
 
-double lvni_metric_mean(const lvni_step *step, const char *name)
+double lvni_trainer_metric_mean(const lvni_nn_step *step, const char *name)
 {
     for (int i = 0; i < step->n_metrics; i++) {
         if (strcmp(step->metric[i].name, name) == 0) {
@@ -26,32 +26,32 @@ double lvni_metric_mean(const lvni_step *step, const char *name)
     return (double)NAN;
 }
 
-lvn_status lvni_report_open(lvni_trainer *t)
+lvn_status lvni_trainer_report_open(lvni_trainer *t)
 {
-    lvni_progress_init(&t->progress,
-                       &(lvni_progress_options){.fd = t->o.quiet ? -1 : lvni_progress_terminal(),
-                                                .quiet = t->o.quiet,
-                                                .plain_interval_s = 60.0});
+    lvni_log_progress_init(&t->progress, &(lvni_log_progress_options){
+                                             .fd = t->o.quiet ? -1 : lvni_log_progress_terminal(),
+                                             .quiet = t->o.quiet,
+                                             .plain_interval_s = 60.0});
     if (t->o.out == NULL) {
         return LVN_OK;
     }
-    lvni_str path = {0};
-    lvni_str_printf(&path, "%s/metrics.jsonl", t->o.out);
-    lvn_status s = lvni_str_status(&path);
+    lvni_core_str path = {0};
+    lvni_core_str_printf(&path, "%s/metrics.jsonl", t->o.out);
+    lvn_status s = lvni_core_str_status(&path);
     if (s == LVN_OK && t->at.step > 0) {
-        s = lvni_metrics_truncate(lvni_str_text(&path), t->at.step, NULL, &t->earlier_s);
+        s = lvni_log_metrics_truncate(lvni_core_str_text(&path), t->at.step, NULL, &t->earlier_s);
         t->logged_at_s = t->earlier_s;
     }
     if (s == LVN_OK) {
-        s = lvni_metrics_open(lvni_str_text(&path), t->at.step > 0, &t->log);
+        s = lvni_log_metrics_open(lvni_core_str_text(&path), t->at.step > 0, &t->log);
     }
-    lvni_str_free(&path);
+    lvni_core_str_free(&path);
     return s;
 }
 
-void lvni_report_close(lvni_trainer *t)
+void lvni_trainer_report_close(lvni_trainer *t)
 {
-    lvni_metrics_close(t->log);
+    lvni_log_metrics_close(t->log);
     t->log = NULL;
 }
 
@@ -63,13 +63,13 @@ static uint64_t peak_bytes(void)
 }
 
 /* "train/loss" and so on, names kept in `text`. suffix: "_step" for those of one batch */
-static int metric_rows(const lvni_step *step, const char *prefix, const char *suffix,
-                       char text[][NAME], lvni_metric *row)
+static int metric_rows(const lvni_nn_step *step, const char *prefix, const char *suffix,
+                       char text[][NAME], lvni_log_metric *row)
 {
     for (int i = 0; i < step->n_metrics; i++) {
         snprintf(text[i], sizeof text[i], "%s/%s%s", prefix, step->metric[i].name, suffix);
-        row[i] =
-            (lvni_metric){.name = text[i], .value = step->metric[i].sum / step->metric[i].weight};
+        row[i] = (lvni_log_metric){.name = text[i],
+                                   .value = step->metric[i].sum / step->metric[i].weight};
     }
     return step->n_metrics;
 }
@@ -87,23 +87,24 @@ static int64_t steps_left(const lvni_trainer *t)
     return left;
 }
 
-static void show(lvni_trainer *t, const lvni_step_result *r, double now_s, bool logged, bool last)
+static void show(lvni_trainer *t, const lvni_trainer_step_result *r, double now_s, bool logged,
+                 bool last)
 {
     const int64_t left = steps_left(t);
     const double per_step =
         t->rate > 0.0 ? (double)t->o.plan.effective_batch / t->rate : (double)NAN;
-    const lvni_progress_state state = {
+    const lvni_log_progress_state state = {
         .epoch = t->at.epoch,
         .max_epochs = t->o.max_epochs > 0 ? t->o.max_epochs : 0,
         .step = t->at.step_in_epoch,
         .steps = t->o.plan.steps_per_epoch,
-        .loss = lvni_metric_mean(&r->metrics, "loss"),
-        .accuracy = lvni_metric_mean(&r->metrics, "acc"),
+        .loss = lvni_trainer_metric_mean(&r->metrics, "loss"),
+        .accuracy = lvni_trainer_metric_mean(&r->metrics, "acc"),
         .samples_per_s = t->rate > 0.0 ? t->rate : (double)NAN,
         .lr = r->lr,
-        .memory_bytes = logged || last ? peak_bytes() : lvni_alloc_get_total().peak_bytes,
+        .memory_bytes = logged || last ? peak_bytes() : lvni_core_alloc_get_total().peak_bytes,
         .left_s = left >= 0 ? (double)left * per_step : (double)NAN};
-    lvni_progress_update(&t->progress, &state, now_s, logged, last);
+    lvni_log_progress_update(&t->progress, &state, now_s, logged, last);
 }
 
 /* Samples per second since the last measurement; one over a few milliseconds says nothing, so the
@@ -121,10 +122,11 @@ static void measure_rate(lvni_trainer *t, double now_s)
 /* Of training: a resumed run goes on counting where its last line ended. */
 static double seconds_of(const lvni_trainer *t)
 {
-    return t->earlier_s + lvni_seconds_since(t->start_ns);
+    return t->earlier_s + lvni_core_seconds_since(t->start_ns);
 }
 
-lvn_status lvni_report_step(lvni_trainer *t, const lvni_step_result *r, bool last_of_epoch)
+lvn_status lvni_trainer_report_step(lvni_trainer *t, const lvni_trainer_step_result *r,
+                                    bool last_of_epoch)
 {
     const double now_s = seconds_of(t);
     const bool logged = t->at.step % t->o.log_every_n_steps == 0 || last_of_epoch;
@@ -137,45 +139,46 @@ lvn_status lvni_report_step(lvni_trainer *t, const lvni_step_result *r, bool las
         return LVN_OK;
     }
     char text[LVNI_METRICS][NAME], norm[LVNI_PHASES][64];
-    lvni_metric row[LINE];
+    lvni_log_metric row[LINE];
     int n = metric_rows(&r->metrics, "train", "_step", text, row);
-    row[n++] = (lvni_metric){.name = "lr", .value = r->lr};
+    row[n++] = (lvni_log_metric){.name = "lr", .value = r->lr};
     for (int i = 0; i < r->n_phases; i++) {
-        const char *phase = lvni_phases_name(t->o.model, i);
+        const char *phase = lvni_trainer_phases_name(t->o.model, i);
         snprintf(norm[i], sizeof norm[i], "grad_norm%s%s", phase[0] != '\0' ? "/" : "", phase);
-        row[n++] = (lvni_metric){.name = norm[i], .value = r->phase[i].grad_norm};
+        row[n++] = (lvni_log_metric){.name = norm[i], .value = r->phase[i].grad_norm};
     }
     if (t->scaler.on) {
-        row[n++] = (lvni_metric){.name = "amp/scale", .value = t->scaler.scale};
-        row[n++] = (lvni_metric){.name = "amp/skipped_steps", .value = (double)t->scaler.skipped};
+        row[n++] = (lvni_log_metric){.name = "amp/scale", .value = t->scaler.scale};
+        row[n++] =
+            (lvni_log_metric){.name = "amp/skipped_steps", .value = (double)t->scaler.skipped};
     }
-    row[n++] = (lvni_metric){.name = "throughput/samples_per_s", .value = t->rate};
-    row[n++] = (lvni_metric){.name = "memory/peak_bytes", .value = (double)peak_bytes()};
-    lvni_device *device = lvni_device_of(t->o.model->weights);
+    row[n++] = (lvni_log_metric){.name = "throughput/samples_per_s", .value = t->rate};
+    row[n++] = (lvni_log_metric){.name = "memory/peak_bytes", .value = (double)peak_bytes()};
+    lvni_tensor_device *device = lvni_tensor_device_of(t->o.model->weights);
     if (device != NULL) {
-        row[n++] = (lvni_metric){.name = "memory/device_peak_bytes",
-                                 .value = (double)lvni_device_get_stats(device).peak};
+        row[n++] = (lvni_log_metric){.name = "memory/device_peak_bytes",
+                                     .value = (double)lvni_tensor_device_get_stats(device).peak};
     }
-    return lvni_metrics_write(t->log, t->at.step, t->at.epoch + 1, now_s, row, n);
+    return lvni_log_metrics_write(t->log, t->at.step, t->at.epoch + 1, now_s, row, n);
 }
 
-lvn_status lvni_report_epoch(lvni_trainer *t, bool validated)
+lvn_status lvni_trainer_report_epoch(lvni_trainer *t, bool validated)
 {
     char text[LVNI_METRICS][NAME], val_text[LVNI_METRICS][NAME];
-    lvni_metric row[LINE] = {0};
+    lvni_log_metric row[LINE] = {0};
     int n = metric_rows(&t->epoch_sum, "train", "", text, row);
     if (validated) {
         n += metric_rows(&t->last_val, "val", "", val_text, row + n);
     }
-    lvni_str line = {0};
-    lvni_str_printf(&line, "epoch %lld done at step %lld:", (long long)t->at.epoch + 1,
-                    (long long)t->at.step);
+    lvni_core_str line = {0};
+    lvni_core_str_printf(&line, "epoch %lld done at step %lld:", (long long)t->at.epoch + 1,
+                         (long long)t->at.step);
     for (int i = 0; i < n; i++) {
-        lvni_str_printf(&line, " %s %.4f", row[i].name, lvni_unsigned_nan(row[i].value));
+        lvni_core_str_printf(&line, " %s %.4f", row[i].name, lvni_core_unsigned_nan(row[i].value));
     }
-    lvni_progress_finish(&t->progress); /* its numbers are older than these */
-    lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&line));
-    lvni_str_free(&line);
+    lvni_log_progress_finish(&t->progress); /* its numbers are older than these */
+    lvni_log_line(LVNI_LOG_INFO, "%s", lvni_core_str_text(&line));
+    lvni_core_str_free(&line);
     if (t->scaler.in_epoch > 0) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "epoch %lld: %lld of its steps were skipped, since gradients overflowed in "
@@ -184,5 +187,5 @@ lvn_status lvni_report_epoch(lvni_trainer *t, bool validated)
     }
     return t->log == NULL
                ? LVN_OK
-               : lvni_metrics_write(t->log, t->at.step, t->at.epoch + 1, seconds_of(t), row, n);
+               : lvni_log_metrics_write(t->log, t->at.step, t->at.epoch + 1, seconds_of(t), row, n);
 }

@@ -15,19 +15,19 @@ typedef struct chunk {
     int64_t n, k; /* rows, probabilities of each */
 } chunk;
 
-static void begin(lvni_rows *r)
+static void begin(lvni_trainer_rows *r)
 {
     memset(r->data, 0, sizeof(head));
     r->size = sizeof(head);
 }
 
-lvn_status lvni_rows_create(lvni_comm *comm, lvni_rows *out)
+lvn_status lvni_trainer_rows_create(lvni_dist_comm *comm, lvni_trainer_rows *out)
 {
-    const size_t world = (size_t)lvni_comm_world(comm);
-    *out = (lvni_rows){.comm = comm, .capacity = 4096};
-    out->data = lvni_alloc(LVNI_TAG_TRAINER, out->capacity);
-    out->bytes = lvni_calloc(LVNI_TAG_TRAINER, world, sizeof *out->bytes);
-    out->at = lvni_calloc(LVNI_TAG_TRAINER, world, sizeof *out->at);
+    const size_t world = (size_t)lvni_dist_comm_world(comm);
+    *out = (lvni_trainer_rows){.comm = comm, .capacity = 4096};
+    out->data = lvni_core_alloc(LVNI_TAG_TRAINER, out->capacity);
+    out->bytes = lvni_core_calloc(LVNI_TAG_TRAINER, world, sizeof *out->bytes);
+    out->at = lvni_core_calloc(LVNI_TAG_TRAINER, world, sizeof *out->at);
     if (out->data == NULL || out->bytes == NULL || out->at == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -35,12 +35,12 @@ lvn_status lvni_rows_create(lvni_comm *comm, lvni_rows *out)
     return LVN_OK;
 }
 
-void lvni_rows_free(lvni_rows *r)
+void lvni_trainer_rows_free(lvni_trainer_rows *r)
 {
-    lvni_free(r->data);
-    lvni_free(r->bytes);
-    lvni_free((void *)r->at);
-    *r = (lvni_rows){0};
+    lvni_core_free(r->data);
+    lvni_core_free(r->bytes);
+    lvni_core_free((void *)r->at);
+    *r = (lvni_trainer_rows){0};
 }
 
 /* Multiples of 8: what follows is aligned. */
@@ -50,13 +50,13 @@ static size_t size_of(const chunk *c)
     return sizeof *c + n * sizeof(int64_t) + (n * k * sizeof(float) + 7) / 8 * 8;
 }
 
-lvn_status lvni_rows_add(lvni_rows *r, int64_t n, int64_t k, const int64_t *sample,
-                         const float *probability)
+lvn_status lvni_trainer_rows_add(lvni_trainer_rows *r, int64_t n, int64_t k, const int64_t *sample,
+                                 const float *probability)
 {
     const chunk c = {.n = n, .k = k};
     const size_t bytes = size_of(&c), samples = (size_t)n * sizeof *sample,
                  floats = (size_t)(n * k) * sizeof *probability;
-    LVN_TRY(lvni_message_room(&r->data, r->size, &r->capacity, bytes));
+    LVN_TRY(lvni_trainer_message_room(&r->data, r->size, &r->capacity, bytes));
     unsigned char *at = r->data + r->size;
     memset(at + bytes - 8, 0, n > 0 ? 8 : 0); /* what rounding leaves */
     memcpy(at, &c, sizeof c);
@@ -70,7 +70,7 @@ lvn_status lvni_rows_add(lvni_rows *r, int64_t n, int64_t k, const int64_t *samp
 }
 
 /* The next chunk of a rank, NULL after its last. */
-static lvn_status next(lvni_rows *r, int rank, const unsigned char *end, const chunk **out)
+static lvn_status next(lvni_trainer_rows *r, int rank, const unsigned char *end, const chunk **out)
 {
     const size_t left = (size_t)(end - r->at[rank]);
     const chunk *c = (const void *)r->at[rank];
@@ -89,7 +89,7 @@ static lvn_status next(lvni_rows *r, int rank, const unsigned char *end, const c
     return LVN_OK;
 }
 
-static lvn_status give(const chunk *c, lvni_predict_row row, void *user)
+static lvn_status give(const chunk *c, lvni_trainer_predict_row row, void *user)
 {
     const int64_t *sample = (const void *)(c + 1);
     const float *probability = (const void *)(sample + c->n);
@@ -99,9 +99,10 @@ static lvn_status give(const chunk *c, lvni_predict_row row, void *user)
     return LVN_OK;
 }
 
-static lvn_status give_all(lvni_rows *r, const unsigned char *all, lvni_predict_row row, void *user)
+static lvn_status give_all(lvni_trainer_rows *r, const unsigned char *all,
+                           lvni_trainer_predict_row row, void *user)
 {
-    const int world = lvni_comm_world(r->comm);
+    const int world = lvni_dist_comm_world(r->comm);
     for (bool any = true; any;) {
         const unsigned char *end = all;
         any = false;
@@ -116,11 +117,11 @@ static lvn_status give_all(lvni_rows *r, const unsigned char *all, lvni_predict_
     return LVN_OK;
 }
 
-static lvn_status read_heads(lvni_rows *r, const unsigned char *all, bool *more)
+static lvn_status read_heads(lvni_trainer_rows *r, const unsigned char *all, bool *more)
 {
     int stopped = 0;
     *more = false;
-    for (int rank = 0; rank < lvni_comm_world(r->comm); rank++) {
+    for (int rank = 0; rank < lvni_dist_comm_world(r->comm); rank++) {
         head h = {0};
         if (r->bytes[rank] < sizeof h || r->bytes[rank] % 8 != 0) {
             LVN_FAIL(
@@ -134,25 +135,26 @@ static lvn_status read_heads(lvni_rows *r, const unsigned char *all, bool *more)
         *more = *more || h.more != 0;
         stopped = stopped == 0 ? (int)h.signal : stopped;
     }
-    lvni_stop_note(stopped);
+    lvni_trainer_stop_note(stopped);
     if (stopped != 0) {
         LVN_FAIL(LVN_ERR_CANCELLED, "a signal stopped the prediction");
     }
     return LVN_OK;
 }
 
-lvn_status lvni_rows_exchange(lvni_rows *r, bool *more, lvni_predict_row row, void *user)
+lvn_status lvni_trainer_rows_exchange(lvni_trainer_rows *r, bool *more,
+                                      lvni_trainer_predict_row row, void *user)
 {
     head *own = (void *)r->data;
     void *all = NULL;
-    own->signal = lvni_stop_signal();
+    own->signal = lvni_trainer_stop_signal();
     own->more = *more ? 1 : 0;
-    lvn_status s = lvni_comm_all_gather_sized(r->comm, r->data, r->size, &all, r->bytes);
+    lvn_status s = lvni_dist_comm_all_gather_sized(r->comm, r->data, r->size, &all, r->bytes);
     s = s == LVN_OK ? read_heads(r, all, more) : s;
-    if (s == LVN_OK && lvni_comm_rank(r->comm) == 0) {
+    if (s == LVN_OK && lvni_dist_comm_rank(r->comm) == 0) {
         s = give_all(r, all, row, user);
     }
-    lvni_free(all);
+    lvni_core_free(all);
     begin(r);
     return s;
 }

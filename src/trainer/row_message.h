@@ -6,22 +6,23 @@
 
 #include "trainer/trainer.h"
 
-typedef struct lvni_rows {
-    lvni_comm *comm;
+typedef struct lvni_trainer_rows {
+    lvni_dist_comm *comm;
     unsigned char *data; /* what this rank has to say */
     size_t size, capacity;
     size_t *bytes;            /* (world) */
     const unsigned char **at; /* (world): what is read next of each rank */
-} lvni_rows;
+} lvni_trainer_rows;
 
-lvn_status lvni_rows_create(lvni_comm *comm, lvni_rows *out);
-void lvni_rows_free(lvni_rows *rows);
+lvn_status lvni_trainer_rows_create(lvni_dist_comm *comm, lvni_trainer_rows *out);
+void lvni_trainer_rows_free(lvni_trainer_rows *rows);
 /* A chunk of n samples with k probabilities each; n may be 0, and the pointers NULL then. */
-lvn_status lvni_rows_add(lvni_rows *rows, int64_t n, int64_t k, const int64_t *sample,
-                         const float *probability);
+lvn_status lvni_trainer_rows_add(lvni_trainer_rows *rows, int64_t n, int64_t k,
+                                 const int64_t *sample, const float *probability);
 /* A collective: gives what all have added to rank 0's `row` in the order of the chunks, and forgets
  * it. *more: whether this rank has more chunks, and then whether any has. LVN_ERR_CANCELLED on all
  * ranks when one was sent a signal. */
-lvn_status lvni_rows_exchange(lvni_rows *rows, bool *more, lvni_predict_row row, void *user);
+lvn_status lvni_trainer_rows_exchange(lvni_trainer_rows *rows, bool *more,
+                                      lvni_trainer_predict_row row, void *user);
 
 #endif

@@ -1,6 +1,7 @@
 /* Keeping a run: the state is copied between two steps, and a thread of its own writes the copy
  * (checkpoint, exported models) while training goes on. One save is in work at a time; what failed
- * is told at the next step or save, and at the end of the training. Called by keep.c. */
+ * is told at the next step or save, and at the end of the training. Called by
+ * loop_checkpoints.c. */
 #include "core/alloc.h"
 #include "core/str.h"
 #include "core/thread.h"
@@ -14,10 +15,10 @@
 
 /* What is neither tensor nor position, as text. */
 typedef struct texts {
-    lvni_str last, best, metrics, run, machine, missed;
+    lvni_core_str last, best, metrics, run, machine, missed;
 } texts;
 
-struct lvni_saver {
+struct lvni_trainer_saver {
     /* the thread reads what stays as it is: options, names, shapes, places */
     const lvni_trainer *trainer;
     pthread_t thread;
@@ -25,8 +26,8 @@ struct lvni_saver {
     pthread_mutex_t lock;
     pthread_cond_t go, done;
     bool busy, quit; /* under the lock; what follows belongs to the thread while it is busy */
-    lvni_state_arrays copy;
-    lvni_state_entries entries; /* of the copy */
+    lvni_trainer_state_arrays copy;
+    lvni_trainer_state_entries entries; /* of the copy */
     texts texts;
     char schedule[192], scaler[128], layout[32];
     lvni_ckpt_position at;
@@ -37,46 +38,48 @@ struct lvni_saver {
 
 static void texts_clear(texts *x)
 {
-    lvni_str_free(&x->last);
-    lvni_str_free(&x->best);
-    lvni_str_free(&x->metrics);
-    lvni_str_free(&x->run);
-    lvni_str_free(&x->machine);
-    lvni_str_free(&x->missed);
+    lvni_core_str_free(&x->last);
+    lvni_core_str_free(&x->best);
+    lvni_core_str_free(&x->metrics);
+    lvni_core_str_free(&x->run);
+    lvni_core_str_free(&x->machine);
+    lvni_core_str_free(&x->missed);
     *x = (texts){0};
 }
 
 static lvn_status write_texts(const lvni_trainer *t, texts *x)
 {
     texts_clear(x);
-    lvni_str_printf(&x->last, "%s/checkpoints/last.safetensors", t->o.out);
-    lvni_str_printf(&x->best, "%s/checkpoints/best.safetensors", t->o.out);
-    lvni_identity_print(t, &x->run, &x->machine);
-    lvni_state_missed_print(t, &x->missed);
-    LVN_TRY(lvni_str_status(&x->missed));
-    LVN_TRY(lvni_epoch_sums_write(&t->epoch_sum, &x->metrics));
-    LVN_TRY(lvni_str_status(&x->last));
-    LVN_TRY(lvni_str_status(&x->best));
-    LVN_TRY(lvni_str_status(&x->run));
-    return lvni_str_status(&x->machine);
+    lvni_core_str_printf(&x->last, "%s/checkpoints/last.safetensors", t->o.out);
+    lvni_core_str_printf(&x->best, "%s/checkpoints/best.safetensors", t->o.out);
+    lvni_trainer_identity_print(t, &x->run, &x->machine);
+    lvni_trainer_state_missed_print(t, &x->missed);
+    LVN_TRY(lvni_core_str_status(&x->missed));
+    LVN_TRY(lvni_trainer_epoch_sums_write(&t->epoch_sum, &x->metrics));
+    LVN_TRY(lvni_core_str_status(&x->last));
+    LVN_TRY(lvni_core_str_status(&x->best));
+    LVN_TRY(lvni_core_str_status(&x->run));
+    return lvni_core_str_status(&x->machine);
 }
 
 /* ---- in the thread ---- */
 
-static lvn_status write_checkpoint(lvni_saver *s)
+static lvn_status write_checkpoint(lvni_trainer_saver *s)
 {
     const texts *x = &s->texts;
     const lvni_trainer_options *o = &s->trainer->o;
-    lvni_st_meta extra[7] = {{.key = LVNI_STATE_EPOCH_METRICS, .value = lvni_str_text(&x->metrics)},
-                             {.key = LVNI_IDENTITY_RUN, .value = lvni_str_text(&x->run)},
-                             {.key = LVNI_IDENTITY_MACHINE, .value = lvni_str_text(&x->machine)},
-                             {.key = LVNI_IDENTITY_LAYOUT, .value = s->layout}};
+    lvni_ckpt_st_meta extra[7] = {
+        {.key = LVNI_STATE_EPOCH_METRICS, .value = lvni_core_str_text(&x->metrics)},
+        {.key = LVNI_IDENTITY_RUN, .value = lvni_core_str_text(&x->run)},
+        {.key = LVNI_IDENTITY_MACHINE, .value = lvni_core_str_text(&x->machine)},
+        {.key = LVNI_IDENTITY_LAYOUT, .value = s->layout}};
     int64_t n = 4;
     if (x->missed.len > 0) {
-        extra[n++] = (lvni_st_meta){.key = LVNI_STATE_MISSED, .value = lvni_str_text(&x->missed)};
+        extra[n++] =
+            (lvni_ckpt_st_meta){.key = LVNI_STATE_MISSED, .value = lvni_core_str_text(&x->missed)};
     }
     if (o->run_id != NULL) {
-        extra[n++] = (lvni_st_meta){.key = LVNI_CKPT_RUN_ID, .value = o->run_id};
+        extra[n++] = (lvni_ckpt_st_meta){.key = LVNI_CKPT_RUN_ID, .value = o->run_id};
     }
     if (o->card.key != NULL) {
         extra[n++] = o->card;
@@ -89,12 +92,13 @@ static lvn_status write_checkpoint(lvni_saver *s)
                                        .n_extra = n,
                                        .tensors = s->entries.tensor,
                                        .n_tensors = s->entries.n};
-    LVN_TRY(lvni_ckpt_save(lvni_str_text(&x->last), &content));
+    LVN_TRY(lvni_ckpt_save(lvni_core_str_text(&x->last), &content));
     s->written = true;
-    return s->best ? lvni_ckpt_link(lvni_str_text(&x->last), lvni_str_text(&x->best)) : LVN_OK;
+    return s->best ? lvni_ckpt_link(lvni_core_str_text(&x->last), lvni_core_str_text(&x->best))
+                   : LVN_OK;
 }
 
-static lvn_status write_all(lvni_saver *s)
+static lvn_status write_all(lvni_trainer_saver *s)
 {
     const lvni_trainer_options *o = &s->trainer->o;
     LVN_TRY(o->out != NULL ? write_checkpoint(s) : LVN_OK);
@@ -108,8 +112,8 @@ static lvn_status write_all(lvni_saver *s)
 
 static void *saver_main(void *argument)
 {
-    lvni_saver *s = argument;
-    lvni_thread_name("save", -1);
+    lvni_trainer_saver *s = argument;
+    lvni_core_thread_name("save", -1);
     pthread_mutex_lock(&s->lock);
     for (;;) {
         while (!s->busy && !s->quit) {
@@ -133,50 +137,50 @@ static void *saver_main(void *argument)
 
 /* ---- in the trainer's thread ---- */
 
-static lvn_status make_copies(lvni_saver *s)
+static lvn_status make_copies(lvni_trainer_saver *s)
 {
     const lvni_trainer *t = s->trainer;
     const size_t values = (size_t)t->o.model->n_values * sizeof(float),
                  weights = (size_t)t->o.model->n_weights * sizeof(float);
-    s->copy.values = lvni_alloc(LVNI_TAG_CKPT, values);
+    s->copy.values = lvni_core_alloc(LVNI_TAG_CKPT, values);
     bool good = s->copy.values != NULL;
     for (int k = 0; k < t->optim->n_slots && good; k++) {
-        s->copy.slot[k] = lvni_alloc(LVNI_TAG_CKPT, weights);
+        s->copy.slot[k] = lvni_core_alloc(LVNI_TAG_CKPT, weights);
         good = s->copy.slot[k] != NULL;
     }
     if (good && t->ema != NULL) {
-        s->copy.average = lvni_alloc(LVNI_TAG_CKPT, values);
+        s->copy.average = lvni_core_alloc(LVNI_TAG_CKPT, values);
         good = s->copy.average != NULL;
     }
-    return good ? lvni_state_list(t, &s->copy, &s->entries) : LVN_ERR_MEMORY;
+    return good ? lvni_trainer_state_list(t, &s->copy, &s->entries) : LVN_ERR_MEMORY;
 }
 
-static lvn_status create(const lvni_trainer *t, lvni_saver **out)
+static lvn_status create(const lvni_trainer *t, lvni_trainer_saver **out)
 {
-    lvni_saver *s = LVNI_NEW(LVNI_TAG_CKPT, lvni_saver);
+    lvni_trainer_saver *s = LVNI_NEW(LVNI_TAG_CKPT, lvni_trainer_saver);
     if (s == NULL) {
         return LVN_ERR_MEMORY;
     }
     s->trainer = t;
-    lvni_identity_print_layout(t, s->layout);
+    lvni_trainer_identity_print_layout(t, s->layout);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->go, NULL);
     pthread_cond_init(&s->done, NULL);
     lvn_status status = make_copies(s);
-    if (status == LVN_OK && lvni_thread_start(&s->thread, saver_main, s) != 0) {
+    if (status == LVN_OK && lvni_core_thread_start(&s->thread, saver_main, s) != 0) {
         status = lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__,
                                "no memory to start the thread that writes checkpoints");
     }
     s->has_thread = status == LVN_OK;
     if (status != LVN_OK) {
-        lvni_saver_destroy(s);
+        lvni_trainer_saver_destroy(s);
         return status;
     }
     *out = s;
     return LVN_OK;
 }
 
-void lvni_saver_destroy(lvni_saver *s)
+void lvni_trainer_saver_destroy(lvni_trainer_saver *s)
 {
     if (s == NULL) {
         return;
@@ -191,26 +195,27 @@ void lvni_saver_destroy(lvni_saver *s)
     pthread_cond_destroy(&s->done);
     pthread_cond_destroy(&s->go);
     pthread_mutex_destroy(&s->lock);
-    lvni_state_entries_free(&s->entries);
-    lvni_free(s->copy.values);
-    lvni_free(s->copy.average);
+    lvni_trainer_state_entries_free(&s->entries);
+    lvni_core_free(s->copy.values);
+    lvni_core_free(s->copy.average);
     for (int k = 0; k < LVNI_OPTIM_SLOTS; k++) {
-        lvni_free(s->copy.slot[k]);
+        lvni_core_free(s->copy.slot[k]);
     }
     texts_clear(&s->texts);
-    lvni_free(s);
+    lvni_core_free(s);
 }
 
-static lvn_status copy_state(lvni_saver *s)
+static lvn_status copy_state(lvni_trainer_saver *s)
 {
-    const lvni_state_arrays now = lvni_state_of(s->trainer);
+    const lvni_trainer_state_arrays now = lvni_trainer_state_of(s->trainer);
     const size_t values = (size_t)s->trainer->o.model->n_values * sizeof(float);
     const size_t weights = (size_t)s->trainer->o.model->n_weights * sizeof(float);
-    LVN_TRY(lvni_mem_copy(s->copy.values, now.values, values));
+    LVN_TRY(lvni_tensor_mem_copy(s->copy.values, now.values, values));
     for (int k = 0; k < s->trainer->optim->n_slots; k++) {
-        LVN_TRY(lvni_mem_copy(s->copy.slot[k], now.slot[k], weights));
+        LVN_TRY(lvni_tensor_mem_copy(s->copy.slot[k], now.slot[k], weights));
     }
-    return now.average == NULL ? LVN_OK : lvni_mem_copy(s->copy.average, now.average, values);
+    return now.average == NULL ? LVN_OK
+                               : lvni_tensor_mem_copy(s->copy.average, now.average, values);
 }
 
 lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
@@ -220,11 +225,11 @@ lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
     }
     LVN_TRY(lvni_trainer_save_wait(t));
     LVN_TRY(t->saver == NULL ? create(t, &t->saver) : LVN_OK);
-    lvni_saver *s = t->saver;
+    lvni_trainer_saver *s = t->saver;
     LVN_TRY(t->o.out == NULL ? LVN_OK : write_texts(t, &s->texts));
     LVN_TRY(copy_state(s));
-    lvni_state_updates_print(t, s->schedule, sizeof s->schedule);
-    lvni_scaler_print(&t->scaler, s->scaler, sizeof s->scaler);
+    lvni_trainer_state_updates_print(t, s->schedule, sizeof s->schedule);
+    lvni_trainer_scaler_print(&t->scaler, s->scaler, sizeof s->scaler);
     s->at = t->at;
     s->best = best;
     s->written = false;
@@ -238,7 +243,7 @@ lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
 /* What a save that is done has brought; an error is told once. */
 static lvn_status collect(lvni_trainer *t)
 {
-    lvni_saver *s = t->saver;
+    lvni_trainer_saver *s = t->saver;
     t->saved_step = s->written ? s->at.step : t->saved_step;
     const lvn_status status = s->status;
     s->status = LVN_OK;
@@ -258,7 +263,7 @@ lvn_status lvni_trainer_save_poll(lvni_trainer *t)
 
 lvn_status lvni_trainer_save_wait(lvni_trainer *t)
 {
-    lvni_saver *s = t->saver;
+    lvni_trainer_saver *s = t->saver;
     if (s == NULL) {
         return LVN_OK;
     }

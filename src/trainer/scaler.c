@@ -17,28 +17,28 @@ static const struct {
                   [LVNI_PRECISION_16_MIXED] = {"16-mixed", LVN_F16},
                   [LVNI_PRECISION_BF16_TRUE] = {"bf16-true", LVN_BF16}};
 
-lvni_precision lvni_precision_of(const char *name)
+lvni_trainer_precision lvni_trainer_precision_of(const char *name)
 {
     for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
         if (strcmp(name, precisions[i].name) == 0) {
-            return (lvni_precision)i;
+            return (lvni_trainer_precision)i;
         }
     }
     return LVNI_PRECISION_32;
 }
 
-lvn_dtype lvni_precision_low(lvni_precision precision)
+lvn_dtype lvni_trainer_precision_low(lvni_trainer_precision precision)
 {
     return precisions[precision].low;
 }
 
-void lvni_scaler_init(lvni_scaler *s, lvni_precision precision)
+void lvni_trainer_scaler_init(lvni_trainer_scaler *s, lvni_trainer_precision precision)
 {
     const bool on = precision == LVNI_PRECISION_16_MIXED;
-    *s = (lvni_scaler){.on = on, .scale = on ? FIRST_SCALE : 1.0};
+    *s = (lvni_trainer_scaler){.on = on, .scale = on ? FIRST_SCALE : 1.0};
 }
 
-lvn_status lvni_scaler_update(lvni_scaler *s, bool overflow, bool skipped)
+lvn_status lvni_trainer_scaler_update(lvni_trainer_scaler *s, bool overflow, bool skipped)
 {
     if (!overflow) {
         s->in_a_row = 0;
@@ -63,7 +63,7 @@ lvn_status lvni_scaler_update(lvni_scaler *s, bool overflow, bool skipped)
     return LVN_OK;
 }
 
-void lvni_scaler_print(const lvni_scaler *s, char *text, size_t size)
+void lvni_trainer_scaler_print(const lvni_trainer_scaler *s, char *text, size_t size)
 {
     text[0] = '\0';
     if (s->on) {
@@ -75,7 +75,7 @@ void lvni_scaler_print(const lvni_scaler *s, char *text, size_t size)
     }
 }
 
-lvn_status lvni_scaler_read(const char *text, lvni_scaler *s)
+lvn_status lvni_trainer_scaler_read(const char *text, lvni_trainer_scaler *s)
 {
     long long clean = 0, skipped = 0, in_epoch = 0;
     int in_a_row = 0, end = 0, longer = 0;

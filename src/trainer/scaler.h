@@ -7,38 +7,38 @@
 
 #include <levin/tensor.h>
 
-typedef enum lvni_precision {
+typedef enum lvni_trainer_precision {
     LVNI_PRECISION_32,
     LVNI_PRECISION_BF16_MIXED, /* products in bf16, weights and sums in f32 */
     LVNI_PRECISION_16_MIXED,   /* products in f16, with loss scaling */
     LVNI_PRECISION_BF16_TRUE   /* as bf16-mixed; the weights, too, are bf16 numbers after every step
                                   (kept in f32 memory) */
-} lvni_precision;
+} lvni_trainer_precision;
 
 /* "bf16-mixed" and so on; one of the four (the option's choices). */
-lvni_precision lvni_precision_of(const char *name);
-/* The type of products (lvni_ctx.low). */
-lvn_dtype lvni_precision_low(lvni_precision precision);
+lvni_trainer_precision lvni_trainer_precision_of(const char *name);
+/* The type of products (lvni_tensor_ctx.low). */
+lvn_dtype lvni_trainer_precision_low(lvni_trainer_precision precision);
 
-typedef struct lvni_scaler {
+typedef struct lvni_trainer_scaler {
     bool on; /* else scale is 1 and nothing is skipped */
     double scale;
     int64_t clean;    /* steps without overflow since the scale last moved */
     int64_t skipped;  /* steps of the run */
     int64_t in_epoch; /* of the epoch at work */
     int in_a_row;     /* steps with an overflow since the last one without */
-} lvni_scaler;
+} lvni_trainer_scaler;
 
-void lvni_scaler_init(lvni_scaler *scaler, lvni_precision precision);
+void lvni_trainer_scaler_init(lvni_trainer_scaler *scaler, lvni_trainer_precision precision);
 /* After a step. overflow: an element of a summed gradient is not finite; its phase was skipped, the
  * scale is halved (not below 2^-14); skipped: so were all phases. Doubled after 2000 steps without.
  * LVN_ERR_NON_FINITE after 50 steps with an overflow in a row. */
-lvn_status lvni_scaler_update(lvni_scaler *scaler, bool overflow, bool skipped);
+lvn_status lvni_trainer_scaler_update(lvni_trainer_scaler *scaler, bool overflow, bool skipped);
 /* Its state as text for a checkpoint; off: "skipped=N" of the steps before the precision changed,
  * or empty. */
-void lvni_scaler_print(const lvni_scaler *scaler, char *text, size_t size);
+void lvni_trainer_scaler_print(const lvni_trainer_scaler *scaler, char *text, size_t size);
 /* NULL text: a checkpoint without scaler. Of another precision: the skipped steps alone are taken
  * over. LVN_ERR_CORRUPT when it is anything else than what was printed. */
-lvn_status lvni_scaler_read(const char *text, lvni_scaler *scaler);
+lvn_status lvni_trainer_scaler_read(const char *text, lvni_trainer_scaler *scaler);
 
 #endif

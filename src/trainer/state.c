@@ -8,31 +8,32 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add(lvni_state_entries *e, const char *prefix, const char *middle, const char *name,
-                const lvn_tensor *like, const float *data)
+static void add(lvni_trainer_state_entries *e, const char *prefix, const char *middle,
+                const char *name, const lvn_tensor *like, const float *data)
 {
-    lvni_st_tensor *t = &e->tensor[e->n];
+    lvni_ckpt_st_tensor *t = &e->tensor[e->n];
     snprintf(e->name[e->n], LVNI_STATE_NAME, "%s%s%s%s", prefix, middle,
              middle[0] != '\0' ? "/" : "", name);
-    *t = (lvni_st_tensor){
+    *t = (lvni_ckpt_st_tensor){
         .name = e->name[e->n], .dtype = like->dtype, .ndim = like->ndim, .data = data};
     memcpy(t->shape, like->shape, sizeof t->shape);
     e->n++;
 }
 
-lvni_state_arrays lvni_state_of(const lvni_trainer *t)
+lvni_trainer_state_arrays lvni_trainer_state_of(const lvni_trainer *t)
 {
-    lvni_state_arrays a = {.values = t->o.model->weights,
-                           .average = t->ema == NULL ? NULL : t->ema->value};
+    lvni_trainer_state_arrays a = {.values = t->o.model->weights,
+                                   .average = t->ema == NULL ? NULL : t->ema->value};
     memcpy(a.slot, t->optim->slot, sizeof a.slot);
     return a;
 }
 
-static void add_all(const lvni_trainer *t, const lvni_state_arrays *a, lvni_state_entries *e)
+static void add_all(const lvni_trainer *t, const lvni_trainer_state_arrays *a,
+                    lvni_trainer_state_entries *e)
 {
-    const lvni_model *m = t->o.model;
+    const lvni_nn_model *m = t->o.model;
     for (int i = 0; i < m->n_parameters; i++) {
-        const lvni_parameter *p = &m->parameters[i];
+        const lvni_nn_parameter *p = &m->parameters[i];
         add(e, LVNI_CKPT_MODEL, "", p->name, p->tensor, a->values + m->offset[i]);
         for (int k = 0; k < t->optim->n_slots; k++) {
             add(e, LVNI_CKPT_OPTIM, t->optim->slot_name[k], p->name, p->tensor,
@@ -51,27 +52,29 @@ static void add_all(const lvni_trainer *t, const lvni_state_arrays *a, lvni_stat
     }
 }
 
-lvn_status lvni_state_list(const lvni_trainer *t, const lvni_state_arrays *a, lvni_state_entries *e)
+lvn_status lvni_trainer_state_list(const lvni_trainer *t, const lvni_trainer_state_arrays *a,
+                                   lvni_trainer_state_entries *e)
 {
-    const lvni_model *m = t->o.model;
+    const lvni_nn_model *m = t->o.model;
     const size_t averages = a->average == NULL ? 0 : 1;
     const size_t n = (size_t)m->n_parameters * (1 + averages + (size_t)t->optim->n_slots) +
                      (size_t)m->n_buffers * (1 + averages);
-    *e = (lvni_state_entries){.tensor = lvni_calloc(LVNI_TAG_CKPT, n, sizeof *e->tensor),
-                              .name = lvni_calloc(LVNI_TAG_CKPT, n, LVNI_STATE_NAME)};
+    *e = (lvni_trainer_state_entries){.tensor =
+                                          lvni_core_calloc(LVNI_TAG_CKPT, n, sizeof *e->tensor),
+                                      .name = lvni_core_calloc(LVNI_TAG_CKPT, n, LVNI_STATE_NAME)};
     if (e->tensor == NULL || e->name == NULL) {
-        lvni_state_entries_free(e);
+        lvni_trainer_state_entries_free(e);
         return LVN_ERR_MEMORY;
     }
     add_all(t, a, e);
     return LVN_OK;
 }
 
-void lvni_state_entries_free(lvni_state_entries *e)
+void lvni_trainer_state_entries_free(lvni_trainer_state_entries *e)
 {
-    lvni_free(e->tensor);
-    lvni_free(e->name);
-    *e = (lvni_state_entries){0};
+    lvni_core_free(e->tensor);
+    lvni_core_free(e->name);
+    *e = (lvni_trainer_state_entries){0};
 }
 
 static bool begins(const char *text, const char *with)
@@ -93,9 +96,9 @@ static const char *advice(const char *tensor)
 }
 
 /* The run's tensor must be in the file, as it is here. */
-static lvn_status check_entry(const lvni_ckpt *ckpt, const lvni_st_tensor *mine)
+static lvn_status check_entry(const lvni_ckpt *ckpt, const lvni_ckpt_st_tensor *mine)
 {
-    const lvni_st_tensor *theirs = lvni_st_find(ckpt->file, mine->name);
+    const lvni_ckpt_st_tensor *theirs = lvni_ckpt_st_find(ckpt->file, mine->name);
     if (theirs == NULL) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "%s has no tensor %s: %s, or start a new run from its weights (weights=%s)",
@@ -114,7 +117,7 @@ static lvn_status check_entry(const lvni_ckpt *ckpt, const lvni_st_tensor *mine)
 }
 
 /* Does one of the run's tensors have this name? */
-static bool has_entry(const lvni_state_entries *e, const char *name)
+static bool has_entry(const lvni_trainer_state_entries *e, const char *name)
 {
     for (int64_t i = 0; i < e->n; i++) {
         if (strcmp(e->tensor[i].name, name) == 0) {
@@ -125,13 +128,13 @@ static bool has_entry(const lvni_state_entries *e, const char *name)
 }
 
 /* Both ways: state that would be left aside (momentum, ...) would change the run without a word. */
-static lvn_status check_tensors(const lvni_ckpt *ckpt, const lvni_state_entries *e)
+static lvn_status check_tensors(const lvni_ckpt *ckpt, const lvni_trainer_state_entries *e)
 {
     for (int64_t i = 0; i < e->n; i++) {
         LVN_TRY(check_entry(ckpt, &e->tensor[i]));
     }
-    for (int64_t i = 0; i < lvni_st_count(ckpt->file); i++) {
-        const char *name = lvni_st_at(ckpt->file, i)->name;
+    for (int64_t i = 0; i < lvni_ckpt_st_count(ckpt->file); i++) {
+        const char *name = lvni_ckpt_st_at(ckpt->file, i)->name;
         if (!has_entry(e, name)) {
             LVN_FAIL(LVN_ERR_USAGE,
                      "%s has the tensor %s, which this run does not have: %s, or start a new run "
@@ -142,7 +145,7 @@ static lvn_status check_tensors(const lvni_ckpt *ckpt, const lvni_state_entries 
     return LVN_OK;
 }
 
-void lvni_state_updates_print(const lvni_trainer *t, char *text, size_t size)
+void lvni_trainer_state_updates_print(const lvni_trainer *t, char *text, size_t size)
 {
     size_t n = (size_t)snprintf(text, size, "updates=%lld", (long long)t->optim->steps[0]);
     for (int i = 1; i < t->n_phases && n < size; i++) {
@@ -150,17 +153,17 @@ void lvni_state_updates_print(const lvni_trainer *t, char *text, size_t size)
     }
 }
 
-void lvni_state_missed_print(const lvni_trainer *t, lvni_str *out)
+void lvni_trainer_state_missed_print(const lvni_trainer *t, lvni_core_str *out)
 {
     for (int i = 0; i < t->optim->n_parameters; i++) {
         if (t->optim->missed[i] > 0) {
-            lvni_str_printf(out, "%s %lld\n", t->o.model->parameters[i].name,
-                            (long long)t->optim->missed[i]);
+            lvni_core_str_printf(out, "%s %lld\n", t->o.model->parameters[i].name,
+                                 (long long)t->optim->missed[i]);
         }
     }
 }
 
-static int find_parameter(const lvni_model *m, const char *name, size_t length)
+static int find_parameter(const lvni_nn_model *m, const char *name, size_t length)
 {
     for (int i = 0; i < m->n_parameters; i++) {
         if (strlen(m->parameters[i].name) == length &&
@@ -175,7 +178,7 @@ static int find_parameter(const lvni_model *m, const char *name, size_t length)
 static lvn_status read_missed(const lvni_trainer *t, const lvni_ckpt *ckpt, const int64_t *updates,
                               int64_t *missed)
 {
-    const char *text = lvni_st_meta_get(ckpt->file, LVNI_STATE_MISSED);
+    const char *text = lvni_ckpt_st_meta_get(ckpt->file, LVNI_STATE_MISSED);
     for (const char *at = text; at != NULL && *at != '\0';) {
         const size_t name = strcspn(at, " \n");
         const int i = find_parameter(t->o.model, at, name);
@@ -208,11 +211,11 @@ static int read_updates(const char *text, int64_t updates[LVNI_PHASES])
     return n > 0 && text[0] == '\0' ? n : 0;
 }
 
-static lvn_status read_texts(const lvni_trainer *t, const lvni_ckpt *ckpt, lvni_step *sums,
+static lvn_status read_texts(const lvni_trainer *t, const lvni_ckpt *ckpt, lvni_nn_step *sums,
                              int64_t updates[LVNI_PHASES])
 {
-    const char *metrics = lvni_st_meta_get(ckpt->file, LVNI_STATE_EPOCH_METRICS);
-    if (metrics == NULL || lvni_epoch_sums_read(metrics, sums) != LVN_OK) {
+    const char *metrics = lvni_ckpt_st_meta_get(ckpt->file, LVNI_STATE_EPOCH_METRICS);
+    if (metrics == NULL || lvni_trainer_epoch_sums_read(metrics, sums) != LVN_OK) {
         LVN_FAIL(LVN_ERR_CORRUPT,
                  "%s: its metadata " LVNI_STATE_EPOCH_METRICS
                  " is %.200s: it cannot be resumed; remove it, and the run goes on from an "
@@ -229,41 +232,41 @@ static lvn_status read_texts(const lvni_trainer *t, const lvni_ckpt *ckpt, lvni_
         LVN_FAIL(LVN_ERR_USAGE,
                  "%s was written by a run whose steps have %d phase%s, those of this one have %d: "
                  "start a new run from its weights (weights=%s)",
-                 ckpt->path, n, lvni_plural(n, "", "s"), t->n_phases, ckpt->path);
+                 ckpt->path, n, lvni_core_plural(n, "", "s"), t->n_phases, ckpt->path);
     }
     return LVN_OK;
 }
 
-static lvn_status load(const lvni_ckpt *ckpt, const lvni_state_entries *e)
+static lvn_status load(const lvni_ckpt *ckpt, const lvni_trainer_state_entries *e)
 {
     for (int64_t i = 0; i < e->n; i++) {
-        const lvni_st_tensor *theirs = lvni_st_find(ckpt->file, e->tensor[i].name);
+        const lvni_ckpt_st_tensor *theirs = lvni_ckpt_st_find(ckpt->file, e->tensor[i].name);
         void *memory;
         memcpy(&memory, &e->tensor[i].data, sizeof memory);
-        LVN_TRY(lvni_mem_copy(memory, theirs->data, theirs->bytes));
+        LVN_TRY(lvni_tensor_mem_copy(memory, theirs->data, theirs->bytes));
     }
     return LVN_OK;
 }
 
 lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
 {
-    lvni_state_entries e;
-    const lvni_state_arrays arrays = lvni_state_of(t);
-    lvni_step sums;
+    lvni_trainer_state_entries e;
+    const lvni_trainer_state_arrays arrays = lvni_trainer_state_of(t);
+    lvni_nn_step sums;
     int64_t updates[LVNI_PHASES];
     const size_t n = (size_t)t->optim->n_parameters;
-    int64_t *missed = lvni_calloc(LVNI_TAG_CKPT, n, sizeof *missed);
-    lvn_status s = missed == NULL ? LVN_ERR_MEMORY : lvni_state_list(t, &arrays, &e);
+    int64_t *missed = lvni_core_calloc(LVNI_TAG_CKPT, n, sizeof *missed);
+    lvn_status s = missed == NULL ? LVN_ERR_MEMORY : lvni_trainer_state_list(t, &arrays, &e);
     if (s != LVN_OK) {
-        lvni_free(missed);
+        lvni_core_free(missed);
         return s;
     }
     s = check_tensors(ckpt, &e);
     s = s == LVN_OK ? read_texts(t, ckpt, &sums, updates) : s;
     s = s == LVN_OK ? read_missed(t, ckpt, updates, missed) : s;
-    s = s == LVN_OK ? lvni_identity_check(t, ckpt) : s;
-    lvni_scaler scaler = t->scaler;
-    s = s == LVN_OK ? lvni_scaler_read(ckpt->scaler, &scaler) : s;
+    s = s == LVN_OK ? lvni_trainer_identity_check(t, ckpt) : s;
+    lvni_trainer_scaler scaler = t->scaler;
+    s = s == LVN_OK ? lvni_trainer_scaler_read(ckpt->scaler, &scaler) : s;
     s = s == LVN_OK ? load(ckpt, &e) : s; /* nothing was touched so far */
     if (s == LVN_OK) {
         t->at = ckpt->at;
@@ -273,9 +276,9 @@ lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
         memcpy(t->optim->missed, missed, n * sizeof *missed);
         t->scaler = scaler;
         t->epoch_sum = sums;
-        lvni_model_touch(t->o.model);
+        lvni_nn_model_touch(t->o.model);
     }
-    lvni_state_entries_free(&e);
-    lvni_free(missed);
+    lvni_trainer_state_entries_free(&e);
+    lvni_core_free(missed);
     return s;
 }

@@ -14,26 +14,27 @@ enum { LVNI_STATE_NAME = 200 };
 
 /* The flat arrays that make a run's state: its own, which may lie on a device, or copies of them in
  * host memory. */
-typedef struct lvni_state_arrays {
+typedef struct lvni_trainer_state_arrays {
     float *values;                 /* n_values: weights and buffers */
     float *slot[LVNI_OPTIM_SLOTS]; /* n_weights each; NULL where the optimizer has none */
     float *average;                /* n_values; NULL: no average */
-} lvni_state_arrays;
+} lvni_trainer_state_arrays;
 
-typedef struct lvni_state_entries {
-    lvni_st_tensor *tensor;
+typedef struct lvni_trainer_state_entries {
+    lvni_ckpt_st_tensor *tensor;
     char (*name)[LVNI_STATE_NAME];
     int64_t n;
-} lvni_state_entries;
+} lvni_trainer_state_entries;
 
-lvni_state_arrays lvni_state_of(const lvni_trainer *trainer);
+lvni_trainer_state_arrays lvni_trainer_state_of(const lvni_trainer *trainer);
 /* Names and shapes of the trainer's model, data of the arrays. */
-lvn_status lvni_state_list(const lvni_trainer *trainer, const lvni_state_arrays *arrays,
-                           lvni_state_entries *out);
-void lvni_state_entries_free(lvni_state_entries *entries);
+lvn_status lvni_trainer_state_list(const lvni_trainer *trainer,
+                                   const lvni_trainer_state_arrays *arrays,
+                                   lvni_trainer_state_entries *out);
+void lvni_trainer_state_entries_free(lvni_trainer_state_entries *entries);
 /* "updates=12", of several phases "updates=12,11". */
 /* Nothing where no parameter has missed an update. */
-void lvni_state_missed_print(const lvni_trainer *trainer, lvni_str *out);
-void lvni_state_updates_print(const lvni_trainer *trainer, char *text, size_t size);
+void lvni_trainer_state_missed_print(const lvni_trainer *trainer, lvni_core_str *out);
+void lvni_trainer_state_updates_print(const lvni_trainer *trainer, char *text, size_t size);
 
 #endif

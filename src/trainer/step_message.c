@@ -7,40 +7,42 @@
 
 #include <string.h>
 
-size_t lvni_message_limit(int64_t n_parts)
+size_t lvni_trainer_message_limit(int64_t n_parts)
 {
-    return sizeof(lvni_message_head) + LVNI_MESSAGE_NOTE +
-           (size_t)n_parts * (sizeof(lvni_message_part) + LVNI_METRICS * sizeof(lvni_step_metric));
+    return sizeof(lvni_trainer_message_head) + LVNI_MESSAGE_NOTE +
+           (size_t)n_parts *
+               (sizeof(lvni_trainer_message_part) + LVNI_METRICS * sizeof(lvni_nn_step_metric));
 }
 
-lvn_status lvni_message_create(lvni_message *m, int64_t n_parts)
+lvn_status lvni_trainer_message_create(lvni_trainer_message *m, int64_t n_parts)
 {
-    *m = (lvni_message){.capacity = lvni_message_limit(n_parts)};
-    m->data = lvni_calloc(LVNI_TAG_TRAINER, 1, m->capacity);
+    *m = (lvni_trainer_message){.capacity = lvni_trainer_message_limit(n_parts)};
+    m->data = lvni_core_calloc(LVNI_TAG_TRAINER, 1, m->capacity);
     return m->data == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-void lvni_message_free(lvni_message *m)
+void lvni_trainer_message_free(lvni_trainer_message *m)
 {
-    lvni_free(m->data);
-    *m = (lvni_message){0};
+    lvni_core_free(m->data);
+    *m = (lvni_trainer_message){0};
 }
 
-lvni_message_head *lvni_message_begin(lvni_message *m)
+lvni_trainer_message_head *lvni_trainer_message_begin(lvni_trainer_message *m)
 {
-    lvni_message_head *head = (void *)m->data;
-    *head = (lvni_message_head){0};
+    lvni_trainer_message_head *head = (void *)m->data;
+    *head = (lvni_trainer_message_head){0};
     m->size = sizeof *head;
     return head;
 }
 
-lvn_status lvni_message_room(unsigned char **data, size_t size, size_t *capacity, size_t bytes)
+lvn_status lvni_trainer_message_room(unsigned char **data, size_t size, size_t *capacity,
+                                     size_t bytes)
 {
     if (size + bytes <= *capacity) {
         return LVN_OK;
     }
     const size_t more = 2 * *capacity + bytes;
-    unsigned char *moved = lvni_realloc(LVNI_TAG_TRAINER, *data, more);
+    unsigned char *moved = lvni_core_realloc(LVNI_TAG_TRAINER, *data, more);
     if (moved == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -49,31 +51,33 @@ lvn_status lvni_message_room(unsigned char **data, size_t size, size_t *capacity
     return LVN_OK;
 }
 
-lvn_status lvni_message_add(lvni_message *m, const lvni_step *metrics, int64_t samples)
+lvn_status lvni_trainer_message_add(lvni_trainer_message *m, const lvni_nn_step *metrics,
+                                    int64_t samples)
 {
-    const lvni_message_part part = {
+    const lvni_trainer_message_part part = {
         .weight = metrics->weight, .samples = samples, .n_metrics = metrics->n_metrics};
     const size_t bytes = (size_t)part.n_metrics * sizeof *metrics->metric;
-    LVN_TRY(lvni_message_room(&m->data, m->size, &m->capacity, sizeof part + bytes));
+    LVN_TRY(lvni_trainer_message_room(&m->data, m->size, &m->capacity, sizeof part + bytes));
     memcpy(m->data + m->size, &part, sizeof part);
     memcpy(m->data + m->size + sizeof part, metrics->metric, bytes);
     m->size += sizeof part + bytes;
-    ((lvni_message_head *)(void *)m->data)->n_parts++;
+    ((lvni_trainer_message_head *)(void *)m->data)->n_parts++;
     return LVN_OK;
 }
 
-lvn_status lvni_message_add_marks(lvni_message *m, const bool *marks, int64_t n)
+lvn_status lvni_trainer_message_add_marks(lvni_trainer_message *m, const bool *marks, int64_t n)
 {
-    LVN_TRY(lvni_message_room(&m->data, m->size, &m->capacity, (size_t)n));
+    LVN_TRY(lvni_trainer_message_room(&m->data, m->size, &m->capacity, (size_t)n));
     for (int64_t i = 0; i < n; i++) {
         m->data[m->size++] = marks[i] ? 1 : 0;
     }
-    ((lvni_message_head *)(void *)m->data)->n_marks = n;
+    ((lvni_trainer_message_head *)(void *)m->data)->n_marks = n;
     return LVN_OK;
 }
 
-lvn_status lvni_message_read_marks(const void *data, size_t size, const lvni_message_head *head,
-                                   bool *marks, int64_t n)
+lvn_status lvni_trainer_message_read_marks(const void *data, size_t size,
+                                           const lvni_trainer_message_head *head, bool *marks,
+                                           int64_t n)
 {
     if (head->n_marks != n) {
         LVN_FAIL(
@@ -88,17 +92,18 @@ lvn_status lvni_message_read_marks(const void *data, size_t size, const lvni_mes
     return LVN_OK;
 }
 
-lvn_status lvni_message_add_note(lvni_message *m, const char *text)
+lvn_status lvni_trainer_message_add_note(lvni_trainer_message *m, const char *text)
 {
     const size_t length = strlen(text), n = length < LVNI_MESSAGE_NOTE ? length : LVNI_MESSAGE_NOTE;
-    LVN_TRY(lvni_message_room(&m->data, m->size, &m->capacity, n));
+    LVN_TRY(lvni_trainer_message_room(&m->data, m->size, &m->capacity, n));
     memcpy(m->data + m->size, text, n);
     m->size += n;
-    ((lvni_message_head *)(void *)m->data)->n_note = (int64_t)n;
+    ((lvni_trainer_message_head *)(void *)m->data)->n_note = (int64_t)n;
     return LVN_OK;
 }
 
-void lvni_message_tell_note(const void *data, size_t size, const lvni_message_head *head, int rank)
+void lvni_trainer_message_report_note(const void *data, size_t size,
+                                      const lvni_trainer_message_head *head, int rank)
 {
     if (rank > 0 && head->n_note > 0) {
         lvni_log_line(LVNI_LOG_WARNING, "rank %d: %.*s", rank, (int)head->n_note,
@@ -106,19 +111,19 @@ void lvni_message_tell_note(const void *data, size_t size, const lvni_message_he
     }
 }
 
-lvn_status lvni_message_read(const void *data, size_t size, lvni_message_head *head,
-                             lvni_message_part_fn give, void *user)
+lvn_status lvni_trainer_message_read(const void *data, size_t size, lvni_trainer_message_head *head,
+                                     lvni_trainer_message_part_fn give, void *user)
 {
     const unsigned char *at = data, *end = at + size;
-    lvni_message_head h = {0};
-    lvni_message_part part;
+    lvni_trainer_message_head h = {0};
+    lvni_trainer_message_part part;
     if (size >= sizeof h) {
         memcpy(&h, at, sizeof h);
         at += sizeof h;
     }
     int64_t read = 0;
     for (; read < h.n_parts && (size_t)(end - at) >= sizeof part; read++) {
-        lvni_step metrics = {0};
+        lvni_nn_step metrics = {0};
         memcpy(&part, at, sizeof part);
         at += sizeof part;
         const bool fits = part.n_metrics >= 0 && part.n_metrics <= LVNI_METRICS &&

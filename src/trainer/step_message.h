@@ -1,63 +1,68 @@
-/* What a rank says to all others beside the buckets of a step: the metrics of its shards, and
- * whether it was asked to stop. Every rank reads every message, in rank order, which is shard
- * order: sums of metrics and weights have the same bits everywhere. For this folder. */
+/* What a rank says to all others beside the buckets of a step: the metrics of its micro-batches,
+ * and whether it was asked to stop. Every rank reads every message, in rank order, which is
+ * micro-batch order: sums of metrics and weights have the same bits everywhere. For this folder. */
 #ifndef LEVIN_TRAINER_STEP_MESSAGE_H
 #define LEVIN_TRAINER_STEP_MESSAGE_H
 
 #include "nn/model.h"
 
-typedef struct lvni_message {
+typedef struct lvni_trainer_message {
     unsigned char *data;
     size_t size, capacity;
-} lvni_message;
+} lvni_trainer_message;
 
 /* About one rank, at its head. */
-typedef struct lvni_message_head {
+typedef struct lvni_trainer_message_head {
     int64_t signal;  /* that this rank was sent (trainer.h), 0: none */
-    int64_t n_parts; /* shards or chunks that follow */
-    int64_t n_marks; /* bytes behind them: of each parameter, whether one of the shards had a
+    int64_t n_parts; /* micro-batches or chunks that follow */
+    int64_t n_marks; /* bytes behind them: of each parameter, whether one of the micro-batches had a
                         gradient of it */
     int64_t n_note;  /* bytes of text behind them: a warning that this rank alone can give */
-} lvni_message_head;
+} lvni_trainer_message_head;
 
-/* One shard's or chunk's. */
-typedef struct lvni_message_part {
+/* One micro-batch's or chunk's. */
+typedef struct lvni_trainer_message_part {
     double weight;
     int64_t samples, n_metrics; /* metrics follow */
-} lvni_message_part;
+} lvni_trainer_message_part;
 
 enum { LVNI_MESSAGE_NOTE = 512 };
 
 /* Room for `bytes` more behind the `size` bytes of *data, which may move; it holds *capacity bytes
  * and stays valid on LVN_ERR_MEMORY. */
-lvn_status lvni_message_room(unsigned char **data, size_t size, size_t *capacity, size_t bytes);
+lvn_status lvni_trainer_message_room(unsigned char **data, size_t size, size_t *capacity,
+                                     size_t bytes);
 
 /* The most bytes of a message with n parts. */
-size_t lvni_message_limit(int64_t n_parts);
+size_t lvni_trainer_message_limit(int64_t n_parts);
 /* Room for n parts; head zero. LVN_ERR_MEMORY. */
-lvn_status lvni_message_create(lvni_message *message, int64_t n_parts);
-void lvni_message_free(lvni_message *message);
-lvni_message_head *lvni_message_begin(lvni_message *message);
+lvn_status lvni_trainer_message_create(lvni_trainer_message *message, int64_t n_parts);
+void lvni_trainer_message_free(lvni_trainer_message *message);
+lvni_trainer_message_head *lvni_trainer_message_begin(lvni_trainer_message *message);
 /* Grows when it must (evaluation, whose number of chunks nobody knows before). */
-lvn_status lvni_message_add(lvni_message *message, const lvni_step *metrics, int64_t samples);
+lvn_status lvni_trainer_message_add(lvni_trainer_message *message, const lvni_nn_step *metrics,
+                                    int64_t samples);
 
 /* After the last part: n bytes, 0 or 1, within the room that the message was made with (n_marks of
- * lvni_message_limit). */
-lvn_status lvni_message_add_marks(lvni_message *message, const bool *marks, int64_t n);
+ * lvni_trainer_message_limit). */
+lvn_status lvni_trainer_message_add_marks(lvni_trainer_message *message, const bool *marks,
+                                          int64_t n);
 /* marks[i] |= those of the message whose head was read; those of another number of parameters are
  * LVN_ERR_CORRUPT. */
-lvn_status lvni_message_read_marks(const void *data, size_t size, const lvni_message_head *head,
-                                   bool *marks, int64_t n);
+lvn_status lvni_trainer_message_read_marks(const void *data, size_t size,
+                                           const lvni_trainer_message_head *head, bool *marks,
+                                           int64_t n);
 /* After marks; cut to LVNI_MESSAGE_NOTE bytes. */
-lvn_status lvni_message_add_note(lvni_message *message, const char *text);
+lvn_status lvni_trainer_message_add_note(lvni_trainer_message *message, const char *text);
 /* Rank 0 tells the note of another rank's message, if it has one; `head` is the message's. */
-void lvni_message_tell_note(const void *data, size_t size, const lvni_message_head *head, int rank);
+void lvni_trainer_message_report_note(const void *data, size_t size,
+                                      const lvni_trainer_message_head *head, int rank);
 
 /* Calls part(user, weight, samples, metrics) for each; `head` may be NULL. LVN_ERR_CORRUPT when the
  * bytes are no message. */
-typedef void (*lvni_message_part_fn)(void *user, const lvni_message_part *part,
-                                     const lvni_step *metrics);
-lvn_status lvni_message_read(const void *data, size_t size, lvni_message_head *head,
-                             lvni_message_part_fn part, void *user);
+typedef void (*lvni_trainer_message_part_fn)(void *user, const lvni_trainer_message_part *part,
+                                             const lvni_nn_step *metrics);
+lvn_status lvni_trainer_message_read(const void *data, size_t size, lvni_trainer_message_head *head,
+                                     lvni_trainer_message_part_fn part, void *user);
 
 #endif

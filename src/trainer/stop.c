@@ -8,20 +8,20 @@
 /* apart from this process's own signal: its second Ctrl-C must be its own */
 static _Atomic int agreed;
 
-void lvni_stop_install(void)
+void lvni_trainer_stop_install(void)
 {
     agreed = 0;
     lvni_core_signals_install();
 }
 
-int lvni_stop_signal(void)
+int lvni_trainer_stop_signal(void)
 {
     /* first: the launcher may send this process another one while it saves */
     const int of_all = agreed;
     return of_all != 0 ? of_all : lvni_core_signals_asked();
 }
 
-void lvni_stop_note(int signal_number)
+void lvni_trainer_stop_note(int signal_number)
 {
     if (signal_number != 0) {
         agreed = signal_number;

@@ -1,15 +1,17 @@
 /* The trainer: one model, one training set, one optimizer, on this process's lanes. Made by a
  * recipe, run by lvni_trainer_fit.
  *
- *   meeting.c   what coupled shards do together
+ *   group_sync.c   what coupled micro-batches do together
  *   scaler.c    precision, and the loss scale of 16-mixed
- *   step.c      one optimizer step: load, forward and backward per shard, merge in the tree;
+ *   step.c      one optimizer step: load, forward and backward per micro-batch, merge in the tree;
  *     update.c: clip, update
  *   phases.c    which parameters a phase of a step trains
- *   reducer.c    the same tree over several ranks; step_message.c: what they say of their shards
+ *   gradient_sync.c    the same tree over several ranks; step_message.c: what they say of their
+ *     micro-batches
  *   trainer.c   create and destroy; parameters.c: the model's parameters as the optimizer sees them
  *   loop.c      epochs: steps, reports, validation, checkpoints, stopping
- *   keep.c      checkpoints, the best epoch, stopping; validate.c: validation after an epoch
+ *   loop_checkpoints.c      checkpoints, the best epoch, stopping; validate.c: validation after an
+ *     epoch
  *   evaluate.c  validation and prediction in fixed chunks
  *   stop.c      the signal that stops all ranks
  *   save.c      writing checkpoints and exported models beside the training
@@ -28,25 +30,25 @@
 #include "optim/optim.h"
 #include "plan/tree.h"
 #include "trainer/lanes.h"
-#include "trainer/meeting.h"
-#include "trainer/reducer.h"
+#include "trainer/group_sync.h"
+#include "trainer/gradient_sync.h"
 #include "trainer/scaler.h"
 #include "trainer/step_message.h"
 
-struct lvni_metrics;                  /* log/metrics.h */
-typedef struct lvni_saver lvni_saver; /* save.c */
+struct lvni_log_metrics;                              /* log/metrics.h */
+typedef struct lvni_trainer_saver lvni_trainer_saver; /* save.c */
 
 typedef struct lvni_trainer_options {
-    lvni_model *model; /* borrowed, as all pointers here */
+    lvni_nn_model *model; /* borrowed, as all pointers here */
     const lvn_dataset *train;
     const lvn_dataset *val; /* NULL: no validation */
     lvni_plan plan;
     lvni_optim_options optim;
     lvni_optim_rules rules; /* all zero: every parameter alike */
-    lvni_schedule schedule;
-    lvni_ema_options ema;
+    lvni_optim_schedule schedule;
+    lvni_optim_ema_options ema;
     bool use_ema; /* validation and export_model see the average */
-    lvni_precision precision;
+    lvni_trainer_precision precision;
     double gradient_clip_val; /* 2-norm; 0: off */
     uint64_t seed;
     int64_t max_epochs; /* -1: no limit */
@@ -56,7 +58,7 @@ typedef struct lvni_trainer_options {
     size_t worker_bytes, val_worker_bytes;
     bool skip_unreadable;
     bool balanced; /* samples are drawn with replacement, classes alike (data/sampler.h) */
-    lvni_comm
+    lvni_dist_comm
         *comm; /* of plan.devices ranks; NULL: one. Every rank has a trainer, all options alike but
                   for plan.rank; out, export_model and the words of a run are rank 0's */
     /* of this process, where it is one rank of several: told every step, so that who is lost is
@@ -70,7 +72,7 @@ typedef struct lvni_trainer_options {
     const char *config_json; /* for checkpoints */
     const char *run_id;      /* for checkpoints; NULL: none */
     /* what the model says of itself, for checkpoints; key NULL: nothing */
-    lvni_st_meta card;
+    lvni_ckpt_st_meta card;
     /* Write the model for others; called beside each `last` and `best`, in a thread of its own
      * while training goes on. May be NULL. name: "last" or "best"; values: the model's n_values
      * after `step`, laid out as its `weights`, which is in use by then. */
@@ -79,80 +81,82 @@ typedef struct lvni_trainer_options {
 } lvni_trainer_options;
 
 /* Of one phase of a step; all zero when no sample could be read. */
-typedef struct lvni_phase_result {
+typedef struct lvni_trainer_phase_result {
     double grad_norm; /* before clipping */
     bool clipped;
     bool skipped; /* the gradient overflowed (16-mixed): nothing of it was updated */
     bool updated;
-} lvni_phase_result;
+} lvni_trainer_phase_result;
 
 /* What one optimizer step gave. */
-typedef struct lvni_step_result {
-    lvni_step metrics; /* over the step's samples */
+typedef struct lvni_trainer_step_result {
+    lvni_nn_step metrics; /* over the step's samples */
     int64_t samples;
     double lr;
     int n_phases;
-    lvni_phase_result phase[LVNI_PHASES];
-} lvni_step_result;
+    lvni_trainer_phase_result phase[LVNI_PHASES];
+} lvni_trainer_step_result;
 
-typedef struct lvni_shard_job {
-    const lvni_loader_batch *batch;
-    lvni_set *set;
-    lvni_step step;
-    /* of its group; NULL: the shards are not coupled, or this one has no samples */
-    lvni_meeting *meeting;
-} lvni_shard_job;
+typedef struct lvni_trainer_micro_batch_job {
+    const lvni_data_loader_batch *batch;
+    lvni_nn_set *set;
+    lvni_nn_step step;
+    /* of its group; NULL: the micro-batches are not coupled, or this one has no samples */
+    lvni_trainer_group_sync *group_sync;
+} lvni_trainer_micro_batch_job;
 
 typedef struct lvni_trainer {
     lvni_trainer_options o;
-    lvni_lanes *lanes;
-    lvni_shard_job *job; /* one per lane */
-    lvni_set **set;      /* gradient sets: lanes + those that wait in the tree */
+    lvni_trainer_lanes *lanes;
+    lvni_trainer_micro_batch_job *job; /* one per lane */
+    lvni_nn_set **set;                 /* gradient sets: lanes + those that wait in the tree */
     int n_sets;
     int *free_set; /* stack of their numbers */
     int n_free;
-    int *slot;              /* per lane: number of the set it works in */
-    lvni_meeting **meeting; /* coupled shards: one for each group in work; else NULL */
-    int n_meetings;
-    lvni_among *among;     /* when groups lie on several ranks */
-    lvni_reducer *reducer; /* several ranks; NULL: one */
-    lvni_tree_node *leaf;  /* with a reducer: the nodes of this rank in a step */
-    double *shard_weight;  /* with a reducer: of all shards of all ranks */
-    lvni_message said;     /* with a reducer: what this rank tells of its shards */
-    bool watching;         /* the wave in work goes into the reduction as it is */
+    int *slot; /* per lane: number of the set it works in */
+    /* coupled micro-batches: one for each group in work; else NULL */
+    lvni_trainer_group_sync **group_sync;
+    int n_group_syncs;
+    lvni_dist_group_exchange *exchange;        /* when groups lie on several ranks */
+    lvni_trainer_gradient_sync *gradient_sync; /* several ranks; NULL: one */
+    lvni_plan_tree_node *leaf;  /* with a reducer: the nodes of this rank in a step */
+    double *micro_batch_weight; /* with a reducer: of all micro-batches of all ranks */
+    /* with a reducer: what this rank tells of its micro-batches */
+    lvni_trainer_message message;
+    bool watching; /* the wave in work goes into the reduction as it is */
     /* that asked some rank to stop, as of the last step; the same on all ranks */
     int signal;
     bool stop_asked;     /* the control channel knows of this rank's signal */
     int n_phases, phase; /* of a step, and the one in work */
-    /* per shard of this rank: its batch, until the last phase is done with it */
-    const lvni_loader_batch **held;
+    /* per micro-batch of this rank: its batch, until the last phase is done with it */
+    const lvni_data_loader_batch **held;
     /* the last step failed between two phases: the weights are of no step */
     bool torn;
     lvni_optim *optim;
-    lvni_scaler scaler;
-    lvni_ema *ema;                    /* of the model's n_values values; NULL: off */
-    lvni_loader *loader, *val_loader; /* NULL until needed */
+    lvni_trainer_scaler scaler;
+    lvni_optim_ema *ema;                   /* of the model's n_values values; NULL: off */
+    lvni_data_loader *loader, *val_loader; /* NULL until needed */
     lvni_ckpt_position at;
-    lvni_saver *saver; /* NULL before the first save */
+    lvni_trainer_saver *saver; /* NULL before the first save */
     /* after a failure: where the run can go on, to stand behind the error's message, which other
      * ranks replace by that of the rank that failed first; "": nothing to add */
     char kept[768];
     /* of checkpoints/last, as far as it is known to be written; -1: none yet */
     int64_t saved_step;
-    bool *graded; /* of each parameter: a shard of the phase in work has a gradient of it */
+    bool *graded; /* of each parameter: a micro-batch of the phase in work has a gradient of it */
     /* of each parameter: the first step gave it a gradient; NULL: told, or another rank's matter */
     bool *used;
-    lvni_step epoch_sum;      /* metrics of the epoch so far, without skipped steps */
-    struct lvni_metrics *log; /* metrics.jsonl */
-    uint64_t data_identity;   /* of the training set (identity.h) */
+    lvni_nn_step epoch_sum;       /* metrics of the epoch so far, without skipped steps */
+    struct lvni_log_metrics *log; /* metrics.jsonl */
+    uint64_t data_identity;       /* of the training set (identity.h) */
     uint64_t start_ns;
     double earlier_s; /* that the run took before it was resumed */
     int64_t samples_this_run;
     int64_t logged_at; /* samples_this_run and time of the last logging point, for the rate */
     double logged_at_s;
     double rate; /* samples per second since the last logging point */
-    lvni_progress progress;
-    lvni_step last_val; /* of the newest validation */
+    lvni_log_progress progress;
+    lvni_nn_step last_val; /* of the newest validation */
 } lvni_trainer;
 
 lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer **out);
@@ -167,21 +171,21 @@ bool lvni_trainer_finished(const lvni_trainer *trainer);
 
 /* The parameters with the settings that the rules give them, and their phases; freed by the caller.
  * LVN_ERR_USAGE as lvni_optim_rules_apply and lvni_optim_phases_apply. */
-lvn_status lvni_trainer_parameters(const lvni_model *model, const lvni_optim_rules *rules,
+lvn_status lvni_trainer_parameters(const lvni_nn_model *model, const lvni_optim_rules *rules,
                                    lvni_optim_parameter **out);
 
 /* One optimizer step (step.c). */
-lvn_status lvni_trainer_step(lvni_trainer *trainer, lvni_step_result *result);
+lvn_status lvni_trainer_step(lvni_trainer *trainer, lvni_trainer_step_result *result);
 
 /* report.c: metrics.jsonl and the progress line. */
-lvn_status lvni_report_open(lvni_trainer *trainer);
-void lvni_report_close(lvni_trainer *trainer);
-lvn_status lvni_report_step(lvni_trainer *trainer, const lvni_step_result *result,
-                            bool last_of_epoch);
+lvn_status lvni_trainer_report_open(lvni_trainer *trainer);
+void lvni_trainer_report_close(lvni_trainer *trainer);
+lvn_status lvni_trainer_report_step(lvni_trainer *trainer, const lvni_trainer_step_result *result,
+                                    bool last_of_epoch);
 /* means of the epoch and of validation */
-lvn_status lvni_report_epoch(lvni_trainer *trainer, bool validated);
+lvn_status lvni_trainer_report_epoch(lvni_trainer *trainer, bool validated);
 /* The mean of a metric; NaN when there is none. */
-double lvni_metric_mean(const lvni_step *step, const char *name);
+double lvni_trainer_metric_mean(const lvni_nn_step *step, const char *name);
 
 /* save.c */
 /* Copy the state, and begin to write it: checkpoints/last (best: as best, too) and the exported
@@ -191,32 +195,34 @@ lvn_status lvni_trainer_save_start(lvni_trainer *trainer, bool best);
 lvn_status lvni_trainer_save_poll(lvni_trainer *trainer);
 /* Everything that was started is written, or its error is returned. */
 lvn_status lvni_trainer_save_wait(lvni_trainer *trainer);
-void lvni_saver_destroy(lvni_saver *saver); /* waits; NULL is fine */
+void lvni_trainer_saver_destroy(lvni_trainer_saver *saver); /* waits; NULL is fine */
 /* epoch_sums.c: [["loss", sum, weight], ...], exact. Reading: LVN_ERR_CORRUPT (without the file's
  * name) when it is anything else. */
-lvn_status lvni_epoch_sums_write(const lvni_step *sums, lvni_str *out);
-lvn_status lvni_epoch_sums_read(const char *text, lvni_step *sums);
+lvn_status lvni_trainer_epoch_sums_write(const lvni_nn_step *sums, lvni_core_str *out);
+lvn_status lvni_trainer_epoch_sums_read(const char *text, lvni_nn_step *sums);
 
 /* Metrics of a dataset in evaluation mode: chunks of plan->eval_batch_size dealt to the lanes,
  * added in chunk order; over all ranks of `comm` (NULL: one), each of which has a loader of its
  * chunks, with the same result. LVN_ERR_CANCELLED on all ranks when one was sent a signal. */
-lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes,
-                         lvni_comm *comm, lvni_step *result);
+lvn_status lvni_trainer_evaluate(const lvni_nn_model *model, lvni_data_loader *loader,
+                                 lvni_trainer_lanes *lanes, lvni_dist_comm *comm,
+                                 lvni_nn_step *result);
 /* Let the model stand for its average, if there is one and use_ema is on, and for its own weights
  * again. */
 void lvni_trainer_show_average(const lvni_trainer *trainer, bool average);
 /* Probabilities: row(user, sample index, K probabilities) in order. Over the ranks of `comm` (NULL:
  * one), each of which has a loader of its chunks in turn, rank 0 gets the rows of all, a wave of
  * chunks at a time. LVN_ERR_CANCELLED as above. */
-typedef lvn_status (*lvni_predict_row)(void *user, int64_t sample, const float *probability,
-                                       int64_t n_classes);
-lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes,
-                        lvni_comm *comm, lvni_predict_row row, void *user);
+typedef lvn_status (*lvni_trainer_predict_row)(void *user, int64_t sample, const float *probability,
+                                               int64_t n_classes);
+lvn_status lvni_trainer_predict(const lvni_nn_model *model, lvni_data_loader *loader,
+                                lvni_trainer_lanes *lanes, lvni_dist_comm *comm,
+                                lvni_trainer_predict_row row, void *user);
 
 /* stop.c: the signal that stops the run (core/signals.h); several ranks agree on one. */
-void lvni_stop_install(void); /* handlers, and nothing agreed yet */
-int lvni_stop_signal(void);   /* the agreed one, else this process's own; 0: none */
+void lvni_trainer_stop_install(void); /* handlers, and nothing agreed yet */
+int lvni_trainer_stop_signal(void);   /* the agreed one, else this process's own; 0: none */
 /* the ranks agreed to stop for it: from now on that is the one; 0: nothing */
-void lvni_stop_note(int signal_number);
+void lvni_trainer_stop_note(int signal_number);
 
 #endif

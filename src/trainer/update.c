@@ -8,32 +8,35 @@
 
 #include <math.h>
 
-static double norm_of(const lvni_trainer *t, const lvni_set *total)
+static double norm_of(const lvni_trainer *t, const lvni_nn_set *total)
 {
     const int64_t begin = t->o.model->trained_begin, end = t->o.model->trained_end;
-    return t->reducer != NULL
-               ? lvni_optim_norm_of_blocks(t->optim, lvni_reducer_blocks(t->reducer), begin, end)
+    return t->gradient_sync != NULL
+               ? lvni_optim_norm_of_blocks(
+                     t->optim, lvni_trainer_gradient_sync_blocks(t->gradient_sync), begin, end)
                : lvni_optim_gradient_norm(t->optim, total->data, begin, end);
 }
 
 double lvni_trainer_loss_factor(const lvni_trainer *t)
 {
-    const int64_t shards = t->o.plan.shards,
-                  largest = (t->o.plan.effective_batch + shards - 1) / shards;
+    const int64_t micro_batches = t->o.plan.micro_batches,
+                  largest = (t->o.plan.effective_batch + micro_batches - 1) / micro_batches;
     return t->scaler.on ? t->scaler.scale / (double)largest : 1.0;
 }
 
-lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_set *total, lvni_step_result *r)
+lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_nn_set *total,
+                               lvni_trainer_step_result *r)
 {
-    lvni_model *model = t->o.model;
+    lvni_nn_model *model = t->o.model;
     const double divisor = total->weight * lvni_trainer_loss_factor(t),
                  clip = t->o.gradient_clip_val;
-    const char *name = lvni_phases_name(model, t->phase);
-    lvni_phase_result *p = &r->phase[t->phase];
-    r->lr = t->o.optim.lr * lvni_schedule_factor(&t->o.schedule, t->at.step - t->scaler.skipped);
+    const char *name = lvni_trainer_phases_name(model, t->phase);
+    lvni_trainer_phase_result *p = &r->phase[t->phase];
+    r->lr =
+        t->o.optim.lr * lvni_optim_schedule_factor(&t->o.schedule, t->at.step - t->scaler.skipped);
     p->grad_norm = norm_of(t, total) / divisor;
     /* of the merges and the norm; what follows computes later and is told after the next step */
-    LVN_TRY(lvni_device_take_error());
+    LVN_TRY(lvni_tensor_device_take_error());
     p->skipped = t->scaler.on && !isfinite(p->grad_norm);
     p->updated = !p->skipped;
     if (p->skipped) {
@@ -42,8 +45,8 @@ lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_set *total, lvni_step
     if (!isfinite(p->grad_norm)) {
         LVN_FAIL(LVN_ERR_NON_FINITE,
                  "the gradient's norm is %g at step %lld (epoch %lld%s%s): try a smaller optim.lr",
-                 lvni_unsigned_nan(p->grad_norm), (long long)t->at.step, (long long)t->at.epoch + 1,
-                 name[0] != '\0' ? ", phase " : "", name);
+                 lvni_core_unsigned_nan(p->grad_norm), (long long)t->at.step,
+                 (long long)t->at.epoch + 1, name[0] != '\0' ? ", phase " : "", name);
     }
     double scale = 1.0 / divisor;
     p->clipped = clip > 0.0 && p->grad_norm > clip;
@@ -55,10 +58,10 @@ lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_set *total, lvni_step
     }
     lvni_optim_step(t->optim, t->phase, model->weights, total->data, r->lr, scale);
     if (t->o.precision == LVNI_PRECISION_BF16_TRUE) {
-        lvni_flat_round_bf16(model->weights, model->n_weights);
+        lvni_kernels_flat_round_bf16(model->weights, model->n_weights);
     }
-    lvni_model_apply_records(model, total);
-    lvni_phases_touch(model, t->phase);
+    lvni_nn_model_apply_records(model, total);
+    lvni_trainer_phases_touch(model, t->phase);
     return LVN_OK;
 }
 
@@ -72,7 +75,7 @@ static int64_t updates_of(const lvni_trainer *t)
     return most;
 }
 
-lvn_status lvni_trainer_end_updates(lvni_trainer *t, const lvni_step_result *r)
+lvn_status lvni_trainer_end_updates(lvni_trainer *t, const lvni_trainer_step_result *r)
 {
     bool overflow = false, updated = false;
     for (int i = 0; i < t->n_phases; i++) {
@@ -80,9 +83,9 @@ lvn_status lvni_trainer_end_updates(lvni_trainer *t, const lvni_step_result *r)
         updated = updated || r->phase[i].updated;
     }
     if (updated && t->ema != NULL) {
-        lvni_ema_update(t->ema, t->o.model->weights, updates_of(t) - 1);
+        lvni_optim_ema_update(t->ema, t->o.model->weights, updates_of(t) - 1);
     }
     return t->scaler.on && (overflow || updated)
-               ? lvni_scaler_update(&t->scaler, overflow, !updated)
+               ? lvni_trainer_scaler_update(&t->scaler, overflow, !updated)
                : LVN_OK;
 }

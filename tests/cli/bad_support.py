@@ -1,4 +1,4 @@
-"""What the tests of bad input share: a trained model, small pictures, and ways to run the program and look at what it left.
+"""What the tests of bad input share: a trained model, small images, and ways to run the program and look at what it left.
 
 Each case runs the program itself and looks at three things: the exit code (the table of src/core/exit_code.h), the message on
 standard error (what, where, which value, what to do), and the files: nothing that was there is lost, nothing half written stays.
@@ -74,7 +74,7 @@ def with_orientation(jpeg, value):
 
 
 def photos(folder, classes=("cat", "dog"), n=6):
-    """A folder of small pictures: the classes differ in their red."""
+    """A folder of small images: the classes differ in their red."""
     for c, name in enumerate(classes):
         for i in range(n):
             png(f"{folder}/{name}/{i}.png", 20, 18, lambda x, y: (30 + 170 * c, (x * 5 + i * 9) % 256, y * 7))
@@ -111,37 +111,37 @@ class Case(unittest.TestCase):
     def words(data, out, *more):
         return ["train", "classify", f"data={data}", f"out={out}", "model=mlp", "image_size=16", "batch_size=6", "max_steps=2", *more]
 
-    def levin(self, words, code, says=(), env=None, before=()):
+    def levin(self, words, code, expects=(), env=None, before=()):
         """Run it; `says`: pieces of the message on standard error; of a run that succeeds, which reports on standard output, on either.
         Returns standard output and standard error. code None: any."""
         done = subprocess.run([*before, LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S, stdin=subprocess.DEVNULL,
                               env=dict(os.environ, **(env or {})))
-        told = f"levin {' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
+        reported = f"levin {' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
         if code is not None:
-            self.assertEqual(done.returncode, code, told)
-        for piece in says:
-            self.assertIn(piece, done.stdout + done.stderr if done.returncode == OK else done.stderr, told)
+            self.assertEqual(done.returncode, code, reported)
+        for piece in expects:
+            self.assertIn(piece, done.stdout + done.stderr if done.returncode == OK else done.stderr, reported)
         if done.returncode != OK:
-            self.assertTrue(any(line.startswith(("error: ", "stopped: ", "levin: error ")) for line in done.stderr.splitlines()), told)
-        self.assertNotIn("Sanitizer", done.stderr, told)
-        self.assertNotIn("runtime error:", done.stderr, told)  # of the undefined-behaviour sanitizer
+            self.assertTrue(any(line.startswith(("error: ", "stopped: ", "levin: error ")) for line in done.stderr.splitlines()), reported)
+        self.assertNotIn("Sanitizer", done.stderr, reported)
+        self.assertNotIn("runtime error:", done.stderr, reported)  # of the undefined-behaviour sanitizer
         return done.stdout, done.stderr
 
-    def refused(self, words, says, code=USAGE):
+    def refused(self, words, expects, code=USAGE):
         """A training that must not begin: no run directory appears."""
-        self.levin(self.words(self.photos, self.out) + words, code, says)
+        self.levin(self.words(self.photos, self.out) + words, code, expects)
         self.assertFalse(os.path.exists(self.out))
 
-    def train(self, *more, data=None, code=OK, says=(), **how):
-        return self.levin(self.words(data or self.photos, self.out, *more), code, says, **how)
+    def train(self, *more, data=None, code=OK, expects=(), **how):
+        return self.levin(self.words(data or self.photos, self.out, *more), code, expects, **how)
 
-    def keeps_the_sentence(self, told):
+    def keeps_the_sentence(self, reported):
         """train.log ends with what the person was told."""
-        said = [line.split(": ", 1)[1] for line in told.splitlines() if line.startswith("error: ")]
+        printed = [line.split(": ", 1)[1] for line in reported.splitlines() if line.startswith("error: ")]
         kept = [line.split("][ERROR] ", 1)[1] for line in read(f"{self.out}/train.log").decode().splitlines() if "][ERROR] " in line]
-        frames = [line for line in told.splitlines() if line.startswith("  in ")]
-        self.assertEqual(len(said), 1, told)
-        self.assertEqual(kept, said + frames)
+        frames = [line for line in reported.splitlines() if line.startswith("  in ")]
+        self.assertEqual(len(printed), 1, reported)
+        self.assertEqual(kept, printed + frames)
 
     def hashes(self, out=None, which="last"):
         return self.levin(["ckpt", "hash", f"{out or self.out}/checkpoints/{which}.safetensors"], OK)[0]
@@ -204,8 +204,8 @@ class Case(unittest.TestCase):
             self.assertLess(time.monotonic(), end, "nothing happened")
             time.sleep(0.01)
 
-    def resume(self, steps, code=OK, says=()):
-        return self.levin(["train", "classify", "data=builtin:shapes", f"out={self.out}", "resume=true", f"max_steps={steps}"], code, says)
+    def resume(self, steps, code=OK, expects=()):
+        return self.levin(["train", "classify", "data=builtin:shapes", f"out={self.out}", "resume=true", f"max_steps={steps}"], code, expects)
 
 
 def main():

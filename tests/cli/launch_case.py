@@ -47,10 +47,10 @@ class Case(unittest.TestCase):
         words = self.command(*options, program=program or ["sh", "-c", sh])
         done = subprocess.run(words, cwd=self.dir, env=dict(CLEAN, **(env or {})), input=stdin, capture_output=True, text=True, timeout=seconds,
                               **({} if stdin is not None else {"stdin": subprocess.DEVNULL}))
-        told = f"{' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
-        self.assertEqual(done.returncode, code, told)
-        self.assertNotIn("Sanitizer", done.stderr, told)
-        self.assertNotIn("runtime error:", done.stderr, told)
+        reported = f"{' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
+        self.assertEqual(done.returncode, code, reported)
+        self.assertNotIn("Sanitizer", done.stderr, reported)
+        self.assertNotIn("runtime error:", done.stderr, reported)
         return done.stdout, done.stderr
 
     def start(self, *options, sh, **how):

@@ -11,7 +11,7 @@ from rank_processes import children, drop_identity, of_process, rank_pid, reache
 
 drop_identity()
 GRACE_S = float(os.environ.get("LEVIN_TEST_GONE_S", "2"))  # slower machines: more
-SHAPES = ["data=builtin:shapes", "data.count=230", "image_size=16", "batch_size=30", "shards=6", "wgrad_threads=1", "quiet=true", "log_every_n_steps=1"]
+SHAPES = ["data=builtin:shapes", "data.count=230", "image_size=16", "batch_size=30", "micro_batches=6", "wgrad_threads=1", "quiet=true", "log_every_n_steps=1"]
 
 # A rank that crashes here was sent the signal: no matter for AddressSanitizer, which would leave with a code of its own.
 SIGNALS = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "handle_segv=0"]))
@@ -49,18 +49,18 @@ class RankCase(Case):
 
     def gone(self, p, within, since):
         """Returns what was said, once all processes of the run are gone."""
-        _, told = p.communicate(timeout=WAIT_S)
+        _, reported = p.communicate(timeout=WAIT_S)
         self.took = time.monotonic() - since
-        self.assertLess(self.took, within, told)
-        self.assertEqual(children(self.out), [], told)
-        self.assertNotIn("Sanitizer", told)
+        self.assertLess(self.took, within, reported)
+        self.assertEqual(children(self.out), [], reported)
+        self.assertNotIn("Sanitizer", reported)
         self.assertEqual(shared_memory(), self.shared_before)
         self.assertEqual(os.listdir(self.tmp), [])
         if os.path.exists(self.out):
             self.no_leftovers()
-        return told
+        return reported
 
-    def hurt(self, p, rank, how, code, says, within=GRACE_S):
+    def hurt(self, p, rank, how, code, expects, within=GRACE_S):
         """how: a signal number, or what to do with the process. All ends in time, with this code and these pieces of a message."""
         pid = rank_pid(self.out, rank)
         self.assertEqual([line for child in children(self.out) for line in of_process(child, "maps") if b"/dev/shm/" in line], [])
@@ -69,24 +69,24 @@ class RankCase(Case):
             how(pid)
         else:
             os.kill(pid, how)
-        told = self.gone(p, within, since)
-        self.assertEqual(p.returncode, code, told)
-        for piece in says:
-            self.assertIn(piece, told)
-        return told
+        reported = self.gone(p, within, since)
+        self.assertEqual(p.returncode, code, reported)
+        for piece in expects:
+            self.assertIn(piece, reported)
+        return reported
 
-    def hit(self, rank, how, *words, code, says, within=GRACE_S, when=None):
+    def hit(self, rank, how, *words, code, expects, within=GRACE_S, when=None):
         p = self.begin(*SHAPES, "devices=3", "max_epochs=-1", *words)
         self.wait_for(when or (lambda: self.steps() >= 3), p)
-        return self.hurt(p, rank, how, code, says, within)
+        return self.hurt(p, rank, how, code, expects, within)
 
     def saved(self):
         return reached(f"{self.out}/checkpoints/last.safetensors")
 
-    def goes_on(self, told):
+    def goes_on(self, reported):
         """From the step that the message promises, once, on one device."""
-        promised = re.findall(r"step (\d+) \(epoch \d+\) is saved: resume=true", told)
-        self.assertEqual(len(promised), 1, told)
+        promised = re.findall(r"step (\d+) \(epoch \d+\) is saved: resume=true", reported)
+        self.assertEqual(len(promised), 1, reported)
         step = int(promised[0])
         self.assertEqual(self.saved(), step)
         _, again = self.levin(["train", "classify", f"out={self.out}", "resume=true", "devices=1", "quiet=false", f"max_steps={step + 2}"], OK)

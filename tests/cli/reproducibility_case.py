@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-from law_lines import first_difference, law_lines
+from reproducibility_lines import first_difference, reproducibility_lines
 
 LEVIN = os.path.abspath(sys.argv[1])
 PHOTOS = os.path.join(sys.argv[2], "clothing") if len(sys.argv) > 2 else ""
@@ -19,7 +19,7 @@ HAVE_PHOTOS = os.path.isdir(PHOTOS)
 CORES = sorted(os.sched_getaffinity(0))
 DATA = ([f"data={PHOTOS}"] if HAVE_PHOTOS
         else ["data=builtin:shapes", "data.count=341", "data.classes=10"])
-COMMON = ["train", "classify", "model=cnn", "image_size=32", "val_split=0", "shards=6",
+COMMON = ["train", "classify", "model=cnn", "image_size=32", "val_split=0", "micro_batches=6",
           "augment.hflip=0.5", "augment.brightness=0.4", "augment.contrast=0.4",
           "augment.saturation=0.4", "augment.hue=0.1", "model.dropout=0.1", "optim=adamw",
           "gradient_clip_val=1", "quiet=true", "seed=7", "log_every_n_steps=1"]
@@ -64,7 +64,7 @@ def resume(out, *arguments, **how):
 def same(run, first, what):
     """State, and every number of metrics.jsonl except times, rates and memory."""
     check(hashes(run) == hashes(first), what)
-    parts = first_difference(law_lines(run), law_lines(first))
+    parts = first_difference(reproducibility_lines(run), reproducibility_lines(first))
     check(parts == "", f"{what}: metrics.jsonl {parts}")
 
 

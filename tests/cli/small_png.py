@@ -1,10 +1,10 @@
-"""Writes pictures for the tests of this folder."""
+"""Writes images for the tests of this folder."""
 import struct
 import zlib
 
 
 def write_png(path, size, colour):
-    """A square RGB picture of one colour (ISO/IEC 15948: signature, IHDR, IDAT, IEND)."""
+    """A square RGB image of one colour (ISO/IEC 15948: signature, IHDR, IDAT, IEND)."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     rows = (b"\0" + bytes(colour) * size) * size

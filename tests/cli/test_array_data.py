@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""MNIST's files and .npy pictures through train, eval and predict; counts that do not match; the same hash from any number of workers.
+"""MNIST's files and .npy images through train, eval and predict; counts that do not match; the same hash from any number of workers.
 
 usage: test_array_data.py LEVIN
 """
@@ -21,7 +21,7 @@ def levin(*words, status=0):
 
 
 def make(n):
-    """Pictures whose bright band is their class, and the classes."""
+    """Images whose bright band is their class, and the classes."""
     labels = [(i * 7 + i // 5) % CLASSES for i in range(n)]
     pixels = bytearray()
     for i, label in enumerate(labels):
@@ -53,7 +53,7 @@ def main():
     pixels, labels = make(30)
     idx("mnist/t10k-images-idx3-ubyte", (30, SIDE, SIDE), pixels)
     idx("mnist/t10k-labels-idx1-ubyte.gz", (30,), labels)
-    train = ["train", "classify", "model=mlp", "max_epochs=4", "batch_size=10", "quiet=true", "wgrad_threads=1", "shards=2"]
+    train = ["train", "classify", "model=mlp", "max_epochs=4", "batch_size=10", "quiet=true", "wgrad_threads=1", "micro_batches=2"]
     hashes = set()
     for workers in (0, 2):
         levin(*train, "data=mnist", f"num_workers={workers}", f"lanes={1 + workers // 2}", f"out=run{workers}")
@@ -65,7 +65,7 @@ def main():
     levin(*train, "data=images.npy", "labels=classes.npy", "out=npy")
     assert "of 18 right" in levin("eval", "data=images.npy", "labels=classes.npy", "model=npy", "split=val")
     text = levin(*train, "data=images.npy", "labels=short.npy", "out=bad", status=1)
-    assert "short.npy holds (89) labels for 90 pictures" in text and not os.path.exists("bad"), text
+    assert "short.npy holds (89) labels for 90 images" in text and not os.path.exists("bad"), text
     for data in ("mnist", "images.npy", "builtin:shapes"):
         assert "data.index=i keeps the list of a folder" in levin(*train, f"data={data}", "data.index=i", "out=bad", status=64)
     assert "labels= is missing" in levin(*train, "data=images.npy", "out=bad", status=64)

@@ -14,9 +14,9 @@ from bad_support import Case, FAILURE, main, OK, photos, png, read, USAGE, write
 class Models(Case):
     """predict and eval."""
 
-    def predict(self, model, says, code=FAILURE, data=None):
+    def predict(self, model, expects, code=FAILURE, data=None):
         output = f"{self.dir}/p.csv"
-        self.levin(["predict", f"model={model}", f"data={data or self.photos}", f"output={output}"], code, says)
+        self.levin(["predict", f"model={model}", f"data={data or self.photos}", f"output={output}"], code, expects)
         self.assertFalse(os.path.exists(output))
 
     def test_missing(self):
@@ -69,11 +69,11 @@ class Models(Case):
     def test_corrupted(self):
         whole = read(self.exported)
         path = f"{self.dir}/m.safetensors"
-        for content, says in ((b"", "0 bytes are too few"), (whole[:2000], "cut off or damaged"), (whole[:-4], "cut off"),
+        for content, expects in ((b"", "0 bytes are too few"), (whole[:2000], "cut off or damaged"), (whole[:-4], "cut off"),
                               (whole[:-100] + bytes([whole[-100] ^ 1]) + whole[-99:], "does not match its checksum"),
                               (whole[:9] + b"\xff" + whole[10:], "the header is damaged")):
             write(path, content)
-            self.predict(path, [path, says])
+            self.predict(path, [path, expects])
 
     def test_description_is_nonsense(self):
         for key, value in (("image_size", 0), ("image_size", -5), ("image_size", 10**9),
@@ -81,12 +81,12 @@ class Models(Case):
             path = self.crafted("m", {key: value})
             self.predict(path, [path, "its description of the model says", key])
         box = {"filter": "box", "resize": 20, "crop": 16}
-        for value, says in (({}, "nothing as the filter"), ([], "nothing as the filter"),
+        for value, expects in (({}, "nothing as the filter"), ([], "nothing as the filter"),
                             ({"filter": "cubic"}, "cubic as the filter"),
                             ({**box, "resize": 10**9}, "crop 16 for evaluation"),
                             ({**box, "crop": -1}, "crop -1 for evaluation")):
             path = self.crafted("m", {"eval": value})
-            self.predict(path, [path, "its description of the model", says])
+            self.predict(path, [path, "its description of the model", expects])
         self.predict(self.crafted("m", {"eval": None, "eval_crop": -3}),
                      ["its description of the model says eval_crop -3"])
         self.predict(self.crafted("m", {"mean": []}), ["its description of the model is not complete"])
@@ -105,7 +105,7 @@ class Models(Case):
             head = json.loads(whole[8:8 + struct.unpack("<Q", whole[:8])[0]])
             return json.loads(head["__metadata__"]["classifier"])["wgrad_threads"]
 
-        self.train("wgrad_threads=3", "shards=2")
+        self.train("wgrad_threads=3", "micro_batches=2")
         self.assertEqual(team(f"{self.out}/exported_models/exported_last.safetensors"), 3)
         for value in (0, 17, "3"):
             path = self.crafted("m", {"wgrad_threads": value})
@@ -120,7 +120,7 @@ class Models(Case):
         self.levin(["predict", f"model={self.dir}/early.safetensors", f"data={self.photos}", f"output={self.dir}/p.csv"], OK)
 
     def test_more_classes_than_the_model(self):
-        """predict does not know labels: a page of pictures must not look for their names."""
+        """predict does not know labels: a page of images must not look for their names."""
         shapes = ["data=builtin:shapes", "data.count=40"]
         self.levin(["train", "classify", *shapes, "data.classes=3", f"out={self.out}", "model=mlp", "image_size=16", "max_steps=1"], OK)
         self.levin(["predict", f"model={self.out}", *shapes, "data.classes=8", f"sheet={self.dir}/s.png", f"output={self.dir}/p.csv"], OK)
@@ -132,10 +132,10 @@ class Models(Case):
         use = ["eval", f"model={self.model}", f"data={self.photos}"]
         self.levin([*use, f"sheet={self.dir}/page.jpg"], USAGE, [f"sheet={self.dir}/page.jpg", "ends in .png"])
         self.levin([*use, f"sheet={self.dir}/page.png/"], USAGE, ["ends in .png"])
-        said, _ = self.levin([*use, f"sheet={self.dir}/none/page.png"], FAILURE, [f"{self.dir}/none/page.png"])
-        self.assertRegex(said, r"^acc [01]\.\d{4}  loss \d+\.\d{4}  \(\d+ of 12 right\)\n  class .*\n  cat  +\d/6 ")  # the page's trouble costs no result
-        said, _ = self.levin([*use, f"sheet={self.dir}/page.PNG"], OK)
-        self.assertTrue(said.endswith(f"\nsheet in {self.dir}/page.PNG\n"), said)
+        printed, _ = self.levin([*use, f"sheet={self.dir}/none/page.png"], FAILURE, [f"{self.dir}/none/page.png"])
+        self.assertRegex(printed, r"^acc [01]\.\d{4}  loss \d+\.\d{4}  \(\d+ of 12 right\)\n  class .*\n  cat  +\d/6 ")  # the page's trouble costs no result
+        printed, _ = self.levin([*use, f"sheet={self.dir}/page.PNG"], OK)
+        self.assertTrue(printed.endswith(f"\nsheet in {self.dir}/page.PNG\n"), printed)
         self.assertEqual(read(f"{self.dir}/page.PNG")[:4], b"\x89PNG")
 
     def test_output_is_no_plain_file(self):
@@ -155,26 +155,26 @@ class Models(Case):
         self.assertTrue(read(table).startswith(b"file,class,probability"))
 
     def test_split(self):
-        """12 pictures, 5 of each 6 trained on."""
-        def of(*words, model=self.model, code=OK, says=()):
-            return self.levin(["eval", f"model={model}", *words], code, says)
+        """12 images, 5 of each 6 trained on."""
+        def of(*words, model=self.model, code=OK, expects=()):
+            return self.levin(["eval", f"model={model}", *words], code, expects)
 
-        note = "pictures were trained on"
+        note = "images were trained on"
         self.assertIn(" of 2 right)", of(f"data={self.photos}", "split=val")[0])
         self.assertIn(" of 10 right)", of(f"data={self.photos}", "split=train")[0])
-        said, told = of(f"data={self.photos}")
-        self.assertIn(" of 12 right)", said)
-        self.assertIn(f"note: 10 of these 12 {note}; split=val measures the others\n", told)
+        printed, reported = of(f"data={self.photos}")
+        self.assertIn(" of 12 right)", printed)
+        self.assertIn(f"note: 10 of these 12 {note}; split=val measures the others\n", reported)
         moved = f"{self.dir}/moved"
         shutil.copytree(self.photos, moved)
         self.assertIn(f"10 of these 12 {note}", of(f"data={moved}")[1])
         png(f"{moved}/cat/more.png", 20, 18, lambda x, y: (x, y, 0))
         self.assertNotIn(note, of(f"data={moved}")[1])
-        of(f"data={moved}", "split=val", code=USAGE, says=["split=val", moved, "here 13 pictures ", "then 12 pictures ", "split=all"])
+        of(f"data={moved}", "split=val", code=USAGE, expects=["split=val", moved, "here 13 images ", "then 12 images ", "split=all"])
         of(f"data={self.photos}", "split=test", code=USAGE,
-           says=["split=test", "no images in a folder test/"])
+           expects=["split=test", "no images in a folder test/"])
         of(f"data={self.photos}", "split=tets", code=USAGE,
-           says=["split", "one of auto, all, train, val, test"])
+           expects=["split", "one of auto, all, train, val, test"])
 
         own = f"{self.dir}/own"  # a folder with its own parts
         photos(f"{own}/train")
@@ -187,7 +187,7 @@ class Models(Case):
         self.train(*shapes, "overwrite=true", "val_split=0")
         self.assertIn(f"all of these 30 {note}", of(*shapes, model=self.out)[1])
         self.assertNotIn(note, of(*shapes, "data.seed=1", model=self.out)[1])
-        of(*shapes, "split=val", model=self.out, code=USAGE, says=["split=val: this part has no pictures", "val_split of the training was 0"])
+        of(*shapes, "split=val", model=self.out, code=USAGE, expects=["split=val: this part has no images", "val_split of the training was 0"])
 
     def test_split_is_not_recorded(self):
         path = self.crafted("m", {"data": None})  # as in early versions
@@ -207,7 +207,7 @@ class Models(Case):
 class Environment(Case):
     def test_hostile_openmp(self):
         """Limits and dynamic teams of OpenMP would drop parts of a gradient: the command does not let them."""
-        words = ["model=cnn", "wgrad_threads=2", "shards=2", "max_steps=1", "val_split=0"]
+        words = ["model=cnn", "wgrad_threads=2", "micro_batches=2", "max_steps=1", "val_split=0"]
         want = None
         for n, env in enumerate(({}, {"OMP_NUM_THREADS": "1", "OMP_DYNAMIC": "true"}, {"OMP_THREAD_LIMIT": "1"},
                                  {"OMP_MAX_ACTIVE_LEVELS": "0", "OMP_NESTED": "false", "OMP_SCHEDULE": "dynamic,1", "OMP_PROC_BIND": "true",

@@ -14,8 +14,8 @@ class Out(Case):
     def test_exists(self):
         self.train()
         before = tree(self.out)
-        self.train(code=USAGE, says=[f"out={self.out} exists", "resume=true continues", "overwrite=true replaces"])
-        self.train("resume=true", "overwrite=true", code=USAGE, says=["resume=true and overwrite=true exclude each other"])
+        self.train(code=USAGE, expects=[f"out={self.out} exists", "resume=true continues", "overwrite=true replaces"])
+        self.train("resume=true", "overwrite=true", code=USAGE, expects=["resume=true and overwrite=true exclude each other"])
         self.assertEqual(tree(self.out), before)
         write(f"{self.out}/notes.txt", b"mine")
         write(f"{self.out}/checkpoints/last.safetensors.tmp-1", b"of a killed process")
@@ -69,15 +69,15 @@ class Out(Case):
     def test_refused_words_do_not_overwrite(self):
         self.train()
         before = tree(self.out)
-        self.train("overwrite=true", "shards=9", code=USAGE)
+        self.train("overwrite=true", "micro_batches=9", code=USAGE)
         self.train("overwrite=true", data=f"{self.dir}/none", code=USAGE)
-        self.train("overwrite=true", f"weights={self.dir}/none", code=USAGE, says=[f"{self.dir}/none"])
+        self.train("overwrite=true", f"weights={self.dir}/none", code=USAGE, expects=[f"{self.dir}/none"])
         self.assertEqual(tree(self.out), before)
 
     def test_is_a_file(self):
         write(self.out, b"precious")
         for more in ([], ["overwrite=true"], ["resume=true"]):
-            self.train(*more, code=USAGE, says=[f"out={self.out} is a file", "a run needs a directory"])
+            self.train(*more, code=USAGE, expects=[f"out={self.out} is a file", "a run needs a directory"])
         self.assertEqual(read(self.out), b"precious")
         self.levin(self.words(self.photos, f"{self.out}/below"), FAILURE, [self.out, "Not a directory"])
         self.assertEqual(read(self.out), b"precious")
@@ -86,7 +86,7 @@ class Out(Case):
         who = self.nobody()
         os.mkdir(self.out)
         os.chmod(self.out, 0o555)
-        self.train(code=FAILURE, says=[self.out, "Permission denied", "check the permissions or choose another place"], before=who)
+        self.train(code=FAILURE, expects=[self.out, "Permission denied", "check the permissions or choose another place"], before=who)
         self.assertEqual(os.listdir(self.out), [])
         self.levin(["predict", f"model={self.model}", f"data={self.photos}", f"output={self.out}/p.csv"], FAILURE,
                    [f"{self.out}/p.csv", "Permission denied"], before=who)
@@ -94,7 +94,7 @@ class Out(Case):
 
     def test_files_may_not_grow(self):
         """ulimit -f: an error of the write, not the end of the process."""
-        self.train(code=FAILURE, says=["error: cannot write", "checkpoints/last.safetensors", "File too large", "ulimit -f"],
+        self.train(code=FAILURE, expects=["error: cannot write", "checkpoints/last.safetensors", "File too large", "ulimit -f"],
                    before=["sh", "-c", 'ulimit -f 16; exec "$0" "$@"'])
         self.assertEqual(os.listdir(f"{self.out}/checkpoints"), [])
         self.no_leftovers()
@@ -102,8 +102,8 @@ class Out(Case):
     def test_64_kilobytes(self):
         """The checkpoint does not fit: an error, and no half of it."""
         self.mount("64k")
-        says = ["error: cannot write", "checkpoints/last.safetensors", "No space left on device", "free some space"]
-        self.train(code=FAILURE, says=says)
+        expects = ["error: cannot write", "checkpoints/last.safetensors", "No space left on device", "free some space"]
+        self.train(code=FAILURE, expects=expects)
         self.assertEqual(os.listdir(f"{self.out}/checkpoints"), [])
         self.no_leftovers()
         self.assertIn(b"No space left", read(f"{self.out}/train.log"))
@@ -115,14 +115,14 @@ class Out(Case):
         kept, old = self.hashes(), tree(self.out)
         for leave in (65536, 0):
             self.fill(leave)
-            self.train("resume=true", "max_steps=4", code=FAILURE, says=["No space left on device", "free some space"])
+            self.train("resume=true", "max_steps=4", code=FAILURE, expects=["No space left on device", "free some space"])
             os.remove(f"{self.dir}/small/filler")
             self.assertEqual(self.hashes(), kept)
             for name in old:
                 if name.endswith(".safetensors"):
                     self.assertEqual(read(f"{self.out}/{name}"), old[name], name)
             self.no_leftovers()
-        self.train("resume=true", "max_steps=4", says=["resuming from", "step 2"])
+        self.train("resume=true", "max_steps=4", expects=["resuming from", "step 2"])
         whole = f"{self.dir}/whole"
         self.levin(self.words(self.photos, whole, "max_steps=4"), OK)
         self.assertEqual(self.hashes(), self.hashes(whole))  # as if nothing had happened

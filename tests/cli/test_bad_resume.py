@@ -11,7 +11,7 @@ import struct
 import subprocess
 
 from bad_support import Case, FAILURE, LEVIN, main, OK, photos, read, tree, USAGE, WAIT_S, write
-from law_lines import law_lines
+from reproducibility_lines import reproducibility_lines
 
 
 class Resume(Case):
@@ -26,13 +26,13 @@ class Resume(Case):
         write(path, bytes(data))
 
     def test_nothing_there(self):
-        says = [f"there is no run in out={self.out}", "leave resume=true out to start a new one"]
-        self.train("resume=true", code=USAGE, says=[*says, "which does not exist"])
+        expects = [f"there is no run in out={self.out}", "leave resume=true out to start a new one"]
+        self.train("resume=true", code=USAGE, expects=[*expects, "which does not exist"])
         for command in (["train"], ["plan", "train"]):
-            self.levin([*command, "classify", f"out={self.out}", "resume=true"], USAGE, says)
+            self.levin([*command, "classify", f"out={self.out}", "resume=true"], USAGE, expects)
             self.levin([*command, "classify", "resume=true"], USAGE, ["resume=true needs out=DIR"])
         os.mkdir(self.out)
-        self.levin(["train", "classify", f"out={self.out}", "resume=true"], USAGE, [*says, "no config.yaml, train.log or checkpoints/"])
+        self.levin(["train", "classify", f"out={self.out}", "resume=true"], USAGE, [*expects, "no config.yaml, train.log or checkpoints/"])
         self.assertEqual(os.listdir(self.out), [])
         self.levin(["train", "classify", f"data={self.photos}", "resume=true"], USAGE, ["resume=true needs out=DIR"])
 
@@ -77,17 +77,17 @@ class Resume(Case):
         late = read(export)
         os.remove(export)
         self.spoil("last", at=-5)
-        for content, says in ((None, "is missing and cannot be made anew"), (b"no model", "stays as it is"), (late, "")):
+        for content, expects in ((None, "is missing and cannot be made anew"), (b"no model", "stays as it is"), (late, "")):
             if content is not None:
                 write(export, content)
-            told = "".join(self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_epochs=1"], OK,
+            reported = "".join(self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_epochs=1"], OK,
                                       ["passed over", "best.safetensors: step 2"]))
-            self.assertNotIn("checkpoints/best.safetensors: made anew", told)
+            self.assertNotIn("checkpoints/best.safetensors: made anew", reported)
             self.assertEqual(read(f"{self.out}/checkpoints/best.safetensors"), early)
-            warned = [line for line in told.splitlines() if line.startswith("warning: exported_models/exported_last.safetensors")]
-            self.assertEqual(len(warned), 1 if says else 0, told)
+            warned = [line for line in reported.splitlines() if line.startswith("warning: exported_models/exported_last.safetensors")]
+            self.assertEqual(len(warned), 1 if expects else 0, reported)
             for line in warned:
-                self.assertIn(f"{says}: {self.out}/checkpoints/last.safetensors", line)
+                self.assertIn(f"{expects}: {self.out}/checkpoints/last.safetensors", line)
                 self.assertIn("checksum", line)
             self.assertEqual(os.path.exists(export) and read(export), content or False)
         self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_epochs=3"], OK)
@@ -132,9 +132,9 @@ class Resume(Case):
                 if os.path.exists(path):
                     os.remove(path)  # best is a second name of last
                 shutil.copy(last, path)
-                says = [f"{path} is a checkpoint of another run", *ids, f"weights={path}"]
+                expects = [f"{path} is a checkpoint of another run", *ids, f"weights={path}"]
                 self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=6"],
-                           USAGE, says)
+                           USAGE, expects)
                 os.remove(path)
                 for file, data in saved.items():
                     write(f"{self.out}/checkpoints/{file}", data)
@@ -177,7 +177,7 @@ class Resume(Case):
         self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=4"], USAGE,
                    [first, self.run_id(self.out)])
 
-    def test_a_best_of_another_model_is_told(self):
+    def test_a_best_of_another_model_is_reported(self):
         """Of a version whose checkpoints tell no run."""
         self.train("val_split=0", "max_steps=6", "max_epochs=9")
         self.levin(self.words(self.photos, f"{self.dir}/other", "model=cnn", "val_split=0", "max_steps=6", "max_epochs=9"), OK)
@@ -205,50 +205,50 @@ class Resume(Case):
             text = json.dumps(head).encode()
             os.remove(path)
             write(path, struct.pack("<Q", len(text)) + text + data[8 + n:])
-        told, _ = self.levin(["train", "classify", f"out={self.out}", "resume=true"], OK,
+        reported, _ = self.levin(["train", "classify", f"out={self.out}", "resume=true"], OK,
                              [f"exported_models/exported_{name}.safetensors: it did not say of which step it was; made anew of step 2" for name in paths])
-        self.assertNotIn("it was missing", told)
+        self.assertNotIn("it was missing", reported)
         self.assertEqual({name: read(path) for name, path in paths.items()}, whole)
 
     def test_skipped_steps_are_counted_over_the_stop(self):
         """Gradients of single samples overflow in the first steps of 16-mixed; stopped after some of them, the epoch's count and every
         line are those of the whole run."""
         words = ["train", "classify", "data=builtin:shapes", "data.count=300", "model=mlp", "precision=16-mixed", "batch_size=16",
-                 "shards=16", "val_split=0", "log_every_n_steps=1", "max_epochs=1"]
+                 "micro_batches=16", "val_split=0", "log_every_n_steps=1", "max_epochs=1"]
         _, whole = self.levin([*words, f"out={self.dir}/whole"], OK)
         count = re.search(r"epoch 1: (\d+) of its steps were skipped", whole)
         self.assertIsNotNone(count, whole)
         self.assertGreaterEqual(int(count.group(1)), 3)
         self.levin([*words, "max_steps=6", f"out={self.out}"], OK)
         self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=-1"], OK, [count.group(0)])
-        self.assertEqual(law_lines(self.out), law_lines(f"{self.dir}/whole"))
+        self.assertEqual(reproducibility_lines(self.out), reproducibility_lines(f"{self.dir}/whole"))
         self.assertEqual(self.hashes(), self.hashes(f"{self.dir}/whole"))
 
     def test_no_checkpoint_yet(self):
         self.train()
         shutil.rmtree(f"{self.out}/checkpoints")
-        self.train("resume=true", says=["has no checkpoint yet", "starts from its beginning"])
+        self.train("resume=true", expects=["has no checkpoint yet", "starts from its beginning"])
 
     def test_a_run_that_trains_nothing_writes_nothing(self):
         self.train()
         before = read(f"{self.out}/config.yaml")
-        self.train("resume=true", "optim.lr=5", says=["nothing to do", "optim.lr is 5"])
+        self.train("resume=true", "optim.lr=5", expects=["nothing to do", "optim.lr is 5"])
         self.assertEqual(read(f"{self.out}/config.yaml"), before)
 
-    def test_changed_keys_are_told(self):
+    def test_changed_keys_are_reported(self):
         self.train()
-        _, told = self.train("resume=true", "max_steps=4", "optim.lr=0.002",
-                             says=["warning: optim.lr is 0.002 from here on; so far this run had 0.001"])
-        self.assertNotIn("max_steps is", told)
+        _, reported = self.train("resume=true", "max_steps=4", "optim.lr=0.002",
+                             expects=["warning: optim.lr is 0.002 from here on; so far this run had 0.001"])
+        self.assertNotIn("max_steps is", reported)
         self.train("resume=true", "max_steps=6", "label_smoothing=0.1", "eval.resize=20",
-                   says=["label_smoothing is 0.1 from here on; so far this run had 0",
+                   expects=["label_smoothing is 0.1 from here on; so far this run had 0",
                          "eval.resize is 20 from here on; so far this run had unset"])
 
     def test_two_processes_in_one_run(self):
         os.mkdir(self.out)
         holder = os.open(self.out, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(holder, fcntl.LOCK_EX)
-        self.train(code=USAGE, says=["another process is training in", self.out])
+        self.train(code=USAGE, expects=["another process is training in", self.out])
         self.assertEqual(os.listdir(self.out), [])
         os.close(holder)
         self.train()
@@ -256,7 +256,7 @@ class Resume(Case):
     def test_overwrite_replaces_runs_only(self):
         os.mkdir(self.out)
         write(f"{self.out}/thesis.txt", b"do not touch")
-        self.train("overwrite=true", code=USAGE, says=["is no run directory", "overwrite=true replaces runs only"])
+        self.train("overwrite=true", code=USAGE, expects=["is no run directory", "overwrite=true replaces runs only"])
         self.assertEqual(os.listdir(self.out), ["thesis.txt"])
 
     def test_newest_is_damaged(self):
@@ -268,7 +268,7 @@ class Resume(Case):
         goal = self.hashes()
         self.spoil("last")
         self.train("max_steps=3", "max_epochs=9", "resume=true",
-                   says=["warning: checkpoint passed over", "last.safetensors", "does not match its checksum", "resuming from", "best.safetensors: step 2"])
+                   expects=["warning: checkpoint passed over", "last.safetensors", "does not match its checksum", "resuming from", "best.safetensors: step 2"])
         self.assertEqual(self.hashes(), goal)
 
     def test_all_are_damaged(self):
@@ -277,7 +277,7 @@ class Resume(Case):
         self.spoil("last", at=9)
         before = tree(f"{self.out}/checkpoints")
         config = read(f"{self.out}/config.yaml")
-        self.train("resume=true", code=FAILURE, says=["none of its 2 checkpoints can be used", "overwrite=true", "checksum"])
+        self.train("resume=true", code=FAILURE, expects=["none of its 2 checkpoints can be used", "overwrite=true", "checksum"])
         self.assertEqual(tree(f"{self.out}/checkpoints"), before)
         self.assertEqual(read(f"{self.out}/config.yaml"), config)
 
@@ -288,10 +288,10 @@ class Resume(Case):
         goal = self.hashes()
         self.train("overwrite=true", f"weights={self.dir}/start.safetensors", "max_steps=2", "max_epochs=9")
         os.remove(f"{self.dir}/start.safetensors")
-        self.train("resume=true", "max_steps=4", "max_epochs=9", says=["resuming from"])
+        self.train("resume=true", "max_steps=4", "max_epochs=9", expects=["resuming from"])
         self.assertEqual(self.hashes(), goal)
         shutil.rmtree(f"{self.out}/checkpoints")  # now they are needed
-        self.train("resume=true", code=USAGE, says=[f"{self.dir}/start.safetensors"])
+        self.train("resume=true", code=USAGE, expects=[f"{self.dir}/start.safetensors"])
 
     def test_weights_of_a_run_that_has_no_checkpoint_yet(self):
         """The same bits as a fresh start: the average, and weights that are bf16, begin with them."""
@@ -303,21 +303,21 @@ class Resume(Case):
             self.assertEqual(done.returncode, OK, done.stderr)
             goal = self.hashes()
             shutil.rmtree(f"{self.out}/checkpoints")
-            self.train("resume=true", "max_steps=1", says=["has no checkpoint yet"])
+            self.train("resume=true", "max_steps=1", expects=["has no checkpoint yet"])
             self.assertEqual(self.hashes(), goal)
 
     def test_a_resumed_run_keeps_its_weights(self):
         self.train()
         hashes = self.hashes()
         for word in (f"weights={self.exported}", "reset_head=true"):
-            self.train("resume=true", word, "max_steps=4", code=USAGE, says=[word.split("=")[0], "a resumed run keeps its weights", "last.safetensors"])
+            self.train("resume=true", word, "max_steps=4", code=USAGE, expects=[word.split("=")[0], "a resumed run keeps its weights", "last.safetensors"])
         self.assertEqual(self.hashes(), hashes)
 
     def test_a_precision_that_this_cpu_has_not(self):
         """It is refused before overwrite=true empties the run."""
         self.train()
         before = tree(self.out)
-        self.train("overwrite=true", "precision=bf16-mixed", code=FAILURE, says=["has no bf16 products"], env={"ONEDNN_MAX_CPU_ISA": "AVX2"})
+        self.train("overwrite=true", "precision=bf16-mixed", code=FAILURE, expects=["has no bf16 products"], env={"ONEDNN_MAX_CPU_ISA": "AVX2"})
         self.assertEqual(tree(self.out), before)
 
     def test_a_run_stands_for_its_last_checkpoint(self):
@@ -327,30 +327,30 @@ class Resume(Case):
         of_weights = [out.split()[1] for out in (self.hashes(), self.hashes(self.model))]
         self.assertEqual(*of_weights)
         os.mkdir(f"{self.dir}/empty")
-        says = [f"{self.dir}/empty is a folder without checkpoints/last.safetensors"]
-        self.levin(["ckpt", "hash", f"{self.dir}/empty"], FAILURE, says)
-        self.train("overwrite=true", f"weights={self.dir}/empty", code=USAGE, says=says)
+        expects = [f"{self.dir}/empty is a folder without checkpoints/last.safetensors"]
+        self.levin(["ckpt", "hash", f"{self.dir}/empty"], FAILURE, expects)
+        self.train("overwrite=true", f"weights={self.dir}/empty", code=USAGE, expects=expects)
         self.levin(["ckpt", "hash", f"{self.dir}/none"], FAILURE, [f"{self.dir}/none"])
 
     def test_the_end_has_moved(self):
         """The same step of a cosine has another learning rate then: said, once."""
         self.train("scheduler=cosine", "max_epochs=3", "max_steps=-1", "optim.lr=0.01")  # 2 steps each
-        told, _ = self.train("resume=true", "max_epochs=4", "max_steps=-1", says=["scheduler=cosine ends at step 8 now, at step 6 in the saved run"])
-        self.assertEqual(told.count("another curve"), 1)
-        told, _ = self.train("resume=true", "max_epochs=4", "max_steps=-1")
-        self.assertNotIn("another curve", told)
+        reported, _ = self.train("resume=true", "max_epochs=4", "max_steps=-1", expects=["scheduler=cosine ends at step 8 now, at step 6 in the saved run"])
+        self.assertEqual(reported.count("another curve"), 1)
+        reported, _ = self.train("resume=true", "max_epochs=4", "max_steps=-1")
+        self.assertNotIn("another curve", reported)
 
     def test_layout_is_not_saved(self):
-        """What a resumed run takes over is what its bits hang on: shards and the kind of device, and no lanes, threads or numbers of devices."""
-        self.train("lanes=1", "num_workers=1", "shards=2", "max_epochs=9")
+        """What a resumed run takes over is what its bits hang on: micro-batches and the kind of device, and no lanes, threads or numbers of devices."""
+        self.train("lanes=1", "num_workers=1", "micro_batches=2", "max_epochs=9")
         config = read(f"{self.out}/config.yaml").decode()
-        for line in ("accelerator: cpu", "shards: 2"):
+        for line in ("accelerator: cpu", "micro_batches: 2"):
             self.assertIn(line, config.splitlines())
         self.assertNotRegex(config, r"(?m)^(lanes|num_workers|devices|strategy):")
         whole = read(f"{self.out}/checkpoints/last.safetensors")
         head = json.loads(whole[8:8 + struct.unpack("<Q", whole[:8])[0]])
         saved = json.loads(head["__metadata__"]["levin.config"])
-        self.assertEqual([saved.get(key) for key in ("accelerator", "shards")], ["cpu", 2])
+        self.assertEqual([saved.get(key) for key in ("accelerator", "micro_batches")], ["cpu", 2])
         self.assertEqual([key for key in ("lanes", "num_workers", "devices", "strategy") if key in saved], [])
         write(f"{self.out}/config.yaml", (config + "lanes: 64\nnum_workers: 256\n").encode())  # as early versions wrote it
         self.train("resume=true", "max_steps=4")
@@ -360,8 +360,8 @@ class Resume(Case):
         """They are refused and leave the run as it was."""
         self.train()
         config, hashes = read(f"{self.out}/config.yaml"), self.hashes()
-        for word, says in (("model=cnn", "another model"), ("optim=sgd", "another optimizer: give optim.name")):
-            self.train("resume=true", word, "max_steps=4", code=USAGE, says=["last.safetensors", says, "weights="])
+        for word, expects in (("model=cnn", "another model"), ("optim=sgd", "another optimizer: give optim.name")):
+            self.train("resume=true", word, "max_steps=4", code=USAGE, expects=["last.safetensors", expects, "weights="])
             self.assertEqual(read(f"{self.out}/config.yaml"), config)
             self.assertEqual(self.hashes(), hashes)
         self.levin(["train", "classify", f"data={self.photos}", f"out={self.out}", "resume=true", "max_steps=4"], OK, ["resuming from"])
@@ -377,18 +377,18 @@ class Resume(Case):
         last = f"{self.out}/checkpoints/last.safetensors"
         advice = [last, f"weights={last} reset_head=true", "in another out"]
         os.rename(f"{data}/cat", f"{data}/zat")
-        self.train(*again, data=data, code=USAGE, says=["the class zat", "no longer has the class cat", "3 classes now, 3 then", *advice])
+        self.train(*again, data=data, code=USAGE, expects=["the class zat", "no longer has the class cat", "3 classes now, 3 then", *advice])
         for name in ("ant", "cat"):
             shutil.copytree(f"{data}/zat", f"{data}/{name}")
-        self.train(*again, data=data, code=USAGE, says=["the data has the class ant, zat (5 classes now, 3 then)", *advice])
+        self.train(*again, data=data, code=USAGE, expects=["the data has the class ant, zat (5 classes now, 3 then)", *advice])
         os.rename(f"{data}/hat", f"{self.dir}/hat")
         for name in ("ant", "zat"):
             shutil.rmtree(f"{data}/{name}")
-        _, told = self.train(*again, data=data, code=USAGE, says=["it no longer has the class hat (2 classes now, 3 then)", *advice])
-        self.assertNotIn("the data has the class", told)
+        _, reported = self.train(*again, data=data, code=USAGE, expects=["it no longer has the class hat (2 classes now, 3 then)", *advice])
+        self.assertNotIn("the data has the class", reported)
         self.assertEqual((tree(f"{self.out}/checkpoints"), read(f"{self.out}/config.yaml")), before)
         os.rename(f"{self.dir}/hat", f"{data}/hat")
-        self.train(*again, data=data, says=["resuming from"])
+        self.train(*again, data=data, expects=["resuming from"])
 
 
 if __name__ == "__main__":

@@ -19,33 +19,33 @@ class Stops(Case):
         self.train("max_steps=1", "checkpoint.every_n_steps=1")
         kept, files = self.hashes(), tree(self.out)
         self.train("resume=true", "optim.lr=1e30", "max_steps=9", code=FAILURE,
-                   says=["the validation loss is", "after step 2", "smaller optim.lr", f"{self.out}/checkpoints/last.safetensors keeps step 1"])
+                   expects=["the validation loss is", "after step 2", "smaller optim.lr", f"{self.out}/checkpoints/last.safetensors keeps step 1"])
         self.assertEqual(self.hashes(), kept)
         for name in files:
             if name.endswith(".safetensors"):
                 self.assertEqual(read(f"{self.out}/{name}"), files[name], name)
         self.no_leftovers()
         self.levin(["eval", f"model={self.out}", f"data={self.photos}"], OK)
-        self.train("resume=true", "optim.lr=0.001", "max_steps=4", says=["resuming from", "step 1"])
+        self.train("resume=true", "optim.lr=0.001", "max_steps=4", expects=["resuming from", "step 1"])
 
     def test_loss_is_not_finite_without_validation(self):
         self.train("val_split=0", "max_steps=1")
         self.train("val_split=0", "resume=true", "max_steps=2")
         kept = self.hashes()
         self.train("val_split=0", "resume=true", "optim.lr=1e30", "max_steps=-1", code=FAILURE,
-                   says=["the loss is", "at step 3", "smaller optim.lr", f"{self.out}/checkpoints/last.safetensors keeps step 2"])
+                   expects=["the loss is", "at step 3", "smaller optim.lr", f"{self.out}/checkpoints/last.safetensors keeps step 2"])
         self.assertEqual(self.hashes(), kept)
 
     def test_loss_is_not_finite_at_once(self):
-        _, told = self.train("optim.lr=1e30", "max_steps=9", code=FAILURE, says=["the loss is", "smaller optim.lr", "no checkpoint was written before"])
-        self.keeps_the_sentence(told)
+        _, reported = self.train("optim.lr=1e30", "max_steps=9", code=FAILURE, expects=["the loss is", "smaller optim.lr", "no checkpoint was written before"])
+        self.keeps_the_sentence(reported)
         self.assertEqual(os.listdir(f"{self.out}/checkpoints"), [])
 
     def test_weights_are_not_finite(self):
         """The last step breaks the weights: no loss shows it any more, but they must not become the checkpoint."""
         self.train("val_split=0", "max_steps=1")
         kept = self.hashes()
-        self.train("val_split=0", "resume=true", "optim.lr=1e39", code=FAILURE, says=["is not finite after step 2", "smaller optim.lr", "keeps step 1"])
+        self.train("val_split=0", "resume=true", "optim.lr=1e39", code=FAILURE, expects=["is not finite after step 2", "smaller optim.lr", "keeps step 1"])
         self.assertEqual(self.hashes(), kept)
         self.levin(["eval", f"model={self.out}", f"data={self.photos}"], OK)
 
@@ -53,17 +53,17 @@ class Stops(Case):
         p = self.start("val_split=0") # a signal during validation ends between two epochs
         before = self.steps()
         p.send_signal(number)
-        _, told = p.communicate(timeout=WAIT_S)
-        self.assertEqual(p.returncode, code, told)
-        self.assertIn(f"stopped: {name} after step", told)
-        self.assertIn("resume=true goes on from there", told)
+        _, reported = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, code, reported)
+        self.assertIn(f"stopped: {name} after step", reported)
+        self.assertIn("resume=true goes on from there", reported)
         self.no_leftovers()
         done = self.steps()
         self.assertGreaterEqual(done, before)
         hashes = self.hashes()
-        self.resume(done, says=[f"step {done},"])  # it is at this step: nothing is repeated, nothing is to do
+        self.resume(done, expects=[f"step {done},"])  # it is at this step: nothing is repeated, nothing is to do
         self.assertEqual(self.hashes(), hashes)
-        self.resume(done + 3, says=["resuming from", f"step {done},"])
+        self.resume(done + 3, expects=["resuming from", f"step {done},"])
         self.assertEqual(self.steps(), done + 3)
         return done + 3
 
@@ -90,14 +90,14 @@ class Stops(Case):
         p.send_signal(signal.SIGHUP)
         self.wait_for(lambda: self.steps() > before + 2, p)
         p.send_signal(signal.SIGTERM)
-        _, told = p.communicate(timeout=WAIT_S)
-        self.assertEqual(p.returncode, SIGTERM, told)
+        _, reported = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, SIGTERM, reported)
 
-    def test_ctrl_c_says_what_it_waits_for(self):
+    def test_ctrl_c_reports_what_it_waits_for(self):
         p = self.start("val_split=0")
         p.send_signal(signal.SIGINT)
-        _, told = p.communicate(timeout=WAIT_S)
-        self.assertIn("stopping after this step; Ctrl-C again stops at once", told)
+        _, reported = p.communicate(timeout=WAIT_S)
+        self.assertIn("stopping after this step; Ctrl-C again stops at once", reported)
 
     def test_sigusr1(self):
         self.stopped_by(signal.SIGUSR1, REQUEUE, "SIGUSR1")
@@ -112,8 +112,8 @@ class Stops(Case):
             before = self.steps()
             self.wait_for(lambda: self.steps() > before + 2, p)
             p.send_signal(signal.SIGINT)
-            _, told = p.communicate(timeout=WAIT_S)
-            self.assertEqual(p.returncode, SIGINT, told)
+            _, reported = p.communicate(timeout=WAIT_S)
+            self.assertEqual(p.returncode, SIGINT, reported)
             step, = re.findall(r"\[INFO\] SIGUSR2: a checkpoint of step (\d+) \(epoch 1\)$", read(f"{self.out}/train.log").decode(), re.M)
             self.assertLess(int(step), 5000)
             shutil.rmtree(self.out)
@@ -132,10 +132,10 @@ class Stops(Case):
         for number, code, name in ((signal.SIGTERM, SIGTERM, "SIGTERM"), (signal.SIGINT, SIGINT, "Ctrl-C")):
             p, pipe = self.waiting()
             p.send_signal(number)
-            _, told = p.communicate(timeout=WAIT_S)
+            _, reported = p.communicate(timeout=WAIT_S)
             os.close(pipe)
-            self.assertEqual(p.returncode, code, told)
-            self.assertEqual(told, f"stopped: {name} before the first step: nothing was written\n")
+            self.assertEqual(p.returncode, code, reported)
+            self.assertEqual(reported, f"stopped: {name} before the first step: nothing was written\n")
             self.assertFalse(os.path.exists(self.out))
 
     def test_requeued_before_the_first_step(self):
@@ -144,9 +144,9 @@ class Stops(Case):
         p.send_signal(signal.SIGUSR1)
         os.write(pipe, b"seed: 3\n")
         os.close(pipe)
-        _, told = p.communicate(timeout=WAIT_S)
-        self.assertEqual(p.returncode, REQUEUE, told)
-        self.assertIn("stopped: SIGUSR1 after step 0 (epoch 1); the checkpoint is saved", told)
+        _, reported = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, REQUEUE, reported)
+        self.assertIn("stopped: SIGUSR1 after step 0 (epoch 1); the checkpoint is saved", reported)
         self.no_leftovers()
         self.levin(["train", "classify", f"out={self.out}", "resume=true"], OK, ["resuming from", "step 0, epoch 1"])
         resumed, self.out = self.hashes(), f"{self.dir}/whole"
@@ -156,16 +156,16 @@ class Stops(Case):
     def test_stopped_but_cannot_save(self):
         """130 and 143 say who stopped the run, 85 promises a checkpoint."""
         who = self.nobody()
-        for number, code, says in ((signal.SIGINT, SIGINT, "stopped: Ctrl-C"), (signal.SIGUSR1, FAILURE, "error: cannot create")):
+        for number, code, expects in ((signal.SIGINT, SIGINT, "stopped: Ctrl-C"), (signal.SIGUSR1, FAILURE, "error: cannot create")):
             self.out = f"{self.dir}/run{code}"
             p = self.start("data.count=100000", before=who, saved=False)
             os.chmod(f"{self.out}/checkpoints", 0o555)
             p.send_signal(number)
-            _, told = p.communicate(timeout=WAIT_S)
-            self.assertEqual(p.returncode, code, told)
-            self.assertIn(says, told)
-            self.assertIn("checkpoints/last.safetensors\": Permission denied", told)
-            self.assertEqual("but the checkpoint could not be saved" in told, code == SIGINT, told)
+            _, reported = p.communicate(timeout=WAIT_S)
+            self.assertEqual(p.returncode, code, reported)
+            self.assertIn(expects, reported)
+            self.assertIn("checkpoints/last.safetensors\": Permission denied", reported)
+            self.assertEqual("but the checkpoint could not be saved" in reported, code == SIGINT, reported)
 
     def test_kill_9(self):
         p = self.start("checkpoint.every_n_steps=1")
@@ -177,7 +177,7 @@ class Stops(Case):
         write(f"{self.out}/checkpoints/last.safetensors.tmp-4711", b"half a checkpoint")
         write(f"{self.out}/exported_models/exported_last.safetensors.tmp-4711", b"half a model")
         done = self.steps()
-        self.resume(done + 3, says=["resuming from"])
+        self.resume(done + 3, expects=["resuming from"])
         self.assertEqual(self.steps(), done + 3)
         lines = [json.loads(line)["step"] for line in read(f"{self.out}/metrics.jsonl").splitlines()]
         self.assertEqual(lines, sorted(lines))

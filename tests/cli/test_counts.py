@@ -1,4 +1,4 @@
-"""One of a thing is not "1 things": in what small runs print, and in the sources: a number in front of a plural goes through lvni_plural, unless it is
+"""One of a thing is not "1 things": in what small runs print, and in the sources: a number in front of a plural goes through lvni_core_plural, unless it is
 never 1. And numbers that are none have no sign ("-nan").
 
 usage: test_counts.py LEVIN [names]
@@ -15,7 +15,7 @@ from rank_processes import drop_identity
 
 drop_identity()
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src")
-THINGS = "samples|images|pictures|classes|steps|epochs|shards|ranks|cores|devices|tensors|parameters|predictions|labels|weights|checkpoints|files|rows|values|lanes"
+THINGS = "samples|images|images|classes|steps|epochs|micro-batches|ranks|cores|devices|tensors|parameters|predictions|labels|weights|checkpoints|files|rows|values|lanes"
 ONE = re.compile(rf"(?<![\w.,:=/(-])1 (?:[a-z]+ )?({THINGS})\b")
 # Of ranks and devices messages speak where there are several.
 COUNTED = THINGS.replace("ranks|cores|devices|", "cores|")
@@ -27,10 +27,10 @@ NEVER_ONE = [
     "%d devices x %d accumulation",
     "x %lld accumulation steps",
     "%d devices cannot share",
-    "cannot be cut into %d shards",
-    "group=%d does not divide %d shards",
+    "cannot be cut into %d micro-batches",
+    "group=%d does not divide %d micro-batches",
     "a confusion matrix at most %d",
-    "make %lld shards",
+    "make %lld micro-batches",
     "an epoch counts to",
     "%lld samples in steps",
     "%s %lld x %lld = %lld samples",
@@ -38,9 +38,9 @@ NEVER_ONE = [
     "copying a batch of",
     "%d steps in a row",
     "of the model's %d tensors",
-    "of these %lld pictures",
-    "none of its %lld pictures",
-    "owns shards %lld-%lld",
+    "of these %lld images",
+    "none of its %lld images",
+    "owns micro-batches %lld-%lld",
     "snprintf(identity, 96,",
     'of the %d classes"',
     "a rank's message is about",
@@ -67,9 +67,9 @@ class Sources(unittest.TestCase):
                 if NUMBER.search(line) and not any(known in line for known in NEVER_ONE):
                     bad.append(f"{os.path.basename(path)}:{i + 1}: {line.strip()}")
                 if '== 1 ? "" : "s"' in line:
-                    bad.append(f"{os.path.basename(path)}:{i + 1}: use lvni_plural")
+                    bad.append(f"{os.path.basename(path)}:{i + 1}: use lvni_core_plural")
         self.assertEqual(
-            bad, [], "lvni_plural (core/str.h), or, where it is never 1, the list NEVER_ONE above"
+            bad, [], "lvni_core_plural (core/str.h), or, where it is never 1, the list NEVER_ONE above"
         )
 
 
@@ -79,9 +79,9 @@ class Counts(Case):
             [LEVIN, *words], cwd=self.dir, capture_output=True, text=True, timeout=WAIT_S
         )
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        told = done.stdout + done.stderr
-        self.assertEqual(ONE.findall(told), [], told)
-        return told
+        reported = done.stdout + done.stderr
+        self.assertEqual(ONE.findall(reported), [], reported)
+        return reported
 
     def test_one_of_everything(self):
         for name in ("train/cat", "train/dog", "val/cat"):
@@ -95,7 +95,7 @@ class Counts(Case):
             "batch_size=2",
             "max_epochs=1",
             "verbose=true",
-            "shards=1",
+            "micro_batches=1",
         ]
         self.assertIn("done after 1 step;", self.one(*words, "out=run"))
         self.assertIn("the run: 1 step, 1 epoch\n", self.one("plan", *words))
@@ -130,11 +130,11 @@ class Counts(Case):
             "optim.lr=1e20",
         ]
         for precision in ("32-true", "16-mixed"):
-            told = self.one(*words, f"precision={precision}", code=FAILURE)
-            self.assertIn(" is nan ", told)
+            reported = self.one(*words, f"precision={precision}", code=FAILURE)
+            self.assertIn(" is nan ", reported)
             self.assertNotIn(
                 "-nan",
-                told
+                reported
                 + read(f"{self.dir}/run/train.log").decode()
                 + read(f"{self.dir}/run/metrics.jsonl").decode(),
             )

@@ -61,8 +61,8 @@ class Docs(unittest.TestCase):
         npy(cls.cwd / "x.npy", "<f4", (2, 32, 32, 3), struct.pack("<6144f", *(i % 7 / 7 for i in range(6144))))
         made = ["data=builtin:shapes", "data.count=16", "model=resnet18", "batch_size=8", "max_steps=1", "val_split=0", "out=made"]
         for words in (["train", "classify", *made], ["export", "model=made", "output=resnet18.safetensors", "card=false"]):
-            code, told = cls.levin(words)
-            assert code == 0, told
+            code, reported = cls.levin(words)
+            assert code == 0, reported
 
     def test_every_command(self):
         files = sorted((SOURCE / "docs").glob("*.md"), key=lambda path: (path.name not in FIRST, path.name))
@@ -73,8 +73,8 @@ class Docs(unittest.TestCase):
             if words[0] == "train":
                 words += ["max_steps=2"] + ([] if "out=" in line else [f"out=out/docs{i}"])
             with self.subTest(file=name, command=line):
-                code, told = self.levin(words)
-                self.assertEqual(code, 0, told)
+                code, reported = self.levin(words)
+                self.assertEqual(code, 0, reported)
                 for word in words:
                     if word.startswith("output="):
                         self.assertGreater(os.path.getsize(self.cwd / word[7:]), 0)

@@ -30,7 +30,7 @@ SLOW = bool(os.environ.get("LEVIN_TEST_SLOW"))
 SECONDS = float(os.environ.get("LEVIN_TEST_SECONDS") or (60 if SLOW else 1.5))
 WINDOW_S = float(os.environ.get("LEVIN_TEST_WINDOW_S", "0.3"))
 TRAINING = ["train", "classify", "data=builtin:shapes", "data.count=60", "image_size=8",
-            "model=mlp", "batch_size=6", "shards=3", "wgrad_threads=1", "max_epochs=-1",
+            "model=mlp", "batch_size=6", "micro_batches=3", "wgrad_threads=1", "max_epochs=-1",
             "accelerator=cpu"]
 ENDS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2,
         signal.SIGKILL]
@@ -173,8 +173,8 @@ class Early(unittest.TestCase):
             pid = rank_of(p.pid, rank)
         time.sleep(moment * WINDOW_S)
         self.send(p, pid, number)
-        told, _ = p.communicate(timeout=WAIT_S)
-        report = self.describe(number, rank, moment, shell_code(p)) + f"{arguments}\n{told}"
+        reported, _ = p.communicate(timeout=WAIT_S)
+        report = self.describe(number, rank, moment, shell_code(p)) + f"{arguments}\n{reported}"
         self.nothing_is_left(report)
         self.assertEqual(shell_code(p), code_of(number), report)
         self.names_only(rank, report)
@@ -199,9 +199,9 @@ class Early(unittest.TestCase):
                        any(p.poll() is not None for p in ranks), "they never meet")
         time.sleep(moment * (WINDOW_S / 25 if met else WINDOW_S))
         self.send(ranks[rank], ranks[rank].pid, number)
-        told = [p.communicate(timeout=WAIT_S)[0] for p in ranks]
+        reported = [p.communicate(timeout=WAIT_S)[0] for p in ranks]
         codes = [shell_code(p) for p in ranks]
-        report = self.describe(number, rank, moment, codes) + "---\n".join(told)
+        report = self.describe(number, rank, moment, codes) + "---\n".join(reported)
         self.nothing_is_left(report)
         self.assertEqual(codes[rank], code_of(number), report)
         for r in set(range(RANKS)) - {rank}:

@@ -62,14 +62,14 @@ class Examples(unittest.TestCase):
         run(CLASSIFIER, "out=run", "seed=1", cwd=self.cwd)
         self.assertGreaterEqual(best_accuracy(self.cwd / "run"), 0.95)
 
-    def test_the_classifier_keeps_the_law(self):
+    def test_the_classifier_keeps_the_reproducibility(self):
         """A module and a dataset of a user: one hash for any lanes and loader workers, and when resumed."""
-        short = ("shards=4", "wgrad_threads=1", "max_epochs=1", "max_steps=9")
+        short = ("micro_batches=4", "wgrad_threads=1", "max_epochs=1", "max_steps=9")
         hashes = {}
         for name, words in {"one": ("lanes=1", "num_workers=0"), "two": ("lanes=2", "num_workers=3")}.items():
             run(CLASSIFIER, f"out={name}", *short, *words, cwd=self.cwd)
             hashes[name] = run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout
-        run(CLASSIFIER, "out=parts", "shards=4", "wgrad_threads=1", "max_epochs=1", "max_steps=4", cwd=self.cwd)
+        run(CLASSIFIER, "out=parts", "micro_batches=4", "wgrad_threads=1", "max_epochs=1", "max_steps=4", cwd=self.cwd)
         run(CLASSIFIER, "out=parts", "resume=true", "max_steps=9", cwd=self.cwd)
         hashes["parts"] = run(LEVIN, "ckpt", "hash", "parts/checkpoints/last.safetensors", cwd=self.cwd).stdout
         self.assertRegex(hashes["one"], r"^weights [0-9a-f]+\nstate [0-9a-f]+\n$")
@@ -79,8 +79,8 @@ class Examples(unittest.TestCase):
         self.assertNotEqual(hashes["one"], run(LEVIN, "ckpt", "hash", "other/checkpoints/last.safetensors", cwd=self.cwd).stdout)
 
     def test_the_classifier_names_a_wrong_key(self):
-        told = run(CLASSIFIER, "max_epoch=1", cwd=self.cwd, status=64).stderr
-        self.assertIn("max_epochs", told)
+        reported = run(CLASSIFIER, "max_epoch=1", cwd=self.cwd, status=64).stderr
+        self.assertIn("max_epochs", reported)
 
     def test_the_standardiser_learns_the_instruments(self):
         run(STANDARDISE, "out=run", "seed=1", cwd=self.cwd)
@@ -92,7 +92,7 @@ class Examples(unittest.TestCase):
             self.assertAlmostEqual(state["model/input.mean"][c] / seen, mean, delta=0.1 * spread)
             self.assertAlmostEqual((state["model/input.variance"][c] / seen) ** 0.5, spread, delta=0.06 * spread)
 
-    def test_the_standardiser_keeps_the_law(self):
+    def test_the_standardiser_keeps_the_reproducibility(self):
         """A buffer of a user's module: one hash for any lanes, on a pretend accelerator, and when resumed."""
         steps = ("max_epochs=1", "max_steps=9")
         os.environ["LEVIN_SIM_DEVICES"] = "1"
@@ -102,12 +102,12 @@ class Examples(unittest.TestCase):
         hashes = {run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout for name in ("one", "two", "sim", "parts")}
         self.assertEqual(len(hashes), 1)
 
-    def test_pairs_are_found_among_those_of_all_shards(self):
+    def test_pairs_are_found_among_those_of_all_micro_batches(self):
         run(PAIRS, "out=run", cwd=self.cwd)
         self.assertGreaterEqual(best_accuracy(self.cwd / "run"), 0.9)  # one of 64; by chance 0.016
 
-    def test_pairs_keep_the_law(self):
-        """A loss over the shards of a group: one hash for any lanes and ranks, on a pretend accelerator, and when resumed; another group is another run."""
+    def test_pairs_keep_the_reproducibility(self):
+        """A loss over the micro-batches of a group: one hash for any lanes and ranks, on a pretend accelerator, and when resumed; another group is another run."""
         os.environ["LEVIN_SIM_DEVICES"] = "1"
         steps = ("max_epochs=1", "max_steps=9", "group=4")
         layouts = {"one": ("lanes=1",), "eight": ("lanes=8", "num_workers=2"), "two": ("devices=2", "strategy=dp"), "three": ("devices=3", "strategy=dp"), "sim": ("accelerator=sim",),
@@ -121,9 +121,9 @@ class Examples(unittest.TestCase):
         self.assertNotIn(run(LEVIN, "ckpt", "hash", "alone/checkpoints/last.safetensors", cwd=self.cwd).stdout, hashes)
 
     def test_the_generator_finds_the_ring(self):
-        told = run(RING, "out=run", "verbose=true", cwd=self.cwd).stdout
-        self.assertIn("phases of a step: critic (4417 parameters), generator (4482)", told)
-        self.assertNotIn("the loss does not depend on", told)  # every phase has its own
+        reported = run(RING, "out=run", "verbose=true", cwd=self.cwd).stdout
+        self.assertIn("phases of a step: critic (4417 parameters), generator (4482)", reported)
+        self.assertNotIn("the loss does not depend on", reported)  # every phase has its own
         lines = [json.loads(line) for line in Path(self.cwd, "run/metrics.jsonl").read_text().splitlines()]
         last = [line for line in lines if "val/loss" in line][-1]
         self.assertLessEqual(last["val/loss"], 0.1)  # the mean distance from a ring of radius 1
@@ -131,7 +131,7 @@ class Examples(unittest.TestCase):
         steps = [line for line in lines if "grad_norm/critic" in line]
         self.assertTrue(steps and all({"train/distance_step", "train/penalty_step", "train/g_loss_step", "grad_norm/generator"} <= set(line) for line in steps))
 
-    def test_phases_keep_the_law(self):
+    def test_phases_keep_the_reproducibility(self):
         """Two phases in each step: one hash for any lanes and ranks, on a pretend accelerator, and when resumed."""
         os.environ["LEVIN_SIM_DEVICES"] = "1"
         steps = ("max_epochs=1", "max_steps=9")
@@ -144,8 +144,8 @@ class Examples(unittest.TestCase):
         self.assertEqual(len(hashes), 1)
 
     def test_a_phase_that_is_frozen_is_refused(self):
-        told = run(RING, "out=run", "freeze=[critic]", cwd=self.cwd, status=64).stderr
-        self.assertIn("the phase critic of a step has nothing to train", told)
+        reported = run(RING, "out=run", "freeze=[critic]", cwd=self.cwd, status=64).stderr
+        self.assertIn("the phase critic of a step has nothing to train", reported)
         self.assertFalse(Path(self.cwd, "run").exists())
 
     def test_photos_from_a_folder(self):

@@ -36,8 +36,8 @@ class Install(unittest.TestCase):
         self.stage = self.cwd / "stage"
         self.root = Path(f"{self.stage}{PREFIX}")
         self.environment = dict(os.environ, DESTDIR=str(self.stage))
-        told = run(SOURCE / "tools/install", BUILD, PREFIX, env=self.environment)
-        self.assertIn(f"files below {self.root}", told)
+        reported = run(SOURCE / "tools/install", BUILD, PREFIX, env=self.environment)
+        self.assertIn(f"files below {self.root}", reported)
         shutil.copy(self.root / "share/doc/levin/examples/01_tensors/tensors.c", self.cwd)
         self.library = dict(os.environ, LD_LIBRARY_PATH=str(self.root / "lib"), PKG_CONFIG_PATH=str(self.root / "lib/pkgconfig"))
 
@@ -65,8 +65,8 @@ class Install(unittest.TestCase):
         headers = {path.name for path in (SOURCE / "include/levin").iterdir()}
         self.assertEqual({path.name for path in (self.root / "include/levin").iterdir()}, headers)
         self.assertIn("all of them declared", run(SOURCE / "tools/check-symbols", self.root / "lib/liblevin.so", self.root / "include"))
-        told = run(self.root / "bin/levin", "--version").split()
-        self.assertEqual(self.pkg_config("--modversion", "levin"), told[1:])
+        reported = run(self.root / "bin/levin", "--version").split()
+        self.assertEqual(self.pkg_config("--modversion", "levin"), reported[1:])
         page = (self.root / "share/man/man1/levin.1").read_text()
         self.assertIn("max_epochs", page)
         self.assertNotIn(str(self.cwd), (self.root / "lib/pkgconfig/levin.pc").read_text())

@@ -10,8 +10,8 @@ from launch_case import Case, CLEAN, LEVIN, main, WAIT_S
 
 
 class Words(Case):
-    def test_bad_words(self):
-        for words, says in ((["-n", "2"], "which program"), (["-n", "2", "A=1", "env"], "unknown key `A`"), (["-z", "ls"], "`-z` is not understood"),
+    def test_bad_arguments(self):
+        for words, expects in ((["-n", "2"], "which program"), (["-n", "2", "A=1", "env"], "unknown key `A`"), (["-z", "ls"], "`-z` is not understood"),
                             (["--standalone", "x.py"], "x.py: there is no such script"),
                             (["-n2", "python3", "x.py"], "`-n2` is not understood"),
                             (["-n", "0", "--", "ls"], "nproc 0"), (["-n", "two", "--", "ls"], "nproc two"),
@@ -21,7 +21,7 @@ class Words(Case):
                             (["--node-rank=1", "--", "ls"], "node_rank"), (["--run-id", "a/b", "--", "ls"], "run_id")):
             done = subprocess.run([LEVIN, "launch", *words], cwd=self.dir, env=CLEAN, capture_output=True, text=True, timeout=WAIT_S, check=False)
             self.assertEqual(done.returncode, 64, (words, done.stderr))
-            self.assertIn(says, done.stderr)
+            self.assertIn(expects, done.stderr)
             self.assertEqual(done.stdout, "")
 
     def test_no_dashes_before_the_program(self):

@@ -22,38 +22,38 @@ class Layouts(Case):
         super().setUp()
         self.data = f"{self.dir}/data"
 
-    def plan(self, *more, code=OK, says=()):
-        return self.levin(["plan", *self.words(self.data, self.out, *more)], code, says)
+    def plan(self, *more, code=OK, expects=()):
+        return self.levin(["plan", *self.words(self.data, self.out, *more)], code, expects)
 
     def right(self, *more):
         """How many images eval measured, and what it said beside."""
-        said, told = self.levin(["eval", f"model={self.out}", f"data={self.data}", *more], OK)
-        return int(re.search(r"of (\d+) right", said).group(1)), told
+        printed, reported = self.levin(["eval", f"model={self.out}", f"data={self.data}", *more], OK)
+        return int(re.search(r"of (\d+) right", printed).group(1)), reported
 
     def test_counts_of_classes(self):
         folder(self.data, {"cat": 5, "dog": 7, "ape": 2})
-        said, _ = self.plan()
-        self.assertIn("14 images in 3 classes (ape 2, cat 5, dog 7); 11 to train, 3 to val", said)
+        printed, _ = self.plan()
+        self.assertIn("14 images in 3 classes (ape 2, cat 5, dog 7); 11 to train, 3 to val", printed)
         folder(self.data, {f"more{i}": 1 for i in range(18)})
-        said, told = self.plan()
-        self.assertIn("32 images in 21 classes (smallest: more0 1, largest: dog 7)", said)
-        self.assertRegex(told, "too few images to validate any of: more0, more1, .*, and 10 more")
+        printed, reported = self.plan()
+        self.assertIn("32 images in 21 classes (smallest: more0 1, largest: dog 7)", printed)
+        self.assertRegex(reported, "too few images to validate any of: more0, more1, .*, and 10 more")
         self.assertNotIn("too few", self.plan("val_split=0")[1])
 
     def test_parts(self):
         folder(self.data, {"Train/cat": 6, "Train/dog": 6, "validation/dog": 3, "TEST/cat": 4,
                            "TEST/dog": 1})
-        said, told = self.plan()
-        self.assertIn("15 images in 2 classes (cat 6, dog 9); 12 to train, 3 to validate; ", said)
-        self.assertIn("; TEST/ is left to eval", said)
-        self.assertIn("the validation part has no image of: cat", told)
+        printed, reported = self.plan()
+        self.assertIn("15 images in 2 classes (cat 6, dog 9); 12 to train, 3 to validate; ", printed)
+        self.assertIn("; TEST/ is left to eval", printed)
+        self.assertIn("the validation part has no image of: cat", reported)
         self.train(data=self.data)
         sizes = {"train": 12, "val": 3, "test": 5, "all": 20}
         for split, n in sizes.items():
             self.assertEqual(self.right(f"split={split}")[0], n, split)
-        n, told = self.right()
+        n, reported = self.right()
         self.assertEqual(n, 5)
-        self.assertIn("split=test: ", told)
+        self.assertIn("split=test: ", reported)
         out = self.levin(["eval", f"model={self.out}", f"data={self.data}", "--json"], OK)[0]
         self.assertEqual(json.loads(out)["split"], "test")
         # predict knows no classes; where it names that of the folder, eval counts it
@@ -63,9 +63,9 @@ class Layouts(Case):
         for part, split in (("Train/", "train"), ("validation/", "val"), ("TEST/", "test"),
                             ("", "all")):
             good = sum(f"/{name}/" in file for file, name in rows if file.startswith(part))
-            said = self.levin(["eval", f"model={self.out}", f"data={self.data}", f"split={split}"],
+            printed = self.levin(["eval", f"model={self.out}", f"data={self.data}", f"split={split}"],
                               OK)[0]
-            self.assertIn(f"({good} of {sizes[split]} right)", said)
+            self.assertIn(f"({good} of {sizes[split]} right)", printed)
 
     def test_test_without_val(self):
         folder(self.data, {"train/cat": 5, "train/dog": 5, "test/cat": 3})
@@ -76,9 +76,9 @@ class Layouts(Case):
         hashes = self.hashes()
         os.rename(f"{self.data}/test", f"{self.dir}/test")  # it takes no part in training
         self.train("overwrite=true", data=self.data)
-        n, told = self.right()
+        n, reported = self.right()
         self.assertEqual(n, 10)
-        self.assertIn("8 of these 10 pictures were trained on", told)
+        self.assertIn("8 of these 10 images were trained on", reported)
         self.assertEqual(self.hashes(), hashes)
 
     def test_names_of_parts_change_no_bit(self):
@@ -118,13 +118,13 @@ class Layouts(Case):
                      "dog/.ipynb_checkpoints/x.jpg", "dog/Thumbs.db"):
             write(f"{self.data}/{name}", JPEG)
         line = "ignored: 2 .webp, 1 .txt\n"
-        said, _ = self.plan()
-        self.assertIn("14 images in 2 classes (cat 7, dog 7)", said)
-        self.assertIn(line, said)
+        printed, _ = self.plan()
+        self.assertIn("14 images in 2 classes (cat 7, dog 7)", printed)
+        self.assertIn(line, printed)
         past = os.stat(self.data).st_mtime - 100
         for where, _, _ in os.walk(self.data):
             os.utime(where, (past, past))
-        self.train(data=self.data, says=[line])
+        self.train(data=self.data, expects=[line])
         self.assertIn(line, read(f"{self.out}/train.log").decode())
         self.assertEqual(read(f"{self.out}/data.index").count(b"\nignored "), 2)
         for words in (["eval"], ["predict", f"output={self.dir}/p.csv"]):
@@ -138,9 +138,9 @@ class Layouts(Case):
         """Nothing is said about a part that is none, and what chooses otherwise is named."""
         folder(self.data, {"test": 5, "prod": 5})
         for words in ([], ["data.layout=classes"]):
-            said = self.plan(*words)[0]
-            self.assertIn("10 images in 2 classes (prod 5, test 5); 8 to train, 2 to val", said)
-            self.assertNotIn("left to eval", said)
+            printed = self.plan(*words)[0]
+            self.assertIn("10 images in 2 classes (prod 5, test 5); 8 to train, 2 to val", printed)
+            self.assertNotIn("left to eval", printed)
         os.rename(f"{self.data}/prod", f"{self.data}/train")
         self.train("data.layout=classes", data=self.data)
         self.levin(["eval", f"model={self.out}", f"data={self.data}"], USAGE,
@@ -154,14 +154,14 @@ class Layouts(Case):
                      ["no image (JPEG or PNG) in the class folder hat (ignored: 1 .webp)",
                       "on_error=skip"])
         self.train("on_error=skip", data=self.data,
-                   says=["no image (JPEG or PNG) in the class folder hat",
+                   expects=["no image (JPEG or PNG) in the class folder hat",
                          "12 images in 2 classes"])
         write(f"{self.data}/coat/b.jpg", b"RIFF")
         write(f"{self.data}/coat/c.jpg", b"RIFF")
         self.train("overwrite=true", data=self.data, code=FAILURE,
-                   says=["2 of 14 pictures cannot be used", "on_error=skip"])
+                   expects=["2 of 14 images cannot be used", "on_error=skip"])
         self.train("on_error=skip", "overwrite=true", data=self.data,
-                   says=["no image can be read of the classes coat"])
+                   expects=["no image can be read of the classes coat"])
 
 
 if __name__ == "__main__":

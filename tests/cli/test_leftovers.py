@@ -19,7 +19,7 @@ from rank_processes import being_written, children, drop_identity, of_process
 drop_identity()
 # A checkpoint of 40 MB after each step: there is nearly always one being written.
 LARGE = ["train", "classify", "data=builtin:shapes", "data.count=60", "image_size=64", "model=mlp",
-         "batch_size=30", "shards=3", "wgrad_threads=1", "max_epochs=-1", "accelerator=cpu",
+         "batch_size=30", "micro_batches=3", "wgrad_threads=1", "max_epochs=-1", "accelerator=cpu",
          "checkpoint.every_n_steps=1"]
 
 

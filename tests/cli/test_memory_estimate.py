@@ -39,8 +39,8 @@ class Memory(unittest.TestCase):
         out = f"{cls.dir}/run"
         arguments = [LEVIN, "train", "classify", *SHAPES, f"out={out}", "overwrite=true", *more]
         peak = 0
-        with open(f"{cls.dir}/told", "w+", encoding="utf-8") as told:
-            p = subprocess.Popen(arguments, stdout=told, stderr=subprocess.STDOUT)
+        with open(f"{cls.dir}/told", "w+", encoding="utf-8") as reported:
+            p = subprocess.Popen(arguments, stdout=reported, stderr=subprocess.STDOUT)
             ended = 0
             while not ended:
                 try:
@@ -51,8 +51,8 @@ class Memory(unittest.TestCase):
                 time.sleep(0.001)
                 ended, status, usage = os.wait4(p.pid, os.WNOHANG)
             p.returncode = os.waitstatus_to_exitcode(status)
-            told.seek(0)
-            text = told.read()
+            reported.seek(0)
+            text = reported.read()
         assert p.returncode == 0, text
         with open("/proc/self/status", encoding="ascii") as f:
             own = int(re.search(r"VmHWM:\s+(\d+)", f.read())[1])
@@ -75,11 +75,11 @@ class Memory(unittest.TestCase):
                 self.holds(f"model={model}", "image_size=64", f"batch_size={batch}")
 
     def test_lanes(self):
-        self.holds("model=cnn", "image_size=64", "batch_size=32", "shards=4", "lanes=2")
+        self.holds("model=cnn", "image_size=64", "batch_size=32", "micro_batches=4", "lanes=2")
 
     def test_no_validation_before_the_end(self):
-        """Lanes, batches and short shards of what never comes do not count."""
-        self.holds("model=cnn", "image_size=64", "batch_size=64", "shards=4", "lanes=2",
+        """Lanes, batches and short micro-batches of what never comes do not count."""
+        self.holds("model=cnn", "image_size=64", "batch_size=64", "micro_batches=4", "lanes=2",
                    "max_steps=2", "data.count=300", "eval_batch_size=60")
 
     def test_weights_that_are_exported_as_they_are(self):
@@ -97,8 +97,8 @@ class Memory(unittest.TestCase):
                 for how in ((4, 1, 1), (16, 1, 1), (16, 4, 1), (16, 4, 2)):
                     with self.subTest(model=model, size=size, how=how):
                         self.holds(f"model={model}", f"image_size={size}", f"batch_size={how[0]}",
-                                   f"shards={how[1]}", f"lanes={how[2]}")
-        self.holds("model=resnet18", "image_size=64", "batch_size=8", "shards=8", "devices=2",
+                                   f"micro_batches={how[1]}", f"lanes={how[2]}")
+        self.holds("model=resnet18", "image_size=64", "batch_size=8", "micro_batches=8", "devices=2",
                    "strategy=dp")
 
 

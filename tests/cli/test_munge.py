@@ -35,7 +35,7 @@ TRAIN = [
     "data.count=48",
     "image_size=16",
     "batch_size=16",
-    "shards=2",
+    "micro_batches=2",
     "wgrad_threads=1",
     "max_steps=2",
     "seed=3",
@@ -177,12 +177,12 @@ class Munge(Case):
         self.addCleanup(lambda: (p.kill(), p.communicate()))
         return p
 
-    def ends(self, p, code, *says):
-        told, _ = p.communicate(timeout=WAIT_S)
-        self.assertEqual(p.returncode, code, told)
-        for piece in says:
-            self.assertIn(piece, told)
-        return told
+    def ends(self, p, code, *expects):
+        reported, _ = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, code, reported)
+        for piece in expects:
+            self.assertIn(piece, reported)
+        return reported
 
     def files(self):
         return [
@@ -229,13 +229,13 @@ class Munge(Case):
         (name,) = self.files()
         self.assertEqual(stat.S_IMODE(os.stat(name).st_mode), 0o600)
         second = self.task(1, self.one.conf)
-        told = self.ends(
+        reported = self.ends(
             first,
             OK,
             "the ranks prove who they are with a key in a file in ",
             "as there is no MUNGE here: MUNGE at ",
         )
-        self.assertEqual(told.count("MUNGE here"), 1)
+        self.assertEqual(reported.count("MUNGE here"), 1)
         self.ends(second, OK)
         self.assertEqual(self.files(), [])
 
@@ -265,11 +265,11 @@ class Munge(Case):
         )
         self.never_joined(first)
 
-    def never_joined(self, first, *says):
+    def never_joined(self, first, *expects):
         """The other rank; rank 0 still waits for it."""
         first.send_signal(signal.SIGTERM)
-        told = self.ends(first, SIGTERM, "stopped: SIGTERM before the first step", *says)
-        self.assertLessEqual(told.count("refused "), 2)
+        reported = self.ends(first, SIGTERM, "stopped: SIGTERM before the first step", *expects)
+        self.assertLessEqual(reported.count("refused "), 2)
 
     def test_another_key(self):
         first = self.task(0, self.one.conf)

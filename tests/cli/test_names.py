@@ -55,15 +55,15 @@ class Names(unittest.TestCase):
             self.assertEqual(hidden(line), [], f"{what}: {line!r}")
         return text
 
-    def levin(self, *words, code=OK, before=(), says=()):
+    def levin(self, *words, code=OK, before=(), expects=()):
         done = subprocess.run([*before, LEVIN, *words], capture_output=True, timeout=WAIT_S,
                               stdin=subprocess.DEVNULL)
-        told = done.stdout + done.stderr
+        reported = done.stdout + done.stderr
         if code is not None:
-            self.assertEqual(done.returncode, code, told.decode(errors="replace"))
-        for piece in says:
-            self.assertIn(piece, told.decode(errors="replace"))
-        return self.clean(told, words)
+            self.assertEqual(done.returncode, code, reported.decode(errors="replace"))
+        for piece in expects:
+            self.assertIn(piece, reported.decode(errors="replace"))
+        return self.clean(reported, words)
 
     def photos(self):
         folder = self.dir + b"/photos"
@@ -104,10 +104,10 @@ class Names(unittest.TestCase):
         self.assertEqual(self.levin(b"ckpt", b"hash", run), before)
         self.levin(b"train", b"classify", b"out=" + run, b"resume=true", b"max_steps=3")
 
-        told = self.levin(b"eval", b"model=" + run, b"data=" + photos, b"split=val",
+        reported = self.levin(b"eval", b"model=" + run, b"data=" + photos, b"split=val",
                           b"sheet=" + self.dir + b"/page.png")
         for name in CLASSES.values():
-            self.assertIn(f"  {name} ", told)
+            self.assertIn(f"  {name} ", reported)
         self.check_rows(run, photos)
 
     def check_rows(self, run, photos):
@@ -124,7 +124,7 @@ class Names(unittest.TestCase):
 
     def test_errors_and_warnings(self):
         photos, name = self.photos(), next(iter(CLASSES))
-        self.train(b"data=" + photos + b"/no\nsuch\x1b[31m", code=USAGE, says=[r"no\x0asuch\x1b[31m"])
+        self.train(b"data=" + photos + b"/no\nsuch\x1b[31m", code=USAGE, expects=[r"no\x0asuch\x1b[31m"])
         self.train(b"data=" + photos, b"optim=\x1b]0;x\x07", code=USAGE)
         self.train(b"data=" + photos, b"\xc2\x9bkey=1", code=USAGE)
         self.train(b"config=" + self.dir + b"/no\n.yaml", b"data=" + photos, code=USAGE)
@@ -132,9 +132,9 @@ class Names(unittest.TestCase):
         bad = photos + b"/" + name + b"/bad\n\x1b[0m.png"
         with open(bad, "wb") as f:
             f.write(b"no image")
-        few, says = [b"data=" + photos, b"max_steps=1", b"batch_size=4"], [r"bad\x0a\x1b[0m.png"]
-        self.train(*few, code=FAILURE, says=says)
-        self.train(*few, b"on_error=skip", says=says)
+        few, expects = [b"data=" + photos, b"max_steps=1", b"batch_size=4"], [r"bad\x0a\x1b[0m.png"]
+        self.train(*few, code=FAILURE, expects=expects)
+        self.train(*few, b"on_error=skip", expects=expects)
         with open(self.dir + b"/run/train.log", "rb") as f:
             self.clean(f.read(), "train.log")
         self.levin(b"no\x1bcommand", code=USAGE)

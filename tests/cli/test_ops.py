@@ -23,11 +23,11 @@ def levin(*words, status=0):
 
 class Ops(unittest.TestCase):
     def test_every_row_is_there(self):
-        told = levin("ops").splitlines()
-        self.assertRegex(told[0], r"^op +in +out +f32 +bf16 +f16 +f64 +mixed +2nd +")
-        self.assertEqual([line.split()[0] for line in told[1:-3]], [row[0] for row in ROWS])
-        self.assertTrue(told[-3].startswith(f"{len(ROWS)} ops"))
-        for line, (name, n_in, n_out, _, flags, sentence) in zip(told[1:-3], ROWS):
+        reported = levin("ops").splitlines()
+        self.assertRegex(reported[0], r"^op +in +out +f32 +bf16 +f16 +f64 +mixed +2nd +")
+        self.assertEqual([line.split()[0] for line in reported[1:-3]], [row[0] for row in ROWS])
+        self.assertTrue(reported[-3].startswith(f"{len(ROWS)} ops"))
+        for line, (name, n_in, n_out, _, flags, sentence) in zip(reported[1:-3], ROWS):
             words = line.split(None, 9)
             self.assertEqual(words[1].split("-")[-1], n_in, name)
             self.assertEqual(words[2].split("-")[-1], n_out, name)
@@ -37,17 +37,17 @@ class Ops(unittest.TestCase):
             self.assertEqual(words[9], sentence)
 
     def test_one_op(self):
-        told = levin("ops", "conv2d")
-        self.assertIn("inputs      2-3; the last may be left out", told)
-        self.assertIn("attributes  stride, padding, dilation", told)
-        self.assertIn("the same on any number of threads", told)
-        self.assertIn("2nd         its gradient has a gradient", told)
+        reported = levin("ops", "conv2d")
+        self.assertIn("inputs      2-3; the last may be left out", reported)
+        self.assertIn("attributes  stride, padding, dilation", reported)
+        self.assertIn("the same on any number of threads", reported)
+        self.assertIn("2nd         its gradient has a gradient", reported)
         self.assertIn("bf16        cpu, on f32 copies", levin("ops", "accuracy"))  # no kernel of its own: it only counts
         self.assertRegex(levin("ops", "cast"), r"(?m)^  bf16        cpu$")
-        told = levin("ops", "linear_grad_weight")
-        self.assertIn("outputs     1-2", told)
-        self.assertIn("attributes  none", told)
-        self.assertIn("wgrad_threads", told)
+        reported = levin("ops", "linear_grad_weight")
+        self.assertIn("outputs     1-2", reported)
+        self.assertIn("attributes  none", reported)
+        self.assertIn("wgrad_threads", reported)
 
     def test_mistakes(self):
         self.assertIn("did you mean softmax?", levin("ops", "sofmax", status=64))

@@ -49,7 +49,7 @@ class Outputs(Case):
             ([*predict, "data=x.npy"], (".npy",)),
         )
 
-    def test_the_ending_says_what_is_written(self):
+    def test_the_ending_reports_what_is_written(self):
         first = {
             ".csv": b"file,class,probability",
             ".jsonl": b'{"file": ',
@@ -77,10 +77,10 @@ class Outputs(Case):
                 "o.safetensors.bak",
             ):
                 before = sorted(os.listdir(self.dir))
-                _, told = self.raw(*words, f"output={name}", code=USAGE)
-                self.assertIn(f"output={name}: ", told)
+                _, reported = self.raw(*words, f"output={name}", code=USAGE)
+                self.assertIn(f"output={name}: ", reported)
                 self.assertIn(
-                    f"give a name that ends in {' or '.join(endings)}, or output=- for stdout", told
+                    f"give a name that ends in {' or '.join(endings)}, or output=- for stdout", reported
                 )
                 self.assertEqual(sorted(os.listdir(self.dir)), before)
 
@@ -103,8 +103,8 @@ class Outputs(Case):
         self.raw(*array, "output=o.npy")
         self.assertEqual(self.raw(*array, "output=-")[0], read(f"{self.dir}/o.npy"))
         for word in ("json=true", "top_k=2", "probabilities=true"):  # logits have no rows of classes
-            _, told = self.raw(*array, word, code=USAGE)
-            self.assertIn("this has no effect on the logits of an array", told)
+            _, reported = self.raw(*array, word, code=USAGE)
+            self.assertIn("this has no effect on the logits of an array", reported)
         self.assertFalse(os.path.exists(f"{self.dir}/-"))
 
     def test_a_dash_with_ranks(self):
@@ -114,7 +114,7 @@ class Outputs(Case):
             self.raw(*words, "output=-", "devices=2")[0], self.raw(*words, "output=-")[0]
         )
         self.raw("export", f"model={self.model}", "output=w.safetensors")
-        _, told = self.raw(
+        _, reported = self.raw(
             "predict",
             "model=mlp",
             "weights=w.safetensors",
@@ -124,15 +124,15 @@ class Outputs(Case):
             "devices=2",
             code=USAGE,
         )
-        self.assertIn("use devices=1, or the name of a file", told)
+        self.assertIn("use devices=1, or the name of a file", reported)
 
     def test_output_that_cannot_be_written(self):
         """A full disk behind standard output is an error, as with a file."""
         with open("/dev/full", "wb") as full:
             for words, _ in self.commands()[:3]:
-                _, told = self.raw(*words, "output=-", code=1, stdout=full)
-                self.assertIn("No space left on device", told)
-            _, told = self.raw(
+                _, reported = self.raw(*words, "output=-", code=1, stdout=full)
+                self.assertIn("No space left on device", reported)
+            _, reported = self.raw(
                 "eval",
                 f"model={self.model}",
                 f"data={self.photos}",
@@ -140,7 +140,7 @@ class Outputs(Case):
                 code=1,
                 stdout=full,
             )
-            self.assertIn("No space left on device", told)
+            self.assertIn("No space left on device", reported)
 
     def test_report_that_cannot_be_written(self):
         """So is one behind what a command prints."""
@@ -155,18 +155,18 @@ class Outputs(Case):
                 ("ckpt", "hash", self.model),
                 plan,
             ):
-                _, told = self.raw(*words, code=1, stdout=full)
-                self.assertIn("cannot write all of it to standard output", told)
-            _, told = self.raw("help", "nothing-such", code=USAGE, stdout=full)
-            self.assertNotIn("standard output", told)
+                _, reported = self.raw(*words, code=1, stdout=full)
+                self.assertIn("cannot write all of it to standard output", reported)
+            _, reported = self.raw("help", "nothing-such", code=USAGE, stdout=full)
+            self.assertNotIn("standard output", reported)
 
     def test_no_bytes_for_a_terminal(self):
         leader, follower = os.openpty()
         try:
-            _, told = self.raw(
+            _, reported = self.raw(
                 "export", f"model={self.model}", "output=-", code=USAGE, stdout=follower
             )
-            self.assertIn("which is not for a terminal", told)
+            self.assertIn("which is not for a terminal", reported)
         finally:
             os.close(leader)
             os.close(follower)

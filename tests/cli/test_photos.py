@@ -50,10 +50,10 @@ try:
     check(header["conv2.weight"]["shape"] == [64, 32, 3, 3], "exported convolution weights are OIHW")
     check(header["norm1.running_mean"]["shape"] == [32], "running statistics are exported")
 
-    # eval over everything, and predict over the same pictures, agree.
-    said = levin("eval", f"model={out}", f"data={PHOTOS}", f"sheet={work}/sheet.png").stdout
-    right = int(said.split("(")[1].split()[0])
-    lines = said.splitlines()
+    # eval over everything, and predict over the same images, agree.
+    printed = levin("eval", f"model={out}", f"data={PHOTOS}", f"sheet={work}/sheet.png").stdout
+    right = int(printed.split("(")[1].split()[0])
+    lines = printed.splitlines()
     check(lines[0].startswith("acc ") and lines[0].endswith(f"({right} of 341 right)") and lines[-1] == f"sheet in {work}/sheet.png",
           "eval says acc first and the page last")
     counts = [line.split()[1].split("/") for line in lines[2:12]]
@@ -64,7 +64,7 @@ try:
     check(abs(parts["val"] / 68 - accuracies[-1]) < 1e-6, "split=val of the last model is what the training measured")
     last = levin("eval", f"model={out}", f"data={PHOTOS}", "checkpoint=last")
     check(int(last.stdout.split("(")[1].split()[0]) == sum(parts.values()), "split=train and split=val are all")
-    check("273 of these 341 pictures were trained on; split=val" in last.stderr, "eval tells what was trained on")
+    check("273 of these 341 images were trained on; split=val" in last.stderr, "eval tells what was trained on")
     levin("predict", f"model={out}", f"data={PHOTOS}", f"output={work}/pred.csv")
     table = list(csv.DictReader(open(f"{work}/pred.csv")))
     check(list(table[0]) == ["file", "class", "probability"], "the table has the columns file, class, probability")

@@ -39,15 +39,15 @@ class Ranks(Case):
         first = None
         for where in [("cpu", "auto", 1), *layouts]:
             more = [f"output={output}"] if output and command == "predict" else []
-            told, warned = self.levin([command, *words, *layout(*where), *more], OK, env=SIM)
-            found = told, read(output) if output else b""
+            reported, warned = self.levin([command, *words, *layout(*where), *more], OK, env=SIM)
+            found = reported, read(output) if output else b""
             if first is None:
-                first, said = found, warned
+                first, printed = found, warned
             self.assertEqual(found, first, f"{command} {words} on {where}")
             self.assertEqual(os.listdir("."), [output] if output else [], where)
         if output:
             os.remove(output)
-        return first[0], said
+        return first[0], printed
 
     def test_tables(self):
         self.one_and_many("predict", f"model={self.model}", *SHAPES, output="table.csv")
@@ -58,11 +58,11 @@ class Ranks(Case):
         self.one_and_many("predict", f"model={self.model}", "data=builtin:shapes", "data.count=2", "eval_batch_size=1", layouts=few, output="table.csv")
 
     def test_measures(self):
-        told, _ = self.one_and_many("eval", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5")
-        self.assertIn("of 12 right", told)
+        reported, _ = self.one_and_many("eval", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5")
+        self.assertIn("of 12 right", reported)
         # All numbers, to the last digit, and the matrix in a file.
-        told, _ = self.one_and_many("eval", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5", "--json", "confusion=m.csv", output="m.csv")
-        found = json.loads(told)
+        reported, _ = self.one_and_many("eval", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5", "--json", "confusion=m.csv", output="m.csv")
+        found = json.loads(reported)
         self.assertEqual(found["n"], sum(map(sum, found["confusion"])))
         self.assertEqual(found["right"], sum(row[i] for i, row in enumerate(found["confusion"])))
         self.assertAlmostEqual(found["acc"], found["right"] / 12)
@@ -70,9 +70,9 @@ class Ranks(Case):
     def test_json_lines(self):
         """stdout holds the lines and nothing else; the table of all probabilities says the same."""
         few = [("cpu", "dp", 2), ("cpu", "ddp", 2)]
-        told, _ = self.one_and_many("predict", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5", "top_k=2", "probabilities=true", "--json",
+        reported, _ = self.one_and_many("predict", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5", "top_k=2", "probabilities=true", "--json",
                                     layouts=few)
-        lines = [json.loads(line) for line in told.splitlines()]
+        lines = [json.loads(line) for line in reported.splitlines()]
         self.assertEqual(len(lines), 12)
         self.levin(["predict", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5", "top_k=2", "probabilities=true", "output=t.csv"], OK)
         with open("t.csv", newline="") as f:
@@ -83,9 +83,9 @@ class Ranks(Case):
             self.assertAlmostEqual(sum(line["probabilities"].values()), 1, places=5)
             for name, p in line["probabilities"].items():
                 self.assertAlmostEqual(float(row[f"p_{name}"]), p, places=5)
-        for wrong, says in ((["--json", "output=t.csv"], "ends in .jsonl"), (["output=t.txt"], "ends in .csv or .jsonl"), (["top_k=0"], "top_k"),
+        for wrong, expects in ((["--json", "output=t.csv"], "ends in .jsonl"), (["output=t.txt"], "ends in .csv or .jsonl"), (["top_k=0"], "top_k"),
                             (["top_k=3"], "the model")):
-            self.levin(["predict", f"model={self.model}", f"data={self.photos}", *wrong], USAGE, [says])
+            self.levin(["predict", f"model={self.model}", f"data={self.photos}", *wrong], USAGE, [expects])
         self.levin(["eval", f"model={self.model}", f"data={self.photos}", "confusion=t.txt"], USAGE, ["ends in .csv"])
 
     def test_lanes(self):
@@ -119,10 +119,10 @@ class Ranks(Case):
 
     # ---- failures ----
 
-    def test_unreadable_pictures(self):
+    def test_unreadable_images(self):
         photos("cats", n=8)
         for i in (1, 6):
-            write(f"cats/dog/{i}.png", b"no picture")
+            write(f"cats/dog/{i}.png", b"no image")
         data = [f"model={self.model}", f"data={self.dir}/cats", "eval_batch_size=2"]
         tables = []
         for where in (("cpu", "auto", 1), ("cpu", "dp", 3), ("cpu", "ddp", 2)):
@@ -140,16 +140,16 @@ class Ranks(Case):
         self.assertIn("neither a JPEG nor a PNG file", done.stderr)
         self.assertEqual(sorted(os.listdir(".")), ["cats", "levin-runs"])  # what the ranks said is kept
 
-    def test_mistakes_are_told_once(self):
+    def test_mistakes_are_reported_once(self):
         """Before ranks are started: no report, nothing written."""
         model = f"model={self.model}"
-        for words, says, code in (([], "model= is missing", USAGE), ([model, "output=t.npy"], "give a name that ends in .csv", USAGE),
+        for words, expects, code in (([], "model= is missing", USAGE), ([model, "output=t.npy"], "give a name that ends in .csv", USAGE),
                                   ([model, "output=no/such/t.csv"], "no/such", FAILURE), (["model=nowhere"], "nowhere does not exist", FAILURE)):
-            _, told = self.levin(["predict", "data=builtin:shapes", "devices=3", "accelerator=cpu", *words], code, [says])
-            self.assertEqual(len(told.splitlines()), 1, told)
+            _, reported = self.levin(["predict", "data=builtin:shapes", "devices=3", "accelerator=cpu", *words], code, [expects])
+            self.assertEqual(len(reported.splitlines()), 1, reported)
         folder, array = "error: data=nofolder: No such file or directory; ", 'error: data: cannot open "none.npy": No such file or directory; '
-        for words, says in ((["predict", "data=nofolder"], folder), (["eval", "data=nofolder"], folder), (["predict", "data=none.npy", "output=o.npy"], array)):
-            alone, many = (self.levin([*words, model, f"devices={n}", "accelerator=cpu"], USAGE, [says])[1] for n in (1, 2))
+        for words, expects in ((["predict", "data=nofolder"], folder), (["eval", "data=nofolder"], folder), (["predict", "data=none.npy", "output=o.npy"], array)):
+            alone, many = (self.levin([*words, model, f"devices={n}", "accelerator=cpu"], USAGE, [expects])[1] for n in (1, 2))
             self.assertEqual(alone, many)
         self.assertEqual(os.listdir("."), [])
 
@@ -158,15 +158,15 @@ class Ranks(Case):
         for strategy in ("dp", "ddp"):
             p = self.begin(strategy)
             p.send_signal(signal.SIGTERM)
-            _, told = p.communicate(timeout=WAIT_S)
-            self.assertIn(p.returncode, (SIGTERM, -signal.SIGTERM), told)
-            self.assertEqual(os.listdir("."), [], told)
+            _, reported = p.communicate(timeout=WAIT_S)
+            self.assertIn(p.returncode, (SIGTERM, -signal.SIGTERM), reported)
+            self.assertEqual(os.listdir("."), [], reported)
         p = self.begin("ddp")
         rank = self.ranks(p)[1]
         os.kill(rank, signal.SIGTERM)
-        _, told = p.communicate(timeout=WAIT_S)
-        self.assertEqual(p.returncode, SIGTERM, told)
-        self.assertIn(f"(pid {rank}, ", told)
+        _, reported = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, SIGTERM, reported)
+        self.assertIn(f"(pid {rank}, ", reported)
         self.assertEqual(os.listdir("."), ["levin-runs"])
 
     def begin(self, strategy):
@@ -203,13 +203,13 @@ class Ranks(Case):
         file = f"{self.model}/checkpoints/last.safetensors"
         for words in (["ckpt", "hash", file], ["export", f"model={self.model}", "output=w.safetensors"], ["plan", *self.words(self.photos, "elsewhere")]):
             alone, _ = self.levin(words, OK)
-            said = []
+            printed = []
             for rank in range(3):
                 env = {"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
-                said.append(self.levin(words, OK, env=env))
-            self.assertEqual([s[0] for s in said], [alone, "", ""])
-            self.assertIn(f"warning W203: levin {words[0]} is the work of one rank: rank 0 does it", said[0][1])
-            self.assertEqual([s[1] for s in said[1:]], ["", ""])
+                printed.append(self.levin(words, OK, env=env))
+            self.assertEqual([s[0] for s in printed], [alone, "", ""])
+            self.assertIn(f"warning W203: levin {words[0]} is the work of one rank: rank 0 does it", printed[0][1])
+            self.assertEqual([s[1] for s in printed[1:]], ["", ""])
 
 
 main()

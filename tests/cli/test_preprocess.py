@@ -19,11 +19,11 @@ TRAIN = ["train", "classify", "data=photos", "model=cnn", "image_size=16", "max_
 IMAGENET = ["normalize.mean=[0.485,0.456,0.406]", "normalize.std=[0.229,0.224,0.225]"]
 
 
-def levin(*words, status=0, says=()):
+def levin(*words, status=0, expects=()):
     done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=60)
     out = done.stdout + done.stderr
     assert status in (None, done.returncode), f"{words} left with {done.returncode}:\n{out}"
-    for text in says:
+    for text in expects:
         assert text in out, f"levin {' '.join(words)} does not say {text!r}:\n{out}"
     return out
 
@@ -144,7 +144,7 @@ def weights_bring_theirs():
     sees("own", 20, 16, "bicubic")
     with open("timm/config.json", "w", encoding="utf-8") as f:
         json.dump({"pretrained_cfg": {**keys, "crop_mode": "border"}}, f)
-    levin(*TRAIN, "out=no", timm, status=64, says=["crop_mode=border", "eval.preset="])
+    levin(*TRAIN, "out=no", timm, status=64, expects=["crop_mode=border", "eval.preset="])
     os.remove("timm/config.json")
     os.remove("timm/model.safetensors")
     levin("train", "classify", "out=tuned", "resume=true", "max_epochs=2", "quiet=true")
@@ -171,11 +171,11 @@ def weights_bring_theirs_for_good():
 
 def mistakes():
     levin(*TRAIN, "out=no", "eval.resize=30", "crop_pct=0.9", status=64,
-          says=["eval.resize=30", "eval.crop_pct=0.9", "17", "one of them"])
+          expects=["eval.resize=30", "eval.crop_pct=0.9", "17", "one of them"])
     levin(*TRAIN, "out=no", "model=vit_s_16", "eval.crop=32", status=64,
-          says=["eval.crop=32", "vit_s_16", "16"])
-    levin(*TRAIN, "out=no", "interpolation=bicubik", status=64, says=["bicubic"])
-    levin(*TRAIN, "out=no", "std=[0,1,1]", status=64, says=["normalize.std"])
+          expects=["eval.crop=32", "vit_s_16", "16"])
+    levin(*TRAIN, "out=no", "interpolation=bicubik", status=64, expects=["bicubic"])
+    levin(*TRAIN, "out=no", "std=[0,1,1]", status=64, expects=["normalize.std"])
     assert not os.path.exists("no")
 
 

@@ -19,7 +19,7 @@ import sys
 import time
 
 from bad_support import Case, LEVIN, main, OK, WAIT_S
-from law_lines import first_difference, law_lines
+from reproducibility_lines import first_difference, reproducibility_lines
 from rank_processes import drop_identity
 
 PHOTOS = os.path.join(sys.argv.pop(1), "clothing") if len(sys.argv) > 1 else ""
@@ -113,25 +113,25 @@ def draw_loss(r):
 
 def draw_batch(r):
     """Returns keys, number of micro-batches, and the size of a group (0: none)."""
-    shards, accumulate = r.randint(1, 8), r.choice([1, 1, 2])
-    batch = max(r.randint(4, 24), -(-shards // accumulate))
+    micro_batches, accumulate = r.randint(1, 8), r.choice([1, 1, 2])
+    batch = max(r.randint(4, 24), -(-micro_batches // accumulate))
     group = (
-        r.choice([d for d in range(1, shards + 1) if shards % d == 0]) if r.random() < 0.3 else 0
+        r.choice([d for d in range(1, micro_batches + 1) if micro_batches % d == 0]) if r.random() < 0.3 else 0
     )
     keys = [
         f"batch_size={batch}",
         f"accumulate_grad_batches={accumulate}",
-        f"shards={shards}",
+        f"micro_batches={micro_batches}",
         f"wgrad_threads={r.choice([1, 1, 2])}",
         f"eval_batch_size={r.randint(3, 40)}",
         f"drop_last={'true' if r.random() < 0.15 else 'false'}",
     ]
-    return keys + ([f"group={group}"] if group else []), shards, group
+    return keys + ([f"group={group}"] if group else []), micro_batches, group
 
 
-def draw_layout(r, shards, group):
+def draw_layout(r, micro_batches, group):
     """Groups lie within a rank in this version."""
-    ranks = [w for w in range(1, shards + 1) if not group or (shards // group) % w == 0]
+    ranks = [w for w in range(1, micro_batches + 1) if not group or (micro_batches // group) % w == 0]
     devices = r.choice(ranks)
     keys = [
         f"strategy={'single' if devices == 1 else r.choice(['dp', 'ddp'])}",
@@ -148,10 +148,10 @@ def draw_layout(r, shards, group):
 class RandomConfigs(Case):
     def setUp(self):
         super().setUp()
-        _, told = self.levin(
+        _, reported = self.levin(
             ["plan", "train", "classify", "data=builtin:shapes", "precision=bf16-mixed"], None
         )
-        self.bf16 = "no bf16 products" not in told
+        self.bf16 = "no bf16 products" not in reported
 
     def run_on(self, words, one_core):
         command = [
@@ -169,7 +169,7 @@ class RandomConfigs(Case):
 
     def config(self, seed):
         r = random.Random(seed)
-        batch, shards, group = draw_batch(r)
+        batch, micro_batches, group = draw_batch(r)
         model = draw_model(r, self.bf16)
         if group and "model=mlp" not in model:  # which has no batch norm
             model += ["sync_batchnorm=true"]
@@ -203,20 +203,20 @@ class RandomConfigs(Case):
             ],
             False,
         )
-        expected = self.hashes(f"{self.dir}/one"), law_lines(f"{self.dir}/one")
+        expected = self.hashes(f"{self.dir}/one"), reproducibility_lines(f"{self.dir}/one")
         for _ in range(3):
-            keys, one_core = draw_layout(r, shards, group)
+            keys, one_core = draw_layout(r, micro_batches, group)
             here = [*words, *keys, f"out={self.dir}/other"]
             stop = r.choice([0, 0, 1, 2]) if ends else 0
             if stop:
                 self.run_on([*here, "overwrite=true", f"max_steps={stop}"], one_core)
-                keys, one_core = draw_layout(r, shards, group)
+                keys, one_core = draw_layout(r, micro_batches, group)
                 here = [*words, *keys, f"out={self.dir}/other"]
             command = self.run_on([*here, "resume=true" if stop else "overwrite=true"], one_core)
             where = (
                 f"seed {seed}{f', stopped after step {stop}' if stop else ''}\n{first}\n{command}"
             )
-            found = self.hashes(f"{self.dir}/other"), law_lines(f"{self.dir}/other")
+            found = self.hashes(f"{self.dir}/other"), reproducibility_lines(f"{self.dir}/other")
             self.assertEqual(found[0], expected[0], where)
             self.assertEqual(first_difference(found[1], expected[1]), "", where)
 

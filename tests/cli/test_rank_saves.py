@@ -43,9 +43,9 @@ class Saves(RankCase):
         p = self.begin(*SHAPES, *LARGE, "devices=3", "max_epochs=-1")
         self.stopped(p, in_a_save=True)
         kept = self.saved()
-        told = self.hurt(p, 0, signal.SIGKILL, 137, ["rank 0 (", "failed first: killed by SIGKILL"])
+        reported = self.hurt(p, 0, signal.SIGKILL, 137, ["rank 0 (", "failed first: killed by SIGKILL"])
         self.assertEqual(self.saved(), kept)
-        self.goes_on(told)
+        self.goes_on(reported)
 
     def test_another_rank_killed_in_a_save(self):
         p = self.begin(*SHAPES, *LARGE, "devices=3", "max_epochs=-1")
@@ -55,8 +55,8 @@ class Saves(RankCase):
             os.kill(pid, signal.SIGKILL)
             os.kill(first, signal.SIGCONT)
 
-        told = self.hurt(p, 1, kill, 137, ["rank 1 (", "killed by SIGKILL"])
-        self.goes_on(told)
+        reported = self.hurt(p, 1, kill, 137, ["rank 1 (", "killed by SIGKILL"])
+        self.goes_on(reported)
 
     def test_all_killed_in_a_save(self):
         """With the launcher: no process is left to clear up, and there is nothing to clear up."""
@@ -77,9 +77,9 @@ class Saves(RankCase):
 
     def test_files_of_the_first_rank_may_not_grow(self):
         """The one that saves. It says which step is the last that is kept."""
-        told = self.hit(0, lambda pid: resource.prlimit(pid, resource.RLIMIT_FSIZE, (200000, 200000)), "checkpoint.every_n_steps=1", code=FAILURE,
-                        says=["rank 0 (", "failed first: exit code 1", "checkpoints/last.safetensors\": File too large"], when=lambda: self.saved() is not None)
-        self.assertEqual(int(re.search(r"the last saved step is (\d+)", told)[1]), self.saved(), told)
+        reported = self.hit(0, lambda pid: resource.prlimit(pid, resource.RLIMIT_FSIZE, (200000, 200000)), "checkpoint.every_n_steps=1", code=FAILURE,
+                        expects=["rank 0 (", "failed first: exit code 1", "checkpoints/last.safetensors\": File too large"], when=lambda: self.saved() is not None)
+        self.assertEqual(int(re.search(r"the last saved step is (\d+)", reported)[1]), self.saved(), reported)
         self.goes_on(f"step {self.saved()} (epoch 1) is saved: resume=true")
 
     def test_files_of_another_rank_may_not_grow(self):
@@ -88,9 +88,9 @@ class Saves(RankCase):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, 0))
             os.kill(pid, signal.SIGABRT)
 
-        told = self.hit(1, crash, code=134, says=["rank 1 (", "failed first: killed by SIGABRT"])
+        reported = self.hit(1, crash, code=134, expects=["rank 1 (", "failed first: killed by SIGABRT"])
         self.assertEqual([name for name in os.listdir(f"{self.out}/errors") if "rank_1" in name], [])
-        self.goes_on(told)
+        self.goes_on(reported)
 
     def test_full_disk(self):
         """Of the run directory: no checkpoint, no metrics, no logs, no error records."""
@@ -99,10 +99,10 @@ class Saves(RankCase):
         first = self.stopped(p, in_a_save=False)
         self.fill(0)
         os.kill(first, signal.SIGCONT)
-        told = self.gone(p, GRACE_S, time.monotonic())
-        self.assertEqual(p.returncode, FAILURE, told)
+        reported = self.gone(p, GRACE_S, time.monotonic())
+        self.assertEqual(p.returncode, FAILURE, reported)
         for piece in ("rank 0 (", "failed first: exit code 1", "No space left on device"):
-            self.assertIn(piece, told)
+            self.assertIn(piece, reported)
         os.remove(f"{self.dir}/small/filler")
         self.goes_on(f"step {self.saved()} (epoch 1) is saved: resume=true")
 

@@ -23,7 +23,7 @@ SHAPES = ["train", "classify", "data=builtin:shapes", "data.count=60", "image_si
 
 
 class Refused(Case):
-    def told(self, *words, code=USAGE, env=None):
+    def reported(self, *words, code=USAGE, env=None):
         """What is said when nothing may appear in an empty folder."""
         done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir, env=dict(os.environ, **(env or {})))
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
@@ -32,21 +32,21 @@ class Refused(Case):
 
     def test_a_plan_that_cannot_be(self):
         """By one process, as ranks that are threads would: a launcher would add its report."""
-        for words, sentence in ((["devices=500", "~batch_size"], "batch_size 32 cannot be cut into 500 shards (500 devices x 1 accumulation step): at least one "
+        for words, sentence in ((["devices=500", "~batch_size"], "batch_size 32 cannot be cut into 500 micro-batches (500 devices x 1 accumulation step): at least one "
                                                                  "sample each; smallest that works: 500 (or devices=32)"),
-                                (["devices=4", "shards=3"], "4 devices cannot share 3 shards: at least one shard each; nearest that works: devices=3 (or shards=4)"),
-                                (["devices=2", "group=4"], "group=4 does not divide 2 shards: every group needs as many; nearest that works: 2")):
+                                (["devices=4", "micro_batches=3"], "4 devices cannot share 3 micro-batches: at least one micro-batch each; nearest that works: devices=3 (or micro_batches=4)"),
+                                (["devices=2", "group=4"], "group=4 does not divide 2 micro-batches: every group needs as many; nearest that works: 2")):
             for strategy in ("ddp", "dp"):
-                self.assertEqual(self.told(*SHAPES, "accelerator=cpu", f"strategy={strategy}", *words), f"error: {sentence}\n")
+                self.assertEqual(self.reported(*SHAPES, "accelerator=cpu", f"strategy={strategy}", *words), f"error: {sentence}\n")
 
     def test_gpus_are_no_ranks_of_the_cpu(self):
         for command in (SHAPES, ["plan", *SHAPES]):
             for words, more in ((["gpus=4"], "4"), (["num_gpus=4", "strategy=dp"], "4"), (["gpus=-1"], "N"), (["gpus=[0,1]"], "2"), (["gpus=GPU-1f"], "1")):
-                text = self.told(*command, *words, code=RESOURCE)
+                text = self.reported(*command, *words, code=RESOURCE)
                 self.assertEqual(text, "levin: error E106: GPUs are asked for, but this process sees none: this build of levin has no GPU backend yet\n"
                                  f"  found: {words[0]} (command line)\n  fix: devices={more} for ranks on the CPU\n"
                                  f"  fix: or accelerator=sim, pretend devices, with LEVIN_SIM_DEVICES={more} in the environment\n")
-        self.assertIn("gpus a: cannot read 'a' as a number", self.told(*SHAPES, "gpus=a"))
+        self.assertIn("gpus a: cannot read 'a' as a number", self.reported(*SHAPES, "gpus=a"))
 
     def test_devices_that_cannot_be_meant(self):
         """What is right, and where the wrong word stands; nobody has written accelerator=cpu here."""
@@ -54,8 +54,8 @@ class Refused(Case):
         none = "error: devices 0: give at least 1; devices=1 is one rank on the CPU (accelerator=cpu)\n"
         for command in (SHAPES, ["plan", *SHAPES]):
             for more in ([], ["accelerator=cpu"]):
-                self.assertEqual(self.told(*command, "devices=[0,1]", *more), listed + "  in devices=[0,1] (command line)\n")
-                self.assertEqual(self.told(*command, "devices=0", *more), none + "  in devices=0 (command line)\n")
+                self.assertEqual(self.reported(*command, "devices=[0,1]", *more), listed + "  in devices=[0,1] (command line)\n")
+                self.assertEqual(self.reported(*command, "devices=0", *more), none + "  in devices=0 (command line)\n")
         with open(f"{self.dir}/c.yaml", "w") as f:
             f.write("batch_size: 6\ndevices: 0\n")
         done = subprocess.run([LEVIN, *SHAPES, "config=c.yaml"], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
@@ -69,8 +69,8 @@ class Refused(Case):
     def test_no_folder_stays(self):
         """Not the one of runs without a name either."""
         words = ["train", "classify", "data=nowhere", "devices=2"]
-        self.assertIn("nowhere", self.told(*words))
-        self.told(*words, "out=a/b/run")
+        self.assertIn("nowhere", self.reported(*words))
+        self.reported(*words, "out=a/b/run")
         os.mkdir(f"{self.dir}/out")
         done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
         self.assertEqual(done.returncode, USAGE, done.stderr)
@@ -84,12 +84,12 @@ class Refused(Case):
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             self.assertEqual(done.returncode, OK, closed)
 
-    def test_told_once_and_not_tried_again(self):
+    def test_reported_once_and_not_tried_again(self):
         """Names that lead nowhere: known before there are ranks, by rank 0 alone, by all ranks."""
         again = ["devices=2", "accelerator=cpu", "max_restarts=2"]
-        sentence = "data=nowhere: No such file or directory; give a folder with one sub-folder of pictures per class"
-        self.assertEqual(self.told("train", "classify", "data=nowhere", *again), f"error: {sentence}\n  in data=nowhere (command line)\n")
-        self.assertRegex(self.told(*SHAPES, "weights=none.safetensors", *again), r"\Aerror: weights: none\.safetensors: [^\n]*No such file[^\n]*\n\Z")
+        sentence = "data=nowhere: No such file or directory; give a folder with one sub-folder of images per class"
+        self.assertEqual(self.reported("train", "classify", "data=nowhere", *again), f"error: {sentence}\n  in data=nowhere (command line)\n")
+        self.assertRegex(self.reported(*SHAPES, "weights=none.safetensors", *again), r"\Aerror: weights: none\.safetensors: [^\n]*No such file[^\n]*\n\Z")
         os.mkdir(f"{self.dir}/empty")
         done = subprocess.run([LEVIN, "train", "classify", "data=empty", *again], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
         self.assertEqual(done.returncode, USAGE, done.stderr)
@@ -100,7 +100,7 @@ class Refused(Case):
         self.assertEqual(os.listdir(self.dir), ["empty"])
 
     def test_a_rank_that_lost_its_number(self):
-        self.assertRegex(self.told(*SHAPES, "accelerator=cpu", "devices=2", env={"LEVIN_LAUNCHED": "1"}), r"\Aerror: devices=2: .* starts no others; [^\n]*\n\Z")
+        self.assertRegex(self.reported(*SHAPES, "accelerator=cpu", "devices=2", env={"LEVIN_LAUNCHED": "1"}), r"\Aerror: devices=2: .* starts no others; [^\n]*\n\Z")
 
     def test_a_launcher_of_somebodys_own(self):
         """Its report names the rank, but does not repeat what rank 0 has told."""
@@ -128,8 +128,8 @@ class Unnamed(Case):
 
     def test_each_has_its_number(self):
         for devices, first in ((1, 1), (2, 5)):
-            for told, code in self.begin(4, *SHAPES, f"devices={devices}"):
-                self.assertEqual(code, OK, told)
+            for reported, code in self.begin(4, *SHAPES, f"devices={devices}"):
+                self.assertEqual(code, OK, reported)
             self.assertEqual(sorted(os.listdir(f"{self.dir}/out")), [f"classify-{i}" for i in range(1, first + 4)])
         for name in os.listdir(f"{self.dir}/out"):
             self.assertEqual(read(f"{self.dir}/out/{name}/train.log").count(b"done after 2 steps"), 1, name)
@@ -139,8 +139,8 @@ class Unnamed(Case):
         os.mkdir(f"{self.dir}/out")
         os.mkdir(f"{self.dir}/empty")
         for devices in (1, 2):
-            for told, code in self.begin(3, "train", "classify", "data=empty", f"devices={devices}"):
-                self.assertEqual(code, USAGE, told)
+            for reported, code in self.begin(3, "train", "classify", "data=empty", f"devices={devices}"):
+                self.assertEqual(code, USAGE, reported)
             self.assertEqual(os.listdir(f"{self.dir}/out"), [])
 
     def test_where_nothing_can_be_made(self):
@@ -160,9 +160,9 @@ class Unnamed(Case):
                 self.addCleanup(self.end, p)
                 self.wait_for(lambda: os.path.exists(f"{self.dir}/out/classify-1"), p)
                 p.send_signal(number)
-                _, told = p.communicate(timeout=WAIT_S)
-                self.assertEqual(p.returncode, 128 + number, told)
-                self.assertEqual(os.listdir(self.dir), [], told)
+                _, reported = p.communicate(timeout=WAIT_S)
+                self.assertEqual(p.returncode, 128 + number, reported)
+                self.assertEqual(os.listdir(self.dir), [], reported)
 
     def test_ranks_that_cannot_be_started(self):
         for files in (10, 14, 18, 24):
@@ -197,11 +197,11 @@ class Taken(Case):
         """One trains, and the others touch nothing of it."""
         runs = self.begin(4, *SHAPES, "accelerator=cpu", "devices=2", "out=same")
         self.assertEqual(sorted(code for _, code in runs), [OK, USAGE, USAGE, USAGE], runs)
-        for told, code in runs:
+        for reported, code in runs:
             if code == USAGE:
-                self.assertRegex(told, r"\Aerror: (another process is training in out=same: |out=same exists)[^\n]*\n\Z")
+                self.assertRegex(reported, r"\Aerror: (another process is training in out=same: |out=same exists)[^\n]*\n\Z")
             else:
-                self.assertEqual(read(f"{self.dir}/same/logs/attempt_0/rank_0/stderr.log").decode(), told)
+                self.assertEqual(read(f"{self.dir}/same/logs/attempt_0/rank_0/stderr.log").decode(), reported)
         self.assertEqual(os.listdir(f"{self.dir}/same/errors"), [])
         self.assertEqual(read(f"{self.dir}/same/train.log").count(b"done after 2 steps"), 1)
 
@@ -250,10 +250,10 @@ class Stopped(Case):
         self.wait_for(lambda: waits(0) and waits(1), p)
         self.assertTrue(os.path.isdir(f"{self.out}/logs"))
         p.send_signal(signal.SIGINT)
-        _, told = p.communicate(timeout=WAIT_S)
+        _, reported = p.communicate(timeout=WAIT_S)
         os.close(fd)
-        self.assertEqual(p.returncode, SIGINT, told)
-        self.assertIn("stopped: Ctrl-C before the first step: nothing was written\n", told)
+        self.assertEqual(p.returncode, SIGINT, reported)
+        self.assertIn("stopped: Ctrl-C before the first step: nothing was written\n", reported)
         self.assertEqual(os.listdir(self.dir), ["config.yaml"])
 
 
@@ -274,9 +274,9 @@ class Early(Case):
         for devices in (1, 2):
             self.out = f"{self.dir}/run{devices}"
             p = self.begin(f"devices={devices}", "max_epochs=-1", "max_steps=-1", preexec_fn=block)
-            _, told = p.communicate(timeout=WAIT_S)
-            self.assertEqual(p.returncode, REQUEUE, told)
-            self.assertTrue(os.path.exists(f"{self.out}/checkpoints/last.safetensors"), told)
+            _, reported = p.communicate(timeout=WAIT_S)
+            self.assertEqual(p.returncode, REQUEUE, reported)
+            self.assertTrue(os.path.exists(f"{self.out}/checkpoints/last.safetensors"), reported)
 
     def test_many_of_them(self):
         """From the moment when the first process can take them, through the beginning of the ranks, to the end."""
@@ -292,8 +292,8 @@ class Early(Case):
             while p.poll() is None:
                 p.send_signal(signal.SIGUSR2)
                 time.sleep(0.001)
-            _, told = p.communicate(timeout=WAIT_S)
-            self.assertEqual(p.returncode, OK, told)
+            _, reported = p.communicate(timeout=WAIT_S)
+            self.assertEqual(p.returncode, OK, reported)
             self.assertEqual(self.steps(), 5)
 
     def test_other_programs(self):
@@ -305,15 +305,15 @@ class Early(Case):
 
 
 class Shared(Case):
-    def test_the_list_says_whose_is_which(self):
+    def test_the_list_reports_whose_is_which(self):
         """As threads, as processes, and where some of the devices are visible only."""
         for i, (visible, listed, strategy, want) in enumerate(((None, "[0,0,1]", "dp", "0,0,1"), (None, "[0,0,1]", "ddp", "0,0,1"), (None, "[1,0,1]", "ddp", "1,0,1"),
                                                                ("3,1", "[1,1,0]", "ddp", "1,1,3"))):
             self.out = f"{self.dir}/run{i}"
             env = {"LEVIN_SIM_DEVICES": "4" if visible else "2", **({"CUDA_VISIBLE_DEVICES": visible} if visible else {})}
             self.levin([*SHAPES, f"out={self.out}", "accelerator=sim", f"devices={listed}", "allow_shared_device=true", f"strategy={strategy}"], OK, env=env)
-            told = read(f"{self.out}/train.log").decode()
-            self.assertIn(f"(strategy={strategy}), devices sim:{want.replace(',', ',sim:')}\n", told)
+            reported = read(f"{self.out}/train.log").decode()
+            self.assertIn(f"(strategy={strategy}), devices sim:{want.replace(',', ',sim:')}\n", reported)
 
 
 class Overwritten(Case):

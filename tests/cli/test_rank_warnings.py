@@ -25,12 +25,12 @@ class Warnings(Case):
     def warned(self, *words, env=None):
         """Of a run that ends well, the warnings: [("W202", its sentence)]."""
         out = f"{self.dir}/run"
-        _, told = self.levin(["train", *SHAPES, f"out={out}", "overwrite=true", *words], OK, env=env)
-        return re.findall(r"^warning: (W\d+): (.*)$", told, re.M)
+        _, reported = self.levin(["train", *SHAPES, f"out={out}", "overwrite=true", *words], OK, env=env)
+        return re.findall(r"^warning: (W\d+): (.*)$", reported, re.M)
 
     def one(self, code, sentence, *words, env=None):
-        (found, said), = self.warned(*words, env=env)
-        self.assertEqual((found, said[:len(sentence)]), (code, sentence))
+        (found, printed), = self.warned(*words, env=env)
+        self.assertEqual((found, printed[:len(sentence)]), (code, sentence))
 
     def test_more_workers_than_processors(self):
         for strategy in ("ddp", "dp"):
@@ -58,23 +58,23 @@ class Warnings(Case):
 
     def test_ranks_on_the_cpu_for_want_of_a_gpu(self):
         """Where nobody has said that they are to be there; told once, whoever starts the ranks."""
-        said = "2 ranks run on the CPU, because no GPU is visible"
+        printed = "2 ranks run on the CPU, because no GPU is visible"
         for words in ((), ("strategy=dp",)):
-            self.one("W206", said, "devices=2", "accelerator=auto", *words)
+            self.one("W206", printed, "devices=2", "accelerator=auto", *words)
         self.assertEqual(self.warned("devices=1", "accelerator=auto"), [])
         self.assertEqual(self.warned("accelerator=auto"), [])
         self.assertEqual(self.warned("devices=2"), [])
         words = ["train", *SHAPES, "accelerator=auto", "overwrite=true", f"out={self.dir}/run"]
-        _, told = self.levin(["launch", "--no-prefix", f"--run-dir={self.dir}/logs", "--devices", "2", "--", LEVIN, *words], OK)
-        self.assertEqual(len(re.findall("W206", told)), 1, told)
-        _, told = self.levin(words + ["resume=true", "overwrite=false", "accelerator=auto", "devices=2", "max_steps=4"], OK)
-        self.assertIn("W206", told)  # said again: this start
+        _, reported = self.levin(["launch", "--no-prefix", f"--run-dir={self.dir}/logs", "--devices", "2", "--", LEVIN, *words], OK)
+        self.assertEqual(len(re.findall("W206", reported)), 1, reported)
+        _, reported = self.levin(words + ["resume=true", "overwrite=false", "accelerator=auto", "devices=2", "max_steps=4"], OK)
+        self.assertIn("W206", reported)  # said again: this start
         env = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "LEVIN_RDZV": f"file:{self.dir}/meet"}
         both = [subprocess.Popen([LEVIN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ, RANK=r, LOCAL_RANK=r, **env))
                 for r in "01"]
-        told = [p.communicate(timeout=WAIT_S)[1] for p in both]
-        self.assertEqual([p.returncode for p in both], [OK, OK], told)
-        self.assertEqual([len(re.findall(f"W206: {said}", t)) for t in told], [1, 0])
+        reported = [p.communicate(timeout=WAIT_S)[1] for p in both]
+        self.assertEqual([p.returncode for p in both], [OK, OK], reported)
+        self.assertEqual([len(re.findall(f"W206: {printed}", t)) for t in reported], [1, 0])
 
 
 class Strict(Case):
@@ -82,10 +82,10 @@ class Strict(Case):
     LONE = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
 
     def refused(self, code, words, env=None):
-        _, told = self.levin(words, USAGE, env=env)
-        self.assertEqual(told.count("levin: error W"), 1, told)
-        self.assertTrue(told.startswith(f"levin: error {code}: "), told)
-        self.assertTrue(told.endswith("  fix: warnings are errors here (strict=true, or LEVIN_STRICT=1): mend what they say, or say strict=false\n"), told)
+        _, reported = self.levin(words, USAGE, env=env)
+        self.assertEqual(reported.count("levin: error W"), 1, reported)
+        self.assertTrue(reported.startswith(f"levin: error {code}: "), reported)
+        self.assertTrue(reported.endswith("  fix: warnings are errors here (strict=true, or LEVIN_STRICT=1): mend what they say, or say strict=false\n"), reported)
         self.assertEqual(os.listdir(self.dir), [])
 
     def test_of_a_training(self):
@@ -126,14 +126,14 @@ class Strict(Case):
         self.refused("W203", ["export", f"model={self.dir}/run"], dict(self.LONE, MASTER_PORT="2000", LEVIN_STRICT="1"))
         model = f"{self.dir}/run"
         self.levin(["train", *SHAPES, f"out={model}"], OK)
-        _, told = self.levin(["eval", f"model={model}", "data=builtin:shapes", "devices=2", "accelerator=auto", "strict=true"], USAGE)
-        self.assertTrue(told.startswith("levin: error W206: "), told)
+        _, reported = self.levin(["eval", f"model={model}", "data=builtin:shapes", "devices=2", "accelerator=auto", "strict=true"], USAGE)
+        self.assertTrue(reported.startswith("levin: error W206: "), reported)
 
     def test_no_warning_no_error(self):
-        _, told = self.levin(["train", *SHAPES, f"out={self.dir}/run", "devices=2", "strict=true"], OK, env={"LEVIN_STRICT": "1"})
-        self.assertNotIn("W2", told)
-        _, told = self.levin(["train", *SHAPES, f"out={self.dir}/two"], USAGE, env={"LEVIN_STRICT": "yes"})
-        self.assertTrue(told.startswith("levin: error E100: LEVIN_STRICT='yes' is neither 0 nor 1\n"), told)
+        _, reported = self.levin(["train", *SHAPES, f"out={self.dir}/run", "devices=2", "strict=true"], OK, env={"LEVIN_STRICT": "1"})
+        self.assertNotIn("W2", reported)
+        _, reported = self.levin(["train", *SHAPES, f"out={self.dir}/two"], USAGE, env={"LEVIN_STRICT": "yes"})
+        self.assertTrue(reported.startswith("levin: error E100: LEVIN_STRICT='yes' is neither 0 nor 1\n"), reported)
 
     def test_the_nearer_word_wins(self):
         train = ["train", *SHAPES, f"out={self.dir}/run", f"num_workers={CPUS + 1}"]
@@ -153,16 +153,16 @@ class Strict(Case):
 class Nccl(Case):
     def test_a_misspelled_variable(self):
         """NCCL itself says nothing of it; known names, and programs that do not use NCCL, are not warned of."""
-        def told(*words, **env):
+        def reported(*words, **env):
             shown, err = self.levin(["launch", f"--run-dir={self.dir}/logs", "--no-prefix", *words, "--", "sh", "-c", "env | grep ^NCCL_ | sort"], OK, env=env)
             return shown.split(), err
-        shown, err = told(NCCL_SOCKET_IFNMAE="eth0", NCCL_DEBUG="WARN", NCCL_IB_HCA="mlx5")
+        shown, err = reported(NCCL_SOCKET_IFNMAE="eth0", NCCL_DEBUG="WARN", NCCL_IB_HCA="mlx5")
         self.assertEqual(shown, ["NCCL_DEBUG=WARN", "NCCL_IB_HCA=mlx5", "NCCL_SOCKET_IFNMAE=eth0"])
         self.assertEqual(err, "levin: warning W214: NCCL_SOCKET_IFNMAE is no variable of NCCL that is known here (did you mean NCCL_SOCKET_IFNAME?); "
                               "it is passed on as it is\n")
-        self.assertIn("W214: NCCL_QWERTZUIOP is no variable of NCCL that is known here; it is passed on", told("--env", "NCCL_QWERTZUIOP=1")[1])
-        self.assertEqual(told("--env", "NCCL_QWERTZUIOP=1", "--quiet")[1], "")
-        self.assertEqual(told("--env", "NCCL_QWERTZUIOP=1", "--accelerator", "cpu")[1], "")
+        self.assertIn("W214: NCCL_QWERTZUIOP is no variable of NCCL that is known here; it is passed on", reported("--env", "NCCL_QWERTZUIOP=1")[1])
+        self.assertEqual(reported("--env", "NCCL_QWERTZUIOP=1", "--quiet")[1], "")
+        self.assertEqual(reported("--env", "NCCL_QWERTZUIOP=1", "--accelerator", "cpu")[1], "")
         _, err = self.levin(["train", *SHAPES, f"out={self.dir}/run", "devices=2"], OK, env={"NCCL_QWERTZUIOP": "1"})
         self.assertNotIn("W2", err)
 
@@ -185,8 +185,8 @@ class Workers(Case):
 
         self.wait_for(trains, p)
         p.send_signal(signal.SIGINT)
-        _, told = p.communicate(timeout=WAIT_S)
-        self.assertEqual(p.returncode, SIGINT, told)
+        _, reported = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, SIGINT, reported)
         return sum(name.startswith("lvn-load") for name in names)
 
     def test_as_many_as_processors_but_one(self):
@@ -214,8 +214,8 @@ class Devices(Case):
     def test_what_the_ranks_of_a_training_take(self):
         """All ways to write two devices, and the places of CUDA_VISIBLE_DEVICES: told by the numbers of the machine."""
         def taken(*words, **env):
-            told, _ = self.levin(["train", *SHAPES, f"out={self.dir}/run", "overwrite=true", "accelerator=sim", *words], OK, env=dict(SIM, **env))
-            return re.search(r"^2 ranks: (?:processes|threads) \(.*\), devices (.*)$", told, re.M).group(1)
+            reported, _ = self.levin(["train", *SHAPES, f"out={self.dir}/run", "overwrite=true", "accelerator=sim", *words], OK, env=dict(SIM, **env))
+            return re.search(r"^2 ranks: (?:processes|threads) \(.*\), devices (.*)$", reported, re.M).group(1)
 
         for word in ("gpus=2", "gpus=[0,1]", "gpus=0, 1", "devices=0,1"):
             self.assertEqual(taken(word, "strategy=dp"), "sim:0,sim:1", word)
@@ -231,8 +231,8 @@ class Devices(Case):
         shell = dict(SIM, **TASK, SLURM_JOB_NAME="bash", CUDA_VISIBLE_DEVICES="0,2,3")
         words = ["train", *SHAPES, f"out={self.dir}/run", "overwrite=true", "accelerator=sim"]
         for command in ([*words, "devices=[2,0]"], ["launch", "--accelerator", "sim", "--devices", "[2,0]", "--no-prefix", f"--run-dir={self.dir}/logs", "--", LEVIN, *words]):
-            out, told = self.levin(command, OK, env=shell)
-            self.assertEqual(re.findall(r"W\d+: gpus|W\d+: devices", told), ["W201: devices"], told)
+            out, reported = self.levin(command, OK, env=shell)
+            self.assertEqual(re.findall(r"W\d+: gpus|W\d+: devices", reported), ["W201: devices"], reported)
             self.assertIn("2 ranks: processes (strategy=ddp), devices sim:3,sim:0\n", out)
 
 
@@ -244,11 +244,11 @@ class Port(Case):
             s.listen()
             port = s.getsockname()[1]
             start = time.monotonic()
-            _, told = self.levin(["train", *SHAPES, f"out={self.dir}/run"], RESOURCE,
+            _, reported = self.levin(["train", *SHAPES, f"out={self.dir}/run"], RESOURCE,
                                  env={"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
             self.assertLess(time.monotonic() - start, 10)
-        self.assertTrue(told.startswith("levin: error E110: "), told)
-        self.assertIn(f"port {port}: pid {os.getpid()} ", told)
+        self.assertTrue(reported.startswith("levin: error E110: "), reported)
+        self.assertIn(f"port {port}: pid {os.getpid()} ", reported)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The law over ranks: one configuration, trained by any number of ranks as threads or processes, on the CPU or the pretend accelerator, stopped
 and resumed on other ranks: one hash of weights, one of the state, and the same metrics, digit by digit.
 
-The pictures come in short last steps (some shards then are empty), the network has batch norm and dropout. Cases take a part of the matrix;
+The images come in short last steps (some micro-batches then are empty), the network has batch norm and dropout. Cases take a part of the matrix;
 LEVIN_TEST_SLOW=1 takes all of it.
 
 usage: test_ranks.py LEVIN DATA [test names]   DATA: folder with clothing/ (341 photos in 10 classes); absent: said, and left out
@@ -16,7 +16,7 @@ import sys
 import time
 
 from bad_support import Case, LEVIN, main, OK, read, SIGINT, SIGTERM, USAGE, WAIT_S
-from law_lines import first_difference, law_lines
+from reproducibility_lines import first_difference, reproducibility_lines
 from rank_processes import being_written, children, drop_identity, is_held, rank_pid
 
 PHOTOS = os.path.join(sys.argv.pop(1), "clothing") if len(sys.argv) > 1 else ""
@@ -26,9 +26,9 @@ SIM = {"LEVIN_SIM_DEVICES": "8", "LEVIN_SIM_MEMORY": "256MiB"}
 SHAPES = ["data=builtin:shapes", "data.count=230", "image_size=16"]
 NETWORK = ["model=cnn", "model.dropout=0.1", "augment.hflip=0.5", "augment.hue=0.1", "gradient_clip_val=1", "ema.decay=0.9", "wgrad_threads=1",
            "val_split=0.2", "eval_batch_size=7", "log_every_n_steps=1", "quiet=true", "seed=7"]
-SIX = ["batch_size=30", "shards=6"]    # 182 pictures: the last step has 2
-EIGHT = ["batch_size=32", "shards=8"]  # the last step has 22
-WEIGHTED = ["class_weights=[1,2,3,1,1,0.5]", "label_smoothing=0.1", "sampler=balanced"]  # shards weigh other than they have samples
+SIX = ["batch_size=30", "micro_batches=6"]    # 182 images: the last step has 2
+EIGHT = ["batch_size=32", "micro_batches=8"]  # the last step has 22
+WEIGHTED = ["class_weights=[1,2,3,1,1,0.5]", "label_smoothing=0.1", "sampler=balanced"]  # micro-batches weigh other than they have samples
 ALL = 1 << 30                          # all gradients in one bucket
 
 
@@ -43,13 +43,13 @@ def matrix(some, ranks):
 
 
 class Ranks(Case):
-    def run_on(self, name, *words, code=OK, says=(), env=None):
-        return self.levin(["train", "classify", *words, f"out={self.dir}/{name}"], code, says, dict(SIM, **(env or {})))
+    def run_on(self, name, *words, code=OK, expects=(), env=None):
+        return self.levin(["train", "classify", *words, f"out={self.dir}/{name}"], code, expects, dict(SIM, **(env or {})))
 
     def same(self, a, b, what, which=("last",)):
         for file in which:
             self.assertEqual(self.hashes(f"{self.dir}/{a}", file), self.hashes(f"{self.dir}/{b}", file), what)
-        self.assertEqual(first_difference(law_lines(f"{self.dir}/{a}"), law_lines(f"{self.dir}/{b}")), "", what)
+        self.assertEqual(first_difference(reproducibility_lines(f"{self.dir}/{a}"), reproducibility_lines(f"{self.dir}/{b}")), "", what)
 
     def law(self, words, layouts, which=("last", "best")):
         """The run on one device, then on all of these."""
@@ -57,19 +57,19 @@ class Ranks(Case):
         for words_of_layout in layouts:
             self.run_on("other", *words, *words_of_layout, "overwrite=true")
             self.same("other", "one", " ".join(words_of_layout), which)
-        return law_lines(f"{self.dir}/one")
+        return reproducibility_lines(f"{self.dir}/one")
 
 
 class Law(Ranks):
-    def test_six_shards(self):
+    def test_six_micro_batches(self):
         lines = self.law([*SHAPES, *NETWORK, *SIX, *WEIGHTED, "max_steps=20"], matrix(
             [("dp", 2, "cpu", 16384, 0), ("dp", 3, "sim", ALL, 1), ("dp", 6, "cpu", 4194304, 3),
              ("ddp", 2, "sim", 16384, 2), ("ddp", 3, "cpu", ALL, 0), ("ddp", 6, "sim")], (2, 3, 6)))
         self.assertEqual(sum("val/loss" in row for _, row in lines), 2)
         self.assertEqual(lines[-1][0], 20)
 
-    def test_eight_shards(self):
-        """Ranks need not have equally many shards."""
+    def test_eight_micro_batches(self):
+        """Ranks need not have equally many micro-batches."""
         self.law([*SHAPES, *NETWORK, *EIGHT, "max_steps=20"], matrix(
             [("dp", 3, "cpu"), ("dp", 8, "sim", 16384), ("dp", 4, "cpu", ALL, 3),
              ("ddp", 2, "cpu", 16384, 3), ("ddp", 4, "sim", ALL, 0), ("ddp", 6, "cpu"), ("ddp", 8, "cpu", 16384, 0)], (2, 3, 4, 6, 8)))
@@ -85,19 +85,19 @@ class Law(Ranks):
 
     def test_bf16_mixed(self):
         words = [*SHAPES, *NETWORK, *SIX, "max_steps=10", "precision=bf16-mixed"]
-        _, told = self.levin(["plan", "train", "classify", *words], None)
-        if "no bf16 products" in told:
-            self.skipTest(told)
+        _, reported = self.levin(["plan", "train", "classify", *words], None)
+        if "no bf16 products" in reported:
+            self.skipTest(reported)
         self.law(words, matrix([("dp", 3, "sim", 16384), ("ddp", 2, "cpu", ALL)], (2, 6)))
 
     def test_f16_that_overflows(self):
-        """Shards of one sample overflow in the first steps, until the loss scale is small enough; all ranks skip the same."""
+        """Micro-batches of one sample overflow in the first steps, until the loss scale is small enough; all ranks skip the same."""
         network = ["model=mlp" if key == "model=cnn" else key for key in NETWORK]
-        lines = self.law([*SHAPES, *network, *WEIGHTED, "batch_size=12", "shards=12", "max_steps=8", "precision=16-mixed"],
+        lines = self.law([*SHAPES, *network, *WEIGHTED, "batch_size=12", "micro_batches=12", "max_steps=8", "precision=16-mixed"],
                          matrix([("dp", 2, "cpu", 16384), ("ddp", 3, "sim", ALL)], (2, 3)))
         self.assertGreater(int(lines[-1][1]["amp/skipped_steps"]), 0)
 
-    def test_shards_that_meet(self):
+    def test_micro_batches_of_a_group(self):
         """sync_batchnorm in groups that lie within a rank."""
         self.law([*SHAPES, *NETWORK, *EIGHT, "max_steps=10", "sync_batchnorm=true", "group=2"],
                  matrix([("dp", 2, "cpu", 16384), ("ddp", 2, "sim", ALL), ("ddp", 4, "cpu")], (2, 4)))
@@ -105,8 +105,8 @@ class Law(Ranks):
     def test_both_dialects(self):
         """batch_size counts all devices, batch_size_per_device one; both before accumulation."""
         words = [*SHAPES, *NETWORK, "max_steps=10"]
-        self.run_on("one", *words, "batch_size=15", "accumulate_grad_batches=2", "shards=6")
-        for name, strategy, devices, dialect in (("all", "ddp", 3, ["batch_size=15", "shards=6"]), ("each", "ddp", 3, ["batch_size_per_device=5"]),
+        self.run_on("one", *words, "batch_size=15", "accumulate_grad_batches=2", "micro_batches=6")
+        for name, strategy, devices, dialect in (("all", "ddp", 3, ["batch_size=15", "micro_batches=6"]), ("each", "ddp", 3, ["batch_size_per_device=5"]),
                                                  ("threads", "dp", 3, ["batch_size_per_device=5"])):
             self.run_on(name, *words, *layout(strategy, devices), *dialect, "accumulate_grad_batches=2")
             self.same(name, "one", name)
@@ -128,14 +128,14 @@ class Resume(Ranks):
         else:
             os.kill(p.pid if who == "launcher" else rank_pid(self.out, who), number)
         asked = time.monotonic()
-        _, told = p.communicate(timeout=WAIT_S)
-        self.assertLess(time.monotonic() - asked, 30, told)
-        self.assertEqual(p.returncode, SIGINT if number == signal.SIGINT else SIGTERM, told)
-        self.assertEqual(told.count("stopped: "), 1, told)
-        self.assertIn("the checkpoint is saved", told)
+        _, reported = p.communicate(timeout=WAIT_S)
+        self.assertLess(time.monotonic() - asked, 30, reported)
+        self.assertEqual(p.returncode, SIGINT if number == signal.SIGINT else SIGTERM, reported)
+        self.assertEqual(reported.count("stopped: "), 1, reported)
+        self.assertIn("the checkpoint is saved", reported)
         self.assertEqual(children(self.out), [])
         self.no_leftovers()
-        return int(re.search(r"after step (\d+)", told)[1])
+        return int(re.search(r"after step (\d+)", reported)[1])
 
     def chain(self, words, stops, last):
         """Stopped several times, each time resumed on other ranks; then the run to the same step without a stop."""
@@ -154,13 +154,13 @@ class Resume(Ranks):
                     ("ddp", 6, "group", signal.SIGINT), ("ddp", 2, 0, signal.SIGTERM)], ("single", 1))
 
     def test_stopped_during_validation(self):
-        """3000 pictures, four of five for validation, one at a time: it is nearly always validating."""
+        """3000 images, four of five for validation, one at a time: it is nearly always validating."""
         self.chain(["data=builtin:shapes", "data.count=3000", "image_size=16", *NETWORK, *SIX, "val_split=0.98", "eval_batch_size=1"],
                    [("ddp", 2, 1, signal.SIGTERM), ("dp", 2, "launcher", signal.SIGTERM)], ("ddp", 3))
 
     def test_the_others_wait_for_the_checkpoint(self):
         """Rank 0 takes longer to write it than the launcher waits once one rank is gone."""
-        words = ["data=builtin:shapes", "data.count=96", "batch_size=8", "image_size=32", "model=resnet18", "shards=2", "optim=adam", "val_split=0", "quiet=true"]
+        words = ["data=builtin:shapes", "data.count=96", "batch_size=8", "image_size=32", "model=resnet18", "micro_batches=2", "optim=adam", "val_split=0", "quiet=true"]
         p = subprocess.Popen([LEVIN, "launch", "nproc=2", "grace=1.5", f"run_dir={self.dir}/logs", "--", LEVIN, "train", "classify", *words, "log_every_n_steps=1",
                               "max_epochs=-1", f"out={self.out}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
         self.addCleanup(self.end, p)
@@ -173,9 +173,9 @@ class Resume(Ranks):
             time.sleep(2)
             self.assertEqual(len([r for r in (0, 1) if rank_pid(self.out, r)]), 2)
         os.kill(first, signal.SIGCONT)
-        _, told = p.communicate(timeout=WAIT_S)
-        self.assertEqual(p.returncode, SIGTERM, told)
-        self.assertIn("the checkpoint is saved", told)
+        _, reported = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, SIGTERM, reported)
+        self.assertIn("the checkpoint is saved", reported)
         self.no_leftovers()
 
     def test_killed_and_resumed_on_other_ranks(self):
@@ -200,28 +200,28 @@ class Resume(Ranks):
         p = self.begin(*words, *layout("ddp", 3), "max_restarts=1", "overwrite=true")
         self.wait_for(lambda: self.steps() >= 30, p)
         os.kill(rank_pid(self.out, 2), signal.SIGKILL)
-        _, told = p.communicate(timeout=WAIT_S)
-        self.assertEqual(p.returncode, OK, told)
-        self.assertIn("restart 1 of 1", told)
+        _, reported = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, OK, reported)
+        self.assertIn("restart 1 of 1", reported)
         self.run_on("whole", *words)
         self.same("run", "whole", "started again")
         self.no_leftovers()
         another = {"LEVIN_RESTART_COUNT": "1", "LEVIN_RUN_ID": "another", "LEVIN_MAX_RESTARTS": "1"}
-        self.run_on("run", *words, code=USAGE, says=["exists"], env=another)  # it is not the one that was begun before
-        for layout_words, says in ((layout("single", 1), "levin launch -n 1 --max-restarts 2"), (layout("dp", 2), "strategy=ddp")):
-            self.run_on("never", *words, *layout_words, "max_restarts=2", code=USAGE, says=[says])
+        self.run_on("run", *words, code=USAGE, expects=["exists"], env=another)  # it is not the one that was begun before
+        for layout_words, expects in ((layout("single", 1), "levin launch -n 1 --max-restarts 2"), (layout("dp", 2), "strategy=ddp")):
+            self.run_on("never", *words, *layout_words, "max_restarts=2", code=USAGE, expects=[expects])
 
     def test_the_batch_stays_when_the_devices_change(self):
         words = [*SHAPES, *NETWORK, "batch_size_per_device=5"]
         self.run_on("whole", *words, *layout("dp", 6), "max_steps=8")
         self.run_on("run", *words, *layout("ddp", 6), "max_steps=4")
-        told, _ = self.run_on("run", "resume=true", *layout("ddp", 2), "max_steps=8", "quiet=false")
-        self.same("run", "whole", told)
-        self.assertEqual(told.count("6 ranks wrote this checkpoint, and 2 go on: no bit of the results depends on that\n"), 1, told)
-        told, _ = self.run_on("run", "resume=true", *layout("ddp", 2), "max_steps=14", "quiet=false")
-        self.assertNotIn("wrote this checkpoint", told)
-        told, _ = self.run_on("run", "resume=true", *layout("single", 1), "max_steps=15", "seed=8", "quiet=false")  # another run from here on
-        self.assertIn("2 ranks wrote this checkpoint, and 1 goes on\n", told)
+        reported, _ = self.run_on("run", "resume=true", *layout("ddp", 2), "max_steps=8", "quiet=false")
+        self.same("run", "whole", reported)
+        self.assertEqual(reported.count("6 ranks wrote this checkpoint, and 2 go on: no bit of the results depends on that\n"), 1, reported)
+        reported, _ = self.run_on("run", "resume=true", *layout("ddp", 2), "max_steps=14", "quiet=false")
+        self.assertNotIn("wrote this checkpoint", reported)
+        reported, _ = self.run_on("run", "resume=true", *layout("single", 1), "max_steps=15", "seed=8", "quiet=false")  # another run from here on
+        self.assertIn("2 ranks wrote this checkpoint, and 1 goes on\n", reported)
 
 
 class Started(Ranks):
@@ -269,17 +269,17 @@ class Started(Ranks):
 
 
 class Refused(Ranks):
-    def nothing(self, words, says, code=USAGE, env=None):
+    def nothing(self, words, expects, code=USAGE, env=None):
         """One sentence, whatever the number of ranks, and nothing left behind."""
         done = subprocess.run([LEVIN, "train", "classify", f"out={self.out}", *words], capture_output=True, text=True, timeout=WAIT_S,
                               env={**os.environ, **SIM, **(env or {})})
-        told = done.stderr
-        self.assertEqual(done.returncode, code, told)
-        for piece in says:
-            self.assertIn(piece, told)
-        self.assertEqual(len(set(re.findall(r"^ *(error: .*)", told, re.M))), 1, told)  # the launcher's report may repeat it
-        self.assertNotIn("warning: ", told)
-        self.assertFalse(os.path.exists(self.out), told)
+        reported = done.stderr
+        self.assertEqual(done.returncode, code, reported)
+        for piece in expects:
+            self.assertIn(piece, reported)
+        self.assertEqual(len(set(re.findall(r"^ *(error: .*)", reported, re.M))), 1, reported)  # the launcher's report may repeat it
+        self.assertNotIn("warning: ", reported)
+        self.assertFalse(os.path.exists(self.out), reported)
         self.assertEqual(children(self.out), [])
 
     def test_devices(self):
@@ -290,10 +290,10 @@ class Refused(Ranks):
         self.nothing([*words, "devices=5", "accelerator=sim"], ["5", "4"], env=four)
         self.nothing([*words, "devices=[0,0]", "accelerator=sim"], ["device 0 stands there twice", "allow_shared_device=true"], env=four)
 
-    def test_more_ranks_than_shards(self):
+    def test_more_ranks_than_micro_batches(self):
         for strategy in ("dp", "ddp"):
-            self.nothing([*SHAPES, *NETWORK, *SIX, "devices=8", f"strategy={strategy}"], ["8", "6 shards"])
-            self.nothing([*SHAPES, *NETWORK, *EIGHT, "devices=9", f"strategy={strategy}"], ["9", "8 shards"])
+            self.nothing([*SHAPES, *NETWORK, *SIX, "devices=8", f"strategy={strategy}"], ["8", "6 micro-batches"])
+            self.nothing([*SHAPES, *NETWORK, *EIGHT, "devices=9", f"strategy={strategy}"], ["9", "8 micro-batches"])
 
     def test_what_no_rank_can_do(self):
         for strategy in ("dp", "ddp"):

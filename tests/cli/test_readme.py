@@ -94,7 +94,7 @@ class Readme(unittest.TestCase):
             for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
                 self.assertTrue((path.parent / link).exists(), f"{path.name}: {link}")
 
-    def test_the_picture_is_small(self):
+    def test_the_image_is_small(self):
         self.assertLess(os.path.getsize(SOURCE / "docs/images/demo.png"), 200_000)
 
     def test_files_named_in_the_tour_exist(self):

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import zlib
 
-from law_lines import law_lines
+from reproducibility_lines import reproducibility_lines
 from reproducibility_case import (check, CORES, hashes, LEVIN, main, resume, same, train,
                                   work)
 
@@ -31,7 +31,7 @@ def layouts(team):
     stopped = train(pinned + ["lanes=1", "max_steps=18"])
     resume(stopped, "max_steps=-1", "lanes=2", "num_workers=2")
     same(stopped, first, f"team {team}: resumed at step 7 of epoch 2, with other lanes")
-    means = law_lines(stopped, only="train/loss")
+    means = reproducibility_lines(stopped, only="train/loss")
     check([step for step, _ in means] == [11, 22],
           "the interrupted epoch has its means, over all of its steps")
     return first

@@ -5,7 +5,7 @@ usage: test_reproducibility_options.py LEVIN [DATA]
 """
 import json
 
-from law_lines import law_lines
+from reproducibility_lines import reproducibility_lines
 from reproducibility_case import (check, COMMON, CORES, DATA, hashes, levin, main, resume, same,
                                   train)
 
@@ -22,7 +22,7 @@ def validation():
             check(hashes(run, "best") == hashes(first, "best"),
                   f"{lanes} lanes with validation: best")
         first = first or run
-        rows = [row for _, row in law_lines(run, only="val/")]
+        rows = [row for _, row in reproducibility_lines(run, only="val/")]
         check([("val/loss" in row, "val/acc" in row) for row in rows] == 3 * [(True, True)],
               "every epoch is validated")
         output = f"{run}/predictions.csv"
@@ -35,11 +35,11 @@ def validation():
 
 
 def spellings():
-    a = train(["batch_size=30", "shards=6", "wgrad_threads=1", "max_steps=4"])
+    a = train(["batch_size=30", "micro_batches=6", "wgrad_threads=1", "max_steps=4"])
     b = train(["batch_size_per_device=5", "accumulate_grad_batches=6", "wgrad_threads=1",
-               "max_steps=4"], common=[a for a in COMMON if a != "shards=6"])
+               "max_steps=4"], common=[a for a in COMMON if a != "micro_batches=6"])
     check(hashes(a) == hashes(b),
-          "batch_size=30 shards=6 is batch_size_per_device=5 accumulate_grad_batches=6")
+          "batch_size=30 micro_batches=6 is batch_size_per_device=5 accumulate_grad_batches=6")
 
 
 def groups():

@@ -14,12 +14,12 @@ import sys
 import tempfile
 import time
 
-from law_lines import first_difference, law_lines
+from reproducibility_lines import first_difference, reproducibility_lines
 
 LEVIN = os.path.abspath(sys.argv[1])
 STEPS, EPOCHS, WAIT_S, TRIES = 25, 3, 120, 20
 COMMON = ["train", "classify", "data=builtin:shapes", "data.count=500", "model=cnn", "image_size=16", "model.dropout=0.1", "batch_size=16",
-          "shards=4", "wgrad_threads=2", "eval_batch_size=16", "scheduler=cosine", "scheduler.warmup_steps=5", f"max_epochs={EPOCHS}",
+          "micro_batches=4", "wgrad_threads=2", "eval_batch_size=16", "scheduler=cosine", "scheduler.warmup_steps=5", f"max_epochs={EPOCHS}",
           "log_every_n_steps=1", "seed=3"]
 work = tempfile.mkdtemp(prefix="levin-resume-")
 failures = []
@@ -58,9 +58,9 @@ def metadata(out):
 def same(out, want, what):
     for which in ("last", "best"):
         check(hashes(out, which) == hashes(want, which), f"{what}: {which} has the undisturbed run's weights and state")
-    parts = first_difference(law_lines(out), law_lines(want))
+    parts = first_difference(reproducibility_lines(out), reproducibility_lines(want))
     check(parts == "", f"{what}: metrics.jsonl as undisturbed {parts}")
-    means = law_lines(out, only="train/loss")
+    means = reproducibility_lines(out, only="train/loss")
     check(len(means) == EPOCHS and all("val/loss" in row for _, row in means), f"{what}: one line of means for each of {EPOCHS} epochs")
 
 
@@ -97,9 +97,9 @@ def stopped_within_an_epoch(name, number, at_step, *words):
 def signals(whole):
     for at in (3, STEPS + 5):
         out, step = stopped_within_an_epoch("sigterm", signal.SIGTERM, at, "lanes=1")
-        said = resume(out, "lanes=2", "num_workers=1")
-        check(f"step {step}, epoch {step // STEPS + 1}" in said, f"stopped by SIGTERM after step {step}, and resumed from it")
-        check("law off" not in said and "another run" not in said, "on the same machine without a warning")
+        printed = resume(out, "lanes=2", "num_workers=1")
+        check(f"step {step}, epoch {step // STEPS + 1}" in printed, f"stopped by SIGTERM after step {step}, and resumed from it")
+        check("law off" not in printed and "another run" not in printed, "on the same machine without a warning")
         same(out, whole, f"SIGTERM after step {step}")
     out, step = stopped_within_an_epoch("kill", signal.SIGKILL, STEPS + 8, "checkpoint.every_n_steps=3", "lanes=2")
     resume(out, "lanes=1", "num_workers=0")
@@ -119,32 +119,32 @@ def other_values(whole):
     out = f"{work}/changed"
     levin(COMMON + [f"out={out}", "max_steps=5", "scheduler=constant", "scheduler.warmup_steps=0"])
     before = hashes(out)
-    for word, says in (("batch_size=20", "effective_batch=16 (samples of an optimizer step), and this one has effective_batch=20"),
-                       ("shards=2 group=2", "give shards=4"), ("wgrad_threads=1", "give wgrad_threads=2"), ("seed=4", "give seed=3"),
+    for word, expects in (("batch_size=20", "effective_batch=16 (samples of an optimizer step), and this one has effective_batch=20"),
+                       ("micro_batches=2 group=2", "give micro_batches=4"), ("wgrad_threads=1", "give wgrad_threads=2"), ("seed=4", "give seed=3"),
                        ("drop_last=true", "give drop_last=false"), ("val_split=0.5", "n_samples=398"), ("data.count=600", "n_samples=398"),
                        ("optim=sgd", "give optim.name and optim.momentum"), ("model=mlp", "another model")):
-        said = resume(out, *word.split(), "max_steps=-1", code=64)
-        check(says in said and "start a new run from its weights" in said, f"within an epoch {word} is refused, with what to do")
+        printed = resume(out, *word.split(), "max_steps=-1", code=64)
+        check(expects in printed and "start a new run from its weights" in printed, f"within an epoch {word} is refused, with what to do")
     check(hashes(out) == before, "and the checkpoint stays as it was")
     resume(out, f"max_steps={STEPS}")
-    said = resume(out, "batch_size=20", "seed=4", f"max_steps={STEPS + 5}")
-    told = [line.split("=")[0] for line in said.splitlines() if "from epoch 2 on this is another run" in line]
-    check(told == ["warning: effective_batch", "warning: seed", "warning: data"],  # the seed also cuts val_split
+    printed = resume(out, "batch_size=20", "seed=4", f"max_steps={STEPS + 5}")
+    reported = [line.split("=")[0] for line in printed.splitlines() if "from epoch 2 on this is another run" in line]
+    check(reported == ["warning: effective_batch", "warning: seed", "warning: data"],  # the seed also cuts val_split
           "between two epochs batch_size and seed may change, with a warning each")
-    said = resume(out, f"max_steps={STEPS + 20}")
-    check("another run" not in said and law_lines(out)[-1][0] == STEPS + 20, "an epoch of 20 steps comes to its end")
+    printed = resume(out, f"max_steps={STEPS + 20}")
+    check("another run" not in printed and reproducibility_lines(out)[-1][0] == STEPS + 20, "an epoch of 20 steps comes to its end")
     for isa in ("v2", "v3"):
         copy = f"{work}/{isa}"
         shutil.copytree(whole, copy)
-        said = resume(copy, "max_epochs=4", f"max_steps={EPOCHS * STEPS + 1}", "scheduler=constant", "scheduler.warmup_steps=0", env={"LEVIN_CPU_ISA": isa})
+        printed = resume(copy, "max_epochs=4", f"max_steps={EPOCHS * STEPS + 1}", "scheduler=constant", "scheduler.warmup_steps=0", env={"LEVIN_CPU_ISA": isa})
         other = metadata(copy)["machine"] != metadata(whole)["machine"]
-        check(("law off: this checkpoint was written on levin" in said) == other, f"LEVIN_CPU_ISA={isa}: a checkpoint of another machine is told")
+        check(("law off: this checkpoint was written on levin" in printed) == other, f"LEVIN_CPU_ISA={isa}: a checkpoint of another machine is told")
 
 
 try:
     undisturbed = f"{work}/whole"
     levin(COMMON + [f"out={undisturbed}"])
-    check(len(law_lines(undisturbed)) == EPOCHS * (STEPS + 1), "the undisturbed run has a line for each step and each epoch")
+    check(len(reproducibility_lines(undisturbed)) == EPOCHS * (STEPS + 1), "the undisturbed run has a line for each step and each epoch")
     signals(undisturbed)
     other_values(undisturbed)
 finally:

@@ -95,7 +95,7 @@ class Listed(Case):
             index = f"{self.dir}/index{devices}"
             self.begin(
                 f"data={data}", f"data.index={index}", "max_epochs=1"
-            )  # the pictures are known now, and looked at later
+            )  # the images are known now, and looked at later
             for path in glob.glob(f"{data}/*/*.png"):
                 info = os.stat(path)
                 content = read(path)
@@ -235,7 +235,7 @@ class Elsewhere(Case):
             "quiet=true",
         )
         os.rename(f"{self.home}/photos", f"{self.dir}/photos")
-        told = self.at(
+        reported = self.at(
             self.away,
             "train",
             "classify",
@@ -245,7 +245,7 @@ class Elsewhere(Case):
             "quiet=true",
             code=64,
         )
-        self.assertIn(f"data={self.home}/photos", told)
+        self.assertIn(f"data={self.home}/photos", reported)
         self.assertEqual(files(self.away), ["p.csv"])
         done = subprocess.run(
             [

@@ -27,7 +27,7 @@ SHAPES = [
     "data.count=600",
     "model=mlp",
     "image_size=16",
-    "shards=2",
+    "micro_batches=2",
     "wgrad_threads=1",
     "batch_size=4",
 ]

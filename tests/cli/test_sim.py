@@ -14,7 +14,7 @@ import sys
 import time
 
 from bad_support import Case, main, OK, read, SIGTERM, USAGE, WAIT_S, write
-from law_lines import first_difference, law_lines
+from reproducibility_lines import first_difference, reproducibility_lines
 from rank_processes import children, is_held
 
 PHOTOS = os.path.join(sys.argv.pop(1), "clothing") if len(sys.argv) > 1 else ""
@@ -23,7 +23,7 @@ for name in ("LEVIN_SIM_DEVICES", "LEVIN_SIM_MEMORY"):
     os.environ.pop(name, None)
 SIM = {"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "256MiB"}
 SHAPES = ["data=builtin:shapes", "data.count=60", "image_size=16"]
-COMMON = ["model=cnn", "batch_size=12", "shards=3", "lanes=2", "wgrad_threads=1", "val_split=0.2", "log_every_n_steps=1", "seed=3", "quiet=true", "devices=1"]
+COMMON = ["model=cnn", "batch_size=12", "micro_batches=3", "lanes=2", "wgrad_threads=1", "val_split=0.2", "log_every_n_steps=1", "seed=3", "quiet=true", "devices=1"]
 
 
 def metric(run, name):
@@ -32,14 +32,14 @@ def metric(run, name):
 
 
 class Sim(Case):
-    def train_on(self, accelerator, out, *words, code=OK, says=(), env=None, data=None):
-        return self.levin(["train", "classify", *(data or SHAPES), *COMMON, f"accelerator={accelerator}", f"out={self.dir}/{out}", *words], code, says,
+    def train_on(self, accelerator, out, *words, code=OK, expects=(), env=None, data=None):
+        return self.levin(["train", "classify", *(data or SHAPES), *COMMON, f"accelerator={accelerator}", f"out={self.dir}/{out}", *words], code, expects,
                           dict(SIM, **(env or {})))
 
     def assert_same(self, a, b):
         for which in ("last", "best"):
             self.assertEqual(self.hashes(f"{self.dir}/{a}", which), self.hashes(f"{self.dir}/{b}", which))
-        self.assertEqual(first_difference(law_lines(f"{self.dir}/{a}"), law_lines(f"{self.dir}/{b}")), "")
+        self.assertEqual(first_difference(reproducibility_lines(f"{self.dir}/{a}"), reproducibility_lines(f"{self.dir}/{b}")), "")
 
     def compare(self, *words, data=None):
         for accelerator in ("cpu", "sim"):
@@ -49,7 +49,7 @@ class Sim(Case):
     # ---- the bits of the CPU ----
 
     def test_sgd_and_everything_between_the_steps(self):
-        """Mixed pictures, an average, clipping, validation, a checkpoint every few steps."""
+        """Mixed images, an average, clipping, validation, a checkpoint every few steps."""
         self.compare("max_epochs=3", "optim=sgd", "optim.lr=0.05", "mixup_alpha=0.4", "cutmix_alpha=1", "ema.decay=0.9", "gradient_clip_val=0.1",
                      "checkpoint.every_n_steps=3", "augment.hflip=0.5", "model.dropout=0.1")
         self.assertIn(b"accelerator: sim", read(f"{self.dir}/sim/config.yaml"))
@@ -80,11 +80,11 @@ class Sim(Case):
         self.compare(*words, "precision=bf16-true", "overwrite=true")
 
     def test_f16_that_overflows_and_lars(self):
-        self.compare("precision=16-mixed", "optim=lars", "max_steps=5", "model=mlp", "batch_size=6", "shards=6")
+        self.compare("precision=16-mixed", "optim=lars", "max_steps=5", "model=mlp", "batch_size=6", "micro_batches=6")
         self.assertGreater(metric(f"{self.dir}/sim", "amp/skipped_steps")[-1], 0)
 
-    def test_shards_that_meet(self):
-        self.compare("sync_batchnorm=true", "shards=4", "group=2", "max_steps=4")
+    def test_micro_batches_of_a_group(self):
+        self.compare("sync_batchnorm=true", "micro_batches=4", "group=2", "max_steps=4")
 
     def test_photos(self):
         if not os.path.isdir(PHOTOS):
@@ -103,10 +103,10 @@ class Sim(Case):
         for first, then in (("sim", "cpu"), ("cpu", "sim")):
             self.out = f"{self.dir}/{first}"
             self.train_on(first, first, "max_steps=5", "optim=adamw", "ema.decay=0.9")
-            _, told = self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=9", f"accelerator={then}", "quiet=true"], OK, env=SIM)
-            self.assertNotIn("law off", told)
+            _, reported = self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=9", f"accelerator={then}", "quiet=true"], OK, env=SIM)
+            self.assertNotIn("law off", reported)
             self.assertEqual(self.hashes(self.out), self.hashes(f"{self.dir}/whole"))
-            self.assertEqual(first_difference(law_lines(self.out), law_lines(f"{self.dir}/whole")), "")
+            self.assertEqual(first_difference(reproducibility_lines(self.out), reproducibility_lines(f"{self.dir}/whole")), "")
 
     def all_gone(self):
         """The ranks of a launcher that was killed end a moment after it, and until then have the run directory."""
@@ -119,7 +119,7 @@ class Sim(Case):
         """A signal saves; a kill leaves the last checkpoint; both runs go on to the same end."""
         os.environ.update(SIM)
         self.addCleanup(lambda: [os.environ.pop(name) for name in SIM])
-        words = ["accelerator=sim", "shards=3", "lanes=2", "wgrad_threads=1"]
+        words = ["accelerator=sim", "micro_batches=3", "lanes=2", "wgrad_threads=1"]
         for number in (signal.SIGTERM, signal.SIGKILL):
             p = self.start(*words, "checkpoint.every_n_steps=1", "val_split=0")
             p.send_signal(number)
@@ -138,18 +138,18 @@ class Sim(Case):
     # ---- memory that runs out ----
 
     def test_too_small_for_the_weights(self):
-        _, told = self.levin(["plan", "train", "classify", *SHAPES, *COMMON, "accelerator=sim"], RESOURCE, ["weights, gradients and optimizer take", "of sim:0, which has 1 MiB"],
+        _, reported = self.levin(["plan", "train", "classify", *SHAPES, *COMMON, "accelerator=sim"], RESOURCE, ["weights, gradients and optimizer take", "of sim:0, which has 1 MiB"],
                              dict(SIM, LEVIN_SIM_MEMORY="1MiB"))
-        self.train_on("sim", "run", code=RESOURCE, says=[told.strip()], env={"LEVIN_SIM_MEMORY": "1MiB"})
-        self.train_on("sim", "run", code=RESOURCE, says=["sim:0 is out of memory: ", "KiB were asked for"], env={"LEVIN_SIM_MEMORY": "64KiB"})
+        self.train_on("sim", "run", code=RESOURCE, expects=[reported.strip()], env={"LEVIN_SIM_MEMORY": "1MiB"})
+        self.train_on("sim", "run", code=RESOURCE, expects=["sim:0 is out of memory: ", "KiB were asked for"], env={"LEVIN_SIM_MEMORY": "64KiB"})
         self.assertFalse(os.path.exists(self.out))
 
     def test_too_small_for_a_step(self):
         self.train_on("sim", "run", code=RESOURCE, env={"LEVIN_SIM_MEMORY": "2500KiB"},
-                      says=["warning: the run takes up to", "of sim:0, which has 2.44 MiB", "error: sim:0 is out of memory: ", "iB were asked for", "smaller batches (batch_size",
-                            "in step 0, shard "])
+                      expects=["warning: the run takes up to", "of sim:0, which has 2.44 MiB", "error: sim:0 is out of memory: ", "iB were asked for", "smaller batches (batch_size",
+                            "in step 0, micro-batch "])
         self.assertEqual(os.listdir(f"{self.out}/checkpoints") + os.listdir(f"{self.out}/exported_models"), [])
-        self.train_on("cpu", "run", "resume=true", "max_steps=2", says=["no checkpoint yet"])
+        self.train_on("cpu", "run", "resume=true", "max_steps=2", expects=["no checkpoint yet"])
 
     def test_too_small_for_the_validation(self):
         """What was learned before it is kept, and elsewhere the run goes on."""
@@ -160,7 +160,7 @@ class Sim(Case):
             peaks.append(metric(f"{self.dir}/whole-{chunk}", "memory/device_peak_bytes")[-1])
         self.assertLess(1.3 * peaks[0], peaks[1])
         self.train_on("sim", "run", *words, "eval_batch_size=30", code=RESOURCE, env={"LEVIN_SIM_MEMORY": str(int(sum(peaks) / 2))},
-                      says=["sim:0 is out of memory: ", "step 3 (epoch 1) is saved: resume=true goes on from there"])
+                      expects=["sim:0 is out of memory: ", "step 3 (epoch 1) is saved: resume=true goes on from there"])
         self.no_leftovers()
         self.levin(["train", "classify", f"out={self.out}", "resume=true", "accelerator=cpu", "quiet=true"], OK)
         self.assert_same("run", "whole-30")
@@ -168,8 +168,8 @@ class Sim(Case):
     def test_too_small_for_a_prediction(self):
         words = [f"model={self.model}", f"data={self.photos}", "accelerator=sim"]
         for command, output in (("predict", [f"output={self.dir}/p.csv"]), ("eval", [])):
-            _, told = self.levin([command, *words, *output], RESOURCE, ["sim:0 is out of memory: ", "eval_batch_size"], dict(SIM, LEVIN_SIM_MEMORY="768KiB"))
-            self.assertIn("in building model mlp", told)
+            _, reported = self.levin([command, *words, *output], RESOURCE, ["sim:0 is out of memory: ", "eval_batch_size"], dict(SIM, LEVIN_SIM_MEMORY="768KiB"))
+            self.assertIn("in building model mlp", reported)
         self.assertFalse(os.path.exists(f"{self.dir}/p.csv"))
 
     # ---- what is not there ----
@@ -182,8 +182,8 @@ class Sim(Case):
             self.refused(["accelerator=sim", f"devices={devices}"], [f"(LEVIN_SIM_DEVICES={most})"], RESOURCE)
         self.refused(["accelerator=gpu", "devices=4"], ["LEVIN_SIM_DEVICES=4 in the environment"], RESOURCE)
         self.levin(["predict", f"model={self.model}", f"data={self.photos}", "accelerator=sim"], RESOURCE, ["no pretend devices"])
-        self.train_on("sim", "run", code=USAGE, says=["LEVIN_SIM_DEVICES=many"], env={"LEVIN_SIM_DEVICES": "many"})
-        self.train_on("sim", "run", code=USAGE, says=["LEVIN_SIM_MEMORY=much"], env={"LEVIN_SIM_MEMORY": "much"})
+        self.train_on("sim", "run", code=USAGE, expects=["LEVIN_SIM_DEVICES=many"], env={"LEVIN_SIM_DEVICES": "many"})
+        self.train_on("sim", "run", code=USAGE, expects=["LEVIN_SIM_MEMORY=much"], env={"LEVIN_SIM_MEMORY": "much"})
         self.assertFalse(os.path.exists(self.out))
 
     def test_auto_is_the_cpu(self):

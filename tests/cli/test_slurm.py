@@ -2,7 +2,7 @@
 
 usage: test_slurm.py LEVIN
 
-Each runs in an environment of its own variables alone. The rows of the record are those of tests/unit/launch/test_who.c.
+Each runs in an environment of its own variables alone. The rows of the record are those of tests/unit/launch/test_rank_info.c.
 """
 import json
 import os
@@ -68,13 +68,13 @@ class Env(unittest.TestCase):
     def test_a_task_of_a_step(self):
         env = slurm(**STEP)
         record = dict(line.split("=", 1) for line in levin("env", env=env).stdout.splitlines())
-        told = json.loads(levin("env", "--json", env=env).stdout)
+        reported = json.loads(levin("env", "--json", env=env).stdout)
         for key, value in {"source": "slurm", "rank": 2, "world": 4, "local_rank": 0, "local_world": 2, "node_rank": 1, "nnodes": 2,
                            "master_addr": "n08", "master_port": 15001, "from.rank": "SLURM_PROCID"}.items():
             self.assertEqual(record[key], str(value), key)
-            self.assertEqual(told[key], value, key)
-        self.assertEqual((record["store_host"], told["store_host"]), ("no", False))
-        self.assertEqual((record["hosts"], told["hosts"]), ("n[08-09]", ["n08", "n09"]))
+            self.assertEqual(reported[key], value, key)
+        self.assertEqual((record["store_host"], reported["store_host"]), ("no", False))
+        self.assertEqual((record["hosts"], reported["hosts"]), ("n[08-09]", ["n08", "n09"]))
 
     def test_lines_for_a_shell(self):
         script = f'eval "$({LEVIN} slurm env --export)"; echo $RANK $WORLD_SIZE $LOCAL_RANK $MASTER_ADDR $MASTER_PORT'
@@ -128,10 +128,10 @@ class Train(unittest.TestCase):
         return done.stderr
 
     def test_srun_forgotten(self):
-        said = self.train(slurm(**BATCH), "seed=1")
-        self.assertTrue(said.startswith("levin: error E101: srun was not used: only one process is running, 4 were allocated\n"), said)
+        printed = self.train(slurm(**BATCH), "seed=1")
+        self.assertTrue(printed.startswith("levin: error E101: srun was not used: only one process is running, 4 were allocated\n"), printed)
         command = " ".join(["  fix: srun", LEVIN, "train", "classify", "data=builtin:shapes data.count=12"])
-        self.assertIn(command[:len("  fix: srun ") + 120], said)
+        self.assertIn(command[:len("  fix: srun ") + 120], printed)
 
     def test_a_plan_is_no_rank(self):
         for env in (slurm(**BATCH), slurm(**self.TASK)):
@@ -140,26 +140,26 @@ class Train(unittest.TestCase):
             self.assertIn("rank 1 owns", done.stdout)
 
     def test_one_task_for_several_devices(self):
-        said = self.train(slurm(**self.TASK), "devices=2")
-        self.assertTrue(said.startswith("levin: error E103: 1 task on this node, but 2 devices\n"), said)
-        self.assertIn("  found: devices asks for 2 (command line)\n", said)
-        said = self.train(slurm(**self.TASK, NTASKS_PER_NODE=2), "devices=2")
-        self.assertTrue(said.startswith("levin: error E104: --ntasks=1 won over --ntasks-per-node=2"), said)
-        self.assertIn("  fix: remove --ntasks (-n)", said)
+        printed = self.train(slurm(**self.TASK), "devices=2")
+        self.assertTrue(printed.startswith("levin: error E103: 1 task on this node, but 2 devices\n"), printed)
+        self.assertIn("  found: devices asks for 2 (command line)\n", printed)
+        printed = self.train(slurm(**self.TASK, NTASKS_PER_NODE=2), "devices=2")
+        self.assertTrue(printed.startswith("levin: error E104: --ntasks=1 won over --ntasks-per-node=2"), printed)
+        self.assertIn("  fix: remove --ntasks (-n)", printed)
         sim = {**slurm(**self.TASK, GPUS_ON_NODE=4), "LEVIN_SIM_DEVICES": "4", "LEVIN_SIM_MEMORY": "64MiB"}
         self.assertIn("E103: 1 task on this node, but 4 devices", self.train(sim, "accelerator=sim"))
 
     def test_a_smaller_step_leaves_devices_idle(self):
         sim = {**slurm(**self.TASK, GPUS_ON_NODE=4, NTASKS_PER_NODE=4), "LEVIN_SIM_DEVICES": "4", "LEVIN_SIM_MEMORY": "64MiB"}
-        said = self.train(sim, "accelerator=sim", status=0)
-        self.assertIn("warning: W207: devices 1,2,3 stay idle: SLURM_GPUS_ON_NODE=4 but 1 task\n", said)
+        printed = self.train(sim, "accelerator=sim", status=0)
+        self.assertIn("warning: W207: devices 1,2,3 stay idle: SLURM_GPUS_ON_NODE=4 but 1 task\n", printed)
 
     def test_several_nodes(self):
-        said = self.train({**slurm(**STEP), "SLURM_PROCID": "0", "SLURM_NODEID": "0"})
-        self.assertTrue(said.startswith("levin: error E119: the ranks run on 2 nodes, but this version of levin trains on one"), said)
+        printed = self.train({**slurm(**STEP), "SLURM_PROCID": "0", "SLURM_NODEID": "0"})
+        self.assertTrue(printed.startswith("levin: error E119: the ranks run on 2 nodes, but this version of levin trains on one"), printed)
         self.assertEqual(self.train(slurm(**STEP)), "")  # rank 2: one rank tells it
 
-    def test_too_few_devices_are_told_once(self):
+    def test_too_few_devices_are_reported_once(self):
         task = {**self.TASK, "NTASKS": 4, "STEP_NUM_TASKS": 4, "STEP_TASKS_PER_NODE": 4}
         sim = {**slurm(**task), "LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "64MiB"}
         self.assertIn("E106: 4 tasks on node n08, but only 2 simulated devices are visible", self.train(sim, "accelerator=sim", status=69))

@@ -21,14 +21,14 @@ import time
 import unittest
 from pathlib import Path
 
-from law_lines import first_difference, law_lines
+from reproducibility_lines import first_difference, reproducibility_lines
 from small_png import write_png
 
 SOURCE, LEVIN = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
 TOOLS = os.environ.get("LEVIN_TEST_SLURM") or f"{SOURCE}/../shared/slurm"
 WAIT_S = 120
 SKIP = 77  # for ctest
-TRAIN = ["train", "classify", "data=builtin:shapes", "data.count=48", "image_size=16", "model=cnn", "batch_size=16", "shards=4", "wgrad_threads=1",
+TRAIN = ["train", "classify", "data=builtin:shapes", "data.count=48", "image_size=16", "model=cnn", "batch_size=16", "micro_batches=4", "wgrad_threads=1",
          "val_split=0.25", "model.dropout=0.1", "log_every_n_steps=1", "seed=3"]
 STEPS = "max_steps=5"
 SIM = {"LEVIN_SIM_DEVICES": "4", "LEVIN_SIM_MEMORY": "64MiB"}
@@ -92,31 +92,31 @@ class Cluster(unittest.TestCase):
         cls.addClassCleanup(stop)
         with open("/run/lock/levin-test-slurm.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # two clusters that start at once may choose one set of names and ports
-            code, told = command([f"{TOOLS}/up", "-n", "2", "-c", "8", "-g", "4", f"{cls.dir}/c"], timeout=300)
+            code, reported = command([f"{TOOLS}/up", "-n", "2", "-c", "8", "-g", "4", f"{cls.dir}/c"], timeout=300)
         if code != 0:
-            raise unittest.SkipTest(f"no cluster can be started here: {told}")
-        cls.node = re.search(r"nodes \((\w+)\.\.", told)[1]
-        code, told = command([LEVIN, *TRAIN, STEPS, "devices=1", f"out={cls.dir}/one"])
-        assert code == 0, told
+            raise unittest.SkipTest(f"no cluster can be started here: {reported}")
+        cls.node = re.search(r"nodes \((\w+)\.\.", reported)[1]
+        code, reported = command([LEVIN, *TRAIN, STEPS, "devices=1", f"out={cls.dir}/one"])
+        assert code == 0, reported
 
     def setUp(self):
         self.out = f"{self.dir}/{self._testMethodName}"
 
     def hash(self, run):
-        code, told = command([LEVIN, "ckpt", "hash", f"{run}/checkpoints/last.safetensors"])
-        self.assertEqual(code, 0, told)
-        return told
+        code, reported = command([LEVIN, "ckpt", "hash", f"{run}/checkpoints/last.safetensors"])
+        self.assertEqual(code, 0, reported)
+        return reported
 
-    def assert_bits(self, run, told, one=None):
-        self.assertEqual(self.hash(run), self.hash(one or f"{self.dir}/one"), told)
-        self.assertEqual(first_difference(law_lines(run), law_lines(one or f"{self.dir}/one")), "", told)
+    def assert_bits(self, run, reported, one=None):
+        self.assertEqual(self.hash(run), self.hash(one or f"{self.dir}/one"), reported)
+        self.assertEqual(first_difference(reproducibility_lines(run), reproducibility_lines(one or f"{self.dir}/one")), "", reported)
 
-    def srun(self, options, *words, code=0, says=(), env=None, out=None):
-        ended, told = command(["srun", *options, LEVIN, *TRAIN, f"out={out or self.out}", *words], env)
-        self.assertEqual(ended, code, told)
-        for piece in says:
-            self.assertEqual(told.count(piece), 1, f"{piece}: once\n{told}")
-        return told
+    def srun(self, options, *words, code=0, expects=(), env=None, out=None):
+        ended, reported = command(["srun", *options, LEVIN, *TRAIN, f"out={out or self.out}", *words], env)
+        self.assertEqual(ended, code, reported)
+        for piece in expects:
+            self.assertEqual(reported.count(piece), 1, f"{piece}: once\n{reported}")
+        return reported
 
     def batch(self, directives, *lines):
         """The exit code of the job, and its output."""
@@ -126,11 +126,11 @@ class Cluster(unittest.TestCase):
         return self.submitted(script, f"{self.out}.log")
 
     def submitted(self, script, log, env=None):
-        code, told = command(["sbatch", "--parsable", script], {**SIM, **(env or {})})
-        self.assertEqual(code, 0, told)
+        code, reported = command(["sbatch", "--parsable", script], {**SIM, **(env or {})})
+        self.assertEqual(code, 0, reported)
         end = time.monotonic() + WAIT_S
         while True:
-            _, job = command(["scontrol", "show", "job", told.strip()])
+            _, job = command(["scontrol", "show", "job", reported.strip()])
             if re.search(r"JobState=(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL)", job):
                 break
             self.assertLess(time.monotonic(), end, job)
@@ -179,41 +179,41 @@ class Cluster(unittest.TestCase):
 class Bits(Cluster):
     def test_tasks_on_the_cpu(self):
         for tasks in (2, 4):
-            told = self.srun(["-N1", f"--ntasks-per-node={tasks}"], STEPS, out=f"{self.out}{tasks}", says=[f"{tasks} ranks: processes"])
-            self.assert_bits(f"{self.out}{tasks}", told)
+            reported = self.srun(["-N1", f"--ntasks-per-node={tasks}"], STEPS, out=f"{self.out}{tasks}", expects=[f"{tasks} ranks: processes"])
+            self.assert_bits(f"{self.out}{tasks}", reported)
             with open(f"{self.out}{tasks}/train.log") as f:
                 self.assertIn("the ranks prove who they are with MUNGE\n", f.read())
 
     def test_the_job_script_of_others(self):
         """Every task sees all devices of the node, and takes the one of its place."""
-        code, told = self.batch(SEEDS, "srun bash -c 'echo sees=$CUDA_VISIBLE_DEVICES'", f"srun {LEVIN} {' '.join(TRAIN)} {STEPS} accelerator=sim out={self.out}")
-        self.assertEqual(code, 0, told)
-        self.assertEqual(told.count("sees=0,1,2,3\n"), 4, told)
-        self.assertIn("4 ranks: processes", told)
-        self.assert_bits(self.out, told)
+        code, reported = self.batch(SEEDS, "srun bash -c 'echo sees=$CUDA_VISIBLE_DEVICES'", f"srun {LEVIN} {' '.join(TRAIN)} {STEPS} accelerator=sim out={self.out}")
+        self.assertEqual(code, 0, reported)
+        self.assertEqual(reported.count("sees=0,1,2,3\n"), 4, reported)
+        self.assertIn("4 ranks: processes", reported)
+        self.assert_bits(self.out, reported)
 
     def test_one_device_shown_to_each_task(self):
-        told = self.srun(["-N1", "--ntasks=4", "--gpus-per-task=1"], STEPS, "accelerator=sim", env=SIM)
-        self.assert_bits(self.out, told)
+        reported = self.srun(["-N1", "--ntasks=4", "--gpus-per-task=1"], STEPS, "accelerator=sim", env=SIM)
+        self.assert_bits(self.out, reported)
 
     def test_a_smaller_step(self):
         """Two of the four devices that the job has, by a list and by the number of tasks."""
-        for name, words, says in (("n", [], "W207: devices 2,3 stay idle"), ("list", ["devices=[3,1]"], "W201: devices is a list")):
-            told = self.srun(["-N1", "--gres=gpu:4", "--ntasks-per-node=2"], STEPS, "accelerator=sim", *words, out=self.out + name, env=SIM, says=[says])
-            self.assert_bits(self.out + name, told)
+        for name, words, expects in (("n", [], "W207: devices 2,3 stay idle"), ("list", ["devices=[3,1]"], "W201: devices is a list")):
+            reported = self.srun(["-N1", "--gres=gpu:4", "--ntasks-per-node=2"], STEPS, "accelerator=sim", *words, out=self.out + name, env=SIM, expects=[expects])
+            self.assert_bits(self.out + name, reported)
 
     def test_levin_launch_starts_the_step(self):
-        code, told = self.batch(SEEDS, f"{LEVIN} launch -- {LEVIN} {' '.join(TRAIN)} {STEPS} accelerator=sim out={self.out}")
-        self.assertEqual(code, 0, told)
-        self.assertIn("4 ranks: processes", told)
-        self.assert_bits(self.out, told)
+        code, reported = self.batch(SEEDS, f"{LEVIN} launch -- {LEVIN} {' '.join(TRAIN)} {STEPS} accelerator=sim out={self.out}")
+        self.assertEqual(code, 0, reported)
+        self.assertIn("4 ranks: processes", reported)
+        self.assert_bits(self.out, reported)
 
     def test_one_task_without_srun(self):
         """A job of one task has one process, which starts the ranks as it does everywhere."""
-        code, told = self.batch(["--nodes=1", "--gres=gpu:4"], f"{LEVIN} {' '.join(TRAIN)} {STEPS} accelerator=sim out={self.out}")
-        self.assertEqual(code, 0, told)
-        self.assertIn("4 ranks: processes", told)
-        self.assert_bits(self.out, told)
+        code, reported = self.batch(["--nodes=1", "--gres=gpu:4"], f"{LEVIN} {' '.join(TRAIN)} {STEPS} accelerator=sim out={self.out}")
+        self.assertEqual(code, 0, reported)
+        self.assertIn("4 ranks: processes", reported)
+        self.assert_bits(self.out, reported)
 
     def test_two_jobs_on_one_node(self):
         """Each finds a port of its own."""
@@ -222,9 +222,9 @@ class Bits(Cluster):
             words = ["srun", "-N1", "-w", self.node, "--ntasks-per-node=2", LEVIN, *TRAIN, STEPS, f"out={self.out}{i}"]
             jobs.append(subprocess.Popen(words, cwd=self.dir, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
         for i, job in enumerate(jobs):
-            told, _ = job.communicate(timeout=WAIT_S)
-            self.assertEqual(job.returncode, 0, told)
-            self.assert_bits(f"{self.out}{i}", told)
+            reported, _ = job.communicate(timeout=WAIT_S)
+            self.assertEqual(job.returncode, 0, reported)
+            self.assert_bits(f"{self.out}{i}", reported)
 
     def test_the_job_script_of_the_manual(self):
         """As it stands there, but for two steps."""
@@ -237,9 +237,9 @@ class Bits(Cluster):
             write_png(Path(f"{folder}/photos/red/{i}.png"), 40, (200, 20 + 5 * i, 10))
         with open(f"{folder}/job.sh", "w") as f:
             f.write(text.replace("\n#SBATCH --output=", f"\n#SBATCH --chdir={folder}\n#SBATCH --output={folder}/", 1))
-        code, told = self.submitted(f"{folder}/job.sh", f"{folder}/levin.log")
-        self.assertEqual(code, 0, text + told)
-        self.assertIn("4 ranks: processes", told)
+        code, reported = self.submitted(f"{folder}/job.sh", f"{folder}/levin.log")
+        self.assertEqual(code, 0, text + reported)
+        self.assertIn("4 ranks: processes", reported)
 
 
 class Mistakes(Cluster):
@@ -249,39 +249,39 @@ class Mistakes(Cluster):
             f.write("".join(f"{word.replace('=', ': ')}\n" for word in [*TRAIN[2:], STEPS, "accelerator=sim", f"out={self.out}"]))
         path = f"cd {self.dir}; PATH={os.path.dirname(LEVIN)}:$PATH"
         line = f"levin train classify config={os.path.basename(self.out)}.yaml"
-        code, told = self.batch(SEEDS, path, "start=$(date +%s%N)", line, "code=$?", "echo took=$((($(date +%s%N) - start) / 1000000))", "exit $code")
-        self.assertEqual(code, 64, told)
-        self.assertTrue(told.startswith("levin: error E101: srun was not used: only one process is running, 4 were allocated\n"), told)
-        self.assertLess(int(re.search(r"^took=(\d+)$", told, re.M)[1]), 2000)
+        code, reported = self.batch(SEEDS, path, "start=$(date +%s%N)", line, "code=$?", "echo took=$((($(date +%s%N) - start) / 1000000))", "exit $code")
+        self.assertEqual(code, 64, reported)
+        self.assertTrue(reported.startswith("levin: error E101: srun was not used: only one process is running, 4 were allocated\n"), reported)
+        self.assertLess(int(re.search(r"^took=(\d+)$", reported, re.M)[1]), 2000)
         self.assertFalse(os.path.exists(self.out))
-        fix = re.search(r"^  fix: (srun .*)$", told, re.M)[1]
+        fix = re.search(r"^  fix: (srun .*)$", reported, re.M)[1]
         self.assertEqual(fix, f"srun {line}")
-        code, told = self.batch(SEEDS, path, fix)
-        self.assertEqual(code, 0, told)
-        self.assert_bits(self.out, told)
+        code, reported = self.batch(SEEDS, path, fix)
+        self.assertEqual(code, 0, reported)
+        self.assert_bits(self.out, reported)
 
     def test_ntasks_wrong(self):
         gpus, sim = ["-N1", "--gres=gpu:4"], ["accelerator=sim", "devices=4"]
-        self.srun([*gpus, "--ntasks=2"], *sim, code=64, env=SIM, says=["error E103: 2 tasks on this node, but 4 devices", "fix: #SBATCH --ntasks-per-node=4"])
-        self.srun([*gpus, "--ntasks=1"], "accelerator=sim", code=64, env=SIM, says=["error E103: 1 task on this node, but 4 devices"])
-        self.srun(["-N1", "--ntasks=2"], "devices=3", code=64, says=["error E103: 2 tasks on this node, but 3 devices"])
+        self.srun([*gpus, "--ntasks=2"], *sim, code=64, env=SIM, expects=["error E103: 2 tasks on this node, but 4 devices", "fix: #SBATCH --ntasks-per-node=4"])
+        self.srun([*gpus, "--ntasks=1"], "accelerator=sim", code=64, env=SIM, expects=["error E103: 1 task on this node, but 4 devices"])
+        self.srun(["-N1", "--ntasks=2"], "devices=3", code=64, expects=["error E103: 2 tasks on this node, but 3 devices"])
         self.assertFalse(os.path.exists(self.out))
 
     def test_ntasks_wrong_in_a_job_script(self):
         for tasks in (1, 2):
-            code, told = self.batch([*SEEDS, f"--ntasks={tasks}"], f"srun {LEVIN} {' '.join(TRAIN)} accelerator=sim devices=4 out={self.out}")
-            self.assertEqual(code, 64, told)
+            code, reported = self.batch([*SEEDS, f"--ntasks={tasks}"], f"srun {LEVIN} {' '.join(TRAIN)} accelerator=sim devices=4 out={self.out}")
+            self.assertEqual(code, 64, reported)
             for piece in (f"error E104: --ntasks={tasks} won over --ntasks-per-node=4", "devices asks for 4 (command line)", "fix: remove --ntasks (-n)"):
-                self.assertEqual(told.count(piece), 1, told)
+                self.assertEqual(reported.count(piece), 1, reported)
 
     def test_too_few_devices(self):
         self.srun(["-N1", "--gres=gpu:2", "--ntasks=4"], "accelerator=sim", code=69, env=SIM,
-                  says=[f"error E106: 4 tasks on node {self.node}, but only 2 simulated devices", "found: CUDA_VISIBLE_DEVICES=0,1", "fix: #SBATCH --gpus-per-node=4"])
-        told = self.srun(["-N1", "--gres=gpu:1", "--ntasks=2"], "accelerator=sim", code=69, env=SIM)
-        self.assertIn("E105: two ranks use one device\n  found: ranks 0 and 1 on ", told)
+                  expects=[f"error E106: 4 tasks on node {self.node}, but only 2 simulated devices", "found: CUDA_VISIBLE_DEVICES=0,1", "fix: #SBATCH --gpus-per-node=4"])
+        reported = self.srun(["-N1", "--gres=gpu:1", "--ntasks=2"], "accelerator=sim", code=69, env=SIM)
+        self.assertIn("E105: two ranks use one device\n  found: ranks 0 and 1 on ", reported)
 
     def test_several_nodes(self):
-        self.srun(["-N2", "--ntasks-per-node=2"], code=64, says=["error E119: the ranks run on 2 nodes", "found: SLURM_STEP_NUM_NODES=2"])
+        self.srun(["-N2", "--ntasks-per-node=2"], code=64, expects=["error E119: the ranks run on 2 nodes", "found: SLURM_STEP_NUM_NODES=2"])
         self.assertFalse(os.path.exists(self.out))
 
     def test_variables_of_another_script(self):
@@ -292,44 +292,44 @@ class Mistakes(Cluster):
             s.listen()
             # 69 of rank 0, and what the end of the step made of the other: srun reports the highest
             self.srun(["-N1", "--kill-on-bad-exit=1", "--ntasks-per-node=2"], STEPS, code=143, env={**given, "MASTER_ADDR": "127.0.0.1"},
-                      says=["levin: error E110: ", "task 0: Exited with exit code 69"])
-        told = self.srun(["-N1", "--kill-on-bad-exit=1", "-w", self.node, "--ntasks-per-node=2"], STEPS, env=given)
-        self.assert_bits(self.out, told)
-        self.srun(["-N1", "--ntasks-per-node=2"], code=64, env={"MASTER_ADDR": "192.0.2.1"}, says=["error E111: the master address 192.0.2.1 is none of this host's"])
-        self.srun(["-N1", "--ntasks-per-node=2"], code=64, env={"WORLD_SIZE": "8"}, says=["error E108: ", "found: WORLD_SIZE=8"])
+                      expects=["levin: error E110: ", "task 0: Exited with exit code 69"])
+        reported = self.srun(["-N1", "--kill-on-bad-exit=1", "-w", self.node, "--ntasks-per-node=2"], STEPS, env=given)
+        self.assert_bits(self.out, reported)
+        self.srun(["-N1", "--ntasks-per-node=2"], code=64, env={"MASTER_ADDR": "192.0.2.1"}, expects=["error E111: the master address 192.0.2.1 is none of this host's"])
+        self.srun(["-N1", "--ntasks-per-node=2"], code=64, env={"WORLD_SIZE": "8"}, expects=["error E108: ", "found: WORLD_SIZE=8"])
 
 
 class Ends(Cluster):
     def ended(self, p, code):
-        told, _ = p.communicate(timeout=WAIT_S)
-        self.assertEqual(p.returncode, code, told)
+        reported, _ = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, code, reported)
         self.assertEqual(self.ranks(), {})
         self.assertEqual([name for _, _, names in os.walk(self.out) for name in names if ".tmp" in name], [])
-        return told
+        return reported
 
-    def go_on(self, told, signal_name):
+    def go_on(self, reported, signal_name):
         """From where it stopped, with fewer tasks: the bits of a run that nobody stopped."""
-        step = int(re.search(rf"^stopped: {signal_name} after step (\d+) ", told, re.M)[1])
-        code, said = command(["srun", "-N1", "--ntasks=2", LEVIN, *TRAIN[:3], f"out={self.out}", "resume=true", f"max_steps={step + 2}"])
-        self.assertEqual(code, 0, said)
+        step = int(re.search(rf"^stopped: {signal_name} after step (\d+) ", reported, re.M)[1])
+        code, printed = command(["srun", "-N1", "--ntasks=2", LEVIN, *TRAIN[:3], f"out={self.out}", "resume=true", f"max_steps={step + 2}"])
+        self.assertEqual(code, 0, printed)
         code, one = command([LEVIN, *TRAIN, "max_epochs=-1", f"max_steps={step + 2}", "devices=1", f"out={self.out}-one"])
         self.assertEqual(code, 0, one)
-        self.assert_bits(self.out, said, one=f"{self.out}-one")
+        self.assert_bits(self.out, printed, one=f"{self.out}-one")
 
     def test_scancel(self):
         p = self.start(["-N1", "--ntasks=4"])
         self.assertEqual(sorted(self.ranks()), [0, 1, 2, 3])
         self.assertEqual(command(["scancel", f"--name={self._testMethodName}"])[0], 0)
-        told = self.ended(p, 143)
-        self.assertEqual(told.count("stopped: SIGTERM after step "), 1, told)
-        self.go_on(told, "SIGTERM")
+        reported = self.ended(p, 143)
+        self.assertEqual(reported.count("stopped: SIGTERM after step "), 1, reported)
+        self.go_on(reported, "SIGTERM")
 
     def test_the_signal_before_the_time_limit(self):
         p = self.start(["-N1", "--ntasks=4"])
         self.assertEqual(command(["scancel", "--signal=USR1", f"--name={self._testMethodName}"])[0], 0)
-        told = self.ended(p, 85)
-        self.assertEqual(told.count("stopped: SIGUSR1 after step "), 1, told)
-        self.go_on(told, "SIGUSR1")
+        reported = self.ended(p, 85)
+        self.assertEqual(reported.count("stopped: SIGUSR1 after step "), 1, reported)
+        self.go_on(reported, "SIGUSR1")
 
     def test_a_signal_to_one_rank_alone(self):
         p = self.start(["-N1", "--ntasks=4"])
@@ -343,9 +343,9 @@ class Ends(Cluster):
         while self.ranks():
             self.assertLess(time.monotonic(), end, "ranks are left")
             time.sleep(0.02)
-        told = self.ended(p, 137)
-        self.assertEqual(told.count("failed first"), 1, told)
-        self.assertRegex(told, r"error: rank 2 \(\S+, pid \d+\) failed first( at step \d+)?: ")
+        reported = self.ended(p, 137)
+        self.assertEqual(reported.count("failed first"), 1, reported)
+        self.assertRegex(reported, r"error: rank 2 \(\S+, pid \d+\) failed first( at step \d+)?: ")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ TRAIN = [
     "data.count=96",
     "image_size=16",
     "batch_size=16",
-    "shards=2",
+    "micro_batches=2",
     "wgrad_threads=1",
     "seed=3",
     "val_split=0.25",
@@ -51,7 +51,7 @@ def greet(host=b"n08"):
     )
 
 
-# A cause as lvni_put_cause writes it: kind, rank, step, pid, time, named, host, place, message.
+# A cause as lvni_control_put_cause writes it: kind, rank, step, pid, time, named, host, place, message.
 LOST = frame(
     FAIL, struct.pack("<IIQQQI", 1, 0, 0, 0, 0, 0) + text(b"n08") + text(b"") + text(b"all is lost")
 )
@@ -195,15 +195,15 @@ class Strangers(Case):
             self.wait_for(lambda: self.steps() >= here + 20, p)  # with checkpoints among them
             p.send_signal(signal.SIGTERM)
             out, err = p.communicate(timeout=WAIT_S)
-        told = (out + err).decode()
-        self.assertEqual(p.returncode, SIGTERM, told)
+        reported = (out + err).decode()
+        self.assertEqual(p.returncode, SIGTERM, reported)
         steps = f"max_steps={self.steps() + 4}"
         for name, words in (("loud", ["resume=true"]), ("quiet", ["max_epochs=-1"])):
             p = self.begin(f"{self.dir}/{name}", steps, *words)
             self.assertEqual((p.communicate(timeout=WAIT_S), p.returncode)[1], OK)
         self.assertEqual(self.hash(self.out), self.hash(f"{self.dir}/quiet"))
-        lines = told + self.log(f"{self.dir}/loud")
-        self.assertLessEqual(lines.count("refused "), 4, told)
+        lines = reported + self.log(f"{self.dir}/loud")
+        self.assertLessEqual(lines.count("refused "), 4, reported)
         self.assertRegex(
             lines,
             r"refused \d+ connections? that did not prove to belong to this run; the last from ",

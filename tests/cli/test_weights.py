@@ -87,18 +87,18 @@ class Case(unittest.TestCase):
                 f"out={out}", *more]
 
     @staticmethod
-    def levin(words, code=0, says=()):
+    def levin(words, code=0, expects=()):
         done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S, stdin=subprocess.DEVNULL)
-        told = f"levin {' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
-        if done.returncode != code or any(piece not in done.stdout + done.stderr for piece in says):
-            raise AssertionError(f"{told}\nexpected: exit code {code}, {says}")
+        reported = f"levin {' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
+        if done.returncode != code or any(piece not in done.stdout + done.stderr for piece in expects):
+            raise AssertionError(f"{reported}\nexpected: exit code {code}, {expects}")
         return done.stdout + done.stderr
 
-    def logits(self, *words, x=None, code=0, says=()):
+    def logits(self, *words, x=None, code=0, expects=()):
         y = f"{self.dir}/y.npy"
         if os.path.exists(y):
             os.remove(y)
-        self.levin(["predict", f"data={x or self.x}", f"output={y}", *words], code, says)
+        self.levin(["predict", f"data={x or self.x}", f"output={y}", *words], code, expects)
         if code != 0:
             self.assertFalse(os.path.exists(y))
             return None
@@ -126,32 +126,32 @@ class Arrays(Case):
         write_npy(f"{self.dir}/u8.npy", [2, 12, 12, 3], u8, "|u1")
         write_npy(f"{self.dir}/f32.npy", [2, 12, 12, 3], u8)
         model = f"model={self.run_dir}"
-        told = ["warning: ", "u8.npy holds uint8: the numbers are used as they are", "normalised as in training"]
-        self.assertEqual(self.logits(model, x=f"{self.dir}/u8.npy", says=told), self.logits(model, x=f"{self.dir}/f32.npy"))
+        reported = ["warning: ", "u8.npy holds uint8: the numbers are used as they are", "normalised as in training"]
+        self.assertEqual(self.logits(model, x=f"{self.dir}/u8.npy", expects=reported), self.logits(model, x=f"{self.dir}/f32.npy"))
 
     def test_other_size_than_in_training(self):
         write_npy(f"{self.dir}/wide.npy", [1, 12, 16, 3], [0.5] * (12 * 16 * 3))
-        self.logits(f"model={self.run_dir}", x=f"{self.dir}/wide.npy", says=["warning: ", "12 x 16 (height x width)", "training were 12 x 12"])
+        self.logits(f"model={self.run_dir}", x=f"{self.dir}/wide.npy", expects=["warning: ", "12 x 16 (height x width)", "training were 12 x 12"])
 
     def test_no_number(self):
         values = [0.5] * (2 * 12 * 12 * 3)
         values[12 * 12 * 3 + 5] = math.nan
         write_npy(f"{self.dir}/nan.npy", [2, 12, 12, 3], values)
-        self.logits(f"model={self.run_dir}", x=f"{self.dir}/nan.npy", code=1, says=["as a logit of picture 1 of data=", "not finite"])
+        self.logits(f"model={self.run_dir}", x=f"{self.dir}/nan.npy", code=1, expects=["as a logit of image 1 of data=", "not finite"])
 
     def test_refusals(self):
         model = f"model={self.run_dir}"
         write_npy(f"{self.dir}/flat.npy", [2, 432], [0.0] * 864)
-        self.logits(model, x=f"{self.dir}/flat.npy", code=1, says=["flat.npy is (2, 432)", "(N, height, width, 3)"])
+        self.logits(model, x=f"{self.dir}/flat.npy", code=1, expects=["flat.npy is (2, 432)", "(N, height, width, 3)"])
         self.levin(["predict", "model=cnn", f"weights={self.exported}", f"data={self.x}", f"output={self.dir}/y.csv"], 64, ["y.csv", ".npy"])
-        self.logits(model, "sheet=a.png", code=64, says=["sheet="])
-        self.logits("model=cn", f"weights={self.exported}", code=64, says=["model=cn", "names a network"])
-        self.logits("model=resnet18", f"weights={self.exported}", code=1, says=["exported_last.safetensors has no fc.weight", "another network"])
-        self.logits(code=64, says=["model= is missing"])
-        self.logits(model, x=f"{self.dir}/none.npy", code=64, says=["none.npy"])
+        self.logits(model, "sheet=a.png", code=64, expects=["sheet="])
+        self.logits("model=cn", f"weights={self.exported}", code=64, expects=["model=cn", "names a network"])
+        self.logits("model=resnet18", f"weights={self.exported}", code=1, expects=["exported_last.safetensors has no fc.weight", "another network"])
+        self.logits(code=64, expects=["model= is missing"])
+        self.logits(model, x=f"{self.dir}/none.npy", code=64, expects=["none.npy"])
         self.levin(["predict", model, f"data={self.x}"], 64, ["or give levin predict output=NAME.npy for plain logits"])
-        self.logits(f"model={self.exported}", "checkpoint=last", code=64, says=["checkpoint=last chooses within a run directory"])
-        self.logits("model=cnn", f"weights={self.exported}", "checkpoint=last", code=64, says=["checkpoint=last chooses", "names a network"])
+        self.logits(f"model={self.exported}", "checkpoint=last", code=64, expects=["checkpoint=last chooses within a run directory"])
+        self.logits("model=cnn", f"weights={self.exported}", "checkpoint=last", code=64, expects=["checkpoint=last chooses", "names a network"])
         self.levin(["eval", f"model={self.exported}", "checkpoint=best", "data=builtin:shapes"], 64, ["checkpoint=best chooses within a run"])
         self.levin(["predict", "model=cnn", f"weights={self.exported}", f"data={self.dir}"], 64, ["weights= has no names of classes"])
 
@@ -184,13 +184,13 @@ class Weights(Case):
             t["extra"] = ("F32", [2, 2], bytes(16))
             return t
         path = self.changed("unfit", change)
-        says = [path, "1 missing: conv2.weight (64, 32, 3, 3)", "1 of another shape: norm1.bias is (3), this model needs (32)",
+        expects = [path, "1 missing: conv2.weight (64, 32, 3, 3)", "1 of another shape: norm1.bias is (3), this model needs (32)",
                 "1 in the file that it has no place for: extra (2, 2)"]
-        self.levin(["train", "classify", *self.shapes(f"{self.dir}/unfit"), "model=cnn", f"weights={path}"], 1, says)
+        self.levin(["train", "classify", *self.shapes(f"{self.dir}/unfit"), "model=cnn", f"weights={path}"], 1, expects)
         path = self.changed("more", lambda t: {**t, "extra": ("F32", [2, 2], bytes(16))})
         self.levin(["train", "classify", *self.shapes(f"{self.dir}/more"), "model=cnn", f"weights={path}"], 0, ["not used", "extra (2, 2)"])
         path = self.changed("whole", lambda t: {**t, "conv1.weight": ("I32", *t["conv1.weight"][1:])})
-        self.logits("model=cnn", f"weights={path}", code=1, says=["conv1.weight has elements of type i32"])
+        self.logits("model=cnn", f"weights={path}", code=1, expects=["conv1.weight has elements of type i32"])
 
     def test_what_was_loaded_is_confirmed(self):
         train = ["train", "classify", *self.shapes(f"{self.dir}/said"), "model=cnn",
@@ -203,16 +203,16 @@ class Weights(Case):
         self.levin([*train, f"weights={self.run_dir}"], 0,
                    [f"weights={self.run_dir}: {self.run_dir}/checkpoints/last.safetensors, {all_of_it}\n"])
         path = self.changed("behind", lambda t: {f"model.{k}": v for k, v in t.items()})
-        says = [f"weights={path}: {all_of_it}, with names that begin with model."]
-        self.levin([*train, f"weights={path}"], 0, says)
-        self.logits("model=cnn", f"weights={path}", says=says)
+        expects = [f"weights={path}: {all_of_it}, with names that begin with model."]
+        self.levin([*train, f"weights={path}"], 0, expects)
+        self.logits("model=cnn", f"weights={path}", expects=expects)
         path = self.changed("more", lambda t: {**t, **{f"neck{i}.w": ("F32", [2],
                                                                       bytes(8)) for i in range(9)}})
-        said = self.levin([*train, f"weights={path}"], 0,
+        printed = self.levin([*train, f"weights={path}"], 0,
                           [all_of_it, "neck0.w (2)", ", and 5 more"])
-        self.assertNotIn("neck5", said)
+        self.assertNotIn("neck5", printed)
 
-    def test_other_networks_are_told(self):
+    def test_other_networks_are_reported(self):
         """Tensors among those of the network are of another one; beside them of another head."""
         train = ["train", "classify", *self.shapes(f"{self.dir}/other"), "model=cnn"]
         for name, shape, what in (("conv2.se.fc1.weight", [8, 64],
@@ -243,19 +243,19 @@ class Weights(Case):
         os.mkdir(folder)
         shutil.copy(f"{run}/exported_models/exported_last.safetensors",
                     f"{folder}/model.safetensors")
-        said = self.levin(["plan", "train", "classify", *words, f"weights={folder}"])
-        self.assertIn(f"weights={folder}: images as they were for it: ", said)
+        printed = self.levin(["plan", "train", "classify", *words, f"weights={folder}"])
+        self.assertIn(f"weights={folder}: images as they were for it: ", printed)
         all_of_it = f"weights={folder}: {folder}/model.safetensors, 102 of the model's 102"
-        for text, code, says in ((None, 0, [all_of_it]), ("no JSON", 0, [all_of_it]),
+        for text, code, expects in ((None, 0, [all_of_it]), ("no JSON", 0, [all_of_it]),
                                  ('{"architecture": "resnet18"}', 0, [all_of_it]),
                                  ('{"architecture": "resnetblur18"}', 1,
                                   ["another network than model=resnet18", "says resnetblur18"])):
             if text is not None:
                 with open(f"{folder}/config.json", "w") as f:
                     f.write(text)
-            self.logits("model=resnet18", f"weights={folder}", code=code, says=says)
+            self.logits("model=resnet18", f"weights={folder}", code=code, expects=expects)
         self.logits("model=resnet18", f"weights={folder}/model.safetensors", code=1,
-                    says=["says resnetblur18"])
+                    expects=["says resnetblur18"])
 
     def test_reset_head(self):
         words = ["train", "classify", *self.shapes(f"{self.dir}/six", classes=6), "model=cnn", f"weights={self.exported}", "lr=0", "overwrite=true",
@@ -275,7 +275,7 @@ class Weights(Case):
     def test_pickles_are_refused(self):
         with open(f"{self.dir}/w.pth", "wb") as f:
             f.write(b"PK\3\4" + bytes(100))
-        self.logits("model=cnn", f"weights={self.dir}/w.pth", code=1, says=["w.pth was written by torch.save", "safetensors.torch.save_file"])
+        self.logits("model=cnn", f"weights={self.dir}/w.pth", code=1, expects=["w.pth was written by torch.save", "safetensors.torch.save_file"])
 
 
 class Export(Case):
@@ -386,7 +386,7 @@ class Torch(Case):
                                    ("vit_s_16", "vit_small_patch16_36x1_224", "layer scale")):
             self.torch("make", f"timm:{theirs}")
             self.logits(f"model={ours}", f"weights={w}", x=f"{self.dir}/x.npy", code=1,
-                        says=["w.safetensors does not fit this model", what])
+                        expects=["w.safetensors does not fit this model", what])
 
 
 if __name__ == "__main__":

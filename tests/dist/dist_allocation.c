@@ -3,7 +3,7 @@
 #include "dist_cases.h"
 
 #include "core/alloc.h"
-#include "dist/among.h"
+#include "dist/group_exchange.h"
 #include "dist/reduction.h"
 
 #include <dirent.h>
@@ -17,40 +17,42 @@ static void sums_of_nothing(const float *g, int64_t n, double *partial)
     (void)g, (void)n, (void)partial;
 }
 
-static const lvni_reduction_options small = {.shards = 64,
-                                             .sets = 1,
-                                             .n = 9000,
-                                             .n_norm = 9000,
-                                             .bucket = 4096,
-                                             .message = 8,
-                                             .sumsq = sums_of_nothing};
+static const lvni_dist_reduction_options small = {.micro_batches = 64,
+                                                  .sets = 1,
+                                                  .n = 9000,
+                                                  .n_norm = 9000,
+                                                  .bucket = 4096,
+                                                  .message = 8,
+                                                  .sumsq = sums_of_nothing};
 
-lvn_status dist_allocate(lvni_comm *comm)
+lvn_status dist_allocate(lvni_dist_comm *comm)
 {
-    lvni_reduction *r = NULL;
-    lvni_among *among = NULL;
-    const lvni_said *said;
+    lvni_dist_reduction *r = NULL;
+    lvni_dist_group_exchange *exchange = NULL;
+    const lvni_dist_group_message *message;
     void *block = NULL, *gathered = NULL;
     size_t size[64];
-    lvn_status status = lvni_comm_alloc(comm, 1000, &block);
+    lvn_status status = lvni_dist_comm_alloc(comm, 1000, &block);
     if (status == LVN_OK) {
-        status = lvni_reduction_create(comm, &small, &r);
+        status = lvni_dist_reduction_create(comm, &small, &r);
     }
     if (status == LVN_OK) {
-        status = lvni_comm_all_gather_sized(comm, "1234", 4, &gathered, size);
+        status = lvni_dist_comm_all_gather_sized(comm, "1234", 4, &gathered, size);
     }
     if (status == LVN_OK) {
-        status = lvni_among_create(comm, &among);
+        status = lvni_dist_group_exchange_create(comm, &exchange);
     }
     if (status == LVN_OK) {
-        status = lvni_among_exchange(among, 0, lvni_comm_world(comm), "1234", 4, &said);
+        status = lvni_dist_group_exchange_run(exchange, 0, lvni_dist_comm_world(comm), "1234", 4,
+                                              &message);
     }
     if (status == LVN_OK) {
-        status = lvni_comm_barrier(comm); /* where a rank that has failed by itself is missed */
+        /* where a rank that has failed by itself is missed */
+        status = lvni_dist_comm_barrier(comm);
     }
-    lvni_among_destroy(among);
-    lvni_free(gathered);
-    lvni_reduction_destroy(r);
+    lvni_dist_group_exchange_destroy(exchange);
+    lvni_core_free(gathered);
+    lvni_dist_reduction_destroy(r);
     return status;
 }
 
@@ -74,21 +76,21 @@ static int64_t shared_blocks(void)
 }
 
 /* A region of each kind, and gone again. */
-static lvn_status open_regions(lvni_comm *comm)
+static lvn_status open_regions(lvni_dist_comm *comm)
 {
     void *block = NULL;
-    lvni_reduction *r = NULL;
-    lvni_among *among = NULL;
-    lvn_status status = lvni_comm_alloc(comm, (size_t)1 << 20, &block);
+    lvni_dist_reduction *r = NULL;
+    lvni_dist_group_exchange *exchange = NULL;
+    lvn_status status = lvni_dist_comm_alloc(comm, (size_t)1 << 20, &block);
     if (status == LVN_OK) {
-        status = lvni_reduction_create(comm, &small, &r);
+        status = lvni_dist_reduction_create(comm, &small, &r);
     }
     if (status == LVN_OK) {
-        status = lvni_among_create(comm, &among);
+        status = lvni_dist_group_exchange_create(comm, &exchange);
     }
-    lvni_among_destroy(among);
-    lvni_reduction_destroy(r);
-    return lvni_comm_free(comm, block) == LVN_OK ? status : LVN_ERR_INTERNAL;
+    lvni_dist_group_exchange_destroy(exchange);
+    lvni_dist_reduction_destroy(r);
+    return lvni_dist_comm_free(comm, block) == LVN_OK ? status : LVN_ERR_INTERNAL;
 }
 
 bool dist_case_regions_refused(dist_rank *me)
@@ -97,18 +99,18 @@ bool dist_case_regions_refused(dist_rank *me)
     int64_t left = 0, k = 0;
     while (left == 0) {
         k++;
-        RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "before allocation %d", (int)k);
+        RANK_CHECK(me, lvni_dist_comm_barrier(me->comm) == LVN_OK, "before allocation %d", (int)k);
         const int64_t before = shared_blocks();
         if (me->rank == last) {
-            lvni_alloc_fail_at(k);
+            lvni_core_alloc_fail_at(k);
         }
-        RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "allocation %d fails", (int)k);
+        RANK_CHECK(me, lvni_dist_comm_barrier(me->comm) == LVN_OK, "allocation %d fails", (int)k);
         const lvn_status status = open_regions(me->comm);
-        RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "after allocation %d", (int)k);
+        RANK_CHECK(me, lvni_dist_comm_barrier(me->comm) == LVN_OK, "after allocation %d", (int)k);
         if (me->rank == last) {
-            left = lvni_alloc_fail_at(0);
+            left = lvni_core_alloc_fail_at(0);
         }
-        RANK_CHECK(me, lvni_comm_broadcast(me->comm, &left, sizeof left, last) == LVN_OK,
+        RANK_CHECK(me, lvni_dist_comm_broadcast(me->comm, &left, sizeof left, last) == LVN_OK,
                    "allocation %d", (int)k);
         RANK_CHECK(me, status == (left > 0 ? LVN_OK : LVN_ERR_MEMORY), "allocation %d: status %d",
                    (int)k, (int)status);

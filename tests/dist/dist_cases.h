@@ -9,7 +9,7 @@
 bool dist_case_reduce(dist_rank *me);
 /* all-gather (sized too), broadcast, all-to-all, barrier */
 bool dist_case_move(dist_rank *me);
-/* lvni_comm_alloc: given, given back, refused on all ranks alike */
+/* lvni_dist_comm_alloc: given, given back, refused on all ranks alike */
 bool dist_case_memory(dist_rank *me);
 bool dist_case_count(dist_rank *me);    /* bytes */
 bool dist_case_mismatch(dist_rank *me); /* check mode */
@@ -21,15 +21,15 @@ bool dist_case_large(dist_rank *me);    /* 256 MB, both ways */
  * DIST_ENDLESS_COUNT - 1. */
 enum { DIST_ENDLESS_COUNT = 9 };
 bool dist_case_endless(dist_rank *me);
-bool dist_case_reduction(dist_rank *me);      /* the gradient of a step: arg = shards */
+bool dist_case_reduction(dist_rank *me);      /* the gradient of a step: arg = micro-batches */
 bool dist_case_reduction_race(dist_rank *me); /* many steps, several threads, random delays */
 bool dist_case_reduction_options(dist_rank *me);
-bool dist_case_among(dist_rank *me); /* messages among neighbours, beside collectives */
-bool dist_case_among_abort(dist_rank *me);
+bool dist_case_group_exchange(dist_rank *me); /* messages among neighbours, beside collectives */
+bool dist_case_group_exchange_abort(dist_rank *me);
 /* one rank has no memory for its side of a region: none has it, and no page of it stays */
 bool dist_case_regions_refused(dist_rank *me);
 
 /* One way through all calls that allocate. */
-lvn_status dist_allocate(lvni_comm *comm);
+lvn_status dist_allocate(lvni_dist_comm *comm);
 
 #endif

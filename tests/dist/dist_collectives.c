@@ -15,7 +15,7 @@ enum { N_TYPES = sizeof types / sizeof *types };
 /* Is part `part` (of n elements) of the reduction in `got`? Every element of short runs, some of
  * long ones. */
 static bool reduced(dist_rank *me, const void *got, int64_t first, int64_t n, lvn_dtype dtype,
-                    lvni_reduce how, int salt)
+                    lvni_dist_reduce how, int salt)
 {
     const size_t size = lvn_dtype_size(dtype);
     const int64_t stride = n > 3000 ? 37 : 1;
@@ -29,7 +29,7 @@ static bool reduced(dist_rank *me, const void *got, int64_t first, int64_t n, lv
     return true;
 }
 
-static bool reduce_one(dist_rank *me, int64_t n, lvn_dtype dtype, lvni_reduce how, bool shared,
+static bool reduce_one(dist_rank *me, int64_t n, lvn_dtype dtype, lvni_dist_reduce how, bool shared,
                        bool in_place)
 {
     const size_t size = lvn_dtype_size(dtype), bytes = (size_t)n * size, world = (size_t)me->world;
@@ -37,8 +37,8 @@ static bool reduce_one(dist_rank *me, int64_t n, lvn_dtype dtype, lvni_reduce ho
     void *in = NULL, *out = NULL, *part = dist_take(me, bytes);
     if (shared) {
         RANK_CHECK(me,
-                   lvni_comm_alloc(me->comm, bytes * world, &in) == LVN_OK &&
-                       lvni_comm_alloc(me->comm, bytes, &out) == LVN_OK,
+                   lvni_dist_comm_alloc(me->comm, bytes * world, &in) == LVN_OK &&
+                       lvni_dist_comm_alloc(me->comm, bytes, &out) == LVN_OK,
                    "alloc");
     } else {
         in = dist_take(me, bytes * world);
@@ -46,21 +46,22 @@ static bool reduce_one(dist_rank *me, int64_t n, lvn_dtype dtype, lvni_reduce ho
     }
     dist_fill(in, dtype, me->rank, n, salt);
     void *to = in_place ? in : out;
-    RANK_CHECK(me, lvni_comm_all_reduce(me->comm, in, to, n, dtype, how) == LVN_OK,
+    RANK_CHECK(me, lvni_dist_comm_all_reduce(me->comm, in, to, n, dtype, how) == LVN_OK,
                "all-reduce of %lld %s", (long long)n, lvn_dtype_name(dtype));
     if (!reduced(me, to, 0, n, dtype, how, salt)) {
         return false;
     }
     dist_fill(in, dtype, me->rank, n * me->world, salt);
-    RANK_CHECK(me, lvni_comm_reduce_scatter(me->comm, in, part, n, dtype, how) == LVN_OK,
+    RANK_CHECK(me, lvni_dist_comm_reduce_scatter(me->comm, in, part, n, dtype, how) == LVN_OK,
                "reduce-scatter");
     if (!reduced(me, part, n * me->rank, n, dtype, how, salt)) {
         return false;
     }
     if (shared) {
-        RANK_CHECK(
-            me, lvni_comm_free(me->comm, in) == LVN_OK && lvni_comm_free(me->comm, out) == LVN_OK,
-            "free");
+        RANK_CHECK(me,
+                   lvni_dist_comm_free(me->comm, in) == LVN_OK &&
+                       lvni_dist_comm_free(me->comm, out) == LVN_OK,
+                   "free");
     }
     dist_give_back(me);
     return true;
@@ -74,42 +75,43 @@ bool dist_case_reduce(dist_rank *me)
             const bool all_ways = types[t] == LVN_F32 || sizes[s] == 4097;
             for (int how = 0; how < 3; how++) {
                 if ((how == 0 || sizes[s] <= 1000) &&
-                    !(reduce_one(me, sizes[s], types[t], (lvni_reduce)how, false, (s & 1) != 0) &&
+                    !(reduce_one(me, sizes[s], types[t], (lvni_dist_reduce)how, false,
+                                 (s & 1) != 0) &&
                       (!all_ways ||
-                       (reduce_one(me, sizes[s], types[t], (lvni_reduce)how, true, true) &&
-                        reduce_one(me, sizes[s], types[t], (lvni_reduce)how, true, false))))) {
+                       (reduce_one(me, sizes[s], types[t], (lvni_dist_reduce)how, true, true) &&
+                        reduce_one(me, sizes[s], types[t], (lvni_dist_reduce)how, true, false))))) {
                     return false;
                 }
             }
         }
     }
     RANK_CHECK(me,
-               lvni_comm_all_reduce(me->comm, NULL, NULL, 1, LVN_BOOL, LVNI_REDUCE_SUM) ==
+               lvni_dist_comm_all_reduce(me->comm, NULL, NULL, 1, LVN_BOOL, LVNI_REDUCE_SUM) ==
                    LVN_ERR_DTYPE,
                "bool");
     RANK_CHECK(me,
-               lvni_comm_all_reduce(me->comm, NULL, NULL, -1, LVN_F32, LVNI_REDUCE_SUM) ==
+               lvni_dist_comm_all_reduce(me->comm, NULL, NULL, -1, LVN_F32, LVNI_REDUCE_SUM) ==
                    LVN_ERR_INVALID,
                "-1 elements");
     return true;
 }
 
-static unsigned char byte_of(int who, size_t i, int salt)
+static unsigned char byte_of(int info, size_t i, int salt)
 {
-    return (unsigned char)((i + (size_t)who * 59 + (size_t)salt * 101) * 2654435761u >> 13);
+    return (unsigned char)((i + (size_t)info * 59 + (size_t)salt * 101) * 2654435761u >> 13);
 }
 
-static void fill_bytes(unsigned char *p, int who, size_t n, int salt)
+static void fill_bytes(unsigned char *p, int info, size_t n, int salt)
 {
     for (size_t i = 0; i < n; i++) {
-        p[i] = byte_of(who, i, salt);
+        p[i] = byte_of(info, i, salt);
     }
 }
 
-static bool bytes_are(const unsigned char *p, int who, size_t from, size_t n, int salt)
+static bool bytes_are(const unsigned char *p, int info, size_t from, size_t n, int salt)
 {
     for (size_t i = 0; i < n; i++) {
-        if (p[i] != byte_of(who, from + i, salt)) {
+        if (p[i] != byte_of(info, from + i, salt)) {
             return false;
         }
     }
@@ -122,27 +124,27 @@ static bool move_one(dist_rank *me, size_t n, bool shared, int salt)
     unsigned char *in = dist_take(me, n * world), *out = dist_take(me, n * world);
     void *block = NULL;
     if (shared) {
-        RANK_CHECK(me, lvni_comm_alloc(me->comm, n * world, &block) == LVN_OK, "alloc");
+        RANK_CHECK(me, lvni_dist_comm_alloc(me->comm, n * world, &block) == LVN_OK, "alloc");
     }
     unsigned char *all = shared ? block : out;
     fill_bytes(all + rank * n, me->rank, n, salt);
-    RANK_CHECK(me, lvni_comm_all_gather(me->comm, all + rank * n, n, all) == LVN_OK,
+    RANK_CHECK(me, lvni_dist_comm_all_gather(me->comm, all + rank * n, n, all) == LVN_OK,
                "all-gather in place");
     for (size_t r = 0; r < world; r++) {
         RANK_CHECK(me, bytes_are(all + r * n, (int)r, 0, n, salt),
                    "all-gather of %zu bytes, those of rank %zu", n, r);
     }
     fill_bytes(in, me->rank, n * world, salt + 1);
-    RANK_CHECK(me, lvni_comm_all_to_all(me->comm, in, n, out) == LVN_OK, "all-to-all");
+    RANK_CHECK(me, lvni_dist_comm_all_to_all(me->comm, in, n, out) == LVN_OK, "all-to-all");
     for (size_t r = 0; r < world; r++) {
         RANK_CHECK(me, bytes_are(out + r * n, (int)r, rank * n, n, salt + 1),
                    "all-to-all of %zu bytes, those of rank %zu", n, r);
     }
     const int root = (int)(n % world);
     fill_bytes(in, me->rank, n, salt + 2);
-    RANK_CHECK(me, lvni_comm_broadcast(me->comm, in, n, root) == LVN_OK, "broadcast");
+    RANK_CHECK(me, lvni_dist_comm_broadcast(me->comm, in, n, root) == LVN_OK, "broadcast");
     RANK_CHECK(me, bytes_are(in, root, 0, n, salt + 2), "broadcast of %zu bytes", n);
-    RANK_CHECK(me, lvni_comm_free(me->comm, block) == LVN_OK, "free");
+    RANK_CHECK(me, lvni_dist_comm_free(me->comm, block) == LVN_OK, "free");
     dist_give_back(me);
     return true;
 }
@@ -154,7 +156,7 @@ static bool gather_sized(dist_rank *me, size_t unit, int salt)
     void *got = NULL;
     const size_t mine = unit * (size_t)(me->rank % 3);
     fill_bytes(in, me->rank, mine, salt);
-    RANK_CHECK(me, lvni_comm_all_gather_sized(me->comm, in, mine, &got, size) == LVN_OK,
+    RANK_CHECK(me, lvni_dist_comm_all_gather_sized(me->comm, in, mine, &got, size) == LVN_OK,
                "sized all-gather");
     const unsigned char *at = got;
     for (int r = 0; r < me->world; r++) {
@@ -162,7 +164,7 @@ static bool gather_sized(dist_rank *me, size_t unit, int salt)
         RANK_CHECK(me, bytes_are(at, r, 0, size[r], salt), "bytes of rank %d", r);
         at += size[r];
     }
-    lvni_free(got);
+    lvni_core_free(got);
     dist_give_back(me);
     return true;
 }
@@ -175,26 +177,29 @@ bool dist_case_move(dist_rank *me)
             !gather_sized(me, sizes[s], (int)s)) {
             return false;
         }
-        RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "barrier");
+        RANK_CHECK(me, lvni_dist_comm_barrier(me->comm) == LVN_OK, "barrier");
     }
-    RANK_CHECK(me, lvni_comm_broadcast(me->comm, NULL, 8, me->world) == LVN_ERR_INVALID,
+    RANK_CHECK(me, lvni_dist_comm_broadcast(me->comm, NULL, 8, me->world) == LVN_ERR_INVALID,
                "no such root");
-    RANK_CHECK(me, lvni_comm_broadcast(me->comm, NULL, 8, -1) == LVN_ERR_INVALID, "no such root");
+    RANK_CHECK(me, lvni_dist_comm_broadcast(me->comm, NULL, 8, -1) == LVN_ERR_INVALID,
+               "no such root");
     return true;
 }
 
 bool dist_case_memory(dist_rank *me)
 {
     void *p = NULL, *q = NULL;
-    RANK_CHECK(me, lvni_comm_alloc(me->comm, (size_t)1 << 61, &p) == LVN_ERR_MEMORY && p == NULL,
+    RANK_CHECK(me,
+               lvni_dist_comm_alloc(me->comm, (size_t)1 << 61, &p) == LVN_ERR_MEMORY && p == NULL,
                "more than there can be");
-    RANK_CHECK(me, lvni_comm_alloc(me->comm, (size_t)1 << 43, &p) == LVN_ERR_MEMORY && p == NULL,
+    RANK_CHECK(me,
+               lvni_dist_comm_alloc(me->comm, (size_t)1 << 43, &p) == LVN_ERR_MEMORY && p == NULL,
                "more than there is");
     for (int round = 0; round < 20; round++) {
         const size_t n = 100000;
         RANK_CHECK(me,
-                   lvni_comm_alloc(me->comm, n, &p) == LVN_OK &&
-                       lvni_comm_alloc(me->comm, 0, &q) == LVN_OK,
+                   lvni_dist_comm_alloc(me->comm, n, &p) == LVN_OK &&
+                       lvni_dist_comm_alloc(me->comm, 0, &q) == LVN_OK,
                    "round %d", round);
         RANK_CHECK(me, (uintptr_t)p % 64 == 0 && (uintptr_t)q % 64 == 0, "alignment");
         const unsigned char *bytes = p;
@@ -203,10 +208,11 @@ bool dist_case_memory(dist_rank *me)
         }
         memset(p, 0xff, n);
         RANK_CHECK(me,
-                   lvni_comm_free(me->comm, p) == LVN_OK && lvni_comm_free(me->comm, q) == LVN_OK,
+                   lvni_dist_comm_free(me->comm, p) == LVN_OK &&
+                       lvni_dist_comm_free(me->comm, q) == LVN_OK,
                    "free");
     }
-    RANK_CHECK(me, lvni_comm_free(me->comm, &q) == LVN_ERR_INVALID, "not ours");
+    RANK_CHECK(me, lvni_dist_comm_free(me->comm, &q) == LVN_ERR_INVALID, "not ours");
     return true;
 }
 
@@ -216,12 +222,13 @@ bool dist_case_count(dist_rank *me)
     enum { N = 1 << 18, SMALL_N = 100 }; /* floats */
     void *block;
     float small[SMALL_N] = {0};
-    RANK_CHECK(me, lvni_comm_alloc(me->comm, N * sizeof(float), &block) == LVN_OK, "alloc");
-    lvni_comm_bytes from = lvni_comm_count(me->comm);
+    RANK_CHECK(me, lvni_dist_comm_alloc(me->comm, N * sizeof(float), &block) == LVN_OK, "alloc");
+    lvni_dist_comm_bytes from = lvni_dist_comm_count(me->comm);
     RANK_CHECK(me,
-               lvni_comm_all_reduce(me->comm, block, block, N, LVN_F32, LVNI_REDUCE_SUM) == LVN_OK,
+               lvni_dist_comm_all_reduce(me->comm, block, block, N, LVN_F32, LVNI_REDUCE_SUM) ==
+                   LVN_OK,
                "all-reduce");
-    lvni_comm_bytes to = lvni_comm_count(me->comm);
+    lvni_dist_comm_bytes to = lvni_dist_comm_count(me->comm);
     /* Its slice of the others' numbers, and their results outside of it: 2 (W-1)/W for equal
      * slices. */
     const double ring = 2.0 * (double)others / (double)me->world * N * 4.0,
@@ -231,20 +238,21 @@ bool dist_case_count(dist_rank *me)
         "received %.0f, a ring %.0f", received, ring);
     from = to;
     RANK_CHECK(me,
-               lvni_comm_all_reduce(me->comm, small, small, SMALL_N, LVN_F32, LVNI_REDUCE_SUM) ==
-                   LVN_OK,
+               lvni_dist_comm_all_reduce(me->comm, small, small, SMALL_N, LVN_F32,
+                                         LVNI_REDUCE_SUM) == LVN_OK,
                "all-reduce");
-    to = lvni_comm_count(me->comm);
+    to = lvni_dist_comm_count(me->comm);
     RANK_CHECK(me, to.received - from.received == others * sizeof small, "received %llu",
                (unsigned long long)(to.received - from.received));
     RANK_CHECK(me, to.sent - from.sent == (others > 0 ? sizeof small : 0), "sent %llu",
                (unsigned long long)(to.sent - from.sent));
     from = to;
-    RANK_CHECK(me, lvni_comm_broadcast(me->comm, small, sizeof small, 0) == LVN_OK, "broadcast");
-    to = lvni_comm_count(me->comm);
+    RANK_CHECK(me, lvni_dist_comm_broadcast(me->comm, small, sizeof small, 0) == LVN_OK,
+               "broadcast");
+    to = lvni_dist_comm_count(me->comm);
     RANK_CHECK(me, to.received - from.received == (me->rank == 0 ? 0 : sizeof small), "received");
     RANK_CHECK(me, to.sent - from.sent == (me->rank == 0 && others > 0 ? sizeof small : 0), "sent");
-    RANK_CHECK(me, lvni_comm_free(me->comm, block) == LVN_OK, "free");
+    RANK_CHECK(me, lvni_dist_comm_free(me->comm, block) == LVN_OK, "free");
     return true;
 }
 
@@ -256,7 +264,7 @@ bool dist_case_mismatch(dist_rank *me)
     }
     const bool odd = me->rank == me->world - 1;
     RANK_CHECK(me,
-               lvni_comm_all_reduce(me->comm, x, x, odd ? 8 : 4, LVN_F32, LVNI_REDUCE_SUM) ==
+               lvni_dist_comm_all_reduce(me->comm, x, x, odd ? 8 : 4, LVN_F32, LVNI_REDUCE_SUM) ==
                    LVN_ERR_MISMATCH,
                "sizes");
     char want[256];
@@ -265,13 +273,13 @@ bool dist_case_mismatch(dist_rank *me)
              me->world - 1);
     RANK_CHECK(me, strcmp(lvn_last_error()->message, want) == 0, "%s", want);
     const lvn_status s =
-        odd ? lvni_comm_broadcast(me->comm, x, 12, 0) : lvni_comm_barrier(me->comm);
+        odd ? lvni_dist_comm_broadcast(me->comm, x, 12, 0) : lvni_dist_comm_barrier(me->comm);
     RANK_CHECK(me, s == LVN_ERR_MISMATCH, "calls");
     snprintf(want, sizeof want,
              "rank 0 calls barrier, rank %d calls broadcast of 12 bytes from rank 0",
              me->world - 1);
     RANK_CHECK(me, strcmp(lvn_last_error()->message, want) == 0, "%s", want);
-    RANK_CHECK(me, lvni_comm_all_reduce(me->comm, x, x, 8, LVN_F32, LVNI_REDUCE_MAX) == LVN_OK,
+    RANK_CHECK(me, lvni_dist_comm_all_reduce(me->comm, x, x, 8, LVN_F32, LVNI_REDUCE_MAX) == LVN_OK,
                "the same again");
     return true;
 }
@@ -279,14 +287,14 @@ bool dist_case_mismatch(dist_rank *me)
 bool dist_case_claim(dist_rank *me)
 {
     enum { CALLS = 3 };
-    RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "all at once");
+    RANK_CHECK(me, lvni_dist_comm_barrier(me->comm) == LVN_OK, "all at once");
     float won = 0.0f;
     for (int i = 0; i < CALLS; i++) {
-        won += lvni_comm_claim(me->comm) ? 1.0f : 0.0f;
+        won += lvni_dist_comm_claim(me->comm) ? 1.0f : 0.0f;
     }
-    RANK_CHECK(me,
-               lvni_comm_all_reduce(me->comm, &won, &won, 1, LVN_F32, LVNI_REDUCE_SUM) == LVN_OK,
-               "sum");
+    RANK_CHECK(
+        me, lvni_dist_comm_all_reduce(me->comm, &won, &won, 1, LVN_F32, LVNI_REDUCE_SUM) == LVN_OK,
+        "sum");
     RANK_CHECK(me, won == 1.0f, "%.0f of %d ranks", (double)won, me->world);
     return true;
 }
@@ -294,27 +302,28 @@ bool dist_case_claim(dist_rank *me)
 static void *abort_soon(void *p)
 {
     usleep(20000);
-    lvni_comm_abort(p, "the trainer of rank 0 found no data");
-    lvni_comm_abort(p, "something later");
+    lvni_dist_comm_abort(p, "the trainer of rank 0 found no data");
+    lvni_dist_comm_abort(p, "something later");
     return NULL;
 }
 
 bool dist_case_abort(dist_rank *me)
 {
     pthread_t thread;
-    RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "barrier");
+    RANK_CHECK(me, lvni_dist_comm_barrier(me->comm) == LVN_OK, "barrier");
     if (me->rank == 0) {
         RANK_CHECK(me, pthread_create(&thread, NULL, abort_soon, me->comm) == 0, "thread");
         pthread_join(thread, NULL);
     }
     /* the others are in here when it happens */
-    const lvn_status waited = lvni_comm_barrier(me->comm);
+    const lvn_status waited = lvni_dist_comm_barrier(me->comm);
     RANK_CHECK(me, waited == LVN_ERR_PEER, "%s", lvn_status_name(waited));
     RANK_CHECK(me, strcmp(lvn_last_error()->message, "the trainer of rank 0 found no data") == 0,
                "the first reason stays");
     float x = 0.0f;
     RANK_CHECK(me,
-               lvni_comm_all_reduce(me->comm, &x, &x, 1, LVN_F32, LVNI_REDUCE_SUM) == LVN_ERR_PEER,
+               lvni_dist_comm_all_reduce(me->comm, &x, &x, 1, LVN_F32, LVNI_REDUCE_SUM) ==
+                   LVN_ERR_PEER,
                "and from then on");
     return true;
 }
@@ -324,11 +333,11 @@ bool dist_case_left(dist_rank *me)
     if (me->world == 1) {
         return true;
     }
-    RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "barrier");
+    RANK_CHECK(me, lvni_dist_comm_barrier(me->comm) == LVN_OK, "barrier");
     if (me->rank == me->world - 1) {
         return true; /* its communicator is destroyed now */
     }
-    RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_ERR_PEER, "barrier");
+    RANK_CHECK(me, lvni_dist_comm_barrier(me->comm) == LVN_ERR_PEER, "barrier");
     char want[64];
     snprintf(want, sizeof want, "rank %d left while rank", me->world - 1);
     RANK_CHECK(me, strncmp(lvn_last_error()->message, want, strlen(want)) == 0, "%s", want);

@@ -19,7 +19,8 @@ static bool large_sum(dist_rank *me, float *x)
     for (int64_t i = 0; i < LARGE; i += PERIOD) {
         memcpy(x + i, mine, sizeof mine);
     }
-    RANK_CHECK(me, lvni_comm_all_reduce(me->comm, x, x, LARGE, LVN_F32, LVNI_REDUCE_SUM) == LVN_OK,
+    RANK_CHECK(me,
+               lvni_dist_comm_all_reduce(me->comm, x, x, LARGE, LVN_F32, LVNI_REDUCE_SUM) == LVN_OK,
                "all-reduce");
     for (int64_t i = 0; i < LARGE; i += PERIOD) {
         RANK_CHECK(me, memcmp(x + i, want, sizeof want) == 0, "elements %lld to %lld", (long long)i,
@@ -32,9 +33,10 @@ bool dist_case_large(dist_rank *me)
 {
     void *shared;
     RANK_CHECK(me, me->world == 2, "two ranks");
-    RANK_CHECK(me, lvni_comm_alloc(me->comm, LARGE * sizeof(float), &shared) == LVN_OK, "alloc");
+    RANK_CHECK(me, lvni_dist_comm_alloc(me->comm, LARGE * sizeof(float), &shared) == LVN_OK,
+               "alloc");
     const bool in_place = large_sum(me, shared);
-    RANK_CHECK(me, lvni_comm_free(me->comm, shared) == LVN_OK, "free");
+    RANK_CHECK(me, lvni_dist_comm_free(me->comm, shared) == LVN_OK, "free");
     return in_place && large_sum(me, dist_take(me, LARGE * sizeof(float)));
 }
 
@@ -43,28 +45,29 @@ static void no_squares(const float *g, int64_t n, double *partial)
     (void)g, (void)n, (void)partial;
 }
 
-static lvn_status endless_call(dist_rank *me, lvni_reduction *r, float *x, float *y)
+static lvn_status endless_call(dist_rank *me, lvni_dist_reduction *r, float *x, float *y)
 {
     enum { N = 40000 };
     size_t size[64];
     void *out = NULL;
     lvn_status status = LVN_OK;
     switch (me->arg) {
-    case 0: return lvni_comm_barrier(me->comm);
-    case 1: return lvni_comm_all_reduce(me->comm, x, x, N, LVN_F32, LVNI_REDUCE_MAX);
-    case 2: return lvni_comm_all_reduce(me->comm, x, x, 8, LVN_F32, LVNI_REDUCE_MAX);
+    case 0: return lvni_dist_comm_barrier(me->comm);
+    case 1: return lvni_dist_comm_all_reduce(me->comm, x, x, N, LVN_F32, LVNI_REDUCE_MAX);
+    case 2: return lvni_dist_comm_all_reduce(me->comm, x, x, 8, LVN_F32, LVNI_REDUCE_MAX);
     case 3:
-        return lvni_comm_reduce_scatter(me->comm, x, y, N / me->world, LVN_F32, LVNI_REDUCE_MAX);
-    case 4: return lvni_comm_all_gather(me->comm, x, N, y);
+        return lvni_dist_comm_reduce_scatter(me->comm, x, y, N / me->world, LVN_F32,
+                                             LVNI_REDUCE_MAX);
+    case 4: return lvni_dist_comm_all_gather(me->comm, x, N, y);
     case 5:
-        status = lvni_comm_all_gather_sized(me->comm, x, (size_t)me->rank * 100, &out, size);
-        lvni_free(out);
+        status = lvni_dist_comm_all_gather_sized(me->comm, x, (size_t)me->rank * 100, &out, size);
+        lvni_core_free(out);
         return status;
-    case 6: return lvni_comm_broadcast(me->comm, x, N, 1);
-    case 7: return lvni_comm_all_to_all(me->comm, x, N / (size_t)me->world, y);
+    case 6: return lvni_dist_comm_broadcast(me->comm, x, N, 1);
+    case 7: return lvni_dist_comm_all_to_all(me->comm, x, N / (size_t)me->world, y);
     default:
-        status = lvni_reduction_begin(r, &(lvni_tree_node){me->rank, me->rank + 1, 0}, 1);
-        return status == LVN_OK ? lvni_reduction_finish(r, NULL, 0) : status;
+        status = lvni_dist_reduction_begin(r, &(lvni_plan_tree_node){me->rank, me->rank + 1, 0}, 1);
+        return status == LVN_OK ? lvni_dist_reduction_finish(r, NULL, 0) : status;
     }
 }
 
@@ -72,15 +75,15 @@ bool dist_case_endless(dist_rank *me)
 {
     enum { ROOM = 1 << 20 };
     float *x = dist_take(me, ROOM), *y = dist_take(me, ROOM);
-    lvni_reduction *r = NULL;
-    const lvni_reduction_options o = {.shards = me->world,
-                                      .sets = 1,
-                                      .n = 20000,
-                                      .n_norm = 20000,
-                                      .bucket = 4096,
-                                      .sumsq = no_squares};
+    lvni_dist_reduction *r = NULL;
+    const lvni_dist_reduction_options o = {.micro_batches = me->world,
+                                           .sets = 1,
+                                           .n = 20000,
+                                           .n_norm = 20000,
+                                           .bucket = 4096,
+                                           .sumsq = no_squares};
     /* the end may come as early as that */
-    lvn_status status = lvni_reduction_create(me->comm, &o, &r);
+    lvn_status status = lvni_dist_reduction_create(me->comm, &o, &r);
     while (status == LVN_OK) {
         status = endless_call(me, r, x, y);
     }
@@ -89,6 +92,6 @@ bool dist_case_endless(dist_rank *me)
     RANK_CHECK(
         me, status == LVN_ERR_PEER && strncmp(lvn_last_error()->message, want, strlen(want)) == 0,
         "%s", lvn_status_name(status));
-    lvni_reduction_destroy(r);
+    lvni_dist_reduction_destroy(r);
     return true;
 }

@@ -5,14 +5,14 @@
 
 #include "dist/comm.h"
 
-/* 64 bits that depend on who (a rank, a shard), the element and a salt alone. */
-uint64_t dist_bits(int who, int64_t element, int salt);
+/* 64 bits that depend on who (a rank, a micro-batch), the element and a salt alone. */
+uint64_t dist_bits(int info, int64_t element, int salt);
 /* Sizes from 1e-8 to 1e8 with signs: another order of additions gives other bits. */
-float dist_gradient(int who, int64_t element, int salt);
+float dist_gradient(int info, int64_t element, int salt);
 /* n elements of a type, as who has them. */
-void dist_fill(void *out, lvn_dtype dtype, int who, int64_t n, int salt);
+void dist_fill(void *out, lvn_dtype dtype, int info, int64_t n, int salt);
 /* Element i of the reduction over ranks 0 .. world-1, as its bytes. */
-void dist_expect(void *out, lvn_dtype dtype, lvni_reduce how, int world, int64_t i, int salt);
+void dist_expect(void *out, lvn_dtype dtype, lvni_dist_reduce how, int world, int64_t i, int salt);
 /* FNV-1a. */
 uint64_t dist_hash(const void *data, size_t bytes);
 

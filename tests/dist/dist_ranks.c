@@ -58,18 +58,18 @@ typedef struct thread_rank {
 static void *thread_main(void *p)
 {
     thread_rank *t = p;
-    lvni_thread_set_ftz();
+    lvni_tensor_thread_set_ftz();
     t->good = t->test->body(&t->me);
     dist_give_back(&t->me);
-    lvni_comm_destroy(t->me.comm);
+    lvni_dist_comm_destroy(t->me.comm);
     return NULL;
 }
 
 bool dist_run_threads(const dist_case *c, int world, int arg)
 {
-    lvni_comm *comm[MAX_RANKS];
+    lvni_dist_comm *comm[MAX_RANKS];
     thread_rank rank[MAX_RANKS];
-    if (lvni_comm_threads(world, c->check, comm) != LVN_OK) {
+    if (lvni_dist_comm_threads(world, c->check, comm) != LVN_OK) {
         fprintf(stderr, "%s\n", lvn_last_error()->message);
         return false;
     }
@@ -91,13 +91,13 @@ bool dist_run_threads(const dist_case *c, int world, int arg)
 bool dist_run_self(const dist_case *c, int arg)
 {
     dist_rank me = {.world = 1, .arg = arg};
-    if (lvni_comm_self(&me.comm) != LVN_OK) {
+    if (lvni_dist_comm_self(&me.comm) != LVN_OK) {
         return false;
     }
-    lvni_thread_set_ftz();
+    lvni_tensor_thread_set_ftz();
     const bool good = c->body(&me);
     dist_give_back(&me);
-    lvni_comm_destroy(me.comm);
+    lvni_dist_comm_destroy(me.comm);
     return good;
 }
 
@@ -133,7 +133,7 @@ static lvn_status exchange(void *user, const void *mine, size_t bytes, void *all
 
 /* The last rank may open no more files: no rank gets a communicator, and all say whose fault it
  * is. */
-static bool starve(const lvni_comm_options *o)
+static bool starve(const lvni_dist_comm_options *o)
 {
     const int last = o->world - 1;
     char fault[64];
@@ -146,7 +146,7 @@ static bool starve(const lvni_comm_options *o)
         snprintf(fault, sizeof fault, "cannot open the memory of rank");
     }
     dist_rank me = {.rank = o->rank, .world = o->world};
-    const lvn_status status = lvni_comm_shm(o, &me.comm);
+    const lvn_status status = lvni_dist_comm_shm(o, &me.comm);
     setrlimit(RLIMIT_NOFILE, &before);
     RANK_CHECK(&me, status == LVN_ERR_IO, "status %d without files", (int)status);
     RANK_CHECK(&me, strstr(lvn_last_error()->message, fault) != NULL, "told nothing of '%s'",
@@ -160,7 +160,7 @@ void dist_rank_main(int argc, char **argv, const dist_case *cases, int n_cases)
         return;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    lvni_thread_set_ftz();
+    lvni_tensor_thread_set_ftz();
     dist_rank me = {.rank = atoi(argv[2]), .world = atoi(argv[3]), .arg = atoi(argv[5])};
     dist_rank hub = me;
     hub.arg = atoi(argv[6]);
@@ -168,21 +168,21 @@ void dist_rank_main(int argc, char **argv, const dist_case *cases, int n_cases)
         if (strcmp(cases[i].name, argv[4]) != 0) {
             continue;
         }
-        const lvni_comm_options o = {.rank = me.rank,
-                                     .world = me.world,
-                                     .exchange = exchange,
-                                     .user = &hub,
-                                     .check = cases[i].check};
+        const lvni_dist_comm_options o = {.rank = me.rank,
+                                          .world = me.world,
+                                          .exchange = exchange,
+                                          .user = &hub,
+                                          .check = cases[i].check};
         if (cases[i].body == NULL) {
             exit(starve(&o) ? 0 : 1);
         }
-        if (lvni_comm_shm(&o, &me.comm) != LVN_OK) {
+        if (lvni_dist_comm_shm(&o, &me.comm) != LVN_OK) {
             fprintf(stderr, "rank %d: %s\n", me.rank, lvn_last_error()->message);
             _exit(3);
         }
         const bool good = cases[i].body(&me);
         dist_give_back(&me);
-        lvni_comm_destroy(me.comm);
+        lvni_dist_comm_destroy(me.comm);
         exit(good ? 0 : 1);
     }
     _exit(4);
@@ -223,7 +223,7 @@ static bool serve_once(const int *fd, int world)
 
 static bool collect(const pid_t *pid, int world, int victim)
 {
-    const uint64_t start = lvni_now_ns();
+    const uint64_t start = lvni_core_now_ns();
     bool good = true, over[MAX_RANKS] = {false};
     for (int left = world; left > 0;) {
         for (int r = 0; r < world; r++) {
@@ -240,7 +240,7 @@ static bool collect(const pid_t *pid, int world, int victim)
                 good = false;
             }
         }
-        if (lvni_seconds_since(start) > PATIENCE_S) {
+        if (lvni_core_seconds_since(start) > PATIENCE_S) {
             fprintf(stderr, "%d ranks still run after %d s\n", left, PATIENCE_S);
             for (int r = 0; r < world; r++) {
                 if (!over[r]) {
@@ -272,17 +272,17 @@ bool dist_run_processes(const dist_case *c, int world, int arg, dist_kill *victi
         close(pair[r][1]);
         hub[r] = pair[r][0];
     }
-    /* the two exchanges of lvni_comm_shm */
+    /* the two exchanges of lvni_dist_comm_shm */
     bool good = serve_once(hub, world) && serve_once(hub, world);
     uint64_t killed_ns = 0;
     if (victim != NULL && good) {
         usleep((useconds_t)victim->kill_ms * 1000);
-        killed_ns = lvni_now_ns();
+        killed_ns = lvni_core_now_ns();
         kill(pid[victim->victim], SIGKILL);
     }
     good = collect(pid, world, victim != NULL ? victim->victim : -1) && good;
     if (victim != NULL) {
-        victim->seconds = lvni_seconds_since(killed_ns);
+        victim->seconds = lvni_core_seconds_since(killed_ns);
     }
     for (int r = 0; r < world; r++) {
         close(hub[r]);

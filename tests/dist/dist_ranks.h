@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 typedef struct dist_rank {
-    lvni_comm *comm;
+    lvni_dist_comm *comm;
     int rank, world;
     int arg; /* of the test */
     struct dist_taken *taken;

@@ -1,5 +1,5 @@
 /* Conformance of reductions: whatever the ranks, the buckets and the threads, one sum: that of a
- * plain recursion over shards. */
+ * plain recursion over micro-batches. */
 #include "dist_cases.h"
 #include "dist_numbers.h"
 
@@ -30,13 +30,13 @@ typedef struct part {
     bool some;
 } part;
 
-static bool has_samples(int shard, int step)
+static bool has_samples(int micro_batch, int step)
 {
-    /* every third step some shards are empty */
-    return step % 3 != 2 || dist_bits(shard, step, 5) % 3 != 0;
+    /* every third step some micro-batches are empty */
+    return step % 3 != 2 || dist_bits(micro_batch, step, 5) % 3 != 0;
 }
 
-/* The sum over shards [lo, hi); some: which of all shards have samples. */
+/* The sum over micro-batches [lo, hi); some: which of all micro-batches have samples. */
 static part define(int lo, int hi, int64_t i, int step, const bool *some)
 {
     if (hi - lo == 1) {
@@ -54,27 +54,28 @@ static part define(int lo, int hi, int64_t i, int step, const bool *some)
 }
 
 /* What the trainer does before: the leaves of this rank, each computed into the set of its slot. */
-static int make_leaves(const dist_rank *me, lvni_reduction *r, int shards, int64_t n, int step,
-                       const bool *some, lvni_tree_node *leaf)
+static int make_leaves(const dist_rank *me, lvni_dist_reduction *r, int micro_batches, int64_t n,
+                       int step, const bool *some, lvni_plan_tree_node *leaf)
 {
-    lvni_tree tree;
-    lvni_tree_merge merges[LVNI_TREE_PENDING];
-    const int begin = shards * me->rank / me->world, end = shards * (me->rank + 1) / me->world;
+    lvni_plan_tree tree;
+    lvni_plan_tree_merge merges[LVNI_TREE_PENDING];
+    const int begin = micro_batches * me->rank / me->world,
+              end = micro_batches * (me->rank + 1) / me->world;
     int n_leaves = 0;
-    lvni_tree_init(&tree, shards, begin, end);
+    lvni_plan_tree_init(&tree, micro_batches, begin, end);
     while (tree.next < end) {
-        lvni_tree_push(&tree, some[tree.next] ? tree.next : LVNI_TREE_EMPTY, merges);
+        lvni_plan_tree_push(&tree, some[tree.next] ? tree.next : LVNI_TREE_EMPTY, merges);
     }
     for (int i = 0; i < tree.n_pending; i++) {
-        const lvni_tree_node node = tree.pending[i];
+        const lvni_plan_tree_node node = tree.pending[i];
         if (node.slot == LVNI_TREE_EMPTY) {
             continue;
         }
-        float *set = lvni_reduction_set(r, n_leaves);
+        float *set = lvni_dist_reduction_set(r, n_leaves);
         for (int64_t j = 0; j < n; j++) {
             set[j] = define(node.begin, node.end, j, step, some).sum;
         }
-        leaf[n_leaves] = (lvni_tree_node){node.begin, node.end, n_leaves};
+        leaf[n_leaves] = (lvni_plan_tree_node){node.begin, node.end, n_leaves};
         n_leaves++;
     }
     return n_leaves;
@@ -84,7 +85,7 @@ static int make_leaves(const dist_rank *me, lvni_reduction *r, int shards, int64
 
 typedef struct lane {
     pthread_t thread;
-    lvni_reduction *r;
+    lvni_dist_reduction *r;
     const int *order; /* of buckets */
     int from, to;     /* this lane's part of the order */
     unsigned seed;
@@ -101,16 +102,16 @@ static void rest(lane *l)
 static void *lane_main(void *p)
 {
     lane *l = p;
-    lvni_thread_set_ftz();
+    lvni_tensor_thread_set_ftz();
     for (int i = l->from; i < l->to; i++) {
         rest(l);
-        lvni_reduction_ready(l->r, l->order[i]);
+        lvni_dist_reduction_ready(l->r, l->order[i]);
         rest(l);
-        lvni_reduction_help(l->r);
+        lvni_dist_reduction_help(l->r);
     }
     for (int i = 0; i < 3; i++) {
         rest(l);
-        while (lvni_reduction_help(l->r)) {
+        while (lvni_dist_reduction_help(l->r)) {
         }
     }
     return NULL;
@@ -129,7 +130,7 @@ static void shuffle(int *order, int n, unsigned *seed)
 }
 
 typedef struct setup {
-    int shards, steps, lanes, delay_us;
+    int micro_batches, steps, lanes, delay_us;
     int64_t n, n_norm, bucket;
     bool parts; /* every step adds another part */
 } setup;
@@ -160,21 +161,21 @@ static int64_t used_of(const setup *s, int step, int64_t from, int64_t count)
 }
 
 enum {
-    MAX_SHARDS = 64,
+    MAX_MICRO_BATCHES = 64,
     MAX_BUCKETS = 64,
     MAX_LANES = 3,
     MAX_LEAVES = LVNI_TREE_PENDING,
     MESSAGE = 40
 };
 
-static bool total_is_right(dist_rank *me, lvni_reduction *r, const setup *s, int step,
+static bool total_is_right(dist_rank *me, lvni_dist_reduction *r, const setup *s, int step,
                            const bool *some)
 {
-    const float *total = lvni_reduction_total(r);
-    const double *partial = lvni_reduction_partial(r);
+    const float *total = lvni_dist_reduction_total(r);
+    const double *partial = lvni_dist_reduction_partial(r);
     bool other_order = false;
-    if (!define(0, s->shards, 0, step, some).some) {
-        RANK_CHECK(me, total == NULL, "no shard has samples");
+    if (!define(0, s->micro_batches, 0, step, some).some) {
+        RANK_CHECK(me, total == NULL, "no micro-batch has samples");
         return true;
     }
     RANK_CHECK(me, total != NULL, "step %d", step);
@@ -182,17 +183,17 @@ static bool total_is_right(dist_rank *me, lvni_reduction *r, const setup *s, int
         if (used_of(s, step, i, 1) == 0) {
             continue;
         }
-        const float want = define(0, s->shards, i, step, some).sum;
+        const float want = define(0, s->micro_batches, i, step, some).sum;
         float line = 0.0f;
-        for (int shard = 0; shard < s->shards && !other_order; shard++) {
-            line += some[shard] ? dist_gradient(shard, i, step) : 0.0f;
+        for (int micro_batch = 0; micro_batch < s->micro_batches && !other_order; micro_batch++) {
+            line += some[micro_batch] ? dist_gradient(micro_batch, i, step) : 0.0f;
         }
         other_order = other_order || line != want;
         RANK_CHECK(me, memcmp(&want, &total[i], sizeof want) == 0,
-                   "step %d, %d shards, element %lld: %.9g, not %.9g", step, s->shards,
-                   (long long)i, (double)total[i], (double)want);
+                   "step %d, %d micro-batches, element %lld: %.9g, not %.9g", step,
+                   s->micro_batches, (long long)i, (double)total[i], (double)want);
     }
-    RANK_CHECK(me, s->shards < 4 || s->n < 1000 || step % 3 == 2 || other_order,
+    RANK_CHECK(me, s->micro_batches < 4 || s->n < 1000 || step % 3 == 2 || other_order,
                "the numbers do not tell one order from another");
     for (int64_t b = 0; b * LVNI_REDUCTION_BLOCK < s->n_norm; b++) {
         double want;
@@ -206,15 +207,15 @@ static bool total_is_right(dist_rank *me, lvni_reduction *r, const setup *s, int
     return true;
 }
 
-static bool messages_are_right(dist_rank *me, lvni_reduction *r, int step)
+static bool messages_are_right(dist_rank *me, lvni_dist_reduction *r, int step)
 {
     for (int rank = 0; rank < me->world; rank++) {
         size_t bytes = 0;
-        const unsigned char *said = lvni_reduction_said(r, rank, &bytes);
+        const unsigned char *message = lvni_dist_reduction_reported(r, rank, &bytes);
         RANK_CHECK(me, bytes == (size_t)((rank + step) % (MESSAGE + 1)),
                    "rank %d said %zu bytes in step %d", rank, bytes, step);
         for (size_t i = 0; i < bytes; i++) {
-            RANK_CHECK(me, said[i] == (unsigned char)dist_bits(rank, (int64_t)i, step),
+            RANK_CHECK(me, message[i] == (unsigned char)dist_bits(rank, (int64_t)i, step),
                        "byte %zu of rank %d", i, rank);
         }
     }
@@ -223,62 +224,62 @@ static bool messages_are_right(dist_rank *me, lvni_reduction *r, int step)
 
 /* What the step moved, against the plan's formula: gradients, and the messages of the others. */
 static bool bytes_are_right(dist_rank *me, const setup *s, int step, int n_leaves,
-                            lvni_comm_bytes before)
+                            lvni_dist_comm_bytes before)
 {
-    const lvni_exchange e = {s->n, s->bucket, me->world};
-    const lvni_comm_bytes after = lvni_comm_count(me->comm);
-    uint64_t said = 0, heard = 0;
+    const lvni_plan_exchange e = {s->n, s->bucket, me->world};
+    const lvni_dist_comm_bytes after = lvni_dist_comm_count(me->comm);
+    uint64_t message = 0, heard = 0;
     int leaves_all = 0;
     for (int rank = 0; rank < me->world && me->world > 1; rank++) {
         const uint64_t bytes = (uint64_t)((rank + step) % (MESSAGE + 1));
-        leaves_all += lvni_tree_owed(s->shards, s->shards * rank / me->world,
-                                     s->shards * (rank + 1) / me->world);
-        said += rank == me->rank ? bytes : 0;
+        leaves_all += lvni_plan_tree_owed(s->micro_batches, s->micro_batches * rank / me->world,
+                                          s->micro_batches * (rank + 1) / me->world);
+        message += rank == me->rank ? bytes : 0;
         heard += rank == me->rank ? 0 : bytes;
     }
-    lvni_exchange_bytes cost = lvni_exchange_cost(&e, me->rank, n_leaves, leaves_all);
+    lvni_plan_exchange_bytes cost = lvni_plan_exchange_cost(&e, me->rank, n_leaves, leaves_all);
     if (s->parts && me->world > 1) { /* the same formula for fewer floats */
         const int64_t all = used_of(s, step, 0, s->n);
         int64_t own = 0;
-        for (int64_t b = 0; b < lvni_exchange_buckets(&e); b++) {
-            const lvni_range slice = lvni_exchange_slice(&e, b, me->rank);
+        for (int64_t b = 0; b < lvni_plan_exchange_buckets(&e); b++) {
+            const lvni_plan_range slice = lvni_plan_exchange_slice(&e, b, me->rank);
             own += used_of(s, step, slice.start, slice.count);
         }
         cost.sent = (uint64_t)(own + n_leaves * (all - own)) * sizeof(float);
         cost.received = (uint64_t)(own * (leaves_all - n_leaves) + all - own) * sizeof(float);
     }
-    RANK_CHECK(me, after.sent - before.sent == cost.sent + said, "sent %llu bytes",
+    RANK_CHECK(me, after.sent - before.sent == cost.sent + message, "sent %llu bytes",
                (unsigned long long)(after.sent - before.sent));
     RANK_CHECK(me, after.received - before.received == cost.received + heard, "received %llu bytes",
                (unsigned long long)(after.received - before.received));
     return true;
 }
 
-static bool run_step(dist_rank *me, lvni_reduction *r, const setup *s, int step)
+static bool run_step(dist_rank *me, lvni_dist_reduction *r, const setup *s, int step)
 {
-    lvni_tree_node leaf[MAX_LEAVES];
+    lvni_plan_tree_node leaf[MAX_LEAVES];
     lane lanes[MAX_LANES];
     int order[MAX_BUCKETS];
-    unsigned seed = (unsigned)(me->rank * 977 + step * 31 + s->shards);
+    unsigned seed = (unsigned)(me->rank * 977 + step * 31 + s->micro_batches);
     unsigned char message[MESSAGE];
-    const int buckets = lvni_reduction_buckets(r);
-    bool some[MAX_SHARDS];
-    for (int shard = 0; shard < s->shards; shard++) {
-        some[shard] = has_samples(shard, step);
+    const int buckets = lvni_dist_reduction_buckets(r);
+    bool some[MAX_MICRO_BATCHES];
+    for (int micro_batch = 0; micro_batch < s->micro_batches; micro_batch++) {
+        some[micro_batch] = has_samples(micro_batch, step);
     }
-    const int n_leaves = make_leaves(me, r, s->shards, s->n, step, some, leaf);
-    const lvni_comm_bytes before = lvni_comm_count(me->comm);
-    lvni_reduction_use(r, used_begin(s, step), used_end(s, step));
-    RANK_CHECK(me, lvni_reduction_begin(r, leaf, n_leaves) == LVN_OK, "begin");
+    const int n_leaves = make_leaves(me, r, s->micro_batches, s->n, step, some, leaf);
+    const lvni_dist_comm_bytes before = lvni_dist_comm_count(me->comm);
+    lvni_dist_reduction_use(r, used_begin(s, step), used_end(s, step));
+    RANK_CHECK(me, lvni_dist_reduction_begin(r, leaf, n_leaves) == LVN_OK, "begin");
     shuffle(order, buckets, &seed);
     /* lanes only help, while finish runs and tells of all buckets */
     const bool beside = step % 2 == 1;
-    const int told = beside ? 0 : buckets - buckets / 4;
+    const int reported = beside ? 0 : buckets - buckets / 4;
     for (int l = 0; l < s->lanes; l++) {
         lanes[l] = (lane){.r = r,
                           .order = order,
-                          .from = told * l / s->lanes,
-                          .to = told * (l + 1) / s->lanes,
+                          .from = reported * l / s->lanes,
+                          .to = reported * (l + 1) / s->lanes,
                           .seed = (unsigned)rand_r(&seed),
                           .delay_us = s->delay_us};
         RANK_CHECK(me, pthread_create(&lanes[l].thread, NULL, lane_main, &lanes[l]) == 0, "thread");
@@ -290,42 +291,43 @@ static bool run_step(dist_rank *me, lvni_reduction *r, const setup *s, int step)
     for (int l = 0; l < s->lanes && !beside; l++) {
         pthread_join(lanes[l].thread, NULL);
     }
-    const lvn_status status = lvni_reduction_finish(r, message, bytes);
+    const lvn_status status = lvni_dist_reduction_finish(r, message, bytes);
     for (int l = 0; l < s->lanes && beside; l++) {
         pthread_join(lanes[l].thread, NULL);
     }
     RANK_CHECK(me, status == LVN_OK, "finish of step %d", step);
-    if (step % 3 != 2 && !bytes_are_right(me, s, step, n_leaves, before)) { /* no empty shards */
+    if (step % 3 != 2 && !bytes_are_right(me, s, step, n_leaves, before)) {
+        /* no empty micro-batches */
         return false;
     }
     /* all see the same memory: one looks at every number of it */
-    const bool looks = (step + s->shards) % me->world == me->rank;
+    const bool looks = (step + s->micro_batches) % me->world == me->rank;
     return (!looks || total_is_right(me, r, s, step, some)) && messages_are_right(me, r, step);
 }
 
 static bool run_setup(dist_rank *me, const setup *s)
 {
-    lvni_reduction *r;
-    const lvni_reduction_options o = {.shards = s->shards,
-                                      .sets = s->shards < 20 ? 8 : 20,
-                                      .n = s->n,
-                                      .n_norm = s->n_norm,
-                                      .bucket = s->bucket,
-                                      .message = MESSAGE,
-                                      .sumsq = block_sums};
-    RANK_CHECK(me, lvni_reduction_create(me->comm, &o, &r) == LVN_OK, "create");
+    lvni_dist_reduction *r;
+    const lvni_dist_reduction_options o = {.micro_batches = s->micro_batches,
+                                           .sets = s->micro_batches < 20 ? 8 : 20,
+                                           .n = s->n,
+                                           .n_norm = s->n_norm,
+                                           .bucket = s->bucket,
+                                           .message = MESSAGE,
+                                           .sumsq = block_sums};
+    RANK_CHECK(me, lvni_dist_reduction_create(me->comm, &o, &r) == LVN_OK, "create");
     for (int step = 0; step < s->steps; step++) {
         if (!run_step(me, r, s, step)) {
             return false;
         }
     }
-    lvni_reduction_destroy(r);
+    lvni_dist_reduction_destroy(r);
     return true;
 }
 
 bool dist_case_reduction(dist_rank *me)
 {
-    if (me->arg < me->world) { /* each rank needs a shard */
+    if (me->arg < me->world) { /* each rank needs a micro-batch */
         return true;
     }
     const int64_t block = LVNI_REDUCTION_BLOCK;
@@ -333,10 +335,10 @@ bool dist_case_reduction(dist_rank *me)
     for (size_t i = me->arg % 4 == 0 ? 0 : 1; i < sizeof sizes / sizeof *sizes; i++) {
         const int64_t n = sizes[i];
         const setup by_block = {
-            .shards = me->arg, .steps = 3, .lanes = 1, .n = n, .n_norm = n, .bucket = block};
+            .micro_batches = me->arg, .steps = 3, .lanes = 1, .n = n, .n_norm = n, .bucket = block};
         const setup whole = {
-            .shards = me->arg, .steps = 2, .lanes = 1, .n = n, .n_norm = n / 2, .bucket = 0};
-        const setup parts = {.shards = me->arg,
+            .micro_batches = me->arg, .steps = 2, .lanes = 1, .n = n, .n_norm = n / 2, .bucket = 0};
+        const setup parts = {.micro_batches = me->arg,
                              .steps = 4,
                              .lanes = 1,
                              .n = n,
@@ -353,7 +355,7 @@ bool dist_case_reduction(dist_rank *me)
 
 bool dist_case_reduction_race(dist_rank *me)
 {
-    const setup s = {.shards = 2 * me->world + 1,
+    const setup s = {.micro_batches = 2 * me->world + 1,
                      .steps = me->arg,
                      .lanes = 2,
                      .delay_us = 300,
@@ -365,41 +367,44 @@ bool dist_case_reduction_race(dist_rank *me)
 
 bool dist_case_reduction_options(dist_rank *me)
 {
-    lvni_reduction *r = NULL;
-    lvni_reduction_options o = {.shards = 64,
-                                .sets = 2,
-                                .n = 8192,
-                                .n_norm = 8192,
-                                .bucket = LVNI_REDUCTION_BLOCK,
-                                .message = 8,
-                                .sumsq = block_sums};
+    lvni_dist_reduction *r = NULL;
+    lvni_dist_reduction_options o = {.micro_batches = 64,
+                                     .sets = 2,
+                                     .n = 8192,
+                                     .n_norm = 8192,
+                                     .bucket = LVNI_REDUCTION_BLOCK,
+                                     .message = 8,
+                                     .sumsq = block_sums};
     if (me->world > 1) {
         o.n += me->rank == 1 ? LVNI_REDUCTION_BLOCK : 0;
-        RANK_CHECK(me, lvni_reduction_create(me->comm, &o, &r) == LVN_ERR_INVALID && r == NULL,
+        RANK_CHECK(me, lvni_dist_reduction_create(me->comm, &o, &r) == LVN_ERR_INVALID && r == NULL,
                    "different sizes");
         o.n = 8192;
         o.bucket = me->rank == 1 ? 17 : o.bucket;
-        RANK_CHECK(me, lvni_reduction_create(me->comm, &o, &r) == LVN_ERR_INVALID && r == NULL,
+        RANK_CHECK(me, lvni_dist_reduction_create(me->comm, &o, &r) == LVN_ERR_INVALID && r == NULL,
                    "one rank asks for what cannot be");
         o.bucket = LVNI_REDUCTION_BLOCK;
-        RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "all go on");
+        RANK_CHECK(me, lvni_dist_comm_barrier(me->comm) == LVN_OK, "all go on");
     }
     o.sets = 1 + me->rank % 3; /* that may differ */
-    RANK_CHECK(me, lvni_reduction_create(me->comm, &o, &r) == LVN_OK, "create");
-    const lvni_range last = lvni_reduction_bucket(r, 1);
-    RANK_CHECK(me, lvni_reduction_buckets(r) == 2 && last.start == 4096 && last.count == 4096,
+    RANK_CHECK(me, lvni_dist_reduction_create(me->comm, &o, &r) == LVN_OK, "create");
+    const lvni_plan_range last = lvni_dist_reduction_bucket(r, 1);
+    RANK_CHECK(me, lvni_dist_reduction_buckets(r) == 2 && last.start == 4096 && last.count == 4096,
                "buckets");
-    lvni_tree_node leaf = {1, 3, 0};
-    RANK_CHECK(me, lvni_reduction_begin(r, &leaf, 1) == LVN_ERR_INVALID, "no node");
-    leaf = (lvni_tree_node){2, 4, o.sets};
-    RANK_CHECK(me, lvni_reduction_begin(r, &leaf, 1) == LVN_ERR_INVALID, "no such set");
-    RANK_CHECK(me, lvni_reduction_finish(r, NULL, 0) == LVN_ERR_INVALID, "finish before begin");
-    RANK_CHECK(me, lvni_reduction_begin(r, NULL, 0) == LVN_OK, "begin without leaves");
-    RANK_CHECK(me, lvni_reduction_begin(r, NULL, 0) == LVN_ERR_INVALID, "begin twice");
-    RANK_CHECK(me, lvni_reduction_finish(r, "123456789", 9) == LVN_ERR_INVALID, "says too much");
+    lvni_plan_tree_node leaf = {1, 3, 0};
+    RANK_CHECK(me, lvni_dist_reduction_begin(r, &leaf, 1) == LVN_ERR_INVALID, "no node");
+    leaf = (lvni_plan_tree_node){2, 4, o.sets};
+    RANK_CHECK(me, lvni_dist_reduction_begin(r, &leaf, 1) == LVN_ERR_INVALID, "no such set");
+    RANK_CHECK(me, lvni_dist_reduction_finish(r, NULL, 0) == LVN_ERR_INVALID,
+               "finish before begin");
+    RANK_CHECK(me, lvni_dist_reduction_begin(r, NULL, 0) == LVN_OK, "begin without leaves");
+    RANK_CHECK(me, lvni_dist_reduction_begin(r, NULL, 0) == LVN_ERR_INVALID, "begin twice");
+    RANK_CHECK(me, lvni_dist_reduction_finish(r, "123456789", 9) == LVN_ERR_INVALID,
+               "says too much");
     RANK_CHECK(me,
-               lvni_reduction_finish(r, "12345678", 8) == LVN_OK && lvni_reduction_total(r) == NULL,
+               lvni_dist_reduction_finish(r, "12345678", 8) == LVN_OK &&
+                   lvni_dist_reduction_total(r) == NULL,
                "nothing to add");
-    lvni_reduction_destroy(r);
+    lvni_dist_reduction_destroy(r);
     return true;
 }

@@ -21,8 +21,8 @@ static const dist_case cases[] = {
     {"reduction", dist_case_reduction, false},
     {"reduction_race", dist_case_reduction_race, false},
     {"reduction_options", dist_case_reduction_options, true},
-    {"among", dist_case_among, true},
-    {"among_abort", dist_case_among_abort, false},
+    {"among", dist_case_group_exchange, true},
+    {"group_exchange_abort", dist_case_group_exchange_abort, false},
     {"regions_refused", dist_case_regions_refused, false},
     {"large", dist_case_large, false},
     {"endless", dist_case_endless, false},
@@ -58,7 +58,7 @@ static void every_case_holds(void **state)
 static void reductions_give_one_sum(void **state)
 {
     (void)state;
-    /* ranks, shards */
+    /* ranks, micro-batches */
     static const int layouts[][2] = {{1, 2}, {2, 2}, {2, 5}, {3, 7}, {4, 8}, {5, 13}, {13, 13}};
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         assert_true(dist_run_processes(named(dist_case_reduction, false), layouts[i][0],

@@ -56,7 +56,7 @@ static void different_calls_are_named(void **state)
     on_threads(dist_case_mismatch, true, 0);
 }
 
-static void abort_reaches_everyone(void **state)
+static void abort_reaches_every_rank(void **state)
 {
     (void)state;
     on_threads(dist_case_abort, false, 0);
@@ -77,11 +77,11 @@ static void a_rank_that_leaves_is_missed(void **state)
 static void reductions_give_one_sum(void **state)
 {
     (void)state;
-    for (int shards = 1; shards <= 13; shards++) {
+    for (int micro_batches = 1; micro_batches <= 13; micro_batches++) {
         const dist_case c = {"", dist_case_reduction, false};
-        assert_true(dist_run_self(&c, shards));
-        for (int world = 1; world <= shards; world++) {
-            assert_true(dist_run_threads(&c, world, shards));
+        assert_true(dist_run_self(&c, micro_batches));
+        for (int world = 1; world <= micro_batches; world++) {
+            assert_true(dist_run_threads(&c, world, micro_batches));
         }
     }
 }
@@ -102,10 +102,11 @@ static void reductions_refuse_what_cannot_be(void **state)
 /* One rank's way through all that allocates. */
 static lvn_status allocate(bool threads)
 {
-    lvni_comm *comm = NULL;
-    lvn_status status = threads ? lvni_comm_threads(1, false, &comm) : lvni_comm_self(&comm);
+    lvni_dist_comm *comm = NULL;
+    lvn_status status =
+        threads ? lvni_dist_comm_threads(1, false, &comm) : lvni_dist_comm_self(&comm);
     status = status == LVN_OK ? dist_allocate(comm) : status;
-    lvni_comm_destroy(comm);
+    lvni_dist_comm_destroy(comm);
     return status;
 }
 
@@ -113,17 +114,17 @@ static void every_allocation_may_fail(void **state)
 {
     (void)state;
     for (int threads = 0; threads < 2; threads++) {
-        const uint64_t before = lvni_alloc_get_stats(LVNI_TAG_DIST).live_bytes;
+        const uint64_t before = lvni_core_alloc_get_stats(LVNI_TAG_DIST).live_bytes;
         lvn_status status = LVN_ERR_MEMORY;
         int64_t k = 0;
         while (status != LVN_OK) {
             k++;
             assert_true(k < 100);
-            lvni_alloc_fail_at(k);
+            lvni_core_alloc_fail_at(k);
             status = allocate(threads != 0);
-            lvni_alloc_fail_at(0);
+            lvni_core_alloc_fail_at(0);
             assert_true(status == LVN_OK || status == LVN_ERR_MEMORY);
-            assert_int_equal(lvni_alloc_get_stats(LVNI_TAG_DIST).live_bytes, before);
+            assert_int_equal(lvni_core_alloc_get_stats(LVNI_TAG_DIST).live_bytes, before);
         }
         assert_true(k > 5);
     }
@@ -135,11 +136,11 @@ static _Atomic int failed_ranks;
  * left waiting, and told why. */
 static bool one_allocation_fails(dist_rank *me)
 {
-    RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "begin");
+    RANK_CHECK(me, lvni_dist_comm_barrier(me->comm) == LVN_OK, "begin");
     if (me->rank == 0) {
-        lvni_alloc_fail_at(me->arg);
+        lvni_core_alloc_fail_at(me->arg);
     }
-    RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "begin");
+    RANK_CHECK(me, lvni_dist_comm_barrier(me->comm) == LVN_OK, "begin");
     const lvn_status status = dist_allocate(me->comm);
     failed_ranks += status != LVN_OK;
     RANK_CHECK(me, status == LVN_OK || status == LVN_ERR_MEMORY || status == LVN_ERR_PEER,
@@ -156,15 +157,15 @@ static void a_failed_allocation_ends_all_ranks(void **state)
     const dist_case c = {"", one_allocation_fails, false};
     int k = 0;
     for (bool done = false; !done;) {
-        const uint64_t start = lvni_now_ns(),
-                       before = lvni_alloc_get_stats(LVNI_TAG_DIST).live_bytes;
+        const uint64_t start = lvni_core_now_ns(),
+                       before = lvni_core_alloc_get_stats(LVNI_TAG_DIST).live_bytes;
         k++;
         failed_ranks = 0;
         assert_true(dist_run_threads(&c, WORLD, k));
-        done = lvni_alloc_fail_at(0) > 0;
+        done = lvni_core_alloc_fail_at(0) > 0;
         assert_int_equal(failed_ranks, done ? 0 : WORLD);
-        assert_true(lvni_seconds_since(start) < 2.0);
-        assert_int_equal(lvni_alloc_get_stats(LVNI_TAG_DIST).live_bytes, before);
+        assert_true(lvni_core_seconds_since(start) < 2.0);
+        assert_int_equal(lvni_core_alloc_get_stats(LVNI_TAG_DIST).live_bytes, before);
     }
     assert_true(k > 10 * WORLD);
 }
@@ -176,11 +177,11 @@ static void regions_are_for_all_or_none(void **state)
 }
 
 /* A transport that is right but for one element on one rank. */
-static const lvni_transport *right;
-static lvni_transport wrong;
+static const lvni_dist_transport *right;
+static lvni_dist_transport wrong;
 
-static lvn_status wrong_all_reduce(lvni_comm *comm, const void *in, void *out, int64_t n,
-                                   lvn_dtype dtype, lvni_reduce how)
+static lvn_status wrong_all_reduce(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
+                                   lvn_dtype dtype, lvni_dist_reduce how)
 {
     LVN_TRY(right->all_reduce(comm, in, out, n, dtype, how));
     if (dtype == LVN_F32 && comm->rank == 1) {
@@ -192,7 +193,7 @@ static lvn_status wrong_all_reduce(lvni_comm *comm, const void *in, void *out, i
 static bool try_right(dist_rank *me)
 {
     uint64_t ns;
-    RANK_CHECK(me, lvni_comm_try(me->comm, &ns) == LVN_OK, "a good transport");
+    RANK_CHECK(me, lvni_dist_comm_try(me->comm, &ns) == LVN_OK, "a good transport");
     return true;
 }
 
@@ -200,25 +201,25 @@ static bool try_wrong(dist_rank *me)
 {
     uint64_t ns;
     me->comm->ops = &wrong;
-    RANK_CHECK(me, lvni_comm_try(me->comm, &ns) == LVN_ERR_INTERNAL,
+    RANK_CHECK(me, lvni_dist_comm_try(me->comm, &ns) == LVN_ERR_INTERNAL,
                "one element is wrong on rank 1");
-    const char *says =
+    const char *reports =
         me->rank == 1 ? "element 262143 is " : "rank 1 cannot do its part of the first sum";
-    RANK_CHECK(me, strstr(lvn_last_error()->message, says) != NULL, "it says so");
+    RANK_CHECK(me, strstr(lvn_last_error()->message, reports) != NULL, "it says so");
     return true;
 }
 
 static void a_wrong_sum_is_found_before_the_first_step(void **state)
 {
     (void)state;
-    lvni_comm *comm[3];
+    lvni_dist_comm *comm[3];
     on_threads(try_right, false, 0);
-    assert_int_equal(lvni_comm_threads(3, false, comm), LVN_OK);
+    assert_int_equal(lvni_dist_comm_threads(3, false, comm), LVN_OK);
     right = comm[0]->ops;
     wrong = *right;
     wrong.all_reduce = wrong_all_reduce;
     for (int i = 0; i < 3; i++) {
-        lvni_comm_destroy(comm[i]);
+        lvni_dist_comm_destroy(comm[i]);
     }
     const dist_case c = {"", try_wrong, false};
     assert_true(dist_run_threads(&c, 3, 0));
@@ -227,9 +228,9 @@ static void a_wrong_sum_is_found_before_the_first_step(void **state)
 static void neighbours_talk(void **state)
 {
     (void)state;
-    on_threads(dist_case_among, false, 0);
-    on_threads(dist_case_among, true, 0);
-    on_threads(dist_case_among_abort, false, 0);
+    on_threads(dist_case_group_exchange, false, 0);
+    on_threads(dist_case_group_exchange, true, 0);
+    on_threads(dist_case_group_exchange_abort, false, 0);
 }
 
 int main(void)
@@ -240,7 +241,7 @@ int main(void)
         cmocka_unit_test(shared_memory_is_given_and_refused),
         cmocka_unit_test(bytes_are_counted),
         cmocka_unit_test(different_calls_are_named),
-        cmocka_unit_test(abort_reaches_everyone),
+        cmocka_unit_test(abort_reaches_every_rank),
         cmocka_unit_test(one_rank_claims),
         cmocka_unit_test(a_rank_that_leaves_is_missed),
         cmocka_unit_test(reductions_give_one_sum),

@@ -33,12 +33,12 @@ static struct {
 static input *seeds[SEEDS];
 static int n_seeds;
 static input *shared; /* what the child runs with */
-static lvni_rng rng;
+static lvni_core_rng rng;
 static uint64_t drawn;
 
 static uint32_t below(size_t n)
 {
-    return lvni_rng_u32(&rng, drawn++) % (uint32_t)n;
+    return lvni_core_rng_u32(&rng, drawn++) % (uint32_t)n;
 }
 
 static void take_file(const char *path)
@@ -139,7 +139,7 @@ static void run_shared(void)
 static void work(void)
 {
     const time_t start = time(NULL);
-    rng.key = lvni_rng_make_key(flags.seed, 1);
+    rng.key = lvni_core_rng_make_key(flags.seed, 1);
     for (long long run = 0; flags.runs < 0 || run < flags.runs; run++) {
         alarm(HANG_S); /* an input that takes longer hangs */
         const bool as_it_is = run < n_seeds;
@@ -157,7 +157,7 @@ static void work(void)
     printf("%lld inputs, seed %llu\n", flags.runs, (unsigned long long)flags.seed);
 }
 
-static int tell_end(const char *program, int how)
+static int report_end(const char *program, int how)
 {
     if (WIFEXITED(how) && WEXITSTATUS(how) == 0) {
         return 0;
@@ -202,5 +202,5 @@ int main(int argc, char **argv)
     if (child > 0) {
         waitpid(child, &how, 0);
     }
-    return tell_end(argv[0], how);
+    return report_end(argv[0], how);
 }

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
     } while (0)
 
 /* A status that is not OK comes with a message. */
-#define CHECK_TOLD(status)                                                                         \
+#define CHECK_REPORTED(status)                                                                     \
     CHECK((status) == LVN_OK ||                                                                    \
           (lvn_last_error()->code == (status) && lvn_last_error()->message[0] != '\0'))
 

@@ -1,4 +1,4 @@
-/* The listing of a folder of pictures. The input makes the folder: a line "f PATH" is a file, "d
+/* The listing of a folder of images. The input makes the folder: a line "f PATH" is a file, "d
  * PATH" a folder, "l PATH" a link to the folder itself, "k PATH" a link to nowhere. */
 #include "fuzz.h"
 
@@ -29,7 +29,7 @@ static void make(char kind, const char *path)
     snprintf(full, sizeof full, "%s/%s", root, path);
     char *slash = strrchr(full, '/');
     *slash = '\0';
-    (void)lvni_mkdirs(full);
+    (void)lvni_core_mkdirs(full);
     *slash = '/';
     int fd = -1;
     switch (kind) {
@@ -68,18 +68,18 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
     return at->level == 0 ? 0 : remove(path);
 }
 
-static void check(const lvni_image_scan *scan, lvni_scan_mode mode)
+static void check(const lvni_data_image_scan *scan, lvni_data_scan_mode mode)
 {
     CHECK(scan->n > 0 && scan->begin[0] == 0 && scan->begin[LVNI_PARTS] == scan->n);
     for (int64_t i = 0; i < scan->n; i++) {
         char full[PATH_ROOM];
-        snprintf(full, sizeof full, "%s/%s", root, lvni_image_scan_name(scan, i));
+        snprintf(full, sizeof full, "%s/%s", root, lvni_data_image_scan_name(scan, i));
         struct stat info;
         CHECK(lstat(full, &info) == 0); /* a link to nowhere is told when it is read */
         const bool first = i == scan->begin[LVNI_PART_TRAIN] || i == scan->begin[LVNI_PART_VAL] ||
                            i == scan->begin[LVNI_PART_TEST];
-        CHECK(first ||
-              strcmp(lvni_image_scan_name(scan, i - 1), lvni_image_scan_name(scan, i)) < 0);
+        CHECK(first || strcmp(lvni_data_image_scan_name(scan, i - 1),
+                              lvni_data_image_scan_name(scan, i)) < 0);
         CHECK(mode == LVNI_SCAN_FLAT ? scan->label[i] == -1
                                      : scan->label[i] >= 0 && scan->label[i] < scan->n_classes);
     }
@@ -87,11 +87,11 @@ static void check(const lvni_image_scan *scan, lvni_scan_mode mode)
     for (int i = 0; i < scan->n_classes; i++) { /* printable, in the order of the folders' bytes */
         const char *text = scan->class_names[i];
         for (size_t at = 0, n = strlen(text), k; at < n; at += k) {
-            k = lvni_escape_plain(text + at, n - at);
+            k = lvni_core_escape_plain(text + at, n - at);
             CHECK(k > 0);
         }
         snprintf(name, sizeof name, "%s", text);
-        CHECK(lvni_unescape_name(name) < sizeof before);
+        CHECK(lvni_core_unescape_name(name) < sizeof before);
         CHECK(strcmp(before, name) < 0);
         memcpy(before, name, strlen(name) + 1);
     }
@@ -99,26 +99,26 @@ static void check(const lvni_image_scan *scan, lvni_scan_mode mode)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const uint64_t live = lvni_alloc_get_total().live_bytes;
+    const uint64_t live = lvni_core_alloc_get_total().live_bytes;
     if (root[0] == '\0') {
         snprintf(root, sizeof root, "%s/levin-fuzz-XXXXXX",
                  access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
         CHECK(mkdtemp(root) != NULL);
     }
     make_all(data, size);
-    static const lvni_scan_mode modes[] = {LVNI_SCAN_CLASSES, LVNI_SCAN_FLAT, LVNI_SCAN_EVAL};
+    static const lvni_data_scan_mode modes[] = {LVNI_SCAN_CLASSES, LVNI_SCAN_FLAT, LVNI_SCAN_EVAL};
     for (int i = 0; i < 3; i++) {
-        lvni_image_scan *scan = NULL;
-        const lvn_status status = lvni_image_scan_open(root, modes[i], &scan);
-        CHECK_TOLD(status);
+        lvni_data_image_scan *scan = NULL;
+        const lvn_status status = lvni_data_image_scan_open(root, modes[i], &scan);
+        CHECK_REPORTED(status);
         CHECK(status == LVN_OK || status == LVN_ERR_USAGE);
         if (status == LVN_OK) {
             check(scan, modes[i]);
         }
-        lvni_image_scan_release(scan);
+        lvni_data_image_scan_release(scan);
     }
     nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-    CHECK(lvni_alloc_get_total().live_bytes == live);
+    CHECK(lvni_core_alloc_get_total().live_bytes == live);
     return 0;
 }
 

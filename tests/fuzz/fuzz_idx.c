@@ -8,9 +8,9 @@
 
 static void parse(const uint8_t *bytes, size_t size)
 {
-    lvni_array a = {0};
-    const lvn_status status = lvni_idx_parse(bytes, size, "fuzz", &a);
-    CHECK_TOLD(status);
+    lvni_data_array a = {0};
+    const lvn_status status = lvni_data_idx_parse(bytes, size, "fuzz", &a);
+    CHECK_REPORTED(status);
     CHECK(status == LVN_OK || status == LVN_ERR_CORRUPT);
     if (status == LVN_OK) {
         check_array(&a, bytes, size);
@@ -19,20 +19,20 @@ static void parse(const uint8_t *bytes, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const uint64_t live = lvni_alloc_get_total().live_bytes;
+    const uint64_t live = lvni_core_alloc_get_total().live_bytes;
     parse(data, size);
-    if (lvni_idx_is_gzip(data, size)) {
-        char *bytes = lvni_alloc(LVNI_TAG_DATA, size);
+    if (lvni_data_idx_is_gzip(data, size)) {
+        char *bytes = lvni_core_alloc(LVNI_TAG_DATA, size);
         size_t n = size;
         CHECK(bytes != NULL);
         memcpy(bytes, data, size);
-        const lvn_status status = lvni_idx_unpack("fuzz", &bytes, &n);
-        CHECK_TOLD(status);
+        const lvn_status status = lvni_data_idx_unpack("fuzz", &bytes, &n);
+        CHECK_REPORTED(status);
         if (status == LVN_OK) {
             parse((const uint8_t *)bytes, n);
         }
-        lvni_free(bytes);
+        lvni_core_free(bytes);
     }
-    CHECK(lvni_alloc_get_total().live_bytes == live);
+    CHECK(lvni_core_alloc_get_total().live_bytes == live);
     return 0;
 }

@@ -48,12 +48,12 @@ def npy(descr, fortran, shape, data, version=1):
 
 
 for colour, samples in ((0, 1), (2, 3), (4, 2), (6, 4)):
-    put(f"picture/colour{colour}.png", png(7, 5, colour, samples))
-put("picture/palette.png", png(6, 3, 3, 1, 2, chunk_palette()))
-put("picture/deep.png", png(4, 4, 2, 3, 16))
-put("picture/colour.jpg", JPEG)
-put("picture/grey.jpg", GREY_JPEG)
-put("picture/turned.jpg", with_orientation(JPEG, 6))
+    put(f"image/colour{colour}.png", png(7, 5, colour, samples))
+put("image/palette.png", png(6, 3, 3, 1, 2, chunk_palette()))
+put("image/deep.png", png(4, 4, 2, 3, 16))
+put("image/colour.jpg", JPEG)
+put("image/grey.jpg", GREY_JPEG)
+put("image/turned.jpg", with_orientation(JPEG, 6))
 put("safetensors/empty", safetensors({}))
 put("safetensors/two", safetensors({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
                                     "b": {"dtype": "U8", "shape": [1, 3], "data_offsets": [8, 11]}}, bytes(11)))

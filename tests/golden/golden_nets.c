@@ -26,7 +26,7 @@ static lvn_tensor *segmenter_forward(const lvn_module *module, lvn_tensor *x)
     return lvn_forward(((const segmenter *)module)->unet, x);
 }
 
-/* A linear layer behind a flattened picture. */
+/* A linear layer behind a flattened image. */
 typedef struct flatten {
     lvn_module base;
     lvn_module *conv[2], *fc[2];
@@ -73,6 +73,6 @@ const lvn_module_class *golden_class(const char *name)
             return &own[i];
         }
     }
-    assert_non_null(lvni_zoo_find(name));
-    return lvni_zoo_find(name);
+    assert_non_null(lvni_nn_zoo_find(name));
+    return lvni_nn_zoo_find(name);
 }

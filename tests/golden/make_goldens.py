@@ -212,7 +212,7 @@ class Segmenter(torch.nn.Module):
 
 
 class Flatten(torch.nn.Module):
-    """A linear layer behind a flattened picture: (C, H, W) in PyTorch's files."""
+    """A linear layer behind a flattened image: (C, H, W) in PyTorch's files."""
 
     def __init__(self):
         super().__init__()

@@ -25,9 +25,9 @@ enum { SAMPLES = 8 };
 static const double LOGITS = 1e-5, GRADIENTS = 1e-4; /* relative to the largest of the tensor */
 
 typedef struct problem {
-    lvni_st_file *file;
-    lvni_model *model;
-    lvni_set *set;
+    lvni_ckpt_st_file *file;
+    lvni_nn_model *model;
+    lvni_nn_set *set;
     lvn_tensor *image, *labels;
     int batch, classes;
     double worst_logits, worst_gradient;
@@ -37,17 +37,17 @@ static int set_up(void **state)
 {
     problem *p = LVNI_NEW(LVNI_TAG_MODEL, problem);
     assert_non_null(p);
-    if (lvni_st_open(golden_path, LVNI_ST_VERIFY, &p->file) != LVN_OK) {
+    if (lvni_ckpt_st_open(golden_path, LVNI_ST_VERIFY, &p->file) != LVN_OK) {
         fail_msg("%s", lvn_last_error()->message);
     }
     p->batch = golden_number(p->file, "batch");
     p->classes = golden_number(p->file, "classes");
-    const lvni_zoo_arguments a = {.image_size = golden_number(p->file, "size"),
-                                  .n_classes = p->classes};
-    const char *name = lvni_st_meta_get(p->file, "model");
+    const lvni_nn_zoo_arguments a = {.image_size = golden_number(p->file, "size"),
+                                     .n_classes = p->classes};
+    const char *name = lvni_ckpt_st_meta_get(p->file, "model");
     assert_non_null(name);
-    assert_int_equal(lvni_model_build_empty(golden_class(name), &a, &p->model), LVN_OK);
-    assert_int_equal(lvni_set_create(p->model, &p->set), LVN_OK);
+    assert_int_equal(lvni_nn_model_build_empty(golden_class(name), &a, &p->model), LVN_OK);
+    assert_int_equal(lvni_nn_set_create(p->model, &p->set), LVN_OK);
     *state = p;
     return 0;
 }
@@ -57,10 +57,10 @@ static int tear_down(void **state)
     problem *p = *state;
     lvn_release(p->image);
     lvn_release(p->labels);
-    lvni_set_destroy(p->set);
-    lvni_model_destroy(p->model);
-    lvni_st_close(p->file);
-    lvni_free(p);
+    lvni_nn_set_destroy(p->set);
+    lvni_nn_model_destroy(p->model);
+    lvni_ckpt_st_close(p->file);
+    lvni_core_free(p);
     return 0;
 }
 
@@ -98,41 +98,41 @@ static const char *their_name(const char *names, const char *ours, char out[128]
 static void write_theirs(const problem *p, const char *names, const char *path)
 {
     const int n = p->model->n_parameters;
-    lvni_st_tensor *entry = lvni_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *entry);
-    char(*name)[128] = lvni_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *name);
-    float **data = lvni_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *data);
+    lvni_ckpt_st_tensor *entry = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *entry);
+    char(*name)[128] = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *name);
+    float **data = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *data);
     if (entry == NULL || name == NULL || data == NULL) {
         fail_msg("%s", lvn_last_error()->message);
         return;
     }
     for (int i = 0; i < n; i++) {
-        const lvni_parameter *q = &p->model->parameters[i];
-        data[i] = lvni_alloc(LVNI_TAG_MODEL, (size_t)q->numel * sizeof(float));
+        const lvni_nn_parameter *q = &p->model->parameters[i];
+        data[i] = lvni_core_alloc(LVNI_TAG_MODEL, (size_t)q->numel * sizeof(float));
         assert_non_null(data[i]);
-        lvni_parameter_to_file(q, LVNI_F32(q->tensor), data[i]);
-        entry[i] = (lvni_st_tensor){
+        lvni_nn_parameter_to_file(q, LVNI_F32(q->tensor), data[i]);
+        entry[i] = (lvni_ckpt_st_tensor){
             .name = their_name(names, q->name, name[i]), .dtype = LVN_F32, .data = data[i]};
-        entry[i].ndim = lvni_parameter_file_shape(q, entry[i].shape);
+        entry[i].ndim = lvni_nn_parameter_file_shape(q, entry[i].shape);
     }
-    assert_int_equal(lvni_st_save(path, entry, n, NULL, 0), LVN_OK);
+    assert_int_equal(lvni_ckpt_st_save(path, entry, n, NULL, 0), LVN_OK);
     for (int i = 0; i < n; i++) {
-        lvni_free(data[i]);
+        lvni_core_free(data[i]);
     }
-    lvni_free(data);
-    lvni_free(name);
-    lvni_free(entry);
+    lvni_core_free(data);
+    lvni_core_free(name);
+    lvni_core_free(entry);
 }
 
 /* From here on the model has its weights out of a file with the names of the other library. */
 static void load_theirs(problem *p, const char *names)
 {
     char folder[] = "/tmp/levin-golden-XXXXXX", path[64];
-    lvni_weights_report report;
+    lvni_recipes_weights_report report;
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/theirs.safetensors", folder);
     write_theirs(p, names, path);
     golden_fill(p->model, 77, "other");
-    const lvn_status s = lvni_model_load(p->model, path, false, &report);
+    const lvn_status s = lvni_recipes_model_load(p->model, path, false, &report);
     unlink(path);
     rmdir(folder);
     if (s != LVN_OK) {
@@ -140,29 +140,29 @@ static void load_theirs(problem *p, const char *names)
     }
     assert_string_equal(report.naming, "timm");
     assert_int_equal(report.taken, report.all);
-    assert_string_equal(lvni_str_text(&report.unused), "");
-    lvni_weights_report_free(&report);
+    assert_string_equal(lvni_core_str_text(&report.unused), "");
+    lvni_recipes_weights_report_free(&report);
 }
 
 /* Forward and backward; logits and loss against the file. */
 static void run(problem *p, bool training)
 {
     const char *mode = training ? "train/" : "eval/";
-    lvni_ctx *ctx = lvni_ctx_get();
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     const uint64_t seed = (uint64_t)golden_number(p->file, training ? "train_seed" : "eval_seed");
     int64_t n;
-    golden_fill(p->model, seed, lvni_st_meta_get(p->file, "last"));
-    if (lvni_st_meta_get(p->file, "names") != NULL) {
-        load_theirs(p, lvni_st_meta_get(p->file, "names"));
+    golden_fill(p->model, seed, lvni_ckpt_st_meta_get(p->file, "last"));
+    if (lvni_ckpt_st_meta_get(p->file, "names") != NULL) {
+        load_theirs(p, lvni_ckpt_st_meta_get(p->file, "names"));
     }
     p->image = golden_image(seed, p->batch, golden_number(p->file, "size"), 3);
-    ctx->at = (lvni_position){.training = training};
+    ctx->at = (lvni_tensor_position){.training = training};
     ctx->gradients = &p->set->gradients;
     ctx->records = p->set;
-    lvni_set_begin(p->set, p->batch);
+    lvni_nn_set_begin(p->set, p->batch);
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_tensor *logits = lvn_forward(p->model->root, p->image);
-    /* one per picture, or per pixel */
+    /* one per image, or per pixel */
     p->labels = golden_labels(lvn_numel(logits) / p->classes, p->classes);
     lvn_tensor *loss =
         lvn_cross_entropy(lvn_reshape(logits, 2, (const int64_t[]){-1, p->classes}), p->labels);
@@ -176,23 +176,23 @@ static void run(problem *p, bool training)
     assert_true(fabs(lvn_item(loss) - want[0]) <= LOGITS * fabs(want[0]));
     assert_int_equal(lvn_backward(loss), LVN_OK);
     assert_int_equal(lvn_scope_close(), LVN_OK);
-    lvni_set_finish(p->set);
+    lvni_nn_set_finish(p->set);
     ctx->gradients = NULL;
     ctx->records = NULL;
-    ctx->at = (lvni_position){0};
+    ctx->at = (lvni_tensor_position){0};
 }
 
 /* Largest magnitude, norm, samples; `least` bounds what counts as large from below: some gradients
  * are zero but for rounding. */
 static void compare_gradient(problem *p, int i, const char *prefix, double least)
 {
-    const lvni_parameter *q = &p->model->parameters[i];
+    const lvni_nn_parameter *q = &p->model->parameters[i];
     int64_t n;
     const double *want = golden_values(p->file, prefix, q->name, &n);
-    float *g = lvni_alloc(LVNI_TAG_MODEL, (size_t)q->numel * sizeof *g);
+    float *g = lvni_core_alloc(LVNI_TAG_MODEL, (size_t)q->numel * sizeof *g);
     assert_non_null(g);
     assert_int_equal(n, 2 + SAMPLES);
-    lvni_parameter_to_file(q, p->set->data + p->model->offset[i], g);
+    lvni_nn_parameter_to_file(q, p->set->data + p->model->offset[i], g);
     double have[2 + SAMPLES] = {0}, squares = 0.0;
     for (int64_t k = 0; k < q->numel; k++) {
         have[0] = fmax(have[0], fabs((double)g[k]));
@@ -202,7 +202,7 @@ static void compare_gradient(problem *p, int i, const char *prefix, double least
     for (int j = 0; j < SAMPLES; j++) {
         have[2 + j] = (double)g[golden_place(j, q->numel)];
     }
-    lvni_free(g);
+    lvni_core_free(g);
     for (int j = 0; j < 2 + SAMPLES; j++) {
         const double d = fabs(have[j] - want[j]) / fmax(j == 1 ? want[1] : want[0], least);
         p->worst_gradient = fmax(p->worst_gradient, d);
@@ -227,7 +227,7 @@ static void compare_gradients(problem *p, const char *prefix)
     }
 }
 
-static void tell(const problem *p)
+static void report(const problem *p)
 {
     print_message("  largest relative differences: logits %.1e, gradients %.1e\n", p->worst_logits,
                   p->worst_gradient);
@@ -236,13 +236,13 @@ static void tell(const problem *p)
 static void training_is_as_in_pytorch(void **state)
 {
     problem *p = *state;
-    if (lvni_st_meta_get(p->file, "train_seed") == NULL) {
+    if (lvni_ckpt_st_meta_get(p->file, "train_seed") == NULL) {
         print_message("  training is the same for this network\n");
         skip();
     }
     run(p, true);
     compare_gradients(p, "train/grad/");
-    lvni_model_apply_records(p->model, p->set);
+    lvni_nn_model_apply_records(p->model, p->set);
     for (int i = 0; i < p->model->n_buffers; i++) {
         const lvn_buffer *b = p->model->buffers[i];
         float have[SAMPLES];
@@ -255,7 +255,7 @@ static void training_is_as_in_pytorch(void **state)
         }
         compare_all(want, n, have, LOGITS, b->name, &worst);
     }
-    tell(p);
+    report(p);
 }
 
 static void evaluation_is_as_in_pytorch(void **state)
@@ -263,7 +263,7 @@ static void evaluation_is_as_in_pytorch(void **state)
     problem *p = *state;
     run(p, false);
     compare_gradients(p, "eval/grad/");
-    tell(p);
+    report(p);
 }
 
 int main(int argc, char **argv)

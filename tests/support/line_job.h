@@ -12,7 +12,7 @@ extern lvn_dataset line_points;
 extern const lvn_module_class line_fit_class;
 /* Two, one after the other in each step; phases first, second, with a metric of that name each. */
 extern const lvn_module_class line_two_class;
-/* Called by line_two_class with every shard; true: this one fails. NULL: none does. */
+/* Called by line_two_class with every micro-batch; true: this one fails. NULL: none does. */
 extern bool (*line_two_fails)(const lvn_step *step);
 
 #endif

@@ -21,10 +21,10 @@ typedef enum stage { GREETING, WELCOMED, TABLE, GATHERED, LEFT, GONE } stage;
 
 typedef struct sim {
     stage stage;
-    lvni_greet greet;
-    lvni_token key;
-    lvni_frame_reader in;
-    lvni_str out;
+    lvni_control_greet greet;
+    lvni_control_token key;
+    lvni_control_frame_reader in;
+    lvni_core_str out;
     size_t sent;
 } sim;
 
@@ -57,64 +57,64 @@ static void put_facts_of(sim *s, int rank)
     char host[16], device[32];
     snprintf(host, sizeof host, "n%03d", rank / PER_HOST);
     snprintf(device, sizeof device, "GPU-%08d", rank);
-    const lvni_facts facts = {.local_rank = -1,
-                              .node_rank = -1,
-                              .host = host,
-                              .boot_id = host,
-                              .pid = 1000 + rank,
-                              .version = "0.1.0",
-                              .device = device,
-                              .driver = "",
-                              .cpus = 16,
-                              .resume_step = -1,
-                              .config = "batch_size: 4096\nlr: 0.1\n",
-                              .fingerprint = "one kind of machine"};
-    const size_t at = lvni_frame_begin(&s->out, LVNI_FRAME_FACTS);
-    lvni_put_u32(&s->out, 0);
-    lvni_put_facts(&s->out, &facts);
-    lvni_frame_end(&s->out, at);
+    const lvni_control_facts facts = {.local_rank = -1,
+                                      .node_rank = -1,
+                                      .host = host,
+                                      .boot_id = host,
+                                      .pid = 1000 + rank,
+                                      .version = "0.1.0",
+                                      .device = device,
+                                      .driver = "",
+                                      .cpus = 16,
+                                      .resume_step = -1,
+                                      .config = "batch_size: 4096\nlr: 0.1\n",
+                                      .fingerprint = "one kind of machine"};
+    const size_t at = lvni_control_frame_begin(&s->out, LVNI_FRAME_FACTS);
+    lvni_control_put_u32(&s->out, 0);
+    lvni_control_put_facts(&s->out, &facts);
+    lvni_control_frame_end(&s->out, at);
 }
 
 static void put_part(sim *s, int rank)
 {
     char part[PART];
     memset(part, rank % 251, sizeof part);
-    const size_t at = lvni_frame_begin(&s->out, LVNI_FRAME_GATHER);
-    lvni_put_u32(&s->out, 1);
-    lvni_put_text(&s->out, "addresses");
-    lvni_put_u32(&s->out, 60000);
-    lvni_put_bytes(&s->out, part, sizeof part);
-    lvni_frame_end(&s->out, at);
+    const size_t at = lvni_control_frame_begin(&s->out, LVNI_FRAME_GATHER);
+    lvni_control_put_u32(&s->out, 1);
+    lvni_control_put_text(&s->out, "addresses");
+    lvni_control_put_u32(&s->out, 60000);
+    lvni_control_put_bytes(&s->out, part, sizeof part);
+    lvni_control_frame_end(&s->out, at);
 }
 
-static bool table_is_right(const sims *all, const lvni_frame *frame)
+static bool table_is_right(const sims *all, const lvni_control_frame *frame)
 {
-    lvni_member *members = NULL;
+    lvni_control_member *members = NULL;
     int nodes = 0;
-    const lvn_status status =
-        lvni_scan_table((const char *)frame->body + 8, frame->n - 8, all->world, &members, &nodes);
+    const lvn_status status = lvni_control_scan_table((const char *)frame->body + 8, frame->n - 8,
+                                                      all->world, &members, &nodes);
     const int last = all->world - 1;
     const bool right = status == LVN_OK && nodes == (all->world + PER_HOST - 1) / PER_HOST &&
                        members[last].node_rank == last / PER_HOST &&
                        members[last].local_rank == last % PER_HOST &&
                        members[last].pid == 1000 + last;
-    lvni_free(members);
+    lvni_core_free(members);
     return right;
 }
 
 /* One frame for one rank; it answers with what comes next. False: not what a store says here. */
-static bool on_frame(sims *all, int rank, const lvni_frame *frame)
+static bool on_frame(sims *all, int rank, const lvni_control_frame *frame)
 {
     sim *s = &all->rank[rank];
-    lvni_token nonce;
-    lvni_auth how;
+    lvni_control_token nonce;
+    lvni_control_auth how;
     switch (s->stage) {
     case GREETING:
-        if (!lvni_scan_hello(frame, &nonce, &how)) {
+        if (!lvni_control_scan_hello(frame, &nonce, &how)) {
             return false;
         }
-        s->greet.proof = lvni_greet_proof(&s->key, &nonce, &s->greet, all->port);
-        lvni_put_greet(&s->out, &s->greet);
+        s->greet.proof = lvni_control_greet_proof(&s->key, &nonce, &s->greet, all->port);
+        lvni_control_put_greet(&s->out, &s->greet);
         break;
     case WELCOMED:
         s->in.limit = LVNI_FRAME_MAX_TO_RANK;
@@ -154,10 +154,10 @@ static bool receive(sims *all, int rank)
     if (n <= 0) {
         return n < 0 && (errno == EAGAIN || errno == EINTR);
     }
-    bool have = lvni_frame_push(&s->in, all->room, (size_t)n) == LVN_OK;
+    bool have = lvni_control_frame_push(&s->in, all->room, (size_t)n) == LVN_OK;
     while (have) {
-        lvni_frame frame;
-        if (lvni_frame_next(&s->in, &frame, &have) != LVN_OK) {
+        lvni_control_frame frame;
+        if (lvni_control_frame_next(&s->in, &frame, &have) != LVN_OK) {
             return false;
         }
         if (have && frame.type == LVNI_FRAME_BEAT) {
@@ -181,7 +181,7 @@ static bool transmit(sims *all, int rank)
         }
         s->sent += (size_t)n;
     }
-    lvni_str_clear(&s->out);
+    lvni_core_str_clear(&s->out);
     s->sent = 0;
     return true;
 }
@@ -189,9 +189,9 @@ static bool transmit(sims *all, int rank)
 /* Until all ranks have been where `to` says. */
 static lvn_status until(sims *all, stage to)
 {
-    const uint64_t began = lvni_now_ns();
+    const uint64_t began = lvni_core_now_ns();
     while (all->reached[to] < all->world) {
-        if (lvni_seconds_since(began) > 60) {
+        if (lvni_core_seconds_since(began) > 60) {
             LVN_FAIL(LVN_ERR_TIMEOUT, "%d of %d ranks reached stage %d in a minute",
                      all->reached[to], all->world, (int)to);
         }
@@ -221,13 +221,13 @@ static lvn_status connect_all(sims *all, int port)
     for (int r = 0; r < all->world; r++) {
         sim *s = &all->rank[r];
         s->in.limit = LVNI_FRAME_MAX_GREETING;
-        s->greet = (lvni_greet){.protocol = LVNI_CONTROL_PROTOCOL,
-                                .world = (uint32_t)all->world,
-                                .rank = (uint32_t)r,
-                                .instance = 1,
-                                .host = "n",
-                                .version = "0.1.0"};
-        LVN_TRY(lvni_token_of_run(NULL, "many", NULL, NULL, &s->key));
+        s->greet = (lvni_control_greet){.protocol = LVNI_CONTROL_PROTOCOL,
+                                        .world = (uint32_t)all->world,
+                                        .rank = (uint32_t)r,
+                                        .instance = 1,
+                                        .host = "n",
+                                        .version = "0.1.0"};
+        LVN_TRY(lvni_control_token_of_run(NULL, "many", NULL, NULL, &s->key));
         all->fds[r].fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (all->fds[r].fd < 0 ||
             (connect(all->fds[r].fd, (const struct sockaddr *)&at, sizeof at) != 0 &&
@@ -240,33 +240,33 @@ static lvn_status connect_all(sims *all, int port)
 
 static lvn_status run(sims *all, int port, many_ranks_times *times)
 {
-    uint64_t began = lvni_now_ns();
+    uint64_t began = lvni_core_now_ns();
     LVN_TRY(connect_all(all, port));
     LVN_TRY(until(all, TABLE));
-    times->table_s = lvni_seconds_since(began);
-    began = lvni_now_ns();
+    times->table_s = lvni_core_seconds_since(began);
+    began = lvni_core_now_ns();
     for (int r = 0; r < all->world; r++) {
         put_part(&all->rank[r], r);
     }
     LVN_TRY(until(all, GATHERED));
-    times->gather_s = lvni_seconds_since(began);
-    began = lvni_now_ns();
+    times->gather_s = lvni_core_seconds_since(began);
+    began = lvni_core_now_ns();
     for (int r = 0; r < all->world; r++) {
-        const size_t at = lvni_frame_begin(&all->rank[r].out, LVNI_FRAME_BYE);
-        lvni_put_u32(&all->rank[r].out, 2);
-        lvni_frame_end(&all->rank[r].out, at);
+        const size_t at = lvni_control_frame_begin(&all->rank[r].out, LVNI_FRAME_BYE);
+        lvni_control_put_u32(&all->rank[r].out, 2);
+        lvni_control_frame_end(&all->rank[r].out, at);
     }
     LVN_TRY(until(all, LEFT));
-    times->leave_s = lvni_seconds_since(began);
+    times->leave_s = lvni_core_seconds_since(began);
     return LVN_OK;
 }
 
 lvn_status many_ranks_run(int port, int world, many_ranks_times *times)
 {
     sims all = {.world = world};
-    all.rank = lvni_calloc(LVNI_TAG_CONTROL, (size_t)world, sizeof *all.rank);
-    all.fds = lvni_calloc(LVNI_TAG_CONTROL, (size_t)world, sizeof *all.fds);
-    all.room = lvni_alloc(LVNI_TAG_CONTROL, 256 << 10);
+    all.rank = lvni_core_calloc(LVNI_TAG_CONTROL, (size_t)world, sizeof *all.rank);
+    all.fds = lvni_core_calloc(LVNI_TAG_CONTROL, (size_t)world, sizeof *all.fds);
+    all.room = lvni_core_alloc(LVNI_TAG_CONTROL, 256 << 10);
     lvn_status status = LVN_ERR_MEMORY;
     if (all.rank != NULL && all.fds != NULL && all.room != NULL) {
         for (int r = 0; r < world; r++) {
@@ -277,12 +277,12 @@ lvn_status many_ranks_run(int port, int world, many_ranks_times *times)
             if (all.fds[r].fd >= 0) {
                 close(all.fds[r].fd);
             }
-            lvni_frame_reader_free(&all.rank[r].in);
-            lvni_str_free(&all.rank[r].out);
+            lvni_control_frame_reader_free(&all.rank[r].in);
+            lvni_core_str_free(&all.rank[r].out);
         }
     }
-    lvni_free(all.room);
-    lvni_free(all.fds);
-    lvni_free(all.rank);
+    lvni_core_free(all.room);
+    lvni_core_free(all.fds);
+    lvni_core_free(all.rank);
     return status;
 }

@@ -49,7 +49,7 @@ static int tiff_orientation(const uint8_t *tiff, size_t n)
     return 1;
 }
 
-int lvni_exif_orientation(const uint8_t *bytes, size_t n)
+int lvni_decode_exif_orientation(const uint8_t *bytes, size_t n)
 {
     size_t at = 2; /* after the start-of-image marker */
     while (at + 4 <= n && bytes[at] == 0xFF) {

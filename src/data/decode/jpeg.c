@@ -25,7 +25,7 @@ typedef struct reader {
     jmp_buf stop;
 } reader;
 
-bool lvni_jpeg_is(const uint8_t *bytes, size_t n)
+bool lvni_decode_jpeg_is(const uint8_t *bytes, size_t n)
 {
     return n >= 3 && bytes[0] == 0xFF && bytes[1] == 0xD8 && bytes[2] == 0xFF;
 }
@@ -49,11 +49,11 @@ static void on_message(j_common_ptr c, int level)
     }
 }
 
-void lvni_jpeg_handle_free(void *handle)
+void lvni_decode_jpeg_handle_free(void *handle)
 {
     if (handle != NULL) {
         jpeg_destroy_decompress(&((reader *)handle)->d);
-        lvni_free(handle);
+        lvni_core_free(handle);
     }
 }
 
@@ -72,7 +72,7 @@ static reader *reader_get(lvni_data_scratch *scratch)
     r->errors.emit_message = on_message;
     r->d.client_data = r;
     if (setjmp(r->stop) != 0) {
-        lvni_free(r);
+        lvni_core_free(r);
         lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "cannot make a JPEG decompressor");
         return NULL;
     }
@@ -82,14 +82,14 @@ static reader *reader_get(lvni_data_scratch *scratch)
 }
 
 /* Record what the library said. The decompressor may be left in the middle of a marker, so the next
- * picture gets a new one. */
+ * image gets a new one. */
 static lvn_status failed(lvni_data_scratch *scratch, const char *path, const char *part)
 {
     reader *r = scratch->jpeg;
     char reason[JMSG_LENGTH_MAX];
     r->errors.format_message((j_common_ptr)&r->d, reason);
     const bool memory = r->errors.msg_code == JERR_OUT_OF_MEMORY;
-    lvni_jpeg_handle_free(r);
+    lvni_decode_jpeg_handle_free(r);
     scratch->jpeg = NULL;
     if (memory) {
         LVN_FAIL(LVN_ERR_MEMORY, "%s: no memory to decode it", path);
@@ -99,8 +99,8 @@ static lvn_status failed(lvni_data_scratch *scratch, const char *path, const cha
 
 /* ---- header ---- */
 
-lvn_status lvni_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
-                           const char *path, lvni_picture_info *info)
+lvn_status lvni_decode_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
+                                  const char *path, lvni_decode_image_info *info)
 {
     reader *r = reader_get(scratch);
     if (r == NULL) {
@@ -113,9 +113,9 @@ lvn_status lvni_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *bytes, siz
     jpeg_read_header(&r->d, TRUE);
     const int64_t width = r->d.image_width, height = r->d.image_height;
     jpeg_abort_decompress(&r->d);
-    LVN_TRY(lvni_picture_check_size(path, width, height));
-    *info = (lvni_picture_info){LVNI_PICTURE_JPEG, (int)width, (int)height,
-                                lvni_exif_orientation(bytes, n)};
+    LVN_TRY(lvni_decode_image_check_size(path, width, height));
+    *info = (lvni_decode_image_info){LVNI_IMAGE_JPEG, (int)width, (int)height,
+                                     lvni_decode_exif_orientation(bytes, n)};
     return LVN_OK;
 }
 
@@ -151,9 +151,9 @@ static int clamp_int(double x, int low, int high)
     return x <= low ? low : x >= high ? high : (int)x;
 }
 
-/* The part of the scaled picture that `wanted` needs. Its left edge lies where the library can
+/* The part of the scaled image that `wanted` needs. Its left edge lies where the library can
  * begin, so the window may grow. */
-static void place_window(reader *r, const lvni_box *wanted, lvni_picture *p)
+static void place_window(reader *r, const lvni_decode_box *wanted, lvni_decode_image *p)
 {
     p->width = (int)r->d.output_width;
     p->height = (int)r->d.output_height;
@@ -176,7 +176,7 @@ static void place_window(reader *r, const lvni_box *wanted, lvni_picture *p)
     }
 }
 
-static void read_rows(reader *r, const lvni_picture *p, int channels, uint8_t *pixels)
+static void read_rows(reader *r, const lvni_decode_image *p, int channels, uint8_t *pixels)
 {
     const size_t stride = (size_t)p->columns * (size_t)channels;
     if (p->top > MARGIN) {
@@ -219,7 +219,7 @@ static void cmyk_to_rgb(uint8_t *pixels, size_t n)
 
 /* Inside the long jump: no variable of the caller changes. */
 static lvn_status decode(reader *r, lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
-                         double need, const lvni_box *wanted, lvni_picture *out)
+                         double need, const lvni_decode_box *wanted, lvni_decode_image *out)
 {
     jpeg_mem_src(&r->d, bytes, (unsigned long)n);
     jpeg_read_header(&r->d, TRUE);
@@ -233,7 +233,7 @@ static lvn_status decode(reader *r, lvni_data_scratch *scratch, const uint8_t *b
     jpeg_start_decompress(&r->d);
     place_window(r, wanted, out);
     const size_t room = (size_t)out->columns * (size_t)out->rows * (size_t)channels;
-    LVN_TRY(lvni_buffer_reserve(&scratch->pixels, room));
+    LVN_TRY(lvni_data_buffer_reserve(&scratch->pixels, room));
     read_rows(r, out, channels, scratch->pixels.data);
     if (print) {
         cmyk_to_rgb(scratch->pixels.data, (size_t)out->columns * (size_t)out->rows);
@@ -242,11 +242,11 @@ static lvn_status decode(reader *r, lvni_data_scratch *scratch, const uint8_t *b
     return LVN_OK;
 }
 
-lvn_status lvni_jpeg_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
-                            const char *path, double need, const lvni_box *wanted,
-                            lvni_picture *out)
+lvn_status lvni_decode_jpeg_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
+                                   const char *path, double need, const lvni_decode_box *wanted,
+                                   lvni_decode_image *out)
 {
-    *out = (lvni_picture){0};
+    *out = (lvni_decode_image){0};
     if (!has_end_marker(bytes, n)) {
         LVN_FAIL(LVN_ERR_CORRUPT,
                  "%s: damaged JPEG data: Premature end: no end marker in its %zu bytes", path, n);

@@ -11,12 +11,12 @@ enum { CHUNK_BYTES = 32 << 20, CHUNKS_BYTES = 48 << 20 };
 
 static const uint8_t signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
-bool lvni_png_is(const uint8_t *bytes, size_t n)
+bool lvni_decode_png_is(const uint8_t *bytes, size_t n)
 {
     return n >= sizeof signature && memcmp(bytes, signature, sizeof signature) == 0;
 }
 
-/* An allocation of the decoder failed: libspng and zlib do not always say so, and a picture must
+/* An allocation of the decoder failed: libspng and zlib do not always say so, and an image must
  * not pass for a damaged one. */
 static _Thread_local bool starved;
 
@@ -28,22 +28,22 @@ static void *noted(void *p)
 
 static void *png_malloc(size_t bytes)
 {
-    return noted(lvni_alloc(LVNI_TAG_DATA, bytes));
+    return noted(lvni_core_alloc(LVNI_TAG_DATA, bytes));
 }
 
 static void *png_realloc(void *p, size_t bytes)
 {
-    return noted(lvni_realloc(LVNI_TAG_DATA, p, bytes));
+    return noted(lvni_core_realloc(LVNI_TAG_DATA, p, bytes));
 }
 
 static void *png_calloc(size_t count, size_t size)
 {
-    return noted(lvni_calloc(LVNI_TAG_DATA, count, size));
+    return noted(lvni_core_calloc(LVNI_TAG_DATA, count, size));
 }
 
-struct spng_ctx *lvni_png_context(int flags, const char *path)
+struct spng_ctx *lvni_decode_png_context(int flags, const char *path)
 {
-    struct spng_alloc memory = {png_malloc, png_realloc, png_calloc, lvni_free};
+    struct spng_alloc memory = {png_malloc, png_realloc, png_calloc, lvni_core_free};
     spng_ctx *ctx = spng_ctx_new2(&memory, flags);
     if (ctx == NULL) {
         lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "%s: no memory for PNG", path);
@@ -57,30 +57,32 @@ static int64_t read_u32_big(const uint8_t *p)
 }
 
 /* The header chunk always comes first: length, "IHDR", width, height. */
-lvn_status lvni_png_probe(const uint8_t *bytes, size_t n, const char *path, lvni_picture_info *info)
+lvn_status lvni_decode_png_probe(const uint8_t *bytes, size_t n, const char *path,
+                                 lvni_decode_image_info *info)
 {
     if (n < 33 || memcmp(bytes + 12, "IHDR", 4) != 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged PNG: the header is missing or cut off", path);
     }
     const int64_t width = read_u32_big(bytes + 16), height = read_u32_big(bytes + 20);
-    LVN_TRY(lvni_picture_check_size(path, width, height));
-    *info = (lvni_picture_info){LVNI_PICTURE_PNG, (int)width, (int)height, 1};
+    LVN_TRY(lvni_decode_image_check_size(path, width, height));
+    *info = (lvni_decode_image_info){LVNI_IMAGE_PNG, (int)width, (int)height, 1};
     return LVN_OK;
 }
 
-lvn_status lvni_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
-                           const char *path, const lvni_picture_info *info, lvni_picture *out)
+lvn_status lvni_decode_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
+                                  const char *path, const lvni_decode_image_info *info,
+                                  lvni_decode_image *out)
 {
     const size_t need = (size_t)info->width * (size_t)info->height * 3;
-    LVN_TRY(lvni_buffer_reserve(&scratch->pixels, need));
-    spng_ctx *ctx = lvni_png_context(0, path);
+    LVN_TRY(lvni_data_buffer_reserve(&scratch->pixels, need));
+    spng_ctx *ctx = lvni_decode_png_context(0, path);
     if (ctx == NULL) {
         return LVN_ERR_MEMORY;
     }
     starved = false;
     int error = spng_set_png_buffer(ctx, bytes, n);
     if (error == 0) {
-        error = spng_set_image_limits(ctx, LVNI_PICTURE_MAX_SIDE, LVNI_PICTURE_MAX_SIDE);
+        error = spng_set_image_limits(ctx, LVNI_IMAGE_MAX_SIDE, LVNI_IMAGE_MAX_SIDE);
     }
     if (error == 0) {
         error = spng_set_chunk_limits(ctx, CHUNK_BYTES, CHUNKS_BYTES);
@@ -99,7 +101,7 @@ lvn_status lvni_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, siz
     if (error != 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged PNG: %s", path, spng_strerror(error));
     }
-    *out = (lvni_picture){
+    *out = (lvni_decode_image){
         .rgb = scratch->pixels.data, .width = info->width, .height = info->height, .scale = 1.0};
     return LVN_OK;
 }

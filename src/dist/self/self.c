@@ -10,20 +10,20 @@
 enum { LOOK_MS = 50 };
 
 typedef struct self_comm {
-    lvni_comm base;
+    lvni_dist_comm base;
     _Atomic bool claimed;
-    lvni_doorbell bell;  /* between lanes */
-    _Atomic int aborted; /* 0, 1: being written, 2: `why` is there */
-    int first;           /* that `why` names; -1 */
+    lvni_dist_doorbell bell; /* between lanes */
+    _Atomic int aborted;     /* 0, 1: being written, 2: `why` is there */
+    int first;               /* that `why` names; -1 */
     char why[256];
 } self_comm;
 
-static void self_destroy(lvni_comm *comm)
+static void self_destroy(lvni_dist_comm *comm)
 {
-    lvni_free(comm);
+    lvni_core_free(comm);
 }
 
-static void self_abort(lvni_comm *comm, int first, const char *why)
+static void self_abort(lvni_dist_comm *comm, int first, const char *why)
 {
     self_comm *c = (self_comm *)comm;
     int none = 0;
@@ -31,17 +31,17 @@ static void self_abort(lvni_comm *comm, int first, const char *why)
         c->first = first;
         strncpy(c->why, why, sizeof c->why - 1);
         atomic_store(&c->aborted, 2);
-        lvni_doorbell_ring(&c->bell);
+        lvni_dist_doorbell_ring(&c->bell);
     }
 }
 
-static int self_first_failed(const lvni_comm *comm)
+static int self_first_failed(const lvni_dist_comm *comm)
 {
     const self_comm *c = (const self_comm *)comm;
     return atomic_load(&c->aborted) == 2 ? c->first : -1;
 }
 
-static lvn_status self_health(lvni_comm *comm)
+static lvn_status self_health(lvni_dist_comm *comm)
 {
     self_comm *c = (self_comm *)comm;
     if (atomic_load(&c->aborted) == 2) {
@@ -50,13 +50,13 @@ static lvn_status self_health(lvni_comm *comm)
     return LVN_OK;
 }
 
-static lvn_status self_agree(lvni_comm *comm, const lvni_call *call)
+static lvn_status self_agree(lvni_dist_comm *comm, const lvni_dist_call *call)
 {
     (void)comm, (void)call;
     return LVN_OK;
 }
 
-static lvn_status self_barrier(lvni_comm *comm)
+static lvn_status self_barrier(lvni_dist_comm *comm)
 {
     (void)comm;
     return LVN_OK;
@@ -69,65 +69,66 @@ static void copy(void *out, const void *in, size_t bytes)
     }
 }
 
-static lvn_status self_reduce(lvni_comm *comm, const void *in, void *out, int64_t n,
-                              lvn_dtype dtype, lvni_reduce how)
+static lvn_status self_reduce(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
+                              lvn_dtype dtype, lvni_dist_reduce how)
 {
     (void)comm, (void)how;
     copy(out, in, (size_t)n * lvn_dtype_size(dtype));
     return LVN_OK;
 }
 
-static lvn_status self_gather(lvni_comm *comm, const void *in, size_t bytes, void *out)
+static lvn_status self_gather(lvni_dist_comm *comm, const void *in, size_t bytes, void *out)
 {
     (void)comm;
     copy(out, in, bytes);
     return LVN_OK;
 }
 
-static lvn_status self_broadcast(lvni_comm *comm, void *data, size_t bytes, int root)
+static lvn_status self_broadcast(lvni_dist_comm *comm, void *data, size_t bytes, int root)
 {
     (void)comm, (void)data, (void)bytes, (void)root;
     return LVN_OK;
 }
 
-static lvn_status self_region_open(lvni_comm *comm, size_t common, size_t part, lvni_region *out)
+static lvn_status self_region_open(lvni_dist_comm *comm, size_t common, size_t part,
+                                   lvni_dist_region *out)
 {
     (void)comm;
-    const uint64_t most = lvni_machine_memory("");
+    const uint64_t most = lvni_core_machine_memory("");
     if (common > most || part > most - common) {
         LVN_FAIL(LVN_ERR_MEMORY, "cannot reserve %zu bytes: the machine has less",
                  part > common ? part : common);
     }
     const size_t first = (common + 63) / 64 * 64;
-    char *memory = lvni_calloc(LVNI_TAG_DIST, 1, first + part);
+    char *memory = lvni_core_calloc(LVNI_TAG_DIST, 1, first + part);
     if (memory == NULL) {
         return LVN_ERR_MEMORY;
     }
-    *out =
-        (lvni_region){.common = memory, .part = memory + first, .stride = part, .handle = memory};
+    *out = (lvni_dist_region){
+        .common = memory, .part = memory + first, .stride = part, .handle = memory};
     return LVN_OK;
 }
 
-static lvn_status self_region_reserve(lvni_comm *comm, const lvni_region *region, const void *from,
-                                      size_t bytes)
+static lvn_status self_region_reserve(lvni_dist_comm *comm, const lvni_dist_region *region,
+                                      const void *from, size_t bytes)
 {
     (void)comm, (void)region, (void)from, (void)bytes;
     return LVN_OK;
 }
 
-static void self_region_close(lvni_comm *comm, lvni_region *region)
+static void self_region_close(lvni_dist_comm *comm, lvni_dist_region *region)
 {
     (void)comm;
-    lvni_free(region->handle);
+    lvni_core_free(region->handle);
 }
 
-static lvn_status self_wait(lvni_comm *comm, const lvni_wait *wait)
+static lvn_status self_wait(lvni_dist_comm *comm, const lvni_dist_wait *wait)
 {
     self_comm *c = (self_comm *)comm;
     lvn_status status = LVN_OK;
-    lvni_doorbell_enter(&c->bell);
+    lvni_dist_doorbell_enter(&c->bell);
     for (;;) {
-        const uint32_t seen = lvni_doorbell_seen(&c->bell);
+        const uint32_t seen = lvni_dist_doorbell_seen(&c->bell);
         if (wait->over(wait->user)) {
             break;
         }
@@ -135,23 +136,23 @@ static lvn_status self_wait(lvni_comm *comm, const lvni_wait *wait)
         if (status != LVN_OK) {
             break;
         }
-        lvni_doorbell_sleep(&c->bell, seen, LOOK_MS);
+        lvni_dist_doorbell_sleep(&c->bell, seen, LOOK_MS);
     }
-    lvni_doorbell_leave(&c->bell);
+    lvni_dist_doorbell_leave(&c->bell);
     return status;
 }
 
-static void self_ring(lvni_comm *comm)
+static void self_ring(lvni_dist_comm *comm)
 {
-    lvni_doorbell_ring(&((self_comm *)comm)->bell);
+    lvni_dist_doorbell_ring(&((self_comm *)comm)->bell);
 }
 
-static bool self_claim(lvni_comm *comm)
+static bool self_claim(lvni_dist_comm *comm)
 {
     return !atomic_exchange(&((self_comm *)comm)->claimed, true);
 }
 
-static const lvni_transport self_transport = {
+static const lvni_dist_transport self_transport = {
     .destroy = self_destroy,
     .abort = self_abort,
     .first_failed = self_first_failed,
@@ -172,14 +173,14 @@ static const lvni_transport self_transport = {
     .claim = self_claim,
 };
 
-lvn_status lvni_comm_self(lvni_comm **out)
+lvn_status lvni_dist_comm_self(lvni_dist_comm **out)
 {
     *out = NULL;
     self_comm *c = LVNI_NEW(LVNI_TAG_DIST, self_comm);
     if (c == NULL) {
         return LVN_ERR_MEMORY;
     }
-    c->base = (lvni_comm){.ops = &self_transport, .world = 1};
+    c->base = (lvni_dist_comm){.ops = &self_transport, .world = 1};
     *out = &c->base;
     return LVN_OK;
 }

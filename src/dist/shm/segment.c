@@ -20,7 +20,7 @@ typedef struct mapping {
     int ranks;
 } mapping;
 
-struct shm_segment {
+struct lvni_shm_segment {
     int fd;
     _Atomic int ranks;
     pthread_mutex_t lock; /* of the list */
@@ -30,9 +30,9 @@ struct shm_segment {
 /* smaller pieces are reserved without asking the machine what it has */
 static const size_t WORTH_A_LOOK = (size_t)16 << 20;
 
-static lvn_status wrap(int fd, shm_segment **out)
+static lvn_status wrap(int fd, lvni_shm_segment **out)
 {
-    shm_segment *s = LVNI_NEW(LVNI_TAG_DIST, shm_segment);
+    lvni_shm_segment *s = LVNI_NEW(LVNI_TAG_DIST, lvni_shm_segment);
     if (s == NULL) {
         close(fd);
         return LVN_ERR_MEMORY;
@@ -44,7 +44,7 @@ static lvn_status wrap(int fd, shm_segment **out)
     return LVN_OK;
 }
 
-lvn_status shm_segment_create(size_t bytes, shm_segment **out)
+lvn_status lvni_shm_segment_create(size_t bytes, lvni_shm_segment **out)
 {
     *out = NULL;
     const int fd = memfd_create("levin", MFD_CLOEXEC);
@@ -53,15 +53,15 @@ lvn_status shm_segment_create(size_t bytes, shm_segment **out)
                  strerror(errno));
     }
     LVN_TRY(wrap(fd, out));
-    const lvn_status status = shm_segment_reserve(*out, 0, bytes);
+    const lvn_status status = lvni_shm_segment_reserve(*out, 0, bytes);
     if (status != LVN_OK) {
-        shm_segment_drop(*out);
+        lvni_shm_segment_drop(*out);
         *out = NULL;
     }
     return status;
 }
 
-lvn_status shm_segment_open(const char *path, shm_segment **out)
+lvn_status lvni_shm_segment_open(const char *path, lvni_shm_segment **out)
 {
     *out = NULL;
     const int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -71,33 +71,33 @@ lvn_status shm_segment_open(const char *path, shm_segment **out)
     return wrap(fd, out);
 }
 
-void shm_segment_hold(shm_segment *segment)
+void lvni_shm_segment_hold(lvni_shm_segment *segment)
 {
     atomic_fetch_add(&segment->ranks, 1);
 }
 
-void shm_segment_drop(shm_segment *segment)
+void lvni_shm_segment_drop(lvni_shm_segment *segment)
 {
     if (segment != NULL && atomic_fetch_sub(&segment->ranks, 1) == 1) {
         close(segment->fd);
         pthread_mutex_destroy(&segment->lock);
-        lvni_free(segment);
+        lvni_core_free(segment);
     }
 }
 
-int shm_segment_fd(const shm_segment *segment)
+int lvni_shm_segment_fd(const lvni_shm_segment *segment)
 {
     return segment->fd;
 }
 
-bool shm_segment_holds(const shm_segment *segment, const void *bytes, size_t n)
+bool lvni_shm_segment_holds(const lvni_shm_segment *segment, const void *bytes, size_t n)
 {
     char there[64];
     return n <= sizeof there && pread(segment->fd, there, n, 0) == (ssize_t)n &&
            memcmp(there, bytes, n) == 0;
 }
 
-static lvn_status map_new(shm_segment *segment, uint64_t offset, size_t bytes, char **out)
+static lvn_status map_new(lvni_shm_segment *segment, uint64_t offset, size_t bytes, char **out)
 {
     mapping *m = LVNI_NEW(LVNI_TAG_DIST, mapping);
     if (m == NULL) {
@@ -105,7 +105,7 @@ static lvn_status map_new(shm_segment *segment, uint64_t offset, size_t bytes, c
     }
     char *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, segment->fd, (off_t)offset);
     if (base == MAP_FAILED) {
-        lvni_free(m);
+        lvni_core_free(m);
         LVN_FAIL(LVN_ERR_MEMORY, "no room for %zu bytes of shared memory: %s", bytes,
                  strerror(errno));
     }
@@ -116,7 +116,8 @@ static lvn_status map_new(shm_segment *segment, uint64_t offset, size_t bytes, c
     return LVN_OK;
 }
 
-lvn_status shm_segment_map(shm_segment *segment, uint64_t offset, size_t bytes, char **out)
+lvn_status lvni_shm_segment_map(lvni_shm_segment *segment, uint64_t offset, size_t bytes,
+                                char **out)
 {
     lvn_status status = LVN_OK;
     *out = NULL;
@@ -134,7 +135,7 @@ lvn_status shm_segment_map(shm_segment *segment, uint64_t offset, size_t bytes, 
     return status;
 }
 
-void shm_segment_unmap(shm_segment *segment, char *base)
+void lvni_shm_segment_unmap(lvni_shm_segment *segment, char *base)
 {
     pthread_mutex_lock(&segment->lock);
     for (mapping **at = &segment->mappings; *at != NULL; at = &(*at)->next) {
@@ -144,7 +145,7 @@ void shm_segment_unmap(shm_segment *segment, char *base)
             if (m->ranks == 0) {
                 munmap(m->base, m->bytes);
                 *at = m->next;
-                lvni_free(m);
+                lvni_core_free(m);
             }
             break;
         }
@@ -152,12 +153,12 @@ void shm_segment_unmap(shm_segment *segment, char *base)
     pthread_mutex_unlock(&segment->lock);
 }
 
-lvn_status shm_segment_reserve(shm_segment *segment, uint64_t offset, size_t bytes)
+lvn_status lvni_shm_segment_reserve(lvni_shm_segment *segment, uint64_t offset, size_t bytes)
 {
     if (bytes == 0) {
         return LVN_OK;
     }
-    if (bytes >= WORTH_A_LOOK && bytes > lvni_machine_memory("")) {
+    if (bytes >= WORTH_A_LOOK && bytes > lvni_core_machine_memory("")) {
         /* fallocate would take all there is before it gives up */
         LVN_FAIL(LVN_ERR_MEMORY, "cannot reserve %zu bytes of shared memory: the machine has less",
                  bytes);
@@ -173,7 +174,7 @@ lvn_status shm_segment_reserve(shm_segment *segment, uint64_t offset, size_t byt
     return LVN_OK;
 }
 
-void shm_segment_give_back(shm_segment *segment, uint64_t offset, size_t bytes)
+void lvni_shm_segment_give_back(lvni_shm_segment *segment, uint64_t offset, size_t bytes)
 {
     (void)fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
                     (off_t)bytes);

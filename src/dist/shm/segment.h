@@ -7,28 +7,29 @@
 
 #include <levin/status.h>
 
-enum { SHM_PAGE = 4096 };
+enum { LVNI_SHM_PAGE = 4096 };
 
-typedef struct shm_segment shm_segment;
+typedef struct lvni_shm_segment lvni_shm_segment;
 
 /* the first `bytes` are zeros that can be touched */
-lvn_status shm_segment_create(size_t bytes, shm_segment **out);
+lvn_status lvni_shm_segment_create(size_t bytes, lvni_shm_segment **out);
 /* that of another process: /proc/PID/fd/N */
-lvn_status shm_segment_open(const char *path, shm_segment **out);
-void shm_segment_hold(shm_segment *segment); /* one more rank */
-void shm_segment_drop(shm_segment *segment); /* of the last rank: closes */
-int shm_segment_fd(const shm_segment *segment);
+lvn_status lvni_shm_segment_open(const char *path, lvni_shm_segment **out);
+void lvni_shm_segment_hold(lvni_shm_segment *segment); /* one more rank */
+void lvni_shm_segment_drop(lvni_shm_segment *segment); /* of the last rank: closes */
+int lvni_shm_segment_fd(const lvni_shm_segment *segment);
 /* at its beginning */
-bool shm_segment_holds(const shm_segment *segment, const void *bytes, size_t n);
+bool lvni_shm_segment_holds(const lvni_shm_segment *segment, const void *bytes, size_t n);
 
 /* Addresses for [offset, offset + bytes), whole pages; more than one rank of the process gets the
  * same. Unmap takes what map gave. */
-lvn_status shm_segment_map(shm_segment *segment, uint64_t offset, size_t bytes, char **out);
-void shm_segment_unmap(shm_segment *segment, char *base);
+lvn_status lvni_shm_segment_map(lvni_shm_segment *segment, uint64_t offset, size_t bytes,
+                                char **out);
+void lvni_shm_segment_unmap(lvni_shm_segment *segment, char *base);
 /* Pages for [offset, offset + bytes), near the caller's core. LVN_ERR_MEMORY when there are
  * none. */
-lvn_status shm_segment_reserve(shm_segment *segment, uint64_t offset, size_t bytes);
+lvn_status lvni_shm_segment_reserve(lvni_shm_segment *segment, uint64_t offset, size_t bytes);
 /* the pages, not the addresses */
-void shm_segment_give_back(shm_segment *segment, uint64_t offset, size_t bytes);
+void lvni_shm_segment_give_back(lvni_shm_segment *segment, uint64_t offset, size_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
 /* Collectives that only move bytes, in rounds (shm_impl.h). Large ones read each other's memory
- * where it is lvni_comm_alloc's. */
+ * where it is lvni_dist_comm_alloc's. */
 #include "dist/shm/shm_impl.h"
 
 #include <string.h>
@@ -11,80 +11,83 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-lvn_status shm_barrier(lvni_comm *comm)
+lvn_status lvni_shm_barrier(lvni_dist_comm *comm)
 {
-    return shm_round((shm_comm *)comm);
+    return lvni_shm_round((lvni_shm_comm *)comm);
 }
 
 /* Everyone reads the others' input where it lies, and stays until all have read. */
-static lvn_status gather_in_place(shm_comm *c, const lvni_region *region, size_t bytes, char *out)
+static lvn_status gather_in_place(lvni_shm_comm *c, const lvni_dist_region *region, size_t bytes,
+                                  char *out)
 {
     for (int i = 0; i < c->base.world; i++) {
         const int rank = (c->base.rank + i) % c->base.world; /* not all from the same one at once */
-        const char *from = lvni_region_part(region, rank) + shm_place_of(c, rank)->in_offset;
+        const char *from =
+            lvni_dist_region_part(region, rank) + lvni_shm_place_of(c, rank)->in_offset;
         char *to = out + (size_t)rank * bytes;
         if (to != from) {
             memcpy(to, from, bytes);
         }
     }
-    lvni_comm_add_bytes(&c->base, bytes, bytes * (size_t)(c->base.world - 1));
-    return shm_round(c);
+    lvni_dist_comm_add_bytes(&c->base, bytes, bytes * (size_t)(c->base.world - 1));
+    return lvni_shm_round(c);
 }
 
-lvn_status shm_all_gather(lvni_comm *comm, const void *in, size_t bytes, void *out)
+lvn_status lvni_shm_all_gather(lvni_dist_comm *comm, const void *in, size_t bytes, void *out)
 {
-    shm_comm *c = (shm_comm *)comm;
+    lvni_shm_comm *c = (lvni_shm_comm *)comm;
     if (bytes >= ASK_BYTES) {
-        const lvni_region *region, *unused;
-        LVN_TRY(shm_places(c, in, bytes, NULL, 0, &region, &unused));
+        const lvni_dist_region *region, *unused;
+        LVN_TRY(lvni_shm_places(c, in, bytes, NULL, 0, &region, &unused));
         if (region != NULL) {
             return gather_in_place(c, region, bytes, out);
         }
     }
-    for (size_t at = 0; at < bytes; at += SHM_STAGE) {
-        const size_t n = least(SHM_STAGE, bytes - at);
-        memcpy(shm_mine(c), (const char *)in + at, n);
-        LVN_TRY(shm_round(c));
+    for (size_t at = 0; at < bytes; at += LVNI_SHM_STAGE) {
+        const size_t n = least(LVNI_SHM_STAGE, bytes - at);
+        memcpy(lvni_shm_mine(c), (const char *)in + at, n);
+        LVN_TRY(lvni_shm_round(c));
         for (int rank = 0; rank < comm->world; rank++) {
-            memcpy((char *)out + (size_t)rank * bytes + at, shm_theirs(c, rank), n);
+            memcpy((char *)out + (size_t)rank * bytes + at, lvni_shm_theirs(c, rank), n);
         }
-        lvni_comm_add_bytes(comm, n, n * (size_t)(comm->world - 1));
+        lvni_dist_comm_add_bytes(comm, n, n * (size_t)(comm->world - 1));
     }
     return LVN_OK;
 }
 
-lvn_status shm_broadcast(lvni_comm *comm, void *data, size_t bytes, int root)
+lvn_status lvni_shm_broadcast(lvni_dist_comm *comm, void *data, size_t bytes, int root)
 {
-    shm_comm *c = (shm_comm *)comm;
+    lvni_shm_comm *c = (lvni_shm_comm *)comm;
     const bool sends = comm->rank == root;
-    for (size_t at = 0; at < bytes; at += SHM_STAGE) {
-        const size_t n = least(SHM_STAGE, bytes - at);
+    for (size_t at = 0; at < bytes; at += LVNI_SHM_STAGE) {
+        const size_t n = least(LVNI_SHM_STAGE, bytes - at);
         if (sends) {
-            memcpy(shm_mine(c), (const char *)data + at, n);
+            memcpy(lvni_shm_mine(c), (const char *)data + at, n);
         }
-        LVN_TRY(shm_round(c));
+        LVN_TRY(lvni_shm_round(c));
         if (!sends) {
-            memcpy((char *)data + at, shm_theirs(c, root), n);
+            memcpy((char *)data + at, lvni_shm_theirs(c, root), n);
         }
-        lvni_comm_add_bytes(comm, sends ? n : 0, sends ? 0 : n);
+        lvni_dist_comm_add_bytes(comm, sends ? n : 0, sends ? 0 : n);
     }
     return LVN_OK;
 }
 
-lvn_status shm_all_to_all(lvni_comm *comm, const void *in, size_t bytes, void *out)
+lvn_status lvni_shm_all_to_all(lvni_dist_comm *comm, const void *in, size_t bytes, void *out)
 {
-    shm_comm *c = (shm_comm *)comm;
-    const size_t world = (size_t)comm->world, part = SHM_STAGE / world, mine = (size_t)comm->rank;
+    lvni_shm_comm *c = (lvni_shm_comm *)comm;
+    const size_t world = (size_t)comm->world, part = LVNI_SHM_STAGE / world,
+                 mine = (size_t)comm->rank;
     for (size_t at = 0; at < bytes; at += part) {
         const size_t n = least(part, bytes - at);
         for (size_t rank = 0; rank < world; rank++) {
-            memcpy(shm_mine(c) + rank * part, (const char *)in + rank * bytes + at, n);
+            memcpy(lvni_shm_mine(c) + rank * part, (const char *)in + rank * bytes + at, n);
         }
-        LVN_TRY(shm_round(c));
+        LVN_TRY(lvni_shm_round(c));
         for (size_t rank = 0; rank < world; rank++) {
-            memcpy((char *)out + rank * bytes + at, shm_theirs(c, (int)rank) + mine * part, n);
+            memcpy((char *)out + rank * bytes + at, lvni_shm_theirs(c, (int)rank) + mine * part, n);
         }
-        lvni_comm_add_bytes(comm, n * (world - 1), n * (world - 1));
+        lvni_dist_comm_add_bytes(comm, n * (world - 1), n * (world - 1));
     }
     return LVN_OK;
 }

@@ -21,12 +21,13 @@ static size_t round_up(size_t n, size_t unit)
 
 static size_t stages_at(int world)
 {
-    return round_up(sizeof(shm_control) + (size_t)world * sizeof(shm_slot), SHM_PAGE);
+    return round_up(sizeof(lvni_shm_control) + (size_t)world * sizeof(lvni_shm_slot),
+                    LVNI_SHM_PAGE);
 }
 
 static size_t control_bytes(int world)
 {
-    return stages_at(world) + (size_t)world * 2 * SHM_STAGE;
+    return stages_at(world) + (size_t)world * 2 * LVNI_SHM_STAGE;
 }
 
 /* ---- regions ---- */
@@ -43,12 +44,13 @@ typedef struct region_handle {
     char *base;
 } region_handle;
 
-static lvn_status region_open(lvni_comm *comm, size_t common, size_t part, lvni_region *out)
+static lvn_status region_open(lvni_dist_comm *comm, size_t common, size_t part,
+                              lvni_dist_region *out)
 {
-    shm_comm *c = (shm_comm *)comm;
-    const size_t most = (size_t)1 << 46, stride = part < most ? round_up(part, SHM_PAGE) : most,
-                 head = SHM_PAGE;
-    const size_t first = common < most ? head + round_up(common, SHM_PAGE) : most;
+    lvni_shm_comm *c = (lvni_shm_comm *)comm;
+    const size_t most = (size_t)1 << 46,
+                 stride = part < most ? round_up(part, LVNI_SHM_PAGE) : most, head = LVNI_SHM_PAGE;
+    const size_t first = common < most ? head + round_up(common, LVNI_SHM_PAGE) : most;
     if (stride >= most / (size_t)comm->world || first >= most) {
         LVN_FAIL(LVN_ERR_MEMORY, "cannot share %zu bytes per rank", part > common ? part : common);
     }
@@ -60,125 +62,125 @@ static lvn_status region_open(lvni_comm *comm, size_t common, size_t part, lvni_
         return LVN_ERR_MEMORY;
     }
     *h = (region_handle){.offset = offset, .bytes = bytes};
-    lvn_status status = shm_segment_reserve(c->segment, offset, head);
+    lvn_status status = lvni_shm_segment_reserve(c->segment, offset, head);
     if (status == LVN_OK) {
-        status = shm_segment_map(c->segment, offset, bytes, &h->base);
+        status = lvni_shm_segment_map(c->segment, offset, bytes, &h->base);
     }
     if (status != LVN_OK) {
         /* nobody will use this region; those who have it discard the rest */
-        shm_segment_give_back(c->segment, offset, head);
-        lvni_free(h);
+        lvni_shm_segment_give_back(c->segment, offset, head);
+        lvni_core_free(h);
         return status;
     }
-    *out = (lvni_region){
+    *out = (lvni_dist_region){
         .common = h->base + head, .part = h->base + first, .stride = stride, .handle = h};
     return LVN_OK;
 }
 
-static lvn_status region_reserve(lvni_comm *comm, const lvni_region *region, const void *from,
-                                 size_t bytes)
+static lvn_status region_reserve(lvni_dist_comm *comm, const lvni_dist_region *region,
+                                 const void *from, size_t bytes)
 {
     const region_handle *h = region->handle;
-    return shm_segment_reserve(((shm_comm *)comm)->segment,
-                               h->offset + (uint64_t)((const char *)from - h->base), bytes);
+    return lvni_shm_segment_reserve(((lvni_shm_comm *)comm)->segment,
+                                    h->offset + (uint64_t)((const char *)from - h->base), bytes);
 }
 
-static void region_close(lvni_comm *comm, lvni_region *region)
+static void region_close(lvni_dist_comm *comm, lvni_dist_region *region)
 {
-    shm_comm *c = (shm_comm *)comm;
+    lvni_shm_comm *c = (lvni_shm_comm *)comm;
     region_handle *h = region->handle;
     region_head *head = (region_head *)(void *)h->base;
     if (atomic_fetch_add(&head->closed, 1) + 1 == c->base.world) {
         /* nobody looks at the head any more */
-        shm_segment_give_back(c->segment, h->offset, h->bytes);
+        lvni_shm_segment_give_back(c->segment, h->offset, h->bytes);
     }
-    shm_segment_unmap(c->segment, h->base);
-    lvni_free(h);
+    lvni_shm_segment_unmap(c->segment, h->base);
+    lvni_core_free(h);
 }
 
 /* The head stays out of it: ranks without the region do not count, and writing there would bring
  * its page back. Every rank gives all back, which does no harm twice. */
-static void region_discard(lvni_comm *comm, lvni_region *region)
+static void region_discard(lvni_dist_comm *comm, lvni_dist_region *region)
 {
-    shm_comm *c = (shm_comm *)comm;
+    lvni_shm_comm *c = (lvni_shm_comm *)comm;
     region_handle *h = region->handle;
-    shm_segment_give_back(c->segment, h->offset, h->bytes);
-    shm_segment_unmap(c->segment, h->base);
-    lvni_free(h);
+    lvni_shm_segment_give_back(c->segment, h->offset, h->bytes);
+    lvni_shm_segment_unmap(c->segment, h->base);
+    lvni_core_free(h);
 }
 
 /* ---- the end ---- */
 
-static void destroy(lvni_comm *comm)
+static void destroy(lvni_dist_comm *comm)
 {
-    shm_comm *c = (shm_comm *)comm;
+    lvni_shm_comm *c = (lvni_shm_comm *)comm;
     if (c->control != NULL) {
         atomic_store(&c->control->slot[comm->rank].left, 1);
-        shm_ring(comm);
-        shm_segment_unmap(c->segment, (char *)c->control);
+        lvni_shm_ring(comm);
+        lvni_shm_segment_unmap(c->segment, (char *)c->control);
     }
     for (int rank = 0; c->pidfd != NULL && rank < comm->world; rank++) {
         if (c->pidfd[rank] >= 0) {
             close(c->pidfd[rank]);
         }
     }
-    shm_segment_drop(c->segment);
-    lvni_sum_plan_free(&c->plan);
-    lvni_free(c->source);
-    lvni_free(c->pidfd);
-    lvni_free(c);
+    lvni_shm_segment_drop(c->segment);
+    lvni_dist_sum_plan_free(&c->plan);
+    lvni_core_free(c->source);
+    lvni_core_free(c->pidfd);
+    lvni_core_free(c);
 }
 
 /* Of threads and of processes: they differ in how the segment comes to be, and in how a dead rank
  * is known. */
-static const lvni_transport transport = {
+static const lvni_dist_transport transport = {
     .destroy = destroy,
-    .abort = shm_abort,
-    .first_failed = shm_first_failed,
-    .health = shm_health,
-    .agree = shm_agree,
-    .barrier = shm_barrier,
-    .all_reduce = shm_all_reduce,
-    .reduce_scatter = shm_reduce_scatter,
-    .all_gather = shm_all_gather,
-    .broadcast = shm_broadcast,
-    .all_to_all = shm_all_to_all,
+    .abort = lvni_shm_abort,
+    .first_failed = lvni_shm_first_failed,
+    .health = lvni_shm_health,
+    .agree = lvni_shm_agree,
+    .barrier = lvni_shm_barrier,
+    .all_reduce = lvni_shm_all_reduce,
+    .reduce_scatter = lvni_shm_reduce_scatter,
+    .all_gather = lvni_shm_all_gather,
+    .broadcast = lvni_shm_broadcast,
+    .all_to_all = lvni_shm_all_to_all,
     .region_open = region_open,
     .region_reserve = region_reserve,
     .region_close = region_close,
     .region_discard = region_discard,
-    .wait = shm_wait,
-    .ring = shm_ring,
-    .claim = shm_claim,
+    .wait = lvni_shm_wait,
+    .ring = lvni_shm_ring,
+    .claim = lvni_shm_claim,
 };
 
 /* ---- the beginning ---- */
 
 /* All that a rank has for itself; the segment comes later. */
-static lvn_status make_private(int rank, int world, bool check, bool processes, shm_comm **out)
+static lvn_status make_private(int rank, int world, bool check, bool processes, lvni_shm_comm **out)
 {
-    shm_comm *c = LVNI_NEW(LVNI_TAG_DIST, shm_comm);
+    lvni_shm_comm *c = LVNI_NEW(LVNI_TAG_DIST, lvni_shm_comm);
     *out = c;
     if (c == NULL) {
         return LVN_ERR_MEMORY;
     }
-    c->base = (lvni_comm){.ops = &transport, .rank = rank, .world = world, .check = check};
+    c->base = (lvni_dist_comm){.ops = &transport, .rank = rank, .world = world, .check = check};
     c->round = 1;
-    c->next_region = round_up(control_bytes(world), SHM_PAGE);
-    c->source = lvni_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *c->source);
-    lvni_tree_node *leaf = lvni_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *leaf);
-    lvn_status status = lvni_sum_plan_init(&c->plan, world);
+    c->next_region = round_up(control_bytes(world), LVNI_SHM_PAGE);
+    c->source = lvni_core_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *c->source);
+    lvni_plan_tree_node *leaf = lvni_core_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *leaf);
+    lvn_status status = lvni_dist_sum_plan_init(&c->plan, world);
     if (status != LVN_OK || c->source == NULL || leaf == NULL) {
-        lvni_free(leaf);
+        lvni_core_free(leaf);
         return LVN_ERR_MEMORY;
     }
     for (int r = 0; r < world; r++) {
-        leaf[r] = (lvni_tree_node){r, r + 1, r};
+        leaf[r] = (lvni_plan_tree_node){r, r + 1, r};
     }
-    lvni_sum_plan_make(&c->plan, world, leaf, world);
-    lvni_free(leaf);
+    lvni_dist_sum_plan_make(&c->plan, world, leaf, world);
+    lvni_core_free(leaf);
     if (processes) {
-        c->pidfd = lvni_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *c->pidfd);
+        c->pidfd = lvni_core_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *c->pidfd);
         for (int r = 0; c->pidfd != NULL && r < world; r++) {
             c->pidfd[r] = -1;
         }
@@ -188,22 +190,22 @@ static lvn_status make_private(int rank, int world, bool check, bool processes, 
 }
 
 /* This rank's place in the segment. */
-static lvn_status attach(shm_comm *c, shm_segment *segment)
+static lvn_status attach(lvni_shm_comm *c, lvni_shm_segment *segment)
 {
     char *base;
     const int world = c->base.world, rank = c->base.rank;
     c->segment = segment;
-    LVN_TRY(shm_segment_map(segment, 0, control_bytes(world), &base));
-    c->control = (shm_control *)(void *)base;
+    LVN_TRY(lvni_shm_segment_map(segment, 0, control_bytes(world), &base));
+    c->control = (lvni_shm_control *)(void *)base;
     c->stage = base + stages_at(world);
-    LVN_TRY(shm_segment_reserve(segment, stages_at(world) + (size_t)rank * 2 * SHM_STAGE,
-                                (size_t)2 * SHM_STAGE));
-    shm_slot *slot = &c->control->slot[rank];
+    LVN_TRY(lvni_shm_segment_reserve(segment, stages_at(world) + (size_t)rank * 2 * LVNI_SHM_STAGE,
+                                     (size_t)2 * LVNI_SHM_STAGE));
+    lvni_shm_slot *slot = &c->control->slot[rank];
     slot->pid = (int32_t)getpid();
     cpu_set_t cores;
     CPU_ZERO(&cores);
     if (sched_getaffinity(0, sizeof cores, &cores) == 0) {
-        for (size_t core = 0; core < (size_t)64 * SHM_CORE_WORDS; core++) {
+        for (size_t core = 0; core < (size_t)64 * LVNI_SHM_CORE_WORDS; core++) {
             slot->core[core / 64] |= CPU_ISSET(core, &cores) ? (uint64_t)1 << core % 64 : 0;
         }
     }
@@ -211,10 +213,10 @@ static lvn_status attach(shm_comm *c, shm_segment *segment)
 }
 
 /* Has every rank a core? If not, waiting must not keep away the rank that is waited for. */
-static void count_cores(shm_comm *c)
+static void count_cores(lvni_shm_comm *c)
 {
     int cores = 0;
-    for (int word = 0; word < SHM_CORE_WORDS; word++) {
+    for (int word = 0; word < LVNI_SHM_CORE_WORDS; word++) {
         uint64_t any = 0;
         for (int rank = 0; rank < c->base.world; rank++) {
             any |= c->control->slot[rank].core[word];
@@ -226,38 +228,38 @@ static void count_cores(shm_comm *c)
 
 static lvn_status check_world(int world)
 {
-    if (world < 1 || world > SHM_MAX_RANKS) {
+    if (world < 1 || world > LVNI_SHM_MAX_RANKS) {
         LVN_FAIL(LVN_ERR_USAGE, "%d ranks on one node: 1 to %d can share its memory", world,
-                 SHM_MAX_RANKS);
+                 LVNI_SHM_MAX_RANKS);
     }
     return LVN_OK;
 }
 
-lvn_status lvni_comm_threads(int world, bool check, lvni_comm **comm)
+lvn_status lvni_dist_comm_threads(int world, bool check, lvni_dist_comm **comm)
 {
-    shm_segment *segment;
+    lvni_shm_segment *segment;
     LVN_TRY(check_world(world));
-    memset(comm, 0, (size_t)world * sizeof(lvni_comm *));
-    LVN_TRY(shm_segment_create(stages_at(world), &segment));
+    memset(comm, 0, (size_t)world * sizeof(lvni_dist_comm *));
+    LVN_TRY(lvni_shm_segment_create(stages_at(world), &segment));
     lvn_status status = LVN_OK;
     for (int rank = 0; rank < world && status == LVN_OK; rank++) {
-        shm_comm *c;
+        lvni_shm_comm *c;
         status = make_private(rank, world, check, false, &c);
         if (c == NULL) {
             break;
         }
         comm[rank] = &c->base;
         if (status == LVN_OK) {
-            shm_segment_hold(segment);
+            lvni_shm_segment_hold(segment);
             status = attach(c, segment);
         }
     }
-    shm_segment_drop(segment); /* the creator's own hold: each rank has one */
+    lvni_shm_segment_drop(segment); /* the creator's own hold: each rank has one */
     for (int rank = 0; rank < world; rank++) {
         if (status == LVN_OK) {
-            count_cores((shm_comm *)comm[rank]);
+            count_cores((lvni_shm_comm *)comm[rank]);
         } else {
-            lvni_comm_destroy(comm[rank]);
+            lvni_dist_comm_destroy(comm[rank]);
             comm[rank] = NULL;
         }
     }
@@ -271,7 +273,7 @@ typedef struct card {
     unsigned char token[16];
 } card;
 
-static lvn_status exchange_cards(const lvni_comm_options *o, const card *mine, card *all)
+static lvn_status exchange_cards(const lvni_dist_comm_options *o, const card *mine, card *all)
 {
     LVN_TRY(o->exchange(o->user, mine, sizeof *mine, all));
     for (int rank = 0; rank < o->world && mine->status == LVN_OK; rank++) {
@@ -284,35 +286,35 @@ static lvn_status exchange_cards(const lvni_comm_options *o, const card *mine, c
     return (lvn_status)mine->status;
 }
 
-static lvn_status create_segment(shm_comm *c, card *mine)
+static lvn_status create_segment(lvni_shm_comm *c, card *mine)
 {
-    shm_segment *segment;
+    lvni_shm_segment *segment;
     if (getrandom(mine->token, sizeof mine->token, 0) != (ssize_t)sizeof mine->token) {
         LVN_FAIL(LVN_ERR_IO, "the system gives no random bytes: %s", strerror(errno));
     }
-    LVN_TRY(shm_segment_create(stages_at(c->base.world), &segment));
+    LVN_TRY(lvni_shm_segment_create(stages_at(c->base.world), &segment));
     LVN_TRY(attach(c, segment));
     memcpy(c->control->token, mine->token, sizeof mine->token);
     c->control->world = c->base.world;
-    mine->fd = shm_segment_fd(segment);
+    mine->fd = lvni_shm_segment_fd(segment);
     return LVN_OK;
 }
 
 /* Rank 0's segment, and not whatever else may have that number by now or on another node. */
-static lvn_status open_segment(shm_comm *c, const card *first)
+static lvn_status open_segment(lvni_shm_comm *c, const card *first)
 {
     char path[64];
-    shm_segment *segment;
+    lvni_shm_segment *segment;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)first->pid, (int)first->fd);
-    LVN_TRY(shm_segment_open(path, &segment));
-    if (shm_segment_holds(segment, first->token, sizeof first->token)) {
+    LVN_TRY(lvni_shm_segment_open(path, &segment));
+    if (lvni_shm_segment_holds(segment, first->token, sizeof first->token)) {
         return attach(c, segment);
     }
-    shm_segment_drop(segment);
+    lvni_shm_segment_drop(segment);
     LVN_FAIL(LVN_ERR_PEER, "%s is not the memory of rank 0: do all ranks run on this node?", path);
 }
 
-static lvn_status watch_others(shm_comm *c, const card *all)
+static lvn_status watch_others(lvni_shm_comm *c, const card *all)
 {
     for (int rank = 0; rank < c->base.world; rank++) {
         if (rank == c->base.rank) {
@@ -326,7 +328,7 @@ static lvn_status watch_others(shm_comm *c, const card *all)
     return LVN_OK;
 }
 
-lvn_status lvni_comm_shm(const lvni_comm_options *o, lvni_comm **out)
+lvn_status lvni_dist_comm_shm(const lvni_dist_comm_options *o, lvni_dist_comm **out)
 {
     *out = NULL;
     LVN_TRY(check_world(o->world));
@@ -334,11 +336,11 @@ lvn_status lvni_comm_shm(const lvni_comm_options *o, lvni_comm **out)
             "rank %d of %d, with%s an exchange", o->rank, o->world,
             o->exchange != NULL ? "" : "out");
     card mine = {.pid = (int32_t)getpid(), .fd = -1};
-    card *all = lvni_calloc(LVNI_TAG_DIST, (size_t)o->world, sizeof *all);
+    card *all = lvni_core_calloc(LVNI_TAG_DIST, (size_t)o->world, sizeof *all);
     if (all == NULL) {
         return LVN_ERR_MEMORY; /* the others learn of it when this process ends, as of any end */
     }
-    shm_comm *c;
+    lvni_shm_comm *c;
     lvn_status status = make_private(o->rank, o->world, o->check, true, &c);
     if (status == LVN_OK && o->rank == 0) {
         status = create_segment(c, &mine);
@@ -350,12 +352,12 @@ lvn_status lvni_comm_shm(const lvni_comm_options *o, lvni_comm **out)
         mine.status = mine.status == LVN_OK ? (int32_t)watch_others(c, all) : mine.status;
         status = exchange_cards(o, &mine, all);
     }
-    lvni_free(all);
+    lvni_core_free(all);
     *out = c != NULL ? &c->base : NULL;
     if (status == LVN_OK) {
         count_cores(c);
     } else {
-        lvni_comm_destroy(*out);
+        lvni_dist_comm_destroy(*out);
         *out = NULL;
     }
     return status;

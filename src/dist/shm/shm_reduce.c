@@ -4,8 +4,8 @@
  *   small      one round: everyone stages its numbers and adds all of them
  *   staged     a chunk per round: stage it; add the slice that is mine of all, stage that; copy the
  *     others' slices out in the next round
- *   in place   memory of lvni_comm_alloc: everyone adds its slice where it lies and writes it into
- *     everyone's result */
+ *   in place   memory of lvni_dist_comm_alloc: everyone adds its slice where it lies and writes it
+ *     into everyone's result */
 #include "dist/shm/shm_impl.h"
 
 #include <string.h>
@@ -28,96 +28,99 @@ static int64_t slice_begin(int64_t n, int world, int rank)
     return least(n, units * rank / world * UNIT);
 }
 
-static lvn_status reduce_small(shm_comm *c, const void *in, void *out, int64_t n, lvn_dtype dtype,
-                               lvni_reduce how)
+static lvn_status reduce_small(lvni_shm_comm *c, const void *in, void *out, int64_t n,
+                               lvn_dtype dtype, lvni_dist_reduce how)
 {
     const size_t bytes = (size_t)n * lvn_dtype_size(dtype);
-    memcpy(shm_mine(c), in, bytes);
-    LVN_TRY(shm_round(c));
+    memcpy(lvni_shm_mine(c), in, bytes);
+    LVN_TRY(lvni_shm_round(c));
     for (int rank = 0; rank < c->base.world; rank++) {
-        c->source[rank] = shm_theirs(c, rank);
+        c->source[rank] = lvni_shm_theirs(c, rank);
     }
-    lvni_sum_run(&c->plan, c->source, out, 0, n, dtype, how);
-    lvni_comm_add_bytes(&c->base, bytes, bytes * (size_t)(c->base.world - 1));
+    lvni_dist_sum_run(&c->plan, c->source, out, 0, n, dtype, how);
+    lvni_dist_comm_add_bytes(&c->base, bytes, bytes * (size_t)(c->base.world - 1));
     return LVN_OK;
 }
 
 /* The results of a chunk of n elements that the last round brought. */
-static void collect(shm_comm *c, char *out, int64_t n, size_t size)
+static void collect(lvni_shm_comm *c, char *out, int64_t n, size_t size)
 {
     for (int rank = 0; rank < c->base.world; rank++) {
         const int64_t from = slice_begin(n, c->base.world, rank),
                       to = slice_begin(n, c->base.world, rank + 1);
         const size_t at = (size_t)from * size, bytes = (size_t)(to - from) * size;
-        memcpy(out + at, shm_theirs(c, rank) + SHM_HALF + at, bytes);
-        lvni_comm_add_bytes(&c->base, 0, rank == c->base.rank ? 0 : bytes);
+        memcpy(out + at, lvni_shm_theirs(c, rank) + LVNI_SHM_HALF + at, bytes);
+        lvni_dist_comm_add_bytes(&c->base, 0, rank == c->base.rank ? 0 : bytes);
     }
 }
 
-static lvn_status reduce_staged(shm_comm *c, const char *in, char *out, int64_t n, lvn_dtype dtype,
-                                lvni_reduce how)
+static lvn_status reduce_staged(lvni_shm_comm *c, const char *in, char *out, int64_t n,
+                                lvn_dtype dtype, lvni_dist_reduce how)
 {
     const size_t size = lvn_dtype_size(dtype);
     const int world = c->base.world, me = c->base.rank;
-    const int64_t chunk = SHM_HALF / (int64_t)size, chunks = (n + chunk - 1) / chunk;
+    const int64_t chunk = LVNI_SHM_HALF / (int64_t)size, chunks = (n + chunk - 1) / chunk;
     for (int64_t k = 0; k <= chunks; k++) {
         /* chunk k's numbers and chunk k - 1's results travel in one round */
         const int64_t count = k < chunks ? least(chunk, n - k * chunk) : 0;
-        memcpy(shm_mine(c), in + (size_t)(k < chunks ? k * chunk : 0) * size, (size_t)count * size);
-        LVN_TRY(shm_round(c));
+        memcpy(lvni_shm_mine(c), in + (size_t)(k < chunks ? k * chunk : 0) * size,
+               (size_t)count * size);
+        LVN_TRY(lvni_shm_round(c));
         if (k > 0) {
             collect(c, out + (size_t)((k - 1) * chunk) * size, least(chunk, n - (k - 1) * chunk),
                     size);
         }
         const int64_t from = slice_begin(count, world, me), to = slice_begin(count, world, me + 1);
         for (int rank = 0; rank < world; rank++) {
-            c->source[rank] = shm_theirs(c, rank);
+            c->source[rank] = lvni_shm_theirs(c, rank);
         }
-        lvni_sum_run(&c->plan, c->source, shm_mine(c) + SHM_HALF, from, to - from, dtype, how);
+        lvni_dist_sum_run(&c->plan, c->source, lvni_shm_mine(c) + LVNI_SHM_HALF, from, to - from,
+                          dtype, how);
         const uint64_t slice = (uint64_t)(to - from) * size;
         /* the own slice: a result now, not read as input */
-        lvni_comm_add_bytes(&c->base, (uint64_t)count * size, slice * (uint64_t)(world - 1));
+        lvni_dist_comm_add_bytes(&c->base, (uint64_t)count * size, slice * (uint64_t)(world - 1));
     }
     return LVN_OK;
 }
 
-static lvn_status reduce_in_place(shm_comm *c, const lvni_region *in, const lvni_region *out,
-                                  int64_t n, lvn_dtype dtype, lvni_reduce how)
+static lvn_status reduce_in_place(lvni_shm_comm *c, const lvni_dist_region *in,
+                                  const lvni_dist_region *out, int64_t n, lvn_dtype dtype,
+                                  lvni_dist_reduce how)
 {
     const size_t size = lvn_dtype_size(dtype);
     const int world = c->base.world, me = c->base.rank;
     const int64_t from = slice_begin(n, world, me), to = slice_begin(n, world, me + 1),
                   block = LVNI_SUM_BLOCK / (int64_t)size;
-    char *own = lvni_region_part(out, me) + shm_place_of(c, me)->out_offset;
+    char *own = lvni_dist_region_part(out, me) + lvni_shm_place_of(c, me)->out_offset;
     for (int rank = 0; rank < world; rank++) {
-        c->source[rank] = lvni_region_part(in, rank) + shm_place_of(c, rank)->in_offset;
+        c->source[rank] = lvni_dist_region_part(in, rank) + lvni_shm_place_of(c, rank)->in_offset;
     }
     for (int64_t at = from; at < to; at += block) {
         /* nobody else touches this block, in whatever buffer */
         const int64_t count = least(block, to - at);
-        lvni_sum_run(&c->plan, c->source, own, at, count, dtype, how);
+        lvni_dist_sum_run(&c->plan, c->source, own, at, count, dtype, how);
         for (int rank = 0; rank < world; rank++) {
-            char *other = lvni_region_part(out, rank) + shm_place_of(c, rank)->out_offset;
+            char *other = lvni_dist_region_part(out, rank) + lvni_shm_place_of(c, rank)->out_offset;
             if (rank != me) {
                 memcpy(other + (size_t)at * size, own + (size_t)at * size, (size_t)count * size);
             }
         }
     }
     const uint64_t all = (uint64_t)n * size, slice = (uint64_t)(to - from) * size;
-    lvni_comm_add_bytes(&c->base, all, slice * (uint64_t)(world - 1) + (all - slice));
-    return shm_round(c);
+    lvni_dist_comm_add_bytes(&c->base, all, slice * (uint64_t)(world - 1) + (all - slice));
+    return lvni_shm_round(c);
 }
 
-lvn_status shm_all_reduce(lvni_comm *comm, const void *in, void *out, int64_t n, lvn_dtype dtype,
-                          lvni_reduce how)
+lvn_status lvni_shm_all_reduce(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
+                               lvn_dtype dtype, lvni_dist_reduce how)
 {
-    shm_comm *c = (shm_comm *)comm;
+    lvni_shm_comm *c = (lvni_shm_comm *)comm;
     const size_t bytes = (size_t)n * lvn_dtype_size(dtype);
-    const lvni_region *in_region, *out_region;
+    const lvni_dist_region *in_region, *out_region;
     if (bytes <= TINY) {
         return reduce_small(c, in, out, n, dtype, how);
     }
-    LVN_TRY(shm_places(c, in, bytes, out, bytes, &in_region, &out_region));
+    LVN_TRY(lvni_shm_places(c, in, bytes, out, bytes, &in_region, &out_region));
     if (in_region != NULL && out_region != NULL) {
         return reduce_in_place(c, in_region, out_region, n, dtype, how);
     }
@@ -125,39 +128,40 @@ lvn_status shm_all_reduce(lvni_comm *comm, const void *in, void *out, int64_t n,
                           : reduce_staged(c, in, out, n, dtype, how);
 }
 
-lvn_status shm_reduce_scatter(lvni_comm *comm, const void *in, void *out, int64_t n,
-                              lvn_dtype dtype, lvni_reduce how)
+lvn_status lvni_shm_reduce_scatter(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
+                                   lvn_dtype dtype, lvni_dist_reduce how)
 {
-    shm_comm *c = (shm_comm *)comm;
+    lvni_shm_comm *c = (lvni_shm_comm *)comm;
     const size_t size = lvn_dtype_size(dtype), bytes = (size_t)n * size,
                  world = (size_t)comm->world, me = (size_t)comm->rank;
-    const lvni_region *region = NULL, *unused = NULL;
+    const lvni_dist_region *region = NULL, *unused = NULL;
     if (bytes * world > TINY) {
-        LVN_TRY(shm_places(c, in, bytes * world, NULL, 0, &region, &unused));
+        LVN_TRY(lvni_shm_places(c, in, bytes * world, NULL, 0, &region, &unused));
     }
     if (region != NULL) {
         for (int rank = 0; rank < comm->world; rank++) {
-            c->source[rank] =
-                lvni_region_part(region, rank) + shm_place_of(c, rank)->in_offset + me * bytes;
+            c->source[rank] = lvni_dist_region_part(region, rank) +
+                              lvni_shm_place_of(c, rank)->in_offset + me * bytes;
         }
-        lvni_sum_run(&c->plan, c->source, out, 0, n, dtype, how);
-        lvni_comm_add_bytes(comm, bytes * (world - 1), bytes * (world - 1));
-        return shm_round(c); /* the others may still read this rank's numbers */
+        lvni_dist_sum_run(&c->plan, c->source, out, 0, n, dtype, how);
+        lvni_dist_comm_add_bytes(comm, bytes * (world - 1), bytes * (world - 1));
+        return lvni_shm_round(c); /* the others may still read this rank's numbers */
     }
-    const int64_t part = SHM_STAGE / (int64_t)(world * size);
+    const int64_t part = LVNI_SHM_STAGE / (int64_t)(world * size);
     for (int64_t at = 0; at < n; at += part) {
         const int64_t count = least(part, n - at);
         for (size_t rank = 0; rank < world; rank++) {
-            memcpy(shm_mine(c) + rank * (size_t)part * size,
+            memcpy(lvni_shm_mine(c) + rank * (size_t)part * size,
                    (const char *)in + rank * bytes + (size_t)at * size, (size_t)count * size);
         }
-        LVN_TRY(shm_round(c));
+        LVN_TRY(lvni_shm_round(c));
         for (int rank = 0; rank < comm->world; rank++) {
-            c->source[rank] = shm_theirs(c, rank) + me * (size_t)part * size;
+            c->source[rank] = lvni_shm_theirs(c, rank) + me * (size_t)part * size;
         }
-        lvni_sum_run(&c->plan, c->source, (char *)out + (size_t)at * size, 0, count, dtype, how);
-        lvni_comm_add_bytes(comm, (uint64_t)count * size * (world - 1),
-                            (uint64_t)count * size * (world - 1));
+        lvni_dist_sum_run(&c->plan, c->source, (char *)out + (size_t)at * size, 0, count, dtype,
+                          how);
+        lvni_dist_comm_add_bytes(comm, (uint64_t)count * size * (world - 1),
+                                 (uint64_t)count * size * (world - 1));
     }
     return LVN_OK;
 }

@@ -17,39 +17,39 @@ enum { LOOK_MS = 50 };
 static const uint64_t SPIN_NS = 200000;
 static const uint64_t LOOK_NS = (uint64_t)LOOK_MS * 1000000;
 
-bool shm_claim(lvni_comm *comm)
+bool lvni_shm_claim(lvni_dist_comm *comm)
 {
-    return atomic_exchange(&((shm_comm *)comm)->control->claimed, 1) == 0;
+    return atomic_exchange(&((lvni_shm_comm *)comm)->control->claimed, 1) == 0;
 }
 
 /* ---- giving up ---- */
 
-void shm_ring(lvni_comm *comm)
+void lvni_shm_ring(lvni_dist_comm *comm)
 {
-    lvni_doorbell_ring(&((shm_comm *)comm)->control->bell);
+    lvni_dist_doorbell_ring(&((lvni_shm_comm *)comm)->control->bell);
 }
 
-void shm_abort(lvni_comm *comm, int first, const char *why)
+void lvni_shm_abort(lvni_dist_comm *comm, int first, const char *why)
 {
-    shm_control *control = ((shm_comm *)comm)->control;
+    lvni_shm_control *control = ((lvni_shm_comm *)comm)->control;
     int32_t none = 0;
     if (atomic_compare_exchange_strong(&control->aborted, &none, 1)) {
         control->first = first;
         snprintf(control->why, sizeof control->why, "%s", why);
         atomic_store(&control->aborted, 2);
-        shm_ring(comm);
+        lvni_shm_ring(comm);
     }
 }
 
-int shm_first_failed(const lvni_comm *comm)
+int lvni_shm_first_failed(const lvni_dist_comm *comm)
 {
-    const shm_control *control = ((const shm_comm *)comm)->control;
+    const lvni_shm_control *control = ((const lvni_shm_comm *)comm)->control;
     return atomic_load(&control->aborted) == 2 ? control->first : -1;
 }
 
-lvn_status shm_health(lvni_comm *comm)
+lvn_status lvni_shm_health(lvni_dist_comm *comm)
 {
-    shm_control *control = ((shm_comm *)comm)->control;
+    lvni_shm_control *control = ((lvni_shm_comm *)comm)->control;
     if (atomic_load(&control->aborted) == 0) {
         return LVN_OK;
     }
@@ -63,7 +63,7 @@ lvn_status shm_health(lvni_comm *comm)
                  : "another rank gave up and died before it could say why");
 }
 
-static bool process_ended(const shm_comm *c, int rank)
+static bool process_ended(const lvni_shm_comm *c, int rank)
 {
     if (c->pidfd == NULL || rank == c->base.rank) {
         return false;
@@ -78,11 +78,11 @@ static bool process_ended(const shm_comm *c, int rank)
 
 /* Looks at those the wait needs. What a rank did before it went counts: it may have arrived, and
  * needed nobody. */
-static void look_at_others(shm_comm *c, const lvni_wait *wait)
+static void look_at_others(lvni_shm_comm *c, const lvni_dist_wait *wait)
 {
-    char why[SHM_WHY];
+    char why[LVNI_SHM_WHY];
     for (int rank = 0; rank < c->base.world; rank++) {
-        const shm_slot *slot = &c->control->slot[rank];
+        const lvni_shm_slot *slot = &c->control->slot[rank];
         if (rank == c->base.rank || !wait->needs(wait->user, rank)) {
             continue;
         }
@@ -94,7 +94,7 @@ static void look_at_others(shm_comm *c, const lvni_wait *wait)
             } else {
                 snprintf(why, sizeof why, "rank %d died (process %d)", rank, (int)slot->pid);
             }
-            shm_abort(&c->base, -1, why);
+            lvni_shm_abort(&c->base, -1, why);
             return;
         }
     }
@@ -105,16 +105,16 @@ static void look_at_others(shm_comm *c, const lvni_wait *wait)
 /* Looks again and again for a while; true: it is over. Where ranks share cores each look lets
  * another one run; where they need not, they may still be put on one core for a time: after some 10
  * us others are let in, too. */
-static bool spin(const shm_comm *c, const lvni_wait *wait)
+static bool spin(const lvni_shm_comm *c, const lvni_dist_wait *wait)
 {
     enum { LOOKS = 64, ALONE = 3 };
-    const uint64_t start = lvni_now_ns();
-    for (int batch = 0; batch == 0 || lvni_now_ns() - start < SPIN_NS; batch++) {
+    const uint64_t start = lvni_core_now_ns();
+    for (int batch = 0; batch == 0 || lvni_core_now_ns() - start < SPIN_NS; batch++) {
         for (int i = 0; i < (c->own_core ? LOOKS : 1); i++) {
             if (wait->over(wait->user)) {
                 return true;
             }
-            lvni_doorbell_pause();
+            lvni_dist_doorbell_pause();
         }
         if (!c->own_core || batch >= ALONE) {
             sched_yield();
@@ -123,56 +123,56 @@ static bool spin(const shm_comm *c, const lvni_wait *wait)
     return false;
 }
 
-lvn_status shm_wait(lvni_comm *comm, const lvni_wait *wait)
+lvn_status lvni_shm_wait(lvni_dist_comm *comm, const lvni_dist_wait *wait)
 {
-    shm_comm *c = (shm_comm *)comm;
-    lvni_doorbell *bell = &c->control->bell;
+    lvni_shm_comm *c = (lvni_shm_comm *)comm;
+    lvni_dist_doorbell *bell = &c->control->bell;
     if (spin(c, wait)) {
         return LVN_OK;
     }
     lvn_status status = LVN_OK;
-    uint64_t looked_ns = lvni_now_ns(); /* at the others' processes */
-    lvni_doorbell_enter(bell);
+    uint64_t looked_ns = lvni_core_now_ns(); /* at the others' processes */
+    lvni_dist_doorbell_enter(bell);
     for (;;) {
-        const uint32_t seen = lvni_doorbell_seen(bell);
+        const uint32_t seen = lvni_dist_doorbell_seen(bell);
         if (wait->over(wait->user)) {
             break;
         }
-        status = shm_health(comm);
+        status = lvni_shm_health(comm);
         if (status != LVN_OK) {
             break;
         }
-        lvni_doorbell_sleep(bell, seen, LOOK_MS);
-        if (lvni_now_ns() - looked_ns >= LOOK_NS) {
+        lvni_dist_doorbell_sleep(bell, seen, LOOK_MS);
+        if (lvni_core_now_ns() - looked_ns >= LOOK_NS) {
             look_at_others(c, wait);
-            looked_ns = lvni_now_ns();
+            looked_ns = lvni_core_now_ns();
         }
     }
-    lvni_doorbell_leave(bell);
+    lvni_dist_doorbell_leave(bell);
     return status;
 }
 
 static bool round_needs(void *user, int rank)
 {
-    const shm_comm *c = user;
+    const lvni_shm_comm *c = user;
     return (int32_t)(atomic_load(&c->control->slot[rank].arrived) - c->round) < 0;
 }
 
 static bool round_over(void *user)
 {
-    const shm_comm *c = user;
-    return lvni_wait_needs_nobody(&c->base, round_needs, user);
+    const lvni_shm_comm *c = user;
+    return lvni_dist_wait_is_over(&c->base, round_needs, user);
 }
 
-lvn_status shm_round(shm_comm *c)
+lvn_status lvni_shm_round(lvni_shm_comm *c)
 {
-    const lvni_wait wait = {.over = round_over, .needs = round_needs, .user = c};
+    const lvni_dist_wait wait = {.over = round_over, .needs = round_needs, .user = c};
     atomic_store(&c->control->slot[c->base.rank].arrived, c->round);
     if (round_over(c)) {
         /* the last one wakes the others; those before have nothing to tell them */
-        shm_ring(&c->base);
+        lvni_shm_ring(&c->base);
     } else {
-        LVN_TRY(shm_wait(&c->base, &wait));
+        LVN_TRY(lvni_shm_wait(&c->base, &wait));
     }
     c->round++;
     return LVN_OK;
@@ -180,7 +180,7 @@ lvn_status shm_round(shm_comm *c)
 
 /* ---- what ranks tell each other about a call ---- */
 
-static void describe(const lvni_call *call, char *out, size_t room)
+static void describe(const lvni_dist_call *call, char *out, size_t room)
 {
     static const char *const names[LVNI_CALL_COUNT] = {
         [LVNI_CALL_BARRIER] = "barrier",
@@ -211,15 +211,15 @@ static void describe(const lvni_call *call, char *out, size_t room)
     }
 }
 
-lvn_status shm_agree(lvni_comm *comm, const lvni_call *call)
+lvn_status lvni_shm_agree(lvni_dist_comm *comm, const lvni_dist_call *call)
 {
-    shm_comm *c = (shm_comm *)comm;
+    lvni_shm_comm *c = (lvni_shm_comm *)comm;
     const uint32_t parity = c->round & 1;
     c->control->slot[comm->rank].call[parity] = *call;
-    LVN_TRY(shm_round(c));
-    const lvni_call *first = &c->control->slot[0].call[parity];
+    LVN_TRY(lvni_shm_round(c));
+    const lvni_dist_call *first = &c->control->slot[0].call[parity];
     for (int rank = 1; rank < comm->world; rank++) {
-        const lvni_call *other = &c->control->slot[rank].call[parity];
+        const lvni_dist_call *other = &c->control->slot[rank].call[parity];
         if (memcmp(first, other, sizeof *first) != 0) {
             char a[128], b[128];
             describe(first, a, sizeof a);
@@ -230,28 +230,28 @@ lvn_status shm_agree(lvni_comm *comm, const lvni_call *call)
     return LVN_OK;
 }
 
-lvn_status shm_places(shm_comm *c, const void *in, size_t in_bytes, const void *out,
-                      size_t out_bytes, const lvni_region **in_region,
-                      const lvni_region **out_region)
+lvn_status lvni_shm_places(lvni_shm_comm *c, const void *in, size_t in_bytes, const void *out,
+                           size_t out_bytes, const lvni_dist_region **in_region,
+                           const lvni_dist_region **out_region)
 {
-    shm_place *mine = &c->control->slot[c->base.rank].place[c->round & 1];
+    lvni_shm_place *mine = &c->control->slot[c->base.rank].place[c->round & 1];
     size_t in_offset = 0, out_offset = 0;
     *in_region = *out_region = NULL;
-    *mine = (shm_place){0};
-    (void)lvni_comm_find(&c->base, in, in_bytes, in_region, &mine->in, &in_offset);
-    (void)lvni_comm_find(&c->base, out, out_bytes, out_region, &mine->out, &out_offset);
+    *mine = (lvni_shm_place){0};
+    (void)lvni_dist_comm_find(&c->base, in, in_bytes, in_region, &mine->in, &in_offset);
+    (void)lvni_dist_comm_find(&c->base, out, out_bytes, out_region, &mine->out, &out_offset);
     mine->in_offset = in_offset;
     mine->out_offset = out_offset;
-    LVN_TRY(shm_round(c));
+    LVN_TRY(lvni_shm_round(c));
     for (int rank = 0; rank < c->base.world; rank++) {
-        const shm_place *other = shm_place_of(c, rank);
+        const lvni_shm_place *other = lvni_shm_place_of(c, rank);
         *in_region = other->in == mine->in ? *in_region : NULL;
         *out_region = other->out == mine->out ? *out_region : NULL;
     }
     return LVN_OK;
 }
 
-const shm_place *shm_place_of(const shm_comm *c, int rank)
+const lvni_shm_place *lvni_shm_place_of(const lvni_shm_comm *c, int rank)
 {
     return &c->control->slot[rank].place[(c->round - 1) & 1];
 }

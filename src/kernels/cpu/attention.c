@@ -23,9 +23,9 @@ typedef struct head_view {
 typedef struct attention_job {
     int64_t samples, heads, slots, work; /* slots: members of the team, each with `work` floats */
     head_view q, k, v, y, dy, dq, dk, dv;
-    lvni_elem elem;
-    size_t size;               /* of an element */
-    lvni_attention_head shape; /* sizes and attributes */
+    lvni_cpu_elem elem;
+    size_t size;                   /* of an element */
+    lvni_cpu_attention_head shape; /* sizes and attributes */
     float *log_sums, *memory;
     bool gradient;
 } attention_job;
@@ -44,7 +44,7 @@ static head_view plain(const lvn_tensor *t)
 static head_view part(const lvn_tensor *t, int which)
 {
     const int64_t width = t->shape[3] * t->shape[4];
-    return (head_view){.data = lvni_elem_to(t->data, which * width, lvn_dtype_size(t->dtype)),
+    return (head_view){.data = lvni_cpu_elem_to(t->data, which * width, lvn_dtype_size(t->dtype)),
                        .step = 3 * width,
                        .sample = t->shape[1] * 3 * width,
                        .head = t->shape[4]};
@@ -52,12 +52,12 @@ static head_view part(const lvn_tensor *t, int which)
 
 static void *at(const attention_job *j, const head_view *v, int64_t n, int64_t h)
 {
-    return lvni_elem_to(v->data, n * v->sample + h * v->head, j->size);
+    return lvni_cpu_elem_to(v->data, n * v->sample + h * v->head, j->size);
 }
 
 static void one_head(const attention_job *j, int64_t n, int64_t h, float *work)
 {
-    lvni_attention_head one = j->shape;
+    lvni_cpu_attention_head one = j->shape;
     one.q = at(j, &j->q, n, h);
     one.k = at(j, &j->k, n, h);
     one.v = at(j, &j->v, n, h);
@@ -92,38 +92,40 @@ static void slots_range(const void *job, int64_t begin, int64_t end)
 
 static lvn_status run(attention_job *j)
 {
-    const lvni_ctx *ctx = lvni_ctx_get();
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     const int64_t all = j->samples * j->heads, team = ctx == NULL ? 1 : ctx->team;
-    const lvni_attention_head *s = &j->shape;
+    const lvni_cpu_attention_head *s = &j->shape;
     if (all == 0 || s->queries == 0) {
         return LVN_OK;
     }
     j->slots = team < all ? team : all;
-    j->work = lvni_padded(lvni_attention_work(s->queries, s->keys, s->d, s->e, j->gradient));
-    j->memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(j->slots * j->work) * sizeof *j->memory);
+    j->work =
+        lvni_cpu_padded(lvni_cpu_attention_work(s->queries, s->keys, s->d, s->e, j->gradient));
+    j->memory =
+        lvni_cpu_scratch(LVNI_SCRATCH_OWN, (size_t)(j->slots * j->work) * sizeof *j->memory);
     if (j->memory == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvni_par(j->slots, 1, all / j->slots * s->queries * s->keys * (s->d + s->e) / 8 + 1,
-             slots_range, j);
+    lvni_cpu_par(j->slots, 1, all / j->slots * s->queries * s->keys * (s->d + s->e) / 8 + 1,
+                 slots_range, j);
     return LVN_OK;
 }
 
 static void set_type(attention_job *j, lvn_dtype dtype)
 {
-    j->elem = lvni_elem_of(dtype);
+    j->elem = lvni_cpu_elem_of(dtype);
     j->size = lvn_dtype_size(dtype);
 }
 
-static void set_attributes(attention_job *j, const lvni_args *args)
+static void set_attributes(attention_job *j, const lvni_kernels_args *args)
 {
-    const lvni_attention_attr *attr = args->attr;
+    const lvni_kernels_attention_attr *attr = args->attr;
     j->shape.scale = (float)attr->scale;
     j->shape.causal = attr->causal;
 }
 
 /* q, k, v: inputs first to first + 2. */
-static attention_job plain_job(const lvni_args *args, int first)
+static attention_job plain_job(const lvni_kernels_args *args, int first)
 {
     const lvn_tensor *q = args->in[first], *k = args->in[first + 1], *v = args->in[first + 2];
     attention_job j = {
@@ -137,7 +139,7 @@ static attention_job plain_job(const lvni_args *args, int first)
     return j;
 }
 
-static attention_job packed_job(const lvni_args *args, int first)
+static attention_job packed_job(const lvni_kernels_args *args, int first)
 {
     const lvn_tensor *t = args->in[first];
     attention_job j = {.samples = t->shape[0],
@@ -152,25 +154,25 @@ static attention_job packed_job(const lvni_args *args, int first)
     return j;
 }
 
-static lvn_status forward(const lvni_args *args, attention_job j)
+static lvn_status forward(const lvni_kernels_args *args, attention_job j)
 {
     j.y = plain(args->out[0]);
     j.log_sums = LVNI_F32(args->out[1]);
     return run(&j);
 }
 
-lvn_status lvni_cpu_attention(const lvni_args *args)
+lvn_status lvni_cpu_attention(const lvni_kernels_args *args)
 {
     return forward(args, plain_job(args, 0));
 }
 
-lvn_status lvni_cpu_attention_qkv(const lvni_args *args)
+lvn_status lvni_cpu_attention_qkv(const lvni_kernels_args *args)
 {
     return forward(args, packed_job(args, 0));
 }
 
 /* dy, then the inputs of the forward pass, y and the log-sums at `kept`. */
-static void set_gradient(attention_job *j, const lvni_args *args, int kept)
+static void set_gradient(attention_job *j, const lvni_kernels_args *args, int kept)
 {
     j->gradient = true;
     j->dy = plain(args->in[0]);
@@ -178,7 +180,7 @@ static void set_gradient(attention_job *j, const lvni_args *args, int kept)
     j->log_sums = args->in[kept + 1]->data;
 }
 
-lvn_status lvni_cpu_attention_grad(const lvni_args *args)
+lvn_status lvni_cpu_attention_grad(const lvni_kernels_args *args)
 {
     attention_job j = plain_job(args, 1);
     set_gradient(&j, args, 4);
@@ -195,7 +197,7 @@ lvn_status lvni_cpu_attention_grad(const lvni_args *args)
     return run(&j);
 }
 
-lvn_status lvni_cpu_attention_qkv_grad(const lvni_args *args)
+lvn_status lvni_cpu_attention_qkv_grad(const lvni_kernels_args *args)
 {
     attention_job j = packed_job(args, 1);
     set_gradient(&j, args, 2);

@@ -21,8 +21,8 @@ typedef struct walk {
 
 typedef struct binary_job {
     walk w; /* outer axes, without the inner one */
-    lvni_binary_fn fn;
-    lvni_fp_mode mode;
+    lvni_cpu_binary_fn fn;
+    lvni_tensor_fp_mode mode;
     const char *a, *b;
     char *y;
     size_t bytes, bytes_y; /* of an element of a and b, and of y */
@@ -110,15 +110,15 @@ static lvn_status repeated(binary_job *job, int64_t rows)
     enum { LONG = 1024 };
     job->copies = LONG / job->inner;
     const size_t bytes = (size_t)job->inner * job->bytes;
-    char *row = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)job->copies * bytes);
-    if (row == NULL || lvni_device_dry_run()) {
+    char *row = lvni_cpu_scratch(LVNI_SCRATCH_OWN, (size_t)job->copies * bytes);
+    if (row == NULL || lvni_tensor_device_dry_run()) {
         return row == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
     for (int64_t i = 0; i < job->copies; i++) {
         memcpy(row + (size_t)i * bytes, job->b, bytes);
     }
     job->b = row;
-    lvni_par_in(job->mode, rows, job->copies, job->inner, repeated_range, job);
+    lvni_cpu_par_in(job->mode, rows, job->copies, job->inner, repeated_range, job);
     return LVN_OK;
 }
 
@@ -135,8 +135,9 @@ static void add_in_place_bf16(const void *a, const void *b, void *y, int64_t n)
     lvni_cpu_isa()->accumulate_bf16(y, b, n);
 }
 
-/* modes: one function per lvni_binary_mode */
-static lvn_status binary(const lvni_args *args, const lvni_binary_fn *modes, lvni_fp_mode mode)
+/* modes: one function per lvni_cpu_binary_mode */
+static lvn_status binary(const lvni_kernels_args *args, const lvni_cpu_binary_fn *modes,
+                         lvni_tensor_fp_mode mode)
 {
     const lvn_tensor *a = args->in[0], *b = args->in[1], *y = args->out[0];
     const int64_t n = lvn_numel(y);
@@ -152,7 +153,7 @@ static lvn_status binary(const lvni_args *args, const lvni_binary_fn *modes, lvn
                       .bytes_y = lvn_dtype_size(y->dtype)};
     if (job.w.ndim == 0) { /* one element: array with array of length 1 */
         job.fn = modes[LVNI_VV];
-        lvni_par_in(mode, 1, 1, 1, flat_range, &job);
+        lvni_cpu_par_in(mode, 1, 1, 1, flat_range, &job);
         return LVN_OK;
     }
     const int last = job.w.ndim - 1;
@@ -164,24 +165,24 @@ static lvn_status binary(const lvni_args *args, const lvni_binary_fn *modes, lvn
     job.inner = job.w.size[last];
     if (last == 0) {
         enum { GRAIN = 1024 };
-        lvni_par_in(mode, n, GRAIN, 1, flat_range, &job);
+        lvni_cpu_par_in(mode, n, GRAIN, 1, flat_range, &job);
         return LVN_OK;
     }
     if (last == 1 && walk_a && walk_b && job.w.step_b[0] == 0 && job.inner < 64) {
         return repeated(&job, job.w.size[0]);
     }
     job.w.ndim = last;
-    lvni_par_in(mode, n / job.inner, 1, job.inner, rows_range, &job);
+    lvni_cpu_par_in(mode, n / job.inner, 1, job.inner, rows_range, &job);
     return LVN_OK;
 }
 
-static lvni_elem elem_of(const lvn_tensor *t)
+static lvni_cpu_elem elem_of(const lvn_tensor *t)
 {
     return t->dtype == LVN_BF16 ? LVNI_ELEM_BF16 : LVNI_ELEM_F32;
 }
 
 /* Those that choose see denormals as they are; arithmetic takes them for 0. */
-static lvni_fp_mode mode_of(int id)
+static lvni_tensor_fp_mode mode_of(int id)
 {
     const bool chooses =
         id == LVNI_BINARY_minimum || id == LVNI_BINARY_maximum || id == LVNI_BINARY_share;
@@ -202,7 +203,7 @@ static lvni_fp_mode mode_of(int id)
     }
 
 #define LVNI_BINARY(op, expression)                                                                \
-    lvn_status lvni_cpu_##op(const lvni_args *args)                                                \
+    lvn_status lvni_cpu_##op(const lvni_kernels_args *args)                                        \
     {                                                                                              \
         return binary(args, lvni_cpu_isa()->binary[elem_of(args->in[0])][LVNI_BINARY_##op],        \
                       mode_of(LVNI_BINARY_##op));                                                  \
@@ -211,9 +212,9 @@ static lvni_fp_mode mode_of(int id)
     INT_MODE(op, vv, i, i, condition)                                                              \
     INT_MODE(op, vs, i, 0, condition)                                                              \
     INT_MODE(op, sv, 0, i, condition)                                                              \
-    lvn_status lvni_cpu_##op(const lvni_args *args)                                                \
+    lvn_status lvni_cpu_##op(const lvni_kernels_args *args)                                        \
     {                                                                                              \
-        static const lvni_binary_fn of_int[] = {                                                   \
+        static const lvni_cpu_binary_fn of_int[] = {                                               \
             [LVNI_VV] = int_##op##_vv, [LVNI_VS] = int_##op##_vs, [LVNI_SV] = int_##op##_sv};      \
         return binary(args,                                                                        \
                       args->in[0]->dtype == LVN_I64 ? of_int                                       \
@@ -243,7 +244,7 @@ static void expand_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_expand(const lvni_args *args)
+lvn_status lvni_cpu_expand(const lvni_kernels_args *args)
 {
     const lvn_tensor *x = args->in[0];
     binary_job job = {.w = join_axes(x, x, args->out[0]), .a = x->data, .y = args->out[0]->data};
@@ -254,6 +255,6 @@ lvn_status lvni_cpu_expand(const lvni_args *args)
     }
     job.w.ndim--; /* the last joined axis is the inner loop; its steps stay behind the outer ones */
     job.inner = job.w.size[job.w.ndim];
-    lvni_par(n / job.inner, 1, job.inner, expand_range, &job);
+    lvni_cpu_par(n / job.inner, 1, job.inner, expand_range, &job);
     return LVN_OK;
 }

@@ -1,5 +1,5 @@
-/* Casts between float types. Called through the op table, and by lvni_run for kernels that compute
- * in f32. */
+/* Casts between float types. Called through the op table, and by lvni_kernels_run for kernels that
+ * compute in f32. */
 #include "core/half.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
@@ -18,7 +18,7 @@ typedef struct cast_job {
 /* Anything to f32, n <= GRAIN elements from `begin`. */
 static void load_f32(const cast_job *j, int64_t begin, int64_t n, float *out)
 {
-    const lvni_vec *isa = lvni_cpu_isa();
+    const lvni_cpu_vec *isa = lvni_cpu_isa();
     switch (j->from) {
     case LVN_BF16: isa->from_bf16((const uint16_t *)j->x + begin, out, n); return;
     case LVN_F16: isa->from_f16((const uint16_t *)j->x + begin, out, n); return;
@@ -28,7 +28,7 @@ static void load_f32(const cast_job *j, int64_t begin, int64_t n, float *out)
 
 static void store_f32(const cast_job *j, int64_t begin, int64_t n, const float *in)
 {
-    const lvni_vec *isa = lvni_cpu_isa();
+    const lvni_cpu_vec *isa = lvni_cpu_isa();
     switch (j->to) {
     case LVN_BF16: isa->to_bf16(in, (uint16_t *)j->y + begin, n); return;
     case LVN_F16: isa->to_f16(in, (uint16_t *)j->y + begin, n); return;
@@ -58,12 +58,12 @@ static void cast_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_cast(const lvni_args *args)
+lvn_status lvni_cpu_cast(const lvni_kernels_args *args)
 {
     const cast_job job = {.x = args->in[0]->data,
                           .y = args->out[0]->data,
                           .from = args->in[0]->dtype,
                           .to = args->out[0]->dtype};
-    lvni_par(lvn_numel(args->out[0]), GRAIN, 1, cast_range, &job);
+    lvni_cpu_par(lvn_numel(args->out[0]), GRAIN, 1, cast_range, &job);
     return LVN_OK;
 }

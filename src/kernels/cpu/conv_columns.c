@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef struct cut_job {
-    const lvni_conv_columns *c;
+    const lvni_cpu_conv_columns *c;
     const char *x;
     char *columns;
     int64_t pixel; /* bytes of one */
@@ -29,8 +29,8 @@ static void cut_run(const cut_job *j, const char *row, int64_t left, char *to)
 static void cut_range(const void *job, int64_t begin, int64_t end)
 {
     const cut_job *j = job;
-    const lvni_conv_columns *c = j->c;
-    const lvni_conv_attr *a = c->attr;
+    const lvni_cpu_conv_columns *c = j->c;
+    const lvni_kernels_conv_attr *a = c->attr;
     const int64_t run = c->kw * j->pixel;
     for (int64_t r = begin; r < end; r++) {
         char *to = j->columns + r * c->ow * c->kh * run;
@@ -48,16 +48,16 @@ static void cut_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-void lvni_conv_columns_cut(const lvni_conv_columns *c, const void *x, void *columns, int64_t images,
-                           int64_t bytes)
+void lvni_cpu_conv_columns_cut(const lvni_cpu_conv_columns *c, const void *x, void *columns,
+                               int64_t images, int64_t bytes)
 {
     const cut_job job = {.c = c, .x = x, .columns = columns, .pixel = c->c * bytes};
-    lvni_par(images * c->oh, 1, c->ow * c->kh * c->kw * c->c, cut_range, &job);
+    lvni_cpu_par(images * c->oh, 1, c->ow * c->kh * c->kw * c->c, cut_range, &job);
 }
 
 typedef struct add_job {
-    const lvni_conv_columns *c;
-    lvni_windows windows; /* all but x */
+    const lvni_cpu_conv_columns *c;
+    lvni_cpu_windows windows; /* all but x */
     const float *columns;
     float *sums;
     uint16_t *rounded; /* NULL: the sums are the result */
@@ -68,8 +68,8 @@ typedef struct add_job {
 static void add_range(const void *job, int64_t begin, int64_t end)
 {
     const add_job *j = job;
-    const lvni_conv_columns *c = j->c;
-    const lvni_conv_attr *a = c->attr;
+    const lvni_cpu_conv_columns *c = j->c;
+    const lvni_kernels_conv_attr *a = c->attr;
     const int64_t row = c->w * c->c, line = j->windows.n * j->windows.step;
     for (int64_t r = begin; r < end; r++) {
         float *sums = j->sums + r * row;
@@ -80,7 +80,7 @@ static void add_range(const void *job, int64_t begin, int64_t end)
             if (above < 0 || above % a->stride[0] != 0 || oh >= c->oh) {
                 continue;
             }
-            lvni_windows windows = j->windows;
+            lvni_cpu_windows windows = j->windows;
             windows.x = j->columns + (r / c->h * c->oh + oh) * line + kh * c->kw * c->c;
             lvni_cpu_isa()->add_windows(&windows, c->w, sums);
         }
@@ -90,10 +90,10 @@ static void add_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-void lvni_conv_columns_add(const lvni_conv_columns *c, const float *columns, void *x,
-                           int64_t images, bool low, float *wide)
+void lvni_cpu_conv_columns_add(const lvni_cpu_conv_columns *c, const float *columns, void *x,
+                               int64_t images, bool low, float *wide)
 {
-    const lvni_conv_attr *a = c->attr;
+    const lvni_kernels_conv_attr *a = c->attr;
     const add_job job = {.c = c,
                          .columns = columns,
                          .sums = low ? wide : x,
@@ -104,5 +104,5 @@ void lvni_conv_columns_add(const lvni_conv_columns *c, const float *columns, voi
                                      .stride = a->stride[1],
                                      .padding = a->padding[1],
                                      .c = c->c}};
-    lvni_par(images * c->h, 1, c->ow * c->kh * c->kw * c->c / a->stride[0], add_range, &job);
+    lvni_cpu_par(images * c->h, 1, c->ow * c->kh * c->kw * c->c / a->stride[0], add_range, &job);
 }

@@ -7,19 +7,19 @@
 
 #include "kernels/kernels.h"
 
-typedef struct lvni_conv_columns {
-    const lvni_conv_attr *attr; /* dilation[1] == 1 */
-    int64_t h, w, c;            /* of an image */
+typedef struct lvni_cpu_conv_columns {
+    const lvni_kernels_conv_attr *attr; /* dilation[1] == 1 */
+    int64_t h, w, c;                    /* of an image */
     int64_t oh, ow, kh, kw;
-} lvni_conv_columns;
+} lvni_cpu_conv_columns;
 
 /* columns = the windows over `images` images x; elements of `bytes` bytes. */
-void lvni_conv_columns_cut(const lvni_conv_columns *c, const void *x, void *columns, int64_t images,
-                           int64_t bytes);
+void lvni_cpu_conv_columns_cut(const lvni_cpu_conv_columns *c, const void *x, void *columns,
+                               int64_t images, int64_t bytes);
 /* x = each pixel's sum over the windows it lies under, in an order that depends on the shape alone.
  * x is f32 or bf16 (`low`); then `wide` takes the f32 sums of all pixels before they are
  * rounded. */
-void lvni_conv_columns_add(const lvni_conv_columns *c, const float *columns, void *x,
-                           int64_t images, bool low, float *wide);
+void lvni_cpu_conv_columns_add(const lvni_cpu_conv_columns *c, const float *columns, void *x,
+                               int64_t images, bool low, float *wide);
 
 #endif

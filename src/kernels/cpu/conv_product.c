@@ -17,69 +17,69 @@ enum {
     MANY_CHANNELS = 32
 };
 
-static lvni_conv_columns columns_of(const lvni_conv_call *c)
+static lvni_cpu_conv_columns columns_of(const lvni_cpu_conv_call *c)
 {
-    return (lvni_conv_columns){.attr = c->attr,
-                               .h = c->x->shape[1],
-                               .w = c->x->shape[2],
-                               .c = c->x->shape[3],
-                               .oh = c->y->shape[1],
-                               .ow = c->y->shape[2],
-                               .kh = c->w->shape[1],
-                               .kw = c->w->shape[2]};
+    return (lvni_cpu_conv_columns){.attr = c->attr,
+                                   .h = c->x->shape[1],
+                                   .w = c->x->shape[2],
+                                   .c = c->x->shape[3],
+                                   .oh = c->y->shape[1],
+                                   .ow = c->y->shape[2],
+                                   .kh = c->w->shape[1],
+                                   .kw = c->w->shape[2]};
 }
 
-static bool strided(const lvni_conv_attr *a)
+static bool strided(const lvni_kernels_conv_attr *a)
 {
     return a->stride[0] > 1 || a->stride[1] > 1;
 }
 
 /* One pixel under each window: its column is the pixel. */
-static bool pointwise(const lvni_conv_call *c)
+static bool pointwise(const lvni_cpu_conv_call *c)
 {
     return c->w->shape[1] == 1 && c->w->shape[2] == 1 && c->attr->padding[0] == 0 &&
            c->attr->padding[1] == 0;
 }
 
 /* The images are the columns. */
-static bool is_view(const lvni_conv_call *c)
+static bool is_view(const lvni_cpu_conv_call *c)
 {
     return pointwise(c) && !strided(c->attr);
 }
 
-static bool low(const lvni_conv_call *c)
+static bool low(const lvni_cpu_conv_call *c)
 {
     return c->x->dtype == LVN_BF16;
 }
 
-static int64_t windows_of(const lvni_conv_call *c)
+static int64_t windows_of(const lvni_cpu_conv_call *c)
 {
     return c->y->shape[1] * c->y->shape[2];
 }
 
-static int64_t width_of(const lvni_conv_call *c)
+static int64_t width_of(const lvni_cpu_conv_call *c)
 {
     return c->w->shape[1] * c->w->shape[2] * c->w->shape[3];
 }
 
 /* The products know bf16 with weights in bf16 or f32 that become it, and all in f32; columns want
  * windows without holes in a row. */
-static bool possible(const lvni_conv_call *c)
+static bool possible(const lvni_cpu_conv_call *c)
 {
     return c->attr->groups == 1 && c->attr->dilation[1] == 1 && (low(c) || c->x->dtype == LVN_F32);
 }
 
-static bool many_channels(const lvni_conv_call *c)
+static bool many_channels(const lvni_cpu_conv_call *c)
 {
     return possible(c) && c->x->shape[3] >= MANY_CHANNELS && c->y->shape[3] >= MANY_CHANNELS;
 }
 
-bool lvni_conv_product_forward_pays(const lvni_conv_call *c)
+bool lvni_cpu_conv_product_forward_pays(const lvni_cpu_conv_call *c)
 {
     return many_channels(c) && windows_of(c) <= 16;
 }
 
-bool lvni_conv_product_grad_input_pays(const lvni_conv_call *c)
+bool lvni_cpu_conv_product_grad_input_pays(const lvni_cpu_conv_call *c)
 {
     if (possible(c) && !low(c) && c->x->shape[3] <= FEW_CHANNELS &&
         c->w->shape[1] * c->w->shape[2] > 1) {
@@ -91,7 +91,7 @@ bool lvni_conv_product_grad_input_pays(const lvni_conv_call *c)
     return strided(c->attr) ? windows_of(c) <= (low(c) ? 256 : 16) : low(c) && windows_of(c) <= 16;
 }
 
-bool lvni_conv_product_grad_weight_pays(const lvni_conv_call *c)
+bool lvni_cpu_conv_product_grad_weight_pays(const lvni_cpu_conv_call *c)
 {
     if (!many_channels(c) || c->y->shape[0] * windows_of(c) * width_of(c) > WEIGHT_COLUMNS) {
         return false;
@@ -116,7 +116,7 @@ static lvn_tensor matrix(void *data, lvn_dtype type, int64_t rows, int64_t colum
 
 /* w (O, KH KW I): the parameter it was, so that its copies are shared. Field by field: another lane
  * may be counting references to it. */
-static lvn_tensor weight_matrix(const lvni_conv_call *c)
+static lvn_tensor weight_matrix(const lvni_cpu_conv_call *c)
 {
     const lvn_tensor *w = c->w;
     return (lvn_tensor){.dtype = w->dtype,
@@ -130,36 +130,37 @@ static lvn_tensor weight_matrix(const lvni_conv_call *c)
 }
 
 /* How many images at a time. */
-static int64_t block_of(const lvni_conv_call *c)
+static int64_t block_of(const lvni_cpu_conv_call *c)
 {
     const int64_t image = windows_of(c) * width_of(c), all = c->y->shape[0];
     const int64_t fit = (c->x->shape[3] <= FEW_CHANNELS ? FEW_BLOCK : BLOCK) / image;
     return fit < 1 ? 1 : fit < all ? fit : all;
 }
 
-static lvn_status forward_block(const lvni_conv_call *c, int64_t first, int64_t images,
+static lvn_status forward_block(const lvni_cpu_conv_call *c, int64_t first, int64_t images,
                                 void *columns)
 {
-    const lvni_conv_columns shape = columns_of(c);
+    const lvni_cpu_conv_columns shape = columns_of(c);
     const int64_t rows = images * windows_of(c), pixels = shape.h * shape.w * shape.c;
     void *x = at(c->x, first * pixels);
     if (!is_view(c)) {
-        lvni_conv_columns_cut(&shape, x, columns, images, (int64_t)lvn_dtype_size(c->x->dtype));
+        lvni_cpu_conv_columns_cut(&shape, x, columns, images, (int64_t)lvn_dtype_size(c->x->dtype));
     }
     const lvn_tensor a = matrix(is_view(c) ? x : columns, c->x->dtype, rows, width_of(c)),
                      w = weight_matrix(c);
     lvn_tensor y =
         matrix(at(c->y, first * windows_of(c) * c->y->shape[3]), c->y->dtype, rows, c->y->shape[3]);
-    return lvni_cpu_linear(&(lvni_args){.in = {&a, &w, c->b}, .out = {&y}});
+    return lvni_cpu_linear(&(lvni_kernels_args){.in = {&a, &w, c->b}, .out = {&y}});
 }
 
-lvn_status lvni_conv_product_forward(const lvni_conv_call *c)
+lvn_status lvni_cpu_conv_product_forward(const lvni_cpu_conv_call *c)
 {
     const int64_t block = is_view(c) ? c->y->shape[0] : block_of(c);
     void *columns = NULL;
     if (!is_view(c)) {
-        columns = lvni_scratch(LVNI_SCRATCH_COLUMNS, (size_t)(block * windows_of(c) * width_of(c)) *
-                                                         lvn_dtype_size(c->x->dtype));
+        columns =
+            lvni_cpu_scratch(LVNI_SCRATCH_COLUMNS, (size_t)(block * windows_of(c) * width_of(c)) *
+                                                       lvn_dtype_size(c->x->dtype));
         if (columns == NULL) {
             return lvn_last_error()->code;
         }
@@ -172,56 +173,56 @@ lvn_status lvni_conv_product_forward(const lvni_conv_call *c)
 }
 
 /* out (rows, KH KW I) = dy (rows, O) w (O, KH KW I) for the images from `first` on */
-static lvn_status columns_of_gradient(const lvni_conv_call *c, int64_t first, int64_t images,
+static lvn_status columns_of_gradient(const lvni_cpu_conv_call *c, int64_t first, int64_t images,
                                       lvn_dtype type, void *out)
 {
     const int64_t rows = images * windows_of(c), o = c->y->shape[3];
     const lvn_tensor dy = matrix(at(c->y, first * windows_of(c) * o), c->y->dtype, rows, o),
                      w = weight_matrix(c);
     lvn_tensor columns = matrix(out, type, rows, width_of(c));
-    return lvni_cpu_matmul(&(lvni_args){
-        .in = {&dy, &w}, .out = {&columns}, .attr = &(lvni_matmul_attr){.trans_a = false}});
+    return lvni_cpu_matmul(&(lvni_kernels_args){
+        .in = {&dy, &w}, .out = {&columns}, .attr = &(lvni_kernels_matmul_attr){.trans_a = false}});
 }
 
-lvn_status lvni_conv_product_grad_input(const lvni_conv_call *c)
+lvn_status lvni_cpu_conv_product_grad_input(const lvni_cpu_conv_call *c)
 {
     if (is_view(c)) {
         return columns_of_gradient(c, 0, c->y->shape[0], c->x->dtype, c->x->data);
     }
-    const lvni_conv_columns shape = columns_of(c);
+    const lvni_cpu_conv_columns shape = columns_of(c);
     const int64_t block = block_of(c), cut = block * windows_of(c) * width_of(c),
                   pixels = shape.h * shape.w * shape.c;
-    float *columns = lvni_scratch(LVNI_SCRATCH_COLUMNS,
-                                  (size_t)(cut + (low(c) ? block * pixels : 0)) * sizeof *columns);
+    float *columns = lvni_cpu_scratch(
+        LVNI_SCRATCH_COLUMNS, (size_t)(cut + (low(c) ? block * pixels : 0)) * sizeof *columns);
     if (columns == NULL) {
         return lvn_last_error()->code;
     }
     for (int64_t first = 0; first < c->y->shape[0]; first += block) {
         const int64_t left = c->y->shape[0] - first, images = left < block ? left : block;
         LVN_TRY(columns_of_gradient(c, first, images, LVN_F32, columns));
-        lvni_conv_columns_add(&shape, columns, at(c->x, first * pixels), images, low(c),
-                              columns + cut);
+        lvni_cpu_conv_columns_add(&shape, columns, at(c->x, first * pixels), images, low(c),
+                                  columns + cut);
     }
     return LVN_OK;
 }
 
-lvn_status lvni_conv_product_grad_weight(const lvni_conv_call *c)
+lvn_status lvni_cpu_conv_product_grad_weight(const lvni_cpu_conv_call *c)
 {
     const int64_t rows = c->y->shape[0] * windows_of(c);
     void *columns = c->x->data;
     if (!is_view(c)) {
-        columns = lvni_scratch(LVNI_SCRATCH_COLUMNS,
-                               (size_t)(rows * width_of(c)) * lvn_dtype_size(c->x->dtype));
+        columns = lvni_cpu_scratch(LVNI_SCRATCH_COLUMNS,
+                                   (size_t)(rows * width_of(c)) * lvn_dtype_size(c->x->dtype));
         if (columns == NULL) {
             return lvn_last_error()->code;
         }
-        const lvni_conv_columns shape = columns_of(c);
-        lvni_conv_columns_cut(&shape, c->x->data, columns, c->y->shape[0],
-                              (int64_t)lvn_dtype_size(c->x->dtype));
+        const lvni_cpu_conv_columns shape = columns_of(c);
+        lvni_cpu_conv_columns_cut(&shape, c->x->data, columns, c->y->shape[0],
+                                  (int64_t)lvn_dtype_size(c->x->dtype));
     }
     const lvn_tensor dy = matrix(c->y->data, c->y->dtype, rows, c->y->shape[3]),
                      x = matrix(columns, c->x->dtype, rows, width_of(c));
     lvn_tensor dw = weight_matrix(c);
-    return lvni_cpu_matmul(
-        &(lvni_args){.in = {&dy, &x}, .out = {&dw}, .attr = &(lvni_matmul_attr){.trans_a = true}});
+    return lvni_cpu_matmul(&(lvni_kernels_args){
+        .in = {&dy, &x}, .out = {&dw}, .attr = &(lvni_kernels_matmul_attr){.trans_a = true}});
 }

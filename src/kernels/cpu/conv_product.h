@@ -10,22 +10,22 @@
 
 /* x (N, H, W, I), y (N, OH, OW, O), w (O, KH, KW, I / groups), or the gradients of them; b (O) or
  * NULL. What is computed is written. */
-typedef struct lvni_conv_call {
-    const lvni_conv_attr *attr;
+typedef struct lvni_cpu_conv_call {
+    const lvni_kernels_conv_attr *attr;
     const lvn_tensor *x, *y, *w, *b;
-} lvni_conv_call;
+} lvni_cpu_conv_call;
 
 /* Is the product the quicker way? By shape and type alone, so that every team takes the same
  * one. */
-bool lvni_conv_product_forward_pays(const lvni_conv_call *c);
-bool lvni_conv_product_grad_input_pays(const lvni_conv_call *c);
-bool lvni_conv_product_grad_weight_pays(const lvni_conv_call *c);
+bool lvni_cpu_conv_product_forward_pays(const lvni_cpu_conv_call *c);
+bool lvni_cpu_conv_product_grad_input_pays(const lvni_cpu_conv_call *c);
+bool lvni_cpu_conv_product_grad_weight_pays(const lvni_cpu_conv_call *c);
 
 /* None of the tensors is empty, and the answer above was yes. In f32 the weight gradient has the
  * bits of wgrad_team, the others of no team; in bf16 all run with wgrad_team, as all products do
  * (onednn_table.c). */
-lvn_status lvni_conv_product_forward(const lvni_conv_call *c);
-lvn_status lvni_conv_product_grad_input(const lvni_conv_call *c);
-lvn_status lvni_conv_product_grad_weight(const lvni_conv_call *c);
+lvn_status lvni_cpu_conv_product_forward(const lvni_cpu_conv_call *c);
+lvn_status lvni_cpu_conv_product_grad_input(const lvni_cpu_conv_call *c);
+lvn_status lvni_cpu_conv_product_grad_weight(const lvni_cpu_conv_call *c);
 
 #endif

@@ -23,7 +23,7 @@ typedef struct bias_job {
 static void bias_range(const void *job, int64_t begin, int64_t end)
 {
     const bias_job *j = job;
-    const lvni_vec *vec = lvni_cpu_isa();
+    const lvni_cpu_vec *vec = lvni_cpu_isa();
     for (int64_t i = begin; i < end; i++) {
         const int64_t at = i * PIECE, left = j->n - at, n = left < PIECE ? left : PIECE;
         const float *bias = j->bias + at % j->channels;
@@ -39,7 +39,7 @@ static void bias_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_conv_transpose2d(const lvni_args *args)
+lvn_status lvni_cpu_conv_transpose2d(const lvni_kernels_args *args)
 {
     const lvn_tensor *b = args->in[2];
     lvn_tensor *y = args->out[0];
@@ -48,9 +48,9 @@ lvn_status lvni_cpu_conv_transpose2d(const lvni_args *args)
     if (b == NULL || n == 0) {
         return LVN_OK;
     }
-    const int64_t rows = lvni_div_up(PIECE, channels) + 1;
-    float *bias = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(rows * channels) * sizeof *bias);
-    if (bias == NULL || lvni_device_dry_run()) {
+    const int64_t rows = lvni_cpu_div_up(PIECE, channels) + 1;
+    float *bias = lvni_cpu_scratch(LVNI_SCRATCH_OWN, (size_t)(rows * channels) * sizeof *bias);
+    if (bias == NULL || lvni_tensor_device_dry_run()) {
         return bias == NULL ? lvn_last_error()->code : LVN_OK;
     }
     if (b->dtype == LVN_BF16) {
@@ -61,7 +61,7 @@ lvn_status lvni_cpu_conv_transpose2d(const lvni_args *args)
     for (int64_t r = 1; r < rows; r++) {
         memcpy(bias + r * channels, bias, (size_t)channels * sizeof *bias);
     }
-    lvni_par(lvni_div_up(n, PIECE), 1, PIECE, bias_range,
-             &(bias_job){.y = y, .bias = bias, .n = n, .channels = channels});
+    lvni_cpu_par(lvni_cpu_div_up(n, PIECE), 1, PIECE, bias_range,
+                 &(bias_job){.y = y, .bias = bias, .n = n, .channels = channels});
     return LVN_OK;
 }

@@ -39,7 +39,7 @@ static void numbers_from(int first, float x[BLOCK])
     lvni_cpu_isa()->from_bf16(bits, x, BLOCK);
 }
 
-static void make_values(lvni_unary_id id, uint16_t *table)
+static void make_values(lvni_cpu_unary_id id, uint16_t *table)
 {
     float x[BLOCK], y[BLOCK];
     for (int first = 0; first < LVNI_CURVE_NUMBERS; first += BLOCK) {
@@ -50,7 +50,7 @@ static void make_values(lvni_unary_id id, uint16_t *table)
 }
 
 /* The gradient with dy = 1. */
-static void make_slopes(lvni_pair_id id, float *table)
+static void make_slopes(lvni_cpu_pair_id id, float *table)
 {
     float one[BLOCK], k[BLOCK];
     for (int i = 0; i < BLOCK; i++) {
@@ -62,7 +62,7 @@ static void make_slopes(lvni_pair_id id, float *table)
     }
 }
 
-const uint16_t *lvni_curve_values(lvni_unary_id id)
+const uint16_t *lvni_cpu_curve_values(lvni_cpu_unary_id id)
 {
     const int which = values_of[id];
     if (which == 0) {
@@ -79,7 +79,7 @@ const uint16_t *lvni_curve_values(lvni_unary_id id)
     return values[which];
 }
 
-const float *lvni_curve_slopes(lvni_pair_id id)
+const float *lvni_cpu_curve_slopes(lvni_cpu_pair_id id)
 {
     const int which = slopes_of[id];
     if (which == 0) {

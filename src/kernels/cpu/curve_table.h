@@ -10,8 +10,8 @@ enum { LVNI_CURVE_NUMBERS = 65536 };
 
 /* f(x) as bf16 for every bf16 x, by its bits; NULL where the kernel is as quick. Made at the first
  * call, kept for the process. */
-const uint16_t *lvni_curve_values(lvni_unary_id id);
+const uint16_t *lvni_cpu_curve_values(lvni_cpu_unary_id id);
 /* f'(k) in f32 for a gradient that is dy f'(k); NULL likewise. */
-const float *lvni_curve_slopes(lvni_pair_id id);
+const float *lvni_cpu_curve_slopes(lvni_cpu_pair_id id);
 
 #endif

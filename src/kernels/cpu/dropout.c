@@ -9,7 +9,7 @@ enum { GRAIN = 1024 }; /* a multiple of the 4 elements of a counter */
 typedef struct dropout_job {
     const void *x;
     void *y;
-    const lvni_rng *rng;
+    const lvni_core_rng *rng;
     float p, scale;
     /* of bf16 and f16, a block at a time as in elementwise.c */
     void (*widen)(const uint16_t *x, float *y, int64_t n);
@@ -35,10 +35,10 @@ static void low_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_dropout(const lvni_args *args)
+lvn_status lvni_cpu_dropout(const lvni_kernels_args *args)
 {
-    const lvni_dropout_attr *attr = args->attr;
-    const lvni_vec *isa = lvni_cpu_isa();
+    const lvni_kernels_dropout_attr *attr = args->attr;
+    const lvni_cpu_vec *isa = lvni_cpu_isa();
     const bool bf16 = args->in[0]->dtype == LVN_BF16;
     const dropout_job job = {.x = args->in[0]->data,
                              .y = args->out[0]->data,
@@ -47,7 +47,7 @@ lvn_status lvni_cpu_dropout(const lvni_args *args)
                              .scale = (float)(1.0 / (1.0 - attr->p)),
                              .widen = bf16 ? isa->from_bf16 : isa->from_f16,
                              .narrow = bf16 ? isa->to_bf16 : isa->to_f16};
-    lvni_par(lvn_numel(args->out[0]), GRAIN, 4,
-             lvni_is_low(args->in[0]->dtype) ? low_range : dropout_range, &job);
+    lvni_cpu_par(lvn_numel(args->out[0]), GRAIN, 4,
+                 lvni_tensor_is_low(args->in[0]->dtype) ? low_range : dropout_range, &job);
     return LVN_OK;
 }

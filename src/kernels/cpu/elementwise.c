@@ -84,21 +84,21 @@ static void slopes_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-static lvni_range_fn low_loop(map_job *j, lvn_dtype dtype, int64_t n)
+static lvni_cpu_range_fn low_loop(map_job *j, lvn_dtype dtype, int64_t n)
 {
-    if (dtype != LVN_BF16 || n < LVNI_CURVE_NUMBERS || lvni_device_dry_run()) {
+    if (dtype != LVN_BF16 || n < LVNI_CURVE_NUMBERS || lvni_tensor_device_dry_run()) {
         return low_range;
     }
     if (j->pair == NULL) {
-        j->values = lvni_curve_values((lvni_unary_id)j->id);
+        j->values = lvni_cpu_curve_values((lvni_cpu_unary_id)j->id);
         return j->values != NULL ? values_range : low_range;
     }
-    j->slopes = lvni_curve_slopes((lvni_pair_id)j->id);
+    j->slopes = lvni_cpu_curve_slopes((lvni_cpu_pair_id)j->id);
     return j->slopes != NULL ? slopes_range : low_range;
 }
 
 /* Those that compare and choose: a denormal is neither 0 nor of no sign. */
-static lvni_fp_mode mode_of(const map_job *j)
+static lvni_tensor_fp_mode mode_of(const map_job *j)
 {
     static const bool unary[LVNI_UNARY_COUNT] = {[LVNI_UNARY_sign] = true,
                                                  [LVNI_UNARY_relu] = true,
@@ -111,9 +111,9 @@ static lvni_fp_mode mode_of(const map_job *j)
     return (j->pair == NULL ? unary : pair)[j->id] ? LVNI_FP_EXACT : LVNI_FP_FLUSH;
 }
 
-static lvn_status map(const lvni_args *args, map_job *j)
+static lvn_status map(const lvni_kernels_args *args, map_job *j)
 {
-    const lvni_vec *isa = lvni_cpu_isa();
+    const lvni_cpu_vec *isa = lvni_cpu_isa();
     const lvn_dtype dtype = args->in[0]->dtype;
     j->a = args->in[0]->data;
     j->b = j->pair == NULL ? j->a : args->in[1]->data;
@@ -121,18 +121,19 @@ static lvn_status map(const lvni_args *args, map_job *j)
     j->widen = dtype == LVN_BF16 ? isa->from_bf16 : isa->from_f16;
     j->narrow = dtype == LVN_BF16 ? isa->to_bf16 : isa->to_f16;
     const int64_t n = lvn_numel(args->out[0]);
-    lvni_par_in(mode_of(j), n, GRAIN, 1, lvni_is_low(dtype) ? low_loop(j, dtype, n) : f32_range, j);
+    lvni_cpu_par_in(mode_of(j), n, GRAIN, 1,
+                    lvni_tensor_is_low(dtype) ? low_loop(j, dtype, n) : f32_range, j);
     return LVN_OK;
 }
 
 #define LVNI_UNARY(op, expression)                                                                 \
-    lvn_status lvni_cpu_##op(const lvni_args *args)                                                \
+    lvn_status lvni_cpu_##op(const lvni_kernels_args *args)                                        \
     {                                                                                              \
         map_job j = {.unary = lvni_cpu_isa()->unary[LVNI_UNARY_##op], .id = LVNI_UNARY_##op};      \
         return map(args, &j);                                                                      \
     }
 #define LVNI_UNARY_ATTR(op, attr_type, first, second, expression)                                  \
-    lvn_status lvni_cpu_##op(const lvni_args *args)                                                \
+    lvn_status lvni_cpu_##op(const lvni_kernels_args *args)                                        \
     {                                                                                              \
         const attr_type *attr = args->attr;                                                        \
         map_job j = {.unary = lvni_cpu_isa()->unary[LVNI_UNARY_##op],                              \
@@ -142,13 +143,13 @@ static lvn_status map(const lvni_args *args, map_job *j)
         return map(args, &j);                                                                      \
     }
 #define LVNI_PAIR(op, expression)                                                                  \
-    lvn_status lvni_cpu_##op(const lvni_args *args)                                                \
+    lvn_status lvni_cpu_##op(const lvni_kernels_args *args)                                        \
     {                                                                                              \
         map_job j = {.pair = lvni_cpu_isa()->pair[LVNI_PAIR_##op], .id = LVNI_PAIR_##op};          \
         return map(args, &j);                                                                      \
     }
 #define LVNI_PAIR_ATTR(op, attr_type, first, second, expression)                                   \
-    lvn_status lvni_cpu_##op(const lvni_args *args)                                                \
+    lvn_status lvni_cpu_##op(const lvni_kernels_args *args)                                        \
     {                                                                                              \
         const attr_type *attr = args->attr;                                                        \
         map_job j = {.pair = lvni_cpu_isa()->pair[LVNI_PAIR_##op],                                 \

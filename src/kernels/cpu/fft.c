@@ -69,23 +69,23 @@ static void fft_range(const void *job, int64_t begin, int64_t end)
 }
 
 /* Along one axis of length n. */
-static lvn_status transform(const lvni_fft_attr *attr, const lvn_tensor *x, lvn_tensor *y,
+static lvn_status transform(const lvni_kernels_fft_attr *attr, const lvn_tensor *x, lvn_tensor *y,
                             int64_t n, int64_t inner, double scale)
 {
-    const lvni_ctx *ctx = lvni_ctx_get();
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     if (ctx == NULL) {
         return lvn_last_error()->code;
     }
-    const int64_t groups = lvni_div_up(inner, NEIGHBOURS),
+    const int64_t groups = lvni_cpu_div_up(inner, NEIGHBOURS),
                   items = lvn_numel(x) / 2 / n / inner * groups;
     const int64_t slots = ctx->team < items ? ctx->team : items;
     size_t plan_bytes = 0;
     kiss_fft_alloc((int)n, attr->inverse, NULL, &plan_bytes); /* asks for the size only */
     const size_t plan_room = (plan_bytes + 63) / 64 * 64;
     char *memory =
-        lvni_scratch(LVNI_SCRATCH_OWN,
-                     plan_room + (size_t)(slots * (NEIGHBOURS + 1) * n) * sizeof(kiss_fft_cpx));
-    if (memory == NULL || lvni_device_dry_run()) {
+        lvni_cpu_scratch(LVNI_SCRATCH_OWN,
+                         plan_room + (size_t)(slots * (NEIGHBOURS + 1) * n) * sizeof(kiss_fft_cpx));
+    if (memory == NULL || lvni_tensor_device_dry_run()) {
         return memory == NULL ? lvn_last_error()->code : LVN_OK;
     }
     const fft_job job = {.plan = kiss_fft_alloc((int)n, attr->inverse, memory, &plan_bytes),
@@ -99,13 +99,13 @@ static lvn_status transform(const lvni_fft_attr *attr, const lvn_tensor *x, lvn_
                          .slots = slots,
                          .shift = attr->centered ? n / 2 : 0,
                          .scale = (float)scale};
-    lvni_par(slots, 1, lvn_numel(x) / slots * 8, fft_range, &job);
+    lvni_cpu_par(slots, 1, lvn_numel(x) / slots * 8, fft_range, &job);
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_fft(const lvni_args *args)
+lvn_status lvni_cpu_fft(const lvni_kernels_args *args)
 {
-    const lvni_fft_attr *attr = args->attr;
+    const lvni_kernels_fft_attr *attr = args->attr;
     const lvn_tensor *x = args->in[0];
     lvn_tensor *y = args->out[0];
     if (lvn_numel(x) == 0) {

@@ -22,7 +22,7 @@ typedef struct flat_job {
 
 typedef struct flat_command {
     flat_job job;
-    lvni_range_fn fn;
+    lvni_cpu_range_fn fn;
     int64_t n, grain, work;
     alignas(16) unsigned char params[256];
 } flat_command;
@@ -31,29 +31,29 @@ static lvn_status run_command(void *payload)
 {
     flat_command *c = payload;
     c->job.params = c->params;
-    lvni_par(c->n, c->grain, c->work, c->fn, &c->job);
+    lvni_cpu_par(c->n, c->grain, c->work, c->fn, &c->job);
     return LVN_OK;
 }
 
-/* lvni_par here, or on the device where the job's buffers lie; partial sums are for the host, which
- * waits for them. */
-static void run(int64_t n, int64_t grain, int64_t work, lvni_range_fn fn, const flat_job *job,
+/* lvni_cpu_par here, or on the device where the job's buffers lie; partial sums are for the host,
+ * which waits for them. */
+static void run(int64_t n, int64_t grain, int64_t work, lvni_cpu_range_fn fn, const flat_job *job,
                 size_t params_bytes)
 {
-    lvni_device *device = lvni_device_of(job->w != NULL ? job->w : job->g);
+    lvni_tensor_device *device = lvni_tensor_device_of(job->w != NULL ? job->w : job->g);
     if (device == NULL) {
-        lvni_par(n, grain, work, fn, job);
+        lvni_cpu_par(n, grain, work, fn, job);
         return;
     }
     flat_command c = {.job = *job, .fn = fn, .n = n, .grain = grain, .work = work};
-    c.job.w = lvni_device_alias(job->w);
-    c.job.m = lvni_device_alias(job->m);
-    c.job.v = lvni_device_alias(job->v);
-    c.job.g = lvni_device_alias(job->g);
+    c.job.w = lvni_tensor_device_alias(job->w);
+    c.job.m = lvni_tensor_device_alias(job->m);
+    c.job.v = lvni_tensor_device_alias(job->v);
+    c.job.g = lvni_tensor_device_alias(job->g);
     memcpy(c.params, params_bytes > 0 ? job->params : "", params_bytes);
-    lvni_device_submit(device, "flat buffers", run_command, &c, sizeof c);
+    lvni_tensor_device_submit(device, "flat buffers", run_command, &c, sizeof c);
     if (job->partial != NULL) {
-        lvni_device_sync();
+        lvni_tensor_device_sync();
     }
 }
 
@@ -63,7 +63,7 @@ static void add_range(const void *job, int64_t begin, int64_t end)
     lvni_cpu_isa()->accumulate(j->w + begin, j->g + begin, end - begin);
 }
 
-void lvni_flat_add(float *a, const float *b, int64_t n)
+void lvni_kernels_flat_add(float *a, const float *b, int64_t n)
 {
     const flat_job job = {.w = a, .g = b};
     run(n, LVNI_FLAT_BLOCK, 1, add_range, &job, 0);
@@ -75,7 +75,7 @@ static void lerp_range(const void *job, int64_t begin, int64_t end)
     lvni_cpu_isa()->lerp(j->w + begin, j->g + begin, j->s, end - begin);
 }
 
-void lvni_flat_lerp(float *a, const float *b, float t, int64_t n)
+void lvni_kernels_flat_lerp(float *a, const float *b, float t, int64_t n)
 {
     const flat_job job = {.w = a, .g = b, .s = t};
     run(n, LVNI_FLAT_BLOCK, 1, lerp_range, &job, 0);
@@ -91,13 +91,13 @@ static void sumsq_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-void lvni_flat_block_sumsq(const float *g, int64_t n, double *partial)
+void lvni_kernels_flat_block_sumsq(const float *g, int64_t n, double *partial)
 {
     const flat_job job = {.g = g, .partial = partial, .n = n};
-    run(lvni_flat_blocks(n), 1, LVNI_FLAT_BLOCK, sumsq_range, &job, 0);
+    run(lvni_kernels_flat_blocks(n), 1, LVNI_FLAT_BLOCK, sumsq_range, &job, 0);
 }
 
-double lvni_flat_sum_tree(double *partial, int64_t blocks)
+double lvni_kernels_flat_sum_tree(double *partial, int64_t blocks)
 {
     for (int64_t apart = 1; apart < blocks; apart *= 2) {
         for (int64_t i = 0; i + apart < blocks; i += 2 * apart) {
@@ -114,8 +114,8 @@ static void sgd_range(const void *job, int64_t begin, int64_t end)
                         j->params);
 }
 
-void lvni_flat_sgd(float *w, const float *g, float *momentum_buffer, int64_t n,
-                   const lvni_flat_sgd_params *p)
+void lvni_kernels_flat_sgd(float *w, const float *g, float *momentum_buffer, int64_t n,
+                           const lvni_kernels_flat_sgd_params *p)
 {
     const flat_job job = {.w = w, .g = g, .m = momentum_buffer, .params = p};
     run(n, LVNI_FLAT_BLOCK, 1, sgd_range, &job, sizeof *p);
@@ -128,8 +128,8 @@ static void adamw_range(const void *job, int64_t begin, int64_t end)
                           j->params);
 }
 
-void lvni_flat_adamw(float *w, const float *g, float *m, float *v, int64_t n,
-                     const lvni_flat_adamw_params *p)
+void lvni_kernels_flat_adamw(float *w, const float *g, float *m, float *v, int64_t n,
+                             const lvni_kernels_flat_adamw_params *p)
 {
     const flat_job job = {.w = w, .g = g, .m = m, .v = v, .params = p};
     run(n, LVNI_FLAT_BLOCK, 1, adamw_range, &job, sizeof *p);
@@ -138,7 +138,7 @@ void lvni_flat_adamw(float *w, const float *g, float *m, float *v, int64_t n,
 static void round_range(const void *job, int64_t begin, int64_t end)
 {
     const flat_job *j = job;
-    const lvni_vec *vec = lvni_cpu_isa();
+    const lvni_cpu_vec *vec = lvni_cpu_isa();
     uint16_t low[LVNI_FLAT_BLOCK];
     for (int64_t i = begin; i < end; i += LVNI_FLAT_BLOCK) {
         const int64_t n = end - i < LVNI_FLAT_BLOCK ? end - i : LVNI_FLAT_BLOCK;
@@ -147,7 +147,7 @@ static void round_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-void lvni_flat_round_bf16(float *w, int64_t n)
+void lvni_kernels_flat_round_bf16(float *w, int64_t n)
 {
     const flat_job job = {.w = w};
     run(n, LVNI_FLAT_BLOCK, 1, round_range, &job, 0);
@@ -168,10 +168,10 @@ static void team_member(const void *job, int64_t begin, int64_t end)
     j->work(j->user);
 }
 
-void lvni_flat_team(void (*work)(void *user), void *user)
+void lvni_kernels_flat_team(void (*work)(void *user), void *user)
 {
     static const int64_t LARGE = 1 << 20;
-    const lvni_ctx *ctx = lvni_ctx_get();
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     const team_job job = {.work = work, .user = user};
-    lvni_par(ctx == NULL ? 1 : ctx->team, 1, LARGE, team_member, &job);
+    lvni_cpu_par(ctx == NULL ? 1 : ctx->team, 1, LARGE, team_member, &job);
 }

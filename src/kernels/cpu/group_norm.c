@@ -14,7 +14,7 @@
 
 typedef struct group_job {
     int64_t samples, pixels, channels, groups, blocks; /* blocks: of a sample's pixels */
-    lvni_elem elem;                                    /* of x, dy, y */
+    lvni_cpu_elem elem;                                /* of x, dy, y */
     size_t size;
     const void *x, *dy;
     void *y;                    /* y or dx */
@@ -34,12 +34,12 @@ static group_job describe(const lvn_tensor *x, int groups)
                    .pixels = 1,
                    .channels = x->shape[x->ndim - 1],
                    .groups = groups,
-                   .elem = lvni_elem_of(x->dtype),
+                   .elem = lvni_cpu_elem_of(x->dtype),
                    .size = lvn_dtype_size(x->dtype)};
     for (int i = 1; i < x->ndim - 1; i++) {
         j.pixels *= x->shape[i];
     }
-    j.blocks = lvni_div_up(j.pixels, LVNI_ROW_BLOCK);
+    j.blocks = lvni_cpu_div_up(j.pixels, LVNI_ROW_BLOCK);
     return j;
 }
 
@@ -47,8 +47,8 @@ static lvn_status take_scratch(group_job *j)
 {
     const int64_t table = j->samples * j->channels, sums = table * j->blocks;
     double *memory =
-        lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * table) * sizeof(double) +
-                                           (size_t)(4 * table + 3 * sums) * sizeof(float));
+        lvni_cpu_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * table) * sizeof(double) +
+                                               (size_t)(4 * table + 3 * sums) * sizeof(float));
     if (memory == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -73,10 +73,10 @@ static int64_t block_of(const group_job *j, int64_t b, int64_t *at)
     return left < LVNI_ROW_BLOCK ? left : LVNI_ROW_BLOCK;
 }
 
-static void par_blocks(const group_job *j, lvni_range_fn fn)
+static void par_blocks(const group_job *j, lvni_cpu_range_fn fn)
 {
     const int64_t rows = j->pixels < LVNI_ROW_BLOCK ? j->pixels : LVNI_ROW_BLOCK;
-    lvni_par(j->samples * j->blocks, 1, rows * j->channels, fn, j);
+    lvni_cpu_par(j->samples * j->blocks, 1, rows * j->channels, fn, j);
 }
 
 static void sums_range(const void *job, int64_t begin, int64_t end)
@@ -85,7 +85,7 @@ static void sums_range(const void *job, int64_t begin, int64_t end)
     for (int64_t b = begin; b < end; b++) {
         int64_t at;
         const int64_t rows = block_of(j, b, &at), to = b * j->channels;
-        lvni_cpu_isa()->norm[j->elem].sums(lvni_elem_at(j->x, at, j->size), rows, j->channels,
+        lvni_cpu_isa()->norm[j->elem].sums(lvni_cpu_elem_at(j->x, at, j->size), rows, j->channels,
                                            j->first + to, j->s1 + to, j->s2 + to);
     }
 }
@@ -109,7 +109,7 @@ static void one_group(const group_job *j, int64_t n, int64_t g)
     for (int64_t c = c0; c < c0 + width; c++) {
         squares += m2[c] + (double)j->pixels * (mean[c] - center) * (mean[c] - center);
     }
-    const double rstd = 1.0 / lvni_sqrt(squares / (double)(width * j->pixels) + j->eps);
+    const double rstd = 1.0 / lvni_core_sqrt(squares / (double)(width * j->pixels) + j->eps);
     j->mean_out[n * j->groups + g] = (float)center;
     j->rstd_out[n * j->groups + g] = (float)rstd;
     for (int64_t c = c0; c < c0 + width; c++) {
@@ -125,11 +125,11 @@ static void statistics_range(const void *job, int64_t begin, int64_t end)
     const group_job *j = job;
     for (int64_t n = begin; n < end; n++) {
         const int64_t at = n * j->blocks * j->channels, to = n * j->channels;
-        const lvni_norm_sums sums = {.shift = j->first + at,
-                                     .s1 = j->s1 + at,
-                                     .s2 = j->s2 + at,
-                                     .rows = j->pixels,
-                                     .cols = j->channels};
+        const lvni_cpu_norm_sums sums = {.shift = j->first + at,
+                                         .s1 = j->s1 + at,
+                                         .s2 = j->s2 + at,
+                                         .rows = j->pixels,
+                                         .cols = j->channels};
         lvni_cpu_isa()->norm_combine(&sums, 0, j->channels, j->mean + to, j->m2 + to);
         for (int64_t g = 0; g < j->groups; g++) {
             one_group(j, n, g);
@@ -138,10 +138,10 @@ static void statistics_range(const void *job, int64_t begin, int64_t end)
 }
 
 /* The vectors of the sample that block b belongs to. */
-static lvni_norm_vectors vectors_of(const group_job *j, int64_t b)
+static lvni_cpu_norm_vectors vectors_of(const group_job *j, int64_t b)
 {
     const int64_t at = b / j->blocks * j->channels;
-    return (lvni_norm_vectors){
+    return (lvni_cpu_norm_vectors){
         .mean = j->center + at, .scale = j->scale + at, .shift = j->shift + at, .d = j->d + at};
 }
 
@@ -151,18 +151,18 @@ static void apply_range(const void *job, int64_t begin, int64_t end)
     for (int64_t b = begin; b < end; b++) {
         int64_t at;
         const int64_t rows = block_of(j, b, &at);
-        const lvni_norm_vectors v = vectors_of(j, b);
-        lvni_cpu_isa()->norm[j->elem].apply(lvni_elem_at(j->x, at, j->size), NULL, false, &v,
-                                            lvni_elem_to(j->y, at, j->size), rows, j->channels);
+        const lvni_cpu_norm_vectors v = vectors_of(j, b);
+        lvni_cpu_isa()->norm[j->elem].apply(lvni_cpu_elem_at(j->x, at, j->size), NULL, false, &v,
+                                            lvni_cpu_elem_to(j->y, at, j->size), rows, j->channels);
     }
 }
 
-lvn_status lvni_cpu_group_norm(const lvni_args *args)
+lvn_status lvni_cpu_group_norm(const lvni_kernels_args *args)
 {
-    const lvni_group_norm_attr *attr = args->attr;
+    const lvni_kernels_group_norm_attr *attr = args->attr;
     group_job job = describe(args->in[0], attr->groups);
     LVN_TRY(take_scratch(&job));
-    if (lvni_device_dry_run()) {
+    if (lvni_tensor_device_dry_run()) {
         return LVN_OK;
     }
     job.x = args->in[0]->data;
@@ -173,7 +173,7 @@ lvn_status lvni_cpu_group_norm(const lvni_args *args)
     job.rstd_out = LVNI_F32(args->out[2]);
     job.eps = attr->eps;
     par_blocks(&job, sums_range);
-    lvni_par(job.samples, 1, job.channels * job.blocks * 4, statistics_range, &job);
+    lvni_cpu_par(job.samples, 1, job.channels * job.blocks * 4, statistics_range, &job);
     par_blocks(&job, apply_range);
     return LVN_OK;
 }
@@ -186,10 +186,10 @@ static void grad_sums_range(const void *job, int64_t begin, int64_t end)
     for (int64_t b = begin; b < end; b++) {
         int64_t at;
         const int64_t rows = block_of(j, b, &at), to = b * j->channels;
-        const lvni_norm_vectors v = vectors_of(j, b);
-        const lvni_norm_grad part = {.dy = lvni_elem_at(j->dy, at, j->size),
-                                     .x = lvni_elem_at(j->x, at, j->size),
-                                     .gate = LVNI_GATE_OPEN};
+        const lvni_cpu_norm_vectors v = vectors_of(j, b);
+        const lvni_cpu_norm_grad part = {.dy = lvni_cpu_elem_at(j->dy, at, j->size),
+                                         .x = lvni_cpu_elem_at(j->x, at, j->size),
+                                         .gate = LVNI_GATE_OPEN};
         lvni_cpu_isa()->norm[j->elem].grad_sums(&part, &v, rows, j->channels, j->s1 + to,
                                                 j->s2 + to);
     }
@@ -237,10 +237,10 @@ static void grad_apply_range(const void *job, int64_t begin, int64_t end)
     for (int64_t b = begin; b < end; b++) {
         int64_t at;
         const int64_t rows = block_of(j, b, &at);
-        const lvni_norm_vectors v = vectors_of(j, b);
+        const lvni_cpu_norm_vectors v = vectors_of(j, b);
         lvni_cpu_isa()->group_grad_apply[j->elem](
-            lvni_elem_at(j->dy, at, j->size), lvni_elem_at(j->x, at, j->size), &v,
-            lvni_elem_to(j->y, at, j->size), rows, j->channels);
+            lvni_cpu_elem_at(j->dy, at, j->size), lvni_cpu_elem_at(j->x, at, j->size), &v,
+            lvni_cpu_elem_to(j->y, at, j->size), rows, j->channels);
     }
 }
 
@@ -263,12 +263,12 @@ static void parameter_gradients(const group_job *j, lvn_tensor *dgamma, lvn_tens
     }
 }
 
-lvn_status lvni_cpu_group_norm_grad(const lvni_args *args)
+lvn_status lvni_cpu_group_norm_grad(const lvni_kernels_args *args)
 {
-    const lvni_group_norm_attr *attr = args->attr;
+    const lvni_kernels_group_norm_attr *attr = args->attr;
     group_job job = describe(args->in[1], attr->groups);
     LVN_TRY(take_scratch(&job));
-    if (lvni_device_dry_run()) {
+    if (lvni_tensor_device_dry_run()) {
         return LVN_OK;
     }
     job.dy = args->in[0]->data;
@@ -282,7 +282,7 @@ lvn_status lvni_cpu_group_norm_grad(const lvni_args *args)
         job.center[e] = job.mean_in[e / job.channels * job.groups + g];
     }
     par_blocks(&job, grad_sums_range);
-    lvni_par(job.samples, 1, job.channels * job.blocks * 4, grad_statistics_range, &job);
+    lvni_cpu_par(job.samples, 1, job.channels * job.blocks * 4, grad_statistics_range, &job);
     par_blocks(&job, grad_apply_range);
     parameter_gradients(&job, args->out[1], args->out[2]);
     return LVN_OK;

@@ -17,10 +17,10 @@ typedef struct index_job {
     char *y;
 } index_job;
 
-static lvn_status plan(const char *op, const lvni_args *args, bool per_element, bool gradient,
-                       index_job *j)
+static lvn_status plan(const char *op, const lvni_kernels_args *args, bool per_element,
+                       bool gradient, index_job *j)
 {
-    const int axis = ((const lvni_axis_attr *)args->attr)->axis;
+    const int axis = ((const lvni_kernels_axis_attr *)args->attr)->axis;
     const lvn_tensor *big = gradient ? args->out[0] : args->in[0],
                      *small = gradient ? args->in[0] : args->out[0];
     *j = (index_job){.outer = 1,
@@ -36,7 +36,7 @@ static lvn_status plan(const char *op, const lvni_args *args, bool per_element, 
         j->outer *= i < axis ? big->shape[i] : 1;
         j->inner *= i > axis ? big->shape[i] : 1;
     }
-    j->chunks = lvni_div_up(j->inner, CHUNK);
+    j->chunks = lvni_cpu_div_up(j->inner, CHUNK);
     for (int64_t e = 0; e < lvn_numel(args->in[1]); e++) {
         LVN_ARG(j->index[e] >= 0 && j->index[e] < j->size,
                 "%s: index %lld of element %lld is outside the axis of size %lld", op,
@@ -91,36 +91,36 @@ static void put_back_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_index_select(const lvni_args *args)
+lvn_status lvni_cpu_index_select(const lvni_kernels_args *args)
 {
     index_job j;
     LVN_TRY(plan("index_select", args, false, false, &j));
-    lvni_par(j.outer * j.many, 1, j.inner, select_range, &j);
+    lvni_cpu_par(j.outer * j.many, 1, j.inner, select_range, &j);
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_gather(const lvni_args *args)
+lvn_status lvni_cpu_gather(const lvni_kernels_args *args)
 {
     index_job j;
     LVN_TRY(plan("gather", args, true, false, &j));
-    lvni_par(j.outer * j.many, 1, j.inner, gather_range, &j);
+    lvni_cpu_par(j.outer * j.many, 1, j.inner, gather_range, &j);
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_index_select_grad(const lvni_args *args)
+lvn_status lvni_cpu_index_select_grad(const lvni_kernels_args *args)
 {
     index_job j;
     LVN_TRY(plan("index_select_grad", args, false, true, &j));
-    lvni_par(j.outer * j.chunks, 1, (j.many + j.size) * (j.inner < CHUNK ? j.inner : CHUNK),
-             put_back_range, &j);
+    lvni_cpu_par(j.outer * j.chunks, 1, (j.many + j.size) * (j.inner < CHUNK ? j.inner : CHUNK),
+                 put_back_range, &j);
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_gather_grad(const lvni_args *args)
+lvn_status lvni_cpu_gather_grad(const lvni_kernels_args *args)
 {
     index_job j;
     LVN_TRY(plan("gather_grad", args, true, true, &j));
-    lvni_par(j.outer * j.chunks, 1, (j.many + j.size) * (j.inner < CHUNK ? j.inner : CHUNK),
-             put_back_range, &j);
+    lvni_cpu_par(j.outer * j.chunks, 1, (j.many + j.size) * (j.inner < CHUNK ? j.inner : CHUNK),
+                 put_back_range, &j);
     return LVN_OK;
 }

@@ -6,9 +6,9 @@
 #include <string.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static const lvni_vec *chosen;
-static char wish[16];
-static bool wish_refused;
+static const lvni_cpu_vec *chosen;
+static char request[16];
+static bool request_refused;
 
 /* The features by which processors of a level differ from those below; named one by one, since not
  * every compiler knows the levels' names here. */
@@ -27,7 +27,7 @@ static bool has_v4(void)
 
 static void choose(void)
 {
-    static const lvni_vec *const tables[] = {&lvni_vec_v2, &lvni_vec_v3, &lvni_vec_v4};
+    static const lvni_cpu_vec *const tables[] = {&lvni_vec_v2, &lvni_vec_v3, &lvni_cpu_vec_v4};
     __builtin_cpu_init();
     int best = 0;
     if (has_v3()) {
@@ -35,18 +35,18 @@ static void choose(void)
     }
     const char *env = getenv("LEVIN_CPU_ISA");
     if (env != NULL && *env != 0) {
-        strncpy(wish, env, sizeof wish - 1);
+        strncpy(request, env, sizeof request - 1);
         int asked = -1;
         for (int i = 0; i < 3; i++) {
             asked = strcmp(env, tables[i]->name) == 0 ? i : asked;
         }
-        wish_refused = asked < 0 || asked > best;
-        best = wish_refused ? best : asked;
+        request_refused = asked < 0 || asked > best;
+        best = request_refused ? best : asked;
     }
     chosen = tables[best];
 }
 
-const lvni_vec *lvni_cpu_isa(void)
+const lvni_cpu_vec *lvni_cpu_isa(void)
 {
     pthread_once(&once, choose);
     return chosen;
@@ -54,13 +54,13 @@ const lvni_vec *lvni_cpu_isa(void)
 
 lvn_status lvni_cpu_isa_check(void)
 {
-    const lvni_vec *best = lvni_cpu_isa();
-    if (wish_refused) {
+    const lvni_cpu_vec *best = lvni_cpu_isa();
+    if (request_refused) {
         LVN_FAIL(
             LVN_ERR_USAGE,
             "LEVIN_CPU_ISA is \"%s\", but must be v2, v3 or v4 and no more than this machine's %s; "
             "unset it or lower it",
-            wish, best->name);
+            request, best->name);
     }
     return LVN_OK;
 }

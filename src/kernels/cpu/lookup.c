@@ -53,7 +53,7 @@ static void forward_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_embedding(const lvni_args *args)
+lvn_status lvni_cpu_embedding(const lvni_kernels_args *args)
 {
     const lvn_tensor *weight = args->in[0];
     lookup_job job = describe(args->in[1], weight->shape[1]);
@@ -61,7 +61,7 @@ lvn_status lvni_cpu_embedding(const lvni_args *args)
     job.weight = LVNI_CF32(weight);
     job.positions = args->in[2] == NULL ? NULL : LVNI_CF32(args->in[2]);
     job.y = LVNI_F32(args->out[0]);
-    lvni_par(job.n, 1, job.features, forward_range, &job);
+    lvni_cpu_par(job.n, 1, job.features, forward_range, &job);
     return LVN_OK;
 }
 
@@ -73,7 +73,7 @@ static void clear_range(const void *job, int64_t begin, int64_t end)
 
 static void clear(lvn_tensor *t)
 {
-    lvni_par(lvn_numel(t), 4096, 1, clear_range, t);
+    lvni_cpu_par(lvn_numel(t), 4096, 1, clear_range, t);
 }
 
 static void gradient_range(const void *job, int64_t begin, int64_t end)
@@ -90,9 +90,9 @@ static void gradient_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_embedding_grad(const lvni_args *args)
+lvn_status lvni_cpu_embedding_grad(const lvni_kernels_args *args)
 {
-    const lvni_lookup_attr *attr = args->attr;
+    const lvni_kernels_lookup_attr *attr = args->attr;
     lookup_job job = describe(args->in[1], args->out[0]->shape[1]);
     LVN_TRY(check_ids("embedding_grad", &job, attr->rows));
     job.dy = LVNI_CF32(args->in[0]);
@@ -104,6 +104,6 @@ lvn_status lvni_cpu_embedding_grad(const lvni_args *args)
     if (args->out[1] != NULL) {
         clear(args->out[1]);
     }
-    lvni_par(lvni_div_up(job.features, COLUMNS), 1, job.n * COLUMNS, gradient_range, &job);
+    lvni_cpu_par(lvni_cpu_div_up(job.features, COLUMNS), 1, job.n * COLUMNS, gradient_range, &job);
     return LVN_OK;
 }

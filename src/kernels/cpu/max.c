@@ -18,7 +18,7 @@ typedef struct max_job {
 static void max_range(const void *job, int64_t begin, int64_t end)
 {
     const max_job *j = job;
-    const lvni_vec *vec = lvni_cpu_isa();
+    const lvni_cpu_vec *vec = lvni_cpu_isa();
     if (j->inner == 1) {
         vec->row_max(j->x + begin * j->size, end - begin, j->size, j->y + begin,
                      j->index_out == NULL ? NULL : j->index_out + begin);
@@ -39,9 +39,9 @@ static int64_t product(const int64_t *shape, int begin, int end)
     return n;
 }
 
-lvn_status lvni_cpu_max(const lvni_args *args)
+lvn_status lvni_cpu_max(const lvni_kernels_args *args)
 {
-    const lvni_axes_attr *attr = args->attr;
+    const lvni_kernels_axes_attr *attr = args->attr;
     const lvn_tensor *x = args->in[0];
     const int axis = attr->mask == 0 ? 0 : __builtin_ctz(attr->mask);
     const max_job job = {.size = x->shape[axis],
@@ -49,8 +49,8 @@ lvn_status lvni_cpu_max(const lvni_args *args)
                          .x = LVNI_CF32(x),
                          .y = LVNI_F32(args->out[0]),
                          .index_out = args->out[1] == NULL ? NULL : args->out[1]->data};
-    lvni_par_in(LVNI_FP_EXACT, product(x->shape, 0, axis), 1, job.size * job.inner, max_range,
-                &job);
+    lvni_cpu_par_in(LVNI_FP_EXACT, product(x->shape, 0, axis), 1, job.size * job.inner, max_range,
+                    &job);
     return LVN_OK;
 }
 
@@ -67,9 +67,9 @@ static void max_grad_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_max_grad(const lvni_args *args)
+lvn_status lvni_cpu_max_grad(const lvni_kernels_args *args)
 {
-    const lvni_shape_attr *attr = args->attr;
+    const lvni_kernels_shape_attr *attr = args->attr;
     const lvn_tensor *dy = args->in[0];
     int axis = -1;
     for (int i = 0; i < attr->ndim; i++) {
@@ -89,6 +89,6 @@ lvn_status lvni_cpu_max_grad(const lvni_args *args)
                 "max_grad: index %lld of element %lld is outside axis %d of size %lld",
                 (long long)job.index[e], (long long)e, axis, (long long)job.size);
     }
-    lvni_par(product(attr->shape, 0, axis), 1, job.size * job.inner, max_grad_range, &job);
+    lvni_cpu_par(product(attr->shape, 0, axis), 1, job.size * job.inner, max_grad_range, &job);
     return LVN_OK;
 }

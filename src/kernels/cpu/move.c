@@ -59,13 +59,13 @@ static void copy_box(const lvn_tensor *x, const int64_t *offset_x, lvn_tensor *y
         step_y *= y->shape[i];
     }
     if (j.row > 0) {
-        lvni_par(rows, 1, (int64_t)(j.row / bytes), rows_range, &j);
+        lvni_cpu_par(rows, 1, (int64_t)(j.row / bytes), rows_range, &j);
     }
 }
 
-lvn_status lvni_cpu_concat(const lvni_args *args)
+lvn_status lvni_cpu_concat(const lvni_kernels_args *args)
 {
-    const int axis = ((const lvni_axis_attr *)args->attr)->axis;
+    const int axis = ((const lvni_kernels_axis_attr *)args->attr)->axis;
     const int64_t zero[LVN_MAX_NDIM] = {0};
     int64_t at[LVN_MAX_NDIM] = {0};
     for (int i = 0; i < LVNI_MAX_IN && args->in[i] != NULL; i++) {
@@ -75,9 +75,9 @@ lvn_status lvni_cpu_concat(const lvni_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_crop(const lvni_args *args)
+lvn_status lvni_cpu_crop(const lvni_kernels_args *args)
 {
-    const lvni_box_attr *box = args->attr;
+    const lvni_kernels_box_attr *box = args->attr;
     const int64_t zero[LVN_MAX_NDIM] = {0};
     copy_box(args->in[0], box->start, args->out[0], zero, box->size);
     return LVN_OK;

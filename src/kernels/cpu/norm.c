@@ -17,13 +17,13 @@
 typedef struct norm_job {
     int64_t rows, cols, blocks;
     size_t size; /* of an element */
-    const lvni_norm_loops *loops;
+    const lvni_cpu_norm_loops *loops;
     const void *x, *residual;
     void *y; /* y or dx */
     bool relu;
-    lvni_norm_grad grad;
-    lvni_norm_vectors v;    /* see isa.h */
-    float *shift, *s1, *s2; /* sums of blocks: (blocks, cols) */
+    lvni_cpu_norm_grad grad;
+    lvni_cpu_norm_vectors v; /* see isa.h */
+    float *shift, *s1, *s2;  /* sums of blocks: (blocks, cols) */
     const float *gamma;
     float *mean_out, *rstd_out, *unbiased_out, *scale_out;
     /* of lvni_cpu_batch_norm_moments, which wants no rstd_out and so on */
@@ -37,9 +37,9 @@ static norm_job describe(const lvn_tensor *x)
     const int64_t rows = cols == 0 ? 0 : lvn_numel(x) / cols;
     return (norm_job){.rows = rows,
                       .cols = cols,
-                      .blocks = lvni_div_up(rows, LVNI_ROW_BLOCK),
+                      .blocks = lvni_cpu_div_up(rows, LVNI_ROW_BLOCK),
                       .size = lvn_dtype_size(x->dtype),
-                      .loops = &lvni_cpu_isa()->norm[lvni_elem_of(x->dtype)]};
+                      .loops = &lvni_cpu_isa()->norm[lvni_cpu_elem_of(x->dtype)]};
 }
 
 static int64_t rows_of_block(const norm_job *j, int64_t block)
@@ -48,21 +48,21 @@ static int64_t rows_of_block(const norm_job *j, int64_t block)
     return left < LVNI_ROW_BLOCK ? left : LVNI_ROW_BLOCK;
 }
 
-static void par_blocks(const norm_job *j, lvni_range_fn fn)
+static void par_blocks(const norm_job *j, lvni_cpu_range_fn fn)
 {
     const int64_t rows = j->rows < LVNI_ROW_BLOCK ? j->rows : LVNI_ROW_BLOCK;
-    lvni_par(j->blocks, 1, rows * j->cols, fn, j);
+    lvni_cpu_par(j->blocks, 1, rows * j->cols, fn, j);
 }
 
 /* Element `at` of a table, which may be NULL. */
 static const void *from(const norm_job *j, const void *table, int64_t at)
 {
-    return lvni_elem_at(table, at, j->size);
+    return lvni_cpu_elem_at(table, at, j->size);
 }
 
 static void *into(const norm_job *j, void *table, int64_t at)
 {
-    return lvni_elem_to(table, at, j->size);
+    return lvni_cpu_elem_to(table, at, j->size);
 }
 
 static void sums_range(const void *job, int64_t begin, int64_t end)
@@ -81,7 +81,7 @@ enum { CHANNELS_PER_ITEM = 64 };
 static void statistics_range(const void *job, int64_t begin, int64_t end)
 {
     const norm_job *j = job;
-    const lvni_norm_sums sums = {
+    const lvni_cpu_norm_sums sums = {
         .shift = j->shift, .s1 = j->s1, .s2 = j->s2, .rows = j->rows, .cols = j->cols};
     double mean[CHANNELS_PER_ITEM], m2[CHANNELS_PER_ITEM];
     for (int64_t c = begin; c < end; c += CHANNELS_PER_ITEM) {
@@ -95,7 +95,7 @@ static void statistics_range(const void *job, int64_t begin, int64_t end)
                 j->variance_out[i] = (float)(variance / (double)j->rows);
                 continue;
             }
-            const float rstd = (float)(1.0 / lvni_sqrt(variance / (double)j->rows + j->eps));
+            const float rstd = (float)(1.0 / lvni_core_sqrt(variance / (double)j->rows + j->eps));
             j->mean_out[i] = (float)mean[i - c];
             j->rstd_out[i] = rstd;
             j->unbiased_out[i] = (float)(variance / (double)(j->rows - 1));
@@ -126,12 +126,13 @@ static const void *optional(const lvn_tensor *t)
     return t == NULL ? NULL : t->data;
 }
 
-lvn_status lvni_cpu_batch_norm_train(const lvni_args *args)
+lvn_status lvni_cpu_batch_norm_train(const lvni_kernels_args *args)
 {
-    const lvni_norm_attr *attr = args->attr;
+    const lvni_kernels_norm_attr *attr = args->attr;
     norm_job job = describe(args->in[0]);
     const int64_t sums = job.blocks * job.cols;
-    float *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(3 * sums + job.cols) * sizeof *memory);
+    float *memory =
+        lvni_cpu_scratch(LVNI_SCRATCH_OWN, (size_t)(3 * sums + job.cols) * sizeof *memory);
     if (memory == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -149,30 +150,30 @@ lvn_status lvni_cpu_batch_norm_train(const lvni_args *args)
     job.scale_out = memory + 3 * sums;
     job.eps = attr->eps;
     par_blocks(&job, sums_range);
-    lvni_par(job.cols, CHANNELS_PER_ITEM, job.blocks * 4, statistics_range, &job);
-    job.v = (lvni_norm_vectors){
+    lvni_cpu_par(job.cols, CHANNELS_PER_ITEM, job.blocks * 4, statistics_range, &job);
+    job.v = (lvni_cpu_norm_vectors){
         .mean = job.mean_out, .scale = job.scale_out, .shift = LVNI_CF32(args->in[2])};
     par_blocks(&job, apply_range);
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_batch_norm_eval(const lvni_args *args)
+lvn_status lvni_cpu_batch_norm_eval(const lvni_kernels_args *args)
 {
-    const lvni_norm_attr *attr = args->attr;
+    const lvni_kernels_norm_attr *attr = args->attr;
     norm_job job = describe(args->in[0]);
-    float *scale = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)job.cols * sizeof *scale);
-    if (scale == NULL || lvni_device_dry_run()) {
+    float *scale = lvni_cpu_scratch(LVNI_SCRATCH_OWN, (size_t)job.cols * sizeof *scale);
+    if (scale == NULL || lvni_tensor_device_dry_run()) {
         return scale == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
     const float *gamma = LVNI_CF32(args->in[1]), *variance = LVNI_CF32(args->in[4]);
     for (int64_t c = 0; c < job.cols; c++) {
-        scale[c] = (float)((double)gamma[c] / lvni_sqrt((double)variance[c] + attr->eps));
+        scale[c] = (float)((double)gamma[c] / lvni_core_sqrt((double)variance[c] + attr->eps));
     }
     job.x = args->in[0]->data;
     job.residual = optional(args->in[5]);
     job.relu = attr->relu;
     job.y = args->out[0]->data;
-    job.v = (lvni_norm_vectors){
+    job.v = (lvni_cpu_norm_vectors){
         .mean = LVNI_CF32(args->in[3]), .scale = scale, .shift = LVNI_CF32(args->in[2])};
     par_blocks(&job, apply_range);
     return LVN_OK;
@@ -186,11 +187,11 @@ static void grad_sums_range(const void *job, int64_t begin, int64_t end)
     for (int64_t b = begin; b < end; b++) {
         int64_t at;
         const int64_t rows = rows_of_range(j, b, b + 1, &at);
-        const lvni_norm_grad part = {.dy = from(j, j->grad.dy, at),
-                                     .x = from(j, j->grad.x, at),
-                                     .y = from(j, j->grad.y, at),
-                                     .g = into(j, j->grad.g, at),
-                                     .gate = j->grad.gate};
+        const lvni_cpu_norm_grad part = {.dy = from(j, j->grad.dy, at),
+                                         .x = from(j, j->grad.x, at),
+                                         .y = from(j, j->grad.y, at),
+                                         .g = into(j, j->grad.g, at),
+                                         .gate = j->grad.gate};
         j->loops->grad_sums(&part, &j->v, rows, j->cols, j->s1 + b * j->cols, j->s2 + b * j->cols);
     }
 }
@@ -200,10 +201,10 @@ static void grad_apply_range(const void *job, int64_t begin, int64_t end)
     const norm_job *j = job;
     int64_t at;
     const int64_t rows = rows_of_range(j, begin, end, &at);
-    const lvni_norm_grad part = {.dy = from(j, j->grad.dy, at),
-                                 .x = from(j, j->grad.x, at),
-                                 .y = from(j, j->grad.y, at),
-                                 .gate = j->grad.gate};
+    const lvni_cpu_norm_grad part = {.dy = from(j, j->grad.dy, at),
+                                     .x = from(j, j->grad.x, at),
+                                     .y = from(j, j->grad.y, at),
+                                     .gate = j->grad.gate};
     j->loops->grad_apply(&part, &j->v, into(j, j->y, at), rows, j->cols);
 }
 
@@ -214,13 +215,13 @@ typedef struct grad_vectors {
 
 /* in: dy, x, gamma, mean, a statistic, beta, y (or NULL); out: dx, dgamma, dbeta, dresidual (the
  * last three or NULL) */
-static lvn_status begin_gradient(const lvni_args *args, norm_job *job, grad_vectors *v)
+static lvn_status begin_gradient(const lvni_kernels_args *args, norm_job *job, grad_vectors *v)
 {
-    const lvni_norm_attr *attr = args->attr;
+    const lvni_kernels_norm_attr *attr = args->attr;
     *job = describe(args->in[0]);
     const int64_t sums = job->blocks * job->cols;
     float *memory =
-        lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * sums + 6 * job->cols) * sizeof *memory);
+        lvni_cpu_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * sums + 6 * job->cols) * sizeof *memory);
     if (memory == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -233,18 +234,18 @@ static lvn_status begin_gradient(const lvni_args *args, norm_job *job, grad_vect
                         .rstd = own + 3 * job->cols,
                         .b = own + 4 * job->cols,
                         .d = own + 5 * job->cols};
-    job->grad = (lvni_norm_grad){.dy = args->in[0]->data,
-                                 .x = args->in[1]->data,
-                                 .g = args->out[3] == NULL ? NULL : args->out[3]->data};
+    job->grad = (lvni_cpu_norm_grad){.dy = args->in[0]->data,
+                                     .x = args->in[1]->data,
+                                     .g = args->out[3] == NULL ? NULL : args->out[3]->data};
     if (attr->relu) {
         job->grad.y = optional(args->in[6]);
         job->grad.gate = job->grad.y != NULL ? LVNI_GATE_OUTPUT : LVNI_GATE_AGAIN;
     }
-    job->v = (lvni_norm_vectors){.mean = LVNI_CF32(args->in[3]),
-                                 .scale = v->scale,
-                                 .shift = LVNI_CF32(args->in[5]),
-                                 .b = v->b,
-                                 .d = v->d};
+    job->v = (lvni_cpu_norm_vectors){.mean = LVNI_CF32(args->in[3]),
+                                     .scale = v->scale,
+                                     .shift = LVNI_CF32(args->in[5]),
+                                     .b = v->b,
+                                     .d = v->d};
     job->y = args->out[0]->data;
     return LVN_OK;
 }
@@ -260,16 +261,17 @@ static void parameter_gradients(norm_job *job, const grad_vectors *v)
         v->dgamma[c] *= v->rstd[c];
     }
     if (job->grad.g != NULL) {
-        job->grad = (lvni_norm_grad){.dy = job->grad.g, .x = job->grad.x, .gate = LVNI_GATE_OPEN};
+        job->grad =
+            (lvni_cpu_norm_grad){.dy = job->grad.g, .x = job->grad.x, .gate = LVNI_GATE_OPEN};
     }
 }
 
-lvn_status lvni_cpu_batch_norm_train_grad(const lvni_args *args)
+lvn_status lvni_cpu_batch_norm_train_grad(const lvni_kernels_args *args)
 {
     norm_job job;
     grad_vectors v;
     LVN_TRY(begin_gradient(args, &job, &v));
-    if (lvni_device_dry_run()) {
+    if (lvni_tensor_device_dry_run()) {
         return LVN_OK;
     }
     const float *gamma = LVNI_CF32(args->in[2]), *rstd = LVNI_CF32(args->in[4]);
@@ -288,18 +290,18 @@ lvn_status lvni_cpu_batch_norm_train_grad(const lvni_args *args)
 }
 
 /* Mean and variance are constants: dx = gamma rstd g. */
-lvn_status lvni_cpu_batch_norm_eval_grad(const lvni_args *args)
+lvn_status lvni_cpu_batch_norm_eval_grad(const lvni_kernels_args *args)
 {
-    const lvni_norm_attr *attr = args->attr;
+    const lvni_kernels_norm_attr *attr = args->attr;
     norm_job job;
     grad_vectors v;
     LVN_TRY(begin_gradient(args, &job, &v));
-    if (lvni_device_dry_run()) {
+    if (lvni_tensor_device_dry_run()) {
         return LVN_OK;
     }
     const float *gamma = LVNI_CF32(args->in[2]), *variance = LVNI_CF32(args->in[4]);
     for (int64_t c = 0; c < job.cols; c++) {
-        const double root = lvni_sqrt((double)variance[c] + attr->eps);
+        const double root = lvni_core_sqrt((double)variance[c] + attr->eps);
         v.rstd[c] = (float)(1.0 / root);
         v.scale[c] = (float)((double)gamma[c] / root);
         v.b[c] = v.d[c] = 0.0f;
@@ -309,13 +311,13 @@ lvn_status lvni_cpu_batch_norm_eval_grad(const lvni_args *args)
     return LVN_OK;
 }
 
-/* ---- in parts, for statistics of several shards together ---- */
+/* ---- in parts, for statistics of several micro-batches together ---- */
 
-lvn_status lvni_cpu_batch_norm_moments(const lvni_args *args)
+lvn_status lvni_cpu_batch_norm_moments(const lvni_kernels_args *args)
 {
     norm_job job = describe(args->in[0]);
     const int64_t sums = job.blocks * job.cols;
-    float *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(3 * sums) * sizeof *memory);
+    float *memory = lvni_cpu_scratch(LVNI_SCRATCH_OWN, (size_t)(3 * sums) * sizeof *memory);
     if (memory == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -326,38 +328,39 @@ lvn_status lvni_cpu_batch_norm_moments(const lvni_args *args)
     job.s1 = memory + sums;
     job.s2 = memory + 2 * sums;
     par_blocks(&job, sums_range);
-    lvni_par(job.cols, CHANNELS_PER_ITEM, job.blocks * 4, statistics_range, &job);
+    lvni_cpu_par(job.cols, CHANNELS_PER_ITEM, job.blocks * 4, statistics_range, &job);
     return LVN_OK;
 }
 
 /* dy, x, gamma, mean, variance, beta as inputs 0 to 5, y as another one; `vectors` (rstd, scale)
  * are scratch. */
-static void describe_gradient(const lvni_args *args, int place_of_y, float *vectors, norm_job *job)
+static void describe_gradient(const lvni_kernels_args *args, int place_of_y, float *vectors,
+                              norm_job *job)
 {
-    const lvni_norm_attr *attr = args->attr;
+    const lvni_kernels_norm_attr *attr = args->attr;
     const float *gamma = LVNI_CF32(args->in[2]), *variance = LVNI_CF32(args->in[4]);
     float *rstd = vectors, *scale = vectors + job->cols;
     for (int64_t c = 0; c < job->cols; c++) {
-        const double root = lvni_sqrt((double)variance[c] + attr->eps);
+        const double root = lvni_core_sqrt((double)variance[c] + attr->eps);
         rstd[c] = (float)(1.0 / root);
         scale[c] = (float)((double)gamma[c] / root);
     }
-    job->grad = (lvni_norm_grad){.dy = args->in[0]->data, .x = args->in[1]->data};
+    job->grad = (lvni_cpu_norm_grad){.dy = args->in[0]->data, .x = args->in[1]->data};
     if (attr->relu) {
         job->grad.y = optional(args->in[place_of_y]);
         job->grad.gate = job->grad.y != NULL ? LVNI_GATE_OUTPUT : LVNI_GATE_AGAIN;
     }
-    job->v = (lvni_norm_vectors){
+    job->v = (lvni_cpu_norm_vectors){
         .mean = LVNI_CF32(args->in[3]), .scale = scale, .shift = LVNI_CF32(args->in[5])};
 }
 
-lvn_status lvni_cpu_batch_norm_sums(const lvni_args *args)
+lvn_status lvni_cpu_batch_norm_sums(const lvni_kernels_args *args)
 {
     norm_job job = describe(args->in[0]);
     const int64_t sums = job.blocks * job.cols;
     float *memory =
-        lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * sums + 2 * job.cols) * sizeof *memory);
-    if (memory == NULL || lvni_device_dry_run()) {
+        lvni_cpu_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * sums + 2 * job.cols) * sizeof *memory);
+    if (memory == NULL || lvni_tensor_device_dry_run()) {
         return memory == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
     float *rstd = memory + 2 * sums, *of_g = LVNI_F32(args->out[0]), *of_gx = of_g + job.cols;
@@ -374,11 +377,11 @@ lvn_status lvni_cpu_batch_norm_sums(const lvni_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_batch_norm_group_grad(const lvni_args *args)
+lvn_status lvni_cpu_batch_norm_group_grad(const lvni_kernels_args *args)
 {
     norm_job job = describe(args->in[0]);
-    float *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(3 * job.cols) * sizeof *memory);
-    if (memory == NULL || lvni_device_dry_run()) {
+    float *memory = lvni_cpu_scratch(LVNI_SCRATCH_OWN, (size_t)(3 * job.cols) * sizeof *memory);
+    if (memory == NULL || lvni_tensor_device_dry_run()) {
         return memory == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
     const float *share = LVNI_CF32(args->in[6]);

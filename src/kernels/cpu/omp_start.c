@@ -86,7 +86,7 @@ static int remove_hostile(void)
 
 /* The words the program was started with: a main may have taken some off before it calls here. NULL
  * when they cannot be had. */
-static char **first_words(void)
+static char **first_arguments(void)
 {
     enum { BYTES = 1 << 16, WORDS = 4096 };
     static char text[BYTES];
@@ -112,7 +112,7 @@ static char **first_words(void)
 
 void lvni_cpu_clean_environment(char **argv)
 {
-    char **words = first_words();
+    char **words = first_arguments();
     argv = words != NULL ? words : argv;
     if (getenv(GUARD) != NULL) {
         /* this is the second start; programs started from here decide anew */
@@ -146,9 +146,9 @@ static lvn_status start(void)
      * small. */
     static const int teams[] = {16, 2, 1};
     LVN_TRY(lvni_cpu_isa_check());
-    LVN_TRY(lvni_dnn_setup(getenv("LEVIN_CPU_ISA")));
+    LVN_TRY(lvni_cpu_dnn_setup(getenv("LEVIN_CPU_ISA")));
     for (size_t i = 0; i < sizeof teams / sizeof *teams; i++) {
-        LVN_TRY(lvni_omp_prove_team(teams[i]));
+        LVN_TRY(lvni_cpu_omp_prove_team(teams[i]));
     }
     return LVN_OK;
 }
@@ -156,9 +156,9 @@ static lvn_status start(void)
 lvn_status lvni_cpu_start(void)
 {
     pthread_mutex_lock(&start_lock);
-    const unsigned before = lvni_fp_enter(LVNI_FP_FLUSH);
+    const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
     const lvn_status s = started ? LVN_OK : start();
-    lvni_fp_leave(before);
+    lvni_tensor_fp_leave(before);
     started = started || s == LVN_OK;
     pthread_mutex_unlock(&start_lock);
     return s;
@@ -166,10 +166,10 @@ lvn_status lvni_cpu_start(void)
 
 const char *lvni_cpu_describe(void)
 {
-    return lvni_dnn_describe();
+    return lvni_cpu_dnn_describe();
 }
 
 lvni_cpu_stats lvni_cpu_get_stats(void)
 {
-    return lvni_dnn_stats();
+    return lvni_cpu_dnn_stats();
 }

@@ -12,10 +12,11 @@
 
 /* OMP_DYNAMIC and OMP_MAX_ACTIVE_LEVELS are per thread in libgomp: a lane made after lvni_cpu_start
  * has the environment's values again, so they are set here each time (some nanoseconds). */
-int lvni_omp_enter(int team)
+int lvni_cpu_omp_enter(int team)
 {
     const int before = omp_get_max_threads();
-    lvni_thread_set_ftz(); /* members of a team get the setting of the thread that makes them */
+    /* members of a team get the setting of the thread that makes them */
+    lvni_tensor_thread_set_ftz();
     omp_set_dynamic(0);
     if (omp_get_max_active_levels() != 1) {
         omp_set_max_active_levels(1);
@@ -24,7 +25,7 @@ int lvni_omp_enter(int team)
     return before;
 }
 
-void lvni_omp_leave(int before)
+void lvni_cpu_omp_leave(int before)
 {
     omp_set_num_threads(before);
 }
@@ -51,16 +52,16 @@ static const char *suspect(void)
     return "no OMP_ variable that levin knows";
 }
 
-lvn_status lvni_omp_prove_team(int team)
+lvn_status lvni_cpu_omp_prove_team(int team)
 {
     _Atomic int members = 0, flushing = 0;
-    const int before = lvni_omp_enter(team);
+    const int before = lvni_cpu_omp_enter(team);
 #pragma omp parallel
     {
         atomic_fetch_add(&members, 1);
         atomic_fetch_add(&flushing, flushes_denormals() ? 1 : 0);
     }
-    lvni_omp_leave(before);
+    lvni_cpu_omp_leave(before);
     if (members != team) {
         const char *name = suspect(), *value = getenv(name);
         LVN_FAIL(LVN_ERR_UNSUPPORTED,

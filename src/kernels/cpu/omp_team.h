@@ -8,10 +8,10 @@
 
 /* From here on parallel regions of this thread have exactly `team` members. Gives the setting to
  * restore. */
-int lvni_omp_enter(int team);
-void lvni_omp_leave(int before);
+int lvni_cpu_omp_enter(int team);
+void lvni_cpu_omp_leave(int before);
 
 /* A team of `team` really has that many members, each flushing denormals to zero? */
-lvn_status lvni_omp_prove_team(int team);
+lvn_status lvni_cpu_omp_prove_team(int team);
 
 #endif

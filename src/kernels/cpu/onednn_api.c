@@ -13,7 +13,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* engine and statistic
 static dnnl_engine_t engine;
 static lvni_cpu_stats stats;
 
-lvn_status lvni_dnn_check(dnnl_status_t s, const char *what, int line)
+lvn_status lvni_cpu_dnn_check(dnnl_status_t s, const char *what, int line)
 {
     static const char *const names[] = {"success",       "out of memory", "invalid arguments",
                                         "unimplemented", "iterator ends", "runtime error",
@@ -27,47 +27,48 @@ lvn_status lvni_dnn_check(dnnl_status_t s, const char *what, int line)
 }
 
 /* The process has one CPU engine, made at first use and kept. */
-lvn_status lvni_dnn_engine(dnnl_engine_t *out)
+lvn_status lvni_cpu_dnn_engine(dnnl_engine_t *out)
 {
     pthread_mutex_lock(&lock);
     const dnnl_status_t s =
         engine != NULL ? dnnl_success : dnnl_engine_create(&engine, dnnl_cpu, 0);
     *out = engine;
     pthread_mutex_unlock(&lock);
-    return lvni_dnn_check(s, "make the CPU engine", __LINE__);
+    return lvni_cpu_dnn_check(s, "make the CPU engine", __LINE__);
 }
 
-lvn_status lvni_dnn_sgemm(const lvni_dnn_matmul_shape *s, const float *a, const float *b, float *y)
+lvn_status lvni_cpu_dnn_sgemm(const lvni_cpu_dnn_matmul_shape *s, const float *a, const float *b,
+                              float *y)
 {
-    if (lvni_device_dry_run()) {
+    if (lvni_tensor_device_dry_run()) {
         return LVN_OK;
     }
-    DNN(dnnl_sgemm('N', 'N', s->m, s->n, s->k, 1.0f, a, s->k, b, s->n, 0.0f, y, s->n),
-        "multiply matrices");
+    LVNI_DNN(dnnl_sgemm('N', 'N', s->m, s->n, s->k, 1.0f, a, s->k, b, s->n, 0.0f, y, s->n),
+             "multiply matrices");
     return LVN_OK;
 }
 
-lvn_status lvni_dnn_stream_create(dnnl_stream_t *out)
+lvn_status lvni_cpu_dnn_stream_create(dnnl_stream_t *out)
 {
     dnnl_engine_t e;
-    LVN_TRY(lvni_dnn_engine(&e));
-    DNN(dnnl_stream_create(out, e, dnnl_stream_default_flags), "make a stream");
+    LVN_TRY(lvni_cpu_dnn_engine(&e));
+    LVNI_DNN(dnnl_stream_create(out, e, dnnl_stream_default_flags), "make a stream");
     return LVN_OK;
 }
 
-void lvni_dnn_stream_destroy(dnnl_stream_t stream)
+void lvni_cpu_dnn_stream_destroy(dnnl_stream_t stream)
 {
     if (stream != NULL) {
         dnnl_stream_destroy(stream);
     }
 }
 
-static void describe_work(const lvni_dnn_work *w, char *text, size_t size)
+static void describe_work(const lvni_cpu_dnn_work *w, char *text, size_t size)
 {
     static const char *const names[] = {"conv2d", "conv2d_grad_input", "conv2d_grad_weight",
                                         "matmul"};
-    const lvni_dnn_matmul_shape *m = &w->shape.matmul;
-    const lvni_dnn_conv_shape *c = &w->shape.conv;
+    const lvni_cpu_dnn_matmul_shape *m = &w->shape.matmul;
+    const lvni_cpu_dnn_conv_shape *c = &w->shape.conv;
     if (w->op == LVNI_DNN_MATMUL) {
         snprintf(text, size, "matmul of (%lld, %lld)%s and (%lld, %lld)%s, %lld times",
                  (long long)m->m, (long long)m->k, m->trans_a != 0 ? " transposed" : "",
@@ -88,7 +89,7 @@ static void describe_work(const lvni_dnn_work *w, char *text, size_t size)
 
 /* A reference implementation can be thousands of times slower: better no run than one that seems to
  * hang. */
-static lvn_status count_or_refuse(const lvni_dnn_work *work, const char *name)
+static lvn_status count_or_refuse(const lvni_cpu_dnn_work *work, const char *name)
 {
     const bool slow = strncmp(name, "ref", 3) == 0;
     pthread_mutex_lock(&lock);
@@ -105,12 +106,12 @@ static lvn_status count_or_refuse(const lvni_dnn_work *work, const char *name)
                  "%s: oneDNN has only its slow reference implementation (%s) for this shape on "
                  "this CPU (%s); "
                  "change the layer's shape",
-                 text, name, lvni_dnn_describe());
+                 text, name, lvni_cpu_dnn_describe());
     }
     return LVN_OK;
 }
 
-struct lvni_cpu_stats lvni_dnn_stats(void)
+struct lvni_cpu_stats lvni_cpu_dnn_stats(void)
 {
     pthread_mutex_lock(&lock);
     const lvni_cpu_stats s = stats;
@@ -120,11 +121,11 @@ struct lvni_cpu_stats lvni_dnn_stats(void)
 
 /* ---- primitives ---- */
 
-static lvn_status add_arg(lvni_dnn_prim *p, int *at, int id, const dnnl_memory_desc_t *desc)
+static lvn_status add_arg(lvni_cpu_dnn_prim *p, int *at, int id, const dnnl_memory_desc_t *desc)
 {
     dnnl_engine_t e;
-    LVN_TRY(lvni_dnn_engine(&e));
-    DNN(dnnl_memory_create(&p->args[*at].memory, desc, e, DNNL_MEMORY_NONE), "make a memory");
+    LVN_TRY(lvni_cpu_dnn_engine(&e));
+    LVNI_DNN(dnnl_memory_create(&p->args[*at].memory, desc, e, DNNL_MEMORY_NONE), "make a memory");
     p->args[(*at)++].arg = id;
     return LVN_OK;
 }
@@ -169,17 +170,17 @@ static uint64_t format_of(const dnnl_memory_desc_t *plain, const dnnl_memory_des
 }
 
 /* The carrier between the plain and the chosen layout, in the direction the op needs. */
-static lvn_status make_reorder(lvni_dnn_prim *p, const dnnl_memory_desc_t *from,
+static lvn_status make_reorder(lvni_cpu_dnn_prim *p, const dnnl_memory_desc_t *from,
                                const dnnl_memory_desc_t *to)
 {
     dnnl_engine_t e;
     dnnl_primitive_attr_t attr;
     dnnl_primitive_desc_t pd;
-    LVN_TRY(lvni_dnn_engine(&e));
-    LVN_TRY(lvni_dnn_make_attr(&attr));
+    LVN_TRY(lvni_cpu_dnn_engine(&e));
+    LVN_TRY(lvni_cpu_dnn_make_attr(&attr));
     dnnl_status_t s = dnnl_reorder_primitive_desc_create(&pd, from, e, to, e, attr);
     dnnl_primitive_attr_destroy(attr);
-    DNN(s, "reorder weights");
+    LVNI_DNN(s, "reorder weights");
     const dnnl_memory_desc_t *pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     p->reorder_scratch_bytes = pad == NULL ? 0 : dnnl_memory_desc_get_size(pad);
     s = dnnl_primitive_create(&p->reorder, pd);
@@ -190,7 +191,7 @@ static lvn_status make_reorder(lvni_dnn_prim *p, const dnnl_memory_desc_t *from,
         s = dnnl_memory_create(&p->reorder_args[i].memory, descs[i], e, DNNL_MEMORY_NONE);
     }
     dnnl_primitive_desc_destroy(pd);
-    return lvni_dnn_check(s, "reorder weights", __LINE__);
+    return lvni_cpu_dnn_check(s, "reorder weights", __LINE__);
 }
 
 typedef struct arg_query {
@@ -201,10 +202,10 @@ typedef struct arg_query {
 
 /* The primitive of `pd` and its memories. `plain` (or NULL): the master layout of argument
  * LVNI_DNN_WEIGHTS. */
-static lvn_status fill(lvni_dnn_prim *p, dnnl_primitive_desc_t pd, int n_args,
+static lvn_status fill(lvni_cpu_dnn_prim *p, dnnl_primitive_desc_t pd, int n_args,
                        const arg_query *args, const dnnl_memory_desc_t *plain, bool gradient)
 {
-    DNN(dnnl_primitive_create(&p->primitive, pd), "make a primitive");
+    LVNI_DNN(dnnl_primitive_create(&p->primitive, pd), "make a primitive");
     int at = 0;
     for (int i = 0; i < n_args; i++) {
         LVN_TRY(add_arg(p, &at, args[i].id,
@@ -245,20 +246,20 @@ static const arg_query work_args[][LVNI_DNN_MAX_ARGS] = {
                          {DNNL_ARG_BIAS, dnnl_query_weights_md, 1}},
 };
 
-lvn_status lvni_dnn_create(const lvni_dnn_work *work, lvni_dnn_prim *out)
+lvn_status lvni_cpu_dnn_create(const lvni_cpu_dnn_work *work, lvni_cpu_dnn_prim *out)
 {
     dnnl_memory_desc_t plain;
     dnnl_primitive_desc_t pd = NULL;
-    lvni_dnn_prim p = {0};
-    LVN_TRY(lvni_dnn_plan(work, &pd, &plain));
+    lvni_cpu_dnn_prim p = {0};
+    LVN_TRY(lvni_cpu_dnn_plan(work, &pd, &plain));
     const bool gradient = work->op == LVNI_DNN_CONV_GRAD_WEIGHT;
-    lvn_status s = count_or_refuse(work, lvni_dnn_pd_name(pd));
+    lvn_status s = count_or_refuse(work, lvni_cpu_dnn_pd_name(pd));
     if (s == LVN_OK) {
         s = fill(&p, pd, work->bias != 0 ? 4 : 3, work_args[work->op], &plain, gradient);
     }
     dnnl_primitive_desc_destroy(pd);
     if (s != LVN_OK) {
-        lvni_dnn_prim_destroy(&p);
+        lvni_cpu_dnn_prim_destroy(&p);
         return s;
     }
     p.output = gradient ? LVNI_DNN_WEIGHTS : 2;
@@ -266,7 +267,7 @@ lvn_status lvni_dnn_create(const lvni_dnn_work *work, lvni_dnn_prim *out)
     return LVN_OK;
 }
 
-void lvni_dnn_prim_destroy(lvni_dnn_prim *p)
+void lvni_cpu_dnn_prim_destroy(lvni_cpu_dnn_prim *p)
 {
     for (int i = 0; i <= LVNI_DNN_MAX_ARGS; i++) {
         if (p->args[i].memory != NULL) {
@@ -296,10 +297,10 @@ static const struct {
               {"v3", "avx2 v3", dnnl_cpu_isa_avx2},
               {"v4", "avx512 v4", dnnl_cpu_isa_avx512_core}};
 
-lvn_status lvni_dnn_setup(const char *isa)
+lvn_status lvni_cpu_dnn_setup(const char *isa)
 {
     /* The environment may ask for products in bf16 or for narrow registers: both change bits. */
-    DNN(dnnl_set_default_fpmath_mode(dnnl_fpmath_mode_strict), "keep f32 products exact");
+    LVNI_DNN(dnnl_set_default_fpmath_mode(dnnl_fpmath_mode_strict), "keep f32 products exact");
     /* refused only after the first primitive: then it is settled */
     dnnl_set_cpu_isa_hints(dnnl_cpu_isa_no_hints);
     if (isa == NULL || *isa == '\0') {
@@ -312,7 +313,7 @@ lvn_status lvni_dnn_setup(const char *isa)
                 LVN_FAIL(LVN_ERR_UNSUPPORTED,
                          "LEVIN_CPU_ISA=%s comes too late: oneDNN has already chosen %s; call "
                          "lvni_cpu_start before the first op",
-                         isa, lvni_dnn_describe());
+                         isa, lvni_cpu_dnn_describe());
             }
             return LVN_OK;
         }
@@ -320,7 +321,7 @@ lvn_status lvni_dnn_setup(const char *isa)
     LVN_FAIL(LVN_ERR_USAGE, "LEVIN_CPU_ISA=%s is no instruction set: use v2, v3 or v4", isa);
 }
 
-const char *lvni_dnn_describe(void)
+const char *lvni_cpu_dnn_describe(void)
 {
     static char text[64]; /* the same for every writer */
     const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();

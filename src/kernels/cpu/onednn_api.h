@@ -13,31 +13,31 @@
 
 #include <dnnl.h>
 
-typedef struct lvni_dnn_conv_shape {
+typedef struct lvni_cpu_dnn_conv_shape {
     int64_t n, ih, iw, ic;      /* x (n, ih, iw, ic) */
     int64_t oh, ow, oc, kh, kw; /* y (n, oh, ow, oc), w (oc, kh, kw, ic / groups) */
     int64_t stride[2], padding[2], dilation[2], groups;
-} lvni_dnn_conv_shape;
+} lvni_cpu_dnn_conv_shape;
 
-typedef struct lvni_dnn_matmul_shape {
+typedef struct lvni_cpu_dnn_matmul_shape {
     int64_t batch; /* so many products, one behind the other in memory; with a bias 1 */
     int64_t m, n, k;
     int64_t trans_a, trans_b; /* 0 or 1: the matrix lies in memory as (k, m), (n, k) */
-} lvni_dnn_matmul_shape;
+} lvni_cpu_dnn_matmul_shape;
 
-typedef enum lvni_dnn_op {
+typedef enum lvni_cpu_dnn_op {
     LVNI_DNN_CONV_FORWARD,     /* x, w, y, b */
     LVNI_DNN_CONV_GRAD_INPUT,  /* dy, w, dx */
     LVNI_DNN_CONV_GRAD_WEIGHT, /* x, dw, dy */
     LVNI_DNN_MATMUL            /* a, b, y, bias */
-} lvni_dnn_op;
+} lvni_cpu_dnn_op;
 
 enum { LVNI_DNN_MAX_ARGS = 4 };
 
 /* Place of the weights (or their gradient) among the arguments. */
 enum { LVNI_DNN_WEIGHTS = 1 };
 
-typedef struct lvni_dnn_prim {
+typedef struct lvni_cpu_dnn_prim {
     dnnl_primitive_t primitive;
     int n_args, output;                          /* which of the arguments is written */
     dnnl_exec_arg_t args[LVNI_DNN_MAX_ARGS + 1]; /* the last in use is the scratchpad */
@@ -53,48 +53,49 @@ typedef struct lvni_dnn_prim {
     /* stands for the plain and the chosen layout and the shape; 0: has no name, do not share the
      * copy */
     uint64_t format;
-} lvni_dnn_prim;
+} lvni_cpu_dnn_prim;
 
-typedef struct lvni_dnn_work {
-    int64_t op;   /* lvni_dnn_op */
+typedef struct lvni_cpu_dnn_work {
+    int64_t op;   /* lvni_cpu_dnn_op */
     int64_t bias; /* 0 or 1; always f32 */
     /* 0: all is f32. 1: images, matrices and weights are bf16; gradients of weights stay f32 */
     int64_t low;
     int64_t wide_w; /* with low: weights (b of a product) come in f32 and are carried to bf16 */
     int64_t wide_y; /* with low: the result of a product is f32 */
     union {
-        lvni_dnn_conv_shape conv;
-        lvni_dnn_matmul_shape matmul;
+        lvni_cpu_dnn_conv_shape conv;
+        lvni_cpu_dnn_matmul_shape matmul;
     } shape;
-} lvni_dnn_work;
+} lvni_cpu_dnn_work;
 
 /* The name of the implementation that the current OpenMP setting of the thread gets. */
-lvn_status lvni_dnn_implementation(const lvni_dnn_work *work, char name[64]);
+lvn_status lvni_cpu_dnn_implementation(const lvni_cpu_dnn_work *work, char name[64]);
 /* Make a primitive with the current OpenMP setting. *out is untouched on failure.
  * LVN_ERR_UNSUPPORTED: oneDNN has only its reference implementation. */
-lvn_status lvni_dnn_create(const lvni_dnn_work *work, lvni_dnn_prim *out);
-void lvni_dnn_prim_destroy(lvni_dnn_prim *p);
+lvn_status lvni_cpu_dnn_create(const lvni_cpu_dnn_work *work, lvni_cpu_dnn_prim *out);
+void lvni_cpu_dnn_prim_destroy(lvni_cpu_dnn_prim *p);
 
-/* Run on data[0 .. n_args), in the order given at lvni_dnn_op; a plain weight tensor must have been
- * reordered by the caller. `scratch` has scratch_bytes. Waits for the end. */
-lvn_status lvni_dnn_run(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data,
-                        void *scratch);
-lvn_status lvni_dnn_reorder(lvni_dnn_prim *p, dnnl_stream_t stream, const void *from, void *to,
+/* Run on data[0 .. n_args), in the order given at lvni_cpu_dnn_op; a plain weight tensor must have
+ * been reordered by the caller. `scratch` has scratch_bytes. Waits for the end. */
+lvn_status lvni_cpu_dnn_run(lvni_cpu_dnn_prim *p, dnnl_stream_t stream, const void *const *data,
                             void *scratch);
+lvn_status lvni_cpu_dnn_reorder(lvni_cpu_dnn_prim *p, dnnl_stream_t stream, const void *from,
+                                void *to, void *scratch);
 
 /* y (m, n) = a (m, k) b (k, n) in f32, neither transposed; the bits depend on the team. */
-lvn_status lvni_dnn_sgemm(const lvni_dnn_matmul_shape *s, const float *a, const float *b, float *y);
+lvn_status lvni_cpu_dnn_sgemm(const lvni_cpu_dnn_matmul_shape *s, const float *a, const float *b,
+                              float *y);
 
-lvn_status lvni_dnn_stream_create(dnnl_stream_t *out);
-void lvni_dnn_stream_destroy(dnnl_stream_t stream);
+lvn_status lvni_cpu_dnn_stream_create(dnnl_stream_t *out);
+void lvni_cpu_dnn_stream_destroy(dnnl_stream_t stream);
 
 /* Lower the instruction set ("v2", "v3", "v4"; NULL: what the CPU has) and switch off what the
  * environment may have chosen (reduced precision, narrow registers). Before the first primitive. */
-lvn_status lvni_dnn_setup(const char *isa);
+lvn_status lvni_cpu_dnn_setup(const char *isa);
 /* "avx512 v4, oneDNN 2.6.3" */
-const char *lvni_dnn_describe(void);
+const char *lvni_cpu_dnn_describe(void);
 
 /* Counts of lvni_cpu_get_stats. */
-struct lvni_cpu_stats lvni_dnn_stats(void);
+struct lvni_cpu_stats lvni_cpu_dnn_stats(void);
 
 #endif

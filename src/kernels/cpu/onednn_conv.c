@@ -4,7 +4,7 @@
  *
  * Forward and input gradient have the same bits for every team and run with the lane's (as products
  * in bf16 with wgrad_team); the weight gradient adds over the team and always runs with wgrad_team
- * (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_law.c watches both). */
+ * (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_reproducibility.c watches both). */
 #include "kernels/cpu/conv_product.h"
 #include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/onednn_weights.h"
@@ -14,33 +14,33 @@
 #include <string.h>
 
 typedef struct conv_call {
-    lvni_dnn_key key;
+    lvni_cpu_dnn_key key;
     const lvn_tensor *w; /* forward and input gradient: the plain weights */
     void *dw;            /* weight gradient: where its plain form goes */
-    /* in the order of lvni_dnn_op; the weights' place is filled here */
+    /* in the order of lvni_cpu_dnn_op; the weights' place is filled here */
     const void *data[LVNI_DNN_MAX_ARGS];
 } conv_call;
 
 static lvn_status run(conv_call *call)
 {
-    lvni_dnn_found f = {0};
+    lvni_cpu_dnn_found f = {0};
     const bool gradient = call->key.work.op == LVNI_DNN_CONV_GRAD_WEIGHT;
-    lvn_status s = lvni_dnn_lookup(&call->key, &f);
+    lvn_status s = lvni_cpu_dnn_lookup(&call->key, &f);
     if (s != LVN_OK || f.prim == NULL) {
         return s;
     }
-    const int before = lvni_omp_enter(f.team);
-    s = gradient ? lvni_dnn_run_to_weights(&f, call->data, call->dw)
-                 : lvni_dnn_run_with_weights(&f, call->data, call->w);
-    lvni_omp_leave(before);
+    const int before = lvni_cpu_omp_enter(f.team);
+    s = gradient ? lvni_cpu_dnn_run_to_weights(&f, call->data, call->dw)
+                 : lvni_cpu_dnn_run_with_weights(&f, call->data, call->w);
+    lvni_cpu_omp_leave(before);
     return s;
 }
 
 /* x (N, H, W, I), y (N, H', W', O), w (O, KH, KW, I / groups); of w only the window is taken. */
-static lvn_status begin(conv_call *call, lvni_dnn_op op, const lvni_conv_attr *at,
+static lvn_status begin(conv_call *call, lvni_cpu_dnn_op op, const lvni_kernels_conv_attr *at,
                         const lvn_tensor *x, const lvn_tensor *y, int64_t kh, int64_t kw)
 {
-    const lvni_ctx *ctx = lvni_ctx_get();
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     if (ctx == NULL) {
         return LVN_ERR_MEMORY; /* the only reason; recorded */
     }
@@ -49,17 +49,17 @@ static lvn_status begin(conv_call *call, lvni_dnn_op op, const lvni_conv_attr *a
     call->key.work.low = x->dtype == LVN_BF16;
     call->key.fixed_team = ctx->wgrad_team;
     call->key.team = op == LVNI_DNN_CONV_GRAD_WEIGHT ? ctx->wgrad_team : ctx->team;
-    lvni_dnn_conv_shape *s = &call->key.work.shape.conv;
-    *s = (lvni_dnn_conv_shape){.n = x->shape[0],
-                               .ih = x->shape[1],
-                               .iw = x->shape[2],
-                               .ic = x->shape[3],
-                               .oh = y->shape[1],
-                               .ow = y->shape[2],
-                               .oc = y->shape[3],
-                               .kh = kh,
-                               .kw = kw,
-                               .groups = at->groups};
+    lvni_cpu_dnn_conv_shape *s = &call->key.work.shape.conv;
+    *s = (lvni_cpu_dnn_conv_shape){.n = x->shape[0],
+                                   .ih = x->shape[1],
+                                   .iw = x->shape[2],
+                                   .ic = x->shape[3],
+                                   .oh = y->shape[1],
+                                   .ow = y->shape[2],
+                                   .oc = y->shape[3],
+                                   .kh = kh,
+                                   .kw = kw,
+                                   .groups = at->groups};
     for (int i = 0; i < 2; i++) {
         s->stride[i] = at->stride[i];
         s->padding[i] = at->padding[i];
@@ -73,7 +73,7 @@ static size_t bytes_of(const lvn_tensor *t)
     return (size_t)lvn_numel(t) * lvn_dtype_size(t->dtype);
 }
 
-lvn_status lvni_cpu_conv2d(const lvni_args *args)
+lvn_status lvni_cpu_conv2d(const lvni_kernels_args *args)
 {
     const lvn_tensor *x = args->in[0], *w = args->in[1], *b = args->in[2];
     lvn_tensor *y = args->out[0];
@@ -82,20 +82,20 @@ lvn_status lvni_cpu_conv2d(const lvni_args *args)
     if (lvn_numel(y) == 0) {
         return LVN_OK;
     }
-    const lvni_conv_call product = {.attr = args->attr, .x = x, .y = y, .w = w, .b = b};
-    if (lvni_conv_product_forward_pays(&product)) {
-        return lvni_conv_product_forward(&product);
+    const lvni_cpu_conv_call product = {.attr = args->attr, .x = x, .y = y, .w = w, .b = b};
+    if (lvni_cpu_conv_product_forward_pays(&product)) {
+        return lvni_cpu_conv_product_forward(&product);
     }
     call.key.work.bias = b != NULL;
     call.w = w;
     call.key.work.wide_w = x->dtype != w->dtype;
     call.data[0] = x->data;
     call.data[2] = y->data;
-    LVN_TRY(lvni_dnn_bias(b, &call.data[3]));
+    LVN_TRY(lvni_cpu_dnn_bias(b, &call.data[3]));
     return run(&call);
 }
 
-lvn_status lvni_cpu_conv2d_grad_input(const lvni_args *args)
+lvn_status lvni_cpu_conv2d_grad_input(const lvni_kernels_args *args)
 {
     const lvn_tensor *dy = args->in[0], *w = args->in[1];
     lvn_tensor *dx = args->out[0];
@@ -108,9 +108,9 @@ lvn_status lvni_cpu_conv2d_grad_input(const lvni_args *args)
         memset(dx->data, 0, bytes_of(dx));
         return LVN_OK;
     }
-    const lvni_conv_call product = {.attr = args->attr, .x = dx, .y = dy, .w = w};
-    if (lvni_conv_product_grad_input_pays(&product)) {
-        return lvni_conv_product_grad_input(&product);
+    const lvni_cpu_conv_call product = {.attr = args->attr, .x = dx, .y = dy, .w = w};
+    if (lvni_cpu_conv_product_grad_input_pays(&product)) {
+        return lvni_cpu_conv_product_grad_input(&product);
     }
     call.w = w;
     call.key.work.wide_w = dy->dtype != w->dtype;
@@ -119,7 +119,7 @@ lvn_status lvni_cpu_conv2d_grad_input(const lvni_args *args)
     return run(&call);
 }
 
-static lvn_status weight_gradient(const lvni_args *args, lvn_tensor *dw)
+static lvn_status weight_gradient(const lvni_kernels_args *args, lvn_tensor *dw)
 {
     const lvn_tensor *dy = args->in[0], *x = args->in[1];
     conv_call call;
@@ -131,9 +131,9 @@ static lvn_status weight_gradient(const lvni_args *args, lvn_tensor *dw)
         memset(dw->data, 0, bytes_of(dw));
         return LVN_OK;
     }
-    const lvni_conv_call product = {.attr = args->attr, .x = x, .y = dy, .w = dw};
-    if (lvni_conv_product_grad_weight_pays(&product)) {
-        return lvni_conv_product_grad_weight(&product);
+    const lvni_cpu_conv_call product = {.attr = args->attr, .x = x, .y = dy, .w = dw};
+    if (lvni_cpu_conv_product_grad_weight_pays(&product)) {
+        return lvni_cpu_conv_product_grad_weight(&product);
     }
     call.dw = dw->data;
     call.data[0] = x->data;
@@ -141,7 +141,7 @@ static lvn_status weight_gradient(const lvni_args *args, lvn_tensor *dw)
     return run(&call);
 }
 
-lvn_status lvni_cpu_conv2d_grad_weight(const lvni_args *args)
+lvn_status lvni_cpu_conv2d_grad_weight(const lvni_kernels_args *args)
 {
     const lvn_tensor *dy = args->in[0];
     if (args->out[0] != NULL) {

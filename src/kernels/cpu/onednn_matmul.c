@@ -3,7 +3,8 @@
  *
  * A product whose first factor is transposed in memory adds over the team and belongs to the
  * reducing class: it always runs with wgrad_team. All others have the same bits for every team of
- * the lane (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_law.c watches). */
+ * the lane (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_reproducibility.c
+ * watches). */
 #include "core/half.h"
 #include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/onednn_weights.h"
@@ -15,7 +16,7 @@
 /* y (m, n) = a (m, k) b (k, n) + bias (n) or NULL. Types: f32; or a bf16, b bf16 or f32 (a
  * parameter, carried to bf16), y bf16 or f32. */
 typedef struct product_call {
-    lvni_dnn_matmul_shape shape;
+    lvni_cpu_dnn_matmul_shape shape;
     const lvn_tensor *a, *b, *bias;
     lvn_tensor *y;
 } product_call;
@@ -27,10 +28,10 @@ static lvn_status fill_rows(const product_call *c)
     for (int64_t e = 0; c->bias != NULL && e < lvn_numel(c->y); e++) {
         const int64_t column = e % c->shape.n;
         const float value = c->bias->dtype == LVN_BF16
-                                ? lvni_bf16_to_f32(((const uint16_t *)c->bias->data)[column])
+                                ? lvni_core_bf16_to_f32(((const uint16_t *)c->bias->data)[column])
                                 : LVNI_CF32(c->bias)[column];
         if (c->y->dtype == LVN_BF16) {
-            ((uint16_t *)c->y->data)[e] = lvni_f32_to_bf16(value);
+            ((uint16_t *)c->y->data)[e] = lvni_core_f32_to_bf16(value);
         } else {
             LVNI_F32(c->y)[e] = value;
         }
@@ -40,18 +41,18 @@ static lvn_status fill_rows(const product_call *c)
 
 static lvn_status product(const product_call *c)
 {
-    const lvni_dnn_matmul_shape *s = &c->shape;
+    const lvni_cpu_dnn_matmul_shape *s = &c->shape;
     if (s->batch == 0 || s->m == 0 || s->n == 0) {
         return LVN_OK;
     }
     if (s->k == 0) {
         return fill_rows(c);
     }
-    const lvni_ctx *ctx = lvni_ctx_get();
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     if (ctx == NULL) {
         return lvn_last_error()->code;
     }
-    lvni_dnn_key key;
+    lvni_cpu_dnn_key key;
     memset(&key, 0, sizeof key);
     key.work.op = LVNI_DNN_MATMUL;
     key.work.bias = c->bias != NULL;
@@ -61,37 +62,37 @@ static lvn_status product(const product_call *c)
     key.work.shape.matmul = *s;
     key.fixed_team = ctx->wgrad_team;
     key.team = s->trans_a != 0 ? ctx->wgrad_team : ctx->team;
-    lvni_dnn_found f = {0};
-    LVN_TRY(lvni_dnn_lookup(&key, &f));
+    lvni_cpu_dnn_found f = {0};
+    LVN_TRY(lvni_cpu_dnn_lookup(&key, &f));
     const void *data[LVNI_DNN_MAX_ARGS] = {c->a->data, NULL, c->y->data, NULL};
-    LVN_TRY(lvni_dnn_bias(c->bias, &data[3]));
-    const int before = lvni_omp_enter(f.team);
-    const lvn_status status = lvni_dnn_run_with_weights(&f, data, c->b);
-    lvni_omp_leave(before);
+    LVN_TRY(lvni_cpu_dnn_bias(c->bias, &data[3]));
+    const int before = lvni_cpu_omp_enter(f.team);
+    const lvn_status status = lvni_cpu_dnn_run_with_weights(&f, data, c->b);
+    lvni_cpu_omp_leave(before);
     return status;
 }
 
-lvn_status lvni_cpu_matmul(const lvni_args *args)
+lvn_status lvni_cpu_matmul(const lvni_kernels_args *args)
 {
-    const lvni_matmul_attr *at = args->attr;
+    const lvni_kernels_matmul_attr *at = args->attr;
     const lvn_tensor *a = args->in[0], *b = args->in[1];
     const int row = a->ndim - 2, column = a->ndim - 1;
-    lvni_dnn_matmul_shape s = {.batch = 1,
-                               .m = a->shape[at->trans_a ? column : row],
-                               .k = a->shape[at->trans_a ? row : column],
-                               .n = b->shape[at->trans_b ? row : column],
-                               .trans_a = at->trans_a,
-                               .trans_b = at->trans_b};
+    lvni_cpu_dnn_matmul_shape s = {.batch = 1,
+                                   .m = a->shape[at->trans_a ? column : row],
+                                   .k = a->shape[at->trans_a ? row : column],
+                                   .n = b->shape[at->trans_b ? row : column],
+                                   .trans_a = at->trans_a,
+                                   .trans_b = at->trans_b};
     for (int i = 0; i < row; i++) {
         s.batch *= a->shape[i];
     }
     return product(&(product_call){.shape = s, .a = a, .b = b, .y = args->out[0]});
 }
 
-lvn_status lvni_cpu_linear(const lvni_args *args)
+lvn_status lvni_cpu_linear(const lvni_kernels_args *args)
 {
     const lvn_tensor *x = args->in[0], *w = args->in[1];
-    const lvni_dnn_matmul_shape s = {
+    const lvni_cpu_dnn_matmul_shape s = {
         .batch = 1, .m = x->shape[0], .k = x->shape[1], .n = w->shape[0], .trans_b = 1};
     return product(
         &(product_call){.shape = s, .a = x, .b = w, .bias = args->in[2], .y = args->out[0]});
@@ -104,30 +105,30 @@ enum { SGEMM_WEIGHTS = 512 * 512, SGEMM_ROWS = 16 };
 
 /* dx (N, I) = dy (N, O) w (O, I). sgemm's sums depend on the team, so the whole op is of the
  * reducing class. */
-lvn_status lvni_cpu_linear_grad_input(const lvni_args *args)
+lvn_status lvni_cpu_linear_grad_input(const lvni_kernels_args *args)
 {
     const lvn_tensor *dy = args->in[0], *w = args->in[1];
-    const lvni_dnn_matmul_shape s = {
+    const lvni_cpu_dnn_matmul_shape s = {
         .batch = 1, .m = dy->shape[0], .k = dy->shape[1], .n = w->shape[1]};
     if (dy->dtype != LVN_F32 || s.m < SGEMM_ROWS || s.k * s.n < SGEMM_WEIGHTS) {
         return product(&(product_call){.shape = s, .a = dy, .b = w, .y = args->out[0]});
     }
-    const lvni_ctx *ctx = lvni_ctx_get();
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     if (ctx == NULL) {
         return lvn_last_error()->code;
     }
-    const int before = lvni_omp_enter(ctx->wgrad_team);
+    const int before = lvni_cpu_omp_enter(ctx->wgrad_team);
     const lvn_status status =
-        lvni_dnn_sgemm(&s, LVNI_CF32(dy), LVNI_CF32(w), LVNI_F32(args->out[0]));
-    lvni_omp_leave(before);
+        lvni_cpu_dnn_sgemm(&s, LVNI_CF32(dy), LVNI_CF32(w), LVNI_F32(args->out[0]));
+    lvni_cpu_omp_leave(before);
     return status;
 }
 
 /* dw (O, I) = dy^T (O, N) x (N, I) */
-lvn_status lvni_cpu_linear_grad_weight(const lvni_args *args)
+lvn_status lvni_cpu_linear_grad_weight(const lvni_kernels_args *args)
 {
     const lvn_tensor *dy = args->in[0], *x = args->in[1];
-    const lvni_dnn_matmul_shape s = {
+    const lvni_cpu_dnn_matmul_shape s = {
         .batch = 1, .m = dy->shape[1], .k = dy->shape[0], .n = x->shape[1], .trans_a = 1};
     if (args->out[0] != NULL) {
         LVN_TRY(product(&(product_call){.shape = s, .a = dy, .b = x, .y = args->out[0]}));

@@ -6,22 +6,22 @@
 #include "kernels/cpu/onednn_api.h"
 
 /* Leave the function with the error recorded when oneDNN refuses `call`. */
-#define DNN(call, what)                                                                            \
+#define LVNI_DNN(call, what)                                                                       \
     do {                                                                                           \
-        const lvn_status dnn_s_ = lvni_dnn_check((call), what, __LINE__);                          \
+        const lvn_status dnn_s_ = lvni_cpu_dnn_check((call), what, __LINE__);                      \
         if (dnn_s_ != LVN_OK) {                                                                    \
             return dnn_s_;                                                                         \
         }                                                                                          \
     } while (0)
 
-lvn_status lvni_dnn_check(dnnl_status_t s, const char *what, int line);
-lvn_status lvni_dnn_engine(dnnl_engine_t *out);
+lvn_status lvni_cpu_dnn_check(dnnl_status_t s, const char *what, int line);
+lvn_status lvni_cpu_dnn_engine(dnnl_engine_t *out);
 
-lvn_status lvni_dnn_make_attr(dnnl_primitive_attr_t *attr); /* the caller destroys it */
+lvn_status lvni_cpu_dnn_make_attr(dnnl_primitive_attr_t *attr); /* the caller destroys it */
 /* What oneDNN would run with the thread's current OpenMP setting (the caller destroys it), and the
  * plain layout of the weights. */
-lvn_status lvni_dnn_plan(const lvni_dnn_work *work, dnnl_primitive_desc_t *pd,
-                         dnnl_memory_desc_t *plain);
-const char *lvni_dnn_pd_name(const_dnnl_primitive_desc_t pd);
+lvn_status lvni_cpu_dnn_plan(const lvni_cpu_dnn_work *work, dnnl_primitive_desc_t *pd,
+                             dnnl_memory_desc_t *plain);
+const char *lvni_cpu_dnn_pd_name(const_dnnl_primitive_desc_t pd);
 
 #endif

@@ -11,7 +11,7 @@ static void *unconst(const void *p)
     return (void *)(uintptr_t)p;
 }
 
-static lvn_status run_aligned(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data,
+static lvn_status run_aligned(lvni_cpu_dnn_prim *p, dnnl_stream_t stream, const void *const *data,
                               void *scratch)
 {
     const int n = p->n_args + (p->scratch_bytes > 0 ? 1 : 0);
@@ -19,19 +19,19 @@ static lvn_status run_aligned(lvni_dnn_prim *p, dnnl_stream_t stream, const void
         void *handle = i < p->n_args ? unconst(data[i]) : scratch;
         if (handle != p->handles[i]) {
             p->handles[i] = NULL;
-            DNN(dnnl_memory_set_data_handle(p->args[i].memory, handle), "set an argument");
+            LVNI_DNN(dnnl_memory_set_data_handle(p->args[i].memory, handle), "set an argument");
             p->handles[i] = handle;
         }
     }
-    DNN(dnnl_primitive_execute(p->primitive, stream, n, p->args), "run a primitive");
-    DNN(dnnl_stream_wait(stream), "finish a primitive");
+    LVNI_DNN(dnnl_primitive_execute(p->primitive, stream, n, p->args), "run a primitive");
+    LVNI_DNN(dnnl_stream_wait(stream), "finish a primitive");
     return LVN_OK;
 }
 
 /* The SSE4.1 kernels of oneDNN die of operands that are not 16-byte aligned, as slices of flat
  * buffers may be. Such machines are old and LEVIN_CPU_ISA=v2 is for tests, so whole copies are good
  * enough. */
-static bool needs_copy(const lvni_dnn_prim *p, const void *const *data)
+static bool needs_copy(const lvni_cpu_dnn_prim *p, const void *const *data)
 {
     if (dnnl_get_effective_cpu_isa() != dnnl_cpu_isa_sse41) {
         return false;
@@ -44,7 +44,7 @@ static bool needs_copy(const lvni_dnn_prim *p, const void *const *data)
     return false;
 }
 
-static lvn_status run_on_copies(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data,
+static lvn_status run_on_copies(lvni_cpu_dnn_prim *p, dnnl_stream_t stream, const void *const *data,
                                 void *scratch)
 {
     const void *aligned[LVNI_DNN_MAX_ARGS] = {NULL};
@@ -55,10 +55,11 @@ static lvn_status run_on_copies(lvni_dnn_prim *p, dnnl_stream_t stream, const vo
         const dnnl_memory_desc_t *desc = NULL;
         aligned[i] = data[i];
         if ((uintptr_t)data[i] % 16 != 0) {
-            s = lvni_dnn_check(dnnl_memory_get_memory_desc(p->args[i].memory, &desc),
-                               "describe an argument", __LINE__);
+            s = lvni_cpu_dnn_check(dnnl_memory_get_memory_desc(p->args[i].memory, &desc),
+                                   "describe an argument", __LINE__);
             bytes[i] = s == LVN_OK ? dnnl_memory_desc_get_size(desc) : 0;
-            aligned[i] = copies[i] = s == LVN_OK ? lvni_alloc(LVNI_TAG_KERNEL, bytes[i]) : NULL;
+            aligned[i] = copies[i] =
+                s == LVN_OK ? lvni_core_alloc(LVNI_TAG_KERNEL, bytes[i]) : NULL;
             if (copies[i] != NULL) {
                 memcpy(copies[i], data[i], bytes[i]);
             } else if (s == LVN_OK) {
@@ -71,34 +72,34 @@ static lvn_status run_on_copies(lvni_dnn_prim *p, dnnl_stream_t stream, const vo
         memcpy(unconst(data[p->output]), copies[p->output], bytes[p->output]);
     }
     for (int i = 0; i < p->n_args; i++) {
-        lvni_free(copies[i]);
+        lvni_core_free(copies[i]);
     }
     return s;
 }
 
-lvn_status lvni_dnn_run(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data,
-                        void *scratch)
+lvn_status lvni_cpu_dnn_run(lvni_cpu_dnn_prim *p, dnnl_stream_t stream, const void *const *data,
+                            void *scratch)
 {
-    if (lvni_device_dry_run()) {
+    if (lvni_tensor_device_dry_run()) {
         return LVN_OK;
     }
     return needs_copy(p, data) ? run_on_copies(p, stream, data, scratch)
                                : run_aligned(p, stream, data, scratch);
 }
 
-lvn_status lvni_dnn_reorder(lvni_dnn_prim *p, dnnl_stream_t stream, const void *from, void *to,
-                            void *scratch)
+lvn_status lvni_cpu_dnn_reorder(lvni_cpu_dnn_prim *p, dnnl_stream_t stream, const void *from,
+                                void *to, void *scratch)
 {
-    if (lvni_device_dry_run()) {
+    if (lvni_tensor_device_dry_run()) {
         return LVN_OK;
     }
     void *const handles[3] = {unconst(from), to, scratch};
     const int n = p->reorder_scratch_bytes > 0 ? 3 : 2;
     for (int i = 0; i < n; i++) {
-        DNN(dnnl_memory_set_data_handle(p->reorder_args[i].memory, handles[i]),
-            "set an argument of a reorder");
+        LVNI_DNN(dnnl_memory_set_data_handle(p->reorder_args[i].memory, handles[i]),
+                 "set an argument of a reorder");
     }
-    DNN(dnnl_primitive_execute(p->reorder, stream, n, p->reorder_args), "reorder weights");
-    DNN(dnnl_stream_wait(stream), "finish a reorder");
+    LVNI_DNN(dnnl_primitive_execute(p->reorder, stream, n, p->reorder_args), "reorder weights");
+    LVNI_DNN(dnnl_stream_wait(stream), "finish a reorder");
     return LVN_OK;
 }

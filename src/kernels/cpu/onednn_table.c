@@ -10,8 +10,8 @@ enum { BUCKETS = 256, MAX_ENTRIES = 1024 };
 
 typedef struct entry {
     struct entry *next;
-    lvni_dnn_key key;
-    lvni_dnn_prim prim;
+    lvni_cpu_dnn_key key;
+    lvni_cpu_dnn_prim prim;
     int team; /* to create and run with */
 } entry;
 
@@ -26,8 +26,8 @@ static void clear(table *t)
     for (int b = 0; b < BUCKETS; b++) {
         for (entry *e = t->buckets[b]; e != NULL;) {
             entry *next = e->next;
-            lvni_dnn_prim_destroy(&e->prim);
-            lvni_free(e);
+            lvni_cpu_dnn_prim_destroy(&e->prim);
+            lvni_core_free(e);
             e = next;
         }
         t->buckets[b] = NULL;
@@ -39,13 +39,13 @@ static void release(void *p)
 {
     table *t = p;
     clear(t);
-    lvni_dnn_stream_destroy(t->stream);
-    lvni_free(t);
+    lvni_cpu_dnn_stream_destroy(t->stream);
+    lvni_core_free(t);
 }
 
 static lvn_status get_table(table **out)
 {
-    void **place = lvni_scratch_attachment(release);
+    void **place = lvni_cpu_scratch_attachment(release);
     if (place == NULL) {
         return lvn_last_error()->code;
     }
@@ -54,9 +54,9 @@ static lvn_status get_table(table **out)
         if (t == NULL) {
             return lvn_last_error()->code;
         }
-        const lvn_status s = lvni_dnn_stream_create(&t->stream);
+        const lvn_status s = lvni_cpu_dnn_stream_create(&t->stream);
         if (s != LVN_OK) {
-            lvni_free(t);
+            lvni_core_free(t);
             return s;
         }
         *place = t;
@@ -65,7 +65,7 @@ static lvn_status get_table(table **out)
     return LVN_OK;
 }
 
-static size_t bucket_of(const lvni_dnn_key *key)
+static size_t bucket_of(const lvni_cpu_dnn_key *key)
 {
     uint64_t words[sizeof *key / 8], h = 14695981039346656037u;
     memcpy(words, key, sizeof words);
@@ -76,20 +76,20 @@ static size_t bucket_of(const lvni_dnn_key *key)
     return (size_t)(h % BUCKETS);
 }
 
-static lvn_status implementation(const lvni_dnn_key *key, int64_t team, char name[64])
+static lvn_status implementation(const lvni_cpu_dnn_key *key, int64_t team, char name[64])
 {
-    const int before = lvni_omp_enter((int)team);
-    const lvn_status s = lvni_dnn_implementation(&key->work, name);
-    lvni_omp_leave(before);
+    const int before = lvni_cpu_omp_enter((int)team);
+    const lvn_status s = lvni_cpu_dnn_implementation(&key->work, name);
+    lvni_cpu_omp_leave(before);
     return s;
 }
 
-/* The AVX-512 implementations do not see the team (outside the reducing class; test_onednn_law.c).
- * Those for older instruction sets do, for some shapes. And oneDNN may choose another
- * implementation for another team: the answer must be the same for every key->team, so it is
- * compared with what the fixed team gets. Products in bf16 split long sums over the team (AMX: 32 x
- * 256 x 3072 with b transposed), so they always have the fixed one. */
-static lvn_status choose_team(const lvni_dnn_key *key, int *team)
+/* The AVX-512 implementations do not see the team (outside the reducing class;
+ * test_onednn_reproducibility.c). Those for older instruction sets do, for some shapes. And oneDNN
+ * may choose another implementation for another team: the answer must be the same for every
+ * key->team, so it is compared with what the fixed team gets. Products in bf16 split long sums over
+ * the team (AMX: 32 x 256 x 3072 with b transposed), so they always have the fixed one. */
+static lvn_status choose_team(const lvni_cpu_dnn_key *key, int *team)
 {
     char lane[64], fixed[64];
     *team = (int)key->fixed_team;
@@ -104,7 +104,7 @@ static lvn_status choose_team(const lvni_dnn_key *key, int *team)
     return LVN_OK;
 }
 
-static lvn_status make(const lvni_dnn_key *key, entry **out)
+static lvn_status make(const lvni_cpu_dnn_key *key, entry **out)
 {
     int team = 1;
     LVN_TRY(choose_team(key, &team));
@@ -114,18 +114,18 @@ static lvn_status make(const lvni_dnn_key *key, entry **out)
     }
     e->key = *key;
     e->team = team;
-    const int before = lvni_omp_enter(team);
-    const lvn_status s = lvni_dnn_create(&key->work, &e->prim);
-    lvni_omp_leave(before);
+    const int before = lvni_cpu_omp_enter(team);
+    const lvn_status s = lvni_cpu_dnn_create(&key->work, &e->prim);
+    lvni_cpu_omp_leave(before);
     if (s != LVN_OK) {
-        lvni_free(e);
+        lvni_core_free(e);
         return s;
     }
     *out = e;
     return LVN_OK;
 }
 
-static entry *find(entry *e, const lvni_dnn_key *key)
+static entry *find(entry *e, const lvni_cpu_dnn_key *key)
 {
     while (e != NULL && memcmp(&e->key, key, sizeof *key) != 0) {
         e = e->next;
@@ -133,7 +133,7 @@ static entry *find(entry *e, const lvni_dnn_key *key)
     return e;
 }
 
-lvn_status lvni_dnn_lookup(const lvni_dnn_key *key, lvni_dnn_found *found)
+lvn_status lvni_cpu_dnn_lookup(const lvni_cpu_dnn_key *key, lvni_cpu_dnn_found *found)
 {
     table *t = NULL;
     const lvn_status s = get_table(&t);
@@ -143,7 +143,7 @@ lvn_status lvni_dnn_lookup(const lvni_dnn_key *key, lvni_dnn_found *found)
     entry **head = &t->buckets[bucket_of(key)], *e = find(*head, key);
     if (e == NULL) {
         if (t->count == MAX_ENTRIES) {
-            /* pictures of ever new sizes; making them again is quick while oneDNN still has the
+            /* images of ever new sizes; making them again is quick while oneDNN still has the
              * code */
             clear(t);
         }
@@ -155,6 +155,6 @@ lvn_status lvni_dnn_lookup(const lvni_dnn_key *key, lvni_dnn_found *found)
         *head = e;
         t->count++;
     }
-    *found = (lvni_dnn_found){.prim = &e->prim, .stream = t->stream, .team = e->team};
+    *found = (lvni_cpu_dnn_found){.prim = &e->prim, .stream = t->stream, .team = e->team};
     return LVN_OK;
 }

@@ -8,21 +8,21 @@
 #include "kernels/cpu/onednn_api.h"
 
 /* Every byte counts as key: start from memset 0. */
-typedef struct lvni_dnn_key {
-    lvni_dnn_work work;
+typedef struct lvni_cpu_dnn_key {
+    lvni_cpu_dnn_work work;
     int64_t team; /* OpenMP threads of the lane */
     /* what the law prescribes where bits depend on it; the reducing class has team == fixed_team */
     int64_t fixed_team;
-} lvni_dnn_key;
+} lvni_cpu_dnn_key;
 
-/* A primitive, the stream of the context, and the team to run with (lvni_omp_enter): key->team for
- * implementations known to give the same bits for every team, else key->fixed_team. */
-typedef struct lvni_dnn_found {
-    lvni_dnn_prim *prim;
+/* A primitive, the stream of the context, and the team to run with (lvni_cpu_omp_enter): key->team
+ * for implementations known to give the same bits for every team, else key->fixed_team. */
+typedef struct lvni_cpu_dnn_found {
+    lvni_cpu_dnn_prim *prim;
     dnnl_stream_t stream;
     int team;
-} lvni_dnn_found;
+} lvni_cpu_dnn_found;
 
-lvn_status lvni_dnn_lookup(const lvni_dnn_key *key, lvni_dnn_found *found);
+lvn_status lvni_cpu_dnn_lookup(const lvni_cpu_dnn_key *key, lvni_cpu_dnn_found *found);
 
 #endif

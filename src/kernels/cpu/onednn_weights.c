@@ -13,11 +13,12 @@ static size_t rounded(size_t bytes)
 
 /* Lane memory: weights in the chosen layout (when not shared), then a scratchpad for primitive and
  * reorder in turn. */
-static lvn_status lane_memory(const lvni_dnn_prim *p, size_t weights, void **copy, void **scratch)
+static lvn_status lane_memory(const lvni_cpu_dnn_prim *p, size_t weights, void **copy,
+                              void **scratch)
 {
     const size_t pad =
         p->scratch_bytes > p->reorder_scratch_bytes ? p->scratch_bytes : p->reorder_scratch_bytes;
-    *copy = lvni_scratch(LVNI_SCRATCH_DNNL, rounded(weights) + pad);
+    *copy = lvni_cpu_scratch(LVNI_SCRATCH_DNNL, rounded(weights) + pad);
     if (*copy == NULL) {
         return lvn_last_error()->code;
     }
@@ -25,53 +26,53 @@ static lvn_status lane_memory(const lvni_dnn_prim *p, size_t weights, void **cop
     return LVN_OK;
 }
 
-lvn_status lvni_dnn_run_to_weights(const lvni_dnn_found *f, const void **data, void *dw)
+lvn_status lvni_cpu_dnn_run_to_weights(const lvni_cpu_dnn_found *f, const void **data, void *dw)
 {
-    lvni_dnn_prim *p = f->prim;
+    lvni_cpu_dnn_prim *p = f->prim;
     void *copy = NULL, *scratch = NULL;
     LVN_TRY(lane_memory(p, p->chosen_bytes, &copy, &scratch));
     data[LVNI_DNN_WEIGHTS] = p->reorder != NULL ? copy : dw;
-    LVN_TRY(lvni_dnn_run(p, f->stream, data, scratch));
-    return p->reorder != NULL ? lvni_dnn_reorder(p, f->stream, copy, dw, scratch) : LVN_OK;
+    LVN_TRY(lvni_cpu_dnn_run(p, f->stream, data, scratch));
+    return p->reorder != NULL ? lvni_cpu_dnn_reorder(p, f->stream, copy, dw, scratch) : LVN_OK;
 }
 
-lvn_status lvni_dnn_run_with_weights(const lvni_dnn_found *f, const void **data,
-                                     const lvn_tensor *w)
+lvn_status lvni_cpu_dnn_run_with_weights(const lvni_cpu_dnn_found *f, const void **data,
+                                         const lvn_tensor *w)
 {
-    lvni_dnn_prim *p = f->prim;
+    lvni_cpu_dnn_prim *p = f->prim;
     const bool shared = p->reorder != NULL && p->format != 0 && w->param >= 0;
     void *copy = NULL, *scratch = NULL;
-    lvni_weights_copy *pinned = NULL;
+    lvni_cpu_weights_copy *pinned = NULL;
     LVN_TRY(lane_memory(p, shared ? 0 : p->chosen_bytes, &copy, &scratch));
     if (p->reorder == NULL) {
         data[LVNI_DNN_WEIGHTS] = w->data;
-    } else if (shared && lvni_device_dry_run()) {
-        LVN_TRY(lvni_scratch_note_weights(w->id, p->format, p->chosen_bytes));
+    } else if (shared && lvni_tensor_device_dry_run()) {
+        LVN_TRY(lvni_cpu_scratch_note_weights(w->id, p->format, p->chosen_bytes));
     } else if (shared) {
-        LVN_TRY(lvni_weights_acquire(p, f->stream, w, scratch, &pinned));
-        data[LVNI_DNN_WEIGHTS] = lvni_weights_data(pinned);
+        LVN_TRY(lvni_cpu_weights_acquire(p, f->stream, w, scratch, &pinned));
+        data[LVNI_DNN_WEIGHTS] = lvni_cpu_weights_data(pinned);
     } else {
-        LVN_TRY(lvni_dnn_reorder(p, f->stream, w->data, copy, scratch));
+        LVN_TRY(lvni_cpu_dnn_reorder(p, f->stream, w->data, copy, scratch));
         data[LVNI_DNN_WEIGHTS] = copy;
     }
-    const lvn_status s = lvni_dnn_run(p, f->stream, data, scratch);
+    const lvn_status s = lvni_cpu_dnn_run(p, f->stream, data, scratch);
     if (pinned != NULL) {
-        lvni_weights_release(pinned);
+        lvni_cpu_weights_release(pinned);
     }
     return s;
 }
 
-lvn_status lvni_dnn_bias(const lvn_tensor *b, const void **out)
+lvn_status lvni_cpu_dnn_bias(const lvn_tensor *b, const void **out)
 {
     *out = b == NULL ? NULL : b->data;
     if (b == NULL || b->dtype == LVN_F32) {
         return LVN_OK;
     }
-    float *wide = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)lvn_numel(b) * sizeof *wide);
+    float *wide = lvni_cpu_scratch(LVNI_SCRATCH_OWN, (size_t)lvn_numel(b) * sizeof *wide);
     if (wide == NULL) {
         return lvn_last_error()->code;
     }
-    if (!lvni_device_dry_run()) {
+    if (!lvni_tensor_device_dry_run()) {
         lvni_cpu_isa()->from_bf16(b->data, wide, lvn_numel(b));
     }
     *out = wide;

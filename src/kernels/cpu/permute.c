@@ -32,7 +32,8 @@ static void drop(permute_job *j, int k)
     }
 }
 
-static permute_job plan(const lvn_tensor *x, const lvn_tensor *y, const lvni_permute_attr *attr)
+static permute_job plan(const lvn_tensor *x, const lvn_tensor *y,
+                        const lvni_kernels_permute_attr *attr)
 {
     permute_job j = {
         .ndim = x->ndim, .bytes = lvn_dtype_size(x->dtype), .x = x->data, .y = y->data};
@@ -200,7 +201,7 @@ static void strips_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_permute(const lvni_args *args)
+lvn_status lvni_cpu_permute(const lvni_kernels_args *args)
 {
     const int64_t n = lvn_numel(args->out[0]);
     permute_job j = plan(args->in[0], args->out[0], args->attr);
@@ -211,7 +212,7 @@ lvn_status lvni_cpu_permute(const lvni_args *args)
     if (last < 0 || j.from[last] == 1) {
         j.row = last < 0 ? 1 : j.size[last];
         j.ndim = last < 0 ? 0 : last;
-        lvni_par(n / j.row, 1, j.row, rows_range, &j);
+        lvni_cpu_par(n / j.row, 1, j.row, rows_range, &j);
         return LVN_OK;
     }
     int inner = 0; /* the last axis of x */
@@ -222,10 +223,10 @@ lvn_status lvni_cpu_permute(const lvni_args *args)
     j.to_tall = j.to[inner];
     j.wide = j.size[last];
     j.from_wide = j.from[last];
-    j.strips = lvni_div_up(j.tall, TILE);
+    j.strips = lvni_cpu_div_up(j.tall, TILE);
     drop(&j, last);
     drop(&j, inner);
-    lvni_par(n / j.tall / j.wide * j.strips, 1, (j.tall < TILE ? j.tall : TILE) * j.wide,
-             strips_range, &j);
+    lvni_cpu_par(n / j.tall / j.wide * j.strips, 1, (j.tall < TILE ? j.tall : TILE) * j.wide,
+                 strips_range, &j);
     return LVN_OK;
 }

@@ -30,11 +30,11 @@ enum { COLUMNS_PER_ITEM = 4096, LOW_COLUMNS = 64 };
 /* Rows of a block of squares, in the order of the plain sums. */
 static void square_rows(const step *s, int64_t begin, int64_t end)
 {
-    const lvni_vec *vec = lvni_cpu_isa();
-    float square[LVNI_SUM_BLOCK];
+    const lvni_cpu_vec *vec = lvni_cpu_isa();
+    float square[LVNI_CPU_SUM_BLOCK];
     for (int64_t i = begin; i < end; i++) {
-        const int64_t at = i % s->blocks * LVNI_SUM_BLOCK;
-        const int64_t n = s->r - at < LVNI_SUM_BLOCK ? s->r - at : LVNI_SUM_BLOCK;
+        const int64_t at = i % s->blocks * LVNI_CPU_SUM_BLOCK;
+        const int64_t n = s->r - at < LVNI_CPU_SUM_BLOCK ? s->r - at : LVNI_CPU_SUM_BLOCK;
         vec->unary[LVNI_UNARY_square](s->x + i / s->blocks * s->r + at, square, n, 0.0f, 0.0f);
         vec->row_sums(square, 1, n, s->partial + i);
     }
@@ -47,14 +47,14 @@ static void rows_range(const void *job, int64_t begin, int64_t end)
         square_rows(s, begin, end);
         return;
     }
-    const lvni_vec *vec = lvni_cpu_isa();
+    const lvni_cpu_vec *vec = lvni_cpu_isa();
     if (s->blocks == 1) {
         vec->row_sums(s->x + begin * s->r, end - begin, s->r, s->partial + begin);
         return;
     }
     for (int64_t i = begin; i < end; i++) {
-        const int64_t at = i % s->blocks * LVNI_SUM_BLOCK;
-        const int64_t n = s->r - at < LVNI_SUM_BLOCK ? s->r - at : LVNI_SUM_BLOCK;
+        const int64_t at = i % s->blocks * LVNI_CPU_SUM_BLOCK;
+        const int64_t n = s->r - at < LVNI_CPU_SUM_BLOCK ? s->r - at : LVNI_CPU_SUM_BLOCK;
         vec->row_sums(s->x + i / s->blocks * s->r + at, 1, n, s->partial + i);
     }
 }
@@ -63,7 +63,7 @@ static void rows_range(const void *job, int64_t begin, int64_t end)
  * cache. */
 static void low_col_sums(const uint16_t *x, int64_t rows, int64_t cols, int64_t stride, float *sums)
 {
-    const lvni_vec *vec = lvni_cpu_isa();
+    const lvni_cpu_vec *vec = lvni_cpu_isa();
     float wide[LVNI_ROW_BLOCK * LOW_COLUMNS];
     for (int64_t c = 0; c < cols; c += LOW_COLUMNS) {
         const int64_t n = cols - c < LOW_COLUMNS ? cols - c : LOW_COLUMNS;
@@ -115,15 +115,15 @@ static bool in_place(const step *s)
 static void run_step(const step *s)
 {
     if (s->b == 1) {
-        const int64_t block = s->r < LVNI_SUM_BLOCK ? s->r : LVNI_SUM_BLOCK;
-        lvni_par(s->a * s->blocks, 1, block, rows_range, s);
+        const int64_t block = s->r < LVNI_CPU_SUM_BLOCK ? s->r : LVNI_CPU_SUM_BLOCK;
+        lvni_cpu_par(s->a * s->blocks, 1, block, rows_range, s);
     } else {
         const int64_t cols = s->b < COLUMNS_PER_ITEM ? s->b : COLUMNS_PER_ITEM;
         const int64_t rows = s->r < LVNI_ROW_BLOCK ? s->r : LVNI_ROW_BLOCK;
-        lvni_par(s->a * s->blocks * s->col_chunks, 1, rows * cols, columns_range, s);
+        lvni_cpu_par(s->a * s->blocks * s->col_chunks, 1, rows * cols, columns_range, s);
     }
     if (!in_place(s)) {
-        lvni_par(s->a, 1, s->blocks * s->b, combine_range, s);
+        lvni_cpu_par(s->a, 1, s->blocks * s->b, combine_range, s);
     }
 }
 
@@ -155,12 +155,12 @@ static int plan_steps(const lvn_tensor *x, uint32_t mask, step out[LVN_MAX_NDIM]
         for (int i = 0; i < g; i++) {
             before *= size[i];
         }
-        const int64_t block = after == 1 ? LVNI_SUM_BLOCK : LVNI_ROW_BLOCK;
+        const int64_t block = after == 1 ? LVNI_CPU_SUM_BLOCK : LVNI_ROW_BLOCK;
         out[n++] = (step){.a = before,
                           .r = size[g],
                           .b = after,
-                          .blocks = lvni_div_up(size[g], block),
-                          .col_chunks = lvni_div_up(after, COLUMNS_PER_ITEM),
+                          .blocks = lvni_cpu_div_up(size[g], block),
+                          .col_chunks = lvni_cpu_div_up(after, COLUMNS_PER_ITEM),
                           .divisor = 1.0};
     }
     return n;
@@ -174,8 +174,8 @@ static lvn_status reduce_with(const lvn_tensor *x, uint32_t mask, lvn_tensor *ou
     const int n = plan_steps(x, mask, steps);
     const int64_t numel = lvn_numel(out);
     if (n == 0) {
-        const lvni_vec *vec = lvni_cpu_isa();
-        if (!lvni_device_dry_run()) {
+        const lvni_cpu_vec *vec = lvni_cpu_isa();
+        if (!lvni_tensor_device_dry_run()) {
             vec->combine(LVNI_CF32(x), 1, numel, divisor, LVNI_F32(out));
         }
         return LVN_OK;
@@ -187,7 +187,7 @@ static lvn_status reduce_with(const lvn_tensor *x, uint32_t mask, lvn_tensor *ou
         const step *s = &steps[i];
         floats += s->a * s->b * ((in_place(s) ? 0 : s->blocks) + (i < n - 1 ? 1 : 0));
     }
-    float *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)floats * sizeof *memory);
+    float *memory = lvni_cpu_scratch(LVNI_SCRATCH_OWN, (size_t)floats * sizeof *memory);
     if (memory == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -227,20 +227,20 @@ lvn_status lvni_cpu_sum_rows(const lvn_tensor *x, lvn_tensor *out)
     step s = {.a = 1,
               .r = rows,
               .b = cols,
-              .blocks = lvni_div_up(rows, LVNI_ROW_BLOCK),
-              .col_chunks = lvni_div_up(cols, COLUMNS_PER_ITEM),
+              .blocks = lvni_cpu_div_up(rows, LVNI_ROW_BLOCK),
+              .col_chunks = lvni_cpu_div_up(cols, COLUMNS_PER_ITEM),
               .low = x->data,
               .y = LVNI_F32(out),
               .divisor = 1.0};
-    s.partial = in_place(&s)
-                    ? s.y
-                    : lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(s.blocks * cols) * sizeof *s.partial);
+    s.partial = in_place(&s) ? s.y
+                             : lvni_cpu_scratch(LVNI_SCRATCH_OWN,
+                                                (size_t)(s.blocks * cols) * sizeof *s.partial);
     if (s.partial == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvni_par(s.blocks * s.col_chunks, 1, LVNI_ROW_BLOCK * cols, columns_range, &s);
+    lvni_cpu_par(s.blocks * s.col_chunks, 1, LVNI_ROW_BLOCK * cols, columns_range, &s);
     if (!in_place(&s)) {
-        lvni_par(1, 1, s.blocks * cols, combine_range, &s);
+        lvni_cpu_par(1, 1, s.blocks * cols, combine_range, &s);
     }
     return LVN_OK;
 }
@@ -250,7 +250,7 @@ lvn_status lvni_cpu_sum_rows(const lvn_tensor *x, lvn_tensor *out)
 /* A tensor shaped like `like`, f32. */
 static lvn_tensor *new_like(const lvn_tensor *like)
 {
-    const lvni_desc d = lvni_tensor_desc(like);
+    const lvni_tensor_desc d = lvni_tensor_get_desc(like);
     return lvni_tensor_new(&d);
 }
 
@@ -267,7 +267,7 @@ static lvn_status sum_squares(const lvn_tensor *x, uint32_t mask, lvn_tensor *ou
     if (square == NULL) {
         return lvn_last_error()->code;
     }
-    lvn_status s = lvni_cpu_square(&(lvni_args){.in = {x}, .out = {square}});
+    lvn_status s = lvni_cpu_square(&(lvni_kernels_args){.in = {x}, .out = {square}});
     if (s == LVN_OK) {
         s = reduce_with(square, mask, out, divisor, false);
     }
@@ -275,27 +275,27 @@ static lvn_status sum_squares(const lvn_tensor *x, uint32_t mask, lvn_tensor *ou
     return s;
 }
 
-lvn_status lvni_cpu_norm(const lvni_args *args)
+lvn_status lvni_cpu_norm(const lvni_kernels_args *args)
 {
-    const lvni_axes_attr *attr = args->attr;
+    const lvni_kernels_axes_attr *attr = args->attr;
     lvn_tensor *sum = new_like(args->out[0]);
     if (sum == NULL) {
         return lvn_last_error()->code;
     }
     lvn_status s = sum_squares(args->in[0], attr->mask, sum, 1.0);
     if (s == LVN_OK) {
-        s = lvni_cpu_sqrt(&(lvni_args){.in = {sum}, .out = {args->out[0]}});
+        s = lvni_cpu_sqrt(&(lvni_kernels_args){.in = {sum}, .out = {args->out[0]}});
     }
     lvn_release(sum);
     return s;
 }
 
 /* x - mean, squared and added. */
-lvn_status lvni_cpu_var(const lvni_args *args)
+lvn_status lvni_cpu_var(const lvni_kernels_args *args)
 {
-    const lvni_var_attr *attr = args->attr;
+    const lvni_kernels_var_attr *attr = args->attr;
     const lvn_tensor *x = args->in[0];
-    lvni_desc d = lvni_tensor_desc(x);
+    lvni_tensor_desc d = lvni_tensor_get_desc(x);
     double terms = 1.0;
     for (int i = 0; i < x->ndim; i++) {
         if ((attr->mask >> i & 1u) != 0) {
@@ -306,7 +306,7 @@ lvn_status lvni_cpu_var(const lvni_args *args)
     lvn_tensor *mean = lvni_tensor_new(&d), *far = mean == NULL ? NULL : new_like(x);
     lvn_status s = far == NULL ? LVN_ERR_MEMORY : reduce(x, attr->mask, mean, terms);
     if (s == LVN_OK) {
-        s = lvni_cpu_sub(&(lvni_args){.in = {x, mean}, .out = {far}});
+        s = lvni_cpu_sub(&(lvni_kernels_args){.in = {x, mean}, .out = {far}});
     }
     if (s == LVN_OK) {
         s = sum_squares(far, attr->mask, args->out[0], terms - attr->correction);
@@ -316,15 +316,15 @@ lvn_status lvni_cpu_var(const lvni_args *args)
     return s;
 }
 
-lvn_status lvni_cpu_sum(const lvni_args *args)
+lvn_status lvni_cpu_sum(const lvni_kernels_args *args)
 {
-    const lvni_axes_attr *attr = args->attr;
+    const lvni_kernels_axes_attr *attr = args->attr;
     return reduce(args->in[0], attr->mask, args->out[0], 1.0);
 }
 
-lvn_status lvni_cpu_mean(const lvni_args *args)
+lvn_status lvni_cpu_mean(const lvni_kernels_args *args)
 {
-    const lvni_axes_attr *attr = args->attr;
+    const lvni_kernels_axes_attr *attr = args->attr;
     const lvn_tensor *x = args->in[0];
     double count = 1.0;
     for (int i = 0; i < x->ndim; i++) {
@@ -333,9 +333,9 @@ lvn_status lvni_cpu_mean(const lvni_args *args)
     return reduce(x, attr->mask, args->out[0], count);
 }
 
-lvn_status lvni_cpu_sum_to(const lvni_args *args)
+lvn_status lvni_cpu_sum_to(const lvni_kernels_args *args)
 {
-    const lvni_shape_attr *attr = args->attr;
+    const lvni_kernels_shape_attr *attr = args->attr;
     const lvn_tensor *x = args->in[0];
     const int lead = x->ndim - attr->ndim;
     uint32_t mask = 0;

@@ -6,36 +6,36 @@
 
 /* Rows of a layer norm; gamma and beta are given (ones, zeros), mean and rstd have a value per
  * row. */
-typedef struct lvni_layer_rows {
+typedef struct lvni_cpu_layer_rows {
     const void *x; /* x and y: of the element type */
     void *y;
     const float *gamma, *beta;
     float *mean, *rstd;
     double eps;
-} lvni_layer_rows;
+} lvni_cpu_layer_rows;
 
 /* Their gradient. s1, s2 (n each): sums over the rows of dy and of dy (x - mean) rstd. */
-typedef struct lvni_layer_grad {
+typedef struct lvni_cpu_layer_grad {
     const void *dy, *x; /* dy, x and dx: of the element type */
     void *dx;
     const float *gamma, *mean, *rstd;
     float *s1, *s2;
-} lvni_layer_grad;
+} lvni_cpu_layer_grad;
 
 /* Elements of a loss; positive: a factor each, of binary cross entropy only; weight: NULL for
  * ones. */
-typedef struct lvni_point_rows {
-    lvni_point_loss kind;
+typedef struct lvni_cpu_point_rows {
+    lvni_kernels_point_loss kind;
     float beta;
     const float *x, *t, *weight, *positive;
-} lvni_point_rows;
+} lvni_cpu_point_rows;
 
 /* Queries in work at once: part of the law, since sums over queries go block by block. */
 enum { LVNI_QUERY_BLOCK = 32 };
 
 /* One head of one sample; q to y, dy and dq, dk, dv are of the element type. Rows lie `..._step`
  * elements apart; those of y, dy and dq, dk, dv as those of their counterparts. */
-typedef struct lvni_attention_head {
+typedef struct lvni_cpu_attention_head {
     const void *q, *k, *v;
     int64_t q_step, k_step, v_step, y_step;
     int64_t queries, keys, d, e; /* e: features of v and y */
@@ -46,19 +46,19 @@ typedef struct lvni_attention_head {
     float *log_sums;
     const void *dy;
     void *dq, *dk, *dv; /* dk, dv may be NULL */
-    float *work;        /* lvni_attention_work floats, 64-byte aligned */
-} lvni_attention_head;
+    float *work;        /* lvni_cpu_attention_work floats, 64-byte aligned */
+} lvni_cpu_attention_head;
 
 /* Rows of packed tables are filled up to whole virtual vectors. */
-static inline int64_t lvni_padded(int64_t n)
+static inline int64_t lvni_cpu_padded(int64_t n)
 {
     return (n + 15) / 16 * 16;
 }
 
-static inline int64_t lvni_attention_work(int64_t queries, int64_t keys, int64_t d, int64_t e,
-                                          bool gradient)
+static inline int64_t lvni_cpu_attention_work(int64_t queries, int64_t keys, int64_t d, int64_t e,
+                                              bool gradient)
 {
-    const int64_t s = lvni_padded(keys), dp = lvni_padded(d), ep = lvni_padded(e),
+    const int64_t s = lvni_cpu_padded(keys), dp = lvni_cpu_padded(d), ep = lvni_cpu_padded(e),
                   block = LVNI_QUERY_BLOCK;
     return gradient ? (d + e + 2 * block) * s + keys * (2 * dp + ep) + queries * (dp + ep) +
                           block * (dp + 16)

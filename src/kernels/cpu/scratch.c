@@ -9,7 +9,7 @@ typedef struct weights_note {
     uint64_t id, format;
 } weights_note;
 
-struct lvni_scratch {
+struct lvni_cpu_scratch {
     void *data[LVNI_SCRATCH_SLOTS];
     size_t bytes[LVNI_SCRATCH_SLOTS];
     void *attachment;
@@ -19,58 +19,58 @@ struct lvni_scratch {
     uint64_t noted_bytes;
 };
 
-static void free_scratch(struct lvni_scratch *s)
+static void free_scratch(struct lvni_cpu_scratch *s)
 {
     if (s->attachment != NULL) {
         s->release(s->attachment);
     }
     for (int i = 0; i < LVNI_SCRATCH_SLOTS; i++) {
-        lvni_free(s->data[i]);
+        lvni_core_free(s->data[i]);
     }
-    lvni_free(s->note);
-    lvni_free(s);
+    lvni_core_free(s->note);
+    lvni_core_free(s);
 }
 
 /* Before main, so that no thread can see the hook change. */
 __attribute__((constructor)) static void register_free(void)
 {
-    lvni_ctx_free_scratch = free_scratch;
+    lvni_tensor_ctx_free_scratch = free_scratch;
 }
 
 /* The context's scratch object, made at first use. */
-static struct lvni_scratch *get(void)
+static struct lvni_cpu_scratch *get(void)
 {
-    lvni_ctx *ctx = lvni_ctx_get();
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     if (ctx != NULL && ctx->scratch == NULL) {
-        ctx->scratch = LVNI_NEW(LVNI_TAG_KERNEL, struct lvni_scratch);
+        ctx->scratch = LVNI_NEW(LVNI_TAG_KERNEL, struct lvni_cpu_scratch);
     }
     return ctx == NULL ? NULL : ctx->scratch;
 }
 
-void *lvni_scratch(lvni_scratch_slot slot, size_t bytes)
+void *lvni_cpu_scratch(lvni_cpu_scratch_slot slot, size_t bytes)
 {
-    struct lvni_scratch *s = get();
+    struct lvni_cpu_scratch *s = get();
     if (s == NULL) {
         return NULL;
     }
-    if (lvni_device_dry_run()) {
+    if (lvni_tensor_device_dry_run()) {
         const size_t need = (bytes + 4095) / 4096 * 4096;
         s->bytes[slot] = need > s->bytes[slot] ? need : s->bytes[slot];
         return s;
     }
     if (s->data[slot] == NULL || s->bytes[slot] < bytes) {
         /* The old contents are dead: free first, so that the peak is one buffer. */
-        lvni_free(s->data[slot]);
+        lvni_core_free(s->data[slot]);
         const size_t rounded = (bytes + 4095) / 4096 * 4096;
-        s->data[slot] = lvni_alloc(LVNI_TAG_KERNEL, rounded);
+        s->data[slot] = lvni_core_alloc(LVNI_TAG_KERNEL, rounded);
         s->bytes[slot] = s->data[slot] == NULL ? 0 : rounded;
     }
     return s->data[slot];
 }
 
-lvn_status lvni_scratch_note_weights(uint64_t id, uint64_t format, size_t bytes)
+lvn_status lvni_cpu_scratch_note_weights(uint64_t id, uint64_t format, size_t bytes)
 {
-    struct lvni_scratch *s = get();
+    struct lvni_cpu_scratch *s = get();
     if (s == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -81,7 +81,8 @@ lvn_status lvni_scratch_note_weights(uint64_t id, uint64_t format, size_t bytes)
     }
     if (s->n_notes == s->note_room) {
         const int room = s->note_room == 0 ? 64 : 2 * s->note_room;
-        weights_note *more = lvni_realloc(LVNI_TAG_KERNEL, s->note, (size_t)room * sizeof *more);
+        weights_note *more =
+            lvni_core_realloc(LVNI_TAG_KERNEL, s->note, (size_t)room * sizeof *more);
         if (more == NULL) {
             return LVN_ERR_MEMORY;
         }
@@ -95,7 +96,7 @@ lvn_status lvni_scratch_note_weights(uint64_t id, uint64_t format, size_t bytes)
 
 lvni_cpu_need lvni_cpu_get_need(void)
 {
-    const struct lvni_scratch *s = get();
+    const struct lvni_cpu_scratch *s = get();
     lvni_cpu_need need = {0};
     for (int i = 0; s != NULL && i < LVNI_SCRATCH_SLOTS; i++) {
         need.scratch += s->bytes[i];
@@ -104,9 +105,9 @@ lvni_cpu_need lvni_cpu_get_need(void)
     return need;
 }
 
-void **lvni_scratch_attachment(void (*release)(void *))
+void **lvni_cpu_scratch_attachment(void (*release)(void *))
 {
-    struct lvni_scratch *s = get();
+    struct lvni_cpu_scratch *s = get();
     if (s == NULL) {
         return NULL;
     }

@@ -6,27 +6,27 @@
 
 #include <levin/status.h>
 
-typedef enum lvni_scratch_slot {
+typedef enum lvni_cpu_scratch_slot {
     LVNI_SCRATCH_OWN,     /* partial sums of the own kernels */
     LVNI_SCRATCH_COLUMNS, /* windows cut out for a convolution, while a product runs on them */
     LVNI_SCRATCH_DNNL,    /* scratchpad of oneDNN primitives (scratchpad_mode_user) */
     LVNI_SCRATCH_SLOTS
-} lvni_scratch_slot;
+} lvni_cpu_scratch_slot;
 
 /* At least `bytes` bytes, 64-byte aligned, contents undefined, for the calling thread's context.
  * Valid until the next call for the same slot in this context; freed with the context. bytes may be
  * 0. NULL with LVN_ERR_MEMORY recorded. Called outside parallel regions (members of a team have
  * contexts of their own). */
-void *lvni_scratch(lvni_scratch_slot slot, size_t bytes);
+void *lvni_cpu_scratch(lvni_cpu_scratch_slot slot, size_t bytes);
 
-/* In a dry run (tensor/device.h) lvni_scratch only notes how much there would have to be, and gives
- * an address that nobody may touch; and this notes the shared copy of a parameter in a layout
+/* In a dry run (tensor/device.h) lvni_cpu_scratch only notes how much there would have to be, and
+ * gives an address that nobody may touch; and this notes the shared copy of a parameter in a layout
  * (weights_cache.h), once. */
-lvn_status lvni_scratch_note_weights(uint64_t id, uint64_t format, size_t bytes);
+lvn_status lvni_cpu_scratch_note_weights(uint64_t id, uint64_t format, size_t bytes);
 
 /* A place in the calling thread's context for what onednn_table.c keeps there, NULL at first. When
  * the context goes, `release` is called with it if it is not NULL. NULL with LVN_ERR_MEMORY
  * recorded. */
-void **lvni_scratch_attachment(void (*release)(void *));
+void **lvni_cpu_scratch_attachment(void (*release)(void *));
 
 #endif

@@ -14,7 +14,7 @@ static int64_t clamp(int64_t i, int64_t n)
 }
 
 /* Where output o lies in the input: pixel `whole` and a fraction of the way to the next. */
-static void position(const lvni_taps_axis *a, int64_t o, int64_t *whole, double *fraction)
+static void position(const lvni_cpu_taps_axis *a, int64_t o, int64_t *whole, double *fraction)
 {
     int64_t above = (2 * o + 1) * a->in - a->out, below = 2 * a->out; /* (o + 1/2) in / out - 1/2 */
     if (a->attr->align_corners) {
@@ -39,7 +39,7 @@ static void cubic(double t, double w[CUBIC_TAPS])
     }
 }
 
-/* Taps at `from`, from + 1, ...; those outside of the picture fall on its border. */
+/* Taps at `from`, from + 1, ...; those outside of the image fall on its border. */
 static int64_t folded(int64_t from, int n, const double *w, int64_t size, int64_t *first,
                       float *weight)
 {
@@ -63,9 +63,9 @@ static int64_t equal_weights(int64_t n, double divisor, float *weight)
     return n;
 }
 
-static int64_t pool_window(const lvni_taps_axis *a, int64_t o, int64_t *first, float *weight)
+static int64_t pool_window(const lvni_cpu_taps_axis *a, int64_t o, int64_t *first, float *weight)
 {
-    const lvni_pool_attr *p = &a->attr->pool;
+    const lvni_kernels_pool_attr *p = &a->attr->pool;
     const int64_t start = o * p->stride[a->side] - p->padding[a->side],
                   end = start + p->kernel[a->side];
     *first = start < 0 ? 0 : start;
@@ -74,7 +74,7 @@ static int64_t pool_window(const lvni_taps_axis *a, int64_t o, int64_t *first, f
 }
 
 /* The taps of output o; how many. */
-static int64_t taps_of(const lvni_taps_axis *a, int64_t o, int64_t *first, float *weight)
+static int64_t taps_of(const lvni_cpu_taps_axis *a, int64_t o, int64_t *first, float *weight)
 {
     int64_t whole = 0;
     double t = 0.0, w[CUBIC_TAPS];
@@ -82,7 +82,7 @@ static int64_t taps_of(const lvni_taps_axis *a, int64_t o, int64_t *first, float
     case LVNI_AVG_POOL: return pool_window(a, o, first, weight);
     case LVNI_ADAPTIVE_POOL:
         *first = o * a->in / a->out;
-        whole = lvni_div_up((o + 1) * a->in, a->out) - *first;
+        whole = lvni_cpu_div_up((o + 1) * a->in, a->out) - *first;
         return equal_weights(whole, (double)whole, weight);
     case LVNI_NEAREST: *first = o * a->in / a->out; return equal_weights(1, 1.0, weight);
     case LVNI_BILINEAR:
@@ -97,7 +97,7 @@ static int64_t taps_of(const lvni_taps_axis *a, int64_t o, int64_t *first, float
     return folded(whole - 1, CUBIC_TAPS, w, a->in, first, weight);
 }
 
-static int64_t most_taps(const lvni_taps_axis *a)
+static int64_t most_taps(const lvni_cpu_taps_axis *a)
 {
     switch (a->attr->kind) {
     case LVNI_AVG_POOL: return a->attr->pool.kernel[a->side];
@@ -118,27 +118,27 @@ static size_t matrix_bytes(int64_t n, int64_t taps)
            rounded((size_t)taps * sizeof(float));
 }
 
-size_t lvni_taps_bytes(const lvni_taps_axis *a)
+size_t lvni_cpu_taps_bytes(const lvni_cpu_taps_axis *a)
 {
     const int64_t taps = a->out * most_taps(a);
     return matrix_bytes(a->out, taps) + (a->attr->transposed ? matrix_bytes(a->in, taps) : 0);
 }
 
-static lvni_taps place(int64_t n, char *memory)
+static lvni_cpu_taps place(int64_t n, char *memory)
 {
     char *start = memory + rounded((size_t)n * sizeof(int64_t));
     char *weight = start + rounded(((size_t)n + 1) * sizeof(int64_t));
-    return (lvni_taps){.n = n,
-                       .first = (int64_t *)(void *)memory,
-                       .start = (int64_t *)(void *)start,
-                       .weight = (float *)(void *)weight};
+    return (lvni_cpu_taps){.n = n,
+                           .first = (int64_t *)(void *)memory,
+                           .start = (int64_t *)(void *)start,
+                           .weight = (float *)(void *)weight};
 }
 
 /* The outputs that read input i are neighbours, since windows move in one direction: gathering them
  * in the order of the outputs makes the gradient of an input a sum of fixed order. */
-static lvni_taps transposed(const lvni_taps *t, int64_t n, char *memory)
+static lvni_cpu_taps transposed(const lvni_cpu_taps *t, int64_t n, char *memory)
 {
-    lvni_taps g = place(n, memory);
+    lvni_cpu_taps g = place(n, memory);
     memset(g.start, 0, ((size_t)n + 1) * sizeof *g.start);
     memset(g.first, 0, (size_t)n * sizeof *g.first); /* inputs that no window reads */
     for (int64_t o = t->n - 1; o >= 0; o--) {
@@ -160,9 +160,9 @@ static lvni_taps transposed(const lvni_taps *t, int64_t n, char *memory)
     return g;
 }
 
-lvni_taps lvni_taps_make(const lvni_taps_axis *a, void *memory)
+lvni_cpu_taps lvni_cpu_taps_make(const lvni_cpu_taps_axis *a, void *memory)
 {
-    lvni_taps t = place(a->out, memory);
+    lvni_cpu_taps t = place(a->out, memory);
     t.start[0] = 0;
     for (int64_t o = 0; o < a->out; o++) {
         t.start[o + 1] = t.start[o] + taps_of(a, o, &t.first[o], t.weight + t.start[o]);

@@ -8,15 +8,15 @@
 #include "kernels/kernels.h"
 
 /* One axis of a map: forward from `in` to `out` pixels. */
-typedef struct lvni_taps_axis {
-    const lvni_resample_attr *attr;
+typedef struct lvni_cpu_taps_axis {
+    const lvni_kernels_resample_attr *attr;
     int side; /* 0: height, 1: width */
     int64_t in, out;
-} lvni_taps_axis;
+} lvni_cpu_taps_axis;
 
 /* Bytes for the taps of this axis, a multiple of 64. */
-size_t lvni_taps_bytes(const lvni_taps_axis *axis);
+size_t lvni_cpu_taps_bytes(const lvni_cpu_taps_axis *axis);
 /* The taps, of the transposed map if attr->transposed, in memory of that size. */
-lvni_taps lvni_taps_make(const lvni_taps_axis *axis, void *memory);
+lvni_cpu_taps lvni_cpu_taps_make(const lvni_cpu_taps_axis *axis, void *memory);
 
 #endif

@@ -95,22 +95,22 @@ static inline void clear(float *x, int64_t n)
 }
 
 /* Keys that the queries before `end` see at most. */
-static inline int64_t seen_before(const lvni_attention_head *h, int64_t end)
+static inline int64_t seen_before(const lvni_cpu_attention_head *h, int64_t end)
 {
     return h->causal ? end : h->keys;
 }
 
 /* s (queries, keys padded) = q k^T of queries [first, end), over the columns that count; q: their
  * packed rows. */
-static inline void scores(const lvni_attention_head *h, const float *q, const float *kt,
+static inline void scores(const lvni_cpu_attention_head *h, const float *q, const float *kt,
                           int64_t first, int64_t end, float *s)
 {
-    const int64_t step = lvni_padded(h->keys), columns = lvni_padded(seen_before(h, end));
+    const int64_t step = lvni_cpu_padded(h->keys), columns = lvni_cpu_padded(seen_before(h, end));
     for (int64_t i = 0; i < end - first; i++) {
         clear(s + i * step, columns);
     }
     add_product(&(small_product){.a = q,
-                                 .row = lvni_padded(h->d),
+                                 .row = lvni_cpu_padded(h->d),
                                  .col = 1,
                                  .b = kt,
                                  .b_step = step,

@@ -29,7 +29,7 @@ static inline vf load_bf16(const uint16_t *p)
 #endif
 }
 
-/* The rounding of lvni_f32_to_bf16. */
+/* The rounding of lvni_core_f32_to_bf16. */
 static inline void store_bf16(uint16_t *p, vf v)
 {
 #if LVNI_W == 16
@@ -55,7 +55,7 @@ static inline void store_bf16(uint16_t *p, vf v)
 static void from_bf16(const uint16_t *restrict x, float *restrict y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        y[i] = lvni_bf16_to_f32(x[i]);
+        y[i] = lvni_core_bf16_to_f32(x[i]);
     }
 }
 
@@ -66,21 +66,21 @@ static void to_bf16(const float *restrict x, uint16_t *restrict y, int64_t n)
         store_bf16(y + i, load(x + i));
     }
     for (; i < n; i++) {
-        y[i] = lvni_f32_to_bf16(x[i]);
+        y[i] = lvni_core_f32_to_bf16(x[i]);
     }
 }
 
 static void from_f16(const uint16_t *restrict x, float *restrict y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        y[i] = lvni_f16_to_f32(x[i]);
+        y[i] = lvni_core_f16_to_f32(x[i]);
     }
 }
 
 static void to_f16(const float *restrict x, uint16_t *restrict y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        y[i] = lvni_f32_to_f16(x[i]);
+        y[i] = lvni_core_f32_to_f16(x[i]);
     }
 }
 

@@ -29,10 +29,10 @@ static void row_log_sums(const float *restrict x, int64_t rows, int64_t k, float
 static double row_smooth(const float *restrict x, const float *restrict w, int64_t k, float top,
                          float log_sum)
 {
-    float term[LVNI_SUM_BLOCK];
+    float term[LVNI_CPU_SUM_BLOCK];
     double total = 0.0;
-    for (int64_t i = 0; i < k; i += LVNI_SUM_BLOCK) {
-        const int64_t m = k - i < LVNI_SUM_BLOCK ? k - i : LVNI_SUM_BLOCK;
+    for (int64_t i = 0; i < k; i += LVNI_CPU_SUM_BLOCK) {
+        const int64_t m = k - i < LVNI_CPU_SUM_BLOCK ? k - i : LVNI_CPU_SUM_BLOCK;
         for (int64_t j = 0; j < m; j++) {
             term[j] = log_sum - (x[i + j] - top);
         }
@@ -72,8 +72,8 @@ static inline float size_of(float x)
 }
 
 /* `kind` and `beta` are constants of the loops below. */
-static inline __attribute__((always_inline)) float point_value(lvni_point_loss kind, float beta,
-                                                               float x, float t, float positive)
+static inline __attribute__((always_inline)) float
+point_value(lvni_kernels_point_loss kind, float beta, float x, float t, float positive)
 {
     const float d = x - t, size = size_of(d);
     switch (kind) {
@@ -87,8 +87,8 @@ static inline __attribute__((always_inline)) float point_value(lvni_point_loss k
     return 0.0f;
 }
 
-static inline __attribute__((always_inline)) float point_slope(lvni_point_loss kind, float beta,
-                                                               float x, float t, float positive)
+static inline __attribute__((always_inline)) float
+point_slope(lvni_kernels_point_loss kind, float beta, float x, float t, float positive)
 {
     const float d = x - t;
     switch (kind) {
@@ -107,11 +107,11 @@ static inline __attribute__((always_inline)) float point_slope(lvni_point_loss k
     return 0.0f;
 }
 
-/* At most LVNI_SUM_BLOCK elements: the values, weighted, are summed. */
-static inline __attribute__((always_inline)) float point_sum(const lvni_point_rows *p,
-                                                             lvni_point_loss kind, int64_t n)
+/* At most LVNI_CPU_SUM_BLOCK elements: the values, weighted, are summed. */
+static inline __attribute__((always_inline)) float
+point_sum(const lvni_cpu_point_rows *p, lvni_kernels_point_loss kind, int64_t n)
 {
-    float value[LVNI_SUM_BLOCK];
+    float value[LVNI_CPU_SUM_BLOCK];
     const float *restrict x = p->x, *restrict t = p->t, *restrict positive = p->positive;
     const float beta = p->beta;
     for (int64_t i = 0; i < n; i++) {
@@ -124,7 +124,7 @@ static inline __attribute__((always_inline)) float point_sum(const lvni_point_ro
     return sum_block(value, n);
 }
 
-static float point_loss(const lvni_point_rows *p, int64_t n)
+static float point_loss(const lvni_cpu_point_rows *p, int64_t n)
 {
     switch (p->kind) {
     case LVNI_LOSS_SQUARE: return point_sum(p, LVNI_LOSS_SQUARE, n);
@@ -135,9 +135,10 @@ static float point_loss(const lvni_point_rows *p, int64_t n)
     return 0.0f;
 }
 
-static inline __attribute__((always_inline)) void point_slopes(const lvni_point_rows *p,
-                                                               lvni_point_loss kind, float factor,
-                                                               float *restrict dx, int64_t n)
+static inline __attribute__((always_inline)) void point_slopes(const lvni_cpu_point_rows *p,
+                                                               lvni_kernels_point_loss kind,
+                                                               float factor, float *restrict dx,
+                                                               int64_t n)
 {
     const float *restrict x = p->x, *restrict t = p->t, *restrict positive = p->positive;
     const float beta = p->beta;
@@ -150,7 +151,7 @@ static inline __attribute__((always_inline)) void point_slopes(const lvni_point_
     }
 }
 
-static void point_loss_grad(const lvni_point_rows *p, float factor, float *dx, int64_t n)
+static void point_loss_grad(const lvni_cpu_point_rows *p, float factor, float *dx, int64_t n)
 {
     switch (p->kind) {
     case LVNI_LOSS_SQUARE: point_slopes(p, LVNI_LOSS_SQUARE, factor, dx, n); break;

@@ -52,7 +52,8 @@
     MODE(function, sv, from, get, to, put, 0, i, expression)
 #define LVNI_BINARY(name, expression)                                                              \
     MODES_OF(binary_##name, float, , float, , expression)                                          \
-    MODES_OF(binary_bf16_##name, uint16_t, lvni_bf16_to_f32, uint16_t, lvni_f32_to_bf16, expression)
+    MODES_OF(binary_bf16_##name, uint16_t, lvni_core_bf16_to_f32, uint16_t, lvni_core_f32_to_bf16, \
+             expression)
 #define LVNI_COMPARE(name, condition) MODES_OF(compare_##name, float, , uint8_t, , condition)
 #include "kernels/cpu/map.def"
 
@@ -66,7 +67,7 @@ static void accumulate(float *restrict a, const float *restrict b, int64_t n)
 static void accumulate_bf16(uint16_t *restrict a, const uint16_t *restrict b, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        a[i] = lvni_f32_to_bf16(lvni_bf16_to_f32(a[i]) + lvni_bf16_to_f32(b[i]));
+        a[i] = lvni_core_f32_to_bf16(lvni_core_bf16_to_f32(a[i]) + lvni_core_bf16_to_f32(b[i]));
     }
 }
 

@@ -60,7 +60,7 @@ static inline float log_one(float x)
 }
 
 /* Philox 4x32-10 of counters first .. first + count - 1: four words each (rng.h). */
-static inline void philox_words(const lvni_rng *rng, uint32_t first, int count,
+static inline void philox_words(const lvni_core_rng *rng, uint32_t first, int count,
                                 uint32_t *restrict out)
 {
     const uint32_t a = rng->a, b = rng->b, c = rng->c, key0 = rng->key.k[0], key1 = rng->key.k[1];

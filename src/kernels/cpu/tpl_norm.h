@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/tpl_types.h"
 
-static inline int64_t block_rows(const lvni_norm_sums *s, int64_t block)
+static inline int64_t block_rows(const lvni_cpu_norm_sums *s, int64_t block)
 {
     const int64_t left = s->rows - block * LVNI_ROW_BLOCK;
     return left < LVNI_ROW_BLOCK ? left : LVNI_ROW_BLOCK;
@@ -13,10 +13,10 @@ static inline int64_t block_rows(const lvni_norm_sums *s, int64_t block)
 
 /* Blocks are joined in f64, in their order: mean first, then squared distances from it (Chan,
  * Golub, LeVeque 1983). */
-static void norm_combine(const lvni_norm_sums *s, int64_t c0, int64_t c1, double *restrict mean,
+static void norm_combine(const lvni_cpu_norm_sums *s, int64_t c0, int64_t c1, double *restrict mean,
                          double *restrict m2)
 {
-    const int64_t blocks = lvni_div_up(s->rows, LVNI_ROW_BLOCK), m = c1 - c0;
+    const int64_t blocks = lvni_cpu_div_up(s->rows, LVNI_ROW_BLOCK), m = c1 - c0;
     memset(mean, 0, (size_t)m * sizeof *mean);
     memset(m2, 0, (size_t)m * sizeof *m2);
     for (int64_t b = 0; b < blocks; b++) {
@@ -46,8 +46,8 @@ static void norm_combine(const lvni_norm_sums *s, int64_t c0, int64_t c1, double
 
 /* What the gradient of y hands on: all, or where relu let the value through; the forward's own
  * expression decides. */
-static inline float gated(lvni_norm_gate gate, float dy, float y, float x, float mean, float scale,
-                          float shift)
+static inline float gated(lvni_cpu_norm_gate gate, float dy, float y, float x, float mean,
+                          float scale, float shift)
 {
     if (gate == LVNI_GATE_OUTPUT) {
         return y > 0.0f ? dy : 0.0f;
@@ -61,7 +61,8 @@ typedef struct packed_vectors {
         shift[PACKED_ROWS * PACK_LIMIT], b[PACKED_ROWS * PACK_LIMIT], d[PACKED_ROWS * PACK_LIMIT];
 } packed_vectors;
 
-static lvni_norm_vectors pack_vectors(const lvni_norm_vectors *v, int64_t cols, packed_vectors *p)
+static lvni_cpu_norm_vectors pack_vectors(const lvni_cpu_norm_vectors *v, int64_t cols,
+                                          packed_vectors *p)
 {
     repeat_row(v->mean, cols, p->mean);
     repeat_row(v->scale, cols, p->scale);
@@ -70,7 +71,7 @@ static lvni_norm_vectors pack_vectors(const lvni_norm_vectors *v, int64_t cols, 
         repeat_row(v->b, cols, p->b);
         repeat_row(v->d, cols, p->d);
     }
-    return (lvni_norm_vectors){p->mean, p->scale, p->shift, p->b, p->d};
+    return (lvni_cpu_norm_vectors){p->mean, p->scale, p->shift, p->b, p->d};
 }
 
 #endif

@@ -8,7 +8,7 @@
 
 enum { COUNTERS = 64 }; /* at once: 256 words */
 
-static void uniform(float *restrict y, int64_t first, int64_t n, const lvni_rng *rng)
+static void uniform(float *restrict y, int64_t first, int64_t n, const lvni_core_rng *rng)
 {
     uint32_t words[4 * COUNTERS];
     for (int64_t i = 0; i < n; i += 4 * COUNTERS) {
@@ -40,7 +40,7 @@ static inline double of_word(uint32_t word)
     return (double)(int32_t)(word ^ 0x80000000u) + 0x1p31;
 }
 
-/* lvni_log of 0 < x < 1, no denormal. */
+/* lvni_core_log of 0 < x < 1, no denormal. */
 static inline double log_inside(double x)
 {
     const uint64_t bits = double_bits(x);
@@ -66,7 +66,7 @@ static inline double log_inside(double x)
     return k * 0x1.62e42fefa38p-1 - ((h - (s * (h + r) + k * 0x1.ef35793c7673p-45)) - f);
 }
 
-/* lvni_cos2pi of 0 <= x < 1: both series, of which the quarter chooses one. */
+/* lvni_core_cos2pi of 0 <= x < 1: both series, of which the quarter chooses one. */
 static inline double cos_turn(double x)
 {
     const double quarter = (double)(int32_t)(x * 4.0 + 0.5),
@@ -94,7 +94,7 @@ static inline double cos_turn(double x)
 
 /* Element e takes words 2e and 2e + 1 of the stream. */
 static void normal(float *restrict y, int64_t first, int64_t n, double deviation,
-                   const lvni_rng *rng)
+                   const lvni_core_rng *rng)
 {
     uint32_t words[4 * COUNTERS];
     for (int64_t i = 0; i < n; i += 2 * COUNTERS) {
@@ -110,7 +110,7 @@ static void normal(float *restrict y, int64_t first, int64_t n, double deviation
 }
 
 static void dropout(const float *restrict x, float *restrict y, int64_t first, int64_t n,
-                    const lvni_rng *rng, float p, float scale)
+                    const lvni_core_rng *rng, float p, float scale)
 {
     uint32_t words[4 * COUNTERS];
     for (int64_t i = 0; i < n; i += 4 * COUNTERS) {

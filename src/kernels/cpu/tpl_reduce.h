@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/tpl_types.h"
 
-/* Up to LVNI_SUM_BLOCK elements in 16 virtual accumulators. */
+/* Up to LVNI_CPU_SUM_BLOCK elements in 16 virtual accumulators. */
 static inline float sum_block(const float *x, int64_t n)
 {
     vf acc[PARTS] = {{0.0f}};
@@ -28,12 +28,12 @@ static inline float sum_block(const float *x, int64_t n)
 /* Any number of elements: blocks, added in f64 in their order. */
 static inline float sum_long(const float *x, int64_t n)
 {
-    if (n <= LVNI_SUM_BLOCK) {
+    if (n <= LVNI_CPU_SUM_BLOCK) {
         return sum_block(x, n);
     }
     double total = 0.0;
-    for (int64_t i = 0; i < n; i += LVNI_SUM_BLOCK) {
-        total += (double)sum_block(x + i, n - i < LVNI_SUM_BLOCK ? n - i : LVNI_SUM_BLOCK);
+    for (int64_t i = 0; i < n; i += LVNI_CPU_SUM_BLOCK) {
+        total += (double)sum_block(x + i, n - i < LVNI_CPU_SUM_BLOCK ? n - i : LVNI_CPU_SUM_BLOCK);
     }
     return (float)total;
 }

@@ -57,10 +57,10 @@ static void softmax(const float *restrict x, float *restrict y, int64_t rows, in
 /* Products are summed in pieces, so that any row fits a buffer on the stack. */
 static inline double dot_long(const float *restrict a, const float *restrict b, int64_t n)
 {
-    float product[LVNI_SUM_BLOCK];
+    float product[LVNI_CPU_SUM_BLOCK];
     double total = 0.0;
-    for (int64_t i = 0; i < n; i += LVNI_SUM_BLOCK) {
-        const int64_t m = n - i < LVNI_SUM_BLOCK ? n - i : LVNI_SUM_BLOCK;
+    for (int64_t i = 0; i < n; i += LVNI_CPU_SUM_BLOCK) {
+        const int64_t m = n - i < LVNI_CPU_SUM_BLOCK ? n - i : LVNI_CPU_SUM_BLOCK;
         for (int64_t j = 0; j < m; j++) {
             product[j] = a[i + j] * b[i + j];
         }
@@ -84,10 +84,10 @@ static void softmax_grad(const float *restrict dy, const float *restrict y, floa
 
 static inline double exp_sum_long(const float *restrict x, float top, int64_t n)
 {
-    float e[LVNI_SUM_BLOCK];
+    float e[LVNI_CPU_SUM_BLOCK];
     double total = 0.0;
-    for (int64_t i = 0; i < n; i += LVNI_SUM_BLOCK) {
-        const int64_t m = n - i < LVNI_SUM_BLOCK ? n - i : LVNI_SUM_BLOCK;
+    for (int64_t i = 0; i < n; i += LVNI_CPU_SUM_BLOCK) {
+        const int64_t m = n - i < LVNI_CPU_SUM_BLOCK ? n - i : LVNI_CPU_SUM_BLOCK;
         for (int64_t j = 0; j < m; j++) {
             e[j] = exp_one(x[i + j] - top);
         }

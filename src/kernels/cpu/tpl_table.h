@@ -35,8 +35,8 @@
 
 #define ELEM uint16_t
 #define NAMED(function) function##_bf16
-#define GET(value) lvni_bf16_to_f32(value)
-#define PUT(value) lvni_f32_to_bf16(value)
+#define GET(value) lvni_core_bf16_to_f32(value)
+#define PUT(value) lvni_core_f32_to_bf16(value)
 #include "kernels/cpu/tpl_attention.def"
 #include "kernels/cpu/tpl_layer_norm.def"
 #include "kernels/cpu/tpl_norm.def"
@@ -60,7 +60,7 @@
         [LVNI_VV] = function##_vv, [LVNI_VS] = function##_vs, [LVNI_SV] = function##_sv            \
     }
 
-const lvni_vec LVNI_VEC_TABLE = {
+const lvni_cpu_vec LVNI_VEC_TABLE = {
     .name = LVNI_VEC_NAME,
     .unary =
         {

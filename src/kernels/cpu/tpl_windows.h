@@ -18,9 +18,9 @@ static inline void add_run(const float *x, float *y, int64_t n)
 
 /* Windows that overlap in memory follow each other at a distance: a load right behind the store it
  * needs would wait. */
-static void add_windows(const lvni_windows *w, int64_t pixels, float *y)
+static void add_windows(const lvni_cpu_windows *w, int64_t pixels, float *y)
 {
-    const int64_t apart = lvni_div_up(w->kernel, w->stride);
+    const int64_t apart = lvni_cpu_div_up(w->kernel, w->stride);
     for (int64_t r = 0; r < apart; r++) {
         for (int64_t o = r; o < w->n; o += apart) {
             const int64_t left = o * w->stride - w->padding, first = left < 0 ? -left : 0;

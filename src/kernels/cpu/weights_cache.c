@@ -9,8 +9,8 @@
 
 enum { BUCKETS = 1024 };
 
-struct lvni_weights_copy {
-    lvni_weights_copy *next; /* in the bucket */
+struct lvni_cpu_weights_copy {
+    lvni_cpu_weights_copy *next; /* in the bucket */
     uint64_t id, format;
     uint64_t used; /* clock of the last acquire */
     int pins;      /* under the map's lock */
@@ -23,7 +23,7 @@ struct lvni_weights_copy {
 };
 
 static pthread_mutex_t map_lock = PTHREAD_MUTEX_INITIALIZER;
-static lvni_weights_copy *buckets[BUCKETS];
+static lvni_cpu_weights_copy *buckets[BUCKETS];
 static uint64_t clock_now, n_copies, n_bytes, n_reorders;
 static uint64_t max_copies = 1024, max_bytes = (uint64_t)4 << 30;
 
@@ -32,17 +32,17 @@ static size_t bucket_of(uint64_t id, uint64_t format)
     return (size_t)(((id * 0x9e3779b97f4a7c15u) ^ format) >> 54) % BUCKETS;
 }
 
-static void destroy(lvni_weights_copy *c)
+static void destroy(lvni_cpu_weights_copy *c)
 {
     pthread_mutex_destroy(&c->lock);
-    lvni_free(c->data);
-    lvni_free(c);
+    lvni_core_free(c->data);
+    lvni_core_free(c);
 }
 
 /* Takes *at out of its bucket. */
-static void drop(lvni_weights_copy **at)
+static void drop(lvni_cpu_weights_copy **at)
 {
-    lvni_weights_copy *c = *at;
+    lvni_cpu_weights_copy *c = *at;
     *at = c->next;
     n_copies--;
     n_bytes -= c->bytes;
@@ -57,9 +57,9 @@ static void drop(lvni_weights_copy **at)
 static void make_room(uint64_t bytes)
 {
     while (n_copies > 0 && (n_copies + 1 > max_copies || n_bytes + bytes > max_bytes)) {
-        lvni_weights_copy **oldest = NULL;
+        lvni_cpu_weights_copy **oldest = NULL;
         for (size_t b = 0; b < BUCKETS; b++) {
-            for (lvni_weights_copy **at = &buckets[b]; *at != NULL; at = &(*at)->next) {
+            for (lvni_cpu_weights_copy **at = &buckets[b]; *at != NULL; at = &(*at)->next) {
                 if ((*at)->pins == 0 && (oldest == NULL || (*at)->used < (*oldest)->used)) {
                     oldest = at;
                 }
@@ -72,23 +72,23 @@ static void make_room(uint64_t bytes)
     }
 }
 
-static lvni_weights_copy *insert(uint64_t id, uint64_t format, size_t bytes)
+static lvni_cpu_weights_copy *insert(uint64_t id, uint64_t format, size_t bytes)
 {
     make_room(bytes);
-    lvni_weights_copy *c = LVNI_NEW(LVNI_TAG_KERNEL, lvni_weights_copy);
+    lvni_cpu_weights_copy *c = LVNI_NEW(LVNI_TAG_KERNEL, lvni_cpu_weights_copy);
     if (c == NULL) {
         return NULL;
     }
-    c->data = lvni_alloc(LVNI_TAG_KERNEL, bytes);
+    c->data = lvni_core_alloc(LVNI_TAG_KERNEL, bytes);
     if (c->data == NULL) {
-        lvni_free(c);
+        lvni_core_free(c);
         return NULL;
     }
     c->id = id;
     c->format = format;
     c->bytes = bytes;
     pthread_mutex_init(&c->lock, NULL);
-    lvni_weights_copy **head = &buckets[bucket_of(id, format)];
+    lvni_cpu_weights_copy **head = &buckets[bucket_of(id, format)];
     c->next = *head;
     *head = c;
     n_copies++;
@@ -97,10 +97,10 @@ static lvni_weights_copy *insert(uint64_t id, uint64_t format, size_t bytes)
 }
 
 /* The pinned copy, filled or not. NULL when memory is out. */
-static lvni_weights_copy *pin(uint64_t id, uint64_t format, size_t bytes)
+static lvni_cpu_weights_copy *pin(uint64_t id, uint64_t format, size_t bytes)
 {
     pthread_mutex_lock(&map_lock);
-    lvni_weights_copy *c = buckets[bucket_of(id, format)];
+    lvni_cpu_weights_copy *c = buckets[bucket_of(id, format)];
     while (c != NULL && (c->id != id || c->format != format)) {
         c = c->next;
     }
@@ -115,10 +115,10 @@ static lvni_weights_copy *pin(uint64_t id, uint64_t format, size_t bytes)
     return c;
 }
 
-lvn_status lvni_weights_acquire(lvni_dnn_prim *p, dnnl_stream_t stream, const lvn_tensor *w,
-                                void *scratch, lvni_weights_copy **out)
+lvn_status lvni_cpu_weights_acquire(lvni_cpu_dnn_prim *p, dnnl_stream_t stream, const lvn_tensor *w,
+                                    void *scratch, lvni_cpu_weights_copy **out)
 {
-    lvni_weights_copy *c = pin(w->id, p->format, p->chosen_bytes);
+    lvni_cpu_weights_copy *c = pin(w->id, p->format, p->chosen_bytes);
     if (c == NULL) {
         return lvn_last_error()->code;
     }
@@ -127,13 +127,13 @@ lvn_status lvni_weights_acquire(lvni_dnn_prim *p, dnnl_stream_t stream, const lv
     pthread_mutex_lock(&c->lock);
     if (!c->filled || c->version != w->version) {
         c->filled = false;
-        s = lvni_dnn_reorder(p, stream, w->data, c->data, scratch);
+        s = lvni_cpu_dnn_reorder(p, stream, w->data, c->data, scratch);
         c->filled = fresh = s == LVN_OK;
         c->version = w->version;
     }
     pthread_mutex_unlock(&c->lock);
     if (s != LVN_OK) {
-        lvni_weights_release(c);
+        lvni_cpu_weights_release(c);
         return s;
     }
     if (fresh) {
@@ -145,12 +145,12 @@ lvn_status lvni_weights_acquire(lvni_dnn_prim *p, dnnl_stream_t stream, const lv
     return LVN_OK;
 }
 
-const void *lvni_weights_data(const lvni_weights_copy *c)
+const void *lvni_cpu_weights_data(const lvni_cpu_weights_copy *c)
 {
     return c->data;
 }
 
-void lvni_weights_release(lvni_weights_copy *c)
+void lvni_cpu_weights_release(lvni_cpu_weights_copy *c)
 {
     pthread_mutex_lock(&map_lock);
     const bool last = --c->pins == 0 && c->dropped;
@@ -164,7 +164,7 @@ void lvni_cpu_weights_forget(uint64_t first_id, uint64_t last_id)
 {
     pthread_mutex_lock(&map_lock);
     for (size_t b = 0; b < BUCKETS; b++) {
-        for (lvni_weights_copy **at = &buckets[b]; *at != NULL;) {
+        for (lvni_cpu_weights_copy **at = &buckets[b]; *at != NULL;) {
             if ((*at)->id >= first_id && (*at)->id <= last_id) {
                 drop(at);
             } else {
@@ -181,15 +181,15 @@ __attribute__((destructor)) static void forget_all(void)
     lvni_cpu_weights_forget(0, UINT64_MAX);
 }
 
-lvni_weights_stats lvni_weights_get_stats(void)
+lvni_cpu_weights_stats lvni_cpu_weights_get_stats(void)
 {
     pthread_mutex_lock(&map_lock);
-    const lvni_weights_stats s = {.copies = n_copies, .bytes = n_bytes, .reorders = n_reorders};
+    const lvni_cpu_weights_stats s = {.copies = n_copies, .bytes = n_bytes, .reorders = n_reorders};
     pthread_mutex_unlock(&map_lock);
     return s;
 }
 
-void lvni_weights_set_limit(uint64_t copies, uint64_t bytes)
+void lvni_cpu_weights_set_limit(uint64_t copies, uint64_t bytes)
 {
     pthread_mutex_lock(&map_lock);
     max_copies = copies != 0 ? copies : max_copies;

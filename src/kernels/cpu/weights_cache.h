@@ -11,22 +11,22 @@
 #include "kernels/cpu/onednn_api.h"
 #include "tensor/tensor.h"
 
-typedef struct lvni_weights_copy lvni_weights_copy;
+typedef struct lvni_cpu_weights_copy lvni_cpu_weights_copy;
 
-/* w in p's layout; the copy stays as it is until lvni_weights_release. `scratch`:
+/* w in p's layout; the copy stays as it is until lvni_cpu_weights_release. `scratch`:
  * p->reorder_scratch_bytes. Thread-safe. */
-lvn_status lvni_weights_acquire(lvni_dnn_prim *p, dnnl_stream_t stream, const lvn_tensor *w,
-                                void *scratch, lvni_weights_copy **out);
-const void *lvni_weights_data(const lvni_weights_copy *c);
-void lvni_weights_release(lvni_weights_copy *c);
+lvn_status lvni_cpu_weights_acquire(lvni_cpu_dnn_prim *p, dnnl_stream_t stream, const lvn_tensor *w,
+                                    void *scratch, lvni_cpu_weights_copy **out);
+const void *lvni_cpu_weights_data(const lvni_cpu_weights_copy *c);
+void lvni_cpu_weights_release(lvni_cpu_weights_copy *c);
 
-typedef struct lvni_weights_stats {
+typedef struct lvni_cpu_weights_stats {
     uint64_t copies, bytes; /* held now */
     uint64_t reorders;      /* made since the start of the process */
-} lvni_weights_stats;
-lvni_weights_stats lvni_weights_get_stats(void);
+} lvni_cpu_weights_stats;
+lvni_cpu_weights_stats lvni_cpu_weights_get_stats(void);
 
 /* Tests: other limits than 1024 copies and 4 GiB; 0 keeps one. Copies in use are never dropped. */
-void lvni_weights_set_limit(uint64_t copies, uint64_t bytes);
+void lvni_cpu_weights_set_limit(uint64_t copies, uint64_t bytes);
 
 #endif

@@ -15,7 +15,7 @@ typedef struct view {
 typedef struct attention {
     int64_t n, heads, queries, keys, d, e;
     bool packed; /* q, k, v in one tensor */
-    lvni_attention_attr attr;
+    lvni_kernels_attention_attr attr;
 } attention;
 
 static view plain(const lvn_tensor *t, int64_t n, int64_t h)
@@ -66,7 +66,7 @@ static void forward_query(const attention *a, const head *h, int64_t t)
         y[e] = 0.0;
     }
     for (int64_t s = 0; s < seen; s++) {
-        const double weight = lvni_exp(score(a, h, t, s) - top);
+        const double weight = lvni_core_exp(score(a, h, t, s) - top);
         sum += weight;
         for (int64_t e = 0; e < a->e; e++) {
             y[e] += weight * h->v.data[s * h->v.step + e];
@@ -75,7 +75,7 @@ static void forward_query(const attention *a, const head *h, int64_t t)
     for (int64_t e = 0; e < a->e; e++) {
         y[e] /= sum;
     }
-    h->log_sums[t] = top + lvni_log(sum);
+    h->log_sums[t] = top + lvni_core_log(sum);
 }
 
 /* p = softmax(scores): dv_s += p_s dy, dscore_s = p_s (dy . v_s - dy . y) scale, dq += dscore_s
@@ -87,7 +87,7 @@ static void backward_query(const attention *a, const head *h, int64_t t)
     double *dq = h->dq.data + t * h->dq.step;
     const double mean = dot(dy, h->y.data + t * h->y.step, a->e);
     for (int64_t s = 0; s < seen; s++) {
-        const double p = lvni_exp(score(a, h, t, s) - h->log_sums[t]);
+        const double p = lvni_core_exp(score(a, h, t, s) - h->log_sums[t]);
         const double slope = p * (dot(dy, h->v.data + s * h->v.step, a->e) - mean) * a->attr.scale;
         for (int64_t e = 0; e < a->e && h->wants_dv; e++) {
             h->dv.data[s * h->dv.step + e] += p * dy[e];
@@ -101,10 +101,10 @@ static void backward_query(const attention *a, const head *h, int64_t t)
     }
 }
 
-static attention describe(const lvni_args *args, int first, bool packed)
+static attention describe(const lvni_kernels_args *args, int first, bool packed)
 {
     const lvn_tensor *q = args->in[first];
-    const lvni_attention_attr *attr = args->attr;
+    const lvni_kernels_attention_attr *attr = args->attr;
     if (packed) {
         return (attention){q->shape[0], q->shape[3], q->shape[1], q->shape[1],
                            q->shape[4], q->shape[4], true,        *attr};
@@ -114,7 +114,8 @@ static attention describe(const lvni_args *args, int first, bool packed)
                        q->shape[3], v->shape[3], false,       *attr};
 }
 
-static head inputs_of(const attention *a, const lvni_args *args, int first, int64_t n, int64_t h)
+static head inputs_of(const attention *a, const lvni_kernels_args *args, int first, int64_t n,
+                      int64_t h)
 {
     const lvn_tensor *const *in = args->in + first;
     return a->packed
@@ -124,14 +125,14 @@ static head inputs_of(const attention *a, const lvni_args *args, int first, int6
                : (head){.q = plain(in[0], n, h), .k = plain(in[1], n, h), .v = plain(in[2], n, h)};
 }
 
-static lvn_status forward(const lvni_args *args, bool packed)
+static lvn_status forward(const lvni_kernels_args *args, bool packed)
 {
     const attention a = describe(args, 0, packed);
     for (int64_t n = 0; n < a.n; n++) {
         for (int64_t h = 0; h < a.heads; h++) {
             head one = inputs_of(&a, args, 0, n, h);
             one.y = plain(args->out[0], n, h);
-            one.log_sums = ref_out(args, 1) + (n * a.heads + h) * a.queries;
+            one.log_sums = lvni_ref_out(args, 1) + (n * a.heads + h) * a.queries;
             for (int64_t t = 0; t < a.queries; t++) {
                 forward_query(&a, &one, t);
             }
@@ -148,7 +149,7 @@ static void zero(lvn_tensor *t)
 }
 
 /* in: dy, the inputs, y, log-sums */
-static lvn_status backward(const lvni_args *args, bool packed)
+static lvn_status backward(const lvni_kernels_args *args, bool packed)
 {
     const attention a = describe(args, 1, packed);
     const int y = packed ? 2 : 4;
@@ -178,22 +179,22 @@ static lvn_status backward(const lvni_args *args, bool packed)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_attention(const lvni_args *args)
+lvn_status lvni_ref_attention(const lvni_kernels_args *args)
 {
     return forward(args, false);
 }
 
-lvn_status lvni_ref_attention_grad(const lvni_args *args)
+lvn_status lvni_ref_attention_grad(const lvni_kernels_args *args)
 {
     return backward(args, false);
 }
 
-lvn_status lvni_ref_attention_qkv(const lvni_args *args)
+lvn_status lvni_ref_attention_qkv(const lvni_kernels_args *args)
 {
     return forward(args, true);
 }
 
-lvn_status lvni_ref_attention_qkv_grad(const lvni_args *args)
+lvn_status lvni_ref_attention_qkv_grad(const lvni_kernels_args *args)
 {
     return backward(args, true);
 }

@@ -16,9 +16,9 @@ typedef struct sizes {
 typedef void (*visitor)(term t, double *sum, const double *p, const double *q);
 
 /* One place of the window: all input channels of the group of o. */
-static void visit_channels(const sizes *s, const lvni_conv_attr *a, int64_t pixel, int64_t tap,
-                           int64_t y, int64_t o, visitor visit, double *sum, const double *p,
-                           const double *q)
+static void visit_channels(const sizes *s, const lvni_kernels_conv_attr *a, int64_t pixel,
+                           int64_t tap, int64_t y, int64_t o, visitor visit, double *sum,
+                           const double *p, const double *q)
 {
     const int64_t per_group = s->i / a->groups;
     const int64_t group = o / (s->o / a->groups);
@@ -31,8 +31,8 @@ static void visit_channels(const sizes *s, const lvni_conv_attr *a, int64_t pixe
     }
 }
 
-/* One output element: all places of its window that lie in the picture. */
-static void visit_window(const sizes *s, const lvni_conv_attr *a, int64_t y, visitor visit,
+/* One output element: all places of its window that lie in the image. */
+static void visit_window(const sizes *s, const lvni_kernels_conv_attr *a, int64_t y, visitor visit,
                          double *sum, const double *p, const double *q)
 {
     const int64_t o = y % s->o, ow = y / s->o % s->ow, oh = y / s->o / s->ow % s->oh,
@@ -49,7 +49,7 @@ static void visit_window(const sizes *s, const lvni_conv_attr *a, int64_t y, vis
     }
 }
 
-static void visit_all(const sizes *s, const lvni_conv_attr *a, visitor visit, double *sum,
+static void visit_all(const sizes *s, const lvni_kernels_conv_attr *a, visitor visit, double *sum,
                       const double *p, const double *q)
 {
     const int64_t outputs = s->n * s->oh * s->ow * s->o;
@@ -84,35 +84,35 @@ static void into_w(term t, double *dw, const double *dy, const double *x)
     dw[t.w] += dy[t.y] * x[t.x];
 }
 
-lvn_status lvni_ref_conv2d(const lvni_args *args)
+lvn_status lvni_ref_conv2d(const lvni_kernels_args *args)
 {
-    const double *bias = ref_optional_in(args, 2);
-    double *y = ref_out(args, 0);
+    const double *bias = lvni_ref_optional_in(args, 2);
+    double *y = lvni_ref_out(args, 0);
     const sizes s = make_sizes(args->in[0]->shape, args->in[1]->shape, args->out[0]->shape);
     const int64_t n = lvn_numel(args->out[0]);
     for (int64_t e = 0; e < n; e++) {
         y[e] = bias == NULL ? 0.0 : bias[e % s.o];
     }
-    visit_all(&s, args->attr, into_y, y, ref_in(args, 0), ref_in(args, 1));
+    visit_all(&s, args->attr, into_y, y, lvni_ref_in(args, 0), lvni_ref_in(args, 1));
     return LVN_OK;
 }
 
-lvn_status lvni_ref_conv2d_grad_input(const lvni_args *args)
+lvn_status lvni_ref_conv2d_grad_input(const lvni_kernels_args *args)
 {
-    double *dx = ref_out(args, 0);
+    double *dx = lvni_ref_out(args, 0);
     const sizes s = make_sizes(args->out[0]->shape, args->in[1]->shape, args->in[0]->shape);
     const int64_t n = lvn_numel(args->out[0]);
     for (int64_t e = 0; e < n; e++) {
         dx[e] = 0.0;
     }
-    visit_all(&s, args->attr, into_x, dx, ref_in(args, 0), ref_in(args, 1));
+    visit_all(&s, args->attr, into_x, dx, lvni_ref_in(args, 0), lvni_ref_in(args, 1));
     return LVN_OK;
 }
 
-lvn_status lvni_ref_conv_transpose2d(const lvni_args *args)
+lvn_status lvni_ref_conv_transpose2d(const lvni_kernels_args *args)
 {
-    const double *bias = ref_optional_in(args, 2);
-    double *y = ref_out(args, 0);
+    const double *bias = lvni_ref_optional_in(args, 2);
+    double *y = lvni_ref_out(args, 0);
     LVN_TRY(lvni_ref_conv2d_grad_input(args));
     const int64_t n = lvn_numel(args->out[0]), channels = args->out[0]->shape[3];
     for (int64_t e = 0; e < n && bias != NULL; e++) {
@@ -121,16 +121,16 @@ lvn_status lvni_ref_conv_transpose2d(const lvni_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_conv2d_grad_weight(const lvni_args *args)
+lvn_status lvni_ref_conv2d_grad_weight(const lvni_kernels_args *args)
 {
-    const double *dy = ref_in(args, 0);
-    double *dw = ref_out(args, 0), *db = ref_optional_out(args, 1);
+    const double *dy = lvni_ref_in(args, 0);
+    double *dw = lvni_ref_out(args, 0), *db = lvni_ref_optional_out(args, 1);
     const sizes s = make_sizes(args->in[1]->shape, args->out[0]->shape, args->in[0]->shape);
     const int64_t n = lvn_numel(args->out[0]), n_dy = lvn_numel(args->in[0]);
     for (int64_t e = 0; e < n; e++) {
         dw[e] = 0.0;
     }
-    visit_all(&s, args->attr, into_w, dw, dy, ref_in(args, 1));
+    visit_all(&s, args->attr, into_w, dw, dy, lvni_ref_in(args, 1));
     for (int64_t o = 0; o < s.o && db != NULL; o++) {
         db[o] = 0.0;
     }

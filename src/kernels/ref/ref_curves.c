@@ -10,27 +10,27 @@ static const double ROOT_HALF = 0.70710678118654752440, TWO_OVER_PI = 0.63661977
 
 static double sigmoid(double x)
 {
-    return 1.0 / (1.0 + lvni_exp(-x));
+    return 1.0 / (1.0 + lvni_core_exp(-x));
 }
 
 /* The normal distribution and its density. */
 static double cdf(double x)
 {
-    return 0.5 * lvni_erfc(-x * ROOT_HALF);
+    return 0.5 * lvni_core_erfc(-x * ROOT_HALF);
 }
 static double pdf(double x)
 {
-    return lvni_exp(-0.5 * x * x) * 0.39894228040143267794;
+    return lvni_core_exp(-0.5 * x * x) * 0.39894228040143267794;
 }
 
 /* u of gelu_tanh and du / dx */
 static double inner(double x)
 {
-    return lvni_sqrt(TWO_OVER_PI) * (x + 0.044715 * x * x * x);
+    return lvni_core_sqrt(TWO_OVER_PI) * (x + 0.044715 * x * x * x);
 }
 static double inner_slope(double x)
 {
-    return lvni_sqrt(TWO_OVER_PI) * (1.0 + 3.0 * 0.044715 * x * x);
+    return lvni_core_sqrt(TWO_OVER_PI) * (1.0 + 3.0 * 0.044715 * x * x);
 }
 
 static double sign(double x)
@@ -41,8 +41,8 @@ static double sign(double x)
 /* log(1 + e^x): log1p by its series where e^-|x| is small */
 static double softplus(double x)
 {
-    const double e = lvni_exp(-fabs(x));
-    double rest = lvni_log(1.0 + e);
+    const double e = lvni_core_exp(-fabs(x));
+    double rest = lvni_core_log(1.0 + e);
     if (e < 1e-4) {
         rest = e * (1.0 - e * (0.5 - e * (1.0 / 3.0 - e * 0.25)));
     }
@@ -51,18 +51,18 @@ static double softplus(double x)
 
 static double gelu_tanh_slope(double x)
 {
-    const double t = lvni_tanh(inner(x));
+    const double t = lvni_core_tanh(inner(x));
     return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner_slope(x);
 }
 
 /* One op per line: of x and its attribute; gradients of dy and k, what the forward kept. */
 #define OF_X(op, attr_type, expression)                                                            \
-    lvn_status lvni_ref_##op(const lvni_args *args)                                                \
+    lvn_status lvni_ref_##op(const lvni_kernels_args *args)                                        \
     {                                                                                              \
         const attr_type *attr = args->attr;                                                        \
         (void)attr;                                                                                \
-        const double *in = ref_in(args, 0);                                                        \
-        double *y = ref_out(args, 0);                                                              \
+        const double *in = lvni_ref_in(args, 0);                                                   \
+        double *y = lvni_ref_out(args, 0);                                                         \
         const int64_t n = lvn_numel(args->out[0]);                                                 \
         for (int64_t e = 0; e < n; e++) {                                                          \
             const double x = in[e];                                                                \
@@ -71,12 +71,12 @@ static double gelu_tanh_slope(double x)
         return LVN_OK;                                                                             \
     }
 #define OF_PAIR(op, attr_type, expression)                                                         \
-    lvn_status lvni_ref_##op(const lvni_args *args)                                                \
+    lvn_status lvni_ref_##op(const lvni_kernels_args *args)                                        \
     {                                                                                              \
         const attr_type *attr = args->attr;                                                        \
         (void)attr;                                                                                \
-        const double *a = ref_in(args, 0), *b = ref_in(args, 1);                                   \
-        double *y = ref_out(args, 0);                                                              \
+        const double *a = lvni_ref_in(args, 0), *b = lvni_ref_in(args, 1);                         \
+        double *y = lvni_ref_out(args, 0);                                                         \
         const int64_t n = lvn_numel(args->out[0]);                                                 \
         for (int64_t e = 0; e < n; e++) {                                                          \
             const double dy = a[e], k = b[e];                                                      \
@@ -85,33 +85,33 @@ static double gelu_tanh_slope(double x)
         return LVN_OK;                                                                             \
     }
 
-OF_X(rsqrt, lvni_no_attr, 1.0 / lvni_sqrt(x))
-OF_X(reciprocal, lvni_no_attr, 1.0 / x)
-OF_X(abs, lvni_no_attr, fabs(x))
-OF_X(sign, lvni_no_attr, sign(x))
-OF_X(clamp, lvni_range_attr, x<attr->min ? attr->min : x> attr->max ? attr->max : x)
-OF_X(pow_scalar, lvni_number_attr, lvni_pow(x, attr->value))
-OF_X(leaky_relu, lvni_number_attr, x < 0.0 ? attr->value * x : x)
-OF_X(gelu, lvni_no_attr, x *cdf(x))
-OF_X(gelu_tanh, lvni_no_attr, 0.5 * x * (1.0 + lvni_tanh(inner(x))))
-OF_X(silu, lvni_no_attr, x *sigmoid(x))
-OF_X(sigmoid, lvni_no_attr, sigmoid(x))
-OF_X(tanh, lvni_no_attr, lvni_tanh(x))
-OF_X(softplus, lvni_no_attr, softplus(x))
-OF_X(erf, lvni_no_attr, lvni_erf(x))
+OF_X(rsqrt, lvni_kernels_no_attr, 1.0 / lvni_core_sqrt(x))
+OF_X(reciprocal, lvni_kernels_no_attr, 1.0 / x)
+OF_X(abs, lvni_kernels_no_attr, fabs(x))
+OF_X(sign, lvni_kernels_no_attr, sign(x))
+OF_X(clamp, lvni_kernels_range_attr, x<attr->min ? attr->min : x> attr->max ? attr->max : x)
+OF_X(pow_scalar, lvni_kernels_number_attr, lvni_core_pow(x, attr->value))
+OF_X(leaky_relu, lvni_kernels_number_attr, x < 0.0 ? attr->value * x : x)
+OF_X(gelu, lvni_kernels_no_attr, x *cdf(x))
+OF_X(gelu_tanh, lvni_kernels_no_attr, 0.5 * x * (1.0 + lvni_core_tanh(inner(x))))
+OF_X(silu, lvni_kernels_no_attr, x *sigmoid(x))
+OF_X(sigmoid, lvni_kernels_no_attr, sigmoid(x))
+OF_X(tanh, lvni_kernels_no_attr, lvni_core_tanh(x))
+OF_X(softplus, lvni_kernels_no_attr, softplus(x))
+OF_X(erf, lvni_kernels_no_attr, lvni_core_erf(x))
 
-OF_PAIR(rsqrt_grad, lvni_no_attr, -0.5 * dy * k * k * k)
-OF_PAIR(reciprocal_grad, lvni_no_attr, -dy *k *k)
-OF_PAIR(abs_grad, lvni_no_attr, dy *sign(k))
-OF_PAIR(clamp_grad, lvni_range_attr, k >= attr->min && k <= attr->max ? dy : 0.0)
-OF_PAIR(pow_scalar_grad, lvni_number_attr,
-        attr->value == 0.0 ? 0.0 : dy * attr->value * lvni_pow(k, attr->value - 1.0))
-OF_PAIR(leaky_relu_grad, lvni_number_attr, k > 0.0 ? dy : attr->value * dy)
-OF_PAIR(gelu_grad, lvni_no_attr, dy *(cdf(k) + k * pdf(k)))
-OF_PAIR(gelu_tanh_grad, lvni_no_attr, dy *gelu_tanh_slope(k))
-OF_PAIR(silu_grad, lvni_no_attr, dy *sigmoid(k) * (1.0 + k * (1.0 - sigmoid(k))))
-OF_PAIR(sigmoid_grad, lvni_no_attr, dy *k *(1.0 - k))
-OF_PAIR(tanh_grad, lvni_no_attr, dy *(1.0 - k * k))
-OF_PAIR(softplus_grad, lvni_no_attr, dy *sigmoid(k))
-OF_PAIR(erf_grad, lvni_no_attr,
-        dy * 2.0 * lvni_sqrt(1.0 / 3.14159265358979323846) * lvni_exp(-k * k))
+OF_PAIR(rsqrt_grad, lvni_kernels_no_attr, -0.5 * dy * k * k * k)
+OF_PAIR(reciprocal_grad, lvni_kernels_no_attr, -dy *k *k)
+OF_PAIR(abs_grad, lvni_kernels_no_attr, dy *sign(k))
+OF_PAIR(clamp_grad, lvni_kernels_range_attr, k >= attr->min && k <= attr->max ? dy : 0.0)
+OF_PAIR(pow_scalar_grad, lvni_kernels_number_attr,
+        attr->value == 0.0 ? 0.0 : dy * attr->value * lvni_core_pow(k, attr->value - 1.0))
+OF_PAIR(leaky_relu_grad, lvni_kernels_number_attr, k > 0.0 ? dy : attr->value * dy)
+OF_PAIR(gelu_grad, lvni_kernels_no_attr, dy *(cdf(k) + k * pdf(k)))
+OF_PAIR(gelu_tanh_grad, lvni_kernels_no_attr, dy *gelu_tanh_slope(k))
+OF_PAIR(silu_grad, lvni_kernels_no_attr, dy *sigmoid(k) * (1.0 + k * (1.0 - sigmoid(k))))
+OF_PAIR(sigmoid_grad, lvni_kernels_no_attr, dy *k *(1.0 - k))
+OF_PAIR(tanh_grad, lvni_kernels_no_attr, dy *(1.0 - k * k))
+OF_PAIR(softplus_grad, lvni_kernels_no_attr, dy *sigmoid(k))
+OF_PAIR(erf_grad, lvni_kernels_no_attr,
+        dy * 2.0 * lvni_core_sqrt(1.0 / 3.14159265358979323846) * lvni_core_exp(-k * k))

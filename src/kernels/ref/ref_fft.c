@@ -6,8 +6,8 @@
 #include <math.h>
 
 /* Element k of the line that starts at `x`; neighbours are `step` complex numbers apart. */
-static void one_value(const lvni_fft_attr *a, const double *x, int64_t n, int64_t step, int64_t k,
-                      double scale, double *re, double *im)
+static void one_value(const lvni_kernels_fft_attr *a, const double *x, int64_t n, int64_t step,
+                      int64_t k, double scale, double *re, double *im)
 {
     const double turn = 2.0 * 3.14159265358979323846 * (a->inverse ? 1.0 : -1.0) / (double)n;
     const int64_t middle = a->centered ? n / 2 : 0;
@@ -21,8 +21,8 @@ static void one_value(const lvni_fft_attr *a, const double *x, int64_t n, int64_
 }
 
 /* Along the axis of length n behind which `step` complex numbers lie. */
-static void along(const lvni_fft_attr *a, const double *x, double *y, int64_t count, int64_t n,
-                  int64_t step, double scale)
+static void along(const lvni_kernels_fft_attr *a, const double *x, double *y, int64_t count,
+                  int64_t n, int64_t step, double scale)
 {
     for (int64_t e = 0; e < count; e++) {
         const int64_t k = e / step % n, line = e - k * step;
@@ -30,22 +30,22 @@ static void along(const lvni_fft_attr *a, const double *x, double *y, int64_t co
     }
 }
 
-lvn_status lvni_ref_fft(const lvni_args *args)
+lvn_status lvni_ref_fft(const lvni_kernels_args *args)
 {
-    const lvni_fft_attr *attr = args->attr;
+    const lvni_kernels_fft_attr *attr = args->attr;
     const lvn_tensor *x = args->in[0];
     const int64_t count = lvn_numel(x) / 2, n = x->shape[x->ndim - 2];
     if (attr->axes == 1 || count == 0) {
-        along(attr, ref_in(args, 0), ref_out(args, 0), count, n, 1, attr->scale);
+        along(attr, lvni_ref_in(args, 0), lvni_ref_out(args, 0), count, n, 1, attr->scale);
         return LVN_OK;
     }
-    const lvni_desc desc = lvni_tensor_desc(x);
+    const lvni_tensor_desc desc = lvni_tensor_get_desc(x);
     lvn_tensor *half = lvni_tensor_new(&desc);
     if (half == NULL) {
         return lvn_last_error()->code;
     }
-    along(attr, ref_in(args, 0), half->data, count, n, 1, 1.0);
-    along(attr, half->data, ref_out(args, 0), count, x->shape[x->ndim - 3], n, attr->scale);
+    along(attr, lvni_ref_in(args, 0), half->data, count, n, 1, 1.0);
+    along(attr, half->data, lvni_ref_out(args, 0), count, x->shape[x->ndim - 3], n, attr->scale);
     lvn_release(half);
     return LVN_OK;
 }

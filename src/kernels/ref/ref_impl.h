@@ -6,29 +6,29 @@
 
 #include "kernels/kernels_decl.h"
 
-static inline const double *ref_in(const lvni_args *args, int i)
+static inline const double *lvni_ref_in(const lvni_kernels_args *args, int i)
 {
     return args->in[i]->data;
 }
 
-static inline double *ref_out(const lvni_args *args, int i)
+static inline double *lvni_ref_out(const lvni_kernels_args *args, int i)
 {
     return args->out[i]->data;
 }
 
 /* NULL for a bias that is not given, or an output that nobody wants. */
-static inline const double *ref_optional_in(const lvni_args *args, int i)
+static inline const double *lvni_ref_optional_in(const lvni_kernels_args *args, int i)
 {
     return args->in[i] == NULL ? NULL : args->in[i]->data;
 }
 
-static inline double *ref_optional_out(const lvni_args *args, int i)
+static inline double *lvni_ref_optional_out(const lvni_kernels_args *args, int i)
 {
     return args->out[i] == NULL ? NULL : args->out[i]->data;
 }
 
 /* Coordinates of element e of a row-major tensor. */
-static inline void ref_coordinates(int64_t e, const lvn_tensor *t, int64_t at[LVN_MAX_NDIM])
+static inline void lvni_ref_coordinates(int64_t e, const lvn_tensor *t, int64_t at[LVN_MAX_NDIM])
 {
     for (int i = t->ndim - 1; i >= 0; i--) {
         at[i] = e % t->shape[i];
@@ -38,7 +38,7 @@ static inline void ref_coordinates(int64_t e, const lvn_tensor *t, int64_t at[LV
 
 /* The element of `small` that broadcasting shows at coordinates `at` of a tensor with `ndim`
  * axes. */
-static inline int64_t ref_broadcast_index(const lvn_tensor *small, int ndim, const int64_t *at)
+static inline int64_t lvni_ref_broadcast_index(const lvn_tensor *small, int ndim, const int64_t *at)
 {
     int64_t e = 0;
     for (int i = 0; i < small->ndim; i++) {

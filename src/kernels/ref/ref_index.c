@@ -37,13 +37,13 @@ static int64_t place(int64_t e, const around *many, int64_t size, const int64_t 
     return (o * size + index[per_element ? e : m]) * many->inner + i;
 }
 
-static lvn_status choose(const char *op, const lvni_args *args, bool per_element)
+static lvn_status choose(const char *op, const lvni_kernels_args *args, bool per_element)
 {
-    const int axis = ((const lvni_axis_attr *)args->attr)->axis;
+    const int axis = ((const lvni_kernels_axis_attr *)args->attr)->axis;
     const around many = split_at(args->out[0], axis);
     const int64_t size = args->in[0]->shape[axis];
-    const double *x = ref_in(args, 0);
-    double *y = ref_out(args, 0);
+    const double *x = lvni_ref_in(args, 0);
+    double *y = lvni_ref_out(args, 0);
     LVN_TRY(check_index(op, args->in[1], size));
     for (int64_t e = 0; e < many.outer * many.size * many.inner; e++) {
         y[e] = x[place(e, &many, size, args->in[1]->data, per_element)];
@@ -51,13 +51,13 @@ static lvn_status choose(const char *op, const lvni_args *args, bool per_element
     return LVN_OK;
 }
 
-static lvn_status put_back(const char *op, const lvni_args *args, bool per_element)
+static lvn_status put_back(const char *op, const lvni_kernels_args *args, bool per_element)
 {
-    const int axis = ((const lvni_axis_attr *)args->attr)->axis;
+    const int axis = ((const lvni_kernels_axis_attr *)args->attr)->axis;
     const around many = split_at(args->in[0], axis);
     const int64_t size = args->out[0]->shape[axis];
-    const double *dy = ref_in(args, 0);
-    double *dx = ref_out(args, 0);
+    const double *dy = lvni_ref_in(args, 0);
+    double *dx = lvni_ref_out(args, 0);
     LVN_TRY(check_index(op, args->in[1], size));
     for (int64_t e = 0; e < many.outer * size * many.inner; e++) {
         dx[e] = 0.0;
@@ -68,22 +68,22 @@ static lvn_status put_back(const char *op, const lvni_args *args, bool per_eleme
     return LVN_OK;
 }
 
-lvn_status lvni_ref_index_select(const lvni_args *args)
+lvn_status lvni_ref_index_select(const lvni_kernels_args *args)
 {
     return choose("index_select", args, false);
 }
 
-lvn_status lvni_ref_index_select_grad(const lvni_args *args)
+lvn_status lvni_ref_index_select_grad(const lvni_kernels_args *args)
 {
     return put_back("index_select_grad", args, false);
 }
 
-lvn_status lvni_ref_gather(const lvni_args *args)
+lvn_status lvni_ref_gather(const lvni_kernels_args *args)
 {
     return choose("gather", args, true);
 }
 
-lvn_status lvni_ref_gather_grad(const lvni_args *args)
+lvn_status lvni_ref_gather_grad(const lvni_kernels_args *args)
 {
     return put_back("gather_grad", args, true);
 }

@@ -48,11 +48,11 @@ static int64_t at(const sets *s, int64_t set, int64_t i)
     return (set / s->groups * s->pixels + i / width) * s->channels + parameter(s, set, i);
 }
 
-static void forward(const lvni_args *args, const sets *s, double eps)
+static void forward(const lvni_kernels_args *args, const sets *s, double eps)
 {
-    const double *x = ref_in(args, 0), *gamma = ref_optional_in(args, 1),
-                 *beta = ref_optional_in(args, 2);
-    double *y = ref_out(args, 0), *mean = ref_out(args, 1), *rstd = ref_out(args, 2);
+    const double *x = lvni_ref_in(args, 0), *gamma = lvni_ref_optional_in(args, 1),
+                 *beta = lvni_ref_optional_in(args, 2);
+    double *y = lvni_ref_out(args, 0), *mean = lvni_ref_out(args, 1), *rstd = lvni_ref_out(args, 2);
     for (int64_t set = 0; set < s->n; set++) {
         double sum = 0.0, squares = 0.0;
         for (int64_t i = 0; i < s->size; i++) {
@@ -63,7 +63,7 @@ static void forward(const lvni_args *args, const sets *s, double eps)
             const double d = x[at(s, set, i)] - mean[set];
             squares += d * d;
         }
-        rstd[set] = 1.0 / lvni_sqrt(squares / (double)s->size + eps);
+        rstd[set] = 1.0 / lvni_core_sqrt(squares / (double)s->size + eps);
         for (int64_t i = 0; i < s->size; i++) {
             const int64_t p = parameter(s, set, i);
             const double normal = (x[at(s, set, i)] - mean[set]) * rstd[set];
@@ -75,13 +75,13 @@ static void forward(const lvni_args *args, const sets *s, double eps)
 
 /* With h = dy gamma and n = (x - mean) rstd: dx = rstd (h - mean(h) - n mean(h n)), dgamma = sum dy
  * n, dbeta = sum dy. */
-static void backward(const lvni_args *args, const sets *s)
+static void backward(const lvni_kernels_args *args, const sets *s)
 {
-    const double *dy = ref_in(args, 0), *x = ref_in(args, 1), *mean = ref_in(args, 2),
-                 *rstd = ref_in(args, 3);
-    const double *gamma = ref_optional_in(args, 4);
-    double *dx = ref_out(args, 0), *dgamma = ref_optional_out(args, 1),
-           *dbeta = ref_optional_out(args, 2);
+    const double *dy = lvni_ref_in(args, 0), *x = lvni_ref_in(args, 1),
+                 *mean = lvni_ref_in(args, 2), *rstd = lvni_ref_in(args, 3);
+    const double *gamma = lvni_ref_optional_in(args, 4);
+    double *dx = lvni_ref_out(args, 0), *dgamma = lvni_ref_optional_out(args, 1),
+           *dbeta = lvni_ref_optional_out(args, 2);
     for (int64_t c = 0; c < s->channels; c++) {
         if (dgamma != NULL) {
             dgamma[c] = 0.0;
@@ -114,32 +114,33 @@ static void backward(const lvni_args *args, const sets *s)
     }
 }
 
-lvn_status lvni_ref_layer_norm(const lvni_args *args)
+lvn_status lvni_ref_layer_norm(const lvni_kernels_args *args)
 {
-    const lvni_layer_norm_attr *attr = args->attr;
+    const lvni_kernels_layer_norm_attr *attr = args->attr;
     const sets s = rows_of(args->in[0], attr->axes);
     forward(args, &s, attr->eps);
     return LVN_OK;
 }
 
-lvn_status lvni_ref_layer_norm_grad(const lvni_args *args)
+lvn_status lvni_ref_layer_norm_grad(const lvni_kernels_args *args)
 {
-    const sets s = rows_of(args->in[1], ((const lvni_layer_norm_attr *)args->attr)->axes);
+    const sets s = rows_of(args->in[1], ((const lvni_kernels_layer_norm_attr *)args->attr)->axes);
     backward(args, &s);
     return LVN_OK;
 }
 
-lvn_status lvni_ref_group_norm(const lvni_args *args)
+lvn_status lvni_ref_group_norm(const lvni_kernels_args *args)
 {
-    const lvni_group_norm_attr *attr = args->attr;
+    const lvni_kernels_group_norm_attr *attr = args->attr;
     const sets s = groups_of(args->in[0], attr->groups);
     forward(args, &s, attr->eps);
     return LVN_OK;
 }
 
-lvn_status lvni_ref_group_norm_grad(const lvni_args *args)
+lvn_status lvni_ref_group_norm_grad(const lvni_kernels_args *args)
 {
-    const sets s = groups_of(args->in[1], ((const lvni_group_norm_attr *)args->attr)->groups);
+    const sets s =
+        groups_of(args->in[1], ((const lvni_kernels_group_norm_attr *)args->attr)->groups);
     backward(args, &s);
     return LVN_OK;
 }

@@ -16,11 +16,11 @@ static int64_t length_of(const lvn_tensor *ids)
     return ids->ndim == 0 ? 1 : ids->shape[ids->ndim - 1];
 }
 
-lvn_status lvni_ref_embedding(const lvni_args *args)
+lvn_status lvni_ref_embedding(const lvni_kernels_args *args)
 {
     const lvn_tensor *weight = args->in[0], *ids = args->in[1];
-    const double *w = weight->data, *positions = ref_optional_in(args, 2);
-    double *y = ref_out(args, 0);
+    const double *w = weight->data, *positions = lvni_ref_optional_in(args, 2);
+    double *y = lvni_ref_out(args, 0);
     const int64_t features = weight->shape[1], length = length_of(ids);
     for (int64_t i = 0; i < lvn_numel(ids); i++) {
         LVN_TRY(check_id("embedding", ids, i, weight->shape[0]));
@@ -40,12 +40,12 @@ static void clear(lvn_tensor *t)
     }
 }
 
-lvn_status lvni_ref_embedding_grad(const lvni_args *args)
+lvn_status lvni_ref_embedding_grad(const lvni_kernels_args *args)
 {
-    const lvni_lookup_attr *attr = args->attr;
+    const lvni_kernels_lookup_attr *attr = args->attr;
     const lvn_tensor *ids = args->in[1];
-    const double *dy = ref_in(args, 0);
-    double *dw = ref_out(args, 0), *dpositions = ref_optional_out(args, 1);
+    const double *dy = lvni_ref_in(args, 0);
+    double *dw = lvni_ref_out(args, 0), *dpositions = lvni_ref_optional_out(args, 1);
     const int64_t features = args->out[0]->shape[1], length = length_of(ids);
     if (!attr->add) {
         clear(args->out[0]);

@@ -12,21 +12,21 @@ typedef struct classes {
     const double *x, *class_weight, *row_weight; /* weights: NULL for ones */
     const int64_t *labels;
     int64_t rows, k;
-    lvni_class_loss_attr attr;
+    lvni_kernels_class_loss_attr attr;
 } classes;
 
 /* x, labels, class weights, row weights from input `first` on; `labels` one further when something
  * stands between. */
-static classes describe(const char *op, const lvni_args *args, int x, int labels)
+static classes describe(const char *op, const lvni_kernels_args *args, int x, int labels)
 {
     const lvn_tensor *t = args->in[x];
     classes c = {.op = op,
                  .x = t->data,
                  .labels = args->in[labels]->data,
-                 .class_weight = ref_optional_in(args, labels + 1),
-                 .row_weight = ref_optional_in(args, labels + 2),
+                 .class_weight = lvni_ref_optional_in(args, labels + 1),
+                 .row_weight = lvni_ref_optional_in(args, labels + 2),
                  .k = t->shape[t->ndim - 1],
-                 .attr = *(const lvni_class_loss_attr *)args->attr};
+                 .attr = *(const lvni_kernels_class_loss_attr *)args->attr};
     c.rows = lvn_numel(t) / c.k;
     return c;
 }
@@ -73,17 +73,17 @@ static void keep_sums(const double *x, int64_t k, double kept[2])
         top = x[i] > top || x[i] != x[i] ? x[i] : top;
     }
     for (int64_t i = 0; i < k; i++) {
-        sum += lvni_exp(x[i] - top);
+        sum += lvni_core_exp(x[i] - top);
     }
     kept[0] = top;
-    kept[1] = lvni_log(sum);
+    kept[1] = lvni_core_log(sum);
 }
 
 /* row weight * ((1 - s) w_label (-log p_label) + s / K sum_k w_k (-log p_k)) */
-lvn_status lvni_ref_cross_entropy(const lvni_args *args)
+lvn_status lvni_ref_cross_entropy(const lvni_kernels_args *args)
 {
     const classes c = describe("cross_entropy", args, 0, 1);
-    double *kept = ref_out(args, 1), sum = 0.0, by;
+    double *kept = lvni_ref_out(args, 1), sum = 0.0, by;
     LVN_TRY(divisor(&c, &by));
     const double s = c.attr.smoothing;
     for (int64_t n = 0; n < c.rows; n++) {
@@ -100,16 +100,16 @@ lvn_status lvni_ref_cross_entropy(const lvni_args *args)
         sum +=
             of_row(&c, n) * ((1.0 - s) * of_class(&c, c.labels[n]) * label + s / (double)c.k * all);
     }
-    *ref_out(args, 0) = sum / by;
+    *lvni_ref_out(args, 0) = sum / by;
     return LVN_OK;
 }
 
 /* in: dloss, logits, what the forward pass kept, labels, weights */
-lvn_status lvni_ref_cross_entropy_grad(const lvni_args *args)
+lvn_status lvni_ref_cross_entropy_grad(const lvni_kernels_args *args)
 {
     const classes c = describe("cross_entropy_grad", args, 1, 3);
-    const double *kept = ref_in(args, 2);
-    double *dx = ref_out(args, 0), by;
+    const double *kept = lvni_ref_in(args, 2);
+    double *dx = lvni_ref_out(args, 0), by;
     LVN_TRY(divisor(&c, &by));
     const double s = c.attr.smoothing;
     double all = 0.0; /* of the class weights */
@@ -117,10 +117,11 @@ lvn_status lvni_ref_cross_entropy_grad(const lvni_args *args)
         all += of_class(&c, k);
     }
     for (int64_t n = 0; n < c.rows; n++) {
-        const double factor = of_row(&c, n) == 0.0 ? 0.0 : *ref_in(args, 0) / by * of_row(&c, n);
+        const double factor =
+            of_row(&c, n) == 0.0 ? 0.0 : *lvni_ref_in(args, 0) / by * of_row(&c, n);
         for (int64_t k = 0; k < c.k; k++) {
             const int64_t label = factor == 0.0 ? 0 : c.labels[n];
-            const double p = lvni_exp(c.x[n * c.k + k] - kept[2 * n] - kept[2 * n + 1]);
+            const double p = lvni_core_exp(c.x[n * c.k + k] - kept[2 * n] - kept[2 * n + 1]);
             const double hard = of_class(&c, label) * (p - (k == label ? 1.0 : 0.0)),
                          soft = all * p - of_class(&c, k);
             dx[n * c.k + k] =
@@ -130,7 +131,7 @@ lvn_status lvni_ref_cross_entropy_grad(const lvni_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_nll(const lvni_args *args)
+lvn_status lvni_ref_nll(const lvni_kernels_args *args)
 {
     const classes c = describe("nll", args, 0, 1);
     double sum = 0.0, by;
@@ -140,21 +141,21 @@ lvn_status lvni_ref_nll(const lvni_args *args)
                    ? 0.0
                    : of_row(&c, n) * of_class(&c, c.labels[n]) * c.x[n * c.k + c.labels[n]];
     }
-    *ref_out(args, 0) = sum / by;
+    *lvni_ref_out(args, 0) = sum / by;
     return LVN_OK;
 }
 
 /* in: dloss, log-probabilities, labels, weights */
-lvn_status lvni_ref_nll_grad(const lvni_args *args)
+lvn_status lvni_ref_nll_grad(const lvni_kernels_args *args)
 {
     const classes c = describe("nll_grad", args, 1, 2);
-    double *dx = ref_out(args, 0), by;
+    double *dx = lvni_ref_out(args, 0), by;
     LVN_TRY(divisor(&c, &by));
     for (int64_t n = 0; n < c.rows; n++) {
         for (int64_t k = 0; k < c.k; k++) {
             const bool counts = of_row(&c, n) != 0.0 && k == c.labels[n];
             dx[n * c.k + k] =
-                counts ? -*ref_in(args, 0) / by * of_row(&c, n) * of_class(&c, k) : 0.0;
+                counts ? -*lvni_ref_in(args, 0) / by * of_row(&c, n) * of_class(&c, k) : 0.0;
         }
     }
     return LVN_OK;
@@ -162,7 +163,7 @@ lvn_status lvni_ref_nll_grad(const lvni_args *args)
 
 /* ---- element by element ---- */
 
-static double value(const lvni_point_loss_attr *a, double x, double t, double positive)
+static double value(const lvni_kernels_point_loss_attr *a, double x, double t, double positive)
 {
     const double d = x - t, size = d < 0.0 ? -d : d, low = x < 0.0 ? -x : 0.0;
     switch (a->kind) {
@@ -170,30 +171,31 @@ static double value(const lvni_point_loss_attr *a, double x, double t, double po
     case LVNI_LOSS_ABSOLUTE: return size;
     case LVNI_LOSS_SMOOTH_L1: return size < a->beta ? 0.5 * d * d / a->beta : size - 0.5 * a->beta;
     case LVNI_LOSS_BINARY: /* -positive t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)) */
-        return (1.0 - t) * x +
-               (1.0 + (positive - 1.0) * t) * (lvni_log(1.0 + lvni_exp(x < 0.0 ? x : -x)) + low);
+        return (1.0 - t) * x + (1.0 + (positive - 1.0) * t) *
+                                   (lvni_core_log(1.0 + lvni_core_exp(x < 0.0 ? x : -x)) + low);
     }
     return 0.0;
 }
 
 /* d value / dx */
-static double slope(const lvni_point_loss_attr *a, double x, double t, double positive)
+static double slope(const lvni_kernels_point_loss_attr *a, double x, double t, double positive)
 {
     const double d = x - t;
     switch (a->kind) {
     case LVNI_LOSS_SQUARE: return 2.0 * d;
     case LVNI_LOSS_ABSOLUTE: return (d > 0.0) - (d < 0.0);
     case LVNI_LOSS_SMOOTH_L1: return d >= a->beta ? 1.0 : d <= -a->beta ? -1.0 : d / a->beta;
-    case LVNI_LOSS_BINARY: return (1.0 - t) - (1.0 + (positive - 1.0) * t) / (1.0 + lvni_exp(x));
+    case LVNI_LOSS_BINARY:
+        return (1.0 - t) - (1.0 + (positive - 1.0) * t) / (1.0 + lvni_core_exp(x));
     }
     return 0.0;
 }
 
-lvn_status lvni_ref_point_loss(const lvni_args *args)
+lvn_status lvni_ref_point_loss(const lvni_kernels_args *args)
 {
-    const lvni_point_loss_attr *attr = args->attr;
-    const double *x = ref_in(args, 0), *t = ref_in(args, 1), *weight = ref_optional_in(args, 2),
-                 *positive = ref_optional_in(args, 3);
+    const lvni_kernels_point_loss_attr *attr = args->attr;
+    const double *x = lvni_ref_in(args, 0), *t = lvni_ref_in(args, 1),
+                 *weight = lvni_ref_optional_in(args, 2), *positive = lvni_ref_optional_in(args, 3);
     const int64_t n = lvn_numel(args->in[0]),
                   k = args->in[0]->ndim == 0 ? 1 : args->in[0]->shape[args->in[0]->ndim - 1];
     double sum = 0.0, weights = 0.0;
@@ -203,24 +205,24 @@ lvn_status lvni_ref_point_loss(const lvni_args *args)
         weights += attr->kind == LVNI_LOSS_BINARY ? 1.0 : w;
     }
     const double by = attr->sum || weights == 0.0 ? 1.0 : weights;
-    *ref_out(args, 0) = sum / by;
-    *ref_out(args, 1) = by;
+    *lvni_ref_out(args, 0) = sum / by;
+    *lvni_ref_out(args, 1) = by;
     return LVN_OK;
 }
 
 /* in: dloss, divisor, x, targets, weights, positive weights -> dx, dtargets (not of binary cross
  * entropy) */
-lvn_status lvni_ref_point_loss_grad(const lvni_args *args)
+lvn_status lvni_ref_point_loss_grad(const lvni_kernels_args *args)
 {
-    const lvni_point_loss_attr *attr = args->attr;
-    const double *x = ref_in(args, 2), *t = ref_in(args, 3), *weight = ref_optional_in(args, 4),
-                 *positive = ref_optional_in(args, 5);
+    const lvni_kernels_point_loss_attr *attr = args->attr;
+    const double *x = lvni_ref_in(args, 2), *t = lvni_ref_in(args, 3),
+                 *weight = lvni_ref_optional_in(args, 4), *positive = lvni_ref_optional_in(args, 5);
     const int64_t n = lvn_numel(args->in[2]),
                   k = args->in[2]->ndim == 0 ? 1 : args->in[2]->shape[args->in[2]->ndim - 1];
-    double *dx = ref_out(args, 0), *dt = ref_optional_out(args, 1);
+    double *dx = lvni_ref_out(args, 0), *dt = lvni_ref_optional_out(args, 1);
     for (int64_t e = 0; e < n; e++) {
         const double factor =
-            *ref_in(args, 0) / *ref_in(args, 1) * (weight == NULL ? 1.0 : weight[e]);
+            *lvni_ref_in(args, 0) / *lvni_ref_in(args, 1) * (weight == NULL ? 1.0 : weight[e]);
         dx[e] = factor * slope(attr, x[e], t[e], positive == NULL ? 1.0 : positive[e % k]);
         if (dt != NULL) {
             dt[e] = -dx[e];

@@ -2,7 +2,7 @@
 #include "kernels/ref/ref_impl.h"
 
 static void product(const double *a, const double *b, double *y, int64_t m, int64_t n,
-                    int64_t terms, const lvni_matmul_attr *attr)
+                    int64_t terms, const lvni_kernels_matmul_attr *attr)
 {
     for (int64_t i = 0; i < m; i++) {
         for (int64_t j = 0; j < n; j++) {
@@ -16,26 +16,27 @@ static void product(const double *a, const double *b, double *y, int64_t m, int6
     }
 }
 
-lvn_status lvni_ref_matmul(const lvni_args *args)
+lvn_status lvni_ref_matmul(const lvni_kernels_args *args)
 {
-    const lvni_matmul_attr *attr = args->attr;
+    const lvni_kernels_matmul_attr *attr = args->attr;
     const lvn_tensor *a = args->in[0], *y = args->out[0];
     const int row = a->ndim - 2, column = a->ndim - 1;
     const int64_t m = y->shape[row], n = y->shape[column],
                   terms = a->shape[attr->trans_a ? row : column];
     const int64_t batches = m * n == 0 ? 0 : lvn_numel(y) / (m * n);
     for (int64_t i = 0; i < batches; i++) {
-        product(ref_in(args, 0) + i * m * terms, ref_in(args, 1) + i * terms * n,
-                ref_out(args, 0) + i * m * n, m, n, terms, attr);
+        product(lvni_ref_in(args, 0) + i * m * terms, lvni_ref_in(args, 1) + i * terms * n,
+                lvni_ref_out(args, 0) + i * m * n, m, n, terms, attr);
     }
     return LVN_OK;
 }
 
 /* y[n][o] = sum over i of x[n][i] w[o][i], plus b[o] */
-lvn_status lvni_ref_linear(const lvni_args *args)
+lvn_status lvni_ref_linear(const lvni_kernels_args *args)
 {
-    const double *x = ref_in(args, 0), *w = ref_in(args, 1), *bias = ref_optional_in(args, 2);
-    double *y = ref_out(args, 0);
+    const double *x = lvni_ref_in(args, 0), *w = lvni_ref_in(args, 1),
+                 *bias = lvni_ref_optional_in(args, 2);
+    double *y = lvni_ref_out(args, 0);
     const int64_t rows = args->in[0]->shape[0], features = args->in[0]->shape[1],
                   outputs = args->in[1]->shape[0];
     for (int64_t n = 0; n < rows; n++) {
@@ -51,19 +52,19 @@ lvn_status lvni_ref_linear(const lvni_args *args)
 }
 
 /* dx[n][i] = sum over o of dy[n][o] w[o][i] */
-lvn_status lvni_ref_linear_grad_input(const lvni_args *args)
+lvn_status lvni_ref_linear_grad_input(const lvni_kernels_args *args)
 {
     const lvn_tensor *dy = args->in[0], *w = args->in[1];
-    product(ref_in(args, 0), ref_in(args, 1), ref_out(args, 0), dy->shape[0], w->shape[1],
-            dy->shape[1], &(lvni_matmul_attr){.trans_a = false});
+    product(lvni_ref_in(args, 0), lvni_ref_in(args, 1), lvni_ref_out(args, 0), dy->shape[0],
+            w->shape[1], dy->shape[1], &(lvni_kernels_matmul_attr){.trans_a = false});
     return LVN_OK;
 }
 
 /* dw[o][i] = sum over n of dy[n][o] x[n][i]; db[o] = sum over n of dy[n][o] */
-lvn_status lvni_ref_linear_grad_weight(const lvni_args *args)
+lvn_status lvni_ref_linear_grad_weight(const lvni_kernels_args *args)
 {
-    const double *dy = ref_in(args, 0), *x = ref_in(args, 1);
-    double *dw = ref_out(args, 0), *db = ref_optional_out(args, 1);
+    const double *dy = lvni_ref_in(args, 0), *x = lvni_ref_in(args, 1);
+    double *dw = lvni_ref_out(args, 0), *db = lvni_ref_optional_out(args, 1);
     const int64_t rows = args->in[0]->shape[0], outputs = args->in[0]->shape[1],
                   features = args->in[1]->shape[1];
     for (int64_t o = 0; o < outputs; o++) {

@@ -11,15 +11,15 @@ static int64_t element_at(const lvn_tensor *t, const int64_t *at)
     return e;
 }
 
-lvn_status lvni_ref_permute(const lvni_args *args)
+lvn_status lvni_ref_permute(const lvni_kernels_args *args)
 {
-    const lvni_permute_attr *attr = args->attr;
-    const double *x = ref_in(args, 0);
-    double *y = ref_out(args, 0);
+    const lvni_kernels_permute_attr *attr = args->attr;
+    const double *x = lvni_ref_in(args, 0);
+    double *y = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(args->out[0]);
     for (int64_t e = 0; e < n; e++) {
         int64_t at[LVN_MAX_NDIM] = {0}, from[LVN_MAX_NDIM] = {0};
-        ref_coordinates(e, args->out[0], at);
+        lvni_ref_coordinates(e, args->out[0], at);
         for (int i = 0; i < attr->ndim; i++) {
             from[attr->axis[i]] = at[i];
         }
@@ -28,17 +28,17 @@ lvn_status lvni_ref_permute(const lvni_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_concat(const lvni_args *args)
+lvn_status lvni_ref_concat(const lvni_kernels_args *args)
 {
-    const lvni_axis_attr *attr = args->attr;
-    double *y = ref_out(args, 0);
+    const lvni_kernels_axis_attr *attr = args->attr;
+    double *y = lvni_ref_out(args, 0);
     int64_t before = 0;
     for (int i = 0; i < LVNI_MAX_IN && args->in[i] != NULL; i++) {
         const lvn_tensor *t = args->in[i];
         const double *x = t->data;
         for (int64_t e = 0; e < lvn_numel(t); e++) {
             int64_t at[LVN_MAX_NDIM] = {0};
-            ref_coordinates(e, t, at);
+            lvni_ref_coordinates(e, t, at);
             at[attr->axis] += before;
             y[element_at(args->out[0], at)] = x[e];
         }
@@ -47,15 +47,15 @@ lvn_status lvni_ref_concat(const lvni_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_crop(const lvni_args *args)
+lvn_status lvni_ref_crop(const lvni_kernels_args *args)
 {
-    const lvni_box_attr *box = args->attr;
-    const double *x = ref_in(args, 0);
-    double *y = ref_out(args, 0);
+    const lvni_kernels_box_attr *box = args->attr;
+    const double *x = lvni_ref_in(args, 0);
+    double *y = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(args->out[0]);
     for (int64_t e = 0; e < n; e++) {
         int64_t at[LVN_MAX_NDIM] = {0};
-        ref_coordinates(e, args->out[0], at);
+        lvni_ref_coordinates(e, args->out[0], at);
         for (int i = 0; i < box->ndim; i++) {
             at[i] += box->start[i];
         }
@@ -72,7 +72,7 @@ static int64_t mirrored(int64_t i, int64_t n)
 
 /* Moves coordinates in the padded tensor to those in the inner one; false: in the border of a
  * constant. */
-static bool to_inner(const lvni_box_attr *box, const int64_t *inner, bool reflect,
+static bool to_inner(const lvni_kernels_box_attr *box, const int64_t *inner, bool reflect,
                      int64_t at[LVN_MAX_NDIM])
 {
     bool inside = true;
@@ -86,33 +86,33 @@ static bool to_inner(const lvni_box_attr *box, const int64_t *inner, bool reflec
     return inside;
 }
 
-lvn_status lvni_ref_pad(const lvni_args *args)
+lvn_status lvni_ref_pad(const lvni_kernels_args *args)
 {
-    const lvni_box_attr *box = args->attr;
-    const double *x = ref_in(args, 0);
-    double *y = ref_out(args, 0);
+    const lvni_kernels_box_attr *box = args->attr;
+    const double *x = lvni_ref_in(args, 0);
+    double *y = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(args->out[0]);
     for (int64_t e = 0; e < n; e++) {
         int64_t at[LVN_MAX_NDIM] = {0};
-        ref_coordinates(e, args->out[0], at);
+        lvni_ref_coordinates(e, args->out[0], at);
         y[e] = to_inner(box, args->in[0]->shape, box->reflect, at) ? x[element_at(args->in[0], at)]
                                                                    : box->value;
     }
     return LVN_OK;
 }
 
-lvn_status lvni_ref_pad_reflect_grad(const lvni_args *args)
+lvn_status lvni_ref_pad_reflect_grad(const lvni_kernels_args *args)
 {
-    const lvni_box_attr *box = args->attr;
-    const double *dy = ref_in(args, 0);
-    double *dx = ref_out(args, 0);
+    const lvni_kernels_box_attr *box = args->attr;
+    const double *dy = lvni_ref_in(args, 0);
+    double *dx = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(args->in[0]), n_out = lvn_numel(args->out[0]);
     for (int64_t e = 0; e < n_out; e++) {
         dx[e] = 0.0;
     }
     for (int64_t e = 0; e < n; e++) {
         int64_t at[LVN_MAX_NDIM] = {0};
-        ref_coordinates(e, args->in[0], at);
+        lvni_ref_coordinates(e, args->in[0], at);
         to_inner(box, args->out[0]->shape, true, at);
         dx[element_at(args->out[0], at)] += dy[e];
     }

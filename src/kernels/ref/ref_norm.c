@@ -33,7 +33,8 @@ static double distances(const double *x, rows r, int64_t c, double *mean)
 }
 
 /* What follows the norm: a residual (element e of it; NULL: none) and relu. */
-static double finish(const lvni_norm_attr *attr, double value, const double *residual, int64_t e)
+static double finish(const lvni_kernels_norm_attr *attr, double value, const double *residual,
+                     int64_t e)
 {
     if (residual != NULL) {
         value += residual[e];
@@ -41,17 +42,17 @@ static double finish(const lvni_norm_attr *attr, double value, const double *res
     return attr->relu && value < 0.0 ? 0.0 : value;
 }
 
-lvn_status lvni_ref_batch_norm_train(const lvni_args *args)
+lvn_status lvni_ref_batch_norm_train(const lvni_kernels_args *args)
 {
-    const lvni_norm_attr *attr = args->attr;
-    const double *x = ref_in(args, 0), *gamma = ref_in(args, 1), *beta = ref_in(args, 2),
-                 *residual = ref_optional_in(args, 3);
-    double *y = ref_out(args, 0), *mean = ref_out(args, 1), *rstd = ref_out(args, 2),
-           *unbiased = ref_out(args, 3);
+    const lvni_kernels_norm_attr *attr = args->attr;
+    const double *x = lvni_ref_in(args, 0), *gamma = lvni_ref_in(args, 1),
+                 *beta = lvni_ref_in(args, 2), *residual = lvni_ref_optional_in(args, 3);
+    double *y = lvni_ref_out(args, 0), *mean = lvni_ref_out(args, 1), *rstd = lvni_ref_out(args, 2),
+           *unbiased = lvni_ref_out(args, 3);
     const rows r = make_rows(args->in[0]);
     for (int64_t c = 0; c < r.c; c++) {
         const double squares = distances(x, r, c, &mean[c]);
-        rstd[c] = 1.0 / lvni_sqrt(squares / (double)r.n + attr->eps);
+        rstd[c] = 1.0 / lvni_core_sqrt(squares / (double)r.n + attr->eps);
         unbiased[c] = squares / (double)(r.n - 1);
         for (int64_t n = 0; n < r.n; n++) {
             const int64_t e = n * r.c + c;
@@ -61,31 +62,32 @@ lvn_status lvni_ref_batch_norm_train(const lvni_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_batch_norm_eval(const lvni_args *args)
+lvn_status lvni_ref_batch_norm_eval(const lvni_kernels_args *args)
 {
-    const lvni_norm_attr *attr = args->attr;
-    const double *x = ref_in(args, 0), *gamma = ref_in(args, 1), *beta = ref_in(args, 2),
-                 *mean = ref_in(args, 3), *variance = ref_in(args, 4),
-                 *residual = ref_optional_in(args, 5);
-    double *y = ref_out(args, 0);
+    const lvni_kernels_norm_attr *attr = args->attr;
+    const double *x = lvni_ref_in(args, 0), *gamma = lvni_ref_in(args, 1),
+                 *beta = lvni_ref_in(args, 2), *mean = lvni_ref_in(args, 3),
+                 *variance = lvni_ref_in(args, 4), *residual = lvni_ref_optional_in(args, 5);
+    double *y = lvni_ref_out(args, 0);
     const rows r = make_rows(args->in[0]);
     for (int64_t e = 0; e < r.n * r.c; e++) {
         const int64_t c = e % r.c;
-        y[e] =
-            finish(attr, (x[e] - mean[c]) / lvni_sqrt(variance[c] + attr->eps) * gamma[c] + beta[c],
-                   residual, e);
+        y[e] = finish(
+            attr, (x[e] - mean[c]) / lvni_core_sqrt(variance[c] + attr->eps) * gamma[c] + beta[c],
+            residual, e);
     }
     return LVN_OK;
 }
 
 /* The gradient behind relu: of y (or, when that is not given, of the value computed again) only the
  * sign counts. rstd is the channel's. */
-static double behind_relu(const lvni_args *args, int place_of_y, int64_t e, int64_t c, double rstd)
+static double behind_relu(const lvni_kernels_args *args, int place_of_y, int64_t e, int64_t c,
+                          double rstd)
 {
-    const double *dy = ref_in(args, 0), *x = ref_in(args, 1), *gamma = ref_in(args, 2),
-                 *mean = ref_in(args, 3), *beta = ref_in(args, 5),
-                 *y = ref_optional_in(args, place_of_y);
-    const lvni_norm_attr *attr = args->attr;
+    const double *dy = lvni_ref_in(args, 0), *x = lvni_ref_in(args, 1),
+                 *gamma = lvni_ref_in(args, 2), *mean = lvni_ref_in(args, 3),
+                 *beta = lvni_ref_in(args, 5), *y = lvni_ref_optional_in(args, place_of_y);
+    const lvni_kernels_norm_attr *attr = args->attr;
     const double value = y != NULL ? y[e] : (x[e] - mean[c]) * rstd * gamma[c] + beta[c];
     return !attr->relu || value > 0.0 ? dy[e] : 0.0;
 }
@@ -94,12 +96,13 @@ static double behind_relu(const lvni_args *args, int place_of_y, int64_t e, int6
  * dresidual = g, and
  *   dx = gamma rstd (g - (dbeta + xhat dgamma) / n)   with the statistics of x,
  *   dx = gamma rstd g                                 with constant statistics. */
-static void norm_grad_channel(const lvni_args *args, const rows *r, int64_t c, double rstd,
+static void norm_grad_channel(const lvni_kernels_args *args, const rows *r, int64_t c, double rstd,
                               bool constant)
 {
-    const double *x = ref_in(args, 1), *gamma = ref_in(args, 2), *mean = ref_in(args, 3);
-    double *dx = ref_out(args, 0), *dgamma = ref_optional_out(args, 1),
-           *dbeta = ref_optional_out(args, 2), *dresidual = ref_optional_out(args, 3);
+    const double *x = lvni_ref_in(args, 1), *gamma = lvni_ref_in(args, 2),
+                 *mean = lvni_ref_in(args, 3);
+    double *dx = lvni_ref_out(args, 0), *dgamma = lvni_ref_optional_out(args, 1),
+           *dbeta = lvni_ref_optional_out(args, 2), *dresidual = lvni_ref_optional_out(args, 3);
     double of_gamma = 0.0, of_beta = 0.0;
     for (int64_t n = 0; n < r->n; n++) {
         const int64_t e = n * r->c + c;
@@ -124,9 +127,9 @@ static void norm_grad_channel(const lvni_args *args, const rows *r, int64_t c, d
     }
 }
 
-lvn_status lvni_ref_batch_norm_train_grad(const lvni_args *args)
+lvn_status lvni_ref_batch_norm_train_grad(const lvni_kernels_args *args)
 {
-    const double *rstd = ref_in(args, 4);
+    const double *rstd = lvni_ref_in(args, 4);
     const rows r = make_rows(args->in[1]);
     for (int64_t c = 0; c < r.c; c++) {
         norm_grad_channel(args, &r, c, rstd[c], false);
@@ -134,23 +137,23 @@ lvn_status lvni_ref_batch_norm_train_grad(const lvni_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_batch_norm_eval_grad(const lvni_args *args)
+lvn_status lvni_ref_batch_norm_eval_grad(const lvni_kernels_args *args)
 {
-    const lvni_norm_attr *attr = args->attr;
-    const double *variance = ref_in(args, 4);
+    const lvni_kernels_norm_attr *attr = args->attr;
+    const double *variance = lvni_ref_in(args, 4);
     const rows r = make_rows(args->in[1]);
     for (int64_t c = 0; c < r.c; c++) {
-        norm_grad_channel(args, &r, c, 1.0 / lvni_sqrt(variance[c] + attr->eps), true);
+        norm_grad_channel(args, &r, c, 1.0 / lvni_core_sqrt(variance[c] + attr->eps), true);
     }
     return LVN_OK;
 }
 
-/* ---- in parts, for statistics of several shards together ---- */
+/* ---- in parts, for statistics of several micro-batches together ---- */
 
-lvn_status lvni_ref_batch_norm_moments(const lvni_args *args)
+lvn_status lvni_ref_batch_norm_moments(const lvni_kernels_args *args)
 {
-    const double *x = ref_in(args, 0);
-    double *mean = ref_out(args, 0);
+    const double *x = lvni_ref_in(args, 0);
+    double *mean = lvni_ref_out(args, 0);
     const rows r = make_rows(args->in[0]);
     double *variance = mean + r.c;
     for (int64_t c = 0; c < r.c; c++) {
@@ -160,15 +163,16 @@ lvn_status lvni_ref_batch_norm_moments(const lvni_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_batch_norm_sums(const lvni_args *args)
+lvn_status lvni_ref_batch_norm_sums(const lvni_kernels_args *args)
 {
-    const lvni_norm_attr *attr = args->attr;
-    const double *x = ref_in(args, 1), *mean = ref_in(args, 3), *variance = ref_in(args, 4);
-    double *of_g = ref_out(args, 0), *kept = ref_optional_out(args, 1);
+    const lvni_kernels_norm_attr *attr = args->attr;
+    const double *x = lvni_ref_in(args, 1), *mean = lvni_ref_in(args, 3),
+                 *variance = lvni_ref_in(args, 4);
+    double *of_g = lvni_ref_out(args, 0), *kept = lvni_ref_optional_out(args, 1);
     const rows r = make_rows(args->in[1]);
     double *of_gx = of_g + r.c;
     for (int64_t c = 0; c < r.c; c++) {
-        const double rstd = 1.0 / lvni_sqrt(variance[c] + attr->eps);
+        const double rstd = 1.0 / lvni_core_sqrt(variance[c] + attr->eps);
         of_g[c] = of_gx[c] = 0.0;
         for (int64_t n = 0; n < r.n; n++) {
             const int64_t e = n * r.c + c;
@@ -184,16 +188,17 @@ lvn_status lvni_ref_batch_norm_sums(const lvni_args *args)
 }
 
 /* dx = gamma rstd (g - share of g - xhat share of g xhat) */
-lvn_status lvni_ref_batch_norm_group_grad(const lvni_args *args)
+lvn_status lvni_ref_batch_norm_group_grad(const lvni_kernels_args *args)
 {
-    const lvni_norm_attr *attr = args->attr;
-    const double *x = ref_in(args, 1), *gamma = ref_in(args, 2), *mean = ref_in(args, 3),
-                 *variance = ref_in(args, 4), *share = ref_in(args, 6);
-    double *dx = ref_out(args, 0);
+    const lvni_kernels_norm_attr *attr = args->attr;
+    const double *x = lvni_ref_in(args, 1), *gamma = lvni_ref_in(args, 2),
+                 *mean = lvni_ref_in(args, 3), *variance = lvni_ref_in(args, 4),
+                 *share = lvni_ref_in(args, 6);
+    double *dx = lvni_ref_out(args, 0);
     const rows r = make_rows(args->in[1]);
     for (int64_t e = 0; e < r.n * r.c; e++) {
         const int64_t c = e % r.c;
-        const double rstd = 1.0 / lvni_sqrt(variance[c] + attr->eps);
+        const double rstd = 1.0 / lvni_core_sqrt(variance[c] + attr->eps);
         const double moved = share[c] + (x[e] - mean[c]) * rstd * share[r.c + c];
         dx[e] = gamma[c] * rstd * (behind_relu(args, 7, e, c, rstd) - moved);
     }

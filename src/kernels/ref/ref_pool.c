@@ -2,12 +2,12 @@
  * holds a pixel. */
 #include "kernels/ref/ref_impl.h"
 
-/* The picture element under place k of the window of output element e; -1 in the padding. */
+/* The image element under place k of the window of output element e; -1 in the padding. */
 static int64_t under(int64_t e, int64_t k, const lvn_tensor *y, int64_t h, int64_t w,
-                     const lvni_pool_attr *a)
+                     const lvni_kernels_pool_attr *a)
 {
     int64_t at[LVN_MAX_NDIM] = {0}; /* n, oh, ow, c */
-    ref_coordinates(e, y, at);
+    lvni_ref_coordinates(e, y, at);
     const int64_t row = at[1] * a->stride[0] - a->padding[0] + k / a->kernel[1];
     const int64_t column = at[2] * a->stride[1] - a->padding[1] + k % a->kernel[1];
     if (row < 0 || row >= h || column < 0 || column >= w) {
@@ -16,12 +16,12 @@ static int64_t under(int64_t e, int64_t k, const lvn_tensor *y, int64_t h, int64
     return ((at[0] * h + row) * w + column) * y->shape[3] + at[3];
 }
 
-lvn_status lvni_ref_max_pool2d(const lvni_args *args)
+lvn_status lvni_ref_max_pool2d(const lvni_kernels_args *args)
 {
-    const lvni_pool_attr *attr = args->attr;
+    const lvni_kernels_pool_attr *attr = args->attr;
     const lvn_tensor *in = args->in[0], *out = args->out[0];
-    const double *x = ref_in(args, 0);
-    double *y = ref_out(args, 0);
+    const double *x = lvni_ref_in(args, 0);
+    double *y = lvni_ref_out(args, 0);
     uint8_t *place = args->out[1] == NULL ? NULL : args->out[1]->data;
     const int64_t n = lvn_numel(out), places = (int64_t)attr->kernel[0] * attr->kernel[1];
     for (int64_t e = 0; e < n; e++) {
@@ -44,13 +44,13 @@ lvn_status lvni_ref_max_pool2d(const lvni_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_max_pool2d_grad(const lvni_args *args)
+lvn_status lvni_ref_max_pool2d_grad(const lvni_kernels_args *args)
 {
-    const lvni_pool_attr *attr = args->attr;
+    const lvni_kernels_pool_attr *attr = args->attr;
     const lvn_tensor *in = args->in[0];
-    const double *dy = ref_in(args, 0);
+    const double *dy = lvni_ref_in(args, 0);
     const uint8_t *place = args->in[1]->data;
-    double *dx = ref_out(args, 0);
+    double *dx = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(in), n_dx = lvn_numel(args->out[0]);
     for (int64_t e = 0; e < n_dx; e++) {
         dx[e] = 0.0;

@@ -5,31 +5,31 @@
 
 /* ---- broadcasting ---- */
 
-lvn_status lvni_ref_expand(const lvni_args *args)
+lvn_status lvni_ref_expand(const lvni_kernels_args *args)
 {
-    const double *x = ref_in(args, 0);
-    double *y = ref_out(args, 0);
+    const double *x = lvni_ref_in(args, 0);
+    double *y = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(args->out[0]);
     for (int64_t e = 0; e < n; e++) {
         int64_t at[LVN_MAX_NDIM];
-        ref_coordinates(e, args->out[0], at);
-        y[e] = x[ref_broadcast_index(args->in[0], args->out[0]->ndim, at)];
+        lvni_ref_coordinates(e, args->out[0], at);
+        y[e] = x[lvni_ref_broadcast_index(args->in[0], args->out[0]->ndim, at)];
     }
     return LVN_OK;
 }
 
-lvn_status lvni_ref_sum_to(const lvni_args *args)
+lvn_status lvni_ref_sum_to(const lvni_kernels_args *args)
 {
-    const double *x = ref_in(args, 0);
-    double *y = ref_out(args, 0);
+    const double *x = lvni_ref_in(args, 0);
+    double *y = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(args->in[0]), n_out = lvn_numel(args->out[0]);
     for (int64_t e = 0; e < n_out; e++) {
         y[e] = 0.0;
     }
     for (int64_t e = 0; e < n; e++) {
         int64_t at[LVN_MAX_NDIM];
-        ref_coordinates(e, args->in[0], at);
-        y[ref_broadcast_index(args->out[0], args->in[0]->ndim, at)] += x[e];
+        lvni_ref_coordinates(e, args->in[0], at);
+        y[lvni_ref_broadcast_index(args->out[0], args->in[0]->ndim, at)] += x[e];
     }
     return LVN_OK;
 }
@@ -41,7 +41,7 @@ lvn_status lvni_ref_sum_to(const lvni_args *args)
 static int64_t reduced_index(int64_t e, const lvn_tensor *x, uint32_t mask)
 {
     int64_t at[LVN_MAX_NDIM], r = 0;
-    ref_coordinates(e, x, at);
+    lvni_ref_coordinates(e, x, at);
     for (int i = 0; i < x->ndim; i++) {
         if ((mask >> i & 1) == 0) {
             r = r * x->shape[i] + at[i];
@@ -50,11 +50,11 @@ static int64_t reduced_index(int64_t e, const lvn_tensor *x, uint32_t mask)
     return r;
 }
 
-lvn_status lvni_ref_sum(const lvni_args *args)
+lvn_status lvni_ref_sum(const lvni_kernels_args *args)
 {
-    const lvni_axes_attr *attr = args->attr;
-    const double *x = ref_in(args, 0);
-    double *y = ref_out(args, 0);
+    const lvni_kernels_axes_attr *attr = args->attr;
+    const double *x = lvni_ref_in(args, 0);
+    double *y = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(args->in[0]), n_out = lvn_numel(args->out[0]);
     for (int64_t r = 0; r < n_out; r++) {
         y[r] = 0.0;
@@ -65,10 +65,10 @@ lvn_status lvni_ref_sum(const lvni_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_mean(const lvni_args *args)
+lvn_status lvni_ref_mean(const lvni_kernels_args *args)
 {
-    const lvni_axes_attr *attr = args->attr;
-    double *y = ref_out(args, 0);
+    const lvni_kernels_axes_attr *attr = args->attr;
+    double *y = lvni_ref_out(args, 0);
     const int64_t n_out = lvn_numel(args->out[0]);
     int64_t terms = 1;
     for (int i = 0; i < args->in[0]->ndim; i++) {
@@ -91,20 +91,20 @@ static double terms_of(const lvn_tensor *x, uint32_t mask)
 }
 
 /* sum of (x - mean)^2 / (terms - correction): the mean first, then the distances from it */
-lvn_status lvni_ref_var(const lvni_args *args)
+lvn_status lvni_ref_var(const lvni_kernels_args *args)
 {
-    const lvni_var_attr *attr = args->attr;
-    const lvni_desc d = lvni_tensor_desc(args->out[0]);
-    const double *x = ref_in(args, 0);
-    double *y = ref_out(args, 0);
+    const lvni_kernels_var_attr *attr = args->attr;
+    const lvni_tensor_desc d = lvni_tensor_get_desc(args->out[0]);
+    const double *x = lvni_ref_in(args, 0);
+    double *y = lvni_ref_out(args, 0);
     const double terms = terms_of(args->in[0], attr->mask);
     lvn_tensor *mean = lvni_tensor_new(&d);
     if (mean == NULL) {
         return lvn_last_error()->code;
     }
-    const lvni_axes_attr over = {.mask = attr->mask, .keepdim = attr->keepdim};
+    const lvni_kernels_axes_attr over = {.mask = attr->mask, .keepdim = attr->keepdim};
     const lvn_status s =
-        lvni_ref_mean(&(lvni_args){.in = {args->in[0]}, .out = {mean}, .attr = &over});
+        lvni_ref_mean(&(lvni_kernels_args){.in = {args->in[0]}, .out = {mean}, .attr = &over});
     for (int64_t r = 0; r < lvn_numel(mean); r++) {
         y[r] = 0.0;
     }
@@ -117,11 +117,11 @@ lvn_status lvni_ref_var(const lvni_args *args)
     return s;
 }
 
-lvn_status lvni_ref_norm(const lvni_args *args)
+lvn_status lvni_ref_norm(const lvni_kernels_args *args)
 {
-    const lvni_axes_attr *attr = args->attr;
-    const double *x = ref_in(args, 0);
-    double *y = ref_out(args, 0);
+    const lvni_kernels_axes_attr *attr = args->attr;
+    const double *x = lvni_ref_in(args, 0);
+    double *y = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(args->in[0]), n_out = lvn_numel(args->out[0]);
     for (int64_t r = 0; r < n_out; r++) {
         y[r] = 0.0;
@@ -130,7 +130,7 @@ lvn_status lvni_ref_norm(const lvni_args *args)
         y[reduced_index(e, args->in[0], attr->mask)] += x[e] * x[e];
     }
     for (int64_t r = 0; r < n_out; r++) {
-        y[r] = lvni_sqrt(y[r]);
+        y[r] = lvni_core_sqrt(y[r]);
     }
     return LVN_OK;
 }
@@ -150,11 +150,11 @@ static middle split_at(int ndim, const int64_t *shape, int axis)
     return m;
 }
 
-lvn_status lvni_ref_max(const lvni_args *args)
+lvn_status lvni_ref_max(const lvni_kernels_args *args)
 {
-    const lvni_axes_attr *attr = args->attr;
-    const double *x = ref_in(args, 0);
-    double *y = ref_out(args, 0);
+    const lvni_kernels_axes_attr *attr = args->attr;
+    const double *x = lvni_ref_in(args, 0);
+    double *y = lvni_ref_out(args, 0);
     int64_t *index = args->out[1] == NULL ? NULL : args->out[1]->data;
     int axis = 0;
     while ((attr->mask >> axis & 1) == 0) {
@@ -178,12 +178,12 @@ lvn_status lvni_ref_max(const lvni_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_max_grad(const lvni_args *args)
+lvn_status lvni_ref_max_grad(const lvni_kernels_args *args)
 {
-    const lvni_shape_attr *attr = args->attr;
-    const double *dy = ref_in(args, 0);
+    const lvni_kernels_shape_attr *attr = args->attr;
+    const double *dy = lvni_ref_in(args, 0);
     const int64_t *index = args->in[1]->data;
-    double *dx = ref_out(args, 0);
+    double *dx = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(args->out[0]);
     for (int64_t e = 0; e < n; e++) {
         dx[e] = 0.0;

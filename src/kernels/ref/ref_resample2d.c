@@ -11,8 +11,9 @@ static double overlap(bool inside, double divisor)
 }
 
 /* Window [o stride - padding, + kernel), cut at the padded border; divided by its size, or by what
- * of it lies in the picture. */
-static double pool_weight(const lvni_resample_attr *a, int side, int64_t in, int64_t o, int64_t i)
+ * of it lies in the image. */
+static double pool_weight(const lvni_kernels_resample_attr *a, int side, int64_t in, int64_t o,
+                          int64_t i)
 {
     const int64_t padding = a->pool.padding[side], start = o * a->pool.stride[side] - padding;
     int64_t size = 0;
@@ -32,7 +33,7 @@ static double cubic(double d)
                      : 0.0;
 }
 
-/* Pixels of the infinite picture around `at`, whose border repeats, are weighed by their
+/* Pixels of the infinite image around `at`, whose border repeats, are weighed by their
  * distance. */
 static double interpolated(bool bicubic, double at, int64_t in, int64_t i)
 {
@@ -47,8 +48,8 @@ static double interpolated(bool bicubic, double at, int64_t in, int64_t i)
 }
 
 /* The weight of input pixel i in output pixel o along one axis. */
-static double weight(const lvni_resample_attr *a, int side, int64_t in, int64_t out, int64_t o,
-                     int64_t i)
+static double weight(const lvni_kernels_resample_attr *a, int side, int64_t in, int64_t out,
+                     int64_t o, int64_t i)
 {
     const double scale = (double)in / (double)out;
     switch (a->kind) {
@@ -67,8 +68,8 @@ static double weight(const lvni_resample_attr *a, int side, int64_t in, int64_t 
 }
 
 /* One pixel of y. */
-static void pixel(const lvni_resample_attr *a, const lvn_tensor *x, const lvn_tensor *y, int64_t p,
-                  const double *from, double *to)
+static void pixel(const lvni_kernels_resample_attr *a, const lvn_tensor *x, const lvn_tensor *y,
+                  int64_t p, const double *from, double *to)
 {
     const int64_t h = x->shape[1], w = x->shape[2], c = x->shape[3], oh = y->shape[1],
                   ow = y->shape[2];
@@ -89,12 +90,12 @@ static void pixel(const lvni_resample_attr *a, const lvn_tensor *x, const lvn_te
     }
 }
 
-lvn_status lvni_ref_resample2d(const lvni_args *args)
+lvn_status lvni_ref_resample2d(const lvni_kernels_args *args)
 {
     const lvn_tensor *y = args->out[0];
     const int64_t pixels = y->shape[0] * y->shape[1] * y->shape[2];
     for (int64_t p = 0; p < pixels; p++) {
-        pixel(args->attr, args->in[0], y, p, ref_in(args, 0), ref_out(args, 0));
+        pixel(args->attr, args->in[0], y, p, lvni_ref_in(args, 0), lvni_ref_out(args, 0));
     }
     return LVN_OK;
 }

@@ -33,7 +33,7 @@ static void softmax_row(const double *x, double *y, int64_t k)
     const double top = x[argmax(x, k)];
     double sum = 0.0;
     for (int64_t i = 0; i < k; i++) {
-        y[i] = lvni_exp(x[i] - top);
+        y[i] = lvni_core_exp(x[i] - top);
         sum += y[i];
     }
     for (int64_t i = 0; i < k; i++) {
@@ -46,36 +46,36 @@ static void log_softmax_row(const double *x, double *y, int64_t k)
     const double top = x[argmax(x, k)];
     double sum = 0.0;
     for (int64_t i = 0; i < k; i++) {
-        sum += lvni_exp(x[i] - top);
+        sum += lvni_core_exp(x[i] - top);
     }
-    const double log_sum = lvni_log(sum);
+    const double log_sum = lvni_core_log(sum);
     for (int64_t i = 0; i < k; i++) {
         y[i] = x[i] - top - log_sum;
     }
 }
 
-lvn_status lvni_ref_softmax(const lvni_args *args)
+lvn_status lvni_ref_softmax(const lvni_kernels_args *args)
 {
     const rows r = make_rows(args->in[0]);
     for (int64_t n = 0; n < r.n && r.k > 0; n++) {
-        softmax_row(ref_in(args, 0) + n * r.k, ref_out(args, 0) + n * r.k, r.k);
+        softmax_row(lvni_ref_in(args, 0) + n * r.k, lvni_ref_out(args, 0) + n * r.k, r.k);
     }
     return LVN_OK;
 }
 
-lvn_status lvni_ref_log_softmax(const lvni_args *args)
+lvn_status lvni_ref_log_softmax(const lvni_kernels_args *args)
 {
     const rows r = make_rows(args->in[0]);
     for (int64_t n = 0; n < r.n && r.k > 0; n++) {
-        log_softmax_row(ref_in(args, 0) + n * r.k, ref_out(args, 0) + n * r.k, r.k);
+        log_softmax_row(lvni_ref_in(args, 0) + n * r.k, lvni_ref_out(args, 0) + n * r.k, r.k);
     }
     return LVN_OK;
 }
 
-lvn_status lvni_ref_softmax_grad(const lvni_args *args)
+lvn_status lvni_ref_softmax_grad(const lvni_kernels_args *args)
 {
-    const double *dy = ref_in(args, 0), *y = ref_in(args, 1);
-    double *dx = ref_out(args, 0);
+    const double *dy = lvni_ref_in(args, 0), *y = lvni_ref_in(args, 1);
+    double *dx = lvni_ref_out(args, 0);
     const rows r = make_rows(args->in[0]);
     for (int64_t n = 0; n < r.n; n++) {
         double sum = 0.0;
@@ -89,10 +89,10 @@ lvn_status lvni_ref_softmax_grad(const lvni_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_log_softmax_grad(const lvni_args *args)
+lvn_status lvni_ref_log_softmax_grad(const lvni_kernels_args *args)
 {
-    const double *dy = ref_in(args, 0), *y = ref_in(args, 1);
-    double *dx = ref_out(args, 0);
+    const double *dy = lvni_ref_in(args, 0), *y = lvni_ref_in(args, 1);
+    double *dx = lvni_ref_out(args, 0);
     const rows r = make_rows(args->in[0]);
     for (int64_t n = 0; n < r.n; n++) {
         double sum = 0.0;
@@ -100,7 +100,7 @@ lvn_status lvni_ref_log_softmax_grad(const lvni_args *args)
             sum += dy[i];
         }
         for (int64_t i = n * r.k; i < (n + 1) * r.k; i++) {
-            dx[i] = dy[i] - lvni_exp(y[i]) * sum;
+            dx[i] = dy[i] - lvni_core_exp(y[i]) * sum;
         }
     }
     return LVN_OK;
@@ -108,15 +108,15 @@ lvn_status lvni_ref_log_softmax_grad(const lvni_args *args)
 
 /* ---- accuracy ---- */
 
-lvn_status lvni_ref_accuracy(const lvni_args *args)
+lvn_status lvni_ref_accuracy(const lvni_kernels_args *args)
 {
-    const double *x = ref_in(args, 0);
+    const double *x = lvni_ref_in(args, 0);
     const int64_t *labels = args->in[1]->data;
     const rows r = make_rows(args->in[0]);
     int64_t right = 0;
     for (int64_t n = 0; n < r.n; n++) {
         right += argmax(x + n * r.k, r.k) == labels[n] ? 1 : 0;
     }
-    *ref_out(args, 0) = (double)right / (double)r.n;
+    *lvni_ref_out(args, 0) = (double)right / (double)r.n;
     return LVN_OK;
 }

@@ -11,11 +11,11 @@
 enum { MOST = LVNI_MAX_IN + LVNI_MAX_OUT, ATTR_BYTES = 192 };
 
 typedef struct call {
-    const lvni_op_info *info;
-    lvni_backend kernel;
+    const lvni_kernels_op_info *info;
+    lvni_kernels_backend kernel;
     bool given[MOST]; /* inputs, then outputs */
     lvn_tensor header[MOST];
-    lvni_storage storage; /* of all of them: somebody else's memory */
+    lvni_tensor_storage storage; /* of all of them: somebody else's memory */
     bool has_attr;
     alignas(16) unsigned char attr[ATTR_BYTES];
 } call;
@@ -24,7 +24,7 @@ _Static_assert(sizeof(call) <= LVNI_COMMAND_BYTES, "a command holds a kernel cal
 static lvn_status run_call(void *payload)
 {
     call *c = payload;
-    lvni_args args = {.attr = c->has_attr ? c->attr : NULL};
+    lvni_kernels_args args = {.attr = c->has_attr ? c->attr : NULL};
     for (int i = 0; i < MOST; i++) {
         c->header[i].storage = &c->storage;
         if (c->given[i] && i < LVNI_MAX_IN) {
@@ -45,11 +45,11 @@ static void fill_header(lvn_tensor *header, const lvn_tensor *t)
     header->param = t->param; /* with id and version: the key of reordered copies */
     header->id = t->id;
     header->version = t->version;
-    header->data = lvni_device_alias(t->data);
+    header->data = lvni_tensor_device_alias(t->data);
 }
 
-lvn_status lvni_sim_run(lvni_device *device, const lvni_op_info *info, const lvni_args *args,
-                        lvni_backend kernel)
+lvn_status lvni_sim_run(lvni_tensor_device *device, const lvni_kernels_op_info *info,
+                        const lvni_kernels_args *args, lvni_kernels_backend kernel)
 {
     call c;
     memset(&c, 0, sizeof c);
@@ -68,5 +68,5 @@ lvn_status lvni_sim_run(lvni_device *device, const lvni_op_info *info, const lvn
             info->name, info->attr_size);
     c.has_attr = info->attr_size > 0;
     memcpy(c.attr, c.has_attr ? args->attr : "", info->attr_size);
-    return lvni_device_submit(device, info->name, run_call, &c, sizeof c);
+    return lvni_tensor_device_submit(device, info->name, run_call, &c, sizeof c);
 }

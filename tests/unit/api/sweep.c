@@ -24,9 +24,9 @@ static void *run(void *argument)
     if (s->before != NULL) {
         s->before(s->argument);
     }
-    lvni_alloc_fail_at(a->k);
+    lvni_core_alloc_fail_at(a->k);
     a->status = s->run(s->argument);
-    a->failed = lvni_alloc_fail_at(0) == 0 && a->k > 0;
+    a->failed = lvni_core_alloc_fail_at(0) == 0 && a->k > 0;
     a->error = *lvn_last_error();
     if (s->after != NULL) {
         s->after(s->argument);
@@ -49,12 +49,12 @@ int64_t sweep(const char *what, const scenario *s)
     if (warm.status != LVN_OK) {
         fail_msg("%s: fails without a reason: %s", what, warm.error.message);
     }
-    const uint64_t live = lvni_alloc_get_total().live_bytes;
+    const uint64_t live = lvni_core_alloc_get_total().live_bytes;
     int64_t failures = 0;
     for (int64_t k = 1;
          k<MANY; k += s->growth> 0 && k > 30 ? (int64_t)((double)k * (s->growth - 1)) + 1 : 1) {
         const attempt a = try_with(s, k);
-        const uint64_t now = lvni_alloc_get_total().live_bytes;
+        const uint64_t now = lvni_core_alloc_get_total().live_bytes;
         if (now != live) {
             fail_msg("%s, allocation %d: %lld bytes are left behind", what, (int)k,
                      (long long)(now - live));

@@ -46,8 +46,8 @@ static void after(const void *argument)
 }
 
 #define WORDS                                                                                      \
-    out, "overwrite=true", "quiet=true", "max_steps=2", "batch_size=2", "shards=2", "lanes=1",     \
-        "num_workers=0", "wgrad_threads=1"
+    out, "overwrite=true", "quiet=true", "max_steps=2", "batch_size=2", "micro_batches=2",         \
+        "lanes=1", "num_workers=0", "wgrad_threads=1"
 
 static lvn_status train(const void *argument)
 {

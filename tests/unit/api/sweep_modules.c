@@ -72,14 +72,14 @@ static lvn_tensor *net_forward(const lvn_module *module, lvn_tensor *x)
 static const lvn_module_class net_class = {
     .name = "net", .size = sizeof(net), .build = net_build, .forward = net_forward};
 
-static lvn_status one_shard(const lvni_model *model, lvni_set *set, lvn_tensor *x)
+static lvn_status one_micro_batch(const lvni_nn_model *model, lvni_nn_set *set, lvn_tensor *x)
 {
-    lvni_ctx *ctx = lvni_ctx_get();
-    lvni_step step = {.weight = 2.0};
-    ctx->at = (lvni_position){.training = true};
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    lvni_nn_step step = {.weight = 2.0};
+    ctx->at = (lvni_tensor_position){.training = true};
     ctx->records = set;
     ctx->gradients = &set->gradients;
-    lvni_set_begin(set, 2.0);
+    lvni_nn_set_begin(set, 2.0);
     lvn_status status = lvn_scope_open();
     if (status == LVN_OK) {
         lvn_tensor *loss = lvn_sum(lvn_square(lvn_forward(model->root, x)));
@@ -95,27 +95,27 @@ static lvn_status one_shard(const lvni_model *model, lvni_set *set, lvn_tensor *
 static lvn_status build_and_step(const void *argument)
 {
     (void)argument;
-    if (lvni_ctx_get() == NULL) {
+    if (lvni_tensor_ctx_get() == NULL) {
         return lvn_last_error()->code;
     }
-    lvni_model *model = NULL;
-    lvni_set *set = NULL;
+    lvni_nn_model *model = NULL;
+    lvni_nn_set *set = NULL;
     lvn_tensor *x = NULL;
-    lvn_status status = lvni_model_build(&net_class, NULL, 1, &model);
+    lvn_status status = lvni_nn_model_build(&net_class, NULL, 1, &model);
     if (status == LVN_OK) {
-        status = lvni_set_create(model, &set);
+        status = lvni_nn_set_create(model, &set);
     }
     if (status == LVN_OK) {
         x = lvn_tensor_create(LVN_F32, LVN_SHAPE(2, 6, 6, 3));
-        status = x == NULL ? lvn_last_error()->code : one_shard(model, set, x);
+        status = x == NULL ? lvn_last_error()->code : one_micro_batch(model, set, x);
     }
     lvn_release(x);
-    lvni_set_destroy(set);
-    lvni_model_destroy(model);
+    lvni_nn_set_destroy(set);
+    lvni_nn_model_destroy(model);
     return status;
 }
 
-/* ---- a folder of pictures ---- */
+/* ---- a folder of images ---- */
 
 static char folder[32];
 
@@ -128,9 +128,9 @@ static void make_folder(const void *argument)
     assert_non_null(mkdtemp(folder));
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s/%c", folder, 'a' + i);
-        assert_int_equal(lvni_mkdirs(path), LVN_OK);
+        assert_int_equal(lvni_core_mkdirs(path), LVN_OK);
         snprintf(path, sizeof path, "%s/%c/1.png", folder, 'a' + i);
-        assert_int_equal(lvni_png_write(path, grey, 8, 8), LVN_OK);
+        assert_int_equal(lvni_data_png_write(path, grey, 8, 8), LVN_OK);
     }
 }
 

@@ -8,7 +8,7 @@
 
 static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape,
                                           &rows_linear,      &rows_image,  &rows_norm,
-                                          &rows_loss,        &rows_seq,    &rows_shard};
+                                          &rows_loss,        &rows_seq,    &rows_group};
 enum { N_TABLES = sizeof tables / sizeof *tables };
 
 typedef struct of_row {

@@ -135,7 +135,7 @@ static lvn_status dropout(const void *argument)
 {
     (void)argument;
     LVN_TRY(lvn_scope_open());
-    lvni_ctx_get()->at.training = true;
+    lvni_tensor_ctx_get()->at.training = true;
     lvn_tensor *y = lvn_sum(lvn_dropout(x, 0.5));
     return done(y != NULL, y == NULL ? LVN_OK : lvn_backward(y));
 }

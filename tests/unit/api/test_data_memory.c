@@ -3,7 +3,7 @@
 #include "parser_memory.h"
 
 #include "data/array.h"
-#include "data/decode/picture.h"
+#include "data/decode/image.h"
 #include "data/folder_scan.h"
 
 #include <stdio.h>
@@ -18,9 +18,9 @@
 
 static lvn_status open_array(const char *path)
 {
-    lvni_array a;
-    LVN_TRY(lvni_array_open(path, &a));
-    lvni_array_free(&a);
+    lvni_data_array a;
+    LVN_TRY(lvni_data_array_open(path, &a));
+    lvni_data_array_free(&a);
     return LVN_OK;
 }
 
@@ -57,7 +57,7 @@ static input packed(const void *bytes, size_t n, int zeros)
     return in;
 }
 
-static void arrays_take_what_their_headers_say(void **state)
+static void arrays_take_what_their_headers_report(void **state)
 {
     (void)state;
     static const uint8_t small[] = {0, 0, 8, 1, 0, 0, 0, 8,
@@ -96,11 +96,11 @@ static char folder[] = "/tmp/levin-memory-XXXXXX";
 
 static lvn_status open_list(const char *path)
 {
-    lvni_index x = {.mode = LVNI_INDEX_FILE, .file = path};
-    lvni_image_scan *scan = NULL;
-    const lvn_status s = lvni_image_scan_open_indexed(folder, LVNI_SCAN_FLAT, &x, &scan);
-    lvni_image_scan_release(scan);
-    lvni_index_free(&x);
+    lvni_data_index x = {.mode = LVNI_INDEX_FILE, .file = path};
+    lvni_data_image_scan *scan = NULL;
+    const lvn_status s = lvni_data_image_scan_open_indexed(folder, LVNI_SCAN_FLAT, &x, &scan);
+    lvni_data_image_scan_release(scan);
+    lvni_data_index_free(&x);
     return s;
 }
 
@@ -136,12 +136,12 @@ static void lists_take_what_their_bytes_allow(void **state)
     snprintf(path, sizeof path, "%s/a.png", folder);
     FILE *f = fopen(path, "we");
     assert_true(f != NULL && fclose(f) == 0 && stat(path, &st) == 0);
-    snprintf(unit, sizeof unit, "picture 0 %lld%09ld 4 4 a.png\n", (long long)st.st_mtim.tv_sec,
+    snprintf(unit, sizeof unit, "image 0 %lld%09ld 4 4 a.png\n", (long long)st.st_mtim.tv_sec,
              st.st_mtim.tv_nsec);
     assert_string_equal(list(unit).message, ""); /* taken, however often */
     list("ignored 1 .a%d\n");
     list("folder 1 1 a\n");
-    list("picture 1 1 0 0 a\n");
+    list("image 1 1 0 0 a\n");
     list("x");
     unlink(path);
     assert_int_equal(rmdir(folder), 0);
@@ -151,12 +151,12 @@ static void lists_take_what_their_bytes_allow(void **state)
 
 static lvn_status parse_image(const input *in)
 {
-    lvni_picture_info info;
-    lvni_picture out;
+    lvni_decode_image_info info;
+    lvni_decode_image out;
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     const uint8_t *bytes = (const uint8_t *)in->bytes;
-    LVN_TRY(lvni_picture_probe(scratch, bytes, in->n, "image", &info));
-    return lvni_picture_decode(scratch, bytes, in->n, "image", &info, 1.0, NULL, &out);
+    LVN_TRY(lvni_decode_image_probe(scratch, bytes, in->n, "image", &info));
+    return lvni_decode_image_decode(scratch, bytes, in->n, "image", &info, 1.0, NULL, &out);
 }
 
 static void put_u32(uint8_t *to, size_t value)
@@ -269,17 +269,17 @@ static void images_take_what_max_pixels_allows(void **state)
 static void the_limit_of_pixels_can_be_set(void **state)
 {
     (void)state;
-    assert_int_equal(lvni_picture_check_size("a.png", 13377, 13377), LVN_OK);
-    lvni_picture_set_max_pixels(99);
-    assert_int_equal(lvni_picture_check_size("a.png", 9, 11), LVN_OK);
-    assert_int_equal(lvni_picture_check_size("a.png", 10, 10), LVN_ERR_CORRUPT);
+    assert_int_equal(lvni_decode_image_check_size("a.png", 13377, 13377), LVN_OK);
+    lvni_decode_image_set_max_pixels(99);
+    assert_int_equal(lvni_decode_image_check_size("a.png", 9, 11), LVN_OK);
+    assert_int_equal(lvni_decode_image_check_size("a.png", 10, 10), LVN_ERR_CORRUPT);
     assert_string_equal(lvn_last_error()->message, "a.png: an image of 10 x 10 = 100 pixels, more "
                                                    "than data.max_pixels=99; if it is meant to be "
                                                    "that large, give data.max_pixels=100");
-    lvni_picture_set_max_pixels(INT64_MAX);
-    assert_int_equal(lvni_picture_check_size("a.png", 65500, 65500), LVN_OK);
-    assert_int_equal(lvni_picture_check_size("a.png", 65501, 1), LVN_ERR_CORRUPT);
-    lvni_picture_set_max_pixels(LVNI_PICTURE_MAX_PIXELS);
+    lvni_decode_image_set_max_pixels(INT64_MAX);
+    assert_int_equal(lvni_decode_image_check_size("a.png", 65500, 65500), LVN_OK);
+    assert_int_equal(lvni_decode_image_check_size("a.png", 65501, 1), LVN_ERR_CORRUPT);
+    lvni_decode_image_set_max_pixels(LVNI_IMAGE_MAX_PIXELS);
 }
 
 /* Texts and profiles of an image are unpacked by its decoder. */
@@ -297,7 +297,7 @@ static void texts_in_images_are_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arrays_take_what_their_headers_say),
+        cmocka_unit_test(arrays_take_what_their_headers_report),
         cmocka_unit_test(lists_take_what_their_bytes_allow),
         cmocka_unit_test(images_take_what_max_pixels_allows),
         cmocka_unit_test(the_limit_of_pixels_can_be_set),

@@ -100,10 +100,10 @@ static lvn_status build(layer by)
 {
     static const lvn_module_class net_class = {
         .name = "net", .size = sizeof(lvn_module), .build = net_build};
-    lvni_model *m = NULL;
+    lvni_nn_model *m = NULL;
     made_by = by;
-    const lvn_status s = lvni_model_build(&net_class, NULL, 1, &m);
-    lvni_model_destroy(m);
+    const lvn_status s = lvni_nn_model_build(&net_class, NULL, 1, &m);
+    lvni_nn_model_destroy(m);
     return s;
 }
 

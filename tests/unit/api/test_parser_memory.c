@@ -16,9 +16,9 @@
 
 static lvn_status open_tensors(const char *path)
 {
-    lvni_st_file *file;
-    LVN_TRY(lvni_st_open(path, 0, &file));
-    lvni_st_close(file);
+    lvni_ckpt_st_file *file;
+    LVN_TRY(lvni_ckpt_st_open(path, 0, &file));
+    lvni_ckpt_st_close(file);
     return LVN_OK;
 }
 
@@ -104,7 +104,7 @@ static void nesting_has_a_limit(void **state)
         memset(text, '[', (size_t)depth);
         memset(text + depth, ']', (size_t)depth);
         const lvn_status s =
-            lvni_json_read("f", "it", text, 2 * (size_t)depth, 0, LVNI_JSON_FILE, &json);
+            lvni_core_json_read("f", "it", text, 2 * (size_t)depth, 0, LVNI_JSON_FILE, &json);
         assert_int_equal(s, depth > LVNI_JSON_MAX_DEPTH ? LVN_ERR_CORRUPT : LVN_OK);
         json_decref(json);
     }
@@ -116,8 +116,8 @@ static void nesting_has_a_limit(void **state)
 
 static lvn_status open_record(const char *path)
 {
-    static lvni_error_record record;
-    return lvni_error_record_read(path, &record);
+    static lvni_core_error_record record;
+    return lvni_core_error_record_read(path, &record);
 }
 
 static lvn_status parse_record(const input *in)
@@ -127,7 +127,7 @@ static lvn_status parse_record(const input *in)
 
 static lvn_status open_metrics(const char *path)
 {
-    return lvni_metrics_truncate(path, 1, NULL, NULL);
+    return lvni_log_metrics_truncate(path, 1, NULL, NULL);
 }
 
 static lvn_status parse_metrics(const input *in)
@@ -137,9 +137,9 @@ static lvn_status parse_metrics(const input *in)
 
 static lvn_status parse_card(const input *in)
 {
-    lvni_classifier_card card = {0};
+    lvni_recipes_classifier_card card = {0};
     char *text = strndup(in->bytes, in->n);
-    const lvn_status s = lvni_classifier_card_read_eval(text, &card);
+    const lvn_status s = lvni_recipes_classifier_card_read_eval(text, &card);
     free(text);
     return s;
 }
@@ -157,10 +157,11 @@ static void cards_of_many_classes_are_read(void **state)
 
 static lvn_status parse_config(const input *in)
 {
-    lvni_config *config;
+    lvni_core_config *config;
     LVN_TRY(make_config(&config));
-    const lvn_status s = lvni_config_load_yaml(config, LVNI_LAYER_FILE, "f.yml", in->bytes, in->n);
-    lvni_config_destroy(config);
+    const lvn_status s =
+        lvni_core_config_load_yaml(config, LVNI_LAYER_FILE, "f.yml", in->bytes, in->n);
+    lvni_core_config_destroy(config);
     return s;
 }
 

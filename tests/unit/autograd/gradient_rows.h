@@ -37,6 +37,6 @@ typedef struct row_table {
 } row_table;
 
 extern const row_table rows_elementwise, rows_reduce, rows_shape, rows_linear, rows_image,
-    rows_norm, rows_loss, rows_seq, rows_shard;
+    rows_norm, rows_loss, rows_seq, rows_group;
 
 #endif

@@ -34,12 +34,12 @@ double largest(const lvn_tensor *t)
 
 /* Element e of a random order of 0 .. n-1, without memory: how many of the others have a smaller
  * random number. */
-static int64_t place(const lvni_rng *rng, int64_t e, int64_t n)
+static int64_t place(const lvni_core_rng *rng, int64_t e, int64_t n)
 {
-    const uint32_t mine = lvni_rng_u32(rng, (uint64_t)e);
+    const uint32_t mine = lvni_core_rng_u32(rng, (uint64_t)e);
     int64_t smaller = 0;
     for (int64_t k = 0; k < n; k++) {
-        const uint32_t other = lvni_rng_u32(rng, (uint64_t)k);
+        const uint32_t other = lvni_core_rng_u32(rng, (uint64_t)k);
         smaller += other < mine || (other == mine && k < e);
     }
     return smaller;
@@ -48,7 +48,7 @@ static int64_t place(const lvni_rng *rng, int64_t e, int64_t n)
 lvn_tensor *make_leaf(lvn_dtype dtype, uint64_t seed, const dims *shape, domain from)
 {
     lvn_tensor *t = make_constant(dtype, seed, shape->ndim, shape->size);
-    const lvni_rng rng = {.key = lvni_rng_make_key(seed, lvni_rng_purpose("order"))};
+    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(seed, lvni_core_rng_purpose("order"))};
     const int64_t n = lvn_numel(t), middle = n / 2;
     for (int64_t e = 0; e < n && from != NORMAL; e++) {
         set(t, e,
@@ -62,9 +62,10 @@ lvn_tensor *make_constant(lvn_dtype dtype, uint64_t seed, int ndim, const int64_
 {
     lvn_tensor *t = lvn_tensor_create(dtype, ndim, shape);
     assert_non_null(t);
-    const lvni_rng rng = {.key = lvni_rng_make_key(seed, lvni_rng_purpose("values"))};
+    const lvni_core_rng rng = {.key =
+                                   lvni_core_rng_make_key(seed, lvni_core_rng_purpose("values"))};
     for (int64_t e = 0; e < lvn_numel(t); e++) {
-        set(t, e, lvni_rng_normal(&rng, (uint64_t)e));
+        set(t, e, lvni_core_rng_normal(&rng, (uint64_t)e));
     }
     return t;
 }
@@ -269,7 +270,7 @@ void check_second_gradients(const char *name, formula f, lvn_tensor *const *in, 
     }
 }
 
-void assert_error_says(const char *text)
+void assert_error_has(const char *text)
 {
     const lvn_error *e = lvn_last_error();
     char all[2600];

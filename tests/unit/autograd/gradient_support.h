@@ -55,6 +55,6 @@ void check_second_gradients(const char *name, formula f, lvn_tensor *const *in, 
                             double tolerance);
 
 /* The last error and its frames hold this text somewhere. */
-void assert_error_says(const char *text);
+void assert_error_has(const char *text);
 
 #endif

@@ -21,9 +21,10 @@ FN(instance_plain, lvn_instance_norm(in[0], NULL, NULL, 1e-2))
 /* The same random numbers every time. */
 static lvn_tensor *fn_dropout(lvn_tensor *const *in)
 {
-    lvni_ctx_get()->at = (lvni_position){.seed = 3, .step = 4, .shard = 5, .training = true};
+    lvni_tensor_ctx_get()->at =
+        (lvni_tensor_position){.seed = 3, .step = 4, .micro_batch = 5, .training = true};
     lvn_tensor *y = lvn_dropout(in[0], 0.4);
-    lvni_ctx_get()->at = (lvni_position){0};
+    lvni_tensor_ctx_get()->at = (lvni_tensor_position){0};
     return y;
 }
 

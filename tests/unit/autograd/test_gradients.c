@@ -20,7 +20,7 @@ FN(cross_entropy, lvn_cross_entropy(in[0], constant[0]))
 
 static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape,
                                           &rows_linear,      &rows_image,  &rows_norm,
-                                          &rows_loss,        &rows_seq,    &rows_shard};
+                                          &rows_loss,        &rows_seq,    &rows_group};
 enum { N_TABLES = sizeof tables / sizeof *tables };
 
 static void check_row(const row *r, int number)
@@ -182,11 +182,12 @@ static void dropout_drops(void **state)
     (void)state;
     const dims shape = S(5, 6);
     lvn_tensor *x = make_leaf(LVN_F64, 7, &shape, NORMAL);
-    lvni_ctx_get()->at = (lvni_position){.seed = 3, .step = 4, .shard = 5, .training = true};
+    lvni_tensor_ctx_get()->at =
+        (lvni_tensor_position){.seed = 3, .step = 4, .micro_batch = 5, .training = true};
     assert_int_equal(lvn_scope_open(), LVN_OK);
     assert_int_equal(lvn_backward(lvn_sum(lvn_dropout(x, 0.4))), LVN_OK);
     assert_int_equal(lvn_scope_close(), LVN_OK);
-    lvni_ctx_get()->at = (lvni_position){0};
+    lvni_tensor_ctx_get()->at = (lvni_tensor_position){0};
     int zeros = 0; /* p = 0.4 of 30 */
     for (int64_t e = 0; e < 30; e++) {
         zeros += element(lvn_gradient(x), e) == 0.0;

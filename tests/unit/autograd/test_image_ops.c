@@ -11,7 +11,7 @@
 static double value(const lvn_tensor *t, int64_t e)
 {
     return lvn_tensor_dtype(t) == LVN_BF16
-               ? (double)lvni_bf16_to_f32(((const uint16_t *)lvn_const_data(t))[e])
+               ? (double)lvni_core_bf16_to_f32(((const uint16_t *)lvn_const_data(t))[e])
                : element(t, e);
 }
 
@@ -53,9 +53,9 @@ static void transposed_convolution_in_bf16(void **state)
         skip();
     }
     lvn_tensor *full[3], *low[3], *y = upsample(full);
-    lvni_ctx_get()->low = LVN_BF16;
+    lvni_tensor_ctx_get()->low = LVN_BF16;
     lvn_tensor *y_low = upsample(low);
-    lvni_ctx_get()->low = LVN_F32;
+    lvni_tensor_ctx_get()->low = LVN_F32;
     assert_int_equal(lvn_tensor_dtype(y_low), LVN_BF16);
     assert_close("y", y_low, y, 0x1p-7);
     for (int i = 0; i < 3; i++) {
@@ -113,8 +113,8 @@ static void pixel_shuffle_by_hand(void **state)
     }
     assert_null(lvn_pixel_shuffle(x, 3));
     assert_int_equal(lvn_scope_close(), LVN_ERR_SHAPE);
-    assert_error_says("x is (1, 1, 1, 8), the factor 3; x must have 4 axes (batch, height, width, "
-                      "channels) and a multiple of factor * factor");
+    assert_error_has("x is (1, 1, 1, 8), the factor 3; x must have 4 axes (batch, height, width, "
+                     "channels) and a multiple of factor * factor");
     lvn_release(x);
 }
 

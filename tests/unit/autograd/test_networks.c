@@ -89,7 +89,8 @@ static double run(const network *w, lvn_dtype dtype, lvn_tensor **in)
     for (int i = 0; i < w->n; i++) {
         in[i] = make_leaf(dtype, 20u + (uint64_t)i, &w->shape[i], w->from);
     }
-    lvni_ctx_get()->at = (lvni_position){.seed = 1, .step = 2, .shard = 3, .training = true};
+    lvni_tensor_ctx_get()->at =
+        (lvni_tensor_position){.seed = 1, .step = 2, .micro_batch = 3, .training = true};
     lvn_clear_error();
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_tensor *loss = w->f(in);

@@ -14,41 +14,42 @@
 
 enum { N = 40003 }; /* more than one thread's share, and a tail */
 
-static lvni_rng expected(const char *name, uint32_t call)
+static lvni_core_rng expected(const char *name, uint32_t call)
 {
-    return (lvni_rng){.key = lvni_rng_make_key(7, lvni_rng_purpose("generator") +
-                                                      0x9e3779b97f4a7c15u * lvni_rng_purpose(name)),
-                      .a = 3,
-                      .b = 2,
-                      .c = call};
+    return (lvni_core_rng){
+        .key = lvni_core_rng_make_key(7, lvni_core_rng_purpose("generator") +
+                                             0x9e3779b97f4a7c15u * lvni_core_rng_purpose(name)),
+        .a = 3,
+        .b = 2,
+        .c = call};
 }
 
 static int setup(void **state)
 {
     (void)state;
-    lvni_ctx_get()->at = (lvni_position){.seed = 7, .step = 3, .shard = 2};
-    lvni_ctx_get()->module_path = "generator";
+    lvni_tensor_ctx_get()->at = (lvni_tensor_position){.seed = 7, .step = 3, .micro_batch = 2};
+    lvni_tensor_ctx_get()->module_path = "generator";
     return lvn_scope_open() == LVN_OK ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    lvni_ctx_get()->at = (lvni_position){0};
-    lvni_ctx_get()->module_path = "";
-    lvni_ctx_get()->team = 1;
+    lvni_tensor_ctx_get()->at = (lvni_tensor_position){0};
+    lvni_tensor_ctx_get()->module_path = "";
+    lvni_tensor_ctx_get()->team = 1;
     return lvn_scope_close() == LVN_OK ? 0 : -1;
 }
 
 static void numbers_follow_from_the_position(void **state)
 {
     (void)state;
-    const lvni_rng uniform = expected("penalty", 0), normal = expected("noise", 1);
+    const lvni_core_rng uniform = expected("penalty", 0), normal = expected("noise", 1);
     const float *u = lvn_const_data(lvn_random_uniform(NULL, "penalty", N, 1)),
                 *n = lvn_const_data(lvn_random_normal(NULL, "noise", N));
     for (int64_t e = 0; e < N; e += 7) {
-        assert_true(u[e] == lvni_rng_uniform(&uniform, (uint64_t)e));
-        assert_true(n[e] == (float)lvni_rng_normal(&normal, (uint64_t)e));
+        assert_true(u[e] == lvni_core_rng_uniform(&uniform, (uint64_t)e));
+        assert_true(n[e] == (float)lvni_core_rng_normal(&normal, (uint64_t)e));
     }
 }
 
@@ -56,10 +57,10 @@ static void names_and_calls_differ_teams_do_not(void **state)
 {
     (void)state;
     lvn_tensor *a = lvn_random_normal(NULL, "a", N), *again = lvn_random_normal(NULL, "a", N);
-    lvni_ctx_get()->at.call = 0;
+    lvni_tensor_ctx_get()->at.call = 0;
     lvn_tensor *b = lvn_random_normal(NULL, "b", N);
-    lvni_ctx_get()->at.call = 0;
-    lvni_ctx_get()->team = 3;
+    lvni_tensor_ctx_get()->at.call = 0;
+    lvni_tensor_ctx_get()->team = 3;
     lvn_tensor *same = lvn_random_normal(NULL, "a", N);
     const size_t bytes = N * sizeof(float);
     assert_memory_equal(lvn_data(a), lvn_data(same), bytes);

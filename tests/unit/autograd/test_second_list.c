@@ -8,14 +8,14 @@
 
 static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape,
                                           &rows_linear,      &rows_image,  &rows_norm,
-                                          &rows_loss,        &rows_seq,    &rows_shard};
+                                          &rows_loss,        &rows_seq,    &rows_group};
 enum { N_TABLES = sizeof tables / sizeof *tables };
 
 static bool seen[LVNI_OP_COUNT];
 
 /* Nodes of views and of users' ops carry names that are no kernel ops; three public ops run as
  * scale, one as point_loss (which has no second derivative as smooth_l1_loss). */
-static void check_node(const lvni_node *node)
+static void check_node(const lvni_autograd_node *node)
 {
     static const char *const scales[] = {"add_scalar", "mul_scalar", "neg"};
     for (int i = 0; i < 3; i++) {
@@ -25,11 +25,11 @@ static void check_node(const lvni_node *node)
     seen[LVNI_OP_point_loss] = seen[LVNI_OP_point_loss] ||
                                (strcmp(node->name, "mse_loss") == 0 && node->backward_ops != NULL);
     for (int i = 0; i < LVNI_OP_COUNT; i++) {
-        if (strcmp(lvni_ops[i].name, node->name) == 0) {
+        if (strcmp(lvni_kernels_ops[i].name, node->name) == 0) {
             seen[i] = true;
-            if ((node->backward_ops != NULL) != lvni_has_second((lvni_op)i)) {
+            if ((node->backward_ops != NULL) != lvni_ops_has_second((lvni_kernels_op)i)) {
                 fail_msg("%s: src/ops/second.def says %s, its backward rule says %s", node->name,
-                         lvni_has_second((lvni_op)i) ? "yes" : "no",
+                         lvni_ops_has_second((lvni_kernels_op)i) ? "yes" : "no",
                          node->backward_ops != NULL ? "yes" : "no");
             }
         }
@@ -53,7 +53,8 @@ static void check_row(const row *r)
             fail_msg("%s: %s", r->op, lvn_last_error()->message);
         }
     }
-    for (const lvni_node *node = lvni_tape_get()->first; node != NULL; node = node->next) {
+    for (const lvni_autograd_node *node = lvni_autograd_tape_get()->first; node != NULL;
+         node = node->next) {
         check_node(node);
     }
     assert_int_equal(lvn_scope_close(), LVN_OK);
@@ -71,16 +72,16 @@ static void the_list_is_what_the_ops_record(void **state)
         }
     }
     /* these have no row: test_second.c and test_gradients.c differentiate them */
-    static const lvni_op elsewhere[] = {
+    static const lvni_kernels_op elsewhere[] = {
         LVNI_OP_cast,   LVNI_OP_index_select, LVNI_OP_index_select_grad,
         LVNI_OP_gather, LVNI_OP_gather_grad,  LVNI_OP_batch_norm_eval};
     for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
         seen[elsewhere[i]] = true;
     }
     for (int i = 0; i < LVNI_OP_COUNT; i++) {
-        if (lvni_has_second((lvni_op)i) && !seen[i]) {
+        if (lvni_ops_has_second((lvni_kernels_op)i) && !seen[i]) {
             fail_msg("%s: in src/ops/second.def, but no row of the gradient tests records it",
-                     lvni_ops[i].name);
+                     lvni_kernels_ops[i].name);
         }
     }
 }

@@ -30,7 +30,7 @@ static const dims shapes[LEAVES] = {S(2, 4, 4, 2), S(4, 3, 3, 2), S(4), S(4), S(
 
 static lvn_status pass(lvn_tensor *const *in, lvn_tensor *labels)
 {
-    lvni_ctx_get()->at = (lvni_position){.training = true};
+    lvni_tensor_ctx_get()->at = (lvni_tensor_position){.training = true};
     lvn_status s = lvn_scope_open();
     if (s != LVN_OK) {
         return s;
@@ -61,12 +61,12 @@ static void nothing_grows_over_a_hundred_passes(void **state)
                 lvn_zero_grad(in[i]);
             }
             if (run == 2) {
-                calls = lvni_alloc_get_total().calls;
-                bytes = lvni_cache_bytes(lvni_ctx_get()->cache);
+                calls = lvni_core_alloc_get_total().calls;
+                bytes = lvni_tensor_cache_bytes(lvni_tensor_ctx_get()->cache);
             }
         }
-        assert_int_equal(lvni_alloc_get_total().calls, calls);
-        assert_int_equal(lvni_cache_bytes(lvni_ctx_get()->cache), bytes);
+        assert_int_equal(lvni_core_alloc_get_total().calls, calls);
+        assert_int_equal(lvni_tensor_cache_bytes(lvni_tensor_ctx_get()->cache), bytes);
         lvn_release(labels);
         for (int i = 0; i < LEAVES; i++) {
             lvn_release(in[i]);
@@ -80,7 +80,7 @@ typedef struct flat {
     float data[512];
     unsigned char written[LEAVES];
     int64_t offset[LEAVES + 1];
-    lvni_gradients gradients;
+    lvni_autograd_gradients gradients;
 } flat;
 
 static void as_parameters(flat *f, lvn_tensor **in)
@@ -91,8 +91,8 @@ static void as_parameters(flat *f, lvn_tensor **in)
         f->offset[i + 1] = f->offset[i] + lvn_numel(in[i]);
     }
     assert_true(f->offset[LEAVES] <= 512);
-    f->gradients =
-        (lvni_gradients){.data = f->data, .offset = f->offset, .written = f->written, .n = LEAVES};
+    f->gradients = (lvni_autograd_gradients){
+        .data = f->data, .offset = f->offset, .written = f->written, .n = LEAVES};
 }
 
 /* One pass in a context of its own, cold, with the k-th allocation failing. */
@@ -101,21 +101,21 @@ static lvn_status cold_pass(lvn_tensor *const *in, lvn_tensor *labels, flat *f, 
     if (f != NULL) {
         memset(f->written, 0, sizeof f->written);
     }
-    lvni_alloc_fail_at(k);
-    lvni_ctx *ctx = lvni_ctx_create(1, 1);
+    lvni_core_alloc_fail_at(k);
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(1, 1);
     if (ctx == NULL) {
-        lvni_alloc_fail_at(0);
+        lvni_core_alloc_fail_at(0);
         return lvn_last_error()->code;
     }
-    lvni_ctx_set(ctx);
+    lvni_tensor_ctx_set(ctx);
     ctx->gradients = f == NULL ? NULL : &f->gradients;
     const lvn_status s = pass(in, labels);
-    lvni_alloc_fail_at(0);
+    lvni_core_alloc_fail_at(0);
     for (int i = 0; i < LEAVES; i++) {
         lvn_zero_grad(in[i]); /* back to this context's cache */
     }
-    lvni_ctx_set(NULL);
-    lvni_ctx_destroy(ctx);
+    lvni_tensor_ctx_set(NULL);
+    lvni_tensor_ctx_destroy(ctx);
     return s;
 }
 
@@ -123,14 +123,14 @@ static int64_t sweep(lvn_tensor *const *in, lvn_tensor *labels, flat *f)
 {
     assert_int_equal(cold_pass(in, labels, f, 0),
                      LVN_OK); /* primitives and their like, kept for the process */
-    const uint64_t before = lvni_alloc_get_total().live_bytes;
+    const uint64_t before = lvni_core_alloc_get_total().live_bytes;
     assert_int_equal(cold_pass(in, labels, f, 0), LVN_OK);
-    assert_int_equal(lvni_alloc_get_total().live_bytes, before);
+    assert_int_equal(lvni_core_alloc_get_total().live_bytes, before);
     int64_t k = 1;
     for (;; k++) {
         lvn_clear_error();
         const lvn_status s = cold_pass(in, labels, f, k);
-        const uint64_t after = lvni_alloc_get_total().live_bytes;
+        const uint64_t after = lvni_core_alloc_get_total().live_bytes;
         if (after != before) {
             fail_msg("the failure of allocation %d leaves %lld bytes behind", (int)k,
                      (long long)(after - before));
@@ -142,7 +142,7 @@ static int64_t sweep(lvn_tensor *const *in, lvn_tensor *labels, flat *f)
             fail_msg("the failure of allocation %d gives %s: %s", (int)k, lvn_status_name(s),
                      lvn_last_error()->message);
         }
-        assert_error_says("cannot allocate");
+        assert_error_has("cannot allocate");
     }
 }
 
@@ -176,9 +176,9 @@ static void slices_hold_the_gradients(void **state)
     make_inputs(LVN_F32, same);
     flat f;
     as_parameters(&f, in);
-    lvni_ctx_get()->gradients = &f.gradients;
+    lvni_tensor_ctx_get()->gradients = &f.gradients;
     assert_int_equal(pass(in, labels), LVN_OK);
-    lvni_ctx_get()->gradients = NULL;
+    lvni_tensor_ctx_get()->gradients = NULL;
     assert_int_equal(pass(same, labels), LVN_OK);
     for (int i = 0; i < LEAVES; i++) {
         assert_true(f.written[i]);
@@ -205,16 +205,16 @@ static void one_parameter_as_gamma_and_beta_gathers_both(void **state)
         if (with_slices != 0) {
             both->param = 0;
             f.offset[1] = 3;
-            f.gradients =
-                (lvni_gradients){.data = f.data, .offset = f.offset, .written = f.written, .n = 1};
-            lvni_ctx_get()->gradients = &f.gradients;
+            f.gradients = (lvni_autograd_gradients){
+                .data = f.data, .offset = f.offset, .written = f.written, .n = 1};
+            lvni_tensor_ctx_get()->gradients = &f.gradients;
         }
         assert_int_equal(lvn_scope_open(), LVN_OK);
         lvn_tensor *y = lvn_batch_norm_train(x, both, both, 1e-5, NULL, NULL);
         assert_int_equal(lvn_backward(lvn_sum(lvn_mul(y, weight))), LVN_OK);
         assert_int_equal(lvn_scope_close(), LVN_OK);
     }
-    lvni_ctx_get()->gradients = NULL;
+    lvni_tensor_ctx_get()->gradients = NULL;
     assert_memory_equal(f.data, lvn_data(lvn_gradient(both)), 3 * sizeof(float));
     lvn_release(x);
     lvn_release(both);

@@ -52,9 +52,9 @@ static inline int files_in_dir(int wipe)
 static inline int drop_dir(void **state)
 {
     (void)state;
-    lvni_alloc_fail_at(0);
-    lvni_vfs_fail_at("open", 0, 0);
-    lvni_vfs_set(NULL);
+    lvni_core_alloc_fail_at(0);
+    lvni_core_vfs_fail_at("open", 0, 0);
+    lvni_core_vfs_set(NULL);
     files_in_dir(1);
     return rmdir(dir);
 }
@@ -92,9 +92,9 @@ static const float sample_moment[6] = {0.5f, 0.25f, 0.125f, -1.0f, 2.0f, 4.0f};
 static const int64_t sample_count[1] = {123456789012345};
 static const unsigned char sample_mask[3] = {1, 0, 1};
 
-static inline lvni_st_tensor sample_tensor(int i)
+static inline lvni_ckpt_st_tensor sample_tensor(int i)
 {
-    static const lvni_st_tensor list[4] = {
+    static const lvni_ckpt_st_tensor list[4] = {
         {.name = "model/fc.weight",
          .dtype = LVN_F32,
          .ndim = 2,
@@ -112,7 +112,7 @@ static inline lvni_st_tensor sample_tensor(int i)
 }
 
 /* A checkpoint at `step`; `tensors` has room for four. */
-static inline lvni_ckpt_content sample_content(int64_t step, lvni_st_tensor tensors[4])
+static inline lvni_ckpt_content sample_content(int64_t step, lvni_ckpt_st_tensor tensors[4])
 {
     for (int i = 0; i < 4; i++) {
         tensors[i] = sample_tensor(i);
@@ -133,7 +133,7 @@ static inline lvni_ckpt_content sample_content(int64_t step, lvni_st_tensor tens
 
 static inline void save_sample(const char *path, int64_t step)
 {
-    lvni_st_tensor tensors[4];
+    lvni_ckpt_st_tensor tensors[4];
     const lvni_ckpt_content c = sample_content(step, tensors);
     assert_int_equal(lvni_ckpt_save(path, &c), LVN_OK);
 }

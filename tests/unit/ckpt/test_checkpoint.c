@@ -17,21 +17,21 @@ static void files_of_the_first_version_load(void **state)
         "levin.samples_seen", "levin.best_score", "levin.best_step",   "levin.finished",
         "levin.config",       "levin.schedule"};
     enum { KEYS = sizeof keys / sizeof keys[0] };
-    lvni_st_tensor tensors[4];
-    lvni_st_meta meta[KEYS];
+    lvni_ckpt_st_tensor tensors[4];
+    lvni_ckpt_st_meta meta[KEYS];
     lvni_ckpt *c = NULL;
     lvni_ckpt_hashes now, before;
     save_sample(in_dir("f"), 19);
     assert_int_equal(lvni_ckpt_load(in_dir("f"), &c), LVN_OK);
     for (int i = 0; i < KEYS; i++) {
-        meta[i] =
-            (lvni_st_meta){i == 2 ? "levin.epoch" : keys[i], lvni_st_meta_get(c->file, keys[i])};
+        meta[i] = (lvni_ckpt_st_meta){i == 2 ? "levin.epoch" : keys[i],
+                                      lvni_ckpt_st_meta_get(c->file, keys[i])};
         assert_non_null(meta[i].value);
     }
     for (int i = 0; i < 4; i++) {
         tensors[i] = sample_tensor(i);
     }
-    assert_int_equal(lvni_st_save(in_dir("g"), tensors, 4, meta, KEYS), LVN_OK);
+    assert_int_equal(lvni_ckpt_st_save(in_dir("g"), tensors, 4, meta, KEYS), LVN_OK);
     lvni_ckpt_free(c);
     assert_int_equal(lvni_ckpt_load(in_dir("g"), &c), LVN_OK);
     assert_int_equal(c->at.epoch, 2);
@@ -46,9 +46,9 @@ static void files_of_the_first_version_load(void **state)
 static void all_of_a_checkpoint_comes_back(void **state)
 {
     (void)state;
-    lvni_st_tensor tensors[4];
+    lvni_ckpt_st_tensor tensors[4];
     lvni_ckpt_content content = sample_content(19, tensors);
-    const lvni_st_meta extra = {"host", "b03"};
+    const lvni_ckpt_st_meta extra = {"host", "b03"};
     content.extra = &extra;
     content.n_extra = 1;
     content.scaler = "{\"scale\":65536}";
@@ -65,8 +65,8 @@ static void all_of_a_checkpoint_comes_back(void **state)
     assert_string_equal(c->config, "{\"model\":\"mlp\"}");
     assert_string_equal(c->scaler, "{\"scale\":65536}");
     assert_string_equal(c->schedule, "{\"warmup\":3}");
-    assert_string_equal(lvni_st_meta_get(c->file, "host"), "b03");
-    assert_memory_equal(lvni_st_find(c->file, "optim/momentum/fc.weight")->data, sample_moment,
+    assert_string_equal(lvni_ckpt_st_meta_get(c->file, "host"), "b03");
+    assert_memory_equal(lvni_ckpt_st_find(c->file, "optim/momentum/fc.weight")->data, sample_moment,
                         sizeof sample_moment);
     lvni_ckpt_free(c);
 
@@ -84,7 +84,7 @@ static void all_of_a_checkpoint_comes_back(void **state)
     assert_null(c->schedule);
     lvni_ckpt_free(c);
 
-    const lvni_st_meta reserved = {"levin.step", "3"};
+    const lvni_ckpt_st_meta reserved = {"levin.step", "3"};
     content.extra = &reserved;
     assert_int_equal(lvni_ckpt_save(in_dir("g"), &content), LVN_ERR_INVALID);
 }
@@ -92,16 +92,16 @@ static void all_of_a_checkpoint_comes_back(void **state)
 static void weights_alone_are_no_checkpoint(void **state)
 {
     (void)state;
-    const lvni_st_tensor t = sample_tensor(0);
-    assert_int_equal(lvni_st_save(in_dir("f"), &t, 1, NULL, 0), LVN_OK);
+    const lvni_ckpt_st_tensor t = sample_tensor(0);
+    assert_int_equal(lvni_ckpt_st_save(in_dir("f"), &t, 1, NULL, 0), LVN_OK);
     lvni_ckpt *c = NULL;
     assert_int_equal(lvni_ckpt_load(in_dir("f"), &c), LVN_ERR_MISMATCH);
     assert_non_null(strstr(lvn_last_error()->message, "weights="));
-    const lvni_st_meta future = {"levin.format", "checkpoint 2"};
-    assert_int_equal(lvni_st_save(in_dir("f"), &t, 1, &future, 1), LVN_OK);
+    const lvni_ckpt_st_meta future = {"levin.format", "checkpoint 2"};
+    assert_int_equal(lvni_ckpt_st_save(in_dir("f"), &t, 1, &future, 1), LVN_OK);
     assert_int_equal(lvni_ckpt_load(in_dir("f"), &c), LVN_ERR_MISMATCH);
-    const lvni_st_meta poor[2] = {{"levin.format", "checkpoint 1"}, {"levin.config", "{}"}};
-    assert_int_equal(lvni_st_save(in_dir("f"), &t, 1, poor, 2), LVN_OK);
+    const lvni_ckpt_st_meta poor[2] = {{"levin.format", "checkpoint 1"}, {"levin.config", "{}"}};
+    assert_int_equal(lvni_ckpt_st_save(in_dir("f"), &t, 1, poor, 2), LVN_OK);
     assert_int_equal(lvni_ckpt_load(in_dir("f"), &c), LVN_ERR_MISMATCH);
     assert_non_null(strstr(lvn_last_error()->message, "levin.step"));
 }
@@ -125,13 +125,13 @@ static lvni_ckpt_hashes hash_of(const lvni_ckpt_content *c, int64_t damaged)
 static void hashes_are_of_numbers_and_position_only(void **state)
 {
     (void)state;
-    lvni_st_tensor tensors[4], others[4];
+    lvni_ckpt_st_tensor tensors[4], others[4];
     const lvni_ckpt_content base = sample_content(10, tensors);
     const lvni_ckpt_hashes h0 = hash_of(&base, 0);
     assert_string_not_equal(h0.weights, h0.state);
 
     lvni_ckpt_content c = base; /* what must not matter */
-    const lvni_st_meta extra[2] = {{"host", "other"}, {"time", "now"}};
+    const lvni_ckpt_st_meta extra[2] = {{"host", "other"}, {"time", "now"}};
     c.extra = extra;
     c.n_extra = 2;
     c.config = "{\"devices\":8}";
@@ -179,7 +179,7 @@ static void hashes_of_known_files(void **state)
 {
     (void)state;
     lvni_ckpt_hashes h;
-    assert_int_equal(lvni_st_save(in_dir("e"), NULL, 0, NULL, 0), LVN_OK);
+    assert_int_equal(lvni_ckpt_st_save(in_dir("e"), NULL, 0, NULL, 0), LVN_OK);
     assert_int_equal(lvni_ckpt_hash_file(in_dir("e"), &h), LVN_OK);
     assert_string_equal(h.weights,
                         /* XXH3-128 of nothing, a published number */
@@ -188,13 +188,13 @@ static void hashes_of_known_files(void **state)
     lvni_ckpt_hashes_free(&h);
 
     /* an exported model has no prefixes and the same weights */
-    lvni_st_tensor tensors[4];
+    lvni_ckpt_st_tensor tensors[4];
     const lvni_ckpt_content c = sample_content(10, tensors);
     const lvni_ckpt_hashes h0 = hash_of(&c, 0);
-    lvni_st_tensor plain[2] = {tensors[0], tensors[2]};
+    lvni_ckpt_st_tensor plain[2] = {tensors[0], tensors[2]};
     plain[0].name = "fc.weight";
     plain[1].name = "bn.count";
-    assert_int_equal(lvni_st_save(in_dir("e"), plain, 2, NULL, 0), LVN_OK);
+    assert_int_equal(lvni_ckpt_st_save(in_dir("e"), plain, 2, NULL, 0), LVN_OK);
     assert_int_equal(lvni_ckpt_hash_file(in_dir("e"), &h), LVN_OK);
     assert_string_equal(h.weights, h0.weights);
     lvni_ckpt_hashes_free(&h);
@@ -203,7 +203,7 @@ static void hashes_of_known_files(void **state)
 static void a_turned_bit_changes_the_hash_and_is_named(void **state)
 {
     (void)state;
-    lvni_st_tensor tensors[4];
+    lvni_ckpt_st_tensor tensors[4];
     const lvni_ckpt_content c = sample_content(10, tensors);
     const lvni_ckpt_hashes h0 = hash_of(&c, 0);
     char raw[8192];
@@ -331,9 +331,9 @@ static void best_becomes_the_same_file_as_last(void **state)
     assert_int_equal(c->at.step, 30);
     lvni_ckpt_free(c);
 
-    lvni_vfs table = *lvni_vfs_get();
+    lvni_core_vfs table = *lvni_core_vfs_get();
     table.link = no_link;
-    lvni_vfs_set(&table);
+    lvni_core_vfs_set(&table);
     assert_int_equal(lvni_ckpt_link(in_dir("last"), in_dir("best")), LVN_OK);
     assert_true(inode(in_dir("last")) != inode(in_dir("best")));
     assert_int_equal(lvni_ckpt_load(in_dir("best"), &c), LVN_OK);
@@ -342,7 +342,7 @@ static void best_becomes_the_same_file_as_last(void **state)
     assert_int_equal(lvni_ckpt_link(in_dir("missing"), in_dir("best")), LVN_ERR_NOT_FOUND);
     assert_int_equal(files_in_dir(0), 2);
     save_sample(in_dir("last"), 50);
-    lvni_vfs_fail_at("write", 1, ENOSPC); /* a full disk: best stays */
+    lvni_core_vfs_fail_at("write", 1, ENOSPC); /* a full disk: best stays */
     assert_int_equal(lvni_ckpt_link(in_dir("last"), in_dir("best")), LVN_ERR_IO);
     assert_int_equal(files_in_dir(0), 2);
     assert_int_equal(lvni_ckpt_load(in_dir("best"), &c), LVN_OK);

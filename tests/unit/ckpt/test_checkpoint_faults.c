@@ -25,16 +25,16 @@ static int lowest_free_descriptor(void)
 /* Returns the number of failures seen. */
 static int sweep(const char *kind, int error)
 {
-    lvni_st_tensor tensors[4];
+    lvni_ckpt_st_tensor tensors[4];
     const lvni_ckpt_content next = sample_content(20, tensors);
     const int free_fd = lowest_free_descriptor();
     for (int64_t k = 1;; k++) {
         assert_true(k < 100);
         save_sample(in_dir("last"), 10);
-        lvni_vfs_fail_at(kind, k, error);
+        lvni_core_vfs_fail_at(kind, k, error);
         const lvn_status status = lvni_ckpt_save(in_dir("last"), &next);
-        const int64_t calls = lvni_vfs_calls(kind);
-        lvni_vfs_fail_at(kind, 0, 0);
+        const int64_t calls = lvni_core_vfs_calls(kind);
+        lvni_core_vfs_fail_at(kind, 0, 0);
         const int64_t step = step_of(in_dir("last"));
         assert_int_equal(files_in_dir(0), 1);
         assert_int_equal(lowest_free_descriptor(), free_fd);
@@ -78,12 +78,12 @@ static void a_failing_close_or_rename_leaves_the_old_checkpoint(void **state)
 static void short_writes_are_continued(void **state)
 {
     (void)state;
-    lvni_st_tensor tensors[4];
+    lvni_ckpt_st_tensor tensors[4];
     const lvni_ckpt_content next = sample_content(20, tensors);
     for (int64_t k = 1; k <= 6; k++) {
-        lvni_vfs_fail_at("short", k, 0);
+        lvni_core_vfs_fail_at("short", k, 0);
         assert_int_equal(lvni_ckpt_save(in_dir("last"), &next), LVN_OK);
-        lvni_vfs_fail_at("short", 0, 0);
+        lvni_core_vfs_fail_at("short", 0, 0);
         assert_int_equal(step_of(in_dir("last")), 20);
     }
 }
@@ -123,8 +123,8 @@ static void reading_meets_a_bad_disk(void **state)
     (void)state;
     save_sample(in_dir("last"), 10);
     lvni_ckpt *c = NULL;
-    lvni_vfs table = *lvni_vfs_get();
-    lvni_vfs_set(&table);
+    lvni_core_vfs table = *lvni_core_vfs_get();
+    lvni_core_vfs_set(&table);
     table.read = slow_read;
     assert_int_equal(step_of(in_dir("last")), 10);
     table.read = broken_read;
@@ -149,23 +149,23 @@ static void assert_old_is_all_there_is(int files)
 static void a_disk_that_is_full_after_any_byte(void **state)
 {
     (void)state;
-    lvni_st_tensor tensors[4];
+    lvni_ckpt_st_tensor tensors[4];
     const lvni_ckpt_content next = sample_content(20, tensors);
     save_sample(in_dir("last.safetensors"), 10);
     char raw[8192];
     const int64_t bytes = (int64_t)get_file(in_dir("last.safetensors"), raw, sizeof raw);
-    const uint64_t live = lvni_alloc_get_total().live_bytes;
+    const uint64_t live = lvni_core_alloc_get_total().live_bytes;
     for (int64_t k = 1; k <= bytes; k++) { /* byte k is the first that does not fit */
-        lvni_vfs_fail_at("room", k, ENOSPC);
+        lvni_core_vfs_fail_at("room", k, ENOSPC);
         assert_int_equal(lvni_ckpt_save(in_dir("last.safetensors"), &next), LVN_ERR_IO);
-        assert_int_equal(lvni_vfs_calls("room"), k - 1);
-        lvni_vfs_fail_at("room", 0, 0);
+        assert_int_equal(lvni_core_vfs_calls("room"), k - 1);
+        lvni_core_vfs_fail_at("room", 0, 0);
         assert_non_null(strstr(lvn_last_error()->message, in_dir("last.safetensors")));
         assert_non_null(strstr(lvn_last_error()->message, "free some space"));
-        assert_int_equal(lvni_alloc_get_total().live_bytes, live);
+        assert_int_equal(lvni_core_alloc_get_total().live_bytes, live);
         assert_old_is_all_there_is(1);
     }
-    lvni_vfs_fail_at("room", bytes + 1, ENOSPC); /* now it just fits */
+    lvni_core_vfs_fail_at("room", bytes + 1, ENOSPC); /* now it just fits */
     assert_int_equal(lvni_ckpt_save(in_dir("last.safetensors"), &next), LVN_OK);
     assert_int_equal(step_of(in_dir("last.safetensors")), 20);
 }
@@ -188,9 +188,9 @@ static void die_after(int64_t k, const lvni_ckpt_content *next)
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        lvni_vfs table = *lvni_vfs_get();
+        lvni_core_vfs table = *lvni_core_vfs_get();
         table.write = write_and_die;
-        lvni_vfs_set(&table);
+        lvni_core_vfs_set(&table);
         life = k;
         (void)lvni_ckpt_save(in_dir("last.safetensors"), next);
         _exit(0);
@@ -212,7 +212,7 @@ static void die_after(int64_t k, const lvni_ckpt_content *next)
 static void a_process_killed_after_any_byte(void **state)
 {
     (void)state;
-    lvni_st_tensor tensors[4];
+    lvni_ckpt_st_tensor tensors[4];
     const lvni_ckpt_content next = sample_content(20, tensors);
     save_sample(in_dir("last.safetensors"), 10);
     char raw[8192];
@@ -238,13 +238,13 @@ static void a_link_meets_a_bad_disk(void **state)
         for (int64_t k = 1, calls = k; calls >= k; k++) {
             save_sample(in_dir("best"), 10);
             save_sample(in_dir("last"), 20);
-            lvni_vfs_fail_at(cases[i].kind, k, EIO);
+            lvni_core_vfs_fail_at(cases[i].kind, k, EIO);
             if (cases[i].linkless) {
-                lvni_vfs_fail_at("link", 1, EPERM);
+                lvni_core_vfs_fail_at("link", 1, EPERM);
             }
             const lvn_status status = lvni_ckpt_link(in_dir("last"), in_dir("best"));
-            calls = lvni_vfs_calls(cases[i].kind);
-            lvni_vfs_fail_at(cases[i].kind, 0, 0);
+            calls = lvni_core_vfs_calls(cases[i].kind);
+            lvni_core_vfs_fail_at(cases[i].kind, 0, 0);
             assert_int_equal(files_in_dir(0), 2);
             assert_int_equal(lowest_free_descriptor(), free_fd);
             assert_int_equal(step_of(in_dir("last")), 20);

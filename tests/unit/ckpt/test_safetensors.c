@@ -17,18 +17,18 @@ static size_t foreign_file(char *out, const char *json, const void *data, size_t
     return 8 + n + data_bytes;
 }
 
-static void file_bytes_are_as_the_format_says(void **state)
+static void file_bytes_are_as_the_format_requires(void **state)
 {
     (void)state;
     static const unsigned char small[3] = {7, 8, 9};
     static const float pi[1] = {3.25f}; /* 0x40500000 */
-    const lvni_st_tensor tensors[] = {
+    const lvni_ckpt_st_tensor tensors[] = {
         {.name = "a", .dtype = LVN_U8, .ndim = 1, .shape = {3}, .data = small},
         {.name = "b", .dtype = LVN_F32, .ndim = 1, .shape = {1}, .data = pi},
         {.name = "z", .dtype = LVN_F64, .ndim = 2, .shape = {0, 5}, .data = NULL},
     };
-    const lvni_st_meta meta = {"note", "\xc3\xa4\"x"};
-    assert_int_equal(lvni_st_save(in_dir("f"), tensors, 3, &meta, 1), LVN_OK);
+    const lvni_ckpt_st_meta meta = {"note", "\xc3\xa4\"x"};
+    assert_int_equal(lvni_ckpt_st_save(in_dir("f"), tensors, 3, &meta, 1), LVN_OK);
     char raw[2048];
     const size_t n = get_file(in_dir("f"), raw, sizeof raw);
     const size_t length = (size_t)(unsigned char)raw[0] + ((size_t)(unsigned char)raw[1] << 8);
@@ -57,59 +57,61 @@ static void all_types_come_back(void **state)
     static const double f64[2] = {0.1, -1e300};
     static const int32_t i32[4] = {-1, 0, 2147483647, 5};
     static const unsigned char u8[1] = {255};
-    lvni_st_tensor list[7];
+    lvni_ckpt_st_tensor list[7];
     for (int i = 0; i < 4; i++) {
         list[i] = sample_tensor(i);
     }
-    list[4] = (lvni_st_tensor){
+    list[4] = (lvni_ckpt_st_tensor){
         .name = "d", .dtype = LVN_F64, .ndim = 6, .shape = {1, 1, 2, 1, 1, 1}, .data = f64};
-    list[5] =
-        (lvni_st_tensor){.name = "i", .dtype = LVN_I32, .ndim = 2, .shape = {2, 2}, .data = i32};
-    list[6] = (lvni_st_tensor){.name = "u", .dtype = LVN_U8, .ndim = 0, .data = u8};
-    const lvni_st_meta meta[2] = {{"k2", ""}, {"k1", "line\nbreak \\ \xe2\x82\xac"}};
-    assert_int_equal(lvni_st_save(in_dir("f"), list, 7, meta, 2), LVN_OK);
+    list[5] = (lvni_ckpt_st_tensor){
+        .name = "i", .dtype = LVN_I32, .ndim = 2, .shape = {2, 2}, .data = i32};
+    list[6] = (lvni_ckpt_st_tensor){.name = "u", .dtype = LVN_U8, .ndim = 0, .data = u8};
+    const lvni_ckpt_st_meta meta[2] = {{"k2", ""}, {"k1", "line\nbreak \\ \xe2\x82\xac"}};
+    assert_int_equal(lvni_ckpt_st_save(in_dir("f"), list, 7, meta, 2), LVN_OK);
     assert_int_equal(files_in_dir(0), 1);
 
-    lvni_st_file *f = NULL;
-    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_OK);
-    assert_int_equal(lvni_st_count(f), 7);
+    lvni_ckpt_st_file *f = NULL;
+    assert_int_equal(lvni_ckpt_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_OK);
+    assert_int_equal(lvni_ckpt_st_count(f), 7);
     for (int i = 0; i < 7; i++) {
-        const lvni_st_tensor *t = lvni_st_find(f, list[i].name);
+        const lvni_ckpt_st_tensor *t = lvni_ckpt_st_find(f, list[i].name);
         assert_non_null(t);
         assert_int_equal(t->dtype, list[i].dtype);
         assert_int_equal(t->ndim, list[i].ndim);
         assert_memory_equal(t->shape, list[i].shape, sizeof t->shape);
         assert_memory_equal(t->data, list[i].data, t->bytes);
         assert_int_equal((uintptr_t)t->data % lvn_dtype_size(t->dtype), 0);
-        assert_true(lvni_st_tensor_ok(f, i));
+        assert_true(lvni_ckpt_st_tensor_ok(f, i));
     }
-    assert_int_equal(lvni_st_find(f, "d")->bytes, 16);
-    assert_null(lvni_st_find(f, "missing"));
-    assert_string_equal(lvni_st_at(f, 0)->name, "d"); /* by bytes of the name */
-    assert_string_equal(lvni_st_at(f, 6)->name, "u");
-    assert_null(lvni_st_at(f, 7));
-    assert_string_equal(lvni_st_meta_get(f, "k1"), "line\nbreak \\ \xe2\x82\xac");
-    assert_string_equal(lvni_st_meta_get(f, "k2"), "");
-    assert_null(lvni_st_meta_get(f, "k3"));
-    lvni_st_close(f);
+    assert_int_equal(lvni_ckpt_st_find(f, "d")->bytes, 16);
+    assert_null(lvni_ckpt_st_find(f, "missing"));
+    assert_string_equal(lvni_ckpt_st_at(f, 0)->name, "d"); /* by bytes of the name */
+    assert_string_equal(lvni_ckpt_st_at(f, 6)->name, "u");
+    assert_null(lvni_ckpt_st_at(f, 7));
+    assert_string_equal(lvni_ckpt_st_meta_get(f, "k1"), "line\nbreak \\ \xe2\x82\xac");
+    assert_string_equal(lvni_ckpt_st_meta_get(f, "k2"), "");
+    assert_null(lvni_ckpt_st_meta_get(f, "k3"));
+    lvni_ckpt_st_close(f);
 
-    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY | LVNI_ST_HEADER_ONLY, &f), LVN_OK);
-    assert_int_equal(lvni_st_find(f, "i")->bytes, 16);
-    assert_null(lvni_st_find(f, "i")->data);
-    lvni_st_close(f);
+    assert_int_equal(lvni_ckpt_st_open(in_dir("f"), LVNI_ST_VERIFY | LVNI_ST_HEADER_ONLY, &f),
+                     LVN_OK);
+    assert_int_equal(lvni_ckpt_st_find(f, "i")->bytes, 16);
+    assert_null(lvni_ckpt_st_find(f, "i")->data);
+    lvni_ckpt_st_close(f);
 }
 
 static void files_do_not_depend_on_the_order_given(void **state)
 {
     (void)state;
-    const lvni_st_meta meta[2] = {{"b", "2"}, {"a", "1"}}, turned[2] = {{"a", "1"}, {"b", "2"}};
-    lvni_st_tensor list[4], back[4];
+    const lvni_ckpt_st_meta meta[2] = {{"b", "2"}, {"a", "1"}},
+                            turned[2] = {{"a", "1"}, {"b", "2"}};
+    lvni_ckpt_st_tensor list[4], back[4];
     for (int i = 0; i < 4; i++) {
         list[i] = sample_tensor(i);
         back[3 - i] = list[i];
     }
-    assert_int_equal(lvni_st_save(in_dir("x"), list, 4, meta, 2), LVN_OK);
-    assert_int_equal(lvni_st_save(in_dir("y"), back, 4, turned, 2), LVN_OK);
+    assert_int_equal(lvni_ckpt_st_save(in_dir("x"), list, 4, meta, 2), LVN_OK);
+    assert_int_equal(lvni_ckpt_st_save(in_dir("y"), back, 4, turned, 2), LVN_OK);
     char x[4096], y[4096];
     const size_t n = get_file(in_dir("x"), x, sizeof x);
     assert_int_equal(get_file(in_dir("y"), y, sizeof y), n);
@@ -121,13 +123,13 @@ static void an_entry_describes_a_tensor(void **state)
     (void)state;
     lvn_tensor *t = lvn_tensor_create(LVN_F32, 2, (int64_t[]){2, 3});
     memcpy(lvn_data(t), sample_weight, sizeof sample_weight);
-    const lvni_st_tensor e = lvni_st_entry("w", t, lvn_const_data(t));
-    assert_int_equal(lvni_st_save(in_dir("f"), &e, 1, NULL, 0), LVN_OK);
-    lvni_st_file *f = NULL;
-    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_OK);
-    assert_int_equal(lvni_st_find(f, "w")->shape[1], 3);
-    assert_memory_equal(lvni_st_find(f, "w")->data, sample_weight, sizeof sample_weight);
-    lvni_st_close(f);
+    const lvni_ckpt_st_tensor e = lvni_ckpt_st_entry("w", t, lvn_const_data(t));
+    assert_int_equal(lvni_ckpt_st_save(in_dir("f"), &e, 1, NULL, 0), LVN_OK);
+    lvni_ckpt_st_file *f = NULL;
+    assert_int_equal(lvni_ckpt_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_OK);
+    assert_int_equal(lvni_ckpt_st_find(f, "w")->shape[1], 3);
+    assert_memory_equal(lvni_ckpt_st_find(f, "w")->data, sample_weight, sizeof sample_weight);
+    lvni_ckpt_st_close(f);
     lvn_release(t);
 }
 
@@ -144,38 +146,38 @@ static void files_of_others_are_read(void **state)
                      "\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}    ",
                      data, sizeof data);
     put_file(in_dir("f"), raw, n);
-    lvni_st_file *f = NULL;
-    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_OK);
-    assert_string_equal(lvni_st_meta_get(f, "format"), "pt");
-    assert_memory_equal(lvni_st_find(f, "a")->data, &data[0], 4);
-    assert_memory_equal(lvni_st_find(f, "b")->data, &data[1], 8);
-    assert_true(lvni_st_header_ok(f));
-    lvni_st_close(f);
+    lvni_ckpt_st_file *f = NULL;
+    assert_int_equal(lvni_ckpt_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_OK);
+    assert_string_equal(lvni_ckpt_st_meta_get(f, "format"), "pt");
+    assert_memory_equal(lvni_ckpt_st_find(f, "a")->data, &data[0], 4);
+    assert_memory_equal(lvni_ckpt_st_find(f, "b")->data, &data[1], 8);
+    assert_true(lvni_ckpt_st_header_ok(f));
+    lvni_ckpt_st_close(f);
 
     n = foreign_file(raw, "{}", "", 0);
     put_file(in_dir("f"), raw, n);
-    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_OK);
-    assert_int_equal(lvni_st_count(f), 0);
-    assert_null(lvni_st_find(f, "a"));
-    lvni_st_close(f);
+    assert_int_equal(lvni_ckpt_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_OK);
+    assert_int_equal(lvni_ckpt_st_count(f), 0);
+    assert_null(lvni_ckpt_st_find(f, "a"));
+    lvni_ckpt_st_close(f);
 }
 
 static void types_levin_lacks_are_named(void **state)
 {
     (void)state;
     char raw[512];
-    lvni_st_file *f = NULL;
+    lvni_ckpt_st_file *f = NULL;
     size_t n = foreign_file(
         raw, "{\"half\":{\"dtype\":\"I16\",\"shape\":[1],\"data_offsets\":[0,2]}}", "\0\0", 2);
     put_file(in_dir("f"), raw, n);
-    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_UNSUPPORTED);
+    assert_int_equal(lvni_ckpt_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_UNSUPPORTED);
     assert_null(f);
     assert_non_null(strstr(lvn_last_error()->message, "'half' has data type I16"));
     n = foreign_file(
         raw, "{\"deep\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", "\0",
         1);
     put_file(in_dir("f"), raw, n);
-    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_UNSUPPORTED);
+    assert_int_equal(lvni_ckpt_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_UNSUPPORTED);
     assert_non_null(strstr(lvn_last_error()->message, "'deep' has 7 axes"));
 }
 
@@ -183,9 +185,9 @@ static void the_writer_refuses(void **state)
 {
     (void)state;
     static const float one[1] = {1};
-    const lvni_st_tensor good = {
+    const lvni_ckpt_st_tensor good = {
         .name = "a", .dtype = LVN_F32, .ndim = 1, .shape = {1}, .data = one};
-    lvni_st_tensor twice[2] = {good, good}, bad[9];
+    lvni_ckpt_st_tensor twice[2] = {good, good}, bad[9];
     for (int i = 0; i < 9; i++) {
         bad[i] = good;
     }
@@ -200,26 +202,26 @@ static void the_writer_refuses(void **state)
     bad[7].data = NULL;
     bad[8].dtype = (lvn_dtype)99;
     for (int i = 0; i < 9; i++) {
-        assert_int_equal(lvni_st_save(in_dir("f"), &bad[i], 1, NULL, 0), LVN_ERR_INVALID);
+        assert_int_equal(lvni_ckpt_st_save(in_dir("f"), &bad[i], 1, NULL, 0), LVN_ERR_INVALID);
     }
-    assert_int_equal(lvni_st_save(in_dir("f"), twice, 2, NULL, 0), LVN_ERR_INVALID);
+    assert_int_equal(lvni_ckpt_st_save(in_dir("f"), twice, 2, NULL, 0), LVN_ERR_INVALID);
     assert_non_null(strstr(lvn_last_error()->message, "two tensors are called 'a'"));
-    const lvni_st_meta meta[4][2] = {{{"k", "1"}, {"k", "2"}},
-                                     {{"k", "\xc0\x80"}, {"l", ""}},
-                                     {{"levin.checksums", "{}"}, {"l", ""}},
-                                     {{"levin.header_checksum", ""}, {"l", NULL}}};
+    const lvni_ckpt_st_meta meta[4][2] = {{{"k", "1"}, {"k", "2"}},
+                                          {{"k", "\xc0\x80"}, {"l", ""}},
+                                          {{"levin.checksums", "{}"}, {"l", ""}},
+                                          {{"levin.header_checksum", ""}, {"l", NULL}}};
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(lvni_st_save(in_dir("f"), &good, 1, meta[i], 2), LVN_ERR_INVALID);
+        assert_int_equal(lvni_ckpt_st_save(in_dir("f"), &good, 1, meta[i], 2), LVN_ERR_INVALID);
     }
     assert_int_equal(files_in_dir(0), 0);
-    assert_int_equal(lvni_st_save(in_dir("no/such/folder/f"), &good, 1, NULL, 0),
+    assert_int_equal(lvni_ckpt_st_save(in_dir("no/such/folder/f"), &good, 1, NULL, 0),
                      LVN_ERR_NOT_FOUND);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(file_bytes_are_as_the_format_says, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(file_bytes_are_as_the_format_requires, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(all_types_come_back, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(files_do_not_depend_on_the_order_given, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(an_entry_describes_a_tensor, make_dir, drop_dir),

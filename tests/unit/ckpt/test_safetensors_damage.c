@@ -79,24 +79,25 @@ static void a_damaged_tensor_is_named(void **state)
     const size_t n = get_file(in_dir("f"), raw, sizeof raw);
     raw[n - 4] = (char)(raw[n - 4] ^ 1); /* three mask bytes come last, the moments before them */
     put_file(in_dir("f"), raw, n);
-    lvni_st_file *f = NULL;
-    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
+    lvni_ckpt_st_file *f = NULL;
+    assert_int_equal(lvni_ckpt_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
     assert_non_null(strstr(lvn_last_error()->message,
                            "'optim/momentum/fc.weight' does not match its checksum"));
-    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY | LVNI_ST_HEADER_ONLY, &f), LVN_OK);
-    lvni_st_close(f);
-    assert_int_equal(lvni_st_open(in_dir("f"), 0, &f), LVN_OK);
-    assert_true(lvni_st_header_ok(f));
-    for (int64_t i = 0; i < lvni_st_count(f); i++) {
-        assert_int_equal(lvni_st_tensor_ok(f, i),
-                         strcmp(lvni_st_at(f, i)->name, "optim/momentum/fc.weight") != 0);
+    assert_int_equal(lvni_ckpt_st_open(in_dir("f"), LVNI_ST_VERIFY | LVNI_ST_HEADER_ONLY, &f),
+                     LVN_OK);
+    lvni_ckpt_st_close(f);
+    assert_int_equal(lvni_ckpt_st_open(in_dir("f"), 0, &f), LVN_OK);
+    assert_true(lvni_ckpt_st_header_ok(f));
+    for (int64_t i = 0; i < lvni_ckpt_st_count(f); i++) {
+        assert_int_equal(lvni_ckpt_st_tensor_ok(f, i),
+                         strcmp(lvni_ckpt_st_at(f, i)->name, "optim/momentum/fc.weight") != 0);
     }
-    lvni_st_close(f);
+    lvni_ckpt_st_close(f);
 }
 
 /* Headers that lie, each with eight bytes of data behind it. */
 static const struct {
-    const char *json, *says;
+    const char *json, *reports;
 } liars[] = {
     {"[]", "no JSON object"},
     {"", "header is damaged"},
@@ -149,39 +150,40 @@ static void headers_that_lie_are_refused(void **state)
         raw[0] = (char)n;
         memcpy(raw + 8, liars[i].json, n);
         put_file(in_dir("f"), raw, 8 + n + 8);
-        lvni_st_file *f = NULL;
-        const lvn_status status = lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f);
-        if (status != LVN_ERR_CORRUPT || strstr(lvn_last_error()->message, liars[i].says) == NULL) {
+        lvni_ckpt_st_file *f = NULL;
+        const lvn_status status = lvni_ckpt_st_open(in_dir("f"), LVNI_ST_VERIFY, &f);
+        if (status != LVN_ERR_CORRUPT ||
+            strstr(lvn_last_error()->message, liars[i].reports) == NULL) {
             print_error("%s\n gave %s: %s\n", liars[i].json, lvn_status_name(status),
                         lvn_last_error()->message);
         }
         assert_int_equal(status, LVN_ERR_CORRUPT);
-        assert_non_null(strstr(lvn_last_error()->message, liars[i].says));
+        assert_non_null(strstr(lvn_last_error()->message, liars[i].reports));
     }
 }
 
 static void a_huge_header_is_not_believed(void **state)
 {
     (void)state;
-    lvni_st_file *f = NULL;
+    lvni_ckpt_st_file *f = NULL;
     put_file(in_dir("f"), "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
-    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
+    assert_int_equal(lvni_ckpt_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
     put_file(in_dir("f"), "\x03\0\0\0\0\0\0\0{}", 10);
-    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
+    assert_int_equal(lvni_ckpt_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
     /* over the limit of 100 MB, in a (sparse) file that is long enough */
     put_file(in_dir("f"), "\x01\xe1\xf5\x05\0\0\0\0{}", 10);
     assert_int_equal(truncate(in_dir("f"), 100000100), 0);
-    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
+    assert_int_equal(lvni_ckpt_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
     assert_non_null(strstr(lvn_last_error()->message, "a header of 100000001 bytes"));
 }
 
 static void what_is_no_file_is_refused(void **state)
 {
     (void)state;
-    lvni_st_file *f = NULL;
-    assert_int_equal(lvni_st_open(in_dir("missing"), LVNI_ST_VERIFY, &f), LVN_ERR_NOT_FOUND);
-    assert_int_equal(lvni_st_open(dir, LVNI_ST_VERIFY, &f), LVN_ERR_IO);
-    assert_int_equal(lvni_st_open("/dev/null", LVNI_ST_VERIFY, &f), LVN_ERR_IO);
+    lvni_ckpt_st_file *f = NULL;
+    assert_int_equal(lvni_ckpt_st_open(in_dir("missing"), LVNI_ST_VERIFY, &f), LVN_ERR_NOT_FOUND);
+    assert_int_equal(lvni_ckpt_st_open(dir, LVNI_ST_VERIFY, &f), LVN_ERR_IO);
+    assert_int_equal(lvni_ckpt_st_open("/dev/null", LVNI_ST_VERIFY, &f), LVN_ERR_IO);
 }
 
 /* While a file is written the JSON library allocates through us, so that its failures are swept
@@ -189,36 +191,36 @@ static void what_is_no_file_is_refused(void **state)
  * only.) */
 static void *json_alloc(size_t n)
 {
-    return lvni_alloc(LVNI_TAG_CKPT, n);
+    return lvni_core_alloc(LVNI_TAG_CKPT, n);
 }
 
 static void memory_may_run_out_anywhere(void **state)
 {
     (void)state;
     save_sample(in_dir("f"), 10);
-    const uint64_t live = lvni_alloc_get_total().live_bytes;
+    const uint64_t live = lvni_core_alloc_get_total().live_bytes;
     int64_t k = 1;
     for (lvn_status status = LVN_ERR_MEMORY; status != LVN_OK; k++) { /* loading */
         lvni_ckpt *c = NULL;
-        lvni_alloc_fail_at(k);
+        lvni_core_alloc_fail_at(k);
         status = lvni_ckpt_load(in_dir("f"), &c);
-        lvni_alloc_fail_at(0);
+        lvni_core_alloc_fail_at(0);
         assert_true(status == LVN_OK || status == LVN_ERR_MEMORY);
         assert_true((status == LVN_OK) == (c != NULL));
         lvni_ckpt_free(c);
-        assert_int_equal(lvni_alloc_get_total().live_bytes, live);
+        assert_int_equal(lvni_core_alloc_get_total().live_bytes, live);
     }
     assert_true(k > 8);
-    json_set_alloc_funcs(json_alloc, lvni_free);
-    lvni_st_tensor tensors[4];
+    json_set_alloc_funcs(json_alloc, lvni_core_free);
+    lvni_ckpt_st_tensor tensors[4];
     const lvni_ckpt_content c = sample_content(11, tensors);
     k = 1;
     for (lvn_status status = LVN_ERR_MEMORY; status != LVN_OK; k++) { /* saving over it */
-        lvni_alloc_fail_at(k);
+        lvni_core_alloc_fail_at(k);
         status = lvni_ckpt_save(in_dir("f"), &c);
-        lvni_alloc_fail_at(0);
+        lvni_core_alloc_fail_at(0);
         assert_true(status == LVN_OK || status == LVN_ERR_MEMORY);
-        assert_int_equal(lvni_alloc_get_total().live_bytes, live);
+        assert_int_equal(lvni_core_alloc_get_total().live_bytes, live);
         assert_int_equal(files_in_dir(0), 1);
         lvni_ckpt *now = NULL;
         assert_int_equal(lvni_ckpt_load(in_dir("f"), &now), LVN_OK);

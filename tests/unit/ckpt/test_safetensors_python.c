@@ -22,14 +22,14 @@ static void python_and_levin_read_each_other(void **state)
         return;
     }
     assert_int_equal(code, 0);
-    lvni_st_file *f = NULL;
-    assert_int_equal(lvni_st_open(in_dir("theirs"), LVNI_ST_VERIFY, &f), LVN_OK);
-    assert_int_equal(lvni_st_count(f), 2);
-    assert_string_equal(lvni_st_meta_get(f, "who"), "python");
-    assert_memory_equal(lvni_st_find(f, "u")->data, "\1\2\3", 3);
-    assert_int_equal(lvni_st_find(f, "f")->ndim, 2);
-    assert_memory_equal(lvni_st_find(f, "f")->data, ((const double[]){0.5, -1.5}), 16);
-    lvni_st_close(f);
+    lvni_ckpt_st_file *f = NULL;
+    assert_int_equal(lvni_ckpt_st_open(in_dir("theirs"), LVNI_ST_VERIFY, &f), LVN_OK);
+    assert_int_equal(lvni_ckpt_st_count(f), 2);
+    assert_string_equal(lvni_ckpt_st_meta_get(f, "who"), "python");
+    assert_memory_equal(lvni_ckpt_st_find(f, "u")->data, "\1\2\3", 3);
+    assert_int_equal(lvni_ckpt_st_find(f, "f")->ndim, 2);
+    assert_memory_equal(lvni_ckpt_st_find(f, "f")->data, ((const double[]){0.5, -1.5}), 16);
+    lvni_ckpt_st_close(f);
 }
 
 int main(void)

@@ -19,7 +19,7 @@ void keep_line(void *user, const char *line)
     snprintf(g->lines + n, sizeof g->lines - n, "%s\n", line);
 }
 
-static void on_abort(void *user, const lvni_cause *cause)
+static void on_abort(void *user, const lvni_control_cause *cause)
 {
     group_rank *r = user;
     r->cause = *cause;
@@ -31,13 +31,13 @@ void group_init(group *g, int world)
     static const int any = 0;
     memset(g, 0, sizeof *g);
     g->world = world;
-    lvni_store_options_init(&g->store_options);
+    lvni_control_store_options_init(&g->store_options);
     g->store_options.address = "127.0.0.1";
     g->store_options.ports = &any;
     g->store_options.n_ports = 1;
     g->store_options.world = world;
     g->store_options.job_key = "test";
-    g->store_options.say = keep_line;
+    g->store_options.report = keep_line;
     g->store_options.user = g;
     g->store_options.rdzv_timeout_s = 20;
     lvni_control_options_init(&g->options);
@@ -46,7 +46,7 @@ void group_init(group *g, int world)
     for (int r = 0; r < world; r++) {
         g->ranks[r].g = g;
         g->ranks[r].rank = r;
-        lvni_facts_init(&g->ranks[r].facts, &g->ranks[r].room);
+        lvni_control_facts_init(&g->ranks[r].facts, &g->ranks[r].room);
     }
 }
 
@@ -71,10 +71,10 @@ static lvn_status live(group_rank *r)
 static void *rank_main(void *arg)
 {
     group_rank *r = arg;
-    r->began_ns = lvni_now_ns();
+    r->began_ns = lvni_core_now_ns();
     r->status = live(r);
     r->error = *lvn_last_error();
-    r->ended_ns = lvni_now_ns();
+    r->ended_ns = lvni_core_now_ns();
     if (!r->g->keep) {
         lvni_control_destroy(r->control);
         r->control = NULL;
@@ -85,8 +85,8 @@ static void *rank_main(void *arg)
 void group_run(group *g)
 {
     pthread_t threads[GROUP_MAX];
-    assert_int_equal(lvni_store_create(&g->store_options, &g->store), LVN_OK);
-    g->port = lvni_store_port(g->store);
+    assert_int_equal(lvni_control_store_create(&g->store_options, &g->store), LVN_OK);
+    g->port = lvni_control_store_port(g->store);
     for (int r = 0; r < g->world; r++) {
         if (!g->skip[r]) {
             assert_int_equal(pthread_create(&threads[r], NULL, rank_main, &g->ranks[r]), 0);
@@ -105,13 +105,13 @@ void group_end(group *g)
         lvni_control_destroy(g->ranks[r].control);
         g->ranks[r].control = NULL;
     }
-    lvni_store_destroy(g->store);
+    lvni_control_store_destroy(g->store);
     g->store = NULL;
-    assert_int_equal(lvni_alloc_get_stats(LVNI_TAG_CONTROL).live_bytes, 0);
-    assert_int_equal(lvni_alloc_get_stats(LVNI_TAG_CORE).live_bytes, 0);
+    assert_int_equal(lvni_core_alloc_get_stats(LVNI_TAG_CONTROL).live_bytes, 0);
+    assert_int_equal(lvni_core_alloc_get_stats(LVNI_TAG_CORE).live_bytes, 0);
 }
 
-bool told_of_abort(const group_rank *r)
+bool reported_of_abort(const group_rank *r)
 {
     for (int i = 0; i < 10000 && r->aborts == 0; i++) {
         pause_ms(1);
@@ -142,7 +142,7 @@ int raw_connect(int port)
     return fd;
 }
 
-void assert_says(const lvn_error *error, lvn_status code, const char *const *parts, size_t n)
+void assert_text_has(const lvn_error *error, lvn_status code, const char *const *parts, size_t n)
 {
     if (error->code != code) {
         print_message("%s: %s\n", lvn_status_name(error->code), error->message);

@@ -21,22 +21,22 @@ typedef struct group_rank {
     group *g;
     int rank;
     lvni_control *control;
-    lvni_facts facts;
-    lvni_facts_room room;
+    lvni_control_facts facts;
+    lvni_control_facts_room room;
     /* What came of it. */
-    lvn_status status;  /* of connect, rendezvous or the body */
-    lvn_error error;    /* when status is not OK */
-    lvni_cause cause;   /* told to on_abort */
-    _Atomic int aborts; /* how often that was called */
+    lvn_status status;        /* of connect, rendezvous or the body */
+    lvn_error error;          /* when status is not OK */
+    lvni_control_cause cause; /* told to on_abort */
+    _Atomic int aborts;       /* how often that was called */
     uint64_t began_ns, ended_ns;
     int64_t number; /* for the body */
 } group_rank;
 
 struct group {
     int world;
-    lvni_store_options store_options;
+    lvni_control_store_options store_options;
     lvni_control_options options; /* rank, ports filled in per rank */
-    lvni_store *store;
+    lvni_control_store *store;
     int port;
     bool keep;                         /* connections stay for the test: group_end destroys them */
     bool skip[GROUP_MAX];              /* ranks that never come */
@@ -56,7 +56,7 @@ void group_end(group *g);
 
 /* Waits until on_abort has been called for the rank, which may be a moment after a call of it has
  * failed. False: 10 s were not enough. */
-bool told_of_abort(const group_rank *r);
+bool reported_of_abort(const group_rank *r);
 
 void pause_ms(int ms);
 double seconds_between(uint64_t from_ns, uint64_t to_ns);
@@ -64,11 +64,11 @@ double seconds_between(uint64_t from_ns, uint64_t to_ns);
 int raw_connect(int port);
 
 /* The code, and every part in the message. */
-void assert_says(const lvn_error *error, lvn_status code, const char *const *parts, size_t n);
-#define ASSERT_SAYS(error, code, ...)                                                              \
+void assert_text_has(const lvn_error *error, lvn_status code, const char *const *parts, size_t n);
+#define ASSERT_ERROR_HAS(error, code, ...)                                                         \
     do {                                                                                           \
         const char *const parts_[] = {__VA_ARGS__};                                                \
-        assert_says((error), (code), parts_, sizeof parts_ / sizeof *parts_);                      \
+        assert_text_has((error), (code), parts_, sizeof parts_ / sizeof *parts_);                  \
     } while (0)
 
 #endif

@@ -14,55 +14,55 @@
 /* One end of a connection that the test writes itself, as rank 1 of 2. */
 typedef struct raw_rank {
     int fd;
-    lvni_frame_reader in;
+    lvni_control_frame_reader in;
 } raw_rank;
 
 /* The next frame that is no heartbeat. NONE: the store has closed, or says nothing. */
-static lvni_frame next_frame(raw_rank *r)
+static lvni_control_frame next_frame(raw_rank *r)
 {
-    lvni_frame frame = {.type = LVNI_FRAME_NONE};
+    lvni_control_frame frame = {.type = LVNI_FRAME_NONE};
     char bytes[2048];
     for (;;) {
         bool have = false;
-        assert_int_equal(lvni_frame_next(&r->in, &frame, &have), LVN_OK);
+        assert_int_equal(lvni_control_frame_next(&r->in, &frame, &have), LVN_OK);
         if (have && frame.type != LVNI_FRAME_BEAT) {
             return frame;
         }
         const ssize_t n = have ? 0 : recv(r->fd, bytes, sizeof bytes, 0);
         if (!have && n <= 0) {
-            return (lvni_frame){.type = LVNI_FRAME_NONE};
+            return (lvni_control_frame){.type = LVNI_FRAME_NONE};
         }
-        assert_int_equal(lvni_frame_push(&r->in, bytes, (size_t)n), LVN_OK);
+        assert_int_equal(lvni_control_frame_push(&r->in, bytes, (size_t)n), LVN_OK);
     }
 }
 
-static void send_all(const raw_rank *r, lvni_str *take)
+static void send_all(const raw_rank *r, lvni_core_str *take)
 {
-    assert_int_equal(lvni_str_status(take), LVN_OK);
+    assert_int_equal(lvni_core_str_status(take), LVN_OK);
     assert_int_equal(send(r->fd, take->data, take->len, MSG_NOSIGNAL), (ssize_t)take->len);
-    lvni_str_free(take);
+    lvni_core_str_free(take);
 }
 
 /* Connects and greets; what the store answers to it. */
-static lvni_frame greet_as(const group *g, uint64_t instance, raw_rank *out)
+static lvni_control_frame greet_as(const group *g, uint64_t instance, raw_rank *out)
 {
-    lvni_token key, nonce = {{0}};
-    lvni_auth how;
-    lvni_str s = {0};
-    *out = (raw_rank){.fd = raw_connect(lvni_store_port(g->store)),
+    lvni_control_token key, nonce = {{0}};
+    lvni_control_auth how;
+    lvni_core_str s = {0};
+    *out = (raw_rank){.fd = raw_connect(lvni_control_store_port(g->store)),
                       .in = {.limit = LVNI_FRAME_MAX_GREETING}};
-    const lvni_frame hello = next_frame(out);
-    assert_true(lvni_scan_hello(&hello, &nonce, &how));
-    assert_int_equal(lvni_token_of_run(NULL, "test", NULL, NULL, &key), LVN_OK);
-    lvni_greet greet = {.protocol = LVNI_CONTROL_PROTOCOL,
-                        .world = 2,
-                        .rank = 1,
-                        .instance = instance,
-                        .pid = 4711,
-                        .host = "n09",
-                        .version = "0"};
-    greet.proof = lvni_greet_proof(&key, &nonce, &greet, lvni_store_port(g->store));
-    lvni_put_greet(&s, &greet);
+    const lvni_control_frame hello = next_frame(out);
+    assert_true(lvni_control_scan_hello(&hello, &nonce, &how));
+    assert_int_equal(lvni_control_token_of_run(NULL, "test", NULL, NULL, &key), LVN_OK);
+    lvni_control_greet greet = {.protocol = LVNI_CONTROL_PROTOCOL,
+                                .world = 2,
+                                .rank = 1,
+                                .instance = instance,
+                                .pid = 4711,
+                                .host = "n09",
+                                .version = "0"};
+    greet.proof = lvni_control_greet_proof(&key, &nonce, &greet, lvni_control_store_port(g->store));
+    lvni_control_put_greet(&s, &greet);
     send_all(out, &s);
     return next_frame(out);
 }
@@ -70,39 +70,39 @@ static lvni_frame greet_as(const group *g, uint64_t instance, raw_rank *out)
 static void hang_up(raw_rank *r)
 {
     close(r->fd);
-    lvni_frame_reader_free(&r->in);
+    lvni_control_frame_reader_free(&r->in);
 }
 
 static void ask_for(const raw_rank *r, uint32_t id, const char *key)
 {
-    lvni_str s = {0};
-    const size_t at = lvni_frame_begin(&s, LVNI_FRAME_GET);
-    lvni_put_u32(&s, id);
-    lvni_put_text(&s, key);
-    lvni_put_u32(&s, 60000);
-    lvni_frame_end(&s, at);
+    lvni_core_str s = {0};
+    const size_t at = lvni_control_frame_begin(&s, LVNI_FRAME_GET);
+    lvni_control_put_u32(&s, id);
+    lvni_control_put_text(&s, key);
+    lvni_control_put_u32(&s, 60000);
+    lvni_control_frame_end(&s, at);
     send_all(r, &s);
 }
 
 static void set_key(const raw_rank *r, uint32_t id, const char *key)
 {
-    lvni_str s = {0};
-    const size_t at = lvni_frame_begin(&s, LVNI_FRAME_SET);
-    lvni_put_u32(&s, id);
-    lvni_put_text(&s, key);
-    lvni_put_bytes(&s, "v", 1);
-    lvni_frame_end(&s, at);
+    lvni_core_str s = {0};
+    const size_t at = lvni_control_frame_begin(&s, LVNI_FRAME_SET);
+    lvni_control_put_u32(&s, id);
+    lvni_control_put_text(&s, key);
+    lvni_control_put_bytes(&s, "v", 1);
+    lvni_control_frame_end(&s, at);
     send_all(r, &s);
 }
 
 /* The id of the answer that comes next; its text must be that. */
 static uint32_t answered(raw_rank *r, const char *text)
 {
-    const lvni_frame frame = next_frame(r);
+    const lvni_control_frame frame = next_frame(r);
     assert_int_equal(frame.type, LVNI_FRAME_REPLY);
-    lvni_scan scan = lvni_scan_of(&frame);
-    const uint32_t id = lvni_scan_u32(&scan);
-    assert_int_equal(lvni_scan_status(&scan), LVN_OK);
+    lvni_control_scan scan = lvni_control_scan_of(&frame);
+    const uint32_t id = lvni_control_scan_u32(&scan);
+    assert_int_equal(lvni_control_scan_status(&scan), LVN_OK);
     assert_int_equal(scan.left, strlen(text));
     assert_memory_equal(scan.at, text, strlen(text));
     return id;
@@ -114,7 +114,7 @@ static void an_attempt_that_was_given_up_is_replaced(void **state)
     group g;
     raw_rank first, second;
     group_init(&g, 2);
-    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
+    assert_int_equal(lvni_control_store_create(&g.store_options, &g.store), LVN_OK);
     assert_int_equal(greet_as(&g, 9, &first).type, LVNI_FRAME_WELCOME);
     assert_int_equal(greet_as(&g, 9, &second).type, LVNI_FRAME_WELCOME);
     assert_int_equal(next_frame(&first).type, LVNI_FRAME_NONE);
@@ -133,13 +133,13 @@ static void a_rank_at_work_is_not_replaced(void **state)
     group g;
     raw_rank first, second;
     group_init(&g, 2);
-    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
+    assert_int_equal(lvni_control_store_create(&g.store_options, &g.store), LVN_OK);
     assert_int_equal(greet_as(&g, 9, &first).type, LVNI_FRAME_WELCOME);
     ask_for(&first, 3, "unset");
     set_key(&first, 4, "other");
     /* and so the store has read the question before it */
     assert_int_equal(answered(&first, ""), 4);
-    const lvni_frame frame = greet_as(&g, 9, &second);
+    const lvni_control_frame frame = greet_as(&g, 9, &second);
     assert_int_equal(frame.type, LVNI_FRAME_REFUSE);
     assert_non_null(memmem(frame.body, frame.n, "E115: rank 1 is there twice", 27));
     assert_int_equal(next_frame(&second).type, LVNI_FRAME_NONE);
@@ -156,16 +156,16 @@ static void a_rank_that_failed_does_not_come_again(void **state)
     (void)state;
     group g;
     raw_rank first, second;
-    lvni_str s = {0};
-    const lvni_cause cause = {.kind = LVNI_CAUSE_NAN,
-                              .rank = 1,
-                              .step = 3,
-                              .host = "n09",
-                              .message = "the loss is not finite"};
+    lvni_core_str s = {0};
+    const lvni_control_cause cause = {.kind = LVNI_CAUSE_NAN,
+                                      .rank = 1,
+                                      .step = 3,
+                                      .host = "n09",
+                                      .message = "the loss is not finite"};
     group_init(&g, 2);
-    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
+    assert_int_equal(lvni_control_store_create(&g.store_options, &g.store), LVN_OK);
     assert_int_equal(greet_as(&g, 9, &first).type, LVNI_FRAME_WELCOME);
-    lvni_put_cause(&s, LVNI_FRAME_FAIL, &cause);
+    lvni_control_put_cause(&s, LVNI_FRAME_FAIL, &cause);
     send_all(&first, &s);
     assert_int_equal(next_frame(&first).type, LVNI_FRAME_ABORT);
     assert_int_equal(greet_as(&g, 9, &second).type, LVNI_FRAME_REFUSE);
@@ -180,16 +180,16 @@ static void the_file_names_the_address_that_was_given(void **state)
 {
     (void)state;
     char dir[] = "/tmp/levin-rdzv-XXXXXX";
-    lvni_str path = {0};
-    lvni_rdzv_where where;
+    lvni_core_str path = {0};
+    lvni_control_rdzv_where where;
     group g;
     assert_non_null(mkdtemp(dir));
     group_init(&g, 1);
     g.store_options.address = "127.0.0.2";
     g.store_options.rdzv_dir = dir;
-    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
-    assert_int_equal(lvni_rdzv_file_path(dir, "test", NULL, NULL, 1, &path), LVN_OK);
-    assert_true(lvni_rdzv_file_read(lvni_str_text(&path), &where));
+    assert_int_equal(lvni_control_store_create(&g.store_options, &g.store), LVN_OK);
+    assert_int_equal(lvni_control_rdzv_file_path(dir, "test", NULL, NULL, 1, &path), LVN_OK);
+    assert_true(lvni_control_rdzv_file_read(lvni_core_str_text(&path), &where));
     assert_int_equal(where.n, 1);
     assert_string_equal(where.address[0], "127.0.0.2");
     lvni_control_options o = g.options;
@@ -199,7 +199,7 @@ static void the_file_names_the_address_that_was_given(void **state)
     assert_int_equal(lvni_control_connect(&o, &g.ranks[0].control), LVN_OK);
     assert_int_equal(lvni_control_rendezvous(g.ranks[0].control, &g.ranks[0].facts), LVN_OK);
     assert_int_equal(lvni_control_leave(g.ranks[0].control), LVN_OK);
-    lvni_str_free(&path);
+    lvni_core_str_free(&path);
     group_end(&g);
     assert_int_equal(rmdir(dir), 0);
 }

@@ -135,7 +135,7 @@ static lvn_status stop_before_the_first_step(group_rank *r)
     return LVN_OK;
 }
 
-static void who_has_not_begun_stops_at_its_first_boundary(void **state)
+static void a_rank_that_has_not_begun_stops_at_its_first_boundary(void **state)
 {
     (void)state;
     group g;
@@ -161,16 +161,16 @@ static lvn_status fail_with_transport_error(group_rank *r)
     LVN_TRY(lvni_control_barrier(r->control, "begin", 10));
     if (r->rank == 2) {
         pause_ms(peer_first_ms > 0 ? peer_first_ms : 0);
-        lvni_control_fail(r->control, &(lvni_cause){.kind = LVNI_CAUSE_NAN,
-                                                    .step = 812,
-                                                    .message = "the loss is not finite"});
+        lvni_control_fail(r->control, &(lvni_control_cause){.kind = LVNI_CAUSE_NAN,
+                                                            .step = 812,
+                                                            .message = "the loss is not finite"});
     } else if (r->rank == 0) {
         pause_ms(peer_first_ms < 0 ? -peer_first_ms : 0);
-        lvni_control_fail(r->control, &(lvni_cause){.kind = LVNI_CAUSE_PEER,
-                                                    .step = 812,
-                                                    .message = "connection reset by peer"});
+        lvni_control_fail(r->control, &(lvni_control_cause){.kind = LVNI_CAUSE_PEER,
+                                                            .step = 812,
+                                                            .message = "connection reset by peer"});
     } else {
-        lvni_bytes *all = NULL;
+        lvni_control_bytes *all = NULL;
         /* a wait that the end must cut short */
         status = lvni_control_gather(r->control, "never", "x", 1, 10, &all);
     }
@@ -192,7 +192,7 @@ static void the_real_cause_is_named(void **state)
         group_run(&g);
         for (int r = 0; r < 4; r++) {
             assert_int_equal(g.ranks[r].status, LVN_ERR_PEER);
-            assert_true(told_of_abort(&g.ranks[r]));
+            assert_true(reported_of_abort(&g.ranks[r]));
             assert_int_equal(g.ranks[r].cause.rank, 2);
             assert_int_equal(g.ranks[r].cause.kind, LVNI_CAUSE_NAN);
             assert_int_equal(g.ranks[r].cause.step, 812);
@@ -201,7 +201,7 @@ static void the_real_cause_is_named(void **state)
             assert_non_null(strstr(g.ranks[r].error.message, "rank 2 ("));
             assert_non_null(strstr(g.ranks[r].error.message,
                                    ") failed first at step 812: the loss is not finite"));
-            assert_int_equal(lvni_exit_of_error(&g.ranks[r].error), LVNI_EXIT_PEER);
+            assert_int_equal(lvni_core_exit_of_error(&g.ranks[r].error), LVNI_EXIT_PEER);
             assert_true(seconds_between(g.ranks[r].began_ns, g.ranks[r].ended_ns) < 2);
             bool stop = true;
             assert_int_equal(lvni_control_boundary(g.ranks[r].control, 813, &stop), LVN_ERR_PEER);
@@ -215,7 +215,7 @@ static void the_real_cause_is_named(void **state)
 static lvn_status only_peers(group_rank *r)
 {
     pause_ms(r->rank * 300);
-    lvni_cause heard = {.kind = LVNI_CAUSE_PEER, .step = 3, .message = "another"};
+    lvni_control_cause heard = {.kind = LVNI_CAUSE_PEER, .step = 3, .message = "another"};
     if (r->rank == 0) {
         snprintf(heard.message, sizeof heard.message, "nccl: remote error");
     }
@@ -232,7 +232,7 @@ static void without_a_real_cause_the_first_report_counts(void **state)
     g.store_options.settle_s = 1;
     group_run(&g);
     for (int r = 0; r < 2; r++) {
-        assert_true(told_of_abort(&g.ranks[r]));
+        assert_true(reported_of_abort(&g.ranks[r]));
         assert_int_equal(g.ranks[r].cause.rank, 0);
         assert_int_equal(g.ranks[r].cause.kind, LVNI_CAUSE_PEER);
         assert_string_equal(g.ranks[r].cause.message, "nccl: remote error");
@@ -268,7 +268,7 @@ static void the_end_of_a_connection_ends_the_run(void **state)
     group_run(&g);
     for (int r = 0; r < 3; r += 2) {
         assert_int_equal(g.ranks[r].status, LVN_ERR_PEER);
-        assert_true(told_of_abort(&g.ranks[r]));
+        assert_true(reported_of_abort(&g.ranks[r]));
         assert_int_equal(g.ranks[r].cause.rank, 1);
         assert_int_equal(g.ranks[r].cause.kind, LVNI_CAUSE_SIGNAL);
         assert_int_equal(g.ranks[r].cause.step, 5);
@@ -286,20 +286,20 @@ static void the_end_of_a_connection_ends_the_run(void **state)
  * ends with 0 after the second, or with 2 where that ends because of `why`. Forked while this
  * process has no other threads. */
 typedef struct own_process {
-    int port, fd, rank, told, go;
+    int port, fd, rank, reported, go;
     double peer_timeout_s;
     const char *why; /* NULL: it does not matter */
 } own_process;
 
 static lvn_status own_main(const own_process *p)
 {
-    lvni_store *store = NULL;
-    lvni_store_options so;
+    lvni_control_store *store = NULL;
+    lvni_control_store_options so;
     lvni_control_options o;
     lvni_control *c = NULL;
-    lvni_facts facts;
-    lvni_facts_room room;
-    lvni_store_options_init(&so);
+    lvni_control_facts facts;
+    lvni_control_facts_room room;
+    lvni_control_store_options_init(&so);
     lvni_control_options_init(&o);
     so.listen_fd = p->fd;
     so.world = o.world = 2;
@@ -309,24 +309,24 @@ static lvn_status own_main(const own_process *p)
     o.rank = p->rank;
     o.ports = &p->port;
     o.n_ports = 1;
-    lvni_facts_init(&facts, &room);
+    lvni_control_facts_init(&facts, &room);
     if (p->fd >= 0) {
-        LVN_TRY(lvni_store_create(&so, &store));
+        LVN_TRY(lvni_control_store_create(&so, &store));
     }
     LVN_TRY(lvni_control_connect(&o, &c));
     LVN_TRY(lvni_control_rendezvous(c, &facts));
     LVN_TRY(lvni_control_barrier(c, "first", 30));
     char byte = 'x';
-    if (write(p->told, &byte, 1) != 1 || read(p->go, &byte, 1) != 1) {
+    if (write(p->reported, &byte, 1) != 1 || read(p->go, &byte, 1) != 1) {
         LVN_FAIL(LVN_ERR_IO, "the test is gone");
     }
     LVN_TRY(lvni_control_barrier(c, "second", 30));
     LVN_TRY(lvni_control_leave(c));
     lvni_control_destroy(c);
     if (store != NULL) {
-        LVN_TRY(lvni_store_wait(store, 10));
+        LVN_TRY(lvni_control_store_wait(store, 10));
     }
-    lvni_store_destroy(store);
+    lvni_control_store_destroy(store);
     return LVN_OK;
 }
 
@@ -369,16 +369,16 @@ static void lose_process(int rank, int signal_number, double peer_timeout_s, con
 {
     static const int any = 0;
     group g;
-    int fd = -1, told[2], go[2];
+    int fd = -1, reported[2], go[2];
     char byte;
     group_init(&g, 2);
-    assert_int_equal(pipe(told), 0);
+    assert_int_equal(pipe(reported), 0);
     assert_int_equal(pipe(go), 0);
-    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &g.port), LVN_OK);
+    assert_int_equal(lvni_control_store_listen("127.0.0.1", &any, 1, &fd, &g.port), LVN_OK);
     const own_process p = {.port = g.port,
                            .fd = rank == 0 ? fd : -1,
                            .rank = rank,
-                           .told = told[1],
+                           .reported = reported[1],
                            .go = go[0],
                            .peer_timeout_s = peer_timeout_s,
                            .why = continued};
@@ -390,7 +390,7 @@ static void lose_process(int rank, int signal_number, double peer_timeout_s, con
         g.store_options.listen_fd = fd;
         g.store_options.peer_timeout_s = peer_timeout_s;
         g.store_options.heartbeat_s = 0.1;
-        assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
+        assert_int_equal(lvni_control_store_create(&g.store_options, &g.store), LVN_OK);
     }
     lvni_control_options o = g.options;
     lvni_control *c = NULL;
@@ -403,13 +403,13 @@ static void lose_process(int rank, int signal_number, double peer_timeout_s, con
     assert_int_equal(lvni_control_connect(&o, &c), LVN_OK);
     assert_int_equal(lvni_control_rendezvous(c, &g.ranks[1 - rank].facts), LVN_OK);
     assert_int_equal(lvni_control_barrier(c, "first", 20), LVN_OK);
-    assert_int_equal(read(told[0], &byte, 1), 1);
-    const uint64_t began = lvni_now_ns();
+    assert_int_equal(read(reported[0], &byte, 1), 1);
+    const uint64_t began = lvni_core_now_ns();
     kill(pid, signal_number);
     assert_int_equal(lvni_control_barrier(c, "of this rank alone", 20), LVN_ERR_PEER);
-    assert_true(lvni_seconds_since(began) < peer_timeout_s + 2);
-    lvni_cause cause;
-    assert_true(lvni_control_cause(c, &cause));
+    assert_true(lvni_core_seconds_since(began) < peer_timeout_s + 2);
+    lvni_control_cause cause;
+    assert_true(lvni_control_get_cause(c, &cause));
     assert_int_equal(cause.rank, rank);
     assert_true(rank == 0 || cause.pid == pid);
     assert_non_null(strstr(cause.message, why));
@@ -421,7 +421,7 @@ static void lose_process(int rank, int signal_number, double peer_timeout_s, con
     lvni_control_destroy(c);
     group_end(&g);
     for (int i = 0; i < 2; i++) {
-        close(told[i]);
+        close(reported[i]);
         close(go[i]);
     }
 }
@@ -432,17 +432,17 @@ static void a_run_that_was_stopped_as_a_whole_goes_on(void **state)
 {
     (void)state;
     static const int any = 0;
-    int fd = -1, port = 0, told[2], go[2], status[2] = {-1, -1};
+    int fd = -1, port = 0, reported[2], go[2], status[2] = {-1, -1};
     char bytes[2] = "go";
     pid_t pid[2];
-    assert_int_equal(pipe(told), 0);
+    assert_int_equal(pipe(reported), 0);
     assert_int_equal(pipe(go), 0);
-    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
+    assert_int_equal(lvni_control_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
     for (int r = 0; r < 2; r++) {
         const own_process p = {.port = port,
                                .fd = r == 0 ? fd : -1,
                                .rank = r,
-                               .told = told[1],
+                               .reported = reported[1],
                                .go = go[0],
                                .peer_timeout_s = 1};
         pid[r] = own_start(&p);
@@ -450,7 +450,7 @@ static void a_run_that_was_stopped_as_a_whole_goes_on(void **state)
     }
     close(fd);
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(read(told[0], &bytes[i], 1), 1);
+        assert_int_equal(read(reported[0], &bytes[i], 1), 1);
     }
     kill(pid[0], SIGSTOP);
     kill(pid[1], SIGSTOP);
@@ -465,7 +465,7 @@ static void a_run_that_was_stopped_as_a_whole_goes_on(void **state)
     assert_int_equal(status[0], 0);
     assert_int_equal(status[1], 0);
     for (int i = 0; i < 2; i++) {
-        close(told[i]);
+        close(reported[i]);
         close(go[i]);
     }
 }
@@ -491,7 +491,7 @@ static lvn_status store_goes_away(group_rank *r)
     LVN_TRY(lvni_control_barrier(r->control, "begin", 10));
     if (r->rank == 0) {
         pause_ms(50);
-        lvni_store_destroy(r->g->store); /* its process ends */
+        lvni_control_store_destroy(r->g->store); /* its process ends */
         r->g->store = NULL;
         return LVN_OK;
     }
@@ -508,7 +508,7 @@ static void a_lost_store_names_its_rank(void **state)
     group_run(&g);
     for (int r = 1; r < 3; r++) {
         assert_int_equal(g.ranks[r].status, LVN_ERR_PEER);
-        assert_true(told_of_abort(&g.ranks[r]));
+        assert_true(reported_of_abort(&g.ranks[r]));
         assert_int_equal(g.ranks[r].cause.rank, 0);
         assert_non_null(strstr(g.ranks[r].error.message, "rank 0 ("));
         assert_non_null(strstr(g.ranks[r].error.message, "the store in its process is lost"));
@@ -523,15 +523,15 @@ static lvn_status lost_in_rendezvous(group_rank *r)
 }
 
 /* Killed before all have come: the others do not wait for the time-out. */
-static void who_dies_at_the_rendezvous_is_named(void **state)
+static void a_rank_that_dies_at_the_rendezvous_is_named(void **state)
 {
     (void)state;
     group g;
     group_init(&g, 3);
     g.body = lost_in_rendezvous;
     g.skip[1] = true;
-    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
-    const int port = lvni_store_port(g.store);
+    assert_int_equal(lvni_control_store_create(&g.store_options, &g.store), LVN_OK);
+    const int port = lvni_control_store_port(g.store);
     lvni_control *c[2] = {NULL, NULL};
     lvni_control_options o = g.options;
     o.world = 3;
@@ -544,10 +544,10 @@ static void who_dies_at_the_rendezvous_is_named(void **state)
     int64_t n = 0;
     assert_int_equal(lvni_control_add(c[1], "here", 1, &n), LVN_OK); /* the store has heard it */
     lvni_control_destroy(c[1]);
-    const uint64_t began = lvni_now_ns();
+    const uint64_t began = lvni_core_now_ns();
     assert_int_equal(lvni_control_rendezvous(c[0], &g.ranks[0].facts), LVN_ERR_PEER);
     assert_non_null(strstr(lvn_last_error()->message, "rank 1 ("));
-    assert_true(lvni_seconds_since(began) < 2);
+    assert_true(lvni_core_seconds_since(began) < 2);
     o.rank = 2; /* who comes when all is over hears it at once */
     assert_int_equal(lvni_control_connect(&o, &c[1]), LVN_OK);
     assert_int_equal(lvni_control_rendezvous(c[1], &g.ranks[2].facts), LVN_ERR_PEER);
@@ -571,13 +571,13 @@ static void the_store_waits_until_all_have_left(void **state)
     group_init(&g, 3);
     g.keep = true;
     group_run(&g);
-    assert_int_equal(lvni_store_wait(g.store, 0.05), LVN_ERR_TIMEOUT);
+    assert_int_equal(lvni_control_store_wait(g.store, 0.05), LVN_ERR_TIMEOUT);
     assert_non_null(strstr(lvn_last_error()->message, "3 ranks are still connected"));
     group_end(&g);
     group_init(&g, 3);
     g.body = leave_one_by_one;
     group_run(&g);
-    assert_int_equal(lvni_store_wait(g.store, -1), LVN_OK);
+    assert_int_equal(lvni_control_store_wait(g.store, -1), LVN_OK);
     for (int r = 0; r < 3; r++) {
         assert_int_equal(g.ranks[r].status, LVN_OK);
         assert_int_equal(g.ranks[r].aborts, 0);
@@ -585,53 +585,53 @@ static void the_store_waits_until_all_have_left(void **state)
     group_end(&g);
 }
 
-static void words_for_causes(void **state)
+static void names_of_causes(void **state)
 {
     (void)state;
     char text[64];
-    const lvni_cause cause = {
+    const lvni_control_cause cause = {
         .kind = LVNI_CAUSE_OOM, .rank = 3, .step = -1, .host = "n08", .message = "no memory"};
-    lvni_cause_sentence(&cause, text, sizeof text);
+    lvni_control_cause_sentence(&cause, text, sizeof text);
     assert_string_equal(text, "rank 3 (n08) failed first: no memory");
-    lvni_cause_sentence(&cause, text, 10);
+    lvni_control_cause_sentence(&cause, text, 10);
     assert_string_equal(text, "rank 3 (n");
-    lvni_cause heard = {.kind = LVNI_CAUSE_PEER,
-                        .rank = 1,
-                        .step = 3,
-                        .pid = 7,
-                        .named = true,
-                        .host = "n09",
-                        .message = "rank 0 (n08) failed first at step 3: lost"};
-    lvni_cause_sentence(&heard, text, sizeof text);
+    lvni_control_cause heard = {.kind = LVNI_CAUSE_PEER,
+                                .rank = 1,
+                                .step = 3,
+                                .pid = 7,
+                                .named = true,
+                                .host = "n09",
+                                .message = "rank 0 (n08) failed first at step 3: lost"};
+    lvni_control_cause_sentence(&heard, text, sizeof text);
     assert_string_equal(text, "rank 0 (n08) failed first at step 3: lost");
     heard.kind = LVNI_CAUSE_ERROR; /* whoever fails by itself is named, whatever it says */
-    lvni_cause_sentence(&heard, text, sizeof text);
+    lvni_control_cause_sentence(&heard, text, sizeof text);
     assert_string_equal(text, "rank 1 (n09, pid 7) failed first at step 3: rank 0 (n08) failed");
     heard.kind = LVNI_CAUSE_PEER;
     heard.named = false; /* the field counts, and no word of the message */
-    lvni_cause_sentence(&heard, text, sizeof text);
+    lvni_control_cause_sentence(&heard, text, sizeof text);
     assert_string_equal(text, "rank 1 (n09, pid 7) failed first at step 3: rank 0 (n08) failed");
-    heard = (lvni_cause){.kind = LVNI_CAUSE_PEER,
-                         .rank = 1,
-                         .step = -1,
-                         .host = "n09",
-                         .message = "its peer is gone"};
-    lvni_cause_sentence(&heard, text, sizeof text);
+    heard = (lvni_control_cause){.kind = LVNI_CAUSE_PEER,
+                                 .rank = 1,
+                                 .step = -1,
+                                 .host = "n09",
+                                 .message = "its peer is gone"};
+    lvni_control_cause_sentence(&heard, text, sizeof text);
     assert_string_equal(text, "rank 1 (n09) failed first: its peer is gone");
-    heard = (lvni_cause){.kind = LVNI_CAUSE_ERROR,
-                         .rank = 1,
-                         .step = -1,
-                         .host = "n09",
-                         .place = "step 5, shard 1",
-                         .message = "a (7)"};
-    lvni_cause_sentence(&heard, text, sizeof text);
-    assert_string_equal(text, "rank 1 (n09) failed first: a (7) (in step 5, shard 1)");
-    assert_string_equal(lvni_cause_name(LVNI_CAUSE_OOM), "oom");
-    assert_string_equal(lvni_cause_name((lvni_cause_kind)99), "?");
-    assert_int_equal(lvni_cause_of_status(LVN_ERR_DEVICE_MEMORY), LVNI_CAUSE_OOM);
-    assert_int_equal(lvni_cause_of_status(LVN_ERR_NON_FINITE), LVNI_CAUSE_NAN);
-    assert_int_equal(lvni_cause_of_status(LVN_ERR_PEER), LVNI_CAUSE_PEER);
-    assert_int_equal(lvni_cause_of_status(LVN_ERR_IO), LVNI_CAUSE_ERROR);
+    heard = (lvni_control_cause){.kind = LVNI_CAUSE_ERROR,
+                                 .rank = 1,
+                                 .step = -1,
+                                 .host = "n09",
+                                 .place = "step 5, micro-batch 1",
+                                 .message = "a (7)"};
+    lvni_control_cause_sentence(&heard, text, sizeof text);
+    assert_string_equal(text, "rank 1 (n09) failed first: a (7) (in step 5, micro-batch 1)");
+    assert_string_equal(lvni_control_cause_name(LVNI_CAUSE_OOM), "oom");
+    assert_string_equal(lvni_control_cause_name((lvni_control_cause_kind)99), "?");
+    assert_int_equal(lvni_control_cause_of_status(LVN_ERR_DEVICE_MEMORY), LVNI_CAUSE_OOM);
+    assert_int_equal(lvni_control_cause_of_status(LVN_ERR_NON_FINITE), LVNI_CAUSE_NAN);
+    assert_int_equal(lvni_control_cause_of_status(LVN_ERR_PEER), LVNI_CAUSE_PEER);
+    assert_int_equal(lvni_control_cause_of_status(LVN_ERR_IO), LVNI_CAUSE_ERROR);
 }
 
 int main(void)
@@ -639,7 +639,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_stop_at_one_step),
         cmocka_unit_test(holding_never_locks_a_step_up),
-        cmocka_unit_test(who_has_not_begun_stops_at_its_first_boundary),
+        cmocka_unit_test(a_rank_that_has_not_begun_stops_at_its_first_boundary),
         cmocka_unit_test(the_real_cause_is_named),
         cmocka_unit_test(without_a_real_cause_the_first_report_counts),
         cmocka_unit_test(the_end_of_a_connection_ends_the_run),
@@ -647,9 +647,9 @@ int main(void)
         cmocka_unit_test(a_stopped_process_is_named_when_its_time_is_over),
         cmocka_unit_test(a_run_that_was_stopped_as_a_whole_goes_on),
         cmocka_unit_test(a_lost_store_names_its_rank),
-        cmocka_unit_test(who_dies_at_the_rendezvous_is_named),
+        cmocka_unit_test(a_rank_that_dies_at_the_rendezvous_is_named),
         cmocka_unit_test(the_store_waits_until_all_have_left),
-        cmocka_unit_test(words_for_causes),
+        cmocka_unit_test(names_of_causes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,24 +14,25 @@
 static void frames_survive_any_cut(void **state)
 {
     (void)state;
-    lvni_str s = {0};
+    lvni_core_str s = {0};
     for (size_t n = 0; n < 40; n++) {
-        const size_t at = lvni_frame_begin(&s, LVNI_FRAME_SET);
+        const size_t at = lvni_control_frame_begin(&s, LVNI_FRAME_SET);
         for (size_t i = 0; i < n; i++) {
-            lvni_str_char(&s, (char)(n + i));
+            lvni_core_str_char(&s, (char)(n + i));
         }
-        lvni_frame_end(&s, at);
+        lvni_control_frame_end(&s, at);
     }
     for (size_t piece = 1; piece < 50; piece++) {
-        lvni_frame_reader in = {.limit = 39};
+        lvni_control_frame_reader in = {.limit = 39};
         size_t seen = 0;
         for (size_t at = 0; at < s.len; at += piece) {
             assert_int_equal(
-                lvni_frame_push(&in, s.data + at, s.len - at < piece ? s.len - at : piece), LVN_OK);
+                lvni_control_frame_push(&in, s.data + at, s.len - at < piece ? s.len - at : piece),
+                LVN_OK);
             bool have = true;
             while (have) {
-                lvni_frame f = {0};
-                assert_int_equal(lvni_frame_next(&in, &f, &have), LVN_OK);
+                lvni_control_frame f = {0};
+                assert_int_equal(lvni_control_frame_next(&in, &f, &have), LVN_OK);
                 if (have) {
                     assert_int_equal(f.type, LVNI_FRAME_SET);
                     assert_int_equal(f.n, seen);
@@ -43,9 +44,9 @@ static void frames_survive_any_cut(void **state)
             }
         }
         assert_int_equal(seen, 40);
-        lvni_frame_reader_free(&in);
+        lvni_control_frame_reader_free(&in);
     }
-    lvni_str_free(&s);
+    lvni_core_str_free(&s);
 }
 
 static void what_is_no_frame_is_refused(void **state)
@@ -60,14 +61,14 @@ static void what_is_no_frame_is_refused(void **state)
         {'G', 'E', 'T', ' ', '/', ' ', 'H', 'T'},
     };
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
-        lvni_frame_reader in = {.limit = 40};
-        lvni_frame f;
+        lvni_control_frame_reader in = {.limit = 40};
+        lvni_control_frame f;
         bool have = true;
-        assert_int_equal(lvni_frame_push(&in, heads[i], 8), LVN_OK);
-        assert_int_equal(lvni_frame_next(&in, &f, &have), LVN_ERR_CORRUPT);
+        assert_int_equal(lvni_control_frame_push(&in, heads[i], 8), LVN_OK);
+        assert_int_equal(lvni_control_frame_next(&in, &f, &have), LVN_ERR_CORRUPT);
         assert_false(have);
         assert_true(in.room <= 256);
-        lvni_frame_reader_free(&in);
+        lvni_control_frame_reader_free(&in);
     }
 }
 
@@ -90,13 +91,13 @@ static void siphash_is_that_of_the_paper(void **state)
          {0x81, 0x77, 0x22, 0x8d, 0xa4, 0xa4, 0x5d, 0xc7, 0xfc, 0xa3, 0x8b, 0xde, 0xf6, 0x0a, 0xff,
           0xe4}},
     };
-    lvni_token key;
+    lvni_control_token key;
     unsigned char message[16];
     for (size_t i = 0; i < 16; i++) {
         key.b[i] = message[i] = (unsigned char)i;
     }
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        const lvni_token hash = lvni_siphash(&key, message, known[i].n);
+        const lvni_control_token hash = lvni_control_siphash(&key, message, known[i].n);
         assert_memory_equal(hash.b, known[i].hash, 16);
     }
 }
@@ -106,46 +107,47 @@ static void keys_depend_on_every_part(void **state)
     (void)state;
     static const char *const parts[][3] = {{"a", "b", "c"},  {"ab", "", "c"},  {"a", "bc", ""},
                                            {"a", "b", NULL}, {"a", NULL, "c"}, {NULL, "b", "c"}};
-    lvni_token keys[6];
+    lvni_control_token keys[6];
     for (size_t i = 0; i < 6; i++) {
-        assert_int_equal(lvni_token_of_run(NULL, parts[i][0], parts[i][1], parts[i][2], &keys[i]),
-                         LVN_OK);
+        assert_int_equal(
+            lvni_control_token_of_run(NULL, parts[i][0], parts[i][1], parts[i][2], &keys[i]),
+            LVN_OK);
         for (size_t j = 0; j < i; j++) {
-            assert_false(lvni_token_equal(&keys[i], &keys[j]));
+            assert_false(lvni_control_token_equal(&keys[i], &keys[j]));
         }
     }
-    lvni_token again;
-    assert_int_equal(lvni_token_of_run(NULL, "a", "b", "", &again),
+    lvni_control_token again;
+    assert_int_equal(lvni_control_token_of_run(NULL, "a", "b", "", &again),
                      LVN_OK); /* no secret and an empty one are the same */
-    assert_true(lvni_token_equal(&again, &keys[3]));
+    assert_true(lvni_control_token_equal(&again, &keys[3]));
 }
 
 /* One frame out of a string of bytes, which stays its owner. */
-static lvni_frame frame_of(const lvni_str *s)
+static lvni_control_frame frame_of(const lvni_core_str *s)
 {
-    return (lvni_frame){.type = (lvni_frame_type)s->data[4],
-                        .body = (const unsigned char *)s->data + LVNI_FRAME_HEAD,
-                        .n = s->len - LVNI_FRAME_HEAD};
+    return (lvni_control_frame){.type = (lvni_control_frame_type)s->data[4],
+                                .body = (const unsigned char *)s->data + LVNI_FRAME_HEAD,
+                                .n = s->len - LVNI_FRAME_HEAD};
 }
 
 static void bodies_come_back(void **state)
 {
     (void)state;
-    lvni_str s = {0};
-    const lvni_cause cause = {.kind = LVNI_CAUSE_NAN,
-                              .rank = 3,
-                              .step = -1,
-                              .pid = 1LL << 40,
-                              .time_ns = UINT64_MAX - 1,
-                              .named = true,
-                              .host = "n08",
-                              .place = "step 5, shard 1",
-                              .message = "several\nlines"};
-    lvni_cause back;
+    lvni_core_str s = {0};
+    const lvni_control_cause cause = {.kind = LVNI_CAUSE_NAN,
+                                      .rank = 3,
+                                      .step = -1,
+                                      .pid = 1LL << 40,
+                                      .time_ns = UINT64_MAX - 1,
+                                      .named = true,
+                                      .host = "n08",
+                                      .place = "step 5, micro-batch 1",
+                                      .message = "several\nlines"};
+    lvni_control_cause back;
     memset(&back, 0xff, sizeof back);
-    lvni_put_cause(&s, LVNI_FRAME_FAIL, &cause);
-    lvni_frame f = frame_of(&s);
-    assert_true(lvni_scan_cause(&f, &back));
+    lvni_control_put_cause(&s, LVNI_FRAME_FAIL, &cause);
+    lvni_control_frame f = frame_of(&s);
+    assert_true(lvni_control_scan_cause(&f, &back));
     assert_int_equal(back.kind, cause.kind);
     assert_int_equal(back.rank, 3);
     assert_int_equal(back.step, -1);
@@ -155,24 +157,24 @@ static void bodies_come_back(void **state)
     assert_string_equal(back.place, cause.place);
     assert_string_equal(back.message, cause.message);
     for (f.n = 0; f.n < s.len - LVNI_FRAME_HEAD; f.n++) { /* none of its beginnings is one */
-        assert_false(lvni_scan_cause(&f, &back));
+        assert_false(lvni_control_scan_cause(&f, &back));
     }
-    lvni_str_clear(&s);
-    const lvni_facts facts = {.local_rank = -1,
-                              .node_rank = 2,
-                              .host = "h",
-                              .boot_id = "",
-                              .version = "0.1.0",
-                              .device = "GPU-1",
-                              .driver = "cuda",
-                              .cpus = 8,
-                              .pid = 77,
-                              .resume_step = 5,
-                              .config = "a: 1\n"};
-    lvni_facts_seen seen;
-    lvni_put_facts(&s, &facts);
-    lvni_scan scan = {.at = (const unsigned char *)s.data, .left = s.len};
-    assert_true(lvni_scan_facts(&scan, &seen));
+    lvni_core_str_clear(&s);
+    const lvni_control_facts facts = {.local_rank = -1,
+                                      .node_rank = 2,
+                                      .host = "h",
+                                      .boot_id = "",
+                                      .version = "0.1.0",
+                                      .device = "GPU-1",
+                                      .driver = "cuda",
+                                      .cpus = 8,
+                                      .pid = 77,
+                                      .resume_step = 5,
+                                      .config = "a: 1\n"};
+    lvni_control_facts_seen seen;
+    lvni_control_put_facts(&s, &facts);
+    lvni_control_scan scan = {.at = (const unsigned char *)s.data, .left = s.len};
+    assert_true(lvni_control_scan_facts(&scan, &seen));
     assert_int_equal(seen.facts.local_rank, -1);
     assert_int_equal(seen.facts.node_rank, 2);
     assert_int_equal(seen.facts.pid, 77);
@@ -181,29 +183,29 @@ static void bodies_come_back(void **state)
     assert_string_equal(seen.facts.fingerprint, "");
     assert_string_equal(seen.facts.config, "a: 1\n");
     for (size_t n = 0; n < s.len; n++) {
-        scan = (lvni_scan){.at = (const unsigned char *)s.data, .left = n};
-        assert_false(lvni_scan_facts(&scan, &seen));
+        scan = (lvni_control_scan){.at = (const unsigned char *)s.data, .left = n};
+        assert_false(lvni_control_scan_facts(&scan, &seen));
     }
-    lvni_str_free(&s);
+    lvni_core_str_free(&s);
 }
 
 static void damaged_tables_are_refused(void **state)
 {
     (void)state;
-    lvni_member rows[3], *back = NULL;
-    lvni_str s = {0};
+    lvni_control_member rows[3], *back = NULL;
+    lvni_core_str s = {0};
     int nodes = 0;
     for (int r = 0; r < 3; r++) {
-        rows[r] = (lvni_member){.rank = r,
-                                .local_world = 3,
-                                .local_rank = r,
-                                .host = "n08",
-                                .boot_id = "b",
-                                .device = r == 1 ? "GPU-1" : "",
-                                .fingerprint = "n08"};
+        rows[r] = (lvni_control_member){.rank = r,
+                                        .local_world = 3,
+                                        .local_rank = r,
+                                        .host = "n08",
+                                        .boot_id = "b",
+                                        .device = r == 1 ? "GPU-1" : "",
+                                        .fingerprint = "n08"};
     }
-    assert_int_equal(lvni_put_table(&s, rows, 3, 1), LVN_OK);
-    assert_int_equal(lvni_scan_table(s.data, s.len, 3, &back, &nodes), LVN_OK);
+    assert_int_equal(lvni_control_put_table(&s, rows, 3, 1), LVN_OK);
+    assert_int_equal(lvni_control_scan_table(s.data, s.len, 3, &back, &nodes), LVN_OK);
     if (back == NULL) {
         fail();
         return;
@@ -211,16 +213,16 @@ static void damaged_tables_are_refused(void **state)
     assert_string_equal(back[1].device, "GPU-1");
     assert_string_equal(back[2].fingerprint, "n08");
     assert_string_equal(back[0].driver, "");
-    lvni_free(back);
+    lvni_core_free(back);
     /* of another world */
-    assert_int_equal(lvni_scan_table(s.data, s.len, 4, &back, &nodes), LVN_ERR_CORRUPT);
+    assert_int_equal(lvni_control_scan_table(s.data, s.len, 4, &back, &nodes), LVN_ERR_CORRUPT);
     for (size_t n = 0; n < s.len; n++) {
-        assert_int_equal(lvni_scan_table(s.data, n, 3, &back, &nodes), LVN_ERR_CORRUPT);
+        assert_int_equal(lvni_control_scan_table(s.data, n, 3, &back, &nodes), LVN_ERR_CORRUPT);
         assert_null(back);
     }
     s.data[s.len - 1] = 1; /* a text that is not there */
-    assert_int_equal(lvni_scan_table(s.data, s.len, 3, &back, &nodes), LVN_ERR_CORRUPT);
-    lvni_str_free(&s);
+    assert_int_equal(lvni_control_scan_table(s.data, s.len, 3, &back, &nodes), LVN_ERR_CORRUPT);
+    lvni_core_str_free(&s);
 }
 
 /* ---- Garbage at a store ---- */
@@ -268,21 +270,21 @@ static void garbage_never_harms_the_others(void **state)
 
 /* ---- Memory ---- */
 
-static lvn_status session(lvni_store_options *so, lvni_control_options *co)
+static lvn_status session(lvni_control_store_options *so, lvni_control_options *co)
 {
-    lvni_store *store = NULL;
+    lvni_control_store *store = NULL;
     lvni_control *c = NULL;
-    lvni_facts facts;
-    lvni_facts_room room;
-    lvni_bytes *all = NULL;
+    lvni_control_facts facts;
+    lvni_control_facts_room room;
+    lvni_control_bytes *all = NULL;
     char *bytes = NULL;
     size_t n = 0;
     int64_t value = 0;
-    LVN_TRY(lvni_store_create(so, &store));
-    const int port = lvni_store_port(store);
+    LVN_TRY(lvni_control_store_create(so, &store));
+    const int port = lvni_control_store_port(store);
     co->ports = &port;
     lvn_status status = lvni_control_connect(co, &c);
-    lvni_facts_init(&facts, &room);
+    lvni_control_facts_init(&facts, &room);
     facts.config = "lr: 0.1\n";
     status = status == LVN_OK ? lvni_control_rendezvous(c, &facts) : status;
     status = status == LVN_OK ? lvni_control_set(c, "k", "v", 1) : status;
@@ -290,10 +292,10 @@ static lvn_status session(lvni_store_options *so, lvni_control_options *co)
     status = status == LVN_OK ? lvni_control_add(c, "n", 1, &value) : status;
     status = status == LVN_OK ? lvni_control_gather(c, "g", "v", 1, 1, &all) : status;
     status = status == LVN_OK ? lvni_control_leave(c) : status;
-    lvni_free(bytes);
-    lvni_free(all);
+    lvni_core_free(bytes);
+    lvni_core_free(all);
     lvni_control_destroy(c);
-    lvni_store_destroy(store);
+    lvni_control_store_destroy(store);
     co->ports = NULL;
     return status;
 }
@@ -302,9 +304,9 @@ static void every_allocation_may_fail(void **state)
 {
     (void)state;
     static const int any = 0;
-    lvni_store_options so;
+    lvni_control_store_options so;
     lvni_control_options co;
-    lvni_store_options_init(&so);
+    lvni_control_store_options_init(&so);
     lvni_control_options_init(&co);
     so.address = "127.0.0.1";
     so.ports = &any;
@@ -315,13 +317,13 @@ static void every_allocation_may_fail(void **state)
     co.greeting_timeout_s = 0.1;
     int failed = 0;
     for (int64_t k = 1; k < 1000; k++) {
-        lvni_alloc_fail_at(k);
+        lvni_core_alloc_fail_at(k);
         const lvn_status status = session(&so, &co);
-        const bool hit = lvni_alloc_fail_at(0) == 0;
+        const bool hit = lvni_core_alloc_fail_at(0) == 0;
         failed += status != LVN_OK;
         assert_true(status == LVN_OK || lvn_last_error()->message[0] != '\0');
-        assert_int_equal(lvni_alloc_get_stats(LVNI_TAG_CONTROL).live_bytes, 0);
-        assert_int_equal(lvni_alloc_get_stats(LVNI_TAG_CORE).live_bytes, 0);
+        assert_int_equal(lvni_core_alloc_get_stats(LVNI_TAG_CONTROL).live_bytes, 0);
+        assert_int_equal(lvni_core_alloc_get_stats(LVNI_TAG_CORE).live_bytes, 0);
         if (!hit) {
             assert_int_equal(status, LVN_OK);
             assert_true(k > 20 && failed > 20);

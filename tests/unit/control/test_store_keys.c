@@ -23,7 +23,7 @@ static void run_and_pass(group *g)
         assert_int_equal(g->ranks[r].status, LVN_OK);
         assert_int_equal(g->ranks[r].aborts, 0);
     }
-    assert_int_equal(lvni_store_wait(g->store, 10), LVN_OK);
+    assert_int_equal(lvni_control_store_wait(g->store, 10), LVN_OK);
     group_end(g);
 }
 
@@ -39,7 +39,7 @@ static lvn_status ring(group_rank *r)
     LVN_TRY(lvni_control_get(r->control, key, 10, &bytes, &n));
     const bool same = n == 5 && bytes[0] == 'a' && bytes[2] == '0' + (r->rank + 1) % r->g->world &&
                       bytes[5] == '\0';
-    lvni_free(bytes);
+    lvni_core_free(bytes);
     EXPECT(same);
     return lvni_control_barrier(r->control, "end", 10);
 }
@@ -78,7 +78,7 @@ static lvn_status gather_twice(group_rank *r)
 {
     char text[64];
     for (int turn = 0; turn < 2; turn++) { /* one name may be used again */
-        lvni_bytes *all = NULL;
+        lvni_control_bytes *all = NULL;
         memset(text, 'a' + r->rank, sizeof text);
         LVN_TRY(lvni_control_gather(r->control, "facts", text, (size_t)r->rank * 7 + (size_t)turn,
                                     10, &all));
@@ -88,13 +88,13 @@ static lvn_status gather_twice(group_rank *r)
                    strlen(all[q].data) == all[q].n &&
                    (all[q].n == 0 || all[q].data[all[q].n - 1] == 'a' + q);
         }
-        lvni_free(all);
+        lvni_core_free(all);
         EXPECT(good);
     }
     return LVN_OK;
 }
 
-static void gather_brings_everything_to_everybody(void **state)
+static void gather_brings_everything_to_every_rank(void **state)
 {
     (void)state;
     group g;
@@ -106,18 +106,18 @@ static void gather_brings_everything_to_everybody(void **state)
 static lvn_status large(group_rank *r)
 {
     enum { N = 3 << 20 };
-    char *mine = lvni_alloc(LVNI_TAG_CONTROL, N);
+    char *mine = lvni_core_alloc(LVNI_TAG_CONTROL, N);
     EXPECT(mine != NULL);
     memset(mine, 'A' + r->rank, N);
-    lvni_bytes *all = NULL;
+    lvni_control_bytes *all = NULL;
     const lvn_status status = lvni_control_gather(r->control, "large", mine, N, 20, &all);
-    lvni_free(mine);
+    lvni_core_free(mine);
     LVN_TRY(status);
     bool good = true;
     for (int q = 0; q < r->g->world; q++) {
         good = good && all[q].n == N && all[q].data[0] == 'A' + q && all[q].data[N - 1] == 'A' + q;
     }
-    lvni_free(all);
+    lvni_core_free(all);
     EXPECT(good);
     return LVN_OK;
 }
@@ -131,7 +131,7 @@ static void megabytes_pass(void **state)
     run_and_pass(&g);
 }
 
-static bool says(const char *text)
+static bool reports(const char *text)
 {
     return strstr(lvn_last_error()->message, text) != NULL;
 }
@@ -141,28 +141,28 @@ static lvn_status mistakes(group_rank *r)
     char *bytes = NULL, long_key[300];
     size_t n = 0;
     int64_t value = 0;
-    lvni_bytes *all = NULL;
+    lvni_control_bytes *all = NULL;
     memset(long_key, 'k', sizeof long_key - 1);
     long_key[sizeof long_key - 1] = '\0';
     EXPECT(lvni_control_set(r->control, "", "x", 1) == LVN_ERR_INVALID);
     EXPECT(lvni_control_set(r->control, long_key, "x", 1) == LVN_ERR_INVALID);
     EXPECT(lvni_control_set(r->control, "k", "x", LVNI_CONTROL_MAX_VALUE + 1) == LVN_ERR_INVALID);
     EXPECT(lvni_control_get(r->control, "nothing", 0.05, &bytes, &n) == LVN_ERR_TIMEOUT &&
-           says("'nothing'") && bytes == NULL);
+           reports("'nothing'") && bytes == NULL);
     LVN_TRY(lvni_control_set(r->control, "v", "x", 1));
-    EXPECT(lvni_control_add(r->control, "v", 1, &value) == LVN_ERR_INVALID && says("value"));
+    EXPECT(lvni_control_add(r->control, "v", 1, &value) == LVN_ERR_INVALID && reports("value"));
     LVN_TRY(lvni_control_add(r->control, "c", 1, &value));
-    EXPECT(lvni_control_set(r->control, "c", "x", 1) == LVN_ERR_INVALID && says("counter"));
+    EXPECT(lvni_control_set(r->control, "c", "x", 1) == LVN_ERR_INVALID && reports("counter"));
     EXPECT(lvni_control_get(r->control, "c", 1, &bytes, &n) == LVN_ERR_INVALID);
     LVN_TRY(lvni_control_barrier(r->control, "all", 10));
     if (r->rank != 1) { /* rank 1 stays away */
         EXPECT(lvni_control_gather(r->control, "alone", "x", 1, 0.1, &all) == LVN_ERR_TIMEOUT &&
-               says("rank 1 did not come") && all == NULL);
+               reports("rank 1 did not come") && all == NULL);
     }
     return lvni_control_barrier(r->control, "end", 10);
 }
 
-static void mistakes_are_told_and_harm_nothing(void **state)
+static void mistakes_are_reported_and_harm_nothing(void **state)
 {
     (void)state;
     group g;
@@ -174,20 +174,20 @@ static void mistakes_are_told_and_harm_nothing(void **state)
 
 static lvn_status leave_early(group_rank *r)
 {
-    lvni_bytes *all = NULL;
+    lvni_control_bytes *all = NULL;
     if (r->rank == 2) {
         pause_ms(50);
         return LVN_OK; /* leaves */
     }
     EXPECT(lvni_control_gather(r->control, "g", "x", 1, 10, &all) == LVN_ERR_PEER &&
-           says("rank 2 has left"));
+           reports("rank 2 has left"));
     EXPECT(lvni_control_gather(r->control, r->rank == 0 ? "h" : "i", "x", 1, 10, &all) ==
                LVN_ERR_PEER &&
-           says("has left"));
+           reports("has left"));
     return LVN_OK;
 }
 
-static void who_has_left_is_not_waited_for(void **state)
+static void a_rank_that_left_is_not_waited_for(void **state)
 {
     (void)state;
     group g;
@@ -201,10 +201,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_travel_between_ranks),
         cmocka_unit_test(counters_lose_nothing),
-        cmocka_unit_test(gather_brings_everything_to_everybody),
+        cmocka_unit_test(gather_brings_everything_to_every_rank),
         cmocka_unit_test(megabytes_pass),
-        cmocka_unit_test(mistakes_are_told_and_harm_nothing),
-        cmocka_unit_test(who_has_left_is_not_waited_for),
+        cmocka_unit_test(mistakes_are_reported_and_harm_nothing),
+        cmocka_unit_test(a_rank_that_left_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

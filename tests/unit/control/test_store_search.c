@@ -20,21 +20,22 @@ static void a_busy_port_names_its_owner(void **state)
     (void)state;
     static const int any = 0;
     int fd = -1, port = 0, other = -1, ports[2];
-    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
+    assert_int_equal(lvni_control_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
     assert_true(port > 0);
     char pid[32];
     snprintf(pid, sizeof pid, "pid %d (", (int)getpid());
     ports[0] = port;
     ports[1] = 0;
-    assert_int_equal(lvni_store_listen("127.0.0.1", ports, 1, &other, &ports[1]), LVN_ERR_RESOURCE);
-    ASSERT_SAYS(lvn_last_error(), LVN_ERR_RESOURCE, "E110: ", pid, "test_store_sear",
-                "--master-port");
-    assert_int_equal(lvni_exit_of_error(lvn_last_error()), LVNI_EXIT_RESOURCE);
+    assert_int_equal(lvni_control_store_listen("127.0.0.1", ports, 1, &other, &ports[1]),
+                     LVN_ERR_RESOURCE);
+    ASSERT_ERROR_HAS(lvn_last_error(), LVN_ERR_RESOURCE, "E110: ", pid, "test_store_sear",
+                     "--master-port");
+    assert_int_equal(lvni_core_exit_of_error(lvn_last_error()), LVNI_EXIT_RESOURCE);
     assert_int_equal(other, -1);
     ports[1] = 0;
     int second = 0;
     /* the next candidate */
-    assert_int_equal(lvni_store_listen("127.0.0.1", ports, 2, &other, &second), LVN_OK);
+    assert_int_equal(lvni_control_store_listen("127.0.0.1", ports, 2, &other, &second), LVN_OK);
     assert_int_not_equal(second, port);
     close(other);
     close(fd);
@@ -49,7 +50,7 @@ static void a_port_that_stays_busy_ends_the_search(void **state)
     lvni_control_options o;
     lvni_control *c = NULL;
     /* accepts and says nothing */
-    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
+    assert_int_equal(lvni_control_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
     lvni_control_options_init(&o);
     o.ports = &port;
     o.n_ports = 1;
@@ -58,23 +59,23 @@ static void a_port_that_stays_busy_ends_the_search(void **state)
     o.greeting_timeout_s = 0.05;
     o.taken_timeout_s = 0.2;
     assert_int_equal(lvni_control_connect(&o, &c), LVN_ERR_TIMEOUT);
-    ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: rank 1 found another program",
-                "127.0.0.1, port ", "says nothing", "another MASTER_PORT");
+    ASSERT_ERROR_HAS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: rank 1 found another program",
+                     "127.0.0.1, port ", "says nothing", "another MASTER_PORT");
     o.taken_timeout_s = 0; /* it may be ours, whose process has not begun */
     o.rdzv_timeout_s = 0.5;
     assert_int_equal(lvni_control_connect(&o, &c), LVN_ERR_TIMEOUT);
-    ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: rank 1 found no store of this run");
+    ASSERT_ERROR_HAS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: rank 1 found no store of this run");
     close(fd);
 }
 
-static void a_foreign_address_is_told_at_once(void **state)
+static void a_foreign_address_is_reported_at_once(void **state)
 {
     (void)state;
     static const int any = 0;
     int fd = -1, port = 0;
-    assert_int_equal(lvni_store_listen("192.0.2.1", &any, 1, &fd, &port), LVN_ERR_USAGE);
-    ASSERT_SAYS(lvn_last_error(), LVN_ERR_USAGE, "E111: ", "192.0.2.1", "127.0.0.1");
-    assert_int_equal(lvni_exit_of_error(lvn_last_error()), LVNI_EXIT_USAGE);
+    assert_int_equal(lvni_control_store_listen("192.0.2.1", &any, 1, &fd, &port), LVN_ERR_USAGE);
+    ASSERT_ERROR_HAS(lvn_last_error(), LVN_ERR_USAGE, "E111: ", "192.0.2.1", "127.0.0.1");
+    assert_int_equal(lvni_core_exit_of_error(lvn_last_error()), LVNI_EXIT_USAGE);
 }
 
 /* As the launcher does: the socket comes with the process, and foreign services lie on the way. */
@@ -86,11 +87,11 @@ static void an_inherited_socket_is_found_among_candidates(void **state)
     group g;
     group_init(&g, 1);
     /* accepts and says nothing */
-    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &foreign, &ports[1]), LVN_OK);
-    assert_int_equal(lvni_store_listen(NULL, &any, 1, &fd, &ports[2]), LVN_OK);
+    assert_int_equal(lvni_control_store_listen("127.0.0.1", &any, 1, &foreign, &ports[1]), LVN_OK);
+    assert_int_equal(lvni_control_store_listen(NULL, &any, 1, &fd, &ports[2]), LVN_OK);
     g.store_options.listen_fd = fd;
-    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
-    assert_int_equal(lvni_store_port(g.store), ports[2]);
+    assert_int_equal(lvni_control_store_create(&g.store_options, &g.store), LVN_OK);
+    assert_int_equal(lvni_control_store_port(g.store), ports[2]);
     assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
     lvni_control_options o = g.options;
     o.world = 1;
@@ -111,11 +112,11 @@ static void *create_late(void *arg)
 {
     group *g = arg;
     pause_ms(200);
-    return lvni_store_create(&g->store_options, &g->store) == LVN_OK ? g : NULL;
+    return lvni_control_store_create(&g->store_options, &g->store) == LVN_OK ? g : NULL;
 }
 
 /* Nobody else can: the store that names missing ranks is what is missing. */
-static void who_waits_for_a_store_says_so(void **state)
+static void waiting_for_a_store_is_reported(void **state)
 {
     (void)state;
     static const int any = 0;
@@ -123,7 +124,7 @@ static void who_waits_for_a_store_says_so(void **state)
     int fd = -1, port = 0;
     char line[200];
     group_init(&g, 2);
-    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
+    assert_int_equal(lvni_control_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
     close(fd); /* a port that was free a moment ago */
     lvni_control_options o = g.options;
     o.rank = 1;
@@ -133,7 +134,7 @@ static void who_waits_for_a_store_says_so(void **state)
     o.rdzv_timeout_s = 4; /* an attempt each 0.25 s, and a line after each except the first */
     o.waiting_first_s = 0.01;
     o.waiting_every_s = 0.01;
-    o.say = keep_line;
+    o.report = keep_line;
     o.user = &g;
     assert_int_equal(lvni_control_connect(&o, &g.ranks[1].control), LVN_ERR_TIMEOUT);
     assert_ptr_equal(strstr(g.lines, "rank 1: waiting 0 s for"), g.lines);
@@ -160,7 +161,7 @@ static void ranks_wait_for_a_store_that_comes_later(void **state)
     pthread_t thread;
     void *made = NULL;
     group_init(&g, 1);
-    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
+    assert_int_equal(lvni_control_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
     close(fd); /* a port that was free a moment ago */
     g.store_options.ports = &port;
     assert_int_equal(pthread_create(&thread, NULL, create_late, &g), 0);
@@ -177,43 +178,43 @@ static void ranks_wait_for_a_store_that_comes_later(void **state)
 
 /* ---- The file ---- */
 
-static void a_file_tells_where_the_store_is(void **state)
+static void a_file_reports_where_the_store_is(void **state)
 {
     (void)state;
     static const int any = 0;
     char dir[] = "/tmp/levin-rdzv-XXXXXX", inner[80], outer[64];
-    lvni_str s = {0};
+    lvni_core_str s = {0};
     char path[128];
-    lvni_rdzv_where where;
+    lvni_control_rdzv_where where;
     assert_non_null(mkdtemp(dir));
     snprintf(outer, sizeof outer, "%s/runs", dir);
     snprintf(inner, sizeof inner, "%s/run", outer); /* both made by the store */
     group g;
     group_init(&g, 1);
-    assert_int_equal(lvni_rdzv_file_path(inner, "test", NULL, NULL, 1, &s), LVN_OK);
-    snprintf(path, sizeof path, "%s", lvni_str_text(&s));
-    lvni_str_free(&s);
+    assert_int_equal(lvni_control_rdzv_file_path(inner, "test", NULL, NULL, 1, &s), LVN_OK);
+    snprintf(path, sizeof path, "%s", lvni_core_str_text(&s));
+    lvni_core_str_free(&s);
     lvni_control_options o = g.options;
     o.world = 1;
     o.rdzv_dir = inner;
     o.rdzv_timeout_s = 0.2;
     assert_int_equal(lvni_control_connect(&o, &g.ranks[0].control), LVN_ERR_TIMEOUT);
-    ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: ", "the file is not there", dir);
+    ASSERT_ERROR_HAS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: ", "the file is not there", dir);
     /* One of an earlier run lies there, at a port where nobody listens: it is overwritten. */
     size_t made = 0;
-    assert_int_equal(lvni_rdzv_file_write(path, 1, -1, NULL, &made), LVN_OK);
+    assert_int_equal(lvni_control_rdzv_file_write(path, 1, -1, NULL, &made), LVN_OK);
     assert_int_equal(made, strlen(outer));
-    lvni_rdzv_file_remove(path, 1, made);
+    lvni_control_rdzv_file_remove(path, 1, made);
     assert_int_equal(access(outer, F_OK), -1);
     assert_int_equal(mkdir(outer, 0777), 0);
-    assert_int_equal(lvni_rdzv_file_write(path, 1, -1, NULL, &made), LVN_OK);
+    assert_int_equal(lvni_control_rdzv_file_write(path, 1, -1, NULL, &made), LVN_OK);
     assert_int_equal(made, strlen(inner));
     g.store_options.address = NULL;
     g.store_options.ports = &any;
     g.store_options.rdzv_dir = inner;
-    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
-    assert_true(lvni_rdzv_file_read(path, &where));
-    assert_int_equal(where.port, lvni_store_port(g.store));
+    assert_int_equal(lvni_control_store_create(&g.store_options, &g.store), LVN_OK);
+    assert_true(lvni_control_rdzv_file_read(path, &where));
+    assert_int_equal(where.port, lvni_control_store_port(g.store));
     assert_int_equal(where.pid, getpid());
     o.rdzv_timeout_s = 20;
     assert_int_equal(lvni_control_connect(&o, &g.ranks[0].control), LVN_OK);
@@ -229,7 +230,7 @@ static void a_file_tells_where_the_store_is(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
-static void a_file_in_place_of_the_directory_is_told(void **state)
+static void a_file_in_place_of_the_directory_is_reported(void **state)
 {
     (void)state;
     static const int any = 0;
@@ -246,14 +247,14 @@ static void a_file_in_place_of_the_directory_is_told(void **state)
         o.rdzv_dir = g.store_options.rdzv_dir = dirs[i];
         g.store_options.ports = &any;
         snprintf(sentence, sizeof sentence, "rdzv=file:%s: ", dirs[i]);
-        assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_ERR_USAGE);
-        ASSERT_SAYS(lvn_last_error(), LVN_ERR_USAGE, sentence,
-                    "file; give a directory that all ranks see");
+        assert_int_equal(lvni_control_store_create(&g.store_options, &g.store), LVN_ERR_USAGE);
+        ASSERT_ERROR_HAS(lvn_last_error(), LVN_ERR_USAGE, sentence,
+                         "file; give a directory that all ranks see");
         assert_null(g.store);
         /* rather than wait for it */
         assert_int_equal(lvni_control_connect(&o, &g.ranks[1].control), LVN_ERR_USAGE);
-        ASSERT_SAYS(lvn_last_error(), LVN_ERR_USAGE, sentence);
-        assert_int_equal(lvni_exit_of_error(lvn_last_error()), LVNI_EXIT_USAGE);
+        ASSERT_ERROR_HAS(lvn_last_error(), LVN_ERR_USAGE, sentence);
+        assert_int_equal(lvni_core_exit_of_error(lvn_last_error()), LVNI_EXIT_USAGE);
     }
     close(fd);
     unlink(path);
@@ -266,16 +267,16 @@ static void files_of_others_are_no_address(void **state)
         "", "\n", "host\n", "host port 1 b\n", "host 0 1 b\n", "host 65536 1 b\n", "host 80 1\n"};
     char path[] = "/tmp/levin-rdzv-XXXXXX";
     const int fd = mkstemp(path);
-    lvni_rdzv_where where;
+    lvni_control_rdzv_where where;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         assert_int_equal(ftruncate(fd, 0), 0);
         assert_int_equal(pwrite(fd, texts[i], strlen(texts[i]), 0), (ssize_t)strlen(texts[i]));
-        assert_false(lvni_rdzv_file_read(path, &where));
+        assert_false(lvni_control_rdzv_file_read(path, &where));
     }
     assert_int_equal(pwrite(fd, "host 80 1 b\n10.0.0.1\n", 22, 0), 22);
-    assert_true(lvni_rdzv_file_read(path, &where));
+    assert_true(lvni_control_rdzv_file_read(path, &where));
     assert_int_equal(where.n, 1);
-    lvni_rdzv_file_remove(path, 80, 0); /* of another process */
+    lvni_control_rdzv_file_remove(path, 80, 0); /* of another process */
     assert_int_equal(access(path, F_OK), 0);
     close(fd);
     unlink(path);
@@ -286,12 +287,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_busy_port_names_its_owner),
         cmocka_unit_test(a_port_that_stays_busy_ends_the_search),
-        cmocka_unit_test(a_foreign_address_is_told_at_once),
+        cmocka_unit_test(a_foreign_address_is_reported_at_once),
         cmocka_unit_test(an_inherited_socket_is_found_among_candidates),
-        cmocka_unit_test(who_waits_for_a_store_says_so),
+        cmocka_unit_test(waiting_for_a_store_is_reported),
         cmocka_unit_test(ranks_wait_for_a_store_that_comes_later),
-        cmocka_unit_test(a_file_tells_where_the_store_is),
-        cmocka_unit_test(a_file_in_place_of_the_directory_is_told),
+        cmocka_unit_test(a_file_reports_where_the_store_is),
+        cmocka_unit_test(a_file_in_place_of_the_directory_is_reported),
         cmocka_unit_test(files_of_others_are_no_address),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,14 +16,14 @@
 
 enum { CROWD = 700, MOST = 512 + 4 /* ranks that are missing */ };
 
-typedef struct told {
+typedef struct reported {
     _Atomic int lines;
     char last[400];
-} told;
+} reported;
 
 static void count_line(void *user, const char *line)
 {
-    told *t = user;
+    reported *t = user;
     strncpy(t->last, line, sizeof t->last - 1);
     t->lines++;
 }
@@ -71,8 +71,8 @@ static void ranks_get_in_among_strangers(void **state)
     group g;
     group_init(&g, 4);
     g.store_options.greeting_timeout_s = g.options.greeting_timeout_s = 60; /* not by their age */
-    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
-    g.port = lvni_store_port(g.store);
+    assert_int_equal(lvni_control_store_create(&g.store_options, &g.store), LVN_OK);
+    g.port = lvni_control_store_port(g.store);
     for (int i = 0; i < CROWD; i++) {
         fds[i] = raw_connect(g.port);
     }
@@ -128,16 +128,16 @@ static void what_they_send_takes_little_memory(void **state)
     group g;
     group_init(&g, 1);
     g.store_options.greeting_timeout_s = 60;
-    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
-    const int64_t before = (int64_t)lvni_alloc_get_stats(LVNI_TAG_CONTROL).live_bytes;
+    assert_int_equal(lvni_control_store_create(&g.store_options, &g.store), LVN_OK);
+    const int64_t before = (int64_t)lvni_core_alloc_get_stats(LVNI_TAG_CONTROL).live_bytes;
     for (int i = 0; i < N; i++) {
-        fds[i] = raw_connect(lvni_store_port(g.store));
+        fds[i] = raw_connect(lvni_control_store_port(g.store));
         assert_int_equal(send(fds[i], bytes, 800, MSG_NOSIGNAL), 800); /* but for the last of it */
     }
     pause_ms(
         200); /* the memory has its bound at any time: this gives the store the time to break it */
     assert_int_equal(closed_of(fds, N), 0);
-    assert_in_range((int64_t)lvni_alloc_get_stats(LVNI_TAG_CONTROL).live_bytes - before, 1,
+    assert_in_range((int64_t)lvni_core_alloc_get_stats(LVNI_TAG_CONTROL).live_bytes - before, 1,
                     N * 4096);
     for (int i = 0; i < N; i++) {
         (void)!send(fds[i], bytes, BYTES, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -150,27 +150,27 @@ static void what_they_send_takes_little_memory(void **state)
 }
 
 /* A byte now and then is no greeting. */
-static void who_is_slow_goes_in_time(void **state)
+static void a_slow_rank_is_removed_in_time(void **state)
 {
     (void)state;
-    lvni_str s = {0};
+    lvni_core_str s = {0};
     group g;
     group_init(&g, 1);
     g.store_options.greeting_timeout_s = 0.3;
-    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
-    const lvni_greet greet = {.host = "n08", .version = "1"};
-    lvni_put_greet(&s, &greet);
-    const int fd = raw_connect(lvni_store_port(g.store));
-    const uint64_t began = lvni_now_ns();
+    assert_int_equal(lvni_control_store_create(&g.store_options, &g.store), LVN_OK);
+    const lvni_control_greet greet = {.host = "n08", .version = "1"};
+    lvni_control_put_greet(&s, &greet);
+    const int fd = raw_connect(lvni_control_store_port(g.store));
+    const uint64_t began = lvni_core_now_ns();
     for (size_t i = 0; i + 1 < s.len && closed_of(&fd, 1) == 0; i++) {
         (void)!send(fd, s.data + i, 1, MSG_NOSIGNAL);
         pause_ms(20);
     }
     assert_true(closed_of(&fd, 1) == 1 && s.len > 50);
-    const double took = seconds_between(began, lvni_now_ns());
+    const double took = seconds_between(began, lvni_core_now_ns());
     assert_true(took > 0.29 && took < 10);
     close(fd);
-    lvni_str_free(&s);
+    lvni_core_str_free(&s);
     group_end(&g);
 }
 
@@ -180,15 +180,15 @@ static void ten_thousand_refusals_are_few_lines(void **state)
     enum { N = 10000 };
     static const char text[] = "\033[31mGET / HTTP/1.0\r\n\r\n";
     const struct linger reset = {.l_onoff = 1};
-    told t = {.lines = 0};
+    reported t = {.lines = 0};
     char byte;
     group g;
     group_init(&g, 1);
-    g.store_options.say = count_line;
+    g.store_options.report = count_line;
     g.store_options.user = &t;
-    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
+    assert_int_equal(lvni_control_store_create(&g.store_options, &g.store), LVN_OK);
     for (int i = 0; i < N; i++) {
-        const int fd = raw_connect(lvni_store_port(g.store));
+        const int fd = raw_connect(lvni_control_store_port(g.store));
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
         (void)!send(fd, text, sizeof text, MSG_NOSIGNAL);
         while (recv(fd, &byte, 1, 0) > 0) {
@@ -209,7 +209,7 @@ int main(void)
         cmocka_unit_test(ranks_get_in_among_strangers),
         cmocka_unit_test(later_there_are_few),
         cmocka_unit_test(what_they_send_takes_little_memory),
-        cmocka_unit_test(who_is_slow_goes_in_time),
+        cmocka_unit_test(a_slow_rank_is_removed_in_time),
         cmocka_unit_test(ten_thousand_refusals_are_few_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,12 +6,13 @@
 
 #include <string.h>
 
-static lvn_status one_device(const lvni_option *row, const lvni_value *value, const char *origin)
+static lvn_status one_device(const lvni_core_option *row, const lvni_core_value *value,
+                             const char *origin)
 {
-    return strcmp(value->text, "1") == 0 ? LVN_OK : lvni_option_fail_later(row, value, origin);
+    return strcmp(value->text, "1") == 0 ? LVN_OK : lvni_core_option_fail_later(row, value, origin);
 }
 
-static const lvni_option run_rows[] = {
+static const lvni_core_option run_rows[] = {
     {.name = "config",
      .type = LVNI_OPT_PATH,
      .help = "A file of keys.",
@@ -21,11 +22,11 @@ static const lvni_option run_rows[] = {
      .fallback = "false",
      .help = "Replace out.",
      .flags = LVNI_OPT_NOT_SAVED},
-    {.name = "data", .type = LVNI_OPT_PATH, .help = "Folder of pictures."},
+    {.name = "data", .type = LVNI_OPT_PATH, .help = "Folder of images."},
     {.name = "data.count",
      .type = LVNI_OPT_INT,
      .fallback = "1000",
-     .unit = "pictures",
+     .unit = "images",
      .range = LVNI_AT_LEAST(1)},
     {.name = "seed", .type = LVNI_OPT_INT, .fallback = "0", .help = "Start of all random numbers."},
     {.name = "max_epochs",
@@ -87,7 +88,7 @@ static const lvni_option run_rows[] = {
      .unit = "s"},
 };
 
-static const lvni_option optim_rows[] = {
+static const lvni_core_option optim_rows[] = {
     {.name = "optim.name",
      .type = LVNI_OPT_CHOICE,
      .fallback = "sgd",
@@ -106,14 +107,14 @@ static const lvni_option optim_rows[] = {
      .range = LVNI_FROM_TO_BELOW(0, 1)},
 };
 
-static const lvni_option_table test_tables[] = {
+static const lvni_core_option_table test_tables[] = {
     LVNI_OPTION_TABLE("run", run_rows),
     LVNI_OPTION_TABLE("optimizer", optim_rows),
 };
 
-static inline lvn_status make_config(lvni_config **out)
+static inline lvn_status make_config(lvni_core_config **out)
 {
-    return lvni_config_create(test_tables, 2, out);
+    return lvni_core_config_create(test_tables, 2, out);
 }
 
 #endif

@@ -25,62 +25,62 @@
 static void strings_grow(void **state)
 {
     (void)state;
-    lvni_str s = {0};
-    assert_string_equal(lvni_str_text(&s), "");
+    lvni_core_str s = {0};
+    assert_string_equal(lvni_core_str_text(&s), "");
     for (int i = 0; i < 1000; i++) {
-        lvni_str_printf(&s, "%d,", i);
+        lvni_core_str_printf(&s, "%d,", i);
     }
-    lvni_str_char(&s, '!');
-    assert_int_equal(lvni_str_status(&s), LVN_OK);
+    lvni_core_str_char(&s, '!');
+    assert_int_equal(lvni_core_str_status(&s), LVN_OK);
     assert_int_equal(s.len, 10 * 2 + 90 * 3 + 900 * 4 + 1);
     assert_memory_equal(s.data, "0,1,2,", 6);
     assert_string_equal(s.data + s.len - 5, "999,!");
-    lvni_str_clear(&s);
-    assert_string_equal(lvni_str_text(&s), "");
-    lvni_str_append(&s, "x");
-    char *taken = lvni_str_take(&s);
+    lvni_core_str_clear(&s);
+    assert_string_equal(lvni_core_str_text(&s), "");
+    lvni_core_str_append(&s, "x");
+    char *taken = lvni_core_str_take(&s);
     assert_string_equal(taken, "x");
-    lvni_free(taken);
-    taken = lvni_str_take(&s);
+    lvni_core_free(taken);
+    taken = lvni_core_str_take(&s);
     assert_string_equal(taken, "");
-    lvni_free(taken);
+    lvni_core_free(taken);
 }
 
 static void a_failed_append_is_remembered(void **state)
 {
     (void)state;
-    const uint64_t live = lvni_alloc_get_total().live_bytes;
-    lvni_str s = {0};
-    lvni_str_append(&s, "kept");
-    lvni_alloc_fail_at(1);
-    lvni_str_printf(&s, "%0100d", 7);
-    lvni_alloc_fail_at(0);
-    lvni_str_append(&s, "no");
-    assert_int_equal(lvni_str_status(&s), LVN_ERR_MEMORY);
-    assert_string_equal(lvni_str_text(&s), "kept");
-    assert_null(lvni_str_take(&s));
-    assert_int_equal(lvni_alloc_get_total().live_bytes, live);
-    lvni_alloc_fail_at(1);
-    lvni_str_append(&s, "x");
-    lvni_alloc_fail_at(0);
-    assert_string_equal(lvni_str_text(&s), "");
-    lvni_str_free(&s);
+    const uint64_t live = lvni_core_alloc_get_total().live_bytes;
+    lvni_core_str s = {0};
+    lvni_core_str_append(&s, "kept");
+    lvni_core_alloc_fail_at(1);
+    lvni_core_str_printf(&s, "%0100d", 7);
+    lvni_core_alloc_fail_at(0);
+    lvni_core_str_append(&s, "no");
+    assert_int_equal(lvni_core_str_status(&s), LVN_ERR_MEMORY);
+    assert_string_equal(lvni_core_str_text(&s), "kept");
+    assert_null(lvni_core_str_take(&s));
+    assert_int_equal(lvni_core_alloc_get_total().live_bytes, live);
+    lvni_core_alloc_fail_at(1);
+    lvni_core_str_append(&s, "x");
+    lvni_core_alloc_fail_at(0);
+    assert_string_equal(lvni_core_str_text(&s), "");
+    lvni_core_str_free(&s);
 }
 
 static void json_strings_escape(void **state)
 {
     (void)state;
-    lvni_str s = {0};
-    lvni_str_json(
+    lvni_core_str s = {0};
+    lvni_core_str_json(
         &s, "a\"b\\c\n\t\x01 \xc3\xa4 \xff \xed\xa0\x80 \xe2\x82\xac \xf0\x9f\x98\x80 \xc0\xaf");
     assert_string_equal(
-        lvni_str_text(&s),
+        lvni_core_str_text(&s),
         "\"a\\\"b\\\\c\\n\\t\\u0001 \xc3\xa4 \\\\xff \\\\xed\\\\xa0\\\\x80 \xe2\x82\xac "
         "\xf0\x9f\x98\x80 \\\\xc0\\\\xaf\"");
-    lvni_str_clear(&s);
-    lvni_str_json(&s, "\xe2\x82"); /* cut off: must not read past the end */
-    assert_string_equal(lvni_str_text(&s), "\"\\\\xe2\\\\x82\"");
-    lvni_str_free(&s);
+    lvni_core_str_clear(&s);
+    lvni_core_str_json(&s, "\xe2\x82"); /* cut off: must not read past the end */
+    assert_string_equal(lvni_core_str_text(&s), "\"\\\\xe2\\\\x82\"");
+    lvni_core_str_free(&s);
 }
 
 static void doubles_are_short_and_exact(void **state)
@@ -93,14 +93,14 @@ static void doubles_are_short_and_exact(void **state)
                 {1e-5, "1e-05"},     {0.30000000000000004, "0.30000000000000004"},
                 {-2.5, "-2.5"},      {INFINITY, "inf"},
                 {-INFINITY, "-inf"}, {1.0 / 3.0, "0.3333333333333333"}};
-    lvni_str s = {0};
+    lvni_core_str s = {0};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        lvni_str_clear(&s);
-        lvni_str_double(&s, rows[i].value);
-        assert_string_equal(lvni_str_text(&s), rows[i].text);
-        assert_true(strtod(lvni_str_text(&s), NULL) == rows[i].value);
+        lvni_core_str_clear(&s);
+        lvni_core_str_double(&s, rows[i].value);
+        assert_string_equal(lvni_core_str_text(&s), rows[i].text);
+        assert_true(strtod(lvni_core_str_text(&s), NULL) == rows[i].value);
     }
-    lvni_str_free(&s);
+    lvni_core_str_free(&s);
 }
 
 static void amounts_of_memory_have_no_exponent(void **state)
@@ -122,29 +122,29 @@ static void amounts_of_memory_have_no_exponent(void **state)
                 {UINT64_MAX, "17179869184.00 GiB"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char text[LVNI_BYTES_TEXT];
-        assert_string_equal(lvni_bytes_text(rows[i].bytes, text), rows[i].text);
+        assert_string_equal(lvni_core_bytes_text(rows[i].bytes, text), rows[i].text);
     }
 }
 
 static void the_clock_runs_forward(void **state)
 {
     (void)state;
-    const uint64_t a = lvni_now_ns();
+    const uint64_t a = lvni_core_now_ns();
     uint64_t b = a;
     for (int i = 0; i < 1000; i++) {
-        const uint64_t c = lvni_now_ns();
+        const uint64_t c = lvni_core_now_ns();
         assert_true(c >= b);
         b = c;
     }
     assert_true(b > a);
-    assert_true(lvni_seconds_since(a) >= 0.0 && lvni_seconds_since(a) < 10.0);
+    assert_true(lvni_core_seconds_since(a) >= 0.0 && lvni_core_seconds_since(a) < 10.0);
 }
 
 static void *name_me(void *out)
 {
-    lvni_thread_name("a-very-long-role", 12);
+    lvni_core_thread_name("a-very-long-role", 12);
     pthread_getname_np(pthread_self(), (char *)out, 16);
-    lvni_thread_name("writer", -1);
+    lvni_core_thread_name("writer", -1);
     pthread_getname_np(pthread_self(), (char *)out + 16, 16);
     return NULL;
 }
@@ -160,7 +160,7 @@ static void threads_have_names(void **state)
     assert_string_equal(names + 16, "lvn-writer");
 }
 
-static void *tell_mask(void *out)
+static void *report_mask(void *out)
 {
     pthread_sigmask(SIG_SETMASK, NULL, out);
     return NULL;
@@ -172,15 +172,15 @@ static void threads_take_the_signals_of_their_own_instructions_alone(void **stat
     sigset_t mask;
     pthread_t thread;
     sigemptyset(&mask);
-    assert_int_equal(lvni_thread_start(&thread, tell_mask, &mask), 0);
+    assert_int_equal(lvni_core_thread_start(&thread, report_mask, &mask), 0);
     pthread_join(thread, NULL);
     assert_int_equal(sigismember(&mask, SIGTERM), 1);
     assert_int_equal(sigismember(&mask, SIGPIPE), 1);
     assert_int_equal(sigismember(&mask, SIGSEGV), 0);
     assert_int_equal(sigismember(&mask, SIGBUS), 0);
-    lvni_alloc_fail_at(1);
-    const int error = lvni_thread_start(&thread, tell_mask, &mask);
-    lvni_alloc_fail_at(0);
+    lvni_core_alloc_fail_at(1);
+    const int error = lvni_core_thread_start(&thread, report_mask, &mask);
+    lvni_core_alloc_fail_at(0);
     assert_int_equal(error, ENOMEM);
 }
 
@@ -188,8 +188,8 @@ static void the_host_has_a_name_that_fits(void **state)
 {
     (void)state;
     char whole[256], cut[2] = "xy";
-    lvni_host_name(whole, sizeof whole);
-    lvni_host_name(cut, sizeof cut);
+    lvni_core_host_name(whole, sizeof whole);
+    lvni_core_host_name(cut, sizeof cut);
     assert_true(whole[0] != '\0');
     assert_int_equal(cut[0], whole[0]);
     assert_int_equal(cut[1], '\0');
@@ -198,22 +198,22 @@ static void the_host_has_a_name_that_fits(void **state)
 static void exit_codes_follow_the_table(void **state)
 {
     (void)state;
-    assert_int_equal(lvni_exit_of_status(LVN_OK), 0);
-    assert_int_equal(lvni_exit_of_status(LVN_ERR_USAGE), 64);
-    assert_int_equal(lvni_exit_of_status(LVN_ERR_MEMORY), 69);
-    assert_int_equal(lvni_exit_of_status(LVN_ERR_DEVICE_MEMORY), 69);
-    assert_int_equal(lvni_exit_of_status(LVN_ERR_TIMEOUT), 75);
-    assert_int_equal(lvni_exit_of_status(LVN_ERR_PEER), 76);
-    assert_int_equal(lvni_exit_of_status(LVN_ERR_NON_FINITE), 1);
-    assert_int_equal(lvni_exit_of_status(LVN_ERR_IO), 1);
-    assert_int_equal(lvni_exit_of_status(LVN_ERR_CORRUPT), 1);
-    assert_int_equal(lvni_exit_of_signal(2), LVNI_EXIT_SIGINT);
-    assert_int_equal(lvni_exit_of_signal(15), LVNI_EXIT_SIGTERM);
-    assert_int_equal(lvni_exit_of_signal(9), 137);
+    assert_int_equal(lvni_core_exit_of_status(LVN_OK), 0);
+    assert_int_equal(lvni_core_exit_of_status(LVN_ERR_USAGE), 64);
+    assert_int_equal(lvni_core_exit_of_status(LVN_ERR_MEMORY), 69);
+    assert_int_equal(lvni_core_exit_of_status(LVN_ERR_DEVICE_MEMORY), 69);
+    assert_int_equal(lvni_core_exit_of_status(LVN_ERR_TIMEOUT), 75);
+    assert_int_equal(lvni_core_exit_of_status(LVN_ERR_PEER), 76);
+    assert_int_equal(lvni_core_exit_of_status(LVN_ERR_NON_FINITE), 1);
+    assert_int_equal(lvni_core_exit_of_status(LVN_ERR_IO), 1);
+    assert_int_equal(lvni_core_exit_of_status(LVN_ERR_CORRUPT), 1);
+    assert_int_equal(lvni_core_exit_of_signal(2), LVNI_EXIT_SIGINT);
+    assert_int_equal(lvni_core_exit_of_signal(15), LVNI_EXIT_SIGTERM);
+    assert_int_equal(lvni_core_exit_of_signal(9), 137);
 }
 
 /* Nothing but the sentence grows, and never past its end. */
-static void more_is_told_of_an_error(void **state)
+static void more_is_reported_of_an_error(void **state)
 {
     (void)state;
     lvn_error_set(LVN_ERR_NON_FINITE, "loss.c", 7, "the loss is %s", "nan");
@@ -240,9 +240,9 @@ static void put(const char *root, const char *folder, const char *name, const ch
 {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", root, folder);
-    assert_int_equal(lvni_mkdirs(path), LVN_OK);
+    assert_int_equal(lvni_core_mkdirs(path), LVN_OK);
     snprintf(path, sizeof path, "%s/%s/%s", root, folder, name);
-    assert_int_equal(lvni_file_write(path, text, strlen(text)), LVN_OK);
+    assert_int_equal(lvni_core_file_write(path, text, strlen(text)), LVN_OK);
 }
 
 /* The least of what is free and of the limits on the way out of the process's control group. */
@@ -251,22 +251,22 @@ static void memory_is_what_machine_and_groups_leave(void **state)
     (void)state;
     char root[] = "/tmp/levin-core-XXXXXX", command[64];
     assert_non_null(mkdtemp(root));
-    assert_true(lvni_machine_memory(root) == UINT64_MAX);
+    assert_true(lvni_core_machine_memory(root) == UINT64_MAX);
     put(root, "proc", "meminfo", "MemTotal: 9000 kB\nMemFree:  10 kB\nMemAvailable:   8000 kB\n");
-    assert_int_equal(lvni_machine_memory(root), 8000 * 1024);
+    assert_int_equal(lvni_core_machine_memory(root), 8000 * 1024);
     put(root, "proc/self", "cgroup", "4:memory:/other\n0::/jobs/17\n");
     put(root, "sys/fs/cgroup/jobs/17", "memory.max", "max\n");
-    assert_int_equal(lvni_machine_memory(root), 8000 * 1024);
+    assert_int_equal(lvni_core_machine_memory(root), 8000 * 1024);
     put(root, "sys/fs/cgroup/jobs", "memory.max", "5000000\n");
-    assert_int_equal(lvni_machine_memory(root), 5000000);
+    assert_int_equal(lvni_core_machine_memory(root), 5000000);
     put(root, "sys/fs/cgroup/jobs/17", "memory.max", "4000000\n");
-    assert_int_equal(lvni_machine_memory(root), 4000000);
+    assert_int_equal(lvni_core_machine_memory(root), 4000000);
     put(root, "sys/fs/cgroup", "memory.max", "3000000\n"); /* a container's own */
     put(root, "proc/self", "cgroup", "0::/\n");
-    assert_int_equal(lvni_machine_memory(root), 3000000);
+    assert_int_equal(lvni_core_machine_memory(root), 3000000);
     put(root, "sys/fs/cgroup", "memory.max", "9000000000\n");
-    assert_int_equal(lvni_machine_memory(root), 8000 * 1024);
-    assert_true(lvni_machine_memory("") > 0);
+    assert_int_equal(lvni_core_machine_memory(root), 8000 * 1024);
+    assert_true(lvni_core_machine_memory("") > 0);
     snprintf(command, sizeof command, "rm -r %s", root);
     assert_int_equal(system(command), 0);
 }
@@ -284,7 +284,7 @@ int main(void)
         cmocka_unit_test(threads_take_the_signals_of_their_own_instructions_alone),
         cmocka_unit_test(the_host_has_a_name_that_fits),
         cmocka_unit_test(exit_codes_follow_the_table),
-        cmocka_unit_test(more_is_told_of_an_error),
+        cmocka_unit_test(more_is_reported_of_an_error),
         cmocka_unit_test(memory_is_what_machine_and_groups_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

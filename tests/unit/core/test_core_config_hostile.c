@@ -37,8 +37,8 @@ static const char *const jobs[] = {
 static uint32_t next_random(void)
 {
     static uint64_t element;
-    static const lvni_rng rng = {.key = {{1, 2}}};
-    return lvni_rng_u32(&rng, element++);
+    static const lvni_core_rng rng = {.key = {{1, 2}}};
+    return lvni_core_rng_u32(&rng, element++);
 }
 
 /* Changes, deletes, doubles or cuts a few places. */
@@ -69,21 +69,22 @@ static size_t mutate(char *text, size_t n, size_t room)
 }
 
 /* What was accepted must survive being written and read again. */
-static void check_round_trip(const lvni_config *config)
+static void check_round_trip(const lvni_core_config *config)
 {
-    lvni_str text = {0};
-    lvni_str twice = {0};
-    lvni_config *again = NULL;
-    assert_int_equal(lvni_config_write_yaml(config, &text), LVN_OK);
+    lvni_core_str text = {0};
+    lvni_core_str twice = {0};
+    lvni_core_config *again = NULL;
+    assert_int_equal(lvni_core_config_write_yaml(config, &text), LVN_OK);
     assert_int_equal(make_config(&again), LVN_OK);
-    if (lvni_config_load_yaml(again, LVNI_LAYER_SAVED, "saved", text.data, text.len) != LVN_OK) {
+    if (lvni_core_config_load_yaml(again, LVNI_LAYER_SAVED, "saved", text.data, text.len) !=
+        LVN_OK) {
         fail_msg("%s in\n%s", lvn_last_error()->message, text.data);
     }
-    assert_int_equal(lvni_config_write_yaml(again, &twice), LVN_OK);
+    assert_int_equal(lvni_core_config_write_yaml(again, &twice), LVN_OK);
     assert_string_equal(text.data, twice.data);
-    lvni_config_destroy(again);
-    lvni_str_free(&text);
-    lvni_str_free(&twice);
+    lvni_core_config_destroy(again);
+    lvni_core_str_free(&text);
+    lvni_core_str_free(&twice);
 }
 
 static void mutated_yaml_never_breaks_the_reader(void **state)
@@ -101,9 +102,10 @@ static void mutated_yaml_never_breaks_the_reader(void **state)
         char *exact = malloc(n > 0 ? n : 1);
         assert_non_null(exact);
         memcpy(exact, text, n);
-        lvni_config *config = NULL;
+        lvni_core_config *config = NULL;
         assert_int_equal(make_config(&config), LVN_OK);
-        const lvn_status status = lvni_config_load_yaml(config, LVNI_LAYER_FILE, "m.yml", exact, n);
+        const lvn_status status =
+            lvni_core_config_load_yaml(config, LVNI_LAYER_FILE, "m.yml", exact, n);
         assert_true(status == LVN_OK || status == LVN_ERR_USAGE);
         if (status == LVN_OK) {
             accepted++;
@@ -111,16 +113,16 @@ static void mutated_yaml_never_breaks_the_reader(void **state)
         } else {
             assert_non_null(strstr(lvn_last_error()->message, "m.yml"));
         }
-        lvni_config_destroy(config);
+        lvni_core_config_destroy(config);
         free(exact);
         free(text);
     }
     /* the mutations are neither harmless nor all deadly */
     assert_true(accepted > 100 && accepted < ROUNDS);
-    assert_int_equal(lvni_alloc_get_total().live_bytes, 0);
+    assert_int_equal(lvni_core_alloc_get_total().live_bytes, 0);
 }
 
-static void mutated_words_never_break_the_parser(void **state)
+static void mutated_arguments_never_break_the_parser(void **state)
 {
     (void)state;
     enum { ROOM = 1024, ROUNDS = 3000 };
@@ -131,18 +133,18 @@ static void mutated_words_never_break_the_parser(void **state)
         memcpy(text, jobs[i % 3], n);
         n = mutate(text, n, ROOM - 1);
         text[n] = '\0';
-        lvni_config *config = NULL;
+        lvni_core_config *config = NULL;
         assert_int_equal(make_config(&config), LVN_OK);
-        const lvn_status status = lvni_config_load_job(config, text);
+        const lvn_status status = lvni_core_config_load_job(config, text);
         assert_true(status == LVN_OK || status == LVN_ERR_USAGE);
         if (status == LVN_OK) {
             accepted++;
             check_round_trip(config);
         }
-        lvni_config_destroy(config);
+        lvni_core_config_destroy(config);
     }
     assert_true(accepted > 100 && accepted < ROUNDS);
-    assert_int_equal(lvni_alloc_get_total().live_bytes, 0);
+    assert_int_equal(lvni_core_alloc_get_total().live_bytes, 0);
 }
 
 /* Names of files are any bytes but zero: control characters, other encodings, what looks like an
@@ -163,50 +165,54 @@ static void any_path_comes_back(void **state)
         if (path[strspn(path, " \t\r\n")] == '\0') {
             continue; /* refused as empty */
         }
-        lvni_config *config = NULL, *again = NULL;
+        lvni_core_config *config = NULL, *again = NULL;
         assert_int_equal(make_config(&config), LVN_OK);
-        assert_int_equal(lvni_config_assign(config, &(lvni_assignment){.key = "data",
-                                                                       .text = path,
-                                                                       .quoted = true,
-                                                                       .layer = LVNI_LAYER_WORDS,
-                                                                       .origin = "test"}),
-                         LVN_OK);
-        lvni_str text = {0};
-        assert_int_equal((i % 2 == 0 ? lvni_config_write_yaml : lvni_config_to_json)(config, &text),
-                         LVN_OK);
-        assert_true(lvni_utf8_valid(text.data));
+        assert_int_equal(
+            lvni_core_config_assign(config, &(lvni_core_assignment){.key = "data",
+                                                                    .text = path,
+                                                                    .quoted = true,
+                                                                    .layer = LVNI_LAYER_ARGUMENTS,
+                                                                    .origin = "test"}),
+            LVN_OK);
+        lvni_core_str text = {0};
+        assert_int_equal(
+            (i % 2 == 0 ? lvni_core_config_write_yaml : lvni_core_config_to_json)(config, &text),
+            LVN_OK);
+        assert_true(lvni_core_utf8_valid(text.data));
         assert_int_equal(make_config(&again), LVN_OK);
         assert_int_equal(
-            lvni_config_load_yaml(again, LVNI_LAYER_SAVED, "saved", text.data, text.len), LVN_OK);
+            lvni_core_config_load_yaml(again, LVNI_LAYER_SAVED, "saved", text.data, text.len),
+            LVN_OK);
         char whole[PATH_MAX + 32], here[PATH_MAX];
         assert_non_null(getcwd(here, sizeof here));
         snprintf(whole, sizeof whole, "%s/%s", here, path);
-        assert_string_equal(lvni_config_str(again, "data"), path[0] == '/' ? path : whole);
-        lvni_config_destroy(config);
-        lvni_config_destroy(again);
-        lvni_str_free(&text);
+        assert_string_equal(lvni_core_config_str(again, "data"), path[0] == '/' ? path : whole);
+        lvni_core_config_destroy(config);
+        lvni_core_config_destroy(again);
+        lvni_core_str_free(&text);
     }
 }
 
 /* Everything a start does with its configuration. */
-static lvn_status whole_start(lvni_str *yaml, lvni_str *json)
+static lvn_status whole_start(lvni_core_str *yaml, lvni_core_str *json)
 {
     static const char *const words[] = {"seed=3", "names=['a',b]", "optim.betas=[0.5,0.6]",
                                         "~title"};
     static const char file[] = "optim:\n  lr: 0.5\nmilestones: [1, 2]\ntitle: \"x\"\n";
-    lvni_config *config = NULL;
+    lvni_core_config *config = NULL;
     LVN_TRY(make_config(&config));
     lvn_status status =
-        lvni_config_load_job(config, "max_epochs=20 optim=adamw num_nodes=1 data='a b'");
-    status = status != LVN_OK
-                 ? status
-                 : lvni_config_load_yaml(config, LVNI_LAYER_FILE, "f.yml", file, sizeof file - 1);
-    status = status != LVN_OK ? status : lvni_config_load_words(config, 4, words);
-    status = status != LVN_OK ? status : lvni_config_finish(config);
-    status = status != LVN_OK ? status : lvni_config_set(config, "num_workers", "2", "resolved");
-    status = status != LVN_OK ? status : lvni_config_write_yaml(config, yaml);
-    status = status != LVN_OK ? status : lvni_config_to_json(config, json);
-    lvni_config_destroy(config);
+        lvni_core_config_load_job(config, "max_epochs=20 optim=adamw num_nodes=1 data='a b'");
+    status = status != LVN_OK ? status
+                              : lvni_core_config_load_yaml(config, LVNI_LAYER_FILE, "f.yml", file,
+                                                           sizeof file - 1);
+    status = status != LVN_OK ? status : lvni_core_config_load_arguments(config, 4, words);
+    status = status != LVN_OK ? status : lvni_core_config_finish(config);
+    status =
+        status != LVN_OK ? status : lvni_core_config_set(config, "num_workers", "2", "resolved");
+    status = status != LVN_OK ? status : lvni_core_config_write_yaml(config, yaml);
+    status = status != LVN_OK ? status : lvni_core_config_to_json(config, json);
+    lvni_core_config_destroy(config);
     return status;
 }
 
@@ -215,18 +221,18 @@ static void every_allocation_may_fail(void **state)
     (void)state;
     int64_t k = 1;
     for (lvn_status status = LVN_ERR_MEMORY; status == LVN_ERR_MEMORY && k < 5000; k++) {
-        lvni_str yaml = {0};
-        lvni_str json = {0};
-        lvni_alloc_fail_at(k);
+        lvni_core_str yaml = {0};
+        lvni_core_str json = {0};
+        lvni_core_alloc_fail_at(k);
         status = whole_start(&yaml, &json);
-        lvni_alloc_fail_at(0);
+        lvni_core_alloc_fail_at(0);
         if (status != LVN_OK && status != LVN_ERR_MEMORY) {
             fail_msg("%s at allocation %d", lvn_last_error()->message, (int)k);
         }
         assert_true(status == LVN_OK || lvn_last_error()->code == LVN_ERR_MEMORY);
-        lvni_str_free(&yaml);
-        lvni_str_free(&json);
-        assert_int_equal(lvni_alloc_get_total().live_bytes, 0);
+        lvni_core_str_free(&yaml);
+        lvni_core_str_free(&json);
+        assert_int_equal(lvni_core_alloc_get_total().live_bytes, 0);
     }
     assert_true(k > 100 && k < 5000);
 }
@@ -238,13 +244,13 @@ static void a_wrong_value_with_failing_memory(void **state)
     lvn_status status = LVN_ERR_MEMORY;
     for (int64_t k = 1; status == LVN_ERR_MEMORY && k < 100; k++) {
         static const char *const words[] = {"optim.betas=[0.5,'q']"};
-        lvni_config *config = NULL;
+        lvni_core_config *config = NULL;
         assert_int_equal(make_config(&config), LVN_OK);
-        lvni_alloc_fail_at(k);
-        status = lvni_config_load_words(config, 1, words);
-        lvni_alloc_fail_at(0);
-        lvni_config_destroy(config);
-        assert_int_equal(lvni_alloc_get_total().live_bytes, 0);
+        lvni_core_alloc_fail_at(k);
+        status = lvni_core_config_load_arguments(config, 1, words);
+        lvni_core_alloc_fail_at(0);
+        lvni_core_config_destroy(config);
+        assert_int_equal(lvni_core_alloc_get_total().live_bytes, 0);
     }
     assert_int_equal(status, LVN_ERR_USAGE);
 }
@@ -253,7 +259,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mutated_yaml_never_breaks_the_reader),
-        cmocka_unit_test(mutated_words_never_break_the_parser),
+        cmocka_unit_test(mutated_arguments_never_break_the_parser),
         cmocka_unit_test(any_path_comes_back),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_wrong_value_with_failing_memory),

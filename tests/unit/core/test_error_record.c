@@ -50,13 +50,13 @@ static lvn_status record_of(lvn_status code, const char *text)
 static void the_first_record_is_read_back(void **state)
 {
     (void)state;
-    assert_int_equal(lvni_error_record_begin(path, 5), LVN_OK);
+    assert_int_equal(lvni_core_error_record_begin(path, 5), LVN_OK);
     record_of(LVN_ERR_NON_FINITE, "the loss is \"nan\"\nat step 12");
-    assert_int_equal(lvni_error_record_write(lvn_last_error(), 1), LVN_OK);
+    assert_int_equal(lvni_core_error_record_write(lvn_last_error(), 1), LVN_OK);
     record_of(LVN_ERR_PEER, "rank 0 is gone");
-    assert_int_equal(lvni_error_record_write(lvn_last_error(), 76), LVN_OK);
-    lvni_error_record r;
-    assert_int_equal(lvni_error_record_read(path, &r), LVN_OK);
+    assert_int_equal(lvni_core_error_record_write(lvn_last_error(), 76), LVN_OK);
+    lvni_core_error_record r;
+    assert_int_equal(lvni_core_error_record_read(path, &r), LVN_OK);
     assert_int_equal(r.rank, 5);
     assert_int_equal(r.code, 1);
     assert_int_equal(r.pid, getpid());
@@ -72,21 +72,21 @@ static void the_first_record_is_read_back(void **state)
 static void nowhere_is_fine(void **state)
 {
     (void)state;
-    assert_int_equal(lvni_error_record_begin(NULL, 0), LVN_OK);
+    assert_int_equal(lvni_core_error_record_begin(NULL, 0), LVN_OK);
     record_of(LVN_ERR_IO, "x");
-    assert_int_equal(lvni_error_record_write(lvn_last_error(), 1), LVN_OK);
-    lvni_error_record r;
-    assert_int_equal(lvni_error_record_read(path, &r), LVN_ERR_NOT_FOUND);
+    assert_int_equal(lvni_core_error_record_write(lvn_last_error(), 1), LVN_OK);
+    lvni_core_error_record r;
+    assert_int_equal(lvni_core_error_record_read(path, &r), LVN_ERR_NOT_FOUND);
 }
 
-static void what_is_no_record_is_told(void **state)
+static void what_is_no_record_is_reported(void **state)
 {
     (void)state;
     static const char *const bad[] = {"", "[]", "{\"rank\": 1}", "{\"message\": 3}", "nonsense"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        lvni_error_record r;
-        assert_int_equal(lvni_file_write(path, bad[i], strlen(bad[i])), LVN_OK);
-        assert_int_equal(lvni_error_record_read(path, &r), LVN_ERR_CORRUPT);
+        lvni_core_error_record r;
+        assert_int_equal(lvni_core_file_write(path, bad[i], strlen(bad[i])), LVN_OK);
+        assert_int_equal(lvni_core_error_record_read(path, &r), LVN_ERR_CORRUPT);
     }
     unlink(path);
 }
@@ -121,7 +121,7 @@ static void overflow_in_a_thread(int number)
     (void)number;
     pthread_t thread;
     int sum = 0;
-    if (lvni_thread_start(&thread, overflow, &sum) == 0) {
+    if (lvni_core_thread_start(&thread, overflow, &sum) == 0) {
         pthread_join(thread, NULL);
     }
     _exit(8);
@@ -136,8 +136,8 @@ static void die(int number, void (*how)(int number))
         const struct rlimit none = {0, 0};
         setrlimit(RLIMIT_CORE, &none);
         signal(number, SIG_DFL); /* without a sanitizer's handler */
-        if (lvni_error_record_begin(path, 2) != LVN_OK ||
-            lvni_error_record_catch_signals() != LVN_OK) {
+        if (lvni_core_error_record_begin(path, 2) != LVN_OK ||
+            lvni_core_error_record_catch_signals() != LVN_OK) {
             _exit(9);
         }
         how(number);
@@ -147,11 +147,11 @@ static void die(int number, void (*how)(int number))
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status));
     assert_int_equal(WTERMSIG(status), number);
-    lvni_error_record r;
-    assert_int_equal(lvni_error_record_read(path, &r), LVN_OK);
+    lvni_core_error_record r;
+    assert_int_equal(lvni_core_error_record_read(path, &r), LVN_OK);
     assert_int_equal(r.rank, 2);
     assert_int_equal(r.pid, pid);
-    assert_int_equal(r.code, lvni_exit_of_signal(number));
+    assert_int_equal(r.code, lvni_core_exit_of_signal(number));
     assert_string_equal(r.kind, "signal");
     char name[16];
     snprintf(name, sizeof name, "SIG%s", sigabbrev_np(number));
@@ -180,7 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_record_is_read_back),
         cmocka_unit_test(nowhere_is_fine),
-        cmocka_unit_test(what_is_no_record_is_told),
+        cmocka_unit_test(what_is_no_record_is_reported),
         cmocka_unit_test(signals_leave_a_record_and_kill),
         cmocka_unit_test(threads_have_a_stack_for_it),
     };

@@ -52,11 +52,11 @@ static void control_characters_and_broken_bytes_become_hexadecimal(void **state)
     (void)state;
     for (int i = 0; i < SAMPLES; i++) {
         char out[128], again[128];
-        const size_t n = lvni_escape(out, sizeof out, samples[i].bytes, strlen(samples[i].bytes),
-                                     LVNI_ESCAPE_TEXT);
+        const size_t n = lvni_core_escape(out, sizeof out, samples[i].bytes,
+                                          strlen(samples[i].bytes), LVNI_ESCAPE_TEXT);
         assert_string_equal(out, samples[i].text);
         assert_int_equal(n, strlen(out));
-        lvni_escape(again, sizeof again, out, n, LVNI_ESCAPE_TEXT);
+        lvni_core_escape(again, sizeof again, out, n, LVNI_ESCAPE_TEXT);
         assert_string_equal(again, out);
     }
 }
@@ -65,14 +65,14 @@ static void names_come_back(void **state)
 {
     (void)state;
     for (int i = 0; i < SAMPLES; i++) {
-        lvni_str s = {0};
-        lvni_str_escape(&s, samples[i].bytes, strlen(samples[i].bytes), LVNI_ESCAPE_NAME);
-        assert_string_equal(lvni_str_text(&s),
+        lvni_core_str s = {0};
+        lvni_core_str_escape(&s, samples[i].bytes, strlen(samples[i].bytes), LVNI_ESCAPE_NAME);
+        assert_string_equal(lvni_core_str_text(&s),
                             samples[i].name != NULL ? samples[i].name : samples[i].text);
-        char *text = lvni_str_take(&s);
-        assert_int_equal(lvni_unescape_name(text), strlen(samples[i].bytes));
+        char *text = lvni_core_str_take(&s);
+        assert_int_equal(lvni_core_unescape_name(text), strlen(samples[i].bytes));
         assert_string_equal(text, samples[i].bytes);
-        lvni_free(text);
+        lvni_core_free(text);
     }
 }
 
@@ -96,12 +96,12 @@ static void any_name_comes_back_and_is_printable(void **state)
             name[k] = letters[next(&seed) % (sizeof letters - 1)];
         }
         name[n] = '\0';
-        const size_t length = lvni_escape(text, sizeof text, name, n, LVNI_ESCAPE_NAME);
-        assert_true(lvni_utf8_valid(text));
+        const size_t length = lvni_core_escape(text, sizeof text, name, n, LVNI_ESCAPE_NAME);
+        assert_true(lvni_core_utf8_valid(text));
         for (size_t k = 0; k < length; k++) {
             assert_true((unsigned char)text[k] >= 0x20 && text[k] != 0x7f);
         }
-        assert_int_equal(lvni_unescape_name(text), n);
+        assert_int_equal(lvni_core_unescape_name(text), n);
         assert_string_equal(text, name);
     }
 }
@@ -125,7 +125,7 @@ static void what_is_cut_ends_with_a_whole_character(void **state)
     for (size_t room = 1; room <= 10; room++) {
         char out[16];
         memset(out, '!', sizeof out);
-        assert_int_equal(lvni_escape(out, room, text, sizeof text - 1, LVNI_ESCAPE_TEXT), 9);
+        assert_int_equal(lvni_core_escape(out, room, text, sizeof text - 1, LVNI_ESCAPE_TEXT), 9);
         assert_string_equal(out, cut[room - 1]);
         assert_int_equal(out[room], '!');
     }
@@ -139,7 +139,7 @@ static void both(const char *fmt, ...)
     va_start(args, fmt);
     va_copy(again, args);
     const int n = vsnprintf(want, sizeof want, fmt, args);
-    assert_int_equal(lvni_escape_format(is, sizeof is, fmt, again), n);
+    assert_int_equal(lvni_core_escape_format(is, sizeof is, fmt, again), n);
     assert_string_equal(is, want);
     va_end(again);
     va_end(args);
@@ -166,14 +166,15 @@ static void formats_are_those_of_printf(void **state)
 static void only_arguments_are_escaped(void **state)
 {
     (void)state;
-    lvni_str s = {0};
-    lvni_str_message(&s, "E1: %s\n  found: %.3s %c %4s|%-4s|", "a\nb", "\xe2\x82\xac\xe2\x82\xac",
-                     '\x1b', "\x01", "\x02");
-    assert_string_equal(lvni_str_text(&s), "E1: a\\x0ab\n  found: \xe2\x82\xac \\x1b \\x01|\\x02|");
-    lvni_str_clear(&s);
-    lvni_str_message(&s, "%.4s %-s", "\xe2\x82\xac\xe2\x82\xac", "one\n\ttwo\x1b[0m");
-    assert_string_equal(lvni_str_text(&s), "\xe2\x82\xac one\n\ttwo\\x1b[0m");
-    lvni_str_free(&s);
+    lvni_core_str s = {0};
+    lvni_core_str_message(&s, "E1: %s\n  found: %.3s %c %4s|%-4s|", "a\nb",
+                          "\xe2\x82\xac\xe2\x82\xac", '\x1b', "\x01", "\x02");
+    assert_string_equal(lvni_core_str_text(&s),
+                        "E1: a\\x0ab\n  found: \xe2\x82\xac \\x1b \\x01|\\x02|");
+    lvni_core_str_clear(&s);
+    lvni_core_str_message(&s, "%.4s %-s", "\xe2\x82\xac\xe2\x82\xac", "one\n\ttwo\x1b[0m");
+    assert_string_equal(lvni_core_str_text(&s), "\xe2\x82\xac one\n\ttwo\\x1b[0m");
+    lvni_core_str_free(&s);
 }
 
 /* Errors, frames and notices: everything that is formatted there. */
@@ -192,15 +193,15 @@ static void errors_and_notices_are_clean(void **state)
     assert_string_equal(lvn_last_error()->message, want);
     snprintf(want, sizeof want, "in %s", clean);
     assert_string_equal(lvn_last_error()->frames[0], want);
-    lvni_notices notices = {0};
-    lvni_notice_error(&notices, 101, "%s", name);
-    lvni_notice_found(&notices, "%s", name);
-    lvni_notice_warn(&notices, 201, "%s", name);
+    lvni_core_notices notices = {0};
+    lvni_core_notice_error(&notices, 101, "%s", name);
+    lvni_core_notice_found(&notices, "%s", name);
+    lvni_core_notice_warn(&notices, 201, "%s", name);
     snprintf(want, sizeof want, "levin: error E101: %s\n  found: %s\n", clean, clean);
-    assert_string_equal(lvni_str_text(&notices.text), want);
+    assert_string_equal(lvni_core_str_text(&notices.text), want);
     snprintf(want, sizeof want, "levin: warning W201: %s\n", clean);
-    assert_string_equal(lvni_str_text(&notices.warnings), want);
-    lvni_notices_free(&notices);
+    assert_string_equal(lvni_core_str_text(&notices.warnings), want);
+    lvni_core_notices_free(&notices);
 }
 
 /* A message as long as the record is cut between characters. */
@@ -213,7 +214,7 @@ static void long_errors_end_with_a_whole_character(void **state)
     }
     for (int pad = 0; pad < 3; pad++) {
         lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "%.*s%s", pad, "aaa", euros);
-        assert_true(lvni_utf8_valid(lvn_last_error()->message));
+        assert_true(lvni_core_utf8_valid(lvn_last_error()->message));
         assert_true(strlen(lvn_last_error()->message) >= sizeof lvn_last_error()->message - 4);
     }
 }
@@ -221,12 +222,12 @@ static void long_errors_end_with_a_whole_character(void **state)
 static void json_strings_hold_any_bytes(void **state)
 {
     (void)state;
-    lvni_str s = {0};
-    lvni_str_json(&s,
-                  "a\x1b\n\"\\ \xc2\x9b \xe2\x80\xae \xe9 \xe2\x82\xac \xf0\x9f\x90\xb1 \xe2\x82");
-    assert_string_equal(lvni_str_text(&s), "\"a\\u001b\\n\\\"\\\\ \\u009b \\u202e \\\\xe9 "
-                                           "\xe2\x82\xac \xf0\x9f\x90\xb1 \\\\xe2\\\\x82\"");
-    lvni_str_free(&s);
+    lvni_core_str s = {0};
+    lvni_core_str_json(
+        &s, "a\x1b\n\"\\ \xc2\x9b \xe2\x80\xae \xe9 \xe2\x82\xac \xf0\x9f\x90\xb1 \xe2\x82");
+    assert_string_equal(lvni_core_str_text(&s), "\"a\\u001b\\n\\\"\\\\ \\u009b \\u202e \\\\xe9 "
+                                                "\xe2\x82\xac \xf0\x9f\x90\xb1 \\\\xe2\\\\x82\"");
+    lvni_core_str_free(&s);
 }
 
 /* NOLINTEND(misc-misleading-bidirectional,bugprone-suspicious-missing-comma) */

@@ -2,7 +2,7 @@
 /* clang-format off */
 static const struct golden_shape {
     int width, height, shorter, crop;
-    lvni_filter filter;
+    lvni_data_filter filter;
     uint32_t crc;
 } golden_shapes[] = {
     {97, 61, 37, 32, LVNI_FILTER_NEAREST, 0xa0b2df80},
@@ -119,12 +119,13 @@ static const struct golden_shape {
     {77, 120, 34, 31, LVNI_FILTER_BICUBIC, 0x01c9079b},
 };
 
-/* Colours of photos at evenly spaced places, the default of image_size=224 first; the CRC of all. */
+/* Colours of photos at evenly spaced places, the default of image_size=224 first; the CRC of
+ * all. */
 enum { GOLDEN_SAMPLES = 20 };
 static const struct golden_photo {
     const char *name;
     int shorter, crop;
-    lvni_filter filter;
+    lvni_data_filter filter;
     uint32_t crc;
     const char *samples;
 } golden_photos[] = {

@@ -19,7 +19,7 @@ FILTERS = ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
 SAMPLES = 20
 SHAPES_HEAD = """static const struct golden_shape {
     int width, height, shorter, crop;
-    lvni_filter filter;
+    lvni_data_filter filter;
     uint32_t crc;
 } golden_shapes[] = {"""
 PHOTOS_HEAD = f"""}};
@@ -29,7 +29,7 @@ enum {{ GOLDEN_SAMPLES = {SAMPLES} }};
 static const struct golden_photo {{
     const char *name;
     int shorter, crop;
-    lvni_filter filter;
+    lvni_data_filter filter;
     uint32_t crc;
     const char *samples;
 }} golden_photos[] = {{"""

@@ -1,4 +1,4 @@
-/* Pictures and folders for the tests (images_support.h). */
+/* Images and folders for the tests (images_support.h). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -51,8 +51,8 @@ void images_write_file(const char *path, const void *bytes, size_t n)
     char folder[512];
     snprintf(folder, sizeof folder, "%s", path);
     *strrchr(folder, '/') = 0;
-    assert_int_equal(lvni_mkdirs(folder), LVN_OK);
-    assert_int_equal(lvni_file_write(path, bytes, n), LVN_OK);
+    assert_int_equal(lvni_core_mkdirs(folder), LVN_OK);
+    assert_int_equal(lvni_core_file_write(path, bytes, n), LVN_OK);
 }
 
 void images_write_labels(const char *path, int n, const int64_t *labels)

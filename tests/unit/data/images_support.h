@@ -1,4 +1,4 @@
-/* Pictures and folders for the tests of src/data: made here, in a temporary folder that goes away
+/* Images and folders for the tests of src/data: made here, in a temporary folder that goes away
  * again. */
 #ifndef LEVIN_TESTS_IMAGES_SUPPORT_H
 #define LEVIN_TESTS_IMAGES_SUPPORT_H
@@ -14,7 +14,7 @@ void images_write_file(const char *path, const void *bytes, size_t n);
 /* A .npy file of n int64. */
 void images_write_labels(const char *path, int n, const int64_t *labels);
 
-/* A smooth colour picture, different per seed: (height, width, 3). */
+/* A smooth colour image, different per seed: (height, width, 3). */
 void images_paint(uint8_t *rgb, int width, int height, unsigned seed);
 /* JPEG bytes of rgb (or of its green channel as a grey JPEG), with an Exif orientation when 1..8,
  * in big or little byte order. The caller frees with free(). */

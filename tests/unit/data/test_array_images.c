@@ -1,4 +1,4 @@
-/* Pictures in array files: MNIST's four files and .npy, their parts, classes, pixels, and what does
+/* Images in array files: MNIST's four files and .npy, their parts, classes, pixels, and what does
  * not fit together. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,21 +53,21 @@ static void mnist_folder_has_its_two_parts_and_its_pixels(void **state)
 {
     (void)state;
     const char *folder = images_temp_folder();
-    assert_false(lvni_array_images_is_folder(folder));
+    assert_false(lvni_data_array_images_is_folder(folder));
     write_mnist(folder);
-    assert_true(lvni_array_images_is_folder(folder));
-    assert_false(lvni_array_images_is_file(folder));
-    lvni_array_images *m;
-    assert_int_equal(lvni_array_images_open(folder, NULL, true, &m), LVN_OK);
+    assert_true(lvni_data_array_images_is_folder(folder));
+    assert_false(lvni_data_array_images_is_file(folder));
+    lvni_data_array_images *m;
+    assert_int_equal(lvni_data_array_images_open(folder, NULL, true, &m), LVN_OK);
     assert_int_equal(m->n_parts, 2);
     assert_int_equal(m->n, TRAIN + VAL);
     assert_int_equal(m->n_classes, 3);
     assert_string_equal(m->class_names[2], "2");
-    lvni_transform t;
-    lvni_shapes_transform_init(&t, H); /* the central square of 6 x 5, one to one */
+    lvni_data_transform t;
+    lvni_data_shapes_transform_init(&t, H); /* the central square of 6 x 5, one to one */
     lvn_dataset *d;
-    assert_int_equal(lvni_array_images_view(m, (int64_t[]){3, 5}, 2, &t, &d), LVN_OK);
-    lvni_array_images_release(m);
+    assert_int_equal(lvni_data_array_images_view(m, (int64_t[]){3, 5}, 2, &t, &d), LVN_OK);
+    lvni_data_array_images_release(m);
     assert_int_equal(d->cls->length(d), 2);
     assert_int_equal(d->cls->index(d, 1), 5);
     const struct {
@@ -83,7 +83,7 @@ static void mnist_folder_has_its_two_parts_and_its_pixels(void **state)
                          LVN_OK);
         assert_int_equal(label, cases[i].label);
         assert_int_equal(d->cls->label(d, cases[i].sample), label);
-        lvni_transform_to_rgb(&t, image, rgb);
+        lvni_data_transform_to_rgb(&t, image, rgb);
         for (int k = 0; k < H * H * 3; k++) {
             /* between the two columns of the centre: half a grey level more, rounded up or down */
             const int x = k / 3 % H, y = k / 3 / H, want = cases[i].first + y * W + x;
@@ -96,16 +96,16 @@ static void mnist_folder_has_its_two_parts_and_its_pixels(void **state)
 
 static void expect(const char *path, const char *labels, lvn_status status, const char *words)
 {
-    lvni_array_images *m;
-    const uint64_t before = lvni_alloc_get_total().live_bytes;
-    assert_int_equal(lvni_array_images_open(path, labels, true, &m), status);
+    lvni_data_array_images *m;
+    const uint64_t before = lvni_core_alloc_get_total().live_bytes;
+    assert_int_equal(lvni_data_array_images_open(path, labels, true, &m), status);
     if (strstr(lvn_last_error()->message, words) == NULL) {
         fail_msg("\"%s\" does not say \"%s\"", lvn_last_error()->message, words);
     }
-    assert_int_equal(lvni_alloc_get_total().live_bytes, before);
+    assert_int_equal(lvni_core_alloc_get_total().live_bytes, before);
 }
 
-static void parts_that_do_not_fit_are_told(void **state)
+static void parts_that_do_not_fit_are_reported(void **state)
 {
     (void)state;
     const char *folder = images_temp_folder();
@@ -113,12 +113,12 @@ static void parts_that_do_not_fit_are_told(void **state)
     const uint8_t three[3] = {0, 1, 2}, far[VAL] = {0, 3}, zeros[TRAIN] = {0};
     uint8_t pixels[TRAIN * W * H] = {0};
     write_idx(folder, "t10k-labels.idx1-ubyte", 1, (int[]){VAL}, far, VAL);
-    expect(folder, NULL, LVN_ERR_USAGE, "has the class 3, which the training pictures do not have");
+    expect(folder, NULL, LVN_ERR_USAGE, "has the class 3, which the training images do not have");
     write_idx(folder, "t10k-images.idx3-ubyte", 3, (int[]){VAL, W, H}, pixels, VAL * W * H);
     expect(folder, NULL, LVN_ERR_MISMATCH, "5 x 6 x 1");
     assert_int_equal(unlink(images_path(folder, "t10k-images.idx3-ubyte")), 0);
     write_idx(folder, "train-labels-idx1-ubyte", 1, (int[]){3}, three, 3);
-    expect(folder, NULL, LVN_ERR_MISMATCH, "(3) labels for 4 pictures");
+    expect(folder, NULL, LVN_ERR_MISMATCH, "(3) labels for 4 images");
     write_idx(folder, "train-labels-idx1-ubyte", 1, (int[]){TRAIN}, zeros, TRAIN);
     expect(folder, NULL, LVN_ERR_USAGE, "two or more classes");
     assert_int_equal(unlink(images_path(folder, "train-labels-idx1-ubyte")), 0);
@@ -126,59 +126,59 @@ static void parts_that_do_not_fit_are_told(void **state)
     write_idx(folder, "train-images-idx3-ubyte", 2, (int[]){TRAIN, W * H}, pixels, TRAIN * W * H);
     expect(folder, NULL, LVN_ERR_USAGE, "(4, 30) of uint8");
     write_idx(folder, "train-images-idx3-ubyte", 3, (int[]){0, H, W}, pixels, 0);
-    expect(folder, NULL, LVN_ERR_USAGE, "no pictures");
+    expect(folder, NULL, LVN_ERR_USAGE, "no images");
     images_remove_folder(folder);
 }
 
-static void npy_pictures_find_their_labels(void **state)
+static void npy_images_find_their_labels(void **state)
 {
     (void)state;
-    const char *folder = images_temp_folder(), *pictures = images_path(folder, "p.npy");
+    const char *folder = images_temp_folder(), *images = images_path(folder, "p.npy");
     static const char header[] =
         "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3, 3, 3), }";
     uint8_t file[256] = "\x93NUMPY\x01";
     file[8] = sizeof header - 1;
     memcpy(file + 10, header, sizeof header - 1);
     paint(file + 10 + sizeof header - 1, 54, 7);
-    images_write_file(pictures, file, 10 + sizeof header - 1 + 54);
-    assert_true(lvni_array_images_is_file(pictures));
-    expect(pictures, NULL, LVN_ERR_USAGE, "labels= is missing");
+    images_write_file(images, file, 10 + sizeof header - 1 + 54);
+    assert_true(lvni_data_array_images_is_file(images));
+    expect(images, NULL, LVN_ERR_USAGE, "labels= is missing");
     const char *labels = images_path(folder, "labels.npy");
     const float reals[2] = {0.0F, 1.0F};
-    assert_int_equal(lvni_npy_write_f32(labels, 1, (int64_t[]){2}, reals), LVN_OK);
-    expect(pictures, NULL, LVN_ERR_USAGE, "whole numbers");
+    assert_int_equal(lvni_data_npy_write_f32(labels, 1, (int64_t[]){2}, reals), LVN_OK);
+    expect(images, NULL, LVN_ERR_USAGE, "whole numbers");
     images_write_labels(labels, 2, (int64_t[]){0, -1});
-    expect(pictures, NULL, LVN_ERR_USAGE, "label -1 of picture 1");
+    expect(images, NULL, LVN_ERR_USAGE, "label -1 of image 1");
     images_write_labels(labels, 2, (int64_t[]){3, 1});
-    lvni_array_images *m, *other;
-    assert_int_equal(lvni_array_images_open(pictures, NULL, true, &m), LVN_OK);
+    lvni_data_array_images *m, *other;
+    assert_int_equal(lvni_data_array_images_open(images, NULL, true, &m), LVN_OK);
     assert_int_equal(m->n_classes, 4);
-    assert_int_equal(lvni_array_images_open(pictures, labels, true, &other), LVN_OK);
+    assert_int_equal(lvni_data_array_images_open(images, labels, true, &other), LVN_OK);
     assert_true(m->content == other->content);
-    lvni_array_images_release(other);
+    lvni_data_array_images_release(other);
     static const char *const names[] = {"1", "3"}, *const too_few[] = {"0", "1"};
-    assert_int_equal(lvni_array_images_relabel(m, too_few, 2), LVN_ERR_MISMATCH);
+    assert_int_equal(lvni_data_array_images_relabel(m, too_few, 2), LVN_ERR_MISMATCH);
     assert_non_null(strstr(lvn_last_error()->message, "class 3"));
-    assert_int_equal(lvni_array_images_relabel(m, names, 2), LVN_OK);
+    assert_int_equal(lvni_data_array_images_relabel(m, names, 2), LVN_OK);
     assert_true(m->label[0] == 1 && m->label[1] == 0);
-    lvni_transform t;
-    lvni_shapes_transform_init(&t, 3);
+    lvni_data_transform t;
+    lvni_data_shapes_transform_init(&t, 3);
     lvn_dataset *d;
-    assert_int_equal(lvni_array_images_view(m, NULL, 0, &t, &d), LVN_OK);
+    assert_int_equal(lvni_data_array_images_view(m, NULL, 0, &t, &d), LVN_OK);
     assert_int_equal(d->n_classes, 2);
     float image[27];
     uint8_t rgb[27];
     int64_t label;
     assert_int_equal(d->cls->get(d, &(lvn_sample_key){1, 0, 1, false}, (void *[]){image, &label}),
                      LVN_OK);
-    lvni_transform_to_rgb(&t, image, rgb);
+    lvni_data_transform_to_rgb(&t, image, rgb);
     assert_memory_equal(rgb, file + 10 + sizeof header - 1 + 27, 27);
     lvn_dataset_destroy(d);
-    lvni_array_images_release(m);
+    lvni_data_array_images_release(m);
     /* to predict: labels are not looked at */
-    assert_int_equal(lvni_array_images_open(pictures, NULL, false, &m), LVN_OK);
+    assert_int_equal(lvni_data_array_images_open(images, NULL, false, &m), LVN_OK);
     assert_null(m->label);
-    lvni_array_images_release(m);
+    lvni_data_array_images_release(m);
     images_remove_folder(folder);
 }
 
@@ -187,23 +187,23 @@ static void no_memory_leaves_nothing_behind(void **state)
     (void)state;
     const char *folder = images_temp_folder();
     write_mnist(folder);
-    const uint64_t before = lvni_alloc_get_total().live_bytes;
+    const uint64_t before = lvni_core_alloc_get_total().live_bytes;
     static const char *const names[] = {"2", "1", "0"};
-    lvni_transform t;
-    lvni_shapes_transform_init(&t, H);
+    lvni_data_transform t;
+    lvni_data_shapes_transform_init(&t, H);
     lvn_status s = LVN_ERR_MEMORY;
     int64_t k = 0;
     while (s == LVN_ERR_MEMORY && k < 100) {
-        lvni_array_images *m = NULL;
+        lvni_data_array_images *m = NULL;
         lvn_dataset *d = NULL;
-        lvni_alloc_fail_at(++k);
-        s = lvni_array_images_open(folder, NULL, true, &m);
-        s = s == LVN_OK ? lvni_array_images_relabel(m, names, 3) : s;
-        s = s == LVN_OK ? lvni_array_images_view(m, (int64_t[]){1}, 1, &t, &d) : s;
-        lvni_alloc_fail_at(0);
+        lvni_core_alloc_fail_at(++k);
+        s = lvni_data_array_images_open(folder, NULL, true, &m);
+        s = s == LVN_OK ? lvni_data_array_images_relabel(m, names, 3) : s;
+        s = s == LVN_OK ? lvni_data_array_images_view(m, (int64_t[]){1}, 1, &t, &d) : s;
+        lvni_core_alloc_fail_at(0);
         lvn_dataset_destroy(d);
-        lvni_array_images_release(m);
-        assert_int_equal(lvni_alloc_get_total().live_bytes, before);
+        lvni_data_array_images_release(m);
+        assert_int_equal(lvni_core_alloc_get_total().live_bytes, before);
     }
     assert_int_equal(s, LVN_OK);
     assert_true(k > 10);
@@ -214,8 +214,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mnist_folder_has_its_two_parts_and_its_pixels),
-        cmocka_unit_test(parts_that_do_not_fit_are_told),
-        cmocka_unit_test(npy_pictures_find_their_labels),
+        cmocka_unit_test(parts_that_do_not_fit_are_reported),
+        cmocka_unit_test(npy_images_find_their_labels),
         cmocka_unit_test(no_memory_leaves_nothing_behind),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,14 +70,15 @@ static void every_element_type_is_read_in_both_byte_orders(void **state)
                      "{'descr': '%c%s', 'fortran_order': False, 'shape': (1,), }\n",
                      big ? '>' : '<', cases[i].descr);
             const size_t n = npy_make(file, 1 + (int)(i % 3), dictionary, payload, cases[i].n);
-            lvni_array a;
+            lvni_data_array a;
             float value = 0.0F;
             int64_t whole = 0;
-            assert_int_equal(lvni_npy_parse(file, n, "x.npy", &a), LVN_OK);
-            assert_int_equal(lvni_array_read_f32(&a, 0, 1, &value), LVN_OK);
+            assert_int_equal(lvni_data_npy_parse(file, n, "x.npy", &a), LVN_OK);
+            assert_int_equal(lvni_data_array_read_f32(&a, 0, 1, &value), LVN_OK);
             assert_float_equal(value, cases[i].value, 0.0F);
             const bool real = cases[i].descr[0] == 'f';
-            assert_int_equal(lvni_array_read_i64(&a, 0, 1, &whole), real ? LVN_ERR_DTYPE : LVN_OK);
+            assert_int_equal(lvni_data_array_read_i64(&a, 0, 1, &whole),
+                             real ? LVN_ERR_DTYPE : LVN_OK);
             assert_true(real || (float)whole == cases[i].value);
         }
     }
@@ -90,21 +91,21 @@ static void column_order_comes_out_row_by_row(void **state)
     uint8_t file[256];
     const size_t n = npy_make(
         file, 1, "{\"shape\": (2, 3L), 'fortran_order': True, 'descr': '|u1'}", columns, 6);
-    lvni_array a;
+    lvni_data_array a;
     int64_t rows[6];
-    assert_int_equal(lvni_npy_parse(file, n, "x.npy", &a), LVN_OK);
+    assert_int_equal(lvni_data_npy_parse(file, n, "x.npy", &a), LVN_OK);
     assert_int_equal(a.ndim, 2);
-    assert_int_equal(lvni_array_read_i64(&a, 0, 6, rows), LVN_OK);
+    assert_int_equal(lvni_data_array_read_i64(&a, 0, 6, rows), LVN_OK);
     for (int i = 0; i < 6; i++) {
         assert_int_equal(rows[i], i + 1);
     }
-    assert_int_equal(lvni_array_read_i64(&a, 2, 1, rows), LVN_OK);
+    assert_int_equal(lvni_data_array_read_i64(&a, 2, 1, rows), LVN_OK);
     assert_int_equal(rows[0], 3);
-    assert_int_equal(lvni_array_read_i64(&a, 5, 2, rows), LVN_ERR_INVALID);
-    assert_int_equal(lvni_array_read_i64(&a, -1, 1, rows), LVN_ERR_INVALID);
+    assert_int_equal(lvni_data_array_read_i64(&a, 5, 2, rows), LVN_ERR_INVALID);
+    assert_int_equal(lvni_data_array_read_i64(&a, -1, 1, rows), LVN_ERR_INVALID);
 }
 
-static void damaged_headers_are_told(void **state)
+static void damaged_headers_are_reported(void **state)
 {
     (void)state;
     static const char *const corrupt[] = {
@@ -124,27 +125,27 @@ static void damaged_headers_are_told(void **state)
         "{'other': 1}",
     };
     uint8_t file[512];
-    lvni_array a;
+    lvni_data_array a;
     for (size_t i = 0; i < sizeof corrupt / sizeof *corrupt; i++) {
         const size_t n = npy_make(file, 1, corrupt[i], "12345678", 8);
-        assert_int_equal(lvni_npy_parse(file, n, "x.npy", &a), LVN_ERR_CORRUPT);
+        assert_int_equal(lvni_data_npy_parse(file, n, "x.npy", &a), LVN_ERR_CORRUPT);
         assert_non_null(strstr(lvn_last_error()->message, "x.npy"));
     }
     size_t n = npy_make(file, 1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}",
                         "1234", 4);
-    assert_int_equal(lvni_npy_parse(file, n, "x.npy", &a), LVN_ERR_UNSUPPORTED);
+    assert_int_equal(lvni_data_npy_parse(file, n, "x.npy", &a), LVN_ERR_UNSUPPORTED);
     n = npy_make(file, 1, "{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", "12345678", 8);
-    assert_int_equal(lvni_npy_parse(file, n, "x.npy", &a), LVN_ERR_UNSUPPORTED);
+    assert_int_equal(lvni_data_npy_parse(file, n, "x.npy", &a), LVN_ERR_UNSUPPORTED);
     n = npy_make(file, 4, "{'descr': '<f4', 'fortran_order': False, 'shape': ()}", "1234", 4);
-    assert_int_equal(lvni_npy_parse(file, n, "x.npy", &a), LVN_ERR_UNSUPPORTED);
+    assert_int_equal(lvni_data_npy_parse(file, n, "x.npy", &a), LVN_ERR_UNSUPPORTED);
     file[6] = 3;
-    assert_int_equal(lvni_npy_parse(file, n, "x.npy", &a), LVN_OK);
+    assert_int_equal(lvni_data_npy_parse(file, n, "x.npy", &a), LVN_OK);
     for (size_t cut = 0; cut < n; cut++) {
         /* a copy of exactly that size: reading behind it is seen by the sanitizer */
         uint8_t *part = malloc(cut + 1);
         memcpy(part, file, cut);
         part = realloc(part, cut == 0 ? 1 : cut);
-        assert_int_equal(lvni_npy_parse(part, cut, "x.npy", &a), LVN_ERR_CORRUPT);
+        assert_int_equal(lvni_data_npy_parse(part, cut, "x.npy", &a), LVN_ERR_CORRUPT);
         free(part);
     }
 }
@@ -159,24 +160,24 @@ static void what_is_written_is_read_back(void **state)
     }
     const int64_t shape[3] = {2, 3, 4};
     for (int ndim = 0; ndim <= 3; ndim++) {
-        lvni_array a;
-        assert_int_equal(lvni_npy_write_f32(path, ndim, shape, values), LVN_OK);
-        assert_int_equal(lvni_npy_open(path, &a), LVN_OK);
+        lvni_data_array a;
+        assert_int_equal(lvni_data_npy_write_f32(path, ndim, shape, values), LVN_OK);
+        assert_int_equal(lvni_data_npy_open(path, &a), LVN_OK);
         assert_int_equal(a.ndim, ndim);
         /* 128 bytes in front of the elements, as NumPy aligns them */
         assert_int_equal(((const uint8_t *)a.owned)[8], 118);
-        assert_int_equal(lvni_array_read_f32(&a, 0, a.count, back), LVN_OK);
+        assert_int_equal(lvni_data_array_read_f32(&a, 0, a.count, back), LVN_OK);
         assert_memory_equal(back, values, (size_t)a.count * sizeof *back);
-        lvni_array_free(&a);
+        lvni_data_array_free(&a);
     }
     const int64_t labels[3] = {-1, 0, INT64_MAX};
     int64_t again[3];
-    lvni_array a;
+    lvni_data_array a;
     images_write_labels(path, 3, labels);
-    assert_int_equal(lvni_array_open(path, &a), LVN_OK);
-    assert_int_equal(lvni_array_read_i64(&a, 0, 3, again), LVN_OK);
+    assert_int_equal(lvni_data_array_open(path, &a), LVN_OK);
+    assert_int_equal(lvni_data_array_read_i64(&a, 0, 3, again), LVN_OK);
     assert_memory_equal(again, labels, sizeof labels);
-    lvni_array_free(&a);
+    lvni_data_array_free(&a);
     images_remove_folder(folder);
 }
 
@@ -190,7 +191,7 @@ static void numpy_reads_what_is_written(void **state)
     const char *folder = images_temp_folder(), *path = images_path(folder, "a.npy"),
                *theirs = images_path(folder, "b.npy");
     const float values[6] = {0.0F, 1.5F, -2.0F, 3.0F, 4.0F, 1e30F};
-    assert_int_equal(lvni_npy_write_f32(path, 2, (const int64_t[]){2, 3}, values), LVN_OK);
+    assert_int_equal(lvni_data_npy_write_f32(path, 2, (const int64_t[]){2, 3}, values), LVN_OK);
     char command[1024];
     snprintf(command, sizeof command,
              "/usr/bin/python3 -c \"import numpy as n; a = n.load('%s'); assert a.shape == (2, 3) "
@@ -198,13 +199,13 @@ static void numpy_reads_what_is_written(void **state)
              "n.save('%s', n.asfortranarray(a.astype('>f8')))\"",
              path, theirs);
     assert_int_equal(WEXITSTATUS(system(command)), 0);
-    lvni_array a;
+    lvni_data_array a;
     float back[6];
-    assert_int_equal(lvni_npy_open(theirs, &a), LVN_OK);
+    assert_int_equal(lvni_data_npy_open(theirs, &a), LVN_OK);
     assert_true(a.fortran && a.big_endian);
-    assert_int_equal(lvni_array_read_f32(&a, 0, 6, back), LVN_OK);
+    assert_int_equal(lvni_data_array_read_f32(&a, 0, 6, back), LVN_OK);
     assert_memory_equal(back, values, sizeof values);
-    lvni_array_free(&a);
+    lvni_data_array_free(&a);
     images_remove_folder(folder);
 }
 
@@ -213,26 +214,26 @@ static void a_failed_write_leaves_the_old_file(void **state)
     (void)state;
     const char *folder = images_temp_folder(), *path = images_path(folder, "a.npy");
     const float old = 1.0F, new_one = 2.0F;
-    assert_int_equal(lvni_npy_write_f32(path, 0, NULL, &old), LVN_OK);
+    assert_int_equal(lvni_data_npy_write_f32(path, 0, NULL, &old), LVN_OK);
     static const char *const kinds[] = {"open", "write", "fsync", "rename"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        lvni_vfs_fail_at(kinds[i], 1, ENOSPC);
-        assert_int_equal(lvni_npy_write_f32(path, 0, NULL, &new_one), LVN_ERR_IO);
-        lvni_vfs_fail_at(kinds[i], 0, 0);
-        lvni_array a;
+        lvni_core_vfs_fail_at(kinds[i], 1, ENOSPC);
+        assert_int_equal(lvni_data_npy_write_f32(path, 0, NULL, &new_one), LVN_ERR_IO);
+        lvni_core_vfs_fail_at(kinds[i], 0, 0);
+        lvni_data_array a;
         float back = 0.0F;
-        assert_int_equal(lvni_npy_open(path, &a), LVN_OK);
-        assert_int_equal(lvni_array_read_f32(&a, 0, 1, &back), LVN_OK);
+        assert_int_equal(lvni_data_npy_open(path, &a), LVN_OK);
+        assert_int_equal(lvni_data_array_read_f32(&a, 0, 1, &back), LVN_OK);
         assert_float_equal(back, old, 0.0F);
-        lvni_array_free(&a);
+        lvni_data_array_free(&a);
     }
     images_remove_folder(folder);
 }
 
 /* ---- IDX ---- */
 
-static const uint8_t idx_pictures[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0,
-                                       1, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6};
+static const uint8_t idx_images[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0,
+                                     1, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6};
 
 static void idx_elements_are_big_endian(void **state)
 {
@@ -252,34 +253,34 @@ static void idx_elements_are_big_endian(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint8_t file[16] = {0, 0, cases[i].code, 1, 0, 0, 0, 1};
         memcpy(file + 8, cases[i].bytes, cases[i].n);
-        lvni_array a;
+        lvni_data_array a;
         float value = 0.0F;
-        assert_int_equal(lvni_idx_parse(file, 8 + cases[i].n, "x", &a), LVN_OK);
-        assert_int_equal(lvni_array_read_f32(&a, 0, 1, &value), LVN_OK);
+        assert_int_equal(lvni_data_idx_parse(file, 8 + cases[i].n, "x", &a), LVN_OK);
+        assert_int_equal(lvni_data_array_read_f32(&a, 0, 1, &value), LVN_OK);
         assert_float_equal(value, cases[i].value, 0.0F);
     }
 }
 
-static void damaged_idx_files_are_told(void **state)
+static void damaged_idx_files_are_reported(void **state)
 {
     (void)state;
-    lvni_array a;
-    assert_int_equal(lvni_idx_parse(idx_pictures, sizeof idx_pictures, "x", &a), LVN_OK);
-    for (size_t cut = 0; cut < sizeof idx_pictures; cut++) {
+    lvni_data_array a;
+    assert_int_equal(lvni_data_idx_parse(idx_images, sizeof idx_images, "x", &a), LVN_OK);
+    for (size_t cut = 0; cut < sizeof idx_images; cut++) {
         uint8_t *part = malloc(cut == 0 ? 1 : cut);
-        memcpy(part, idx_pictures, cut);
-        assert_int_equal(lvni_idx_parse(part, cut, "x", &a), LVN_ERR_CORRUPT);
+        memcpy(part, idx_images, cut);
+        assert_int_equal(lvni_data_idx_parse(part, cut, "x", &a), LVN_ERR_CORRUPT);
         free(part);
     }
-    uint8_t file[sizeof idx_pictures + 1];
-    memcpy(file, idx_pictures, sizeof idx_pictures);
+    uint8_t file[sizeof idx_images + 1];
+    memcpy(file, idx_images, sizeof idx_images);
     /* a byte too many */
-    assert_int_equal(lvni_idx_parse(file, sizeof file, "x", &a), LVN_ERR_CORRUPT);
+    assert_int_equal(lvni_data_idx_parse(file, sizeof file, "x", &a), LVN_ERR_CORRUPT);
     memset(file + 4, 0xff, 12);
     /* 2^96 elements */
-    assert_int_equal(lvni_idx_parse(file, sizeof idx_pictures, "x", &a), LVN_ERR_CORRUPT);
+    assert_int_equal(lvni_data_idx_parse(file, sizeof idx_images, "x", &a), LVN_ERR_CORRUPT);
     file[2] = 0x0A;
-    assert_int_equal(lvni_idx_parse(file, sizeof idx_pictures, "x", &a), LVN_ERR_CORRUPT);
+    assert_int_equal(lvni_data_idx_parse(file, sizeof idx_images, "x", &a), LVN_ERR_CORRUPT);
 }
 
 /* n bytes as a gzip member to out. */
@@ -310,19 +311,19 @@ static void packed_files_are_unpacked(void **state)
     size_t n = gzip(file, 1000, packed, BIG); /* two members */
     n += gzip(file + 1000, BIG + 8 - 1000, packed + n, BIG - n);
     images_write_file(path, packed, n);
-    lvni_array a;
-    assert_int_equal(lvni_array_open(path, &a), LVN_OK);
+    lvni_data_array a;
+    assert_int_equal(lvni_data_array_open(path, &a), LVN_OK);
     assert_int_equal(a.count, BIG);
     assert_memory_equal(a.data, file + 8, BIG);
-    lvni_array_free(&a);
+    lvni_data_array_free(&a);
     for (size_t cut = 0; cut < n; cut += n / 50) {
         images_write_file(path, packed, cut);
-        assert_int_equal(lvni_array_open(path, &a), LVN_ERR_CORRUPT);
+        assert_int_equal(lvni_data_array_open(path, &a), LVN_ERR_CORRUPT);
     }
     packed[n / 2] ^= 0x55;
     images_write_file(path, packed, n);
-    assert_int_equal(lvni_array_open(path, &a), LVN_ERR_CORRUPT);
-    assert_int_equal(lvni_array_open(images_path(folder, "absent"), &a), LVN_ERR_NOT_FOUND);
+    assert_int_equal(lvni_data_array_open(path, &a), LVN_ERR_CORRUPT);
+    assert_int_equal(lvni_data_array_open(images_path(folder, "absent"), &a), LVN_ERR_NOT_FOUND);
     free(file);
     free(packed);
     free(back);
@@ -334,21 +335,21 @@ static void no_memory_leaves_nothing_behind(void **state)
     (void)state;
     const char *folder = images_temp_folder(), *path = images_path(folder, "a.gz");
     uint8_t packed[128];
-    images_write_file(path, packed, gzip(idx_pictures, sizeof idx_pictures, packed, sizeof packed));
-    lvni_array a;
-    const uint64_t before = lvni_alloc_get_total().live_bytes;
+    images_write_file(path, packed, gzip(idx_images, sizeof idx_images, packed, sizeof packed));
+    lvni_data_array a;
+    const uint64_t before = lvni_core_alloc_get_total().live_bytes;
     lvn_status s = LVN_ERR_MEMORY;
     int64_t k = 0;
     while (s == LVN_ERR_MEMORY && k < 100) {
-        lvni_alloc_fail_at(++k);
-        s = lvni_array_open(path, &a);
-        lvni_alloc_fail_at(0);
-        assert_true(s == LVN_OK || lvni_alloc_get_total().live_bytes == before);
+        lvni_core_alloc_fail_at(++k);
+        s = lvni_data_array_open(path, &a);
+        lvni_core_alloc_fail_at(0);
+        assert_true(s == LVN_OK || lvni_core_alloc_get_total().live_bytes == before);
     }
     assert_int_equal(s, LVN_OK);
     assert_true(k > 2);
-    lvni_array_free(&a);
-    assert_int_equal(lvni_alloc_get_total().live_bytes, before);
+    lvni_data_array_free(&a);
+    assert_int_equal(lvni_core_alloc_get_total().live_bytes, before);
     images_remove_folder(folder);
 }
 
@@ -357,12 +358,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_element_type_is_read_in_both_byte_orders),
         cmocka_unit_test(column_order_comes_out_row_by_row),
-        cmocka_unit_test(damaged_headers_are_told),
+        cmocka_unit_test(damaged_headers_are_reported),
         cmocka_unit_test(what_is_written_is_read_back),
         cmocka_unit_test(numpy_reads_what_is_written),
         cmocka_unit_test(a_failed_write_leaves_the_old_file),
         cmocka_unit_test(idx_elements_are_big_endian),
-        cmocka_unit_test(damaged_idx_files_are_told),
+        cmocka_unit_test(damaged_idx_files_are_reported),
         cmocka_unit_test(packed_files_are_unpacked),
         cmocka_unit_test(no_memory_leaves_nothing_behind),
     };

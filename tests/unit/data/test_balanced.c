@@ -82,10 +82,10 @@ static void draws_are_those_of_an_independent_program(void **state)
         print_message("no python3 on this machine\n");
         skip();
     }
-    lvni_class_lists *lists;
+    lvni_data_class_lists *lists;
     uint32_t order[N], repeat[N], drawn[N];
-    assert_int_equal(lvni_class_lists_create(&uneven, &lists), LVN_OK);
-    lvni_sampler_balanced(7, 3, lists, order, repeat, drawn);
+    assert_int_equal(lvni_data_class_lists_create(&uneven, &lists), LVN_OK);
+    lvni_data_sampler_balanced(7, 3, lists, order, repeat, drawn);
     char command[4096];
     int used = snprintf(command, sizeof command, "python3 '%s' 7 3", LEVIN_BALANCED_PY);
     for (int64_t i = 0; i < N; i++) {
@@ -100,7 +100,7 @@ static void draws_are_those_of_an_independent_program(void **state)
     }
     assert_int_equal(pclose(pipe), 0);
     assert_int_equal(n, N);
-    lvni_class_lists_destroy(lists);
+    lvni_data_class_lists_destroy(lists);
 }
 
 /* As PyTorch's WeightedRandomSampler with 1 / count: a class that has samples in a quarter of the
@@ -108,12 +108,12 @@ static void draws_are_those_of_an_independent_program(void **state)
 static void classes_are_drawn_equally_often(void **state)
 {
     (void)state;
-    lvni_class_lists *lists;
+    lvni_data_class_lists *lists;
     uint32_t order[N], repeat[N], drawn[N];
     int64_t of_class[CLASSES] = {0}, of_sample[N] = {0};
-    assert_int_equal(lvni_class_lists_create(&uneven, &lists), LVN_OK);
+    assert_int_equal(lvni_data_class_lists_create(&uneven, &lists), LVN_OK);
     for (uint32_t epoch = 0; epoch < 40; epoch++) {
-        lvni_sampler_balanced(1, epoch, lists, order, repeat, drawn);
+        lvni_data_sampler_balanced(1, epoch, lists, order, repeat, drawn);
         for (int i = 0; i < N; i++) {
             of_class[uneven_label(&uneven, 2 * (int64_t)order[i])]++;
             of_sample[order[i]]++;
@@ -130,7 +130,7 @@ static void classes_are_drawn_equally_often(void **state)
         const double want = 10000.0 / (double)count_of((int)uneven_label(&uneven, 2 * i));
         assert_true((double)of_sample[i] < 2.5 * want && (double)of_sample[i] > 0.1 * want);
     }
-    lvni_class_lists_destroy(lists);
+    lvni_data_class_lists_destroy(lists);
 }
 
 /* ---- the loader ---- */
@@ -142,43 +142,43 @@ typedef struct seen {
 } seen;
 
 /* What the loader of one rank of `ranks` gives in epochs 0 and 1, from a step of epoch 0 on, in the
- * order of shards. */
+ * order of micro-batches. */
 static void read_all(seen *s, int ranks, int workers, int64_t from)
 {
-    lvni_loader *l[3];
+    lvni_data_loader *l[3];
     lvni_plan plan[3];
     s->n = 0;
     for (int rank = 0; rank < ranks; rank++) {
         const lvni_plan_options p = {.n_samples = N,
                                      .batch_size = 64,
-                                     .shards = 6,
+                                     .micro_batches = 6,
                                      .devices = ranks,
                                      .rank = rank,
                                      .lanes = 1,
                                      .cores = 1};
         assert_int_equal(lvni_plan_make(&p, &plan[rank]), LVN_OK);
-        const lvni_loader_options o = {.dataset = &uneven,
-                                       .plan = &plan[rank],
-                                       .training = true,
-                                       .seed = 5,
-                                       .balanced = true,
-                                       .workers = workers,
-                                       .step_in_epoch = from,
-                                       .max_epochs = 2};
-        assert_int_equal(lvni_loader_create(&o, &l[rank]), LVN_OK);
+        const lvni_data_loader_options o = {.dataset = &uneven,
+                                            .plan = &plan[rank],
+                                            .training = true,
+                                            .seed = 5,
+                                            .balanced = true,
+                                            .workers = workers,
+                                            .step_in_epoch = from,
+                                            .max_epochs = 2};
+        assert_int_equal(lvni_data_loader_create(&o, &l[rank]), LVN_OK);
     }
     for (int64_t batch = 0; batch < (2 * plan[0].steps_per_epoch - from) * 6; batch++) {
         const int rank = (int)(batch % 6) / (6 / ranks);
-        const lvni_loader_batch *b;
-        assert_int_equal(lvni_loader_next(l[rank], &b), LVN_OK);
+        const lvni_data_loader_batch *b;
+        assert_int_equal(lvni_data_loader_next(l[rank], &b), LVN_OK);
         assert_non_null(b);
         memcpy(s->sample + s->n, b->batch.sample, (size_t)b->batch.size * sizeof *s->sample);
         memcpy(s->value + s->n, b->batch.image->data, (size_t)b->batch.size * sizeof *s->value);
         s->n += b->batch.size;
-        lvni_loader_release(l[rank], b);
+        lvni_data_loader_release(l[rank], b);
     }
     for (int rank = 0; rank < ranks; rank++) {
-        lvni_loader_destroy(l[rank]);
+        lvni_data_loader_destroy(l[rank]);
     }
 }
 
@@ -228,13 +228,13 @@ static void repeats_have_random_numbers_of_their_own(void **state)
 static void labels_must_be_known(void **state)
 {
     (void)state;
-    lvni_class_lists *lists;
+    lvni_data_class_lists *lists;
     lvn_dataset_class blind = uneven_class;
     blind.label = NULL;
     const lvn_dataset without = {.cls = &blind, .n_classes = CLASSES},
                       few = {.cls = &uneven_class, .n_classes = 2};
-    assert_int_equal(lvni_class_lists_create(&without, &lists), LVN_ERR_UNSUPPORTED);
-    assert_int_equal(lvni_class_lists_create(&few, &lists), LVN_ERR_INVALID);
+    assert_int_equal(lvni_data_class_lists_create(&without, &lists), LVN_ERR_UNSUPPORTED);
+    assert_int_equal(lvni_data_class_lists_create(&few, &lists), LVN_ERR_INVALID);
     assert_null(lists);
 }
 

@@ -1,4 +1,4 @@
-/* Headers of a folder's pictures: by several threads as by one, and no more of a file than its
+/* Headers of a folder's images: by several threads as by one, and no more of a file than its
  * header needs. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "data/folder_scan.h"
-#include "data/picture_scratch.h"
+#include "data/image_scratch.h"
 #include "images_support.h"
 
 #include <fcntl.h>
@@ -28,24 +28,25 @@ static void a_large_folder_is_read_by_several_threads(void **state)
     images_make_jpeg(path, 9, 7, 1);
     char *jpeg;
     size_t n;
-    assert_int_equal(lvni_file_read(path, 1 << 20, &jpeg, &n), LVN_OK);
+    assert_int_equal(lvni_core_file_read(path, 1 << 20, &jpeg, &n), LVN_OK);
     for (int i = 0; i < MANY; i++) { /* every hundredth is cut off */
         snprintf(path, sizeof path, "%s/a/%04d.jpg", folder, i);
         const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
         assert_true(fd >= 0 && write(fd, jpeg, i % 100 == 7 ? 3 : n) > 0);
         close(fd);
     }
-    lvni_free(jpeg);
-    lvni_image_scan *s;
-    lvni_index x = {.mode = LVNI_INDEX_KEEP};
-    assert_int_equal(lvni_image_scan_open_indexed(folder, LVNI_SCAN_FLAT, &x, &s), LVN_OK);
+    lvni_core_free(jpeg);
+    lvni_data_image_scan *s;
+    lvni_data_index x = {.mode = LVNI_INDEX_KEEP};
+    assert_int_equal(lvni_data_image_scan_open_indexed(folder, LVNI_SCAN_FLAT, &x, &s), LVN_OK);
     for (int i = 0; i < MANY; i++) {
         assert_int_equal(s->size[i].width, i % 100 == 7 ? 0 : 9);
     }
-    assert_non_null(strstr(lvni_str_text(&x.damaged), "11 of 1100 pictures cannot be used: "));
-    assert_non_null(strstr(lvni_str_text(&x.damaged), "; also a/0107.jpg, a/0207.jpg, a/0307.jpg"));
-    lvni_image_scan_release(s);
-    lvni_index_free(&x);
+    assert_non_null(strstr(lvni_core_str_text(&x.damaged), "11 of 1100 images cannot be used: "));
+    assert_non_null(
+        strstr(lvni_core_str_text(&x.damaged), "; also a/0107.jpg, a/0207.jpg, a/0307.jpg"));
+    lvni_data_image_scan_release(s);
+    lvni_data_index_free(&x);
     images_remove_folder(folder);
 }
 
@@ -65,7 +66,7 @@ static void make_long_jpeg(const char *path, int n_comments)
     char *jpeg;
     size_t n;
     images_make_jpeg(path, 9, 7, 1);
-    assert_int_equal(lvni_file_read(path, 1 << 20, &jpeg, &n), LVN_OK);
+    assert_int_equal(lvni_core_file_read(path, 1 << 20, &jpeg, &n), LVN_OK);
     const int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
     assert_true(fd >= 0 && write(fd, jpeg, 2) == 2);
     for (int i = 0; i < n_comments; i++) {
@@ -76,7 +77,7 @@ static void make_long_jpeg(const char *path, int n_comments)
     assert_int_equal(write(fd, jpeg + 2, n - 2), n - 2);
     assert_int_equal(write(fd, zeros, sizeof zeros), sizeof zeros);
     close(fd);
-    lvni_free(jpeg);
+    lvni_core_free(jpeg);
 }
 
 static void no_more_is_read_than_the_header_needs(void **state)
@@ -86,24 +87,24 @@ static void no_more_is_read_than_the_header_needs(void **state)
     for (int comments = 0; comments < 3; comments++) {
         char folder[256];
         snprintf(folder, sizeof folder, "%s", images_temp_folder());
-        lvni_image_scan *s = NULL;
+        lvni_data_image_scan *s = NULL;
         make_long_jpeg(images_path(folder, "long/1.jpg"), comments);
-        lvni_vfs counting = *lvni_vfs_get();
+        lvni_core_vfs counting = *lvni_core_vfs_get();
         counting.read = counting_read;
-        lvni_vfs_set(&counting);
+        lvni_core_vfs_set(&counting);
         bytes_read = 0;
-        lvni_index x = {.mode = LVNI_INDEX_KEEP};
+        lvni_data_index x = {.mode = LVNI_INDEX_KEEP};
         const lvn_status status =
-            lvni_image_scan_open_indexed(images_path(folder, "long"), LVNI_SCAN_FLAT, &x, &s);
-        lvni_vfs_set(NULL);
+            lvni_data_image_scan_open_indexed(images_path(folder, "long"), LVNI_SCAN_FLAT, &x, &s);
+        lvni_core_vfs_set(NULL);
         assert_int_equal(status, LVN_OK);
         assert_int_equal(s->size[0].width, 9);
         assert_int_equal(s->size[0].height, 7);
         assert_int_equal(x.damaged.len, 0);
         assert_true(bytes_read <= at_most[comments]);
         assert_true(comments == 0 || bytes_read > at_most[comments - 1]);
-        lvni_image_scan_release(s);
-        lvni_index_free(&x);
+        lvni_data_image_scan_release(s);
+        lvni_data_index_free(&x);
         images_remove_folder(folder);
     }
 }

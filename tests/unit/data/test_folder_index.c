@@ -9,7 +9,7 @@
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "data/folder_scan.h"
-#include "data/picture_scratch.h"
+#include "data/image_scratch.h"
 #include "images_support.h"
 
 #include <errno.h>
@@ -50,38 +50,39 @@ static const char *make_folder(void)
 }
 
 /* As a run does when it begins. */
-static void write_text(const lvni_index *x)
+static void write_text(const lvni_data_index *x)
 {
     if (x->text.len > 0) {
-        assert_int_equal(lvni_file_write(x->file, x->text.data, x->text.len), LVN_OK);
+        assert_int_equal(lvni_core_file_write(x->file, x->text.data, x->text.len), LVN_OK);
     }
 }
 
-/* How many pictures, and how many files were opened to know it. The scan must be the one without an
+/* How many images, and how many files were opened to know it. The scan must be the one without an
  * index. */
 static int64_t scan(const char *folder, int64_t *opened, char *notes, size_t room)
 {
-    lvni_image_scan *with, *without;
+    lvni_data_image_scan *with, *without;
     const char *data = images_path(folder, "data");
-    lvni_index x = {.mode = LVNI_INDEX_FILE, .file = images_path(folder, "x.index")};
-    lvni_vfs_fail_at("open", 1000000, EIO); /* only to count */
-    assert_int_equal(lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &with), LVN_OK);
+    lvni_data_index x = {.mode = LVNI_INDEX_FILE, .file = images_path(folder, "x.index")};
+    lvni_core_vfs_fail_at("open", 1000000, EIO); /* only to count */
+    assert_int_equal(lvni_data_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &with), LVN_OK);
     write_text(&x);
-    *opened = lvni_vfs_calls("open");
-    lvni_vfs_fail_at("open", 0, 0);
-    assert_int_equal(lvni_image_scan_open(data, LVNI_SCAN_CLASSES, &without), LVN_OK);
+    *opened = lvni_core_vfs_calls("open");
+    lvni_core_vfs_fail_at("open", 0, 0);
+    assert_int_equal(lvni_data_image_scan_open(data, LVNI_SCAN_CLASSES, &without), LVN_OK);
     assert_int_equal(with->n, without->n);
     assert_int_equal(with->n_classes, without->n_classes);
     for (int64_t i = 0; i < with->n; i++) {
-        assert_string_equal(lvni_image_scan_name(with, i), lvni_image_scan_name(without, i));
+        assert_string_equal(lvni_data_image_scan_name(with, i),
+                            lvni_data_image_scan_name(without, i));
         assert_int_equal(with->label[i], without->label[i]);
     }
-    const char *damaged = lvni_str_text(&x.damaged), *changed = lvni_str_text(&x.changed);
+    const char *damaged = lvni_core_str_text(&x.damaged), *changed = lvni_core_str_text(&x.changed);
     snprintf(notes, room, "%s%s%s", damaged, changed[0] != '\0' ? "|" : "", changed);
     const int64_t n = with->n;
-    lvni_index_free(&x);
-    lvni_image_scan_release(with);
-    lvni_image_scan_release(without);
+    lvni_data_index_free(&x);
+    lvni_data_image_scan_release(with);
+    lvni_data_image_scan_release(without);
     return n;
 }
 
@@ -93,20 +94,21 @@ static void an_unchanged_folder_is_not_looked_at_again(void **state)
     int64_t opened;
     age(images_path(folder, "data"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
-    assert_true(opened >= 4); /* the pictures, and the index that is written */
+    assert_true(opened >= 4); /* the images, and the index that is written */
     char *text;
     size_t n;
-    assert_int_equal(lvni_file_read(images_path(folder, "x.index"), 1 << 20, &text, &n), LVN_OK);
+    assert_int_equal(lvni_core_file_read(images_path(folder, "x.index"), 1 << 20, &text, &n),
+                     LVN_OK);
     assert_non_null(strstr(text, " 9 20 a/2.jpg\n")); /* width, height, path */
     assert_non_null(strstr(text, " 10 20 b%20b%25/3.jpg\n"));
-    lvni_free(text);
+    lvni_core_free(text);
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
     assert_int_equal(opened, 1); /* the index alone */
     assert_string_equal(notes, "");
     images_remove_folder(folder);
 }
 
-/* The one damaged picture is looked at again each time, with the index opened before. */
+/* The one damaged image is looked at again each time, with the index opened before. */
 static void what_changes_a_folder_changes_the_list(void **state)
 {
     (void)state;
@@ -116,9 +118,9 @@ static void what_changes_a_folder_changes_the_list(void **state)
     age(images_path(folder, "data"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
     /* new, and damaged */
-    images_write_file(images_path(folder, "data/a/deep/4.png"), "no picture", 10);
+    images_write_file(images_path(folder, "data/a/deep/4.png"), "no image", 10);
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
-    assert_non_null(strstr(notes, "1 of 4 pictures cannot be used: "));
+    assert_non_null(strstr(notes, "1 of 4 images cannot be used: "));
     assert_non_null(strstr(notes, "data/a/deep/4.png: "));
     assert_non_null(strstr(notes, "data/a/deep, removed or renamed"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
@@ -128,7 +130,7 @@ static void what_changes_a_folder_changes_the_list(void **state)
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
     assert_int_equal(opened, 2);
-    assert_non_null(strstr(notes, "1 of 4 pictures cannot be used: "));
+    assert_non_null(strstr(notes, "1 of 4 images cannot be used: "));
     assert_int_equal(unlink(images_path(folder, "data/a/2.jpg")), 0);
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
     assert_int_equal(rename(images_path(folder, "data/b b%"), images_path(folder, "data/c")), 0);
@@ -144,34 +146,34 @@ static void set_time(const char *path, time_t seconds)
 }
 
 /* None of this touches a folder's time. */
-static void what_changes_a_picture_changes_the_list(void **state)
+static void what_changes_a_image_changes_the_list(void **state)
 {
     (void)state;
     const char *folder = make_folder();
-    char notes[512], picture[512], other[512];
+    char notes[512], image[512], other[512];
     int64_t opened;
-    snprintf(picture, sizeof picture, "%s/data/a/2.jpg", folder);
+    snprintf(image, sizeof image, "%s/data/a/2.jpg", folder);
     snprintf(other, sizeof other, "%s/data/a/deep/1.jpg", folder);
-    set_time(picture, 1000);
+    set_time(image, 1000);
     age(images_path(folder, "data"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
-    set_time(picture, 2000);
+    set_time(image, 2000);
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
     assert_non_null(strstr(notes, "data/a/2.jpg was written again"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
     assert_int_equal(opened, 1);
-    assert_int_equal(truncate(picture, 5), 0);
-    set_time(picture, 2000);
+    assert_int_equal(truncate(image, 5), 0);
+    set_time(image, 2000);
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
     assert_non_null(strstr(notes, "data/a/2.jpg has 5 bytes, and had "));
-    assert_non_null(strstr(notes, "1 of 3 pictures cannot be used: "));
+    assert_non_null(strstr(notes, "1 of 3 images cannot be used: "));
     char *bytes;
     size_t n;
-    assert_int_equal(lvni_file_read(other, 1 << 20, &bytes, &n), LVN_OK);
-    const int fd = open(picture, O_WRONLY | O_CLOEXEC); /* in place */
+    assert_int_equal(lvni_core_file_read(other, 1 << 20, &bytes, &n), LVN_OK);
+    const int fd = open(image, O_WRONLY | O_CLOEXEC); /* in place */
     assert_true(fd >= 0 && write(fd, bytes, n) == (ssize_t)n);
     close(fd);
-    lvni_free(bytes);
+    lvni_core_free(bytes);
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
     assert_non_null(strstr(notes, "data/a/2.jpg is not damaged any more"));
     assert_null(strstr(notes, "cannot be used"));
@@ -180,11 +182,11 @@ static void what_changes_a_picture_changes_the_list(void **state)
 
 /* Of a run: no file yet, then the text that was handed out, then a damaged file, which is no
  * error. */
-static void the_index_of_a_run_is_handed_out_and_made_anew(void **state)
+static void the_index_of_a_run_is_handed_out_and_made_again(void **state)
 {
     (void)state;
     const char *folder = make_folder();
-    lvni_image_scan *s;
+    lvni_data_image_scan *s;
     age(images_path(folder, "data"));
     char data[512], file[512];
     snprintf(data, sizeof data, "%s/data", folder);
@@ -194,31 +196,32 @@ static void the_index_of_a_run_is_handed_out_and_made_anew(void **state)
         bool handed_out, changed;
     } rounds[] = {{NULL, true, false}, {file, false, false}, {file, true, true}};
     for (int i = 0; i < 3; i++) {
-        lvni_index x = {.mode = LVNI_INDEX_KEEP, .file = rounds[i].file};
+        lvni_data_index x = {.mode = LVNI_INDEX_KEEP, .file = rounds[i].file};
         if (i == 2) {
             assert_int_equal(truncate(file, 40), 0);
         }
-        assert_int_equal(lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &s), LVN_OK);
+        assert_int_equal(lvni_data_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &s),
+                         LVN_OK);
         assert_int_equal(x.text.len > 0, rounds[i].handed_out);
         assert_int_equal(x.changed.len > 0, rounds[i].changed);
         assert_int_equal(s->size[1].width, 8); /* a/deep/1.jpg, behind a/2.jpg */
         assert_int_equal(s->size[0].width, 9);
         assert_int_equal(s->size[0].height, 20);
         if (i == 0) {
-            assert_int_equal(lvni_file_write(file, x.text.data, x.text.len), LVN_OK);
+            assert_int_equal(lvni_core_file_write(file, x.text.data, x.text.len), LVN_OK);
         }
-        lvni_image_scan_release(s);
-        lvni_index_free(&x);
+        lvni_data_image_scan_release(s);
+        lvni_data_index_free(&x);
     }
-    lvni_index x = {.mode = LVNI_INDEX_LOOK, .file = file};
-    lvni_vfs_fail_at("open", 1000000, EIO); /* only to count */
-    assert_int_equal(lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &s), LVN_OK);
-    assert_int_equal(lvni_vfs_calls("open"), 1);
-    lvni_vfs_fail_at("open", 0, 0);
+    lvni_data_index x = {.mode = LVNI_INDEX_LOOK, .file = file};
+    lvni_core_vfs_fail_at("open", 1000000, EIO); /* only to count */
+    assert_int_equal(lvni_data_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &s), LVN_OK);
+    assert_int_equal(lvni_core_vfs_calls("open"), 1);
+    lvni_core_vfs_fail_at("open", 0, 0);
     assert_null(s->size);
     assert_int_equal(x.text.len, 0);
-    lvni_image_scan_release(s);
-    lvni_index_free(&x);
+    lvni_data_image_scan_release(s);
+    lvni_data_index_free(&x);
     images_remove_folder(folder);
 }
 
@@ -230,28 +233,29 @@ static void an_index_of_something_else_is_not_taken(void **state)
     int64_t opened;
     age(images_path(folder, "data"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
-    lvni_image_scan *s;
-    lvni_index x = {.mode = LVNI_INDEX_FILE, .file = images_path(folder, "x.index")};
+    lvni_data_image_scan *s;
+    lvni_data_index x = {.mode = LVNI_INDEX_FILE, .file = images_path(folder, "x.index")};
     assert_int_equal(
-        lvni_image_scan_open_indexed(images_path(folder, "data/a"), LVNI_SCAN_FLAT, &x, &s),
+        lvni_data_image_scan_open_indexed(images_path(folder, "data/a"), LVNI_SCAN_FLAT, &x, &s),
         LVN_OK);
     assert_int_equal(s->n, 2);
     assert_int_equal(x.changed.len, 0); /* another folder is no changed one */
-    lvni_image_scan_release(s);
-    lvni_index_free(&x);
+    lvni_data_image_scan_release(s);
+    lvni_data_index_free(&x);
     images_remove_folder(folder);
 }
 
-static lvn_status scan_as(const char *folder, lvni_scan_mode mode, const char *index, int64_t *n)
+static lvn_status scan_as(const char *folder, lvni_data_scan_mode mode, const char *index,
+                          int64_t *n)
 {
-    lvni_image_scan *s = NULL;
-    lvni_index x = {.mode = LVNI_INDEX_FILE, .file = index};
+    lvni_data_image_scan *s = NULL;
+    lvni_data_index x = {.mode = LVNI_INDEX_FILE, .file = index};
     const lvn_status status =
-        lvni_image_scan_open_indexed(images_path(folder, "data"), mode, &x, &s);
+        lvni_data_image_scan_open_indexed(images_path(folder, "data"), mode, &x, &s);
     write_text(&x);
     *n = s == NULL ? 0 : s->n;
-    lvni_image_scan_release(s);
-    lvni_index_free(&x);
+    lvni_data_image_scan_release(s);
+    lvni_data_index_free(&x);
     return status;
 }
 
@@ -268,17 +272,17 @@ static void an_index_of_other_parts_stays(void **state)
     }
     char *before, *after, index[300];
     size_t n[2];
-    int64_t pictures;
+    int64_t images;
     snprintf(index, sizeof index, "%s/x.index", folder);
     age(images_path(folder, "data"));
-    assert_int_equal(scan_as(folder, LVNI_SCAN_CLASSES, index, &pictures), LVN_OK);
-    assert_int_equal(lvni_file_read(index, 1 << 20, &before, &n[0]), LVN_OK);
-    assert_int_equal(scan_as(folder, LVNI_SCAN_FLAT, index, &pictures), LVN_OK);
-    assert_int_equal(pictures, 3);
-    assert_int_equal(lvni_file_read(index, 1 << 20, &after, &n[1]), LVN_OK);
+    assert_int_equal(scan_as(folder, LVNI_SCAN_CLASSES, index, &images), LVN_OK);
+    assert_int_equal(lvni_core_file_read(index, 1 << 20, &before, &n[0]), LVN_OK);
+    assert_int_equal(scan_as(folder, LVNI_SCAN_FLAT, index, &images), LVN_OK);
+    assert_int_equal(images, 3);
+    assert_int_equal(lvni_core_file_read(index, 1 << 20, &after, &n[1]), LVN_OK);
     assert_string_equal(before, after);
-    lvni_free(before);
-    lvni_free(after);
+    lvni_core_free(before);
+    lvni_core_free(after);
     images_remove_folder(folder);
 }
 
@@ -293,7 +297,7 @@ static void an_index_inside_of_the_folder_is_refused(void **state)
         snprintf(index, sizeof index, "%s/%s", folder, inside[i]);
         assert_int_equal(scan_as(folder, LVNI_SCAN_CLASSES, index, &n), LVN_ERR_USAGE);
         assert_non_null(strstr(lvn_last_error()->message, "lies inside of data="));
-        assert_false(lvni_path_exists(index));
+        assert_false(lvni_core_path_exists(index));
     }
     char index[512];
     /* a name that begins like the folder's */
@@ -302,7 +306,7 @@ static void an_index_inside_of_the_folder_is_refused(void **state)
     images_remove_folder(folder);
 }
 
-static void a_damaged_index_is_told_and_not_overwritten(void **state)
+static void a_damaged_index_is_reported_and_not_overwritten(void **state)
 {
     (void)state;
     const char *folder = make_folder();
@@ -312,27 +316,27 @@ static void a_damaged_index_is_told_and_not_overwritten(void **state)
     age(images_path(folder, "data"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
     const char *index = images_path(folder, "x.index"), *data = images_path(folder, "data");
-    assert_int_equal(lvni_file_read(index, 1 << 20, &text, &n), LVN_OK);
-    const uint64_t before = lvni_alloc_get_total().live_bytes;
+    assert_int_equal(lvni_core_file_read(index, 1 << 20, &text, &n), LVN_OK);
+    const uint64_t before = lvni_core_alloc_get_total().live_bytes;
     for (size_t at = 0; at < n; at += 3) { /* a byte wrong, or the rest gone */
         for (int cut = 0; cut < 2; cut++) {
-            lvni_image_scan *s;
-            lvni_index x = {.mode = LVNI_INDEX_FILE, .file = index};
+            lvni_data_image_scan *s;
+            lvni_data_index x = {.mode = LVNI_INDEX_FILE, .file = index};
             text[at] = (char)(text[at] ^ 1);
-            assert_int_equal(lvni_file_write(index, text, cut ? at : n), LVN_OK);
+            assert_int_equal(lvni_core_file_write(index, text, cut ? at : n), LVN_OK);
             text[at] = (char)(text[at] ^ 1);
-            assert_int_equal(lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &s),
+            assert_int_equal(lvni_data_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &s),
                              LVN_ERR_CORRUPT);
             assert_non_null(strstr(lvn_last_error()->message, "x.index"));
-            assert_int_equal(lvni_alloc_get_total().live_bytes, before);
+            assert_int_equal(lvni_core_alloc_get_total().live_bytes, before);
         }
     }
-    lvni_free(text);
+    lvni_core_free(text);
     images_remove_folder(folder);
 }
 
 /* Of a version before: whole, so it is levin's own. */
-static void an_older_index_is_made_anew(void **state)
+static void an_older_index_is_made_again(void **state)
 {
     (void)state;
     const char *folder = make_folder();
@@ -342,13 +346,13 @@ static void an_older_index_is_made_anew(void **state)
     age(images_path(folder, "data"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
     const char *index = images_path(folder, "x.index");
-    assert_int_equal(lvni_file_read(index, 1 << 20, &text, &n), LVN_OK);
+    assert_int_equal(lvni_core_file_read(index, 1 << 20, &text, &n), LVN_OK);
     char *version = strchr(text, '\n') - 1, *end = text + n - 21;
     assert_memory_equal(version, "2\n", 2);
     *version = '1';
     snprintf(end, 22, "end %016llx\n", (unsigned long long)XXH3_64bits(text, n - 21));
-    assert_int_equal(lvni_file_write(index, text, n), LVN_OK);
-    lvni_free(text);
+    assert_int_equal(lvni_core_file_write(index, text, n), LVN_OK);
+    lvni_core_free(text);
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
     assert_non_null(strstr(notes, "x.index is of another version"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
@@ -363,22 +367,22 @@ static void no_memory_leaves_nothing_behind(void **state)
     lvni_data_scratch_release();
     age(images_path(folder, "data"));
     const char *index = images_path(folder, "x.index"), *data = images_path(folder, "data");
-    const uint64_t before = lvni_alloc_get_total().live_bytes;
+    const uint64_t before = lvni_core_alloc_get_total().live_bytes;
     for (int second = 0; second < 2; second++) { /* writing the index, then reading it */
         lvn_status s = LVN_ERR_MEMORY;
         for (int64_t k = 1; s == LVN_ERR_MEMORY && k < 200; k++) {
-            lvni_image_scan *found = NULL;
-            lvni_index x = {.mode = LVNI_INDEX_FILE, .file = index};
-            lvni_alloc_fail_at(k);
-            s = lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &found);
-            lvni_alloc_fail_at(0);
+            lvni_data_image_scan *found = NULL;
+            lvni_data_index x = {.mode = LVNI_INDEX_FILE, .file = index};
+            lvni_core_alloc_fail_at(k);
+            s = lvni_data_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &found);
+            lvni_core_alloc_fail_at(0);
             if (s == LVN_OK) {
                 write_text(&x);
             }
-            lvni_image_scan_release(found);
-            lvni_index_free(&x);
+            lvni_data_image_scan_release(found);
+            lvni_data_index_free(&x);
             lvni_data_scratch_release();
-            assert_int_equal(lvni_alloc_get_total().live_bytes, before);
+            assert_int_equal(lvni_core_alloc_get_total().live_bytes, before);
         }
         assert_int_equal(s, LVN_OK);
     }
@@ -413,23 +417,23 @@ static void a_link_that_leads_nowhere_is_followed_when_it_leads_somewhere(void *
         int64_t opened;
         snprintf(target, sizeof target, "%s/disk", folder);
         if (i == 2) {
-            images_write_file(target, "a note", 6); /* neither folder nor picture */
+            images_write_file(target, "a note", 6); /* neither folder nor image */
         }
         assert_int_equal(symlink(target, images_path(folder, links[i])), 0);
         age(images_path(folder, "data"));
         const int64_t n = scan(folder, &opened, notes, sizeof notes);
         assert_int_equal(n, i == 1 ? 4 : 3);
-        assert_false(lvni_path_exists(images_path(folder, "x.index")));
+        assert_false(lvni_core_path_exists(images_path(folder, "x.index")));
         (void)unlink(target);
-        char picture[600];
-        snprintf(picture, sizeof picture, "%s%s%s", target, in_target[i][0] != '\0' ? "/" : "",
+        char image[600];
+        snprintf(image, sizeof image, "%s%s%s", target, in_target[i][0] != '\0' ? "/" : "",
                  in_target[i]);
-        images_make_jpeg(picture, 8, 8, 1);
+        images_make_jpeg(image, 8, 8, 1);
         assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
         assert_string_equal(notes, "");
         age(images_path(folder, "data"));
         (void)scan(folder, &opened, notes, sizeof notes);
-        assert_true(lvni_path_exists(images_path(folder, "x.index")));
+        assert_true(lvni_core_path_exists(images_path(folder, "x.index")));
         images_remove_folder(folder);
     }
 }
@@ -439,13 +443,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_unchanged_folder_is_not_looked_at_again),
         cmocka_unit_test(what_changes_a_folder_changes_the_list),
-        cmocka_unit_test(what_changes_a_picture_changes_the_list),
-        cmocka_unit_test(the_index_of_a_run_is_handed_out_and_made_anew),
+        cmocka_unit_test(what_changes_a_image_changes_the_list),
+        cmocka_unit_test(the_index_of_a_run_is_handed_out_and_made_again),
         cmocka_unit_test(an_index_of_something_else_is_not_taken),
         cmocka_unit_test(an_index_of_other_parts_stays),
         cmocka_unit_test(an_index_inside_of_the_folder_is_refused),
-        cmocka_unit_test(a_damaged_index_is_told_and_not_overwritten),
-        cmocka_unit_test(an_older_index_is_made_anew),
+        cmocka_unit_test(a_damaged_index_is_reported_and_not_overwritten),
+        cmocka_unit_test(an_older_index_is_made_again),
         cmocka_unit_test(an_index_without_a_place_is_refused),
         cmocka_unit_test(a_link_that_leads_nowhere_is_followed_when_it_leads_somewhere),
         cmocka_unit_test(no_memory_leaves_nothing_behind),

@@ -37,22 +37,22 @@ static void make(const char *folder, const char *const *files)
     }
 }
 
-static void expect_classes(const lvni_image_scan *scan, const char *classes)
+static void expect_classes(const lvni_data_image_scan *scan, const char *classes)
 {
-    lvni_str list = {0};
+    lvni_core_str list = {0};
     for (int i = 0; i < scan->n_classes; i++) {
-        lvni_str_printf(&list, "%s%s", i == 0 ? "" : " ", scan->class_names[i]);
+        lvni_core_str_printf(&list, "%s%s", i == 0 ? "" : " ", scan->class_names[i]);
     }
-    assert_string_equal(lvni_str_text(&list), classes);
-    lvni_str_free(&list);
+    assert_string_equal(lvni_core_str_text(&list), classes);
+    lvni_core_str_free(&list);
 }
 
 static void expect(const layout *l, const char *folder, bool eval)
 {
     const char *error = eval ? l->eval_error : l->error;
     const unsigned mode = (eval ? LVNI_SCAN_EVAL : LVNI_SCAN_CLASSES) | l->flags;
-    lvni_image_scan *scan;
-    const lvn_status status = lvni_image_scan_open(folder, (lvni_scan_mode)mode, &scan);
+    lvni_data_image_scan *scan;
+    const lvn_status status = lvni_data_image_scan_open(folder, (lvni_data_scan_mode)mode, &scan);
     if (error != NULL) {
         assert_int_equal(status, LVN_ERR_USAGE);
         if (strstr(lvn_last_error()->message, error) == NULL) {
@@ -65,16 +65,16 @@ static void expect(const layout *l, const char *folder, bool eval)
         fail_msg("%s: %s", l->file[0], lvn_last_error()->message);
     }
     expect_classes(scan, l->classes);
-    assert_int_equal(lvni_image_scan_count(scan, LVNI_PART_TRAIN), l->train);
-    assert_int_equal(lvni_image_scan_count(scan, LVNI_PART_VAL), l->val);
-    assert_int_equal(lvni_image_scan_count(scan, LVNI_PART_TEST), eval ? l->test : 0);
+    assert_int_equal(lvni_data_image_scan_count(scan, LVNI_PART_TRAIN), l->train);
+    assert_int_equal(lvni_data_image_scan_count(scan, LVNI_PART_VAL), l->val);
+    assert_int_equal(lvni_data_image_scan_count(scan, LVNI_PART_TEST), eval ? l->test : 0);
     for (int64_t i = 0; i < scan->n; i++) { /* each in the class of its folder */
         const char *class = scan->class_names[scan->label[i]],
-                   *name = lvni_image_scan_name(scan, i);
+                   *name = lvni_data_image_scan_name(scan, i);
         const char *at = scan->layout.parts ? strchr(name, '/') + 1 : name;
         assert_true(strncmp(at, class, strlen(class)) == 0 && at[strlen(class)] == '/');
     }
-    lvni_image_scan_release(scan);
+    lvni_data_image_scan_release(scan);
 }
 
 #define PARTS_OR_CLASSES "parts of the data, or classes?"
@@ -156,7 +156,7 @@ static const layout layouts[] = {
      .error = SAME_FOLDERS,
      .eval_error = SAME_FOLDERS},
     {.file = {"train/1.jpg", "train/2.jpg", "val/3.jpg"},
-     .error = "3 of 3 pictures lie in no class folder",
+     .error = "3 of 3 images lie in no class folder",
      .eval_error = "lie in no class folder"},
     {.file = {"photos/a/1.jpg", "photos/b/1.jpg"},
      .error = "found 1: photos; add",
@@ -230,15 +230,15 @@ static void numbers_do_not_depend_on_the_names_of_parts(void **state)
         snprintf(file[3], 64, "Test/a/4.jpg");
         make(folder, (const char *const[FILES]){file[0], file[1], file[2], file[3]});
         for (int eval = 0; eval < 2; eval++) {
-            lvni_image_scan *scan;
+            lvni_data_image_scan *scan;
             assert_int_equal(
-                lvni_image_scan_open(folder, eval ? LVNI_SCAN_EVAL : LVNI_SCAN_CLASSES, &scan),
+                lvni_data_image_scan_open(folder, eval ? LVNI_SCAN_EVAL : LVNI_SCAN_CLASSES, &scan),
                 LVN_OK);
             assert_int_equal(scan->n, 3 + eval);
             for (int k = 0; k < 3 + eval; k++) {
-                assert_string_equal(lvni_image_scan_name(scan, k), file[k]);
+                assert_string_equal(lvni_data_image_scan_name(scan, k), file[k]);
             }
-            lvni_image_scan_release(scan);
+            lvni_data_image_scan_release(scan);
         }
         images_remove_folder(folder);
     }
@@ -262,18 +262,20 @@ static void what_is_an_image_is_found_by_its_first_bytes(void **state)
         images_write_file(images_path(folder, others[i]), "RIFF", i == 6 ? 0 : 4);
     }
     for (int mode = LVNI_SCAN_CLASSES; mode <= LVNI_SCAN_EVAL; mode++) {
-        lvni_image_scan *scan;
-        lvni_str ignored = {0};
-        assert_int_equal(lvni_image_scan_open(folder, (lvni_scan_mode)mode, &scan), LVN_OK);
+        lvni_data_image_scan *scan;
+        lvni_core_str ignored = {0};
+        assert_int_equal(lvni_data_image_scan_open(folder, (lvni_data_scan_mode)mode, &scan),
+                         LVN_OK);
         assert_int_equal(scan->n, 7);
         for (int i = 0; i < 7; i++) {
-            assert_string_equal(lvni_image_scan_name(scan, i), images[i]);
+            assert_string_equal(lvni_data_image_scan_name(scan, i), images[i]);
         }
-        lvni_ignored_print(&scan->ignored, &ignored);
-        assert_string_equal(lvni_str_text(&ignored), "2 without an ending, 2 .txt, 2 .webp, 1 .gz");
+        lvni_data_ignored_print(&scan->ignored, &ignored);
+        assert_string_equal(lvni_core_str_text(&ignored),
+                            "2 without an ending, 2 .txt, 2 .webp, 1 .gz");
         assert_int_equal(scan->n_empty, 0);
-        lvni_str_free(&ignored);
-        lvni_image_scan_release(scan);
+        lvni_core_str_free(&ignored);
+        lvni_data_image_scan_release(scan);
     }
     images_remove_folder(folder);
 }
@@ -281,14 +283,14 @@ static void what_is_an_image_is_found_by_its_first_bytes(void **state)
 static void kinds_of_ignored_files_are_bounded(void **state)
 {
     (void)state;
-    lvni_ignored x = {0};
+    lvni_data_ignored x = {0};
     for (int i = 0; i < 100; i++) {
         char name[32];
         snprintf(name, sizeof name, "d/x.e%d", i);
-        lvni_ignored_add(&x, name, 1 + i % 7);
+        lvni_data_ignored_add(&x, name, 1 + i % 7);
     }
-    lvni_ignored_add(&x, "a.b/none", 1);
-    lvni_ignored_add(&x, "a.averylongending", 1);
+    lvni_data_ignored_add(&x, "a.b/none", 1);
+    lvni_data_ignored_add(&x, "a.averylongending", 1);
     int64_t n = 0;
     for (int i = 0; i < x.n; i++) {
         n += x.count[i];
@@ -299,11 +301,11 @@ static void kinds_of_ignored_files_are_bounded(void **state)
 
 static void expect_empty(const char *folder, const char *empty, int64_t n)
 {
-    lvni_image_scan *scan;
-    assert_int_equal(lvni_image_scan_open(folder, LVNI_SCAN_CLASSES, &scan), LVN_OK);
-    assert_string_equal(lvni_str_text(&scan->empty), empty);
+    lvni_data_image_scan *scan;
+    assert_int_equal(lvni_data_image_scan_open(folder, LVNI_SCAN_CLASSES, &scan), LVN_OK);
+    assert_string_equal(lvni_core_str_text(&scan->empty), empty);
     assert_int_equal(scan->n_empty, n);
-    lvni_image_scan_release(scan);
+    lvni_data_image_scan_release(scan);
 }
 
 static void class_folders_without_an_image_are_known(void **state)

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void random_picture(uint8_t *rgb, int n, unsigned seed)
+static void random_image(uint8_t *rgb, int n, unsigned seed)
 {
     for (int i = 0; i < n; i++) {
         seed = seed * 1664525u + 1013904223u;
@@ -33,8 +33,8 @@ static double tent(double start, double length, int n, int size, int i, int k)
     return fmax(0.0, 1.0 - fabs((k + 0.5 - centre) / reach)) / total;
 }
 
-static double reference_pixel(const uint8_t *rgb, int w, int h, const lvni_box *b, int ow, int oh,
-                              int x, int y, int c)
+static double reference_pixel(const uint8_t *rgb, int w, int h, const lvni_decode_box *b, int ow,
+                              int oh, int x, int y, int c)
 {
     double sum = 0.0;
     for (int j = 0; j < h; j++) {
@@ -51,7 +51,7 @@ static void resampling_equals_the_double_reference(void **state)
     (void)state;
     const struct {
         int w, h, ow, oh;
-        lvni_box box;
+        lvni_decode_box box;
     } cases[] = {
         {40, 30, 16, 16, {0, 0, 40, 30}},
         {40, 30, 16, 16, {3.25, 2.5, 20.5, 17.75}},
@@ -66,12 +66,12 @@ static void resampling_equals_the_double_reference(void **state)
         const int w = cases[i].w, h = cases[i].h, ow = cases[i].ow, oh = cases[i].oh;
         /* exact size: a sanitizer sees a byte too far */
         uint8_t *rgb = malloc((size_t)w * (size_t)h * 3);
-        random_picture(rgb, w * h * 3, i + 1);
+        random_image(rgb, w * h * 3, i + 1);
         float out[30 * 30 * 3];
-        const lvni_picture picture = {.rgb = rgb, .width = w, .height = h, .scale = 1.0};
-        const lvni_resample_target target = {out, 3, 3 * ow, {1, 1, 1}, {0, 0, 0}};
+        const lvni_decode_image image = {.rgb = rgb, .width = w, .height = h, .scale = 1.0};
+        const lvni_data_resample_target target = {out, 3, 3 * ow, {1, 1, 1}, {0, 0, 0}};
         assert_int_equal(
-            lvni_resample(lvni_data_scratch_get(), &picture, &cases[i].box, ow, oh, &target),
+            lvni_data_resample(lvni_data_scratch_get(), &image, &cases[i].box, ow, oh, &target),
             LVN_OK);
         for (int k = 0; k < ow * oh * 3; k++) {
             const double want =
@@ -88,36 +88,36 @@ static void vector_code_equals_plain_code(void **state)
     enum { TAPS = 6, N = 64 };
     uint8_t bytes[TAPS * N];
     const uint8_t *rows[TAPS];
-    random_picture(bytes, TAPS * N, 9);
+    random_image(bytes, TAPS * N, 9);
     for (int k = 0; k < TAPS; k++) {
         rows[k] = bytes + k * N;
     }
     const int16_t weights[TAPS] = {1, 5000, 9000, 2380, 3, 0};
     int16_t a[N], b[N];
-    lvni_resample_column(rows, weights, TAPS, N, a);
-    lvni_resample_column_plain(rows, weights, TAPS, N, b);
+    lvni_data_resample_column(rows, weights, TAPS, N, a);
+    lvni_data_resample_column_plain(rows, weights, TAPS, N, b);
     assert_memory_equal(a, b, sizeof a);
     memset(bytes, 255, sizeof bytes);
     const int16_t whole[TAPS] = {0, 16384, 0, 0, 0, 0};
-    lvni_resample_column(rows, whole, TAPS, N, a);
+    lvni_data_resample_column(rows, whole, TAPS, N, a);
     assert_int_equal(a[17], 255 * 128);
 }
 
-static void a_constant_picture_stays_constant(void **state)
+static void a_constant_image_stays_constant(void **state)
 {
     (void)state;
     uint8_t rgb[37 * 53 * 3];
     memset(rgb, 201, sizeof rgb);
-    lvni_transform t;
-    lvni_transform_init(&t, 24);
-    const lvni_picture picture = {.rgb = rgb, .width = 37, .height = 53, .scale = 1.0};
-    const lvni_picture_info info = {LVNI_PICTURE_PNG, 37, 53, 1};
+    lvni_data_transform t;
+    lvni_data_transform_init(&t, 24);
+    const lvni_decode_image image = {.rgb = rgb, .width = 37, .height = 53, .scale = 1.0};
+    const lvni_decode_image_info info = {LVNI_IMAGE_PNG, 37, 53, 1};
     for (int k = 0; k < 20; k++) {
-        lvni_augment a;
+        lvni_data_augment a;
         float out[24 * 24 * 3];
-        lvni_augment_draw(&t, &(lvn_sample_key){5, 1, k, k > 0}, 37, 53, &a);
-        assert_int_equal(lvni_augment_render(lvni_data_scratch_get(), &t, &a, &picture, &info, out),
-                         LVN_OK);
+        lvni_data_augment_draw(&t, &(lvn_sample_key){5, 1, k, k > 0}, 37, 53, &a);
+        assert_int_equal(
+            lvni_data_augment_render(lvni_data_scratch_get(), &t, &a, &image, &info, out), LVN_OK);
         for (int i = 0; i < 24 * 24 * 3; i++) {
             assert_true(out[i] == out[i % 3]);
             assert_float_equal(out[i], (201.0f / 255.0f - t.mean[i % 3]) / t.std[i % 3], 1e-6f);
@@ -128,31 +128,32 @@ static void a_constant_picture_stays_constant(void **state)
 static void evaluation_resizes_and_takes_the_centre(void **state)
 {
     (void)state;
-    lvni_transform t;
-    lvni_transform_init(&t, 224);
-    lvni_augment a;
-    assert_int_equal(lvni_augment_draw(&t, &(lvn_sample_key){1, 2, 3, false}, 400, 600, &a),
+    lvni_data_transform t;
+    lvni_data_transform_init(&t, 224);
+    lvni_data_augment a;
+    assert_int_equal(lvni_data_augment_draw(&t, &(lvn_sample_key){1, 2, 3, false}, 400, 600, &a),
                      LVN_OK);
     assert_true(a.centre && a.plan.width == 256 && a.plan.height == 384 && a.plan.left == 16 &&
                 a.plan.top == 80);
     assert_false(a.hflip);
     assert_false(a.colour);
-    assert_true(lvni_augment_need(&t, &a) == 1.0); /* nothing is decoded smaller */
-    t.random_crop = false;                         /* training samples, too */
-    assert_int_equal(lvni_augment_draw(&t, &(lvn_sample_key){1, 2, 3, true}, 400, 600, &a), LVN_OK);
+    assert_true(lvni_data_augment_need(&t, &a) == 1.0); /* nothing is decoded smaller */
+    t.random_crop = false;                              /* training samples, too */
+    assert_int_equal(lvni_data_augment_draw(&t, &(lvn_sample_key){1, 2, 3, true}, 400, 600, &a),
+                     LVN_OK);
     assert_true(a.centre && a.plan.top == 80);
 }
 
-static void random_crops_keep_scale_ratio_and_picture(void **state)
+static void random_crops_keep_scale_ratio_and_image(void **state)
 {
     (void)state;
-    lvni_transform t;
-    lvni_transform_init(&t, 64);
+    lvni_data_transform t;
+    lvni_data_transform_init(&t, 64);
     int flips = 0;
     double area = 0.0;
     for (int i = 0; i < 2000; i++) {
-        lvni_augment a;
-        lvni_augment_draw(&t, &(lvn_sample_key){7, 0, i, true}, 500, 375, &a);
+        lvni_data_augment a;
+        lvni_data_augment_draw(&t, &(lvn_sample_key){7, 0, i, true}, 500, 375, &a);
         const double part = a.box.width * a.box.height / (500.0 * 375.0),
                      ratio = a.box.width / a.box.height;
         assert_true(part > 0.079 && part < 1.001);
@@ -168,66 +169,67 @@ static void random_crops_keep_scale_ratio_and_picture(void **state)
 }
 
 /* The draws are part of the law: these numbers never change. */
-static void draws_are_those_of_the_law(void **state)
+static void draws_are_reproducible(void **state)
 {
     (void)state;
-    lvni_transform t;
-    lvni_transform_init(&t, 64);
+    lvni_data_transform t;
+    lvni_data_transform_init(&t, 64);
     t.brightness = 0.4;
-    lvni_augment a;
+    lvni_data_augment a;
     const lvn_sample_key key = {42, 3, 17, true};
-    lvni_augment_draw(&t, &key, 500, 375, &a);
-    const lvni_rng crop = {lvni_rng_make_key(42, lvni_rng_purpose("data")), 3, 17,
-                           LVNI_AUGMENT_CROP};
+    lvni_data_augment_draw(&t, &key, 500, 375, &a);
+    const lvni_core_rng crop = {lvni_core_rng_make_key(42, lvni_core_rng_purpose("data")), 3, 17,
+                                LVNI_AUGMENT_CROP};
     const double target =
-        500.0 * 375.0 * (0.08 + (double)lvni_rng_u32(&crop, 0) / 4294967296.0 * 0.92);
-    const double aspect = exp(log(0.75) + (double)lvni_rng_u32(&crop, 1) / 4294967296.0 *
+        500.0 * 375.0 * (0.08 + (double)lvni_core_rng_u32(&crop, 0) / 4294967296.0 * 0.92);
+    const double aspect = exp(log(0.75) + (double)lvni_core_rng_u32(&crop, 1) / 4294967296.0 *
                                               (log(4.0 / 3.0) - log(0.75)));
     assert_true(a.box.width == floor(sqrt(target * aspect) + 0.5));
     assert_true(a.box.height == floor(sqrt(target / aspect) + 0.5));
-    assert_true(a.box.y ==
-                floor((double)lvni_rng_u32(&crop, 2) / 4294967296.0 * (375 - a.box.height + 1)));
-    assert_true(a.box.x ==
-                floor((double)lvni_rng_u32(&crop, 3) / 4294967296.0 * (500 - a.box.width + 1)));
-    const lvni_rng flip = {crop.key, 3, 17, LVNI_AUGMENT_HFLIP},
-                   bright = {crop.key, 3, 17, LVNI_AUGMENT_BRIGHTNESS};
-    assert_int_equal(a.hflip, lvni_rng_u32(&flip, 0) < 0x80000000u);
+    assert_true(a.box.y == floor((double)lvni_core_rng_u32(&crop, 2) / 4294967296.0 *
+                                 (375 - a.box.height + 1)));
+    assert_true(a.box.x == floor((double)lvni_core_rng_u32(&crop, 3) / 4294967296.0 *
+                                 (500 - a.box.width + 1)));
+    const lvni_core_rng flip = {crop.key, 3, 17, LVNI_AUGMENT_HFLIP},
+                        bright = {crop.key, 3, 17, LVNI_AUGMENT_BRIGHTNESS};
+    assert_int_equal(a.hflip, lvni_core_rng_u32(&flip, 0) < 0x80000000u);
     assert_float_equal(a.brightness,
-                       (float)(0.6 + (double)lvni_rng_u32(&bright, 0) / 4294967296.0 * 0.8), 1e-6f);
-    lvni_augment other;
-    lvni_augment_draw(&t, &(lvn_sample_key){42, 4, 17, true}, 500, 375, &other);
+                       (float)(0.6 + (double)lvni_core_rng_u32(&bright, 0) / 4294967296.0 * 0.8),
+                       1e-6f);
+    lvni_data_augment other;
+    lvni_data_augment_draw(&t, &(lvn_sample_key){42, 4, 17, true}, 500, 375, &other);
     assert_memory_not_equal(&a.box, &other.box, sizeof a.box);
 }
 
 static void a_crop_that_never_fits_falls_back_to_the_middle(void **state)
 {
     (void)state;
-    lvni_transform t;
-    lvni_transform_init(&t, 8);
-    t.scale[0] = 0.9; /* of a picture 20 times as wide as high: too high at any allowed ratio */
-    lvni_augment a;
-    lvni_augment_draw(&t, &(lvn_sample_key){1, 0, 0, true}, 400, 20, &a);
+    lvni_data_transform t;
+    lvni_data_transform_init(&t, 8);
+    t.scale[0] = 0.9; /* of an image 20 times as wide as high: too high at any allowed ratio */
+    lvni_data_augment a;
+    lvni_data_augment_draw(&t, &(lvn_sample_key){1, 0, 0, true}, 400, 20, &a);
     assert_true(a.box.width == 27.0 && a.box.height == 20.0 && a.box.x == 186.0 && a.box.y == 0.0);
 }
 
-static void flips_mirror_the_picture(void **state)
+static void flips_mirror_the_image(void **state)
 {
     (void)state;
     uint8_t rgb[10 * 10 * 3];
-    random_picture(rgb, 300, 4);
-    const lvni_picture picture = {.rgb = rgb, .width = 10, .height = 10, .scale = 1.0};
-    const lvni_picture_info info = {LVNI_PICTURE_PNG, 10, 10, 1};
-    lvni_transform t;
-    lvni_transform_init(&t, 10);
-    lvni_augment a = {.box = {0, 0, 10, 10}};
+    random_image(rgb, 300, 4);
+    const lvni_decode_image image = {.rgb = rgb, .width = 10, .height = 10, .scale = 1.0};
+    const lvni_decode_image_info info = {LVNI_IMAGE_PNG, 10, 10, 1};
+    lvni_data_transform t;
+    lvni_data_transform_init(&t, 10);
+    lvni_data_augment a = {.box = {0, 0, 10, 10}};
     float plain[300], flipped[300];
-    assert_int_equal(lvni_augment_render(lvni_data_scratch_get(), &t, &a, &picture, &info, plain),
-                     LVN_OK);
+    assert_int_equal(
+        lvni_data_augment_render(lvni_data_scratch_get(), &t, &a, &image, &info, plain), LVN_OK);
     a.hflip = a.vflip = true;
-    assert_int_equal(lvni_augment_render(lvni_data_scratch_get(), &t, &a, &picture, &info, flipped),
-                     LVN_OK);
+    assert_int_equal(
+        lvni_data_augment_render(lvni_data_scratch_get(), &t, &a, &image, &info, flipped), LVN_OK);
     uint8_t back[300];
-    lvni_transform_to_rgb(&t, plain, back);
+    lvni_data_transform_to_rgb(&t, plain, back);
     assert_memory_equal(back, rgb, 300);
     for (int i = 0; i < 100; i++) {
         assert_memory_equal(plain + 3 * i, flipped + 3 * (99 - i), 3 * sizeof(float));
@@ -240,25 +242,27 @@ static void colours_move_as_defined(void **state)
     const float start[6] = {100, 50, 200, 0, 255, 30};
     float p[6];
     memcpy(p, start, sizeof p);
-    lvni_colour_brightness(p, 2, 1.5f);
+    lvni_data_colour_brightness(p, 2, 1.5f);
     assert_true(p[0] == 150.0f && p[2] == 255.0f && p[4] == 255.0f && p[5] == 45.0f);
     memcpy(p, start, sizeof p);
-    lvni_colour_saturation(p, 2, 0.0f); /* grey: 0.299 * 100 + 0.587 * 50 + 0.114 * 200 = 82.05 */
+    /* grey: 0.299 * 100 + 0.587 * 50 + 0.114 * 200 = 82.05 */
+    lvni_data_colour_saturation(p, 2, 0.0f);
     assert_float_equal(p[0], 82.05f, 1e-3f);
     assert_float_equal(p[1], 82.05f, 1e-3f);
     memcpy(p, start, sizeof p);
     /* mean grey of 82.05 and 0.587 * 255 + 0.114 * 30 = 153.105, in steps of 1/64 */
-    lvni_colour_contrast(p, 2, 0.0f);
+    lvni_data_colour_contrast(p, 2, 0.0f);
     assert_float_equal(p[4], 117.5775f, 0.02f);
     memcpy(p, start, sizeof p);
-    lvni_colour_hue(p, 2, 1.0f / 3.0f); /* a third of the circle: red becomes green becomes blue */
+    /* a third of the circle: red becomes green becomes blue */
+    lvni_data_colour_hue(p, 2, 1.0f / 3.0f);
     const float want[6] = {200, 100, 50, 30, 0, 255};
     for (int i = 0; i < 6; i++) {
         assert_float_equal(p[i], want[i], 1e-2f);
     }
     memcpy(p, start, sizeof p);
-    lvni_colour_hue(p, 2, -0.25f);
-    lvni_colour_hue(p, 2, 0.25f);
+    lvni_data_colour_hue(p, 2, -0.25f);
+    lvni_data_colour_hue(p, 2, 0.25f);
     for (int i = 0; i < 6; i++) {
         assert_float_equal(p[i], start[i], 1e-2f);
     }
@@ -267,14 +271,14 @@ static void colours_move_as_defined(void **state)
 static void settings_out_of_range_are_named(void **state)
 {
     (void)state;
-    lvni_transform t;
-    lvni_transform_init(&t, 64);
-    assert_int_equal(lvni_transform_check(&t), LVN_OK);
+    lvni_data_transform t;
+    lvni_data_transform_init(&t, 64);
+    assert_int_equal(lvni_data_transform_check(&t), LVN_OK);
     t.hflip = 1.5;
-    assert_int_equal(lvni_transform_check(&t), LVN_ERR_USAGE);
+    assert_int_equal(lvni_data_transform_check(&t), LVN_ERR_USAGE);
     assert_non_null(strstr(lvn_last_error()->message, "augment.hflip is 1.5"));
-    lvni_transform_init(&t, 0);
-    assert_int_equal(lvni_transform_check(&t), LVN_ERR_USAGE);
+    lvni_data_transform_init(&t, 0);
+    assert_int_equal(lvni_data_transform_check(&t), LVN_ERR_USAGE);
     assert_non_null(strstr(lvn_last_error()->message, "image_size is 0"));
 }
 
@@ -283,12 +287,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resampling_equals_the_double_reference),
         cmocka_unit_test(vector_code_equals_plain_code),
-        cmocka_unit_test(a_constant_picture_stays_constant),
+        cmocka_unit_test(a_constant_image_stays_constant),
         cmocka_unit_test(evaluation_resizes_and_takes_the_centre),
-        cmocka_unit_test(random_crops_keep_scale_ratio_and_picture),
-        cmocka_unit_test(draws_are_those_of_the_law),
+        cmocka_unit_test(random_crops_keep_scale_ratio_and_image),
+        cmocka_unit_test(draws_are_reproducible),
         cmocka_unit_test(a_crop_that_never_fits_falls_back_to_the_middle),
-        cmocka_unit_test(flips_mirror_the_picture),
+        cmocka_unit_test(flips_mirror_the_image),
         cmocka_unit_test(colours_move_as_defined),
         cmocka_unit_test(settings_out_of_range_are_named),
     };

@@ -20,7 +20,7 @@ enum { N = GOLDEN_W * GOLDEN_H * 3 };
 static void load(float *rgb)
 {
     for (int i = 0; i < N; i++) {
-        rgb[i] = golden_picture[i];
+        rgb[i] = golden_image[i];
     }
 }
 
@@ -28,8 +28,8 @@ static void expect_blur(int kernel, double sigma, const float *want)
 {
     float rgb[N];
     load(rgb);
-    assert_int_equal(lvni_blur(lvni_data_scratch_get(), rgb, GOLDEN_W, GOLDEN_H, sigma, kernel),
-                     LVN_OK);
+    assert_int_equal(
+        lvni_data_blur(lvni_data_scratch_get(), rgb, GOLDEN_W, GOLDEN_H, sigma, kernel), LVN_OK);
     for (int i = 0; i < N; i++) {
         assert_float_equal(rgb[i], want[i], 2e-3F);
     }
@@ -44,21 +44,22 @@ static void blur_equals_torchvision(void **state)
     expect_blur(9, 2.0, golden_blur_9_20);
 }
 
-static void a_narrow_blur_does_nothing_and_a_wide_one_fits_any_picture(void **state)
+static void a_narrow_blur_does_nothing_and_a_wide_one_fits_any_image(void **state)
 {
     (void)state;
     float rgb[N], start[N];
     load(rgb);
     load(start);
-    assert_int_equal(lvni_blur(lvni_data_scratch_get(), rgb, GOLDEN_W, GOLDEN_H, 0.1, 0), LVN_OK);
+    assert_int_equal(lvni_data_blur(lvni_data_scratch_get(), rgb, GOLDEN_W, GOLDEN_H, 0.1, 0),
+                     LVN_OK);
     assert_memory_equal(rgb, start, sizeof rgb);
     for (int width = 1; width <= 3; width++) {
-        /* mirrored many times over; a constant picture stays */
+        /* mirrored many times over; a constant image stays */
         for (int i = 0; i < N; i++) {
             rgb[i] = 77.0F;
         }
         assert_int_equal(
-            lvni_blur(lvni_data_scratch_get(), rgb, width, 4 - width, LVNI_BLUR_MAX_SIGMA, 0),
+            lvni_data_blur(lvni_data_scratch_get(), rgb, width, 4 - width, LVNI_BLUR_MAX_SIGMA, 0),
             LVN_OK);
         for (int i = 0; i < 3 * width * (4 - width); i++) {
             assert_float_equal(rgb[i], 77.0F, 1e-3F);
@@ -71,22 +72,22 @@ static void solarize_and_grey_equal_theirs(void **state)
     (void)state;
     float rgb[N];
     load(rgb);
-    lvni_colour_solarize(rgb, N / 3, 0.5F * 255.0F);
+    lvni_data_colour_solarize(rgb, N / 3, 0.5F * 255.0F);
     for (int i = 0; i < N; i++) {
         assert_float_equal(rgb[i], (float)golden_solarize_128[i], 0.0F);
     }
     load(rgb);
-    lvni_colour_saturation(rgb, N / 3, 0.0F);
+    lvni_data_colour_saturation(rgb, N / 3, 0.0F);
     for (int i = 0; i < N; i++) {
         const int pixel = i / 3;
         assert_float_equal(rgb[i], (float)golden_grey[pixel], 0.51F);
     }
 }
 
-static lvni_augment drawn(const lvni_transform *t, int sample)
+static lvni_data_augment drawn(const lvni_data_transform *t, int sample)
 {
-    lvni_augment a;
-    lvni_augment_draw(t, &(lvn_sample_key){3, 1, sample, true}, 50, 40, &a);
+    lvni_data_augment a;
+    lvni_data_augment_draw(t, &(lvn_sample_key){3, 1, sample, true}, 50, 40, &a);
     return a;
 }
 
@@ -94,10 +95,10 @@ static lvni_augment drawn(const lvni_transform *t, int sample)
 static void effects_come_as_often_as_asked_and_by_their_own_draws(void **state)
 {
     (void)state;
-    lvni_transform t;
-    lvni_transform_init(&t, 16);
+    lvni_data_transform t;
+    lvni_data_transform_init(&t, 16);
     t.brightness = 0.4;
-    const lvni_augment plain = drawn(&t, 5);
+    const lvni_data_augment plain = drawn(&t, 5);
     assert_true(plain.colour && !plain.grey && !plain.solarize && plain.blur_sigma == 0.0);
     t.jitter = 0.8;
     t.grey = 0.2;
@@ -105,16 +106,16 @@ static void effects_come_as_often_as_asked_and_by_their_own_draws(void **state)
     t.solarize = 0.1;
     int colour = 0, grey = 0, blur = 0, solarize = 0;
     for (int i = 0; i < 2000; i++) {
-        const lvni_augment a = drawn(&t, i);
+        const lvni_data_augment a = drawn(&t, i);
         colour += a.colour;
         grey += a.grey;
         blur += a.blur_sigma > 0.0;
         solarize += a.solarize;
         assert_true(a.blur_sigma == 0.0 || (a.blur_sigma >= 0.1 && a.blur_sigma < 2.0));
-        const lvni_rng rng = {lvni_rng_make_key(3, lvni_rng_purpose("data")), 1, (uint32_t)i,
-                              LVNI_AUGMENT_BLUR};
-        const bool blurred = lvni_rng_u32(&rng, 0) < 0x80000000U;
-        assert_true(!blurred || fabs(a.blur_sigma - (0.1 + (double)lvni_rng_u32(&rng, 1) /
+        const lvni_core_rng rng = {lvni_core_rng_make_key(3, lvni_core_rng_purpose("data")), 1,
+                                   (uint32_t)i, LVNI_AUGMENT_BLUR};
+        const bool blurred = lvni_core_rng_u32(&rng, 0) < 0x80000000U;
+        assert_true(!blurred || fabs(a.blur_sigma - (0.1 + (double)lvni_core_rng_u32(&rng, 1) /
                                                                4294967296.0 * 1.9)) < 1e-12);
         assert_true(blurred == (a.blur_sigma > 0.0));
     }
@@ -122,12 +123,12 @@ static void effects_come_as_often_as_asked_and_by_their_own_draws(void **state)
     assert_in_range(grey, 340, 460);
     assert_in_range(blur, 910, 1090);
     assert_in_range(solarize, 150, 250);
-    const lvni_augment same = drawn(&t, 5); /* what was there before is drawn as before */
+    const lvni_data_augment same = drawn(&t, 5); /* what was there before is drawn as before */
     assert_memory_equal(&same.box, &plain.box, sizeof plain.box);
     assert_true(same.hflip == plain.hflip);
     t.grey = t.blur = t.solarize = t.jitter = 1.0;
-    lvni_augment evaluation;
-    lvni_augment_draw(&t, &(lvn_sample_key){3, 1, 5, false}, 50, 40, &evaluation);
+    lvni_data_augment evaluation;
+    lvni_data_augment_draw(&t, &(lvn_sample_key){3, 1, 5, false}, 50, 40, &evaluation);
     assert_true(!evaluation.colour && !evaluation.grey && !evaluation.solarize &&
                 evaluation.blur_sigma == 0.0);
 }
@@ -137,32 +138,32 @@ static void effects_are_done_in_their_order(void **state)
 {
     (void)state;
     enum { S = GOLDEN_H };
-    lvni_transform t;
-    lvni_transform_init(&t, S);
+    lvni_data_transform t;
+    lvni_data_transform_init(&t, S);
     t.blur_kernel = 5;
     t.brightness = 0.5;
-    const lvni_picture picture = {
-        .rgb = golden_picture, .width = GOLDEN_W, .height = GOLDEN_H, .scale = 1.0};
-    const lvni_picture_info info = {LVNI_PICTURE_PNG, GOLDEN_W, GOLDEN_H, 1};
-    const lvni_augment a = {.box = {1, 0, S, S},
-                            .colour = true,
-                            .brightness = 0.7F,
-                            .grey = true,
-                            .blur_sigma = 0.9,
-                            .solarize = true,
-                            .order = {LVNI_AUGMENT_BRIGHTNESS, LVNI_AUGMENT_CONTRAST,
-                                      LVNI_AUGMENT_SATURATION, LVNI_AUGMENT_HUE}};
+    const lvni_decode_image image = {
+        .rgb = golden_image, .width = GOLDEN_W, .height = GOLDEN_H, .scale = 1.0};
+    const lvni_decode_image_info info = {LVNI_IMAGE_PNG, GOLDEN_W, GOLDEN_H, 1};
+    const lvni_data_augment a = {.box = {1, 0, S, S},
+                                 .colour = true,
+                                 .brightness = 0.7F,
+                                 .grey = true,
+                                 .blur_sigma = 0.9,
+                                 .solarize = true,
+                                 .order = {LVNI_AUGMENT_BRIGHTNESS, LVNI_AUGMENT_CONTRAST,
+                                           LVNI_AUGMENT_SATURATION, LVNI_AUGMENT_HUE}};
     float out[S * S * 3], want[S * S * 3];
-    assert_int_equal(lvni_augment_render(lvni_data_scratch_get(), &t, &a, &picture, &info, out),
+    assert_int_equal(lvni_data_augment_render(lvni_data_scratch_get(), &t, &a, &image, &info, out),
                      LVN_OK);
     for (int i = 0; i < S * S * 3; i++) {
         const int y = i / 3 / S, x = i / 3 % S + 1;
-        want[i] = golden_picture[3 * (y * GOLDEN_W + x) + i % 3];
+        want[i] = golden_image[3 * (y * GOLDEN_W + x) + i % 3];
     }
-    lvni_colour_brightness(want, (int64_t)S * S, 0.7F);
-    lvni_colour_saturation(want, (int64_t)S * S, 0.0F);
-    assert_int_equal(lvni_blur(lvni_data_scratch_get(), want, S, S, 0.9, 5), LVN_OK);
-    lvni_colour_solarize(want, (int64_t)S * S, 127.5F);
+    lvni_data_colour_brightness(want, (int64_t)S * S, 0.7F);
+    lvni_data_colour_saturation(want, (int64_t)S * S, 0.0F);
+    assert_int_equal(lvni_data_blur(lvni_data_scratch_get(), want, S, S, 0.9, 5), LVN_OK);
+    lvni_data_colour_solarize(want, (int64_t)S * S, 127.5F);
     for (int i = 0; i < S * S * 3; i++) {
         assert_float_equal(out[i], (want[i] / 255.0F - t.mean[i % 3]) / t.std[i % 3], 1e-4F);
     }
@@ -171,14 +172,14 @@ static void effects_are_done_in_their_order(void **state)
 static void settings_out_of_range_are_named(void **state)
 {
     (void)state;
-    lvni_transform t;
-    lvni_transform_init(&t, 64);
+    lvni_data_transform t;
+    lvni_data_transform_init(&t, 64);
     t.blur_kernel = 4;
-    assert_int_equal(lvni_transform_check(&t), LVN_ERR_USAGE);
+    assert_int_equal(lvni_data_transform_check(&t), LVN_ERR_USAGE);
     assert_non_null(strstr(lvn_last_error()->message, "augment.blur_kernel is 4"));
     t.blur_kernel = 0;
     t.blur_sigma[0] = 3.0;
-    assert_int_equal(lvni_transform_check(&t), LVN_ERR_USAGE);
+    assert_int_equal(lvni_data_transform_check(&t), LVN_ERR_USAGE);
     assert_non_null(strstr(lvn_last_error()->message, "augment.blur_sigma, second value, is 2"));
 }
 
@@ -186,7 +187,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blur_equals_torchvision),
-        cmocka_unit_test(a_narrow_blur_does_nothing_and_a_wide_one_fits_any_picture),
+        cmocka_unit_test(a_narrow_blur_does_nothing_and_a_wide_one_fits_any_image),
         cmocka_unit_test(solarize_and_grey_equal_theirs),
         cmocka_unit_test(effects_come_as_often_as_asked_and_by_their_own_draws),
         cmocka_unit_test(effects_are_done_in_their_order),

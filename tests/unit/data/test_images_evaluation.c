@@ -30,13 +30,14 @@ static uint8_t *noise(int width, int height)
 }
 
 /* The resized crop as bytes. */
-static void resize_to(const lvni_picture *picture, const lvni_resize_plan *plan, uint8_t *out)
+static void resize_to(const lvni_decode_image *image, const lvni_data_resize_plan *plan,
+                      uint8_t *out)
 {
     const size_t n = (size_t)plan->crop * (size_t)plan->crop * 3;
     float *values = malloc(n * sizeof *values);
-    const lvni_resample_target target = {
+    const lvni_data_resample_target target = {
         values, 3, 3 * (ptrdiff_t)plan->crop, {1, 1, 1}, {0, 0, 0}};
-    assert_int_equal(lvni_resize(lvni_data_scratch_get(), picture, plan, &target), LVN_OK);
+    assert_int_equal(lvni_data_resize(lvni_data_scratch_get(), image, plan, &target), LVN_OK);
     for (size_t i = 0; i < n; i++) {
         out[i] = (uint8_t)values[i];
     }
@@ -55,14 +56,15 @@ static void odd_shapes_are_torchvisions(void **state)
         const struct golden_shape *g = &golden_shapes[i];
         uint8_t *rgb = noise(g->width, g->height),
                 *out = malloc((size_t)g->crop * (size_t)g->crop * 3);
-        const lvni_picture picture = {
+        const lvni_decode_image image = {
             .rgb = rgb, .width = g->width, .height = g->height, .scale = 1.0};
-        lvni_resize_plan plan;
+        lvni_data_resize_plan plan;
         assert_int_equal(
-            lvni_resize_centre(g->shorter, g->crop, g->filter, g->width, g->height, &plan), LVN_OK);
+            lvni_data_resize_centre(g->shorter, g->crop, g->filter, g->width, g->height, &plan),
+            LVN_OK);
         for (int vector = 0; vector < 2; vector++) {
-            lvni_resize_use_vector(vector == 1);
-            resize_to(&picture, &plan, out);
+            lvni_data_resize_use_vector(vector == 1);
+            resize_to(&image, &plan, out);
             if (crc_of(out, g->crop) != g->crc) {
                 fail_msg("%d x %d to %d, crop %d, filter %d, vector %d", g->width, g->height,
                          g->shorter, g->crop, (int)g->filter, vector);
@@ -73,7 +75,7 @@ static void odd_shapes_are_torchvisions(void **state)
     }
 }
 
-/* What lvni_resize_wanted names is enough, and nothing outside of it counts. */
+/* What lvni_data_resize_wanted names is enough, and nothing outside of it counts. */
 static void a_window_gives_what_the_whole_image_gives(void **state)
 {
     (void)state;
@@ -85,25 +87,25 @@ static void a_window_gives_what_the_whole_image_gives(void **state)
     for (size_t i = 0; i < COUNT(sizes) * 6; i++) {
         const int *s = sizes[i / 6], width = s[0], height = s[1];
         uint8_t *rgb = noise(width, height), whole[64 * 64 * 3], part[64 * 64 * 3];
-        lvni_resize_plan plan;
-        assert_int_equal(lvni_resize_centre(s[2], s[3], (lvni_filter)(i % 6), width, height, &plan),
-                         LVN_OK);
-        lvni_picture picture = {.rgb = rgb, .width = width, .height = height, .scale = 1.0};
-        resize_to(&picture, &plan, whole);
-        const lvni_box box = lvni_resize_wanted(&plan, width, height);
+        lvni_data_resize_plan plan;
+        assert_int_equal(
+            lvni_data_resize_centre(s[2], s[3], (lvni_data_filter)(i % 6), width, height, &plan),
+            LVN_OK);
+        lvni_decode_image image = {.rgb = rgb, .width = width, .height = height, .scale = 1.0};
+        resize_to(&image, &plan, whole);
+        const lvni_decode_box box = lvni_data_resize_wanted(&plan, width, height);
         assert_true(box.x >= 0 && box.y >= 0 && box.x + box.width <= width &&
                     box.y + box.height <= height);
-        picture.left = (int)box.x, picture.top = (int)box.y, picture.columns = (int)box.width,
-        picture.rows = (int)box.height;
-        const size_t row = (size_t)picture.columns * 3;
-        uint8_t *window = malloc(row * (size_t)picture.rows);
-        for (int y = 0; y < picture.rows; y++) {
+        image.left = (int)box.x, image.top = (int)box.y, image.columns = (int)box.width,
+        image.rows = (int)box.height;
+        const size_t row = (size_t)image.columns * 3;
+        uint8_t *window = malloc(row * (size_t)image.rows);
+        for (int y = 0; y < image.rows; y++) {
             memcpy(window + (size_t)y * row,
-                   rgb + ((size_t)(picture.top + y) * (size_t)width + (size_t)picture.left) * 3,
-                   row);
+                   rgb + ((size_t)(image.top + y) * (size_t)width + (size_t)image.left) * 3, row);
         }
-        picture.rgb = window;
-        resize_to(&picture, &plan, part);
+        image.rgb = window;
+        resize_to(&image, &plan, part);
         assert_memory_equal(whole, part, (size_t)(s[3] * s[3] * 3));
         free(window);
         free(rgb);
@@ -116,12 +118,12 @@ static void the_shorter_side_is_that_of_torchvision(void **state)
     static const int sizes[][2] = {{224, 256}, {32, 37},   {64, 73},   {96, 110}, {128, 146},
                                    {160, 183}, {299, 342}, {384, 439}, {1, 1},    {7, 8}};
     for (size_t i = 0; i < COUNT(sizes); i++) {
-        assert_int_equal(lvni_transform_resize(sizes[i][0]), sizes[i][1]);
+        assert_int_equal(lvni_data_transform_resize(sizes[i][0]), sizes[i][1]);
     }
-    lvni_resize_plan p; /* 533 / 400 * 256 = 341.12; (341 - 224) / 2 = 58.5, to even */
-    assert_int_equal(lvni_resize_centre(256, 224, LVNI_FILTER_BILINEAR, 400, 533, &p), LVN_OK);
+    lvni_data_resize_plan p; /* 533 / 400 * 256 = 341.12; (341 - 224) / 2 = 58.5, to even */
+    assert_int_equal(lvni_data_resize_centre(256, 224, LVNI_FILTER_BILINEAR, 400, 533, &p), LVN_OK);
     assert_true(p.width == 256 && p.height == 341 && p.left == 16 && p.top == 58);
-    assert_int_equal(lvni_resize_centre(8192, 224, LVNI_FILTER_BILINEAR, 1, 1000000, &p),
+    assert_int_equal(lvni_data_resize_centre(8192, 224, LVNI_FILTER_BILINEAR, 1, 1000000, &p),
                      LVN_ERR_USAGE);
     assert_non_null(strstr(lvn_last_error()->message, "1 x 1000000"));
 }
@@ -138,19 +140,19 @@ static int64_t sample_of(const lvn_dataset *d, const char *name)
 }
 
 /* One photo as evaluation sees it, in bytes. */
-static void photo_read(lvni_image_scan *scan, const struct golden_photo *g, uint8_t *out)
+static void photo_read(lvni_data_image_scan *scan, const struct golden_photo *g, uint8_t *out)
 {
-    lvni_transform t;
+    lvni_data_transform t;
     lvn_dataset *d;
     float *image = malloc((size_t)g->crop * (size_t)g->crop * 3 * sizeof *image);
-    lvni_transform_init(&t, g->crop);
+    lvni_data_transform_init(&t, g->crop);
     t.eval_resize = g->shorter;
     t.eval_filter = g->filter;
-    assert_int_equal(lvni_image_view_create(scan, NULL, 0, &t, &d), LVN_OK);
+    assert_int_equal(lvni_data_image_view_create(scan, NULL, 0, &t, &d), LVN_OK);
     assert_int_equal(
         d->cls->get(d, &(lvn_sample_key){1, 0, sample_of(d, g->name), false}, (void *[]){image}),
         LVN_OK);
-    lvni_transform_to_rgb(&t, image, out);
+    lvni_data_transform_to_rgb(&t, image, out);
     lvn_dataset_destroy(d);
     free(image);
 }
@@ -165,10 +167,10 @@ static void photos_are_torchvisions(void **state)
         skip();
     }
     const size_t step = getenv("LEVIN_TEST_SLOW") == NULL ? 3 : 1;
-    lvni_image_scan *scan;
+    lvni_data_image_scan *scan;
     uint8_t *out = malloc((size_t)224 * 224 * 3);
     int seen = 0, equal = 0;
-    assert_int_equal(lvni_image_scan_open(folder, LVNI_SCAN_FLAT, &scan), LVN_OK);
+    assert_int_equal(lvni_data_image_scan_open(folder, LVNI_SCAN_FLAT, &scan), LVN_OK);
     for (size_t i = 0; i < COUNT(golden_photos); i += step) {
         const struct golden_photo *g = &golden_photos[i];
         photo_read(scan, g, out);
@@ -185,7 +187,7 @@ static void photos_are_torchvisions(void **state)
     }
     print_message("%d of %d photos have the bytes of torchvision\n", equal, seen);
     assert_true(equal * 10 >= seen * 9);
-    lvni_image_scan_release(scan);
+    lvni_data_image_scan_release(scan);
     free(out);
 }
 
@@ -211,31 +213,32 @@ static void check_large_jpeg(const char *folder, const uint8_t *jpeg, size_t n, 
 {
     enum { W = 330, H = 210, CROP = 16 };
     lvni_data_scratch *scratch = lvni_data_scratch_get();
-    lvni_picture_info info;
-    lvni_picture picture;
-    assert_int_equal(lvni_picture_probe(scratch, jpeg, n, "large", &info), LVN_OK);
+    lvni_decode_image_info info;
+    lvni_decode_image image;
+    assert_int_equal(lvni_decode_image_probe(scratch, jpeg, n, "large", &info), LVN_OK);
     assert_int_equal(info.orientation, orientation);
-    assert_int_equal(lvni_picture_decode(scratch, jpeg, n, "large", &info, 1.0, NULL, &picture),
+    assert_int_equal(lvni_decode_image_decode(scratch, jpeg, n, "large", &info, 1.0, NULL, &image),
                      LVN_OK);
     const int width = orientation >= 5 ? H : W, height = orientation >= 5 ? W : H;
     uint8_t *upright = malloc((size_t)W * H * 3), wanted[CROP * CROP * 3], out[CROP * CROP * 3];
     for (int i = 0; i < W * H; i++) {
         const size_t from = stored_at(orientation, W, H, i % width, i / width);
-        memcpy(upright + 3 * (size_t)i, picture.rgb + 3 * from, 3);
+        memcpy(upright + 3 * (size_t)i, image.rgb + 3 * from, 3);
     }
-    const lvni_picture turned = {.rgb = upright, .width = width, .height = height, .scale = 1.0};
-    lvni_resize_plan plan;
-    assert_int_equal(lvni_resize_centre(18, CROP, LVNI_FILTER_BILINEAR, width, height, &plan),
+    const lvni_decode_image turned = {
+        .rgb = upright, .width = width, .height = height, .scale = 1.0};
+    lvni_data_resize_plan plan;
+    assert_int_equal(lvni_data_resize_centre(18, CROP, LVNI_FILTER_BILINEAR, width, height, &plan),
                      LVN_OK);
     resize_to(&turned, &plan, wanted);
     images_write_file(images_path(folder, "large.jpg"), jpeg, n);
     const struct golden_photo g = {
         .name = "large.jpg", .shorter = 18, .crop = CROP, .filter = plan.filter};
-    lvni_image_scan *scan;
-    assert_int_equal(lvni_image_scan_open(folder, LVNI_SCAN_FLAT, &scan), LVN_OK);
+    lvni_data_image_scan *scan;
+    assert_int_equal(lvni_data_image_scan_open(folder, LVNI_SCAN_FLAT, &scan), LVN_OK);
     photo_read(scan, &g, out);
     assert_memory_equal(out, wanted, sizeof out);
-    lvni_image_scan_release(scan);
+    lvni_data_image_scan_release(scan);
     free(upright);
 }
 

@@ -18,22 +18,22 @@
 #include <string.h>
 #include <unistd.h>
 
-static void expect_scan_error(const char *folder, lvni_scan_mode mode, lvn_status status,
+static void expect_scan_error(const char *folder, lvni_data_scan_mode mode, lvn_status status,
                               const char *words)
 {
-    lvni_image_scan *scan;
-    assert_int_equal(lvni_image_scan_open(folder, mode, &scan), status);
+    lvni_data_image_scan *scan;
+    assert_int_equal(lvni_data_image_scan_open(folder, mode, &scan), status);
     assert_null(scan);
     if (strstr(lvn_last_error()->message, words) == NULL) {
         fail_msg("\"%s\" does not say \"%s\"", lvn_last_error()->message, words);
     }
 }
 
-static void expect_names(const lvni_image_scan *scan, const char *const *names, int n)
+static void expect_names(const lvni_data_image_scan *scan, const char *const *names, int n)
 {
     assert_int_equal(scan->n, n);
     for (int i = 0; i < n; i++) {
-        assert_string_equal(lvni_image_scan_name(scan, i), names[i]);
+        assert_string_equal(lvni_data_image_scan_name(scan, i), names[i]);
     }
 }
 
@@ -48,8 +48,8 @@ static void class_folders_are_read_in_byte_order(void **state)
     }
     images_write_file(images_path(f, "b/notes.txt"), "x", 1);
     images_write_file(images_path(f, "empty/readme.md"), "x", 1);
-    lvni_image_scan *scan;
-    assert_int_equal(lvni_image_scan_open(f, LVNI_SCAN_CLASSES, &scan), LVN_OK);
+    lvni_data_image_scan *scan;
+    assert_int_equal(lvni_data_image_scan_open(f, LVNI_SCAN_CLASSES, &scan), LVN_OK);
     expect_names(scan, (const char *[]){"a-b/y.jpg", "a/deep/er/x.JPEG", "b/10.Jpg", "b/2.jpg"}, 4);
     assert_int_equal(scan->n_classes, 3);
     assert_string_equal(scan->class_names[0], "a");
@@ -57,14 +57,14 @@ static void class_folders_are_read_in_byte_order(void **state)
     assert_string_equal(scan->class_names[2], "b");
     const int64_t labels[4] = {1, 0, 2, 2};
     assert_memory_equal(scan->label, labels, sizeof labels);
-    assert_int_equal(lvni_image_scan_relabel(scan, (const char *[]){"b", "zebra", "a-b", "a"}, 4),
-                     LVN_OK);
+    assert_int_equal(
+        lvni_data_image_scan_relabel(scan, (const char *[]){"b", "zebra", "a-b", "a"}, 4), LVN_OK);
     const int64_t renumbered[4] = {2, 3, 0, 0};
     assert_memory_equal(scan->label, renumbered, sizeof renumbered);
-    assert_int_equal(lvni_image_scan_relabel(scan, (const char *[]){"b", "a"}, 2),
+    assert_int_equal(lvni_data_image_scan_relabel(scan, (const char *[]){"b", "a"}, 2),
                      LVN_ERR_MISMATCH);
     assert_non_null(strstr(lvn_last_error()->message, "has the class zebra, which the model"));
-    lvni_image_scan_release(scan);
+    lvni_data_image_scan_release(scan);
     images_remove_folder(f);
 }
 
@@ -77,33 +77,33 @@ static void train_and_val_folders_are_parts_of_one_list(void **state)
     for (int i = 0; i < 5; i++) {
         images_make_jpeg(images_path(f, made[i]), 8, 8, 1);
     }
-    lvni_image_scan *scan;
-    assert_int_equal(lvni_image_scan_open(f, LVNI_SCAN_CLASSES, &scan), LVN_OK);
+    lvni_data_image_scan *scan;
+    assert_int_equal(lvni_data_image_scan_open(f, LVNI_SCAN_CLASSES, &scan), LVN_OK);
     expect_names(scan, made, 5);
     assert_int_equal(scan->n_classes, 3);
     assert_int_equal(scan->label[3], 1);
     assert_int_equal(scan->label[4], 2);
     int64_t *indices, n;
-    assert_int_equal(lvni_image_scan_select(scan, LVNI_PART_VAL, &indices, &n), LVN_OK);
+    assert_int_equal(lvni_data_image_scan_select(scan, LVNI_PART_VAL, &indices, &n), LVN_OK);
     assert_int_equal(n, 2);
     assert_int_equal(indices[0], 3);
-    lvni_transform t;
-    lvni_transform_init(&t, 8);
+    lvni_data_transform t;
+    lvni_data_transform_init(&t, 8);
     lvn_dataset *val;
-    assert_int_equal(lvni_image_view_create(scan, indices, n, &t, &val), LVN_OK);
+    assert_int_equal(lvni_data_image_view_create(scan, indices, n, &t, &val), LVN_OK);
     assert_int_equal(val->cls->length(val), 2);
-    assert_int_equal(lvni_dataset_index(val, 1), 4);
+    assert_int_equal(lvni_data_dataset_index(val, 1), 4);
     assert_string_equal(val->cls->sample_name(val, 4), "val/c/8.jpg");
     assert_int_equal(val->n_classes, 3);
-    lvni_free(indices);
-    lvni_image_scan_release(scan);
+    lvni_core_free(indices);
+    lvni_data_image_scan_release(scan);
     lvn_dataset_destroy(val);
     images_make_jpeg(images_path(f, "val/d/1.jpg"), 8, 8, 1);
     expect_scan_error(f, LVNI_SCAN_CLASSES, LVN_ERR_USAGE, "class d, which train/ does not have");
     images_remove_folder(f);
 }
 
-static void unusable_folders_say_why(void **state)
+static void unusable_folders_are_explained(void **state)
 {
     (void)state;
     const char *f = images_temp_folder();
@@ -113,12 +113,12 @@ static void unusable_folders_say_why(void **state)
     images_make_jpeg(images_path(f, "dress/1.jpg"), 8, 8, 1);
     expect_scan_error(f, LVNI_SCAN_CLASSES, LVN_ERR_USAGE,
                       "needs two or more classes, found 1: dress");
-    lvni_image_scan *scan;
-    assert_int_equal(lvni_image_scan_open(f, LVNI_SCAN_EVAL, &scan), LVN_OK);
-    lvni_image_scan_release(scan);
+    lvni_data_image_scan *scan;
+    assert_int_equal(lvni_data_image_scan_open(f, LVNI_SCAN_EVAL, &scan), LVN_OK);
+    lvni_data_image_scan_release(scan);
     images_make_jpeg(images_path(f, "loose.jpg"), 8, 8, 1);
     expect_scan_error(f, LVNI_SCAN_CLASSES, LVN_ERR_USAGE,
-                      "1 of 2 pictures lie in no class folder (the first is loose.jpg)");
+                      "1 of 2 images lie in no class folder (the first is loose.jpg)");
     expect_scan_error(images_path(f, "loose.jpg"), LVNI_SCAN_CLASSES, LVN_ERR_USAGE, "is a file");
     images_remove_folder(f);
 }
@@ -131,17 +131,18 @@ static void links_are_followed_and_loops_found(void **state)
     images_make_jpeg(images_path(f, "set/a/1.jpg"), 8, 8, 1);
     assert_int_equal(symlink("../store", images_path(f, "set/b")), 0);
     assert_int_equal(symlink("../../store/1.jpg", images_path(f, "set/a/2.jpg")), 0);
-    lvni_image_scan *scan;
-    assert_int_equal(lvni_image_scan_open(images_path(f, "set"), LVNI_SCAN_CLASSES, &scan), LVN_OK);
+    lvni_data_image_scan *scan;
+    assert_int_equal(lvni_data_image_scan_open(images_path(f, "set"), LVNI_SCAN_CLASSES, &scan),
+                     LVN_OK);
     expect_names(scan, (const char *[]){"a/1.jpg", "a/2.jpg", "b/1.jpg"}, 3);
-    lvni_image_scan_release(scan);
+    lvni_data_image_scan_release(scan);
     assert_int_equal(symlink("..", images_path(f, "set/a/up")), 0);
     expect_scan_error(images_path(f, "set"), LVNI_SCAN_CLASSES, LVN_ERR_USAGE,
                       "set/a/up is a link to a folder that it lies in");
     images_remove_folder(f);
 }
 
-static void flat_mode_takes_pictures_anywhere_or_one_file(void **state)
+static void flat_mode_takes_images_anywhere_or_one_file(void **state)
 {
     (void)state;
     const char *f = images_temp_folder();
@@ -166,7 +167,7 @@ static void flat_mode_takes_pictures_anywhere_or_one_file(void **state)
     images_remove_folder(f);
 }
 
-static void unreadable_pictures_are_errors_of_their_own(void **state)
+static void unreadable_images_are_errors_of_their_own(void **state)
 {
     (void)state;
     const char *f = images_temp_folder();
@@ -200,7 +201,8 @@ static void split_takes_a_seeded_part_of_every_class(void **state)
         labels[i] = i < 100 ? i % 3 : i < 104 ? 3 : i < 109 ? 4 : 5;
     }
     int64_t *train, *val, n_train, n_val;
-    assert_int_equal(lvni_split(labels, 110, 6, 0.1, 42, &train, &n_train, &val, &n_val), LVN_OK);
+    assert_int_equal(lvni_data_split(labels, 110, 6, 0.1, 42, &train, &n_train, &val, &n_val),
+                     LVN_OK);
     assert_int_equal(n_val, 3 + 3 + 3 + 1 + 1 + 0);
     assert_int_equal(n_train, 110 - 11);
     int seen[110] = {0};
@@ -213,10 +215,10 @@ static void split_takes_a_seeded_part_of_every_class(void **state)
         seen[val[i]] += 10;
     }
     int64_t members[4] = {100, 101, 102, 103};
-    const lvni_rng rng = {lvni_rng_make_key(42, lvni_rng_purpose("split")), 3, 0, 0};
+    const lvni_core_rng rng = {lvni_core_rng_make_key(42, lvni_core_rng_purpose("split")), 3, 0, 0};
     uint64_t element = 0;
     for (uint32_t i = 3; i > 0; i--) {
-        const uint32_t j = lvni_rng_below(&rng, i + 1, &element);
+        const uint32_t j = lvni_core_rng_below(&rng, i + 1, &element);
         const int64_t m = members[i];
         members[i] = members[j];
         members[j] = m;
@@ -226,13 +228,15 @@ static void split_takes_a_seeded_part_of_every_class(void **state)
         assert_true(seen[i] == 1 || seen[i] == 10);
     }
     int64_t *train2, *val2;
-    assert_int_equal(lvni_split(labels, 110, 6, 0.1, 43, &train2, &n_train, &val2, &n_val), LVN_OK);
+    assert_int_equal(lvni_data_split(labels, 110, 6, 0.1, 43, &train2, &n_train, &val2, &n_val),
+                     LVN_OK);
     assert_memory_not_equal(val, val2, 11 * sizeof *val);
-    lvni_free(train), lvni_free(val), lvni_free(train2), lvni_free(val2);
-    assert_int_equal(lvni_split(labels, 110, 6, 0.0, 42, &train, &n_train, &val, &n_val), LVN_OK);
+    lvni_core_free(train), lvni_core_free(val), lvni_core_free(train2), lvni_core_free(val2);
+    assert_int_equal(lvni_data_split(labels, 110, 6, 0.0, 42, &train, &n_train, &val, &n_val),
+                     LVN_OK);
     assert_int_equal(n_val, 0);
-    lvni_free(train), lvni_free(val);
-    assert_int_equal(lvni_split(labels, 110, 6, 1.0, 42, &train, &n_train, &val, &n_val),
+    lvni_core_free(train), lvni_core_free(val);
+    assert_int_equal(lvni_data_split(labels, 110, 6, 1.0, 42, &train, &n_train, &val, &n_val),
                      LVN_ERR_USAGE);
 }
 
@@ -294,12 +298,12 @@ static void four_threads_read_the_same_bytes(void **state)
                      LVN_OK);
     assert_memory_equal(other, readers[0].images[0], BYTES);
     /* this thread is warm for every size by now */
-    const uint64_t calls = lvni_alloc_get_total().calls;
+    const uint64_t calls = lvni_core_alloc_get_total().calls;
     read_all(&readers[0]);
-    const uint64_t warm = lvni_alloc_get_total().calls;
+    const uint64_t warm = lvni_core_alloc_get_total().calls;
     read_all(&readers[0]);
     assert_true(warm >= calls);
-    assert_int_equal(lvni_alloc_get_total().calls, warm);
+    assert_int_equal(lvni_core_alloc_get_total().calls, warm);
     free(readers);
     lvn_dataset_destroy(d);
     images_remove_folder(f);
@@ -318,12 +322,12 @@ static void opening_survives_any_failed_allocation(void **state)
     for (int k = 1;; k++) {
         assert_true(k < 200);
         lvni_data_scratch_release();
-        lvni_alloc_fail_at(k);
+        lvni_core_alloc_fail_at(k);
         lvn_dataset *d = LVN_IMAGE_FOLDER(f, .resize = 8);
         const lvn_status status =
             d == NULL ? lvn_last_error()->code
                       : d->cls->get(d, &(lvn_sample_key){.sample = 1}, (void *[]){image, &label});
-        lvni_alloc_fail_at(0);
+        lvni_core_alloc_fail_at(0);
         lvn_dataset_destroy(d);
         if (status == LVN_OK) {
             assert_true(k > 10);
@@ -358,10 +362,10 @@ static void the_clothing_photos_all_decode(void **state)
         }
     }
     int64_t *train, *val, n_train, n_val;
-    assert_int_equal(lvni_split_dataset(d, 0.2, 1, &train, &n_train, &val, &n_val), LVN_OK);
+    assert_int_equal(lvni_data_split_dataset(d, 0.2, 1, &train, &n_train, &val, &n_val), LVN_OK);
     assert_int_equal(n_train + n_val, 341);
     assert_in_range(n_val, 64, 73);
-    lvni_free(train), lvni_free(val);
+    lvni_core_free(train), lvni_core_free(val);
     free(image);
     lvn_dataset_destroy(d);
 }
@@ -371,10 +375,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(class_folders_are_read_in_byte_order),
         cmocka_unit_test(train_and_val_folders_are_parts_of_one_list),
-        cmocka_unit_test(unusable_folders_say_why),
+        cmocka_unit_test(unusable_folders_are_explained),
         cmocka_unit_test(links_are_followed_and_loops_found),
-        cmocka_unit_test(flat_mode_takes_pictures_anywhere_or_one_file),
-        cmocka_unit_test(unreadable_pictures_are_errors_of_their_own),
+        cmocka_unit_test(flat_mode_takes_images_anywhere_or_one_file),
+        cmocka_unit_test(unreadable_images_are_errors_of_their_own),
         cmocka_unit_test(split_takes_a_seeded_part_of_every_class),
         cmocka_unit_test(four_threads_read_the_same_bytes),
         cmocka_unit_test(opening_survives_any_failed_allocation),

@@ -21,15 +21,15 @@ static void an_order_is_a_permutation(void **state)
     uint32_t order[N];
     uint8_t seen[N] = {0};
     int moved = 0;
-    lvni_sampler_order(5, 3, N, order);
+    lvni_data_sampler_order(5, 3, N, order);
     for (uint32_t i = 0; i < N; i++) {
         assert_true(order[i] < N && seen[order[i]]++ == 0);
         moved += order[i] != i ? 1 : 0;
     }
     assert_true(moved > 900);
-    lvni_sampler_order(5, 3, 1, order);
+    lvni_data_sampler_order(5, 3, 1, order);
     assert_int_equal(order[0], 0);
-    lvni_sampler_order(5, 3, 0, order); /* touches nothing */
+    lvni_data_sampler_order(5, 3, 0, order); /* touches nothing */
     assert_int_equal(order[0], 0);
 }
 
@@ -39,12 +39,12 @@ static void known_numbers(void **state)
     static const uint32_t want[21] = {276, 256, 29,  200, 288, 211, 277, 181, 134, 257, 141,
                                       297, 317, 215, 310, 152, 172, 112, 259, 64,  85};
     uint32_t order[341];
-    lvni_sampler_order(7, 2, 341, order);
+    lvni_data_sampler_order(7, 2, 341, order);
     assert_memory_equal(order + 320, want, sizeof want); /* the last step for E = 32 */
     uint32_t other[341];
-    lvni_sampler_order(7, 3, 341, other);
+    lvni_data_sampler_order(7, 3, 341, other);
     assert_memory_not_equal(order, other, sizeof order);
-    lvni_sampler_order(8, 2, 341, other);
+    lvni_data_sampler_order(8, 2, 341, other);
     assert_memory_not_equal(order, other, sizeof order);
 }
 
@@ -54,9 +54,9 @@ static void compare_with_python(uint32_t n, uint32_t batch, uint64_t seed, uint3
     char command[512];
     snprintf(command, sizeof command, "python3 '%s' %u %u %llu %u %u", LEVIN_ORDER_PY, n, batch,
              (unsigned long long)seed, epoch, step);
-    uint32_t *order = lvni_calloc(LVNI_TAG_DATA, n, sizeof *order);
+    uint32_t *order = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *order);
     assert_non_null(order);
-    lvni_sampler_order(seed, epoch, n, order);
+    lvni_data_sampler_order(seed, epoch, n, order);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     uint32_t count = 0;
@@ -66,7 +66,7 @@ static void compare_with_python(uint32_t n, uint32_t batch, uint64_t seed, uint3
     }
     assert_int_equal(pclose(pipe), 0);
     assert_int_equal(count, n - step * batch < batch ? n - step * batch : batch);
-    lvni_free(order);
+    lvni_core_free(order);
 }
 
 static void an_independent_program_agrees(void **state)

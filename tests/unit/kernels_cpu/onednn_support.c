@@ -19,7 +19,7 @@ void fill(lvn_tensor *t, uint64_t seed)
         const uint64_t bits = mix(seed * 0x9e3779b97f4a7c15u + (uint64_t)i) >> 40; /* 24 bits */
         const float value = (float)((double)bits / 8388608.0 - 1.0);
         if (t->dtype == LVN_BF16) {
-            ((uint16_t *)t->data)[i] = lvni_f32_to_bf16(value);
+            ((uint16_t *)t->data)[i] = lvni_core_f32_to_bf16(value);
         } else {
             LVNI_F32(t)[i] = value;
         }
@@ -87,9 +87,10 @@ uint64_t hash_of(const lvn_tensor *t)
     return h;
 }
 
-static lvn_status with_teams(lvni_kernel kernel, const lvni_args *args, int team, int wgrad_team)
+static lvn_status with_teams(lvni_kernels_kernel kernel, const lvni_kernels_args *args, int team,
+                             int wgrad_team)
 {
-    lvni_ctx *ctx = lvni_ctx_get();
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     const int before[2] = {ctx->team, ctx->wgrad_team};
     ctx->team = team;
     ctx->wgrad_team = wgrad_team;
@@ -101,27 +102,27 @@ static lvn_status with_teams(lvni_kernel kernel, const lvni_args *args, int team
 
 lvn_status run_forward(conv_data *d, int team, bool bias)
 {
-    const lvni_args args = {
+    const lvni_kernels_args args = {
         .in = {d->x, d->w, bias ? d->b : NULL}, .out = {d->y}, .attr = &d->attr};
     return with_teams(lvni_cpu_conv2d, &args, team, 1);
 }
 
 lvn_status run_grad_input(conv_data *d, int team)
 {
-    const lvni_args args = {.in = {d->dy, d->w}, .out = {d->dx}, .attr = &d->attr};
+    const lvni_kernels_args args = {.in = {d->dy, d->w}, .out = {d->dx}, .attr = &d->attr};
     return with_teams(lvni_cpu_conv2d_grad_input, &args, team, 1);
 }
 
 lvn_status run_grad_weight(conv_data *d, int team, int wgrad_team)
 {
-    const lvni_args args = {.in = {d->dy, d->x}, .out = {d->dw, d->db}, .attr = &d->attr};
+    const lvni_kernels_args args = {.in = {d->dy, d->x}, .out = {d->dw, d->db}, .attr = &d->attr};
     return with_teams(lvni_cpu_conv2d_grad_weight, &args, team, wgrad_team);
 }
 
 lvn_status run_matmul(lvn_tensor *a, lvn_tensor *b, lvn_tensor *y, bool trans_a, bool trans_b,
                       int team, int wgrad_team)
 {
-    const lvni_matmul_attr attr = {.trans_a = trans_a, .trans_b = trans_b};
-    const lvni_args args = {.in = {a, b}, .out = {y}, .attr = &attr};
+    const lvni_kernels_matmul_attr attr = {.trans_a = trans_a, .trans_b = trans_b};
+    const lvni_kernels_args args = {.in = {a, b}, .out = {y}, .attr = &attr};
     return with_teams(lvni_cpu_matmul, &args, team, wgrad_team);
 }

@@ -44,16 +44,16 @@ static conv_data lane_data(const lane *l)
 static void *run_lane(void *p)
 {
     lane *l = p;
-    lvni_ctx *ctx = lvni_ctx_create(2, 2);
-    lvni_ctx_set(ctx);
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(2, 2);
+    lvni_tensor_ctx_set(ctx);
     conv_data d = lane_data(l);
     l->first = one_round(&d, l);
     for (int i = 0; i < 100; i++) {
         l->wrong += one_round(&d, l) != l->first;
     }
     conv_data_free(&d);
-    lvni_ctx_set(NULL);
-    lvni_ctx_destroy(ctx);
+    lvni_tensor_ctx_set(NULL);
+    lvni_tensor_ctx_destroy(ctx);
     return NULL;
 }
 
@@ -96,7 +96,7 @@ static void a_parameter_is_reordered_once_per_version(void **state)
     conv_data d = conv_data_make(&middle);
     const uint64_t id = d.w->id;
     assert_int_equal(run_forward(&d, 1, false), LVN_OK); /* no parameter: not kept */
-    const lvni_weights_stats start = lvni_weights_get_stats();
+    const lvni_cpu_weights_stats start = lvni_cpu_weights_get_stats();
     const uint64_t before = hash_of(d.y);
     d.w->param = 3;
     for (int i = 0; i < 3; i++) {
@@ -104,7 +104,7 @@ static void a_parameter_is_reordered_once_per_version(void **state)
         assert_int_equal(run_grad_input(&d, 1), LVN_OK);
     }
     assert_true(hash_of(d.y) == before);
-    lvni_weights_stats now = lvni_weights_get_stats();
+    lvni_cpu_weights_stats now = lvni_cpu_weights_get_stats();
     assert_int_equal(now.copies - start.copies, 2);
     assert_int_equal(now.bytes - start.bytes, 2 * 64 * 3 * 3 * 32 * 4);
     assert_int_equal(now.reorders - start.reorders, 2);
@@ -119,13 +119,13 @@ static void a_parameter_is_reordered_once_per_version(void **state)
     d.w->param = -1;
     assert_int_equal(run_forward(&d, 1, false), LVN_OK);
     assert_true(hash_of(d.y) == after);
-    now = lvni_weights_get_stats();
+    now = lvni_cpu_weights_get_stats();
     assert_int_equal(now.copies - start.copies, 2);
     assert_int_equal(now.reorders - start.reorders, 3);
 
     lvni_cpu_weights_forget(id, id);
-    assert_int_equal(lvni_weights_get_stats().copies, start.copies);
-    assert_int_equal(lvni_weights_get_stats().bytes, start.bytes);
+    assert_int_equal(lvni_cpu_weights_get_stats().copies, start.copies);
+    assert_int_equal(lvni_cpu_weights_get_stats().bytes, start.bytes);
     conv_data_free(&d);
 }
 
@@ -134,18 +134,18 @@ static void forgotten_models_do_not_pile_up(void **state)
 {
     (void)state;
     lvni_cpu_weights_forget(0, UINT64_MAX);
-    lvni_weights_set_limit(8, (uint64_t)1 << 30);
+    lvni_cpu_weights_set_limit(8, (uint64_t)1 << 30);
     for (int i = 0; i < 100; i++) {
         conv_data d = conv_data_make(&middle);
         d.w->param = 0;
         assert_int_equal(run_forward(&d, 1, false), LVN_OK);
         conv_data_free(&d);
     }
-    assert_int_equal(lvni_weights_get_stats().copies, 8);
-    assert_int_equal(lvni_weights_get_stats().bytes, 8 * 64 * 3 * 3 * 32 * 4);
-    lvni_weights_set_limit(1024, (uint64_t)4 << 30);
+    assert_int_equal(lvni_cpu_weights_get_stats().copies, 8);
+    assert_int_equal(lvni_cpu_weights_get_stats().bytes, 8 * 64 * 3 * 3 * 32 * 4);
+    lvni_cpu_weights_set_limit(1024, (uint64_t)4 << 30);
     lvni_cpu_weights_forget(0, UINT64_MAX);
-    assert_int_equal(lvni_weights_get_stats().bytes, 0);
+    assert_int_equal(lvni_cpu_weights_get_stats().bytes, 0);
 }
 
 static void a_step_allocates_nothing_after_warm_up(void **state)
@@ -160,11 +160,11 @@ static void a_step_allocates_nothing_after_warm_up(void **state)
         assert_int_equal(run_grad_weight(&d, 2, 1), LVN_OK);
         d.w->version++; /* the optimizer */
         if (step == 0) {
-            calls = lvni_alloc_get_total().calls;
+            calls = lvni_core_alloc_get_total().calls;
             primitives = lvni_cpu_get_stats().primitives_created;
         }
     }
-    assert_int_equal(lvni_alloc_get_total().calls, calls);
+    assert_int_equal(lvni_core_alloc_get_total().calls, calls);
     assert_int_equal(lvni_cpu_get_stats().primitives_created, primitives);
     lvni_cpu_weights_forget(d.w->id, d.w->id);
     conv_data_free(&d);
@@ -181,19 +181,19 @@ static void running_out_of_memory_is_an_error(void **state)
     lvni_cpu_weights_forget(0, UINT64_MAX);
     int failures = 0;
     for (int k = 1; k < 50; k++) {
-        lvni_ctx *ctx = lvni_ctx_create(1, 1);
-        lvni_ctx_set(ctx);
-        lvni_alloc_fail_at(k);
+        lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(1, 1);
+        lvni_tensor_ctx_set(ctx);
+        lvni_core_alloc_fail_at(k);
         const lvn_status s = run_forward(&d, 1, true);
-        lvni_alloc_fail_at(0);
+        lvni_core_alloc_fail_at(0);
         if (s != LVN_OK) {
             assert_int_equal(s, LVN_ERR_MEMORY);
             failures++;
             assert_int_equal(run_forward(&d, 1, true), LVN_OK);
         }
         assert_true(hash_of(d.y) == expected);
-        lvni_ctx_set(NULL);
-        lvni_ctx_destroy(ctx);
+        lvni_tensor_ctx_set(NULL);
+        lvni_tensor_ctx_destroy(ctx);
         lvni_cpu_weights_forget(0, UINT64_MAX);
         if (s == LVN_OK) {
             break;

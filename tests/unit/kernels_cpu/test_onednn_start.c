@@ -130,7 +130,7 @@ static void the_start_is_quick(void **state)
     const double ms = (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) / 1e6;
     print_message("lvni_cpu_start: %.2f ms, %s\n", ms, lvni_cpu_describe());
     assert_true(ms < 50);
-    assert_int_equal(lvni_omp_prove_team(5), LVN_OK);
+    assert_int_equal(lvni_cpu_omp_prove_team(5), LVN_OK);
 }
 
 int main(int argc, char **argv)

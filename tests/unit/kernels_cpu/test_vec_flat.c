@@ -16,9 +16,9 @@ enum { N = 1003, STEPS = 5 };
 
 static void fill(float *x, uint32_t key)
 {
-    const lvni_rng rng = {.key = {{key, 0}}};
+    const lvni_core_rng rng = {.key = {{key, 0}}};
     for (int i = 0; i < N; i++) {
-        x[i] = (float)lvni_rng_normal(&rng, (uint64_t)i);
+        x[i] = (float)lvni_core_rng_normal(&rng, (uint64_t)i);
     }
 }
 
@@ -27,7 +27,7 @@ static double clamp(double g, double limit)
     return limit > 0.0 ? fmin(fmax(g, -limit), limit) : g;
 }
 
-static void check_sgd(lvni_flat_sgd_params p, bool with_momentum)
+static void check_sgd(lvni_kernels_flat_sgd_params p, bool with_momentum)
 {
     float w[N], g[N], buffer[N];
     double truth[N], b[N];
@@ -39,7 +39,7 @@ static void check_sgd(lvni_flat_sgd_params p, bool with_momentum)
     for (int step = 0; step < STEPS; step++) {
         fill(g, (uint32_t)(10 + step));
         p.first_step = step == 0;
-        lvni_flat_sgd(w, g, with_momentum ? buffer : NULL, N, &p);
+        lvni_kernels_flat_sgd(w, g, with_momentum ? buffer : NULL, N, &p);
         for (int i = 0; i < N; i++) {
             double d = clamp((double)g[i] * p.grad_scale, p.clip_value) + p.weight_decay * truth[i];
             d *= p.trust > 0.0 ? p.trust : 1.0;
@@ -58,23 +58,29 @@ static void check_sgd(lvni_flat_sgd_params p, bool with_momentum)
 static void sgd_follows_the_formula(void **state)
 {
     (void)state;
-    check_sgd((lvni_flat_sgd_params){.lr = 0.1, .grad_scale = 1}, false);
+    check_sgd((lvni_kernels_flat_sgd_params){.lr = 0.1, .grad_scale = 1}, false);
     check_sgd(
-        (lvni_flat_sgd_params){
+        (lvni_kernels_flat_sgd_params){
             .lr = 0.1, .weight_decay = 0.01, .grad_scale = 0.125, .clip_value = 0.1},
         false);
     check_sgd(
-        (lvni_flat_sgd_params){.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .grad_scale = 1},
+        (lvni_kernels_flat_sgd_params){
+            .lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .grad_scale = 1},
         true);
-    check_sgd((lvni_flat_sgd_params){.lr = 0.1, .momentum = 0.9, .dampening = 0.3, .grad_scale = 2},
-              true);
-    check_sgd((lvni_flat_sgd_params){.lr = 0.1, .momentum = 0.9, .grad_scale = 1, .nesterov = true},
-              true);
     check_sgd(
-        (lvni_flat_sgd_params){.lr = 0.5, .weight_decay = 0.1, .grad_scale = 1, .trust = 0.03},
+        (lvni_kernels_flat_sgd_params){
+            .lr = 0.1, .momentum = 0.9, .dampening = 0.3, .grad_scale = 2},
+        true);
+    check_sgd(
+        (lvni_kernels_flat_sgd_params){
+            .lr = 0.1, .momentum = 0.9, .grad_scale = 1, .nesterov = true},
+        true);
+    check_sgd(
+        (lvni_kernels_flat_sgd_params){
+            .lr = 0.5, .weight_decay = 0.1, .grad_scale = 1, .trust = 0.03},
         false);
     check_sgd(
-        (lvni_flat_sgd_params){
+        (lvni_kernels_flat_sgd_params){
             .lr = 0.5, .momentum = 0.9, .weight_decay = 0.1, .grad_scale = 1, .trust = 0.03},
         true);
 }
@@ -86,16 +92,16 @@ static void sgd_by_hand(void **state)
     (void)state;
     float w = 1.0f, buffer = 7.0f;
     const float g = 0.5f;
-    lvni_flat_sgd_params p = {
+    lvni_kernels_flat_sgd_params p = {
         .lr = 0.1, .momentum = 0.9, .weight_decay = 0.1, .grad_scale = 1, .first_step = true};
-    lvni_flat_sgd(&w, &g, &buffer, 1, &p);
+    lvni_kernels_flat_sgd(&w, &g, &buffer, 1, &p);
     assert_true(fabs((double)w - 0.94) < 1e-7 && fabs((double)buffer - 0.6) < 1e-7);
     p.first_step = false;
-    lvni_flat_sgd(&w, &g, &buffer, 1, &p);
+    lvni_kernels_flat_sgd(&w, &g, &buffer, 1, &p);
     assert_true(fabs((double)w - 0.8266) < 2e-7 && fabs((double)buffer - 1.134) < 2e-7);
 }
 
-static void check_adamw(lvni_flat_adamw_params p)
+static void check_adamw(lvni_kernels_flat_adamw_params p)
 {
     float w[N], g[N], m[N] = {0}, v[N] = {0};
     double truth[N], tm[N] = {0}, tv[N] = {0};
@@ -105,9 +111,9 @@ static void check_adamw(lvni_flat_adamw_params p)
     }
     for (int step = 1; step <= STEPS; step++) {
         fill(g, (uint32_t)(10 + step));
-        p.correction1 = 1.0 - lvni_pow(p.beta1, step);
-        p.correction2 = 1.0 - lvni_pow(p.beta2, step);
-        lvni_flat_adamw(w, g, m, v, N, &p);
+        p.correction1 = 1.0 - lvni_core_pow(p.beta1, step);
+        p.correction2 = 1.0 - lvni_core_pow(p.beta2, step);
+        lvni_kernels_flat_adamw(w, g, m, v, N, &p);
         for (int i = 0; i < N; i++) {
             double d = clamp((double)g[i] * p.grad_scale, p.clip_value);
             if (p.decoupled) {
@@ -128,15 +134,15 @@ static void check_adamw(lvni_flat_adamw_params p)
 static void adamw_follows_the_formula(void **state)
 {
     (void)state;
-    const lvni_flat_adamw_params base = {.lr = 0.01,
-                                         .beta1 = 0.9,
-                                         .beta2 = 0.999,
-                                         .eps = 1e-8,
-                                         .weight_decay = 0.1,
-                                         .grad_scale = 1,
-                                         .decoupled = true};
+    const lvni_kernels_flat_adamw_params base = {.lr = 0.01,
+                                                 .beta1 = 0.9,
+                                                 .beta2 = 0.999,
+                                                 .eps = 1e-8,
+                                                 .weight_decay = 0.1,
+                                                 .grad_scale = 1,
+                                                 .decoupled = true};
     check_adamw(base);
-    lvni_flat_adamw_params p = base;
+    lvni_kernels_flat_adamw_params p = base;
     p.decoupled = false;
     check_adamw(p);
     p.grad_scale = 0.25;
@@ -152,16 +158,16 @@ static void adamw_by_hand(void **state)
     (void)state;
     float w = 2.0f, m = 0.0f, v = 0.0f;
     const float g = 3.0f;
-    const lvni_flat_adamw_params p = {.lr = 0.1,
-                                      .beta1 = 0.9,
-                                      .beta2 = 0.999,
-                                      .eps = 1e-8,
-                                      .weight_decay = 0.5,
-                                      .correction1 = 1.0 - 0.9,
-                                      .correction2 = 1.0 - 0.999,
-                                      .grad_scale = 1,
-                                      .decoupled = true};
-    lvni_flat_adamw(&w, &g, &m, &v, 1, &p);
+    const lvni_kernels_flat_adamw_params p = {.lr = 0.1,
+                                              .beta1 = 0.9,
+                                              .beta2 = 0.999,
+                                              .eps = 1e-8,
+                                              .weight_decay = 0.5,
+                                              .correction1 = 1.0 - 0.9,
+                                              .correction2 = 1.0 - 0.999,
+                                              .grad_scale = 1,
+                                              .decoupled = true};
+    lvni_kernels_flat_adamw(&w, &g, &m, &v, 1, &p);
     assert_true(fabs((double)w - 1.8) < 3e-7);
     assert_true(fabs((double)m - 0.3) < 1e-7 && fabs((double)v - 0.009) < 1e-9);
 }
@@ -174,16 +180,16 @@ static void sums_of_squares(void **state)
     for (int i = 0; i < 2 * LVNI_FLAT_BLOCK + 3; i++) {
         g[i] = i < LVNI_FLAT_BLOCK ? 1.0f : 2.0f;
     }
-    lvni_flat_block_sumsq(g, 2 * LVNI_FLAT_BLOCK + 3, partial);
+    lvni_kernels_flat_block_sumsq(g, 2 * LVNI_FLAT_BLOCK + 3, partial);
     assert_true(partial[0] == 4096.0 && partial[1] == 16384.0 && partial[2] == 12.0);
-    assert_true(lvni_flat_sum_tree(partial, 3) == 20492.0);
-    assert_true(lvni_flat_sum_tree(partial, 0) == 0.0);
+    assert_true(lvni_kernels_flat_sum_tree(partial, 3) == 20492.0);
+    assert_true(lvni_kernels_flat_sum_tree(partial, 0) == 0.0);
     g[5000] = NAN;
     g[8194] = INFINITY;
-    lvni_flat_block_sumsq(g, 2 * LVNI_FLAT_BLOCK + 3, partial);
+    lvni_kernels_flat_block_sumsq(g, 2 * LVNI_FLAT_BLOCK + 3, partial);
     assert_true(partial[0] == 4096.0 && isnan(partial[1]) && isinf(partial[2]));
     g[0] = 1e30f; /* its square is no float, but its sum of squares is finite in f64 */
-    lvni_flat_block_sumsq(g, LVNI_FLAT_BLOCK, partial);
+    lvni_kernels_flat_block_sumsq(g, LVNI_FLAT_BLOCK, partial);
     assert_true(isfinite(partial[0]) && partial[0] > 9e59);
 }
 
@@ -192,7 +198,7 @@ static void the_tree_is_the_tree(void **state)
 {
     (void)state;
     double p[] = {0x1p53, 1.0, 1.0, -0x1p53, 3.0};
-    assert_true(lvni_flat_sum_tree(p, 5) == 4.0);
+    assert_true(lvni_kernels_flat_sum_tree(p, 5) == 4.0);
 }
 
 static void add_is_added_element_by_element(void **state)
@@ -202,7 +208,7 @@ static void add_is_added_element_by_element(void **state)
     fill(a, 1);
     fill(before, 1);
     fill(b, 2);
-    lvni_flat_add(a, b, N);
+    lvni_kernels_flat_add(a, b, N);
     for (int i = 0; i < N; i++) {
         assert_true(a[i] == before[i] + b[i]);
     }
@@ -216,7 +222,7 @@ static void lerp_moves_towards_the_other(void **state)
     fill(before, 1);
     fill(b, 2);
     before[5] = b[5] = a[5] = 0.1f;
-    lvni_flat_lerp(a, b, 0.001f, N);
+    lvni_kernels_flat_lerp(a, b, 0.001f, N);
     for (int i = 0; i < N; i++) {
         assert_true(a[i] == before[i] + 0.001f * (b[i] - before[i]));
     }

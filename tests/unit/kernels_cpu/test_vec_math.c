@@ -31,7 +31,7 @@ static double ulps(float got, double exact)
 }
 
 /* The largest error over every stride-th float in [first, last] (bit patterns). */
-static double worst(lvni_unary_id id, double (*exact)(double), uint32_t first, uint32_t last,
+static double worst(lvni_cpu_unary_id id, double (*exact)(double), uint32_t first, uint32_t last,
                     uint32_t stride)
 {
     float x[BATCH], y[BATCH];
@@ -153,7 +153,7 @@ static void pow_has_the_special_values_of_c(void **state)
     }
 }
 
-static float one(lvni_unary_id id, float x)
+static float one(lvni_cpu_unary_id id, float x)
 {
     float in[17], out[17];
     for (int i = 0; i < 17; i++) { /* a whole vector and a tail */
@@ -204,18 +204,19 @@ static void edges(void **state)
 static void normal_numbers_are_those_of_the_rng(void **state)
 {
     (void)state;
-    static const lvni_vec *const tables[] = {&lvni_vec_v2, &lvni_vec_v3, &lvni_vec_v4};
+    static const lvni_cpu_vec *const tables[] = {&lvni_vec_v2, &lvni_vec_v3, &lvni_cpu_vec_v4};
     static const int64_t sizes[] = {1, 2, 127, 128, 129, BATCH};
     for (int i = 0; i < 3; i++) {
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-            const lvni_rng rng = {.key = lvni_rng_make_key(k, 77), .a = 3, .b = 1, .c = 2};
+            const lvni_core_rng rng = {
+                .key = lvni_core_rng_make_key(k, 77), .a = 3, .b = 1, .c = 2};
             const int64_t first = (int64_t)k * 1024;
             float y[BATCH];
             const double deviation = k % 2 == 0 ? 1.0 : 0.037;
             tables[i]->normal(y, first, sizes[k], deviation, &rng);
             for (int64_t e = 0; e < sizes[k]; e++) {
                 assert_true(y[e] ==
-                            (float)(lvni_rng_normal(&rng, (uint64_t)(first + e)) * deviation));
+                            (float)(lvni_core_rng_normal(&rng, (uint64_t)(first + e)) * deviation));
             }
         }
         if (tables[i] == lvni_cpu_isa()) {
@@ -228,7 +229,7 @@ static int setup(void **state)
 {
     (void)state;
     /* flushes denormals, as in every thread that computes */
-    return lvni_ctx_get() == NULL ? -1 : 0;
+    return lvni_tensor_ctx_get() == NULL ? -1 : 0;
 }
 
 int main(void)

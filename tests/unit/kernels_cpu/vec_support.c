@@ -4,29 +4,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const lvni_scale_attr SCALE = {.mul = 1.7, .add = -0.3};
-static const lvni_axes_attr AXES_ALL = {.mask = 0xfu}, AXES_12 = {.mask = 6u},
-                            AXIS_0 = {.mask = 1u};
-static const lvni_axes_attr AXIS_1 = {.mask = 2u, .keepdim = true}, AXIS_2 = {.mask = 4u},
-                            AXES_02 = {.mask = 5u};
-static const lvni_axes_attr AXES_135 = {.mask = 0x2au};
-static const lvni_shape_attr TO_17 = {.ndim = 1, .shape = {17}},
-                             TO_COLUMN = {.ndim = 2, .shape = {300, 1}};
-static const lvni_shape_attr TO_MIXED = {.ndim = 3, .shape = {1, 40, 1}},
-                             TO_4D = {.ndim = 4, .shape = {6, 5, 9, 33}};
-static const lvni_shape_attr TO_SCALAR = {.ndim = 0};
-static const lvni_shape_attr GRAD_ROWS = {.ndim = 2, .shape = {70, 19}},
-                             GRAD_MIDDLE = {.ndim = 3, .shape = {4, 7, 37}};
-static const lvni_pool_attr POOL_22 = {.kernel = {2, 2}, .stride = {2, 2}, .in_h = 16, .in_w = 16};
-static const lvni_pool_attr POOL_ODD = {.kernel = {2, 2}, .stride = {2, 2}, .in_h = 15, .in_w = 13};
-static const lvni_pool_attr POOL_33 = {
+static const lvni_kernels_scale_attr SCALE = {.mul = 1.7, .add = -0.3};
+static const lvni_kernels_axes_attr AXES_ALL = {.mask = 0xfu}, AXES_12 = {.mask = 6u},
+                                    AXIS_0 = {.mask = 1u};
+static const lvni_kernels_axes_attr AXIS_1 = {.mask = 2u, .keepdim = true}, AXIS_2 = {.mask = 4u},
+                                    AXES_02 = {.mask = 5u};
+static const lvni_kernels_axes_attr AXES_135 = {.mask = 0x2au};
+static const lvni_kernels_shape_attr TO_17 = {.ndim = 1, .shape = {17}},
+                                     TO_COLUMN = {.ndim = 2, .shape = {300, 1}};
+static const lvni_kernels_shape_attr TO_MIXED = {.ndim = 3, .shape = {1, 40, 1}},
+                                     TO_4D = {.ndim = 4, .shape = {6, 5, 9, 33}};
+static const lvni_kernels_shape_attr TO_SCALAR = {.ndim = 0};
+static const lvni_kernels_shape_attr GRAD_ROWS = {.ndim = 2, .shape = {70, 19}},
+                                     GRAD_MIDDLE = {.ndim = 3, .shape = {4, 7, 37}};
+static const lvni_kernels_pool_attr POOL_22 = {
+    .kernel = {2, 2}, .stride = {2, 2}, .in_h = 16, .in_w = 16};
+static const lvni_kernels_pool_attr POOL_ODD = {
+    .kernel = {2, 2}, .stride = {2, 2}, .in_h = 15, .in_w = 13};
+static const lvni_kernels_pool_attr POOL_33 = {
     .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .in_h = 17, .in_w = 14};
-static const lvni_pool_attr POOL_32 = {
+static const lvni_kernels_pool_attr POOL_32 = {
     .kernel = {3, 2}, .stride = {1, 2}, .padding = {0, 1}, .in_h = 9, .in_w = 8};
-static const lvni_norm_attr EPS = {.eps = 1e-5};
-static const lvni_norm_attr EPS_RELU = {.eps = 1e-5, .relu = true};
-static const lvni_class_loss_attr LOSS = {.ignore = -100};
-static const lvni_dropout_attr DROP = {
+static const lvni_kernels_norm_attr EPS = {.eps = 1e-5};
+static const lvni_kernels_norm_attr EPS_RELU = {.eps = 1e-5, .relu = true};
+static const lvni_kernels_class_loss_attr LOSS = {.ignore = -100};
+static const lvni_kernels_dropout_attr DROP = {
     .p = 0.3, .rng = {.key = {{0x12345678u, 0x9abcdef0u}}, .a = 7, .b = 3, .c = 1}};
 
 #define N(...)                                                                                     \
@@ -92,7 +94,7 @@ const vec_case vec_cases[] = {
     {"sum, first and last", LVNI_OP_sum, {N(30, 41, 50)}, &AXES_02, 2e-6, 0},
     {"sum, every other axis", LVNI_OP_sum, {N(3, 4, 5, 6, 7, 8)}, &AXES_135, 2e-6, 0},
     {"mean, global average pool", LVNI_OP_mean, {N(8, 7, 9, 130)}, &AXES_12, 2e-6, 0},
-    {"mean, large pictures", LVNI_OP_mean, {N(2, 40, 40, 16)}, &AXES_12, 2e-6, 1},
+    {"mean, large images", LVNI_OP_mean, {N(2, 40, 40, 16)}, &AXES_12, 2e-6, 1},
     {"mean of all", LVNI_OP_mean, {N(11, 13, 17, 40)}, &AXES_ALL, 2e-6, 100},
     {"max, last axis", LVNI_OP_max, {N(30, 41, 501)}, &AXIS_2, 0, 0},
     {"max, middle axis", LVNI_OP_max, {N(30, 41, 51)}, &AXIS_1, 0, 0},
@@ -242,13 +244,13 @@ const int vec_case_count = (int)(sizeof vec_cases / sizeof *vec_cases);
 /* Values are floats in both types, so that both backends see the same numbers. */
 static double value_of(const vec_case *c, int input, char kind, uint64_t e)
 {
-    const lvni_rng rng = {
+    const lvni_core_rng rng = {
         .key = {{(uint32_t)(c - vec_cases), (uint32_t)input}}, .a = 1, .b = 2, .c = 3};
     if (kind == 'p') {
-        return (double)(0.5f + lvni_rng_uniform(&rng, e));
+        return (double)(0.5f + lvni_core_rng_uniform(&rng, e));
     }
     const bool shifted = input == 0 || (input == 1 && c->op == LVNI_OP_batch_norm_train_grad);
-    return (double)(float)(lvni_rng_normal(&rng, e) + (shifted ? c->mean : 0.0));
+    return (double)(float)(lvni_core_rng_normal(&rng, e) + (shifted ? c->mean : 0.0));
 }
 
 static lvn_tensor *make_numbers(const vec_case *c, int input, lvn_dtype dtype)
@@ -270,24 +272,25 @@ static lvn_tensor *make_labels(const vec_case *c, int input)
 {
     const vec_input *in = &c->in[input];
     lvn_tensor *t = lvn_tensor_create(LVN_I64, in->ndim, in->shape);
-    const lvni_rng rng = {.key = {{99, (uint32_t)(c - vec_cases)}}};
+    const lvni_core_rng rng = {.key = {{99, (uint32_t)(c - vec_cases)}}};
     for (int64_t e = 0; t != NULL && e < lvn_numel(t); e++) {
-        ((int64_t *)t->data)[e] = lvni_rng_u32(&rng, (uint64_t)e) % in->limit;
+        ((int64_t *)t->data)[e] = lvni_core_rng_u32(&rng, (uint64_t)e) % in->limit;
     }
     return t;
 }
 
-/* Any place of a window that lies inside the picture. */
+/* Any place of a window that lies inside the image. */
 static lvn_tensor *make_places(const vec_case *c, int input)
 {
     const vec_input *in = &c->in[input];
-    const lvni_pool_attr *p = c->attr;
-    const lvni_rng rng = {.key = {{98, (uint32_t)(c - vec_cases)}}};
+    const lvni_kernels_pool_attr *p = c->attr;
+    const lvni_core_rng rng = {.key = {{98, (uint32_t)(c - vec_cases)}}};
     lvn_tensor *t = lvn_tensor_create(LVN_U8, in->ndim, in->shape);
     uint64_t draw = 0;
     for (int64_t e = 0; t != NULL && e < lvn_numel(t);) {
         const int64_t pixel = e / in->shape[3] % (in->shape[1] * in->shape[2]);
-        const uint32_t k = lvni_rng_u32(&rng, draw++) % (uint32_t)(p->kernel[0] * p->kernel[1]);
+        const uint32_t k =
+            lvni_core_rng_u32(&rng, draw++) % (uint32_t)(p->kernel[0] * p->kernel[1]);
         const int64_t h =
             pixel / in->shape[2] * p->stride[0] - p->padding[0] + k / (uint32_t)p->kernel[1];
         const int64_t w =
@@ -299,7 +302,7 @@ static lvn_tensor *make_places(const vec_case *c, int input)
     return t;
 }
 
-void vec_make_inputs(const vec_case *c, lvn_dtype dtype, lvni_args *args)
+void vec_make_inputs(const vec_case *c, lvn_dtype dtype, lvni_kernels_args *args)
 {
     memset(args, 0, sizeof *args);
     args->attr = c->attr;
@@ -320,7 +323,7 @@ static lvn_tensor *borrowed(const lvn_tensor *t)
     return (lvn_tensor *)(uintptr_t)t;
 }
 
-void vec_release(lvni_args *args)
+void vec_release(lvni_kernels_args *args)
 {
     for (int i = 0; i < LVNI_MAX_IN; i++) {
         lvn_release(borrowed(args->in[i]));
@@ -332,7 +335,7 @@ void vec_release(lvni_args *args)
     }
 }
 
-void vec_misalign(lvni_args *args)
+void vec_misalign(lvni_kernels_args *args)
 {
     for (int i = 0; i < LVNI_MAX_IN && args->in[i] != NULL; i++) {
         const lvn_tensor *t = args->in[i];
@@ -341,7 +344,7 @@ void vec_misalign(lvni_args *args)
         }
         const int64_t n = lvn_numel(t);
         lvn_tensor *longer = lvn_tensor_create(LVN_F32, 1, (int64_t[]){n + 1});
-        const lvni_desc desc = lvni_tensor_desc(t);
+        const lvni_tensor_desc desc = lvni_tensor_get_desc(t);
         lvn_tensor *behind = longer == NULL ? NULL : lvni_tensor_slice(longer, 1, &desc);
         if (behind == NULL) {
             abort();

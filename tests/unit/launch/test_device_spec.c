@@ -19,65 +19,65 @@ typedef struct row {
     const char *want;  /* "cuda 0,1", "cpu 2"; or the sentence of the error */
     const char *value; /* of CUDA_VISIBLE_DEVICES */
     int physical;      /* devices of the machine; 0 stands for 4, -1 for none */
-    lvni_accelerator accelerator;
+    lvni_launch_accelerator accelerator;
     bool gpus, shared, launched;
     int nproc;
     const char *shown; /* CUDA_VISIBLE_DEVICES of the children; NULL: not looked at */
 } row;
 
 /* "cuda 0,1", or what is wrong. */
-static void told(const row *r, lvni_str *out, lvni_notices *notices)
+static void reported(const row *r, lvni_core_str *out, lvni_core_notices *notices)
 {
     static const char *const names[] = {"auto", "cpu", "cuda", "sim"};
-    lvni_visible v = {.n = 0};
-    lvni_device_choice c = {.n = 0};
-    const lvni_device_request request = {.key = r->gpus ? "gpus" : "devices",
-                                         .spec = r->spec,
-                                         .accelerator = r->accelerator,
-                                         .gpus = r->gpus,
-                                         .allow_shared = r->shared,
-                                         .launched = r->launched,
-                                         .nproc = r->nproc};
-    lvn_status s = lvni_visible_make(r->value,
-                                     r->physical == 0  ? 4
-                                     : r->physical < 0 ? 0
-                                                       : r->physical,
-                                     uuids, &v);
-    s = s != LVN_OK ? s : lvni_device_choose(&request, &v, notices, &c);
+    lvni_launch_visible v = {.n = 0};
+    lvni_launch_device_choice c = {.n = 0};
+    const lvni_launch_device_request request = {.key = r->gpus ? "gpus" : "devices",
+                                                .spec = r->spec,
+                                                .accelerator = r->accelerator,
+                                                .gpus = r->gpus,
+                                                .allow_shared = r->shared,
+                                                .launched = r->launched,
+                                                .nproc = r->nproc};
+    lvn_status s = lvni_launch_visible_make(r->value,
+                                            r->physical == 0  ? 4
+                                            : r->physical < 0 ? 0
+                                                              : r->physical,
+                                            uuids, &v);
+    s = s != LVN_OK ? s : lvni_launch_device_choose(&request, &v, notices, &c);
     if (s != LVN_OK) {
-        lvni_str_append(out, lvn_last_error()->message);
+        lvni_core_str_append(out, lvn_last_error()->message);
     } else {
-        lvni_str_printf(out, "%s", names[c.accelerator]);
+        lvni_core_str_printf(out, "%s", names[c.accelerator]);
         for (int i = 0; i < c.n && c.index != NULL; i++) {
-            lvni_str_printf(out, "%c%d", i == 0 ? ' ' : ',', c.index[i]);
+            lvni_core_str_printf(out, "%c%d", i == 0 ? ' ' : ',', c.index[i]);
         }
         if (c.index == NULL) {
-            lvni_str_printf(out, " %d", c.n);
+            lvni_core_str_printf(out, " %d", c.n);
         }
         if (r->shown != NULL) {
-            lvni_str shown = {.len = 0};
-            lvni_device_choice_print(&c, &v, &shown);
-            assert_string_equal(lvni_str_text(&shown), r->shown);
-            lvni_str_free(&shown);
+            lvni_core_str shown = {.len = 0};
+            lvni_launch_device_choice_print(&c, &v, &shown);
+            assert_string_equal(lvni_core_str_text(&shown), r->shown);
+            lvni_core_str_free(&shown);
         }
     }
-    lvni_device_choice_free(&c);
-    lvni_visible_free(&v);
+    lvni_launch_device_choice_free(&c);
+    lvni_launch_visible_free(&v);
 }
 
 static void check(const row *rows, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        lvni_str out = {.len = 0};
-        lvni_notices notices = {.error = 0};
-        told(&rows[i], &out, &notices);
-        if (strcmp(lvni_str_text(&out), rows[i].want) != 0) {
+        lvni_core_str out = {.len = 0};
+        lvni_core_notices notices = {.error = 0};
+        reported(&rows[i], &out, &notices);
+        if (strcmp(lvni_core_str_text(&out), rows[i].want) != 0) {
             fail_msg("devices=%s: got '%s', want '%s'",
-                     rows[i].spec != NULL ? rows[i].spec : "(none)", lvni_str_text(&out),
+                     rows[i].spec != NULL ? rows[i].spec : "(none)", lvni_core_str_text(&out),
                      rows[i].want);
         }
-        lvni_str_free(&out);
-        lvni_notices_free(&notices);
+        lvni_core_str_free(&out);
+        lvni_core_notices_free(&notices);
     }
 }
 #define CHECK(rows) check(rows, sizeof(rows) / sizeof *(rows))
@@ -241,20 +241,20 @@ static void no_gpu_where_one_is_asked_for(void **state)
         R("-1", "", .gpus = true),
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        lvni_visible v = {.n = 0};
-        lvni_device_choice c = {.n = 7};
-        lvni_notices n = {.error = 0};
-        assert_int_equal(lvni_visible_make("", 4, NULL, &v), LVN_OK);
-        const lvni_device_request request = {.key = "devices",
-                                             .spec = rows[i].spec,
-                                             .accelerator = rows[i].accelerator,
-                                             .gpus = rows[i].gpus,
-                                             .env = env};
-        assert_int_equal(lvni_device_choose(&request, &v, &n, &c), LVN_ERR_NOT_FOUND);
+        lvni_launch_visible v = {.n = 0};
+        lvni_launch_device_choice c = {.n = 7};
+        lvni_core_notices n = {.error = 0};
+        assert_int_equal(lvni_launch_visible_make("", 4, NULL, &v), LVN_OK);
+        const lvni_launch_device_request request = {.key = "devices",
+                                                    .spec = rows[i].spec,
+                                                    .accelerator = rows[i].accelerator,
+                                                    .gpus = rows[i].gpus,
+                                                    .env = env};
+        assert_int_equal(lvni_launch_device_choose(&request, &v, &n, &c), LVN_ERR_NOT_FOUND);
         assert_int_equal(c.n, 7); /* untouched */
         assert_int_equal(n.error, 106);
-        assert_int_equal(lvni_notices_exit(&n), LVNI_EXIT_RESOURCE);
-        const char *text = lvni_str_text(&n.text);
+        assert_int_equal(lvni_core_notices_exit(&n), LVNI_EXIT_RESOURCE);
+        const char *text = lvni_core_str_text(&n.text);
         assert_non_null(strstr(text, "levin: error E106: GPUs are asked for, but this process sees "
                                      "none: CUDA_VISIBLE_DEVICES is empty\n"));
         assert_non_null(strstr(text, "  found: CUDA_VISIBLE_DEVICES=\n"));
@@ -263,8 +263,8 @@ static void no_gpu_where_one_is_asked_for(void **state)
         assert_non_null(strstr(
             text,
             "  fix: under Slurm ask for them: #SBATCH --gpus-per-node=D (or --gres=gpu:D)\n"));
-        lvni_notices_free(&n);
-        lvni_visible_free(&v);
+        lvni_core_notices_free(&n);
+        lvni_launch_visible_free(&v);
     }
 }
 
@@ -272,23 +272,23 @@ static void no_gpu_where_one_is_asked_for(void **state)
 static void out_of_memory(void **state)
 {
     (void)state;
-    const lvni_alloc_stats before = lvni_alloc_get_total();
+    const lvni_core_alloc_stats before = lvni_core_alloc_get_total();
     lvn_status s = LVN_ERR_MEMORY;
     for (int k = 1; s != LVN_OK; k++) {
-        lvni_visible v = {.n = 0};
-        lvni_device_choice c = {.n = 0};
-        lvni_notices n = {.error = 0};
-        const lvni_device_request request = {.key = "devices", .spec = "3,1"};
+        lvni_launch_visible v = {.n = 0};
+        lvni_launch_device_choice c = {.n = 0};
+        lvni_core_notices n = {.error = 0};
+        const lvni_launch_device_request request = {.key = "devices", .spec = "3,1"};
         assert_true(k < 100);
-        lvni_alloc_fail_at(k);
-        s = lvni_visible_make("0,1,2,3", 4, uuids, &v);
-        s = s != LVN_OK ? s : lvni_device_choose(&request, &v, &n, &c);
-        lvni_alloc_fail_at(0);
+        lvni_core_alloc_fail_at(k);
+        s = lvni_launch_visible_make("0,1,2,3", 4, uuids, &v);
+        s = s != LVN_OK ? s : lvni_launch_device_choose(&request, &v, &n, &c);
+        lvni_core_alloc_fail_at(0);
         assert_true(s == LVN_OK || s == LVN_ERR_MEMORY);
-        lvni_device_choice_free(&c);
-        lvni_visible_free(&v);
-        lvni_notices_free(&n);
-        assert_int_equal(lvni_alloc_get_total().live_bytes, before.live_bytes);
+        lvni_launch_device_choice_free(&c);
+        lvni_launch_visible_free(&v);
+        lvni_core_notices_free(&n);
+        assert_int_equal(lvni_core_alloc_get_total().live_bytes, before.live_bytes);
     }
 }
 

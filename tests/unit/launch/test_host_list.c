@@ -16,28 +16,28 @@
 #include <string.h>
 
 /* Names with blanks between them. */
-static void join(const lvni_hosts *h, lvni_str *out)
+static void join(const lvni_launch_hosts *h, lvni_core_str *out)
 {
     for (size_t i = 0; i < h->n; i++) {
-        lvni_str_printf(out, "%s%s", i > 0 ? " " : "", lvni_hosts_name(h, i));
+        lvni_core_str_printf(out, "%s%s", i > 0 ? " " : "", lvni_launch_hosts_name(h, i));
     }
 }
 
 static void expands_as(const char *list, const char *want)
 {
-    lvni_hosts h = {.n = 0};
-    lvni_str got = {.len = 0};
-    lvni_notices n = {.error = 0};
-    if (lvni_hosts_expand(&h, list, &n) != LVN_OK) {
-        fail_msg("%s: %s", list, lvni_str_text(&n.text));
+    lvni_launch_hosts h = {.n = 0};
+    lvni_core_str got = {.len = 0};
+    lvni_core_notices n = {.error = 0};
+    if (lvni_launch_hosts_expand(&h, list, &n) != LVN_OK) {
+        fail_msg("%s: %s", list, lvni_core_str_text(&n.text));
     }
     join(&h, &got);
-    if (strcmp(lvni_str_text(&got), want) != 0) {
-        fail_msg("%s: got '%s', want '%s'", list, lvni_str_text(&got), want);
+    if (strcmp(lvni_core_str_text(&got), want) != 0) {
+        fail_msg("%s: got '%s', want '%s'", list, lvni_core_str_text(&got), want);
     }
-    lvni_str_free(&got);
-    lvni_hosts_free(&h);
-    lvni_notices_free(&n);
+    lvni_core_str_free(&got);
+    lvni_launch_hosts_free(&h);
+    lvni_core_notices_free(&n);
 }
 
 static void lists(void **state)
@@ -121,15 +121,15 @@ static void mistakes(void **state)
         {"a\nb]", 4, "not opened"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        lvni_hosts h = {.n = 0};
-        lvni_notices n = {.error = 0};
-        assert_int_equal(lvni_hosts_expand(&h, "kept", &n), LVN_OK);
-        assert_int_equal(lvni_hosts_expand(&h, rows[i].list, &n), LVN_ERR_USAGE);
+        lvni_launch_hosts h = {.n = 0};
+        lvni_core_notices n = {.error = 0};
+        assert_int_equal(lvni_launch_hosts_expand(&h, "kept", &n), LVN_OK);
+        assert_int_equal(lvni_launch_hosts_expand(&h, rows[i].list, &n), LVN_ERR_USAGE);
         assert_int_equal(n.error, 112);
         char head[64];
         snprintf(head, sizeof head,
                  "levin: error E112: bad host list, column %d: ", rows[i].column);
-        const char *text = lvni_str_text(&n.text), *line = strchr(text, '\n');
+        const char *text = lvni_core_str_text(&n.text), *line = strchr(text, '\n');
         if (line == NULL || strncmp(text, head, strlen(head)) != 0 ||
             strstr(text, rows[i].reason) == NULL) {
             fail_msg("%s: %s", rows[i].list, text);
@@ -139,9 +139,9 @@ static void mistakes(void **state)
         assert_true(caret != NULL && second != NULL && caret > second);
         assert_int_equal(caret - (second + 1), 9 + rows[i].column - 1); /* behind "  found: " */
         assert_int_equal(h.n, 1);                                       /* as it was */
-        assert_string_equal(lvni_hosts_name(&h, 0), "kept");
-        lvni_hosts_free(&h);
-        lvni_notices_free(&n);
+        assert_string_equal(lvni_launch_hosts_name(&h, 0), "kept");
+        lvni_launch_hosts_free(&h);
+        lvni_core_notices_free(&n);
     }
 }
 
@@ -149,41 +149,41 @@ static void mistakes(void **state)
 static void the_caret_of_a_long_list(void **state)
 {
     (void)state;
-    lvni_str list = {.len = 0};
-    lvni_hosts h = {.n = 0};
-    lvni_notices n = {.error = 0};
+    lvni_core_str list = {.len = 0};
+    lvni_launch_hosts h = {.n = 0};
+    lvni_core_notices n = {.error = 0};
     for (int i = 0; i < 1000; i++) {
-        lvni_str_printf(&list, "%snode[%d-%d]", i > 0 ? "," : "", i, i == 700 ? 1 : i + 1);
+        lvni_core_str_printf(&list, "%snode[%d-%d]", i > 0 ? "," : "", i, i == 700 ? 1 : i + 1);
     }
-    assert_int_equal(lvni_hosts_expand(&h, lvni_str_text(&list), &n), LVN_ERR_USAGE);
-    const char *found = strstr(lvni_str_text(&n.text), "  found: ..."),
+    assert_int_equal(lvni_launch_hosts_expand(&h, lvni_core_str_text(&list), &n), LVN_ERR_USAGE);
+    const char *found = strstr(lvni_core_str_text(&n.text), "  found: ..."),
                *line = found == NULL ? NULL : strchr(found, '\n');
     const char *caret = line == NULL ? NULL : strchr(line, '^');
     if (found == NULL || line == NULL || caret == NULL) {
-        fail_msg("%s", lvni_str_text(&n.text));
+        fail_msg("%s", lvni_core_str_text(&n.text));
         return;
     }
     assert_true(line - found < 160);
     assert_memory_equal(found + (caret - line - 1), "700-1]", 6);
-    lvni_str_free(&list);
-    lvni_notices_free(&n);
-    lvni_hosts_free(&h);
+    lvni_core_str_free(&list);
+    lvni_core_notices_free(&n);
+    lvni_launch_hosts_free(&h);
 }
 
 static void long_ranges(void **state)
 {
     (void)state;
-    lvni_hosts h = {.n = 0};
-    lvni_notices n = {.error = 0};
-    assert_int_equal(lvni_hosts_expand(&h, "node[1-65536]", &n), LVN_OK);
+    lvni_launch_hosts h = {.n = 0};
+    lvni_core_notices n = {.error = 0};
+    assert_int_equal(lvni_launch_hosts_expand(&h, "node[1-65536]", &n), LVN_OK);
     assert_int_equal(h.n, 65536);
-    assert_string_equal(lvni_hosts_name(&h, 65535), "node65536");
-    lvni_hosts_free(&h);
-    assert_int_equal(lvni_hosts_expand(&h, "n[1-65536]-[01-16]", &n), LVN_OK);
+    assert_string_equal(lvni_launch_hosts_name(&h, 65535), "node65536");
+    lvni_launch_hosts_free(&h);
+    assert_int_equal(lvni_launch_hosts_expand(&h, "n[1-65536]-[01-16]", &n), LVN_OK);
     assert_int_equal(h.n, LVNI_HOSTS_MAX);
-    assert_string_equal(lvni_hosts_name(&h, LVNI_HOSTS_MAX - 1), "n65536-16");
-    lvni_hosts_free(&h);
-    lvni_notices_free(&n);
+    assert_string_equal(lvni_launch_hosts_name(&h, LVNI_HOSTS_MAX - 1), "n65536-16");
+    lvni_launch_hosts_free(&h);
+    lvni_core_notices_free(&n);
 }
 
 static void compressing(void **state)
@@ -210,55 +210,55 @@ static void compressing(void **state)
         {"x1234567890123456789 x1234567890123456790", "x1[234567890123456789-234567890123456790]"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        lvni_hosts h = {.n = 0};
-        lvni_str got = {.len = 0};
-        lvni_notices n = {.error = 0};
-        assert_int_equal(lvni_hosts_expand(&h, rows[i][0], &n), LVN_OK);
-        lvni_hosts_compress(&h, &got);
-        assert_string_equal(lvni_str_text(&got), rows[i][1]);
+        lvni_launch_hosts h = {.n = 0};
+        lvni_core_str got = {.len = 0};
+        lvni_core_notices n = {.error = 0};
+        assert_int_equal(lvni_launch_hosts_expand(&h, rows[i][0], &n), LVN_OK);
+        lvni_launch_hosts_compress(&h, &got);
+        assert_string_equal(lvni_core_str_text(&got), rows[i][1]);
         expands_as(rows[i][1], rows[i][0]);
-        lvni_str_free(&got);
-        lvni_hosts_free(&h);
-        lvni_notices_free(&n);
+        lvni_core_str_free(&got);
+        lvni_launch_hosts_free(&h);
+        lvni_core_notices_free(&n);
     }
 }
 
 /* Of the k-th draw of the list numbered `round`: 0 to below - 1. */
 static int draw(uint32_t round, uint64_t k, int below)
 {
-    const lvni_rng rng = {.key = {{3, 5}}, .a = round};
-    return (int)(lvni_rng_u32(&rng, k) % (uint32_t)below);
+    const lvni_core_rng rng = {.key = {{3, 5}}, .a = round};
+    return (int)(lvni_core_rng_u32(&rng, k) % (uint32_t)below);
 }
 
 /* One element of up to three brackets, and its hosts by plain loops. Two ranges in each bracket at
  * most. */
-static void draw_element(uint32_t round, lvni_str *list, lvni_str *want)
+static void draw_element(uint32_t round, lvni_core_str *list, lvni_core_str *want)
 {
     const int groups = draw(round, 0, 4);
     int n[3] = {1, 1, 1}, value[3][16], width[3][16];
     for (int g = 0; g < groups; g++) {
         n[g] = 0;
-        lvni_str_printf(list, "%c[", 'a' + g);
+        lvni_core_str_printf(list, "%c[", 'a' + g);
         for (int r = 0; r <= draw(round, 10 + (uint64_t)g, 2); r++) {
             const uint64_t at = 100 + 10 * (uint64_t)g + (uint64_t)r;
             const int lo = draw(round, at, 120), count = 1 + draw(round, at + 500, 4),
                       pad = draw(round, at + 1000, 4);
             char low[16];
             snprintf(low, sizeof low, "%0*d", pad, lo);
-            lvni_str_printf(list, "%s%s", r > 0 ? "," : "", low);
+            lvni_core_str_printf(list, "%s%s", r > 0 ? "," : "", low);
             if (count > 1) {
-                lvni_str_printf(list, "-%0*d", draw(round, at + 1500, 4), lo + count - 1);
+                lvni_core_str_printf(list, "-%0*d", draw(round, at + 1500, 4), lo + count - 1);
             }
             for (int k = 0; k < count; k++, n[g]++) {
                 value[g][n[g]] = lo + k;
                 width[g][n[g]] = (int)strlen(low);
             }
         }
-        lvni_str_append(list, "]");
+        lvni_core_str_append(list, "]");
     }
     if (groups == 0) {
-        lvni_str_append(list, "plain");
-        lvni_str_append(want, "plain");
+        lvni_core_str_append(list, "plain");
+        lvni_core_str_append(want, "plain");
         return;
     }
     /* last group fastest, then the first, then the second */
@@ -267,10 +267,10 @@ static void draw_element(uint32_t round, lvni_str *list, lvni_str *want)
     for (int a = 0; a < (slow < 0 ? 1 : n[slow]); a++) {
         for (int b = 0; b < (middle < 0 ? 1 : n[middle]); b++) {
             for (int c = 0; c < n[fast]; c++, first = false) {
-                lvni_str_append(want, first ? "" : " ");
+                lvni_core_str_append(want, first ? "" : " ");
                 for (int g = 0; g < groups; g++) {
                     const int i = g == fast ? c : g == slow ? a : b;
-                    lvni_str_printf(want, "%c%0*d", 'a' + g, width[g][i], value[g][i]);
+                    lvni_core_str_printf(want, "%c%0*d", 'a' + g, width[g][i], value[g][i]);
                 }
             }
         }
@@ -281,27 +281,27 @@ static void random_lists(void **state)
 {
     (void)state;
     for (uint32_t round = 0; round < 2000; round++) {
-        lvni_str list = {.len = 0}, want = {.len = 0}, again = {.len = 0};
-        lvni_hosts h = {.n = 0};
-        lvni_notices n = {.error = 0};
+        lvni_core_str list = {.len = 0}, want = {.len = 0}, again = {.len = 0};
+        lvni_launch_hosts h = {.n = 0};
+        lvni_core_notices n = {.error = 0};
         draw_element(2 * round, &list, &want);
-        lvni_str_append(&list, ",");
-        lvni_str_append(&want, " ");
+        lvni_core_str_append(&list, ",");
+        lvni_core_str_append(&want, " ");
         draw_element(2 * round + 1, &list, &want);
-        expands_as(lvni_str_text(&list), lvni_str_text(&want));
-        assert_int_equal(lvni_hosts_expand(&h, lvni_str_text(&list), &n), LVN_OK);
-        lvni_hosts_compress(&h, &again);
-        expands_as(lvni_str_text(&again), lvni_str_text(&want));
-        lvni_str_free(&list);
-        lvni_str_free(&want);
-        lvni_str_free(&again);
-        lvni_hosts_free(&h);
-        lvni_notices_free(&n);
+        expands_as(lvni_core_str_text(&list), lvni_core_str_text(&want));
+        assert_int_equal(lvni_launch_hosts_expand(&h, lvni_core_str_text(&list), &n), LVN_OK);
+        lvni_launch_hosts_compress(&h, &again);
+        expands_as(lvni_core_str_text(&again), lvni_core_str_text(&want));
+        lvni_core_str_free(&list);
+        lvni_core_str_free(&want);
+        lvni_core_str_free(&again);
+        lvni_launch_hosts_free(&h);
+        lvni_core_notices_free(&n);
     }
 }
 
 /* What `scontrol show hostnames` prints for the list; false when it does not run here. */
-static bool ask_slurm(const char *list, lvni_str *out)
+static bool ask_slurm(const char *list, lvni_core_str *out)
 {
     char command[1024], line[256];
     snprintf(command, sizeof command, "scontrol show hostnames '%s' 2>/dev/null", list);
@@ -311,7 +311,7 @@ static bool ask_slurm(const char *list, lvni_str *out)
     }
     while (fgets(line, sizeof line, f) != NULL) {
         line[strcspn(line, "\n")] = '\0';
-        lvni_str_printf(out, "%s%s", out->len > 0 ? " " : "", line);
+        lvni_core_str_printf(out, "%s%s", out->len > 0 ? " " : "", line);
     }
     return pclose(f) == 0 && out->len > 0;
 }
@@ -319,21 +319,21 @@ static bool ask_slurm(const char *list, lvni_str *out)
 static void random_lists_as_slurm(void **state)
 {
     (void)state;
-    lvni_str probe = {.len = 0};
+    lvni_core_str probe = {.len = 0};
     const bool installed = ask_slurm("n[1-2]", &probe);
-    lvni_str_free(&probe);
+    lvni_core_str_free(&probe);
     if (!installed) {
         print_message("scontrol does not run here: no comparison\n");
         skip();
     }
     for (uint32_t round = 0; round < 150; round++) {
-        lvni_str list = {.len = 0}, want = {.len = 0}, slurm = {.len = 0};
+        lvni_core_str list = {.len = 0}, want = {.len = 0}, slurm = {.len = 0};
         draw_element(round, &list, &want);
-        assert_true(ask_slurm(lvni_str_text(&list), &slurm));
-        expands_as(lvni_str_text(&list), lvni_str_text(&slurm));
-        lvni_str_free(&list);
-        lvni_str_free(&want);
-        lvni_str_free(&slurm);
+        assert_true(ask_slurm(lvni_core_str_text(&list), &slurm));
+        expands_as(lvni_core_str_text(&list), lvni_core_str_text(&slurm));
+        lvni_core_str_free(&list);
+        lvni_core_str_free(&want);
+        lvni_core_str_free(&slurm);
     }
 }
 
@@ -365,50 +365,50 @@ static void tasks_per_node(void **state)
         {"1(x1048576),1", NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        lvni_task_vector v = {.n = 0};
-        lvni_notices n = {.error = 0};
+        lvni_launch_task_vector v = {.n = 0};
+        lvni_core_notices n = {.error = 0};
         const lvn_status s =
-            lvni_task_vector_read("SLURM_STEP_TASKS_PER_NODE", rows[i].text, &n, &v);
+            lvni_launch_task_vector_read("SLURM_STEP_TASKS_PER_NODE", rows[i].text, &n, &v);
         if (rows[i].want == NULL) {
             assert_int_equal(s, LVN_ERR_USAGE);
             assert_int_equal(n.error, 102);
-            assert_non_null(strstr(lvni_str_text(&n.text), "SLURM_STEP_TASKS_PER_NODE='"));
+            assert_non_null(strstr(lvni_core_str_text(&n.text), "SLURM_STEP_TASKS_PER_NODE='"));
         } else {
-            lvni_str got = {.len = 0};
+            lvni_core_str got = {.len = 0};
             int64_t sum = 0;
             assert_int_equal(s, LVN_OK);
             for (int k = 0; k < v.n; k++) {
-                lvni_str_printf(&got, "%s%d", k > 0 ? " " : "", v.tasks[k]);
+                lvni_core_str_printf(&got, "%s%d", k > 0 ? " " : "", v.tasks[k]);
                 sum += v.tasks[k];
             }
-            assert_string_equal(lvni_str_text(&got), rows[i].want);
+            assert_string_equal(lvni_core_str_text(&got), rows[i].want);
             assert_int_equal(sum, v.sum);
-            lvni_str_free(&got);
+            lvni_core_str_free(&got);
         }
-        lvni_task_vector_free(&v);
-        lvni_notices_free(&n);
+        lvni_launch_task_vector_free(&v);
+        lvni_core_notices_free(&n);
     }
 }
 
 static void out_of_memory(void **state)
 {
     (void)state;
-    const lvni_alloc_stats before = lvni_alloc_get_total();
+    const lvni_core_alloc_stats before = lvni_core_alloc_get_total();
     lvn_status s = LVN_ERR_MEMORY;
     for (int k = 1; s != LVN_OK; k++) {
-        lvni_hosts h = {.n = 0};
-        lvni_task_vector v = {.n = 0};
-        lvni_notices n = {.error = 0};
+        lvni_launch_hosts h = {.n = 0};
+        lvni_launch_task_vector v = {.n = 0};
+        lvni_core_notices n = {.error = 0};
         assert_true(k < 100);
-        lvni_alloc_fail_at(k);
-        s = lvni_hosts_expand(&h, "rack[01-20]node[1-9],login", &n);
-        s = s != LVN_OK ? s : lvni_task_vector_read("X", "2(x9),1,3", &n, &v);
-        lvni_alloc_fail_at(0);
+        lvni_core_alloc_fail_at(k);
+        s = lvni_launch_hosts_expand(&h, "rack[01-20]node[1-9],login", &n);
+        s = s != LVN_OK ? s : lvni_launch_task_vector_read("X", "2(x9),1,3", &n, &v);
+        lvni_core_alloc_fail_at(0);
         assert_true(s == LVN_OK || s == LVN_ERR_MEMORY);
-        lvni_hosts_free(&h);
-        lvni_task_vector_free(&v);
-        lvni_notices_free(&n);
-        assert_int_equal(lvni_alloc_get_total().live_bytes, before.live_bytes);
+        lvni_launch_hosts_free(&h);
+        lvni_launch_task_vector_free(&v);
+        lvni_core_notices_free(&n);
+        assert_int_equal(lvni_core_alloc_get_total().live_bytes, before.live_bytes);
     }
 }
 

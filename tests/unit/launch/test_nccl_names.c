@@ -40,7 +40,7 @@ static void names(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *near;
-        if (lvni_nccl_is_unknown(rows[i].name, &near) != rows[i].unknown) {
+        if (lvni_launch_nccl_is_unknown(rows[i].name, &near) != rows[i].unknown) {
             fail_msg("%s", rows[i].name);
         }
         if (rows[i].unknown && (near == NULL) != (rows[i].near == NULL)) {
@@ -59,40 +59,40 @@ static char *const env[] = {(char[]){"HOME=/root"},      (char[]){"NCCL_DEBUG=IN
 static void warnings(void **state)
 {
     (void)state;
-    lvni_notices n = {0};
-    assert_int_equal(lvni_nccl_warn(NULL, &n), LVN_OK);
-    assert_int_equal(lvni_nccl_warn(env, &n), LVN_OK);
+    lvni_core_notices n = {0};
+    assert_int_equal(lvni_launch_nccl_warn(NULL, &n), LVN_OK);
+    assert_int_equal(lvni_launch_nccl_warn(env, &n), LVN_OK);
     assert_int_equal(n.n_warnings, 2);
-    assert_string_equal(lvni_str_text(&n.warnings),
+    assert_string_equal(lvni_core_str_text(&n.warnings),
                         "levin: warning W214: NCCL_FOO_BARR is no variable of NCCL that is known "
                         "here; it is passed on as it is\n"
                         "levin: warning W214: NCCL_DEBUK is no variable of NCCL that is known here "
                         "(did you mean NCCL_DEBUG?); it is passed on as it is\n");
-    lvni_notices_free(&n);
+    lvni_core_notices_free(&n);
 }
 
 static void warnings_become_errors(void **state)
 {
     (void)state;
-    lvni_notices n = {.rank = 1};
-    assert_int_equal(lvni_notices_refuse_warnings(&n), LVN_OK);
+    lvni_core_notices n = {.rank = 1};
+    assert_int_equal(lvni_core_notices_refuse_warnings(&n), LVN_OK);
     assert_int_equal(n.error, 0);
-    lvni_notice_warn(&n, 202, "too %s", "many");
-    lvni_notice_warn(&n, 211, "another");
-    assert_int_equal(lvni_notices_refuse_warnings(&n), LVN_ERR_USAGE);
-    assert_string_equal(lvni_str_text(&n.text),
+    lvni_core_notice_warn(&n, 202, "too %s", "many");
+    lvni_core_notice_warn(&n, 211, "another");
+    assert_int_equal(lvni_core_notices_refuse_warnings(&n), LVN_ERR_USAGE);
+    assert_string_equal(lvni_core_str_text(&n.text),
                         "levin: error W202: too many\nlevin: error W211: another\n"
                         "  fix: warnings are errors here (strict=true, or LEVIN_STRICT=1): mend "
                         "what they say, or say strict=false\n");
     assert_string_equal(lvn_last_error()->message, "W202: too many (warnings are errors: strict)");
-    assert_string_equal(lvni_str_text(&n.warnings), "");
+    assert_string_equal(lvni_core_str_text(&n.warnings), "");
     assert_int_equal(n.n_warnings, 0);
     assert_int_equal(n.error, 202);
-    assert_int_equal(lvni_notices_exit(&n), LVNI_EXIT_USAGE);
-    assert_int_equal(lvni_exit_of_error(lvn_last_error()), LVNI_EXIT_USAGE);
-    assert_string_equal(lvni_error_prefix(lvn_last_error()), "levin: error ");
-    assert_false(lvni_notices_speak(&n)); /* rank 0 says it */
-    lvni_notices_free(&n);
+    assert_int_equal(lvni_core_notices_exit(&n), LVNI_EXIT_USAGE);
+    assert_int_equal(lvni_core_exit_of_error(lvn_last_error()), LVNI_EXIT_USAGE);
+    assert_string_equal(lvni_core_error_prefix(lvn_last_error()), "levin: error ");
+    assert_false(lvni_core_notices_should_print(&n)); /* rank 0 says it */
+    lvni_core_notices_free(&n);
 }
 
 static void switches(void **state)
@@ -113,11 +113,11 @@ static void switches(void **state)
         char *const one[] = {variable, NULL};
         snprintf(variable, sizeof variable, "%s", rows[i].set);
         bool strict = false;
-        lvni_notices n = {0};
-        assert_int_equal(lvni_env_strict(one, rows[i].option, &n, &strict), rows[i].status);
+        lvni_core_notices n = {0};
+        assert_int_equal(lvni_launch_env_strict(one, rows[i].option, &n, &strict), rows[i].status);
         assert_int_equal(strict, rows[i].want);
         assert_int_equal(n.error, rows[i].status == LVN_OK ? 0 : 100);
-        lvni_notices_free(&n);
+        lvni_core_notices_free(&n);
     }
 }
 
@@ -125,18 +125,18 @@ static void switches(void **state)
 static void out_of_memory(void **state)
 {
     (void)state;
-    const lvni_alloc_stats before = lvni_alloc_get_total();
+    const lvni_core_alloc_stats before = lvni_core_alloc_get_total();
     lvn_status s = LVN_ERR_MEMORY;
     for (int k = 1; s != LVN_ERR_USAGE; k++) {
-        lvni_notices n = {0};
+        lvni_core_notices n = {0};
         assert_true(k < 100);
-        lvni_alloc_fail_at(k);
-        s = lvni_nccl_warn(env, &n);
-        s = s == LVN_OK ? lvni_notices_refuse_warnings(&n) : s;
-        lvni_alloc_fail_at(0);
+        lvni_core_alloc_fail_at(k);
+        s = lvni_launch_nccl_warn(env, &n);
+        s = s == LVN_OK ? lvni_core_notices_refuse_warnings(&n) : s;
+        lvni_core_alloc_fail_at(0);
         assert_true(s == LVN_ERR_USAGE || s == LVN_ERR_MEMORY);
-        lvni_notices_free(&n);
-        assert_int_equal(lvni_alloc_get_total().live_bytes, before.live_bytes);
+        lvni_core_notices_free(&n);
+        assert_int_equal(lvni_core_alloc_get_total().live_bytes, before.live_bytes);
     }
 }
 

@@ -11,16 +11,16 @@
 #include <stdio.h>
 #include <string.h>
 
-static void warned(const lvni_notices *n, int warning, const char *says)
+static void warned(const lvni_core_notices *n, int warning, const char *reports)
 {
     char head[40];
     snprintf(head, sizeof head, "levin: warning W%d: ", warning);
-    const char *text = lvni_str_text(&n->warnings);
+    const char *text = lvni_core_str_text(&n->warnings);
     if (warning == 0) {
         assert_string_equal(text, "");
     } else if (strncmp(text, head, strlen(head)) != 0 ||
-               (says != NULL && strstr(text, says) == NULL)) {
-        fail_msg("W%d (%s) expected: '%s'", warning, says != NULL ? says : "", text);
+               (reports != NULL && strstr(text, reports) == NULL)) {
+        fail_msg("W%d (%s) expected: '%s'", warning, reports != NULL ? reports : "", text);
     }
     assert_int_equal(n->n_warnings, warning != 0);
 }
@@ -29,10 +29,10 @@ static void workers(void **state)
 {
     (void)state;
     static const struct {
-        lvni_source source;
+        lvni_launch_source source;
         bool job;
         int cpus_per_task, cpus_on_node, cpus, ranks, asked, want, warning;
-        const char *says;
+        const char *reports;
         bool bound;
     } rows[] = {
         /* Slurm, as asked for */
@@ -71,19 +71,19 @@ static void workers(void **state)
         {LVNI_SOURCE_LEVIN, true, 12, 0, 12, 4, -1, 2, 0, NULL, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        lvni_notices n = {.error = 0};
-        lvni_who who = {.source = rows[i].source, .local_world = rows[i].ranks};
-        who.slurm = (lvni_slurm_job){.job = rows[i].job,
-                                     .cpus_per_task = rows[i].cpus_per_task,
-                                     .cpus_on_node = rows[i].cpus_on_node};
-        const lvni_workers_request request = {
+        lvni_core_notices n = {.error = 0};
+        lvni_launch_rank_info info = {.source = rows[i].source, .local_world = rows[i].ranks};
+        info.slurm = (lvni_launch_slurm_job){.job = rows[i].job,
+                                             .cpus_per_task = rows[i].cpus_per_task,
+                                             .cpus_on_node = rows[i].cpus_on_node};
+        const lvni_launch_workers_request request = {
             .asked = rows[i].asked, .cpus = rows[i].cpus, .bound = rows[i].bound};
-        const int got = lvni_workers_choose(&who, &request, &n);
+        const int got = lvni_launch_workers_choose(&info, &request, &n);
         if (got != rows[i].want) {
             fail_msg("row %zu: %d workers, %d expected", i, got, rows[i].want);
         }
-        warned(&n, rows[i].warning, rows[i].says);
-        lvni_notices_free(&n);
+        warned(&n, rows[i].warning, rows[i].reports);
+        lvni_core_notices_free(&n);
     }
 }
 
@@ -92,7 +92,7 @@ static void modes(void **state)
     (void)state;
     static const struct {
         int devices, nodes;
-        lvni_run_mode asked, want;
+        lvni_launch_run_mode asked, want;
         bool warns;
     } rows[] = {
         {1, 1, LVNI_MODE_AUTO, LVNI_MODE_SINGLE, false},
@@ -118,15 +118,18 @@ static void modes(void **state)
         {4, 1, LVNI_MODE_BALANCE, LVNI_MODE_BALANCE, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        lvni_notices n = {.error = 0};
-        assert_int_equal(lvni_run_mode_choose(rows[i].asked, rows[i].devices, rows[i].nodes, &n),
-                         rows[i].want);
+        lvni_core_notices n = {.error = 0};
+        assert_int_equal(
+            lvni_launch_run_mode_choose(rows[i].asked, rows[i].devices, rows[i].nodes, &n),
+            rows[i].want);
         warned(&n, rows[i].warns ? 211 : 0, "switched to ddp");
-        lvni_notices_free(&n);
+        lvni_core_notices_free(&n);
     }
-    assert_true(lvni_run_mode_threads(LVNI_MODE_DP) && lvni_run_mode_threads(LVNI_MODE_DDP2));
-    assert_false(lvni_run_mode_threads(LVNI_MODE_DDP) || lvni_run_mode_threads(LVNI_MODE_SINGLE) ||
-                 lvni_run_mode_threads(LVNI_MODE_SHARDED));
+    assert_true(lvni_launch_run_mode_threads(LVNI_MODE_DP) &&
+                lvni_launch_run_mode_threads(LVNI_MODE_DDP2));
+    assert_false(lvni_launch_run_mode_threads(LVNI_MODE_DDP) ||
+                 lvni_launch_run_mode_threads(LVNI_MODE_SINGLE) ||
+                 lvni_launch_run_mode_threads(LVNI_MODE_SHARDED));
 }
 
 int main(void)

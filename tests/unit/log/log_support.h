@@ -34,8 +34,8 @@ static inline int make_dir(void **state)
 static inline int drop_dir(void **state)
 {
     (void)state;
-    lvni_alloc_fail_at(0);
-    lvni_vfs_fail_at("open", 0, 0);
+    lvni_core_alloc_fail_at(0);
+    lvni_core_vfs_fail_at("open", 0, 0);
     unlink(file);
     char other[160];
     snprintf(other, sizeof other, "%s/screen", dir);

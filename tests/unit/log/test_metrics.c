@@ -10,16 +10,16 @@
 static void lines_are_exactly_these(void **state)
 {
     (void)state;
-    lvni_metrics *m = NULL;
-    const lvni_metric a[] = {
+    lvni_log_metrics *m = NULL;
+    const lvni_log_metric a[] = {
         {"train/loss", 0.1}, {"lr", 1e-5}, {"memory/peak_bytes", 3221225472.0}};
-    const lvni_metric b[] = {
+    const lvni_log_metric b[] = {
         {"train/loss", NAN}, {"x", -INFINITY}, {"a\"b\n", -0.5}, {"third", 1.0 / 3}};
-    assert_int_equal(lvni_metrics_open(file, false, &m), LVN_OK);
-    assert_int_equal(lvni_metrics_write(m, 20, 1, 3.25, a, 3), LVN_OK);
-    assert_int_equal(lvni_metrics_write(m, 30, 1, 4, b, 4), LVN_OK);
-    assert_int_equal(lvni_metrics_write(m, 40, 2, 5, NULL, 0), LVN_OK);
-    lvni_metrics_close(m);
+    assert_int_equal(lvni_log_metrics_open(file, false, &m), LVN_OK);
+    assert_int_equal(lvni_log_metrics_write(m, 20, 1, 3.25, a, 3), LVN_OK);
+    assert_int_equal(lvni_log_metrics_write(m, 30, 1, 4, b, 4), LVN_OK);
+    assert_int_equal(lvni_log_metrics_write(m, 40, 2, 5, NULL, 0), LVN_OK);
+    lvni_log_metrics_close(m);
     assert_string_equal(
         text_of(file),
         "{\"step\":20,\"epoch\":1,\"time_s\":3.25,\"train/loss\":0.1,\"lr\":1e-05,\"memory/"
@@ -40,34 +40,34 @@ static void every_number_reads_back_to_the_bit(void **state)
         if (!isfinite(value)) {
             continue;
         }
-        lvni_str line = {0};
-        const lvni_metric metric = {"v", value};
-        lvni_metrics_format(&line, i, 0, 0, &metric, 1);
-        json_t *object = json_loads(lvni_str_text(&line), 0, NULL);
+        lvni_core_str line = {0};
+        const lvni_log_metric metric = {"v", value};
+        lvni_log_metrics_format(&line, i, 0, 0, &metric, 1);
+        json_t *object = json_loads(lvni_core_str_text(&line), 0, NULL);
         assert_non_null(object);
         const double back = json_number_value(json_object_get(object, "v"));
         assert_memory_equal(&back, &value, sizeof value);
         json_decref(object);
-        lvni_str_free(&line);
+        lvni_core_str_free(&line);
     }
 }
 
 static void appending_goes_on(void **state)
 {
     (void)state;
-    lvni_metrics *m = NULL;
+    lvni_log_metrics *m = NULL;
     put_text(file,
              "{\"step\":1,\"epoch\":0,\"time_s\":1}\n{\"step\":2,\"ep"); /* cut off by a crash */
-    assert_int_equal(lvni_metrics_open(file, true, &m), LVN_OK);
-    assert_int_equal(lvni_metrics_write(m, 3, 0, 3, NULL, 0), LVN_OK);
-    assert_int_equal(lvni_metrics_write(m, 4, 0, 4, NULL, 0), LVN_OK);
-    lvni_metrics_close(m);
+    assert_int_equal(lvni_log_metrics_open(file, true, &m), LVN_OK);
+    assert_int_equal(lvni_log_metrics_write(m, 3, 0, 3, NULL, 0), LVN_OK);
+    assert_int_equal(lvni_log_metrics_write(m, 4, 0, 4, NULL, 0), LVN_OK);
+    lvni_log_metrics_close(m);
     assert_string_equal(
         text_of(file),
         "{\"step\":1,\"epoch\":0,\"time_s\":1}\n{\"step\":2,\"ep\n"
         "{\"step\":3,\"epoch\":0,\"time_s\":3}\n{\"step\":4,\"epoch\":0,\"time_s\":4}\n");
-    assert_int_equal(lvni_metrics_open(file, false, &m), LVN_OK); /* without append: empty */
-    lvni_metrics_close(m);
+    assert_int_equal(lvni_log_metrics_open(file, false, &m), LVN_OK); /* without append: empty */
+    lvni_log_metrics_close(m);
     assert_string_equal(text_of(file), "");
 }
 
@@ -76,25 +76,25 @@ static void resuming_drops_later_and_broken_lines(void **state)
     (void)state;
     int64_t dropped = -1;
     /* no file: nothing to do */
-    assert_int_equal(lvni_metrics_truncate(file, 5, &dropped, NULL), LVN_OK);
+    assert_int_equal(lvni_log_metrics_truncate(file, 5, &dropped, NULL), LVN_OK);
     assert_int_equal(dropped, 0);
     put_text(file, "{\"step\":4,\"a\":1}\n{\"epoch\":0,\"step\":5}\n{\"step\":6}\nno "
                    "json\n{\"a\":1}\n{\"step\":3,\"val\":2}\n{\"step\":5,\"x\"");
-    assert_int_equal(lvni_metrics_truncate(file, 5, &dropped, NULL), LVN_OK);
+    assert_int_equal(lvni_log_metrics_truncate(file, 5, &dropped, NULL), LVN_OK);
     assert_int_equal(dropped, 4);
     assert_string_equal(text_of(file),
                         "{\"step\":4,\"a\":1}\n{\"epoch\":0,\"step\":5}\n{\"step\":3,\"val\":2}\n");
-    lvni_vfs_fail_at("open", 0, 0); /* counters to zero */
-    assert_int_equal(lvni_metrics_truncate(file, 5, &dropped, NULL), LVN_OK);
+    lvni_core_vfs_fail_at("open", 0, 0); /* counters to zero */
+    assert_int_equal(lvni_log_metrics_truncate(file, 5, &dropped, NULL), LVN_OK);
     assert_int_equal(dropped, 0);
-    assert_int_equal(lvni_vfs_calls("rename"), 0); /* nothing dropped: not rewritten */
+    assert_int_equal(lvni_core_vfs_calls("rename"), 0); /* nothing dropped: not rewritten */
     double time_s = -1.0;
-    assert_int_equal(lvni_metrics_truncate(file, -1, NULL, &time_s), LVN_OK);
+    assert_int_equal(lvni_log_metrics_truncate(file, -1, NULL, &time_s), LVN_OK);
     assert_string_equal(text_of(file), "");
     assert_true(time_s == 0.0);
     put_text(file,
              "{\"step\":4,\"time_s\":1}\n{\"step\":5,\"time_s\":2.5}\n{\"step\":6,\"time_s\":9}\n");
-    assert_int_equal(lvni_metrics_truncate(file, 5, NULL, &time_s), LVN_OK);
+    assert_int_equal(lvni_log_metrics_truncate(file, 5, NULL, &time_s), LVN_OK);
     assert_true(time_s == 2.5);
 }
 
@@ -105,62 +105,62 @@ static void a_failing_rewrite_keeps_the_old_lines(void **state)
     for (int i = 0; i < 4; i++) {
         int64_t dropped = -1;
         put_text(file, "{\"step\":4}\n{\"step\":6}\n");
-        lvni_vfs_fail_at("open", 0, 0);
+        lvni_core_vfs_fail_at("open", 0, 0);
         /* the first close is of the file being read, which nobody minds */
-        lvni_vfs_fail_at(kinds[i], i == 2 ? 2 : 1, ENOSPC);
-        assert_int_equal(lvni_metrics_truncate(file, 5, &dropped, NULL), LVN_ERR_IO);
-        lvni_vfs_fail_at("open", 0, 0);
+        lvni_core_vfs_fail_at(kinds[i], i == 2 ? 2 : 1, ENOSPC);
+        assert_int_equal(lvni_log_metrics_truncate(file, 5, &dropped, NULL), LVN_ERR_IO);
+        lvni_core_vfs_fail_at("open", 0, 0);
         assert_int_equal(dropped, 0);
         assert_string_equal(text_of(file), "{\"step\":4}\n{\"step\":6}\n");
     }
 }
 
-static void a_full_disk_is_told_and_later_lines_are_whole(void **state)
+static void a_full_disk_is_reported_and_later_lines_are_whole(void **state)
 {
     (void)state;
-    lvni_metrics *m = NULL;
-    assert_int_equal(lvni_metrics_open(file, false, &m), LVN_OK);
-    lvni_vfs_fail_at("write", 1, ENOSPC);
-    assert_int_equal(lvni_metrics_write(m, 1, 0, 1, NULL, 0), LVN_ERR_IO);
+    lvni_log_metrics *m = NULL;
+    assert_int_equal(lvni_log_metrics_open(file, false, &m), LVN_OK);
+    lvni_core_vfs_fail_at("write", 1, ENOSPC);
+    assert_int_equal(lvni_log_metrics_write(m, 1, 0, 1, NULL, 0), LVN_ERR_IO);
     assert_non_null(strstr(lvn_last_error()->message, file));
-    lvni_vfs_fail_at("write", 0, 0);
-    assert_int_equal(lvni_metrics_write(m, 2, 0, 2, NULL, 0), LVN_OK);
-    lvni_metrics_close(m);
+    lvni_core_vfs_fail_at("write", 0, 0);
+    assert_int_equal(lvni_log_metrics_write(m, 2, 0, 2, NULL, 0), LVN_OK);
+    lvni_log_metrics_close(m);
     assert_string_equal(text_of(file), "\n{\"step\":2,\"epoch\":0,\"time_s\":2}\n");
     /* the empty line goes on resume */
-    assert_int_equal(lvni_metrics_truncate(file, 9, NULL, NULL), LVN_OK);
+    assert_int_equal(lvni_log_metrics_truncate(file, 9, NULL, NULL), LVN_OK);
     assert_string_equal(text_of(file), "{\"step\":2,\"epoch\":0,\"time_s\":2}\n");
 }
 
 static void memory_may_run_out_and_steady_state_allocates_nothing(void **state)
 {
     (void)state;
-    const uint64_t live = lvni_alloc_get_total().live_bytes;
-    const lvni_metric a[] = {{"train/loss", 1.0 / 3}, {"val/acc", 1.0 / 7}};
+    const uint64_t live = lvni_core_alloc_get_total().live_bytes;
+    const lvni_log_metric a[] = {{"train/loss", 1.0 / 3}, {"val/acc", 1.0 / 7}};
     lvn_status status = LVN_ERR_MEMORY;
     int64_t k = 1;
     for (; status != LVN_OK; k++) {
-        lvni_metrics *m = NULL;
-        lvni_alloc_fail_at(k);
-        status = lvni_metrics_open(file, false, &m);
+        lvni_log_metrics *m = NULL;
+        lvni_core_alloc_fail_at(k);
+        status = lvni_log_metrics_open(file, false, &m);
         if (status == LVN_OK) {
-            status = lvni_metrics_write(m, 1, 0, 1, a, 2);
+            status = lvni_log_metrics_write(m, 1, 0, 1, a, 2);
         }
-        lvni_alloc_fail_at(0);
+        lvni_core_alloc_fail_at(0);
         assert_true(status == LVN_OK || status == LVN_ERR_MEMORY);
-        lvni_metrics_close(m);
-        assert_int_equal(lvni_alloc_get_total().live_bytes, live);
+        lvni_log_metrics_close(m);
+        assert_int_equal(lvni_core_alloc_get_total().live_bytes, live);
     }
     assert_true(k > 3);
-    lvni_metrics *m = NULL;
-    assert_int_equal(lvni_metrics_open(file, false, &m), LVN_OK);
-    assert_int_equal(lvni_metrics_write(m, 1, 0, 1.0 / 3, a, 2), LVN_OK);
-    const uint64_t calls = lvni_alloc_get_total().calls;
+    lvni_log_metrics *m = NULL;
+    assert_int_equal(lvni_log_metrics_open(file, false, &m), LVN_OK);
+    assert_int_equal(lvni_log_metrics_write(m, 1, 0, 1.0 / 3, a, 2), LVN_OK);
+    const uint64_t calls = lvni_core_alloc_get_total().calls;
     for (int i = 2; i < 10; i++) {
-        assert_int_equal(lvni_metrics_write(m, i, 0, 1.0 / i, a, 2), LVN_OK);
+        assert_int_equal(lvni_log_metrics_write(m, i, 0, 1.0 / i, a, 2), LVN_OK);
     }
-    assert_int_equal(lvni_alloc_get_total().calls, calls);
-    lvni_metrics_close(m);
+    assert_int_equal(lvni_core_alloc_get_total().calls, calls);
+    lvni_log_metrics_close(m);
 }
 
 int main(void)
@@ -171,7 +171,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(appending_goes_on, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(resuming_drops_later_and_broken_lines, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(a_failing_rewrite_keeps_the_old_lines, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_full_disk_is_told_and_later_lines_are_whole, make_dir,
+        cmocka_unit_test_setup_teardown(a_full_disk_is_reported_and_later_lines_are_whole, make_dir,
                                         drop_dir),
         cmocka_unit_test_setup_teardown(memory_may_run_out_and_steady_state_allocates_nothing,
                                         make_dir, drop_dir),

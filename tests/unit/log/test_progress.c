@@ -8,46 +8,46 @@
 #include <math.h>
 #include <sys/ioctl.h>
 
-static lvni_progress_state sample(void)
+static lvni_log_progress_state sample(void)
 {
-    return (lvni_progress_state){.epoch = 2,
-                                 .max_epochs = 20,
-                                 .step = 128,
-                                 .steps = 341,
-                                 .loss = 0.52314,
-                                 .accuracy = 0.8125,
-                                 .samples_per_s = 1234.4,
-                                 .lr = 0.001,
-                                 .memory_bytes = 312u << 20,
-                                 .left_s = 80.2};
+    return (lvni_log_progress_state){.epoch = 2,
+                                     .max_epochs = 20,
+                                     .step = 128,
+                                     .steps = 341,
+                                     .loss = 0.52314,
+                                     .accuracy = 0.8125,
+                                     .samples_per_s = 1234.4,
+                                     .lr = 0.001,
+                                     .memory_bytes = 312u << 20,
+                                     .left_s = 80.2};
 }
 
 static void the_line_looks_like_this(void **state)
 {
     (void)state;
     char out[256];
-    lvni_progress_state s = sample();
+    lvni_log_progress_state s = sample();
     static const char whole[] = "epoch 3/20  step 128/341  loss_step 0.5231  acc_step 0.812  1234 "
                                 "images/s  lr 0.001  mem 312 MiB  left 1m20s";
-    assert_int_equal(lvni_progress_format(&s, 0, out, sizeof out), sizeof whole - 1);
+    assert_int_equal(lvni_log_progress_format(&s, 0, out, sizeof out), sizeof whole - 1);
     assert_string_equal(out, whole);
-    lvni_progress_format(&s, (int)sizeof whole - 1, out, sizeof out); /* exactly as wide */
+    lvni_log_progress_format(&s, (int)sizeof whole - 1, out, sizeof out); /* exactly as wide */
     assert_string_equal(out, whole);
-    lvni_progress_format(&s, (int)sizeof whole - 2, out, sizeof out); /* one column less */
+    lvni_log_progress_format(&s, (int)sizeof whole - 2, out, sizeof out); /* one column less */
     assert_string_equal(out, "epoch 3/20  step 128/341  loss_step 0.5231  acc_step 0.812  1234 "
                              "images/s  lr 0.001  mem 312 MiB");
-    lvni_progress_format(&s, 24, out, sizeof out);
+    lvni_log_progress_format(&s, 24, out, sizeof out);
     assert_string_equal(out, "epoch 3/20  step 128/341");
     for (int width = 1; width < 120; width++) {
-        assert_true(lvni_progress_format(&s, width, out, sizeof out) <= (size_t)width);
+        assert_true(lvni_log_progress_format(&s, width, out, sizeof out) <= (size_t)width);
     }
-    assert_int_equal(lvni_progress_format(&s, 0, out, 1), 0);
-    assert_int_equal(lvni_progress_format(&s, 0, out, 0), 0);
+    assert_int_equal(lvni_log_progress_format(&s, 0, out, 1), 0);
+    assert_int_equal(lvni_log_progress_format(&s, 0, out, 0), 0);
     s.loss = s.accuracy = s.lr = s.left_s = NAN;
     s.max_epochs = s.steps = 0;
     s.memory_bytes = 0;
     s.samples_per_s = 8.25;
-    lvni_progress_format(&s, 0, out, sizeof out);
+    lvni_log_progress_format(&s, 0, out, sizeof out);
     assert_string_equal(out, "epoch 3  step 128  8.2 images/s");
 }
 
@@ -62,9 +62,9 @@ static void times_and_sizes_are_short(void **state)
         {7500, "left 2h05m"}, {273600, "left 3d04h"}, {INFINITY, NULL},     {-5, NULL}};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
         char out[256];
-        lvni_progress_state s = sample();
+        lvni_log_progress_state s = sample();
         s.left_s = times[i].s;
-        lvni_progress_format(&s, 0, out, sizeof out);
+        lvni_log_progress_format(&s, 0, out, sizeof out);
         const char *left = strstr(out, "left");
         if (times[i].text == NULL) {
             assert_null(left);
@@ -72,7 +72,7 @@ static void times_and_sizes_are_short(void **state)
             assert_string_equal(left, times[i].text);
         }
         s.memory_bytes = (uint64_t)24 << 30;
-        lvni_progress_format(&s, 0, out, sizeof out);
+        lvni_log_progress_format(&s, 0, out, sizeof out);
         assert_non_null(strstr(out, "mem 24.00 GiB"));
     }
 }
@@ -89,18 +89,18 @@ static int count(const char *text, char c)
 /* 21 steps of half a second each, every fifth is logged, and so is the last. */
 static const char *plain_run(double interval_s, bool quiet)
 {
-    lvni_progress p;
-    lvni_progress_init(
-        &p, &(lvni_progress_options){.fd = -1, .quiet = quiet, .plain_interval_s = interval_s});
-    lvni_progress_state s = sample();
+    lvni_log_progress p;
+    lvni_log_progress_init(
+        &p, &(lvni_log_progress_options){.fd = -1, .quiet = quiet, .plain_interval_s = interval_s});
+    lvni_log_progress_state s = sample();
     lvni_log_set_report(STDOUT_FILENO);
     lvni_log_set_quiet(quiet);
     const int saved = catch_fd(STDOUT_FILENO);
     for (int step = 1; step <= 21; step++) {
         s.step = step;
-        lvni_progress_update(&p, &s, step * 0.5, step % 5 == 0 || step == 21, step == 21);
+        lvni_log_progress_update(&p, &s, step * 0.5, step % 5 == 0 || step == 21, step == 21);
     }
-    lvni_progress_finish(&p);
+    lvni_log_progress_finish(&p);
     lvni_log_set_quiet(false);
     lvni_log_set_report(STDERR_FILENO);
     return restore_fd(STDOUT_FILENO, saved);
@@ -140,18 +140,18 @@ static void a_terminal_has_one_line_as_wide_as_it_is(void **state)
     assert_true(fd >= 0);
     const struct winsize size = {.ws_row = 25, .ws_col = 46};
     assert_int_equal(ioctl(fd, TIOCSWINSZ, &size), 0);
-    lvni_progress p;
-    lvni_progress_init(&p, &(lvni_progress_options){.fd = fd});
-    lvni_progress_state s = sample();
-    lvni_progress_update(&p, &s, 10.0, false, false);
+    lvni_log_progress p;
+    lvni_log_progress_init(&p, &(lvni_log_progress_options){.fd = fd});
+    lvni_log_progress_state s = sample();
+    lvni_log_progress_update(&p, &s, 10.0, false, false);
     s.step = 129;
-    lvni_progress_update(&p, &s, 10.05, true, false); /* too soon to redraw */
+    lvni_log_progress_update(&p, &s, 10.05, true, false); /* too soon to redraw */
     s.step = 130;
-    lvni_progress_update(&p, &s, 10.2, false, false);
+    lvni_log_progress_update(&p, &s, 10.2, false, false);
     s.step = 131;
-    lvni_progress_update(&p, &s, 10.21, false, true); /* the last always shows */
-    lvni_progress_finish(&p);
-    lvni_progress_finish(&p);
+    lvni_log_progress_update(&p, &s, 10.21, false, true); /* the last always shows */
+    lvni_log_progress_finish(&p);
+    lvni_log_progress_finish(&p);
     static const char seen[] = "\r\033[Jepoch 3/20  step 128/341  loss_step 0.5231\r"
                                "\r\033[Jepoch 3/20  step 130/341  loss_step 0.5231\r"
                                "\r\033[Jepoch 3/20  step 131/341  loss_step 0.5231\r\r\033[J";

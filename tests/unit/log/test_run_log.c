@@ -75,7 +75,7 @@ static void lines_before_the_file_are_kept_for_it(void **state)
     (void)state;
     put_text(file, "old\n");
     lvni_log_line(LVNI_LOG_DEBUG, "of somebody else");
-    lvni_log_keep();
+    lvni_log_buffer();
     const int saved = catch_fd(STDERR_FILENO);
     lvni_log_line(LVNI_LOG_WARNING, "early");
     assert_int_equal(lvni_log_open(file, true), LVN_OK);
@@ -87,7 +87,7 @@ static void lines_before_the_file_are_kept_for_it(void **state)
     assert_memory_equal(text, "old\n", 4);
     assert_memory_equal(after_time(text + 4), "[WARNING] early\n", 16);
     assert_memory_equal(after_time(after_time(text + 4) + 16), "[INFO] late\n", 13);
-    lvni_log_keep();
+    lvni_log_buffer();
     lvni_log_line(LVNI_LOG_DEBUG, "of a run that never began");
     lvni_log_close();
     assert_int_equal(lvni_log_open(file, false), LVN_OK);
@@ -104,25 +104,25 @@ static void long_messages_are_whole_or_cut_when_memory_is_out(void **state)
     lvni_log_line(LVNI_LOG_DEBUG, "%s", big);
     size_t n = strlen(text_of(file));
     assert_int_equal(n, 25 + 8 + 10000 + 1);
-    lvni_alloc_fail_at(1);
+    lvni_core_alloc_fail_at(1);
     lvni_log_line(LVNI_LOG_DEBUG, "%s", big);
-    lvni_alloc_fail_at(0);
+    lvni_core_alloc_fail_at(0);
     lvni_log_close();
     assert_int_equal(strlen(text_of(file)), n + 25 + 8 + 2048 + 1);
     assert_int_equal(text_of(file)[n + 25 + 8 + 2048], '\n');
 }
 
-static void a_full_disk_is_said_once_and_the_error_at_hand_stays(void **state)
+static void a_full_disk_is_reported_once_and_the_error_at_hand_stays(void **state)
 {
     (void)state;
     assert_int_equal(lvni_log_open(file, false), LVN_OK);
     lvn_error_set(LVN_ERR_SHAPE, "f.c", 12, "shapes differ");
     const int saved = catch_fd(STDERR_FILENO);
-    lvni_vfs_fail_at("write", 1, ENOSPC);
+    lvni_core_vfs_fail_at("write", 1, ENOSPC);
     for (int i = 0; i < 3; i++) {
         lvni_log_line(LVNI_LOG_ERROR, "%s", lvn_last_error()->message);
     }
-    lvni_vfs_fail_at("write", 0, 0);
+    lvni_core_vfs_fail_at("write", 0, 0);
     const char *screen = restore_fd(STDERR_FILENO, saved);
     assert_int_equal(lvn_last_error()->code, LVN_ERR_SHAPE);
     assert_string_equal(lvn_last_error()->message, "shapes differ");
@@ -221,7 +221,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(lines_before_the_file_are_kept_for_it, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(long_messages_are_whole_or_cut_when_memory_is_out, make_dir,
                                         drop_dir),
-        cmocka_unit_test_setup_teardown(a_full_disk_is_said_once_and_the_error_at_hand_stays,
+        cmocka_unit_test_setup_teardown(a_full_disk_is_reported_once_and_the_error_at_hand_stays,
                                         make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(messages_appear_above_the_status_line, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(reports_and_warnings_have_places_of_their_own, make_dir,

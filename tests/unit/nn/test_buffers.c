@@ -1,6 +1,6 @@
 /* State that a step changes: running statistics move once per step by the weighted tree mean over
- * shards. And dropout's random numbers, which follow from the position in training and the module's
- * path alone. */
+ * micro-batches. And dropout's random numbers, which follow from the position in training and the
+ * module's path alone. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -34,71 +34,72 @@ static lvn_status net_build(lvn_module *module, lvn_builder *b)
 
 static const lvn_module_class net_class = {.name = "net", .size = sizeof(net), .build = net_build};
 
-static lvni_model *make(void)
+static lvni_nn_model *make(void)
 {
-    lvni_model *m;
-    assert_int_equal(lvni_model_build(&net_class, NULL, 1, &m), LVN_OK);
+    lvni_nn_model *m;
+    assert_int_equal(lvni_nn_model_build(&net_class, NULL, 1, &m), LVN_OK);
     return m;
 }
 
-static const int64_t rows[SHARDS] = {8, 7, 4, 0, 2}; /* shard 3 has no samples */
+static const int64_t rows[SHARDS] = {8, 7, 4, 0, 2}; /* micro-batch 3 has no samples */
 
-static float input(int shard, int64_t row, int c)
+static float input(int micro_batch, int64_t row, int c)
 {
-    const lvni_rng rng = {.key = lvni_rng_make_key(4, 4), .b = (uint32_t)shard};
-    return (float)(lvni_rng_normal(&rng, (uint64_t)(row * C + c)) * (c + 1) + shard);
+    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(4, 4), .b = (uint32_t)micro_batch};
+    return (float)(lvni_core_rng_normal(&rng, (uint64_t)(row * C + c)) * (c + 1) + micro_batch);
 }
 
-/* The shard's forward in training; its set is filled. */
-static void run_shard(const lvni_model *m, lvni_set *set, int shard)
+/* The micro-batch's forward in training; its set is filled. */
+static void run_micro_batch(const lvni_nn_model *m, lvni_nn_set *set, int micro_batch)
 {
-    lvni_ctx *ctx = lvni_ctx_get();
-    const int64_t shape[] = {rows[shard], C};
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    const int64_t shape[] = {rows[micro_batch], C};
     lvn_tensor *x = lvn_tensor_create(LVN_F32, 2, shape);
-    for (int64_t r = 0; r < rows[shard]; r++) {
+    for (int64_t r = 0; r < rows[micro_batch]; r++) {
         for (int c = 0; c < C; c++) {
-            LVNI_F32(x)[r * C + c] = input(shard, r, c);
+            LVNI_F32(x)[r * C + c] = input(micro_batch, r, c);
         }
     }
-    ctx->at = (lvni_position){.training = true};
+    ctx->at = (lvni_tensor_position){.training = true};
     ctx->records = set;
-    lvni_set_begin(set, (double)rows[shard]);
+    lvni_nn_set_begin(set, (double)rows[micro_batch]);
     assert_int_equal(lvn_scope_open(), LVN_OK);
     assert_non_null(lvn_forward(((const net *)m->root)->norm, x));
     assert_int_equal(lvn_scope_close(), LVN_OK);
-    lvni_set_finish(set);
+    lvni_nn_set_finish(set);
     ctx->records = NULL;
     ctx->at.training = false;
     lvn_release(x);
 }
 
-/* All shards of a step, merged as the trainer does. */
-static void run_step(lvni_model *m)
+/* All micro-batches of a step, merged as the trainer does. */
+static void run_step(lvni_nn_model *m)
 {
-    lvni_set *set[SHARDS];
-    lvni_tree tree;
-    lvni_tree_init(&tree, SHARDS, 0, SHARDS);
+    lvni_nn_set *set[SHARDS];
+    lvni_plan_tree tree;
+    lvni_plan_tree_init(&tree, SHARDS, 0, SHARDS);
     for (int s = 0; s < SHARDS; s++) {
-        assert_int_equal(lvni_set_create(m, &set[s]), LVN_OK);
+        assert_int_equal(lvni_nn_set_create(m, &set[s]), LVN_OK);
         if (rows[s] > 0) {
-            run_shard(m, set[s], s);
+            run_micro_batch(m, set[s], s);
         }
-        lvni_tree_merge merge[LVNI_TREE_PENDING];
-        const int n = lvni_tree_push(&tree, rows[s] > 0 ? s : LVNI_TREE_EMPTY, merge);
+        lvni_plan_tree_merge merge[LVNI_TREE_PENDING];
+        const int n = lvni_plan_tree_push(&tree, rows[s] > 0 ? s : LVNI_TREE_EMPTY, merge);
         for (int i = 0; i < n; i++) {
-            lvni_flat_add(set[merge[i].into]->data, set[merge[i].from]->data,
-                          m->n_weights + m->n_records);
+            lvni_kernels_flat_add(set[merge[i].into]->data, set[merge[i].from]->data,
+                                  m->n_weights + m->n_records);
             set[merge[i].into]->weight += set[merge[i].from]->weight;
         }
     }
     assert_true(set[tree.pending[0].slot]->weight == 21.0);
-    lvni_model_apply_records(m, set[tree.pending[0].slot]);
+    lvni_nn_model_apply_records(m, set[tree.pending[0].slot]);
     for (int s = 0; s < SHARDS; s++) {
-        lvni_set_destroy(set[s]);
+        lvni_nn_set_destroy(set[s]);
     }
 }
 
-/* Weighted means over shards of the shards' means and unbiased variances, in double. */
+/* Weighted means over micro-batches of the micro-batches' means and unbiased variances, in
+ * double. */
 static void expected(double mean[C], double variance[C])
 {
     for (int c = 0; c < C; c++) {
@@ -118,7 +119,7 @@ static void expected(double mean[C], double variance[C])
     }
 }
 
-static const float *buffer(const lvni_model *m, const char *name)
+static const float *buffer(const lvni_nn_model *m, const char *name)
 {
     for (int i = 0; i < m->n_buffers; i++) {
         if (strcmp(m->buffers[i]->name, name) == 0) {
@@ -132,7 +133,7 @@ static const float *buffer(const lvni_model *m, const char *name)
 static void running_statistics_move_once_per_step(void **state)
 {
     (void)state;
-    lvni_model *m = make();
+    lvni_nn_model *m = make();
     double mean[C], variance[C], running_mean[C] = {0, 0, 0}, running_var[C] = {1, 1, 1};
     expected(mean, variance);
     for (int step = 0; step < 3; step++) {
@@ -146,13 +147,13 @@ static void running_statistics_move_once_per_step(void **state)
                         1e-6 * running_var[c]);
         }
     }
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
 }
 
 static void statistics_of_before_are_used_in_evaluation(void **state)
 {
     (void)state;
-    lvni_model *m = make();
+    lvni_nn_model *m = make();
     run_step(m);
     lvn_tensor *x = lvn_tensor_create(LVN_F32, 2, (const int64_t[]){1, C});
     assert_int_equal(lvn_scope_open(), LVN_OK);
@@ -164,43 +165,43 @@ static void statistics_of_before_are_used_in_evaluation(void **state)
     }
     assert_int_equal(lvn_scope_close(), LVN_OK);
     lvn_release(x);
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
 }
 
 static void a_step_without_pushes_changes_nothing(void **state)
 {
     (void)state;
-    lvni_model *m = make();
-    lvni_set *set;
-    assert_int_equal(lvni_set_create(m, &set), LVN_OK);
+    lvni_nn_model *m = make();
+    lvni_nn_set *set;
+    assert_int_equal(lvni_nn_set_create(m, &set), LVN_OK);
     for (int64_t i = 0; i < m->n_weights + m->n_records; i++) {
         set->data[i] = 99.0f; /* rubbish of the step before */
     }
-    lvni_set_begin(set, 4.0);
-    lvni_set_finish(set);
+    lvni_nn_set_begin(set, 4.0);
+    lvni_nn_set_finish(set);
     for (int i = 0; i < m->n_parameters; i++) {
         for (int64_t k = 0; k < m->parameters[i].numel; k++) {
             assert_true(set->data[m->offset[i] + k] == 0.0f);
         }
     }
-    lvni_model_apply_records(m, set);
+    lvni_nn_model_apply_records(m, set);
     assert_true(buffer(m, "norm.running_mean")[0] == 0.0f);
     assert_true(buffer(m, "norm.running_var")[C - 1] == 1.0f);
-    lvni_set_destroy(set);
-    lvni_model_destroy(m);
+    lvni_nn_set_destroy(set);
+    lvni_nn_model_destroy(m);
 }
 
 static void pushing_twice_is_an_error(void **state)
 {
     (void)state;
-    lvni_model *m = make();
-    lvni_set *set;
-    assert_int_equal(lvni_set_create(m, &set), LVN_OK);
+    lvni_nn_model *m = make();
+    lvni_nn_set *set;
+    assert_int_equal(lvni_nn_set_create(m, &set), LVN_OK);
     lvn_tensor *x = lvn_tensor_create(LVN_F32, 2, (const int64_t[]){4, C});
-    lvni_ctx *ctx = lvni_ctx_get();
-    ctx->at = (lvni_position){.training = true};
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    ctx->at = (lvni_tensor_position){.training = true};
     ctx->records = set;
-    lvni_set_begin(set, 4.0);
+    lvni_nn_set_begin(set, 4.0);
     lvn_clear_error();
     assert_int_equal(lvn_scope_open(), LVN_OK);
     const lvn_module *norm = ((const net *)m->root)->norm;
@@ -217,8 +218,8 @@ static void pushing_twice_is_an_error(void **state)
     ctx->at.training = false;
     lvn_release(two);
     lvn_release(x);
-    lvni_set_destroy(set);
-    lvni_model_destroy(m);
+    lvni_nn_set_destroy(set);
+    lvni_nn_model_destroy(m);
 }
 
 /* ---- dropout ---- */
@@ -226,9 +227,9 @@ static void pushing_twice_is_an_error(void **state)
 enum { WIDE = 1000 };
 
 /* What module `which` makes of ones at this position: 0 or 2 (p = 0.5). */
-static void drop(const lvn_module *which, lvni_position at, int calls, float out[WIDE])
+static void drop(const lvn_module *which, lvni_tensor_position at, int calls, float out[WIDE])
 {
-    lvni_ctx_get()->at = at;
+    lvni_tensor_ctx_get()->at = at;
     lvn_tensor *x = lvn_tensor_create(LVN_F32, 1, (const int64_t[]){WIDE});
     for (int i = 0; i < WIDE; i++) {
         LVNI_F32(x)[i] = 1.0f;
@@ -240,46 +241,47 @@ static void drop(const lvn_module *which, lvni_position at, int calls, float out
         memcpy(out, y->data, WIDE * sizeof *out);
     }
     assert_int_equal(lvn_scope_close(), LVN_OK);
-    lvni_ctx_get()->at = (lvni_position){0};
+    lvni_tensor_ctx_get()->at = (lvni_tensor_position){0};
     lvn_release(x);
 }
 
 static void dropout_follows_from_the_position(void **state)
 {
     (void)state;
-    lvni_model *m = make();
+    lvni_nn_model *m = make();
     const net *n = (const net *)m->root;
-    const lvni_position at = {.seed = 11, .step = 5, .shard = 2, .training = true};
+    const lvni_tensor_position at = {.seed = 11, .step = 5, .micro_batch = 2, .training = true};
     float first[WIDE], other[WIDE];
     drop(n->drop, at, 1, first);
-    const lvni_rng rng = {
-        .key = lvni_rng_make_key(11, lvni_rng_purpose("drop")), .a = 5, .b = 2, .c = 0};
+    const lvni_core_rng rng = {
+        .key = lvni_core_rng_make_key(11, lvni_core_rng_purpose("drop")), .a = 5, .b = 2, .c = 0};
     int kept = 0;
     for (int i = 0; i < WIDE; i++) { /* the law, element by element */
-        assert_true(first[i] == (lvni_rng_uniform(&rng, (uint64_t)i) >= 0.5f ? 2.0f : 0.0f));
+        assert_true(first[i] == (lvni_core_rng_uniform(&rng, (uint64_t)i) >= 0.5f ? 2.0f : 0.0f));
         kept += first[i] > 0.0f;
     }
     assert_in_range(kept, 430, 570);
     drop(n->drop, at, 1, other);
     assert_memory_equal(first, other, sizeof first);
-    const lvni_position elsewhere[] = {{.seed = 12, .step = 5, .shard = 2, .training = true},
-                                       {.seed = 11, .step = 6, .shard = 2, .training = true},
-                                       {.seed = 11, .step = 5, .shard = 3, .training = true}};
+    const lvni_tensor_position elsewhere[] = {
+        {.seed = 12, .step = 5, .micro_batch = 2, .training = true},
+        {.seed = 11, .step = 6, .micro_batch = 2, .training = true},
+        {.seed = 11, .step = 5, .micro_batch = 3, .training = true}};
     for (int i = 0; i < 3; i++) {
         drop(n->drop, elsewhere[i], 1, other);
         assert_memory_not_equal(first, other, sizeof first);
     }
     drop(n->drop2, at, 1, other); /* another path */
     assert_memory_not_equal(first, other, sizeof first);
-    drop(n->drop, at, 2, other); /* the second call of the shard's forward */
+    drop(n->drop, at, 2, other); /* the second call of the micro-batch's forward */
     assert_memory_not_equal(first, other, sizeof first);
-    lvni_position evaluation = at;
+    lvni_tensor_position evaluation = at;
     evaluation.training = false;
     drop(n->drop, evaluation, 1, other);
     for (int i = 0; i < WIDE; i++) {
         assert_true(other[i] == 1.0f);
     }
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
 }
 
 int main(void)

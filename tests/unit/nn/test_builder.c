@@ -34,7 +34,7 @@ static lvn_tensor *probe_forward(const lvn_module *module, lvn_tensor *x)
     const probe *m = (const probe *)module;
     x = lvn_forward(m->child, x);
     /* restored after the child */
-    snprintf(seen_path, sizeof seen_path, "%s", lvni_ctx_get()->module_path);
+    snprintf(seen_path, sizeof seen_path, "%s", lvni_tensor_ctx_get()->module_path);
     return x;
 }
 
@@ -42,14 +42,14 @@ static const lvn_module_class probe_class = {
     .name = "probe", .size = sizeof(probe), .build = probe_build, .forward = probe_forward};
 
 static lvn_status build(lvn_status (*how)(probe *m, lvn_builder *b), uint64_t seed,
-                        lvni_model **out)
+                        lvni_nn_model **out)
 {
     build_now = how;
     lvn_clear_error();
-    return lvni_model_build(&probe_class, NULL, seed, out);
+    return lvni_nn_model_build(&probe_class, NULL, seed, out);
 }
 
-static void assert_says(const char *text)
+static void assert_text_has(const char *text)
 {
     if (strstr(lvn_last_error()->message, text) == NULL) {
         fail_msg("the error should speak of \"%s\": %s", text, lvn_last_error()->message);
@@ -129,7 +129,7 @@ static lvn_status own_error(probe *m, lvn_builder *b)
 {
     (void)m;
     (void)b;
-    LVN_FAIL(LVN_ERR_USAGE, "the picture is too small");
+    LVN_FAIL(LVN_ERR_USAGE, "the image is too small");
 }
 
 static lvn_status init_of_nothing(probe *m, lvn_builder *b)
@@ -145,7 +145,7 @@ static void what_is_refused(void **state)
     static const struct {
         lvn_status (*how)(probe *m, lvn_builder *b);
         lvn_status status;
-        const char *says;
+        const char *reports;
     } cases[] = {
         {same_parameter_twice, LVN_ERR_INVALID, "two parameters or buffers named scale"},
         {same_child_twice, LVN_ERR_INVALID, "head.weight"},
@@ -159,23 +159,23 @@ static void what_is_refused(void **state)
         {no_outputs, LVN_ERR_INVALID, "head: a linear layer from 128 to 0"},
         {no_channels, LVN_ERR_INVALID, "norm: batch norm over 0 channels"},
         {all_dropped, LVN_ERR_INVALID, "drop: "},
-        {own_error, LVN_ERR_USAGE, "the picture is too small"},
+        {own_error, LVN_ERR_USAGE, "the image is too small"},
     };
-    const uint64_t before = lvni_alloc_get_total().live_bytes;
+    const uint64_t before = lvni_core_alloc_get_total().live_bytes;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        lvni_model *m = NULL;
+        lvni_nn_model *m = NULL;
         const lvn_status s = build(cases[i].how, 1, &m);
         assert_null(m);
-        assert_says(cases[i].says);
+        assert_text_has(cases[i].reports);
         assert_int_equal(s, cases[i].status);
     }
     /* what the thread's cache of small blocks holds stays: nothing else */
-    lvni_model *m;
+    lvni_nn_model *m;
     (void)build(own_error, 1, &m);
-    const uint64_t after = lvni_alloc_get_total().live_bytes;
+    const uint64_t after = lvni_core_alloc_get_total().live_bytes;
     assert_true(after - before < 32768);
     (void)build(same_child_twice, 1, &m);
-    assert_int_equal(lvni_alloc_get_total().live_bytes, after);
+    assert_int_equal(lvni_core_alloc_get_total().live_bytes, after);
 }
 
 /* ---- values ---- */
@@ -199,7 +199,7 @@ static lvn_status nested_and_more(probe *m, lvn_builder *b)
     return nested(m, b);
 }
 
-static const lvni_parameter *find(const lvni_model *m, const char *name)
+static const lvni_nn_parameter *find(const lvni_nn_model *m, const char *name)
 {
     for (int i = 0; i < m->n_parameters; i++) {
         if (strcmp(m->parameters[i].name, name) == 0) {
@@ -213,13 +213,13 @@ static const lvni_parameter *find(const lvni_model *m, const char *name)
 static void initial_values_follow_from_seed_and_path(void **state)
 {
     (void)state;
-    lvni_model *a, *b, *c;
+    lvni_nn_model *a, *b, *c;
     assert_int_equal(build(nested, 5, &a), LVN_OK);
     assert_int_equal(build(nested_and_more, 5, &b), LVN_OK);
     assert_int_equal(build(nested, 6, &c), LVN_OK);
     assert_int_equal(a->n_parameters, 2);
     assert_int_equal(b->n_parameters, 3);
-    const lvni_parameter *w = find(a, "block.conv.weight");
+    const lvni_nn_parameter *w = find(a, "block.conv.weight");
     const size_t bytes = (size_t)w->numel * sizeof(float);
     assert_int_equal(w->numel, 4 * 3 * 3 * 3);
     assert_memory_equal(w->tensor->data, find(b, "block.conv.weight")->tensor->data, bytes);
@@ -232,14 +232,15 @@ static void initial_values_follow_from_seed_and_path(void **state)
     }
     assert_true(most <= bound && most > 0.9 * bound && fabs(sum / 108) < 0.2 * bound);
     /* the rule itself, for one number: uniform in +-bound at (key(seed, "init/NAME"), element) */
-    const lvni_rng rng = {.key = lvni_rng_make_key(5, lvni_rng_purpose("init/block.conv.weight"))};
+    const lvni_core_rng rng = {
+        .key = lvni_core_rng_make_key(5, lvni_core_rng_purpose("init/block.conv.weight"))};
     assert_true(LVNI_F32(w->tensor)[17] ==
-                (float)(((double)lvni_rng_uniform(&rng, 17) * 2.0 - 1.0) * bound));
+                (float)(((double)lvni_core_rng_uniform(&rng, 17) * 2.0 - 1.0) * bound));
     assert_int_equal(b->offset[1], 16); /* parameters begin at multiples of 64 bytes */
-    lvni_model_destroy(a);
-    lvni_model_destroy(b);
-    lvni_model_destroy(c);
-    lvni_model_destroy(NULL);
+    lvni_nn_model_destroy(a);
+    lvni_nn_model_destroy(b);
+    lvni_nn_model_destroy(c);
+    lvni_nn_model_destroy(NULL);
 }
 
 static lvn_status other_values(probe *m, lvn_builder *b)
@@ -253,50 +254,52 @@ static lvn_status other_values(probe *m, lvn_builder *b)
 static void parts_can_be_given_other_values(void **state)
 {
     (void)state;
-    lvni_model *m;
+    lvni_nn_model *m;
     assert_int_equal(build(other_values, 5, &m), LVN_OK);
-    const lvni_parameter *w = find(m, "conv.weight"), *bias = find(m, "conv.bias");
-    const lvni_rng rng = {.key = lvni_rng_make_key(5, lvni_rng_purpose("init/conv.weight"))};
+    const lvni_nn_parameter *w = find(m, "conv.weight"), *bias = find(m, "conv.bias");
+    const lvni_core_rng rng = {
+        .key = lvni_core_rng_make_key(5, lvni_core_rng_purpose("init/conv.weight"))};
     assert_int_equal(w->numel, 135); /* odd: the last block of random numbers is used by half */
     for (int64_t k = 0; k < w->numel; k++) {
-        assert_true(LVNI_F32(w->tensor)[k] == (float)(lvni_rng_normal(&rng, (uint64_t)k) * 0.25));
+        assert_true(LVNI_F32(w->tensor)[k] ==
+                    (float)(lvni_core_rng_normal(&rng, (uint64_t)k) * 0.25));
     }
     for (int64_t k = 0; k < bias->numel; k++) {
         assert_true(LVNI_F32(bias->tensor)[k] == 1.0f);
     }
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
 }
 
 static void memory_may_fail(void **state)
 {
     (void)state;
-    lvni_model *m;
+    lvni_nn_model *m;
     assert_int_equal(build(nested, 1, &m), LVN_OK); /* fills the thread's cache of tensor headers */
-    lvni_model_destroy(m);
-    const uint64_t before = lvni_alloc_get_total().live_bytes;
+    lvni_nn_model_destroy(m);
+    const uint64_t before = lvni_core_alloc_get_total().live_bytes;
     int64_t k = 1;
     for (;; k++) {
-        lvni_alloc_fail_at(k);
+        lvni_core_alloc_fail_at(k);
         const lvn_status s = build(nested, 1, &m);
-        lvni_alloc_fail_at(0);
+        lvni_core_alloc_fail_at(0);
         if (s == LVN_OK) {
             break;
         }
         assert_null(m);
         assert_int_equal(s, LVN_ERR_MEMORY);
-        assert_int_equal(lvni_alloc_get_total().live_bytes, before);
+        assert_int_equal(lvni_core_alloc_get_total().live_bytes, before);
     }
     assert_true(k > 12);
-    lvni_model_destroy(m);
-    assert_int_equal(lvni_alloc_get_total().live_bytes, before);
+    lvni_nn_model_destroy(m);
+    assert_int_equal(lvni_core_alloc_get_total().live_bytes, before);
 }
 
 /* ---- forward ---- */
 
-static void forward_tells_paths(void **state)
+static void forward_reports_paths(void **state)
 {
     (void)state;
-    lvni_model *m;
+    lvni_nn_model *m;
     assert_int_equal(build(nested, 1, &m), LVN_OK);
     lvn_tensor *x = lvn_tensor_create(LVN_F32, 4, (const int64_t[]){2, 5, 5, 3});
     lvn_tensor *bad = lvn_tensor_create(LVN_F32, 4, (const int64_t[]){2, 5, 5, 4});
@@ -308,14 +311,14 @@ static void forward_tells_paths(void **state)
     assert_non_null(y);
     assert_int_equal(lvn_size(y, 3), 4);
     assert_string_equal(seen_path, "block");
-    assert_string_equal(lvni_ctx_get()->module_path, "");
+    assert_string_equal(lvni_tensor_ctx_get()->module_path, "");
     assert_null(lvn_forward(m->root, bad)); /* 4 channels into 3 */
-    assert_string_equal(lvni_ctx_get()->module_path, "");
+    assert_string_equal(lvni_tensor_ctx_get()->module_path, "");
     assert_int_equal(lvn_scope_close(), LVN_ERR_SHAPE);
     assert_string_equal(lvn_last_error()->frames[0], "conv2d in block.conv");
     lvn_release(x);
     lvn_release(bad);
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
 }
 
 static void forward_of_nothing(void **state)
@@ -329,7 +332,7 @@ static void forward_of_nothing(void **state)
         assert_int_equal(lvn_scope_open(), LVN_OK);
         assert_null(lvn_forward(modules[i], x));
         assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
-        assert_says("lvn_forward");
+        assert_text_has("lvn_forward");
     }
     lvn_release(x);
 }
@@ -344,7 +347,7 @@ int main(void)
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(initial_values_follow_from_seed_and_path),
         cmocka_unit_test(memory_may_fail),
-        cmocka_unit_test(forward_tells_paths),
+        cmocka_unit_test(forward_reports_paths),
         cmocka_unit_test(forward_of_nothing),
         cmocka_unit_test(parts_can_be_given_other_values),
     };

@@ -34,17 +34,17 @@ static lvn_tensor *net_forward(const lvn_module *module, lvn_tensor *x)
 static const lvn_module_class net_class = {
     .name = "net", .size = sizeof(net), .build = net_build, .forward = net_forward};
 
-static lvni_model *make(void)
+static lvni_nn_model *make(void)
 {
-    lvni_model *m;
-    assert_int_equal(lvni_model_build(&net_class, NULL, 1, &m), LVN_OK);
+    lvni_nn_model *m;
+    assert_int_equal(lvni_nn_model_build(&net_class, NULL, 1, &m), LVN_OK);
     return m;
 }
 
 static void forward_outside_of_scopes_keeps_the_tape(void **state)
 {
     (void)state;
-    lvni_model *m = make();
+    lvni_nn_model *m = make();
     lvn_tensor *x = lvn_tensor_create(LVN_F32, 2, (const int64_t[]){1, 2});
     ((float *)lvn_data(x))[0] = 3.0f;
     ((float *)lvn_data(x))[1] = -1.0f;
@@ -54,7 +54,7 @@ static void forward_outside_of_scopes_keeps_the_tape(void **state)
     assert_float_equal(g[0], 3.0f, 0.0f);
     assert_float_equal(g[1], -1.0f, 0.0f);
     lvn_release(x);
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
 }
 
 /* A norm adds the residual before its relu; a module without a way of its own is followed by a
@@ -62,7 +62,7 @@ static void forward_outside_of_scopes_keeps_the_tape(void **state)
 static void forward_residual_by_the_class_or_by_a_sum(void **state)
 {
     (void)state;
-    lvni_model *m = make();
+    lvni_nn_model *m = make();
     const net *n = (const net *)m->root;
     float in[] = {3, -1}, more[] = {-4, 2}, one[] = {10};
     lvn_tensor *x = lvn_tensor_wrap(in, LVN_F32, 2, (const int64_t[]){1, 2}),
@@ -83,7 +83,7 @@ static void forward_residual_by_the_class_or_by_a_sum(void **state)
     lvn_release(x);
     lvn_release(r);
     lvn_release(ten);
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
 }
 
 static void an_old_error_is_no_reason(void **state)
@@ -102,7 +102,7 @@ static void metrics_that_do_not_fit_fail_the_scope(void **state)
     (void)state;
     lvn_tensor *one = lvn_tensor_create(LVN_F32, 0, NULL),
                *two = lvn_tensor_create(LVN_F32, 1, (const int64_t[]){2});
-    lvni_step step = {.weight = 1.0};
+    lvni_nn_step step = {.weight = 1.0};
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_log(&step.now, "a_name_of_just_thirty_one_bytes", one);
     assert_int_equal(lvn_scope_close(), LVN_OK);
@@ -142,11 +142,11 @@ static void options_are_read_by_their_size(void **state)
 static void a_buffer_of_another_model_is_refused(void **state)
 {
     (void)state;
-    lvni_model *m = make(), *other = make();
-    lvni_set *set;
-    assert_int_equal(lvni_set_create(m, &set), LVN_OK);
-    lvni_set_begin(set, 1.0);
-    lvni_ctx *ctx = lvni_ctx_get();
+    lvni_nn_model *m = make(), *other = make();
+    lvni_nn_set *set;
+    assert_int_equal(lvni_nn_set_create(m, &set), LVN_OK);
+    lvni_nn_set_begin(set, 1.0);
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     ctx->records = set;
     ctx->at.training = true;
     lvn_tensor *value = lvn_tensor_create(LVN_F32, 1, (const int64_t[]){1});
@@ -155,9 +155,9 @@ static void a_buffer_of_another_model_is_refused(void **state)
     ctx->records = NULL;
     ctx->at.training = false;
     lvn_release(value);
-    lvni_set_destroy(set);
-    lvni_model_destroy(other);
-    lvni_model_destroy(m);
+    lvni_nn_set_destroy(set);
+    lvni_nn_model_destroy(other);
+    lvni_nn_model_destroy(m);
 }
 
 static void nothing_is_asked_of_null(void **state)
@@ -196,7 +196,7 @@ static void a_vector_is_one_row_of_linear(void **state)
     lvn_release(w);
 }
 
-/* A window of 20 x 20 over a picture of 20 x 23: the last four columns in turn. */
+/* A window of 20 x 20 over an image of 20 x 23: the last four columns in turn. */
 static void large_windows_are_pooled(void **state)
 {
     (void)state;

@@ -25,7 +25,7 @@ typedef struct net {
 
 static lvn_status net_build(lvn_module *module, lvn_builder *b)
 {
-    const arguments *a = lvni_builder_arguments(b);
+    const arguments *a = lvni_nn_builder_arguments(b);
     ((net *)module)->unet = lvn_nn_unet_with(b, "unet", a->in, a->out, &a->options);
     return lvn_builder_status(b);
 }
@@ -38,16 +38,16 @@ static lvn_tensor *net_forward(const lvn_module *module, lvn_tensor *x)
 static const lvn_module_class net_class = {
     .name = "net", .size = sizeof(net), .build = net_build, .forward = net_forward};
 
-static lvni_model *make(int in, int out, lvn_nn_unet_options options)
+static lvni_nn_model *make(int in, int out, lvn_nn_unet_options options)
 {
-    lvni_model *m;
+    lvni_nn_model *m;
     options.struct_size = sizeof options;
     const arguments a = {.in = in, .out = out, .options = options};
-    assert_int_equal(lvni_model_build_empty(&net_class, &a, &m), LVN_OK);
+    assert_int_equal(lvni_nn_model_build_empty(&net_class, &a, &m), LVN_OK);
     return m;
 }
 
-static const lvni_parameter *find(const lvni_model *m, const char *name)
+static const lvni_nn_parameter *find(const lvni_nn_model *m, const char *name)
 {
     for (int i = 0; i < m->n_parameters; i++) {
         if (strcmp(m->parameters[i].name, name) == 0) {
@@ -58,7 +58,7 @@ static const lvni_parameter *find(const lvni_model *m, const char *name)
     return NULL;
 }
 
-static void result_has_the_pictures_size(void **state)
+static void result_has_the_images_size(void **state)
 {
     (void)state;
     static const struct {
@@ -66,7 +66,7 @@ static void result_has_the_pictures_size(void **state)
         int depth, height, width;
     } cases[] = {{false, 1, 6, 4}, {false, 3, 8, 24}, {true, 2, 7, 9}, {true, 3, 8, 13}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        lvni_model *m =
+        lvni_nn_model *m =
             make(2, 5,
                  (lvn_nn_unet_options){
                      .width = 4, .depth = cases[i].depth, .bilinear = cases[i].bilinear});
@@ -81,34 +81,34 @@ static void result_has_the_pictures_size(void **state)
         assert_int_equal(lvn_size(y, 3), 5);
         assert_int_equal(lvn_scope_close(), LVN_OK);
         lvn_release(x);
-        lvni_model_destroy(m);
+        lvni_nn_model_destroy(m);
     }
 }
 
 static void widths_are_those_of_the_paper(void **state)
 {
     (void)state;
-    lvni_model *m = make(1, 2, (lvn_nn_unet_options){0});
+    lvni_nn_model *m = make(1, 2, (lvn_nn_unet_options){0});
     assert_int_equal(find(m, "unet.down0.conv1.weight")->tensor->shape[0], 64);
     assert_int_equal(find(m, "unet.down4.conv2.weight")->tensor->shape[0], 1024);
     /* (1024, 2, 2, 512) here, (1024, 512, 2, 2) in files */
-    const lvni_parameter *up = find(m, "unet.up3.weight");
+    const lvni_nn_parameter *up = find(m, "unet.up3.weight");
     int64_t shape[LVN_MAX_NDIM];
-    assert_int_equal(lvni_parameter_file_shape(up, shape), 4);
+    assert_int_equal(lvni_nn_parameter_file_shape(up, shape), 4);
     assert_memory_equal(shape, ((const int64_t[]){1024, 512, 2, 2}), 4 * sizeof *shape);
     /* PyTorch's fan in */
     assert_true(up->init == LVN_INIT_UNIFORM && fabs(up->bound - 1.0 / sqrt(512.0 * 4)) < 1e-12);
-    assert_int_equal(lvni_model_count(m),
+    assert_int_equal(lvni_nn_model_count(m),
                      31036546); /* 31030658 of Ronneberger's with batch norm and padding, in which
                                  * the 18 convolutions have no bias (-5888) and a weight and bias
                                  * per channel of batch norm (+11776) */
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
 }
 
 static void what_is_refused(void **state)
 {
     (void)state;
-    lvni_model *m;
+    lvni_nn_model *m;
     const arguments wrong[] = {{0, 1, {0}},
                                {3, 0, {0}},
                                {3, 1, {.depth = 8}},
@@ -117,7 +117,7 @@ static void what_is_refused(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         arguments a = wrong[i];
         a.options.struct_size = sizeof a.options;
-        assert_int_equal(lvni_model_build_empty(&net_class, &a, &m), LVN_ERR_INVALID);
+        assert_int_equal(lvni_nn_model_build_empty(&net_class, &a, &m), LVN_ERR_INVALID);
         assert_non_null(strstr(lvn_last_error()->message, "unet: a U-Net from"));
     }
     m = make(3, 1, (lvn_nn_unet_options){.width = 2, .depth = 2});
@@ -129,7 +129,7 @@ static void what_is_refused(void **state)
         strstr(lvn_last_error()->message,
                "8 x 10 cannot be halved 2 times: height and width must be multiples of 4"));
     lvn_release(x);
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
 }
 
 int main(void)
@@ -139,7 +139,7 @@ int main(void)
         return 1;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(result_has_the_pictures_size),
+        cmocka_unit_test(result_has_the_images_size),
         cmocka_unit_test(widths_are_those_of_the_paper),
         cmocka_unit_test(what_is_refused),
     };

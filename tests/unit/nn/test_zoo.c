@@ -15,12 +15,13 @@
 
 enum { SIZE = 8, CLASSES = 3, SAMPLES = 4, PARAMETERS = 11 };
 
-static lvni_model *make(const char *name, int size, int classes)
+static lvni_nn_model *make(const char *name, int size, int classes)
 {
-    lvni_model *m;
-    const lvni_zoo_arguments arguments = {.image_size = size, .n_classes = classes, .dropout = 0.1};
-    assert_non_null(lvni_zoo_find(name));
-    assert_int_equal(lvni_model_build(lvni_zoo_find(name), &arguments, 3, &m), LVN_OK);
+    lvni_nn_model *m;
+    const lvni_nn_zoo_arguments arguments = {
+        .image_size = size, .n_classes = classes, .dropout = 0.1};
+    assert_non_null(lvni_nn_zoo_find(name));
+    assert_int_equal(lvni_nn_model_build(lvni_nn_zoo_find(name), &arguments, 3, &m), LVN_OK);
     return m;
 }
 
@@ -28,13 +29,14 @@ typedef struct expectation {
     const char *name, *shape;
 } expectation;
 
-static void assert_parameters(const lvni_model *m, const expectation *want, int n)
+static void assert_parameters(const lvni_nn_model *m, const expectation *want, int n)
 {
     assert_int_equal(m->n_parameters, n);
     for (int i = 0; i < n; i++) {
         char shape[96];
         assert_string_equal(m->parameters[i].name, want[i].name);
-        lvni_shape_string(m->parameters[i].tensor->ndim, m->parameters[i].tensor->shape, shape);
+        lvni_tensor_shape_string(m->parameters[i].tensor->ndim, m->parameters[i].tensor->shape,
+                                 shape);
         assert_string_equal(shape, want[i].shape);
         assert_true(m->parameters[i].tensor->requires_grad);
     }
@@ -54,7 +56,7 @@ static void names_and_shapes(void **state)
     static const char *const buffers[] = {"norm1.running_mean", "norm1.running_var",
                                           "norm2.running_mean", "norm2.running_var",
                                           "norm3.running_mean", "norm3.running_var"};
-    lvni_model *m = make("cnn", 64, 10);
+    lvni_nn_model *m = make("cnn", 64, 10);
     assert_parameters(m, cnn, 11);
     assert_int_equal(m->n_buffers, 6);
     for (int i = 0; i < 6; i++) {
@@ -63,12 +65,12 @@ static void names_and_shapes(void **state)
     }
     assert_int_equal(m->parameters[0].layout, LVNI_LAYOUT_CONV);
     assert_int_equal(m->parameters[9].layout, LVNI_LAYOUT_PLAIN);
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
     m = make("mlp", 32, 6);
     assert_parameters(m, mlp, 6);
     assert_int_equal(m->n_buffers, 0);
-    lvni_model_destroy(m);
-    assert_null(lvni_zoo_find("resnet19"));
+    lvni_nn_model_destroy(m);
+    assert_null(lvni_nn_zoo_find("resnet19"));
 }
 
 /* Weights as torchvision counts them for 1000 classes; names and values are compared in
@@ -87,22 +89,22 @@ static void networks_have_their_sizes(void **state)
                 {"vit_s_16", 224, 152, 0, 22050664, "class_token", "heads.head.weight"},
                 {"vit_b_16", 224, 152, 0, 86567656, "class_token", "heads.head.weight"}};
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
-        lvni_model *m;
-        const lvni_zoo_arguments arguments = {.image_size = nets[i].size, .n_classes = 1000};
-        assert_int_equal(lvni_model_build_empty(lvni_zoo_find(nets[i].name), &arguments, &m),
+        lvni_nn_model *m;
+        const lvni_nn_zoo_arguments arguments = {.image_size = nets[i].size, .n_classes = 1000};
+        assert_int_equal(lvni_nn_model_build_empty(lvni_nn_zoo_find(nets[i].name), &arguments, &m),
                          LVN_OK);
         assert_int_equal(m->n_parameters, nets[i].tensors);
         assert_int_equal(m->n_buffers, nets[i].buffers);
-        assert_true(lvni_model_count(m) == nets[i].weights);
+        assert_true(lvni_nn_model_count(m) == nets[i].weights);
         assert_string_equal(m->parameters[0].name, nets[i].first);
         assert_string_equal(m->parameters[m->n_parameters - 2].name, nets[i].head);
-        assert_true(lvni_zoo_dropout(nets[i].name) == 0.0);
-        lvni_model_destroy(m);
+        assert_true(lvni_nn_zoo_dropout(nets[i].name) == 0.0);
+        lvni_nn_model_destroy(m);
     }
-    assert_true(lvni_zoo_dropout("cnn") == 0.1);
+    assert_true(lvni_nn_zoo_dropout("cnn") == 0.1);
 }
 
-static double mean_square(const lvni_model *m, const char *name)
+static double mean_square(const lvni_nn_model *m, const char *name)
 {
     for (int i = 0; i < m->n_parameters; i++) {
         if (strcmp(m->parameters[i].name, name) == 0) {
@@ -120,14 +122,14 @@ static double mean_square(const lvni_model *m, const char *name)
 static void initial_values_are_those_of_torchvision(void **state)
 {
     (void)state;
-    lvni_model *m = make("resnet18", 32, 5);
+    lvni_nn_model *m = make("resnet18", 32, 5);
     /* variance 2 / fan out */
     assert_true(fabs(mean_square(m, "conv1.weight") * 64 * 49 / 2 - 1) < 0.05);
     assert_true(fabs(mean_square(m, "layer2.0.downsample.0.weight") * 128 / 2 - 1) < 0.1);
     assert_true(mean_square(m, "layer1.0.bn2.weight") == 1.0);
     /* uniform within 1 / sqrt(512) */
     assert_true(fabs(mean_square(m, "fc.weight") * 512 * 3 - 1) < 0.1);
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
     m = make("vit_s_16", 32, 5);
     const char *const layer = "encoder.layers.encoder_layer_3.";
     static const struct {
@@ -152,26 +154,27 @@ static void initial_values_are_those_of_torchvision(void **state)
     assert_true(fabs(mean_square(m, "encoder.pos_embedding") / 4e-4 - 1) < 0.2);
     assert_true(mean_square(m, "conv_proj.bias") == 0.0 && mean_square(m, "class_token") == 0.0 &&
                 mean_square(m, "heads.head.weight") == 0.0);
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
 }
 
 static void patches_must_fit(void **state)
 {
     (void)state;
-    lvni_model *m;
-    const lvni_zoo_arguments arguments = {.image_size = 40, .n_classes = 2};
-    assert_int_equal(lvni_model_build(lvni_zoo_find("vit_s_16"), &arguments, 1, &m),
+    lvni_nn_model *m;
+    const lvni_nn_zoo_arguments arguments = {.image_size = 40, .n_classes = 2};
+    assert_int_equal(lvni_nn_model_build(lvni_nn_zoo_find("vit_s_16"), &arguments, 1, &m),
                      LVN_ERR_INVALID);
     assert_non_null(
         strstr(lvn_last_error()->message, "image_size must be a multiple of it, not 40"));
 }
 
-static void too_small_a_picture_is_refused(void **state)
+static void too_small_a_image_is_refused(void **state)
 {
     (void)state;
-    lvni_model *m;
-    const lvni_zoo_arguments arguments = {.image_size = 3, .n_classes = 2};
-    assert_int_equal(lvni_model_build(lvni_zoo_find("cnn"), &arguments, 1, &m), LVN_ERR_INVALID);
+    lvni_nn_model *m;
+    const lvni_nn_zoo_arguments arguments = {.image_size = 3, .n_classes = 2};
+    assert_int_equal(lvni_nn_model_build(lvni_nn_zoo_find("cnn"), &arguments, 1, &m),
+                     LVN_ERR_INVALID);
     assert_non_null(strstr(lvn_last_error()->message, "image_size of at least 4, not 3"));
 }
 
@@ -189,7 +192,8 @@ static lvn_tensor *wide(lvn_tensor *t) /* a copy in f64 */
 
 static void at_step(void)
 {
-    lvni_ctx_get()->at = (lvni_position){.seed = 3, .step = 7, .shard = 1, .training = true};
+    lvni_tensor_ctx_get()->at =
+        (lvni_tensor_position){.seed = 3, .step = 7, .micro_batch = 1, .training = true};
 }
 
 static lvn_tensor *cnn_by_ops(lvn_tensor *x, lvn_tensor *labels, lvn_tensor *const *p)
@@ -201,14 +205,14 @@ static lvn_tensor *cnn_by_ops(lvn_tensor *x, lvn_tensor *labels, lvn_tensor *con
         x = i < 2 ? lvn_max_pool2d(x, 2) : x;
     }
     /* the random numbers are those of the module of this path */
-    lvni_ctx_get()->module_path = "dropout";
+    lvni_tensor_ctx_get()->module_path = "dropout";
     x = lvn_dropout(lvn_global_avg_pool2d(x), 0.1);
-    lvni_ctx_get()->module_path = "";
+    lvni_tensor_ctx_get()->module_path = "";
     return lvn_cross_entropy(lvn_linear(x, p[9], p[10]), labels);
 }
 
 typedef struct problem {
-    lvni_model *model;
+    lvni_nn_model *model;
     lvn_tensor *image, *labels, *wide_image;
     lvn_tensor *wide_parameter[PARAMETERS];
 } problem;
@@ -218,9 +222,9 @@ static void set_up(problem *p)
     p->model = make("cnn", SIZE, CLASSES);
     p->image = lvn_tensor_create(LVN_F32, 4, (const int64_t[]){SAMPLES, SIZE, SIZE, 3});
     p->labels = lvn_tensor_create(LVN_I64, 1, (const int64_t[]){SAMPLES});
-    const lvni_rng rng = {.key = lvni_rng_make_key(8, 8)};
+    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(8, 8)};
     for (int64_t i = 0; i < lvn_numel(p->image); i++) {
-        LVNI_F32(p->image)[i] = (float)lvni_rng_normal(&rng, (uint64_t)i);
+        LVNI_F32(p->image)[i] = (float)lvni_core_rng_normal(&rng, (uint64_t)i);
     }
     for (int i = 0; i < SAMPLES; i++) {
         ((int64_t *)p->labels->data)[i] = i % CLASSES;
@@ -240,25 +244,25 @@ static void tear_down(problem *p)
     lvn_release(p->image);
     lvn_release(p->wide_image);
     lvn_release(p->labels);
-    lvni_model_destroy(p->model);
+    lvni_nn_model_destroy(p->model);
 }
 
 /* The module's training step, gradients into the set. */
-static double step_of_the_module(const problem *p, lvni_set *set, lvni_step *step)
+static double step_of_the_module(const problem *p, lvni_nn_set *set, lvni_nn_step *step)
 {
-    lvni_ctx *ctx = lvni_ctx_get();
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     const lvn_batch batch = {.size = SAMPLES, .image = p->image, .label = p->labels};
     at_step();
     ctx->gradients = &set->gradients;
     ctx->records = set;
-    lvni_set_begin(set, SAMPLES);
-    *step = (lvni_step){.weight = SAMPLES};
+    lvni_nn_set_begin(set, SAMPLES);
+    *step = (lvni_nn_step){.weight = SAMPLES};
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_tensor *loss = p->model->root->cls->training_step(p->model->root, &batch, &step->now);
     const double value = lvn_item(loss);
     assert_int_equal(lvn_backward(loss), LVN_OK);
     assert_int_equal(lvn_scope_close(), LVN_OK);
-    lvni_set_finish(set);
+    lvni_nn_set_finish(set);
     ctx->gradients = NULL;
     ctx->records = NULL;
     return value;
@@ -273,7 +277,7 @@ static double loss_in_f64(const problem *p, bool backward)
         assert_int_equal(lvn_backward(loss), LVN_OK);
     }
     assert_int_equal(lvn_scope_close(), LVN_OK);
-    lvni_ctx_get()->at = (lvni_position){0};
+    lvni_tensor_ctx_get()->at = (lvni_tensor_position){0};
     return value;
 }
 
@@ -282,9 +286,9 @@ static void cnn_agrees_with_f64(void **state)
     (void)state;
     problem p;
     set_up(&p);
-    lvni_set *set;
-    lvni_step step;
-    assert_int_equal(lvni_set_create(p.model, &set), LVN_OK);
+    lvni_nn_set *set;
+    lvni_nn_step step;
+    assert_int_equal(lvni_nn_set_create(p.model, &set), LVN_OK);
     const double have = step_of_the_module(&p, set, &step), want = loss_in_f64(&p, true);
     assert_true(fabs(have - want) <= 1e-6 * want);
     assert_int_equal(step.n_metrics, 2);
@@ -307,7 +311,7 @@ static void cnn_agrees_with_f64(void **state)
             }
         }
     }
-    lvni_set_destroy(set);
+    lvni_nn_set_destroy(set);
     tear_down(&p);
 }
 
@@ -320,18 +324,18 @@ static void f64_agrees_with_differences(void **state)
     loss_in_f64(&p, true);
     lvn_set_grad_enabled(false);
     for (int i = 0; i < PARAMETERS; i++) {
-        const lvni_rng rng = {.key = lvni_rng_make_key(99, (uint64_t)i)};
+        const lvni_core_rng rng = {.key = lvni_core_rng_make_key(99, (uint64_t)i)};
         const int64_t n = lvn_numel(p.wide_parameter[i]);
         double *w = p.wide_parameter[i]->data, value[2], claimed = 0.0;
         const double *g = p.wide_parameter[i]->grad->data, h = 1e-6 / sqrt((double)n);
         for (int side = 0; side < 2; side++) {
             for (int64_t k = 0; k < n; k++) {
-                w[k] += (side == 0 ? h : -2 * h) * lvni_rng_normal(&rng, (uint64_t)k);
+                w[k] += (side == 0 ? h : -2 * h) * lvni_core_rng_normal(&rng, (uint64_t)k);
             }
             value[side] = loss_in_f64(&p, false);
         }
         for (int64_t k = 0; k < n; k++) {
-            const double d = lvni_rng_normal(&rng, (uint64_t)k);
+            const double d = lvni_core_rng_normal(&rng, (uint64_t)k);
             w[k] += h * d;
             claimed += g[k] * d;
         }
@@ -356,7 +360,7 @@ int main(void)
         cmocka_unit_test(networks_have_their_sizes),
         cmocka_unit_test(initial_values_are_those_of_torchvision),
         cmocka_unit_test(patches_must_fit),
-        cmocka_unit_test(too_small_a_picture_is_refused),
+        cmocka_unit_test(too_small_a_image_is_refused),
         cmocka_unit_test(cnn_agrees_with_f64),
         cmocka_unit_test(f64_agrees_with_differences),
     };

@@ -112,14 +112,14 @@ static double real_value(char letter, double normal)
 
 /* Two uniform halves of a word added: close enough to normal (deviation 1, up to 2.45), and
  * quick. */
-static void fill_real(lvn_tensor *t, char letter, const lvni_rng *rng)
+static void fill_real(lvn_tensor *t, char letter, const lvni_core_rng *rng)
 {
     double *x = t->data;
     const int64_t n = lvn_numel(t);
     for (int64_t e = 0; e < n; e += 4) {
         const uint32_t counter[4] = {(uint32_t)(e / 4)};
         uint32_t words[4];
-        lvni_philox(counter, rng->key.k, words);
+        lvni_core_philox(counter, rng->key.k, words);
         for (int64_t i = e; i < n && i < e + 4; i++) {
             const uint32_t word = words[i - e];
             x[i] = real_value(letter, ((word >> 16) + (word & 0xffff) - 65535.0) * 3.7377e-5);
@@ -128,11 +128,11 @@ static void fill_real(lvn_tensor *t, char letter, const lvni_rng *rng)
 }
 
 /* NaN and infinities at every third place or so, and whole runs of -inf. */
-static void sprinkle(lvn_tensor *t, const lvni_rng *rng)
+static void sprinkle(lvn_tensor *t, const lvni_core_rng *rng)
 {
     double *x = t->data;
     for (int64_t e = 0; e < lvn_numel(t); e++) {
-        switch (lvni_rng_u32(rng, (uint64_t)e + 1000000) % 12) {
+        switch (lvni_core_rng_u32(rng, (uint64_t)e + 1000000) % 12) {
         case 0: x[e] = (double)NAN; break;
         case 1: x[e] = INFINITY; break;
         case 2:
@@ -143,23 +143,23 @@ static void sprinkle(lvn_tensor *t, const lvni_rng *rng)
     }
 }
 
-static void fill_int(lvn_tensor *t, int64_t below, const lvni_rng *rng)
+static void fill_int(lvn_tensor *t, int64_t below, const lvni_core_rng *rng)
 {
     uint64_t element = 0;
     for (int64_t e = 0; e < lvn_numel(t); e++) {
-        ((int64_t *)t->data)[e] = lvni_rng_below(rng, (uint32_t)below, &element);
+        ((int64_t *)t->data)[e] = lvni_core_rng_below(rng, (uint32_t)below, &element);
     }
 }
 
-static void fill_bool(lvn_tensor *t, const lvni_rng *rng)
+static void fill_bool(lvn_tensor *t, const lvni_core_rng *rng)
 {
     for (int64_t e = 0; e < lvn_numel(t); e++) {
-        ((uint8_t *)t->data)[e] = (uint8_t)(lvni_rng_u32(rng, (uint64_t)e) & 1u);
+        ((uint8_t *)t->data)[e] = (uint8_t)(lvni_core_rng_u32(rng, (uint64_t)e) & 1u);
     }
 }
 
-/* A random place of the window that lies in the picture. */
-static void fill_places(lvn_tensor *t, const lvni_pool_attr *a, const lvni_rng *rng)
+/* A random place of the window that lies in the image. */
+static void fill_places(lvn_tensor *t, const lvni_kernels_pool_attr *a, const lvni_core_rng *rng)
 {
     uint64_t element = 0;
     for (int64_t e = 0; e < lvn_numel(t); e++) {
@@ -168,7 +168,7 @@ static void fill_places(lvn_tensor *t, const lvni_pool_attr *a, const lvni_rng *
         int64_t h, w;
         uint32_t k;
         do {
-            k = lvni_rng_below(rng, (uint32_t)(a->kernel[0] * a->kernel[1]), &element);
+            k = lvni_core_rng_below(rng, (uint32_t)(a->kernel[0] * a->kernel[1]), &element);
             h = oh * a->stride[0] - a->padding[0] + k / (uint32_t)a->kernel[1];
             w = ow * a->stride[1] - a->padding[1] + k % (uint32_t)a->kernel[1];
         } while (h < 0 || h >= a->in_h || w < 0 || w >= a->in_w);
@@ -177,7 +177,7 @@ static void fill_places(lvn_tensor *t, const lvni_pool_attr *a, const lvni_rng *
 }
 
 /* The size that `index` points along: that of the axis in which dy and x differ, or 1. */
-static int64_t reduced_size(const case_dims *dy, const lvni_shape_attr *x)
+static int64_t reduced_size(const case_dims *dy, const lvni_kernels_shape_attr *x)
 {
     int64_t size = 1;
     for (int i = 0; i < x->ndim; i++) {
@@ -195,7 +195,8 @@ static lvn_tensor *no_labels(const lvn_tensor *x)
 }
 
 /* What the forward op keeps for gradient `op`, whose other inputs are there: output k. */
-static lvn_tensor *kept_by_forward(lvni_op op, const op_case *row, lvn_tensor *const *in, int k)
+static lvn_tensor *kept_by_forward(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in,
+                                   int k)
 {
     switch (op) {
     case LVNI_OP_layer_norm_grad: return REF(layer_norm, &row->attr, in[1]).out[k];
@@ -209,7 +210,7 @@ static lvn_tensor *kept_by_forward(lvni_op op, const op_case *row, lvn_tensor *c
 }
 
 /* Labels count the last axis of the logits, ids the rows of a table. */
-static int64_t labels_below(lvni_op op, const op_case *row, int i)
+static int64_t labels_below(lvni_kernels_op op, const op_case *row, int i)
 {
     switch (op) {
     case LVNI_OP_embedding: return row->in[0].shape[0];
@@ -221,12 +222,12 @@ static int64_t labels_below(lvni_op op, const op_case *row, int i)
 }
 
 /* Input i of a row in f64 (or its integer type); earlier inputs are there already. */
-static lvn_tensor *make_input(lvni_op op, const op_case *row, int i, char letter,
-                              lvn_tensor *const *in, const lvni_rng *rng)
+static lvn_tensor *make_input(lvni_kernels_op op, const op_case *row, int i, char letter,
+                              lvn_tensor *const *in, const lvni_core_rng *rng)
 {
     const case_dims *d = &row->in[i];
     if (letter == 'm' || letter == 'r') {
-        const lvni_norm_attr attr = {.eps = 1e-5};
+        const lvni_kernels_norm_attr attr = {.eps = 1e-5};
         return REF(batch_norm_train, &attr, in[1], in[2], in[2]).out[letter == 'm' ? 1 : 2];
     }
     if (letter == 'M' || letter == 'R' || letter == 'y' || letter == 'Y') {
@@ -267,7 +268,7 @@ static lvn_tensor *round_to_f32(lvn_tensor *t)
     return f;
 }
 
-void case_inputs(lvni_op op, const op_case *row, lvn_tensor *in64[LVNI_MAX_IN],
+void case_inputs(lvni_kernels_op op, const op_case *row, lvn_tensor *in64[LVNI_MAX_IN],
                  lvn_tensor *in32[LVNI_MAX_IN])
 {
     for (int i = 0; i < LVNI_MAX_IN; i++) {
@@ -277,7 +278,8 @@ void case_inputs(lvni_op op, const op_case *row, lvn_tensor *in64[LVNI_MAX_IN],
         }
         char purpose[96];
         snprintf(purpose, sizeof purpose, "%s/%s/%d", ref_ops[op].name, row->name, i);
-        const lvni_rng rng = {.key = lvni_rng_make_key(1, lvni_rng_purpose(purpose))};
+        const lvni_core_rng rng = {.key =
+                                       lvni_core_rng_make_key(1, lvni_core_rng_purpose(purpose))};
         in64[i] = make_input(op, row, i, fills[op] == NULL ? 'n' : fills[op][i], in64, &rng);
         in32[i] = round_to_f32(in64[i]);
     }
@@ -292,14 +294,14 @@ static lvn_tensor *round_to_low(lvn_tensor *t, lvn_dtype dtype)
     for (int64_t e = 0; e < lvn_numel(t); e++) {
         const float value = (float)((double *)t->data)[e];
         ((uint16_t *)low->data)[e] =
-            dtype == LVN_BF16 ? lvni_f32_to_bf16(value) : lvni_f32_to_f16(value);
+            dtype == LVN_BF16 ? lvni_core_f32_to_bf16(value) : lvni_core_f32_to_f16(value);
         ((double *)t->data)[e] = support_value(low, e);
     }
     return low;
 }
 
-void case_inputs_low(lvni_op op, const op_case *row, lvn_dtype dtype, lvn_tensor *in64[LVNI_MAX_IN],
-                     lvn_tensor *low[LVNI_MAX_IN])
+void case_inputs_low(lvni_kernels_op op, const op_case *row, lvn_dtype dtype,
+                     lvn_tensor *in64[LVNI_MAX_IN], lvn_tensor *low[LVNI_MAX_IN])
 {
     case_inputs(op, row, in64, low);
     for (int i = 0; i < LVNI_MAX_IN; i++) {
@@ -307,7 +309,7 @@ void case_inputs_low(lvni_op op, const op_case *row, lvn_dtype dtype, lvn_tensor
     }
 }
 
-const void *case_attribute(lvni_op op, const op_case *row)
+const void *case_attribute(lvni_kernels_op op, const op_case *row)
 {
-    return lvni_ops[op].attr_size > 0 ? &row->attr : NULL;
+    return lvni_kernels_ops[op].attr_size > 0 ? &row->attr : NULL;
 }

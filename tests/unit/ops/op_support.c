@@ -8,7 +8,7 @@
 
 const ref_op ref_ops[LVNI_OP_COUNT] = {
 #define LVNI_OP(op, inputs, outputs, attr_type, flags, sentence)                                   \
-    [LVNI_OP_##op] = {#op, inputs, outputs, lvni_shape_##op, lvni_ref_##op},
+    [LVNI_OP_##op] = {#op, inputs, outputs, lvni_kernels_shape_##op, lvni_ref_##op},
 #include "kernels/ops.def"
 #undef LVNI_OP
 };
@@ -57,20 +57,20 @@ lvn_tensor *support_i64(int ndim, const int64_t *shape, int64_t n, const int64_t
 lvn_tensor *support_random(const char *purpose, int ndim, const int64_t *shape)
 {
     lvn_tensor *t = support_tensor(LVN_F64, ndim, shape);
-    const lvni_rng rng = {.key = lvni_rng_make_key(1, lvni_rng_purpose(purpose))};
+    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(1, lvni_core_rng_purpose(purpose))};
     for (int64_t e = 0; e < lvn_numel(t); e++) {
-        ((double *)t->data)[e] = lvni_rng_normal(&rng, (uint64_t)e);
+        ((double *)t->data)[e] = lvni_core_rng_normal(&rng, (uint64_t)e);
     }
     return t;
 }
 
-lvni_args support_ref(lvni_op op, const void *attr, lvn_tensor *const *in)
+lvni_kernels_args support_ref(lvni_kernels_op op, const void *attr, lvn_tensor *const *in)
 {
-    lvni_args args = {.attr = attr};
+    lvni_kernels_args args = {.attr = attr};
     for (int i = 0; i < ref_ops[op].n_in; i++) {
         args.in[i] = in[i];
     }
-    lvni_desc out[LVNI_MAX_OUT];
+    lvni_tensor_desc out[LVNI_MAX_OUT];
     lvn_clear_error();
     lvn_status status = ref_ops[op].shape(&args, out);
     for (int i = 0; i < ref_ops[op].n_out && status == LVN_OK; i++) {
@@ -91,8 +91,8 @@ double support_value(const lvn_tensor *t, int64_t e)
     case LVN_I64: return (double)((const int64_t *)t->data)[e];
     case LVN_U8:
     case LVN_BOOL: return ((const uint8_t *)t->data)[e];
-    case LVN_BF16: return (double)lvni_bf16_to_f32(((const uint16_t *)t->data)[e]);
-    case LVN_F16: return (double)lvni_f16_to_f32(((const uint16_t *)t->data)[e]);
+    case LVN_BF16: return (double)lvni_core_bf16_to_f32(((const uint16_t *)t->data)[e]);
+    case LVN_F16: return (double)lvni_core_f16_to_f32(((const uint16_t *)t->data)[e]);
     default: fail_msg("no op gives %s", lvn_dtype_name(t->dtype)); return (double)NAN;
     }
 }
@@ -107,8 +107,8 @@ void support_expect(const char *file, int line, const lvn_tensor *t, double tol,
     if (!same || lvn_numel(t) != n) {
         char have[96], want[96];
         fail_msg("%s:%d: shape %s, expected %s with %d numbers", file, line,
-                 lvni_shape_string(t->ndim, t->shape, have), lvni_shape_string(ndim, shape, want),
-                 (int)n);
+                 lvni_tensor_shape_string(t->ndim, t->shape, have),
+                 lvni_tensor_shape_string(ndim, shape, want), (int)n);
     }
     for (int64_t e = 0; e < n; e++) {
         const double have = support_value(t, e), want = values[e];

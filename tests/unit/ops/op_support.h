@@ -16,8 +16,8 @@
 typedef struct ref_op {
     const char *name;
     int n_in, n_out;
-    lvni_shape_rule shape;
-    lvni_kernel ref;
+    lvni_kernels_shape_rule shape;
+    lvni_kernels_kernel ref;
 } ref_op;
 extern const ref_op ref_ops[LVNI_OP_COUNT];
 
@@ -41,7 +41,7 @@ lvn_tensor *support_f64(int ndim, const int64_t *shape, int64_t n, const double 
 lvn_tensor *support_i64(int ndim, const int64_t *shape, int64_t n, const int64_t *values);
 /* Standard normal values of the stream `purpose`. */
 lvn_tensor *support_random(const char *purpose, int ndim, const int64_t *shape);
-lvni_args support_ref(lvni_op op, const void *attr, lvn_tensor *const *in);
+lvni_kernels_args support_ref(lvni_kernels_op op, const void *attr, lvn_tensor *const *in);
 /* Register an own tensor for the teardown. */
 lvn_tensor *support_keep(lvn_tensor *t);
 int support_release(void **state);

@@ -36,20 +36,21 @@ static void run_all(bool others)
             const unsigned state = states[others ? 1 + turn++ % 4 : 0];
             lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN];
             _mm_setcsr(0x1f80u);
-            case_inputs((lvni_op)op, row, in64, in32);
-            lvni_args args = {.attr = case_attribute((lvni_op)op, row)}, none = args;
+            case_inputs((lvni_kernels_op)op, row, in64, in32);
+            lvni_kernels_args args = {.attr = case_attribute((lvni_kernels_op)op, row)},
+                              none = args;
             memcpy(args.in, in32, sizeof args.in);
             _mm_setcsr(state);
-            const lvn_status s = lvni_run((lvni_op)op, &args, ~0u);
+            const lvn_status s = lvni_kernels_run((lvni_kernels_op)op, &args, ~0u);
             const unsigned after = control();
-            const lvn_status failed = lvni_run((lvni_op)op, &none, ~0u);
+            const lvn_status failed = lvni_kernels_run((lvni_kernels_op)op, &none, ~0u);
             const unsigned after_failure = control();
             _mm_setcsr(0x1f80u);
             if (s != LVN_OK || failed == LVN_OK || after != state || after_failure != state) {
                 fail_msg("%s, case \"%s\": MXCSR %x became %x, %x after a failure",
-                         lvni_ops[op].name, row->name, state, after, after_failure);
+                         lvni_kernels_ops[op].name, row->name, state, after, after_failure);
             }
-            for (int i = 0; i < lvni_ops[op].n_out; i++) {
+            for (int i = 0; i < lvni_kernels_ops[op].n_out; i++) {
                 lvn_release(args.out[i]);
             }
             support_release(NULL);
@@ -133,25 +134,25 @@ static void make(lvn_dtype dtype, int by, lvn_tensor **low, lvn_tensor **truth)
     }
 }
 
-static void compare(lvni_op op, lvn_dtype dtype, const void *attr, int by, bool two)
+static void compare(lvni_kernels_op op, lvn_dtype dtype, const void *attr, int by, bool two)
 {
     lvn_tensor *a, *b, *a64, *b64;
     make(dtype, 0, &a, &a64);
     make(dtype, by, &b, &b64);
-    lvni_args have = {.in = {a, two ? b : NULL}, .attr = attr};
-    assert_int_equal(lvni_run(op, &have, ~0u), LVN_OK);
-    const lvni_args want =
+    lvni_kernels_args have = {.in = {a, two ? b : NULL}, .attr = attr};
+    assert_int_equal(lvni_kernels_run(op, &have, ~0u), LVN_OK);
+    const lvni_kernels_args want =
         support_ref(op, attr, (lvn_tensor *[LVNI_MAX_IN]){a64, two ? b64 : NULL});
     for (int64_t e = 0; e < lvn_numel(have.out[0]); e++) {
         const double h = support_value(have.out[0], e), w = support_value(want.out[0], e);
         const double difference = h < w ? w - h : h - w;
         if (difference >
             1e-37 + 1e-6 * (w < 0.0 ? -w : w)) { /* results that are denormal may be 0 */
-            fail_msg("%s of %g (and %g) in %s is %g, not %g", lvni_ops[op].name,
+            fail_msg("%s of %g (and %g) in %s is %g, not %g", lvni_kernels_ops[op].name,
                      support_value(a64, e), support_value(b64, e), lvn_dtype_name(dtype), h, w);
         }
     }
-    for (int i = 0; i < lvni_ops[op].n_out; i++) {
+    for (int i = 0; i < lvni_kernels_ops[op].n_out; i++) {
         lvn_release(have.out[i]);
     }
     support_release(NULL);
@@ -160,13 +161,13 @@ static void compare(lvni_op op, lvn_dtype dtype, const void *attr, int by, bool 
 static void what_chooses_sees_denormals(void **state)
 {
     (void)state;
-    static const lvni_op one[] = {LVNI_OP_sign, LVNI_OP_abs, LVNI_OP_relu};
-    static const lvni_op two[] = {LVNI_OP_eq,        LVNI_OP_ne,      LVNI_OP_lt,
-                                  LVNI_OP_le,        LVNI_OP_gt,      LVNI_OP_ge,
-                                  LVNI_OP_minimum,   LVNI_OP_maximum, LVNI_OP_share,
-                                  LVNI_OP_relu_grad, LVNI_OP_abs_grad};
-    const lvni_range_attr range = {.min = 2e-38, .max = 1.0};
-    const lvni_number_attr slope = {.value = 0.125};
+    static const lvni_kernels_op one[] = {LVNI_OP_sign, LVNI_OP_abs, LVNI_OP_relu};
+    static const lvni_kernels_op two[] = {LVNI_OP_eq,        LVNI_OP_ne,      LVNI_OP_lt,
+                                          LVNI_OP_le,        LVNI_OP_gt,      LVNI_OP_ge,
+                                          LVNI_OP_minimum,   LVNI_OP_maximum, LVNI_OP_share,
+                                          LVNI_OP_relu_grad, LVNI_OP_abs_grad};
+    const lvni_kernels_range_attr range = {.min = 2e-38, .max = 1.0};
+    const lvni_kernels_number_attr slope = {.value = 0.125};
     for (int low = 0; low < 2; low++) {
         const lvn_dtype dtype = low ? LVN_BF16 : LVN_F32;
         for (size_t i = 0; i < sizeof one / sizeof *one; i++) {

@@ -11,7 +11,7 @@ static bool by_onednn(int op)
 {
     static const char *const prefixes[] = {"conv", "matmul", "linear"};
     for (size_t i = 0; i < 3; i++) {
-        if (strncmp(lvni_ops[op].name, prefixes[i], strlen(prefixes[i])) == 0) {
+        if (strncmp(lvni_kernels_ops[op].name, prefixes[i], strlen(prefixes[i])) == 0) {
             return true;
         }
     }
@@ -25,26 +25,28 @@ static lvn_tensor *to_f32(lvn_tensor *t)
     }
     lvn_tensor *f = support_tensor(LVN_F32, t->ndim, t->shape);
     for (int64_t e = 0; e < lvn_numel(t); e++) {
-        LVNI_F32(f)[e] = lvni_bf16_to_f32(((const uint16_t *)t->data)[e]);
+        LVNI_F32(f)[e] = lvni_core_bf16_to_f32(((const uint16_t *)t->data)[e]);
     }
     return f;
 }
 
-static lvni_args run(lvni_op op, const op_case *row, lvn_tensor *const *in, int team)
+static lvni_kernels_args run(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in,
+                             int team)
 {
-    lvni_ctx_get()->team = team;
-    lvni_args args = {.attr = case_attribute(op, row)};
+    lvni_tensor_ctx_get()->team = team;
+    lvni_kernels_args args = {.attr = case_attribute(op, row)};
     memcpy(args.in, in, sizeof args.in);
-    if (lvni_run(op, &args, ~0u) != LVN_OK) {
-        fail_msg("%s, case \"%s\": %s", lvni_ops[op].name, row->name, lvn_last_error()->message);
+    if (lvni_kernels_run(op, &args, ~0u) != LVN_OK) {
+        fail_msg("%s, case \"%s\": %s", lvni_kernels_ops[op].name, row->name,
+                 lvn_last_error()->message);
     }
-    for (int k = 0; k < lvni_ops[op].n_out; k++) {
+    for (int k = 0; k < lvni_kernels_ops[op].n_out; k++) {
         support_keep(args.out[k]);
     }
     return args;
 }
 
-static void need_rounded(lvni_op op, const op_case *row, int k, const lvn_tensor *have,
+static void need_rounded(lvni_kernels_op op, const op_case *row, int k, const lvn_tensor *have,
                          const lvn_tensor *wide)
 {
     const size_t size = lvn_dtype_size(have->dtype);
@@ -53,37 +55,37 @@ static void need_rounded(lvni_op op, const op_case *row, int k, const lvn_tensor
                    *b = (const char *)wide->data + (size_t)e * size;
         uint16_t rounded;
         if (have->dtype == LVN_BF16 && wide->dtype == LVN_F32) {
-            rounded = lvni_f32_to_bf16(LVNI_CF32(wide)[e]);
+            rounded = lvni_core_f32_to_bf16(LVNI_CF32(wide)[e]);
             b = (const char *)&rounded;
         }
         if (memcmp(a, b, size) != 0) {
             fail_msg("%s, case \"%s\": element %lld of output %d is %.9g, of f32 copies %.9g",
-                     lvni_ops[op].name, row->name, (long long)e, k, support_value(have, e),
+                     lvni_kernels_ops[op].name, row->name, (long long)e, k, support_value(have, e),
                      support_value(wide, e));
         }
     }
 }
 
 /* Inputs that the table says are f32 beside bf16 come as such. */
-static void bf16_inputs(lvni_op op, const op_case *row, lvn_tensor *low[LVNI_MAX_IN],
+static void bf16_inputs(lvni_kernels_op op, const op_case *row, lvn_tensor *low[LVNI_MAX_IN],
                         lvn_tensor *wide[LVNI_MAX_IN])
 {
     lvn_tensor *in64[LVNI_MAX_IN];
     case_inputs_low(op, row, LVN_BF16, in64, low);
     for (int i = 0; i < LVNI_MAX_IN; i++) {
         wide[i] = to_f32(low[i]);
-        low[i] = (lvni_ops[op].flags / LVNI_BESIDE & 1u << i) != 0 ? wide[i] : low[i];
+        low[i] = (lvni_kernels_ops[op].flags / LVNI_BESIDE & 1u << i) != 0 ? wide[i] : low[i];
     }
 }
 
-static void compare_rows(lvni_op op)
+static void compare_rows(lvni_kernels_op op)
 {
     for (int c = 0; c < all_cases[op].n; c++) {
         const op_case *row = &all_cases[op].rows[c];
         lvn_tensor *low[LVNI_MAX_IN], *wide[LVNI_MAX_IN];
         bf16_inputs(op, row, low, wide);
-        const lvni_args have = run(op, row, low, 3), want = run(op, row, wide, 1);
-        for (int k = 0; k < lvni_ops[op].n_out; k++) {
+        const lvni_kernels_args have = run(op, row, low, 3), want = run(op, row, wide, 1);
+        for (int k = 0; k < lvni_kernels_ops[op].n_out; k++) {
             need_rounded(op, row, k, have.out[k], want.out[k]);
         }
         support_release(NULL);
@@ -94,8 +96,8 @@ static void bf16_is_f32_rounded_once(void **state)
 {
     (void)state;
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        if ((lvni_ops[op].flags & LVNI_BF16) != 0 && op != LVNI_OP_cast && !by_onednn(op)) {
-            compare_rows((lvni_op)op);
+        if ((lvni_kernels_ops[op].flags & LVNI_BF16) != 0 && op != LVNI_OP_cast && !by_onednn(op)) {
+            compare_rows((lvni_kernels_op)op);
         }
     }
 }
@@ -108,9 +110,9 @@ static void bf16_adds_in_place(void **state)
     assert_string_equal(row->name, "blocks");
     lvn_tensor *low[LVNI_MAX_IN], *wide[LVNI_MAX_IN];
     bf16_inputs(LVNI_OP_add, row, low, wide);
-    const lvni_args want = run(LVNI_OP_add, row, wide, 1);
-    lvni_args args = {.in = {low[0], low[1]}, .out = {low[0]}};
-    assert_int_equal(lvni_run(LVNI_OP_add, &args, 1), LVN_OK);
+    const lvni_kernels_args want = run(LVNI_OP_add, row, wide, 1);
+    lvni_kernels_args args = {.in = {low[0], low[1]}, .out = {low[0]}};
+    assert_int_equal(lvni_kernels_run(LVNI_OP_add, &args, 1), LVN_OK);
     need_rounded(LVNI_OP_add, row, 0, low[0], want.out[0]);
 }
 
@@ -127,20 +129,21 @@ static lvn_tensor *all_numbers(void)
     return t;
 }
 
-static void need_same_curve(lvni_op op, lvn_tensor *const *low)
+static void need_same_curve(lvni_kernels_op op, lvn_tensor *const *low)
 {
     const op_case row = {.name = "every number"};
     lvn_tensor *wide[LVNI_MAX_IN] = {to_f32(low[0]), to_f32(low[1])};
-    const lvni_args have = run(op, &row, low, 2), want = run(op, &row, wide, 1);
+    const lvni_kernels_args have = run(op, &row, low, 2), want = run(op, &row, wide, 1);
     need_rounded(op, &row, 0, have.out[0], want.out[0]);
 }
 
 static void curves_of_every_number(void **state)
 {
     (void)state;
-    static const lvni_op unary[] = {LVNI_OP_gelu, LVNI_OP_gelu_tanh, LVNI_OP_silu, LVNI_OP_sigmoid,
-                                    LVNI_OP_tanh};
-    static const lvni_op pair[] = {LVNI_OP_gelu_grad, LVNI_OP_gelu_tanh_grad, LVNI_OP_silu_grad};
+    static const lvni_kernels_op unary[] = {LVNI_OP_gelu, LVNI_OP_gelu_tanh, LVNI_OP_silu,
+                                            LVNI_OP_sigmoid, LVNI_OP_tanh};
+    static const lvni_kernels_op pair[] = {LVNI_OP_gelu_grad, LVNI_OP_gelu_tanh_grad,
+                                           LVNI_OP_silu_grad};
     lvn_tensor *x = all_numbers(), *dy = all_numbers();
     for (int64_t i = 0; i < NUMBERS; i++) { /* no NaN: which of two would stay is open */
         ((uint16_t *)dy->data)[i] = (uint16_t)((i * 40503 & 0x80ff) | 0x3f00);

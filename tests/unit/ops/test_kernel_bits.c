@@ -18,7 +18,7 @@
 extern char **environ;
 static const char *self; /* path of this program */
 
-static uint64_t hash_outputs(const lvni_args *args, int n_out)
+static uint64_t hash_outputs(const lvni_kernels_args *args, int n_out)
 {
     uint64_t h = 0;
     for (int i = 0; i < n_out; i++) {
@@ -28,44 +28,45 @@ static uint64_t hash_outputs(const lvni_args *args, int n_out)
     return h;
 }
 
-static uint64_t run_hash(lvni_op op, const op_case *row, lvn_tensor *const *in, int team,
+static uint64_t run_hash(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in, int team,
                          int wgrad_team)
 {
-    lvni_ctx *ctx = lvni_ctx_get();
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     ctx->team = team;
     ctx->wgrad_team = wgrad_team;
-    lvni_args args = {.attr = case_attribute(op, row)};
+    lvni_kernels_args args = {.attr = case_attribute(op, row)};
     for (int i = 0; i < LVNI_MAX_IN; i++) {
         args.in[i] = in[i];
     }
-    if (lvni_run(op, &args, ~0u) != LVN_OK) {
-        fail_msg("%s, case \"%s\": %s", lvni_ops[op].name, row->name, lvn_last_error()->message);
+    if (lvni_kernels_run(op, &args, ~0u) != LVN_OK) {
+        fail_msg("%s, case \"%s\": %s", lvni_kernels_ops[op].name, row->name,
+                 lvn_last_error()->message);
     }
-    const uint64_t h = hash_outputs(&args, lvni_ops[op].n_out);
-    for (int i = 0; i < lvni_ops[op].n_out; i++) {
+    const uint64_t h = hash_outputs(&args, lvni_kernels_ops[op].n_out);
+    for (int i = 0; i < lvni_kernels_ops[op].n_out; i++) {
         lvn_release(args.out[i]);
     }
     return h;
 }
 
-static bool may_depend_on_wgrad_team(lvni_op op, const op_case *row)
+static bool may_depend_on_wgrad_team(lvni_kernels_op op, const op_case *row)
 {
-    return (lvni_ops[op].flags & LVNI_REDUCING) != 0 ||
+    return (lvni_kernels_ops[op].flags & LVNI_REDUCING) != 0 ||
            (op == LVNI_OP_matmul && row->attr.matmul.trans_a);
 }
 
-static void need_equal(lvni_op op, const op_case *row, const char *what, int a, int b,
+static void need_equal(lvni_kernels_op op, const op_case *row, const char *what, int a, int b,
                        uint64_t have, uint64_t want)
 {
     if (have != want) {
-        fail_msg("%s, case \"%s\": other bits with %s (%d, %d) than with (1, 2)", lvni_ops[op].name,
-                 row->name, what, a, b);
+        fail_msg("%s, case \"%s\": other bits with %s (%d, %d) than with (1, 2)",
+                 lvni_kernels_ops[op].name, row->name, what, a, b);
     }
 }
 
 static void bits_do_not_depend_on_the_team(void **state)
 {
-    const lvni_op op = (lvni_op)(uintptr_t)*state;
+    const lvni_kernels_op op = (lvni_kernels_op)(uintptr_t)*state;
     static const int teams[] = {1, 2, 3, 8, 16};
     for (int c = 0; c < all_cases[op].n; c++) {
         const op_case *row = &all_cases[op].rows[c];
@@ -89,7 +90,7 @@ static void the_hash_sees_one_bit(void **state)
 {
     (void)state;
     lvn_tensor *y = support_tensor(LVN_F32, DIMS(1000)), *place = support_tensor(LVN_U8, DIMS(10));
-    const lvni_args args = {.out = {y, place}};
+    const lvni_kernels_args args = {.out = {y, place}};
     const uint64_t before = hash_outputs(&args, 2);
     ((uint8_t *)y->data)[3999] ^= 1;
     assert_true(hash_outputs(&args, 2) != before);
@@ -105,7 +106,7 @@ static bool by_onednn(int op)
 {
     static const char *const prefixes[] = {"conv", "matmul", "linear"};
     for (size_t i = 0; i < 3; i++) {
-        if (strncmp(lvni_ops[op].name, prefixes[i], strlen(prefixes[i])) == 0) {
+        if (strncmp(lvni_kernels_ops[op].name, prefixes[i], strlen(prefixes[i])) == 0) {
             return true;
         }
     }
@@ -119,12 +120,12 @@ static int print_hashes(void)
         for (int c = 0; c < all_cases[op].n && !by_onednn(op); c++) {
             const op_case *row = &all_cases[op].rows[c];
             lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN];
-            case_inputs((lvni_op)op, row, in64, in32);
-            printf("%s \"%s\" %016llx\n", lvni_ops[op].name, row->name,
-                   (unsigned long long)run_hash((lvni_op)op, row, in32, 2, 2));
-            case_inputs_low((lvni_op)op, row, LVN_BF16, in64, in32);
-            printf("%s \"%s\" bf16 %016llx\n", lvni_ops[op].name, row->name,
-                   (unsigned long long)run_hash((lvni_op)op, row, in32, 2, 2));
+            case_inputs((lvni_kernels_op)op, row, in64, in32);
+            printf("%s \"%s\" %016llx\n", lvni_kernels_ops[op].name, row->name,
+                   (unsigned long long)run_hash((lvni_kernels_op)op, row, in32, 2, 2));
+            case_inputs_low((lvni_kernels_op)op, row, LVN_BF16, in64, in32);
+            printf("%s \"%s\" bf16 %016llx\n", lvni_kernels_ops[op].name, row->name,
+                   (unsigned long long)run_hash((lvni_kernels_op)op, row, in32, 2, 2));
             support_release(NULL);
         }
     }
@@ -229,8 +230,8 @@ int main(int argc, char **argv)
     }
     struct CMUnitTest tests[LVNI_OP_COUNT + 3];
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        tests[op] = (struct CMUnitTest){lvni_ops[op].name, bits_do_not_depend_on_the_team, NULL,
-                                        support_release, (void *)(uintptr_t)op};
+        tests[op] = (struct CMUnitTest){lvni_kernels_ops[op].name, bits_do_not_depend_on_the_team,
+                                        NULL, support_release, (void *)(uintptr_t)op};
     }
     const struct CMUnitTest others[3] = {
         cmocka_unit_test_teardown(the_hash_sees_one_bit, support_release),

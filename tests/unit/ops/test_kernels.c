@@ -10,16 +10,17 @@
 static bool verbose;
 
 /* Both backends through the table; every output kept for the teardown. */
-static lvni_args run(lvni_op op, const op_case *row, lvn_tensor *const *in)
+static lvni_kernels_args run(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in)
 {
-    lvni_args args = {.attr = case_attribute(op, row)};
+    lvni_kernels_args args = {.attr = case_attribute(op, row)};
     for (int i = 0; i < LVNI_MAX_IN; i++) {
         args.in[i] = in[i];
     }
-    if (lvni_run(op, &args, ~0u) != LVN_OK) {
-        fail_msg("%s, case \"%s\": %s", lvni_ops[op].name, row->name, lvn_last_error()->message);
+    if (lvni_kernels_run(op, &args, ~0u) != LVN_OK) {
+        fail_msg("%s, case \"%s\": %s", lvni_kernels_ops[op].name, row->name,
+                 lvn_last_error()->message);
     }
-    for (int i = 0; i < lvni_ops[op].n_out; i++) {
+    for (int i = 0; i < lvni_kernels_ops[op].n_out; i++) {
         support_keep(args.out[i]);
     }
     return args;
@@ -27,7 +28,8 @@ static lvni_args run(lvni_op op, const op_case *row, lvn_tensor *const *in)
 
 /* The op on absolute values (inputs and numbers of the attribute): the size of the terms behind
  * each result. */
-static lvni_args run_on_absolutes(lvni_op op, const op_case *row, lvn_tensor *const *in)
+static lvni_kernels_args run_on_absolutes(lvni_kernels_op op, const op_case *row,
+                                          lvn_tensor *const *in)
 {
     lvn_tensor *absolute[LVNI_MAX_IN] = {NULL};
     for (int i = 0; i < LVNI_MAX_IN; i++) {
@@ -74,7 +76,7 @@ static const char *coordinates(const lvn_tensor *t, int64_t e, char out[96])
         at[i] = e % t->shape[i];
         e /= t->shape[i];
     }
-    return lvni_shape_string(t->ndim, at, out);
+    return lvni_tensor_shape_string(t->ndim, at, out);
 }
 
 /* What a result of this type is rounded by, with as much again for what the kernel rounds on its
@@ -85,8 +87,8 @@ static double rounding_of(lvn_dtype type)
 }
 
 /* Output k. Fails naming op, case, largest error and the first wrong element. */
-static void compare(lvni_op op, const op_case *row, int k, lvn_dtype type, const lvn_tensor *have,
-                    const lvn_tensor *want, const lvn_tensor *terms)
+static void compare(lvni_kernels_op op, const op_case *row, int k, lvn_dtype type,
+                    const lvn_tensor *have, const lvn_tensor *want, const lvn_tensor *terms)
 {
     const tolerance tol = tolerances[op];
     const bool integer = want->dtype != LVN_F64;
@@ -94,7 +96,7 @@ static void compare(lvni_op op, const op_case *row, int k, lvn_dtype type, const
                  largest = largest_value(want);
     double worst = 0.0;
     int64_t n_wrong = 0, first = -1;
-    assert_true(lvni_same_shape(have, want));
+    assert_true(lvni_tensor_same_shape(have, want));
     /* sums may stay f32 */
     assert_true(have->dtype == (integer ? want->dtype : type) ||
                 (!integer && have->dtype == LVN_F32));
@@ -114,7 +116,7 @@ static void compare(lvni_op op, const op_case *row, int k, lvn_dtype type, const
         }
     }
     if (verbose) {
-        print_message("%s, case \"%s\", output %d: error %.2g of %.2g\n", lvni_ops[op].name,
+        print_message("%s, case \"%s\", output %d: error %.2g of %.2g\n", lvni_kernels_ops[op].name,
                       row->name, k, worst, allowed);
     }
     if (n_wrong > 0) {
@@ -123,25 +125,26 @@ static void compare(lvni_op op, const op_case *row, int k, lvn_dtype type, const
             "%s, case \"%s\", output %d: %d of %d elements are wrong, largest error %.3g of %.3g "
             "allowed; first at %s: "
             "%.9g, must be %.9g",
-            lvni_ops[op].name, row->name, k, (int)n_wrong, (int)lvn_numel(want), worst, allowed,
-            coordinates(want, first, at), support_value(have, first), support_value(want, first));
+            lvni_kernels_ops[op].name, row->name, k, (int)n_wrong, (int)lvn_numel(want), worst,
+            allowed, coordinates(want, first, at), support_value(have, first),
+            support_value(want, first));
     }
 }
 
 static void cpu_agrees_with_ref(void **state)
 {
-    const lvni_op op = (lvni_op)(uintptr_t)*state;
+    const lvni_kernels_op op = (lvni_kernels_op)(uintptr_t)*state;
     assert_true(all_cases[op].n > 0);
     for (int c = 0; c < all_cases[op].n; c++) {
         const op_case *row = &all_cases[op].rows[c];
         lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN];
         case_inputs(op, row, in64, in32);
-        const lvni_args want = run(op, row, in64), have = run(op, row, in32);
-        lvni_args terms = {.attr = NULL};
+        const lvni_kernels_args want = run(op, row, in64), have = run(op, row, in32);
+        lvni_kernels_args terms = {.attr = NULL};
         if (tolerances[op].of == OF_TERMS) {
             terms = run_on_absolutes(op, row, in64);
         }
-        for (int k = 0; k < lvni_ops[op].n_out; k++) {
+        for (int k = 0; k < lvni_kernels_ops[op].n_out; k++) {
             compare(op, row, k, LVN_F32, have.out[k], want.out[k], terms.out[k]);
         }
         support_release(NULL);
@@ -151,21 +154,22 @@ static void cpu_agrees_with_ref(void **state)
 /* bf16 and f16: natively or through f32, as the table says. */
 static void low_types_agree_with_ref(void **state)
 {
-    const lvni_op op = (lvni_op)(uintptr_t)*state;
+    const lvni_kernels_op op = (lvni_kernels_op)(uintptr_t)*state;
     for (int c = 0; c < 2 * all_cases[op].n; c++) {
         const op_case *row = &all_cases[op].rows[c / 2];
         const lvn_dtype type = c % 2 == 0 ? LVN_BF16 : LVN_F16;
-        if (type == LVN_BF16 && (lvni_ops[op].flags & LVNI_BF16) != 0 && !lvni_cpu_has_bf16()) {
+        if (type == LVN_BF16 && (lvni_kernels_ops[op].flags & LVNI_BF16) != 0 &&
+            !lvni_cpu_has_bf16()) {
             continue;
         }
         lvn_tensor *in64[LVNI_MAX_IN], *low[LVNI_MAX_IN];
         case_inputs_low(op, row, type, in64, low);
-        const lvni_args want = run(op, row, in64), have = run(op, row, low);
-        lvni_args terms = {.attr = NULL};
+        const lvni_kernels_args want = run(op, row, in64), have = run(op, row, low);
+        lvni_kernels_args terms = {.attr = NULL};
         if (tolerances[op].of == OF_TERMS) {
             terms = run_on_absolutes(op, row, in64);
         }
-        for (int k = 0; k < lvni_ops[op].n_out; k++) {
+        for (int k = 0; k < lvni_kernels_ops[op].n_out; k++) {
             compare(op, row, k, type, have.out[k], want.out[k], terms.out[k]);
         }
         support_release(NULL);
@@ -177,16 +181,16 @@ static void refused_outputs_change_nothing(void **state)
 {
     (void)state;
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        if ((lvni_ops[op].flags & LVNI_OPTIONAL_OUT) == 0) {
+        if ((lvni_kernels_ops[op].flags & LVNI_OPTIONAL_OUT) == 0) {
             continue;
         }
         const op_case *row = &all_cases[op].rows[1];
         lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN];
-        case_inputs((lvni_op)op, row, in64, in32);
-        const lvni_args all = run((lvni_op)op, row, in32);
-        lvni_args one = all;
+        case_inputs((lvni_kernels_op)op, row, in64, in32);
+        const lvni_kernels_args all = run((lvni_kernels_op)op, row, in32);
+        lvni_kernels_args one = all;
         memset(one.out, 0, sizeof one.out);
-        assert_int_equal(lvni_run((lvni_op)op, &one, 1), LVN_OK);
+        assert_int_equal(lvni_kernels_run((lvni_kernels_op)op, &one, 1), LVN_OK);
         support_keep(one.out[0]);
         assert_null(one.out[1]);
         assert_memory_equal(one.out[0]->data, all.out[0]->data,
@@ -207,13 +211,14 @@ static void bad_labels_are_refused(void **state)
         snprintf(expected, sizeof expected,
                  "cross_entropy: the label of row 1 is %d, but there are 4 classes (0 to 3)",
                  bad == 0 ? 4 : -1);
-        const lvni_class_loss_attr mean = {.ignore = -100};
-        lvni_args loss = {.in = {y, labels}, .attr = &mean};
-        assert_int_equal(lvni_run(LVNI_OP_cross_entropy, &loss, 3), LVN_ERR_INVALID);
+        const lvni_kernels_class_loss_attr mean = {.ignore = -100};
+        lvni_kernels_args loss = {.in = {y, labels}, .attr = &mean};
+        assert_int_equal(lvni_kernels_run(LVNI_OP_cross_entropy, &loss, 3), LVN_ERR_INVALID);
         assert_string_equal(lvn_last_error()->message, expected);
         assert_null(loss.out[0]);
-        lvni_args gradient = {.in = {one, y, kept, labels}, .attr = &mean};
-        assert_int_equal(lvni_run(LVNI_OP_cross_entropy_grad, &gradient, 1), LVN_ERR_INVALID);
+        lvni_kernels_args gradient = {.in = {one, y, kept, labels}, .attr = &mean};
+        assert_int_equal(lvni_kernels_run(LVNI_OP_cross_entropy_grad, &gradient, 1),
+                         LVN_ERR_INVALID);
         assert_null(gradient.out[0]);
     }
 }
@@ -239,11 +244,11 @@ int main(int argc, char **argv)
     }
     struct CMUnitTest tests[2 * LVNI_OP_COUNT + 3];
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        tests[op] = (struct CMUnitTest){lvni_ops[op].name, cpu_agrees_with_ref, NULL,
+        tests[op] = (struct CMUnitTest){lvni_kernels_ops[op].name, cpu_agrees_with_ref, NULL,
                                         support_release, (void *)(uintptr_t)op};
         tests[LVNI_OP_COUNT + 3 + op] =
-            (struct CMUnitTest){lvni_ops[op].name, low_types_agree_with_ref, NULL, support_release,
-                                (void *)(uintptr_t)op};
+            (struct CMUnitTest){lvni_kernels_ops[op].name, low_types_agree_with_ref, NULL,
+                                support_release, (void *)(uintptr_t)op};
     }
     const struct CMUnitTest others[3] = {
         cmocka_unit_test_teardown(refused_outputs_change_nothing, support_release),

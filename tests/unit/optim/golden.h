@@ -9,7 +9,7 @@ typedef struct golden_steps {
 } golden_steps;
 typedef struct golden_schedule {
     const char *name;
-    lvni_schedule schedule;
+    lvni_optim_schedule schedule;
     double factor[GOLDEN_FACTORS];
 } golden_schedule;
 

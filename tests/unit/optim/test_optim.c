@@ -24,9 +24,10 @@ static double want[N], first[N], second[N]; /* weights; momentum or exp_avg; exp
 
 static void fill(float *to, const char *purpose, uint32_t step)
 {
-    const lvni_rng rng = {.key = lvni_rng_make_key(9, lvni_rng_purpose(purpose)), .a = step};
+    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(9, lvni_core_rng_purpose(purpose)),
+                               .a = step};
     for (int i = 0; i < N; i++) {
-        to[i] = (float)lvni_rng_normal(&rng, (uint64_t)i);
+        to[i] = (float)lvni_core_rng_normal(&rng, (uint64_t)i);
     }
 }
 
@@ -219,14 +220,15 @@ static void norm_of_the_gradient(void **state)
 static void schedules(void **state)
 {
     (void)state;
-    lvni_schedule s = {.kind = LVNI_SCHEDULE_CONSTANT};
-    assert_true(lvni_schedule_factor(&s, 0) == 1.0 && lvni_schedule_factor(&s, 1000000) == 1.0);
+    lvni_optim_schedule s = {.kind = LVNI_SCHEDULE_CONSTANT};
+    assert_true(lvni_optim_schedule_factor(&s, 0) == 1.0 &&
+                lvni_optim_schedule_factor(&s, 1000000) == 1.0);
     s.warmup_steps = 4;
     const double rise[] = {0.25, 0.5, 0.75, 1.0, 1.0};
     for (int t = 0; t < 5; t++) {
-        assert_true(lvni_schedule_factor(&s, t) == rise[t]);
+        assert_true(lvni_optim_schedule_factor(&s, t) == rise[t]);
     }
-    s = (lvni_schedule){.kind = LVNI_SCHEDULE_COSINE, .total_steps = 12};
+    s = (lvni_optim_schedule){.kind = LVNI_SCHEDULE_COSINE, .total_steps = 12};
     const struct {
         int64_t t;
         double factor;
@@ -234,9 +236,9 @@ static void schedules(void **state)
         {0, 1.0}, {2, (2 + 1.7320508075688772) / 4}, {4, 0.75}, {6, 0.5}, {8, 0.25}, {12, 0.0},
         {13, 0.0}};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
-        assert_true(fabs(lvni_schedule_factor(&s, plain[i].t) - plain[i].factor) <= 1e-15);
+        assert_true(fabs(lvni_optim_schedule_factor(&s, plain[i].t) - plain[i].factor) <= 1e-15);
     }
-    s = (lvni_schedule){.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 2, .total_steps = 10};
+    s = (lvni_optim_schedule){.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 2, .total_steps = 10};
     const double warm[] = {0.5,
                            1.0,
                            1.0,
@@ -250,27 +252,29 @@ static void schedules(void **state)
                            0.0,
                            0.0};
     for (int t = 0; t < 12; t++) {
-        if (!(fabs(lvni_schedule_factor(&s, t) - warm[t]) <= 1e-15)) {
-            fail_msg("step %d: %.17g, expected %.17g", t, lvni_schedule_factor(&s, t), warm[t]);
+        if (!(fabs(lvni_optim_schedule_factor(&s, t) - warm[t]) <= 1e-15)) {
+            fail_msg("step %d: %.17g, expected %.17g", t, lvni_optim_schedule_factor(&s, t),
+                     warm[t]);
         }
     }
     /* all warm-up */
-    s = (lvni_schedule){.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 5, .total_steps = 5};
-    assert_true(lvni_schedule_factor(&s, 4) == 1.0 && lvni_schedule_factor(&s, 5) == 0.0);
+    s = (lvni_optim_schedule){.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 5, .total_steps = 5};
+    assert_true(lvni_optim_schedule_factor(&s, 4) == 1.0 &&
+                lvni_optim_schedule_factor(&s, 5) == 0.0);
 }
 
 static void memory_may_fail(void **state)
 {
     (void)state;
-    const uint64_t before = lvni_alloc_get_total().live_bytes;
+    const uint64_t before = lvni_core_alloc_get_total().live_bytes;
     const lvni_optim_options options = {.kind = LVNI_OPTIM_ADAMW};
     for (int64_t k = 1; k <= 5; k++) {
         lvni_optim *o = NULL;
-        lvni_alloc_fail_at(k);
+        lvni_core_alloc_fail_at(k);
         assert_int_equal(create(&options, 100, &o), LVN_ERR_MEMORY);
-        lvni_alloc_fail_at(0);
+        lvni_core_alloc_fail_at(0);
         assert_null(o);
-        assert_int_equal(lvni_alloc_get_total().live_bytes, before);
+        assert_int_equal(lvni_core_alloc_get_total().live_bytes, before);
     }
 }
 

@@ -95,7 +95,7 @@ static void schedules(void **state)
     (void)state;
     for (size_t c = 0; c < sizeof schedule_cases / sizeof *schedule_cases; c++) {
         for (int t = 0; t < GOLDEN_FACTORS; t++) {
-            const double got = lvni_schedule_factor(&schedule_cases[c].schedule, t),
+            const double got = lvni_optim_schedule_factor(&schedule_cases[c].schedule, t),
                          want = schedule_cases[c].factor[t];
             if (!(fabs(got - want) <= 1e-11)) {
                 fail_msg("%s, step %d: %.15g, expected %.12g", schedule_cases[c].name, t, got,
@@ -110,21 +110,22 @@ static void averages(void **state)
     (void)state;
     for (int warm = 0; warm < 2; warm++) {
         float w[7] = {0};
-        lvni_ema *e;
+        lvni_optim_ema *e;
         assert_int_equal(
-            lvni_ema_create(&(lvni_ema_options){.decay = 0.9, .warmup = warm == 1}, w, 7, &e),
+            lvni_optim_ema_create(&(lvni_optim_ema_options){.decay = 0.9, .warmup = warm == 1}, w,
+                                  7, &e),
             LVN_OK);
         for (int64_t t = 1; t <= GOLDEN_STEPS; t++) {
             for (int64_t k = 0; k < 7; k++) {
                 w[k] = gradient(7, k, t);
             }
-            lvni_ema_update(e, w, t - 1);
+            lvni_optim_ema_update(e, w, t - 1);
         }
         for (int k = 0; k < 7; k++) {
             assert_true(fabs((double)e->value[k] - (warm == 1 ? average_warm : average_plain)[k]) <=
                         2e-7);
         }
-        lvni_ema_destroy(e);
+        lvni_optim_ema_destroy(e);
     }
 }
 
@@ -133,15 +134,16 @@ static void average_of_what_rests(void **state)
 {
     (void)state;
     float w[3] = {0.1f, -1e-20f, 3.3333333f};
-    lvni_ema *e;
-    assert_int_equal(lvni_ema_create(&(lvni_ema_options){.decay = 0.999, .warmup = true}, w, 3, &e),
-                     LVN_OK);
+    lvni_optim_ema *e;
+    assert_int_equal(
+        lvni_optim_ema_create(&(lvni_optim_ema_options){.decay = 0.999, .warmup = true}, w, 3, &e),
+        LVN_OK);
     for (int64_t t = 0; t < 1000; t++) {
-        lvni_ema_update(e, w, t);
+        lvni_optim_ema_update(e, w, t);
     }
     assert_memory_equal(e->value, w, sizeof w);
-    lvni_ema_destroy(e);
-    lvni_ema_destroy(NULL);
+    lvni_optim_ema_destroy(e);
+    lvni_optim_ema_destroy(NULL);
 }
 
 int main(void)

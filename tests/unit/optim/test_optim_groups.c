@@ -169,9 +169,10 @@ static void mistakes_in_phases(void **state)
 
 static void fill(float *x, const char *purpose, uint32_t step)
 {
-    const lvni_rng rng = {.key = lvni_rng_make_key(3, lvni_rng_purpose(purpose)), .a = step};
+    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(3, lvni_core_rng_purpose(purpose)),
+                               .a = step};
     for (int i = 0; i < FLAT; i++) {
-        x[i] = (float)lvni_rng_normal(&rng, (uint64_t)i);
+        x[i] = (float)lvni_core_rng_normal(&rng, (uint64_t)i);
     }
 }
 

@@ -15,14 +15,14 @@ static void every_float_has_one_owner(void **state)
     static const int64_t sizes[] = {0, 1, BLOCK, 5 * BLOCK + 3, 100 * BLOCK + 1};
     static const int64_t buckets[] = {0, BLOCK, 7 * BLOCK};
     for (int i = 0; i < 5 * 3 * 13; i++) {
-        const lvni_exchange e = {sizes[i % 5], buckets[i / 5 % 3], 1 + i / 15};
+        const lvni_plan_exchange e = {sizes[i % 5], buckets[i / 5 % 3], 1 + i / 15};
         int64_t at = 0, owned = 0;
-        for (int64_t b = 0; b < lvni_exchange_buckets(&e); b++) {
-            const lvni_range bucket = lvni_exchange_bucket(&e, b);
+        for (int64_t b = 0; b < lvni_plan_exchange_buckets(&e); b++) {
+            const lvni_plan_range bucket = lvni_plan_exchange_bucket(&e, b);
             assert_int_equal(bucket.start, at);
             int64_t least = bucket.count, most = 0, covered = 0;
             for (int r = 0; r < e.world; r++) {
-                const lvni_range slice = lvni_exchange_slice(&e, b, r);
+                const lvni_plan_range slice = lvni_plan_exchange_slice(&e, b, r);
                 assert_true(slice.count >= 0 && slice.start >= bucket.start &&
                             slice.start + slice.count <= bucket.start + bucket.count);
                 assert_true(slice.count == 0 || slice.start % BLOCK == 0);
@@ -36,7 +36,7 @@ static void every_float_has_one_owner(void **state)
         }
         assert_int_equal(at, e.n);
         for (int r = 0; r < e.world; r++) {
-            owned += lvni_exchange_owned(&e, r);
+            owned += lvni_plan_exchange_owned(&e, r);
         }
         assert_int_equal(owned, e.n);
     }
@@ -45,35 +45,38 @@ static void every_float_has_one_owner(void **state)
 static void blocks_left_over_go_round(void **state)
 {
     (void)state;
-    const lvni_exchange e = {8 * BLOCK, BLOCK, 4}; /* one block per bucket, four ranks */
+    const lvni_plan_exchange e = {8 * BLOCK, BLOCK, 4}; /* one block per bucket, four ranks */
     for (int r = 0; r < 4; r++) {
-        assert_int_equal(lvni_exchange_owned(&e, r), 2 * BLOCK);
+        assert_int_equal(lvni_plan_exchange_owned(&e, r), 2 * BLOCK);
     }
 }
 
 static void one_leaf_each_costs_what_a_ring_does(void **state)
 {
     (void)state;
-    const lvni_exchange e = {64 * BLOCK, 16 * BLOCK, 4};
+    const lvni_plan_exchange e = {64 * BLOCK, 16 * BLOCK, 4};
     const uint64_t bytes = 64 * BLOCK * sizeof(float);
     for (int r = 0; r < 4; r++) {
-        const lvni_exchange_bytes cost = lvni_exchange_cost(&e, r, 1, 4);
+        const lvni_plan_exchange_bytes cost = lvni_plan_exchange_cost(&e, r, 1, 4);
         assert_int_equal(cost.received, 2 * bytes * 3 / 4);
         assert_int_equal(cost.sent, bytes); /* three quarters of its leaf, a quarter of the total */
     }
-    const lvni_exchange_bytes two = lvni_exchange_cost(&e, 0, 2, 5); /* 2 + 1 + 1 + 1 sub-trees */
+    /* 2 + 1 + 1 + 1 sub-trees */
+    const lvni_plan_exchange_bytes two = lvni_plan_exchange_cost(&e, 0, 2, 5);
     assert_int_equal(two.received, 3 * bytes / 4 + 3 * bytes / 4);
     assert_int_equal(two.sent, 2 * (3 * bytes / 4) + bytes / 4);
 }
 
-static void nobody_to_talk_to_costs_nothing(void **state)
+static void no_other_rank_costs_nothing(void **state)
 {
     (void)state;
-    const lvni_exchange alone = {64 * BLOCK, 0, 1}, two = {64 * BLOCK, 0, 2};
-    assert_int_equal(
-        lvni_exchange_cost(&alone, 0, 1, 1).received + lvni_exchange_cost(&alone, 0, 1, 1).sent, 0);
-    assert_int_equal(
-        lvni_exchange_cost(&two, 1, 0, 0).received + lvni_exchange_cost(&two, 1, 0, 0).sent, 0);
+    const lvni_plan_exchange alone = {64 * BLOCK, 0, 1}, two = {64 * BLOCK, 0, 2};
+    assert_int_equal(lvni_plan_exchange_cost(&alone, 0, 1, 1).received +
+                         lvni_plan_exchange_cost(&alone, 0, 1, 1).sent,
+                     0);
+    assert_int_equal(lvni_plan_exchange_cost(&two, 1, 0, 0).received +
+                         lvni_plan_exchange_cost(&two, 1, 0, 0).sent,
+                     0);
 }
 
 int main(void)
@@ -82,7 +85,7 @@ int main(void)
         cmocka_unit_test(every_float_has_one_owner),
         cmocka_unit_test(blocks_left_over_go_round),
         cmocka_unit_test(one_leaf_each_costs_what_a_ring_does),
-        cmocka_unit_test(nobody_to_talk_to_costs_nothing),
+        cmocka_unit_test(no_other_rank_costs_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,35 +26,35 @@ static lvni_plan make(const lvni_plan_options *o)
 
 static void refused(const lvni_plan_options *o, const char *sentence)
 {
-    lvni_plan p = {.shards = -5};
+    lvni_plan p = {.micro_batches = -5};
     assert_int_equal(lvni_plan_make(o, &p), LVN_ERR_USAGE);
     assert_string_equal(lvn_last_error()->message, sentence);
-    assert_int_equal(p.shards, -5); /* untouched */
+    assert_int_equal(p.micro_batches, -5); /* untouched */
 }
 
 static void both_dialects_give_one_plan(void **state)
 {
     (void)state;
-    const lvni_plan a = PLAN(.batch_size = 30, .shards = 6);
+    const lvni_plan a = PLAN(.batch_size = 30, .micro_batches = 6);
     const lvni_plan b = PLAN(.batch_size_per_device = 5, .accumulate_grad_batches = 6);
     assert_int_equal(a.effective_batch, 30);
-    assert_int_equal(a.shards, 6);
+    assert_int_equal(a.micro_batches, 6);
     assert_int_equal(b.effective_batch, 30);
-    assert_int_equal(b.shards, 6);
+    assert_int_equal(b.micro_batches, 6);
     assert_int_equal(a.steps_per_epoch, b.steps_per_epoch);
     assert_int_equal(a.eval_batch_size, b.eval_batch_size);
     assert_int_equal(a.wgrad_threads, b.wgrad_threads);
     /* S = W x A */
     const lvni_plan c = PLAN(.batch_size = 16, .accumulate_grad_batches = 4, .devices = 2);
     assert_int_equal(c.effective_batch, 64);
-    assert_int_equal(c.shards, 8);
+    assert_int_equal(c.micro_batches, 8);
     /* both, agreeing */
     const lvni_plan d = PLAN(.batch_size_per_device = 8, .batch_size = 16, .devices = 2);
     assert_int_equal(d.effective_batch, 16);
     const lvni_plan e =
-        PLAN(.effective_batch = 30, .shards = 6, .batch_size_per_device = 5, .devices = 3);
+        PLAN(.effective_batch = 30, .micro_batches = 6, .batch_size_per_device = 5, .devices = 3);
     assert_int_equal(e.effective_batch, 30); /* a resumed run keeps its E */
-    assert_int_equal(e.shards, 6);
+    assert_int_equal(e.micro_batches, 6);
 }
 
 /* What users of other programs count with: samples of a device x devices x accumulation, and of a
@@ -73,7 +73,7 @@ static void devices_get_the_shares_users_expect(void **state)
                                  .accumulate_grad_batches = products[i].accumulated,
                                  .devices = products[i].devices);
         assert_int_equal(p.effective_batch, products[i].effective);
-        assert_int_equal(p.shards, products[i].devices * products[i].accumulated);
+        assert_int_equal(p.micro_batches, products[i].devices * products[i].accumulated);
     }
     static const struct {
         int64_t batch_size;
@@ -87,8 +87,8 @@ static void devices_get_the_shares_users_expect(void **state)
             const lvni_plan p = PLAN(.batch_size = shares[i].batch_size,
                                      .devices = shares[i].devices, .rank = rank);
             int64_t own = 0;
-            for (int s = p.shard_begin; s < p.shard_end; s++) {
-                own += lvni_plan_shard(&p, 0, s).count;
+            for (int s = p.micro_batch_begin; s < p.micro_batch_end; s++) {
+                own += lvni_plan_micro_batch(&p, 0, s).count;
             }
             most = own > most ? own : most;
             all += own;
@@ -98,10 +98,10 @@ static void devices_get_the_shares_users_expect(void **state)
     }
 }
 
-static void steps_and_shards_of_an_epoch(void **state)
+static void steps_and_micro_batches_of_an_epoch(void **state)
 {
     (void)state;
-    const lvni_plan p = PLAN(.batch_size = 32, .shards = 6);
+    const lvni_plan p = PLAN(.batch_size = 32, .micro_batches = 6);
     assert_int_equal(p.steps_per_epoch, 11);
     assert_int_equal(p.last_step, 21);
     const int64_t full[] = {6, 6, 5, 5, 5, 5}, last[] = {4, 4, 4, 3, 3, 3};
@@ -110,7 +110,7 @@ static void steps_and_shards_of_an_epoch(void **state)
         assert_int_equal(lvni_plan_step(&p, t).start, 32 * t);
         assert_int_equal(lvni_plan_step(&p, t).count, t == 10 ? 21 : 32);
         for (int s = 0; s < 6; s++) {
-            const lvni_range r = lvni_plan_shard(&p, t, s);
+            const lvni_plan_range r = lvni_plan_micro_batch(&p, t, s);
             assert_int_equal(r.start, at);
             assert_int_equal(r.count, t == 10 ? last[s] : full[s]);
             at += r.count;
@@ -120,31 +120,34 @@ static void steps_and_shards_of_an_epoch(void **state)
     const lvni_plan dropped = PLAN(.batch_size = 32, .drop_last = true);
     assert_int_equal(dropped.steps_per_epoch, 10);
     assert_int_equal(dropped.last_step, 32);
-    const lvni_plan few = make(&(lvni_plan_options){.n_samples = 4, .batch_size = 30, .shards = 6});
+    const lvni_plan few =
+        make(&(lvni_plan_options){.n_samples = 4, .batch_size = 30, .micro_batches = 6});
     assert_int_equal(few.steps_per_epoch, 1);
-    assert_int_equal(lvni_plan_shard(&few, 0, 3).count, 1);
-    assert_int_equal(lvni_plan_shard(&few, 0, 4).count, 0); /* shards without samples */
+    assert_int_equal(lvni_plan_micro_batch(&few, 0, 3).count, 1);
+    /* micro-batches without samples */
+    assert_int_equal(lvni_plan_micro_batch(&few, 0, 4).count, 0);
     const lvni_plan exact = make(&(lvni_plan_options){.n_samples = 64, .batch_size = 32});
     assert_int_equal(exact.steps_per_epoch, 2);
     assert_int_equal(exact.last_step, 32);
 }
 
-static void ranks_own_contiguous_shards(void **state)
+static void ranks_own_contiguous_micro_batches(void **state)
 {
     (void)state;
     for (int s = 1; s <= 40; s++) {
         for (int w = 1; w <= s; w++) {
             int next = 0;
             for (int rank = 0; rank < w; rank++) {
-                const lvni_plan p = PLAN(.batch_size = 64, .shards = s, .devices = w, .rank = rank);
-                assert_int_equal(p.shard_begin, next);
-                assert_true(p.shard_end > p.shard_begin);
-                next = p.shard_end;
+                const lvni_plan p =
+                    PLAN(.batch_size = 64, .micro_batches = s, .devices = w, .rank = rank);
+                assert_int_equal(p.micro_batch_begin, next);
+                assert_true(p.micro_batch_end > p.micro_batch_begin);
+                next = p.micro_batch_end;
             }
             assert_int_equal(next, s);
         }
     }
-    const lvni_plan p = PLAN(.batch_size = 960, .shards = 96, .devices = 12, .rank = 7);
+    const lvni_plan p = PLAN(.batch_size = 960, .micro_batches = 96, .devices = 12, .rank = 7);
     assert_int_equal(p.sub_trees, 1);
     assert_int_equal(p.waiting_sets, 3);
     assert_int_equal(lvni_plan_sets(&p), p.lanes + 3);
@@ -154,34 +157,35 @@ static void what_the_machine_chooses(void **state)
 {
     (void)state;
     assert_int_equal(PLAN(.batch_size = 32, .cores = 2).wgrad_threads, 2);
-    assert_int_equal(PLAN(.batch_size = 32, .shards = 4, .cores = 2).wgrad_threads, 1);
-    assert_int_equal(PLAN(.batch_size = 32, .shards = 4, .cores = 64).wgrad_threads, 16);
+    assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 4, .cores = 2).wgrad_threads, 1);
+    assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 4, .cores = 64).wgrad_threads, 16);
     assert_int_equal(
-        PLAN(.batch_size = 64, .shards = 4, .cores = 64, .cores_all = 400).wgrad_threads, 16);
-    assert_int_equal(PLAN(.batch_size = 64, .shards = 8, .cores = 8, .cores_all = 24).wgrad_threads,
-                     3);
-    assert_int_equal(PLAN(.batch_size = 64, .shards = 4, .cores = 4, .devices = 2).wgrad_threads,
-                     2);
+        PLAN(.batch_size = 64, .micro_batches = 4, .cores = 64, .cores_all = 400).wgrad_threads,
+        16);
+    assert_int_equal(
+        PLAN(.batch_size = 64, .micro_batches = 8, .cores = 8, .cores_all = 24).wgrad_threads, 3);
+    assert_int_equal(
+        PLAN(.batch_size = 64, .micro_batches = 4, .cores = 4, .devices = 2).wgrad_threads, 2);
     assert_int_equal(PLAN(.batch_size = 32, .wgrad_threads = 3, .cores = 64).wgrad_threads, 3);
-    assert_int_equal(PLAN(.batch_size = 32, .shards = 6, .cores = 2).lanes, 2);
-    assert_int_equal(PLAN(.batch_size = 32, .shards = 6, .cores = 2, .lanes = 3).lanes, 3);
-    assert_int_equal(PLAN(.batch_size = 32, .shards = 6, .cores = 2, .lanes = 9).lanes, 6);
-    assert_int_equal(PLAN(.batch_size = 32, .shards = 6, .cores = 8, .devices = 3).lanes, 2);
+    assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 6, .cores = 2).lanes, 2);
+    assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 6, .cores = 2, .lanes = 3).lanes, 3);
+    assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 6, .cores = 2, .lanes = 9).lanes, 6);
+    assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 6, .cores = 8, .devices = 3).lanes, 2);
     assert_int_equal(PLAN(.batch_size = 32).group, 1);
-    assert_int_equal(PLAN(.batch_size = 32, .shards = 6).group, 6);
+    assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 6).group, 6);
     const lvni_plan coupled =
-        PLAN(.batch_size = 32, .shards = 6, .group = 3, .cores = 2, .coupled = true);
+        PLAN(.batch_size = 32, .micro_batches = 6, .group = 3, .cores = 2, .coupled = true);
     assert_int_equal(coupled.lanes, 3);
     assert_true(coupled.lanes_raised);
-    /* rank 1 of two owns shards 4 to 7 of eight: a whole group */
-    assert_int_equal(
-        PLAN(.batch_size = 32, .shards = 8, .group = 4, .devices = 2, .rank = 1, .coupled = true)
-            .lanes,
-        4);
+    /* rank 1 of two owns micro-batches 4 to 7 of eight: a whole group */
+    assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 8, .group = 4, .devices = 2, .rank = 1,
+                          .coupled = true)
+                         .lanes,
+                     4);
     assert_int_equal(PLAN(.batch_size = 8).eval_batch_size, 8);
-    assert_int_equal(PLAN(.batch_size = 64, .shards = 4).eval_batch_size, 64);
-    assert_int_equal(PLAN(.batch_size = 256, .shards = 8).eval_batch_size, 64);
-    assert_int_equal(PLAN(.batch_size = 256, .shards = 2).eval_batch_size, 128);
+    assert_int_equal(PLAN(.batch_size = 64, .micro_batches = 4).eval_batch_size, 64);
+    assert_int_equal(PLAN(.batch_size = 256, .micro_batches = 8).eval_batch_size, 64);
+    assert_int_equal(PLAN(.batch_size = 256, .micro_batches = 2).eval_batch_size, 128);
     assert_int_equal(PLAN(.batch_size = 256, .eval_batch_size = 10).eval_batch_size, 10);
 }
 
@@ -200,14 +204,14 @@ static void evaluation_has_no_padding(void **state)
 
 static void assert_waves(const lvni_plan *p, int n, const int *counts)
 {
-    int shard = p->shard_begin;
+    int micro_batch = p->micro_batch_begin;
     for (int i = 0; i < n; i++) {
-        const lvni_range wave = lvni_plan_wave(p, shard);
-        assert_int_equal(wave.start, shard);
+        const lvni_plan_range wave = lvni_plan_wave(p, micro_batch);
+        assert_int_equal(wave.start, micro_batch);
         assert_int_equal(wave.count, counts[i]);
-        shard += counts[i];
+        micro_batch += counts[i];
     }
-    assert_int_equal(shard, p->shard_end);
+    assert_int_equal(micro_batch, p->micro_batch_end);
 }
 
 #define WAVES(plan, ...)                                                                           \
@@ -216,31 +220,31 @@ static void assert_waves(const lvni_plan *p, int n, const int *counts)
 static void waves_keep_groups_together(void **state)
 {
     (void)state;
-    const lvni_plan free_ones = PLAN(.batch_size = 32, .shards = 8, .group = 4, .cores = 3);
+    const lvni_plan free_ones = PLAN(.batch_size = 32, .micro_batches = 8, .group = 4, .cores = 3);
     WAVES(free_ones, 3, 3, 2);
     const lvni_plan fours =
-        PLAN(.batch_size = 32, .shards = 8, .group = 4, .cores = 3, .coupled = true);
+        PLAN(.batch_size = 32, .micro_batches = 8, .group = 4, .cores = 3, .coupled = true);
     WAVES(fours, 4, 4);
     const lvni_plan pairs =
-        PLAN(.batch_size = 32, .shards = 8, .group = 2, .cores = 5, .coupled = true);
+        PLAN(.batch_size = 32, .micro_batches = 8, .group = 2, .cores = 5, .coupled = true);
     WAVES(pairs, 4, 4);
     const lvni_plan single =
-        PLAN(.batch_size = 32, .shards = 5, .group = 1, .cores = 2, .coupled = true);
+        PLAN(.batch_size = 32, .micro_batches = 5, .group = 1, .cores = 2, .coupled = true);
     WAVES(single, 2, 2, 1);
-    const lvni_plan all = PLAN(.batch_size = 32, .shards = 6, .cores = 1, .coupled = true);
+    const lvni_plan all = PLAN(.batch_size = 32, .micro_batches = 6, .cores = 1, .coupled = true);
     WAVES(all, 6);
-    /* rank 1 of three owns shards 4 to 7 of twelve, parts of the groups 3-5 and 6-8 */
-    const lvni_plan shared = PLAN(.batch_size = 32, .shards = 12, .group = 3, .devices = 3,
+    /* rank 1 of three owns micro-batches 4 to 7 of twelve, parts of the groups 3-5 and 6-8 */
+    const lvni_plan shared = PLAN(.batch_size = 32, .micro_batches = 12, .group = 3, .devices = 3,
                                   .rank = 1, .cores = 8, .coupled = true);
     WAVES(shared, 2, 2);
     /* rank 0 of two owns 0 to 4 of ten in groups of two: two whole groups and half of one go
      * together */
-    const lvni_plan half =
-        PLAN(.batch_size = 32, .shards = 10, .group = 2, .devices = 2, .cores = 8, .coupled = true);
+    const lvni_plan half = PLAN(.batch_size = 32, .micro_batches = 10, .group = 2, .devices = 2,
+                                .cores = 8, .coupled = true);
     WAVES(half, 5);
 }
 
-static void coupled_shards_see_a_round_of_the_devices(void **state)
+static void coupled_micro_batches_see_a_round_of_the_devices(void **state)
 {
     (void)state;
     assert_int_equal(PLAN(.batch_size = 32, .devices = 4, .coupled = true).group, 4);
@@ -250,24 +254,28 @@ static void coupled_shards_see_a_round_of_the_devices(void **state)
     assert_int_equal(PLAN(.batch_size = 32, .accumulate_grad_batches = 4, .coupled = true).group,
                      1);
     assert_int_equal(
-        PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 4, .coupled = true).group,
+        PLAN(.batch_size = 32, .micro_batches = 8, .accumulate_grad_batches = 4, .coupled = true)
+            .group,
         2);
     assert_int_equal(
-        PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 3, .coupled = true).group,
+        PLAN(.batch_size = 32, .micro_batches = 8, .accumulate_grad_batches = 3, .coupled = true)
+            .group,
         2);
     assert_int_equal(
-        PLAN(.batch_size = 32, .shards = 3, .accumulate_grad_batches = 8, .coupled = true).group,
+        PLAN(.batch_size = 32, .micro_batches = 3, .accumulate_grad_batches = 8, .coupled = true)
+            .group,
         1);
-    assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 4, .group = 8,
-                          .coupled = true)
+    assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 8, .accumulate_grad_batches = 4,
+                          .group = 8, .coupled = true)
                          .group,
                      8);
-    assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 4,
+    assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 8, .accumulate_grad_batches = 4,
                           .group_all = true, .coupled = true)
                          .group,
                      8);
     assert_int_equal(
-        PLAN(.batch_size = 32, .shards = 8, .group = 2, .group_all = true, .coupled = true).group,
+        PLAN(.batch_size = 32, .micro_batches = 8, .group = 2, .group_all = true, .coupled = true)
+            .group,
         2);
 }
 
@@ -276,7 +284,7 @@ static void groups_know_their_ranks(void **state)
     (void)state;
     /* ranks own 3, 3, 2, 2, 2 */
     const lvni_plan p =
-        PLAN(.batch_size = 32, .shards = 12, .group = 4, .devices = 5, .coupled = true);
+        PLAN(.batch_size = 32, .micro_batches = 12, .group = 4, .devices = 5, .coupled = true);
     const int start[] = {0, 1, 3}, count[] = {2, 2, 2};
     for (int g = 0; g < 3; g++) {
         assert_int_equal(lvni_plan_ranks_of_group(&p, g).start, start[g]);
@@ -284,47 +292,52 @@ static void groups_know_their_ranks(void **state)
     }
     assert_true(lvni_plan_shares_groups(&p));
     const lvni_plan within =
-        PLAN(.batch_size = 32, .shards = 12, .group = 4, .devices = 3, .coupled = true);
+        PLAN(.batch_size = 32, .micro_batches = 12, .group = 4, .devices = 3, .coupled = true);
     assert_false(lvni_plan_shares_groups(&within));
     assert_int_equal(lvni_plan_ranks_of_group(&within, 2).count, 1);
     const lvni_plan all =
-        PLAN(.batch_size = 32, .shards = 12, .group = 12, .devices = 2, .coupled = true);
+        PLAN(.batch_size = 32, .micro_batches = 12, .group = 12, .devices = 2, .coupled = true);
     assert_true(lvni_plan_shares_groups(&all));
 }
 
-static void what_does_not_fit_is_said(void **state)
+static void what_does_not_fit_is_reported(void **state)
 {
     (void)state;
     REFUSED("no batch size: give batch_size (over all devices) or batch_size_per_device",
-            .shards = 2);
-    REFUSED("batch_size 6 cannot be cut into 8 shards (shards=8): at least one sample each; "
+            .micro_batches = 2);
+    REFUSED("batch_size 6 cannot be cut into 8 micro-batches (micro_batches=8): at least one "
+            "sample each; "
             "smallest that "
             "works: 8",
-            .batch_size = 6, .shards = 8);
-    REFUSED("batch_size 2 x 2 = 4 samples cannot be cut into 8 shards (4 devices x 2 accumulation "
+            .batch_size = 6, .micro_batches = 8);
+    REFUSED("batch_size 2 x 2 = 4 samples cannot be cut into 8 micro-batches (4 devices x 2 "
+            "accumulation "
             "steps): at "
             "least one sample "
             "each; smallest that works: 4 (or devices=2)",
             .batch_size = 2, .accumulate_grad_batches = 2, .devices = 4);
-    REFUSED(
-        "batch_size_per_device 3 cannot be cut into 5 shards (shards=5): at least one sample each; "
-        "smallest that works: 5",
-        .batch_size_per_device = 3, .shards = 5);
-    REFUSED("effective batch 4 cannot be cut into 6 shards (shards=6): at least one sample each; "
+    REFUSED("batch_size_per_device 3 cannot be cut into 5 micro-batches (micro_batches=5): at "
+            "least one sample each; "
+            "smallest that works: 5",
+            .batch_size_per_device = 3, .micro_batches = 5);
+    REFUSED("effective batch 4 cannot be cut into 6 micro-batches (micro_batches=6): at least one "
+            "sample each; "
             "largest "
-            "number of shards that "
+            "number of micro-batches that "
             "works: 4",
-            .effective_batch = 4, .shards = 6);
+            .effective_batch = 4, .micro_batches = 6);
     REFUSED("batch_size=30 and batch_size_per_device=8 disagree: 8 per device on 2 devices is 16; "
             "give one "
             "of them",
             .batch_size = 30, .batch_size_per_device = 8, .devices = 2);
-    REFUSED("5 devices cannot share 4 shards: at least one shard each; nearest that works: "
+    REFUSED("5 devices cannot share 4 micro-batches: at least one micro-batch each; nearest that "
+            "works: "
             "devices=4 (or "
-            "shards=5)",
-            .batch_size = 30, .devices = 5, .shards = 4);
-    REFUSED("group=4 does not divide 6 shards: every group needs as many; nearest that works: 3",
-            .batch_size = 30, .shards = 6, .group = 4);
+            "micro_batches=5)",
+            .batch_size = 30, .devices = 5, .micro_batches = 4);
+    REFUSED(
+        "group=4 does not divide 6 micro-batches: every group needs as many; nearest that works: 3",
+        .batch_size = 30, .micro_batches = 6, .group = 4);
     REFUSED("drop_last=true leaves no step: 341 samples are fewer than the effective batch of 400; "
             "nearest "
             "that works: an "
@@ -343,46 +356,51 @@ static void what_does_not_fit_is_said(void **state)
 
 static void described_as(const lvni_plan *p, const char *want)
 {
-    lvni_str text = {0};
+    lvni_core_str text = {0};
     lvni_plan_describe_batch(p, &text);
-    lvni_str_char(&text, '\n');
+    lvni_core_str_char(&text, '\n');
     lvni_plan_describe_work(p, &text);
-    lvni_str_char(&text, '\n');
+    lvni_core_str_char(&text, '\n');
     lvni_plan_describe_pin(p, &text);
-    lvni_str_char(&text, '\n');
-    assert_string_equal(lvni_str_text(&text), want);
-    lvni_str_free(&text);
+    lvni_core_str_char(&text, '\n');
+    assert_string_equal(lvni_core_str_text(&text), want);
+    lvni_core_str_free(&text);
 }
 
-static void it_speaks_plainly(void **state)
+static void messages_are_plain(void **state)
 {
     (void)state;
-    const lvni_plan two =
-        PLAN(.batch_size = 64, .devices = 2, .accumulate_grad_batches = 1, .shards = 4, .cores = 2);
+    const lvni_plan two = PLAN(.batch_size = 64, .devices = 2, .accumulate_grad_batches = 1,
+                               .micro_batches = 4, .cores = 2);
     described_as(
-        &two, "effective batch 64 = 4 shards x 16; rank 0 owns shards 0-1, rank 1 owns shards 2-3\n"
-              "an epoch of 341 samples is 6 steps, the last of 21; evaluation in chunks of 64\n"
-              "rank 0 works on 2 shards at once (lanes=2) with 2 cores; 3 gradient sets: 1 waiting "
-              "in the tree, 2 in "
-              "work; a rank exchanges 1 sub-tree\n"
-              "the same bits elsewhere: shards=4 wgrad_threads=1 group=4 eval_batch_size=64\n");
-    const lvni_plan one = PLAN(.batch_size = 32, .shards = 6, .drop_last = true);
+        &two,
+        "effective batch 64 = 4 micro-batches x 16; rank 0 owns micro-batches 0-1, rank 1 owns "
+        "micro-batches 2-3\n"
+        "an epoch of 341 samples is 6 steps, the last of 21; evaluation in chunks of 64\n"
+        "rank 0 works on 2 micro-batches at once (lanes=2) with 2 cores; 3 gradient sets: 1 "
+        "waiting "
+        "in the tree, 2 in "
+        "work; a rank exchanges 1 sub-tree\n"
+        "the same bits elsewhere: micro_batches=4 wgrad_threads=1 group=4 eval_batch_size=64\n");
+    const lvni_plan one = PLAN(.batch_size = 32, .micro_batches = 6, .drop_last = true);
     described_as(
         &one,
-        "effective batch 32 = 6 shards x 6 or 5 (the first 2 have 6); rank 0 owns shards 0-5\n"
+        "effective batch 32 = 6 micro-batches x 6 or 5 (the first 2 have 6); rank 0 owns "
+        "micro-batches 0-5\n"
         "an epoch of 341 samples is 10 steps, 21 left out each time (drop_last); evaluation in "
         "chunks of 32\n"
-        "rank 0 works on 1 shard at once (lanes=1) with 1 core; 3 gradient sets: 2 waiting in the "
+        "rank 0 works on 1 micro-batch at once (lanes=1) with 1 core; 3 gradient sets: 2 waiting "
+        "in the "
         "tree, 1 in "
         "work\n"
-        "the same bits elsewhere: shards=6 wgrad_threads=1 group=6 eval_batch_size=32\n");
-    const lvni_plan many = PLAN(.batch_size = 100, .devices = 10, .shards = 11);
-    lvni_str text = {0};
+        "the same bits elsewhere: micro_batches=6 wgrad_threads=1 group=6 eval_batch_size=32\n");
+    const lvni_plan many = PLAN(.batch_size = 100, .devices = 10, .micro_batches = 11);
+    lvni_core_str text = {0};
     lvni_plan_describe_batch(&many, &text);
-    assert_non_null(
-        strstr(lvni_str_text(&text),
-               "; rank 0 owns shards 0-1, rank 1 owns shard 2, ..., rank 9 owns shard 10"));
-    lvni_str_free(&text);
+    assert_non_null(strstr(lvni_core_str_text(&text),
+                           "; rank 0 owns micro-batches 0-1, rank 1 owns "
+                           "micro-batch 2, ..., rank 9 owns micro-batch 10"));
+    lvni_core_str_free(&text);
 }
 
 int main(void)
@@ -390,15 +408,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_dialects_give_one_plan),
         cmocka_unit_test(devices_get_the_shares_users_expect),
-        cmocka_unit_test(steps_and_shards_of_an_epoch),
-        cmocka_unit_test(ranks_own_contiguous_shards),
+        cmocka_unit_test(steps_and_micro_batches_of_an_epoch),
+        cmocka_unit_test(ranks_own_contiguous_micro_batches),
         cmocka_unit_test(what_the_machine_chooses),
         cmocka_unit_test(evaluation_has_no_padding),
         cmocka_unit_test(waves_keep_groups_together),
-        cmocka_unit_test(coupled_shards_see_a_round_of_the_devices),
+        cmocka_unit_test(coupled_micro_batches_see_a_round_of_the_devices),
         cmocka_unit_test(groups_know_their_ranks),
-        cmocka_unit_test(what_does_not_fit_is_said),
-        cmocka_unit_test(it_speaks_plainly),
+        cmocka_unit_test(what_does_not_fit_is_reported),
+        cmocka_unit_test(messages_are_plain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

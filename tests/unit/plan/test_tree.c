@@ -1,5 +1,5 @@
 /* The fixed tree against its definition, written down directly as a recursion, with and without
- * empty shards. */
+ * empty micro-batches. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -39,12 +39,12 @@ static part define(const double *values, const bool *present, int lo, int hi)
 /* Values of very different size, so that another order of additions gives other bits. */
 static void draw(int n, uint32_t round, double *values, bool *present)
 {
-    const lvni_rng rng = {.key = {{7, 11}}, .a = (uint32_t)n, .b = round, .c = 0};
+    const lvni_core_rng rng = {.key = {{7, 11}}, .a = (uint32_t)n, .b = round, .c = 0};
     for (int i = 0; i < n; i++) {
         const uint64_t e = (uint64_t)i;
-        values[i] = ((double)lvni_rng_uniform(&rng, 3 * e) - 0.5) *
-                    ldexp(1.0, (int)(lvni_rng_u32(&rng, 3 * e + 1) % 40));
-        present[i] = round == 0 || lvni_rng_u32(&rng, 3 * e + 2) % (round + 1) != 0;
+        values[i] = ((double)lvni_core_rng_uniform(&rng, 3 * e) - 0.5) *
+                    ldexp(1.0, (int)(lvni_core_rng_u32(&rng, 3 * e + 1) % 40));
+        present[i] = round == 0 || lvni_core_rng_u32(&rng, 3 * e + 2) % (round + 1) != 0;
     }
 }
 
@@ -69,17 +69,17 @@ static int log2_up(int n)
  * node. */
 static part walk(const double *values, const bool *present, int n)
 {
-    lvni_tree tree;
-    lvni_tree_merge merges[LVNI_TREE_PENDING];
+    lvni_plan_tree tree;
+    lvni_plan_tree_merge merges[LVNI_TREE_PENDING];
     double buffer[MAX_N];
     bool in_use[MAX_N] = {false};
-    lvni_tree_init(&tree, n, 0, n);
+    lvni_plan_tree_init(&tree, n, 0, n);
     for (int s = 0; s < n; s++) {
         assert_int_equal(tree.next, s);
         assert_true(tree.n_pending <= log2_up(n));
         buffer[s] = values[s];
         in_use[s] = present[s];
-        const int k = lvni_tree_push(&tree, present[s] ? s : LVNI_TREE_EMPTY, merges);
+        const int k = lvni_plan_tree_push(&tree, present[s] ? s : LVNI_TREE_EMPTY, merges);
         for (int i = 0; i < k; i++) {
             assert_true(in_use[merges[i].into] && in_use[merges[i].from]);
             buffer[merges[i].into] += buffer[merges[i].from];
@@ -130,30 +130,30 @@ static void known_shapes(void **state)
     const double minus_zero[] = {0.0, -0.0};
     const bool second[] = {false, true};
     assert_true(same(walk(minus_zero, second, 2).sum, -0.0));
-    assert_int_equal(lvni_tree_split(2), 1);
-    assert_int_equal(lvni_tree_split(3), 2);
-    assert_int_equal(lvni_tree_split(8), 4);
-    assert_int_equal(lvni_tree_split(9), 8);
+    assert_int_equal(lvni_plan_tree_split(2), 1);
+    assert_int_equal(lvni_plan_tree_split(3), 2);
+    assert_int_equal(lvni_plan_tree_split(8), 4);
+    assert_int_equal(lvni_plan_tree_split(9), 8);
 }
 
 static void ranks_owe_sub_trees(void **state)
 {
     (void)state;
     for (int rank = 0; rank < 12; rank++) { /* 96 = 12 x 8: one each */
-        assert_int_equal(lvni_tree_owed(96, 8 * rank, 8 * rank + 8), 1);
-        assert_int_equal(lvni_tree_waiting(96, 8 * rank, 8 * rank + 8), 3);
+        assert_int_equal(lvni_plan_tree_owed(96, 8 * rank, 8 * rank + 8), 1);
+        assert_int_equal(lvni_plan_tree_waiting(96, 8 * rank, 8 * rank + 8), 3);
     }
-    assert_int_equal(lvni_tree_owed(6, 0, 3), 2); /* (0 1) and 2 */
-    assert_int_equal(lvni_tree_owed(6, 3, 6), 2); /* 3 and (4 5) */
-    assert_int_equal(lvni_tree_owed(6, 0, 6), 1);
-    assert_int_equal(lvni_tree_owed(8, 1, 7), 4); /* 1 (2 3) (4 5) 6 */
-    assert_int_equal(lvni_tree_owed(5, 4, 5), 1);
-    assert_int_equal(lvni_tree_owed(5, 5, 5), 0);
-    assert_int_equal(lvni_tree_waiting(1, 0, 1), 0);
-    assert_int_equal(lvni_tree_waiting(2, 0, 2), 1);
-    assert_int_equal(lvni_tree_waiting(6, 0, 6), 2);
-    assert_int_equal(lvni_tree_waiting(8, 0, 8), 3);
-    assert_true(lvni_tree_owed(65536, 1, 65535) <= LVNI_TREE_PENDING);
+    assert_int_equal(lvni_plan_tree_owed(6, 0, 3), 2); /* (0 1) and 2 */
+    assert_int_equal(lvni_plan_tree_owed(6, 3, 6), 2); /* 3 and (4 5) */
+    assert_int_equal(lvni_plan_tree_owed(6, 0, 6), 1);
+    assert_int_equal(lvni_plan_tree_owed(8, 1, 7), 4); /* 1 (2 3) (4 5) 6 */
+    assert_int_equal(lvni_plan_tree_owed(5, 4, 5), 1);
+    assert_int_equal(lvni_plan_tree_owed(5, 5, 5), 0);
+    assert_int_equal(lvni_plan_tree_waiting(1, 0, 1), 0);
+    assert_int_equal(lvni_plan_tree_waiting(2, 0, 2), 1);
+    assert_int_equal(lvni_plan_tree_waiting(6, 0, 6), 2);
+    assert_int_equal(lvni_plan_tree_waiting(8, 0, 8), 3);
+    assert_true(lvni_plan_tree_owed(65536, 1, 65535) <= LVNI_TREE_PENDING);
 }
 
 int main(void)

@@ -15,20 +15,20 @@
 
 static const char *const animals[] = {"cat", "dog, \"old\"", "ox", "yak", "emu", "cow"};
 
-static void add(lvni_class_metrics *m, int label, int best)
+static void add(lvni_recipes_class_metrics *m, int label, int best)
 {
     float p[6] = {0.1f, 0.1f, 0.1f, 0.1f, 0.1f, 0.1f};
     p[best] = 0.5f;
-    lvni_class_metrics_add(m, label, best, p);
+    lvni_recipes_class_metrics_add(m, label, best, p);
 }
 
 /* Labels 0 0 0 0 1 1 2, predicted 0 0 0 1 1 0 1; cow is predicted once for a cat; yak and emu never
  * occur. */
-static lvni_class_metrics *filled(void)
+static lvni_recipes_class_metrics *filled(void)
 {
     static const int label[] = {0, 0, 0, 0, 1, 1, 2, 0}, predicted[] = {0, 0, 0, 1, 1, 0, 1, 5};
-    lvni_class_metrics *m;
-    assert_int_equal(lvni_class_metrics_create(animals, 6, &m), LVN_OK);
+    lvni_recipes_class_metrics *m;
+    assert_int_equal(lvni_recipes_class_metrics_create(animals, 6, &m), LVN_OK);
     for (size_t i = 0; i < sizeof label / sizeof *label; i++) {
         add(m, label[i], predicted[i]);
     }
@@ -45,11 +45,11 @@ static double number_after(const char *text, const char *key)
 static void scores(void **state)
 {
     (void)state;
-    lvni_str json = {0};
-    lvni_class_metrics *m = filled();
-    lvni_class_metrics_json(m, &json);
-    assert_int_equal(lvni_str_status(&json), LVN_OK);
-    const char *text = lvni_str_text(&json);
+    lvni_core_str json = {0};
+    lvni_recipes_class_metrics *m = filled();
+    lvni_recipes_class_metrics_json(m, &json);
+    assert_int_equal(lvni_core_str_status(&json), LVN_OK);
+    const char *text = lvni_core_str_text(&json);
     assert_float_equal(number_after(text, "\"acc\": "), 0.5, 1e-12);
     assert_float_equal(number_after(text, "\"loss\": "), (4 * log(2.0) + 4 * log(10.0)) / 8, 1e-6);
     const char *macro = strstr(text, "\"macro\": "), *weighted = strstr(text, "\"weighted\": ");
@@ -69,8 +69,8 @@ static void scores(void **state)
               "\"recall\": null, \"f1\": null}"));
     assert_non_null(
         strstr(text, "\"confusion\": [[3, 1, 0, 0, 0, 1], [1, 1, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0]"));
-    lvni_str_free(&json);
-    lvni_class_metrics_destroy(m);
+    lvni_core_str_free(&json);
+    lvni_recipes_class_metrics_destroy(m);
 }
 
 /* All five others are as probable as the true class: a lower number is taken first, so class 5 is
@@ -78,33 +78,33 @@ static void scores(void **state)
 static void top_five(void **state)
 {
     (void)state;
-    lvni_str json = {0};
-    lvni_class_metrics *m = filled();
+    lvni_core_str json = {0};
+    lvni_recipes_class_metrics *m = filled();
     add(m, 5, 0);
-    lvni_class_metrics_json(m, &json);
-    assert_float_equal(number_after(lvni_str_text(&json), "\"top5_acc\": "), 8.0 / 9, 1e-12);
-    lvni_str_free(&json);
-    lvni_class_metrics_destroy(m);
+    lvni_recipes_class_metrics_json(m, &json);
+    assert_float_equal(number_after(lvni_core_str_text(&json), "\"top5_acc\": "), 8.0 / 9, 1e-12);
+    lvni_core_str_free(&json);
+    lvni_recipes_class_metrics_destroy(m);
 }
 
 static void tables(void **state)
 {
     (void)state;
-    lvni_str text = {0}, csv = {0};
-    lvni_class_metrics *m = filled();
-    lvni_class_metrics_print(m, &text);
-    assert_non_null(strstr(lvni_str_text(&text),
+    lvni_core_str text = {0}, csv = {0};
+    lvni_recipes_class_metrics *m = filled();
+    lvni_recipes_class_metrics_print(m, &text);
+    assert_non_null(strstr(lvni_core_str_text(&text),
                            "acc 0.5000  loss 1.4979  top-5 acc 1.0000  (4 of 8 right)\n"));
     assert_non_null(
-        strstr(lvni_str_text(&text), "  cat             3/5     0.7500  0.6000  0.6667\n"));
+        strstr(lvni_core_str_text(&text), "  cat             3/5     0.7500  0.6000  0.6667\n"));
     assert_non_null(
-        strstr(lvni_str_text(&text), "  ox              0/1          -  0.0000  0.0000\n"));
-    assert_non_null(strstr(lvni_str_text(&text), "  4  yak         0  0  0  0  0  0\n"));
-    const char *matrix = strstr(lvni_str_text(&text), "confusion matrix"),
-               *yak = strstr(lvni_str_text(&text), "yak");
+        strstr(lvni_core_str_text(&text), "  ox              0/1          -  0.0000  0.0000\n"));
+    assert_non_null(strstr(lvni_core_str_text(&text), "  4  yak         0  0  0  0  0  0\n"));
+    const char *matrix = strstr(lvni_core_str_text(&text), "confusion matrix"),
+               *yak = strstr(lvni_core_str_text(&text), "yak");
     assert_true(yak > matrix); /* no row in the table of scores */
-    assert_int_equal(lvni_class_metrics_csv(m, &csv), LVN_OK);
-    assert_string_equal(lvni_str_text(&csv),
+    assert_int_equal(lvni_recipes_class_metrics_csv(m, &csv), LVN_OK);
+    assert_string_equal(lvni_core_str_text(&csv),
                         "true\\predicted,cat,\"dog, \"\"old\"\"\",ox,yak,emu,cow\n"
                         "cat,3,1,0,0,0,1\n"
                         "\"dog, \"\"old\"\"\",1,1,0,0,0,0\n"
@@ -112,9 +112,9 @@ static void tables(void **state)
                         "yak,0,0,0,0,0,0\n"
                         "emu,0,0,0,0,0,0\n"
                         "cow,0,0,0,0,0,0\n");
-    lvni_str_free(&text);
-    lvni_str_free(&csv);
-    lvni_class_metrics_destroy(m);
+    lvni_core_str_free(&text);
+    lvni_core_str_free(&csv);
+    lvni_recipes_class_metrics_destroy(m);
 }
 
 static void many_classes(void **state)
@@ -126,43 +126,43 @@ static void many_classes(void **state)
     for (int i = 0; i < N; i++) {
         names[i] = "x";
     }
-    lvni_class_metrics *m;
-    lvni_str csv = {0};
+    lvni_recipes_class_metrics *m;
+    lvni_core_str csv = {0};
     p[N - 1] = 1.0f;
-    assert_int_equal(lvni_class_metrics_create(names, N, &m), LVN_OK);
-    lvni_class_metrics_add(m, N - 1, N - 1, p);
-    assert_int_equal(lvni_class_metrics_csv(m, &csv), LVN_ERR_UNSUPPORTED);
-    lvni_class_metrics_json(m, &csv);
-    assert_null(strstr(lvni_str_text(&csv), "confusion"));
-    lvni_str_free(&csv);
-    lvni_class_metrics_destroy(m);
+    assert_int_equal(lvni_recipes_class_metrics_create(names, N, &m), LVN_OK);
+    lvni_recipes_class_metrics_add(m, N - 1, N - 1, p);
+    assert_int_equal(lvni_recipes_class_metrics_csv(m, &csv), LVN_ERR_UNSUPPORTED);
+    lvni_recipes_class_metrics_json(m, &csv);
+    assert_null(strstr(lvni_core_str_text(&csv), "confusion"));
+    lvni_core_str_free(&csv);
+    lvni_recipes_class_metrics_destroy(m);
 }
 
 static void rows(void **state)
 {
     (void)state;
     const float p[] = {0.25f, 0.125f, 0.25f, 0.375f, 0, 0};
-    lvni_predict_format f = {
+    lvni_recipes_predict_format f = {
         .class_names = animals, .n_classes = 6, .top_k = 3, .probabilities = true};
-    lvni_str out = {0};
-    lvni_predict_head(&f, &out);
-    lvni_predict_row_write(&f, "a,b.jpg", p, &out);
-    assert_string_equal(lvni_str_text(&out),
+    lvni_core_str out = {0};
+    lvni_recipes_predict_head(&f, &out);
+    lvni_recipes_predict_row_write(&f, "a,b.jpg", p, &out);
+    assert_string_equal(lvni_core_str_text(&out),
                         "file,class,probability,class_2,probability_2,class_3,probability_3,"
                         "p_cat,\"p_dog, \"\"old\"\"\",p_ox,p_yak,p_emu,p_cow\n"
                         "\"a,b.jpg\",yak,0.375000,cat,0.250000,ox,0.250000,"
                         "0.250000,0.125000,0.250000,0.375000,0.000000,0.000000\n");
-    lvni_str_clear(&out);
+    lvni_core_str_clear(&out);
     f.json = true;
     f.probabilities = false;
     f.top_k = 2;
-    lvni_predict_head(&f, &out);
-    lvni_predict_row_write(&f, "a.jpg", p, &out);
-    assert_string_equal(lvni_str_text(&out),
+    lvni_recipes_predict_head(&f, &out);
+    lvni_recipes_predict_row_write(&f, "a.jpg", p, &out);
+    assert_string_equal(lvni_core_str_text(&out),
                         "{\"file\": \"a.jpg\", \"class\": \"yak\", \"probability\": 0.375, "
                         "\"top\": [{\"class\": \"yak\", "
                         "\"probability\": 0.375}, {\"class\": \"cat\", \"probability\": 0.25}]}\n");
-    lvni_str_free(&out);
+    lvni_core_str_free(&out);
 }
 
 int main(void)

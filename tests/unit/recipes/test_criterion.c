@@ -1,5 +1,5 @@
-/* Label smoothing and weights per class against PyTorch, on every cut into shards; how weights are
- * read. */
+/* Label smoothing and weights per class against PyTorch, on every cut into micro-batches; how
+ * weights are read. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -85,7 +85,7 @@ static const lvn_module_class linear_class = {.name = "linear",
                                               .forward = linear_forward,
                                               .training_step = linear_step};
 
-static void set_parameters(const lvni_model *m)
+static void set_parameters(const lvni_nn_model *m)
 {
     for (int k = 0; k < CLASSES; k++) {
         for (int f = 0; f < FEATURES; f++) {
@@ -93,29 +93,32 @@ static void set_parameters(const lvni_model *m)
         }
         m->weights[m->offset[1] + k] = (float)(k - 1) / 4.0F;
     }
-    lvni_model_touch((lvni_model *)(uintptr_t)m);
+    lvni_nn_model_touch((lvni_nn_model *)(uintptr_t)m);
 }
 
 /* ---- reading ---- */
 
-static lvn_status read_words(int n, const char *const *words, lvni_criterion *out, lvni_str *note)
+static lvn_status read_arguments(int n, const char *const *words, lvni_recipes_criterion *out,
+                                 lvni_core_str *note)
 {
-    lvni_config *c;
-    assert_int_equal(lvni_config_create(&lvni_criterion_options, 1, &c), LVN_OK);
-    lvn_status s = lvni_config_load_words(c, n, words);
-    s = s == LVN_OK ? lvni_criterion_read(c, &few, out, note) : s;
-    lvni_config_destroy(c);
+    lvni_core_config *c;
+    assert_int_equal(lvni_core_config_create(&lvni_recipes_criterion_options, 1, &c), LVN_OK);
+    lvn_status s = lvni_core_config_load_arguments(c, n, words);
+    s = s == LVN_OK ? lvni_recipes_criterion_read(c, &few, out, note) : s;
+    lvni_core_config_destroy(c);
     return s;
 }
 
 /* One step of plain descent over all samples; checks loss and gradient against case g. */
-static void check_step(size_t g, int shards, lvni_precision precision, double tolerance)
+static void check_step(size_t g, int micro_batches, lvni_trainer_precision precision,
+                       double tolerance)
 {
-    lvni_mix mix;
-    lvni_str note = {0};
-    lvni_mix_init(&mix, &linear_class, 0.0, 0.0);
-    assert_int_equal(read_words(2, (const char *const[]){golden[g].weights, golden[g].smoothing},
-                                &mix.criterion, &note),
+    lvni_recipes_mix mix;
+    lvni_core_str note = {0};
+    lvni_recipes_mix_init(&mix, &linear_class, 0.0, 0.0);
+    assert_int_equal(read_arguments(2,
+                                    (const char *const[]){golden[g].weights, golden[g].smoothing},
+                                    &mix.criterion, &note),
                      LVN_OK);
     lvni_trainer_options o = {.train = &few,
                               .optim = {.kind = LVNI_OPTIM_SGD, .lr = 1.0},
@@ -127,24 +130,24 @@ static void check_step(size_t g, int shards, lvni_precision precision, double to
                               .log_every_n_steps = 1};
     const lvni_plan_options plan = {.n_samples = N,
                                     .batch_size = N,
-                                    .shards = shards,
+                                    .micro_batches = micro_batches,
                                     .lanes = 2,
                                     .wgrad_threads = 1,
                                     .eval_batch_size = 4,
                                     .cores = 2};
-    assert_int_equal(lvni_model_build(&mix.cls, NULL, 1, &o.model), LVN_OK);
+    assert_int_equal(lvni_nn_model_build(&mix.cls, NULL, 1, &o.model), LVN_OK);
     set_parameters(o.model);
     assert_int_equal(lvni_plan_make(&plan, &o.plan), LVN_OK);
     lvni_trainer *t;
     assert_int_equal(lvni_trainer_create(&o, &t), LVN_OK);
-    const lvni_loader_options loader = {.dataset = &few, .plan = &t->o.plan, .training = true};
-    assert_int_equal(lvni_loader_create(&loader, &t->loader), LVN_OK);
-    lvni_step_result r;
+    const lvni_data_loader_options loader = {.dataset = &few, .plan = &t->o.plan, .training = true};
+    assert_int_equal(lvni_data_loader_create(&loader, &t->loader), LVN_OK);
+    lvni_trainer_step_result r;
     assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
     assert_false(r.phase[0].skipped);
-    if (!(fabs(lvni_metric_mean(&r.metrics, "loss") - golden[g].loss) < tolerance)) {
-        fail_msg("%s %s, %d shards: the loss is %.9g", golden[g].weights, golden[g].smoothing,
-                 shards, lvni_metric_mean(&r.metrics, "loss"));
+    if (!(fabs(lvni_trainer_metric_mean(&r.metrics, "loss") - golden[g].loss) < tolerance)) {
+        fail_msg("%s %s, %d micro-batches: the loss is %.9g", golden[g].weights,
+                 golden[g].smoothing, micro_batches, lvni_trainer_metric_mean(&r.metrics, "loss"));
     }
     float moved[16];
     memcpy(moved, o.model->weights + o.model->offset[0], 12 * sizeof *moved);
@@ -154,23 +157,23 @@ static void check_step(size_t g, int shards, lvni_precision precision, double to
         const float before =
             o.model->weights[i < 12 ? o.model->offset[0] + i : o.model->offset[1] + i - 12];
         if (!(fabs((double)(before - moved[i]) - golden[g].gradient[i]) < tolerance)) {
-            fail_msg("%s %s, %d shards: gradient %d is %.9g, not %.9g", golden[g].weights,
-                     golden[g].smoothing, shards, i, (double)(before - moved[i]),
+            fail_msg("%s %s, %d micro-batches: gradient %d is %.9g, not %.9g", golden[g].weights,
+                     golden[g].smoothing, micro_batches, i, (double)(before - moved[i]),
                      golden[g].gradient[i]);
         }
     }
     lvni_trainer_destroy(t);
-    lvni_model_destroy(o.model);
-    lvni_criterion_free(&mix.criterion);
-    lvni_str_free(&note);
+    lvni_nn_model_destroy(o.model);
+    lvni_recipes_criterion_free(&mix.criterion);
+    lvni_core_str_free(&note);
 }
 
 static void a_step_is_that_of_pytorch_however_it_is_cut(void **state)
 {
     (void)state;
     for (size_t g = 0; g < sizeof golden / sizeof *golden; g++) {
-        for (int shards = 1; shards <= 5; shards++) {
-            check_step(g, shards, LVNI_PRECISION_32, 1e-6);
+        for (int micro_batches = 1; micro_batches <= 5; micro_batches++) {
+            check_step(g, micro_batches, LVNI_PRECISION_32, 1e-6);
         }
         check_step(g, 3, LVNI_PRECISION_16_MIXED, 2e-3);
     }
@@ -186,7 +189,7 @@ static void weights_come_from_a_file(void **state)
     close(fd);
     snprintf(word, sizeof word, "class_weights=%s", path);
     static const struct {
-        const char *text, *says; /* NULL: it is right */
+        const char *text, *reports; /* NULL: it is right */
     } files[] = {{"f: 7\nb: c: 0.5\n\n  d e :3\r\na: 1", NULL},
                  {"a: 1\nb: c: 2\nd e: 3\n", "no weight for the class f"},
                  {"a: 1\nb: 2\n", ":2: there is no such class"},
@@ -196,12 +199,12 @@ static void weights_come_from_a_file(void **state)
                  {"a: 1 2\n", ":1: this is not a class name, a colon and a number"},
                  {"a: -1\n", "the weight of the class a is -1, it must be above 0"}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        lvni_criterion c = {0};
-        lvni_str note = {0};
-        assert_int_equal(lvni_file_write(path, files[i].text, strlen(files[i].text)), LVN_OK);
-        assert_int_equal(read_words(1, (const char *const[]){word}, &c, &note),
-                         files[i].says == NULL ? LVN_OK : LVN_ERR_USAGE);
-        if (files[i].says == NULL) {
+        lvni_recipes_criterion c = {0};
+        lvni_core_str note = {0};
+        assert_int_equal(lvni_core_file_write(path, files[i].text, strlen(files[i].text)), LVN_OK);
+        assert_int_equal(read_arguments(1, (const char *const[]){word}, &c, &note),
+                         files[i].reports == NULL ? LVN_OK : LVN_ERR_USAGE);
+        if (files[i].reports == NULL) {
             if (c.class_weight == NULL) {
                 fail();
                 return;
@@ -212,13 +215,13 @@ static void weights_come_from_a_file(void **state)
                         fabs((double)w[1] - 6.0 / 20.5) < 1e-6);
             assert_true(fabs((double)w[2] - 36.0 / 20.5) < 1e-6 &&
                         fabs((double)w[3] - 84.0 / 20.5) < 1e-6);
-            assert_non_null(strstr(lvni_str_text(&note),
+            assert_non_null(strstr(lvni_core_str_text(&note),
                                    "class weights a 0.5854, b: c 0.2927, d e 1.756, f 4.098"));
-        } else if (strstr(lvn_last_error()->message, files[i].says) == NULL) {
+        } else if (strstr(lvn_last_error()->message, files[i].reports) == NULL) {
             fail_msg("%s", lvn_last_error()->message);
         }
-        lvni_criterion_free(&c);
-        lvni_str_free(&note);
+        lvni_recipes_criterion_free(&c);
+        lvni_core_str_free(&note);
     }
     unlink(path);
 }
@@ -235,14 +238,14 @@ static void mistakes_in_a_list_are_named(void **state)
         {"class_weights=[1,2,3,inf]", "the weight of the class f is inf"},
         {"class_weights=[1,0,3,4]", "the weight of the class b: c is 0"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        lvni_criterion c = {0};
-        lvni_str note = {0};
-        assert_int_equal(read_words(1, bad[i], &c, &note), LVN_ERR_USAGE);
+        lvni_recipes_criterion c = {0};
+        lvni_core_str note = {0};
+        assert_int_equal(read_arguments(1, bad[i], &c, &note), LVN_ERR_USAGE);
         if (strstr(lvn_last_error()->message, bad[i][1]) == NULL) {
             fail_msg("%s", lvn_last_error()->message);
         }
-        lvni_criterion_free(&c);
-        lvni_str_free(&note);
+        lvni_recipes_criterion_free(&c);
+        lvni_core_str_free(&note);
     }
 }
 

@@ -17,24 +17,27 @@
 
 enum { COMMANDS = 5, TRAIN = 0, LAUNCH = 4, NAME = 128 };
 
-typedef const lvni_option_table *(*tables_of)(size_t *n);
+typedef const lvni_core_option_table *(*tables_of)(size_t *n);
 static const tables_of tables[COMMANDS] = {
-    lvni_classify_train_tables, lvni_classify_predict_tables, lvni_classify_eval_tables,
-    lvni_export_tables,         lvni_launch_tables,
+    lvni_recipes_classify_train_tables,
+    lvni_recipes_classify_predict_tables,
+    lvni_recipes_classify_eval_tables,
+    lvni_recipes_export_tables,
+    lvni_launch_tables,
 };
 
-static lvni_config *open_command(int command)
+static lvni_core_config *open_command(int command)
 {
     size_t n;
-    lvni_config *c;
-    const lvni_option_table *t = tables[command](&n);
-    assert_int_equal(lvni_config_create(t, n, &c), LVN_OK);
+    lvni_core_config *c;
+    const lvni_core_option_table *t = tables[command](&n);
+    assert_int_equal(lvni_core_config_create(t, n, &c), LVN_OK);
     return c;
 }
 
-static bool take(lvni_config *c, const char *word)
+static bool take(lvni_core_config *c, const char *word)
 {
-    return lvni_config_load_words(c, 1, &word) == LVN_OK;
+    return lvni_core_config_load_arguments(c, 1, &word) == LVN_OK;
 }
 
 /* A row of this command, or a sentence for it. */
@@ -45,20 +48,20 @@ static void answers_list(const char *list, int command)
     snprintf(path, sizeof path, "%s/%s.txt", LEVIN_FOREIGN_NAMES, list);
     FILE *f = fopen(path, "r");
     assert_non_null(f);
-    lvni_config *c = open_command(command);
+    lvni_core_config *c = open_command(command);
     while (fgets(name, sizeof name, f) != NULL) {
         name[strcspn(name, "\n")] = '\0';
         const char *key = command == LAUNCH ? lvni_launch_short_form(name) : name;
         key += strncmp(key, "--", 2) == 0 ? 2 : 0;
-        const lvni_foreign *entry = lvni_config_foreign(c, key);
-        if (lvni_config_target(c, key) == NULL && (entry == NULL || entry->hint == NULL)) {
+        const lvni_core_foreign *entry = lvni_core_config_foreign(c, key);
+        if (lvni_core_config_target(c, key) == NULL && (entry == NULL || entry->hint == NULL)) {
             fail_msg("%s: `%s` gets no answer", list, name);
         }
         n++;
     }
     assert_true(n > 20);
     fclose(f);
-    lvni_config_destroy(c);
+    lvni_core_config_destroy(c);
 }
 
 static void every_name_of_other_trainers_is_answered(void **state)
@@ -77,10 +80,10 @@ static void every_option_of_torchrun_is_answered(void **state)
 
 /* "{max_steps}=1" of a hint is a word that the command takes; capitals stand for a value of the
  * user's. */
-static void check_values(lvni_config *c, const lvni_foreign *entry)
+static void check_values(lvni_core_config *c, const lvni_core_foreign *entry)
 {
     char key[NAME], word[2 * NAME];
-    for (const char *at = entry->hint; lvni_foreign_next_key(&at, key, sizeof key);) {
+    for (const char *at = entry->hint; lvni_core_foreign_next_key(&at, key, sizeof key);) {
         const bool list = at[0] == '=' && at[1] == '[';
         const size_t n = at[0] != '=' ? 0 : list ? strcspn(at, "]") + 1 : strcspn(at, " ,;'");
         if (n > 1 && !isupper((unsigned char)at[1]) && at[1] != '\'' &&
@@ -93,11 +96,11 @@ static void check_values(lvni_config *c, const lvni_foreign *entry)
     }
 }
 
-static bool has_keys(const lvni_config *c, const lvni_foreign *entry)
+static bool has_keys(const lvni_core_config *c, const lvni_core_foreign *entry)
 {
     char key[NAME];
-    for (const char *at = entry->hint; lvni_foreign_next_key(&at, key, sizeof key);) {
-        if (lvni_config_find(c, key) == NULL) {
+    for (const char *at = entry->hint; lvni_core_foreign_next_key(&at, key, sizeof key);) {
+        if (lvni_core_config_find(c, key) == NULL) {
             return false;
         }
     }
@@ -107,17 +110,17 @@ static bool has_keys(const lvni_config *c, const lvni_foreign *entry)
 static void sentences_name_keys_and_values_that_exist(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < lvni_foreign_table_n; i++) {
-        const lvni_foreign *entry = &lvni_foreign_table[i];
+    for (size_t i = 0; i < lvni_core_foreign_table_n; i++) {
+        const lvni_core_foreign *entry = &lvni_core_foreign_table[i];
         assert_true((entry->key == NULL) != (entry->hint == NULL));
         bool used = entry->key != NULL;
         for (int k = 0; k < COMMANDS && !used; k++) {
-            lvni_config *c = open_command(k);
+            lvni_core_config *c = open_command(k);
             used = has_keys(c, entry);
             if (used) {
                 check_values(c, entry);
             }
-            lvni_config_destroy(c);
+            lvni_core_config_destroy(c);
         }
         if (!used) {
             fail_msg("no command has all keys of: %s", entry->hint);
@@ -126,18 +129,19 @@ static void sentences_name_keys_and_values_that_exist(void **state)
 }
 
 /* Is the entry what some command finds by this name? An alias must be of a row itself. */
-static bool is_found(const lvni_foreign *entry, const char *name)
+static bool is_found(const lvni_core_foreign *entry, const char *name)
 {
     bool found = false;
     for (int k = 0; k < COMMANDS && !found; k++) {
-        lvni_config *c = open_command(k);
-        found = lvni_config_find(c, name) == NULL && lvni_config_foreign(c, name) == entry;
+        lvni_core_config *c = open_command(k);
+        found =
+            lvni_core_config_find(c, name) == NULL && lvni_core_config_foreign(c, name) == entry;
         if (found && entry->key != NULL) {
-            const lvni_slot *slot = lvni_config_target(c, name);
+            const lvni_core_slot *slot = lvni_core_config_target(c, name);
             assert_non_null(slot);
             assert_null(slot->row->alias_of);
         }
-        lvni_config_destroy(c);
+        lvni_core_config_destroy(c);
     }
     return found;
 }
@@ -147,10 +151,10 @@ static bool is_refused(const char *word)
 {
     bool refused = false;
     for (int k = 0; k < COMMANDS && !refused; k++) {
-        lvni_config *c = open_command(k);
+        lvni_core_config *c = open_command(k);
         refused =
             !take(c, word) && strstr(lvn_last_error()->message, "is not in this version: ") != NULL;
-        lvni_config_destroy(c);
+        lvni_core_config_destroy(c);
     }
     return refused;
 }
@@ -158,8 +162,8 @@ static bool is_refused(const char *word)
 static void every_name_of_the_table_is_in_use(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < lvni_foreign_table_n; i++) {
-        const lvni_foreign *entry = &lvni_foreign_table[i];
+    for (size_t i = 0; i < lvni_core_foreign_table_n; i++) {
+        const lvni_core_foreign *entry = &lvni_core_foreign_table[i];
         for (const char *p = entry->names; p != NULL;) {
             const size_t n = strcspn(p, "|");
             char name[NAME];
@@ -176,12 +180,12 @@ static void every_name_of_the_table_is_in_use(void **state)
 static void spelling_comes_behind_meaning(void **state)
 {
     (void)state;
-    lvni_config *c = open_command(TRAIN);
-    assert_string_equal(lvni_config_target(c, "wd")->row->name, "optim.weight_decay");
-    assert_string_equal(lvni_config_target(c, "Batch-Size")->row->name, "batch_size");
-    assert_string_equal(lvni_config_target(c, "optimizer")->row->name, "optim.name");
-    assert_null(lvni_config_target(c, "optimzer"));
-    lvni_config_destroy(c);
+    lvni_core_config *c = open_command(TRAIN);
+    assert_string_equal(lvni_core_config_target(c, "wd")->row->name, "optim.weight_decay");
+    assert_string_equal(lvni_core_config_target(c, "Batch-Size")->row->name, "batch_size");
+    assert_string_equal(lvni_core_config_target(c, "optimizer")->row->name, "optim.name");
+    assert_null(lvni_core_config_target(c, "optimzer"));
+    lvni_core_config_destroy(c);
 }
 
 int main(void)

@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static lvni_mix mix_of(double mixup, double cutmix)
+static lvni_recipes_mix mix_of(double mixup, double cutmix)
 {
-    return (lvni_mix){.mixup_alpha = mixup, .cutmix_alpha = cutmix};
+    return (lvni_recipes_mix){.mixup_alpha = mixup, .cutmix_alpha = cutmix};
 }
 
 /* Beta(a, a): mean 1/2, variance 1 / (4 (2a + 1)), fourth central moment 3 / (16 (2a + 1)(2a +
@@ -28,10 +28,10 @@ static void lambda_has_the_moments_of_beta(void **state)
     enum { N = 20000 };
     for (size_t k = 0; k < sizeof alphas / sizeof *alphas; k++) {
         const double a = alphas[k];
-        const lvni_mix m = mix_of(a, 0.0);
+        const lvni_recipes_mix m = mix_of(a, 0.0);
         double mean = 0.0, variance = 0.0, fourth = 0.0;
         for (uint32_t i = 0; i < N; i++) {
-            const lvni_mix_draw d = lvni_mix_draw_one(&m, 11, i, i % 7, 32, 32);
+            const lvni_recipes_mix_draw d = lvni_recipes_mix_draw_one(&m, 11, i, i % 7, 32, 32);
             assert_true(!d.cut && d.lambda >= 0.0 && d.lambda <= 1.0);
             mean += d.lambda / N;
             variance += (d.lambda - 0.5) * (d.lambda - 0.5) / N;
@@ -43,13 +43,13 @@ static void lambda_has_the_moments_of_beta(void **state)
     }
 }
 
-static void boxes_have_the_area_that_lambda_says(void **state)
+static void boxes_have_the_area_that_lambda_gives(void **state)
 {
     (void)state;
-    const lvni_mix m = mix_of(0.0, 1.0);
+    const lvni_recipes_mix m = mix_of(0.0, 1.0);
     double mean = 0.0;
     for (uint32_t i = 0; i < 2000; i++) {
-        const lvni_mix_draw d = lvni_mix_draw_one(&m, 5, i, 0, 20, 12);
+        const lvni_recipes_mix_draw d = lvni_recipes_mix_draw_one(&m, 5, i, 0, 20, 12);
         assert_true(d.cut && d.x0 >= 0 && d.x0 <= d.x1 && d.x1 <= 20 && d.y0 >= 0 && d.y0 <= d.y1 &&
                     d.y1 <= 12);
         assert_true(fabs(d.lambda - (1.0 - (d.x1 - d.x0) * (d.y1 - d.y0) / 240.0)) < 1e-12);
@@ -62,25 +62,25 @@ static void boxes_have_the_area_that_lambda_says(void **state)
 static void both_kinds_take_turns_by_chance(void **state)
 {
     (void)state;
-    const lvni_mix m = mix_of(0.2, 1.0);
+    const lvni_recipes_mix m = mix_of(0.2, 1.0);
     int cut = 0;
     for (uint32_t i = 0; i < 1000; i++) {
-        cut += lvni_mix_draw_one(&m, 5, i, 3, 8, 8).cut;
+        cut += lvni_recipes_mix_draw_one(&m, 5, i, 3, 8, 8).cut;
     }
     assert_in_range(cut, 440, 560);
 }
 
-static void draws_depend_on_seed_step_and_shard_alone(void **state)
+static void draws_depend_on_seed_step_and_micro_batch_alone(void **state)
 {
     (void)state;
-    const lvni_mix m = mix_of(1.0, 0.0);
-    const double lambda = lvni_mix_draw_one(&m, 1, 2, 3, 8, 8).lambda;
-    assert_true(lambda == lvni_mix_draw_one(&m, 1, 2, 3, 50, 50).lambda);
-    assert_true(lambda != lvni_mix_draw_one(&m, 2, 2, 3, 8, 8).lambda);
-    assert_true(lambda != lvni_mix_draw_one(&m, 1, 3, 3, 8, 8).lambda);
-    assert_true(lambda != lvni_mix_draw_one(&m, 1, 2, 4, 8, 8).lambda);
+    const lvni_recipes_mix m = mix_of(1.0, 0.0);
+    const double lambda = lvni_recipes_mix_draw_one(&m, 1, 2, 3, 8, 8).lambda;
+    assert_true(lambda == lvni_recipes_mix_draw_one(&m, 1, 2, 3, 50, 50).lambda);
+    assert_true(lambda != lvni_recipes_mix_draw_one(&m, 2, 2, 3, 8, 8).lambda);
+    assert_true(lambda != lvni_recipes_mix_draw_one(&m, 1, 3, 3, 8, 8).lambda);
+    assert_true(lambda != lvni_recipes_mix_draw_one(&m, 1, 2, 4, 8, 8).lambda);
     int64_t partner[17], seen[17] = {0};
-    lvni_mix_partners(1, 2, 3, 17, partner);
+    lvni_recipes_mix_partners(1, 2, 3, 17, partner);
     for (int i = 0; i < 17; i++) {
         assert_in_range(partner[i], 0, 16);
         seen[partner[i]]++;
@@ -88,7 +88,7 @@ static void draws_depend_on_seed_step_and_shard_alone(void **state)
     for (int i = 0; i < 17; i++) {
         assert_int_equal(seen[i], 1);
     }
-    lvni_mix_partners(1, 2, 3, 1, partner);
+    lvni_recipes_mix_partners(1, 2, 3, 1, partner);
     assert_int_equal(partner[0], 0);
 }
 
@@ -96,17 +96,17 @@ static void draws_depend_on_seed_step_and_shard_alone(void **state)
 static void draws_are_these(void **state)
 {
     (void)state;
-    const lvni_mix blend = mix_of(0.4, 0.0), paste = mix_of(0.0, 1.0);
+    const lvni_recipes_mix blend = mix_of(0.4, 0.0), paste = mix_of(0.0, 1.0);
     static const int64_t want[8] = {6, 4, 2, 1, 5, 3, 0, 7};
     int64_t partner[8];
-    assert_true(lvni_mix_draw_one(&blend, 1, 2, 3, 8, 8).lambda == 0x1.45570bca8ed1cp-1);
-    const lvni_mix_draw d = lvni_mix_draw_one(&paste, 1, 2, 3, 40, 30);
+    assert_true(lvni_recipes_mix_draw_one(&blend, 1, 2, 3, 8, 8).lambda == 0x1.45570bca8ed1cp-1);
+    const lvni_recipes_mix_draw d = lvni_recipes_mix_draw_one(&paste, 1, 2, 3, 40, 30);
     assert_true(d.cut && d.x0 == 5 && d.x1 == 38 && d.y0 == 8 && d.y1 == 30);
-    lvni_mix_partners(1, 2, 3, 8, partner);
+    lvni_recipes_mix_partners(1, 2, 3, 8, partner);
     assert_memory_equal(partner, want, sizeof want);
 }
 
-static void pictures_are_blended_or_pasted(void **state)
+static void images_are_blended_or_pasted(void **state)
 {
     (void)state;
     enum { N = 3, H = 4, W = 5, C = 3, SIZE = H * W * C };
@@ -115,14 +115,14 @@ static void pictures_are_blended_or_pasted(void **state)
     for (int i = 0; i < N * SIZE; i++) {
         in[i] = (float)i;
     }
-    const lvni_mix_draw blend = {.lambda = 0.75};
-    lvni_mix_pictures(&blend, partner, in, N, H, W, C, out);
+    const lvni_recipes_mix_draw blend = {.lambda = 0.75};
+    lvni_recipes_mix_images(&blend, partner, in, N, H, W, C, out);
     for (int i = 0; i < N * SIZE; i++) {
         assert_float_equal(out[i], 0.75F * in[i] + 0.25F * in[partner[i / SIZE] * SIZE + i % SIZE],
                            1e-4F);
     }
-    const lvni_mix_draw paste = {.cut = true, .x0 = 1, .x1 = 3, .y0 = 2, .y1 = 4};
-    lvni_mix_pictures(&paste, partner, in, N, H, W, C, out);
+    const lvni_recipes_mix_draw paste = {.cut = true, .x0 = 1, .x1 = 3, .y0 = 2, .y1 = 4};
+    lvni_recipes_mix_images(&paste, partner, in, N, H, W, C, out);
     for (int i = 0; i < N * SIZE; i++) {
         const int x = i / C % W, y = i / C / W % H;
         const bool inside = x >= 1 && x < 3 && y >= 2 && y < 4;
@@ -184,11 +184,11 @@ static double soft_loss(const float *w, const float *bias, const float *x, const
 static void a_step_has_the_loss_of_soft_targets(void **state)
 {
     (void)state;
-    lvni_mix m;
-    lvni_mix_init(&m, &flat_class, 0.8, 0.0);
+    lvni_recipes_mix m;
+    lvni_recipes_mix_init(&m, &flat_class, 0.8, 0.0);
     assert_ptr_equal(m.cls.validation_step, flat_step);
-    lvni_model *model;
-    assert_int_equal(lvni_model_build(&m.cls, NULL, 1, &model), LVN_OK);
+    lvni_nn_model *model;
+    assert_int_equal(lvni_nn_model_build(&m.cls, NULL, 1, &model), LVN_OK);
     float images[BATCH * S * S * 3], mixed[BATCH * S * S * 3];
     int64_t labels[BATCH] = {0, 1, 2, 1, 0}, partner[BATCH], other[BATCH];
     for (int i = 0; i < BATCH * S * S * 3; i++) {
@@ -197,18 +197,19 @@ static void a_step_has_the_loss_of_soft_targets(void **state)
     lvn_batch batch = {.size = BATCH,
                        .image = lvn_tensor_wrap(images, LVN_F32, LVN_SHAPE(BATCH, S, S, 3)),
                        .label = lvn_tensor_wrap(labels, LVN_I64, LVN_SHAPE(BATCH))};
-    lvni_step step = {.weight = BATCH};
-    lvni_ctx_get()->at = (lvni_position){.seed = 9, .step = 4, .shard = 1, .training = true};
+    lvni_nn_step step = {.weight = BATCH};
+    lvni_tensor_ctx_get()->at =
+        (lvni_tensor_position){.seed = 9, .step = 4, .micro_batch = 1, .training = true};
     assert_int_equal(lvn_scope_open(), LVN_OK);
     const double loss = lvn_item(model->root->cls->training_step(model->root, &batch, &step.now));
     assert_int_equal(lvn_scope_close(), LVN_OK);
-    const lvni_mix_draw d = lvni_mix_draw_one(&m, 9, 4, 1, S, S);
+    const lvni_recipes_mix_draw d = lvni_recipes_mix_draw_one(&m, 9, 4, 1, S, S);
     assert_true(d.lambda > 0.02 && d.lambda < 0.98); /* else the test would not see much */
-    lvni_mix_partners(9, 4, 1, BATCH, partner);
+    lvni_recipes_mix_partners(9, 4, 1, BATCH, partner);
     for (int i = 0; i < BATCH; i++) {
         other[i] = labels[partner[i]];
     }
-    lvni_mix_pictures(&d, partner, images, BATCH, S, S, 3, mixed);
+    lvni_recipes_mix_images(&d, partner, images, BATCH, S, S, 3, mixed);
     const float *w = model->parameters[0].tensor->data, *bias = model->parameters[1].tensor->data;
     assert_true(fabs(loss - soft_loss(w, bias, mixed, labels, other, d.lambda)) < 1e-5);
     assert_int_equal(step.n_metrics, 2);
@@ -216,18 +217,18 @@ static void a_step_has_the_loss_of_soft_targets(void **state)
     assert_string_equal(step.metric[1].name, "acc");
     lvn_release(batch.image);
     lvn_release(batch.label);
-    lvni_model_destroy(model);
+    lvni_nn_model_destroy(model);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lambda_has_the_moments_of_beta),
-        cmocka_unit_test(boxes_have_the_area_that_lambda_says),
+        cmocka_unit_test(boxes_have_the_area_that_lambda_gives),
         cmocka_unit_test(both_kinds_take_turns_by_chance),
-        cmocka_unit_test(draws_depend_on_seed_step_and_shard_alone),
+        cmocka_unit_test(draws_depend_on_seed_step_and_micro_batch_alone),
         cmocka_unit_test(draws_are_these),
-        cmocka_unit_test(pictures_are_blended_or_pasted),
+        cmocka_unit_test(images_are_blended_or_pasted),
         cmocka_unit_test(a_step_has_the_loss_of_soft_targets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

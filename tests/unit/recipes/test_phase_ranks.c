@@ -43,8 +43,8 @@ static bool fails_in_the_second_phase(const lvn_step *step)
         return false;
     }
     /* rank 0 may have failed before: then this one must end, too */
-    const uint64_t from = lvni_now_ns();
-    while (there && access(begun, F_OK) != 0 && lvni_seconds_since(from) < PATIENCE_S) {
+    const uint64_t from = lvni_core_now_ns();
+    while (there && access(begun, F_OK) != 0 && lvni_core_seconds_since(from) < PATIENCE_S) {
         usleep(1000);
     }
     return there;
@@ -64,7 +64,7 @@ static int be_rank(int argc, char **argv)
 
 typedef struct rank {
     pid_t pid;
-    char log[96], said[TEXT];
+    char log[96], message[TEXT];
     int code;
 } rank;
 
@@ -77,7 +77,7 @@ static void start(rank *r, int number)
     char *const words[] = {(char[]){"test_phase_ranks"}, out,
                            (char[]){"devices=2"},        (char[]){"quiet=true"},
                            (char[]){"max_steps=8"},      (char[]){"batch_size=2"},
-                           (char[]){"shards=2"},         (char[]){"lanes=1"},
+                           (char[]){"micro_batches=2"},  (char[]){"lanes=1"},
                            (char[]){"num_workers=0"},    NULL};
     assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
     assert_int_equal(
@@ -94,15 +94,15 @@ static void wait_for(rank *r)
     size_t n;
     assert_int_equal(waitpid(r->pid, &status, 0), r->pid);
     r->code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    assert_int_equal(lvni_file_read(r->log, TEXT, &text, &n), LVN_OK);
-    snprintf(r->said, sizeof r->said, "%s", text);
-    lvni_free(text);
+    assert_int_equal(lvni_core_file_read(r->log, TEXT, &text, &n), LVN_OK);
+    snprintf(r->message, sizeof r->message, "%s", text);
+    lvni_core_free(text);
 }
 
-static void assert_says(const rank *r, const char *piece)
+static void assert_text_has(const rank *r, const char *piece)
 {
-    if (strstr(r->said, piece) == NULL) {
-        fail_msg("`%s` is not in: %s", piece, r->said);
+    if (strstr(r->message, piece) == NULL) {
+        fail_msg("`%s` is not in: %s", piece, r->message);
     }
 }
 
@@ -164,15 +164,15 @@ static void as_processes(void **state)
     for (int i = 0; i < 2; i++) {
         wait_for(&r[i]);
     }
-    assert_says(&r[1], "cannot be broadcast");
-    assert_says(&r[1], "in step 5, second, shard 1");
+    assert_text_has(&r[1], "cannot be broadcast");
+    assert_text_has(&r[1], "in step 5, second, micro-batch 1");
     assert_int_equal(r[1].code, LVNI_EXIT_FAILURE);
-    assert_says(&r[0], "error: rank 1 (");
-    assert_says(&r[0], "failed first at step 5: add: (1, 2) and (7, 7) cannot be broadcast");
-    assert_says(
+    assert_text_has(&r[0], "error: rank 1 (");
+    assert_text_has(&r[0], "failed first at step 5: add: (1, 2) and (7, 7) cannot be broadcast");
+    assert_text_has(
         &r[0],
-        " (in step 5, second, shard 1); between two phases of a step nothing can be saved: ");
-    assert_says(&r[0], "keeps step 4");
+        " (in step 5, second, micro-batch 1); between two phases of a step nothing can be saved: ");
+    assert_text_has(&r[0], "keeps step 4");
     assert_int_equal(r[0].code, LVNI_EXIT_PEER);
     assert_whole();
 }
@@ -183,10 +183,10 @@ static void as_threads(void **state)
     rank one;
     start(&one, 0);
     wait_for(&one);
-    assert_says(&one, "error: add: (1, 2) and (7, 7) cannot be broadcast");
-    assert_says(&one, "; between two phases of a step nothing can be saved: ");
-    assert_says(&one, "in step 5, second, shard 1");
-    assert_says(&one, "in rank 1 of 2");
+    assert_text_has(&one, "error: add: (1, 2) and (7, 7) cannot be broadcast");
+    assert_text_has(&one, "; between two phases of a step nothing can be saved: ");
+    assert_text_has(&one, "in step 5, second, micro-batch 1");
+    assert_text_has(&one, "in rank 1 of 2");
     assert_int_equal(one.code, LVNI_EXIT_FAILURE);
     assert_whole();
 }

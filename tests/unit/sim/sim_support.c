@@ -39,7 +39,7 @@ void assert_same_bits(const char *what, const lvn_tensor *a, const lvn_tensor *b
         return;
     }
     assert_int_equal(a->dtype, here->dtype);
-    assert_true(lvni_same_shape(a, here));
+    assert_true(lvni_tensor_same_shape(a, here));
     if (memcmp(a->data, here->data, (size_t)lvn_numel(a) * lvn_dtype_size(a->dtype)) != 0) {
         fail_msg("%s: the device gives other bits than the cpu", what);
     }

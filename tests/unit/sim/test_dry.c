@@ -10,44 +10,45 @@
 
 enum { TEAM = 2 };
 
-static lvni_ctx *open_real(void)
+static lvni_tensor_ctx *open_real(void)
 {
-    lvni_ctx *ctx = lvni_ctx_create(TEAM, 1);
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(TEAM, 1);
     assert_non_null(ctx);
-    lvni_ctx_set(ctx);
+    lvni_tensor_ctx_set(ctx);
     return ctx;
 }
 
 /* A dry device whose addresses nobody may read, and a context on it. */
-static lvni_ctx *open_dry(lvni_device **device)
+static lvni_tensor_ctx *open_dry(lvni_tensor_device **device)
 {
-    lvni_ctx *ctx = open_real();
-    assert_int_equal(lvni_device_create_dry(device), LVN_OK);
+    lvni_tensor_ctx *ctx = open_real();
+    assert_int_equal(lvni_tensor_device_create_dry(device), LVN_OK);
     ctx->device = *device;
-    const lvni_desc d = {.dtype = LVN_F32, .ndim = 1, .shape = {1}};
+    const lvni_tensor_desc d = {.dtype = LVN_F32, .ndim = 1, .shape = {1}};
     lvn_tensor *first = lvni_tensor_new(&d); /* lies at the beginning */
     assert_int_equal(mprotect(first->data, (size_t)1 << 36, PROT_NONE), 0);
     lvn_release(first);
     return ctx;
 }
 
-static void close_dry(lvni_ctx *ctx, lvni_device *device)
+static void close_dry(lvni_tensor_ctx *ctx, lvni_tensor_device *device)
 {
-    lvni_ctx_destroy(ctx);
-    lvni_device_destroy_dry(device);
-    lvni_ctx_set(NULL);
+    lvni_tensor_ctx_destroy(ctx);
+    lvni_tensor_device_destroy_dry(device);
+    lvni_tensor_ctx_set(NULL);
 }
 
-static lvni_args run(lvni_op op, const op_case *row, lvn_tensor *const *in)
+static lvni_kernels_args run(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in)
 {
-    lvni_args args = {.attr = case_attribute(op, row)};
+    lvni_kernels_args args = {.attr = case_attribute(op, row)};
     for (int i = 0; i < LVNI_MAX_IN; i++) {
         args.in[i] = in[i];
     }
-    if (lvni_run(op, &args, ~0u) != LVN_OK) {
-        fail_msg("%s, case \"%s\": %s", lvni_ops[op].name, row->name, lvn_last_error()->message);
+    if (lvni_kernels_run(op, &args, ~0u) != LVN_OK) {
+        fail_msg("%s, case \"%s\": %s", lvni_kernels_ops[op].name, row->name,
+                 lvn_last_error()->message);
     }
-    for (int i = 0; i < lvni_ops[op].n_out; i++) {
+    for (int i = 0; i < lvni_kernels_ops[op].n_out; i++) {
         support_keep(args.out[i]);
     }
     return args;
@@ -57,7 +58,8 @@ static lvni_args run(lvni_op op, const op_case *row, lvn_tensor *const *in)
 static void move(lvn_tensor *const *in, lvn_tensor **there)
 {
     for (int i = 0; i < LVNI_MAX_IN; i++) {
-        const lvni_desc d = in[i] == NULL ? (lvni_desc){.dtype = LVN_F32} : lvni_tensor_desc(in[i]);
+        const lvni_tensor_desc d =
+            in[i] == NULL ? (lvni_tensor_desc){.dtype = LVN_F32} : lvni_tensor_get_desc(in[i]);
         there[i] = in[i] == NULL ? NULL : support_keep(lvni_tensor_new(&d));
     }
 }
@@ -68,17 +70,18 @@ typedef struct taken {
     uint64_t scratch, tensors;
 } taken;
 
-static taken taken_now(const lvni_ctx *ctx)
+static taken taken_now(const lvni_tensor_ctx *ctx)
 {
     return (taken){.scratch = lvni_cpu_get_need().scratch,
-                   .tensors = lvni_cache_bytes(ctx->cache) +
-                              (ctx->device == NULL ? 0 : lvni_device_get_stats(ctx->device).held)};
+                   .tensors =
+                       lvni_tensor_cache_bytes(ctx->cache) +
+                       (ctx->device == NULL ? 0 : lvni_tensor_device_get_stats(ctx->device).held)};
 }
 
-static bool is_empty(lvni_op op, const lvni_args *args)
+static bool is_empty(lvni_kernels_op op, const lvni_kernels_args *args)
 {
     bool empty = false;
-    for (int i = 0; i < LVNI_MAX_IN + lvni_ops[op].n_out; i++) {
+    for (int i = 0; i < LVNI_MAX_IN + lvni_kernels_ops[op].n_out; i++) {
         const lvn_tensor *t = i < LVNI_MAX_IN ? args->in[i] : args->out[i - LVNI_MAX_IN];
         empty = empty || (t != NULL && lvn_numel(t) == 0);
     }
@@ -86,44 +89,44 @@ static bool is_empty(lvni_op op, const lvni_args *args)
 }
 
 /* An op's row for real, and dry with inputs of the same shapes. */
-static void run_both(lvni_op op, const op_case *row)
+static void run_both(lvni_kernels_op op, const op_case *row)
 {
     lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN], *there[LVNI_MAX_IN];
-    lvni_device *device;
+    lvni_tensor_device *device;
     case_inputs(op, row, in64, in32);
-    lvni_ctx *real = open_real();
-    const lvni_args want = run(op, row, in32);
+    lvni_tensor_ctx *real = open_real();
+    const lvni_kernels_args want = run(op, row, in32);
     const taken need = taken_now(real);
-    lvni_ctx *ctx = open_dry(&device);
+    lvni_tensor_ctx *ctx = open_dry(&device);
     move(in32, there);
-    const lvni_desc small = {.dtype = LVN_F32, .ndim = 1, .shape = {1}};
+    const lvni_tensor_desc small = {.dtype = LVN_F32, .ndim = 1, .shape = {1}};
     support_keep(lvni_tensor_new(&small)); /* the block that open_dry gave back */
     const taken before = taken_now(ctx);
-    const lvni_args have = run(op, row, there);
-    const taken told = taken_now(ctx);
-    for (int k = 0; k < lvni_ops[op].n_out; k++) {
-        assert_ptr_equal(lvni_device_of(have.out[k]->data), device);
+    const lvni_kernels_args have = run(op, row, there);
+    const taken reported = taken_now(ctx);
+    for (int k = 0; k < lvni_kernels_ops[op].n_out; k++) {
+        assert_ptr_equal(lvni_tensor_device_of(have.out[k]->data), device);
         assert_int_equal(have.out[k]->dtype, want.out[k]->dtype);
-        assert_true(lvni_same_shape(have.out[k], want.out[k]));
+        assert_true(lvni_tensor_same_shape(have.out[k], want.out[k]));
     }
     if (!is_empty(op, &want) &&
-        (need.scratch != told.scratch || need.tensors != told.tensors - before.tensors)) {
+        (need.scratch != reported.scratch || need.tensors != reported.tensors - before.tensors)) {
         fail_msg("%s, case \"%s\" takes %llu bytes of scratch memory and %llu of tensors; a dry "
                  "run tells %llu and %llu (LVNI_DRY in ops.def)",
-                 lvni_ops[op].name, row->name, (unsigned long long)need.scratch,
-                 (unsigned long long)need.tensors, (unsigned long long)told.scratch,
-                 (unsigned long long)(told.tensors - before.tensors));
+                 lvni_kernels_ops[op].name, row->name, (unsigned long long)need.scratch,
+                 (unsigned long long)need.tensors, (unsigned long long)reported.scratch,
+                 (unsigned long long)(reported.tensors - before.tensors));
     }
     move(in64, there);
     run(op, row, there);
     support_release(NULL);
     close_dry(ctx, device);
-    lvni_ctx_destroy(real);
+    lvni_tensor_ctx_destroy(real);
 }
 
-static void a_dry_run_touches_nothing_and_tells_what_a_real_one_takes(void **state)
+static void a_dry_run_touches_nothing_and_reports_what_a_real_one_takes(void **state)
 {
-    const lvni_op op = (lvni_op)(uintptr_t)*state;
+    const lvni_kernels_op op = (lvni_kernels_op)(uintptr_t)*state;
     for (int c = 0; c < all_cases[op].n; c++) {
         run_both(op, &all_cases[op].rows[c]);
     }
@@ -134,17 +137,17 @@ static void size_classes_waste_little(void **state)
     (void)state;
     size_t got, again;
     int last = 0;
-    assert_int_equal(lvni_size_class(1, &got), 0);
+    assert_int_equal(lvni_tensor_size_class(1, &got), 0);
     assert_int_equal(got, 256);
     for (size_t bytes = 257; bytes <= LVNI_SIZE_LIMIT; bytes += bytes / 97 + 1) {
-        const int k = lvni_size_class(bytes, &got);
+        const int k = lvni_tensor_size_class(bytes, &got);
         assert_in_range(got, bytes, bytes + bytes / (bytes > (size_t)1 << 20 ? 16 : 4));
         assert_in_range(k, last, last + 1); /* none is left out */
-        assert_int_equal(lvni_size_class(got, &again), k);
+        assert_int_equal(lvni_tensor_size_class(got, &again), k);
         assert_int_equal(again, got);
         last = k;
     }
-    assert_int_equal(lvni_size_class(LVNI_SIZE_LIMIT, &got), LVNI_SIZE_CLASSES - 1);
+    assert_int_equal(lvni_tensor_size_class(LVNI_SIZE_LIMIT, &got), LVNI_SIZE_CLASSES - 1);
     assert_int_equal(got, LVNI_SIZE_LIMIT);
 }
 
@@ -152,28 +155,29 @@ static void size_classes_waste_little(void **state)
 static void a_dry_device_counts_as_the_cache_does(void **state)
 {
     (void)state;
-    lvni_device *device;
-    lvni_ctx *ctx = open_dry(&device);
-    lvni_cache *cache = lvni_cache_create();
+    lvni_tensor_device *device;
+    lvni_tensor_ctx *ctx = open_dry(&device);
+    lvni_tensor_cache *cache = lvni_tensor_cache_create();
     void *here[40], *there[40];
     size_t got[40], same[40];
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 40; i++) {
             const size_t bytes = (size_t)i * (size_t)i * 997 + (size_t)round * 400;
-            here[i] = lvni_cache_take(cache, bytes, &got[i]);
-            there[i] = lvni_device_take(device, bytes, &same[i]);
+            here[i] = lvni_tensor_cache_take(cache, bytes, &got[i]);
+            there[i] = lvni_tensor_device_take(device, bytes, &same[i]);
             assert_int_equal(got[i], same[i]);
         }
         for (int i = 0; i < 40; i++) {
-            lvni_cache_give(cache, here[i], got[i]);
-            lvni_device_give(device, there[i], got[i]);
+            lvni_tensor_cache_give(cache, here[i], got[i]);
+            lvni_tensor_device_give(device, there[i], got[i]);
         }
-        const lvni_device_stats s = lvni_device_get_stats(device);
+        const lvni_tensor_device_stats s = lvni_tensor_device_get_stats(device);
         /* open_dry's own */
-        assert_in_range(s.held, lvni_cache_bytes(cache), lvni_cache_bytes(cache) + 256);
+        assert_in_range(s.held, lvni_tensor_cache_bytes(cache),
+                        lvni_tensor_cache_bytes(cache) + 256);
         assert_int_equal(s.in_use, 0);
     }
-    lvni_cache_destroy(cache);
+    lvni_tensor_cache_destroy(cache);
     close_dry(ctx, device);
 }
 
@@ -181,11 +185,11 @@ static void a_dry_device_counts_as_the_cache_does(void **state)
 static void scratch_and_numbers(void **state)
 {
     (void)state;
-    lvni_device *device;
+    lvni_tensor_device *device;
     const op_case *row = &all_cases[LVNI_OP_conv2d].rows[0];
     lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN], *there[LVNI_MAX_IN];
     case_inputs(LVNI_OP_conv2d, row, in64, in32);
-    lvni_ctx *ctx = open_dry(&device);
+    lvni_tensor_ctx *ctx = open_dry(&device);
     move(in32, there);
     there[1]->param = 0;
     run(LVNI_OP_conv2d, row, there);
@@ -195,7 +199,7 @@ static void scratch_and_numbers(void **state)
     assert_true(once.scratch > 0 || once.weights > 0);
     assert_int_equal(once.scratch, twice.scratch);
     assert_int_equal(once.weights, twice.weights);
-    const lvni_desc d = {.dtype = LVN_F32, .ndim = 0};
+    const lvni_tensor_desc d = {.dtype = LVN_F32, .ndim = 0};
     assert_true(lvn_item(support_keep(lvni_tensor_new(&d))) == 0.0);
     support_release(NULL);
     close_dry(ctx, device);
@@ -206,8 +210,8 @@ int main(void)
     sim_start("0", "1MiB");
     struct CMUnitTest tests[LVNI_OP_COUNT + 3];
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        tests[op] = (struct CMUnitTest){lvni_ops[op].name,
-                                        a_dry_run_touches_nothing_and_tells_what_a_real_one_takes,
+        tests[op] = (struct CMUnitTest){lvni_kernels_ops[op].name,
+                                        a_dry_run_touches_nothing_and_reports_what_a_real_one_takes,
                                         NULL, support_release, (void *)(uintptr_t)op};
     }
     const struct CMUnitTest others[3] = {cmocka_unit_test(size_classes_waste_little),

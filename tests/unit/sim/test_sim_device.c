@@ -26,10 +26,10 @@ static lvn_tensor *ones(lvn_device device, int64_t rows, int64_t columns)
     return there;
 }
 
-static lvni_device *device(int index)
+static lvni_tensor_device *device(int index)
 {
-    lvni_device *d;
-    assert_int_equal(lvni_device_open(index, &d), LVN_OK);
+    lvni_tensor_device *d;
+    assert_int_equal(lvni_tensor_device_open(index, &d), LVN_OK);
     return d;
 }
 
@@ -89,7 +89,7 @@ static void memory_runs_out_with_a_sentence_and_comes_back(void **state)
     assert_non_null(strstr(lvn_last_error()->message,
                            "sim:0 is out of memory: 5 MiB were asked for, and 30 MiB of its 32 MiB "
                            "are in use; smaller batches (batch_size"));
-    assert_int_equal(lvni_device_get_stats(device(0)).in_use, (uint64_t)n * 5 << 20);
+    assert_int_equal(lvni_tensor_device_get_stats(device(0)).in_use, (uint64_t)n * 5 << 20);
     while (n > 0) {
         lvn_release(big[--n]);
     }
@@ -100,7 +100,7 @@ static void memory_runs_out_with_a_sentence_and_comes_back(void **state)
     assert_true(lvn_item(lvn_mean(whole)) == 1.0);
     assert_int_equal(lvn_scope_close(), LVN_OK);
     lvn_release(whole);
-    assert_int_equal(lvni_device_get_stats(device(0)).in_use, 0);
+    assert_int_equal(lvni_tensor_device_get_stats(device(0)).in_use, 0);
 }
 
 static void an_op_without_memory_fails_its_scope_alone(void **state)
@@ -116,11 +116,11 @@ static void an_op_without_memory_fails_its_scope_alone(void **state)
     lvn_release(half);
 }
 
-static void the_allocator_can_be_told_to_fail(void **state)
+static void the_allocator_can_be_reported_to_fail(void **state)
 {
     (void)state;
     lvn_tensor *x = ones(LVN_SIM(0), 4, 4);
-    lvni_device_fail_at(device(0), 2);
+    lvni_tensor_device_fail_at(device(0), 2);
     assert_int_equal(lvn_scope_open(), LVN_OK);
     assert_non_null(lvn_square(x));
     assert_null(lvn_square(x));
@@ -142,8 +142,8 @@ static void blocks_are_used_again(void **state)
         }
         assert_true(lvn_item(lvn_mean(y)) == 1.0);
         assert_int_equal(lvn_scope_close(), LVN_OK);
-        held[i] = lvni_device_get_stats(device(2)).held;
-        calls[i] = lvni_alloc_get_total().calls;
+        held[i] = lvni_tensor_device_get_stats(device(2)).held;
+        calls[i] = lvni_core_alloc_get_total().calls;
     }
     assert_int_equal(held[1], held[0]);
     assert_int_equal(held[2], held[0]);
@@ -208,7 +208,7 @@ static void threads_share_devices(void **state)
     worker w[6];
     uint64_t before[3];
     for (int i = 0; i < 3; i++) {
-        before[i] = lvni_device_get_stats(device(i)).in_use;
+        before[i] = lvni_tensor_device_get_stats(device(i)).in_use;
     }
     for (int i = 0; i < 6; i++) {
         w[i] = (worker){.index = i % 3};
@@ -220,7 +220,7 @@ static void threads_share_devices(void **state)
         assert_true(w[i].sum == 30.0 * (64 + w[i].index));
     }
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(lvni_device_get_stats(device(i)).in_use, before[i]);
+        assert_int_equal(lvni_tensor_device_get_stats(device(i)).in_use, before[i]);
     }
 }
 
@@ -246,8 +246,9 @@ static void *queue_zeros(void *argument)
 {
     queued *q = argument;
     sem_t *s[] = {q->begun, q->go};
-    q->status = lvni_device_submit(device(0), "hold", hold, s, sizeof s);
-    const lvn_status zeros = lvni_mem_zero(lvn_data(q->x), (size_t)lvn_numel(q->x) * sizeof(float));
+    q->status = lvni_tensor_device_submit(device(0), "hold", hold, s, sizeof s);
+    const lvn_status zeros =
+        lvni_tensor_mem_zero(lvn_data(q->x), (size_t)lvn_numel(q->x) * sizeof(float));
     q->status = q->status == LVN_OK ? zeros : q->status;
     sem_post(q->begun);
     lvn_device_wait();
@@ -307,12 +308,13 @@ static void the_first_error_of_several_devices_stays(void **state)
         sem_init(&go[i], 0, 0);
         void *const payload[] = {&begun, &go[i], name[i]};
         assert_int_equal(
-            lvni_device_submit(device(i), "test", hold_and_fail, payload, sizeof payload), LVN_OK);
+            lvni_tensor_device_submit(device(i), "test", hold_and_fail, payload, sizeof payload),
+            LVN_OK);
     }
     sem_wait(&begun);
     sem_wait(&begun);
     sem_post(&go[0]);
-    while (!lvni_device_failed()) {
+    while (!lvni_tensor_device_failed()) {
         usleep(1000);
     }
     sem_post(&go[1]);
@@ -392,7 +394,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(new_tensors_lie_where_the_thread_works),
         cmocka_unit_test(memory_runs_out_with_a_sentence_and_comes_back),
         cmocka_unit_test(an_op_without_memory_fails_its_scope_alone),
-        cmocka_unit_test(the_allocator_can_be_told_to_fail),
+        cmocka_unit_test(the_allocator_can_be_reported_to_fail),
         cmocka_unit_test(blocks_are_used_again),
         cmocka_unit_test(errors_show_at_the_end_of_the_scope),
         cmocka_unit_test(threads_share_devices),

@@ -7,7 +7,7 @@
 
 static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape,
                                           &rows_linear,      &rows_image,  &rows_norm,
-                                          &rows_loss,        &rows_seq,    &rows_shard};
+                                          &rows_loss,        &rows_seq,    &rows_group};
 
 /* sum(y^2), y = f(in); with `second` also the square of its gradient by the first input. */
 static lvn_tensor *objective(const row *r, lvn_tensor *const *in, bool second)

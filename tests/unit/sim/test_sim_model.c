@@ -20,8 +20,8 @@ typedef struct result {
 
 static float *fetch(const float *x, int64_t n)
 {
-    float *here = lvni_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *here);
-    assert_int_equal(lvni_mem_copy(here, x, (size_t)n * sizeof *here), LVN_OK);
+    float *here = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *here);
+    assert_int_equal(lvni_tensor_mem_copy(here, x, (size_t)n * sizeof *here), LVN_OK);
     return here;
 }
 
@@ -38,14 +38,14 @@ static void fill(lvn_batch *b)
     }
 }
 
-static double step(const lvni_model *m, const lvn_batch *b, lvni_set *set)
+static double step(const lvni_nn_model *m, const lvn_batch *b, lvni_nn_set *set)
 {
-    lvni_ctx *ctx = lvni_ctx_get();
-    lvni_step s = {.weight = BATCH};
-    ctx->at = (lvni_position){.seed = 1, .training = true};
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    lvni_nn_step s = {.weight = BATCH};
+    ctx->at = (lvni_tensor_position){.seed = 1, .training = true};
     ctx->gradients = &set->gradients;
     ctx->records = set;
-    lvni_set_begin(set, BATCH);
+    lvni_nn_set_begin(set, BATCH);
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_tensor *loss = m->root->cls->training_step(m->root, b, &s.now);
     const double value = lvn_item(loss);
@@ -53,13 +53,13 @@ static double step(const lvni_model *m, const lvn_batch *b, lvni_set *set)
     if (lvn_scope_close() != LVN_OK || back != LVN_OK) {
         fail_msg("%s", lvn_last_error()->message);
     }
-    lvni_set_finish(set);
+    lvni_nn_set_finish(set);
     ctx->gradients = NULL;
     ctx->records = NULL;
     return value;
 }
 
-static lvni_optim *make_optim(const lvni_model *m, lvni_optim_kind kind)
+static lvni_optim *make_optim(const lvni_nn_model *m, lvni_optim_kind kind)
 {
     lvni_optim_parameter p[256] = {{0}};
     lvni_optim *optim;
@@ -87,25 +87,26 @@ static lvni_optim *make_optim(const lvni_model *m, lvni_optim_kind kind)
 static result train(lvn_device device, const char *model, lvni_optim_kind kind)
 {
     assert_int_equal(lvn_device_use(device), LVN_OK);
-    const lvni_zoo_arguments arguments = {.image_size = SIZE, .n_classes = 3};
-    lvni_model *m;
-    lvni_set *set;
-    lvni_ema *ema;
+    const lvni_nn_zoo_arguments arguments = {.image_size = SIZE, .n_classes = 3};
+    lvni_nn_model *m;
+    lvni_nn_set *set;
+    lvni_optim_ema *ema;
     lvn_batch batch = {0};
-    assert_int_equal(lvni_model_build(lvni_zoo_find(model), &arguments, 5, &m), LVN_OK);
-    assert_int_equal(lvni_set_create(m, &set), LVN_OK);
+    assert_int_equal(lvni_nn_model_build(lvni_nn_zoo_find(model), &arguments, 5, &m), LVN_OK);
+    assert_int_equal(lvni_nn_set_create(m, &set), LVN_OK);
     lvni_optim *optim = make_optim(m, kind);
-    assert_int_equal(
-        lvni_ema_create(&(lvni_ema_options){.decay = 0.9}, m->weights, m->n_values, &ema), LVN_OK);
+    assert_int_equal(lvni_optim_ema_create(&(lvni_optim_ema_options){.decay = 0.9}, m->weights,
+                                           m->n_values, &ema),
+                     LVN_OK);
     fill(&batch);
     result r = {.n_values = m->n_values, .n_weights = m->n_weights};
     for (int i = 0; i < STEPS; i++) {
         r.loss = step(m, &batch, set);
         r.norm = lvni_optim_gradient_norm(optim, set->data, 0, m->n_weights);
         lvni_optim_step(optim, 0, m->weights, set->data, 0.01, 1.0 / BATCH);
-        lvni_model_apply_records(m, set);
-        lvni_ema_update(ema, m->weights, i);
-        lvni_model_touch(m);
+        lvni_nn_model_apply_records(m, set);
+        lvni_optim_ema_update(ema, m->weights, i);
+        lvni_nn_model_touch(m);
     }
     assert_int_equal(lvn_device_wait(), LVN_OK);
     r.values = fetch(m->weights, m->n_values);
@@ -115,10 +116,10 @@ static result train(lvn_device device, const char *model, lvni_optim_kind kind)
     }
     lvn_release(batch.image);
     lvn_release(batch.label);
-    lvni_ema_destroy(ema);
+    lvni_optim_ema_destroy(ema);
     lvni_optim_destroy(optim);
-    lvni_set_destroy(set);
-    lvni_model_destroy(m);
+    lvni_nn_set_destroy(set);
+    lvni_nn_model_destroy(m);
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
     return r;
 }
@@ -141,10 +142,10 @@ static void compare(const char *model, lvni_optim_kind kind)
     assert_equal(here.slot[1], there.slot[1], here.n_weights);
     const result *const both[] = {&here, &there};
     for (int i = 0; i < 2; i++) {
-        lvni_free(both[i]->values);
-        lvni_free(both[i]->average);
-        lvni_free(both[i]->slot[0]);
-        lvni_free(both[i]->slot[1]);
+        lvni_core_free(both[i]->values);
+        lvni_core_free(both[i]->average);
+        lvni_core_free(both[i]->slot[0]);
+        lvni_core_free(both[i]->slot[1]);
     }
 }
 
@@ -167,16 +168,16 @@ static lvn_status wait_for_gate(void *payload)
 static void buffers_take_values_of_the_host(void **state)
 {
     (void)state;
-    const lvni_zoo_arguments arguments = {.image_size = SIZE, .n_classes = 3};
-    lvni_model *m;
-    lvni_set *set;
-    lvni_device *d;
+    const lvni_nn_zoo_arguments arguments = {.image_size = SIZE, .n_classes = 3};
+    lvni_nn_model *m;
+    lvni_nn_set *set;
+    lvni_tensor_device *d;
     sem_t gate, *at = &gate;
     assert_int_equal(sem_init(&gate, 0, 0), 0);
-    assert_int_equal(lvni_device_open(0, &d), LVN_OK);
+    assert_int_equal(lvni_tensor_device_open(0, &d), LVN_OK);
     assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
-    assert_int_equal(lvni_model_build(lvni_zoo_find("cnn"), &arguments, 5, &m), LVN_OK);
-    assert_int_equal(lvni_set_create(m, &set), LVN_OK);
+    assert_int_equal(lvni_nn_model_build(lvni_nn_zoo_find("cnn"), &arguments, 5, &m), LVN_OK);
+    assert_int_equal(lvni_nn_set_create(m, &set), LVN_OK);
     const lvn_buffer *buffer = m->buffers[0];
     const int64_t n = buffer->numel;
     float record[64];
@@ -185,26 +186,26 @@ static void buffers_take_values_of_the_host(void **state)
     for (int64_t i = 0; i < n; i++) {
         LVNI_F32(value)[i] = (float)i;
     }
-    lvni_ctx *ctx = lvni_ctx_get();
-    ctx->at = (lvni_position){.training = true};
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    ctx->at = (lvni_tensor_position){.training = true};
     ctx->records = set;
-    lvni_set_begin(set, 2.0);
-    assert_int_equal(lvni_device_submit(d, "gate", wait_for_gate, &at, sizeof at), LVN_OK);
+    lvni_nn_set_begin(set, 2.0);
+    assert_int_equal(lvni_tensor_device_submit(d, "gate", wait_for_gate, &at, sizeof at), LVN_OK);
     assert_int_equal(lvn_buffer_push(buffer, value), LVN_OK);
     memset(LVNI_F32(value), 0, (size_t)n * sizeof(float));
     lvn_release(value);
     sem_post(&gate);
     ctx->records = NULL;
-    assert_int_equal(lvni_mem_copy(record, set->data + m->n_weights + buffer->offset,
-                                   (size_t)(n + 1) * sizeof(float)),
+    assert_int_equal(lvni_tensor_mem_copy(record, set->data + m->n_weights + buffer->offset,
+                                          (size_t)(n + 1) * sizeof(float)),
                      LVN_OK);
     for (int64_t i = 0; i < n; i++) {
         assert_true(record[i] == 2.0f * (float)i);
     }
     assert_true(record[n] == 2.0f);
     sem_destroy(&gate);
-    lvni_set_destroy(set);
-    lvni_model_destroy(m);
+    lvni_nn_set_destroy(set);
+    lvni_nn_model_destroy(m);
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
@@ -212,10 +213,10 @@ static void buffers_take_values_of_the_host(void **state)
 static void nothing_is_left_on_the_device(void **state)
 {
     (void)state;
-    lvni_device *d;
-    assert_int_equal(lvni_device_open(0, &d), LVN_OK);
-    assert_true(lvni_device_get_stats(d).peak > 0);
-    assert_int_equal(lvni_device_get_stats(d).in_use, 0);
+    lvni_tensor_device *d;
+    assert_int_equal(lvni_tensor_device_open(0, &d), LVN_OK);
+    assert_true(lvni_tensor_device_get_stats(d).peak > 0);
+    assert_int_equal(lvni_tensor_device_get_stats(d).in_use, 0);
 }
 
 int main(void)

@@ -6,38 +6,40 @@
 #include <stdio.h>
 #include <string.h>
 
-static lvni_args run(lvni_op op, const op_case *row, lvn_tensor *const *in)
+static lvni_kernels_args run(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in)
 {
-    lvni_args args = {.attr = case_attribute(op, row)};
+    lvni_kernels_args args = {.attr = case_attribute(op, row)};
     for (int i = 0; i < LVNI_MAX_IN; i++) {
         args.in[i] = in[i];
     }
-    if (lvni_run(op, &args, ~0u) != LVN_OK) {
-        fail_msg("%s, case \"%s\": %s", lvni_ops[op].name, row->name, lvn_last_error()->message);
+    if (lvni_kernels_run(op, &args, ~0u) != LVN_OK) {
+        fail_msg("%s, case \"%s\": %s", lvni_kernels_ops[op].name, row->name,
+                 lvn_last_error()->message);
     }
-    for (int i = 0; i < lvni_ops[op].n_out; i++) {
+    for (int i = 0; i < lvni_kernels_ops[op].n_out; i++) {
         support_keep(args.out[i]);
     }
     return args;
 }
 
-static void compare(lvni_op op, const op_case *row, lvn_tensor *const *in)
+static void compare(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in)
 {
     lvn_tensor *there[LVNI_MAX_IN];
     for (int i = 0; i < LVNI_MAX_IN; i++) {
         there[i] = in[i] == NULL ? NULL : support_keep(sim_put(in[i]));
     }
-    const lvni_args want = run(op, row, in), have = run(op, row, there);
-    for (int k = 0; k < lvni_ops[op].n_out; k++) {
+    const lvni_kernels_args want = run(op, row, in), have = run(op, row, there);
+    for (int k = 0; k < lvni_kernels_ops[op].n_out; k++) {
         char what[160];
-        snprintf(what, sizeof what, "%s, case \"%s\", output %d", lvni_ops[op].name, row->name, k);
+        snprintf(what, sizeof what, "%s, case \"%s\", output %d", lvni_kernels_ops[op].name,
+                 row->name, k);
         assert_same_bits(what, want.out[k], have.out[k]);
     }
 }
 
 static void sim_has_the_bits_of_the_cpu(void **state)
 {
-    const lvni_op op = (lvni_op)(uintptr_t)*state;
+    const lvni_kernels_op op = (lvni_kernels_op)(uintptr_t)*state;
     for (int c = 0; c < all_cases[op].n; c++) {
         lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN];
         case_inputs(op, &all_cases[op].rows[c], in64, in32);
@@ -55,18 +57,18 @@ static void inputs_in_host_memory_are_copied(void **state)
     lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN], *mixed[LVNI_MAX_IN];
     case_inputs(LVNI_OP_linear, row, in64, in32);
     memcpy(mixed, in32, sizeof mixed);
-    const lvni_args want = run(LVNI_OP_linear, row, in32);
+    const lvni_kernels_args want = run(LVNI_OP_linear, row, in32);
     assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
-    const lvni_args all = run(LVNI_OP_linear, row, in32);
+    const lvni_kernels_args all = run(LVNI_OP_linear, row, in32);
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
     mixed[1] = support_keep(sim_put(in32[1]));
-    const lvni_args some = run(LVNI_OP_linear, row, mixed);
+    const lvni_kernels_args some = run(LVNI_OP_linear, row, mixed);
     assert_same_bits("all inputs in host memory", want.out[0], all.out[0]);
     assert_same_bits("some inputs in host memory", want.out[0], some.out[0]);
-    lvni_args other = {.in = {mixed[1], mixed[1]}};
+    lvni_kernels_args other = {.in = {mixed[1], mixed[1]}};
     lvn_tensor *far = support_keep(lvn_to_device(in32[1], LVN_SIM(1)));
     other.in[1] = far;
-    assert_int_equal(lvni_run(LVNI_OP_add, &other, 1), LVN_ERR_INVALID);
+    assert_int_equal(lvni_kernels_run(LVNI_OP_add, &other, 1), LVN_ERR_INVALID);
     assert_string_equal(
         lvn_last_error()->message,
         "add: a tensor lies on sim:1, but the op runs on sim:0; lvn_to_device copies it");
@@ -77,8 +79,8 @@ int main(void)
     sim_start("2", "256MiB");
     struct CMUnitTest tests[LVNI_OP_COUNT + 1];
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        tests[op] = (struct CMUnitTest){lvni_ops[op].name, sim_has_the_bits_of_the_cpu, NULL,
-                                        support_release, (void *)(uintptr_t)op};
+        tests[op] = (struct CMUnitTest){lvni_kernels_ops[op].name, sim_has_the_bits_of_the_cpu,
+                                        NULL, support_release, (void *)(uintptr_t)op};
     }
     tests[LVNI_OP_COUNT] = (struct CMUnitTest)cmocka_unit_test_teardown(
         inputs_in_host_memory_are_copied, support_release);

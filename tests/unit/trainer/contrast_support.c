@@ -63,11 +63,11 @@ static lvn_tensor *contrast_step(const lvn_module *module, const lvn_batch *batc
                                        lvn_slice(batch->image, columns, 0, FEATURES / 2)},
                       2, columns));
     int64_t first;
-    lvn_tensor *every = lvn_shard_gather_at(b, &first);
+    lvn_tensor *every = lvn_group_gather_at(b, &first);
     lvn_tensor *loss = lvn_cross_entropy(
         lvn_mul_scalar(lvn_matmul(a, lvn_transpose(every, 0, 1)), 5.0), own_rows(first, n));
     /* the number of rows of the group */
-    lvn_tensor *spread = lvn_shard_sum(lvn_sum(lvn_square(a)));
+    lvn_tensor *spread = lvn_group_sum(lvn_sum(lvn_square(a)));
     lvn_log(step, "loss", loss);
     lvn_log(step, "rows", spread);
     return loss;
@@ -78,7 +78,7 @@ const lvn_module_class contrast_class = {.name = "contrast",
                                          .build = contrast_build,
                                          .training_step = contrast_step};
 
-/* The same module without the word that its shards meet. */
+/* The same module without the word that its micro-batches meet. */
 static lvn_status silent_build(lvn_module *module, lvn_builder *b)
 {
     ((contrast *)module)->head = lvn_nn_linear(b, "head", FEATURES, 4);

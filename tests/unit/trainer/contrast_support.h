@@ -1,4 +1,4 @@
-/* A network whose loss looks at all rows of its group, for the tests of coupled shards. */
+/* A network whose loss looks at all rows of its group, for the tests of coupled micro-batches. */
 #ifndef LEVIN_TESTS_CONTRAST_SUPPORT_H
 #define LEVIN_TESTS_CONTRAST_SUPPORT_H
 
@@ -9,7 +9,7 @@ extern const lvn_module_class contrast_class;
 /* The same without lvn_builder_couple(). */
 extern const lvn_module_class silent_class;
 
-/* What the shard that has this sample does in training. */
+/* What the micro-batch that has this sample does in training. */
 typedef enum contrast_trouble {
     CONTRAST_FINE,
     CONTRAST_FAILS,

@@ -163,7 +163,7 @@ static lvn_tensor *duel_step(const lvn_module *module, const lvn_batch *batch, l
                                         : lvn_neg(lvn_mean(lvn_forward(m->critic, fake)));
     if (m->coupled) {
         loss = lvn_add(
-            loss, lvn_mul_scalar(lvn_square(lvn_shard_sum(lvn_sum(lvn_forward(m->critic, fake)))),
+            loss, lvn_mul_scalar(lvn_square(lvn_group_sum(lvn_sum(lvn_forward(m->critic, fake)))),
                                  0.001));
     }
     if (step->step == duel_overflows_at && (duel_overflow >> step->phase & 1) != 0) {

@@ -13,8 +13,8 @@ enum { NOISE = 3, HIDDEN = 4 };
 extern const lvn_module_class duel_class;
 /* The same with networks of several blocks; their borders are no borders of blocks. */
 extern const lvn_module_class wide_duel_class;
-/* The small one, and the shards of a group meet in both phases: each loss has the square of the
- * group's mean score. */
+/* The small one, and the micro-batches of a group meet in both phases: each loss has the square of
+ * the group's mean score. */
 extern const lvn_module_class coupled_duel_class;
 
 /* Which samples the phases saw, in the order of calls, when `on`. */
@@ -22,7 +22,7 @@ typedef struct duel_samples {
     bool on;
     int n[2];
     int64_t sample[2][MEMORY_MAX];
-    char order[32]; /* "001": two shards of the first phase, one of the second */
+    char order[32]; /* "001": two micro-batches of the first phase, one of the second */
 } duel_samples;
 extern duel_samples duel_seen;
 

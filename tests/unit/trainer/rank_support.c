@@ -18,7 +18,7 @@ static void *member_main(void *argument)
     bench_open(&b, m->data, &m->s);
     lvni_trainer *t = b.trainer;
     for (int i = 0; i < m->steps && m->run->status == LVN_OK; i++) {
-        lvni_step_result result;
+        lvni_trainer_step_result result;
         m->run->status = lvni_trainer_step(t, &result);
         if (t->at.step_in_epoch == t->o.plan.steps_per_epoch) {
             t->at.epoch++;
@@ -27,7 +27,7 @@ static void *member_main(void *argument)
     }
     if (m->run->status != LVN_OK) {
         m->run->error = *lvn_last_error();
-        lvni_comm_abort(m->s.comm, m->run->error.message);
+        lvni_dist_comm_abort(m->s.comm, m->run->error.message);
     }
     m->run->hash = bench_hash(&b);
     bench_close(&b);
@@ -36,9 +36,9 @@ static void *member_main(void *argument)
 
 void ranks_run(const memory *data, const setting *s, int world, int steps, rank_run run[MOST_RANKS])
 {
-    lvni_comm *comm[MOST_RANKS];
+    lvni_dist_comm *comm[MOST_RANKS];
     member m[MOST_RANKS];
-    assert_int_equal(lvni_comm_threads(world, true, comm), LVN_OK);
+    assert_int_equal(lvni_dist_comm_threads(world, true, comm), LVN_OK);
     for (int i = 0; i < world; i++) {
         run[i] = (rank_run){.status = LVN_OK};
         m[i] = (member){.data = data, .s = *s, .steps = steps, .run = &run[i]};
@@ -51,7 +51,7 @@ void ranks_run(const memory *data, const setting *s, int world, int steps, rank_
         pthread_join(m[i].thread, NULL);
     }
     for (int i = 0; i < world; i++) {
-        lvni_comm_destroy(comm[i]);
+        lvni_dist_comm_destroy(comm[i]);
     }
 }
 

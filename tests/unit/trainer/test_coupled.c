@@ -1,6 +1,6 @@
-/* Training with coupled shards: a contrastive loss over the group is that of one large shard, has
- * the same bits on any number of lanes, with short steps, shards without samples, clipping,
- * averages and in bf16; failures are told as they happened. */
+/* Training with coupled micro-batches: a contrastive loss over the group is that of one large
+ * micro-batch, has the same bits on any number of lanes, with short steps, micro-batches without
+ * samples, clipping, averages and in bf16; failures are told as they happened. */
 #include "contrast_support.h"
 
 #include "kernels/kernels.h"
@@ -50,27 +50,31 @@ static uint64_t hash_of(const memory *data, const setting *s, int steps)
     return hash;
 }
 
-/* Steps of 22, 22 and 6 samples; weights of one shard against those of several that meet. */
-static void a_group_is_like_one_shard(void **state)
+/* Steps of 22, 22 and 6 samples; weights of one micro-batch against those of several that meet. */
+static void a_group_is_like_one_micro_batch(void **state)
 {
     (void)state;
     memory data;
     memory_init(&data, 50, 0);
-    const int shards[] = {2, 3, 7, 8}; /* in the short step 7 and 8 have empty ones */
+    const int micro_batches[] = {2, 3, 7, 8}; /* in the short step 7 and 8 have empty ones */
     bench one, several;
     for (int i = 0; i < 4; i++) {
-        const setting alone = {.cls = &contrast_class, .batch_size = 22, .shards = 1, .lanes = 1};
-        const setting cut = {
-            .cls = &contrast_class, .batch_size = 22, .shards = shards[i], .lanes = shards[i]};
+        const setting alone = {
+            .cls = &contrast_class, .batch_size = 22, .micro_batches = 1, .lanes = 1};
+        const setting cut = {.cls = &contrast_class,
+                             .batch_size = 22,
+                             .micro_batches = micro_batches[i],
+                             .lanes = micro_batches[i]};
         bench_open(&one, &data, &alone);
         bench_open(&several, &data, &cut);
         for (int step = 0; step < 6; step++) {
-            lvni_step_result a, b;
+            lvni_trainer_step_result a, b;
             assert_int_equal(lvni_trainer_step(one.trainer, &a), LVN_OK);
             assert_int_equal(lvni_trainer_step(several.trainer, &b), LVN_OK);
-            assert_true(fabs(lvni_metric_mean(&a.metrics, "loss") -
-                             lvni_metric_mean(&b.metrics, "loss")) < 1e-5);
-            assert_true(fabs(lvni_metric_mean(&b.metrics, "rows") - (double)b.samples) < 1e-4);
+            assert_true(fabs(lvni_trainer_metric_mean(&a.metrics, "loss") -
+                             lvni_trainer_metric_mean(&b.metrics, "loss")) < 1e-5);
+            assert_true(fabs(lvni_trainer_metric_mean(&b.metrics, "rows") - (double)b.samples) <
+                        1e-4);
             assert_true(fabs(a.phase[0].grad_norm - b.phase[0].grad_norm) < 1e-5);
         }
         for (int64_t k = 0; k < one.model->n_weights; k++) {
@@ -98,7 +102,7 @@ static void bits_do_not_depend_on_lanes(void **state)
             for (int lanes = 1; lanes <= 6; lanes++) {
                 const setting s = {.cls = &contrast_class,
                                    .batch_size = 20,
-                                   .shards = 6,
+                                   .micro_batches = 6,
                                    .group = groups[g],
                                    .lanes = lanes,
                                    .workers = lanes % 3,
@@ -113,7 +117,7 @@ static void bits_do_not_depend_on_lanes(void **state)
                                              .beta1 = 0.9,
                                              .beta2 = 0.999,
                                              .eps = 1e-8}};
-                /* 20, 20, 5 (an empty shard), 20, 20 */
+                /* 20, 20, 5 (an empty micro-batch), 20, 20 */
                 const uint64_t hash = hash_of(&data, &s, 5);
                 of_group[g] = lanes == 1 ? hash : of_group[g];
                 if (hash != of_group[g]) {
@@ -128,21 +132,21 @@ static void bits_do_not_depend_on_lanes(void **state)
 }
 
 /* Weights and running statistics after some steps of a network with batch norm over the group,
- * against those of one large shard. */
-static void sync_batch_norm_is_that_of_one_shard(void **state)
+ * against those of one large micro-batch. */
+static void sync_batch_norm_is_that_of_one_micro_batch(void **state)
 {
     (void)state;
     memory data;
     memory_init(&data, 45, 8);
     const lvni_optim_options optim = {.lr = 0.05};
     bench one, several;
-    for (int shards = 2; shards <= 5; shards++) {
+    for (int micro_batches = 2; micro_batches <= 5; micro_batches++) {
         const setting alone = {
-            .cls = &norms_class, .batch_size = 20, .shards = 1, .lanes = 1, .optim = optim};
+            .cls = &norms_class, .batch_size = 20, .micro_batches = 1, .lanes = 1, .optim = optim};
         const setting cut = {.cls = &norms_class,
                              .batch_size = 20,
-                             .shards = shards,
-                             .lanes = shards,
+                             .micro_batches = micro_batches,
+                             .lanes = micro_batches,
                              .optim = optim,
                              .sync = true};
         bench_open(&one, &data, &alone);
@@ -151,8 +155,9 @@ static void sync_batch_norm_is_that_of_one_shard(void **state)
         bench_steps(&several, 5);
         for (int64_t k = 0; k < one.model->n_values; k++) {
             if (!(fabsf(one.model->weights[k] - several.model->weights[k]) < 2e-5f)) {
-                fail_msg("%d shards, value %d: %.9g, one shard has %.9g", shards, (int)k,
-                         (double)several.model->weights[k], (double)one.model->weights[k]);
+                fail_msg("%d micro-batches, value %d: %.9g, one micro-batch has %.9g",
+                         micro_batches, (int)k, (double)several.model->weights[k],
+                         (double)one.model->weights[k]);
             }
         }
         bench_close(&one);
@@ -160,13 +165,13 @@ static void sync_batch_norm_is_that_of_one_shard(void **state)
     }
     const setting group = {.cls = &norms_class,
                            .batch_size = 20,
-                           .shards = 5,
+                           .micro_batches = 5,
                            .group = 1,
                            .lanes = 2,
                            .optim = optim,
                            .sync = true};
     const setting plain = {
-        .cls = &norms_class, .batch_size = 20, .shards = 5, .lanes = 2, .optim = optim};
+        .cls = &norms_class, .batch_size = 20, .micro_batches = 5, .lanes = 2, .optim = optim};
     /* groups of one: the plain batch norm, to the bit */
     assert_true(hash_of(&data, &group, 4) == hash_of(&data, &plain, 4));
 }
@@ -185,9 +190,9 @@ static void sync_batch_norm_has_one_hash(void **state)
         for (int group = 2; group <= 6; group += 4) {
             uint64_t first = 0;
             for (int lanes = 1; lanes <= 6; lanes++) {
-                const setting s = {.cls = lvni_zoo_find("cnn"),
+                const setting s = {.cls = lvni_nn_zoo_find("cnn"),
                                    .batch_size = 20,
-                                   .shards = 6,
+                                   .micro_batches = 6,
                                    .group = group,
                                    .lanes = lanes,
                                    .skip = true,
@@ -212,14 +217,18 @@ static void sync_batch_norm_has_one_hash(void **state)
     }
 }
 
-/* All samples of some shards, and of a whole step, are unreadable. */
-static void shards_without_samples_stay_away(void **state)
+/* All samples of some micro-batches, and of a whole step, are unreadable. */
+static void micro_batches_without_samples_stay_away(void **state)
 {
     (void)state;
     memory data;
     memory_init(&data, 24, 0);
-    const setting s = {
-        .cls = &contrast_class, .batch_size = 8, .shards = 8, .group = 4, .lanes = 2, .skip = true};
+    const setting s = {.cls = &contrast_class,
+                       .batch_size = 8,
+                       .micro_batches = 8,
+                       .group = 4,
+                       .lanes = 2,
+                       .skip = true};
     bench b;
     for (int i = 0; i < 24; i++) {
         data.unreadable[i] = i % 3 != 0;
@@ -235,7 +244,7 @@ static void shards_without_samples_stay_away(void **state)
     bench_close(&b);
 }
 
-static void assert_says(const char *text)
+static void assert_text_has(const char *text)
 {
     const lvn_error *e = lvn_last_error();
     bool found = strstr(e->message, text) != NULL;
@@ -247,28 +256,28 @@ static void assert_says(const char *text)
     }
 }
 
-/* Of four shards that meet one has a value that is not finite; the next step, without it, goes
- * on. */
-static void a_failing_shard_is_named(void **state)
+/* Of four micro-batches that meet one has a value that is not finite; the next step, without it,
+ * goes on. */
+static void a_failing_micro_batch_is_named(void **state)
 {
     (void)state;
     memory data;
     memory_init(&data, 16, 0);
-    const setting s = {.cls = &contrast_class, .batch_size = 16, .shards = 4, .lanes = 4};
+    const setting s = {.cls = &contrast_class, .batch_size = 16, .micro_batches = 4, .lanes = 4};
     bench b;
-    lvni_step_result r;
+    lvni_trainer_step_result r;
     bench_open(&b, &data, &s);
     for (int i = 0; i < 16; i++) {
         data.nan[i] = true; /* all: whichever is the first, the error is its own */
     }
     assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_ERR_NON_FINITE);
-    assert_says("step 0, shard ");
+    assert_text_has("step 0, micro-batch ");
     assert_int_equal(b.trainer->n_free, b.trainer->n_sets);
     bench_close(&b);
     bench_open(&b, &data,
-               &(setting){.cls = &silent_class, .batch_size = 16, .shards = 4, .lanes = 4});
+               &(setting){.cls = &silent_class, .batch_size = 16, .micro_batches = 4, .lanes = 4});
     assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_ERR_INVALID);
-    assert_says("lvn_builder_couple");
+    assert_text_has("lvn_builder_couple");
     bench_close(&b);
 }
 
@@ -282,18 +291,19 @@ static void a_chunk_is_alone(void **state)
     for (int i = 0; i < 2; i++) {
         const setting s = {.cls = &contrast_class,
                            .batch_size = 20,
-                           .shards = 4,
+                           .micro_batches = 4,
                            .lanes = i == 0 ? 1 : 4,
                            .group = i == 0 ? 1 : 4};
         bench b;
         bench_open(&b, &data, &s);
         lvni_trainer *t = b.trainer;
-        const lvni_loader_options o = {.dataset = &data.base, .plan = &t->o.plan};
-        lvni_step sum;
-        assert_int_equal(lvni_loader_create(&o, &t->val_loader), LVN_OK);
-        assert_int_equal(lvni_evaluate(b.model, t->val_loader, t->lanes, NULL, &sum), LVN_OK);
-        loss[i] = lvni_metric_mean(&sum, "loss");
-        assert_true(lvni_metric_mean(&sum, "rows") < 7.001);
+        const lvni_data_loader_options o = {.dataset = &data.base, .plan = &t->o.plan};
+        lvni_nn_step sum;
+        assert_int_equal(lvni_data_loader_create(&o, &t->val_loader), LVN_OK);
+        assert_int_equal(lvni_trainer_evaluate(b.model, t->val_loader, t->lanes, NULL, &sum),
+                         LVN_OK);
+        loss[i] = lvni_trainer_metric_mean(&sum, "loss");
+        assert_true(lvni_trainer_metric_mean(&sum, "rows") < 7.001);
         bench_close(&b);
     }
     assert_true(loss[0] == loss[1]);
@@ -302,12 +312,12 @@ static void a_chunk_is_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_group_is_like_one_shard),
+        cmocka_unit_test(a_group_is_like_one_micro_batch),
         cmocka_unit_test(bits_do_not_depend_on_lanes),
-        cmocka_unit_test(sync_batch_norm_is_that_of_one_shard),
+        cmocka_unit_test(sync_batch_norm_is_that_of_one_micro_batch),
         cmocka_unit_test(sync_batch_norm_has_one_hash),
-        cmocka_unit_test(shards_without_samples_stay_away),
-        cmocka_unit_test(a_failing_shard_is_named),
+        cmocka_unit_test(micro_batches_without_samples_stay_away),
+        cmocka_unit_test(a_failing_micro_batch_is_named),
         cmocka_unit_test(a_chunk_is_alone),
     };
     if (lvni_cpu_start() != LVN_OK) {

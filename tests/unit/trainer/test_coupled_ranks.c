@@ -1,5 +1,5 @@
-/* Groups of shards that lie on several ranks: the bits of one rank, ranks without samples, and
- * failures, which no rank waits for. */
+/* Groups of micro-batches that lie on several ranks: the bits of one rank, ranks without samples,
+ * and failures, which no rank waits for. */
 #include "contrast_support.h"
 #include "rank_support.h"
 
@@ -15,21 +15,22 @@ static void compare_with_one(const memory *data, const setting *s, const char *w
     }
 }
 
-/* Groups of 2, 3 and 6 shards of 6, on 2 to 6 ranks: within ranks, across two of them, across all.
- * Steps of 20, 20 and 5 samples (an empty shard), unreadable samples, clipping, an average. */
+/* Groups of 2, 3 and 6 micro-batches of 6, on 2 to 6 ranks: within ranks, across two of them,
+ * across all. Steps of 20, 20 and 5 samples (an empty micro-batch), unreadable samples, clipping,
+ * an average. */
 static void bits_do_not_depend_on_ranks(void **state)
 {
     (void)state;
-    memory vectors, pictures;
+    memory vectors, images;
     memory_init(&vectors, 45, 0);
-    memory_init(&pictures, 45, 8);
+    memory_init(&images, 45, 8);
     for (int i = 0; i < 45; i += 7) {
         vectors.unreadable[i] = true;
     }
     const int groups[] = {2, 3, 6};
     for (int i = 0; i < 3; i++) {
         setting s = {.batch_size = 20,
-                     .shards = 6,
+                     .micro_batches = 6,
                      .group = groups[i],
                      .lanes = 1,
                      .skip = true,
@@ -43,13 +44,13 @@ static void bits_do_not_depend_on_ranks(void **state)
                                .eps = 1e-8}};
         s.cls = &contrast_class;
         compare_with_one(&vectors, &s, "contrast");
-        s.cls = lvni_zoo_find("cnn");
+        s.cls = lvni_nn_zoo_find("cnn");
         s.sync = true;
-        compare_with_one(&pictures, &s, "sync_batchnorm");
+        compare_with_one(&images, &s, "sync_batchnorm");
     }
 }
 
-/* Most samples are unreadable: ranks whose shards have none take part without them. */
+/* Most samples are unreadable: ranks whose micro-batches have none take part without them. */
 static void ranks_without_samples_take_part(void **state)
 {
     (void)state;
@@ -60,7 +61,7 @@ static void ranks_without_samples_take_part(void **state)
     }
     const setting s = {.cls = &contrast_class,
                        .batch_size = 12,
-                       .shards = 6,
+                       .micro_batches = 6,
                        .group = 6,
                        .lanes = 1,
                        .skip = true};
@@ -75,7 +76,7 @@ static void failures_end_all_ranks(void **state)
     memory data;
     memory_init(&data, 24, 0);
     const setting s = {
-        .cls = &contrast_class, .batch_size = 24, .shards = 6, .group = 6, .lanes = 1};
+        .cls = &contrast_class, .batch_size = 24, .micro_batches = 6, .group = 6, .lanes = 1};
     rank_run run[MOST_RANKS];
     for (int world = 2; world <= 3; world++) {
         for (int i = 0; i < 10; i++) {
@@ -93,8 +94,8 @@ static void failures_end_all_ranks(void **state)
             ranks_run(&data, &s, world, 1, run);
             for (int k = 0; k < world; k++) {
                 assert_true(run[k].status == LVN_ERR_MISMATCH || run[k].status == LVN_ERR_PEER);
-                assert_non_null(
-                    strstr(run[k].error.message, "the shards of a group must make the same calls"));
+                assert_non_null(strstr(run[k].error.message,
+                                       "the micro-batches of a group must make the same calls"));
             }
         }
     }

@@ -14,44 +14,45 @@
 
 enum { N = 40, CHUNK = 7 }; /* 5 full chunks and one of 5 */
 
-static lvni_loader *open_loader_of(const memory *data, int lanes, int workers, int rank, int world)
+static lvni_data_loader *open_loader_of(const memory *data, int lanes, int workers, int rank,
+                                        int world)
 {
     lvni_plan plan;
     const lvni_plan_options o = {.n_samples = N,
                                  .batch_size = 20,
-                                 .shards = 20,
+                                 .micro_batches = 20,
                                  .cores = 2,
                                  .eval_batch_size = CHUNK,
                                  .rank = rank,
                                  .devices = world};
     assert_int_equal(lvni_plan_make(&o, &plan), LVN_OK);
     plan.lanes = lanes;
-    const lvni_loader_options options = {.dataset = &data->base,
-                                         .plan = &plan,
-                                         .workers = workers,
-                                         .skip_unreadable = true,
-                                         .in_turn = world > 1};
-    lvni_loader *loader;
-    assert_int_equal(lvni_loader_create(&options, &loader), LVN_OK);
+    const lvni_data_loader_options options = {.dataset = &data->base,
+                                              .plan = &plan,
+                                              .workers = workers,
+                                              .skip_unreadable = true,
+                                              .in_turn = world > 1};
+    lvni_data_loader *loader;
+    assert_int_equal(lvni_data_loader_create(&options, &loader), LVN_OK);
     return loader;
 }
 
-static lvni_loader *open_loader(const memory *data, int lanes, int workers)
+static lvni_data_loader *open_loader(const memory *data, int lanes, int workers)
 {
     return open_loader_of(data, lanes, workers, 0, 1);
 }
 
-static lvni_model *make(const char *name)
+static lvni_nn_model *make(const char *name)
 {
-    lvni_model *m;
-    const lvni_zoo_arguments arguments = {.image_size = 8, .n_classes = CLASSES, .dropout = 0.5};
-    const lvn_module_class *cls = name == NULL ? &softmax_regression : lvni_zoo_find(name);
-    assert_int_equal(lvni_model_build(cls, &arguments, 2, &m), LVN_OK);
+    lvni_nn_model *m;
+    const lvni_nn_zoo_arguments arguments = {.image_size = 8, .n_classes = CLASSES, .dropout = 0.5};
+    const lvn_module_class *cls = name == NULL ? &softmax_regression : lvni_nn_zoo_find(name);
+    assert_int_equal(lvni_nn_model_build(cls, &arguments, 2, &m), LVN_OK);
     return m;
 }
 
 /* Mean loss and share of right answers of the whole set, in double. */
-static void reference(const lvni_model *m, double *loss, double *right)
+static void reference(const lvni_nn_model *m, double *loss, double *right)
 {
     const float *w = LVNI_CF32(m->parameters[0].tensor), *b = LVNI_CF32(m->parameters[1].tensor);
     *loss = *right = 0.0;
@@ -77,30 +78,30 @@ static void metrics_are_means_over_the_set(void **state)
     (void)state;
     memory data;
     memory_init(&data, N, 0);
-    lvni_model *m = make(NULL);
+    lvni_nn_model *m = make(NULL);
     double loss, right;
     reference(m, &loss, &right);
-    lvni_step first = {0};
+    lvni_nn_step first = {0};
     for (int lanes = 1; lanes <= 4; lanes++) {
-        lvni_loader *loader = open_loader(&data, lanes, lanes - 1);
-        lvni_lanes *all;
-        assert_int_equal(lvni_lanes_create(lanes, 1, 1, &all), LVN_OK);
+        lvni_data_loader *loader = open_loader(&data, lanes, lanes - 1);
+        lvni_trainer_lanes *all;
+        assert_int_equal(lvni_trainer_lanes_create(lanes, 1, 1, &all), LVN_OK);
         for (int again = 0; again < 2; again++) {
-            lvni_step result;
-            assert_int_equal(lvni_evaluate(m, loader, all, NULL, &result), LVN_OK);
+            lvni_nn_step result;
+            assert_int_equal(lvni_trainer_evaluate(m, loader, all, NULL, &result), LVN_OK);
             assert_int_equal(result.n_metrics, 2);
             assert_true(result.metric[0].weight == N);
-            assert_true(fabs(lvni_metric_mean(&result, "loss") - loss) <= 1e-6);
-            assert_true(fabs(lvni_metric_mean(&result, "acc") - right) <= 1e-6);
-            assert_true(isnan(lvni_metric_mean(&result, "nothing")) != 0);
+            assert_true(fabs(lvni_trainer_metric_mean(&result, "loss") - loss) <= 1e-6);
+            assert_true(fabs(lvni_trainer_metric_mean(&result, "acc") - right) <= 1e-6);
+            assert_true(isnan(lvni_trainer_metric_mean(&result, "nothing")) != 0);
             first = lanes == 1 && again == 0 ? result : first;
             assert_memory_equal(first.metric, result.metric, 2 * sizeof first.metric[0]);
-            assert_int_equal(lvni_loader_rewind(loader), LVN_OK);
+            assert_int_equal(lvni_data_loader_rewind(loader), LVN_OK);
         }
-        lvni_lanes_destroy(all);
-        lvni_loader_destroy(loader);
+        lvni_trainer_lanes_destroy(all);
+        lvni_data_loader_destroy(loader);
     }
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
 }
 
 typedef struct rows {
@@ -122,15 +123,15 @@ static lvn_status take_row(void *user, int64_t sample, const float *probability,
     return LVN_OK;
 }
 
-static void predict(const memory *data, const lvni_model *m, int lanes, rows *r, lvn_status want)
+static void predict(const memory *data, const lvni_nn_model *m, int lanes, rows *r, lvn_status want)
 {
-    lvni_loader *loader = open_loader(data, lanes, 1);
-    lvni_lanes *all;
-    assert_int_equal(lvni_lanes_create(lanes, 1, 1, &all), LVN_OK);
+    lvni_data_loader *loader = open_loader(data, lanes, 1);
+    lvni_trainer_lanes *all;
+    assert_int_equal(lvni_trainer_lanes_create(lanes, 1, 1, &all), LVN_OK);
     r->n = 0;
-    assert_int_equal(lvni_predict(m, loader, all, NULL, take_row, r), want);
-    lvni_lanes_destroy(all);
-    lvni_loader_destroy(loader);
+    assert_int_equal(lvni_trainer_predict(m, loader, all, NULL, take_row, r), want);
+    lvni_trainer_lanes_destroy(all);
+    lvni_data_loader_destroy(loader);
 }
 
 static void rows_come_in_order_with_the_same_bits(void **state)
@@ -138,7 +139,7 @@ static void rows_come_in_order_with_the_same_bits(void **state)
     (void)state;
     memory data;
     memory_init(&data, N, 8);
-    lvni_model *m = make("cnn");
+    lvni_nn_model *m = make("cnn");
     rows *first = test_malloc(sizeof *first), *r = test_malloc(sizeof *r);
     first->stop_at = r->stop_at = -1;
     predict(&data, m, 1, first, LVN_OK);
@@ -160,7 +161,7 @@ static void rows_come_in_order_with_the_same_bits(void **state)
     }
     test_free(first);
     test_free(r);
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
 }
 
 static void unreadable_samples_have_no_row(void **state)
@@ -172,7 +173,7 @@ static void unreadable_samples_have_no_row(void **state)
         data.unreadable[i] = true; /* the whole second chunk */
     }
     data.unreadable[39] = true;
-    lvni_model *m = make("mlp");
+    lvni_nn_model *m = make("mlp");
     rows *r = test_malloc(sizeof *r);
     r->stop_at = -1;
     predict(&data, m, 2, r, LVN_OK);
@@ -181,7 +182,7 @@ static void unreadable_samples_have_no_row(void **state)
     assert_int_equal(r->sample[7], 14);
     assert_int_equal(r->sample[31], 38);
     test_free(r);
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
 }
 
 static void error_of_the_taker_ends_the_prediction(void **state)
@@ -189,22 +190,22 @@ static void error_of_the_taker_ends_the_prediction(void **state)
     (void)state;
     memory data;
     memory_init(&data, N, 8);
-    lvni_model *m = make("mlp");
+    lvni_nn_model *m = make("mlp");
     rows *r = test_malloc(sizeof *r);
     r->stop_at = 17;
     predict(&data, m, 2, r, LVN_ERR_IO);
     assert_int_equal(r->n, 17);
     assert_string_equal(lvn_last_error()->message, "the table is full");
     test_free(r);
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
 }
 
-static void wrong_pictures_are_an_error_that_names_the_layer(void **state)
+static void wrong_images_are_an_error_that_names_the_layer(void **state)
 {
     (void)state;
     memory data;
     memory_init(&data, N, 9);
-    lvni_model *m = make("mlp"); /* made for 8 x 8 */
+    lvni_nn_model *m = make("mlp"); /* made for 8 x 8 */
     rows *r = test_malloc(sizeof *r);
     r->stop_at = -1;
     predict(&data, m, 2, r, LVN_ERR_SHAPE);
@@ -212,7 +213,7 @@ static void wrong_pictures_are_an_error_that_names_the_layer(void **state)
     assert_string_equal(lvn_last_error()->frames[0], "linear in fc1");
     assert_true(lvn_set_grad_enabled(true)); /* recording is on again in this thread */
     test_free(r);
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
 }
 
 /* ---- several ranks, each a thread ---- */
@@ -221,8 +222,8 @@ enum { MOST_RANKS = 8 };
 
 typedef struct predicting {
     const memory *data;
-    lvni_model *model;
-    lvni_comm *comm;
+    lvni_nn_model *model;
+    lvni_dist_comm *comm;
     int lanes;
     rows *r; /* rank 0 */
     lvn_status status;
@@ -233,18 +234,18 @@ typedef struct predicting {
 static void *predict_rank(void *argument)
 {
     predicting *p = argument;
-    lvni_thread_set_ftz();
-    lvni_loader *loader =
-        open_loader_of(p->data, p->lanes, 1, lvni_comm_rank(p->comm), lvni_comm_world(p->comm));
-    lvni_lanes *all;
-    assert_int_equal(lvni_lanes_create(p->lanes, 1, 1, &all), LVN_OK);
-    p->status = lvni_predict(p->model, loader, all, p->comm, take_row, p->r);
+    lvni_tensor_thread_set_ftz();
+    lvni_data_loader *loader = open_loader_of(p->data, p->lanes, 1, lvni_dist_comm_rank(p->comm),
+                                              lvni_dist_comm_world(p->comm));
+    lvni_trainer_lanes *all;
+    assert_int_equal(lvni_trainer_lanes_create(p->lanes, 1, 1, &all), LVN_OK);
+    p->status = lvni_trainer_predict(p->model, loader, all, p->comm, take_row, p->r);
     if (p->status != LVN_OK) {
         snprintf(p->message, sizeof p->message, "%s", lvn_last_error()->message);
-        lvni_comm_abort(p->comm, p->message);
+        lvni_dist_comm_abort(p->comm, p->message);
     }
-    lvni_lanes_destroy(all);
-    lvni_loader_destroy(loader);
+    lvni_trainer_lanes_destroy(all);
+    lvni_data_loader_destroy(loader);
     return NULL;
 }
 
@@ -253,9 +254,9 @@ static void *predict_rank(void *argument)
 static void predict_ranks(const memory *data, int world, int lanes, rows *r,
                           predicting out[MOST_RANKS])
 {
-    lvni_comm *comm[MOST_RANKS];
+    lvni_dist_comm *comm[MOST_RANKS];
     r->n = 0;
-    assert_int_equal(lvni_comm_threads(world, true, comm), LVN_OK);
+    assert_int_equal(lvni_dist_comm_threads(world, true, comm), LVN_OK);
     for (int i = 0; i < world; i++) {
         out[i] = (predicting){.data = data,
                               .model = make("cnn"),
@@ -268,10 +269,10 @@ static void predict_ranks(const memory *data, int world, int lanes, rows *r,
     }
     for (int i = 0; i < world; i++) {
         pthread_join(out[i].thread, NULL);
-        lvni_model_destroy(out[i].model);
+        lvni_nn_model_destroy(out[i].model);
     }
     for (int i = 0; i < world; i++) {
-        lvni_comm_destroy(comm[i]);
+        lvni_dist_comm_destroy(comm[i]);
     }
 }
 
@@ -284,7 +285,7 @@ static void ranks_give_the_rows_of_one(void **state)
     for (int i = 21; i < 28; i++) {
         data.unreadable[i] = true; /* a whole chunk: it has its turn, and no rows */
     }
-    lvni_model *m = make("cnn");
+    lvni_nn_model *m = make("cnn");
     rows *one = test_malloc(sizeof *one), *r = test_malloc(sizeof *r);
     predicting p[MOST_RANKS];
     one->stop_at = r->stop_at = -1;
@@ -305,7 +306,7 @@ static void ranks_give_the_rows_of_one(void **state)
     }
     test_free(one);
     test_free(r);
-    lvni_model_destroy(m);
+    lvni_nn_model_destroy(m);
 }
 
 /* Rank 0 cannot take a row: it says why, and so do the others. */
@@ -336,23 +337,23 @@ static void signal_stops_all_ranks(void **state)
     rows *r = test_malloc(sizeof *r);
     predicting p[MOST_RANKS];
     r->stop_at = -1;
-    lvni_stop_install();
+    lvni_trainer_stop_install();
     raise(SIGTERM);
     predict_ranks(&data, 3, 1, r, p);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(p[i].status, LVN_ERR_CANCELLED);
     }
     assert_int_equal(r->n, 0);
-    lvni_stop_install(); /* forgets the signal */
+    lvni_trainer_stop_install(); /* forgets the signal */
     lvni_core_signals_remove();
     test_free(r);
 }
 
-static const lvni_transport *real;
+static const lvni_dist_transport *real;
 
 /* The last thing that ranks do together when they have evaluated; the signal comes right behind it,
  * to this one. */
-static lvn_status broadcast_and_signal(lvni_comm *comm, void *data, size_t bytes, int root)
+static lvn_status broadcast_and_signal(lvni_dist_comm *comm, void *data, size_t bytes, int root)
 {
     const lvn_status s = real->broadcast(comm, data, bytes, root);
     raise(SIGTERM);
@@ -366,31 +367,31 @@ static void signal_behind_the_exchange_stops_no_single_rank(void **state)
     (void)state;
     memory data;
     memory_init(&data, N, 0);
-    lvni_model *m = make(NULL);
-    lvni_loader *loader = open_loader(&data, 1, 0);
-    lvni_lanes *lanes;
-    lvni_comm *comm;
-    lvni_step result;
-    assert_int_equal(lvni_lanes_create(1, 1, 1, &lanes), LVN_OK);
-    assert_int_equal(lvni_comm_self(&comm), LVN_OK);
+    lvni_nn_model *m = make(NULL);
+    lvni_data_loader *loader = open_loader(&data, 1, 0);
+    lvni_trainer_lanes *lanes;
+    lvni_dist_comm *comm;
+    lvni_nn_step result;
+    assert_int_equal(lvni_trainer_lanes_create(1, 1, 1, &lanes), LVN_OK);
+    assert_int_equal(lvni_dist_comm_self(&comm), LVN_OK);
     real = comm->ops;
-    lvni_transport late = *real;
+    lvni_dist_transport late = *real;
     late.broadcast = broadcast_and_signal;
     comm->ops = &late;
-    lvni_stop_install();
-    assert_int_equal(lvni_evaluate(m, loader, lanes, comm, &result), LVN_OK);
-    assert_int_equal(lvni_stop_signal(), SIGTERM);
+    lvni_trainer_stop_install();
+    assert_int_equal(lvni_trainer_evaluate(m, loader, lanes, comm, &result), LVN_OK);
+    assert_int_equal(lvni_trainer_stop_signal(), SIGTERM);
     assert_true(result.metric[0].weight == N);
-    assert_int_equal(lvni_loader_rewind(loader), LVN_OK);
+    assert_int_equal(lvni_data_loader_rewind(loader), LVN_OK);
     /* all hear of it */
-    assert_int_equal(lvni_evaluate(m, loader, lanes, comm, &result), LVN_ERR_CANCELLED);
-    lvni_stop_install(); /* forgets the signal */
+    assert_int_equal(lvni_trainer_evaluate(m, loader, lanes, comm, &result), LVN_ERR_CANCELLED);
+    lvni_trainer_stop_install(); /* forgets the signal */
     lvni_core_signals_remove();
     comm->ops = real;
-    lvni_comm_destroy(comm);
-    lvni_lanes_destroy(lanes);
-    lvni_loader_destroy(loader);
-    lvni_model_destroy(m);
+    lvni_dist_comm_destroy(comm);
+    lvni_trainer_lanes_destroy(lanes);
+    lvni_data_loader_destroy(loader);
+    lvni_nn_model_destroy(m);
 }
 
 int main(void)
@@ -404,7 +405,7 @@ int main(void)
         cmocka_unit_test(rows_come_in_order_with_the_same_bits),
         cmocka_unit_test(unreadable_samples_have_no_row),
         cmocka_unit_test(error_of_the_taker_ends_the_prediction),
-        cmocka_unit_test(wrong_pictures_are_an_error_that_names_the_layer),
+        cmocka_unit_test(wrong_images_are_an_error_that_names_the_layer),
         cmocka_unit_test(ranks_give_the_rows_of_one),
         cmocka_unit_test(error_of_the_taker_ends_all_ranks),
         cmocka_unit_test(signal_stops_all_ranks),

@@ -1,6 +1,6 @@
 /* Parameters without a gradient are left alone by every optimizer, as in PyTorch: no decay, no
- * moments, no count of updates. Whether one of a step's shards had a gradient is known to all
- * ranks, so the layout changes nothing. */
+ * moments, no count of updates. Whether one of a step's micro-batches had a gradient is known to
+ * all ranks, so the layout changes nothing. */
 #include "rank_support.h"
 
 #include "kernels/kernels.h"
@@ -13,8 +13,8 @@
 
 enum { SHARDS = 5, STEPS = 7 };
 
-/* used: in every shard; sometimes: in shard 3 of odd steps; beside: on the tape, and not in the
- * loss; never: not called. */
+/* used: in every micro-batch; sometimes: in micro-batch 3 of odd steps; beside: on the tape, and
+ * not in the loss; never: not called. */
 typedef struct lazy {
     lvn_module base;
     lvn_module *used, *sometimes, *beside, *never;
@@ -35,7 +35,7 @@ static lvn_tensor *lazy_step(const lvn_module *module, const lvn_batch *batch, l
     const lazy *m = (const lazy *)module;
     lvn_tensor *x = lvn_forward(m->used, batch->image);
     lvn_log(step, "beside", lvn_mean(lvn_forward(m->beside, batch->image)));
-    if (step->step % 2 == 1 && lvni_ctx_get()->at.shard == 3) {
+    if (step->step % 2 == 1 && lvni_tensor_ctx_get()->at.micro_batch == 3) {
         x = lvn_add(x, lvn_forward(m->sometimes, batch->image));
     }
     lvn_tensor *loss = lvn_cross_entropy(x, batch->label);
@@ -72,7 +72,7 @@ static setting settings(int kind)
 {
     return (setting){.cls = &lazy_class,
                      .batch_size = 20,
-                     .shards = SHARDS,
+                     .micro_batches = SHARDS,
                      .lanes = 1,
                      .optim = kinds[kind],
                      .ema = {.decay = 0.9}};

@@ -24,8 +24,8 @@ enum { FIRST = 10, LAST = 20, STEPS = 23, LANES = 4 };
 
 static char out[] = "/tmp/levin-malloc-XXXXXX";
 
-/* Counters at the beginning of each step, taken by the first lane that gets there; per shard those
- * of its thread. */
+/* Counters at the beginning of each step, taken by the first lane that gets there; per micro-batch
+ * those of its thread. */
 static _Atomic int64_t newest;
 static uint64_t own_counter[STEPS];
 static uint64_t of_thread[STEPS][LANES];
@@ -36,29 +36,29 @@ static lvn_tensor *noting_step(const lvn_module *m, const lvn_batch *batch, lvn_
 {
     int64_t before = step->step - 1;
     if (atomic_compare_exchange_strong(&newest, &before, step->step)) {
-        own_counter[step->step] = lvni_alloc_get_total().calls;
+        own_counter[step->step] = lvni_core_alloc_get_total().calls;
         malloc_count_switch(step->step >= FIRST && step->step < LAST);
     }
-    of_thread[step->step][lvni_ctx_get()->at.shard] = malloc_count_of_thread();
+    of_thread[step->step][lvni_tensor_ctx_get()->at.micro_batch] = malloc_count_of_thread();
     return inside->training_step(m, batch, step);
 }
 
-static void run(int lanes, int shards, int workers)
+static void run(int lanes, int micro_batches, int workers)
 {
-    lvni_transform transform;
+    lvni_data_transform transform;
     lvn_dataset *data;
-    lvni_model *model;
+    lvni_nn_model *model;
     lvni_trainer *trainer;
-    lvni_shapes_transform_init(&transform, 16);
-    assert_int_equal(
-        lvni_shapes_create(&(lvni_shapes_options){.count = 600}, NULL, 0, &transform, &data),
-        LVN_OK);
-    inside = lvni_zoo_find("cnn");
+    lvni_data_shapes_transform_init(&transform, 16);
+    assert_int_equal(lvni_data_shapes_create(&(lvni_data_shapes_options){.count = 600}, NULL, 0,
+                                             &transform, &data),
+                     LVN_OK);
+    inside = lvni_nn_zoo_find("cnn");
     lvn_module_class cls = *inside;
     cls.training_step = noting_step;
-    const lvni_zoo_arguments arguments = {
+    const lvni_nn_zoo_arguments arguments = {
         .image_size = 16, .n_classes = data->n_classes, .dropout = 0.1};
-    assert_int_equal(lvni_model_build(&cls, &arguments, 1, &model), LVN_OK);
+    assert_int_equal(lvni_nn_model_build(&cls, &arguments, 1, &model), LVN_OK);
     lvni_trainer_options o = {
         .model = model,
         .train = data,
@@ -74,7 +74,7 @@ static void run(int lanes, int shards, int workers)
         .config_json = "{}"};
     const lvni_plan_options plan = {.n_samples = 600,
                                     .batch_size = 16,
-                                    .shards = shards,
+                                    .micro_batches = micro_batches,
                                     .lanes = lanes,
                                     .wgrad_threads = 1,
                                     .cores = 2};
@@ -85,22 +85,22 @@ static void run(int lanes, int shards, int workers)
         fail_msg("%s", lvn_last_error()->message);
     }
     lvni_trainer_destroy(trainer);
-    lvni_model_destroy(model);
+    lvni_nn_model_destroy(model);
     lvn_dataset_destroy(data);
 }
 
-/* Calls from step to step, summed over the threads of the shards: which lane reorders the weights
- * that all of them use is a matter of who comes first. */
-static uint64_t library_calls(int step, int shards)
+/* Calls from step to step, summed over the threads of the micro-batches: which lane reorders the
+ * weights that all of them use is a matter of who comes first. */
+static uint64_t library_calls(int step, int micro_batches)
 {
     uint64_t sum = 0;
-    for (int s = 0; s < shards; s++) {
+    for (int s = 0; s < micro_batches; s++) {
         sum += of_thread[step + 1][s] - of_thread[step][s];
     }
     return sum;
 }
 
-static void check(const char *layout, int shards, malloc_counts before)
+static void check(const char *layout, int micro_batches, malloc_counts before)
 {
     const malloc_counts after = malloc_count_get();
     const uint64_t own = after.own - before.own, library = after.library - before.library;
@@ -112,7 +112,8 @@ static void check(const char *layout, int shards, malloc_counts before)
     assert_int_equal(own, 0);
     assert_int_equal(own_counter[LAST], own_counter[FIRST]);
     for (int step = FIRST + 1; step + 1 < LAST; step++) {
-        assert_int_equal(library_calls(step, shards), library_calls(FIRST + 1, shards));
+        assert_int_equal(library_calls(step, micro_batches),
+                         library_calls(FIRST + 1, micro_batches));
     }
 }
 
@@ -137,7 +138,7 @@ static void no_workers(void **state)
     (void)state;
     const malloc_counts before = malloc_count_get();
     run(2, 4, 0);
-    check("two lanes, four shards, decoding in the trainer's thread", 4, before);
+    check("two lanes, four micro-batches, decoding in the trainer's thread", 4, before);
 }
 
 /* The counter counts: else its zeros would mean nothing. */
@@ -148,10 +149,10 @@ static void the_counter_counts(void **state)
     const uint64_t mine = malloc_count_of_thread();
     malloc_count_switch(true);
     void *volatile p = malloc(100);
-    void *volatile q = lvni_alloc(LVNI_TAG_CORE, 100);
+    void *volatile q = lvni_core_alloc(LVNI_TAG_CORE, 100);
     malloc_count_switch(false);
     free(p);
-    lvni_free(q);
+    lvni_core_free(q);
     assert_int_equal(malloc_count_get().own - before.own, 2);
     assert_int_equal(malloc_count_of_thread() - mine, 2);
     assert_int_equal(malloc_count_get().library, before.library);

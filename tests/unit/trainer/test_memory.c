@@ -30,9 +30,9 @@ static double resident(const char *row)
 
 typedef struct trial {
     const char *model;
-    int side, batch, shards, lanes;
+    int side, batch, micro_batches, lanes;
     lvni_optim_kind optim;
-    lvni_precision precision;
+    lvni_trainer_precision precision;
     double ema;
     bool validates;
 } trial;
@@ -40,20 +40,21 @@ typedef struct trial {
 /* A validation set of the training data, in chunks of 7; the loader stays. */
 static void validate(lvni_trainer *t)
 {
-    lvni_step result;
-    const lvni_loader_options o = {.dataset = t->o.train, .plan = &t->o.plan};
+    lvni_nn_step result;
+    const lvni_data_loader_options o = {.dataset = t->o.train, .plan = &t->o.plan};
     t->o.val = t->o.train;
-    assert_int_equal(lvni_loader_create(&o, &t->val_loader), LVN_OK);
-    assert_int_equal(lvni_evaluate(t->o.model, t->val_loader, t->lanes, NULL, &result), LVN_OK);
+    assert_int_equal(lvni_data_loader_create(&o, &t->val_loader), LVN_OK);
+    assert_int_equal(lvni_trainer_evaluate(t->o.model, t->val_loader, t->lanes, NULL, &result),
+                     LVN_OK);
 }
 
 static void check(const trial *c)
 {
     memory data;
     memory_init(&data, 3 * c->batch < MEMORY_MAX ? 3 * c->batch : MEMORY_MAX, c->side);
-    const setting s = {.cls = lvni_zoo_find(c->model),
+    const setting s = {.cls = lvni_nn_zoo_find(c->model),
                        .batch_size = c->batch,
-                       .shards = c->shards,
+                       .micro_batches = c->micro_batches,
                        .lanes = c->lanes,
                        .optim = {.kind = c->optim,
                                  .lr = 1e-3,
@@ -63,29 +64,30 @@ static void check(const trial *c)
                                  .eps = 1e-8},
                        .precision = c->precision,
                        .ema = {.decay = c->ema}};
-    const double live = (double)lvni_alloc_get_total().live_bytes, before = resident("VmRSS:");
+    const double live = (double)lvni_core_alloc_get_total().live_bytes, before = resident("VmRSS:");
     bench b;
     bench_open(&b, &data, &s);
     bench_steps(&b, c->side == 64 ? 1 : 3);
     if (c->validates) {
         validate(b.trainer);
     }
-    const double measured = (double)lvni_alloc_get_total().live_bytes - live,
+    const double measured = (double)lvni_core_alloc_get_total().live_bytes - live,
                  grown = resident("VmRSS:") - before;
     const lvni_trainer_options o = b.trainer->o;
-    lvni_memory_need need;
+    lvni_trainer_memory_need need;
     if (lvni_trainer_predict_memory(&o, &need) != LVN_OK) {
         fail_msg("%s: %s", c->model, lvn_last_error()->message);
     }
     const double ratio = (double)need.total / measured;
     if (verbose || !(fabs(ratio - 1.0) <= 0.05)) {
-        lvni_str line = {0};
-        lvni_memory_print(&need, c->lanes, &line);
-        print_message("%s, batch %d, %d shards, %d lanes: %s\n  counted %.1f MiB, foretold / "
-                      "counted %.3f, resident %.1f MiB\n",
-                      c->model, c->batch, c->shards, c->lanes, lvni_str_text(&line),
-                      measured / 1048576.0, ratio, grown / 1048576.0);
-        lvni_str_free(&line);
+        lvni_core_str line = {0};
+        lvni_trainer_memory_print(&need, c->lanes, &line);
+        print_message(
+            "%s, batch %d, %d micro-batches, %d lanes: %s\n  counted %.1f MiB, foretold / "
+            "counted %.3f, resident %.1f MiB\n",
+            c->model, c->batch, c->micro_batches, c->lanes, lvni_core_str_text(&line),
+            measured / 1048576.0, ratio, grown / 1048576.0);
+        lvni_core_str_free(&line);
     }
     assert_true(fabs(ratio - 1.0) <= 0.05);
     bench_close(&b);
@@ -98,7 +100,7 @@ static void the_prediction_is_within_five_percent(void **state)
         {"resnet18", 64, 32, 2, 1, LVNI_OPTIM_SGD, LVNI_PRECISION_32, 0.0, false},
         {"resnet18", 64, 32, 2, 2, LVNI_OPTIM_ADAMW, LVNI_PRECISION_32, 0.9, false},
         {"resnet50", 64, 8, 2, 2, LVNI_OPTIM_SGD, LVNI_PRECISION_32, 0.0, false},
-        /* shards of two sizes */
+        /* micro-batches of two sizes */
         {"cnn", 32, 25, 4, 2, LVNI_OPTIM_SGD, LVNI_PRECISION_32, 0.0, false},
         {"cnn", 32, 24, 3, 2, LVNI_OPTIM_SGD, LVNI_PRECISION_32, 0.0, true},
         {"cnn", 32, 24, 3, 1, LVNI_OPTIM_SGD, LVNI_PRECISION_16_MIXED, 0.0, true},

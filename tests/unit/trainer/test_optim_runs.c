@@ -20,9 +20,9 @@ static const char *const freeze[] = {"conv1", "norm1.bias"}, *const scale[] = {"
 
 static setting settings(int lanes)
 {
-    return (setting){.cls = lvni_zoo_find("cnn"),
+    return (setting){.cls = lvni_nn_zoo_find("cnn"),
                      .batch_size = 16,
-                     .shards = 4,
+                     .micro_batches = 4,
                      .lanes = lanes,
                      .optim = {.kind = LVNI_OPTIM_LARS,
                                .lr = 1,
@@ -54,7 +54,7 @@ static void layouts_do_not_matter(void **state)
         bench b;
         const setting s = settings(lanes);
         bench_open(&b, &data, &s);
-        lvni_ctx_get()->team = lanes; /* of the update */
+        lvni_tensor_ctx_get()->team = lanes; /* of the update */
         bench_steps(&b, 5);
         const uint64_t hash = bench_hash(&b);
         first = lanes == 1 ? hash : first;
@@ -98,10 +98,11 @@ static void resumed_is_the_same(void **state)
     bench_open(&c, &data, &two);
     assert_int_equal(lvni_trainer_restore(c.trainer, ckpt), LVN_OK);
     assert_true(bench_hash(&c) == bench_hash(&b));
-    const lvni_st_tensor *mean = lvni_st_find(ckpt->file, "trainer/ema/norm2.running_mean");
+    const lvni_ckpt_st_tensor *mean =
+        lvni_ckpt_st_find(ckpt->file, "trainer/ema/norm2.running_mean");
     assert_non_null(mean); /* the average has running statistics, its own ones */
-    assert_memory_not_equal(mean->data, lvni_st_find(ckpt->file, "model/norm2.running_mean")->data,
-                            mean->bytes);
+    assert_memory_not_equal(
+        mean->data, lvni_ckpt_st_find(ckpt->file, "model/norm2.running_mean")->data, mean->bytes);
     lvni_ckpt_free(ckpt);
     bench_start_loader(&c);
     bench_steps(&b, 4);
@@ -135,7 +136,7 @@ static void a_run_with_an_average_is_not_one_without(void **state)
     }
 }
 
-static const lvni_parameter *parameter(const lvni_model *m, const char *name)
+static const lvni_nn_parameter *parameter(const lvni_nn_model *m, const char *name)
 {
     for (int i = 0; i < m->n_parameters; i++) {
         if (strcmp(m->parameters[i].name, name) == 0) {
@@ -158,8 +159,9 @@ static void frozen_stays(void **state)
     s.rules = (lvni_optim_rules){.freeze = body, .n_freeze = 2};
     bench b;
     bench_open(&b, &data, &s);
-    const lvni_model *m = b.model;
-    const lvni_parameter *conv = parameter(m, "conv2.weight"), *head = parameter(m, "head.weight");
+    const lvni_nn_model *m = b.model;
+    const lvni_nn_parameter *conv = parameter(m, "conv2.weight"),
+                            *head = parameter(m, "head.weight");
     float *conv_before = malloc((size_t)conv->numel * sizeof(float)),
           *head_before = malloc((size_t)head->numel * sizeof(float));
     memcpy(conv_before, conv->tensor->data, (size_t)conv->numel * sizeof(float));
@@ -214,14 +216,14 @@ static void validation_and_export_see_the_average(void **state)
         bench b;
         const setting s = {.cls = &cls,
                            .batch_size = 16,
-                           .shards = 4,
+                           .micro_batches = 4,
                            .lanes = 1,
                            .ema = {.decay = 0.9},
                            .out = out};
         bench_open(&b, &data, &s);
         watched = &b;
         lvni_trainer *t = b.trainer;
-        lvni_loader_destroy(t->loader);
+        lvni_data_loader_destroy(t->loader);
         t->loader = NULL;
         t->o.use_ema = use == 1;
         t->o.val = &val.base;
@@ -236,7 +238,7 @@ static void validation_and_export_see_the_average(void **state)
     }
 }
 
-static void pattern_mistakes_are_told(void **state)
+static void pattern_mistakes_are_reported(void **state)
 {
     (void)state;
     memory data;
@@ -269,7 +271,7 @@ int main(void)
         cmocka_unit_test(a_run_with_an_average_is_not_one_without),
         cmocka_unit_test(frozen_stays),
         cmocka_unit_test(validation_and_export_see_the_average),
-        cmocka_unit_test(pattern_mistakes_are_told),
+        cmocka_unit_test(pattern_mistakes_are_reported),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     char metrics[64], best[96];

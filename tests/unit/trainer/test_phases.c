@@ -28,8 +28,11 @@ static char out[] = "/tmp/levin-phases-XXXXXX";
 
 static setting settings(void)
 {
-    return (setting){
-        .cls = &duel_class, .batch_size = E, .shards = SHARDS, .lanes = 1, .optim = {.lr = 0.05}};
+    return (setting){.cls = &duel_class,
+                     .batch_size = E,
+                     .micro_batches = SHARDS,
+                     .lanes = 1,
+                     .optim = {.lr = 0.05}};
 }
 
 /* ---- the reference ---- */
@@ -118,32 +121,34 @@ static double descend(truth *t, const point *p, int n, int phase, double lr)
 }
 
 /* What the law says a named draw of the root module gives (core/rng.h). */
-static lvni_rng draw(const char *name, int64_t step, int shard, int phase, int call)
+static lvni_core_rng draw(const char *name, int64_t step, int micro_batch, int phase, int call)
 {
-    const uint64_t purpose = lvni_rng_purpose("") + 0x9e3779b97f4a7c15u * lvni_rng_purpose(name);
-    return (lvni_rng){.key = lvni_rng_make_key(4, purpose),
-                      .a = (uint32_t)step,
-                      .b = (uint32_t)shard,
-                      .c = (uint32_t)((phase << 24) + call)};
+    const uint64_t purpose =
+        lvni_core_rng_purpose("") + 0x9e3779b97f4a7c15u * lvni_core_rng_purpose(name);
+    return (lvni_core_rng){.key = lvni_core_rng_make_key(4, purpose),
+                           .a = (uint32_t)step,
+                           .b = (uint32_t)micro_batch,
+                           .c = (uint32_t)((phase << 24) + call)};
 }
 
 /* The samples of the step that was just done, as the module saw them. */
 static int points_of(const lvni_plan *plan, int64_t step, point p[E])
 {
     int n = 0;
-    for (int shard = 0; shard < SHARDS; shard++) {
-        const int64_t size = lvni_plan_shard(plan, step % plan->steps_per_epoch, shard).count;
+    for (int micro_batch = 0; micro_batch < SHARDS; micro_batch++) {
+        const int64_t size =
+            lvni_plan_micro_batch(plan, step % plan->steps_per_epoch, micro_batch).count;
         for (int64_t i = 0; i < size; i++, n++) {
             memory_features(duel_seen.sample[0][n], p[n].x);
             for (int phase = 0; phase < 2; phase++) {
-                const lvni_rng z = draw("z", step, shard, phase, 0);
+                const lvni_core_rng z = draw("z", step, micro_batch, phase, 0);
                 for (int k = 0; k < NOISE; k++) {
                     p[n].z[phase][k] =
-                        (double)(float)lvni_rng_normal(&z, (uint64_t)(i * NOISE + k));
+                        (double)(float)lvni_core_rng_normal(&z, (uint64_t)(i * NOISE + k));
                 }
             }
-            const lvni_rng alpha = draw("alpha", step, shard, 0, 1);
-            p[n].alpha = (double)lvni_rng_uniform(&alpha, (uint64_t)i);
+            const lvni_core_rng alpha = draw("alpha", step, micro_batch, 0, 1);
+            p[n].alpha = (double)lvni_core_rng_uniform(&alpha, (uint64_t)i);
         }
     }
     return n;
@@ -190,7 +195,7 @@ static void assert_close(const char *what, double have, double want)
     }
 }
 
-static void follow_step(truth *t, const bench *b, int64_t step, const lvni_step_result *r,
+static void follow_step(truth *t, const bench *b, int64_t step, const lvni_trainer_step_result *r,
                         double lr)
 {
     point p[E];
@@ -213,9 +218,9 @@ static void follow_step(truth *t, const bench *b, int64_t step, const lvni_step_
         assert_close("gradient's norm", r->phase[phase].grad_norm, norm[phase]);
     }
     assert_int_equal(r->samples, n);
-    assert_close("d_loss", lvni_metric_mean(&r->metrics, "d_loss"), loss[0]);
-    assert_close("g_loss", lvni_metric_mean(&r->metrics, "g_loss"), loss[1]);
-    assert_close("loss", lvni_metric_mean(&r->metrics, "loss"), 0.5 * (loss[0] + loss[1]));
+    assert_close("d_loss", lvni_trainer_metric_mean(&r->metrics, "d_loss"), loss[0]);
+    assert_close("g_loss", lvni_trainer_metric_mean(&r->metrics, "g_loss"), loss[1]);
+    assert_close("loss", lvni_trainer_metric_mean(&r->metrics, "loss"), 0.5 * (loss[0] + loss[1]));
 }
 
 /* Two epochs, each with a short last step. */
@@ -231,7 +236,7 @@ static void phases_follow_each_other(void **state)
     read_truth(&b, &want);
     double every = 0.0;
     for (int64_t step = 0; step < 6; step++) {
-        lvni_step_result r;
+        lvni_trainer_step_result r;
         duel_seen = (duel_samples){.on = true};
         if (lvni_trainer_step(b.trainer, &r) != LVN_OK) {
             fail_msg("%s", lvn_last_error()->message);
@@ -239,7 +244,7 @@ static void phases_follow_each_other(void **state)
         b.trainer->at.step_in_epoch %= b.trainer->o.plan.steps_per_epoch;
         assert_int_equal(duel_seen.n[0], step % 3 == 2 ? 5 : E);
         assert_int_equal(duel_seen.n[1], duel_seen.n[0]);
-        /* the critic on all shards, then the generator */
+        /* the critic on all micro-batches, then the generator */
         assert_string_equal(duel_seen.order, "000111");
         assert_memory_equal(duel_seen.sample[0], duel_seen.sample[1],
                             (size_t)duel_seen.n[0] * sizeof(int64_t));
@@ -280,7 +285,7 @@ static void every_phase_is_cut_to_length(void **state)
     memory_init(&data, N, 0);
     bench_open(&b, &data, &s);
     read_truth(&b, &before);
-    lvni_step_result r;
+    lvni_trainer_step_result r;
     assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_OK);
     read_truth(&b, &after);
     double moved[2] = {0};
@@ -305,12 +310,12 @@ static void an_overflow_skips_its_phase(void **state)
     memory data;
     setting s = settings();
     s.precision = LVNI_PRECISION_16_MIXED;
-    s.ema = (lvni_ema_options){.decay = 0.5};
+    s.ema = (lvni_optim_ema_options){.decay = 0.5};
     memory_init(&data, N, 0);
     for (duel_overflow = 1; duel_overflow <= 3; duel_overflow++) {
         bench b;
         truth before, after;
-        lvni_step_result r;
+        lvni_trainer_step_result r;
         bench_open(&b, &data, &s);
         b.trainer->scaler.scale = 1024.0;
         read_truth(&b, &before);
@@ -354,7 +359,7 @@ static void half_a_step_is_not_kept(void **state)
     s.out = out;
     memory_init(&data, N, 0);
     bench_open(&b, &data, &s);
-    lvni_loader_destroy(b.trainer->loader);
+    lvni_data_loader_destroy(b.trainer->loader);
     b.trainer->loader = NULL;
     b.trainer->o.max_steps = 6;
     b.trainer->o.save_every_n_steps = 2;
@@ -382,22 +387,22 @@ static void half_a_step_is_not_kept(void **state)
     lvni_ckpt_free(ckpt);
 }
 
-static void mistakes_are_told(void **state)
+static void mistakes_are_reported(void **state)
 {
     (void)state;
     static const char *const half[] = {"critic", NULL};
     lvn_module_class cls = duel_class;
-    lvni_model *model;
+    lvni_nn_model *model;
     lvni_optim_parameter *p;
     cls.phases = half;
     cls.validation_step = NULL;
-    assert_int_equal(lvni_model_build(&cls, NULL, 1, &model), LVN_OK);
+    assert_int_equal(lvni_nn_model_build(&cls, NULL, 1, &model), LVN_OK);
     assert_int_equal(lvni_trainer_parameters(model, &(lvni_optim_rules){0}, &p), LVN_ERR_USAGE);
     assert_non_null(
         strstr(lvn_last_error()->message, "the parameter generator.out.weight is in no phase"));
-    assert_int_equal(lvni_phases_check_validation(&cls), LVN_ERR_USAGE);
-    assert_int_equal(lvni_phases_check_validation(&duel_class), LVN_OK);
-    lvni_model_destroy(model);
+    assert_int_equal(lvni_trainer_phases_check_validation(&cls), LVN_ERR_USAGE);
+    assert_int_equal(lvni_trainer_phases_check_validation(&duel_class), LVN_OK);
+    lvni_nn_model_destroy(model);
 }
 
 /* ---- memory ---- */
@@ -407,21 +412,21 @@ static void all_batches_of_a_step_are_held(void **state)
     (void)state;
     memory data;
     bench b;
-    lvni_memory_need need;
+    lvni_trainer_memory_need need;
     setting s = settings();
     s.batch_size = 24;
-    s.shards = 6;
+    s.micro_batches = 6;
     s.workers = 1;
     memory_init(&data, 240, 0);
     bench_open(&b, &data, &s);
     bench_steps(&b, 12);
-    const lvni_loader_stats loader = lvni_loader_get_stats(b.trainer->loader);
+    const lvni_data_loader_stats loader = lvni_data_loader_get_stats(b.trainer->loader);
     const lvni_trainer_options o = b.trainer->o;
     assert_int_equal(lvni_trainer_predict_memory(&o, &need), LVN_OK);
     assert_true(loader.slots > 6 && need.batches > (uint64_t)loader.slots * loader.slot_bytes);
-    const uint64_t calls = lvni_alloc_get_total().calls;
+    const uint64_t calls = lvni_core_alloc_get_total().calls;
     bench_steps(&b, 12);
-    assert_int_equal(lvni_alloc_get_total().calls, calls);
+    assert_int_equal(lvni_core_alloc_get_total().calls, calls);
     bench_close(&b);
 }
 
@@ -442,7 +447,7 @@ int main(void)
         cmocka_unit_test(every_phase_is_cut_to_length),
         cmocka_unit_test(an_overflow_skips_its_phase),
         cmocka_unit_test(half_a_step_is_not_kept),
-        cmocka_unit_test(mistakes_are_told),
+        cmocka_unit_test(mistakes_are_reported),
         cmocka_unit_test(all_batches_of_a_step_are_held),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

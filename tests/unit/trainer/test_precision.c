@@ -10,24 +10,24 @@
 static void the_scale_follows_its_rule(void **state)
 {
     (void)state;
-    lvni_scaler s;
-    lvni_scaler_init(&s, LVNI_PRECISION_16_MIXED);
+    lvni_trainer_scaler s;
+    lvni_trainer_scaler_init(&s, LVNI_PRECISION_16_MIXED);
     assert_true(s.on && s.scale == 65536.0);
-    assert_int_equal(lvni_scaler_update(&s, true, true), LVN_OK);
+    assert_int_equal(lvni_trainer_scaler_update(&s, true, true), LVN_OK);
     assert_true(s.scale == 32768.0 && s.skipped == 1 && s.in_a_row == 1);
     for (int i = 0; i < 1999; i++) {
-        assert_int_equal(lvni_scaler_update(&s, false, false), LVN_OK);
+        assert_int_equal(lvni_trainer_scaler_update(&s, false, false), LVN_OK);
     }
     assert_true(s.scale == 32768.0 && s.clean == 1999 && s.in_a_row == 0);
-    assert_int_equal(lvni_scaler_update(&s, false, false), LVN_OK);
+    assert_int_equal(lvni_trainer_scaler_update(&s, false, false), LVN_OK);
     assert_true(s.scale == 65536.0 && s.clean == 0);
     for (int i = 0; i < 49; i++) {
-        assert_int_equal(lvni_scaler_update(&s, true, true), LVN_OK);
+        assert_int_equal(lvni_trainer_scaler_update(&s, true, true), LVN_OK);
     }
     assert_true(s.scale == 0x1p-14); /* the floor: 2^16 halved 49 times would be less */
-    assert_int_equal(lvni_scaler_update(&s, true, true), LVN_ERR_NON_FINITE);
+    assert_int_equal(lvni_trainer_scaler_update(&s, true, true), LVN_ERR_NON_FINITE);
     assert_non_null(strstr(lvn_last_error()->message, "50 steps in a row"));
-    lvni_scaler_init(&s, LVNI_PRECISION_BF16_MIXED);
+    lvni_trainer_scaler_init(&s, LVNI_PRECISION_BF16_MIXED);
     assert_true(!s.on && s.scale == 1.0);
 }
 
@@ -35,20 +35,21 @@ static void its_state_is_text(void **state)
 {
     (void)state;
     char text[128];
-    lvni_scaler a = {.on = true,
-                     .scale = 1024.0,
-                     .clean = 77,
-                     .skipped = 5,
-                     .in_a_row = 2,
-                     .in_epoch = 3},
-                b;
-    lvni_scaler_print(&a, text, sizeof text);
-    lvni_scaler_init(&b, LVNI_PRECISION_16_MIXED);
-    assert_int_equal(lvni_scaler_read(text, &b), LVN_OK);
+    lvni_trainer_scaler a = {.on = true,
+                             .scale = 1024.0,
+                             .clean = 77,
+                             .skipped = 5,
+                             .in_a_row = 2,
+                             .in_epoch = 3},
+                        b;
+    lvni_trainer_scaler_print(&a, text, sizeof text);
+    lvni_trainer_scaler_init(&b, LVNI_PRECISION_16_MIXED);
+    assert_int_equal(lvni_trainer_scaler_read(text, &b), LVN_OK);
     assert_true(b.scale == 1024.0 && b.clean == 77 && b.skipped == 5 && b.in_a_row == 2 &&
                 b.in_epoch == 3);
     /* of an early version */
-    assert_int_equal(lvni_scaler_read("scale=1024 clean=77 skipped=5 in_a_row=2", &b), LVN_OK);
+    assert_int_equal(lvni_trainer_scaler_read("scale=1024 clean=77 skipped=5 in_a_row=2", &b),
+                     LVN_OK);
     assert_true(b.skipped == 5 && b.in_epoch == 0);
     static const char *const bad[] = {"",
                                       "scale=1024",
@@ -59,35 +60,36 @@ static void its_state_is_text(void **state)
                                       "scale=1 clean=0 skipped=1 in_a_row=0 in_epoch=2",
                                       "scale=1 clean=0 skipped=1 in_a_row=0 in_epoch=1x"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(lvni_scaler_read(bad[i], &b), LVN_ERR_CORRUPT);
+        assert_int_equal(lvni_trainer_scaler_read(bad[i], &b), LVN_ERR_CORRUPT);
         assert_true(b.scale == 1024.0); /* untouched */
     }
-    lvni_scaler_init(&a, LVNI_PRECISION_32);
-    lvni_scaler_print(&a, text, sizeof text);
+    lvni_trainer_scaler_init(&a, LVNI_PRECISION_32);
+    lvni_trainer_scaler_print(&a, text, sizeof text);
     assert_string_equal(text, "");
-    assert_int_equal(lvni_scaler_read(NULL, &b), LVN_OK);
+    assert_int_equal(lvni_trainer_scaler_read(NULL, &b), LVN_OK);
     /* the schedule still counts without them */
-    assert_int_equal(lvni_scaler_read("scale=1024 clean=77 skipped=5 in_a_row=2", &a), LVN_OK);
+    assert_int_equal(lvni_trainer_scaler_read("scale=1024 clean=77 skipped=5 in_a_row=2", &a),
+                     LVN_OK);
     assert_true(!a.on && a.scale == 1.0 && a.skipped == 5);
-    lvni_scaler_print(&a, text, sizeof text);
+    lvni_trainer_scaler_print(&a, text, sizeof text);
     assert_string_equal(text, "skipped=5");
-    lvni_scaler_init(&b, LVNI_PRECISION_16_MIXED);
-    assert_int_equal(lvni_scaler_read(text, &b), LVN_OK);
+    lvni_trainer_scaler_init(&b, LVNI_PRECISION_16_MIXED);
+    assert_int_equal(lvni_trainer_scaler_read(text, &b), LVN_OK);
     assert_true(b.scale == 65536.0 && b.skipped == 5); /* a fresh scale */
 }
 
-static setting cnn_setting(lvni_precision precision, int lanes)
+static setting cnn_setting(lvni_trainer_precision precision, int lanes)
 {
-    return (setting){.cls = lvni_zoo_find("cnn"),
+    return (setting){.cls = lvni_nn_zoo_find("cnn"),
                      .batch_size = 8,
-                     .shards = 4,
+                     .micro_batches = 4,
                      .lanes = lanes,
                      .precision = precision,
                      .optim = {.kind = LVNI_OPTIM_SGD, .lr = 0.05, .momentum = 0.9}};
 }
 
 /* One hash over lanes for each; another one for each precision. */
-static void the_law_holds_in_every_precision(void **state)
+static void every_precision_is_reproducible(void **state)
 {
     (void)state;
     memory m;
@@ -95,13 +97,14 @@ static void the_law_holds_in_every_precision(void **state)
     uint64_t hash[4];
     for (int p = 0; p < 4; p++) {
         hash[p] = (uint64_t)p;
-        if (lvni_precision_low((lvni_precision)p) == LVN_BF16 && !lvni_cpu_has_bf16()) {
+        if (lvni_trainer_precision_low((lvni_trainer_precision)p) == LVN_BF16 &&
+            !lvni_cpu_has_bf16()) {
             print_message("skipped: no bf16 products on %s\n", lvni_cpu_describe());
             continue;
         }
         for (int lanes = 1; lanes <= 4; lanes++) {
             bench b;
-            const setting s = cnn_setting((lvni_precision)p, lanes);
+            const setting s = cnn_setting((lvni_trainer_precision)p, lanes);
             bench_open(&b, &m, &s);
             bench_steps(&b, 6);
             if (lanes == 1) {
@@ -117,12 +120,12 @@ static void the_law_holds_in_every_precision(void **state)
 }
 
 /* What plain sgd moves after `before` steps: the gradient. */
-static float *gradient_after(int before, const char *net, lvni_precision precision, const memory *m,
-                             bench *b)
+static float *gradient_after(int before, const char *net, lvni_trainer_precision precision,
+                             const memory *m, bench *b)
 {
-    const setting s = {.cls = lvni_zoo_find(net),
+    const setting s = {.cls = lvni_nn_zoo_find(net),
                        .batch_size = 8,
-                       .shards = 1,
+                       .micro_batches = 1,
                        .lanes = 1,
                        .precision = precision,
                        .optim = {.kind = LVNI_OPTIM_SGD, .lr = 0.01}};
@@ -160,7 +163,7 @@ static void gradients_in_bf16_point_where_those_in_f32_do(void **state)
             gradient_after(nets[n].before, nets[n].name, LVNI_PRECISION_BF16_MIXED, &m, &mixed);
         double least = 1;
         for (int i = 0; i < full.model->n_parameters && x != NULL && y != NULL; i++) {
-            const lvni_parameter *p = &full.model->parameters[i];
+            const lvni_nn_parameter *p = &full.model->parameters[i];
             double xy = 0, xx = 0, yy = 0;
             for (int64_t k = full.model->offset[i];
                  p->tensor->ndim > 1 && k < full.model->offset[i] + p->numel; k++) {
@@ -199,7 +202,7 @@ static void an_overflow_skips_the_step(void **state)
     assert_non_null(before);
     memcpy(before, b.model->weights, bytes);
     t->scaler.scale = 0x1p60;
-    lvni_step_result r;
+    lvni_trainer_step_result r;
     assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
     assert_true(r.phase[0].skipped && t->scaler.skipped == 1 && t->scaler.scale == 0x1p59);
     assert_int_equal(t->at.step, 1);
@@ -227,7 +230,7 @@ static void the_scale_leaves_no_trace(void **state)
         const setting s = cnn_setting(LVNI_PRECISION_16_MIXED, 1);
         bench_open(&b, &m, &s);
         b.trainer->scaler.scale = i == 0 ? 1.0 : 256.0;
-        lvni_step_result r;
+        lvni_trainer_step_result r;
         assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_OK);
         norm[i] = r.phase[0].grad_norm;
         bench_close(&b);
@@ -235,22 +238,22 @@ static void the_scale_leaves_no_trace(void **state)
     assert_true(fabs(norm[0] / norm[1] - 1.0) < 1e-2);
 }
 
-/* What goes backward is the mean loss times the scale, however many samples a shard has: the first
- * scale of 65536 loses no step. */
-static void no_step_is_lost_to_the_size_of_a_shard(void **state)
+/* What goes backward is the mean loss times the scale, however many samples a micro-batch has: the
+ * first scale of 65536 loses no step. */
+static void no_step_is_lost_to_the_size_of_a_micro_batch(void **state)
 {
     (void)state;
     static const struct {
         int64_t batch;
-        int shards;
+        int micro_batches;
     } cut[] = {{16, 1}, {96, 1}, {96, 4}, {50, 4}, {96, 2}};
     memory m;
     memory_init(&m, 96, 8);
     for (size_t i = 0; i < 2 * sizeof cut / sizeof *cut; i++) {
         bench b;
-        const setting s = {.cls = lvni_zoo_find(i % 2 == 0 ? "cnn" : "mlp"),
+        const setting s = {.cls = lvni_nn_zoo_find(i % 2 == 0 ? "cnn" : "mlp"),
                            .batch_size = cut[i / 2].batch,
-                           .shards = cut[i / 2].shards,
+                           .micro_batches = cut[i / 2].micro_batches,
                            .lanes = 1,
                            .precision = LVNI_PRECISION_16_MIXED,
                            .optim = {.kind = LVNI_OPTIM_SGD, .lr = 0.01}};
@@ -262,24 +265,24 @@ static void no_step_is_lost_to_the_size_of_a_shard(void **state)
     }
 }
 
-/* The gradient of a step is the weighted mean over shards of unequal size, in f16 as in f32; with
- * sync_batchnorm, too, where a shard's gradient comes from all losses of the group. */
-static void unequal_shards_count_by_their_samples(void **state)
+/* The gradient of a step is the weighted mean over micro-batches of unequal size, in f16 as in f32;
+ * with sync_batchnorm, too, where a micro-batch's gradient comes from all losses of the group. */
+static void unequal_micro_batches_count_by_their_samples(void **state)
 {
     (void)state;
     memory m;
     memory_init(&m, 24, 8);
     for (int i = 0; i < 24; i++) {
-        m.unreadable[i] = i % 3 > 0; /* shards of 8 planned samples have 1 to 5 */
+        m.unreadable[i] = i % 3 > 0; /* micro-batches of 8 planned samples have 1 to 5 */
     }
     for (int sync = 0; sync < 2; sync++) {
         float *moved[2];
         int64_t n = 0;
         for (int i = 0; i < 2; i++) {
             bench b;
-            const setting s = {.cls = lvni_zoo_find(sync ? "cnn" : "mlp"),
+            const setting s = {.cls = lvni_nn_zoo_find(sync ? "cnn" : "mlp"),
                                .batch_size = 24,
-                               .shards = 3,
+                               .micro_batches = 3,
                                .lanes = sync ? 3 : 1,
                                .sync = sync != 0,
                                .precision = i == 0 ? LVNI_PRECISION_32 : LVNI_PRECISION_16_MIXED,
@@ -324,13 +327,13 @@ static void a_skipped_step_leaves_all_state(void **state)
                                    .beta2 = 0.999,
                                    .eps = 1e-8,
                                    .weight_decay = 0.1};
-    s.ema = (lvni_ema_options){.decay = 0.9};
-    s.schedule = (lvni_schedule){
+    s.ema = (lvni_optim_ema_options){.decay = 0.9};
+    s.schedule = (lvni_optim_schedule){
         .kind = LVNI_SCHEDULE_LINEAR, .warmup_steps = 4, .total_steps = 20, .end_factor = 0.1};
     bench b;
     bench_open(&b, &m, &s);
     lvni_trainer *t = b.trainer;
-    lvni_step_result r;
+    lvni_trainer_step_result r;
     t->scaler.scale = 64.0;
     assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
     assert_true(!r.phase[0].skipped && r.lr == 0.01 * 0.25);
@@ -363,13 +366,13 @@ static void the_scale_moves_as_in_pytorch(void **state)
                   {2004, 8192, 0},   {2005, 4096, 0},  {4005, 8192, 0},    {4010, 8192, 5},
                   {4011, 4096, 0},   {6011, 8192, 0},  {8011, 16384, 0},   {8101, 8192, 0},
                   {10101, 16384, 0}, {12101, 32768, 0}};
-    lvni_scaler s;
-    lvni_scaler_init(&s, LVNI_PRECISION_16_MIXED);
+    lvni_trainer_scaler s;
+    lvni_trainer_scaler_init(&s, LVNI_PRECISION_16_MIXED);
     size_t o = 0, g = 0;
     for (int step = 0; g < sizeof golden / sizeof *golden; step++) {
         const bool over = o < sizeof overflow / sizeof *overflow && overflow[o] == step;
         o += over ? 1 : 0;
-        assert_int_equal(lvni_scaler_update(&s, over, over), LVN_OK);
+        assert_int_equal(lvni_trainer_scaler_update(&s, over, over), LVN_OK);
         if (step + 1 == golden[g].after) {
             assert_true(s.scale == golden[g].scale && s.clean == golden[g].clean);
             g++;
@@ -391,7 +394,7 @@ static void bf16_true_weights_are_bf16(void **state)
     for (int step = 0; step < 3; step++) {
         for (int64_t i = 0; i < b.model->n_weights; i++) {
             const float w = b.model->weights[i];
-            assert_true(lvni_bf16_to_f32(lvni_f32_to_bf16(w)) == w);
+            assert_true(lvni_core_bf16_to_f32(lvni_core_f32_to_bf16(w)) == w);
         }
         bench_steps(&b, 1);
     }
@@ -403,13 +406,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_scale_follows_its_rule),
         cmocka_unit_test(its_state_is_text),
-        cmocka_unit_test(the_law_holds_in_every_precision),
+        cmocka_unit_test(every_precision_is_reproducible),
         cmocka_unit_test(gradients_in_bf16_point_where_those_in_f32_do),
         cmocka_unit_test(an_overflow_skips_the_step),
         cmocka_unit_test(the_scale_leaves_no_trace),
         cmocka_unit_test(bf16_true_weights_are_bf16),
-        cmocka_unit_test(no_step_is_lost_to_the_size_of_a_shard),
-        cmocka_unit_test(unequal_shards_count_by_their_samples),
+        cmocka_unit_test(no_step_is_lost_to_the_size_of_a_micro_batch),
+        cmocka_unit_test(unequal_micro_batches_count_by_their_samples),
         cmocka_unit_test(a_skipped_step_leaves_all_state),
         cmocka_unit_test(the_scale_moves_as_in_pytorch),
     };

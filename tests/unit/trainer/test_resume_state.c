@@ -21,7 +21,7 @@ static setting settings(void)
 {
     return (setting){
         .batch_size = 16,
-        .shards = 4,
+        .micro_batches = 4,
         .lanes = 1,
         .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
         .out = out};
@@ -32,7 +32,7 @@ static void open_for_fit(bench *b, const memory *data, const lvn_dataset *val)
 {
     const setting s = settings();
     bench_open(b, data, &s);
-    lvni_loader_destroy(b->trainer->loader);
+    lvni_data_loader_destroy(b->trainer->loader);
     b->trainer->loader = NULL;
     b->trainer->o.val = val;
     b->trainer->o.max_epochs = 2;
@@ -158,7 +158,7 @@ static void stop_signal_ends_a_long_validation(void **state)
     stop_at_first = true;
     bench b;
     open_for_fit(&b, &data, &val.base);
-    lvni_stop_install();
+    lvni_trainer_stop_install();
     assert_int_equal(lvni_trainer_fit(b.trainer), LVN_ERR_CANCELLED);
     assert_non_null(strstr(lvn_last_error()->message,
                            "SIGTERM after step 3 (epoch 1); the checkpoint is saved"));
@@ -166,7 +166,7 @@ static void stop_signal_ends_a_long_validation(void **state)
     bench_close(&b);
     assert_saved(3, 3);
     stop_at_first = false;
-    lvni_stop_install(); /* forgets the signal */
+    lvni_trainer_stop_install(); /* forgets the signal */
     finish(&data, &val.base);
     lvni_core_signals_remove();
 }
@@ -197,9 +197,9 @@ static void validation_decodes_when_it_is_its_turn(void **state)
     usleep(20000);
     assert_int_equal(asked_for, 30);
     t->o.max_epochs = 2;
-    lvni_loader_destroy(t->loader);
+    lvni_data_loader_destroy(t->loader);
     t->loader = NULL;
-    lvni_report_close(t);
+    lvni_trainer_report_close(t);
     assert_int_equal(lvni_trainer_fit(t), LVN_OK);
     assert_int_equal(asked_for, 60);
     lvni_trainer_destroy(t);
@@ -212,7 +212,7 @@ static lvn_status huge_get(const lvn_dataset *d, const lvn_sample_key *key, void
 {
     LVN_TRY(memory_get(d, key, field));
     for (int k = 0; k < FEATURES; k++) {
-        /* finite, and so is each shard's gradient; their sum is not */
+        /* finite, and so is each micro-batch's gradient; their sum is not */
         ((float *)field[0])[k] = 3e38f;
     }
     *(int64_t *)field[1] = 0;
@@ -235,9 +235,9 @@ static void failed_update_does_not_move_the_position(void **state)
     for (int64_t i = 0; i < b.model->n_weights; i++) {
         b.model->weights[i] = 0.0f;
     }
-    lvni_model_touch(b.model);
+    lvni_nn_model_touch(b.model);
     const uint64_t before = bench_hash(&b);
-    lvni_step_result r;
+    lvni_trainer_step_result r;
     assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_ERR_NON_FINITE);
     assert_non_null(strstr(lvn_last_error()->message, "the gradient's norm is"));
     assert_true(b.trainer->at.step == 0 && b.trainer->at.step_in_epoch == 0 &&
@@ -250,7 +250,7 @@ static void failed_update_does_not_move_the_position(void **state)
 
 /* The status of restoring `last` into a run of these settings; `says` is in the message. */
 static void try_restore(const memory *data, const setting *s, uint64_t seed, lvn_status want,
-                        const char *says)
+                        const char *reports)
 {
     bench b;
     bench_open(&b, data, s);
@@ -259,8 +259,8 @@ static void try_restore(const memory *data, const setting *s, uint64_t seed, lvn
     assert_int_equal(lvni_ckpt_load(last, &ckpt), LVN_OK);
     const uint64_t before = bench_hash(&b);
     if (lvni_trainer_restore(b.trainer, ckpt) != want ||
-        (want != LVN_OK && strstr(lvn_last_error()->message, says) == NULL)) {
-        fail_msg("%s: %s", says, lvn_last_error()->message);
+        (want != LVN_OK && strstr(lvn_last_error()->message, reports) == NULL)) {
+        fail_msg("%s: %s", reports, lvn_last_error()->message);
     }
     assert_int_equal(bench_hash(&b) == before, want != LVN_OK); /* refused: nothing was touched */
     lvni_ckpt_free(ckpt);
@@ -279,10 +279,10 @@ static void try_others(const memory *data, lvn_status want)
     try_restore(
         data, &s, 5, want,
         "with seed=4 (seed of the run), and this one has seed=5: give seed=4, or start a new run");
-    s.shards = 8;
-    try_restore(
-        data, &s, 4, want,
-        "with shards=4 (parts of an effective batch), and this one has shards=8: give shards=4");
+    s.micro_batches = 8;
+    try_restore(data, &s, 4, want,
+                "with micro_batches=4 (parts of an effective batch), and this one has "
+                "micro_batches=8: give micro_batches=4");
     s = settings();
     s.batch_size = 20;
     try_restore(
@@ -323,25 +323,26 @@ static void within_an_epoch_only_the_same_run_goes_on(void **state)
 static void metric_sums_keep_names_and_bits(void **state)
 {
     (void)state;
-    const lvni_step sums = {.n_metrics = 4,
-                            .metric = {{.name = "top 5; acc", .sum = 0.1, .weight = 3.0},
-                                       {.name = "\"quoted\"", .sum = 1.0 / 3.0, .weight = 1e300},
-                                       {.name = "loss", .sum = -(double)INFINITY, .weight = 32.0},
-                                       {.name = "a", .sum = (double)NAN, .weight = 5e-324}}};
-    lvni_str text = {0};
-    lvni_step back;
-    assert_int_equal(lvni_epoch_sums_write(&sums, &text), LVN_OK);
-    assert_int_equal(lvni_epoch_sums_read(lvni_str_text(&text), &back), LVN_OK);
+    const lvni_nn_step sums = {
+        .n_metrics = 4,
+        .metric = {{.name = "top 5; acc", .sum = 0.1, .weight = 3.0},
+                   {.name = "\"quoted\"", .sum = 1.0 / 3.0, .weight = 1e300},
+                   {.name = "loss", .sum = -(double)INFINITY, .weight = 32.0},
+                   {.name = "a", .sum = (double)NAN, .weight = 5e-324}}};
+    lvni_core_str text = {0};
+    lvni_nn_step back;
+    assert_int_equal(lvni_trainer_epoch_sums_write(&sums, &text), LVN_OK);
+    assert_int_equal(lvni_trainer_epoch_sums_read(lvni_core_str_text(&text), &back), LVN_OK);
     assert_int_equal(back.n_metrics, 4);
     for (int i = 0; i < 4; i++) {
-        const lvni_step_metric *a = &sums.metric[i], *c = &back.metric[i];
+        const lvni_nn_step_metric *a = &sums.metric[i], *c = &back.metric[i];
         assert_string_equal(c->name, a->name);
         assert_true((isnan(a->sum) && isnan(c->sum)) ||
                     memcmp(&a->sum, &c->sum, sizeof(double)) == 0);
         assert_true(memcmp(&a->weight, &c->weight, sizeof(double)) == 0);
     }
-    lvni_str_free(&text);
-    assert_int_equal(lvni_epoch_sums_read("[]", &back), LVN_OK);
+    lvni_core_str_free(&text);
+    assert_int_equal(lvni_trainer_epoch_sums_read("[]", &back), LVN_OK);
     assert_int_equal(back.n_metrics, 0);
 }
 
@@ -358,8 +359,8 @@ static void other_text_is_no_sums(void **state)
                                         "[[\"loss\",1,2]",
                                         "[[\"a_name_of_thirty_two_characters__\",1,2]]"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        lvni_step back;
-        assert_int_equal(lvni_epoch_sums_read(wrong[i], &back), LVN_ERR_CORRUPT);
+        lvni_nn_step back;
+        assert_int_equal(lvni_trainer_epoch_sums_read(wrong[i], &back), LVN_ERR_CORRUPT);
         assert_int_equal(back.n_metrics, 0);
     }
 }

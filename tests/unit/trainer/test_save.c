@@ -23,9 +23,9 @@ static char last[96], best[96];
 static setting settings(void)
 {
     return (setting){
-        .cls = lvni_zoo_find("cnn"),
+        .cls = lvni_nn_zoo_find("cnn"),
         .batch_size = 16,
-        .shards = 2,
+        .micro_batches = 2,
         .lanes = 1,
         .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
         .ema = {.decay = 0.5},
@@ -91,7 +91,7 @@ static void steps_meanwhile_change_nothing(void **state)
     must_be(bench_save(b.trainer, false), LVN_OK);
     char *want, *got;
     size_t want_bytes, got_bytes;
-    must_be(lvni_file_read(last, 1 << 24, &want, &want_bytes), LVN_OK);
+    must_be(lvni_core_file_read(last, 1 << 24, &want, &want_bytes), LVN_OK);
     bench_close(&b);
     bench_open(&b, &data, &s);
     lvni_trainer *t = b.trainer;
@@ -111,18 +111,18 @@ static void steps_meanwhile_change_nothing(void **state)
     must_be(lvni_trainer_save_wait(t), LVN_OK);
     assert_int_equal(t->saved_step, 2);
     assert_true(exported == average);
-    must_be(lvni_file_read(last, 1 << 24, &got, &got_bytes), LVN_OK);
+    must_be(lvni_core_file_read(last, 1 << 24, &got, &got_bytes), LVN_OK);
     assert_int_equal(got_bytes, want_bytes);
     assert_memory_equal(got, want, want_bytes);
-    lvni_free(got);
-    must_be(lvni_file_read(best, 1 << 24, &got, &got_bytes), LVN_OK);
+    lvni_core_free(got);
+    must_be(lvni_core_file_read(best, 1 << 24, &got, &got_bytes), LVN_OK);
     assert_int_equal(got_bytes, want_bytes);
-    lvni_free(got);
-    lvni_free(want);
+    lvni_core_free(got);
+    lvni_core_free(want);
     bench_close(&b);
 }
 
-static void errors_are_told_once(void **state)
+static void errors_are_reported_once(void **state)
 {
     (void)state;
     memory data;
@@ -132,20 +132,20 @@ static void errors_are_told_once(void **state)
     bench_open(&b, &data, &s);
     bench_steps(&b, 1);
     for (int how = 0; how < 3; how++) { /* by waiting, by the next save, by looking */
-        lvni_vfs_fail_at("write", 1, ENOSPC);
+        lvni_core_vfs_fail_at("write", 1, ENOSPC);
         must_be(lvni_trainer_save_start(b.trainer, false), LVN_OK);
-        lvn_status told = LVN_OK;
+        lvn_status reported = LVN_OK;
         if (how == 0) {
-            told = lvni_trainer_save_wait(b.trainer);
+            reported = lvni_trainer_save_wait(b.trainer);
         } else if (how == 1) {
-            told = lvni_trainer_save_start(b.trainer, false);
+            reported = lvni_trainer_save_start(b.trainer, false);
         } else {
-            while ((told = lvni_trainer_save_poll(b.trainer)) == LVN_OK) {
+            while ((reported = lvni_trainer_save_poll(b.trainer)) == LVN_OK) {
                 usleep(1000);
             }
         }
-        lvni_vfs_fail_at("write", 0, 0);
-        assert_int_equal(told, LVN_ERR_IO);
+        lvni_core_vfs_fail_at("write", 0, 0);
+        assert_int_equal(reported, LVN_ERR_IO);
         assert_non_null(strstr(lvn_last_error()->message, last));
         must_be(lvni_trainer_save_wait(b.trainer), LVN_OK);
         assert_int_equal(b.trainer->saved_step, -1);
@@ -163,13 +163,13 @@ static void a_training_ends_with_its_error(void **state)
     const setting s = settings();
     bench b;
     bench_open(&b, &data, &s);
-    lvni_loader_destroy(b.trainer->loader);
+    lvni_data_loader_destroy(b.trainer->loader);
     b.trainer->loader = NULL;
     b.trainer->o.max_epochs = 1;
     b.trainer->o.val = NULL;
-    lvni_vfs_fail_at("rename", 1, EACCES);
+    lvni_core_vfs_fail_at("rename", 1, EACCES);
     assert_int_equal(lvni_trainer_fit(b.trainer), LVN_ERR_IO);
-    lvni_vfs_fail_at("rename", 0, 0);
+    lvni_core_vfs_fail_at("rename", 0, 0);
     assert_int_equal(b.trainer->saved_step, -1);
     bench_close(&b);
 }
@@ -185,10 +185,11 @@ static void a_stop_saves_once_more(void **state)
     bench_open(&b, &data, &s);
     for (int started = 0; started < 2; started++) {
         bench_steps(&b, 1);
-        lvni_vfs_fail_at("rename", 1, EIO);
+        lvni_core_vfs_fail_at("rename", 1, EIO);
         must_be(lvni_trainer_save_start(b.trainer, false), LVN_OK);
-        assert_int_equal(lvni_loop_stop(b.trainer, SIGTERM, started == 1), LVN_ERR_CANCELLED);
-        lvni_vfs_fail_at("rename", 0, 0);
+        assert_int_equal(lvni_trainer_loop_stop(b.trainer, SIGTERM, started == 1),
+                         LVN_ERR_CANCELLED);
+        lvni_core_vfs_fail_at("rename", 0, 0);
         assert_non_null(strstr(lvn_last_error()->message, "the checkpoint is saved"));
         assert_int_equal(b.trainer->saved_step, started + 1);
     }
@@ -196,7 +197,7 @@ static void a_stop_saves_once_more(void **state)
 }
 
 /* What failed between two steps is tried again; the error tells what there is to go on from. */
-static void an_error_tells_the_last_saved_step(void **state)
+static void an_error_reports_the_last_saved_step(void **state)
 {
     (void)state;
     memory data;
@@ -208,13 +209,13 @@ static void an_error_tells_the_last_saved_step(void **state)
     must_be(bench_save(b.trainer, false), LVN_OK);
     bench_steps(&b, 1);
     const lvn_status failed = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "it failed");
-    lvni_vfs_fail_at("rename", 1, EIO);
-    assert_int_equal(lvni_loop_keep(b.trainer, failed), LVN_ERR_IO);
+    lvni_core_vfs_fail_at("rename", 1, EIO);
+    assert_int_equal(lvni_trainer_loop_save_on_error(b.trainer, failed), LVN_ERR_IO);
     assert_non_null(strstr(b.trainer->kept, "; the last saved step is 1"));
     assert_string_equal(lvn_last_error()->message, "it failed");
-    lvni_vfs_fail_at("rename", 0, 0);
+    lvni_core_vfs_fail_at("rename", 0, 0);
     lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "it failed");
-    assert_int_equal(lvni_loop_keep(b.trainer, failed), LVN_ERR_IO);
+    assert_int_equal(lvni_trainer_loop_save_on_error(b.trainer, failed), LVN_ERR_IO);
     assert_non_null(strstr(b.trainer->kept, "; step 2 (epoch 1) is saved"));
     assert_string_equal(lvn_last_error()->message, "it failed");
     bench_close(&b);
@@ -235,10 +236,10 @@ int main(void)
     mkdir(folder, 0777);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_meanwhile_change_nothing),
-        cmocka_unit_test(errors_are_told_once),
+        cmocka_unit_test(errors_are_reported_once),
         cmocka_unit_test(a_training_ends_with_its_error),
         cmocka_unit_test(a_stop_saves_once_more),
-        cmocka_unit_test(an_error_tells_the_last_saved_step),
+        cmocka_unit_test(an_error_reports_the_last_saved_step),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(metrics);

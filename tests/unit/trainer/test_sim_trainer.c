@@ -15,7 +15,7 @@
 
 enum { SIDE = 16, STEPS = 3 };
 
-/* ---- a network whose shards meet, over vectors ---- */
+/* ---- a network whose micro-batches meet, over vectors ---- */
 
 typedef struct coupled {
     lvn_module base;
@@ -34,8 +34,8 @@ static lvn_tensor *coupled_step(const lvn_module *module, const lvn_batch *batch
 {
     lvn_tensor *z = lvn_forward(((const coupled *)module)->head, batch->image);
     lvn_tensor *pairs =
-        lvn_mean(lvn_square(lvn_matmul(z, lvn_transpose(lvn_shard_gather(z), 0, 1))));
-    lvn_tensor *loss = lvn_add(pairs, lvn_mul_scalar(lvn_square(lvn_shard_sum(lvn_mean(z))), 0.1));
+        lvn_mean(lvn_square(lvn_matmul(z, lvn_transpose(lvn_group_gather(z), 0, 1))));
+    lvn_tensor *loss = lvn_add(pairs, lvn_mul_scalar(lvn_square(lvn_group_sum(lvn_mean(z))), 0.1));
     lvn_log(step, "loss", loss);
     return loss;
 }
@@ -49,22 +49,26 @@ static const lvn_module_class coupled_class = {.name = "coupled",
 
 static const setting settings[] = {
     {.batch_size = 10,
-     .shards = 4,
+     .micro_batches = 4,
      .lanes = 2,
      .workers = 1,
      .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8},
      .ema = {.decay = 0.9},
      .clip = 0.5},
     {.batch_size = 10,
-     .shards = 3,
+     .micro_batches = 3,
      .lanes = 3,
      .optim = {.kind = LVNI_OPTIM_LARS, .lr = 0.5, .momentum = 0.9, .trust_coefficient = 0.01}},
     {.batch_size = 8,
-     .shards = 2,
+     .micro_batches = 2,
      .lanes = 1,
      .optim = {.lr = 0.1, .momentum = 0.9},
      .precision = LVNI_PRECISION_16_MIXED},
-    {.cls = &coupled_class, .batch_size = 10, .shards = 3, .lanes = 3, .optim = {.lr = 0.01}},
+    {.cls = &coupled_class,
+     .batch_size = 10,
+     .micro_batches = 3,
+     .lanes = 3,
+     .optim = {.lr = 0.01}},
 };
 enum { N_SETTINGS = (int)(sizeof settings / sizeof *settings) };
 
@@ -72,17 +76,19 @@ typedef struct rank {
     lvn_device device;
     int setting;
     uint64_t hash;
-    lvni_step evaluated;
+    lvni_nn_step evaluated;
     bool good;
 } rank;
 
-static void evaluate(bench *b, lvni_step *result)
+static void evaluate(bench *b, lvni_nn_step *result)
 {
-    lvni_loader *loader;
-    const lvni_loader_options o = {.dataset = b->trainer->o.train, .plan = &b->trainer->o.plan};
-    assert_int_equal(lvni_loader_create(&o, &loader), LVN_OK);
-    assert_int_equal(lvni_evaluate(b->model, loader, b->trainer->lanes, NULL, result), LVN_OK);
-    lvni_loader_destroy(loader);
+    lvni_data_loader *loader;
+    const lvni_data_loader_options o = {.dataset = b->trainer->o.train,
+                                        .plan = &b->trainer->o.plan};
+    assert_int_equal(lvni_data_loader_create(&o, &loader), LVN_OK);
+    assert_int_equal(lvni_trainer_evaluate(b->model, loader, b->trainer->lanes, NULL, result),
+                     LVN_OK);
+    lvni_data_loader_destroy(loader);
 }
 
 static void *train(void *argument)
@@ -92,7 +98,7 @@ static void *train(void *argument)
     bench b;
     setting s = settings[r->setting];
     memory_init(&data, 33, s.cls == NULL ? SIDE : 0);
-    s.cls = s.cls == NULL ? lvni_zoo_find("cnn") : s.cls;
+    s.cls = s.cls == NULL ? lvni_nn_zoo_find("cnn") : s.cls;
     assert_int_equal(lvn_device_use(r->device), LVN_OK);
     bench_open(&b, &data, &s);
     bench_steps(&b, STEPS);
@@ -145,20 +151,21 @@ static void ranks_are_threads(void **state)
 }
 
 /* Create, step, destroy, on a device whose k-th allocation fails. */
-static lvn_status try_to_train(const memory *data, lvni_device *device, int64_t k)
+static lvn_status try_to_train(const memory *data, lvni_tensor_device *device, int64_t k)
 {
-    const lvni_zoo_arguments arguments = {.image_size = SIDE, .n_classes = CLASSES, .dropout = 0.2};
+    const lvni_nn_zoo_arguments arguments = {
+        .image_size = SIDE, .n_classes = CLASSES, .dropout = 0.2};
     const lvni_plan_options plan = {.n_samples = data->n,
                                     .batch_size = 10,
-                                    .shards = 2,
+                                    .micro_batches = 2,
                                     .lanes = 2,
                                     .wgrad_threads = 1,
                                     .cores = 1};
-    lvni_model *model;
+    lvni_nn_model *model;
     lvni_trainer *trainer = NULL;
-    lvni_step_result result;
-    lvni_device_fail_at(device, k);
-    LVN_TRY(lvni_model_build(lvni_zoo_find("cnn"), &arguments, 4, &model));
+    lvni_trainer_step_result result;
+    lvni_tensor_device_fail_at(device, k);
+    LVN_TRY(lvni_nn_model_build(lvni_nn_zoo_find("cnn"), &arguments, 4, &model));
     lvni_trainer_options o = {.model = model,
                               .train = &data->base,
                               .optim = {.lr = 0.1, .momentum = 0.9},
@@ -170,15 +177,15 @@ static lvn_status try_to_train(const memory *data, lvni_device *device, int64_t 
     lvn_status s = lvni_plan_make(&plan, &o.plan);
     s = s == LVN_OK ? lvni_trainer_create(&o, &trainer) : s;
     if (s == LVN_OK) {
-        const lvni_loader_options l = {
+        const lvni_data_loader_options l = {
             .dataset = o.train, .plan = &trainer->o.plan, .training = true};
-        s = lvni_loader_create(&l, &trainer->loader);
+        s = lvni_data_loader_create(&l, &trainer->loader);
     }
     for (int i = 0; i < 2 && s == LVN_OK; i++) {
         s = lvni_trainer_step(trainer, &result);
     }
     lvni_trainer_destroy(trainer);
-    lvni_model_destroy(model);
+    lvni_nn_model_destroy(model);
     return s;
 }
 
@@ -186,12 +193,12 @@ static void every_allocation_of_the_device_may_fail(void **state)
 {
     (void)state;
     memory data;
-    lvni_device *device;
+    lvni_tensor_device *device;
     memory_init(&data, 20, SIDE);
-    assert_int_equal(lvni_device_open(0, &device), LVN_OK);
+    assert_int_equal(lvni_tensor_device_open(0, &device), LVN_OK);
     assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
     assert_int_equal(try_to_train(&data, device, 0), LVN_OK);
-    const uint64_t before = lvni_device_get_stats(device).in_use;
+    const uint64_t before = lvni_tensor_device_get_stats(device).in_use;
     lvn_status s = LVN_ERR_DEVICE_MEMORY;
     int64_t k = 1;
     for (; s != LVN_OK; k++) {
@@ -201,30 +208,30 @@ static void every_allocation_of_the_device_may_fail(void **state)
                                    "sim:0: this allocation was told to fail") == NULL)) {
             fail_msg("allocation %lld: %s", (long long)k, lvn_last_error()->message);
         }
-        assert_int_equal(lvni_device_get_stats(device).in_use, before);
+        assert_int_equal(lvni_tensor_device_get_stats(device).in_use, before);
     }
-    lvni_device_fail_at(device, 0);
+    lvni_tensor_device_fail_at(device, 0);
     assert_true(k > 100); /* two steps of a network */
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
 /* One lane after the other takes what was foretold, to the byte; lanes at once may share blocks. */
-static void device_memory_is_foretold(void **state)
+static void device_memory_is_estimated(void **state)
 {
     (void)state;
     for (int lanes = 1; lanes <= 2; lanes++) {
         memory data;
         bench b;
-        lvni_device *device;
-        lvni_memory_need need;
-        lvni_step result;
+        lvni_tensor_device *device;
+        lvni_trainer_memory_need need;
+        lvni_nn_step result;
         memory_init(&data, 33, SIDE);
         const int index = 1 + lanes; /* a device that nobody has used */
         assert_int_equal(lvn_device_use(LVN_SIM(index)), LVN_OK);
-        assert_int_equal(lvni_device_open(index, &device), LVN_OK);
-        const setting s = {.cls = lvni_zoo_find("cnn"),
+        assert_int_equal(lvni_tensor_device_open(index, &device), LVN_OK);
+        const setting s = {.cls = lvni_nn_zoo_find("cnn"),
                            .batch_size = 10,
-                           .shards = 4,
+                           .micro_batches = 4,
                            .lanes = lanes,
                            .optim = {.lr = 0.1, .momentum = 0.9},
                            .ema = {.decay = 0.9}};
@@ -234,9 +241,9 @@ static void device_memory_is_foretold(void **state)
         lvni_trainer_options o = b.trainer->o;
         o.val = o.train;
         assert_int_equal(lvni_trainer_predict_memory(&o, &need), LVN_OK);
-        const lvni_device_stats stats = lvni_device_get_stats(device);
+        const lvni_tensor_device_stats stats = lvni_tensor_device_get_stats(device);
         assert_int_equal(need.device_limit, stats.limit);
-        assert_string_equal(need.device_name, lvni_device_name(device));
+        assert_string_equal(need.device_name, lvni_tensor_device_name(device));
         if (lanes == 1) {
             assert_int_equal(need.device, stats.peak);
         } else {
@@ -253,6 +260,6 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(steps_have_the_bits_of_the_cpu),
                                        cmocka_unit_test(ranks_are_threads),
                                        cmocka_unit_test(every_allocation_of_the_device_may_fail),
-                                       cmocka_unit_test(device_memory_is_foretold)};
+                                       cmocka_unit_test(device_memory_is_estimated)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

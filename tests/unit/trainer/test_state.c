@@ -17,9 +17,9 @@ static char last[96], best[96];
 static setting settings(int lanes, lvni_optim_kind kind)
 {
     return (setting){
-        .cls = lvni_zoo_find("cnn"),
+        .cls = lvni_nn_zoo_find("cnn"),
         .batch_size = 16,
-        .shards = 4,
+        .micro_batches = 4,
         .lanes = lanes,
         .optim = {.kind = kind,
                   .lr = 1e-3,
@@ -103,7 +103,7 @@ static void checkpoints_of_other_runs_are_refused(void **state)
     memory other;
     memory_init(&other, 40, 4);
     s = settings(1, LVNI_OPTIM_SGD);
-    s.cls = lvni_zoo_find("mlp");
+    s.cls = lvni_nn_zoo_find("mlp");
     bench_open(&b, &other, &s);
     assert_int_equal(lvni_trainer_restore(b.trainer, ckpt), LVN_ERR_USAGE);
     assert_non_null(strstr(lvn_last_error()->message, "fc1.weight"));
@@ -118,8 +118,8 @@ static void memory_may_fail(void **state)
     (void)state;
     memory data;
     memory_init(&data, 12, 0);
-    lvni_model *model;
-    assert_int_equal(lvni_model_build(&softmax_regression, NULL, 1, &model), LVN_OK);
+    lvni_nn_model *model;
+    assert_int_equal(lvni_nn_model_build(&softmax_regression, NULL, 1, &model), LVN_OK);
     lvni_trainer_options o = {.model = model,
                               .train = &data.base,
                               .val = &data.base,
@@ -129,33 +129,33 @@ static void memory_may_fail(void **state)
                               .quiet = true,
                               .log_every_n_steps = 1};
     const lvni_plan_options plan = {
-        .n_samples = 12, .batch_size = 6, .shards = 3, .lanes = 1, .cores = 1};
+        .n_samples = 12, .batch_size = 6, .micro_batches = 3, .lanes = 1, .cores = 1};
     assert_int_equal(lvni_plan_make(&plan, &o.plan), LVN_OK);
     lvni_trainer *t = NULL;
     /* what the thread and the process keep */
     assert_int_equal(lvni_trainer_create(&o, &t), LVN_OK);
     lvni_trainer_destroy(t);
-    const uint64_t before = lvni_alloc_get_total().live_bytes;
+    const uint64_t before = lvni_core_alloc_get_total().live_bytes;
     int64_t k = 1;
     for (;; k++) {
-        lvni_alloc_fail_at(k);
+        lvni_core_alloc_fail_at(k);
         lvn_status s = lvni_trainer_create(&o, &t);
         const bool made = s == LVN_OK;
         if (made) {
             s = bench_save(t, false);
         }
-        lvni_alloc_fail_at(0);
+        lvni_core_alloc_fail_at(0);
         assert_int_equal(t != NULL, made);
         lvni_trainer_destroy(t);
         t = NULL;
-        assert_int_equal(lvni_alloc_get_total().live_bytes, before);
+        assert_int_equal(lvni_core_alloc_get_total().live_bytes, before);
         if (s == LVN_OK) {
             break;
         }
         assert_int_equal(s, LVN_ERR_MEMORY);
     }
     assert_true(k > 20);
-    lvni_model_destroy(model);
+    lvni_nn_model_destroy(model);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* One optimizer step: its gradient is the mean over the step's samples however it is cut, the same
- * bits on any number of lanes; shards without samples, values that are not finite, clipping,
+ * bits on any number of lanes; micro-batches without samples, values that are not finite, clipping,
  * schedules. */
 #include "trainer_support.h"
 
@@ -101,31 +101,31 @@ static void assert_weights(const bench *b, const truth *t)
 
 /* ---- tests ---- */
 
-/* 50 samples, E = 22: steps of 22, 22 and 6; with 7 shards one of the last is empty. Every sample
- * once an epoch. */
+/* 50 samples, E = 22: steps of 22, 22 and 6; with 7 micro-batches one of the last is empty. Every
+ * sample once an epoch. */
 static void gradient_is_the_mean_over_the_samples(void **state)
 {
     (void)state;
     memory data;
     memory_init(&data, 50, 0);
-    const int shards[] = {1, 2, 3, 5, 7};
+    const int micro_batches[] = {1, 2, 3, 5, 7};
     for (int i = 0; i < 10; i++) {
         const setting s = {.batch_size = 22,
-                           .shards = shards[i % 5],
-                           .lanes = i < 5 || shards[i % 5] == 1 ? 1 : 2};
+                           .micro_batches = micro_batches[i % 5],
+                           .lanes = i < 5 || micro_batches[i % 5] == 1 ? 1 : 2};
         bench b;
         truth t;
         bench_open(&b, &data, &s);
         copy_weights(&b, &t);
         bool found[2][50] = {{false}};
         for (int step = 0; step < 6; step++) {
-            lvni_step_result r;
+            lvni_trainer_step_result r;
             assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_OK);
             assert_int_equal(r.samples, step % 3 == 2 ? 6 : 22);
             assert_int_equal(seen[step].n, r.samples);
             reference_step(&t, step, 1.0);
             assert_weights(&b, &t);
-            assert_close("loss", lvni_metric_mean(&r.metrics, "loss"), t.loss, 1e-6);
+            assert_close("loss", lvni_trainer_metric_mean(&r.metrics, "loss"), t.loss, 1e-6);
             assert_close("norm", r.phase[0].grad_norm, norm_of(&t), 1e-6);
             for (int k = 0; k < seen[step].n; k++) {
                 assert_false(found[step / 3][seen[step].sample[k]]);
@@ -150,9 +150,9 @@ static void bits_do_not_depend_on_lanes_and_workers(void **state)
     } layouts[] = {{1, 0}, {2, 0}, {3, 1}, {4, 2}, {2, 3}, {6, 1}};
     uint64_t first = 0;
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-        const setting s = {.cls = lvni_zoo_find("cnn"),
+        const setting s = {.cls = lvni_nn_zoo_find("cnn"),
                            .batch_size = 20,
-                           .shards = 6,
+                           .micro_batches = 6,
                            .lanes = layouts[i].lanes,
                            .workers = layouts[i].workers,
                            .optim = {.kind = LVNI_OPTIM_ADAMW,
@@ -164,7 +164,7 @@ static void bits_do_not_depend_on_lanes_and_workers(void **state)
                            .clip = 0.5};
         bench b;
         bench_open(&b, &data, &s);
-        bench_steps(&b, 5); /* 20, 20, 5 (one shard empty), 20, 20 */
+        bench_steps(&b, 5); /* 20, 20, 5 (one micro-batch empty), 20, 20 */
         const uint64_t hash = bench_hash(&b);
         first = i == 0 ? hash : first;
         if (hash != first) {
@@ -173,9 +173,9 @@ static void bits_do_not_depend_on_lanes_and_workers(void **state)
         }
         bench_close(&b);
     }
-    const setting s = {.cls = lvni_zoo_find("cnn"),
+    const setting s = {.cls = lvni_nn_zoo_find("cnn"),
                        .batch_size = 20,
-                       .shards = 5,
+                       .micro_batches = 5,
                        .lanes = 1,
                        .optim = {.lr = 1e-3}};
     bench b;
@@ -190,7 +190,7 @@ static void unreadable_samples_have_no_weight(void **state)
     (void)state;
     memory data;
     memory_init(&data, 24, 0);
-    setting s = {.batch_size = 8, .shards = 4, .lanes = 2, .skip = true};
+    setting s = {.batch_size = 8, .micro_batches = 4, .lanes = 2, .skip = true};
     bench b;
     bench_open(&b, &data, &s); /* to learn the order */
     bench_steps(&b, 3);
@@ -208,7 +208,7 @@ static void unreadable_samples_have_no_weight(void **state)
     bench_open(&b, &data, &s);
     copy_weights(&b, &t);
     for (int step = 0; step < 3; step++) {
-        lvni_step_result r;
+        lvni_trainer_step_result r;
         assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_OK);
         assert_int_equal(r.samples, step == 0 ? 5 : step == 1 ? 0 : 8);
         assert_int_equal(b.trainer->n_free, b.trainer->n_sets);
@@ -222,7 +222,7 @@ static void unreadable_samples_have_no_weight(void **state)
     bench_close(&b);
     s.skip = false;
     bench_open(&b, &data, &s);
-    lvni_step_result r;
+    lvni_trainer_step_result r;
     assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_ERR_CORRUPT);
     bench_close(&b);
 }
@@ -233,7 +233,7 @@ static void loss_that_is_not_finite_keeps_the_weights(void **state)
     memory data;
     memory_init(&data, 24, 0);
     for (int lanes = 1; lanes <= 3; lanes++) {
-        const setting s = {.batch_size = 8, .shards = 4, .lanes = lanes};
+        const setting s = {.batch_size = 8, .micro_batches = 4, .lanes = lanes};
         bench b;
         bench_open(&b, &data, &s);
         bench_steps(&b, 2);
@@ -242,7 +242,7 @@ static void loss_that_is_not_finite_keeps_the_weights(void **state)
         bench_open(&b, &data, &s);
         bench_steps(&b, 1);
         const uint64_t before = bench_hash(&b);
-        lvni_step_result r;
+        lvni_trainer_step_result r;
         assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_ERR_NON_FINITE);
         assert_int_equal(bench_hash(&b), before);
         assert_int_equal(b.trainer->at.step, 1);
@@ -296,13 +296,13 @@ static lvn_tensor *wrong_metric(const lvn_module *m, const lvn_batch *batch, lvn
     return lvn_cross_entropy(logits, batch->label);
 }
 
-static void steps_that_cannot_be_done_say_why(void **state)
+static void impossible_steps_are_explained(void **state)
 {
     (void)state;
     static const struct {
         lvn_tensor *(*step)(const lvn_module *m, const lvn_batch *batch, lvn_step *step);
         lvn_status status;
-        const char *says;
+        const char *reports;
     } cases[] = {
         {vector_loss, LVN_ERR_INVALID, "needs a loss of one element, not 12"},
         {no_loss, LVN_ERR_INVALID, "given NULL"},
@@ -316,15 +316,16 @@ static void steps_that_cannot_be_done_say_why(void **state)
     odd.training_step = odd_step;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         step_now = cases[i].step;
-        const setting s = {.cls = &odd, .batch_size = 8, .shards = 2, .lanes = 1 + (int)(i % 2)};
+        const setting s = {
+            .cls = &odd, .batch_size = 8, .micro_batches = 2, .lanes = 1 + (int)(i % 2)};
         bench b;
         bench_open(&b, &data, &s);
         const uint64_t before = bench_hash(&b);
-        lvni_step_result r;
+        lvni_trainer_step_result r;
         lvn_clear_error();
         const lvn_status status = lvni_trainer_step(b.trainer, &r);
-        if (strstr(lvn_last_error()->message, cases[i].says) == NULL) {
-            fail_msg("the error should speak of \"%s\": %s", cases[i].says,
+        if (strstr(lvn_last_error()->message, cases[i].reports) == NULL) {
+            fail_msg("the error should speak of \"%s\": %s", cases[i].reports,
                      lvn_last_error()->message);
         }
         assert_int_equal(status, cases[i].status);
@@ -340,13 +341,13 @@ static void long_gradients_are_cut_to_length(void **state)
     (void)state;
     memory data;
     memory_init(&data, 24, 0);
-    const setting s = {.batch_size = 8, .shards = 4, .lanes = 2, .clip = 0.125};
+    const setting s = {.batch_size = 8, .micro_batches = 4, .lanes = 2, .clip = 0.125};
     bench b;
     truth t;
     bench_open(&b, &data, &s);
     copy_weights(&b, &t);
     for (int step = 0; step < 3; step++) {
-        lvni_step_result r;
+        lvni_trainer_step_result r;
         assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_OK);
         truth look = t;
         reference_step(&look, step, 0.0);
@@ -357,9 +358,9 @@ static void long_gradients_are_cut_to_length(void **state)
         assert_weights(&b, &t);
     }
     bench_close(&b);
-    const setting wide = {.batch_size = 8, .shards = 4, .lanes = 1, .clip = 100};
+    const setting wide = {.batch_size = 8, .micro_batches = 4, .lanes = 1, .clip = 100};
     bench_open(&b, &data, &wide);
-    lvni_step_result r;
+    lvni_trainer_step_result r;
     assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_OK);
     assert_false(r.phase[0].clipped);
     bench_close(&b);
@@ -372,7 +373,7 @@ static void learning_rate_follows_the_schedule(void **state)
     memory_init(&data, 24, 0);
     const setting s = {
         .batch_size = 8,
-        .shards = 2,
+        .micro_batches = 2,
         .lanes = 1,
         .optim = {.lr = 0.5},
         .schedule = {.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 2, .total_steps = 6}};
@@ -384,7 +385,7 @@ static void learning_rate_follows_the_schedule(void **state)
     bench_open(&b, &data, &s);
     copy_weights(&b, &t);
     for (int step = 0; step < 7; step++) {
-        lvni_step_result r;
+        lvni_trainer_step_result r;
         assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_OK);
         assert_close("lr", r.lr, want[step], 1e-15);
         reference_step(&t, step, want[step]);
@@ -404,7 +405,7 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_lanes_and_workers),
         cmocka_unit_test(unreadable_samples_have_no_weight),
         cmocka_unit_test(loss_that_is_not_finite_keeps_the_weights),
-        cmocka_unit_test(steps_that_cannot_be_done_say_why),
+        cmocka_unit_test(impossible_steps_are_explained),
         cmocka_unit_test(long_gradients_are_cut_to_length),
         cmocka_unit_test(learning_rate_follows_the_schedule),
     };

@@ -1,5 +1,6 @@
 /* Several ranks as threads of this process: to the bit what one rank does, whatever their number,
- * lanes and buckets; parameters without a gradient, shards without samples, a rank that fails. */
+ * lanes and buckets; parameters without a gradient, micro-batches without samples, a rank that
+ * fails. */
 #include "trainer_support.h"
 
 #include "log/run_log.h"
@@ -56,10 +57,10 @@ typedef struct world {
 
 typedef struct member {
     const world *w;
-    lvni_comm *comm;
+    lvni_dist_comm *comm;
     int rank;
     uint64_t hash;
-    lvni_step sum; /* metrics of the last step */
+    lvni_nn_step sum; /* metrics of the last step */
     lvn_status status;
     char message[1024];
     int64_t early;
@@ -69,23 +70,24 @@ typedef struct member {
 
 static lvn_status run_steps(member *m, bench *b)
 {
-    const uint64_t before = m->comm == NULL ? 0 : lvni_comm_count(m->comm).sent;
+    const uint64_t before = m->comm == NULL ? 0 : lvni_dist_comm_count(m->comm).sent;
     m->set_bytes = (b->model->n_weights + b->model->n_records) * (int64_t)sizeof(float);
     for (int i = 0; i < m->w->steps; i++) {
-        lvni_step_result r;
+        lvni_trainer_step_result r;
         const lvn_status s = lvni_trainer_step(b->trainer, &r);
         if (s != LVN_OK) {
             return s;
         }
         m->sum = r.metrics;
-        m->early +=
-            b->trainer->reducer == NULL ? 0 : lvni_reducer_times(b->trainer->reducer).pieces_early;
+        m->early += b->trainer->gradient_sync == NULL
+                        ? 0
+                        : lvni_trainer_gradient_sync_times(b->trainer->gradient_sync).pieces_early;
         if (b->trainer->at.step_in_epoch == b->trainer->o.plan.steps_per_epoch) {
             b->trainer->at.epoch++;
             b->trainer->at.step_in_epoch = 0;
         }
     }
-    m->sent = m->comm == NULL ? 0 : lvni_comm_count(m->comm).sent - before;
+    m->sent = m->comm == NULL ? 0 : lvni_dist_comm_count(m->comm).sent - before;
     return LVN_OK;
 }
 
@@ -102,7 +104,7 @@ static void *member_main(void *argument)
     if (m->status != LVN_OK) {
         snprintf(m->message, sizeof m->message, "%s", lvn_last_error()->message);
         if (m->comm != NULL) {
-            lvni_comm_abort(m->comm, m->message);
+            lvni_dist_comm_abort(m->comm, m->message);
         }
     }
     m->hash = bench_hash(&b);
@@ -112,10 +114,10 @@ static void *member_main(void *argument)
 
 static void run_world(const world *w, member m[MOST])
 {
-    lvni_comm *comm[MOST] = {0};
+    lvni_dist_comm *comm[MOST] = {0};
     pthread_t thread[MOST];
     if (w->n > 1) {
-        assert_int_equal(lvni_comm_threads(w->n, true, comm), LVN_OK);
+        assert_int_equal(lvni_dist_comm_threads(w->n, true, comm), LVN_OK);
     }
     for (int i = 0; i < w->n; i++) {
         m[i] = (member){.w = w, .comm = comm[i], .rank = i};
@@ -125,7 +127,7 @@ static void run_world(const world *w, member m[MOST])
         pthread_join(thread[i], NULL);
     }
     for (int i = 0; i < w->n; i++) {
-        lvni_comm_destroy(comm[i]);
+        lvni_dist_comm_destroy(comm[i]);
     }
 }
 
@@ -149,7 +151,7 @@ static void same_as_alone(const world *w)
 
 static const setting cnn_setting = {
     .batch_size = 13,
-    .shards = 6,
+    .micro_batches = 6,
     .lanes = 1,
     .workers = 1,
     .clip = 0.5,
@@ -162,7 +164,7 @@ static void bits_do_not_depend_on_ranks(void **state)
     static const int64_t buckets[] = {1, 100000, INT64_C(1) << 40};
     world w = {.s = cnn_setting, .steps = STEPS};
     memory_init(&w.data, 33, SIDE);
-    w.s.cls = lvni_zoo_find("cnn");
+    w.s.cls = lvni_nn_zoo_find("cnn");
     for (int i = 0; i < 3; i++) {
         static const int ranks[] = {2, 3, 6};
         w.n = ranks[i];
@@ -170,7 +172,7 @@ static void bits_do_not_depend_on_ranks(void **state)
         w.s.bucket_bytes = buckets[i];
         same_as_alone(&w);
     }
-    w.n = 4; /* 2, 2, 1, 1 shards: sub-trees that do not fit the ranks */
+    w.n = 4; /* 2, 2, 1, 1 micro-batches: sub-trees that do not fit the ranks */
     w.s.precision = LVNI_PRECISION_16_MIXED;
     same_as_alone(&w);
 }
@@ -181,7 +183,7 @@ static void gradients_become_final_one_by_one(void **state)
     (void)state;
     world w = {.s = {.cls = &odd_class,
                      .batch_size = 8,
-                     .shards = 4,
+                     .micro_batches = 4,
                      .lanes = 2,
                      .optim = {.lr = 0.1},
                      .bucket_bytes = 1},
@@ -194,27 +196,28 @@ static void gradients_become_final_one_by_one(void **state)
     assert_true(m[0].early + m[1].early > 0);
 }
 
-/* A hundred steps of two ranks with a shard each: every gradient goes to the other and its sum
- * back, in parts; beside that one message. */
+/* A hundred steps of two ranks with a micro-batch each: every gradient goes to the other and its
+ * sum back, in parts; beside that one message. */
 static void a_step_sends_buckets_and_one_message(void **state)
 {
     (void)state;
     enum { MANY = 100 };
     world w = {.s = cnn_setting, .n = 2, .steps = MANY};
     memory_init(&w.data, 24, SIDE);
-    w.s.cls = lvni_zoo_find("cnn");
-    w.s.shards = 2;
+    w.s.cls = lvni_nn_zoo_find("cnn");
+    w.s.micro_batches = 2;
     w.s.batch_size = 4;
     w.s.bucket_bytes = 65536;
     member m[MOST];
     run_world(&w, m);
     assert_int_equal(m[0].status, LVN_OK);
     const uint64_t sent = m[0].sent + m[1].sent, buckets = MANY * 2 * (uint64_t)m[0].set_bytes;
-    assert_in_range(sent, buckets + 1, buckets + MANY * 2 * (uint64_t)lvni_message_limit(1));
+    assert_in_range(sent, buckets + 1,
+                    buckets + MANY * 2 * (uint64_t)lvni_trainer_message_limit(1));
 }
 
 /* Rank 0 names what the first step gave no gradient, once. */
-static void parameters_without_a_gradient_are_told(void **state)
+static void parameters_without_a_gradient_are_reported(void **state)
 {
     (void)state;
     char path[] = "/tmp/levin-unused-XXXXXX", text[4096] = "";
@@ -222,7 +225,7 @@ static void parameters_without_a_gradient_are_told(void **state)
     assert_true(fd >= 0);
     world w = {.s = {.cls = &odd_class,
                      .batch_size = 8,
-                     .shards = 4,
+                     .micro_batches = 4,
                      .lanes = 2,
                      .optim = {.lr = 0.1},
                      .bucket_bytes = 1},
@@ -236,18 +239,18 @@ static void parameters_without_a_gradient_are_told(void **state)
     assert_true(read(fd, text, sizeof text - 1) > 0);
     close(fd);
     unlink(path);
-    const char *told = strstr(
+    const char *reported = strstr(
         text, "the loss does not depend on beside.weight, beside.bias, never.weight and 1 more: ");
-    assert_non_null(told);
-    assert_null(told == NULL ? NULL : strstr(told + 1, "the loss does not depend"));
+    assert_non_null(reported);
+    assert_null(reported == NULL ? NULL : strstr(reported + 1, "the loss does not depend"));
 }
 
-static void shards_without_samples_are_left_out(void **state)
+static void micro_batches_without_samples_are_left_out(void **state)
 {
     (void)state;
     world w = {.s = cnn_setting, .n = 3, .steps = STEPS};
     memory_init(&w.data, 26, SIDE);
-    w.s.cls = lvni_zoo_find("cnn");
+    w.s.cls = lvni_nn_zoo_find("cnn");
     w.s.skip = true;
     w.s.batch_size = 6; /* a sample each */
     w.s.bucket_bytes = 65536;
@@ -269,7 +272,7 @@ static void a_rank_that_fails_stops_the_others(void **state)
     world w = {.s = cnn_setting, .n = 3, .steps = 100};
     member m[MOST];
     memory_init(&w.data, 33, SIDE);
-    w.s.cls = lvni_zoo_find("cnn");
+    w.s.cls = lvni_nn_zoo_find("cnn");
     w.s.bucket_bytes = 65536;
     w.data.unreadable[17] = true;
     run_world(&w, m);
@@ -290,9 +293,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_ranks),
                                        cmocka_unit_test(gradients_become_final_one_by_one),
-                                       cmocka_unit_test(parameters_without_a_gradient_are_told),
+                                       cmocka_unit_test(parameters_without_a_gradient_are_reported),
                                        cmocka_unit_test(a_step_sends_buckets_and_one_message),
-                                       cmocka_unit_test(shards_without_samples_are_left_out),
+                                       cmocka_unit_test(micro_batches_without_samples_are_left_out),
                                        cmocka_unit_test(a_rank_that_fails_stops_the_others)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

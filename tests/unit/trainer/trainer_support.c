@@ -39,9 +39,9 @@ static int64_t memory_length(const lvn_dataset *dataset)
 
 static float feature(int64_t sample, int64_t k)
 {
-    const lvni_rng rng = {.key = lvni_rng_make_key(21, lvni_rng_purpose("memory")),
-                          .a = (uint32_t)sample};
-    return (float)lvni_rng_normal(&rng, (uint64_t)k);
+    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(21, lvni_core_rng_purpose("memory")),
+                               .a = (uint32_t)sample};
+    return (float)lvni_core_rng_normal(&rng, (uint64_t)k);
 }
 
 void memory_features(int64_t sample, double out[FEATURES])
@@ -137,24 +137,24 @@ static void must(lvn_status s, const char *what)
 void bench_start_loader(bench *b)
 {
     lvni_trainer *t = b->trainer;
-    const lvni_loader_options o = {.dataset = t->o.train,
-                                   .plan = &t->o.plan,
-                                   .training = true,
-                                   .whole_steps = t->n_phases > 1,
-                                   .seed = t->o.seed,
-                                   .workers = t->o.workers,
-                                   .skip_unreadable = t->o.skip_unreadable,
-                                   .epoch = (uint32_t)t->at.epoch,
-                                   .step_in_epoch = t->at.step_in_epoch};
-    lvni_loader_destroy(t->loader);
-    must(lvni_loader_create(&o, &t->loader), "loader");
+    const lvni_data_loader_options o = {.dataset = t->o.train,
+                                        .plan = &t->o.plan,
+                                        .training = true,
+                                        .whole_steps = t->n_phases > 1,
+                                        .seed = t->o.seed,
+                                        .workers = t->o.workers,
+                                        .skip_unreadable = t->o.skip_unreadable,
+                                        .epoch = (uint32_t)t->at.epoch,
+                                        .step_in_epoch = t->at.step_in_epoch};
+    lvni_data_loader_destroy(t->loader);
+    must(lvni_data_loader_create(&o, &t->loader), "loader");
 }
 
 void bench_open(bench *b, const memory *data, const setting *s)
 {
-    const lvni_zoo_arguments arguments = {
+    const lvni_nn_zoo_arguments arguments = {
         .image_size = data->side, .n_classes = CLASSES, .dropout = 0.2};
-    must((s->sync ? lvni_model_build_sync : lvni_model_build)(
+    must((s->sync ? lvni_nn_model_build_sync : lvni_nn_model_build)(
              s->cls == NULL ? &softmax_regression : s->cls, &arguments, 4, &b->model),
          "model");
     lvni_trainer_options o = {.model = b->model,
@@ -181,7 +181,7 @@ void bench_open(bench *b, const memory *data, const setting *s)
     }
     const lvni_plan_options plan = {.n_samples = data->n,
                                     .batch_size = s->batch_size,
-                                    .shards = s->shards,
+                                    .micro_batches = s->micro_batches,
                                     .group = s->group,
                                     .devices = s->devices,
                                     .rank = s->rank,
@@ -193,7 +193,7 @@ void bench_open(bench *b, const memory *data, const setting *s)
     must(lvni_plan_make(&plan, &o.plan), "plan");
     must(lvni_trainer_create(&o, &b->trainer), "trainer");
     assert_true(s->comm != NULL || o.plan.lanes_raised ||
-                lvni_lanes_count(b->trainer->lanes) == s->lanes);
+                lvni_trainer_lanes_count(b->trainer->lanes) == s->lanes);
     if (s->cls == NULL) { /* the others write nothing down, and may run in several threads */
         memset(seen, 0, sizeof seen);
     }
@@ -203,7 +203,7 @@ void bench_open(bench *b, const memory *data, const setting *s)
 void bench_close(bench *b)
 {
     lvni_trainer_destroy(b->trainer);
-    lvni_model_destroy(b->model);
+    lvni_nn_model_destroy(b->model);
 }
 
 /* Steps, and the loop's counting of epochs. */
@@ -211,7 +211,7 @@ void bench_steps(bench *b, int n)
 {
     lvni_trainer *t = b->trainer;
     for (int i = 0; i < n; i++) {
-        lvni_step_result r;
+        lvni_trainer_step_result r;
         must(lvni_trainer_step(t, &r), "step");
         assert_int_equal(t->n_free, t->n_sets); /* every gradient set came back */
         if (t->at.step_in_epoch == t->o.plan.steps_per_epoch) {
@@ -230,21 +230,21 @@ lvn_status bench_save(lvni_trainer *trainer, bool best)
 /* n floats, wherever they lie. */
 static void hash_floats(XXH3_state_t *h, const float *x, int64_t n)
 {
-    float *here = lvni_alloc(LVNI_TAG_MODEL, (size_t)n * sizeof *here);
+    float *here = lvni_core_alloc(LVNI_TAG_MODEL, (size_t)n * sizeof *here);
     if (here == NULL) {
         fail();
         return;
     }
-    must(lvni_mem_copy(here, x, (size_t)n * sizeof *here), "copy");
+    must(lvni_tensor_mem_copy(here, x, (size_t)n * sizeof *here), "copy");
     XXH3_64bits_update(h, here, (size_t)n * sizeof *here);
-    lvni_free(here);
+    lvni_core_free(here);
 }
 
 uint64_t bench_hash(const bench *b)
 {
     XXH3_state_t *h = XXH3_createState();
     const lvni_trainer *t = b->trainer;
-    const lvni_model *m = b->model;
+    const lvni_nn_model *m = b->model;
     XXH3_64bits_reset(h);
     hash_floats(h, m->weights, m->n_weights);
     for (int i = 0; i < m->n_buffers; i++) {

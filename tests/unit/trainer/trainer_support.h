@@ -13,7 +13,7 @@
 
 enum { FEATURES = 6, CLASSES = 3, MEMORY_MAX = 256 };
 
-/* Sample i: standard normal features of the stream i (a vector, or a picture of side x side x 3),
+/* Sample i: standard normal features of the stream i (a vector, or an image of side x side x 3),
  * label i % CLASSES. */
 typedef struct memory {
     lvn_dataset base; /* first */
@@ -32,29 +32,29 @@ enum { SEEN_STEPS = 64 };
 extern struct seen {
     int n;
     int64_t sample[MEMORY_MAX];
-} seen[SEEN_STEPS]; /* in the order of shards when there is one lane */
+} seen[SEEN_STEPS]; /* in the order of micro-batches when there is one lane */
 
 /* A model, a trainer, its loader. */
 typedef struct bench {
-    lvni_model *model;
+    lvni_nn_model *model;
     lvni_trainer *trainer;
 } bench;
 
 typedef struct setting {
-    /* NULL: softmax_regression; else given lvni_zoo_arguments of the dataset */
+    /* NULL: softmax_regression; else given lvni_nn_zoo_arguments of the dataset */
     const lvn_module_class *cls;
-    int64_t batch_size;                /* E */
-    int shards, group, lanes, workers; /* group 0: the default of the plan */
-    lvni_optim_options optim;          /* kind sgd with lr 0 means sgd with lr 1 */
+    int64_t batch_size;                       /* E */
+    int micro_batches, group, lanes, workers; /* group 0: the default of the plan */
+    lvni_optim_options optim;                 /* kind sgd with lr 0 means sgd with lr 1 */
     lvni_optim_rules rules;
-    lvni_ema_options ema;
-    lvni_schedule schedule;
+    lvni_optim_ema_options ema;
+    lvni_optim_schedule schedule;
     double clip;
-    lvni_precision precision;
+    lvni_trainer_precision precision;
     bool skip;
     const char *out;
-    bool sync;       /* sync_batchnorm */
-    lvni_comm *comm; /* one rank of several: `rank` of `devices`; NULL: alone */
+    bool sync;            /* sync_batchnorm */
+    lvni_dist_comm *comm; /* one rank of several: `rank` of `devices`; NULL: alone */
     int devices, rank;
     int64_t bucket_bytes;
 } setting;

@@ -1,0 +1,291 @@
+/* Words that name a file or folder without a key, and resume=PATH: what is meant is clear, so the
+ * error is the line that works (cli.h). */
+#include "cli/cli.h"
+#include "core/config.h"
+#include "core/exit_code.h"
+#include "core/shell_quote.h"
+#include "recipes/report_error.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+enum { LINE_MAX_BYTES = 800, PATH_MAX_BYTES = 2048 };
+
+/* The command line, and the line that would work. */
+typedef struct line {
+    const lvni_core_config *config;
+    int n;
+    const char *const *words; /* behind the command */
+    bool trains;
+    lvni_core_str text; /* the line */
+    const char *wrong;  /* the first word that was changed; NULL: none */
+    const char *script; /* a Python script among the words */
+    bool resumes; /* the run to go on with stands in the line: out= of the words is left out */
+    bool unfit;   /* a word that nothing can be made of */
+} line;
+
+/* ---- what a path is ---- */
+
+static bool is_dir(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static bool exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+static bool has_entry(const char *dir, const char *name)
+{
+    char path[PATH_MAX_BYTES];
+    return snprintf(path, sizeof path, "%s/%s", dir, name) < (int)sizeof path && exists(path);
+}
+
+static bool is_run(const char *dir)
+{
+    return is_dir(dir) && (has_entry(dir, "checkpoints") || has_entry(dir, "exported_models"));
+}
+
+static bool ends_in(const char *path, const char *end)
+{
+    const size_t n = strlen(path), k = strlen(end);
+    return n > k && strcasecmp(path + n - k, end) == 0;
+}
+
+/* The run directory of a checkpoint, "." for "checkpoints/last.safetensors"; false: it is in
+ * none. */
+static bool run_of(const char *path, char dir[PATH_MAX_BYTES])
+{
+    static const char folder[] = "checkpoints";
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL || (size_t)(slash - path) >= PATH_MAX_BYTES) {
+        return false;
+    }
+    snprintf(dir, PATH_MAX_BYTES, "%.*s", (int)(slash - path), path);
+    char *last = strrchr(dir, '/');
+    if (strcmp(last != NULL ? last + 1 : dir, folder) != 0) {
+        return false;
+    }
+    if (last == NULL) {
+        snprintf(dir, PATH_MAX_BYTES, ".");
+    } else {
+        last[last == dir ? 1 : 0] = '\0';
+    }
+    return true;
+}
+
+/* ---- the line ---- */
+
+static void add(line *l, const char *key, const char *value)
+{
+    lvni_core_str word = {0};
+    lvni_core_str_printf(&word, "%s%s", key, value);
+    lvni_core_str_char(&l->text, ' ');
+    lvni_core_shell_quote(&l->text, lvni_core_str_text(&word));
+    l->text.failed = l->text.failed || word.failed;
+    lvni_core_str_free(&word);
+}
+
+static bool has_row(const line *l, const char *name)
+{
+    return lvni_core_config_row(l->config, name) != NULL;
+}
+
+static void add_resumed(line *l, const char *path)
+{
+    char dir[PATH_MAX_BYTES];
+    if (is_dir(path) || run_of(path, dir)) {
+        add(l, "out=", is_dir(path) ? path : dir);
+        add(l, "", "resume=true");
+        l->resumes = true;
+    } else if (exists(path)) { /* no run around it: its weights can be had */
+        add(l, "weights=", path);
+    } else {
+        l->unfit = true;
+    }
+}
+
+/* A path without a key. */
+static void add_bare(line *l, const char *path)
+{
+    const bool dir = is_dir(path), run = is_run(path);
+    if (run && l->trains) {
+        add_resumed(l, path);
+    } else if (run || (!l->trains && ends_in(path, ".safetensors"))) {
+        add(l, "model=", path);
+    } else if (!dir && ends_in(path, ".py")) {
+        l->script = path;
+        add(l, "", path);
+    } else if (!dir && (ends_in(path, ".yaml") || ends_in(path, ".yml"))) {
+        add(l, "config=", path);
+    } else if (!dir && ends_in(path, ".safetensors")) {
+        add(l, "weights=", path);
+    } else if (has_row(l, "data")) {
+        add(l, "data=", path);
+    } else {
+        l->unfit = true;
+    }
+}
+
+static bool is_truth(const char *text)
+{
+    static const char truths[] = "true|false|yes|no|on|off|1|0";
+    return lvni_core_option_choice_index(truths, text, strlen(text)) >= 0;
+}
+
+/* Appends what stands for the word at i; returns how many words it takes. 0: the options' own
+ * errors say more. */
+static int add_word(line *l, int i)
+{
+    const char *name, *text, *word = l->words[i];
+    const int used = lvni_core_config_arguments_of(l->config, l->n - i, l->words + i, &name, &text);
+    const bool resume = used > 0 && strcmp(name, "resume") == 0;
+    if (resume && text != NULL && text[0] != '\0' && !is_truth(text)) {
+        l->wrong = l->wrong != NULL ? l->wrong : word;
+        add_resumed(l, text);
+        return 1;
+    }
+    if (resume && text == NULL && i + 1 < l->n && exists(l->words[i + 1])) { /* --resume PATH */
+        l->wrong = l->wrong != NULL ? l->wrong : word;
+        add_resumed(l, l->words[i + 1]);
+        return 2;
+    }
+    if (used == 0 &&
+        (strchr("-+~", word[0]) != NULL || strchr(word, '=') != NULL || !exists(word))) {
+        return 0;
+    }
+    if (used == 0) {
+        l->wrong = l->wrong != NULL ? l->wrong : word;
+        add_bare(l, word);
+        return 1;
+    }
+    for (int k = 0; k < used && !(l->resumes && strcmp(name, "out") == 0); k++) {
+        add(l, "", l->words[i + k]);
+    }
+    return used;
+}
+
+static bool add_words(line *l)
+{
+    for (int i = 0, used; i < l->n && !l->unfit && l->script == NULL; i += used) {
+        used = add_word(l, i);
+        if (used == 0) {
+            return false;
+        }
+    }
+    return !l->unfit;
+}
+
+/* A run to go on with may stand behind an out= that it replaces: then all is put together again. */
+static bool put_together(line *l, const char *command)
+{
+    lvni_core_str_append(&l->text, command);
+    bool good = add_words(l);
+    if (good && l->resumes) {
+        lvni_core_str_clear(&l->text);
+        lvni_core_str_append(&l->text, command);
+        good = add_words(l);
+    }
+    return good;
+}
+
+/* ---- the error ---- */
+
+/* levin train classify SCRIPT.py ARGS: a script has a loop of its own. */
+static lvn_status fail_script(const line *l)
+{
+    lvni_core_str text = {0};
+    bool behind = false;
+    for (int i = 0; i < l->n; i++) {
+        behind = behind || l->words[i] == l->script;
+        if (behind) {
+            lvni_core_str_char(&text, ' ');
+            lvni_core_shell_quote(&text, l->words[i]);
+        }
+    }
+    lvn_status s = lvni_core_str_status(&text);
+    s = s != LVN_OK
+            ? s
+            : lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                            "%s is a Python script, which trains by itself: levin launch%.*s",
+                            l->script, LINE_MAX_BYTES, lvni_core_str_text(&text));
+    lvni_core_str_free(&text);
+    return s;
+}
+
+static lvn_status fail_line(const line *l, bool resume)
+{
+    LVN_TRY(lvni_core_str_status(&l->text));
+    if (l->text.len > LINE_MAX_BYTES) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "`%.200s` stands without its key; a folder of images is data=DIR, the run "
+                 "to go on with out=DIR resume=true",
+                 l->wrong);
+    }
+    const char *why = !resume      ? "stands without its key"
+                      : l->resumes ? "is no switch; out names the run to go on with"
+                                   : "is of no run directory; a new run takes its weights";
+    LVN_FAIL(LVN_ERR_USAGE, "`%.100s` %s: %s", l->wrong, why, lvni_core_str_text(&l->text));
+}
+
+static lvn_status check(line *l, const char *command)
+{
+    if (!put_together(l, command) || l->wrong == NULL) {
+        return LVN_OK; /* what is wrong, if anything, the options say */
+    }
+    return l->script != NULL ? fail_script(l) : fail_line(l, strstr(l->wrong, "resume") != NULL);
+}
+
+/* "levin train classify" of the words behind the program's name; *skip: how many of them that is.
+ * NULL: a recipe that is not there. */
+static const char *command_of(int n, const char *const *words, int *skip)
+{
+    const bool plan = strcmp(words[0], "plan") == 0;
+    if (!plan && strcmp(words[0], "train") != 0) {
+        *skip = 1;
+        return strcmp(words[0], "predict") == 0 ? "levin predict"
+               : strcmp(words[0], "eval") == 0  ? "levin eval"
+                                                : "levin export";
+    }
+    if (plan && (n < 2 || strcmp(words[1], "train") != 0)) {
+        return NULL;
+    }
+    *skip = plan ? 2 : 1;
+    const char *recipe = n > *skip ? words[*skip] : "";
+    if (strcmp(recipe, "classify") == 0) {
+        (*skip)++;
+    } else if (!exists(recipe)) {
+        return NULL;
+    }
+    return plan ? "levin plan train classify" : "levin train classify";
+}
+
+int lvni_cli_bare_arguments(const lvni_cli_command *c, int n, const char *const *words)
+{
+    int skip = 0;
+    const lvni_cli_command *of = c->tables != NULL ? c : lvni_cli_command_of_topic(c->topic);
+    const char *command =
+        of == NULL || strcmp(c->name, "launch") == 0 ? NULL : command_of(n, words, &skip);
+    if (command == NULL) {
+        return LVNI_EXIT_OK;
+    }
+    size_t n_tables;
+    lvni_core_config *config;
+    const lvni_core_option_table *tables = of->tables(&n_tables);
+    lvn_status s = lvni_core_config_create(tables, n_tables, &config);
+    if (s == LVN_OK) {
+        line l = {.config = config,
+                  .n = n - skip,
+                  .words = words + skip,
+                  .trains = strcmp(of->name, "train") == 0};
+        s = check(&l, command);
+        lvni_core_str_free(&l.text);
+        lvni_core_config_destroy(config);
+    }
+    return lvni_recipes_report_status(s);
+}

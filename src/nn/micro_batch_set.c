@@ -1,0 +1,169 @@
+/* A micro-batch's gradients and buffer records in one flat block (model.h). */
+#include "nn/model.h"
+#include "tensor/device.h"
+
+#include <string.h>
+
+/* NULL data: memory of its own. */
+static lvn_status create(const lvni_nn_model *m, float *data, lvni_nn_set **out)
+{
+    *out = NULL;
+    lvni_nn_set *set = LVNI_NEW(LVNI_TAG_MODEL, lvni_nn_set);
+    if (set == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    set->model = m;
+    set->borrowed = data != NULL;
+    set->data = data != NULL
+                    ? data
+                    : lvni_tensor_mem_calloc(LVNI_TAG_MODEL, (size_t)(m->n_weights + m->n_records),
+                                             sizeof *set->data);
+    set->recorded = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)m->n_buffers, sizeof *set->recorded);
+    set->gradients =
+        (lvni_autograd_gradients){.data = set->data, .offset = m->offset, .n = m->n_parameters};
+    set->gradients.written =
+        lvni_core_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters, sizeof *set->gradients.written);
+    set->gradients.oldest =
+        lvni_core_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters, sizeof *set->gradients.oldest);
+    if (set->data == NULL || set->recorded == NULL || set->gradients.written == NULL ||
+        set->gradients.oldest == NULL) {
+        lvni_nn_set_destroy(set);
+        return lvn_last_error()->code;
+    }
+    *out = set;
+    return LVN_OK;
+}
+
+lvn_status lvni_nn_set_create(const lvni_nn_model *m, lvni_nn_set **out)
+{
+    return create(m, NULL, out);
+}
+
+lvn_status lvni_nn_set_create_in(const lvni_nn_model *m, float *data, lvni_nn_set **out)
+{
+    return create(m, data, out);
+}
+
+void lvni_nn_set_destroy(lvni_nn_set *set)
+{
+    if (set == NULL) {
+        return;
+    }
+    if (!set->borrowed) {
+        lvni_tensor_mem_free(set->data, (size_t)(set->model->n_weights + set->model->n_records),
+                             sizeof *set->data);
+    }
+    lvni_core_free(set->recorded);
+    lvni_core_free(set->gradients.written);
+    lvni_core_free(set->gradients.oldest);
+    lvni_core_free(set);
+}
+
+void lvni_nn_set_begin(lvni_nn_set *set, double weight)
+{
+    memset(set->recorded, 0, (size_t)set->model->n_buffers * sizeof *set->recorded);
+    memset(set->gradients.written, 0,
+           (size_t)set->model->n_parameters * sizeof *set->gradients.written);
+    set->weight = weight;
+}
+
+void lvni_nn_set_finish(lvni_nn_set *set)
+{
+    const lvni_nn_model *m = set->model;
+    for (int i = 0; i < m->n_parameters; i++) {
+        const bool added = m->offset[i] < m->trained_end &&
+                           m->offset[i] + m->parameters[i].numel > m->trained_begin;
+        if (added && !set->gradients.written[i]) {
+            lvni_tensor_mem_zero(set->data + m->offset[i],
+                                 (size_t)m->parameters[i].numel * sizeof *set->data);
+        }
+    }
+    for (int i = 0; i < m->n_buffers; i++) {
+        if (!set->recorded[i]) {
+            float *record = set->data + m->n_weights + m->buffers[i]->offset;
+            lvni_tensor_mem_zero(record, (size_t)(m->buffers[i]->numel + 1) * sizeof *record);
+        }
+    }
+}
+
+/* What happens to a buffer's record, where the set lies. */
+typedef struct record_job {
+    float *record, *buffer;
+    const float *value;
+    int64_t n;
+    float weight, momentum, keep;
+} record_job;
+
+static lvn_status fill_record(void *payload)
+{
+    const record_job *j = payload;
+    for (int64_t k = 0; k < j->n; k++) {
+        j->record[k] = j->weight * j->value[k];
+    }
+    j->record[j->n] = j->weight;
+    return LVN_OK;
+}
+
+lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
+{
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    lvni_nn_set *set = ctx->records;
+    if (set == NULL || !ctx->at.training ||
+        (buffer->phase >= 0 && buffer->phase != (int)ctx->at.phase)) {
+        return LVN_OK;
+    }
+    LVN_ARG(value != NULL && value->dtype == LVN_F32 && lvn_numel(value) == buffer->numel,
+            "buffer %s takes %lld f32 values", buffer->name, (long long)buffer->numel);
+    LVN_ARG(buffer->model == set->model,
+            "buffer %s belongs to another model than the one in training", buffer->name);
+    const int index = buffer->index;
+    if (set->recorded[index]) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "buffer %s was pushed twice in one forward: a module with running statistics can "
+                 "be used once per step",
+                 buffer->name);
+    }
+    set->recorded[index] = true;
+    lvni_tensor_device *device = lvni_tensor_device_of(set->data);
+    lvn_tensor *copy = NULL; /* what is in host memory may go before the device's turn comes */
+    if (device != NULL && lvni_tensor_device_of(value->data) == NULL) {
+        copy = lvni_tensor_to(value, device);
+        if (copy == NULL) {
+            return lvn_last_error()->code;
+        }
+    }
+    record_job job = {
+        .record = lvni_tensor_device_alias(set->data + set->model->n_weights + buffer->offset),
+        .value = lvni_tensor_device_alias(copy != NULL ? copy->data : value->data),
+        .n = buffer->numel,
+        .weight = (float)set->weight};
+    const lvn_status s =
+        lvni_tensor_device_call(set->data, "buffer", fill_record, &job, sizeof job);
+    lvn_release(copy);
+    return s;
+}
+
+static lvn_status apply_record(void *payload)
+{
+    const record_job *j = payload;
+    const float *record = j->record;
+    const float weight = record[j->n];
+    for (int64_t k = 0; k < j->n && weight > 0.0f; k++) { /* else no micro-batch pushed anything */
+        j->buffer[k] = j->keep * j->buffer[k] + j->momentum * (record[k] / weight);
+    }
+    return LVN_OK;
+}
+
+void lvni_nn_model_apply_records(lvni_nn_model *m, const lvni_nn_set *total)
+{
+    for (int i = 0; i < m->n_buffers; i++) {
+        const lvn_buffer *b = m->buffers[i];
+        record_job job = {.record =
+                              lvni_tensor_device_alias(total->data + m->n_weights + b->offset),
+                          .buffer = lvni_tensor_device_alias(b->tensor->data),
+                          .n = b->numel,
+                          .momentum = (float)b->momentum,
+                          .keep = (float)(1.0 - b->momentum)};
+        lvni_tensor_device_call(total->data, "buffer", apply_record, &job, sizeof job);
+    }
+}

@@ -1,0 +1,248 @@
+"""Bad folders and images of somebody else.
+
+usage: test_bad_images.py LEVIN [test names]
+"""
+import os
+
+from bad_support import Case, FAILURE, GREY_JPEG, half, JPEG, main, OK, photos, png, read, USAGE, with_orientation, write
+
+
+class Pictures(Case):
+    """What lies in a data folder."""
+
+    def test_missing_folder(self):
+        self.refused([f"data={self.dir}/none"], [f"data={self.dir}/none: No such file", "give a folder with one sub-folder"])
+
+    def test_a_file_is_no_folder(self):
+        self.refused([f"data={self.photos}/cat/0.png"], ["0.png is a file", "one sub-folder of images per class"])
+
+    def test_empty_folder(self):
+        os.mkdir(f"{self.dir}/empty")
+        self.refused([f"data={self.dir}/empty"], [f"{self.dir}/empty: no images (JPEG or PNG)"])
+
+    def test_one_class(self):
+        photos(f"{self.dir}/one", ["cat"])
+        self.refused([f"data={self.dir}/one"], [f"{self.dir}/one", "two or more classes, found 1: cat", "add a sub-folder"])
+
+    def test_loose_images(self):
+        self.refused([f"data={self.photos}/cat"], ["6 of 6 images lie in no class folder", "0.png"])
+
+    def bad_image(self, name, content, *expects, early=True):
+        """on_error=stop names the file, before there is a run when its header tells; on_error=skip counts and names it and trains with the rest."""
+        data = f"{self.dir}/data"
+        photos(data)
+        write(f"{data}/cat/{name}", content)
+        self.train("val_split=0", "max_steps=3", data=data, code=FAILURE, expects=[f"{data}/cat/{name}", "on_error=skip", *expects])
+        self.assertEqual(os.path.exists(self.out), not early)
+        self.no_leftovers()
+        _, reported = self.train("val_split=0", "max_steps=-1", "max_epochs=2", "on_error=skip", "overwrite=true", data=data)
+        self.assertEqual(reported.count("1 unreadable sample left out (on_error=skip): cat/" + name), 1, reported)
+        self.assertIn("cat/" + name, read(f"{self.out}/train.log").decode())
+        self.levin(["predict", f"model={self.out}", f"data={data}", f"output={self.dir}/p.csv"], FAILURE, [name, *expects])
+        self.assertFalse(os.path.exists(f"{self.dir}/p.csv"))
+        self.levin(["predict", f"model={self.out}", f"data={data}", f"output={self.dir}/p.csv", "on_error=skip"], OK, [name])
+        rows = read(f"{self.dir}/p.csv").decode().splitlines()
+        self.assertEqual(len(rows), 1 + 12)
+        self.assertFalse([r for r in rows if name in r])
+
+    def test_more_pixels_than_the_limit(self):
+        """Of what an image claims, before anything is decoded; also where a list knows the sizes."""
+        data = f"{self.dir}/data"
+        photos(data)
+        png(f"{data}/dog/large.png", 40, 30, lambda x, y: (x, y, 0))
+        expects = [f"{data}/dog/large.png: an image of 40 x 30 = 1200 pixels, more than data.max_pixels=1199",
+                "give data.max_pixels=1200"]
+        self.train("data.max_pixels=1199", "val_split=0", data=data, code=FAILURE, expects=expects)
+        self.train("data.max_pixels=1200", "val_split=0", data=data)
+        again = ["train", "classify", f"data={data}", f"out={self.out}", "resume=true", "max_steps=4"]
+        self.levin([*again, "data.max_pixels=1199"], FAILURE, expects)
+        skipped = "1 unreadable sample left out (on_error=skip): dog/large.png"
+        _, reported = self.levin([*again, "data.max_pixels=1199", "on_error=skip", "max_epochs=2", "max_steps=-1"], OK)
+        self.assertIn(skipped, reported)
+        self.levin(["predict", f"model={self.out}", f"data={data}", "data.max_pixels=1199",
+                    f"output={self.dir}/p.csv"], FAILURE, expects[:1])
+
+    def test_zero_bytes(self):
+        self.bad_image("zero.jpg", b"", "the file is empty (0 bytes)")
+
+    def test_truncated_jpeg(self):
+        self.bad_image("cut.jpg", JPEG[:-6], "damaged JPEG data", "Premature end", early=False)
+
+    def test_no_image_at_all(self):
+        self.bad_image("text.png", b"hello", "neither a JPEG nor a PNG", "5 bytes")
+
+    def test_damaged_png(self):
+        whole = read(f"{self.photos}/cat/0.png")
+        self.bad_image("cut.png", whole[:-20], "damaged PNG", early=False)
+
+    def test_damage_is_reported_before_the_first_step(self):
+        data = f"{self.dir}/data"
+        photos(data)
+        for name in ("cat/zero.jpg", "cat/text.png", "dog/zero.jpg"):
+            write(f"{data}/{name}", b"")
+        self.refused([f"data={data}"], ["3 of 15 images cannot be used: ", f"{data}/cat/text.png: the file is empty (0 bytes); also cat/zero.jpg, dog/zero.jpg",
+                                        "on_error=skip"], FAILURE)
+        self.levin(["plan", *self.words(data, self.out)], FAILURE, ["3 of 15 images cannot be used"])
+        printed, _ = self.levin(["plan", *self.words(self.photos, self.out)], OK)
+        self.assertIn("; images of 20x18 pixels, ", printed)
+        self.assertIn(", decoding ", printed)
+
+    def aged(self, *more, parts=("",)):
+        """A folder that was not changed lately, with `more` empty images."""
+        data = f"{self.dir}/data"
+        for part in parts:
+            photos(f"{data}/{part}")
+        for name in more:
+            write(f"{data}/{name}", b"")
+        past = os.stat(data).st_mtime - 100
+        for folder, _, files in os.walk(data, topdown=False):
+            for name in files + ["."]:
+                os.utime(os.path.join(folder, name), (past, past))
+        return data
+
+    def test_damage_elsewhere(self):
+        """A damaged image in the training part is no matter of the validation part, with or without the index of the run."""
+        data = self.aged("train/cat/zero.png", parts=("train", "val"))
+        self.train("on_error=skip", data=data)
+        for model in (self.out, f"{self.out}/exported_models/exported_last.safetensors"):
+            self.levin(["eval", f"model={model}", f"data={data}", "split=val"], OK)
+            self.levin(["eval", f"model={model}", f"data={data}", "split=train"], FAILURE, ["train/cat/zero.png", "on_error=skip"])
+
+    def test_early_words_are_in_the_log(self):
+        data = self.aged("cat/zero.png")
+        write(f"{self.dir}/c.yaml", b"optim.momentum: 0.8\noptim.name: adamw\n")
+        _, reported = self.train("on_error=skip", f"config={self.dir}/c.yaml", data=data)
+        log = read(f"{self.out}/train.log").decode()
+        for piece in ("1 of 13 images cannot be used", "optim.momentum"):
+            self.assertEqual(reported.count(piece), 1, reported)
+            self.assertEqual(log.count(piece), 1, log)
+        os.utime(f"{data}/cat/3.png", (9, 9))
+        self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"], OK, ["its images are listed anew"])
+        self.assertIn("its images are listed anew", read(f"{self.out}/train.log").decode())
+
+    def test_only_a_run_writes_its_index(self):
+        data, index = self.aged(), f"{self.dir}/x.index"
+        given = [*self.words(data, self.out), f"data.index={index}"]
+        self.levin(["plan", *given], OK)
+        self.assertFalse(os.path.exists(index))
+        self.levin([*given, "batch_size=0"], USAGE)
+        self.levin([*given, "weights=none.safetensors"], USAGE)
+        self.assertFalse(os.path.exists(index))
+        self.levin(given, OK)
+        self.assertEqual(read(index).count(b"\nimage "), 12)
+        self.assertFalse(os.path.exists(f"{self.out}/data.index"))
+        write(f"{data}/cat/zero.png", b"")
+        self.levin(given, USAGE, [f"out={self.out} exists"])  # said before the folder is looked at
+        os.remove(f"{data}/cat/zero.png")
+        inside = [*self.words(data, self.out), f"data.index={self.out}/data.index", "overwrite=true"]
+        for _ in range(2):  # made, then taken
+            self.levin(inside, OK)
+            self.assertEqual(read(f"{self.out}/data.index").count(b"\nimage "), 12)
+
+    def test_link_that_leads_nowhere_yet(self):
+        """A disk that was away: its class is there when the disk is, whatever index there is."""
+        data = self.aged()
+        os.symlink(f"{self.dir}/disk/dog", f"{data}/dog/more")
+        past = os.stat(data).st_mtime
+        os.utime(f"{data}/dog", (past, past))
+        self.train("val_split=0", data=data, expects=[f"the list of its images is not kept: {data}/dog/more leads to no folder"])
+        self.assertFalse(os.path.exists(f"{self.out}/data.index"))
+        photos(f"{self.dir}/disk", ["dog"])
+        self.levin(["predict", f"model={self.out}", f"data={data}", f"output={self.dir}/p.csv"], OK)
+        self.assertEqual(len(read(f"{self.dir}/p.csv").splitlines()), 1 + 18)
+
+    def test_index_of_a_run(self):
+        """Taken while the folder is as it was; a change is told once, and the run goes on with what is there now."""
+        data, index = self.aged(), f"{self.out}/data.index"
+        past = os.stat(data).st_mtime
+        anew = "its images are listed anew"
+        use = {"resume": ["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"],
+               "eval": ["eval", f"model={self.out}", f"data={data}"],
+               "predict": ["predict", f"model={self.out}", f"data={data}", f"output={self.dir}/p.csv"]}
+        self.train(data=data)
+        first = read(index)
+        self.assertEqual(first.count(b"\nimage "), 12)
+        for words in use.values():
+            self.assertNotIn(anew, "".join(self.levin(words, OK)))
+        self.assertEqual(read(index), first)
+        os.utime(f"{data}/cat/3.png", (past + 9, past + 9))
+        for words in (use["eval"], use["predict"], use["resume"][:-1] + ["max_steps=4"]):
+            self.levin(words, OK, [f"data={data} is not as {index} has it: {data}/cat/3.png was written again; {anew}"])
+        self.assertNotEqual(read(index), first)
+        self.assertNotIn(anew, self.levin(use["eval"], OK)[1])
+        png(f"{data}/dog/6.png", 30, 18, half)
+        self.levin(use["predict"], OK, [f"something was added to {data}/dog, removed or renamed; {anew}"])
+        self.assertEqual(len(read(f"{self.dir}/p.csv").splitlines()), 1 + 13)
+        write(index, first[:100])
+        self.levin(use["eval"], OK, [f"{index} is damaged; {anew}"])
+
+    def test_all_unreadable(self):
+        data = f"{self.dir}/data"
+        for c in ("cat", "dog"):
+            for i in range(4):
+                write(f"{data}/{c}/{i}.jpg", b"")
+        expects = ["8 unreadable samples left out", "error: none of the training samples", "8 samples"]
+        self.train("val_split=0", "on_error=skip", data=data, code=FAILURE, expects=expects)
+        self.assertEqual(os.listdir(f"{self.out}/checkpoints"), [])  # no model that learned nothing
+        write(f"{self.dir}/p.csv", b"kept")
+        use = [f"model={self.model}", f"data={data}", "on_error=skip"]
+        self.levin(["predict", *use, f"output={self.dir}/p.csv"], FAILURE, [f"data={data}", "none of its 8 images could be read"])
+        self.assertEqual(read(f"{self.dir}/p.csv"), b"kept")
+        self.levin(["eval", *use], FAILURE, [f"data={data}", "none of its 8 images could be read"])
+
+    def test_validation_all_unreadable(self):
+        """With on_error=skip the run goes on, and the best model is the one of the best training loss."""
+        data = f"{self.dir}/data"
+        photos(f"{data}/train")
+        write(f"{data}/val/cat/0.jpg", b"")
+        self.train("max_steps=-1", "max_epochs=1", "on_error=skip", data=data, expects=["1 unreadable sample left out", "val/cat/0.jpg"])
+        self.assertEqual(self.hashes(), self.hashes(which="best"))
+
+    def predictions(self, folder):
+        self.levin(["predict", f"model={self.model}", f"data={folder}", f"output={self.dir}/p.csv"], OK)
+        return dict(row.split(",", 1) for row in read(f"{self.dir}/p.csv").decode().splitlines()[1:])
+
+    def test_grey_jpeg(self):
+        """A JPEG in grey gives what the same image in colour gives, and can be trained on."""
+        data = f"{self.dir}/data"
+        photos(data)
+        write(f"{data}/cat/grey.jpg", GREY_JPEG)
+        png(f"{data}/cat/grey.png", 24, 16, half)
+        p = self.predictions(data)
+        self.assertEqual(p["cat/grey.jpg"], p["cat/grey.png"])
+        self.assertNotEqual(p["cat/grey.jpg"], p["cat/0.png"])
+        self.train("max_epochs=1", data=data)
+
+    def test_exif_rotation(self):
+        """Turned as the camera says: the same prediction as for an image that was turned before."""
+        data = f"{self.dir}/turned"
+        as_seen = {
+            1: (24, 16, half),
+            2: (24, 16, lambda x, y: half(23 - x, y)),
+            3: (24, 16, lambda x, y: half(23 - x, 15 - y)),
+            6: (16, 24, lambda x, y: half(y, x)),
+            8: (16, 24, lambda x, y: half(23 - y, x)),
+        }
+        for value, (width, height, pixel) in as_seen.items():
+            write(f"{data}/{value}.jpg", with_orientation(JPEG, value))
+            png(f"{data}/{value}.png", width, height, pixel)
+        p = self.predictions(data)
+        for value in as_seen:
+            self.assertEqual(p[f"{value}.jpg"], p[f"{value}.png"], f"orientation {value}")
+        self.assertEqual(len({p[f"{v}.png"] for v in (1, 3, 6, 8)}), 4)  # they can be told apart
+
+    def test_no_permission(self):
+        data = f"{self.dir}/data"
+        photos(data)
+        who = self.nobody()
+        os.chmod(f"{data}/cat/3.png", 0)
+        expects = [f"{data}/cat/3.png", "Permission denied", "on_error=skip"]
+        self.train("val_split=0", data=data, code=FAILURE, expects=expects, before=who)
+        self.train("val_split=0", "max_epochs=1", "on_error=skip", "overwrite=true", data=data, expects=["left out (on_error=skip): cat/3.png"], before=who)
+        os.chmod(f"{data}/dog", 0)
+        self.train("overwrite=true", "on_error=skip", data=data, code=FAILURE, expects=[f"{data}/dog", "Permission denied"], before=who)
+        os.chmod(f"{data}/dog", 0o755)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""What people bring from other trainers: keys, values, empty paths, bare folders and scripts.
+
+usage: test_foreign_arguments.py LEVIN [test names]
+"""
+
+import re
+import subprocess
+
+from bad_support import Case, LEVIN, main, OK, USAGE, write
+
+SHAPES = ["data=builtin:shapes", "data.count=60", "model=mlp", "image_size=16"]
+
+
+class Keys(Case):
+    def plan(self, words, code=OK, expects=()):
+        return self.levin(["plan", "train", "classify", *SHAPES, *words], code, expects)
+
+    def test_names_of_other_trainers_work(self):
+        """The same run under both names."""
+        for theirs, ours in (
+            (["--epochs", "3"], ["max_epochs=3"]),
+            (["-b", "8"], ["batch_size=8"]),
+            (["-b8"], ["batch_size=8"]),
+            (["--batch-size=8"], ["batch_size=8"]),
+            (
+                ["optimizer=SGD", "wd=0.1", "--lr=0.1"],
+                ["optim.name=sgd", "optim.weight_decay=0.1", "optim.lr=0.1"],
+            ),
+            (["validation_split=0.5"], ["val_split=0.5"]),
+            (["--grad-accum-steps", "2"], ["accumulate_grad_batches=2"]),
+            (
+                ["-j", "0", "precision=16", "device=cpu"],
+                ["num_workers=0", "precision=16-mixed", "accelerator=cpu"],
+            ),
+        ):
+            self.assertEqual(self.plan(theirs)[0], self.plan(ours)[0])
+        write(f"{self.dir}/job.yaml", b"epochs: 3\noptimizer: sgd\n")
+        self.assertEqual(
+            self.plan([f"config={self.dir}/job.yaml"])[0],
+            self.plan(["max_epochs=3", "optim=sgd"])[0],
+        )
+        self.plan(["wd=0.1", "weight_decay=0.2"], USAGE, ["two names of `optim.weight_decay`"])
+
+    def test_what_is_not_here_reports_what_is(self):
+        for word, expects in (
+            ("amp=true", "use precision=bf16-mixed or precision=16-mixed"),
+            ("--amp", "use precision"),
+            ("fast_dev_run=true", "use max_steps=1"),
+            ("strategy=fsdp", "use strategy=ddp"),
+            ("strategy=ddp_spawn", "use strategy=ddp"),
+            ("precision=fp16", "use precision=16-mixed"),
+            ("accelerator=tpu", "use accelerator=cpu"),
+            ("accelerator=cuda:0", "accelerator=gpu devices=[N]"),
+            ("min_lr=1e-5", "scheduler.end_factor=F"),
+            ("naflex_loader=1", "images have one size, image_size"),
+            ("val_split=validation", "is found by its name"),
+        ):
+            self.plan([word], USAGE, ["is not in this version: ", expects, "(command line)"])
+        write(f"{self.dir}/job.yaml", b"seed: 1\ncallbacks: early\n")
+        self.plan(
+            [f"config={self.dir}/job.yaml"],
+            USAGE,
+            ["`callbacks` is not in this version", "job.yaml:2"],
+        )
+
+    def test_patterns_in_a_hint_name_parameters(self):
+        """What the answer proposes is taken as it stands, by the network that it is about."""
+        for word in ("layer_decay=0.7", "freeze_backbone=true"):
+            reported = self.plan([word], USAGE, ["is not in this version: use "])[1]
+            proposed = re.search(r"use (\S+=\[\S+\])", reported).group(1)
+            self.plan([proposed, "model=resnet18"])
+
+    def test_meaning_before_spelling(self):
+        for word, expects in (
+            ("optimzer=sgd", "did you mean `optimizer` (optim.name)?"),
+            ("optimizer.lr=1", "did you mean `optim.lr`?"),
+            ("trainer.max_epochs=3", "did you mean `max_epochs`?"),
+            ("bachsize=3", "did you mean `batch_size`?"),
+            (
+                "fast_dev_rn=1",
+                "did you mean `fast_dev_run`? It is not in this version: use max_steps=1",
+            ),
+            ("model=resnet-18", "did you mean `resnet18`?"),
+        ):
+            self.plan([word], USAGE, [expects])
+        for model in ("resnet101", "vit_b_32", "resnet34d2"):
+            reported = self.plan(
+                [f"model={model}"],
+                USAGE,
+                ["expected one of cnn, mlp, resnet18, resnet34, resnet50"],
+            )[1]
+            self.assertNotIn("did you mean", reported)
+
+    def test_empty_paths(self):
+        """Every row that is a path, in every command, by every way: $UNSET is no other run."""
+        commands = {
+            "train.classify": ["plan", "train", "classify"],
+            "predict": ["predict"],
+            "eval": ["eval"],
+            "export": ["export"],
+            "launch": ["launch"],
+        }
+        behind = {"launch": ["--", "true"]}
+        for topic, command in commands.items():
+            paths = [
+                line.split()[0]
+                for line in self.levin(["help", topic], OK)[0].splitlines()
+                if line.startswith("  ") and line.split()[1:2] == ["path,"]
+            ]
+            self.assertTrue(paths)
+            for key in paths:
+                for words in ([f"{key}="], [f"--{key}", ""], [f"{key}=''"], [f"{key}=  "]):
+                    if key != "config" or words[-1] in ("config=", ""):
+                        self.levin(
+                            [*command, *words, *behind.get(topic, [])],
+                            USAGE,
+                            [f"`{key}`: the path is empty"],
+                        )
+            texts = ["''", '""', "  ", ""]
+            for key, text in zip(paths, texts):
+                write(f"{self.dir}/job.yaml", f"{key}: {text}\n".encode())
+                if key != "config":
+                    self.levin(
+                        [*command, f"config={self.dir}/job.yaml", *behind.get(topic, [])],
+                        USAGE,
+                        [f"`{key}`: the path is empty", "job.yaml:1"],
+                    )
+        write(f"{self.dir}/job.yaml", b"weights: null\n")
+        self.plan([f"config={self.dir}/job.yaml", "out=null"])
+
+
+class Lines(Case):
+    """A path without its key gets the line that works, copied into a shell."""
+
+    def setUp(self):
+        super().setUp()
+        for name in (
+            "photos/a/1.png",
+            "photos/b/1.png",
+            "my 'best' photos/a/1.png",
+            "run/checkpoints/last.safetensors",
+            "run/config.yaml",
+            "alone.safetensors",
+            "train.py",
+            "job.yaml",
+            "x.npy",
+            "esc\x1b[31m/a/1.png",
+        ):
+            write(f"{self.dir}/{name}", b"")
+
+    def line(self, *words):
+        """The line that the error shows; run by a shell it must fail otherwise, or not at all."""
+        done = subprocess.run(
+            [LEVIN, *words], cwd=self.dir, capture_output=True, text=True, check=False, timeout=60
+        )
+        self.assertEqual((done.returncode, done.stdout), (USAGE, ""), done.stderr)
+        self.assertNotIn("\x1b", done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        line = done.stderr.strip().partition(": levin ")[2]
+        again = subprocess.run(
+            ["bash", "-c", f"'{LEVIN}' {line} --probe"],
+            cwd=self.dir,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        self.assertNotIn("without its key", again.stderr)
+        self.assertNotIn("is no switch", again.stderr)
+        if not line.startswith("launch"):
+            self.assertIn(
+                "unknown key `probe`", again.stderr, done.stderr
+            )  # all words in front of it were taken
+        return line
+
+    def test_folders_files_and_scripts(self):
+        for words, line in (
+            (["train", "classify", "photos"], "train classify data=photos"),
+            (["train", "photos", "epochs=3"], "train classify data=photos epochs=3"),
+            (
+                ["train", "classify", "--epochs", "3", "my 'best' photos", "out=a b"],
+                r"train classify --epochs 3 'data=my '\''best'\'' photos' 'out=a b'",
+            ),
+            (["plan", "train", "classify", "photos"], "plan train classify data=photos"),
+            (["train", "classify", "job.yaml"], "train classify config=job.yaml"),
+            (["train", "classify", "run"], "train classify out=run resume=true"),
+            (
+                ["train", "classify", "alone.safetensors"],
+                "train classify weights=alone.safetensors",
+            ),
+            (["train", "train.py", "--lr", "0.1"], "launch train.py --lr 0.1"),
+            (["train", "classify", "train.py", "a b"], "launch train.py 'a b'"),
+            (["train.py"], "launch train.py"),
+            (["predict", "run", "photos"], "predict model=run data=photos"),
+            (["predict", "x.npy"], "predict data=x.npy"),
+            (["eval", "photos", "model=run"], "eval data=photos model=run"),
+            (["export", "run"], "export model=run"),
+            (["export", "alone.safetensors"], "export model=alone.safetensors"),
+            (["train", "classify", "esc\x1b[31m"], r"train classify $'data=esc\x1b[31m'"),
+        ):
+            self.assertEqual(self.line(*words), line)
+
+    def test_resume_with_a_path(self):
+        for words, line in (
+            (["resume=run"], "out=run resume=true"),
+            (["--resume", "run", "epochs=4"], "out=run resume=true epochs=4"),
+            (["resume=run/"], "out=run/ resume=true"),
+            (["out=other", "--resume=run/checkpoints/last.safetensors"], "out=run resume=true"),
+            (["resume=alone.safetensors", "data=photos"], "weights=alone.safetensors data=photos"),
+        ):
+            self.assertEqual(self.line("train", "classify", *words), f"train classify {line}")
+        self.levin(
+            ["train", "classify", "resume=nowhere"],
+            USAGE,
+            ["resume `nowhere`", "use resume=true with out=DIR"],
+        )
+        write(f"{self.dir}/resume.yaml", b"resume: run\n")
+        self.levin(
+            ["train", "classify", f"config={self.dir}/resume.yaml"],
+            USAGE,
+            ["use resume=true with out=DIR", "resume.yaml:1"],
+        )
+
+    def test_what_is_no_path_is_an_error_as_before(self):
+        for words, expects in (
+            (["train", "classify", "nothere"], "`nothere` is not understood"),
+            (["train", "nothere"], "unknown recipe nothere"),
+            (["train", "classify", "--unknown", "photos"], "unknown key `unknown`"),
+            (["train", "classify", "--data", "photos", "xx=1"], "unknown key `xx`"),
+        ):
+            done = subprocess.run(
+                [LEVIN, *words],
+                cwd=self.dir,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+            self.assertEqual(done.returncode, USAGE)
+            self.assertIn(expects, done.stderr)
+
+
+class Help(Case):
+    def help(self, *words, code=OK, expects=()):
+        out, err = self.levin(["help", *words], code, expects)
+        return (
+            [
+                line.split()[0]
+                for line in out.splitlines()
+                if line.startswith("  ") and line[2] != " "
+            ],
+            out,
+            err,
+        )
+
+    def test_a_key(self):
+        """By its name, an alias, another trainer's name, as an option; of all commands or one."""
+        for key in ("optim.lr", "lr", "base_lr", "learning-rate", "--lr", "optim.lr=0.1"):
+            keys, out, _ = self.help(key)
+            self.assertEqual(keys, ["optim.lr"])
+            self.assertIn("levin help train.classify", out)
+            self.assertIn("number, default 0.001", out)
+        self.assertEqual(
+            self.help("devices")[1].count("levin help "), 3
+        )  # training, use of a model (predict, eval), launch
+        self.assertEqual(self.help("launch", "nproc_per_node")[0], ["nproc"])
+        self.assertEqual(self.help("train", "classify", "wd")[0], ["optim.weight_decay"])
+        self.assertEqual(self.help("train.classify", "wd"), self.help("plan", "wd"))
+        self.assertEqual(self.help("train", "classify")[1], self.help("train")[1])
+
+    def test_a_beginning(self):
+        keys = self.help("scheduler")[0]
+        self.assertEqual(keys[0], "scheduler.name")
+        self.assertGreater(len(keys), 5)
+        self.assertTrue(all(key.startswith("scheduler.") for key in keys))
+        self.assertEqual([k for k in self.help("ema")[0] if not k.startswith("ema.")], [])
+
+    def test_what_is_not_here(self):
+        self.assertIn("use precision=bf16-mixed or precision=16-mixed", self.help("amp")[1])
+        self.assertIn("did you mean `optim.lr`?", self.help("optim.lrr", code=USAGE)[2])
+        self.assertIn("did you mean plan?", self.help("plann", code=USAGE)[2])
+        self.assertIn("all keys: `levin help train.classify`", self.help("frob", code=USAGE)[2])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+/* Tasks against devices, and the device of a rank, as rows: a record, what is visible, what was
+ * asked for. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "launch/rank_info.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { VARIABLES = 16, BYTES = 512 };
+
+typedef struct row {
+    lvni_launch_source source;
+    int local_rank, local_world, nnodes;
+    int visible;
+    const char *spec;
+    const char *env; /* words between blanks */
+    int index;       /* wanted; -2: not looked at */
+    int error, warning;
+    const char *reports[4];
+    lvni_launch_accelerator accelerator;
+    bool threads, shared;
+} row;
+
+static void split(const char *text, char bytes[BYTES], char *list[VARIABLES + 1])
+{
+    int n = 0;
+    snprintf(bytes, BYTES, "%s", text != NULL ? text : "");
+    for (char *p = strtok(bytes, " "); p != NULL && n < VARIABLES; p = strtok(NULL, " ")) {
+        list[n++] = p;
+    }
+    list[n] = NULL;
+}
+
+static void check(const row *r, size_t number)
+{
+    char bytes[BYTES], *env[VARIABLES + 1];
+    lvni_launch_visible v = {.n = 0};
+    lvni_launch_device_choice c = {.n = 0};
+    lvni_core_notices n = {.error = 0};
+    int index = -2;
+    split(r->env, bytes, env);
+    lvni_launch_rank_info info = {.source = r->source,
+                                  .local_rank = r->local_rank,
+                                  .local_world = r->local_world,
+                                  .nnodes = r->nnodes};
+    info.from[LVNI_RANK_INFO_LOCAL_WORLD] =
+        r->source == LVNI_SOURCE_SLURM ? "SLURM_STEP_TASKS_PER_NODE" : NULL;
+    const lvni_launch_device_request request = {.key = "devices",
+                                                .spec = r->spec,
+                                                .accelerator = r->accelerator,
+                                                .allow_shared = r->shared,
+                                                .launched = r->source != LVNI_SOURCE_SINGLE,
+                                                .env = env};
+    assert_int_equal(lvni_launch_visible_make(NULL, r->visible, NULL, &v), LVN_OK);
+    assert_int_equal(lvni_launch_device_choose(&request, &v, &n, &c), LVN_OK);
+    const lvni_launch_rank_info_devices devices = {.choice = &c,
+                                                   .visible = &v,
+                                                   .key = "devices",
+                                                   .origin = "command line",
+                                                   .threads = r->threads,
+                                                   .allow_shared = r->shared,
+                                                   .host = "n08"};
+    lvn_status s = lvni_launch_rank_info_check_devices(&info, env, &devices, &n);
+    s = s != LVN_OK ? s : lvni_launch_rank_info_device(&info, env, &devices, &n, &index);
+    if ((s == LVN_OK) != (r->error == 0) || n.error != r->error ||
+        (r->error == 0 && r->index != index)) {
+        fail_msg("row %zu: device %d, %s", number, index, lvni_core_str_text(&n.text));
+    }
+    char head[40];
+    snprintf(head, sizeof head, "levin: warning W%d: ", r->warning);
+    if (n.n_warnings != (r->warning != 0) ||
+        (r->warning != 0 && strncmp(lvni_core_str_text(&n.warnings), head, strlen(head)) != 0)) {
+        fail_msg("row %zu: W%d expected: %s", number, r->warning, lvni_core_str_text(&n.warnings));
+    }
+    for (int i = 0; i < 4 && r->reports[i] != NULL; i++) {
+        if (strstr(lvni_core_str_text(r->error != 0 ? &n.text : &n.warnings), r->reports[i]) ==
+            NULL) {
+            fail_msg("row %zu: no '%s' in\n%s%s", number, r->reports[i],
+                     lvni_core_str_text(&n.text), lvni_core_str_text(&n.warnings));
+        }
+    }
+    assert_int_equal(lvni_core_notices_exit(&n), r->error == 0     ? LVNI_EXIT_OK
+                                                 : r->error == 106 ? LVNI_EXIT_RESOURCE
+                                                                   : LVNI_EXIT_USAGE);
+    lvni_core_notices_free(&n);
+    lvni_launch_device_choice_free(&c);
+    lvni_launch_visible_free(&v);
+}
+
+#define SLURM LVNI_SOURCE_SLURM
+#define SIM .accelerator = LVNI_ACCELERATOR_SIM
+
+static void which_device(void **state)
+{
+    (void)state;
+    static const row rows[] = {
+        /* the local rank */
+        {SLURM, 0, 2, 1, .visible = 2, .index = 0},
+        {SLURM, 1, 2, 1, .visible = 2, .index = 1},
+        {SLURM, 1, 2, 1, .visible = 2, .spec = "2", .index = 1},
+        {SLURM, 1, 2, 1, .visible = 2, .index = 1, SIM},
+        {LVNI_SOURCE_TORCHRUN, 3, 4, 2, .visible = 4, .index = 3},
+        {LVNI_SOURCE_LEVIN, 1, 2, 1, .visible = 2, .index = 1},
+        {LVNI_SOURCE_SINGLE, 0, 1, 1, .visible = 2, .index = 0},
+        {LVNI_SOURCE_SINGLE, 0, 1, 1, .visible = 4, .spec = "[2]", .index = 2},
+        /* of the list */
+        {LVNI_SOURCE_TORCHRUN, 1, 2, 1, .visible = 4, .spec = "[3,1]", .index = 1},
+        {SLURM, 0, 2, 1, .visible = 4, .spec = "[3,1]", .index = 3, .warning = 201,
+         .reports = {"what Slurm made visible"}},
+        /* where its launcher could not hide the others */
+        {LVNI_SOURCE_LEVIN, 1, 2, 1, .visible = 4, .spec = "3,1", .index = 1},
+        /* each task is shown its own */
+        {SLURM, 1, 2, 1, .visible = 1, .index = 0},
+        {SLURM, 1, 2, 1, .visible = 1, .spec = "2", .index = 0},
+        {SLURM, 3, 4, 1, .visible = 2, .index = 1, .shared = true},
+        /* idle ones */
+        {SLURM, 1, 2, 1, .visible = 4, .env = "SLURM_GPUS_ON_NODE=4", .index = 1, .warning = 207,
+         .reports = {"devices 2,3 stay idle", "SLURM_GPUS_ON_NODE=4 but 2 tasks"}},
+        {LVNI_SOURCE_TORCHRUN, 0, 1, 2, .visible = 2, .index = 0, .warning = 207,
+         .reports = {"devices 1 stay idle: 2 are visible, but this node has 1 rank"}},
+        {SLURM, 0, 1, 1, .visible = 2, .env = "SLURM_NTASKS_PER_NODE=2", .index = 0,
+         .warning = 207},
+        /* one process with all */
+        {SLURM, 0, 1, 2, .visible = 4, .spec = "4", .index = 0, .threads = true},
+        {SLURM, 0, 1, 2, .visible = 4, .index = 0, .threads = true},
+        /* the CPU */
+        {SLURM, 1, 2, 1, .visible = 0, .index = -1, .warning = 206,
+         .reports = {"2 ranks run on the CPU, because no GPU is visible"}},
+        {SLURM, 1, 2, 1, .visible = 0, .index = -1, .accelerator = LVNI_ACCELERATOR_CPU},
+        {SLURM, 0, 1, 2, .visible = 0, .index = -1},
+        {SLURM, 1, 2, 1, .visible = 0, .spec = "2", .index = -1,
+         .accelerator = LVNI_ACCELERATOR_CPU},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        check(&rows[i], i);
+    }
+}
+
+static void mistakes(void **state)
+{
+    (void)state;
+    static const row rows[] = {
+        {SLURM, 0, 1, 1, .visible = 2, .spec = "2", .env = "SLURM_STEP_TASKS_PER_NODE=1",
+         .error = 103,
+         .reports = {"1 task on this node, but 2 devices", "found: SLURM_STEP_TASKS_PER_NODE=1",
+                     "devices asks for 2 (command line)", "#SBATCH --ntasks-per-node=2"}},
+        {SLURM, 0, 1, 1, .visible = 4, .env = "SLURM_GPUS_ON_NODE=4", .error = 103,
+         .reports = {"1 task on this node, but 4 devices", "devices is auto, and 4 are visible",
+                     "SLURM_GPUS_ON_NODE=4", "or devices=1 (--devices 1)"}},
+        {SLURM, 0, 2, 1, .visible = 4, .spec = "4", .error = 103,
+         .reports = {"2 tasks on this node, but 4 devices", "#SBATCH --ntasks-per-node=4"}},
+        {SLURM, 0, 1, 1, .visible = 0, .spec = "2", .error = 103,
+         .accelerator = LVNI_ACCELERATOR_CPU},
+        {SLURM, 0, 1, 1, .visible = 4, .error = 103, SIM},
+        {LVNI_SOURCE_TORCHRUN, 0, 2, 1, .visible = 4, .spec = "4", .error = 103,
+         .reports = {"2 ranks on this node (source torchrun)", "start 4 processes on each node"}},
+        {SLURM, 0, 2, 1, .visible = 4, .threads = true, .error = 103,
+         .reports = {"one process holds all devices", "#SBATCH --ntasks-per-node=1",
+                     "strategy=ddp"}},
+        {SLURM, 0, 1, 1, .visible = 2, .spec = "2",
+         .env = "SLURM_NTASKS=1 SLURM_NTASKS_PER_NODE=2 SLURM_STEP_TASKS_PER_NODE=1", .error = 104,
+         .reports = {"--ntasks=1 won over --ntasks-per-node=2", "found: SLURM_NTASKS=1\n",
+                     "found: SLURM_NTASKS_PER_NODE=2\n", "fix: remove --ntasks (-n)"}},
+        /* 4 is not below 2 x 2 */
+        {SLURM, 0, 1, 2, .visible = 2, .spec = "2", .env = "SLURM_NTASKS=4 SLURM_NTASKS_PER_NODE=2",
+         .error = 103},
+        {SLURM, 1, 4, 1, .visible = 2, .env = "CUDA_VISIBLE_DEVICES=0,1 SLURM_GPUS_ON_NODE=2",
+         .error = 106,
+         .reports = {"4 tasks on node n08, but only 2 GPUs are visible", "CUDA_VISIBLE_DEVICES=0,1",
+                     "SLURM_JOB_GPUS is not set", "--gpus-per-node=4"}},
+        {SLURM, 1, 4, 1, .visible = 2, .error = 106, SIM, .reports = {"only 2 simulated devices"}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        check(&rows[i], i);
+    }
+}
+
+/* For a rank that learns its place on the node only when the ranks meet, the list is compared
+ * then. */
+static void a_list_of_another_length(void **state)
+{
+    (void)state;
+    lvni_launch_visible v = {.n = 0};
+    lvni_launch_device_choice c = {.n = 0};
+    lvni_core_notices n = {.error = 0};
+    int index;
+    const lvni_launch_device_request request = {.key = "devices", .spec = "0,2,3"};
+    const lvni_launch_rank_info info = {
+        .source = LVNI_SOURCE_PMI, .local_rank = 1, .local_world = 2};
+    assert_int_equal(lvni_launch_visible_make(NULL, 4, NULL, &v), LVN_OK);
+    assert_int_equal(lvni_launch_device_choose(&request, &v, &n, &c), LVN_OK);
+    const lvni_launch_rank_info_devices devices = {.choice = &c, .visible = &v, .key = "devices"};
+    assert_int_equal(lvni_launch_rank_info_device(&info, NULL, &devices, &n, &index),
+                     LVN_ERR_NOT_FOUND);
+    assert_int_equal(n.error, 106);
+    assert_non_null(
+        strstr(lvni_core_str_text(&n.text), "devices lists 3 devices, but this node has 2 tasks"));
+    lvni_core_notices_free(&n);
+    lvni_launch_device_choice_free(&c);
+    lvni_launch_visible_free(&v);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(which_device), cmocka_unit_test(mistakes),
+                                       cmocka_unit_test(a_list_of_another_length)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
