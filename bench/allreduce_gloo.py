@@ -3,6 +3,7 @@
 
 usage: allreduce_gloo.py WORLD LEAST_BYTES MOST_BYTES BUDGET_S [RANK PORT]
 """
+
 import socket
 import subprocess
 import sys
@@ -16,7 +17,9 @@ def rank_main(world, least, most, budget, rank, port):
     import torch.distributed as dist
 
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
+    dist.init_process_group(
+        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world
+    )
     data = torch.arange(most // 4) % 1000 * 1e-3
     size = least
     while size <= most:
@@ -41,14 +44,22 @@ def rank_main(world, least, most, budget, rank, port):
 
 
 def main():
-    world, least, most, budget = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+    world, least, most, budget = (
+        int(sys.argv[1]),
+        int(sys.argv[2]),
+        int(sys.argv[3]),
+        float(sys.argv[4]),
+    )
     if len(sys.argv) > 5:
         rank_main(world, least, most, budget, int(sys.argv[5]), int(sys.argv[6]))
         return 0
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    ranks = [subprocess.Popen([sys.executable, __file__, *sys.argv[1:5], str(r), str(port)]) for r in range(world)]
+    ranks = [
+        subprocess.Popen([sys.executable, __file__, *sys.argv[1:5], str(r), str(port)])
+        for r in range(world)
+    ]
     return max(r.wait() for r in ranks)
 
 

@@ -5,6 +5,7 @@ usage: resnet_step.py NET FILE LAYOUT PRECISION THREADS, started by bench_resnet
 levin's layout (OHWI), image (N, H, W, C), label. For every number n on a line of its input it runs n steps and answers with
 one line: seconds per step, seconds of all cores per step, then the n losses. Before that it answers "ready", or "absent" and the reason.
 """
+
 import json
 import struct
 import sys
@@ -13,19 +14,27 @@ import time
 
 def read(path):
     import numpy
+
     kinds = {"F32": numpy.float32, "I64": numpy.int64}
     with open(path, "rb") as f:
-        size, = struct.unpack("<Q", f.read(8))
+        (size,) = struct.unpack("<Q", f.read(8))
         header = json.loads(f.read(size))
         data = f.read()
     header.pop("__metadata__", None)
-    return {name: numpy.frombuffer(data[e["data_offsets"][0]:e["data_offsets"][1]], kinds[e["dtype"]]).reshape(e["shape"]).copy()
-            for name, e in header.items()}
+    return {
+        name: numpy.frombuffer(data[e["data_offsets"][0] : e["data_offsets"][1]], kinds[e["dtype"]])
+        .reshape(e["shape"])
+        .copy()
+        for name, e in header.items()
+    }
 
 
 def blas():
     with open("/proc/self/maps") as f:
-        return " ".join(sorted({line.split()[-1] for line in f if "blas" in line.split()[-1]})) or "none"
+        return (
+            " ".join(sorted({line.split()[-1] for line in f if "blas" in line.split()[-1]}))
+            or "none"
+        )
 
 
 def main():
@@ -57,7 +66,12 @@ def main():
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
-        print((time.perf_counter() - start) / len(losses), (time.process_time() - used) / len(losses), *losses, flush=True)
+        print(
+            (time.perf_counter() - start) / len(losses),
+            (time.process_time() - used) / len(losses),
+            *losses,
+            flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Each case runs the program itself and looks at three things: the exit code (the 
 standard error (what, where, which value, what to do), and the files: nothing that was there is lost, nothing half written stays.
 Python's standard library only. The program's path is the first argument, names of cases may follow.
 """
+
 import base64
 import json
 import os
@@ -47,13 +48,23 @@ def half(x, _):
 
 
 def png(path, width, height, pixel):
-    rows = b"".join(b"\0" + b"".join(bytes(pixel(x, y)) for x in range(width)) for y in range(height))
+    rows = b"".join(
+        b"\0" + b"".join(bytes(pixel(x, y)) for x in range(width)) for y in range(height)
+    )
 
     def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    write(path, b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    write(
+        path,
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b""),
+    )
 
 
 def write(path, data):
@@ -77,12 +88,21 @@ def photos(folder, classes=("cat", "dog"), n=6):
     """A folder of small images: the classes differ in their red."""
     for c, name in enumerate(classes):
         for i in range(n):
-            png(f"{folder}/{name}/{i}.png", 20, 18, lambda x, y: (30 + 170 * c, (x * 5 + i * 9) % 256, y * 7))
+            png(
+                f"{folder}/{name}/{i}.png",
+                20,
+                18,
+                lambda x, y: (30 + 170 * c, (x * 5 + i * 9) % 256, y * 7),
+            )
 
 
 def tree(folder):
     """Every file below with its content: what must not change."""
-    return {os.path.relpath(os.path.join(d, f), folder): read(os.path.join(d, f)) for d, _, files in os.walk(folder) for f in files}
+    return {
+        os.path.relpath(os.path.join(d, f), folder): read(os.path.join(d, f))
+        for d, _, files in os.walk(folder)
+        for f in files
+    }
 
 
 class Case(unittest.TestCase):
@@ -92,7 +112,12 @@ class Case(unittest.TestCase):
         os.chmod(cls.shared, 0o755)
         photos(f"{cls.shared}/photos")
         cls.model = f"{cls.shared}/model"
-        done = subprocess.run([LEVIN] + cls.words(f"{cls.shared}/photos", cls.model), capture_output=True, text=True, timeout=WAIT_S)
+        done = subprocess.run(
+            [LEVIN] + cls.words(f"{cls.shared}/photos", cls.model),
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+        )
         assert done.returncode == 0, done.stderr
         cls.exported = f"{cls.model}/exported_models/exported_last.safetensors"
 
@@ -109,22 +134,50 @@ class Case(unittest.TestCase):
 
     @staticmethod
     def words(data, out, *more):
-        return ["train", "classify", f"data={data}", f"out={out}", "model=mlp", "image_size=16", "batch_size=6", "max_steps=2", *more]
+        return [
+            "train",
+            "classify",
+            f"data={data}",
+            f"out={out}",
+            "model=mlp",
+            "image_size=16",
+            "batch_size=6",
+            "max_steps=2",
+            *more,
+        ]
 
     def levin(self, words, code, expects=(), env=None, before=()):
         """Run it; `says`: pieces of the message on standard error; of a run that succeeds, which reports on standard output, on either.
         Returns standard output and standard error. code None: any."""
-        done = subprocess.run([*before, LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S, stdin=subprocess.DEVNULL,
-                              env=dict(os.environ, **(env or {})))
-        reported = f"levin {' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
+        done = subprocess.run(
+            [*before, LEVIN, *words],
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            stdin=subprocess.DEVNULL,
+            env=dict(os.environ, **(env or {})),
+        )
+        reported = (
+            f"levin {' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
+        )
         if code is not None:
             self.assertEqual(done.returncode, code, reported)
         for piece in expects:
-            self.assertIn(piece, done.stdout + done.stderr if done.returncode == OK else done.stderr, reported)
+            self.assertIn(
+                piece, done.stdout + done.stderr if done.returncode == OK else done.stderr, reported
+            )
         if done.returncode != OK:
-            self.assertTrue(any(line.startswith(("error: ", "stopped: ", "levin: error ")) for line in done.stderr.splitlines()), reported)
+            self.assertTrue(
+                any(
+                    line.startswith(("error: ", "stopped: ", "levin: error "))
+                    for line in done.stderr.splitlines()
+                ),
+                reported,
+            )
         self.assertNotIn("Sanitizer", done.stderr, reported)
-        self.assertNotIn("runtime error:", done.stderr, reported)  # of the undefined-behaviour sanitizer
+        self.assertNotIn(
+            "runtime error:", done.stderr, reported
+        )  # of the undefined-behaviour sanitizer
         return done.stdout, done.stderr
 
     def refused(self, words, expects, code=USAGE):
@@ -137,14 +190,22 @@ class Case(unittest.TestCase):
 
     def keeps_the_sentence(self, reported):
         """train.log ends with what the person was told."""
-        printed = [line.split(": ", 1)[1] for line in reported.splitlines() if line.startswith("error: ")]
-        kept = [line.split("][ERROR] ", 1)[1] for line in read(f"{self.out}/train.log").decode().splitlines() if "][ERROR] " in line]
+        printed = [
+            line.split(": ", 1)[1] for line in reported.splitlines() if line.startswith("error: ")
+        ]
+        kept = [
+            line.split("][ERROR] ", 1)[1]
+            for line in read(f"{self.out}/train.log").decode().splitlines()
+            if "][ERROR] " in line
+        ]
         frames = [line for line in reported.splitlines() if line.startswith("  in ")]
         self.assertEqual(len(printed), 1, reported)
         self.assertEqual(kept, printed + frames)
 
     def hashes(self, out=None, which="last"):
-        return self.levin(["ckpt", "hash", f"{out or self.out}/checkpoints/{which}.safetensors"], OK)[0]
+        return self.levin(
+            ["ckpt", "hash", f"{out or self.out}/checkpoints/{which}.safetensors"], OK
+        )[0]
 
     def no_leftovers(self, out=None):
         self.assertEqual([n for n in tree(out or self.out) if ".tmp" in n], [])
@@ -152,7 +213,11 @@ class Case(unittest.TestCase):
     def mount(self, size):
         """A file system of its own, and self.out on it."""
         os.mkdir(f"{self.dir}/small")
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=777", "tmpfs", f"{self.dir}/small"], capture_output=True, text=True)
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size},mode=777", "tmpfs", f"{self.dir}/small"],
+            capture_output=True,
+            text=True,
+        )
         if done.returncode != 0:
             self.skipTest(f"a small file system cannot be mounted here: {done.stderr.strip()}")
         self.addCleanup(subprocess.run, ["umount", "-l", f"{self.dir}/small"])
@@ -176,12 +241,30 @@ class Case(unittest.TestCase):
 
     def start(self, *more, **how):
         """A training without an end, returned when its first metrics are written."""
-        words = ["train", "classify", "data=builtin:shapes", "data.count=60", f"out={self.out}", "model=mlp", "image_size=16", "batch_size=6",
-                 "max_epochs=-1", "log_every_n_steps=1", *more]
-        p = subprocess.Popen([*how.get("before", ()), LEVIN, *words], stdout=how.get("stdout", subprocess.DEVNULL), stderr=subprocess.PIPE, text=True)
+        words = [
+            "train",
+            "classify",
+            "data=builtin:shapes",
+            "data.count=60",
+            f"out={self.out}",
+            "model=mlp",
+            "image_size=16",
+            "batch_size=6",
+            "max_epochs=-1",
+            "log_every_n_steps=1",
+            *more,
+        ]
+        p = subprocess.Popen(
+            [*how.get("before", ()), LEVIN, *words],
+            stdout=how.get("stdout", subprocess.DEVNULL),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.addCleanup(self.end, p)
         saved = f"{self.out}/checkpoints/last.safetensors"
-        self.wait_for(lambda: self.steps() >= 2 and (os.path.exists(saved) or not how.get("saved", True)), p)
+        self.wait_for(
+            lambda: self.steps() >= 2 and (os.path.exists(saved) or not how.get("saved", True)), p
+        )
         return p
 
     @staticmethod
@@ -193,7 +276,13 @@ class Case(unittest.TestCase):
 
     def steps(self):
         try:
-            return max((json.loads(line)["step"] for line in read(f"{self.out}/metrics.jsonl").splitlines()), default=0)
+            return max(
+                (
+                    json.loads(line)["step"]
+                    for line in read(f"{self.out}/metrics.jsonl").splitlines()
+                ),
+                default=0,
+            )
         except (OSError, ValueError):
             return 0
 
@@ -205,7 +294,18 @@ class Case(unittest.TestCase):
             time.sleep(0.01)
 
     def resume(self, steps, code=OK, expects=()):
-        return self.levin(["train", "classify", "data=builtin:shapes", f"out={self.out}", "resume=true", f"max_steps={steps}"], code, expects)
+        return self.levin(
+            [
+                "train",
+                "classify",
+                "data=builtin:shapes",
+                f"out={self.out}",
+                "resume=true",
+                f"max_steps={steps}",
+            ],
+            code,
+            expects,
+        )
 
 
 def main():

@@ -2,6 +2,7 @@
 
 Python's standard library only. The program's path is the first argument, test names may follow.
 """
+
 import os
 import shutil
 import signal
@@ -15,8 +16,14 @@ import unittest
 LEVIN = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 WAIT_S = 60
 GONE_S = float(os.environ.get("LEVIN_TEST_GONE_S", "2"))  # from a failure to the launcher's end
-MANY = [name for name in os.environ if name.startswith(("LEVIN_", "SLURM_", "TORCHELASTIC_", "MASTER_", "OMP_", "GOMP_", "CUDA_"))]
-CLEAN = {k: v for k, v in os.environ.items() if k not in MANY + ["RANK", "WORLD_SIZE", "LOCAL_RANK"]}
+MANY = [
+    name
+    for name in os.environ
+    if name.startswith(("LEVIN_", "SLURM_", "TORCHELASTIC_", "MASTER_", "OMP_", "GOMP_", "CUDA_"))
+]
+CLEAN = {
+    k: v for k, v in os.environ.items() if k not in MANY + ["RANK", "WORLD_SIZE", "LOCAL_RANK"]
+}
 
 
 def alive(pid):
@@ -45,8 +52,16 @@ class Case(unittest.TestCase):
     def launch(self, *options, sh=None, program=None, code=0, stdin=None, env=None, seconds=WAIT_S):
         """Runs it to its end; returns standard output and standard error."""
         words = self.command(*options, program=program or ["sh", "-c", sh])
-        done = subprocess.run(words, cwd=self.dir, env=dict(CLEAN, **(env or {})), input=stdin, capture_output=True, text=True, timeout=seconds,
-                              **({} if stdin is not None else {"stdin": subprocess.DEVNULL}))
+        done = subprocess.run(
+            words,
+            cwd=self.dir,
+            env=dict(CLEAN, **(env or {})),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            **({} if stdin is not None else {"stdin": subprocess.DEVNULL}),
+        )
         reported = f"{' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
         self.assertEqual(done.returncode, code, reported)
         self.assertNotIn("Sanitizer", done.stderr, reported)
@@ -54,8 +69,16 @@ class Case(unittest.TestCase):
         return done.stdout, done.stderr
 
     def start(self, *options, sh, **how):
-        p = subprocess.Popen(self.command(*options, program=["sh", "-c", sh]), cwd=self.dir, env=CLEAN, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True, **how)
+        p = subprocess.Popen(
+            self.command(*options, program=["sh", "-c", sh]),
+            cwd=self.dir,
+            env=CLEAN,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **how,
+        )
         self.addCleanup(self.end, p)
         return p
 
@@ -93,7 +116,9 @@ class Case(unittest.TestCase):
 
     def gone(self, pids, seconds=1):
         """The default is for processes that the launcher has waited for."""
-        self.wait_for(lambda: not any(alive(pid) for pid in pids), seconds, f"left behind, of {pids}")
+        self.wait_for(
+            lambda: not any(alive(pid) for pid in pids), seconds, f"left behind, of {pids}"
+        )
 
     def read(self, name):
         with open(f"{self.dir}/{name}", encoding="utf-8") as f:

@@ -1,5 +1,6 @@
 """What the tests of failing ranks share: a run of several, a way to hurt one of them, and what must be so afterwards: the end in time, the exit code,
 the sentence, no process, no shared memory, no temporary file."""
+
 import os
 import re
 import signal
@@ -11,7 +12,16 @@ from rank_processes import children, drop_identity, of_process, rank_pid, reache
 
 drop_identity()
 GRACE_S = float(os.environ.get("LEVIN_TEST_GONE_S", "2"))  # slower machines: more
-SHAPES = ["data=builtin:shapes", "data.count=230", "image_size=16", "batch_size=30", "micro_batches=6", "wgrad_threads=1", "quiet=true", "log_every_n_steps=1"]
+SHAPES = [
+    "data=builtin:shapes",
+    "data.count=230",
+    "image_size=16",
+    "batch_size=30",
+    "micro_batches=6",
+    "wgrad_threads=1",
+    "quiet=true",
+    "log_every_n_steps=1",
+]
 
 # A rank that crashes here was sent the signal: no matter for AddressSanitizer, which would leave with a code of its own.
 SIGNALS = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "handle_segv=0"]))
@@ -33,8 +43,15 @@ class RankCase(Case):
         self.shared_before = shared_memory()
 
     def start_ranks(self, words, env=None):
-        p = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=self.dir,
-                             env={**os.environ, "ASAN_OPTIONS": SIGNALS, "TMPDIR": self.tmp, **(env or {})})
+        p = subprocess.Popen(
+            words,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            cwd=self.dir,
+            env={**os.environ, "ASAN_OPTIONS": SIGNALS, "TMPDIR": self.tmp, **(env or {})},
+        )
         self.addCleanup(self.end, p)
         return p
 
@@ -43,9 +60,31 @@ class RankCase(Case):
 
     def begin_with(self, script, *words, env=None):
         """As begin, but each of the three ranks first does what the shell script says; $RANK is known to it."""
-        return self.start_ranks([LEVIN, "launch", "-n", "3", "--no-prefix", "--show=0", "--run-dir", self.out, "--keep-logs=started", "--accelerator",
-                                 "sim" if "accelerator=sim" in words else "cpu", "--", "sh", "-c", script + '; exec "$0" "$@"', LEVIN, "train", "classify",
-                                 *words, f"out={self.out}"], env)
+        return self.start_ranks(
+            [
+                LEVIN,
+                "launch",
+                "-n",
+                "3",
+                "--no-prefix",
+                "--show=0",
+                "--run-dir",
+                self.out,
+                "--keep-logs=started",
+                "--accelerator",
+                "sim" if "accelerator=sim" in words else "cpu",
+                "--",
+                "sh",
+                "-c",
+                script + '; exec "$0" "$@"',
+                LEVIN,
+                "train",
+                "classify",
+                *words,
+                f"out={self.out}",
+            ],
+            env,
+        )
 
     def gone(self, p, within, since):
         """Returns what was said, once all processes of the run are gone."""
@@ -63,7 +102,15 @@ class RankCase(Case):
     def hurt(self, p, rank, how, code, expects, within=GRACE_S):
         """how: a signal number, or what to do with the process. All ends in time, with this code and these pieces of a message."""
         pid = rank_pid(self.out, rank)
-        self.assertEqual([line for child in children(self.out) for line in of_process(child, "maps") if b"/dev/shm/" in line], [])
+        self.assertEqual(
+            [
+                line
+                for child in children(self.out)
+                for line in of_process(child, "maps")
+                if b"/dev/shm/" in line
+            ],
+            [],
+        )
         since = time.monotonic()
         if callable(how):
             how(pid)
@@ -89,6 +136,17 @@ class RankCase(Case):
         self.assertEqual(len(promised), 1, reported)
         step = int(promised[0])
         self.assertEqual(self.saved(), step)
-        _, again = self.levin(["train", "classify", f"out={self.out}", "resume=true", "devices=1", "quiet=false", f"max_steps={step + 2}"], OK)
+        _, again = self.levin(
+            [
+                "train",
+                "classify",
+                f"out={self.out}",
+                "resume=true",
+                "devices=1",
+                "quiet=false",
+                f"max_steps={step + 2}",
+            ],
+            OK,
+        )
         self.assertEqual(self.steps(), step + 2, again)
         self.no_leftovers()

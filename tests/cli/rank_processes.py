@@ -1,15 +1,26 @@
 """The processes of a run of several ranks, found by the run directory among their words."""
+
 import fcntl
 import json
 import os
 
-IDENTITY = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
+IDENTITY = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "CUDA_VISIBLE_DEVICES",
+)
 
 
 def drop_identity():
     """The tests' own surroundings must not count: a Slurm step, torchrun, pretend devices."""
     for name in list(os.environ):
-        if name in IDENTITY or name.startswith(("LEVIN_SIM_", "LEVIN_RANK", "LEVIN_WORLD", "LEVIN_LOCAL", "SLURM_", "OMPI_", "PMI")):
+        if name in IDENTITY or name.startswith(
+            ("LEVIN_SIM_", "LEVIN_RANK", "LEVIN_WORLD", "LEVIN_LOCAL", "SLURM_", "OMPI_", "PMI")
+        ):
             del os.environ[name]
 
 
@@ -27,13 +38,19 @@ def thread_names(pid):
         tasks = os.listdir(f"/proc/{pid}/task")
     except OSError:
         return []
-    return [name.decode().strip() for task in tasks for name in of_process(pid, f"task/{task}/comm")]
+    return [
+        name.decode().strip() for task in tasks for name in of_process(pid, f"task/{task}/comm")
+    ]
 
 
 def children(out):
     """The processes of the run, its launcher too; those that have ended and only wait to be collected do not count."""
     word = f"out={out}".encode()
-    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and word in of_process(pid, "cmdline")]
+    return [
+        int(pid)
+        for pid in os.listdir("/proc")
+        if pid.isdigit() and word in of_process(pid, "cmdline")
+    ]
 
 
 def is_held(out):
@@ -58,7 +75,11 @@ def reached(checkpoint):
     """The step of a checkpoint, which is read as whoever has no levin would; None: there is none."""
     try:
         with open(checkpoint, "rb") as f:
-            return int(json.loads(f.read(int.from_bytes(f.read(8), "little")))["__metadata__"]["levin.step"])
+            return int(
+                json.loads(f.read(int.from_bytes(f.read(8), "little")))["__metadata__"][
+                    "levin.step"
+                ]
+            )
     except FileNotFoundError:
         return None
 

@@ -4,6 +4,7 @@ Photos: DATA/clothing/ (341 photos in 10 classes); absent: the built-in shapes s
 Every run: 341 images, E = 32 (last step 21), S = 6, CNN with batch norm, dropout, flips, colour
 jitter, AdamW, clipping.
 """
+
 import os
 import shutil
 import subprocess
@@ -17,12 +18,30 @@ LEVIN = os.path.abspath(sys.argv[1])
 PHOTOS = os.path.join(sys.argv[2], "clothing") if len(sys.argv) > 2 else ""
 HAVE_PHOTOS = os.path.isdir(PHOTOS)
 CORES = sorted(os.sched_getaffinity(0))
-DATA = ([f"data={PHOTOS}"] if HAVE_PHOTOS
-        else ["data=builtin:shapes", "data.count=341", "data.classes=10"])
-COMMON = ["train", "classify", "model=cnn", "image_size=32", "val_split=0", "micro_batches=6",
-          "augment.hflip=0.5", "augment.brightness=0.4", "augment.contrast=0.4",
-          "augment.saturation=0.4", "augment.hue=0.1", "model.dropout=0.1", "optim=adamw",
-          "gradient_clip_val=1", "quiet=true", "seed=7", "log_every_n_steps=1"]
+DATA = (
+    [f"data={PHOTOS}"]
+    if HAVE_PHOTOS
+    else ["data=builtin:shapes", "data.count=341", "data.classes=10"]
+)
+COMMON = [
+    "train",
+    "classify",
+    "model=cnn",
+    "image_size=32",
+    "val_split=0",
+    "micro_batches=6",
+    "augment.hflip=0.5",
+    "augment.brightness=0.4",
+    "augment.contrast=0.4",
+    "augment.saturation=0.4",
+    "augment.hue=0.1",
+    "model.dropout=0.1",
+    "optim=adamw",
+    "gradient_clip_val=1",
+    "quiet=true",
+    "seed=7",
+    "log_every_n_steps=1",
+]
 work = tempfile.mkdtemp(prefix="levin-reproducibility-")
 failures = []
 runs = 0
@@ -36,9 +55,15 @@ def check(good, what):
 
 def levin(arguments, cores=None, env=None):
     pin = (lambda: os.sched_setaffinity(0, cores)) if cores else None
-    done = subprocess.run([LEVIN] + arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, preexec_fn=pin, env=dict(os.environ, **(env or {})),
-                          timeout=600)
+    done = subprocess.run(
+        [LEVIN] + arguments,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=pin,
+        env=dict(os.environ, **(env or {})),
+        timeout=600,
+    )
     if done.returncode != 0:
         raise SystemExit(f"levin {' '.join(arguments)}: exit code {done.returncode}\n{done.stderr}")
     return done.stdout
@@ -80,6 +105,8 @@ def main(*parts):
         shutil.rmtree(work, ignore_errors=True)
     print(f"{len(failures)} failures")
     if not HAVE_PHOTOS:
-        print("skipped part: real photos (LEVIN_TEST_DATA names no folder with clothing/); the "
-              "built-in shapes stood in for them")
+        print(
+            "skipped part: real photos (LEVIN_TEST_DATA names no folder with clothing/); the "
+            "built-in shapes stood in for them"
+        )
     sys.exit(1 if failures else 0)

@@ -1,4 +1,5 @@
 """What of metrics.jsonl the law speaks of: everything but times, rates and memory."""
+
 import json
 
 NOT_REPRODUCIBILITY = ("time_s", "throughput/", "memory/")
@@ -12,8 +13,12 @@ def reproducibility_lines(run, only=None):
     for text in texts:
         row = json.loads(text, parse_float=str, parse_int=str)
         step = int(row.pop("step"))
-        row = {name: value for name, value in row.items() if not name.startswith(NOT_REPRODUCIBILITY)}
-        if only is None or any(name == only or (only.endswith("/") and name.startswith(only)) for name in row):
+        row = {
+            name: value for name, value in row.items() if not name.startswith(NOT_REPRODUCIBILITY)
+        }
+        if only is None or any(
+            name == only or (only.endswith("/") and name.startswith(only)) for name in row
+        ):
             lines.append((step, row))
     return lines
 

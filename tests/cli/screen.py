@@ -1,4 +1,5 @@
 """A small model of a terminal: what stands on the screen after the bytes that a program has written to it, also when its window changes its width."""
+
 import re
 
 CONTROL = re.compile(rb"\x1b\[([0-9;?]*)([A-Za-z])")
@@ -39,7 +40,7 @@ class Screen:
             whole[-1] += row
         self.rows, self.joined = [], []
         for i, line in enumerate(whole):
-            pieces = [line[k:k + width] for k in range(0, len(line), width)] or [[]]
+            pieces = [line[k : k + width] for k in range(0, len(line), width)] or [[]]
             if i == at[0]:
                 k = min(at[1] // width, len(pieces) - 1)
                 self.y, self.x = len(self.rows) + k, at[1] - k * width
@@ -54,9 +55,9 @@ class Screen:
             self.joined.append(joined)
 
     def erase(self, below):
-        del self.rows[self.y][self.x:]
+        del self.rows[self.y][self.x :]
         if below:
-            del self.rows[self.y + 1:], self.joined[self.y + 1:]
+            del self.rows[self.y + 1 :], self.joined[self.y + 1 :]
 
     def put(self, c):
         if self.x >= self.width:
@@ -64,14 +65,14 @@ class Screen:
             self.x = 0
         row = self.rows[self.y]
         row += [" "] * (self.x - len(row))
-        row[self.x:self.x + 1] = [c]
+        row[self.x : self.x + 1] = [c]
         self.x += 1
 
     def feed(self, data):
         data, self.rest = self.rest + data, b""
         i = 0
         while i < len(data):
-            c = data[i:i + 1]
+            c = data[i : i + 1]
             if c == b"\x1b":
                 found = CONTROL.match(data, i)
                 if found is None:

@@ -3,6 +3,7 @@
 
 usage: test_array_data.py LEVIN
 """
+
 import gzip
 import os
 import struct
@@ -15,8 +16,12 @@ SIDE, CLASSES = 12, 3
 
 
 def levin(*words, status=0):
-    done = subprocess.run([LEVIN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
-    assert done.returncode == status, f"levin {' '.join(words)} left with {done.returncode}:\n{done.stdout}{done.stderr}"
+    done = subprocess.run(
+        [LEVIN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    assert (
+        done.returncode == status
+    ), f"levin {' '.join(words)} left with {done.returncode}:\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 
 
@@ -26,7 +31,10 @@ def make(n):
     pixels = bytearray()
     for i, label in enumerate(labels):
         for y in range(SIDE):
-            pixels += bytes((200 if y * CLASSES // SIDE == label else 20) + (i * 31 + y * 7 + x * 13) % 40 for x in range(SIDE))
+            pixels += bytes(
+                (200 if y * CLASSES // SIDE == label else 20) + (i * 31 + y * 7 + x * 13) % 40
+                for x in range(SIDE)
+            )
     return bytes(pixels), bytes(labels)
 
 
@@ -53,23 +61,44 @@ def main():
     pixels, labels = make(30)
     idx("mnist/t10k-images-idx3-ubyte", (30, SIDE, SIDE), pixels)
     idx("mnist/t10k-labels-idx1-ubyte.gz", (30,), labels)
-    train = ["train", "classify", "model=mlp", "max_epochs=4", "batch_size=10", "quiet=true", "wgrad_threads=1", "micro_batches=2"]
+    train = [
+        "train",
+        "classify",
+        "model=mlp",
+        "max_epochs=4",
+        "batch_size=10",
+        "quiet=true",
+        "wgrad_threads=1",
+        "micro_batches=2",
+    ]
     hashes = set()
     for workers in (0, 2):
-        levin(*train, "data=mnist", f"num_workers={workers}", f"lanes={1 + workers // 2}", f"out=run{workers}")
+        levin(
+            *train,
+            "data=mnist",
+            f"num_workers={workers}",
+            f"lanes={1 + workers // 2}",
+            f"out=run{workers}",
+        )
         hashes.add(levin("ckpt", "hash", f"run{workers}"))
     assert len(hashes) == 1, hashes
     text = levin("eval", "data=mnist", "model=run0", "split=val", "checkpoint=last")
     assert "of 30 right" in text and float(text.split()[1]) > 0.9, text
     assert "120 predictions" in levin("predict", "data=mnist", "model=run0", "output=all.csv")
     levin(*train, "data=images.npy", "labels=classes.npy", "out=npy")
-    assert "of 18 right" in levin("eval", "data=images.npy", "labels=classes.npy", "model=npy", "split=val")
+    assert "of 18 right" in levin(
+        "eval", "data=images.npy", "labels=classes.npy", "model=npy", "split=val"
+    )
     text = levin(*train, "data=images.npy", "labels=short.npy", "out=bad", status=1)
     assert "short.npy holds (89) labels for 90 images" in text and not os.path.exists("bad"), text
     for data in ("mnist", "images.npy", "builtin:shapes"):
-        assert "data.index=i keeps the list of a folder" in levin(*train, f"data={data}", "data.index=i", "out=bad", status=64)
+        assert "data.index=i keeps the list of a folder" in levin(
+            *train, f"data={data}", "data.index=i", "out=bad", status=64
+        )
     assert "labels= is missing" in levin(*train, "data=images.npy", "out=bad", status=64)
-    assert "belongs to data= a .npy or IDX file" in levin(*train, "data=mnist", "labels=classes.npy", "out=bad", status=64)
+    assert "belongs to data= a .npy or IDX file" in levin(
+        *train, "data=mnist", "labels=classes.npy", "out=bad", status=64
+    )
 
 
 with tempfile.TemporaryDirectory(prefix="levin-arrays-") as folder:

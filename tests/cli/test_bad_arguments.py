@@ -2,6 +2,7 @@
 
 usage: test_bad_arguments.py LEVIN [test names]
 """
+
 from bad_support import Case, main, OK, photos, USAGE, write
 
 
@@ -19,8 +20,24 @@ class Words(Case):
     def test_help_of_every_command(self):
         """`levin help` lists the commands; each has its help, by two ways, and says how it is used."""
         overview = self.levin(["help"], OK)[0]
-        commands = sorted({line.split()[1] for line in overview.splitlines() if line.startswith("  levin ")})
-        self.assertEqual(commands, ["ckpt", "eval", "export", "help", "launch", "ops", "plan", "predict", "slurm", "train"])
+        commands = sorted(
+            {line.split()[1] for line in overview.splitlines() if line.startswith("  levin ")}
+        )
+        self.assertEqual(
+            commands,
+            [
+                "ckpt",
+                "eval",
+                "export",
+                "help",
+                "launch",
+                "ops",
+                "plan",
+                "predict",
+                "slurm",
+                "train",
+            ],
+        )
         for command in commands:
             reported = self.levin(["help", command], OK)[0]
             self.assertTrue(reported.startswith(f"usage: levin {command} "), reported)
@@ -28,12 +45,19 @@ class Words(Case):
             for words in ([command, "--help"], [command, "-h"], [command, "data=x", "--help"]):
                 self.assertEqual(self.levin(words, OK)[0], reported)
         self.assertIn("All keys: levin help train.classify", self.levin(["help", "plan"], OK)[0])
-        self.assertEqual(self.levin(["help", "train.classify"], OK)[0], self.levin(["train", "classify", "--help"], OK)[0])
+        self.assertEqual(
+            self.levin(["help", "train.classify"], OK)[0],
+            self.levin(["train", "classify", "--help"], OK)[0],
+        )
         self.levin(["help", "plann"], USAGE, ["there is no help on plann; did you mean plan?"])
 
     def test_unknown_recipe(self):
         self.levin(["train"], USAGE, ["which recipe?", "usage: levin train classify"])
-        self.levin(["train", "clasify"], USAGE, ["unknown recipe clasify", "did you mean classify?", "usage:"])
+        self.levin(
+            ["train", "clasify"],
+            USAGE,
+            ["unknown recipe clasify", "did you mean classify?", "usage:"],
+        )
         for word in ("data=photos", "--epochs=3"):
             for command in (["train"], ["plan", "train"]):
                 line = f"the recipe is missing: levin {' '.join(command)} classify {word}"
@@ -45,28 +69,40 @@ class Words(Case):
         self.levin(["plan", "tain"], USAGE, ["plan what?", "usage: levin plan train classify"])
 
     def test_unknown_key(self):
-        self.refused(["bach_size=3"], ["unknown key `bach_size`", "did you mean `batch_size`?", "command line"])
+        self.refused(
+            ["bach_size=3"],
+            ["unknown key `bach_size`", "did you mean `batch_size`?", "command line"],
+        )
         self.refused(["optim.lrr=3"], ["unknown key `optim.lrr`", "did you mean `optim.lr`?"])
 
     def test_no_key(self):
         self.refused(["lonely"], ["`lonely` is not understood", "key=value"])
 
     def test_wrong_type(self):
-        self.refused(["batch_size=many"], ["batch_size `many`", "whole number", "at least 1", "command line"])
+        self.refused(
+            ["batch_size=many"], ["batch_size `many`", "whole number", "at least 1", "command line"]
+        )
         self.refused(["optim.lr=nan"], ["optim.lr `nan`", "expected a number"])
         self.refused(["val_split=1"], ["val_split `1`", "at least 0 and below 1"])
-        self.refused(["optim=sdg"], ["optim.name `sdg`", "sgd, adam, adamw, lars", "did you mean `sgd`?"])
+        self.refused(
+            ["optim=sdg"], ["optim.name `sdg`", "sgd, adam, adamw, lars", "did you mean `sgd`?"]
+        )
 
     def test_too_large_for_an_int(self):
         """2^32 + 1 must not become 1."""
         for key in ("micro_batches", "accumulate_grad_batches", "group"):
             self.refused([f"{key}=4294967297"], [f"{key} `4294967297`", "from 1 to 2147483647"])
-        self.refused(["max_epochs=4294967297"], ["max_epochs `4294967297`", "from -1 to 2147483647"])
+        self.refused(
+            ["max_epochs=4294967297"], ["max_epochs `4294967297`", "from -1 to 2147483647"]
+        )
         self.refused(["seed=99999999999999999999"], ["seed `99999999999999999999`", "whole number"])
 
     def test_what_a_later_version_brings(self):
         for value in ("sharded", "balance"):
-            self.refused([f"strategy={value}"], [f"strategy {value}", "come with a later version", "use ddp or dp"])
+            self.refused(
+                [f"strategy={value}"],
+                [f"strategy {value}", "come with a later version", "use ddp or dp"],
+            )
         self.refused(["num_nodes=2"], ["num_nodes 2", "come with a later version"])
 
     def test_no_such_precision(self):
@@ -79,112 +115,267 @@ class Words(Case):
 
     def test_a_run_without_steps(self):
         for key in ("max_steps", "max_epochs"):
-            self.refused([f"{key}=0"], [f"{key} 0", "expected at least 1, or -1 for no limit", "command line"])
+            self.refused(
+                [f"{key}=0"],
+                [f"{key} 0", "expected at least 1, or -1 for no limit", "command line"],
+            )
 
     def test_schedule_and_length(self):
-        self.refused(["scheduler=cosine", "max_epochs=-1", "max_steps=-1"], ["scheduler=cosine", "has no end", "give max_epochs or max_steps"])
-        self.refused(["scheduler=cosine", "scheduler.warmup_steps=2"], ["scheduler.warmup_steps=2", "the run's 2 steps", "max_steps"])
-        self.refused(["scheduler=cosine", "max_epochs=1", "max_steps=-1", "scheduler.warmup_steps=9"], ["scheduler.warmup_steps=9", "the run's 2 steps"])
+        self.refused(
+            ["scheduler=cosine", "max_epochs=-1", "max_steps=-1"],
+            ["scheduler=cosine", "has no end", "give max_epochs or max_steps"],
+        )
+        self.refused(
+            ["scheduler=cosine", "scheduler.warmup_steps=2"],
+            ["scheduler.warmup_steps=2", "the run's 2 steps", "max_steps"],
+        )
+        self.refused(
+            ["scheduler=cosine", "max_epochs=1", "max_steps=-1", "scheduler.warmup_steps=9"],
+            ["scheduler.warmup_steps=9", "the run's 2 steps"],
+        )
         self.train("scheduler=cosine", "scheduler.warmup_steps=1")
         self.train("scheduler.warmup_steps=9", "overwrite=true")
 
     def test_optimizer_and_schedule(self):
         self.refused(["optim.nesterov=true"], ["optim.nesterov=true", "not for optim=adamw"])
-        self.refused(["optim=sgd", "optim.momentum=0", "optim.nesterov=true"], ["needs optim.momentum above 0"])
+        self.refused(
+            ["optim=sgd", "optim.momentum=0", "optim.nesterov=true"],
+            ["needs optim.momentum above 0"],
+        )
         self.refused(["scheduler=multistep"], ["needs scheduler.milestones", "[30,60,80]"])
-        self.refused(["scheduler=multistep", "scheduler.milestones=[3,2]"], ["scheduler.milestones [3,2]", "ascending order"])
-        self.refused(["scheduler.warmup_steps=1", "scheduler.warmup_epochs=1"], ["give one of the two"])
+        self.refused(
+            ["scheduler=multistep", "scheduler.milestones=[3,2]"],
+            ["scheduler.milestones [3,2]", "ascending order"],
+        )
+        self.refused(
+            ["scheduler.warmup_steps=1", "scheduler.warmup_epochs=1"], ["give one of the two"]
+        )
         self.refused(["ema.decay=1"], ["ema.decay `1`", "at least 0 and below 1"])
 
     def test_options_without_effect(self):
         """On the command line an error, in a file, which may serve several runs, a warning; values that are the default, or switch off, are neither."""
         for words, expects in (
-                (["scheduler=cosine", "scheduler.milestones=[1]"], ["scheduler.milestones [1]", "scheduler.name=cosine", "it is for scheduler.name=multistep"]),
-                (["scheduler.gamma=0.5"], ["scheduler.gamma 0.5", "scheduler.name=constant", "it is for scheduler.name=step or multistep"]),
-                (["scheduler.step_size=3"], ["scheduler.step_size 3"]), (["scheduler.interval=step"], ["scheduler.interval step"]),
-                (["scheduler.end_factor=0.5"], ["scheduler.end_factor 0.5", "cosine or linear"]),
-                (["optim=sgd", "optim.betas=[0.5,0.9]"], ["optim.betas [0.5,0.9]", "optim.name=sgd", "it is for optim.name=adam or adamw"]),
-                (["optim=sgd", "optim.eps=1e-3"], ["optim.eps 1e-3"]), (["optim=sgd", "optim.trust_coefficient=0.1"], ["it is for optim.name=lars"]),
-                (["optim.momentum=0.5"], ["optim.momentum 0.5", "optim.name=adamw", "sgd or lars"]),
-                (["optim=sgd", "optim.momentum=0", "optim.dampening=0.5"], ["optim.dampening 0.5: this has no effect without optim.momentum"]),
-                (["augment.jitter=0.5"], ["without one of augment.brightness, augment.contrast, augment.saturation, augment.hue"]),
-                (["augment.blur_kernel=3"], ["without augment.blur"]), (["augment.solarize_from=0.3"], ["without augment.solarize"]),
-                (["augment.solarize_from=0"], ["without augment.solarize"]),
-                (["augment.crop=false", "augment.scale=[0.2,1]"], ["augment.scale [0.2,1]", "without augment.crop"]),
-                (["data=builtin:shapes", "augment.ratio=[1,1]"], ["augment.ratio [1,1]", "without augment.crop=true"]),
-                (["data.count=60"], ["data.count 60", "it is for data=builtin:shapes"])):
+            (
+                ["scheduler=cosine", "scheduler.milestones=[1]"],
+                [
+                    "scheduler.milestones [1]",
+                    "scheduler.name=cosine",
+                    "it is for scheduler.name=multistep",
+                ],
+            ),
+            (
+                ["scheduler.gamma=0.5"],
+                [
+                    "scheduler.gamma 0.5",
+                    "scheduler.name=constant",
+                    "it is for scheduler.name=step or multistep",
+                ],
+            ),
+            (["scheduler.step_size=3"], ["scheduler.step_size 3"]),
+            (["scheduler.interval=step"], ["scheduler.interval step"]),
+            (["scheduler.end_factor=0.5"], ["scheduler.end_factor 0.5", "cosine or linear"]),
+            (
+                ["optim=sgd", "optim.betas=[0.5,0.9]"],
+                ["optim.betas [0.5,0.9]", "optim.name=sgd", "it is for optim.name=adam or adamw"],
+            ),
+            (["optim=sgd", "optim.eps=1e-3"], ["optim.eps 1e-3"]),
+            (["optim=sgd", "optim.trust_coefficient=0.1"], ["it is for optim.name=lars"]),
+            (["optim.momentum=0.5"], ["optim.momentum 0.5", "optim.name=adamw", "sgd or lars"]),
+            (
+                ["optim=sgd", "optim.momentum=0", "optim.dampening=0.5"],
+                ["optim.dampening 0.5: this has no effect without optim.momentum"],
+            ),
+            (
+                ["augment.jitter=0.5"],
+                [
+                    "without one of augment.brightness, augment.contrast, augment.saturation, augment.hue"
+                ],
+            ),
+            (["augment.blur_kernel=3"], ["without augment.blur"]),
+            (["augment.solarize_from=0.3"], ["without augment.solarize"]),
+            (["augment.solarize_from=0"], ["without augment.solarize"]),
+            (
+                ["augment.crop=false", "augment.scale=[0.2,1]"],
+                ["augment.scale [0.2,1]", "without augment.crop"],
+            ),
+            (
+                ["data=builtin:shapes", "augment.ratio=[1,1]"],
+                ["augment.ratio [1,1]", "without augment.crop=true"],
+            ),
+            (["data.count=60"], ["data.count 60", "it is for data=builtin:shapes"]),
+        ):
             self.refused(words, [*expects, "has no effect", "(command line)"])
-        self.train("optim.momentum=0.9", "scheduler.gamma=0.1", "augment.hue=0.1", "augment.jitter=0.5")
-        _, reported = self.train("optim.momentum=0", "weight_decay=0", "optim.decay_norm_bias=false", "ema.warmup=false", "use_ema=false", "augment.jitter=0",
-                             "augment.blur_kernel=0", "scheduler.end_factor=0", "scheduler.milestones=[]", "overwrite=true")
+        self.train(
+            "optim.momentum=0.9", "scheduler.gamma=0.1", "augment.hue=0.1", "augment.jitter=0.5"
+        )
+        _, reported = self.train(
+            "optim.momentum=0",
+            "weight_decay=0",
+            "optim.decay_norm_bias=false",
+            "ema.warmup=false",
+            "use_ema=false",
+            "augment.jitter=0",
+            "augment.blur_kernel=0",
+            "scheduler.end_factor=0",
+            "scheduler.milestones=[]",
+            "overwrite=true",
+        )
         self.assertNotIn("no effect", reported)
         write(f"{self.dir}/job.yaml", b"scheduler.gamma: 0.5\noptim:\n  eps: 0.001\n")
         _, reported = self.train(f"config={self.dir}/job.yaml", "overwrite=true")
-        self.assertIn("warning: scheduler.gamma 0.5: this has no effect with scheduler.name=constant", reported)
+        self.assertIn(
+            "warning: scheduler.gamma 0.5: this has no effect with scheduler.name=constant",
+            reported,
+        )
         self.assertIn("job.yaml:1)", reported)
         self.assertNotIn("optim.eps", reported)
-        _, reported = self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"], OK)
+        _, reported = self.levin(
+            ["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"], OK
+        )
         self.assertNotIn("no effect", reported)
         self.train("scheduler=step", f"config={self.dir}/job.yaml", "overwrite=true")
-        _, reported = self.train("~scheduler.gamma", f"config={self.dir}/job.yaml", "overwrite=true")
+        _, reported = self.train(
+            "~scheduler.gamma", f"config={self.dir}/job.yaml", "overwrite=true"
+        )
         self.assertNotIn("no effect", reported)
 
     def test_a_validation_part_of_its_own(self):
         for part in ("train", "val"):
             photos(f"{self.dir}/parts/{part}")
-        self.refused([f"data={self.dir}/parts", "val_split=0"], ["val_split 0: this has no effect on data with a validation part of its own"])
+        self.refused(
+            [f"data={self.dir}/parts", "val_split=0"],
+            ["val_split 0: this has no effect on data with a validation part of its own"],
+        )
         self.train("val_split=0.2", data=f"{self.dir}/parts")
 
     def test_a_micro_batch_that_batch_norm_cannot_do(self):
         """21 images in steps of 4 leave a step of one, and resnet18 has one value per channel of 32 pixels: said before the run is there."""
-        words = ["data=builtin:shapes", "data.count=21", "val_split=0", "model=resnet18", "image_size=32", "batch_size=4", "max_steps=-1", "max_epochs=1"]
-        expects = ["the last step of an epoch has 1 sample in 1 micro-batch (21 samples in steps of 4)", "batch norm needs more than one value", "drop_last=true"]
+        words = [
+            "data=builtin:shapes",
+            "data.count=21",
+            "val_split=0",
+            "model=resnet18",
+            "image_size=32",
+            "batch_size=4",
+            "max_steps=-1",
+            "max_epochs=1",
+        ]
+        expects = [
+            "the last step of an epoch has 1 sample in 1 micro-batch (21 samples in steps of 4)",
+            "batch norm needs more than one value",
+            "drop_last=true",
+        ]
         self.refused(words, expects)
         self.levin(["plan", *self.words(self.photos, self.out), *words], USAGE, expects)
-        self.refused([*words, "micro_batches=4"], ["the network cannot do a micro-batch of 1 sample"])
+        self.refused(
+            [*words, "micro_batches=4"], ["the network cannot do a micro-batch of 1 sample"]
+        )
         for fits in ("drop_last=true", "max_steps=5", "image_size=64", "data.count=24"):
             self.levin(["plan", *self.words(self.photos, self.out), *words, fits], OK)
 
     def test_more_memory_than_there_is(self):
         """Told by the plan, before the system kills the run. 1024 images at once take about 100 GiB, 3200 more than the
         dry run has, and 400000 of 512 x 512 are 1172 GiB themselves."""
-        words = ["data=builtin:shapes", "data.count=4096", "val_split=0", "model=resnet50", "image_size=224", "lanes=1", "micro_batches=1"]
+        words = [
+            "data=builtin:shapes",
+            "data.count=4096",
+            "val_split=0",
+            "model=resnet50",
+            "image_size=224",
+            "lanes=1",
+            "micro_batches=1",
+        ]
         with open("/proc/meminfo") as f:
             has = next(int(line.split()[1]) << 10 for line in f if line.startswith("MemAvailable:"))
         plan = ["plan", "train", "classify", *words]
         if has < 80 << 30:
-            self.levin([*plan, "batch_size=1024"], OK, ["warning: the run takes about", "GiB are available to it here", "a smaller batch_size or image_size"])
+            self.levin(
+                [*plan, "batch_size=1024"],
+                OK,
+                [
+                    "warning: the run takes about",
+                    "GiB are available to it here",
+                    "a smaller batch_size or image_size",
+                ],
+            )
         self.assertNotIn("are available", self.levin([*plan, "batch_size=1"], OK)[1])
         advice = "a smaller batch_size or image_size, or more micro-batches"
-        self.levin([*plan, "batch_size=3200"], USAGE, ["3200 samples at once take more memory", "out of memory", advice])
-        self.refused([*words, "data.count=400000", "image_size=512", "batch_size=400000"],
-                     ["400000 samples at once take more memory", "the samples alone are 1171.88 GiB", advice])
+        self.levin(
+            [*plan, "batch_size=3200"],
+            USAGE,
+            ["3200 samples at once take more memory", "out of memory", advice],
+        )
+        self.refused(
+            [*words, "data.count=400000", "image_size=512", "batch_size=400000"],
+            [
+                "400000 samples at once take more memory",
+                "the samples alone are 1171.88 GiB",
+                advice,
+            ],
+        )
 
     def test_long_runs_have_no_exponent(self):
-        words = ["plan", "train", "classify", "data=builtin:shapes", "data.count=60", "model=mlp", "image_size=16", "val_split=0", "batch_size=6"]
-        for length, line in (("max_epochs=20000", "the run: 200000 steps, 20000 epochs\n"), ("max_steps=5", "the run: 5 steps, 0.5 epochs\n")):
+        words = [
+            "plan",
+            "train",
+            "classify",
+            "data=builtin:shapes",
+            "data.count=60",
+            "model=mlp",
+            "image_size=16",
+            "val_split=0",
+            "batch_size=6",
+        ]
+        for length, line in (
+            ("max_epochs=20000", "the run: 200000 steps, 20000 epochs\n"),
+            ("max_steps=5", "the run: 5 steps, 0.5 epochs\n"),
+        ):
             self.assertIn(line, self.levin([*words, length], OK)[0])
 
     def test_groups_of_parameters(self):
         self.refused(["freeze=haed"], ["freeze", "the pattern haed", "the nearest name is head"])
         self.refused(["freeze=*"], ["all 6 parameters are frozen"])
-        self.refused(["lr_scale=[fc1=0.1,fc3=2]"], ["lr_scale", "the pattern fc3", "the nearest name is fc1"])
+        self.refused(
+            ["lr_scale=[fc1=0.1,fc3=2]"], ["lr_scale", "the pattern fc3", "the nearest name is fc1"]
+        )
         self.refused(["lr_scale=fc1"], ["lr_scale: fc1 is not PATTERN=FACTOR"])
-        self.train("freeze=[fc1,*.bias]", "lr_scale=[head=10,fc2.*=0.5]", "optim=lars", "optim.decay_norm_bias=false")
-        self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"], OK)  # patterns with stars come back from config.yaml
+        self.train(
+            "freeze=[fc1,*.bias]",
+            "lr_scale=[head=10,fc2.*=0.5]",
+            "optim=lars",
+            "optim.decay_norm_bias=false",
+        )
+        self.levin(
+            ["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"], OK
+        )  # patterns with stars come back from config.yaml
 
     def test_impossible_batch_plan(self):
-        self.refused(["micro_batches=7"], ["batch_size 6", "7 micro-batches", "smallest that works: 7"])
-        self.refused(["batch_size_per_device=4"], ["batch_size=6 and batch_size_per_device=4 disagree", "give one of them"])
-        self.refused(["micro_batches=4", "group=3"], ["group=3", "4 micro-batches", "nearest that works: 2"])
-        self.refused(["batch_size=40", "drop_last=true"], ["drop_last=true", "effective batch of 40", "drop_last=false"])
+        self.refused(
+            ["micro_batches=7"], ["batch_size 6", "7 micro-batches", "smallest that works: 7"]
+        )
+        self.refused(
+            ["batch_size_per_device=4"],
+            ["batch_size=6 and batch_size_per_device=4 disagree", "give one of them"],
+        )
+        self.refused(
+            ["micro_batches=4", "group=3"], ["group=3", "4 micro-batches", "nearest that works: 2"]
+        )
+        self.refused(
+            ["batch_size=40", "drop_last=true"],
+            ["drop_last=true", "effective batch of 40", "drop_last=false"],
+        )
 
     def test_yaml(self):
         def reported(text, *expects):
             write(f"{self.dir}/job.yaml", text)
             self.refused([f"config={self.dir}/job.yaml"], expects)
 
-        reported(b"batch_size: 4\nbach_size: 3\n", "unknown key `bach_size`", "did you mean `batch_size`?", "job.yaml:2")
+        reported(
+            b"batch_size: 4\nbach_size: 3\n",
+            "unknown key `bach_size`",
+            "did you mean `batch_size`?",
+            "job.yaml:2",
+        )
         reported(b"optim:\n  lr: fast\n", "optim.lr `fast`", "expected a number", "job.yaml:2")
         reported(b"seed: 1\n\tx: 1\n", "job.yaml:2:1", "tab character")
         reported(b"batch_size: 4\nbatch_size: 8\n", "job.yaml:2", "`batch_size` stands twice")

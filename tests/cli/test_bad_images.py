@@ -2,19 +2,40 @@
 
 usage: test_bad_images.py LEVIN [test names]
 """
+
 import os
 
-from bad_support import Case, FAILURE, GREY_JPEG, half, JPEG, main, OK, photos, png, read, USAGE, with_orientation, write
+from bad_support import (
+    Case,
+    FAILURE,
+    GREY_JPEG,
+    half,
+    JPEG,
+    main,
+    OK,
+    photos,
+    png,
+    read,
+    USAGE,
+    with_orientation,
+    write,
+)
 
 
 class Pictures(Case):
     """What lies in a data folder."""
 
     def test_missing_folder(self):
-        self.refused([f"data={self.dir}/none"], [f"data={self.dir}/none: No such file", "give a folder with one sub-folder"])
+        self.refused(
+            [f"data={self.dir}/none"],
+            [f"data={self.dir}/none: No such file", "give a folder with one sub-folder"],
+        )
 
     def test_a_file_is_no_folder(self):
-        self.refused([f"data={self.photos}/cat/0.png"], ["0.png is a file", "one sub-folder of images per class"])
+        self.refused(
+            [f"data={self.photos}/cat/0.png"],
+            ["0.png is a file", "one sub-folder of images per class"],
+        )
 
     def test_empty_folder(self):
         os.mkdir(f"{self.dir}/empty")
@@ -22,7 +43,10 @@ class Pictures(Case):
 
     def test_one_class(self):
         photos(f"{self.dir}/one", ["cat"])
-        self.refused([f"data={self.dir}/one"], [f"{self.dir}/one", "two or more classes, found 1: cat", "add a sub-folder"])
+        self.refused(
+            [f"data={self.dir}/one"],
+            [f"{self.dir}/one", "two or more classes, found 1: cat", "add a sub-folder"],
+        )
 
     def test_loose_images(self):
         self.refused([f"data={self.photos}/cat"], ["6 of 6 images lie in no class folder", "0.png"])
@@ -32,15 +56,44 @@ class Pictures(Case):
         data = f"{self.dir}/data"
         photos(data)
         write(f"{data}/cat/{name}", content)
-        self.train("val_split=0", "max_steps=3", data=data, code=FAILURE, expects=[f"{data}/cat/{name}", "on_error=skip", *expects])
+        self.train(
+            "val_split=0",
+            "max_steps=3",
+            data=data,
+            code=FAILURE,
+            expects=[f"{data}/cat/{name}", "on_error=skip", *expects],
+        )
         self.assertEqual(os.path.exists(self.out), not early)
         self.no_leftovers()
-        _, reported = self.train("val_split=0", "max_steps=-1", "max_epochs=2", "on_error=skip", "overwrite=true", data=data)
-        self.assertEqual(reported.count("1 unreadable sample left out (on_error=skip): cat/" + name), 1, reported)
+        _, reported = self.train(
+            "val_split=0",
+            "max_steps=-1",
+            "max_epochs=2",
+            "on_error=skip",
+            "overwrite=true",
+            data=data,
+        )
+        self.assertEqual(
+            reported.count("1 unreadable sample left out (on_error=skip): cat/" + name), 1, reported
+        )
         self.assertIn("cat/" + name, read(f"{self.out}/train.log").decode())
-        self.levin(["predict", f"model={self.out}", f"data={data}", f"output={self.dir}/p.csv"], FAILURE, [name, *expects])
+        self.levin(
+            ["predict", f"model={self.out}", f"data={data}", f"output={self.dir}/p.csv"],
+            FAILURE,
+            [name, *expects],
+        )
         self.assertFalse(os.path.exists(f"{self.dir}/p.csv"))
-        self.levin(["predict", f"model={self.out}", f"data={data}", f"output={self.dir}/p.csv", "on_error=skip"], OK, [name])
+        self.levin(
+            [
+                "predict",
+                f"model={self.out}",
+                f"data={data}",
+                f"output={self.dir}/p.csv",
+                "on_error=skip",
+            ],
+            OK,
+            [name],
+        )
         rows = read(f"{self.dir}/p.csv").decode().splitlines()
         self.assertEqual(len(rows), 1 + 12)
         self.assertFalse([r for r in rows if name in r])
@@ -50,17 +103,37 @@ class Pictures(Case):
         data = f"{self.dir}/data"
         photos(data)
         png(f"{data}/dog/large.png", 40, 30, lambda x, y: (x, y, 0))
-        expects = [f"{data}/dog/large.png: an image of 40 x 30 = 1200 pixels, more than data.max_pixels=1199",
-                "give data.max_pixels=1200"]
+        expects = [
+            f"{data}/dog/large.png: an image of 40 x 30 = 1200 pixels, more than data.max_pixels=1199",
+            "give data.max_pixels=1200",
+        ]
         self.train("data.max_pixels=1199", "val_split=0", data=data, code=FAILURE, expects=expects)
         self.train("data.max_pixels=1200", "val_split=0", data=data)
-        again = ["train", "classify", f"data={data}", f"out={self.out}", "resume=true", "max_steps=4"]
+        again = [
+            "train",
+            "classify",
+            f"data={data}",
+            f"out={self.out}",
+            "resume=true",
+            "max_steps=4",
+        ]
         self.levin([*again, "data.max_pixels=1199"], FAILURE, expects)
         skipped = "1 unreadable sample left out (on_error=skip): dog/large.png"
-        _, reported = self.levin([*again, "data.max_pixels=1199", "on_error=skip", "max_epochs=2", "max_steps=-1"], OK)
+        _, reported = self.levin(
+            [*again, "data.max_pixels=1199", "on_error=skip", "max_epochs=2", "max_steps=-1"], OK
+        )
         self.assertIn(skipped, reported)
-        self.levin(["predict", f"model={self.out}", f"data={data}", "data.max_pixels=1199",
-                    f"output={self.dir}/p.csv"], FAILURE, expects[:1])
+        self.levin(
+            [
+                "predict",
+                f"model={self.out}",
+                f"data={data}",
+                "data.max_pixels=1199",
+                f"output={self.dir}/p.csv",
+            ],
+            FAILURE,
+            expects[:1],
+        )
 
     def test_zero_bytes(self):
         self.bad_image("zero.jpg", b"", "the file is empty (0 bytes)")
@@ -80,9 +153,18 @@ class Pictures(Case):
         photos(data)
         for name in ("cat/zero.jpg", "cat/text.png", "dog/zero.jpg"):
             write(f"{data}/{name}", b"")
-        self.refused([f"data={data}"], ["3 of 15 images cannot be used: ", f"{data}/cat/text.png: the file is empty (0 bytes); also cat/zero.jpg, dog/zero.jpg",
-                                        "on_error=skip"], FAILURE)
-        self.levin(["plan", *self.words(data, self.out)], FAILURE, ["3 of 15 images cannot be used"])
+        self.refused(
+            [f"data={data}"],
+            [
+                "3 of 15 images cannot be used: ",
+                f"{data}/cat/text.png: the file is empty (0 bytes); also cat/zero.jpg, dog/zero.jpg",
+                "on_error=skip",
+            ],
+            FAILURE,
+        )
+        self.levin(
+            ["plan", *self.words(data, self.out)], FAILURE, ["3 of 15 images cannot be used"]
+        )
         printed, _ = self.levin(["plan", *self.words(self.photos, self.out)], OK)
         self.assertIn("; images of 20x18 pixels, ", printed)
         self.assertIn(", decoding ", printed)
@@ -106,7 +188,11 @@ class Pictures(Case):
         self.train("on_error=skip", data=data)
         for model in (self.out, f"{self.out}/exported_models/exported_last.safetensors"):
             self.levin(["eval", f"model={model}", f"data={data}", "split=val"], OK)
-            self.levin(["eval", f"model={model}", f"data={data}", "split=train"], FAILURE, ["train/cat/zero.png", "on_error=skip"])
+            self.levin(
+                ["eval", f"model={model}", f"data={data}", "split=train"],
+                FAILURE,
+                ["train/cat/zero.png", "on_error=skip"],
+            )
 
     def test_early_words_are_in_the_log(self):
         data = self.aged("cat/zero.png")
@@ -117,7 +203,11 @@ class Pictures(Case):
             self.assertEqual(reported.count(piece), 1, reported)
             self.assertEqual(log.count(piece), 1, log)
         os.utime(f"{data}/cat/3.png", (9, 9))
-        self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"], OK, ["its images are listed anew"])
+        self.levin(
+            ["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"],
+            OK,
+            ["its images are listed anew"],
+        )
         self.assertIn("its images are listed anew", read(f"{self.out}/train.log").decode())
 
     def test_only_a_run_writes_its_index(self):
@@ -134,7 +224,11 @@ class Pictures(Case):
         write(f"{data}/cat/zero.png", b"")
         self.levin(given, USAGE, [f"out={self.out} exists"])  # said before the folder is looked at
         os.remove(f"{data}/cat/zero.png")
-        inside = [*self.words(data, self.out), f"data.index={self.out}/data.index", "overwrite=true"]
+        inside = [
+            *self.words(data, self.out),
+            f"data.index={self.out}/data.index",
+            "overwrite=true",
+        ]
         for _ in range(2):  # made, then taken
             self.levin(inside, OK)
             self.assertEqual(read(f"{self.out}/data.index").count(b"\nimage "), 12)
@@ -145,7 +239,11 @@ class Pictures(Case):
         os.symlink(f"{self.dir}/disk/dog", f"{data}/dog/more")
         past = os.stat(data).st_mtime
         os.utime(f"{data}/dog", (past, past))
-        self.train("val_split=0", data=data, expects=[f"the list of its images is not kept: {data}/dog/more leads to no folder"])
+        self.train(
+            "val_split=0",
+            data=data,
+            expects=[f"the list of its images is not kept: {data}/dog/more leads to no folder"],
+        )
         self.assertFalse(os.path.exists(f"{self.out}/data.index"))
         photos(f"{self.dir}/disk", ["dog"])
         self.levin(["predict", f"model={self.out}", f"data={data}", f"output={self.dir}/p.csv"], OK)
@@ -156,9 +254,11 @@ class Pictures(Case):
         data, index = self.aged(), f"{self.out}/data.index"
         past = os.stat(data).st_mtime
         anew = "its images are listed anew"
-        use = {"resume": ["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"],
-               "eval": ["eval", f"model={self.out}", f"data={data}"],
-               "predict": ["predict", f"model={self.out}", f"data={data}", f"output={self.dir}/p.csv"]}
+        use = {
+            "resume": ["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"],
+            "eval": ["eval", f"model={self.out}", f"data={data}"],
+            "predict": ["predict", f"model={self.out}", f"data={data}", f"output={self.dir}/p.csv"],
+        }
         self.train(data=data)
         first = read(index)
         self.assertEqual(first.count(b"\nimage "), 12)
@@ -167,11 +267,19 @@ class Pictures(Case):
         self.assertEqual(read(index), first)
         os.utime(f"{data}/cat/3.png", (past + 9, past + 9))
         for words in (use["eval"], use["predict"], use["resume"][:-1] + ["max_steps=4"]):
-            self.levin(words, OK, [f"data={data} is not as {index} has it: {data}/cat/3.png was written again; {anew}"])
+            self.levin(
+                words,
+                OK,
+                [
+                    f"data={data} is not as {index} has it: {data}/cat/3.png was written again; {anew}"
+                ],
+            )
         self.assertNotEqual(read(index), first)
         self.assertNotIn(anew, self.levin(use["eval"], OK)[1])
         png(f"{data}/dog/6.png", 30, 18, half)
-        self.levin(use["predict"], OK, [f"something was added to {data}/dog, removed or renamed; {anew}"])
+        self.levin(
+            use["predict"], OK, [f"something was added to {data}/dog, removed or renamed; {anew}"]
+        )
         self.assertEqual(len(read(f"{self.dir}/p.csv").splitlines()), 1 + 13)
         write(index, first[:100])
         self.levin(use["eval"], OK, [f"{index} is damaged; {anew}"])
@@ -181,12 +289,20 @@ class Pictures(Case):
         for c in ("cat", "dog"):
             for i in range(4):
                 write(f"{data}/{c}/{i}.jpg", b"")
-        expects = ["8 unreadable samples left out", "error: none of the training samples", "8 samples"]
+        expects = [
+            "8 unreadable samples left out",
+            "error: none of the training samples",
+            "8 samples",
+        ]
         self.train("val_split=0", "on_error=skip", data=data, code=FAILURE, expects=expects)
         self.assertEqual(os.listdir(f"{self.out}/checkpoints"), [])  # no model that learned nothing
         write(f"{self.dir}/p.csv", b"kept")
         use = [f"model={self.model}", f"data={data}", "on_error=skip"]
-        self.levin(["predict", *use, f"output={self.dir}/p.csv"], FAILURE, [f"data={data}", "none of its 8 images could be read"])
+        self.levin(
+            ["predict", *use, f"output={self.dir}/p.csv"],
+            FAILURE,
+            [f"data={data}", "none of its 8 images could be read"],
+        )
         self.assertEqual(read(f"{self.dir}/p.csv"), b"kept")
         self.levin(["eval", *use], FAILURE, [f"data={data}", "none of its 8 images could be read"])
 
@@ -195,12 +311,22 @@ class Pictures(Case):
         data = f"{self.dir}/data"
         photos(f"{data}/train")
         write(f"{data}/val/cat/0.jpg", b"")
-        self.train("max_steps=-1", "max_epochs=1", "on_error=skip", data=data, expects=["1 unreadable sample left out", "val/cat/0.jpg"])
+        self.train(
+            "max_steps=-1",
+            "max_epochs=1",
+            "on_error=skip",
+            data=data,
+            expects=["1 unreadable sample left out", "val/cat/0.jpg"],
+        )
         self.assertEqual(self.hashes(), self.hashes(which="best"))
 
     def predictions(self, folder):
-        self.levin(["predict", f"model={self.model}", f"data={folder}", f"output={self.dir}/p.csv"], OK)
-        return dict(row.split(",", 1) for row in read(f"{self.dir}/p.csv").decode().splitlines()[1:])
+        self.levin(
+            ["predict", f"model={self.model}", f"data={folder}", f"output={self.dir}/p.csv"], OK
+        )
+        return dict(
+            row.split(",", 1) for row in read(f"{self.dir}/p.csv").decode().splitlines()[1:]
+        )
 
     def test_grey_jpeg(self):
         """A JPEG in grey gives what the same image in colour gives, and can be trained on."""
@@ -238,9 +364,24 @@ class Pictures(Case):
         os.chmod(f"{data}/cat/3.png", 0)
         expects = [f"{data}/cat/3.png", "Permission denied", "on_error=skip"]
         self.train("val_split=0", data=data, code=FAILURE, expects=expects, before=who)
-        self.train("val_split=0", "max_epochs=1", "on_error=skip", "overwrite=true", data=data, expects=["left out (on_error=skip): cat/3.png"], before=who)
+        self.train(
+            "val_split=0",
+            "max_epochs=1",
+            "on_error=skip",
+            "overwrite=true",
+            data=data,
+            expects=["left out (on_error=skip): cat/3.png"],
+            before=who,
+        )
         os.chmod(f"{data}/dog", 0)
-        self.train("overwrite=true", "on_error=skip", data=data, code=FAILURE, expects=[f"{data}/dog", "Permission denied"], before=who)
+        self.train(
+            "overwrite=true",
+            "on_error=skip",
+            data=data,
+            code=FAILURE,
+            expects=[f"{data}/dog", "Permission denied"],
+            before=who,
+        )
         os.chmod(f"{data}/dog", 0o755)
 
 

@@ -2,6 +2,7 @@
 
 usage: test_bad_models.py LEVIN [test names]
 """
+
 import json
 import os
 import shutil
@@ -16,24 +17,42 @@ class Models(Case):
 
     def predict(self, model, expects, code=FAILURE, data=None):
         output = f"{self.dir}/p.csv"
-        self.levin(["predict", f"model={model}", f"data={data or self.photos}", f"output={output}"], code, expects)
+        self.levin(
+            ["predict", f"model={model}", f"data={data or self.photos}", f"output={output}"],
+            code,
+            expects,
+        )
         self.assertFalse(os.path.exists(output))
 
     def test_missing(self):
-        self.predict(f"{self.dir}/none", [f"{self.dir}/none does not exist", "a run directory or an exported .safetensors file"])
+        self.predict(
+            f"{self.dir}/none",
+            [f"{self.dir}/none does not exist", "a run directory or an exported .safetensors file"],
+        )
         self.levin(["predict", f"data={self.photos}"], USAGE, ["model= is missing"])
         self.levin(["predict", f"model={self.model}"], USAGE, ["data= is missing"])
-        self.levin(["eval", f"model={self.model}", f"data={self.dir}/none"], USAGE, [f"data={self.dir}/none: No such file"])
-        self.levin(["predict", f"model={self.model}", "ouput=x"], USAGE, ["unknown key `ouput`", "did you mean `output`?"])
+        self.levin(
+            ["eval", f"model={self.model}", f"data={self.dir}/none"],
+            USAGE,
+            [f"data={self.dir}/none: No such file"],
+        )
+        self.levin(
+            ["predict", f"model={self.model}", "ouput=x"],
+            USAGE,
+            ["unknown key `ouput`", "did you mean `output`?"],
+        )
 
     def test_of_another_kind(self):
         whole = read(self.exported)  # tensors alone, as PyTorch's
         n = struct.unpack("<Q", whole[:8])[0]
-        head = json.loads(whole[8:8 + n])
+        head = json.loads(whole[8 : 8 + n])
         del head["__metadata__"]
         text = json.dumps(head).encode()
-        write(f"{self.dir}/bare.safetensors", struct.pack("<Q", len(text)) + text + whole[8 + n:])
-        self.predict(f"{self.dir}/bare.safetensors", ["is no classifier of levin", "run directory", "exported_models/", "checkpoints"])
+        write(f"{self.dir}/bare.safetensors", struct.pack("<Q", len(text)) + text + whole[8 + n :])
+        self.predict(
+            f"{self.dir}/bare.safetensors",
+            ["is no classifier of levin", "run directory", "exported_models/", "checkpoints"],
+        )
         self.predict(f"{self.model}/config.yaml", ["config.yaml", "no safetensors file"])
         self.predict(self.dir, [f"{self.dir}: cannot read: it is no file"])
 
@@ -43,97 +62,198 @@ class Models(Case):
         table = {}
         for use in ("true", "false"):
             output = f"{self.dir}/{use}.csv"
-            self.levin(["predict", f"model={self.out}", "checkpoint=last", f"data={self.photos}", f"output={output}", f"use_ema={use}"], OK)
+            self.levin(
+                [
+                    "predict",
+                    f"model={self.out}",
+                    "checkpoint=last",
+                    f"data={self.photos}",
+                    f"output={output}",
+                    f"use_ema={use}",
+                ],
+                OK,
+            )
             table[use] = read(output)
-            self.levin(["predict", f"model={self.out}/checkpoints/last.safetensors", f"data={self.photos}", f"output={output}", f"use_ema={use}"], OK)
+            self.levin(
+                [
+                    "predict",
+                    f"model={self.out}/checkpoints/last.safetensors",
+                    f"data={self.photos}",
+                    f"output={output}",
+                    f"use_ema={use}",
+                ],
+                OK,
+            )
             self.assertEqual(read(output), table[use])
         self.assertNotEqual(table["true"], table["false"])
         alone = f"{self.dir}/alone.safetensors"
         write(alone, read(f"{self.out}/exported_models/exported_last.safetensors"))
-        self.levin(["predict", f"model={alone}", f"data={self.photos}", f"output={self.dir}/p.csv"], OK)
-        self.levin(["predict", f"model={alone}", f"data={self.photos}", f"output={self.dir}/p.csv", "use_ema=false"], FAILURE,
-                   ["averaged weights (ema.decay=0.9)", "give model= the run directory", alone])
+        self.levin(
+            ["predict", f"model={alone}", f"data={self.photos}", f"output={self.dir}/p.csv"], OK
+        )
+        self.levin(
+            [
+                "predict",
+                f"model={alone}",
+                f"data={self.photos}",
+                f"output={self.dir}/p.csv",
+                "use_ema=false",
+            ],
+            FAILURE,
+            ["averaged weights (ema.decay=0.9)", "give model= the run directory", alone],
+        )
 
     def crafted(self, name, card=None, change=lambda data: data):
         """An exported model without checksums, as another program may write it."""
         whole = read(self.exported)
         n = struct.unpack("<Q", whole[:8])[0]
-        head = json.loads(whole[8:8 + n])
+        head = json.loads(whole[8 : 8 + n])
         own = json.loads(head["__metadata__"]["classifier"])
         head["__metadata__"] = {"format": "pt", "classifier": json.dumps({**own, **(card or {})})}
         text = json.dumps(head).encode()
         path = f"{self.dir}/{name}.safetensors"
-        write(path, struct.pack("<Q", len(text)) + text + change(whole[8 + n:]))
+        write(path, struct.pack("<Q", len(text)) + text + change(whole[8 + n :]))
         return path
 
     def test_corrupted(self):
         whole = read(self.exported)
         path = f"{self.dir}/m.safetensors"
-        for content, expects in ((b"", "0 bytes are too few"), (whole[:2000], "cut off or damaged"), (whole[:-4], "cut off"),
-                              (whole[:-100] + bytes([whole[-100] ^ 1]) + whole[-99:], "does not match its checksum"),
-                              (whole[:9] + b"\xff" + whole[10:], "the header is damaged")):
+        for content, expects in (
+            (b"", "0 bytes are too few"),
+            (whole[:2000], "cut off or damaged"),
+            (whole[:-4], "cut off"),
+            (whole[:-100] + bytes([whole[-100] ^ 1]) + whole[-99:], "does not match its checksum"),
+            (whole[:9] + b"\xff" + whole[10:], "the header is damaged"),
+        ):
             write(path, content)
             self.predict(path, [path, expects])
 
     def test_description_is_nonsense(self):
-        for key, value in (("image_size", 0), ("image_size", -5), ("image_size", 10**9),
-                           ("dropout", 7), ("std", [0, 1, 1])):
+        for key, value in (
+            ("image_size", 0),
+            ("image_size", -5),
+            ("image_size", 10**9),
+            ("dropout", 7),
+            ("std", [0, 1, 1]),
+        ):
             path = self.crafted("m", {key: value})
             self.predict(path, [path, "its description of the model says", key])
         box = {"filter": "box", "resize": 20, "crop": 16}
-        for value, expects in (({}, "nothing as the filter"), ([], "nothing as the filter"),
-                            ({"filter": "cubic"}, "cubic as the filter"),
-                            ({**box, "resize": 10**9}, "crop 16 for evaluation"),
-                            ({**box, "crop": -1}, "crop -1 for evaluation")):
+        for value, expects in (
+            ({}, "nothing as the filter"),
+            ([], "nothing as the filter"),
+            ({"filter": "cubic"}, "cubic as the filter"),
+            ({**box, "resize": 10**9}, "crop 16 for evaluation"),
+            ({**box, "crop": -1}, "crop -1 for evaluation"),
+        ):
             path = self.crafted("m", {"eval": value})
             self.predict(path, [path, "its description of the model", expects])
-        self.predict(self.crafted("m", {"eval": None, "eval_crop": -3}),
-                     ["its description of the model says eval_crop -3"])
-        self.predict(self.crafted("m", {"mean": []}), ["its description of the model is not complete"])
-        self.predict(self.crafted("m", {"classes": ["a"]}), ["head.weight is (2, ", "this model needs (1, "])
+        self.predict(
+            self.crafted("m", {"eval": None, "eval_crop": -3}),
+            ["its description of the model says eval_crop -3"],
+        )
+        self.predict(
+            self.crafted("m", {"mean": []}), ["its description of the model is not complete"]
+        )
+        self.predict(
+            self.crafted("m", {"classes": ["a"]}), ["head.weight is (2, ", "this model needs (1, "]
+        )
         self.predict(self.crafted("m", {"model": "vgg"}), ["holds a model vgg", "does not know"])
 
     def test_weights_are_not_finite(self):
         path = self.crafted("m", change=lambda data: b"\0\0\xc0\x7f" * (len(data) // 4))
         self.predict(path, [path, "weights are not finite"])
-        self.levin(["eval", f"model={path}", f"data={self.photos}"], FAILURE, [path, "weights are not finite"])
+        self.levin(
+            ["eval", f"model={path}", f"data={self.photos}"],
+            FAILURE,
+            [path, "weights are not finite"],
+        )
 
     def test_team_of_the_training(self):
         """Where forward passes see the team, predict and eval must use the one of the training."""
+
         def team(path):
             whole = read(path)
-            head = json.loads(whole[8:8 + struct.unpack("<Q", whole[:8])[0]])
+            head = json.loads(whole[8 : 8 + struct.unpack("<Q", whole[:8])[0]])
             return json.loads(head["__metadata__"]["classifier"])["wgrad_threads"]
 
         self.train("wgrad_threads=3", "micro_batches=2")
         self.assertEqual(team(f"{self.out}/exported_models/exported_last.safetensors"), 3)
         for value in (0, 17, "3"):
             path = self.crafted("m", {"wgrad_threads": value})
-            self.predict(path, [path, "its description of the model says wgrad_threads", "from 1 to 16"])
+            self.predict(
+                path, [path, "its description of the model says wgrad_threads", "from 1 to 16"]
+            )
         whole = read(self.exported)
-        head = json.loads(whole[8:8 + struct.unpack("<Q", whole[:8])[0]])
+        head = json.loads(whole[8 : 8 + struct.unpack("<Q", whole[:8])[0]])
         card = json.loads(head["__metadata__"]["classifier"])
         del card["wgrad_threads"]  # of an early version: 1
         head["__metadata__"] = {"format": "pt", "classifier": json.dumps(card)}
         text = json.dumps(head).encode()
-        write(f"{self.dir}/early.safetensors", struct.pack("<Q", len(text)) + text + whole[8 + struct.unpack("<Q", whole[:8])[0]:])
-        self.levin(["predict", f"model={self.dir}/early.safetensors", f"data={self.photos}", f"output={self.dir}/p.csv"], OK)
+        write(
+            f"{self.dir}/early.safetensors",
+            struct.pack("<Q", len(text)) + text + whole[8 + struct.unpack("<Q", whole[:8])[0] :],
+        )
+        self.levin(
+            [
+                "predict",
+                f"model={self.dir}/early.safetensors",
+                f"data={self.photos}",
+                f"output={self.dir}/p.csv",
+            ],
+            OK,
+        )
 
     def test_more_classes_than_the_model(self):
         """predict does not know labels: a page of images must not look for their names."""
         shapes = ["data=builtin:shapes", "data.count=40"]
-        self.levin(["train", "classify", *shapes, "data.classes=3", f"out={self.out}", "model=mlp", "image_size=16", "max_steps=1"], OK)
-        self.levin(["predict", f"model={self.out}", *shapes, "data.classes=8", f"sheet={self.dir}/s.png", f"output={self.dir}/p.csv"], OK)
+        self.levin(
+            [
+                "train",
+                "classify",
+                *shapes,
+                "data.classes=3",
+                f"out={self.out}",
+                "model=mlp",
+                "image_size=16",
+                "max_steps=1",
+            ],
+            OK,
+        )
+        self.levin(
+            [
+                "predict",
+                f"model={self.out}",
+                *shapes,
+                "data.classes=8",
+                f"sheet={self.dir}/s.png",
+                f"output={self.dir}/p.csv",
+            ],
+            OK,
+        )
         self.assertEqual(read(f"{self.dir}/s.png")[:4], b"\x89PNG")
         self.assertEqual(len(read(f"{self.dir}/p.csv").splitlines()), 1 + 40)
-        self.levin(["eval", f"model={self.out}", *shapes, "data.classes=8", f"sheet={self.dir}/t.png"], FAILURE, ["data.classes=3"])
+        self.levin(
+            ["eval", f"model={self.out}", *shapes, "data.classes=8", f"sheet={self.dir}/t.png"],
+            FAILURE,
+            ["data.classes=3"],
+        )
 
     def test_page(self):
         use = ["eval", f"model={self.model}", f"data={self.photos}"]
-        self.levin([*use, f"sheet={self.dir}/page.jpg"], USAGE, [f"sheet={self.dir}/page.jpg", "ends in .png"])
+        self.levin(
+            [*use, f"sheet={self.dir}/page.jpg"],
+            USAGE,
+            [f"sheet={self.dir}/page.jpg", "ends in .png"],
+        )
         self.levin([*use, f"sheet={self.dir}/page.png/"], USAGE, ["ends in .png"])
-        printed, _ = self.levin([*use, f"sheet={self.dir}/none/page.png"], FAILURE, [f"{self.dir}/none/page.png"])
-        self.assertRegex(printed, r"^acc [01]\.\d{4}  loss \d+\.\d{4}  \(\d+ of 12 right\)\n  class .*\n  cat  +\d/6 ")  # the page's trouble costs no result
+        printed, _ = self.levin(
+            [*use, f"sheet={self.dir}/none/page.png"], FAILURE, [f"{self.dir}/none/page.png"]
+        )
+        self.assertRegex(
+            printed,
+            r"^acc [01]\.\d{4}  loss \d+\.\d{4}  \(\d+ of 12 right\)\n  class .*\n  cat  +\d/6 ",
+        )  # the page's trouble costs no result
         printed, _ = self.levin([*use, f"sheet={self.dir}/page.PNG"], OK)
         self.assertTrue(printed.endswith(f"\nsheet in {self.dir}/page.PNG\n"), printed)
         self.assertEqual(read(f"{self.dir}/page.PNG")[:4], b"\x89PNG")
@@ -148,14 +268,23 @@ class Models(Case):
         self.assertTrue(stat.S_ISFIFO(os.lstat(pipe).st_mode))
         self.levin([*use, "output=/dev/full"], USAGE, ["/dev/full is a device or pipe"])
         self.levin([*use, f"output={self.photos}"], USAGE, [f"{self.photos} is a folder"])
-        self.levin([*use, f"output={self.model}/checkpoints/last.safetensors"], USAGE, ["predictions of images are a table or JSON lines", "ends in .csv"])
-        self.levin([*use, f"output={self.dir}/p.npy"], USAGE, ["predictions of images are a table or JSON lines"])
+        self.levin(
+            [*use, f"output={self.model}/checkpoints/last.safetensors"],
+            USAGE,
+            ["predictions of images are a table or JSON lines", "ends in .csv"],
+        )
+        self.levin(
+            [*use, f"output={self.dir}/p.npy"],
+            USAGE,
+            ["predictions of images are a table or JSON lines"],
+        )
         self.levin([*use, f"output={link}"], OK)
         self.assertTrue(os.path.islink(link))
         self.assertTrue(read(table).startswith(b"file,class,probability"))
 
     def test_split(self):
         """12 images, 5 of each 6 trained on."""
+
         def of(*words, model=self.model, code=OK, expects=()):
             return self.levin(["eval", f"model={model}", *words], code, expects)
 
@@ -170,11 +299,24 @@ class Models(Case):
         self.assertIn(f"10 of these 12 {note}", of(f"data={moved}")[1])
         png(f"{moved}/cat/more.png", 20, 18, lambda x, y: (x, y, 0))
         self.assertNotIn(note, of(f"data={moved}")[1])
-        of(f"data={moved}", "split=val", code=USAGE, expects=["split=val", moved, "here 13 images ", "then 12 images ", "split=all"])
-        of(f"data={self.photos}", "split=test", code=USAGE,
-           expects=["split=test", "no images in a folder test/"])
-        of(f"data={self.photos}", "split=tets", code=USAGE,
-           expects=["split", "one of auto, all, train, val, test"])
+        of(
+            f"data={moved}",
+            "split=val",
+            code=USAGE,
+            expects=["split=val", moved, "here 13 images ", "then 12 images ", "split=all"],
+        )
+        of(
+            f"data={self.photos}",
+            "split=test",
+            code=USAGE,
+            expects=["split=test", "no images in a folder test/"],
+        )
+        of(
+            f"data={self.photos}",
+            "split=tets",
+            code=USAGE,
+            expects=["split", "one of auto, all, train, val, test"],
+        )
 
         own = f"{self.dir}/own"  # a folder with its own parts
         photos(f"{own}/train")
@@ -187,7 +329,13 @@ class Models(Case):
         self.train(*shapes, "overwrite=true", "val_split=0")
         self.assertIn(f"all of these 30 {note}", of(*shapes, model=self.out)[1])
         self.assertNotIn(note, of(*shapes, "data.seed=1", model=self.out)[1])
-        of(*shapes, "split=val", model=self.out, code=USAGE, expects=["split=val: this part has no images", "val_split of the training was 0"])
+        of(
+            *shapes,
+            "split=val",
+            model=self.out,
+            code=USAGE,
+            expects=["split=val: this part has no images", "val_split of the training was 0"],
+        )
 
     def test_split_is_not_recorded(self):
         path = self.crafted("m", {"data": None})  # as in early versions
@@ -195,13 +343,23 @@ class Models(Case):
         self.assertNotIn("trained on", self.levin(use, OK)[1])
         self.levin([*use, "split=val"], USAGE, [path, "does not record its split", "split=all"])
         for key, value in (("val_split", 1), ("val_split", "x"), ("seed", -1), ("seed", 0.5)):
-            self.predict(self.crafted("m", {key: value}), ["its description of the model says " + key])
+            self.predict(
+                self.crafted("m", {key: value}), ["its description of the model says " + key]
+            )
 
     def test_unknown_classes(self):
         data = f"{self.dir}/data"
         photos(data, ["cat", "wolf"])
-        self.levin(["eval", f"model={self.model}", f"data={data}"], FAILURE, [data, "the class wolf", "not trained on", "cat ... dog", "rename or remove"])
-        self.levin(["eval", f"model={self.model}", "data=builtin:shapes"], FAILURE, ["the model knows 2 classes", "data.classes=2"])
+        self.levin(
+            ["eval", f"model={self.model}", f"data={data}"],
+            FAILURE,
+            [data, "the class wolf", "not trained on", "cat ... dog", "rename or remove"],
+        )
+        self.levin(
+            ["eval", f"model={self.model}", "data=builtin:shapes"],
+            FAILURE,
+            ["the model knows 2 classes", "data.classes=2"],
+        )
 
 
 class Environment(Case):
@@ -209,9 +367,23 @@ class Environment(Case):
         """Limits and dynamic teams of OpenMP would drop parts of a gradient: the command does not let them."""
         words = ["model=cnn", "wgrad_threads=2", "micro_batches=2", "max_steps=1", "val_split=0"]
         want = None
-        for n, env in enumerate(({}, {"OMP_NUM_THREADS": "1", "OMP_DYNAMIC": "true"}, {"OMP_THREAD_LIMIT": "1"},
-                                 {"OMP_MAX_ACTIVE_LEVELS": "0", "OMP_NESTED": "false", "OMP_SCHEDULE": "dynamic,1", "OMP_PROC_BIND": "true",
-                                  "OMP_PLACES": "{0}", "GOMP_CPU_AFFINITY": "0", "OMP_STACKSIZE": "nonsense", "OMP_WAIT_POLICY": "active"})):
+        for n, env in enumerate(
+            (
+                {},
+                {"OMP_NUM_THREADS": "1", "OMP_DYNAMIC": "true"},
+                {"OMP_THREAD_LIMIT": "1"},
+                {
+                    "OMP_MAX_ACTIVE_LEVELS": "0",
+                    "OMP_NESTED": "false",
+                    "OMP_SCHEDULE": "dynamic,1",
+                    "OMP_PROC_BIND": "true",
+                    "OMP_PLACES": "{0}",
+                    "GOMP_CPU_AFFINITY": "0",
+                    "OMP_STACKSIZE": "nonsense",
+                    "OMP_WAIT_POLICY": "active",
+                },
+            )
+        ):
             self.out = f"{self.dir}/run{n}"
             self.train(*words, env=env)
             want = want or self.hashes()

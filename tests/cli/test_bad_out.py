@@ -2,6 +2,7 @@
 
 usage: test_bad_out.py LEVIN [test names]
 """
+
 import os
 import shutil
 
@@ -14,20 +15,39 @@ class Out(Case):
     def test_exists(self):
         self.train()
         before = tree(self.out)
-        self.train(code=USAGE, expects=[f"out={self.out} exists", "resume=true continues", "overwrite=true replaces"])
-        self.train("resume=true", "overwrite=true", code=USAGE, expects=["resume=true and overwrite=true exclude each other"])
+        self.train(
+            code=USAGE,
+            expects=[f"out={self.out} exists", "resume=true continues", "overwrite=true replaces"],
+        )
+        self.train(
+            "resume=true",
+            "overwrite=true",
+            code=USAGE,
+            expects=["resume=true and overwrite=true exclude each other"],
+        )
         self.assertEqual(tree(self.out), before)
         write(f"{self.out}/notes.txt", b"mine")
         write(f"{self.out}/checkpoints/last.safetensors.tmp-1", b"of a killed process")
         self.train("overwrite=true", "seed=5")
-        self.assertNotEqual(read(f"{self.out}/checkpoints/last.safetensors"), before["checkpoints/last.safetensors"])
+        self.assertNotEqual(
+            read(f"{self.out}/checkpoints/last.safetensors"), before["checkpoints/last.safetensors"]
+        )
         self.assertEqual(read(f"{self.out}/notes.txt"), b"mine")
         self.no_leftovers()
 
     def test_only_the_own_files_are_overwritten(self):
         """A name that ends like one of ours is not ours."""
         self.train()
-        mine = [f"{self.out}/{name}" for name in ("pretrain.log", "base_config.yaml", "old_metrics.jsonl", "pretrain.log.tmp-12", "weights.safetensors")]
+        mine = [
+            f"{self.out}/{name}"
+            for name in (
+                "pretrain.log",
+                "base_config.yaml",
+                "old_metrics.jsonl",
+                "pretrain.log.tmp-12",
+                "weights.safetensors",
+            )
+        ]
         for path in mine:
             write(path, b"mine")
         write(f"{self.out}/train.log.tmp-12", b"of a killed process")
@@ -47,8 +67,12 @@ class Out(Case):
         self.assertEqual(tree(self.photos), before)
         bare = [word for word in words if not word.startswith(("out=", "data="))]
         for more in ([], ["devices=2", "accelerator=cpu"]):
-            self.levin([*bare, "data=.", *more], USAGE, ["lies inside of data=."],
-                       before=["env", "-C", self.photos])
+            self.levin(
+                [*bare, "data=.", *more],
+                USAGE,
+                ["lies inside of data=."],
+                before=["env", "-C", self.photos],
+            )
         self.assertFalse(os.path.exists(f"{self.photos}/out"))
         self.assertEqual(tree(self.photos), before)
 
@@ -71,38 +95,69 @@ class Out(Case):
         before = tree(self.out)
         self.train("overwrite=true", "micro_batches=9", code=USAGE)
         self.train("overwrite=true", data=f"{self.dir}/none", code=USAGE)
-        self.train("overwrite=true", f"weights={self.dir}/none", code=USAGE, expects=[f"{self.dir}/none"])
+        self.train(
+            "overwrite=true", f"weights={self.dir}/none", code=USAGE, expects=[f"{self.dir}/none"]
+        )
         self.assertEqual(tree(self.out), before)
 
     def test_is_a_file(self):
         write(self.out, b"precious")
         for more in ([], ["overwrite=true"], ["resume=true"]):
-            self.train(*more, code=USAGE, expects=[f"out={self.out} is a file", "a run needs a directory"])
+            self.train(
+                *more, code=USAGE, expects=[f"out={self.out} is a file", "a run needs a directory"]
+            )
         self.assertEqual(read(self.out), b"precious")
-        self.levin(self.words(self.photos, f"{self.out}/below"), FAILURE, [self.out, "Not a directory"])
+        self.levin(
+            self.words(self.photos, f"{self.out}/below"), FAILURE, [self.out, "Not a directory"]
+        )
         self.assertEqual(read(self.out), b"precious")
 
     def test_read_only(self):
         who = self.nobody()
         os.mkdir(self.out)
         os.chmod(self.out, 0o555)
-        self.train(code=FAILURE, expects=[self.out, "Permission denied", "check the permissions or choose another place"], before=who)
+        self.train(
+            code=FAILURE,
+            expects=[
+                self.out,
+                "Permission denied",
+                "check the permissions or choose another place",
+            ],
+            before=who,
+        )
         self.assertEqual(os.listdir(self.out), [])
-        self.levin(["predict", f"model={self.model}", f"data={self.photos}", f"output={self.out}/p.csv"], FAILURE,
-                   [f"{self.out}/p.csv", "Permission denied"], before=who)
+        self.levin(
+            ["predict", f"model={self.model}", f"data={self.photos}", f"output={self.out}/p.csv"],
+            FAILURE,
+            [f"{self.out}/p.csv", "Permission denied"],
+            before=who,
+        )
         self.assertEqual(os.listdir(self.out), [])
 
     def test_files_may_not_grow(self):
         """ulimit -f: an error of the write, not the end of the process."""
-        self.train(code=FAILURE, expects=["error: cannot write", "checkpoints/last.safetensors", "File too large", "ulimit -f"],
-                   before=["sh", "-c", 'ulimit -f 16; exec "$0" "$@"'])
+        self.train(
+            code=FAILURE,
+            expects=[
+                "error: cannot write",
+                "checkpoints/last.safetensors",
+                "File too large",
+                "ulimit -f",
+            ],
+            before=["sh", "-c", 'ulimit -f 16; exec "$0" "$@"'],
+        )
         self.assertEqual(os.listdir(f"{self.out}/checkpoints"), [])
         self.no_leftovers()
 
     def test_64_kilobytes(self):
         """The checkpoint does not fit: an error, and no half of it."""
         self.mount("64k")
-        expects = ["error: cannot write", "checkpoints/last.safetensors", "No space left on device", "free some space"]
+        expects = [
+            "error: cannot write",
+            "checkpoints/last.safetensors",
+            "No space left on device",
+            "free some space",
+        ]
         self.train(code=FAILURE, expects=expects)
         self.assertEqual(os.listdir(f"{self.out}/checkpoints"), [])
         self.no_leftovers()
@@ -115,7 +170,12 @@ class Out(Case):
         kept, old = self.hashes(), tree(self.out)
         for leave in (65536, 0):
             self.fill(leave)
-            self.train("resume=true", "max_steps=4", code=FAILURE, expects=["No space left on device", "free some space"])
+            self.train(
+                "resume=true",
+                "max_steps=4",
+                code=FAILURE,
+                expects=["No space left on device", "free some space"],
+            )
             os.remove(f"{self.dir}/small/filler")
             self.assertEqual(self.hashes(), kept)
             for name in old:
@@ -132,7 +192,11 @@ class Out(Case):
         table = f"{self.dir}/small/p.csv"
         write(table, b"old")
         self.fill(0)
-        self.levin(["predict", f"model={self.model}", f"data={self.photos}", f"output={table}"], FAILURE, [table, "No space left on device"])
+        self.levin(
+            ["predict", f"model={self.model}", f"data={self.photos}", f"output={table}"],
+            FAILURE,
+            [table, "No space left on device"],
+        )
         self.assertEqual(read(table), b"old")
         self.assertEqual(sorted(os.listdir(f"{self.dir}/small")), ["filler", "p.csv"])
 

@@ -2,6 +2,7 @@
 
 usage: test_bad_resume.py LEVIN [test names]
 """
+
 import fcntl
 import json
 import os
@@ -32,20 +33,34 @@ class Resume(Case):
             self.levin([*command, "classify", f"out={self.out}", "resume=true"], USAGE, expects)
             self.levin([*command, "classify", "resume=true"], USAGE, ["resume=true needs out=DIR"])
         os.mkdir(self.out)
-        self.levin(["train", "classify", f"out={self.out}", "resume=true"], USAGE, [*expects, "no config.yaml, train.log or checkpoints/"])
+        self.levin(
+            ["train", "classify", f"out={self.out}", "resume=true"],
+            USAGE,
+            [*expects, "no config.yaml, train.log or checkpoints/"],
+        )
         self.assertEqual(os.listdir(self.out), [])
-        self.levin(["train", "classify", f"data={self.photos}", "resume=true"], USAGE, ["resume=true needs out=DIR"])
+        self.levin(
+            ["train", "classify", f"data={self.photos}", "resume=true"],
+            USAGE,
+            ["resume=true needs out=DIR"],
+        )
 
     def test_what_a_kill_left_out_is_made(self):
         """Killed after `last` was saved and before best, or one of the exported models, was: resuming makes them, byte for byte."""
         words = ["val_split=0", "max_steps=-1", "ema.decay=0.5"]
-        names = ["checkpoints/best", "exported_models/exported_last", "exported_models/exported_best"]
+        names = [
+            "checkpoints/best",
+            "exported_models/exported_last",
+            "exported_models/exported_best",
+        ]
         self.train(*words, "max_epochs=1")
         early = {name: read(f"{self.out}/{name}.safetensors") for name in names}
         resume = ["train", "classify", f"out={self.out}", "resume=true", "max_epochs=4"]
         self.levin(resume, OK)
         late = {name: read(f"{self.out}/{name}.safetensors") for name in names}
-        self.assertEqual(self.hashes(which="best"), self.hashes())  # the loss falls: the last one is the best
+        self.assertEqual(
+            self.hashes(which="best"), self.hashes()
+        )  # the loss falls: the last one is the best
         for name in names:
             self.assertNotEqual(early[name], late[name])
             for content in (early[name], None):
@@ -55,7 +70,9 @@ class Resume(Case):
                     write(path, content)
                 self.levin(resume, OK, [f"{name.split('/')[-1]}.safetensors"])
                 for other in names:
-                    self.assertEqual(read(f"{self.out}/{other}.safetensors"), late[other], (name, other))
+                    self.assertEqual(
+                        read(f"{self.out}/{other}.safetensors"), late[other], (name, other)
+                    )
         self.assertNotIn("made anew", "".join(self.levin(resume, OK)))
         self.no_leftovers()
 
@@ -77,14 +94,27 @@ class Resume(Case):
         late = read(export)
         os.remove(export)
         self.spoil("last", at=-5)
-        for content, expects in ((None, "is missing and cannot be made anew"), (b"no model", "stays as it is"), (late, "")):
+        for content, expects in (
+            (None, "is missing and cannot be made anew"),
+            (b"no model", "stays as it is"),
+            (late, ""),
+        ):
             if content is not None:
                 write(export, content)
-            reported = "".join(self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_epochs=1"], OK,
-                                      ["passed over", "best.safetensors: step 2"]))
+            reported = "".join(
+                self.levin(
+                    ["train", "classify", f"out={self.out}", "resume=true", "max_epochs=1"],
+                    OK,
+                    ["passed over", "best.safetensors: step 2"],
+                )
+            )
             self.assertNotIn("checkpoints/best.safetensors: made anew", reported)
             self.assertEqual(read(f"{self.out}/checkpoints/best.safetensors"), early)
-            warned = [line for line in reported.splitlines() if line.startswith("warning: exported_models/exported_last.safetensors")]
+            warned = [
+                line
+                for line in reported.splitlines()
+                if line.startswith("warning: exported_models/exported_last.safetensors")
+            ]
             self.assertEqual(len(warned), 1 if expects else 0, reported)
             for line in warned:
                 self.assertIn(f"{expects}: {self.out}/checkpoints/last.safetensors", line)
@@ -109,13 +139,13 @@ class Resume(Case):
         """As a version that knew none has written it; the checksums go, too."""
         data = read(path)
         n = struct.unpack("<Q", data[:8])[0]
-        head = json.loads(data[8:8 + n])
+        head = json.loads(data[8 : 8 + n])
         self.assertEqual(head["__metadata__"].pop("run_id"), self.run_id(self.out))
         for key in ("levin.checksums", "levin.header_checksum"):
             del head["__metadata__"][key]
         text = json.dumps(head).encode()
         os.remove(path)
-        write(path, struct.pack("<Q", len(text)) + text + data[8 + n:])
+        write(path, struct.pack("<Q", len(text)) + text + data[8 + n :])
 
     def test_a_checkpoint_of_another_run(self):
         """Which differs in nothing but its seed, or not even in that, in place of last or best."""
@@ -133,8 +163,11 @@ class Resume(Case):
                     os.remove(path)  # best is a second name of last
                 shutil.copy(last, path)
                 expects = [f"{path} is a checkpoint of another run", *ids, f"weights={path}"]
-                self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=6"],
-                           USAGE, expects)
+                self.levin(
+                    ["train", "classify", f"out={self.out}", "resume=true", "max_steps=6"],
+                    USAGE,
+                    expects,
+                )
                 os.remove(path)
                 for file, data in saved.items():
                     write(f"{self.out}/checkpoints/{file}", data)
@@ -160,12 +193,16 @@ class Resume(Case):
         for steps in (4, 6):
             if steps == 4:
                 os.remove(f"{self.out}/run_id")
-            self.levin(["train", "classify", f"out={self.out}", "resume=true",
-                        f"max_steps={steps}"], OK)
+            self.levin(
+                ["train", "classify", f"out={self.out}", "resume=true", f"max_steps={steps}"], OK
+            )
             self.assertNotEqual(self.run_id(self.out), first)
         shutil.copy(self.other(), f"{self.out}/checkpoints/last.safetensors")
-        self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=8"], USAGE,
-                   ["is a checkpoint of another run"])
+        self.levin(
+            ["train", "classify", f"out={self.out}", "resume=true", "max_steps=8"],
+            USAGE,
+            ["is a checkpoint of another run"],
+        )
 
     def test_a_new_run_in_the_same_directory_is_another_one(self):
         self.train("val_split=0")
@@ -174,54 +211,101 @@ class Resume(Case):
         self.assertNotEqual(self.run_id(self.out), first)
         os.remove(f"{self.out}/checkpoints/last.safetensors")
         write(f"{self.out}/checkpoints/last.safetensors", last)
-        self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=4"], USAGE,
-                   [first, self.run_id(self.out)])
+        self.levin(
+            ["train", "classify", f"out={self.out}", "resume=true", "max_steps=4"],
+            USAGE,
+            [first, self.run_id(self.out)],
+        )
 
     def test_a_best_of_another_model_is_reported(self):
         """Of a version whose checkpoints tell no run."""
         self.train("val_split=0", "max_steps=6", "max_epochs=9")
-        self.levin(self.words(self.photos, f"{self.dir}/other", "model=cnn", "val_split=0", "max_steps=6", "max_epochs=9"), OK)
-        best, export = f"{self.out}/checkpoints/best.safetensors", f"{self.out}/exported_models/exported_best.safetensors"
+        self.levin(
+            self.words(
+                self.photos,
+                f"{self.dir}/other",
+                "model=cnn",
+                "val_split=0",
+                "max_steps=6",
+                "max_epochs=9",
+            ),
+            OK,
+        )
+        best, export = (
+            f"{self.out}/checkpoints/best.safetensors",
+            f"{self.out}/exported_models/exported_best.safetensors",
+        )
         os.remove(best)
         os.remove(export)
         shutil.copy(f"{self.dir}/other/checkpoints/last.safetensors", best)
         shutil.copy(f"{self.dir}/other/run_id", self.out)  # for a moment
         self.without_run_id(best)
         os.remove(f"{self.out}/run_id")
-        self.levin(["train", "classify", f"out={self.out}", "resume=true"], OK,
-                   [f"warning: exported_models/exported_best.safetensors is missing and cannot be made anew: {best} is of another model: it has "])
+        self.levin(
+            ["train", "classify", f"out={self.out}", "resume=true"],
+            OK,
+            [
+                f"warning: exported_models/exported_best.safetensors is missing and cannot be made anew: {best} is of another model: it has "
+            ],
+        )
         self.assertFalse(os.path.exists(export))
 
     def test_exports_of_earlier_versions(self):
         """They do not say of which step they are, and are there."""
         self.train("val_split=0")
-        paths = {name: f"{self.out}/exported_models/exported_{name}.safetensors" for name in ("last", "best")}
+        paths = {
+            name: f"{self.out}/exported_models/exported_{name}.safetensors"
+            for name in ("last", "best")
+        }
         whole = {name: read(path) for name, path in paths.items()}
         for path in paths.values():
             data = read(path)
             n = struct.unpack("<Q", data[:8])[0]
-            head = json.loads(data[8:8 + n])
+            head = json.loads(data[8 : 8 + n])
             del head["__metadata__"]["levin.step"]
             text = json.dumps(head).encode()
             os.remove(path)
-            write(path, struct.pack("<Q", len(text)) + text + data[8 + n:])
-        reported, _ = self.levin(["train", "classify", f"out={self.out}", "resume=true"], OK,
-                             [f"exported_models/exported_{name}.safetensors: it did not say of which step it was; made anew of step 2" for name in paths])
+            write(path, struct.pack("<Q", len(text)) + text + data[8 + n :])
+        reported, _ = self.levin(
+            ["train", "classify", f"out={self.out}", "resume=true"],
+            OK,
+            [
+                f"exported_models/exported_{name}.safetensors: it did not say of which step it was; made anew of step 2"
+                for name in paths
+            ],
+        )
         self.assertNotIn("it was missing", reported)
         self.assertEqual({name: read(path) for name, path in paths.items()}, whole)
 
     def test_skipped_steps_are_counted_over_the_stop(self):
         """Gradients of single samples overflow in the first steps of 16-mixed; stopped after some of them, the epoch's count and every
         line are those of the whole run."""
-        words = ["train", "classify", "data=builtin:shapes", "data.count=300", "model=mlp", "precision=16-mixed", "batch_size=16",
-                 "micro_batches=16", "val_split=0", "log_every_n_steps=1", "max_epochs=1"]
+        words = [
+            "train",
+            "classify",
+            "data=builtin:shapes",
+            "data.count=300",
+            "model=mlp",
+            "precision=16-mixed",
+            "batch_size=16",
+            "micro_batches=16",
+            "val_split=0",
+            "log_every_n_steps=1",
+            "max_epochs=1",
+        ]
         _, whole = self.levin([*words, f"out={self.dir}/whole"], OK)
         count = re.search(r"epoch 1: (\d+) of its steps were skipped", whole)
         self.assertIsNotNone(count, whole)
         self.assertGreaterEqual(int(count.group(1)), 3)
         self.levin([*words, "max_steps=6", f"out={self.out}"], OK)
-        self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=-1"], OK, [count.group(0)])
-        self.assertEqual(reproducibility_lines(self.out), reproducibility_lines(f"{self.dir}/whole"))
+        self.levin(
+            ["train", "classify", f"out={self.out}", "resume=true", "max_steps=-1"],
+            OK,
+            [count.group(0)],
+        )
+        self.assertEqual(
+            reproducibility_lines(self.out), reproducibility_lines(f"{self.dir}/whole")
+        )
         self.assertEqual(self.hashes(), self.hashes(f"{self.dir}/whole"))
 
     def test_no_checkpoint_yet(self):
@@ -237,12 +321,23 @@ class Resume(Case):
 
     def test_changed_keys_are_reported(self):
         self.train()
-        _, reported = self.train("resume=true", "max_steps=4", "optim.lr=0.002",
-                             expects=["warning: optim.lr is 0.002 from here on; so far this run had 0.001"])
+        _, reported = self.train(
+            "resume=true",
+            "max_steps=4",
+            "optim.lr=0.002",
+            expects=["warning: optim.lr is 0.002 from here on; so far this run had 0.001"],
+        )
         self.assertNotIn("max_steps is", reported)
-        self.train("resume=true", "max_steps=6", "label_smoothing=0.1", "eval.resize=20",
-                   expects=["label_smoothing is 0.1 from here on; so far this run had 0",
-                         "eval.resize is 20 from here on; so far this run had unset"])
+        self.train(
+            "resume=true",
+            "max_steps=6",
+            "label_smoothing=0.1",
+            "eval.resize=20",
+            expects=[
+                "label_smoothing is 0.1 from here on; so far this run had 0",
+                "eval.resize is 20 from here on; so far this run had unset",
+            ],
+        )
 
     def test_two_processes_in_one_run(self):
         os.mkdir(self.out)
@@ -256,7 +351,11 @@ class Resume(Case):
     def test_overwrite_replaces_runs_only(self):
         os.mkdir(self.out)
         write(f"{self.out}/thesis.txt", b"do not touch")
-        self.train("overwrite=true", code=USAGE, expects=["is no run directory", "overwrite=true replaces runs only"])
+        self.train(
+            "overwrite=true",
+            code=USAGE,
+            expects=["is no run directory", "overwrite=true replaces runs only"],
+        )
         self.assertEqual(os.listdir(self.out), ["thesis.txt"])
 
     def test_newest_is_damaged(self):
@@ -267,8 +366,18 @@ class Resume(Case):
         shutil.move(f"{self.dir}/older", f"{self.out}/checkpoints/best.safetensors")
         goal = self.hashes()
         self.spoil("last")
-        self.train("max_steps=3", "max_epochs=9", "resume=true",
-                   expects=["warning: checkpoint passed over", "last.safetensors", "does not match its checksum", "resuming from", "best.safetensors: step 2"])
+        self.train(
+            "max_steps=3",
+            "max_epochs=9",
+            "resume=true",
+            expects=[
+                "warning: checkpoint passed over",
+                "last.safetensors",
+                "does not match its checksum",
+                "resuming from",
+                "best.safetensors: step 2",
+            ],
+        )
         self.assertEqual(self.hashes(), goal)
 
     def test_all_are_damaged(self):
@@ -277,7 +386,11 @@ class Resume(Case):
         self.spoil("last", at=9)
         before = tree(f"{self.out}/checkpoints")
         config = read(f"{self.out}/config.yaml")
-        self.train("resume=true", code=FAILURE, expects=["none of its 2 checkpoints can be used", "overwrite=true", "checksum"])
+        self.train(
+            "resume=true",
+            code=FAILURE,
+            expects=["none of its 2 checkpoints can be used", "overwrite=true", "checksum"],
+        )
         self.assertEqual(tree(f"{self.out}/checkpoints"), before)
         self.assertEqual(read(f"{self.out}/config.yaml"), config)
 
@@ -286,7 +399,9 @@ class Resume(Case):
         shutil.copy(self.exported, f"{self.dir}/start.safetensors")
         self.train(f"weights={self.dir}/start.safetensors", "max_steps=4", "max_epochs=9")
         goal = self.hashes()
-        self.train("overwrite=true", f"weights={self.dir}/start.safetensors", "max_steps=2", "max_epochs=9")
+        self.train(
+            "overwrite=true", f"weights={self.dir}/start.safetensors", "max_steps=2", "max_epochs=9"
+        )
         os.remove(f"{self.dir}/start.safetensors")
         self.train("resume=true", "max_steps=4", "max_epochs=9", expects=["resuming from"])
         self.assertEqual(self.hashes(), goal)
@@ -296,8 +411,19 @@ class Resume(Case):
     def test_weights_of_a_run_that_has_no_checkpoint_yet(self):
         """The same bits as a fresh start: the average, and weights that are bf16, begin with them."""
         for more in (["ema.decay=0.9"], ["precision=bf16-true"]):
-            words = [f"weights={self.exported}", "overwrite=true", "max_steps=1", "optim.lr=1e-9", *more]
-            done = subprocess.run([LEVIN, *self.words(self.photos, self.out, *words)], capture_output=True, text=True, timeout=WAIT_S)
+            words = [
+                f"weights={self.exported}",
+                "overwrite=true",
+                "max_steps=1",
+                "optim.lr=1e-9",
+                *more,
+            ]
+            done = subprocess.run(
+                [LEVIN, *self.words(self.photos, self.out, *words)],
+                capture_output=True,
+                text=True,
+                timeout=WAIT_S,
+            )
             if "has no bf16 products" in done.stderr:
                 continue
             self.assertEqual(done.returncode, OK, done.stderr)
@@ -310,14 +436,26 @@ class Resume(Case):
         self.train()
         hashes = self.hashes()
         for word in (f"weights={self.exported}", "reset_head=true"):
-            self.train("resume=true", word, "max_steps=4", code=USAGE, expects=[word.split("=")[0], "a resumed run keeps its weights", "last.safetensors"])
+            self.train(
+                "resume=true",
+                word,
+                "max_steps=4",
+                code=USAGE,
+                expects=[word.split("=")[0], "a resumed run keeps its weights", "last.safetensors"],
+            )
         self.assertEqual(self.hashes(), hashes)
 
     def test_a_precision_that_this_cpu_has_not(self):
         """It is refused before overwrite=true empties the run."""
         self.train()
         before = tree(self.out)
-        self.train("overwrite=true", "precision=bf16-mixed", code=FAILURE, expects=["has no bf16 products"], env={"ONEDNN_MAX_CPU_ISA": "AVX2"})
+        self.train(
+            "overwrite=true",
+            "precision=bf16-mixed",
+            code=FAILURE,
+            expects=["has no bf16 products"],
+            env={"ONEDNN_MAX_CPU_ISA": "AVX2"},
+        )
         self.assertEqual(tree(self.out), before)
 
     def test_a_run_stands_for_its_last_checkpoint(self):
@@ -334,8 +472,15 @@ class Resume(Case):
 
     def test_the_end_has_moved(self):
         """The same step of a cosine has another learning rate then: said, once."""
-        self.train("scheduler=cosine", "max_epochs=3", "max_steps=-1", "optim.lr=0.01")  # 2 steps each
-        reported, _ = self.train("resume=true", "max_epochs=4", "max_steps=-1", expects=["scheduler=cosine ends at step 8 now, at step 6 in the saved run"])
+        self.train(
+            "scheduler=cosine", "max_epochs=3", "max_steps=-1", "optim.lr=0.01"
+        )  # 2 steps each
+        reported, _ = self.train(
+            "resume=true",
+            "max_epochs=4",
+            "max_steps=-1",
+            expects=["scheduler=cosine ends at step 8 now, at step 6 in the saved run"],
+        )
         self.assertEqual(reported.count("another curve"), 1)
         reported, _ = self.train("resume=true", "max_epochs=4", "max_steps=-1")
         self.assertNotIn("another curve", reported)
@@ -348,11 +493,15 @@ class Resume(Case):
             self.assertIn(line, config.splitlines())
         self.assertNotRegex(config, r"(?m)^(lanes|num_workers|devices|strategy):")
         whole = read(f"{self.out}/checkpoints/last.safetensors")
-        head = json.loads(whole[8:8 + struct.unpack("<Q", whole[:8])[0]])
+        head = json.loads(whole[8 : 8 + struct.unpack("<Q", whole[:8])[0]])
         saved = json.loads(head["__metadata__"]["levin.config"])
         self.assertEqual([saved.get(key) for key in ("accelerator", "micro_batches")], ["cpu", 2])
-        self.assertEqual([key for key in ("lanes", "num_workers", "devices", "strategy") if key in saved], [])
-        write(f"{self.out}/config.yaml", (config + "lanes: 64\nnum_workers: 256\n").encode())  # as early versions wrote it
+        self.assertEqual(
+            [key for key in ("lanes", "num_workers", "devices", "strategy") if key in saved], []
+        )
+        write(
+            f"{self.out}/config.yaml", (config + "lanes: 64\nnum_workers: 256\n").encode()
+        )  # as early versions wrote it
         self.train("resume=true", "max_steps=4")
         self.assertNotRegex(read(f"{self.out}/config.yaml").decode(), r"(?m)^(lanes|num_workers):")
 
@@ -360,11 +509,31 @@ class Resume(Case):
         """They are refused and leave the run as it was."""
         self.train()
         config, hashes = read(f"{self.out}/config.yaml"), self.hashes()
-        for word, expects in (("model=cnn", "another model"), ("optim=sgd", "another optimizer: give optim.name")):
-            self.train("resume=true", word, "max_steps=4", code=USAGE, expects=["last.safetensors", expects, "weights="])
+        for word, expects in (
+            ("model=cnn", "another model"),
+            ("optim=sgd", "another optimizer: give optim.name"),
+        ):
+            self.train(
+                "resume=true",
+                word,
+                "max_steps=4",
+                code=USAGE,
+                expects=["last.safetensors", expects, "weights="],
+            )
             self.assertEqual(read(f"{self.out}/config.yaml"), config)
             self.assertEqual(self.hashes(), hashes)
-        self.levin(["train", "classify", f"data={self.photos}", f"out={self.out}", "resume=true", "max_steps=4"], OK, ["resuming from"])
+        self.levin(
+            [
+                "train",
+                "classify",
+                f"data={self.photos}",
+                f"out={self.out}",
+                "resume=true",
+                "max_steps=4",
+            ],
+            OK,
+            ["resuming from"],
+        )
 
     def test_other_classes_are_refused(self):
         """Their number may be the same: the labels would swap without a word."""
@@ -377,14 +546,34 @@ class Resume(Case):
         last = f"{self.out}/checkpoints/last.safetensors"
         advice = [last, f"weights={last} reset_head=true", "in another out"]
         os.rename(f"{data}/cat", f"{data}/zat")
-        self.train(*again, data=data, code=USAGE, expects=["the class zat", "no longer has the class cat", "3 classes now, 3 then", *advice])
+        self.train(
+            *again,
+            data=data,
+            code=USAGE,
+            expects=[
+                "the class zat",
+                "no longer has the class cat",
+                "3 classes now, 3 then",
+                *advice,
+            ],
+        )
         for name in ("ant", "cat"):
             shutil.copytree(f"{data}/zat", f"{data}/{name}")
-        self.train(*again, data=data, code=USAGE, expects=["the data has the class ant, zat (5 classes now, 3 then)", *advice])
+        self.train(
+            *again,
+            data=data,
+            code=USAGE,
+            expects=["the data has the class ant, zat (5 classes now, 3 then)", *advice],
+        )
         os.rename(f"{data}/hat", f"{self.dir}/hat")
         for name in ("ant", "zat"):
             shutil.rmtree(f"{data}/{name}")
-        _, reported = self.train(*again, data=data, code=USAGE, expects=["it no longer has the class hat (2 classes now, 3 then)", *advice])
+        _, reported = self.train(
+            *again,
+            data=data,
+            code=USAGE,
+            expects=["it no longer has the class hat (2 classes now, 3 then)", *advice],
+        )
         self.assertNotIn("the data has the class", reported)
         self.assertEqual((tree(f"{self.out}/checkpoints"), read(f"{self.out}/config.yaml")), before)
         os.rename(f"{self.dir}/hat", f"{data}/hat")

@@ -2,6 +2,7 @@
 
 usage: test_bad_stops.py LEVIN [test names]
 """
+
 import json
 import os
 import re
@@ -9,7 +10,20 @@ import shutil
 import signal
 import subprocess
 
-from bad_support import Case, FAILURE, LEVIN, main, OK, read, REQUEUE, SIGINT, SIGTERM, tree, WAIT_S, write
+from bad_support import (
+    Case,
+    FAILURE,
+    LEVIN,
+    main,
+    OK,
+    read,
+    REQUEUE,
+    SIGINT,
+    SIGTERM,
+    tree,
+    WAIT_S,
+    write,
+)
 
 
 class Stops(Case):
@@ -18,26 +32,54 @@ class Stops(Case):
     def test_loss_is_not_finite(self):
         self.train("max_steps=1", "checkpoint.every_n_steps=1")
         kept, files = self.hashes(), tree(self.out)
-        self.train("resume=true", "optim.lr=1e30", "max_steps=9", code=FAILURE,
-                   expects=["the validation loss is", "after step 2", "smaller optim.lr", f"{self.out}/checkpoints/last.safetensors keeps step 1"])
+        self.train(
+            "resume=true",
+            "optim.lr=1e30",
+            "max_steps=9",
+            code=FAILURE,
+            expects=[
+                "the validation loss is",
+                "after step 2",
+                "smaller optim.lr",
+                f"{self.out}/checkpoints/last.safetensors keeps step 1",
+            ],
+        )
         self.assertEqual(self.hashes(), kept)
         for name in files:
             if name.endswith(".safetensors"):
                 self.assertEqual(read(f"{self.out}/{name}"), files[name], name)
         self.no_leftovers()
         self.levin(["eval", f"model={self.out}", f"data={self.photos}"], OK)
-        self.train("resume=true", "optim.lr=0.001", "max_steps=4", expects=["resuming from", "step 1"])
+        self.train(
+            "resume=true", "optim.lr=0.001", "max_steps=4", expects=["resuming from", "step 1"]
+        )
 
     def test_loss_is_not_finite_without_validation(self):
         self.train("val_split=0", "max_steps=1")
         self.train("val_split=0", "resume=true", "max_steps=2")
         kept = self.hashes()
-        self.train("val_split=0", "resume=true", "optim.lr=1e30", "max_steps=-1", code=FAILURE,
-                   expects=["the loss is", "at step 3", "smaller optim.lr", f"{self.out}/checkpoints/last.safetensors keeps step 2"])
+        self.train(
+            "val_split=0",
+            "resume=true",
+            "optim.lr=1e30",
+            "max_steps=-1",
+            code=FAILURE,
+            expects=[
+                "the loss is",
+                "at step 3",
+                "smaller optim.lr",
+                f"{self.out}/checkpoints/last.safetensors keeps step 2",
+            ],
+        )
         self.assertEqual(self.hashes(), kept)
 
     def test_loss_is_not_finite_at_once(self):
-        _, reported = self.train("optim.lr=1e30", "max_steps=9", code=FAILURE, expects=["the loss is", "smaller optim.lr", "no checkpoint was written before"])
+        _, reported = self.train(
+            "optim.lr=1e30",
+            "max_steps=9",
+            code=FAILURE,
+            expects=["the loss is", "smaller optim.lr", "no checkpoint was written before"],
+        )
         self.keeps_the_sentence(reported)
         self.assertEqual(os.listdir(f"{self.out}/checkpoints"), [])
 
@@ -45,12 +87,18 @@ class Stops(Case):
         """The last step breaks the weights: no loss shows it any more, but they must not become the checkpoint."""
         self.train("val_split=0", "max_steps=1")
         kept = self.hashes()
-        self.train("val_split=0", "resume=true", "optim.lr=1e39", code=FAILURE, expects=["is not finite after step 2", "smaller optim.lr", "keeps step 1"])
+        self.train(
+            "val_split=0",
+            "resume=true",
+            "optim.lr=1e39",
+            code=FAILURE,
+            expects=["is not finite after step 2", "smaller optim.lr", "keeps step 1"],
+        )
         self.assertEqual(self.hashes(), kept)
         self.levin(["eval", f"model={self.out}", f"data={self.photos}"], OK)
 
     def stopped_by(self, number, code, name):
-        p = self.start("val_split=0") # a signal during validation ends between two epochs
+        p = self.start("val_split=0")  # a signal during validation ends between two epochs
         before = self.steps()
         p.send_signal(number)
         _, reported = p.communicate(timeout=WAIT_S)
@@ -61,7 +109,9 @@ class Stops(Case):
         done = self.steps()
         self.assertGreaterEqual(done, before)
         hashes = self.hashes()
-        self.resume(done, expects=[f"step {done},"])  # it is at this step: nothing is repeated, nothing is to do
+        self.resume(
+            done, expects=[f"step {done},"]
+        )  # it is at this step: nothing is repeated, nothing is to do
         self.assertEqual(self.hashes(), hashes)
         self.resume(done + 3, expects=["resuming from", f"step {done},"])
         self.assertEqual(self.steps(), done + 3)
@@ -70,7 +120,16 @@ class Stops(Case):
     def test_ctrl_c(self):
         steps = self.stopped_by(signal.SIGINT, SIGINT, "Ctrl-C")
         stopped, self.out = self.hashes(), f"{self.dir}/whole"
-        words = ["data=builtin:shapes", "data.count=60", f"out={self.out}", "model=mlp", "image_size=16", "batch_size=6", "max_epochs=-1", "val_split=0"]
+        words = [
+            "data=builtin:shapes",
+            "data.count=60",
+            f"out={self.out}",
+            "model=mlp",
+            "image_size=16",
+            "batch_size=6",
+            "max_epochs=-1",
+            "val_split=0",
+        ]
         self.levin(["train", "classify", *words, f"max_steps={steps}"], OK)
         self.assertEqual(self.hashes(), stopped)  # the same bits as without the stop
 
@@ -105,7 +164,13 @@ class Stops(Case):
     def test_sigusr2_saves_and_goes_on(self):
         """In the middle of an epoch, whose end alone would save; sent to the launcher it reaches rank 0."""
         for devices in (1, 2):
-            p = self.start("data.count=30000", "val_split=0", f"devices={devices}", "overwrite=true", saved=False)
+            p = self.start(
+                "data.count=30000",
+                "val_split=0",
+                f"devices={devices}",
+                "overwrite=true",
+                saved=False,
+            )
             p.send_signal(signal.SIGUSR2)
             last = f"{self.out}/checkpoints/last.safetensors"
             self.wait_for(lambda: os.path.exists(last), p)
@@ -114,7 +179,11 @@ class Stops(Case):
             p.send_signal(signal.SIGINT)
             _, reported = p.communicate(timeout=WAIT_S)
             self.assertEqual(p.returncode, SIGINT, reported)
-            step, = re.findall(r"\[INFO\] SIGUSR2: a checkpoint of step (\d+) \(epoch 1\)$", read(f"{self.out}/train.log").decode(), re.M)
+            (step,) = re.findall(
+                r"\[INFO\] SIGUSR2: a checkpoint of step (\d+) \(epoch 1\)$",
+                read(f"{self.out}/train.log").decode(),
+                re.M,
+            )
             self.assertLess(int(step), 5000)
             shutil.rmtree(self.out)
 
@@ -124,18 +193,25 @@ class Stops(Case):
         if not os.path.exists(pipe):
             os.mkfifo(pipe)
         words = self.words(self.photos, self.out, "val_split=0", f"config={pipe}")
-        p = subprocess.Popen([LEVIN, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        p = subprocess.Popen(
+            [LEVIN, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
         self.addCleanup(self.end, p)
         return p, os.open(pipe, os.O_WRONLY)  # returns when the other side has opened it, too
 
     def test_stopped_before_there_is_a_run(self):
-        for number, code, name in ((signal.SIGTERM, SIGTERM, "SIGTERM"), (signal.SIGINT, SIGINT, "Ctrl-C")):
+        for number, code, name in (
+            (signal.SIGTERM, SIGTERM, "SIGTERM"),
+            (signal.SIGINT, SIGINT, "Ctrl-C"),
+        ):
             p, pipe = self.waiting()
             p.send_signal(number)
             _, reported = p.communicate(timeout=WAIT_S)
             os.close(pipe)
             self.assertEqual(p.returncode, code, reported)
-            self.assertEqual(reported, f"stopped: {name} before the first step: nothing was written\n")
+            self.assertEqual(
+                reported, f"stopped: {name} before the first step: nothing was written\n"
+            )
             self.assertFalse(os.path.exists(self.out))
 
     def test_requeued_before_the_first_step(self):
@@ -148,7 +224,11 @@ class Stops(Case):
         self.assertEqual(p.returncode, REQUEUE, reported)
         self.assertIn("stopped: SIGUSR1 after step 0 (epoch 1); the checkpoint is saved", reported)
         self.no_leftovers()
-        self.levin(["train", "classify", f"out={self.out}", "resume=true"], OK, ["resuming from", "step 0, epoch 1"])
+        self.levin(
+            ["train", "classify", f"out={self.out}", "resume=true"],
+            OK,
+            ["resuming from", "step 0, epoch 1"],
+        )
         resumed, self.out = self.hashes(), f"{self.dir}/whole"
         self.train("val_split=0", "seed=3")
         self.assertEqual(self.hashes(), resumed)
@@ -156,7 +236,10 @@ class Stops(Case):
     def test_stopped_but_cannot_save(self):
         """130 and 143 say who stopped the run, 85 promises a checkpoint."""
         who = self.nobody()
-        for number, code, expects in ((signal.SIGINT, SIGINT, "stopped: Ctrl-C"), (signal.SIGUSR1, FAILURE, "error: cannot create")):
+        for number, code, expects in (
+            (signal.SIGINT, SIGINT, "stopped: Ctrl-C"),
+            (signal.SIGUSR1, FAILURE, "error: cannot create"),
+        ):
             self.out = f"{self.dir}/run{code}"
             p = self.start("data.count=100000", before=who, saved=False)
             os.chmod(f"{self.out}/checkpoints", 0o555)
@@ -164,8 +247,10 @@ class Stops(Case):
             _, reported = p.communicate(timeout=WAIT_S)
             self.assertEqual(p.returncode, code, reported)
             self.assertIn(expects, reported)
-            self.assertIn("checkpoints/last.safetensors\": Permission denied", reported)
-            self.assertEqual("but the checkpoint could not be saved" in reported, code == SIGINT, reported)
+            self.assertIn('checkpoints/last.safetensors": Permission denied', reported)
+            self.assertEqual(
+                "but the checkpoint could not be saved" in reported, code == SIGINT, reported
+            )
 
     def test_kill_9(self):
         p = self.start("checkpoint.every_n_steps=1")
@@ -179,7 +264,9 @@ class Stops(Case):
         done = self.steps()
         self.resume(done + 3, expects=["resuming from"])
         self.assertEqual(self.steps(), done + 3)
-        lines = [json.loads(line)["step"] for line in read(f"{self.out}/metrics.jsonl").splitlines()]
+        lines = [
+            json.loads(line)["step"] for line in read(f"{self.out}/metrics.jsonl").splitlines()
+        ]
         self.assertEqual(lines, sorted(lines))
         self.no_leftovers()
 

@@ -69,7 +69,9 @@ class Sources(unittest.TestCase):
                 if '== 1 ? "" : "s"' in line:
                     bad.append(f"{os.path.basename(path)}:{i + 1}: use lvni_core_plural")
         self.assertEqual(
-            bad, [], "lvni_core_plural (core/str.h), or, where it is never 1, the list NEVER_ONE above"
+            bad,
+            [],
+            "lvni_core_plural (core/str.h), or, where it is never 1, the list NEVER_ONE above",
         )
 
 

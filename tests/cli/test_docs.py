@@ -5,6 +5,7 @@ usage: test_docs.py SOURCE_DIR LEVIN
 A command is a line of four blanks and `levin ...` or `build/levin ...`. Trainings get max_steps=2 and, where they name none, an out of their own;
 all else is as it stands there. The commands of README.md are run by test_readme.py.
 """
+
 import os
 import re
 import shlex
@@ -43,30 +44,68 @@ class Docs(unittest.TestCase):
 
     @classmethod
     def levin(cls, words):
-        done = subprocess.run([LEVIN, *words], cwd=cls.cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
-        return done.returncode, f"levin {' '.join(words)}\nexit code {done.returncode}\n{done.stdout}"
+        done = subprocess.run(
+            [LEVIN, *words],
+            cwd=cls.cwd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return (
+            done.returncode,
+            f"levin {' '.join(words)}\nexit code {done.returncode}\n{done.stdout}",
+        )
 
     @classmethod
     def prepare(cls):
         for i in range(8):
             write_png(cls.cwd / f"photos/blue/{i}.png", 80, (10, 20 + 5 * i, 200))
             write_png(cls.cwd / f"photos/red/{i}.png", 80, (200, 20 + 5 * i, 10))
-        pixels, labels = bytes(i * 37 % 251 for i in range(40 * 28 * 28)), bytes(i % 10 for i in range(40))
+        pixels, labels = bytes(i * 37 % 251 for i in range(40 * 28 * 28)), bytes(
+            i % 10 for i in range(40)
+        )
         for part in ("train", "t10k"):
             idx(cls.cwd / f"mnist/{part}-images-idx3-ubyte", (40, 28, 28), pixels)
             idx(cls.cwd / f"mnist/{part}-labels-idx1-ubyte", (40,), labels)
-        (cls.cwd / "train.py").write_text("import os\nprint(os.environ['RANK'])\n", encoding="ascii")
+        (cls.cwd / "train.py").write_text(
+            "import os\nprint(os.environ['RANK'])\n", encoding="ascii"
+        )
         npy(cls.cwd / "images.npy", "|u1", (40, 28, 28), pixels)
         npy(cls.cwd / "labels.npy", "|u1", (40,), labels)
-        npy(cls.cwd / "x.npy", "<f4", (2, 32, 32, 3), struct.pack("<6144f", *(i % 7 / 7 for i in range(6144))))
-        made = ["data=builtin:shapes", "data.count=16", "model=resnet18", "batch_size=8", "max_steps=1", "val_split=0", "out=made"]
-        for words in (["train", "classify", *made], ["export", "model=made", "output=resnet18.safetensors", "card=false"]):
+        npy(
+            cls.cwd / "x.npy",
+            "<f4",
+            (2, 32, 32, 3),
+            struct.pack("<6144f", *(i % 7 / 7 for i in range(6144))),
+        )
+        made = [
+            "data=builtin:shapes",
+            "data.count=16",
+            "model=resnet18",
+            "batch_size=8",
+            "max_steps=1",
+            "val_split=0",
+            "out=made",
+        ]
+        for words in (
+            ["train", "classify", *made],
+            ["export", "model=made", "output=resnet18.safetensors", "card=false"],
+        ):
             code, reported = cls.levin(words)
             assert code == 0, reported
 
     def test_every_command(self):
-        files = sorted((SOURCE / "docs").glob("*.md"), key=lambda path: (path.name not in FIRST, path.name))
-        commands = [(path.name, line) for path in files if path.name != "config.md" for line in COMMAND.findall(path.read_text())]
+        files = sorted(
+            (SOURCE / "docs").glob("*.md"), key=lambda path: (path.name not in FIRST, path.name)
+        )
+        commands = [
+            (path.name, line)
+            for path in files
+            if path.name != "config.md"
+            for line in COMMAND.findall(path.read_text())
+        ]
         self.assertGreaterEqual(len(commands), KNOWN)
         for i, (name, line) in enumerate(commands):
             words = shlex.split(line)

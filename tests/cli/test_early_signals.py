@@ -7,6 +7,7 @@ LEVIN_TEST_SEED=N      repeats a sequence (printed at the start; moments on a bu
 LEVIN_TEST_SECONDS=S   time of each test (default 1.5; with LEVIN_TEST_SLOW=1: 60)
 LEVIN_TEST_WINDOW_S=S  the part of the run that is hit (default 0.3; slow builds: more)
 """
+
 import collections
 import os
 import random
@@ -29,11 +30,27 @@ SEED = int(os.environ.get("LEVIN_TEST_SEED") or random.SystemRandom().randrange(
 SLOW = bool(os.environ.get("LEVIN_TEST_SLOW"))
 SECONDS = float(os.environ.get("LEVIN_TEST_SECONDS") or (60 if SLOW else 1.5))
 WINDOW_S = float(os.environ.get("LEVIN_TEST_WINDOW_S", "0.3"))
-TRAINING = ["train", "classify", "data=builtin:shapes", "data.count=60", "image_size=8",
-            "model=mlp", "batch_size=6", "micro_batches=3", "wgrad_threads=1", "max_epochs=-1",
-            "accelerator=cpu"]
-ENDS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2,
-        signal.SIGKILL]
+TRAINING = [
+    "train",
+    "classify",
+    "data=builtin:shapes",
+    "data.count=60",
+    "image_size=8",
+    "model=mlp",
+    "batch_size=6",
+    "micro_batches=3",
+    "wgrad_threads=1",
+    "max_epochs=-1",
+    "accelerator=cpu",
+]
+ENDS = [
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGKILL,
+]
 drop_identity()
 
 
@@ -96,8 +113,15 @@ class Early(unittest.TestCase):
 
     def popen(self, arguments, env=None):
         env = {**os.environ, "ASAN_OPTIONS": SIGNALS, "TMPDIR": self.tmp, **(env or {})}
-        p = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                             start_new_session=True, cwd=self.dir, env=env)
+        p = subprocess.Popen(
+            arguments,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            cwd=self.dir,
+            env=env,
+        )
         self.running.append(p)
         return p
 
@@ -153,17 +177,31 @@ class Early(unittest.TestCase):
     def describe(self, number, rank, moment, codes):
         name, whom = signal.Signals(number).name, "the launcher" if rank is None else "a rank"
         self.seen[f"{name} to {whom}"] += 1
-        return f"{name} to {whom} (rank {rank}), moment {moment:.4f}, exit codes {codes}, " \
-               f"LEVIN_TEST_SEED={SEED}, run {self.runs}:\n"
+        return (
+            f"{name} to {whom} (rank {rank}), moment {moment:.4f}, exit codes {codes}, "
+            f"LEVIN_TEST_SEED={SEED}, run {self.runs}:\n"
+        )
 
     # ---- with a launcher, or as threads of one process ----
 
     def hit_launched(self, number, moment):
         training = [LEVIN, *TRAINING, f"out={self.out}"]
-        arguments = self.rng.choice([
-            [*training, f"devices={RANKS}"],
-            [LEVIN, "launch", "-n", str(RANKS), "--run-dir", f"{self.out}-launch", "--", *training],
-            [*training, f"devices={RANKS}", "strategy=dp"]])
+        arguments = self.rng.choice(
+            [
+                [*training, f"devices={RANKS}"],
+                [
+                    LEVIN,
+                    "launch",
+                    "-n",
+                    str(RANKS),
+                    "--run-dir",
+                    f"{self.out}-launch",
+                    "--",
+                    *training,
+                ],
+                [*training, f"devices={RANKS}", "strategy=dp"],
+            ]
+        )
         rank = self.rng.choice([None, None, *range(RANKS)])
         rank = None if arguments[-1] == "strategy=dp" else rank
         p = self.popen(arguments)
@@ -187,16 +225,28 @@ class Early(unittest.TestCase):
     # ---- without one: the ranks themselves find out ----
 
     def hit_by_hand(self, number, moment):
-        env = {"WORLD_SIZE": str(RANKS), "LOCAL_WORLD_SIZE": str(RANKS), "GOMP_SPINCOUNT": "0",
-               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
-               "LEVIN_RDZV_TIMEOUT": "1"}
-        ranks = [self.popen([LEVIN, *TRAINING, f"out={self.out}"],
-                            {**env, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(RANKS)]
+        env = {
+            "WORLD_SIZE": str(RANKS),
+            "LOCAL_WORLD_SIZE": str(RANKS),
+            "GOMP_SPINCOUNT": "0",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(free_port()),
+            "LEVIN_RDZV_TIMEOUT": "1",
+        }
+        ranks = [
+            self.popen(
+                [LEVIN, *TRAINING, f"out={self.out}"], {**env, "RANK": str(r), "LOCAL_RANK": str(r)}
+            )
+            for r in range(RANKS)
+        ]
         rank = self.rng.randrange(RANKS)
         met = self.rng.random() < 0.8  # what comes next takes milliseconds: most goes wrong there
         if met:
-            self.until(lambda: all("lvn-control" in thread_names(p.pid) for p in ranks) or
-                       any(p.poll() is not None for p in ranks), "they never meet")
+            self.until(
+                lambda: all("lvn-control" in thread_names(p.pid) for p in ranks)
+                or any(p.poll() is not None for p in ranks),
+                "they never meet",
+            )
         time.sleep(moment * (WINDOW_S / 25 if met else WINDOW_S))
         self.send(ranks[rank], ranks[rank].pid, number)
         reported = [p.communicate(timeout=WAIT_S)[0] for p in ranks]

@@ -2,6 +2,7 @@
 
 usage: test_examples.py TENSORS CLASSIFIER PHOTOS STANDARDISE PAIRS RING LEVIN     registered in examples/CMakeLists.txt
 """
+
 import json
 import os
 import re
@@ -20,7 +21,9 @@ TENSORS, CLASSIFIER, PHOTOS, STANDARDISE, PAIRS, RING, LEVIN = sys.argv[1:8]
 def run(*words, cwd, status=0):
     done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=200)
     if done.returncode != status:
-        raise AssertionError(f"{words} ended with {done.returncode}, not {status}:\n{done.stdout}{done.stderr}")
+        raise AssertionError(
+            f"{words} ended with {done.returncode}, not {status}:\n{done.stdout}{done.stderr}"
+        )
     return done
 
 
@@ -50,7 +53,9 @@ class Examples(unittest.TestCase):
     def test_the_line_is_found_and_derivatives_are_right(self):
         out = run(TENSORS, cwd=self.cwd).stdout
         slope, offset = map(float, re.search(r"^y = (\S+) x (\S+)$", out, re.M).groups())
-        self.assertAlmostEqual(slope, 3.0, delta=0.01)  # the ripple of +-0.05 tilts the best line by 0.002
+        self.assertAlmostEqual(
+            slope, 3.0, delta=0.01
+        )  # the ripple of +-0.05 tilts the best line by 0.002
         self.assertAlmostEqual(offset, -0.5, delta=0.01)
         pairs = re.findall(r"df/dx\s+(\S+)\s+finite difference\s+(\S+)", out)
         self.assertEqual(len(pairs), 5)
@@ -66,17 +71,35 @@ class Examples(unittest.TestCase):
         """A module and a dataset of a user: one hash for any lanes and loader workers, and when resumed."""
         short = ("micro_batches=4", "wgrad_threads=1", "max_epochs=1", "max_steps=9")
         hashes = {}
-        for name, words in {"one": ("lanes=1", "num_workers=0"), "two": ("lanes=2", "num_workers=3")}.items():
+        for name, words in {
+            "one": ("lanes=1", "num_workers=0"),
+            "two": ("lanes=2", "num_workers=3"),
+        }.items():
             run(CLASSIFIER, f"out={name}", *short, *words, cwd=self.cwd)
-            hashes[name] = run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout
-        run(CLASSIFIER, "out=parts", "micro_batches=4", "wgrad_threads=1", "max_epochs=1", "max_steps=4", cwd=self.cwd)
+            hashes[name] = run(
+                LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd
+            ).stdout
+        run(
+            CLASSIFIER,
+            "out=parts",
+            "micro_batches=4",
+            "wgrad_threads=1",
+            "max_epochs=1",
+            "max_steps=4",
+            cwd=self.cwd,
+        )
         run(CLASSIFIER, "out=parts", "resume=true", "max_steps=9", cwd=self.cwd)
-        hashes["parts"] = run(LEVIN, "ckpt", "hash", "parts/checkpoints/last.safetensors", cwd=self.cwd).stdout
+        hashes["parts"] = run(
+            LEVIN, "ckpt", "hash", "parts/checkpoints/last.safetensors", cwd=self.cwd
+        ).stdout
         self.assertRegex(hashes["one"], r"^weights [0-9a-f]+\nstate [0-9a-f]+\n$")
         self.assertEqual(hashes["one"], hashes["two"])
         self.assertEqual(hashes["one"], hashes["parts"])
         run(CLASSIFIER, "out=other", *short, "seed=1", cwd=self.cwd)
-        self.assertNotEqual(hashes["one"], run(LEVIN, "ckpt", "hash", "other/checkpoints/last.safetensors", cwd=self.cwd).stdout)
+        self.assertNotEqual(
+            hashes["one"],
+            run(LEVIN, "ckpt", "hash", "other/checkpoints/last.safetensors", cwd=self.cwd).stdout,
+        )
 
     def test_the_classifier_names_a_wrong_key(self):
         reported = run(CLASSIFIER, "max_epoch=1", cwd=self.cwd, status=64).stderr
@@ -84,22 +107,34 @@ class Examples(unittest.TestCase):
 
     def test_the_standardiser_learns_the_instruments(self):
         run(STANDARDISE, "out=run", "seed=1", cwd=self.cwd)
-        self.assertGreaterEqual(best_accuracy(self.cwd / "run"), 0.95)  # on columns as they come no network gets far beyond 0.25
+        self.assertGreaterEqual(
+            best_accuracy(self.cwd / "run"), 0.95
+        )  # on columns as they come no network gets far beyond 0.25
         state = floats(self.cwd / "run/checkpoints/last.safetensors")
         seen = state["model/input.seen"][0]
         self.assertAlmostEqual(seen, 1 - 0.98**378, delta=1e-5)  # 6 epochs of 63 steps
         for c, (mean, spread) in enumerate([(300, 5), (101325, 400), (1e-4, 3e-5), (12, 2)]):
             self.assertAlmostEqual(state["model/input.mean"][c] / seen, mean, delta=0.1 * spread)
-            self.assertAlmostEqual((state["model/input.variance"][c] / seen) ** 0.5, spread, delta=0.06 * spread)
+            self.assertAlmostEqual(
+                (state["model/input.variance"][c] / seen) ** 0.5, spread, delta=0.06 * spread
+            )
 
     def test_the_standardiser_keeps_the_reproducibility(self):
         """A buffer of a user's module: one hash for any lanes, on a pretend accelerator, and when resumed."""
         steps = ("max_epochs=1", "max_steps=9")
         os.environ["LEVIN_SIM_DEVICES"] = "1"
-        for name, words in {"one": ("lanes=1",), "two": ("lanes=2", "num_workers=2"), "sim": ("accelerator=sim",), "parts": ("max_epochs=1", "max_steps=4")}.items():
+        for name, words in {
+            "one": ("lanes=1",),
+            "two": ("lanes=2", "num_workers=2"),
+            "sim": ("accelerator=sim",),
+            "parts": ("max_epochs=1", "max_steps=4"),
+        }.items():
             run(STANDARDISE, f"out={name}", *steps, *words, cwd=self.cwd)
         run(STANDARDISE, "out=parts", "resume=true", "max_steps=9", cwd=self.cwd)
-        hashes = {run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout for name in ("one", "two", "sim", "parts")}
+        hashes = {
+            run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout
+            for name in ("one", "two", "sim", "parts")
+        }
         self.assertEqual(len(hashes), 1)
 
     def test_pairs_are_found_among_those_of_all_micro_batches(self):
@@ -110,37 +145,73 @@ class Examples(unittest.TestCase):
         """A loss over the micro-batches of a group: one hash for any lanes and ranks, on a pretend accelerator, and when resumed; another group is another run."""
         os.environ["LEVIN_SIM_DEVICES"] = "1"
         steps = ("max_epochs=1", "max_steps=9", "group=4")
-        layouts = {"one": ("lanes=1",), "eight": ("lanes=8", "num_workers=2"), "two": ("devices=2", "strategy=dp"), "three": ("devices=3", "strategy=dp"), "sim": ("accelerator=sim",),
-                   "parts": ("max_steps=4",)}
+        layouts = {
+            "one": ("lanes=1",),
+            "eight": ("lanes=8", "num_workers=2"),
+            "two": ("devices=2", "strategy=dp"),
+            "three": ("devices=3", "strategy=dp"),
+            "sim": ("accelerator=sim",),
+            "parts": ("max_steps=4",),
+        }
         for name, words in layouts.items():
             run(PAIRS, f"out={name}", *steps, *words, cwd=self.cwd)
         run(PAIRS, "out=parts", "resume=true", "max_steps=9", cwd=self.cwd)
-        hashes = {run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout for name in layouts}
+        hashes = {
+            run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout
+            for name in layouts
+        }
         self.assertEqual(len(hashes), 1)
         run(PAIRS, "out=alone", *steps, "group=1", cwd=self.cwd)
-        self.assertNotIn(run(LEVIN, "ckpt", "hash", "alone/checkpoints/last.safetensors", cwd=self.cwd).stdout, hashes)
+        self.assertNotIn(
+            run(LEVIN, "ckpt", "hash", "alone/checkpoints/last.safetensors", cwd=self.cwd).stdout,
+            hashes,
+        )
 
     def test_the_generator_finds_the_ring(self):
         reported = run(RING, "out=run", "verbose=true", cwd=self.cwd).stdout
         self.assertIn("phases of a step: critic (4417 parameters), generator (4482)", reported)
         self.assertNotIn("the loss does not depend on", reported)  # every phase has its own
-        lines = [json.loads(line) for line in Path(self.cwd, "run/metrics.jsonl").read_text().splitlines()]
+        lines = [
+            json.loads(line)
+            for line in Path(self.cwd, "run/metrics.jsonl").read_text().splitlines()
+        ]
         last = [line for line in lines if "val/loss" in line][-1]
         self.assertLessEqual(last["val/loss"], 0.1)  # the mean distance from a ring of radius 1
         self.assertLessEqual(last["val/middle"], 0.2)  # on all sides of it
         steps = [line for line in lines if "grad_norm/critic" in line]
-        self.assertTrue(steps and all({"train/distance_step", "train/penalty_step", "train/g_loss_step", "grad_norm/generator"} <= set(line) for line in steps))
+        self.assertTrue(
+            steps
+            and all(
+                {
+                    "train/distance_step",
+                    "train/penalty_step",
+                    "train/g_loss_step",
+                    "grad_norm/generator",
+                }
+                <= set(line)
+                for line in steps
+            )
+        )
 
     def test_phases_keep_the_reproducibility(self):
         """Two phases in each step: one hash for any lanes and ranks, on a pretend accelerator, and when resumed."""
         os.environ["LEVIN_SIM_DEVICES"] = "1"
         steps = ("max_epochs=1", "max_steps=9")
-        layouts = {"one": ("lanes=1",), "four": ("lanes=4", "num_workers=2"), "two": ("devices=2",), "three": ("devices=3", "strategy=dp"), "sim": ("accelerator=sim",),
-                   "parts": ("max_steps=4",)}
+        layouts = {
+            "one": ("lanes=1",),
+            "four": ("lanes=4", "num_workers=2"),
+            "two": ("devices=2",),
+            "three": ("devices=3", "strategy=dp"),
+            "sim": ("accelerator=sim",),
+            "parts": ("max_steps=4",),
+        }
         for name, words in layouts.items():
             run(RING, f"out={name}", *steps, *words, cwd=self.cwd)
         run(RING, "out=parts", "resume=true", "max_steps=9", cwd=self.cwd)
-        hashes = {run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout for name in layouts}
+        hashes = {
+            run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout
+            for name in layouts
+        }
         self.assertEqual(len(hashes), 1)
 
     def test_a_phase_that_is_frozen_is_refused(self):

@@ -4,6 +4,7 @@ their files and the program show is in tests/golden/frozen_names.txt, and every 
 
 usage: test_frozen_names.py SOURCE LEVIN [test names]
 """
+
 import json
 import os
 import re
@@ -37,8 +38,13 @@ def listed():
 
 
 def levin(*words, code=0, env=None):
-    done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S,
-                          env=dict(os.environ, **(env or {})))
+    done = subprocess.run(
+        [LEVIN, *words],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        env=dict(os.environ, **(env or {})),
+    )
     what = f"levin {' '.join(words)}: exit code {done.returncode}, not {code}"
     assert done.returncode == code, f"{what}\n{done.stderr}"
     return done.stdout, done.stderr
@@ -63,8 +69,11 @@ def write_tensors(path, shapes):
         end = at + (2 if shape else 8)
         for n in shape:
             end = at + (end - at) * n
-        entries[name] = {"dtype": "F16" if shape else "I64", "shape": shape,
-                         "data_offsets": [at, end]}
+        entries[name] = {
+            "dtype": "F16" if shape else "I64",
+            "shape": shape,
+            "data_offsets": [at, end],
+        }
         at = end
     head = json.dumps(entries).encode()
     head += b" " * (-len(head) % 8)
@@ -99,18 +108,36 @@ class FrozenNames(unittest.TestCase):
         cls.source = source_text()
         cls.binary = Path(LEVIN).read_bytes()
         # Everything that a checkpoint may hold at once: averages, a loss scale, an epoch half done.
-        cls.mlp = train("mlp", *SHAPES, "model=mlp", "batch_size=6", "max_steps=4", "ema.decay=0.9",
-                        "precision=16-mixed", "accelerator=sim", "log_every_n_steps=1", env=SIM)
+        cls.mlp = train(
+            "mlp",
+            *SHAPES,
+            "model=mlp",
+            "batch_size=6",
+            "max_steps=4",
+            "ema.decay=0.9",
+            "precision=16-mixed",
+            "accelerator=sim",
+            "log_every_n_steps=1",
+            env=SIM,
+        )
 
     def compare(self, section, found):
         found, frozen = set(found), self.list[section]
         lost, new = [n for n in frozen if n not in found], sorted(found - set(frozen))
         with self.subTest(section):
-            self.assertEqual(lost, [], f"\n[{section}] lost {lost}: old files, or the bits of "
-                             "saved runs, depend on these names; they stay as they are "
-                             f"(new: {new})")
-            self.assertEqual(new, [], f"\n[{section}] new {new}: these will stand in people's "
-                             f"files for good; if they are meant to, add them to {LIST}")
+            self.assertEqual(
+                lost,
+                [],
+                f"\n[{section}] lost {lost}: old files, or the bits of "
+                "saved runs, depend on these names; they stay as they are "
+                f"(new: {new})",
+            )
+            self.assertEqual(
+                new,
+                [],
+                f"\n[{section}] new {new}: these will stand in people's "
+                f"files for good; if they are meant to, add them to {LIST}",
+            )
 
     def test_the_list_is_in_order(self):
         for name, lines in self.list.items():
@@ -143,12 +170,22 @@ class FrozenNames(unittest.TestCase):
             lines = (line.split(" ", 1) for line in self.list[f"tensors of {name}"])
             write_tensors(work / "weights.safetensors", {n: json.loads(s) for n, s in lines})
             try:
-                _, told = levin("plan", "train", "classify", "data=builtin:shapes", "data.count=24",
-                                "image_size=32", "batch_size=2", f"model={name}",
-                                f"weights={work}/weights.safetensors")
+                _, told = levin(
+                    "plan",
+                    "train",
+                    "classify",
+                    "data=builtin:shapes",
+                    "data.count=24",
+                    "image_size=32",
+                    "batch_size=2",
+                    f"model={name}",
+                    f"weights={work}/weights.safetensors",
+                )
             except AssertionError as e:
-                self.fail(f"[tensors of {name}] old files have these names and shapes, and the "
-                          f"program takes others:\n{e}")
+                self.fail(
+                    f"[tensors of {name}] old files have these names and shapes, and the "
+                    f"program takes others:\n{e}"
+                )
             unused = [s for s in told.splitlines() if s.startswith("warning:") and "weights=" in s]
             self.assertEqual(unused, [], f"[tensors of {name}] the program uses all of them")
 
@@ -165,8 +202,10 @@ class FrozenNames(unittest.TestCase):
         self.compare("metadata epoch_metrics", {row[0] for row in metrics})
         self.compare("metadata classifier", keys_of(json.loads(exported["classifier"])))
         seldom = self.list["metadata seldom written"]
-        self.compare("metadata seldom written",
-                     {name for name in seldom if name.encode() + b"\0" in self.binary})
+        self.compare(
+            "metadata seldom written",
+            {name for name in seldom if name.encode() + b"\0" in self.binary},
+        )
 
     def test_files_of_runs(self):
         for label in ("a", "b"):
@@ -174,8 +213,17 @@ class FrozenNames(unittest.TestCase):
                 write_png(work / f"photos/{label}/{i}.png", 16, (40 * i, 90, 200))
         small = [f"data={work}/photos", "image_size=16", "model=mlp", "batch_size=4", "max_steps=1"]
         good = train("good", *small)
-        bad = train("bad", *small, "optim=sgd", "optim.lr=1e38", "max_steps=20", "devices=2",
-                    "accelerator=cpu", "max_restarts=1", code=1)
+        bad = train(
+            "bad",
+            *small,
+            "optim=sgd",
+            "optim.lr=1e38",
+            "max_steps=20",
+            "devices=2",
+            "accelerator=cpu",
+            "max_restarts=1",
+            code=1,
+        )
         files = set()
         for run in (good, bad):
             names = (str(p.relative_to(run)) for p in run.rglob("*") if p.is_file())
@@ -213,13 +261,19 @@ class FrozenNames(unittest.TestCase):
         accepted = {name for name, _ in rows} | set(", ".join(aliases).split(", "))
         spellings = [line.split() for line in self.list["configuration keys"]]
         lost = [s[0] for s in spellings if s[0] not in accepted]
-        self.assertEqual(lost, [], "\n[configuration keys] lost: config.yaml and checkpoints of "
-                         "old runs have them")
+        self.assertEqual(
+            lost,
+            [],
+            "\n[configuration keys] lost: config.yaml and checkpoints of " "old runs have them",
+        )
         in_yaml = re.findall(r"^([a-z][\w.]*):", (self.mlp / "config.yaml").read_text(), re.M)
         written = accepted | set(in_yaml) | set(json.loads(saved["levin.config"]))
         new = sorted(written - {s for line in spellings for s in line})
-        self.assertEqual(new, [], f"\n[configuration keys] new: if they are meant to stay, add "
-                         f"them to {LIST}")
+        self.assertEqual(
+            new,
+            [],
+            f"\n[configuration keys] new: if they are meant to stay, add " f"them to {LIST}",
+        )
         choices = ((name, c.rstrip(",").split("|")) for name, c in rows if "|" in c)
         self.compare("configuration values", {f"{n}={v}" for n, values in choices for v in values})
 
@@ -246,8 +300,9 @@ class FrozenNames(unittest.TestCase):
         order = [*draws[1].split(", "), f"DRAWS_PER_GAMMA {draws[2]}"]
         self.assertEqual(order, self.list["draws of mixup"], "the order gives each draw its number")
         bits = re.findall(r"CALL_BITS = (\d+)", self.source)
-        self.compare("packing of random numbers",
-                     {f"bits of a call's number in a phase: {b}" for b in bits})
+        self.compare(
+            "packing of random numbers", {f"bits of a call's number in a phase: {b}" for b in bits}
+        )
 
 
 def tearDownModule():

@@ -2,6 +2,7 @@
 
 usage: test_install.py SOURCE_DIR BUILD_DIR CC
 """
+
 import os
 import shutil
 import subprocess
@@ -22,9 +23,13 @@ target_link_libraries(program PRIVATE {target} m)
 
 
 def run(*words, status=0, **more):
-    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=100, check=False, **more)
+    done = subprocess.run(
+        [str(w) for w in words], capture_output=True, text=True, timeout=100, check=False, **more
+    )
     if done.returncode != status:
-        raise AssertionError(f"{words} ended with {done.returncode}, not {status}:\n{done.stdout}{done.stderr}")
+        raise AssertionError(
+            f"{words} ended with {done.returncode}, not {status}:\n{done.stdout}{done.stderr}"
+        )
     return done.stdout + done.stderr
 
 
@@ -39,7 +44,11 @@ class Install(unittest.TestCase):
         reported = run(SOURCE / "tools/install", BUILD, PREFIX, env=self.environment)
         self.assertIn(f"files below {self.root}", reported)
         shutil.copy(self.root / "share/doc/levin/examples/01_tensors/tensors.c", self.cwd)
-        self.library = dict(os.environ, LD_LIBRARY_PATH=str(self.root / "lib"), PKG_CONFIG_PATH=str(self.root / "lib/pkgconfig"))
+        self.library = dict(
+            os.environ,
+            LD_LIBRARY_PATH=str(self.root / "lib"),
+            PKG_CONFIG_PATH=str(self.root / "lib/pkgconfig"),
+        )
 
     def pkg_config(self, *words):
         return run("pkg-config", *words, env=self.library).split()
@@ -53,18 +62,39 @@ class Install(unittest.TestCase):
 
     def cmake(self, components, target):
         (self.cwd / "CMakeLists.txt").write_text(CMAKE.format(components=components, target=target))
-        run("cmake", "-S", self.cwd, "-B", self.cwd / "out", f"-DCMAKE_PREFIX_PATH={self.root}", f"-DCMAKE_C_COMPILER={CC}")
+        run(
+            "cmake",
+            "-S",
+            self.cwd,
+            "-B",
+            self.cwd / "out",
+            f"-DCMAKE_PREFIX_PATH={self.root}",
+            f"-DCMAKE_C_COMPILER={CC}",
+        )
         run("cmake", "--build", self.cwd / "out")
         return self.cwd / "out/program"
 
     def test_what_is_there(self):
-        for name in ("bin/levin", "lib/liblevin.a", "lib/liblevin.so", "include/levin/levin.h", "lib/pkgconfig/levin.pc",
-                     "lib/cmake/levin/levinConfig.cmake", "share/man/man1/levin.1", "share/doc/levin/LICENSE",
-                     "share/doc/levin/docs/reproducibility.md"):
+        for name in (
+            "bin/levin",
+            "lib/liblevin.a",
+            "lib/liblevin.so",
+            "include/levin/levin.h",
+            "lib/pkgconfig/levin.pc",
+            "lib/cmake/levin/levinConfig.cmake",
+            "share/man/man1/levin.1",
+            "share/doc/levin/LICENSE",
+            "share/doc/levin/docs/reproducibility.md",
+        ):
             self.assertTrue((self.root / name).is_file(), name)
         headers = {path.name for path in (SOURCE / "include/levin").iterdir()}
         self.assertEqual({path.name for path in (self.root / "include/levin").iterdir()}, headers)
-        self.assertIn("all of them declared", run(SOURCE / "tools/check-symbols", self.root / "lib/liblevin.so", self.root / "include"))
+        self.assertIn(
+            "all of them declared",
+            run(
+                SOURCE / "tools/check-symbols", self.root / "lib/liblevin.so", self.root / "include"
+            ),
+        )
         reported = run(self.root / "bin/levin", "--version").split()
         self.assertEqual(self.pkg_config("--modversion", "levin"), reported[1:])
         page = (self.root / "share/man/man1/levin.1").read_text()
@@ -72,11 +102,22 @@ class Install(unittest.TestCase):
         self.assertNotIn(str(self.cwd), (self.root / "lib/pkgconfig/levin.pc").read_text())
 
     def test_pkg_config_shared(self):
-        run(CC, "tensors.c", "-o", "program", *self.pkg_config("--cflags", "--libs", "levin"), "-lm", cwd=self.cwd)
+        run(
+            CC,
+            "tensors.c",
+            "-o",
+            "program",
+            *self.pkg_config("--cflags", "--libs", "levin"),
+            "-lm",
+            cwd=self.cwd,
+        )
         self.assert_works(self.cwd / "program", shared=True)
 
     def test_pkg_config_static(self):
-        libs = [word.replace("-llevin", "-l:liblevin.a") for word in self.pkg_config("--static", "--cflags", "--libs", "levin")]
+        libs = [
+            word.replace("-llevin", "-l:liblevin.a")
+            for word in self.pkg_config("--static", "--cflags", "--libs", "levin")
+        ]
         run(CC, "tensors.c", "-o", "program", *libs, cwd=self.cwd)
         self.assert_works(self.cwd / "program", shared=False)
 
@@ -92,14 +133,24 @@ class Install(unittest.TestCase):
 
     def test_uninstall(self):
         (self.root / "include/other.h").write_text("")
-        self.assertIn("removed ", run(SOURCE / "tools/install", "--uninstall", PREFIX, env=self.environment))
-        left = [str(path.relative_to(self.root)) for path in self.root.rglob("*") if not path.is_dir()]
+        self.assertIn(
+            "removed ", run(SOURCE / "tools/install", "--uninstall", PREFIX, env=self.environment)
+        )
+        left = [
+            str(path.relative_to(self.root)) for path in self.root.rglob("*") if not path.is_dir()
+        ]
         self.assertEqual(left, ["include/other.h"])
         self.assertFalse((self.root / "include/levin").exists())
-        self.assertIn("is not installed below", run(SOURCE / "tools/install", "--uninstall", PREFIX, env=self.environment, status=1))
+        self.assertIn(
+            "is not installed below",
+            run(SOURCE / "tools/install", "--uninstall", PREFIX, env=self.environment, status=1),
+        )
 
     def test_a_relative_prefix_is_refused(self):
-        self.assertIn("must begin with /", run(SOURCE / "tools/install", BUILD, "opt", env=self.environment, status=1))
+        self.assertIn(
+            "must begin with /",
+            run(SOURCE / "tools/install", BUILD, "opt", env=self.environment, status=1),
+        )
 
 
 if __name__ == "__main__":

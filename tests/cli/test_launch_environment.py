@@ -2,6 +2,7 @@
 
 usage: test_launch_environment.py LEVIN [test names]
 """
+
 import os
 import re
 import socket
@@ -22,12 +23,28 @@ class Environment(Case):
         for rank, env in ranks.items():
             for name in ("RANK", "LEVIN_RANK", "LOCAL_RANK", "LEVIN_LOCAL_RANK"):
                 self.assertEqual(env[name], str(rank))
-            for name in ("WORLD_SIZE", "LEVIN_WORLD_SIZE", "LOCAL_WORLD_SIZE", "LEVIN_LOCAL_WORLD_SIZE"):
+            for name in (
+                "WORLD_SIZE",
+                "LEVIN_WORLD_SIZE",
+                "LOCAL_WORLD_SIZE",
+                "LEVIN_LOCAL_WORLD_SIZE",
+            ):
                 self.assertEqual(env[name], "4")
-            expected = {"GROUP_RANK": "0", "LEVIN_NODE_RANK": "0", "GROUP_WORLD_SIZE": "1", "LEVIN_NNODES": "1", "MASTER_ADDR": "127.0.0.1",
-                        "LEVIN_MASTER_ADDR": "127.0.0.1", "LEVIN_LAUNCHED": "1", "LEVIN_RESTART_COUNT": "0", "TORCHELASTIC_RESTART_COUNT": "0",
-                        "LEVIN_MAX_RESTARTS": "0", "TORCHELASTIC_MAX_RESTARTS": "0", "GOMP_SPINCOUNT": "2000",
-                        "LEVIN_ERROR_FILE": f"{os.path.realpath(self.dir)}/r/errors/attempt_0_rank_{rank}.json"}
+            expected = {
+                "GROUP_RANK": "0",
+                "LEVIN_NODE_RANK": "0",
+                "GROUP_WORLD_SIZE": "1",
+                "LEVIN_NNODES": "1",
+                "MASTER_ADDR": "127.0.0.1",
+                "LEVIN_MASTER_ADDR": "127.0.0.1",
+                "LEVIN_LAUNCHED": "1",
+                "LEVIN_RESTART_COUNT": "0",
+                "TORCHELASTIC_RESTART_COUNT": "0",
+                "LEVIN_MAX_RESTARTS": "0",
+                "TORCHELASTIC_MAX_RESTARTS": "0",
+                "GOMP_SPINCOUNT": "2000",
+                "LEVIN_ERROR_FILE": f"{os.path.realpath(self.dir)}/r/errors/attempt_0_rank_{rank}.json",
+            }
             self.assertEqual(expected, {name: env.get(name) for name in expected})
             self.assertRegex(env["LEVIN_RUN_ID"], "^[0-9a-f]{16}$")
             self.assertEqual(env["LEVIN_RUN_ID"], env["TORCHELASTIC_RUN_ID"])
@@ -38,7 +55,14 @@ class Environment(Case):
         self.assertNotEqual(ranks[0]["MASTER_PORT"], ranks[0]["LEVIN_MASTER_PORT"])
 
     def test_what_an_earlier_launcher_left_is_removed(self):
-        stale = {"RANK": "7", "NODE_RANK": "3", "MASTER_PORT": "1", "TORCHELASTIC_USE_AGENT_STORE": "True", "LEVIN_STORE_FD": "9", "LEVIN_SIM_DEVICES": "2"}
+        stale = {
+            "RANK": "7",
+            "NODE_RANK": "3",
+            "MASTER_PORT": "1",
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "LEVIN_STORE_FD": "9",
+            "LEVIN_SIM_DEVICES": "2",
+        }
         out, _ = self.launch("-n", "2", "--show", "1", "--no-prefix", program=["env"], env=stale)
         env = dict(line.partition("=")[::2] for line in out.splitlines())
         self.assertEqual(env["RANK"], "1")
@@ -67,8 +91,22 @@ print("fine", [int(d) for d in os.listdir("/proc/self/fd") if int(d) > 2 and d !
 
     def test_variables_of_the_user(self):
         self.write("vars", "# comment\nexport A=1\nB='two words'\n\n")
-        out, _ = self.launch("-n", "2", "--env", "C=%r/%w 5%%", "--env=D=%Y", "--env-file", "vars", "--unset", "E", "--no-prefix", "--show", "1",
-                             sh='echo "$A,$B,$C,$D,${E-unset}"', env={"E": "x"})
+        out, _ = self.launch(
+            "-n",
+            "2",
+            "--env",
+            "C=%r/%w 5%%",
+            "--env=D=%Y",
+            "--env-file",
+            "vars",
+            "--unset",
+            "E",
+            "--no-prefix",
+            "--show",
+            "1",
+            sh='echo "$A,$B,$C,$D,${E-unset}"',
+            env={"E": "x"},
+        )
         self.assertEqual(out, "1,two words,1/2 5%,%Y,unset\n")
 
     def write(self, name, text):
@@ -77,12 +115,21 @@ print("fine", [int(d) for d in os.listdir("/proc/self/fd") if int(d) > 2 and d !
 
     def test_variables_of_a_pipe(self):
         """It can be read but once."""
-        out, _ = self.launch("-n", "2", "--no-prefix", "--env-file=/dev/stdin", sh="echo $A $B", stdin="A=1\nB=%r%%\n")
+        out, _ = self.launch(
+            "-n",
+            "2",
+            "--no-prefix",
+            "--env-file=/dev/stdin",
+            sh="echo $A $B",
+            stdin="A=1\nB=%r%%\n",
+        )
         self.assertEqual(sorted(out.splitlines()), ["1 0%", "1 1%"])
 
     def test_threads(self):
         self.assertEqual(self.launch("--omp", "3", sh="echo $OMP_NUM_THREADS")[0], "3\n")
-        self.assertEqual(self.launch(sh="echo $OMP_NUM_THREADS", env={"OMP_NUM_THREADS": "5"})[0], "5\n")
+        self.assertEqual(
+            self.launch(sh="echo $OMP_NUM_THREADS", env={"OMP_NUM_THREADS": "5"})[0], "5\n"
+        )
         cpus = len(os.sched_getaffinity(0))
         self.assertEqual(self.launch("--bind", "none", sh="echo $OMP_NUM_THREADS")[0], f"{cpus}\n")
 
@@ -90,46 +137,111 @@ print("fine", [int(d) for d in os.listdir("/proc/self/fd") if int(d) > 2 and d !
         cpus = sorted(os.sched_getaffinity(0))
         if len(cpus) < 2:
             self.skipTest("one CPU here: nothing to deal out")
-        out, _ = self.launch("-n", "2", "--bind", "cores", "--no-prefix", program=[sys.executable, "-c", "import os; print(*sorted(os.sched_getaffinity(0)))"])
+        out, _ = self.launch(
+            "-n",
+            "2",
+            "--bind",
+            "cores",
+            "--no-prefix",
+            program=[sys.executable, "-c", "import os; print(*sorted(os.sched_getaffinity(0)))"],
+        )
         masks = [line.split() for line in out.splitlines()]
         self.assertEqual(len(masks), 2)
         self.assertEqual(sorted(masks[0] + masks[1]), sorted(map(str, cpus)))
-        self.assertEqual(self.launch("--bind", "cores", "-n", "4096", program=["true"], code=64)[0], "")
+        self.assertEqual(
+            self.launch("--bind", "cores", "-n", "4096", program=["true"], code=64)[0], ""
+        )
 
     def test_devices(self):
         sim = {"LEVIN_SIM_DEVICES": "4"}
         show = 'echo "$CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER"'
-        for devices, n, visible in (("all", 4, "0,1,2,3"), ("2", 2, "0,1"), ("[1,3]", 2, "1,3"), ("3,", 1, "3")):
-            out, _ = self.launch("--accelerator", "sim", "--devices", devices, "--no-prefix", sh=show, env=sim)
+        for devices, n, visible in (
+            ("all", 4, "0,1,2,3"),
+            ("2", 2, "0,1"),
+            ("[1,3]", 2, "1,3"),
+            ("3,", 1, "3"),
+        ):
+            out, _ = self.launch(
+                "--accelerator", "sim", "--devices", devices, "--no-prefix", sh=show, env=sim
+            )
             self.assertEqual(out, f"{visible} PCI_BUS_ID\n" * n, devices)
-        out, _ = self.launch("--accelerator", "sim", "--strategy", "ddp2", "--devices", "3", sh=show, env=sim)
+        out, _ = self.launch(
+            "--accelerator", "sim", "--strategy", "ddp2", "--devices", "3", sh=show, env=sim
+        )
         self.assertEqual(out, "0,1,2 PCI_BUS_ID\n")
         for devices in ("5", "[4]", "[1,1]", "[]", "-2"):
-            _, err = self.launch("--accelerator", "sim", "--devices", devices, sh="echo started >&2", code=64, env=sim)
+            _, err = self.launch(
+                "--accelerator",
+                "sim",
+                "--devices",
+                devices,
+                sh="echo started >&2",
+                code=64,
+                env=sim,
+            )
             self.assertNotIn("started", err)
-        self.assertIn("0-3", self.launch("--accelerator", "sim", "--devices", "[4]", sh="true", code=64, env=sim)[1])
-        out, err = self.launch("--accelerator", "sim", "--backend", "dp", "--devices", "2", "--nodes", "2", "--node-rank", "0", "--master-addr", "h", "--master-port",
-                               str(free_port()), "--no-prefix", sh=show, env=sim)
+        self.assertIn(
+            "0-3",
+            self.launch("--accelerator", "sim", "--devices", "[4]", sh="true", code=64, env=sim)[1],
+        )
+        out, err = self.launch(
+            "--accelerator",
+            "sim",
+            "--backend",
+            "dp",
+            "--devices",
+            "2",
+            "--nodes",
+            "2",
+            "--node-rank",
+            "0",
+            "--master-addr",
+            "h",
+            "--master-port",
+            str(free_port()),
+            "--no-prefix",
+            sh=show,
+            env=sim,
+        )
         self.assertEqual(out, "0,1 PCI_BUS_ID\n" * 2)
         self.assertIn("W211", err)
-        self.launch("--accelerator", "sim", "--backend", "ddp2", "-n", "2", sh="true", code=64, env=sim)
-        self.launch("--accelerator", "sim", "--devices", "[0,1]", "-n", "3", sh="true", code=64, env=sim)
+        self.launch(
+            "--accelerator", "sim", "--backend", "ddp2", "-n", "2", sh="true", code=64, env=sim
+        )
+        self.launch(
+            "--accelerator", "sim", "--devices", "[0,1]", "-n", "3", sh="true", code=64, env=sim
+        )
         self.launch("--accelerator", "sim", sh="true", code=69)  # none visible
 
     def test_two_nodes_by_hand(self):
         port = free_port()
         both = ["--nodes", "2", "--master-addr", "127.0.0.1", "--master-port", str(port), "-n", "2"]
-        show = 'echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, node $GROUP_RANK of $LEVIN_NNODES at $MASTER_ADDR:$MASTER_PORT id $LEVIN_RUN_ID'
-        outs = [self.launch(*both, "--node-rank", str(node), "--run-dir", f"n{node}", sh=show)[0].splitlines() for node in (0, 1)]
+        show = "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, node $GROUP_RANK of $LEVIN_NNODES at $MASTER_ADDR:$MASTER_PORT id $LEVIN_RUN_ID"
+        outs = [
+            self.launch(*both, "--node-rank", str(node), "--run-dir", f"n{node}", sh=show)[
+                0
+            ].splitlines()
+            for node in (0, 1)
+        ]
         lines = [re.sub(r" id [0-9a-f]{16}$", "", line) for out in outs for line in sorted(out)]
-        self.assertEqual(lines, [f"[{r}] {r} of 4, {r % 2} of 2, node {r // 2} of 2 at 127.0.0.1:{port}" for r in range(4)])
-        self.assertEqual(len({line.split()[-1] for out in outs for line in out}), 1, "the run has one name")
+        self.assertEqual(
+            lines,
+            [
+                f"[{r}] {r} of 4, {r % 2} of 2, node {r // 2} of 2 at 127.0.0.1:{port}"
+                for r in range(4)
+            ],
+        )
+        self.assertEqual(
+            len({line.split()[-1] for out in outs for line in out}), 1, "the run has one name"
+        )
         _, err = self.launch("--nodes", "2", "-n", "2", sh="true", code=64)
         for word in ("E109", "--node-rank", "--master-addr", "--master-port"):
             self.assertIn(word, err)
 
     def test_dry_run(self):
-        out, _ = self.launch("-n", "2", "--dry-run", "--run-dir", "r", program=["prog", "a"], code=127)
+        out, _ = self.launch(
+            "-n", "2", "--dry-run", "--run-dir", "r", program=["prog", "a"], code=127
+        )
         out, _ = self.launch("-n", "2", "--dry-run", "--run-dir", "r", program=["echo", "a"])
         self.assertRegex(out, r"rank 1 on \S+: echo a\n(  .*\n)*  RANK=1\n")
         self.assertEqual(os.listdir(self.dir), [])

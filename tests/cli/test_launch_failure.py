@@ -2,6 +2,7 @@
 
 usage: test_launch_failure.py LEVIN [test names]
 """
+
 import json
 import os
 import resource
@@ -17,38 +18,60 @@ from launch_case import alive, Case, CLEAN, free_port, GONE_S, main, WAIT_S
 
 class Failure(Case):
     def test_the_first_is_named_and_all_end(self):
-        sh = ("echo $$ > pid.$RANK; [ $RANK = 2 ] || exec sleep 600; "
-              "while ! [ -s pid.0 -a -s pid.1 -a -s pid.3 ]; do sleep 0.01; done; echo reason >&2; sleep 0.3; touch failed; exit 3")
+        sh = (
+            "echo $$ > pid.$RANK; [ $RANK = 2 ] || exec sleep 600; "
+            "while ! [ -s pid.0 -a -s pid.1 -a -s pid.3 ]; do sleep 0.01; done; echo reason >&2; sleep 0.3; touch failed; exit 3"
+        )
         _, err = self.launch("-n", "4", "--run-dir", "d", sh=sh, code=3)
         self.ended_within(GONE_S, "failed")
-        self.assertRegex(err, r"levin launch: rank 2 \(pid \d+, node \S+\) failed first: exit code 3 after \d+\.\d s")
+        self.assertRegex(
+            err,
+            r"levin launch: rank 2 \(pid \d+, node \S+\) failed first: exit code 3 after \d+\.\d s",
+        )
         self.assertIn("  | reason\n", err)
-        self.assertRegex(err, r"(?m)^ +0  \S+ +SIGTERM \(stopped\) .*d/logs/attempt_0/rank_0/stderr.log$")
+        self.assertRegex(
+            err, r"(?m)^ +0  \S+ +SIGTERM \(stopped\) .*d/logs/attempt_0/rank_0/stderr.log$"
+        )
         self.gone(self.pids(4))
 
     def test_who_ignores_sigterm_is_killed(self):
-        sh = ("trap '' TERM; [ $RANK = 1 ] || { echo $$ > pid.$RANK; while :; do sleep 0.2; done; }; "
-              "until [ -s pid.0 ] && [ -s pid.2 ]; do sleep 0.01; done; touch failed; exit 7")
+        sh = (
+            "trap '' TERM; [ $RANK = 1 ] || { echo $$ > pid.$RANK; while :; do sleep 0.2; done; }; "
+            "until [ -s pid.0 ] && [ -s pid.2 ]; do sleep 0.01; done; touch failed; exit 7"
+        )
         self.launch("-n", "3", "--grace", "0.5", sh=sh, code=7)
         self.ended_within(0.5 + GONE_S, "failed")
         self.gone(self.pids(2))
 
     def test_who_is_stopped_ends_too(self):
-        sh = ("[ $RANK = 0 ] || { echo $$ > pid.1; kill -STOP $$; }; until [ -s pid.1 ]; do sleep 0.01; done; "
-              "until grep -q '^State:.T' /proc/$(cat pid.1)/status; do sleep 0.01; done; touch failed; exit 5")
+        sh = (
+            "[ $RANK = 0 ] || { echo $$ > pid.1; kill -STOP $$; }; until [ -s pid.1 ]; do sleep 0.01; done; "
+            "until grep -q '^State:.T' /proc/$(cat pid.1)/status; do sleep 0.01; done; touch failed; exit 5"
+        )
         self.launch("-n", "2", sh=sh, code=5)
         self.ended_within(GONE_S, "failed")
 
     def test_signals_are_named(self):
         for name, code in (("SEGV", 139), ("KILL", 137), ("ABRT", 134)):
-            _, err = self.launch("-n", "2", sh=f"ulimit -c 0; [ $RANK = 1 ] && kill -{name} $$; sleep 600", code=code)
+            _, err = self.launch(
+                "-n", "2", sh=f"ulimit -c 0; [ $RANK = 1 ] && kill -{name} $$; sleep 600", code=code
+            )
             self.assertRegex(err, rf"rank 1 .* failed first: killed by SIG{name}")
         self.assertIn("out of memory", self.launch(sh="kill -KILL $$", code=137)[1])
 
     def test_the_record_decides(self):
         """Rank 0 dies first, of a lost peer; rank 2, which was the cause, later and with a record."""
-        record = {"rank": 2, "host": "h", "pid": 1, "time_ns": 1700000000000000000, "kind": "nan", "code": 1, "message": "the loss is nan", "where": "loop.c:5",
-                  "stack": ["step 12"]}
+        record = {
+            "rank": 2,
+            "host": "h",
+            "pid": 1,
+            "time_ns": 1700000000000000000,
+            "kind": "nan",
+            "code": 1,
+            "message": "the loss is nan",
+            "where": "loop.c:5",
+            "stack": ["step 12"],
+        }
         program = f"""
 import json, os, sys, time, signal
 rank = int(os.environ["RANK"])
@@ -76,21 +99,42 @@ time.sleep(600)
         """What the record says is not said again, but what stands beside it is not lost."""
         record = '{"message": "boom happened", "kind": "error", "stack": ["data=x"]}'
         sh = f"""echo 'error: boom happened' >&2; echo '  in data=x' >&2; $MORE; echo '{record}' > $LEVIN_ERROR_FILE; exit 1"""
-        for more, want in (("echo important detail: see core >&2", "  last lines of its standard error:\n  | important detail: see core\n"), ("true", "")):
-            _, err = self.launch("-n", "2", "--redirect", sh=f"[ $RANK = 0 ] && exec sleep 600; {sh.replace('$MORE', more)}", code=1)
+        for more, want in (
+            (
+                "echo important detail: see core >&2",
+                "  last lines of its standard error:\n  | important detail: see core\n",
+            ),
+            ("true", ""),
+        ):
+            _, err = self.launch(
+                "-n",
+                "2",
+                "--redirect",
+                sh=f"[ $RANK = 0 ] && exec sleep 600; {sh.replace('$MORE', more)}",
+                code=1,
+            )
             self.assertIn(f"  error: boom happened\n  in data=x\n{want}   rank  host", err)
 
     def test_records_of_an_earlier_run_do_not_count(self):
         sh = """[ $RANK = 1 ] && { echo '{"message": "old", "kind": "error"}' > $LEVIN_ERROR_FILE; exit 1; }; sleep 600"""
         self.assertIn("error: old", self.launch("-n", "2", "--run-dir", "d", sh=sh, code=1)[1])
-        _, err = self.launch("-n", "2", "--run-dir", "d", sh="[ $RANK = 1 ] && exit 1; sleep 600", code=1)
+        _, err = self.launch(
+            "-n", "2", "--run-dir", "d", sh="[ $RANK = 1 ] && exit 1; sleep 600", code=1
+        )
         self.assertNotIn("old", err)
 
     def test_a_lost_peer_is_blamed_only_alone(self):
-        _, err = self.launch("-n", "2", sh="if [ $RANK = 0 ]; then while [ ! -e ready ]; do sleep 0.01; done; exit 76; fi; trap '' TERM; touch ready; sleep 0.3; exit 9", code=9)
+        _, err = self.launch(
+            "-n",
+            "2",
+            sh="if [ $RANK = 0 ]; then while [ ! -e ready ]; do sleep 0.01; done; exit 76; fi; trap '' TERM; touch ready; sleep 0.3; exit 9",
+            code=9,
+        )
         self.assertIn("rank 1 (", err.splitlines()[0])
         _, err = self.launch("-n", "2", sh="[ $RANK = 0 ] && exit 76; sleep 600", code=76)
-        self.assertRegex(err.splitlines()[0], r"no rank failed by itself; rank 0 \(.* another one was gone")
+        self.assertRegex(
+            err.splitlines()[0], r"no rank failed by itself; rank 0 \(.* another one was gone"
+        )
 
     def test_deaths_noticed_together(self):
         """Rank 1 is killed, rank 0 ends because of it; the launcher sees both at once, and rank 0 first."""
@@ -118,7 +162,19 @@ time.sleep(600)
 
     def test_a_dry_run_removes_nothing(self):
         os.makedirs(f"{self.dir}/d/e")
-        self.launch("--dry-run", "--keep-logs", "started", "--run-dir", "d/e", "--output", "same.txt", "-n", "2", program=["true"], code=64)
+        self.launch(
+            "--dry-run",
+            "--keep-logs",
+            "started",
+            "--run-dir",
+            "d/e",
+            "--output",
+            "same.txt",
+            "-n",
+            "2",
+            program=["true"],
+            code=64,
+        )
         self.assertTrue(os.path.isdir(f"{self.dir}/d/e"))
 
     def test_daemons_end(self):
@@ -132,15 +188,24 @@ time.sleep(600)
         self.gone(self.pids(2))
         for r in range(2):
             os.unlink(f"{self.dir}/pid.{r}")
-        self.launch("-n", "2", "--grace", "0.3", sh="trap '' TERM; " + sh + "exit 0")  # the daemon ignores SIGTERM
+        self.launch(
+            "-n", "2", "--grace", "0.3", sh="trap '' TERM; " + sh + "exit 0"
+        )  # the daemon ignores SIGTERM
         self.gone(self.pids(2))
 
     def test_no_zombies(self):
-        p = self.start(sh='i=0; while [ $i -lt 20 ]; do (sh -c "exit 0" &) ; i=$((i+1)); done; touch done; sleep 60')
+        p = self.start(
+            sh='i=0; while [ $i -lt 20 ]; do (sh -c "exit 0" &) ; i=$((i+1)); done; touch done; sleep 60'
+        )
         self.wait_for(lambda: os.path.exists(f"{self.dir}/done"))
 
         def zombies():
-            children = subprocess.run(["ps", "-o", "stat=", "--ppid", str(p.pid)], capture_output=True, text=True, check=False).stdout
+            children = subprocess.run(
+                ["ps", "-o", "stat=", "--ppid", str(p.pid)],
+                capture_output=True,
+                text=True,
+                check=False,
+            ).stdout
             return children.count("Z")
 
         if shutil.which("ps"):
@@ -156,7 +221,11 @@ time.sleep(600)
 
     def test_a_reader_that_stands_still_delays_no_end(self):
         """More than a pipe takes, and nobody reads: a failure, a timeout and a signal end the launcher all the same."""
-        for options, end, code in (((), "exit 3", 3), (("--timeout", "0.5"), "sleep 600", 124), ((), "touch ready; sleep 600", 143)):
+        for options, end, code in (
+            ((), "exit 3", 3),
+            (("--timeout", "0.5"), "sleep 600", 124),
+            ((), "touch ready; sleep 600", 143),
+        ):
             with self.subTest(code=code):
                 p = self.start(*options, sh=f"seq 1 60000; {end}")
                 if code == 143:
@@ -165,12 +234,14 @@ time.sleep(600)
                 self.assertEqual(p.wait(WAIT_S), code)
 
     def test_straggler(self):
-        _, err = self.launch("-n", "2", "--straggler-timeout", "0.2", sh="[ $RANK = 1 ] || sleep 600", code=1)
+        _, err = self.launch(
+            "-n", "2", "--straggler-timeout", "0.2", sh="[ $RANK = 1 ] || sleep 600", code=1
+        )
         self.assertIn("rank 1 ended early", err)
 
     def test_kill_of_the_launcher(self):
         """Ranks, and what they started, end with it."""
-        p = self.start("-n", "2", sh='sleep 600 & echo $! $$ > pid.$RANK; wait')
+        p = self.start("-n", "2", sh="sleep 600 & echo $! $$ > pid.$RANK; wait")
         pids = self.pids(4)
         p.kill()
         p.wait()
@@ -178,8 +249,13 @@ time.sleep(600)
 
     def test_a_port_that_needs_a_privilege(self):
         """Told before anything is started."""
-        self.assertIn("warning W205: port 1023 ", self.launch("--dry-run", "--master-port=1023", sh="true")[1])
-        self.assertIn("error W205: port 1023 ", self.launch("--strict", "--master-port=1023", sh="echo ran", code=64)[1])
+        self.assertIn(
+            "warning W205: port 1023 ", self.launch("--dry-run", "--master-port=1023", sh="true")[1]
+        )
+        self.assertIn(
+            "error W205: port 1023 ",
+            self.launch("--strict", "--master-port=1023", sh="echo ran", code=64)[1],
+        )
         self.assertEqual(os.listdir(self.dir), [])
 
     def test_busy_port(self):
@@ -205,10 +281,20 @@ time.sleep(600)
         """More ranks than open files are allowed for at first; the ranks get the limit of the launcher."""
 
         def few():
-            resource.setrlimit(resource.RLIMIT_NOFILE, (40, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+            resource.setrlimit(
+                resource.RLIMIT_NOFILE, (40, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+            )
 
-        done = subprocess.run(self.command("-n", "16", "--no-prefix", program=["sh", "-c", "ulimit -n"]), cwd=self.dir, env=CLEAN, preexec_fn=few,
-                              capture_output=True, text=True, timeout=WAIT_S, check=False)
+        done = subprocess.run(
+            self.command("-n", "16", "--no-prefix", program=["sh", "-c", "ulimit -n"]),
+            cwd=self.dir,
+            env=CLEAN,
+            preexec_fn=few,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
         self.assertEqual((done.returncode, done.stdout), (0, "40\n" * 16), done.stderr)
 
 

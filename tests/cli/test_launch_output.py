@@ -2,6 +2,7 @@
 
 usage: test_launch_output.py LEVIN [test names]
 """
+
 import fcntl
 import os
 import re
@@ -22,11 +23,26 @@ class Output(Case):
         out, err = self.launch("-n", "3", sh=sh)
         for rank in range(3):
             mine = [line for line in out.splitlines() if line.startswith(f"[{rank}] ")]
-            self.assertEqual(mine, [f"[{rank}] out {rank} {i} abcdefghijklmnopqrstuvwxyz" for i in range(300)])
-            self.assertEqual([line for line in err.splitlines() if line.startswith(f"[{rank}] ")], [f"[{rank}] err {rank} {i}" for i in range(300)])
+            self.assertEqual(
+                mine, [f"[{rank}] out {rank} {i} abcdefghijklmnopqrstuvwxyz" for i in range(300)]
+            )
+            self.assertEqual(
+                [line for line in err.splitlines() if line.startswith(f"[{rank}] ")],
+                [f"[{rank}] err {rank} {i}" for i in range(300)],
+            )
 
     def test_log_files_and_show(self):
-        out, err = self.launch("-n", "4", "--output", "logs/r%3r.txt", "--show", "0", "--run-dir", "d", sh="echo $RANK; echo e >&2")
+        out, err = self.launch(
+            "-n",
+            "4",
+            "--output",
+            "logs/r%3r.txt",
+            "--show",
+            "0",
+            "--run-dir",
+            "d",
+            sh="echo $RANK; echo e >&2",
+        )
         self.assertEqual((out, err), ("[0] 0\n", "[0] e\n"))
         self.assertEqual(sorted(os.listdir(f"{self.dir}/logs")), [f"r00{r}.txt" for r in range(4)])
         for r in range(4):
@@ -40,10 +56,20 @@ class Output(Case):
             self.assertEqual(self.read(f"d/logs/attempt_0/rank_{r}/stderr.log"), "e\n")
         self.launch("--run-id", "mine", sh="true")
         self.assertTrue(os.path.isdir(f"{self.dir}/levin-runs/mine/logs"))
-        self.launch("-n", "2", "--output", "%r-%p-%a-%w-%n-%l-%j.log", "--run-id", "x", sh='echo $$ > pid.$RANK')
+        self.launch(
+            "-n",
+            "2",
+            "--output",
+            "%r-%p-%a-%w-%n-%l-%j.log",
+            "--run-id",
+            "x",
+            sh="echo $$ > pid.$RANK",
+        )
         for r in range(2):
             pid = self.read(f"pid.{r}").strip()
-            self.assertTrue(os.path.exists(f"{self.dir}/{r}-{pid}-0-2-0-{r}-x.log"), os.listdir(self.dir))
+            self.assertTrue(
+                os.path.exists(f"{self.dir}/{r}-{pid}-0-2-0-{r}-x.log"), os.listdir(self.dir)
+            )
 
     def test_a_folder_that_others_can_write_into_is_not_taken(self):
         """Where no folder can be made the run goes to one in /tmp: only if nobody else can put files there."""
@@ -58,8 +84,15 @@ class Output(Case):
             with self.subTest(mode=oct(now)):
                 os.chmod(usual, now)
                 try:
-                    done = subprocess.run(self.command("--run-id", f"test-{os.getpid()}", program=["true"]), cwd="/proc", env=CLEAN, capture_output=True,
-                                          text=True, timeout=WAIT_S, check=False)
+                    done = subprocess.run(
+                        self.command("--run-id", f"test-{os.getpid()}", program=["true"]),
+                        cwd="/proc",
+                        env=CLEAN,
+                        capture_output=True,
+                        text=True,
+                        timeout=WAIT_S,
+                        check=False,
+                    )
                 finally:
                     os.chmod(usual, mode)
                 self.assertEqual(done.returncode, 0, done.stderr)
@@ -69,12 +102,28 @@ class Output(Case):
                 self.assertEqual(os.lstat(os.path.dirname(path)).st_mode & 0o22, 0)
 
     def test_one_process_is_passed_through(self):
-        done = subprocess.run(self.command(program=["sh", "-c", "printf 'a\\rb\\nc'; printf d >&2"]), cwd=self.dir, env=CLEAN, capture_output=True, check=True)
+        done = subprocess.run(
+            self.command(program=["sh", "-c", "printf 'a\\rb\\nc'; printf d >&2"]),
+            cwd=self.dir,
+            env=CLEAN,
+            capture_output=True,
+            check=True,
+        )
         self.assertEqual((done.stdout, done.stderr), (b"a\rb\nc", b"d"))
 
     def test_a_mebibyte_without_a_newline(self):
         n = 1 << 20
-        out, _ = self.launch("-n", "2", "--run-dir", "d", program=[sys.executable, "-c", f"import os; os.environ['RANK'] == '1' and print('x' * {n}, end='')"])
+        out, _ = self.launch(
+            "-n",
+            "2",
+            "--run-dir",
+            "d",
+            program=[
+                sys.executable,
+                "-c",
+                f"import os; os.environ['RANK'] == '1' and print('x' * {n}, end='')",
+            ],
+        )
         lines = out.splitlines(keepends=True)
         self.assertTrue(all(line.startswith("[1] x") and len(line) <= 65536 for line in lines))
         self.assertTrue(all(line.endswith("x\\\n") for line in lines[:-1]))
@@ -100,7 +149,9 @@ class Output(Case):
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 77, 0, 0))
         program = "import os, time; n = [fd for fd in (1, 2) if os.isatty(fd)]; print(n, n and os.get_terminal_size(1), end='', flush=True); time.sleep(60)"
         words = self.command("-n", "2", "--pty", program=[sys.executable, "-c", program])
-        with subprocess.Popen(words, cwd=self.dir, env=CLEAN, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave) as p:
+        with subprocess.Popen(
+            words, cwd=self.dir, env=CLEAN, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave
+        ) as p:
             os.close(slave)
             seen, start = b"", time.monotonic()
             while b"lines=33)" not in seen or b"[1] [] []" not in seen:
@@ -134,8 +185,19 @@ class Output(Case):
         self.assertEqual(len(self.read("d/logs/attempt_0/rank_1/stdout.log").split()), 1000)
 
     def test_stdin(self):
-        for option, expected in (("rank0", ["[0] hi"]), ("all", ["[0] hi", "[1] hi", "[2] hi"]), ("none", [])):
-            self.assertEqual(sorted(self.launch("-n", "3", "--stdin", option, program=["cat"], stdin="hi\n")[0].splitlines()), expected)
+        for option, expected in (
+            ("rank0", ["[0] hi"]),
+            ("all", ["[0] hi", "[1] hi", "[2] hi"]),
+            ("none", []),
+        ):
+            self.assertEqual(
+                sorted(
+                    self.launch("-n", "3", "--stdin", option, program=["cat"], stdin="hi\n")[
+                        0
+                    ].splitlines()
+                ),
+                expected,
+            )
         self.assertEqual(self.launch("-n", "2", program=["cat"], stdin="hi\n")[0], "")
         self.assertEqual(self.launch(program=["cat"], stdin="hi\n")[0], "hi\n")
         text = "".join(f"line {i}\n" for i in range(50000))

@@ -2,6 +2,7 @@
 
 usage: test_launch_signals.py LEVIN [test names]
 """
+
 import os
 import signal
 import subprocess
@@ -13,7 +14,11 @@ from launch_case import Case, CLEAN, main, WAIT_S
 
 class Signals(Case):
     def test_sigint(self):
-        p = self.start("-n", "2", sh='trap "touch int.$RANK; exit 130" INT; echo $$ > pid.$RANK; while :; do sleep 0.02; done')
+        p = self.start(
+            "-n",
+            "2",
+            sh='trap "touch int.$RANK; exit 130" INT; echo $$ > pid.$RANK; while :; do sleep 0.02; done',
+        )
         pids = self.pids(2)
         p.send_signal(signal.SIGINT)
         self.assertEqual(p.wait(WAIT_S), 130)
@@ -21,7 +26,11 @@ class Signals(Case):
         self.gone(pids)
 
     def test_sigint_twice(self):
-        p = self.start("-n", "2", sh='trap "touch int.$RANK" INT; echo $$ > pid.$RANK; while :; do sleep 0.02; done')
+        p = self.start(
+            "-n",
+            "2",
+            sh='trap "touch int.$RANK" INT; echo $$ > pid.$RANK; while :; do sleep 0.02; done',
+        )
         pids = self.pids(2)
         p.send_signal(signal.SIGINT)
         self.wait_for(lambda: all(os.path.exists(f"{self.dir}/int.{r}") for r in range(2)))
@@ -31,10 +40,18 @@ class Signals(Case):
         self.gone(pids)
 
     def test_sigterm(self):
-        for number, name, code in ((signal.SIGTERM, "TERM", 143), (signal.SIGHUP, "HUP", 129), (signal.SIGQUIT, "QUIT", 131)):
+        for number, name, code in (
+            (signal.SIGTERM, "TERM", 143),
+            (signal.SIGHUP, "HUP", 129),
+            (signal.SIGQUIT, "QUIT", 131),
+        ):
             for end, expected in ((f"exit {code}", code), ("exit 0", 0), ("exit 85", 85)):
                 with self.subTest(signal=name, end=end):
-                    p = self.start("-n", "2", sh=f'trap "{end}" {name}; echo $$ > pid.$RANK; while :; do sleep 0.02; done')
+                    p = self.start(
+                        "-n",
+                        "2",
+                        sh=f'trap "{end}" {name}; echo $$ > pid.$RANK; while :; do sleep 0.02; done',
+                    )
                     self.pids(2)
                     p.send_signal(number)
                     self.assertEqual(p.wait(WAIT_S), expected)
@@ -54,7 +71,9 @@ while not os.path.exists("stop"):
 print(len(got))
 """
         words = self.command("-n", "2", "--no-prefix", program=[sys.executable, "-c", program])
-        with subprocess.Popen(words, cwd=self.dir, env=CLEAN, stdout=subprocess.PIPE, text=True) as p:
+        with subprocess.Popen(
+            words, cwd=self.dir, env=CLEAN, stdout=subprocess.PIPE, text=True
+        ) as p:
             self.pids(2)
             p.send_signal(signal.SIGUSR1)
             self.wait_for(lambda: all(os.path.exists(f"{self.dir}/got.{r}") for r in range(2)))
@@ -70,7 +89,15 @@ class Patience(Case):
         """The launcher is told to stop: its ranks have more time than those whose neighbour has failed."""
         sh = "trap 'sleep 2.5; echo saved; exit 0' TERM; echo $$ > pid.$RANK; while :; do sleep 0.05; done"
         for patience, saved in (("30", 2), ("0.1", 0)):
-            p = self.start("-n", "2", "--no-prefix", "--show=all", "--grace=2", f"--stop-grace={patience}", sh=sh)
+            p = self.start(
+                "-n",
+                "2",
+                "--no-prefix",
+                "--show=all",
+                "--grace=2",
+                f"--stop-grace={patience}",
+                sh=sh,
+            )
             pids = self.pids(2)
             p.send_signal(signal.SIGTERM)
             out, err = p.communicate(timeout=WAIT_S)
@@ -81,9 +108,18 @@ class Patience(Case):
                 os.remove(f"{self.dir}/pid.{rank}")
 
     def test_nohup(self):
-        p = subprocess.Popen(self.command("-n", "2", program=["sh", "-c", "echo $$ > pid.$RANK; sleep 0.5; echo done"]), cwd=self.dir, env=CLEAN,
-                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        p = subprocess.Popen(
+            self.command(
+                "-n", "2", program=["sh", "-c", "echo $$ > pid.$RANK; sleep 0.5; echo done"]
+            ),
+            cwd=self.dir,
+            env=CLEAN,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+        )
         self.pids(2)
         p.send_signal(signal.SIGHUP)
         out, err = p.communicate(timeout=WAIT_S)
@@ -92,13 +128,28 @@ class Patience(Case):
 
 class Restarts(Case):
     def test_restarts(self):
-        sh = 'echo $LEVIN_RESTART_COUNT $TORCHELASTIC_RESTART_COUNT $LEVIN_MASTER_PORT $MASTER_PORT; [ $RANK = 1 ] && [ $LEVIN_RESTART_COUNT -lt 2 ] && exit 1; sleep 0.2'
-        out, err = self.launch("-n", "2", "--max-restarts", "2", "--crash-loop", "0", "--show", "1", "--no-prefix", "--run-dir", "d", sh=sh)
+        sh = "echo $LEVIN_RESTART_COUNT $TORCHELASTIC_RESTART_COUNT $LEVIN_MASTER_PORT $MASTER_PORT; [ $RANK = 1 ] && [ $LEVIN_RESTART_COUNT -lt 2 ] && exit 1; sleep 0.2"
+        out, err = self.launch(
+            "-n",
+            "2",
+            "--max-restarts",
+            "2",
+            "--crash-loop",
+            "0",
+            "--show",
+            "1",
+            "--no-prefix",
+            "--run-dir",
+            "d",
+            sh=sh,
+        )
         rows = [line.split() for line in out.splitlines()]
         self.assertEqual([row[:2] for row in rows], [["0", "0"], ["1", "1"], ["2", "2"]])
         self.assertEqual(len({row[2] for row in rows}), 3)
         self.assertIn("restart 2 of 2", err)
-        self.assertEqual(sorted(os.listdir(f"{self.dir}/d/logs")), ["attempt_0", "attempt_1", "attempt_2"])
+        self.assertEqual(
+            sorted(os.listdir(f"{self.dir}/d/logs")), ["attempt_0", "attempt_1", "attempt_2"]
+        )
         self.launch("-n", "2", "--max-restarts", "1", "--crash-loop", "0", sh="exit 4", code=4)
 
     def test_a_crash_loop_ends(self):
@@ -108,11 +159,26 @@ class Restarts(Case):
 
     def test_no_restart_makes_sense(self):
         for code in (64, 85):
-            self.launch("--max-restarts", "3", "--crash-loop", "0", sh=f"echo x >> runs.{code}; exit {code}", code=code)
+            self.launch(
+                "--max-restarts",
+                "3",
+                "--crash-loop",
+                "0",
+                sh=f"echo x >> runs.{code}; exit {code}",
+                code=code,
+            )
             self.assertEqual(self.read(f"runs.{code}"), "x\n")
-        self.launch("--max-restarts", "3", "--crash-loop", "0", sh="echo x >> asked; exit 143", code=143)
+        self.launch(
+            "--max-restarts", "3", "--crash-loop", "0", sh="echo x >> asked; exit 143", code=143
+        )
         self.assertEqual(self.read("asked"), "x\n")
-        p = self.start("--max-restarts", "3", "--crash-loop", "0", sh="echo x >> runs; echo $$ > pid.0; sleep 600")
+        p = self.start(
+            "--max-restarts",
+            "3",
+            "--crash-loop",
+            "0",
+            sh="echo x >> runs; echo $$ > pid.0; sleep 600",
+        )
         self.pids(1)
         p.send_signal(signal.SIGINT)
         self.assertEqual(p.wait(WAIT_S), 130)

@@ -2,6 +2,7 @@
 
 usage: test_layouts.py LEVIN [test names]
 """
+
 import json
 import os
 import re
@@ -27,24 +28,34 @@ class Layouts(Case):
 
     def right(self, *more):
         """How many images eval measured, and what it said beside."""
-        printed, reported = self.levin(["eval", f"model={self.out}", f"data={self.data}", *more], OK)
+        printed, reported = self.levin(
+            ["eval", f"model={self.out}", f"data={self.data}", *more], OK
+        )
         return int(re.search(r"of (\d+) right", printed).group(1)), reported
 
     def test_counts_of_classes(self):
         folder(self.data, {"cat": 5, "dog": 7, "ape": 2})
         printed, _ = self.plan()
-        self.assertIn("14 images in 3 classes (ape 2, cat 5, dog 7); 11 to train, 3 to val", printed)
+        self.assertIn(
+            "14 images in 3 classes (ape 2, cat 5, dog 7); 11 to train, 3 to val", printed
+        )
         folder(self.data, {f"more{i}": 1 for i in range(18)})
         printed, reported = self.plan()
         self.assertIn("32 images in 21 classes (smallest: more0 1, largest: dog 7)", printed)
-        self.assertRegex(reported, "too few images to validate any of: more0, more1, .*, and 10 more")
+        self.assertRegex(
+            reported, "too few images to validate any of: more0, more1, .*, and 10 more"
+        )
         self.assertNotIn("too few", self.plan("val_split=0")[1])
 
     def test_parts(self):
-        folder(self.data, {"Train/cat": 6, "Train/dog": 6, "validation/dog": 3, "TEST/cat": 4,
-                           "TEST/dog": 1})
+        folder(
+            self.data,
+            {"Train/cat": 6, "Train/dog": 6, "validation/dog": 3, "TEST/cat": 4, "TEST/dog": 1},
+        )
         printed, reported = self.plan()
-        self.assertIn("15 images in 2 classes (cat 6, dog 9); 12 to train, 3 to validate; ", printed)
+        self.assertIn(
+            "15 images in 2 classes (cat 6, dog 9); 12 to train, 3 to validate; ", printed
+        )
         self.assertIn("; TEST/ is left to eval", printed)
         self.assertIn("the validation part has no image of: cat", reported)
         self.train(data=self.data)
@@ -57,22 +68,30 @@ class Layouts(Case):
         out = self.levin(["eval", f"model={self.out}", f"data={self.data}", "--json"], OK)[0]
         self.assertEqual(json.loads(out)["split"], "test")
         # predict knows no classes; where it names that of the folder, eval counts it
-        self.levin(["predict", f"model={self.out}", f"data={self.data}",
-                    f"output={self.dir}/p.csv"], OK)
+        self.levin(
+            ["predict", f"model={self.out}", f"data={self.data}", f"output={self.dir}/p.csv"], OK
+        )
         rows = [row.split(",")[:2] for row in read(f"{self.dir}/p.csv").decode().splitlines()[1:]]
-        for part, split in (("Train/", "train"), ("validation/", "val"), ("TEST/", "test"),
-                            ("", "all")):
+        for part, split in (
+            ("Train/", "train"),
+            ("validation/", "val"),
+            ("TEST/", "test"),
+            ("", "all"),
+        ):
             good = sum(f"/{name}/" in file for file, name in rows if file.startswith(part))
-            printed = self.levin(["eval", f"model={self.out}", f"data={self.data}", f"split={split}"],
-                              OK)[0]
+            printed = self.levin(
+                ["eval", f"model={self.out}", f"data={self.data}", f"split={split}"], OK
+            )[0]
             self.assertIn(f"({good} of {sizes[split]} right)", printed)
 
     def test_test_without_val(self):
         folder(self.data, {"train/cat": 5, "train/dog": 5, "test/cat": 3})
         self.assertIn("(cat 5, dog 5); 8 to train, 2 to validate; test/ is left", self.plan()[0])
         self.train(data=self.data)
-        self.assertEqual([self.right(f"split={s}")[0] for s in ("train", "val", "test", "all",
-                                                                "auto")], [8, 2, 3, 13, 3])
+        self.assertEqual(
+            [self.right(f"split={s}")[0] for s in ("train", "val", "test", "all", "auto")],
+            [8, 2, 3, 13, 3],
+        )
         hashes = self.hashes()
         os.rename(f"{self.data}/test", f"{self.dir}/test")  # it takes no part in training
         self.train("overwrite=true", data=self.data)
@@ -92,21 +111,36 @@ class Layouts(Case):
 
     def test_parts_are_not_taken_for_classes(self):
         folder(self.data, {"train/cat": 3, "train/dog": 3, "dev/cat": 2})
-        for words in (["plan", *self.words(self.data, self.out)],
-                      ["eval", f"model={self.model}", f"data={self.data}"]):
-            self.levin(words, USAGE, ["parts of the data, or classes?", "dev", "train",
-                                      "data.layout=classes"])
+        for words in (
+            ["plan", *self.words(self.data, self.out)],
+            ["eval", f"model={self.model}", f"data={self.data}"],
+        ):
+            self.levin(
+                words,
+                USAGE,
+                ["parts of the data, or classes?", "dev", "train", "data.layout=classes"],
+            )
         self.refused([f"data={self.data}"], ["parts of the data, or classes?"])
         self.assertIn("8 images in 2 classes (dev 2, train 6)", self.plan("data.layout=classes")[0])
         data = f"{self.dir}/nested"
         folder(data, {"one/cat": 3, "one/dog": 3, "two/cat": 2, "two/dog": 1})
-        self.refused([f"data={data}"], ["all 2 folders", "hold the same sub-folders (cat, dog)",
-                                        f"data={data}/one", "data.layout=classes"])
+        self.refused(
+            [f"data={data}"],
+            [
+                "all 2 folders",
+                "hold the same sub-folders (cat, dog)",
+                f"data={data}/one",
+                "data.layout=classes",
+            ],
+        )
 
     def test_the_spelling_of_classes(self):
         folder(self.data, {"Cat": 3, "dog": 3})
-        self.levin(["eval", f"model={self.model}", f"data={self.data}"], FAILURE,
-                   ["has the class Cat, which the model calls cat"])
+        self.levin(
+            ["eval", f"model={self.model}", f"data={self.data}"],
+            FAILURE,
+            ["has the class Cat, which the model calls cat"],
+        )
         folder(f"{self.dir}/parts", {"train/Cat": 3, "train/dog": 3, "val/cat": 1})
         self.refused([f"data={self.dir}/parts"], ["val/ has the class cat, which train/ calls Cat"])
 
@@ -114,8 +148,15 @@ class Layouts(Case):
         photos(self.data)
         for name in ("cat/a.webp", "cat/b.WEBP", "notes.txt"):
             write(f"{self.data}/{name}", b"RIFF")
-        for name in ("cat/x.jfif", "dog/x", "__MACOSX/cat/x.jpg", "cat/._x.jpg", "@eaDir/x.jpg",
-                     "dog/.ipynb_checkpoints/x.jpg", "dog/Thumbs.db"):
+        for name in (
+            "cat/x.jfif",
+            "dog/x",
+            "__MACOSX/cat/x.jpg",
+            "cat/._x.jpg",
+            "@eaDir/x.jpg",
+            "dog/.ipynb_checkpoints/x.jpg",
+            "dog/Thumbs.db",
+        ):
             write(f"{self.data}/{name}", JPEG)
         line = "ignored: 2 .webp, 1 .txt\n"
         printed, _ = self.plan()
@@ -128,10 +169,12 @@ class Layouts(Case):
         self.assertIn(line, read(f"{self.out}/train.log").decode())
         self.assertEqual(read(f"{self.out}/data.index").count(b"\nignored "), 2)
         for words in (["eval"], ["predict", f"output={self.dir}/p.csv"]):
-            self.assertIn(line, self.levin([*words, f"model={self.out}", f"data={self.data}"],
-                                           OK)[1])
-        self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"], OK,
-                   [line])  # from the index
+            self.assertIn(
+                line, self.levin([*words, f"model={self.out}", f"data={self.data}"], OK)[1]
+            )
+        self.levin(
+            ["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"], OK, [line]
+        )  # from the index
         self.assertEqual(read(f"{self.dir}/p.csv").count(b"\n"), 1 + 14)
 
     def test_classes_called_like_parts(self):
@@ -143,25 +186,39 @@ class Layouts(Case):
             self.assertNotIn("left to eval", printed)
         os.rename(f"{self.data}/prod", f"{self.data}/train")
         self.train("data.layout=classes", data=self.data)
-        self.levin(["eval", f"model={self.out}", f"data={self.data}"], USAGE,
-                   ["lie in no class folder", "data.layout=classes"])
+        self.levin(
+            ["eval", f"model={self.out}", f"data={self.data}"],
+            USAGE,
+            ["lie in no class folder", "data.layout=classes"],
+        )
         self.assertEqual(self.right("data.layout=classes")[0], 10)
 
     def test_class_without_images(self):
         photos(self.data)
         write(f"{self.data}/hat/a.webp", b"RIFF")
-        self.refused([f"data={self.data}"],
-                     ["no image (JPEG or PNG) in the class folder hat (ignored: 1 .webp)",
-                      "on_error=skip"])
-        self.train("on_error=skip", data=self.data,
-                   expects=["no image (JPEG or PNG) in the class folder hat",
-                         "12 images in 2 classes"])
+        self.refused(
+            [f"data={self.data}"],
+            ["no image (JPEG or PNG) in the class folder hat (ignored: 1 .webp)", "on_error=skip"],
+        )
+        self.train(
+            "on_error=skip",
+            data=self.data,
+            expects=["no image (JPEG or PNG) in the class folder hat", "12 images in 2 classes"],
+        )
         write(f"{self.data}/coat/b.jpg", b"RIFF")
         write(f"{self.data}/coat/c.jpg", b"RIFF")
-        self.train("overwrite=true", data=self.data, code=FAILURE,
-                   expects=["2 of 14 images cannot be used", "on_error=skip"])
-        self.train("on_error=skip", "overwrite=true", data=self.data,
-                   expects=["no image can be read of the classes coat"])
+        self.train(
+            "overwrite=true",
+            data=self.data,
+            code=FAILURE,
+            expects=["2 of 14 images cannot be used", "on_error=skip"],
+        )
+        self.train(
+            "on_error=skip",
+            "overwrite=true",
+            data=self.data,
+            expects=["no image can be read of the classes coat"],
+        )
 
 
 if __name__ == "__main__":

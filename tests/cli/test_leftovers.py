@@ -4,6 +4,7 @@ ends what is left of its own run, touches nothing of the next one.
 
 usage: test_leftovers.py LEVIN [test names]
 """
+
 import os
 import shutil
 import signal
@@ -18,9 +19,20 @@ from rank_processes import being_written, children, drop_identity, of_process
 
 drop_identity()
 # A checkpoint of 40 MB after each step: there is nearly always one being written.
-LARGE = ["train", "classify", "data=builtin:shapes", "data.count=60", "image_size=64", "model=mlp",
-         "batch_size=30", "micro_batches=3", "wgrad_threads=1", "max_epochs=-1", "accelerator=cpu",
-         "checkpoint.every_n_steps=1"]
+LARGE = [
+    "train",
+    "classify",
+    "data=builtin:shapes",
+    "data.count=60",
+    "image_size=64",
+    "model=mlp",
+    "batch_size=30",
+    "micro_batches=3",
+    "wgrad_threads=1",
+    "max_epochs=-1",
+    "accelerator=cpu",
+    "checkpoint.every_n_steps=1",
+]
 
 
 def alive(pid):
@@ -43,9 +55,15 @@ class Leftovers(unittest.TestCase):
         self.out = f"{self.dir}/run"
 
     def start(self, arguments):
-        p = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                             cwd=self.dir, env={**os.environ, "TMPDIR": self.tmp},
-                             stdin=subprocess.DEVNULL, start_new_session=True)
+        p = subprocess.Popen(
+            arguments,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self.dir,
+            env={**os.environ, "TMPDIR": self.tmp},
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         self.addCleanup(self.end, p)
         return p
 
@@ -97,10 +115,26 @@ class Leftovers(unittest.TestCase):
 
     def launch(self, name):
         """Two ranks, each with a daemon, in one folder and under one name."""
-        sh = f"setsid sleep 600 & echo $! $$ >{name}.part.$RANK; " \
-             f"mv {name}.part.$RANK {name}.$RANK; wait"
-        p = self.start([LEVIN, "launch", "-n", "2", "--run-dir", "same", "--run-id", "same", "--",
-                        "sh", "-c", sh])
+        sh = (
+            f"setsid sleep 600 & echo $! $$ >{name}.part.$RANK; "
+            f"mv {name}.part.$RANK {name}.$RANK; wait"
+        )
+        p = self.start(
+            [
+                LEVIN,
+                "launch",
+                "-n",
+                "2",
+                "--run-dir",
+                "same",
+                "--run-id",
+                "same",
+                "--",
+                "sh",
+                "-c",
+                sh,
+            ]
+        )
         files = [f"{self.dir}/{name}.{rank}" for rank in range(2)]
         self.wait_for(lambda: all(os.path.exists(file) for file in files))
         pids = []

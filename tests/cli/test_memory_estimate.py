@@ -4,6 +4,7 @@ images: the program, its libraries and threads, and hardly anything of its own.
 
 usage: test_memory_estimate.py LEVIN [test names]      LEVIN_TEST_SLOW=1: more networks and sizes
 """
+
 import os
 import re
 import shutil
@@ -17,8 +18,15 @@ from rank_processes import drop_identity
 
 drop_identity()
 UNITS = {"KiB": 1 / 1024, "MiB": 1, "GiB": 1024}
-SHAPES = ["data=builtin:shapes", "data.count=40", "val_split=0.2", "max_epochs=1",
-          "accelerator=cpu", "verbose=true", "num_workers=0"]
+SHAPES = [
+    "data=builtin:shapes",
+    "data.count=40",
+    "val_split=0.2",
+    "max_epochs=1",
+    "accelerator=cpu",
+    "verbose=true",
+    "num_workers=0",
+]
 SLOW = bool(os.environ.get("LEVIN_TEST_SLOW"))
 
 
@@ -64,8 +72,10 @@ class Memory(unittest.TestCase):
     def holds(self, *more):
         estimate, peak = self.measure(*more)
         took = peak - self.base
-        report = f"{' '.join(more)}: estimated {estimate:.1f} MiB, took {took:.1f} above a base " \
-                 f"of {self.base:.1f}"
+        report = (
+            f"{' '.join(more)}: estimated {estimate:.1f} MiB, took {took:.1f} above a base "
+            f"of {self.base:.1f}"
+        )
         self.assertLess(abs(estimate - took), 0.1 * took, report)
 
     def test_batch_sizes(self):
@@ -79,12 +89,26 @@ class Memory(unittest.TestCase):
 
     def test_no_validation_before_the_end(self):
         """Lanes, batches and short micro-batches of what never comes do not count."""
-        self.holds("model=cnn", "image_size=64", "batch_size=64", "micro_batches=4", "lanes=2",
-                   "max_steps=2", "data.count=300", "eval_batch_size=60")
+        self.holds(
+            "model=cnn",
+            "image_size=64",
+            "batch_size=64",
+            "micro_batches=4",
+            "lanes=2",
+            "max_steps=2",
+            "data.count=300",
+            "eval_batch_size=60",
+        )
 
     def test_weights_that_are_exported_as_they_are(self):
-        self.holds("model=vit_s_16", "image_size=32", "batch_size=1", "max_steps=1", "optim=sgd",
-                   "optim.momentum=0")
+        self.holds(
+            "model=vit_s_16",
+            "image_size=32",
+            "batch_size=1",
+            "max_steps=1",
+            "optim=sgd",
+            "optim.momentum=0",
+        )
 
     def test_ranks_that_are_threads(self):
         """All of them are in the one process, and share weights and optimizer."""
@@ -96,10 +120,21 @@ class Memory(unittest.TestCase):
             for size in (64, 96):
                 for how in ((4, 1, 1), (16, 1, 1), (16, 4, 1), (16, 4, 2)):
                     with self.subTest(model=model, size=size, how=how):
-                        self.holds(f"model={model}", f"image_size={size}", f"batch_size={how[0]}",
-                                   f"micro_batches={how[1]}", f"lanes={how[2]}")
-        self.holds("model=resnet18", "image_size=64", "batch_size=8", "micro_batches=8", "devices=2",
-                   "strategy=dp")
+                        self.holds(
+                            f"model={model}",
+                            f"image_size={size}",
+                            f"batch_size={how[0]}",
+                            f"micro_batches={how[1]}",
+                            f"lanes={how[2]}",
+                        )
+        self.holds(
+            "model=resnet18",
+            "image_size=64",
+            "batch_size=8",
+            "micro_batches=8",
+            "devices=2",
+            "strategy=dp",
+        )
 
 
 if __name__ == "__main__":

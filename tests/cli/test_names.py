@@ -5,6 +5,7 @@ same one in train, eval, predict and after resume, and its bytes can be recovere
 
 usage: test_names.py LEVIN [test names]
 """
+
 import csv
 import io
 import json
@@ -56,8 +57,9 @@ class Names(unittest.TestCase):
         return text
 
     def levin(self, *words, code=OK, before=(), expects=()):
-        done = subprocess.run([*before, LEVIN, *words], capture_output=True, timeout=WAIT_S,
-                              stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            [*before, LEVIN, *words], capture_output=True, timeout=WAIT_S, stdin=subprocess.DEVNULL
+        )
         reported = done.stdout + done.stderr
         if code is not None:
             self.assertEqual(done.returncode, code, reported.decode(errors="replace"))
@@ -81,7 +83,15 @@ class Names(unittest.TestCase):
 
     def test_a_class_is_the_same_everywhere(self):
         photos, run = self.photos(), self.dir + b"/run"
-        self.levin(b"plan", b"train", b"classify", b"data=" + photos, b"model=mlp", b"image_size=8", b"batch_size=4")
+        self.levin(
+            b"plan",
+            b"train",
+            b"classify",
+            b"data=" + photos,
+            b"model=mlp",
+            b"image_size=8",
+            b"batch_size=4",
+        )
         self.train(b"data=" + photos, b"max_steps=2", b"batch_size=4")
         # Whatever the run left as text is clean, and valid.
         for name in (b"train.log", b"config.yaml", b"metrics.jsonl", b"data.index"):
@@ -104,27 +114,42 @@ class Names(unittest.TestCase):
         self.assertEqual(self.levin(b"ckpt", b"hash", run), before)
         self.levin(b"train", b"classify", b"out=" + run, b"resume=true", b"max_steps=3")
 
-        reported = self.levin(b"eval", b"model=" + run, b"data=" + photos, b"split=val",
-                          b"sheet=" + self.dir + b"/page.png")
+        reported = self.levin(
+            b"eval",
+            b"model=" + run,
+            b"data=" + photos,
+            b"split=val",
+            b"sheet=" + self.dir + b"/page.png",
+        )
         for name in CLASSES.values():
             self.assertIn(f"  {name} ", reported)
         self.check_rows(run, photos)
 
     def check_rows(self, run, photos):
-        files = {n + b"/" + f for n in CLASSES for f in os.listdir(photos + b"/" + n) if f[-4:] == b".png"}
+        files = {
+            n + b"/" + f
+            for n in CLASSES
+            for f in os.listdir(photos + b"/" + n)
+            if f[-4:] == b".png"
+        }
         for kind in (b"csv", b"jsonl"):
             out = self.dir + b"/pred." + kind
             self.levin(b"predict", b"model=" + run, b"data=" + photos, b"output=" + out)
             with open(out, "rb") as f:
                 text = self.clean(f.read(), out)
-            rows = list(csv.DictReader(io.StringIO(text)) if kind == b"csv"
-                        else map(json.loads, text.splitlines()))
+            rows = list(
+                csv.DictReader(io.StringIO(text))
+                if kind == b"csv"
+                else map(json.loads, text.splitlines())
+            )
             self.assertEqual({raw(r["file"]) for r in rows}, files)
             self.assertLessEqual({r["class"] for r in rows}, set(CLASSES.values()))
 
     def test_errors_and_warnings(self):
         photos, name = self.photos(), next(iter(CLASSES))
-        self.train(b"data=" + photos + b"/no\nsuch\x1b[31m", code=USAGE, expects=[r"no\x0asuch\x1b[31m"])
+        self.train(
+            b"data=" + photos + b"/no\nsuch\x1b[31m", code=USAGE, expects=[r"no\x0asuch\x1b[31m"]
+        )
         self.train(b"data=" + photos, b"optim=\x1b]0;x\x07", code=USAGE)
         self.train(b"data=" + photos, b"\xc2\x9bkey=1", code=USAGE)
         self.train(b"config=" + self.dir + b"/no\n.yaml", b"data=" + photos, code=USAGE)
@@ -159,8 +184,12 @@ class Names(unittest.TestCase):
         self.levin(b"launch", b"-n", b"2", b"--dry-run", b"--", b"echo", b"\x1b[2J", code=None)
         # What the program itself prints is its own.
         line = b"\x1b[31mred\x1b[0m \xff\xc2\x9b"
-        done = subprocess.run([LEVIN, b"launch", b"-n", b"1", b"--", b"printf", line + b"\\n"],
-                              capture_output=True, timeout=WAIT_S, cwd=self.dir)
+        done = subprocess.run(
+            [LEVIN, b"launch", b"-n", b"1", b"--", b"printf", line + b"\\n"],
+            capture_output=True,
+            timeout=WAIT_S,
+            cwd=self.dir,
+        )
         self.assertEqual((done.returncode, done.stdout), (0, line + b"\n"))
 
 

@@ -5,6 +5,7 @@ bits; a change of what its bits follow from is noticed; its models predict and e
 
 usage: test_old_checkpoint.py SOURCE LEVIN [test names]
 """
+
 import csv
 import os
 import re
@@ -49,9 +50,12 @@ class OldCheckpoint(unittest.TestCase):
 
     def test_it_resumes_to_the_same_bits(self):
         """With its key under each name and without it, on other layouts, and in two parts."""
-        layouts = {"plain": [], "lanes": ["lanes=2", "num_workers=0"],
-                   "ranks": ["devices=2", "accelerator=cpu"],
-                   **{name: [f"{name}=4"] for name in self.names}}
+        layouts = {
+            "plain": [],
+            "lanes": ["lanes=2", "num_workers=0"],
+            "ranks": ["devices=2", "accelerator=cpu"],
+            **{name: [f"{name}=4"] for name in self.names},
+        }
         hashes = {}
         for name, words in layouts.items():
             run = self.old(name)
@@ -107,18 +111,31 @@ class OldCheckpoint(unittest.TestCase):
 
     def test_its_models_are_used(self):
         run = self.old("run")
-        for model in (run, run / "exported_models/exported_last.safetensors",
-                      run / "checkpoints/last.safetensors"):
+        for model in (
+            run,
+            run / "exported_models/exported_last.safetensors",
+            run / "checkpoints/last.safetensors",
+        ):
             levin("predict", f"model={model}", *SMALL, f"output={self.dir}/p.csv")
             with open(self.dir / "p.csv", encoding="utf-8") as f:
                 rows = list(csv.DictReader(f))
             self.assertEqual(len(rows), 60)
-            self.assertLessEqual({r["class"] for r in rows},
-                                 {"circle", "square", "triangle", "star", "cross", "ring"})
+            self.assertLessEqual(
+                {r["class"] for r in rows},
+                {"circle", "square", "triangle", "star", "cross", "ring"},
+            )
             levin("eval", f"model={model}", *SMALL)
             levin("export", f"model={model}", f"output={self.dir}/w.safetensors")
-        told = levin("train", "classify", *SMALL, f"out={self.dir}/next", "model=mlp",
-                     "image_size=4", f"weights={run}", "max_steps=1")
+        told = levin(
+            "train",
+            "classify",
+            *SMALL,
+            f"out={self.dir}/next",
+            "model=mlp",
+            "image_size=4",
+            f"weights={run}",
+            "max_steps=1",
+        )
         self.assertRegex(told, r"\b6 of the model's 6\b")
 
 

@@ -2,6 +2,7 @@
 
 usage: test_ops.py SOURCE_DIR LEVIN
 """
+
 import re
 import subprocess
 import sys
@@ -31,8 +32,24 @@ class Ops(unittest.TestCase):
             words = line.split(None, 9)
             self.assertEqual(words[1].split("-")[-1], n_in, name)
             self.assertEqual(words[2].split("-")[-1], n_out, name)
-            self.assertEqual(words[3:7], ["cpu", "cpu" if "BF16" in flags else "copy", "cpu" if "LVNI_F16" in flags else "copy", "ref"], name)
-            self.assertEqual(words[7], "low" if "LOW" in flags else "f32" if "FULL" in flags else "widest" if "WIDEST" in flags else "given")
+            self.assertEqual(
+                words[3:7],
+                [
+                    "cpu",
+                    "cpu" if "BF16" in flags else "copy",
+                    "cpu" if "LVNI_F16" in flags else "copy",
+                    "ref",
+                ],
+                name,
+            )
+            self.assertEqual(
+                words[7],
+                (
+                    "low"
+                    if "LOW" in flags
+                    else "f32" if "FULL" in flags else "widest" if "WIDEST" in flags else "given"
+                ),
+            )
             self.assertEqual(words[8] == "yes", name in SECOND)
             self.assertEqual(words[9], sentence)
 
@@ -42,7 +59,9 @@ class Ops(unittest.TestCase):
         self.assertIn("attributes  stride, padding, dilation", reported)
         self.assertIn("the same on any number of threads", reported)
         self.assertIn("2nd         its gradient has a gradient", reported)
-        self.assertIn("bf16        cpu, on f32 copies", levin("ops", "accuracy"))  # no kernel of its own: it only counts
+        self.assertIn(
+            "bf16        cpu, on f32 copies", levin("ops", "accuracy")
+        )  # no kernel of its own: it only counts
         self.assertRegex(levin("ops", "cast"), r"(?m)^  bf16        cpu$")
         reported = levin("ops", "linear_grad_weight")
         self.assertIn("outputs     1-2", reported)
@@ -51,7 +70,9 @@ class Ops(unittest.TestCase):
 
     def test_mistakes(self):
         self.assertIn("did you mean softmax?", levin("ops", "sofmax", status=64))
-        self.assertIn("there is no op qqqqqqqq; `levin ops` lists all", levin("ops", "qqqqqqqq", status=64))
+        self.assertIn(
+            "there is no op qqqqqqqq; `levin ops` lists all", levin("ops", "qqqqqqqq", status=64)
+        )
         self.assertIn("usage: levin ops [NAME]", levin("ops", "add", "sub", status=64))
 
     def test_the_overview_names_it(self):

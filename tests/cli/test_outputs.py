@@ -80,7 +80,8 @@ class Outputs(Case):
                 _, reported = self.raw(*words, f"output={name}", code=USAGE)
                 self.assertIn(f"output={name}: ", reported)
                 self.assertIn(
-                    f"give a name that ends in {' or '.join(endings)}, or output=- for stdout", reported
+                    f"give a name that ends in {' or '.join(endings)}, or output=- for stdout",
+                    reported,
                 )
                 self.assertEqual(sorted(os.listdir(self.dir)), before)
 
@@ -102,7 +103,11 @@ class Outputs(Case):
         self.raw("export", f"model={self.model}", "output=w.safetensors")
         self.raw(*array, "output=o.npy")
         self.assertEqual(self.raw(*array, "output=-")[0], read(f"{self.dir}/o.npy"))
-        for word in ("json=true", "top_k=2", "probabilities=true"):  # logits have no rows of classes
+        for word in (
+            "json=true",
+            "top_k=2",
+            "probabilities=true",
+        ):  # logits have no rows of classes
             _, reported = self.raw(*array, word, code=USAGE)
             self.assertIn("this has no effect on the logits of an array", reported)
         self.assertFalse(os.path.exists(f"{self.dir}/-"))

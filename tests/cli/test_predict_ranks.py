@@ -3,6 +3,7 @@ accelerator, with chunks that do not go round; one message when something fails;
 
 usage: test_predict_ranks.py LEVIN DATA [test names]   DATA: folder with clothing/ (photos in 10 classes); absent: said, and left out
 """
+
 import csv
 import json
 import os
@@ -20,7 +21,14 @@ for name in ("LEVIN_SIM_DEVICES", "LEVIN_SIM_MEMORY"):
     os.environ.pop(name, None)
 SIM = {"LEVIN_SIM_DEVICES": "5", "LEVIN_SIM_MEMORY": "64MiB"}
 SHAPES = ["data=builtin:shapes", "data.count=45", "eval_batch_size=4", "num_workers=1"]
-LAYOUTS = [("cpu", "dp", 2), ("cpu", "ddp", 2), ("cpu", "dp", 5), ("cpu", "ddp", 3), ("sim", "dp", 3), ("sim", "ddp", 2)]
+LAYOUTS = [
+    ("cpu", "dp", 2),
+    ("cpu", "ddp", 2),
+    ("cpu", "dp", 5),
+    ("cpu", "ddp", 3),
+    ("sim", "dp", 3),
+    ("sim", "ddp", 2),
+]
 
 
 def layout(accelerator, strategy, ranks):
@@ -54,14 +62,39 @@ class Ranks(Case):
 
     def test_fewer_chunks_than_ranks(self):
         few = [("cpu", "dp", 5), ("cpu", "ddp", 3)]
-        self.one_and_many("predict", f"model={self.model}", "data=builtin:shapes", "data.count=9", layouts=few, output="table.csv")
-        self.one_and_many("predict", f"model={self.model}", "data=builtin:shapes", "data.count=2", "eval_batch_size=1", layouts=few, output="table.csv")
+        self.one_and_many(
+            "predict",
+            f"model={self.model}",
+            "data=builtin:shapes",
+            "data.count=9",
+            layouts=few,
+            output="table.csv",
+        )
+        self.one_and_many(
+            "predict",
+            f"model={self.model}",
+            "data=builtin:shapes",
+            "data.count=2",
+            "eval_batch_size=1",
+            layouts=few,
+            output="table.csv",
+        )
 
     def test_measures(self):
-        reported, _ = self.one_and_many("eval", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5")
+        reported, _ = self.one_and_many(
+            "eval", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5"
+        )
         self.assertIn("of 12 right", reported)
         # All numbers, to the last digit, and the matrix in a file.
-        reported, _ = self.one_and_many("eval", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5", "--json", "confusion=m.csv", output="m.csv")
+        reported, _ = self.one_and_many(
+            "eval",
+            f"model={self.model}",
+            f"data={self.photos}",
+            "eval_batch_size=5",
+            "--json",
+            "confusion=m.csv",
+            output="m.csv",
+        )
         found = json.loads(reported)
         self.assertEqual(found["n"], sum(map(sum, found["confusion"])))
         self.assertEqual(found["right"], sum(row[i] for i, row in enumerate(found["confusion"])))
@@ -70,51 +103,139 @@ class Ranks(Case):
     def test_json_lines(self):
         """stdout holds the lines and nothing else; the table of all probabilities says the same."""
         few = [("cpu", "dp", 2), ("cpu", "ddp", 2)]
-        reported, _ = self.one_and_many("predict", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5", "top_k=2", "probabilities=true", "--json",
-                                    layouts=few)
+        reported, _ = self.one_and_many(
+            "predict",
+            f"model={self.model}",
+            f"data={self.photos}",
+            "eval_batch_size=5",
+            "top_k=2",
+            "probabilities=true",
+            "--json",
+            layouts=few,
+        )
         lines = [json.loads(line) for line in reported.splitlines()]
         self.assertEqual(len(lines), 12)
-        self.levin(["predict", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5", "top_k=2", "probabilities=true", "output=t.csv"], OK)
+        self.levin(
+            [
+                "predict",
+                f"model={self.model}",
+                f"data={self.photos}",
+                "eval_batch_size=5",
+                "top_k=2",
+                "probabilities=true",
+                "output=t.csv",
+            ],
+            OK,
+        )
         with open("t.csv", newline="") as f:
             table = list(csv.DictReader(f))
         for line, row in zip(lines, table, strict=True):
-            self.assertEqual((line["file"], line["class"], line["top"][1]["class"]), (row["file"], row["class"], row["class_2"]))
+            self.assertEqual(
+                (line["file"], line["class"], line["top"][1]["class"]),
+                (row["file"], row["class"], row["class_2"]),
+            )
             self.assertEqual(line["top"][0]["probability"], max(line["probabilities"].values()))
             self.assertAlmostEqual(sum(line["probabilities"].values()), 1, places=5)
             for name, p in line["probabilities"].items():
                 self.assertAlmostEqual(float(row[f"p_{name}"]), p, places=5)
-        for wrong, expects in ((["--json", "output=t.csv"], "ends in .jsonl"), (["output=t.txt"], "ends in .csv or .jsonl"), (["top_k=0"], "top_k"),
-                            (["top_k=3"], "the model")):
-            self.levin(["predict", f"model={self.model}", f"data={self.photos}", *wrong], USAGE, [expects])
-        self.levin(["eval", f"model={self.model}", f"data={self.photos}", "confusion=t.txt"], USAGE, ["ends in .csv"])
+        for wrong, expects in (
+            (["--json", "output=t.csv"], "ends in .jsonl"),
+            (["output=t.txt"], "ends in .csv or .jsonl"),
+            (["top_k=0"], "top_k"),
+            (["top_k=3"], "the model"),
+        ):
+            self.levin(
+                ["predict", f"model={self.model}", f"data={self.photos}", *wrong], USAGE, [expects]
+            )
+        self.levin(
+            ["eval", f"model={self.model}", f"data={self.photos}", "confusion=t.txt"],
+            USAGE,
+            ["ends in .csv"],
+        )
 
     def test_lanes(self):
         """Waves of several chunks, and ranks that would like waves of different lengths."""
-        self.one_and_many("predict", f"model={self.model}", *SHAPES, "lanes=3", layouts=[("cpu", "dp", 2), ("cpu", "ddp", 2)], output="table.csv")
+        self.one_and_many(
+            "predict",
+            f"model={self.model}",
+            *SHAPES,
+            "lanes=3",
+            layouts=[("cpu", "dp", 2), ("cpu", "ddp", 2)],
+            output="table.csv",
+        )
 
     def test_photos(self):
         if not os.path.isdir(PHOTOS):
             self.skipTest("no photos: LEVIN_TEST_DATA names no folder with clothing/")
-        self.one_and_many("predict", f"model={self.model}", f"data={PHOTOS}", "eval_batch_size=16", layouts=[("cpu", "dp", 3), ("cpu", "ddp", 2)], output="table.csv")
+        self.one_and_many(
+            "predict",
+            f"model={self.model}",
+            f"data={PHOTOS}",
+            "eval_batch_size=16",
+            layouts=[("cpu", "dp", 3), ("cpu", "ddp", 2)],
+            output="table.csv",
+        )
 
     def test_arrays(self):
         n = 11 * 16 * 16 * 3
-        head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': (11, 16, 16, 3), }}".ljust(117) + "\n"
+        head = (
+            f"{{'descr': '<f4', 'fortran_order': False, 'shape': (11, 16, 16, 3), }}".ljust(117)
+            + "\n"
+        )
         array = f"{self.shared}/x.npy"
-        write(array, b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + struct.pack(f"<{n}f", *(i % 17 / 9 - 1 for i in range(n))))
+        write(
+            array,
+            b"\x93NUMPY\1\0"
+            + struct.pack("<H", len(head))
+            + head.encode()
+            + struct.pack(f"<{n}f", *(i % 17 / 9 - 1 for i in range(n))),
+        )
         for chunk in (2, 6):  # a short last round; fewer chunks than ranks
-            self.one_and_many("predict", f"model={self.model}", f"data={array}", f"eval_batch_size={chunk}", output="logits.npy")
+            self.one_and_many(
+                "predict",
+                f"model={self.model}",
+                f"data={array}",
+                f"eval_batch_size={chunk}",
+                output="logits.npy",
+            )
 
     def test_page(self):
         for where in (("cpu", "auto", 1), ("cpu", "ddp", 2)):
-            self.levin(["eval", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5", f"sheet={where[2]}.png", *layout(*where)], OK)
+            self.levin(
+                [
+                    "eval",
+                    f"model={self.model}",
+                    f"data={self.photos}",
+                    "eval_batch_size=5",
+                    f"sheet={where[2]}.png",
+                    *layout(*where),
+                ],
+                OK,
+            )
         self.assertEqual(read("1.png"), read("2.png"))
 
     def test_started_by_somebody_else(self):
         """Ranks that a launcher started share the work unasked; rank 0 prints."""
-        alone, _ = self.levin(["eval", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5"], OK)
-        shared, _ = self.levin(["launch", "-n", "3", "--no-prefix", "--run-dir", f"{self.dir}/logs", "--", LEVIN, "eval", f"model={self.model}",
-                                f"data={self.photos}", "eval_batch_size=5"], OK)
+        alone, _ = self.levin(
+            ["eval", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5"], OK
+        )
+        shared, _ = self.levin(
+            [
+                "launch",
+                "-n",
+                "3",
+                "--no-prefix",
+                "--run-dir",
+                f"{self.dir}/logs",
+                "--",
+                LEVIN,
+                "eval",
+                f"model={self.model}",
+                f"data={self.photos}",
+                "eval_batch_size=5",
+            ],
+            OK,
+        )
         self.assertEqual(alone, shared)
 
     # ---- failures ----
@@ -126,30 +247,61 @@ class Ranks(Case):
         data = [f"model={self.model}", f"data={self.dir}/cats", "eval_batch_size=2"]
         tables = []
         for where in (("cpu", "auto", 1), ("cpu", "dp", 3), ("cpu", "ddp", 2)):
-            _, warned = self.levin(["predict", *data, *layout(*where), "on_error=skip", "output=table.csv"], OK)
+            _, warned = self.levin(
+                ["predict", *data, *layout(*where), "on_error=skip", "output=table.csv"], OK
+            )
             self.assertIn("dog/1.png", warned)
             self.assertIn("dog/6.png", warned)
             tables.append(read("table.csv"))
             os.remove("table.csv")
         self.assertEqual(tables, 3 * tables[:1])
-        self.levin(["predict", *data, *layout("cpu", "dp", 3), "output=table.csv"], FAILURE, [".png"])
-        done = subprocess.run([LEVIN, "predict", *data, *layout("cpu", "ddp", 3), "output=table.csv"], capture_output=True, text=True, timeout=WAIT_S)
+        self.levin(
+            ["predict", *data, *layout("cpu", "dp", 3), "output=table.csv"], FAILURE, [".png"]
+        )
+        done = subprocess.run(
+            [LEVIN, "predict", *data, *layout("cpu", "ddp", 3), "output=table.csv"],
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+        )
         self.assertEqual(done.returncode, FAILURE, done.stderr)
-        self.assertEqual(len(re.findall(r"levin launch: rank \d .* failed first", done.stderr)), 1, done.stderr)
+        self.assertEqual(
+            len(re.findall(r"levin launch: rank \d .* failed first", done.stderr)), 1, done.stderr
+        )
         self.assertIn("  error: ", done.stderr)
         self.assertIn("neither a JPEG nor a PNG file", done.stderr)
-        self.assertEqual(sorted(os.listdir(".")), ["cats", "levin-runs"])  # what the ranks said is kept
+        self.assertEqual(
+            sorted(os.listdir(".")), ["cats", "levin-runs"]
+        )  # what the ranks said is kept
 
     def test_mistakes_are_reported_once(self):
         """Before ranks are started: no report, nothing written."""
         model = f"model={self.model}"
-        for words, expects, code in (([], "model= is missing", USAGE), ([model, "output=t.npy"], "give a name that ends in .csv", USAGE),
-                                  ([model, "output=no/such/t.csv"], "no/such", FAILURE), (["model=nowhere"], "nowhere does not exist", FAILURE)):
-            _, reported = self.levin(["predict", "data=builtin:shapes", "devices=3", "accelerator=cpu", *words], code, [expects])
+        for words, expects, code in (
+            ([], "model= is missing", USAGE),
+            ([model, "output=t.npy"], "give a name that ends in .csv", USAGE),
+            ([model, "output=no/such/t.csv"], "no/such", FAILURE),
+            (["model=nowhere"], "nowhere does not exist", FAILURE),
+        ):
+            _, reported = self.levin(
+                ["predict", "data=builtin:shapes", "devices=3", "accelerator=cpu", *words],
+                code,
+                [expects],
+            )
             self.assertEqual(len(reported.splitlines()), 1, reported)
-        folder, array = "error: data=nofolder: No such file or directory; ", 'error: data: cannot open "none.npy": No such file or directory; '
-        for words, expects in ((["predict", "data=nofolder"], folder), (["eval", "data=nofolder"], folder), (["predict", "data=none.npy", "output=o.npy"], array)):
-            alone, many = (self.levin([*words, model, f"devices={n}", "accelerator=cpu"], USAGE, [expects])[1] for n in (1, 2))
+        folder, array = (
+            "error: data=nofolder: No such file or directory; ",
+            'error: data: cannot open "none.npy": No such file or directory; ',
+        )
+        for words, expects in (
+            (["predict", "data=nofolder"], folder),
+            (["eval", "data=nofolder"], folder),
+            (["predict", "data=none.npy", "output=o.npy"], array),
+        ):
+            alone, many = (
+                self.levin([*words, model, f"devices={n}", "accelerator=cpu"], USAGE, [expects])[1]
+                for n in (1, 2)
+            )
             self.assertEqual(alone, many)
         self.assertEqual(os.listdir("."), [])
 
@@ -171,11 +323,28 @@ class Ranks(Case):
 
     def begin(self, strategy):
         """A prediction that would take minutes, well on its way."""
-        p = subprocess.Popen([LEVIN, "predict", f"model={self.model}", "data=builtin:shapes", "data.count=100000000", "output=t.csv", *layout("cpu", strategy, 2)],
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        p = subprocess.Popen(
+            [
+                LEVIN,
+                "predict",
+                f"model={self.model}",
+                "data=builtin:shapes",
+                "data.count=100000000",
+                "output=t.csv",
+                *layout("cpu", strategy, 2),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.addCleanup(p.kill)
         end = time.monotonic() + WAIT_S
-        while strategy == "ddp" and len(self.ranks(p)) < 2 and time.monotonic() < end and p.poll() is None:
+        while (
+            strategy == "ddp"
+            and len(self.ranks(p)) < 2
+            and time.monotonic() < end
+            and p.poll() is None
+        ):
             time.sleep(0.02)
         time.sleep(0.3)
         self.assertIsNone(p.poll())
@@ -191,7 +360,7 @@ class Ranks(Case):
                 parent = int(read(f"/proc/{pid}/stat").rsplit(b")", 1)[1].split()[1])
             except OSError:
                 continue
-            rank = [w[len(b"LEVIN_RANK="):] for w in words if w.startswith(b"LEVIN_RANK=")]
+            rank = [w[len(b"LEVIN_RANK=") :] for w in words if w.startswith(b"LEVIN_RANK=")]
             if rank and parent == p.pid:
                 found[int(rank[0])] = int(pid)
         return [found[r] for r in sorted(found)]
@@ -201,14 +370,28 @@ class Ranks(Case):
     def test_rank_0_works_alone(self):
         """Of several ranks one writes the file, and says that it does."""
         file = f"{self.model}/checkpoints/last.safetensors"
-        for words in (["ckpt", "hash", file], ["export", f"model={self.model}", "output=w.safetensors"], ["plan", *self.words(self.photos, "elsewhere")]):
+        for words in (
+            ["ckpt", "hash", file],
+            ["export", f"model={self.model}", "output=w.safetensors"],
+            ["plan", *self.words(self.photos, "elsewhere")],
+        ):
             alone, _ = self.levin(words, OK)
             printed = []
             for rank in range(3):
-                env = {"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
+                env = {
+                    "RANK": str(rank),
+                    "WORLD_SIZE": "3",
+                    "LOCAL_RANK": str(rank),
+                    "LOCAL_WORLD_SIZE": "3",
+                    "MASTER_ADDR": "127.0.0.1",
+                    "MASTER_PORT": "29511",
+                }
                 printed.append(self.levin(words, OK, env=env))
             self.assertEqual([s[0] for s in printed], [alone, "", ""])
-            self.assertIn(f"warning W203: levin {words[0]} is the work of one rank: rank 0 does it", printed[0][1])
+            self.assertIn(
+                f"warning W203: levin {words[0]} is the work of one rank: rank 0 does it",
+                printed[0][1],
+            )
             self.assertEqual([s[1] for s in printed[1:]], ["", ""])
 
 

@@ -4,6 +4,7 @@ models, and that training, eval and predict agree on it.
 
 usage: test_preprocess.py LEVIN
 """
+
 import json
 import os
 import re
@@ -14,8 +15,18 @@ import tempfile
 import zlib
 
 LEVIN = os.path.abspath(sys.argv[1])
-TRAIN = ["train", "classify", "data=photos", "model=cnn", "image_size=16", "max_epochs=1",
-         "batch_size=8", "quiet=true", "val_split=0.5", "num_workers=0"]
+TRAIN = [
+    "train",
+    "classify",
+    "data=photos",
+    "model=cnn",
+    "image_size=16",
+    "max_epochs=1",
+    "batch_size=8",
+    "quiet=true",
+    "val_split=0.5",
+    "num_workers=0",
+]
 IMAGENET = ["normalize.mean=[0.485,0.456,0.406]", "normalize.std=[0.229,0.224,0.225]"]
 
 
@@ -35,20 +46,26 @@ def png(path, width, height, seed):
 
     def value(x, y, c):
         return (x * seed * 7 + y * 13 + c * 40 + (x * y) % 31 * 5) % 256
-    rows = b"".join(b"\0" + bytes(value(x, y, c) for x in range(width) for c in range(3))
-                    for y in range(height))
+
+    rows = b"".join(
+        b"\0" + bytes(value(x, y, c) for x in range(width) for c in range(3)) for y in range(height)
+    )
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb") as f:
-        f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows))
-                + chunk(b"IEND", b""))
+        f.write(
+            b"\x89PNG\r\n\x1a\n"
+            + chunk(b"IHDR", head)
+            + chunk(b"IDAT", zlib.compress(rows))
+            + chunk(b"IEND", b"")
+        )
 
 
 def safetensors(path):
     with open(path, "rb") as f:
         whole = f.read()
     n = struct.unpack("<Q", whole[:8])[0]
-    return json.loads(whole[8:8 + n]), whole[8 + n:]
+    return json.loads(whole[8 : 8 + n]), whole[8 + n :]
 
 
 def write_safetensors(path, head, data):
@@ -88,8 +105,13 @@ def predict(model, *words):
 
 def keys_reach_every_use():
     """Validation, eval and predict see the same images, with the default and with every key."""
-    other = ["eval.crop_pct=0.8", "interpolation=bicubic", "mean=[0.5,0.4,0.3]",
-             "std=[0.2,0.3,0.4]", "test_input_size=24"]
+    other = [
+        "eval.crop_pct=0.8",
+        "interpolation=bicubic",
+        "mean=[0.5,0.4,0.3]",
+        "std=[0.2,0.3,0.4]",
+        "test_input_size=24",
+    ]
     levin(*TRAIN, "out=usual")
     levin(*TRAIN, "out=other", *other)
     sees("usual", 18, 16, "bilinear")
@@ -123,8 +145,13 @@ def weights_bring_theirs():
     del head["__metadata__"]
     os.mkdir("timm")
     write_safetensors("timm/model.safetensors", head, data)
-    keys = {"interpolation": "bicubic", "crop_pct": 0.9, "mean": [0.5] * 3, "std": [0.5] * 3,
-            "crop_mode": "center"}
+    keys = {
+        "interpolation": "bicubic",
+        "crop_pct": 0.9,
+        "mean": [0.5] * 3,
+        "std": [0.5] * 3,
+        "crop_mode": "center",
+    }
     with open("timm/config.json", "w", encoding="utf-8") as f:
         json.dump({"architecture": "cnn", "pretrained_cfg": keys}, f)
     timm = "weights=timm/model.safetensors"
@@ -161,8 +188,11 @@ def weights_bring_theirs_for_good():
     levin(*TRAIN, "out=padded", "eval.resize=12")
     levin(*TRAIN, "out=far", "eval.resize=400")
     shapes = ["data=builtin:shapes", "data.count=24", "reset_head=true"]
-    for run, words, resize in (("e16", ["weights=usual", *shapes], 16),
-                               ("e12", ["weights=padded"], 12), ("e400", ["weights=far"], 400)):
+    for run, words, resize in (
+        ("e16", ["weights=usual", *shapes], 16),
+        ("e12", ["weights=padded"], 12),
+        ("e400", ["weights=far"], 400),
+    ):
         levin(*TRAIN, f"out={run}", *words)
         sees(run, resize, 16, "bilinear")
         levin("train", "classify", f"out={run}", "resume=true", "max_epochs=2", "quiet=true")
@@ -170,10 +200,22 @@ def weights_bring_theirs_for_good():
 
 
 def mistakes():
-    levin(*TRAIN, "out=no", "eval.resize=30", "crop_pct=0.9", status=64,
-          expects=["eval.resize=30", "eval.crop_pct=0.9", "17", "one of them"])
-    levin(*TRAIN, "out=no", "model=vit_s_16", "eval.crop=32", status=64,
-          expects=["eval.crop=32", "vit_s_16", "16"])
+    levin(
+        *TRAIN,
+        "out=no",
+        "eval.resize=30",
+        "crop_pct=0.9",
+        status=64,
+        expects=["eval.resize=30", "eval.crop_pct=0.9", "17", "one of them"],
+    )
+    levin(
+        *TRAIN,
+        "out=no",
+        "model=vit_s_16",
+        "eval.crop=32",
+        status=64,
+        expects=["eval.crop=32", "vit_s_16", "16"],
+    )
     levin(*TRAIN, "out=no", "interpolation=bicubik", status=64, expects=["bicubic"])
     levin(*TRAIN, "out=no", "std=[0,1,1]", status=64, expects=["normalize.std"])
     assert not os.path.exists("no")
@@ -184,8 +226,13 @@ def main():
     for k, name in enumerate(("a", "b")):
         for i in range(12):
             png(f"photos/{name}/{i}.png", *sizes[i % len(sizes)], seed=3 * k + i % 3 + 1)
-    for case in (keys_reach_every_use, early_cards, weights_bring_theirs,
-                 weights_bring_theirs_for_good, mistakes):
+    for case in (
+        keys_reach_every_use,
+        early_cards,
+        weights_bring_theirs,
+        weights_bring_theirs_for_good,
+        mistakes,
+    ):
         case()
         print("ok", case.__name__)
 

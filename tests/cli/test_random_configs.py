@@ -116,7 +116,9 @@ def draw_batch(r):
     micro_batches, accumulate = r.randint(1, 8), r.choice([1, 1, 2])
     batch = max(r.randint(4, 24), -(-micro_batches // accumulate))
     group = (
-        r.choice([d for d in range(1, micro_batches + 1) if micro_batches % d == 0]) if r.random() < 0.3 else 0
+        r.choice([d for d in range(1, micro_batches + 1) if micro_batches % d == 0])
+        if r.random() < 0.3
+        else 0
     )
     keys = [
         f"batch_size={batch}",
@@ -131,7 +133,9 @@ def draw_batch(r):
 
 def draw_layout(r, micro_batches, group):
     """Groups lie within a rank in this version."""
-    ranks = [w for w in range(1, micro_batches + 1) if not group or (micro_batches // group) % w == 0]
+    ranks = [
+        w for w in range(1, micro_batches + 1) if not group or (micro_batches // group) % w == 0
+    ]
     devices = r.choice(ranks)
     keys = [
         f"strategy={'single' if devices == 1 else r.choice(['dp', 'ddp'])}",

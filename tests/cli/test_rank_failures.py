@@ -3,6 +3,7 @@ the first cause, the exit code is that of docs/launch.md, no process and no half
 
 usage: test_rank_failures.py LEVIN [test names]
 """
+
 import json
 import os
 import re
@@ -18,33 +19,66 @@ RESOURCE, RENDEZVOUS, PEER = 69, 75, 76
 
 class Failures(RankCase):
     def test_killed(self):
-        reported = self.hit(1, signal.SIGKILL, code=137, expects=["rank 1 (", "failed first", "killed by SIGKILL"])
+        reported = self.hit(
+            1, signal.SIGKILL, code=137, expects=["rank 1 (", "failed first", "killed by SIGKILL"]
+        )
         self.keeps_the_sentence(reported)
         self.goes_on(reported)
 
     def test_the_first_rank_killed(self):
         """It was the one that saves and speaks: the launcher names it."""
-        reported = self.hit(0, signal.SIGKILL, code=137, expects=["rank 0 (", "failed first: killed by SIGKILL"], when=lambda: self.saved() is not None)
+        reported = self.hit(
+            0,
+            signal.SIGKILL,
+            code=137,
+            expects=["rank 0 (", "failed first: killed by SIGKILL"],
+            when=lambda: self.saved() is not None,
+        )
         self.goes_on(reported)
 
     def test_the_first_rank_killed_before_it_saved(self):
         """Nothing is promised then."""
-        reported = self.hit(0, signal.SIGKILL, "data.count=20000", code=137, expects=["rank 0 (", "failed first: killed by SIGKILL"])
+        reported = self.hit(
+            0,
+            signal.SIGKILL,
+            "data.count=20000",
+            code=137,
+            expects=["rank 0 (", "failed first: killed by SIGKILL"],
+        )
         self.assertNotIn("saved", reported)
         self.assertIsNone(self.saved())
 
     def test_crashed(self):
         for number, name in ((signal.SIGSEGV, "SIGSEGV"), (signal.SIGABRT, "SIGABRT")):
             self.out = f"{self.dir}/{name}"
-            self.hit(2, number, code=128 + number, expects=["rank 2 (", f"failed first: killed by {name}"])
+            self.hit(
+                2,
+                number,
+                code=128 + number,
+                expects=["rank 2 (", f"failed first: killed by {name}"],
+            )
 
     def test_stands_still(self):
-        reported = self.hit(1, signal.SIGSTOP, "peer_timeout_s=1", code=PEER, within=GRACE_S + 1, expects=["rank 1 (", "nothing was heard from it for 1.0 s"])
+        reported = self.hit(
+            1,
+            signal.SIGSTOP,
+            "peer_timeout_s=1",
+            code=PEER,
+            within=GRACE_S + 1,
+            expects=["rank 1 (", "nothing was heard from it for 1.0 s"],
+        )
         self.goes_on(reported)
 
     def test_the_first_rank_stands_still(self):
         """The others give it up and leave; when it goes on, to end as well, it does not take them for the cause."""
-        reported = self.hit(0, signal.SIGSTOP, "peer_timeout_s=1", code=PEER, within=GRACE_S + 1, expects=["rank 0 (", "nothing was heard from it for 1.0 s"])
+        reported = self.hit(
+            0,
+            signal.SIGSTOP,
+            "peer_timeout_s=1",
+            code=PEER,
+            within=GRACE_S + 1,
+            expects=["rank 0 (", "nothing was heard from it for 1.0 s"],
+        )
         self.assertEqual(re.findall(r"rank [12] \(.*failed first", reported), [], reported)
         self.goes_on(reported)
 
@@ -56,12 +90,22 @@ class Failures(RankCase):
             self.wait_for(lambda n=steps: self.steps() >= n, p)
             seen.append(time.monotonic())
         time.sleep((seen[1] - seen[0]) * 0.6)
-        reported = self.hurt(p, 1, signal.SIGKILL, 137, ["rank 1 (", "failed first", "killed by SIGKILL"])
+        reported = self.hurt(
+            p, 1, signal.SIGKILL, 137, ["rank 1 (", "failed first", "killed by SIGKILL"]
+        )
         self.goes_on(reported)
 
     def test_killed_during_validation(self):
         """Nearly all of the images are for validation, one at a time."""
-        reported = self.hit(2, signal.SIGKILL, "data.count=3000", "val_split=0.98", "eval_batch_size=1", code=137, expects=["rank 2 (", "killed by SIGKILL"])
+        reported = self.hit(
+            2,
+            signal.SIGKILL,
+            "data.count=3000",
+            "val_split=0.98",
+            "eval_batch_size=1",
+            code=137,
+            expects=["rank 2 (", "killed by SIGKILL"],
+        )
         self.assertNotIn("Traceback", reported)
 
     # ---- where they meet ----
@@ -75,7 +119,9 @@ class Failures(RankCase):
 
     def meeting(self, script, env=None, *words):
         """Ranks 0 and 2 have found the store, and wait for rank 1, which does something else first."""
-        p = self.begin_with(f"[ $RANK != 1 ] || {{ {script}; }}", *SHAPES, "max_epochs=-1", *words, env=env)
+        p = self.begin_with(
+            f"[ $RANK != 1 ] || {{ {script}; }}", *SHAPES, "max_epochs=-1", *words, env=env
+        )
         self.wait_for_thread(p, 0, "lvn-store")
         self.wait_for_thread(p, 2, "lvn-control")
         self.wait_for(lambda: rank_pid(self.out, 1) is not None, p)
@@ -85,7 +131,13 @@ class Failures(RankCase):
         """Whoever is gone before it came, or after it came, or holds the store: the others do not wait for it."""
         for rank in (1, 2, 0):
             self.out = f"{self.dir}/{rank}"
-            reported = self.hurt(self.meeting("sleep 600"), rank, signal.SIGKILL, 137, [f"rank {rank} (", "failed first: killed by SIGKILL"])
+            reported = self.hurt(
+                self.meeting("sleep 600"),
+                rank,
+                signal.SIGKILL,
+                137,
+                [f"rank {rank} (", "failed first: killed by SIGKILL"],
+            )
             self.assertEqual(reported.count("levin launch: rank"), 1, reported)
             self.assertNotIn("Traceback", reported)
 
@@ -97,7 +149,14 @@ class Failures(RankCase):
         self.assertIn("rank 1 missing; 2 of 3 present", reported)
 
     def test_stands_still_after_it_came(self):
-        self.hurt(self.meeting("sleep 600", None, "peer_timeout_s=1"), 2, signal.SIGSTOP, PEER, ["rank 2 (", "nothing was heard from it for 1.0 s"], GRACE_S + 1)
+        self.hurt(
+            self.meeting("sleep 600", None, "peer_timeout_s=1"),
+            2,
+            signal.SIGSTOP,
+            PEER,
+            ["rank 2 (", "nothing was heard from it for 1.0 s"],
+            GRACE_S + 1,
+        )
 
     # ---- failures of their own ----
 
@@ -107,9 +166,21 @@ class Failures(RankCase):
             photos(folder)
             with open(f"{folder}/dog/3.png", "r+b") as f:
                 f.seek(60)
-                f.write(b"\0" * 40)  # its header is read at the start, its pixels when their turn comes
-            words = [f"data={folder}", "image_size=16", "model=mlp", "batch_size=6", "micro_batches=3", "wgrad_threads=1", "val_split=0", "max_steps=2",
-                     "devices=3", f"strategy={strategy}"]
+                f.write(
+                    b"\0" * 40
+                )  # its header is read at the start, its pixels when their turn comes
+            words = [
+                f"data={folder}",
+                "image_size=16",
+                "model=mlp",
+                "batch_size=6",
+                "micro_batches=3",
+                "wgrad_threads=1",
+                "val_split=0",
+                "max_steps=2",
+                "devices=3",
+                f"strategy={strategy}",
+            ]
             p = self.begin(*words)
             reported = self.gone(p, WAIT_S, time.monotonic())
             self.assertEqual(p.returncode, FAILURE, reported)
@@ -119,8 +190,20 @@ class Failures(RankCase):
             p = self.begin(*words, "on_error=skip", "overwrite=true")
             reported = self.gone(p, WAIT_S, time.monotonic())
             self.assertEqual(p.returncode, OK, reported)
-            reported += "".join(read(f"{self.out}/{name}").decode() for name in tree(self.out) if re.search("rank_[12]/stderr.log", name))
-            self.assertEqual(len(re.findall(r"1 unreadable sample left out \(on_error=skip\): \S*dog/3.png", reported)), 1, reported)
+            reported += "".join(
+                read(f"{self.out}/{name}").decode()
+                for name in tree(self.out)
+                if re.search("rank_[12]/stderr.log", name)
+            )
+            self.assertEqual(
+                len(
+                    re.findall(
+                        r"1 unreadable sample left out \(on_error=skip\): \S*dog/3.png", reported
+                    )
+                ),
+                1,
+                reported,
+            )
 
     def test_names_that_read_like_messages(self):
         """What is printed depends on no words of a path or a class: the one sentence, once, and
@@ -131,9 +214,20 @@ class Failures(RankCase):
         with open(f"{folder}/{bad}/3.png", "r+b") as f:
             f.seek(60)
             f.write(b"\0" * 40)
-        words = [f"data={folder}", "image_size=16", "model=mlp", "batch_size=6", "micro_batches=3",
-                 "wgrad_threads=1", "val_split=0", "max_epochs=2", "devices=3"]
-        for seed in range(40):  # until another rank than the first meets the image, behind the first step
+        words = [
+            f"data={folder}",
+            "image_size=16",
+            "model=mlp",
+            "batch_size=6",
+            "micro_batches=3",
+            "wgrad_threads=1",
+            "val_split=0",
+            "max_epochs=2",
+            "devices=3",
+        ]
+        for seed in range(
+            40
+        ):  # until another rank than the first meets the image, behind the first step
             self.out = f"{self.dir}/{seed}"
             p = self.begin(*words, f"seed={seed}")
             reported = self.gone(p, WAIT_S, time.monotonic())
@@ -143,32 +237,53 @@ class Failures(RankCase):
         error = [line for line in reported.splitlines() if line.startswith("error: ")]
         self.assertEqual(len(error), 1, reported)
         escaped = re.escape(f"{folder}/{bad}/3.png".replace("\n", "\\x0a"))
-        self.assertRegex(error[0], rf"^error: rank [12] \([^)]*\) failed first at step \d+: [^;]*"
-                                   rf"{escaped}[^;]*; on_error=skip leaves out what cannot be read"
-                                   rf"(?: \(in [^;]*\))?; step {self.saved()} \(epoch \d\) is "
-                                   r"saved: resume=true goes on from there$")
+        self.assertRegex(
+            error[0],
+            rf"^error: rank [12] \([^)]*\) failed first at step \d+: [^;]*"
+            rf"{escaped}[^;]*; on_error=skip leaves out what cannot be read"
+            rf"(?: \(in [^;]*\))?; step {self.saved()} \(epoch \d\) is "
+            r"saved: resume=true goes on from there$",
+        )
 
     def test_accelerator_out_of_memory(self):
         """Told once, whichever rank's device it was."""
         for strategy in ("ddp", "dp"):
             self.out = f"{self.dir}/{strategy}"
-            p = self.begin(*SHAPES, "devices=2", "accelerator=sim", f"strategy={strategy}", "max_steps=3", "model=resnet18",
-                           env={"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "192MiB"})
+            p = self.begin(
+                *SHAPES,
+                "devices=2",
+                "accelerator=sim",
+                f"strategy={strategy}",
+                "max_steps=3",
+                "model=resnet18",
+                env={"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "192MiB"},
+            )
             reported = self.gone(p, WAIT_S, time.monotonic())
             self.assertEqual(p.returncode, RESOURCE, reported)
             self.assertRegex(reported, r"sim:\d, which has 192 MiB")
 
     def test_one_accelerator_out_of_memory(self):
         """In a forward of the first step, which the others wait for: their errors come later and are no cause."""
-        p = self.begin_with("[ $RANK != 2 ] || export LEVIN_SIM_MEMORY=4MiB", *SHAPES, "image_size=64", "batch_size=60", "accelerator=sim", "max_epochs=-1",
-                            env={"LEVIN_SIM_DEVICES": "3", "LEVIN_SIM_MEMORY": "64MiB"})
+        p = self.begin_with(
+            "[ $RANK != 2 ] || export LEVIN_SIM_MEMORY=4MiB",
+            *SHAPES,
+            "image_size=64",
+            "batch_size=60",
+            "accelerator=sim",
+            "max_epochs=-1",
+            env={"LEVIN_SIM_DEVICES": "3", "LEVIN_SIM_MEMORY": "64MiB"},
+        )
         reported = self.gone(p, WAIT_S, time.monotonic())
         self.assertEqual(p.returncode, RESOURCE, reported)
-        self.assertRegex(reported, r"error: rank 2 \(\S+, pid \d+\) failed first.*: sim:2 is out of memory")
+        self.assertRegex(
+            reported, r"error: rank 2 \(\S+, pid \d+\) failed first.*: sim:2 is out of memory"
+        )
         self.assertRegex(reported, r"levin launch: rank 2 .* failed first: exit code 69")
         self.assertIn("  oom: sim:2 is out of memory", reported)
         self.assertIn("in step 0, micro-batch ", reported)
-        ends = [json.loads(read(f"{self.out}/errors/attempt_0_rank_{rank}.json")) for rank in range(3)]
+        ends = [
+            json.loads(read(f"{self.out}/errors/attempt_0_rank_{rank}.json")) for rank in range(3)
+        ]
         self.assertEqual([end["kind"] for end in ends], ["peer", "peer", "oom"])
         self.assertLess(max(end["time_ns"] for end in ends) - ends[2]["time_ns"], GRACE_S * 1e9)
 

@@ -3,6 +3,7 @@ written stays, and the rank is named.
 
 usage: test_rank_saves.py LEVIN [test names]
 """
+
 import os
 import re
 import resource
@@ -43,7 +44,9 @@ class Saves(RankCase):
         p = self.begin(*SHAPES, *LARGE, "devices=3", "max_epochs=-1")
         self.stopped(p, in_a_save=True)
         kept = self.saved()
-        reported = self.hurt(p, 0, signal.SIGKILL, 137, ["rank 0 (", "failed first: killed by SIGKILL"])
+        reported = self.hurt(
+            p, 0, signal.SIGKILL, 137, ["rank 0 (", "failed first: killed by SIGKILL"]
+        )
         self.assertEqual(self.saved(), kept)
         self.goes_on(reported)
 
@@ -77,19 +80,36 @@ class Saves(RankCase):
 
     def test_files_of_the_first_rank_may_not_grow(self):
         """The one that saves. It says which step is the last that is kept."""
-        reported = self.hit(0, lambda pid: resource.prlimit(pid, resource.RLIMIT_FSIZE, (200000, 200000)), "checkpoint.every_n_steps=1", code=FAILURE,
-                        expects=["rank 0 (", "failed first: exit code 1", "checkpoints/last.safetensors\": File too large"], when=lambda: self.saved() is not None)
-        self.assertEqual(int(re.search(r"the last saved step is (\d+)", reported)[1]), self.saved(), reported)
+        reported = self.hit(
+            0,
+            lambda pid: resource.prlimit(pid, resource.RLIMIT_FSIZE, (200000, 200000)),
+            "checkpoint.every_n_steps=1",
+            code=FAILURE,
+            expects=[
+                "rank 0 (",
+                "failed first: exit code 1",
+                'checkpoints/last.safetensors": File too large',
+            ],
+            when=lambda: self.saved() is not None,
+        )
+        self.assertEqual(
+            int(re.search(r"the last saved step is (\d+)", reported)[1]), self.saved(), reported
+        )
         self.goes_on(f"step {self.saved()} (epoch 1) is saved: resume=true")
 
     def test_files_of_another_rank_may_not_grow(self):
         """It can leave no record of how it crashed; the launcher knows it all the same, and rank 0 saves."""
+
         def crash(pid):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, 0))
             os.kill(pid, signal.SIGABRT)
 
-        reported = self.hit(1, crash, code=134, expects=["rank 1 (", "failed first: killed by SIGABRT"])
-        self.assertEqual([name for name in os.listdir(f"{self.out}/errors") if "rank_1" in name], [])
+        reported = self.hit(
+            1, crash, code=134, expects=["rank 1 (", "failed first: killed by SIGABRT"]
+        )
+        self.assertEqual(
+            [name for name in os.listdir(f"{self.out}/errors") if "rank_1" in name], []
+        )
         self.goes_on(reported)
 
     def test_full_disk(self):

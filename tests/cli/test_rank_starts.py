@@ -3,6 +3,7 @@ a terminal.
 
 usage: test_rank_starts.py LEVIN [test names]
 """
+
 import fcntl
 import os
 import re
@@ -19,33 +20,73 @@ from rank_processes import drop_identity, rank_pid
 
 RESOURCE = 69
 drop_identity()
-SHAPES = ["train", "classify", "data=builtin:shapes", "data.count=60", "image_size=16", "model=mlp", "batch_size=6", "max_steps=2", "val_split=0"]
+SHAPES = [
+    "train",
+    "classify",
+    "data=builtin:shapes",
+    "data.count=60",
+    "image_size=16",
+    "model=mlp",
+    "batch_size=6",
+    "max_steps=2",
+    "val_split=0",
+]
 
 
 class Refused(Case):
     def reported(self, *words, code=USAGE, env=None):
         """What is said when nothing may appear in an empty folder."""
-        done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir, env=dict(os.environ, **(env or {})))
+        done = subprocess.run(
+            [LEVIN, *words],
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            cwd=self.dir,
+            env=dict(os.environ, **(env or {})),
+        )
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         self.assertEqual(os.listdir(self.dir), [], done.stderr)
         return done.stderr
 
     def test_a_plan_that_cannot_be(self):
         """By one process, as ranks that are threads would: a launcher would add its report."""
-        for words, sentence in ((["devices=500", "~batch_size"], "batch_size 32 cannot be cut into 500 micro-batches (500 devices x 1 accumulation step): at least one "
-                                                                 "sample each; smallest that works: 500 (or devices=32)"),
-                                (["devices=4", "micro_batches=3"], "4 devices cannot share 3 micro-batches: at least one micro-batch each; nearest that works: devices=3 (or micro_batches=4)"),
-                                (["devices=2", "group=4"], "group=4 does not divide 2 micro-batches: every group needs as many; nearest that works: 2")):
+        for words, sentence in (
+            (
+                ["devices=500", "~batch_size"],
+                "batch_size 32 cannot be cut into 500 micro-batches (500 devices x 1 accumulation step): at least one "
+                "sample each; smallest that works: 500 (or devices=32)",
+            ),
+            (
+                ["devices=4", "micro_batches=3"],
+                "4 devices cannot share 3 micro-batches: at least one micro-batch each; nearest that works: devices=3 (or micro_batches=4)",
+            ),
+            (
+                ["devices=2", "group=4"],
+                "group=4 does not divide 2 micro-batches: every group needs as many; nearest that works: 2",
+            ),
+        ):
             for strategy in ("ddp", "dp"):
-                self.assertEqual(self.reported(*SHAPES, "accelerator=cpu", f"strategy={strategy}", *words), f"error: {sentence}\n")
+                self.assertEqual(
+                    self.reported(*SHAPES, "accelerator=cpu", f"strategy={strategy}", *words),
+                    f"error: {sentence}\n",
+                )
 
     def test_gpus_are_no_ranks_of_the_cpu(self):
         for command in (SHAPES, ["plan", *SHAPES]):
-            for words, more in ((["gpus=4"], "4"), (["num_gpus=4", "strategy=dp"], "4"), (["gpus=-1"], "N"), (["gpus=[0,1]"], "2"), (["gpus=GPU-1f"], "1")):
+            for words, more in (
+                (["gpus=4"], "4"),
+                (["num_gpus=4", "strategy=dp"], "4"),
+                (["gpus=-1"], "N"),
+                (["gpus=[0,1]"], "2"),
+                (["gpus=GPU-1f"], "1"),
+            ):
                 text = self.reported(*command, *words, code=RESOURCE)
-                self.assertEqual(text, "levin: error E106: GPUs are asked for, but this process sees none: this build of levin has no GPU backend yet\n"
-                                 f"  found: {words[0]} (command line)\n  fix: devices={more} for ranks on the CPU\n"
-                                 f"  fix: or accelerator=sim, pretend devices, with LEVIN_SIM_DEVICES={more} in the environment\n")
+                self.assertEqual(
+                    text,
+                    "levin: error E106: GPUs are asked for, but this process sees none: this build of levin has no GPU backend yet\n"
+                    f"  found: {words[0]} (command line)\n  fix: devices={more} for ranks on the CPU\n"
+                    f"  fix: or accelerator=sim, pretend devices, with LEVIN_SIM_DEVICES={more} in the environment\n",
+                )
         self.assertIn("gpus a: cannot read 'a' as a number", self.reported(*SHAPES, "gpus=a"))
 
     def test_devices_that_cannot_be_meant(self):
@@ -54,16 +95,34 @@ class Refused(Case):
         none = "error: devices 0: give at least 1; devices=1 is one rank on the CPU (accelerator=cpu)\n"
         for command in (SHAPES, ["plan", *SHAPES]):
             for more in ([], ["accelerator=cpu"]):
-                self.assertEqual(self.reported(*command, "devices=[0,1]", *more), listed + "  in devices=[0,1] (command line)\n")
-                self.assertEqual(self.reported(*command, "devices=0", *more), none + "  in devices=0 (command line)\n")
+                self.assertEqual(
+                    self.reported(*command, "devices=[0,1]", *more),
+                    listed + "  in devices=[0,1] (command line)\n",
+                )
+                self.assertEqual(
+                    self.reported(*command, "devices=0", *more),
+                    none + "  in devices=0 (command line)\n",
+                )
         with open(f"{self.dir}/c.yaml", "w") as f:
             f.write("batch_size: 6\ndevices: 0\n")
-        done = subprocess.run([LEVIN, *SHAPES, "config=c.yaml"], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
-        self.assertEqual((done.returncode, done.stderr), (USAGE, none + "  in devices=0 (c.yaml:2)\n"))
+        done = subprocess.run(
+            [LEVIN, *SHAPES, "config=c.yaml"],
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            cwd=self.dir,
+        )
+        self.assertEqual(
+            (done.returncode, done.stderr), (USAGE, none + "  in devices=0 (c.yaml:2)\n")
+        )
 
     def test_gpus_that_are_there(self):
         for words in (["gpus=0"], ["gpus=2", "accelerator=cpu"], ["gpus=2", "accelerator=sim"]):
-            out, _ = self.levin(["plan", *SHAPES, *words], OK, env={"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "64MiB"})
+            out, _ = self.levin(
+                ["plan", *SHAPES, *words],
+                OK,
+                env={"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "64MiB"},
+            )
             self.assertEqual("rank 1 owns" in out, words != ["gpus=0"], out)
 
     def test_no_folder_stays(self):
@@ -72,7 +131,9 @@ class Refused(Case):
         self.assertIn("nowhere", self.reported(*words))
         self.reported(*words, "out=a/b/run")
         os.mkdir(f"{self.dir}/out")
-        done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
+        done = subprocess.run(
+            [LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir
+        )
         self.assertEqual(done.returncode, USAGE, done.stderr)
         self.assertEqual(os.listdir(self.dir), ["out"])
         self.assertEqual(os.listdir(f"{self.dir}/out"), [])
@@ -80,32 +141,85 @@ class Refused(Case):
     def test_without_standard_descriptors(self):
         """As some daemons start programs: what is opened next must not take their numbers."""
         for closed in ("<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"):
-            done = subprocess.run(["sh", "-c", f'exec "$0" "$@" {closed}', LEVIN, *SHAPES, "devices=2", "overwrite=true", f"out={self.dir}/run"], timeout=WAIT_S,
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            done = subprocess.run(
+                [
+                    "sh",
+                    "-c",
+                    f'exec "$0" "$@" {closed}',
+                    LEVIN,
+                    *SHAPES,
+                    "devices=2",
+                    "overwrite=true",
+                    f"out={self.dir}/run",
+                ],
+                timeout=WAIT_S,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
             self.assertEqual(done.returncode, OK, closed)
 
     def test_reported_once_and_not_tried_again(self):
         """Names that lead nowhere: known before there are ranks, by rank 0 alone, by all ranks."""
         again = ["devices=2", "accelerator=cpu", "max_restarts=2"]
         sentence = "data=nowhere: No such file or directory; give a folder with one sub-folder of images per class"
-        self.assertEqual(self.reported("train", "classify", "data=nowhere", *again), f"error: {sentence}\n  in data=nowhere (command line)\n")
-        self.assertRegex(self.reported(*SHAPES, "weights=none.safetensors", *again), r"\Aerror: weights: none\.safetensors: [^\n]*No such file[^\n]*\n\Z")
+        self.assertEqual(
+            self.reported("train", "classify", "data=nowhere", *again),
+            f"error: {sentence}\n  in data=nowhere (command line)\n",
+        )
+        self.assertRegex(
+            self.reported(*SHAPES, "weights=none.safetensors", *again),
+            r"\Aerror: weights: none\.safetensors: [^\n]*No such file[^\n]*\n\Z",
+        )
         os.mkdir(f"{self.dir}/empty")
-        done = subprocess.run([LEVIN, "train", "classify", "data=empty", *again], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
+        done = subprocess.run(
+            [LEVIN, "train", "classify", "data=empty", *again],
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            cwd=self.dir,
+        )
         self.assertEqual(done.returncode, USAGE, done.stderr)
-        self.assertEqual(done.stderr.count("error: empty: no images (JPEG or PNG) in this folder or below\n"), 1, done.stderr)
+        self.assertEqual(
+            done.stderr.count("error: empty: no images (JPEG or PNG) in this folder or below\n"),
+            1,
+            done.stderr,
+        )
         self.assertNotIn("restart", done.stderr)
-        if "stopped: SIGTERM" not in done.stderr:  # rank 0 had no time to say it: then the launcher does
+        if (
+            "stopped: SIGTERM" not in done.stderr
+        ):  # rank 0 had no time to say it: then the launcher does
             self.assertNotIn("levin launch", done.stderr)
         self.assertEqual(os.listdir(self.dir), ["empty"])
 
     def test_a_rank_that_lost_its_number(self):
-        self.assertRegex(self.reported(*SHAPES, "accelerator=cpu", "devices=2", env={"LEVIN_LAUNCHED": "1"}), r"\Aerror: devices=2: .* starts no others; [^\n]*\n\Z")
+        self.assertRegex(
+            self.reported(*SHAPES, "accelerator=cpu", "devices=2", env={"LEVIN_LAUNCHED": "1"}),
+            r"\Aerror: devices=2: .* starts no others; [^\n]*\n\Z",
+        )
 
     def test_a_launcher_of_somebodys_own(self):
         """Its report names the rank, but does not repeat what rank 0 has told."""
-        done = subprocess.run([LEVIN, "launch", "-n", "2", "--max-restarts=2", "--crash-loop=0", "--no-prefix", "--", LEVIN, "train", "classify",
-                               "data=nowhere"], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
+        done = subprocess.run(
+            [
+                LEVIN,
+                "launch",
+                "-n",
+                "2",
+                "--max-restarts=2",
+                "--crash-loop=0",
+                "--no-prefix",
+                "--",
+                LEVIN,
+                "train",
+                "classify",
+                "data=nowhere",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            cwd=self.dir,
+        )
         self.assertEqual(done.returncode, USAGE, done.stderr)
         self.assertEqual(done.stderr.count("data=nowhere: No such file"), 1, done.stderr)
         self.assertIn("failed first: exit code 64", done.stderr)
@@ -118,8 +232,17 @@ class Unnamed(Case):
     def begin(self, n, *words):
         """That many at one moment: each waits for the end of a pipe before it becomes levin."""
         gate, opens = os.pipe()
-        runs = [subprocess.Popen(["sh", "-c", 'read go; exec "$0" "$@"', LEVIN, *words], stdin=gate, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                                 cwd=self.dir) for _ in range(n)]
+        runs = [
+            subprocess.Popen(
+                ["sh", "-c", 'read go; exec "$0" "$@"', LEVIN, *words],
+                stdin=gate,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=self.dir,
+            )
+            for _ in range(n)
+        ]
         os.close(gate)
         for p in runs:
             self.addCleanup(self.end, p)
@@ -130,33 +253,60 @@ class Unnamed(Case):
         for devices, first in ((1, 1), (2, 5)):
             for reported, code in self.begin(4, *SHAPES, f"devices={devices}"):
                 self.assertEqual(code, OK, reported)
-            self.assertEqual(sorted(os.listdir(f"{self.dir}/out")), [f"classify-{i}" for i in range(1, first + 4)])
+            self.assertEqual(
+                sorted(os.listdir(f"{self.dir}/out")),
+                [f"classify-{i}" for i in range(1, first + 4)],
+            )
         for name in os.listdir(f"{self.dir}/out"):
-            self.assertEqual(read(f"{self.dir}/out/{name}/train.log").count(b"done after 2 steps"), 1, name)
+            self.assertEqual(
+                read(f"{self.dir}/out/{name}/train.log").count(b"done after 2 steps"), 1, name
+            )
 
     def test_refused_ones_leave_nothing(self):
         """Nor do they take anything from each other."""
         os.mkdir(f"{self.dir}/out")
         os.mkdir(f"{self.dir}/empty")
         for devices in (1, 2):
-            for reported, code in self.begin(3, "train", "classify", "data=empty", f"devices={devices}"):
+            for reported, code in self.begin(
+                3, "train", "classify", "data=empty", f"devices={devices}"
+            ):
                 self.assertEqual(code, USAGE, reported)
             self.assertEqual(os.listdir(f"{self.dir}/out"), [])
 
     def test_where_nothing_can_be_made(self):
         write(f"{self.dir}/out", b"a file")
         for devices in (1, 2):
-            done = subprocess.run([LEVIN, *SHAPES, "accelerator=cpu", f"devices={devices}"], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
+            done = subprocess.run(
+                [LEVIN, *SHAPES, "accelerator=cpu", f"devices={devices}"],
+                capture_output=True,
+                text=True,
+                timeout=WAIT_S,
+                cwd=self.dir,
+            )
             self.assertEqual(done.returncode, FAILURE, done.stderr)
-            self.assertEqual(done.stderr, "error: cannot make the directory out/classify-1: Not a directory; give another out\n")
-
+            self.assertEqual(
+                done.stderr,
+                "error: cannot make the directory out/classify-1: Not a directory; give another out\n",
+            )
 
     def test_stopped_while_nothing_is_there(self):
         """Between the name and the ranks the process becomes their launcher."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             for _ in range(2):
-                p = subprocess.Popen([LEVIN, *SHAPES, "accelerator=cpu", "devices=2", "max_steps=-1", "max_epochs=-1"], stdout=subprocess.DEVNULL,
-                                     stderr=subprocess.PIPE, text=True, cwd=self.dir)
+                p = subprocess.Popen(
+                    [
+                        LEVIN,
+                        *SHAPES,
+                        "accelerator=cpu",
+                        "devices=2",
+                        "max_steps=-1",
+                        "max_epochs=-1",
+                    ],
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    cwd=self.dir,
+                )
                 self.addCleanup(self.end, p)
                 self.wait_for(lambda: os.path.exists(f"{self.dir}/out/classify-1"), p)
                 p.send_signal(number)
@@ -166,31 +316,58 @@ class Unnamed(Case):
 
     def test_ranks_that_cannot_be_started(self):
         for files in (10, 14, 18, 24):
-            done = subprocess.run([LEVIN, *SHAPES, "accelerator=cpu", "devices=2"], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir,
-                                  preexec_fn=lambda most=files: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)))
+            done = subprocess.run(
+                [LEVIN, *SHAPES, "accelerator=cpu", "devices=2"],
+                capture_output=True,
+                text=True,
+                timeout=WAIT_S,
+                cwd=self.dir,
+                preexec_fn=lambda most=files: resource.setrlimit(
+                    resource.RLIMIT_NOFILE, (most, most)
+                ),
+            )
             self.assertEqual(done.returncode, FAILURE, done.stderr)
             self.assertEqual(os.listdir(self.dir), [], done.stderr)
 
     def test_srun_starts_the_ranks(self):
         """They choose the directory themselves."""
-        batch = {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "2", "SLURM_TASKS_PER_NODE": "2", "SLURM_JOB_NODELIST": "n08", "SLURM_JOB_NUM_NODES": "1"}
+        batch = {
+            "SLURM_JOB_ID": "1",
+            "SLURM_NTASKS": "2",
+            "SLURM_TASKS_PER_NODE": "2",
+            "SLURM_JOB_NODELIST": "n08",
+            "SLURM_JOB_NUM_NODES": "1",
+        }
         words = [LEVIN, *SHAPES, "accelerator=cpu", "devices=2"]
         env = dict(os.environ, **batch, PATH=self.dir)
-        done = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir, env=env)
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir, env=env
+        )
         self.assertNotEqual(done.returncode, OK)
-        self.assertIn("srun, which starts the tasks of this allocation, is not in PATH", done.stderr)
+        self.assertIn(
+            "srun, which starts the tasks of this allocation, is not in PATH", done.stderr
+        )
         self.assertEqual(os.listdir(self.dir), [])
-        write(f"{self.dir}/srun", b'#!/bin/sh\necho "$@" *; while read a b; do [ $a != SigBlk: ] || echo $a $b; done < /proc/self/status\n')
+        write(
+            f"{self.dir}/srun",
+            b'#!/bin/sh\necho "$@" *; while read a b; do [ $a != SigBlk: ] || echo $a $b; done < /proc/self/status\n',
+        )
         os.chmod(f"{self.dir}/srun", 0o755)
-        done = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir, env=env)
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir, env=env
+        )
         self.assertEqual(done.returncode, OK, done.stderr)
         self.assertRegex(done.stdout, r"\A--nodes=1 .* devices=2 srun\nSigBlk: [0-9a-f]+\n\Z")
         blocked = int(done.stdout.split()[-1], 16)
-        self.assertFalse([n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if blocked >> (n - 1) & 1], done.stdout)
+        self.assertFalse(
+            [n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if blocked >> (n - 1) & 1],
+            done.stdout,
+        )
 
 
 class Taken(Case):
     """A run directory belongs to one run."""
+
     begin = Unnamed.begin
 
     def test_begun_at_one_moment(self):
@@ -199,23 +376,44 @@ class Taken(Case):
         self.assertEqual(sorted(code for _, code in runs), [OK, USAGE, USAGE, USAGE], runs)
         for reported, code in runs:
             if code == USAGE:
-                self.assertRegex(reported, r"\Aerror: (another process is training in out=same: |out=same exists)[^\n]*\n\Z")
+                self.assertRegex(
+                    reported,
+                    r"\Aerror: (another process is training in out=same: |out=same exists)[^\n]*\n\Z",
+                )
             else:
-                self.assertEqual(read(f"{self.dir}/same/logs/attempt_0/rank_0/stderr.log").decode(), reported)
+                self.assertEqual(
+                    read(f"{self.dir}/same/logs/attempt_0/rank_0/stderr.log").decode(), reported
+                )
         self.assertEqual(os.listdir(f"{self.dir}/same/errors"), [])
         self.assertEqual(read(f"{self.dir}/same/train.log").count(b"done after 2 steps"), 1)
 
     def test_of_a_run_that_is_alive(self):
         for devices in (1, 2):
             self.out = f"{self.dir}/run{devices}"
-            words = [*SHAPES, "accelerator=cpu", f"devices={devices}", "max_steps=-1", "max_epochs=-1", f"out={self.out}"]
-            p = subprocess.Popen([LEVIN, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            words = [
+                *SHAPES,
+                "accelerator=cpu",
+                f"devices={devices}",
+                "max_steps=-1",
+                "max_epochs=-1",
+                f"out={self.out}",
+            ]
+            p = subprocess.Popen(
+                [LEVIN, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
             self.addCleanup(self.end, p)
             self.wait_for(lambda: os.path.exists(f"{self.out}/config.yaml"), p)
             for more in ([], ["resume=true"], ["overwrite=true"], ["devices=1"]):
-                done = subprocess.run([LEVIN, *words, *more], capture_output=True, text=True, timeout=WAIT_S)
+                done = subprocess.run(
+                    [LEVIN, *words, *more], capture_output=True, text=True, timeout=WAIT_S
+                )
                 self.assertEqual(done.returncode, USAGE, done.stderr)
-                self.assertTrue(done.stderr.startswith(f"error: another process is training in out={self.out}: wait for its end, or give another out\n"), done.stderr)
+                self.assertTrue(
+                    done.stderr.startswith(
+                        f"error: another process is training in out={self.out}: wait for its end, or give another out\n"
+                    ),
+                    done.stderr,
+                )
             p.send_signal(signal.SIGINT)
             self.assertEqual((p.communicate(timeout=WAIT_S), p.returncode)[1], SIGINT)
             done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S)
@@ -227,7 +425,12 @@ class Stopped(Case):
         """The ranks wait for a configuration that nobody writes, and have nothing but empty logs."""
         pipe = f"{self.dir}/config.yaml"
         os.mkfifo(pipe)
-        p = subprocess.Popen([LEVIN, *SHAPES, f"out={self.out}", "devices=2", f"config={pipe}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        p = subprocess.Popen(
+            [LEVIN, *SHAPES, f"out={self.out}", "devices=2", f"config={pipe}"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.addCleanup(self.end, p)
         with open(pipe, "w", encoding="utf-8") as f:  # of the process that becomes the launcher
             f.write("seed: 3\n")
@@ -235,11 +438,16 @@ class Stopped(Case):
         def waits(rank):
             pid = rank_pid(self.out, rank)
             try:
-                return pid is not None and any(os.readlink(f"/proc/{pid}/fd/{fd}") == pipe for fd in os.listdir(f"/proc/{pid}/fd"))
+                return pid is not None and any(
+                    os.readlink(f"/proc/{pid}/fd/{fd}") == pipe
+                    for fd in os.listdir(f"/proc/{pid}/fd")
+                )
             except OSError:
                 return False
 
-        self.wait_for(lambda: rank_pid(self.out, 0) is not None and rank_pid(self.out, 1) is not None, p)  # else the launcher-to-be read from us again
+        self.wait_for(
+            lambda: rank_pid(self.out, 0) is not None and rank_pid(self.out, 1) is not None, p
+        )  # else the launcher-to-be read from us again
         fd = None
         while fd is None:  # until somebody reads
             try:
@@ -261,12 +469,20 @@ class Early(Case):
     """SIGUSR1 and SIGUSR2, which ask for a checkpoint, in the first moments of a process."""
 
     def begin(self, *words, before=(), **how):
-        p = subprocess.Popen([*before, LEVIN, *SHAPES, f"out={self.out}", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=self.dir, **how)
+        p = subprocess.Popen(
+            [*before, LEVIN, *SHAPES, f"out={self.out}", *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.dir,
+            **how,
+        )
         self.addCleanup(self.end, p)
         return p
 
     def test_one_that_waits(self):
         """The process gets it when it can take it, and so do the ranks that it becomes the launcher of."""
+
         def block():
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
             os.kill(os.getpid(), signal.SIGUSR1)
@@ -280,14 +496,23 @@ class Early(Case):
 
     def test_many_of_them(self):
         """From the moment when the first process can take them, through the beginning of the ranks, to the end."""
+
         def takes(p, signal_number):
             with open(f"/proc/{p.pid}/status", encoding="utf-8") as f:
-                masks = dict(line.split(":", 1) for line in f if line.startswith(("SigBlk", "SigCgt")))
+                masks = dict(
+                    line.split(":", 1) for line in f if line.startswith(("SigBlk", "SigCgt"))
+                )
             return any(int(mask, 16) >> (signal_number - 1) & 1 for mask in masks.values())
 
-        for name, before, words in (("one", (), ["devices=1"]), ("two", (), ["devices=2"]), ("launched", [LEVIN, "launch", "-n", "2", "--"], [])):
+        for name, before, words in (
+            ("one", (), ["devices=1"]),
+            ("two", (), ["devices=2"]),
+            ("launched", [LEVIN, "launch", "-n", "2", "--"], []),
+        ):
             self.out = f"{self.dir}/{name}"
-            p = self.begin(*words, "quiet=true", "log_every_n_steps=1", "max_steps=5", before=before)
+            p = self.begin(
+                *words, "quiet=true", "log_every_n_steps=1", "max_steps=5", before=before
+            )
             self.wait_for(lambda: takes(p, signal.SIGUSR2), p)
             while p.poll() is None:
                 p.send_signal(signal.SIGUSR2)
@@ -298,8 +523,15 @@ class Early(Case):
 
     def test_other_programs(self):
         """They get the mask that their launcher got."""
+
         def blocked(*before):
-            return subprocess.run([*before, "grep", "SigBlk", "/proc/self/status"], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir).stdout
+            return subprocess.run(
+                [*before, "grep", "SigBlk", "/proc/self/status"],
+                capture_output=True,
+                text=True,
+                timeout=WAIT_S,
+                cwd=self.dir,
+            ).stdout
 
         self.assertEqual(blocked(LEVIN, "launch", "-n", "2", "--no-prefix", "--"), 2 * blocked())
 
@@ -307,13 +539,35 @@ class Early(Case):
 class Shared(Case):
     def test_the_list_reports_whose_is_which(self):
         """As threads, as processes, and where some of the devices are visible only."""
-        for i, (visible, listed, strategy, want) in enumerate(((None, "[0,0,1]", "dp", "0,0,1"), (None, "[0,0,1]", "ddp", "0,0,1"), (None, "[1,0,1]", "ddp", "1,0,1"),
-                                                               ("3,1", "[1,1,0]", "ddp", "1,1,3"))):
+        for i, (visible, listed, strategy, want) in enumerate(
+            (
+                (None, "[0,0,1]", "dp", "0,0,1"),
+                (None, "[0,0,1]", "ddp", "0,0,1"),
+                (None, "[1,0,1]", "ddp", "1,0,1"),
+                ("3,1", "[1,1,0]", "ddp", "1,1,3"),
+            )
+        ):
             self.out = f"{self.dir}/run{i}"
-            env = {"LEVIN_SIM_DEVICES": "4" if visible else "2", **({"CUDA_VISIBLE_DEVICES": visible} if visible else {})}
-            self.levin([*SHAPES, f"out={self.out}", "accelerator=sim", f"devices={listed}", "allow_shared_device=true", f"strategy={strategy}"], OK, env=env)
+            env = {
+                "LEVIN_SIM_DEVICES": "4" if visible else "2",
+                **({"CUDA_VISIBLE_DEVICES": visible} if visible else {}),
+            }
+            self.levin(
+                [
+                    *SHAPES,
+                    f"out={self.out}",
+                    "accelerator=sim",
+                    f"devices={listed}",
+                    "allow_shared_device=true",
+                    f"strategy={strategy}",
+                ],
+                OK,
+                env=env,
+            )
             reported = read(f"{self.out}/train.log").decode()
-            self.assertIn(f"(strategy={strategy}), devices sim:{want.replace(',', ',sim:')}\n", reported)
+            self.assertIn(
+                f"(strategy={strategy}), devices sim:{want.replace(',', ',sim:')}\n", reported
+            )
 
 
 class Overwritten(Case):
@@ -343,18 +597,37 @@ class Cores(Case):
         mine = sorted(os.sched_getaffinity(0))
         if len(mine) < n:
             self.skipTest(f"{n} cores are needed, and this process may use {len(mine)}")
-        done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir, preexec_fn=lambda: os.sched_setaffinity(0, mine[:n]))
+        done = subprocess.run(
+            [LEVIN, *words],
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            cwd=self.dir,
+            preexec_fn=lambda: os.sched_setaffinity(0, mine[:n]),
+        )
         self.assertEqual(done.returncode, OK, done.stderr)
         return (done.stdout + done.stderr).splitlines()
 
     def test_more_ranks_than_cores(self):
         line = "3 ranks share 1 core and take turns: more than 1 makes nothing faster"
         for strategy in ("ddp", "dp"):
-            self.assertEqual(self.on(1, *SHAPES, "devices=3", f"strategy={strategy}", f"out={self.dir}/{strategy}").count(line), 1)
+            self.assertEqual(
+                self.on(
+                    1, *SHAPES, "devices=3", f"strategy={strategy}", f"out={self.dir}/{strategy}"
+                ).count(line),
+                1,
+            )
             self.assertIn(b"[INFO] " + line.encode(), read(f"{self.dir}/{strategy}/train.log"))
-            self.assertEqual(self.on(1, "plan", *SHAPES, "devices=3", f"strategy={strategy}").count(line), 1)
-        self.assertIn("3 ranks share 2 cores and take turns: more than 2 make nothing faster", self.on(2, "plan", *SHAPES, "devices=3"))
-        self.assertFalse([line for line in self.on(2, "plan", *SHAPES, "devices=2") if "take turns" in line])
+            self.assertEqual(
+                self.on(1, "plan", *SHAPES, "devices=3", f"strategy={strategy}").count(line), 1
+            )
+        self.assertIn(
+            "3 ranks share 2 cores and take turns: more than 2 make nothing faster",
+            self.on(2, "plan", *SHAPES, "devices=3"),
+        )
+        self.assertFalse(
+            [line for line in self.on(2, "plan", *SHAPES, "devices=2") if "take turns" in line]
+        )
 
     def test_the_cores_of_all(self):
         self.assertIn("device cpu: 2 cores", self.on(2, *SHAPES, "devices=2"))
@@ -365,7 +638,14 @@ class Terminal(Case):
         """Rank 0 shows its line in place, as one process does; the log has what stands there in the end."""
         master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 100, 0, 0))
-        words = [LEVIN, *SHAPES, "max_steps=20", "log_every_n_steps=1", "devices=2", f"out={self.out}"]
+        words = [
+            LEVIN,
+            *SHAPES,
+            "max_steps=20",
+            "log_every_n_steps=1",
+            "devices=2",
+            f"out={self.out}",
+        ]
         with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave) as p:
             os.close(slave)
             seen, start = b"", time.monotonic()

@@ -6,6 +6,7 @@ LEVIN_TEST_SLOW=1 takes all of it.
 
 usage: test_ranks.py LEVIN DATA [test names]   DATA: folder with clothing/ (341 photos in 10 classes); absent: said, and left out
 """
+
 import itertools
 import json
 import os
@@ -24,32 +25,72 @@ SLOW = os.environ.get("LEVIN_TEST_SLOW", "0") not in ("", "0")
 drop_identity()
 SIM = {"LEVIN_SIM_DEVICES": "8", "LEVIN_SIM_MEMORY": "256MiB"}
 SHAPES = ["data=builtin:shapes", "data.count=230", "image_size=16"]
-NETWORK = ["model=cnn", "model.dropout=0.1", "augment.hflip=0.5", "augment.hue=0.1", "gradient_clip_val=1", "ema.decay=0.9", "wgrad_threads=1",
-           "val_split=0.2", "eval_batch_size=7", "log_every_n_steps=1", "quiet=true", "seed=7"]
-SIX = ["batch_size=30", "micro_batches=6"]    # 182 images: the last step has 2
+NETWORK = [
+    "model=cnn",
+    "model.dropout=0.1",
+    "augment.hflip=0.5",
+    "augment.hue=0.1",
+    "gradient_clip_val=1",
+    "ema.decay=0.9",
+    "wgrad_threads=1",
+    "val_split=0.2",
+    "eval_batch_size=7",
+    "log_every_n_steps=1",
+    "quiet=true",
+    "seed=7",
+]
+SIX = ["batch_size=30", "micro_batches=6"]  # 182 images: the last step has 2
 EIGHT = ["batch_size=32", "micro_batches=8"]  # the last step has 22
-WEIGHTED = ["class_weights=[1,2,3,1,1,0.5]", "label_smoothing=0.1", "sampler=balanced"]  # micro-batches weigh other than they have samples
-ALL = 1 << 30                          # all gradients in one bucket
+WEIGHTED = [
+    "class_weights=[1,2,3,1,1,0.5]",
+    "label_smoothing=0.1",
+    "sampler=balanced",
+]  # micro-batches weigh other than they have samples
+ALL = 1 << 30  # all gradients in one bucket
 
 
 def layout(strategy, devices, accelerator="cpu", bucket=4194304, workers=1):
-    return [f"strategy={strategy}", f"devices={devices}", f"accelerator={accelerator}", f"bucket_bytes={bucket}", f"num_workers={workers}"]
+    return [
+        f"strategy={strategy}",
+        f"devices={devices}",
+        f"accelerator={accelerator}",
+        f"bucket_bytes={bucket}",
+        f"num_workers={workers}",
+    ]
 
 
 def matrix(some, ranks):
     if not SLOW:
         return [layout(*one) for one in some]
-    return [layout(*one) for one in itertools.product(("dp", "ddp"), ranks, ("cpu", "sim"), (16384, 4194304, ALL), (0, 1, 3))]
+    return [
+        layout(*one)
+        for one in itertools.product(
+            ("dp", "ddp"), ranks, ("cpu", "sim"), (16384, 4194304, ALL), (0, 1, 3)
+        )
+    ]
 
 
 class Ranks(Case):
     def run_on(self, name, *words, code=OK, expects=(), env=None):
-        return self.levin(["train", "classify", *words, f"out={self.dir}/{name}"], code, expects, dict(SIM, **(env or {})))
+        return self.levin(
+            ["train", "classify", *words, f"out={self.dir}/{name}"],
+            code,
+            expects,
+            dict(SIM, **(env or {})),
+        )
 
     def same(self, a, b, what, which=("last",)):
         for file in which:
-            self.assertEqual(self.hashes(f"{self.dir}/{a}", file), self.hashes(f"{self.dir}/{b}", file), what)
-        self.assertEqual(first_difference(reproducibility_lines(f"{self.dir}/{a}"), reproducibility_lines(f"{self.dir}/{b}")), "", what)
+            self.assertEqual(
+                self.hashes(f"{self.dir}/{a}", file), self.hashes(f"{self.dir}/{b}", file), what
+            )
+        self.assertEqual(
+            first_difference(
+                reproducibility_lines(f"{self.dir}/{a}"), reproducibility_lines(f"{self.dir}/{b}")
+            ),
+            "",
+            what,
+        )
 
     def law(self, words, layouts, which=("last", "best")):
         """The run on one device, then on all of these."""
@@ -62,17 +103,40 @@ class Ranks(Case):
 
 class Law(Ranks):
     def test_six_micro_batches(self):
-        lines = self.law([*SHAPES, *NETWORK, *SIX, *WEIGHTED, "max_steps=20"], matrix(
-            [("dp", 2, "cpu", 16384, 0), ("dp", 3, "sim", ALL, 1), ("dp", 6, "cpu", 4194304, 3),
-             ("ddp", 2, "sim", 16384, 2), ("ddp", 3, "cpu", ALL, 0), ("ddp", 6, "sim")], (2, 3, 6)))
+        lines = self.law(
+            [*SHAPES, *NETWORK, *SIX, *WEIGHTED, "max_steps=20"],
+            matrix(
+                [
+                    ("dp", 2, "cpu", 16384, 0),
+                    ("dp", 3, "sim", ALL, 1),
+                    ("dp", 6, "cpu", 4194304, 3),
+                    ("ddp", 2, "sim", 16384, 2),
+                    ("ddp", 3, "cpu", ALL, 0),
+                    ("ddp", 6, "sim"),
+                ],
+                (2, 3, 6),
+            ),
+        )
         self.assertEqual(sum("val/loss" in row for _, row in lines), 2)
         self.assertEqual(lines[-1][0], 20)
 
     def test_eight_micro_batches(self):
         """Ranks need not have equally many micro-batches."""
-        self.law([*SHAPES, *NETWORK, *EIGHT, "max_steps=20"], matrix(
-            [("dp", 3, "cpu"), ("dp", 8, "sim", 16384), ("dp", 4, "cpu", ALL, 3),
-             ("ddp", 2, "cpu", 16384, 3), ("ddp", 4, "sim", ALL, 0), ("ddp", 6, "cpu"), ("ddp", 8, "cpu", 16384, 0)], (2, 3, 4, 6, 8)))
+        self.law(
+            [*SHAPES, *NETWORK, *EIGHT, "max_steps=20"],
+            matrix(
+                [
+                    ("dp", 3, "cpu"),
+                    ("dp", 8, "sim", 16384),
+                    ("dp", 4, "cpu", ALL, 3),
+                    ("ddp", 2, "cpu", 16384, 3),
+                    ("ddp", 4, "sim", ALL, 0),
+                    ("ddp", 6, "cpu"),
+                    ("ddp", 8, "cpu", 16384, 0),
+                ],
+                (2, 3, 4, 6, 8),
+            ),
+        )
 
     def test_photos(self):
         if not os.path.isdir(PHOTOS):
@@ -93,30 +157,53 @@ class Law(Ranks):
     def test_f16_that_overflows(self):
         """Micro-batches of one sample overflow in the first steps, until the loss scale is small enough; all ranks skip the same."""
         network = ["model=mlp" if key == "model=cnn" else key for key in NETWORK]
-        lines = self.law([*SHAPES, *network, *WEIGHTED, "batch_size=12", "micro_batches=12", "max_steps=8", "precision=16-mixed"],
-                         matrix([("dp", 2, "cpu", 16384), ("ddp", 3, "sim", ALL)], (2, 3)))
+        lines = self.law(
+            [
+                *SHAPES,
+                *network,
+                *WEIGHTED,
+                "batch_size=12",
+                "micro_batches=12",
+                "max_steps=8",
+                "precision=16-mixed",
+            ],
+            matrix([("dp", 2, "cpu", 16384), ("ddp", 3, "sim", ALL)], (2, 3)),
+        )
         self.assertGreater(int(lines[-1][1]["amp/skipped_steps"]), 0)
 
     def test_micro_batches_of_a_group(self):
         """sync_batchnorm in groups that lie within a rank."""
-        self.law([*SHAPES, *NETWORK, *EIGHT, "max_steps=10", "sync_batchnorm=true", "group=2"],
-                 matrix([("dp", 2, "cpu", 16384), ("ddp", 2, "sim", ALL), ("ddp", 4, "cpu")], (2, 4)))
+        self.law(
+            [*SHAPES, *NETWORK, *EIGHT, "max_steps=10", "sync_batchnorm=true", "group=2"],
+            matrix([("dp", 2, "cpu", 16384), ("ddp", 2, "sim", ALL), ("ddp", 4, "cpu")], (2, 4)),
+        )
 
     def test_both_dialects(self):
         """batch_size counts all devices, batch_size_per_device one; both before accumulation."""
         words = [*SHAPES, *NETWORK, "max_steps=10"]
         self.run_on("one", *words, "batch_size=15", "accumulate_grad_batches=2", "micro_batches=6")
-        for name, strategy, devices, dialect in (("all", "ddp", 3, ["batch_size=15", "micro_batches=6"]), ("each", "ddp", 3, ["batch_size_per_device=5"]),
-                                                 ("threads", "dp", 3, ["batch_size_per_device=5"])):
-            self.run_on(name, *words, *layout(strategy, devices), *dialect, "accumulate_grad_batches=2")
+        for name, strategy, devices, dialect in (
+            ("all", "ddp", 3, ["batch_size=15", "micro_batches=6"]),
+            ("each", "ddp", 3, ["batch_size_per_device=5"]),
+            ("threads", "dp", 3, ["batch_size_per_device=5"]),
+        ):
+            self.run_on(
+                name, *words, *layout(strategy, devices), *dialect, "accumulate_grad_batches=2"
+            )
             self.same(name, "one", name)
 
 
 class Resume(Ranks):
     def begin(self, *words):
         """A run without an end, stopped after a few steps; returns the process."""
-        p = subprocess.Popen([LEVIN, "train", "classify", *words, f"out={self.out}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                             text=True, start_new_session=True, env=dict(os.environ, **SIM))
+        p = subprocess.Popen(
+            [LEVIN, "train", "classify", *words, f"out={self.out}"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env=dict(os.environ, **SIM),
+        )
         self.addCleanup(self.end, p)
         return p
 
@@ -149,20 +236,75 @@ class Resume(Ranks):
         self.same("run", "whole", "resumed")
 
     def test_stopped_and_resumed_on_other_ranks(self):
-        self.chain([*SHAPES, *NETWORK, *SIX, "scheduler=step", "scheduler.interval=step", "scheduler.step_size=9"],
-                   [("ddp", 2, 1, signal.SIGTERM), ("dp", 3, "launcher", signal.SIGTERM), ("ddp", 3, "launcher", signal.SIGTERM),
-                    ("ddp", 6, "group", signal.SIGINT), ("ddp", 2, 0, signal.SIGTERM)], ("single", 1))
+        self.chain(
+            [
+                *SHAPES,
+                *NETWORK,
+                *SIX,
+                "scheduler=step",
+                "scheduler.interval=step",
+                "scheduler.step_size=9",
+            ],
+            [
+                ("ddp", 2, 1, signal.SIGTERM),
+                ("dp", 3, "launcher", signal.SIGTERM),
+                ("ddp", 3, "launcher", signal.SIGTERM),
+                ("ddp", 6, "group", signal.SIGINT),
+                ("ddp", 2, 0, signal.SIGTERM),
+            ],
+            ("single", 1),
+        )
 
     def test_stopped_during_validation(self):
         """3000 images, four of five for validation, one at a time: it is nearly always validating."""
-        self.chain(["data=builtin:shapes", "data.count=3000", "image_size=16", *NETWORK, *SIX, "val_split=0.98", "eval_batch_size=1"],
-                   [("ddp", 2, 1, signal.SIGTERM), ("dp", 2, "launcher", signal.SIGTERM)], ("ddp", 3))
+        self.chain(
+            [
+                "data=builtin:shapes",
+                "data.count=3000",
+                "image_size=16",
+                *NETWORK,
+                *SIX,
+                "val_split=0.98",
+                "eval_batch_size=1",
+            ],
+            [("ddp", 2, 1, signal.SIGTERM), ("dp", 2, "launcher", signal.SIGTERM)],
+            ("ddp", 3),
+        )
 
     def test_the_others_wait_for_the_checkpoint(self):
         """Rank 0 takes longer to write it than the launcher waits once one rank is gone."""
-        words = ["data=builtin:shapes", "data.count=96", "batch_size=8", "image_size=32", "model=resnet18", "micro_batches=2", "optim=adam", "val_split=0", "quiet=true"]
-        p = subprocess.Popen([LEVIN, "launch", "nproc=2", "grace=1.5", f"run_dir={self.dir}/logs", "--", LEVIN, "train", "classify", *words, "log_every_n_steps=1",
-                              "max_epochs=-1", f"out={self.out}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        words = [
+            "data=builtin:shapes",
+            "data.count=96",
+            "batch_size=8",
+            "image_size=32",
+            "model=resnet18",
+            "micro_batches=2",
+            "optim=adam",
+            "val_split=0",
+            "quiet=true",
+        ]
+        p = subprocess.Popen(
+            [
+                LEVIN,
+                "launch",
+                "nproc=2",
+                "grace=1.5",
+                f"run_dir={self.dir}/logs",
+                "--",
+                LEVIN,
+                "train",
+                "classify",
+                *words,
+                "log_every_n_steps=1",
+                "max_epochs=-1",
+                f"out={self.out}",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         self.addCleanup(self.end, p)
         self.wait_for(lambda: self.steps() >= 1, p)
         first = rank_pid(self.out, 0)
@@ -180,7 +322,14 @@ class Resume(Ranks):
 
     def test_killed_and_resumed_on_other_ranks(self):
         """What was saved last is whole; the launcher and all ranks are gone at once."""
-        p = self.begin(*SHAPES, *NETWORK, *SIX, *layout("ddp", 3), "checkpoint.every_n_steps=1", "max_epochs=-1")
+        p = self.begin(
+            *SHAPES,
+            *NETWORK,
+            *SIX,
+            *layout("ddp", 3),
+            "checkpoint.every_n_steps=1",
+            "max_epochs=-1",
+        )
         self.wait_for(lambda: os.path.exists(f"{self.out}/checkpoints/last.safetensors"), p)
         p.kill()
         p.communicate()
@@ -195,7 +344,14 @@ class Resume(Ranks):
 
     def test_started_again_after_a_failure(self):
         """max_restarts= goes on from the last checkpoint, though the command says overwrite=true; what is asked for is no failure."""
-        words = [*SHAPES, *NETWORK, *SIX, "max_epochs=-1", "max_steps=300", "checkpoint.every_n_steps=20"]
+        words = [
+            *SHAPES,
+            *NETWORK,
+            *SIX,
+            "max_epochs=-1",
+            "max_steps=300",
+            "checkpoint.every_n_steps=20",
+        ]
         os.makedirs(f"{self.out}/checkpoints")
         p = self.begin(*words, *layout("ddp", 3), "max_restarts=1", "overwrite=true")
         self.wait_for(lambda: self.steps() >= 30, p)
@@ -207,20 +363,39 @@ class Resume(Ranks):
         self.same("run", "whole", "started again")
         self.no_leftovers()
         another = {"LEVIN_RESTART_COUNT": "1", "LEVIN_RUN_ID": "another", "LEVIN_MAX_RESTARTS": "1"}
-        self.run_on("run", *words, code=USAGE, expects=["exists"], env=another)  # it is not the one that was begun before
-        for layout_words, expects in ((layout("single", 1), "levin launch -n 1 --max-restarts 2"), (layout("dp", 2), "strategy=ddp")):
-            self.run_on("never", *words, *layout_words, "max_restarts=2", code=USAGE, expects=[expects])
+        self.run_on(
+            "run", *words, code=USAGE, expects=["exists"], env=another
+        )  # it is not the one that was begun before
+        for layout_words, expects in (
+            (layout("single", 1), "levin launch -n 1 --max-restarts 2"),
+            (layout("dp", 2), "strategy=ddp"),
+        ):
+            self.run_on(
+                "never", *words, *layout_words, "max_restarts=2", code=USAGE, expects=[expects]
+            )
 
     def test_the_batch_stays_when_the_devices_change(self):
         words = [*SHAPES, *NETWORK, "batch_size_per_device=5"]
         self.run_on("whole", *words, *layout("dp", 6), "max_steps=8")
         self.run_on("run", *words, *layout("ddp", 6), "max_steps=4")
-        reported, _ = self.run_on("run", "resume=true", *layout("ddp", 2), "max_steps=8", "quiet=false")
+        reported, _ = self.run_on(
+            "run", "resume=true", *layout("ddp", 2), "max_steps=8", "quiet=false"
+        )
         self.same("run", "whole", reported)
-        self.assertEqual(reported.count("6 ranks wrote this checkpoint, and 2 go on: no bit of the results depends on that\n"), 1, reported)
-        reported, _ = self.run_on("run", "resume=true", *layout("ddp", 2), "max_steps=14", "quiet=false")
+        self.assertEqual(
+            reported.count(
+                "6 ranks wrote this checkpoint, and 2 go on: no bit of the results depends on that\n"
+            ),
+            1,
+            reported,
+        )
+        reported, _ = self.run_on(
+            "run", "resume=true", *layout("ddp", 2), "max_steps=14", "quiet=false"
+        )
         self.assertNotIn("wrote this checkpoint", reported)
-        reported, _ = self.run_on("run", "resume=true", *layout("single", 1), "max_steps=15", "seed=8", "quiet=false")  # another run from here on
+        reported, _ = self.run_on(
+            "run", "resume=true", *layout("single", 1), "max_steps=15", "seed=8", "quiet=false"
+        )  # another run from here on
         self.assertIn("2 ranks wrote this checkpoint, and 1 goes on\n", reported)
 
 
@@ -228,15 +403,29 @@ class Started(Ranks):
     def by_hand(self, ranks, words, name):
         """As torchrun, or anything that sets its variables, would."""
         import socket
+
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
         all_ranks = []
         for rank in range(ranks):
-            env = dict(os.environ, **SIM, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-                       LEVIN_TOKEN="one text of this test for all ranks")
-            p = subprocess.Popen([LEVIN, "train", "classify", *words, f"out={self.dir}/{name}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                 text=True, env=env)
+            env = dict(
+                os.environ,
+                **SIM,
+                RANK=str(rank),
+                WORLD_SIZE=str(ranks),
+                LOCAL_RANK=str(rank),
+                MASTER_ADDR="127.0.0.1",
+                MASTER_PORT=str(port),
+                LEVIN_TOKEN="one text of this test for all ranks",
+            )
+            p = subprocess.Popen(
+                [LEVIN, "train", "classify", *words, f"out={self.dir}/{name}"],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=env,
+            )
             self.addCleanup(self.end, p)
             all_ranks.append(p)
         return [(p.communicate(timeout=WAIT_S)[1], p.returncode) for p in all_ranks]
@@ -250,7 +439,23 @@ class Started(Ranks):
     def test_levin_launch(self):
         words = [*SHAPES, *NETWORK, *SIX, "max_steps=10"]
         self.run_on("one", *words)
-        self.levin(["launch", "-n", "2", "--run-dir", f"{self.dir}/logs", "--", LEVIN, "train", "classify", *words, f"out={self.dir}/launched"], OK, env=SIM)
+        self.levin(
+            [
+                "launch",
+                "-n",
+                "2",
+                "--run-dir",
+                f"{self.dir}/logs",
+                "--",
+                LEVIN,
+                "train",
+                "classify",
+                *words,
+                f"out={self.dir}/launched",
+            ],
+            OK,
+            env=SIM,
+        )
         self.same("launched", "one", "levin launch -n 2 -- levin train")
 
     def test_one_device_for_several(self):
@@ -259,8 +464,25 @@ class Started(Ranks):
 
     def test_many_runs_at_once(self):
         """None of them is told a port."""
-        words = ["train", "classify", *SHAPES, *NETWORK, "model=mlp", *SIX, "max_steps=5", *layout("ddp", 2, workers=0)]
-        runs = [subprocess.Popen([LEVIN, *words, f"out={self.dir}/run{i}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for i in range(8)]
+        words = [
+            "train",
+            "classify",
+            *SHAPES,
+            *NETWORK,
+            "model=mlp",
+            *SIX,
+            "max_steps=5",
+            *layout("ddp", 2, workers=0),
+        ]
+        runs = [
+            subprocess.Popen(
+                [LEVIN, *words, f"out={self.dir}/run{i}"],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for i in range(8)
+        ]
         for p in runs:
             self.addCleanup(self.end, p)
         for p in runs:
@@ -271,13 +493,20 @@ class Started(Ranks):
 class Refused(Ranks):
     def nothing(self, words, expects, code=USAGE, env=None):
         """One sentence, whatever the number of ranks, and nothing left behind."""
-        done = subprocess.run([LEVIN, "train", "classify", f"out={self.out}", *words], capture_output=True, text=True, timeout=WAIT_S,
-                              env={**os.environ, **SIM, **(env or {})})
+        done = subprocess.run(
+            [LEVIN, "train", "classify", f"out={self.out}", *words],
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            env={**os.environ, **SIM, **(env or {})},
+        )
         reported = done.stderr
         self.assertEqual(done.returncode, code, reported)
         for piece in expects:
             self.assertIn(piece, reported)
-        self.assertEqual(len(set(re.findall(r"^ *(error: .*)", reported, re.M))), 1, reported)  # the launcher's report may repeat it
+        self.assertEqual(
+            len(set(re.findall(r"^ *(error: .*)", reported, re.M))), 1, reported
+        )  # the launcher's report may repeat it
         self.assertNotIn("warning: ", reported)
         self.assertFalse(os.path.exists(self.out), reported)
         self.assertEqual(children(self.out), [])
@@ -286,14 +515,26 @@ class Refused(Ranks):
         words = [*SHAPES, *NETWORK, *SIX]
         four = {"LEVIN_SIM_DEVICES": "4"}
         self.nothing([*words, "devices=0"], ["devices 0", "accelerator=cpu"])
-        self.nothing([*words, "devices=[0,5]", "accelerator=sim"], ["there is no device 5", "0-3"], env=four)
+        self.nothing(
+            [*words, "devices=[0,5]", "accelerator=sim"], ["there is no device 5", "0-3"], env=four
+        )
         self.nothing([*words, "devices=5", "accelerator=sim"], ["5", "4"], env=four)
-        self.nothing([*words, "devices=[0,0]", "accelerator=sim"], ["device 0 stands there twice", "allow_shared_device=true"], env=four)
+        self.nothing(
+            [*words, "devices=[0,0]", "accelerator=sim"],
+            ["device 0 stands there twice", "allow_shared_device=true"],
+            env=four,
+        )
 
     def test_more_ranks_than_micro_batches(self):
         for strategy in ("dp", "ddp"):
-            self.nothing([*SHAPES, *NETWORK, *SIX, "devices=8", f"strategy={strategy}"], ["8", "6 micro-batches"])
-            self.nothing([*SHAPES, *NETWORK, *EIGHT, "devices=9", f"strategy={strategy}"], ["9", "8 micro-batches"])
+            self.nothing(
+                [*SHAPES, *NETWORK, *SIX, "devices=8", f"strategy={strategy}"],
+                ["8", "6 micro-batches"],
+            )
+            self.nothing(
+                [*SHAPES, *NETWORK, *EIGHT, "devices=9", f"strategy={strategy}"],
+                ["9", "8 micro-batches"],
+            )
 
     def test_what_no_rank_can_do(self):
         for strategy in ("dp", "ddp"):

@@ -5,6 +5,7 @@ usage: test_readme.py SOURCE_DIR BUILD_DIR
 A block ```sh behind a line <!-- tested: name --> is run; the ```text block that follows it, if any, must be lines of its
 output, numbers apart. Other ```sh blocks may only hold `make TARGET` with targets of the Makefile.
 """
+
 import csv
 import os
 import re
@@ -18,7 +19,9 @@ from small_png import write_png
 
 SOURCE, BUILD = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 README = (SOURCE / "README.md").read_text()
-BLOCK = re.compile(r"(?:^<!-- tested: (\w+) -->\n)?^```sh\n(.*?)^```\n(?:^```text\n(.*?)^```\n)?", re.S | re.M)
+BLOCK = re.compile(
+    r"(?:^<!-- tested: (\w+) -->\n)?^```sh\n(.*?)^```\n(?:^```text\n(.*?)^```\n)?", re.S | re.M
+)
 NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
@@ -37,10 +40,18 @@ class Readme(unittest.TestCase):
         cls.output = {}
         for name, commands, _ in BLOCK.findall(README):
             if name:
-                done = subprocess.run(["sh", "-e", "-c", commands], cwd=cls.cwd, stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT, text=True, check=False)
+                done = subprocess.run(
+                    ["sh", "-e", "-c", commands],
+                    cwd=cls.cwd,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    check=False,
+                )
                 if done.returncode != 0:
-                    raise AssertionError(f"README block {name} ended with {done.returncode}:\n{commands}{done.stdout}")
+                    raise AssertionError(
+                        f"README block {name} ended with {done.returncode}:\n{commands}{done.stdout}"
+                    )
                 cls.output[name] = done.stdout
 
     def test_every_block_is_run_or_is_a_make_target(self):
@@ -61,11 +72,20 @@ class Readme(unittest.TestCase):
                 self.assertIn(NUMBER.sub("#", line), shapes)
         accuracy = [float(a) for a in re.findall(r"val/acc (\S+)", self.output["first"])]
         self.assertEqual(len(accuracy), 12)
-        self.assertGreaterEqual(accuracy[-1], 0.93)  # shown: 0.9776; other processors round otherwise
+        self.assertGreaterEqual(
+            accuracy[-1], 0.93
+        )  # shown: 0.9776; other processors round otherwise
 
     def test_the_run_directory_is_as_described(self):
-        for name in ("config.yaml", "train.log", "metrics.jsonl", "checkpoints/last.safetensors", "checkpoints/best.safetensors",
-                     "exported_models/exported_last.safetensors", "exported_models/exported_best.safetensors"):
+        for name in (
+            "config.yaml",
+            "train.log",
+            "metrics.jsonl",
+            "checkpoints/last.safetensors",
+            "checkpoints/best.safetensors",
+            "exported_models/exported_last.safetensors",
+            "exported_models/exported_best.safetensors",
+        ):
             self.assertTrue((self.cwd / "out/mine" / name).is_file(), name)
         for name in ("logs", "errors"):
             self.assertTrue((self.cwd / "out/four" / name).is_dir(), name)
@@ -80,17 +100,28 @@ class Readme(unittest.TestCase):
         self.assertEqual((self.cwd / "page.png").read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
 
     def test_resume_goes_on(self):
-        self.assertIn("resuming from out/mine/checkpoints/last.safetensors: step 30, epoch 31", self.output["resume"])
+        self.assertIn(
+            "resuming from out/mine/checkpoints/last.safetensors: step 30, epoch 31",
+            self.output["resume"],
+        )
         self.assertIn("epoch 40 done at step 40", self.output["resume"])
 
     def test_the_hashes_are_equal(self):
         for block in ("reproducible", "devices"):
-            lines = [line for line in self.output[block].splitlines() if line.startswith(("weights ", "state "))]
+            lines = [
+                line
+                for line in self.output[block].splitlines()
+                if line.startswith(("weights ", "state "))
+            ]
             self.assertEqual(len(lines), 4, block)
             self.assertEqual(lines[:2], lines[2:], block)
 
     def test_links_lead_somewhere(self):
-        for path in [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE / "docs").glob("*.md"))]:
+        for path in [
+            SOURCE / "README.md",
+            SOURCE / "CONTRIBUTING.md",
+            *sorted((SOURCE / "docs").glob("*.md")),
+        ]:
             for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
                 self.assertTrue((path.parent / link).exists(), f"{path.name}: {link}")
 
@@ -99,7 +130,9 @@ class Readme(unittest.TestCase):
 
     def test_files_named_in_the_tour_exist(self):
         for path in sorted((SOURCE / "docs").glob("*.md")):
-            for name in re.findall(r"`((?:src|tests|tools|include|bench|examples)/[\w./-]+\.\w+)`", path.read_text()):
+            for name in re.findall(
+                r"`((?:src|tests|tools|include|bench|examples)/[\w./-]+\.\w+)`", path.read_text()
+            ):
                 self.assertTrue((SOURCE / name).is_file(), f"{path.name}: {name}")
 
 

@@ -2,6 +2,7 @@
 
 usage: test_rendezvous.py LEVIN [test names]
 """
+
 import os
 import signal
 import subprocess
@@ -10,16 +11,38 @@ import time
 from bad_support import Case, LEVIN, main, OK, USAGE, WAIT_S, write
 
 RENDEZVOUS, RESOURCE, PEER = 75, 69, 76
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("LEVIN_", "SLURM_", "OMPI_", "PMI_", "MASTER_"))}
+CLEAN = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("LEVIN_", "SLURM_", "OMPI_", "PMI_", "MASTER_"))
+}
 
 
 class Meet(Case):
     def start(self, rank, *more, world=2, cores=None, **env):
-        words = ["train", "classify", "data=builtin:shapes", "data.count=60", "image_size=16", "model=mlp", "batch_size=6", "max_steps=2", "val_split=0",
-                 f"out={self.dir}/run", *more]
+        words = [
+            "train",
+            "classify",
+            "data=builtin:shapes",
+            "data.count=60",
+            "image_size=16",
+            "model=mlp",
+            "batch_size=6",
+            "max_steps=2",
+            "val_split=0",
+            f"out={self.dir}/run",
+            *more,
+        ]
         pin = (lambda: os.sched_setaffinity(0, cores)) if cores else None
-        return subprocess.Popen([LEVIN, *words], preexec_fn=pin, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                env={**CLEAN, "PMI_RANK": str(rank), "PMI_SIZE": str(world), **env})
+        return subprocess.Popen(
+            [LEVIN, *words],
+            preexec_fn=pin,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**CLEAN, "PMI_RANK": str(rank), "PMI_SIZE": str(world), **env},
+        )
 
     def ends(self, process, code, *expects):
         out, err = process.communicate(timeout=WAIT_S)
@@ -36,40 +59,116 @@ class Meet(Case):
 
     def test_a_run_without_a_name(self):
         """The folder that the file needed goes with it."""
-        done = subprocess.run([LEVIN, "train", "classify", "data=builtin:shapes"], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir,
-                              env=dict(CLEAN, PMI_RANK="0", PMI_SIZE="2", LEVIN_RDZV_TIMEOUT="1"))
+        done = subprocess.run(
+            [LEVIN, "train", "classify", "data=builtin:shapes"],
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            cwd=self.dir,
+            env=dict(CLEAN, PMI_RANK="0", PMI_SIZE="2", LEVIN_RDZV_TIMEOUT="1"),
+        )
         self.assertEqual(done.returncode, RENDEZVOUS, done.stderr)
         self.assertEqual(os.listdir(self.dir), [])
 
     def test_a_directory_that_both_see(self):
         """Told by an option or a variable, to ranks whose launcher gives no address; without either that is an error."""
-        alone = {"PMI_RANK": "", "PMI_SIZE": "", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-        self.ends(self.start(0, RANK="0", **alone), USAGE, "levin: error E109: ", "or LEVIN_RDZV=file:DIR (levin train: rdzv=file:DIR)")
-        for words, env in ((["rdzv=file:" + self.dir + "/meet"], {}), ([], {"LEVIN_RDZV": "file:" + self.dir + "/meet"})):
+        alone = {
+            "PMI_RANK": "",
+            "PMI_SIZE": "",
+            "WORLD_SIZE": "2",
+            "LOCAL_RANK": "0",
+            "LOCAL_WORLD_SIZE": "1",
+        }
+        self.ends(
+            self.start(0, RANK="0", **alone),
+            USAGE,
+            "levin: error E109: ",
+            "or LEVIN_RDZV=file:DIR (levin train: rdzv=file:DIR)",
+        )
+        for words, env in (
+            (["rdzv=file:" + self.dir + "/meet"], {}),
+            ([], {"LEVIN_RDZV": "file:" + self.dir + "/meet"}),
+        ):
             second = self.start(1, "overwrite=true", *words, RANK="1", **alone, **env)
-            self.ends(self.start(0, "overwrite=true", *words, RANK="0", **alone, **env), OK, "effective batch 6 = 2 micro-batches x 3")
+            self.ends(
+                self.start(0, "overwrite=true", *words, RANK="0", **alone, **env),
+                OK,
+                "effective batch 6 = 2 micro-batches x 3",
+            )
             self.ends(second, OK)
             self.assertEqual(os.listdir(self.dir), ["run"])
-        self.ends(self.start(0, "rdzv=tcp://n08", RANK="0", **alone), USAGE, "error: rdzv tcp://n08: expected tcp or file:DIR")
-        self.ends(self.start(0, RANK="0", **alone, LEVIN_RDZV="udp"), USAGE, "levin: error E100: LEVIN_RDZV='udp' is neither tcp nor file:DIR\n")
+        self.ends(
+            self.start(0, "rdzv=tcp://n08", RANK="0", **alone),
+            USAGE,
+            "error: rdzv tcp://n08: expected tcp or file:DIR",
+        )
+        self.ends(
+            self.start(0, RANK="0", **alone, LEVIN_RDZV="udp"),
+            USAGE,
+            "levin: error E100: LEVIN_RDZV='udp' is neither tcp nor file:DIR\n",
+        )
 
     def test_a_variable_for_all_runs(self):
         """LEVIN_RDZV is no matter of ranks that levin's own launcher starts: it tells all of them where they meet."""
         env = dict(CLEAN, LEVIN_RDZV=f"file:{self.dir}/meet", LEVIN_RDZV_TIMEOUT="20")
-        words = ["train", "classify", "data=builtin:shapes", "data.count=60", "image_size=16", "model=mlp", "batch_size=6", "max_steps=2", "val_split=0"]
-        for command in ([LEVIN, *words, "devices=2", f"out={self.dir}/a"],
-                        [LEVIN, "launch", f"--run-dir={self.dir}/logs", "-n", "2", "--", LEVIN, *words, f"out={self.dir}/b"]):
+        words = [
+            "train",
+            "classify",
+            "data=builtin:shapes",
+            "data.count=60",
+            "image_size=16",
+            "model=mlp",
+            "batch_size=6",
+            "max_steps=2",
+            "val_split=0",
+        ]
+        for command in (
+            [LEVIN, *words, "devices=2", f"out={self.dir}/a"],
+            [
+                LEVIN,
+                "launch",
+                f"--run-dir={self.dir}/logs",
+                "-n",
+                "2",
+                "--",
+                LEVIN,
+                *words,
+                f"out={self.dir}/b",
+            ],
+        ):
             done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, env=env)
             self.assertEqual(done.returncode, OK, done.stderr)
         self.assertFalse(os.path.exists(f"{self.dir}/meet"))
 
     def test_variables_set_by_hand(self):
         """What is wrong in one shell nobody else can know: each rank tells its own."""
-        by_hand = {"PMI_RANK": "", "PMI_SIZE": "", "WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}
+        by_hand = {
+            "PMI_RANK": "",
+            "PMI_SIZE": "",
+            "WORLD_SIZE": "2",
+            "RANK": "1",
+            "LOCAL_RANK": "1",
+        }
         self.ends(self.start(1, **by_hand), USAGE, "levin: error E109: ")
-        self.ends(self.start(1, "strict=true", **by_hand, MASTER_ADDR="127.0.0.1"), USAGE, "levin: error W204: ")
-        self.ends(self.start(1, "devices=4", **by_hand, MASTER_ADDR="127.0.0.1", MASTER_PORT="2000"), USAGE, "levin: error E103: ", "4 device", "2 task")
-        shown = subprocess.run([LEVIN, "slurm", "env"], capture_output=True, text=True, timeout=WAIT_S, env={**CLEAN, **by_hand, "TORCHELASTIC_RUN_ID": "x"})
+        self.ends(
+            self.start(1, "strict=true", **by_hand, MASTER_ADDR="127.0.0.1"),
+            USAGE,
+            "levin: error W204: ",
+        )
+        self.ends(
+            self.start(1, "devices=4", **by_hand, MASTER_ADDR="127.0.0.1", MASTER_PORT="2000"),
+            USAGE,
+            "levin: error E103: ",
+            "4 device",
+            "2 task",
+        )
+        shown = subprocess.run(
+            [LEVIN, "slurm", "env"],
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            env={**CLEAN, **by_hand, "TORCHELASTIC_RUN_ID": "x"},
+        )
         self.assertEqual(shown.returncode, USAGE)
         self.assertIn("levin: error E109: ", shown.stderr)
 
@@ -80,6 +179,7 @@ class Meet(Case):
 
     def test_the_first_rank_is_killed_and_another_is_late(self):
         """Rank 2 notices the end of rank 0 when rank 1 has reported it and is gone."""
+
         def late(ranks):
             ranks[2].send_signal(signal.SIGSTOP)
             ranks[0].kill()
@@ -89,24 +189,39 @@ class Meet(Case):
         self.first_rank_is_killed(late)
 
     def first_rank_is_killed(self, kill=lambda ranks: ranks[0].kill()):
-        words = ["max_steps=-1", "max_epochs=100000", "data.count=600",
-                 "checkpoint.every_n_steps=2"]
+        words = [
+            "max_steps=-1",
+            "max_epochs=100000",
+            "data.count=600",
+            "checkpoint.every_n_steps=2",
+        ]
         ranks = [self.start(r, *words, world=3) for r in range(3)]
         end = time.monotonic() + WAIT_S
         while not os.path.exists(f"{self.dir}/run/checkpoints/last.safetensors"):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.02)
-        write(f"{self.dir}/run/checkpoints/last.safetensors.tmp-1", b"of a run that goes on already")
+        write(
+            f"{self.dir}/run/checkpoints/last.safetensors.tmp-1", b"of a run that goes on already"
+        )
         kill(ranks)
         reported = [p.communicate(timeout=WAIT_S)[1] for p in ranks]
         self.assertEqual([p.returncode for p in ranks], [-9, PEER, PEER], reported)
-        self.assertRegex("".join(reported[1:]), r"\Aerror: rank 0 \(.*\) failed first at step \d+: the store in its process is lost: .*; step \d+ \(epoch \d+\) is saved: "
-                                        r"resume=true goes on from there\n\Z")
+        self.assertRegex(
+            "".join(reported[1:]),
+            r"\Aerror: rank 0 \(.*\) failed first at step \d+: the store in its process is lost: .*; step \d+ \(epoch \d+\) is saved: "
+            r"resume=true goes on from there\n\Z",
+        )
         self.assertTrue(os.path.exists(f"{self.dir}/run/checkpoints/last.safetensors.tmp-1"))
 
     def test_the_first_rank_stands_still(self):
         """It may go on, so what is kept is its own matter to tell."""
-        words = ["max_steps=-1", "max_epochs=100000", "data.count=600", "checkpoint.every_n_steps=2", "peer_timeout_s=1"]
+        words = [
+            "max_steps=-1",
+            "max_epochs=100000",
+            "data.count=600",
+            "checkpoint.every_n_steps=2",
+            "peer_timeout_s=1",
+        ]
         second, first = self.start(1, *words), self.start(0, *words)
         end = time.monotonic() + WAIT_S
         while not os.path.exists(f"{self.dir}/run/checkpoints/last.safetensors"):
@@ -117,15 +232,27 @@ class Meet(Case):
         first.send_signal(signal.SIGCONT)
         self.ends(first, PEER)
         self.assertEqual(second.returncode, PEER, reported)
-        self.assertRegex(reported, r"\Aerror: rank 0 \(.*\) failed first at step \d+: the store in its process is lost: nothing was heard from it for 1\.0 s: .*\n\Z")
+        self.assertRegex(
+            reported,
+            r"\Aerror: rank 0 \(.*\) failed first at step \d+: the store in its process is lost: nothing was heard from it for 1\.0 s: .*\n\Z",
+        )
         self.assertNotIn("is saved", reported)
 
     def test_a_signal_before_they_have_met(self):
         """It ends at once, and takes the file and its folders with it."""
-        for signal_number, name in ((signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C"), (signal.SIGHUP, "SIGHUP")):
+        for signal_number, name in (
+            (signal.SIGTERM, "SIGTERM"),
+            (signal.SIGINT, "Ctrl-C"),
+            (signal.SIGHUP, "SIGHUP"),
+        ):
             process = self.start(0, f"rdzv=file:{self.dir}/a/meet")
             until = time.monotonic() + WAIT_S
-            while not any(name.endswith(".addr") for _, _, names in os.walk(self.dir) for name in names) and time.monotonic() < until:
+            while (
+                not any(
+                    name.endswith(".addr") for _, _, names in os.walk(self.dir) for name in names
+                )
+                and time.monotonic() < until
+            ):
                 time.sleep(0.01)
             self.assertEqual(os.listdir(self.dir), ["a"])
             process.send_signal(signal_number)
@@ -136,20 +263,38 @@ class Meet(Case):
         with open(f"{self.dir}/a.txt", "w"):
             pass
         second = self.start(1, f"rdzv=file:{self.dir}/a.txt")
-        self.ends(self.start(0, f"rdzv=file:{self.dir}/a.txt"), USAGE, f"rdzv=file:{self.dir}/a.txt: this is a file; give a directory that all ranks see")
+        self.ends(
+            self.start(0, f"rdzv=file:{self.dir}/a.txt"),
+            USAGE,
+            f"rdzv=file:{self.dir}/a.txt: this is a file; give a directory that all ranks see",
+        )
         self.ends(second, USAGE)
         self.assertEqual(os.listdir(self.dir), ["a.txt"])
 
     def test_folders_of_a_meeting_that_failed(self):
-        self.ends(self.start(0, f"rdzv=file:{self.dir}/a/meet", LEVIN_RDZV_TIMEOUT="1"), RENDEZVOUS, "E113: ")
+        self.ends(
+            self.start(0, f"rdzv=file:{self.dir}/a/meet", LEVIN_RDZV_TIMEOUT="1"),
+            RENDEZVOUS,
+            "E113: ",
+        )
         self.assertEqual(os.listdir(self.dir), [])
 
     def test_one_that_never_comes(self):
-        self.ends(self.start(0, LEVIN_RDZV_TIMEOUT="1"), RENDEZVOUS, "levin: error E113: not all ranks came", "rank 1 missing; 1 of 2 present")
+        self.ends(
+            self.start(0, LEVIN_RDZV_TIMEOUT="1"),
+            RENDEZVOUS,
+            "levin: error E113: not all ranks came",
+            "rank 1 missing; 1 of 2 present",
+        )
         self.assertEqual(os.listdir(self.dir), [])
 
     def test_a_store_that_never_comes(self):
-        self.ends(self.start(1, LEVIN_RDZV_TIMEOUT="1"), RENDEZVOUS, "E114: rank 1 ", ".addr: the file is not there")
+        self.ends(
+            self.start(1, LEVIN_RDZV_TIMEOUT="1"),
+            RENDEZVOUS,
+            "E114: rank 1 ",
+            ".addr: the file is not there",
+        )
 
     def test_different_options(self):
         second = self.start(1, "optim.lr=0.5")
@@ -165,17 +310,33 @@ class Meet(Case):
         second = self.start(1, cores=cores[:1])
         out, err = self.start(0, cores=cores).communicate(timeout=WAIT_S)
         self.ends(second, OK)
-        self.assertTrue([line for line in (out + err).splitlines() if line == "device cpu: 2 cores"], out + err)
+        self.assertTrue(
+            [line for line in (out + err).splitlines() if line == "device cpu: 2 cores"], out + err
+        )
 
     def test_one_device_for_two(self):
         """As where every task is shown the same one."""
         one = {"CUDA_VISIBLE_DEVICES": "0", "LEVIN_SIM_DEVICES": "1", "MPI_LOCALNRANKS": "2"}
         second = self.start(1, "accelerator=sim", MPI_LOCALRANKID="1", **one)
-        self.ends(self.start(0, "accelerator=sim", MPI_LOCALRANKID="0", **one), RESOURCE, "E105: two ranks use one device", "ranks 0 and 1 on ", ": sim:0\n")
+        self.ends(
+            self.start(0, "accelerator=sim", MPI_LOCALRANKID="0", **one),
+            RESOURCE,
+            "E105: two ranks use one device",
+            "ranks 0 and 1 on ",
+            ": sim:0\n",
+        )
         self.ends(second, RESOURCE)
         self.assertEqual(os.listdir(self.dir), [])
-        second = self.start(1, "accelerator=sim", "allow_shared_device=true", MPI_LOCALRANKID="1", **one)
-        self.ends(self.start(0, "accelerator=sim", "allow_shared_device=true", MPI_LOCALRANKID="0", **one), OK, "2 ranks")
+        second = self.start(
+            1, "accelerator=sim", "allow_shared_device=true", MPI_LOCALRANKID="1", **one
+        )
+        self.ends(
+            self.start(
+                0, "accelerator=sim", "allow_shared_device=true", MPI_LOCALRANKID="0", **one
+            ),
+            OK,
+            "2 ranks",
+        )
         self.ends(second, OK)
 
     def test_strangers(self):

@@ -2,6 +2,7 @@
 
 usage: test_reproducibility_layouts.py LEVIN [DATA]
 """
+
 import json
 import os
 import shutil
@@ -10,8 +11,7 @@ import subprocess
 import zlib
 
 from reproducibility_lines import reproducibility_lines
-from reproducibility_case import (check, CORES, hashes, LEVIN, main, resume, same, train,
-                                  work)
+from reproducibility_case import check, CORES, hashes, LEVIN, main, resume, same, train, work
 
 
 def layouts(team):
@@ -32,8 +32,10 @@ def layouts(team):
     resume(stopped, "max_steps=-1", "lanes=2", "num_workers=2")
     same(stopped, first, f"team {team}: resumed at step 7 of epoch 2, with other lanes")
     means = reproducibility_lines(stopped, only="train/loss")
-    check([step for step, _ in means] == [11, 22],
-          "the interrupted epoch has its means, over all of its steps")
+    check(
+        [step for step, _ in means] == [11, 22],
+        "the interrupted epoch has its means, over all of its steps",
+    )
     return first
 
 
@@ -50,18 +52,30 @@ def one_pixel():
     size = 16
 
     def png(path, value, changed=False):
-        rows = bytearray(b"".join(b"\0" + bytes((x * 7 + y * 3 + value) % 256
-                                                for x in range(size * 3)) for y in range(size)))
+        rows = bytearray(
+            b"".join(
+                b"\0" + bytes((x * 7 + y * 3 + value) % 256 for x in range(size * 3))
+                for y in range(size)
+            )
+        )
         rows[size * 3 * 5 + 20] ^= 64 if changed else 0
 
         def chunk(kind, body):
-            return (struct.pack(">I", len(body)) + kind + body
-                    + struct.pack(">I", zlib.crc32(kind + body)))
+            return (
+                struct.pack(">I", len(body))
+                + kind
+                + body
+                + struct.pack(">I", zlib.crc32(kind + body))
+            )
 
         header = struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0)
         with open(path, "wb") as f:
-            f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header)
-                    + chunk(b"IDAT", zlib.compress(bytes(rows))) + chunk(b"IEND", b""))
+            f.write(
+                b"\x89PNG\r\n\x1a\n"
+                + chunk(b"IHDR", header)
+                + chunk(b"IDAT", zlib.compress(bytes(rows)))
+                + chunk(b"IEND", b"")
+            )
 
     folder = f"{work}/images"
     for k in range(2):
@@ -72,8 +86,9 @@ def one_pixel():
     shutil.copytree(folder, f"{folder}-other")
     png(f"{folder}-other/class1/3.png", 40 * 3 + 100, changed=True)
     arguments = ["batch_size=12", "wgrad_threads=1", "max_epochs=2"]
-    first, copy, other = (hashes(train(arguments, data=[f"data={folder}{end}"]))
-                          for end in ("", "-copy", "-other"))
+    first, copy, other = (
+        hashes(train(arguments, data=[f"data={folder}{end}"])) for end in ("", "-copy", "-other")
+    )
     check(first == copy, "a copy of the images elsewhere gives the same hash")
     check(first[0] != other[0], "one changed pixel gives another hash")
 
@@ -87,13 +102,15 @@ def damage(run):
     with open(path, "rb") as f:
         raw = bytearray(f.read())
     header = struct.unpack("<Q", raw[:8])[0]
-    begin = json.loads(raw[8:8 + header])["model/head.weight"]["data_offsets"][0]
+    begin = json.loads(raw[8 : 8 + header])["model/head.weight"]["data_offsets"][0]
     raw[8 + header + begin + 1] ^= 1  # a mantissa bit
     with open(path, "wb") as f:
         f.write(raw)
     done = subprocess.run([LEVIN, "ckpt", "hash", path], capture_output=True, text=True)
-    check(done.returncode == 1 and "model/head.weight" in done.stderr,
-          "a flipped mantissa bit is reported and gives exit code 1")
+    check(
+        done.returncode == 1 and "model/head.weight" in done.stderr,
+        "a flipped mantissa bit is reported and gives exit code 1",
+    )
     check(done.stdout.split()[1] != want[0], "a flipped mantissa bit changes `weights`")
 
 

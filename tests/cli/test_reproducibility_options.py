@@ -3,11 +3,22 @@ spellings of the batch size, groups of parameters, averages, mixtures, random ef
 
 usage: test_reproducibility_options.py LEVIN [DATA]
 """
+
 import json
 
 from reproducibility_lines import reproducibility_lines
-from reproducibility_case import (check, COMMON, CORES, DATA, hashes, levin, main, resume, same,
-                                  train)
+from reproducibility_case import (
+    check,
+    COMMON,
+    CORES,
+    DATA,
+    hashes,
+    levin,
+    main,
+    resume,
+    same,
+    train,
+)
 
 
 def validation():
@@ -15,19 +26,38 @@ def validation():
     number of lanes either."""
     first, table = None, None
     for lanes in (1, 2, 3):
-        run = train(["val_split=0.2", "wgrad_threads=2", "batch_size=32", "max_epochs=3",
-                     "eval_batch_size=8", f"lanes={lanes}"])
+        run = train(
+            [
+                "val_split=0.2",
+                "wgrad_threads=2",
+                "batch_size=32",
+                "max_epochs=3",
+                "eval_batch_size=8",
+                f"lanes={lanes}",
+            ]
+        )
         if first is not None:
             same(run, first, f"{lanes} lanes with validation")
-            check(hashes(run, "best") == hashes(first, "best"),
-                  f"{lanes} lanes with validation: best")
+            check(
+                hashes(run, "best") == hashes(first, "best"), f"{lanes} lanes with validation: best"
+            )
         first = first or run
         rows = [row for _, row in reproducibility_lines(run, only="val/")]
-        check([("val/loss" in row, "val/acc" in row) for row in rows] == 3 * [(True, True)],
-              "every epoch is validated")
+        check(
+            [("val/loss" in row, "val/acc" in row) for row in rows] == 3 * [(True, True)],
+            "every epoch is validated",
+        )
         output = f"{run}/predictions.csv"
-        levin(["predict", f"model={run}", *[a for a in DATA if a != "data.classes=10"],
-               f"output={output}", f"lanes={lanes}", "eval_batch_size=8"])
+        levin(
+            [
+                "predict",
+                f"model={run}",
+                *[a for a in DATA if a != "data.classes=10"],
+                f"output={output}",
+                f"lanes={lanes}",
+                "eval_batch_size=8",
+            ]
+        )
         with open(output) as f:
             text = f.read()
         table = table or text
@@ -36,20 +66,34 @@ def validation():
 
 def spellings():
     a = train(["batch_size=30", "micro_batches=6", "wgrad_threads=1", "max_steps=4"])
-    b = train(["batch_size_per_device=5", "accumulate_grad_batches=6", "wgrad_threads=1",
-               "max_steps=4"], common=[a for a in COMMON if a != "micro_batches=6"])
-    check(hashes(a) == hashes(b),
-          "batch_size=30 micro_batches=6 is batch_size_per_device=5 accumulate_grad_batches=6")
+    b = train(
+        ["batch_size_per_device=5", "accumulate_grad_batches=6", "wgrad_threads=1", "max_steps=4"],
+        common=[a for a in COMMON if a != "micro_batches=6"],
+    )
+    check(
+        hashes(a) == hashes(b),
+        "batch_size=30 micro_batches=6 is batch_size_per_device=5 accumulate_grad_batches=6",
+    )
 
 
 def groups():
     """LARS, parameters of different rates, frozen ones, an average of the weights, resumed in the
     middle."""
-    arguments = ["batch_size=30", "wgrad_threads=1", "optim=lars", "optim.lr=1",
-                 "optim.nesterov=true", "optim.decay_norm_bias=false",
-                 "freeze=[conv1,norm2.bias]", "lr_scale=[head=10,conv3=0.1]", "ema.decay=0.9",
-                 "scheduler=step", "scheduler.interval=step", "scheduler.step_size=2",
-                 "scheduler.warmup_steps=2"]
+    arguments = [
+        "batch_size=30",
+        "wgrad_threads=1",
+        "optim=lars",
+        "optim.lr=1",
+        "optim.nesterov=true",
+        "optim.decay_norm_bias=false",
+        "freeze=[conv1,norm2.bias]",
+        "lr_scale=[head=10,conv3=0.1]",
+        "ema.decay=0.9",
+        "scheduler=step",
+        "scheduler.interval=step",
+        "scheduler.step_size=2",
+        "scheduler.warmup_steps=2",
+    ]
     first = train(arguments + ["max_steps=6", "lanes=1"])
     same(train(arguments + ["max_steps=6", "lanes=3"]), first, "groups and averages: 3 lanes")
     stopped = train(arguments + ["max_steps=3", "lanes=2"])
@@ -63,13 +107,25 @@ def groups():
 def mixtures():
     """mixup and CutMix within micro-batches; a weighted loss, samples drawn again; blur, grey,
     solarize by any thread; resumed in the middle."""
-    arguments = ["batch_size=32", "wgrad_threads=1", "mixup_alpha=0.4", "cutmix_alpha=1",
-                 "augment.blur=0.5", "augment.grey=0.3", "augment.solarize=0.3",
-                 "augment.jitter=0.8", "class_weights=auto", "label_smoothing=0.1",
-                 "sampler=balanced"]
+    arguments = [
+        "batch_size=32",
+        "wgrad_threads=1",
+        "mixup_alpha=0.4",
+        "cutmix_alpha=1",
+        "augment.blur=0.5",
+        "augment.grey=0.3",
+        "augment.solarize=0.3",
+        "augment.jitter=0.8",
+        "class_weights=auto",
+        "label_smoothing=0.1",
+        "sampler=balanced",
+    ]
     first = train(arguments + ["max_steps=6", "lanes=1", "num_workers=0"])
-    same(train(arguments + ["max_steps=6", "lanes=3", "num_workers=3"]), first,
-         "mixup, CutMix, blur: 3 lanes, 3 workers")
+    same(
+        train(arguments + ["max_steps=6", "lanes=3", "num_workers=3"]),
+        first,
+        "mixup, CutMix, blur: 3 lanes, 3 workers",
+    )
     stopped = train(arguments + ["max_steps=3", "lanes=2"])
     resume(stopped, "max_steps=6", cores=CORES[:1])
     check(hashes(stopped) == hashes(first), "mixup, CutMix, blur: resumed on one core")

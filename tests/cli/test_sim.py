@@ -5,6 +5,7 @@ the proof that it does not.
 
 usage: test_sim.py LEVIN DATA [test names]   DATA: folder with clothing/ (341 photos in 10 classes); absent: said, and left out
 """
+
 import json
 import os
 import shutil
@@ -23,7 +24,18 @@ for name in ("LEVIN_SIM_DEVICES", "LEVIN_SIM_MEMORY"):
     os.environ.pop(name, None)
 SIM = {"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "256MiB"}
 SHAPES = ["data=builtin:shapes", "data.count=60", "image_size=16"]
-COMMON = ["model=cnn", "batch_size=12", "micro_batches=3", "lanes=2", "wgrad_threads=1", "val_split=0.2", "log_every_n_steps=1", "seed=3", "quiet=true", "devices=1"]
+COMMON = [
+    "model=cnn",
+    "batch_size=12",
+    "micro_batches=3",
+    "lanes=2",
+    "wgrad_threads=1",
+    "val_split=0.2",
+    "log_every_n_steps=1",
+    "seed=3",
+    "quiet=true",
+    "devices=1",
+]
 
 
 def metric(run, name):
@@ -33,13 +45,32 @@ def metric(run, name):
 
 class Sim(Case):
     def train_on(self, accelerator, out, *words, code=OK, expects=(), env=None, data=None):
-        return self.levin(["train", "classify", *(data or SHAPES), *COMMON, f"accelerator={accelerator}", f"out={self.dir}/{out}", *words], code, expects,
-                          dict(SIM, **(env or {})))
+        return self.levin(
+            [
+                "train",
+                "classify",
+                *(data or SHAPES),
+                *COMMON,
+                f"accelerator={accelerator}",
+                f"out={self.dir}/{out}",
+                *words,
+            ],
+            code,
+            expects,
+            dict(SIM, **(env or {})),
+        )
 
     def assert_same(self, a, b):
         for which in ("last", "best"):
-            self.assertEqual(self.hashes(f"{self.dir}/{a}", which), self.hashes(f"{self.dir}/{b}", which))
-        self.assertEqual(first_difference(reproducibility_lines(f"{self.dir}/{a}"), reproducibility_lines(f"{self.dir}/{b}")), "")
+            self.assertEqual(
+                self.hashes(f"{self.dir}/{a}", which), self.hashes(f"{self.dir}/{b}", which)
+            )
+        self.assertEqual(
+            first_difference(
+                reproducibility_lines(f"{self.dir}/{a}"), reproducibility_lines(f"{self.dir}/{b}")
+            ),
+            "",
+        )
 
     def compare(self, *words, data=None):
         for accelerator in ("cpu", "sim"):
@@ -50,24 +81,68 @@ class Sim(Case):
 
     def test_sgd_and_everything_between_the_steps(self):
         """Mixed images, an average, clipping, validation, a checkpoint every few steps."""
-        self.compare("max_epochs=3", "optim=sgd", "optim.lr=0.05", "mixup_alpha=0.4", "cutmix_alpha=1", "ema.decay=0.9", "gradient_clip_val=0.1",
-                     "checkpoint.every_n_steps=3", "augment.hflip=0.5", "model.dropout=0.1")
+        self.compare(
+            "max_epochs=3",
+            "optim=sgd",
+            "optim.lr=0.05",
+            "mixup_alpha=0.4",
+            "cutmix_alpha=1",
+            "ema.decay=0.9",
+            "gradient_clip_val=0.1",
+            "checkpoint.every_n_steps=3",
+            "augment.hflip=0.5",
+            "model.dropout=0.1",
+        )
         self.assertIn(b"accelerator: sim", read(f"{self.dir}/sim/config.yaml"))
-        self.assertGreater(metric(f"{self.dir}/sim", "memory/device_peak_bytes")[-1], 94246 * 4 * 5)  # weights, average, momentum, sets
+        self.assertGreater(
+            metric(f"{self.dir}/sim", "memory/device_peak_bytes")[-1], 94246 * 4 * 5
+        )  # weights, average, momentum, sets
         for accelerator in ("cpu", "sim"):
-            words = [f"model={self.dir}/{accelerator}", *SHAPES[:2], f"accelerator={accelerator}", "eval_batch_size=7", "lanes=3"]
+            words = [
+                f"model={self.dir}/{accelerator}",
+                *SHAPES[:2],
+                f"accelerator={accelerator}",
+                "eval_batch_size=7",
+                "lanes=3",
+            ]
             self.levin(["predict", *words, f"output={self.dir}/{accelerator}.csv"], OK, env=SIM)
         self.assertEqual(read(f"{self.dir}/cpu.csv"), read(f"{self.dir}/sim.csv"))
-        measured = [self.levin(["eval", f"model={self.dir}/{a}", *SHAPES[:2], f"accelerator={b}", "use_ema=false"], OK, env=SIM)[0]
-                    for a, b in (("cpu", "cpu"), ("sim", "sim"), ("sim", "cpu"))]
+        measured = [
+            self.levin(
+                ["eval", f"model={self.dir}/{a}", *SHAPES[:2], f"accelerator={b}", "use_ema=false"],
+                OK,
+                env=SIM,
+            )[0]
+            for a, b in (("cpu", "cpu"), ("sim", "sim"), ("sim", "cpu"))
+        ]
         self.assertEqual(measured, 3 * measured[:1])
 
     def test_arrays_are_predicted(self):
         array, n = f"{self.dir}/x.npy", 5 * 16 * 16 * 3
-        head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': (5, 16, 16, 3), }}".ljust(117) + "\n"
-        write(array, b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + struct.pack(f"<{n}f", *(i % 17 / 9 - 1 for i in range(n))))
+        head = (
+            f"{{'descr': '<f4', 'fortran_order': False, 'shape': (5, 16, 16, 3), }}".ljust(117)
+            + "\n"
+        )
+        write(
+            array,
+            b"\x93NUMPY\1\0"
+            + struct.pack("<H", len(head))
+            + head.encode()
+            + struct.pack(f"<{n}f", *(i % 17 / 9 - 1 for i in range(n))),
+        )
         for accelerator in ("cpu", "sim"):
-            self.levin(["predict", f"model={self.model}", f"data={array}", f"output={self.dir}/{accelerator}.npy", f"accelerator={accelerator}", "eval_batch_size=2"], OK, env=SIM)
+            self.levin(
+                [
+                    "predict",
+                    f"model={self.model}",
+                    f"data={array}",
+                    f"output={self.dir}/{accelerator}.npy",
+                    f"accelerator={accelerator}",
+                    "eval_batch_size=2",
+                ],
+                OK,
+                env=SIM,
+            )
         self.assertEqual(read(f"{self.dir}/cpu.npy"), read(f"{self.dir}/sim.npy"))
 
     def test_bf16_and_adamw(self):
@@ -80,7 +155,14 @@ class Sim(Case):
         self.compare(*words, "precision=bf16-true", "overwrite=true")
 
     def test_f16_that_overflows_and_lars(self):
-        self.compare("precision=16-mixed", "optim=lars", "max_steps=5", "model=mlp", "batch_size=6", "micro_batches=6")
+        self.compare(
+            "precision=16-mixed",
+            "optim=lars",
+            "max_steps=5",
+            "model=mlp",
+            "batch_size=6",
+            "micro_batches=6",
+        )
         self.assertGreater(metric(f"{self.dir}/sim", "amp/skipped_steps")[-1], 0)
 
     def test_micro_batches_of_a_group(self):
@@ -94,7 +176,12 @@ class Sim(Case):
     def test_weights_of_another_run(self):
         """A file in the order of PyTorch, and another last layer."""
         self.train_on("cpu", "first", "max_steps=2")
-        self.compare(f"weights={self.dir}/first/exported_models/exported_last.safetensors", "max_steps=2", "reset_head=true", "freeze=[conv1]")
+        self.compare(
+            f"weights={self.dir}/first/exported_models/exported_last.safetensors",
+            "max_steps=2",
+            "reset_head=true",
+            "freeze=[conv1]",
+        )
 
     # ---- from one to the other ----
 
@@ -103,10 +190,27 @@ class Sim(Case):
         for first, then in (("sim", "cpu"), ("cpu", "sim")):
             self.out = f"{self.dir}/{first}"
             self.train_on(first, first, "max_steps=5", "optim=adamw", "ema.decay=0.9")
-            _, reported = self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=9", f"accelerator={then}", "quiet=true"], OK, env=SIM)
+            _, reported = self.levin(
+                [
+                    "train",
+                    "classify",
+                    f"out={self.out}",
+                    "resume=true",
+                    "max_steps=9",
+                    f"accelerator={then}",
+                    "quiet=true",
+                ],
+                OK,
+                env=SIM,
+            )
             self.assertNotIn("law off", reported)
             self.assertEqual(self.hashes(self.out), self.hashes(f"{self.dir}/whole"))
-            self.assertEqual(first_difference(reproducibility_lines(self.out), reproducibility_lines(f"{self.dir}/whole")), "")
+            self.assertEqual(
+                first_difference(
+                    reproducibility_lines(self.out), reproducibility_lines(f"{self.dir}/whole")
+                ),
+                "",
+            )
 
     def all_gone(self):
         """The ranks of a launcher that was killed end a moment after it, and until then have the run directory."""
@@ -130,25 +234,70 @@ class Sim(Case):
             self.resume(steps)
             stopped = self.hashes()
             shutil.rmtree(self.out)
-            self.levin(["train", "classify", "data=builtin:shapes", "data.count=60", f"out={self.out}", "model=mlp", "image_size=16", "batch_size=6",
-                        "max_epochs=-1", "val_split=0", "quiet=true", *words[1:], f"max_steps={steps}"], OK)
+            self.levin(
+                [
+                    "train",
+                    "classify",
+                    "data=builtin:shapes",
+                    "data.count=60",
+                    f"out={self.out}",
+                    "model=mlp",
+                    "image_size=16",
+                    "batch_size=6",
+                    "max_epochs=-1",
+                    "val_split=0",
+                    "quiet=true",
+                    *words[1:],
+                    f"max_steps={steps}",
+                ],
+                OK,
+            )
             self.assertEqual(stopped, self.hashes())
             shutil.rmtree(self.out)
 
     # ---- memory that runs out ----
 
     def test_too_small_for_the_weights(self):
-        _, reported = self.levin(["plan", "train", "classify", *SHAPES, *COMMON, "accelerator=sim"], RESOURCE, ["weights, gradients and optimizer take", "of sim:0, which has 1 MiB"],
-                             dict(SIM, LEVIN_SIM_MEMORY="1MiB"))
-        self.train_on("sim", "run", code=RESOURCE, expects=[reported.strip()], env={"LEVIN_SIM_MEMORY": "1MiB"})
-        self.train_on("sim", "run", code=RESOURCE, expects=["sim:0 is out of memory: ", "KiB were asked for"], env={"LEVIN_SIM_MEMORY": "64KiB"})
+        _, reported = self.levin(
+            ["plan", "train", "classify", *SHAPES, *COMMON, "accelerator=sim"],
+            RESOURCE,
+            ["weights, gradients and optimizer take", "of sim:0, which has 1 MiB"],
+            dict(SIM, LEVIN_SIM_MEMORY="1MiB"),
+        )
+        self.train_on(
+            "sim",
+            "run",
+            code=RESOURCE,
+            expects=[reported.strip()],
+            env={"LEVIN_SIM_MEMORY": "1MiB"},
+        )
+        self.train_on(
+            "sim",
+            "run",
+            code=RESOURCE,
+            expects=["sim:0 is out of memory: ", "KiB were asked for"],
+            env={"LEVIN_SIM_MEMORY": "64KiB"},
+        )
         self.assertFalse(os.path.exists(self.out))
 
     def test_too_small_for_a_step(self):
-        self.train_on("sim", "run", code=RESOURCE, env={"LEVIN_SIM_MEMORY": "2500KiB"},
-                      expects=["warning: the run takes up to", "of sim:0, which has 2.44 MiB", "error: sim:0 is out of memory: ", "iB were asked for", "smaller batches (batch_size",
-                            "in step 0, micro-batch "])
-        self.assertEqual(os.listdir(f"{self.out}/checkpoints") + os.listdir(f"{self.out}/exported_models"), [])
+        self.train_on(
+            "sim",
+            "run",
+            code=RESOURCE,
+            env={"LEVIN_SIM_MEMORY": "2500KiB"},
+            expects=[
+                "warning: the run takes up to",
+                "of sim:0, which has 2.44 MiB",
+                "error: sim:0 is out of memory: ",
+                "iB were asked for",
+                "smaller batches (batch_size",
+                "in step 0, micro-batch ",
+            ],
+        )
+        self.assertEqual(
+            os.listdir(f"{self.out}/checkpoints") + os.listdir(f"{self.out}/exported_models"), []
+        )
         self.train_on("cpu", "run", "resume=true", "max_steps=2", expects=["no checkpoint yet"])
 
     def test_too_small_for_the_validation(self):
@@ -159,31 +308,89 @@ class Sim(Case):
             self.train_on("sim", f"whole-{chunk}", *words, f"eval_batch_size={chunk}")
             peaks.append(metric(f"{self.dir}/whole-{chunk}", "memory/device_peak_bytes")[-1])
         self.assertLess(1.3 * peaks[0], peaks[1])
-        self.train_on("sim", "run", *words, "eval_batch_size=30", code=RESOURCE, env={"LEVIN_SIM_MEMORY": str(int(sum(peaks) / 2))},
-                      expects=["sim:0 is out of memory: ", "step 3 (epoch 1) is saved: resume=true goes on from there"])
+        self.train_on(
+            "sim",
+            "run",
+            *words,
+            "eval_batch_size=30",
+            code=RESOURCE,
+            env={"LEVIN_SIM_MEMORY": str(int(sum(peaks) / 2))},
+            expects=[
+                "sim:0 is out of memory: ",
+                "step 3 (epoch 1) is saved: resume=true goes on from there",
+            ],
+        )
         self.no_leftovers()
-        self.levin(["train", "classify", f"out={self.out}", "resume=true", "accelerator=cpu", "quiet=true"], OK)
+        self.levin(
+            [
+                "train",
+                "classify",
+                f"out={self.out}",
+                "resume=true",
+                "accelerator=cpu",
+                "quiet=true",
+            ],
+            OK,
+        )
         self.assert_same("run", "whole-30")
 
     def test_too_small_for_a_prediction(self):
         words = [f"model={self.model}", f"data={self.photos}", "accelerator=sim"]
         for command, output in (("predict", [f"output={self.dir}/p.csv"]), ("eval", [])):
-            _, reported = self.levin([command, *words, *output], RESOURCE, ["sim:0 is out of memory: ", "eval_batch_size"], dict(SIM, LEVIN_SIM_MEMORY="768KiB"))
+            _, reported = self.levin(
+                [command, *words, *output],
+                RESOURCE,
+                ["sim:0 is out of memory: ", "eval_batch_size"],
+                dict(SIM, LEVIN_SIM_MEMORY="768KiB"),
+            )
             self.assertIn("in building model mlp", reported)
         self.assertFalse(os.path.exists(f"{self.dir}/p.csv"))
 
     # ---- what is not there ----
 
     def test_no_such_accelerator(self):
-        self.refused(["accelerator=gpu"], ["accelerator=gpu", "no GPU backend", "accelerator=cpu"], RESOURCE)
+        self.refused(
+            ["accelerator=gpu"], ["accelerator=gpu", "no GPU backend", "accelerator=cpu"], RESOURCE
+        )
         self.refused(["accelerator=cuda"], ["accelerator=gpu", "no GPU backend"], RESOURCE)
-        self.refused(["accelerator=sim"], ["no pretend devices", "LEVIN_SIM_DEVICES", "LEVIN_SIM_MEMORY=2GiB"], RESOURCE)
-        for devices, most in (("4", 4), ("[0,5]", 6), ("3,", 4), ("-1", 1), ("auto", 1), ("99999999999999999999", 32)):
-            self.refused(["accelerator=sim", f"devices={devices}"], [f"(LEVIN_SIM_DEVICES={most})"], RESOURCE)
-        self.refused(["accelerator=gpu", "devices=4"], ["LEVIN_SIM_DEVICES=4 in the environment"], RESOURCE)
-        self.levin(["predict", f"model={self.model}", f"data={self.photos}", "accelerator=sim"], RESOURCE, ["no pretend devices"])
-        self.train_on("sim", "run", code=USAGE, expects=["LEVIN_SIM_DEVICES=many"], env={"LEVIN_SIM_DEVICES": "many"})
-        self.train_on("sim", "run", code=USAGE, expects=["LEVIN_SIM_MEMORY=much"], env={"LEVIN_SIM_MEMORY": "much"})
+        self.refused(
+            ["accelerator=sim"],
+            ["no pretend devices", "LEVIN_SIM_DEVICES", "LEVIN_SIM_MEMORY=2GiB"],
+            RESOURCE,
+        )
+        for devices, most in (
+            ("4", 4),
+            ("[0,5]", 6),
+            ("3,", 4),
+            ("-1", 1),
+            ("auto", 1),
+            ("99999999999999999999", 32),
+        ):
+            self.refused(
+                ["accelerator=sim", f"devices={devices}"], [f"(LEVIN_SIM_DEVICES={most})"], RESOURCE
+            )
+        self.refused(
+            ["accelerator=gpu", "devices=4"], ["LEVIN_SIM_DEVICES=4 in the environment"], RESOURCE
+        )
+        self.levin(
+            ["predict", f"model={self.model}", f"data={self.photos}", "accelerator=sim"],
+            RESOURCE,
+            ["no pretend devices"],
+        )
+        self.train_on(
+            "sim",
+            "run",
+            code=USAGE,
+            expects=["LEVIN_SIM_DEVICES=many"],
+            env={"LEVIN_SIM_DEVICES": "many"},
+        )
+        self.train_on(
+            "sim",
+            "run",
+            code=USAGE,
+            expects=["LEVIN_SIM_MEMORY=much"],
+            env={"LEVIN_SIM_MEMORY": "much"},
+        )
         self.assertFalse(os.path.exists(self.out))
 
     def test_auto_is_the_cpu(self):

@@ -4,6 +4,7 @@ usage: test_slurm.py LEVIN
 
 Each runs in an environment of its own variables alone. The rows of the record are those of tests/unit/launch/test_rank_info.c.
 """
+
 import json
 import os
 import subprocess
@@ -12,10 +13,30 @@ import tempfile
 import unittest
 
 LEVIN = os.path.abspath(sys.argv[1])
-STEP = {"JOB_ID": 1, "STEP_ID": 0, "PROCID": 2, "LOCALID": 0, "NODEID": 1, "STEP_NUM_TASKS": 4, "STEP_NUM_NODES": 2,
-        "STEP_TASKS_PER_NODE": "2(x2)", "STEP_NODELIST": "n[08-09]", "NTASKS": 4, "JOB_NODELIST": "n[08-09]"}
-BATCH = {"JOB_ID": 1, "PROCID": 0, "LOCALID": 0, "NODEID": 0, "NTASKS": 4, "NTASKS_PER_NODE": 2, "TASKS_PER_NODE": "2(x2)",
-         "JOB_NODELIST": "n[08-09]", "JOB_NUM_NODES": 2}
+STEP = {
+    "JOB_ID": 1,
+    "STEP_ID": 0,
+    "PROCID": 2,
+    "LOCALID": 0,
+    "NODEID": 1,
+    "STEP_NUM_TASKS": 4,
+    "STEP_NUM_NODES": 2,
+    "STEP_TASKS_PER_NODE": "2(x2)",
+    "STEP_NODELIST": "n[08-09]",
+    "NTASKS": 4,
+    "JOB_NODELIST": "n[08-09]",
+}
+BATCH = {
+    "JOB_ID": 1,
+    "PROCID": 0,
+    "LOCALID": 0,
+    "NODEID": 0,
+    "NTASKS": 4,
+    "NTASKS_PER_NODE": 2,
+    "TASKS_PER_NODE": "2(x2)",
+    "JOB_NODELIST": "n[08-09]",
+    "JOB_NUM_NODES": 2,
+}
 
 
 def slurm(**variables):
@@ -23,8 +44,17 @@ def slurm(**variables):
 
 
 def levin(*words, env=None, status=0):
-    done = subprocess.run([LEVIN, "slurm", *words], env=env or {}, capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode == status, f"{words} ended with {done.returncode}: {done.stdout}{done.stderr}"
+    done = subprocess.run(
+        [LEVIN, "slurm", *words],
+        env=env or {},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (
+        done.returncode == status
+    ), f"{words} ended with {done.returncode}: {done.stdout}{done.stderr}"
     return done
 
 
@@ -40,17 +70,29 @@ class HostLists(unittest.TestCase):
         self.assertEqual(levin("expand", "").stdout, "")
         self.assertEqual(levin("expand", "--first", "", status=1).stdout, "")
         self.assertEqual(levin("expand", "--count", "").stdout, "0\n")
-        for words in (["expand"], ["expand", "--first"], ["compress"]):  # a variable without quotes that is unset
+        for words in (
+            ["expand"],
+            ["expand", "--first"],
+            ["compress"],
+        ):  # a variable without quotes that is unset
             done = levin(*words, status=64)
-            self.assertEqual((done.stdout, done.stderr), ("", f"error: levin slurm {words[0]}: which hosts? Give a list such as 'n[08-10],login1'\n"))
+            self.assertEqual(
+                (done.stdout, done.stderr),
+                (
+                    "",
+                    f"error: levin slurm {words[0]}: which hosts? Give a list such as 'n[08-10],login1'\n",
+                ),
+            )
 
     def test_mistakes(self):
         for text in ("node[3-1]", "node[]", "node[1-2", "node1-2]", "node[1-70000]", "a b[x]"):
             done = levin("expand", text, status=64)
             self.assertEqual(done.stdout, "")
             self.assertTrue(done.stderr.startswith("levin: error E112: "), done.stderr)
-        self.assertEqual(levin("expand", "node[3-1]", status=64).stderr,
-                         "levin: error E112: bad host list, column 6: this range counts down\n  found: node[3-1]\n              ^\n")
+        self.assertEqual(
+            levin("expand", "node[3-1]", status=64).stderr,
+            "levin: error E112: bad host list, column 6: this range counts down\n  found: node[3-1]\n              ^\n",
+        )
         self.assertIn("takes no --last", levin("expand", "--last", "a", status=64).stderr)
 
     def test_compress(self):
@@ -69,8 +111,18 @@ class Env(unittest.TestCase):
         env = slurm(**STEP)
         record = dict(line.split("=", 1) for line in levin("env", env=env).stdout.splitlines())
         reported = json.loads(levin("env", "--json", env=env).stdout)
-        for key, value in {"source": "slurm", "rank": 2, "world": 4, "local_rank": 0, "local_world": 2, "node_rank": 1, "nnodes": 2,
-                           "master_addr": "n08", "master_port": 15001, "from.rank": "SLURM_PROCID"}.items():
+        for key, value in {
+            "source": "slurm",
+            "rank": 2,
+            "world": 4,
+            "local_rank": 0,
+            "local_world": 2,
+            "node_rank": 1,
+            "nnodes": 2,
+            "master_addr": "n08",
+            "master_port": 15001,
+            "from.rank": "SLURM_PROCID",
+        }.items():
             self.assertEqual(record[key], str(value), key)
             self.assertEqual(reported[key], value, key)
         self.assertEqual((record["store_host"], reported["store_host"]), ("no", False))
@@ -78,21 +130,44 @@ class Env(unittest.TestCase):
 
     def test_lines_for_a_shell(self):
         script = f'eval "$({LEVIN} slurm env --export)"; echo $RANK $WORLD_SIZE $LOCAL_RANK $MASTER_ADDR $MASTER_PORT'
-        done = subprocess.run(["/bin/sh", "-c", script], env=slurm(**STEP), capture_output=True, text=True, timeout=30, check=True)
+        done = subprocess.run(
+            ["/bin/sh", "-c", script],
+            env=slurm(**STEP),
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
         self.assertEqual(done.stdout, "2 4 0 n08 15001\n")
         # and what it exports is a record again, of the same rank
         script = f'eval "$({LEVIN} slurm env --export)"; exec {LEVIN} slurm env'
-        done = subprocess.run(["/bin/sh", "-c", script], env=slurm(**STEP), capture_output=True, text=True, timeout=30, check=True)
+        done = subprocess.run(
+            ["/bin/sh", "-c", script],
+            env=slurm(**STEP),
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
         self.assertIn("source=torchrun\nrank=2\nworld=4\n", done.stdout)
 
     def test_srun_forgotten(self):
         done = levin("env", env=slurm(**BATCH), status=64)
         self.assertEqual(done.stdout, "")
-        self.assertTrue(done.stderr.startswith("levin: error E101: srun was not used: only one process is running, 4 were allocated\n"), done.stderr)
+        self.assertTrue(
+            done.stderr.startswith(
+                "levin: error E101: srun was not used: only one process is running, 4 were allocated\n"
+            ),
+            done.stderr,
+        )
         self.assertIn("  fix: srun levin slurm env\n", done.stderr)
 
     def test_warnings_are_no_results(self):
-        done = levin("env", "--json", env={"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"})
+        done = levin(
+            "env",
+            "--json",
+            env={"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"},
+        )
         self.assertEqual(json.loads(done.stdout)["master_port"], 29500)
         self.assertTrue(done.stderr.startswith("levin: warning W204: "), done.stderr)
 
@@ -100,12 +175,24 @@ class Env(unittest.TestCase):
         stale = {**slurm(**STEP), "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
         self.assertIn("levin: error E107: ", levin("env", env=stale, status=64).stderr)
         self.assertIn("source=single\n", levin("env", "--env-source", "single", env=stale).stdout)
-        self.assertIn("SLURM_PROCID is not set", levin("env", "--env-source=slurm", status=64).stderr)
+        self.assertIn(
+            "SLURM_PROCID is not set", levin("env", "--env-source=slurm", status=64).stderr
+        )
 
     def test_an_address_of_somebody_else(self):
-        host = {**slurm(**STEP), "SLURM_PROCID": "0", "SLURM_NODEID": "0", "MASTER_ADDR": "192.0.2.1"}
+        host = {
+            **slurm(**STEP),
+            "SLURM_PROCID": "0",
+            "SLURM_NODEID": "0",
+            "MASTER_ADDR": "192.0.2.1",
+        }
         done = levin("env", env=host, status=64)
-        self.assertTrue(done.stderr.startswith("levin: error E111: the master address 192.0.2.1 is none of this host's"), done.stderr)
+        self.assertTrue(
+            done.stderr.startswith(
+                "levin: error E111: the master address 192.0.2.1 is none of this host's"
+            ),
+            done.stderr,
+        )
         levin("env", env={**host, "MASTER_ADDR": "127.0.0.1"})
 
     def test_mistakes(self):
@@ -116,54 +203,124 @@ class Env(unittest.TestCase):
 
 class Train(unittest.TestCase):
     """What `levin train` says of its step before it looks at anything else. tests/cli/test_slurm_cluster.py asks srun itself."""
-    TASK = {"JOB_ID": 2, "STEP_ID": 0, "PROCID": 0, "LOCALID": 0, "NODEID": 0, "NTASKS": 1, "STEP_NUM_TASKS": 1, "STEP_NUM_NODES": 1,
-            "STEP_TASKS_PER_NODE": 1, "STEP_NODELIST": "n08"}
-    SHAPES = ["train", "classify", "data=builtin:shapes", "data.count=12", "max_steps=1", "batch_size=4", "val_split=0"]
+
+    TASK = {
+        "JOB_ID": 2,
+        "STEP_ID": 0,
+        "PROCID": 0,
+        "LOCALID": 0,
+        "NODEID": 0,
+        "NTASKS": 1,
+        "STEP_NUM_TASKS": 1,
+        "STEP_NUM_NODES": 1,
+        "STEP_TASKS_PER_NODE": 1,
+        "STEP_NODELIST": "n08",
+    }
+    SHAPES = [
+        "train",
+        "classify",
+        "data=builtin:shapes",
+        "data.count=12",
+        "max_steps=1",
+        "batch_size=4",
+        "val_split=0",
+    ]
 
     def train(self, env, *more, status=64):
         with tempfile.TemporaryDirectory() as out:
-            done = subprocess.run([LEVIN, *self.SHAPES, f"out={out}/run", *more], env=env, capture_output=True, text=True, timeout=30, check=False)
+            done = subprocess.run(
+                [LEVIN, *self.SHAPES, f"out={out}/run", *more],
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=False,
+            )
             self.assertEqual(done.returncode, status, done.stderr)
             self.assertEqual(os.path.exists(f"{out}/run"), status == 0)
         return done.stderr
 
     def test_srun_forgotten(self):
         printed = self.train(slurm(**BATCH), "seed=1")
-        self.assertTrue(printed.startswith("levin: error E101: srun was not used: only one process is running, 4 were allocated\n"), printed)
-        command = " ".join(["  fix: srun", LEVIN, "train", "classify", "data=builtin:shapes data.count=12"])
-        self.assertIn(command[:len("  fix: srun ") + 120], printed)
+        self.assertTrue(
+            printed.startswith(
+                "levin: error E101: srun was not used: only one process is running, 4 were allocated\n"
+            ),
+            printed,
+        )
+        command = " ".join(
+            ["  fix: srun", LEVIN, "train", "classify", "data=builtin:shapes data.count=12"]
+        )
+        self.assertIn(command[: len("  fix: srun ") + 120], printed)
 
     def test_a_plan_is_no_rank(self):
         for env in (slurm(**BATCH), slurm(**self.TASK)):
-            done = subprocess.run([LEVIN, "plan", *self.SHAPES, "devices=2"], env=env, capture_output=True, text=True, timeout=30, check=False)
+            done = subprocess.run(
+                [LEVIN, "plan", *self.SHAPES, "devices=2"],
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=False,
+            )
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("rank 1 owns", done.stdout)
 
     def test_one_task_for_several_devices(self):
         printed = self.train(slurm(**self.TASK), "devices=2")
-        self.assertTrue(printed.startswith("levin: error E103: 1 task on this node, but 2 devices\n"), printed)
+        self.assertTrue(
+            printed.startswith("levin: error E103: 1 task on this node, but 2 devices\n"), printed
+        )
         self.assertIn("  found: devices asks for 2 (command line)\n", printed)
         printed = self.train(slurm(**self.TASK, NTASKS_PER_NODE=2), "devices=2")
-        self.assertTrue(printed.startswith("levin: error E104: --ntasks=1 won over --ntasks-per-node=2"), printed)
+        self.assertTrue(
+            printed.startswith("levin: error E104: --ntasks=1 won over --ntasks-per-node=2"),
+            printed,
+        )
         self.assertIn("  fix: remove --ntasks (-n)", printed)
-        sim = {**slurm(**self.TASK, GPUS_ON_NODE=4), "LEVIN_SIM_DEVICES": "4", "LEVIN_SIM_MEMORY": "64MiB"}
-        self.assertIn("E103: 1 task on this node, but 4 devices", self.train(sim, "accelerator=sim"))
+        sim = {
+            **slurm(**self.TASK, GPUS_ON_NODE=4),
+            "LEVIN_SIM_DEVICES": "4",
+            "LEVIN_SIM_MEMORY": "64MiB",
+        }
+        self.assertIn(
+            "E103: 1 task on this node, but 4 devices", self.train(sim, "accelerator=sim")
+        )
 
     def test_a_smaller_step_leaves_devices_idle(self):
-        sim = {**slurm(**self.TASK, GPUS_ON_NODE=4, NTASKS_PER_NODE=4), "LEVIN_SIM_DEVICES": "4", "LEVIN_SIM_MEMORY": "64MiB"}
+        sim = {
+            **slurm(**self.TASK, GPUS_ON_NODE=4, NTASKS_PER_NODE=4),
+            "LEVIN_SIM_DEVICES": "4",
+            "LEVIN_SIM_MEMORY": "64MiB",
+        }
         printed = self.train(sim, "accelerator=sim", status=0)
-        self.assertIn("warning: W207: devices 1,2,3 stay idle: SLURM_GPUS_ON_NODE=4 but 1 task\n", printed)
+        self.assertIn(
+            "warning: W207: devices 1,2,3 stay idle: SLURM_GPUS_ON_NODE=4 but 1 task\n", printed
+        )
 
     def test_several_nodes(self):
         printed = self.train({**slurm(**STEP), "SLURM_PROCID": "0", "SLURM_NODEID": "0"})
-        self.assertTrue(printed.startswith("levin: error E119: the ranks run on 2 nodes, but this version of levin trains on one"), printed)
+        self.assertTrue(
+            printed.startswith(
+                "levin: error E119: the ranks run on 2 nodes, but this version of levin trains on one"
+            ),
+            printed,
+        )
         self.assertEqual(self.train(slurm(**STEP)), "")  # rank 2: one rank tells it
 
     def test_too_few_devices_are_reported_once(self):
         task = {**self.TASK, "NTASKS": 4, "STEP_NUM_TASKS": 4, "STEP_TASKS_PER_NODE": 4}
         sim = {**slurm(**task), "LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "64MiB"}
-        self.assertIn("E106: 4 tasks on node n08, but only 2 simulated devices are visible", self.train(sim, "accelerator=sim", status=69))
-        self.assertEqual(self.train({**sim, "SLURM_PROCID": "3", "SLURM_LOCALID": "3"}, "accelerator=sim", status=69), "")
+        self.assertIn(
+            "E106: 4 tasks on node n08, but only 2 simulated devices are visible",
+            self.train(sim, "accelerator=sim", status=69),
+        )
+        self.assertEqual(
+            self.train(
+                {**sim, "SLURM_PROCID": "3", "SLURM_LOCALID": "3"}, "accelerator=sim", status=69
+            ),
+            "",
+        )
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ missing, for others than root, and without Slurm's packages (slurmctld slurmd sl
 
 usage: test_slurm_cluster.py SOURCE_DIR LEVIN [test names]
 """
+
 import fcntl
 import json
 import os
@@ -28,11 +29,30 @@ SOURCE, LEVIN = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
 TOOLS = os.environ.get("LEVIN_TEST_SLURM") or f"{SOURCE}/../shared/slurm"
 WAIT_S = 120
 SKIP = 77  # for ctest
-TRAIN = ["train", "classify", "data=builtin:shapes", "data.count=48", "image_size=16", "model=cnn", "batch_size=16", "micro_batches=4", "wgrad_threads=1",
-         "val_split=0.25", "model.dropout=0.1", "log_every_n_steps=1", "seed=3"]
+TRAIN = [
+    "train",
+    "classify",
+    "data=builtin:shapes",
+    "data.count=48",
+    "image_size=16",
+    "model=cnn",
+    "batch_size=16",
+    "micro_batches=4",
+    "wgrad_threads=1",
+    "val_split=0.25",
+    "model.dropout=0.1",
+    "log_every_n_steps=1",
+    "seed=3",
+]
 STEPS = "max_steps=5"
 SIM = {"LEVIN_SIM_DEVICES": "4", "LEVIN_SIM_MEMORY": "64MiB"}
-SEEDS = ["--nodes=1", "--gres=gpu:4", "--ntasks-per-node=4", "--mem=0", "--time=0-00:05:00"]  # what the job scripts of others ask for
+SEEDS = [
+    "--nodes=1",
+    "--gres=gpu:4",
+    "--ntasks-per-node=4",
+    "--mem=0",
+    "--time=0-00:05:00",
+]  # what the job scripts of others ask for
 
 
 def missing():
@@ -41,7 +61,11 @@ def missing():
         return f"no cluster tools in {TOOLS} (LEVIN_TEST_SLURM)"
     if os.getuid() != 0:
         return "only root can start a cluster"
-    programs = [name for name in ("slurmctld", "slurmd", "srun", "munged") if shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is None]
+    programs = [
+        name
+        for name in ("slurmctld", "slurmd", "srun", "munged")
+        if shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is None
+    ]
     if programs and os.environ.get("LEVIN_TEST_SLOW") != "1":
         return f"{' '.join(programs)} not installed (LEVIN_TEST_SLOW=1 installs Slurm)"
     return ""
@@ -61,11 +85,31 @@ def bind_somewhere(s):
 def command(words, env=None, timeout=WAIT_S):
     """Exit code and all that was written, in one text."""
     try:
-        done = subprocess.run(words, env={**Cluster.env, **(env or {})}, cwd=Cluster.dir, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False)
+        done = subprocess.run(
+            words,
+            env={**Cluster.env, **(env or {})},
+            cwd=Cluster.dir,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
     except subprocess.TimeoutExpired as late:
-        queue = subprocess.run("squeue; sinfo -N -l", shell=True, env=Cluster.env, capture_output=True, text=True, timeout=WAIT_S, check=False).stdout
-        return None, f"{words}: no end in {timeout} s\n{(late.stdout or b'').decode(errors='replace')}\n{queue}"
+        queue = subprocess.run(
+            "squeue; sinfo -N -l",
+            shell=True,
+            env=Cluster.env,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        ).stdout
+        return (
+            None,
+            f"{words}: no end in {timeout} s\n{(late.stdout or b'').decode(errors='replace')}\n{queue}",
+        )
     return done.returncode, done.stdout
 
 
@@ -74,14 +118,37 @@ class Cluster(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        Cluster.dir = tempfile.mkdtemp(prefix="lvs", dir="/tmp")  # sockets lie below it: a short path
+        Cluster.dir = tempfile.mkdtemp(
+            prefix="lvs", dir="/tmp"
+        )  # sockets lie below it: a short path
         cls.addClassCleanup(shutil.rmtree, cls.dir, ignore_errors=True)
         os.chmod(cls.dir, 0o755)
-        keep = {k: v for k, v in os.environ.items() if not k.startswith(("LEVIN_", "SLURM_", "SBATCH_", "CUDA_", "OMP_"))}
-        Cluster.env = {**keep, "PATH": f"{os.path.dirname(LEVIN)}:{keep.get('PATH', '')}:/usr/sbin:/sbin", "SLURM_CONF": f"{cls.dir}/c/slurm.conf"}
+        keep = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith(("LEVIN_", "SLURM_", "SBATCH_", "CUDA_", "OMP_"))
+        }
+        Cluster.env = {
+            **keep,
+            "PATH": f"{os.path.dirname(LEVIN)}:{keep.get('PATH', '')}:/usr/sbin:/sbin",
+            "SLURM_CONF": f"{cls.dir}/c/slurm.conf",
+        }
         # Stops the cluster when this process ends, in whatever way: it is nobody's child, and reads from a pipe that nobody else holds.
-        guard = subprocess.Popen(["setsid", "-f", "bash", "-c", 'read -r; "$0" -r "$1/c"; rm -rf "$1"', f"{TOOLS}/down", cls.dir], stdin=subprocess.PIPE,
-                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=Cluster.env)
+        guard = subprocess.Popen(
+            [
+                "setsid",
+                "-f",
+                "bash",
+                "-c",
+                'read -r; "$0" -r "$1/c"; rm -rf "$1"',
+                f"{TOOLS}/down",
+                cls.dir,
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=Cluster.env,
+        )
 
         def stop():
             guard.stdin.close()
@@ -91,8 +158,12 @@ class Cluster(unittest.TestCase):
 
         cls.addClassCleanup(stop)
         with open("/run/lock/levin-test-slurm.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # two clusters that start at once may choose one set of names and ports
-            code, reported = command([f"{TOOLS}/up", "-n", "2", "-c", "8", "-g", "4", f"{cls.dir}/c"], timeout=300)
+            fcntl.flock(
+                lock, fcntl.LOCK_EX
+            )  # two clusters that start at once may choose one set of names and ports
+            code, reported = command(
+                [f"{TOOLS}/up", "-n", "2", "-c", "8", "-g", "4", f"{cls.dir}/c"], timeout=300
+            )
         if code != 0:
             raise unittest.SkipTest(f"no cluster can be started here: {reported}")
         cls.node = re.search(r"nodes \((\w+)\.\.", reported)[1]
@@ -109,10 +180,18 @@ class Cluster(unittest.TestCase):
 
     def assert_bits(self, run, reported, one=None):
         self.assertEqual(self.hash(run), self.hash(one or f"{self.dir}/one"), reported)
-        self.assertEqual(first_difference(reproducibility_lines(run), reproducibility_lines(one or f"{self.dir}/one")), "", reported)
+        self.assertEqual(
+            first_difference(
+                reproducibility_lines(run), reproducibility_lines(one or f"{self.dir}/one")
+            ),
+            "",
+            reported,
+        )
 
     def srun(self, options, *words, code=0, expects=(), env=None, out=None):
-        ended, reported = command(["srun", *options, LEVIN, *TRAIN, f"out={out or self.out}", *words], env)
+        ended, reported = command(
+            ["srun", *options, LEVIN, *TRAIN, f"out={out or self.out}", *words], env
+        )
         self.assertEqual(ended, code, reported)
         for piece in expects:
             self.assertEqual(reported.count(piece), 1, f"{piece}: once\n{reported}")
@@ -122,7 +201,16 @@ class Cluster(unittest.TestCase):
         """The exit code of the job, and its output."""
         script = f"{self.out}.sh"
         with open(script, "w") as f:
-            f.write("\n".join(["#!/bin/bash -l", *(f"#SBATCH {d}" for d in [*directives, f"--output={self.out}.log"]), *lines, ""]))
+            f.write(
+                "\n".join(
+                    [
+                        "#!/bin/bash -l",
+                        *(f"#SBATCH {d}" for d in [*directives, f"--output={self.out}.log"]),
+                        *lines,
+                        "",
+                    ]
+                )
+            )
         return self.submitted(script, f"{self.out}.log")
 
     def submitted(self, script, log, env=None):
@@ -141,8 +229,24 @@ class Cluster(unittest.TestCase):
     def start(self, options, *words, env=None, out=None):
         """A step without an end, returned when its first metrics are written."""
         out = out or self.out
-        p = subprocess.Popen(["srun", f"--job-name={os.path.basename(out)}", *options, LEVIN, *TRAIN, f"out={out}", "max_epochs=-1", *words], cwd=self.dir,
-                             env={**self.env, **(env or {})}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        p = subprocess.Popen(
+            [
+                "srun",
+                f"--job-name={os.path.basename(out)}",
+                *options,
+                LEVIN,
+                *TRAIN,
+                f"out={out}",
+                "max_epochs=-1",
+                *words,
+            ],
+            cwd=self.dir,
+            env={**self.env, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
         def end():
             command(["scancel", f"--name={os.path.basename(out)}"])
@@ -179,38 +283,66 @@ class Cluster(unittest.TestCase):
 class Bits(Cluster):
     def test_tasks_on_the_cpu(self):
         for tasks in (2, 4):
-            reported = self.srun(["-N1", f"--ntasks-per-node={tasks}"], STEPS, out=f"{self.out}{tasks}", expects=[f"{tasks} ranks: processes"])
+            reported = self.srun(
+                ["-N1", f"--ntasks-per-node={tasks}"],
+                STEPS,
+                out=f"{self.out}{tasks}",
+                expects=[f"{tasks} ranks: processes"],
+            )
             self.assert_bits(f"{self.out}{tasks}", reported)
             with open(f"{self.out}{tasks}/train.log") as f:
                 self.assertIn("the ranks prove who they are with MUNGE\n", f.read())
 
     def test_the_job_script_of_others(self):
         """Every task sees all devices of the node, and takes the one of its place."""
-        code, reported = self.batch(SEEDS, "srun bash -c 'echo sees=$CUDA_VISIBLE_DEVICES'", f"srun {LEVIN} {' '.join(TRAIN)} {STEPS} accelerator=sim out={self.out}")
+        code, reported = self.batch(
+            SEEDS,
+            "srun bash -c 'echo sees=$CUDA_VISIBLE_DEVICES'",
+            f"srun {LEVIN} {' '.join(TRAIN)} {STEPS} accelerator=sim out={self.out}",
+        )
         self.assertEqual(code, 0, reported)
         self.assertEqual(reported.count("sees=0,1,2,3\n"), 4, reported)
         self.assertIn("4 ranks: processes", reported)
         self.assert_bits(self.out, reported)
 
     def test_one_device_shown_to_each_task(self):
-        reported = self.srun(["-N1", "--ntasks=4", "--gpus-per-task=1"], STEPS, "accelerator=sim", env=SIM)
+        reported = self.srun(
+            ["-N1", "--ntasks=4", "--gpus-per-task=1"], STEPS, "accelerator=sim", env=SIM
+        )
         self.assert_bits(self.out, reported)
 
     def test_a_smaller_step(self):
         """Two of the four devices that the job has, by a list and by the number of tasks."""
-        for name, words, expects in (("n", [], "W207: devices 2,3 stay idle"), ("list", ["devices=[3,1]"], "W201: devices is a list")):
-            reported = self.srun(["-N1", "--gres=gpu:4", "--ntasks-per-node=2"], STEPS, "accelerator=sim", *words, out=self.out + name, env=SIM, expects=[expects])
+        for name, words, expects in (
+            ("n", [], "W207: devices 2,3 stay idle"),
+            ("list", ["devices=[3,1]"], "W201: devices is a list"),
+        ):
+            reported = self.srun(
+                ["-N1", "--gres=gpu:4", "--ntasks-per-node=2"],
+                STEPS,
+                "accelerator=sim",
+                *words,
+                out=self.out + name,
+                env=SIM,
+                expects=[expects],
+            )
             self.assert_bits(self.out + name, reported)
 
     def test_levin_launch_starts_the_step(self):
-        code, reported = self.batch(SEEDS, f"{LEVIN} launch -- {LEVIN} {' '.join(TRAIN)} {STEPS} accelerator=sim out={self.out}")
+        code, reported = self.batch(
+            SEEDS,
+            f"{LEVIN} launch -- {LEVIN} {' '.join(TRAIN)} {STEPS} accelerator=sim out={self.out}",
+        )
         self.assertEqual(code, 0, reported)
         self.assertIn("4 ranks: processes", reported)
         self.assert_bits(self.out, reported)
 
     def test_one_task_without_srun(self):
         """A job of one task has one process, which starts the ranks as it does everywhere."""
-        code, reported = self.batch(["--nodes=1", "--gres=gpu:4"], f"{LEVIN} {' '.join(TRAIN)} {STEPS} accelerator=sim out={self.out}")
+        code, reported = self.batch(
+            ["--nodes=1", "--gres=gpu:4"],
+            f"{LEVIN} {' '.join(TRAIN)} {STEPS} accelerator=sim out={self.out}",
+        )
         self.assertEqual(code, 0, reported)
         self.assertIn("4 ranks: processes", reported)
         self.assert_bits(self.out, reported)
@@ -219,8 +351,28 @@ class Bits(Cluster):
         """Each finds a port of its own."""
         jobs = []
         for i in range(2):
-            words = ["srun", "-N1", "-w", self.node, "--ntasks-per-node=2", LEVIN, *TRAIN, STEPS, f"out={self.out}{i}"]
-            jobs.append(subprocess.Popen(words, cwd=self.dir, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+            words = [
+                "srun",
+                "-N1",
+                "-w",
+                self.node,
+                "--ntasks-per-node=2",
+                LEVIN,
+                *TRAIN,
+                STEPS,
+                f"out={self.out}{i}",
+            ]
+            jobs.append(
+                subprocess.Popen(
+                    words,
+                    cwd=self.dir,
+                    env=self.env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+            )
         for i, job in enumerate(jobs):
             reported, _ = job.communicate(timeout=WAIT_S)
             self.assertEqual(job.returncode, 0, reported)
@@ -229,14 +381,22 @@ class Bits(Cluster):
     def test_the_job_script_of_the_manual(self):
         """As it stands there, but for two steps."""
         with open(f"{SOURCE}/docs/launch.md") as f:
-            lines = re.search(r"^    #!/bin/bash.*\n(?:    .*\n|\n(?=    ))+", f.read(), re.M)[0].splitlines()
+            lines = re.search(r"^    #!/bin/bash.*\n(?:    .*\n|\n(?=    ))+", f.read(), re.M)[
+                0
+            ].splitlines()
         text = "\n".join(line[4:] for line in lines) + " max_steps=2\n"
         folder = self.out
         for i in range(8):
             write_png(Path(f"{folder}/photos/blue/{i}.png"), 40, (10, 20 + 5 * i, 200))
             write_png(Path(f"{folder}/photos/red/{i}.png"), 40, (200, 20 + 5 * i, 10))
         with open(f"{folder}/job.sh", "w") as f:
-            f.write(text.replace("\n#SBATCH --output=", f"\n#SBATCH --chdir={folder}\n#SBATCH --output={folder}/", 1))
+            f.write(
+                text.replace(
+                    "\n#SBATCH --output=",
+                    f"\n#SBATCH --chdir={folder}\n#SBATCH --output={folder}/",
+                    1,
+                )
+            )
         code, reported = self.submitted(f"{folder}/job.sh", f"{folder}/levin.log")
         self.assertEqual(code, 0, text + reported)
         self.assertIn("4 ranks: processes", reported)
@@ -246,12 +406,30 @@ class Mistakes(Cluster):
     def test_srun_forgotten(self):
         """The line that it shows is the one to use."""
         with open(f"{self.out}.yaml", "w") as f:
-            f.write("".join(f"{word.replace('=', ': ')}\n" for word in [*TRAIN[2:], STEPS, "accelerator=sim", f"out={self.out}"]))
+            f.write(
+                "".join(
+                    f"{word.replace('=', ': ')}\n"
+                    for word in [*TRAIN[2:], STEPS, "accelerator=sim", f"out={self.out}"]
+                )
+            )
         path = f"cd {self.dir}; PATH={os.path.dirname(LEVIN)}:$PATH"
         line = f"levin train classify config={os.path.basename(self.out)}.yaml"
-        code, reported = self.batch(SEEDS, path, "start=$(date +%s%N)", line, "code=$?", "echo took=$((($(date +%s%N) - start) / 1000000))", "exit $code")
+        code, reported = self.batch(
+            SEEDS,
+            path,
+            "start=$(date +%s%N)",
+            line,
+            "code=$?",
+            "echo took=$((($(date +%s%N) - start) / 1000000))",
+            "exit $code",
+        )
         self.assertEqual(code, 64, reported)
-        self.assertTrue(reported.startswith("levin: error E101: srun was not used: only one process is running, 4 were allocated\n"), reported)
+        self.assertTrue(
+            reported.startswith(
+                "levin: error E101: srun was not used: only one process is running, 4 were allocated\n"
+            ),
+            reported,
+        )
         self.assertLess(int(re.search(r"^took=(\d+)$", reported, re.M)[1]), 2000)
         self.assertFalse(os.path.exists(self.out))
         fix = re.search(r"^  fix: (srun .*)$", reported, re.M)[1]
@@ -262,26 +440,68 @@ class Mistakes(Cluster):
 
     def test_ntasks_wrong(self):
         gpus, sim = ["-N1", "--gres=gpu:4"], ["accelerator=sim", "devices=4"]
-        self.srun([*gpus, "--ntasks=2"], *sim, code=64, env=SIM, expects=["error E103: 2 tasks on this node, but 4 devices", "fix: #SBATCH --ntasks-per-node=4"])
-        self.srun([*gpus, "--ntasks=1"], "accelerator=sim", code=64, env=SIM, expects=["error E103: 1 task on this node, but 4 devices"])
-        self.srun(["-N1", "--ntasks=2"], "devices=3", code=64, expects=["error E103: 2 tasks on this node, but 3 devices"])
+        self.srun(
+            [*gpus, "--ntasks=2"],
+            *sim,
+            code=64,
+            env=SIM,
+            expects=[
+                "error E103: 2 tasks on this node, but 4 devices",
+                "fix: #SBATCH --ntasks-per-node=4",
+            ],
+        )
+        self.srun(
+            [*gpus, "--ntasks=1"],
+            "accelerator=sim",
+            code=64,
+            env=SIM,
+            expects=["error E103: 1 task on this node, but 4 devices"],
+        )
+        self.srun(
+            ["-N1", "--ntasks=2"],
+            "devices=3",
+            code=64,
+            expects=["error E103: 2 tasks on this node, but 3 devices"],
+        )
         self.assertFalse(os.path.exists(self.out))
 
     def test_ntasks_wrong_in_a_job_script(self):
         for tasks in (1, 2):
-            code, reported = self.batch([*SEEDS, f"--ntasks={tasks}"], f"srun {LEVIN} {' '.join(TRAIN)} accelerator=sim devices=4 out={self.out}")
+            code, reported = self.batch(
+                [*SEEDS, f"--ntasks={tasks}"],
+                f"srun {LEVIN} {' '.join(TRAIN)} accelerator=sim devices=4 out={self.out}",
+            )
             self.assertEqual(code, 64, reported)
-            for piece in (f"error E104: --ntasks={tasks} won over --ntasks-per-node=4", "devices asks for 4 (command line)", "fix: remove --ntasks (-n)"):
+            for piece in (
+                f"error E104: --ntasks={tasks} won over --ntasks-per-node=4",
+                "devices asks for 4 (command line)",
+                "fix: remove --ntasks (-n)",
+            ):
                 self.assertEqual(reported.count(piece), 1, reported)
 
     def test_too_few_devices(self):
-        self.srun(["-N1", "--gres=gpu:2", "--ntasks=4"], "accelerator=sim", code=69, env=SIM,
-                  expects=[f"error E106: 4 tasks on node {self.node}, but only 2 simulated devices", "found: CUDA_VISIBLE_DEVICES=0,1", "fix: #SBATCH --gpus-per-node=4"])
-        reported = self.srun(["-N1", "--gres=gpu:1", "--ntasks=2"], "accelerator=sim", code=69, env=SIM)
+        self.srun(
+            ["-N1", "--gres=gpu:2", "--ntasks=4"],
+            "accelerator=sim",
+            code=69,
+            env=SIM,
+            expects=[
+                f"error E106: 4 tasks on node {self.node}, but only 2 simulated devices",
+                "found: CUDA_VISIBLE_DEVICES=0,1",
+                "fix: #SBATCH --gpus-per-node=4",
+            ],
+        )
+        reported = self.srun(
+            ["-N1", "--gres=gpu:1", "--ntasks=2"], "accelerator=sim", code=69, env=SIM
+        )
         self.assertIn("E105: two ranks use one device\n  found: ranks 0 and 1 on ", reported)
 
     def test_several_nodes(self):
-        self.srun(["-N2", "--ntasks-per-node=2"], code=64, expects=["error E119: the ranks run on 2 nodes", "found: SLURM_STEP_NUM_NODES=2"])
+        self.srun(
+            ["-N2", "--ntasks-per-node=2"],
+            code=64,
+            expects=["error E119: the ranks run on 2 nodes", "found: SLURM_STEP_NUM_NODES=2"],
+        )
         self.assertFalse(os.path.exists(self.out))
 
     def test_variables_of_another_script(self):
@@ -291,12 +511,31 @@ class Mistakes(Cluster):
             given = {"WORLD_SIZE": "2", "MASTER_ADDR": self.node, "MASTER_PORT": str(port)}
             s.listen()
             # 69 of rank 0, and what the end of the step made of the other: srun reports the highest
-            self.srun(["-N1", "--kill-on-bad-exit=1", "--ntasks-per-node=2"], STEPS, code=143, env={**given, "MASTER_ADDR": "127.0.0.1"},
-                      expects=["levin: error E110: ", "task 0: Exited with exit code 69"])
-        reported = self.srun(["-N1", "--kill-on-bad-exit=1", "-w", self.node, "--ntasks-per-node=2"], STEPS, env=given)
+            self.srun(
+                ["-N1", "--kill-on-bad-exit=1", "--ntasks-per-node=2"],
+                STEPS,
+                code=143,
+                env={**given, "MASTER_ADDR": "127.0.0.1"},
+                expects=["levin: error E110: ", "task 0: Exited with exit code 69"],
+            )
+        reported = self.srun(
+            ["-N1", "--kill-on-bad-exit=1", "-w", self.node, "--ntasks-per-node=2"],
+            STEPS,
+            env=given,
+        )
         self.assert_bits(self.out, reported)
-        self.srun(["-N1", "--ntasks-per-node=2"], code=64, env={"MASTER_ADDR": "192.0.2.1"}, expects=["error E111: the master address 192.0.2.1 is none of this host's"])
-        self.srun(["-N1", "--ntasks-per-node=2"], code=64, env={"WORLD_SIZE": "8"}, expects=["error E108: ", "found: WORLD_SIZE=8"])
+        self.srun(
+            ["-N1", "--ntasks-per-node=2"],
+            code=64,
+            env={"MASTER_ADDR": "192.0.2.1"},
+            expects=["error E111: the master address 192.0.2.1 is none of this host's"],
+        )
+        self.srun(
+            ["-N1", "--ntasks-per-node=2"],
+            code=64,
+            env={"WORLD_SIZE": "8"},
+            expects=["error E108: ", "found: WORLD_SIZE=8"],
+        )
 
 
 class Ends(Cluster):
@@ -304,15 +543,37 @@ class Ends(Cluster):
         reported, _ = p.communicate(timeout=WAIT_S)
         self.assertEqual(p.returncode, code, reported)
         self.assertEqual(self.ranks(), {})
-        self.assertEqual([name for _, _, names in os.walk(self.out) for name in names if ".tmp" in name], [])
+        self.assertEqual(
+            [name for _, _, names in os.walk(self.out) for name in names if ".tmp" in name], []
+        )
         return reported
 
     def go_on(self, reported, signal_name):
         """From where it stopped, with fewer tasks: the bits of a run that nobody stopped."""
         step = int(re.search(rf"^stopped: {signal_name} after step (\d+) ", reported, re.M)[1])
-        code, printed = command(["srun", "-N1", "--ntasks=2", LEVIN, *TRAIN[:3], f"out={self.out}", "resume=true", f"max_steps={step + 2}"])
+        code, printed = command(
+            [
+                "srun",
+                "-N1",
+                "--ntasks=2",
+                LEVIN,
+                *TRAIN[:3],
+                f"out={self.out}",
+                "resume=true",
+                f"max_steps={step + 2}",
+            ]
+        )
         self.assertEqual(code, 0, printed)
-        code, one = command([LEVIN, *TRAIN, "max_epochs=-1", f"max_steps={step + 2}", "devices=1", f"out={self.out}-one"])
+        code, one = command(
+            [
+                LEVIN,
+                *TRAIN,
+                "max_epochs=-1",
+                f"max_steps={step + 2}",
+                "devices=1",
+                f"out={self.out}-one",
+            ]
+        )
         self.assertEqual(code, 0, one)
         self.assert_bits(self.out, printed, one=f"{self.out}-one")
 
@@ -326,7 +587,9 @@ class Ends(Cluster):
 
     def test_the_signal_before_the_time_limit(self):
         p = self.start(["-N1", "--ntasks=4"])
-        self.assertEqual(command(["scancel", "--signal=USR1", f"--name={self._testMethodName}"])[0], 0)
+        self.assertEqual(
+            command(["scancel", "--signal=USR1", f"--name={self._testMethodName}"])[0], 0
+        )
         reported = self.ended(p, 85)
         self.assertEqual(reported.count("stopped: SIGUSR1 after step "), 1, reported)
         self.go_on(reported, "SIGUSR1")

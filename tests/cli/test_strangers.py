@@ -18,8 +18,19 @@ import time
 
 from bad_support import Case, LEVIN, OK, SIGINT, SIGTERM, USAGE, WAIT_S, main, read
 from rank_processes import drop_identity, of_process, rank_pid
-from rank_stranger import (Client, DENY, FAIL, GET, GREET, MAGIC, PROTOCOL, REFUSE, frame, run_key,
-                           text)
+from rank_stranger import (
+    Client,
+    DENY,
+    FAIL,
+    GET,
+    GREET,
+    MAGIC,
+    PROTOCOL,
+    REFUSE,
+    frame,
+    run_key,
+    text,
+)
 
 drop_identity()
 TRAIN = [

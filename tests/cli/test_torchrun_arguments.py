@@ -179,7 +179,7 @@ class Torchrun(unittest.TestCase):
 
     def test_which_python(self):
         """python3 of PATH, PYTHON_EXEC before it, python where there is no other."""
-        body = "#!/bin/sh\necho \"{\\\"argv\\\": \\\"$0 $*\\\", \\\"env\\\": {\\\"RANK\\\": 0}}\"\n"
+        body = '#!/bin/sh\necho "{\\"argv\\": \\"$0 $*\\", \\"env\\": {\\"RANK\\": 0}}"\n'
         for name in ("one/python3", "one/python", "two/python", "mine"):
             self.write(name, body, 0o755)
         for env, printed in (

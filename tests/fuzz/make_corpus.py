@@ -1,4 +1,5 @@
 """Writes the binary files of tests/fuzz/corpus: small, valid, one of each kind. Run it where it stands; its output is committed."""
+
 import gzip
 import json
 import struct
@@ -18,12 +19,23 @@ def put(name, data):
 
 def png(width, height, colour, samples, depth=8, extra=b""):
     def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     stride = (width * samples * depth + 7) // 8
-    rows = b"".join(bytes([y % 5]) + bytes((x * 37 + y * 11) % 256 for x in range(stride)) for y in range(height))
+    rows = b"".join(
+        bytes([y % 5]) + bytes((x * 37 + y * 11) % 256 for x in range(stride))
+        for y in range(height)
+    )
     head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + extra + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + extra
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
 
 
 def chunk_palette():
@@ -44,7 +56,13 @@ def npy(descr, fortran, shape, data, version=1):
     text = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}".encode()
     size = 10 if version == 1 else 12
     text += b" " * (-(size + len(text) + 1) % 64) + b"\n"
-    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text + data
+    return (
+        b"\x93NUMPY"
+        + bytes([version, 0])
+        + struct.pack("<H" if version == 1 else "<I", len(text))
+        + text
+        + data
+    )
 
 
 for colour, samples in ((0, 1), (2, 3), (4, 2), (6, 4)):
@@ -55,11 +73,30 @@ put("image/colour.jpg", JPEG)
 put("image/grey.jpg", GREY_JPEG)
 put("image/turned.jpg", with_orientation(JPEG, 6))
 put("safetensors/empty", safetensors({}))
-put("safetensors/two", safetensors({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
-                                    "b": {"dtype": "U8", "shape": [1, 3], "data_offsets": [8, 11]}}, bytes(11)))
-put("safetensors/meta", safetensors({"__metadata__": {"levin.format": "checkpoint 1", "levin.step": "3"},
-                                     "model/w": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]}}, bytes(8)))
-put("safetensors/half", safetensors({"x": {"dtype": "BF16", "shape": [3, 0], "data_offsets": [0, 0]}}))
+put(
+    "safetensors/two",
+    safetensors(
+        {
+            "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+            "b": {"dtype": "U8", "shape": [1, 3], "data_offsets": [8, 11]},
+        },
+        bytes(11),
+    ),
+)
+put(
+    "safetensors/meta",
+    safetensors(
+        {
+            "__metadata__": {"levin.format": "checkpoint 1", "levin.step": "3"},
+            "model/w": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]},
+        },
+        bytes(8),
+    ),
+)
+put(
+    "safetensors/half",
+    safetensors({"x": {"dtype": "BF16", "shape": [3, 0], "data_offsets": [0, 0]}}),
+)
 put("idx/bytes", idx(8, [2, 2, 3], bytes(range(12))))
 put("idx/floats", idx(13, [3], struct.pack(">3f", 1, 2, 3)))
 put("idx/labels", idx(8, [4], bytes([0, 1, 2, 3])))
@@ -82,16 +119,47 @@ def frame(kind, body):
 MAGIC = b"levinctl"
 TOKEN = bytes(range(16))
 HELLO = frame(1, MAGIC + TOKEN + struct.pack("<I", 3))
-GREET = frame(2, MAGIC + struct.pack("<IIIQQ", 2, 4, 2, 7, 4711) + text("n08") + text("0.1.0") + TOKEN + TOKEN + text("MUNGE:AwQDAAD:"))
-CAUSE = struct.pack("<IIqqQ", 1, 2, 812, 4711, 10**18) + text("n08") + text("the loss is not finite")
-FACTS = struct.pack("<IiiIqq", 1, 0, -1, 16, 4711, -1) + TOKEN + b"".join(
-    text(t, b"\0") for t in ("n08", "boot", "0.1.0", "GPU-1", "cuda", "", "lr: 0.1\nbatch_size: 64\n"))
-TABLE = struct.pack("<II", 2, 3) + b"".join(text(t, b"\0") for t in ("n08", "n09", "")) + b"".join(
-    struct.pack("<6Iq5I", r, r % 2, 2, r // 2, r // 2, 16, 100 + r, r // 2, r // 2, 2, 2, 2) for r in range(3))
+GREET = frame(
+    2,
+    MAGIC
+    + struct.pack("<IIIQQ", 2, 4, 2, 7, 4711)
+    + text("n08")
+    + text("0.1.0")
+    + TOKEN
+    + TOKEN
+    + text("MUNGE:AwQDAAD:"),
+)
+CAUSE = (
+    struct.pack("<IIqqQ", 1, 2, 812, 4711, 10**18) + text("n08") + text("the loss is not finite")
+)
+FACTS = (
+    struct.pack("<IiiIqq", 1, 0, -1, 16, 4711, -1)
+    + TOKEN
+    + b"".join(
+        text(t, b"\0")
+        for t in ("n08", "boot", "0.1.0", "GPU-1", "cuda", "", "lr: 0.1\nbatch_size: 64\n")
+    )
+)
+TABLE = (
+    struct.pack("<II", 2, 3)
+    + b"".join(text(t, b"\0") for t in ("n08", "n09", ""))
+    + b"".join(
+        struct.pack("<6Iq5I", r, r % 2, 2, r // 2, r // 2, 16, 100 + r, r // 2, r // 2, 2, 2, 2)
+        for r in range(3)
+    )
+)
 put("frames/hello", b"\xff" + HELLO)
 put("frames/greet", b"\x00" + GREET + frame(12, struct.pack("<q", 5)))
 put("frames/cause", b"\x1f" + frame(13, CAUSE) + frame(14, CAUSE))
 put("frames/facts", b"\xff" + frame(5, FACTS))
 put("frames/table", b"\x3f" + frame(11, TABLE))
-put("frames/values", b"\x07" + frame(6, struct.pack("<I", 1) + text("key") + text("value")) + frame(9, text("name") + text("bytes")))
-put("frames/refuse", b"\xff" + frame(4, TOKEN + struct.pack("<i", -15) + text("E115: rank 1 is there twice")))
+put(
+    "frames/values",
+    b"\x07"
+    + frame(6, struct.pack("<I", 1) + text("key") + text("value"))
+    + frame(9, text("name") + text("bytes")),
+)
+put(
+    "frames/refuse",
+    b"\xff" + frame(4, TOKEN + struct.pack("<i", -15) + text("E115: rank 1 is there twice")),
+)

@@ -16,6 +16,7 @@ A gradient jumps where the input of a relu changes its sign. Among hundreds of t
 zero; the seed of each mode is one for which none is, or the fewest are (`train_kinks`, `eval_kinks` in the file; one in the
 training of resnet50). A kernel that rounds in another way and fails the test of gradients there alone may have met it.
 """
+
 import json
 import re
 import struct
@@ -114,7 +115,9 @@ def run(net, mode, dtype, seen=None):
         if seen is not None and isinstance(part, torch.nn.ReLU):
             part.register_forward_pre_hook(lambda part, x: seen.append(x[0].detach().clone()))
     n, s, c = net["batch"], net["size"], net.get("channels", 3)
-    image = torch.from_numpy(2.0 * uniform("image", n * s * s * c).astype(np.float32)).reshape(n, s, s, c)
+    image = torch.from_numpy(2.0 * uniform("image", n * s * s * c).astype(np.float32)).reshape(
+        n, s, s, c
+    )
     logits = model(image.permute(0, 3, 1, 2).to(dtype))
     if seen is not None:
         return None
@@ -133,7 +136,9 @@ def run(net, mode, dtype, seen=None):
     if mode == "train":
         for name, t in model.named_buffers():
             if not name.endswith("num_batches_tracked"):
-                out[f"{mode}/buffer/{name}"] = t.numpy()[[(2 * j + 1) * len(t) // 16 for j in range(8)]]
+                out[f"{mode}/buffer/{name}"] = t.numpy()[
+                    [(2 * j + 1) * len(t) // 16 for j in range(8)]
+                ]
     return out
 
 
@@ -143,7 +148,14 @@ def kinks(net, mode):
     with torch.no_grad():
         run(net, mode, torch.float64, wide)
         run(net, mode, torch.float32, narrow)
-    return sum(int((x.abs() < 2 * (x - y).abs().amax([i for i in range(x.ndim) if i != 1], keepdim=True)).sum()) for x, y in zip(wide, narrow))
+    return sum(
+        int(
+            (
+                x.abs() < 2 * (x - y).abs().amax([i for i in range(x.ndim) if i != 1], keepdim=True)
+            ).sum()
+        )
+        for x, y in zip(wide, narrow)
+    )
 
 
 def write(path, arrays, meta):
@@ -151,7 +163,11 @@ def write(path, arrays, meta):
     header, at = {"__metadata__": meta}, 0
     for name in sorted(arrays):
         a = np.asarray(arrays[name])
-        header[name] = {"dtype": "F64", "shape": list(a.shape), "data_offsets": [at, at + 8 * a.size]}
+        header[name] = {
+            "dtype": "F64",
+            "shape": list(a.shape),
+            "data_offsets": [at, at + 8 * a.size],
+        }
         at += 8 * a.size
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
@@ -164,15 +180,25 @@ def write(path, arrays, meta):
 def difference(name, a, b):
     """Largest relative difference, as the test counts it."""
     if "/grad/" in name:
-        return max(abs(a[0] - b[0]) / b[0], abs(a[1] - b[1]) / b[1], np.abs(a[2:] - b[2:]).max() / b[0]) if b[0] > 1e-9 else 0.0
+        return (
+            max(
+                abs(a[0] - b[0]) / b[0], abs(a[1] - b[1]) / b[1], np.abs(a[2:] - b[2:]).max() / b[0]
+            )
+            if b[0] > 1e-9
+            else 0.0
+        )
     return np.abs(a - b).max() / np.abs(b).max()
 
 
 class DoubleConv(torch.nn.Module):
     def __init__(self, i, o):
         super().__init__()
-        self.conv1, self.bn1 = torch.nn.Conv2d(i, o, 3, padding=1, bias=False), torch.nn.BatchNorm2d(o)
-        self.conv2, self.bn2 = torch.nn.Conv2d(o, o, 3, padding=1, bias=False), torch.nn.BatchNorm2d(o)
+        self.conv1, self.bn1 = torch.nn.Conv2d(
+            i, o, 3, padding=1, bias=False
+        ), torch.nn.BatchNorm2d(o)
+        self.conv2, self.bn2 = torch.nn.Conv2d(
+            o, o, 3, padding=1, bias=False
+        ), torch.nn.BatchNorm2d(o)
         self.relu1, self.relu2 = torch.nn.ReLU(), torch.nn.ReLU()
 
     def forward(self, x):
@@ -186,20 +212,33 @@ class UNet(torch.nn.Module):
         super().__init__()
         self.bilinear = bilinear
         self.down0, self.down1, self.down2 = DoubleConv(3, 8), DoubleConv(8, 16), DoubleConv(16, 32)
-        up = (lambda i, o: torch.nn.Conv2d(i, o, 1)) if bilinear else (lambda i, o: torch.nn.ConvTranspose2d(i, o, 2, stride=2))
-        self.up1, self.merge1, self.up0, self.merge0 = up(32, 16), DoubleConv(32, 16), up(16, 8), DoubleConv(16, 8)
+        up = (
+            (lambda i, o: torch.nn.Conv2d(i, o, 1))
+            if bilinear
+            else (lambda i, o: torch.nn.ConvTranspose2d(i, o, 2, stride=2))
+        )
+        self.up1, self.merge1, self.up0, self.merge0 = (
+            up(32, 16),
+            DoubleConv(32, 16),
+            up(16, 8),
+            DoubleConv(16, 8),
+        )
         self.head = torch.nn.Conv2d(8, 5, 1)
 
     def raised(self, up, x, skip):
         if self.bilinear:
-            x = torch.nn.functional.interpolate(x, size=skip.shape[2:], mode="bilinear", align_corners=False)
+            x = torch.nn.functional.interpolate(
+                x, size=skip.shape[2:], mode="bilinear", align_corners=False
+            )
         return torch.cat([skip, up(x)], 1)
 
     def forward(self, x):
         a = self.down0(x)
         b = self.down1(torch.nn.functional.max_pool2d(a, 2))
         c = self.down2(torch.nn.functional.max_pool2d(b, 2))
-        return self.head(self.merge0(self.raised(self.up0, self.merge1(self.raised(self.up1, c, b)), a)))
+        return self.head(
+            self.merge0(self.raised(self.up0, self.merge1(self.raised(self.up1, c, b)), a))
+        )
 
 
 class Segmenter(torch.nn.Module):
@@ -216,7 +255,9 @@ class Flatten(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.conv1, self.conv2 = torch.nn.Conv2d(3, 6, 3, padding=1), torch.nn.Conv2d(6, 8, 3, padding=1)
+        self.conv1, self.conv2 = torch.nn.Conv2d(3, 6, 3, padding=1), torch.nn.Conv2d(
+            6, 8, 3, padding=1
+        )
         self.fc1, self.fc2 = torch.nn.Linear(8 * 5 * 5, 12), torch.nn.Linear(12, 7)
         self.relu1, self.relu2, self.relu3 = torch.nn.ReLU(), torch.nn.ReLU(), torch.nn.ReLU()
 
@@ -229,16 +270,35 @@ class Flatten(torch.nn.Module):
 TV = torchvision.models
 TIMM_VIT = "vit_small_patch16_224"
 NETS = {
-    "resnet18": dict(make=lambda: TV.resnet18(num_classes=10), batch=2, size=36, classes=10, last="bn2"),
-    "resnet34": dict(make=lambda: TV.resnet34(num_classes=10), batch=2, size=36, classes=10, last="bn2"),
-    "resnet50": dict(make=lambda: TV.resnet50(num_classes=10), batch=2, size=36, classes=10, last="bn3"),
+    "resnet18": dict(
+        make=lambda: TV.resnet18(num_classes=10), batch=2, size=36, classes=10, last="bn2"
+    ),
+    "resnet34": dict(
+        make=lambda: TV.resnet34(num_classes=10), batch=2, size=36, classes=10, last="bn2"
+    ),
+    "resnet50": dict(
+        make=lambda: TV.resnet50(num_classes=10), batch=2, size=36, classes=10, last="bn3"
+    ),
     "unet": dict(make=lambda: Segmenter(False), batch=2, size=24, classes=5, last="none"),
     "unet_bilinear": dict(make=lambda: Segmenter(True), batch=2, size=22, classes=5, last="none"),
     "flatten": dict(make=Flatten, batch=3, size=20, classes=7, last="none"),
-    "vit_b_16": dict(make=lambda: TV.vit_b_16(num_classes=10), batch=1, size=224, classes=10, last="none", modes=("eval",)),  # no dropout, no batch norm: training is the same
-    "vit_s_16": dict(make=lambda: timm.create_model(TIMM_VIT, num_classes=10), batch=1, size=224,
-                     classes=10, last="none", modes=("eval",),
-                     names=from_timm),
+    "vit_b_16": dict(
+        make=lambda: TV.vit_b_16(num_classes=10),
+        batch=1,
+        size=224,
+        classes=10,
+        last="none",
+        modes=("eval",),
+    ),  # no dropout, no batch norm: training is the same
+    "vit_s_16": dict(
+        make=lambda: timm.create_model(TIMM_VIT, num_classes=10),
+        batch=1,
+        size=224,
+        classes=10,
+        last="none",
+        modes=("eval",),
+        names=from_timm,
+    ),
 }
 
 
@@ -258,8 +318,11 @@ def choose_seed(name, mode):
 def main(names):
     for name in names or NETS:
         net = NETS[name]
-        meta = {"model": name, **{k: str(net[k]) for k in ("batch", "size", "classes", "last")},
-                "by": f"torch {torch.__version__}, torchvision {torchvision.__version__}, float64"}
+        meta = {
+            "model": name,
+            **{k: str(net[k]) for k in ("batch", "size", "classes", "last")},
+            "by": f"torch {torch.__version__}, torchvision {torchvision.__version__}, float64",
+        }
         if "names" in net:
             meta["by"] += f", timm {timm.__version__} {TIMM_VIT}"
             theirs = net["make"]().state_dict()
@@ -273,7 +336,9 @@ def main(names):
         for part in ("train/logits", "train/grad/", "train/buffer/", "eval/logits", "eval/grad/"):
             d = [(difference(k, narrow[k], arrays[k]), k) for k in arrays if k.startswith(part)]
             if d:
-                print(name, part, "PyTorch's f32 differs by at most %.2g in %s" % max(d), flush=True)
+                print(
+                    name, part, "PyTorch's f32 differs by at most %.2g in %s" % max(d), flush=True
+                )
         write(HERE / f"{name}.safetensors", arrays, meta)
 
 

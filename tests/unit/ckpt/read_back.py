@@ -1,6 +1,7 @@
 """Reads a file of levin with nothing but the standard library, checks the format's rules, and, where the safetensors package
 is installed, reads it with that and writes one for levin. Called by test_safetensors_python: read_back.py FILE OUT.
 Exit code 0: all held; 3: all held, the package is missing."""
+
 import json
 import struct
 import sys
@@ -22,7 +23,14 @@ for begin, end in sorted(t["data_offsets"] for t in header.values()):
 assert at == len(data)
 w = header["model/fc.weight"]
 assert w["dtype"] == "F32" and w["shape"] == [2, 3] and w["data_offsets"][0] % 4 == 0
-assert list(struct.unpack("<6f", data[slice(*w["data_offsets"])])) == [1.0, -2.0, 3.5, 0.25, struct.unpack("<f", struct.pack("<f", 1e-3))[0], 7.0]
+assert list(struct.unpack("<6f", data[slice(*w["data_offsets"])])) == [
+    1.0,
+    -2.0,
+    3.5,
+    0.25,
+    struct.unpack("<f", struct.pack("<f", 1e-3))[0],
+    7.0,
+]
 try:
     import numpy
     from safetensors import safe_open
@@ -34,4 +42,8 @@ with safe_open(path, framework="numpy") as f:
     assert f.get_tensor("model/fc.weight").tolist()[1] == [0.25, numpy.float32(1e-3), 7.0]
     assert f.get_tensor("model/bn.count") == 123456789012345
     assert f.get_tensor("trainer/mask").tolist() == [True, False, True]
-save_file({"u": numpy.array([1, 2, 3], numpy.uint8), "f": numpy.array([[0.5], [-1.5]], numpy.float64)}, out, {"who": "python"})
+save_file(
+    {"u": numpy.array([1, 2, 3], numpy.uint8), "f": numpy.array([[0.5], [-1.5]], numpy.float64)},
+    out,
+    {"who": "python"},
+)

@@ -1,5 +1,6 @@
 # The positions that sampler=balanced draws in an epoch, and how often each was drawn before: python3 balanced.py seed epoch label label ...
 import sys
+
 seed, epoch, *labels = map(int, sys.argv[1:])
 M32, M64, purpose = 2**32 - 1, 2**64 - 1, 0xCBF29CE484222325
 for byte in b"balanced":
@@ -13,7 +14,10 @@ def word(e):
     c, k = [e // 4, 0, 0, epoch], [(z ^ z >> 31) & M32, (z ^ z >> 31) >> 32]
     for _ in range(10):
         p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-        c, k = [q >> 32 ^ c[1] ^ k[0], q & M32, p >> 32 ^ c[3] ^ k[1], p & M32], [k[0] + 0x9E3779B9 & M32, k[1] + 0xBB67AE85 & M32]
+        c, k = [q >> 32 ^ c[1] ^ k[0], q & M32, p >> 32 ^ c[3] ^ k[1], p & M32], [
+            k[0] + 0x9E3779B9 & M32,
+            k[1] + 0xBB67AE85 & M32,
+        ]
     return c[e % 4]
 
 

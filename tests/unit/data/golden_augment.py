@@ -2,6 +2,7 @@
 
 usage: golden_augment.py > golden_augment.h     needs torch, torchvision, numpy, Pillow
 """
+
 import numpy as np
 import torch
 import torchvision
@@ -14,7 +15,9 @@ image = np.random.default_rng(7).integers(0, 256, (H, W, 3), dtype=np.uint8)
 
 
 def array(kind, name, values, digits):
-    text = ", ".join(f"{v:.{digits}f}f" if digits else str(int(v)) for v in np.asarray(values).ravel())
+    text = ", ".join(
+        f"{v:.{digits}f}f" if digits else str(int(v)) for v in np.asarray(values).ravel()
+    )
     print(f"static const {kind} {name}[] = {{{text}}};")
 
 

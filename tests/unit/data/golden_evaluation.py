@@ -3,6 +3,7 @@ evaluation transform, give for made images of odd shapes and for the clothing ph
 
 usage: golden_evaluation.py PHOTOS >golden_evaluation.h   needs torchvision, timm, Pillow, numpy
 """
+
 import sys
 import zlib
 from pathlib import Path
@@ -66,22 +67,27 @@ def shapes():
 
 def main(folder):
     vision = torchvision.__version__.split("+")[0]
-    print(f"/* Made by golden_evaluation.py with torchvision {vision}, timm {timm.__version__}, "
-          f"Pillow {PIL.__version__}. */")
+    print(
+        f"/* Made by golden_evaluation.py with torchvision {vision}, timm {timm.__version__}, "
+        f"Pillow {PIL.__version__}. */"
+    )
     print("/* clang-format off */")
     print(SHAPES_HEAD)
     for width, height, shorter, crop, name in shapes():
         crc = zlib.crc32(pixels(noise(width, height), shorter, crop, name).tobytes())
-        print(f"    {{{width}, {height}, {shorter}, {crop}, LVNI_FILTER_{name.upper()}, "
-              f"0x{crc:08x}}},")
+        print(
+            f"    {{{width}, {height}, {shorter}, {crop}, LVNI_FILTER_{name.upper()}, "
+            f"0x{crc:08x}}},"
+        )
     print(PHOTOS_HEAD)
     photos = sorted(p for p in Path(folder).rglob("*.jpg"))
     for i, photo in enumerate(photos):
         image = Image.open(photo).convert("RGB")
         rows = [(256, 224, "bilinear", pixels(image, 256, 224, "bilinear"))]
         if i % 16 == 0:
-            timms = transforms_imagenet_eval(224, crop_pct=0.9, interpolation="bicubic",
-                                             normalize=False)
+            timms = transforms_imagenet_eval(
+                224, crop_pct=0.9, interpolation="bicubic", normalize=False
+            )
             rows.append((248, 224, "bicubic", timms(image).numpy().transpose(1, 2, 0).copy()))
             rows.append((73, 64, "bilinear", pixels(image, round(64 / 0.875), 64, "bilinear")))
         for shorter, crop, name, out in rows:
@@ -89,8 +95,10 @@ def main(folder):
             places = [flat.size * k // SAMPLES for k in range(SAMPLES)]
             text = "".join(f"\\x{flat[p]:02x}" for p in places)
             where = photo.relative_to(folder)
-            print(f'    {{"{where}", {shorter}, {crop}, LVNI_FILTER_{name.upper()},\n'
-                  f'     0x{zlib.crc32(out.tobytes()):08x}, "{text}"}},')
+            print(
+                f'    {{"{where}", {shorter}, {crop}, LVNI_FILTER_{name.upper()},\n'
+                f'     0x{zlib.crc32(out.tobytes()):08x}, "{text}"}},'
+            )
     print("};")
 
 

@@ -3,6 +3,7 @@ One difference is ours: Pillow clips 16-bit grey at 255, levin takes its high by
 
 usage: golden_images.py > golden_images.h     needs Pillow and numpy
 """
+
 import io
 import struct
 import zlib
@@ -14,7 +15,15 @@ W, H = 7, 5
 NAMES = {0: "grey", 2: "rgb", 3: "palette", 4: "grey_alpha", 6: "rgb_alpha"}
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
-PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+PASSES = (
+    (0, 0, 8, 8),
+    (4, 0, 8, 8),
+    (0, 4, 4, 8),
+    (2, 0, 4, 4),
+    (0, 2, 2, 4),
+    (1, 0, 2, 2),
+    (0, 1, 1, 2),
+)
 rng = np.random.default_rng(1)
 
 
@@ -28,13 +37,15 @@ def pack_rows(samples, depth):
     for row in samples.reshape(samples.shape[0], -1):
         bits = "".join(format(int(v), f"0{depth}b") for v in row)
         bits += "0" * (-len(bits) % 8)
-        out += b"\0" + bytes(int(bits[i:i + 8], 2) for i in range(0, len(bits), 8))
+        out += b"\0" + bytes(int(bits[i : i + 8], 2) for i in range(0, len(bits), 8))
     return out
 
 
 def png(kind, depth, interlaced, transparent):
     samples = rng.integers(0, 1 << depth, (H, W, CHANNELS[kind]))
-    out = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", W, H, depth, kind, 0, 0, int(interlaced)))
+    out = b"\x89PNG\r\n\x1a\n" + chunk(
+        b"IHDR", struct.pack(">IIBBBBB", W, H, depth, kind, 0, 0, int(interlaced))
+    )
     if kind == 3:
         out += chunk(b"PLTE", rng.integers(0, 256, 3 << depth, dtype=np.uint8).tobytes())
     if transparent:
@@ -60,7 +71,10 @@ def cmyk():
 
 
 def literal(data):
-    return "\n     ".join('"' + "".join(f"\\x{b:02x}" for b in data[i:i + 32]) + '"' for i in range(0, len(data), 32))
+    return "\n     ".join(
+        '"' + "".join(f"\\x{b:02x}" for b in data[i : i + 32]) + '"'
+        for i in range(0, len(data), 32)
+    )
 
 
 def main():
@@ -75,9 +89,13 @@ def main():
     print("/* Made by golden_images.py with Pillow", Image.__version__ + ". */")
     print("/* clang-format off */")
     print(f"enum {{ GOLDEN_W = {W}, GOLDEN_H = {H} }};")
-    print("static const struct golden_image {\n    const char *name;\n    size_t n;\n    const char *file, *rgb;\n} golden_images[] = {")
+    print(
+        "static const struct golden_image {\n    const char *name;\n    size_t n;\n    const char *file, *rgb;\n} golden_images[] = {"
+    )
     for name, file, rgb in rows:
-        print(f'    {{"{name}", {len(file)},\n     {literal(file)},\n     {literal(rgb.tobytes())}}},')
+        print(
+            f'    {{"{name}", {len(file)},\n     {literal(file)},\n     {literal(rgb.tobytes())}}},'
+        )
     print("};")
 
 

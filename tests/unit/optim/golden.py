@@ -6,6 +6,7 @@ usage: golden.py >golden.h     needs torch and numpy; the tests need neither
 Three tensors: weight (5, 7), bias (5), norm (6). Weight k of a tensor of size n starts at ((29 k + n) mod 48 - 23.5) / 32; its
 gradient of step t = 1, 2, ... is ((37 k + 101 t + n) mod 64 - 31.5) / 64: all of them floats without rounding.
 """
+
 import numpy as np
 import torch
 from torch.optim import lr_scheduler as sched
@@ -13,7 +14,11 @@ from torch.optim.swa_utils import AveragedModel
 
 SHAPES = [(5, 7), (5,), (6,)]
 STEPS = 8
-IDLE = [(1, 5), (2, 3, 4), (8,)]  # of cases with idle tensors: the steps in which a tensor has no gradient
+IDLE = [
+    (1, 5),
+    (2, 3, 4),
+    (8,),
+]  # of cases with idle tensors: the steps in which a tensor has no gradient
 
 
 def start(n):
@@ -30,7 +35,11 @@ def torch_run(cls, decay_1d, idle, **options):
     optim = cls(groups, **options)
     for t in range(1, STEPS + 1):
         for p, without in zip(w, IDLE):
-            p.grad = None if idle and t in without else torch.tensor(gradient(p.numel(), t).reshape(p.shape))
+            p.grad = (
+                None
+                if idle and t in without
+                else torch.tensor(gradient(p.numel(), t).reshape(p.shape))
+            )
         optim.step()
     return np.concatenate([p.detach().numpy().ravel() for p in w])
 
@@ -56,11 +65,17 @@ def lars_run(idle, lr, weight_decay, momentum, trust_coefficient, nesterov=False
 
 
 def words(options):
-    return ", ".join(f".{name} = {str(value).lower() if isinstance(value, bool) else value}" for name, value in options.items())
+    return ", ".join(
+        f".{name} = {str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in options.items()
+    )
 
 
 def numbers(values, per_line=6):
-    lines = [", ".join(f"{float(v):.12g}" for v in values[i:i + per_line]) for i in range(0, len(values), per_line)]
+    lines = [
+        ", ".join(f"{float(v):.12g}" for v in values[i : i + per_line])
+        for i in range(0, len(values), per_line)
+    ]
     return ",\n      ".join(lines)
 
 
@@ -71,27 +86,82 @@ def print_steps():
         ("plain", sgd, {"lr": 0.1}, True),
         ("decay", sgd, {"lr": 0.1, "weight_decay": 0.05}, True),
         ("momentum", sgd, {"lr": 0.1, "weight_decay": 0.05, "momentum": 0.9}, True),
-        ("dampening", sgd, {"lr": 0.1, "weight_decay": 0.05, "momentum": 0.9, "dampening": 0.25}, True),
-        ("nesterov", sgd, {"lr": 0.1, "weight_decay": 0.05, "momentum": 0.9, "nesterov": True}, True),
+        (
+            "dampening",
+            sgd,
+            {"lr": 0.1, "weight_decay": 0.05, "momentum": 0.9, "dampening": 0.25},
+            True,
+        ),
+        (
+            "nesterov",
+            sgd,
+            {"lr": 0.1, "weight_decay": 0.05, "momentum": 0.9, "nesterov": True},
+            True,
+        ),
         ("no decay of one axis", sgd, {"lr": 0.1, "weight_decay": 0.05, "momentum": 0.9}, False),
-        ("adam", adam, {"lr": 0.02, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}, True),
-        ("adam, no decay of one axis", adam, {"lr": 0.02, "weight_decay": 0.1, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3}, False),
-        ("adamw", adamw, {"lr": 0.02, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}, True),
-        ("adamw, no decay of one axis", adamw, {"lr": 0.02, "weight_decay": 0.3, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8}, False),
-        ("lars", None, {"lr": 2.0, "weight_decay": 0.01, "momentum": 0.9, "trust_coefficient": 0.02}, True),
-        ("lars without momentum", None, {"lr": 2.0, "weight_decay": 0.0, "momentum": 0.0, "trust_coefficient": 0.02}, True),
-        ("lars nesterov", None, {"lr": 2.0, "weight_decay": 0.01, "momentum": 0.5, "trust_coefficient": 0.02, "nesterov": True}, True),
+        (
+            "adam",
+            adam,
+            {"lr": 0.02, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8},
+            True,
+        ),
+        (
+            "adam, no decay of one axis",
+            adam,
+            {"lr": 0.02, "weight_decay": 0.1, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3},
+            False,
+        ),
+        (
+            "adamw",
+            adamw,
+            {"lr": 0.02, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8},
+            True,
+        ),
+        (
+            "adamw, no decay of one axis",
+            adamw,
+            {"lr": 0.02, "weight_decay": 0.3, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8},
+            False,
+        ),
+        (
+            "lars",
+            None,
+            {"lr": 2.0, "weight_decay": 0.01, "momentum": 0.9, "trust_coefficient": 0.02},
+            True,
+        ),
+        (
+            "lars without momentum",
+            None,
+            {"lr": 2.0, "weight_decay": 0.0, "momentum": 0.0, "trust_coefficient": 0.02},
+            True,
+        ),
+        (
+            "lars nesterov",
+            None,
+            {
+                "lr": 2.0,
+                "weight_decay": 0.01,
+                "momentum": 0.5,
+                "trust_coefficient": 0.02,
+                "nesterov": True,
+            },
+            True,
+        ),
     ]
     with_idle = ("decay", "momentum", "dampening", "nesterov", "adam", "adamw", "lars")
-    rows = [(*case, False) for case in cases] + [(f"{case[0]}, idle", *case[1:], True) for case in cases if case[0] in with_idle]
+    rows = [(*case, False) for case in cases] + [
+        (f"{case[0]}, idle", *case[1:], True) for case in cases if case[0] in with_idle
+    ]
     print("static const golden_steps steps_cases[] = {")
     for name, cls, options, decay_1d, idle in rows:
         given = dict(options)
         if "beta1" in given:
             given["betas"] = (given.pop("beta1"), given.pop("beta2"))
         values = lars_run(idle, **given) if cls is None else torch_run(cls, decay_1d, idle, **given)
-        print(f'    {{"{name}", {{.kind = LVNI_OPTIM_{names[cls]}, {words(options)}}}, {str(not decay_1d).lower()}, {str(idle).lower()},\n'
-              f"     {{{numbers(values)}}}}},")
+        print(
+            f'    {{"{name}", {{.kind = LVNI_OPTIM_{names[cls]}, {words(options)}}}, {str(not decay_1d).lower()}, {str(idle).lower()},\n'
+            f"     {{{numbers(values)}}}}},"
+        )
     print("};\n")
 
 
@@ -116,42 +186,91 @@ def print_schedules():
     multi = lambda o: sched.MultiStepLR(o, milestones=[2, 5, 9], gamma=0.5)
     cases = [
         ("step", "STEP", {"step_size": 3, "gamma": 0.1}, factors(step, n)),
-        ("multistep", "MULTISTEP", {"milestone": "{2, 5, 9}", "n_milestones": 3, "gamma": 0.5}, factors(multi, n)),
-        ("cosine", "COSINE", {"total_steps": 16, "end_factor": 0.05}, factors(lambda o: sched.CosineAnnealingLR(o, T_max=16, eta_min=0.05), n)),
-        ("linear", "LINEAR", {"total_steps": 12, "end_factor": 0.2}, factors(lambda o: sched.LinearLR(o, 1.0, 0.2, total_iters=12), n)),
+        (
+            "multistep",
+            "MULTISTEP",
+            {"milestone": "{2, 5, 9}", "n_milestones": 3, "gamma": 0.5},
+            factors(multi, n),
+        ),
+        (
+            "cosine",
+            "COSINE",
+            {"total_steps": 16, "end_factor": 0.05},
+            factors(lambda o: sched.CosineAnnealingLR(o, T_max=16, eta_min=0.05), n),
+        ),
+        (
+            "linear",
+            "LINEAR",
+            {"total_steps": 12, "end_factor": 0.2},
+            factors(lambda o: sched.LinearLR(o, 1.0, 0.2, total_iters=12), n),
+        ),
         ("warm-up", "CONSTANT", {"warmup_steps": 4}, factors(lambda o: rise(o, 4), n)),
-        ("warm-up and step", "STEP", {"step_size": 3, "gamma": 0.1, "warmup_steps": 4}, np.multiply(factors(lambda o: rise(o, 4), n), factors(step, n))),
-        ("warm-up and multistep", "MULTISTEP", {"milestone": "{2, 5, 9}", "n_milestones": 3, "gamma": 0.5, "warmup_steps": 4},
-         np.multiply(factors(lambda o: rise(o, 4), n), factors(multi, n))),
-        ("warm-up, then cosine", "COSINE", {"warmup_steps": 4, "total_steps": 16, "end_factor": 0.05},
-         factors(lambda o: rise(o, 4), 4) + factors(lambda o: sched.CosineAnnealingLR(o, T_max=12, eta_min=0.05), 12)),
-        ("warm-up, then linear", "LINEAR", {"warmup_steps": 4, "total_steps": 12, "end_factor": 0.0},
-         factors(lambda o: rise(o, 4), 4) + factors(lambda o: sched.LinearLR(o, 1.0, 0.0, total_iters=8), 12)),
+        (
+            "warm-up and step",
+            "STEP",
+            {"step_size": 3, "gamma": 0.1, "warmup_steps": 4},
+            np.multiply(factors(lambda o: rise(o, 4), n), factors(step, n)),
+        ),
+        (
+            "warm-up and multistep",
+            "MULTISTEP",
+            {"milestone": "{2, 5, 9}", "n_milestones": 3, "gamma": 0.5, "warmup_steps": 4},
+            np.multiply(factors(lambda o: rise(o, 4), n), factors(multi, n)),
+        ),
+        (
+            "warm-up, then cosine",
+            "COSINE",
+            {"warmup_steps": 4, "total_steps": 16, "end_factor": 0.05},
+            factors(lambda o: rise(o, 4), 4)
+            + factors(lambda o: sched.CosineAnnealingLR(o, T_max=12, eta_min=0.05), 12),
+        ),
+        (
+            "warm-up, then linear",
+            "LINEAR",
+            {"warmup_steps": 4, "total_steps": 12, "end_factor": 0.0},
+            factors(lambda o: rise(o, 4), 4)
+            + factors(lambda o: sched.LinearLR(o, 1.0, 0.0, total_iters=8), 12),
+        ),
     ]
     print("static const golden_schedule schedule_cases[] = {")
     for name, kind, options, values in cases:
-        print(f'    {{"{name}", {{.kind = LVNI_SCHEDULE_{kind}, {words(options)}}},\n     {{{numbers(values)}}}}},')
+        print(
+            f'    {{"{name}", {{.kind = LVNI_SCHEDULE_{kind}, {words(options)}}},\n     {{{numbers(values)}}}}},'
+        )
     print("};\n")
 
 
 def print_average():
     model = torch.nn.Module()
     model.w = torch.nn.Parameter(torch.zeros(7, dtype=torch.float64))
-    averages = [AveragedModel(model, avg_fn=lambda a, w, t: 0.9 * a + 0.1 * w),
-                AveragedModel(model, avg_fn=lambda a, w, t: a + (1 - min(0.9, (1 + int(t)) / (10 + int(t)))) * (w - a))]
+    averages = [
+        AveragedModel(model, avg_fn=lambda a, w, t: 0.9 * a + 0.1 * w),
+        AveragedModel(
+            model, avg_fn=lambda a, w, t: a + (1 - min(0.9, (1 + int(t)) / (10 + int(t)))) * (w - a)
+        ),
+    ]
     for t in range(1, STEPS + 1):
         model.w.data = torch.tensor(gradient(7, t))
         for average in averages:
             average.update_parameters(model)
     for name, average in zip(("plain", "warm"), averages):
-        print(f"static const double average_{name}[7] = {{\n      {numbers(average.module.w.detach().numpy())}}};")
+        print(
+            f"static const double average_{name}[7] = {{\n      {numbers(average.module.w.detach().numpy())}}};"
+        )
 
 
 print("/* Written by golden.py. */")
 print("/* clang-format off */")
-print("enum { GOLDEN_STEPS = %d, GOLDEN_N = %d, GOLDEN_FACTORS = 16 };" % (STEPS, sum(int(np.prod(s)) for s in SHAPES)))
-print("typedef struct golden_steps {\n    const char *name;\n    lvni_optim_options options;\n    bool no_decay_1d, idle;\n    double w[GOLDEN_N];\n} golden_steps;")
-print("typedef struct golden_schedule {\n    const char *name;\n    lvni_optim_schedule schedule;\n    double factor[GOLDEN_FACTORS];\n} golden_schedule;\n")
+print(
+    "enum { GOLDEN_STEPS = %d, GOLDEN_N = %d, GOLDEN_FACTORS = 16 };"
+    % (STEPS, sum(int(np.prod(s)) for s in SHAPES))
+)
+print(
+    "typedef struct golden_steps {\n    const char *name;\n    lvni_optim_options options;\n    bool no_decay_1d, idle;\n    double w[GOLDEN_N];\n} golden_steps;"
+)
+print(
+    "typedef struct golden_schedule {\n    const char *name;\n    lvni_optim_schedule schedule;\n    double factor[GOLDEN_FACTORS];\n} golden_schedule;\n"
+)
 print_steps()
 print_schedules()
 print_average()

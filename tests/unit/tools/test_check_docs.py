@@ -1,5 +1,6 @@
 """tools/check-docs on small trees: one that is in order, and one per mistake it has to name with
 file and line."""
+
 import subprocess
 import tempfile
 import unittest
@@ -11,12 +12,12 @@ GOOD = {
     "README.md": "# A\n\nSee [the tour](docs/tour.md#the-way-in) and `docs/tour.md`, `out/mine`.\n",
     "CONTRIBUTING.md": "Names: `lvni_<folder>_...`, `lvni_ref_NAME` in `src/ref/`; `make test`.\n",
     "docs/tour.md": "## The way in\n\n`src/plan/tree.c`, `plan/tree.c` or `tree.c` has `lvni_tree_sum`\n"
-                    "with `LVNI_TREE_MAX`, `LEVIN_RANK`; `lvni_tree_sum(x)` and `lvni_tree_sum()`.\n\n"
-                    "| what | where |\n| --- | --- |\n| sum | `src/plan/tree.c`, `add()` |\n\n"
-                    "Keys: `lanes=2 levels=x`, `optim.lr`, `levin train data=a\noptim.lr=3`, `--role=x`, "
-                    "`f(weight=1)`.\n\n    levin train data=lvni_tree_sum\n",
+    "with `LVNI_TREE_MAX`, `LEVIN_RANK`; `lvni_tree_sum(x)` and `lvni_tree_sum()`.\n\n"
+    "| what | where |\n| --- | --- |\n| sum | `src/plan/tree.c`, `add()` |\n\n"
+    "Keys: `lanes=2 levels=x`, `optim.lr`, `levin train data=a\noptim.lr=3`, `--role=x`, "
+    "`f(weight=1)`.\n\n    levin train data=lvni_tree_sum\n",
     "docs/config.md": "```\n  lanes     whole number, default 1\n      How many.  Also: levels.\n"
-                      "  optim.lr  number\n      Rate.\n  data      path\n```\n",
+    "  optim.lr  number\n      Rate.\n  data      path\n```\n",
     "src/plan/tree.c": "#define LVNI_TREE_MAX 3\nstatic int add(int a);\nint lvni_tree_sum(void);\n",
     "src/ref/ref_add.c": 'int lvni_ref_add(void);\nconst char *rank = "LEVIN_RANK";\n',
 }
@@ -45,8 +46,11 @@ class CheckDocs(unittest.TestCase):
         self.assertRegex(lines[0], r"^check-docs: 3 files, \d+ names in order$")
 
     def test_files(self):
-        self.finds("a\n`src/plan/forest.c`\n`src/forest/`", "2: `src/plan/forest.c`: the tree has no such file",
-                   "3: `src/forest/`: the tree has no such file or folder")
+        self.finds(
+            "a\n`src/plan/forest.c`\n`src/forest/`",
+            "2: `src/plan/forest.c`: the tree has no such file",
+            "3: `src/forest/`: the tree has no such file or folder",
+        )
         self.finds("`forest.c`", "1: `forest.c`: the tree has no such file")
         self.finds("`tests/plan/*_sum.c`", "1: `tests/plan/*_sum.c`: the tree has no such file")
 

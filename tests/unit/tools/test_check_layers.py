@@ -1,4 +1,5 @@
 """tools/check-layers on small trees: one that is in order, and one per mistake it has to name with file and line."""
+
 import subprocess
 import tempfile
 import unittest
@@ -21,7 +22,7 @@ GOOD = {
     "src/kernels/cpu/CMakeLists.txt": "levin_folder(kernels_cpu SOURCES cpu_a.c DEPS tensor) # not: DEPS cli\n",
     "src/kernels/cpu/cpu_a.c": '#include "kernels/kernels.h"\n#include <dnnl.h>\n',
     "src/data/CMakeLists.txt": "levin_folder(data\n    SOURCES data.c decode/jpeg.c\n    DEPS core tensor\n    LIBS PkgConfig::spng)\n",
-    "src/data/data.c": "/* once #include \"cli/x.h\" stood here\n   and free( too */\n#include \"tensor/tensor.h\"\n",
+    "src/data/data.c": '/* once #include "cli/x.h" stood here\n   and free( too */\n#include "tensor/tensor.h"\n',
     "src/data/decode/jpeg.c": '#include "tensor/tensor.h"\n#include <turbojpeg.h>\n',
 }
 
@@ -45,63 +46,107 @@ class CheckLayers(unittest.TestCase):
 
     def test_a_tree_in_order_passes(self):
         status, lines, error = check({})
-        self.assertEqual((status, lines, error), (0, ["check-layers: 9 files of src/ and 2 public headers in order"], ""))
+        self.assertEqual(
+            (status, lines, error),
+            (0, ["check-layers: 9 files of src/ and 2 public headers in order"], ""),
+        )
 
     def test_a_folder_may_not_include_one_above_it(self):
-        self.finds({"src/tensor/tensor.c": '\n#include "kernels/kernels.h"\n'},
-                   "src/tensor/tensor.c:2: tensor may not include kernels (kernels/kernels.h); it may: core")
+        self.finds(
+            {"src/tensor/tensor.c": '\n#include "kernels/kernels.h"\n'},
+            "src/tensor/tensor.c:2: tensor may not include kernels (kernels/kernels.h); it may: core",
+        )
 
     def test_siblings_do_not_include_each_other(self):
-        self.finds({"src/data/decode/jpeg.c": '#include "kernels/kernels.h"\n'},
-                   "src/data/decode/jpeg.c:1: data may not include kernels (kernels/kernels.h); it may: core plan tensor")
+        self.finds(
+            {"src/data/decode/jpeg.c": '#include "kernels/kernels.h"\n'},
+            "src/data/decode/jpeg.c:1: data may not include kernels (kernels/kernels.h); it may: core plan tensor",
+        )
 
     def test_a_public_header_counts_as_its_folder(self):
-        self.finds({"src/core/alloc.h": "#include <levin/tensor.h>\n"},
-                   "src/core/alloc.h:1: core may not include tensor (levin/tensor.h); it may: core")
+        self.finds(
+            {"src/core/alloc.h": "#include <levin/tensor.h>\n"},
+            "src/core/alloc.h:1: core may not include tensor (levin/tensor.h); it may: core",
+        )
 
     def test_an_allowed_folder_must_be_named_in_deps(self):
-        self.finds({"src/data/CMakeLists.txt": "levin_folder(data SOURCES data.c DEPS core)\n", "src/data/decode/jpeg.c": "\n"},
-                   "src/data/data.c:3: tensor/tensor.h: the DEPS of src/data/CMakeLists.txt do not name tensor")
+        self.finds(
+            {
+                "src/data/CMakeLists.txt": "levin_folder(data SOURCES data.c DEPS core)\n",
+                "src/data/decode/jpeg.c": "\n",
+            },
+            "src/data/data.c:3: tensor/tensor.h: the DEPS of src/data/CMakeLists.txt do not name tensor",
+        )
 
     def test_deps_may_not_name_a_forbidden_folder(self):
-        self.finds({"src/data/CMakeLists.txt": "\nlevin_folder(data SOURCES data.c DEPS tensor kernels)\n"},
-                   "src/data/CMakeLists.txt:2: DEPS names kernels, which data may not use (it may: core plan tensor)")
+        self.finds(
+            {
+                "src/data/CMakeLists.txt": "\nlevin_folder(data SOURCES data.c DEPS tensor kernels)\n"
+            },
+            "src/data/CMakeLists.txt:2: DEPS names kernels, which data may not use (it may: core plan tensor)",
+        )
 
     def test_backends_are_linked_by_kernels_but_not_included(self):
-        self.finds({"src/kernels/cpu/cpu_a.h": "\n", "src/kernels/run.c": '#include "kernels/cpu/cpu_a.h"\n'},
-                   "src/kernels/run.c:1: kernels may not include kernels/cpu (kernels/cpu/cpu_a.h); it may: core tensor")
+        self.finds(
+            {
+                "src/kernels/cpu/cpu_a.h": "\n",
+                "src/kernels/run.c": '#include "kernels/cpu/cpu_a.h"\n',
+            },
+            "src/kernels/run.c:1: kernels may not include kernels/cpu (kernels/cpu/cpu_a.h); it may: core tensor",
+        )
 
     def test_a_public_header_keeps_to_three_system_headers(self):
-        self.finds({"include/levin/tensor.h": "#include <levin/status.h>\n#include <stdio.h>\n"},
-                   "include/levin/tensor.h:2: a public header includes only levin/* and stdbool.h, stddef.h, stdint.h, not stdio.h")
+        self.finds(
+            {"include/levin/tensor.h": "#include <levin/status.h>\n#include <stdio.h>\n"},
+            "include/levin/tensor.h:2: a public header includes only levin/* and stdbool.h, stddef.h, stdint.h, not stdio.h",
+        )
 
     def test_a_public_header_includes_no_private_one(self):
-        self.finds({"include/levin/tensor.h": '#include "core/alloc.h"\n'},
-                   "include/levin/tensor.h:1: a public header includes no private one: core/alloc.h")
+        self.finds(
+            {"include/levin/tensor.h": '#include "core/alloc.h"\n'},
+            "include/levin/tensor.h:1: a public header includes no private one: core/alloc.h",
+        )
 
     def test_onednn_stays_in_kernels_cpu(self):
-        self.finds({"src/tensor/tensor.c": "#include <dnnl.h>\n"}, "src/tensor/tensor.c:1: dnnl.h belongs to kernels/cpu/ alone")
+        self.finds(
+            {"src/tensor/tensor.c": "#include <dnnl.h>\n"},
+            "src/tensor/tensor.c:1: dnnl.h belongs to kernels/cpu/ alone",
+        )
 
     def test_file_names_are_unique(self):
-        self.finds({"src/data/run.c": "\n"},
-                   "src/kernels/run.c:1: the name run.c is taken by src/data/run.c: names are unique in src/")
+        self.finds(
+            {"src/data/run.c": "\n"},
+            "src/kernels/run.c:1: the name run.c is taken by src/data/run.c: names are unique in src/",
+        )
 
     def test_heap_memory_comes_from_core_alloc(self):
-        self.finds({"src/data/data.c": "\n\nchar *f(char *s) { return strdup(s); }\n"},
-                   "src/data/data.c:3: strdup(): heap memory comes from core/alloc.h alone")
+        self.finds(
+            {"src/data/data.c": "\n\nchar *f(char *s) { return strdup(s); }\n"},
+            "src/data/data.c:3: strdup(): heap memory comes from core/alloc.h alone",
+        )
 
     def test_json_is_read_by_core_json_read(self):
-        self.finds({"src/data/data.c": "\njson_t *f(char *s) { return json_loads(s, 0, 0); }\n"},
-                   "src/data/data.c:2: JSON is read by core/json_read.h alone, which bounds its memory")
+        self.finds(
+            {"src/data/data.c": "\njson_t *f(char *s) { return json_loads(s, 0, 0); }\n"},
+            "src/data/data.c:2: JSON is read by core/json_read.h alone, which bounds its memory",
+        )
 
     def test_a_file_of_601_lines_is_too_long(self):
-        self.finds({"src/data/data.c": "\n" * 601}, "src/data/data.c:601: 601 lines, at most 600: do two ideas share this file?")
+        self.finds(
+            {"src/data/data.c": "\n" * 601},
+            "src/data/data.c:601: 601 lines, at most 600: do two ideas share this file?",
+        )
         self.assertEqual(check({"src/data/data.c": "\n" * 600})[0], 0)
 
     def test_a_new_folder_needs_a_row(self):
-        self.finds({"src/misc/misc.c": "\n", "src/misc/CMakeLists.txt": "levin_folder(misc SOURCES misc.c)\n"},
-                   "src/misc/CMakeLists.txt:1: src/misc has no row in the table of tools/check-layers: give it one",
-                   "src/misc/misc.c:1: no folder of the table of tools/check-layers holds this file (None)")
+        self.finds(
+            {
+                "src/misc/misc.c": "\n",
+                "src/misc/CMakeLists.txt": "levin_folder(misc SOURCES misc.c)\n",
+            },
+            "src/misc/CMakeLists.txt:1: src/misc has no row in the table of tools/check-layers: give it one",
+            "src/misc/misc.c:1: no folder of the table of tools/check-layers holds this file (None)",
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """tools/check-symbols on a small library: what is exported and not declared, and the other way round, must be named."""
+
 import subprocess
 import tempfile
 import unittest
@@ -20,7 +21,19 @@ def check(source):
         (include / "x.h").write_text(HEADER)
         Path(folder, "x.c").write_text('#include "x.h"\n' + source)
         library = Path(folder, "libx.so")
-        subprocess.run(["cc", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{include}", f"{folder}/x.c", "-o", library], check=True)
+        subprocess.run(
+            [
+                "cc",
+                "-shared",
+                "-fPIC",
+                "-fvisibility=hidden",
+                f"-I{include}",
+                f"{folder}/x.c",
+                "-o",
+                library,
+            ],
+            check=True,
+        )
         run = subprocess.run([TOOL, library, include], capture_output=True, text=True)
         return run.returncode, run.stdout
 
@@ -32,7 +45,9 @@ NAME = 'const char *lvn_name(int a) { return a != 0 ? "x" : ""; }\n'
 class CheckSymbols(unittest.TestCase):
     def test_the_same_lists_pass(self):
         status, out = check(ADD + NAME + "int lvni_hidden(void) { return 1; }\n")
-        self.assertEqual(out, "check-symbols: 2 symbols exported, all of them declared in public headers\n")
+        self.assertEqual(
+            out, "check-symbols: 2 symbols exported, all of them declared in public headers\n"
+        )
         self.assertEqual(status, 0)
 
     def test_a_missing_definition_is_named(self):
@@ -40,8 +55,10 @@ class CheckSymbols(unittest.TestCase):
 
     def test_an_export_too_many_is_named(self):
         extra = '__attribute__((visibility("default"))) int lvni_leak(void) { return 2; }\n'
-        self.assertEqual(check(ADD + NAME + extra),
-                         (1, "lvni_leak: exported but not declared as LVN_API in a public header\n"))
+        self.assertEqual(
+            check(ADD + NAME + extra),
+            (1, "lvni_leak: exported but not declared as LVN_API in a public header\n"),
+        )
 
 
 if __name__ == "__main__":

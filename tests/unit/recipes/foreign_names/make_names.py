@@ -6,6 +6,7 @@ torch/distributed/run.py, keras/src/trainers/trainer.py. Made with lightning 2.6
 keras 3.15.1; of timm, whose packages have no train.py, several versions of that file joined, and
 the names that the notes of 1.0.31 add.
 """
+
 import ast
 import sys
 from pathlib import Path
