@@ -103,7 +103,7 @@ static lvn_status check_derivatives(lvn_tensor *x, double *largest)
     return LVN_OK;
 }
 
-/* A mistake: the formula is written on, the first op that failed is told at the end. */
+/* A mistake: the formula is written on, the first op that failed is reported at the end. */
 static void show_error(lvn_tensor *x)
 {
     lvn_tensor *other = lvn_tensor_create(LVN_F64, LVN_SHAPE(7));

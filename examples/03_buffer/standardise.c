@@ -150,7 +150,7 @@ static const struct {
     {300.0, 5.0},      /* K: temperature */
     {101325.0, 400.0}, /* Pa: pressure */
     {1e-4, 3e-5},      /* m: how far it shakes */
-    {12.0, 2.0},       /* A: current, which tells nothing */
+    {12.0, 2.0},       /* A: current, which carries no information */
 };
 
 static int pump_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS])

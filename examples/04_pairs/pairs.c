@@ -3,12 +3,12 @@
  *
  * Each instrument gets a network of its own that turns a reading into a point on a sphere; a pair
  * is right when its two points are nearer to each other than to those of all other pairs (Radford
- * et al. 2021, "CLIP"). The more pairs there are to be told apart, the more there is to learn, and
+ * et al. 2021, "CLIP"). The more pairs there are to distinguish, the more there is to learn, and
  * a micro-batch of a step has only a few. So the micro-batches of a group lend each other their
  * points: lvn_group_gather gives all of them, in the order of the micro-batches, and its gradient
- * finds the way back. The module says so in build() with lvn_builder_couple; the micro-batches of a
- * group then run at once, on however many lanes, devices or threads, and the result is the same to
- * the bit:
+ * finds the way back. The module declares it in build() with lvn_builder_couple; the micro-batches
+ * of a group then run at once, on however many lanes, devices or threads, and the result is the
+ * same to the bit:
  *
  *   cc -Iinclude examples/04_pairs/pairs.c -Lbuild -llevin -lm -Wl,-rpath,$PWD/build -o pairs
  *   ./pairs out=out/one && ./pairs out=out/two devices=2 strategy=dp

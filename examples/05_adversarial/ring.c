@@ -1,12 +1,12 @@
 /* Two networks against each other: a generator learns to throw points onto a ring that it never
- * sees, and all it is told is what a critic makes of its points (Wasserstein GAN with gradient
+ * sees, and all it gets is a critic's score of its points (Wasserstein GAN with gradient
  * penalty: Gulrajani et al. 2017, algorithm 1).
  *
  * The class names two phases. In each step the trainer first runs the critic's on all micro-batches
  * of the batch, adds the gradients up and updates the critic; then the generator's, on the same
  * samples, judged by the critic as it is now. training_step reads which one it is. The other
  * network's parameters are constants meanwhile: gradients flow through them, and not into them. So
- * the law holds as for any module:
+ * the reproducibility rules hold as for any module:
  *
  *   cc -Iinclude examples/05_adversarial/ring.c -Lbuild -llevin -lm -Wl,-rpath,$PWD/build -o ring
  *   ./ring out=out/one && ./ring out=out/two devices=2 strategy=dp
