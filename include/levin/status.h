@@ -55,6 +55,9 @@ enum { LVN_ERROR_FRAMES = 8 };
 typedef struct lvn_error {
     lvn_status code;
     char message[1024];
+    /* of the numbered errors of starting a run (docs/launch.md): 113, and the message begins with
+     * "E113: "; 0: it has no number */
+    int number;
     const char *file; /* where the error was born (borrowed, static) */
     int line;
     /* counted up with every error of the thread: tells a new one from an old one */

@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/notice.h"
 #include "core/thread.h"
 
 #include <errno.h>
@@ -176,6 +177,7 @@ lvn_status lvni_control_ask(lvni_control *c, lvni_core_str *frame, size_t at,
         status = lvn_error_set(request->status, __FILE__, __LINE__, "%-s",
                                request->data == NULL ? "no memory for an answer of the store"
                                                      : request->data);
+        lvni_core_error_number(request->number);
         lvni_core_free(request->data);
         request->data = NULL;
     }

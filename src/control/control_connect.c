@@ -7,6 +7,7 @@
 
 #include "core/clock.h"
 #include "core/host_name.h"
+#include "core/notice.h"
 
 #include <levin/version.h>
 
@@ -239,6 +240,8 @@ static found judge(const lvni_control_token *want, const lvni_control_frame *fra
     const lvn_status status = lvni_control_scan_status(&scan);
     lvni_control_scan_text(&scan, message, sizeof message);
     lvn_error_set(status == LVN_OK ? LVN_ERR_INTERNAL : status, __FILE__, __LINE__, "%-s", message);
+    /* 0 where an older store sent none */
+    lvni_core_error_number((int)lvni_control_scan_u32(&scan));
     return REFUSED;
 }
 
@@ -392,11 +395,12 @@ static lvn_status not_found(const search *s)
 {
     char ports[100];
     print_ports(s, ports, sizeof ports);
-    LVN_FAIL(LVN_ERR_TIMEOUT,
-             "E114: rank %d found no store of this run within %.0f s\n  found: %s%s: %s\n  fix: "
-             "does the rank that holds the store run? "
-             "does this host reach it (name, interface, firewall)?",
-             s->o->rank, s->o->rdzv_timeout_s, s->resolved, ports, s->last);
+    LVNI_CORE_FAIL_NUMBERED(
+        LVN_ERR_TIMEOUT, 114,
+        "E114: rank %d found no store of this run within %.0f s\n  found: %s%s: %s\n  fix: "
+        "does the rank that holds the store run? "
+        "does this host reach it (name, interface, firewall)?",
+        s->o->rank, s->o->rdzv_timeout_s, s->resolved, ports, s->last);
 }
 
 /* The store gets its exact port or none. So while somebody else has it, the rank that was to hold
@@ -410,21 +414,23 @@ static bool is_taken(search *s, uint64_t now)
 
 static lvn_status another_program(const search *s)
 {
-    LVN_FAIL(LVN_ERR_TIMEOUT,
-             "E114: rank %d found another program for %.0f s where the store of this run should "
-             "be\n  found: %s, port %d: %s\n  fix: another MASTER_PORT, "
-             "or leave it out; the rank that holds the store tells who has this one",
-             s->o->rank, s->o->taken_timeout_s, s->resolved, s->o->ports[0], s->last);
+    LVNI_CORE_FAIL_NUMBERED(
+        LVN_ERR_TIMEOUT, 114,
+        "E114: rank %d found another program for %.0f s where the store of this run should "
+        "be\n  found: %s, port %d: %s\n  fix: another MASTER_PORT, "
+        "or leave it out; the rank that holds the store tells who has this one",
+        s->o->rank, s->o->taken_timeout_s, s->resolved, s->o->ports[0], s->last);
 }
 
 /* Rank 0 has chosen MUNGE for all, and this rank chooses nothing else by itself. */
 static lvn_status no_munge(const search *s)
 {
-    LVN_FAIL(LVN_ERR_NOT_FOUND,
-             "E120: rank %d can make no credential of MUNGE, by which rank 0 lets the ranks prove "
-             "who they are\n  found: host %s: %s\n"
-             "  fix: start munged there, or set LEVIN_TOKEN to one secret text for all ranks",
-             s->o->rank, s->greet.host, s->munge_why);
+    LVNI_CORE_FAIL_NUMBERED(
+        LVN_ERR_NOT_FOUND, 120,
+        "E120: rank %d can make no credential of MUNGE, by which rank 0 lets the ranks prove "
+        "who they are\n  found: host %s: %s\n"
+        "  fix: start munged there, or set LEVIN_TOKEN to one secret text for all ranks",
+        s->o->rank, s->greet.host, s->munge_why);
 }
 
 static lvn_status prepare(search *s)

@@ -71,6 +71,7 @@ static void on_reply(lvni_control *c, const lvni_control_frame *frame)
     lvni_control_scan scan = lvni_control_scan_of(frame);
     const uint32_t id = lvni_control_scan_u32(&scan);
     const lvn_status status = lvni_control_scan_status(&scan);
+    const int number = status == LVN_OK ? 0 : (int)lvni_control_scan_u32(&scan);
     const size_t n = scan.left;
     char *data = lvni_core_alloc(LVNI_TAG_CONTROL, n + 1);
     if (data != NULL) {
@@ -84,6 +85,7 @@ static void on_reply(lvni_control *c, const lvni_control_frame *frame)
     }
     if (request != NULL) { /* else who asked has given up */
         request->status = data == NULL ? LVN_ERR_MEMORY : status;
+        request->number = data == NULL ? 0 : number;
         request->data = data;
         request->n = data == NULL ? 0 : n;
         request->done = true;

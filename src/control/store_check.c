@@ -2,6 +2,8 @@
  * local ranks. Called once, when the last rank is there. */
 #include "store_impl.h"
 
+#include "core/notice.h"
+
 #include <string.h>
 
 static const lvni_control_facts *facts_of(const lvni_control_store *store, int rank)
@@ -15,11 +17,12 @@ static lvn_status check_versions(const lvni_control_store *store)
     for (int r = 1; r < store->o.world; r++) {
         const lvni_control_facts *b = facts_of(store, r);
         if (strcmp(a->version, b->version) != 0) {
-            LVN_FAIL(LVN_ERR_USAGE,
-                     "E116: the ranks run different versions of levin\n  found: rank 0 (%s): %s; "
-                     "rank %d (%s): %s\n  fix: install one version "
-                     "of levin on all nodes",
-                     a->host, a->version, r, b->host, b->version);
+            LVNI_CORE_FAIL_NUMBERED(
+                LVN_ERR_USAGE, 116,
+                "E116: the ranks run different versions of levin\n  found: rank 0 (%s): %s; "
+                "rank %d (%s): %s\n  fix: install one version "
+                "of levin on all nodes",
+                a->host, a->version, r, b->host, b->version);
         }
     }
     return LVN_OK;
@@ -31,11 +34,12 @@ static lvn_status check_resume(const lvni_control_store *store)
     for (int r = 1; r < store->o.world; r++) {
         const lvni_control_facts *b = facts_of(store, r);
         if (a->resume_step != b->resume_step) {
-            LVN_FAIL(LVN_ERR_USAGE,
-                     "E118: the ranks resume from different steps (-1: from the beginning)\n  "
-                     "found: rank 0 (%s): step %lld; rank %d (%s): step "
-                     "%lld\n  fix: do all nodes see the same run directory?",
-                     a->host, (long long)a->resume_step, r, b->host, (long long)b->resume_step);
+            LVNI_CORE_FAIL_NUMBERED(
+                LVN_ERR_USAGE, 118,
+                "E118: the ranks resume from different steps (-1: from the beginning)\n  "
+                "found: rank 0 (%s): step %lld; rank %d (%s): step "
+                "%lld\n  fix: do all nodes see the same run directory?",
+                a->host, (long long)a->resume_step, r, b->host, (long long)b->resume_step);
         }
     }
     return LVN_OK;
@@ -48,11 +52,12 @@ static lvn_status check_devices(const lvni_control_store *store)
         for (int q = r + 1; a->device[0] != '\0' && q < store->o.world; q++) {
             const lvni_control_facts *b = facts_of(store, q);
             if (strcmp(a->device, b->device) == 0 && strcmp(a->boot_id, b->boot_id) == 0) {
-                LVN_FAIL(LVN_ERR_RESOURCE,
-                         "E105: two ranks use one device\n  found: ranks %d and %d on %s: %s\n  "
-                         "fix: check CUDA_VISIBLE_DEVICES and "
-                         "--gpus-per-task; allow_shared_device=true lets ranks share one",
-                         r, q, a->host, a->device);
+                LVNI_CORE_FAIL_NUMBERED(
+                    LVN_ERR_RESOURCE, 105,
+                    "E105: two ranks use one device\n  found: ranks %d and %d on %s: %s\n  "
+                    "fix: check CUDA_VISIBLE_DEVICES and "
+                    "--gpus-per-task; allow_shared_device=true lets ranks share one",
+                    r, q, a->host, a->device);
             }
         }
     }
@@ -180,6 +185,7 @@ static lvn_status check_configs(const lvni_control_store *store)
                       "options and files",
                       facts_of(store, 0)->host, r, facts_of(store, r)->host,
                       lvni_core_str_text(&s));
+        lvni_core_error_number(117);
         lvni_core_str_free(&s);
         return LVN_ERR_USAGE;
     }
@@ -250,11 +256,12 @@ static lvn_status check_places(const lvni_control_store *store)
         for (int q = r + 1; a->local_rank >= 0 && a->node_rank >= 0 && q < store->o.world; q++) {
             const lvni_control_facts *b = facts_of(store, q);
             if (a->local_rank == b->local_rank && a->node_rank == b->node_rank) {
-                LVN_FAIL(LVN_ERR_USAGE,
-                         "E102: two ranks have the same place\n  found: rank %d (%s, pid %lld) and "
-                         "rank %d (%s, pid %lld): local rank %d on node %d",
-                         r, a->host, (long long)a->pid, q, b->host, (long long)b->pid,
-                         a->local_rank, a->node_rank);
+                LVNI_CORE_FAIL_NUMBERED(
+                    LVN_ERR_USAGE, 102,
+                    "E102: two ranks have the same place\n  found: rank %d (%s, pid %lld) and "
+                    "rank %d (%s, pid %lld): local rank %d on node %d",
+                    r, a->host, (long long)a->pid, q, b->host, (long long)b->pid, a->local_rank,
+                    a->node_rank);
             }
         }
     }

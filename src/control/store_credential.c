@@ -135,5 +135,5 @@ void lvni_control_store_munge_tick(lvni_control_store *store, uint64_t now_ns)
              "s\n  found: %s\n  fix: start munged "
              "there, or set LEVIN_TOKEN to one secret text for all ranks",
              store->host, store->o.munge_timeout_s, store->munge_why);
-    lvni_control_store_refuse_all(store, LVN_ERR_NOT_FOUND, line);
+    lvni_control_store_refuse_all(store, LVN_ERR_NOT_FOUND, 120, line);
 }

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 static void refuse(lvni_control_conn *conn, const lvni_control_greet *greet, lvn_status status,
-                   const char *message)
+                   int number, const char *message)
 {
     lvni_core_str s = {0};
     const lvni_control_token proof =
@@ -16,14 +16,16 @@ static void refuse(lvni_control_conn *conn, const lvni_control_greet *greet, lvn
     lvni_core_str_append_n(&s, (const char *)proof.b, sizeof proof.b);
     lvni_control_put_u32(&s, (uint32_t)status);
     lvni_control_put_text(&s, message);
+    lvni_control_put_u32(&s, (uint32_t)number); /* behind what an older protocol reads */
     lvni_control_frame_end(&s, at);
     conn->parting = true;
     lvni_control_store_send_str(conn, &s);
 }
 
-/* Says what is wrong with a process that knows the run's key. False: nothing. */
-static bool misfit(const lvni_control_store *store, const lvni_control_greet *g, char *out,
-                   size_t size)
+/* Says what is wrong with a process that knows the run's key. Returns the number of
+ * the error; 0: nothing. */
+static int misfit(const lvni_control_store *store, const lvni_control_greet *g, char *out,
+                  size_t size)
 {
     if (g->protocol != LVNI_CONTROL_PROTOCOL) {
         snprintf(out, size,
@@ -32,7 +34,7 @@ static bool misfit(const lvni_control_store *store, const lvni_control_greet *g,
                  "levin %s, protocol %d\n  fix: install one version of levin on all nodes",
                  g->rank, g->host, (unsigned long long)g->pid, g->version, g->protocol, store->host,
                  LEVIN_VERSION, LVNI_CONTROL_PROTOCOL);
-        return true;
+        return 116;
     }
     if (g->world != (uint32_t)store->o.world || g->rank >= g->world) {
         snprintf(out, size,
@@ -40,7 +42,7 @@ static bool misfit(const lvni_control_store *store, const lvni_control_greet *g,
                  "%u of world %u; store (%s): world %d",
                  g->host, (unsigned long long)g->pid, g->rank, g->world, store->host,
                  store->o.world);
-        return true;
+        return 102;
     }
     const lvni_control_store_rank *held = &store->ranks[g->rank];
     const bool again = held->state == LVNI_RANK_HERE && held->greet.instance == g->instance &&
@@ -52,9 +54,9 @@ static bool misfit(const lvni_control_store *store, const lvni_control_greet *g,
                  "runs share address, port and job?",
                  g->rank, g->rank, held->greet.host, (unsigned long long)held->greet.pid, g->host,
                  (unsigned long long)g->pid);
-        return true;
+        return 115;
     }
-    return false;
+    return 0;
 }
 
 static void welcome(lvni_control_conn *conn, const lvni_control_greet *greet)
@@ -95,15 +97,16 @@ void lvni_control_store_judge(lvni_control_conn *conn, const lvni_control_greet 
     const lvni_control_token proof =
         lvni_control_greet_proof(&conn->key, &conn->nonce, greet, store->port);
     char message[sizeof store->refused];
+    int number;
     if (!lvni_control_token_equal(&proof, &greet->proof)) {
         lvni_control_store_deny(conn, LVNI_DENY_KEY, "it does not know the key of this run");
     } else if (store->phase == LVNI_STORE_REFUSED) {
-        refuse(conn, greet, store->refused_status, store->refused);
-    } else if (misfit(store, greet, message, sizeof message)) {
-        refuse(conn, greet, LVN_ERR_USAGE, message);
+        refuse(conn, greet, store->refused_status, store->refused_number, store->refused);
+    } else if ((number = misfit(store, greet, message, sizeof message)) != 0) {
+        refuse(conn, greet, LVN_ERR_USAGE, number, message);
         if (store->phase ==
             LVNI_STORE_RENDEZVOUS) { /* the ranks can never be complete; a running job goes on */
-            lvni_control_store_refuse_all(store, LVN_ERR_USAGE, message);
+            lvni_control_store_refuse_all(store, LVN_ERR_USAGE, number, message);
         } else if (store->o.report != NULL && lvni_control_store_may_report_misfit(store)) {
             store->o.report(store->o.user, message);
         }

@@ -119,6 +119,7 @@ struct lvni_control_store {
     int n_facts;
     lvni_control_blob *table;
     lvn_status refused_status;
+    int refused_number; /* of the error (core/notice.h); 0 */
     char refused[1000];
 
     bool over, suspected; /* suspect: a failure of kind peer that waits for the real cause */
@@ -186,11 +187,12 @@ void lvni_control_store_broadcast(lvni_control_store *store, lvni_core_str *take
 /* REPLY: status with a message, or rest (may be NULL) as the answer. */
 void lvni_control_store_reply(lvni_control_conn *conn, uint32_t id, lvn_status status,
                               const char *message);
+void lvni_control_store_reply_refused(lvni_control_conn *conn, uint32_t id);
 void lvni_control_store_answer(lvni_control_conn *conn, uint32_t id, lvni_control_blob *rest);
 
 /* store_rendezvous.c */
 void lvni_control_store_take_facts(lvni_control_conn *conn, const lvni_control_frame *frame);
-void lvni_control_store_refuse_all(lvni_control_store *store, lvn_status status,
+void lvni_control_store_refuse_all(lvni_control_store *store, lvn_status status, int number,
                                    const char *message);
 void lvni_control_store_rendezvous_tick(lvni_control_store *store, uint64_t now_ns);
 /* "ranks 4-7 (node n09), 9 (node n10)" of those with want(rank, arg). */

@@ -5,6 +5,7 @@
 #include "port_owner.h"
 
 #include "core/alloc.h"
+#include "core/notice.h"
 #include "core/str.h"
 
 #include <arpa/inet.h>
@@ -102,6 +103,7 @@ static lvn_status not_ours(const char *address, const char *why)
                   "addresses:%.500s\n  fix: unset MASTER_ADDR, or start the "
                   "store's rank on that host",
                   address, why, lvni_core_str_text(&own));
+    lvni_core_error_number(111);
     lvni_core_str_free(&own);
     return LVN_ERR_USAGE;
 }
@@ -110,10 +112,11 @@ static lvn_status none_free(const char *address, const int *ports, size_t n, int
 {
     const char *where = address == NULL ? "every interface" : address;
     if (error != EADDRINUSE) {
-        LVN_FAIL(LVN_ERR_RESOURCE,
-                 "E110: cannot listen on port %d of %s: %s\n  fix: another --master-port%s",
-                 ports[n - 1], where, strerror(error),
-                 error == EACCES ? "; below 1024 it needs privileges" : "");
+        LVNI_CORE_FAIL_NUMBERED(
+            LVN_ERR_RESOURCE, 110,
+            "E110: cannot listen on port %d of %s: %s\n  fix: another --master-port%s",
+            ports[n - 1], where, strerror(error),
+            error == EACCES ? "; below 1024 it needs privileges" : "");
     }
     lvni_core_str list = {0};
     for (size_t i = 0; i < n; i++) {
@@ -126,6 +129,7 @@ static lvn_status none_free(const char *address, const int *ports, size_t n, int
                   "--master-port), or leave it out",
                   n == 1 ? "the port is busy" : "all ports are busy", where,
                   lvni_core_str_text(&list));
+    lvni_core_error_number(110);
     lvni_core_str_free(&list);
     return LVN_ERR_RESOURCE;
 }

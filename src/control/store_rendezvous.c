@@ -74,7 +74,7 @@ static bool has_no_facts(const lvni_control_store_rank *rank, const void *arg)
     return !rank->have_facts;
 }
 
-void lvni_control_store_refuse_all(lvni_control_store *store, lvn_status status,
+void lvni_control_store_refuse_all(lvni_control_store *store, lvn_status status, int number,
                                    const char *message)
 {
     if (store->phase != LVNI_STORE_RENDEZVOUS) {
@@ -82,11 +82,12 @@ void lvni_control_store_refuse_all(lvni_control_store *store, lvn_status status,
     }
     store->phase = LVNI_STORE_REFUSED;
     store->refused_status = status;
+    store->refused_number = number;
     snprintf(store->refused, sizeof store->refused, "%s", message);
     for (int r = 0; r < store->o.world; r++) {
         const lvni_control_store_rank *rank = &store->ranks[r];
         if (rank->have_facts && rank->conn != NULL) {
-            lvni_control_store_reply(rank->conn, rank->facts_id, status, store->refused);
+            lvni_control_store_reply_refused(rank->conn, rank->facts_id);
         }
     }
 }
@@ -159,7 +160,7 @@ void lvni_control_store_take_facts(lvni_control_conn *conn, const lvni_control_f
         return;
     }
     if (store->phase == LVNI_STORE_REFUSED) {
-        lvni_control_store_reply(conn, id, store->refused_status, store->refused);
+        lvni_control_store_reply_refused(conn, id);
         return;
     }
     if (!keep_facts(store, rank, &seen, frame->body, frame->n)) {
@@ -173,7 +174,8 @@ void lvni_control_store_take_facts(lvni_control_conn *conn, const lvni_control_f
     }
     const lvn_status status = complete(store);
     if (status != LVN_OK) {
-        lvni_control_store_refuse_all(store, status, lvn_last_error()->message);
+        lvni_control_store_refuse_all(store, status, lvn_last_error()->number,
+                                      lvn_last_error()->message);
         return;
     }
     store->phase = LVNI_STORE_JOINED;
@@ -201,7 +203,7 @@ void lvni_control_store_rendezvous_tick(lvni_control_store *store, uint64_t now_
             "that are missing, and whether their hosts reach %s, port %d",
             store->o.rdzv_timeout_s, lvni_core_str_text(&missing), store->n_facts, world,
             store->reached_at, store->port);
-        lvni_control_store_refuse_all(store, LVN_ERR_TIMEOUT, lvni_core_str_text(&line));
+        lvni_control_store_refuse_all(store, LVN_ERR_TIMEOUT, 113, lvni_core_str_text(&line));
     } else if (now_ns >= store->waiting_ns) {
         store->waiting_ns += lvni_control_store_ns(store->o.waiting_every_s);
         lvni_control_store_name_ranks(store, &missing, has_no_facts, NULL);

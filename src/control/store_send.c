@@ -103,16 +103,29 @@ void lvni_control_store_broadcast(lvni_control_store *store, lvni_core_str *take
     lvni_control_store_unref(blob);
 }
 
-void lvni_control_store_reply(lvni_control_conn *conn, uint32_t id, lvn_status status,
-                              const char *message)
+static void reply(lvni_control_conn *conn, uint32_t id, lvn_status status, int number,
+                  const char *message)
 {
     lvni_core_str s = {0};
     const size_t at = lvni_control_frame_begin(&s, LVNI_FRAME_REPLY);
     lvni_control_put_u32(&s, id);
     lvni_control_put_u32(&s, (uint32_t)status);
+    lvni_control_put_u32(&s, (uint32_t)number);
     lvni_core_str_append(&s, message);
     lvni_control_frame_end(&s, at);
     lvni_control_store_send_str(conn, &s);
+}
+
+void lvni_control_store_reply(lvni_control_conn *conn, uint32_t id, lvn_status status,
+                              const char *message)
+{
+    reply(conn, id, status, 0, message);
+}
+
+void lvni_control_store_reply_refused(lvni_control_conn *conn, uint32_t id)
+{
+    const lvni_control_store *store = conn->store;
+    reply(conn, id, store->refused_status, store->refused_number, store->refused);
 }
 
 void lvni_control_store_answer(lvni_control_conn *conn, uint32_t id, lvni_control_blob *rest)

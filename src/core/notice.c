@@ -3,10 +3,8 @@
 
 #include "core/escape.h"
 
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { LINE = 1024 }; /* bytes of one line; what is longer is cut */
@@ -56,7 +54,8 @@ lvn_status lvni_core_notice_error(lvni_core_notices *n, int code, const char *fm
     lvni_core_str_char(&n->text, '\n');
     n->error = code;
     n->own = false;
-    return lvn_error_set(kind_of(code)->status, __FILE__, __LINE__, "E%d: %s", code, line);
+    lvn_error_set(kind_of(code)->status, __FILE__, __LINE__, "E%d: %s", code, line);
+    return lvni_core_error_number(code);
 }
 
 void lvni_core_notice_found(lvni_core_notices *n, const char *fmt, ...)
@@ -83,6 +82,7 @@ void lvni_core_notice_warn(lvni_core_notices *n, int code, const char *fmt, ...)
     va_start(args, fmt);
     add_line(&n->warnings, head, fmt, args);
     va_end(args);
+    n->first_warning = n->n_warnings == 0 ? code : n->first_warning;
     n->n_warnings++;
 }
 
@@ -105,13 +105,13 @@ lvn_status lvni_core_notices_refuse_warnings(lvni_core_notices *n)
     lvni_core_notice_fix(
         n, "warnings are errors here (strict=true, or LEVIN_STRICT=1): mend what they "
            "say, or say strict=false");
-    n->error = (int)strtol(first + 1, NULL, 10);
+    n->error = n->first_warning;
     n->own = false;
     n->n_warnings = 0;
     lvni_core_str_clear(&n->warnings);
     LVN_TRY(lvni_core_str_status(&n->text));
-    return lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s (warnings are errors: strict)",
-                         first);
+    lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s (warnings are errors: strict)", first);
+    return lvni_core_error_number(n->error);
 }
 
 lvni_core_exit_code lvni_core_notices_exit(const lvni_core_notices *n)
@@ -119,22 +119,15 @@ lvni_core_exit_code lvni_core_notices_exit(const lvni_core_notices *n)
     return n->error == 0 ? LVNI_EXIT_OK : kind_of(n->error)->exit;
 }
 
-static bool is_numbered(const lvn_error *error)
-{
-    const char *m = error->message;
-    return (m[0] == 'E' || m[0] == 'W') && isdigit((unsigned char)m[1]) &&
-           isdigit((unsigned char)m[2]) && isdigit((unsigned char)m[3]) && m[4] == ':';
-}
-
 lvni_core_exit_code lvni_core_exit_of_error(const lvn_error *error)
 {
-    return is_numbered(error) ? kind_of((int)strtol(error->message + 1, NULL, 10))->exit
+    return error->number != 0 ? kind_of(error->number)->exit
                               : lvni_core_exit_of_status(error->code);
 }
 
 const char *lvni_core_error_prefix(const lvn_error *error)
 {
-    return is_numbered(error) ? "levin: error " : "error: ";
+    return error->number != 0 ? "levin: error " : "error: ";
 }
 
 bool lvni_core_notices_should_print(const lvni_core_notices *n)

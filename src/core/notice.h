@@ -8,6 +8,14 @@
 #include "core/exit_code.h"
 #include "core/str.h"
 
+/* The thread's last error is the one with this number, with which its message begins ("E113: ",
+ * under strict "W202: "). Returns its status. */
+lvn_status lvni_core_error_number(int number);
+/* LVN_FAIL for a numbered error: the format begins with "E113: ". */
+#define LVNI_CORE_FAIL_NUMBERED(code, number, ...)                                                 \
+    return (void)lvn_error_set((code), __FILE__, __LINE__, __VA_ARGS__),                           \
+           (void)lvni_core_error_number(number), (code)
+
 typedef struct lvni_core_notices {
     int error; /* 101 for E101; 0: nothing is wrong */
     int rank;  /* of this process; -1: not known */
@@ -17,6 +25,7 @@ typedef struct lvni_core_notices {
     lvni_core_str text; /* the block: "levin: error E101: ...\n  found: ...\n  fix: ...\n" */
     lvni_core_str warnings; /* "levin: warning W204: ...\n", each a line */
     int n_warnings;
+    int first_warning; /* 204 for W204 */
 } lvni_core_notices;
 
 /* Begins the block of an error (a block that was there goes) and records it as the thread's last
@@ -32,8 +41,8 @@ void lvni_core_notice_warn(lvni_core_notices *n, int code, const char *fmt, ...)
 lvn_status lvni_core_notices_refuse_warnings(lvni_core_notices *n);
 /* What a process that ends because of this error leaves with (LVNI_EXIT_OK: there is none). */
 lvni_core_exit_code lvni_core_notices_exit(const lvni_core_notices *n);
-/* The same for any error of a thread: numbered ones ("E106: ...", under strict "W202: ...") have
- * their own codes, others that of their status. */
+/* The same for any error of a thread: numbered ones have their own codes, others that of their
+ * status. */
 lvni_core_exit_code lvni_core_exit_of_error(const lvn_error *error);
 /* How the error of a thread begins where it is printed: a numbered one as the blocks do, all others
  * with "error: ". */

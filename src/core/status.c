@@ -1,5 +1,6 @@
 /* The thread-local error record behind status.h. */
 #include "core/escape.h"
+#include "core/notice.h"
 
 #include <levin/status.h>
 #include <stdarg.h>
@@ -38,6 +39,7 @@ const lvn_error *lvn_last_error(void)
 void lvn_clear_error(void)
 {
     last_error.code = LVN_OK;
+    last_error.number = 0;
     last_error.message[0] = '\0';
     last_error.n_frames = 0;
 }
@@ -51,11 +53,18 @@ lvn_status lvn_error_set(lvn_status code, const char *file, int line, const char
     va_end(ap);
     memcpy(last_error.message, text, sizeof text);
     last_error.code = code;
+    last_error.number = 0;
     last_error.file = file;
     last_error.line = line;
     last_error.serial++;
     last_error.n_frames = 0;
     return code;
+}
+
+lvn_status lvni_core_error_number(int number)
+{
+    last_error.number = number;
+    return last_error.code;
 }
 
 void lvn_error_frame(const char *fmt, ...)

@@ -95,6 +95,22 @@ static void warnings_become_errors(void **state)
     lvni_core_notices_free(&n);
 }
 
+/* A message may begin with a path, and a path with anything. */
+static void a_number_is_no_word_of_the_message(void **state)
+{
+    (void)state;
+    lvn_error_set(LVN_ERR_CORRUPT, __FILE__, __LINE__, "%s: damaged PNG", "E113: a/3.png");
+    assert_int_equal(lvni_core_exit_of_error(lvn_last_error()), LVNI_EXIT_FAILURE);
+    assert_string_equal(lvni_core_error_prefix(lvn_last_error()), "error: ");
+    lvni_core_notices n = {.rank = 0};
+    assert_int_equal(lvni_core_notice_error(&n, 113, "too late"), LVN_ERR_TIMEOUT);
+    assert_int_equal(lvn_last_error()->number, 113);
+    assert_int_equal(lvni_core_exit_of_error(lvn_last_error()), LVNI_EXIT_RENDEZVOUS);
+    lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "another"); /* has none */
+    assert_int_equal(lvn_last_error()->number, 0);
+    lvni_core_notices_free(&n);
+}
+
 static void switches(void **state)
 {
     (void)state;
@@ -142,8 +158,11 @@ static void out_of_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(warnings),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(names),
+                                       cmocka_unit_test(warnings),
                                        cmocka_unit_test(warnings_become_errors),
-                                       cmocka_unit_test(switches), cmocka_unit_test(out_of_memory)};
+                                       cmocka_unit_test(a_number_is_no_word_of_the_message),
+                                       cmocka_unit_test(switches),
+                                       cmocka_unit_test(out_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
