@@ -57,6 +57,15 @@ class CheckLayers(unittest.TestCase):
             "src/tensor/tensor.c:2: tensor may not include kernels (kernels/kernels.h); it may: core",
         )
 
+    def test_the_tour_shows_the_graph_of_the_folders(self):
+        graph = "graph TD\n    kernels --> tensor\n    kernels/cpu --> kernels\n    data --> tensor"
+        right = f"# Tour\n\n```mermaid\n{graph}\n```\n"
+        self.assertEqual(check({"docs/tour.md": right})[0], 0)
+        self.finds(
+            {"docs/tour.md": right.replace("data --> tensor", "data --> kernels")},
+            "docs/tour.md:1: the graph of the folders is another: tools/check-layers --graph prints it",
+        )
+
     def test_siblings_do_not_include_each_other(self):
         self.finds(
             {"src/data/decode/jpeg.c": '#include "kernels/kernels.h"\n'},
