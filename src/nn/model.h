@@ -117,28 +117,6 @@ void lvni_nn_set_finish(lvni_nn_set *set);
 /* New buffer values from the step's merged set. */
 void lvni_nn_model_apply_records(lvni_nn_model *model, const lvni_nn_set *total);
 
-/* ---- a step, and what it reports ---- */
-enum { LVNI_METRICS = 16, LVNI_METRIC_NAME = 32 };
-typedef struct lvni_nn_step_metric {
-    char name[LVNI_METRIC_NAME];
-    double sum, weight; /* mean = sum / weight */
-} lvni_nn_step_metric;
-typedef struct lvni_nn_step {
-    lvn_step now;  /* first: what modules are given */
-    double weight; /* of the micro-batch in the step's gradient: its samples, unless
-                      lvni_nn_step_weigh says otherwise */
-    int n_metrics;
-    lvni_nn_step_metric metric[LVNI_METRICS];
-} lvni_nn_step;
-/* In a training_step: the loss counts with this weight (0 or more) among the step's micro-batches,
- * as after a weighted mean. Its samples stay the weight of buffers that it pushes and of
- * lvn_log. */
-void lvni_nn_step_weigh(lvn_step *step, double weight);
-/* lvn_log with a weight of its own. */
-void lvni_nn_log_weighted(lvn_step *step, const char *name, const lvn_tensor *value, double weight);
-/* total += part, metric by metric, in f64. False: a name found no room. */
-bool lvni_nn_metrics_add(lvni_nn_step *total, const lvni_nn_step *part);
-
 /* The model zoo: a class per name of `model=`. Arguments of its build(): */
 typedef struct lvni_nn_zoo_arguments {
     int image_size, n_classes;

@@ -4,6 +4,7 @@
 #include "autograd/tape.h"
 #include "core/math.h"
 #include "core/rng.h"
+#include "nn/step_metrics.h"
 #include "tensor/device.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
 #ifndef LEVIN_TRAINER_STEP_MESSAGE_H
 #define LEVIN_TRAINER_STEP_MESSAGE_H
 
-#include "nn/model.h"
+#include "nn/step_metrics.h"
 
 typedef struct lvni_trainer_message {
     unsigned char *data;

@@ -26,6 +26,7 @@
 #include "data/loader.h"
 #include "log/progress.h"
 #include "nn/model.h"
+#include "nn/step_metrics.h"
 #include "optim/ema.h"
 #include "optim/optim.h"
 #include "plan/tree.h"

@@ -4,6 +4,7 @@
 #include "core/vfs.h"
 #include "data/png_write.h"
 #include "nn/model.h"
+#include "nn/step_metrics.h"
 #include "tensor/ctx.h"
 
 #include <stdio.h>

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "nn/model.h"
+#include "nn/step_metrics.h"
 
 #include <string.h>
 

@@ -8,6 +8,7 @@
 
 #include "kernels/kernels.h"
 #include "nn/model.h"
+#include "nn/step_metrics.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -8,6 +8,7 @@
 
 #include "core/math.h"
 #include "nn/model.h"
+#include "nn/step_metrics.h"
 #include "recipes/mix.h"
 
 #include <math.h>

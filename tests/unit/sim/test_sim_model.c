@@ -3,6 +3,7 @@
 #include "sim_support.h"
 
 #include "nn/model.h"
+#include "nn/step_metrics.h"
 #include "optim/ema.h"
 #include "optim/optim.h"
 

@@ -1,0 +1,67 @@
+/* lvn_log, and the sums of what was logged (step_metrics.h). */
+#include "nn/step_metrics.h"
+
+#include "autograd/tape.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static lvni_nn_step_metric *metric_of(lvni_nn_step *step, const char *name)
+{
+    for (int i = 0; i < step->n_metrics; i++) {
+        if (strcmp(step->metric[i].name, name) == 0) {
+            return &step->metric[i];
+        }
+    }
+    if (step->n_metrics == LVNI_METRICS) {
+        return NULL;
+    }
+    lvni_nn_step_metric *m = &step->metric[step->n_metrics++];
+    *m = (lvni_nn_step_metric){0};
+    snprintf(m->name, sizeof m->name, "%s", name);
+    return m;
+}
+
+void lvni_nn_step_weigh(lvn_step *given, double weight)
+{
+    ((lvni_nn_step *)given)->weight = weight;
+}
+
+void lvn_log(lvn_step *given, const char *name, const lvn_tensor *value)
+{
+    lvni_nn_log_weighted(given, name, value, ((const lvni_nn_step *)given)->weight);
+}
+
+void lvni_nn_log_weighted(lvn_step *given, const char *name, const lvn_tensor *value, double weight)
+{
+    lvni_nn_step *step = (lvni_nn_step *)given;
+    if (value == NULL) {
+        return; /* the scope has failed and tells why */
+    }
+    lvni_nn_step_metric *m =
+        strlen(name) < LVNI_METRIC_NAME && lvn_numel(value) == 1 ? metric_of(step, name) : NULL;
+    if (m == NULL) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                      "lvn_log of %s: a metric is one number (this has %lld), with a name of at "
+                      "most %d characters, at most %d in a step",
+                      name, (long long)lvn_numel(value), LVNI_METRIC_NAME - 1, LVNI_METRICS);
+        lvni_autograd_op_fail("lvn_log");
+        return;
+    }
+    m->sum += lvn_item(value) * weight;
+    m->weight += weight;
+}
+
+bool lvni_nn_metrics_add(lvni_nn_step *total, const lvni_nn_step *part)
+{
+    bool room = true;
+    for (int i = 0; i < part->n_metrics; i++) {
+        lvni_nn_step_metric *m = metric_of(total, part->metric[i].name);
+        if (m != NULL) {
+            m->sum += part->metric[i].sum;
+            m->weight += part->metric[i].weight;
+        }
+        room = room && m != NULL;
+    }
+    return room;
+}

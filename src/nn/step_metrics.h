@@ -1,0 +1,29 @@
+/* A step as the library sees it: what modules are given (lvn_step), and the metrics they log in it.
+ * Written by modules through lvn_log, added up and reported by the trainer. */
+#ifndef LEVIN_NN_STEP_METRICS_H
+#define LEVIN_NN_STEP_METRICS_H
+
+#include <levin/nn.h>
+
+enum { LVNI_METRICS = 16, LVNI_METRIC_NAME = 32 };
+typedef struct lvni_nn_step_metric {
+    char name[LVNI_METRIC_NAME];
+    double sum, weight; /* mean = sum / weight */
+} lvni_nn_step_metric;
+typedef struct lvni_nn_step {
+    lvn_step now;  /* first: what modules are given */
+    double weight; /* of the micro-batch in the step's gradient: its samples, unless
+                      lvni_nn_step_weigh says otherwise */
+    int n_metrics;
+    lvni_nn_step_metric metric[LVNI_METRICS];
+} lvni_nn_step;
+/* In a training_step: the loss counts with this weight (0 or more) among the step's micro-batches,
+ * as after a weighted mean. Its samples stay the weight of buffers that it pushes and of
+ * lvn_log. */
+void lvni_nn_step_weigh(lvn_step *step, double weight);
+/* lvn_log with a weight of its own. */
+void lvni_nn_log_weighted(lvn_step *step, const char *name, const lvn_tensor *value, double weight);
+/* total += part, metric by metric, in f64. False: a name found no room. */
+bool lvni_nn_metrics_add(lvni_nn_step *total, const lvni_nn_step *part);
+
+#endif
