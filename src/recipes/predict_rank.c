@@ -51,6 +51,11 @@ static lvn_status make_plan(const lvni_core_config *c, int64_t n, const lvni_rec
     return LVN_OK;
 }
 
+static lvn_tensor *probabilities(const lvn_module *root, const lvn_batch *batch)
+{
+    return lvn_softmax(lvn_forward(root, batch->image));
+}
+
 lvn_status lvni_recipes_predict_rank(const lvni_recipes_predict_work *work,
                                      const lvni_recipes_rank *rank)
 {
@@ -71,7 +76,7 @@ lvn_status lvni_recipes_predict_rank(const lvni_recipes_predict_work *work,
                                                 work->exported->card.wgrad_threads, &lanes)
                     : s;
     s = s == LVN_OK ? lvni_trainer_predict(work->exported->model, loader, lanes, rank->comm,
-                                           work->row, work->user)
+                                           probabilities, work->row, work->user)
                     : s;
     s = s == LVN_OK ? report_unreadable(rank, loader) : s;
     lvni_data_loader_destroy(loader);

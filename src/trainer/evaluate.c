@@ -16,23 +16,23 @@ typedef struct evaluation {
     const lvni_data_loader_batch *batch[MAX_LANES];
     lvni_nn_step step[MAX_LANES];
     /* prediction only; in host memory, kept until the rows are out */
-    lvn_tensor *probability[MAX_LANES];
-    bool predict;
-    int most;                      /* chunks of a wave */
-    lvni_trainer_message *message; /* with several ranks: the chunks of this one */
-    lvni_trainer_rows *rows;       /* prediction with several ranks: of this one's wave */
+    lvn_tensor *values[MAX_LANES];
+    lvni_trainer_predict_output output; /* NULL: metrics */
+    int most;                           /* chunks of a wave */
+    lvni_trainer_message *message;      /* with several ranks: the chunks of this one */
+    lvni_trainer_rows *rows;            /* prediction with several ranks: of this one's wave */
 } evaluation;
 
 static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
 {
     const lvn_module *root = e->model->root;
-    if (e->predict) {
-        lvn_tensor *p = lvn_softmax(lvn_forward(root, batch->image));
-        e->probability[lane] = p != NULL && lvni_tensor_device_of(p->data) != NULL
-                                   ? lvni_tensor_to(p, NULL)
-                                   : lvn_keep(p);
-        if (p != NULL && e->probability[lane] == NULL) {
-            lvni_autograd_op_fail("reading probabilities");
+    if (e->output != NULL) {
+        lvn_tensor *p = e->output(root, batch);
+        e->values[lane] = p != NULL && lvni_tensor_device_of(p->data) != NULL
+                              ? lvni_tensor_to(p, NULL)
+                              : lvn_keep(p);
+        if (p != NULL && e->values[lane] == NULL) {
+            lvni_autograd_op_fail("reading the output");
         }
         return;
     }
@@ -45,8 +45,8 @@ static lvn_status chunk_work(void *user, int lane)
 {
     evaluation *e = user;
     e->step[lane] = (lvni_nn_step){.weight = (double)e->batch[lane]->batch.size};
-    lvn_release(e->probability[lane]); /* of the wave before, back to this lane's memory */
-    e->probability[lane] = NULL;
+    lvn_release(e->values[lane]); /* of the wave before, back to this lane's memory */
+    e->values[lane] = NULL;
     if (e->batch[lane]->batch.size == 0) {
         return LVN_OK;
     }
@@ -66,7 +66,7 @@ static lvn_status chunk_work(void *user, int lane)
 
 static lvn_status give_rows(const evaluation *e, int lane, lvni_trainer_predict_row row, void *user)
 {
-    const lvn_tensor *p = e->probability[lane];
+    const lvn_tensor *p = e->values[lane];
     if (e->rows != NULL) {
         return p == NULL ? lvni_trainer_rows_add(e->rows, 0, 0, NULL, NULL)
                          : lvni_trainer_rows_add(e->rows, p->shape[0], p->shape[1],
@@ -118,7 +118,7 @@ static lvn_status run(evaluation *e, lvni_data_loader *loader, lvni_trainer_lane
             s = lvni_trainer_lanes_run(lanes, n, chunk_work, e);
         }
         for (int i = 0; i < n; i++) {
-            if (s == LVN_OK && e->predict) {
+            if (s == LVN_OK && e->output != NULL) {
                 s = give_rows(e, i, row, user);
             } else if (s == LVN_OK) {
                 s = take_chunk(e, i, sum);
@@ -218,18 +218,19 @@ static lvn_status share_rows(lvni_dist_comm *comm, lvni_trainer_rows *rows, eval
 
 lvn_status lvni_trainer_predict(const lvni_nn_model *model, lvni_data_loader *loader,
                                 lvni_trainer_lanes *lanes, lvni_dist_comm *comm,
-                                lvni_trainer_predict_row row, void *user)
+                                lvni_trainer_predict_output output, lvni_trainer_predict_row row,
+                                void *user)
 {
     lvni_trainer_rows rows = {0};
     evaluation *e = create(model, lanes);
     if (e == NULL) {
         return LVN_ERR_MEMORY;
     }
-    e->predict = true;
+    e->output = output;
     lvn_status s = comm == NULL ? LVN_OK : share_rows(comm, &rows, e);
     s = s == LVN_OK ? run(e, loader, lanes, NULL, row, user) : s;
     for (int i = 0; i < MAX_LANES; i++) {
-        lvn_release(e->probability[i]);
+        lvn_release(e->values[i]);
     }
     lvni_trainer_rows_free(&rows);
     lvni_core_free(e);

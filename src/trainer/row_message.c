@@ -1,5 +1,5 @@
 /* Rows of a prediction as bytes (row_message.h): a head, then for each chunk its own, the samples'
- * numbers and their probabilities. Ranks run the same program on the same kind of machine: numbers
+ * numbers and their values. Ranks run the same program on the same kind of machine: numbers
  * go as they lie in memory. */
 #include "trainer/row_message.h"
 
@@ -12,7 +12,7 @@ typedef struct head {
 } head;
 
 typedef struct chunk {
-    int64_t n, k; /* rows, probabilities of each */
+    int64_t n, k; /* rows, values of each */
 } chunk;
 
 static void begin(lvni_trainer_rows *r)
@@ -51,18 +51,18 @@ static size_t size_of(const chunk *c)
 }
 
 lvn_status lvni_trainer_rows_add(lvni_trainer_rows *r, int64_t n, int64_t k, const int64_t *sample,
-                                 const float *probability)
+                                 const float *value)
 {
     const chunk c = {.n = n, .k = k};
     const size_t bytes = size_of(&c), samples = (size_t)n * sizeof *sample,
-                 floats = (size_t)(n * k) * sizeof *probability;
+                 floats = (size_t)(n * k) * sizeof *value;
     LVN_TRY(lvni_trainer_message_room(&r->data, r->size, &r->capacity, bytes));
     unsigned char *at = r->data + r->size;
     memset(at + bytes - 8, 0, n > 0 ? 8 : 0); /* what rounding leaves */
     memcpy(at, &c, sizeof c);
     if (n > 0) {
         memcpy(at + sizeof c, sample, samples);
-        memcpy(at + sizeof c + samples, probability, floats);
+        memcpy(at + sizeof c + samples, value, floats);
     }
     r->size += bytes;
     ((head *)(void *)r->data)->n_chunks++;
@@ -92,9 +92,9 @@ static lvn_status next(lvni_trainer_rows *r, int rank, const unsigned char *end,
 static lvn_status give(const chunk *c, lvni_trainer_predict_row row, void *user)
 {
     const int64_t *sample = (const void *)(c + 1);
-    const float *probability = (const void *)(sample + c->n);
+    const float *value = (const void *)(sample + c->n);
     for (int64_t i = 0; i < c->n; i++) {
-        LVN_TRY(row(user, sample[i], probability + i * c->k, c->k));
+        LVN_TRY(row(user, sample[i], value + i * c->k, c->k));
     }
     return LVN_OK;
 }

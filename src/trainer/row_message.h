@@ -16,9 +16,9 @@ typedef struct lvni_trainer_rows {
 
 lvn_status lvni_trainer_rows_create(lvni_dist_comm *comm, lvni_trainer_rows *out);
 void lvni_trainer_rows_free(lvni_trainer_rows *rows);
-/* A chunk of n samples with k probabilities each; n may be 0, and the pointers NULL then. */
+/* A chunk of n samples with k values each; n may be 0, and the pointers NULL then. */
 lvn_status lvni_trainer_rows_add(lvni_trainer_rows *rows, int64_t n, int64_t k,
-                                 const int64_t *sample, const float *probability);
+                                 const int64_t *sample, const float *value);
 /* A collective: gives what all have added to rank 0's `row` in the order of the chunks, and forgets
  * it. *more: whether this rank has more chunks, and then whether any has. LVN_ERR_CANCELLED on all
  * ranks when one was sent a signal. */

@@ -123,13 +123,18 @@ static lvn_status take_row(void *user, int64_t sample, const float *probability,
     return LVN_OK;
 }
 
+static lvn_tensor *probabilities(const lvn_module *root, const lvn_batch *batch)
+{
+    return lvn_softmax(lvn_forward(root, batch->image));
+}
+
 static void predict(const memory *data, const lvni_nn_model *m, int lanes, rows *r, lvn_status want)
 {
     lvni_data_loader *loader = open_loader(data, lanes, 1);
     lvni_trainer_lanes *all;
     assert_int_equal(lvni_trainer_lanes_create(lanes, 1, 1, &all), LVN_OK);
     r->n = 0;
-    assert_int_equal(lvni_trainer_predict(m, loader, all, NULL, take_row, r), want);
+    assert_int_equal(lvni_trainer_predict(m, loader, all, NULL, probabilities, take_row, r), want);
     lvni_trainer_lanes_destroy(all);
     lvni_data_loader_destroy(loader);
 }
@@ -239,7 +244,7 @@ static void *predict_rank(void *argument)
                                               lvni_dist_comm_world(p->comm));
     lvni_trainer_lanes *all;
     assert_int_equal(lvni_trainer_lanes_create(p->lanes, 1, 1, &all), LVN_OK);
-    p->status = lvni_trainer_predict(p->model, loader, all, p->comm, take_row, p->r);
+    p->status = lvni_trainer_predict(p->model, loader, all, p->comm, probabilities, take_row, p->r);
     if (p->status != LVN_OK) {
         snprintf(p->message, sizeof p->message, "%s", lvn_last_error()->message);
         lvni_dist_comm_abort(p->comm, p->message);
