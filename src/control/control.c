@@ -1,13 +1,19 @@
-/* A rank's connection from the caller's side (control.h): made, asked, ended. Its thread is in
- * control_thread.c. */
+/* A rank's connection from the caller's side (control.h): made, used for requests, ended. A call
+ * puts a frame into `out` and wakes the connection's thread (control_thread.c), which sends it and
+ * hands over the answer. Finding the store is in control_connect.c. */
 #include "control_impl.h"
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/host_name.h"
 #include "core/notice.h"
 #include "core/thread.h"
 
+#include <levin/version.h>
+
 #include <errno.h>
+#include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -43,7 +49,7 @@ static lvni_control *make(const lvni_control_options *o, const lvni_control_link
     c->user = o->user;
     c->fd = link->fd;
     c->in = link->in;
-    c->lvni_control_store_rank = link->lvni_control_store_rank;
+    c->store_rank = link->store_rank;
     memcpy(c->store_host, link->store_host, sizeof c->store_host);
     atomic_init(&c->step, INT64_MIN); /* no boundary passed */
     pthread_mutex_init(&c->lock, NULL);
@@ -106,9 +112,9 @@ void lvni_control_destroy(lvni_control *control)
     free_control(control);
 }
 
-/* ---- Asking ---- */
+/* ---- Requests ---- */
 
-static lvn_status over(const lvni_control *c)
+static lvn_status fail_over(const lvni_control *c)
 {
     char sentence[900];
     lvni_control_cause_sentence(&c->cause, sentence, sizeof sentence);
@@ -122,11 +128,12 @@ static bool is_over(const lvni_control *c)
 
 lvn_status lvni_control_check(const lvni_control *control)
 {
-    return is_over(control) ? over(control) : LVN_OK;
+    return is_over(control) ? fail_over(control) : LVN_OK;
 }
 
-size_t lvni_control_begin_ask(lvni_control *c, lvni_core_str *frame, lvni_control_frame_type type,
-                              lvni_control_request *request)
+/* A frame with an id begins; request is on the stack of the thread that will wait for it. */
+static size_t begin_request(lvni_control *c, lvni_core_str *frame, lvni_control_frame_type type,
+                            lvni_control_request *request)
 {
     *request = (lvni_control_request){.id = atomic_fetch_add(&c->next_id, 1)};
     const size_t at = lvni_control_frame_begin(frame, type);
@@ -151,8 +158,9 @@ static void wait_answer(lvni_control *c, lvni_control_request *request, double t
     *at = request->next;
 }
 
-lvn_status lvni_control_ask(lvni_control *c, lvni_core_str *frame, size_t at,
-                            lvni_control_request *request, double timeout_s)
+/* Sends the frame (freed) and waits. On success request->data is the answer, the caller's. */
+static lvn_status send_request(lvni_control *c, lvni_core_str *frame, size_t at,
+                               lvni_control_request *request, double timeout_s)
 {
     lvni_control_frame_end(frame, at);
     lvn_status status = lvni_core_str_status(frame);
@@ -204,10 +212,10 @@ lvn_status lvni_control_set(lvni_control *control, const char *key, const void *
     LVN_TRY(check_key(key, n));
     lvni_core_str frame = {0};
     lvni_control_request request;
-    const size_t at = lvni_control_begin_ask(control, &frame, LVNI_FRAME_SET, &request);
+    const size_t at = begin_request(control, &frame, LVNI_FRAME_SET, &request);
     lvni_control_put_text(&frame, key);
     lvni_control_put_bytes(&frame, bytes, n);
-    LVN_TRY(lvni_control_ask(control, &frame, at, &request, 0));
+    LVN_TRY(send_request(control, &frame, at, &request, 0));
     lvni_core_free(request.data);
     return LVN_OK;
 }
@@ -220,10 +228,10 @@ lvn_status lvni_control_get(lvni_control *control, const char *key, double timeo
     LVN_TRY(check_key(key, 0));
     lvni_core_str frame = {0};
     lvni_control_request request;
-    const size_t at = lvni_control_begin_ask(control, &frame, LVNI_FRAME_GET, &request);
+    const size_t at = begin_request(control, &frame, LVNI_FRAME_GET, &request);
     lvni_control_put_text(&frame, key);
     lvni_control_put_u32(&frame, milliseconds(timeout_s));
-    LVN_TRY(lvni_control_ask(control, &frame, at, &request, timeout_s));
+    LVN_TRY(send_request(control, &frame, at, &request, timeout_s));
     *bytes = request.data;
     *n = request.n;
     return LVN_OK;
@@ -234,10 +242,10 @@ lvn_status lvni_control_add(lvni_control *control, const char *key, int64_t n, i
     LVN_TRY(check_key(key, 0));
     lvni_core_str frame = {0};
     lvni_control_request request;
-    const size_t at = lvni_control_begin_ask(control, &frame, LVNI_FRAME_ADD, &request);
+    const size_t at = begin_request(control, &frame, LVNI_FRAME_ADD, &request);
     lvni_control_put_text(&frame, key);
     lvni_control_put_u64(&frame, (uint64_t)n);
-    LVN_TRY(lvni_control_ask(control, &frame, at, &request, 0));
+    LVN_TRY(send_request(control, &frame, at, &request, 0));
     lvni_control_scan scan = {.at = (const unsigned char *)request.data, .left = request.n};
     *value = (int64_t)lvni_control_scan_u64(&scan);
     lvni_core_free(request.data);
@@ -277,11 +285,11 @@ lvn_status lvni_control_gather(lvni_control *control, const char *name, const vo
     LVN_TRY(check_key(name, n));
     lvni_core_str frame = {0};
     lvni_control_request request;
-    const size_t at = lvni_control_begin_ask(control, &frame, LVNI_FRAME_GATHER, &request);
+    const size_t at = begin_request(control, &frame, LVNI_FRAME_GATHER, &request);
     lvni_control_put_text(&frame, name);
     lvni_control_put_u32(&frame, milliseconds(timeout_s));
     lvni_control_put_bytes(&frame, bytes, n);
-    LVN_TRY(lvni_control_ask(control, &frame, at, &request, timeout_s));
+    LVN_TRY(send_request(control, &frame, at, &request, timeout_s));
     const lvn_status status = split_parts(request.data, request.n, control->world, out);
     lvni_core_free(request.data);
     return status;
@@ -292,5 +300,196 @@ lvn_status lvni_control_barrier(lvni_control *control, const char *name, double 
     lvni_control_bytes *all = NULL;
     LVN_TRY(lvni_control_gather(control, name, NULL, 0, timeout_s, &all));
     lvni_core_free(all);
+    return LVN_OK;
+}
+
+/* ---- Rendezvous ---- */
+
+static int cpus_of_process(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        return CPU_COUNT(&set);
+    }
+    return (int)sysconf(_SC_NPROCESSORS_ONLN); /* more processors than a cpu_set_t holds */
+}
+
+void lvni_control_facts_init(lvni_control_facts *facts, lvni_control_facts_room *room)
+{
+    lvni_core_host_name(room->host, sizeof room->host);
+    room->boot_id[0] = '\0';
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (f != NULL) {
+        if (fgets(room->boot_id, sizeof room->boot_id, f) != NULL) {
+            room->boot_id[strcspn(room->boot_id, "\n")] = '\0';
+        }
+        fclose(f);
+    }
+    *facts = (lvni_control_facts){.local_rank = -1,
+                                  .node_rank = -1,
+                                  .host = room->host,
+                                  .boot_id = room->boot_id,
+                                  .pid = getpid(),
+                                  .version = lvn_version(),
+                                  .device = "",
+                                  .driver = "",
+                                  .cpus = cpus_of_process(),
+                                  .resume_step = -1};
+}
+
+static lvn_status check_facts(const lvni_control_facts *facts)
+{
+    const char *const texts[] = {facts->host,   facts->boot_id,     facts->version, facts->device,
+                                 facts->driver, facts->fingerprint, facts->config};
+    size_t bytes = 0;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        bytes += texts[i] == NULL ? 0 : strlen(texts[i]);
+    }
+    LVN_ARG(bytes <= LVNI_CONTROL_MAX_VALUE, "the facts of a rank have at most %d bytes, not %zu",
+            LVNI_CONTROL_MAX_VALUE, bytes);
+    return LVN_OK;
+}
+
+lvn_status lvni_control_rendezvous(lvni_control *control, const lvni_control_facts *facts)
+{
+    LVN_ARG(control->members == NULL, "rank %d has had its rendezvous", control->rank);
+    LVN_TRY(check_facts(facts));
+    lvni_core_str frame = {0};
+    lvni_control_request request;
+    const size_t at = begin_request(control, &frame, LVNI_FRAME_FACTS, &request);
+    lvni_control_put_facts(&frame, facts);
+    /* the store's own time is over before */
+    LVN_TRY(send_request(control, &frame, at, &request, control->rdzv_timeout_s));
+    lvni_control_member *members = NULL;
+    int nodes = 0;
+    const lvn_status status =
+        lvni_control_scan_table(request.data, request.n, control->world, &members, &nodes);
+    if (status != LVN_OK) {
+        lvni_core_free(request.data);
+        return status;
+    }
+    control->table = request.data;
+    control->members = members;
+    control->nodes = nodes;
+    return LVN_OK;
+}
+
+const lvni_control_member *lvni_control_members(const lvni_control *control)
+{
+    return control->members;
+}
+
+int lvni_control_rank(const lvni_control *control)
+{
+    return control->rank;
+}
+
+int lvni_control_world(const lvni_control *control)
+{
+    return control->world;
+}
+
+int lvni_control_nodes(const lvni_control *control)
+{
+    return control->nodes;
+}
+
+/* ---- Stopping together ---- */
+
+void lvni_control_request_stop(lvni_control *control, int reason)
+{
+    pthread_mutex_lock(&control->lock);
+    const size_t at = lvni_control_frame_begin(&control->out, LVNI_FRAME_STOP_ASK);
+    lvni_control_put_u32(&control->out, (uint32_t)reason);
+    lvni_control_frame_end(&control->out, at);
+    pthread_mutex_unlock(&control->lock);
+    lvni_control_wake(control);
+}
+
+static lvn_status hold(lvni_control *c, int64_t step, bool *stop)
+{
+    pthread_mutex_lock(&c->lock);
+    while (!c->stop_known && !is_over(c)) {
+        pthread_cond_wait(&c->changed, &c->lock);
+    }
+    *stop = c->stop_known && step >= c->stop_at;
+    pthread_mutex_unlock(&c->lock);
+    return lvni_control_check(c);
+}
+
+/* Both accesses are sequentially consistent: either this thread sees the mark, or the other, which
+ * sets the mark before it reads the step (on_stop_ask), sees this step and answers that its
+ * boundary is passed. */
+lvn_status lvni_control_boundary(lvni_control *control, int64_t step, bool *stop)
+{
+    *stop = false;
+    atomic_store(&control->step, step);
+    return atomic_load(&control->attention) == 0 ? LVN_OK : hold(control, step, stop);
+}
+
+int lvni_control_stop_reason(lvni_control *control)
+{
+    pthread_mutex_lock(&control->lock);
+    const int reason = control->stop_reason;
+    pthread_mutex_unlock(&control->lock);
+    return reason;
+}
+
+/* ---- Failing ---- */
+
+bool lvni_control_get_cause(const lvni_control *control, lvni_control_cause *cause)
+{
+    const bool over = is_over(control);
+    if (over && cause != NULL) {
+        *cause = control->cause; /* written before the mark, never again */
+    }
+    return over;
+}
+
+void lvni_control_fail(lvni_control *control, const lvni_control_cause *failure)
+{
+    enum { PATIENCE_NS = 1000000000 };
+    const int64_t begun = atomic_load(&control->step);
+    lvni_control_cause own = *failure;
+    own.rank = control->rank;
+    own.step = own.step >= 0 || begun < 0 ? own.step : begun;
+    own.pid = getpid();
+    own.time_ns = lvni_control_wall_ns();
+    lvni_core_host_name(own.host, sizeof own.host);
+    const struct timespec until = lvni_core_timespec(lvni_core_now_ns() + PATIENCE_NS);
+    int error = 0;
+    pthread_mutex_lock(&control->lock);
+    if (!control->failed) {
+        control->failed = true;
+        lvni_control_put_cause(&control->out, LVNI_FRAME_FAIL, &own);
+        lvni_control_wake(control);
+    }
+    while (!is_over(control) && error == 0) {
+        error = pthread_cond_timedwait(&control->changed, &control->lock, &until);
+    }
+    pthread_mutex_unlock(&control->lock);
+    if (error != 0) {
+        /* the store says nothing: for this rank it is its own failure */
+        lvni_control_over(control, &own);
+    }
+}
+
+/* ---- Leaving ---- */
+
+lvn_status lvni_control_leave(lvni_control *control)
+{
+    if (lvni_control_get_cause(control, NULL)) {
+        return LVN_OK;
+    }
+    lvni_core_str frame = {0};
+    lvni_control_request request;
+    const size_t at = begin_request(control, &frame, LVNI_FRAME_BYE, &request);
+    request.bye = true;
+    const lvn_status status = send_request(control, &frame, at, &request, 0);
+    if (status != LVN_OK) {
+        return lvni_control_get_cause(control, NULL) ? LVN_OK : status;
+    }
+    lvni_core_free(request.data);
     return LVN_OK;
 }

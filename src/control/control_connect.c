@@ -2,7 +2,6 @@
  * tries on until the time is over. */
 #include "control_impl.h"
 
-#include "munge.h"
 #include "rdzv_file.h"
 
 #include "core/clock.h"
@@ -232,7 +231,7 @@ static found judge(const lvni_control_token *want, const lvni_control_frame *fra
         return NOT_HERE;
     }
     if (frame->type == LVNI_FRAME_WELCOME) {
-        link->lvni_control_store_rank = (int)lvni_control_scan_u32(&scan);
+        link->store_rank = (int)lvni_control_scan_u32(&scan);
         lvni_control_scan_text(&scan, link->store_host, sizeof link->store_host);
         return lvni_control_scan_done(&scan) ? FOUND : NOT_HERE;
     }
@@ -438,7 +437,7 @@ static lvn_status prepare(search *s)
     const lvni_control_options *o = s->o;
     lvni_control_token instance, given;
     s->has_key = o->run_key != NULL || o->secret != NULL;
-    LVN_TRY(o->run_key != NULL ? lvni_control_token_given(o->run_key, &given) : LVN_OK);
+    LVN_TRY(o->run_key != NULL ? lvni_control_token_of_run_key(o->run_key, &given) : LVN_OK);
     LVN_TRY(lvni_control_token_of_run(o->run_key != NULL ? &given : NULL, o->job_key, o->run_id,
                                       o->secret, &s->found_key));
     LVN_TRY(lvni_control_token_random(&instance));

@@ -23,7 +23,7 @@ typedef struct lvni_control_request {
 enum { LVNI_ATTENTION_STOP = 1, LVNI_ATTENTION_OVER = 2 };
 
 struct lvni_control {
-    int rank, world, lvni_control_store_rank;
+    int rank, world, store_rank;
     char store_host[64];
     double heartbeat_s, peer_timeout_s, rdzv_timeout_s;
     void (*on_abort)(void *user, const lvni_control_cause *cause);
@@ -58,18 +58,11 @@ struct lvni_control {
 
 /* control_connect.c: the socket, greeted, with what was read beyond the greeting. */
 typedef struct lvni_control_link {
-    int fd, lvni_control_store_rank;
+    int fd, store_rank;
     char store_host[64];
     lvni_control_frame_reader in;
 } lvni_control_link;
 lvn_status lvni_control_find(const lvni_control_options *options, lvni_control_link *out);
-
-/* control.c: begins a frame with an id; sends it (freed) and waits. On success request->data is the
- * answer, the caller's. */
-size_t lvni_control_begin_ask(lvni_control *c, lvni_core_str *frame, lvni_control_frame_type type,
-                              lvni_control_request *request);
-lvn_status lvni_control_ask(lvni_control *c, lvni_core_str *frame, size_t at,
-                            lvni_control_request *request, double timeout_s);
 
 /* control_thread.c */
 void *lvni_control_run(void *control);

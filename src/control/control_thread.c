@@ -48,7 +48,7 @@ static void lose_store(lvni_control *c, const char *why)
 {
     const int64_t step = atomic_load(&c->step);
     lvni_control_cause cause = {.kind = LVNI_CAUSE_SIGNAL,
-                                .rank = c->lvni_control_store_rank,
+                                .rank = c->store_rank,
                                 .step = step < 0 ? -1 : step,
                                 .time_ns = lvni_control_wall_ns()};
     snprintf(cause.host, sizeof cause.host, "%s", c->store_host);

@@ -3,9 +3,9 @@
 #ifndef LEVIN_CONTROL_MESSAGE_H
 #define LEVIN_CONTROL_MESSAGE_H
 
+#include "auth.h"
 #include "control.h"
 #include "frame.h"
-#include "token.h"
 
 enum { LVNI_CONTROL_PROTOCOL = 3, LVNI_CONTROL_MAX_WORLD = 65536 };
 

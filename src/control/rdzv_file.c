@@ -1,9 +1,9 @@
-/* rdzv_file.h */
+/* rdzv_file.h. A signal that ends this process removes its file as well: ranks that wait for each
+ * other are mostly ended so, and never come to lvni_control_store_destroy. What runs in the handler
+ * is limited to what a handler may do: it reads atomics and calls stat, unlink and rmdir. */
 #include "rdzv_file.h"
 
-#include "control.h"
 #include "message.h"
-#include "rdzv_guard.h"
 
 #include "core/alloc.h"
 #include "core/vfs.h"
@@ -14,11 +14,153 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* ---- Removing the file when a signal ends the process ---- */
+
+static const int handled[] = {SIGINT, SIGTERM, SIGHUP};
+enum { HANDLED = sizeof handled / sizeof *handled, FREE = 0, CHANGING, BEGUN, WRITTEN };
+
+static _Atomic int state; /* only the thread that made it CHANGING may touch what follows */
+static char guarded[4096], temporary[4096 + 32];
+static size_t made_from;
+static bool was_there;        /* a file of another run (`old`): not this process's to remove */
+static struct stat old, ours; /* ours: from WRITTEN on */
+static pid_t owner;           /* not one of its children */
+static struct sigaction before[HANDLED];
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* The directories that were made for the file, as far as nothing else is in them; path is cut.
+ * May run in a signal handler. */
+static void remove_dirs(char *path, size_t made)
+{
+    for (char *slash;
+         made > 0 && (slash = strrchr(path, '/')) != NULL && (size_t)(slash - path) >= made;) {
+        *slash = '\0';
+        if (rmdir(path) != 0 && errno != ENOENT) {
+            /* only some were made: the deeper ones do not exist yet */
+            return;
+        }
+    }
+}
+
+static void remove_guarded(void)
+{
+    struct stat there;
+    int now = atomic_load(&state);
+    if (getpid() != owner || (now != BEGUN && now != WRITTEN) ||
+        !atomic_compare_exchange_strong(&state, &now, CHANGING)) {
+        return;
+    }
+    unlink(temporary);
+    if (stat(guarded, &there) == 0 &&
+        (now == WRITTEN ? same_file(&there, &ours) : !was_there || !same_file(&there, &old))) {
+        unlink(guarded);
+    }
+    remove_dirs(guarded, made_from);
+    atomic_store(&state, FREE);
+}
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    const int error = errno;
+    int i = 0;
+    while (i < HANDLED - 1 && handled[i] != number) {
+        i++;
+    }
+    remove_guarded();
+    if ((before[i].sa_flags & SA_SIGINFO) != 0) {
+        before[i].sa_sigaction(number, info, context);
+    } else if (before[i].sa_handler == SIG_DFL) {
+        sigaction(number, &before[i], NULL);
+        raise(number); /* ends the process when this handler returns */
+    } else {
+        before[i].sa_handler(number);
+    }
+    errno = error;
+}
+
+static bool is_ours(const struct sigaction *action)
+{
+    return (action->sa_flags & SA_SIGINFO) != 0 && action->sa_sigaction == on_signal;
+}
+
+static void install(int i)
+{
+    struct sigaction now, action;
+    if (sigaction(handled[i], NULL, &now) != 0 || is_ours(&now) ||
+        ((now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_IGN)) {
+        return;
+    }
+    before[i] = now;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_signal;
+    action.sa_mask = now.sa_mask;
+    action.sa_flags = SA_SIGINFO | (now.sa_flags & (SA_RESTART | SA_ONSTACK));
+    sigaction(handled[i], &action, NULL);
+}
+
+/* Before the file is written, and its directories are made. From now on SIGINT, SIGTERM and SIGHUP
+ * remove what this process puts at path and the directories that are made for it (made: as in
+ * lvni_control_rdzv_file_write), and then do what they did before. Ignored signals stay ignored.
+ * One file per process: a signal leaves a second one that is guarded at the same time. */
+static void guard_begin(const char *path, size_t made)
+{
+    int want = FREE;
+    if (strlen(path) >= sizeof guarded ||
+        !atomic_compare_exchange_strong(&state, &want, CHANGING)) {
+        return;
+    }
+    made_from = made;
+    owner = getpid();
+    snprintf(guarded, sizeof guarded, "%s", path);
+    /* as write_private names it */
+    snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)owner);
+    was_there = stat(path, &old) == 0;
+    for (int i = 0; i < HANDLED; i++) {
+        install(i);
+    }
+    atomic_store(&state, BEGUN);
+}
+
+/* The file at path is this process's: another one that replaces it is not. */
+static void guard_written(const char *path)
+{
+    int want = BEGUN;
+    if (atomic_load(&state) == BEGUN && strcmp(guarded, path) == 0 && stat(path, &ours) == 0) {
+        atomic_compare_exchange_strong(&state, &want, WRITTEN);
+    }
+}
+
+/* The signals get back their earlier handlers, unless another handler was installed since. */
+static void guard_end(const char *path)
+{
+    if (strcmp(guarded, path) != 0) {
+        return;
+    }
+    for (int i = 0; i < HANDLED; i++) { /* also where a signal has removed the file already */
+        struct sigaction is;
+        if (sigaction(handled[i], NULL, &is) == 0 && is_ours(&is)) {
+            sigaction(handled[i], &before[i], NULL);
+        }
+    }
+    int now = atomic_load(&state);
+    if (now == BEGUN || now == WRITTEN) {
+        atomic_compare_exchange_strong(&state, &now, FREE);
+    }
+}
+
+/* ---- The file ---- */
 
 lvn_status lvni_control_rdzv_file_path(const char *dir, const char *job_key, const char *run_id,
                                        const char *secret, int world, lvni_core_str *out)
@@ -144,7 +286,7 @@ static lvn_status write_all(int fd, const char *bytes, size_t n)
 }
 
 /* A new file of mode 0600 takes the place of what is there; nothing of it is written into a file of
- * others. The temporary name is the one that rdzv_guard.c knows. */
+ * others. guard_begin knows the temporary name. */
 static lvn_status write_private(const char *path, const lvni_core_str *text, bool has_key)
 {
     lvni_core_str tmp = {0};
@@ -176,19 +318,19 @@ static lvn_status write_private(const char *path, const lvni_core_str *text, boo
     return LVN_OK;
 }
 
-/* The file with its directories; *made as in lvni_control_rdzv_guard_begin. */
+/* The file with its directories; *made as in lvni_control_rdzv_file_write. */
 static lvn_status put_file(const char *path, const lvni_core_str *dir, const lvni_core_str *text,
                            bool keyed, size_t *made)
 {
     LVN_TRY(lvni_core_str_status(text));
     LVN_TRY(lvni_core_str_status(dir));
     *made = dir->len > 0 ? first_missing(dir->data) : 0;
-    lvni_control_rdzv_guard_begin(path, *made);
+    guard_begin(path, *made);
     if (dir->len > 0) {
         LVN_TRY(lvni_core_mkdirs(dir->data));
     }
     LVN_TRY(write_private(path, text, keyed));
-    lvni_control_rdzv_guard_written(path);
+    guard_written(path);
     return LVN_OK;
 }
 
@@ -277,18 +419,6 @@ bool lvni_control_rdzv_file_read(const char *path, lvni_control_rdzv_where *out)
     return good;
 }
 
-void lvni_control_rdzv_remove_dirs(char *path, size_t made)
-{
-    for (char *slash;
-         made > 0 && (slash = strrchr(path, '/')) != NULL && (size_t)(slash - path) >= made;) {
-        *slash = '\0';
-        if (rmdir(path) != 0 && errno != ENOENT) {
-            /* made half way: those below are not there yet */
-            return;
-        }
-    }
-}
-
 void lvni_control_rdzv_file_remove(const char *path, int port, size_t made)
 {
     lvni_control_rdzv_where where;
@@ -297,7 +427,7 @@ void lvni_control_rdzv_file_remove(const char *path, int port, size_t made)
         unlink(path);
     }
     if (snprintf(cut, sizeof cut, "%s", path) < (int)sizeof cut) {
-        lvni_control_rdzv_remove_dirs(cut, made);
+        remove_dirs(cut, made);
     }
-    lvni_control_rdzv_guard_end(path);
+    guard_end(path);
 }

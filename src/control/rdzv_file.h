@@ -9,7 +9,7 @@
 #define LEVIN_CONTROL_RDZV_FILE_H
 
 #include "core/str.h"
-#include "token.h"
+#include "auth.h"
 
 enum { LVNI_RDZV_ADDRESSES = 8 };
 
@@ -32,7 +32,7 @@ lvn_status lvni_control_rdzv_file_check(const char *dir);
  * to none). LVN_ERR_IO where the file system does not keep the key from others. *made: the bytes of
  * path that name the first directory that had to be made; 0: all were there. Also set when it
  * fails. Until lvni_control_rdzv_file_remove, which is to be called then as well, a signal that
- * ends the process takes the file along (rdzv_guard.h). */
+ * ends the process removes the file. */
 lvn_status lvni_control_rdzv_file_write(const char *path, int port, int fd,
                                         const lvni_control_token *key, size_t *made);
 /* False: it is not there, or is no such file. */
@@ -40,7 +40,5 @@ bool lvni_control_rdzv_file_read(const char *path, lvni_control_rdzv_where *out)
 /* Where it is still the one that this process wrote; and the directories that were made for it, as
  * far as nothing else is in them. */
 void lvni_control_rdzv_file_remove(const char *path, int port, size_t made);
-/* Only the directories; path is cut. May be called in a signal handler. */
-void lvni_control_rdzv_remove_dirs(char *path, size_t made);
 
 #endif

@@ -204,7 +204,7 @@ static lvn_status make_key(lvni_control_store *store)
         return lvni_control_token_of_run(&store->file_key, o->job_key, o->run_id, NULL,
                                          &store->key);
     }
-    LVN_TRY(o->run_key != NULL ? lvni_control_token_given(o->run_key, &given) : LVN_OK);
+    LVN_TRY(o->run_key != NULL ? lvni_control_token_of_run_key(o->run_key, &given) : LVN_OK);
     return lvni_control_token_of_run(o->run_key != NULL ? &given : NULL, o->job_key, o->run_id,
                                      o->secret, &store->key);
 }

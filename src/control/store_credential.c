@@ -7,7 +7,6 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "munge.h"
 
 #include <stdio.h>
 #include <string.h>

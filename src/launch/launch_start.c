@@ -4,7 +4,7 @@
 #include "launch/launch_torchrun.h"
 
 #include "control/store.h"
-#include "control/token.h"
+#include "control/auth.h"
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/terminal.h"

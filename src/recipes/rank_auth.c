@@ -1,7 +1,7 @@
 /* rank_auth.h */
 #include "recipes/rank_auth.h"
 
-#include "control/munge.h"
+#include "control/auth.h"
 #include "launch/env_vars.h"
 #include "log/run_log.h"
 

@@ -1,5 +1,5 @@
 """A client of the store, written from what anybody can know: frames and proofs
-(src/control/message.h, token.h), and nothing of levin's own."""
+(src/control/message.h, auth.h), and nothing of levin's own."""
 
 import os
 import socket
