@@ -36,7 +36,7 @@ static lvn_status check_sim(const lvni_core_config *c)
         return LVN_OK;
     }
     if (lvni_tensor_device_open(0, &device) == LVN_ERR_NOT_FOUND) {
-        /* else the environment is wrong, and the error says where */
+        /* else the environment is wrong, which is the error that stands */
         LVN_FAIL(LVN_ERR_RESOURCE,
                  "accelerator=sim: there are no pretend devices; set LEVIN_SIM_DEVICES in the "
                  "environment to how many there are to be "

@@ -17,7 +17,7 @@ lvn_status lvni_recipes_class_counts_print(const lvn_dataset *train, const lvn_d
  * where there are none. */
 lvn_status lvni_recipes_class_counts_unvalidated(const lvn_dataset *train, const lvn_dataset *val,
                                                  lvni_core_str *out);
-/* Classes of a folder of whose images none can be read, as their headers say, appended in the same
+/* Classes of a folder of whose images none can be read, by their headers, appended in the same
  * way. */
 lvn_status lvni_recipes_class_counts_unreadable(const lvni_data_image_scan *scan,
                                                 lvni_core_str *out);

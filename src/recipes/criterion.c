@@ -265,8 +265,8 @@ lvn_status lvni_recipes_criterion_read(lvni_core_config *c, const lvn_dataset *t
     lvni_core_str list = {0};
     lvn_status s =
         weight == NULL ? LVN_ERR_MEMORY : read_weights(&r, &out->class_weight, &list, note);
-    if (s == LVN_OK && list.len > 0) { /* config.yaml keeps what the file said: a resumed run, or
-                                          another machine, need not have it */
+    if (s == LVN_OK && list.len > 0) { /* config.yaml keeps the numbers: a resumed run need not
+                                          have the file */
         s = lvni_core_config_set(c, "class_weights", lvni_core_str_text(&list),
                                  "resolved at start");
     }

@@ -28,18 +28,15 @@ static lvn_status read_three(json_t *array, float out[3])
 static lvn_status check_card(const lvni_recipes_classifier_card *card)
 {
     if (card->image_size < 4 || card->image_size > 2048) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "its description of the model says image_size %d; from 4 to 2048 is possible",
+        LVN_FAIL(LVN_ERR_CORRUPT, "its model card has image_size=%d: must be 4 to 2048",
                  card->image_size);
     }
     if (card->wgrad_threads < 1 || card->wgrad_threads > LVNI_PLAN_MAX_WGRAD) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "its description of the model says wgrad_threads %d; from 1 to %d is possible",
+        LVN_FAIL(LVN_ERR_CORRUPT, "its model card has wgrad_threads=%d: must be 1 to %d",
                  card->wgrad_threads, LVNI_PLAN_MAX_WGRAD);
     }
     if (!(card->dropout >= 0 && card->dropout < 1)) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "its description of the model says dropout %g; at least 0 and below 1 is possible",
+        LVN_FAIL(LVN_ERR_CORRUPT, "its model card has dropout=%g: must be at least 0 and below 1",
                  card->dropout);
     }
     return LVN_OK;
@@ -50,23 +47,22 @@ static lvn_status check_eval(const lvni_recipes_classifier_card *card)
     if (card->eval_crop < 4 || card->eval_crop > 2048 || card->eval_resize < 1 ||
         card->eval_resize > LVNI_RESAMPLE_MAX_SIDE) {
         LVN_FAIL(LVN_ERR_CORRUPT,
-                 "its description of the model says resize %d and crop %d for evaluation; 1 to %d, "
-                 "and 4 to 2048 are "
-                 "possible",
+                 "its model card has eval resize=%d and crop=%d: must be 1 to %d and 4 to 2048",
                  card->eval_resize, card->eval_crop, LVNI_RESAMPLE_MAX_SIDE);
     }
     for (int i = 0; i < 3; i++) {
         if (!isfinite(card->mean[i]) || !(card->std[i] >= 1e-6f && card->std[i] <= 1000.0f)) {
-            LVN_FAIL(LVN_ERR_CORRUPT,
-                     "its description of the model says mean %g and std %g for colour %d; std lies "
-                     "between 1e-06 and 1000",
-                     (double)card->mean[i], (double)card->std[i], i);
+            LVN_FAIL(
+                LVN_ERR_CORRUPT,
+                "its model card has mean=%g and std=%g for colour %d: must be finite, std 1e-06 "
+                "to 1000",
+                (double)card->mean[i], (double)card->std[i], i);
         }
     }
     return LVN_OK;
 }
 
-/* The split of the training, for `eval`. Early files do not tell it. */
+/* The split of the training, for `eval`. Early files do not have it. */
 static lvn_status read_split(lvni_recipes_exported *e, const json_t *j)
 {
     const char *data = json_string_value(json_object_get(j, "data"));
@@ -77,16 +73,13 @@ static lvn_status read_split(lvni_recipes_exported *e, const json_t *j)
     e->card.val_split = json_number_value(val_split);
     e->card.seed = json_integer_value(seed);
     if (!json_is_number(val_split) || !(e->card.val_split >= 0 && e->card.val_split < 1)) {
-        LVN_FAIL(
-            LVN_ERR_CORRUPT,
-            "its description of the model says val_split %g; at least 0 and below 1 is possible",
-            e->card.val_split);
+        LVN_FAIL(LVN_ERR_CORRUPT, "its model card has val_split=%g: must be at least 0 and below 1",
+                 e->card.val_split);
     }
     if (!json_is_integer(seed) || e->card.seed < 0) {
-        LVN_FAIL(
-            LVN_ERR_CORRUPT,
-            "its description of the model says seed %lld; a whole number of at least 0 is possible",
-            (long long)e->card.seed);
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "its model card has seed=%lld: must be a whole number, at least 0",
+                 (long long)e->card.seed);
     }
     e->data = lvni_core_strdup(LVNI_TAG_CONFIG, data);
     e->card.data = e->data;
@@ -107,13 +100,12 @@ static lvn_status read_eval(const json_t *j, lvni_recipes_classifier_card *card)
     card->image_size = int_of(json_object_get(j, "image_size"));
     if (read_three(json_object_get(j, "mean"), card->mean) != LVN_OK ||
         read_three(json_object_get(j, "std"), card->std) != LVN_OK) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model is not complete");
+        LVN_FAIL(LVN_ERR_CORRUPT, "its model card is not complete");
     }
     if (!json_is_object(eval) && part != NULL) { /* early */
         const double crop = json_number_value(part);
         if (!(crop >= 0.01 && crop <= 1)) {
-            LVN_FAIL(LVN_ERR_CORRUPT,
-                     "its description of the model says eval_crop %g; 0.01 to 1 is possible", crop);
+            LVN_FAIL(LVN_ERR_CORRUPT, "its model card has eval_crop=%g: must be 0.01 to 1", crop);
         }
         card->eval_crop = card->image_size;
         card->eval_resize = (int)floor(card->image_size / crop + 0.5);
@@ -124,8 +116,7 @@ static lvn_status read_eval(const json_t *j, lvni_recipes_classifier_card *card)
         filter == NULL ? -1 : lvni_core_option_choice_index(LVNI_FILTERS, filter, strlen(filter));
     if (choice < 0) {
         LVN_FAIL(LVN_ERR_CORRUPT,
-                 "its description of the model has %s%s as the filter of evaluation; " LVNI_FILTERS
-                 " are possible",
+                 "its model card has eval filter=%s%s: must be one of " LVNI_FILTERS,
                  filter == NULL ? "nothing" : "", filter == NULL ? "" : filter);
     }
     card->eval_filter = (lvni_data_filter)choice;
@@ -150,11 +141,11 @@ static lvn_status read_card(lvni_recipes_exported *e, json_t *j)
     const char *name = json_string_value(json_object_get(j, "model"));
     const size_t n = json_array_size(classes);
     if (name == NULL || n == 0 || n > 1000000) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model is not complete");
+        LVN_FAIL(LVN_ERR_CORRUPT, "its model card is not complete");
     }
     card->image_size = int_of(json_object_get(j, "image_size"));
     json_t *threads = json_object_get(j, "wgrad_threads");
-    /* early files do not say it */
+    /* early files do not have it */
     card->wgrad_threads = threads == NULL ? 1 : (int)json_integer_value(threads);
     card->dropout = json_number_value(json_object_get(j, "dropout"));
     card->ema_decay = json_number_value(json_object_get(j, "ema_decay"));
@@ -181,8 +172,8 @@ static lvn_status read_card(lvni_recipes_exported *e, json_t *j)
     return LVN_OK;
 }
 
-/* A checkpoint has the weights themselves and their average, if there is one; its run showed and
- * exported the average, unless it was told use_ema=false. 0: no average to take. */
+/* A checkpoint has the weights themselves and their average, if there is one; its run validated and
+ * exported the average, except with use_ema=false. 0: no average to take. */
 static double shown_average(const lvni_ckpt_st_file *file)
 {
     const char *text = lvni_ckpt_st_meta_get(file, LVNI_CKPT_CONFIG);
@@ -203,7 +194,7 @@ static lvn_status open_file(const char *path, bool use_ema, lvni_recipes_exporte
     lvn_status s = LVN_OK;
     if (j == NULL) {
         s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__,
-                          "%s is no classifier of levin; give model= a run directory, a file of "
+                          "%s is not a classifier of levin; give model= a run directory, a file of "
                           "its exported_models/ or one of its checkpoints",
                           path);
     } else {
@@ -242,8 +233,8 @@ static lvn_status find_file(const char *path, const char *which, char **file)
         lvni_core_free(*file);
         *file = NULL;
         LVN_FAIL(LVN_ERR_USAGE,
-                 "checkpoint=%s chooses within a run directory, and model=%s is none: leave "
-                 "checkpoint= away, or give the run",
+                 "checkpoint=%s chooses within a run directory, and model=%s is not one: omit "
+                 "checkpoint=, or give the run",
                  which, path);
     }
     const char *const names[] = {which != NULL ? which : "best", which != NULL ? which : "last"};

@@ -9,7 +9,7 @@
 #include "data/augment.h"
 #include "nn/model.h"
 
-/* What an exported classifier says of itself. */
+/* The model card: what prediction needs beside the weights. */
 typedef struct lvni_recipes_classifier_card {
     const char *model; /* name in the zoo */
     int image_size, n_classes;
@@ -22,8 +22,8 @@ typedef struct lvni_recipes_classifier_card {
     lvni_data_filter eval_filter;
     double ema_decay; /* of the average that these weights are; 0: they are none */
     float mean[3], std[3];
-    /* What the validation part of the training follows from; data NULL: the file does not say
-     * (early ones). */
+    /* What the validation part of the training follows from; data NULL: not known
+     * (early files). */
     const char *data; /* lvni_recipes_image_data.identity */
     double val_split;
     int64_t seed;
@@ -34,8 +34,8 @@ typedef struct lvni_recipes_classifier_card {
 void lvni_recipes_classifier_card_print(const lvni_recipes_classifier_card *card,
                                         lvni_core_str *out);
 /* Of such a text: image_size, what evaluation does with images, mean and deviation; the rest of
- * *out stays. Cards of early versions say eval_crop as a part of the shorter side: it is resized to
- * image_size / eval_crop, bilinear. LVN_ERR_CORRUPT. */
+ * *out stays. Cards of early versions have eval_crop as a part of the shorter side: it is resized
+ * to image_size / eval_crop, bilinear. LVN_ERR_CORRUPT. */
 lvn_status lvni_recipes_classifier_card_read_eval(const char *text,
                                                   lvni_recipes_classifier_card *out);
 

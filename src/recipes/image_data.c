@@ -265,8 +265,8 @@ lvn_status lvni_recipes_image_data_open(const lvni_core_config *c, lvni_recipes_
     return status;
 }
 
-/* The transform that the model was validated with, unless keys say otherwise. Only data.index= is
- * written here: the run is another's. */
+/* The transform that the model was validated with, except for keys that are given. Only data.index=
+ * is written here: the run is another's. */
 static lvn_status open_for(const lvni_core_config *c, const lvni_recipes_classifier_card *card,
                            lvni_data_scan_mode mode, lvni_recipes_image_source *s,
                            lvni_recipes_image_data *out)

@@ -87,8 +87,7 @@ static lvn_status need_data(const lvni_core_config *c)
     return LVN_OK;
 }
 
-/* A name that leads nowhere is a mistake of whoever wrote it, and no failure of the work: nobody
- * starts again because of it. */
+/* A path that does not exist is a usage error: a launcher does not restart because of it. */
 static lvn_status need_path(const lvni_core_config *c)
 {
     struct stat info;
@@ -102,14 +101,13 @@ static lvn_status need_path(const lvni_core_config *c)
     return LVN_OK;
 }
 
-/* What the index has found. Damage is told before the first step of a training, not in the middle
- * of its first epoch. A model in use may not even want the damaged ones (split=val): there it is
- * the decoding that ends the command. */
+/* Damage ends a training before its first step, not in the middle of an epoch. Prediction may not
+ * need the damaged images (split=val): there decoding ends the command. */
 static lvn_status report_index(const lvni_core_config *c, bool training, const lvni_data_index *x)
 {
     const char *data = lvni_core_config_str(c, "data");
     if (x->changed.len > 0) {
-        lvni_log_line(LVNI_LOG_INFO, "data=%s is not as %s has it: %s; its images are listed anew",
+        lvni_log_line(LVNI_LOG_INFO, "data=%s is not as %s has it: %s; its images are listed again",
                       data, x->file, lvni_core_str_text(&x->changed));
     }
     if (x->unkept.len > 0) {
@@ -118,7 +116,7 @@ static lvn_status report_index(const lvni_core_config *c, bool training, const l
     }
     if (training && x->damaged.len > 0 &&
         strcmp(lvni_core_config_str(c, "on_error"), "stop") == 0) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s; mend or remove them, or leave them out with on_error=skip",
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s; repair or remove them, or omit them with on_error=skip",
                  lvni_core_str_text(&x->damaged));
     }
     if (x->damaged.len > 0) {
@@ -145,7 +143,7 @@ static lvn_status report_empty(const lvni_core_config *c, const lvni_recipes_ima
     if (status == LVN_OK && scan->n_empty > 0 &&
         strcmp(lvni_core_config_str(c, "on_error"), "stop") == 0) {
         status = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
-                               "%s; remove what is no class, or leave it out with on_error=skip",
+                               "%s; remove what is not a class, or omit it with on_error=skip",
                                lvni_core_str_text(&text));
     } else if (status == LVN_OK && scan->n_empty > 0) {
         lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_core_str_text(&text));
@@ -207,7 +205,7 @@ static lvn_status open_kind(const lvni_core_config *c, lvni_data_scan_mode mode,
     if (index != NULL && (shapes || arrays)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "data.index=%s keeps the list of a folder of images, which data=%s is not: "
-                 "leave it away",
+                 "omit data.index=",
                  index, data);
     }
     lvni_decode_image_set_max_pixels(lvni_core_config_int(c, "data.max_pixels"));
@@ -254,7 +252,7 @@ static bool leaves_alone(const char *data)
     const bool found = lvni_data_folder_layout_find(data, &layout) == LVN_OK;
     const bool both = layout.name[LVNI_PART_TRAIN] != NULL && layout.name[LVNI_PART_VAL] != NULL;
     lvni_data_folder_layout_free(&layout);
-    if (!found) { /* whoever lists the folder says what is wrong with it */
+    if (!found) { /* listing the folder reports what is wrong with it */
         lvn_clear_error();
     }
     return !found || both;

@@ -4,7 +4,7 @@
  * CE(y_a) + (1 - lambda) CE(y_b). Partners come from the same micro-batch, so nothing depends on
  * the layout. Called by classify.c.
  *
- * THE DRAWS OF THE LAW. Key (seed, "mix"), a = step, b = micro-batch, c as follows.
+ * THE DRAWS (docs/reproducibility.md). Key (seed, "mix"), a = step, b = micro-batch, c as follows.
  *   0  element 0: with both kinds on, CutMix when u < 1/2
  *   1  the partners: Fisher-Yates over 0 .. n-1, i = n-1 .. 1, swap with lvni_core_rng_below(i + 1)
  *   2  the box: element 0 column, element 1 row of its centre, each floor(u * side)

@@ -67,7 +67,7 @@ lvn_status lvni_recipes_output_check(const lvni_core_config *c,
     if (lvni_recipes_output_is_stdout(c)) {
         return check_stdout(kind);
     }
-    LVN_TRY(lvni_core_file_check(output)); /* a folder or a pipe is no question of endings */
+    LVN_TRY(lvni_core_file_check(output)); /* a folder or a pipe: whatever the ending */
     if (is_known(output, kind->endings)) {
         return LVN_OK;
     }

@@ -1,4 +1,4 @@
-/* output=FILE of the commands that write one result: its ending says what is written, `-` is
+/* output=FILE of the commands that write one result: its ending chooses the format, `-` is
  * standard output, where then nothing else is printed. For predict and export. */
 #ifndef LEVIN_RECIPES_OUTPUT_FILE_H
 #define LEVIN_RECIPES_OUTPUT_FILE_H

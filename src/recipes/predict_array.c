@@ -188,7 +188,7 @@ static lvn_status run_rounds(part *p)
         lvni_trainer_lanes_create(1, p->rank->cores, p->exported->card.wgrad_threads, &p->lanes));
     p->chunk = lvni_core_alloc(LVNI_TAG_DATA,
                                (size_t)((chunk < n ? chunk : n) * classes) * sizeof *p->chunk);
-    if (leads) { /* nobody else touches these */
+    if (leads) { /* no other rank touches these */
         w->n_classes = classes;
         w->logits = lvni_core_alloc(LVNI_TAG_DATA, (size_t)(n * classes) * sizeof *w->logits);
     }

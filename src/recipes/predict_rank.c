@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Images that could not be read: each rank knows its own, and rank 0 tells them. */
+/* Images that could not be read: each rank knows its own, and rank 0 reports all. */
 static lvn_status report_unreadable(const lvni_recipes_rank *rank, lvni_data_loader *loader)
 {
     lvni_core_str text = {0};

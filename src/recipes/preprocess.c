@@ -213,7 +213,7 @@ static void print_colours(const lvni_core_config *c, const char *key, const floa
     }
 }
 
-/* What is followed: a key that is given counts more, and what is no photo is taken whole. */
+/* Keys that are given take precedence, and only photos are resized and cropped. */
 static void report(const lvni_core_config *c, bool photos, const lvni_recipes_preprocess *p)
 {
     lvni_core_str text = {0};
@@ -234,7 +234,7 @@ static void report(const lvni_core_config *c, bool photos, const lvni_recipes_pr
     lvni_core_str_free(&text);
 }
 
-/* A file that cannot be read says nothing here: loading it says why. */
+/* A file that cannot be read is passed over: loading it reports why. */
 static lvn_status ask_weights(const char *weights, lvni_recipes_preprocess *p)
 {
     char *path = NULL;
@@ -253,8 +253,8 @@ static lvn_status ask_weights(const char *weights, lvni_recipes_preprocess *p)
 
 /* ---- transforms ---- */
 
-/* The file of weights= is asked once, at the first start: what it said is in the configuration of a
- * run that is resumed. */
+/* The file of weights= is read at the first start alone: a resumed run has the values in its
+ * configuration. */
 static lvn_status find_preprocess(const lvni_core_config *c, lvni_recipes_preprocess *p)
 {
     const char *weights = lvni_core_config_str(c, "weights");
@@ -289,7 +289,7 @@ static void set_colours(const lvni_core_config *c, const lvni_recipes_preprocess
                          : p->filter;
 }
 
-/* Rounded down as timm does, but for a quotient that is whole. */
+/* Rounded down as timm does, except for a quotient that is whole. */
 static int resize_of(int crop, double crop_pct)
 {
     return (int)floor(crop / crop_pct + 1e-6);

@@ -10,12 +10,12 @@
 /* eval.resize ... normalize.std */
 extern const lvni_core_option_table lvni_recipes_preprocess_options;
 
-/* What eval.preset= or the file of weights= says; keys that are given win over it. */
+/* From eval.preset= or the file of weights=; keys that are given take precedence. */
 typedef struct lvni_recipes_preprocess {
     double crop_pct; /* crop over shorter side; 0: lvni_data_transform_resize */
     lvni_data_filter filter;
     float mean[3], std[3];
-    bool from_weights; /* the file says it, or what network it holds does */
+    bool from_weights; /* from the file, or from the network it holds */
 } lvni_recipes_preprocess;
 
 /* The transforms of training and validation, from a training transform with its size. photos:
@@ -29,7 +29,7 @@ lvn_status lvni_recipes_preprocess_train(const lvni_core_config *config, bool ph
 lvn_status lvni_recipes_preprocess_resolve(lvni_core_config *config,
                                            const lvni_recipes_preprocess *found,
                                            const lvni_data_transform *eval);
-/* For a trained model: what its card says, except for keys that are given. */
+/* For a trained model: from its card, except for keys that are given. */
 lvn_status lvni_recipes_preprocess_use(const lvni_core_config *config,
                                        const lvni_recipes_classifier_card *card,
                                        lvni_data_transform *out);

@@ -1,6 +1,6 @@
 /* Checkpoints and exported models that a kill left apart (repair_exports.h). A save writes last,
  * links best to it, exports last, links the exported best (trainer/save.c): every file is whole at
- * any time, and its step tells whether it is the one that belongs there. */
+ * any time, and its step shows whether it is the one that belongs there. */
 #include "recipes/repair_exports.h"
 
 #include "ckpt/checkpoint.h"
@@ -61,7 +61,7 @@ static lvn_status link_best(const lvni_recipes_repair_options *m)
     s = s == LVN_OK ? path_of(m, "checkpoints/", "best", &best) : s;
     s = s == LVN_OK ? lvni_ckpt_link(last, best) : s;
     if (s == LVN_OK) {
-        lvni_log_line(LVNI_LOG_INFO, "%s: made anew, since the run was killed before it", best);
+        lvni_log_line(LVNI_LOG_INFO, "%s: made again, since the run was killed before it", best);
     }
     lvni_core_free(last);
     lvni_core_free(best);
@@ -125,13 +125,13 @@ static lvn_status read_values(const lvni_recipes_repair_options *m, const char *
 static void report_made(const char *name, int64_t had, int64_t step)
 {
     static const char *const reasons[] = {[-NOT_THERE] = "it was missing",
-                                          [-NOT_GIVEN] = "it did not say of which step it was",
+                                          [-NOT_GIVEN] = "it had no step",
                                           [-NOT_READABLE] = "it could not be read"};
     const char *reason = had < 0      ? reasons[-had]
                          : had < step ? "it was that of an earlier step"
                                       : "it was that of a later step";
     lvni_log_line(LVNI_LOG_INFO,
-                  "exported_models/exported_%s.safetensors: %s; made anew of step %" PRId64, name,
+                  "exported_models/exported_%s.safetensors: %s; made again of step %" PRId64, name,
                   reason, step);
 }
 
@@ -147,7 +147,7 @@ static lvn_status export_of(const lvni_recipes_repair_options *m, const char *na
         }
     } else if (s != LVN_ERR_MEMORY) {
         lvni_log_line(LVNI_LOG_WARNING, "exported_models/exported_%s.safetensors %s: %s", name,
-                      had == NOT_THERE ? "is missing and cannot be made anew" : "stays as it is",
+                      had == NOT_THERE ? "is missing and cannot be made again" : "stays as it is",
                       lvn_last_error()->message);
         lvn_clear_error();
         s = LVN_OK;

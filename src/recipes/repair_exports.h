@@ -17,7 +17,7 @@ typedef struct lvni_recipes_repair_options {
     void *user;
 } lvni_recipes_repair_options;
 
-/* Tells each file that it makes, and each that a checkpoint cannot give (damaged, of another
+/* Logs each file that it makes, and each that a checkpoint cannot give (damaged, of another
  * model), which stays as it is; an export that cannot be written is an error. */
 lvn_status lvni_recipes_repair_exports(const lvni_recipes_repair_options *repair);
 

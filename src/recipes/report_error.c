@@ -55,7 +55,7 @@ int lvni_recipes_report_status(lvn_status status)
     }
     lvni_core_signals_hold(); /* the message and the record are written to their end */
     const lvn_error *e = lvn_last_error();
-    /* rank 0 tells it */
+    /* rank 0 reports it */
     const bool elsewhere = own_rank > 0 && (status == LVN_ERR_PEER || status == LVN_ERR_CANCELLED);
     if (!reported && !elsewhere) {
         print_error(status, e);
@@ -69,8 +69,8 @@ int lvni_recipes_report_status(lvn_status status)
     return code;
 }
 
-/* Blocks and warnings of the identity are told by rank 0, or by whoever alone can know. quiet=true
- * keeps warnings from the screen. */
+/* notices->rank: above 0 where another rank reports them. quiet=true keeps warnings from the
+ * screen. */
 static void report_warnings(bool quiet, const lvni_core_notices *notices)
 {
     static const char prefix[] = "levin: warning "; /* the log has one of its own */

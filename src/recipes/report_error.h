@@ -8,17 +8,17 @@
  * of core/exit_code.h. */
 int lvni_recipes_report_status(lvn_status status);
 /* The same for what may have left a block of a numbered error: that in place of the sentence, where
- * this rank speaks. Frees the notices. */
+ * this rank prints. Frees the notices. */
 int lvni_recipes_report_notices(lvn_status status, lvni_core_notices *notices);
-/* Where the status is reported later: the block now, where this rank speaks, and
- * lvni_recipes_report_status then says nothing but the code. */
+/* Where the status is reported later: the block now, where this rank prints, and
+ * lvni_recipes_report_status then gives the code alone. */
 void lvni_recipes_report_block(const lvni_core_notices *notices);
-/* What a start has to say: warnings as lines of the log (quiet: not on the screen), by rank 0;
- * under strict they are the error. s: of whatever filled the notices, which are empty afterwards.
- * Returns what became of it. */
+/* Notices of a start: warnings as lines of the log (quiet: not on the screen), by rank 0; under
+ * strict they are the error. s: of the call that filled the notices, which are empty afterwards.
+ * Returns the status of the start. */
 lvn_status lvni_recipes_report_start(lvn_status s, bool strict, bool quiet,
                                      lvni_core_notices *notices);
-/* This process is rank `rank` of several: what another rank began is told by rank 0 alone. */
+/* This process is rank `rank` of several: what another rank began is reported by rank 0 alone. */
 void lvni_recipes_report_as_rank(int rank);
 
 #endif

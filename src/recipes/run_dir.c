@@ -197,14 +197,15 @@ lvn_status lvni_recipes_run_dir_choose(const lvni_core_config *c, char **path)
     }
     LVN_TRY(check_no_file(out));
     if (!resume && !overwrite && lvni_core_path_exists(out) && !is_empty_dir(out)) {
-        LVN_TRY(lvni_recipes_run_dir_check_free(out)); /* nobody goes on with a run that is alive */
+        LVN_TRY(lvni_recipes_run_dir_check_free(
+            out)); /* a run that is active cannot be resumed either */
         LVN_FAIL(LVN_ERR_USAGE,
                  "out=%s exists: resume=true continues that run, overwrite=true replaces it", out);
     }
     if (overwrite && lvni_core_path_exists(out) && !is_empty_dir(out) &&
         !lvni_recipes_run_dir_is_run(out)) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "out=%s is no run directory (no train.log, no checkpoints/): overwrite=true "
+                 "out=%s is not a run directory (no train.log, no checkpoints/): overwrite=true "
                  "replaces runs only; give another out",
                  out);
     }
@@ -425,7 +426,7 @@ static lvn_status check_id(const char *path, const lvni_ckpt *ckpt, const char *
     return LVN_OK;
 }
 
-/* Also one that is not resumed: exported models are made anew of both. What cannot be read is
+/* Also one that is not resumed: exported models are repaired from both. What cannot be read is
  * reported elsewhere. */
 static lvn_status check_named(const char *path, const char *name, const char *id)
 {

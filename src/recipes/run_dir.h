@@ -9,9 +9,9 @@
  * *path (lvni_core_free). Nothing is made yet; an `out` that exists without resume or overwrite is
  * LVN_ERR_USAGE. */
 lvn_status lvni_recipes_run_dir_choose(const lvni_core_config *config, char **path);
-/* Makes out/<recipe>-<number>, the first number that nobody has, so that nobody else takes it: when
- * all else is found to be good. The caller frees *path. *made: the length of what was not there
- * before, "out" or all of it. */
+/* Makes out/<recipe>-<number>, the first number that is free, so that no other process takes it:
+ * when all else is found to be good. The caller frees *path. *made: the length of what was not
+ * there before, "out" or all of it. */
 lvn_status lvni_recipes_run_dir_claim(const char *recipe, char **path, size_t *made);
 /* Nothing came of it: removes what was made, unless something is in it. `path` is a shorter one
  * then. */
@@ -24,7 +24,7 @@ bool lvni_recipes_run_dir_is_of_attempt_before(const char *out);
 lvn_status lvni_recipes_run_dir_check_run(const char *out);
 /* LVN_ERR_USAGE when a process trains in it. */
 lvn_status lvni_recipes_run_dir_check_free(const char *path);
-/* Make it (emptying what levin wrote there before when overwrite=true, but for the file `keep`,
+/* Make it (emptying what levin wrote there before when overwrite=true, except the file `keep`,
  * which may be NULL), with checkpoints/ and exported_models/, open train.log. Locked until
  * lvni_recipes_run_dir_release or the end of the process; LVN_ERR_USAGE when another process holds
  * it. */
@@ -43,8 +43,8 @@ void lvni_recipes_run_dir_release(void);
 /* The step that the last checkpoint of a directory holds, and the epoch of the one after it, from
  * 0; false: there is none. Changes nothing. */
 bool lvni_recipes_run_dir_saved(const char *path, int64_t *step, int64_t *epoch);
-/* Who wrote there was killed: removes what is half written, and tells what
- * lvni_recipes_run_dir_saved does. For who has the directory to itself. */
+/* After a kill of the process that wrote there: removes what is half written, and returns what
+ * lvni_recipes_run_dir_saved does. For a caller that has the directory to itself. */
 bool lvni_recipes_run_dir_after_kill(const char *path, int64_t *step, int64_t *epoch);
 /* Write config.yaml. */
 lvn_status lvni_recipes_run_dir_write_config(const char *path, const lvni_core_config *config);

@@ -5,8 +5,8 @@
 #include "ckpt/checkpoint.h"
 
 /* card: of the data as it is now (LVNI_CARD, exported.h). LVN_ERR_USAGE when the checkpoint's names
- * of classes are others, or stand in another order: labels would swap without a word. LVN_OK when
- * one of them does not tell its classes. */
+ * of classes are others, or stand in another order: labels would swap unnoticed. LVN_OK when one of
+ * them does not have its classes. */
 lvn_status lvni_recipes_check_saved_classes(const lvni_ckpt *ckpt, const char *card);
 
 #endif

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { USUAL_BATCH = 32 }; /* samples, where neither of the two keys says how many */
+enum { USUAL_BATCH = 32 }; /* samples, where neither of the two keys is given */
 
 /* 0 would be a run that does nothing and leaves no checkpoint. */
 static lvn_status check_limit(const lvni_core_option *row, const lvni_core_value *value,
@@ -59,8 +59,8 @@ static const lvni_core_option run_rows[] = {
     {.name = "reset_head",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
-     .help =
-         "With weights=: the last layer starts anew, as for classes other than those of the file."},
+     .help = "With weights=: the last layer is drawn again, as for classes other than those of the "
+             "file."},
     {.name = "seed",
      .type = LVNI_OPT_INT,
      .fallback = "0",
@@ -92,14 +92,14 @@ static const lvni_core_option run_rows[] = {
      .type = LVNI_OPT_CHOICE,
      .choices = "stop|skip",
      .fallback = "stop",
-     .help = "What an unreadable sample does: stop the run, or be left out and counted."},
+     .help = "What an unreadable sample does: stop the run, or be omitted and counted."},
     {.name = "precision",
      .type = LVNI_OPT_CHOICE,
      .choices = "32-true|bf16-mixed|16-mixed|bf16-true",
      .fallback = "32-true",
      .spellings = "32=32-true|bf16=bf16-mixed|16=16-mixed",
-     .help = "Number format of products and activations; weights and sums stay f32, but under "
-             "bf16-true, where weights are bf16 numbers, too. 16-mixed "
+     .help = "Number format of products and activations; weights and sums stay f32, except "
+             "under bf16-true, where weights are bf16 numbers, too. 16-mixed "
              "scales the loss."},
     {.name = "accelerator",
      .type = LVNI_OPT_CHOICE,
@@ -143,7 +143,7 @@ static const lvni_core_option run_rows[] = {
      .flags = LVNI_OPT_NOT_SAVED,
      .check = check_rdzv,
      .help = "How ranks that others have started (srun, mpirun, torchrun) find each other: tcp, at "
-             "an address they are told; file:DIR, by a file in a "
+             "an address they are given; file:DIR, by a file in a "
              "directory that all of them see."},
     {.name = "max_restarts",
      .type = LVNI_OPT_INT,
@@ -259,7 +259,7 @@ static const lvni_core_option batch_rows[] = {
      .type = LVNI_OPT_INT,
      .range = LVNI_BETWEEN(1, 64),
      .flags = LVNI_OPT_AUTO | LVNI_OPT_LAYOUT,
-     .help = "Micro-batches in work at once; for speed alone."},
+     .help = "Micro-batches that run at once; for speed alone."},
     {.name = "sync_batchnorm",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",

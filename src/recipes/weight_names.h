@@ -1,4 +1,4 @@
-/* What other libraries call the tensors of our networks, and what tensors of other networks tell.
+/* What other libraries call the tensors of our networks, and tensors that only other networks have.
  * Called by weights.c. */
 #ifndef LEVIN_RECIPES_WEIGHT_NAMES_H
 #define LEVIN_RECIPES_WEIGHT_NAMES_H

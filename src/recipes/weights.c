@@ -184,8 +184,7 @@ static void find_roots(load *l)
 }
 
 /* Would a network with this tensor compute something else? One among ours does (a layer more,
- * squeeze and excitation); beside ours it is mostly another head. Of a model that is none of the
- * built-in ones nobody knows. */
+ * squeeze and excitation); beside ours it is mostly another head. Unknown for a model of a user. */
 static bool is_foreign(const load *l, const char *name, const lvni_ckpt_st_tensor *e)
 {
     int64_t n = 1;
@@ -268,7 +267,7 @@ static lvn_status judge(load *l)
                              lvni_core_str_text(&l->unused.text));
     }
     if (l->head_differs) {
-        lvni_core_str_append(&text, " reset_head=true draws the last layer anew");
+        lvni_core_str_append(&text, " reset_head=true draws the last layer again");
     }
     lvn_status s = lvni_core_str_status(&text);
     if (s == LVN_OK) {
@@ -419,7 +418,7 @@ void lvni_recipes_weights_report_log(const lvni_recipes_weights_report *report, 
                              report->prefix);
     }
     if (report->head.len > 0) {
-        lvni_core_str_printf(&text, "; the last layer, %s, starts anew (reset_head=true)",
+        lvni_core_str_printf(&text, "; the last layer, %s, is drawn again (reset_head=true)",
                              lvni_core_str_text(&report->head));
     }
     lvni_log_line(LVNI_LOG_INFO, "%s", lvni_core_str_text(&text));

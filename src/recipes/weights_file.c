@@ -45,8 +45,8 @@ lvn_status lvni_recipes_weights_find(const char *path, char **name)
     return lvni_ckpt_file_of(path, name);
 }
 
-/* What timm's configuration says of the file, where there is one. Anything else that is called so
- * is none of our business. */
+/* By timm's configuration beside the file, where there is one; another file of that name is
+ * ignored. */
 static lvn_status check_network(const char *name, const char *model)
 {
     const size_t n = strlen(name), end = sizeof plain - 1;
@@ -65,9 +65,10 @@ static lvn_status check_network(const char *name, const char *model)
     const char *architecture = json_string_value(json_object_get(config, "architecture"));
     lvn_status s = LVN_OK;
     if (architecture != NULL && !lvni_recipes_naming_is_network(model, architecture)) {
-        s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__,
-                          "%s is of another network than model=%s: %s beside it says %s", name,
-                          model, path, architecture);
+        s = lvn_error_set(
+            LVN_ERR_MISMATCH, __FILE__, __LINE__,
+            "%s is of another network than model=%s: %s beside it has architecture=%s", name, model,
+            path, architecture);
     }
     json_decref(config);
     lvni_core_free(text);

@@ -206,9 +206,9 @@ class Pictures(Case):
         self.levin(
             ["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"],
             OK,
-            ["its images are listed anew"],
+            ["its images are listed again"],
         )
-        self.assertIn("its images are listed anew", read(f"{self.out}/train.log").decode())
+        self.assertIn("its images are listed again", read(f"{self.out}/train.log").decode())
 
     def test_only_a_run_writes_its_index(self):
         data, index = self.aged(), f"{self.dir}/x.index"
@@ -253,7 +253,7 @@ class Pictures(Case):
         """Taken while the folder is as it was; a change is told once, and the run goes on with what is there now."""
         data, index = self.aged(), f"{self.out}/data.index"
         past = os.stat(data).st_mtime
-        anew = "its images are listed anew"
+        anew = "its images are listed again"
         use = {
             "resume": ["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"],
             "eval": ["eval", f"model={self.out}", f"data={data}"],

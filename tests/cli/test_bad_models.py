@@ -51,7 +51,7 @@ class Models(Case):
         write(f"{self.dir}/bare.safetensors", struct.pack("<Q", len(text)) + text + whole[8 + n :])
         self.predict(
             f"{self.dir}/bare.safetensors",
-            ["is no classifier of levin", "run directory", "exported_models/", "checkpoints"],
+            ["is not a classifier of levin", "run directory", "exported_models/", "checkpoints"],
         )
         self.predict(f"{self.model}/config.yaml", ["config.yaml", "no safetensors file"])
         self.predict(self.dir, [f"{self.dir}: cannot read: it is no file"])
@@ -137,23 +137,23 @@ class Models(Case):
             ("std", [0, 1, 1]),
         ):
             path = self.crafted("m", {key: value})
-            self.predict(path, [path, "its description of the model says", key])
+            self.predict(path, [path, "its model card has", key])
         box = {"filter": "box", "resize": 20, "crop": 16}
         for value, expects in (
-            ({}, "nothing as the filter"),
-            ([], "nothing as the filter"),
-            ({"filter": "cubic"}, "cubic as the filter"),
-            ({**box, "resize": 10**9}, "crop 16 for evaluation"),
-            ({**box, "crop": -1}, "crop -1 for evaluation"),
+            ({}, "filter=nothing"),
+            ([], "filter=nothing"),
+            ({"filter": "cubic"}, "filter=cubic"),
+            ({**box, "resize": 10**9}, "crop=16: must be"),
+            ({**box, "crop": -1}, "crop=-1: must be"),
         ):
             path = self.crafted("m", {"eval": value})
-            self.predict(path, [path, "its description of the model", expects])
+            self.predict(path, [path, "its model card has eval", expects])
         self.predict(
             self.crafted("m", {"eval": None, "eval_crop": -3}),
-            ["its description of the model says eval_crop -3"],
+            ["its model card has eval_crop=-3"],
         )
         self.predict(
-            self.crafted("m", {"mean": []}), ["its description of the model is not complete"]
+            self.crafted("m", {"mean": []}), ["its model card is not complete"]
         )
         self.predict(
             self.crafted("m", {"classes": ["a"]}), ["head.weight is (2, ", "this model needs (1, "]
@@ -182,7 +182,7 @@ class Models(Case):
         for value in (0, 17, "3"):
             path = self.crafted("m", {"wgrad_threads": value})
             self.predict(
-                path, [path, "its description of the model says wgrad_threads", "from 1 to 16"]
+                path, [path, "its model card has wgrad_threads", "1 to 16"]
             )
         whole = read(self.exported)
         head = json.loads(whole[8 : 8 + struct.unpack("<Q", whole[:8])[0]])
@@ -344,7 +344,7 @@ class Models(Case):
         self.levin([*use, "split=val"], USAGE, [path, "does not record its split", "split=all"])
         for key, value in (("val_split", 1), ("val_split", "x"), ("seed", -1), ("seed", 0.5)):
             self.predict(
-                self.crafted("m", {key: value}), ["its description of the model says " + key]
+                self.crafted("m", {key: value}), ["its model card has " + key]
             )
 
     def test_unknown_classes(self):

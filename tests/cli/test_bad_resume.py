@@ -73,7 +73,7 @@ class Resume(Case):
                     self.assertEqual(
                         read(f"{self.out}/{other}.safetensors"), late[other], (name, other)
                     )
-        self.assertNotIn("made anew", "".join(self.levin(resume, OK)))
+        self.assertNotIn("made again", "".join(self.levin(resume, OK)))
         self.no_leftovers()
 
     def best_behind_last(self):
@@ -95,7 +95,7 @@ class Resume(Case):
         os.remove(export)
         self.spoil("last", at=-5)
         for content, expects in (
-            (None, "is missing and cannot be made anew"),
+            (None, "is missing and cannot be made again"),
             (b"no model", "stays as it is"),
             (late, ""),
         ):
@@ -108,7 +108,7 @@ class Resume(Case):
                     ["passed over", "best.safetensors: step 2"],
                 )
             )
-            self.assertNotIn("checkpoints/best.safetensors: made anew", reported)
+            self.assertNotIn("checkpoints/best.safetensors: made again", reported)
             self.assertEqual(read(f"{self.out}/checkpoints/best.safetensors"), early)
             warned = [
                 line
@@ -245,7 +245,7 @@ class Resume(Case):
             ["train", "classify", f"out={self.out}", "resume=true"],
             OK,
             [
-                f"warning: exported_models/exported_best.safetensors is missing and cannot be made anew: {best} is of another model: it has "
+                f"warning: exported_models/exported_best.safetensors is missing and cannot be made again: {best} is of another model: it has "
             ],
         )
         self.assertFalse(os.path.exists(export))
@@ -270,7 +270,7 @@ class Resume(Case):
             ["train", "classify", f"out={self.out}", "resume=true"],
             OK,
             [
-                f"exported_models/exported_{name}.safetensors: it did not say of which step it was; made anew of step 2"
+                f"exported_models/exported_{name}.safetensors: it had no step; made again of step 2"
                 for name in paths
             ],
         )
@@ -354,7 +354,7 @@ class Resume(Case):
         self.train(
             "overwrite=true",
             code=USAGE,
-            expects=["is no run directory", "overwrite=true replaces runs only"],
+            expects=["is not a run directory", "overwrite=true replaces runs only"],
         )
         self.assertEqual(os.listdir(self.out), ["thesis.txt"])
 

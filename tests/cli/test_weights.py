@@ -329,7 +329,7 @@ class Weights(Case):
         self.levin(
             [*train, own, "reset_head=true"],
             0,
-            [f"{own}: 15 of the model's 17 tensors are from it; the last layer, head, starts anew"],
+            [f"{own}: 15 of the model's 17 tensors are from it; the last layer, head, is drawn again"],
         )
         self.levin(
             [*train, f"weights={self.run_dir}"],
@@ -381,7 +381,7 @@ class Weights(Case):
         self.levin(
             [*train, "overwrite=true", "reset_head=true", f"weights={path}"],
             0,
-            ["the last layer, head, starts anew"],
+            ["the last layer, head, is drawn again"],
         )
 
     def test_a_folder_of_hugging_face(self):
@@ -411,7 +411,7 @@ class Weights(Case):
             (
                 '{"architecture": "resnetblur18"}',
                 1,
-                ["another network than model=resnet18", "says resnetblur18"],
+                ["another network than model=resnet18", "architecture=resnetblur18"],
             ),
         ):
             if text is not None:
@@ -422,7 +422,7 @@ class Weights(Case):
             "model=resnet18",
             f"weights={folder}/model.safetensors",
             code=1,
-            expects=["says resnetblur18"],
+            expects=["architecture=resnetblur18"],
         )
 
     def test_reset_head(self):
@@ -439,7 +439,7 @@ class Weights(Case):
         self.levin(
             words, 1, ["head.weight is (4, 128), this model needs (6, 128)", "reset_head=true"]
         )
-        self.levin([*words, "reset_head=true"], 0, ["the last layer, head, starts anew"])
+        self.levin([*words, "reset_head=true"], 0, ["the last layer, head, is drawn again"])
         old, new = (
             read_safetensors(self.exported)[0],
             read_safetensors(f"{self.dir}/six/exported_models/exported_last.safetensors")[0],
@@ -498,7 +498,7 @@ class Export(Case):
         self.levin(
             ["predict", f"model={out}", f"data={self.x}", f"output={self.dir}/y.npy"],
             1,
-            ["is no classifier of levin"],
+            ["is not a classifier of levin"],
         )
 
     def test_refusals(self):

@@ -59,8 +59,8 @@ static void scores(void **state)
     assert_float_equal(number_after(macro, "\"f1\": "), (2.0 / 3 + 0.4) / 4, 1e-12);
     assert_float_equal(number_after(weighted, "\"recall\": "), 0.5, 1e-12);
     assert_float_equal(number_after(weighted, "\"f1\": "), (5 * 2.0 / 3 + 2 * 0.4) / 8, 1e-12);
-    /* ox: nothing was predicted as it, so its precision is undefined; its F1 is 0. Nobody has seen
-     * a yak. */
+    /* ox: nothing was predicted as it, so its precision is undefined; its F1 is 0. There is no
+     * image of a yak. */
     assert_non_null(strstr(
         text, "{\"name\": \"ox\", \"n\": 1, \"right\": 0, \"predicted\": 0, \"precision\": null, "
               "\"recall\": 0, \"f1\": 0}"));

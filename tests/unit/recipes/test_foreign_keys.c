@@ -1,5 +1,5 @@
-/* Every name that the other trainers take is answered, and what the table of foreign names says is
- * true. */
+/* Every name that the other trainers take has an answer, and what the table of foreign names
+ * claims is true. */
 #include "core/config_impl.h"
 #include "launch/launch.h"
 #include "launch/launch_program.h"

@@ -93,7 +93,7 @@ static void draws_depend_on_seed_step_and_micro_batch_alone(void **state)
     assert_int_equal(partner[0], 0);
 }
 
-/* The draws are part of the law: these numbers never change. */
+/* The draws are frozen (docs/reproducibility.md): these numbers never change. */
 static void draws_are_these(void **state)
 {
     (void)state;

@@ -73,7 +73,7 @@ static void start(rank *r, int number)
     char out[96];
     posix_spawn_file_actions_t actions;
     snprintf(out, sizeof out, "out=%s/run", dir);
-    snprintf(r->log, sizeof r->log, "%s/said-%d", dir, number);
+    snprintf(r->log, sizeof r->log, "%s/output-%d", dir, number);
     char *const words[] = {(char[]){"test_phase_ranks"}, out,
                            (char[]){"devices=2"},        (char[]){"quiet=true"},
                            (char[]){"max_steps=8"},      (char[]){"batch_size=2"},
