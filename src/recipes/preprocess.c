@@ -5,7 +5,7 @@
 #include "core/json_read.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
-#include "recipes/weights_file.h"
+#include "recipes/weights.h"
 
 #include <jansson.h>
 #include <math.h>

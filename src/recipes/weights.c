@@ -4,8 +4,6 @@
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
 #include "log/run_log.h"
-#include "recipes/weight_names.h"
-#include "recipes/weights_file.h"
 #include "tensor/device.h"
 
 #include <stdarg.h>

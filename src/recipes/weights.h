@@ -39,4 +39,30 @@ lvn_status lvni_recipes_weights_classes(const lvni_nn_model *model, const char *
 void lvni_recipes_weights_report_log(const lvni_recipes_weights_report *report, const char *path);
 void lvni_recipes_weights_report_free(lvni_recipes_weights_report *report);
 
+/* path: a file, a run directory (its last checkpoint), or a folder with model.safetensors, as
+ * Hugging Face keeps them. *name (lvni_core_free) is the caller's. */
+lvn_status lvni_recipes_weights_find(const char *path, char **name);
+
+/* ---- for weights.c ---- */
+
+/* The file of lvni_recipes_weights_find, opened: a config.json beside model.safetensors must not
+ * name another network than `model`. *file (lvni_ckpt_st_close) is the caller's.
+ * LVN_ERR_UNSUPPORTED: a file of torch.save; LVN_ERR_MISMATCH: of another network. */
+lvn_status lvni_recipes_weights_open(const char *path, const char *model, char **name,
+                                     lvni_ckpt_st_file **file);
+
+enum {
+    LVNI_NAMING_OWN, /* torchvision's: those of the model */
+    LVNI_NAMING_TIMM,
+    LVNI_NAMING_OLD, /* torchvision's first files of vision transformers */
+    LVNI_NAMINGS,
+    LVNI_WEIGHT_NAME = 320
+};
+
+const char *lvni_recipes_naming_label(int naming); /* "timm"; "" for OWN */
+/* The name of one of the model's tensors, or of what its name begins with up to a dot. */
+void lvni_recipes_naming_translate(int naming, const char *name, char out[LVNI_WEIGHT_NAME]);
+/* "squeeze and excitation" for a name that only networks with it have; NULL: none. */
+const char *lvni_recipes_naming_foreign(const char *name);
+
 #endif
