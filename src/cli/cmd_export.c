@@ -1,6 +1,6 @@
 /* levin export model=RUN output=FILE: a trained model for others. */
 #include "cli/cli.h"
-#include "recipes/export.h"
+#include "recipes/classify.h"
 #include "recipes/report_error.h"
 
 int lvni_cli_cmd_export(int n, const char *const *words)

@@ -4,7 +4,6 @@
 #include "core/exit_code.h"
 #include "launch/launch.h"
 #include "recipes/classify.h"
-#include "recipes/export.h"
 
 #include <stdint.h>
 #include <stdio.h>

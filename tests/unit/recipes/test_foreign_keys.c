@@ -4,7 +4,6 @@
 #include "launch/launch.h"
 #include "launch/launch_program.h"
 #include "recipes/classify.h"
-#include "recipes/export.h"
 
 #include <ctype.h>
 #include <setjmp.h>
