@@ -6,7 +6,6 @@
 #include "log/run_log.h"
 #include "recipes/fit.h"
 #include "recipes/image_data.h"
-#include "recipes/image_source.h"
 #include "recipes/mix.h"
 #include "recipes/optim_options.h"
 #include "recipes/train_options.h"

@@ -12,7 +12,6 @@
 #include "recipes/classify.h"
 #include "recipes/fit.h"
 #include "recipes/image_data.h"
-#include "recipes/image_source.h"
 #include "recipes/output_file.h"
 #include "recipes/sheet_samples.h"
 #include "recipes/predict_array.h"

@@ -1,12 +1,9 @@
-/* The data of the image recipes (image_data.h). */
+/* The parts of data= that training, validation, evaluation and prediction take (image_data.h). */
 #include "recipes/image_data.h"
 
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
-#include "recipes/class_counts.h"
-#include "recipes/image_source.h"
-#include "recipes/image_sizes.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* The kinds of data= (image_source.h). */
-#include "recipes/image_source.h"
+/* The kinds of data= (image_data.h): folders, array files, shapes. Opening reports what is wrong
+ * with them; views and identities are the same for all. */
+#include "recipes/image_data.h"
 
 #include "core/alloc.h"
 #include "data/decode/image.h"
@@ -7,7 +8,6 @@
 #include "data/image_folder.h"
 #include "data/split.h"
 #include "log/run_log.h"
-#include "recipes/class_counts.h"
 #include "trainer/identity.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include "launch/env_vars.h"
 #include "launch/launch.h"
 #include "log/run_log.h"
-#include "recipes/image_source.h"
+#include "recipes/image_data.h"
 
 #include <dirent.h>
 #include <errno.h>
