@@ -62,7 +62,7 @@ static int env(int n, const char *const *words)
 {
     form f = PLAIN;
     static const char *const command[] = {"levin", "slurm", "env"};
-    lvni_launch_rank_info_options options = {.words = command, .n_arguments = 3};
+    lvni_launch_rank_info_options options = {.args = command, .n_args = 3};
     lvni_core_notices notices = {.error = 0};
     bool strict = false;
     for (int i = 0; i < n; i++) {

@@ -1,16 +1,166 @@
-/* Reading `devices` (device_spec.h): the text becomes all, a number or a list of words; the words
- * become places among the visible devices. */
+/* Which devices are visible, and which of them `devices` names (device_spec.h). First
+ * CUDA_VISIBLE_DEVICES becomes a list of devices; then the text of `devices` becomes all, a number
+ * or a list of names, and the names become indices of visible devices. */
 #include "launch/device_spec.h"
 
 #include "core/alloc.h"
 #include "launch/env_vars.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-enum { WORD = 96, MAX_COUNT = 4096, SENTENCE = 512 };
+enum { MAX_DEVICES = 1024, NAME = 96, MAX_COUNT = 4096, SENTENCE = 512 };
+
+/* ---- visible devices ---- */
+
+/* The device of this name: its place among the physical ones, -1 for a slice, -2 when it fits
+ * nothing. */
+static int find_device(const char *name, int n_physical, const char *const *uuids)
+{
+    uint64_t number;
+    if (lvni_launch_env_digits(name, INT32_MAX, &number)) {
+        return number < (uint64_t)n_physical ? (int)number : -2;
+    }
+    if (strncmp(name, "MIG-", 4) == 0) {
+        return -1;
+    }
+    if (strncmp(name, "GPU-", 4) != 0) {
+        return -2;
+    }
+    int found = uuids == NULL ? -1 : -2; /* without UUIDs to compare with it is believed */
+    for (int i = 0; uuids != NULL && i < n_physical; i++) {
+        if (uuids[i] != NULL && strncmp(uuids[i], name, strlen(name)) == 0) {
+            found = found == -2 ? i : -3;
+        }
+    }
+    return found == -3 ? -2 : found;
+}
+
+static lvn_status add(lvni_launch_visible *v, const char *name, int physical, const char *uuid)
+{
+    for (int i = 0; i < v->n; i++) {
+        const lvni_launch_visible_device *d = &v->device[i];
+        if (strcmp(d->name, name) == 0 || (physical >= 0 && d->physical == physical)) {
+            LVN_FAIL(LVN_ERR_USAGE, "CUDA_VISIBLE_DEVICES=%s names %s twice", v->value, name);
+        }
+    }
+    LVN_ARG(v->n < MAX_DEVICES, "more than %d devices", MAX_DEVICES);
+    lvni_launch_visible_device *more =
+        lvni_core_realloc(LVNI_TAG_CORE, v->device, (size_t)(v->n + 1) * sizeof *more);
+    if (more == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    v->device = more;
+    lvni_launch_visible_device *d = &more[v->n];
+    *d = (lvni_launch_visible_device){.physical = physical,
+                                      .name = lvni_core_strdup(LVNI_TAG_CORE, name)};
+    d->uuid = uuid != NULL ? lvni_core_strdup(LVNI_TAG_CORE, uuid) : NULL;
+    v->n++; /* now, so that it is freed whatever failed */
+    return d->name == NULL || (uuid != NULL && d->uuid == NULL) ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+static lvn_status add_all(lvni_launch_visible *v, int n_physical, const char *const *uuids)
+{
+    for (int i = 0; i < n_physical; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%d", i);
+        LVN_TRY(add(v, name, i, uuids != NULL ? uuids[i] : NULL));
+    }
+    return LVN_OK;
+}
+
+static bool blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static void trim(const char **begin, const char **end)
+{
+    while (*begin < *end && blank(**begin)) {
+        (*begin)++;
+    }
+    while (*begin < *end && blank((*end)[-1])) {
+        (*end)--;
+    }
+}
+
+/* Copies the next name between commas, without blanks around it. */
+static const char *next_name(const char *p, char name[NAME])
+{
+    const char *end = p + strcspn(p, ","), *after = *end == ',' ? end + 1 : NULL;
+    trim(&p, &end);
+    const ptrdiff_t n = end - p; /* a name as long as the array is not a device */
+    snprintf(name, NAME, "%.*s", (int)(n < NAME ? n : 0), p);
+    return after;
+}
+
+static lvn_status add_listed(lvni_launch_visible *v, int n_physical, const char *const *uuids)
+{
+    char name[NAME];
+    for (const char *p = v->value; p != NULL;) {
+        p = next_name(p, name);
+        const int found = find_device(name, n_physical, uuids);
+        if (found == -2) {
+            break; /* the driver stops here as well: "0,-1,1" shows device 0 alone */
+        }
+        const char *uuid = found >= 0 ? (uuids != NULL ? uuids[found] : NULL) : name;
+        LVN_TRY(add(v, name, found, uuid));
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_launch_visible_make(const char *value, int n_physical, const char *const *uuids,
+                                    lvni_launch_visible *out)
+{
+    lvni_launch_visible v = {.n = 0};
+    lvn_status s = LVN_OK;
+    if (value != NULL) {
+        v.value = lvni_core_strdup(LVNI_TAG_CORE, value);
+        s = v.value == NULL ? LVN_ERR_MEMORY : add_listed(&v, n_physical, uuids);
+    } else {
+        s = add_all(&v, n_physical, uuids);
+    }
+    if (s != LVN_OK) {
+        lvni_launch_visible_free(&v);
+        return s;
+    }
+    *out = v;
+    return LVN_OK;
+}
+
+void lvni_launch_visible_free(lvni_launch_visible *visible)
+{
+    for (int i = 0; i < visible->n; i++) {
+        lvni_core_free(visible->device[i].name);
+        lvni_core_free(visible->device[i].uuid);
+    }
+    lvni_core_free(visible->device);
+    lvni_core_free(visible->value);
+    memset(visible, 0, sizeof *visible);
+}
+
+void lvni_launch_visible_print(const lvni_launch_visible *visible, lvni_core_str *out)
+{
+    if (visible->n == 0) {
+        lvni_core_str_append(out, "none");
+    } else if (visible->n == 1) {
+        lvni_core_str_append(out, "0");
+    } else {
+        lvni_core_str_printf(out, "0-%d", visible->n - 1);
+    }
+}
+
+void lvni_launch_visible_print_value(const lvni_launch_visible *visible, lvni_core_str *out)
+{
+    if (visible->value != NULL) {
+        lvni_core_str_printf(out, " (CUDA_VISIBLE_DEVICES=%s)", visible->value);
+    }
+}
+
+/* ---- the text of devices ---- */
 
 typedef enum form { NOT_GIVEN, ALL, NUMBER, LIST } form;
 
@@ -18,14 +168,12 @@ typedef enum form { NOT_GIVEN, ALL, NUMBER, LIST } form;
 typedef struct spec {
     form form;
     int count;         /* NUMBER */
-    const char *words; /* LIST: from here up to `end` */
+    const char *items; /* LIST: from here up to `end` */
     const char *end;
 } spec;
 
-static lvn_status fail(const lvni_launch_device_request *r, const lvni_launch_visible *v,
-                       const char *fmt, ...) LVN_PRINTF(3, 4);
-
 /* "KEY SPEC: sentence; visible: 0-3 (CUDA_VISIBLE_DEVICES=...)" as LVN_ERR_USAGE. v may be NULL. */
+LVN_PRINTF(3, 4)
 static lvn_status fail(const lvni_launch_device_request *r, const lvni_launch_visible *v,
                        const char *fmt, ...)
 {
@@ -46,35 +194,20 @@ static lvn_status fail(const lvni_launch_device_request *r, const lvni_launch_vi
     return s;
 }
 
-static bool blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
-
-static void trim(const char **begin, const char **end)
-{
-    while (*begin < *end && blank(**begin)) {
-        (*begin)++;
-    }
-    while (*begin < *end && blank((*end)[-1])) {
-        (*end)--;
-    }
-}
-
-static bool is_word(const char *begin, const char *end, const char *word)
+static bool is_text(const char *begin, const char *end, const char *text)
 {
     const size_t n = (size_t)(end - begin);
-    return n == strlen(word) && strncasecmp(begin, word, n) == 0;
+    return n == strlen(text) && strncasecmp(begin, text, n) == 0;
 }
 
-/* Copies [begin, end) into word; false: too long for anything that could be meant. */
-static bool copy_word(const char *begin, const char *end, char word[WORD])
+/* Copies [begin, end) into text; false: too long for anything that could be meant. */
+static bool copy_text(const char *begin, const char *end, char text[NAME])
 {
     const size_t n = (size_t)(end - begin);
-    const size_t kept = n < WORD ? n : WORD - 1;
-    memcpy(word, begin, kept);
-    word[kept] = '\0';
-    return n < WORD;
+    const size_t kept = n < NAME ? n : NAME - 1;
+    memcpy(text, begin, kept);
+    text[kept] = '\0';
+    return n < NAME;
 }
 
 static bool begins_uuid(const char *begin, const char *end)
@@ -85,16 +218,16 @@ static bool begins_uuid(const char *begin, const char *end)
 static lvn_status read_number(const lvni_launch_device_request *r, const lvni_launch_visible *v,
                               const char *begin, const char *end, spec *out)
 {
-    char word[WORD];
+    char text[NAME];
     uint64_t number = 0;
     const bool negative = begin < end && *begin == '-';
-    const bool fits = copy_word(begin + negative, end, word);
-    if (!fits || !lvni_launch_env_digits(word, INT32_MAX, &number)) {
-        copy_word(begin, end, word);
+    const bool fits = copy_text(begin + negative, end, text);
+    if (!fits || !lvni_launch_env_digits(text, INT32_MAX, &number)) {
+        copy_text(begin, end, text);
         return fail(r, v,
                     "cannot read '%s' as a number; give all, a number, a list such as 0,2, or the "
                     "beginning of a UUID",
-                    word);
+                    text);
     }
     if (negative && number == 1) {
         out->form = ALL;
@@ -128,10 +261,10 @@ static lvn_status read_spec(const lvni_launch_device_request *r, const lvni_laun
     if (begin == end) {
         return fail(r, v, "the value is empty; give all, a number, or a list such as 0,2");
     }
-    if (is_word(begin, end, "auto")) {
+    if (is_text(begin, end, "auto")) {
         return LVN_OK;
     }
-    if (is_word(begin, end, "all")) {
+    if (is_text(begin, end, "all")) {
         out->form = ALL;
         return LVN_OK;
     }
@@ -140,29 +273,29 @@ static lvn_status read_spec(const lvni_launch_device_request *r, const lvni_laun
         return fail(r, v, "the brackets do not match");
     }
     if (bracket || memchr(begin, ',', (size_t)(end - begin)) != NULL || begins_uuid(begin, end)) {
-        *out = (spec){.form = LIST, .words = begin + bracket, .end = end - bracket};
+        *out = (spec){.form = LIST, .items = begin + bracket, .end = end - bracket};
         return LVN_OK;
     }
     return read_number(r, v, begin, end, out);
 }
 
-/* The visible device whose UUID begins with word. */
+/* The visible device whose UUID begins with text. */
 static lvn_status find_uuid(const lvni_launch_device_request *r, const lvni_launch_visible *v,
-                            const char *word, int *index)
+                            const char *text, int *index)
 {
     int found = -1;
     for (int i = 0; i < v->n; i++) {
         const char *uuid = v->device[i].uuid;
-        if (uuid == NULL || strncmp(uuid, word, strlen(word)) != 0) {
+        if (uuid == NULL || strncmp(uuid, text, strlen(text)) != 0) {
             continue;
         }
         if (found >= 0) {
-            return fail(r, v, "both %s and %s begin with %s", v->device[found].uuid, uuid, word);
+            return fail(r, v, "both %s and %s begin with %s", v->device[found].uuid, uuid, text);
         }
         found = i;
     }
     if (found < 0) {
-        return fail(r, v, "no visible device has a UUID that begins with %s", word);
+        return fail(r, v, "no visible device has a UUID that begins with %s", text);
     }
     *index = found;
     return LVN_OK;
@@ -171,20 +304,20 @@ static lvn_status find_uuid(const lvni_launch_device_request *r, const lvni_laun
 static lvn_status find_index(const lvni_launch_device_request *r, const lvni_launch_visible *v,
                              const char *begin, const char *end, int *index)
 {
-    char word[WORD];
+    char text[NAME];
     uint64_t number;
-    const bool fits = copy_word(begin, end, word);
+    const bool fits = copy_text(begin, end, text);
     if (fits && begins_uuid(begin, end)) {
-        return find_uuid(r, v, word, index);
+        return find_uuid(r, v, text, index);
     }
-    if (fits && *word == '-' && lvni_launch_env_digits(word + 1, INT32_MAX, &number)) {
-        return fail(r, v, "%s is not the index of a device", word);
+    if (fits && *text == '-' && lvni_launch_env_digits(text + 1, INT32_MAX, &number)) {
+        return fail(r, v, "%s is not the index of a device", text);
     }
-    if (!fits || !lvni_launch_env_digits(word, INT32_MAX, &number)) {
-        return fail(r, v, "cannot read '%s' as a number or the beginning of a UUID", word);
+    if (!fits || !lvni_launch_env_digits(text, INT32_MAX, &number)) {
+        return fail(r, v, "cannot read '%s' as a number or the beginning of a UUID", text);
     }
     if (number >= (uint64_t)v->n && !(r->launched && v->n == 1)) {
-        return fail(r, v, "there is no device %s", word);
+        return fail(r, v, "there is no device %s", text);
     }
     *index = (int)number;
     return LVN_OK;
@@ -195,9 +328,9 @@ static lvn_status add_index(const lvni_launch_device_request *r, const lvni_laun
 {
     for (int i = 0; i < out->n; i++) {
         if (out->index[i] == index && !r->allow_shared) {
-            return fail(
-                r, v, "device %d stands there twice; allow_shared_device=true lets ranks share one",
-                index);
+            return fail(r, v,
+                        "device %d is listed twice; allow_shared_device=true lets ranks share one",
+                        index);
         }
     }
     if (out->n == MAX_COUNT) {
@@ -221,8 +354,8 @@ static void show_only_one(const lvni_launch_device_request *r, const lvni_launch
     }
 }
 
-/* The next word of a list from *at on, which goes behind it. "3," is the list of device 3. */
-static bool next_argument(const spec *s, const char **at, const char **begin, const char **end)
+/* The next text of a list from *at on, which goes behind it. "3," is the list of device 3. */
+static bool next_item(const spec *s, const char **at, const char **begin, const char **end)
 {
     while (*at < s->end) {
         const char *comma = memchr(*at, ',', (size_t)(s->end - *at));
@@ -237,10 +370,10 @@ static bool next_argument(const spec *s, const char **at, const char **begin, co
     return false;
 }
 
-static int count_arguments(const spec *s)
+static int count_items(const spec *s)
 {
     int n = 0;
-    for (const char *at = s->words, *begin, *end; next_argument(s, &at, &begin, &end);) {
+    for (const char *at = s->items, *begin, *end; next_item(s, &at, &begin, &end);) {
         n++;
     }
     return n;
@@ -249,7 +382,7 @@ static int count_arguments(const spec *s)
 static lvn_status choose_list(const lvni_launch_device_request *r, const lvni_launch_visible *v,
                               const spec *s, lvni_launch_device_choice *out)
 {
-    for (const char *at = s->words, *begin, *end; next_argument(s, &at, &begin, &end);) {
+    for (const char *at = s->items, *begin, *end; next_item(s, &at, &begin, &end);) {
         int index = -1;
         LVN_TRY(find_index(r, v, begin, end, &index));
         LVN_TRY(add_index(r, v, index, out));
@@ -314,9 +447,8 @@ static lvn_status choose_cpu(const lvni_launch_device_request *r, const spec *s,
                              lvni_launch_device_choice *out)
 {
     if (s->form == LIST) { /* the CPU may be what accelerator=auto has become */
-        const int n = count_arguments(s);
-        return fail(r, NULL,
-                    "a list names GPUs, and on the CPU a number says how many ranks: devices=%d",
+        const int n = count_items(s);
+        return fail(r, NULL, "a list names GPUs; on the CPU give the number of ranks: devices=%d",
                     n > 0 ? n : 1);
     }
     out->accelerator = LVNI_ACCELERATOR_CPU;
@@ -336,7 +468,7 @@ static lvn_status choose(const lvni_launch_device_request *r, const lvni_launch_
                    ? fail(r, NULL,
                           "give at least 1; devices=1 is one rank on the CPU (accelerator=cpu)")
                    : fail(r, NULL,
-                          "give at least 1; to use no GPU say accelerator=cpu (--accelerator cpu)");
+                          "give at least 1; to use no GPU set accelerator=cpu (--accelerator cpu)");
     }
     const bool zero = s.form == NUMBER && s.count == 0; /* gpus=0 */
     if (zero &&
@@ -380,7 +512,7 @@ int lvni_launch_device_spec_count(const char *text)
     const lvni_launch_device_request r = {.key = "devices", .spec = text};
     spec s;
     return read_spec(&r, NULL, &s) != LVN_OK ? 0
-           : s.form == LIST                  ? count_arguments(&s)
+           : s.form == LIST                  ? count_items(&s)
            : s.form == NUMBER                ? s.count
                                              : 0;
 }

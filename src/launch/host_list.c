@@ -1,5 +1,5 @@
-/* Expanding host lists (host_list.h). An element is checked and counted as a whole first; then its
- * brackets turn like the wheels of a counter, and each position gives a name. */
+/* Slurm's lists of hosts and of tasks per node (host_list.h): expanding and compressing the first,
+ * reading the second. */
 #include "launch/host_list.h"
 
 #include "core/alloc.h"
@@ -9,6 +9,11 @@
 #include <string.h>
 
 enum { GROUPS = 8, DIGITS = 18, NAME = 1024, WINDOW = 60 };
+enum { MAX_NODES = 1048576, MAX_TASKS = 65536 };
+
+/* ---- expanding hosts ----
+ * An element is checked and counted as a whole first; then its brackets turn like the wheels of a
+ * counter, and each position gives a name. */
 
 /* One pair of brackets. */
 typedef struct group {
@@ -293,4 +298,182 @@ void lvni_launch_hosts_free(lvni_launch_hosts *hosts)
     lvni_core_free(hosts->text);
     lvni_core_free(hosts->start);
     memset(hosts, 0, sizeof *hosts);
+}
+
+/* ---- compressing hosts ----
+ * Neighbours with one stem share brackets, and numbers that follow each other there a range. The
+ * order stays, so that the first host of the list is the first host. */
+
+/* "n08": the stem "n", and 8 written with 2 digits; width 0: the name does not end with a digit. */
+typedef struct host {
+    const char *name;
+    size_t stem;
+    int width;
+    uint64_t value;
+} host;
+
+static host split(const char *name)
+{
+    host h = {.name = name, .stem = strlen(name)};
+    while (h.stem > 0 && h.width < DIGITS && name[h.stem - 1] >= '0' && name[h.stem - 1] <= '9') {
+        h.stem--;
+        h.width++;
+    }
+    for (const char *p = name + h.stem; *p != '\0'; p++) {
+        h.value = h.value * 10 + (uint64_t)(*p - '0');
+    }
+    return h;
+}
+
+static bool same_stem(const host *a, const host *b)
+{
+    return a->width > 0 && b->width > 0 && a->stem == b->stem &&
+           memcmp(a->name, b->name, a->stem) == 0;
+}
+
+static int digits_of(uint64_t value)
+{
+    int n = 1;
+    for (; value >= 10; value /= 10) {
+        n++;
+    }
+    return n;
+}
+
+/* Does b stand where counting on from a, padded as `first` is written, arrives? */
+static bool follows(const host *first, const host *a, const host *b)
+{
+    const int natural = digits_of(b->value);
+    return b->value == a->value + 1 &&
+           b->width == (natural > first->width ? natural : first->width) &&
+           b->value - first->value < LVNI_HOSTS_RANGE;
+}
+
+/* Inside of brackets: the range that begins with host i; returns the one behind it. */
+static size_t print_range(const lvni_launch_hosts *hosts, size_t i, size_t end, lvni_core_str *out)
+{
+    const host first = split(lvni_launch_hosts_name(hosts, i));
+    host last = first;
+    size_t k = i + 1;
+    for (; k < end; k++) {
+        const host next = split(lvni_launch_hosts_name(hosts, k));
+        if (!follows(&first, &last, &next)) {
+            break;
+        }
+        last = next;
+    }
+    lvni_core_str_printf(out, "%0*" PRIu64, first.width, first.value);
+    if (k > i + 1) {
+        lvni_core_str_printf(out, "-%0*" PRIu64, first.width, last.value);
+    }
+    return k;
+}
+
+void lvni_launch_hosts_compress(const lvni_launch_hosts *hosts, lvni_core_str *out)
+{
+    for (size_t i = 0; i < hosts->n;) {
+        const host first = split(lvni_launch_hosts_name(hosts, i));
+        size_t end = i + 1;
+        for (; end < hosts->n; end++) {
+            const host next = split(lvni_launch_hosts_name(hosts, end));
+            if (!same_stem(&first, &next)) {
+                break;
+            }
+        }
+        lvni_core_str_append(out, i > 0 ? "," : "");
+        if (end == i + 1) {
+            lvni_core_str_append(out, first.name);
+            i = end;
+            continue;
+        }
+        lvni_core_str_append_n(out, first.name, first.stem);
+        for (const char *before = "["; i < end; before = ",") {
+            lvni_core_str_append(out, before);
+            i = print_range(hosts, i, end, out);
+        }
+        lvni_core_str_char(out, ']');
+    }
+}
+
+/* ---- tasks per node ---- */
+
+static const char *read_count(const char *p, int *out)
+{
+    int value = 0;
+    const char *begin = p;
+    while (*p >= '0' && *p <= '9' && value <= MAX_NODES) {
+        value = value * 10 + (*p++ - '0');
+    }
+    *out = p == begin ? -1 : value;
+    return p;
+}
+
+/* "2" or "2(x3)" at p; NULL when it is neither. */
+static const char *read_item(const char *p, int *tasks, int *repeat)
+{
+    *repeat = 1;
+    p = read_count(p, tasks);
+    if (*p == '(') {
+        if (p[1] != 'x') {
+            return NULL;
+        }
+        p = read_count(p + 2, repeat);
+        if (*p++ != ')') {
+            return NULL;
+        }
+    }
+    const bool fits = *tasks >= 1 && *tasks <= MAX_TASKS && *repeat >= 1 && *repeat <= MAX_NODES;
+    return fits && (*p == ',' || *p == '\0') ? p : NULL;
+}
+
+static lvn_status add_tasks(lvni_launch_task_vector *v, int tasks, int repeat)
+{
+    int *more = lvni_core_realloc(LVNI_TAG_CORE, v->tasks, (size_t)(v->n + repeat) * sizeof *more);
+    if (more == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    v->tasks = more;
+    for (int i = 0; i < repeat; i++) {
+        more[v->n++] = tasks;
+    }
+    v->sum += (int64_t)tasks * repeat;
+    return LVN_OK;
+}
+
+static lvn_status unreadable(const char *name, const char *text, lvni_core_notices *notices)
+{
+    const lvn_status s =
+        lvni_core_notice_error(notices, 102, "%s='%s' is not a list of tasks per node", name, text);
+    lvni_core_notice_found(
+        notices, "%s='%s'; expected: numbers such as 2(x3),1 for 2, 2, 2 and 1 tasks", name, text);
+    return s;
+}
+
+lvn_status lvni_launch_task_vector_read(const char *name, const char *text,
+                                        lvni_core_notices *notices, lvni_launch_task_vector *out)
+{
+    lvni_launch_task_vector v = {.n = 0};
+    lvn_status s = LVN_OK;
+    for (const char *p = text; p != NULL && *text != '\0' && s == LVN_OK;) {
+        int tasks, repeat;
+        p = read_item(p, &tasks, &repeat);
+        if (p == NULL || v.n + repeat > MAX_NODES) {
+            s = unreadable(name, text, notices);
+            break;
+        }
+        s = add_tasks(&v, tasks, repeat);
+        p = *p == ',' ? p + 1 : NULL;
+    }
+    if (s != LVN_OK) {
+        lvni_launch_task_vector_free(&v);
+        return s;
+    }
+    *out = v;
+    return LVN_OK;
+}
+
+void lvni_launch_task_vector_free(lvni_launch_task_vector *vector)
+{
+    lvni_core_free(vector->tasks);
+    memset(vector, 0, sizeof *vector);
 }

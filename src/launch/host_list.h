@@ -1,6 +1,6 @@
-/* Host lists as Slurm writes them, "n[08-11],login1": expanded and compressed without Slurm's
- * commands, which fail silently where no configuration is reachable. Called for the hosts of a
- * step, by `levin slurm expand|compress` and by the launcher. */
+/* Lists as Slurm writes them: hosts, "n[08-11],login1", and tasks per node, "2(x3),1". Read and
+ * written without Slurm's commands, which fail silently where no configuration is reachable. Called
+ * for the hosts of a step, by `levin slurm expand|compress` and by the launcher. */
 #ifndef LEVIN_LAUNCH_HOST_LIST_H
 #define LEVIN_LAUNCH_HOST_LIST_H
 
@@ -28,5 +28,18 @@ void lvni_launch_hosts_free(lvni_launch_hosts *hosts);
 /* The shortest list that expands to the same names in the same order: "n1 n2 n3 n10" gives
  * "n[1-3,10]". */
 void lvni_launch_hosts_compress(const lvni_launch_hosts *hosts, lvni_core_str *out);
+
+/* Tasks of each node: "2(x3),1" is 2, 2, 2, 1. */
+typedef struct lvni_launch_task_vector {
+    int n; /* nodes; 0: unset */
+    int *tasks;
+    int64_t sum;
+} lvni_launch_task_vector;
+
+/* text: the value of the variable `name`; NULL or "" is unset. E102 when it cannot be read. *out is
+ * to be freed. */
+lvn_status lvni_launch_task_vector_read(const char *name, const char *text,
+                                        lvni_core_notices *notices, lvni_launch_task_vector *out);
+void lvni_launch_task_vector_free(lvni_launch_task_vector *vector);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/vfs.h"
-#include "launch/nccl_names.h"
+#include "launch/env_vars.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -7,13 +7,13 @@
 #include "core/notice.h"
 #include "launch/device_spec.h"
 #include "launch/launch.h"
-#include "launch/launch_bind.h"
+#include "launch/launch_machine.h"
 #include "launch/launch_options.h"
 #include "launch/launch_pattern.h"
 #include "launch/launch_ports.h"
 #include "launch/launch_sink.h"
 #include "launch/launch_stream.h"
-#include "launch/launch_variables.h"
+#include "launch/env_vars.h"
 
 #include <signal.h>
 #include <sys/resource.h>

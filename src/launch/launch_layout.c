@@ -5,9 +5,9 @@
 #include "core/alloc.h"
 #include "core/host_name.h"
 #include "launch/env_vars.h"
-#include "launch/launch_gpus.h"
+#include "launch/launch_machine.h"
 #include "launch/launch_ports.h"
-#include "launch/run_mode.h"
+#include "launch/rank_resources.h"
 #include "launch/rank_info.h"
 
 #include <stdio.h>
@@ -225,8 +225,7 @@ static lvn_status lay_by_step(lvni_launch_run *r, const lvni_launch_rank_info *i
     r->nodes = info->nnodes;
     r->node_rank = info->node_rank;
     if (r->nodes > 1) {
-        snprintf(r->master_addr, sizeof r->master_addr, "%s",
-                 lvni_launch_rank_info_check_route(info));
+        snprintf(r->master_addr, sizeof r->master_addr, "%s", lvni_launch_rank_info_route(info));
         snprintf(r->port_text, sizeof r->port_text, "%d", info->ports[0]);
         r->o.master_port = r->port_text;
     }

@@ -1,5 +1,6 @@
-/* Who am I (rank_info.h): the source is found, read, and its numbers compared with each other and
- * with what was asked. */
+/* Finding the rank (rank_info.h): the source is found, read, and its numbers compared with each
+ * other and with the options. Slurm's variables are in rank_info_slurm.c, the rendezvous in
+ * rank_info_address.c. */
 #include "launch/rank_info.h"
 
 #include "launch/rank_info_impl.h"
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SENTENCE = 512 };
+enum { SENTENCE = 512, NEEDS = 4, NAMES = 3 };
 
 const char *lvni_launch_source_name(lvni_launch_source source)
 {
@@ -21,8 +22,196 @@ const char *lvni_launch_source_name(lvni_launch_source source)
     return source < LVNI_SOURCE_COUNT ? names[source] : "?";
 }
 
-/* "3", or "unknown" before the ranks have met. */
-/* "rank=3 (RANK)" */
+/* ---- launchers other than Slurm ----
+ * Which variables mark each of them, and which hold what. */
+
+typedef struct launcher {
+    const char *needs[NEEDS + 1]; /* all of them set: this is the one */
+    const char *rank, *world, *local_rank, *local_world;
+    const char *node_rank[NAMES], *nnodes; /* NULL: found at the rendezvous */
+    const char *restart, *run_id[NAMES];
+} launcher;
+
+/* OMPI_COMM_WORLD_NODE_RANK is not among them: it numbers the processes on a node, not the
+ * nodes. */
+static const launcher launchers[] = {
+    [LVNI_SOURCE_LEVIN] = {{"LEVIN_RANK", "LEVIN_WORLD_SIZE", "LEVIN_LOCAL_RANK",
+                            "LEVIN_LOCAL_WORLD_SIZE"},
+                           "LEVIN_RANK",
+                           "LEVIN_WORLD_SIZE",
+                           "LEVIN_LOCAL_RANK",
+                           "LEVIN_LOCAL_WORLD_SIZE",
+                           {"LEVIN_NODE_RANK"},
+                           "LEVIN_NNODES",
+                           "LEVIN_RESTART_COUNT",
+                           {"LEVIN_RUN_ID"}},
+    [LVNI_SOURCE_TORCHRUN] = {{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
+                              "RANK",
+                              "WORLD_SIZE",
+                              "LOCAL_RANK",
+                              "LOCAL_WORLD_SIZE",
+                              {"GROUP_RANK", "NODE_RANK"},
+                              "GROUP_WORLD_SIZE",
+                              "TORCHELASTIC_RESTART_COUNT",
+                              {"LEVIN_RUN_ID", "TORCHELASTIC_RUN_ID"}},
+    [LVNI_SOURCE_OMPI] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                          "OMPI_COMM_WORLD_RANK",
+                          "OMPI_COMM_WORLD_SIZE",
+                          "OMPI_COMM_WORLD_LOCAL_RANK",
+                          "OMPI_COMM_WORLD_LOCAL_SIZE",
+                          {NULL},
+                          NULL,
+                          NULL,
+                          {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"}},
+    [LVNI_SOURCE_MVAPICH2] = {{"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
+                              "MV2_COMM_WORLD_RANK",
+                              "MV2_COMM_WORLD_SIZE",
+                              "MV2_COMM_WORLD_LOCAL_RANK",
+                              "MV2_COMM_WORLD_LOCAL_SIZE",
+                              {NULL},
+                              NULL,
+                              NULL,
+                              {NULL}},
+    [LVNI_SOURCE_PALS] = {{"PALS_RANKID", "PMI_SIZE"},
+                          "PALS_RANKID",
+                          "PMI_SIZE",
+                          "PALS_LOCAL_RANKID",
+                          "PALS_LOCAL_SIZE",
+                          {"PALS_NODEID"},
+                          NULL,
+                          NULL,
+                          {"PALS_APID"}},
+    [LVNI_SOURCE_JSM] = {{"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
+                         "JSM_NAMESPACE_RANK",
+                         "JSM_NAMESPACE_SIZE",
+                         "JSM_NAMESPACE_LOCAL_RANK",
+                         "JSM_NAMESPACE_LOCAL_SIZE",
+                         {NULL},
+                         NULL,
+                         NULL,
+                         {"LSB_JOBID"}},
+    [LVNI_SOURCE_FLUX] = {{"FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
+                          "FLUX_TASK_RANK",
+                          "FLUX_JOB_SIZE",
+                          "FLUX_TASK_LOCAL_ID",
+                          NULL,
+                          {NULL},
+                          "FLUX_JOB_NNODES",
+                          NULL,
+                          {"FLUX_JOB_ID"}},
+    [LVNI_SOURCE_PMI] = {{"PMI_RANK", "PMI_SIZE"},
+                         "PMI_RANK",
+                         "PMI_SIZE",
+                         "MPI_LOCALRANKID",
+                         "MPI_LOCALNRANKS",
+                         {NULL},
+                         NULL,
+                         NULL,
+                         {NULL}},
+};
+enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
+
+static const char *const slurm_job[] = {"SLURM_JOB_ID", "SLURM_JOBID", NULL},
+                         *const slurm_step[] = {"SLURM_STEP_ID", "SLURM_STEPID", NULL};
+
+static bool all_set(char *const *env, const launcher *l)
+{
+    for (int i = 0; l->needs[i] != NULL; i++) {
+        if (lvni_launch_env_get(env, l->needs[i]) == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The first of the launchers up to `last` whose variables are set; LVNI_SOURCE_COUNT: none. */
+static lvni_launch_source match(char *const *env, lvni_launch_source last)
+{
+    for (int s = 0; s < LAUNCHERS && s <= (int)last; s++) {
+        if (all_set(env, &launchers[s])) {
+            return (lvni_launch_source)s;
+        }
+    }
+    return LVNI_SOURCE_COUNT;
+}
+
+/* Adds a line for each variable that the source needs and that is not set; returns how many. */
+static int note_missing(char *const *env, lvni_launch_source source, lvni_core_notices *notices)
+{
+    int n = 0;
+    if ((int)source < LAUNCHERS) {
+        for (int i = 0; launchers[source].needs[i] != NULL; i++) {
+            if (lvni_launch_env_get(env, launchers[source].needs[i]) == NULL) {
+                lvni_core_notice_found(notices, "%s is not set", launchers[source].needs[i]);
+                n++;
+            }
+        }
+        return n;
+    }
+    static const char *const task[] = {"SLURM_PROCID", NULL};
+    const char *const *const needs[] = {slurm_job, slurm_step, task};
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+        const bool wanted = source == LVNI_SOURCE_SLURM ||
+                            (source == LVNI_SOURCE_SLURM_BATCH && needs[i] == slurm_job);
+        if (wanted && lvni_launch_env_first(env, needs[i]) == NULL) {
+            lvni_core_notice_found(notices, "%s is not set", needs[i][0]);
+            n++;
+        }
+    }
+    return n;
+}
+
+static lvn_status read_field(const lvni_launch_rank_query *ask, lvni_launch_rank_info *info,
+                             lvni_launch_rank_info_field field, const char *name, int *out)
+{
+    if (name == NULL || lvni_launch_env_get(ask->env, name) == NULL) {
+        return LVN_OK;
+    }
+    info->from[field] = name;
+    return lvni_launch_env_int(ask->env, name, ask->notices, out);
+}
+
+/* What follows from the rest: one rank is alone, and ranks that are all on this node are on one
+ * node. */
+static void derive(lvni_launch_rank_info *info)
+{
+    if (info->nnodes == 1 || info->world == 1) {
+        info->local_rank =
+            info->local_rank == LVNI_RANK_INFO_UNKNOWN ? info->rank : info->local_rank;
+        info->local_world =
+            info->local_world == LVNI_RANK_INFO_UNKNOWN ? info->world : info->local_world;
+    }
+    if (info->local_world == info->world) {
+        info->nnodes = info->nnodes == LVNI_RANK_INFO_UNKNOWN ? 1 : info->nnodes;
+        info->node_rank = info->node_rank == LVNI_RANK_INFO_UNKNOWN ? 0 : info->node_rank;
+    }
+}
+
+static lvn_status read_launcher(const lvni_launch_rank_query *ask, lvni_launch_rank_info *info)
+{
+    const launcher *l = &launchers[info->source];
+    const char *node_rank = lvni_launch_env_first(ask->env, l->node_rank),
+               *run_id = lvni_launch_env_first(ask->env, l->run_id);
+    LVN_TRY(read_field(ask, info, LVNI_RANK_INFO_RANK, l->rank, &info->rank));
+    LVN_TRY(read_field(ask, info, LVNI_RANK_INFO_WORLD, l->world, &info->world));
+    LVN_TRY(read_field(ask, info, LVNI_RANK_INFO_LOCAL_RANK, l->local_rank, &info->local_rank));
+    LVN_TRY(read_field(ask, info, LVNI_RANK_INFO_LOCAL_WORLD, l->local_world, &info->local_world));
+    LVN_TRY(read_field(ask, info, LVNI_RANK_INFO_NODE_RANK, node_rank, &info->node_rank));
+    LVN_TRY(read_field(ask, info, LVNI_RANK_INFO_NNODES, l->nnodes, &info->nnodes));
+    if (l->restart != NULL) {
+        LVN_TRY(lvni_launch_env_int(ask->env, l->restart, ask->notices, &info->restart));
+    }
+    if (run_id != NULL) {
+        snprintf(info->run_id, sizeof info->run_id, "%s", lvni_launch_env_get(ask->env, run_id));
+    }
+    info->store_host = info->rank == 0;
+    derive(info);
+    return LVN_OK;
+}
+
+/* ---- inconsistent numbers ---- */
+
+/* " rank=3 (RANK)" */
 static void print_number(lvni_core_str *out, const char *name, int value, const char *from)
 {
     if (value == LVNI_RANK_INFO_UNKNOWN) {
@@ -96,6 +285,8 @@ static lvn_status check_numbers(const lvni_launch_rank_query *ask,
     return LVN_OK;
 }
 
+/* ---- the source ---- */
+
 /* LVNI_SOURCE_COUNT: auto. */
 static lvn_status read_forced(const lvni_launch_rank_query *ask, lvni_launch_source *out)
 {
@@ -114,8 +305,8 @@ static lvn_status read_forced(const lvni_launch_rank_query *ask, lvni_launch_sou
         }
     }
     if (*out == LVNI_SOURCE_COUNT) {
-        const lvn_status s =
-            lvni_core_notice_error(ask->notices, 100, "%s='%s' is no source of ranks", from, name);
+        const lvn_status s = lvni_core_notice_error(ask->notices, 100,
+                                                    "%s='%s' is not a source of ranks", from, name);
         lvni_core_notice_found(ask->notices, "%s='%s'", from, name);
         lvni_core_notice_fix(
             ask->notices,
@@ -123,14 +314,14 @@ static lvn_status read_forced(const lvni_launch_rank_query *ask, lvni_launch_sou
         return s;
     }
     lvni_core_notices missing = {.error = 0};
-    const int n = lvni_launch_rank_info_missing(ask->env, *out, &missing);
+    const int n = note_missing(ask->env, *out, &missing);
     lvn_status s = LVN_OK;
     if (n > 0) {
         s = lvni_core_notice_error(ask->notices, 100, "%s=%s, but %s that it needs %s missing",
                                    from, name, lvni_core_plural(n, "a variable", "variables"),
                                    lvni_core_plural(n, "is", "are"));
         lvni_core_str_append(&ask->notices->text, lvni_core_str_text(&missing.text));
-        lvni_core_notice_fix(ask->notices, "start the ranks with what sets them, or leave %s away",
+        lvni_core_notice_fix(ask->notices, "start the ranks with what sets them, or unset %s",
                              from);
     }
     lvni_core_notices_free(&missing);
@@ -142,9 +333,9 @@ static lvn_status read_forced(const lvni_launch_rank_query *ask, lvni_launch_sou
 static lvni_launch_source find_source(const lvni_launch_rank_query *ask,
                                       const lvni_launch_slurm_job *job)
 {
-    const lvni_launch_source launcher = lvni_launch_rank_info_match(ask->env, LVNI_SOURCE_PMI);
-    if (launcher != LVNI_SOURCE_COUNT) {
-        return launcher;
+    const lvni_launch_source found = match(ask->env, LVNI_SOURCE_PMI);
+    if (found != LVNI_SOURCE_COUNT) {
+        return found;
     }
     if (job->job && job->step && job->task && !job->interactive) {
         return LVNI_SOURCE_SLURM;
@@ -155,8 +346,8 @@ static lvni_launch_source find_source(const lvni_launch_rank_query *ask,
     return LVNI_SOURCE_SINGLE;
 }
 
-/* RANK without its companions: one of several processes that would each train alone. A lone
- * WORLD_SIZE is what batch scripts export. */
+/* RANK without the others: one of several processes that would each train alone. WORLD_SIZE without
+ * the others is what batch scripts export. */
 static lvn_status check_partial(const lvni_launch_rank_query *ask)
 {
     static const char *const names[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK"};
@@ -191,7 +382,7 @@ static void alone(const lvni_launch_rank_query *ask, lvni_launch_rank_info *info
     }
 }
 
-/* E108: WORLD_SIZE exported by a script, otherwise than the step. */
+/* E108: WORLD_SIZE exported by a script disagrees with the step. */
 static lvn_status check_world_size(const lvni_launch_rank_query *ask,
                                    const lvni_launch_rank_info *info)
 {
@@ -269,9 +460,7 @@ static lvn_status read_source(const lvni_launch_rank_query *ask, lvni_launch_ran
         alone(ask, info);
         return ask->options->launcher ? LVN_OK : lvni_launch_rank_info_no_srun(ask, &info->slurm);
     case LVNI_SOURCE_SINGLE: alone(ask, info); return LVN_OK;
-    default:
-        LVN_TRY(lvni_launch_rank_info_read_launcher(ask, info));
-        return check_numbers(ask, info);
+    default: LVN_TRY(read_launcher(ask, info)); return check_numbers(ask, info);
     }
 }
 

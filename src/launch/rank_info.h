@@ -1,22 +1,20 @@
-/* Who this process is among the ranks of a run, found from its environment before anything touches
- * a device or the network: levin's own launcher, torchrun, MPI's launchers, Slurm's srun, or
- * nobody. Everything here is a function of its arguments.
+/* Which rank of a run this process is, found from its environment before anything touches a device
+ * or the network: started by levin's own launcher, torchrun, MPI's launchers, Slurm's srun, or
+ * alone. Everything here is a function of its arguments.
  *
  * At the start of a command that trains:
- *   lvni_launch_rank_info_detect          who am I, and where do the ranks meet
+ *   lvni_launch_rank_info_detect          rank and world size, and where the ranks connect
  *   lvni_launch_device_choose       (device_spec.h) which devices may I use
- *   lvni_launch_rank_info_check_devices   do tasks and devices fit
- *   lvni_launch_rank_info_device          which of them is mine
- *   lvni_launch_workers_choose      (workers.h) how many threads load data
- * Each may fill the notices: print notices.text where lvni_core_notices_should_print says so,
+ *   lvni_launch_rank_info_check_devices   (rank_resources.h) do tasks and devices fit
+ *   lvni_launch_rank_info_device          (rank_resources.h) which of them is mine
+ *   lvni_launch_workers_choose      (rank_resources.h) how many threads load data
+ * Each may fill the notices: print notices.text where lvni_core_notices_should_print is true,
  * notices.warnings on rank 0, leave with lvni_core_notices_exit. */
 #ifndef LEVIN_LAUNCH_RANK_INFO_H
 #define LEVIN_LAUNCH_RANK_INFO_H
 
 #include "core/notice.h"
-#include "launch/device_spec.h"
 #include "launch/host_list.h"
-#include "launch/task_vector.h"
 
 /* In the order in which they are looked for. */
 #define LVNI_SOURCE_LIST(X)                                                                        \
@@ -41,15 +39,15 @@ typedef enum lvni_launch_source {
 } lvni_launch_source;
 const char *lvni_launch_source_name(lvni_launch_source source);
 
-/* How the ranks meet. */
+/* Rendezvous: how the ranks connect. */
 typedef enum lvni_launch_rdzv {
-    LVNI_RDZV_NONE, /* one rank: nobody to meet */
+    LVNI_RDZV_NONE, /* one rank */
     LVNI_RDZV_FD,   /* the launcher listens already; the store's host has the socket */
     LVNI_RDZV_TCP,  /* an address and ports are known */
-    LVNI_RDZV_FILE, /* a file in a directory that all nodes share tells address and port */
+    LVNI_RDZV_FILE, /* a file in a directory that all nodes share holds address and port */
 } lvni_launch_rdzv;
 
-/* What the record tells the origin of. */
+/* Fields whose origin the record holds. */
 typedef enum lvni_launch_rank_info_field {
     LVNI_RANK_INFO_RANK,
     LVNI_RANK_INFO_WORLD,
@@ -68,7 +66,7 @@ enum { LVNI_RANK_INFO_UNKNOWN = -1, LVNI_RANK_INFO_PORTS = 8, LVNI_RANK_INFO_TEX
 /* The job around this process, whatever the source. */
 typedef struct lvni_launch_slurm_job {
     bool job, step, task; /* is there a job, a step, a task number? */
-    bool interactive;     /* the step is somebody's shell */
+    bool interactive;     /* the step is a user's shell */
     uint64_t job_id, step_id;
     int restart;
     int tasks, nodes; /* of the allocation, outside of steps */
@@ -82,7 +80,7 @@ typedef struct lvni_launch_slurm_job {
 typedef struct lvni_launch_rank_info {
     lvni_launch_source source;
     int rank, world;
-    /* LVNI_RANK_INFO_UNKNOWN: the ranks find out when they meet */
+    /* LVNI_RANK_INFO_UNKNOWN: found at the rendezvous */
     int local_rank, local_world, node_rank, nnodes;
     int restart;
     bool store_host; /* this rank hosts the store */
@@ -100,7 +98,7 @@ typedef struct lvni_launch_rank_info {
     lvni_launch_hosts hosts;          /* of the step, in node order; may be empty */
     lvni_launch_task_vector tasks;    /* on each node; may be empty */
     lvni_launch_slurm_job slurm;
-    /* the variable that told it; NULL: derived, or not known */
+    /* the variable it was read from; NULL: derived, or not known */
     const char *from[LVNI_RANK_INFO_FIELDS];
 } lvni_launch_rank_info;
 
@@ -108,13 +106,13 @@ typedef struct lvni_launch_rank_info_options {
     const char *source;      /* --env-source; NULL: LEVIN_ENV, else auto */
     const char *master_addr; /* --master-addr; NULL: not given */
     int master_port;         /* --master-port; 0: not given */
-    /* rdzv=, "tcp" or "file:DIR"; NULL: LEVIN_RDZV, else tcp where an address is told */
+    /* rdzv=, "tcp" or "file:DIR"; NULL: LEVIN_RDZV, else tcp where an address is known */
     const char *rdzv;
     int nodes; /* num_nodes as the user asked; 0: not given */
-    /* levin launch: the shell of a batch job is no mistake, it starts the step itself */
+    /* levin launch: the shell of a batch job is not an error, it starts the step itself */
     bool launcher;
-    int n_arguments; /* the command line, for what E101 advises */
-    const char *const *words;
+    int n_args; /* the command line, for the advice of E101 */
+    const char *const *args;
 } lvni_launch_rank_info_options;
 
 /* E100, E101, E102, E107, E108, E109, E112, E119; W204, W205, W210. Sets notices->rank and by_hand.
@@ -126,50 +124,40 @@ void lvni_launch_rank_info_free(lvni_launch_rank_info *info);
 
 /* What the ranks connect to: master_addr, or 127.0.0.1 where they are all on this node, so that
  * nothing needs to be resolved. */
-const char *lvni_launch_rank_info_check_route(const lvni_launch_rank_info *info);
+const char *lvni_launch_rank_info_route(const lvni_launch_rank_info *info);
 
 /* The k-th port (0 to 7) of job, step and restart; for step and restart 0 the first is 15000 + the
  * last four digits of the job. */
 int lvni_launch_rank_info_port(uint64_t job, uint64_t step, uint64_t restart, int k);
 
-/* E111 when an address was given that is none of this host's, on the store's host, and on all ranks
- * where they are on one node. `own`: the host's addresses as text; `meant`: what the name was
- * resolved to. */
+/* E111 when the given address is not one of this host's: on the store's host, and on all ranks
+ * where they are on one node. `own`: the host's addresses as text; `resolved`: those of the name.
+ */
 lvn_status lvni_launch_rank_info_check_address(const lvni_launch_rank_info *info,
                                                const char *const *own, int n_own,
-                                               const char *const *meant, int n_meant,
+                                               const char *const *resolved, int n_resolved,
                                                lvni_core_notices *notices);
 /* The same, asking the system for both. Looks nothing up where no address was given. */
 lvn_status lvni_launch_rank_info_check_address_here(const lvni_launch_rank_info *info,
                                                     lvni_core_notices *notices);
-
-typedef struct lvni_launch_rank_info_devices {
-    const lvni_launch_device_choice *choice;
-    const lvni_launch_visible *visible;
-    const char *key, *origin; /* of the choice: "devices", "command line" */
-    /* dp, ddp2, balance in threads: one process holds all devices of the node */
-    bool threads;
-    bool allow_shared;
-    const char *host;
-} lvni_launch_rank_info_devices;
-
-/* E103, E104, W201. Nothing to say for ranks of levin's launcher, which made them fit. */
-lvn_status lvni_launch_rank_info_check_devices(const lvni_launch_rank_info *info, char *const *env,
-                                               const lvni_launch_rank_info_devices *devices,
-                                               lvni_core_notices *notices);
-/* W206, where the ranks of a node are several. */
-void lvni_launch_rank_info_warn_of_cpu(int ranks, lvni_core_notices *notices);
-/* The visible device of this rank, -1 on the CPU; with `threads` the first of all. Local rank and
- * world must be known by now. A rank of levin's launcher sees its run's devices alone: its choice
- * is all of them (spec NULL). E106, W206, W207. */
-lvn_status lvni_launch_rank_info_device(const lvni_launch_rank_info *info, char *const *env,
-                                        const lvni_launch_rank_info_devices *devices,
-                                        lvni_core_notices *notices, int *index);
 
 /* The record: "key=value" lines, one JSON object, or `export NAME=value` lines that a shell can
  * eval (torchrun's names). */
 void lvni_launch_rank_info_print(const lvni_launch_rank_info *info, lvni_core_str *out);
 void lvni_launch_rank_info_print_json(const lvni_launch_rank_info *info, lvni_core_str *out);
 void lvni_launch_rank_info_print_export(const lvni_launch_rank_info *info, lvni_core_str *out);
+
+/* What Slurm's configuration contains about MUNGE. */
+typedef struct lvni_launch_slurm_auth {
+    bool munge;           /* AuthType is auth/munge, also where it is not set */
+    lvni_core_str socket; /* of AuthInfo; empty: MUNGE's own */
+    lvni_core_str file;   /* read; empty: none could be */
+} lvni_launch_slurm_auth;
+
+/* From the file that SLURM_CONF names, else from the places where Slurm keeps it, with the files it
+ * includes. One that cannot be read leaves the defaults. lvni_launch_slurm_auth_free in every
+ * case. */
+lvn_status lvni_launch_slurm_auth_read(char *const *env, lvni_launch_slurm_auth *out);
+void lvni_launch_slurm_auth_free(lvni_launch_slurm_auth *auth);
 
 #endif

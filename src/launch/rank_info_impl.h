@@ -1,25 +1,15 @@
-/* Between the files that find out who a rank is. */
+/* Shared by the rank_info*.c files. */
 #ifndef LEVIN_LAUNCH_RANK_INFO_IMPL_H
 #define LEVIN_LAUNCH_RANK_INFO_IMPL_H
 
 #include "launch/env_vars.h"
 #include "launch/rank_info.h"
 
-/* What all of them pass along. */
 typedef struct lvni_launch_rank_query {
     char *const *env;
     const lvni_launch_rank_info_options *options;
     lvni_core_notices *notices;
 } lvni_launch_rank_query;
-
-/* rank_info_sources.c: whose variables are these, and what do they say. LVNI_SOURCE_COUNT from
- * `match`: none of the launchers. */
-lvni_launch_source lvni_launch_rank_info_match(char *const *env, lvni_launch_source last);
-/* The variables that the source needs and that are not set: a line each in the block. How many. */
-int lvni_launch_rank_info_missing(char *const *env, lvni_launch_source source,
-                                  lvni_core_notices *notices);
-lvn_status lvni_launch_rank_info_read_launcher(const lvni_launch_rank_query *ask,
-                                               lvni_launch_rank_info *info);
 
 /* rank_info_slurm.c */
 lvn_status lvni_launch_rank_info_read_job(const lvni_launch_rank_query *ask,
@@ -29,11 +19,11 @@ lvn_status lvni_launch_rank_info_read_step(const lvni_launch_rank_query *ask,
 /* E101, for the shell of a batch job. */
 lvn_status lvni_launch_rank_info_no_srun(const lvni_launch_rank_query *ask,
                                          const lvni_launch_slurm_job *job);
-/* E107: torchrun's variables, set by nobody known, say otherwise than the step. */
+/* E107: torchrun's variables, without the mark of a launcher, disagree with the step. */
 lvn_status lvni_launch_rank_info_check_stale(const lvni_launch_rank_query *ask,
                                              const lvni_launch_rank_info *info);
 
-/* rank_info_master.c: address, ports and way of meeting. */
+/* rank_info_address.c: address, ports and kind of rendezvous. */
 lvn_status lvni_launch_rank_info_find_master(const lvni_launch_rank_query *ask,
                                              lvni_launch_rank_info *info);
 

@@ -101,7 +101,7 @@ static void job(writer *w, const lvni_launch_slurm_job *j)
     text(w, "requeue_id", j->requeue_id);
 }
 
-/* Which variable told what. */
+/* The variable each field was read from. */
 static void origins(writer *w, const lvni_launch_rank_info *info)
 {
     for (int f = 0; f < LVNI_RANK_INFO_FIELDS; f++) {

@@ -1,14 +1,18 @@
-/* Slurm: what the job is, and who a task is in its step. The step's variables come first: those of
- * the job are inherited unchanged by steps on fewer nodes, and the shell of a batch script has a
- * task number without being a task of anything. */
+/* Slurm: what the job is, which rank a task is in its step, and what slurm.conf contains about
+ * authentication. The step's variables come first: those of the job are inherited unchanged by
+ * steps on fewer nodes, and the shell of a batch script has a task number without being a task. */
+#include "core/alloc.h"
+#include "core/vfs.h"
+#include "launch/env_vars.h"
 #include "launch/rank_info_impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define INTERACTIVE_STEP UINT64_C(4294967290)
-enum { COMMAND = 120 };
+enum { COMMAND = 120, CONF_MAX = 16 << 20, INCLUDES = 4 };
 
 static const char *const job_id[] = {"SLURM_JOB_ID", "SLURM_JOBID", NULL},
                          *const step_id[] = {"SLURM_STEP_ID", "SLURM_STEPID", NULL},
@@ -39,7 +43,7 @@ static lvn_status read_id(const lvni_launch_rank_query *ask, const char *const *
                         : lvni_launch_env_number(ask->env, name, UINT32_MAX, ask->notices, out);
 }
 
-/* How much was allocated, as far as a batch script's shell is told. */
+/* How much was allocated, as far as a batch script's shell can know. */
 static lvn_status read_allocation(const lvni_launch_rank_query *ask, lvni_launch_slurm_job *job)
 {
     lvni_launch_task_vector v = {.n = 0};
@@ -53,7 +57,7 @@ static lvn_status read_allocation(const lvni_launch_rank_query *ask, lvni_launch
     LVN_TRY(read_first(ask, job_tasks, &job->tasks));
     job->tasks = job->tasks == 0 ? job->nodes : job->tasks;
     LVN_TRY(lvni_launch_env_int(ask->env, "SLURM_HET_SIZE", ask->notices, &job->het_size));
-    int all = 0; /* the plain variables of a heterogeneous job tell of its first part alone */
+    int all = 0; /* the plain variables of a heterogeneous job describe its first part alone */
     for (int k = 0; k < job->het_size && k < 1024; k++) {
         char name[48];
         int tasks = 1;
@@ -157,7 +161,7 @@ static lvn_status need(const lvni_launch_rank_query *ask, lvni_launch_rank_info 
     return lvni_launch_env_int(ask->env, name, ask->notices, out);
 }
 
-/* Hosts and tasks of each node; the number of nodes where it is told by nothing else. */
+/* Hosts and tasks of each node; the number of nodes where no variable holds it. */
 static lvn_status read_nodes(const lvni_launch_rank_query *ask, lvni_launch_rank_info *info)
 {
     const char *name = lvni_launch_env_first(ask->env, nodelist);
@@ -180,7 +184,7 @@ static lvn_status read_nodes(const lvni_launch_rank_query *ask, lvni_launch_rank
     return need(ask, info, LVNI_RANK_INFO_NNODES, "number of nodes", nnodes, &info->nnodes);
 }
 
-/* Vector, nodes and hosts must tell one story. */
+/* Vector, nodes and hosts must agree. */
 static lvn_status find_local_world(const lvni_launch_rank_query *ask, lvni_launch_rank_info *info)
 {
     if (info->hosts.n > 0 && info->hosts.n != (size_t)info->nnodes) {
@@ -193,7 +197,7 @@ static lvn_status find_local_world(const lvni_launch_rank_query *ask, lvni_launc
             return lvni_launch_rank_info_inconsistent(
                 info, ask->notices,
                 "%d tasks cannot be spread evenly over %d nodes, and "
-                "nothing tells the tasks of each",
+                "the tasks of each are not given",
                 info->world, info->nnodes);
         }
         info->local_world = info->world / info->nnodes;
@@ -240,8 +244,8 @@ lvn_status lvni_launch_rank_info_no_srun(const lvni_launch_rank_query *ask,
 {
     lvni_core_str command = {.len = 0};
     char het[48] = "";
-    for (int i = 0; i < ask->options->n_arguments; i++) {
-        lvni_core_str_printf(&command, "%s%s", i > 0 ? " " : "", ask->options->words[i]);
+    for (int i = 0; i < ask->options->n_args; i++) {
+        lvni_core_str_printf(&command, "%s%s", i > 0 ? " " : "", ask->options->args[i]);
     }
     if (job->het_size > 1) {
         snprintf(het, sizeof het, "--het-group=0-%d ", job->het_size - 1);
@@ -296,4 +300,106 @@ lvn_status lvni_launch_rank_info_check_stale(const lvni_launch_rank_query *ask,
     lvni_core_notice_fix(ask->notices, "or LEVIN_ENV=slurm (levin slurm env --env-source slurm)");
     ask->notices->own = true;
     return s;
+}
+
+/* ---- slurm.conf ----
+ * "Key=Value" in lines, any case; '#' begins a comment, a backslash at the end continues in the
+ * next line. */
+
+static void set(lvni_core_str *s, const char *text, size_t n)
+{
+    lvni_core_str_clear(s);
+    lvni_core_str_append_n(s, text, n);
+}
+
+/* "socket=/run/munge/munge.socket.2,ttl=60" */
+static void take_info(lvni_launch_slurm_auth *a, const char *value)
+{
+    for (const char *at = value; *at != '\0'; at += strcspn(at, ","), at += *at == ',' ? 1 : 0) {
+        if (strncasecmp(at, "socket=", 7) == 0) {
+            set(&a->socket, at + 7, strcspn(at + 7, ","));
+        }
+    }
+}
+
+static lvn_status read_conf(const char *path, int depth, lvni_launch_slurm_auth *a);
+
+/* A relative name is beside the file that includes it. */
+static lvn_status include(const char *from, const char *name, int depth, lvni_launch_slurm_auth *a)
+{
+    const char *slash = strrchr(from, '/');
+    lvni_core_str path = {0};
+    if (name[0] != '/' && slash != NULL) {
+        lvni_core_str_append_n(&path, from, (size_t)(slash - from) + 1);
+    }
+    lvni_core_str_append(&path, name);
+    lvn_status s = lvni_core_str_status(&path);
+    if (s == LVN_OK && depth < INCLUDES && lvni_core_path_exists(path.data)) {
+        s = read_conf(path.data, depth + 1, a);
+    }
+    lvni_core_str_free(&path);
+    return s;
+}
+
+static lvn_status take_line(char *line, const char *path, int depth, lvni_launch_slurm_auth *a)
+{
+    line[strcspn(line, "#")] = '\0';
+    line += strspn(line, " \t");
+    for (size_t n = strlen(line); n > 0 && strchr(" \t\r", line[n - 1]) != NULL; n--) {
+        line[n - 1] = '\0';
+    }
+    if (strncasecmp(line, "include", 7) == 0 && (line[7] == ' ' || line[7] == '\t')) {
+        return include(path, line + 7 + strspn(line + 7, " \t"), depth, a);
+    }
+    const size_t key = strcspn(line, " \t=");
+    const char *value = line + key + strspn(line + key, " \t=");
+    if (key == 8 && strncasecmp(line, "AuthType", key) == 0) {
+        a->munge = strcasecmp(value, "auth/munge") == 0 || strcasecmp(value, "munge") == 0;
+    } else if (key == 8 && strncasecmp(line, "AuthInfo", key) == 0) {
+        take_info(a, value);
+    }
+    return LVN_OK;
+}
+
+static lvn_status read_conf(const char *path, int depth, lvni_launch_slurm_auth *a)
+{
+    char *text = NULL;
+    size_t n = 0;
+    if (lvni_core_file_read(path, CONF_MAX, &text, &n) != LVN_OK) {
+        return lvn_last_error()->code == LVN_ERR_MEMORY ? LVN_ERR_MEMORY : LVN_OK;
+    }
+    if (depth == 0) {
+        set(&a->file, path, strlen(path));
+    }
+    for (char *at = text; (at = strstr(at, "\\\n")) != NULL;) {
+        at[0] = at[1] = ' ';
+    }
+    lvn_status s = LVN_OK;
+    char *save = NULL;
+    for (char *line = strtok_r(text, "\n", &save); s == LVN_OK && line != NULL;
+         line = strtok_r(NULL, "\n", &save)) {
+        s = take_line(line, path, depth, a);
+    }
+    lvni_core_free(text);
+    return s;
+}
+
+lvn_status lvni_launch_slurm_auth_read(char *const *env, lvni_launch_slurm_auth *out)
+{
+    const char *const paths[] = {lvni_launch_env_get(env, "SLURM_CONF"), "/etc/slurm/slurm.conf",
+                                 "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf"};
+    *out = (lvni_launch_slurm_auth){.munge = true};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths && out->file.len == 0; i++) {
+        if (paths[i] != NULL && lvni_core_path_exists(paths[i])) {
+            LVN_TRY(read_conf(paths[i], 0, out));
+        }
+    }
+    const lvn_status s = lvni_core_str_status(&out->socket);
+    return s == LVN_OK ? lvni_core_str_status(&out->file) : s;
+}
+
+void lvni_launch_slurm_auth_free(lvni_launch_slurm_auth *auth)
+{
+    lvni_core_str_free(&auth->socket);
+    lvni_core_str_free(&auth->file);
 }

@@ -4,7 +4,6 @@
 #define LEVIN_RECIPES_RANK_AUTH_H
 
 #include "control/control.h"
-#include "launch/slurm_conf.h"
 #include "launch/rank_info.h"
 
 typedef struct lvni_recipes_rank_auth {

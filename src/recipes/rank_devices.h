@@ -4,7 +4,7 @@
 #define LEVIN_RECIPES_RANK_DEVICES_H
 
 #include "core/config.h"
-#include "launch/rank_info.h"
+#include "launch/rank_resources.h"
 
 /* uses: a command that uses a trained model, for which devices=auto is one device where nobody has
  * started several ranks. LVN_ERR_USAGE; E106 where gpus= asks for GPUs, which this version cannot

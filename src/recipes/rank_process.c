@@ -179,7 +179,7 @@ static lvn_status connect_control(const lvni_launch_rank_info *info, const lvni_
     lvni_control_options o;
     lvni_control_options_init(&o);
     const int own = p->store == NULL ? 0 : lvni_control_store_port(p->store);
-    o.host = lvni_launch_rank_info_check_route(info);
+    o.host = lvni_launch_rank_info_route(info);
     o.ports = own != 0 ? &own : info->ports;
     o.n_ports = own != 0 ? 1 : (size_t)info->n_ports;
     o.rdzv_dir = info->rdzv == LVNI_RDZV_FILE ? auth->key_dir : NULL;

@@ -1,7 +1,7 @@
 /* Threads that load the data of a rank (rank_workers.h). */
 #include "recipes/rank_workers.h"
 
-#include "launch/workers.h"
+#include "launch/rank_resources.h"
 #include "recipes/train_options.h"
 
 int lvni_recipes_rank_workers(const lvni_core_config *c, const lvni_launch_rank_info *info,

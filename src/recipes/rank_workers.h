@@ -1,5 +1,5 @@
-/* num_workers=: how many threads load the data of a rank, by the rules of launch/workers.h. For
- * this folder: ranks.c. */
+/* num_workers=: how many threads load the data of a rank, by the rules of launch/rank_resources.h.
+ * For this folder: ranks.c. */
 #ifndef LEVIN_RECIPES_RANK_WORKERS_H
 #define LEVIN_RECIPES_RANK_WORKERS_H
 

@@ -7,8 +7,7 @@
 #include "core/signals.h"
 #include "launch/env_vars.h"
 #include "launch/launch.h"
-#include "launch/run_mode.h"
-#include "launch/rank_info.h"
+#include "launch/rank_resources.h"
 #include "log/run_log.h"
 #include "recipes/accelerator.h"
 #include "recipes/rank_devices.h"
@@ -213,8 +212,8 @@ static lvn_status find_rank_info(const lvni_core_config *c,
                                        .launcher = command->recipe == NULL,
                                        .rdzv = way ? lvni_core_config_str(c, "rdzv") : NULL};
     const char **words = NULL;
-    LVN_TRY(write_arguments(command, &words, &o.n_arguments));
-    o.words = words;
+    LVN_TRY(write_arguments(command, &words, &o.n_args));
+    o.args = words;
     const lvn_status s = lvni_launch_rank_info_detect(environ, &o, notices, info);
     lvni_core_free(words);
     return s;

@@ -91,7 +91,7 @@ class Refused(Case):
 
     def test_devices_that_cannot_be_meant(self):
         """What is right, and where the wrong word stands; nobody has written accelerator=cpu here."""
-        listed = "error: devices [0,1]: a list names GPUs, and on the CPU a number says how many ranks: devices=2\n"
+        listed = "error: devices [0,1]: a list names GPUs; on the CPU give the number of ranks: devices=2\n"
         none = "error: devices 0: give at least 1; devices=1 is one rank on the CPU (accelerator=cpu)\n"
         for command in (SHAPES, ["plan", *SHAPES]):
             for more in ([], ["accelerator=cpu"]):

@@ -336,11 +336,11 @@ class Nccl(Case):
         self.assertEqual(shown, ["NCCL_DEBUG=WARN", "NCCL_IB_HCA=mlx5", "NCCL_SOCKET_IFNMAE=eth0"])
         self.assertEqual(
             err,
-            "levin: warning W214: NCCL_SOCKET_IFNMAE is no variable of NCCL that is known here (did you mean NCCL_SOCKET_IFNAME?); "
+            "levin: warning W214: NCCL_SOCKET_IFNMAE is not a known variable of NCCL (did you mean NCCL_SOCKET_IFNAME?); "
             "it is passed on as it is\n",
         )
         self.assertIn(
-            "W214: NCCL_QWERTZUIOP is no variable of NCCL that is known here; it is passed on",
+            "W214: NCCL_QWERTZUIOP is not a known variable of NCCL; it is passed on",
             reported("--env", "NCCL_QWERTZUIOP=1")[1],
         )
         self.assertEqual(reported("--env", "NCCL_QWERTZUIOP=1", "--quiet")[1], "")

@@ -521,7 +521,7 @@ class Refused(Ranks):
         self.nothing([*words, "devices=5", "accelerator=sim"], ["5", "4"], env=four)
         self.nothing(
             [*words, "devices=[0,0]", "accelerator=sim"],
-            ["device 0 stands there twice", "allow_shared_device=true"],
+            ["device 0 is listed twice", "allow_shared_device=true"],
             env=four,
         )
 

@@ -189,7 +189,7 @@ class Env(unittest.TestCase):
         done = levin("env", env=host, status=64)
         self.assertTrue(
             done.stderr.startswith(
-                "levin: error E111: the master address 192.0.2.1 is none of this host's"
+                "levin: error E111: the master address 192.0.2.1 is not one of this host"
             ),
             done.stderr,
         )

@@ -528,7 +528,7 @@ class Mistakes(Cluster):
             ["-N1", "--ntasks-per-node=2"],
             code=64,
             env={"MASTER_ADDR": "192.0.2.1"},
-            expects=["error E111: the master address 192.0.2.1 is none of this host's"],
+            expects=["error E111: the master address 192.0.2.1 is not one of this host"],
         )
         self.srun(
             ["-N1", "--ntasks-per-node=2"],

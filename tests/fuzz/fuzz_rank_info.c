@@ -50,7 +50,7 @@ static void detect(char *const *env)
     lvni_core_notices n = {.error = 0};
     lvni_core_str out = {.len = 0};
     lvni_launch_rank_info info;
-    const lvni_launch_rank_info_options options = {.n_arguments = 0};
+    const lvni_launch_rank_info_options options = {.n_args = 0};
     const lvn_status s = lvni_launch_rank_info_detect(env, &options, &n, &info);
     check_reported(s, &n);
     if (s == LVN_OK) {

@@ -155,13 +155,13 @@ static void mistakes(void **state)
         R("5", "devices 5: only 4 devices are visible; visible: 0-3"),
         R("2", "devices 2: only 1 device is visible; visible: 0", .physical = 1),
         R("[4]", "devices [4]: there is no device 4; visible: 0-3"),
-        R("[1,1]", "devices [1,1]: device 1 stands there twice; allow_shared_device=true lets "
+        R("[1,1]", "devices [1,1]: device 1 is listed twice; allow_shared_device=true lets "
                    "ranks share one; visible: 0-3"),
         R("[]", "devices []: the list names no device; visible: 0-3"),
         R(",", "devices ,: the list names no device; visible: 0-3"),
         R("-2", "devices -2: a number of devices is 1 or more, and -1 means all; visible: 0-3"),
         R("[0,-1]", "devices [0,-1]: -1 is not the index of a device; visible: 0-3"),
-        R("0", "devices 0: give at least 1; to use no GPU say accelerator=cpu (--accelerator cpu)"),
+        R("0", "devices 0: give at least 1; to use no GPU set accelerator=cpu (--accelerator cpu)"),
         R("0", "devices 0: give at least 1; devices=1 is one rank on the CPU (accelerator=cpu)",
           .accelerator = LVNI_ACCELERATOR_CPU),
         R("",
@@ -206,11 +206,10 @@ static void cpu(void **state)
         R("0", "gpus 0: 0 asks for the CPU, and accelerator for GPUs", .gpus = true,
           .accelerator = LVNI_ACCELERATOR_CUDA),
         R("[0,1]",
-          "devices [0,1]: a list names GPUs, and on the CPU a number says how many ranks: "
+          "devices [0,1]: a list names GPUs; on the CPU give the number of ranks: "
           "devices=2",
           .accelerator = LVNI_ACCELERATOR_CPU),
-        R("3,",
-          "devices 3,: a list names GPUs, and on the CPU a number says how many ranks: devices=1",
+        R("3,", "devices 3,: a list names GPUs; on the CPU give the number of ranks: devices=1",
           .accelerator = LVNI_ACCELERATOR_CPU),
     };
     CHECK(rows);

@@ -9,7 +9,6 @@
 #include "core/alloc.h"
 #include "core/rng.h"
 #include "launch/host_list.h"
-#include "launch/task_vector.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,6 @@
 
 #include "core/alloc.h"
 #include "launch/env_vars.h"
-#include "launch/nccl_names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -64,9 +63,9 @@ static void warnings(void **state)
     assert_int_equal(lvni_launch_nccl_warn(env, &n), LVN_OK);
     assert_int_equal(n.n_warnings, 2);
     assert_string_equal(lvni_core_str_text(&n.warnings),
-                        "levin: warning W214: NCCL_FOO_BARR is no variable of NCCL that is known "
-                        "here; it is passed on as it is\n"
-                        "levin: warning W214: NCCL_DEBUK is no variable of NCCL that is known here "
+                        "levin: warning W214: NCCL_FOO_BARR is not a known variable of NCCL; it is "
+                        "passed on as it is\n"
+                        "levin: warning W214: NCCL_DEBUK is not a known variable of NCCL "
                         "(did you mean NCCL_DEBUG?); it is passed on as it is\n");
     lvni_core_notices_free(&n);
 }

@@ -351,16 +351,16 @@ static void mistakes(void **state)
          {"levin: error E101: srun was not used: only one process is running, 4 were allocated",
           "  found: SLURM_NTASKS=4\n", "  found: SLURM_STEP_ID is not set\n",
           "  fix: srun levin train classify config=c.yaml\n", "levin launch --"},
-         .options = {.n_arguments = 4, .words = words}},
+         .options = {.n_args = 4, .args = words}},
         {"S:JOB_ID=1 S:PROCID=0 S:TASKS_PER_NODE=1(x2) S:JOB_NUM_NODES=2",
          101,
          {"only one process is running, 2 were allocated"},
-         .options = {.n_arguments = 4, .words = words}},
+         .options = {.n_args = 4, .args = words}},
         {"S:JOB_ID=1 S:PROCID=0 S:NTASKS=1 S:JOB_NUM_NODES=1 S:HET_SIZE=2 S:NTASKS_HET_GROUP_0=1 "
          "S:NTASKS_HET_GROUP_1=2",
          101,
          {"3 were allocated", "srun --het-group=0-1 levin train"},
-         .options = {.n_arguments = 4, .words = words}},
+         .options = {.n_args = 4, .args = words}},
         MISTAKE(BLOCK "WORLD_SIZE=8", 108,
                 {"WORLD_SIZE=8", "4 tasks", "2 nodes x 2 tasks = 4", "drop the export"}),
         MISTAKE(ARBITRARY "S:PROCID=0 S:LOCALID=0 S:NODEID=1 WORLD_SIZE=4", 108,
@@ -452,7 +452,7 @@ static void rank_info_prints(void **state)
         {BATCH, true},
         {BLOCK, false}, /* nothing is wrong */
     };
-    const lvni_launch_rank_info_options options = {.n_arguments = 0};
+    const lvni_launch_rank_info_options options = {.n_args = 0};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         environment e;
         lvni_core_notices n = {.error = 0};
@@ -474,7 +474,7 @@ static void long_command_lines_are_cut(void **state)
     static const char *const words[] = {"levin", "train", "classify",
                                         "data=/a/very/long/path/a/very/long/path/a/very/long/path/"
                                         "a/very/long/path/a/very/long/path/a/very/long/path"};
-    const lvni_launch_rank_info_options options = {.n_arguments = 4, .words = words};
+    const lvni_launch_rank_info_options options = {.n_args = 4, .args = words};
     environment e;
     lvni_core_notices n = {.error = 0};
     lvni_launch_rank_info info;
@@ -515,7 +515,7 @@ static void the_other_forms(void **state)
     lvni_core_notices n = {.error = 0};
     lvni_launch_rank_info info;
     lvni_core_str json = {.len = 0}, exports = {.len = 0};
-    const lvni_launch_rank_info_options options = {.n_arguments = 0};
+    const lvni_launch_rank_info_options options = {.n_args = 0};
     make_environment(&e, BLOCK "MASTER_ADDR=it's");
     assert_int_equal(lvni_launch_rank_info_detect(e.list, &options, &n, &info), LVN_OK);
     lvni_launch_rank_info_print_json(&info, &json);
@@ -535,7 +535,7 @@ static void the_other_forms(void **state)
     lvni_core_str_clear(&exports);
     make_environment(&e, OMPI);
     assert_int_equal(lvni_launch_rank_info_detect(e.list, &options, &n, &info), LVN_OK);
-    assert_string_equal(lvni_launch_rank_info_check_route(&info), "");
+    assert_string_equal(lvni_launch_rank_info_route(&info), "");
     lvni_launch_rank_info_print_json(&info, &json);
     lvni_launch_rank_info_print_export(&info, &exports);
     assert_non_null(strstr(lvni_core_str_text(&json), "\"node_rank\": null"));
@@ -559,7 +559,7 @@ static void what_is_dialled(void **state)
          "MASTER_ADDR=n08",
          "n08"},
     };
-    const lvni_launch_rank_info_options options = {.n_arguments = 0};
+    const lvni_launch_rank_info_options options = {.n_args = 0};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         environment e;
         lvni_core_notices n = {.error = 0};
@@ -567,7 +567,7 @@ static void what_is_dialled(void **state)
         make_environment(&e, rows[i][0]);
         assert_int_equal(lvni_launch_rank_info_detect(e.list, &options, &n, &info), LVN_OK);
         assert_string_equal(info.master_addr, "n08");
-        assert_string_equal(lvni_launch_rank_info_check_route(&info), rows[i][1]);
+        assert_string_equal(lvni_launch_rank_info_route(&info), rows[i][1]);
         lvni_launch_rank_info_free(&info);
         lvni_core_notices_free(&n);
     }
@@ -616,7 +616,7 @@ static void out_of_memory(void **state)
     const lvni_core_alloc_stats before = lvni_core_alloc_get_total();
     static const char *const texts[] = {BLOCK, BATCH, "LEVIN_ENV=slurm",
                                         BLOCK "S:STEP_TASKS_PER_NODE=2(x3)"};
-    const lvni_launch_rank_info_options options = {.n_arguments = 0};
+    const lvni_launch_rank_info_options options = {.n_args = 0};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         environment e;
         make_environment(&e, texts[i]);

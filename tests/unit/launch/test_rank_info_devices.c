@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "launch/rank_info.h"
+#include "launch/rank_resources.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,8 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "launch/run_mode.h"
-#include "launch/workers.h"
+#include "launch/rank_resources.h"
 
 #include <stdio.h>
 #include <string.h>

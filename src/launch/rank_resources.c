@@ -1,5 +1,9 @@
-/* Tasks and devices: do they fit, and which device is this rank's (rank_info.h). */
-#include "launch/rank_info_impl.h"
+/* Tasks and devices: do they fit, and which device is this rank's; the run mode; threads that load
+ * data (rank_resources.h). */
+#include "launch/rank_resources.h"
+
+#include "core/str.h"
+#include "launch/env_vars.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +13,7 @@ static const char *text_of(const char *text, const char *other)
     return text != NULL ? text : other;
 }
 
-/* Where the number of tasks came from, and where that of the devices. */
+/* Origins of the number of tasks and of the number of devices. */
 static void found_both(const lvni_launch_rank_info *info, char *const *env,
                        const lvni_launch_rank_info_devices *d, lvni_core_notices *n)
 {
@@ -31,7 +35,7 @@ static void found_both(const lvni_launch_rank_info *info, char *const *env,
 }
 
 /* --ntasks and --ntasks-per-node both given: --ntasks wins, and fewer tasks run than the other
- * says. */
+ * asks for. */
 static bool ntasks_won(const lvni_launch_rank_info *info, char *const *env, int devices,
                        int *ntasks, int *per_node)
 {
@@ -91,8 +95,8 @@ static lvn_status one_process(const lvni_launch_rank_info *info, char *const *en
     return s;
 }
 
-/* The user started fewer tasks than the job has on purpose: nothing was said about devices, so the
- * others stay idle. */
+/* The user started fewer tasks than the job has on purpose, without giving devices: the others stay
+ * idle. */
 static bool smaller_step(const lvni_launch_rank_info *info, char *const *env)
 {
     uint64_t per_node;
@@ -106,7 +110,7 @@ lvn_status lvni_launch_rank_info_check_devices(const lvni_launch_rank_info *info
                                                lvni_core_notices *notices)
 {
     const lvni_launch_device_choice *c = devices->choice;
-    /* started by somebody else */
+    /* started by another launcher */
     const bool group = info->source > LVNI_SOURCE_LEVIN && info->source <= LVNI_SOURCE_SLURM;
     if (!group || info->local_world == LVNI_RANK_INFO_UNKNOWN) {
         return LVN_OK;
@@ -191,7 +195,7 @@ void lvni_launch_rank_info_warn_of_cpu(int ranks, lvni_core_notices *notices)
         lvni_core_notice_warn(
             notices, 206,
             "%d ranks run on the CPU, because no GPU is visible that could be used; "
-            "accelerator=cpu says that it is meant",
+            "accelerator=cpu if that is intended",
             ranks);
     }
 }
@@ -210,7 +214,7 @@ lvn_status lvni_launch_rank_info_device(const lvni_launch_rank_info *info, char 
         return LVN_OK;
     }
     LVN_ARG(ranks > 0 && rank >= 0,
-            "the local rank is not known before the ranks meet, and no device can be chosen "
+            "the local rank is not known before the rendezvous, and no device can be chosen "
             "without it (%s gives none)",
             lvni_launch_source_name(info->source));
     if (devices->threads || info->source == LVNI_SOURCE_SINGLE) {
@@ -222,7 +226,7 @@ lvn_status lvni_launch_rank_info_device(const lvni_launch_rank_info *info, char 
             return too_few(info, env, devices, notices);
         }
         *index = rank % v; /* one is shown to each task, perhaps not the same: UUIDs are compared
-                              when the ranks meet */
+                              at the rendezvous */
         return LVN_OK;
     }
     if (c->listed) {
@@ -237,4 +241,96 @@ lvn_status lvni_launch_rank_info_device(const lvni_launch_rank_info *info, char 
     }
     *index = rank;
     return LVN_OK;
+}
+
+/* ---- the run mode ---- */
+
+lvni_launch_run_mode lvni_launch_run_mode_choose(lvni_launch_run_mode asked, int devices, int nodes,
+                                                 lvni_core_notices *notices)
+{
+    if (asked == LVNI_MODE_AUTO) {
+        return devices > 1 || nodes > 1 ? LVNI_MODE_DDP : LVNI_MODE_SINGLE;
+    }
+    if (nodes > 1 && (asked == LVNI_MODE_SINGLE || asked == LVNI_MODE_DP)) {
+        lvni_core_notice_warn(notices, 211,
+                              "strategy=%s is for one node, and this run has %d: switched to ddp",
+                              asked == LVNI_MODE_DP ? "dp" : "single", nodes);
+        return LVNI_MODE_DDP;
+    }
+    if (devices > 1 && asked == LVNI_MODE_SINGLE) {
+        lvni_core_notice_warn(
+            notices, 211, "strategy=single is for one device, and this run has %d: switched to ddp",
+            devices);
+        return LVNI_MODE_DDP;
+    }
+    return asked;
+}
+
+bool lvni_launch_run_mode_threads(lvni_launch_run_mode mode)
+{
+    return mode == LVNI_MODE_DP || mode == LVNI_MODE_DDP2;
+}
+
+/* ---- threads that load data ---- */
+
+enum { AUTO_MOST = 8 }; /* of auto, where the processors of a task are not given */
+
+/* srun does not pass on --cpus-per-task of the batch script since 22.05: the variable is 12, and
+ * the task has one. */
+static void warn_smaller(int reported, int cpus, lvni_core_notices *n)
+{
+    lvni_core_notice_warn(n, 208,
+                          "SLURM_CPUS_PER_TASK=%d, but this task may use %d: export "
+                          "SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK, or "
+                          "srun --cpus-per-task=$SLURM_CPUS_PER_TASK",
+                          reported, cpus);
+}
+
+static int at_least_0(int n)
+{
+    return n < 0 ? 0 : n;
+}
+
+/* Of the node, as far as its ranks may use them; 0: unknown. */
+static int cpus_of_node(const lvni_launch_rank_info *info, const lvni_launch_workers_request *r,
+                        bool task)
+{
+    if (task) {
+        return info->slurm.cpus_on_node;
+    }
+    return r->bound ? r->cpus * info->local_world : r->cpus;
+}
+
+int lvni_launch_workers_choose(const lvni_launch_rank_info *info,
+                               const lvni_launch_workers_request *request,
+                               lvni_core_notices *notices)
+{
+    /* The ranks of a launcher inside of a step share what the step's task has. */
+    const bool task = info->slurm.job &&
+                      (info->source == LVNI_SOURCE_SLURM || info->source == LVNI_SOURCE_SINGLE);
+    const int ranks = info->local_world > 0 ? info->local_world : 1,
+              reported = task ? info->slurm.cpus_per_task : 0;
+    const int usable = reported > 0 && reported < request->cpus ? reported : request->cpus;
+    if (reported > request->cpus) {
+        warn_smaller(reported, request->cpus, notices);
+    }
+    if (request->asked < 0) {
+        const int own = task || request->bound ? usable : usable / ranks;
+        const int n = at_least_0(own - 1);
+        return reported > 0 || n < AUTO_MOST ? n : AUTO_MOST;
+    }
+    const int node = cpus_of_node(info, request, task);
+    if (reported > 0 && request->asked >= usable) {
+        lvni_core_notice_warn(
+            notices, 209,
+            "workers (%d) must be smaller than cpus-per-task (%d): the rank itself needs one",
+            request->asked, usable);
+    } else if (node > 0 && (int64_t)request->asked * ranks > node) {
+        lvni_core_notice_warn(
+            notices, 202,
+            "%d workers x %d rank%s are more than the %d processors of this node: "
+            "lower num_workers",
+            request->asked, ranks, lvni_core_plural(ranks, "", "s"), node);
+    }
+    return request->asked;
 }

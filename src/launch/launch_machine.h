@@ -1,15 +1,27 @@
-/* Which cores a rank may use. */
-#ifndef LEVIN_LAUNCH_LAUNCH_BIND_H
-#define LEVIN_LAUNCH_LAUNCH_BIND_H
+/* What the launcher finds on its machine: GPUs, as the kernel's file systems list them (no driver
+ * library is loaded), and cores, which it deals out to ranks. */
+#ifndef LEVIN_LAUNCH_LAUNCH_MACHINE_H
+#define LEVIN_LAUNCH_LAUNCH_MACHINE_H
 
 #include "core/notice.h"
 #include "launch/launch_options.h"
 
+#include <levin/status.h>
 #include <sched.h>
+
+typedef struct lvni_launch_gpu {
+    char pci[32];  /* "0000:3b:00.0"; "": unknown */
+    char uuid[64]; /* "GPU-..."; "": unknown */
+    int numa;      /* -1: unknown */
+} lvni_launch_gpu;
+
+/* Those with a device file under root/dev, in the order of their PCI addresses. root: "" but in
+ * tests. *gpus: lvni_core_free. */
+lvn_status lvni_launch_gpus_find(const char *root, lvni_launch_gpu **gpus, int *n);
 
 typedef struct lvni_launch_bind_plan {
     int n;                /* ranks */
-    lvni_launch_bind how; /* what was decided: none, cores or numa */
+    lvni_launch_bind how; /* none, cores or numa */
     size_t cpu_bytes;     /* of each mask */
     cpu_set_t **cpus;     /* of each rank; NULL with LVNI_BIND_NONE */
     /* node each rank takes its memory from, -1: any; NULL with LVNI_BIND_NONE */
@@ -17,9 +29,9 @@ typedef struct lvni_launch_bind_plan {
     int n_cpus; /* in the launcher's own mask */
 } lvni_launch_bind_plan;
 
-/* wish: what the user gave. gpu_numa: the NUMA node of each rank's GPU (-1: unknown), NULL without
- * GPUs. bound: somebody (srun) gave this process a part of the machine, which stays as it is under
- * auto. *out is to be freed. */
+/* request: the option bind. gpu_numa: the NUMA node of each rank's GPU (-1: unknown), NULL without
+ * GPUs. bound: srun gave this process a part of the machine, which stays as it is under auto. *out
+ * is to be freed. */
 lvn_status lvni_launch_bind_make(lvni_launch_bind request, int n, const int *gpu_numa, bool bound,
                                  lvni_core_notices *notices, lvni_launch_bind_plan *out);
 void lvni_launch_bind_free(lvni_launch_bind_plan *plan);
