@@ -3,7 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/math.h"
-#include "recipes/predict_rows.h"
+#include "recipes/output_file.h"
 
 #include <stdio.h>
 

@@ -19,4 +19,17 @@ const lvni_core_option_table *lvni_recipes_classify_predict_tables(size_t *n);
 const lvni_core_option_table *lvni_recipes_classify_eval_tables(size_t *n);
 const lvni_core_option_table *lvni_recipes_export_tables(size_t *n);
 
+/* ---- predict_array.c, for classify_predict.c ---- */
+
+struct lvni_recipes_ranks_command; /* ranks.h */
+
+/* data= names an array and output= too, or weights= are given: no table of classes is asked for. */
+bool lvni_recipes_is_array(const lvni_core_config *config);
+/* data=x.npy (N, H, W, C), numbers of any type, used as they are: no scaling, no cropping.
+ * output=logits.npy (N, classes) f32. The model is that of model=, or with weights= the network of
+ * that name with the weights of that file. With several ranks they share the chunks; rank 0
+ * writes. */
+lvn_status lvni_recipes_predict_array(lvni_core_config *config,
+                                      const struct lvni_recipes_ranks_command *command);
+
 #endif

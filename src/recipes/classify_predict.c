@@ -1,8 +1,10 @@
 /* Using a trained classifier: `predict` writes a table, `eval` measures; both can draw a page of
- * images. */
+ * images. Ranks share the chunks of the data, rank 0 takes all rows. An array of images goes to
+ * predict_array.c. */
 #include "core/alloc.h"
-#include "core/math.h"
+#include "core/config.h"
 #include "core/escape.h"
+#include "core/math.h"
 #include "core/vfs.h"
 #include "data/dataset.h"
 #include "kernels/kernels.h"
@@ -10,16 +12,14 @@
 #include "recipes/accelerator.h"
 #include "recipes/class_metrics.h"
 #include "recipes/classify.h"
+#include "recipes/exported.h"
 #include "recipes/fit.h"
 #include "recipes/image_data.h"
-#include "recipes/output_file.h"
-#include "recipes/sheet_samples.h"
-#include "recipes/predict_array.h"
-#include "recipes/predict_rank.h"
-#include "recipes/predict_rows.h"
-#include "recipes/ranks.h"
-#include "recipes/train_options.h"
 #include "recipes/inference_options.h"
+#include "recipes/output_file.h"
+#include "recipes/ranks.h"
+#include "recipes/sheet_samples.h"
+#include "recipes/train_options.h"
 #include "tensor/device.h"
 #include "trainer/trainer.h"
 
@@ -125,6 +125,88 @@ static lvn_status open_model(const use *u, lvni_recipes_exported **out)
                                       lvni_core_config_bool(c, "use_ema"), out);
 }
 
+/* ---- a rank's part ---- */
+
+/* Images that could not be read: each rank knows its own, and rank 0 reports all. */
+static lvn_status report_unreadable(const lvni_recipes_rank *rank, lvni_data_loader *loader)
+{
+    lvni_core_str text = {0};
+    void *all = NULL;
+    size_t *bytes = lvni_core_calloc(LVNI_TAG_DATA, (size_t)rank->world, sizeof *bytes);
+    lvni_data_loader_report(loader, &text);
+    lvn_status s = bytes == NULL ? LVN_ERR_MEMORY : lvni_core_str_status(&text);
+    if (s == LVN_OK && rank->comm == NULL) {
+        bytes[0] = text.len;
+    } else if (s == LVN_OK) {
+        s = lvni_dist_comm_all_gather_sized(rank->comm, lvni_core_str_text(&text), text.len, &all,
+                                            bytes);
+    }
+    const char *at = all != NULL ? all : lvni_core_str_text(&text);
+    for (int i = 0; i < rank->world && s == LVN_OK && rank->rank == 0; at += bytes[i++]) {
+        if (bytes[i] > 0) {
+            lvni_log_line(LVNI_LOG_WARNING, "%.*s", (int)bytes[i], at);
+        }
+    }
+    lvni_core_free(all);
+    lvni_core_free(bytes);
+    lvni_core_str_free(&text);
+    return s;
+}
+
+static lvn_status make_plan(const lvni_core_config *c, int64_t n, const lvni_recipes_rank *rank,
+                            lvni_plan *out)
+{
+    const lvni_plan_options o = {.n_samples = n,
+                                 .batch_size = rank->world,
+                                 .devices = rank->world,
+                                 .rank = rank->rank,
+                                 .cores = rank->cores,
+                                 .eval_batch_size = lvni_core_config_int(c, "eval_batch_size")};
+    LVN_TRY(lvni_plan_make(&o, out));
+    const int64_t chunks = lvni_plan_eval_turns_of(out, n, rank->rank).count,
+                  most = chunks > 1 ? chunks : 1;
+    const int lanes =
+        lvni_core_config_is_set(c, "lanes") ? (int)lvni_core_config_int(c, "lanes") : rank->cores;
+    out->lanes = lanes > most ? (int)most : lanes;
+    return LVN_OK;
+}
+
+static lvn_tensor *probabilities(const lvn_module *root, const lvn_batch *batch)
+{
+    return lvn_softmax(lvn_forward(root, batch->image));
+}
+
+/* The rank's chunks of the data through the model on its device; rank 0 gets the rows of all, in
+ * the order of the data. A collective of the ranks. */
+static lvn_status predict_chunks(use *u, const lvni_recipes_exported *exported,
+                                 const lvni_recipes_rank *rank)
+{
+    const lvni_core_config *c = u->config;
+    const lvn_dataset *data = u->data.train;
+    lvni_plan plan;
+    LVN_TRY(make_plan(c, data->cls->length(data), rank, &plan));
+    const lvni_data_loader_options o = {
+        .dataset = data,
+        .plan = &plan,
+        .in_turn = true,
+        .workers = rank->workers,
+        .skip_unreadable = strcmp(lvni_core_config_str(c, "on_error"), "skip") == 0};
+    lvni_data_loader *loader = NULL;
+    lvni_trainer_lanes *lanes = NULL;
+    const int team = rank->cores / plan.lanes > 1 ? rank->cores / plan.lanes : 1;
+    lvn_status s = lvni_data_loader_create(&o, &loader);
+    s = s == LVN_OK
+            ? lvni_trainer_lanes_create(plan.lanes, team, exported->card.wgrad_threads, &lanes)
+            : s;
+    s = s == LVN_OK ? lvni_trainer_predict(exported->model, loader, lanes, rank->comm,
+                                           probabilities, take_row, u)
+                    : s;
+    s = s == LVN_OK ? report_unreadable(rank, loader) : s;
+    lvni_data_loader_destroy(loader);
+    lvni_trainer_lanes_destroy(lanes);
+    return s;
+}
+
 static lvn_status rank_work(void *user, const lvni_recipes_rank *rank)
 {
     use *u = user;
@@ -133,15 +215,12 @@ static lvn_status rank_work(void *user, const lvni_recipes_rank *rank)
     LVN_TRY(lvni_recipes_accelerator_use(u->config, rank->device));
     lvn_status s = first ? LVN_OK : lvni_cpu_start();
     s = s == LVN_OK && !first ? open_model(u, &own) : s;
-    const lvni_recipes_predict_work work = {.config = u->config,
-                                            .data = u->data.train,
-                                            .exported = first ? u->exported : own,
-                                            .row = take_row,
-                                            .user = u};
-    s = s == LVN_OK ? lvni_recipes_predict_rank(&work, rank) : s;
+    s = s == LVN_OK ? predict_chunks(u, first ? u->exported : own, rank) : s;
     lvni_recipes_exported_close(own);
     return s;
 }
+
+/* ---- the commands ---- */
 
 static bool ends_in(const char *path, const char *end)
 {
@@ -348,14 +427,14 @@ static lvn_status use_model(use *u, lvni_core_config *c, const lvni_recipes_rank
     return open ? lvni_recipes_ranks_close(&u->ranks, s) : s;
 }
 
-lvn_status lvni_recipes_classify_predict(int n, const char *const *words)
+lvn_status lvni_recipes_classify_predict(int n, const char *const *args)
 {
     size_t n_tables;
     const lvni_core_option_table *tables = lvni_recipes_classify_predict_tables(&n_tables);
     lvni_core_config *c;
-    LVN_TRY(lvni_recipes_read_config(tables, n_tables, "levin help predict", NULL, n, words, &c));
+    LVN_TRY(lvni_recipes_read_config(tables, n_tables, "levin help predict", NULL, n, args, &c));
     lvni_recipes_ranks_command command = {
-        .command = {"predict"}, .n = n, .words = words, .uses = true};
+        .command = {"predict"}, .n = n, .words = args, .uses = true};
     lvn_status s = LVN_OK;
     if (lvni_core_config_bool(c, "json") &&
         lvni_core_config_layer(c, "output") == LVNI_LAYER_DEFAULT) {
@@ -376,15 +455,15 @@ lvn_status lvni_recipes_classify_predict(int n, const char *const *words)
     return s;
 }
 
-lvn_status lvni_recipes_classify_eval(int n, const char *const *words)
+lvn_status lvni_recipes_classify_eval(int n, const char *const *args)
 {
     size_t n_tables;
     const lvni_core_option_table *tables = lvni_recipes_classify_eval_tables(&n_tables);
     lvni_core_config *c;
-    LVN_TRY(lvni_recipes_read_config(tables, n_tables, "levin help eval", NULL, n, words, &c));
+    LVN_TRY(lvni_recipes_read_config(tables, n_tables, "levin help eval", NULL, n, args, &c));
     use u = {.labels = true};
     const lvni_recipes_ranks_command command = {
-        .command = {"eval"}, .n = n, .words = words, .check = check_eval, .uses = true};
+        .command = {"eval"}, .n = n, .words = args, .check = check_eval, .uses = true};
     const lvn_status s = use_model(&u, c, &command, report_metrics);
     lvni_core_config_destroy(c);
     return s;

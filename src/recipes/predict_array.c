@@ -1,18 +1,19 @@
-/* Logits of an array of images (predict_array.h). */
-#include "recipes/predict_array.h"
-
-#include "recipes/output_file.h"
+/* `predict` with an array of images (.npy) instead of a folder: plain logits into another array.
+ * Called by classify_predict.c. */
+#include "recipes/classify.h"
 
 #include "core/alloc.h"
-#include "core/math.h"
 #include "core/escape.h"
+#include "core/math.h"
 #include "core/vfs.h"
 #include "data/npy.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
 #include "recipes/accelerator.h"
 #include "recipes/exported.h"
+#include "recipes/output_file.h"
 #include "recipes/preprocess.h"
+#include "recipes/ranks.h"
 #include "recipes/train_options.h"
 #include "tensor/device.h"
 #include "trainer/lanes.h"

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "recipes/class_metrics.h"
-#include "recipes/predict_rows.h"
+#include "recipes/output_file.h"
 
 #include <math.h>
 #include <stdlib.h>
