@@ -80,7 +80,7 @@ lvn_status lvni_control_connect(const lvni_control_options *options, lvni_contro
             "rank %d of %d does not exist", options->rank, options->world);
     LVN_ARG(options->n_ports > 0 || options->rdzv_dir != NULL, "no port of the store was given");
     lvni_control_link link = {.fd = -1};
-    LVN_TRY(lvni_control_find(options, &link));
+    LVN_TRY(lvni_control_find_store(options, &link));
     lvni_control *c = make(options, &link);
     if (c == NULL) {
         close(link.fd);
@@ -89,7 +89,7 @@ lvn_status lvni_control_connect(const lvni_control_options *options, lvni_contro
     }
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     const int error =
-        c->wake_fd < 0 ? errno : lvni_core_thread_start(&c->thread, lvni_control_run, c);
+        c->wake_fd < 0 ? errno : lvni_core_thread_start(&c->thread, lvni_control_thread_main, c);
     if (error != 0) {
         free_control(c);
         LVN_FAIL(error == ENOMEM ? LVN_ERR_MEMORY : LVN_ERR_IO,
@@ -471,7 +471,7 @@ void lvni_control_fail(lvni_control *control, const lvni_control_cause *failure)
     pthread_mutex_unlock(&control->lock);
     if (error != 0) {
         /* the store says nothing: for this rank it is its own failure */
-        lvni_control_over(control, &own);
+        lvni_control_set_cause(control, &own);
     }
 }
 

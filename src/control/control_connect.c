@@ -30,9 +30,9 @@ typedef struct search {
     char munge_why[200];
     lvni_control_greet greet;
     uint64_t began_ns, until_ns;
-    uint64_t reported_ns; /* when the next line says that this rank still waits */
-    double patience_s;    /* with a server that says nothing */
-    bool answered;        /* this turn, somebody took a connection */
+    uint64_t next_line_ns; /* when the next line says that this rank still waits */
+    double patience_s;     /* with a server that says nothing */
+    bool answered;         /* this turn, somebody took a connection */
     /* since when the only port there is always is somebody else's; 0: it is not */
     uint64_t taken_ns;
     char last[200];     /* what the last attempt ended with */
@@ -380,10 +380,10 @@ static void print_ports(const search *s, char *out, size_t size)
 static void report_waiting(search *s, uint64_t now)
 {
     char ports[100], line[600];
-    if (now < s->reported_ns || s->o->report == NULL) {
+    if (now < s->next_line_ns || s->o->report == NULL) {
         return;
     }
-    s->reported_ns += (uint64_t)(s->o->waiting_every_s * 1e9);
+    s->next_line_ns += (uint64_t)(s->o->waiting_every_s * 1e9);
     print_ports(s, ports, sizeof ports);
     snprintf(line, sizeof line, "rank %d: waiting %.0f s for the store of this run at %s%s: %s",
              s->o->rank, (double)(now - s->began_ns) / 1e9, s->resolved, ports, s->last);
@@ -460,7 +460,7 @@ static lvn_status prepare(search *s)
     }
     s->began_ns = lvni_core_now_ns();
     s->until_ns = s->began_ns + (uint64_t)(o->rdzv_timeout_s * 1e9);
-    s->reported_ns = s->began_ns + (uint64_t)(o->waiting_first_s * 1e9);
+    s->next_line_ns = s->began_ns + (uint64_t)(o->waiting_first_s * 1e9);
     s->patience_s = o->greeting_timeout_s < 1 ? o->greeting_timeout_s : 1;
     return LVN_OK;
 }
@@ -498,7 +498,7 @@ static lvn_status look(search *s, lvni_control_link *out)
     }
 }
 
-lvn_status lvni_control_find(const lvni_control_options *options, lvni_control_link *out)
+lvn_status lvni_control_find_store(const lvni_control_options *options, lvni_control_link *out)
 {
     search s = {.o = options};
     lvn_status status = prepare(&s);

@@ -35,7 +35,7 @@ struct lvni_control {
     lvni_control_frame_reader in;
     lvni_core_str sending;
     size_t sent;
-    uint64_t heard_ns, reported_ns, turn_ns;
+    uint64_t heard_ns, sent_ns, turn_ns;
     bool broken; /* the connection is of no more use */
 
     int wake_fd; /* written to when `out` or `ending` changed */
@@ -62,13 +62,13 @@ typedef struct lvni_control_link {
     char store_host[64];
     lvni_control_frame_reader in;
 } lvni_control_link;
-lvn_status lvni_control_find(const lvni_control_options *options, lvni_control_link *out);
+lvn_status lvni_control_find_store(const lvni_control_options *options, lvni_control_link *out);
 
 /* control_thread.c */
-void *lvni_control_run(void *control);
+void *lvni_control_thread_main(void *control);
 void lvni_control_wake(const lvni_control *control);
 /* Nobody decided before: this is the cause. */
-void lvni_control_over(lvni_control *control, const lvni_control_cause *cause);
+void lvni_control_set_cause(lvni_control *control, const lvni_control_cause *cause);
 
 uint64_t lvni_control_wall_ns(void);
 

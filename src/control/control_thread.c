@@ -28,7 +28,7 @@ void lvni_control_wake(const lvni_control *control)
     }
 }
 
-void lvni_control_over(lvni_control *c, const lvni_control_cause *cause)
+void lvni_control_set_cause(lvni_control *c, const lvni_control_cause *cause)
 {
     pthread_mutex_lock(&c->lock);
     const bool first = (atomic_load(&c->attention) & LVNI_ATTENTION_OVER) == 0 && !c->left;
@@ -54,7 +54,7 @@ static void lose_store(lvni_control *c, const char *why)
     snprintf(cause.host, sizeof cause.host, "%s", c->store_host);
     snprintf(cause.message, sizeof cause.message, "the store in its process is lost: %s", why);
     c->broken = true;
-    lvni_control_over(c, &cause);
+    lvni_control_set_cause(c, &cause);
 }
 
 static void lose_connection(lvni_control *c, int error)
@@ -142,7 +142,7 @@ static void on_frame(lvni_control *c, const lvni_control_frame *frame)
             cause.step = cause.kind == LVNI_CAUSE_SIGNAL && atomic_load(&c->step) > cause.step
                              ? atomic_load(&c->step)
                              : cause.step;
-            lvni_control_over(c, &cause);
+            lvni_control_set_cause(c, &cause);
             break;
         }
         lose_store(c, "it sent a cause that cannot be read");
@@ -217,13 +217,13 @@ static void transmit(lvni_control *c)
             return;
         }
         c->sent += (size_t)n;
-        c->reported_ns = lvni_core_now_ns();
+        c->sent_ns = lvni_core_now_ns();
     }
 }
 
 static void beat(lvni_control *c, uint64_t now)
 {
-    if (now - c->reported_ns < (uint64_t)(c->heartbeat_s * 1e9)) {
+    if (now - c->sent_ns < (uint64_t)(c->heartbeat_s * 1e9)) {
         return;
     }
     const int64_t step = atomic_load(&c->step);
@@ -256,7 +256,7 @@ static int poll_ms(const lvni_control *c)
     return least < 1 ? 1 : least > 500 ? 500 : (int)least;
 }
 
-void *lvni_control_run(void *control)
+void *lvni_control_thread_main(void *control)
 {
     lvni_control *c = control;
     lvni_core_thread_name("control", -1);

@@ -207,7 +207,7 @@ void lvni_control_put_facts(lvni_core_str *out, const lvni_control_facts *facts)
     put_borrowable(out, config);
 }
 
-bool lvni_control_scan_facts(lvni_control_scan *scan, lvni_control_facts_seen *out)
+bool lvni_control_scan_facts(lvni_control_scan *scan, lvni_control_facts_message *out)
 {
     lvni_control_facts *f = &out->facts;
     f->local_rank = (int)lvni_control_scan_u32(scan);

@@ -65,12 +65,12 @@ bool lvni_control_scan_cause(const lvni_control_frame *frame, lvni_control_cause
 
 /* FACTS, behind its id. The texts are borrowed from what they were read from and end with a
  * zero. */
-typedef struct lvni_control_facts_seen {
+typedef struct lvni_control_facts_message {
     lvni_control_facts facts;
     lvni_control_token config_hash;
-} lvni_control_facts_seen;
+} lvni_control_facts_message;
 void lvni_control_put_facts(lvni_core_str *out, const lvni_control_facts *facts);
-bool lvni_control_scan_facts(lvni_control_scan *scan, lvni_control_facts_seen *out);
+bool lvni_control_scan_facts(lvni_control_scan *scan, lvni_control_facts_message *out);
 
 /* The table of all ranks: equal texts travel once. */
 lvn_status lvni_control_put_table(lvni_core_str *out, const lvni_control_member *members, int world,

@@ -1,6 +1,6 @@
-/* The store's life: made, its thread, waited for, ended (store.h). What it does meanwhile:
- * lvni_control_conn.c, store_strangers.c, store_send.c, store_rendezvous.c, store_keys.c,
- * lvni_control_pending_gather.c, store_watch.c. */
+/* The store's life (store.h): created, its thread, waited for, destroyed. What it does meanwhile:
+ * store_conn.c (connections), store_greet.c (who may join), store_rendezvous.c, store_keys.c (keys
+ * and gathers), store_watch.c (silence, causes, the common stop). */
 #include "store_impl.h"
 
 #include "rdzv_file.h"
@@ -63,10 +63,10 @@ static void free_store(lvni_control_store *store)
     lvni_core_free(store->munge_socket);
     lvni_control_store_free_keys(store);
     lvni_control_store_free_gathers(store);
-    lvni_control_store_unref(store->table);
+    lvni_control_blob_unref(store->table);
     lvni_core_free(store->rank_hosts);
     lvni_core_free(store->ranks);
-    lvni_core_free(store->read_room);
+    lvni_core_free(store->read_buffer);
     pthread_mutex_destroy(&store->lock);
     pthread_cond_destroy(&store->changed);
     lvni_core_free(store);
@@ -82,7 +82,7 @@ static void end_all(lvni_control_store *store)
     lvni_control_conn *const lists[] = {store->conns.first, store->strangers.first};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         for (lvni_control_conn *conn = lists[i]; conn != NULL; conn = conn->next) {
-            lvni_control_store_drop(conn, "");
+            lvni_control_conn_drop(conn, "");
         }
     }
     uv_close((uv_handle_t *)&store->listener, NULL);
@@ -212,11 +212,11 @@ static lvn_status make_key(lvni_control_store *store)
 static lvn_status prepare(lvni_control_store *store, const lvni_control_store_options *o)
 {
     LVN_TRY(make_key(store));
-    LVN_TRY(lvni_control_store_make_room(store));
+    LVN_TRY(lvni_control_store_reserve_descriptors(store));
     LVN_TRY(copy_hosts(store, o->rank_hosts));
     store->ranks = lvni_core_calloc(LVNI_TAG_CONTROL, (size_t)o->world, sizeof *store->ranks);
-    store->read_room = lvni_core_alloc(LVNI_TAG_CONTROL, LVNI_STORE_READ);
-    if (store->ranks == NULL || store->read_room == NULL) {
+    store->read_buffer = lvni_core_alloc(LVNI_TAG_CONTROL, LVNI_STORE_READ);
+    if (store->ranks == NULL || store->read_buffer == NULL) {
         return LVN_ERR_MEMORY;
     }
     for (int r = 0; r < o->world; r++) {
@@ -226,7 +226,7 @@ static lvn_status prepare(lvni_control_store *store, const lvni_control_store_op
     snprintf(store->reached_at, sizeof store->reached_at, "%s",
              o->address != NULL ? o->address : store->host);
     store->begin_ns = store->tick_ns = lvni_core_now_ns();
-    store->waiting_ns = store->begin_ns + lvni_control_store_ns(o->waiting_first_s);
+    store->waiting_ns = store->begin_ns + lvni_control_ns(o->waiting_first_s);
     return LVN_OK;
 }
 
@@ -298,8 +298,8 @@ int lvni_control_store_port(const lvni_control_store *store)
 
 lvn_status lvni_control_store_wait(lvni_control_store *store, double timeout_s)
 {
-    const struct timespec until = lvni_core_timespec(
-        timeout_s < 0 ? 0 : lvni_core_now_ns() + lvni_control_store_ns(timeout_s));
+    const struct timespec until =
+        lvni_core_timespec(timeout_s < 0 ? 0 : lvni_core_now_ns() + lvni_control_ns(timeout_s));
     int error = 0;
     pthread_mutex_lock(&store->lock);
     while (store->connected > 0 && error == 0) {

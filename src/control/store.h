@@ -76,5 +76,8 @@ void lvni_control_store_destroy(lvni_control_store *store);
 lvn_status lvni_control_store_listen(const char *address, const int *ports, size_t n_ports, int *fd,
                                      int *port);
 lvn_status lvni_control_store_port_of(int fd, int *port); /* of an inherited socket */
+/* Which process listens on a port of this host, as far as /proc shows it: "pid 4711 (python3
+ * train.py)", or "its owner is not visible from here". For messages. */
+void lvni_control_port_owner(int port, char *out, size_t size);
 
 #endif

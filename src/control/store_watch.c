@@ -7,11 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-uint64_t lvni_control_store_ns(double seconds)
-{
-    return seconds <= 0 ? 0 : (uint64_t)(seconds * 1e9);
-}
-
 /* ---- Causes ---- */
 
 static void decide(lvni_control_store *store, const lvni_control_cause *cause)
@@ -22,6 +17,14 @@ static void decide(lvni_control_store *store, const lvni_control_cause *cause)
     lvni_core_str s = {0};
     lvni_control_put_cause(&s, LVNI_FRAME_ABORT, cause);
     lvni_control_store_broadcast(store, &s);
+}
+
+static void on_settle(uv_timer_t *timer)
+{
+    lvni_control_store *store = timer->data;
+    if (!store->over) {
+        decide(store, &store->suspect);
+    }
 }
 
 /* The first cause that is not of kind peer wins at once. One of kind peer says that there is a real
@@ -36,30 +39,20 @@ void lvni_control_store_report(lvni_control_store *store, const lvni_control_cau
     } else if (!store->suspected) {
         store->suspected = true;
         store->suspect = *cause;
-        uv_timer_start(&store->settle, lvni_control_store_on_settle,
-                       (uint64_t)(store->o.settle_s * 1e3), 0);
-    }
-}
-
-void lvni_control_store_on_settle(uv_timer_t *timer)
-{
-    lvni_control_store *store = timer->data;
-    if (!store->over) {
-        decide(store, &store->suspect);
+        uv_timer_start(&store->settle, on_settle, (uint64_t)(store->o.settle_s * 1e3), 0);
     }
 }
 
 /* This process stood still, as after SIGSTOP: neither has it heard the others, nor they it. */
 static bool stood_still(const lvni_control_store *store, uint64_t now)
 {
-    return now - store->tick_ns > lvni_control_store_ns(store->o.peer_timeout_s) / 2;
+    return now - store->tick_ns > lvni_control_ns(store->o.peer_timeout_s) / 2;
 }
 
 /* So long that the others lost patience with it. */
 static bool was_given_up(const lvni_control_store *store, uint64_t now)
 {
-    return now - store->tick_ns >=
-           lvni_control_store_ns(store->o.peer_timeout_s - store->o.heartbeat_s);
+    return now - store->tick_ns >= lvni_control_ns(store->o.peer_timeout_s - store->o.heartbeat_s);
 }
 
 /* Its connection is gone. Those who lost patience with this process have left because of it, and
@@ -70,7 +63,7 @@ void lvni_control_store_lost(lvni_control_store *store, int rank, const char *wh
     const uint64_t now_ns = lvni_core_now_ns();
     const bool own = rank != store->o.rank &&
                      (was_given_up(store, now_ns) ||
-                      (store->woke_ns != 0 && now_ns - store->woke_ns < lvni_control_store_ns(1)));
+                      (store->woke_ns != 0 && now_ns - store->woke_ns < lvni_control_ns(1)));
     const lvni_control_store_rank *lost = &store->ranks[own ? store->o.rank : rank];
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -109,7 +102,7 @@ void lvni_control_store_stop_progress(lvni_control_store *store)
     for (int r = 0; r < store->o.world; r++) {
         const lvni_control_store_rank *rank = &store->ranks[r];
         if (store->stop != LVNI_STOP_ASKING ||
-            (!rank->stop_reported && rank->state != LVNI_RANK_LEFT)) {
+            (!rank->stop_answered && rank->state != LVNI_RANK_LEFT)) {
             return;
         }
     }
@@ -138,22 +131,22 @@ void lvni_control_store_stop_step(lvni_control_store *store, int rank, int64_t s
     if (store->stop != LVNI_STOP_ASKING) {
         return;
     }
-    store->ranks[rank].stop_reported = true;
+    store->ranks[rank].stop_answered = true;
     store->stop_at = step > store->stop_at ? step : store->stop_at;
     lvni_control_store_stop_progress(store);
 }
 
-void lvni_control_store_refuse_newcomer(lvni_control_conn *conn)
+void lvni_control_conn_send_decision(lvni_control_conn *conn)
 {
     lvni_control_store *store = conn->store;
     if (store->over) {
         lvni_core_str s = {0};
         lvni_control_put_cause(&s, LVNI_FRAME_ABORT, &store->cause);
-        lvni_control_store_send_str(conn, &s);
+        lvni_control_conn_send(conn, &s);
     } else if (store->stop != LVNI_STOP_NONE) {
         lvni_core_str s = {0};
         put_stop(store, &s);
-        lvni_control_store_send_str(conn, &s);
+        lvni_control_conn_send(conn, &s);
     }
 }
 
@@ -167,7 +160,7 @@ static void lose_silent(lvni_control_conn *conn, const char *why)
     const bool first = !store->over && store->phase != LVNI_STORE_REFUSED && conn->confirmed &&
                        store->ranks[conn->rank].state == LVNI_RANK_HERE;
     if (!first) { /* it knows what there is to know, or has not taken it in since the last tick */
-        lvni_control_store_drop(conn, why);
+        lvni_control_conn_drop(conn, why);
         return;
     }
     conn->parting = true;
@@ -182,23 +175,23 @@ static void watch_conn(lvni_control_conn *conn, uint64_t now)
         return;
     }
     if (conn->rank < 0) {
-        if (now - conn->opened_ns > lvni_control_store_ns(store->o.greeting_timeout_s)) {
-            lvni_control_store_turn_away(conn, "no proof in time");
+        if (now - conn->opened_ns > lvni_control_ns(store->o.greeting_timeout_s)) {
+            lvni_control_conn_turn_away(conn, "no proof in time");
         }
     } else if (now > conn->heard_ns &&
-               now - conn->heard_ns > lvni_control_store_ns(store->o.peer_timeout_s)) {
+               now - conn->heard_ns > lvni_control_ns(store->o.peer_timeout_s)) {
         snprintf(why, sizeof why, "nothing was heard from it for %.1f s: stopped, hung or cut off",
                  store->o.peer_timeout_s);
         lose_silent(conn, why);
-    } else if (now > conn->reported_ns &&
-               now - conn->reported_ns >= lvni_control_store_ns(store->o.heartbeat_s)) {
+    } else if (now > conn->sent_ns &&
+               now - conn->sent_ns >= lvni_control_ns(store->o.heartbeat_s)) {
         lvni_core_str s = {0};
         lvni_control_frame_end(&s, lvni_control_frame_begin(&s, LVNI_FRAME_BEAT));
-        lvni_control_store_send_str(conn, &s);
+        lvni_control_conn_send(conn, &s);
     }
 }
 
-static void watch_list(const lvni_control_list *list, bool slept, uint64_t now)
+static void watch_list(const lvni_control_conn_list *list, bool slept, uint64_t now)
 {
     for (lvni_control_conn *conn = list->first; conn != NULL; conn = conn->next) {
         conn->heard_ns = slept ? now : conn->heard_ns;

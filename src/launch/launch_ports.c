@@ -1,7 +1,7 @@
 /* Holding a port for others (launch_ports.h). */
 #include "launch/launch_ports.h"
 
-#include "control/port_owner.h"
+#include "control/store.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -39,7 +39,7 @@ static void check_frame(const lvni_control_frame *frame)
     lvni_control_auth how;
     lvni_control_greet greet;
     lvni_control_cause cause;
-    lvni_control_facts_seen facts;
+    lvni_control_facts_message facts;
     char key[LVNI_CONTROL_MAX_KEY + 1];
     size_t n = 0;
     CHECK(frame->n <= LIMIT && frame->type > LVNI_FRAME_NONE && frame->type < LVNI_FRAME_COUNT);

@@ -171,7 +171,7 @@ static void bodies_come_back(void **state)
                                       .pid = 77,
                                       .resume_step = 5,
                                       .config = "a: 1\n"};
-    lvni_control_facts_seen seen;
+    lvni_control_facts_message seen;
     lvni_control_put_facts(&s, &facts);
     lvni_control_scan scan = {.at = (const unsigned char *)s.data, .left = s.len};
     assert_true(lvni_control_scan_facts(&scan, &seen));
