@@ -9,7 +9,7 @@
 #include "bench_support.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/machine.h"
 #include "dist/reduction.h"
 #include "kernels/flat.h"
 #include "tensor/ctx.h"

@@ -15,7 +15,7 @@
 
 #include "ckpt/safetensors.h"
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/machine.h"
 #include "data/sampler.h"
 #include "kernels/kernels.h"
 

@@ -5,7 +5,7 @@
 #include "bench_torch.h"
 
 #include "ckpt/safetensors.h"
-#include "core/clock.h"
+#include "core/machine.h"
 #include "kernels/kernels.h"
 #include "trainer/trainer.h"
 

@@ -7,7 +7,7 @@
  * which is not judged when other programs used more than 5 % of the cores meanwhile. */
 #include "bench_support.h"
 
-#include "core/clock.h"
+#include "core/machine.h"
 #include "kernels/kernels.h"
 #include "trainer/trainer.h"
 

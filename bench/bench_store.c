@@ -7,7 +7,7 @@
 #include "bench_support.h"
 
 #include "control/store.h"
-#include "core/clock.h"
+#include "core/machine.h"
 #include "support/many_ranks.h"
 
 #include <sys/stat.h>

@@ -13,7 +13,7 @@
 #include "bench_support.h"
 #include "ddp_rank.h"
 
-#include "core/clock.h"
+#include "core/machine.h"
 #include "kernels/kernels.h"
 #include "tensor/ctx.h"
 #include "trainer/trainer.h"

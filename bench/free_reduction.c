@@ -4,7 +4,7 @@
  * has time does the work. Everything else, buckets, pieces, queue, messages, waiting, is as in the
  * real one; it is written for a trainer that makes no mistakes, and checks nothing. */
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/machine.h"
 #include "dist/combine.h"
 #include "dist/reduction_wait.h"
 

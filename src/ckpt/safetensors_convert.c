@@ -1,7 +1,7 @@
 /* Elements of a tensor in a file as f32, whatever floating type they were written in. Called by
  * whoever loads weights of others. */
 #include "ckpt/safetensors.h"
-#include "core/half.h"
+#include "core/math.h"
 
 #include <string.h>
 

@@ -2,8 +2,8 @@
  * error is the line that works (cli.h). */
 #include "cli/cli.h"
 #include "core/config.h"
-#include "core/exit_code.h"
-#include "core/shell_quote.h"
+#include "core/error.h"
+#include "core/escape.h"
 #include "recipes/report_error.h"
 
 #include <stdio.h>

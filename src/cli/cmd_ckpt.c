@@ -4,8 +4,8 @@
 #include "ckpt/ckpt_hash.h"
 #include "cli/cli.h"
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
-#include "core/exit_code.h"
 #include "recipes/report_error.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* levin help [TOPIC]: the commands, or usage and option table of one of them. */
 #include "cli/cli.h"
-#include "core/exit_code.h"
+#include "core/error.h"
 
 #include <levin/version.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* levin ops [NAME]: the op table as the program has it (kernels/ops.def): which kernel runs each
  * type, and what an op takes. */
 #include "cli/cli.h"
-#include "core/edit_distance.h"
+#include "core/error.h"
 #include "core/escape.h"
-#include "core/exit_code.h"
+#include "core/str.h"
 #include "kernels/kernels.h"
 #include "ops/second.h"
 

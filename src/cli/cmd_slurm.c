@@ -2,8 +2,8 @@
  * without asking Slurm. */
 #include "cli/cli.h"
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
-#include "core/exit_code.h"
 #include "launch/env_vars.h"
 #include "launch/host_list.h"
 #include "launch/rank_info.h"

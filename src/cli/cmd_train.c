@@ -1,8 +1,8 @@
 /* levin train RECIPE, levin plan train RECIPE, levin predict, levin eval. */
 #include "cli/cli.h"
-#include "core/edit_distance.h"
+#include "core/error.h"
 #include "core/escape.h"
-#include "core/exit_code.h"
+#include "core/str.h"
 #include "recipes/classify.h"
 #include "recipes/report_error.h"
 

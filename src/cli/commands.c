@@ -1,7 +1,7 @@
 /* The table of commands (cli.h). */
 #include "cli/cli.h"
-#include "core/edit_distance.h"
-#include "core/exit_code.h"
+#include "core/error.h"
+#include "core/str.h"
 #include "launch/launch.h"
 #include "recipes/classify.h"
 

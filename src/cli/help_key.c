@@ -1,8 +1,8 @@
 /* levin help KEY (cli.h). */
 #include "cli/cli.h"
 #include "core/config_impl.h"
+#include "core/error.h"
 #include "core/escape.h"
-#include "core/exit_code.h"
 #include "recipes/report_error.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* levin COMMAND [key=value ...]: looks the command up and runs it. Nothing else happens before, but
  * that of several ranks one does what is one rank's work. */
 #include "cli/cli.h"
+#include "core/error.h"
 #include "core/escape.h"
-#include "core/exit_code.h"
 #include "core/signals.h"
 #include "kernels/kernels.h"
 #include "tensor/ctx.h"

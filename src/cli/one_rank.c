@@ -1,6 +1,6 @@
 /* Commands that are one rank's work, among several ranks (cli.h). */
 #include "cli/cli.h"
-#include "core/notice.h"
+#include "core/error.h"
 #include "launch/env_vars.h"
 #include "launch/rank_info.h"
 

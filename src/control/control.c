@@ -4,9 +4,8 @@
 #include "control_impl.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
-#include "core/host_name.h"
-#include "core/notice.h"
+#include "core/error.h"
+#include "core/machine.h"
 #include "core/thread.h"
 
 #include <levin/version.h>

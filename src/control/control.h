@@ -28,7 +28,7 @@
  *
  * Thread-safe, except connect and destroy. Errors whose message begins with "E1nn: " are those of
  * the specification; the store's host prints them, the others need not. lvni_core_exit_of_error
- * (core/notice.h) gives the exit code. */
+ * (core/error.h) gives the exit code. */
 #ifndef LEVIN_CONTROL_CONTROL_H
 #define LEVIN_CONTROL_CONTROL_H
 
@@ -71,7 +71,7 @@ typedef struct lvni_control_cause {
 } lvni_control_cause;
 
 const char *lvni_control_cause_name(lvni_control_cause_kind kind); /* "nan"; "?" for none of them */
-/* The kind of failure that a status stands for, as in error records (core/error_record.h). */
+/* The kind of failure that a status stands for, as in error records (core/error.h). */
 lvni_control_cause_kind lvni_control_cause_of_status(lvn_status status);
 /* "rank 2 (n08, pid 4711) failed first at step 812: MESSAGE (in PLACE)": the one sentence for
  * users. Cut to size, zero-terminated. Where the cause is `named` it is the message as it

@@ -4,9 +4,8 @@
 
 #include "rdzv_file.h"
 
-#include "core/clock.h"
-#include "core/host_name.h"
-#include "core/notice.h"
+#include "core/error.h"
+#include "core/machine.h"
 
 #include <levin/version.h>
 

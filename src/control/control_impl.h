@@ -14,7 +14,7 @@ typedef struct lvni_control_request {
     bool done;
     bool bye; /* answered, the end of the connection is no news */
     lvn_status status;
-    int number; /* of its error (core/notice.h); 0 */
+    int number; /* of its error (core/error.h); 0 */
     char *data; /* zero-terminated; of who waits */
     size_t n;
 } lvni_control_request;

@@ -3,7 +3,7 @@
 #include "control_impl.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/machine.h"
 #include "core/thread.h"
 
 #include <errno.h>

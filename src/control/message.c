@@ -5,7 +5,7 @@
 #include "message.h"
 
 #include "core/alloc.h"
-#include "core/error_record.h"
+#include "core/error.h"
 #include "core/escape.h"
 
 #include <stdio.h>

@@ -6,8 +6,7 @@
 #include "rdzv_file.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
-#include "core/host_name.h"
+#include "core/machine.h"
 #include "core/thread.h"
 
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 #include "store_impl.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/machine.h"
 
 /* ---- Frames out ---- */
 

@@ -8,7 +8,7 @@
 #include "store_impl.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/machine.h"
 #include "core/str.h"
 
 #include <levin/version.h>

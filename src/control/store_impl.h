@@ -120,7 +120,7 @@ struct lvni_control_store {
     int n_facts;
     lvni_control_blob *table;
     lvn_status refused_status;
-    int refused_number; /* of the error (core/notice.h); 0 */
+    int refused_number; /* of the error (core/error.h); 0 */
     char refused[1000];
 
     bool over, suspected; /* suspect: a failure of kind peer that waits for the real cause */

@@ -4,7 +4,7 @@
 #include "store_impl.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/machine.h"
 
 #include <stdio.h>
 #include <string.h>

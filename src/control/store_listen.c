@@ -4,7 +4,7 @@
 #include "store.h"
 
 #include "core/alloc.h"
-#include "core/notice.h"
+#include "core/error.h"
 #include "core/str.h"
 
 #include <arpa/inet.h>

@@ -4,8 +4,8 @@
 #include "store_impl.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
-#include "core/notice.h"
+#include "core/error.h"
+#include "core/machine.h"
 
 #include <stdio.h>
 #include <string.h>

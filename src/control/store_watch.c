@@ -1,7 +1,7 @@
 /* What the store watches over: silence, who failed first, and the step at which all stop. */
 #include "store_impl.h"
 
-#include "core/clock.h"
+#include "core/machine.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * a mistake, which gets the nearest name there is. Meaning comes before spelling. */
 #include "core/config_impl.h"
 
-#include "core/edit_distance.h"
+#include "core/str.h"
 
 #include <string.h>
 

@@ -326,3 +326,57 @@ void lvni_core_print(FILE *file, const char *fmt, ...)
     va_end(args);
     lvni_core_free(all);
 }
+
+/* ---- quoting for a shell ---- */
+
+/* $'...' of bash and zsh, for what must not reach a terminal raw. */
+static void quote_bytes(lvni_core_str *out, const char *arg)
+{
+    lvni_core_str_append(out, "$'");
+    for (size_t left = strlen(arg); left > 0;) {
+        const size_t n = lvni_core_escape_plain(arg, left);
+        if (n == 0) {
+            lvni_core_str_printf(out, "\\x%02x", (unsigned char)*arg);
+        } else {
+            lvni_core_str_append(out, *arg == '\'' || *arg == '\\' ? "\\" : "");
+            lvni_core_str_append_n(out, arg, n);
+        }
+        arg += n > 0 ? n : 1;
+        left -= n > 0 ? n : 1;
+    }
+    lvni_core_str_char(out, '\'');
+}
+
+static bool is_plain(const char *arg)
+{
+    for (size_t n, left = strlen(arg); left > 0; arg += n, left -= n) {
+        n = lvni_core_escape_plain(arg, left);
+        if (n == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void lvni_core_shell_quote(lvni_core_str *out, const char *arg)
+{
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                               "0123456789_@%+=:,./-";
+    if (arg[0] != '\0' && arg[strspn(arg, safe)] == '\0') {
+        lvni_core_str_append(out, arg);
+        return;
+    }
+    if (!is_plain(arg)) {
+        quote_bytes(out, arg);
+        return;
+    }
+    lvni_core_str_char(out, '\'');
+    for (; *arg != '\0'; arg++) {
+        if (*arg == '\'') {
+            lvni_core_str_append(out, "'\\''");
+        } else {
+            lvni_core_str_char(out, *arg);
+        }
+    }
+    lvni_core_str_char(out, '\'');
+}

@@ -39,4 +39,8 @@ size_t lvni_core_escape_format(char *out, size_t room, const char *fmt, va_list 
 void lvni_core_str_message(lvni_core_str *s, const char *fmt, ...) LVN_PRINTF(2, 3);
 void lvni_core_print(FILE *file, const char *fmt, ...) LVN_PRINTF(2, 3);
 
+/* Appends the argument as one would type it into a shell: in quotes where the shell would change
+ * it, in $'...' of bash and zsh where it holds what must not reach a terminal raw. */
+void lvni_core_shell_quote(lvni_core_str *out, const char *arg);
+
 #endif

@@ -1,8 +1,8 @@
 /* What is said when a value does not fit its row (option.h). */
 #include "core/option_impl.h"
 
-#include "core/edit_distance.h"
 #include "core/foreign_keys.h"
+#include "core/str.h"
 
 #include <stdarg.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* Handlers of signals (signals.h). */
 #include "core/signals.h"
 
-#include "core/exit_code.h"
-#include "core/terminal.h"
+#include "core/error.h"
+#include "core/machine.h"
 
 #include <pthread.h>
 #include <signal.h>

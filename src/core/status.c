@@ -1,8 +1,10 @@
-/* The thread-local error record behind status.h. */
+/* The last error of each thread (levin/status.h) and the version of the library. Numbered errors,
+ * exit codes and error records are in error.c. */
+#include "core/error.h"
 #include "core/escape.h"
-#include "core/notice.h"
 
 #include <levin/status.h>
+#include <levin/version.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -97,4 +99,9 @@ lvn_status lvn_error_adopt(const lvn_error *error)
         last_error.serial = serial;
     }
     return last_error.code;
+}
+
+const char *lvn_version(void)
+{
+    return LEVIN_VERSION;
 }

@@ -1,8 +1,9 @@
-/* The growable string of str.h. */
+/* Growable strings, UTF-8, numbers as text and the distance of texts (str.h). */
 #include "core/str.h"
 
 #include "core/alloc.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -231,4 +232,51 @@ void lvni_core_str_free(lvni_core_str *s)
 {
     lvni_core_free(s->data);
     *s = (lvni_core_str){0};
+}
+
+/* ---- how far two texts are apart: optimal string alignment over three rows of a table ---- */
+
+enum { COMPARED = 63 }; /* bytes of each text */
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool same_letter(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+size_t lvni_core_edit_distance(const char *a, const char *b)
+{
+    const size_t n = strnlen(a, COMPARED);
+    const size_t m = strnlen(b, COMPARED);
+    size_t rows[3][COMPARED + 1];
+    for (size_t j = 0; j <= m; j++) {
+        rows[0][j] = j;
+    }
+    for (size_t i = 1; i <= n; i++) {
+        size_t *now = rows[i % 3];
+        const size_t *one = rows[(i + 2) % 3];
+        const size_t *two = rows[(i + 1) % 3];
+        now[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            now[j] = least(least(one[j], now[j - 1]) + 1,
+                           one[j - 1] + (same_letter(a[i - 1], b[j - 1]) ? 0 : 1));
+            if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
+                same_letter(a[i - 2], b[j - 1])) {
+                now[j] = least(now[j], two[j - 2] + 1);
+            }
+        }
+    }
+    return rows[n % 3][m];
+}
+
+size_t lvni_core_edit_limit(const char *a, const char *b)
+{
+    const size_t n = strnlen(a, COMPARED);
+    const size_t m = strnlen(b, COMPARED);
+    const size_t third = (n > m ? n : m) / 3;
+    return third < 1 ? 1 : least(third, 4);
 }

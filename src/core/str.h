@@ -50,4 +50,11 @@ char *lvni_core_str_take(lvni_core_str *s);
 void lvni_core_str_clear(lvni_core_str *s); /* empty, keeps the memory and forgets a failure */
 void lvni_core_str_free(lvni_core_str *s);  /* s is empty again */
 
+/* How far two texts are apart, for "did you mean": an insertion, a deletion, an exchange and a swap
+ * of neighbours count one. Case is ignored; only the first 63 bytes of each are compared. */
+size_t lvni_core_edit_distance(const char *a, const char *b);
+/* The largest distance at which one is suggested for the other: a third of the longer text, at
+ * least 1 and at most 4. */
+size_t lvni_core_edit_limit(const char *a, const char *b);
+
 #endif

@@ -4,16 +4,16 @@
 
 #include <pthread.h>
 
-/* bytes: a stack that ran over cannot carry the handler that tells of it */
+/* bytes: a stack that ran over cannot carry the handler that reports it */
 enum { LVNI_SIGNAL_STACK = 64 << 10 };
 
-/* Every thread of levin comes from here: main(argument) runs with a signal stack of its own and
- * takes no signals, which are the program's, but for those that its own instructions cause: with
- * these blocked it would die without a word (error_record.h). 0, or an errno value; then there is
- * no thread. To be joined. */
+/* Starts every thread of levin: main(argument) runs with a signal stack of its own and with all
+ * signals blocked, except those that its own instructions cause (SIGSEGV, ...): blocked, these
+ * would end the process without an error record (error.h). Returns 0, or an errno value when no
+ * thread was started. To be joined. */
 int lvni_core_thread_start(pthread_t *thread, void *(*main)(void *argument), void *argument);
 
-/* Timed waits on it go by lvni_core_now_ns (lvni_core_timespec makes the time of it). */
+/* Timed waits on it use the clock of lvni_core_now_ns (as lvni_core_timespec). */
 void lvni_core_cond_init(pthread_cond_t *cond);
 
 /* Names the calling thread "lvn-<role>" or, with index >= 0, "lvn-<role><index>"; the system keeps

@@ -2,7 +2,7 @@
 #include "data/array.h"
 
 #include "core/alloc.h"
-#include "core/half.h"
+#include "core/math.h"
 #include "core/vfs.h"
 #include "data/idx.h"
 #include "data/npy.h"

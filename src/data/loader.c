@@ -3,7 +3,7 @@
 #include "data/loader.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/machine.h"
 #include "data/loader_impl.h"
 #include "tensor/ctx.h"
 

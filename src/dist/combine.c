@@ -3,7 +3,7 @@
  * operations: the set changes no bit. */
 #include "dist/combine.h"
 
-#include "core/half.h"
+#include "core/math.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "dist/comm.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/machine.h"
 
 enum { TRY_FLOATS = (1 << 20) / sizeof(float), PERIOD = 7 };
 

@@ -10,7 +10,7 @@
  *     tells that nobody reads the last step's.
  *   the list of additions: made once a step by one thread, before the first piece; read until the
  *     last piece, which finish waits for. */
-#include "core/clock.h"
+#include "core/machine.h"
 #include "dist/reduction_impl.h"
 #include "dist/reduction_wait.h"
 

@@ -3,7 +3,7 @@
 #ifndef LEVIN_DIST_REDUCTION_WAIT_H
 #define LEVIN_DIST_REDUCTION_WAIT_H
 
-#include "core/clock.h"
+#include "core/machine.h"
 #include "dist/reduction.h"
 #include "dist/transport.h"
 

@@ -3,7 +3,7 @@
 #include "kernels/kernels.h"
 #include "tensor/device.h"
 
-#include "core/clock.h"
+#include "core/machine.h"
 
 #include <stdatomic.h>
 

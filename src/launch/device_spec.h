@@ -5,7 +5,7 @@
 #ifndef LEVIN_LAUNCH_DEVICE_SPEC_H
 #define LEVIN_LAUNCH_DEVICE_SPEC_H
 
-#include "core/notice.h"
+#include "core/error.h"
 #include "core/str.h"
 
 /* The devices of the machine, restricted and ordered by CUDA_VISIBLE_DEVICES, which holds for

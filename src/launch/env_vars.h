@@ -4,7 +4,7 @@
 #ifndef LEVIN_LAUNCH_ENV_VARS_H
 #define LEVIN_LAUNCH_ENV_VARS_H
 
-#include "core/notice.h"
+#include "core/error.h"
 
 #include <levin/status.h>
 

@@ -4,7 +4,7 @@
 #ifndef LEVIN_LAUNCH_HOST_LIST_H
 #define LEVIN_LAUNCH_HOST_LIST_H
 
-#include "core/notice.h"
+#include "core/error.h"
 
 /* hosts of a list, values of one range */
 enum { LVNI_HOSTS_MAX = 1048576, LVNI_HOSTS_RANGE = 65536 };

@@ -4,9 +4,9 @@
 #include "launch/launch.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/error.h"
 #include "core/escape.h"
-#include "core/exit_code.h"
+#include "core/machine.h"
 #include "launch/env_vars.h"
 #include "launch/launch_child.h"
 #include "launch/launch_impl.h"

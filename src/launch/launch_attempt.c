@@ -3,8 +3,8 @@
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
-#include "core/exit_code.h"
+#include "core/error.h"
+#include "core/machine.h"
 
 #include <errno.h>
 #include <poll.h>

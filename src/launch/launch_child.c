@@ -3,7 +3,7 @@
 #include "launch/launch_child.h"
 
 #include "core/alloc.h"
-#include "core/exit_code.h"
+#include "core/error.h"
 #include "core/str.h"
 
 #include <errno.h>

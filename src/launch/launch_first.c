@@ -4,7 +4,7 @@
  * earliest death. */
 #include "launch/launch_impl.h"
 
-#include "core/exit_code.h"
+#include "core/error.h"
 
 #include <string.h>
 #include <sys/wait.h>

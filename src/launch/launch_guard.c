@@ -6,7 +6,7 @@
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
-#include "core/exit_code.h"
+#include "core/error.h"
 #include "core/str.h"
 #include "core/vfs.h"
 

@@ -3,8 +3,7 @@
 #ifndef LEVIN_LAUNCH_LAUNCH_IMPL_H
 #define LEVIN_LAUNCH_LAUNCH_IMPL_H
 
-#include "core/error_record.h"
-#include "core/notice.h"
+#include "core/error.h"
 #include "launch/device_spec.h"
 #include "launch/launch.h"
 #include "launch/launch_machine.h"

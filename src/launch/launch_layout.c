@@ -3,12 +3,12 @@
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
-#include "core/host_name.h"
+#include "core/machine.h"
 #include "launch/env_vars.h"
 #include "launch/launch_machine.h"
 #include "launch/launch_ports.h"
-#include "launch/rank_resources.h"
 #include "launch/rank_info.h"
+#include "launch/rank_resources.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef LEVIN_LAUNCH_LAUNCH_MACHINE_H
 #define LEVIN_LAUNCH_LAUNCH_MACHINE_H
 
-#include "core/notice.h"
+#include "core/error.h"
 #include "launch/launch_options.h"
 
 #include <levin/status.h>

@@ -3,7 +3,7 @@
 #ifndef LEVIN_LAUNCH_LAUNCH_PORTS_H
 #define LEVIN_LAUNCH_LAUNCH_PORTS_H
 
-#include "core/notice.h"
+#include "core/error.h"
 
 typedef struct lvni_launch_held_port {
     int fd, port; /* -1, 0: none */

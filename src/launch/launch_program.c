@@ -2,7 +2,7 @@
 #include "launch/launch_program.h"
 
 #include "core/alloc.h"
-#include "core/shell_quote.h"
+#include "core/escape.h"
 #include "launch/env_vars.h"
 #include "launch/launch_child.h"
 

@@ -5,8 +5,8 @@
 #include "launch/launch_torchrun.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
-#include "core/exit_code.h"
 #include "core/vfs.h"
 
 #include <inttypes.h>

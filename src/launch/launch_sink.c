@@ -2,7 +2,7 @@
 #include "launch/launch_sink.h"
 
 #include "core/alloc.h"
-#include "core/terminal.h"
+#include "core/machine.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,8 +3,8 @@
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
-#include "core/exit_code.h"
 #include "launch/env_vars.h"
 #include "launch/launch_child.h"
 

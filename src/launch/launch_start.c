@@ -6,8 +6,7 @@
 #include "control/store.h"
 #include "control/auth.h"
 #include "core/alloc.h"
-#include "core/clock.h"
-#include "core/terminal.h"
+#include "core/machine.h"
 #include "launch/launch_child.h"
 
 #include <errno.h>

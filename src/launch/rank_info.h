@@ -13,7 +13,7 @@
 #ifndef LEVIN_LAUNCH_RANK_INFO_H
 #define LEVIN_LAUNCH_RANK_INFO_H
 
-#include "core/notice.h"
+#include "core/error.h"
 #include "launch/host_list.h"
 
 /* In the order in which they are looked for. */

@@ -3,7 +3,7 @@
  * so that a wrong one is reported at once and not by the time-out of all others; where all ranks
  * are on one node, on each of them (rank_info.h). */
 #include "core/alloc.h"
-#include "core/host_name.h"
+#include "core/machine.h"
 #include "launch/rank_info_impl.h"
 
 #include <ifaddrs.h>

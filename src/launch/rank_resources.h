@@ -3,7 +3,7 @@
 #ifndef LEVIN_LAUNCH_RANK_RESOURCES_H
 #define LEVIN_LAUNCH_RANK_RESOURCES_H
 
-#include "core/notice.h"
+#include "core/error.h"
 #include "launch/device_spec.h"
 #include "launch/rank_info.h"
 

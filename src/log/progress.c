@@ -2,7 +2,7 @@
  * is below it. */
 #include "log/progress.h"
 
-#include "core/terminal.h"
+#include "core/machine.h"
 #include "log/run_log.h"
 
 #include <math.h>

@@ -4,8 +4,8 @@
 
 #include "core/alloc.h"
 #include "core/escape.h"
+#include "core/machine.h"
 #include "core/str.h"
-#include "core/terminal.h"
 #include "core/vfs.h"
 
 #include <errno.h>

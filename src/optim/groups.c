@@ -1,7 +1,7 @@
 /* Patterns over parameter names become settings of parameters (groups.h). */
 #include "optim/groups.h"
 
-#include "core/edit_distance.h"
+#include "core/str.h"
 
 #include <math.h>
 #include <stdio.h>

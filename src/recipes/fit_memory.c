@@ -1,6 +1,6 @@
 /* What a run will take, foretold before there is a run directory; and what the network cannot do at
  * these sizes (fit.h). */
-#include "core/machine_memory.h"
+#include "core/machine.h"
 #include "core/str.h"
 #include "recipes/fit_impl.h"
 #include "recipes/train_options.h"

@@ -5,7 +5,7 @@
 #include "control/control.h"
 #include "control/store.h"
 #include "core/alloc.h"
-#include "core/error_record.h"
+#include "core/error.h"
 #include "launch/env_vars.h"
 #include "log/run_log.h"
 #include "recipes/rank_auth.h"

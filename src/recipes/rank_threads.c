@@ -1,7 +1,7 @@
 /* The ranks of a run that are this process's: rank after rank on a thread of its own, and whose
  * failure is told (ranks.h). */
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/machine.h"
 #include "core/thread.h"
 #include "log/run_log.h"
 #include "recipes/ranks.h"

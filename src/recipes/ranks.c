@@ -2,8 +2,8 @@
 #include "recipes/ranks.h"
 
 #include "core/alloc.h"
-#include "core/error_record.h"
-#include "core/host_name.h"
+#include "core/error.h"
+#include "core/machine.h"
 #include "core/signals.h"
 #include "launch/env_vars.h"
 #include "launch/launch.h"

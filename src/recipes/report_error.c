@@ -1,9 +1,8 @@
 /* Errors for people (report_error.h). */
 #include "recipes/report_error.h"
 
-#include "core/error_record.h"
+#include "core/error.h"
 #include "core/escape.h"
-#include "core/exit_code.h"
 #include "core/signals.h"
 #include "log/run_log.h"
 #include "trainer/trainer.h"

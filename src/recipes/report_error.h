@@ -2,10 +2,10 @@
 #ifndef LEVIN_RECIPES_REPORT_ERROR_H
 #define LEVIN_RECIPES_REPORT_ERROR_H
 
-#include "core/notice.h"
+#include "core/error.h"
 
 /* LVN_OK: 0. Else the thread's error on standard error, one sentence and its context, and the code
- * of core/exit_code.h. */
+ * of core/error.h. */
 int lvni_recipes_report_status(lvn_status status);
 /* The same for what may have left a block of a numbered error: that in place of the sentence, where
  * this rank prints. Frees the notices. */

@@ -1,13 +1,13 @@
 /* lvn_main and lvn_job_train: a user's own module and datasets through the same way as the
  * recipes. */
+#include "core/error.h"
 #include "core/escape.h"
-#include "core/exit_code.h"
 #include "core/signals.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
 #include "recipes/fit.h"
-#include "recipes/report_error.h"
 #include "recipes/optim_options.h"
+#include "recipes/report_error.h"
 #include "recipes/train_options.h"
 #include "tensor/ctx.h"
 #include "trainer/trainer.h"

@@ -4,7 +4,7 @@
 #include "tensor/tensor.h"
 
 #include "core/alloc.h"
-#include "core/half.h"
+#include "core/math.h"
 #include "tensor/cache.h"
 #include "tensor/device.h"
 

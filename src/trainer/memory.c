@@ -5,7 +5,7 @@
 #include "trainer/memory.h"
 
 #include "core/alloc.h"
-#include "core/machine_memory.h"
+#include "core/machine.h"
 #include "kernels/kernels.h"
 #include "tensor/cache.h"
 #include "tensor/device.h"

@@ -1,6 +1,6 @@
 /* What a run tells while it runs: metrics.jsonl, and the progress line or plain lines. */
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/machine.h"
 #include "core/math.h"
 #include "core/str.h"
 #include "log/metrics.h"

@@ -2,7 +2,7 @@
 #include "trainer/loop_impl.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/machine.h"
 #include "kernels/flat.h"
 #include "trainer/identity.h"
 #include "trainer/phases.h"

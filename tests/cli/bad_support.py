@@ -1,6 +1,6 @@
 """What the tests of bad input share: a trained model, small images, and ways to run the program and look at what it left.
 
-Each case runs the program itself and looks at three things: the exit code (the table of src/core/exit_code.h), the message on
+Each case runs the program itself and looks at three things: the exit code (the table of src/core/error.h), the message on
 standard error (what, where, which value, what to do), and the files: nothing that was there is lost, nothing half written stays.
 Python's standard library only. The program's path is the first argument, names of cases may follow.
 """

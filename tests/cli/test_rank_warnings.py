@@ -182,7 +182,7 @@ class Strict(Case):
         self.assertTrue(reported.startswith(f"levin: error {code}: "), reported)
         self.assertTrue(
             reported.endswith(
-                "  fix: warnings are errors here (strict=true, or LEVIN_STRICT=1): mend what they say, or say strict=false\n"
+                "  fix: warnings are errors here (strict=true, or LEVIN_STRICT=1): fix what they report, or set strict=false\n"
             ),
             reported,
         )

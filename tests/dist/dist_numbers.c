@@ -1,7 +1,7 @@
 /* dist_numbers.h */
 #include "dist_numbers.h"
 
-#include "core/half.h"
+#include "core/math.h"
 
 #include <math.h>
 #include <string.h>

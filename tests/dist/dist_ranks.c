@@ -2,7 +2,7 @@
 #include "dist_ranks.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/machine.h"
 #include "tensor/ctx.h"
 
 #include <errno.h>

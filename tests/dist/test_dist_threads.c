@@ -9,7 +9,7 @@
 #include "dist_cases.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/machine.h"
 #include "dist/transport.h"
 
 #include <stdatomic.h>

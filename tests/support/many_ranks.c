@@ -3,7 +3,7 @@
 
 #include "control/message.h"
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/machine.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

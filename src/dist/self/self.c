@@ -1,7 +1,7 @@
 /* The transport of one rank: every call is a copy or nothing. The smallest transport there is, and
  * the one to start a new one from. */
 #include "core/alloc.h"
-#include "core/machine_memory.h"
+#include "core/machine.h"
 #include "dist/doorbell.h"
 #include "dist/transport.h"
 

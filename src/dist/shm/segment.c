@@ -2,7 +2,7 @@
 #include "dist/shm/segment.h"
 
 #include "core/alloc.h"
-#include "core/machine_memory.h"
+#include "core/machine.h"
 
 #include <errno.h>
 #include <fcntl.h>

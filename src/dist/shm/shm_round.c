@@ -1,6 +1,6 @@
 /* Rounds (shm_impl.h), waiting, and what a rank finds out while it waits: that another one died,
  * left, or gave up. */
-#include "core/clock.h"
+#include "core/machine.h"
 #include "dist/shm/shm_impl.h"
 
 #include <errno.h>

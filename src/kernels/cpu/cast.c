@@ -1,6 +1,6 @@
 /* Casts between float types. Called through the op table, and by lvni_kernels_run for kernels that
  * compute in f32. */
-#include "core/half.h"
+#include "core/math.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"

@@ -5,7 +5,7 @@
  * reducing class: it always runs with wgrad_team. All others have the same bits for every team of
  * the lane (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_reproducibility.c
  * watches). */
-#include "core/half.h"
+#include "core/math.h"
 #include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/onednn_weights.h"
 #include "kernels/cpu/par.h"

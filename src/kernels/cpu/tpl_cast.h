@@ -1,9 +1,9 @@
-/* Template (included by tpl_table.h only): f32 from and to bf16 and f16 (core/half.h has the
+/* Template (included by tpl_table.h only): f32 from and to bf16 and f16 (core/math.h has the
  * rounding). */
 #ifndef LEVIN_KERNELS_CPU_TPL_CAST_H
 #define LEVIN_KERNELS_CPU_TPL_CAST_H
 
-#include "core/half.h"
+#include "core/math.h"
 #include "kernels/cpu/tpl_types.h"
 
 /* LVNI_W elements in memory to and from f32 in a register. */

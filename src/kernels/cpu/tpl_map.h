@@ -2,7 +2,7 @@
 #ifndef LEVIN_KERNELS_CPU_TPL_MAP_H
 #define LEVIN_KERNELS_CPU_TPL_MAP_H
 
-#include "core/half.h"
+#include "core/math.h"
 #include "kernels/cpu/tpl_curves.h"
 
 /* Functions of one element; ops without attributes ignore p0 and p1. */

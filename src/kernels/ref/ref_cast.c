@@ -1,5 +1,5 @@
 /* Reference kernel: f64 to another float type (through f32, as the other backends see numbers). */
-#include "core/half.h"
+#include "core/math.h"
 #include "kernels/ref/ref_impl.h"
 
 lvn_status lvni_ref_cast(const lvni_kernels_args *args)

@@ -1,7 +1,7 @@
 /* Scenarios of the sweep: a whole training with lvn_job_train, and with lvn_main. */
 #include "sweep.h"
 
-#include "core/exit_code.h"
+#include "core/error.h"
 #include "support/line_job.h"
 
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #include "parser_memory.h"
 
 #include "ckpt/safetensors.h"
-#include "core/error_record.h"
+#include "core/error.h"
 #include "core/json_read.h"
 #include "log/metrics.h"
 #include "recipes/exported.h"

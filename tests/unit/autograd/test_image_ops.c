@@ -2,7 +2,7 @@
  * transforms and back, max pooling over large windows. */
 #include "gradient_support.h"
 
-#include "core/half.h"
+#include "core/math.h"
 #include "kernels/kernels.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
  * not show. */
 #include "gradient_support.h"
 
-#include "core/half.h"
+#include "core/math.h"
 #include "tensor/ctx.h"
 
 #include <math.h>

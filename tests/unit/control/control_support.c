@@ -2,7 +2,7 @@
 #include "control_support.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/machine.h"
 
 #include <arpa/inet.h>
 #include <pthread.h>

@@ -3,8 +3,8 @@
 #include "control_support.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
-#include "core/notice.h"
+#include "core/error.h"
+#include "core/machine.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -4,7 +4,7 @@
 
 #include "control/message.h"
 #include "core/alloc.h"
-#include "core/clock.h"
+#include "core/machine.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,8 +5,8 @@
 #include "control/message.h"
 #include "control/rdzv_file.h"
 #include "core/alloc.h"
-#include "core/clock.h"
-#include "core/notice.h"
+#include "core/error.h"
+#include "core/machine.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

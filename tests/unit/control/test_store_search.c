@@ -3,7 +3,7 @@
 #include "control_support.h"
 
 #include "control/rdzv_file.h"
-#include "core/notice.h"
+#include "core/error.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -6,10 +6,8 @@
 #include <cmocka.h>
 
 #include "core/alloc.h"
-#include "core/clock.h"
-#include "core/exit_code.h"
-#include "core/host_name.h"
-#include "core/machine_memory.h"
+#include "core/error.h"
+#include "core/machine.h"
 #include "core/str.h"
 #include "core/thread.h"
 #include "core/vfs.h"

@@ -8,7 +8,7 @@
 
 #include "config_rows.h"
 #include "core/alloc.h"
-#include "core/edit_distance.h"
+#include "core/str.h"
 #include "core/vfs.h"
 
 #include <jansson.h>

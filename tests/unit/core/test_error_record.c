@@ -7,8 +7,7 @@
 
 #include <cmocka.h>
 
-#include "core/error_record.h"
-#include "core/exit_code.h"
+#include "core/error.h"
 #include "core/thread.h"
 #include "core/vfs.h"
 

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
-#include "core/notice.h"
 
 #include <inttypes.h>
 #include <limits.h>

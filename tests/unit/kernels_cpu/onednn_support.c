@@ -1,7 +1,7 @@
 /* See onednn_support.h. */
 #include "onednn_support.h"
 
-#include "core/half.h"
+#include "core/math.h"
 
 #include <string.h>
 

@@ -81,8 +81,8 @@ static void warnings_become_errors(void **state)
     assert_int_equal(lvni_core_notices_refuse_warnings(&n), LVN_ERR_USAGE);
     assert_string_equal(lvni_core_str_text(&n.text),
                         "levin: error W202: too many\nlevin: error W211: another\n"
-                        "  fix: warnings are errors here (strict=true, or LEVIN_STRICT=1): mend "
-                        "what they say, or say strict=false\n");
+                        "  fix: warnings are errors here (strict=true, or LEVIN_STRICT=1): fix "
+                        "what they report, or set strict=false\n");
     assert_string_equal(lvn_last_error()->message, "W202: too many (warnings are errors: strict)");
     assert_string_equal(lvni_core_str_text(&n.warnings), "");
     assert_int_equal(n.n_warnings, 0);

@@ -2,7 +2,7 @@
  * the run. */
 #include "log_support.h"
 
-#include "core/terminal.h"
+#include "core/machine.h"
 #include "log/run_log.h"
 
 #include <ctype.h>

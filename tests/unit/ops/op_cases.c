@@ -1,7 +1,7 @@
 /* The table of cases and their inputs (op_cases.h). */
 #include "op_cases.h"
 
-#include "core/half.h"
+#include "core/math.h"
 
 #include <math.h>
 #include <stdio.h>

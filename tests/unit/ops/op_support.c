@@ -1,7 +1,7 @@
 /* Helpers of the op tests (op_support.h). */
 #include "op_support.h"
 
-#include "core/half.h"
+#include "core/math.h"
 
 #include <math.h>
 #include <string.h>

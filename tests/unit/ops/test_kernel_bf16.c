@@ -3,7 +3,7 @@
  * LVNI_BF16; oneDNN's products (which sum in their own order) are in test_kernels. */
 #include "op_cases.h"
 
-#include "core/half.h"
+#include "core/math.h"
 
 #include <string.h>
 

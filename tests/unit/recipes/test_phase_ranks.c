@@ -9,8 +9,8 @@
 
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
-#include "core/clock.h"
-#include "core/exit_code.h"
+#include "core/error.h"
+#include "core/machine.h"
 #include "core/vfs.h"
 #include "support/line_job.h"
 

@@ -1,6 +1,6 @@
 /* The four precisions on a small network: the loss scale by its rule, skipped steps, bf16 weights,
  * the law over lanes, resuming. */
-#include "core/half.h"
+#include "core/math.h"
 #include "trainer_support.h"
 
 #include <math.h>

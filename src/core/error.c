@@ -1,13 +1,12 @@
-/* Error records (error_record.h). The half that signal handlers run touches nothing but static
- * buffers and system calls that may be made there; all that could need memory is prepared by
- * lvni_core_error_record_begin. */
-#include "core/error_record.h"
+/* Exit codes, numbered errors and error records (error.h). The half of the records that signal
+ * handlers run touches only static buffers and async-signal-safe system calls; all that could need
+ * memory is prepared by lvni_core_error_record_begin. */
+#include "core/error.h"
 
 #include "core/alloc.h"
-#include "core/exit_code.h"
-#include "core/host_name.h"
+#include "core/escape.h"
 #include "core/json_read.h"
-#include "core/str.h"
+#include "core/machine.h"
 #include "core/thread.h"
 #include "core/vfs.h"
 
@@ -16,18 +15,182 @@
 #include <jansson.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { RECORD_MAX = 1 << 20 };
+enum { LINE = 1024, RECORD_MAX = 1 << 20 }; /* bytes; a longer line is cut */
+
+/* ---- exit codes ---- */
+
+lvni_core_exit_code lvni_core_exit_of_status(lvn_status status)
+{
+    switch (status) {
+    case LVN_OK: return LVNI_EXIT_OK;
+    case LVN_ERR_USAGE: return LVNI_EXIT_USAGE;
+    case LVN_ERR_MEMORY:
+    case LVN_ERR_DEVICE_MEMORY:
+    case LVN_ERR_RESOURCE: return LVNI_EXIT_RESOURCE;
+    case LVN_ERR_TIMEOUT: return LVNI_EXIT_RENDEZVOUS;
+    case LVN_ERR_PEER: return LVNI_EXIT_PEER;
+    default: return LVNI_EXIT_FAILURE;
+    }
+}
+
+int lvni_core_exit_of_signal(int signal_number)
+{
+    return 128 + signal_number;
+}
+
+/* ---- numbered errors and warnings ---- */
+
+/* Errors of resources and of time leave with a code of their own; all others are usage. */
+static const struct kind {
+    int code;
+    lvn_status status;
+    lvni_core_exit_code exit;
+} kinds[] = {
+    {105, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE}, {106, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE},
+    {110, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE}, {113, LVN_ERR_TIMEOUT, LVNI_EXIT_RENDEZVOUS},
+    {114, LVN_ERR_TIMEOUT, LVNI_EXIT_RENDEZVOUS}, {120, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE},
+};
+
+static const struct kind *kind_of(int code)
+{
+    static const struct kind usage = {0, LVN_ERR_USAGE, LVNI_EXIT_USAGE};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (kinds[i].code == code) {
+            return &kinds[i];
+        }
+    }
+    return &usage;
+}
+
+static void add_line(lvni_core_str *out, const char *before, const char *fmt, va_list args)
+{
+    char line[LINE];
+    lvni_core_escape_format(line, sizeof line, fmt, args);
+    lvni_core_str_append(out, before);
+    lvni_core_str_append(out, line);
+    lvni_core_str_char(out, '\n');
+}
+
+lvn_status lvni_core_notice_error(lvni_core_notices *n, int code, const char *fmt, ...)
+{
+    char line[LINE], head[40];
+    va_list args;
+    va_start(args, fmt);
+    lvni_core_escape_format(line, sizeof line, fmt, args);
+    va_end(args);
+    snprintf(head, sizeof head, "levin: error E%d: ", code);
+    lvni_core_str_clear(&n->text);
+    lvni_core_str_append(&n->text, head);
+    lvni_core_str_append(&n->text, line);
+    lvni_core_str_char(&n->text, '\n');
+    n->error = code;
+    n->own = false;
+    lvn_error_set(kind_of(code)->status, __FILE__, __LINE__, "E%d: %s", code, line);
+    return lvni_core_error_number(code);
+}
+
+void lvni_core_notice_found(lvni_core_notices *n, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    add_line(&n->text, "  found: ", fmt, args);
+    va_end(args);
+}
+
+void lvni_core_notice_fix(lvni_core_notices *n, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    add_line(&n->text, "  fix: ", fmt, args);
+    va_end(args);
+}
+
+void lvni_core_notice_warn(lvni_core_notices *n, int code, const char *fmt, ...)
+{
+    char head[40];
+    va_list args;
+    snprintf(head, sizeof head, "levin: warning W%d: ", code);
+    va_start(args, fmt);
+    add_line(&n->warnings, head, fmt, args);
+    va_end(args);
+    n->first_warning = n->n_warnings == 0 ? code : n->first_warning;
+    n->n_warnings++;
+}
+
+lvn_status lvni_core_notices_refuse_warnings(lvni_core_notices *n)
+{
+    static const char warning[] = "levin: warning ";
+    const size_t skip = sizeof warning - 1;
+    LVN_TRY(lvni_core_notices_status(n));
+    if (n->n_warnings == 0) {
+        return LVN_OK;
+    }
+    const char *line = lvni_core_str_text(&n->warnings);
+    char first[LINE];
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(line + skip, "\n"), line + skip);
+    lvni_core_str_clear(&n->text);
+    for (const char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        lvni_core_str_append(&n->text, "levin: error ");
+        lvni_core_str_append_n(&n->text, line + skip, (size_t)(end + 1 - line) - skip);
+    }
+    lvni_core_notice_fix(n, "warnings are errors here (strict=true, or LEVIN_STRICT=1): fix what "
+                            "they report, or set strict=false");
+    n->error = n->first_warning;
+    n->own = false;
+    n->n_warnings = 0;
+    lvni_core_str_clear(&n->warnings);
+    LVN_TRY(lvni_core_str_status(&n->text));
+    lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s (warnings are errors: strict)", first);
+    return lvni_core_error_number(n->error);
+}
+
+lvni_core_exit_code lvni_core_notices_exit(const lvni_core_notices *n)
+{
+    return n->error == 0 ? LVNI_EXIT_OK : kind_of(n->error)->exit;
+}
+
+lvni_core_exit_code lvni_core_exit_of_error(const lvn_error *error)
+{
+    return error->number != 0 ? kind_of(error->number)->exit
+                              : lvni_core_exit_of_status(error->code);
+}
+
+const char *lvni_core_error_prefix(const lvn_error *error)
+{
+    return error->number != 0 ? "levin: error " : "error: ";
+}
+
+bool lvni_core_notices_should_print(const lvni_core_notices *n)
+{
+    return n->error != 0 && (n->own || n->by_hand || n->rank <= 0);
+}
+
+lvn_status lvni_core_notices_status(const lvni_core_notices *n)
+{
+    LVN_TRY(lvni_core_str_status(&n->text));
+    return lvni_core_str_status(&n->warnings);
+}
+
+void lvni_core_notices_free(lvni_core_notices *n)
+{
+    lvni_core_str_free(&n->text);
+    lvni_core_str_free(&n->warnings);
+    memset(n, 0, sizeof *n);
+}
+
+/* ---- error records ---- */
 
 /* the file, and the name it has while it is written */
 static char record_path[PATH_MAX], record_part[PATH_MAX];
 /* {"rank": 3, "host": "n08", "pid": 4711 */
-static char head[1024];
+static char record_head[1024];
 static atomic_bool written = true; /* nowhere to write counts as written */
 
 const char *lvni_core_error_record_kind(lvn_status status)
@@ -61,11 +224,11 @@ lvn_status lvni_core_error_record_begin(const char *path, int rank)
     lvni_core_str_json(&s, host);
     lvni_core_str_printf(&s, ", \"pid\": %ld", (long)getpid());
     const lvn_status status = lvni_core_str_status(&s);
-    const int n = snprintf(head, sizeof head, "%s", lvni_core_str_text(&s));
+    const int n = snprintf(record_head, sizeof record_head, "%s", lvni_core_str_text(&s));
     lvni_core_str_free(&s);
     LVN_TRY(status);
     const int m = snprintf(record_part, sizeof record_part, "%s.tmp-%ld", path, (long)getpid());
-    if (n >= (int)sizeof head || m >= (int)sizeof record_part) {
+    if (n >= (int)sizeof record_head || m >= (int)sizeof record_part) {
         LVN_FAIL(LVN_ERR_INVALID, "the path of the error record is too long (%d bytes): %.80s...",
                  m, path);
     }
@@ -82,7 +245,7 @@ lvn_status lvni_core_error_record_write(const lvn_error *error, int code)
     const char *message = error->message[0] != '\0' ? error->message : lvn_status_text(error->code);
     lvni_core_str s = {0};
     lvni_core_str_printf(
-        &s, "%s, \"time_ns\": %llu, \"kind\": \"%s\", \"code\": %d, \"message\": ", head,
+        &s, "%s, \"time_ns\": %llu, \"kind\": \"%s\", \"code\": %d, \"message\": ", record_head,
         (unsigned long long)wall_clock_ns(), lvni_core_error_record_kind(error->code), code);
     lvni_core_str_json(&s, message);
     char where[320] = "";
@@ -162,7 +325,7 @@ static void record_signal(const struct fatal *f, const siginfo_t *info)
 {
     text t;
     t.n = 0;
-    put(&t, head);
+    put(&t, record_head);
     put(&t, ", \"time_ns\": ");
     put_number(&t, wall_clock_ns(), 10);
     put(&t, ", \"kind\": \"signal\", \"code\": ");
@@ -263,9 +426,10 @@ lvn_status lvni_core_error_record_read(const char *path, lvni_core_error_record 
     }
     json_decref(root);
     if (!good) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "%s is no error record (a JSON object with rank, time_ns, kind, code and message)",
-                 path);
+        LVN_FAIL(
+            LVN_ERR_CORRUPT,
+            "%s is not an error record (a JSON object with rank, time_ns, kind, code and message)",
+            path);
     }
     return LVN_OK;
 }
