@@ -7,8 +7,7 @@
 #include "recipes/fit.h"
 #include "recipes/image_data.h"
 #include "recipes/mix.h"
-#include "recipes/optim_options.h"
-#include "recipes/train_options.h"
+#include "recipes/options.h"
 
 #include <stdio.h>
 #include <string.h>

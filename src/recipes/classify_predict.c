@@ -15,11 +15,10 @@
 #include "recipes/exported.h"
 #include "recipes/fit.h"
 #include "recipes/image_data.h"
-#include "recipes/inference_options.h"
 #include "recipes/output_file.h"
 #include "recipes/ranks.h"
 #include "recipes/sheet_samples.h"
-#include "recipes/train_options.h"
+#include "recipes/options.h"
 #include "tensor/device.h"
 #include "trainer/trainer.h"
 

@@ -7,7 +7,7 @@
 #include "core/escape.h"
 #include "core/str.h"
 #include "recipes/classify.h"
-#include "recipes/fit.h"
+#include "recipes/options.h"
 #include "recipes/output_file.h"
 
 #include <stdio.h>

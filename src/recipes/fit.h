@@ -33,11 +33,6 @@ typedef struct lvni_recipes_fit_request {
     void *user;
 } lvni_recipes_fit_request;
 
-/* Reads words over defaults, job text (may be NULL), config files and, when resuming, the run's
- * saved configuration. */
-lvn_status lvni_recipes_read_config(const lvni_core_option_table *tables, size_t n_tables,
-                                    const char *help, const char *job, int n,
-                                    const char *const *words, lvni_core_config **out);
 /* Train. LVN_ERR_CANCELLED after a signal. The run directory and its log stay this process's. */
 lvn_status lvni_recipes_fit(const lvni_recipes_fit_request *request);
 /* When the ranks are closed, with the status that is going to be reported, whose error is the

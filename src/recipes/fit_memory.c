@@ -3,7 +3,7 @@
 #include "core/machine.h"
 #include "core/str.h"
 #include "recipes/fit_impl.h"
-#include "recipes/train_options.h"
+#include "recipes/options.h"
 #include "tensor/device.h"
 #include "trainer/memory.h"
 

@@ -5,7 +5,7 @@
 #include "core/str.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
-#include "recipes/optim_options.h"
+#include "recipes/options.h"
 #include "recipes/weights.h"
 
 #include <jansson.h>

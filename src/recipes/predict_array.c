@@ -14,7 +14,7 @@
 #include "recipes/output_file.h"
 #include "recipes/preprocess.h"
 #include "recipes/ranks.h"
-#include "recipes/train_options.h"
+#include "recipes/options.h"
 #include "tensor/device.h"
 #include "trainer/lanes.h"
 

@@ -2,7 +2,7 @@
 #include "recipes/rank_workers.h"
 
 #include "launch/rank_resources.h"
-#include "recipes/train_options.h"
+#include "recipes/options.h"
 
 int lvni_recipes_rank_workers(const lvni_core_config *c, const lvni_launch_rank_info *info,
                               int local, const lvni_recipes_rank *rank, lvni_core_notices *notices)

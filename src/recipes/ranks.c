@@ -16,7 +16,7 @@
 #include "recipes/rank_workers.h"
 #include "recipes/report_error.h"
 #include "recipes/run_dir.h"
-#include "recipes/train_options.h"
+#include "recipes/options.h"
 
 #include <errno.h>
 #include <levin/device.h>

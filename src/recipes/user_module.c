@@ -6,9 +6,8 @@
 #include "kernels/kernels.h"
 #include "log/run_log.h"
 #include "recipes/fit.h"
-#include "recipes/optim_options.h"
+#include "recipes/options.h"
 #include "recipes/report_error.h"
-#include "recipes/train_options.h"
 #include "tensor/ctx.h"
 #include "trainer/trainer.h"
 
@@ -27,7 +26,7 @@ static const lvni_core_option_table *tables(size_t *n)
     return all;
 }
 
-static lvn_status train(const lvn_job *job, int n, const char *const *words)
+static lvn_status train(const lvn_job *job, int n, const char *const *args)
 {
     LVN_ARG(job->module != NULL, "a job needs a module class");
     LVN_ARG(job->module->training_step != NULL, "the module class %s has no training_step",
@@ -39,10 +38,9 @@ static lvn_status train(const lvn_job *job, int n, const char *const *words)
     size_t n_tables;
     const lvni_core_option_table *t = tables(&n_tables);
     lvni_core_config *c;
-    LVN_TRY(lvni_recipes_read_config(t, n_tables, "PROGRAM help", job->options, n, words, &c));
+    LVN_TRY(lvni_recipes_read_config(t, n_tables, "PROGRAM help", job->options, n, args, &c));
     lvni_recipes_ranks ranks;
-    const lvni_recipes_ranks_command command = {
-        .n = n, .words = words, .recipe = job->module->name};
+    const lvni_recipes_ranks_command command = {.n = n, .words = args, .recipe = job->module->name};
     lvn_status s = lvni_recipes_ranks_open(c, &command, &ranks);
     if (s == LVN_OK) {
         const lvni_recipes_fit_request request = {.config = c,
@@ -57,12 +55,12 @@ static lvn_status train(const lvn_job *job, int n, const char *const *words)
     return s;
 }
 
-lvn_status lvn_job_train(const lvn_job *job, int n_arguments, const char *const *words)
+lvn_status lvn_job_train(const lvn_job *job, int n_arguments, const char *const *args)
 {
     lvni_log_set_report(STDOUT_FILENO);
     lvni_log_buffer();
     const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
-    const lvn_status s = train(job, n_arguments, words);
+    const lvn_status s = train(job, n_arguments, args);
     lvni_tensor_fp_leave(before);
     lvni_core_signals_remove();
     lvni_log_close();

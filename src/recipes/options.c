@@ -1,0 +1,414 @@
+/* A command's configuration: the arguments over defaults, files, and the run that is resumed; and
+ * the rows of the keys that do not depend on the recipe, for training (names are those of today's
+ * Lightning trainer) and for the use of a trained model. */
+#include "recipes/options.h"
+
+#include "core/alloc.h"
+#include "core/vfs.h"
+#include "log/run_log.h"
+#include "recipes/accelerator.h"
+#include "recipes/run_dir.h"
+
+#include <string.h>
+
+/* ---- training ---- */
+
+/* 0 would be a run that does nothing and leaves no checkpoint. */
+static lvn_status check_limit(const lvni_core_option *row, const lvni_core_value *value,
+                              const char *origin)
+{
+    return value->i != 0 ? LVN_OK
+                         : lvni_core_option_fail(row, value, origin,
+                                                 "expected at least 1, or -1 for no limit");
+}
+
+static lvn_status check_rdzv(const lvni_core_option *row, const lvni_core_value *value,
+                             const char *origin)
+{
+    return strcmp(value->text, "tcp") == 0 ||
+                   (strncmp(value->text, "file:", 5) == 0 && value->text[5] != '\0')
+               ? LVN_OK
+               : lvni_core_option_fail(row, value, origin, "expected tcp or file:DIR");
+}
+
+static const lvni_core_option run_rows[] = {
+    {.name = "config",
+     .type = LVNI_OPT_PATH,
+     .help = "YAML file with any of these keys; the command line wins.",
+     .flags = LVNI_OPT_NOT_SAVED},
+    {.name = "out",
+     .type = LVNI_OPT_PATH,
+     .help = "Run directory to make; unset: out/<recipe>-<number>.",
+     .flags = LVNI_OPT_NOT_SAVED},
+    {.name = "overwrite",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "Replace the run in a directory that exists; other files in it stay.",
+     .flags = LVNI_OPT_NOT_SAVED},
+    {.name = "resume",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "Continue the run in `out` from its newest valid checkpoint, with its configuration.",
+     .flags = LVNI_OPT_NOT_SAVED},
+    {.name = "weights",
+     .type = LVNI_OPT_PATH,
+     .help = "Start from the weights of a safetensors file with the names of torchvision or timm, "
+             "an exported model, a checkpoint, a run directory (its last checkpoint), or a folder "
+             "with model.safetensors."},
+    {.name = "reset_head",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "With weights=: the last layer is drawn again, as for classes other than those of the "
+             "file."},
+    {.name = "seed",
+     .type = LVNI_OPT_INT,
+     .fallback = "0",
+     .range = LVNI_AT_LEAST(0),
+     .help = "Seed of every random number of the run."},
+    {.name = "max_epochs",
+     .type = LVNI_OPT_INT,
+     .unit = "epochs",
+     .fallback = "20",
+     .range = LVNI_BETWEEN(-1, 2147483647),
+     .check = check_limit,
+     .help = "Passes over the training set; -1: no limit."},
+    {.name = "max_steps",
+     .type = LVNI_OPT_INT,
+     .unit = "steps",
+     .fallback = "-1",
+     .range = LVNI_BETWEEN(-1, 2147483647),
+     .check = check_limit,
+     .help = "Optimizer steps; -1: no limit."},
+    {.name = "num_workers",
+     .type = LVNI_OPT_INT,
+     .unit = "threads",
+     .range = {.used = true, .min = 0, .max = 256},
+     .flags = LVNI_OPT_AUTO | LVNI_OPT_LAYOUT,
+     .help = "Threads that load and decode samples, of each rank; 0: none of their own; auto: one "
+             "for each of its cores but one, 8 at most; under Slurm "
+             "those of --cpus-per-task but one."},
+    {.name = "on_error",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "stop|skip",
+     .fallback = "stop",
+     .help = "What an unreadable sample does: stop the run, or be omitted and counted."},
+    {.name = "precision",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "32-true|bf16-mixed|16-mixed|bf16-true",
+     .fallback = "32-true",
+     .spellings = "32=32-true|bf16=bf16-mixed|16=16-mixed",
+     .help = "Number format of products and activations; weights and sums stay f32, except "
+             "under bf16-true, where weights are bf16 numbers, too. 16-mixed "
+             "scales the loss."},
+    {.name = "accelerator",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "auto|cpu|gpu|sim",
+     .fallback = "auto",
+     .spellings = "cuda=gpu",
+     .help = "Kind of device; auto: cpu, as this build has no GPU backend yet; sim: a pretend "
+             "accelerator, which LEVIN_SIM_DEVICES=1 and "
+             "LEVIN_SIM_MEMORY=2GiB in the environment make."},
+    {.name = "devices",
+     .type = LVNI_OPT_STRING,
+     .fallback = "auto",
+     .flags = LVNI_OPT_LAYOUT,
+     .help = "How many devices, or which (2, [0,2], -1: all); auto: all that this process may use, "
+             "on the CPU one."},
+    {.name = "allow_shared_device",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .flags = LVNI_OPT_LAYOUT,
+     .help = "Ranks may share a device: one may stand in the list twice ([0,0])."},
+    {.name = "strategy",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "auto|single|dp|ddp|ddp2|sharded|balance",
+     .fallback = "auto",
+     .flags = LVNI_OPT_LAYOUT,
+     .spellings = "none=single",
+     .later = "sharded|balance",
+     .later_note = "strategy=sharded and strategy=balance come with a later version; use ddp or dp",
+     .help = "How devices share the work: ddp (a process each, the default), dp (threads of one "
+             "process); ddp2 is dp on each node."},
+    {.name = "peer_timeout_s",
+     .type = LVNI_OPT_FLOAT,
+     .unit = "s",
+     .fallback = "10",
+     .range = LVNI_AT_LEAST(0.5),
+     .flags = LVNI_OPT_LAYOUT,
+     .help = "A rank that is not heard of for so long counts as lost."},
+    {.name = "rdzv",
+     .type = LVNI_OPT_STRING,
+     .fallback = "tcp",
+     .flags = LVNI_OPT_NOT_SAVED,
+     .check = check_rdzv,
+     .help = "How ranks that others have started (srun, mpirun, torchrun) find each other: tcp, at "
+             "an address they are given; file:DIR, by a file in a "
+             "directory that all of them see."},
+    {.name = "max_restarts",
+     .type = LVNI_OPT_INT,
+     .fallback = "0",
+     .range = LVNI_BETWEEN(0, 1000000),
+     .flags = LVNI_OPT_LAYOUT,
+     .help = "Where this command starts its ranks (ddp): when one fails all start again and go on "
+             "from the last checkpoint, this many times; two failures in a row within 5 s of "
+             "the start, with nothing new saved, are the last."},
+    {.name = "num_nodes",
+     .type = LVNI_OPT_INT,
+     .fallback = "1",
+     .range = LVNI_AT_LEAST(1),
+     .flags = LVNI_OPT_LATER,
+     .later_note = "several nodes come with a later version (num_nodes=1)",
+     .help = "Machines in the run."},
+    {.name = "deterministic",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "true",
+     .flags = LVNI_OPT_LATER,
+     .later_note = "the CPU has no faster way that would give up sameness (deterministic=true)",
+     .help = "The same bits on every layout."},
+    {.name = "checkpoint.every_n_steps",
+     .type = LVNI_OPT_INT,
+     .unit = "steps",
+     .fallback = "0",
+     .range = LVNI_AT_LEAST(0),
+     .help = "Save checkpoints/last also every so many steps; 0: after each epoch and at the end."},
+    {.name = "log_every_n_steps",
+     .type = LVNI_OPT_INT,
+     .unit = "steps",
+     .fallback = "10",
+     .range = LVNI_AT_LEAST(1),
+     .help = "Distance of the lines in metrics.jsonl; an epoch's last step is always logged."},
+    {.name = "quiet",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "Print nothing but errors and warnings of the training; those of the start, which "
+             "have a number (W202), are not printed.",
+     .flags = LVNI_OPT_NOT_SAVED},
+    {.name = "verbose",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "Print all that is known at the start: epoch, work of this rank, memory, version "
+             "(train.log always has it).",
+     .flags = LVNI_OPT_NOT_SAVED},
+    {.name = "strict",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "Warnings with a number (W202) are errors: the run ends before it begins.",
+     .flags = LVNI_OPT_NOT_SAVED},
+    LVNI_OPTION_ALIAS("gpus", "devices"),
+    LVNI_OPTION_ALIAS("num_gpus", "devices"),
+    LVNI_OPTION_ALIAS("distributed_backend", "strategy"),
+    LVNI_OPTION_ALIAS("nb_gpu_nodes", "num_nodes"),
+    LVNI_OPTION_ALIAS("max_nb_epochs", "max_epochs"),
+    LVNI_OPTION_ALIAS("epochs", "max_epochs"),
+    LVNI_OPTION_ALIAS("steps", "max_steps"),
+};
+const lvni_core_option_table lvni_recipes_run_options = LVNI_OPTION_TABLE("run", run_rows);
+
+/* ---- predict and eval ---- */
+
+static const lvni_core_option use_rows[] = {
+    {.name = "config",
+     .type = LVNI_OPT_PATH,
+     .help = "YAML file with any of these keys.",
+     .flags = LVNI_OPT_NOT_SAVED},
+    {.name = "model",
+     .type = LVNI_OPT_PATH,
+     .help = "Run directory or exported .safetensors file."},
+    {.name = "checkpoint",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "best|last",
+     .help = "Which model of a run directory; unset: best."},
+    {.name = "eval_batch_size",
+     .type = LVNI_OPT_INT,
+     .unit = "samples",
+     .fallback = "64",
+     .range = LVNI_AT_LEAST(1),
+     .help = "Chunk of prediction."},
+    {.name = "lanes",
+     .type = LVNI_OPT_INT,
+     .range = LVNI_BETWEEN(1, 64),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Chunks that run at once; auto: one per core."},
+    {.name = "num_workers",
+     .type = LVNI_OPT_INT,
+     .unit = "threads",
+     .range = {.used = true, .min = 0, .max = 256},
+     .flags = LVNI_OPT_AUTO,
+     .help = "Threads that decode."},
+    {.name = "accelerator",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "auto|cpu|gpu|sim",
+     .fallback = "auto",
+     .spellings = "cuda=gpu",
+     .help = "Kind of device, as in training."},
+    {.name = "devices",
+     .type = LVNI_OPT_STRING,
+     .fallback = "auto",
+     .help = "How many devices share the work, or which (2, [0,2], -1: all); auto: one, or as many "
+             "as ranks were started. The results are the same."},
+    {.name = "allow_shared_device",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "Ranks may share a device, as in training."},
+    {.name = "strategy",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "auto|single|dp|ddp|ddp2|sharded|balance",
+     .fallback = "auto",
+     .spellings = "none=single",
+     .later = "sharded|balance",
+     .later_note = "strategy=sharded and strategy=balance come with a later version; use ddp or dp",
+     .help = "As in training: ddp (a process for each device, the default), dp (threads of one "
+             "process)."},
+    {.name = "peer_timeout_s",
+     .type = LVNI_OPT_FLOAT,
+     .unit = "s",
+     .fallback = "10",
+     .range = LVNI_AT_LEAST(0.5),
+     .help = "A rank that is not heard of for so long counts as lost."},
+    {.name = "strict",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "Warnings with a number (W202) are errors, as in training."},
+    {.name = "on_error",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "stop|skip",
+     .fallback = "stop",
+     .help = "What an unreadable image does."},
+    {.name = "use_ema",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "true",
+     .help = "false: of a run with ema.decay, the weights themselves and not their average; needs "
+             "the run directory or a checkpoint."},
+    {.name = "json",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "Results as JSON on stdout: eval one object, predict a line for each image (or in "
+             "output=FILE.jsonl)."},
+    {.name = "sheet",
+     .type = LVNI_OPT_PATH,
+     .help = "Draw images with their predictions into this PNG file (.png)."},
+    LVNI_OPTION_ALIAS("gpus", "devices"),
+    LVNI_OPTION_ALIAS("num_gpus", "devices"),
+    LVNI_OPTION_ALIAS("distributed_backend", "strategy"),
+};
+const lvni_core_option_table lvni_recipes_inference_options =
+    LVNI_OPTION_TABLE("model in use", use_rows);
+
+static const lvni_core_option predict_rows[] = {
+    {.name = "weights",
+     .type = LVNI_OPT_PATH,
+     .help = "Of an array: weights with the names of torchvision or timm for the network that "
+             "model= names (resnet18, ...)."},
+    {.name = "output",
+     .type = LVNI_OPT_PATH,
+     .fallback = "predictions.csv",
+     .help = "File to write: a table (.csv: file, class, probability) or JSON lines (.jsonl); -: "
+             "stdout. For data=FILE.npy, "
+             "images (N, height, width, 3) used as they are: plain logits, as .npy (with weights= "
+             "also to -)."},
+    {.name = "top_k",
+     .type = LVNI_OPT_INT,
+     .unit = "classes",
+     .fallback = "1",
+     .range = LVNI_AT_LEAST(1),
+     .help = "Most probable classes of each image, with their probabilities."},
+    {.name = "probabilities",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "The probability of every class, too."},
+};
+const lvni_core_option_table lvni_recipes_predict_options =
+    LVNI_OPTION_TABLE("predict", predict_rows);
+
+static const lvni_core_option eval_rows[] = {
+    {.name = "split",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "auto|all|train|val|test",
+     .fallback = "auto",
+     .help = "Part of the data to measure on: the folder's train/, val/ or test/, else the part of "
+             "the training run, given the same data; auto: "
+             "test/ where the folder has one, else its val/, else all."},
+    {.name = "confusion",
+     .type = LVNI_OPT_PATH,
+     .help = "Write the confusion matrix of all classes into this CSV file (rows: true class, "
+             "columns: predicted)."},
+};
+const lvni_core_option_table lvni_recipes_eval_options = LVNI_OPTION_TABLE("eval", eval_rows);
+
+/* ---- reading ---- */
+
+/* Ranks that their launcher has restarted: the run that an earlier attempt began is resumed, from
+ * its last checkpoint if there is one. */
+static lvn_status resume_restarted(lvni_core_config *c)
+{
+    const char *out = lvni_core_config_str(c, "out");
+    if (out == NULL || !lvni_recipes_run_dir_is_of_attempt_before(out)) {
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_core_config_set(c, "overwrite", "false", "started again"));
+    return lvni_core_config_set(c, "resume", "true", "started again");
+}
+
+static lvn_status load_saved(lvni_core_config *c)
+{
+    const char *out = lvni_core_config_str(c, "out");
+    LVN_TRY(resume_restarted(c));
+    if (!lvni_core_config_bool(c, "resume")) {
+        return LVN_OK;
+    }
+    if (out == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "resume=true needs out=DIR, the run to continue");
+    }
+    /* before anything else is missed: data=, which the run would know */
+    LVN_TRY(lvni_recipes_run_dir_check_run(out));
+    char *saved = lvni_recipes_path_join(out, "config.yaml");
+    lvn_status s = saved == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    if (s == LVN_OK && lvni_core_path_exists(saved)) {
+        s = lvni_core_config_load_file(c, LVNI_LAYER_SAVED, saved);
+    }
+    lvni_core_free(saved);
+    return s;
+}
+
+/* Arguments without effect are errors, lines of a file warnings. */
+static lvn_status check_needs(const lvni_core_config *c)
+{
+    lvni_core_str warnings = {0};
+    const lvn_status s = lvni_core_config_check_needs(c, &warnings);
+    for (char *line = warnings.data, *end;
+         s == LVN_OK && line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        *end = '\0';
+        lvni_log_line(LVNI_LOG_WARNING, "%s", line);
+    }
+    lvni_core_str_free(&warnings);
+    return s;
+}
+
+lvn_status lvni_recipes_read_config(const lvni_core_option_table *tables, size_t n_tables,
+                                    const char *help, const char *job, int n,
+                                    const char *const *args, lvni_core_config **out)
+{
+    *out = NULL;
+    lvni_core_config *c;
+    LVN_TRY(lvni_core_config_create(tables, n_tables, &c));
+    lvni_core_config_set_help(c, help);
+    lvn_status s = lvni_core_config_load_job(c, job);
+    if (s == LVN_OK) {
+        s = lvni_core_config_load_arguments(c, n, args);
+    }
+    if (s == LVN_OK && lvni_core_config_has(c, "resume")) {
+        s = load_saved(c);
+    }
+    if (s == LVN_OK) {
+        s = lvni_core_config_finish(c);
+    }
+    s = s == LVN_OK ? check_needs(c) : s;
+    s = s == LVN_OK && lvni_core_config_has(c, "accelerator") ? lvni_recipes_accelerator_resolve(c)
+                                                              : s;
+    if (s != LVN_OK) {
+        lvni_core_config_destroy(c);
+        return s;
+    }
+    *out = c;
+    return LVN_OK;
+}

@@ -1,0 +1,62 @@
+/* Options of the commands: tables of rows, reading a configuration (options.c), and what the
+ * options of a training become (train_options.c). */
+#ifndef LEVIN_RECIPES_OPTIONS_H
+#define LEVIN_RECIPES_OPTIONS_H
+
+#include "core/config.h"
+#include "core/option.h"
+#include "optim/ema.h"
+#include "optim/optim.h"
+#include "plan/plan.h"
+#include "recipes/ranks.h"
+
+/* ---- options.c ---- */
+
+/* config out overwrite resume quiet weights seed ... */
+extern const lvni_core_option_table lvni_recipes_run_options;
+/* model checkpoint eval_batch_size devices ... */
+extern const lvni_core_option_table lvni_recipes_inference_options;
+extern const lvni_core_option_table lvni_recipes_predict_options; /* weights output */
+extern const lvni_core_option_table lvni_recipes_eval_options;    /* split */
+
+/* Reads arguments over defaults, job text (may be NULL), config files and, when resuming, the run's
+ * saved configuration. */
+lvn_status lvni_recipes_read_config(const lvni_core_option_table *tables, size_t n_tables,
+                                    const char *help, const char *job, int n,
+                                    const char *const *args, lvni_core_config **out);
+
+/* ---- train_options.c: batch plan ---- */
+
+/* batch_size micro_batches lanes ... */
+extern const lvni_core_option_table lvni_recipes_batch_options;
+
+/* Cores this process may use (affinity). */
+int lvni_recipes_usable_cores(void);
+/* LVN_ERR_UNSUPPORTED: this CPU has no products of precision=. After lvni_cpu_start. */
+lvn_status lvni_recipes_check_precision(const lvni_core_config *config);
+/* The plan of n training samples for a rank; what rank 0 finds resolved is written back into the
+ * configuration. coupled: of the model (lvni_nn_model). */
+lvn_status lvni_recipes_make_plan(lvni_core_config *config, int64_t n_samples,
+                                  const lvni_recipes_rank *rank, bool coupled, lvni_plan *out);
+/* Before the data is looked at: LVN_ERR_USAGE with the same sentence where no number of samples and
+ * no model could make these devices fit. */
+lvn_status lvni_recipes_check_plan(const lvni_core_config *config, const lvni_recipes_rank *rank);
+
+/* ---- train_options.c: optimizer ---- */
+
+/* optim.* scheduler.* freeze lr_scale ema.* use_ema gradient_clip_val */
+extern const lvni_core_option_table lvni_recipes_optim_table;
+
+/* LVN_ERR_USAGE: settings that do not go together. */
+lvn_status lvni_recipes_read_optim(const lvni_core_config *config, lvni_optim_options *out);
+/* Patterns are borrowed from the configuration. */
+void lvni_recipes_read_rules(const lvni_core_config *config, lvni_optim_rules *out);
+void lvni_recipes_read_ema(const lvni_core_config *config, lvni_optim_ema_options *out);
+/* LVN_ERR_USAGE when the run's length does not fit the schedule. */
+lvn_status lvni_recipes_read_schedule(const lvni_core_config *config, const lvni_plan *plan,
+                                      lvni_optim_schedule *out);
+/* Where the cosine or line of a saved run (the configuration of its checkpoint) ends with this many
+ * samples; 0: it had none. */
+int64_t lvni_recipes_saved_schedule_end(const char *config_json, int64_t n_samples);
+
+#endif
