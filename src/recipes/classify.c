@@ -1,4 +1,10 @@
-/* Training of image classifiers: options, data, model, export; the run itself is in fit.c. */
+/* Training of image classifiers: options, data, model, export. The way down, each step called by
+ * the one before, which returns when the run is over:
+ *
+ *   lvni_recipes_classify_train  here: the options
+ *   lvni_recipes_ranks_run       ranks.c: which ranks this process has; then train() here: the data
+ *   lvni_recipes_fit             fit.c: the run of each rank: directory, model, trainer
+ *   lvni_trainer_fit             trainer/loop.c: the steps */
 #include "recipes/classify.h"
 
 #include "core/alloc.h"
@@ -85,7 +91,7 @@ typedef struct work {
     lvni_core_config *config;
     int n_arguments;
     const char *const *words;
-    lvni_recipes_ranks ranks; /* training */
+    lvni_recipes_ranks *ranks; /* training */
     fit_function fit;
 } work;
 
@@ -98,7 +104,7 @@ static lvn_status resolve(lvni_core_config *c, const char *name, double value)
                : lvni_core_config_set(c, name, text, "resolved at start");
 }
 
-static lvn_status fit_with(work *w, const lvni_recipes_image_data *data,
+static lvn_status fit_with(const work *w, const lvni_recipes_image_data *data,
                            const lvni_recipes_criterion *criterion, const char *note)
 {
     lvni_core_config *c = w->config;
@@ -132,7 +138,7 @@ static lvn_status fit_with(work *w, const lvni_recipes_image_data *data,
     lvni_recipes_mix_init(&mix, lvni_nn_zoo_find(name), mixup, cutmix);
     mix.criterion = *criterion;
     const lvni_recipes_fit_request request = {.config = c,
-                                              .ranks = &w->ranks,
+                                              .ranks = w->ranks,
                                               .recipe = "classify",
                                               .cls = plain ? lvni_nn_zoo_find(name) : &mix.cls,
                                               .arguments = &arguments,
@@ -151,7 +157,7 @@ static lvn_status fit_with(work *w, const lvni_recipes_image_data *data,
     return w->fit(&request);
 }
 
-static lvn_status with_data(work *w)
+static lvn_status with_data(const work *w)
 {
     lvni_recipes_image_data data;
     LVN_TRY(lvni_recipes_image_data_open(w->config, &data));
@@ -159,23 +165,37 @@ static lvn_status with_data(work *w)
     lvni_core_str note = {0};
     lvni_core_str_append(&note, lvni_core_str_text(&data.note));
     lvn_status s = lvni_recipes_criterion_read(w->config, data.train, &criterion, &note);
-    s = s == LVN_OK ? lvni_core_str_status(&note) : s;
-    s = s == LVN_OK ? fit_with(w, &data, &criterion, lvni_core_str_text(&note)) : s;
+    if (s == LVN_OK) {
+        s = lvni_core_str_status(&note);
+    }
+    if (s == LVN_OK) {
+        s = fit_with(w, &data, &criterion, lvni_core_str_text(&note));
+    }
     lvni_recipes_criterion_free(&criterion);
     lvni_core_str_free(&note);
     lvni_recipes_image_data_free(&data);
     return s;
 }
 
-static lvn_status train_with(work *w)
+/* Called by lvni_recipes_ranks_run: data, loss and network, then lvni_recipes_fit. */
+static lvn_status train(void *user, lvni_recipes_ranks *ranks)
+{
+    work *w = user;
+    w->ranks = ranks;
+    return with_data(w);
+}
+
+/* The options are known: to the ranks. */
+static lvn_status train_on_ranks(work *w)
 {
     const lvni_recipes_ranks_command command = {.command = {"train", "classify"},
                                                 .n = w->n_arguments,
                                                 .words = w->words,
                                                 .recipe = "classify",
-                                                .check = lvni_recipes_image_source_check_run};
-    LVN_TRY(lvni_recipes_ranks_open(w->config, &command, &w->ranks));
-    return lvni_recipes_fit_end(lvni_recipes_ranks_close(&w->ranks, with_data(w)));
+                                                .check = lvni_recipes_image_source_check_run,
+                                                .run = train,
+                                                .user = w};
+    return lvni_recipes_fit_end(lvni_recipes_ranks_run(w->config, &command));
 }
 
 static lvn_status run(int n, const char *const *words, fit_function fit)
@@ -186,7 +206,7 @@ static lvn_status run(int n, const char *const *words, fit_function fit)
     LVN_TRY(lvni_recipes_read_config(tables, n_tables, "levin help train.classify", NULL, n, words,
                                      &w.config));
     lvni_log_set_quiet(lvni_core_config_bool(w.config, "quiet"));
-    const lvn_status s = fit == lvni_recipes_fit ? train_with(&w) : with_data(&w);
+    const lvn_status s = fit == lvni_recipes_fit ? train_on_ranks(&w) : with_data(&w);
     lvni_core_config_destroy(w.config);
     return s;
 }

@@ -52,16 +52,17 @@ const lvni_core_option_table *lvni_recipes_classify_eval_tables(size_t *n)
 /* What the rows of a prediction are turned into; with several ranks rank 0 gets them all. */
 typedef struct use {
     const lvni_core_config *config;
-    lvni_recipes_ranks ranks;
+    lvni_recipes_ranks *ranks;
     /* of the first rank here; the others have one each, on their devices */
     lvni_recipes_exported *exported;
     lvni_recipes_image_data data;
     bool labels;
     lvni_recipes_predict_format format;
-    lvni_core_str text;                  /* predict: the rows */
-    int64_t n;                           /* images predicted */
-    lvni_recipes_class_metrics *metrics; /* eval; of known labels */
-    lvni_recipes_sheet_samples *samples; /* for the page; NULL without */
+    lvni_core_str text;                        /* predict: the rows */
+    int64_t n;                                 /* images predicted */
+    lvni_recipes_class_metrics *metrics;       /* eval; of known labels */
+    lvni_recipes_sheet_samples *samples;       /* for the page; NULL without */
+    lvn_status (*finish)(const struct use *u); /* by rank 0, with all rows taken */
 } use;
 
 static const char *name_of(const use *u, int64_t sample, char number[24])
@@ -113,7 +114,7 @@ static lvn_status take_row(void *user, int64_t sample, const float *p, int64_t k
 
 static bool leads(const use *u)
 {
-    return u->ranks.rank->rank == 0;
+    return u->ranks->rank->rank == 0;
 }
 
 static lvn_status open_model(const use *u, lvni_recipes_exported **out)
@@ -210,7 +211,7 @@ static lvn_status rank_work(void *user, const lvni_recipes_rank *rank)
 {
     use *u = user;
     lvni_recipes_exported *own = NULL;
-    const bool first = rank == u->ranks.rank;
+    const bool first = rank == u->ranks->rank;
     LVN_TRY(lvni_recipes_accelerator_use(u->config, rank->device));
     lvn_status s = first ? LVN_OK : lvni_cpu_start();
     s = s == LVN_OK && !first ? open_model(u, &own) : s;
@@ -283,7 +284,7 @@ static lvn_status choose_format(use *u)
 static lvn_status open_and_run(use *u)
 {
     LVN_TRY(lvni_cpu_start());
-    LVN_TRY(lvni_recipes_accelerator_use(u->config, u->ranks.rank->device));
+    LVN_TRY(lvni_recipes_accelerator_use(u->config, u->ranks->rank->device));
     LVN_TRY(open_model(u, &u->exported));
     const lvni_recipes_classifier_card *card = &u->exported->card;
     LVN_TRY(u->labels ? lvni_recipes_image_data_for_eval(u->config, card, &u->data)
@@ -298,7 +299,7 @@ static lvn_status open_and_run(use *u)
         LVN_TRY(choose_format(u));
         lvni_recipes_predict_head(&u->format, &u->text);
     }
-    LVN_TRY(lvni_recipes_ranks_each(&u->ranks, rank_work, u));
+    LVN_TRY(lvni_recipes_ranks_each(u->ranks, rank_work, u));
     if (u->n == 0 && leads(u)) {
         LVN_FAIL(LVN_ERR_CORRUPT,
                  "data=%s: none of its %lld images could be read: see the warning for their names",
@@ -408,22 +409,26 @@ static lvn_status check_eval(const lvni_core_config *c)
     return confusion == NULL ? LVN_OK : lvni_core_file_check(confusion);
 }
 
-/* `finish` by rank 0, with all rows taken. */
-static lvn_status use_model(use *u, lvni_core_config *c, const lvni_recipes_ranks_command *command,
-                            lvn_status (*finish)(const use *u))
+static lvn_status run_and_finish(use *u)
 {
-    u->config = c;
-    lvn_status s = lvni_recipes_ranks_open(c, command, &u->ranks);
-    const bool open = s == LVN_OK;
-    s = open ? open_and_run(u) : s;
-    if (s == LVN_OK && leads(u)) {
-        s = finish(u);
-        s = s == LVN_OK ? draw_sheet(u) : s;
+    LVN_TRY(open_and_run(u));
+    if (leads(u)) {
+        LVN_TRY(u->finish(u));
+        LVN_TRY(draw_sheet(u));
     }
+    return LVN_OK;
+}
+
+/* Called by lvni_recipes_ranks_run. */
+static lvn_status use_model(void *user, lvni_recipes_ranks *ranks)
+{
+    use *u = user;
+    u->ranks = ranks;
+    const lvn_status s = run_and_finish(u);
     const lvn_error error = *lvn_last_error();
     use_free(u);
     lvn_error_adopt(&error);
-    return open ? lvni_recipes_ranks_close(&u->ranks, s) : s;
+    return s;
 }
 
 lvn_status lvni_recipes_classify_predict(int n, const char *const *args)
@@ -446,9 +451,11 @@ lvn_status lvni_recipes_classify_predict(int n, const char *const *args)
     if (lvni_recipes_is_array(c)) {
         s = lvni_recipes_predict_array(c, &command);
     } else {
-        use u = {0};
+        use u = {.config = c, .finish = write_rows};
         command.check = check_predict;
-        s = use_model(&u, c, &command, write_rows);
+        command.run = use_model;
+        command.user = &u;
+        s = lvni_recipes_ranks_run(c, &command);
     }
     lvni_core_config_destroy(c);
     return s;
@@ -460,10 +467,15 @@ lvn_status lvni_recipes_classify_eval(int n, const char *const *args)
     const lvni_core_option_table *tables = lvni_recipes_classify_eval_tables(&n_tables);
     lvni_core_config *c;
     LVN_TRY(lvni_recipes_read_config(tables, n_tables, "levin help eval", NULL, n, args, &c));
-    use u = {.labels = true};
-    const lvni_recipes_ranks_command command = {
-        .command = {"eval"}, .n = n, .words = args, .check = check_eval, .uses = true};
-    const lvn_status s = use_model(&u, c, &command, report_metrics);
+    use u = {.config = c, .labels = true, .finish = report_metrics};
+    const lvni_recipes_ranks_command command = {.command = {"eval"},
+                                                .n = n,
+                                                .words = args,
+                                                .check = check_eval,
+                                                .uses = true,
+                                                .run = use_model,
+                                                .user = &u};
+    const lvn_status s = lvni_recipes_ranks_run(c, &command);
     lvni_core_config_destroy(c);
     return s;
 }

@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/escape.h"
 #include "core/machine.h"
+#include "core/signals.h"
 #include "core/str.h"
 #include "core/vfs.h"
 #include "kernels/kernels.h"
@@ -322,7 +323,8 @@ static lvn_status agree_on_run(const lvni_recipes_fit_run *r)
     return s;
 }
 
-lvn_status lvni_recipes_fit_rank(lvni_recipes_fit_run *r)
+/* The whole run of a rank, from the directory to the last checkpoint. A collective of the ranks. */
+static lvn_status run_rank(lvni_recipes_fit_run *r)
 {
     const lvni_core_config *c = r->request->config;
     LVN_TRY(leads(r) ? lead(r) : follow(r));
@@ -346,7 +348,7 @@ lvn_status lvni_recipes_fit_rank(lvni_recipes_fit_run *r)
     return LVN_OK;
 }
 
-void lvni_recipes_fit_run_free(lvni_recipes_fit_run *r)
+static void run_free(lvni_recipes_fit_run *r)
 {
     lvni_ckpt_free(r->saved);
     lvni_trainer_destroy(r->trainer);
@@ -356,6 +358,34 @@ void lvni_recipes_fit_run_free(lvni_recipes_fit_run *r)
     lvni_core_str_free(&r->memory);
     lvni_core_str_free(&r->scarce);
     lvni_core_free(r->dir);
+}
+
+/* Called by lvni_recipes_ranks_each on the rank's thread; down to lvni_trainer_fit. */
+static lvn_status fit_rank(void *user, const lvni_recipes_rank *rank)
+{
+    const lvni_recipes_fit_request *request = *(const lvni_recipes_fit_request **)user;
+    lvni_recipes_ranks *ranks = request->ranks;
+    lvni_recipes_fit_run r = {.request = request, .rank = *rank};
+    const lvn_status s = run_rank(&r);
+    const lvn_error error = *lvn_last_error();
+    /* before the trainer goes, for whose end others may be needed */
+    lvni_recipes_rank_give_up(rank, s);
+    if (rank == ranks->rank && r.trainer != NULL) {
+        memcpy(ranks->kept, r.trainer->kept, sizeof ranks->kept);
+    }
+    run_free(&r);
+    lvn_error_adopt(&error);
+    return s;
+}
+
+lvn_status lvni_recipes_fit(const lvni_recipes_fit_request *request)
+{
+    const lvn_status s = lvni_recipes_ranks_each(request->ranks, fit_rank, &request);
+    if (request->ranks->process == NULL) {
+        /* else its way out is not over: lvni_recipes_ranks_run */
+        lvni_core_signals_remove();
+    }
+    return s;
 }
 
 /* How long the whole run is, and whether its directory is free. */
@@ -387,7 +417,9 @@ lvn_status lvni_recipes_fit_plan(const lvni_recipes_fit_request *request)
     lvni_recipes_fit_run r = {.request = request};
     lvni_log_set_quiet(lvni_core_config_bool(request->config, "quiet"));
     lvn_status s = lvni_recipes_ranks_estimate(request->config, &r.rank);
-    s = s == LVN_OK ? prepare(&r) : s;
+    if (s == LVN_OK) {
+        s = prepare(&r);
+    }
     if (s == LVN_OK) {
         if (request->note != NULL) {
             lvni_core_print(stdout, "%s\n", request->note);
@@ -405,7 +437,7 @@ lvn_status lvni_recipes_fit_plan(const lvni_recipes_fit_request *request)
         fflush(stdout); /* the warning stands behind it */
         warn_scarce(&r);
     }
-    lvni_recipes_fit_run_free(&r);
+    run_free(&r);
     lvn_device_use(before);
     return s;
 }

@@ -36,8 +36,4 @@ void lvni_recipes_fit_report_ranks(const lvni_recipes_fit_run *run);
 void lvni_recipes_fit_print_cores(const lvni_recipes_fit_run *run);
 /* fit_ranks.c: one line where steps have several phases. */
 void lvni_recipes_fit_report_phases(const lvni_recipes_fit_run *run);
-/* The whole run of a rank, from the directory to the last checkpoint. A collective of the ranks. */
-lvn_status lvni_recipes_fit_rank(lvni_recipes_fit_run *run);
-void lvni_recipes_fit_run_free(lvni_recipes_fit_run *run);
-
 #endif

@@ -1,5 +1,4 @@
 /* A training command on all ranks of this process (fit.h). */
-#include "core/signals.h"
 #include "log/run_log.h"
 #include "recipes/accelerator.h"
 #include "recipes/fit_impl.h"
@@ -51,33 +50,6 @@ void lvni_recipes_fit_report_ranks(const lvni_recipes_fit_run *run)
     if (shares_cores(run, cores, sizeof cores)) {
         lvni_log_line(LVNI_LOG_INFO, "%s", cores);
     }
-}
-
-static lvn_status fit_rank(void *user, const lvni_recipes_rank *rank)
-{
-    const lvni_recipes_fit_request *request = *(const lvni_recipes_fit_request **)user;
-    lvni_recipes_ranks *ranks = request->ranks;
-    lvni_recipes_fit_run r = {.request = request, .rank = *rank};
-    const lvn_status s = lvni_recipes_fit_rank(&r);
-    const lvn_error error = *lvn_last_error();
-    /* before the trainer goes, for whose end others may be needed */
-    lvni_recipes_rank_give_up(rank, s);
-    if (rank == ranks->rank && r.trainer != NULL) {
-        memcpy(ranks->kept, r.trainer->kept, sizeof ranks->kept);
-    }
-    lvni_recipes_fit_run_free(&r);
-    lvn_error_adopt(&error);
-    return s;
-}
-
-lvn_status lvni_recipes_fit(const lvni_recipes_fit_request *request)
-{
-    const lvn_status s = lvni_recipes_ranks_each(request->ranks, fit_rank, &request);
-    if (request->ranks->process == NULL) {
-        /* else its way out is not over: lvni_recipes_ranks_close */
-        lvni_core_signals_remove();
-    }
-    return s;
 }
 
 lvn_status lvni_recipes_fit_end(lvn_status status)

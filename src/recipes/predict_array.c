@@ -37,7 +37,7 @@ bool lvni_recipes_is_array(const lvni_core_config *c)
 
 typedef struct work {
     const lvni_core_config *config;
-    lvni_recipes_ranks ranks;
+    lvni_recipes_ranks *ranks;
     lvni_data_array array;
     int64_t n_classes;
     float *logits; /* (N, classes), with rank 0 */
@@ -67,7 +67,7 @@ static lvn_status check(const work *w)
         LVN_FAIL(LVN_ERR_USAGE, "sheet= draws images of a folder; data=%s is an array of numbers",
                  data);
     }
-    return w->ranks.rank->rank == 0 ? lvni_recipes_output_check(w->config, &kind) : LVN_OK;
+    return w->ranks->rank->rank == 0 ? lvni_recipes_output_check(w->config, &kind) : LVN_OK;
 }
 
 /* An array goes to the network as it is: what does not look like what it was trained on is worth a
@@ -274,12 +274,23 @@ static lvn_status check_arguments(const lvni_core_config *c)
     return s;
 }
 
-static lvn_status with_ranks(work *w)
+static lvn_status predict(work *w)
 {
     LVN_TRY(open_array(w->config, &w->array));
     LVN_TRY(check(w));
-    LVN_TRY(lvni_recipes_ranks_each(&w->ranks, rank_work, w));
-    return w->ranks.rank->rank == 0 ? write_logits(w) : LVN_OK;
+    LVN_TRY(lvni_recipes_ranks_each(w->ranks, rank_work, w));
+    return w->ranks->rank->rank == 0 ? write_logits(w) : LVN_OK;
+}
+
+/* Called by lvni_recipes_ranks_run. */
+static lvn_status with_ranks(void *user, lvni_recipes_ranks *ranks)
+{
+    work *w = user;
+    w->ranks = ranks;
+    const lvn_status s = predict(w);
+    lvni_core_free(w->logits);
+    lvni_data_array_free(&w->array);
+    return s;
 }
 
 lvn_status lvni_recipes_predict_array(lvni_core_config *config,
@@ -288,9 +299,7 @@ lvn_status lvni_recipes_predict_array(lvni_core_config *config,
     work w = {.config = config};
     lvni_recipes_ranks_command c = *command;
     c.check = check_arguments;
-    LVN_TRY(lvni_recipes_ranks_open(config, &c, &w.ranks));
-    const lvn_status s = with_ranks(&w);
-    lvni_core_free(w.logits);
-    lvni_data_array_free(&w.array);
-    return lvni_recipes_ranks_close(&w.ranks, s);
+    c.run = with_ranks;
+    c.user = &w;
+    return lvni_recipes_ranks_run(config, &c);
 }

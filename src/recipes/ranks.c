@@ -359,7 +359,33 @@ static lvn_status choose_workers(const lvni_core_config *c, const request *w, in
                                      &notices);
 }
 
-/* Nobody has started this process as one of several. */
+/* Before ranks are started or threads become ranks. *made: of the directory that was claimed. */
+static lvn_status prepare_alone(const lvni_core_config *c, const request *w,
+                                const lvni_recipes_ranks_command *command, bool starts, char **dir,
+                                size_t *made)
+{
+    lvni_recipes_rank first = rank_of(w, 0);
+    LVN_TRY(lvni_recipes_check_restarts(c, &w->info, starts));
+    LVN_TRY(check(c, command));
+    if (starts && w->strict) { /* before there are ranks; else rank 0 reports it */
+        LVN_TRY(choose_workers(c, w, w->devices, &first, 1));
+    }
+    if (command->recipe != NULL && w->devices > 1) { /* rather than by many ranks */
+        LVN_TRY(lvni_recipes_check_plan(c, &first));
+    }
+    if (!starts) {
+        return LVN_OK;
+    }
+    if (*dir != NULL) { /* its logs are those of the run that is there */
+        LVN_TRY(lvni_recipes_run_dir_check_free(*dir));
+    } else if (command->recipe != NULL) {
+        LVN_TRY(lvni_recipes_run_dir_claim(command->recipe, dir, made));
+    }
+    lvni_core_signals_hand_over();
+    return LVN_OK;
+}
+
+/* This process was not started as one of several. */
 static lvn_status open_alone(const lvni_core_config *c, const request *w,
                              const lvni_recipes_ranks_command *command, lvni_recipes_ranks *out)
 {
@@ -367,27 +393,10 @@ static lvn_status open_alone(const lvni_core_config *c, const request *w,
     size_t made = 0;
     LVN_TRY(command->recipe == NULL ? LVN_OK : lvni_recipes_run_dir_choose(c, &dir));
     const bool starts = w->devices > 1 && !w->threads && command->command[0] != NULL;
-    lvn_status s = lvni_recipes_check_restarts(c, &w->info, starts);
-    s = s == LVN_OK ? check(c, command) : s;
-    lvni_recipes_rank first = rank_of(w, 0);
-    if (s == LVN_OK && starts && w->strict) { /* before there are ranks; else rank 0 tells it */
-        s = choose_workers(c, w, w->devices, &first, 1);
+    lvn_status s = prepare_alone(c, w, command, starts, &dir, &made);
+    if (s == LVN_OK) {
+        s = starts ? lvni_recipes_rank_start(c, command, dir, made) : open_threads(w, out);
     }
-    /* rather than by many ranks */
-    s = s == LVN_OK && command->recipe != NULL && w->devices > 1
-            ? lvni_recipes_check_plan(c, &first)
-            : s;
-    /* its logs are those of the run that is there */
-    s = s == LVN_OK && dir != NULL && starts ? lvni_recipes_run_dir_check_free(dir) : s;
-    s = s == LVN_OK && dir == NULL && starts && command->recipe != NULL
-            ? lvni_recipes_run_dir_claim(command->recipe, &dir, &made)
-            : s;
-    if (s == LVN_OK && starts) {
-        lvni_core_signals_hand_over();
-    }
-    s = s != LVN_OK ? s
-        : starts    ? lvni_recipes_rank_start(c, command, dir, made)
-                    : open_threads(w, out);
     if (made > 0) { /* still here: no rank was started */
         lvni_recipes_run_dir_unclaim(dir, made);
     }
@@ -395,26 +404,8 @@ static lvn_status open_alone(const lvni_core_config *c, const request *w,
     return s;
 }
 
-lvn_status lvni_recipes_ranks_open(lvni_core_config *c, const lvni_recipes_ranks_command *command,
-                                   lvni_recipes_ranks *out)
-{
-    *out = (lvni_recipes_ranks){0};
-    request w;
-    lvn_status s = read_request(c, command, &w);
-    if (s == LVN_OK) {
-        s = is_one_of_several(&w.info) ? open_process(c, &w, command, out)
-                                       : open_alone(c, &w, command, out);
-    }
-    /* all are on one node */
-    const int local = !is_one_of_several(&w.info) ? w.devices
-                      : w.info.local_world > 0    ? w.info.local_world
-                                                  : w.info.world;
-    s = s == LVN_OK ? choose_workers(c, &w, local, out->rank, out->n) : s;
-    request_free(&w);
-    return s == LVN_OK ? LVN_OK : lvni_recipes_ranks_close(out, s);
-}
-
-lvn_status lvni_recipes_ranks_close(lvni_recipes_ranks *ranks, lvn_status status)
+/* With the status of the command, whose error is the thread's. */
+static lvn_status close_ranks(lvni_recipes_ranks *ranks, lvn_status status)
 {
     lvn_status s = status;
     if (ranks->process != NULL) {
@@ -435,13 +426,45 @@ lvn_status lvni_recipes_ranks_close(lvni_recipes_ranks *ranks, lvn_status status
     return s;
 }
 
+static lvn_status open_ranks(lvni_core_config *c, const lvni_recipes_ranks_command *command,
+                             lvni_recipes_ranks *out)
+{
+    *out = (lvni_recipes_ranks){0};
+    request w;
+    lvn_status s = read_request(c, command, &w);
+    if (s == LVN_OK) {
+        s = is_one_of_several(&w.info) ? open_process(c, &w, command, out)
+                                       : open_alone(c, &w, command, out);
+    }
+    /* all are on one node */
+    const int local = !is_one_of_several(&w.info) ? w.devices
+                      : w.info.local_world > 0    ? w.info.local_world
+                                                  : w.info.world;
+    if (s == LVN_OK) {
+        s = choose_workers(c, &w, local, out->rank, out->n);
+    }
+    request_free(&w);
+    return s == LVN_OK ? LVN_OK : close_ranks(out, s);
+}
+
+lvn_status lvni_recipes_ranks_run(lvni_core_config *config,
+                                  const lvni_recipes_ranks_command *command)
+{
+    lvni_recipes_ranks ranks;
+    LVN_TRY(open_ranks(config, command, &ranks));
+    return close_ranks(&ranks, command->run(command->user, &ranks));
+}
+
 lvn_status lvni_recipes_ranks_estimate(lvni_core_config *c, lvni_recipes_rank *out)
 {
     request w;
     const lvni_recipes_ranks_command none = {0};
     lvn_status s = read_request(c, &none, &w);
-    *out = s == LVN_OK ? rank_of(&w, 0) : (lvni_recipes_rank){0};
-    s = s == LVN_OK ? choose_workers(c, &w, w.devices, out, 1) : s;
+    *out = (lvni_recipes_rank){0};
+    if (s == LVN_OK) {
+        *out = rank_of(&w, 0);
+        s = choose_workers(c, &w, w.devices, out, 1);
+    }
     request_free(&w);
     return s;
 }

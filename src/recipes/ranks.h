@@ -46,15 +46,19 @@ typedef struct lvni_recipes_ranks_command {
     lvn_status (*check)(const lvni_core_config *config);
     /* a trained model: devices=auto is one device, where nobody has started several ranks */
     bool uses;
+    /* What the command does once its ranks are known: called once, on the thread of the first. */
+    lvn_status (*run)(void *user, lvni_recipes_ranks *ranks);
+    void *user;
 } lvni_recipes_ranks_command;
 
-/* From devices=, strategy=, accelerator=, which become what they stand for, and from the
- * environment, which says whether this process is one of several. Alone and with several devices
- * under ddp it becomes `levin launch`, which starts the ranks: no return. LVN_ERR_USAGE,
- * LVN_ERR_RESOURCE, and what rank_process.h says. *out is to be closed. */
-lvn_status lvni_recipes_ranks_open(lvni_core_config *config,
-                                   const lvni_recipes_ranks_command *command,
-                                   lvni_recipes_ranks *out);
+/* Runs a command on its ranks: command->run(command->user, ranks). Which they are follows from
+ * devices=, strategy=, accelerator=, which become what they stand for, and from the environment,
+ * which says whether this process is one of several. Alone and with several devices under ddp it
+ * becomes `levin launch`, which starts the ranks: no return. LVN_ERR_USAGE, LVN_ERR_RESOURCE, what
+ * rank_process.h says, and what the command returns: status and error are those of the rank that
+ * failed first, with ranks->kept at the end of its message. */
+lvn_status lvni_recipes_ranks_run(lvni_core_config *config,
+                                  const lvni_recipes_ranks_command *command);
 /* The work of one rank; `rank` is one of lvni_recipes_ranks.rank. */
 typedef lvn_status (*lvni_recipes_rank_work)(void *user, const lvni_recipes_rank *rank);
 /* work(user, rank) for all ranks of this process at once, the first on the calling thread. When one
@@ -64,10 +68,7 @@ lvn_status lvni_recipes_ranks_each(const lvni_recipes_ranks *ranks, lvni_recipes
 /* Wakes the others before this rank's work is over, with the thread's last error. Nothing after
  * LVN_OK and LVN_ERR_CANCELLED. */
 void lvni_recipes_rank_give_up(const lvni_recipes_rank *rank, lvn_status status);
-/* With the status of the run, whose error is the thread's; returns the status to report: that of
- * the rank which failed first, with ranks->kept at the end of its message. */
-lvn_status lvni_recipes_ranks_close(lvni_recipes_ranks *ranks, lvn_status status);
-/* The same for `levin plan`: rank 0 alone, without anybody to talk to. */
+/* The ranks of `levin plan`: rank 0 alone, without anybody to talk to. */
 lvn_status lvni_recipes_ranks_estimate(lvni_core_config *config, lvni_recipes_rank *out);
 
 #endif

@@ -26,7 +26,25 @@ static const lvni_core_option_table *tables(size_t *n)
     return all;
 }
 
-static lvn_status train(const lvn_job *job, int n, const char *const *args)
+typedef struct work {
+    const lvn_job *job;
+    lvni_core_config *config;
+} work;
+
+/* Called by lvni_recipes_ranks_run. */
+static lvn_status train(void *user, lvni_recipes_ranks *ranks)
+{
+    const work *w = user;
+    const lvni_recipes_fit_request request = {.config = w->config,
+                                              .ranks = ranks,
+                                              .recipe = w->job->module->name,
+                                              .cls = w->job->module,
+                                              .train = w->job->train,
+                                              .val = w->job->val};
+    return lvni_recipes_fit(&request);
+}
+
+static lvn_status train_on_ranks(const lvn_job *job, int n, const char *const *args)
 {
     LVN_ARG(job->module != NULL, "a job needs a module class");
     LVN_ARG(job->module->training_step != NULL, "the module class %s has no training_step",
@@ -37,21 +55,13 @@ static lvn_status train(const lvn_job *job, int n, const char *const *args)
     LVN_ARG(job->train != NULL, "a job needs a training set");
     size_t n_tables;
     const lvni_core_option_table *t = tables(&n_tables);
-    lvni_core_config *c;
-    LVN_TRY(lvni_recipes_read_config(t, n_tables, "PROGRAM help", job->options, n, args, &c));
-    lvni_recipes_ranks ranks;
-    const lvni_recipes_ranks_command command = {.n = n, .words = args, .recipe = job->module->name};
-    lvn_status s = lvni_recipes_ranks_open(c, &command, &ranks);
-    if (s == LVN_OK) {
-        const lvni_recipes_fit_request request = {.config = c,
-                                                  .ranks = &ranks,
-                                                  .recipe = job->module->name,
-                                                  .cls = job->module,
-                                                  .train = job->train,
-                                                  .val = job->val};
-        s = lvni_recipes_fit_end(lvni_recipes_ranks_close(&ranks, lvni_recipes_fit(&request)));
-    }
-    lvni_core_config_destroy(c);
+    work w = {.job = job};
+    LVN_TRY(
+        lvni_recipes_read_config(t, n_tables, "PROGRAM help", job->options, n, args, &w.config));
+    const lvni_recipes_ranks_command command = {
+        .n = n, .words = args, .recipe = job->module->name, .run = train, .user = &w};
+    const lvn_status s = lvni_recipes_fit_end(lvni_recipes_ranks_run(w.config, &command));
+    lvni_core_config_destroy(w.config);
     return s;
 }
 
@@ -60,7 +70,7 @@ lvn_status lvn_job_train(const lvn_job *job, int n_arguments, const char *const 
     lvni_log_set_report(STDOUT_FILENO);
     lvni_log_buffer();
     const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
-    const lvn_status s = train(job, n_arguments, args);
+    const lvn_status s = train_on_ranks(job, n_arguments, args);
     lvni_tensor_fp_leave(before);
     lvni_core_signals_remove();
     lvni_log_close();
