@@ -4,7 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/vfs.h"
-#include "data/decode/image.h"
+#include "data/image.h"
 #include "data/idx.h"
 #include "data/npy.h"
 
@@ -77,7 +77,7 @@ static lvn_status check_images(lvni_data_array_images *m, const lvni_data_array 
         LVN_FAIL(LVN_ERR_USAGE, "%s holds no images: %s", path,
                  lvni_data_array_shape_text(a, text));
     }
-    LVN_TRY(lvni_decode_image_check_size(path, a->shape[2], a->shape[1]));
+    LVN_TRY(lvni_data_image_check_size(path, a->shape[2], a->shape[1]));
     const int width = (int)a->shape[2], height = (int)a->shape[1],
               depth = grey ? 1 : (int)a->shape[3];
     if (m->n > 0 && (m->width != width || m->height != height || m->channels != depth)) {

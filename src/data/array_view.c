@@ -75,8 +75,8 @@ static lvn_status view_get(const lvn_dataset *dataset, const lvn_sample_key *key
     if (scratch == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvni_decode_image image = {.width = m->width, .height = m->height, .scale = 1.0};
-    const lvni_decode_image_info info = {LVNI_IMAGE_PNG, m->width, m->height, 1};
+    lvni_data_image image = {.width = m->width, .height = m->height, .scale = 1.0};
+    const lvni_data_image_info info = {LVNI_IMAGE_PNG, m->width, m->height, 1};
     lvni_data_augment augment;
     LVN_TRY(pixels_of(scratch, m, key->sample, &image.rgb));
     LVN_TRY(lvni_data_augment_draw(&v->transform, key, m->width, m->height, &augment));

@@ -104,7 +104,7 @@ static double draw(const lvni_core_rng *rng, uint64_t element)
 
 /* The largest central box of an allowed ratio: what is left when ten tries found no crop that
  * fits. */
-static lvni_decode_box crop_fallback(const lvni_data_transform *t, int width, int height)
+static lvni_data_box crop_fallback(const lvni_data_transform *t, int width, int height)
 {
     const double ratio = (double)width / height;
     double w = width, h = height;
@@ -115,11 +115,11 @@ static lvni_decode_box crop_fallback(const lvni_data_transform *t, int width, in
     }
     h = h < 1.0 ? 1.0 : h > height ? height : h;
     w = w < 1.0 ? 1.0 : w > width ? width : w;
-    return (lvni_decode_box){floor((width - w) / 2.0), floor((height - h) / 2.0), w, h};
+    return (lvni_data_box){floor((width - w) / 2.0), floor((height - h) / 2.0), w, h};
 }
 
-static lvni_decode_box crop_random(const lvni_data_transform *t, const lvn_sample_key *key,
-                                   int width, int height)
+static lvni_data_box crop_random(const lvni_data_transform *t, const lvn_sample_key *key, int width,
+                                 int height)
 {
     const lvni_core_rng rng = stream(key, LVNI_AUGMENT_CROP);
     const double area = (double)width * height;
@@ -134,7 +134,7 @@ static lvni_decode_box crop_random(const lvni_data_transform *t, const lvn_sampl
         if (w >= 1.0 && w <= width && h >= 1.0 && h <= height) {
             const double y = floor(draw(&rng, 4 * attempt + 2) * (height - h + 1.0));
             const double x = floor(draw(&rng, 4 * attempt + 3) * (width - w + 1.0));
-            return (lvni_decode_box){x, y, w, h};
+            return (lvni_data_box){x, y, w, h};
         }
     }
     return crop_fallback(t, width, height);
@@ -233,17 +233,17 @@ static turn turn_of(int orientation)
 }
 
 /* The box on the stored, perhaps shrunk image. */
-static lvni_decode_box box_stored(const lvni_decode_box *box, const turn *turned, double s,
-                                  const lvni_decode_image_info *info)
+static lvni_data_box box_stored(const lvni_data_box *box, const turn *turned, double s,
+                                const lvni_data_image_info *info)
 {
     const double width = turned->swap ? info->height : info->width,
                  height = turned->swap ? info->width : info->height;
     const double x = turned->mirror_x ? width - box->x - box->width : box->x;
     const double y = turned->mirror_y ? height - box->y - box->height : box->y;
     if (turned->swap) {
-        return (lvni_decode_box){y * s, x * s, box->height * s, box->width * s};
+        return (lvni_data_box){y * s, x * s, box->height * s, box->width * s};
     }
-    return (lvni_decode_box){x * s, y * s, box->width * s, box->height * s};
+    return (lvni_data_box){x * s, y * s, box->width * s, box->height * s};
 }
 
 /* Output pixel (x, y) of the stored orientation lies at data + x * step_x + y * step_y of the
@@ -321,11 +321,11 @@ double lvni_data_augment_need(const lvni_data_transform *t, const lvni_data_augm
     return !a->centre && shorter > t->size ? t->size / shorter : 1.0;
 }
 
-lvni_decode_box lvni_data_augment_wanted(const lvni_data_transform *t, const lvni_data_augment *a,
-                                         const lvni_decode_image_info *info)
+lvni_data_box lvni_data_augment_wanted(const lvni_data_transform *t, const lvni_data_augment *a,
+                                       const lvni_data_image_info *info)
 {
     const turn turned = turn_of(info->orientation);
-    const lvni_decode_box box = box_stored(&a->box, &turned, 1.0, info);
+    const lvni_data_box box = box_stored(&a->box, &turned, 1.0, info);
     if (a->centre) {
         return box;
     }
@@ -333,24 +333,24 @@ lvni_decode_box lvni_data_augment_wanted(const lvni_data_transform *t, const lvn
      * large as an output pixel. */
     const double x = 2.0 * (box.width > t->size ? box.width / t->size : 1.0) + 1.0;
     const double y = 2.0 * (box.height > t->size ? box.height / t->size : 1.0) + 1.0;
-    return (lvni_decode_box){box.x - x, box.y - y, box.width + 2.0 * x, box.height + 2.0 * y};
+    return (lvni_data_box){box.x - x, box.y - y, box.width + 2.0 * x, box.height + 2.0 * y};
 }
 
 /* The part of the image that is there, turned to be looked at. It lies in scratch->turned. */
-static lvn_status image_turn(lvni_data_scratch *scratch, const lvni_decode_image *p,
-                             const turn *turned, lvni_decode_image *out)
+static lvn_status image_turn(lvni_data_scratch *scratch, const lvni_data_image *p,
+                             const turn *turned, lvni_data_image *out)
 {
     const bool whole = p->columns == 0, swap = turned->swap;
     const int columns = whole ? p->width : p->columns, rows = whole ? p->height : p->rows;
     const ptrdiff_t along = swap ? 3 * (ptrdiff_t)columns : 3,
                     down = swap ? 3 : 3 * (ptrdiff_t)columns;
-    *out = (lvni_decode_image){.scale = p->scale,
-                               .width = swap ? p->height : p->width,
-                               .height = swap ? p->width : p->height,
-                               .left = swap ? p->top : p->left,
-                               .top = swap ? p->left : p->top,
-                               .columns = swap ? rows : columns,
-                               .rows = swap ? columns : rows};
+    *out = (lvni_data_image){.scale = p->scale,
+                             .width = swap ? p->height : p->width,
+                             .height = swap ? p->width : p->height,
+                             .left = swap ? p->top : p->left,
+                             .top = swap ? p->left : p->top,
+                             .columns = swap ? rows : columns,
+                             .rows = swap ? columns : rows};
     LVN_TRY(lvni_data_buffer_reserve(&scratch->turned, 3 * (size_t)columns * (size_t)rows));
     uint8_t *to = scratch->turned.data;
     out->rgb = to;
@@ -369,10 +369,10 @@ static lvn_status image_turn(lvni_data_scratch *scratch, const lvni_decode_image
 
 /* As Pillow: turned, then resized. */
 static lvn_status centre_render(lvni_data_scratch *scratch, const lvni_data_augment *a,
-                                const lvni_decode_image *image, const turn *turned,
+                                const lvni_data_image *image, const turn *turned,
                                 const lvni_data_resample_target *target)
 {
-    lvni_decode_image upright = *image;
+    lvni_data_image upright = *image;
     if (turned->swap || turned->mirror_x || turned->mirror_y) {
         LVN_TRY(image_turn(scratch, image, turned, &upright));
     }
@@ -381,8 +381,8 @@ static lvn_status centre_render(lvni_data_scratch *scratch, const lvni_data_augm
 
 /* The pixels of the output, before colours are changed: times target->scale, plus target->bias. */
 static lvn_status crop_render(lvni_data_scratch *scratch, const lvni_data_transform *t,
-                              const lvni_data_augment *a, const lvni_decode_image *image,
-                              const lvni_decode_image_info *info, lvni_data_resample_target *target,
+                              const lvni_data_augment *a, const lvni_data_image *image,
+                              const lvni_data_image_info *info, lvni_data_resample_target *target,
                               float *out)
 {
     const turn turned = turn_of(info->orientation), upright = {false, false, false};
@@ -390,13 +390,13 @@ static lvn_status crop_render(lvni_data_scratch *scratch, const lvni_data_transf
     if (a->centre) {
         return centre_render(scratch, a, image, &turned, target);
     }
-    const lvni_decode_box box = box_stored(&a->box, &turned, image->scale, info);
+    const lvni_data_box box = box_stored(&a->box, &turned, image->scale, info);
     return lvni_data_resample(scratch, image, &box, t->size, t->size, target);
 }
 
 lvn_status lvni_data_augment_render(lvni_data_scratch *scratch, const lvni_data_transform *t,
-                                    const lvni_data_augment *a, const lvni_decode_image *image,
-                                    const lvni_decode_image_info *info, float *out)
+                                    const lvni_data_augment *a, const lvni_data_image *image,
+                                    const lvni_data_image_info *info, float *out)
 {
     lvni_data_resample_target target = {.scale = {1.0f, 1.0f, 1.0f}};
     if (!a->colour && !a->grey && !a->solarize && a->blur_sigma == 0.0) {

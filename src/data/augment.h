@@ -76,7 +76,7 @@ lvn_status lvni_data_transform_check(const lvni_data_transform *t);
 typedef struct lvni_data_augment {
     bool centre;                /* resized and cropped by `plan`; else `box` is resampled */
     lvni_data_resize_plan plan; /* of the image as it is looked at (turned) */
-    lvni_decode_box box;        /* the same, in pixels of the image as it is looked at */
+    lvni_data_box box;          /* the same, in pixels of the image as it is looked at */
     bool hflip, vflip;          /* after the crop */
     bool colour;                /* some of the four below, in this order */
     int order[4];               /* operation numbers, first to last */
@@ -92,14 +92,14 @@ lvn_status lvni_data_augment_draw(const lvni_data_transform *t, const lvn_sample
 /* Render a decoded image (stored orientation, perhaps shrunk where lvni_data_augment_need allows
  * it) into out (size, size, 3). `orientation` as in Exif. */
 lvn_status lvni_data_augment_render(lvni_data_scratch *scratch, const lvni_data_transform *t,
-                                    const lvni_data_augment *a, const lvni_decode_image *image,
-                                    const lvni_decode_image_info *info, float *out);
+                                    const lvni_data_augment *a, const lvni_data_image *image,
+                                    const lvni_data_image_info *info, float *out);
 /* How large the decoded image must be for `a`, as a part of the stored one: 0 < need <= 1. */
 double lvni_data_augment_need(const lvni_data_transform *t, const lvni_data_augment *a);
 /* The part of the stored image that `a` needs, with what resampling reads around the box; its
  * edges may lie outside. */
-lvni_decode_box lvni_data_augment_wanted(const lvni_data_transform *t, const lvni_data_augment *a,
-                                         const lvni_decode_image_info *info);
+lvni_data_box lvni_data_augment_wanted(const lvni_data_transform *t, const lvni_data_augment *a,
+                                       const lvni_data_image_info *info);
 
 /* Back to bytes for people's eyes: (size, size, 3) f32 as the network sees it to RGB. */
 void lvni_data_transform_to_rgb(const lvni_data_transform *t, const float *image, uint8_t *rgb);

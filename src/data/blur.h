@@ -2,7 +2,7 @@
 #ifndef LEVIN_DATA_BLUR_H
 #define LEVIN_DATA_BLUR_H
 
-#include "data/image_scratch.h"
+#include "data/image.h"
 
 enum { LVNI_BLUR_MAX_SIGMA = 20, LVNI_BLUR_MAX_KERNEL = 141 /* 2 * 3.5 * 20 + 1 */ };
 

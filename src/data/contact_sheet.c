@@ -3,7 +3,7 @@
 
 #include "core/alloc.h"
 #include "data/font5x7.h"
-#include "data/png_write.h"
+#include "data/image.h"
 
 #include <string.h>
 

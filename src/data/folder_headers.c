@@ -3,7 +3,7 @@
 
 #include "core/thread.h"
 #include "core/vfs.h"
-#include "data/decode/image.h"
+#include "data/image.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -80,7 +80,7 @@ bool lvni_data_header_stat(const char *root, const char *name, lvni_data_header 
 }
 
 static lvn_status probe_first(lvni_data_scratch *scratch, int fd, const char *path, size_t bytes,
-                              lvni_decode_image_info *info)
+                              lvni_data_image_info *info)
 {
     size_t n = 0;
     LVN_TRY(lvni_data_buffer_reserve(&scratch->file, bytes + 1));
@@ -98,12 +98,12 @@ static lvn_status probe_first(lvni_data_scratch *scratch, int fd, const char *pa
         }
         n += (size_t)got;
     }
-    return lvni_decode_image_probe(scratch, scratch->file.data, n, path, info);
+    return lvni_data_image_probe(scratch, scratch->file.data, n, path, info);
 }
 
 /* More is read only where the header needs it, from the start again: rare. */
 static lvn_status probe_open(lvni_data_scratch *scratch, int fd, const char *path, size_t bytes,
-                             lvni_decode_image_info *info)
+                             lvni_data_image_info *info)
 {
     for (int i = 0; i < 2 && header_bytes[i] < bytes; i++) {
         const lvn_status s = probe_first(scratch, fd, path, header_bytes[i], info);
@@ -119,7 +119,7 @@ static lvn_status probe_open(lvni_data_scratch *scratch, int fd, const char *pat
 }
 
 static lvn_status look_at(lvni_data_scratch *scratch, const char *path, lvni_data_header *out,
-                          lvni_decode_image_info *info)
+                          lvni_data_image_info *info)
 {
     struct stat st;
     const int fd = lvni_core_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
@@ -140,7 +140,7 @@ lvn_status lvni_data_header_read(lvni_data_scratch *scratch, const char *root, c
                                  lvni_data_header *out, lvni_data_damage *damage)
 {
     char path[PATH_MAX];
-    lvni_decode_image_info info = {0};
+    lvni_data_image_info info = {0};
     *out = (lvni_data_header){0};
     if (path_of(root, name, path) >= PATH_MAX) {
         LVN_FAIL(LVN_ERR_USAGE, "the path of %s is too long", name);

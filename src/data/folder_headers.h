@@ -4,7 +4,7 @@
 #define LEVIN_DATA_FOLDER_HEADERS_H
 
 #include "core/str.h"
-#include "data/image_scratch.h"
+#include "data/image.h"
 
 enum { LVNI_DAMAGE_NAMED = 20 }; /* images that are named */
 

@@ -4,7 +4,7 @@
 #include "core/alloc.h"
 #include "core/escape.h"
 #include "core/vfs.h"
-#include "data/decode/image.h"
+#include "data/image.h"
 #include "data/folder_headers.h"
 
 #include <errno.h>
@@ -256,7 +256,7 @@ typedef struct taking {
 static lvn_status take_image(taking *t, const char *name, const int64_t *v)
 {
     /* listed with another data.max_pixels */
-    const bool large = v[2] > 0 && !lvni_decode_image_fits(v[2], v[3]);
+    const bool large = v[2] > 0 && !lvni_data_image_fits(v[2], v[3]);
     if (v[2] > 0) {
         (void)image_is_same(t->root, name, v, t->changed);
     }

@@ -4,8 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/vfs.h"
-#include "data/decode/jpeg.h"
-#include "data/decode/png.h"
+#include "data/image.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -70,7 +69,7 @@ static bool begins_as_image(const char *path)
     if (fd >= 0) {
         vfs->close(fd);
     }
-    return n > 0 && (lvni_decode_jpeg_is(bytes, (size_t)n) || lvni_decode_png_is(bytes, (size_t)n));
+    return n > 0 && (lvni_data_jpeg_is(bytes, (size_t)n) || lvni_data_png_is(bytes, (size_t)n));
 }
 
 /* ---- what is ignored ---- */

@@ -55,19 +55,19 @@ static lvn_status render(lvni_data_scratch *scratch, const image_view *v, const 
                          const char *path, float *out)
 {
     size_t bytes;
-    lvni_decode_image_info info;
-    lvni_decode_image image;
+    lvni_data_image_info info;
+    lvni_data_image image;
     lvni_data_augment augment;
     LVN_TRY(lvni_data_read_file(scratch, path, &bytes));
-    LVN_TRY(lvni_decode_image_probe(scratch, scratch->file.data, bytes, path, &info));
+    LVN_TRY(lvni_data_image_probe(scratch, scratch->file.data, bytes, path, &info));
     const bool swapped = info.orientation >= 5; /* looked at lying on its side */
     const int width = swapped ? info.height : info.width,
               height = swapped ? info.width : info.height;
     LVN_TRY(lvni_data_augment_draw(&v->transform, key, width, height, &augment));
     const double need = lvni_data_augment_need(&v->transform, &augment);
-    const lvni_decode_box wanted = lvni_data_augment_wanted(&v->transform, &augment, &info);
-    LVN_TRY(lvni_decode_image_decode(scratch, scratch->file.data, bytes, path, &info, need, &wanted,
-                                     &image));
+    const lvni_data_box wanted = lvni_data_augment_wanted(&v->transform, &augment, &info);
+    LVN_TRY(lvni_data_image_decode(scratch, scratch->file.data, bytes, path, &info, need, &wanted,
+                                   &image));
     return lvni_data_augment_render(scratch, &v->transform, &augment, &image, &info, out);
 }
 

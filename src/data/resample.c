@@ -245,8 +245,8 @@ static void column_pass(const uint8_t **rows, const int16_t *weights, int taps, 
     }
 }
 
-lvn_status lvni_data_resample(lvni_data_scratch *scratch, const lvni_decode_image *image,
-                              const lvni_decode_box *box, int width, int height,
+lvn_status lvni_data_resample(lvni_data_scratch *scratch, const lvni_data_image *image,
+                              const lvni_data_box *box, int width, int height,
                               const lvni_data_resample_target *target)
 {
     axis across = {.taps = axis_taps(box->width, width)},

@@ -5,7 +5,7 @@
 #ifndef LEVIN_DATA_RESAMPLE_H
 #define LEVIN_DATA_RESAMPLE_H
 
-#include "data/decode/image.h"
+#include "data/image.h"
 
 /* Where output pixel (x, y) goes: three floats at data + x * step_x + y * step_y. Turns and mirrors
  * are steps. Channel k becomes value * scale[k] + bias[k], value in 0..255. */
@@ -19,8 +19,8 @@ typedef struct lvni_data_resample_target {
  * max(1, box side / output side) pixels farther. width x height output pixels (1 to
  * LVNI_RESAMPLE_MAX_SIDE each). Fails only for want of memory. */
 enum { LVNI_RESAMPLE_MAX_SIDE = 8192 };
-lvn_status lvni_data_resample(lvni_data_scratch *scratch, const lvni_decode_image *image,
-                              const lvni_decode_box *box, int width, int height,
+lvn_status lvni_data_resample(lvni_data_scratch *scratch, const lvni_data_image *image,
+                              const lvni_data_box *box, int width, int height,
                               const lvni_data_resample_target *target);
 
 /* The same sums in plain C, which the vector code must equal (tests). count a multiple of 16, taps

@@ -211,7 +211,7 @@ static void axis_fill(axis *a, lvni_data_filter filter, int size)
     }
 }
 
-lvni_decode_box lvni_data_resize_wanted(const lvni_data_resize_plan *p, int width, int height)
+lvni_data_box lvni_data_resize_wanted(const lvni_data_resize_plan *p, int width, int height)
 {
     const axis x = axis_make(p->filter, width, p->width, p->left, p->crop),
                y = axis_make(p->filter, height, p->height, p->top, p->crop);
@@ -220,7 +220,7 @@ lvni_decode_box lvni_data_resize_wanted(const lvni_data_resize_plan *p, int widt
     axis_span(&x, p->filter, width, x.n - 1, &unused, &right);
     axis_span(&y, p->filter, height, 0, &top, &unused);
     axis_span(&y, p->filter, height, y.n - 1, &unused, &bottom);
-    return (lvni_decode_box){left, top, right - left, bottom - top};
+    return (lvni_data_box){left, top, right - left, bottom - top};
 }
 
 /* ---- the two passes ---- */
@@ -386,7 +386,7 @@ static lvn_status work_reserve(lvni_data_scratch *scratch, work *w)
     return LVN_OK;
 }
 
-static lvn_status rows_make(lvni_data_scratch *scratch, const lvni_decode_image *image, work *w)
+static lvn_status rows_make(lvni_data_scratch *scratch, const lvni_data_image *image, work *w)
 {
     const bool whole = image->columns == 0;
     const int columns = whole ? image->width : image->columns, n = w->down.end - w->down.low;
@@ -437,7 +437,7 @@ static const uint8_t *line_make(const work *w, int y)
     return w->line;
 }
 
-lvn_status lvni_data_resize(lvni_data_scratch *scratch, const lvni_decode_image *image,
+lvn_status lvni_data_resize(lvni_data_scratch *scratch, const lvni_data_image *image,
                             const lvni_data_resize_plan *p, const lvni_data_resample_target *target)
 {
     work w = {.across = axis_make(p->filter, image->width, p->width, p->left, p->crop),

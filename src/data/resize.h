@@ -34,11 +34,11 @@ typedef struct lvni_data_resize_plan {
 lvn_status lvni_data_resize_centre(int shorter, int crop, lvni_data_filter filter, int width,
                                    int height, lvni_data_resize_plan *out);
 /* The pixels of an image of width x height that the plan reads. */
-lvni_decode_box lvni_data_resize_wanted(const lvni_data_resize_plan *plan, int width, int height);
+lvni_data_box lvni_data_resize_wanted(const lvni_data_resize_plan *plan, int width, int height);
 
 /* image: in full scale; what lvni_data_resize_wanted names must be there. Writes crop x crop
  * pixels: integers of 0..255, times scale, plus bias. Fails only for want of memory. */
-lvn_status lvni_data_resize(lvni_data_scratch *scratch, const lvni_decode_image *image,
+lvn_status lvni_data_resize(lvni_data_scratch *scratch, const lvni_data_image *image,
                             const lvni_data_resize_plan *plan,
                             const lvni_data_resample_target *target);
 

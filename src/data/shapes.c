@@ -56,9 +56,9 @@ static lvn_status shapes_get(const lvn_dataset *dataset, const lvn_sample_key *k
     LVN_TRY(lvni_data_buffer_reserve(&scratch->pixels, (size_t)size * (size_t)size * 3));
     lvni_data_shapes_draw(s->options.seed, key->sample, s->options.classes, size,
                           scratch->pixels.data);
-    const lvni_decode_image image = {
+    const lvni_data_image image = {
         .rgb = scratch->pixels.data, .width = size, .height = size, .scale = 1.0};
-    const lvni_decode_image_info info = {LVNI_IMAGE_PNG, size, size, 1};
+    const lvni_data_image_info info = {LVNI_IMAGE_PNG, size, size, 1};
     lvni_data_augment augment;
     LVN_TRY(lvni_data_augment_draw(&s->transform, key, size, size, &augment));
     LVN_TRY(lvni_data_augment_render(scratch, &s->transform, &augment, &image, &info, field[0]));

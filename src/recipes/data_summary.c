@@ -155,7 +155,7 @@ static size_t decoded_in_full(const lvni_data_walk_size *s, const char *name,
                                                 s->height, &plan) != LVN_OK) {
         return 0;
     }
-    const lvni_decode_box box = lvni_data_resize_wanted(&plan, s->width, s->height);
+    const lvni_data_box box = lvni_data_resize_wanted(&plan, s->width, s->height);
     const size_t there = is_png(name) ? (size_t)area(s) : (size_t)box.width * (size_t)box.height;
     return 3 * (there + (size_t)box.height * (size_t)t->size);
 }

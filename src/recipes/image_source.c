@@ -3,7 +3,7 @@
 #include "recipes/image_data.h"
 
 #include "core/alloc.h"
-#include "data/decode/image.h"
+#include "data/image.h"
 #include "data/folder_layout.h"
 #include "data/image_folder.h"
 #include "data/split.h"
@@ -208,7 +208,7 @@ static lvn_status open_kind(const lvni_core_config *c, lvni_data_scan_mode mode,
                  "omit data.index=",
                  index, data);
     }
-    lvni_decode_image_set_max_pixels(lvni_core_config_int(c, "data.max_pixels"));
+    lvni_data_image_set_max_pixels(lvni_core_config_int(c, "data.max_pixels"));
     if (shapes) {
         s->shapes =
             (lvni_data_shapes_options){.count = lvni_core_config_int(c, "data.count"),

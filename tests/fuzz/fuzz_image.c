@@ -2,7 +2,7 @@
  * else nearly every change ends there. */
 #include "fuzz.h"
 
-#include "data/decode/image.h"
+#include "data/image.h"
 
 #include <string.h>
 
@@ -35,11 +35,11 @@ static void put_right(uint8_t *png, size_t n)
 }
 
 static void decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t size,
-                   const lvni_decode_image_info *info, double need, const lvni_decode_box *wanted)
+                   const lvni_data_image_info *info, double need, const lvni_data_box *wanted)
 {
-    lvni_decode_image out = {0};
+    lvni_data_image out = {0};
     const lvn_status status =
-        lvni_decode_image_decode(scratch, bytes, size, "fuzz", info, need, wanted, &out);
+        lvni_data_image_decode(scratch, bytes, size, "fuzz", info, need, wanted, &out);
     CHECK_REPORTED(status);
     CHECK(status == LVN_OK || status == LVN_ERR_CORRUPT || status == LVN_ERR_UNSUPPORTED);
     if (status == LVN_OK) {
@@ -62,8 +62,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size > 8 && bytes[0] == 0x89) {
         put_right(bytes, size);
     }
-    lvni_decode_image_info info = {0};
-    const lvn_status status = lvni_decode_image_probe(scratch, bytes, size, "fuzz", &info);
+    lvni_data_image_info info = {0};
+    const lvn_status status = lvni_data_image_probe(scratch, bytes, size, "fuzz", &info);
     CHECK_REPORTED(status);
     if (status == LVN_OK) {
         CHECK(info.width > 0 && info.height > 0 && info.orientation >= 1 && info.orientation <= 8);
@@ -71,8 +71,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             /* larger ones are slow and no different */
             decode(scratch, bytes, size, &info, 1.0, NULL);
             decode(scratch, bytes, size, &info, 0.3, NULL);
-            const lvni_decode_box part = {info.width * 0.25, info.height * 0.5, info.width * 0.5,
-                                          info.height * 0.25};
+            const lvni_data_box part = {info.width * 0.25, info.height * 0.5, info.width * 0.5,
+                                        info.height * 0.25};
             decode(scratch, bytes, size, &info, 1.0, &part);
         }
     }

@@ -2,7 +2,7 @@
 #include "sweep.h"
 
 #include "core/vfs.h"
-#include "data/png_write.h"
+#include "data/image.h"
 #include "nn/model.h"
 #include "nn/step_metrics.h"
 #include "tensor/ctx.h"

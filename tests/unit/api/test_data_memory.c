@@ -3,7 +3,7 @@
 #include "parser_memory.h"
 
 #include "data/array.h"
-#include "data/decode/image.h"
+#include "data/image.h"
 #include "data/folder_scan.h"
 
 #include <stdio.h>
@@ -151,12 +151,12 @@ static void lists_take_what_their_bytes_allow(void **state)
 
 static lvn_status parse_image(const input *in)
 {
-    lvni_decode_image_info info;
-    lvni_decode_image out;
+    lvni_data_image_info info;
+    lvni_data_image out;
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     const uint8_t *bytes = (const uint8_t *)in->bytes;
-    LVN_TRY(lvni_decode_image_probe(scratch, bytes, in->n, "image", &info));
-    return lvni_decode_image_decode(scratch, bytes, in->n, "image", &info, 1.0, NULL, &out);
+    LVN_TRY(lvni_data_image_probe(scratch, bytes, in->n, "image", &info));
+    return lvni_data_image_decode(scratch, bytes, in->n, "image", &info, 1.0, NULL, &out);
 }
 
 static void put_u32(uint8_t *to, size_t value)
@@ -269,17 +269,17 @@ static void images_take_what_max_pixels_allows(void **state)
 static void the_limit_of_pixels_can_be_set(void **state)
 {
     (void)state;
-    assert_int_equal(lvni_decode_image_check_size("a.png", 13377, 13377), LVN_OK);
-    lvni_decode_image_set_max_pixels(99);
-    assert_int_equal(lvni_decode_image_check_size("a.png", 9, 11), LVN_OK);
-    assert_int_equal(lvni_decode_image_check_size("a.png", 10, 10), LVN_ERR_CORRUPT);
+    assert_int_equal(lvni_data_image_check_size("a.png", 13377, 13377), LVN_OK);
+    lvni_data_image_set_max_pixels(99);
+    assert_int_equal(lvni_data_image_check_size("a.png", 9, 11), LVN_OK);
+    assert_int_equal(lvni_data_image_check_size("a.png", 10, 10), LVN_ERR_CORRUPT);
     assert_string_equal(lvn_last_error()->message, "a.png: an image of 10 x 10 = 100 pixels, more "
                                                    "than data.max_pixels=99; if it is meant to be "
                                                    "that large, give data.max_pixels=100");
-    lvni_decode_image_set_max_pixels(INT64_MAX);
-    assert_int_equal(lvni_decode_image_check_size("a.png", 65500, 65500), LVN_OK);
-    assert_int_equal(lvni_decode_image_check_size("a.png", 65501, 1), LVN_ERR_CORRUPT);
-    lvni_decode_image_set_max_pixels(LVNI_IMAGE_MAX_PIXELS);
+    lvni_data_image_set_max_pixels(INT64_MAX);
+    assert_int_equal(lvni_data_image_check_size("a.png", 65500, 65500), LVN_OK);
+    assert_int_equal(lvni_data_image_check_size("a.png", 65501, 1), LVN_ERR_CORRUPT);
+    lvni_data_image_set_max_pixels(LVNI_IMAGE_MAX_PIXELS);
 }
 
 /* Texts and profiles of an image are unpacked by its decoder. */

@@ -9,7 +9,7 @@
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "data/folder_scan.h"
-#include "data/image_scratch.h"
+#include "data/image.h"
 #include "images_support.h"
 
 #include <fcntl.h>

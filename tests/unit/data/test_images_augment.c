@@ -33,7 +33,7 @@ static double tent(double start, double length, int n, int size, int i, int k)
     return fmax(0.0, 1.0 - fabs((k + 0.5 - centre) / reach)) / total;
 }
 
-static double reference_pixel(const uint8_t *rgb, int w, int h, const lvni_decode_box *b, int ow,
+static double reference_pixel(const uint8_t *rgb, int w, int h, const lvni_data_box *b, int ow,
                               int oh, int x, int y, int c)
 {
     double sum = 0.0;
@@ -51,7 +51,7 @@ static void resampling_equals_the_double_reference(void **state)
     (void)state;
     const struct {
         int w, h, ow, oh;
-        lvni_decode_box box;
+        lvni_data_box box;
     } cases[] = {
         {40, 30, 16, 16, {0, 0, 40, 30}},
         {40, 30, 16, 16, {3.25, 2.5, 20.5, 17.75}},
@@ -68,7 +68,7 @@ static void resampling_equals_the_double_reference(void **state)
         uint8_t *rgb = malloc((size_t)w * (size_t)h * 3);
         random_image(rgb, w * h * 3, i + 1);
         float out[30 * 30 * 3];
-        const lvni_decode_image image = {.rgb = rgb, .width = w, .height = h, .scale = 1.0};
+        const lvni_data_image image = {.rgb = rgb, .width = w, .height = h, .scale = 1.0};
         const lvni_data_resample_target target = {out, 3, 3 * ow, {1, 1, 1}, {0, 0, 0}};
         assert_int_equal(
             lvni_data_resample(lvni_data_scratch_get(), &image, &cases[i].box, ow, oh, &target),
@@ -110,8 +110,8 @@ static void a_constant_image_stays_constant(void **state)
     memset(rgb, 201, sizeof rgb);
     lvni_data_transform t;
     lvni_data_transform_init(&t, 24);
-    const lvni_decode_image image = {.rgb = rgb, .width = 37, .height = 53, .scale = 1.0};
-    const lvni_decode_image_info info = {LVNI_IMAGE_PNG, 37, 53, 1};
+    const lvni_data_image image = {.rgb = rgb, .width = 37, .height = 53, .scale = 1.0};
+    const lvni_data_image_info info = {LVNI_IMAGE_PNG, 37, 53, 1};
     for (int k = 0; k < 20; k++) {
         lvni_data_augment a;
         float out[24 * 24 * 3];
@@ -217,8 +217,8 @@ static void flips_mirror_the_image(void **state)
     (void)state;
     uint8_t rgb[10 * 10 * 3];
     random_image(rgb, 300, 4);
-    const lvni_decode_image image = {.rgb = rgb, .width = 10, .height = 10, .scale = 1.0};
-    const lvni_decode_image_info info = {LVNI_IMAGE_PNG, 10, 10, 1};
+    const lvni_data_image image = {.rgb = rgb, .width = 10, .height = 10, .scale = 1.0};
+    const lvni_data_image_info info = {LVNI_IMAGE_PNG, 10, 10, 1};
     lvni_data_transform t;
     lvni_data_transform_init(&t, 10);
     lvni_data_augment a = {.box = {0, 0, 10, 10}};

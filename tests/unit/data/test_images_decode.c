@@ -5,11 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "data/decode/exif.h"
-#include "data/decode/jpeg.h"
-#include "data/decode/image.h"
+#include "data/image.h"
 #include "data/image_folder.h"
-#include "data/png_write.h"
 #include "images_support.h"
 
 #include <stdlib.h>
@@ -18,15 +15,15 @@
 
 enum { W = 48, H = 32 };
 
-static lvn_status decode(const uint8_t *bytes, size_t n, double need, lvni_decode_image_info *info,
-                         lvni_decode_image *image)
+static lvn_status decode(const uint8_t *bytes, size_t n, double need, lvni_data_image_info *info,
+                         lvni_data_image *image)
 {
     lvni_data_scratch *scratch = lvni_data_scratch_get();
-    const lvn_status status = lvni_decode_image_probe(scratch, bytes, n, "a/b.jpg", info);
+    const lvn_status status = lvni_data_image_probe(scratch, bytes, n, "a/b.jpg", info);
     if (status != LVN_OK) {
         return status;
     }
-    return lvni_decode_image_decode(scratch, bytes, n, "a/b.jpg", info, need, NULL, image);
+    return lvni_data_image_decode(scratch, bytes, n, "a/b.jpg", info, need, NULL, image);
 }
 
 static int largest_difference(const uint8_t *a, const uint8_t *b, int n)
@@ -45,8 +42,8 @@ static void jpeg_comes_back_within_its_quality(void **state)
     images_paint(rgb, W, H, 3);
     size_t n;
     uint8_t *jpeg = images_jpeg(rgb, W, H, 100, 0, 0, 0, &n);
-    lvni_decode_image_info info = {0};
-    lvni_decode_image image = {0};
+    lvni_data_image_info info = {0};
+    lvni_data_image image = {0};
     assert_int_equal(decode(jpeg, n, 1.0, &info, &image), LVN_OK);
     assert_int_equal(info.width, W);
     assert_int_equal(info.height, H);
@@ -69,8 +66,8 @@ static void jpeg_is_decoded_no_larger_than_needed(void **state)
     } cases[] = {{1.0, 48, 32}, {0.51, 48, 32}, {0.5, 24, 16}, {0.26, 24, 16},
                  {0.25, 12, 8}, {0.125, 6, 4},  {0.01, 6, 4}};
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-        lvni_decode_image_info info = {0};
-        lvni_decode_image image = {0};
+        lvni_data_image_info info = {0};
+        lvni_data_image image = {0};
         assert_int_equal(decode(jpeg, n, cases[i].need, &info, &image), LVN_OK);
         assert_int_equal(image.width, cases[i].width);
         assert_int_equal(image.height, cases[i].height);
@@ -86,8 +83,8 @@ static void grey_jpeg_becomes_rgb(void **state)
     memset(rgb, 77, sizeof rgb);
     size_t n;
     uint8_t *jpeg = images_jpeg(rgb, W, H, 95, 1, 0, 0, &n);
-    lvni_decode_image_info info = {0};
-    lvni_decode_image image = {0};
+    lvni_data_image_info info = {0};
+    lvni_data_image image = {0};
     assert_int_equal(decode(jpeg, n, 1.0, &info, &image), LVN_OK);
     assert_non_null(image.rgb);
     for (int i = 0; image.rgb != NULL && i < W * H * 3; i++) {
@@ -98,8 +95,8 @@ static void grey_jpeg_becomes_rgb(void **state)
 
 static void expect_corrupt(const uint8_t *bytes, size_t n, const char *words)
 {
-    lvni_decode_image_info info = {0};
-    lvni_decode_image image = {0};
+    lvni_data_image_info info = {0};
+    lvni_data_image image = {0};
     assert_int_equal(decode(bytes, n, 1.0, &info, &image), LVN_ERR_CORRUPT);
     assert_non_null(strstr(lvn_last_error()->message, "a/b.jpg"));
     if (strstr(lvn_last_error()->message, words) == NULL) {
@@ -120,8 +117,8 @@ static void damaged_files_are_errors_with_their_path(void **state)
     expect_corrupt(jpeg, n - 2, "remature end"); /* all data, but no end marker: cut off as well */
     expect_corrupt((const uint8_t *)"hello, world", 12, "neither");
     for (size_t cut = 3; cut < n; cut += 7) {
-        lvni_decode_image_info info = {0};
-        lvni_decode_image image = {0};
+        lvni_data_image_info info = {0};
+        lvni_data_image image = {0};
         assert_int_equal(decode(jpeg, cut, 1.0, &info, &image), LVN_ERR_CORRUPT);
         /* a bad file must not spoil the next one */
         assert_int_equal(decode(jpeg, n, 1.0, &info, &image), LVN_OK);
@@ -138,8 +135,8 @@ static void extra_bytes_after_the_end_are_harmless(void **state)
     uint8_t *jpeg = images_jpeg(rgb, W, H, 90, 0, 0, 0, &n);
     uint8_t *longer = calloc(n + 10, 1);
     memcpy(longer, jpeg, n);
-    lvni_decode_image_info info = {0};
-    lvni_decode_image image = {0};
+    lvni_data_image_info info = {0};
+    lvni_data_image image = {0};
     assert_int_equal(decode(longer, n + 10, 1.0, &info, &image), LVN_OK);
     memcpy(longer, jpeg, n - 2); /* four zero bytes before the end marker */
     memset(longer + n - 2, 0, 4);
@@ -162,8 +159,8 @@ static void print_colours_become_rgb(void **state)
     unsigned long n = 0;
     assert_int_equal(tjCompress2(handle, cmyk, 8, 0, 8, TJPF_CMYK, &jpeg, &n, TJSAMP_420, 95, 0),
                      0);
-    lvni_decode_image_info info = {0};
-    lvni_decode_image image = {0};
+    lvni_data_image_info info = {0};
+    lvni_data_image image = {0};
     assert_int_equal(decode(jpeg, n, 1.0, &info, &image), LVN_OK);
     if (image.rgb == NULL) {
         fail();
@@ -186,8 +183,8 @@ static void png_comes_back_exactly(void **state)
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     size_t n;
     assert_int_equal(lvni_data_read_file(scratch, path, &n), LVN_OK);
-    lvni_decode_image_info info = {0};
-    lvni_decode_image image = {0};
+    lvni_data_image_info info = {0};
+    lvni_data_image image = {0};
     assert_int_equal(decode(scratch->file.data, n, 0.1, &info, &image), LVN_OK);
     assert_int_equal(image.width, W);
     assert_int_equal(image.height, H);
@@ -213,13 +210,13 @@ static void orientation_is_read_in_both_byte_orders_and_never_out_of_bounds(void
         for (int big = 0; big < 2; big++) {
             size_t n;
             uint8_t *jpeg = images_jpeg(rgb, 16, 8, 90, 0, orientation, big, &n);
-            assert_int_equal(lvni_decode_exif_orientation(jpeg, n),
+            assert_int_equal(lvni_data_exif_orientation(jpeg, n),
                              orientation >= 1 && orientation <= 8 ? orientation : 1);
             for (size_t cut = 0; cut < 60; cut++) {
                 /* exact blocks, so that a sanitizer sees one byte too far */
                 uint8_t *part = malloc(cut == 0 ? 1 : cut);
                 memcpy(part, jpeg, cut);
-                const int found = lvni_decode_exif_orientation(part, cut);
+                const int found = lvni_data_exif_orientation(part, cut);
                 assert_true(found == 1 || found == orientation);
                 free(part);
             }
@@ -227,7 +224,7 @@ static void orientation_is_read_in_both_byte_orders_and_never_out_of_bounds(void
                 uint8_t *wrong = malloc(n);
                 memcpy(wrong, jpeg, n);
                 wrong[at] = 0xFF;
-                const int found = lvni_decode_exif_orientation(wrong, n);
+                const int found = lvni_data_exif_orientation(wrong, n);
                 assert_in_range(found, 1, 8);
                 free(wrong);
             }

@@ -30,8 +30,7 @@ static uint8_t *noise(int width, int height)
 }
 
 /* The resized crop as bytes. */
-static void resize_to(const lvni_decode_image *image, const lvni_data_resize_plan *plan,
-                      uint8_t *out)
+static void resize_to(const lvni_data_image *image, const lvni_data_resize_plan *plan, uint8_t *out)
 {
     const size_t n = (size_t)plan->crop * (size_t)plan->crop * 3;
     float *values = malloc(n * sizeof *values);
@@ -56,7 +55,7 @@ static void odd_shapes_are_torchvisions(void **state)
         const struct golden_shape *g = &golden_shapes[i];
         uint8_t *rgb = noise(g->width, g->height),
                 *out = malloc((size_t)g->crop * (size_t)g->crop * 3);
-        const lvni_decode_image image = {
+        const lvni_data_image image = {
             .rgb = rgb, .width = g->width, .height = g->height, .scale = 1.0};
         lvni_data_resize_plan plan;
         assert_int_equal(
@@ -91,9 +90,9 @@ static void a_window_gives_what_the_whole_image_gives(void **state)
         assert_int_equal(
             lvni_data_resize_centre(s[2], s[3], (lvni_data_filter)(i % 6), width, height, &plan),
             LVN_OK);
-        lvni_decode_image image = {.rgb = rgb, .width = width, .height = height, .scale = 1.0};
+        lvni_data_image image = {.rgb = rgb, .width = width, .height = height, .scale = 1.0};
         resize_to(&image, &plan, whole);
-        const lvni_decode_box box = lvni_data_resize_wanted(&plan, width, height);
+        const lvni_data_box box = lvni_data_resize_wanted(&plan, width, height);
         assert_true(box.x >= 0 && box.y >= 0 && box.x + box.width <= width &&
                     box.y + box.height <= height);
         image.left = (int)box.x, image.top = (int)box.y, image.columns = (int)box.width,
@@ -213,11 +212,11 @@ static void check_large_jpeg(const char *folder, const uint8_t *jpeg, size_t n, 
 {
     enum { W = 330, H = 210, CROP = 16 };
     lvni_data_scratch *scratch = lvni_data_scratch_get();
-    lvni_decode_image_info info;
-    lvni_decode_image image;
-    assert_int_equal(lvni_decode_image_probe(scratch, jpeg, n, "large", &info), LVN_OK);
+    lvni_data_image_info info;
+    lvni_data_image image;
+    assert_int_equal(lvni_data_image_probe(scratch, jpeg, n, "large", &info), LVN_OK);
     assert_int_equal(info.orientation, orientation);
-    assert_int_equal(lvni_decode_image_decode(scratch, jpeg, n, "large", &info, 1.0, NULL, &image),
+    assert_int_equal(lvni_data_image_decode(scratch, jpeg, n, "large", &info, 1.0, NULL, &image),
                      LVN_OK);
     const int width = orientation >= 5 ? H : W, height = orientation >= 5 ? W : H;
     uint8_t *upright = malloc((size_t)W * H * 3), wanted[CROP * CROP * 3], out[CROP * CROP * 3];
@@ -225,8 +224,7 @@ static void check_large_jpeg(const char *folder, const uint8_t *jpeg, size_t n, 
         const size_t from = stored_at(orientation, W, H, i % width, i / width);
         memcpy(upright + 3 * (size_t)i, image.rgb + 3 * from, 3);
     }
-    const lvni_decode_image turned = {
-        .rgb = upright, .width = width, .height = height, .scale = 1.0};
+    const lvni_data_image turned = {.rgb = upright, .width = width, .height = height, .scale = 1.0};
     lvni_data_resize_plan plan;
     assert_int_equal(lvni_data_resize_centre(18, CROP, LVNI_FILTER_BILINEAR, width, height, &plan),
                      LVN_OK);

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "core/alloc.h"
-#include "data/decode/image.h"
+#include "data/image.h"
 #include "golden_images.h"
 #include "images_support.h"
 
@@ -15,13 +15,13 @@
 #include <string.h>
 #include <turbojpeg.h>
 
-static lvn_status decode(const uint8_t *bytes, size_t n, double need, const lvni_decode_box *wanted,
-                         lvni_decode_image *image)
+static lvn_status decode(const uint8_t *bytes, size_t n, double need, const lvni_data_box *wanted,
+                         lvni_data_image *image)
 {
     lvni_data_scratch *scratch = lvni_data_scratch_get();
-    lvni_decode_image_info info = {0};
-    LVN_TRY(lvni_decode_image_probe(scratch, bytes, n, "a/b", &info));
-    return lvni_decode_image_decode(scratch, bytes, n, "a/b", &info, need, wanted, image);
+    lvni_data_image_info info = {0};
+    LVN_TRY(lvni_data_image_probe(scratch, bytes, n, "a/b", &info));
+    return lvni_data_image_decode(scratch, bytes, n, "a/b", &info, need, wanted, image);
 }
 
 static void all_kinds_have_the_colours_of_pillow(void **state)
@@ -30,7 +30,7 @@ static void all_kinds_have_the_colours_of_pillow(void **state)
     for (size_t i = 0; i < sizeof golden_images / sizeof *golden_images; i++) {
         const struct golden_image *g = &golden_images[i];
         const int allowed = g->name[0] == 'j' ? 2 : 0;
-        lvni_decode_image p = {0};
+        lvni_data_image p = {0};
         assert_int_equal(decode((const uint8_t *)g->file, g->n, 1.0, NULL, &p), LVN_OK);
         assert_int_equal(p.width, GOLDEN_W);
         assert_int_equal(p.height, GOLDEN_H);
@@ -48,7 +48,7 @@ static void damage_anywhere_is_an_error_and_never_worse(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof golden_images / sizeof *golden_images; i++) {
         const struct golden_image *g = &golden_images[i];
-        lvni_decode_image p;
+        lvni_data_image p;
         uint8_t *copy = malloc(g->n);
         for (size_t at = 0; at < g->n; at++) {
             /* PNG: seen by a checksum, or in a chunk that does not matter */
@@ -82,8 +82,8 @@ static uint8_t *encode(const uint8_t *rgb, int w, int h, int sampling, int flags
 }
 
 /* Both say which window they have; compare what they share. */
-static void compare_window(const uint8_t *whole, const lvni_decode_image *part,
-                           const lvni_decode_box *wanted)
+static void compare_window(const uint8_t *whole, const lvni_data_image *part,
+                           const lvni_data_box *wanted)
 {
     const double s = part->scale;
     assert_true(part->left <= (int)(wanted->x * s) && part->top <= (int)(wanted->y * s));
@@ -117,14 +117,14 @@ static void a_part_has_the_pixels_of_the_whole(void **state)
         uint8_t *jpeg =
             encode(rgb, W, H, samplings[k / 2], k % 2 == 0 ? 0 : TJFLAG_PROGRESSIVE, &n);
         for (int e = 0; e < 4; e++) {
-            lvni_decode_image p;
+            lvni_data_image p;
             assert_int_equal(decode(jpeg, n, (1 << e) / 8.0, NULL, &p), LVN_OK);
             assert_int_equal(p.columns * p.rows, p.width * p.height);
             memcpy(whole, p.rgb, 3 * (size_t)p.width * (size_t)p.height);
             for (int i = 0; i < PARTS; i++) {
                 seed = seed * 1664525U + 1013904223U;
                 const double x = seed >> 16 & 127, y = seed >> 24 & 127;
-                const lvni_decode_box wanted = {x, y, 1 + (i * 37 & 63), 1 + (i * 29 & 63)};
+                const lvni_data_box wanted = {x, y, 1 + (i * 37 & 63), 1 + (i * 29 & 63)};
                 assert_int_equal(decode(jpeg, n, (1 << e) / 8.0, &wanted, &p), LVN_OK);
                 compare_window(whole, &p, &wanted);
             }
@@ -142,7 +142,7 @@ static void no_memory_for_a_jpeg_leaves_nothing_behind(void **state)
     lvn_status s = LVN_ERR_MEMORY;
     int64_t k = 0;
     while (s == LVN_ERR_MEMORY && k < 20) {
-        lvni_decode_image p;
+        lvni_data_image p;
         lvni_core_alloc_fail_at(++k);
         s = lvni_data_scratch_get() == NULL ? LVN_ERR_MEMORY
                                             : decode((const uint8_t *)g->file, g->n, 1.0, NULL, &p);

@@ -125,12 +125,12 @@ static void contact_sheets_are_png_files(void **state)
     assert_int_equal(lvni_data_contact_sheet_write(path, items, 5, 3, 32), LVN_OK);
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     size_t n;
-    lvni_decode_image_info info;
-    lvni_decode_image image;
+    lvni_data_image_info info;
+    lvni_data_image image;
     assert_int_equal(lvni_data_read_file(scratch, path, &n), LVN_OK);
-    assert_int_equal(lvni_decode_image_probe(scratch, scratch->file.data, n, path, &info), LVN_OK);
+    assert_int_equal(lvni_data_image_probe(scratch, scratch->file.data, n, path, &info), LVN_OK);
     assert_int_equal(
-        lvni_decode_image_decode(scratch, scratch->file.data, n, path, &info, 1.0, NULL, &image),
+        lvni_data_image_decode(scratch, scratch->file.data, n, path, &info, 1.0, NULL, &image),
         LVN_OK);
     assert_int_equal(info.width, 3 * (128 + 8 + 8) + 8); /* zoom 4, frame 4, gap 8 */
     assert_int_equal(info.height, 2 * (128 + 8 + 22 + 8) + 8);

@@ -1,10 +1,9 @@
-/* JPEG decoding (jpeg.h). The library speaks through callbacks and a long jump; all of that stays
- * in this file. Its warnings are errors here, except those that leave every pixel as it was
- * meant. */
-#include "data/decode/jpeg.h"
+/* JPEG decoding and the Exif orientation (image.h). The library reports through callbacks and a
+ * long jump; all of that stays in this file. Its warnings are errors here, except those that leave
+ * every pixel as it was meant. */
+#include "data/image.h"
 
 #include "core/alloc.h"
-#include "data/decode/exif.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -25,7 +24,7 @@ typedef struct reader {
     jmp_buf stop;
 } reader;
 
-bool lvni_decode_jpeg_is(const uint8_t *bytes, size_t n)
+bool lvni_data_jpeg_is(const uint8_t *bytes, size_t n)
 {
     return n >= 3 && bytes[0] == 0xFF && bytes[1] == 0xD8 && bytes[2] == 0xFF;
 }
@@ -49,7 +48,7 @@ static void on_message(j_common_ptr c, int level)
     }
 }
 
-void lvni_decode_jpeg_handle_free(void *handle)
+void lvni_data_jpeg_handle_free(void *handle)
 {
     if (handle != NULL) {
         jpeg_destroy_decompress(&((reader *)handle)->d);
@@ -81,7 +80,7 @@ static reader *reader_get(lvni_data_scratch *scratch)
     return r;
 }
 
-/* Record what the library said. The decompressor may be left in the middle of a marker, so the next
+/* Record the library's message. The decompressor may be left in the middle of a marker, so the next
  * image gets a new one. */
 static lvn_status failed(lvni_data_scratch *scratch, const char *path, const char *part)
 {
@@ -89,7 +88,7 @@ static lvn_status failed(lvni_data_scratch *scratch, const char *path, const cha
     char reason[JMSG_LENGTH_MAX];
     r->errors.format_message((j_common_ptr)&r->d, reason);
     const bool memory = r->errors.msg_code == JERR_OUT_OF_MEMORY;
-    lvni_decode_jpeg_handle_free(r);
+    lvni_data_jpeg_handle_free(r);
     scratch->jpeg = NULL;
     if (memory) {
         LVN_FAIL(LVN_ERR_MEMORY, "%s: no memory to decode it", path);
@@ -99,8 +98,8 @@ static lvn_status failed(lvni_data_scratch *scratch, const char *path, const cha
 
 /* ---- header ---- */
 
-lvn_status lvni_decode_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
-                                  const char *path, lvni_decode_image_info *info)
+lvn_status lvni_data_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
+                                const char *path, lvni_data_image_info *info)
 {
     reader *r = reader_get(scratch);
     if (r == NULL) {
@@ -113,9 +112,9 @@ lvn_status lvni_decode_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *byt
     jpeg_read_header(&r->d, TRUE);
     const int64_t width = r->d.image_width, height = r->d.image_height;
     jpeg_abort_decompress(&r->d);
-    LVN_TRY(lvni_decode_image_check_size(path, width, height));
-    *info = (lvni_decode_image_info){LVNI_IMAGE_JPEG, (int)width, (int)height,
-                                     lvni_decode_exif_orientation(bytes, n)};
+    LVN_TRY(lvni_data_image_check_size(path, width, height));
+    *info = (lvni_data_image_info){LVNI_IMAGE_JPEG, (int)width, (int)height,
+                                   lvni_data_exif_orientation(bytes, n)};
     return LVN_OK;
 }
 
@@ -153,7 +152,7 @@ static int clamp_int(double x, int low, int high)
 
 /* The part of the scaled image that `wanted` needs. Its left edge lies where the library can
  * begin, so the window may grow. */
-static void place_window(reader *r, const lvni_decode_box *wanted, lvni_decode_image *p)
+static void place_window(reader *r, const lvni_data_box *wanted, lvni_data_image *p)
 {
     p->width = (int)r->d.output_width;
     p->height = (int)r->d.output_height;
@@ -176,7 +175,7 @@ static void place_window(reader *r, const lvni_decode_box *wanted, lvni_decode_i
     }
 }
 
-static void read_rows(reader *r, const lvni_decode_image *p, int channels, uint8_t *pixels)
+static void read_rows(reader *r, const lvni_data_image *p, int channels, uint8_t *pixels)
 {
     const size_t stride = (size_t)p->columns * (size_t)channels;
     if (p->top > MARGIN) {
@@ -219,7 +218,7 @@ static void cmyk_to_rgb(uint8_t *pixels, size_t n)
 
 /* Inside the long jump: no variable of the caller changes. */
 static lvn_status decode(reader *r, lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
-                         double need, const lvni_decode_box *wanted, lvni_decode_image *out)
+                         double need, const lvni_data_box *wanted, lvni_data_image *out)
 {
     jpeg_mem_src(&r->d, bytes, (unsigned long)n);
     jpeg_read_header(&r->d, TRUE);
@@ -242,11 +241,11 @@ static lvn_status decode(reader *r, lvni_data_scratch *scratch, const uint8_t *b
     return LVN_OK;
 }
 
-lvn_status lvni_decode_jpeg_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
-                                   const char *path, double need, const lvni_decode_box *wanted,
-                                   lvni_decode_image *out)
+lvn_status lvni_data_jpeg_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
+                                 const char *path, double need, const lvni_data_box *wanted,
+                                 lvni_data_image *out)
 {
-    *out = (lvni_decode_image){0};
+    *out = (lvni_data_image){0};
     if (!has_end_marker(bytes, n)) {
         LVN_FAIL(LVN_ERR_CORRUPT,
                  "%s: damaged JPEG data: Premature end: no end marker in its %zu bytes", path, n);
@@ -263,4 +262,69 @@ lvn_status lvni_decode_jpeg_decode(lvni_data_scratch *scratch, const uint8_t *by
         jpeg_abort_decompress(&r->d);
     }
     return s;
+}
+
+/* ---- Exif orientation ---- */
+
+/* JPEG segments up to the first scan, the Exif one among them, the orientation entry of its first
+ * directory. Offsets and counts come from the file, so each is checked before it is used. */
+enum { MARKER_SOS = 0xDA, MARKER_APP1 = 0xE1, TAG_ORIENTATION = 0x0112, TYPE_SHORT = 3 };
+
+static uint32_t read_u16(const uint8_t *p, bool little)
+{
+    return little ? (uint32_t)(p[0] | p[1] << 8) : (uint32_t)(p[0] << 8 | p[1]);
+}
+
+static uint32_t read_u32(const uint8_t *p, bool little)
+{
+    const uint32_t a = read_u16(p, little), b = read_u16(p + 2, little);
+    return little ? a | b << 16 : a << 16 | b;
+}
+
+/* The block after "Exif\0\0": byte order, 42, offset of the first directory; a directory is a count
+ * and entries of 12 bytes. */
+static int tiff_orientation(const uint8_t *tiff, size_t n)
+{
+    if (n < 8 || (memcmp(tiff, "II", 2) != 0 && memcmp(tiff, "MM", 2) != 0)) {
+        return 1;
+    }
+    const bool little = tiff[0] == 'I';
+    const size_t directory = read_u32(tiff + 4, little);
+    if (read_u16(tiff + 2, little) != 42 || directory > n - 2) {
+        return 1;
+    }
+    const size_t entries = read_u16(tiff + directory, little);
+    for (size_t i = 0; i < entries && directory + 2 + (i + 1) * 12 <= n; i++) {
+        const uint8_t *entry = tiff + directory + 2 + i * 12;
+        if (read_u16(entry, little) == TAG_ORIENTATION &&
+            read_u16(entry + 2, little) == TYPE_SHORT && read_u32(entry + 4, little) == 1) {
+            const uint32_t value = read_u16(entry + 8, little);
+            return value >= 1 && value <= 8 ? (int)value : 1;
+        }
+    }
+    return 1;
+}
+
+int lvni_data_exif_orientation(const uint8_t *bytes, size_t n)
+{
+    size_t at = 2; /* after the start-of-image marker */
+    while (at + 4 <= n && bytes[at] == 0xFF) {
+        const uint8_t marker = bytes[at + 1];
+        if (marker == 0xFF) { /* fill byte */
+            at++;
+            continue;
+        }
+        if (marker == MARKER_SOS || marker == MARKER_EOI) {
+            return 1;
+        }
+        const size_t length = read_u16(bytes + at + 2, false); /* counts its own two bytes */
+        if (length < 2 || at + 2 + length > n) {
+            return 1;
+        }
+        if (marker == MARKER_APP1 && length >= 8 && memcmp(bytes + at + 4, "Exif\0", 6) == 0) {
+            return tiff_orientation(bytes + at + 10, length - 8);
+        }
+        at += 2 + length;
+    }
+    return 1;
 }

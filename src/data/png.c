@@ -1,7 +1,8 @@
-/* PNG decoding (png.h). */
-#include "data/decode/png.h"
+/* Reading and writing PNG with libspng (image.h). */
+#include "data/image.h"
 
 #include "core/alloc.h"
+#include "core/vfs.h"
 
 #include <spng.h>
 #include <string.h>
@@ -11,7 +12,7 @@ enum { CHUNK_BYTES = 32 << 20, CHUNKS_BYTES = 48 << 20 };
 
 static const uint8_t signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
-bool lvni_decode_png_is(const uint8_t *bytes, size_t n)
+bool lvni_data_png_is(const uint8_t *bytes, size_t n)
 {
     return n >= sizeof signature && memcmp(bytes, signature, sizeof signature) == 0;
 }
@@ -41,7 +42,8 @@ static void *png_calloc(size_t count, size_t size)
     return noted(lvni_core_calloc(LVNI_TAG_DATA, count, size));
 }
 
-struct spng_ctx *lvni_decode_png_context(int flags, const char *path)
+/* NULL with LVN_ERR_MEMORY recorded; the caller frees it with spng_ctx_free. */
+static spng_ctx *context(int flags, const char *path)
 {
     struct spng_alloc memory = {png_malloc, png_realloc, png_calloc, lvni_core_free};
     spng_ctx *ctx = spng_ctx_new2(&memory, flags);
@@ -57,25 +59,25 @@ static int64_t read_u32_big(const uint8_t *p)
 }
 
 /* The header chunk always comes first: length, "IHDR", width, height. */
-lvn_status lvni_decode_png_probe(const uint8_t *bytes, size_t n, const char *path,
-                                 lvni_decode_image_info *info)
+lvn_status lvni_data_png_probe(const uint8_t *bytes, size_t n, const char *path,
+                               lvni_data_image_info *info)
 {
     if (n < 33 || memcmp(bytes + 12, "IHDR", 4) != 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged PNG: the header is missing or cut off", path);
     }
     const int64_t width = read_u32_big(bytes + 16), height = read_u32_big(bytes + 20);
-    LVN_TRY(lvni_decode_image_check_size(path, width, height));
-    *info = (lvni_decode_image_info){LVNI_IMAGE_PNG, (int)width, (int)height, 1};
+    LVN_TRY(lvni_data_image_check_size(path, width, height));
+    *info = (lvni_data_image_info){LVNI_IMAGE_PNG, (int)width, (int)height, 1};
     return LVN_OK;
 }
 
-lvn_status lvni_decode_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
-                                  const char *path, const lvni_decode_image_info *info,
-                                  lvni_decode_image *out)
+lvn_status lvni_data_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
+                                const char *path, const lvni_data_image_info *info,
+                                lvni_data_image *out)
 {
     const size_t need = (size_t)info->width * (size_t)info->height * 3;
     LVN_TRY(lvni_data_buffer_reserve(&scratch->pixels, need));
-    spng_ctx *ctx = lvni_decode_png_context(0, path);
+    spng_ctx *ctx = context(0, path);
     if (ctx == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -101,7 +103,49 @@ lvn_status lvni_decode_png_decode(lvni_data_scratch *scratch, const uint8_t *byt
     if (error != 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged PNG: %s", path, spng_strerror(error));
     }
-    *out = (lvni_decode_image){
+    *out = (lvni_data_image){
         .rgb = scratch->pixels.data, .width = info->width, .height = info->height, .scale = 1.0};
     return LVN_OK;
+}
+
+/* ---- writing ---- */
+
+static int encode(spng_ctx *ctx, const uint8_t *rgb, int width, int height)
+{
+    struct spng_ihdr header = {
+        .width = (uint32_t)width,
+        .height = (uint32_t)height,
+        .bit_depth = 8,
+        .color_type = SPNG_COLOR_TYPE_TRUECOLOR,
+    };
+    int error = spng_set_option(ctx, SPNG_ENCODE_TO_BUFFER, 1);
+    if (error == 0) {
+        error = spng_set_ihdr(ctx, &header);
+    }
+    if (error == 0) {
+        error = spng_encode_image(ctx, rgb, (size_t)width * (size_t)height * 3, SPNG_FMT_PNG,
+                                  SPNG_ENCODE_FINALIZE);
+    }
+    return error;
+}
+
+lvn_status lvni_data_png_write(const char *path, const uint8_t *rgb, int width, int height)
+{
+    LVN_ARG(width > 0 && height > 0, "%s: an image of %d x %d pixels cannot be written", path,
+            width, height);
+    spng_ctx *ctx = context(SPNG_CTX_ENCODER, path);
+    if (ctx == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    int error = encode(ctx, rgb, width, height);
+    size_t bytes = 0;
+    void *file = error == 0 ? spng_get_png_buffer(ctx, &bytes, &error) : NULL;
+    spng_ctx_free(ctx);
+    if (file == NULL) {
+        LVN_FAIL(error == SPNG_EMEM ? LVN_ERR_MEMORY : LVN_ERR_INTERNAL,
+                 "%s: cannot encode as PNG: %s", path, spng_strerror(error));
+    }
+    const lvn_status status = lvni_core_file_write(path, file, bytes);
+    lvni_core_free(file);
+    return status;
 }

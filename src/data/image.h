@@ -1,0 +1,121 @@
+/* Encoded images and the memory that a thread reuses from one to the next. An image gives first its
+ * size, then its pixels; its format is known by its first bytes, not by its name. Image.c holds the
+ * scratch memory and the choice of the decoder, jpeg.c and png.c the decoders. Called by the image
+ * datasets and what prepares their pixels. */
+#ifndef LEVIN_DATA_IMAGE_H
+#define LEVIN_DATA_IMAGE_H
+
+#include <levin/status.h>
+
+/* ---- scratch memory: after the first few images nothing is allocated any more ---- */
+
+/* Grows, never shrinks; reserving does not keep the content. */
+typedef struct lvni_data_buffer {
+    void *data;
+    size_t bytes; /* room */
+} lvni_data_buffer;
+
+typedef struct lvni_data_scratch {
+    void *jpeg;              /* jpeg.c's reader, made by the first JPEG */
+    lvni_data_buffer file;   /* the image's file */
+    lvni_data_buffer pixels; /* decoded RGB */
+    lvni_data_buffer turned; /* the same, turned upright */
+    lvni_data_buffer tables; /* taps and weights of both axes */
+    lvni_data_buffer row;    /* what lies between the two passes: a row, or all rows (resize.c) */
+    lvni_data_buffer blur;   /* what lies between the two passes of a blur */
+} lvni_data_scratch;
+
+/* The calling thread's scratch, freed when the thread ends. NULL with the thread's error when out
+ * of memory. */
+lvni_data_scratch *lvni_data_scratch_get(void);
+/* Free the calling thread's scratch now (the main thread at exit, tests). */
+void lvni_data_scratch_release(void);
+
+lvn_status lvni_data_buffer_reserve(lvni_data_buffer *buffer, size_t bytes);
+
+/* A whole file into scratch->file; the number of its bytes to *bytes. LVN_ERR_NOT_FOUND or
+ * LVN_ERR_IO with path and reason. */
+lvn_status lvni_data_read_file(lvni_data_scratch *scratch, const char *path, size_t *bytes);
+
+/* ---- one encoded image ---- */
+
+typedef enum lvni_data_image_format { LVNI_IMAGE_JPEG, LVNI_IMAGE_PNG } lvni_data_image_format;
+
+typedef struct lvni_data_image_info {
+    lvni_data_image_format format;
+    int width, height; /* pixels, as stored */
+    int orientation;   /* 1 to 8 (Exif): how to turn the stored image */
+} lvni_data_image_info;
+
+/* In pixels of an image, fractions allowed. */
+typedef struct lvni_data_box {
+    double x, y, width, height;
+} lvni_data_box;
+
+/* RGB pixels of 8 bits each, row by row without gaps. */
+typedef struct lvni_data_image {
+    const uint8_t *rgb; /* (rows, columns, 3) */
+    int width, height;  /* of the whole image in these pixels */
+    double scale;       /* these pixels per stored pixel: 1, or less where the decoder shrank */
+    int left, top, columns, rows; /* the part of it that is there; columns 0: all */
+} lvni_data_image;
+
+/* MAX_PIXELS until another limit is set: 13377 x 13377, where Pillow refuses as well. */
+enum { LVNI_IMAGE_MAX_SIDE = 65500, LVNI_IMAGE_MAX_PIXELS = 178956970 };
+
+/* The key data.max_pixels, for all threads of the process. */
+void lvni_data_image_set_max_pixels(int64_t n);
+/* No more pixels than that; sides of at most LVNI_IMAGE_MAX_SIDE. */
+bool lvni_data_image_fits(int64_t width, int64_t height);
+/* Check a size read from a file, before anything is allocated for it. */
+lvn_status lvni_data_image_check_size(const char *path, int64_t width, int64_t height);
+/* Errors name the path: LVN_ERR_CORRUPT, LVN_ERR_MEMORY. */
+lvn_status lvni_data_image_probe(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
+                                 const char *path, lvni_data_image_info *info);
+/* Decode at a scale of at least `need` (0 < need <= 1), at least the part `wanted` in stored pixels
+ * (NULL: all). out->rgb lies in scratch->pixels until the thread's next image. */
+lvn_status lvni_data_image_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
+                                  const char *path, const lvni_data_image_info *info, double need,
+                                  const lvni_data_box *wanted, lvni_data_image *out);
+
+/* ---- JPEG ----
+ *
+ * JPEG to RGB through libjpeg-turbo, decoded no larger than needed and only where needed (scaled
+ * integer DCT: the same bytes on every machine). Baseline and progressive; grey becomes RGB; print
+ * colours (CMYK, YCCK, stored inverted as Adobe and all others do) become RGB by multiplication
+ * with what black leaves, without colour profiles. */
+
+bool lvni_data_jpeg_is(const uint8_t *bytes, size_t n);
+/* Size and orientation. LVN_ERR_CORRUPT. */
+lvn_status lvni_data_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
+                                const char *path, lvni_data_image_info *info);
+/* Decode to scratch->pixels with the smallest scale that is at least `need`, at least the part
+ * `wanted` (stored pixels; NULL: all), whose pixels are those of the whole image. A file without
+ * an end, or with damaged data up to the last row wanted, is LVN_ERR_CORRUPT, although the library
+ * would fill the rest with grey; what lies below that row is not looked at. */
+lvn_status lvni_data_jpeg_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
+                                 const char *path, double need, const lvni_data_box *wanted,
+                                 lvni_data_image *out);
+void lvni_data_jpeg_handle_free(void *handle); /* NULL is fine */
+/* The orientation in the Exif block, 1 to 8 as in the standard (tag 0x0112): how to turn the stored
+ * image upright. 1 (as stored) without a valid entry. Reads nothing outside bytes[0..n). */
+int lvni_data_exif_orientation(const uint8_t *bytes, size_t n);
+
+/* ---- PNG ----
+ *
+ * PNG to RGB through libspng: grey, palette, RGB, with or without transparency, interlaced or not,
+ * 1 to 16 bits per channel. As Pillow converts to RGB: transparency (alpha channel, tRNS) is
+ * dropped, not blended; 16 bits become 8 by their high byte (16-bit grey too, which Pillow clips).
+ */
+bool lvni_data_png_is(const uint8_t *bytes, size_t n);
+lvn_status lvni_data_png_probe(const uint8_t *bytes, size_t n, const char *path,
+                               lvni_data_image_info *info);
+/* Decode in full size to scratch->pixels. */
+lvn_status lvni_data_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
+                                const char *path, const lvni_data_image_info *info,
+                                lvni_data_image *out);
+/* Write rgb (height, width, 3). The file appears whole or not at all. LVN_ERR_IO with path and
+ * reason. */
+lvn_status lvni_data_png_write(const char *path, const uint8_t *rgb, int width, int height);
+
+#endif
