@@ -1,6 +1,6 @@
-/* A dense array as it lies in a file of another program: element type, byte order, axis order,
- * bounds-checked bytes. Filled by npy.c and idx.c; read by array_images.c and by whoever loads or
- * compares saved arrays. */
+/* Dense arrays in files of other programs: NumPy's .npy (npy.c) and IDX, the format of MNIST, also
+ * packed with gzip (array.c). Element type, byte order, axis order, bounds-checked bytes. Called by
+ * array_images.c and by the recipes that load or write arrays. */
 #ifndef LEVIN_DATA_ARRAY_H
 #define LEVIN_DATA_ARRAY_H
 
@@ -30,7 +30,7 @@ typedef struct lvni_data_array {
     int ndim;        /* 0: one element */
     int64_t shape[LVNI_ARRAY_MAX_NDIM];
     int64_t count;       /* elements */
-    const uint8_t *data; /* count elements; borrowed from `owned`, or from who parsed */
+    const uint8_t *data; /* count elements; borrowed from `owned`, or from the caller of a parser */
     void *owned;         /* freed by lvni_data_array_free; NULL: nothing */
 } lvni_data_array;
 
@@ -54,5 +54,39 @@ const char *lvni_data_array_shape_text(const lvni_data_array *array, char text[1
  * lvni_data_array_free. */
 lvn_status lvni_data_array_open(const char *path, lvni_data_array *out);
 void lvni_data_array_free(lvni_data_array *array); /* leaves it empty */
+
+/* ---- .npy, formats 1.0, 2.0, 3.0: a Python dictionary literal, then the elements ----
+ *
+ * Read: bool, int8 to int64, uint8 to uint64, float16, float32, float64, either byte order, either
+ * axis order. Written: float32. */
+
+bool lvni_data_npy_is(const void *bytes, size_t n);
+/* The header alone: type, orders and shape to *out (data stays NULL), the offset of the first
+ * element to *data_at. `name` is for messages. Reads nothing outside bytes[0..n). LVN_ERR_CORRUPT,
+ * or LVN_ERR_UNSUPPORTED for records and other element types. */
+lvn_status lvni_data_npy_parse_header(const void *bytes, size_t n, const char *name,
+                                      lvni_data_array *out, size_t *data_at);
+/* A whole file in memory; out->data points into bytes. */
+lvn_status lvni_data_npy_parse(const void *bytes, size_t n, const char *name, lvni_data_array *out);
+/* Read a file; elements with lvni_data_array_read_f32, then lvni_data_array_free. Refuses
+ * what is not .npy. */
+lvn_status lvni_data_npy_open(const char *path, lvni_data_array *out);
+
+/* Write a row-major array of float32 (format 1.0, little endian) under a temporary name, then
+ * rename: a reader sees the old file or the new one. */
+lvn_status lvni_data_npy_write_f32(const char *path, int ndim, const int64_t *shape,
+                                   const float *data);
+
+/* ---- IDX: two zero bytes, element type, number of axes, the lengths (32 bits each), the elements,
+ * most significant byte first ---- */
+
+/* A whole file in memory; out->data points into bytes. Reads nothing outside bytes[0..n).
+ * LVN_ERR_CORRUPT. */
+lvn_status lvni_data_idx_parse(const void *bytes, size_t n, const char *name, lvni_data_array *out);
+
+bool lvni_data_idx_is_gzip(const void *bytes, size_t n);
+/* Put the unpacked content in place of a gzip file's bytes (*bytes from core/alloc, freed here on
+ * success). LVN_ERR_CORRUPT. */
+lvn_status lvni_data_idx_unpack(const char *name, char **bytes, size_t *n);
 
 #endif

@@ -4,8 +4,7 @@
 
 #include "core/math.h"
 #include "core/rng.h"
-#include "data/blur.h"
-#include "data/colour.h"
+#include "data/effects.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,8 +13,8 @@
 
 int lvni_data_transform_resize(int size)
 {
-    return (16 * size + 7) /
-           14; /* no size is at a tie: an odd number of sevenths is never a half */
+    /* no size is at a tie: an odd number of sevenths is never a half */
+    return (16 * size + 7) / 14;
 }
 
 void lvni_data_transform_init(lvni_data_transform *t, int size)

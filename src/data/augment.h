@@ -1,14 +1,12 @@
 /* From a decoded image to the input of a network: which part of it, how it is turned and
  * coloured, and its normalisation.
  *
- * THE DRAWS OF THE LAW. All random numbers come from lvni_core_rng with key (key->seed, "data"), a
- * = epoch, b = sample, c = one of the operation numbers below, element = draw. Numbers and meaning
- * never change; new operations get new numbers.
- *   crop        try t = 0..9 draws elements 4t (area), 4t + 1 (aspect), 4t + 2 (top), 4t + 3
- *     (left), each u in [0, 1) = u32 * 2^-32
- *   hflip vflip element 0: flipped when u < p
- *   order       elements 0..: Fisher-Yates over brightness, contrast, saturation, hue (for i =
- *     3..1: swap with lvni_core_rng_below(i + 1))
+ * THE DRAWS (docs/reproducibility.md). All random numbers come from lvni_core_rng with key
+ * (key->seed, "data"), a = epoch, b = sample, c = one of the operation numbers below, element =
+ * draw. Numbers and meaning never change; new operations get new numbers. crop        try t = 0..9
+ * draws elements 4t (area), 4t + 1 (aspect), 4t + 2 (top), 4t + 3 (left), each u in [0, 1) = u32 *
+ * 2^-32 hflip vflip element 0: flipped when u < p order       elements 0..: Fisher-Yates over
+ * brightness, contrast, saturation, hue (for i = 3..1: swap with lvni_core_rng_below(i + 1))
  *   brightness contrast saturation   element 0: factor = lo + u (hi - lo), lo = max(0, 1 - x), hi =
  *     1 + x
  *   hue         element 0: shift in turns = (2u - 1) x
@@ -19,7 +17,7 @@
 #ifndef LEVIN_DATA_AUGMENT_H
 #define LEVIN_DATA_AUGMENT_H
 
-#include "data/resize.h"
+#include "data/resample.h"
 
 #include <levin/data.h>
 
@@ -101,7 +99,7 @@ double lvni_data_augment_need(const lvni_data_transform *t, const lvni_data_augm
 lvni_data_box lvni_data_augment_wanted(const lvni_data_transform *t, const lvni_data_augment *a,
                                        const lvni_data_image_info *info);
 
-/* Back to bytes for people's eyes: (size, size, 3) f32 as the network sees it to RGB. */
+/* (size, size, 3) f32 as the network sees it, back to RGB bytes. */
 void lvni_data_transform_to_rgb(const lvni_data_transform *t, const float *image, uint8_t *rgb);
 
 #endif

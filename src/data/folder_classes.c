@@ -1,6 +1,6 @@
-/* Which class each image of a folder belongs to (folder_scan.h). Called by folder_scan.c;
+/* Which class each image of a folder belongs to (folder_impl.h). Called by image_folder.c;
  * relabelled by the recipes. */
-#include "data/folder_scan.h"
+#include "data/folder_impl.h"
 
 #include "core/alloc.h"
 #include "core/escape.h"
@@ -75,7 +75,7 @@ static lvn_status class_add(lvni_data_image_scan *scan, const char *name, size_t
 }
 
 /* Class names of the samples before `end`. All paths of a class are neighbours in a part's sorted
- * list, so the last name added tells whether a class is new; but "a-b/" comes before "a/", so the
+ * list, so the last name added shows whether a class is new; but "a-b/" comes before "a/", so the
  * names are sorted once more, and several parts have the same. */
 static lvn_status classes_collect(lvni_data_image_scan *scan, int64_t end)
 {
@@ -103,7 +103,7 @@ static lvn_status classes_collect(lvni_data_image_scan *scan, int64_t end)
     return LVN_OK;
 }
 
-/* Images must lie in a class folder: say how many do not, and which is the first. */
+/* Images must lie in a class folder: the error gives how many do not, and the first. */
 static lvn_status check_loose(const lvni_data_image_scan *scan)
 {
     int64_t loose = 0, first = -1;

@@ -1,9 +1,10 @@
-/* Headers of a folder's images (folder_headers.h). */
-#include "data/folder_headers.h"
+/* The header of each image of a folder: its size, or that it is damaged, and the file's bytes and
+ * time (folder_impl.h). Read once, long before the image itself is decoded. Called by
+ * folder_index.c. */
+#include "data/folder_impl.h"
 
 #include "core/thread.h"
 #include "core/vfs.h"
-#include "data/image.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -170,7 +171,7 @@ typedef struct reading {
     lvni_data_header *out;
     atomic_llong next;
     atomic_int failed; /* an lvn_status */
-    lvn_error why;     /* of the thread that failed first: what it says dies with it */
+    lvn_error why;     /* of the thread that failed first: its own record ends with it */
 } reading;
 
 static lvn_status read_blocks(reading *r)
@@ -180,14 +181,14 @@ static lvn_status read_blocks(reading *r)
         return LVN_ERR_MEMORY;
     }
     lvn_status s = LVN_OK;
-    lvni_data_damage reported_later = {0};
+    lvni_data_damage unused = {0}; /* note_all reports */
     for (int64_t from; s == LVN_OK && (from = atomic_fetch_add(&r->next, BLOCK)) < r->n;) {
         for (int64_t i = from; i < from + BLOCK && i < r->n && s == LVN_OK; i++) {
             s = lvni_data_header_read(scratch, r->root, r->names + r->name_at[i], &r->out[i],
-                                      &reported_later);
+                                      &unused);
         }
     }
-    forget_damage(&reported_later);
+    forget_damage(&unused);
     return s;
 }
 
@@ -203,7 +204,7 @@ static void *read_main(void *argument)
     return NULL;
 }
 
-/* Damaged ones are looked at once more, in order: the sentence must not depend on who came
+/* Damaged ones are read once more, in order: the message must not depend on which thread was
  * first. */
 static lvn_status note_all(const reading *r, lvni_data_damage *damage)
 {

@@ -1,11 +1,21 @@
-/* The index file of a folder (folder_index.h). */
-#include "data/folder_index.h"
+/* The index of a folder: its list kept in a file, with what the headers of its images hold, so that
+ * the next start lists nothing and reads no header again, and damaged images are known before the
+ * first step (folder_impl.h). Called by image_folder.c.
+ *
+ * The file is text: a line of the version, the folder, a line for each folder below with its time
+ * and inode, a line for each kind of ignored files with their number, a line for each image with
+ * bytes, time, width and height (0 0: damaged) and path (blanks, '%' and control characters as
+ * %xx), a line with a hash of all that. It is used when it is of this folder, every folder below
+ * still has its time and inode (adding, removing and renaming change them), every image its bytes
+ * and time, and every damaged image is damaged still; else all is listed again. A folder with a
+ * link that leads nowhere, or to what is neither folder nor image, has no index: what appears
+ * behind the link changes no time in the folder. Order and classes follow from the paths, as
+ * without an index, and images are decoded by what is in them. */
+#include "data/folder_impl.h"
 
 #include "core/alloc.h"
 #include "core/escape.h"
 #include "core/vfs.h"
-#include "data/image.h"
-#include "data/folder_headers.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -17,7 +27,7 @@
 #include <xxhash.h>
 
 #define VERSION_LINE "levin data index 2\n"
-#define OLDER_LINE "levin data index 1\n" /* listed anew */
+#define OLDER_LINE "levin data index 1\n" /* made again */
 
 /* A folder changed this shortly before it was listed may change again within the same tick of its
  * clock: such an index is not trusted. */
@@ -25,7 +35,7 @@ static const int64_t settle_ns = 2000000000;
 
 /* ---- writing ---- */
 
-/* However the folder is called from here. */
+/* Whatever path the folder is given by. */
 static const char *real_path(const char *root, char real[PATH_MAX])
 {
     return realpath(root, real) == NULL ? root : real;
@@ -150,11 +160,11 @@ static char *take_path(char *at)
     return end + 1;
 }
 
-/* The word, then n numbers with a space behind each; NULL when the line is another. */
-static char *take_numbers(char *at, const char *word, int n, int64_t *out)
+/* The key, then n numbers with a space behind each; NULL when the line is another. */
+static char *take_numbers(char *at, const char *key, int n, int64_t *out)
 {
-    const size_t length = strlen(word);
-    if (strncmp(at, word, length) != 0) {
+    const size_t length = strlen(key);
+    if (strncmp(at, key, length) != 0) {
         return NULL;
     }
     at += length;
@@ -182,9 +192,10 @@ static bool is_whole(const char *text, size_t n, const char *version)
 static lvn_status check_whole(const char *file, const char *text, size_t n)
 {
     if (!is_whole(text, n, VERSION_LINE)) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "data.index=%s is damaged or no index of levin: remove it, or give another name",
-                 file);
+        LVN_FAIL(
+            LVN_ERR_CORRUPT,
+            "data.index=%s is damaged or not an index of levin: remove it, or give another name",
+            file);
     }
     return LVN_OK;
 }
@@ -194,7 +205,7 @@ static int64_t time_of(const struct stat *st)
     return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
 }
 
-/* Says what differs. */
+/* Appends what differs. */
 static bool folder_is_same(const char *root, const char *name, const int64_t *was, int64_t start_ns,
                            lvni_core_str *changed)
 {
@@ -272,7 +283,7 @@ static lvn_status take_image(taking *t, const char *name, const int64_t *v)
 }
 
 /* OTHER: it lists this unchanged folder another way, train/ and val/ alone (as training does) or
- * everything below (predict): it stays, for who wrote it. */
+ * everything below (predict): it is left as it is. */
 typedef enum found { WANTED, TAKEN, OTHER } found;
 
 static lvn_status take_lines(taking *t, char *at, int kind, found *out)
@@ -334,7 +345,7 @@ static lvn_status take_file(lvni_data_index *x, const char *root, int kind, lvni
     LVN_TRY(lvni_core_file_read(x->file, (size_t)1 << 36, &text, &n));
     lvn_status s = check_whole(x->file, text, n);
     if (s == LVN_ERR_CORRUPT && (x->mode != LVNI_INDEX_FILE || is_whole(text, n, OLDER_LINE))) {
-        /* of levin alone: nothing of a person would be lost */
+        /* written by levin alone: nothing else would be lost */
         const bool older = strncmp(text, VERSION_LINE, strlen(VERSION_LINE) - 2) == 0 &&
                            strncmp(text, VERSION_LINE, strlen(VERSION_LINE)) != 0;
         lvni_core_str_printf(&x->changed, "%s is %s", x->file,

@@ -1,5 +1,6 @@
-/* Classes or parts (folder_layout.h). */
-#include "data/folder_layout.h"
+/* Whether the folders right below data= are classes, or the parts of a data set (train/, val/,
+ * test/), each with its classes (image_folder.h). Called by image_folder.c and the recipes. */
+#include "data/folder_impl.h"
 
 #include "core/alloc.h"
 
@@ -23,10 +24,10 @@ typedef enum name_kind {
     TEST = LVNI_PART_TEST
 } name_kind;
 
-static bool is_one_of(const char *word, size_t n, const char *const *words)
+static bool is_one_of(const char *name, size_t n, const char *const *list)
 {
-    for (; *words != NULL; words++) {
-        if (strlen(*words) == n && strncasecmp(*words, word, n) == 0) {
+    for (; *list != NULL; list++) {
+        if (strlen(*list) == n && strncasecmp(*list, name, n) == 0) {
             return true;
         }
     }
@@ -101,8 +102,8 @@ typedef struct top {
     bool folders_only; /* the last of these holds folders, and no image of its own */
 } top;
 
-/* Does root/name hold folders and no images? One look, not deep; what is no folder that can be read
- * does not. */
+/* Does root/name hold folders and no images? Its own entries alone; false when it cannot be
+ * listed. */
 static bool holds_folders(const char *root, const char *name)
 {
     char path[PATH_MAX];
@@ -351,7 +352,7 @@ lvn_status lvni_data_folder_check_nested(const char *root, const lvni_data_walk 
                  ? -1
                  : each_below(w, at, c.folder == 0 ? take_first : see, &c);
         if (at < 0) {
-            return LVN_OK; /* an image right in a class, or in none: another complaint */
+            return LVN_OK; /* an image right in a class, or in none: another error */
         }
     }
     int n = 0;

@@ -1,10 +1,11 @@
-/* Walking folders (folder_walk.h). The order in which the system lists names does not matter: the
- * list is sorted afterwards. */
-#include "data/folder_walk.h"
+/* Names of all images below a folder, sorted (folder_impl.h): files called .jpg, .jpeg or .png, and
+ * others that begin as JPEG and PNG files do. Hidden names and what systems leave behind (__MACOSX,
+ * @eaDir, Thumbs.db) are skipped silently, other files are counted. The order in which the system
+ * lists names does not matter. Called by image_folder.c, folder_layout.c and folder_index.c. */
+#include "data/folder_impl.h"
 
 #include "core/alloc.h"
 #include "core/vfs.h"
-#include "data/image.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -41,8 +42,8 @@ bool lvni_data_name_is_image(const char *name)
                            strcasecmp(dot, ".png") == 0);
 }
 
-/* Hidden names are .DS_Store, .ipynb_checkpoints and ._x.jpg (what macOS writes beside x.jpg),
- * too. */
+/* Hidden names include .DS_Store, .ipynb_checkpoints and ._x.jpg (what macOS writes beside
+ * x.jpg). */
 bool lvni_data_name_is_dropping(const char *name)
 {
     static const char *const left_behind[] = {"__MACOSX",     "@eaDir",
@@ -58,8 +59,7 @@ bool lvni_data_name_is_dropping(const char *name)
     return name[0] == '.';
 }
 
-/* Begins as images do that levin reads. What cannot be opened is not asked about: it is counted
- * with the others. */
+/* Begins as images do that levin reads. What cannot be opened is counted with the others. */
 static bool begins_as_image(const char *path)
 {
     uint8_t bytes[8];
@@ -96,8 +96,8 @@ static void add_kind(lvni_data_ignored *ignored, const char *ending, int64_t cou
     while (i < ignored->n && strcmp(ignored->ending[i], ending) != 0) {
         i++;
     }
-    if (i >= LVNI_IGNORED_KINDS - 1 &&
-        ending[0] != '\0') { /* the last place is for all that have none */
+    /* the last place is for those without an ending */
+    if (i >= LVNI_IGNORED_KINDS - 1 && ending[0] != '\0') {
         add_kind(ignored, "", count);
         return;
     }

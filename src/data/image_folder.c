@@ -1,15 +1,296 @@
-/* Views of an image folder (image_folder.h): read, decode no larger than needed, augment. `get`
- * runs on any number of threads at once; what it reuses from image to image belongs to the
- * thread (image_scratch.h). */
+/* The list of a folder, part by part, and the datasets over it (image_folder.h). A sample is read,
+ * decoded no larger than needed, and augmented; `get` runs on any number of threads at once, and
+ * what it reuses from image to image belongs to the thread (image.h). */
 #include "data/image_folder.h"
 
 #include "core/alloc.h"
 #include "core/options_struct.h"
-#include "data/subset.h"
+#include "data/dataset.h"
+#include "data/folder_impl.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+
+/* ---- the scan ---- */
+
+const char *lvni_data_image_scan_name(const lvni_data_image_scan *scan, int64_t i)
+{
+    return scan->names + scan->name_at[i];
+}
+
+lvni_data_image_scan *lvni_data_image_scan_retain(lvni_data_image_scan *scan)
+{
+    atomic_fetch_add(&scan->references, 1);
+    return scan;
+}
+
+void lvni_data_image_scan_release(lvni_data_image_scan *scan)
+{
+    if (scan == NULL || atomic_fetch_sub(&scan->references, 1) > 1) {
+        return;
+    }
+    for (int i = 0; i < scan->n_classes; i++) {
+        lvni_core_free(scan->class_names[i]);
+    }
+    lvni_core_free(scan->class_names);
+    lvni_data_folder_layout_free(&scan->layout);
+    lvni_core_str_free(&scan->empty);
+    lvni_core_free(scan->size);
+    lvni_core_free(scan->label);
+    lvni_core_free(scan->name_at);
+    lvni_core_free(scan->names);
+    lvni_core_free(scan->root);
+    lvni_core_free(scan);
+}
+
+/* ---- opening ---- */
+
+static lvn_status take_walk(lvni_data_image_scan *scan, lvni_data_walk *walk)
+{
+    scan->n = walk->n;
+    scan->names = walk->names;
+    scan->name_at = walk->name_at;
+    scan->size = walk->size;
+    scan->ignored = walk->ignored;
+    walk->name_at = NULL;
+    walk->size = NULL;
+    scan->label = lvni_core_alloc(LVNI_TAG_DATA, (size_t)scan->n * sizeof *scan->label);
+    if (scan->label == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int64_t i = 0; i < scan->n; i++) {
+        scan->label[i] = -1;
+    }
+    return LVN_OK;
+}
+
+/* Of a list that is in the order of the parts. */
+static void find_parts(lvni_data_image_scan *scan)
+{
+    int64_t i = 0;
+    for (int part = 0; part < LVNI_PARTS; part++) {
+        const char *name = scan->layout.name[part];
+        const size_t n = name == NULL ? 0 : strlen(name);
+        scan->begin[part] = i;
+        while (i < scan->n &&
+               (!scan->layout.parts ||
+                (n > 0 && strncmp(lvni_data_image_scan_name(scan, i), name, n) == 0 &&
+                 lvni_data_image_scan_name(scan, i)[n] == '/'))) {
+            i++;
+        }
+    }
+    scan->begin[LVNI_PARTS] = i;
+}
+
+static lvn_status no_images(const char *root, const char *part, const lvni_data_walk *walk)
+{
+    lvni_core_str ignored = {0};
+    lvni_data_ignored_print(&walk->ignored, &ignored);
+    lvn_status s = lvni_core_str_status(&ignored);
+    if (s == LVN_OK) {
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                          "%s%s%s: no images (JPEG or PNG) in this folder or below%s%s", root,
+                          part[0] == '\0' ? "" : "/", part, ignored.len > 0 ? "; ignored: " : "",
+                          lvni_core_str_text(&ignored));
+    }
+    lvni_core_str_free(&ignored);
+    return s;
+}
+
+typedef struct listing {
+    const lvni_data_image_scan *scan;
+    lvni_data_scan_mode mode;
+} listing;
+
+static lvn_status walk_parts(const listing *l, lvni_data_walk *walk)
+{
+    const lvni_data_folder_layout *layout = &l->scan->layout;
+    LVN_TRY(lvni_data_walk_watch(walk, l->scan->root, ""));
+    for (int part = 0; part < LVNI_PARTS; part++) {
+        const char *name = layout->name[part];
+        const int64_t first = walk->n;
+        if (name == NULL || (part == LVNI_PART_TEST && l->mode != LVNI_SCAN_EVAL)) {
+            continue;
+        }
+        LVN_TRY(lvni_data_walk_add(walk, l->scan->root, name));
+        lvni_data_walk_sort(walk, first);
+        if (walk->n == first && l->mode == LVNI_SCAN_CLASSES) {
+            return no_images(l->scan->root, name, walk);
+        }
+    }
+    lvni_data_ignored_merge(&walk->ignored, &layout->files);
+    return LVN_OK;
+}
+
+static lvn_status walk_all(void *user, lvni_data_walk *walk)
+{
+    const listing *l = user;
+    if (l->scan->layout.parts) {
+        LVN_TRY(walk_parts(l, walk));
+    } else {
+        LVN_TRY(lvni_data_walk_add(walk, l->scan->root, ""));
+        lvni_data_walk_sort(walk, 0);
+    }
+    return walk->n == 0 ? no_images(l->scan->root, "", walk) : LVN_OK;
+}
+
+static lvn_status find_layout(lvni_data_image_scan *scan, lvni_data_scan_mode mode)
+{
+    LVN_TRY(lvni_data_folder_layout_find(scan->root, &scan->layout));
+    if (scan->layout.parts && mode == LVNI_SCAN_CLASSES &&
+        scan->layout.name[LVNI_PART_TRAIN] == NULL) {
+        const char *val = scan->layout.name[LVNI_PART_VAL];
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s: there is %s/ but no train/ to train on; if %s is a class, give "
+                 "data.layout=classes",
+                 scan->root, val != NULL ? val : scan->layout.name[LVNI_PART_TEST],
+                 val != NULL ? val : scan->layout.name[LVNI_PART_TEST]);
+    }
+    return LVN_OK;
+}
+
+/* Lists of one folder that must not be taken for each other. */
+enum { LIST_ALL, LIST_TRAINING, LIST_PARTS };
+
+static lvn_status use_walk(lvni_data_image_scan *scan, lvni_data_scan_mode mode, bool as_classes,
+                           lvni_data_walk *walk)
+{
+    const bool classes = mode != LVNI_SCAN_FLAT;
+    LVN_TRY(classes && !scan->layout.parts && !as_classes
+                ? lvni_data_folder_check_nested(scan->root, walk)
+                : LVN_OK);
+    LVN_TRY(take_walk(scan, walk));
+    find_parts(scan);
+    if (!classes) {
+        return LVN_OK;
+    }
+    return lvni_data_image_scan_label(scan, mode, walk);
+}
+
+static lvn_status scan_folder(lvni_data_image_scan *scan, lvni_data_scan_mode mode,
+                              lvni_data_index *index)
+{
+    lvni_data_walk walk = {0};
+    const bool as_classes = (mode & LVNI_SCAN_NO_PARTS) != 0;
+    const lvni_data_scan_mode kind = (lvni_data_scan_mode)(mode & ~(unsigned)LVNI_SCAN_NO_PARTS);
+    listing l = {.scan = scan, .mode = kind};
+    LVN_TRY(kind == LVNI_SCAN_FLAT || as_classes ? LVN_OK : find_layout(scan, kind));
+    const int list = !scan->layout.parts ? LIST_ALL
+                     : kind == LVNI_SCAN_EVAL && scan->layout.name[LVNI_PART_TEST] != NULL
+                         ? LIST_PARTS
+                         : LIST_TRAINING;
+    lvn_status status = lvni_data_folder_index_open(index, scan->root, list, walk_all, &l, &walk);
+    if (status == LVN_OK) {
+        status = use_walk(scan, kind, as_classes, &walk);
+    }
+    walk.names = scan->names == NULL ? walk.names : NULL; /* the scan's from now on */
+    lvni_data_walk_free(&walk);
+    return status;
+}
+
+/* One image: root becomes its folder, the list its name. */
+static lvn_status scan_file(lvni_data_image_scan *scan)
+{
+    char *slash = strrchr(scan->root, '/');
+    lvni_data_walk walk = {.n = 1};
+    walk.names = lvni_core_strdup(LVNI_TAG_DATA, slash == NULL ? scan->root : slash + 1);
+    walk.name_at = lvni_core_calloc(LVNI_TAG_DATA, 1, sizeof *walk.name_at);
+    if (walk.names == NULL || walk.name_at == NULL) {
+        lvni_data_walk_free(&walk);
+        return LVN_ERR_MEMORY;
+    }
+    if (slash == NULL) {
+        char *here = lvni_core_strdup(LVNI_TAG_DATA, ".");
+        if (here == NULL) {
+            lvni_data_walk_free(&walk);
+            return LVN_ERR_MEMORY;
+        }
+        lvni_core_free(scan->root);
+        scan->root = here;
+    } else {
+        *slash = 0; /* "/x.jpg" leaves an empty root, which joins to the right path */
+    }
+    LVN_TRY(take_walk(scan, &walk));
+    find_parts(scan);
+    return LVN_OK;
+}
+
+static lvn_status scan_open(lvni_data_image_scan *scan, const char *folder,
+                            lvni_data_scan_mode mode, lvni_data_index *index)
+{
+    scan->root = lvni_core_strdup(LVNI_TAG_DATA, folder);
+    if (scan->root == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (size_t n = strlen(scan->root); n > 1 && scan->root[n - 1] == '/'; n--) {
+        scan->root[n - 1] = 0;
+    }
+    struct stat st;
+    if (stat(folder, &st) != 0) {
+        LVN_FAIL(errno == ENOENT || errno == ENOTDIR ? LVN_ERR_NOT_FOUND : LVN_ERR_IO,
+                 "data=%s: %s; give a folder with one sub-folder of images per class", folder,
+                 strerror(errno));
+    }
+    if (S_ISDIR(st.st_mode)) {
+        return scan_folder(scan, mode, index);
+    }
+    if (mode == LVNI_SCAN_FLAT) {
+        return scan_file(scan);
+    }
+    LVN_FAIL(LVN_ERR_USAGE,
+             "data=%s is a file; levin needs a folder with one sub-folder of images per class",
+             folder);
+}
+
+lvn_status lvni_data_image_scan_open(const char *folder, lvni_data_scan_mode mode,
+                                     lvni_data_image_scan **out)
+{
+    lvni_data_index none = {.mode = LVNI_INDEX_NONE};
+    return lvni_data_image_scan_open_indexed(folder, mode, &none, out);
+}
+
+lvn_status lvni_data_image_scan_open_indexed(const char *folder, lvni_data_scan_mode mode,
+                                             lvni_data_index *index, lvni_data_image_scan **out)
+{
+    *out = NULL;
+    LVN_ARG(folder != NULL && folder[0] != 0, "the data folder has no name");
+    lvni_data_image_scan *scan = LVNI_NEW(LVNI_TAG_DATA, lvni_data_image_scan);
+    if (scan == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    atomic_init(&scan->references, 1);
+    const lvn_status status = scan_open(scan, folder, mode, index);
+    if (status != LVN_OK) {
+        lvni_data_image_scan_release(scan);
+        return status;
+    }
+    *out = scan;
+    return LVN_OK;
+}
+
+/* ---- uses ---- */
+
+int64_t lvni_data_image_scan_count(const lvni_data_image_scan *scan, lvni_data_scan_part part)
+{
+    return part == LVNI_PART_ALL ? scan->n : scan->begin[part + 1] - scan->begin[part];
+}
+
+lvn_status lvni_data_image_scan_select(const lvni_data_image_scan *scan, lvni_data_scan_part part,
+                                       int64_t **indices, int64_t *n)
+{
+    const int64_t first = part == LVNI_PART_ALL ? 0 : scan->begin[part];
+    *n = lvni_data_image_scan_count(scan, part);
+    *indices = lvni_core_alloc(LVNI_TAG_DATA, (size_t)*n * sizeof **indices);
+    for (int64_t i = 0; *indices != NULL && i < *n; i++) {
+        (*indices)[i] = first + i;
+    }
+    return *indices == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+/* ---- the dataset ---- */
 
 typedef struct image_view {
     lvn_dataset base;

@@ -21,8 +21,9 @@ static lvn_status check_options(const lvni_data_loader_options *o)
     }
     LVN_ARG(o->ahead >= 0, "a loader cannot work %d steps ahead", o->ahead);
     const int64_t length = o->dataset->cls->length(o->dataset);
-    LVN_ARG(length >= 0 && length <= UINT32_MAX, "dataset %s says its length is %lld",
-            o->dataset->cls->name, (long long)length);
+    LVN_ARG(length >= 0 && length <= UINT32_MAX,
+            "dataset %s has length %lld; 0 to 2^32 - 1 are possible", o->dataset->cls->name,
+            (long long)length);
     if (o->training) {
         LVN_ARG(length == o->plan->n_samples,
                 "dataset %s has %lld samples, the plan was made for %lld", o->dataset->cls->name,
@@ -237,13 +238,13 @@ static lvn_status wait_for_next(lvni_data_loader *l, lvni_data_slot **slot)
                 l->n_slots);
         }
         if (l->o.workers == 0 && lvni_data_loader_claim(l, &work)) {
-            const unsigned before =
-                lvni_tensor_fp_enter(LVNI_FP_FLUSH); /* as the workers at their start */
+            /* as the workers at their start */
+            const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
             lvni_data_loader_decode(l, work);
             lvni_tensor_fp_leave(before);
         } else if (l->opened == opened) {
-            /* else batches without samples were opened: nothing to decode, and nobody who would
-             * wake this thread */
+            /* else batches without samples were opened: nothing to decode, and no thread that would
+             * wake this one */
             pthread_cond_wait(&l->ready, &l->lock);
         }
     }

@@ -20,8 +20,8 @@ typedef struct lvni_data_loader_options {
     /* evaluation: ranks get chunks in turn; false: a contiguous run each */
     bool in_turn;
     uint64_t seed;
-    bool balanced; /* training: samples are drawn with replacement, classes alike (sampler.h);
-                      false: each once */
+    /* training: samples are drawn with replacement, classes alike (sampler.h); false: each once */
+    bool balanced;
     /* training: all batches of this rank's micro-batches in a step may be held at once, and one
      * more is made */
     bool whole_steps;
@@ -58,11 +58,11 @@ typedef struct lvni_data_loader_stats {
 
 typedef struct lvni_data_loader lvni_data_loader;
 
-/* What lvni_data_loader_create would allocate, but for what the dataset itself takes. */
+/* What lvni_data_loader_create would allocate, except what the dataset itself takes. */
 lvn_status lvni_data_loader_predict(const lvni_data_loader_options *options, size_t *bytes);
 /* Allocates everything and starts the threads; nothing is allocated afterwards. */
 lvn_status lvni_data_loader_create(const lvni_data_loader_options *options, lvni_data_loader **out);
-/* At any time, with batches held or threads at work; waits for the samples being decoded. NULL is
+/* At any time, with batches held or threads running; waits for the samples being decoded. NULL is
  * fine. */
 void lvni_data_loader_destroy(lvni_data_loader *loader);
 
@@ -79,8 +79,8 @@ void lvni_data_loader_release(lvni_data_loader *loader, const lvni_data_loader_b
 lvn_status lvni_data_loader_rewind(lvni_data_loader *loader);
 
 lvni_data_loader_stats lvni_data_loader_get_stats(lvni_data_loader *loader);
-/* Appends one sentence about the unreadable samples when there are some that no earlier call told
- * of; true if so. */
+/* Appends one sentence about the unreadable samples when there are some that no earlier call
+ * reported; true if so. */
 bool lvni_data_loader_report(lvni_data_loader *loader, lvni_core_str *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* The inside of the loader, shared by loader.c (what callers see) and loader_fill.c (who decodes
- * what).
+/* The inside of the loader, shared by loader.c (what callers see) and loader_fill.c (slots,
+ * threads, decoding).
  *
  * One lock guards everything except the contents of slots: a slot's samples belong to the threads
  * that claimed them until they are done, then the slot belongs to the consumer until it is
@@ -7,10 +7,40 @@
 #ifndef LEVIN_DATA_LOADER_IMPL_H
 #define LEVIN_DATA_LOADER_IMPL_H
 
-#include "data/class_lists.h"
-#include "data/loader_slot.h"
+#include "data/loader.h"
+#include "data/sampler.h"
 
 #include <pthread.h>
+
+/* The fields of a dataset and their sizes. */
+typedef struct lvni_data_slot_layout {
+    int64_t capacity; /* samples */
+    int n_fields;
+    lvn_field field[LVN_MAX_FIELDS];
+    size_t bytes[LVN_MAX_FIELDS]; /* of one sample */
+    size_t slot_bytes;            /* of all fields of a slot */
+} lvni_data_slot_layout;
+
+typedef struct lvni_data_slot {
+    lvni_data_loader_batch out; /* first member: a batch given back is its slot */
+    int64_t sequence;           /* place in the order of batches */
+    int64_t claimed, done;      /* samples taken by a thread; finished */
+    bool held;                  /* by a consumer */
+    int64_t *position;          /* capacity; in the dataset */
+    uint32_t *repeat; /* capacity; draws of the same sample before this one, in the epoch */
+    int64_t *sample;  /* capacity; in the whole list, filled when decoded */
+    bool *unreadable; /* capacity */
+    char *data[LVN_MAX_FIELDS];
+} lvni_data_slot;
+
+lvn_status lvni_data_slot_layout_make(const lvn_dataset *dataset, int64_t capacity,
+                                      lvni_data_slot_layout *out);
+/* A slot that failed is safe to destroy. */
+lvn_status lvni_data_slot_create(lvni_data_slot *slot, const lvni_data_slot_layout *layout);
+void lvni_data_slot_destroy(lvni_data_slot *slot);
+/* All samples are done: close the gaps of unreadable ones, keeping the order, and set sizes and
+ * versions of the tensors. */
+void lvni_data_slot_finish(lvni_data_slot *slot, const lvni_data_slot_layout *layout);
 
 struct lvni_data_loader {
     lvni_data_loader_options o; /* o.plan points to `plan` */

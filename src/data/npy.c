@@ -1,6 +1,6 @@
-/* Reading and writing .npy (npy.h). The header is a Python dictionary literal with three keys,
+/* Reading and writing .npy (array.h). The header is a Python dictionary literal with three keys,
  * which a reader of exactly that takes apart. */
-#include "data/npy.h"
+#include "data/array.h"
 
 #include "core/alloc.h"
 #include "core/vfs.h"
@@ -39,18 +39,18 @@ static bool take(text *t, char c)
     return false;
 }
 
-static bool take_argument(text *t, const char *word)
+static bool take_constant(text *t, const char *constant)
 {
-    const size_t n = strlen(word);
+    const size_t n = strlen(constant);
     skip_spaces(t);
-    if ((size_t)(t->end - t->at) >= n && memcmp(t->at, word, n) == 0) {
+    if ((size_t)(t->end - t->at) >= n && memcmp(t->at, constant, n) == 0) {
         t->at += n;
         return true;
     }
     return false;
 }
 
-/* A quoted word shorter than `room`, without escapes. */
+/* A quoted string shorter than `room`, without escapes. */
 static bool take_quoted(text *t, char *out, size_t room)
 {
     skip_spaces(t);
@@ -141,8 +141,8 @@ static lvn_status parse_dictionary(text t, const char *name, lvni_data_array *ou
                          name, descr[0] != '\0' ? descr : "of a record");
             }
         } else if (good && strcmp(key, "fortran_order") == 0) {
-            out->fortran = take_argument(&t, "True");
-            good = order = out->fortran || take_argument(&t, "False");
+            out->fortran = take_constant(&t, "True");
+            good = order = out->fortran || take_constant(&t, "False");
         } else if (good && strcmp(key, "shape") == 0) {
             ndim = take_shape(&t, shape);
             good = ndim >= 0;

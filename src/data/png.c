@@ -7,7 +7,7 @@
 #include <spng.h>
 #include <string.h>
 
-/* Of what is no pixel (texts, profiles), unpacked: one such chunk, all of them. */
+/* Limits of unpacked texts and profiles: one such chunk, all of them. */
 enum { CHUNK_BYTES = 32 << 20, CHUNKS_BYTES = 48 << 20 };
 
 static const uint8_t signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
@@ -17,8 +17,8 @@ bool lvni_data_png_is(const uint8_t *bytes, size_t n)
     return n >= sizeof signature && memcmp(bytes, signature, sizeof signature) == 0;
 }
 
-/* An allocation of the decoder failed: libspng and zlib do not always say so, and an image must
- * not pass for a damaged one. */
+/* An allocation of the decoder failed: libspng and zlib do not always report that, and the
+ * image must not count as damaged. */
 static _Thread_local bool starved;
 
 static void *noted(void *p)

@@ -1,7 +1,7 @@
-/* Resizing as Pillow does it (resize.h). A weight of 22 bits and a sign is cut into two of 16 bits,
- * high * 2^11 + low: sums of both are multiplied and added in pairs, and put together give the
- * exact sum. */
-#include "data/resize.h"
+/* Resizing as Pillow does it (resample.h). A weight of 22 bits and a sign is cut into two of 16
+ * bits, high * 2^11 + low: sums of both are multiplied and added in pairs, and put together give
+ * the exact sum. */
+#include "data/resample.h"
 
 #include "core/math.h"
 

@@ -1,9 +1,91 @@
-/* The order of an epoch (sampler.h). */
+/* The samples of each class, and the order of an epoch (sampler.h). */
 #include "data/sampler.h"
 
+#include "core/alloc.h"
 #include "core/rng.h"
+#include "data/dataset.h"
 
 #include <string.h>
+
+/* ---- samples of each class ---- */
+
+static int64_t label_of(const lvn_dataset *d, int64_t position)
+{
+    return d->cls->label(d, lvni_data_dataset_index(d, position));
+}
+
+static lvn_status count(const lvn_dataset *d, lvni_data_class_lists *c)
+{
+    for (int64_t i = 0; i < c->n; i++) {
+        const int64_t label = label_of(d, i);
+        LVN_ARG(label >= 0 && label < c->n_classes,
+                "sample %lld of the dataset %s has label %lld, but there are %d classes",
+                (long long)lvni_data_dataset_index(d, i), d->cls->name, (long long)label,
+                c->n_classes);
+        c->begin[label + 1]++;
+    }
+    for (int k = 0; k < c->n_classes; k++) {
+        c->begin[k + 1] += c->begin[k];
+    }
+    return LVN_OK;
+}
+
+/* begin[k] moves to the end of its class, which is the beginning of the next one. */
+static void fill(const lvn_dataset *d, lvni_data_class_lists *c)
+{
+    for (int64_t i = 0; i < c->n; i++) {
+        c->position[c->begin[label_of(d, i)]++] = (uint32_t)i;
+    }
+    for (int k = c->n_classes; k > 0; k--) {
+        c->begin[k] = c->begin[k - 1];
+    }
+    c->begin[0] = 0;
+    for (int k = 0; k < c->n_classes; k++) {
+        if (lvni_data_class_count(c, k) > 0) {
+            c->filled[c->n_filled++] = k;
+        }
+    }
+}
+
+lvn_status lvni_data_class_lists_create(const lvn_dataset *d, lvni_data_class_lists **out)
+{
+    *out = NULL;
+    const int64_t n = d->cls->length(d);
+    if (d->n_classes < 1 || d->cls->label == NULL || n > (int64_t)UINT32_MAX) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "the dataset %s does not list the classes of its samples",
+                 d->cls->name);
+    }
+    lvni_data_class_lists *c = LVNI_NEW(LVNI_TAG_DATA, lvni_data_class_lists);
+    if (c == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    c->n_classes = d->n_classes;
+    c->n = n;
+    c->begin = lvni_core_calloc(LVNI_TAG_DATA, (size_t)c->n_classes + 1, sizeof *c->begin);
+    c->position = lvni_core_calloc(LVNI_TAG_DATA, (size_t)n, sizeof *c->position);
+    c->filled = lvni_core_calloc(LVNI_TAG_DATA, (size_t)c->n_classes, sizeof *c->filled);
+    const bool room = c->begin != NULL && c->position != NULL && c->filled != NULL;
+    const lvn_status s = room ? count(d, c) : LVN_ERR_MEMORY;
+    if (s != LVN_OK) {
+        lvni_data_class_lists_destroy(c);
+        return s;
+    }
+    fill(d, c);
+    *out = c;
+    return LVN_OK;
+}
+
+void lvni_data_class_lists_destroy(lvni_data_class_lists *c)
+{
+    if (c != NULL) {
+        lvni_core_free(c->begin);
+        lvni_core_free(c->position);
+        lvni_core_free(c->filled);
+        lvni_core_free(c);
+    }
+}
+
+/* ---- orders ---- */
 
 void lvni_data_sampler_order(uint64_t seed, uint32_t epoch, uint32_t n, uint32_t *order)
 {

@@ -1,9 +1,31 @@
-/* The order of an epoch, from (seed, epoch) alone: the Fisher-Yates shuffle of the law (design.md
- * 2). The loader asks; tests/unit/data/order.py is the same in Python. */
+/* The order of an epoch, from (seed, epoch) alone: the Fisher-Yates shuffle of
+ * docs/reproducibility.md, or draws balanced over the classes. Called by the loader; the lists of
+ * each class also serve the recipes' class weights. tests/unit/data/order.py is the same in
+ * Python. */
 #ifndef LEVIN_DATA_SAMPLER_H
 #define LEVIN_DATA_SAMPLER_H
 
-#include "data/class_lists.h"
+#include <levin/data.h>
+
+/* The samples of each class, from the labels that a dataset knows without decoding. */
+typedef struct lvni_data_class_lists {
+    int n_classes;
+    int64_t n;
+    int64_t *begin;     /* n_classes + 1: class k has positions begin[k] .. begin[k + 1] - 1 of */
+    uint32_t *position; /* n positions in the dataset, ascending within a class */
+    int *filled;        /* the n_filled classes that have samples, ascending */
+    int n_filled;
+} lvni_data_class_lists;
+
+/* LVN_ERR_UNSUPPORTED: the dataset has no classes, or does not know its labels. LVN_ERR_INVALID: a
+ * label is out of range. */
+lvn_status lvni_data_class_lists_create(const lvn_dataset *dataset, lvni_data_class_lists **out);
+void lvni_data_class_lists_destroy(lvni_data_class_lists *lists); /* NULL is fine */
+
+static inline int64_t lvni_data_class_count(const lvni_data_class_lists *lists, int k)
+{
+    return lists->begin[k + 1] - lists->begin[k];
+}
 
 /* order[0 .. n-1] becomes a permutation of 0 .. n-1: order[p] is the sample at position p of the
  * epoch. n < 2^32. For i = n-1 down to 1 entries i and j are swapped, j drawn below i+1 from the

@@ -32,5 +32,8 @@ lvn_status lvni_data_shapes_create(const lvni_data_shapes_options *options, cons
                                    lvn_dataset **out);
 /* Draw image `sample` into rgb (size, size, 3). */
 void lvni_data_shapes_draw(uint64_t seed, int64_t sample, int classes, int size, uint8_t *rgb);
+/* Signed distance from (x, y) to the outline of shape 0..9, negative inside; every shape lies
+ * within the unit circle around (0, 0). Same bits everywhere. */
+float lvni_data_shapes_distance(int shape, float x, float y);
 
 #endif

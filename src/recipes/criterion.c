@@ -3,7 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/vfs.h"
-#include "data/class_lists.h"
+#include "data/sampler.h"
 
 #include <levin/ops.h>
 #include <math.h>

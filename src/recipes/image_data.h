@@ -7,7 +7,7 @@
 #include "core/str.h"
 #include "data/array_images.h"
 #include "data/augment.h"
-#include "data/folder_scan.h"
+#include "data/image_folder.h"
 #include "data/shapes.h"
 #include "recipes/preprocess.h"
 
@@ -26,7 +26,7 @@ typedef struct lvni_recipes_image_source {
 
 extern const lvni_core_option_table lvni_recipes_image_options; /* data labels data.* */
 
-/* In a run directory: the images it was trained with (folder_index.h). */
+/* In a run directory: the images it was trained with (folder_index.c). */
 #define LVNI_RUN_INDEX "data.index"
 
 /* Before anything is read: LVN_ERR_USAGE when data= is missing, wrong, or not there. */

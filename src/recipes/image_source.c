@@ -4,9 +4,8 @@
 
 #include "core/alloc.h"
 #include "data/image.h"
-#include "data/folder_layout.h"
 #include "data/image_folder.h"
-#include "data/split.h"
+#include "data/dataset.h"
 #include "log/run_log.h"
 #include "trainer/identity.h"
 

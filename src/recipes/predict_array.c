@@ -6,7 +6,7 @@
 #include "core/escape.h"
 #include "core/math.h"
 #include "core/vfs.h"
-#include "data/npy.h"
+#include "data/array.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
 #include "recipes/accelerator.h"

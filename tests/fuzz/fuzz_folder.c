@@ -5,7 +5,7 @@
 #include "core/alloc.h"
 #include "core/escape.h"
 #include "core/vfs.h"
-#include "data/folder_scan.h"
+#include "data/image_folder.h"
 
 #include <fcntl.h>
 #include <ftw.h>

@@ -2,7 +2,7 @@
 #include "fuzz_array.h"
 
 #include "core/alloc.h"
-#include "data/idx.h"
+#include "data/array.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "fuzz_array.h"
 
 #include "core/alloc.h"
-#include "data/npy.h"
+#include "data/array.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

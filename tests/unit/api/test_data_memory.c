@@ -4,7 +4,7 @@
 
 #include "data/array.h"
 #include "data/image.h"
-#include "data/folder_scan.h"
+#include "data/image_folder.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 
 #include "core/alloc.h"
 #include "data/array_images.h"
-#include "data/npy.h"
+#include "data/array.h"
 #include "data/shapes.h"
 #include "images_support.h"
 

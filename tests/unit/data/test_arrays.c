@@ -9,8 +9,6 @@
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "data/array.h"
-#include "data/idx.h"
-#include "data/npy.h"
 #include "images_support.h"
 
 #include <errno.h>

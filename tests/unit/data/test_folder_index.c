@@ -8,7 +8,7 @@
 
 #include "core/alloc.h"
 #include "core/vfs.h"
-#include "data/folder_scan.h"
+#include "data/image_folder.h"
 #include "data/image.h"
 #include "images_support.h"
 

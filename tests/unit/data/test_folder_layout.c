@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "core/alloc.h"
-#include "data/folder_scan.h"
+#include "data/folder_impl.h"
 #include "images_support.h"
 
 #include <stdio.h>

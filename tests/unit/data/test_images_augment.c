@@ -7,7 +7,7 @@
 
 #include "core/rng.h"
 #include "data/augment.h"
-#include "data/colour.h"
+#include "data/effects.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -8,8 +8,7 @@
 
 #include "core/rng.h"
 #include "data/augment.h"
-#include "data/blur.h"
-#include "data/colour.h"
+#include "data/effects.h"
 #include "golden_augment.h"
 
 #include <math.h>

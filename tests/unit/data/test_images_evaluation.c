@@ -157,7 +157,7 @@ static void photo_read(lvni_data_image_scan *scan, const struct golden_photo *g,
 }
 
 /* The bytes of Pillow, but at most one level off where another libjpeg decodes, and of the one tall
- * photo (resize.h). */
+ * photo (resample.h). */
 static void photos_are_torchvisions(void **state)
 {
     (void)state;

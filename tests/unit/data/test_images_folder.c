@@ -9,7 +9,6 @@
 #include "core/rng.h"
 #include "data/dataset.h"
 #include "data/image_folder.h"
-#include "data/split.h"
 #include "images_support.h"
 
 #include <pthread.h>
@@ -191,7 +190,7 @@ static void unreadable_images_are_errors_of_their_own(void **state)
     images_remove_folder(f);
 }
 
-/* The rule of split.h, written once more. */
+/* The rule of dataset.h, written once more. */
 static void split_takes_a_seeded_part_of_every_class(void **state)
 {
     (void)state;

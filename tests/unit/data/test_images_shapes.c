@@ -7,9 +7,7 @@
 
 #include "data/contact_sheet.h"
 #include "data/dataset.h"
-#include "data/font5x7.h"
 #include "data/shapes.h"
-#include "data/shapes_outline.h"
 #include "images_support.h"
 
 #include <math.h>

@@ -1,0 +1,101 @@
+/* What the files that list a folder share: the walk over names (folder_walk.c), the headers of the
+ * images (folder_headers.c), the layout (folder_layout.c), the index file (folder_index.c) and the
+ * classes (folder_classes.c). image_folder.c calls them in this order. */
+#ifndef LEVIN_DATA_FOLDER_IMPL_H
+#define LEVIN_DATA_FOLDER_IMPL_H
+
+#include "data/image_folder.h"
+
+/* ---- the walk: names of all images below a folder ---- */
+
+/* A folder that was listed, and how to see that it has changed since. */
+typedef struct lvni_data_walk_folder {
+    size_t name_at;   /* in lvni_data_walk.names; "" is the root */
+    int64_t mtime_ns; /* before it was listed */
+    int64_t inode;
+} lvni_data_walk_folder;
+
+typedef struct lvni_data_walk {
+    char *names; /* paths below the root, zero-terminated */
+    size_t used, room;
+    size_t *name_at; /* (n) offsets, after sorting in byte order */
+    int64_t n, n_room;
+    lvni_data_walk_folder *folders; /* (n_folders) */
+    int64_t n_folders, folder_room;
+    lvni_data_walk_size *size; /* (n); NULL: not read */
+    int64_t size_room;
+    int64_t start_ns; /* of the first lvni_data_walk_add, on the clock of the file times */
+    /* entries whose target may become an image or a folder without any listed folder changing:
+     * links that lead nowhere */
+    int64_t n_blind;
+    size_t blind_at; /* the first of them, in names */
+    lvni_data_ignored ignored;
+} lvni_data_walk;
+
+bool lvni_data_name_is_dropping(const char *name);
+bool lvni_data_name_is_image(const char *name); /* .jpg, .jpeg, .png, in any case */
+/* Count files of the kind of `name`. */
+void lvni_data_ignored_add(lvni_data_ignored *ignored, const char *name, int64_t count);
+void lvni_data_ignored_merge(lvni_data_ignored *ignored, const lvni_data_ignored *more);
+
+/* Add every image below root/under (under may be ""), through sub-folders and links. A link to a
+ * folder that it lies in is LVN_ERR_USAGE. */
+lvn_status lvni_data_walk_add(lvni_data_walk *walk, const char *root, const char *under);
+/* The same for a folder that is not listed itself, only looked at: root/under. */
+lvn_status lvni_data_walk_watch(lvni_data_walk *walk, const char *root, const char *under);
+lvn_status lvni_data_walk_add_name(lvni_data_walk *walk, const char *name);
+lvn_status lvni_data_walk_add_folder(lvni_data_walk *walk, const char *name, int64_t mtime_ns,
+                                     int64_t inode);
+/* Room in walk->size for every name. */
+lvn_status lvni_data_walk_add_sizes(lvni_data_walk *walk);
+/* In byte order, from the name `first` on. */
+void lvni_data_walk_sort(lvni_data_walk *walk, int64_t first);
+void lvni_data_walk_free(lvni_data_walk *walk);
+
+/* ---- headers: size of each image, or that it is damaged, bytes and time of its file ---- */
+
+enum { LVNI_DAMAGE_NAMED = 20 }; /* images that are named */
+
+typedef struct lvni_data_header {
+    int64_t bytes, time_ns; /* of the file; 0 0 when it is not there */
+    int width, height;      /* pixels as stored; 0 0: damaged */
+} lvni_data_header;
+
+/* The damaged images of a folder, collected for lvni_data_damage_report. */
+typedef struct lvni_data_damage {
+    int64_t n;
+    lvni_core_str first; /* what is wrong with the first */
+    lvni_core_str names; /* of the others */
+} lvni_data_damage;
+
+/* Look at root/name. An image that cannot be opened or understood is noted; only LVN_ERR_MEMORY
+ * is returned. */
+lvn_status lvni_data_header_read(lvni_data_scratch *scratch, const char *root, const char *name,
+                                 lvni_data_header *out, lvni_data_damage *damage);
+/* The same for n images, with several threads where there are many: waiting for a disk or a
+ * network takes longer than looking. */
+lvn_status lvni_data_headers_read(const char *root, const char *names, const size_t *name_at,
+                                  int64_t n, lvni_data_header *out, lvni_data_damage *damage);
+/* Bytes and time alone. False: no such file. */
+bool lvni_data_header_stat(const char *root, const char *name, lvni_data_header *out);
+/* "2 of 14 images cannot be used: PATH: what is wrong with it; also b/2.jpg", appended; nothing
+ * when none is damaged. Frees *damage. */
+lvn_status lvni_data_damage_report(lvni_data_damage *damage, int64_t of, lvni_core_str *out);
+
+/* ---- layout, index, classes ---- */
+
+/* LVN_ERR_USAGE when all folders right below the root hold the same sub-folders (two or more), and
+ * no images of their own: names of a sorted walk without parts. */
+lvn_status lvni_data_folder_check_nested(const char *root, const lvni_data_walk *walk);
+/* Fill an empty walk: from the file, or by `list` (which walks root and sorts). kind: which list of
+ * the folder (0: all below it); one of another kind is left as it is. LVN_ERR_USAGE when FILE would
+ * lie in the folder or below: writing it there changes the folder, and the index would never be
+ * taken. LVN_ERR_CORRUPT: FILE is damaged (a run's own file is made again); LVN_ERR_IO. */
+lvn_status lvni_data_folder_index_open(lvni_data_index *index, const char *root, int kind,
+                                       lvn_status (*list)(void *user, lvni_data_walk *walk),
+                                       void *user, lvni_data_walk *walk);
+/* Classes and labels of an opened list; walk: as it was listed. */
+lvn_status lvni_data_image_scan_label(lvni_data_image_scan *scan, lvni_data_scan_mode mode,
+                                      const lvni_data_walk *walk);
+
+#endif
