@@ -1,5 +1,5 @@
-"""Gloo's side of bench_allreduce.c, which starts it: torch.distributed's all_reduce of floats, sizes as there, one line
-"bytes microseconds" each.
+"""Gloo's side of bench_allreduce.c, which starts it: torch.distributed's all_reduce of floats,
+sizes as there, one line "bytes microseconds" each.
 
 usage: allreduce_gloo.py WORLD LEAST_BYTES MOST_BYTES BUDGET_S [RANK PORT]
 """

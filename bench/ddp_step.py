@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""PyTorch's side of bench_ddp: training steps of a torchvision network under DistributedDataParallel with Gloo, two processes of THREADS
-threads, on the weights and samples of a file.
+"""PyTorch's side of bench_ddp: training steps of a torchvision network under
+DistributedDataParallel with Gloo, two processes of THREADS threads, on the weights and samples of a
+file.
 
-usage: ddp_step.py NET FILE LAYOUT PRECISION THREADS, started by bench_ddp; rank 0 starts rank 1 with its PORT behind that. FILE is
-safetensors: parameters with levin's layout (OHWI), image (N, H, W, C), label, order (STEPS, N): the samples of each step, half of them
-for each rank. For every number n on a line of its input it runs n steps and answers with one line: seconds per step, seconds of all cores per
-step, then the n losses. Before that it answers "ready", or "absent" and the reason.
+usage: ddp_step.py NET FILE LAYOUT PRECISION THREADS, started by bench_ddp; rank 0 starts rank 1
+with its PORT behind that. FILE is
+safetensors: parameters with levin's layout (OHWI), image (N, H, W, C), label, order (STEPS, N): the
+samples of each step, half of them for each rank. For every number n on a line of its input it runs
+n steps and answers with one line: seconds per step, seconds of all cores per step, then the n
+losses. Before that it answers "ready", or "absent" and the reason.
 """
 
 import socket

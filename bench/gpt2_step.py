@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""PyTorch's side of bench_gpt2_step: training steps of GPT-2 on the weights and the batch of a file.
+"""PyTorch's side of bench_gpt2_step: training steps of GPT-2 on the weights and the batch of a
+file.
 
-usage: gpt2_step.py HEADS FILE OPTIMIZER PRECISION THREADS, started by bench_gpt2_step. FILE is safetensors: parameters with levin's
-names and layout (weights (out, in)), ids (N, T), label (N, T). OPTIMIZER: loop or foreach, PyTorch's two ways of AdamW. For every
-number n on a line of its input it runs n steps and answers with one line: seconds per step, seconds of all cores per step, then the n
-losses. Before that it answers "ready", or "absent" and the reason.
+usage: gpt2_step.py HEADS FILE OPTIMIZER PRECISION THREADS, started by bench_gpt2_step. FILE is
+safetensors: parameters with levin's
+names and layout (weights (out, in)), ids (N, T), label (N, T). OPTIMIZER: loop or foreach,
+PyTorch's two ways of AdamW. For every number n on a line of its input it runs n steps and answers
+with one line: seconds per step, seconds of all cores per step, then the n losses. Before that it
+answers "ready", or "absent" and the reason.
 """
 
 import json

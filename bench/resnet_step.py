@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""PyTorch's side of bench_resnet_step: training steps of a torchvision network on the weights and the batch of a file.
+"""PyTorch's side of bench_resnet_step: training steps of a torchvision network on the weights and
+the batch of a file.
 
-usage: resnet_step.py NET FILE LAYOUT PRECISION THREADS, started by bench_resnet_step. FILE is safetensors: parameters with
-levin's layout (OHWI), image (N, H, W, C), label. For every number n on a line of its input it runs n steps and answers with
-one line: seconds per step, seconds of all cores per step, then the n losses. Before that it answers "ready", or "absent" and the reason.
+usage: resnet_step.py NET FILE LAYOUT PRECISION THREADS, started by bench_resnet_step. FILE is
+safetensors: parameters with
+levin's layout (OHWI), image (N, H, W, C), label. For every number n on a line of its input it runs
+n steps and answers with one line: seconds per step, seconds of all cores per step, then the n
+losses. Before that it answers "ready", or "absent" and the reason.
 """
 
 import json

@@ -1,8 +1,10 @@
-"""What the tests of bad input share: a trained model, small images, and ways to run the program and look at what it left.
+"""What the tests of bad input share: a trained model, small images, and ways to run the program and
+look at what it left.
 
-Each case runs the program itself and looks at three things: the exit code (the table of src/core/error.h), the message on
-standard error (what, where, which value, what to do), and the files: nothing that was there is lost, nothing half written stays.
-Python's standard library only. The program's path is the first argument, names of cases may follow.
+Each case runs the program itself and looks at three things: the exit code (the table of
+src/core/error.h), the message on standard error (what, where, which value, what to do), and the
+files: nothing that was there is lost, nothing half written stays. Python's standard library only.
+The program's path is the first argument, names of cases may follow.
 """
 
 import base64
@@ -21,25 +23,28 @@ import zlib
 LEVIN = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 OK, FAILURE, USAGE, REQUEUE, SIGINT, SIGTERM = 0, 1, 64, 85, 130, 143
 WAIT_S = 60
-NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+OTHER_USER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
-# 24 x 16 pixels: 8 columns of 250, then 16 of 20; blocks of one colour, so that decoding gives exactly these values.
+# 24 x 16 pixels: 8 columns of 250, then 16 of 20; blocks of one colour, so that decoding gives
+# exactly these values.
 JPEG = base64.b64decode(
-    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAgGBgcGBQgHBwcJCQgKDBQNDAsLDBkSEw8UHRofHh0aHBwgJC4nICIsIxwcKDcpLDAxNDQ0Hyc5PT"
-    "gyPC4zNDL/2wBDAQkJCQwLDBgNDRgyIRwhMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjL/wAARCAAQ"
-    "ABgDAREAAhEBAxEB/8QAHwAAAQUBAQEBAQEAAAAAAAAAAAECAwQFBgcICQoL/8QAtRAAAgEDAwIEAwUFBAQAAAF9AQIDAAQRBRIhMUEGE1FhBy"
-    "JxFDKBkaEII0KxwRVS0fAkM2JyggkKFhcYGRolJicoKSo0NTY3ODk6Q0RFRkdISUpTVFVWV1hZWmNkZWZnaGlqc3R1dnd4eXqDhIWGh4iJipKT"
-    "lJWWl5iZmqKjpKWmp6ipqrKztLW2t7i5usLDxMXGx8jJytLT1NXW19jZ2uHi4+Tl5ufo6erx8vP09fb3+Pn6/8QAHwEAAwEBAQEBAQEBAQAAAA"
-    "AAAAECAwQFBgcICQoL/8QAtREAAgECBAQDBAcFBAQAAQJ3AAECAxEEBSExBhJBUQdhcRMiMoEIFEKRobHBCSMzUvAVYnLRChYkNOEl8RcYGRom"
-    "JygpKjU2Nzg5OkNERUZHSElKU1RVVldYWVpjZGVmZ2hpanN0dXZ3eHl6goOEhYaHiImKkpOUlZaXmJmaoqOkpaanqKmqsrO0tba3uLm6wsPExc"
-    "bHyMnK0tPU1dbX2Nna4uPk5ebn6Onq8vP09fb3+Pn6/9oADAMBAAIRAxEAPwD3qgD4ZoAKAPuagD4ZoAKAP//Z"
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAgGBgcGBQgHBwcJCQgKDBQNDAsLDBkSEw8UHRofHh0aHBwgJC4nICIsIxwc"
+    "KDcpLDAxNDQ0Hyc5PTgyPC4zNDL/2wBDAQkJCQwLDBgNDRgyIRwhMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIy"
+    "MjIyMjIyMjIyMjIyMjIyMjIyMjL/wAARCAAQABgDAREAAhEBAxEB/8QAHwAAAQUBAQEBAQEAAAAAAAAAAAECAwQFBgcI"
+    "CQoL/8QAtRAAAgEDAwIEAwUFBAQAAAF9AQIDAAQRBRIhMUEGE1FhByJxFDKBkaEII0KxwRVS0fAkM2JyggkKFhcYGRol"
+    "JicoKSo0NTY3ODk6Q0RFRkdISUpTVFVWV1hZWmNkZWZnaGlqc3R1dnd4eXqDhIWGh4iJipKTlJWWl5iZmqKjpKWmp6ip"
+    "qrKztLW2t7i5usLDxMXGx8jJytLT1NXW19jZ2uHi4+Tl5ufo6erx8vP09fb3+Pn6/8QAHwEAAwEBAQEBAQEBAQAAAAAA"
+    "AAECAwQFBgcICQoL/8QAtREAAgECBAQDBAcFBAQAAQJ3AAECAxEEBSExBhJBUQdhcRMiMoEIFEKRobHBCSMzUvAVYnLR"
+    "ChYkNOEl8RcYGRomJygpKjU2Nzg5OkNERUZHSElKU1RVVldYWVpjZGVmZ2hpanN0dXZ3eHl6goOEhYaHiImKkpOUlZaX"
+    "mJmaoqOkpaanqKmqsrO0tba3uLm6wsPExcbHyMnK0tPU1dbX2Nna4uPk5ebn6Onq8vP09fb3+Pn6/9oADAMBAAIRAxEA"
+    "PwD3qgD4ZoAKAPuagD4ZoAKAP//Z"
 )
 GREY_JPEG = base64.b64decode(
-    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAgGBgcGBQgHBwcJCQgKDBQNDAsLDBkSEw8UHRofHh0aHBwgJC4nICIsIxwcKDcpLDAxNDQ0Hyc5PT"
-    "gyPC4zNDL/wAALCAAQABgBAREA/8QAHwAAAQUBAQEBAQEAAAAAAAAAAAECAwQFBgcICQoL/8QAtRAAAgEDAwIEAwUFBAQAAAF9AQIDAAQRBRIh"
-    "MUEGE1FhByJxFDKBkaEII0KxwRVS0fAkM2JyggkKFhcYGRolJicoKSo0NTY3ODk6Q0RFRkdISUpTVFVWV1hZWmNkZWZnaGlqc3R1dnd4eXqDhI"
-    "WGh4iJipKTlJWWl5iZmqKjpKWmp6ipqrKztLW2t7i5usLDxMXGx8jJytLT1NXW19jZ2uHi4+Tl5ufo6erx8vP09fb3+Pn6/9oACAEBAAA/APeq"
-    "+GaK+5q+GaK//9k="
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAgGBgcGBQgHBwcJCQgKDBQNDAsLDBkSEw8UHRofHh0aHBwgJC4nICIsIxwc"
+    "KDcpLDAxNDQ0Hyc5PTgyPC4zNDL/wAALCAAQABgBAREA/8QAHwAAAQUBAQEBAQEAAAAAAAAAAAECAwQFBgcICQoL/8QA"
+    "tRAAAgEDAwIEAwUFBAQAAAF9AQIDAAQRBRIhMUEGE1FhByJxFDKBkaEII0KxwRVS0fAkM2JyggkKFhcYGRolJicoKSo0"
+    "NTY3ODk6Q0RFRkdISUpTVFVWV1hZWmNkZWZnaGlqc3R1dnd4eXqDhIWGh4iJipKTlJWWl5iZmqKjpKWmp6ipqrKztLW2"
+    "t7i5usLDxMXGx8jJytLT1NXW19jZ2uHi4+Tl5ufo6erx8vP09fb3+Pn6/9oACAEBAAA/APeq+GaK+5q+GaK//9k="
 )
 
 
@@ -79,7 +84,7 @@ def read(path):
 
 
 def with_orientation(jpeg, value):
-    """The JPEG with an Exif segment that says how it is to be turned."""
+    """The JPEG with an Exif segment: how it is to be turned."""
     exif = b"Exif\0\0II*\0\x08\0\0\0\x01\0" + struct.pack("<HHIHHI", 0x0112, 3, 1, value, 0, 0)
     return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif + jpeg[2:]
 
@@ -113,7 +118,7 @@ class Case(unittest.TestCase):
         photos(f"{cls.shared}/photos")
         cls.model = f"{cls.shared}/model"
         done = subprocess.run(
-            [LEVIN] + cls.words(f"{cls.shared}/photos", cls.model),
+            [LEVIN] + cls.arguments(f"{cls.shared}/photos", cls.model),
             capture_output=True,
             text=True,
             timeout=WAIT_S,
@@ -133,7 +138,7 @@ class Case(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
 
     @staticmethod
-    def words(data, out, *more):
+    def arguments(data, out, *more):
         return [
             "train",
             "classify",
@@ -146,11 +151,12 @@ class Case(unittest.TestCase):
             *more,
         ]
 
-    def levin(self, words, code, expects=(), env=None, before=()):
-        """Run it; `says`: pieces of the message on standard error; of a run that succeeds, which reports on standard output, on either.
-        Returns standard output and standard error. code None: any."""
+    def levin(self, arguments, code, expects=(), env=None, before=()):
+        """Run it; `expects`: pieces of the message on standard error; of a run that succeeds, which
+        reports on standard output, on either. Returns standard output and standard error. code
+        None: any."""
         done = subprocess.run(
-            [*before, LEVIN, *words],
+            [*before, LEVIN, *arguments],
             capture_output=True,
             text=True,
             timeout=WAIT_S,
@@ -158,7 +164,7 @@ class Case(unittest.TestCase):
             env=dict(os.environ, **(env or {})),
         )
         reported = (
-            f"levin {' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
+            f"levin {' '.join(arguments)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
         )
         if code is not None:
             self.assertEqual(done.returncode, code, reported)
@@ -180,16 +186,18 @@ class Case(unittest.TestCase):
         )  # of the undefined-behaviour sanitizer
         return done.stdout, done.stderr
 
-    def refused(self, words, expects, code=USAGE):
+    def refused(self, arguments, expects, code=USAGE):
         """A training that must not begin: no run directory appears."""
-        self.levin(self.words(self.photos, self.out) + words, code, expects)
+        self.levin(self.arguments(self.photos, self.out) + arguments, code, expects)
         self.assertFalse(os.path.exists(self.out))
 
     def train(self, *more, data=None, code=OK, expects=(), **how):
-        return self.levin(self.words(data or self.photos, self.out, *more), code, expects, **how)
+        return self.levin(
+            self.arguments(data or self.photos, self.out, *more), code, expects, **how
+        )
 
     def keeps_the_sentence(self, reported):
-        """train.log ends with what the person was told."""
+        """train.log ends with the error that was printed."""
         printed = [
             line.split(": ", 1)[1] for line in reported.splitlines() if line.startswith("error: ")
         ]
@@ -229,19 +237,20 @@ class Case(unittest.TestCase):
         with open(f"{self.dir}/small/filler", "wb") as f:
             f.write(b"\0" * (info.f_bavail * info.f_bsize - leave))
 
-    def nobody(self):
-        """The words before a command that make it an ordinary user's; skips where that cannot be arranged."""
+    def other_user(self):
+        """The words before a command that make it an ordinary user's; skips where that cannot be
+        arranged."""
         if os.getuid() != 0:
             return []
         if shutil.which("setpriv") is None:
-            self.skipTest("root, and no setpriv to become somebody else")
-        if subprocess.run([*NOBODY, LEVIN, "--version"], capture_output=True).returncode != 0:
+            self.skipTest("root, and no setpriv to become another user")
+        if subprocess.run([*OTHER_USER, LEVIN, "--version"], capture_output=True).returncode != 0:
             self.skipTest(f"an ordinary user cannot run {LEVIN}")
-        return NOBODY
+        return OTHER_USER
 
     def start(self, *more, **how):
         """A training without an end, returned when its first metrics are written."""
-        words = [
+        arguments = [
             "train",
             "classify",
             "data=builtin:shapes",
@@ -255,7 +264,7 @@ class Case(unittest.TestCase):
             *more,
         ]
         p = subprocess.Popen(
-            [*how.get("before", ()), LEVIN, *words],
+            [*how.get("before", ()), LEVIN, *arguments],
             stdout=how.get("stdout", subprocess.DEVNULL),
             stderr=subprocess.PIPE,
             text=True,

@@ -51,9 +51,9 @@ class Case(unittest.TestCase):
 
     def launch(self, *options, sh=None, program=None, code=0, stdin=None, env=None, seconds=WAIT_S):
         """Runs it to its end; returns standard output and standard error."""
-        words = self.command(*options, program=program or ["sh", "-c", sh])
+        arguments = self.command(*options, program=program or ["sh", "-c", sh])
         done = subprocess.run(
-            words,
+            arguments,
             cwd=self.dir,
             env=dict(CLEAN, **(env or {})),
             input=stdin,
@@ -62,7 +62,7 @@ class Case(unittest.TestCase):
             timeout=seconds,
             **({} if stdin is not None else {"stdin": subprocess.DEVNULL}),
         )
-        reported = f"{' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
+        reported = f"{' '.join(arguments)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
         self.assertEqual(done.returncode, code, reported)
         self.assertNotIn("Sanitizer", done.stderr, reported)
         self.assertNotIn("runtime error:", done.stderr, reported)
@@ -108,7 +108,7 @@ class Case(unittest.TestCase):
             for file in os.listdir(self.dir):
                 if file.startswith(name + "."):
                     with open(f"{self.dir}/{file}", encoding="utf-8") as f:
-                        found += [int(word) for word in f.read().split()]
+                        found += [int(number) for number in f.read().split()]
             return found
 
         self.wait_for(lambda: len(read()) >= n, what="the ranks did not start")

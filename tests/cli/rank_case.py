@@ -1,5 +1,6 @@
-"""What the tests of failing ranks share: a run of several, a way to hurt one of them, and what must be so afterwards: the end in time, the exit code,
-the sentence, no process, no shared memory, no temporary file."""
+"""What the tests of failing ranks share: a run of several, a way to hurt one of them, and what must
+be so afterwards: the end in time, the exit code, the sentence, no process, no shared memory, no
+temporary file."""
 
 import os
 import re
@@ -23,12 +24,13 @@ SHAPES = [
     "log_every_n_steps=1",
 ]
 
-# A rank that crashes here was sent the signal: no matter for AddressSanitizer, which would leave with a code of its own.
+# A rank that crashes here was sent the signal: no matter for AddressSanitizer, which would leave
+# with a code of its own.
 SIGNALS = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "handle_segv=0"]))
 
 
 def shared_memory():
-    """Names that others see: ours are none of them, whoever else works on this machine. The fuzz
+    """Names that others see: levin uses none, and other programs on this machine may. The fuzz
     tests have their folders there."""
     names = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
     return [name for name in names if re.search("lev|lvn", name) and "-fuzz-" not in name]
@@ -42,9 +44,9 @@ class RankCase(Case):
         os.chmod(self.tmp, 0o777)
         self.shared_before = shared_memory()
 
-    def start_ranks(self, words, env=None):
+    def start_ranks(self, arguments, env=None):
         p = subprocess.Popen(
-            words,
+            arguments,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -55,11 +57,11 @@ class RankCase(Case):
         self.addCleanup(self.end, p)
         return p
 
-    def begin(self, *words, env=None):
-        return self.start_ranks([LEVIN, "train", "classify", *words, f"out={self.out}"], env)
+    def begin(self, *arguments, env=None):
+        return self.start_ranks([LEVIN, "train", "classify", *arguments, f"out={self.out}"], env)
 
-    def begin_with(self, script, *words, env=None):
-        """As begin, but each of the three ranks first does what the shell script says; $RANK is known to it."""
+    def begin_with(self, script, *arguments, env=None):
+        """As begin; each of the three ranks first runs the shell script, which knows $RANK."""
         return self.start_ranks(
             [
                 LEVIN,
@@ -72,7 +74,7 @@ class RankCase(Case):
                 self.out,
                 "--keep-logs=started",
                 "--accelerator",
-                "sim" if "accelerator=sim" in words else "cpu",
+                "sim" if "accelerator=sim" in arguments else "cpu",
                 "--",
                 "sh",
                 "-c",
@@ -80,14 +82,14 @@ class RankCase(Case):
                 LEVIN,
                 "train",
                 "classify",
-                *words,
+                *arguments,
                 f"out={self.out}",
             ],
             env,
         )
 
     def gone(self, p, within, since):
-        """Returns what was said, once all processes of the run are gone."""
+        """Returns standard error, once all processes of the run are gone."""
         _, reported = p.communicate(timeout=WAIT_S)
         self.took = time.monotonic() - since
         self.assertLess(self.took, within, reported)
@@ -100,7 +102,8 @@ class RankCase(Case):
         return reported
 
     def hurt(self, p, rank, how, code, expects, within=GRACE_S):
-        """how: a signal number, or what to do with the process. All ends in time, with this code and these pieces of a message."""
+        """how: a signal number, or what to do with the process. All ends in time, with this code
+        and these pieces of a message."""
         pid = rank_pid(self.out, rank)
         self.assertEqual(
             [
@@ -122,8 +125,8 @@ class RankCase(Case):
             self.assertIn(piece, reported)
         return reported
 
-    def hit(self, rank, how, *words, code, expects, within=GRACE_S, when=None):
-        p = self.begin(*SHAPES, "devices=3", "max_epochs=-1", *words)
+    def hit(self, rank, how, *arguments, code, expects, within=GRACE_S, when=None):
+        p = self.begin(*SHAPES, "devices=3", "max_epochs=-1", *arguments)
         self.wait_for(when or (lambda: self.steps() >= 3), p)
         return self.hurt(p, rank, how, code, expects, within)
 

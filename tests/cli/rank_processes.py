@@ -44,17 +44,19 @@ def thread_names(pid):
 
 
 def children(out):
-    """The processes of the run, its launcher too; those that have ended and only wait to be collected do not count."""
-    word = f"out={out}".encode()
+    """The processes of the run, its launcher too; those that have ended and only wait to be
+    collected do not count."""
+    argument = f"out={out}".encode()
     return [
         int(pid)
         for pid in os.listdir("/proc")
-        if pid.isdigit() and word in of_process(pid, "cmdline")
+        if pid.isdigit() and argument in of_process(pid, "cmdline")
     ]
 
 
 def is_held(out):
-    """Has a process the run directory? One that dies loses its command line a moment before its lock."""
+    """Has a process the run directory? One that dies loses its command line a moment before its
+    lock."""
     fd = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -72,7 +74,7 @@ def rank_pid(out, rank):
 
 
 def reached(checkpoint):
-    """The step of a checkpoint, which is read as whoever has no levin would; None: there is none."""
+    """The step of a checkpoint, read without levin; None: there is none."""
     try:
         with open(checkpoint, "rb") as f:
             return int(

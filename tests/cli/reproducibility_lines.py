@@ -1,4 +1,4 @@
-"""What of metrics.jsonl the law speaks of: everything but times, rates and memory."""
+"""What of metrics.jsonl is reproducible: everything except times, rates and memory."""
 
 import json
 
@@ -6,7 +6,8 @@ NOT_REPRODUCIBILITY = ("time_s", "throughput/", "memory/")
 
 
 def reproducibility_lines(run, only=None):
-    """[(step, {name: value})] in the order of the file; only: lines with this name, or with one below it ("val/"). Values as they were written, digit by digit."""
+    """[(step, {name: value})] in the order of the file; only: lines with this name, or with one
+    below it ("val/"). Values as they were written, digit by digit."""
     lines = []
     with open(f"{run}/metrics.jsonl") as f:
         texts = f.readlines()

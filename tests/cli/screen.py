@@ -1,4 +1,5 @@
-"""A small model of a terminal: what stands on the screen after the bytes that a program has written to it, also when its window changes its width."""
+"""A small model of a terminal: what stands on the screen after the bytes that a program has written
+to it, also when its window changes its width."""
 
 import re
 
@@ -6,7 +7,8 @@ CONTROL = re.compile(rb"\x1b\[([0-9;?]*)([A-Za-z])")
 
 
 class Screen:
-    """rows: lists of characters, without end above and below. reflow: a narrower window wraps lines (VTE, kitty, tmux); else it cuts them (xterm)."""
+    """rows: lists of characters, without end above and below. reflow: a narrower window wraps lines
+    (VTE, kitty, tmux); else it cuts them (xterm)."""
 
     def __init__(self, width, reflow=True):
         self.width, self.reflow = width, reflow

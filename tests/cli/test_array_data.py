@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""MNIST's files and .npy images through train, eval and predict; counts that do not match; the same hash from any number of workers.
+"""MNIST's files and .npy images through train, eval and predict; counts that do not match; the same
+hash from any number of workers.
 
 usage: test_array_data.py LEVIN
 """
@@ -15,13 +16,13 @@ LEVIN = os.path.abspath(sys.argv[1])
 SIDE, CLASSES = 12, 3
 
 
-def levin(*words, status=0):
+def levin(*arguments, status=0):
     done = subprocess.run(
-        [LEVIN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60
+        [LEVIN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60
     )
     assert (
         done.returncode == status
-    ), f"levin {' '.join(words)} left with {done.returncode}:\n{done.stdout}{done.stderr}"
+    ), f"levin {' '.join(arguments)} left with {done.returncode}:\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 
 

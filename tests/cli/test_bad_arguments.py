@@ -18,7 +18,7 @@ class Words(Case):
         self.levin(["frobnicate"], USAGE, ["unknown command frobnicate", "levin help"])
 
     def test_help_of_every_command(self):
-        """`levin help` lists the commands; each has its help, by two ways, and says how it is used."""
+        """`levin help` lists the commands; each has its help, by two ways, with a line of usage."""
         overview = self.levin(["help"], OK)[0]
         commands = sorted(
             {line.split()[1] for line in overview.splitlines() if line.startswith("  levin ")}
@@ -42,8 +42,8 @@ class Words(Case):
             reported = self.levin(["help", command], OK)[0]
             self.assertTrue(reported.startswith(f"usage: levin {command} "), reported)
             self.assertNotEqual(reported, overview)
-            for words in ([command, "--help"], [command, "-h"], [command, "data=x", "--help"]):
-                self.assertEqual(self.levin(words, OK)[0], reported)
+            for arguments in ([command, "--help"], [command, "-h"], [command, "data=x", "--help"]):
+                self.assertEqual(self.levin(arguments, OK)[0], reported)
         self.assertIn("All keys: levin help train.classify", self.levin(["help", "plan"], OK)[0])
         self.assertEqual(
             self.levin(["help", "train.classify"], OK)[0],
@@ -58,10 +58,10 @@ class Words(Case):
             USAGE,
             ["unknown recipe clasify", "did you mean classify?", "usage:"],
         )
-        for word in ("data=photos", "--epochs=3"):
+        for argument in ("data=photos", "--epochs=3"):
             for command in (["train"], ["plan", "train"]):
-                line = f"the recipe is missing: levin {' '.join(command)} classify {word}"
-                self.levin([*command, word], USAGE, [line])
+                line = f"the recipe is missing: levin {' '.join(command)} classify {argument}"
+                self.levin([*command, argument], USAGE, [line])
         for topic in ("eval", "predict", "train.classify"):
             self.levin(["help", topic, "zqxj"], USAGE, [f"`levin help {topic}`"])
         self.levin(["train", "frob"], USAGE, ["unknown recipe frob", "this version has classify"])
@@ -153,8 +153,9 @@ class Words(Case):
         self.refused(["ema.decay=1"], ["ema.decay `1`", "at least 0 and below 1"])
 
     def test_options_without_effect(self):
-        """On the command line an error, in a file, which may serve several runs, a warning; values that are the default, or switch off, are neither."""
-        for words, expects in (
+        """On the command line an error, in a file, which may serve several runs, a warning; values
+        that are the default, or switch off, are neither."""
+        for arguments, expects in (
             (
                 ["scheduler=cosine", "scheduler.milestones=[1]"],
                 [
@@ -188,7 +189,8 @@ class Words(Case):
             (
                 ["augment.jitter=0.5"],
                 [
-                    "without one of augment.brightness, augment.contrast, augment.saturation, augment.hue"
+                    "without one of augment.brightness, augment.contrast, "
+                    "augment.saturation, augment.hue"
                 ],
             ),
             (["augment.blur_kernel=3"], ["without augment.blur"]),
@@ -204,7 +206,7 @@ class Words(Case):
             ),
             (["data.count=60"], ["data.count 60", "it is for data=builtin:shapes"]),
         ):
-            self.refused(words, [*expects, "has no effect", "(command line)"])
+            self.refused(arguments, [*expects, "has no effect", "(command line)"])
         self.train(
             "optim.momentum=0.9", "scheduler.gamma=0.1", "augment.hue=0.1", "augment.jitter=0.5"
         )
@@ -249,8 +251,9 @@ class Words(Case):
         self.train("val_split=0.2", data=f"{self.dir}/parts")
 
     def test_a_micro_batch_that_batch_norm_cannot_do(self):
-        """21 images in steps of 4 leave a step of one, and resnet18 has one value per channel of 32 pixels: said before the run is there."""
-        words = [
+        """21 images in steps of 4 leave a step of one, and resnet18 has one value per channel of 32
+        pixels: reported before the run is there."""
+        arguments = [
             "data=builtin:shapes",
             "data.count=21",
             "val_split=0",
@@ -265,18 +268,18 @@ class Words(Case):
             "batch norm needs more than one value",
             "drop_last=true",
         ]
-        self.refused(words, expects)
-        self.levin(["plan", *self.words(self.photos, self.out), *words], USAGE, expects)
+        self.refused(arguments, expects)
+        self.levin(["plan", *self.arguments(self.photos, self.out), *arguments], USAGE, expects)
         self.refused(
-            [*words, "micro_batches=4"], ["the network cannot do a micro-batch of 1 sample"]
+            [*arguments, "micro_batches=4"], ["the network cannot do a micro-batch of 1 sample"]
         )
         for fits in ("drop_last=true", "max_steps=5", "image_size=64", "data.count=24"):
-            self.levin(["plan", *self.words(self.photos, self.out), *words, fits], OK)
+            self.levin(["plan", *self.arguments(self.photos, self.out), *arguments, fits], OK)
 
     def test_more_memory_than_there_is(self):
-        """Told by the plan, before the system kills the run. 1024 images at once take about 100 GiB, 3200 more than the
-        dry run has, and 400000 of 512 x 512 are 1172 GiB themselves."""
-        words = [
+        """Reported by the plan, before the system kills the run. 1024 images at once take about 100
+        GiB, 3200 more than the dry run has, and 400000 of 512 x 512 are 1172 GiB themselves."""
+        arguments = [
             "data=builtin:shapes",
             "data.count=4096",
             "val_split=0",
@@ -287,7 +290,7 @@ class Words(Case):
         ]
         with open("/proc/meminfo") as f:
             has = next(int(line.split()[1]) << 10 for line in f if line.startswith("MemAvailable:"))
-        plan = ["plan", "train", "classify", *words]
+        plan = ["plan", "train", "classify", *arguments]
         if has < 80 << 30:
             self.levin(
                 [*plan, "batch_size=1024"],
@@ -306,7 +309,7 @@ class Words(Case):
             ["3200 samples at once take more memory", "out of memory", advice],
         )
         self.refused(
-            [*words, "data.count=400000", "image_size=512", "batch_size=400000"],
+            [*arguments, "data.count=400000", "image_size=512", "batch_size=400000"],
             [
                 "400000 samples at once take more memory",
                 "the samples alone are 1171.88 GiB",
@@ -315,7 +318,7 @@ class Words(Case):
         )
 
     def test_long_runs_have_no_exponent(self):
-        words = [
+        arguments = [
             "plan",
             "train",
             "classify",
@@ -330,7 +333,7 @@ class Words(Case):
             ("max_epochs=20000", "the run: 200000 steps, 20000 epochs\n"),
             ("max_steps=5", "the run: 5 steps, 0.5 epochs\n"),
         ):
-            self.assertIn(line, self.levin([*words, length], OK)[0])
+            self.assertIn(line, self.levin([*arguments, length], OK)[0])
 
     def test_groups_of_parameters(self):
         self.refused(["freeze=haed"], ["freeze", "the pattern haed", "the nearest name is head"])

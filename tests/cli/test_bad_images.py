@@ -1,4 +1,4 @@
-"""Bad folders and images of somebody else.
+"""Bad folders, and images that other programs wrote.
 
 usage: test_bad_images.py LEVIN [test names]
 """
@@ -22,7 +22,7 @@ from bad_support import (
 )
 
 
-class Pictures(Case):
+class Images(Case):
     """What lies in a data folder."""
 
     def test_missing_folder(self):
@@ -52,7 +52,8 @@ class Pictures(Case):
         self.refused([f"data={self.photos}/cat"], ["6 of 6 images lie in no class folder", "0.png"])
 
     def bad_image(self, name, content, *expects, early=True):
-        """on_error=stop names the file, before there is a run when its header tells; on_error=skip counts and names it and trains with the rest."""
+        """on_error=stop names the file, before there is a run when its header shows it;
+        on_error=skip counts and names it and trains with the rest."""
         data = f"{self.dir}/data"
         photos(data)
         write(f"{data}/cat/{name}", content)
@@ -99,12 +100,13 @@ class Pictures(Case):
         self.assertFalse([r for r in rows if name in r])
 
     def test_more_pixels_than_the_limit(self):
-        """Of what an image claims, before anything is decoded; also where a list knows the sizes."""
+        """Of what an image claims, before anything is decoded; also where a list has the sizes."""
         data = f"{self.dir}/data"
         photos(data)
         png(f"{data}/dog/large.png", 40, 30, lambda x, y: (x, y, 0))
         expects = [
-            f"{data}/dog/large.png: an image of 40 x 30 = 1200 pixels, more than data.max_pixels=1199",
+            f"{data}/dog/large.png: an image of 40 x 30 = 1200 pixels, more than "
+            "data.max_pixels=1199",
             "give data.max_pixels=1200",
         ]
         self.train("data.max_pixels=1199", "val_split=0", data=data, code=FAILURE, expects=expects)
@@ -157,15 +159,16 @@ class Pictures(Case):
             [f"data={data}"],
             [
                 "3 of 15 images cannot be used: ",
-                f"{data}/cat/text.png: the file is empty (0 bytes); also cat/zero.jpg, dog/zero.jpg",
+                f"{data}/cat/text.png: the file is empty (0 bytes); also cat/zero.jpg, "
+                "dog/zero.jpg",
                 "on_error=skip",
             ],
             FAILURE,
         )
         self.levin(
-            ["plan", *self.words(data, self.out)], FAILURE, ["3 of 15 images cannot be used"]
+            ["plan", *self.arguments(data, self.out)], FAILURE, ["3 of 15 images cannot be used"]
         )
-        printed, _ = self.levin(["plan", *self.words(self.photos, self.out)], OK)
+        printed, _ = self.levin(["plan", *self.arguments(self.photos, self.out)], OK)
         self.assertIn("; images of 20x18 pixels, ", printed)
         self.assertIn(", decoding ", printed)
 
@@ -183,7 +186,8 @@ class Pictures(Case):
         return data
 
     def test_damage_elsewhere(self):
-        """A damaged image in the training part is no matter of the validation part, with or without the index of the run."""
+        """A damaged image in the training part does not concern the validation part, with or
+        without the index of the run."""
         data = self.aged("train/cat/zero.png", parts=("train", "val"))
         self.train("on_error=skip", data=data)
         for model in (self.out, f"{self.out}/exported_models/exported_last.safetensors"):
@@ -212,7 +216,7 @@ class Pictures(Case):
 
     def test_only_a_run_writes_its_index(self):
         data, index = self.aged(), f"{self.dir}/x.index"
-        given = [*self.words(data, self.out), f"data.index={index}"]
+        given = [*self.arguments(data, self.out), f"data.index={index}"]
         self.levin(["plan", *given], OK)
         self.assertFalse(os.path.exists(index))
         self.levin([*given, "batch_size=0"], USAGE)
@@ -222,10 +226,10 @@ class Pictures(Case):
         self.assertEqual(read(index).count(b"\nimage "), 12)
         self.assertFalse(os.path.exists(f"{self.out}/data.index"))
         write(f"{data}/cat/zero.png", b"")
-        self.levin(given, USAGE, [f"out={self.out} exists"])  # said before the folder is looked at
+        self.levin(given, USAGE, [f"out={self.out} exists"])  # reported before the folder is read
         os.remove(f"{data}/cat/zero.png")
         inside = [
-            *self.words(data, self.out),
+            *self.arguments(data, self.out),
             f"data.index={self.out}/data.index",
             "overwrite=true",
         ]
@@ -250,10 +254,11 @@ class Pictures(Case):
         self.assertEqual(len(read(f"{self.dir}/p.csv").splitlines()), 1 + 18)
 
     def test_index_of_a_run(self):
-        """Taken while the folder is as it was; a change is told once, and the run goes on with what is there now."""
+        """Taken while the folder is as it was; a change is reported once, and the run goes on with
+        what is there now."""
         data, index = self.aged(), f"{self.out}/data.index"
         past = os.stat(data).st_mtime
-        anew = "its images are listed again"
+        listed_again = "its images are listed again"
         use = {
             "resume": ["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"],
             "eval": ["eval", f"model={self.out}", f"data={data}"],
@@ -262,27 +267,30 @@ class Pictures(Case):
         self.train(data=data)
         first = read(index)
         self.assertEqual(first.count(b"\nimage "), 12)
-        for words in use.values():
-            self.assertNotIn(anew, "".join(self.levin(words, OK)))
+        for arguments in use.values():
+            self.assertNotIn(listed_again, "".join(self.levin(arguments, OK)))
         self.assertEqual(read(index), first)
         os.utime(f"{data}/cat/3.png", (past + 9, past + 9))
-        for words in (use["eval"], use["predict"], use["resume"][:-1] + ["max_steps=4"]):
+        for arguments in (use["eval"], use["predict"], use["resume"][:-1] + ["max_steps=4"]):
             self.levin(
-                words,
+                arguments,
                 OK,
                 [
-                    f"data={data} is not as {index} has it: {data}/cat/3.png was written again; {anew}"
+                    f"data={data} is not as {index} has it: {data}/cat/3.png was "
+                    f"written again; {listed_again}"
                 ],
             )
         self.assertNotEqual(read(index), first)
-        self.assertNotIn(anew, self.levin(use["eval"], OK)[1])
+        self.assertNotIn(listed_again, self.levin(use["eval"], OK)[1])
         png(f"{data}/dog/6.png", 30, 18, half)
         self.levin(
-            use["predict"], OK, [f"something was added to {data}/dog, removed or renamed; {anew}"]
+            use["predict"],
+            OK,
+            [f"something was added to {data}/dog, removed or renamed; " f"{listed_again}"],
         )
         self.assertEqual(len(read(f"{self.dir}/p.csv").splitlines()), 1 + 13)
         write(index, first[:100])
-        self.levin(use["eval"], OK, [f"{index} is damaged; {anew}"])
+        self.levin(use["eval"], OK, [f"{index} is damaged; {listed_again}"])
 
     def test_all_unreadable(self):
         data = f"{self.dir}/data"
@@ -307,7 +315,8 @@ class Pictures(Case):
         self.levin(["eval", *use], FAILURE, [f"data={data}", "none of its 8 images could be read"])
 
     def test_validation_all_unreadable(self):
-        """With on_error=skip the run goes on, and the best model is the one of the best training loss."""
+        """With on_error=skip the run goes on, and the best model is the one of the best training
+        loss."""
         data = f"{self.dir}/data"
         photos(f"{data}/train")
         write(f"{data}/val/cat/0.jpg", b"")
@@ -340,7 +349,8 @@ class Pictures(Case):
         self.train("max_epochs=1", data=data)
 
     def test_exif_rotation(self):
-        """Turned as the camera says: the same prediction as for an image that was turned before."""
+        """Turned as the camera's Exif asks: the same prediction as for an image that was turned
+        before."""
         data = f"{self.dir}/turned"
         as_seen = {
             1: (24, 16, half),
@@ -355,12 +365,12 @@ class Pictures(Case):
         p = self.predictions(data)
         for value in as_seen:
             self.assertEqual(p[f"{value}.jpg"], p[f"{value}.png"], f"orientation {value}")
-        self.assertEqual(len({p[f"{v}.png"] for v in (1, 3, 6, 8)}), 4)  # they can be told apart
+        self.assertEqual(len({p[f"{v}.png"] for v in (1, 3, 6, 8)}), 4)  # they differ
 
     def test_no_permission(self):
         data = f"{self.dir}/data"
         photos(data)
-        who = self.nobody()
+        who = self.other_user()
         os.chmod(f"{data}/cat/3.png", 0)
         expects = [f"{data}/cat/3.png", "Permission denied", "on_error=skip"]
         self.train("val_split=0", data=data, code=FAILURE, expects=expects, before=who)

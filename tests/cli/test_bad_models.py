@@ -1,4 +1,4 @@
-"""Models of somebody else, and an environment that spoils teams of threads.
+"""Models that other programs wrote, and an environment that spoils teams of threads.
 
 usage: test_bad_models.py LEVIN [test names]
 """
@@ -285,8 +285,8 @@ class Models(Case):
     def test_split(self):
         """12 images, 5 of each 6 trained on."""
 
-        def of(*words, model=self.model, code=OK, expects=()):
-            return self.levin(["eval", f"model={model}", *words], code, expects)
+        def of(*arguments, model=self.model, code=OK, expects=()):
+            return self.levin(["eval", f"model={model}", *arguments], code, expects)
 
         note = "images were trained on"
         self.assertIn(" of 2 right)", of(f"data={self.photos}", "split=val")[0])
@@ -364,8 +364,15 @@ class Models(Case):
 
 class Environment(Case):
     def test_hostile_openmp(self):
-        """Limits and dynamic teams of OpenMP would drop parts of a gradient: the command does not let them."""
-        words = ["model=cnn", "wgrad_threads=2", "micro_batches=2", "max_steps=1", "val_split=0"]
+        """Limits and dynamic teams of OpenMP would drop parts of a gradient: the command does not
+        let them."""
+        arguments = [
+            "model=cnn",
+            "wgrad_threads=2",
+            "micro_batches=2",
+            "max_steps=1",
+            "val_split=0",
+        ]
         want = None
         for n, env in enumerate(
             (
@@ -385,7 +392,7 @@ class Environment(Case):
             )
         ):
             self.out = f"{self.dir}/run{n}"
-            self.train(*words, env=env)
+            self.train(*arguments, env=env)
             want = want or self.hashes()
             self.assertEqual(self.hashes(), want, str(env))
 

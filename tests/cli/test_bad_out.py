@@ -58,14 +58,17 @@ class Out(Case):
     def test_inside_a_folder_of_classes(self):
         """The run would be a class at the next start, which could then not resume."""
         before = tree(self.photos)
-        words = self.words(self.photos, self.out)
+        arguments = self.arguments(self.photos, self.out)
         name = os.path.basename(self.photos)
         for out in (f"{self.photos}/{below}" for below in ("run", "a/b/run", f"../{name}/run")):
             for more in ([], ["devices=2", "accelerator=cpu"]):
-                here = [f"out={out}" if word.startswith("out=") else word for word in words] + more
+                here = [
+                    f"out={out}" if argument.startswith("out=") else argument
+                    for argument in arguments
+                ] + more
                 self.levin(here, USAGE, [f"{out} lies inside of data={self.photos}"])
         self.assertEqual(tree(self.photos), before)
-        bare = [word for word in words if not word.startswith(("out=", "data="))]
+        bare = [argument for argument in arguments if not argument.startswith(("out=", "data="))]
         for more in ([], ["devices=2", "accelerator=cpu"]):
             self.levin(
                 [*bare, "data=.", *more],
@@ -81,10 +84,10 @@ class Out(Case):
         for part in ("Train", "valid"):
             shutil.copytree(self.photos, f"{self.dir}/parts/{part}")
         out = f"{self.dir}/parts/run"
-        self.levin(self.words(f"{self.dir}/parts", out), OK)
+        self.levin(self.arguments(f"{self.dir}/parts", out), OK)
         self.levin(["train", "classify", f"out={out}", "resume=true", "max_steps=3"], OK)
         shutil.rmtree(f"{self.dir}/parts/valid")
-        self.levin(self.words(f"{self.dir}/parts", f"{self.dir}/parts/new"), USAGE)
+        self.levin(self.arguments(f"{self.dir}/parts", f"{self.dir}/parts/new"), USAGE)
 
     def test_an_empty_folder_will_do(self):
         os.mkdir(self.out)
@@ -108,12 +111,12 @@ class Out(Case):
             )
         self.assertEqual(read(self.out), b"precious")
         self.levin(
-            self.words(self.photos, f"{self.out}/below"), FAILURE, [self.out, "Not a directory"]
+            self.arguments(self.photos, f"{self.out}/below"), FAILURE, [self.out, "Not a directory"]
         )
         self.assertEqual(read(self.out), b"precious")
 
     def test_read_only(self):
-        who = self.nobody()
+        who = self.other_user()
         os.mkdir(self.out)
         os.chmod(self.out, 0o555)
         self.train(
@@ -164,7 +167,8 @@ class Out(Case):
         self.assertIn(b"No space left", read(f"{self.out}/train.log"))
 
     def test_fills_up(self):
-        """The old checkpoint and the old model stay whole, and the run can go on when there is space again."""
+        """The old checkpoint and the old model stay whole, and the run can go on when there is
+        space again."""
         self.mount("12m")
         self.train()
         kept, old = self.hashes(), tree(self.out)
@@ -184,7 +188,7 @@ class Out(Case):
             self.no_leftovers()
         self.train("resume=true", "max_steps=4", expects=["resuming from", "step 2"])
         whole = f"{self.dir}/whole"
-        self.levin(self.words(self.photos, whole, "max_steps=4"), OK)
+        self.levin(self.arguments(self.photos, whole, "max_steps=4"), OK)
         self.assertEqual(self.hashes(), self.hashes(whole))  # as if nothing had happened
 
     def test_predictions_fill_up(self):

@@ -46,14 +46,15 @@ class Resume(Case):
         )
 
     def test_what_a_kill_left_out_is_made(self):
-        """Killed after `last` was saved and before best, or one of the exported models, was: resuming makes them, byte for byte."""
-        words = ["val_split=0", "max_steps=-1", "ema.decay=0.5"]
+        """Killed after `last` was saved and before best, or one of the exported models, was:
+        resuming makes them, byte for byte."""
+        arguments = ["val_split=0", "max_steps=-1", "ema.decay=0.5"]
         names = [
             "checkpoints/best",
             "exported_models/exported_last",
             "exported_models/exported_best",
         ]
-        self.train(*words, "max_epochs=1")
+        self.train(*arguments, "max_epochs=1")
         early = {name: read(f"{self.out}/{name}.safetensors") for name in names}
         resume = ["train", "classify", f"out={self.out}", "resume=true", "max_epochs=4"]
         self.levin(resume, OK)
@@ -77,9 +78,10 @@ class Resume(Case):
         self.no_leftovers()
 
     def best_behind_last(self):
-        """Killed between the saving of last (epoch 3) and of best (epoch 1), each a file of its own. Returns best's bytes."""
-        words = ["val_split=0", "max_steps=-1"]
-        self.train(*words, "max_epochs=1")
+        """Killed between the saving of last (epoch 3) and of best (epoch 1), each a file of its
+        own. Returns best's bytes."""
+        arguments = ["val_split=0", "max_steps=-1"]
+        self.train(*arguments, "max_epochs=1")
         best = f"{self.out}/checkpoints/best.safetensors"
         early = read(best)
         self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_epochs=3"], OK)
@@ -88,7 +90,7 @@ class Resume(Case):
         return early
 
     def test_a_damaged_last_replaces_nothing(self):
-        """Its header, which is whole, says that it is the best; best is the only good one."""
+        """By its header, which is whole, it is the best; best is the only good one."""
         early = self.best_behind_last()
         export = f"{self.out}/exported_models/exported_last.safetensors"
         late = read(export)
@@ -127,7 +129,7 @@ class Resume(Case):
 
     def other(self, *more):
         """A second run, in another directory; returns its last checkpoint."""
-        self.levin(self.words(self.photos, f"{self.dir}/other", "val_split=0", *more), OK)
+        self.levin(self.arguments(self.photos, f"{self.dir}/other", "val_split=0", *more), OK)
         return f"{self.dir}/other/checkpoints/last.safetensors"
 
     def run_id(self, out):
@@ -218,10 +220,10 @@ class Resume(Case):
         )
 
     def test_a_best_of_another_model_is_reported(self):
-        """Of a version whose checkpoints tell no run."""
+        """Of a version whose checkpoints do not name a run."""
         self.train("val_split=0", "max_steps=6", "max_epochs=9")
         self.levin(
-            self.words(
+            self.arguments(
                 self.photos,
                 f"{self.dir}/other",
                 "model=cnn",
@@ -245,13 +247,14 @@ class Resume(Case):
             ["train", "classify", f"out={self.out}", "resume=true"],
             OK,
             [
-                f"warning: exported_models/exported_best.safetensors is missing and cannot be made again: {best} is of another model: it has "
+                "warning: exported_models/exported_best.safetensors is missing and "
+                f"cannot be made again: {best} is of another model: it has "
             ],
         )
         self.assertFalse(os.path.exists(export))
 
     def test_exports_of_earlier_versions(self):
-        """They do not say of which step they are, and are there."""
+        """They do not name the step that they are of, and are there."""
         self.train("val_split=0")
         paths = {
             name: f"{self.out}/exported_models/exported_{name}.safetensors"
@@ -278,9 +281,9 @@ class Resume(Case):
         self.assertEqual({name: read(path) for name, path in paths.items()}, whole)
 
     def test_skipped_steps_are_counted_over_the_stop(self):
-        """Gradients of single samples overflow in the first steps of 16-mixed; stopped after some of them, the epoch's count and every
-        line are those of the whole run."""
-        words = [
+        """Gradients of single samples overflow in the first steps of 16-mixed; stopped after some
+        of them, the epoch's count and every line are those of the whole run."""
+        arguments = [
             "train",
             "classify",
             "data=builtin:shapes",
@@ -293,11 +296,11 @@ class Resume(Case):
             "log_every_n_steps=1",
             "max_epochs=1",
         ]
-        _, whole = self.levin([*words, f"out={self.dir}/whole"], OK)
+        _, whole = self.levin([*arguments, f"out={self.dir}/whole"], OK)
         count = re.search(r"epoch 1: (\d+) of its steps were skipped", whole)
         self.assertIsNotNone(count, whole)
         self.assertGreaterEqual(int(count.group(1)), 3)
-        self.levin([*words, "max_steps=6", f"out={self.out}"], OK)
+        self.levin([*arguments, "max_steps=6", f"out={self.out}"], OK)
         self.levin(
             ["train", "classify", f"out={self.out}", "resume=true", "max_steps=-1"],
             OK,
@@ -359,7 +362,7 @@ class Resume(Case):
         self.assertEqual(os.listdir(self.out), ["thesis.txt"])
 
     def test_newest_is_damaged(self):
-        """Falls back to the newest that is whole, and says so."""
+        """Falls back to the newest that is whole, and reports it."""
         self.train("max_steps=-1", "max_epochs=1")  # best and last: step 2
         shutil.copy(f"{self.out}/checkpoints/best.safetensors", f"{self.dir}/older")
         self.train("max_steps=3", "max_epochs=9", "resume=true")
@@ -409,9 +412,9 @@ class Resume(Case):
         self.train("resume=true", code=USAGE, expects=[f"{self.dir}/start.safetensors"])
 
     def test_weights_of_a_run_that_has_no_checkpoint_yet(self):
-        """The same bits as a fresh start: the average, and weights that are bf16, begin with them."""
+        """The same bits as a fresh start: the average and bf16 weights begin with them."""
         for more in (["ema.decay=0.9"], ["precision=bf16-true"]):
-            words = [
+            arguments = [
                 f"weights={self.exported}",
                 "overwrite=true",
                 "max_steps=1",
@@ -419,7 +422,7 @@ class Resume(Case):
                 *more,
             ]
             done = subprocess.run(
-                [LEVIN, *self.words(self.photos, self.out, *words)],
+                [LEVIN, *self.arguments(self.photos, self.out, *arguments)],
                 capture_output=True,
                 text=True,
                 timeout=WAIT_S,
@@ -435,13 +438,17 @@ class Resume(Case):
     def test_a_resumed_run_keeps_its_weights(self):
         self.train()
         hashes = self.hashes()
-        for word in (f"weights={self.exported}", "reset_head=true"):
+        for argument in (f"weights={self.exported}", "reset_head=true"):
             self.train(
                 "resume=true",
-                word,
+                argument,
                 "max_steps=4",
                 code=USAGE,
-                expects=[word.split("=")[0], "a resumed run keeps its weights", "last.safetensors"],
+                expects=[
+                    argument.split("=")[0],
+                    "a resumed run keeps its weights",
+                    "last.safetensors",
+                ],
             )
         self.assertEqual(self.hashes(), hashes)
 
@@ -471,7 +478,7 @@ class Resume(Case):
         self.levin(["ckpt", "hash", f"{self.dir}/none"], FAILURE, [f"{self.dir}/none"])
 
     def test_the_end_has_moved(self):
-        """The same step of a cosine has another learning rate then: said, once."""
+        """The same step of a cosine has another learning rate then: reported, once."""
         self.train(
             "scheduler=cosine", "max_epochs=3", "max_steps=-1", "optim.lr=0.01"
         )  # 2 steps each
@@ -486,7 +493,8 @@ class Resume(Case):
         self.assertNotIn("another curve", reported)
 
     def test_layout_is_not_saved(self):
-        """What a resumed run takes over is what its bits hang on: micro-batches and the kind of device, and no lanes, threads or numbers of devices."""
+        """What a resumed run takes over is what its bits hang on: micro-batches and the kind of
+        device, and no lanes, threads or numbers of devices."""
         self.train("lanes=1", "num_workers=1", "micro_batches=2", "max_epochs=9")
         config = read(f"{self.out}/config.yaml").decode()
         for line in ("accelerator: cpu", "micro_batches: 2"):
@@ -509,13 +517,13 @@ class Resume(Case):
         """They are refused and leave the run as it was."""
         self.train()
         config, hashes = read(f"{self.out}/config.yaml"), self.hashes()
-        for word, expects in (
+        for argument, expects in (
             ("model=cnn", "another model"),
             ("optim=sgd", "another optimizer: give optim.name"),
         ):
             self.train(
                 "resume=true",
-                word,
+                argument,
                 "max_steps=4",
                 code=USAGE,
                 expects=["last.safetensors", expects, "weights="],
@@ -536,7 +544,7 @@ class Resume(Case):
         )
 
     def test_other_classes_are_refused(self):
-        """Their number may be the same: the labels would swap without a word."""
+        """Their number may be the same: the labels would swap without a warning."""
         data = f"{self.dir}/data"
         photos(data)
         shutil.copytree(f"{data}/dog", f"{data}/hat")

@@ -84,7 +84,8 @@ class Stops(Case):
         self.assertEqual(os.listdir(f"{self.out}/checkpoints"), [])
 
     def test_weights_are_not_finite(self):
-        """The last step breaks the weights: no loss shows it any more, but they must not become the checkpoint."""
+        """The last step breaks the weights: no loss shows it any more, but they must not become the
+        checkpoint."""
         self.train("val_split=0", "max_steps=1")
         kept = self.hashes()
         self.train(
@@ -120,7 +121,7 @@ class Stops(Case):
     def test_ctrl_c(self):
         steps = self.stopped_by(signal.SIGINT, SIGINT, "Ctrl-C")
         stopped, self.out = self.hashes(), f"{self.dir}/whole"
-        words = [
+        arguments = [
             "data=builtin:shapes",
             "data.count=60",
             f"out={self.out}",
@@ -130,7 +131,7 @@ class Stops(Case):
             "max_epochs=-1",
             "val_split=0",
         ]
-        self.levin(["train", "classify", *words, f"max_steps={steps}"], OK)
+        self.levin(["train", "classify", *arguments, f"max_steps={steps}"], OK)
         self.assertEqual(self.hashes(), stopped)  # the same bits as without the stop
 
     def test_sigterm(self):
@@ -162,7 +163,8 @@ class Stops(Case):
         self.stopped_by(signal.SIGUSR1, REQUEUE, "SIGUSR1")
 
     def test_sigusr2_saves_and_goes_on(self):
-        """In the middle of an epoch, whose end alone would save; sent to the launcher it reaches rank 0."""
+        """In the middle of an epoch, whose end alone would save; sent to the launcher it reaches
+        rank 0."""
         for devices in (1, 2):
             p = self.start(
                 "data.count=30000",
@@ -192,9 +194,9 @@ class Stops(Case):
         pipe = f"{self.dir}/config.yaml"
         if not os.path.exists(pipe):
             os.mkfifo(pipe)
-        words = self.words(self.photos, self.out, "val_split=0", f"config={pipe}")
+        arguments = self.arguments(self.photos, self.out, "val_split=0", f"config={pipe}")
         p = subprocess.Popen(
-            [LEVIN, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            [LEVIN, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
         self.addCleanup(self.end, p)
         return p, os.open(pipe, os.O_WRONLY)  # returns when the other side has opened it, too
@@ -234,8 +236,8 @@ class Stops(Case):
         self.assertEqual(self.hashes(), resumed)
 
     def test_stopped_but_cannot_save(self):
-        """130 and 143 say who stopped the run, 85 promises a checkpoint."""
-        who = self.nobody()
+        """130 and 143 show who stopped the run, 85 promises a checkpoint."""
+        who = self.other_user()
         for number, code, expects in (
             (signal.SIGINT, SIGINT, "stopped: Ctrl-C"),
             (signal.SIGUSR1, FAILURE, "error: cannot create"),

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""A resnet18 from random weights learns 341 photos as well as it should: best validation accuracy of 20 epochs at least 0.45.
+"""A resnet18 from random weights learns 341 photos as well as it should: best validation accuracy
+of 20 epochs at least 0.45.
 
-usage: test_clothing.py LEVIN DATA   DATA: folder with clothing/. Takes one to two minutes of two idle cores, so it runs only where LEVIN_TEST_SLOW is
-set, and says so; LEVIN_TEST_SLOW=1 ctest --preset default -R test_clothing -V shows the figures.
+usage: test_clothing.py LEVIN DATA   DATA: folder with clothing/. Takes one to two minutes of two
+idle cores, so it runs only where LEVIN_TEST_SLOW is
+set, and reports it; LEVIN_TEST_SLOW=1 ctest --preset default -R test_clothing -V shows the figures.
 """
 
 import json
@@ -41,8 +43,10 @@ with tempfile.TemporaryDirectory(prefix="levin-clothing-") as work:
 accuracies = [row["val/acc"] for row in rows if "val/acc" in row]
 best = max(accuracies)
 print(
-    f"best validation accuracy {best:.3f} after epoch {accuracies.index(best) + 1} of {len(accuracies)} (majority class: {MAJORITY}), "
-    f"last {accuracies[-1]:.3f}; {seconds:.0f} s, of all cores {used.children_user + used.children_system:.0f} s"
+    f"best validation accuracy {best:.3f} after epoch {accuracies.index(best) + 1} of "
+    f"{len(accuracies)} (majority class: {MAJORITY}), "
+    f"last {accuracies[-1]:.3f}; {seconds:.0f} s, of all cores "
+    f"{used.children_user + used.children_system:.0f} s"
 )
 if len(accuracies) != 20 or best < LINE:
     sys.exit(f"FAIL: wanted are 20 epochs and at least {LINE}")

@@ -14,7 +14,7 @@ reported = subprocess.run(
 ).stdout
 written = (source / "docs" / "config.md").read_text()
 if "val_split" not in reported or reported.count("## levin help ") != 5:
-    sys.exit("levin help told no keys")
+    sys.exit("levin help printed no keys")
 if reported != written:
     sys.stdout.writelines(
         difflib.unified_diff(
@@ -22,5 +22,6 @@ if reported != written:
         )
     )
     sys.exit(
-        "docs/config.md is not what `levin help` tells: tools/config-docs build/levin >docs/config.md"
+        "docs/config.md is not what `levin help` prints: tools/config-docs build/levin "
+        ">docs/config.md"
     )

@@ -1,5 +1,6 @@
-"""One of a thing is not "1 things": in what small runs print, and in the sources: a number in front of a plural goes through lvni_core_plural, unless it is
-never 1. And numbers that are none have no sign ("-nan").
+"""One of a thing is not "1 things": in what small runs print, and in the sources: a number in front
+of a plural goes through lvni_core_plural, unless it is never 1. And numbers that are none have no
+sign ("-nan").
 
 usage: test_counts.py LEVIN [names]
 """
@@ -15,7 +16,10 @@ from rank_processes import drop_identity
 
 drop_identity()
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src")
-THINGS = "samples|images|images|classes|steps|epochs|micro-batches|ranks|cores|devices|tensors|parameters|predictions|labels|weights|checkpoints|files|rows|values|lanes"
+THINGS = (
+    "samples|images|classes|steps|epochs|micro-batches|ranks|cores|devices|tensors|parameters|"
+    "predictions|labels|weights|checkpoints|files|rows|values|lanes"
+)
 ONE = re.compile(rf"(?<![\w.,:=/(-])1 (?:[a-z]+ )?({THINGS})\b")
 # Of ranks and devices messages speak where there are several.
 COUNTED = THINGS.replace("ranks|cores|devices|", "cores|")
@@ -76,9 +80,9 @@ class Sources(unittest.TestCase):
 
 
 class Counts(Case):
-    def one(self, *words, code=OK):
+    def one(self, *arguments, code=OK):
         done = subprocess.run(
-            [LEVIN, *words], cwd=self.dir, capture_output=True, text=True, timeout=WAIT_S
+            [LEVIN, *arguments], cwd=self.dir, capture_output=True, text=True, timeout=WAIT_S
         )
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         reported = done.stdout + done.stderr
@@ -88,7 +92,7 @@ class Counts(Case):
     def test_one_of_everything(self):
         for name in ("train/cat", "train/dog", "val/cat"):
             png(f"{self.dir}/two/{name}/1.png", 20, 18, lambda x, y: (90, 10 * y, 9))
-        words = [
+        arguments = [
             "train",
             "classify",
             "data=two",
@@ -99,8 +103,8 @@ class Counts(Case):
             "verbose=true",
             "micro_batches=1",
         ]
-        self.assertIn("done after 1 step;", self.one(*words, "out=run"))
-        self.assertIn("the run: 1 step, 1 epoch\n", self.one("plan", *words))
+        self.assertIn("done after 1 step;", self.one(*arguments, "out=run"))
+        self.assertIn("the run: 1 step, 1 epoch\n", self.one("plan", *arguments))
         self.assertIn("1 epoch is done", self.one("train", "classify", "out=run", "resume=true"))
         self.assertEqual(
             [
@@ -117,7 +121,7 @@ class Counts(Case):
         self.one("export", "model=run", "output=m.safetensors")
 
     def test_nan_has_no_sign(self):
-        words = [
+        arguments = [
             "train",
             "classify",
             "data=builtin:shapes",
@@ -132,7 +136,7 @@ class Counts(Case):
             "optim.lr=1e20",
         ]
         for precision in ("32-true", "16-mixed"):
-            reported = self.one(*words, f"precision={precision}", code=FAILURE)
+            reported = self.one(*arguments, f"precision={precision}", code=FAILURE)
             self.assertIn(" is nan ", reported)
             self.assertNotIn(
                 "-nan",

@@ -1,9 +1,11 @@
-"""Runs the indented commands of docs/*.md as they are written, in one folder that has what they speak of.
+"""Runs the indented commands of docs/*.md as they are written, in one folder that has what they
+speak of.
 
 usage: test_docs.py SOURCE_DIR LEVIN
 
-A command is a line of four blanks and `levin ...` or `build/levin ...`. Trainings get max_steps=2 and, where they name none, an out of their own;
-all else is as it stands there. The commands of README.md are run by test_readme.py.
+A command is a line of four blanks and `levin ...` or `build/levin ...`. Trainings get max_steps=2
+and, where they name none, an out of their own; all else is as it stands there. The commands of
+README.md are run by test_readme.py.
 """
 
 import os
@@ -43,9 +45,9 @@ class Docs(unittest.TestCase):
         cls.prepare()
 
     @classmethod
-    def levin(cls, words):
+    def levin(cls, arguments):
         done = subprocess.run(
-            [LEVIN, *words],
+            [LEVIN, *arguments],
             cwd=cls.cwd,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -55,7 +57,7 @@ class Docs(unittest.TestCase):
         )
         return (
             done.returncode,
-            f"levin {' '.join(words)}\nexit code {done.returncode}\n{done.stdout}",
+            f"levin {' '.join(arguments)}\nexit code {done.returncode}\n{done.stdout}",
         )
 
     @classmethod
@@ -89,11 +91,11 @@ class Docs(unittest.TestCase):
             "val_split=0",
             "out=made",
         ]
-        for words in (
+        for arguments in (
             ["train", "classify", *made],
             ["export", "model=made", "output=resnet18.safetensors", "card=false"],
         ):
-            code, reported = cls.levin(words)
+            code, reported = cls.levin(arguments)
             assert code == 0, reported
 
     def test_every_command(self):
@@ -108,15 +110,15 @@ class Docs(unittest.TestCase):
         ]
         self.assertGreaterEqual(len(commands), KNOWN)
         for i, (name, line) in enumerate(commands):
-            words = shlex.split(line)
-            if words[0] == "train":
-                words += ["max_steps=2"] + ([] if "out=" in line else [f"out=out/docs{i}"])
+            arguments = shlex.split(line)
+            if arguments[0] == "train":
+                arguments += ["max_steps=2"] + ([] if "out=" in line else [f"out=out/docs{i}"])
             with self.subTest(file=name, command=line):
-                code, reported = self.levin(words)
+                code, reported = self.levin(arguments)
                 self.assertEqual(code, 0, reported)
-                for word in words:
-                    if word.startswith("output="):
-                        self.assertGreater(os.path.getsize(self.cwd / word[7:]), 0)
+                for argument in arguments:
+                    if argument.startswith("output="):
+                        self.assertGreater(os.path.getsize(self.cwd / argument[7:]), 0)
 
 
 if __name__ == "__main__":

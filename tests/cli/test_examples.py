@@ -1,6 +1,8 @@
-"""The programs of examples/, run as their users run them: what they print, what they learn, what they refuse.
+"""The programs of examples/, run as their users run them: what they print, what they learn, what
+they refuse.
 
-usage: test_examples.py TENSORS CLASSIFIER PHOTOS STANDARDISE PAIRS RING LEVIN     registered in examples/CMakeLists.txt
+usage: test_examples.py TENSORS CLASSIFIER PHOTOS STANDARDISE PAIRS RING LEVIN     registered in
+examples/CMakeLists.txt
 """
 
 import json
@@ -18,11 +20,11 @@ from small_png import write_png
 TENSORS, CLASSIFIER, PHOTOS, STANDARDISE, PAIRS, RING, LEVIN = sys.argv[1:8]
 
 
-def run(*words, cwd, status=0):
-    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=200)
+def run(*arguments, cwd, status=0):
+    done = subprocess.run(arguments, cwd=cwd, capture_output=True, text=True, timeout=200)
     if done.returncode != status:
         raise AssertionError(
-            f"{words} ended with {done.returncode}, not {status}:\n{done.stdout}{done.stderr}"
+            f"{arguments} ended with {done.returncode}, not {status}:\n{done.stdout}{done.stderr}"
         )
     return done
 
@@ -68,14 +70,15 @@ class Examples(unittest.TestCase):
         self.assertGreaterEqual(best_accuracy(self.cwd / "run"), 0.95)
 
     def test_the_classifier_keeps_the_reproducibility(self):
-        """A module and a dataset of a user: one hash for any lanes and loader workers, and when resumed."""
+        """A module and a dataset of a user: one hash for any lanes and loader workers, and when
+        resumed."""
         short = ("micro_batches=4", "wgrad_threads=1", "max_epochs=1", "max_steps=9")
         hashes = {}
-        for name, words in {
+        for name, arguments in {
             "one": ("lanes=1", "num_workers=0"),
             "two": ("lanes=2", "num_workers=3"),
         }.items():
-            run(CLASSIFIER, f"out={name}", *short, *words, cwd=self.cwd)
+            run(CLASSIFIER, f"out={name}", *short, *arguments, cwd=self.cwd)
             hashes[name] = run(
                 LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd
             ).stdout
@@ -120,16 +123,17 @@ class Examples(unittest.TestCase):
             )
 
     def test_the_standardiser_keeps_the_reproducibility(self):
-        """A buffer of a user's module: one hash for any lanes, on a pretend accelerator, and when resumed."""
+        """A buffer of a user's module: one hash for any lanes, on a pretend accelerator, and when
+        resumed."""
         steps = ("max_epochs=1", "max_steps=9")
         os.environ["LEVIN_SIM_DEVICES"] = "1"
-        for name, words in {
+        for name, arguments in {
             "one": ("lanes=1",),
             "two": ("lanes=2", "num_workers=2"),
             "sim": ("accelerator=sim",),
             "parts": ("max_epochs=1", "max_steps=4"),
         }.items():
-            run(STANDARDISE, f"out={name}", *steps, *words, cwd=self.cwd)
+            run(STANDARDISE, f"out={name}", *steps, *arguments, cwd=self.cwd)
         run(STANDARDISE, "out=parts", "resume=true", "max_steps=9", cwd=self.cwd)
         hashes = {
             run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout
@@ -142,7 +146,8 @@ class Examples(unittest.TestCase):
         self.assertGreaterEqual(best_accuracy(self.cwd / "run"), 0.9)  # one of 64; by chance 0.016
 
     def test_pairs_keep_the_reproducibility(self):
-        """A loss over the micro-batches of a group: one hash for any lanes and ranks, on a pretend accelerator, and when resumed; another group is another run."""
+        """A loss over the micro-batches of a group: one hash for any lanes and ranks, on a pretend
+        accelerator, and when resumed; another group is another run."""
         os.environ["LEVIN_SIM_DEVICES"] = "1"
         steps = ("max_epochs=1", "max_steps=9", "group=4")
         layouts = {
@@ -153,8 +158,8 @@ class Examples(unittest.TestCase):
             "sim": ("accelerator=sim",),
             "parts": ("max_steps=4",),
         }
-        for name, words in layouts.items():
-            run(PAIRS, f"out={name}", *steps, *words, cwd=self.cwd)
+        for name, arguments in layouts.items():
+            run(PAIRS, f"out={name}", *steps, *arguments, cwd=self.cwd)
         run(PAIRS, "out=parts", "resume=true", "max_steps=9", cwd=self.cwd)
         hashes = {
             run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout
@@ -194,7 +199,8 @@ class Examples(unittest.TestCase):
         )
 
     def test_phases_keep_the_reproducibility(self):
-        """Two phases in each step: one hash for any lanes and ranks, on a pretend accelerator, and when resumed."""
+        """Two phases in each step: one hash for any lanes and ranks, on a pretend accelerator, and
+        when resumed."""
         os.environ["LEVIN_SIM_DEVICES"] = "1"
         steps = ("max_epochs=1", "max_steps=9")
         layouts = {
@@ -205,8 +211,8 @@ class Examples(unittest.TestCase):
             "sim": ("accelerator=sim",),
             "parts": ("max_steps=4",),
         }
-        for name, words in layouts.items():
-            run(RING, f"out={name}", *steps, *words, cwd=self.cwd)
+        for name, arguments in layouts.items():
+            run(RING, f"out={name}", *steps, *arguments, cwd=self.cwd)
         run(RING, "out=parts", "resume=true", "max_steps=9", cwd=self.cwd)
         hashes = {
             run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout

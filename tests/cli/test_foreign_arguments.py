@@ -12,8 +12,8 @@ SHAPES = ["data=builtin:shapes", "data.count=60", "model=mlp", "image_size=16"]
 
 
 class Keys(Case):
-    def plan(self, words, code=OK, expects=()):
-        return self.levin(["plan", "train", "classify", *SHAPES, *words], code, expects)
+    def plan(self, arguments, code=OK, expects=()):
+        return self.levin(["plan", "train", "classify", *SHAPES, *arguments], code, expects)
 
     def test_names_of_other_trainers_work(self):
         """The same run under both names."""
@@ -42,7 +42,7 @@ class Keys(Case):
         self.plan(["wd=0.1", "weight_decay=0.2"], USAGE, ["two names of `optim.weight_decay`"])
 
     def test_what_is_not_here_reports_what_is(self):
-        for word, expects in (
+        for argument, expects in (
             ("amp=true", "use precision=bf16-mixed or precision=16-mixed"),
             ("--amp", "use precision"),
             ("fast_dev_run=true", "use max_steps=1"),
@@ -55,7 +55,7 @@ class Keys(Case):
             ("naflex_loader=1", "images have one size, image_size"),
             ("val_split=validation", "is found by its name"),
         ):
-            self.plan([word], USAGE, ["is not in this version: ", expects, "(command line)"])
+            self.plan([argument], USAGE, ["is not in this version: ", expects, "(command line)"])
         write(f"{self.dir}/job.yaml", b"seed: 1\ncallbacks: early\n")
         self.plan(
             [f"config={self.dir}/job.yaml"],
@@ -65,13 +65,13 @@ class Keys(Case):
 
     def test_patterns_in_a_hint_name_parameters(self):
         """What the answer proposes is taken as it stands, by the network that it is about."""
-        for word in ("layer_decay=0.7", "freeze_backbone=true"):
-            reported = self.plan([word], USAGE, ["is not in this version: use "])[1]
+        for argument in ("layer_decay=0.7", "freeze_backbone=true"):
+            reported = self.plan([argument], USAGE, ["is not in this version: use "])[1]
             proposed = re.search(r"use (\S+=\[\S+\])", reported).group(1)
             self.plan([proposed, "model=resnet18"])
 
     def test_meaning_before_spelling(self):
-        for word, expects in (
+        for argument, expects in (
             ("optimzer=sgd", "did you mean `optimizer` (optim.name)?"),
             ("optimizer.lr=1", "did you mean `optim.lr`?"),
             ("trainer.max_epochs=3", "did you mean `max_epochs`?"),
@@ -82,7 +82,7 @@ class Keys(Case):
             ),
             ("model=resnet-18", "did you mean `resnet18`?"),
         ):
-            self.plan([word], USAGE, [expects])
+            self.plan([argument], USAGE, [expects])
         for model in ("resnet101", "vit_b_32", "resnet34d2"):
             reported = self.plan(
                 [f"model={model}"],
@@ -92,7 +92,7 @@ class Keys(Case):
             self.assertNotIn("did you mean", reported)
 
     def test_empty_paths(self):
-        """Every row that is a path, in every command, by every way: $UNSET is no other run."""
+        """Every row that is a path, in every command, by every way: $UNSET is not another run."""
         commands = {
             "train.classify": ["plan", "train", "classify"],
             "predict": ["predict"],
@@ -109,10 +109,10 @@ class Keys(Case):
             ]
             self.assertTrue(paths)
             for key in paths:
-                for words in ([f"{key}="], [f"--{key}", ""], [f"{key}=''"], [f"{key}=  "]):
-                    if key != "config" or words[-1] in ("config=", ""):
+                for arguments in ([f"{key}="], [f"--{key}", ""], [f"{key}=''"], [f"{key}=  "]):
+                    if key != "config" or arguments[-1] in ("config=", ""):
                         self.levin(
-                            [*command, *words, *behind.get(topic, [])],
+                            [*command, *arguments, *behind.get(topic, [])],
                             USAGE,
                             [f"`{key}`: the path is empty"],
                         )
@@ -148,10 +148,15 @@ class Lines(Case):
         ):
             write(f"{self.dir}/{name}", b"")
 
-    def line(self, *words):
+    def line(self, *arguments):
         """The line that the error shows; run by a shell it must fail otherwise, or not at all."""
         done = subprocess.run(
-            [LEVIN, *words], cwd=self.dir, capture_output=True, text=True, check=False, timeout=60
+            [LEVIN, *arguments],
+            cwd=self.dir,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
         )
         self.assertEqual((done.returncode, done.stdout), (USAGE, ""), done.stderr)
         self.assertNotIn("\x1b", done.stderr)
@@ -174,7 +179,7 @@ class Lines(Case):
         return line
 
     def test_folders_files_and_scripts(self):
-        for words, line in (
+        for arguments, line in (
             (["train", "classify", "photos"], "train classify data=photos"),
             (["train", "photos", "epochs=3"], "train classify data=photos epochs=3"),
             (
@@ -198,17 +203,17 @@ class Lines(Case):
             (["export", "alone.safetensors"], "export model=alone.safetensors"),
             (["train", "classify", "esc\x1b[31m"], r"train classify $'data=esc\x1b[31m'"),
         ):
-            self.assertEqual(self.line(*words), line)
+            self.assertEqual(self.line(*arguments), line)
 
     def test_resume_with_a_path(self):
-        for words, line in (
+        for arguments, line in (
             (["resume=run"], "out=run resume=true"),
             (["--resume", "run", "epochs=4"], "out=run resume=true epochs=4"),
             (["resume=run/"], "out=run/ resume=true"),
             (["out=other", "--resume=run/checkpoints/last.safetensors"], "out=run resume=true"),
             (["resume=alone.safetensors", "data=photos"], "weights=alone.safetensors data=photos"),
         ):
-            self.assertEqual(self.line("train", "classify", *words), f"train classify {line}")
+            self.assertEqual(self.line("train", "classify", *arguments), f"train classify {line}")
         self.levin(
             ["train", "classify", "resume=nowhere"],
             USAGE,
@@ -222,14 +227,14 @@ class Lines(Case):
         )
 
     def test_what_is_no_path_is_an_error_as_before(self):
-        for words, expects in (
+        for arguments, expects in (
             (["train", "classify", "nothere"], "`nothere` is not understood"),
             (["train", "nothere"], "unknown recipe nothere"),
             (["train", "classify", "--unknown", "photos"], "unknown key `unknown`"),
             (["train", "classify", "--data", "photos", "xx=1"], "unknown key `xx`"),
         ):
             done = subprocess.run(
-                [LEVIN, *words],
+                [LEVIN, *arguments],
                 cwd=self.dir,
                 capture_output=True,
                 text=True,
@@ -241,8 +246,8 @@ class Lines(Case):
 
 
 class Help(Case):
-    def help(self, *words, code=OK, expects=()):
-        out, err = self.levin(["help", *words], code, expects)
+    def help(self, *arguments, code=OK, expects=()):
+        out, err = self.levin(["help", *arguments], code, expects)
         return (
             [
                 line.split()[0]

@@ -37,21 +37,21 @@ def listed():
     return sections
 
 
-def levin(*words, code=0, env=None):
+def levin(*arguments, code=0, env=None):
     done = subprocess.run(
-        [LEVIN, *words],
+        [LEVIN, *arguments],
         capture_output=True,
         text=True,
         timeout=WAIT_S,
         env=dict(os.environ, **(env or {})),
     )
-    what = f"levin {' '.join(words)}: exit code {done.returncode}, not {code}"
+    what = f"levin {' '.join(arguments)}: exit code {done.returncode}, not {code}"
     assert done.returncode == code, f"{what}\n{done.stderr}"
     return done.stdout, done.stderr
 
 
-def train(name, *words, **how):
-    levin("train", "classify", f"out={work / name}", "quiet=true", *words, **how)
+def train(name, *arguments, **how):
+    levin("train", "classify", f"out={work / name}", "quiet=true", *arguments, **how)
     return work / name
 
 
@@ -170,7 +170,7 @@ class FrozenNames(unittest.TestCase):
             lines = (line.split(" ", 1) for line in self.list[f"tensors of {name}"])
             write_tensors(work / "weights.safetensors", {n: json.loads(s) for n, s in lines})
             try:
-                _, told = levin(
+                _, printed = levin(
                     "plan",
                     "train",
                     "classify",
@@ -186,7 +186,9 @@ class FrozenNames(unittest.TestCase):
                     f"[tensors of {name}] old files have these names and shapes, and the "
                     f"program takes others:\n{e}"
                 )
-            unused = [s for s in told.splitlines() if s.startswith("warning:") and "weights=" in s]
+            unused = [
+                s for s in printed.splitlines() if s.startswith("warning:") and "weights=" in s
+            ]
             self.assertEqual(unused, [], f"[tensors of {name}] the program uses all of them")
 
     def test_entries_of_files(self):
@@ -239,7 +241,7 @@ class FrozenNames(unittest.TestCase):
         use = [f"model={self.mlp}", "data=builtin:shapes", "data.count=6"]
         for kind in ("csv", "jsonl"):
             levin("predict", *use, "top_k=2", "probabilities=true", f"output={work}/p.{kind}")
-        told, _ = levin("eval", *use, "--json")
+        printed, _ = levin("eval", *use, "--json")
         label = "(circle|square|triangle|star|cross|ring)$"
         columns = (work / "p.csv").read_text().splitlines()[0].split(",")
         columns = {re.sub("^p_" + label, "p_CLASS", c) for c in columns}
@@ -247,17 +249,17 @@ class FrozenNames(unittest.TestCase):
         rows = map(json.loads, (work / "p.jsonl").read_text().splitlines())
         keys = set().union(*map(keys_of, rows))
         self.compare("keys of predictions", {re.sub(r"\." + label, ".CLASS", k) for k in keys})
-        self.compare("keys of eval --json", keys_of(json.loads(told)))
-        told, _ = levin("ckpt", "hash", str(self.mlp))
-        self.compare("names of ckpt hash", {line.split()[0] for line in told.splitlines()})
+        self.compare("keys of eval --json", keys_of(json.loads(printed)))
+        printed, _ = levin("ckpt", "hash", str(self.mlp))
+        self.compare("names of ckpt hash", {line.split()[0] for line in printed.splitlines()})
 
     def test_configuration(self):
         """A line may hold several spellings of a key: the first is accepted for good, any may be
         the one that is written."""
         saved, _ = header(self.mlp / "checkpoints/last.safetensors")
-        told, _ = levin("help", "train.classify")
-        rows = re.findall(r"^  ([a-z][\w.]*)  +(\S+)", told, re.M)
-        aliases = re.findall(r"Also: ([\w., ]+)\.$", told, re.M)
+        printed, _ = levin("help", "train.classify")
+        rows = re.findall(r"^  ([a-z][\w.]*)  +(\S+)", printed, re.M)
+        aliases = re.findall(r"Also: ([\w., ]+)\.$", printed, re.M)
         accepted = {name for name, _ in rows} | set(", ".join(aliases).split(", "))
         spellings = [line.split() for line in self.list["configuration keys"]]
         lost = [s[0] for s in spellings if s[0] not in accepted]

@@ -1,4 +1,5 @@
-"""What `make install` puts there is enough for a program outside of the tree; `make uninstall` takes all of it away.
+"""What `make install` puts there is enough for a program outside of the tree; `make uninstall`
+takes all of it away.
 
 usage: test_install.py SOURCE_DIR BUILD_DIR CC
 """
@@ -22,13 +23,18 @@ target_link_libraries(program PRIVATE {target} m)
 """
 
 
-def run(*words, status=0, **more):
+def run(*arguments, status=0, **more):
     done = subprocess.run(
-        [str(w) for w in words], capture_output=True, text=True, timeout=100, check=False, **more
+        [str(w) for w in arguments],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        **more,
     )
     if done.returncode != status:
         raise AssertionError(
-            f"{words} ended with {done.returncode}, not {status}:\n{done.stdout}{done.stderr}"
+            f"{arguments} ended with {done.returncode}, not {status}:\n{done.stdout}{done.stderr}"
         )
     return done.stdout + done.stderr
 
@@ -50,8 +56,8 @@ class Install(unittest.TestCase):
             PKG_CONFIG_PATH=str(self.root / "lib/pkgconfig"),
         )
 
-    def pkg_config(self, *words):
-        return run("pkg-config", *words, env=self.library).split()
+    def pkg_config(self, *arguments):
+        return run("pkg-config", *arguments, env=self.library).split()
 
     def needs_library(self, program):
         return "liblevin.so.0" in run("readelf", "-d", program)

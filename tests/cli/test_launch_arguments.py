@@ -12,7 +12,7 @@ from launch_case import Case, CLEAN, LEVIN, main, WAIT_S
 
 class Words(Case):
     def test_bad_arguments(self):
-        for words, expects in (
+        for arguments, expects in (
             (["-n", "2"], "which program"),
             (["-n", "2", "A=1", "env"], "unknown key `A`"),
             (["-z", "ls"], "`-z` is not understood"),
@@ -31,7 +31,7 @@ class Words(Case):
             (["--run-id", "a/b", "--", "ls"], "run_id"),
         ):
             done = subprocess.run(
-                [LEVIN, "launch", *words],
+                [LEVIN, "launch", *arguments],
                 cwd=self.dir,
                 env=CLEAN,
                 capture_output=True,
@@ -39,13 +39,13 @@ class Words(Case):
                 timeout=WAIT_S,
                 check=False,
             )
-            self.assertEqual(done.returncode, 64, (words, done.stderr))
+            self.assertEqual(done.returncode, 64, (arguments, done.stderr))
             self.assertIn(expects, done.stderr)
             self.assertEqual(done.stdout, "")
 
     def test_no_dashes_before_the_program(self):
         """The line that works is named."""
-        for words, line in (
+        for arguments, line in (
             (["-n", "2", "python3", "x.py"], "-n 2 -- python3 x.py"),
             (["--nproc=2", "-v", "--dry-run", "./x", "a=3"], "--nproc=2 -v --dry-run -- ./x a=3"),
             (
@@ -56,7 +56,7 @@ class Words(Case):
             (["--quiet", "true", "--env", "A=1", "env"], "--quiet true --env A=1 -- env"),
         ):
             done = subprocess.run(
-                [LEVIN, "launch", *words],
+                [LEVIN, "launch", *arguments],
                 cwd=self.dir,
                 env=CLEAN,
                 capture_output=True,
@@ -72,12 +72,12 @@ class Words(Case):
 
     def test_a_command_before_the_program(self):
         """No line with -- before `train` could work."""
-        for words, line in (
+        for arguments, line in (
             (["train", "classify", "data=x"], "-n N -- levin train classify data=x"),
             (["-n", "3", "eval", "model=x"], "-n 3 -- levin eval model=x"),
         ):
             done = subprocess.run(
-                [LEVIN, "launch", *words],
+                [LEVIN, "launch", *arguments],
                 cwd=self.dir,
                 env=CLEAN,
                 capture_output=True,
@@ -180,7 +180,8 @@ class Words(Case):
         )
 
     def test_what_srun_passes_on(self):
-        """Variables reach the tasks, what an earlier launcher left does not, and what only a launcher can do is named."""
+        """Variables reach the tasks, what an earlier launcher left does not, and what only a
+        launcher can do is named."""
         batch = {
             "SLURM_JOB_ID": "1",
             "SLURM_NTASKS": "4",
@@ -238,12 +239,13 @@ class Words(Case):
         )
         self.assertNotIn("MASTER_PORT", env)
         self.assertEqual(err.count("\n"), 1, err)
-        for word in ("W218", "timeout", "devices", "run_dir", "%r"):
-            self.assertIn(word, err)
+        for piece in ("W218", "timeout", "devices", "run_dir", "%r"):
+            self.assertIn(piece, err)
         self.assertEqual(run("--timeout", "9", "--quiet")[1], "")
 
     def test_in_a_slurm_step(self):
-        """One launcher per node takes its place from the step; a person's shell counts for itself; several launchers on a node are refused."""
+        """One launcher per node takes its place from the step; a person's shell counts for itself;
+        several launchers on a node are refused."""
         job = 100000 + os.getpid()
         step = {
             "SLURM_JOB_ID": str(job),
@@ -257,7 +259,10 @@ class Words(Case):
             "SLURM_STEP_NODELIST": "n[08-09]",
             "SLURM_NTASKS": "2",
         }
-        show = "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, node $GROUP_RANK of $GROUP_WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT"
+        show = (
+            "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, "
+            "node $GROUP_RANK of $GROUP_WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT"
+        )
         for node in range(2):
             out, _ = self.launch(
                 "-n",

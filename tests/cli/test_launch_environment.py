@@ -20,6 +20,7 @@ class Environment(Case):
             name, _, value = text.partition("=")
             ranks.setdefault(int(rank), {})[name] = value
         self.assertEqual(sorted(ranks), [0, 1, 2, 3])
+        here = os.path.realpath(self.dir)
         for rank, env in ranks.items():
             for name in ("RANK", "LEVIN_RANK", "LOCAL_RANK", "LEVIN_LOCAL_RANK"):
                 self.assertEqual(env[name], str(rank))
@@ -43,7 +44,7 @@ class Environment(Case):
                 "LEVIN_MAX_RESTARTS": "0",
                 "TORCHELASTIC_MAX_RESTARTS": "0",
                 "GOMP_SPINCOUNT": "2000",
-                "LEVIN_ERROR_FILE": f"{os.path.realpath(self.dir)}/r/errors/attempt_0_rank_{rank}.json",
+                "LEVIN_ERROR_FILE": f"{here}/r/errors/attempt_0_rank_{rank}.json",
             }
             self.assertEqual(expected, {name: env.get(name) for name in expected})
             self.assertRegex(env["LEVIN_RUN_ID"], "^[0-9a-f]{16}$")
@@ -73,19 +74,23 @@ class Environment(Case):
             self.assertNotIn(name, env)
 
     def test_sockets(self):
-        """Rank 0 inherits a socket that listens at LEVIN_MASTER_PORT; MASTER_PORT is free for it to open, and held against others."""
+        """Rank 0 inherits a socket that listens at LEVIN_MASTER_PORT; MASTER_PORT is free for it to
+        open, and held against others."""
         program = """
 import os, socket
 fd = int(os.environ["LEVIN_STORE_FD"])
 s = socket.socket(fileno=fd)
-assert s.getsockname() == ("127.0.0.1", int(os.environ["LEVIN_MASTER_PORT"])) and s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-for family in (socket.AF_INET6, socket.AF_INET) if socket.has_dualstack_ipv6() else (socket.AF_INET,):
+assert s.getsockname() == ("127.0.0.1", int(os.environ["LEVIN_MASTER_PORT"]))
+assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+both = (socket.AF_INET6, socket.AF_INET)
+for family in both if socket.has_dualstack_ipv6() else both[1:]:
     t = socket.socket(family)
     t.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     t.bind(("", int(os.environ["MASTER_PORT"])))
     t.listen()
     t.close()
-print("fine", [int(d) for d in os.listdir("/proc/self/fd") if int(d) > 2 and d != str(fd) and os.path.exists(f"/proc/self/fd/{d}")])
+others = [int(d) for d in os.listdir("/proc/self/fd") if int(d) not in (0, 1, 2, fd)]
+print("fine", [d for d in others if os.path.exists(f"/proc/self/fd/{d}")])
 """
         self.assertEqual(self.launch(program=[sys.executable, "-c", program])[0], "fine []\n")
 
@@ -216,7 +221,10 @@ print("fine", [int(d) for d in os.listdir("/proc/self/fd") if int(d) > 2 and d !
     def test_two_nodes_by_hand(self):
         port = free_port()
         both = ["--nodes", "2", "--master-addr", "127.0.0.1", "--master-port", str(port), "-n", "2"]
-        show = "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, node $GROUP_RANK of $LEVIN_NNODES at $MASTER_ADDR:$MASTER_PORT id $LEVIN_RUN_ID"
+        show = (
+            "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, "
+            "node $GROUP_RANK of $LEVIN_NNODES at $MASTER_ADDR:$MASTER_PORT id $LEVIN_RUN_ID"
+        )
         outs = [
             self.launch(*both, "--node-rank", str(node), "--run-dir", f"n{node}", sh=show)[
                 0
@@ -235,8 +243,8 @@ print("fine", [int(d) for d in os.listdir("/proc/self/fd") if int(d) > 2 and d !
             len({line.split()[-1] for out in outs for line in out}), 1, "the run has one name"
         )
         _, err = self.launch("--nodes", "2", "-n", "2", sh="true", code=64)
-        for word in ("E109", "--node-rank", "--master-addr", "--master-port"):
-            self.assertIn(word, err)
+        for piece in ("E109", "--node-rank", "--master-addr", "--master-port"):
+            self.assertIn(piece, err)
 
     def test_dry_run(self):
         out, _ = self.launch(

@@ -20,7 +20,8 @@ class Failure(Case):
     def test_the_first_is_named_and_all_end(self):
         sh = (
             "echo $$ > pid.$RANK; [ $RANK = 2 ] || exec sleep 600; "
-            "while ! [ -s pid.0 -a -s pid.1 -a -s pid.3 ]; do sleep 0.01; done; echo reason >&2; sleep 0.3; touch failed; exit 3"
+            "while ! [ -s pid.0 -a -s pid.1 -a -s pid.3 ]; do sleep 0.01; done; echo "
+            "reason >&2; sleep 0.3; touch failed; exit 3"
         )
         _, err = self.launch("-n", "4", "--run-dir", "d", sh=sh, code=3)
         self.ended_within(GONE_S, "failed")
@@ -45,8 +46,10 @@ class Failure(Case):
 
     def test_who_is_stopped_ends_too(self):
         sh = (
-            "[ $RANK = 0 ] || { echo $$ > pid.1; kill -STOP $$; }; until [ -s pid.1 ]; do sleep 0.01; done; "
-            "until grep -q '^State:.T' /proc/$(cat pid.1)/status; do sleep 0.01; done; touch failed; exit 5"
+            "[ $RANK = 0 ] || { echo $$ > pid.1; kill -STOP $$; }; until [ -s pid.1 ]; "
+            "do sleep 0.01; done; "
+            "until grep -q '^State:.T' /proc/$(cat pid.1)/status; do sleep 0.01; done; "
+            "touch failed; exit 5"
         )
         self.launch("-n", "2", sh=sh, code=5)
         self.ended_within(GONE_S, "failed")
@@ -60,7 +63,7 @@ class Failure(Case):
         self.assertIn("out of memory", self.launch(sh="kill -KILL $$", code=137)[1])
 
     def test_the_record_decides(self):
-        """Rank 0 dies first, of a lost peer; rank 2, which was the cause, later and with a record."""
+        """Rank 0 dies first, of a lost peer; rank 2, the cause, later and with a record."""
         record = {
             "rank": 2,
             "host": "h",
@@ -78,13 +81,14 @@ rank = int(os.environ["RANK"])
 if rank == 0:
     while not os.path.exists("ready"):
         time.sleep(0.01)
-    open(os.environ["LEVIN_ERROR_FILE"], "w").write(json.dumps(dict({record!r}, kind="peer", message="rank 2 is gone")))
+    lost = dict({record!r}, kind="peer", message="rank 2 is gone")
+    open(os.environ["LEVIN_ERROR_FILE"], "w").write(json.dumps(lost))
     sys.exit(76)
 if rank == 2:
-    told = []
-    signal.signal(signal.SIGTERM, lambda *a: told.append(1))
+    asked = []
+    signal.signal(signal.SIGTERM, lambda *a: asked.append(1))
     open("ready", "w")
-    while not told:
+    while not asked:
         time.sleep(0.01)
     open(os.environ["LEVIN_ERROR_FILE"], "w").write(json.dumps({record!r}))
     sys.exit(1)
@@ -96,9 +100,12 @@ time.sleep(600)
             self.assertIn(piece, err)
 
     def test_last_lines_that_the_record_has_not(self):
-        """What the record says is not said again, but what stands beside it is not lost."""
+        """What the record holds is not printed again, and the lines beside it are not lost."""
         record = '{"message": "boom happened", "kind": "error", "stack": ["data=x"]}'
-        sh = f"""echo 'error: boom happened' >&2; echo '  in data=x' >&2; $MORE; echo '{record}' > $LEVIN_ERROR_FILE; exit 1"""
+        sh = (
+            "echo 'error: boom happened' >&2; echo '  in data=x' >&2; $MORE; "
+            f"echo '{record}' > $LEVIN_ERROR_FILE; exit 1"
+        )
         for more, want in (
             (
                 "echo important detail: see core >&2",
@@ -116,7 +123,8 @@ time.sleep(600)
             self.assertIn(f"  error: boom happened\n  in data=x\n{want}   rank  host", err)
 
     def test_records_of_an_earlier_run_do_not_count(self):
-        sh = """[ $RANK = 1 ] && { echo '{"message": "old", "kind": "error"}' > $LEVIN_ERROR_FILE; exit 1; }; sleep 600"""
+        record = '{"message": "old", "kind": "error"}'
+        sh = f"[ $RANK = 1 ] || exec sleep 600; echo '{record}' > $LEVIN_ERROR_FILE; exit 1"
         self.assertIn("error: old", self.launch("-n", "2", "--run-dir", "d", sh=sh, code=1)[1])
         _, err = self.launch(
             "-n", "2", "--run-dir", "d", sh="[ $RANK = 1 ] && exit 1; sleep 600", code=1
@@ -127,7 +135,8 @@ time.sleep(600)
         _, err = self.launch(
             "-n",
             "2",
-            sh="if [ $RANK = 0 ]; then while [ ! -e ready ]; do sleep 0.01; done; exit 76; fi; trap '' TERM; touch ready; sleep 0.3; exit 9",
+            sh="if [ $RANK = 0 ]; then while [ ! -e ready ]; do sleep 0.01; done; exit "
+            "76; fi; trap '' TERM; touch ready; sleep 0.3; exit 9",
             code=9,
         )
         self.assertIn("rank 1 (", err.splitlines()[0])
@@ -137,10 +146,14 @@ time.sleep(600)
         )
 
     def test_deaths_noticed_together(self):
-        """Rank 1 is killed, rank 0 ends because of it; the launcher sees both at once, and rank 0 first."""
+        """Rank 1 is killed, rank 0 ends because of it; the launcher sees both at once, and rank 0
+        first."""
         for code in (1, 76):
             with self.subTest(code=code):
-                sh = f"echo $$ > pid.$RANK; while [ ! -e go.$RANK ]; do sleep 0.01; done; [ $RANK = 1 ] && kill -KILL $$; exit {code}"
+                sh = (
+                    "echo $$ > pid.$RANK; while [ ! -e go.$RANK ]; do sleep 0.01; done; "
+                    f"[ $RANK = 1 ] && kill -KILL $$; exit {code}"
+                )
                 p = self.start("-n", "2", sh=sh)
                 self.pids(2)
                 p.send_signal(signal.SIGSTOP)
@@ -179,7 +192,10 @@ time.sleep(600)
 
     def test_daemons_end(self):
         """In a session of their own, of a failed rank and of a good one."""
-        sh = 'setsid sh -c "echo \\$\\$ > pid.$RANK; exec sleep 600" & until [ -s pid.0 ] && [ -s pid.1 ]; do sleep 0.01; done; '
+        sh = (
+            'setsid sh -c "echo \\$\\$ > pid.$RANK; exec sleep 600" & '
+            "until [ -s pid.0 ] && [ -s pid.1 ]; do sleep 0.01; done; "
+        )
         self.launch("-n", "2", sh=sh + "exit $RANK", code=1)
         self.gone(self.pids(2))
         for r in range(2):
@@ -195,7 +211,8 @@ time.sleep(600)
 
     def test_no_zombies(self):
         p = self.start(
-            sh='i=0; while [ $i -lt 20 ]; do (sh -c "exit 0" &) ; i=$((i+1)); done; touch done; sleep 60'
+            sh='i=0; while [ $i -lt 20 ]; do (sh -c "exit 0" &) ; i=$((i+1)); done; touch '
+            "done; sleep 60"
         )
         self.wait_for(lambda: os.path.exists(f"{self.dir}/done"))
 
@@ -220,7 +237,8 @@ time.sleep(600)
         self.assertIn("--timeout", err)
 
     def test_a_reader_that_stands_still_delays_no_end(self):
-        """More than a pipe takes, and nobody reads: a failure, a timeout and a signal end the launcher all the same."""
+        """More than a pipe takes, and no reader: a failure, a timeout and a signal end the launcher
+        all the same."""
         for options, end, code in (
             ((), "exit 3", 3),
             (("--timeout", "0.5"), "sleep 600", 124),
@@ -248,7 +266,7 @@ time.sleep(600)
         self.gone(pids, GONE_S)
 
     def test_a_port_that_needs_a_privilege(self):
-        """Told before anything is started."""
+        """Reported before anything is started."""
         self.assertIn(
             "warning W205: port 1023 ", self.launch("--dry-run", "--master-port=1023", sh="true")[1]
         )
@@ -267,7 +285,8 @@ time.sleep(600)
             self.assertIn(f"pid {os.getpid()}", err)
 
     def test_a_port_of_another_launcher(self):
-        """Its program has not opened it yet, and still nobody else is given it; afterwards it is free."""
+        """Its program has not opened it yet, and still no other launcher gets it; afterwards it is
+        free."""
         port = str(free_port())
         p = self.start("--master-port", port, sh="touch ready; sleep 600")
         self.wait_for(lambda: os.path.exists(f"{self.dir}/ready"))
@@ -278,7 +297,8 @@ time.sleep(600)
         self.launch("--master-port", port, sh="true")
 
     def test_many_files(self):
-        """More ranks than open files are allowed for at first; the ranks get the limit of the launcher."""
+        """More ranks than open files are allowed for at first; the ranks get the limit of the
+        launcher."""
 
         def few():
             resource.setrlimit(

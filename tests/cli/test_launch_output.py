@@ -19,7 +19,10 @@ from launch_case import Case, CLEAN, main, WAIT_S
 
 class Output(Case):
     def test_lines_do_not_mix(self):
-        sh = 'i=0; while [ $i -lt 300 ]; do echo "out $RANK $i abcdefghijklmnopqrstuvwxyz"; echo "err $RANK $i" >&2; i=$((i+1)); done'
+        sh = (
+            'i=0; while [ $i -lt 300 ]; do echo "out $RANK $i abcdefghijklmnopqrstuvwxyz"; '
+            'echo "err $RANK $i" >&2; i=$((i+1)); done'
+        )
         out, err = self.launch("-n", "3", sh=sh)
         for rank in range(3):
             mine = [line for line in out.splitlines() if line.startswith(f"[{rank}] ")]
@@ -72,7 +75,8 @@ class Output(Case):
             )
 
     def test_a_folder_that_others_can_write_into_is_not_taken(self):
-        """Where no folder can be made the run goes to one in /tmp: only if nobody else can put files there."""
+        """Where no folder can be made the run goes to one in /tmp: only if no other user can put
+        files there."""
         usual = f"/tmp/levin-runs-{os.geteuid()}"
         if not os.path.lexists(usual):
             os.mkdir(usual, 0o700)
@@ -144,13 +148,17 @@ class Output(Case):
         self.assertEqual(p.wait(WAIT_S), 143)
 
     def test_a_terminal_for_rank_0(self):
-        """With --pty rank 0 writes to a terminal where the launcher does, of the same size; unfinished lines show at once."""
+        """With --pty rank 0 writes to a terminal where the launcher does, of the same size;
+        unfinished lines show at once."""
         master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 77, 0, 0))
-        program = "import os, time; n = [fd for fd in (1, 2) if os.isatty(fd)]; print(n, n and os.get_terminal_size(1), end='', flush=True); time.sleep(60)"
-        words = self.command("-n", "2", "--pty", program=[sys.executable, "-c", program])
+        program = (
+            "import os, time; n = [fd for fd in (1, 2) if os.isatty(fd)]; "
+            "print(n, n and os.get_terminal_size(1), end='', flush=True); time.sleep(60)"
+        )
+        arguments = self.command("-n", "2", "--pty", program=[sys.executable, "-c", program])
         with subprocess.Popen(
-            words, cwd=self.dir, env=CLEAN, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave
+            arguments, cwd=self.dir, env=CLEAN, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave
         ) as p:
             os.close(slave)
             seen, start = b"", time.monotonic()

@@ -17,7 +17,8 @@ class Signals(Case):
         p = self.start(
             "-n",
             "2",
-            sh='trap "touch int.$RANK; exit 130" INT; echo $$ > pid.$RANK; while :; do sleep 0.02; done',
+            sh='trap "touch int.$RANK; exit 130" INT; echo $$ > pid.$RANK; while :; do '
+            "sleep 0.02; done",
         )
         pids = self.pids(2)
         p.send_signal(signal.SIGINT)
@@ -50,7 +51,8 @@ class Signals(Case):
                     p = self.start(
                         "-n",
                         "2",
-                        sh=f'trap "{end}" {name}; echo $$ > pid.$RANK; while :; do sleep 0.02; done',
+                        sh=f'trap "{end}" {name}; echo $$ > pid.$RANK; while :; do sleep '
+                        "0.02; done",
                     )
                     self.pids(2)
                     p.send_signal(number)
@@ -70,9 +72,9 @@ while not os.path.exists("stop"):
         open("got." + os.environ["RANK"], "w")
 print(len(got))
 """
-        words = self.command("-n", "2", "--no-prefix", program=[sys.executable, "-c", program])
+        arguments = self.command("-n", "2", "--no-prefix", program=[sys.executable, "-c", program])
         with subprocess.Popen(
-            words, cwd=self.dir, env=CLEAN, stdout=subprocess.PIPE, text=True
+            arguments, cwd=self.dir, env=CLEAN, stdout=subprocess.PIPE, text=True
         ) as p:
             self.pids(2)
             p.send_signal(signal.SIGUSR1)
@@ -86,8 +88,12 @@ print(len(got))
 
 class Patience(Case):
     def test_ranks_that_save_are_waited_for(self):
-        """The launcher is told to stop: its ranks have more time than those whose neighbour has failed."""
-        sh = "trap 'sleep 2.5; echo saved; exit 0' TERM; echo $$ > pid.$RANK; while :; do sleep 0.05; done"
+        """The launcher gets a signal: its ranks have more time than those whose neighbour has
+        failed."""
+        sh = (
+            "trap 'sleep 2.5; echo saved; exit 0' TERM; echo $$ > pid.$RANK; "
+            "while :; do sleep 0.05; done"
+        )
         for patience, saved in (("30", 2), ("0.1", 0)):
             p = self.start(
                 "-n",
@@ -128,7 +134,11 @@ class Patience(Case):
 
 class Restarts(Case):
     def test_restarts(self):
-        sh = "echo $LEVIN_RESTART_COUNT $TORCHELASTIC_RESTART_COUNT $LEVIN_MASTER_PORT $MASTER_PORT; [ $RANK = 1 ] && [ $LEVIN_RESTART_COUNT -lt 2 ] && exit 1; sleep 0.2"
+        sh = (
+            "echo $LEVIN_RESTART_COUNT $TORCHELASTIC_RESTART_COUNT "
+            "$LEVIN_MASTER_PORT $MASTER_PORT; "
+            "[ $RANK = 1 ] && [ $LEVIN_RESTART_COUNT -lt 2 ] && exit 1; sleep 0.2"
+        )
         out, err = self.launch(
             "-n",
             "2",

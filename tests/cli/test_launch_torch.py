@@ -29,7 +29,8 @@ class Torch(Case):
                 "dist.init_process_group('gloo')\n"
                 "t = torch.tensor([float(dist.get_rank() + 1)])\n"
                 "dist.all_reduce(t)\n"
-                "print(dist.get_rank(), dist.get_world_size(), int(os.environ['LOCAL_RANK']), t.item())\n"
+                "print(dist.get_rank(), dist.get_world_size(), "
+                "int(os.environ['LOCAL_RANK']), t.item())\n"
             )
         both = [
             subprocess.Popen(

@@ -24,10 +24,10 @@ class Layouts(Case):
         self.data = f"{self.dir}/data"
 
     def plan(self, *more, code=OK, expects=()):
-        return self.levin(["plan", *self.words(self.data, self.out, *more)], code, expects)
+        return self.levin(["plan", *self.arguments(self.data, self.out, *more)], code, expects)
 
     def right(self, *more):
-        """How many images eval measured, and what it said beside."""
+        """How many images eval measured, and what it printed beside."""
         printed, reported = self.levin(
             ["eval", f"model={self.out}", f"data={self.data}", *more], OK
         )
@@ -111,12 +111,12 @@ class Layouts(Case):
 
     def test_parts_are_not_taken_for_classes(self):
         folder(self.data, {"train/cat": 3, "train/dog": 3, "dev/cat": 2})
-        for words in (
-            ["plan", *self.words(self.data, self.out)],
+        for arguments in (
+            ["plan", *self.arguments(self.data, self.out)],
             ["eval", f"model={self.model}", f"data={self.data}"],
         ):
             self.levin(
-                words,
+                arguments,
                 USAGE,
                 ["parts of the data, or classes?", "dev", "train", "data.layout=classes"],
             )
@@ -168,9 +168,9 @@ class Layouts(Case):
         self.train(data=self.data, expects=[line])
         self.assertIn(line, read(f"{self.out}/train.log").decode())
         self.assertEqual(read(f"{self.out}/data.index").count(b"\nignored "), 2)
-        for words in (["eval"], ["predict", f"output={self.dir}/p.csv"]):
+        for arguments in (["eval"], ["predict", f"output={self.dir}/p.csv"]):
             self.assertIn(
-                line, self.levin([*words, f"model={self.out}", f"data={self.data}"], OK)[1]
+                line, self.levin([*arguments, f"model={self.out}", f"data={self.data}"], OK)[1]
             )
         self.levin(
             ["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"], OK, [line]
@@ -178,10 +178,10 @@ class Layouts(Case):
         self.assertEqual(read(f"{self.dir}/p.csv").count(b"\n"), 1 + 14)
 
     def test_classes_called_like_parts(self):
-        """Nothing is said about a part that is none, and what chooses otherwise is named."""
+        """Nothing is reported about a part that is none, and what chooses otherwise is named."""
         folder(self.data, {"test": 5, "prod": 5})
-        for words in ([], ["data.layout=classes"]):
-            printed = self.plan(*words)[0]
+        for arguments in ([], ["data.layout=classes"]):
+            printed = self.plan(*arguments)[0]
             self.assertIn("10 images in 2 classes (prod 5, test 5); 8 to train, 2 to val", printed)
             self.assertNotIn("left to eval", printed)
         os.rename(f"{self.data}/prod", f"{self.data}/train")

@@ -1,4 +1,4 @@
-"""The memory that a run says it will take, against what its process took at its peak (VmHWM) above
+"""The memory that a run estimates, against what its process took at its peak (VmHWM) above
 its base: within 10 %. The base is the peak of a training of the smallest network on the smallest
 images: the program, its libraries and threads, and hardly anything of its own.
 
@@ -47,7 +47,7 @@ class Memory(unittest.TestCase):
         out = f"{cls.dir}/run"
         arguments = [LEVIN, "train", "classify", *SHAPES, f"out={out}", "overwrite=true", *more]
         peak = 0
-        with open(f"{cls.dir}/told", "w+", encoding="utf-8") as reported:
+        with open(f"{cls.dir}/reported", "w+", encoding="utf-8") as reported:
             p = subprocess.Popen(arguments, stdout=reported, stderr=subprocess.STDOUT)
             ended = 0
             while not ended:

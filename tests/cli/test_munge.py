@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 
-from bad_support import Case, LEVIN, NOBODY, OK, SIGTERM, WAIT_S, main
+from bad_support import Case, LEVIN, OTHER_USER, OK, SIGTERM, WAIT_S, main
 from rank_processes import drop_identity
 from rank_stranger import DENY, WELCOME, Client, run_key
 
@@ -70,7 +70,7 @@ class Daemon:
         self.start()
 
     def start(self):
-        words = [
+        arguments = [
             MUNGED,
             "--foreground",
             "--force",
@@ -81,7 +81,9 @@ class Daemon:
             f"--seed-file={self.files}.seed",
             "--num-threads=2",
         ]
-        self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         until = time.monotonic() + WAIT_S
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() > until:
@@ -98,7 +100,7 @@ class Daemon:
         if os.path.exists(self.socket):
             os.unlink(self.socket)
 
-    def credential(self, payload, *words):
+    def credential(self, payload, *arguments):
         """What munged makes for this user, or for another."""
         munge = ctypes.CDLL("libmunge.so.2")
         munge.munge_ctx_create.restype = ctypes.c_void_p
@@ -144,7 +146,7 @@ class Munge(Case):
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
 
-    def task(self, rank, conf, *words, before=(), timeout=None, env=None):
+    def task(self, rank, conf, *arguments, before=(), timeout=None, env=None):
         step = {
             "JOB_ID": 4711,
             "STEP_ID": 0,
@@ -160,7 +162,7 @@ class Munge(Case):
             "CONF": conf,
         }
         p = subprocess.Popen(
-            [*before, *TRAIN, f"out={self.dir}/out/run", *words],
+            [*before, *TRAIN, f"out={self.dir}/out/run", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -223,7 +225,8 @@ class Munge(Case):
         )
 
     def test_no_munge_where_rank_0_is(self):
-        """A key in a file, decided by rank 0 and told in a line, also for a rank that has MUNGE."""
+        """A key in a file, decided by rank 0 and reported in a line, also for a rank that has
+        MUNGE."""
         first = self.task(0, self.none)
         self.wait_for(self.files, first)
         (name,) = self.files()
@@ -240,7 +243,7 @@ class Munge(Case):
         self.assertEqual(self.files(), [])
 
     def test_no_munge_and_nothing_shared(self):
-        """A run directory on a disk of each node: the rank says what it needs."""
+        """A run directory on a disk of each node: the rank reports what it needs."""
         first = self.task(0, self.none)
         self.wait_for(self.files, first)
         self.ends(
@@ -283,12 +286,12 @@ class Munge(Case):
         self.never_joined(first, "its credential is not valid here")
 
     def test_another_user(self):
-        if subprocess.run([*NOBODY, "test", "-x", LEVIN], check=False).returncode != 0:
+        if subprocess.run([*OTHER_USER, "test", "-x", LEVIN], check=False).returncode != 0:
             self.skipTest("another user cannot run the program here")
         first = self.task(0, self.one.conf)
         self.listens(first)
         self.ends(
-            self.task(1, self.one.conf, before=NOBODY, timeout=1),
+            self.task(1, self.one.conf, before=OTHER_USER, timeout=1),
             RENDEZVOUS,
             "E114: rank 1 ",
             "it belongs to another user",
@@ -296,7 +299,7 @@ class Munge(Case):
         self.never_joined(first, "its credential is another user's")
 
     def test_the_daemon_of_rank_0_dies(self):
-        """Once it has chosen: rank 0 says so, and nobody joins with less."""
+        """Once it has chosen: rank 0 reports it, and no rank joins with less."""
         self.addCleanup(lambda: self.one.process.poll() is None or self.one.start())
         first = self.task(0, self.one.conf, timeout=6)
         self.listens(first)

@@ -56,16 +56,19 @@ class Names(unittest.TestCase):
             self.assertEqual(hidden(line), [], f"{what}: {line!r}")
         return text
 
-    def levin(self, *words, code=OK, before=(), expects=()):
+    def levin(self, *arguments, code=OK, before=(), expects=()):
         done = subprocess.run(
-            [*before, LEVIN, *words], capture_output=True, timeout=WAIT_S, stdin=subprocess.DEVNULL
+            [*before, LEVIN, *arguments],
+            capture_output=True,
+            timeout=WAIT_S,
+            stdin=subprocess.DEVNULL,
         )
         reported = done.stdout + done.stderr
         if code is not None:
             self.assertEqual(done.returncode, code, reported.decode(errors="replace"))
         for piece in expects:
             self.assertIn(piece, reported.decode(errors="replace"))
-        return self.clean(reported, words)
+        return self.clean(reported, arguments)
 
     def photos(self):
         folder = self.dir + b"/photos"

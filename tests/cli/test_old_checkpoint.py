@@ -23,9 +23,9 @@ SMALL = ["data=builtin:shapes", "data.count=60"]
 USAGE, WAIT_S = 64, 120
 
 
-def levin(*words, code=0):
-    done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S)
-    what = f"levin {' '.join(words)}: exit code {done.returncode}, not {code}"
+def levin(*arguments, code=0):
+    done = subprocess.run([LEVIN, *arguments], capture_output=True, text=True, timeout=WAIT_S)
+    what = f"levin {' '.join(arguments)}: exit code {done.returncode}, not {code}"
     assert done.returncode == code, f"{what}\n{done.stderr}"
     return done.stdout + done.stderr
 
@@ -45,8 +45,8 @@ class OldCheckpoint(unittest.TestCase):
             tar.extractall(self.dir / name)
         return self.dir / name / "run"
 
-    def resume(self, run, *words, **how):
-        return levin("train", "classify", f"out={run}", "resume=true", *words, **how)
+    def resume(self, run, *arguments, **how):
+        return levin("train", "classify", f"out={run}", "resume=true", *arguments, **how)
 
     def test_it_resumes_to_the_same_bits(self):
         """With its key under each name and without it, on other layouts, and in two parts."""
@@ -57,11 +57,11 @@ class OldCheckpoint(unittest.TestCase):
             **{name: [f"{name}=4"] for name in self.names},
         }
         hashes = {}
-        for name, words in layouts.items():
+        for name, arguments in layouts.items():
             run = self.old(name)
-            told = self.resume(run, *words, "max_steps=12")
-            self.assertIn("step 6, epoch 2", told)
-            for line in told.splitlines():  # another processor may have made the archive
+            printed = self.resume(run, *arguments, "max_steps=12")
+            self.assertIn("step 6, epoch 2", printed)
+            for line in printed.splitlines():  # another processor may have made the archive
                 self.assertFalse(line.startswith("warning:") and "machine" not in line, line)
             hashes[name] = levin("ckpt", "hash", str(run))
         parts = self.old("parts")
@@ -74,22 +74,28 @@ class OldCheckpoint(unittest.TestCase):
     def test_another_run_is_refused_within_an_epoch(self):
         """The number is read from the entry `run`, under the name that it has there."""
         for name in self.names:
-            told = self.resume(self.old(name), f"{name}=2", "group=2", "max_steps=12", code=USAGE)
-            self.assertRegex(told, rf"({OLD}|{NEW})=4\b")
-            self.assertRegex(told, rf"({OLD}|{NEW})=2\b")
-        for words in (["seed=1"], ["batch_size=6"], ["wgrad_threads=2"]):
-            told = self.resume(self.old("x" + words[0]), *words, "max_steps=12", code=USAGE)
-            self.assertNotIn("exists", told)
+            printed = self.resume(
+                self.old(name), f"{name}=2", "group=2", "max_steps=12", code=USAGE
+            )
+            self.assertRegex(printed, rf"({OLD}|{NEW})=4\b")
+            self.assertRegex(printed, rf"({OLD}|{NEW})=2\b")
+        for arguments in (["seed=1"], ["batch_size=6"], ["wgrad_threads=2"]):
+            printed = self.resume(
+                self.old("x" + arguments[0]), *arguments, "max_steps=12", code=USAGE
+            )
+            self.assertNotIn("exists", printed)
 
     def test_another_run_is_announced_between_epochs(self):
         """The value before is found in the stored configuration, under its old name."""
         for name in self.names:
             run = self.old(name)
             os.replace(run / "checkpoints/best.safetensors", run / "checkpoints/last.safetensors")
-            told = self.resume(run, f"{name}=2", "max_steps=8")
-            self.assertIn("step 4, epoch 2", told)
-            changes = re.findall(rf"^warning: (?:{OLD}|{NEW})\b.*", told, re.M)
-            self.assertEqual(len(changes), 2, told)  # by the entry `run`, and by the configuration
+            printed = self.resume(run, f"{name}=2", "max_steps=8")
+            self.assertIn("step 4, epoch 2", printed)
+            changes = re.findall(rf"^warning: (?:{OLD}|{NEW})\b.*", printed, re.M)
+            self.assertEqual(
+                len(changes), 2, printed
+            )  # by the entry `run`, and by the configuration
             for line in changes:
                 self.assertRegex(line, r"\b2\b.*\b4\b")
 
@@ -97,9 +103,9 @@ class OldCheckpoint(unittest.TestCase):
         """config= reads the old name, and an argument under either name wins over it."""
         config = f"config={self.old('run')}/config.yaml"
         hashes = {}
-        for words in ([], *([f"{name}=4"] for name in self.names)):
-            out = self.dir / ("again" + "".join(words))
-            levin("train", "classify", config, "~weights", f"out={out}", *words)
+        for arguments in ([], *([f"{name}=4"] for name in self.names)):
+            out = self.dir / ("again" + "".join(arguments))
+            levin("train", "classify", config, "~weights", f"out={out}", *arguments)
             hashes[out.name] = levin("ckpt", "hash", str(out))
         self.assertEqual(len(set(hashes.values())), 1, hashes)
         for name in self.names:
@@ -126,7 +132,7 @@ class OldCheckpoint(unittest.TestCase):
             )
             levin("eval", f"model={model}", *SMALL)
             levin("export", f"model={model}", f"output={self.dir}/w.safetensors")
-        told = levin(
+        printed = levin(
             "train",
             "classify",
             *SMALL,
@@ -136,7 +142,7 @@ class OldCheckpoint(unittest.TestCase):
             f"weights={run}",
             "max_steps=1",
         )
-        self.assertRegex(told, r"\b6 of the model's 6\b")
+        self.assertRegex(printed, r"\b6 of the model's 6\b")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`levin ops` tells what the op table says.
+"""`levin ops` prints the op table.
 
 usage: test_ops.py SOURCE_DIR LEVIN
 """
@@ -16,9 +16,11 @@ ROWS = ROW.findall((SOURCE / "src/kernels/ops.def").read_text())
 SECOND = re.findall(r"^LVNI_SECOND\((\w+)\)$", (SOURCE / "src/ops/second.def").read_text(), re.M)
 
 
-def levin(*words, status=0):
-    done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode == status, f"{words} ended with {done.returncode}: {done.stderr}"
+def levin(*arguments, status=0):
+    done = subprocess.run(
+        [LEVIN, *arguments], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == status, f"{arguments} ended with {done.returncode}: {done.stderr}"
     return done.stdout if status == 0 else done.stderr
 
 
@@ -29,11 +31,11 @@ class Ops(unittest.TestCase):
         self.assertEqual([line.split()[0] for line in reported[1:-3]], [row[0] for row in ROWS])
         self.assertTrue(reported[-3].startswith(f"{len(ROWS)} ops"))
         for line, (name, n_in, n_out, _, flags, sentence) in zip(reported[1:-3], ROWS):
-            words = line.split(None, 9)
-            self.assertEqual(words[1].split("-")[-1], n_in, name)
-            self.assertEqual(words[2].split("-")[-1], n_out, name)
+            arguments = line.split(None, 9)
+            self.assertEqual(arguments[1].split("-")[-1], n_in, name)
+            self.assertEqual(arguments[2].split("-")[-1], n_out, name)
             self.assertEqual(
-                words[3:7],
+                arguments[3:7],
                 [
                     "cpu",
                     "cpu" if "BF16" in flags else "copy",
@@ -43,15 +45,15 @@ class Ops(unittest.TestCase):
                 name,
             )
             self.assertEqual(
-                words[7],
+                arguments[7],
                 (
                     "low"
                     if "LOW" in flags
                     else "f32" if "FULL" in flags else "widest" if "WIDEST" in flags else "given"
                 ),
             )
-            self.assertEqual(words[8] == "yes", name in SECOND)
-            self.assertEqual(words[9], sentence)
+            self.assertEqual(arguments[8] == "yes", name in SECOND)
+            self.assertEqual(arguments[9], sentence)
 
     def test_one_op(self):
         reported = levin("ops", "conv2d")

@@ -26,9 +26,9 @@ class Outputs(Case):
             struct.pack("<2304f", *[(i % 97) / 97 for i in range(2304)]),
         )
 
-    def raw(self, *words, code=OK, stdout=subprocess.PIPE):
+    def raw(self, *arguments, code=OK, stdout=subprocess.PIPE):
         done = subprocess.run(
-            [LEVIN, *words],
+            [LEVIN, *arguments],
             cwd=self.dir,
             stdout=stdout,
             stderr=subprocess.PIPE,
@@ -36,7 +36,9 @@ class Outputs(Case):
             timeout=WAIT_S,
             check=False,
         )
-        self.assertEqual(done.returncode, code, f"{words}\n{done.stdout}\n{done.stderr.decode()}")
+        self.assertEqual(
+            done.returncode, code, f"{arguments}\n{done.stdout}\n{done.stderr.decode()}"
+        )
         return done.stdout, done.stderr.decode()
 
     def commands(self):
@@ -56,15 +58,15 @@ class Outputs(Case):
             ".safetensors": b'"format":"pt"',
             ".npy": b"\x93NUMPY",
         }
-        for words, endings in self.commands():
+        for arguments, endings in self.commands():
             for ending in endings:
-                self.raw(*words, f"output=o{ending}")
+                self.raw(*arguments, f"output=o{ending}")
                 self.assertIn(first[ending], read(f"{self.dir}/o{ending}")[:8192])
                 os.remove(f"{self.dir}/o{ending}")
 
     def test_other_endings_are_refused_before_the_work(self):
         """What is named works; nothing is written or left."""
-        for words, endings in self.commands()[:3]:
+        for arguments, endings in self.commands()[:3]:
             for name in (
                 "o.txt",
                 "o",
@@ -77,7 +79,7 @@ class Outputs(Case):
                 "o.safetensors.bak",
             ):
                 before = sorted(os.listdir(self.dir))
-                _, reported = self.raw(*words, f"output={name}", code=USAGE)
+                _, reported = self.raw(*arguments, f"output={name}", code=USAGE)
                 self.assertIn(f"output={name}: ", reported)
                 self.assertIn(
                     f"give a name that ends in {' or '.join(endings)}, or output=- for stdout",
@@ -87,15 +89,15 @@ class Outputs(Case):
 
     def test_a_dash_is_standard_output(self):
         """The same bytes as the file, and not one more; a file of that name is not made."""
-        for words, endings in self.commands()[:3]:
+        for arguments, endings in self.commands()[:3]:
             ending = endings[0]
-            self.raw(*words, f"output=o{ending}")
-            self.assertEqual(self.raw(*words, "output=-")[0], read(f"{self.dir}/o{ending}"))
+            self.raw(*arguments, f"output=o{ending}")
+            self.assertEqual(self.raw(*arguments, "output=-")[0], read(f"{self.dir}/o{ending}"))
             self.assertEqual(
                 self.raw(
-                    *words,
+                    *arguments,
                     "output=-",
-                    *(["devices=1", "sheet=s.png"] if words[0] == "predict" else []),
+                    *(["devices=1", "sheet=s.png"] if arguments[0] == "predict" else []),
                 )[0],
                 read(f"{self.dir}/o{ending}"),
             )
@@ -103,20 +105,20 @@ class Outputs(Case):
         self.raw("export", f"model={self.model}", "output=w.safetensors")
         self.raw(*array, "output=o.npy")
         self.assertEqual(self.raw(*array, "output=-")[0], read(f"{self.dir}/o.npy"))
-        for word in (
+        for argument in (
             "json=true",
             "top_k=2",
             "probabilities=true",
         ):  # logits have no rows of classes
-            _, reported = self.raw(*array, word, code=USAGE)
+            _, reported = self.raw(*array, argument, code=USAGE)
             self.assertIn("this has no effect on the logits of an array", reported)
         self.assertFalse(os.path.exists(f"{self.dir}/-"))
 
     def test_a_dash_with_ranks(self):
         """Lines come through the launcher as they are; bytes would not, and are refused."""
-        words = ["predict", f"model={self.model}", f"data={self.photos}", "accelerator=cpu"]
+        arguments = ["predict", f"model={self.model}", f"data={self.photos}", "accelerator=cpu"]
         self.assertEqual(
-            self.raw(*words, "output=-", "devices=2")[0], self.raw(*words, "output=-")[0]
+            self.raw(*arguments, "output=-", "devices=2")[0], self.raw(*arguments, "output=-")[0]
         )
         self.raw("export", f"model={self.model}", "output=w.safetensors")
         _, reported = self.raw(
@@ -134,8 +136,8 @@ class Outputs(Case):
     def test_output_that_cannot_be_written(self):
         """A full disk behind standard output is an error, as with a file."""
         with open("/dev/full", "wb") as full:
-            for words, _ in self.commands()[:3]:
-                _, reported = self.raw(*words, "output=-", code=1, stdout=full)
+            for arguments, _ in self.commands()[:3]:
+                _, reported = self.raw(*arguments, "output=-", code=1, stdout=full)
                 self.assertIn("No space left on device", reported)
             _, reported = self.raw(
                 "eval",
@@ -151,7 +153,7 @@ class Outputs(Case):
         """So is one behind what a command prints."""
         plan = ("plan", "train", "classify", f"data={self.photos}", "image_size=32")
         with open("/dev/full", "wb") as full:
-            for words in (
+            for arguments in (
                 ("help",),
                 ("--version",),
                 ("help", "optim.lr"),
@@ -160,7 +162,7 @@ class Outputs(Case):
                 ("ckpt", "hash", self.model),
                 plan,
             ):
-                _, reported = self.raw(*words, code=1, stdout=full)
+                _, reported = self.raw(*arguments, code=1, stdout=full)
                 self.assertIn("cannot write all of it to standard output", reported)
             _, reported = self.raw("help", "nothing-such", code=USAGE, stdout=full)
             self.assertNotIn("standard output", reported)

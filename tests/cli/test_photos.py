@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""A folder of photos in, a trained network out: train, predict, eval, as the README says it.
+"""A folder of photos in, a trained network out: train, predict, eval, as in the README.
 
-usage: test_photos.py LEVIN DATA   DATA: folder with clothing/ (341 photos in 10 classes); skipped without it.
+usage: test_photos.py LEVIN DATA   DATA: folder with clothing/ (341 photos in 10 classes); skipped
+without it.
 """
 
 import csv
@@ -27,12 +28,12 @@ def check(good, what):
         failures.append(what)
 
 
-def levin(*words):
+def levin(*arguments):
     done = subprocess.run(
-        [LEVIN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=400
+        [LEVIN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=400
     )
     if done.returncode != 0:
-        raise SystemExit(f"levin {' '.join(words)} left with {done.returncode}:\n{done.stderr}")
+        raise SystemExit(f"levin {' '.join(arguments)} left with {done.returncode}:\n{done.stderr}")
     return done
 
 
@@ -71,7 +72,7 @@ try:
         lines[0].startswith("acc ")
         and lines[0].endswith(f"({right} of 341 right)")
         and lines[-1] == f"sheet in {work}/sheet.png",
-        "eval says acc first and the page last",
+        "eval prints acc first and the page last",
     )
     counts = [line.split()[1].split("/") for line in lines[2:12]]
     check(
@@ -98,7 +99,7 @@ try:
     )
     check(
         "273 of these 341 images were trained on; split=val" in last.stderr,
-        "eval tells what was trained on",
+        "eval reports what was trained on",
     )
     levin("predict", f"model={out}", f"data={PHOTOS}", f"output={work}/pred.csv")
     table = list(csv.DictReader(open(f"{work}/pred.csv")))

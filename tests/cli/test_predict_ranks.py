@@ -1,7 +1,9 @@
-"""`levin predict` and `levin eval` over several ranks: the same bytes as one rank gives, from threads and from processes, on the CPU and on the pretend
-accelerator, with chunks that do not go round; one message when something fails; nothing left behind.
+"""`levin predict` and `levin eval` over several ranks: the same bytes as one rank gives, from
+threads and from processes, on the CPU and on the pretend accelerator, with chunks that do not go
+round; one message when something fails; nothing left behind.
 
-usage: test_predict_ranks.py LEVIN DATA [test names]   DATA: folder with clothing/ (photos in 10 classes); absent: said, and left out
+usage: test_predict_ranks.py LEVIN DATA [test names]   DATA: folder with clothing/ (photos in 10
+classes); absent: reported, and left out
 """
 
 import csv
@@ -42,16 +44,19 @@ class Ranks(Case):
         os.chdir(self.dir)  # where the launcher's files would be
         self.addCleanup(os.chdir, here)
 
-    def one_and_many(self, command, *words, layouts=LAYOUTS, output=None):
-        """What one rank prints and writes, compared with what every layout does. Returns what it prints and its warnings."""
+    def one_and_many(self, command, *arguments, layouts=LAYOUTS, output=None):
+        """What one rank prints and writes, compared with what every layout does. Returns what it
+        prints and its warnings."""
         first = None
         for where in [("cpu", "auto", 1), *layouts]:
             more = [f"output={output}"] if output and command == "predict" else []
-            reported, warned = self.levin([command, *words, *layout(*where), *more], OK, env=SIM)
+            reported, warned = self.levin(
+                [command, *arguments, *layout(*where), *more], OK, env=SIM
+            )
             found = reported, read(output) if output else b""
             if first is None:
                 first, printed = found, warned
-            self.assertEqual(found, first, f"{command} {words} on {where}")
+            self.assertEqual(found, first, f"{command} {arguments} on {where}")
             self.assertEqual(os.listdir("."), [output] if output else [], where)
         if output:
             os.remove(output)
@@ -101,7 +106,7 @@ class Ranks(Case):
         self.assertAlmostEqual(found["acc"], found["right"] / 12)
 
     def test_json_lines(self):
-        """stdout holds the lines and nothing else; the table of all probabilities says the same."""
+        """stdout holds the lines and nothing else; the table of all probabilities agrees."""
         few = [("cpu", "dp", 2), ("cpu", "ddp", 2)]
         reported, _ = self.one_and_many(
             "predict",
@@ -214,7 +219,7 @@ class Ranks(Case):
             )
         self.assertEqual(read("1.png"), read("2.png"))
 
-    def test_started_by_somebody_else(self):
+    def test_started_by_another_launcher(self):
         """Ranks that a launcher started share the work unasked; rank 0 prints."""
         alone, _ = self.levin(
             ["eval", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5"], OK
@@ -272,19 +277,19 @@ class Ranks(Case):
         self.assertIn("neither a JPEG nor a PNG file", done.stderr)
         self.assertEqual(
             sorted(os.listdir(".")), ["cats", "levin-runs"]
-        )  # what the ranks said is kept
+        )  # the ranks' output is kept
 
     def test_mistakes_are_reported_once(self):
         """Before ranks are started: no report, nothing written."""
         model = f"model={self.model}"
-        for words, expects, code in (
+        for arguments, expects, code in (
             ([], "model= is missing", USAGE),
             ([model, "output=t.npy"], "give a name that ends in .csv", USAGE),
             ([model, "output=no/such/t.csv"], "no/such", FAILURE),
             (["model=nowhere"], "nowhere does not exist", FAILURE),
         ):
             _, reported = self.levin(
-                ["predict", "data=builtin:shapes", "devices=3", "accelerator=cpu", *words],
+                ["predict", "data=builtin:shapes", "devices=3", "accelerator=cpu", *arguments],
                 code,
                 [expects],
             )
@@ -293,13 +298,15 @@ class Ranks(Case):
             "error: data=nofolder: No such file or directory; ",
             'error: data: cannot open "none.npy": No such file or directory; ',
         )
-        for words, expects in (
+        for arguments, expects in (
             (["predict", "data=nofolder"], folder),
             (["eval", "data=nofolder"], folder),
             (["predict", "data=none.npy", "output=o.npy"], array),
         ):
             alone, many = (
-                self.levin([*words, model, f"devices={n}", "accelerator=cpu"], USAGE, [expects])[1]
+                self.levin(
+                    [*arguments, model, f"devices={n}", "accelerator=cpu"], USAGE, [expects]
+                )[1]
                 for n in (1, 2)
             )
             self.assertEqual(alone, many)
@@ -356,11 +363,11 @@ class Ranks(Case):
         found = {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                words = read(f"/proc/{pid}/environ").split(b"\0")
+                arguments = read(f"/proc/{pid}/environ").split(b"\0")
                 parent = int(read(f"/proc/{pid}/stat").rsplit(b")", 1)[1].split()[1])
             except OSError:
                 continue
-            rank = [w[len(b"LEVIN_RANK=") :] for w in words if w.startswith(b"LEVIN_RANK=")]
+            rank = [w[len(b"LEVIN_RANK=") :] for w in arguments if w.startswith(b"LEVIN_RANK=")]
             if rank and parent == p.pid:
                 found[int(rank[0])] = int(pid)
         return [found[r] for r in sorted(found)]
@@ -368,14 +375,14 @@ class Ranks(Case):
     # ---- one rank's work ----
 
     def test_rank_0_works_alone(self):
-        """Of several ranks one writes the file, and says that it does."""
+        """Of several ranks one writes the file, and reports it."""
         file = f"{self.model}/checkpoints/last.safetensors"
-        for words in (
+        for arguments in (
             ["ckpt", "hash", file],
             ["export", f"model={self.model}", "output=w.safetensors"],
-            ["plan", *self.words(self.photos, "elsewhere")],
+            ["plan", *self.arguments(self.photos, "elsewhere")],
         ):
-            alone, _ = self.levin(words, OK)
+            alone, _ = self.levin(arguments, OK)
             printed = []
             for rank in range(3):
                 env = {
@@ -386,10 +393,10 @@ class Ranks(Case):
                     "MASTER_ADDR": "127.0.0.1",
                     "MASTER_PORT": "29511",
                 }
-                printed.append(self.levin(words, OK, env=env))
+                printed.append(self.levin(arguments, OK, env=env))
             self.assertEqual([s[0] for s in printed], [alone, "", ""])
             self.assertIn(
-                f"warning W203: levin {words[0]} is the work of one rank: rank 0 does it",
+                f"warning W203: levin {arguments[0]} is the work of one rank: rank 0 does it",
                 printed[0][1],
             )
             self.assertEqual([s[1] for s in printed[1:]], ["", ""])

@@ -30,12 +30,12 @@ TRAIN = [
 IMAGENET = ["normalize.mean=[0.485,0.456,0.406]", "normalize.std=[0.229,0.224,0.225]"]
 
 
-def levin(*words, status=0, expects=()):
-    done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=60)
+def levin(*arguments, status=0, expects=()):
+    done = subprocess.run([LEVIN, *arguments], capture_output=True, text=True, timeout=60)
     out = done.stdout + done.stderr
-    assert status in (None, done.returncode), f"{words} left with {done.returncode}:\n{out}"
+    assert status in (None, done.returncode), f"{arguments} left with {done.returncode}:\n{out}"
     for text in expects:
-        assert text in out, f"levin {' '.join(words)} does not say {text!r}:\n{out}"
+        assert text in out, f"levin {' '.join(arguments)} does not print {text!r}:\n{out}"
     return out
 
 
@@ -97,8 +97,8 @@ def sees(run, resize, crop, name):
     assert found == {"resize": resize, "crop": crop, "filter": name}, (run, found)
 
 
-def predict(model, *words):
-    levin("predict", f"model={model}", "data=photos", "output=p.csv", "num_workers=0", *words)
+def predict(model, *arguments):
+    levin("predict", f"model={model}", "data=photos", "output=p.csv", "num_workers=0", *arguments)
     with open("p.csv", encoding="utf-8") as f:
         return f.read()
 
@@ -128,7 +128,7 @@ def keys_reach_every_use():
 
 
 def early_cards():
-    """A card without `eval` says which part of the shorter side was taken."""
+    """A card without `eval` names the part of the shorter side that was taken."""
     head, data = safetensors(exported("usual"))
     own = json.loads(head["__metadata__"]["classifier"])
     del own["eval"]
@@ -140,7 +140,7 @@ def early_cards():
 
 
 def weights_bring_theirs():
-    """A card, timm's config.json, names of timm's ViT; a run that goes on does not need the file."""
+    """A card, timm's config.json, names of timm's ViT; a resumed run does not need the file."""
     head, data = safetensors(exported("usual"))
     del head["__metadata__"]
     os.mkdir("timm")
@@ -184,16 +184,17 @@ def weights_bring_theirs():
 
 
 def weights_bring_theirs_for_good():
-    """What eval.crop_pct cannot say, or was not followed: the run sees the same when it goes on."""
+    """What eval.crop_pct cannot express, or was not followed: the run sees the same when it goes
+    on."""
     levin(*TRAIN, "out=padded", "eval.resize=12")
     levin(*TRAIN, "out=far", "eval.resize=400")
     shapes = ["data=builtin:shapes", "data.count=24", "reset_head=true"]
-    for run, words, resize in (
+    for run, arguments, resize in (
         ("e16", ["weights=usual", *shapes], 16),
         ("e12", ["weights=padded"], 12),
         ("e400", ["weights=far"], 400),
     ):
-        levin(*TRAIN, f"out={run}", *words)
+        levin(*TRAIN, f"out={run}", *arguments)
         sees(run, resize, 16, "bilinear")
         levin("train", "classify", f"out={run}", "resume=true", "max_epochs=2", "quiet=true")
         sees(run, resize, 16, "bilinear")

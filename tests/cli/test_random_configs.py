@@ -1,8 +1,10 @@
-"""Random configurations over random layouts: one hash of weights, one of the state, the same metrics, digit by digit.
+"""Random configurations over random layouts: one hash of weights, one of the state, the same
+metrics, digit by digit.
 
-A configuration is drawn from everything that changes results (model, batch, micro-batches, group, optimizer, schedule,
-precision, clipping, averages, mixup, frozen parts, data); a layout from everything that may not (ranks as threads or
-processes, devices, buckets, lanes, cores, workers, a stop and a resume on another layout).
+A configuration is drawn from everything that changes results (model, batch, micro-batches, group,
+optimizer, schedule, precision, clipping, averages, mixup, frozen parts, data); a layout from
+everything that may not (ranks as threads or processes, devices, buckets, lanes, cores, workers, a
+stop and a resume on another layout).
 
 usage: test_random_configs.py LEVIN DATA [test names]
   LEVIN_TEST_SEED=N       the first seed, default 1; configuration k is drawn from seed N + k alone
@@ -45,9 +47,10 @@ def draw_data(r):
 
 def draw_optimizer(r):
     name = r.choice(["sgd", "adam", "adamw", "lars"])
+    rates = [1e-3, 1e-2, 0.1] if name in ("sgd", "lars") else [3e-4, 3e-3]
     keys = [
         f"optim={name}",
-        f"optim.lr={r.choice([1e-3, 1e-2, 0.1]) if name in ('sgd', 'lars') else r.choice([3e-4, 3e-3])}",
+        f"optim.lr={r.choice(rates)}",
         f"optim.weight_decay={r.choice([0, 1e-4, 0.05])}",
         f"optim.decay_norm_bias={r.choice(['true', 'false'])}",
     ]
@@ -157,13 +160,13 @@ class RandomConfigs(Case):
         )
         self.bf16 = "no bf16 products" not in reported
 
-    def run_on(self, words, one_core):
+    def run_on(self, arguments, one_core):
         command = [
             *(["taskset", "-c", "0"] if one_core else []),
             LEVIN,
             "train",
             "classify",
-            *words,
+            *arguments,
         ]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=WAIT_S, env=dict(os.environ, **SIM)
@@ -181,7 +184,7 @@ class RandomConfigs(Case):
             "model=resnet18" in model
         ):  # batch norm needs more than one value of each channel at its last block
             model += ["image_size=40"]
-        words = [
+        arguments = [
             *draw_data(r),
             *model,
             *batch,
@@ -194,11 +197,11 @@ class RandomConfigs(Case):
             "quiet=true",
         ]
         ends = {"scheduler=cosine", "scheduler=linear"}.isdisjoint(
-            words
+            arguments
         )  # else the schedule follows from max_steps
         first = self.run_on(
             [
-                *words,
+                *arguments,
                 f"out={self.dir}/one",
                 "overwrite=true",
                 "devices=1",
@@ -210,12 +213,12 @@ class RandomConfigs(Case):
         expected = self.hashes(f"{self.dir}/one"), reproducibility_lines(f"{self.dir}/one")
         for _ in range(3):
             keys, one_core = draw_layout(r, micro_batches, group)
-            here = [*words, *keys, f"out={self.dir}/other"]
+            here = [*arguments, *keys, f"out={self.dir}/other"]
             stop = r.choice([0, 0, 1, 2]) if ends else 0
             if stop:
                 self.run_on([*here, "overwrite=true", f"max_steps={stop}"], one_core)
                 keys, one_core = draw_layout(r, micro_batches, group)
-                here = [*words, *keys, f"out={self.dir}/other"]
+                here = [*arguments, *keys, f"out={self.dir}/other"]
             command = self.run_on([*here, "resume=true" if stop else "overwrite=true"], one_core)
             where = (
                 f"seed {seed}{f', stopped after step {stop}' if stop else ''}\n{first}\n{command}"

@@ -1,5 +1,6 @@
-"""What happens to a run of several ranks when one of them is killed, stands still or fails: everything ends at once, the message names the rank and
-the first cause, the exit code is that of docs/launch.md, no process and no half-written file is left, and what was saved goes on.
+"""What happens to a run of several ranks when one of them is killed, stands still or fails:
+everything ends at once, the message names the rank and the first cause, the exit code is that of
+docs/launch.md, no process and no half-written file is left, and what was saved goes on.
 
 usage: test_rank_failures.py LEVIN [test names]
 """
@@ -70,7 +71,8 @@ class Failures(RankCase):
         self.goes_on(reported)
 
     def test_the_first_rank_stands_still(self):
-        """The others give it up and leave; when it goes on, to end as well, it does not take them for the cause."""
+        """The others give it up and leave; when it goes on, to end as well, it does not take them
+        for the cause."""
         reported = self.hit(
             0,
             signal.SIGSTOP,
@@ -108,7 +110,7 @@ class Failures(RankCase):
         )
         self.assertNotIn("Traceback", reported)
 
-    # ---- where they meet ----
+    # ---- at the rendezvous ----
 
     def wait_for_thread(self, p, rank, name):
         def there():
@@ -117,10 +119,10 @@ class Failures(RankCase):
 
         self.wait_for(there, p)
 
-    def meeting(self, script, env=None, *words):
-        """Ranks 0 and 2 have found the store, and wait for rank 1, which does something else first."""
+    def waiting_for_rank_1(self, script, env=None, *arguments):
+        """Ranks 0 and 2 have found the store, and wait for rank 1, which runs `script` first."""
         p = self.begin_with(
-            f"[ $RANK != 1 ] || {{ {script}; }}", *SHAPES, "max_epochs=-1", *words, env=env
+            f"[ $RANK != 1 ] || {{ {script}; }}", *SHAPES, "max_epochs=-1", *arguments, env=env
         )
         self.wait_for_thread(p, 0, "lvn-store")
         self.wait_for_thread(p, 2, "lvn-control")
@@ -128,11 +130,12 @@ class Failures(RankCase):
         return p
 
     def test_killed_before_the_ranks_met(self):
-        """Whoever is gone before it came, or after it came, or holds the store: the others do not wait for it."""
+        """A rank that is gone before it came, or after it came, or holds the store: the others do
+        not wait for it."""
         for rank in (1, 2, 0):
             self.out = f"{self.dir}/{rank}"
             reported = self.hurt(
-                self.meeting("sleep 600"),
+                self.waiting_for_rank_1("sleep 600"),
                 rank,
                 signal.SIGKILL,
                 137,
@@ -142,7 +145,7 @@ class Failures(RankCase):
             self.assertNotIn("Traceback", reported)
 
     def test_stands_still_before_it_came(self):
-        p = self.meeting("kill -STOP $$", {"LEVIN_RDZV_TIMEOUT": "1"})
+        p = self.waiting_for_rank_1("kill -STOP $$", {"LEVIN_RDZV_TIMEOUT": "1"})
         reported = self.gone(p, GRACE_S + 1, time.monotonic())
         self.assertEqual(p.returncode, RENDEZVOUS, reported)
         self.assertIn("E113: not all ranks came within 1 s", reported)
@@ -150,7 +153,7 @@ class Failures(RankCase):
 
     def test_stands_still_after_it_came(self):
         self.hurt(
-            self.meeting("sleep 600", None, "peer_timeout_s=1"),
+            self.waiting_for_rank_1("sleep 600", None, "peer_timeout_s=1"),
             2,
             signal.SIGSTOP,
             PEER,
@@ -169,7 +172,7 @@ class Failures(RankCase):
                 f.write(
                     b"\0" * 40
                 )  # its header is read at the start, its pixels when their turn comes
-            words = [
+            arguments = [
                 f"data={folder}",
                 "image_size=16",
                 "model=mlp",
@@ -181,13 +184,13 @@ class Failures(RankCase):
                 "devices=3",
                 f"strategy={strategy}",
             ]
-            p = self.begin(*words)
+            p = self.begin(*arguments)
             reported = self.gone(p, WAIT_S, time.monotonic())
             self.assertEqual(p.returncode, FAILURE, reported)
             self.assertIn("dog/3.png", reported)
             self.assertRegex(reported, r"rank \d", reported)
             self.keeps_the_sentence(reported)
-            p = self.begin(*words, "on_error=skip", "overwrite=true")
+            p = self.begin(*arguments, "on_error=skip", "overwrite=true")
             reported = self.gone(p, WAIT_S, time.monotonic())
             self.assertEqual(p.returncode, OK, reported)
             reported += "".join(
@@ -214,7 +217,7 @@ class Failures(RankCase):
         with open(f"{folder}/{bad}/3.png", "r+b") as f:
             f.seek(60)
             f.write(b"\0" * 40)
-        words = [
+        arguments = [
             f"data={folder}",
             "image_size=16",
             "model=mlp",
@@ -229,7 +232,7 @@ class Failures(RankCase):
             40
         ):  # until another rank than the first meets the image, behind the first step
             self.out = f"{self.dir}/{seed}"
-            p = self.begin(*words, f"seed={seed}")
+            p = self.begin(*arguments, f"seed={seed}")
             reported = self.gone(p, WAIT_S, time.monotonic())
             self.assertEqual(p.returncode, FAILURE, reported)
             if re.search(r"error: rank [12] ", reported) and self.saved():
@@ -246,7 +249,7 @@ class Failures(RankCase):
         )
 
     def test_accelerator_out_of_memory(self):
-        """Told once, whichever rank's device it was."""
+        """Reported once, whichever rank's device it was."""
         for strategy in ("ddp", "dp"):
             self.out = f"{self.dir}/{strategy}"
             p = self.begin(
@@ -263,7 +266,8 @@ class Failures(RankCase):
             self.assertRegex(reported, r"sim:\d, which has 192 MiB")
 
     def test_one_accelerator_out_of_memory(self):
-        """In a forward of the first step, which the others wait for: their errors come later and are no cause."""
+        """In a forward of the first step, which the others wait for: their errors come later and
+        are not the cause."""
         p = self.begin_with(
             "[ $RANK != 2 ] || export LEVIN_SIM_MEMORY=4MiB",
             *SHAPES,

@@ -1,5 +1,5 @@
-"""Ranks that die while a checkpoint is written, whose disk is full or whose files may not grow: what was saved before stays whole and goes on, nothing half
-written stays, and the rank is named.
+"""Ranks that die while a checkpoint is written, whose disk is full or whose files may not grow:
+what was saved before stays whole and goes on, nothing half written stays, and the rank is named.
 
 usage: test_rank_saves.py LEVIN [test names]
 """
@@ -28,7 +28,8 @@ class Saves(RankCase):
         return being_written(self.out)
 
     def stopped(self, p, in_a_save):
-        """The process of rank 0, which stands still in the middle of writing a checkpoint, or while none is written; there is an earlier one."""
+        """The process of rank 0, which stands still in the middle of writing a checkpoint, or while
+        none is written; there is an earlier one."""
         self.wait_for(lambda: self.saved() is not None and rank_pid(self.out, 0) is not None, p)
         pid = rank_pid(self.out, 0)
         for _ in range(100):
@@ -79,7 +80,7 @@ class Saves(RankCase):
             time.sleep(0.01)
 
     def test_files_of_the_first_rank_may_not_grow(self):
-        """The one that saves. It says which step is the last that is kept."""
+        """The one that saves. It reports the last step that is kept."""
         reported = self.hit(
             0,
             lambda pid: resource.prlimit(pid, resource.RLIMIT_FSIZE, (200000, 200000)),
@@ -98,7 +99,8 @@ class Saves(RankCase):
         self.goes_on(f"step {self.saved()} (epoch 1) is saved: resume=true")
 
     def test_files_of_another_rank_may_not_grow(self):
-        """It can leave no record of how it crashed; the launcher knows it all the same, and rank 0 saves."""
+        """It can leave no record of how it crashed; the launcher knows it all the same, and rank 0
+        saves."""
 
         def crash(pid):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, 0))

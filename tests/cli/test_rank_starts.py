@@ -1,5 +1,5 @@
-"""The beginning of runs of several ranks: what is refused before a process is started, what a run that did not begin leaves behind, and what reaches
-a terminal.
+"""The beginning of runs of several ranks: what is refused before a process is started, what a run
+that did not begin leaves behind, and what reaches a terminal.
 
 usage: test_rank_starts.py LEVIN [test names]
 """
@@ -34,10 +34,10 @@ SHAPES = [
 
 
 class Refused(Case):
-    def reported(self, *words, code=USAGE, env=None):
-        """What is said when nothing may appear in an empty folder."""
+    def reported(self, *arguments, code=USAGE, env=None):
+        """Standard error, when nothing may appear in an empty folder."""
         done = subprocess.run(
-            [LEVIN, *words],
+            [LEVIN, *arguments],
             capture_output=True,
             text=True,
             timeout=WAIT_S,
@@ -50,47 +50,54 @@ class Refused(Case):
 
     def test_a_plan_that_cannot_be(self):
         """By one process, as ranks that are threads would: a launcher would add its report."""
-        for words, sentence in (
+        for arguments, sentence in (
             (
                 ["devices=500", "~batch_size"],
-                "batch_size 32 cannot be cut into 500 micro-batches (500 devices x 1 accumulation step): at least one "
+                "batch_size 32 cannot be cut into 500 micro-batches (500 devices x 1 "
+                "accumulation step): at least one "
                 "sample each; smallest that works: 500 (or devices=32)",
             ),
             (
                 ["devices=4", "micro_batches=3"],
-                "4 devices cannot share 3 micro-batches: at least one micro-batch each; nearest that works: devices=3 (or micro_batches=4)",
+                "4 devices cannot share 3 micro-batches: at least one micro-batch "
+                "each; nearest that works: devices=3 (or micro_batches=4)",
             ),
             (
                 ["devices=2", "group=4"],
-                "group=4 does not divide 2 micro-batches: every group needs as many; nearest that works: 2",
+                "group=4 does not divide 2 micro-batches: every group needs as many; "
+                "nearest that works: 2",
             ),
         ):
             for strategy in ("ddp", "dp"):
                 self.assertEqual(
-                    self.reported(*SHAPES, "accelerator=cpu", f"strategy={strategy}", *words),
+                    self.reported(*SHAPES, "accelerator=cpu", f"strategy={strategy}", *arguments),
                     f"error: {sentence}\n",
                 )
 
     def test_gpus_are_no_ranks_of_the_cpu(self):
         for command in (SHAPES, ["plan", *SHAPES]):
-            for words, more in (
+            for arguments, more in (
                 (["gpus=4"], "4"),
                 (["num_gpus=4", "strategy=dp"], "4"),
                 (["gpus=-1"], "N"),
                 (["gpus=[0,1]"], "2"),
                 (["gpus=GPU-1f"], "1"),
             ):
-                text = self.reported(*command, *words, code=RESOURCE)
+                text = self.reported(*command, *arguments, code=RESOURCE)
                 self.assertEqual(
                     text,
-                    "levin: error E106: GPUs are asked for, but this process sees none: this build of levin has no GPU backend yet\n"
-                    f"  found: {words[0]} (command line)\n  fix: devices={more} for ranks on the CPU\n"
-                    f"  fix: or accelerator=sim, pretend devices, with LEVIN_SIM_DEVICES={more} in the environment\n",
+                    "levin: error E106: GPUs are asked for, but this process sees "
+                    "none: this build of levin has no GPU backend yet\n"
+                    f"  found: {arguments[0]} (command line)\n  fix: devices={more} "
+                    "for ranks on the CPU\n"
+                    "  fix: or accelerator=sim, pretend devices, with "
+                    f"LEVIN_SIM_DEVICES={more} in the environment\n",
                 )
         self.assertIn("gpus a: cannot read 'a' as a number", self.reported(*SHAPES, "gpus=a"))
 
     def test_devices_that_cannot_be_meant(self):
-        """What is right, and where the wrong word stands; nobody has written accelerator=cpu here."""
+        """What is right, and where the wrong argument stands; accelerator=cpu is not among them
+        here."""
         listed = "error: devices [0,1]: a list names GPUs; on the CPU give the number of ranks: devices=2\n"
         none = "error: devices 0: give at least 1; devices=1 is one rank on the CPU (accelerator=cpu)\n"
         for command in (SHAPES, ["plan", *SHAPES]):
@@ -117,22 +124,22 @@ class Refused(Case):
         )
 
     def test_gpus_that_are_there(self):
-        for words in (["gpus=0"], ["gpus=2", "accelerator=cpu"], ["gpus=2", "accelerator=sim"]):
+        for arguments in (["gpus=0"], ["gpus=2", "accelerator=cpu"], ["gpus=2", "accelerator=sim"]):
             out, _ = self.levin(
-                ["plan", *SHAPES, *words],
+                ["plan", *SHAPES, *arguments],
                 OK,
                 env={"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "64MiB"},
             )
-            self.assertEqual("rank 1 owns" in out, words != ["gpus=0"], out)
+            self.assertEqual("rank 1 owns" in out, arguments != ["gpus=0"], out)
 
     def test_no_folder_stays(self):
         """Not the one of runs without a name either."""
-        words = ["train", "classify", "data=nowhere", "devices=2"]
-        self.assertIn("nowhere", self.reported(*words))
-        self.reported(*words, "out=a/b/run")
+        arguments = ["train", "classify", "data=nowhere", "devices=2"]
+        self.assertIn("nowhere", self.reported(*arguments))
+        self.reported(*arguments, "out=a/b/run")
         os.mkdir(f"{self.dir}/out")
         done = subprocess.run(
-            [LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir
+            [LEVIN, *arguments], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir
         )
         self.assertEqual(done.returncode, USAGE, done.stderr)
         self.assertEqual(os.listdir(self.dir), ["out"])
@@ -162,7 +169,10 @@ class Refused(Case):
     def test_reported_once_and_not_tried_again(self):
         """Names that lead nowhere: known before there are ranks, by rank 0 alone, by all ranks."""
         again = ["devices=2", "accelerator=cpu", "max_restarts=2"]
-        sentence = "data=nowhere: No such file or directory; give a folder with one sub-folder of images per class"
+        sentence = (
+            "data=nowhere: No such file or directory; give a folder with one sub-folder of images "
+            "per class"
+        )
         self.assertEqual(
             self.reported("train", "classify", "data=nowhere", *again),
             f"error: {sentence}\n  in data=nowhere (command line)\n",
@@ -188,7 +198,7 @@ class Refused(Case):
         self.assertNotIn("restart", done.stderr)
         if (
             "stopped: SIGTERM" not in done.stderr
-        ):  # rank 0 had no time to say it: then the launcher does
+        ):  # rank 0 had no time to report it: then the launcher does
             self.assertNotIn("levin launch", done.stderr)
         self.assertEqual(os.listdir(self.dir), ["empty"])
 
@@ -199,7 +209,7 @@ class Refused(Case):
         )
 
     def test_a_launcher_of_somebodys_own(self):
-        """Its report names the rank, but does not repeat what rank 0 has told."""
+        """Its report names the rank, but does not repeat what rank 0 has reported."""
         done = subprocess.run(
             [
                 LEVIN,
@@ -229,12 +239,12 @@ class Refused(Case):
 class Unnamed(Case):
     """Runs without out=."""
 
-    def begin(self, n, *words):
+    def begin(self, n, *arguments):
         """That many at one moment: each waits for the end of a pipe before it becomes levin."""
         gate, opens = os.pipe()
         runs = [
             subprocess.Popen(
-                ["sh", "-c", 'read go; exec "$0" "$@"', LEVIN, *words],
+                ["sh", "-c", 'read go; exec "$0" "$@"', LEVIN, *arguments],
                 stdin=gate,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -286,7 +296,8 @@ class Unnamed(Case):
             self.assertEqual(done.returncode, FAILURE, done.stderr)
             self.assertEqual(
                 done.stderr,
-                "error: cannot make the directory out/classify-1: Not a directory; give another out\n",
+                "error: cannot make the directory out/classify-1: Not a directory; "
+                "give another out\n",
             )
 
     def test_stopped_while_nothing_is_there(self):
@@ -338,10 +349,10 @@ class Unnamed(Case):
             "SLURM_JOB_NODELIST": "n08",
             "SLURM_JOB_NUM_NODES": "1",
         }
-        words = [LEVIN, *SHAPES, "accelerator=cpu", "devices=2"]
+        arguments = [LEVIN, *SHAPES, "accelerator=cpu", "devices=2"]
         env = dict(os.environ, **batch, PATH=self.dir)
         done = subprocess.run(
-            words, capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir, env=env
+            arguments, capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir, env=env
         )
         self.assertNotEqual(done.returncode, OK)
         self.assertIn(
@@ -350,11 +361,12 @@ class Unnamed(Case):
         self.assertEqual(os.listdir(self.dir), [])
         write(
             f"{self.dir}/srun",
-            b'#!/bin/sh\necho "$@" *; while read a b; do [ $a != SigBlk: ] || echo $a $b; done < /proc/self/status\n',
+            b'#!/bin/sh\necho "$@" *; while read a b; do [ $a != SigBlk: ] || echo $a '
+            b"$b; done < /proc/self/status\n",
         )
         os.chmod(f"{self.dir}/srun", 0o755)
         done = subprocess.run(
-            words, capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir, env=env
+            arguments, capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir, env=env
         )
         self.assertEqual(done.returncode, OK, done.stderr)
         self.assertRegex(done.stdout, r"\A--nodes=1 .* devices=2 srun\nSigBlk: [0-9a-f]+\n\Z")
@@ -378,7 +390,8 @@ class Taken(Case):
             if code == USAGE:
                 self.assertRegex(
                     reported,
-                    r"\Aerror: (another process is training in out=same: |out=same exists)[^\n]*\n\Z",
+                    r"\Aerror: (another process is training in out=same: |out=same "
+                    r"exists)[^\n]*\n\Z",
                 )
             else:
                 self.assertEqual(
@@ -390,7 +403,7 @@ class Taken(Case):
     def test_of_a_run_that_is_alive(self):
         for devices in (1, 2):
             self.out = f"{self.dir}/run{devices}"
-            words = [
+            arguments = [
                 *SHAPES,
                 "accelerator=cpu",
                 f"devices={devices}",
@@ -399,30 +412,34 @@ class Taken(Case):
                 f"out={self.out}",
             ]
             p = subprocess.Popen(
-                [LEVIN, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+                [LEVIN, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
             )
             self.addCleanup(self.end, p)
             self.wait_for(lambda: os.path.exists(f"{self.out}/config.yaml"), p)
             for more in ([], ["resume=true"], ["overwrite=true"], ["devices=1"]):
                 done = subprocess.run(
-                    [LEVIN, *words, *more], capture_output=True, text=True, timeout=WAIT_S
+                    [LEVIN, *arguments, *more], capture_output=True, text=True, timeout=WAIT_S
                 )
                 self.assertEqual(done.returncode, USAGE, done.stderr)
                 self.assertTrue(
                     done.stderr.startswith(
-                        f"error: another process is training in out={self.out}: wait for its end, or give another out\n"
+                        f"error: another process is training in out={self.out}: wait "
+                        "for its end, or give another out\n"
                     ),
                     done.stderr,
                 )
             p.send_signal(signal.SIGINT)
             self.assertEqual((p.communicate(timeout=WAIT_S), p.returncode)[1], SIGINT)
-            done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S)
+            done = subprocess.run(
+                [LEVIN, *arguments], capture_output=True, text=True, timeout=WAIT_S
+            )
             self.assertIn("exists: resume=true continues that run", done.stderr)
 
 
 class Stopped(Case):
     def test_before_the_first_step(self):
-        """The ranks wait for a configuration that nobody writes, and have nothing but empty logs."""
+        """The ranks wait for a configuration that is never written, and have nothing but empty
+        logs."""
         pipe = f"{self.dir}/config.yaml"
         os.mkfifo(pipe)
         p = subprocess.Popen(
@@ -449,7 +466,7 @@ class Stopped(Case):
             lambda: rank_pid(self.out, 0) is not None and rank_pid(self.out, 1) is not None, p
         )  # else the launcher-to-be read from us again
         fd = None
-        while fd is None:  # until somebody reads
+        while fd is None:  # until there is a reader
             try:
                 fd = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
             except OSError:
@@ -468,9 +485,9 @@ class Stopped(Case):
 class Early(Case):
     """SIGUSR1 and SIGUSR2, which ask for a checkpoint, in the first moments of a process."""
 
-    def begin(self, *words, before=(), **how):
+    def begin(self, *arguments, before=(), **how):
         p = subprocess.Popen(
-            [*before, LEVIN, *SHAPES, f"out={self.out}", *words],
+            [*before, LEVIN, *SHAPES, f"out={self.out}", *arguments],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -481,7 +498,8 @@ class Early(Case):
         return p
 
     def test_one_that_waits(self):
-        """The process gets it when it can take it, and so do the ranks that it becomes the launcher of."""
+        """The process gets it when it can take it, and so do the ranks that it becomes the launcher
+        of."""
 
         def block():
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
@@ -495,7 +513,8 @@ class Early(Case):
             self.assertTrue(os.path.exists(f"{self.out}/checkpoints/last.safetensors"), reported)
 
     def test_many_of_them(self):
-        """From the moment when the first process can take them, through the beginning of the ranks, to the end."""
+        """From the moment when the first process can take them, through the beginning of the ranks,
+        to the end."""
 
         def takes(p, signal_number):
             with open(f"/proc/{p.pid}/status", encoding="utf-8") as f:
@@ -504,14 +523,14 @@ class Early(Case):
                 )
             return any(int(mask, 16) >> (signal_number - 1) & 1 for mask in masks.values())
 
-        for name, before, words in (
+        for name, before, arguments in (
             ("one", (), ["devices=1"]),
             ("two", (), ["devices=2"]),
             ("launched", [LEVIN, "launch", "-n", "2", "--"], []),
         ):
             self.out = f"{self.dir}/{name}"
             p = self.begin(
-                *words, "quiet=true", "log_every_n_steps=1", "max_steps=5", before=before
+                *arguments, "quiet=true", "log_every_n_steps=1", "max_steps=5", before=before
             )
             self.wait_for(lambda: takes(p, signal.SIGUSR2), p)
             while p.poll() is None:
@@ -578,11 +597,11 @@ class Overwritten(Case):
         write(f"{self.out}/logs/attempt_1/rank_5/stderr.log", b"old")
 
     def test_logs_and_errors(self):
-        words = [*SHAPES, f"out={self.out}", "overwrite=true"]
-        self.levin([*words, "devices=3"], OK)
+        arguments = [*SHAPES, f"out={self.out}", "overwrite=true"]
+        self.levin([*arguments, "devices=3"], OK)
         for devices, ranks in ((2, ["rank_0", "rank_1"]), (1, None)):
             self.leave()
-            self.levin([*words, f"devices={devices}"], OK)
+            self.levin([*arguments, f"devices={devices}"], OK)
             self.assertEqual(os.listdir(f"{self.out}/errors"), ["notes.txt"])
             if ranks is None:
                 self.assertFalse(os.path.exists(f"{self.out}/logs"))
@@ -592,13 +611,14 @@ class Overwritten(Case):
 
 
 class Cores(Case):
-    def on(self, n, *words):
-        """What is said where the command may use n cores; a line of standard output, or of standard error."""
+    def on(self, n, *arguments):
+        """The line where the command may use n cores; a line of standard output, or of standard
+        error."""
         mine = sorted(os.sched_getaffinity(0))
         if len(mine) < n:
             self.skipTest(f"{n} cores are needed, and this process may use {len(mine)}")
         done = subprocess.run(
-            [LEVIN, *words],
+            [LEVIN, *arguments],
             capture_output=True,
             text=True,
             timeout=WAIT_S,
@@ -635,10 +655,11 @@ class Cores(Case):
 
 class Terminal(Case):
     def test_progress(self):
-        """Rank 0 shows its line in place, as one process does; the log has what stands there in the end."""
+        """Rank 0 shows its line in place, as one process does; the log has what stands there in the
+        end."""
         master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 100, 0, 0))
-        words = [
+        arguments = [
             LEVIN,
             *SHAPES,
             "max_steps=20",
@@ -646,14 +667,14 @@ class Terminal(Case):
             "devices=2",
             f"out={self.out}",
         ]
-        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave) as p:
+        with subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave) as p:
             os.close(slave)
             seen, start = b"", time.monotonic()
             while True:
                 self.assertLess(time.monotonic() - start, WAIT_S, seen)
                 try:
                     seen += os.read(master, 4096) if select.select([master], [], [], 1)[0] else b""
-                except OSError:  # nobody has the terminal any more
+                except OSError:  # no process has the terminal any more
                     break
             self.assertEqual(p.wait(WAIT_S), OK, seen)
         os.close(master)

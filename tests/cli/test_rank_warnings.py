@@ -1,4 +1,5 @@
-"""What a run of several ranks is warned of when it starts, each time once; threads that load data; and the pretend devices that ranks get to see.
+"""What a run of several ranks is warned of when it starts, each time once; threads that load data;
+and the pretend devices that ranks get to see.
 
 usage: test_rank_warnings.py LEVIN [test names]
 """
@@ -44,16 +45,16 @@ CPUS = len(os.sched_getaffinity(0))
 
 
 class Warnings(Case):
-    def warned(self, *words, env=None):
+    def warned(self, *arguments, env=None):
         """Of a run that ends well, the warnings: [("W202", its sentence)]."""
         out = f"{self.dir}/run"
         _, reported = self.levin(
-            ["train", *SHAPES, f"out={out}", "overwrite=true", *words], OK, env=env
+            ["train", *SHAPES, f"out={out}", "overwrite=true", *arguments], OK, env=env
         )
         return re.findall(r"^warning: (W\d+): (.*)$", reported, re.M)
 
-    def one(self, code, sentence, *words, env=None):
-        ((found, printed),) = self.warned(*words, env=env)
+    def one(self, code, sentence, *arguments, env=None):
+        ((found, printed),) = self.warned(*arguments, env=env)
         self.assertEqual((found, printed[: len(sentence)]), (code, sentence))
 
     def test_more_workers_than_processors(self):
@@ -116,14 +117,14 @@ class Warnings(Case):
         self.assertEqual(self.warned("devices=2"), [])
 
     def test_ranks_on_the_cpu_for_want_of_a_gpu(self):
-        """Where nobody has said that they are to be there; told once, whoever starts the ranks."""
+        """Where no option asks for them; reported once, whichever launcher starts the ranks."""
         printed = "2 ranks run on the CPU, because no GPU is visible"
-        for words in ((), ("strategy=dp",)):
-            self.one("W206", printed, "devices=2", "accelerator=auto", *words)
+        for arguments in ((), ("strategy=dp",)):
+            self.one("W206", printed, "devices=2", "accelerator=auto", *arguments)
         self.assertEqual(self.warned("devices=1", "accelerator=auto"), [])
         self.assertEqual(self.warned("accelerator=auto"), [])
         self.assertEqual(self.warned("devices=2"), [])
-        words = ["train", *SHAPES, "accelerator=auto", "overwrite=true", f"out={self.dir}/run"]
+        arguments = ["train", *SHAPES, "accelerator=auto", "overwrite=true", f"out={self.dir}/run"]
         _, reported = self.levin(
             [
                 "launch",
@@ -133,17 +134,17 @@ class Warnings(Case):
                 "2",
                 "--",
                 LEVIN,
-                *words,
+                *arguments,
             ],
             OK,
         )
         self.assertEqual(len(re.findall("W206", reported)), 1, reported)
         _, reported = self.levin(
-            words
+            arguments
             + ["resume=true", "overwrite=false", "accelerator=auto", "devices=2", "max_steps=4"],
             OK,
         )
-        self.assertIn("W206", reported)  # said again: this start
+        self.assertIn("W206", reported)  # reported again: this start
         env = {
             "WORLD_SIZE": "2",
             "LOCAL_WORLD_SIZE": "2",
@@ -152,7 +153,7 @@ class Warnings(Case):
         }
         both = [
             subprocess.Popen(
-                [LEVIN, *words],
+                [LEVIN, *arguments],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -166,7 +167,8 @@ class Warnings(Case):
 
 
 class Strict(Case):
-    """strict=true, --strict and LEVIN_STRICT=1 make every warning with a number an error, before anything is made."""
+    """strict=true, --strict and LEVIN_STRICT=1 make every warning with a number an error, before
+    anything is made."""
 
     LONE = {
         "RANK": "0",
@@ -176,13 +178,14 @@ class Strict(Case):
         "MASTER_ADDR": "127.0.0.1",
     }
 
-    def refused(self, code, words, env=None):
-        _, reported = self.levin(words, USAGE, env=env)
+    def refused(self, code, arguments, env=None):
+        _, reported = self.levin(arguments, USAGE, env=env)
         self.assertEqual(reported.count("levin: error W"), 1, reported)
         self.assertTrue(reported.startswith(f"levin: error {code}: "), reported)
         self.assertTrue(
             reported.endswith(
-                "  fix: warnings are errors here (strict=true, or LEVIN_STRICT=1): fix what they report, or set strict=false\n"
+                "  fix: warnings are errors here (strict=true, or LEVIN_STRICT=1): fix "
+                "what they report, or set strict=false\n"
             ),
             reported,
         )
@@ -190,7 +193,7 @@ class Strict(Case):
 
     def test_of_a_training(self):
         more = str(CPUS + 5)
-        for code, words, env in (
+        for code, arguments, env in (
             ("W201", ["accelerator=sim", "devices=[1]"], dict(TASK, **SIM)),
             ("W202", ["devices=2", f"num_workers={CPUS}"], {}),
             ("W202", ["devices=2", f"num_workers={CPUS}", "strategy=dp"], {}),
@@ -206,7 +209,7 @@ class Strict(Case):
             ),
             ("W211", ["devices=2", "strategy=none"], {}),
         ):
-            train = ["train", *SHAPES, f"out={self.dir}/run", *words]
+            train = ["train", *SHAPES, f"out={self.dir}/run", *arguments]
             self.refused(code, [*train, "strict=true"], env)
             self.refused(code, train, dict(env, LEVIN_STRICT="1"))
 
@@ -226,13 +229,13 @@ class Strict(Case):
         )
 
     def test_of_a_launcher(self):
-        for code, words, env in (
+        for code, arguments, env in (
             ("W201", ["--accelerator", "sim", "--devices", "[1]"], dict(SIM, **TASK)),
             ("W206", ["--devices", "2"], {}),
             ("W214", ["-n", "1", "--env", "NCCL_SOKET_IFNAME=eth0"], {}),
             ("W214", ["-n", "1"], {"NCCL_SOCKET_IFNMAE": "eth0"}),
         ):
-            launch = ["launch", f"--run-dir={self.dir}/logs", *words]
+            launch = ["launch", f"--run-dir={self.dir}/logs", *arguments]
             program = ["--", "touch", f"{self.dir}/started"]
             self.refused(code, [*launch, "--strict", *program], env)
             self.refused(code, [*launch, "--dry-run", *program], dict(env, LEVIN_STRICT="1"))
@@ -313,15 +316,16 @@ class Strict(Case):
 
 class Nccl(Case):
     def test_a_misspelled_variable(self):
-        """NCCL itself says nothing of it; known names, and programs that do not use NCCL, are not warned of."""
+        """NCCL itself does not report it; known names, and programs that do not use NCCL, are not
+        warned of."""
 
-        def reported(*words, **env):
+        def reported(*arguments, **env):
             shown, err = self.levin(
                 [
                     "launch",
                     f"--run-dir={self.dir}/logs",
                     "--no-prefix",
-                    *words,
+                    *arguments,
                     "--",
                     "sh",
                     "-c",
@@ -336,7 +340,8 @@ class Nccl(Case):
         self.assertEqual(shown, ["NCCL_DEBUG=WARN", "NCCL_IB_HCA=mlx5", "NCCL_SOCKET_IFNMAE=eth0"])
         self.assertEqual(
             err,
-            "levin: warning W214: NCCL_SOCKET_IFNMAE is not a known variable of NCCL (did you mean NCCL_SOCKET_IFNAME?); "
+            "levin: warning W214: NCCL_SOCKET_IFNMAE is not a known variable of NCCL "
+            "(did you mean NCCL_SOCKET_IFNAME?); "
             "it is passed on as it is\n",
         )
         self.assertIn(
@@ -352,7 +357,7 @@ class Nccl(Case):
 
 
 class Workers(Case):
-    def threads(self, *words, env=None):
+    def threads(self, *arguments, env=None):
         """How many load data for rank 0, seen while it trains."""
         out = f"{self.dir}/run"
         p = subprocess.Popen(
@@ -365,7 +370,7 @@ class Workers(Case):
                 "max_epochs=100000",
                 "overwrite=true",
                 f"out={out}",
-                *words,
+                *arguments,
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -395,7 +400,7 @@ class Workers(Case):
 
 
 class Devices(Case):
-    def shown(self, *words, code=OK, **env):
+    def shown(self, *arguments, code=OK, **env):
         show = ["sh", "-c", 'echo "$WORLD_SIZE:$CUDA_VISIBLE_DEVICES:$CUDA_DEVICE_ORDER"']
         out, err = self.levin(
             [
@@ -404,7 +409,7 @@ class Devices(Case):
                 "0",
                 "--no-prefix",
                 f"--run-dir={self.dir}/logs",
-                *words,
+                *arguments,
                 "--",
                 *show,
             ],
@@ -430,9 +435,10 @@ class Devices(Case):
         self.assertIn("--accelerator cpu", self.shown("--devices", "0", code=USAGE))
 
     def test_what_the_ranks_of_a_training_take(self):
-        """All ways to write two devices, and the places of CUDA_VISIBLE_DEVICES: told by the numbers of the machine."""
+        """All ways to write two devices, and the places of CUDA_VISIBLE_DEVICES: named by the
+        numbers of the machine."""
 
-        def taken(*words, **env):
+        def taken(*arguments, **env):
             reported, _ = self.levin(
                 [
                     "train",
@@ -440,7 +446,7 @@ class Devices(Case):
                     f"out={self.dir}/run",
                     "overwrite=true",
                     "accelerator=sim",
-                    *words,
+                    *arguments,
                 ],
                 OK,
                 env=dict(SIM, **env),
@@ -449,8 +455,8 @@ class Devices(Case):
                 r"^2 ranks: (?:processes|threads) \(.*\), devices (.*)$", reported, re.M
             ).group(1)
 
-        for word in ("gpus=2", "gpus=[0,1]", "gpus=0, 1", "devices=0,1"):
-            self.assertEqual(taken(word, "strategy=dp"), "sim:0,sim:1", word)
+        for argument in ("gpus=2", "gpus=[0,1]", "gpus=0, 1", "devices=0,1"):
+            self.assertEqual(taken(argument, "strategy=dp"), "sim:0,sim:1", argument)
         self.assertEqual(taken("devices=[3,1]"), "sim:3,sim:1")
         self.assertEqual(
             taken("devices=[2,0]", "strategy=dp", CUDA_VISIBLE_DEVICES="3,2,1"), "sim:1,sim:3"
@@ -467,9 +473,9 @@ class Devices(Case):
             self.shown(*sim, "--devices", "[1]", CUDA_VISIBLE_DEVICES="1,3", **TASK), "1:1,3:"
         )
         shell = dict(SIM, **TASK, SLURM_JOB_NAME="bash", CUDA_VISIBLE_DEVICES="0,2,3")
-        words = ["train", *SHAPES, f"out={self.dir}/run", "overwrite=true", "accelerator=sim"]
+        arguments = ["train", *SHAPES, f"out={self.dir}/run", "overwrite=true", "accelerator=sim"]
         for command in (
-            [*words, "devices=[2,0]"],
+            [*arguments, "devices=[2,0]"],
             [
                 "launch",
                 "--accelerator",
@@ -480,7 +486,7 @@ class Devices(Case):
                 f"--run-dir={self.dir}/logs",
                 "--",
                 LEVIN,
-                *words,
+                *arguments,
             ],
         ):
             out, reported = self.levin(command, OK, env=shell)
@@ -491,8 +497,9 @@ class Devices(Case):
 
 
 class Port(Case):
-    def test_somebody_has_it(self):
-        """A port that was asked for is not replaced by another; told at once, with whoever has it."""
+    def test_a_port_that_is_taken(self):
+        """A port that was asked for is not replaced by another; reported at once, with the process
+        that has it."""
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             s.listen()

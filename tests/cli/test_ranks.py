@@ -1,10 +1,12 @@
-"""The law over ranks: one configuration, trained by any number of ranks as threads or processes, on the CPU or the pretend accelerator, stopped
-and resumed on other ranks: one hash of weights, one of the state, and the same metrics, digit by digit.
+"""Reproducibility over ranks: one configuration, trained by any number of ranks as threads or
+processes, on the CPU or the pretend accelerator, stopped and resumed on other ranks: one hash of
+weights, one of the state, and the same metrics, digit by digit.
 
-The images come in short last steps (some micro-batches then are empty), the network has batch norm and dropout. Cases take a part of the matrix;
-LEVIN_TEST_SLOW=1 takes all of it.
+The images come in short last steps (some micro-batches then are empty), the network has batch norm
+and dropout. Cases take a part of the matrix; LEVIN_TEST_SLOW=1 takes all of it.
 
-usage: test_ranks.py LEVIN DATA [test names]   DATA: folder with clothing/ (341 photos in 10 classes); absent: said, and left out
+usage: test_ranks.py LEVIN DATA [test names]   DATA: folder with clothing/ (341 photos in 10
+classes); absent: reported, and left out
 """
 
 import itertools
@@ -71,9 +73,9 @@ def matrix(some, ranks):
 
 
 class Ranks(Case):
-    def run_on(self, name, *words, code=OK, expects=(), env=None):
+    def run_on(self, name, *arguments, code=OK, expects=(), env=None):
         return self.levin(
-            ["train", "classify", *words, f"out={self.dir}/{name}"],
+            ["train", "classify", *arguments, f"out={self.dir}/{name}"],
             code,
             expects,
             dict(SIM, **(env or {})),
@@ -92,18 +94,18 @@ class Ranks(Case):
             what,
         )
 
-    def law(self, words, layouts, which=("last", "best")):
+    def same_on_all(self, arguments, layouts, which=("last", "best")):
         """The run on one device, then on all of these."""
-        self.run_on("one", *words, *layout("single", 1, workers=0), "overwrite=true")
+        self.run_on("one", *arguments, *layout("single", 1, workers=0), "overwrite=true")
         for words_of_layout in layouts:
-            self.run_on("other", *words, *words_of_layout, "overwrite=true")
+            self.run_on("other", *arguments, *words_of_layout, "overwrite=true")
             self.same("other", "one", " ".join(words_of_layout), which)
         return reproducibility_lines(f"{self.dir}/one")
 
 
 class Law(Ranks):
     def test_six_micro_batches(self):
-        lines = self.law(
+        lines = self.same_on_all(
             [*SHAPES, *NETWORK, *SIX, *WEIGHTED, "max_steps=20"],
             matrix(
                 [
@@ -122,7 +124,7 @@ class Law(Ranks):
 
     def test_eight_micro_batches(self):
         """Ranks need not have equally many micro-batches."""
-        self.law(
+        self.same_on_all(
             [*SHAPES, *NETWORK, *EIGHT, "max_steps=20"],
             matrix(
                 [
@@ -141,23 +143,26 @@ class Law(Ranks):
     def test_photos(self):
         if not os.path.isdir(PHOTOS):
             self.skipTest("no photos: LEVIN_TEST_DATA names no folder with clothing/")
-        words = [f"data={PHOTOS}", "image_size=32", *NETWORK, "max_steps=20"]  # 273 to train
+        arguments = [f"data={PHOTOS}", "image_size=32", *NETWORK, "max_steps=20"]  # 273 to train
         some = [("dp", 3, "sim", 16384, 3), ("ddp", 2, "cpu", 16384, 2)]
-        self.law([*words, *SIX], matrix(some, (2, 6)))
+        self.same_on_all([*arguments, *SIX], matrix(some, (2, 6)))
         if SLOW:
-            self.law([*words, *EIGHT], matrix(some, (3, 8)))
+            self.same_on_all([*arguments, *EIGHT], matrix(some, (3, 8)))
 
     def test_bf16_mixed(self):
-        words = [*SHAPES, *NETWORK, *SIX, "max_steps=10", "precision=bf16-mixed"]
-        _, reported = self.levin(["plan", "train", "classify", *words], None)
+        arguments = [*SHAPES, *NETWORK, *SIX, "max_steps=10", "precision=bf16-mixed"]
+        _, reported = self.levin(["plan", "train", "classify", *arguments], None)
         if "no bf16 products" in reported:
             self.skipTest(reported)
-        self.law(words, matrix([("dp", 3, "sim", 16384), ("ddp", 2, "cpu", ALL)], (2, 6)))
+        self.same_on_all(
+            arguments, matrix([("dp", 3, "sim", 16384), ("ddp", 2, "cpu", ALL)], (2, 6))
+        )
 
     def test_f16_that_overflows(self):
-        """Micro-batches of one sample overflow in the first steps, until the loss scale is small enough; all ranks skip the same."""
+        """Micro-batches of one sample overflow in the first steps, until the loss scale is small
+        enough; all ranks skip the same."""
         network = ["model=mlp" if key == "model=cnn" else key for key in NETWORK]
-        lines = self.law(
+        lines = self.same_on_all(
             [
                 *SHAPES,
                 *network,
@@ -173,31 +178,33 @@ class Law(Ranks):
 
     def test_micro_batches_of_a_group(self):
         """sync_batchnorm in groups that lie within a rank."""
-        self.law(
+        self.same_on_all(
             [*SHAPES, *NETWORK, *EIGHT, "max_steps=10", "sync_batchnorm=true", "group=2"],
             matrix([("dp", 2, "cpu", 16384), ("ddp", 2, "sim", ALL), ("ddp", 4, "cpu")], (2, 4)),
         )
 
     def test_both_dialects(self):
         """batch_size counts all devices, batch_size_per_device one; both before accumulation."""
-        words = [*SHAPES, *NETWORK, "max_steps=10"]
-        self.run_on("one", *words, "batch_size=15", "accumulate_grad_batches=2", "micro_batches=6")
+        arguments = [*SHAPES, *NETWORK, "max_steps=10"]
+        self.run_on(
+            "one", *arguments, "batch_size=15", "accumulate_grad_batches=2", "micro_batches=6"
+        )
         for name, strategy, devices, dialect in (
             ("all", "ddp", 3, ["batch_size=15", "micro_batches=6"]),
             ("each", "ddp", 3, ["batch_size_per_device=5"]),
             ("threads", "dp", 3, ["batch_size_per_device=5"]),
         ):
             self.run_on(
-                name, *words, *layout(strategy, devices), *dialect, "accumulate_grad_batches=2"
+                name, *arguments, *layout(strategy, devices), *dialect, "accumulate_grad_batches=2"
             )
             self.same(name, "one", name)
 
 
 class Resume(Ranks):
-    def begin(self, *words):
+    def begin(self, *arguments):
         """A run without an end, stopped after a few steps; returns the process."""
         p = subprocess.Popen(
-            [LEVIN, "train", "classify", *words, f"out={self.out}"],
+            [LEVIN, "train", "classify", *arguments, f"out={self.out}"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -208,7 +215,8 @@ class Resume(Ranks):
         return p
 
     def stop(self, p, who, number, steps):
-        """who: rank, "launcher", or "group" (what the terminal's Ctrl-C does). Returns the step that is saved."""
+        """who: rank, "launcher", or "group" (what the terminal's Ctrl-C does). Returns the step
+        that is saved."""
         self.wait_for(lambda: self.steps() >= steps, p)
         if who == "group":
             os.killpg(p.pid, number)
@@ -224,15 +232,16 @@ class Resume(Ranks):
         self.no_leftovers()
         return int(re.search(r"after step (\d+)", reported)[1])
 
-    def chain(self, words, stops, last):
-        """Stopped several times, each time resumed on other ranks; then the run to the same step without a stop."""
-        here, extra = 0, words
+    def chain(self, arguments, stops, last):
+        """Stopped several times, each time resumed on other ranks; then the run to the same step
+        without a stop."""
+        here, extra = 0, arguments
         for strategy, devices, who, number in stops:
             p = self.begin(*extra, *layout(strategy, devices), "max_steps=-1", "max_epochs=-1")
             here = self.stop(p, who, number, here + 3)
             extra = ["resume=true", "quiet=true"]
         self.run_on("run", *extra, *layout(*last), f"max_steps={here + 4}")
-        self.run_on("whole", *words, "max_epochs=-1", f"max_steps={here + 4}")
+        self.run_on("whole", *arguments, "max_epochs=-1", f"max_steps={here + 4}")
         self.same("run", "whole", "resumed")
 
     def test_stopped_and_resumed_on_other_ranks(self):
@@ -256,7 +265,7 @@ class Resume(Ranks):
         )
 
     def test_stopped_during_validation(self):
-        """3000 images, four of five for validation, one at a time: it is nearly always validating."""
+        """3000 images, nearly all for validation, one at a time: it is nearly always validating."""
         self.chain(
             [
                 "data=builtin:shapes",
@@ -273,7 +282,7 @@ class Resume(Ranks):
 
     def test_the_others_wait_for_the_checkpoint(self):
         """Rank 0 takes longer to write it than the launcher waits once one rank is gone."""
-        words = [
+        arguments = [
             "data=builtin:shapes",
             "data.count=96",
             "batch_size=8",
@@ -295,7 +304,7 @@ class Resume(Ranks):
                 LEVIN,
                 "train",
                 "classify",
-                *words,
+                *arguments,
                 "log_every_n_steps=1",
                 "max_epochs=-1",
                 f"out={self.out}",
@@ -343,8 +352,9 @@ class Resume(Ranks):
         self.same("run", "whole", "killed and resumed")
 
     def test_started_again_after_a_failure(self):
-        """max_restarts= goes on from the last checkpoint, though the command says overwrite=true; what is asked for is no failure."""
-        words = [
+        """max_restarts= goes on from the last checkpoint, though the command has overwrite=true;
+        what is asked for is not a failure."""
+        arguments = [
             *SHAPES,
             *NETWORK,
             *SIX,
@@ -353,38 +363,39 @@ class Resume(Ranks):
             "checkpoint.every_n_steps=20",
         ]
         os.makedirs(f"{self.out}/checkpoints")
-        p = self.begin(*words, *layout("ddp", 3), "max_restarts=1", "overwrite=true")
+        p = self.begin(*arguments, *layout("ddp", 3), "max_restarts=1", "overwrite=true")
         self.wait_for(lambda: self.steps() >= 30, p)
         os.kill(rank_pid(self.out, 2), signal.SIGKILL)
         _, reported = p.communicate(timeout=WAIT_S)
         self.assertEqual(p.returncode, OK, reported)
         self.assertIn("restart 1 of 1", reported)
-        self.run_on("whole", *words)
+        self.run_on("whole", *arguments)
         self.same("run", "whole", "started again")
         self.no_leftovers()
         another = {"LEVIN_RESTART_COUNT": "1", "LEVIN_RUN_ID": "another", "LEVIN_MAX_RESTARTS": "1"}
         self.run_on(
-            "run", *words, code=USAGE, expects=["exists"], env=another
+            "run", *arguments, code=USAGE, expects=["exists"], env=another
         )  # it is not the one that was begun before
         for layout_words, expects in (
             (layout("single", 1), "levin launch -n 1 --max-restarts 2"),
             (layout("dp", 2), "strategy=ddp"),
         ):
             self.run_on(
-                "never", *words, *layout_words, "max_restarts=2", code=USAGE, expects=[expects]
+                "never", *arguments, *layout_words, "max_restarts=2", code=USAGE, expects=[expects]
             )
 
     def test_the_batch_stays_when_the_devices_change(self):
-        words = [*SHAPES, *NETWORK, "batch_size_per_device=5"]
-        self.run_on("whole", *words, *layout("dp", 6), "max_steps=8")
-        self.run_on("run", *words, *layout("ddp", 6), "max_steps=4")
+        arguments = [*SHAPES, *NETWORK, "batch_size_per_device=5"]
+        self.run_on("whole", *arguments, *layout("dp", 6), "max_steps=8")
+        self.run_on("run", *arguments, *layout("ddp", 6), "max_steps=4")
         reported, _ = self.run_on(
             "run", "resume=true", *layout("ddp", 2), "max_steps=8", "quiet=false"
         )
         self.same("run", "whole", reported)
         self.assertEqual(
             reported.count(
-                "6 ranks wrote this checkpoint, and 2 go on: no bit of the results depends on that\n"
+                "6 ranks wrote this checkpoint, and 2 go on: no bit of the results "
+                "depends on that\n"
             ),
             1,
             reported,
@@ -400,7 +411,7 @@ class Resume(Ranks):
 
 
 class Started(Ranks):
-    def by_hand(self, ranks, words, name):
+    def by_hand(self, ranks, arguments, name):
         """As torchrun, or anything that sets its variables, would."""
         import socket
 
@@ -420,7 +431,7 @@ class Started(Ranks):
                 LEVIN_TOKEN="one text of this test for all ranks",
             )
             p = subprocess.Popen(
-                [LEVIN, "train", "classify", *words, f"out={self.dir}/{name}"],
+                [LEVIN, "train", "classify", *arguments, f"out={self.dir}/{name}"],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -431,14 +442,14 @@ class Started(Ranks):
         return [(p.communicate(timeout=WAIT_S)[1], p.returncode) for p in all_ranks]
 
     def test_variables_set_by_hand(self):
-        words = [*SHAPES, *NETWORK, *SIX, "max_steps=10"]
-        self.run_on("one", *words)
-        self.assertEqual(self.by_hand(3, words, "hand"), 3 * [("", OK)])
+        arguments = [*SHAPES, *NETWORK, *SIX, "max_steps=10"]
+        self.run_on("one", *arguments)
+        self.assertEqual(self.by_hand(3, arguments, "hand"), 3 * [("", OK)])
         self.same("hand", "one", "RANK, WORLD_SIZE, LOCAL_RANK set by hand")
 
     def test_levin_launch(self):
-        words = [*SHAPES, *NETWORK, *SIX, "max_steps=10"]
-        self.run_on("one", *words)
+        arguments = [*SHAPES, *NETWORK, *SIX, "max_steps=10"]
+        self.run_on("one", *arguments)
         self.levin(
             [
                 "launch",
@@ -450,7 +461,7 @@ class Started(Ranks):
                 LEVIN,
                 "train",
                 "classify",
-                *words,
+                *arguments,
                 f"out={self.dir}/launched",
             ],
             OK,
@@ -459,12 +470,21 @@ class Started(Ranks):
         self.same("launched", "one", "levin launch -n 2 -- levin train")
 
     def test_one_device_for_several(self):
-        words = [*SHAPES, *NETWORK, "model=mlp", *SIX, "max_steps=3", "allow_shared_device=true"]
-        self.law(words, [layout("ddp", "[0,0]", "sim"), layout("dp", "[1,1,0]", "sim")], ("last",))
+        arguments = [
+            *SHAPES,
+            *NETWORK,
+            "model=mlp",
+            *SIX,
+            "max_steps=3",
+            "allow_shared_device=true",
+        ]
+        self.same_on_all(
+            arguments, [layout("ddp", "[0,0]", "sim"), layout("dp", "[1,1,0]", "sim")], ("last",)
+        )
 
     def test_many_runs_at_once(self):
-        """None of them is told a port."""
-        words = [
+        """None of them is given a port."""
+        arguments = [
             "train",
             "classify",
             *SHAPES,
@@ -476,7 +496,7 @@ class Started(Ranks):
         ]
         runs = [
             subprocess.Popen(
-                [LEVIN, *words, f"out={self.dir}/run{i}"],
+                [LEVIN, *arguments, f"out={self.dir}/run{i}"],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -491,10 +511,10 @@ class Started(Ranks):
 
 
 class Refused(Ranks):
-    def nothing(self, words, expects, code=USAGE, env=None):
+    def nothing(self, arguments, expects, code=USAGE, env=None):
         """One sentence, whatever the number of ranks, and nothing left behind."""
         done = subprocess.run(
-            [LEVIN, "train", "classify", f"out={self.out}", *words],
+            [LEVIN, "train", "classify", f"out={self.out}", *arguments],
             capture_output=True,
             text=True,
             timeout=WAIT_S,
@@ -512,15 +532,17 @@ class Refused(Ranks):
         self.assertEqual(children(self.out), [])
 
     def test_devices(self):
-        words = [*SHAPES, *NETWORK, *SIX]
+        arguments = [*SHAPES, *NETWORK, *SIX]
         four = {"LEVIN_SIM_DEVICES": "4"}
-        self.nothing([*words, "devices=0"], ["devices 0", "accelerator=cpu"])
+        self.nothing([*arguments, "devices=0"], ["devices 0", "accelerator=cpu"])
         self.nothing(
-            [*words, "devices=[0,5]", "accelerator=sim"], ["there is no device 5", "0-3"], env=four
+            [*arguments, "devices=[0,5]", "accelerator=sim"],
+            ["there is no device 5", "0-3"],
+            env=four,
         )
-        self.nothing([*words, "devices=5", "accelerator=sim"], ["5", "4"], env=four)
+        self.nothing([*arguments, "devices=5", "accelerator=sim"], ["5", "4"], env=four)
         self.nothing(
-            [*words, "devices=[0,0]", "accelerator=sim"],
+            [*arguments, "devices=[0,0]", "accelerator=sim"],
             ["device 0 is listed twice", "allow_shared_device=true"],
             env=four,
         )

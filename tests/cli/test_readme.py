@@ -2,8 +2,9 @@
 
 usage: test_readme.py SOURCE_DIR BUILD_DIR
 
-A block ```sh behind a line <!-- tested: name --> is run; the ```text block that follows it, if any, must be lines of its
-output, numbers apart. Other ```sh blocks may only hold `make TARGET` with targets of the Makefile.
+A block ```sh behind a line <!-- tested: name --> is run; the ```text block that follows it, if any,
+must be lines of its output, numbers apart. Other ```sh blocks may only hold `make TARGET` with
+targets of the Makefile.
 """
 
 import csv
@@ -50,7 +51,8 @@ class Readme(unittest.TestCase):
                 )
                 if done.returncode != 0:
                     raise AssertionError(
-                        f"README block {name} ended with {done.returncode}:\n{commands}{done.stdout}"
+                        f"README block {name} ended with "
+                        f"{done.returncode}:\n{commands}{done.stdout}"
                     )
                 cls.output[name] = done.stdout
 
@@ -59,9 +61,9 @@ class Readme(unittest.TestCase):
         targets = re.findall(r"^([a-z-]+):", (SOURCE / "Makefile").read_text(), re.M)
         for name, commands, _ in BLOCK.findall(README):
             for line in [] if name else commands.splitlines():
-                word = re.fullmatch(r"make ([a-z]+)(\s+#.*)?", line)
-                self.assertIsNotNone(word, line)
-                self.assertIn(word.group(1), targets)
+                match = re.fullmatch(r"make ([a-z]+)(\s+#.*)?", line)
+                self.assertIsNotNone(match, line)
+                self.assertIn(match.group(1), targets)
 
     def test_the_output_is_as_shown(self):
         shown = [(name, text) for name, _, text in BLOCK.findall(README) if text]

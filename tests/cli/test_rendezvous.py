@@ -1,4 +1,5 @@
-"""Ranks that find each other, or do not: what each prints and leaves with. They are started as MPI's launcher would, which tells numbers and no address.
+"""Ranks that find each other, or do not: what each prints and leaves with. They are started as
+MPI's launcher would, which gives numbers and no address.
 
 usage: test_rendezvous.py LEVIN [test names]
 """
@@ -20,7 +21,7 @@ CLEAN = {
 
 class Meet(Case):
     def start(self, rank, *more, world=2, cores=None, **env):
-        words = [
+        arguments = [
             "train",
             "classify",
             "data=builtin:shapes",
@@ -35,7 +36,7 @@ class Meet(Case):
         ]
         pin = (lambda: os.sched_setaffinity(0, cores)) if cores else None
         return subprocess.Popen(
-            [LEVIN, *words],
+            [LEVIN, *arguments],
             preexec_fn=pin,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -51,7 +52,7 @@ class Meet(Case):
             self.assertIn(piece, out if code == OK else err)
 
     def test_ranks_without_an_address(self):
-        """A file beside the run tells where the store is, and is gone afterwards."""
+        """A file beside the run names the store's address, and is gone afterwards."""
         second = self.start(1)
         self.ends(self.start(0), OK, "effective batch 6 = 2 micro-batches x 3")
         self.ends(second, OK)
@@ -71,7 +72,8 @@ class Meet(Case):
         self.assertEqual(os.listdir(self.dir), [])
 
     def test_a_directory_that_both_see(self):
-        """Told by an option or a variable, to ranks whose launcher gives no address; without either that is an error."""
+        """Given by an option or a variable, to ranks whose launcher gives no address; without
+        either that is an error."""
         alone = {
             "PMI_RANK": "",
             "PMI_SIZE": "",
@@ -85,13 +87,13 @@ class Meet(Case):
             "levin: error E109: ",
             "or LEVIN_RDZV=file:DIR (levin train: rdzv=file:DIR)",
         )
-        for words, env in (
+        for arguments, env in (
             (["rdzv=file:" + self.dir + "/meet"], {}),
             ([], {"LEVIN_RDZV": "file:" + self.dir + "/meet"}),
         ):
-            second = self.start(1, "overwrite=true", *words, RANK="1", **alone, **env)
+            second = self.start(1, "overwrite=true", *arguments, RANK="1", **alone, **env)
             self.ends(
-                self.start(0, "overwrite=true", *words, RANK="0", **alone, **env),
+                self.start(0, "overwrite=true", *arguments, RANK="0", **alone, **env),
                 OK,
                 "effective batch 6 = 2 micro-batches x 3",
             )
@@ -109,9 +111,10 @@ class Meet(Case):
         )
 
     def test_a_variable_for_all_runs(self):
-        """LEVIN_RDZV is no matter of ranks that levin's own launcher starts: it tells all of them where they meet."""
+        """LEVIN_RDZV does not concern ranks that levin's own launcher starts: it gives all of them
+        the address."""
         env = dict(CLEAN, LEVIN_RDZV=f"file:{self.dir}/meet", LEVIN_RDZV_TIMEOUT="20")
-        words = [
+        arguments = [
             "train",
             "classify",
             "data=builtin:shapes",
@@ -123,7 +126,7 @@ class Meet(Case):
             "val_split=0",
         ]
         for command in (
-            [LEVIN, *words, "devices=2", f"out={self.dir}/a"],
+            [LEVIN, *arguments, "devices=2", f"out={self.dir}/a"],
             [
                 LEVIN,
                 "launch",
@@ -132,7 +135,7 @@ class Meet(Case):
                 "2",
                 "--",
                 LEVIN,
-                *words,
+                *arguments,
                 f"out={self.dir}/b",
             ],
         ):
@@ -141,7 +144,7 @@ class Meet(Case):
         self.assertFalse(os.path.exists(f"{self.dir}/meet"))
 
     def test_variables_set_by_hand(self):
-        """What is wrong in one shell nobody else can know: each rank tells its own."""
+        """What is wrong in one shell no other rank can know: each reports its own."""
         by_hand = {
             "PMI_RANK": "",
             "PMI_SIZE": "",
@@ -189,13 +192,13 @@ class Meet(Case):
         self.first_rank_is_killed(late)
 
     def first_rank_is_killed(self, kill=lambda ranks: ranks[0].kill()):
-        words = [
+        arguments = [
             "max_steps=-1",
             "max_epochs=100000",
             "data.count=600",
             "checkpoint.every_n_steps=2",
         ]
-        ranks = [self.start(r, *words, world=3) for r in range(3)]
+        ranks = [self.start(r, *arguments, world=3) for r in range(3)]
         end = time.monotonic() + WAIT_S
         while not os.path.exists(f"{self.dir}/run/checkpoints/last.safetensors"):
             self.assertLess(time.monotonic(), end)
@@ -208,21 +211,22 @@ class Meet(Case):
         self.assertEqual([p.returncode for p in ranks], [-9, PEER, PEER], reported)
         self.assertRegex(
             "".join(reported[1:]),
-            r"\Aerror: rank 0 \(.*\) failed first at step \d+: the store in its process is lost: .*; step \d+ \(epoch \d+\) is saved: "
+            r"\Aerror: rank 0 \(.*\) failed first at step \d+: the store in its "
+            r"process is lost: .*; step \d+ \(epoch \d+\) is saved: "
             r"resume=true goes on from there\n\Z",
         )
         self.assertTrue(os.path.exists(f"{self.dir}/run/checkpoints/last.safetensors.tmp-1"))
 
     def test_the_first_rank_stands_still(self):
-        """It may go on, so what is kept is its own matter to tell."""
-        words = [
+        """It may go on, so it reports itself what is kept."""
+        arguments = [
             "max_steps=-1",
             "max_epochs=100000",
             "data.count=600",
             "checkpoint.every_n_steps=2",
             "peer_timeout_s=1",
         ]
-        second, first = self.start(1, *words), self.start(0, *words)
+        second, first = self.start(1, *arguments), self.start(0, *arguments)
         end = time.monotonic() + WAIT_S
         while not os.path.exists(f"{self.dir}/run/checkpoints/last.safetensors"):
             self.assertLess(time.monotonic(), end)
@@ -234,7 +238,8 @@ class Meet(Case):
         self.assertEqual(second.returncode, PEER, reported)
         self.assertRegex(
             reported,
-            r"\Aerror: rank 0 \(.*\) failed first at step \d+: the store in its process is lost: nothing was heard from it for 1\.0 s: .*\n\Z",
+            r"\Aerror: rank 0 \(.*\) failed first at step \d+: the store in its "
+            r"process is lost: nothing was heard from it for 1\.0 s: .*\n\Z",
         )
         self.assertNotIn("is saved", reported)
 
@@ -271,7 +276,7 @@ class Meet(Case):
         self.ends(second, USAGE)
         self.assertEqual(os.listdir(self.dir), ["a.txt"])
 
-    def test_folders_of_a_meeting_that_failed(self):
+    def test_folders_of_a_rendezvous_that_failed(self):
         self.ends(
             self.start(0, f"rdzv=file:{self.dir}/a/meet", LEVIN_RDZV_TIMEOUT="1"),
             RENDEZVOUS,

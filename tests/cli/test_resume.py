@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""A run that was stopped, killed or broken off goes on as if nothing had been: state, best checkpoint and metrics to the last digit.
+"""A run that was stopped, killed or broken off goes on as if nothing had been: state, best
+checkpoint and metrics to the last digit.
 
 usage: test_resume.py LEVIN [DATA]   needs no data: built-in shapes.
-Every run: 500 shapes, 398 to train in 25 steps of 16 (the last of 14), 102 to validate, batch norm, dropout, cosine schedule over 3 epochs.
+Every run: 500 shapes, 398 to train in 25 steps of 16 (the last of 14), 102 to validate, batch norm,
+dropout, cosine schedule over 3 epochs.
 """
 
 import json
@@ -47,9 +49,9 @@ def check(good, what):
         failures.append(what)
 
 
-def levin(words, code=0, env=None):
+def levin(arguments, code=0, env=None):
     done = subprocess.run(
-        [LEVIN] + words,
+        [LEVIN] + arguments,
         capture_output=True,
         text=True,
         timeout=WAIT_S,
@@ -57,14 +59,16 @@ def levin(words, code=0, env=None):
     )
     if done.returncode != code:
         raise SystemExit(
-            f"levin {' '.join(words)} left with {done.returncode}, not {code}:\n{done.stderr}"
+            f"levin {' '.join(arguments)} left with {done.returncode}, not {code}:\n{done.stderr}"
         )
     return done.stdout + done.stderr
 
 
-def resume(out, *words, code=0, env=None):
+def resume(out, *arguments, code=0, env=None):
     return levin(
-        ["train", "classify", "data=builtin:shapes", f"out={out}", "resume=true", *words], code, env
+        ["train", "classify", "data=builtin:shapes", f"out={out}", "resume=true", *arguments],
+        code,
+        env,
     )
 
 
@@ -103,12 +107,14 @@ def steps_logged(out):
         return 0
 
 
-def break_off(name, number, at_step, *words):
+def break_off(name, number, at_step, *arguments):
     """A run ended by a signal once so many steps are logged; None when it was too fast for us."""
     out = f"{work}/{name}"
     shutil.rmtree(out, ignore_errors=True)
     p = subprocess.Popen(
-        [LEVIN, *COMMON, f"out={out}", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [LEVIN, *COMMON, f"out={out}", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     end = time.monotonic() + WAIT_S
     while p.poll() is None and steps_logged(out) < at_step and time.monotonic() < end:
@@ -118,10 +124,10 @@ def break_off(name, number, at_step, *words):
     return out if code == (143 if number == signal.SIGTERM else -number) else None
 
 
-def stopped_within_an_epoch(name, number, at_step, *words):
-    """Until the signal hit the middle of an epoch, as the checkpoint says it."""
+def stopped_within_an_epoch(name, number, at_step, *arguments):
+    """Until the signal hit the middle of an epoch, as the checkpoint has it."""
     for _ in range(TRIES):
-        out = break_off(name, number, at_step, *words)
+        out = break_off(name, number, at_step, *arguments)
         saved = {} if out is None else metadata(out)
         if int(saved.get("levin.step_in_epoch", 0)) > 0:
             return out, int(saved["levin.step"])
@@ -168,10 +174,11 @@ def other_values(whole):
     out = f"{work}/changed"
     levin(COMMON + [f"out={out}", "max_steps=5", "scheduler=constant", "scheduler.warmup_steps=0"])
     before = hashes(out)
-    for word, expects in (
+    for argument, expects in (
         (
             "batch_size=20",
-            "effective_batch=16 (samples of an optimizer step), and this one has effective_batch=20",
+            "effective_batch=16 (samples of an optimizer step), and this one has "
+            "effective_batch=20",
         ),
         ("micro_batches=2 group=2", "give micro_batches=4"),
         ("wgrad_threads=1", "give wgrad_threads=2"),
@@ -182,10 +189,10 @@ def other_values(whole):
         ("optim=sgd", "give optim.name and optim.momentum"),
         ("model=mlp", "another model"),
     ):
-        printed = resume(out, *word.split(), "max_steps=-1", code=64)
+        printed = resume(out, *argument.split(), "max_steps=-1", code=64)
         check(
             expects in printed and "start a new run from its weights" in printed,
-            f"within an epoch {word} is refused, with what to do",
+            f"within an epoch {argument} is refused, with what to do",
         )
     check(hashes(out) == before, "and the checkpoint stays as it was")
     resume(out, f"max_steps={STEPS}")
@@ -223,7 +230,7 @@ def other_values(whole):
         other = metadata(copy)["machine"] != metadata(whole)["machine"]
         check(
             ("law off: this checkpoint was written on levin" in printed) == other,
-            f"LEVIN_CPU_ISA={isa}: a checkpoint of another machine is told",
+            f"LEVIN_CPU_ISA={isa}: a checkpoint of another machine is reported",
         )
 
 

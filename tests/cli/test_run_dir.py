@@ -1,4 +1,5 @@
-"""The run directory: what is in it is what README.md lists, however the run ended; and it works from every current directory, also when it was moved.
+"""The run directory: what is in it is what README.md lists, however the run ended; and it works
+from every current directory, also when it was moved.
 
 usage: test_run_dir.py LEVIN [names]
 """
@@ -30,7 +31,7 @@ ALWAYS = [
 
 
 def listed():
-    """{name: what README says of it}; a name that ends in / stands for all below it."""
+    """{name: README's line about it}; a name that ends in / stands for all below it."""
     with open(README, encoding="utf-8") as f:
         table = f.read().split("| file | what it is |\n| --- | --- |\n")[1].split("\n\n")[0]
     rows = {}
@@ -61,9 +62,9 @@ class Listed(Case):
         self.assertEqual([name for name, of in found.items() if len(of) != 1], [])
         return {of[0] for of in found.values()}
 
-    def begin(self, *words, code=OK):
+    def begin(self, *arguments, code=OK):
         self.out += "x"
-        self.levin(["train", "classify", f"out={self.out}", *SMALL, *words], code)
+        self.levin(["train", "classify", f"out={self.out}", *SMALL, *arguments], code)
 
     def test_every_row_and_every_file(self):
         rows = listed()
@@ -115,9 +116,9 @@ class Listed(Case):
 class Elsewhere(Case):
     """Every option that names a file, relative, in one directory; then from another."""
 
-    def at(self, cwd, *words, code=OK):
+    def at(self, cwd, *arguments, code=OK):
         done = subprocess.run(
-            [LEVIN, *words],
+            [LEVIN, *arguments],
             cwd=cwd,
             capture_output=True,
             text=True,
@@ -135,7 +136,7 @@ class Elsewhere(Case):
         os.makedirs(self.home)
         photos(f"{self.home}/photos")
         write(f"{self.home}/classes.txt", b"cat: 1\ndog: 2\n")
-        self.words = [
+        self.arguments = [
             "train",
             "classify",
             *SMALL,
@@ -145,7 +146,7 @@ class Elsewhere(Case):
             "max_steps=2",
         ]
         shutil.copy(self.exported, f"{self.home}/start.safetensors")
-        self.at(self.home, *self.words, "out=runs/one")
+        self.at(self.home, *self.arguments, "out=runs/one")
         self.run_dir = f"{self.home}/runs/one"
 
     def test_paths_are_absolute(self):
@@ -194,7 +195,7 @@ class Elsewhere(Case):
             "quiet=true",
         )
         self.at(
-            self.home, *self.words, "out=runs/one", "resume=true", "max_steps=6"
+            self.home, *self.arguments, "out=runs/one", "resume=true", "max_steps=6"
         )  # repeated where it began: no other weights
         self.at(
             self.away,
@@ -212,9 +213,9 @@ class Elsewhere(Case):
         for rank in ("0", "1"):
             photos(f"{self.away}/{rank}/photos")
         ranks = ["launch", "-n", "2", "--", "sh", "-c", 'cd "$RANK"; exec "$0" "$@"', LEVIN]
-        words = ["train", "classify", *SMALL, "data=photos", "max_steps=2"]
-        self.at(self.away, *ranks, *words, f"out={self.out}")
-        self.at(f"{self.away}/0", *words, "devices=2", "out=together")
+        arguments = ["train", "classify", *SMALL, "data=photos", "max_steps=2"]
+        self.at(self.away, *ranks, *arguments, f"out={self.out}")
+        self.at(f"{self.away}/0", *arguments, "devices=2", "out=together")
         hashes = [self.at(self.away, "ckpt", "hash", path) for path in (self.out, "0/together")]
         self.assertEqual(hashes[0], hashes[1])
         config = read(f"{self.out}/config.yaml").decode()

@@ -1,5 +1,6 @@
-"""What a person sees of a training: the progress line on terminals of several widths, whose window changes, without colours, dumb, redirected, after
-Ctrl-C, with one device and two. What is on the screen is computed (screen.py): nothing of a line that was rewritten may be left.
+"""What a person sees of a training: the progress line on terminals of several widths, whose window
+changes, without colours, dumb, redirected, after Ctrl-C, with one device and two. What is on the
+screen is computed (screen.py): nothing of a line that was rewritten may be left.
 
 usage: test_screen.py LEVIN [names]
 """
@@ -55,16 +56,17 @@ def set_size(fd, width):
 
 
 class Terminal:
-    """A run on a terminal; out, err: whether that is where it writes, or else the bytes written to a pipe."""
+    """A run on a terminal; out, err: whether that is where it writes, or else the bytes written to
+    a pipe."""
 
-    def __init__(self, words, width=80, out=True, err=True, reflow=True, **env):
+    def __init__(self, arguments, width=80, out=True, err=True, reflow=True, **env):
         self.master, slave = os.openpty()
         set_size(self.master, width)
         self.screen, self.seen = Screen(width, reflow), b""
         own = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
         pipe = {"out": subprocess.PIPE, "err": subprocess.PIPE}
         self.p = subprocess.Popen(
-            [LEVIN, *words],
+            [LEVIN, *arguments],
             stdin=slave,
             stdout=slave if out else pipe["out"],
             stderr=slave if err else pipe["err"],
@@ -108,8 +110,8 @@ class Terminal:
 
 
 class Screens(Case):
-    def on(self, *words, **how):
-        t = Terminal([*SHAPES, f"out={self.out}", "overwrite=true", *words], **how)
+    def on(self, *arguments, **how):
+        t = Terminal([*SHAPES, f"out={self.out}", "overwrite=true", *arguments], **how)
         self.addCleanup(lambda: t.p.poll() is None and os.killpg(t.p.pid, signal.SIGKILL))
         return t
 
@@ -137,7 +139,8 @@ class Screens(Case):
             self.assertIn("done after 240 steps", t.screen.lines()[-1])
 
     def test_a_window_that_changes(self):
-        """Lines that a narrower window wraps or cuts leave nothing; the next ones are as wide as the window."""
+        """Lines that a narrower window wraps or cuts leave nothing; the next ones are as wide as
+        the window."""
         for reflow, devices in ((True, 1), (False, 1), (True, 2)):
             t = self.on(
                 "max_epochs=-1", f"devices={devices}", "accelerator=cpu", width=120, reflow=reflow
@@ -174,7 +177,8 @@ class Screens(Case):
             self.assertEqual((t.screen.coloured, len(t.drawn()) > 0), (coloured, drawn), t.seen)
 
     def test_redirected(self):
-        """The line goes to the terminal that is there; files get reports and warnings, each their own, and no control characters."""
+        """The line goes to the terminal that is there; files get reports and warnings, each their
+        own, and no control characters."""
         t = self.on("max_epochs=2", out=False)
         code, out, err = t.finish()
         self.assertEqual((code, err), (OK, ""))
@@ -207,9 +211,9 @@ class Screens(Case):
             self.is_clean(t)
 
     def test_interrupted_without_a_line(self):
-        for words, env in ((["quiet=true"], {}), ([], {"TERM": "dumb"})):
+        for arguments, env in ((["quiet=true"], {}), ([], {"TERM": "dumb"})):
             self.out += "x"
-            t = self.on("max_epochs=-1", "log_every_n_steps=1", *words, **env)
+            t = self.on("max_epochs=-1", "log_every_n_steps=1", *arguments, **env)
             self.wait_for(lambda: self.steps() > 5, t.p)
             os.write(t.master, b"\x03")
             self.assertEqual(t.finish()[0], SIGINT, t.seen)

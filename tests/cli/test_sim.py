@@ -1,9 +1,11 @@
-"""Training, predicting and measuring on the pretend accelerator: to the bit what the CPU gives, and memory that runs out.
+"""Training, predicting and measuring on the pretend accelerator: to the bit what the CPU gives, and
+memory that runs out.
 
-Everything that the host would touch of the accelerator's memory by mistake ends the program (its pages cannot be read), so each run here is also
-the proof that it does not.
+Everything that the host would touch of the accelerator's memory by mistake ends the program (its
+pages cannot be read), so each run here is also the proof that it does not.
 
-usage: test_sim.py LEVIN DATA [test names]   DATA: folder with clothing/ (341 photos in 10 classes); absent: said, and left out
+usage: test_sim.py LEVIN DATA [test names]   DATA: folder with clothing/ (341 photos in 10 classes);
+absent: reported, and left out
 """
 
 import json
@@ -44,7 +46,7 @@ def metric(run, name):
 
 
 class Sim(Case):
-    def train_on(self, accelerator, out, *words, code=OK, expects=(), env=None, data=None):
+    def train_on(self, accelerator, out, *arguments, code=OK, expects=(), env=None, data=None):
         return self.levin(
             [
                 "train",
@@ -53,7 +55,7 @@ class Sim(Case):
                 *COMMON,
                 f"accelerator={accelerator}",
                 f"out={self.dir}/{out}",
-                *words,
+                *arguments,
             ],
             code,
             expects,
@@ -72,9 +74,9 @@ class Sim(Case):
             "",
         )
 
-    def compare(self, *words, data=None):
+    def compare(self, *arguments, data=None):
         for accelerator in ("cpu", "sim"):
-            self.train_on(accelerator, accelerator, *words, data=data)
+            self.train_on(accelerator, accelerator, *arguments, data=data)
         self.assert_same("cpu", "sim")
 
     # ---- the bits of the CPU ----
@@ -98,14 +100,14 @@ class Sim(Case):
             metric(f"{self.dir}/sim", "memory/device_peak_bytes")[-1], 94246 * 4 * 5
         )  # weights, average, momentum, sets
         for accelerator in ("cpu", "sim"):
-            words = [
+            arguments = [
                 f"model={self.dir}/{accelerator}",
                 *SHAPES[:2],
                 f"accelerator={accelerator}",
                 "eval_batch_size=7",
                 "lanes=3",
             ]
-            self.levin(["predict", *words, f"output={self.dir}/{accelerator}.csv"], OK, env=SIM)
+            self.levin(["predict", *arguments, f"output={self.dir}/{accelerator}.csv"], OK, env=SIM)
         self.assertEqual(read(f"{self.dir}/cpu.csv"), read(f"{self.dir}/sim.csv"))
         measured = [
             self.levin(
@@ -147,12 +149,12 @@ class Sim(Case):
 
     def test_bf16_and_adamw(self):
         """Where the CPU has bf16 products."""
-        words = ["precision=bf16-mixed", "optim=adamw", "max_steps=5"]
-        _, stderr = self.levin(["plan", "train", "classify", *SHAPES, *COMMON, *words], None)
+        arguments = ["precision=bf16-mixed", "optim=adamw", "max_steps=5"]
+        _, stderr = self.levin(["plan", "train", "classify", *SHAPES, *COMMON, *arguments], None)
         if "no bf16 products" in stderr:
             self.skipTest(stderr)
-        self.compare(*words)
-        self.compare(*words, "precision=bf16-true", "overwrite=true")
+        self.compare(*arguments)
+        self.compare(*arguments, "precision=bf16-true", "overwrite=true")
 
     def test_f16_that_overflows_and_lars(self):
         self.compare(
@@ -213,7 +215,8 @@ class Sim(Case):
             )
 
     def all_gone(self):
-        """The ranks of a launcher that was killed end a moment after it, and until then have the run directory."""
+        """The ranks of a launcher that was killed end a moment after it, and until then have the
+        run directory."""
         end = time.monotonic() + WAIT_S
         while children(self.out) or is_held(self.out):
             self.assertLess(time.monotonic(), end)
@@ -223,9 +226,9 @@ class Sim(Case):
         """A signal saves; a kill leaves the last checkpoint; both runs go on to the same end."""
         os.environ.update(SIM)
         self.addCleanup(lambda: [os.environ.pop(name) for name in SIM])
-        words = ["accelerator=sim", "micro_batches=3", "lanes=2", "wgrad_threads=1"]
+        arguments = ["accelerator=sim", "micro_batches=3", "lanes=2", "wgrad_threads=1"]
         for number in (signal.SIGTERM, signal.SIGKILL):
-            p = self.start(*words, "checkpoint.every_n_steps=1", "val_split=0")
+            p = self.start(*arguments, "checkpoint.every_n_steps=1", "val_split=0")
             p.send_signal(number)
             p.communicate()
             self.all_gone()
@@ -247,7 +250,7 @@ class Sim(Case):
                     "max_epochs=-1",
                     "val_split=0",
                     "quiet=true",
-                    *words[1:],
+                    *arguments[1:],
                     f"max_steps={steps}",
                 ],
                 OK,
@@ -302,16 +305,16 @@ class Sim(Case):
 
     def test_too_small_for_the_validation(self):
         """What was learned before it is kept, and elsewhere the run goes on."""
-        words = ["max_epochs=2", "val_split=0.5", "optim=adamw"]
+        arguments = ["max_epochs=2", "val_split=0.5", "optim=adamw"]
         peaks = []
         for chunk in (2, 30):
-            self.train_on("sim", f"whole-{chunk}", *words, f"eval_batch_size={chunk}")
+            self.train_on("sim", f"whole-{chunk}", *arguments, f"eval_batch_size={chunk}")
             peaks.append(metric(f"{self.dir}/whole-{chunk}", "memory/device_peak_bytes")[-1])
         self.assertLess(1.3 * peaks[0], peaks[1])
         self.train_on(
             "sim",
             "run",
-            *words,
+            *arguments,
             "eval_batch_size=30",
             code=RESOURCE,
             env={"LEVIN_SIM_MEMORY": str(int(sum(peaks) / 2))},
@@ -335,10 +338,10 @@ class Sim(Case):
         self.assert_same("run", "whole-30")
 
     def test_too_small_for_a_prediction(self):
-        words = [f"model={self.model}", f"data={self.photos}", "accelerator=sim"]
+        arguments = [f"model={self.model}", f"data={self.photos}", "accelerator=sim"]
         for command, output in (("predict", [f"output={self.dir}/p.csv"]), ("eval", [])):
             _, reported = self.levin(
-                [command, *words, *output],
+                [command, *arguments, *output],
                 RESOURCE,
                 ["sim:0 is out of memory: ", "eval_batch_size"],
                 dict(SIM, LEVIN_SIM_MEMORY="768KiB"),
@@ -394,7 +397,7 @@ class Sim(Case):
         self.assertFalse(os.path.exists(self.out))
 
     def test_auto_is_the_cpu(self):
-        self.levin(self.words(self.photos, self.out), OK, env=SIM)
+        self.levin(self.arguments(self.photos, self.out), OK, env=SIM)
         self.assertIn(b"accelerator: cpu", read(f"{self.out}/config.yaml"))
 
 

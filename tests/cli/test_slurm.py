@@ -1,8 +1,10 @@
-"""`levin slurm env|expand|compress`, and `levin train` as a task of a step: what is printed where, and the exit codes.
+"""`levin slurm env|expand|compress`, and `levin train` as a task of a step: what is printed where,
+and the exit codes.
 
 usage: test_slurm.py LEVIN
 
-Each runs in an environment of its own variables alone. The rows of the record are those of tests/unit/launch/test_rank_info.c.
+Each runs in an environment of its own variables alone. The rows of the record are those of
+tests/unit/launch/test_rank_info.c.
 """
 
 import json
@@ -43,9 +45,9 @@ def slurm(**variables):
     return {f"SLURM_{name}": str(value) for name, value in variables.items()}
 
 
-def levin(*words, env=None, status=0):
+def levin(*arguments, env=None, status=0):
     done = subprocess.run(
-        [LEVIN, "slurm", *words],
+        [LEVIN, "slurm", *arguments],
         env=env or {},
         capture_output=True,
         text=True,
@@ -54,7 +56,7 @@ def levin(*words, env=None, status=0):
     )
     assert (
         done.returncode == status
-    ), f"{words} ended with {done.returncode}: {done.stdout}{done.stderr}"
+    ), f"{arguments} ended with {done.returncode}: {done.stdout}{done.stderr}"
     return done
 
 
@@ -70,17 +72,18 @@ class HostLists(unittest.TestCase):
         self.assertEqual(levin("expand", "").stdout, "")
         self.assertEqual(levin("expand", "--first", "", status=1).stdout, "")
         self.assertEqual(levin("expand", "--count", "").stdout, "0\n")
-        for words in (
+        for arguments in (
             ["expand"],
             ["expand", "--first"],
             ["compress"],
         ):  # a variable without quotes that is unset
-            done = levin(*words, status=64)
+            done = levin(*arguments, status=64)
             self.assertEqual(
                 (done.stdout, done.stderr),
                 (
                     "",
-                    f"error: levin slurm {words[0]}: which hosts? Give a list such as 'n[08-10],login1'\n",
+                    f"error: levin slurm {arguments[0]}: which hosts? Give a list such "
+                    "as 'n[08-10],login1'\n",
                 ),
             )
 
@@ -91,7 +94,8 @@ class HostLists(unittest.TestCase):
             self.assertTrue(done.stderr.startswith("levin: error E112: "), done.stderr)
         self.assertEqual(
             levin("expand", "node[3-1]", status=64).stderr,
-            "levin: error E112: bad host list, column 6: this range counts down\n  found: node[3-1]\n              ^\n",
+            "levin: error E112: bad host list, column 6: this range counts down\n  "
+            "found: node[3-1]\n              ^\n",
         )
         self.assertIn("takes no --last", levin("expand", "--last", "a", status=64).stderr)
 
@@ -102,7 +106,7 @@ class HostLists(unittest.TestCase):
 
 
 class Env(unittest.TestCase):
-    def test_nobody_started_it(self):
+    def test_without_a_launcher(self):
         done = levin("env")
         self.assertEqual(done.stderr, "")
         self.assertTrue(done.stdout.startswith("source=single\nrank=0\nworld=1\n"))
@@ -129,7 +133,10 @@ class Env(unittest.TestCase):
         self.assertEqual((record["hosts"], reported["hosts"]), ("n[08-09]", ["n08", "n09"]))
 
     def test_lines_for_a_shell(self):
-        script = f'eval "$({LEVIN} slurm env --export)"; echo $RANK $WORLD_SIZE $LOCAL_RANK $MASTER_ADDR $MASTER_PORT'
+        script = (
+            f'eval "$({LEVIN} slurm env --export)"; '
+            "echo $RANK $WORLD_SIZE $LOCAL_RANK $MASTER_ADDR $MASTER_PORT"
+        )
         done = subprocess.run(
             ["/bin/sh", "-c", script],
             env=slurm(**STEP),
@@ -156,7 +163,8 @@ class Env(unittest.TestCase):
         self.assertEqual(done.stdout, "")
         self.assertTrue(
             done.stderr.startswith(
-                "levin: error E101: srun was not used: only one process is running, 4 were allocated\n"
+                "levin: error E101: srun was not used: only one process is running, 4 "
+                "were allocated\n"
             ),
             done.stderr,
         )
@@ -179,7 +187,7 @@ class Env(unittest.TestCase):
             "SLURM_PROCID is not set", levin("env", "--env-source=slurm", status=64).stderr
         )
 
-    def test_an_address_of_somebody_else(self):
+    def test_an_address_of_another_host(self):
         host = {
             **slurm(**STEP),
             "SLURM_PROCID": "0",
@@ -202,7 +210,8 @@ class Env(unittest.TestCase):
 
 
 class Train(unittest.TestCase):
-    """What `levin train` says of its step before it looks at anything else. tests/cli/test_slurm_cluster.py asks srun itself."""
+    """What `levin train` reports of its step before it looks at anything else.
+    tests/cli/test_slurm_cluster.py asks srun itself."""
 
     TASK = {
         "JOB_ID": 2,
@@ -244,7 +253,8 @@ class Train(unittest.TestCase):
         printed = self.train(slurm(**BATCH), "seed=1")
         self.assertTrue(
             printed.startswith(
-                "levin: error E101: srun was not used: only one process is running, 4 were allocated\n"
+                "levin: error E101: srun was not used: only one process is running, 4 "
+                "were allocated\n"
             ),
             printed,
         )
@@ -302,11 +312,12 @@ class Train(unittest.TestCase):
         printed = self.train({**slurm(**STEP), "SLURM_PROCID": "0", "SLURM_NODEID": "0"})
         self.assertTrue(
             printed.startswith(
-                "levin: error E119: the ranks run on 2 nodes, but this version of levin trains on one"
+                "levin: error E119: the ranks run on 2 nodes, but this version of "
+                "levin trains on one"
             ),
             printed,
         )
-        self.assertEqual(self.train(slurm(**STEP)), "")  # rank 2: one rank tells it
+        self.assertEqual(self.train(slurm(**STEP)), "")  # rank 2: one rank reports it
 
     def test_too_few_devices_are_reported_once(self):
         task = {**self.TASK, "NTASKS": 4, "STEP_NUM_TASKS": 4, "STEP_TASKS_PER_NODE": 4}

@@ -1,8 +1,10 @@
-"""`levin train` as the tasks of a real Slurm: the bits of one device, or the error that says what to do.
+"""`levin train` as the tasks of a real Slurm: the bits of one device, or the error with what to do.
 
-A cluster of two virtual nodes with 4 pretend GPUs each is started for this file alone by the scripts `up` and `down` of LEVIN_TEST_SLURM (else
-../shared/slurm beside the repository), and is stopped whatever happens, also when this process is killed. Left out, with the reason, where these are
-missing, for others than root, and without Slurm's packages (slurmctld slurmd slurm-client munge), which `up` installs, but only with LEVIN_TEST_SLOW=1.
+A cluster of two virtual nodes with 4 pretend GPUs each is started for this file alone by the
+scripts `up` and `down` of LEVIN_TEST_SLURM (else ../shared/slurm beside the repository), and is
+stopped whatever happens, also when this process is killed. Left out, with the reason, where these
+are missing, for others than root, and without Slurm's packages (slurmctld slurmd slurm-client
+munge), which `up` installs, but only with LEVIN_TEST_SLOW=1.
 
 usage: test_slurm_cluster.py SOURCE_DIR LEVIN [test names]
 """
@@ -82,11 +84,11 @@ def bind_somewhere(s):
             pass
 
 
-def command(words, env=None, timeout=WAIT_S):
+def command(arguments, env=None, timeout=WAIT_S):
     """Exit code and all that was written, in one text."""
     try:
         done = subprocess.run(
-            words,
+            arguments,
             env={**Cluster.env, **(env or {})},
             cwd=Cluster.dir,
             stdin=subprocess.DEVNULL,
@@ -108,7 +110,8 @@ def command(words, env=None, timeout=WAIT_S):
         ).stdout
         return (
             None,
-            f"{words}: no end in {timeout} s\n{(late.stdout or b'').decode(errors='replace')}\n{queue}",
+            f"{arguments}: no end in {timeout} "
+            f"s\n{(late.stdout or b'').decode(errors='replace')}\n{queue}",
         )
     return done.returncode, done.stdout
 
@@ -133,7 +136,8 @@ class Cluster(unittest.TestCase):
             "PATH": f"{os.path.dirname(LEVIN)}:{keep.get('PATH', '')}:/usr/sbin:/sbin",
             "SLURM_CONF": f"{cls.dir}/c/slurm.conf",
         }
-        # Stops the cluster when this process ends, in whatever way: it is nobody's child, and reads from a pipe that nobody else holds.
+        # Stops the cluster when this process ends, in whatever way: it has no parent, and reads
+        # from a pipe that no other process holds.
         guard = subprocess.Popen(
             [
                 "setsid",
@@ -188,9 +192,9 @@ class Cluster(unittest.TestCase):
             reported,
         )
 
-    def srun(self, options, *words, code=0, expects=(), env=None, out=None):
+    def srun(self, options, *arguments, code=0, expects=(), env=None, out=None):
         ended, reported = command(
-            ["srun", *options, LEVIN, *TRAIN, f"out={out or self.out}", *words], env
+            ["srun", *options, LEVIN, *TRAIN, f"out={out or self.out}", *arguments], env
         )
         self.assertEqual(ended, code, reported)
         for piece in expects:
@@ -226,7 +230,7 @@ class Cluster(unittest.TestCase):
         with open(log) as f:
             return int(re.search(r" ExitCode=(\d+):", job)[1]), f.read()
 
-    def start(self, options, *words, env=None, out=None):
+    def start(self, options, *arguments, env=None, out=None):
         """A step without an end, returned when its first metrics are written."""
         out = out or self.out
         p = subprocess.Popen(
@@ -238,7 +242,7 @@ class Cluster(unittest.TestCase):
                 *TRAIN,
                 f"out={out}",
                 "max_epochs=-1",
-                *words,
+                *arguments,
             ],
             cwd=self.dir,
             env={**self.env, **(env or {})},
@@ -266,12 +270,12 @@ class Cluster(unittest.TestCase):
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 with open(f"/proc/{pid}/cmdline", "rb") as f:
-                    words = f.read().decode(errors="replace").split("\0")
+                    arguments = f.read().decode(errors="replace").split("\0")
                 with open(f"/proc/{pid}/environ", "rb") as f:
                     number = re.search(rb"(?:^|\0)SLURM_PROCID=(\d+)\0", f.read())
             except OSError:
                 continue
-            if f"out={self.out}" in words and words[0] == LEVIN and number:
+            if f"out={self.out}" in arguments and arguments[0] == LEVIN and number:
                 found[int(number[1])] = int(pid)
         return found
 
@@ -313,7 +317,7 @@ class Bits(Cluster):
 
     def test_a_smaller_step(self):
         """Two of the four devices that the job has, by a list and by the number of tasks."""
-        for name, words, expects in (
+        for name, arguments, expects in (
             ("n", [], "W207: devices 2,3 stay idle"),
             ("list", ["devices=[3,1]"], "W201: devices is a list"),
         ):
@@ -321,7 +325,7 @@ class Bits(Cluster):
                 ["-N1", "--gres=gpu:4", "--ntasks-per-node=2"],
                 STEPS,
                 "accelerator=sim",
-                *words,
+                *arguments,
                 out=self.out + name,
                 env=SIM,
                 expects=[expects],
@@ -351,7 +355,7 @@ class Bits(Cluster):
         """Each finds a port of its own."""
         jobs = []
         for i in range(2):
-            words = [
+            arguments = [
                 "srun",
                 "-N1",
                 "-w",
@@ -364,7 +368,7 @@ class Bits(Cluster):
             ]
             jobs.append(
                 subprocess.Popen(
-                    words,
+                    arguments,
                     cwd=self.dir,
                     env=self.env,
                     stdin=subprocess.DEVNULL,
@@ -379,7 +383,7 @@ class Bits(Cluster):
             self.assert_bits(f"{self.out}{i}", reported)
 
     def test_the_job_script_of_the_manual(self):
-        """As it stands there, but for two steps."""
+        """As it stands there, except for two steps."""
         with open(f"{SOURCE}/docs/launch.md") as f:
             lines = re.search(r"^    #!/bin/bash.*\n(?:    .*\n|\n(?=    ))+", f.read(), re.M)[
                 0
@@ -408,8 +412,8 @@ class Mistakes(Cluster):
         with open(f"{self.out}.yaml", "w") as f:
             f.write(
                 "".join(
-                    f"{word.replace('=', ': ')}\n"
-                    for word in [*TRAIN[2:], STEPS, "accelerator=sim", f"out={self.out}"]
+                    f"{argument.replace('=', ': ')}\n"
+                    for argument in [*TRAIN[2:], STEPS, "accelerator=sim", f"out={self.out}"]
                 )
             )
         path = f"cd {self.dir}; PATH={os.path.dirname(LEVIN)}:$PATH"
@@ -426,7 +430,8 @@ class Mistakes(Cluster):
         self.assertEqual(code, 64, reported)
         self.assertTrue(
             reported.startswith(
-                "levin: error E101: srun was not used: only one process is running, 4 were allocated\n"
+                "levin: error E101: srun was not used: only one process is running, 4 "
+                "were allocated\n"
             ),
             reported,
         )
@@ -549,7 +554,7 @@ class Ends(Cluster):
         return reported
 
     def go_on(self, reported, signal_name):
-        """From where it stopped, with fewer tasks: the bits of a run that nobody stopped."""
+        """From where it stopped, with fewer tasks: the bits of a run that was never stopped."""
         step = int(re.search(rf"^stopped: {signal_name} after step (\d+) ", reported, re.M)[1])
         code, printed = command(
             [

@@ -1,6 +1,6 @@
 """Connections to the ranks' store by processes that do not belong to the run. The training goes on
-with the same bits, no process joins without the key, nothing that a stranger sends is shown raw, and
-the key of the run is nowhere but in the environment of its ranks.
+with the same bits, no process joins without the key, nothing that a stranger sends is shown raw,
+and the key of the run is nowhere but in the environment of its ranks.
 
 usage: test_strangers.py LEVIN [test names]
 """
@@ -62,7 +62,8 @@ def greet(host=b"n08"):
     )
 
 
-# A cause as lvni_control_put_cause writes it: kind, rank, step, pid, time, named, host, place, message.
+# A cause as lvni_control_put_cause writes it: kind, rank, step, pid, time, named, host, place,
+# message.
 LOST = frame(
     FAIL, struct.pack("<IIQQQI", 1, 0, 0, 0, 0, 0) + text(b"n08") + text(b"") + text(b"all is lost")
 )
@@ -127,7 +128,7 @@ class Crowd:
 
 
 def silent(_):
-    """Says nothing."""
+    """Sends nothing."""
 
 
 def slow(s):
@@ -135,12 +136,12 @@ def slow(s):
     s.send(greet()[:7])
 
 
-def rubbish(s):
+def garbage(s):
     s.send(b"\x1b]0;owned\x07\x1b[31mGET / HTTP/1.0\r\n\r\n" * 100)
 
 
 def greeter(s):
-    """Says who it is without a proof."""
+    """Greets without a proof."""
     s.send(greet(host=b"\x1b[31mred\x07\n"))
 
 
@@ -158,12 +159,12 @@ class Strangers(Case):
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
 
-    def begin(self, out, *words, files=1024, env=None):
+    def begin(self, out, *arguments, files=1024, env=None):
         def limit():
             resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 
         p = subprocess.Popen(
-            [LEVIN, *TRAIN, *words, f"out={out}"],
+            [LEVIN, *TRAIN, *arguments, f"out={out}"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
@@ -199,7 +200,7 @@ class Strangers(Case):
         p = self.begin(self.out, "max_epochs=-1", "quiet=true")
         port = int(self.rank_0(p, self.out)["LEVIN_MASTER_PORT"])
         with Crowd(port, 1100, silent) as idle, Crowd(port, 8, slow), Crowd(
-            port, 8, rubbish
+            port, 8, garbage
         ), Crowd(port, 8, greeter), Crowd(port, 2, visitor) as visits:
             self.wait_for(lambda: idle.made > 1100 and visits.made > 100, p)
             here = self.steps()
@@ -209,8 +210,8 @@ class Strangers(Case):
         reported = (out + err).decode()
         self.assertEqual(p.returncode, SIGTERM, reported)
         steps = f"max_steps={self.steps() + 4}"
-        for name, words in (("loud", ["resume=true"]), ("quiet", ["max_epochs=-1"])):
-            p = self.begin(f"{self.dir}/{name}", steps, *words)
+        for name, arguments in (("loud", ["resume=true"]), ("quiet", ["max_epochs=-1"])):
+            p = self.begin(f"{self.dir}/{name}", steps, *arguments)
             self.assertEqual((p.communicate(timeout=WAIT_S), p.returncode)[1], OK)
         self.assertEqual(self.hash(self.out), self.hash(f"{self.dir}/quiet"))
         lines = reported + self.log(f"{self.dir}/loud")
@@ -230,7 +231,7 @@ class Strangers(Case):
             return f.read().decode()
 
     def identity(self, env):
-        """Job key and run id of a process with this environment, as everybody can find them out."""
+        """Job key and run id of a process with this environment: any process can find them."""
         record = subprocess.run(
             [LEVIN, "slurm", "env", "--json"],
             env=env,
@@ -242,7 +243,7 @@ class Strangers(Case):
         found = json.loads(record)
         return found["job_key"].encode(), (found.get("run_id") or "").encode()
 
-    def test_nobody_joins_without_the_key(self):
+    def test_no_process_joins_without_the_key(self):
         """With all that is known of the run but its key: no rank, no value read, nothing ended."""
         out = self.out
         p = self.begin(out, "max_epochs=-1")
@@ -317,8 +318,8 @@ class Strangers(Case):
         shown, _ = self.levin(["launch", "-n", "2", "--dry-run", "--", "true"], OK)
         self.assertNotIn("LEVIN_RUN_KEY", shown)
 
-    def test_nothing_raw_where_everybody_may_join(self):
-        """Without a launcher and LEVIN_TOKEN: a line says so, and what comes is shown escaped."""
+    def test_nothing_raw_where_any_process_may_join(self):
+        """Without a launcher and LEVIN_TOKEN: a warning, and what comes is shown escaped."""
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
@@ -334,7 +335,7 @@ class Strangers(Case):
         p = subprocess.Popen(
             [
                 LEVIN,
-                *[word for word in TRAIN if not word.startswith("devices=")],
+                *[argument for argument in TRAIN if not argument.startswith("devices=")],
                 f"out={self.dir}/run",
             ],
             stdout=subprocess.PIPE,

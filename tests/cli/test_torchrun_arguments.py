@@ -74,9 +74,9 @@ class Torchrun(unittest.TestCase):
             f.write(text)
         os.chmod(path, mode)
 
-    def run_launch(self, *words, env=None):
+    def run_launch(self, *arguments, env=None):
         return subprocess.run(
-            [LEVIN, "launch", *words],
+            [LEVIN, "launch", *arguments],
             cwd=self.dir,
             env=dict(CLEAN, **(env or {})),
             stdin=subprocess.DEVNULL,
@@ -86,17 +86,17 @@ class Torchrun(unittest.TestCase):
             check=False,
         )
 
-    def ranks(self, *words, env=None):
+    def ranks(self, *arguments, env=None):
         """What the script printed, by rank."""
-        done = self.run_launch("--no-prefix", *words, env=env)
-        self.assertEqual(done.returncode, 0, f"{words}\n{done.stdout}{done.stderr}")
+        done = self.run_launch("--no-prefix", *arguments, env=env)
+        self.assertEqual(done.returncode, 0, f"{arguments}\n{done.stdout}{done.stderr}")
         printed = [json.loads(line) for line in done.stdout.splitlines()]
         return sorted(printed, key=lambda one: int(one["env"]["RANK"]))
 
-    def refused(self, *words, expects):
+    def refused(self, *arguments, expects):
         before = os.listdir(self.dir)
-        done = self.run_launch(*words)
-        self.assertEqual((done.returncode, done.stdout), (64, ""), f"{words}\n{done.stderr}")
+        done = self.run_launch(*arguments)
+        self.assertEqual((done.returncode, done.stdout), (64, ""), f"{arguments}\n{done.stderr}")
         for piece in expects:
             self.assertIn(piece, done.stderr)
         self.assertEqual(os.listdir(self.dir), before)
@@ -154,24 +154,24 @@ class Torchrun(unittest.TestCase):
 
     def test_modules_and_programs(self):
         self.write("pack/job.py", SCRIPT)
-        for words in (
+        for arguments in (
             ["-m", "pack.job", "a"],
             ["--module", "pack.job", "a"],
             ["--module", "--", "pack.job", "a"],
         ):
-            (one,) = self.ranks("-n", "1", *words)
+            (one,) = self.ranks("-n", "1", *arguments)
             self.assertEqual((one["argv"][1:], one["buffered"]), (["a"], False))
         self.write("tool", "#!/usr/bin/env python3\n" + SCRIPT)
         self.assertEqual(
             self.ranks("-n", "1", "tool", "b")[0]["argv"], ["tool", "b"]
         )  # no suffix, not executable: a script all the same
         self.write("tool", f"#!{sys.executable}\n" + SCRIPT, 0o755)
-        for words in (
+        for arguments in (
             ["--no-python", "./tool", "c"],
             ["--no_python", "--", "./tool", "c"],
             ["--", "./tool", "c"],
         ):
-            (one,) = self.ranks("-n", "1", *words)
+            (one,) = self.ranks("-n", "1", *arguments)
             self.assertEqual((one["argv"], one["buffered"]), (["./tool", "c"], True))
         self.refused("-m", "--no-python", "x", expects=["give one of them"])
         self.refused("nope.py", expects=["nope.py: there is no such script"])
@@ -196,17 +196,19 @@ class Torchrun(unittest.TestCase):
         self.assertIn("python3: there is no such program", done.stderr)
 
     def test_where_ranks_meet(self):
-        port = lambda *words: self.ranks("-n", "1", *words, "train.py")[0]["env"]["MASTER_PORT"]
+        port = lambda *arguments: self.ranks("-n", "1", *arguments, "train.py")[0]["env"][
+            "MASTER_PORT"
+        ]
         self.assertEqual(port("--master-addr", "localhost", "--master-port", "28417"), "28417")
         self.assertEqual(port("--rdzv-endpoint=localhost:28418"), "28418")
-        for words in (
+        for arguments in (
             ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:28418"],
             ["--rdzv-endpoint", "localhost:0"],
             ["--rdzv-endpoint", "localhost"],
             ["--standalone", "--rdzv-endpoint=localhost:28418"],
             ["--rdzv_backend", "static", "--node_rank", "0"],
         ):
-            self.assertNotIn(port(*words), ("28418", "29400", "0"))
+            self.assertNotIn(port(*arguments), ("28418", "29400", "0"))
         reported = subprocess.run(
             [
                 LEVIN,
@@ -230,7 +232,7 @@ class Torchrun(unittest.TestCase):
             self.assertIn(f"  {line}\n", reported)
 
     def test_what_is_refused_reports_what_to_do(self):
-        for words, expects in (
+        for arguments, expects in (
             (["--nnodes=1:4"], ["nodes 1:4", "give nnodes=4"]),
             (["--nnodes", "4:2"], ["give a number of nodes"]),
             (
@@ -246,11 +248,11 @@ class Torchrun(unittest.TestCase):
             (["-r", "1,2"], ["give 0 none"]),
             (["--rdzv-endpoint", "host:"], ["give HOST:PORT"]),
         ):
-            self.refused(*words, "train.py", expects=expects)
+            self.refused(*arguments, "train.py", expects=expects)
 
     def test_redirects_and_folders(self):
         """-r keeps streams from the terminal; --tee takes torchrun's numbers; files have all."""
-        for words, lines in (
+        for arguments, lines in (
             (["-r", "3"], (0, 0)),
             (["-r", "1"], (0, 2)),
             (["--redirects=0:1,1:2"], (1, 1)),
@@ -261,11 +263,11 @@ class Torchrun(unittest.TestCase):
             (["-r", "0"], (2, 2)),
         ):
             done = self.run_launch(
-                "-n", "2", "--log-dir", "logs", "--rdzv-id", "r", *words, "train.py"
+                "-n", "2", "--log-dir", "logs", "--rdzv-id", "r", *arguments, "train.py"
             )
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(
-                (done.stdout.count("argv"), done.stderr.count("to stderr")), lines, words
+                (done.stdout.count("argv"), done.stderr.count("to stderr")), lines, arguments
             )
             for rank in (0, 1):
                 with open(

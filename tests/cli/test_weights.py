@@ -1,4 +1,5 @@
-"""Weights in and out: predict of arrays, weights=, reset_head=, export; and all of it against PyTorch where a Python with torch is.
+"""Weights in and out: predict of arrays, weights=, reset_head=, export; and all of it against
+PyTorch where a Python with torch is.
 
 usage: test_weights.py LEVIN [test names]
 """
@@ -104,16 +105,16 @@ class Case(unittest.TestCase):
         ]
 
     @staticmethod
-    def levin(words, code=0, expects=()):
+    def levin(arguments, code=0, expects=()):
         done = subprocess.run(
-            [LEVIN, *words],
+            [LEVIN, *arguments],
             capture_output=True,
             text=True,
             timeout=WAIT_S,
             stdin=subprocess.DEVNULL,
         )
         reported = (
-            f"levin {' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
+            f"levin {' '.join(arguments)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
         )
         if done.returncode != code or any(
             piece not in done.stdout + done.stderr for piece in expects
@@ -121,11 +122,11 @@ class Case(unittest.TestCase):
             raise AssertionError(f"{reported}\nexpected: exit code {code}, {expects}")
         return done.stdout + done.stderr
 
-    def logits(self, *words, x=None, code=0, expects=()):
+    def logits(self, *arguments, x=None, code=0, expects=()):
         y = f"{self.dir}/y.npy"
         if os.path.exists(y):
             os.remove(y)
-        self.levin(["predict", f"data={x or self.x}", f"output={y}", *words], code, expects)
+        self.levin(["predict", f"data={x or self.x}", f"output={y}", *arguments], code, expects)
         if code != 0:
             self.assertFalse(os.path.exists(y))
             return None
@@ -142,8 +143,8 @@ class Arrays(Case):
         shape, values = self.logits(f"model={self.run_dir}")
         self.assertEqual(shape, [5, 4])
         self.assertGreater(max(values) - min(values), 1e-3)
-        for words in (["eval_batch_size=2"], ["eval_batch_size=5"]):
-            self.close(self.logits(f"model={self.run_dir}", *words), (shape, values), 1e-5)
+        for arguments in (["eval_batch_size=2"], ["eval_batch_size=5"]):
+            self.close(self.logits(f"model={self.run_dir}", *arguments), (shape, values), 1e-5)
         self.assertEqual(
             self.logits(f"model={self.run_dir}/checkpoints/last.safetensors")[1], values
         )
@@ -319,7 +320,7 @@ class Weights(Case):
         train = [
             "train",
             "classify",
-            *self.shapes(f"{self.dir}/said"),
+            *self.shapes(f"{self.dir}/reported"),
             "model=cnn",
             "overwrite=true",
         ]
@@ -329,7 +330,10 @@ class Weights(Case):
         self.levin(
             [*train, own, "reset_head=true"],
             0,
-            [f"{own}: 15 of the model's 17 tensors are from it; the last layer, head, is drawn again"],
+            [
+                f"{own}: 15 of the model's 17 tensors are from it; the last layer, head, "
+                "is drawn again"
+            ],
         )
         self.levin(
             [*train, f"weights={self.run_dir}"],
@@ -386,7 +390,7 @@ class Weights(Case):
 
     def test_a_folder_of_hugging_face(self):
         run, folder = f"{self.dir}/r18", f"{self.dir}/hf"
-        words = [
+        arguments = [
             "data=builtin:shapes",
             "data.count=6",
             "data.classes=4",
@@ -396,12 +400,12 @@ class Weights(Case):
             "val_split=0",
             "model=resnet18",
         ]
-        self.levin(["train", "classify", *words, f"out={run}"])
+        self.levin(["train", "classify", *arguments, f"out={run}"])
         os.mkdir(folder)
         shutil.copy(
             f"{run}/exported_models/exported_last.safetensors", f"{folder}/model.safetensors"
         )
-        printed = self.levin(["plan", "train", "classify", *words, f"weights={folder}"])
+        printed = self.levin(["plan", "train", "classify", *arguments, f"weights={folder}"])
         self.assertIn(f"weights={folder}: images as they were for it: ", printed)
         all_of_it = f"weights={folder}: {folder}/model.safetensors, 102 of the model's 102"
         for text, code, expects in (
@@ -426,7 +430,7 @@ class Weights(Case):
         )
 
     def test_reset_head(self):
-        words = [
+        arguments = [
             "train",
             "classify",
             *self.shapes(f"{self.dir}/six", classes=6),
@@ -437,16 +441,16 @@ class Weights(Case):
             "optim=sgd",
         ]
         self.levin(
-            words, 1, ["head.weight is (4, 128), this model needs (6, 128)", "reset_head=true"]
+            arguments, 1, ["head.weight is (4, 128), this model needs (6, 128)", "reset_head=true"]
         )
-        self.levin([*words, "reset_head=true"], 0, ["the last layer, head, is drawn again"])
+        self.levin([*arguments, "reset_head=true"], 0, ["the last layer, head, is drawn again"])
         old, new = (
             read_safetensors(self.exported)[0],
             read_safetensors(f"{self.dir}/six/exported_models/exported_last.safetensors")[0],
         )
         self.assertEqual(new["conv3.weight"], old["conv3.weight"])
         self.assertEqual(new["head.weight"][1], [6, 128])
-        words = [
+        arguments = [
             "train",
             "classify",
             *self.shapes(f"{self.dir}/four"),
@@ -456,10 +460,10 @@ class Weights(Case):
             "optim=sgd",
         ]
         self.levin(
-            [*words, "reset_head=true"], 64, ["reset_head=true is about the file of weights="]
+            [*arguments, "reset_head=true"], 64, ["reset_head=true is about the file of weights="]
         )
         self.levin(
-            [*words, "reset_head=true", f"weights={self.exported}"]
+            [*arguments, "reset_head=true", f"weights={self.exported}"]
         )  # also where the shapes would fit
         four = read_safetensors(f"{self.dir}/four/exported_models/exported_last.safetensors")[0]
         self.assertEqual(four["conv3.weight"], old["conv3.weight"])
@@ -489,11 +493,11 @@ class Export(Case):
             read_safetensors(f"{self.run_dir}/exported_models/exported_last.safetensors")[0],
         )
         self.assertEqual(self.logits(f"model={out}"), self.logits(f"model={self.run_dir}"))
-        for words in (
+        for arguments in (
             [f"checkpoint={self.run_dir}/checkpoints/last.safetensors"],
             [f"model={self.run_dir}", "checkpoint=last", "card=false"],
         ):
-            self.levin(["export", *words, f"output={out}"])
+            self.levin(["export", *arguments, f"output={out}"])
             self.assertEqual(read_safetensors(out)[0], tensors)
         self.levin(
             ["predict", f"model={out}", f"data={self.x}", f"output={self.dir}/y.npy"],
@@ -531,8 +535,12 @@ def load(path):
     head = json.loads(whole[8:8 + n])
     head.pop("__metadata__", None)
     kinds = {"F32": "<f4", "I64": "<i8"}
-    return {k: torch.from_numpy(np.frombuffer(whole, kinds[v["dtype"]], (v["data_offsets"][1] - v["data_offsets"][0]) // np.dtype(kinds[v["dtype"]]).itemsize,
-                                              8 + n + v["data_offsets"][0]).reshape(v["shape"]).copy()) for k, v in head.items()}
+    found = {}
+    for k, v in head.items():
+        begin, end = (8 + n + offset for offset in v["data_offsets"])
+        values = np.frombuffer(whole[begin:end], kinds[v["dtype"]])
+        found[k] = torch.from_numpy(values.reshape(v["shape"]).copy())
+    return found
 torch.manual_seed(3)
 if step == "make":
     model.train()
@@ -541,7 +549,8 @@ if step == "make":
     head, at, data = {}, 0, b""
     for k, v in model.state_dict().items():
         b = v.numpy().tobytes()
-        head[k] = {"dtype": "I64" if v.dtype == torch.int64 else "F32", "shape": list(v.shape), "data_offsets": [at, at + len(b)]}
+        dtype = "I64" if v.dtype == torch.int64 else "F32"
+        head[k] = {"dtype": dtype, "shape": list(v.shape), "data_offsets": [at, at + len(b)]}
         at += len(b)
         data += b
     text = json.dumps(head).encode()
@@ -553,7 +562,8 @@ else:
 model.load_state_dict(load(weights), strict=True)
 model.eval()
 with torch.no_grad():
-    np.save(folder + "/want.npy", model(torch.from_numpy(np.load(folder + "/x.npy")).permute(0, 3, 1, 2)).numpy())
+    x = torch.from_numpy(np.load(folder + "/x.npy")).permute(0, 3, 1, 2)
+    np.save(folder + "/want.npy", model(x).numpy())
 """
 
 

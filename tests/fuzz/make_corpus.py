@@ -1,4 +1,5 @@
-"""Writes the binary files of tests/fuzz/corpus: small, valid, one of each kind. Run it where it stands; its output is committed."""
+"""Writes the binary files of tests/fuzz/corpus: small, valid, one of each kind. Run it where it
+stands; its output is committed."""
 
 import gzip
 import json
@@ -107,7 +108,8 @@ put("npy/scalar", npy("|u1", False, "()", bytes(1), 2))
 put("npy/f2", npy("<f2", False, "(3,)", bytes(6), 3))
 
 
-# Frames of the control channel (src/control/frame.h); the first byte is the size of the pieces they come in, less one.
+# Frames of the control channel (src/control/frame.h); the first byte is the size of the pieces they
+# come in, less one.
 def text(value, end=b""):
     return struct.pack("<I", len(value.encode() + end)) + value.encode() + end
 

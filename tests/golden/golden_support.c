@@ -98,7 +98,7 @@ int golden_number(const lvni_ckpt_st_file *f, const char *key)
 {
     const char *text = lvni_ckpt_st_meta_get(f, key);
     if (text == NULL) {
-        fail_msg("the golden file does not say %s", key);
+        fail_msg("the golden file has no %s", key);
         return 0;
     }
     return (int)strtol(text, NULL, 10);

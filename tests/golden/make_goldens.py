@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
-"""Makes the golden files beside it: what PyTorch computes, in double precision, for the networks of the zoo.
+"""Makes the golden files beside it: what PyTorch computes, in double precision, for the networks of
+the zoo.
 
 usage: python3 make_goldens.py [NAME ...]   by hand, with torch, torchvision, timm; no names: all
 
-Weights are not stored: both sides fill them by one rule (value below and in golden_support.c), f32 numbers of the tensor's
-name and the element's place in PyTorch's layout. A file holds, for train and eval mode: logits, loss, of every parameter's
-gradient the largest magnitude, the norm and eight elements, and the running statistics after one step. Prints also how far
-PyTorch's own f32 is from that: the room that a comparison in f32 needs.
+Weights are not stored: both sides fill them by one rule (value below and in golden_support.c), f32
+numbers of the tensor's name and the element's place in PyTorch's layout. A file holds, for train
+and eval mode: logits, loss, of every parameter's gradient the largest magnitude, the norm and eight
+elements, and the running statistics after one step. Prints also how far PyTorch's own f32 is from
+that: the room that a comparison in f32 needs.
 
-vit_s_16 is timm's vit_small_patch16_224, which torchvision does not have. Its file has the names that
-levin has (torchvision's); `names` in it lists what timm calls each tensor, so that the test can write
-a file of timm's and load it.
+vit_s_16 is timm's vit_small_patch16_224, which torchvision does not have. Its file has the names
+that levin has (torchvision's); `names` in it lists what timm calls each tensor, so that the test
+can write a file of timm's and load it.
 
-A gradient jumps where the input of a relu changes its sign. Among hundreds of thousands some inputs are within f32's rounding of
-zero; the seed of each mode is one for which none is, or the fewest are (`train_kinks`, `eval_kinks` in the file; one in the
-training of resnet50). A kernel that rounds in another way and fails the test of gradients there alone may have met it.
+A gradient jumps where the input of a relu changes its sign. Among hundreds of thousands some inputs
+are within f32's rounding of zero; the seed of each mode is one for which none is, or the fewest are
+(`train_kinks`, `eval_kinks` in the file; one in the training of resnet50). A kernel that rounds in
+another way and fails the test of gradients there alone may have met it.
 """
 
 import json
@@ -54,13 +57,13 @@ def uniform(name, n):
         p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
         r0, r1 = np.uint64((k0 + r * 0x9E3779B9) % 2**32), np.uint64((k1 + r * 0xBB67AE85) % 2**32)
         c = [p1 >> np.uint64(32) ^ c[1] ^ r0, p1 & M32, p0 >> np.uint64(32) ^ c[3] ^ r1, p0 & M32]
-    words = np.stack(c, axis=1).reshape(-1)[:n]
-    return (words >> np.uint64(8)).astype(np.float64) * 2.0**-23 - 1.0
+    arguments = np.stack(c, axis=1).reshape(-1)[:n]
+    return (arguments >> np.uint64(8)).astype(np.float64) * 2.0**-23 - 1.0
 
 
 def value(name, shape, last):
-    """last: what the last norm of a residual block is called, "bn3". Branches are smaller than what they are added to: sums of
-    many equal ones would double what rounding does in each block."""
+    """last: what the last norm of a residual block is called, "bn3". Branches are smaller than what
+    they are added to: sums of many equal ones would double what rounding does in each block."""
     n = int(np.prod(shape))
     u = uniform(name, n)
     if name.endswith("running_var"):
@@ -106,7 +109,8 @@ def from_timm(name):
 
 
 def run(net, mode, dtype, seen=None):
-    """Everything of one mode: name -> array. With a list `seen` only the inputs of relu, which go there."""
+    """Everything of one mode: name -> array. With a list `seen` only the inputs of relu, which go
+    there."""
     model = net["make"]().to(dtype)
     ours = net.get("names", str)
     fill(model, net["last"], ours)

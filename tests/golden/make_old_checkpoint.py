@@ -4,8 +4,8 @@ micro_batches= as shards= only: a run directory of that program, stopped in the 
 
 usage: make_old_checkpoint.py LEVIN   by hand; a present LEVIN would make another file
 
-The run starts from weights that are zero but for a few, which keeps the rest at zero for good, so
-that the archive is small: best.safetensors is from the end of the first epoch, last.safetensors
+The run starts from weights that are zero except for a few, which keeps the rest at zero for good,
+so that the archive is small: best.safetensors is from the end of the first epoch, last.safetensors
 from the middle of the second.
 """
 

@@ -183,7 +183,7 @@ static void run(problem *p, bool training)
 }
 
 /* Largest magnitude, norm, samples; `least` bounds what counts as large from below: some gradients
- * are zero but for rounding. */
+ * are zero except for rounding. */
 static void compare_gradient(problem *p, int i, const char *prefix, double least)
 {
     const lvni_nn_parameter *q = &p->model->parameters[i];

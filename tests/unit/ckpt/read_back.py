@@ -1,6 +1,7 @@
-"""Reads a file of levin with nothing but the standard library, checks the format's rules, and, where the safetensors package
-is installed, reads it with that and writes one for levin. Called by test_safetensors_python: read_back.py FILE OUT.
-Exit code 0: all held; 3: all held, the package is missing."""
+"""Reads a file of levin with nothing but the standard library, checks the format's rules, and,
+where the safetensors package is installed, reads it with that and writes one for levin. Called by
+test_safetensors_python: read_back.py FILE OUT. Exit code 0: all held; 3: all held, the package is
+missing."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-/* Python opens our files and we open its. What is not installed is skipped, and the test says
+/* Python opens our files and we open its. What is not installed is skipped, and the test reports
  * so. */
 #include "ckpt_support.h"
 

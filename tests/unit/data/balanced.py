@@ -1,4 +1,5 @@
-# The positions that sampler=balanced draws in an epoch, and how often each was drawn before: python3 balanced.py seed epoch label label ...
+# The positions that sampler=balanced draws in an epoch, and how often each was drawn before:
+# python3 balanced.py seed epoch label label ...
 import sys
 
 seed, epoch, *labels = map(int, sys.argv[1:])

@@ -1,4 +1,5 @@
-"""Makes golden_augment.h: a small image and what torchvision makes of it (blur, solarize), and Pillow (grey).
+"""Makes golden_augment.h: a small image and what torchvision makes of it (blur, solarize), and
+Pillow (grey).
 
 usage: golden_augment.py > golden_augment.h     needs torch, torchvision, numpy, Pillow
 """

@@ -25,7 +25,8 @@ SHAPES_HEAD = """static const struct golden_shape {
 } golden_shapes[] = {"""
 PHOTOS_HEAD = f"""}};
 
-/* Colours of photos at evenly spaced places, the default of image_size=224 first; the CRC of all. */
+/* Colours of photos at evenly spaced places, the default of image_size=224 first; the CRC of
+ * all. */
 enum {{ GOLDEN_SAMPLES = {SAMPLES} }};
 static const struct golden_photo {{
     const char *name;

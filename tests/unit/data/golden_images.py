@@ -1,5 +1,6 @@
-"""Makes golden_images.h: small PNG files of every kind and JPEG files in print colours, with the RGB that Pillow's convert("RGB") gives.
-One difference is ours: Pillow clips 16-bit grey at 255, levin takes its high byte, as both do for 16-bit RGB.
+"""Makes golden_images.h: small PNG files of every kind and JPEG files in print colours, with the
+RGB that Pillow's convert("RGB") gives. One difference is ours: Pillow clips 16-bit grey at 255,
+levin takes its high byte, as both do for 16-bit RGB.
 
 usage: golden_images.py > golden_images.h     needs Pillow and numpy
 """
@@ -83,14 +84,16 @@ def main():
         for depth in depths:
             for interlaced in (False, True):
                 for transparent in (False, True) if kind in (0, 2, 3) else (False,):
-                    name = f"{NAMES[kind]}_{depth}{'_interlaced' * interlaced}{'_transparent' * transparent}"
+                    name = f"{NAMES[kind]}_{depth}" + "_interlaced" * interlaced
+                    name += "_transparent" * transparent
                     rows.append((name, *png(kind, depth, interlaced, transparent)))
     rows.append(("jpeg_cmyk", *cmyk()))
     print("/* Made by golden_images.py with Pillow", Image.__version__ + ". */")
     print("/* clang-format off */")
     print(f"enum {{ GOLDEN_W = {W}, GOLDEN_H = {H} }};")
     print(
-        "static const struct golden_image {\n    const char *name;\n    size_t n;\n    const char *file, *rgb;\n} golden_images[] = {"
+        "static const struct golden_image {\n    const char *name;\n    size_t n;\n    "
+        "const char *file, *rgb;\n} golden_images[] = {"
     )
     for name, file, rgb in rows:
         print(

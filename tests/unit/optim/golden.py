@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Writes golden.h: steps of PyTorch's optimizers, its schedules and its weight averages, and of LARS in numpy, in double precision.
+"""Writes golden.h: steps of PyTorch's optimizers, its schedules and its weight averages, and of
+LARS in numpy, in double precision.
 
 usage: golden.py >golden.h     needs torch and numpy; the tests need neither
 
-Three tensors: weight (5, 7), bias (5), norm (6). Weight k of a tensor of size n starts at ((29 k + n) mod 48 - 23.5) / 32; its
-gradient of step t = 1, 2, ... is ((37 k + 101 t + n) mod 64 - 31.5) / 64: all of them floats without rounding.
+Three tensors: weight (5, 7), bias (5), norm (6). Weight k of a tensor of size n starts at ((29 k +
+n) mod 48 - 23.5) / 32; its gradient of step t = 1, 2, ... is ((37 k + 101 t + n) mod 64 - 31.5) /
+64: all of them floats without rounding.
 """
 
 import numpy as np
@@ -64,7 +66,7 @@ def lars_run(idle, lr, weight_decay, momentum, trust_coefficient, nesterov=False
     return np.concatenate(out)
 
 
-def words(options):
+def arguments(options):
     return ", ".join(
         f".{name} = {str(value).lower() if isinstance(value, bool) else value}"
         for name, value in options.items()
@@ -159,7 +161,9 @@ def print_steps():
             given["betas"] = (given.pop("beta1"), given.pop("beta2"))
         values = lars_run(idle, **given) if cls is None else torch_run(cls, decay_1d, idle, **given)
         print(
-            f'    {{"{name}", {{.kind = LVNI_OPTIM_{names[cls]}, {words(options)}}}, {str(not decay_1d).lower()}, {str(idle).lower()},\n'
+            f'    {{"{name}", {{.kind = LVNI_OPTIM_{names[cls]}, '
+            f"{arguments(options)}}}, {str(not decay_1d).lower()}, "
+            f"{str(idle).lower()},\n"
             f"     {{{numbers(values)}}}}},"
         )
     print("};\n")
@@ -235,7 +239,8 @@ def print_schedules():
     print("static const golden_schedule schedule_cases[] = {")
     for name, kind, options, values in cases:
         print(
-            f'    {{"{name}", {{.kind = LVNI_SCHEDULE_{kind}, {words(options)}}},\n     {{{numbers(values)}}}}},'
+            f'    {{"{name}", {{.kind = LVNI_SCHEDULE_{kind}, '
+            f"{arguments(options)}}},\n     {{{numbers(values)}}}}},"
         )
     print("};\n")
 
@@ -255,7 +260,8 @@ def print_average():
             average.update_parameters(model)
     for name, average in zip(("plain", "warm"), averages):
         print(
-            f"static const double average_{name}[7] = {{\n      {numbers(average.module.w.detach().numpy())}}};"
+            f"static const double average_{name}[7] = {{\n      "
+            f"{numbers(average.module.w.detach().numpy())}}};"
         )
 
 
@@ -266,10 +272,12 @@ print(
     % (STEPS, sum(int(np.prod(s)) for s in SHAPES))
 )
 print(
-    "typedef struct golden_steps {\n    const char *name;\n    lvni_optim_options options;\n    bool no_decay_1d, idle;\n    double w[GOLDEN_N];\n} golden_steps;"
+    "typedef struct golden_steps {\n    const char *name;\n    lvni_optim_options "
+    "options;\n    bool no_decay_1d, idle;\n    double w[GOLDEN_N];\n} golden_steps;"
 )
 print(
-    "typedef struct golden_schedule {\n    const char *name;\n    lvni_optim_schedule schedule;\n    double factor[GOLDEN_FACTORS];\n} golden_schedule;\n"
+    "typedef struct golden_schedule {\n    const char *name;\n    lvni_optim_schedule "
+    "schedule;\n    double factor[GOLDEN_FACTORS];\n} golden_schedule;\n"
 )
 print_steps()
 print_schedules()

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Writes golden_criterion.h: torch.nn.CrossEntropyLoss with weights per class and label smoothing, in double precision.
+"""Writes golden_criterion.h: torch.nn.CrossEntropyLoss with weights per class and label smoothing,
+in double precision.
 
 usage: golden_criterion.py >golden_criterion.h     needs torch; the test needs it not
 
-Twelve samples, feature f of sample i is ((5 i + 3 f) mod 13 - 6) / 8, its label LABELS[i]; a linear layer of three features and four
-classes, weight (k, f) is ((7 k + 5 f) mod 11 - 5) / 8, bias k is (k - 1) / 4.
+Twelve samples, feature f of sample i is ((5 i + 3 f) mod 13 - 6) / 8, its label LABELS[i]; a linear
+layer of three features and four classes, weight (k, f) is ((7 k + 5 f) mod 11 - 5) / 8, bias k is
+(k - 1) / 4.
 """
 
 import torch
@@ -35,7 +37,8 @@ print("/* Written by golden_criterion.py. */")
 print("/* clang-format off */")
 print("static const int64_t golden_labels[12] = {" + ", ".join(map(str, LABELS)) + "};")
 print(
-    "static const struct {\n    const char *weights;\n    const char *smoothing;\n    double loss, gradient[16]; /* of the weights, then the biases */"
+    "static const struct {\n    const char *weights;\n    const char *smoothing;\n    "
+    "double loss, gradient[16]; /* of the weights, then the biases */"
 )
 print("} golden[] = {")
 for text, smoothing in CASES:

@@ -11,14 +11,16 @@ TOOL = Path(__file__).resolve().parents[3] / "tools" / "check-docs"
 GOOD = {
     "README.md": "# A\n\nSee [the tour](docs/tour.md#the-way-in) and `docs/tour.md`, `out/mine`.\n",
     "CONTRIBUTING.md": "Names: `lvni_<folder>_...`, `lvni_ref_NAME` in `src/ref/`; `make test`.\n",
-    "docs/tour.md": "## The way in\n\n`src/plan/tree.c`, `plan/tree.c` or `tree.c` has `lvni_tree_sum`\n"
+    "docs/tour.md": "## The way in\n\n`src/plan/tree.c`, `plan/tree.c` or `tree.c` has "
+    "`lvni_tree_sum`\n"
     "with `LVNI_TREE_MAX`, `LEVIN_RANK`; `lvni_tree_sum(x)` and `lvni_tree_sum()`.\n\n"
     "| what | where |\n| --- | --- |\n| sum | `src/plan/tree.c`, `add()` |\n\n"
     "Keys: `lanes=2 levels=x`, `optim.lr`, `levin train data=a\noptim.lr=3`, `--role=x`, "
     "`f(weight=1)`.\n\n    levin train data=lvni_tree_sum\n",
     "docs/config.md": "```\n  lanes     whole number, default 1\n      How many.  Also: levels.\n"
     "  optim.lr  number\n      Rate.\n  data      path\n```\n",
-    "src/plan/tree.c": "#define LVNI_TREE_MAX 3\nstatic int add(int a);\nint lvni_tree_sum(void);\n",
+    "src/plan/tree.c": "#define LVNI_TREE_MAX 3\nstatic int add(int a);\nint "
+    "lvni_tree_sum(void);\n",
     "src/ref/ref_add.c": 'int lvni_ref_add(void);\nconst char *rank = "LEVIN_RANK";\n',
 }
 

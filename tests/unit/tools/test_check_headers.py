@@ -1,4 +1,5 @@
-"""tools/check-headers on small trees: a header that leans on what its user included before must be named."""
+"""tools/check-headers on small trees: a header that leans on what its user included before must be
+named."""
 
 import shutil
 import subprocess

@@ -1,4 +1,5 @@
-"""tools/check-layers on small trees: one that is in order, and one per mistake it has to name with file and line."""
+"""tools/check-layers on small trees: one that is in order, and one per mistake it has to name with
+file and line."""
 
 import subprocess
 import tempfile
@@ -12,17 +13,21 @@ GOOD = {
     "include/levin/tensor.h": "#include <levin/status.h>\n",
     "src/core/CMakeLists.txt": "levin_folder(core SOURCES alloc.c)\n",
     "src/core/alloc.h": "void *lvni_core_alloc(int n);\n",
-    "src/core/alloc.c": '#include "core/alloc.h"\n#include <stdlib.h>\nvoid *lvni_core_alloc(int n) { return malloc(n); }\n',
+    "src/core/alloc.c": '#include "core/alloc.h"\n#include <stdlib.h>\nvoid '
+    "*lvni_core_alloc(int n) { return malloc(n); }\n",
     "src/tensor/CMakeLists.txt": "levin_folder(tensor SOURCES tensor.c DEPS core)\n",
     "src/tensor/tensor.h": "#include <levin/tensor.h>\n",
     "src/tensor/tensor.c": '#include "tensor.h"\n#include "core/alloc.h"\n#include <string.h>\n',
     "src/kernels/CMakeLists.txt": "levin_folder(kernels SOURCES run.c DEPS tensor kernels_cpu)\n",
     "src/kernels/kernels.h": '#include "tensor/tensor.h"\n',
     "src/kernels/run.c": '#include "kernels/kernels.h"\n',
-    "src/kernels/cpu/CMakeLists.txt": "levin_folder(kernels_cpu SOURCES cpu_a.c DEPS tensor) # not: DEPS cli\n",
+    "src/kernels/cpu/CMakeLists.txt": "levin_folder(kernels_cpu SOURCES cpu_a.c DEPS tensor) # "
+    "not: DEPS cli\n",
     "src/kernels/cpu/cpu_a.c": '#include "kernels/kernels.h"\n#include <dnnl.h>\n',
-    "src/data/CMakeLists.txt": "levin_folder(data\n    SOURCES data.c decode/jpeg.c\n    DEPS core tensor\n    LIBS PkgConfig::spng)\n",
-    "src/data/data.c": '/* once #include "cli/x.h" stood here\n   and free( too */\n#include "tensor/tensor.h"\n',
+    "src/data/CMakeLists.txt": "levin_folder(data\n    SOURCES data.c decode/jpeg.c\n    DEPS "
+    "core tensor\n    LIBS PkgConfig::spng)\n",
+    "src/data/data.c": '/* once #include "cli/x.h" stood here\n   and free( too */\n#include '
+    '"tensor/tensor.h"\n',
     "src/data/decode/jpeg.c": '#include "tensor/tensor.h"\n#include <turbojpeg.h>\n',
 }
 
@@ -54,7 +59,8 @@ class CheckLayers(unittest.TestCase):
     def test_a_folder_may_not_include_one_above_it(self):
         self.finds(
             {"src/tensor/tensor.c": '\n#include "kernels/kernels.h"\n'},
-            "src/tensor/tensor.c:2: tensor may not include kernels (kernels/kernels.h); it may: core",
+            "src/tensor/tensor.c:2: tensor may not include kernels "
+            "(kernels/kernels.h); it may: core",
         )
 
     def test_the_tour_shows_the_graph_of_the_folders(self):
@@ -69,7 +75,8 @@ class CheckLayers(unittest.TestCase):
     def test_siblings_do_not_include_each_other(self):
         self.finds(
             {"src/data/decode/jpeg.c": '#include "kernels/kernels.h"\n'},
-            "src/data/decode/jpeg.c:1: data may not include kernels (kernels/kernels.h); it may: core plan tensor",
+            "src/data/decode/jpeg.c:1: data may not include kernels "
+            "(kernels/kernels.h); it may: core plan tensor",
         )
 
     def test_a_public_header_counts_as_its_folder(self):
@@ -84,15 +91,18 @@ class CheckLayers(unittest.TestCase):
                 "src/data/CMakeLists.txt": "levin_folder(data SOURCES data.c DEPS core)\n",
                 "src/data/decode/jpeg.c": "\n",
             },
-            "src/data/data.c:3: tensor/tensor.h: the DEPS of src/data/CMakeLists.txt do not name tensor",
+            "src/data/data.c:3: tensor/tensor.h: the DEPS of src/data/CMakeLists.txt "
+            "do not name tensor",
         )
 
     def test_deps_may_not_name_a_forbidden_folder(self):
         self.finds(
             {
-                "src/data/CMakeLists.txt": "\nlevin_folder(data SOURCES data.c DEPS tensor kernels)\n"
+                "src/data/CMakeLists.txt": "\nlevin_folder(data SOURCES data.c "
+                "DEPS tensor kernels)\n"
             },
-            "src/data/CMakeLists.txt:2: DEPS names kernels, which data may not use (it may: core plan tensor)",
+            "src/data/CMakeLists.txt:2: DEPS names kernels, which data may not use (it "
+            "may: core plan tensor)",
         )
 
     def test_backends_are_linked_by_kernels_but_not_included(self):
@@ -101,13 +111,15 @@ class CheckLayers(unittest.TestCase):
                 "src/kernels/cpu/cpu_a.h": "\n",
                 "src/kernels/run.c": '#include "kernels/cpu/cpu_a.h"\n',
             },
-            "src/kernels/run.c:1: kernels may not include kernels/cpu (kernels/cpu/cpu_a.h); it may: core tensor",
+            "src/kernels/run.c:1: kernels may not include kernels/cpu "
+            "(kernels/cpu/cpu_a.h); it may: core tensor",
         )
 
     def test_a_public_header_keeps_to_three_system_headers(self):
         self.finds(
             {"include/levin/tensor.h": "#include <levin/status.h>\n#include <stdio.h>\n"},
-            "include/levin/tensor.h:2: a public header includes only levin/* and stdbool.h, stddef.h, stdint.h, not stdio.h",
+            "include/levin/tensor.h:2: a public header includes only levin/* and "
+            "stdbool.h, stddef.h, stdint.h, not stdio.h",
         )
 
     def test_a_public_header_includes_no_private_one(self):
@@ -125,7 +137,8 @@ class CheckLayers(unittest.TestCase):
     def test_file_names_are_unique(self):
         self.finds(
             {"src/data/run.c": "\n"},
-            "src/kernels/run.c:1: the name run.c is taken by src/data/run.c: names are unique in src/",
+            "src/kernels/run.c:1: the name run.c is taken by src/data/run.c: names are "
+            "unique in src/",
         )
 
     def test_heap_memory_comes_from_core_alloc(self):
@@ -153,8 +166,10 @@ class CheckLayers(unittest.TestCase):
                 "src/misc/misc.c": "\n",
                 "src/misc/CMakeLists.txt": "levin_folder(misc SOURCES misc.c)\n",
             },
-            "src/misc/CMakeLists.txt:1: src/misc has no row in the table of tools/check-layers: give it one",
-            "src/misc/misc.c:1: no folder of the table of tools/check-layers holds this file (None)",
+            "src/misc/CMakeLists.txt:1: src/misc has no row in the table of "
+            "tools/check-layers: give it one",
+            "src/misc/misc.c:1: no folder of the table of tools/check-layers holds "
+            "this file (None)",
         )
 
 

@@ -1,4 +1,5 @@
-"""tools/check-symbols on a small library: what is exported and not declared, and the other way round, must be named."""
+"""tools/check-symbols on a small library: what is exported and not declared, and the other way
+round, must be named."""
 
 import subprocess
 import tempfile
