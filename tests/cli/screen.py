@@ -22,7 +22,7 @@ class Screen:
         out = []
         for row, joined in zip(self.rows, self.joined):
             text = "".join(row)
-            out[-1:] = [out[-1] + text] if joined and out else [*out[-1:], text.rstrip()]
+            out[-1:] = [out[-1] + text] if joined and out else [*out[-1:], text]
         out = [line.rstrip() for line in out]
         while out and out[-1] == "":
             out.pop()
