@@ -11,8 +11,8 @@ static bool is(const lvni_core_config *c, const char *name)
     return strcmp(lvni_core_config_str(c, "accelerator"), name) == 0;
 }
 
-/* How many pretend devices devices= asks for: a number, or a list that ends with one of them; what
- * it leaves open is one. */
+/* How many pretend devices devices= needs: a number, or the largest of a list; one where it is
+ * open. */
 static int devices_asked(const lvni_core_config *c)
 {
     const char *spec = lvni_core_config_str(c, "devices");

@@ -83,7 +83,7 @@ void lvni_recipes_class_metrics_add(lvni_recipes_class_metrics *m, int label, in
     }
 }
 
-/* ---- what follows ---- */
+/* ---- scores ---- */
 
 static bool occurs(const class_count *c)
 {
@@ -125,7 +125,7 @@ static scores mean_of(const lvni_recipes_class_metrics *m, bool weighted)
     return (scores){sum.precision / weights, sum.recall / weights, sum.f1 / weights};
 }
 
-/* ---- for people ---- */
+/* ---- text ---- */
 
 /* Characters, not bytes: continuation bytes of UTF-8 take no room. */
 static int width_of(const char *text)
@@ -238,7 +238,7 @@ void lvni_recipes_class_metrics_print(const lvni_recipes_class_metrics *m, lvni_
     }
 }
 
-/* ---- for programs ---- */
+/* ---- JSON and CSV ---- */
 
 static void json_score(lvni_core_str *out, const char *key, double score)
 {

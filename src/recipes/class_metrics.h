@@ -30,7 +30,7 @@ void lvni_recipes_class_metrics_destroy(lvni_recipes_class_metrics *m); /* NULL 
 void lvni_recipes_class_metrics_add(lvni_recipes_class_metrics *m, int label, int best,
                                     const float *p);
 
-/* The lines for people: accuracy and loss, a table of the classes that occur, the confusion matrix
+/* Text: accuracy and loss, a table of the classes that occur, the confusion matrix
  * of up to LVNI_CONFUSION_PRINT of them. Errors of memory are marked in out (core/str.h). */
 void lvni_recipes_class_metrics_print(const lvni_recipes_class_metrics *m, lvni_core_str *out);
 /* Members of a JSON object, without its braces: n, right, acc, loss, top5_acc (from 6 classes),

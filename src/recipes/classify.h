@@ -23,7 +23,7 @@ const lvni_core_option_table *lvni_recipes_export_tables(size_t *n);
 
 struct lvni_recipes_ranks_command; /* ranks.h */
 
-/* data= names an array and output= too, or weights= are given: no table of classes is asked for. */
+/* data= is an array, and so is output=, or weights= are given: no table of classes is requested. */
 bool lvni_recipes_is_array(const lvni_core_config *config);
 /* data=x.npy (N, H, W, C), numbers of any type, used as they are: no scaling, no cropping.
  * output=logits.npy (N, classes) f32. The model is that of model=, or with weights= the network of

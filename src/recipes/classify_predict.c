@@ -72,7 +72,7 @@ static const char *name_of(const use *u, int64_t sample, char number[24])
     return d->cls->sample_name == NULL ? number : d->cls->sample_name(d, sample);
 }
 
-/* -1: not known. `predict` never knows: its data need not have the model's classes. */
+/* -1: not known, as always in `predict`, whose data need not have the model's classes. */
 static int64_t label_of(const use *u, int64_t sample)
 {
     const lvn_dataset *d = u->data.train;
@@ -347,7 +347,7 @@ static lvn_status write_rows(const use *u)
     return LVN_OK;
 }
 
-/* Before the work: afterwards it would be in vain. */
+/* Before any work that an error here would waste. */
 static lvn_status check_predict(const lvni_core_config *c)
 {
     if (lvni_core_config_str(c, "weights") != NULL) {

@@ -204,7 +204,7 @@ static lvn_status open_file(const char *path, bool use_ema, lvni_recipes_exporte
     const lvn_module_class *cls = s == LVN_OK ? lvni_nn_zoo_find(e->card.model) : NULL;
     if (s == LVN_OK && cls == NULL) {
         s = lvn_error_set(LVN_ERR_UNSUPPORTED, __FILE__, __LINE__,
-                          "%s holds a model %s, which this version does not know", path,
+                          "%s holds a model %s, which this version does not have", path,
                           e->card.model);
     }
     const lvni_nn_zoo_arguments arguments = {.image_size = e->card.image_size,

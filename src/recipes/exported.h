@@ -39,7 +39,7 @@ void lvni_recipes_classifier_card_print(const lvni_recipes_classifier_card *card
 lvn_status lvni_recipes_classifier_card_read_eval(const char *text,
                                                   lvni_recipes_classifier_card *out);
 
-/* values: of the model, laid out as its `weights`; its tensors are not looked at. card NULL: the
+/* values: of the model, laid out as its `weights`; its tensors are not used. card NULL: the
  * file holds the tensors alone. step: of the training, kept as LVNI_CKPT_STEP; -1: not kept. */
 lvn_status lvni_recipes_export_model(const lvni_nn_model *model, const float *values,
                                      const lvni_recipes_classifier_card *card, int64_t step,

@@ -458,7 +458,7 @@ lvn_status lvni_recipes_image_source_relabel(const lvni_recipes_image_source *s,
         return lvni_data_array_images_relabel(s->arrays, class_names, n_classes);
     }
     if (s->shapes.classes != n_classes) {
-        LVN_FAIL(LVN_ERR_MISMATCH, "the model knows %d class%s; give data.classes=%d", n_classes,
+        LVN_FAIL(LVN_ERR_MISMATCH, "the model has %d class%s; give data.classes=%d", n_classes,
                  lvni_core_plural(n_classes, "", "es"), n_classes);
     }
     return LVN_OK;

@@ -41,7 +41,7 @@ static double log_gamma_variate(double alpha, uint64_t seed, uint32_t step, uint
     const double boost = alpha < 1.0 ? log_uniform(&boosts, 0) / alpha : 0.0;
     const double d = (alpha < 1.0 ? alpha + 1.0 : alpha) - 1.0 / 3.0,
                  slope = 1.0 / lvni_core_sqrt(9.0 * d);
-    for (uint64_t attempt = 0;; attempt++) { /* 19 of 20 succeed */
+    for (uint64_t attempt = 0;; attempt++) { /* 19 of 20 attempts succeed */
         const double x = lvni_core_rng_normal(&normals, attempt), root = 1.0 + slope * x,
                      v = root * root * root;
         if (v > 0.0 &&

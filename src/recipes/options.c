@@ -34,7 +34,7 @@ static lvn_status check_rdzv(const lvni_core_option *row, const lvni_core_value 
 static const lvni_core_option run_rows[] = {
     {.name = "config",
      .type = LVNI_OPT_PATH,
-     .help = "YAML file with any of these keys; the command line wins.",
+     .help = "YAML file with any of these keys; the command line takes precedence.",
      .flags = LVNI_OPT_NOT_SAVED},
     {.name = "out",
      .type = LVNI_OPT_PATH,
@@ -359,7 +359,7 @@ static lvn_status load_saved(lvni_core_config *c)
     if (out == NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "resume=true needs out=DIR, the run to continue");
     }
-    /* before anything else is missed: data=, which the run would know */
+    /* before a missing data= is reported, which the run's configuration would have */
     LVN_TRY(lvni_recipes_run_dir_check_run(out));
     char *saved = lvni_recipes_path_join(out, "config.yaml");
     lvn_status s = saved == NULL ? LVN_ERR_MEMORY : LVN_OK;

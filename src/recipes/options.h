@@ -38,8 +38,8 @@ lvn_status lvni_recipes_check_precision(const lvni_core_config *config);
  * configuration. coupled: of the model (lvni_nn_model). */
 lvn_status lvni_recipes_make_plan(lvni_core_config *config, int64_t n_samples,
                                   const lvni_recipes_rank *rank, bool coupled, lvni_plan *out);
-/* Before the data is looked at: LVN_ERR_USAGE with the same sentence where no number of samples and
- * no model could make these devices fit. */
+/* Before the data is read: LVN_ERR_USAGE with the same message where no number of samples and no
+ * model could make these devices fit. */
 lvn_status lvni_recipes_check_plan(const lvni_core_config *config, const lvni_recipes_rank *rank);
 
 /* ---- train_options.c: optimizer ---- */

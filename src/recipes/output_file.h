@@ -45,7 +45,7 @@ void lvni_recipes_predict_head(const lvni_recipes_predict_format *format, lvni_c
 void lvni_recipes_predict_row_write(const lvni_recipes_predict_format *format, const char *file,
                                     const float *p, lvni_core_str *out);
 
-/* A field as RFC 4180 wants it: in quotes when it holds a comma, a quote or a line break. */
+/* A field by RFC 4180: in quotes when it holds a comma, a quote or a line break. */
 void lvni_recipes_csv_field(lvni_core_str *out, const char *text);
 
 #endif

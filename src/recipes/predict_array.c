@@ -70,8 +70,7 @@ static lvn_status check(const work *w)
     return w->ranks->rank->rank == 0 ? lvni_recipes_output_check(w->config, &kind) : LVN_OK;
 }
 
-/* An array goes to the network as it is: what does not look like what it was trained on is worth a
- * line. */
+/* An array goes to the network as it is: warn where it is unlike the training. */
 static void report_unlike_training(const work *w, const lvni_recipes_exported *e)
 {
     const char *data = lvni_core_config_str(w->config, "data");
@@ -236,7 +235,7 @@ static lvn_status write_logits(const work *w)
 static lvn_status open_array(const lvni_core_config *c, lvni_data_array *out)
 {
     const lvn_status s = lvni_data_npy_open(lvni_core_config_str(c, "data"), out);
-    if (s == LVN_ERR_NOT_FOUND) { /* a mistake of the command, as with folders */
+    if (s == LVN_ERR_NOT_FOUND) { /* a usage error, as with folders */
         LVN_FAIL(LVN_ERR_USAGE, "data: %s", lvn_last_error()->message);
     }
     return s;
@@ -265,7 +264,7 @@ static lvn_status check_arguments(const lvni_core_config *c)
                 ? lvni_recipes_exported_check(model, checkpoint)
                 : LVN_OK);
     if (lvni_core_path_exists(lvni_core_config_str(c, "data"))) {
-        /* there may be much to read, which is the work's part */
+        /* reading it may take long and is left to with_ranks() */
         return LVN_OK;
     }
     lvni_data_array late = {0};

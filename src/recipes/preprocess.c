@@ -85,7 +85,7 @@ static const lvni_recipes_preprocess presets[] = {
     [AUGREG] = {.crop_pct = 0.9, .filter = LVNI_FILTER_BICUBIC, HALVES},
 };
 
-/* ---- what the weights ask for ---- */
+/* ---- preprocessing of weights= ---- */
 
 static bool read_three(const json_t *array, float out[3])
 {
@@ -114,7 +114,7 @@ static lvn_status read_timm(const json_t *j, const char *path, lvni_recipes_prep
     }
     if (mode != NULL && strcmp(mode, "center") != 0) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "%s asks for crop_mode=%s, and levin takes the centre alone: give eval.preset= to "
+                 "%s has crop_mode=%s, and levin takes the centre alone: give eval.preset= to "
                  "evaluate in another "
                  "way than these weights were made for",
                  path, mode);

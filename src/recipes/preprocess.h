@@ -1,5 +1,5 @@
-/* How evaluation and prediction prepare an image: keys, what weights= asks for, and what a trained
- * model keeps in its card. The same for the validation during training, `eval` and `predict`.
+/* How evaluation and prediction prepare an image: keys, the file of weights=, and the card of a
+ * trained model. The same for the validation during training, `eval` and `predict`.
  * Called by image_data.c and classify.c. */
 #ifndef LEVIN_RECIPES_PREPROCESS_H
 #define LEVIN_RECIPES_PREPROCESS_H

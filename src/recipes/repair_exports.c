@@ -44,8 +44,8 @@ static int64_t step_of(const lvni_recipes_repair_options *m, const char *folder,
     return step;
 }
 
-/* Is the last checkpoint the best one, by its own words? Those of one that was passed over
- * (damaged) count for nothing. */
+/* Is the last checkpoint the best one, by its own metadata? One that was passed over (damaged) does
+ * not count. */
 static bool last_is_best(const lvni_ckpt *loaded)
 {
     const char *slash = strrchr(loaded->path, '/');

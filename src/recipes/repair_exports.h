@@ -8,9 +8,9 @@
 
 typedef struct lvni_recipes_repair_options {
     const char *dir; /* of the run */
-    /* the checkpoint that the run goes on from: whole, so it may stand for best, too */
+    /* the checkpoint that the run resumes from: it is whole, so best may be linked to it */
     const lvni_ckpt *loaded;
-    const lvni_nn_model *model; /* for names, shapes and places; its weights are not looked at */
+    const lvni_nn_model *model; /* for names, shapes and places; its weights are not used */
     bool use_ema;               /* averages are exported where the checkpoint has them */
     /* As the trainer calls it (trainer.h): makes exported_models/exported_<name>. */
     lvn_status (*export_model)(void *user, const char *name, const float *values, int64_t step);

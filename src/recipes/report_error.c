@@ -1,4 +1,4 @@
-/* Errors for people (report_error.h). */
+/* Errors on standard error (report_error.h). */
 #include "recipes/report_error.h"
 
 #include "core/error.h"

@@ -1,4 +1,4 @@
-/* The end of a command: the error as a person reads it, and the exit code. */
+/* The end of a command: the error on standard error, and the exit code. */
 #ifndef LEVIN_RECIPES_REPORT_ERROR_H
 #define LEVIN_RECIPES_REPORT_ERROR_H
 

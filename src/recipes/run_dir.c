@@ -115,7 +115,8 @@ void lvni_recipes_run_dir_release(void)
 /* Where runs without a name go. */
 static const char numbered[] = "out";
 
-/* mkdir asks and takes in one: of several that begin at one moment each has a number of its own. */
+/* mkdir tests and claims in one step: of several runs that begin at once each gets its own number.
+ */
 lvn_status lvni_recipes_run_dir_claim(const char *recipe, char **path, size_t *made)
 {
     bool parent_made = false;
@@ -237,7 +238,7 @@ static bool is_same_file(const char *a, const char *b)
 }
 
 /* Remove the files that a run writes into <dir>, or only what was left half written; anything else
- * a person put there stays, and so does `keep` (NULL: nothing). */
+ * in the directory stays, and so does `keep` (NULL: nothing). */
 static void empty(const char *dir, const char *const *patterns, bool leftovers_only,
                   const char *keep)
 {

@@ -17,8 +17,8 @@ typedef struct group {
 
 struct lvni_recipes_sheet_samples {
     int n_classes;
-    /* (n_classes, SIDES); NULL until there is a candidate: a model may know far more classes than
-     * the data show */
+    /* (n_classes, SIDES); NULL until there is a candidate: a model may have far more classes than
+     * the data */
     group **groups;
 };
 

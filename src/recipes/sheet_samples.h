@@ -32,7 +32,7 @@ lvn_status lvni_recipes_sheet_samples_offer(lvni_recipes_sheet_samples *samples,
  * earlier sample); then right ones in the same way, in the data's order. */
 int lvni_recipes_sheet_samples_choose(const lvni_recipes_sheet_samples *samples,
                                       lvni_recipes_sheet_sample out[LVNI_SHEET]);
-/* Draw them into a PNG file. The dataset is asked for the images once more. */
+/* Draw them into a PNG file. The images are read from the dataset once more. */
 lvn_status lvni_recipes_sheet_samples_draw(const lvni_recipes_sheet_samples *samples,
                                            const lvn_dataset *data,
                                            const lvni_data_transform *transform,

@@ -416,7 +416,7 @@ static bool ends_with_the_run(lvni_optim_schedule_kind kind)
 static lvn_status check_length(const lvni_core_config *c, const lvni_optim_schedule *s)
 {
     const char *name = lvni_core_config_str(c, "scheduler.name");
-    if (!ends_with_the_run(s->kind)) { /* a short trial of a long warm-up is fine */
+    if (!ends_with_the_run(s->kind)) { /* a warm-up may be longer than a short run */
         return LVN_OK;
     }
     if (s->total_steps == INT64_MAX) {

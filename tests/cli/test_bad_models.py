@@ -158,7 +158,7 @@ class Models(Case):
         self.predict(
             self.crafted("m", {"classes": ["a"]}), ["head.weight is (2, ", "this model needs (1, "]
         )
-        self.predict(self.crafted("m", {"model": "vgg"}), ["holds a model vgg", "does not know"])
+        self.predict(self.crafted("m", {"model": "vgg"}), ["holds a model vgg", "does not have"])
 
     def test_weights_are_not_finite(self):
         path = self.crafted("m", change=lambda data: b"\0\0\xc0\x7f" * (len(data) // 4))
@@ -358,7 +358,7 @@ class Models(Case):
         self.levin(
             ["eval", f"model={self.model}", "data=builtin:shapes"],
             FAILURE,
-            ["the model knows 2 classes", "data.classes=2"],
+            ["the model has 2 classes", "data.classes=2"],
         )
 
 
