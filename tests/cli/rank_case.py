@@ -4,7 +4,6 @@ temporary file."""
 
 import os
 import re
-import signal
 import subprocess
 import time
 
@@ -22,6 +21,18 @@ SHAPES = [
     "wgrad_threads=1",
     "quiet=true",
     "log_every_n_steps=1",
+]
+
+TRAIN_SHAPES = [
+    "train",
+    "classify",
+    "data=builtin:shapes",
+    "data.count=60",
+    "image_size=16",
+    "model=mlp",
+    "batch_size=6",
+    "max_steps=2",
+    "val_split=0",
 ]
 
 # A rank that crashes here was sent the signal: no matter for AddressSanitizer, which would leave

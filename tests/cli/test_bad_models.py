@@ -152,9 +152,7 @@ class Models(Case):
             self.crafted("m", {"eval": None, "eval_crop": -3}),
             ["its model card has eval_crop=-3"],
         )
-        self.predict(
-            self.crafted("m", {"mean": []}), ["its model card is not complete"]
-        )
+        self.predict(self.crafted("m", {"mean": []}), ["its model card is not complete"])
         self.predict(
             self.crafted("m", {"classes": ["a"]}), ["head.weight is (2, ", "this model needs (1, "]
         )
@@ -181,9 +179,7 @@ class Models(Case):
         self.assertEqual(team(f"{self.out}/exported_models/exported_last.safetensors"), 3)
         for value in (0, 17, "3"):
             path = self.crafted("m", {"wgrad_threads": value})
-            self.predict(
-                path, [path, "its model card has wgrad_threads", "1 to 16"]
-            )
+            self.predict(path, [path, "its model card has wgrad_threads", "1 to 16"])
         whole = read(self.exported)
         head = json.loads(whole[8 : 8 + struct.unpack("<Q", whole[:8])[0]])
         card = json.loads(head["__metadata__"]["classifier"])
@@ -343,9 +339,7 @@ class Models(Case):
         self.assertNotIn("trained on", self.levin(use, OK)[1])
         self.levin([*use, "split=val"], USAGE, [path, "does not record its split", "split=all"])
         for key, value in (("val_split", 1), ("val_split", "x"), ("seed", -1), ("seed", 0.5)):
-            self.predict(
-                self.crafted("m", {key: value}), ["its model card has " + key]
-            )
+            self.predict(self.crafted("m", {key: value}), ["its model card has " + key])
 
     def test_unknown_classes(self):
         data = f"{self.dir}/data"

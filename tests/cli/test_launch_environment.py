@@ -5,7 +5,6 @@ usage: test_launch_environment.py LEVIN [test names]
 
 import os
 import re
-import socket
 import sys
 
 from launch_case import Case, free_port, main

@@ -3,7 +3,6 @@
 usage: test_launch_failure.py LEVIN [test names]
 """
 
-import json
 import os
 import resource
 import shutil

@@ -3,7 +3,6 @@
 usage: test_launch_torch.py LEVIN [test names]
 """
 
-import os
 import subprocess
 
 from launch_case import Case, CLEAN, main

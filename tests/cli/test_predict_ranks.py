@@ -184,8 +184,7 @@ class Ranks(Case):
     def test_arrays(self):
         n = 11 * 16 * 16 * 3
         head = (
-            f"{{'descr': '<f4', 'fortran_order': False, 'shape': (11, 16, 16, 3), }}".ljust(117)
-            + "\n"
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (11, 16, 16, 3), }".ljust(117) + "\n"
         )
         array = f"{self.shared}/x.npy"
         write(

@@ -6,7 +6,6 @@ usage: test_rank_failures.py LEVIN [test names]
 """
 
 import json
-import os
 import re
 import signal
 import time

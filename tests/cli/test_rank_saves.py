@@ -10,7 +10,7 @@ import resource
 import signal
 import time
 
-from bad_support import FAILURE, main, OK, write
+from bad_support import FAILURE, main
 from rank_case import GRACE_S, RankCase, SHAPES
 from rank_processes import being_written, rank_pid
 

@@ -1,5 +1,5 @@
-"""The beginning of runs of several ranks: what is refused before a process is started, what a run
-that did not begin leaves behind, and what reaches a terminal.
+"""The beginning of runs of several ranks: their directories, signals before the first step, what a
+run that did not begin leaves behind, cores, and what reaches a terminal.
 
 usage: test_rank_starts.py LEVIN [test names]
 """
@@ -16,224 +16,11 @@ import termios
 import time
 
 from bad_support import Case, FAILURE, LEVIN, main, OK, read, REQUEUE, SIGINT, USAGE, WAIT_S, write
+from rank_case import TRAIN_SHAPES
 from rank_processes import drop_identity, rank_pid
 
 RESOURCE = 69
 drop_identity()
-SHAPES = [
-    "train",
-    "classify",
-    "data=builtin:shapes",
-    "data.count=60",
-    "image_size=16",
-    "model=mlp",
-    "batch_size=6",
-    "max_steps=2",
-    "val_split=0",
-]
-
-
-class Refused(Case):
-    def reported(self, *arguments, code=USAGE, env=None):
-        """Standard error, when nothing may appear in an empty folder."""
-        done = subprocess.run(
-            [LEVIN, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=WAIT_S,
-            cwd=self.dir,
-            env=dict(os.environ, **(env or {})),
-        )
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        self.assertEqual(os.listdir(self.dir), [], done.stderr)
-        return done.stderr
-
-    def test_a_plan_that_cannot_be(self):
-        """By one process, as ranks that are threads would: a launcher would add its report."""
-        for arguments, sentence in (
-            (
-                ["devices=500", "~batch_size"],
-                "batch_size 32 cannot be cut into 500 micro-batches (500 devices x 1 "
-                "accumulation step): at least one "
-                "sample each; smallest that works: 500 (or devices=32)",
-            ),
-            (
-                ["devices=4", "micro_batches=3"],
-                "4 devices cannot share 3 micro-batches: at least one micro-batch "
-                "each; nearest that works: devices=3 (or micro_batches=4)",
-            ),
-            (
-                ["devices=2", "group=4"],
-                "group=4 does not divide 2 micro-batches: every group needs as many; "
-                "nearest that works: 2",
-            ),
-        ):
-            for strategy in ("ddp", "dp"):
-                self.assertEqual(
-                    self.reported(*SHAPES, "accelerator=cpu", f"strategy={strategy}", *arguments),
-                    f"error: {sentence}\n",
-                )
-
-    def test_gpus_are_no_ranks_of_the_cpu(self):
-        for command in (SHAPES, ["plan", *SHAPES]):
-            for arguments, more in (
-                (["gpus=4"], "4"),
-                (["num_gpus=4", "strategy=dp"], "4"),
-                (["gpus=-1"], "N"),
-                (["gpus=[0,1]"], "2"),
-                (["gpus=GPU-1f"], "1"),
-            ):
-                text = self.reported(*command, *arguments, code=RESOURCE)
-                self.assertEqual(
-                    text,
-                    "levin: error E106: GPUs are asked for, but this process sees "
-                    "none: this build of levin has no GPU backend yet\n"
-                    f"  found: {arguments[0]} (command line)\n  fix: devices={more} "
-                    "for ranks on the CPU\n"
-                    "  fix: or accelerator=sim, pretend devices, with "
-                    f"LEVIN_SIM_DEVICES={more} in the environment\n",
-                )
-        self.assertIn("gpus a: cannot read 'a' as a number", self.reported(*SHAPES, "gpus=a"))
-
-    def test_devices_that_cannot_be_meant(self):
-        """What is right, and where the wrong argument stands; accelerator=cpu is not among them
-        here."""
-        listed = "error: devices [0,1]: a list names GPUs; on the CPU give the number of ranks: devices=2\n"
-        none = "error: devices 0: give at least 1; devices=1 is one rank on the CPU (accelerator=cpu)\n"
-        for command in (SHAPES, ["plan", *SHAPES]):
-            for more in ([], ["accelerator=cpu"]):
-                self.assertEqual(
-                    self.reported(*command, "devices=[0,1]", *more),
-                    listed + "  in devices=[0,1] (command line)\n",
-                )
-                self.assertEqual(
-                    self.reported(*command, "devices=0", *more),
-                    none + "  in devices=0 (command line)\n",
-                )
-        with open(f"{self.dir}/c.yaml", "w") as f:
-            f.write("batch_size: 6\ndevices: 0\n")
-        done = subprocess.run(
-            [LEVIN, *SHAPES, "config=c.yaml"],
-            capture_output=True,
-            text=True,
-            timeout=WAIT_S,
-            cwd=self.dir,
-        )
-        self.assertEqual(
-            (done.returncode, done.stderr), (USAGE, none + "  in devices=0 (c.yaml:2)\n")
-        )
-
-    def test_gpus_that_are_there(self):
-        for arguments in (["gpus=0"], ["gpus=2", "accelerator=cpu"], ["gpus=2", "accelerator=sim"]):
-            out, _ = self.levin(
-                ["plan", *SHAPES, *arguments],
-                OK,
-                env={"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "64MiB"},
-            )
-            self.assertEqual("rank 1 owns" in out, arguments != ["gpus=0"], out)
-
-    def test_no_folder_stays(self):
-        """Not the one of runs without a name either."""
-        arguments = ["train", "classify", "data=nowhere", "devices=2"]
-        self.assertIn("nowhere", self.reported(*arguments))
-        self.reported(*arguments, "out=a/b/run")
-        os.mkdir(f"{self.dir}/out")
-        done = subprocess.run(
-            [LEVIN, *arguments], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir
-        )
-        self.assertEqual(done.returncode, USAGE, done.stderr)
-        self.assertEqual(os.listdir(self.dir), ["out"])
-        self.assertEqual(os.listdir(f"{self.dir}/out"), [])
-
-    def test_without_standard_descriptors(self):
-        """As some daemons start programs: what is opened next must not take their numbers."""
-        for closed in ("<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"):
-            done = subprocess.run(
-                [
-                    "sh",
-                    "-c",
-                    f'exec "$0" "$@" {closed}',
-                    LEVIN,
-                    *SHAPES,
-                    "devices=2",
-                    "overwrite=true",
-                    f"out={self.dir}/run",
-                ],
-                timeout=WAIT_S,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-            self.assertEqual(done.returncode, OK, closed)
-
-    def test_reported_once_and_not_tried_again(self):
-        """Names that lead nowhere: known before there are ranks, by rank 0 alone, by all ranks."""
-        again = ["devices=2", "accelerator=cpu", "max_restarts=2"]
-        sentence = (
-            "data=nowhere: No such file or directory; give a folder with one sub-folder of images "
-            "per class"
-        )
-        self.assertEqual(
-            self.reported("train", "classify", "data=nowhere", *again),
-            f"error: {sentence}\n  in data=nowhere (command line)\n",
-        )
-        self.assertRegex(
-            self.reported(*SHAPES, "weights=none.safetensors", *again),
-            r"\Aerror: weights: none\.safetensors: [^\n]*No such file[^\n]*\n\Z",
-        )
-        os.mkdir(f"{self.dir}/empty")
-        done = subprocess.run(
-            [LEVIN, "train", "classify", "data=empty", *again],
-            capture_output=True,
-            text=True,
-            timeout=WAIT_S,
-            cwd=self.dir,
-        )
-        self.assertEqual(done.returncode, USAGE, done.stderr)
-        self.assertEqual(
-            done.stderr.count("error: empty: no images (JPEG or PNG) in this folder or below\n"),
-            1,
-            done.stderr,
-        )
-        self.assertNotIn("restart", done.stderr)
-        if (
-            "stopped: SIGTERM" not in done.stderr
-        ):  # rank 0 had no time to report it: then the launcher does
-            self.assertNotIn("levin launch", done.stderr)
-        self.assertEqual(os.listdir(self.dir), ["empty"])
-
-    def test_a_rank_that_lost_its_number(self):
-        self.assertRegex(
-            self.reported(*SHAPES, "accelerator=cpu", "devices=2", env={"LEVIN_LAUNCHED": "1"}),
-            r"\Aerror: devices=2: .* starts no others; [^\n]*\n\Z",
-        )
-
-    def test_a_launcher_of_somebodys_own(self):
-        """Its report names the rank, but does not repeat what rank 0 has reported."""
-        done = subprocess.run(
-            [
-                LEVIN,
-                "launch",
-                "-n",
-                "2",
-                "--max-restarts=2",
-                "--crash-loop=0",
-                "--no-prefix",
-                "--",
-                LEVIN,
-                "train",
-                "classify",
-                "data=nowhere",
-            ],
-            capture_output=True,
-            text=True,
-            timeout=WAIT_S,
-            cwd=self.dir,
-        )
-        self.assertEqual(done.returncode, USAGE, done.stderr)
-        self.assertEqual(done.stderr.count("data=nowhere: No such file"), 1, done.stderr)
-        self.assertIn("failed first: exit code 64", done.stderr)
-        self.assertNotIn("restart", done.stderr)
 
 
 class Unnamed(Case):
@@ -261,7 +48,7 @@ class Unnamed(Case):
 
     def test_each_has_its_number(self):
         for devices, first in ((1, 1), (2, 5)):
-            for reported, code in self.begin(4, *SHAPES, f"devices={devices}"):
+            for reported, code in self.begin(4, *TRAIN_SHAPES, f"devices={devices}"):
                 self.assertEqual(code, OK, reported)
             self.assertEqual(
                 sorted(os.listdir(f"{self.dir}/out")),
@@ -287,7 +74,7 @@ class Unnamed(Case):
         write(f"{self.dir}/out", b"a file")
         for devices in (1, 2):
             done = subprocess.run(
-                [LEVIN, *SHAPES, "accelerator=cpu", f"devices={devices}"],
+                [LEVIN, *TRAIN_SHAPES, "accelerator=cpu", f"devices={devices}"],
                 capture_output=True,
                 text=True,
                 timeout=WAIT_S,
@@ -307,7 +94,7 @@ class Unnamed(Case):
                 p = subprocess.Popen(
                     [
                         LEVIN,
-                        *SHAPES,
+                        *TRAIN_SHAPES,
                         "accelerator=cpu",
                         "devices=2",
                         "max_steps=-1",
@@ -328,7 +115,7 @@ class Unnamed(Case):
     def test_ranks_that_cannot_be_started(self):
         for files in (10, 14, 18, 24):
             done = subprocess.run(
-                [LEVIN, *SHAPES, "accelerator=cpu", "devices=2"],
+                [LEVIN, *TRAIN_SHAPES, "accelerator=cpu", "devices=2"],
                 capture_output=True,
                 text=True,
                 timeout=WAIT_S,
@@ -349,7 +136,7 @@ class Unnamed(Case):
             "SLURM_JOB_NODELIST": "n08",
             "SLURM_JOB_NUM_NODES": "1",
         }
-        arguments = [LEVIN, *SHAPES, "accelerator=cpu", "devices=2"]
+        arguments = [LEVIN, *TRAIN_SHAPES, "accelerator=cpu", "devices=2"]
         env = dict(os.environ, **batch, PATH=self.dir)
         done = subprocess.run(
             arguments, capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir, env=env
@@ -384,7 +171,7 @@ class Taken(Case):
 
     def test_begun_at_one_moment(self):
         """One trains, and the others touch nothing of it."""
-        runs = self.begin(4, *SHAPES, "accelerator=cpu", "devices=2", "out=same")
+        runs = self.begin(4, *TRAIN_SHAPES, "accelerator=cpu", "devices=2", "out=same")
         self.assertEqual(sorted(code for _, code in runs), [OK, USAGE, USAGE, USAGE], runs)
         for reported, code in runs:
             if code == USAGE:
@@ -404,7 +191,7 @@ class Taken(Case):
         for devices in (1, 2):
             self.out = f"{self.dir}/run{devices}"
             arguments = [
-                *SHAPES,
+                *TRAIN_SHAPES,
                 "accelerator=cpu",
                 f"devices={devices}",
                 "max_steps=-1",
@@ -443,7 +230,7 @@ class Stopped(Case):
         pipe = f"{self.dir}/config.yaml"
         os.mkfifo(pipe)
         p = subprocess.Popen(
-            [LEVIN, *SHAPES, f"out={self.out}", "devices=2", f"config={pipe}"],
+            [LEVIN, *TRAIN_SHAPES, f"out={self.out}", "devices=2", f"config={pipe}"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -487,7 +274,7 @@ class Early(Case):
 
     def begin(self, *arguments, before=(), **how):
         p = subprocess.Popen(
-            [*before, LEVIN, *SHAPES, f"out={self.out}", *arguments],
+            [*before, LEVIN, *TRAIN_SHAPES, f"out={self.out}", *arguments],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -573,7 +360,7 @@ class Shared(Case):
             }
             self.levin(
                 [
-                    *SHAPES,
+                    *TRAIN_SHAPES,
                     f"out={self.out}",
                     "accelerator=sim",
                     f"devices={listed}",
@@ -597,7 +384,7 @@ class Overwritten(Case):
         write(f"{self.out}/logs/attempt_1/rank_5/stderr.log", b"old")
 
     def test_logs_and_errors(self):
-        arguments = [*SHAPES, f"out={self.out}", "overwrite=true"]
+        arguments = [*TRAIN_SHAPES, f"out={self.out}", "overwrite=true"]
         self.levin([*arguments, "devices=3"], OK)
         for devices, ranks in ((2, ["rank_0", "rank_1"]), (1, None)):
             self.leave()
@@ -633,24 +420,33 @@ class Cores(Case):
         for strategy in ("ddp", "dp"):
             self.assertEqual(
                 self.on(
-                    1, *SHAPES, "devices=3", f"strategy={strategy}", f"out={self.dir}/{strategy}"
+                    1,
+                    *TRAIN_SHAPES,
+                    "devices=3",
+                    f"strategy={strategy}",
+                    f"out={self.dir}/{strategy}",
                 ).count(line),
                 1,
             )
             self.assertIn(b"[INFO] " + line.encode(), read(f"{self.dir}/{strategy}/train.log"))
             self.assertEqual(
-                self.on(1, "plan", *SHAPES, "devices=3", f"strategy={strategy}").count(line), 1
+                self.on(1, "plan", *TRAIN_SHAPES, "devices=3", f"strategy={strategy}").count(line),
+                1,
             )
         self.assertIn(
             "3 ranks share 2 cores and take turns: more than 2 make nothing faster",
-            self.on(2, "plan", *SHAPES, "devices=3"),
+            self.on(2, "plan", *TRAIN_SHAPES, "devices=3"),
         )
         self.assertFalse(
-            [line for line in self.on(2, "plan", *SHAPES, "devices=2") if "take turns" in line]
+            [
+                line
+                for line in self.on(2, "plan", *TRAIN_SHAPES, "devices=2")
+                if "take turns" in line
+            ]
         )
 
     def test_the_cores_of_all(self):
-        self.assertIn("device cpu: 2 cores", self.on(2, *SHAPES, "devices=2"))
+        self.assertIn("device cpu: 2 cores", self.on(2, *TRAIN_SHAPES, "devices=2"))
 
 
 class Terminal(Case):
@@ -661,7 +457,7 @@ class Terminal(Case):
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 100, 0, 0))
         arguments = [
             LEVIN,
-            *SHAPES,
+            *TRAIN_SHAPES,
             "max_steps=20",
             "log_every_n_steps=1",
             "devices=2",

@@ -122,8 +122,7 @@ class Sim(Case):
     def test_arrays_are_predicted(self):
         array, n = f"{self.dir}/x.npy", 5 * 16 * 16 * 3
         head = (
-            f"{{'descr': '<f4', 'fortran_order': False, 'shape': (5, 16, 16, 3), }}".ljust(117)
-            + "\n"
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (5, 16, 16, 3), }".ljust(117) + "\n"
         )
         write(
             array,

@@ -1,250 +1,27 @@
-"""Weights in and out: predict of arrays, weights=, reset_head=, export; and all of it against
-PyTorch where a Python with torch is.
+"""Weights in and out: weights=, reset_head=, export; and all of it against PyTorch where a
+Python with torch is.
 
 usage: test_weights.py LEVIN [test names]
 """
 
-import array
-import json
 import math
 import os
 import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 
-LEVIN = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
-WAIT_S = 120
-
-
-def read_safetensors(path):
-    """name -> (dtype, shape, bytes), and the metadata."""
-    with open(path, "rb") as f:
-        whole = f.read()
-    n = struct.unpack("<Q", whole[:8])[0]
-    head = json.loads(whole[8 : 8 + n])
-    meta = head.pop("__metadata__", {})
-    return {
-        k: (
-            v["dtype"],
-            v["shape"],
-            whole[8 + n + v["data_offsets"][0] : 8 + n + v["data_offsets"][1]],
-        )
-        for k, v in head.items()
-    }, meta
-
-
-def write_safetensors(path, tensors):
-    head, at, data = {}, 0, b""
-    for name, (dtype, shape, content) in tensors.items():
-        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(content)]}
-        at += len(content)
-        data += content
-    text = json.dumps(head).encode()
-    with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text + data)
-
-
-def write_npy(path, shape, values, kind="<f4"):
-    head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {tuple(shape)}, }}"
-    head += " " * (-(len(head) + 11) % 64) + "\n"
-    with open(path, "wb") as f:
-        f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode())
-        f.write(array.array({"<f4": "f", "|u1": "B"}[kind], values).tobytes())
-
-
-def read_npy(path):
-    with open(path, "rb") as f:
-        whole = f.read()
-    n = struct.unpack("<H", whole[8:10])[0]
-    head = whole[10 : 10 + n].decode()
-    shape = [int(k) for k in head[head.index("(") + 1 : head.index(")")].split(",") if k.strip()]
-    return shape, array.array("f", whole[10 + n :])
-
-
-def floats(data):
-    return array.array("f", data)
-
-
-def half_of(data, kind):
-    """f32 bytes as f16 or as the upper half of f32 (bf16, cut off)."""
-    values = floats(data)
-    if kind == "F16":
-        return struct.pack(f"<{len(values)}e", *values)
-    return b"".join(data[4 * i + 2 : 4 * i + 4] for i in range(len(values)))
-
-
-class Case(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.dir = tempfile.mkdtemp(prefix="levin-weights-")
-        cls.run_dir = f"{cls.dir}/run"
-        cls.levin(["train", "classify", *cls.shapes(cls.run_dir), "model=cnn"])
-        cls.exported = f"{cls.run_dir}/exported_models/exported_last.safetensors"
-        cls.x = f"{cls.dir}/x.npy"
-        write_npy(cls.x, [5, 12, 12, 3], [math.sin(0.37 * i) for i in range(5 * 12 * 12 * 3)])
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.dir)
-
-    @staticmethod
-    def shapes(out, *more, classes=4):
-        return [
-            "data=builtin:shapes",
-            "data.count=40",
-            f"data.classes={classes}",
-            "image_size=12",
-            "batch_size=8",
-            "max_steps=2",
-            "val_split=0",
-            f"out={out}",
-            *more,
-        ]
-
-    @staticmethod
-    def levin(arguments, code=0, expects=()):
-        done = subprocess.run(
-            [LEVIN, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=WAIT_S,
-            stdin=subprocess.DEVNULL,
-        )
-        reported = (
-            f"levin {' '.join(arguments)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
-        )
-        if done.returncode != code or any(
-            piece not in done.stdout + done.stderr for piece in expects
-        ):
-            raise AssertionError(f"{reported}\nexpected: exit code {code}, {expects}")
-        return done.stdout + done.stderr
-
-    def logits(self, *arguments, x=None, code=0, expects=()):
-        y = f"{self.dir}/y.npy"
-        if os.path.exists(y):
-            os.remove(y)
-        self.levin(["predict", f"data={x or self.x}", f"output={y}", *arguments], code, expects)
-        if code != 0:
-            self.assertFalse(os.path.exists(y))
-            return None
-        return read_npy(y)
-
-    def close(self, a, b, tolerance):
-        self.assertEqual(a[0], b[0])
-        most = max(abs(v) for v in b[1])
-        self.assertLessEqual(max(abs(u - v) for u, v in zip(a[1], b[1])), tolerance * most)
-
-
-class Arrays(Case):
-    def test_logits(self):
-        shape, values = self.logits(f"model={self.run_dir}")
-        self.assertEqual(shape, [5, 4])
-        self.assertGreater(max(values) - min(values), 1e-3)
-        for arguments in (["eval_batch_size=2"], ["eval_batch_size=5"]):
-            self.close(self.logits(f"model={self.run_dir}", *arguments), (shape, values), 1e-5)
-        self.assertEqual(
-            self.logits(f"model={self.run_dir}/checkpoints/last.safetensors")[1], values
-        )
-        self.assertEqual(self.logits("model=cnn", f"weights={self.exported}")[1], values)
-        self.assertEqual(self.logits("model=cnn", f"weights={self.run_dir}")[1], values)
-
-    def test_integers_are_used_as_they_are(self):
-        u8 = [i * 7 % 256 for i in range(2 * 12 * 12 * 3)]
-        write_npy(f"{self.dir}/u8.npy", [2, 12, 12, 3], u8, "|u1")
-        write_npy(f"{self.dir}/f32.npy", [2, 12, 12, 3], u8)
-        model = f"model={self.run_dir}"
-        reported = [
-            "warning: ",
-            "u8.npy holds uint8: the numbers are used as they are",
-            "normalised as in training",
-        ]
-        self.assertEqual(
-            self.logits(model, x=f"{self.dir}/u8.npy", expects=reported),
-            self.logits(model, x=f"{self.dir}/f32.npy"),
-        )
-
-    def test_other_size_than_in_training(self):
-        write_npy(f"{self.dir}/wide.npy", [1, 12, 16, 3], [0.5] * (12 * 16 * 3))
-        self.logits(
-            f"model={self.run_dir}",
-            x=f"{self.dir}/wide.npy",
-            expects=["warning: ", "12 x 16 (height x width)", "training were 12 x 12"],
-        )
-
-    def test_no_number(self):
-        values = [0.5] * (2 * 12 * 12 * 3)
-        values[12 * 12 * 3 + 5] = math.nan
-        write_npy(f"{self.dir}/nan.npy", [2, 12, 12, 3], values)
-        self.logits(
-            f"model={self.run_dir}",
-            x=f"{self.dir}/nan.npy",
-            code=1,
-            expects=["as a logit of image 1 of data=", "not finite"],
-        )
-
-    def test_refusals(self):
-        model = f"model={self.run_dir}"
-        write_npy(f"{self.dir}/flat.npy", [2, 432], [0.0] * 864)
-        self.logits(
-            model,
-            x=f"{self.dir}/flat.npy",
-            code=1,
-            expects=["flat.npy is (2, 432)", "(N, height, width, 3)"],
-        )
-        self.levin(
-            [
-                "predict",
-                "model=cnn",
-                f"weights={self.exported}",
-                f"data={self.x}",
-                f"output={self.dir}/y.csv",
-            ],
-            64,
-            ["y.csv", ".npy"],
-        )
-        self.logits(model, "sheet=a.png", code=64, expects=["sheet="])
-        self.logits(
-            "model=cn", f"weights={self.exported}", code=64, expects=["model=cn", "names a network"]
-        )
-        self.logits(
-            "model=resnet18",
-            f"weights={self.exported}",
-            code=1,
-            expects=["exported_last.safetensors has no fc.weight", "another network"],
-        )
-        self.logits(code=64, expects=["model= is missing"])
-        self.logits(model, x=f"{self.dir}/none.npy", code=64, expects=["none.npy"])
-        self.levin(
-            ["predict", model, f"data={self.x}"],
-            64,
-            ["or give levin predict output=NAME.npy for plain logits"],
-        )
-        self.logits(
-            f"model={self.exported}",
-            "checkpoint=last",
-            code=64,
-            expects=["checkpoint=last chooses within a run directory"],
-        )
-        self.logits(
-            "model=cnn",
-            f"weights={self.exported}",
-            "checkpoint=last",
-            code=64,
-            expects=["checkpoint=last chooses", "names a network"],
-        )
-        self.levin(
-            ["eval", f"model={self.exported}", "checkpoint=best", "data=builtin:shapes"],
-            64,
-            ["checkpoint=best chooses within a run"],
-        )
-        self.levin(
-            ["predict", "model=cnn", f"weights={self.exported}", f"data={self.dir}"],
-            64,
-            ["weights= has no names of classes"],
-        )
+from weights_case import (
+    WAIT_S,
+    read_safetensors,
+    write_safetensors,
+    read_npy,
+    floats,
+    half_of,
+    Case,
+    main,
+)
 
 
 class Weights(Case):
@@ -649,6 +426,4 @@ class Torch(Case):
 
 
 if __name__ == "__main__":
-    if not os.access(LEVIN, os.X_OK):
-        sys.exit(f"usage: {sys.argv[0]} LEVIN [test names]")
-    unittest.main(verbosity=1)
+    main()
