@@ -1,6 +1,6 @@
-/* levin launch: from the words to the exit code. The order of time: options; srun, where an
- * allocation waits for it; what runs where; the program, looked for once and not by every rank;
- * then attempts (launch_attempt.c) until one is the last. */
+/* levin launch: from the arguments to the exit code. In the order of time: options; srun, where an
+ * allocation waits for it; what runs where (launch_layout.c); the program, searched once and not by
+ * every rank; then attempts (launch_attempt.c) until one is the last. */
 #include "launch/launch.h"
 
 #include "core/alloc.h"
@@ -8,11 +8,10 @@
 #include "core/escape.h"
 #include "core/machine.h"
 #include "launch/env_vars.h"
-#include "launch/launch_child.h"
 #include "launch/launch_impl.h"
-#include "launch/launch_program.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +39,7 @@ static lvn_status take_signals(lvni_launch_run *r)
         sigdelset(&set, SIGHUP); /* nohup; blocked it would come all the same */
     }
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGCHLD, SIG_DFL); /* ignored, children would vanish without a word */
+    signal(SIGCHLD, SIG_DFL); /* ignored, children would vanish without an exit code */
     sigprocmask(SIG_BLOCK, &set, &r->signals);
     sigdelset(&r->signals, SIGCHLD);
     lvni_launch_unblock(r->environment, &r->signals);
@@ -103,9 +102,8 @@ static void open_sinks(lvni_launch_run *r)
     }
 }
 
-/* A reader that is slow is waited for: after a good end as long as it takes, else until a moment
- * later, since the log files have it all and somebody waits for the end. One wish to end is enough
- * then. */
+/* Waits for a slow reader: after a good end as long as it takes, else only a moment, since the log
+ * files have it all. One signal ends the wait. */
 static void drain(lvni_launch_run *r, bool good)
 {
     const uint64_t until_ns = lvni_core_now_ns() + DRAIN_NS;
@@ -133,7 +131,7 @@ static void drain(lvni_launch_run *r, bool good)
     }
 }
 
-/* ---- what is told ---- */
+/* ---- reports before the start ---- */
 
 static lvn_status report_warnings(lvni_launch_run *r)
 {
@@ -211,7 +209,7 @@ static double attempt_length(const lvni_launch_run *r, uint64_t start_ns)
     return r->stop_ns > start_ns ? (double)(r->stop_ns - start_ns) / 1e9 : 0;
 }
 
-/* Is there any sense in another one? */
+/* Does another attempt make sense? */
 static bool may_restart(const lvni_launch_run *r, int code)
 {
     const bool kind = r->reason == LVNI_REASON_FAILURE || r->reason == LVNI_REASON_STRAGGLER;
@@ -270,8 +268,8 @@ static lvn_status run(lvni_launch_run *r, int *code)
     }
     LVN_TRY(lvni_launch_layout(r));
     LVN_TRY(report_warnings(r));
-    LVN_TRY(lvni_launch_child_find_program(
-        r->o.program[0], lvni_launch_env_raw(r->environment, "PATH"), &r->program, code));
+    LVN_TRY(lvni_launch_program_search(r->o.program[0], lvni_launch_env_raw(r->environment, "PATH"),
+                                       &r->program, code));
     LVN_TRY(lvni_launch_choose_run_dir(r));
     if (r->o.dry_run) {
         return dry_run(r);
@@ -287,7 +285,6 @@ static lvn_status run(lvni_launch_run *r, int *code)
     return run_attempts(r, code);
 }
 
-/* The last words of a launcher that could not do what it was asked. */
 static int report_error(lvni_launch_run *r, lvn_status s, int code)
 {
     const lvn_error *e = lvn_last_error();
@@ -303,7 +300,7 @@ static int report_error(lvni_launch_run *r, lvn_status s, int code)
     return code != LVNI_EXIT_OK ? code : (int)lvni_core_exit_of_status(s);
 }
 
-int lvni_launch(int n, const char *const *words, char *const *environment,
+int lvni_launch(int n, const char *const *args, char *const *environment,
                 lvni_launch_after_kill after_kill)
 {
     lvni_launch_run r = {.environment = environment,
@@ -317,7 +314,7 @@ int lvni_launch(int n, const char *const *words, char *const *environment,
                          .feed = {.from = -1}};
     int code = LVNI_EXIT_OK;
     open_sinks(&r);
-    lvn_status s = lvni_launch_options_read(n, words, &r.o);
+    lvn_status s = lvni_launch_options_read(n, args, &r.o);
     if (s == LVN_OK) {
         s = run(&r, &code);
     }
@@ -348,4 +345,53 @@ int lvni_launch(int n, const char *const *words, char *const *environment,
         close(r.signal_fd);
     }
     return code;
+}
+
+/* ---- a levin that starts itself again under the launcher ---- */
+
+bool lvni_launch_is_rank(char *const *environment)
+{
+    return lvni_launch_env_get(environment, "LEVIN_LAUNCHED") != NULL;
+}
+
+bool lvni_launch_is_training(const char *program, const char *second)
+{
+    struct stat own, its;
+    return second != NULL && strcmp(second, "train") == 0 && stat("/proc/self/exe", &own) == 0 &&
+           stat(program, &its) == 0 && own.st_dev == its.st_dev && own.st_ino == its.st_ino;
+}
+
+lvn_status lvni_launch_self(int n_options, const char *const *options, int n_args,
+                            const char *const *args, char *const *environment)
+{
+    if (lvni_launch_is_rank(environment)) {
+        return LVN_OK;
+    }
+    /* the program's own path, so that a rank is the same file whatever PATH holds */
+    static char path[PATH_MAX];
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n <= 0) {
+        LVN_FAIL(LVN_ERR_INTERNAL, "which program is this? /proc/self/exe: %s", strerror(errno));
+    }
+    path[n] = '\0';
+    const char **argv =
+        lvni_core_calloc(LVNI_TAG_CORE, (size_t)(n_options + n_args) + 5, sizeof *argv);
+    if (argv == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    int at = 0;
+    argv[at++] = path;
+    argv[at++] = "launch";
+    for (int i = 0; i < n_options; i++) {
+        argv[at++] = options[i];
+    }
+    argv[at++] = "--";
+    argv[at++] = path;
+    for (int i = 0; i < n_args; i++) {
+        argv[at++] = args[i];
+    }
+    execve(path, (char *const *)(uintptr_t)argv, environment);
+    const int error = errno;
+    lvni_core_free(argv);
+    LVN_FAIL(LVN_ERR_INTERNAL, "%s cannot be started again: %s", path, strerror(error));
 }

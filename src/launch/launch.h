@@ -1,6 +1,6 @@
-/* `levin launch [options] -- PROGRAM [ARGS...]`: any program as several ranks, with what torchrun's
- * programs expect in their environment, and one true sentence when something dies. Also the way
- * `levin train devices=N` starts its ranks. */
+/* `levin launch [options] -- PROGRAM [ARGS...]`: any program as several ranks, with the environment
+ * that torchrun's programs expect, and one message that names the cause when a rank dies. Also the
+ * way `levin train devices=N` starts its ranks. */
 #ifndef LEVIN_LAUNCH_LAUNCH_H
 #define LEVIN_LAUNCH_LAUNCH_H
 
@@ -9,24 +9,23 @@
 /* The keys of the command. */
 const lvni_core_option_table *lvni_launch_tables(size_t *n);
 
-/* Called when rank 0 was killed, which writes what is kept, and can neither put it in order nor
- * tell of it any more: does so in its place. Which step the run directory keeps, and the epoch it
- * goes on in, from 0; false: none. */
+/* Called when rank 0, which writes checkpoints, was killed: puts the run directory in order in its
+ * place. Which step it keeps, and the epoch in which that continues, from 0; false: none. */
 typedef bool (*lvni_launch_after_kill)(const char *run_dir, int64_t *step, int64_t *epoch);
 
-/* words: those behind `levin launch`. Returns the exit code of the command; all that is to be said
- * has been said. To be called in the main thread of a process without others. */
-int lvni_launch(int n, const char *const *words, char *const *environment,
+/* args: those behind `levin launch`. Returns the exit code of the command; all messages have been
+ * printed. To be called in the main thread of a process without others. */
+int lvni_launch(int n, const char *const *args, char *const *environment,
                 lvni_launch_after_kill after_kill);
 
 /* Is this process a rank that a launcher started? */
 bool lvni_launch_is_rank(char *const *environment);
 /* Is `PROGRAM SECOND ...` this program's own training? */
 bool lvni_launch_is_training(const char *program, const char *second);
-/* Becomes `levin launch OPTIONS -- levin WORDS`: does not return when that works. In a rank it does
- * nothing: nobody launches twice. */
-lvn_status lvni_launch_self(int n_options, const char *const *options, int n_arguments,
-                            const char *const *words, char *const *environment);
+/* Becomes `levin launch OPTIONS -- levin ARGS`: does not return when that works. In a rank it does
+ * nothing: a rank never launches. */
+lvn_status lvni_launch_self(int n_options, const char *const *options, int n_args,
+                            const char *const *args, char *const *environment);
 /* Removes logs and error records of an earlier launch from a run directory, and their folders where
  * nothing else is in them. */
 void lvni_launch_forget_files(const char *run_dir);

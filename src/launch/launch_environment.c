@@ -1,6 +1,6 @@
-/* The environment of one rank: the launcher's own, without what an earlier launcher may have left
- * in it, with who the rank is, in our words and in those that programs written for torchrun know;
- * last what the user said. */
+/* The environment of one rank: the launcher's own, without the variables of an earlier launcher,
+ * with rank, address and devices in levin's variables and in those of torchrun; last what the
+ * user's options set. */
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
@@ -25,7 +25,7 @@ void lvni_launch_name(const lvni_launch_run *r, const lvni_launch_proc *p,
                                    .pid = p->pid};
 }
 
-void lvni_launch_forget_earlier(lvni_launch_variables *v, bool group_sync)
+void lvni_launch_forget_earlier(lvni_launch_variables *v, bool rendezvous)
 {
     static const char *const names[] = {"LEVIN_RANK",         "LEVIN_WORLD_SIZE",
                                         "LEVIN_LOCAL_RANK",   "LEVIN_LOCAL_WORLD_SIZE",
@@ -45,7 +45,7 @@ void lvni_launch_forget_earlier(lvni_launch_variables *v, bool group_sync)
         lvni_launch_variables_unset(v, names[i]);
     }
     lvni_launch_variables_unset_prefix(v, "TORCHELASTIC_");
-    if (group_sync) {
+    if (rendezvous) {
         lvni_launch_variables_unset(v, "LEVIN_RUN_ID");
         lvni_launch_variables_unset_prefix(v, "LEVIN_MASTER_");
         lvni_launch_variables_unset_prefix(v, "MASTER_");
@@ -53,8 +53,7 @@ void lvni_launch_forget_earlier(lvni_launch_variables *v, bool group_sync)
 }
 
 /* Two names for each number: ours and torchrun's. */
-static void report_rank(const lvni_launch_run *r, const lvni_launch_proc *p,
-                        lvni_launch_variables *v)
+static void set_rank(const lvni_launch_run *r, const lvni_launch_proc *p, lvni_launch_variables *v)
 {
     const struct {
         const char *ours, *theirs;
@@ -120,8 +119,7 @@ void lvni_launch_export_timeout(const lvni_launch_options *o, lvni_launch_variab
 /* On one node the store of rank 0 gets a socket that listens already; MASTER_PORT is a port of its
  * own, since rank 0 of a foreign program opens it itself. Over nodes both are the port the user
  * gave: a run is one or the other. */
-static void report_where(const lvni_launch_run *r, const lvni_launch_proc *p,
-                         lvni_launch_variables *v)
+static void set_where(const lvni_launch_run *r, const lvni_launch_proc *p, lvni_launch_variables *v)
 {
     lvni_launch_variables_set(v, "LEVIN_MASTER_ADDR", r->master_addr);
     lvni_launch_variables_set(v, "MASTER_ADDR", r->master_addr);
@@ -142,7 +140,7 @@ static bool is_first(const lvni_launch_device_choice *d, int i)
     return first == i;
 }
 
-/* Two ranks share one: their numbers do not tell which. */
+/* Two ranks share one: their ranks alone do not determine which. */
 static bool is_shared(const lvni_launch_device_choice *d)
 {
     int different = 0;
@@ -162,10 +160,10 @@ static int place_of(const lvni_launch_device_choice *d, int i)
     return place;
 }
 
-/* Under Slurm ranks see all that Slurm shows, and elsewhere a shared device once: which is whose is
- * told in words that only levin knows. */
-static void report_list(const lvni_launch_device_choice *d, bool chosen_alone,
-                        lvni_launch_variables *v)
+/* Under Slurm ranks see all that Slurm shows, and elsewhere a shared device once: the device of
+ * each rank is in a variable of levin alone. */
+static void set_device_list(const lvni_launch_device_choice *d, bool chosen_alone,
+                            lvni_launch_variables *v)
 {
     lvni_core_str list = {0};
     for (int i = 0; i < d->n; i++) {
@@ -177,11 +175,11 @@ static void report_list(const lvni_launch_device_choice *d, bool chosen_alone,
     lvni_core_str_free(&list);
 }
 
-static void report_devices(const lvni_launch_run *r, lvni_launch_variables *v)
+static void set_devices(const lvni_launch_run *r, lvni_launch_variables *v)
 {
     if (r->devices.listed && r->devices.n == r->local &&
         (r->cuda_visible == NULL || is_shared(&r->devices))) {
-        report_list(&r->devices, r->cuda_visible != NULL, v);
+        set_device_list(&r->devices, r->cuda_visible != NULL, v);
     }
     if (r->cuda_visible != NULL) {
         if (lvni_launch_variables_get(v, "CUDA_DEVICE_ORDER") == NULL) {
@@ -199,8 +197,8 @@ static void report_devices(const lvni_launch_run *r, lvni_launch_variables *v)
 
 /* libgomp's teams spin for long while they wait, which is fine for one process on a machine and
  * slows many ranks down tenfold. */
-static void report_threads(const lvni_launch_run *r, const lvni_launch_proc *p,
-                           lvni_launch_variables *v)
+static void set_threads(const lvni_launch_run *r, const lvni_launch_proc *p,
+                        lvni_launch_variables *v)
 {
     if (r->o.omp > 0) {
         lvni_launch_variables_set_number(v, "OMP_NUM_THREADS", r->o.omp);
@@ -251,7 +249,7 @@ static lvn_status set_line(lvni_launch_variables *v, char *line, const char *pat
     }
     char *equals = strchr(line, '=');
     if (equals == NULL || equals == line) {
-        LVN_FAIL(LVN_ERR_USAGE, "%s:%d: `%.80s` is no NAME=VALUE", path, number, line);
+        LVN_FAIL(LVN_ERR_USAGE, "%s:%d: `%.80s` is not NAME=VALUE", path, number, line);
     }
     const size_t m = strlen(equals + 1);
     if (m >= 2 && strchr("\"'", equals[1]) != NULL && equals[1] == equals[m]) {
@@ -290,8 +288,8 @@ static lvn_status set_lines(lvni_launch_variables *v, const char *lines, const c
     return s;
 }
 
-lvn_status lvni_launch_report_requests(const lvni_launch_options *o,
-                                       const lvni_launch_rank_name *name, lvni_launch_variables *v)
+lvn_status lvni_launch_set_requested(const lvni_launch_options *o,
+                                     const lvni_launch_rank_name *name, lvni_launch_variables *v)
 {
     if (o->env_lines != NULL) {
         LVN_TRY(set_lines(v, o->env_lines, o->env_file, name));
@@ -307,9 +305,9 @@ lvn_status lvni_launch_report_requests(const lvni_launch_options *o,
 
 static lvn_status warn_of_nccl(lvni_launch_run *r, lvni_launch_variables *v)
 {
-    static const lvni_launch_rank_name nobody = {.host = "", .run_id = ""};
+    static const lvni_launch_rank_name no_rank = {.host = "", .run_id = ""};
     lvni_launch_variables_copy(v, r->environment);
-    LVN_TRY(lvni_launch_report_requests(&r->o, &nobody, v));
+    LVN_TRY(lvni_launch_set_requested(&r->o, &no_rank, v));
     LVN_TRY(lvni_launch_variables_status(v));
     return lvni_launch_nccl_warn(v->list, &r->notices);
 }
@@ -331,13 +329,13 @@ lvn_status lvni_launch_environment(const lvni_launch_run *r, const lvni_launch_p
     *out = (lvni_launch_variables){0};
     lvni_launch_variables_copy(out, r->environment);
     lvni_launch_forget_earlier(out, true);
-    report_rank(r, p, out);
-    report_where(r, p, out);
-    report_devices(r, out);
-    report_threads(r, p, out);
+    set_rank(r, p, out);
+    set_where(r, p, out);
+    set_devices(r, out);
+    set_threads(r, p, out);
     lvni_launch_rank_name name;
     lvni_launch_name(r, p, &name);
-    lvn_status s = lvni_launch_report_requests(&r->o, &name, out);
+    lvn_status s = lvni_launch_set_requested(&r->o, &name, out);
     if (s == LVN_OK) {
         s = lvni_launch_variables_status(out);
     }

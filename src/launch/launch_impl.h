@@ -1,18 +1,15 @@
-/* The launcher's state: what was asked, what runs where, and its processes. Shared by the
- * launch_*.c files alone. */
+/* The launcher's state: its options, what runs where, and its processes. Shared by the launch_*.c
+ * files alone. */
 #ifndef LEVIN_LAUNCH_LAUNCH_IMPL_H
 #define LEVIN_LAUNCH_LAUNCH_IMPL_H
 
 #include "core/error.h"
 #include "launch/device_spec.h"
+#include "launch/env_vars.h"
 #include "launch/launch.h"
 #include "launch/launch_machine.h"
 #include "launch/launch_options.h"
-#include "launch/launch_pattern.h"
-#include "launch/launch_ports.h"
-#include "launch/launch_sink.h"
 #include "launch/launch_stream.h"
-#include "launch/env_vars.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -22,8 +19,8 @@ typedef struct lvni_launch_proc {
     int rank, local_rank;
     pid_t pid;
     bool started, alive;
-    bool group_alive; /* somebody in its process group may be left */
-    bool stopped;     /* it ended of what the launcher sent */
+    bool group_alive; /* processes of its group may be left */
+    bool stopped;     /* it ended because of a signal from the launcher */
     int how, status;  /* CLD_EXITED, CLD_KILLED or CLD_DUMPED; exit code or signal */
     uint64_t start_ns, end_ns;
     lvni_launch_stream out, err;
@@ -44,7 +41,7 @@ typedef enum lvni_launch_reason {
     LVNI_REASON_STRAGGLER,
 } lvni_launch_reason;
 
-/* Copying standard input to processes (launch_stdin.c). */
+/* Copying standard input to processes. */
 typedef struct lvni_launch_feed {
     int from; /* -1: at its end */
     int n;
@@ -55,6 +52,13 @@ typedef struct lvni_launch_feed {
     } * to;
 } lvni_launch_feed;
 
+typedef struct lvni_launch_held_port {
+    int fd, port; /* -1, 0: none */
+    int lock_fd;  /* against other launchers; -1: none */
+} lvni_launch_held_port;
+
+#define LVNI_NO_PORT ((lvni_launch_held_port){.fd = -1, .lock_fd = -1})
+
 typedef struct lvni_launch_run {
     lvni_launch_options o;
     char *const *environment; /* the launcher's own; borrowed */
@@ -63,18 +67,18 @@ typedef struct lvni_launch_run {
     /* what runs where (launch_layout.c) */
     lvni_launch_visible visible;
     lvni_launch_device_choice devices;
-    char *cuda_visible; /* for CUDA_VISIBLE_DEVICES; NULL: left alone */
+    char *cuda_visible; /* for CUDA_VISIBLE_DEVICES; NULL: unchanged */
     int *gpu_numa;      /* of each rank's GPU; NULL: no GPUs */
     int local, world, nodes, node_rank;
     bool under_slurm;
     char master_addr[256], port_text[16];
     char host[256], run_id[65];
-    /* of this launcher alone, for its guard (launch_guard.c); "" in a dry run */
+    /* of this launcher alone, for its guard (launch_stop.c); "" in a dry run */
     char launch_id[96];
     char *run_dir, *program;
     int lock_fd; /* of run_dir, while this run has it to itself; rank 0 gets it, too; -1: none */
-    bool taken;  /* another run has it */
-    /* the first part of run_dir's path that was not there before; longer than it: all was */
+    bool taken;  /* another run holds it */
+    /* length of run_dir's path up to the first folder that had to be made; longer: none */
     size_t made_from;
     bool *shown; /* by rank */
     lvni_launch_bind_plan binding;
@@ -82,7 +86,7 @@ typedef struct lvni_launch_run {
     bool shares_group; /* the only process stays in the launcher's group, for the terminal's sake */
     /* one attempt */
     int attempt;
-    char run_key[33];           /* that its ranks prove to know; random. "": none */
+    char run_key[33];           /* random secret of its ranks; "": none */
     int store_fd, store_port;   /* listening, for rank 0; -1, 0: none */
     lvni_launch_held_port held; /* of MASTER_PORT */
     lvni_launch_proc *procs;    /* local of them */
@@ -90,10 +94,10 @@ typedef struct lvni_launch_run {
     lvni_launch_phase phase;
     lvni_launch_reason reason;
     bool broken;   /* the first attempt could not be made */
-    int signal;    /* that the user sent */
+    int signal;    /* from the user */
     int straggler; /* the rank that ended early */
     uint64_t stop_ns, kill_ns, all_dead_ns;
-    bool swept; /* what processes left behind was asked to end */
+    bool swept; /* SIGTERM was sent to what processes left behind */
     /* all attempts */
     uint64_t begin_ns;
     /* one and the same where standard output and error are */
@@ -101,7 +105,7 @@ typedef struct lvni_launch_run {
     sigset_t signals; /* the mask that programs get */
     struct rlimit files;
     int signal_fd;
-    pid_t guard; /* launch_guard.c; 0: none */
+    pid_t guard; /* 0: none */
     int guard_fd;
     pid_t *others; /* children that were there before, and the guard */
     int n_others;
@@ -125,15 +129,15 @@ lvn_status lvni_launch_environment(const lvni_launch_run *r, const lvni_launch_p
                                    lvni_launch_variables *out);
 void lvni_launch_name(const lvni_launch_run *r, const lvni_launch_proc *p,
                       lvni_launch_rank_name *out);
-/* Removes what an earlier launcher left; meeting: also the name of the run and where its ranks met,
- * which a user may set, too. */
-void lvni_launch_forget_earlier(lvni_launch_variables *v, bool group_sync);
+/* Removes the variables of an earlier launcher; rendezvous: also the name of the run and its
+ * address, which a user may set, too. */
+void lvni_launch_forget_earlier(lvni_launch_variables *v, bool rendezvous);
 void lvni_launch_export_timeout(const lvni_launch_options *o, lvni_launch_variables *v);
 /* --env-file, --env, --unset, in this order. */
-lvn_status lvni_launch_report_requests(const lvni_launch_options *o,
-                                       const lvni_launch_rank_name *name, lvni_launch_variables *v);
+lvn_status lvni_launch_set_requested(const lvni_launch_options *o,
+                                     const lvni_launch_rank_name *name, lvni_launch_variables *v);
 
-/* launch_run_dir.c */
+/* launch_files.c: the run directory. */
 lvn_status lvni_launch_choose_run_dir(lvni_launch_run *r);
 /* Before anything is written or removed there, and until the end of this process and of rank 0.
  * LVN_ERR_USAGE: another process has it. */
@@ -143,8 +147,6 @@ lvn_status lvni_launch_lock_run_dir(lvni_launch_run *r);
 bool lvni_launch_give_back(char *const *environment);
 
 /* launch_files.c: folders, log files and records of an attempt. */
-/* of a file of the run; lvni_core_free */
-lvn_status lvni_launch_path(char **out, const char *fmt, ...) LVN_PRINTF(2, 3);
 /* keep_logs=started, and nothing but the launcher's own files is in the run directory after the
  * ranks left by themselves or at a signal of the user's, or could not be started. */
 bool lvni_launch_not_begun(const lvni_launch_run *r);
@@ -159,61 +161,53 @@ void lvni_launch_remove_files(const lvni_launch_run *r);
  * else 0. */
 lvn_status lvni_launch_start(lvni_launch_run *r, int *error);
 void lvni_launch_close_fd(int *fd); /* -1: nothing to do; sets it to that */
+/* Gives the terminal of a rank the size of `like`. */
+void lvni_launch_pty_take_size(int like, int master);
+/* Does this stream of the rank (LVNI_STREAM_OUT, _ERR) reach the terminal? */
+bool lvni_launch_shows(const lvni_launch_run *r, const lvni_launch_proc *p, int stream);
+/* "29500" -> 29500; 0: not a number. */
+int lvni_launch_port_number(const char *text);
+/* W205: a port that needs a privilege. */
+void lvni_launch_port_warn(const char *wanted, lvni_core_notices *notices);
+void lvni_launch_port_release(lvni_launch_held_port *h);
 
 /* launch_attempt.c: one attempt, from the first process to the last. *code: LVNI_EXIT_NO_PROGRAM
  * and its like when a process could not be started. */
 lvn_status lvni_launch_attempt(lvni_launch_run *r, int *code);
 void lvni_launch_attempt_free(lvni_launch_run *r);
+/* Copies of standard input. ends[i]: what rank i reads; -1: the launcher's own. */
+lvn_status lvni_launch_feed_open(lvni_launch_run *r, int *ends);
 
 /* launch_stop.c */
 /* to the group of every rank that may have one left */
 void lvni_launch_send(lvni_launch_run *r, int signal_number);
 void lvni_launch_stop(lvni_launch_run *r, lvni_launch_reason why, int signal_number,
                       uint64_t now_ns);
-/* Ends what time is over for. Returns true when nothing of the run is left (or nothing that can be
+/* Ends what is due. Returns true when nothing of the run is left (or nothing that can be
  * ended). */
 bool lvni_launch_stop_tick(lvni_launch_run *r, uint64_t now_ns);
 void lvni_launch_find_others(lvni_launch_run *r);
-
-/* launch_pty.c: a terminal as large as `like`; ends[0] to read from, ends[1] for the process. On
- * failure both are to be closed. */
-lvn_status lvni_launch_pty_open(int like, int ends[2]);
-void lvni_launch_pty_take_size(int like, int master);
-
-/* launch_stdin.c */
-/* ends[i]: what rank i reads; -1: the launcher's own standard input */
-lvn_status lvni_launch_feed_open(lvni_launch_run *r, int *ends);
-bool lvni_launch_feed_wants(const lvni_launch_feed *f); /* is there room for more input? */
-void lvni_launch_feed_read(lvni_launch_feed *f);
-void lvni_launch_feed_write(lvni_launch_feed *f, int i);
-void lvni_launch_feed_close(lvni_launch_feed *f);
+/* The guard: until its end, what the ranks start ends also when this process is killed. */
+lvn_status lvni_launch_guard_start(lvni_launch_run *r);
+void lvni_launch_guard_end(lvni_launch_run *r);
 
 /* launch_report.c */
 /* "levin launch: ..." on standard error */
 void lvni_launch_print(lvni_launch_run *r, const char *fmt, ...) LVN_PRINTF(2, 3);
 void lvni_launch_report(lvni_launch_run *r);
-void lvni_launch_report_saved(lvni_launch_run *r); /* where rank 0 did not live to tell it */
+void lvni_launch_report_saved(lvni_launch_run *r); /* where rank 0 was killed */
 int64_t lvni_launch_oom_kills(void);
-/* launch_first.c: the process that failed first, NULL when none did; its record (kind "" when there
- * is none). */
+/* The process that failed first, NULL when none did; its record (kind "" when there is none). */
 const lvni_launch_proc *lvni_launch_first(const lvni_launch_run *r, lvni_core_error_record *record);
-/* One rank was asked to end, and all did by themselves, with the exit code of that signal: no
- * failure, and no reason to start again. */
+/* One rank was asked to end, and all did by themselves, with the exit code of that signal: not a
+ * failure, and not a reason to start again. */
 bool lvni_launch_was_asked(const lvni_launch_run *r);
 int lvni_launch_code_of(const lvni_launch_proc *p); /* exit code, or 128 + signal */
 int lvni_launch_code(const lvni_launch_run *r);     /* of the launcher */
-
-/* launch_guard.c: from now on what the ranks start ends also when this process is killed; until the
- * end. */
-lvn_status lvni_launch_guard_start(lvni_launch_run *r);
-void lvni_launch_guard_end(lvni_launch_run *r);
 
 /* launch_srun.c: in an allocation and outside of a step: becomes srun, if that is to be. On return
  * nothing happened. *printed: it was a dry run, and the command is on standard output. */
 lvn_status lvni_launch_run_srun(const lvni_launch_options *o, char *const *environment,
                                 lvni_core_notices *notices, bool *printed);
-
-/* Does this stream of the rank (launch_torchrun.h) reach the terminal? */
-bool lvni_launch_shows(const lvni_launch_run *r, const lvni_launch_proc *p, int stream);
 
 #endif

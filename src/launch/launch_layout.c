@@ -6,7 +6,6 @@
 #include "core/machine.h"
 #include "launch/env_vars.h"
 #include "launch/launch_machine.h"
-#include "launch/launch_ports.h"
 #include "launch/rank_info.h"
 #include "launch/rank_resources.h"
 
@@ -20,11 +19,11 @@ enum { SIM_MAX = 4096 };
 
 /* ---- devices ---- */
 
-static lvni_launch_accelerator accelerator_of(const char *word)
+static lvni_launch_accelerator accelerator_of(const char *name)
 {
-    return strcmp(word, "cpu") == 0   ? LVNI_ACCELERATOR_CPU
-           : strcmp(word, "gpu") == 0 ? LVNI_ACCELERATOR_CUDA
-           : strcmp(word, "sim") == 0 ? LVNI_ACCELERATOR_SIM
+    return strcmp(name, "cpu") == 0   ? LVNI_ACCELERATOR_CPU
+           : strcmp(name, "gpu") == 0 ? LVNI_ACCELERATOR_CUDA
+           : strcmp(name, "sim") == 0 ? LVNI_ACCELERATOR_SIM
                                       : LVNI_ACCELERATOR_AUTO;
 }
 
@@ -232,8 +231,8 @@ static lvn_status lay_by_step(lvni_launch_run *r, const lvni_launch_rank_info *i
     return LVN_OK;
 }
 
-/* Are we a task of a Slurm step that is nobody's shell? *found says so; then the nodes are those of
- * the step. */
+/* *found: this is a task of a Slurm step, and not a user's shell in one; then the nodes are those
+ * of the step. */
 static lvn_status ask_step(lvni_launch_run *r, bool *found)
 {
     *found = false;

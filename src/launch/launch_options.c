@@ -1,13 +1,10 @@
-/* The words of `levin launch` (launch_options.h). The option table reads all but three things: the
- * short forms -n -q -v -m -r -t, the options that may be given several times (--env, --unset), and
- * the program (launch_program.c). */
+/* Reading the arguments of `levin launch` (launch_options.h). The option table reads all but three
+ * things: the short forms -n -q -v -m -r -t, the options that may be given several times (--env,
+ * --unset), and the program (launch_program.c). */
 #include "launch/launch_options.h"
 
 #include "core/alloc.h"
 #include "launch/launch.h"
-#include "launch/launch_pattern.h"
-#include "launch/launch_program.h"
-#include "launch/launch_torchrun.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -85,7 +82,7 @@ static const lvni_core_option what_rows[] = {
     {.name = "allow_shared_device",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
-     .help = "a device may stand in the list twice"},
+     .help = "the list may name a device twice"},
     {.name = "nodes",
      .type = LVNI_OPT_STRING,
      .fallback = "1",
@@ -139,7 +136,7 @@ static const lvni_core_option what_rows[] = {
     {.name = "no_python",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
-     .help = "what stands there is a program, which runs without Python, as behind --"},
+     .help = "the script is a program that runs without Python, as behind --"},
 };
 
 static const lvni_core_option end_rows[] = {
@@ -167,7 +164,7 @@ static const lvni_core_option end_rows[] = {
      .flags = LVNI_OPT_AUTO,
      .fallback = "auto",
      .range = LVNI_BETWEEN(0, 1e6),
-     .help = "the same where the launcher itself is told to stop, until the first rank has ended "
+     .help = "the same where the launcher itself gets the signal, until the first rank has ended "
              "(levin train gives its ranks all the time they need to save); auto: grace"},
     {.name = "timeout",
      .type = LVNI_OPT_FLOAT,
@@ -269,7 +266,7 @@ static const lvni_core_option io_rows[] = {
     {.name = "verbose",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
-     .help = "tell what is started where (-v)"},
+     .help = "print what is started where (-v)"},
 };
 
 static const lvni_core_option environment_rows[] = {
@@ -312,16 +309,16 @@ const lvni_core_option_table *lvni_launch_tables(size_t *n)
     return all;
 }
 
-/* ---- words that the table does not read ---- */
+/* ---- arguments that the table does not read ---- */
 
-/* Is words[*i] `--name V`, `--name=V` or `name=V`? Then *value is V, and *i moves to its last
- * word. */
-static lvn_status repeated(int n, const char *const *words, int *i, const char *name, bool *is,
+/* Is args[*i] `--name V`, `--name=V` or `name=V`? Then *value is V, and *i moves to its last
+ * argument. */
+static lvn_status repeated(int n, const char *const *args, int *i, const char *name, bool *is,
                            const char **value)
 {
-    const char *word = words[*i];
-    const bool dashes = strncmp(word, "--", 2) == 0;
-    const char *key = dashes ? word + 2 : word;
+    const char *arg = args[*i];
+    const bool dashes = strncmp(arg, "--", 2) == 0;
+    const char *key = dashes ? arg + 2 : arg;
     const size_t length = strlen(name);
     *is =
         strncmp(key, name, length) == 0 && (key[length] == '=' || (key[length] == '\0' && dashes));
@@ -329,9 +326,9 @@ static lvn_status repeated(int n, const char *const *words, int *i, const char *
         *value = key + length + 1;
     } else if (*is) {
         if (*i + 1 >= n) {
-            LVN_FAIL(LVN_ERR_USAGE, "`%s` needs a value", word);
+            LVN_FAIL(LVN_ERR_USAGE, "`%s` needs a value", arg);
         }
-        *value = words[++*i];
+        *value = args[++*i];
     }
     return LVN_OK;
 }
@@ -346,31 +343,31 @@ static lvn_status check_variable(const char *option, const char *text, bool with
     return LVN_OK;
 }
 
-/* Sorts the words out: into o->env, o->unset, and the rest, which the table reads. */
-static lvn_status sort_words(int n, const char *const *words, lvni_launch_options *o,
-                             const char **rest, int *n_rest)
+/* Into o->env, o->unset, and the rest, which the table reads. */
+static lvn_status sort_args(int n, const char *const *args, lvni_launch_options *o,
+                            const char **rest, int *n_rest)
 {
     for (int i = 0; i < n; i++) {
         const char *value = "";
         bool is;
-        LVN_TRY(repeated(n, words, &i, "env", &is, &value));
+        LVN_TRY(repeated(n, args, &i, "env", &is, &value));
         if (is) {
             LVN_TRY(check_variable("--env", value, true));
             o->env[o->n_env++] = value;
             continue;
         }
-        LVN_TRY(repeated(n, words, &i, "unset", &is, &value));
+        LVN_TRY(repeated(n, args, &i, "unset", &is, &value));
         if (is) {
             LVN_TRY(check_variable("--unset", value, false));
             o->unset[o->n_unset++] = value;
             continue;
         }
-        rest[(*n_rest)++] = lvni_launch_short_form(words[i]);
+        rest[(*n_rest)++] = lvni_launch_short_form(args[i]);
     }
     return LVN_OK;
 }
 
-static lvn_status load(int n, const char *const *words, lvni_launch_options *o)
+static lvn_status load(int n, const char *const *args, lvni_launch_options *o)
 {
     const char **rest = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)n + 1, sizeof *rest);
     o->env = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)n + 1, sizeof *o->env);
@@ -378,7 +375,7 @@ static lvn_status load(int n, const char *const *words, lvni_launch_options *o)
     int n_rest = 0;
     lvn_status s = rest == NULL || o->env == NULL || o->unset == NULL
                        ? LVN_ERR_MEMORY
-                       : sort_words(n, words, o, rest, &n_rest);
+                       : sort_args(n, args, o, rest, &n_rest);
     if (s == LVN_OK) {
         s = lvni_core_config_load_arguments(o->config, n_rest, rest);
     }
@@ -417,7 +414,7 @@ static void take_texts(lvni_launch_options *o)
                                                              : NULL;
     o->ifname = lvni_core_config_str(c, "ifname");
     if (lvni_core_config_is_set(c, "env")) {
-        /* only a file gives these two to the table, before the words */
+        /* only a file gives these two to the table; they come before the arguments */
         o->env[o->n_env++] = lvni_core_config_str(c, "env");
     }
     if (lvni_core_config_is_set(c, "unset")) {
@@ -461,7 +458,7 @@ static void take_numbers(lvni_launch_options *o)
 
 /* ---- all of them ---- */
 
-lvn_status lvni_launch_options_read(int n, const char *const *words, lvni_launch_options *out)
+lvn_status lvni_launch_options_read(int n, const char *const *args, lvni_launch_options *out)
 {
     *out = (lvni_launch_options){0};
     size_t n_tables;
@@ -469,9 +466,9 @@ lvn_status lvni_launch_options_read(int n, const char *const *words, lvni_launch
     LVN_TRY(lvni_core_config_create(tables, n_tables, &out->config));
     lvni_core_config_set_help(out->config, "levin help launch");
     lvni_launch_program_place place;
-    lvni_launch_program_find(out->config, n, words, &place);
-    LVN_TRY(load(place.n_options, words, out));
-    LVN_TRY(lvni_launch_program_take(out, &place, n, words)); /* other mistakes come first */
+    lvni_launch_program_find(out->config, n, args, &place);
+    LVN_TRY(load(place.n_options, args, out));
+    LVN_TRY(lvni_launch_program_take(out, &place, n, args)); /* other mistakes come first */
     take_texts(out);
     take_numbers(out);
     if (out->gpus && lvni_core_config_is_set(out->config, "devices")) {

@@ -1,8 +1,11 @@
-/* What a user asks of `levin launch`: the words before and behind `--`. */
+/* The arguments of `levin launch`, before and behind `--`, read into one struct; and the values
+ * among them that have a form of their own: patterns, lists of ranks, what torchrun takes, the
+ * program. */
 #ifndef LEVIN_LAUNCH_LAUNCH_OPTIONS_H
 #define LEVIN_LAUNCH_LAUNCH_OPTIONS_H
 
 #include "core/config.h"
+#include "core/str.h"
 
 typedef enum lvni_launch_stdin {
     LVNI_STDIN_NONE,
@@ -30,9 +33,9 @@ typedef enum lvni_launch_keep_logs {
 
 typedef struct lvni_launch_options {
     lvni_core_config *config;   /* owns the texts below */
-    const char *const *program; /* n_program words, then NULL; borrowed, or own_program */
+    const char *const *program; /* n_program arguments, then NULL; borrowed, or own_program */
     int n_program;
-    const char **own_program; /* owned, where Python runs a script; NULL: the user's words */
+    const char **own_program; /* owned, where Python runs a script; NULL: the user's arguments */
     /* --env K=V and --unset K in their order; the array is owned, the texts are borrowed */
     const char **env, **unset;
     int n_env, n_unset;
@@ -65,13 +68,80 @@ typedef struct lvni_launch_options {
     char *env_lines;                            /* what is in env_file; owned; NULL: not read */
     const char *env_file, *nccl_debug, *ifname; /* NULL: not given */
     bool pty, debug, dry_run, quiet, verbose;
-    bool strict, strict_given; /* the latter: by an option, so it is told to the ranks */
+    bool strict, strict_given; /* the latter: by an option, so the ranks get it */
     lvni_launch_srun srun;
 } lvni_launch_options;
 
-/* words: those behind `levin launch`; borrowed while *out lives. Mistakes are LVN_ERR_USAGE. *out
- * is to be freed in every case. */
-lvn_status lvni_launch_options_read(int n, const char *const *words, lvni_launch_options *out);
+/* args: those behind `levin launch`; borrowed while *out lives. Mistakes are LVN_ERR_USAGE. *out is
+ * to be freed in every case. */
+lvn_status lvni_launch_options_read(int n, const char *const *args, lvni_launch_options *out);
 void lvni_launch_options_free(lvni_launch_options *o);
+
+/* ---- patterns and lists of ranks (launch_values.c) ---- */
+
+/* %r %l %n %w %h %j %a %p stand for these; %3r pads a number with zeros; %% is a percent sign. */
+typedef struct lvni_launch_rank_name {
+    int rank, local_rank, node_rank, world, attempt;
+    const char *host, *run_id;
+    int64_t pid;
+} lvni_launch_rank_name;
+
+/* key: the option that holds the pattern, for the message about an unknown code (LVN_ERR_USAGE). */
+lvn_status lvni_launch_pattern_check(const char *key, const char *pattern);
+void lvni_launch_pattern_expand(lvni_core_str *out, const char *pattern,
+                                const lvni_launch_rank_name *name);
+/* Only %r %l %n %w (and %%) are codes; any other percent sign is one: values of variables have
+ * their own. */
+void lvni_launch_pattern_expand_value(lvni_core_str *out, const char *value,
+                                      const lvni_launch_rank_name *name);
+
+/* "all", "none", "0", "0,3-5": sets in[r] for the ranks named, clears the others. */
+lvn_status lvni_launch_rank_list(const char *key, const char *text, int world, bool *in);
+
+/* ---- torchrun's values (launch_values.c) ---- */
+
+enum { LVNI_STREAM_OUT = 1, LVNI_STREAM_ERR = 2 }; /* torchrun's numbers; 3: both */
+
+/* Checks of option rows. */
+lvn_status lvni_launch_torchrun_check_nodes(const lvni_core_option *row,
+                                            const lvni_core_value *value, const char *origin);
+lvn_status lvni_launch_torchrun_check_streams(const lvni_core_option *row,
+                                              const lvni_core_value *value, const char *origin);
+lvn_status lvni_launch_torchrun_check_endpoint(const lvni_core_option *row,
+                                               const lvni_core_value *value, const char *origin);
+
+/* "2" or "2:2", checked: 2. */
+int lvni_launch_torchrun_nodes(const char *text);
+/* "3" for all, or "0:1,1:2" by local rank: the streams of this one. NULL, "true" and "false":
+ * none. */
+int lvni_launch_torchrun_streams(const char *text, int local_rank);
+/* rdzv_endpoint, rdzv_backend and standalone become master_addr and master_port. */
+lvn_status lvni_launch_torchrun_rendezvous(lvni_launch_options *o);
+
+/* ---- the program (launch_program.c) ---- */
+
+typedef struct lvni_launch_program_place {
+    int n_options; /* arguments in front of it */
+    int first;     /* index of its first argument; their number when there is none */
+    bool bare;     /* without `--` in front, as torchrun takes scripts */
+} lvni_launch_program_place;
+
+/* config: of the options' tables. */
+void lvni_launch_program_find(const lvni_core_config *config, int n, const char *const *args,
+                              lvni_launch_program_place *out);
+/* "-n" is "--nproc"; other arguments as they are. */
+const char *lvni_launch_short_form(const char *word);
+/* Puts o->program together, after the options were read: PROGRAM ARGS behind `--` and with
+ * no_python, else `python3 -u SCRIPT ARGS`, or with module `python3 -u -m MODULE ARGS`.
+ * LVN_ERR_USAGE with the line that works where it is not a script. */
+lvn_status lvni_launch_program_take(lvni_launch_options *o, const lvni_launch_program_place *place,
+                                    int n, const char *const *args);
+/* The file that a shell would run for this name: a path with a '/' as it is, others along PATH
+ * (NULL: the usual one). *exit_code is 126 (it cannot be executed) or 127 (not found) with
+ * LVN_ERR_NOT_FOUND. *path: lvni_core_free. */
+lvn_status lvni_launch_program_search(const char *name, const char *search, char **path,
+                                      int *exit_code);
+/* Which Python: PYTHON_EXEC, else python3 of PATH, else python. */
+lvn_status lvni_launch_program_find_python(lvni_launch_options *o, char *const *environment);
 
 #endif

@@ -1,14 +1,11 @@
-/* What the launcher says: its own lines, and the report about a failure: who failed first, why, its
- * last lines, and how all ended. */
+/* Which process failed first, the exit code of the launcher, and the report: its own lines, the
+ * first failure with its cause and last lines, and how all ended. */
 #include "launch/launch_impl.h"
-
-#include "launch/launch_torchrun.h"
 
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/vfs.h"
-
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,6 +14,140 @@
 #include <sys/wait.h>
 
 enum { FILE_MAX = 64 << 10 };
+
+/* ---- the first failure ----
+ * The first to die need not be the cause: a rank whose neighbour is gone dies too, often sooner. So
+ * the earliest error record that is not about a lost peer decides; without one the earliest death
+ * that does not have that code; without that the earliest death. */
+
+int lvni_launch_code_of(const lvni_launch_proc *p)
+{
+    return p->how == CLD_EXITED ? p->status : lvni_core_exit_of_signal(p->status);
+}
+
+static bool is_requeue(int code)
+{
+    return code == LVNI_EXIT_REQUEUE || code == LVNI_EXIT_NO_REQUEUE;
+}
+
+static bool failed(const lvni_launch_proc *p)
+{
+    const int code = lvni_launch_code_of(p);
+    return p->started && code != LVNI_EXIT_OK && !is_requeue(code);
+}
+
+/* A process that was stopped died after another. Of two deaths noticed at one moment the one by a
+ * signal came first: a lost peer is never the cause of a signal. */
+static bool earlier(const lvni_launch_proc *a, const lvni_launch_proc *b)
+{
+    if (b == NULL || a->stopped != b->stopped) {
+        return b == NULL || b->stopped;
+    }
+    return a->end_ns < b->end_ns ||
+           (a->end_ns == b->end_ns && a->how != CLD_EXITED && b->how == CLD_EXITED);
+}
+
+static const lvni_launch_proc *first_record(const lvni_launch_run *r, lvni_core_error_record *best)
+{
+    const lvni_launch_proc *found = NULL;
+    for (int i = 0; i < r->local; i++) {
+        const lvni_launch_proc *p = &r->procs[i];
+        lvni_core_error_record one;
+        if (failed(p) && lvni_core_error_record_read(p->record, &one) == LVN_OK &&
+            strcmp(one.kind, "peer") != 0 && (found == NULL || one.time_ns < best->time_ns)) {
+            found = p;
+            *best = one;
+        }
+    }
+    lvn_clear_error();
+    return found;
+}
+
+static const lvni_launch_proc *first_death(const lvni_launch_run *r, bool by_itself)
+{
+    const lvni_launch_proc *found = NULL;
+    for (int i = 0; i < r->local; i++) {
+        const lvni_launch_proc *p = &r->procs[i];
+        if (failed(p) &&
+            (!by_itself || (!p->stopped && lvni_launch_code_of(p) != LVNI_EXIT_PEER)) &&
+            earlier(p, found)) {
+            found = p;
+        }
+    }
+    return found;
+}
+
+const lvni_launch_proc *lvni_launch_first(const lvni_launch_run *r, lvni_core_error_record *record)
+{
+    *record = (lvni_core_error_record){.code = 0};
+    const lvni_launch_proc *p = first_record(r, record);
+    if (p != NULL) {
+        return p;
+    }
+    p = first_death(r, true);
+    if (p == NULL) {
+        p = first_death(r, false);
+    }
+    if (p != NULL && lvni_core_error_record_read(p->record, record) != LVN_OK) {
+        /* one of a lost peer, or none */
+        *record = (lvni_core_error_record){.code = 0};
+        lvn_clear_error();
+    }
+    return p;
+}
+
+/* Was it really? The signal itself cannot be seen from here: one that a handler takes leaves no
+ * trace outside of its process, so a rank that was sent SIGTERM and one that chose 143 by itself
+ * look alike. The first is taken for granted, since it ends runs every day. The launcher's exit
+ * code is the same either way; only the report and the restarts would differ. */
+bool lvni_launch_was_asked(const lvni_launch_run *r)
+{
+    lvni_core_error_record record;
+    const lvni_launch_proc *first = lvni_launch_first(r, &record);
+    bool asked = first != NULL && record.kind[0] == '\0' && first->how == CLD_EXITED &&
+                 (first->status == LVNI_EXIT_SIGTERM || first->status == LVNI_EXIT_SIGINT ||
+                  first->status == LVNI_EXIT_SIGHUP);
+    for (int i = 0; asked && i < r->local; i++) {
+        const lvni_launch_proc *p = &r->procs[i];
+        asked = p->started && p->how == CLD_EXITED && p->status == first->status;
+    }
+    return asked;
+}
+
+/* The one code that stands for all when nothing failed: 0, or that of a stop that asks for going
+ * on. */
+static int code_of_good_end(const lvni_launch_run *r)
+{
+    int code = LVNI_EXIT_OK;
+    for (int i = 0; i < r->local; i++) {
+        const int one = lvni_launch_code_of(&r->procs[i]);
+        code = one > code ? one : code;
+    }
+    return code;
+}
+
+int lvni_launch_code(const lvni_launch_run *r)
+{
+    lvni_core_error_record record;
+    const lvni_launch_proc *first = lvni_launch_first(r, &record);
+    if (r->reason == LVNI_REASON_TIMEOUT) {
+        return LVNI_EXIT_TIMEOUT;
+    }
+    if (r->reason == LVNI_REASON_STRAGGLER) {
+        return LVNI_EXIT_FAILURE;
+    }
+    if (first == NULL) {
+        return code_of_good_end(r);
+    }
+    if (r->reason == LVNI_REASON_SIGNAL) {
+        return lvni_core_exit_of_signal(r->signal);
+    }
+    /* Its record holds the exit code it had chosen when the others' ends made the launcher stop it,
+     * too. */
+    return first->stopped && record.code > 0 ? record.code : lvni_launch_code_of(first);
+}
+
+/* ---- the launcher's own lines ---- */
 
 void lvni_launch_print(lvni_launch_run *r, const char *fmt, ...)
 {
@@ -66,7 +197,7 @@ int64_t lvni_launch_oom_kills(void)
     return n;
 }
 
-/* ---- words for ends ---- */
+/* ---- how a process ended ---- */
 
 static void print_end(const lvni_launch_proc *p, lvni_core_str *out)
 {
@@ -93,8 +224,8 @@ static void print_device(const lvni_launch_run *r, const lvni_launch_proc *p, lv
     }
 }
 
-/* Exit code 76 of all is nobody's own failure: the cause is a node or a process that fell silent,
- * which their records name. */
+/* When all ended with exit code 76 none of them failed itself: the cause is a node or a process
+ * that stopped answering, which their records name. */
 static void headline(lvni_launch_run *r, const lvni_launch_proc *p, const lvni_core_error_record *e)
 {
     lvni_core_str end = {0}, device = {0};
@@ -121,8 +252,7 @@ static void headline(lvni_launch_run *r, const lvni_launch_proc *p, const lvni_c
 
 /* ---- parts of the report ---- */
 
-static void line(lvni_launch_run *r, const char *fmt, ...) LVN_PRINTF(2, 3);
-
+LVN_PRINTF(2, 3)
 static void line(lvni_launch_run *r, const char *fmt, ...)
 {
     char text[4096];
@@ -166,7 +296,7 @@ static void print_hints(lvni_launch_run *r, const lvni_launch_proc *p,
     }
 }
 
-static bool reports(const lvni_launch_proc *p, const char *before, const char *message)
+static bool has_printed(const lvni_launch_proc *p, const char *before, const char *message)
 {
     char *text = NULL, sentence[1040];
     size_t bytes = 0;
@@ -179,8 +309,8 @@ static bool reports(const lvni_launch_proc *p, const char *before, const char *m
     return found;
 }
 
-/* What the record says stands on the terminal already, in the last words of its rank or of one that
- * made the same mistake. */
+/* The message of the record is on the terminal already, in the last lines of its rank or of one
+ * that made the same mistake. */
 static bool is_reported(const lvni_launch_run *r, const lvni_launch_proc *first,
                         const lvni_core_error_record *e)
 {
@@ -188,8 +318,8 @@ static bool is_reported(const lvni_launch_run *r, const lvni_launch_proc *first,
     for (int i = 0; i < r->local && e->kind[0] != '\0' && e->message[0] != '\0' && !reported; i++) {
         const lvni_launch_proc *p = &r->procs[i];
         reported = lvni_launch_shows(r, p, LVNI_STREAM_ERR) &&
-                   /* of others their own mistake, not that they were told of it */
-                   reports(p, p == first ? "" : "error: ", e->message);
+                   /* of others only their own mistake, not what they heard from this one */
+                   has_printed(p, p == first ? "" : "error: ", e->message);
     }
     return reported;
 }
@@ -199,8 +329,8 @@ static bool ends_with(const char *text, size_t n, const char *end, size_t m)
     return m > 0 && n >= m && memcmp(text + n - m, end, m) == 0;
 }
 
-/* Does the line of n bytes say nothing but what the record has said: (the end of) a line of its
- * sentence, or a frame? */
+/* Does the line of n bytes only repeat the record: (the end of) a line of its message, or a
+ * frame? */
 static bool is_of_record(const lvni_core_error_record *e, const char *text, size_t n)
 {
     const size_t blanks = strspn(text, " \t"), skip = blanks < n ? blanks : n;
@@ -220,7 +350,7 @@ static bool is_of_record(const lvni_core_error_record *e, const char *text, size
     return is;
 }
 
-/* But for the lines that the record has said. */
+/* Except lines that repeat the record. */
 static void print_tail(lvni_launch_run *r, const lvni_launch_proc *p,
                        const lvni_core_error_record *e)
 {
@@ -275,7 +405,7 @@ static void print_table(lvni_launch_run *r, uint64_t zero_ns)
     }
 }
 
-/* Logs that could not be written are no reason to stop, but to be told. */
+/* Logs that could not be written do not stop a run, but are reported. */
 static void print_broken_logs(lvni_launch_run *r)
 {
     for (int i = 0; i < r->local; i++) {
@@ -333,13 +463,13 @@ void lvni_launch_report(lvni_launch_run *r)
         }
         return;
     }
-    if (lvni_launch_was_asked(r)) { /* each has said what it had to say */
+    if (lvni_launch_was_asked(r)) { /* each has printed its own message */
         lvni_launch_print(r, "all ranks ended with exit code %d (SIG%s)", first->status,
                           sigabbrev_np(first->status - 128));
         return;
     }
     const bool reported = is_reported(r, first, &record), begun = !lvni_launch_not_begun(r);
-    if (reported && !begun) { /* the sentence is all there is to say */
+    if (reported && !begun) { /* the message is all there is to report */
         return;
     }
     headline(r, first, &record);

@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "core/escape.h"
 #include "launch/env_vars.h"
-#include "launch/launch_child.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +18,7 @@ enum { FLAGS = 5, FLAG_BYTES = 64 };
 typedef struct allocation {
     int nodes;
     int per_node;             /* tasks per node; 0: not the same on all */
-    int tasks, cpus_per_task; /* 0: not said */
+    int tasks, cpus_per_task; /* 0: not given */
 } allocation;
 
 /* "2(x2)", "2", "1,2". */
@@ -94,8 +93,8 @@ static int write_flags(const lvni_launch_options *o, const allocation *a,
     return n;
 }
 
-/* What of the options reaches the ranks without a launcher of ours. Where they meet may be the
- * user's own word in a batch script, unless a launcher is around us. */
+/* What of the options reaches the ranks without a launcher of ours. The address of the rendezvous
+ * may be set by the user in a batch script, unless this runs under a launcher. */
 static lvn_status step_environment(const lvni_launch_options *o, char *const *environment,
                                    const lvni_launch_rank_name *name, lvni_launch_variables *v)
 {
@@ -123,11 +122,11 @@ static lvn_status step_environment(const lvni_launch_options *o, char *const *en
     if (o->omp > 0) {
         lvni_launch_variables_set_number(v, "OMP_NUM_THREADS", o->omp);
     }
-    LVN_TRY(lvni_launch_report_requests(o, name, v));
+    LVN_TRY(lvni_launch_set_requested(o, name, v));
     return lvni_launch_variables_status(v);
 }
 
-/* ---- what gets lost ---- */
+/* ---- options without effect ---- */
 
 /* Does any variable depend on the rank? srun gives all tasks the same. */
 static lvn_status check_values(const lvni_launch_options *o, char *const *environment, bool *differ)
@@ -224,15 +223,15 @@ static lvn_status become_srun(const lvni_launch_options *o, const char *const *a
 {
     char *path;
     int code;
-    if (lvni_launch_child_find_program("srun", lvni_launch_env_get(environment, "PATH"), &path,
-                                       &code) != LVN_OK) {
+    if (lvni_launch_program_search("srun", lvni_launch_env_get(environment, "PATH"), &path,
+                                   &code) != LVN_OK) {
         LVN_FAIL(LVN_ERR_NOT_FOUND, "srun, which starts the tasks of this allocation, is not in "
                                     "PATH; --srun never starts processes on this node alone");
     }
-    static const lvni_launch_rank_name nobody = {.host = "", .run_id = ""};
+    static const lvni_launch_rank_name no_rank = {.host = "", .run_id = ""};
     lvni_launch_variables v;
     sigset_t mask;
-    lvn_status s = step_environment(o, environment, &nobody, &v);
+    lvn_status s = step_environment(o, environment, &no_rank, &v);
     if (s == LVN_OK) {
         sigprocmask(SIG_SETMASK, NULL, &mask);
         lvni_launch_unblock(environment, &mask);
@@ -279,7 +278,7 @@ lvn_status lvni_launch_run_srun(const lvni_launch_options *o, char *const *envir
     }
     /* the tasks choose by themselves */
     const bool claimed = !o->dry_run && lvni_launch_give_back(environment);
-    const int n_program = o->n_program - (claimed ? 1 : 0); /* without its last word, out=DIR */
+    const int n_program = o->n_program - (claimed ? 1 : 0); /* without its last argument, out=DIR */
     for (int i = 0; i < n_program; i++) {
         argv[n++] = o->program[i];
     }

@@ -1,22 +1,30 @@
-/* Ending a run: signals to the process groups of the ranks, after a time of grace SIGKILL, and in
- * the end a look for everything that descends from the launcher. It is a child subreaper, so what a
- * rank leaves behind becomes its child, whatever group or session that made itself. */
+/* Ending a run: signals to the process groups of the ranks, after a grace period SIGKILL, and in
+ * the end a search for everything that descends from the launcher. It is a child subreaper, so what
+ * a rank leaves behind becomes its child, whatever group or session that made itself. For the case
+ * that the launcher itself is killed a small guard process does it in its place. */
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
+#include "core/str.h"
+#include "core/vfs.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#define AT_LEAST_NS                                                                                \
-    50000000u /* two signals closer than this are one: `timeout` sends to the process and to its   \
-                 group */
-#define GIVE_UP_NS 1900000000u /* behind SIGKILL: who has not died by then waits in the kernel */
-enum { PROCESSES_MAX = 1 << 20 };
+/* two signals closer than this are one: `timeout` sends to the process and to its group */
+#define AT_LEAST_NS 50000000u
+/* after SIGKILL: a process that has not died by then waits in the kernel */
+#define GIVE_UP_NS 1900000000u
+enum { PROCESSES_MAX = 1 << 20, ENVIRONMENT_MAX = 4 << 20, SWEEPS = 20, PAUSE_US = 20000 };
 
 void lvni_launch_send(lvni_launch_run *r, int signal_number)
 {
@@ -30,7 +38,7 @@ void lvni_launch_send(lvni_launch_run *r, int signal_number)
                 kill(p->pid, signal_number);
             }
         } else if (kill(-p->pid, signal_number) != 0 && errno == ESRCH && !p->alive) {
-            p->group_alive = false; /* its number may be another's from now on */
+            p->group_alive = false; /* another may get its number from now on */
         }
     }
 }
@@ -155,7 +163,7 @@ static void begin_kill(lvni_launch_run *r, uint64_t now_ns)
     send_to_descendants(r, SIGKILL);
 }
 
-/* A second wish to end, whoever had the first, is one not to wait. */
+/* A second request to end, from whatever source, ends the waiting. */
 static void again(lvni_launch_run *r, lvni_launch_reason why, int signal_number, uint64_t now_ns)
 {
     if (why != LVNI_REASON_SIGNAL || r->phase == LVNI_PHASE_KILL ||
@@ -179,7 +187,7 @@ void lvni_launch_stop(lvni_launch_run *r, lvni_launch_reason why, int signal_num
     r->reason = why;
     r->stop_ns = r->kill_ns = now_ns;
     r->signal = why == LVNI_REASON_SIGNAL ? signal_number : 0;
-    lvni_launch_send(r, SIGCONT); /* who is stopped could not end */
+    lvni_launch_send(r, SIGCONT); /* a stopped process could not end */
     lvni_launch_send(r, signal_number);
 }
 
@@ -206,7 +214,7 @@ static void name_survivors(lvni_launch_run *r)
     }
 }
 
-/* When patience ends. Ranks that were told to stop may have something to save first, and end
+/* When SIGKILL is due. Ranks that got a signal to stop may have something to save first, and end
  * together; from the first end on the others are late. */
 static uint64_t deadline(const lvni_launch_run *r)
 {
@@ -224,7 +232,7 @@ static uint64_t deadline(const lvni_launch_run *r)
                : late_ns;
 }
 
-/* Not those that were told to end because a neighbour failed: their report is about that one. */
+/* Not those that were stopped because a neighbour failed: their report is about that one. */
 static void name_late(lvni_launch_run *r, uint64_t now_ns)
 {
     for (int i = 0; i < r->local && r->reason == LVNI_REASON_SIGNAL; i++) {
@@ -245,7 +253,7 @@ bool lvni_launch_stop_tick(lvni_launch_run *r, uint64_t now_ns)
     if (dead && send_to_descendants(r, 0) == 0) {
         return true;
     }
-    if (dead && r->phase == LVNI_PHASE_RUN) { /* a good end, but somebody is left behind */
+    if (dead && r->phase == LVNI_PHASE_RUN) { /* a good end, but processes are left behind */
         r->phase = LVNI_PHASE_STOP;
         r->stop_ns = now_ns;
     }
@@ -264,4 +272,112 @@ bool lvni_launch_stop_tick(lvni_launch_run *r, uint64_t now_ns)
         }
     }
     return false;
+}
+
+/* ---- the guard ----
+ * When the launcher is killed, by a person or by the kernel for lack of memory, its ranks die with
+ * it (PR_SET_PDEATHSIG), but not what they started. The guard holds the end of a pipe, and when the
+ * launcher ends without ending it, it kills every process that carries the mark of this launcher in
+ * its environment. The mark holds the run's id and a random number: the next run in the same
+ * folder, under the same name too, may have begun by then. */
+
+/* Is the mark among the variables in /proc/PID/environ? */
+static bool carries(pid_t pid, const char *mark)
+{
+    char path[64];
+    char *data;
+    size_t bytes;
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    if (lvni_core_file_read(path, ENVIRONMENT_MAX, &data, &bytes) != LVN_OK) {
+        return false;
+    }
+    bool found = false;
+    for (size_t at = 0; at < bytes && !found; at += strlen(data + at) + 1) {
+        found = strcmp(data + at, mark) == 0;
+    }
+    lvni_core_free(data);
+    return found;
+}
+
+static int kill_marked(const char *mark)
+{
+    int n = 0;
+    DIR *d = opendir("/proc");
+    for (const struct dirent *e = NULL; d != NULL && (e = readdir(d)) != NULL;) {
+        const pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
+        if (pid > 0 && pid != getpid() && carries(pid, mark)) {
+            n++;
+            kill(pid, SIGKILL);
+        }
+    }
+    if (d != NULL) {
+        closedir(d);
+    }
+    return n;
+}
+
+/* Keeps nothing open, so that readers of the launcher's output see its end; not in the group of a
+ * terminal. */
+static void guard(int from, const char *mark)
+{
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    setpgid(0, 0);
+    prctl(PR_SET_NAME, "lvn-guard");
+    if (dup2(from, 0) == 0) {
+        close_range(1, ~0u, 0);
+    }
+    char byte;
+    ssize_t n;
+    do {
+        n = read(0, &byte, 1);
+    } while (n < 0 && errno == EINTR);
+    for (int i = 0; i < SWEEPS && kill_marked(mark) > 0; i++) {
+        usleep(PAUSE_US);
+    }
+    _exit(LVNI_EXIT_OK);
+}
+
+lvn_status lvni_launch_guard_start(lvni_launch_run *r)
+{
+    int ends[2];
+    uint64_t own;
+    if (getrandom(&own, sizeof own, 0) != (ssize_t)sizeof own) {
+        LVN_FAIL(LVN_ERR_INTERNAL, "the system gives no random numbers: %s", strerror(errno));
+    }
+    snprintf(r->launch_id, sizeof r->launch_id, "%s-%016llx", r->run_id, (unsigned long long)own);
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        LVN_FAIL(LVN_ERR_IO, "no pipe: %s (ulimit -n)", strerror(errno));
+    }
+    lvni_core_str mark = {0};
+    lvni_core_str_printf(&mark, "LEVIN_LAUNCH_ID=%s", r->launch_id);
+    lvn_status s = lvni_core_str_status(&mark);
+    r->guard = s == LVN_OK ? fork() : -1;
+    if (r->guard == 0) {
+        close(ends[1]);
+        guard(ends[0], lvni_core_str_text(&mark));
+    }
+    if (s == LVN_OK && r->guard < 0) {
+        s = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__,
+                          "no process could be started: %s (ulimit -u, pids.max of the container)",
+                          strerror(errno));
+    }
+    r->guard_fd = ends[1];
+    close(ends[0]);
+    lvni_core_str_free(&mark);
+    return s;
+}
+
+void lvni_launch_guard_end(lvni_launch_run *r)
+{
+    if (r->guard > 0) {
+        kill(r->guard, SIGKILL);
+        waitpid(r->guard, NULL, 0);
+    }
+    if (r->guard_fd >= 0) {
+        close(r->guard_fd);
+    }
+    r->guard = 0;
+    r->guard_fd = -1;
 }

@@ -1,15 +1,59 @@
-/* One output of one process: from its pipe into its log file, and line by line with a prefix to
- * where it is shown. */
+/* Output of the ranks. A stream is one output of one process: from its pipe into its log file, and
+ * line by line with a prefix to a sink. A sink is where lines are shown, the launcher's standard
+ * output or error: what a slow reader does not take is kept, in memory first and then in a file
+ * without a name, so that a terminal that stands still delays neither the processes nor their log
+ * files. Only when memory and disk are full is the reader given up. */
 #ifndef LEVIN_LAUNCH_LAUNCH_STREAM_H
 #define LEVIN_LAUNCH_LAUNCH_STREAM_H
 
 #include "core/str.h"
-#include "launch/launch_sink.h"
+
+enum { LVNI_SINK_OWN = 1 << 30 }; /* the launcher, as owner */
+
+typedef struct lvni_launch_sink {
+    int fd;      /* to write to: a duplicate of its own, which never blocks where that can be had */
+    int owner;   /* stream whose unfinished line is last; -1: the next byte begins a line */
+    bool gone;   /* the reader is gone, or what it did not read could not be kept */
+    bool blocks; /* a write may block: only after poll, and little at a time */
+    bool socket;
+    char *data; /* kept bytes: data[at..n), then those of the spill file from spill_at on */
+    size_t at, n, room;
+    int spill_fd; /* -1: none yet */
+    int64_t spill_at, spill_end;
+    const char *spill_dir; /* borrowed; NULL: the folder of temporary files */
+    /* the row that rank 0 rewrites on its terminal: others' lines go above it; empty: none */
+    lvni_core_str status;
+    int status_id; /* stream of that row; as owner */
+    bool covered;  /* it is erased for a line that is not yet finished */
+} lvni_launch_sink;
+
+void lvni_launch_sink_open(lvni_launch_sink *s, int fd, const char *spill_dir);
+void lvni_launch_sink_close(lvni_launch_sink *s);
+/* Appends; never waits for the reader. */
+void lvni_launch_sink_put(lvni_launch_sink *s, const char *bytes, size_t n);
+/* Around a line of `id`: makes room for it at the start of a row, and shows the status row
+ * again. */
+void lvni_launch_sink_begin(lvni_launch_sink *s, int id);
+void lvni_launch_sink_finish(lvni_launch_sink *s);
+/* What stands in the row of `id` now; ends with '\r' when the cursor is at its beginning. Empty:
+ * nothing. */
+void lvni_launch_sink_set_status(lvni_launch_sink *s, int id, const char *prefix, const char *text,
+                                 bool returned);
+/* Erases the row, until it is set again: the window has another size, or the process is gone. */
+void lvni_launch_sink_drop_status(lvni_launch_sink *s);
+/* The terminal has printed ^C for a key: that gets a line of its own. False: this is not a
+ * terminal. */
+bool lvni_launch_sink_interrupted(lvni_launch_sink *s);
+/* A whole line of the launcher's own; ends an unfinished one of a process first. */
+void lvni_launch_sink_line(lvni_launch_sink *s, const char *text);
+/* Writes what can be written without waiting. */
+void lvni_launch_sink_flush(lvni_launch_sink *s);
+bool lvni_launch_sink_is_empty(const lvni_launch_sink *s);
 
 enum { LVNI_STREAM_PIECE = 64 << 10 }; /* a line longer than this, with its prefix, is cut */
 
 typedef struct lvni_launch_stream {
-    int id;                 /* who stands in lvni_launch_sink.owner */
+    int id;                 /* its value of lvni_launch_sink.owner */
     int fd;                 /* the pipe's end to read from; -1: at its end */
     int log_fd;             /* -1: no file */
     lvni_launch_sink *sink; /* borrowed; NULL: not shown */

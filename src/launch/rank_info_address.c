@@ -2,9 +2,10 @@
  * rendezvous; and whether that address is one of this host's. The check runs on the store's host,
  * so that a wrong one is reported at once and not by the time-out of all others; where all ranks
  * are on one node, on each of them (rank_info.h). */
+#include "launch/rank_info_impl.h"
+
 #include "core/alloc.h"
 #include "core/machine.h"
-#include "launch/rank_info_impl.h"
 
 #include <ifaddrs.h>
 #include <netdb.h>

@@ -1,10 +1,11 @@
 /* Slurm: what the job is, which rank a task is in its step, and what slurm.conf contains about
  * authentication. The step's variables come first: those of the job are inherited unchanged by
  * steps on fewer nodes, and the shell of a batch script has a task number without being a task. */
+#include "launch/rank_info_impl.h"
+
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "launch/env_vars.h"
-#include "launch/rank_info_impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -9,11 +9,10 @@
 
 #include "core/alloc.h"
 #include "core/vfs.h"
+#include "launch/env_vars.h"
 #include "launch/launch.h"
 #include "launch/launch_machine.h"
 #include "launch/launch_options.h"
-#include "launch/launch_pattern.h"
-#include "launch/env_vars.h"
 
 #include <ftw.h>
 #include <stdio.h>

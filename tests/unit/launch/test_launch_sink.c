@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "launch/launch_sink.h"
+#include "launch/launch_stream.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * claims is true. */
 #include "core/config_impl.h"
 #include "launch/launch.h"
-#include "launch/launch_program.h"
+#include "launch/launch_options.h"
 #include "recipes/classify.h"
 
 #include <ctype.h>
