@@ -1,6 +1,6 @@
-/* Slots and layers of the configuration (config.h); config_get.c has the getters, config_unknown.c
- * what a key may mean. Who writes what: config_arguments.c the command
- * line, config_yaml.c the files, config_write.c the saved forms. */
+/* The slots of a configuration (config.h): finding them, loading defaults, assigning values by
+ * layer, and the checks after the last layer. The layers are read by config_arguments.c and
+ * config_yaml.c; values are read and written out by config_values.c. */
 #include "core/config_impl.h"
 
 #include "core/alloc.h"
@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- finding keys ---- */
 
@@ -54,7 +55,7 @@ static lvn_status resolve_alias(const lvni_core_config *config, lvni_core_slot *
 {
     const lvni_core_slot *other = lvni_core_config_find(config, slot->row->alias_of);
     if (other == NULL || other->row->alias_of != NULL) {
-        LVN_FAIL(LVN_ERR_INTERNAL, "option table: `%s` is an alias of `%s`, which is no row",
+        LVN_FAIL(LVN_ERR_INTERNAL, "option table: `%s` is an alias of `%s`, which is not a row",
                  slot->row->name, slot->row->alias_of);
     }
     slot->target = other->row;
@@ -196,8 +197,8 @@ static lvn_status store(lvni_core_slot *slot, const lvni_core_assignment *a, lvn
     return LVN_OK;
 }
 
-/* "weights=$FILE" with a variable that is not set: to go on without would be another run than the
- * one that was asked for. What the program writes itself says null where there is none. */
+/* "weights=$FILE" with an unset variable: training without would not be the requested run. What the
+ * program writes itself has null where there is no path. */
 static lvn_status check_path(const lvni_core_option *row, const lvni_core_assignment *a)
 {
     const bool given = a->layer == LVNI_LAYER_ARGUMENTS || a->layer == LVNI_LAYER_FILE ||
@@ -210,8 +211,8 @@ static lvn_status check_path(const lvni_core_option *row, const lvni_core_assign
     if (row->type != LVNI_OPT_PATH || a->back || !given || *text != '\0') {
         return LVN_OK;
     }
-    LVN_FAIL(LVN_ERR_USAGE, "`%.80s`: the path is empty; give one, or leave the key out  (%s)",
-             a->key, a->origin);
+    LVN_FAIL(LVN_ERR_USAGE, "`%.80s`: the path is empty; give one, or omit the key  (%s)", a->key,
+             a->origin);
 }
 
 lvn_status lvni_core_config_assign(lvni_core_config *config, const lvni_core_assignment *a)
@@ -247,19 +248,25 @@ lvn_status lvni_core_config_set(lvni_core_config *config, const char *name, cons
                                                                    .origin = origin});
 }
 
-/* ---- what a later version brings ---- */
+/* ---- checks after the last layer ---- */
 
-static lvn_status check_later_key(const lvni_core_slot *slot)
+static lvn_status is_default(const lvni_core_slot *slot, bool *same)
 {
-    if ((slot->row->flags & LVNI_OPT_LATER) == 0) {
-        return LVN_OK;
-    }
     lvni_core_value usual;
     LVN_TRY(lvni_core_option_parse(slot->row,
                                    slot->row->fallback != NULL ? slot->row->fallback : "", false,
                                    "default", &usual));
-    const bool same = lvni_core_value_equal(slot->row, &slot->value, &usual);
+    *same = lvni_core_value_equal(slot->row, &slot->value, &usual);
     lvni_core_value_free(&usual);
+    return LVN_OK;
+}
+
+static lvn_status check_later_key(const lvni_core_slot *slot)
+{
+    bool same = true;
+    if ((slot->row->flags & LVNI_OPT_LATER) != 0) {
+        LVN_TRY(is_default(slot, &same));
+    }
     return same ? LVN_OK : lvni_core_option_fail_later(slot->row, &slot->value, slot->origin);
 }
 
@@ -279,4 +286,163 @@ lvn_status lvni_core_config_finish(const lvni_core_config *config)
         }
     }
     return LVN_OK;
+}
+
+/* ---- values without effect, because the row's .needs (option.h) are not met ---- */
+
+/* Neither unset, off, zero nor empty. */
+static bool is_on(const lvni_core_slot *slot)
+{
+    const lvni_core_value *v = &slot->value;
+    switch (slot->row->type) {
+    case LVNI_OPT_BOOL: return v->set && v->b;
+    case LVNI_OPT_INT: return v->set && v->i != 0;
+    case LVNI_OPT_FLOAT: return v->set && v->f != 0.0;
+    case LVNI_OPT_INT_LIST:
+    case LVNI_OPT_FLOAT_LIST:
+    case LVNI_OPT_STRING_LIST: return v->set && v->n > 0;
+    default: return v->set && v->text != NULL && v->text[0] != '\0';
+    }
+}
+
+/* `auto`: the value is not known yet. */
+static bool is_open(const lvni_core_slot *slot)
+{
+    return !slot->value.set && (slot->row->flags & LVNI_OPT_AUTO) != 0;
+}
+
+static lvn_status find_needed(const lvni_core_config *config, const lvni_core_option *row,
+                              const char *key, size_t n, const lvni_core_slot **out)
+{
+    char name[80];
+    snprintf(name, sizeof name, "%.*s", (int)n, key);
+    *out = lvni_core_config_find(config, name);
+    if (*out == NULL || (*out)->row->alias_of != NULL) {
+        LVN_FAIL(LVN_ERR_INTERNAL,
+                 "option table: `%s` needs `%s`, which is not a row of this command", row->name,
+                 name);
+    }
+    return LVN_OK;
+}
+
+/* Is `text` one of the choices "a|b|c" (n bytes)? */
+static bool has_choice(const char *choices, size_t n, const char *text)
+{
+    const size_t length = strlen(text);
+    for (const char *p = choices; p < choices + n;) {
+        const size_t here = strcspn(p, "|&");
+        if (here == length && strncasecmp(p, text, length) == 0) {
+            return true;
+        }
+        p += here + 1;
+    }
+    return false;
+}
+
+/* "optim.name=sgd|lars" */
+static lvn_status check_value(const lvni_core_config *config, const lvni_core_option *row,
+                              const char *term, size_t n, lvni_core_str *missing)
+{
+    const size_t key = strcspn(term, "=");
+    const lvni_core_slot *other;
+    LVN_TRY(find_needed(config, row, term, key, &other));
+    const char *text = other->value.text;
+    if (!other->value.set || text == NULL || has_choice(term + key + 1, n - key - 1, text)) {
+        return LVN_OK;
+    }
+    lvni_core_str_printf(missing, "with %s=%s; it is for %s=", other->row->name, text,
+                         other->row->name);
+    for (const char *p = term + key + 1; p < term + n; p++) {
+        lvni_core_str_append_n(missing, *p == '|' ? " or " : p, *p == '|' ? 4 : 1);
+    }
+    return LVN_OK;
+}
+
+/* "ema.decay", or "augment.hue|augment.contrast": one of them is on. */
+static lvn_status check_on(const lvni_core_config *config, const lvni_core_option *row,
+                           const char *term, size_t n, lvni_core_str *missing)
+{
+    bool several = false;
+    for (const char *p = term; p < term + n;) {
+        const size_t length = strcspn(p, "|&");
+        const lvni_core_slot *other;
+        LVN_TRY(find_needed(config, row, p, length, &other));
+        if (is_on(other) || is_open(other)) {
+            return LVN_OK;
+        }
+        several = several || p + length < term + n;
+        p += length + 1;
+    }
+    lvni_core_str_append(missing, several ? "without one of " : "without ");
+    for (const char *p = term; p < term + n; p++) {
+        lvni_core_str_append_n(missing, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
+    }
+    return LVN_OK;
+}
+
+/* The first term of row->needs that does not hold, as a piece of a sentence; nothing: all do. */
+static lvn_status find_missing(const lvni_core_config *config, const lvni_core_option *row,
+                               lvni_core_str *missing)
+{
+    for (const char *term = row->needs; *term != '\0' && missing->len == 0;) {
+        const size_t n = strcspn(term, "&");
+        const bool has_value = memchr(term, '=', n) != NULL;
+        LVN_TRY(has_value ? check_value(config, row, term, n, missing)
+                          : check_on(config, row, term, n, missing));
+        term += n + (term[n] == '&' ? 1 : 0);
+    }
+    return lvni_core_str_status(missing);
+}
+
+/* Switched off by its value: what the row would do is not done, as asked. */
+static bool is_off(const lvni_core_slot *slot)
+{
+    return !is_on(slot) && (slot->row->flags & LVNI_OPT_ZERO_IS_ON) == 0;
+}
+
+static lvn_status fail_no_effect(const lvni_core_slot *slot, const char *why)
+{
+    return lvni_core_option_fail(slot->row, &slot->value, slot->origin, "this has no effect %s",
+                                 why);
+}
+
+static lvn_status check_slot(const lvni_core_config *config, const lvni_core_slot *slot,
+                             lvni_core_str *warnings)
+{
+    bool same;
+    lvni_core_str missing = {0};
+    LVN_TRY(is_default(slot, &same));
+    lvn_status s = same || is_off(slot) ? LVN_OK : find_missing(config, slot->row, &missing);
+    if (s == LVN_OK && missing.len > 0 && slot->layer == LVNI_LAYER_ARGUMENTS) {
+        s = fail_no_effect(slot, lvni_core_str_text(&missing));
+    } else if (s == LVN_OK && missing.len > 0) {
+        lvni_core_str_printf(warnings, "%s %s: this has no effect %s  (%s)\n", slot->row->name,
+                             slot->value.text, lvni_core_str_text(&missing), slot->origin);
+    }
+    lvni_core_str_free(&missing);
+    return s;
+}
+
+lvn_status lvni_core_config_check_needs(const lvni_core_config *config, lvni_core_str *warnings)
+{
+    for (size_t i = 0; i < config->n; i++) {
+        const lvni_core_slot *slot = &config->slots[i];
+        const bool asked = slot->layer == LVNI_LAYER_ARGUMENTS || slot->layer == LVNI_LAYER_FILE;
+        if (asked && slot->row->needs != NULL && slot->value.set) {
+            LVN_TRY(check_slot(config, slot, warnings));
+        }
+    }
+    return lvni_core_str_status(warnings);
+}
+
+lvn_status lvni_core_config_no_effect(const lvni_core_config *config, const char *name,
+                                      const char *why)
+{
+    const lvni_core_slot *slot = lvni_core_config_find(config, name);
+    bool same;
+    if (slot == NULL || slot->layer != LVNI_LAYER_ARGUMENTS) {
+        return LVN_OK;
+    }
+    LVN_TRY(is_default(slot, &same));
+    return same ? LVN_OK : fail_no_effect(slot, why);
 }

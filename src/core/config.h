@@ -1,7 +1,7 @@
 /* The configuration of a run: option rows (option.h) with a value and the place it came from.
  * Filled from layers, the later in this list winning whatever the order of the calls: defaults of
- * the rows, defaults of the job, a saved configuration (resume), YAML files, words of the command
- * line, values resolved by the program. */
+ * the rows, defaults of the job, a saved configuration (resume), YAML files, arguments, values
+ * resolved by the program. */
 #ifndef LEVIN_CORE_CONFIG_H
 #define LEVIN_CORE_CONFIG_H
 
@@ -30,16 +30,17 @@ void lvni_core_config_set_help(lvni_core_config *config, const char *command);
 
 /* Layers. Each value that cannot be read is LVN_ERR_USAGE with key, value, what is expected, and
  * the place. */
-/* "max_epochs=20 optim=adamw": words between blanks; quotes and brackets keep blanks. job may be
- * NULL. */
+/* "max_epochs=20 optim=adamw": arguments between blanks; quotes and brackets keep blanks. job may
+ * be NULL. */
 lvn_status lvni_core_config_load_job(lvni_core_config *config, const char *job);
-/* Words key=value, --key=value, --key value, --flag, ~key (back to the default), and config=FILE,
- * --config FILE (YAML files, read before the other words count; needs a row "config"). */
+/* Arguments key=value, --key=value, --key value, --flag, ~key (back to the default), and
+ * config=FILE,
+ * --config FILE (YAML files, read before the other arguments count; needs a row "config"). */
 lvn_status lvni_core_config_load_arguments(lvni_core_config *config, int n,
-                                           const char *const *words);
-/* How many of the n words the option at words[0] takes (1 or 2); 0: it is none of this command's.
- * *name: the row that it sets, NULL: none; *text: its value, NULL: none is given. Borrowed. */
-int lvni_core_config_arguments_of(const lvni_core_config *config, int n, const char *const *words,
+                                           const char *const *args);
+/* How many of the n arguments the option at args[0] takes (1 or 2); 0: this command has no such
+ * key. *name: the row that it sets, NULL: none; *text: its value, NULL: none is given. Borrowed. */
+int lvni_core_config_arguments_of(const lvni_core_config *config, int n, const char *const *args,
                                   const char **name, const char **text);
 /* The row that a user's key sets, by its name, an alias or a foreign name; NULL: none. */
 const lvni_core_option *lvni_core_config_row(const lvni_core_config *config, const char *key);
@@ -86,7 +87,7 @@ const char *const *lvni_core_config_str_list(const lvni_core_config *config, con
 bool lvni_core_config_has(const lvni_core_config *config, const char *name);
 /* a switch that is there and on (never aborts) */
 bool lvni_core_config_is_on(const lvni_core_config *config, const char *name);
-/* a switch that somebody has set: 0 or 1; else -1 (never aborts) */
+/* a switch that has been set: 0 or 1; else -1 (never aborts) */
 int lvni_core_config_switch(const lvni_core_config *config, const char *name);
 bool lvni_core_config_is_set(const lvni_core_config *config,
                              const char *name); /* it has a value (not auto, not null) */
@@ -95,14 +96,14 @@ lvni_core_layer lvni_core_config_layer(const lvni_core_config *config, const cha
  * Borrowed. */
 const char *lvni_core_config_origin(const lvni_core_config *config, const char *name);
 /* The key as it was written, which may be an alias ("gpus" of "devices"); the name itself where
- * nobody wrote it. Borrowed. */
+ * it was not written. Borrowed. */
 const char *lvni_core_config_spelled(const lvni_core_config *config, const char *name);
 
 /* The configuration as it is now, without rows that are not saved: YAML with dotted keys that
  * config=FILE reads back to the same values; and one JSON object of the same keys. */
 lvn_status lvni_core_config_write_yaml(const lvni_core_config *config, lvni_core_str *out);
 lvn_status lvni_core_config_to_json(const lvni_core_config *config, lvni_core_str *out);
-/* The lines of that YAML, with paths as somebody gave them: equal on ranks in different
+/* The lines of that YAML, with paths as they were given: equal on ranks in different
  * directories. */
 lvn_status lvni_core_config_write_as_given(const lvni_core_config *config, lvni_core_str *out);
 

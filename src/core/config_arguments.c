@@ -1,4 +1,5 @@
-/* The command line's words and the defaults of a job (config.h). */
+/* The arguments of a command line and the defaults of a job, which have the same form (config.h):
+ * key=value, --key value, --flag, ~key and short options of other trainers. */
 #include "core/config_impl.h"
 
 #include "core/alloc.h"
@@ -7,16 +8,16 @@
 #include <string.h>
 #include <strings.h>
 
-enum { WORDS_MAX = 4096, KEY_MAX = 128 };
+enum { ARGUMENTS_MAX = 4096, KEY_MAX = 128 };
 static const char command_line[] = "command line";
 
-/* One word, or two for "--key value". */
-typedef struct word_pair {
+/* One argument, or two for "--key value". */
+typedef struct setting {
     char key[KEY_MAX];
     const char *text;
     bool back;
-    int used; /* words eaten */
-} word_pair;
+    int used; /* arguments */
+} setting;
 
 static bool is_flag(const lvni_core_config *config, const char *key)
 {
@@ -24,61 +25,61 @@ static bool is_flag(const lvni_core_config *config, const char *key)
     return slot != NULL && slot->row->type == LVNI_OPT_BOOL;
 }
 
-static bool is_bool_word(const char *word)
+static bool is_bool_text(const char *text)
 {
-    static const char words[] = "true|false|yes|no|on|off|1|0";
-    return lvni_core_option_choice_index(words, word, strlen(word)) >= 0;
+    static const char choices[] = "true|false|yes|no|on|off|1|0";
+    return lvni_core_option_choice_index(choices, text, strlen(text)) >= 0;
 }
 
-/* ---- the parts of a word ---- */
+/* ---- the parts of an argument ---- */
 
-typedef struct word_parts {
+typedef struct argument_parts {
     const char *key;
     size_t n;         /* bytes of the key */
     const char *text; /* behind `=`; NULL: there is none */
-    bool dashes;      /* "--key": the value may be the next word */
+    bool dashes;      /* "--key": the value may be the next argument */
     bool back;        /* "~key" */
-} word_parts;
+} argument_parts;
 
 /* "-b", "-b=64", "-b64": short options of other trainers. */
-static bool split_short(const lvni_core_config *config, const char *word, word_parts *out)
+static bool split_short(const lvni_core_config *config, const char *arg, argument_parts *out)
 {
     char name[KEY_MAX];
-    const char *equals = strchr(word, '=');
-    if (word[0] != '-' || !isalpha((unsigned char)word[1])) {
+    const char *equals = strchr(arg, '=');
+    if (arg[0] != '-' || !isalpha((unsigned char)arg[1])) {
         return false;
     }
-    *out = (word_parts){.key = word, .dashes = true, .text = equals != NULL ? equals + 1 : NULL};
-    out->n = equals != NULL ? (size_t)(equals - word) : strlen(word);
-    snprintf(name, sizeof name, "%.*s", (int)out->n, word);
+    *out = (argument_parts){.key = arg, .dashes = true, .text = equals != NULL ? equals + 1 : NULL};
+    out->n = equals != NULL ? (size_t)(equals - arg) : strlen(arg);
+    snprintf(name, sizeof name, "%.*s", (int)out->n, arg);
     if (out->n < sizeof name && lvni_core_config_foreign(config, name) != NULL) {
         return true;
     }
-    snprintf(name, sizeof name, "%.2s", word);
+    snprintf(name, sizeof name, "%.2s", arg);
     out->n = 2;
-    out->text = word + 2;
-    return isdigit((unsigned char)word[2]) && lvni_core_config_foreign(config, name) != NULL;
+    out->text = arg + 2;
+    return isdigit((unsigned char)arg[2]) && lvni_core_config_foreign(config, name) != NULL;
 }
 
-static void split_parts(const lvni_core_config *config, const char *word, word_parts *out)
+static void split_parts(const lvni_core_config *config, const char *arg, argument_parts *out)
 {
-    if (split_short(config, word, out)) {
+    if (split_short(config, arg, out)) {
         return;
     }
-    *out = (word_parts){.key = word, .dashes = strncmp(word, "--", 2) == 0, .back = *word == '~'};
-    const bool two = out->dashes || strncmp(word, "++", 2) == 0;
-    out->key += two ? 2 : *word == '+' || *word == '~' ? 1 : 0;
+    *out = (argument_parts){.key = arg, .dashes = strncmp(arg, "--", 2) == 0, .back = *arg == '~'};
+    const bool two = out->dashes || strncmp(arg, "++", 2) == 0;
+    out->key += two ? 2 : *arg == '+' || *arg == '~' ? 1 : 0;
     const char *equals = strchr(out->key, '=');
     out->n = equals != NULL ? (size_t)(equals - out->key) : strlen(out->key);
     out->text = equals != NULL ? equals + 1 : NULL;
 }
 
 /* "--key value" and "--flag". */
-static lvn_status split_dashes(const lvni_core_config *config, int left, const char *const *words,
-                               const char *origin, word_pair *out)
+static lvn_status split_dashes(const lvni_core_config *config, int left, const char *const *args,
+                               const char *origin, setting *out)
 {
-    const char *next = left > 1 ? words[1] : NULL;
-    if (is_flag(config, out->key) && (next == NULL || !is_bool_word(next))) {
+    const char *next = left > 1 ? args[1] : NULL;
+    if (is_flag(config, out->key) && (next == NULL || !is_bool_text(next))) {
         out->text = "true";
         return LVN_OK;
     }
@@ -86,7 +87,7 @@ static lvn_status split_dashes(const lvni_core_config *config, int left, const c
         return lvni_core_config_unknown(config, out->key, origin);
     }
     if (next == NULL || strncmp(next, "--", 2) == 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "`%.80s` needs a value: %.80s=VALUE  (%s)", words[0], out->key,
+        LVN_FAIL(LVN_ERR_USAGE, "`%.80s` needs a value: %.80s=VALUE  (%s)", args[0], out->key,
                  origin);
     }
     out->text = next;
@@ -94,35 +95,35 @@ static lvn_status split_dashes(const lvni_core_config *config, int left, const c
     return LVN_OK;
 }
 
-static lvn_status split_word(const lvni_core_config *config, int left, const char *const *words,
-                             const char *origin, word_pair *out)
+static lvn_status split_argument(const lvni_core_config *config, int left, const char *const *args,
+                                 const char *origin, setting *out)
 {
-    word_parts p;
-    split_parts(config, words[0], &p);
-    *out = (word_pair){.back = p.back, .used = 1, .text = ""};
+    argument_parts p;
+    split_parts(config, args[0], &p);
+    *out = (setting){.back = p.back, .used = 1, .text = ""};
     if (p.n == 0 || (p.text == NULL && !p.dashes && !p.back)) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "`%.80s` is not understood: words are key=value or --key value  (%s)", words[0],
+                 "`%.80s` is not understood: arguments are key=value or --key value  (%s)", args[0],
                  origin);
     }
     if (p.n >= KEY_MAX) {
-        LVN_FAIL(LVN_ERR_USAGE, "the key of `%.80s...` is longer than any known one  (%s)",
-                 words[0], origin);
+        LVN_FAIL(LVN_ERR_USAGE, "the key of `%.80s...` is longer than any known key  (%s)", args[0],
+                 origin);
     }
     memcpy(out->key, p.key, p.n);
     if (p.text != NULL) {
         out->text = p.text;
         return LVN_OK;
     }
-    return out->back ? LVN_OK : split_dashes(config, left, words, origin, out);
+    return out->back ? LVN_OK : split_dashes(config, left, args, origin, out);
 }
 
-int lvni_core_config_arguments_of(const lvni_core_config *config, int n, const char *const *words,
+int lvni_core_config_arguments_of(const lvni_core_config *config, int n, const char *const *args,
                                   const char **name, const char **text)
 {
-    word_parts p;
+    argument_parts p;
     char key[KEY_MAX];
-    split_parts(config, words[0], &p);
+    split_parts(config, args[0], &p);
     snprintf(key, sizeof key, "%.*s", (int)p.n, p.key);
     const lvni_core_slot *slot =
         p.n > 0 && p.n < sizeof key ? lvni_core_config_target(config, key) : NULL;
@@ -131,24 +132,24 @@ int lvni_core_config_arguments_of(const lvni_core_config *config, int n, const c
     if (slot == NULL || (p.text == NULL && !p.dashes && !p.back)) {
         return 0;
     }
-    const char *next = n > 1 ? words[1] : NULL;
+    const char *next = n > 1 ? args[1] : NULL;
     const bool two = p.text == NULL && p.dashes && next != NULL &&
-                     (slot->row->type != LVNI_OPT_BOOL || is_bool_word(next));
+                     (slot->row->type != LVNI_OPT_BOOL || is_bool_text(next));
     *text = two ? next : p.text;
     return two ? 2 : 1;
 }
 
 static lvn_status load_all(lvni_core_config *config, lvni_core_layer layer, int n,
-                           const char *const *words, const char *origin)
+                           const char *const *args, const char *origin)
 {
     const int source = ++config->sources;
     for (int i = 0; i < n;) {
-        word_pair pair;
-        LVN_TRY(split_word(config, n - i, words + i, origin, &pair));
-        i += pair.used;
-        LVN_TRY(lvni_core_config_assign(config, &(lvni_core_assignment){.key = pair.key,
-                                                                        .text = pair.text,
-                                                                        .back = pair.back,
+        setting s;
+        LVN_TRY(split_argument(config, n - i, args + i, origin, &s));
+        i += s.used;
+        LVN_TRY(lvni_core_config_assign(config, &(lvni_core_assignment){.key = s.key,
+                                                                        .text = s.text,
+                                                                        .back = s.back,
                                                                         .layer = layer,
                                                                         .source = source,
                                                                         .origin = origin}));
@@ -156,34 +157,34 @@ static lvn_status load_all(lvni_core_config *config, lvni_core_layer layer, int 
     return LVN_OK;
 }
 
-/* The files first: their layer is below the words, so only the order among files matters. */
-static lvn_status load_files(lvni_core_config *config, int n, const char *const *words)
+/* The files first: their layer is below the command line's, so only the order among files matters.
+ */
+static lvn_status load_files(lvni_core_config *config, int n, const char *const *args)
 {
     for (int i = 0; i < n;) {
-        word_pair pair;
-        LVN_TRY(split_word(config, n - i, words + i, command_line, &pair));
-        i += pair.used;
-        const lvni_core_slot *slot = lvni_core_config_target(config, pair.key);
-        const bool given = !pair.back && pair.text[0] != '\0';
+        setting s;
+        LVN_TRY(split_argument(config, n - i, args + i, command_line, &s));
+        i += s.used;
+        const lvni_core_slot *slot = lvni_core_config_target(config, s.key);
+        const bool given = !s.back && s.text[0] != '\0';
         if (slot != NULL && strcmp(slot->row->name, "config") == 0 && given) {
-            LVN_TRY(lvni_core_config_load_file(config, LVNI_LAYER_FILE, pair.text));
+            LVN_TRY(lvni_core_config_load_file(config, LVNI_LAYER_FILE, s.text));
         }
     }
     return LVN_OK;
 }
 
-lvn_status lvni_core_config_load_arguments(lvni_core_config *config, int n,
-                                           const char *const *words)
+lvn_status lvni_core_config_load_arguments(lvni_core_config *config, int n, const char *const *args)
 {
-    if (n > WORDS_MAX) {
-        LVN_FAIL(LVN_ERR_USAGE, "%d words are more than the %d a command takes", n, WORDS_MAX);
+    if (n > ARGUMENTS_MAX) {
+        LVN_FAIL(LVN_ERR_USAGE, "%d arguments: a command takes at most %d", n, ARGUMENTS_MAX);
     }
-    LVN_TRY(load_files(config, n, words));
-    return load_all(config, LVNI_LAYER_ARGUMENTS, n, words, command_line);
+    LVN_TRY(load_files(config, n, args));
+    return load_all(config, LVNI_LAYER_ARGUMENTS, n, args, command_line);
 }
 
-/* The end of the word that begins at p: blanks inside quotes and brackets belong to it. */
-static char *word_end(char *p)
+/* The end of the argument that begins at p: blanks inside quotes and brackets belong to it. */
+static char *argument_end(char *p)
 {
     char quote = '\0';
     int depth = 0;
@@ -209,22 +210,22 @@ lvn_status lvni_core_config_load_job(lvni_core_config *config, const char *job)
         return LVN_OK;
     }
     char *copy = lvni_core_strdup(LVNI_TAG_CONFIG, job);
-    const char **words = lvni_core_calloc(LVNI_TAG_CONFIG, strlen(job) / 2 + 1, sizeof *words);
-    lvn_status status = copy == NULL || words == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    const char **args = lvni_core_calloc(LVNI_TAG_CONFIG, strlen(job) / 2 + 1, sizeof *args);
+    lvn_status status = copy == NULL || args == NULL ? LVN_ERR_MEMORY : LVN_OK;
     int n = 0;
     for (char *p = copy; status == LVN_OK && *p != '\0';) {
         p += strspn(p, " \t\r\n");
         if (*p != '\0') {
-            char *end = word_end(p);
-            words[n++] = p;
+            char *end = argument_end(p);
+            args[n++] = p;
             p = *end != '\0' ? end + 1 : end;
             *end = '\0';
         }
     }
     if (status == LVN_OK) {
-        status = load_all(config, LVNI_LAYER_JOB, n, words, "job");
+        status = load_all(config, LVNI_LAYER_JOB, n, args, "job");
     }
-    lvni_core_free(words);
+    lvni_core_free(args);
     lvni_core_free(copy);
     return status;
 }

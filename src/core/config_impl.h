@@ -1,15 +1,42 @@
-/* The inside of a configuration, shared by config.c, config_get.c, config_arguments.c,
- * config_yaml.c and config_write.c. */
+/* Shared by the files that make up a configuration: its slots, and the names of other trainers. */
 #ifndef LEVIN_CORE_CONFIG_IMPL_H
 #define LEVIN_CORE_CONFIG_IMPL_H
 
 #include "core/config.h"
-#include "core/foreign_keys.h"
+
+/* ---- names of other trainers ----
+ * Lightning's Trainer, timm's train.py, torchrun, Keras' fit and what scripts usually call things:
+ * each is another name of a key here, or gets a sentence with what to use. One table,
+ * foreign_table.c, asked for keys and values that no row knows. */
+
+typedef struct lvni_core_foreign {
+    /* "wd|w_decay": names; "-b": a short option; "kd_*": all that begin so; "strategy=fsdp": a
+     * value of a row here. Lower case, '_' for '-'. */
+    const char *names;
+    /* the row here that takes the same values and means the same; NULL: there is none */
+    const char *key;
+    /* without key: what to do, with the keys of here in braces: "use {max_steps}=5" */
+    const char *hint;
+} lvni_core_foreign;
+
+extern const lvni_core_foreign lvni_core_foreign_table[];
+extern const size_t lvni_core_foreign_table_n;
+
+/* Is `key` one of entry->names? Upper case and '-' count as lower case and '_'. */
+bool lvni_core_foreign_is(const lvni_core_foreign *entry, const char *key);
+/* The entry for a value that a row does not know ("strategy", "fsdp"); NULL: none. */
+const lvni_core_foreign *lvni_core_foreign_value(const char *key, const char *value);
+/* The first key in braces at or after *at; false: no more. Moves *at behind it. */
+bool lvni_core_foreign_next_key(const char **at, char *key, size_t room);
+/* The hint without its braces. */
+void lvni_core_foreign_print_hint(const lvni_core_foreign *entry, lvni_core_str *out);
+
+/* ---- slots ---- */
 
 typedef struct lvni_core_slot {
     const lvni_core_option *row;
     const lvni_core_option *target; /* the row itself, or the one it is an alias of */
-    lvni_core_value value;          /* rows that are no aliases only, as all below */
+    lvni_core_value value;          /* as all below only for rows that are not aliases */
     char *origin;
     char *spelled; /* the key as it was written */
     lvni_core_layer layer;
@@ -39,10 +66,10 @@ typedef struct lvni_core_assignment {
 lvn_status lvni_core_config_assign(lvni_core_config *config, const lvni_core_assignment *a);
 /* The slot of a key or alias, or NULL. */
 lvni_core_slot *lvni_core_config_find(const lvni_core_config *config, const char *key);
-/* The slot that a user's key sets: of an alias, or of a foreign name (foreign_keys.h), the row that
- * it means. NULL: none. */
+/* The slot that a user's key sets: of an alias, or of a foreign name, the row that it means. NULL:
+ * none. */
 lvni_core_slot *lvni_core_config_target(const lvni_core_config *config, const char *key);
-/* What the foreign table says of a key that is no row here; NULL: nothing for this command. */
+/* The foreign table's entry for a key that is not a row here; NULL: none for this command. */
 const lvni_core_foreign *lvni_core_config_foreign(const lvni_core_config *config, const char *key);
 /* Does any key begin with "prefix."? */
 bool lvni_core_config_is_prefix(const lvni_core_config *config, const char *prefix);

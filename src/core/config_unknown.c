@@ -2,11 +2,82 @@
  * a mistake, which gets the nearest name there is. Meaning comes before spelling. */
 #include "core/config_impl.h"
 
-#include "core/str.h"
-
+#include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { KEY_MAX = 128, SHORTEST = 4 }; /* shorter foreign names are near to anything */
+
+/* ---- names of other trainers ---- */
+
+static char fold(char c)
+{
+    return c == '-' ? '_' : (char)tolower((unsigned char)c);
+}
+
+/* Does the name, n bytes of the table, fit the key? A star at its end stands for anything. */
+static bool fits(const char *name, size_t n, const char *key)
+{
+    const size_t length = strlen(key);
+    const bool star = name[n - 1] == '*';
+    const size_t same = star ? n - 1 : n;
+    if (star ? length < same : length != same) {
+        return false;
+    }
+    for (size_t i = 0; i < same; i++) {
+        if (fold(name[i]) != fold(key[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool lvni_core_foreign_is(const lvni_core_foreign *entry, const char *key)
+{
+    for (const char *p = entry->names; p != NULL;) {
+        const size_t n = strcspn(p, "|");
+        if (fits(p, n, key)) {
+            return true;
+        }
+        p = p[n] == '|' ? p + n + 1 : NULL;
+    }
+    return false;
+}
+
+const lvni_core_foreign *lvni_core_foreign_value(const char *key, const char *value)
+{
+    char both[KEY_MAX];
+    if (snprintf(both, sizeof both, "%s=%s", key, value) >= (int)sizeof both) {
+        return NULL;
+    }
+    for (size_t i = 0; i < lvni_core_foreign_table_n; i++) {
+        if (lvni_core_foreign_is(&lvni_core_foreign_table[i], both)) {
+            return &lvni_core_foreign_table[i];
+        }
+    }
+    return NULL;
+}
+
+bool lvni_core_foreign_next_key(const char **at, char *key, size_t room)
+{
+    const char *open = strchr(*at, '{');
+    const char *close = open != NULL ? strchr(open, '}') : NULL;
+    if (close == NULL) {
+        return false;
+    }
+    snprintf(key, room, "%.*s", (int)(close - open - 1), open + 1);
+    *at = close + 1;
+    return true;
+}
+
+void lvni_core_foreign_print_hint(const lvni_core_foreign *entry, lvni_core_str *out)
+{
+    for (const char *p = entry->hint; *p != '\0'; p++) {
+        if (*p != '{' && *p != '}') {
+            lvni_core_str_char(out, *p);
+        }
+    }
+}
 
 /* Has this command all that the entry names? */
 static bool is_usable(const lvni_core_config *config, const lvni_core_foreign *entry)
@@ -59,11 +130,11 @@ typedef struct nearest {
     char name[KEY_MAX];
     size_t distance;                  /* SIZE_MAX: none */
     const lvni_core_option *row;      /* what the name means, or */
-    const lvni_core_foreign *foreign; /* what is said of it */
+    const lvni_core_foreign *foreign; /* the entry it is from */
 } nearest;
 
-/* "lr" is nearer to "optim.lr" than letters say: the last part of a name alone counts too, for one
- * edit. */
+/* "lr" is nearer to "optim.lr" than its letters: the last part of a name alone counts too, at the
+ * price of one edit. */
 static size_t key_distance(const char *name, const char *key)
 {
     const char *dot = strrchr(name, '.');
@@ -167,10 +238,10 @@ lvn_status lvni_core_config_unknown(const lvni_core_config *config, const char *
         LVN_FAIL(LVN_ERR_USAGE, "unknown key `%.80s`; did you mean `%s`?  (%s)", key, part, origin);
     }
     offer_foreign(config, key, &best);
-    if (best.distance < SIZE_MAX && best.row == NULL) {
+    if (best.row == NULL && best.foreign != NULL) {
         return fail_with_hint(key, best.name, best.foreign, origin);
     }
-    if (best.distance < SIZE_MAX) {
+    if (best.row != NULL) {
         const bool other = strcmp(best.name, best.row->name) != 0;
         if (other && best.foreign != NULL && key_distance(best.row->name, key) < SIZE_MAX) {
             LVN_FAIL(LVN_ERR_USAGE, "unknown key `%.80s`; did you mean `%s`?  (%s)", key,

@@ -1,5 +1,5 @@
 /* YAML (and JSON) files into a configuration (config.h): nested maps become dotted keys, sequences
- * lists. What is refused on purpose, with its line: anchors, aliases, tags, several documents,
+ * lists. Refused on purpose, with its line: anchors, aliases, tags, several documents,
  * lists of lists or maps, a key twice. Limits: 1 MiB, 16 levels, 4096 elements of a list. */
 #include "core/config_impl.h"
 
@@ -47,7 +47,7 @@ static lvn_status syntax_error(const reader *r)
              p->context != NULL ? " " : "", p->context != NULL ? p->context : "");
 }
 
-/* The next event, without the forms levin does not take. On success the caller deletes it. */
+/* The next event, without the forms levin does not accept. On success the caller deletes it. */
 static lvn_status next_event(reader *r, yaml_event_t *event)
 {
     if (!yaml_parser_parse(&r->parser, event)) {
@@ -75,8 +75,8 @@ static lvn_status next_event(reader *r, yaml_event_t *event)
         break;
     default: break;
     }
-    wrong = anchor ? "anchors and aliases (& and *) are not taken; write the value out" : wrong;
-    wrong = tag ? "tags (!name) are not taken; the option table knows the type" : wrong;
+    wrong = anchor ? "anchors and aliases (& and *) are not accepted; write the value out" : wrong;
+    wrong = tag ? "tags (!name) are not accepted; the option table knows the type" : wrong;
     if (wrong == NULL) {
         return LVN_OK;
     }
@@ -85,7 +85,7 @@ static lvn_status next_event(reader *r, yaml_event_t *event)
     return status;
 }
 
-/* A path may hold bytes that are not UTF-8, as config_write.c writes them. */
+/* A path may hold bytes that are not UTF-8, as config_values.c writes them. */
 static void unescape_path(const reader *r, yaml_event_t *event)
 {
     const lvni_core_slot *slot = lvni_core_config_find(r->config, lvni_core_str_text(&r->path));
@@ -147,7 +147,7 @@ static lvn_status read_items(reader *r, lvni_core_str *out)
         const bool end = event.type == YAML_SEQUENCE_END_EVENT;
         if (!end && event.type != YAML_SCALAR_EVENT) {
             status =
-                refuse(r, event.start_mark, "a list holds plain values only, no lists and no maps");
+                refuse(r, event.start_mark, "a list holds plain values only, not lists or maps");
         } else if (!end && n >= ITEMS_MAX) {
             status = refuse(r, event.start_mark, "the list has more than 4096 elements");
         } else if (!end) {
@@ -181,10 +181,11 @@ static lvn_status add_key(reader *r, const yaml_event_t *event, lvni_core_str *k
     char key[KEY_MAX + 2];
     const size_t n = event->data.scalar.length;
     if (strcmp(scalar_text(event), "<<") == 0) {
-        return refuse(r, event->start_mark, "merge keys (<<) are not taken; write the values out");
+        return refuse(r, event->start_mark,
+                      "merge keys (<<) are not accepted; write the values out");
     }
     if (n == 0 || n > KEY_MAX || strpbrk(scalar_text(event), "\n\r\t ") != NULL) {
-        return refuse(r, event->start_mark, "a key is one word of at most 128 letters");
+        return refuse(r, event->start_mark, "a key has at most 128 bytes and no blanks");
     }
     snprintf(key, sizeof key, "%s\n", scalar_text(event));
     for (char *p = key; *p != '\0'; p++) {
@@ -249,7 +250,7 @@ static lvn_status read_value(reader *r, int depth)
 static lvn_status read_pair(reader *r, const yaml_event_t *key, int depth, lvni_core_str *keys)
 {
     if (key->type != YAML_SCALAR_EVENT) {
-        return refuse(r, key->start_mark, "a key is a word, not a list or a map");
+        return refuse(r, key->start_mark, "a key is a name, not a list or a map");
     }
     LVN_TRY(add_key(r, key, keys));
     const size_t length = r->path.len;
@@ -328,7 +329,7 @@ lvn_status lvni_core_config_load_file(lvni_core_config *config, lvni_core_layer 
     char *text = NULL;
     size_t bytes = 0;
     lvn_status status = lvni_core_file_read(path, FILE_MAX, &text, &bytes);
-    if (status == LVN_ERR_NOT_FOUND) { /* a mistake on the command line, not in the work */
+    if (status == LVN_ERR_NOT_FOUND) { /* a mistake on the command line */
         LVN_FAIL(LVN_ERR_USAGE, "config: %s", lvn_last_error()->message);
     }
     LVN_TRY(status);

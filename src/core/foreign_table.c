@@ -1,6 +1,6 @@
-/* The table of foreign names (foreign_keys.h): one row each. Where a name has several rows, the
+/* The table of foreign names (config_impl.h): one row each. Where a name has several rows, the
  * first whose keys the command has is the answer. Names of option rows need no entry. */
-#include "core/foreign_keys.h"
+#include "core/config_impl.h"
 
 /* clang-format off */
 #define SAME(names, key) {names, key, NULL}
@@ -285,7 +285,7 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     SAME("topk|k", "top_k"),
     SAME("probs|include_probs|all_probabilities|proba", "probabilities"),
     SAME("confusion_matrix", "confusion"),
-    HINT("format|output_format", "the ending of {output}=FILE says it"),
+    HINT("format|output_format", "the ending of {output}=FILE sets it"),
     HINT("epochs|max_epochs|lr|optim|learning_rate",
          "this command trains nothing, it uses {model}; " NO_NEED),
 

@@ -1,7 +1,9 @@
-/* From text to a value of a row (option.h). Called by the configuration. */
-#include "core/option_impl.h"
+/* From text to a value of a row (option.h): scalars, lists as a user writes them, `auto` and null,
+ * quotes. Called by the configuration. The messages are in option_print.c. */
+#include "core/option.h"
 
 #include "core/alloc.h"
+#include "core/str.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -75,12 +77,12 @@ bool lvni_core_value_equal(const lvni_core_option *row, const lvni_core_value *a
     return false;
 }
 
-int lvni_core_option_choice_index(const char *words, const char *word, size_t n)
+int lvni_core_option_choice_index(const char *choices, const char *text, size_t n)
 {
     int index = 0;
-    for (const char *p = words; p != NULL; index++) {
+    for (const char *p = choices; p != NULL; index++) {
         const size_t length = strcspn(p, "|");
-        if (length == n && strncasecmp(p, word, n) == 0) {
+        if (length == n && strncasecmp(p, text, n) == 0) {
             return index;
         }
         p = p[length] == '|' ? p + length + 1 : NULL;
@@ -100,7 +102,7 @@ static bool in_range(const lvni_core_option *row, double x)
                             (range->below ? x < range->max : x <= range->max));
 }
 
-/* The word as the table writes it; it differs in upper and lower case at most. */
+/* The choice as the table writes it; it differs in case at most. */
 static void canonical_choice(const char *choices, int index, char *text)
 {
     const char *p = choices;
@@ -147,6 +149,102 @@ static bool read_float(const char *text, double *out)
     return end != text && *end == '\0' && isfinite(*out);
 }
 
+/* ---- the items of a list: [a, 'b c', "d"], with or without brackets ---- */
+
+typedef struct items {
+    const char *p, *end;
+    bool first;
+} items;
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* The text without blanks at its ends and without the brackets of a list. False: only one of the
+ * brackets is there. */
+static bool items_open(const char *text, items *it)
+{
+    const char *p = text;
+    const char *end = text + strlen(text);
+    while (is_blank(*p)) {
+        p++;
+    }
+    while (end > p && is_blank(end[-1])) {
+        end--;
+    }
+    const bool opens = p < end && *p == '[';
+    const bool closes = p < end && end[-1] == ']';
+    *it = (items){.p = opens ? p + 1 : p,
+                  .end = closes && end > p + (opens ? 1 : 0) ? end - 1 : end,
+                  .first = true};
+    return opens == closes;
+}
+
+/* Reads a text in quotes that begins at it->p: 'it''s' and "a \" b". False: it does not end. */
+static bool items_quoted(items *it, lvni_core_str *out)
+{
+    const char quote = *it->p++;
+    for (; it->p < it->end; it->p++) {
+        if (*it->p == quote && quote == '\'' && it->p + 1 < it->end && it->p[1] == quote) {
+            it->p++;
+        } else if (*it->p == quote) {
+            it->p++;
+            return true;
+        } else if (*it->p == '\\' && quote == '"' && it->p + 1 < it->end) {
+            it->p++;
+        }
+        lvni_core_str_char(out, *it->p);
+    }
+    return false;
+}
+
+/* 1: an item; 0: the end; -1: not a list. */
+static int items_next(items *it, lvni_core_str *out, bool *quoted)
+{
+    while (it->p < it->end && is_blank(*it->p)) {
+        it->p++;
+    }
+    if (it->p >= it->end) {
+        return it->first ? 0 : -1; /* a comma with nothing after it */
+    }
+    it->first = false;
+    lvni_core_str_clear(out);
+    *quoted = *it->p == '"' || *it->p == '\'';
+    if (*quoted) {
+        if (!items_quoted(it, out)) {
+            return -1;
+        }
+        while (it->p < it->end && is_blank(*it->p)) {
+            it->p++;
+        }
+    } else {
+        const char *start = it->p;
+        while (it->p < it->end && *it->p != ',' && strchr("[]{}\"", *it->p) == NULL) {
+            it->p++;
+        }
+        const char *stop = it->p;
+        while (stop > start && is_blank(stop[-1])) {
+            stop--;
+        }
+        lvni_core_str_append_n(out, start, (size_t)(stop - start));
+    }
+    if (it->p < it->end && *it->p != ',') {
+        return -1;
+    }
+    return *quoted || out->len > 0 ? 1 : -1;
+}
+
+/* Behind an item: true when a comma (and so another item) follows. */
+static bool items_more(items *it)
+{
+    if (it->p < it->end && *it->p == ',') {
+        it->p++;
+        return true;
+    }
+    return false;
+}
+
 /* ---- lists ---- */
 
 static bool store_item(const lvni_core_option *row, const char *text, bool quoted,
@@ -163,18 +261,18 @@ static bool store_item(const lvni_core_option *row, const char *text, bool quote
 }
 
 static lvn_status count_items(const lvni_core_option *row, const char *text, const char *origin,
-                              lvni_core_str *word, size_t *n)
+                              lvni_core_str *item, size_t *n)
 {
-    lvni_core_items it;
+    items it;
     bool quoted = false;
     *n = 0;
-    int got = lvni_core_items_open(text, &it) ? 1 : -1;
-    for (bool more = got == 1; more; more = got == 1 && lvni_core_items_more(&it)) {
-        got = lvni_core_items_next(&it, word, &quoted);
+    int got = items_open(text, &it) ? 1 : -1;
+    for (bool more = got == 1; more; more = got == 1 && items_more(&it)) {
+        got = items_next(&it, item, &quoted);
         *n += got == 1 ? 1 : 0;
     }
     /* first: an item that could not be stored looks like an empty one */
-    LVN_TRY(lvni_core_str_status(word));
+    LVN_TRY(lvni_core_str_status(item));
     if (got < 0 || *n > ITEMS_MAX || (row->count > 0 && *n != row->count)) {
         return lvni_core_option_expected(row, text, false, origin);
     }
@@ -197,23 +295,23 @@ static bool make_room(const lvni_core_option *row, size_t n, lvni_core_value *ou
 }
 
 static lvn_status parse_list(const lvni_core_option *row, const char *text, const char *origin,
-                             lvni_core_str *word, lvni_core_value *out)
+                             lvni_core_str *item, lvni_core_value *out)
 {
     size_t n = 0;
-    LVN_TRY(count_items(row, text, origin, word, &n));
+    LVN_TRY(count_items(row, text, origin, item, &n));
     if (!make_room(row, n, out)) {
         return LVN_ERR_MEMORY;
     }
-    lvni_core_items it;
-    (void)lvni_core_items_open(text, &it);
-    for (bool quoted = false; out->n < n; out->n++, (void)lvni_core_items_more(&it)) {
-        (void)lvni_core_items_next(&it, word, &quoted);
-        LVN_TRY(lvni_core_str_status(word));
-        if (!store_item(row, lvni_core_str_text(word), quoted, out)) {
+    items it;
+    (void)items_open(text, &it);
+    for (bool quoted = false; out->n < n; out->n++, (void)items_more(&it)) {
+        (void)items_next(&it, item, &quoted);
+        LVN_TRY(lvni_core_str_status(item));
+        if (!store_item(row, lvni_core_str_text(item), quoted, out)) {
             return lvni_core_option_expected(row, text, false, origin);
         }
         if (out->strings != NULL) {
-            out->strings[out->n] = lvni_core_strdup(LVNI_TAG_CONFIG, lvni_core_str_text(word));
+            out->strings[out->n] = lvni_core_strdup(LVNI_TAG_CONFIG, lvni_core_str_text(item));
             if (out->strings[out->n] == NULL) {
                 return LVN_ERR_MEMORY;
             }
@@ -248,7 +346,7 @@ static lvn_status parse_scalar(const lvni_core_option *row, const char *text, bo
     case LVNI_OPT_INT:
         good = !quoted && read_int(text, &out->i) && in_range(row, (double)out->i);
         break;
-    case LVNI_OPT_FLOAT: /* JSON has no word for infinity but the text "inf" */
+    case LVNI_OPT_FLOAT: /* JSON writes infinity as the text "inf" */
         good = read_float(text, &out->f) && (!quoted || isinf(out->f)) && in_range(row, out->f);
         break;
     case LVNI_OPT_CHOICE:
@@ -281,7 +379,7 @@ static bool means_unset(const lvni_core_option *row, const char *text)
     return nullable(row) && (n == 0 || lvni_core_option_choice_index("null|none|~", text, n) >= 0);
 }
 
-/* "none=single|ddp_spawn=ddp": the word a text stands for; its length in *n. */
+/* "none=single|ddp_spawn=ddp": the value a text stands for; its length in *n. */
 static const char *respell(const lvni_core_option *row, const char *text, size_t *n)
 {
     *n = strlen(text);
@@ -307,15 +405,15 @@ static char *copy_n(const char *text, size_t n)
     return copy;
 }
 
-/* A value in quotes as a whole, as job strings and copied YAML have it: key='two words'. */
+/* A value in quotes as a whole, as job strings and copied YAML have it: key='a b'. */
 static bool unquote_whole(const char *text, lvni_core_str *out)
 {
-    lvni_core_items it = {.p = text, .end = text + strlen(text)};
-    return (*text == '"' || *text == '\'') && lvni_core_items_quoted(&it, out) && it.p == it.end;
+    items it = {.p = text, .end = text + strlen(text)};
+    return (*text == '"' || *text == '\'') && items_quoted(&it, out) && it.p == it.end;
 }
 
 static lvn_status parse_clean(const lvni_core_option *row, const char *given, bool quoted,
-                              const char *origin, lvni_core_str *word, lvni_core_value *out)
+                              const char *origin, lvni_core_str *item, lvni_core_value *out)
 {
     if (!quoted && means_unset(row, given)) {
         return LVN_OK;
@@ -337,7 +435,7 @@ static lvn_status parse_clean(const lvni_core_option *row, const char *given, bo
     }
     if (row->type == LVNI_OPT_INT_LIST || row->type == LVNI_OPT_FLOAT_LIST ||
         row->type == LVNI_OPT_STRING_LIST) {
-        return parse_list(row, out->text, origin, word, out);
+        return parse_list(row, out->text, origin, item, out);
     }
     return parse_scalar(row, out->text, quoted, origin, out);
 }
@@ -356,28 +454,30 @@ lvn_status lvni_core_option_parse(const lvni_core_option *row, const char *text,
                  origin);
     }
     lvni_core_str clean = {0};
-    lvni_core_str word = {0};
+    lvni_core_str unquoted = {0};
     lvn_status status = LVN_OK;
     if (!quoted) {
         size_t n = strlen(text);
-        while (n > 0 && lvni_core_is_blank(text[n - 1])) {
+        while (n > 0 && is_blank(text[n - 1])) {
             n--;
         }
         const size_t lead = strspn(text, " \t\r\n");
         lvni_core_str_append_n(&clean, text + (lead < n ? lead : n), lead < n ? n - lead : 0);
         status = lvni_core_str_status(&clean);
-        quoted = status == LVN_OK && unquote_whole(lvni_core_str_text(&clean), &word);
+        quoted = status == LVN_OK && unquote_whole(lvni_core_str_text(&clean), &unquoted);
     }
-    const char *final = clean.data == NULL ? text : quoted ? lvni_core_str_text(&word) : clean.data;
+    const char *final = clean.data == NULL ? text
+                        : quoted           ? lvni_core_str_text(&unquoted)
+                                           : clean.data;
     if (status == LVN_OK) {
-        status = lvni_core_str_status(&word);
+        status = lvni_core_str_status(&unquoted);
     }
     lvni_core_str scratch = {0};
     if (status == LVN_OK) {
         status = parse_clean(row, final, quoted, origin, &scratch, out);
     }
     lvni_core_str_free(&clean);
-    lvni_core_str_free(&word);
+    lvni_core_str_free(&unquoted);
     lvni_core_str_free(&scratch);
     if (status != LVN_OK) {
         lvni_core_value_free(out);

@@ -75,7 +75,7 @@ typedef struct lvni_core_value {
 } lvni_core_value;
 
 struct lvni_core_option {
-    const char *name; /* "optim.lr": lower case, '_' inside words, '.' between levels */
+    const char *name; /* "optim.lr": lower case, '_' inside names, '.' between levels */
     lvni_core_option_type type;
     const char *unit;     /* "samples", "s"; NULL: none */
     const char *fallback; /* the default as text; NULL: unset */
@@ -83,7 +83,7 @@ struct lvni_core_option {
     lvni_core_option_range range;
     size_t count;        /* lists: how many elements, 0 = any number */
     const char *help;    /* one sentence */
-    const char *no_file; /* paths: "builtin:|none": beginnings of values that name no file */
+    const char *no_file; /* paths: "builtin:|none": beginnings of values that are not paths */
     unsigned flags;
     /* What a later version brings: values of this row ("bf16-mixed|16-mixed", any type), and the
      * sentence of the error, which follows "devices 2: " and also serves LVNI_OPT_LATER: "several
@@ -95,14 +95,14 @@ struct lvni_core_option {
      * off nor zero). lvni_core_config_check_needs looks at it, and passes the default and values
      * that switch the row off. */
     const char *needs;
-    const char *spellings; /* other words for values: "none=single|ddp_spawn=ddp" */
+    const char *spellings; /* other spellings of values: "none=single|ddp_spawn=ddp" */
     /* Looks at a value that was given (not at defaults), after all layers are joined; records an
      * error that names key, value, what is right and origin. lvni_core_option_fail and
      * lvni_core_option_fail_later help. */
     lvn_status (*check)(const lvni_core_option *row, const lvni_core_value *value,
                         const char *origin);
     /* This row is only another name of that one ("gpus" of "devices", "optim" of "optim.name"): all
-     * other fields but .help stay empty. */
+     * other fields except .help stay empty. */
     const char *alias_of;
 };
 
@@ -120,8 +120,8 @@ typedef struct lvni_core_option_table {
         .name = (other), .alias_of = (of)                                                          \
     }
 
-/* Reads text for a row; `quoted`: it stood in quotes, so it is text and neither number nor null nor
- * auto. On failure LVN_ERR_USAGE (or LVN_ERR_MEMORY) and *out is empty. Owner of *out: the caller
+/* Reads text for a row; `quoted`: it stood in quotes, so it is text, not a number, null or auto. On
+ * failure LVN_ERR_USAGE (or LVN_ERR_MEMORY) and *out is empty. Owner of *out: the caller
  * (lvni_core_value_free). */
 lvn_status lvni_core_option_parse(const lvni_core_option *row, const char *text, bool quoted,
                                   const char *origin, lvni_core_value *out);
@@ -129,6 +129,10 @@ void lvni_core_value_free(lvni_core_value *value); /* leaves it unset */
 bool lvni_core_value_equal(const lvni_core_option *row, const lvni_core_value *a,
                            const lvni_core_value *b);
 
+/* "batch_size `abc`: expected a whole number, at least 1 (in samples)  (config.yml:12)", as
+ * LVN_ERR_USAGE. */
+lvn_status lvni_core_option_expected(const lvni_core_option *row, const char *text, bool quoted,
+                                     const char *origin);
 /* "KEY VALUE: <sentence>  (ORIGIN)" as LVN_ERR_USAGE. */
 lvn_status lvni_core_option_fail(const lvni_core_option *row, const lvni_core_value *value,
                                  const char *origin, const char *fmt, ...) LVN_PRINTF(4, 5);
@@ -136,8 +140,8 @@ lvn_status lvni_core_option_fail(const lvni_core_option *row, const lvni_core_va
 lvn_status lvni_core_option_fail_later(const lvni_core_option *row, const lvni_core_value *value,
                                        const char *origin);
 
-/* Position of a word in "a|b|c" (case-insensitive), -1 when it is none. */
-int lvni_core_option_choice_index(const char *words, const char *word, size_t n);
+/* Position of the n bytes in "a|b|c" (case-insensitive), -1 when they are not one of these. */
+int lvni_core_option_choice_index(const char *choices, const char *text, size_t n);
 const char *lvni_core_option_type_name(lvni_core_option_type type);
 /* The help: name, type, unit, default and sentence of every row, titles between tables. */
 void lvni_core_option_print_help(const lvni_core_option_table *tables, size_t n_tables, FILE *out);

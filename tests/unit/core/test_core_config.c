@@ -104,7 +104,7 @@ static void arguments_have_several_forms(void **state)
     assert_int_equal(lvni_core_config_int(config, "seed"), -4);
     assert_message(
         words("photos", NULL, NULL),
-        "`photos` is not understood: words are key=value or --key value  (command line)");
+        "`photos` is not understood: arguments are key=value or --key value  (command line)");
     assert_message(words("--seed", NULL, NULL),
                    "`--seed` needs a value: seed=VALUE  (command line)");
     assert_message(words("--seed", "--overwrite", NULL),
@@ -379,20 +379,20 @@ static void refused_yaml_is_located(void **state)
         {"optim: {lr: 1}\noptim.lr: 2\n",
          "`optim.lr`: this file sets `optim.lr` already, by this or another name  (c.yml:2)"},
         {"seed: &a 1\n",
-         "c.yml:1:7: anchors and aliases (& and *) are not taken; write the value out"},
+         "c.yml:1:7: anchors and aliases (& and *) are not accepted; write the value out"},
         {"seed: *a\n",
-         "c.yml:1:7: anchors and aliases (& and *) are not taken; write the value out"},
+         "c.yml:1:7: anchors and aliases (& and *) are not accepted; write the value out"},
         {"seed: !!int 1\n",
-         "c.yml:1:7: tags (!name) are not taken; the option table knows the type"},
+         "c.yml:1:7: tags (!name) are not accepted; the option table knows the type"},
         {"seed: 1\n---\nseed: 2\n",
          "c.yml:2:1: a second document; one file holds one configuration"},
         {"- 1\n- 2\n", "c.yml:1:1: expected `key: value` lines"},
         {"seed\n", "c.yml:1:1: expected `key: value` lines"},
-        {"milestones: [[1]]\n", "c.yml:1:14: a list holds plain values only, no lists and no maps"},
+        {"milestones: [[1]]\n", "c.yml:1:14: a list holds plain values only, not lists or maps"},
         {"seed: {a: 1}\n", "seed: expected a value, not a map  (c.yml:1)"},
-        {"? [a]\n: 1\n", "c.yml:1:3: a key is a word, not a list or a map"},
-        {"<<: {seed: 1}\n", "c.yml:1:1: merge keys (<<) are not taken; write the values out"},
-        {"a b: 1\n", "c.yml:1:1: a key is one word of at most 128 letters"},
+        {"? [a]\n: 1\n", "c.yml:1:3: a key is a name, not a list or a map"},
+        {"<<: {seed: 1}\n", "c.yml:1:1: merge keys (<<) are not accepted; write the values out"},
+        {"a b: 1\n", "c.yml:1:1: a key has at most 128 bytes and no blanks"},
         {"title: \"a\\0b\"\n", "c.yml:1:8: a zero byte inside a value"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

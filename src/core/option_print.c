@@ -1,12 +1,14 @@
-/* What is said when a value does not fit its row (option.h). */
-#include "core/option_impl.h"
+/* The texts made of option rows (option.h): errors of values that do not fit their row, and the
+ * help. */
+#include "core/option.h"
 
-#include "core/foreign_keys.h"
-#include "core/str.h"
+#include "core/config_impl.h"
 
 #include <stdarg.h>
 #include <stdint.h>
 #include <string.h>
+
+/* ---- errors ---- */
 
 enum { SHOWN = 80 }; /* bytes of a value that a message repeats */
 
@@ -53,7 +55,7 @@ static void describe_range(const lvni_core_option_range *range, lvni_core_str *o
     }
 }
 
-/* "resnet101" is another network than resnet18, and no slip: digits say what is meant. */
+/* "resnet101" is another network than resnet18, not a misspelling: digits are meant as they are. */
 static bool same_digits(const char *a, const char *b)
 {
     static const char digits[] = "0123456789";
@@ -71,13 +73,13 @@ static const char *nearest_choice(const char *choices, const char *text, char *b
     size_t best = SIZE_MAX;
     for (const char *p = choices; p != NULL;) {
         const size_t length = strcspn(p, "|");
-        char word[64];
-        snprintf(word, sizeof word, "%.*s", (int)length, p);
-        const size_t distance = lvni_core_edit_distance(word, text);
-        if (distance < best && distance <= lvni_core_edit_limit(word, text) &&
-            same_digits(word, text)) {
+        char choice[64];
+        snprintf(choice, sizeof choice, "%.*s", (int)length, p);
+        const size_t distance = lvni_core_edit_distance(choice, text);
+        if (distance < best && distance <= lvni_core_edit_limit(choice, text) &&
+            same_digits(choice, text)) {
             best = distance;
-            snprintf(buffer, room, "%s", word);
+            snprintf(buffer, room, "%s", choice);
         }
         p = p[length] == '|' ? p + length + 1 : NULL;
     }
@@ -107,15 +109,15 @@ lvn_status lvni_core_option_expected(const lvni_core_option *row, const char *te
         return fail_foreign(row, text, entry, origin);
     }
     lvni_core_str want = {0};
-    char word[64];
+    char choice[64];
     if (row->type == LVNI_OPT_CHOICE) {
         lvni_core_str_append(&want, "one of ");
         for (const char *p = row->choices; *p != '\0'; p++) {
             lvni_core_str_append_n(&want, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
         }
-        const char *near_word = nearest_choice(row->choices, text, word, sizeof word);
-        if (near_word != NULL) {
-            lvni_core_str_printf(&want, "; did you mean `%s`?", near_word);
+        const char *nearest = nearest_choice(row->choices, text, choice, sizeof choice);
+        if (nearest != NULL) {
+            lvni_core_str_printf(&want, "; did you mean `%s`?", nearest);
         }
     } else {
         lvni_core_str_printf(&want, "%s%s", row->type == LVNI_OPT_BOOL ? "" : "a ",
@@ -141,4 +143,69 @@ lvn_status lvni_core_option_expected(const lvni_core_option *row, const char *te
     }
     lvni_core_str_free(&want);
     return status == LVN_OK ? LVN_ERR_USAGE : status;
+}
+
+/* ---- the help: what `levin help train.classify` prints ---- */
+
+/* Other names of a row, over all tables: "also: gpus, num_gpus". */
+static void print_aliases(const lvni_core_option_table *tables, size_t n_tables, const char *name,
+                          FILE *out)
+{
+    bool any = false;
+    for (size_t t = 0; t < n_tables; t++) {
+        for (size_t i = 0; i < tables[t].n; i++) {
+            const lvni_core_option *row = &tables[t].rows[i];
+            if (row->alias_of != NULL && strcmp(row->alias_of, name) == 0) {
+                fprintf(out, "%s%s", any ? ", " : "  Also: ", row->name);
+                any = true;
+            }
+        }
+    }
+    if (any) {
+        fputs(".", out);
+    }
+}
+
+static const char *default_of(const lvni_core_option *row)
+{
+    if (row->fallback != NULL && row->fallback[0] != '\0') {
+        return row->fallback;
+    }
+    return (row->flags & LVNI_OPT_AUTO) != 0 ? "auto" : "unset";
+}
+
+/* "  batch_size             whole number, samples, default 128" and below it the sentence. */
+void lvni_core_option_print_row(const lvni_core_option_table *tables, size_t n_tables,
+                                const lvni_core_option *row, FILE *out)
+{
+    fprintf(out, "  %-26s ", row->name);
+    if (row->type == LVNI_OPT_CHOICE) {
+        fputs(row->choices, out);
+    } else {
+        fputs(lvni_core_option_type_name(row->type), out);
+    }
+    if (row->unit != NULL) {
+        fprintf(out, ", %s", row->unit);
+    }
+    fprintf(out, ", default %s\n      %s", default_of(row), row->help != NULL ? row->help : "");
+    print_aliases(tables, n_tables, row->name, out);
+    if ((row->flags & LVNI_OPT_LATER) != 0) {
+        fputs("  (Other values come with a later version.)", out);
+    } else if (row->later != NULL) {
+        fprintf(out, "  (With a later version: %s.)", row->later);
+    }
+    fputc('\n', out);
+}
+
+void lvni_core_option_print_help(const lvni_core_option_table *tables, size_t n_tables, FILE *out)
+{
+    for (size_t t = 0; t < n_tables; t++) {
+        fprintf(out, "%s%s\n", t > 0 ? "\n" : "", tables[t].title);
+        for (size_t i = 0; i < tables[t].n; i++) {
+            const lvni_core_option *row = &tables[t].rows[i];
+            if (row->alias_of == NULL && (row->flags & LVNI_OPT_HIDDEN) == 0) {
+                lvni_core_option_print_row(tables, n_tables, row, out);
+            }
+        }
+    }
 }

@@ -1,13 +1,155 @@
-/* The written forms of a configuration (config.h): config.yaml of a run directory, the JSON inside
- * checkpoints, and the lines that the ranks of a run compare. All are read back by config_yaml.c to
- * the same values, the last of them only in the same directory. */
+/* Reading a configuration out (config.h): the getters, and its written forms - config.yaml of a run
+ * directory, the JSON inside checkpoints, and the lines that the ranks of a run compare. All forms
+ * are read back by config_yaml.c to the same values, the last of them only in the same directory.
+ */
 #include "core/config_impl.h"
 
 #include "core/escape.h"
 #include "core/vfs.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- getters: a question that cannot be answered is a mistake in levin and ends it ---- */
+
+_Noreturn static void mistake(const char *name, const char *what)
+{
+    fprintf(stderr, "levin: internal error: configuration key `%s`: %s\n", name, what);
+    abort();
+}
+
+static const lvni_core_slot *own_slot(const lvni_core_config *config, const char *name)
+{
+    const lvni_core_slot *slot = lvni_core_config_find(config, name);
+    if (slot == NULL) {
+        mistake(name, "no table of this command declares it");
+    }
+    if (slot->row->alias_of != NULL) {
+        mistake(name, "is an alias; ask for the row itself");
+    }
+    return slot;
+}
+
+static const lvni_core_value *typed(const lvni_core_config *config, const char *name,
+                                    lvni_core_option_type type)
+{
+    const lvni_core_slot *slot = own_slot(config, name);
+    if (slot->row->type != type) {
+        mistake(name, "has another type");
+    }
+    return &slot->value;
+}
+
+static const lvni_core_value *set_value(const lvni_core_config *config, const char *name,
+                                        lvni_core_option_type type)
+{
+    const lvni_core_value *value = typed(config, name, type);
+    if (!value->set || value->later) {
+        mistake(name, "is unset; ask lvni_core_config_is_set first");
+    }
+    return value;
+}
+
+bool lvni_core_config_bool(const lvni_core_config *config, const char *name)
+{
+    return set_value(config, name, LVNI_OPT_BOOL)->b;
+}
+
+int64_t lvni_core_config_int(const lvni_core_config *config, const char *name)
+{
+    return set_value(config, name, LVNI_OPT_INT)->i;
+}
+
+double lvni_core_config_float(const lvni_core_config *config, const char *name)
+{
+    if (own_slot(config, name)->row->type == LVNI_OPT_INT) {
+        return (double)lvni_core_config_int(config, name);
+    }
+    return set_value(config, name, LVNI_OPT_FLOAT)->f;
+}
+
+const char *lvni_core_config_str(const lvni_core_config *config, const char *name)
+{
+    const lvni_core_slot *slot = own_slot(config, name);
+    if (slot->row->type != LVNI_OPT_STRING && slot->row->type != LVNI_OPT_PATH &&
+        slot->row->type != LVNI_OPT_CHOICE) {
+        mistake(name, "has another type");
+    }
+    return slot->value.text;
+}
+
+int lvni_core_config_choice(const lvni_core_config *config, const char *name)
+{
+    const lvni_core_value *value = typed(config, name, LVNI_OPT_CHOICE);
+    return value->set ? value->choice : -1;
+}
+
+const int64_t *lvni_core_config_int_list(const lvni_core_config *config, const char *name,
+                                         size_t *n)
+{
+    const lvni_core_value *value = typed(config, name, LVNI_OPT_INT_LIST);
+    *n = value->n;
+    return value->ints;
+}
+
+const double *lvni_core_config_float_list(const lvni_core_config *config, const char *name,
+                                          size_t *n)
+{
+    const lvni_core_value *value = typed(config, name, LVNI_OPT_FLOAT_LIST);
+    *n = value->n;
+    return value->floats;
+}
+
+const char *const *lvni_core_config_str_list(const lvni_core_config *config, const char *name,
+                                             size_t *n)
+{
+    const lvni_core_value *value = typed(config, name, LVNI_OPT_STRING_LIST);
+    *n = value->n;
+    return (const char *const *)value->strings;
+}
+
+bool lvni_core_config_has(const lvni_core_config *config, const char *name)
+{
+    return lvni_core_config_find(config, name) != NULL;
+}
+
+bool lvni_core_config_is_on(const lvni_core_config *config, const char *name)
+{
+    return lvni_core_config_has(config, name) && lvni_core_config_bool(config, name);
+}
+
+int lvni_core_config_switch(const lvni_core_config *config, const char *name)
+{
+    return !lvni_core_config_has(config, name) ||
+                   lvni_core_config_layer(config, name) == LVNI_LAYER_DEFAULT
+               ? -1
+               : lvni_core_config_bool(config, name);
+}
+
+bool lvni_core_config_is_set(const lvni_core_config *config, const char *name)
+{
+    return own_slot(config, name)->value.set;
+}
+
+lvni_core_layer lvni_core_config_layer(const lvni_core_config *config, const char *name)
+{
+    return own_slot(config, name)->layer;
+}
+
+const char *lvni_core_config_origin(const lvni_core_config *config, const char *name)
+{
+    return own_slot(config, name)->origin;
+}
+
+const char *lvni_core_config_spelled(const lvni_core_config *config, const char *name)
+{
+    const lvni_core_slot *slot = own_slot(config, name);
+    return slot->spelled != NULL ? slot->spelled : slot->row->name;
+}
+
+/* ---- written forms ---- */
 
 enum form { YAML, YAML_AS_GIVEN /* paths as they are */, JSON };
 
@@ -33,24 +175,24 @@ static void write_float(lvni_core_str *out, double value, enum form form)
     lvni_core_str_free(&text);
 }
 
-/* Words that need no quotes: a letter or / first, and nothing that means something to YAML or to
+/* Text that needs no quotes: a letter or / first, and nothing that means something to YAML or to
  * the value grammar. */
-static bool plain_word(const lvni_core_option *row, const char *text)
+static bool is_plain(const lvni_core_option *row, const char *text)
 {
     static const char first[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/";
     static const char rest[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/_.+-";
-    static const char words[] = "null|none|auto|true|false|yes|no|on|off|y|n|inf|nan";
+    static const char reserved[] = "null|none|auto|true|false|yes|no|on|off|y|n|inf|nan";
     const bool plain =
         text[0] != '\0' && strchr(first, text[0]) != NULL && text[strspn(text, rest)] == '\0';
-    return plain && lvni_core_option_choice_index(words, text, strlen(text)) < 0 &&
+    return plain && lvni_core_option_choice_index(reserved, text, strlen(text)) < 0 &&
            (row->spellings == NULL || row->type == LVNI_OPT_CHOICE);
 }
 
 static void write_text(lvni_core_str *out, const lvni_core_option *row, const char *text,
                        enum form form)
 {
-    if (form != JSON && plain_word(row, text)) {
+    if (form != JSON && is_plain(row, text)) {
         lvni_core_str_append(out, text);
     } else if (row->type == LVNI_OPT_PATH) { /* any bytes */
         lvni_core_str name = {0};
@@ -63,7 +205,7 @@ static void write_text(lvni_core_str *out, const lvni_core_option *row, const ch
     }
 }
 
-/* Begins the text as one of the row's values that name no file ("builtin:")? */
+/* Is the text one of the row's values that are not a path ("builtin:")? */
 static bool names_no_file(const lvni_core_option *row, const char *text)
 {
     for (const char *p = row->no_file; p != NULL && *p != '\0';) {
@@ -76,7 +218,7 @@ static bool names_no_file(const lvni_core_option *row, const char *text)
     return false;
 }
 
-/* Whoever reads it may be in another directory. */
+/* Absolute: the reader may be in another directory. */
 static void write_path(lvni_core_str *out, const lvni_core_option *row, const char *text,
                        enum form form)
 {
@@ -129,7 +271,7 @@ static void write_value(lvni_core_str *out, const lvni_core_option *row,
     }
 }
 
-/* Unset rows are left out where reading nothing gives the same again. */
+/* Unset rows are omitted where reading nothing gives the same again. */
 static bool saved(const lvni_core_slot *slot)
 {
     if (slot->row->alias_of != NULL ||
