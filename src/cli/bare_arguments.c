@@ -1,5 +1,5 @@
-/* Words that name a file or folder without a key, and resume=PATH: what is meant is clear, so the
- * error is the line that works (cli.h). */
+/* Arguments that name a file or folder without a key, and resume=PATH: what is meant is clear, so
+ * the error is the line that works (cli.h). */
 #include "cli/cli.h"
 #include "core/config.h"
 #include "core/error.h"
@@ -17,13 +17,13 @@ enum { LINE_MAX_BYTES = 800, PATH_MAX_BYTES = 2048 };
 typedef struct line {
     const lvni_core_config *config;
     int n;
-    const char *const *words; /* behind the command */
+    const char *const *args; /* after the command */
     bool trains;
     lvni_core_str text; /* the line */
-    const char *wrong;  /* the first word that was changed; NULL: none */
-    const char *script; /* a Python script among the words */
-    bool resumes; /* the run to go on with stands in the line: out= of the words is left out */
-    bool unfit;   /* a word that nothing can be made of */
+    const char *wrong;  /* the first argument that was changed; NULL: none */
+    const char *script; /* a Python script among the arguments */
+    bool resumes;       /* the line has the run to continue: out= of the arguments is omitted */
+    bool unfit;         /* an argument that makes no sense */
 } line;
 
 /* ---- what a path is ---- */
@@ -83,12 +83,12 @@ static bool run_of(const char *path, char dir[PATH_MAX_BYTES])
 
 static void add(line *l, const char *key, const char *value)
 {
-    lvni_core_str word = {0};
-    lvni_core_str_printf(&word, "%s%s", key, value);
+    lvni_core_str arg = {0};
+    lvni_core_str_printf(&arg, "%s%s", key, value);
     lvni_core_str_char(&l->text, ' ');
-    lvni_core_shell_quote(&l->text, lvni_core_str_text(&word));
-    l->text.failed = l->text.failed || word.failed;
-    lvni_core_str_free(&word);
+    lvni_core_shell_quote(&l->text, lvni_core_str_text(&arg));
+    l->text.failed = l->text.failed || arg.failed;
+    lvni_core_str_free(&arg);
 }
 
 static bool has_row(const line *l, const char *name)
@@ -138,42 +138,41 @@ static bool is_truth(const char *text)
     return lvni_core_option_choice_index(truths, text, strlen(text)) >= 0;
 }
 
-/* Appends what stands for the word at i; returns how many words it takes. 0: the options' own
- * errors say more. */
-static int add_word(line *l, int i)
+/* Appends the replacement of the argument at i; returns how many arguments that takes. 0: the
+ * errors of the options are better. */
+static int add_arg(line *l, int i)
 {
-    const char *name, *text, *word = l->words[i];
-    const int used = lvni_core_config_arguments_of(l->config, l->n - i, l->words + i, &name, &text);
+    const char *name, *text, *arg = l->args[i];
+    const int used = lvni_core_config_arguments_of(l->config, l->n - i, l->args + i, &name, &text);
     const bool resume = used > 0 && strcmp(name, "resume") == 0;
     if (resume && text != NULL && text[0] != '\0' && !is_truth(text)) {
-        l->wrong = l->wrong != NULL ? l->wrong : word;
+        l->wrong = l->wrong != NULL ? l->wrong : arg;
         add_resumed(l, text);
         return 1;
     }
-    if (resume && text == NULL && i + 1 < l->n && exists(l->words[i + 1])) { /* --resume PATH */
-        l->wrong = l->wrong != NULL ? l->wrong : word;
-        add_resumed(l, l->words[i + 1]);
+    if (resume && text == NULL && i + 1 < l->n && exists(l->args[i + 1])) { /* --resume PATH */
+        l->wrong = l->wrong != NULL ? l->wrong : arg;
+        add_resumed(l, l->args[i + 1]);
         return 2;
     }
-    if (used == 0 &&
-        (strchr("-+~", word[0]) != NULL || strchr(word, '=') != NULL || !exists(word))) {
+    if (used == 0 && (strchr("-+~", arg[0]) != NULL || strchr(arg, '=') != NULL || !exists(arg))) {
         return 0;
     }
     if (used == 0) {
-        l->wrong = l->wrong != NULL ? l->wrong : word;
-        add_bare(l, word);
+        l->wrong = l->wrong != NULL ? l->wrong : arg;
+        add_bare(l, arg);
         return 1;
     }
     for (int k = 0; k < used && !(l->resumes && strcmp(name, "out") == 0); k++) {
-        add(l, "", l->words[i + k]);
+        add(l, "", l->args[i + k]);
     }
     return used;
 }
 
-static bool add_words(line *l)
+static bool add_args(line *l)
 {
     for (int i = 0, used; i < l->n && !l->unfit && l->script == NULL; i += used) {
-        used = add_word(l, i);
+        used = add_arg(l, i);
         if (used == 0) {
             return false;
         }
@@ -181,15 +180,15 @@ static bool add_words(line *l)
     return !l->unfit;
 }
 
-/* A run to go on with may stand behind an out= that it replaces: then all is put together again. */
+/* A run to continue may follow an out= that it replaces: then all is put together again. */
 static bool put_together(line *l, const char *command)
 {
     lvni_core_str_append(&l->text, command);
-    bool good = add_words(l);
+    bool good = add_args(l);
     if (good && l->resumes) {
         lvni_core_str_clear(&l->text);
         lvni_core_str_append(&l->text, command);
-        good = add_words(l);
+        good = add_args(l);
     }
     return good;
 }
@@ -202,10 +201,10 @@ static lvn_status fail_script(const line *l)
     lvni_core_str text = {0};
     bool behind = false;
     for (int i = 0; i < l->n; i++) {
-        behind = behind || l->words[i] == l->script;
+        behind = behind || l->args[i] == l->script;
         if (behind) {
             lvni_core_str_char(&text, ' ');
-            lvni_core_shell_quote(&text, l->words[i]);
+            lvni_core_shell_quote(&text, l->args[i]);
         }
     }
     lvn_status s = lvni_core_str_status(&text);
@@ -223,40 +222,40 @@ static lvn_status fail_line(const line *l, bool resume)
     LVN_TRY(lvni_core_str_status(&l->text));
     if (l->text.len > LINE_MAX_BYTES) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "`%.200s` stands without its key; a folder of images is data=DIR, the run "
-                 "to go on with out=DIR resume=true",
+                 "`%.200s` has no key; a folder of images is data=DIR, the run to "
+                 "continue out=DIR resume=true",
                  l->wrong);
     }
-    const char *why = !resume      ? "stands without its key"
-                      : l->resumes ? "is no switch; out names the run to go on with"
-                                   : "is of no run directory; a new run takes its weights";
+    const char *why = !resume      ? "has no key"
+                      : l->resumes ? "is not a switch; out names the run to continue"
+                                   : "is not in a run directory; a new run takes its weights";
     LVN_FAIL(LVN_ERR_USAGE, "`%.100s` %s: %s", l->wrong, why, lvni_core_str_text(&l->text));
 }
 
 static lvn_status check(line *l, const char *command)
 {
     if (!put_together(l, command) || l->wrong == NULL) {
-        return LVN_OK; /* what is wrong, if anything, the options say */
+        return LVN_OK; /* errors, if any, are those of the options */
     }
     return l->script != NULL ? fail_script(l) : fail_line(l, strstr(l->wrong, "resume") != NULL);
 }
 
-/* "levin train classify" of the words behind the program's name; *skip: how many of them that is.
- * NULL: a recipe that is not there. */
-static const char *command_of(int n, const char *const *words, int *skip)
+/* "levin train classify" of the arguments; *skip: how many of them that is. NULL: an unknown
+ * recipe. */
+static const char *command_of(int n, const char *const *args, int *skip)
 {
-    const bool plan = strcmp(words[0], "plan") == 0;
-    if (!plan && strcmp(words[0], "train") != 0) {
+    const bool plan = strcmp(args[0], "plan") == 0;
+    if (!plan && strcmp(args[0], "train") != 0) {
         *skip = 1;
-        return strcmp(words[0], "predict") == 0 ? "levin predict"
-               : strcmp(words[0], "eval") == 0  ? "levin eval"
-                                                : "levin export";
+        return strcmp(args[0], "predict") == 0 ? "levin predict"
+               : strcmp(args[0], "eval") == 0  ? "levin eval"
+                                               : "levin export";
     }
-    if (plan && (n < 2 || strcmp(words[1], "train") != 0)) {
+    if (plan && (n < 2 || strcmp(args[1], "train") != 0)) {
         return NULL;
     }
     *skip = plan ? 2 : 1;
-    const char *recipe = n > *skip ? words[*skip] : "";
+    const char *recipe = n > *skip ? args[*skip] : "";
     if (strcmp(recipe, "classify") == 0) {
         (*skip)++;
     } else if (!exists(recipe)) {
@@ -265,12 +264,12 @@ static const char *command_of(int n, const char *const *words, int *skip)
     return plan ? "levin plan train classify" : "levin train classify";
 }
 
-int lvni_cli_bare_arguments(const lvni_cli_command *c, int n, const char *const *words)
+int lvni_cli_bare_arguments(const lvni_cli_command *c, int n, const char *const *args)
 {
     int skip = 0;
     const lvni_cli_command *of = c->tables != NULL ? c : lvni_cli_command_of_topic(c->topic);
     const char *command =
-        of == NULL || strcmp(c->name, "launch") == 0 ? NULL : command_of(n, words, &skip);
+        of == NULL || strcmp(c->name, "launch") == 0 ? NULL : command_of(n, args, &skip);
     if (command == NULL) {
         return LVNI_EXIT_OK;
     }
@@ -281,7 +280,7 @@ int lvni_cli_bare_arguments(const lvni_cli_command *c, int n, const char *const 
     if (s == LVN_OK) {
         line l = {.config = config,
                   .n = n - skip,
-                  .words = words + skip,
+                  .args = args + skip,
                   .trains = strcmp(of->name, "train") == 0};
         s = check(&l, command);
         lvni_core_str_free(&l.text);

@@ -1,4 +1,4 @@
-/* The commands, in one table: what is run, and what `levin help` tells. */
+/* The commands, in one table: what is run, and what `levin help` prints. */
 #ifndef LEVIN_CLI_CLI_H
 #define LEVIN_CLI_CLI_H
 
@@ -8,8 +8,8 @@ enum { LVNI_COMMAND_USES = 3 };
 
 typedef struct lvni_cli_command {
     const char *name;
-    /* the words behind the name; returns an exit code */
-    int (*run)(int n, const char *const *words);
+    /* the arguments after the name; returns an exit code */
+    int (*run)(int n, const char *const *args);
     /* uses the cpu backend: the environment must be clean */
     bool computes;
     /* takes the signals that ask for a checkpoint, from the first moment on */
@@ -18,7 +18,7 @@ typedef struct lvni_cli_command {
     struct {
         const char *usage, *help; /* "levin ops [NAME]", and what that does */
     } use[LVNI_COMMAND_USES];     /* NULL: no more */
-    const char *more;             /* what else there is to know; NULL: nothing */
+    const char *more;             /* more text; NULL: none */
     /* its keys are those of this topic of the help; NULL: it has none */
     const char *topic;
     /* its keys; NULL: those of the topic, or none */
@@ -32,31 +32,22 @@ extern const int lvni_cli_n_commands;
 const lvni_cli_command *lvni_cli_command_find(const char *name);
 /* The command whose keys are this topic of the help ("train.classify"); NULL: none. */
 const lvni_cli_command *lvni_cli_command_of_topic(const char *topic);
-/* Of the n words behind `levin`: a path without its key, or resume=PATH, is an error that shows the
+/* Of the n arguments of `levin`: a path without its key, or resume=PATH, is an error that shows the
  * line that works. Returns the exit code; LVNI_EXIT_OK: go on. */
-int lvni_cli_bare_arguments(const lvni_cli_command *command, int n, const char *const *words);
-/* levin help KEY: the rows of this key in all commands (`of`: in that one alone), or what else is
- * known of it. near: the command that the word may have meant, or NULL. Returns the exit code. */
-int lvni_cli_help_key(const lvni_cli_command *of, const char *key, const char *near);
+int lvni_cli_bare_arguments(const lvni_cli_command *command, int n, const char *const *args);
 /* The nearest name; NULL when none is near. */
 const char *lvni_cli_command_near(const char *name);
 /* Usage, and all keys. */
 void lvni_cli_command_print_help(const lvni_cli_command *command);
-/* Of a command that is one rank's work: is this another rank? Then it leaves with *code. Rank 0
- * says that it does it (W203), or under LEVIN_STRICT=1 that nobody does. */
-bool lvni_cli_command_is_done_elsewhere(const char *name, int *code);
 /* "usage: levin ops [NAME]" on standard error; LVNI_EXIT_USAGE. */
 int lvni_cli_command_misused(const char *name);
 
-int lvni_cli_cmd_train(int n, const char *const *words);
-int lvni_cli_cmd_plan(int n, const char *const *words);
-int lvni_cli_cmd_predict(int n, const char *const *words);
-int lvni_cli_cmd_eval(int n, const char *const *words);
-int lvni_cli_cmd_export(int n, const char *const *words);
-int lvni_cli_cmd_ckpt(int n, const char *const *words);
-int lvni_cli_cmd_ops(int n, const char *const *words);
-int lvni_cli_cmd_slurm(int n, const char *const *words);
-int lvni_cli_cmd_launch(int n, const char *const *words);
-int lvni_cli_cmd_help(int n, const char *const *words);
+int lvni_cli_cmd_train(int n, const char *const *args);
+int lvni_cli_cmd_plan(int n, const char *const *args);
+int lvni_cli_cmd_predict(int n, const char *const *args);
+int lvni_cli_cmd_eval(int n, const char *const *args);
+int lvni_cli_cmd_ops(int n, const char *const *args);
+int lvni_cli_cmd_slurm(int n, const char *const *args);
+int lvni_cli_cmd_help(int n, const char *const *args);
 
 #endif

@@ -1,10 +1,161 @@
-/* levin help [TOPIC]: the commands, or usage and option table of one of them. */
+/* levin help [TOPIC] [KEY]: the commands; usage and option table of one of them; or the rows of one
+ * key in all commands. */
 #include "cli/cli.h"
+#include "core/config_impl.h"
 #include "core/error.h"
+#include "core/escape.h"
+#include "recipes/report_error.h"
 
 #include <levin/version.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { NAME_MAX_BYTES = 128 };
+
+/* ---- one key ---- */
+
+/* The rows of one command. */
+typedef struct keys {
+    const lvni_cli_command *command;
+    const lvni_core_option_table *tables;
+    size_t n_tables;
+    lvni_core_config *config;
+} keys;
+
+static lvn_status open_keys(const lvni_cli_command *c, keys *k)
+{
+    *k = (keys){.command = c};
+    k->tables = c->tables(&k->n_tables);
+    return lvni_core_config_create(k->tables, k->n_tables, &k->config);
+}
+
+/* Is the row what the key means, or does its name begin with "key."? */
+static bool is_asked(const keys *k, const lvni_core_option *row, const char *key)
+{
+    const size_t n = strlen(key);
+    return row == lvni_core_config_row(k->config, key) ||
+           (strncmp(row->name, key, n) == 0 && row->name[n] == '.');
+}
+
+/* "      Taken as well: opt, optimizer." */
+static void print_foreign(const lvni_core_option *row)
+{
+    bool any = false;
+    for (size_t i = 0; i < lvni_core_foreign_table_n; i++) {
+        const lvni_core_foreign *entry = &lvni_core_foreign_table[i];
+        const bool same = entry->key != NULL && strcmp(entry->key, row->name) == 0;
+        for (const char *p = same ? entry->names : NULL; p != NULL;) {
+            const size_t n = strcspn(p, "|");
+            printf("%s%.*s", any ? ", " : "      Taken as well: ", (int)n, p);
+            any = true;
+            p = p[n] == '|' ? p + n + 1 : NULL;
+        }
+    }
+    fputs(any ? ".\n" : "", stdout);
+}
+
+/* Has a command in front of this one the same row? Then it was printed there. */
+static bool is_repeated(const lvni_core_option *row, const lvni_cli_command *of)
+{
+    for (const lvni_cli_command *c = lvni_cli_commands; c != of; c++) {
+        size_t n = 0;
+        const lvni_core_option_table *t = c->tables != NULL ? c->tables(&n) : NULL;
+        for (size_t i = 0; i < n; i++) {
+            if (row >= t[i].rows && row < t[i].rows + t[i].n) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static int print_rows(const keys *k, const char *key, bool all)
+{
+    int n = 0;
+    for (size_t t = 0; t < k->n_tables; t++) {
+        for (size_t i = 0; i < k->tables[t].n; i++) {
+            const lvni_core_option *row = &k->tables[t].rows[i];
+            if (row->alias_of != NULL || !is_asked(k, row, key) ||
+                (all && is_repeated(row, k->command))) {
+                continue;
+            }
+            if (n++ == 0) {
+                printf("levin help %s\n", k->command->topic);
+            }
+            lvni_core_option_print_row(k->tables, k->n_tables, row, stdout);
+            print_foreign(row);
+        }
+    }
+    return n;
+}
+
+/* No row: another trainer's key, or a typing mistake of a key or a command. */
+static int report_unknown(const keys *k, const char *key, const char *near)
+{
+    const lvni_core_foreign *entry = lvni_core_config_foreign(k->config, key);
+    const bool hint_only = entry != NULL && entry->hint != NULL;
+    if (!hint_only && near != NULL) {
+        lvni_core_print(stderr, "error: there is no help on %s; did you mean %s?\n", key, near);
+        return LVNI_EXIT_USAGE;
+    }
+    if (!hint_only) {
+        char help[NAME_MAX_BYTES];
+        snprintf(help, sizeof help, "levin help %s", k->command->topic);
+        lvni_core_config_set_help(k->config, help);
+        return lvni_recipes_report_status(lvni_core_config_unknown(k->config, key, "levin help"));
+    }
+    lvni_core_str hint = {0};
+    lvni_core_foreign_print_hint(entry, &hint);
+    const lvn_status s = lvni_core_str_status(&hint);
+    if (s == LVN_OK) {
+        lvni_core_print(stdout, "%s is not in this version: %s\n", key, lvni_core_str_text(&hint));
+    }
+    lvni_core_str_free(&hint);
+    return lvni_recipes_report_status(s);
+}
+
+/* As rows are written: "--batch-size" is batch_size. */
+static void clean(const char *key, char name[NAME_MAX_BYTES])
+{
+    const bool dashes = strncmp(key, "--", 2) == 0;
+    snprintf(name, NAME_MAX_BYTES, "%s", key + (dashes ? 2 : 0));
+    name[strcspn(name, "=")] = '\0';
+    for (char *p = name; *p != '\0' && name[0] != '-'; p++) {
+        *p = *p == '-' ? '_' : *p;
+    }
+}
+
+/* The rows of this key in all commands (`of`: in that one alone), or what else is known of it.
+ * near: the command that the key may have meant, or NULL. Returns the exit code. */
+static int help_key(const lvni_cli_command *of, const char *key, const char *near)
+{
+    char name[NAME_MAX_BYTES];
+    int n = 0, code = LVNI_EXIT_OK;
+    keys k;
+    clean(key, name);
+    const lvni_cli_command *one =
+        of != NULL && of->tables == NULL ? lvni_cli_command_of_topic(of->topic) : of;
+    for (int i = 0; i < lvni_cli_n_commands; i++) {
+        const lvni_cli_command *c = &lvni_cli_commands[i];
+        if (c->tables == NULL || (one != NULL && c != one)) {
+            continue;
+        }
+        const lvn_status s = open_keys(c, &k);
+        if (s != LVN_OK) {
+            return lvni_recipes_report_status(s);
+        }
+        n += print_rows(&k, name, one == NULL);
+        lvni_core_config_destroy(k.config);
+    }
+    if (n == 0) {
+        const lvn_status s = open_keys(one != NULL ? one : lvni_cli_command_find("train"), &k);
+        code = s == LVN_OK ? report_unknown(&k, name, near) : lvni_recipes_report_status(s);
+        lvni_core_config_destroy(k.config);
+    }
+    return code;
+}
+
+/* ---- the command ---- */
 
 static void print_overview(FILE *out)
 {
@@ -29,19 +180,19 @@ static const lvni_cli_command *find_topic(const char *topic)
     return named != NULL || strcmp(topic, "classify") != 0 ? named : lvni_cli_command_find("train");
 }
 
-int lvni_cli_cmd_help(int n, const char *const *words)
+int lvni_cli_cmd_help(int n, const char *const *args)
 {
     if (n == 0) {
         print_overview(stdout);
         return LVNI_EXIT_OK;
     }
-    const lvni_cli_command *c = find_topic(words[0]);
+    const lvni_cli_command *c = find_topic(args[0]);
     if (c == NULL) {
-        return lvni_cli_help_key(NULL, words[0], lvni_cli_command_near(words[0]));
+        return help_key(NULL, args[0], lvni_cli_command_near(args[0]));
     }
-    const bool recipe = n > 2 && strcmp(words[1], "classify") == 0;
-    if (n > 1 && c->topic != NULL && (recipe || strcmp(words[1], "classify") != 0)) {
-        return lvni_cli_help_key(c, words[recipe ? 2 : 1], NULL);
+    const bool recipe = n > 2 && strcmp(args[1], "classify") == 0;
+    if (n > 1 && c->topic != NULL && (recipe || strcmp(args[1], "classify") != 0)) {
+        return help_key(c, args[recipe ? 2 : 1], NULL);
     }
     lvni_cli_command_print_help(c);
     return LVNI_EXIT_OK;

@@ -73,7 +73,7 @@ static void print_table(void)
            "mixed: the type under bf16-mixed and\n"
            "16-mixed (low: bf16 or f16; widest: f32 when one input is; given: that of the inputs). "
            "2nd: create_graph works.\n"
-           "`levin ops NAME` tells more of one\n",
+           "`levin ops NAME` prints all of one\n",
            (int)LVNI_OP_COUNT);
 }
 
@@ -101,7 +101,7 @@ static void print_op(const lvni_kernels_op_info *op)
     printf("  bits        %s\n",
            (op->flags & LVNI_REDUCING) != 0
                ? "depend on wgrad_threads and on nothing else of the layout"
-               : "the same on any number of threads, unless the attributes say otherwise");
+               : "the same on any number of threads, unless the attributes change that");
 }
 
 static int unknown(const char *name)
@@ -121,7 +121,7 @@ static int unknown(const char *name)
     return LVNI_EXIT_USAGE;
 }
 
-int lvni_cli_cmd_ops(int n, const char *const *words)
+int lvni_cli_cmd_ops(int n, const char *const *args)
 {
     if (n > 1) {
         return lvni_cli_command_misused("ops");
@@ -131,10 +131,10 @@ int lvni_cli_cmd_ops(int n, const char *const *words)
         return LVNI_EXIT_OK;
     }
     for (int i = 0; i < LVNI_OP_COUNT; i++) {
-        if (strcmp(words[0], lvni_kernels_ops[i].name) == 0) {
+        if (strcmp(args[0], lvni_kernels_ops[i].name) == 0) {
             print_op(&lvni_kernels_ops[i]);
             return LVNI_EXIT_OK;
         }
     }
-    return unknown(words[0]);
+    return unknown(args[0]);
 }

@@ -1,5 +1,5 @@
-/* levin slurm env|expand|compress: what the environment tells of this process, and host lists,
- * without asking Slurm. */
+/* levin slurm env|expand|compress: the rank of this process, found from its environment, and host
+ * lists; without asking Slurm. */
 #include "cli/cli.h"
 #include "core/alloc.h"
 #include "core/error.h"
@@ -13,11 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
-static int unknown_argument(const char *command, const char *word)
+static int unknown_argument(const char *command, const char *arg)
 {
-    lvni_core_print(stderr,
-                    "error: levin slurm %s takes no %s; `levin help slurm` lists its options\n",
-                    command, word);
+    lvni_core_print(
+        stderr, "error: levin slurm %s does not take %s; `levin help slurm` lists its options\n",
+        command, arg);
     return LVNI_EXIT_USAGE;
 }
 
@@ -58,7 +58,7 @@ static lvn_status print_rank_info(const lvni_launch_rank_info_options *options, 
     return s;
 }
 
-static int env(int n, const char *const *words)
+static int env(int n, const char *const *args)
 {
     form f = PLAIN;
     static const char *const command[] = {"levin", "slurm", "env"};
@@ -66,30 +66,30 @@ static int env(int n, const char *const *words)
     lvni_core_notices notices = {.error = 0};
     bool strict = false;
     for (int i = 0; i < n; i++) {
-        if (strcmp(words[i], "--strict") == 0) {
+        if (strcmp(args[i], "--strict") == 0) {
             strict = true;
-        } else if (strcmp(words[i], "--json") == 0) {
+        } else if (strcmp(args[i], "--json") == 0) {
             f = JSON;
-        } else if (strcmp(words[i], "--export") == 0) {
+        } else if (strcmp(args[i], "--export") == 0) {
             f = EXPORT;
-        } else if (strcmp(words[i], "--env-source") == 0 && i + 1 < n) {
-            options.source = words[++i];
-        } else if (strncmp(words[i], "--env-source=", 13) == 0) {
-            options.source = words[i] + 13;
+        } else if (strcmp(args[i], "--env-source") == 0 && i + 1 < n) {
+            options.source = args[++i];
+        } else if (strncmp(args[i], "--env-source=", 13) == 0) {
+            options.source = args[i] + 13;
         } else {
-            return unknown_argument("env", words[i]);
+            return unknown_argument("env", args[i]);
         }
     }
     const lvn_status s = print_rank_info(&options, f, strict, &notices);
     return lvni_recipes_report_notices(s, &notices);
 }
 
-/* All words behind the options, as one list of hosts. */
-static lvn_status expand_all(int n, const char *const *words, lvni_core_notices *notices,
+/* All args behind the options, as one list of hosts. */
+static lvn_status expand_all(int n, const char *const *args, lvni_core_notices *notices,
                              lvni_launch_hosts *hosts)
 {
     for (int i = 0; i < n; i++) {
-        LVN_TRY(lvni_launch_hosts_expand(hosts, words[i], notices));
+        LVN_TRY(lvni_launch_hosts_expand(hosts, args[i], notices));
     }
     return LVN_OK;
 }
@@ -110,20 +110,20 @@ static int print_hosts(const lvni_launch_hosts *hosts, bool first, bool count, c
     return LVNI_EXIT_OK;
 }
 
-static int expand(int n, const char *const *words)
+static int expand(int n, const char *const *args)
 {
     bool first = false, count = false;
     char ending = '\n';
     int i = 0;
-    for (; i < n && words[i][0] == '-'; i++) {
-        if (strcmp(words[i], "--first") == 0) {
+    for (; i < n && args[i][0] == '-'; i++) {
+        if (strcmp(args[i], "--first") == 0) {
             first = true;
-        } else if (strcmp(words[i], "--count") == 0) {
+        } else if (strcmp(args[i], "--count") == 0) {
             count = true;
-        } else if (strcmp(words[i], "-0") == 0) {
+        } else if (strcmp(args[i], "-0") == 0) {
             ending = '\0';
         } else {
-            return unknown_argument("expand", words[i]);
+            return unknown_argument("expand", args[i]);
         }
     }
     if (i == n) {
@@ -131,16 +131,16 @@ static int expand(int n, const char *const *words)
     }
     lvni_launch_hosts hosts = {.n = 0};
     lvni_core_notices notices = {.error = 0};
-    const lvn_status s = expand_all(n - i, words + i, &notices, &hosts);
+    const lvn_status s = expand_all(n - i, args + i, &notices, &hosts);
     const int code = s == LVN_OK ? print_hosts(&hosts, first, count, ending) : 0;
     lvni_launch_hosts_free(&hosts);
     return s == LVN_OK ? code : lvni_recipes_report_notices(s, &notices);
 }
 
-static int compress(int n, const char *const *words)
+static int compress(int n, const char *const *args)
 {
-    if (n > 0 && words[0][0] == '-') {
-        return unknown_argument("compress", words[0]);
+    if (n > 0 && args[0][0] == '-') {
+        return unknown_argument("compress", args[0]);
     }
     if (n == 0) {
         return no_list("compress");
@@ -148,7 +148,7 @@ static int compress(int n, const char *const *words)
     lvni_launch_hosts hosts = {.n = 0};
     lvni_core_str out = {.len = 0};
     lvni_core_notices notices = {.error = 0};
-    lvn_status s = expand_all(n, words, &notices, &hosts);
+    lvn_status s = expand_all(n, args, &notices, &hosts);
     if (s == LVN_OK) {
         lvni_launch_hosts_compress(&hosts, &out);
         s = lvni_core_str_status(&out);
@@ -161,19 +161,19 @@ static int compress(int n, const char *const *words)
     return lvni_recipes_report_notices(s, &notices);
 }
 
-int lvni_cli_cmd_slurm(int n, const char *const *words)
+int lvni_cli_cmd_slurm(int n, const char *const *args)
 {
     static const struct {
         const char *name;
-        int (*run)(int n, const char *const *words);
+        int (*run)(int n, const char *const *args);
     } all[] = {{"env", env}, {"expand", expand}, {"compress", compress}};
     for (size_t i = 0; n > 0 && i < sizeof all / sizeof *all; i++) {
-        if (strcmp(words[0], all[i].name) == 0) {
-            return all[i].run(n - 1, words + 1);
+        if (strcmp(args[0], all[i].name) == 0) {
+            return all[i].run(n - 1, args + 1);
         }
     }
     if (n > 0) {
-        lvni_core_print(stderr, "error: there is no levin slurm %s\n", words[0]);
+        lvni_core_print(stderr, "error: there is no levin slurm %s\n", args[0]);
     }
     return lvni_cli_command_misused("slurm");
 }

@@ -1,13 +1,64 @@
-/* The table of commands (cli.h). */
+/* The table of commands (cli.h), and those that are a few lines. */
+#include "ckpt/checkpoint.h"
+#include "ckpt/ckpt_hash.h"
 #include "cli/cli.h"
+#include "core/alloc.h"
 #include "core/error.h"
+#include "core/escape.h"
 #include "core/str.h"
 #include "launch/launch.h"
 #include "recipes/classify.h"
+#include "recipes/report_error.h"
+#include "recipes/run_dir.h"
 
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+/* levin export model=RUN output=FILE: a trained model for others. */
+static int run_export(int n, const char *const *args)
+{
+    return lvni_recipes_report_status(lvni_recipes_export(n, args));
+}
+
+/* levin ckpt hash FILE|RUN: two hashes of the tensors in a file (of a run directory: its last
+ * checkpoint); damage is reported and gives exit code 1. */
+static lvn_status hash(const char *file, int *code)
+{
+    lvni_ckpt_hashes h;
+    LVN_TRY(lvni_ckpt_hash_file(file, &h));
+    printf("weights %s\nstate %s\n", h.weights, h.state);
+    for (int64_t i = 0; i < h.n_damaged; i++) {
+        lvni_core_print(stderr,
+                        "error: %s: the checksum of %s does not match: the file is damaged\n", file,
+                        h.damaged[i]);
+    }
+    *code = h.n_damaged > 0 ? LVNI_EXIT_FAILURE : LVNI_EXIT_OK;
+    lvni_ckpt_hashes_free(&h);
+    return LVN_OK;
+}
+
+static int run_ckpt(int n, const char *const *args)
+{
+    if (n != 2 || strcmp(args[0], "hash") != 0) {
+        return lvni_cli_command_misused("ckpt");
+    }
+    char *file;
+    int code = LVNI_EXIT_OK;
+    lvn_status s = lvni_ckpt_file_of(args[1], &file);
+    if (s == LVN_OK) {
+        s = hash(file, &code);
+        lvni_core_free(file);
+    }
+    return s == LVN_OK ? code : lvni_recipes_report_status(s);
+}
+
+/* levin launch [options] -- PROGRAM [ARGS...] */
+static int run_launch(int n, const char *const *args)
+{
+    return lvni_launch(n, args, environ, lvni_recipes_run_dir_after_kill);
+}
 
 const lvni_cli_command lvni_cli_commands[] = {
     {.name = "train",
@@ -35,7 +86,7 @@ const lvni_cli_command lvni_cli_commands[] = {
      .topic = "eval",
      .tables = lvni_recipes_classify_eval_tables},
     {.name = "export",
-     .run = lvni_cli_cmd_export,
+     .run = run_export,
      .alone = true,
      .use = {{"levin export model=out/x output=W.safetensors",
               "weights with the names and layouts of PyTorch"}},
@@ -53,7 +104,7 @@ const lvni_cli_command lvni_cli_commands[] = {
     {.name = "slurm",
      .run = lvni_cli_cmd_slurm,
      .use = {{"levin slurm env [--json | --export] [--strict]",
-              "who this process is among its ranks, and what told so"},
+              "which rank this process is, and from which variables"},
              {"levin slurm expand [--first] LIST...",
               "the hosts of a list such as n[08-11], one a line"},
              {"levin slurm compress HOST...", "the shortest list of these hosts"}},
@@ -61,19 +112,18 @@ const lvni_cli_command lvni_cli_commands[] = {
              "ompi mvapich2 pals jsm flux pmi slurm single);\n"
              "--export prints lines for a shell's eval. expand: --first prints the first host "
              "(exit code 1 when there is none), --count how many\n"
-             "there are, -0 ends each with a zero byte. Works without Slurm; docs/launch.md tells "
-             "more."},
+             "there are, -0 ends each with a zero byte. Works without Slurm; see docs/launch.md."},
     {.name = "launch",
-     .run = lvni_cli_cmd_launch,
+     .run = run_launch,
      .use = {{"levin launch -n 4 -- PROGRAM [ARGS...]",
               "any program as several ranks, with torchrun's environment"}},
      .more = "Options are --key value or key=value; -n is --nproc, -q --quiet, -v --verbose. The "
              "first failure is named with its last lines, all\n"
-             "others are stopped, and nothing is left behind. docs/launch.md tells more.",
+             "others are stopped, and nothing is left behind. See docs/launch.md.",
      .topic = "launch",
      .tables = lvni_launch_tables},
     {.name = "ckpt",
-     .run = lvni_cli_cmd_ckpt,
+     .run = run_ckpt,
      .alone = true,
      .use = {{"levin ckpt hash FILE or RUN",
               "hashes of weights and state in a checkpoint, or in a run's last one"}},

@@ -1,10 +1,12 @@
-/* levin COMMAND [key=value ...]: looks the command up and runs it. Nothing else happens before, but
- * that of several ranks one does what is one rank's work. */
+/* levin COMMAND [key=value ...]: looks the command up and runs it. Nothing else happens before,
+ * except that a command that is one rank's work runs on rank 0 alone. */
 #include "cli/cli.h"
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/signals.h"
 #include "kernels/kernels.h"
+#include "launch/env_vars.h"
+#include "launch/rank_info.h"
 #include "tensor/ctx.h"
 
 #include <errno.h>
@@ -28,15 +30,53 @@ static int unknown(const char *name)
     return LVNI_EXIT_USAGE;
 }
 
-static bool asks_for_help(const char *word)
+static bool asks_for_help(const char *arg)
 {
-    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+    return strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0;
+}
+
+/* Of rank 0: the work is done, or under LEVIN_STRICT=1 refused. */
+static bool warn_alone(const char *name, int world)
+{
+    lvni_core_notices note = {0};
+    bool strict = false;
+    lvni_core_notice_warn(&note, 203,
+                          "levin %s is the work of one rank: rank 0 does it, the other%s of the %d "
+                          "ranks ha%s nothing to do",
+                          name, world > 2 ? "s" : "", world, world > 2 ? "ve" : "s");
+    lvn_status s = lvni_launch_env_strict(environ, -1, &note, &strict);
+    s = s == LVN_OK && strict ? lvni_core_notices_refuse_warnings(&note) : s;
+    fputs(lvni_core_str_text(s == LVN_OK ? &note.warnings : &note.text), stderr);
+    lvni_core_notices_free(&note);
+    return s != LVN_OK;
+}
+
+/* Of a command that is one rank's work: is this another rank? Then it leaves with *code. Rank 0
+ * warns that it does it (W203), or under LEVIN_STRICT=1 refuses. */
+static bool is_done_elsewhere(const char *name, int *code)
+{
+    /* in the shell of a batch job it is alone */
+    const lvni_launch_rank_info_options o = {.launcher = true};
+    lvni_core_notices message = {0};
+    lvni_launch_rank_info info;
+    const bool known = lvni_launch_rank_info_detect(environ, &o, &message, &info) == LVN_OK;
+    lvni_core_notices_free(&message);
+    if (!known) {
+        /* variables that contradict each other do not matter to a command without ranks */
+        lvn_clear_error();
+        return false;
+    }
+    const bool refused = info.world > 1 && info.rank == 0 && warn_alone(name, info.world);
+    *code = refused ? LVNI_EXIT_USAGE : LVNI_EXIT_OK;
+    const bool elsewhere = info.rank > 0;
+    lvni_launch_rank_info_free(&info);
+    return elsewhere || refused;
 }
 
 static int run(const lvni_cli_command *c, int argc, char **argv)
 {
     for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        /* behind it stands another program, with a help of its own */
+        /* what follows is another program, with a help of its own */
         if (asks_for_help(argv[i])) {
             lvni_cli_command_print_help(c);
             return LVNI_EXIT_OK;
@@ -46,7 +86,7 @@ static int run(const lvni_cli_command *c, int argc, char **argv)
     if (code != LVNI_EXIT_OK) {
         return code;
     }
-    if (c->alone && lvni_cli_command_is_done_elsewhere(c->name, &code)) {
+    if (c->alone && is_done_elsewhere(c->name, &code)) {
         return code;
     }
     if (c->trains) {
@@ -59,8 +99,8 @@ static int run(const lvni_cli_command *c, int argc, char **argv)
     return c->run(argc - 2, (const char *const *)argv + 2);
 }
 
-/* Where somebody has closed a standard descriptor the next file or socket would get its number, and
- * output would go there. */
+/* Where a standard descriptor is closed the next file or socket would get its number, and output
+ * would go there. */
 static void open_standard(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -86,7 +126,7 @@ static int finish(int code)
 int main(int argc, char **argv)
 {
     open_standard();
-    /* a file that may not grow (ulimit -f) is an error of the write, told as a full disk is */
+    /* a file that may not grow (ulimit -f) is an error of the write, as a full disk is */
     signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         fputs("error: a command is missing: levin COMMAND [key=value ...]\n", stderr);

@@ -170,8 +170,8 @@ class Lines(Case):
             check=False,
             timeout=60,
         )
-        self.assertNotIn("without its key", again.stderr)
-        self.assertNotIn("is no switch", again.stderr)
+        self.assertNotIn("has no key", again.stderr)
+        self.assertNotIn("is not a switch", again.stderr)
         if not line.startswith("launch"):
             self.assertIn(
                 "unknown key `probe`", again.stderr, done.stderr

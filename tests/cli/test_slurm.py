@@ -97,7 +97,7 @@ class HostLists(unittest.TestCase):
             "levin: error E112: bad host list, column 6: this range counts down\n  "
             "found: node[3-1]\n              ^\n",
         )
-        self.assertIn("takes no --last", levin("expand", "--last", "a", status=64).stderr)
+        self.assertIn("does not take --last", levin("expand", "--last", "a", status=64).stderr)
 
     def test_compress(self):
         self.assertEqual(levin("compress", "n1", "n2", "n3", "n10").stdout, "n[1-3,10]\n")
@@ -204,7 +204,7 @@ class Env(unittest.TestCase):
         levin("env", env={**host, "MASTER_ADDR": "127.0.0.1"})
 
     def test_mistakes(self):
-        self.assertIn("takes no --jsn", levin("env", "--jsn", status=64).stderr)
+        self.assertIn("does not take --jsn", levin("env", "--jsn", status=64).stderr)
         self.assertIn("there is no levin slurm envs", levin("envs", status=64).stderr)
         self.assertIn("usage: levin slurm env", levin(status=64).stderr)
 
