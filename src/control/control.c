@@ -469,7 +469,7 @@ void lvni_control_fail(lvni_control *control, const lvni_control_cause *failure)
     }
     pthread_mutex_unlock(&control->lock);
     if (error != 0) {
-        /* the store says nothing: for this rank it is its own failure */
+        /* the store does not answer: for this rank its own failure is the cause */
         lvni_control_set_cause(control, &own);
     }
 }

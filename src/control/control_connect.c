@@ -1,5 +1,5 @@
-/* How a rank finds its store among candidate ports: connects, lets the server prove itself, and
- * tries on until the time is over. */
+/* How a rank finds its store among candidate ports: it connects, exchanges proofs with the server
+ * (auth.h), and tries again until the time is over. Called by lvni_control_connect. */
 #include "control_impl.h"
 
 #include "rdzv_file.h"
@@ -29,10 +29,10 @@ typedef struct search {
     char munge_why[200];
     lvni_control_greet greet;
     uint64_t began_ns, until_ns;
-    uint64_t next_line_ns; /* when the next line says that this rank still waits */
-    double patience_s;     /* with a server that says nothing */
-    bool answered;         /* this turn, somebody took a connection */
-    /* since when the only port there is always is somebody else's; 0: it is not */
+    uint64_t next_line_ns; /* when the next line reports that this rank still waits */
+    double patience_s;     /* with a server that sends nothing */
+    bool answered;         /* in this turn a server accepted a connection */
+    /* since when the only candidate port is another program's; 0: it is not */
     uint64_t taken_ns;
     char last[200];     /* what the last attempt ended with */
     char resolved[120]; /* what the name stands for */
@@ -43,7 +43,7 @@ typedef struct search {
 
 typedef enum found { FOUND, NOT_HERE, REFUSED } found;
 
-/* An attempt that the end of the search cut short says less than the one before it. */
+/* An attempt that the end of the search cut short is worth less than the one before it. */
 static void note(search *s, bool cut_short, const char *what)
 {
     if (!cut_short || s->last[0] == '\0') {
@@ -99,7 +99,7 @@ static bool read_frame(search *s, int fd, lvni_control_frame_reader *in, uint64_
     for (;;) {
         bool have = false;
         if (lvni_control_frame_next(in, frame, &have) != LVN_OK) {
-            note(s, false, "something else than levin answers");
+            note(s, false, "another program answers");
             return false;
         }
         if (have) {
@@ -112,8 +112,8 @@ static bool read_frame(search *s, int fd, lvni_control_frame_reader *in, uint64_
         }
         if (n <= 0) {
             note(s, n == -2 && until_ns == s->until_ns,
-                 n == 0    ? "the server hung up: it belongs to another run"
-                 : n == -2 ? "the server says nothing"
+                 n == 0    ? "the server closed the connection: it belongs to another run"
+                 : n == -2 ? "the server sends nothing"
                            : strerror(errno));
             return false;
         }
@@ -125,18 +125,18 @@ static bool read_frame(search *s, int fd, lvni_control_frame_reader *in, uint64_
 
 /* ---- The key of this connection ---- */
 
-/* May the store prove itself so? What it says may be a lie, which then comes to nothing, as it does
- * not know the key. */
+/* May the store use this method? A false one leads to nothing, as the server does not know the
+ * key. */
 static bool may_be(search *s, lvni_control_auth how)
 {
     if (s->has_key && how != LVNI_AUTH_KEY) {
-        note(s, false, "the server knows no LEVIN_TOKEN, which is set here");
+        note(s, false, "the server has no LEVIN_TOKEN, which is set here");
     } else if (!s->has_key && how == LVNI_AUTH_KEY) {
         note(s, false, "the server wants a LEVIN_TOKEN, which is not set here");
     } else if (how == LVNI_AUTH_OPEN && s->o->closed) {
         note(s, false,
-             "the server takes everybody, and this rank joins only with a proof, as the tasks of a "
-             "Slurm job do");
+             "the server accepts every process, and this rank joins only with a proof, as the "
+             "tasks of a Slurm job do");
     } else {
         return true;
     }
@@ -157,7 +157,8 @@ static bool key_from_file(search *s)
         return false;
     }
     if (!w.has_key) {
-        snprintf(text, sizeof text, "the file with the key of the run is of no use: %s", w.no_key);
+        snprintf(text, sizeof text, "the file with the key of the run cannot be used: %s",
+                 w.no_key);
         note(s, false, text);
         return false;
     }
@@ -215,7 +216,7 @@ static bool send_greet(search *s, int fd, const lvni_control_token *store_nonce,
     return sent;
 }
 
-/* The store's word, after it has proved itself. REFUSED leaves an error. */
+/* The store's answer to the greeting. REFUSED leaves an error. */
 static found judge(const lvni_control_token *want, const lvni_control_frame *frame,
                    lvni_control_link *link)
 {
@@ -247,7 +248,7 @@ static void note_denied(search *s, const lvni_control_frame *frame)
 {
     char text[200];
     lvni_control_scan scan = lvni_control_scan_of(frame);
-    snprintf(text, sizeof text, "the server does not take this rank: %s",
+    snprintf(text, sizeof text, "the server does not accept this rank: %s",
              lvni_control_deny_text(lvni_control_scan_u32(&scan)));
     note(s, false, text);
 }
@@ -262,7 +263,7 @@ static found greet(search *s, int fd, uint64_t until_ns, lvni_control_link *link
         return NOT_HERE;
     }
     if (!lvni_control_scan_hello(&frame, &store_nonce, &how)) {
-        note(s, false, "something else than levin answers");
+        note(s, false, "another program answers");
         return NOT_HERE;
     }
     if (!send_greet(s, fd, &store_nonce, how) || !read_frame(s, fd, &link->in, until_ns, &frame)) {
@@ -330,8 +331,8 @@ static found try_port(search *s, const char *host, int port, lvni_control_link *
     return what;
 }
 
-/* Where the file says; on the store's own host first through loopback, which needs no network.
- * Containers of one host share its boot id, not its loopback. */
+/* At the addresses of the file; on the store's own host first through loopback, which needs no
+ * network. Containers of one host share its boot id, not its loopback. */
 static found try_file(search *s, lvni_control_link *link)
 {
     lvni_control_rdzv_where w;
@@ -361,7 +362,7 @@ static found try_all(search *s, lvni_control_link *link)
     return what;
 }
 
-/* ", port 29500"; nothing where a file tells it. */
+/* ", port 29500"; nothing where a file has it. */
 static void print_ports(const search *s, char *out, size_t size)
 {
     out[0] = '\0';
@@ -374,8 +375,7 @@ static void print_ports(const search *s, char *out, size_t size)
     }
 }
 
-/* The store names missing ranks (store_rendezvous.c); that it is missing itself only those can say
- * who wait for it. */
+/* The store names missing ranks (store_rendezvous.c); a missing store only the ranks can report. */
 static void report_waiting(search *s, uint64_t now)
 {
     char ports[100], line[600];
@@ -401,8 +401,8 @@ static lvn_status not_found(const search *s)
         s->o->rank, s->o->rdzv_timeout_s, s->resolved, ports, s->last);
 }
 
-/* The store gets its exact port or none. So while somebody else has it, the rank that was to hold
- * the store has given up, or will. */
+/* The store gets its exact port or none. So while another program has it, the rank that was to hold
+ * the store has failed, or will. */
 static bool is_taken(search *s, uint64_t now)
 {
     const bool exact = s->o->n_ports == 1 && s->o->rdzv_dir == NULL && s->o->taken_timeout_s > 0;
@@ -416,11 +416,11 @@ static lvn_status another_program(const search *s)
         LVN_ERR_TIMEOUT, 114,
         "E114: rank %d found another program for %.0f s where the store of this run should "
         "be\n  found: %s, port %d: %s\n  fix: another MASTER_PORT, "
-        "or leave it out; the rank that holds the store tells who has this one",
+        "or leave it out; the rank that holds the store reports which process has this one",
         s->o->rank, s->o->taken_timeout_s, s->resolved, s->o->ports[0], s->last);
 }
 
-/* Rank 0 has chosen MUNGE for all, and this rank chooses nothing else by itself. */
+/* Rank 0 has chosen MUNGE for all ranks; a rank must not fall back to something weaker. */
 static lvn_status no_munge(const search *s)
 {
     LVNI_CORE_FAIL_NUMBERED(
@@ -474,7 +474,7 @@ static lvn_status look(search *s, lvni_control_link *out)
         if (what != NOT_HERE) {
             return what == FOUND ? LVN_OK : lvn_last_error()->code;
         }
-        /* Between a half and the whole of it: ranks that start together do not knock together. */
+        /* Between a half and the whole of it: ranks that start together spread their attempts. */
         uint64_t jittered = wait_ns / 2 + (s->greet.instance >> (turn % 32)) % (wait_ns / 2);
         const uint64_t now = lvni_core_now_ns();
         if (now >= s->until_ns) {

@@ -7,19 +7,19 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* On the stack of who waits for it. */
+/* On the stack of the thread that waits for it. */
 typedef struct lvni_control_request {
     struct lvni_control_request *next;
     uint32_t id;
     bool done;
-    bool bye; /* answered, the end of the connection is no news */
+    bool bye; /* once it is answered, the end of the connection is expected */
     lvn_status status;
     int number; /* of its error (core/error.h); 0 */
-    char *data; /* zero-terminated; of who waits */
+    char *data; /* zero-terminated; the waiting thread's */
     size_t n;
 } lvni_control_request;
 
-/* What makes a boundary look closer. */
+/* Why a boundary has to look closer. */
 enum { LVNI_ATTENTION_STOP = 1, LVNI_ATTENTION_OVER = 2 };
 
 struct lvni_control {
@@ -67,7 +67,7 @@ lvn_status lvni_control_find_store(const lvni_control_options *options, lvni_con
 /* control_thread.c */
 void *lvni_control_thread_main(void *control);
 void lvni_control_wake(const lvni_control *control);
-/* Nobody decided before: this is the cause. */
+/* The run is over, unless it was already. */
 void lvni_control_set_cause(lvni_control *control, const lvni_control_cause *cause);
 
 uint64_t lvni_control_wall_ns(void);

@@ -1,5 +1,6 @@
-/* The thread of a rank's connection: sends what others leave for it, takes answers in, keeps both
- * ends awake, and is the first to learn that the run is over. */
+/* The thread of a rank's connection: sends what other threads put into `out`, receives answers,
+ * sends and checks heartbeats, and receives the cause when the run is over. Started by
+ * lvni_control_connect. */
 #include "control_impl.h"
 
 #include "core/alloc.h"
@@ -43,7 +44,7 @@ void lvni_control_set_cause(lvni_control *c, const lvni_control_cause *cause)
     }
 }
 
-/* The store is the first process's: its end is that rank's end. */
+/* The store runs in a rank's process: its end is the end of that rank. */
 static void lose_store(lvni_control *c, const char *why)
 {
     const int64_t step = atomic_load(&c->step);
@@ -60,7 +61,7 @@ static void lose_store(lvni_control *c, const char *why)
 static void lose_connection(lvni_control *c, int error)
 {
     const bool ended = error == 0 || error == ECONNRESET || error == EPIPE;
-    lose_store(c, ended ? "its connection ended without a word: it was killed or crashed"
+    lose_store(c, ended ? "its connection ended unexpectedly: it was killed or crashed"
                         : strerror(error));
 }
 
@@ -83,7 +84,7 @@ static void on_reply(lvni_control *c, const lvni_control_frame *frame)
     while (request != NULL && request->id != id) {
         request = request->next;
     }
-    if (request != NULL) { /* else who asked has given up */
+    if (request != NULL) { /* else its caller has timed out */
         request->status = data == NULL ? LVN_ERR_MEMORY : status;
         request->number = data == NULL ? 0 : number;
         request->data = data;
@@ -97,8 +98,8 @@ static void on_reply(lvni_control *c, const lvni_control_frame *frame)
     lvni_core_free(data);
 }
 
-/* The order matters: first the mark, then the step. Whoever passes a boundary without seeing the
- * mark has stored its step before (lvni_control_boundary). */
+/* The order matters: first the mark, then the step. A thread that passes a boundary without seeing
+ * the mark has stored its step before (lvni_control_boundary). */
 static void on_stop_ask(lvni_control *c, const lvni_control_frame *frame)
 {
     lvni_control_scan scan = lvni_control_scan_of(frame);
@@ -147,7 +148,7 @@ static void on_frame(lvni_control *c, const lvni_control_frame *frame)
         }
         lose_store(c, "it sent a cause that cannot be read");
         break;
-    default: lose_store(c, "it sent what a store does not send"); break;
+    default: lose_store(c, "it sent a frame that only a rank sends"); break;
     }
 }
 
@@ -157,7 +158,7 @@ static void take_frames(lvni_control *c)
     while (have && !c->broken) {
         lvni_control_frame frame;
         if (lvni_control_frame_next(&c->in, &frame, &have) != LVN_OK) {
-            lose_store(c, "it sent something that is no frame of the control channel");
+            lose_store(c, "it sent bytes that are not a frame of the control channel");
         } else if (have) {
             on_frame(c, &frame);
         }
@@ -199,7 +200,7 @@ static void transmit(lvni_control *c)
         pthread_mutex_unlock(&c->lock);
     }
     if (c->sending.failed) {
-        lose_store(c, "no memory for what it must be told");
+        lose_store(c, "no memory for frames to it");
         return;
     }
     while (c->sent < c->sending.len) {
@@ -211,7 +212,7 @@ static void transmit(lvni_control *c)
         if (n < 0) {
             if (errno != EAGAIN) {
                 const int error = errno;
-                receive(c); /* its last words may lie there */
+                receive(c); /* an ABORT may be waiting there */
                 lose_connection(c, error);
             }
             return;
@@ -238,7 +239,7 @@ static void listen_for_silence(lvni_control *c, uint64_t now)
 {
     const uint64_t limit = (uint64_t)(c->peer_timeout_s * 1e9);
     if (now - c->turn_ns > limit / 2) {
-        c->heard_ns = now; /* this process was stopped itself: the silence says nothing */
+        c->heard_ns = now; /* this process was stopped itself, which explains the silence */
     }
     c->turn_ns = now;
     if (now > c->heard_ns && now - c->heard_ns > limit) {
@@ -280,7 +281,7 @@ void *lvni_control_thread_main(void *control)
         }
         uint64_t count = 0;
         if ((p[0].revents & POLLIN) != 0 && read(c->wake_fd, &count, sizeof count) < 0) {
-            count = 0; /* somebody else's wake was read with an earlier one */
+            count = 0; /* one read takes several wakes */
         }
         if (!c->broken && (p[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
             receive(c);

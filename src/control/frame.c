@@ -48,9 +48,10 @@ lvn_status lvni_control_frame_next(lvni_control_frame_reader *reader, lvni_contr
     const unsigned type = head[4] | (unsigned)head[5] << 8;
     if (n > reader->limit || type == LVNI_FRAME_NONE || type >= LVNI_FRAME_COUNT || head[6] != 0 ||
         head[7] != 0) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "no frame of the control channel: %zu bytes of type %u (at most %zu are taken)", n,
-                 type, reader->limit);
+        LVN_FAIL(
+            LVN_ERR_CORRUPT,
+            "not a frame of the control channel: %zu bytes of type %u, at most %zu are allowed", n,
+            type, reader->limit);
     }
     if (reader->len - reader->used - LVNI_FRAME_HEAD < n) {
         return LVN_OK;

@@ -1,6 +1,6 @@
 /* What travels over the control channel: frames of a fixed head and a body, numbers little endian.
  * Reading them from a stream that may hold anything, and putting bodies together and apart. Called
- * by both ends; knows no meaning of a body (message.h does).
+ * by both ends; does not interpret a body (message.h does).
  *   u32 bytes of the body   u16 type   u16 zero   body */
 #ifndef LEVIN_CONTROL_FRAME_H
 #define LEVIN_CONTROL_FRAME_H
@@ -29,7 +29,7 @@
     X(DENY)      /* store: why it does not take a greeting; proves nothing */
 
 typedef enum lvni_control_frame_type {
-    LVNI_FRAME_NONE, /* 0 is no type */
+    LVNI_FRAME_NONE, /* 0 is not a type */
 #define LVNI_FRAME_ENUM(name) LVNI_FRAME_##name,
     LVNI_FRAME_LIST(LVNI_FRAME_ENUM)
 #undef LVNI_FRAME_ENUM
@@ -60,8 +60,8 @@ typedef struct lvni_control_frame_reader {
 } lvni_control_frame_reader;
 
 lvn_status lvni_control_frame_push(lvni_control_frame_reader *reader, const void *bytes, size_t n);
-/* *have: a whole frame is there. LVN_ERR_CORRUPT: this stream speaks something else; do not go
- * on. */
+/* *have: a whole frame is there. LVN_ERR_CORRUPT: not the control channel's; the stream is of no
+ * further use. */
 lvn_status lvni_control_frame_next(lvni_control_frame_reader *reader, lvni_control_frame *out,
                                    bool *have);
 void lvni_control_frame_reader_free(lvni_control_frame_reader *reader);
@@ -83,7 +83,7 @@ const unsigned char *lvni_control_scan_raw(lvni_control_scan *scan, size_t n);
 const char *lvni_control_scan_bytes(lvni_control_scan *scan, size_t *n);
 /* the same as zero-terminated text; too long, or a zero inside: bad */
 void lvni_control_scan_text(lvni_control_scan *scan, char *out, size_t size);
-/* a u32; what is no status is LVN_ERR_INTERNAL */
+/* a u32; another number than a status's is LVN_ERR_INTERNAL */
 lvn_status lvni_control_scan_status(lvni_control_scan *scan);
 /* all was there, nothing is left */
 bool lvni_control_scan_done(const lvni_control_scan *scan);

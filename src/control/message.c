@@ -111,7 +111,7 @@ void lvni_control_put_greet(lvni_core_str *out, const lvni_control_greet *greet)
     lvni_control_frame_end(out, at);
 }
 
-/* What another host says about itself, on its way to people. */
+/* A name from another host, which ends up in messages: escaped. */
 static void scan_name(lvni_control_scan *scan, char *out, size_t size)
 {
     char raw[64];
@@ -250,7 +250,7 @@ lvni_control_cause_kind lvni_control_cause_of_status(lvn_status status)
 void lvni_control_cause_sentence(const lvni_control_cause *cause, char *out, size_t size)
 {
     char pid[32] = "", when[48] = "", where[sizeof cause->place + 8] = "";
-    if (cause->kind == LVNI_CAUSE_PEER && cause->named) { /* it only heard of it */
+    if (cause->kind == LVNI_CAUSE_PEER && cause->named) { /* its own failure is a consequence */
         snprintf(out, size, "%s", cause->message);
         return;
     }

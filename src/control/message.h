@@ -1,5 +1,5 @@
 /* The bodies of frames that hold more than a number: greeting, facts, table, cause. One function
- * puts each together, one takes it apart and says whether it was one. Called by both ends. */
+ * writes each, one reads it; false: the body is not valid. Called by both ends. */
 #ifndef LEVIN_CONTROL_MESSAGE_H
 #define LEVIN_CONTROL_MESSAGE_H
 
@@ -9,7 +9,7 @@
 
 enum { LVNI_CONTROL_PROTOCOL = 3, LVNI_CONTROL_MAX_WORLD = 65536 };
 
-/* HELLO: what a store says first; how is one of LVNI_AUTH_*, and may be a lie. */
+/* HELLO: a store's first frame. `how` proves nothing. */
 void lvni_control_put_hello(lvni_core_str *out, const lvni_control_token *nonce,
                             lvni_control_auth how);
 bool lvni_control_scan_hello(const lvni_control_frame *frame, lvni_control_token *nonce,
@@ -19,7 +19,7 @@ bool lvni_control_scan_hello(const lvni_control_frame *frame, lvni_control_token
  * texts are escaped. */
 typedef struct lvni_control_greet {
     uint32_t protocol, world, rank;
-    /* random, of one lvni_control_connect: tells its second attempt from another process */
+    /* random, of one lvni_control_connect: distinguishes its second attempt from another process */
     uint64_t instance;
     uint64_t pid;
     char host[64], version[32];
@@ -27,7 +27,7 @@ typedef struct lvni_control_greet {
     const char *credential; /* of MUNGE, borrowed from the frame and not terminated; n bytes */
     size_t credential_n;
 } lvni_control_greet;
-/* port: where the rank has found the store. Another program that passes everything on has another
+/* port: where the rank has found the store. A program that forwards the greeting has another
  * one. */
 lvni_control_token lvni_control_greet_proof(const lvni_control_token *key,
                                             const lvni_control_token *store_nonce,
@@ -39,7 +39,7 @@ typedef struct lvni_control_credential_payload {
     lvni_control_token store_nonce, rank_nonce, key;
 } lvni_control_credential_payload;
 
-/* DENY: why a proof was not taken. Anybody may send it: good for what is told and nothing else. */
+/* DENY: why a proof was not taken. Not authenticated: for messages only. */
 #define LVNI_DENY_LIST(X)                                                                          \
     X(KEY, "it belongs to another run, or has another LEVIN_TOKEN")                                \
     X(CREDENTIAL,                                                                                  \

@@ -170,7 +170,7 @@ lvn_status lvni_control_rdzv_file_path(const char *dir, const char *job_key, con
     LVN_TRY(lvni_control_token_of_run(NULL, job_key, run_id, secret, &key));
     const int n =
         snprintf(text, sizeof text, "name of %d ranks, protocol %d", world, LVNI_CONTROL_PROTOCOL);
-    /* tells nothing about the key */
+    /* reveals nothing about the key */
     const lvni_control_token name = lvni_control_siphash(&key, text, (size_t)n);
     lvni_core_str_printf(out, "%s/", dir);
     for (size_t i = 0; i < sizeof name.b; i++) {
@@ -258,13 +258,13 @@ static size_t first_missing(char *dir)
     return lvni_core_path_exists(dir) ? 0 : strlen(dir);
 }
 
-/* Is it this user's alone? why: 96 bytes. */
+/* Can only this user read and write it? why: 96 bytes. */
 static bool is_private(int fd, char *why)
 {
     struct stat info;
     why[0] = '\0';
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        snprintf(why, 96, "it is no file");
+        snprintf(why, 96, "it is not a file");
     } else if (info.st_uid != geteuid()) {
         snprintf(why, 96, "it belongs to the user %u", (unsigned)info.st_uid);
     } else if ((info.st_mode & 077) != 0) {
@@ -359,7 +359,7 @@ lvn_status lvni_control_rdzv_file_write(const char *path, int port, int fd,
     return status;
 }
 
-/* Up to so many bytes; private: nobody else can have written or read them. */
+/* Up to size - 1 bytes, and whether only this user can have written or read them. */
 static bool read_text(const char *path, char *out, size_t size, lvni_control_rdzv_where *where)
 {
     const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);

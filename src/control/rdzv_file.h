@@ -1,14 +1,13 @@
-/* A file in a directory that all nodes share, which tells where the store listens: for launchers
- * that give no address, and for host names that do not resolve; and the run's key, where ranks have
- * no other (LVNI_AUTH_FILE): its mode is 0600, and a key in a file that others can read or have
- * written is none. The store's host writes it whole; ranks read it again before every attempt, so
- * that one of an earlier run does no harm: nobody answers there, or not with this run's proof.
+/* A file in a directory that all nodes share, with the address of the store: for launchers that
+ * give none, and for host names that do not resolve; and with the run's key, where ranks have no
+ * other (LVNI_AUTH_FILE). Its mode is 0600, and a key that others can read or have written is not
+ * used. The store's host writes it whole; ranks read it again before every attempt, so that one of
+ * an earlier run does no harm: no store listens there, or its proof is another run's.
  *   first line: host name, port, pid, boot id; then "key " and 32 hexadecimal digits, if there is
- * one; then one address a line: the one that the store listens on, or all of its host */
+ *   one; then one address a line: the one that the store listens on, or all of its host */
 #ifndef LEVIN_CONTROL_RDZV_FILE_H
 #define LEVIN_CONTROL_RDZV_FILE_H
 
-#include "core/str.h"
 #include "auth.h"
 
 enum { LVNI_RDZV_ADDRESSES = 8 };
@@ -35,7 +34,7 @@ lvn_status lvni_control_rdzv_file_check(const char *dir);
  * ends the process removes the file. */
 lvn_status lvni_control_rdzv_file_write(const char *path, int port, int fd,
                                         const lvni_control_token *key, size_t *made);
-/* False: it is not there, or is no such file. */
+/* False: it does not exist, or is not such a file. */
 bool lvni_control_rdzv_file_read(const char *path, lvni_control_rdzv_where *out);
 /* Where it is still the one that this process wrote; and the directories that were made for it, as
  * far as nothing else is in them. */

@@ -75,7 +75,7 @@ static void free_store(lvni_control_store *store)
 
 static void end_all(lvni_control_store *store)
 {
-    store->over = true; /* nobody is lost any more */
+    store->over = true; /* no rank is lost any more */
     store->refusals.next_ns = 0;
     lvni_control_store_report_refusals(store, lvni_core_now_ns());
     lvni_control_conn *const lists[] = {store->conns.first, store->strangers.first};

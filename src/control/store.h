@@ -1,18 +1,18 @@
 /* The store: a small TCP server in a thread of one rank's process (rank 0, or the first process of
  * the first node under Slurm). All ranks, that one included, connect to it with control.h. It knows
- * who is there, keeps keys and counters, and decides who failed first.
+ * which ranks are present, holds keys and counters, and decides which rank failed first.
  *
- * Who calls what when, in the store's process:
- *   lvni_control_store_create    before lvni_control_connect
- *   lvni_control_store_wait      after the own lvni_control_destroy: others may still be at work,
- *     or on their way to hear the cause
- *   lvni_control_store_destroy   last
+ * In the store's process:
+ *   lvni_control_store_create   before lvni_control_connect
+ *   lvni_control_store_wait     after the own lvni_control_destroy: other ranks may still run, or
+ *                               wait for the cause
+ *   lvni_control_store_destroy  last
  * The launcher calls lvni_control_store_listen and hands the socket to its first child
  * (LEVIN_STORE_FD), which gives it to lvni_control_store_create.
  *
- * A connection gets 24 bytes of greeting and must answer within greeting_timeout_s with a proof
- * that it knows job key, run id and secret; else it is closed. No client is waited for: what it
- * does not read is queued, up to a bound, and beyond it counts as lost. */
+ * A connection gets a HELLO and must answer within greeting_timeout_s with a proof that it knows
+ * the run's key; else it is closed. The store waits for no client: what one does not read is
+ * queued, and beyond a bound the client counts as lost. */
 #ifndef LEVIN_CONTROL_STORE_H
 #define LEVIN_CONTROL_STORE_H
 
@@ -35,8 +35,7 @@ typedef struct lvni_control_store_options {
     /* Whose: equal to those of the ranks. Copied. */
     int world, rank; /* rank: of the process that holds the store */
     const char *job_key, *run_id;
-    const char *run_key,
-        *secret; /* as in control.h; with one of them `auth` is KEY, whatever it says */
+    const char *run_key, *secret; /* as in control.h; with one of them `auth` counts as KEY */
     lvni_control_auth auth;
     const char *key_dir; /* for FILE, without rdzv_dir */
     const char *munge_socket;
@@ -52,14 +51,14 @@ typedef struct lvni_control_store_options {
     /* [10] a rank silent for longer is lost; the ranks are given the same */
     double peer_timeout_s;
     double settle_s; /* [0.25] how long a failure of kind peer waits for the real cause */
-    /* Called on the store's thread with lines for rank 0's log: who is missing, who was refused.
+    /* Called on the store's thread with lines for rank 0's log: missing ranks, refused connections.
      * NULL: none. */
     void (*report)(void *user, const char *line);
     void *user;
 } lvni_control_store_options;
 
 void lvni_control_store_options_init(lvni_control_store_options *options);
-/* LVN_ERR_RESOURCE E110 (port busy, and by whom, where /proc tells), LVN_ERR_USAGE E111 (the
+/* LVN_ERR_RESOURCE E110 (port busy, and its process, where /proc shows it), LVN_ERR_USAGE E111 (the
  * address is not this host's). On success a thread "lvn-store" runs until
  * lvni_control_store_destroy. */
 lvn_status lvni_control_store_create(const lvni_control_store_options *options,
@@ -68,7 +67,7 @@ int lvni_control_store_port(const lvni_control_store *store);
 /* Until no rank is connected any more: all have left, failed or are lost. LVN_ERR_TIMEOUT when some
  * are still there. timeout_s < 0: as long as it takes; ranks that die meanwhile are noticed. */
 lvn_status lvni_control_store_wait(lvni_control_store *store, double timeout_s);
-/* at once, whoever is connected; NULL is fine */
+/* at once, even with ranks connected; NULL is allowed */
 void lvni_control_store_destroy(lvni_control_store *store);
 
 /* A socket bound to address (NULL: every interface) and the first free of the ports (0: any),

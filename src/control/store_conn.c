@@ -71,7 +71,7 @@ static void send_blobs(lvni_control_conn *conn, lvni_control_blob *head, lvni_co
     }
     store_write *write = head == NULL ? NULL : LVNI_NEW(LVNI_TAG_CONTROL, store_write);
     if (write == NULL) {
-        lvni_control_conn_drop(conn, "the store has no memory for what it must be told");
+        lvni_control_conn_drop(conn, "the store has no memory for frames to it");
         return;
     }
     write->head = ref(head);
@@ -213,7 +213,7 @@ void lvni_control_conn_drop(lvni_control_conn *conn, const char *why)
     if (rank->state == LVNI_RANK_HERE && conn->confirmed) {
         lvni_control_store_lost(store, conn->rank, why);
     } else if (rank->state == LVNI_RANK_HERE) {
-        rank->state = LVNI_RANK_ABSENT; /* gave up before it knew that it was in: it tries again */
+        rank->state = LVNI_RANK_ABSENT; /* it gave up before it read WELCOME, and tries again */
     }
 }
 
@@ -237,7 +237,7 @@ static void on_fail(lvni_control_conn *conn, const lvni_control_frame *frame)
         lvni_control_conn_drop(conn, "it reported a failure that cannot be read");
         return;
     }
-    /* the end of its connection is no news then */
+    /* then the end of its connection is expected */
     conn->store->ranks[conn->rank].state = LVNI_RANK_GONE;
     lvni_control_store_report(conn->store, &cause);
 }
@@ -283,7 +283,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     if (n < 0) {
         lvni_control_conn_drop(
             conn, n == UV_EOF || n == UV_ECONNRESET
-                      ? "its connection to the store ended without a word: it was killed or crashed"
+                      ? "its connection to the store ended unexpectedly: it was killed or crashed"
                       : "its connection to the store broke");
         return;
     }
@@ -297,10 +297,10 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
         lvni_control_frame frame;
         if (lvni_control_frame_next(&conn->in, &frame, &have) != LVN_OK) {
             if (conn->rank < 0) {
-                lvni_control_conn_turn_away(conn, "it speaks something else");
+                lvni_control_conn_turn_away(conn, "it sent something else than a greeting");
             } else {
                 lvni_control_conn_drop(conn,
-                                       "it sent something that is no frame of the control channel");
+                                       "it sent bytes that are not a frame of the control channel");
             }
             return;
         }

@@ -22,7 +22,7 @@
 enum {
     STRANGERS = 512, /* and the missing ranks, while there are any; fewer where descriptors are */
     STRANGERS_LEAST = 16,
-    STRANGERS_LATER = 32, /* once all ranks are there: nobody else has a reason to come */
+    STRANGERS_LATER = 32, /* once all ranks are present: no other process has a reason to connect */
     RESERVE = 256, /* descriptors that the process needs besides, one more per rank not counted */
     BURST = 64,    /* connections taken before the loop does other work */
     PAUSE_MS = 2,
@@ -97,7 +97,7 @@ bool lvni_control_store_may_accept(lvni_control_store *store)
     return true;
 }
 
-/* The oldest stranger goes: the others come and prove who they are, or are the next. */
+/* The oldest stranger is dropped: the others greet soon, or are the next. */
 void lvni_control_store_bound_strangers(lvni_control_store *store)
 {
     const bool later = store->phase == LVNI_STORE_JOINED && store->max_strangers > STRANGERS_LATER;
@@ -111,7 +111,7 @@ void lvni_control_store_bound_strangers(lvni_control_store *store)
     }
 }
 
-/* ---- What is told of them ---- */
+/* ---- Reporting refused ones ---- */
 
 static void print_peer(const lvni_control_conn *conn, char *out, size_t size)
 {
@@ -202,8 +202,8 @@ static void refuse(lvni_control_conn *conn, const lvni_control_greet *greet, lvn
     lvni_control_conn_send(conn, &s);
 }
 
-/* Says what is wrong with a process that knows the run's key. Returns the number of
- * the error; 0: nothing. */
+/* What is wrong with a process that knows the run's key, as a message. Returns the number of the
+ * error; 0: nothing. */
 static int misfit(const lvni_control_store *store, const lvni_control_greet *g, char *out,
                   size_t size)
 {
@@ -226,7 +226,7 @@ static int misfit(const lvni_control_store *store, const lvni_control_greet *g, 
     }
     const lvni_control_store_rank *held = &store->ranks[g->rank];
     const bool again = held->state == LVNI_RANK_HERE && held->greet.instance == g->instance &&
-                       !held->conn->confirmed; /* it does not know that it is in */
+                       !held->conn->confirmed; /* it has not read WELCOME */
     if (held->state != LVNI_RANK_ABSENT && !again) {
         snprintf(out, size,
                  "E115: rank %u is there twice\n  found: rank %u on %s (pid %llu) and on %s (pid "
@@ -243,8 +243,7 @@ static void welcome(lvni_control_conn *conn, const lvni_control_greet *greet)
 {
     lvni_control_store *store = conn->store;
     lvni_control_store_rank *rank = &store->ranks[greet->rank];
-    if (rank->conn != NULL) { /* an attempt of the same process that it gave up, before it asked
-                                 anything: misfit has seen to that */
+    if (rank->conn != NULL) { /* an earlier attempt of this process, without requests (misfit) */
         rank->conn->rank = -1;
         lvni_control_conn_drop(rank->conn, "");
     } else {
@@ -270,7 +269,7 @@ static void welcome(lvni_control_conn *conn, const lvni_control_greet *greet)
     lvni_control_conn_send_decision(conn);
 }
 
-/* It has the key that is in conn, or it is a stranger. */
+/* Its proof must be over the key in conn; else it is a stranger. */
 static void judge(lvni_control_conn *conn, const lvni_control_greet *greet)
 {
     lvni_control_store *store = conn->store;
@@ -297,7 +296,7 @@ static void judge(lvni_control_conn *conn, const lvni_control_greet *greet)
 
 /* ---- Credentials of MUNGE ---- */
 
-/* One decoding: of the pool's thread from begin to the end. */
+/* One decoding. The pool's thread owns it from beginning to end. */
 struct lvni_control_credential_check {
     uv_work_t req;
     lvni_control_conn *conn;
@@ -317,7 +316,7 @@ static void decode_credential(uv_work_t *req)
     if (check->result != LVNI_MUNGE_DAEMON) {
         return;
     }
-    /* It also answers so to what makes no sense, which anybody can send: does it work? */
+    /* Also MUNGE's answer to nonsense, which any program can send: does the daemon work? */
     if (lvni_control_munge_probe(check->socket) == LVN_OK) {
         check->result = LVNI_MUNGE_INVALID;
     } else {
@@ -325,7 +324,7 @@ static void decode_credential(uv_work_t *req)
     }
 }
 
-/* Since when, and why: of a daemon that answers nothing. */
+/* Since when a daemon does not answer, and why. */
 static void note_daemon(lvni_control_store *store, const lvni_control_credential_check *check)
 {
     if (check->result != LVNI_MUNGE_DAEMON) {
@@ -364,7 +363,7 @@ static void on_decoded(uv_work_t *req, int status)
     lvni_control_credential_check *check = (lvni_control_credential_check *)(void *)req;
     lvni_control_conn *conn = check->conn;
     conn->check = NULL;
-    if (conn->closed) { /* it went meanwhile */
+    if (conn->closed) { /* it ended meanwhile */
         lvni_control_conn_free(conn);
     } else if (!conn->closing) {
         note_daemon(conn->store, check);
@@ -406,7 +405,7 @@ void lvni_control_conn_greeted(lvni_control_conn *conn, const lvni_control_frame
     const bool munge = store->auth == LVNI_AUTH_MUNGE;
     if (conn->check != NULL || !lvni_control_scan_greet(frame, &greet) ||
         (greet.credential_n > 0) != munge) {
-        lvni_control_conn_turn_away(conn, "it speaks something else");
+        lvni_control_conn_turn_away(conn, "it sent something else than a greeting");
     } else if (munge) {
         check_credential(conn, &greet);
     } else {
@@ -415,8 +414,7 @@ void lvni_control_conn_greeted(lvni_control_conn *conn, const lvni_control_frame
     }
 }
 
-/* One that waits for its turn ends now: strangers that come and go leave no queue before the
- * ranks. */
+/* One that still waits in the pool's queue is cancelled: strangers must not delay the ranks. */
 void lvni_control_conn_cancel_check(lvni_control_conn *conn)
 {
     if (conn->check != NULL) {
@@ -424,7 +422,7 @@ void lvni_control_conn_cancel_check(lvni_control_conn *conn)
     }
 }
 
-/* The ranks that are there are told; those that are not cannot prove themselves any more. */
+/* Without MUNGE the missing ranks cannot join: the present ones get the error. */
 void lvni_control_store_munge_tick(lvni_control_store *store, uint64_t now_ns)
 {
     char line[600];

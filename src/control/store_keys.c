@@ -198,7 +198,7 @@ void lvni_control_store_keys_tick(lvni_control_store *store, uint64_t now_ns)
         }
         *at = get->next;
         char message[LVNI_CONTROL_MAX_KEY + 80];
-        snprintf(message, sizeof message, "nobody set the key '%s' within %.1f s", get->key,
+        snprintf(message, sizeof message, "key '%s' was not set within %.1f s", get->key,
                  (double)(get->until_ns - get->asked_ns) / 1e9);
         lvni_control_conn_reply_error(get->conn, get->id, LVN_ERR_TIMEOUT, message);
         lvni_core_free(get);
@@ -287,7 +287,7 @@ static void free_gather(const lvni_control_store *store, lvni_control_pending_ga
     lvni_core_free(gather);
 }
 
-/* Ends a gather for all who wait in it: with the answer, or with a status and a message. */
+/* Ends a gather for all ranks that wait in it: with the answer, or with a status and a message. */
 static void end_gather(lvni_control_store *store, lvni_control_pending_gather *gather,
                        lvni_control_blob *answer, lvn_status status, const char *message)
 {
@@ -324,7 +324,7 @@ static void complete_gather(lvni_control_store *store, lvni_control_pending_gath
     lvni_control_blob_unref(answer);
 }
 
-/* Who will never come to it: a rank that has left. -1: nobody. */
+/* A rank that cannot join the gather any more, as it has left. -1: none. */
 static int missing_for_good(const lvni_control_store *store,
                             const lvni_control_pending_gather *gather)
 {
@@ -389,7 +389,7 @@ void lvni_control_store_rank_left_gathers(lvni_control_store *store, int rank)
             continue;
         }
         end_without(store, g, rank);
-        g = store->gathers; /* the list may be another one now */
+        g = store->gathers; /* end_gather changes the list */
     }
 }
 

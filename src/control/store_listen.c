@@ -240,7 +240,7 @@ lvn_status lvni_control_store_port_of(int fd, int *port)
     socklen_t size = sizeof at;
     if (getsockname(fd, (struct sockaddr *)&at, &size) != 0 ||
         (at.ss_family != AF_INET && at.ss_family != AF_INET6)) {
-        LVN_FAIL(LVN_ERR_IO, "descriptor %d, given for the store, is no TCP socket", fd);
+        LVN_FAIL(LVN_ERR_IO, "descriptor %d, given for the store, is not a TCP socket", fd);
     }
     *port = ntohs(at.ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)&at)->sin6_port
                                            : ((const struct sockaddr_in *)&at)->sin_port);

@@ -1,5 +1,5 @@
 /* The rendezvous in the store: facts come in, lines name the missing ranks, and when all ranks are
- * present they get the table, or the error that says what does not fit. Facts are compared and
+ * present they get the table, or the error that names what does not fit. Facts are compared and
  * nodes numbered once, when the last rank has sent its own. */
 #include "store_impl.h"
 
@@ -220,7 +220,7 @@ static void number_hosts(const lvni_control_store *store, lvni_control_member *m
 static void number_nodes(const lvni_control_store *store, lvni_control_member *members, int *nodes)
 {
     const int world = store->o.world;
-    /* one rank that does not know its numbers, and all are numbered by host */
+    /* if one rank does not know its numbers, all are numbered by host */
     bool reported = true;
     for (int r = 0; r < world; r++) {
         const lvni_control_facts *f = facts_of(store, r);
@@ -253,7 +253,7 @@ static void number_nodes(const lvni_control_store *store, lvni_control_member *m
     }
 }
 
-/* Told numbers must be possible: two ranks in one place would take one device. */
+/* Numbers that a launcher gave must be possible: two ranks in one place would use one device. */
 static lvn_status check_places(const lvni_control_store *store)
 {
     for (int r = 0; r < store->o.world; r++) {
@@ -368,8 +368,7 @@ void lvni_control_store_refuse_all(lvni_control_store *store, lvn_status status,
     }
 }
 
-/* The texts into memory of their own. A configuration that another rank has brought already is not
- * kept again. */
+/* The texts into memory of their own. A configuration equal to another rank's is not kept again. */
 static bool keep_facts(lvni_control_store *store, lvni_control_store_rank *rank,
                        const lvni_control_facts_message *seen, const unsigned char *body, size_t n)
 {

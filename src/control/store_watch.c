@@ -1,4 +1,5 @@
-/* What the store watches over: silence, who failed first, and the step at which all stop. */
+/* What the store decides over time: which ranks are silent, which failed first, and the step at
+ * which all stop. */
 #include "store_impl.h"
 
 #include "core/machine.h"
@@ -27,8 +28,8 @@ static void on_settle(uv_timer_t *timer)
     }
 }
 
-/* The first cause that is not of kind peer wins at once. One of kind peer says that there is a real
- * one: it may come for a short while. */
+/* The first cause that is not of kind peer wins at once. One of kind peer implies a real one, which
+ * is waited for shortly. */
 void lvni_control_store_report(lvni_control_store *store, const lvni_control_cause *cause)
 {
     if (store->over || store->phase == LVNI_STORE_REFUSED) {
@@ -43,20 +44,20 @@ void lvni_control_store_report(lvni_control_store *store, const lvni_control_cau
     }
 }
 
-/* This process stood still, as after SIGSTOP: neither has it heard the others, nor they it. */
+/* This process stood still, as after SIGSTOP: it neither received nor sent heartbeats. */
 static bool stood_still(const lvni_control_store *store, uint64_t now)
 {
     return now - store->tick_ns > lvni_control_ns(store->o.peer_timeout_s) / 2;
 }
 
-/* So long that the others lost patience with it. */
+/* So long that the other ranks timed out. */
 static bool was_given_up(const lvni_control_store *store, uint64_t now)
 {
     return now - store->tick_ns >= lvni_control_ns(store->o.peer_timeout_s - store->o.heartbeat_s);
 }
 
-/* Its connection is gone. Those who lost patience with this process have left because of it, and
- * are seen to be gone when it goes on. */
+/* Its connection is gone. When this process stood still, the other ranks have timed out because of
+ * it: then its own rank is the cause. */
 void lvni_control_store_lost(lvni_control_store *store, int rank, const char *why)
 {
     store->ranks[rank].state = LVNI_RANK_GONE;
@@ -74,10 +75,11 @@ void lvni_control_store_lost(lvni_control_store *store, int rank, const char *wh
                                 .time_ns =
                                     (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec};
     snprintf(cause.host, sizeof cause.host, "%s", lost->greet.host);
-    snprintf(cause.message, sizeof cause.message, "%s",
-             own ? "its process stood still until the others gave it up: it was stopped, or had no "
-                   "processor"
-                 : why);
+    snprintf(
+        cause.message, sizeof cause.message, "%s",
+        own ? "its process stood still until the other ranks timed out: it was stopped, or had no "
+              "processor"
+            : why);
     lvni_control_store_report(store, &cause);
 }
 
@@ -120,7 +122,7 @@ void lvni_control_store_stop_ask(lvni_control_store *store, int reason)
     }
     store->stop = LVNI_STOP_ASKING;
     store->stop_reason = reason;
-    store->stop_at = INT64_MIN; /* nobody has passed a boundary: all stop at their first */
+    store->stop_at = INT64_MIN; /* no rank has passed a boundary: all stop at their first */
     lvni_core_str s = {0};
     put_stop(store, &s);
     lvni_control_store_broadcast(store, &s);
@@ -152,14 +154,14 @@ void lvni_control_conn_send_decision(lvni_control_conn *conn)
 
 /* ---- Time ---- */
 
-/* Its connection is open. All hear of it, and so does it itself, should it go on some day: what is
- * sent now is the last. */
+/* Its connection is still open: the cause goes to it as well, in case it continues, and is the last
+ * that it gets. */
 static void lose_silent(lvni_control_conn *conn, const char *why)
 {
     lvni_control_store *store = conn->store;
     const bool first = !store->over && store->phase != LVNI_STORE_REFUSED && conn->confirmed &&
                        store->ranks[conn->rank].state == LVNI_RANK_HERE;
-    if (!first) { /* it knows what there is to know, or has not taken it in since the last tick */
+    if (!first) { /* it has the cause, or did not read it since the last tick */
         lvni_control_conn_drop(conn, why);
         return;
     }
@@ -204,7 +206,8 @@ void lvni_control_store_on_tick(uv_timer_t *timer)
 {
     lvni_control_store *store = timer->data;
     const uint64_t now = lvni_core_now_ns();
-    const bool slept = stood_still(store, now); /* silence of others says nothing then */
+    /* then the silence of the other ranks is this process's doing */
+    const bool slept = stood_still(store, now);
     store->woke_ns = was_given_up(store, now) ? now : store->woke_ns;
     store->tick_ns = now;
     watch_list(&store->strangers, slept, now);

@@ -475,7 +475,7 @@ static void a_killed_process_is_named(void **state)
     (void)state;
     lose_process(1, SIGKILL, 10, "killed or crashed", NULL);
     lose_process(0, SIGKILL, 10,
-                 "the store in its process is lost: its connection ended without a word", NULL);
+                 "the store in its process is lost: its connection ended unexpectedly", NULL);
 }
 
 static void a_stopped_process_is_named_when_its_time_is_over(void **state)

@@ -252,7 +252,7 @@ static void strangers_find_no_store(void **state)
     assert_int_equal(connect_as(&g, 0, 2, "test", "wrong", &c), LVN_ERR_TIMEOUT);
     assert_int_equal(connect_as(&g, 0, 2, "other job", "token", &c), LVN_ERR_TIMEOUT);
     ASSERT_ERROR_HAS(lvn_last_error(), LVN_ERR_TIMEOUT,
-                     "does not take this rank: it belongs to another run");
+                     "does not accept this rank: it belongs to another run");
     assert_null(c);
     assert_int_equal(connect_as(&g, 0, 2, "test", "token", &c), LVN_OK);
     lvni_control_destroy(c);

@@ -49,7 +49,7 @@ static void a_port_that_stays_busy_ends_the_search(void **state)
     int fd = -1, port = 0;
     lvni_control_options o;
     lvni_control *c = NULL;
-    /* accepts and says nothing */
+    /* accepts and sends nothing */
     assert_int_equal(lvni_control_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
     lvni_control_options_init(&o);
     o.ports = &port;
@@ -60,7 +60,7 @@ static void a_port_that_stays_busy_ends_the_search(void **state)
     o.taken_timeout_s = 0.2;
     assert_int_equal(lvni_control_connect(&o, &c), LVN_ERR_TIMEOUT);
     ASSERT_ERROR_HAS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: rank 1 found another program",
-                     "127.0.0.1, port ", "says nothing", "another MASTER_PORT");
+                     "127.0.0.1, port ", "sends nothing", "another MASTER_PORT");
     o.taken_timeout_s = 0; /* it may be ours, whose process has not begun */
     o.rdzv_timeout_s = 0.5;
     assert_int_equal(lvni_control_connect(&o, &c), LVN_ERR_TIMEOUT);
@@ -86,7 +86,7 @@ static void an_inherited_socket_is_found_among_candidates(void **state)
     int fd = -1, foreign = -1, ports[3] = {1, 0, 0}; /* nobody listens at 1 */
     group g;
     group_init(&g, 1);
-    /* accepts and says nothing */
+    /* accepts and sends nothing */
     assert_int_equal(lvni_control_store_listen("127.0.0.1", &any, 1, &foreign, &ports[1]), LVN_OK);
     assert_int_equal(lvni_control_store_listen(NULL, &any, 1, &fd, &ports[2]), LVN_OK);
     g.store_options.listen_fd = fd;
