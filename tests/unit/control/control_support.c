@@ -111,7 +111,7 @@ void group_end(group *g)
     assert_int_equal(lvni_core_alloc_get_stats(LVNI_TAG_CORE).live_bytes, 0);
 }
 
-bool reported_of_abort(const group_rank *r)
+bool saw_abort(const group_rank *r)
 {
     for (int i = 0; i < 10000 && r->aborts == 0; i++) {
         pause_ms(1);

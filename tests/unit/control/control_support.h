@@ -1,5 +1,5 @@
 /* What the tests of the control channel share: a store on a free port of this host, and ranks as
- * threads that connect to it and then do what the test says. Threads leave their results in their
+ * threads that connect to it and then run the test's function. Threads leave their results in their
  * row; asserting is the main thread's part. */
 #ifndef TESTS_CONTROL_SUPPORT_H
 #define TESTS_CONTROL_SUPPORT_H
@@ -26,7 +26,7 @@ typedef struct group_rank {
     /* What came of it. */
     lvn_status status;        /* of connect, rendezvous or the body */
     lvn_error error;          /* when status is not OK */
-    lvni_control_cause cause; /* told to on_abort */
+    lvni_control_cause cause; /* given to on_abort */
     _Atomic int aborts;       /* how often that was called */
     uint64_t began_ns, ended_ns;
     int64_t number; /* for the body */
@@ -42,21 +42,21 @@ struct group {
     bool skip[GROUP_MAX];              /* ranks that never come */
     lvn_status (*body)(group_rank *r); /* after the rendezvous; NULL: leaves */
     group_rank ranks[GROUP_MAX];
-    char lines[1000]; /* what the store said */
+    char lines[1000]; /* the store's lines */
 };
 
 /* Short times, one job, `world` ranks; facts of this process. */
 void group_init(group *g, int world);
 /* Creates the store, starts a thread per rank, waits for all of them. */
 void group_run(group *g);
-/* For `say`, with the group as `user`. */
+/* For `report`, with the group as `user`. */
 void keep_line(void *user, const char *line);
 /* Whatever is left. Asserts that the store frees all. */
 void group_end(group *g);
 
 /* Waits until on_abort has been called for the rank, which may be a moment after a call of it has
  * failed. False: 10 s were not enough. */
-bool reported_of_abort(const group_rank *r);
+bool saw_abort(const group_rank *r);
 
 void pause_ms(int ms);
 double seconds_between(uint64_t from_ns, uint64_t to_ns);

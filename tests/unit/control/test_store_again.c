@@ -17,7 +17,7 @@ typedef struct raw_rank {
     lvni_control_frame_reader in;
 } raw_rank;
 
-/* The next frame that is no heartbeat. NONE: the store has closed, or says nothing. */
+/* The next frame except heartbeats. NONE: the store has closed, or sends nothing. */
 static lvni_control_frame next_frame(raw_rank *r)
 {
     lvni_control_frame frame = {.type = LVNI_FRAME_NONE};
@@ -125,7 +125,7 @@ static void an_attempt_that_was_given_up_is_replaced(void **state)
     group_end(&g);
 }
 
-/* Whoever has asked something knows that it is in, and greets no more: what it waits for stays its
+/* A rank that has sent a request has read WELCOME, and does not greet again: its requests stay its
  * own. */
 static void a_rank_at_work_is_not_replaced(void **state)
 {

@@ -52,7 +52,7 @@ static lvn_status train(group_rank *r)
             lvni_control_request_stop(r->control, 15);
         }
         if (r->rank == 2 && step == 131) {
-            /* whichever the store hears of first is everybody's reason */
+            /* the first request to arrive is the reason on all ranks */
             lvni_control_request_stop(r->control, 10);
         }
         step_together(r->g, r->rank, step);
@@ -97,7 +97,7 @@ static lvn_status cross(group_rank *r)
     } else {
         LVN_TRY(lvni_control_barrier(r->control, "rank 1 is inside", 10));
         lvni_control_request_stop(r->control, 2);
-        pause_ms(100);                                        /* by now everybody has been asked */
+        pause_ms(100); /* by now STOP_ASK has reached all ranks */
         LVN_TRY(lvni_control_boundary(r->control, 5, &stop)); /* must not hold for ever */
         r->number = stop;
         step_together(r->g, 0, 5);
@@ -192,7 +192,7 @@ static void the_real_cause_is_named(void **state)
         group_run(&g);
         for (int r = 0; r < 4; r++) {
             assert_int_equal(g.ranks[r].status, LVN_ERR_PEER);
-            assert_true(reported_of_abort(&g.ranks[r]));
+            assert_true(saw_abort(&g.ranks[r]));
             assert_int_equal(g.ranks[r].cause.rank, 2);
             assert_int_equal(g.ranks[r].cause.kind, LVNI_CAUSE_NAN);
             assert_int_equal(g.ranks[r].cause.step, 812);
@@ -232,7 +232,7 @@ static void without_a_real_cause_the_first_report_counts(void **state)
     g.store_options.settle_s = 1;
     group_run(&g);
     for (int r = 0; r < 2; r++) {
-        assert_true(reported_of_abort(&g.ranks[r]));
+        assert_true(saw_abort(&g.ranks[r]));
         assert_int_equal(g.ranks[r].cause.rank, 0);
         assert_int_equal(g.ranks[r].cause.kind, LVNI_CAUSE_PEER);
         assert_string_equal(g.ranks[r].cause.message, "nccl: remote error");
@@ -268,7 +268,7 @@ static void the_end_of_a_connection_ends_the_run(void **state)
     group_run(&g);
     for (int r = 0; r < 3; r += 2) {
         assert_int_equal(g.ranks[r].status, LVN_ERR_PEER);
-        assert_true(reported_of_abort(&g.ranks[r]));
+        assert_true(saw_abort(&g.ranks[r]));
         assert_int_equal(g.ranks[r].cause.rank, 1);
         assert_int_equal(g.ranks[r].cause.kind, LVNI_CAUSE_SIGNAL);
         assert_int_equal(g.ranks[r].cause.step, 5);
@@ -282,11 +282,11 @@ static void the_end_of_a_connection_ends_the_run(void **state)
 }
 
 /* A rank in a process of its own, which is stopped, continued or killed; rank 0 holds the store, on
- * the socket fd. It writes a byte to `told` after the first barrier, waits for one from `go`, and
+ * the socket fd. It writes a byte to `joined` after the first barrier, waits for one from `go`, and
  * ends with 0 after the second, or with 2 where that ends because of `why`. Forked while this
  * process has no other threads. */
 typedef struct own_process {
-    int port, fd, rank, reported, go;
+    int port, fd, rank, joined, go;
     double peer_timeout_s;
     const char *why; /* NULL: it does not matter */
 } own_process;
@@ -317,7 +317,7 @@ static lvn_status own_main(const own_process *p)
     LVN_TRY(lvni_control_rendezvous(c, &facts));
     LVN_TRY(lvni_control_barrier(c, "first", 30));
     char byte = 'x';
-    if (write(p->reported, &byte, 1) != 1 || read(p->go, &byte, 1) != 1) {
+    if (write(p->joined, &byte, 1) != 1 || read(p->go, &byte, 1) != 1) {
         LVN_FAIL(LVN_ERR_IO, "the test is gone");
     }
     LVN_TRY(lvni_control_barrier(c, "second", 30));
@@ -362,23 +362,23 @@ static void continue_process(pid_t pid, int go)
     assert_int_equal(WEXITSTATUS(status), 2);
 }
 
-/* This process is rank `1 - rank` and reads off what becomes of `rank`, to which the signal is
- * sent. `continued`: what that one says when it goes on. */
+/* This process is rank `1 - rank` and checks what becomes of `rank`, which gets the signal.
+ * `continued`: the message of that one when it is continued. */
 static void lose_process(int rank, int signal_number, double peer_timeout_s, const char *why,
                          const char *continued)
 {
     static const int any = 0;
     group g;
-    int fd = -1, reported[2], go[2];
+    int fd = -1, joined[2], go[2];
     char byte;
     group_init(&g, 2);
-    assert_int_equal(pipe(reported), 0);
+    assert_int_equal(pipe(joined), 0);
     assert_int_equal(pipe(go), 0);
     assert_int_equal(lvni_control_store_listen("127.0.0.1", &any, 1, &fd, &g.port), LVN_OK);
     const own_process p = {.port = g.port,
                            .fd = rank == 0 ? fd : -1,
                            .rank = rank,
-                           .reported = reported[1],
+                           .joined = joined[1],
                            .go = go[0],
                            .peer_timeout_s = peer_timeout_s,
                            .why = continued};
@@ -403,7 +403,7 @@ static void lose_process(int rank, int signal_number, double peer_timeout_s, con
     assert_int_equal(lvni_control_connect(&o, &c), LVN_OK);
     assert_int_equal(lvni_control_rendezvous(c, &g.ranks[1 - rank].facts), LVN_OK);
     assert_int_equal(lvni_control_barrier(c, "first", 20), LVN_OK);
-    assert_int_equal(read(reported[0], &byte, 1), 1);
+    assert_int_equal(read(joined[0], &byte, 1), 1);
     const uint64_t began = lvni_core_now_ns();
     kill(pid, signal_number);
     assert_int_equal(lvni_control_barrier(c, "of this rank alone", 20), LVN_ERR_PEER);
@@ -421,28 +421,28 @@ static void lose_process(int rank, int signal_number, double peer_timeout_s, con
     lvni_control_destroy(c);
     group_end(&g);
     for (int i = 0; i < 2; i++) {
-        close(reported[i]);
+        close(joined[i]);
         close(go[i]);
     }
 }
 
-/* Ctrl-Z of a whole run, and fg later than the peers' patience: everybody was silent, and nobody is
+/* Ctrl-Z of a whole run, and fg later than peer_timeout_s: all ranks were silent, and none is
  * lost. */
 static void a_run_that_was_stopped_as_a_whole_goes_on(void **state)
 {
     (void)state;
     static const int any = 0;
-    int fd = -1, port = 0, reported[2], go[2], status[2] = {-1, -1};
+    int fd = -1, port = 0, joined[2], go[2], status[2] = {-1, -1};
     char bytes[2] = "go";
     pid_t pid[2];
-    assert_int_equal(pipe(reported), 0);
+    assert_int_equal(pipe(joined), 0);
     assert_int_equal(pipe(go), 0);
     assert_int_equal(lvni_control_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
     for (int r = 0; r < 2; r++) {
         const own_process p = {.port = port,
                                .fd = r == 0 ? fd : -1,
                                .rank = r,
-                               .reported = reported[1],
+                               .joined = joined[1],
                                .go = go[0],
                                .peer_timeout_s = 1};
         pid[r] = own_start(&p);
@@ -450,7 +450,7 @@ static void a_run_that_was_stopped_as_a_whole_goes_on(void **state)
     }
     close(fd);
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(read(reported[0], &bytes[i], 1), 1);
+        assert_int_equal(read(joined[0], &bytes[i], 1), 1);
     }
     kill(pid[0], SIGSTOP);
     kill(pid[1], SIGSTOP);
@@ -465,7 +465,7 @@ static void a_run_that_was_stopped_as_a_whole_goes_on(void **state)
     assert_int_equal(status[0], 0);
     assert_int_equal(status[1], 0);
     for (int i = 0; i < 2; i++) {
-        close(reported[i]);
+        close(joined[i]);
         close(go[i]);
     }
 }
@@ -508,7 +508,7 @@ static void a_lost_store_names_its_rank(void **state)
     group_run(&g);
     for (int r = 1; r < 3; r++) {
         assert_int_equal(g.ranks[r].status, LVN_ERR_PEER);
-        assert_true(reported_of_abort(&g.ranks[r]));
+        assert_true(saw_abort(&g.ranks[r]));
         assert_int_equal(g.ranks[r].cause.rank, 0);
         assert_non_null(strstr(g.ranks[r].error.message, "rank 0 ("));
         assert_non_null(strstr(g.ranks[r].error.message, "the store in its process is lost"));
@@ -604,7 +604,7 @@ static void names_of_causes(void **state)
                                 .message = "rank 0 (n08) failed first at step 3: lost"};
     lvni_control_cause_sentence(&heard, text, sizeof text);
     assert_string_equal(text, "rank 0 (n08) failed first at step 3: lost");
-    heard.kind = LVNI_CAUSE_ERROR; /* whoever fails by itself is named, whatever it says */
+    heard.kind = LVNI_CAUSE_ERROR; /* a rank that fails by itself is named, whatever its message */
     lvni_control_cause_sentence(&heard, text, sizeof text);
     assert_string_equal(text, "rank 1 (n09, pid 7) failed first at step 3: rank 0 (n08) failed");
     heard.kind = LVNI_CAUSE_PEER;

@@ -1,5 +1,5 @@
-/* The rendezvous: the table that everybody gets, and the sentence when somebody is missing or does
- * not fit. */
+/* The rendezvous: the table that all ranks get, and the error when a rank is missing or does not
+ * fit. */
 #include "control_support.h"
 
 #include "control/message.h"

@@ -1,4 +1,4 @@
-/* How ranks find the store: the ports it takes, the file that tells where it is, and what is said
+/* How ranks find the store: the ports it takes, the file that has its address, and what is reported
  * while there is none. */
 #include "control_support.h"
 
@@ -83,7 +83,7 @@ static void an_inherited_socket_is_found_among_candidates(void **state)
 {
     (void)state;
     static const int any = 0;
-    int fd = -1, foreign = -1, ports[3] = {1, 0, 0}; /* nobody listens at 1 */
+    int fd = -1, foreign = -1, ports[3] = {1, 0, 0}; /* no process listens at 1 */
     group g;
     group_init(&g, 1);
     /* accepts and sends nothing */
@@ -115,7 +115,7 @@ static void *create_late(void *arg)
     return lvni_control_store_create(&g->store_options, &g->store) == LVN_OK ? g : NULL;
 }
 
-/* Nobody else can: the store that names missing ranks is what is missing. */
+/* By the rank itself: the store, which names missing ranks, is what is missing. */
 static void waiting_for_a_store_is_reported(void **state)
 {
     (void)state;
@@ -200,7 +200,7 @@ static void a_file_reports_where_the_store_is(void **state)
     o.rdzv_timeout_s = 0.2;
     assert_int_equal(lvni_control_connect(&o, &g.ranks[0].control), LVN_ERR_TIMEOUT);
     ASSERT_ERROR_HAS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: ", "the file is not there", dir);
-    /* One of an earlier run lies there, at a port where nobody listens: it is overwritten. */
+    /* One of an earlier run lies there, at a port where no process listens: it is overwritten. */
     size_t made = 0;
     assert_int_equal(lvni_control_rdzv_file_write(path, 1, -1, NULL, &made), LVN_OK);
     assert_int_equal(made, strlen(outer));

@@ -93,7 +93,7 @@ static void ranks_get_in_among_strangers(void **state)
     group_end(&g);
 }
 
-/* Once all have met nobody else has a reason to come: a few at a time, slowly. */
+/* After the rendezvous no other process has a reason to connect: a few at a time, slowly. */
 static void later_there_are_few(void **state)
 {
     (void)state;
@@ -123,7 +123,7 @@ static void what_they_send_takes_little_memory(void **state)
     (void)state;
     enum { N = 300, BYTES = 100000 };
     static char bytes[BYTES] = {0x74, 3, 0, 0,
-                                LVNI_FRAME_GREET}; /* 884 bytes of a greeting, it says */
+                                LVNI_FRAME_GREET}; /* announces a greeting of 884 bytes */
     int fds[N];
     group g;
     group_init(&g, 1);
@@ -132,7 +132,7 @@ static void what_they_send_takes_little_memory(void **state)
     const int64_t before = (int64_t)lvni_core_alloc_get_stats(LVNI_TAG_CONTROL).live_bytes;
     for (int i = 0; i < N; i++) {
         fds[i] = raw_connect(lvni_control_store_port(g.store));
-        assert_int_equal(send(fds[i], bytes, 800, MSG_NOSIGNAL), 800); /* but for the last of it */
+        assert_int_equal(send(fds[i], bytes, 800, MSG_NOSIGNAL), 800); /* except the end of it */
     }
     pause_ms(
         200); /* the memory has its bound at any time: this gives the store the time to break it */
@@ -149,7 +149,7 @@ static void what_they_send_takes_little_memory(void **state)
     group_end(&g);
 }
 
-/* A byte now and then is no greeting. */
+/* A byte now and then is not a greeting. */
 static void a_slow_rank_is_removed_in_time(void **state)
 {
     (void)state;
