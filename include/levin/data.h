@@ -20,7 +20,8 @@ typedef struct lvn_field {
     int64_t shape[LVN_MAX_NDIM]; /* of one sample; a batch has one axis more in front */
 } lvn_field;
 
-/* What the random part of a sample may depend on (the law: never the worker, never the clock). */
+/* What the random part of a sample may depend on (never the worker, never the clock:
+ * docs/reproducibility.md). */
 typedef struct lvn_sample_key {
     uint64_t seed;
     uint32_t epoch;

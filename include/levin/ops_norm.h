@@ -53,7 +53,7 @@ LVN_API lvn_tensor *lvn_instance_norm(lvn_tensor *x, lvn_tensor *gamma, lvn_tens
                                       double eps);
 
 /* In training: 0 with probability p, else x / (1 - p); random numbers from the position in training
- * (the law). In evaluation: x. */
+ * (docs/reproducibility.md). In evaluation: x. */
 LVN_API lvn_tensor *lvn_dropout(lvn_tensor *x, double p);
 
 #ifdef __cplusplus

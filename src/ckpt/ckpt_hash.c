@@ -1,5 +1,5 @@
-/* The hashes of a checkpoint (ckpt_hash.h). Called by `levin ckpt hash` and by the tests of the
- * law. */
+/* The hashes of a checkpoint (ckpt_hash.h). Called by `levin ckpt hash` and by the tests of
+ * reproducibility. */
 #include "ckpt/ckpt_hash.h"
 
 #include "ckpt/checkpoint.h"

@@ -85,7 +85,7 @@ typedef enum lvni_control_auth {
     LVNI_AUTH_OPEN,  /* nothing is secret: every process that reaches the port can join */
     LVNI_AUTH_KEY,   /* a run key or a secret that all ranks have */
     LVNI_AUTH_FILE,  /* a random key in the file of rdzv_file.h, which its owner alone can read */
-    LVNI_AUTH_MUNGE, /* a credential of MUNGE for each connection (munge.h); the user must be the
+    LVNI_AUTH_MUNGE, /* a credential of MUNGE for each connection (auth.h); the user must be the
                         store's */
     LVNI_AUTH_COUNT
 } lvni_control_auth;

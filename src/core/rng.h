@@ -1,7 +1,7 @@
 /* Random numbers without state: Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as
  * easy as 1, 2, 3").
  *
- * THE PACKING OF THE LAW. It never changes: results of saved runs depend on it.
+ * THE PACKING THAT RESULTS DEPEND ON (docs/reproducibility.md). It never changes.
  *   key      = lvni_core_rng_key(seed, purpose): a 64-bit mix of the run's seed and a 64-bit hash
  *              of the purpose's name (low word = key[0], high word = key[1]); inside a forward the
  *              purpose is the module path.

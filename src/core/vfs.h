@@ -56,7 +56,7 @@ lvn_status lvni_core_file_read(const char *path, size_t max_bytes, char **data, 
 /* Can it be written? Before long work whose result goes there; nothing is left behind.
  * LVN_ERR_USAGE: a folder, device or pipe. */
 lvn_status lvni_core_file_check(const char *path);
-/* through lvni_atomic_* */
+/* through lvni_core_atomic_* */
 lvn_status lvni_core_file_write(const char *path, const void *data, size_t bytes);
 lvn_status lvni_core_mkdirs(const char *path); /* with parents; fine when it exists */
 bool lvni_core_path_exists(const char *path);

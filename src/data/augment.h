@@ -3,10 +3,12 @@
  *
  * THE DRAWS (docs/reproducibility.md). All random numbers come from lvni_core_rng with key
  * (key->seed, "data"), a = epoch, b = sample, c = one of the operation numbers below, element =
- * draw. Numbers and meaning never change; new operations get new numbers. crop        try t = 0..9
- * draws elements 4t (area), 4t + 1 (aspect), 4t + 2 (top), 4t + 3 (left), each u in [0, 1) = u32 *
- * 2^-32 hflip vflip element 0: flipped when u < p order       elements 0..: Fisher-Yates over
- * brightness, contrast, saturation, hue (for i = 3..1: swap with lvni_core_rng_below(i + 1))
+ * draw. Numbers and meaning never change; new operations get new numbers.
+ *   crop        try t = 0..9 draws elements 4t (area), 4t + 1 (aspect), 4t + 2 (top), 4t + 3
+ *     (left), each u in [0, 1) = u32 * 2^-32
+ *   hflip vflip element 0: flipped when u < p
+ *   order       elements 0..: Fisher-Yates over brightness, contrast, saturation, hue (for i =
+ *     3..1: swap with lvni_core_rng_below(i + 1))
  *   brightness contrast saturation   element 0: factor = lo + u (hi - lo), lo = max(0, 1 - x), hi =
  *     1 + x
  *   hue         element 0: shift in turns = (2u - 1) x

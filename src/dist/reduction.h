@@ -1,11 +1,11 @@
-/* The gradient of one optimizer step over all ranks (the law, design.md 2): every micro-batch's set
- * of n floats (gradients, then records of buffers) is added in the one fixed tree over micro-batch
- * numbers, whatever rank worked on it. A rank owns a contiguous run of micro-batches and holds
- * leaves: nodes of the tree, each the sum over micro-batches [begin, end), in one of its sets. All
- * leaves of all ranks together make up the tree (micro-batches without samples have none). The flat
- * sets are cut into buckets; a bucket that is final in all leaves of all ranks is added while other
- * buckets are still being computed: each rank adds its slices of it, reading everyone's leaves,
- * into the one shared total.
+/* The gradient of one optimizer step over all ranks (docs/reproducibility.md): every micro-batch's
+ * set of n floats (gradients, then records of buffers) is added in the one fixed tree over
+ * micro-batch numbers, whatever rank worked on it. A rank owns a contiguous run of micro-batches
+ * and holds leaves: nodes of the tree, each the sum over micro-batches [begin, end), in one of its
+ * sets. All leaves of all ranks together make up the tree (micro-batches without samples have
+ * none). The flat sets are cut into buckets; a bucket that is final in all leaves of all ranks is
+ * added while other buckets are still being computed: each rank adds its slices of it, reading
+ * everyone's leaves, into the one shared total.
  *
  * A step:
  *     lvni_dist_reduction_begin(r, leaves, n)      before the last micro-batches' backward pass:
@@ -30,8 +30,8 @@
 
 typedef struct lvni_dist_reduction lvni_dist_reduction;
 
-/* partial[i] = the law's sum of squares over block i of LVNI_REDUCTION_BLOCK floats (kernels/flat.h
- * has the only one; this folder does not see kernels). */
+/* partial[i] = the sum of squares, in the fixed order, over block i of LVNI_REDUCTION_BLOCK floats
+ * (kernels/flat.h has the only one; this folder does not see kernels). */
 typedef void (*lvni_dist_reduction_sumsq)(const float *g, int64_t n, double *partial);
 enum { LVNI_REDUCTION_BLOCK = 4096 };
 

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Floats behind one partial sum of a norm. Part of the law: it never changes. */
+/* Floats behind one partial sum of a norm. Results depend on it: it never changes. */
 enum { LVNI_FLAT_BLOCK = 4096 };
 
 static inline int64_t lvni_kernels_flat_blocks(int64_t n)

@@ -245,7 +245,7 @@ typedef struct lvni_cpu_need {
 } lvni_cpu_need;
 lvni_cpu_need lvni_cpu_get_need(void);
 
-/* Which implementation oneDNN chose, for the guards of the law. */
+/* Which implementation oneDNN chose, for tests of reproducibility. */
 typedef struct lvni_cpu_stats {
     uint64_t primitives_created;
     uint64_t slow_primitives; /* implementation name starts with "ref": refused */

@@ -1,5 +1,5 @@
-/* Random numbers inside a forward: named draws at the position in training (the law; core/rng.h has
- * the packing). */
+/* Random numbers inside a forward: named draws at the position in training (core/rng.h has the
+ * packing). */
 #include "autograd/tape.h"
 #include "kernels/random.h"
 #include "tensor/device.h"

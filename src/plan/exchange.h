@@ -1,6 +1,6 @@
 /* Who adds what when the gradients of several ranks become one: the flat set is cut into buckets, a
- * bucket into one slice per rank, all on borders of the norm's blocks (the law, design.md 2). And
- * what that costs in bytes: the formula that transports are measured against. */
+ * bucket into one slice per rank, all on borders of the norm's blocks (docs/reproducibility.md).
+ * And what that costs in bytes: the formula that transports are measured against. */
 #ifndef LEVIN_PLAN_EXCHANGE_H
 #define LEVIN_PLAN_EXCHANGE_H
 

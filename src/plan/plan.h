@@ -1,6 +1,6 @@
-/* The batch plan: who works on which samples in which step (the law, design.md 2). The one place of
- * this arithmetic; the loader cuts by it, the trainer adds by it, `levin plan` prints it. Pure: no
- * files, no threads, no clock. */
+/* The batch plan: which rank computes which samples of which step (docs/reproducibility.md). The
+ * one place of this arithmetic; the loader cuts by it, the trainer adds by it, `levin plan` prints
+ * it. Pure: no files, no threads, no clock. */
 #ifndef LEVIN_PLAN_PLAN_H
 #define LEVIN_PLAN_PLAN_H
 

@@ -1,5 +1,5 @@
-/* The one fixed tree in which everything of a step is added (the law, design.md 2): a range of n >
- * 1 numbers is split after its first p, p the largest power of two below n. The trainer walks it
+/* The one fixed tree in which everything of a step is added (docs/reproducibility.md): a range of n
+ * > 1 numbers is split after its first p, p the largest power of two below n. The trainer walks it
  * over micro-batches (a merge stack, so that a rank holds few gradient sets), norms are summed in
  * it over block numbers. Pure arithmetic: no memory, no threads. */
 #ifndef LEVIN_PLAN_TREE_H

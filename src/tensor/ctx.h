@@ -8,8 +8,8 @@
 
 #include <levin/tensor.h>
 
-/* Where in training the thread is; random numbers and modes of ops come from here (the law,
- * design.md 2). */
+/* Where in training the thread is; random numbers and modes of ops come from here
+ * (docs/reproducibility.md). */
 typedef struct lvni_tensor_position {
     uint64_t seed;
     uint32_t step;        /* optimizer step, from 0 */
@@ -64,7 +64,7 @@ typedef void (*lvni_tensor_scratch_free)(struct lvni_cpu_scratch *);
 extern _Atomic(lvni_tensor_tape_free) lvni_tensor_ctx_free_tape;
 extern _Atomic(lvni_tensor_scratch_free) lvni_tensor_ctx_free_scratch;
 
-/* How the calling thread computes: part of the law, so whatever computes is inside of one of
+/* How the calling thread computes. Results depend on it, so all that computes is inside one of
  * these. */
 typedef enum lvni_tensor_fp_mode {
     LVNI_FP_FLUSH, /* denormal results are 0, and denormal operands count as 0 */

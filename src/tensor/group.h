@@ -1,7 +1,7 @@
-/* The group of a micro-batch: the micro-batches whose values it may see (the law, design.md 2:
- * coupled micro-batches). They run at once and meet. Who runs micro-batches provides it in their
- * contexts (ctx.h; the trainer's is trainer/group_sync.c); ops/op_group.c and ops/op_group_norm.c
- * use it. */
+/* The group of a micro-batch: the micro-batches whose values it may see (docs/reproducibility.md:
+ * coupled micro-batches). They run at once and synchronise. The caller that runs micro-batches
+ * provides it in their contexts (ctx.h; the trainer's is trainer/group_sync.c); ops/op_group.c and
+ * ops/op_sync_batch_norm.c use it. */
 #ifndef LEVIN_TENSOR_GROUP_H
 #define LEVIN_TENSOR_GROUP_H
 

@@ -134,10 +134,11 @@ static lvn_status report_machine(const lvni_ckpt *ckpt)
     print_machine(&is);
     const lvn_status s = lvni_core_str_status(&is);
     if (s == LVN_OK && was != NULL && strcmp(was, lvni_core_str_text(&is)) != 0) {
-        lvni_log_line(LVNI_LOG_WARNING,
-                      "law off: this checkpoint was written on %s, this machine is %s: results are "
-                      "the same within rounding, not to the bit",
-                      was, lvni_core_str_text(&is));
+        lvni_log_line(
+            LVNI_LOG_WARNING,
+            "not reproducible: this checkpoint was written on %s, this machine is %s: results are "
+            "the same within rounding, not to the bit",
+            was, lvni_core_str_text(&is));
     }
     lvni_core_str_free(&is);
     return s;

@@ -337,7 +337,7 @@ static void count_device(const lvni_trainer_options *o, uint64_t slots,
 }
 
 /* Of an exported model: only weights that have another layout there are copied
- * (recipes/exported_write.c). */
+ * (recipes/export.c). */
 static uint64_t count_export(const lvni_nn_model *m)
 {
     uint64_t bytes = 0;

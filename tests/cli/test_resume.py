@@ -145,7 +145,7 @@ def signals(whole):
             f"stopped by SIGTERM after step {step}, and resumed from it",
         )
         check(
-            "law off" not in printed and "another run" not in printed,
+            "not reproducible" not in printed and "another run" not in printed,
             "on the same machine without a warning",
         )
         same(out, whole, f"SIGTERM after step {step}")
@@ -229,7 +229,7 @@ def other_values(whole):
         )
         other = metadata(copy)["machine"] != metadata(whole)["machine"]
         check(
-            ("law off: this checkpoint was written on levin" in printed) == other,
+            ("not reproducible: this checkpoint was written on levin" in printed) == other,
             f"LEVIN_CPU_ISA={isa}: a checkpoint of another machine is reported",
         )
 

@@ -103,7 +103,7 @@ static number two(lvn_dtype dtype, lvni_dist_reduce how, number a, number b)
     return v;
 }
 
-/* The law's sentence, word by word. */
+/* The rule of plan/tree.h, literally. */
 static number tree(lvn_dtype dtype, lvni_dist_reduce how, int lo, int hi, int64_t i, int salt)
 {
     if (hi - lo == 1) {

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Not the law's order: only that every block is handed over once, with the right numbers, is looked
- * at here. */
+/* Not in the fixed order: this checks only that every block is passed once, with the right numbers.
+ */
 static void block_sums(const float *g, int64_t n, double *partial)
 {
     for (int64_t at = 0; at < n; at += LVNI_REDUCTION_BLOCK) {

@@ -82,7 +82,7 @@ static inline char *lvni_shm_theirs(const lvni_shm_comm *c, int rank)
     return lvni_shm_stage_of(c, rank, c->round - 1);
 }
 
-/* lvni_shm_round.c */
+/* shm_round.c */
 lvn_status lvni_shm_round(lvni_shm_comm *c); /* tell, wait, and on to the next */
 lvn_status lvni_shm_wait(lvni_dist_comm *comm, const lvni_dist_wait *wait);
 lvn_status lvni_shm_health(lvni_dist_comm *comm);

@@ -6,9 +6,9 @@
 #include "kernels/cpu/scratch.h"
 #include "kernels/kernels_decl.h"
 
-/* Elements of columns at a time: as many images as fit, at least one. Part of the law, for it cuts
- * the product. Few channels, whose sums are short, stay in the caches of a few cores. A weight
- * gradient has its columns all at once. */
+/* Elements of columns at a time: as many images as fit, at least one. Fixed: results depend on it,
+ * since it cuts the product. Few channels, whose sums are short, stay in the caches of a few cores.
+ * A weight gradient has its columns all at once. */
 enum {
     BLOCK = 1 << 22,
     FEW_BLOCK = 1 << 20,

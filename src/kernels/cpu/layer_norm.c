@@ -8,7 +8,7 @@
 #include "tensor/device.h"
 
 /* Rows behind one partial sum of dgamma and dbeta: fewer than LVNI_ROW_BLOCK, since a language
- * model has few rows and many columns. Part of the law. */
+ * model has few rows and many columns. Fixed: results depend on it. */
 enum { BLOCK = 32 };
 
 typedef struct layer_job {

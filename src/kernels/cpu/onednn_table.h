@@ -11,7 +11,7 @@
 typedef struct lvni_cpu_dnn_key {
     lvni_cpu_dnn_work work;
     int64_t team; /* OpenMP threads of the lane */
-    /* what the law prescribes where bits depend on it; the reducing class has team == fixed_team */
+    /* wgrad_threads where results depend on it; the reducing class has team == fixed_team */
     int64_t fixed_team;
 } lvni_cpu_dnn_key;
 

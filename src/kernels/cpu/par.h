@@ -9,8 +9,8 @@
 
 #include <stdint.h>
 
-/* Elements (one long row) and rows (many columns) behind one partial sum. Part of the law: they
- * never change. */
+/* Elements (one long row) and rows (many columns) behind one partial sum. Results depend on them:
+ * they never change. */
 enum { LVNI_CPU_SUM_BLOCK = 1024, LVNI_ROW_BLOCK = 256 };
 
 typedef void (*lvni_cpu_range_fn)(const void *job, int64_t begin, int64_t end);

@@ -30,7 +30,7 @@ typedef struct lvni_cpu_point_rows {
     const float *x, *t, *weight, *positive;
 } lvni_cpu_point_rows;
 
-/* Queries in work at once: part of the law, since sums over queries go block by block. */
+/* Queries computed at once; fixed, since sums over queries go block by block. */
 enum { LVNI_QUERY_BLOCK = 32 };
 
 /* One head of one sample; q to y, dy and dq, dk, dv are of the element type. Rows lie `..._step`

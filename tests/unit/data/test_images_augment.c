@@ -168,7 +168,7 @@ static void random_crops_keep_scale_ratio_and_image(void **state)
     assert_true(fabs(area / 2000 - 0.433) < 0.015);
 }
 
-/* The draws are part of the law: these numbers never change. */
+/* Results depend on the draws: these numbers never change. */
 static void draws_are_reproducible(void **state)
 {
     (void)state;

@@ -90,7 +90,7 @@ static lvni_data_augment drawn(const lvni_data_transform *t, int sample)
     return a;
 }
 
-/* The draws are part of the law: these numbers never change. */
+/* Results depend on the draws: these numbers never change. */
 static void effects_come_as_often_as_asked_and_by_their_own_draws(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* The law for oneDNN: outside the reducing class the bits do not depend on the team; inside they
- * depend on wgrad_team alone; nowhere do they depend on where a buffer lies. And no shape of the
- * zoo falls to a reference implementation. CTest runs this program once per instruction set
+/* Reproducibility of oneDNN: outside the reducing class the bits do not depend on the team; inside
+ * they depend on wgrad_team alone; nowhere do they depend on where a buffer lies. And no shape of
+ * the zoo falls to a reference implementation. CTest runs this program once per instruction set
  * (LEVIN_CPU_ISA). */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* The law for the own vector kernels: the bits of every case are the same for teams of 1, 2 and 3,
- * for aligned and misaligned memory, and for every instruction set (this program runs itself again
- * with LEVIN_CPU_ISA set). */
+/* Reproducibility of the own vector kernels: the bits of every case are the same for teams of 1, 2
+ * and 3, for aligned and misaligned memory, and for every instruction set (this program runs itself
+ * again with LEVIN_CPU_ISA set). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -256,7 +256,7 @@ static void dropout_follows_from_the_position(void **state)
     const lvni_core_rng rng = {
         .key = lvni_core_rng_make_key(11, lvni_core_rng_purpose("drop")), .a = 5, .b = 2, .c = 0};
     int kept = 0;
-    for (int i = 0; i < WIDE; i++) { /* the law, element by element */
+    for (int i = 0; i < WIDE; i++) { /* by the rule, element by element */
         assert_true(first[i] == (lvni_core_rng_uniform(&rng, (uint64_t)i) >= 0.5f ? 2.0f : 0.0f));
         kept += first[i] > 0.0f;
     }

@@ -1,4 +1,4 @@
-/* The law of bf16: a cpu kernel that takes bf16 itself gives, bit for bit, what the f32 kernel
+/* The rule of bf16: a cpu kernel that takes bf16 itself gives, bit for bit, what the f32 kernel
  * gives on f32 copies, rounded once at the end. For every row of cases.def of every own kernel with
  * LVNI_BF16; oneDNN's products (which sum in their own order) are in test_kernels. */
 #include "op_cases.h"

@@ -1,5 +1,5 @@
 /* Sameness of the cpu kernels, for every row of cases.def: equal bits for every team, for
- * repetition, and for every instruction set. What the law calls the reducing class (LVNI_REDUCING
+ * repetition, and for every instruction set. The reducing class (LVNI_REDUCING
  * and matmul with a transposed left side) may depend on wgrad_team, never on team. With --hash the
  * program prints one line per case instead: so it runs itself under LEVIN_CPU_ISA=v2, v3, v4 and
  * compares. */

@@ -223,7 +223,7 @@ static void bad_labels_are_refused(void **state)
     }
 }
 
-/* The law's guard: nothing in the cases falls to oneDNN's reference path. */
+/* Reproducibility: nothing in the cases falls to oneDNN's reference path. */
 static void no_slow_primitive_was_chosen(void **state)
 {
     (void)state;

@@ -19,7 +19,7 @@ typedef struct part {
     bool some;
 } part;
 
-/* The law's sentence, word by word. */
+/* The rule of plan/tree.h, literally. */
 static part define(const double *values, const bool *present, int lo, int hi)
 {
     if (hi - lo == 1) {

@@ -120,7 +120,7 @@ static double descend(truth *t, const point *p, int n, int phase, double lr)
     return sqrt(norm);
 }
 
-/* What the law says a named draw of the root module gives (core/rng.h). */
+/* A named draw of the root module by the rule of core/rng.h. */
 static lvni_core_rng draw(const char *name, int64_t step, int micro_batch, int phase, int call)
 {
     const uint64_t purpose =

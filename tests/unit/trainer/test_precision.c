@@ -1,5 +1,5 @@
 /* The four precisions on a small network: the loss scale by its rule, skipped steps, bf16 weights,
- * the law over lanes, resuming. */
+ * equal results over lanes, resuming. */
 #include "core/math.h"
 #include "trainer_support.h"
 
