@@ -15,7 +15,7 @@ typedef struct lvni_data_subset {
     int64_t n;
 } lvni_data_subset;
 
-/* Of a list of `total` samples; the n indices are copied, NULL: all. LVN_ERR_ARG when one lies
+/* Of a list of `total` samples; the n indices are copied, NULL: all. LVN_ERR_INVALID when one lies
  * outside; *out is then empty. */
 lvn_status lvni_data_subset_create(const int64_t *indices, int64_t n, int64_t total,
                                    lvni_data_subset *out);

@@ -1,5 +1,5 @@
 /* Encoded images and the memory that a thread reuses from one to the next. An image gives first its
- * size, then its pixels; its format is known by its first bytes, not by its name. Image.c holds the
+ * size, then its pixels; its format is known by its first bytes, not by its name; image.c holds the
  * scratch memory and the choice of the decoder, jpeg.c and png.c the decoders. Called by the image
  * datasets and what prepares their pixels. */
 #ifndef LEVIN_DATA_IMAGE_H

@@ -74,6 +74,19 @@ class CheckDocs(unittest.TestCase):
         self.finds("`levin train lanes=2\nlane=2`", "1: `lane=`: docs/config.md has no such key")
         self.finds("`optim.rate`", "1: `optim.rate`: docs/config.md has no such key")
 
+    def test_comments(self):
+        def finds(comment, *expected):
+            change = {"src/plan/tree.c": GOOD["src/plan/tree.c"] + comment}
+            status, lines, _ = check(change)
+            self.assertEqual(lines, [f"src/plan/tree.c:{line}" for line in expected])
+            self.assertEqual(status, 1)
+
+        status, lines, _ = check({"src/ref/ref_add.h": "/* tree.c; lvni_tree_*; docs/tour.md */\n"})
+        self.assertEqual(status, 0, lines)
+        finds("/* a\n * forest.h */\n", "5: forest.h: the tree has no such file")
+        finds("// plan/ref_add.c\n", "4: plan/ref_add.c: the tree has no such file")
+        finds("/* lvni_tree_su */", "4: lvni_tree_su: only comments have this name")
+
     def test_links(self):
         self.finds("[a](forest.md)", "1: the link forest.md leads nowhere")
         self.finds("[a](tour.md#out)", "1: the link tour.md#out: no heading gives this anchor")
