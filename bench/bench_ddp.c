@@ -94,6 +94,17 @@ static lvn_status save_all(const lvni_nn_model *model, lvn_tensor *const extra[3
     return lvni_ckpt_st_save(weights_file, entry, n, NULL, 0);
 }
 
+static lvn_status build_and_save(const ddp_duel *d, bench_noise *noise, lvn_tensor *const *extra,
+                                 lvni_nn_model **model)
+{
+    if (extra[0] == NULL || extra[1] == NULL || extra[2] == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    LVN_TRY(fill_samples(&noise->base, extra[0], extra[1], d->batch));
+    LVN_TRY(bench_resnet_build(d->net, d->side, model));
+    return save_all(*model, extra);
+}
+
 /* Weights and samples, for PyTorch. */
 static lvn_status save_weights(const ddp_duel *d)
 {
@@ -103,11 +114,7 @@ static lvn_status save_weights(const ddp_duel *d)
     lvn_tensor *extra[3] = {
         lvn_tensor_create(LVN_F32, 4, (int64_t[]){d->batch, d->side, d->side, 3}),
         lvn_tensor_create(LVN_I64, 1, &d->batch), make_order(d->batch)};
-    lvn_status s =
-        extra[0] == NULL || extra[1] == NULL || extra[2] == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    s = s == LVN_OK ? fill_samples(&noise.base, extra[0], extra[1], d->batch) : s;
-    s = s == LVN_OK ? bench_resnet_build(d->net, d->side, &model) : s;
-    s = s == LVN_OK ? save_all(model, extra) : s;
+    const lvn_status s = build_and_save(d, &noise, extra, &model);
     for (int i = 0; i < 3; i++) {
         lvn_release(extra[i]);
     }

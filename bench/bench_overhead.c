@@ -98,12 +98,16 @@ static lvn_status run(double us[TURNS])
                                     .cores = 1,
                                     .wgrad_threads = 1};
     lvn_status s = lvni_plan_make(&plan, &o.plan);
-    s = s == LVN_OK ? lvni_trainer_create(&o, &t) : s;
+    if (s == LVN_OK) {
+        s = lvni_trainer_create(&o, &t);
+    }
     if (s == LVN_OK) {
         const lvni_data_loader_options loader = {
             .dataset = &data, .plan = &o.plan, .training = true, .seed = 1};
         s = lvni_data_loader_create(&loader, &t->loader);
-        s = s == LVN_OK ? measure(t, us) : s;
+        if (s == LVN_OK) {
+            s = measure(t, us);
+        }
     }
     lvni_trainer_destroy(t);
     lvni_nn_model_destroy(model);

@@ -208,11 +208,11 @@ static lvn_status fail_script(const line *l)
         }
     }
     lvn_status s = lvni_core_str_status(&text);
-    s = s != LVN_OK
-            ? s
-            : lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
-                            "%s is a Python script, which trains by itself: levin launch%.*s",
-                            l->script, LINE_MAX_BYTES, lvni_core_str_text(&text));
+    if (s == LVN_OK) {
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                          "%s is a Python script, which trains by itself: levin launch%.*s",
+                          l->script, LINE_MAX_BYTES, lvni_core_str_text(&text));
+    }
     lvni_core_str_free(&text);
     return s;
 }

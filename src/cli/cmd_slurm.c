@@ -42,7 +42,9 @@ static lvn_status print_rank_info(const lvni_launch_rank_info_options *options, 
     notices->by_hand = true; /* who asks wants an answer, whatever the rank */
     LVN_TRY(s);
     s = lvni_launch_rank_info_check_address_here(&info, notices);
-    s = s == LVN_OK && strict ? lvni_core_notices_refuse_warnings(notices) : s;
+    if (s == LVN_OK && strict) {
+        s = lvni_core_notices_refuse_warnings(notices);
+    }
     if (s == LVN_OK) {
         (f == JSON     ? lvni_launch_rank_info_print_json
          : f == EXPORT ? lvni_launch_rank_info_print_export

@@ -38,8 +38,9 @@ lvn_status lvni_dist_comm_try(lvni_dist_comm *comm, uint64_t *ns)
     lvn_status s =
         lvni_dist_comm_agree_status(comm, x == NULL ? LVN_ERR_MEMORY : LVN_OK, "the first sum");
     const uint64_t begin_ns = lvni_core_now_ns();
-    s = s == LVN_OK ? lvni_dist_comm_all_reduce(comm, x, x, TRY_FLOATS, LVN_F32, LVNI_REDUCE_SUM)
-                    : s;
+    if (s == LVN_OK) {
+        s = lvni_dist_comm_all_reduce(comm, x, x, TRY_FLOATS, LVN_F32, LVNI_REDUCE_SUM);
+    }
     *ns = lvni_core_now_ns() - begin_ns;
     if (s == LVN_OK && x != NULL) {
         s = lvni_dist_comm_agree_status(comm, check_sum(comm, x), "the first sum");

@@ -268,7 +268,9 @@ static lvn_status run_on_device(lvni_tensor_device *device, const lvni_kernels_o
     lvn_status s = prepare_outputs(info, args, want, made);
     lvni_kernels_args there = *args;
     lvn_tensor *copies[LVNI_MAX_IN] = {NULL};
-    s = s == LVN_OK ? submit(device, info, &there, copies) : s;
+    if (s == LVN_OK) {
+        s = submit(device, info, &there, copies);
+    }
     for (int i = 0; i < info->n_in; i++) {
         lvn_release(copies[i]);
     }

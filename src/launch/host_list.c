@@ -281,7 +281,9 @@ lvn_status lvni_launch_hosts_expand(lvni_launch_hosts *hosts, const char *list,
             return LVN_OK;
         }
         s = check_element(&r, &p, &e);
-        s = s != LVN_OK ? s : add_element(&r, hosts, &e);
+        if (s == LVN_OK) {
+            s = add_element(&r, hosts, &e);
+        }
     }
     hosts->n = n;
     hosts->bytes = bytes;

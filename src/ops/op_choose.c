@@ -194,9 +194,9 @@ static lvn_status where_backward(lvni_autograd_node *n, lvn_tensor *dy)
         if (lvni_autograd_grad_wanted(n, i)) {
             lvni_kernels_args a = {.in = {n->saved[0], i == 0 ? dy : zero, i == 0 ? zero : dy}};
             s = lvni_kernels_run(LVNI_OP_where, &a, 1);
-            s = s == LVN_OK
-                    ? lvni_ops_give_summed(n, i, a.out[0], i == 0 ? &n->in_desc : &n->attr.desc)
-                    : s;
+            if (s == LVN_OK) {
+                s = lvni_ops_give_summed(n, i, a.out[0], i == 0 ? &n->in_desc : &n->attr.desc);
+            }
         }
     }
     lvn_release(zero);

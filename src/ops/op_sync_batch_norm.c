@@ -90,7 +90,9 @@ static bool sync_moments(const lvni_tensor_group *g, lvn_tensor *x, int64_t *val
     lvn_tensor *own = a.out[0];
     const lvni_tensor_desc d = lvni_tensor_get_desc(own);
     lvn_status s = g->meet(g, NAME, own, channels > 0 ? lvn_numel(x) / channels : 0, &parts);
-    s = s == LVN_OK ? lvni_ops_group_same(NAME, parts, g->micro_batches, &d, 0) : s;
+    if (s == LVN_OK) {
+        s = lvni_ops_group_same(NAME, parts, g->micro_batches, &d, 0);
+    }
     lvn_release(own);
     *values = 0;
     for (int i = 0; i < g->micro_batches && s == LVN_OK; i++) {
@@ -172,8 +174,12 @@ static lvn_status backward_with(lvni_autograd_node *n, lvn_tensor *dy)
     LVN_TRY(lvni_kernels_run(LVNI_OP_batch_norm_sums, &a, keep ? 3u : 1u));
     lvn_tensor *sums = a.out[0], *g = a.out[1], *share = NULL;
     lvn_status s = sync_sums(n, sums, &share);
-    s = s == LVN_OK ? give_tables(n, dy, g, share) : s;
-    s = s == LVN_OK ? give_vectors(n, sums) : s;
+    if (s == LVN_OK) {
+        s = give_tables(n, dy, g, share);
+    }
+    if (s == LVN_OK) {
+        s = give_vectors(n, sums);
+    }
     lvn_release(sums);
     lvn_release(g);
     lvn_release(share);

@@ -219,6 +219,16 @@ static void close_all(void)
     }
 }
 
+static lvn_status start_sim(lvni_tensor_device *d)
+{
+    const lvn_status mapped = map_twice(d, sim.bytes);
+    const lvn_status memory = lvni_tensor_device_memory_init(d); /* always: destroy undoes it */
+    LVN_TRY(mapped);
+    LVN_TRY(memory);
+    LVN_TRY(lvni_tensor_device_stream_start(d));
+    return enter_table(d);
+}
+
 /* With the lock held. */
 static lvn_status open_sim(int index, lvni_tensor_device **out)
 {
@@ -228,11 +238,7 @@ static lvn_status open_sim(int index, lvni_tensor_device **out)
     }
     snprintf(d->name, sizeof d->name, "sim:%d", index);
     d->index = index;
-    lvn_status s = map_twice(d, sim.bytes);
-    const lvn_status memory = lvni_tensor_device_memory_init(d);
-    s = s == LVN_OK ? memory : s;
-    s = s == LVN_OK ? lvni_tensor_device_stream_start(d) : s;
-    s = s == LVN_OK ? enter_table(d) : s;
+    const lvn_status s = start_sim(d);
     if (s != LVN_OK) {
         destroy(d);
         return s;
@@ -302,7 +308,9 @@ lvn_status lvni_tensor_device_create_dry(lvni_tensor_device **out)
                           "cannot reserve the addresses of a dry run (%zu GiB)", d->size >> 30);
     }
     pthread_mutex_lock(&lock);
-    s = s == LVN_OK ? enter_table(d) : s;
+    if (s == LVN_OK) {
+        s = enter_table(d);
+    }
     pthread_mutex_unlock(&lock);
     if (s != LVN_OK) {
         destroy(d);

@@ -54,7 +54,9 @@ static lvn_status chunk_work(void *user, int lane)
     const bool before = lvn_set_grad_enabled(false);
     lvni_data_loader_batch batch;
     lvn_status s = lvni_trainer_device_batch_make(e->batch[lane], &batch);
-    s = s == LVN_OK ? lvn_scope_open() : s;
+    if (s == LVN_OK) {
+        s = lvn_scope_open();
+    }
     if (s == LVN_OK) {
         forward_chunk(e, lane, &batch.batch);
         s = lvn_scope_close();
@@ -197,7 +199,9 @@ lvn_status lvni_trainer_evaluate(const lvni_nn_model *model, lvni_data_loader *l
                 lvni_trainer_stop_signal();
             s = lvni_dist_comm_rank(comm) > 0 ? lvni_trainer_loop_note_unreadable(loader, &message)
                                               : LVN_OK;
-            s = s != LVN_OK ? s : add_ranks(comm, &message, result);
+            if (s == LVN_OK) {
+                s = add_ranks(comm, &message, result);
+            }
         }
     }
     lvni_trainer_message_free(&message);
@@ -228,7 +232,9 @@ lvn_status lvni_trainer_predict(const lvni_nn_model *model, lvni_data_loader *lo
     }
     e->output = output;
     lvn_status s = comm == NULL ? LVN_OK : share_rows(comm, &rows, e);
-    s = s == LVN_OK ? run(e, loader, lanes, NULL, row, user) : s;
+    if (s == LVN_OK) {
+        s = run(e, loader, lanes, NULL, row, user);
+    }
     for (int i = 0; i < MAX_LANES; i++) {
         lvn_release(e->values[i]);
     }

@@ -168,7 +168,9 @@ lvn_status lvni_trainer_identity_report_layout(const lvni_trainer *t, const lvni
     lvni_core_str run = {0}, machine = {0};
     lvni_trainer_identity_print(t, &run, &machine);
     lvn_status s = lvni_core_str_status(&run);
-    s = s == LVN_OK ? lvni_core_str_status(&machine) : s;
+    if (s == LVN_OK) {
+        s = lvni_core_str_status(&machine);
+    }
     if (s == LVN_OK) {
         const bool same = is_as_saved(ckpt, LVNI_IDENTITY_RUN, &run) &&
                           is_as_saved(ckpt, LVNI_IDENTITY_MACHINE, &machine);

@@ -141,7 +141,9 @@ static lvn_status loop(lvni_trainer *t)
         if (t->signal != 0) {
             return lvni_trainer_loop_stop(t, t->signal, t->saved_step == t->at.step);
         }
-        s = s == LVN_OK ? lvni_trainer_step(t, &result) : s;
+        if (s == LVN_OK) {
+            s = lvni_trainer_step(t, &result);
+        }
         if (s != LVN_OK) {
             return lvni_trainer_loop_save_on_error(t, s);
         }

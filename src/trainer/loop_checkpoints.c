@@ -96,7 +96,9 @@ static lvn_status save_now(lvni_trainer *t, bool started)
     }
     if (s != LVN_OK || !started) {
         s = lvni_trainer_loop_save(t, t->at.best_step == t->at.step);
-        s = s == LVN_OK ? lvni_trainer_save_wait(t) : s;
+        if (s == LVN_OK) {
+            s = lvni_trainer_save_wait(t);
+        }
     }
     return s;
 }

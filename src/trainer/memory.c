@@ -132,7 +132,9 @@ static lvn_status copy_and_work_dry(dry_lane *lane, const lvni_data_loader_batch
 {
     lvni_data_loader_batch copy;
     lvn_status s = lvni_trainer_device_batch_make(batch, &copy);
-    s = s == LVN_OK ? work_dry(lane, &copy, training) : s;
+    if (s == LVN_OK) {
+        s = work_dry(lane, &copy, training);
+    }
     lvni_trainer_device_batch_free(&copy);
     return s;
 }

@@ -18,7 +18,9 @@ lvn_status lvni_trainer_parameters(const lvni_nn_model *m, const lvni_optim_rule
                                       .ndim = m->parameters[i].tensor->ndim};
     }
     lvn_status s = lvni_optim_rules_apply(rules, p, m->n_parameters);
-    s = s == LVN_OK ? lvni_optim_phases_apply(m->root->cls->phases, p, m->n_parameters) : s;
+    if (s == LVN_OK) {
+        s = lvni_optim_phases_apply(m->root->cls->phases, p, m->n_parameters);
+    }
     if (s != LVN_OK) {
         lvni_core_free(p);
         return s;

@@ -150,7 +150,9 @@ lvn_status lvni_trainer_rows_exchange(lvni_trainer_rows *r, bool *more,
     own->signal = lvni_trainer_stop_signal();
     own->more = *more ? 1 : 0;
     lvn_status s = lvni_dist_comm_all_gather_sized(r->comm, r->data, r->size, &all, r->bytes);
-    s = s == LVN_OK ? read_heads(r, all, more) : s;
+    if (s == LVN_OK) {
+        s = read_heads(r, all, more);
+    }
     if (s == LVN_OK && lvni_dist_comm_rank(r->comm) == 0) {
         s = give_all(r, all, row, user);
     }

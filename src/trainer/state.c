@@ -248,37 +248,57 @@ static lvn_status load(const lvni_ckpt *ckpt, const lvni_trainer_state_entries *
     return LVN_OK;
 }
 
+/* What a checkpoint says besides its tensors. */
+typedef struct texts {
+    lvni_nn_step sums;
+    int64_t updates[LVNI_PHASES];
+    int64_t *missed;
+    lvni_trainer_scaler scaler;
+} texts;
+
+static lvn_status read_all(const lvni_trainer *t, const lvni_ckpt *ckpt,
+                           const lvni_trainer_state_entries *e, texts *out)
+{
+    LVN_TRY(check_tensors(ckpt, e));
+    LVN_TRY(read_texts(t, ckpt, &out->sums, out->updates));
+    LVN_TRY(read_missed(t, ckpt, out->updates, out->missed));
+    LVN_TRY(lvni_trainer_identity_check(t, ckpt));
+    out->scaler = t->scaler;
+    return lvni_trainer_scaler_read(ckpt->scaler, &out->scaler);
+}
+
+static void take_all(lvni_trainer *t, const lvni_ckpt *ckpt, const texts *from)
+{
+    t->at = ckpt->at;
+    t->at.finished = false;
+    t->saved_step = ckpt->at.step;
+    memcpy(t->optim->steps, from->updates, (size_t)t->n_phases * sizeof *from->updates);
+    memcpy(t->optim->missed, from->missed, (size_t)t->optim->n_parameters * sizeof *from->missed);
+    t->scaler = from->scaler;
+    t->epoch_sum = from->sums;
+    lvni_nn_model_touch(t->o.model);
+}
+
 lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
 {
     lvni_trainer_state_entries e;
     const lvni_trainer_state_arrays arrays = lvni_trainer_state_of(t);
-    lvni_nn_step sums;
-    int64_t updates[LVNI_PHASES];
-    const size_t n = (size_t)t->optim->n_parameters;
-    int64_t *missed = lvni_core_calloc(LVNI_TAG_CKPT, n, sizeof *missed);
-    lvn_status s = missed == NULL ? LVN_ERR_MEMORY : lvni_trainer_state_list(t, &arrays, &e);
+    texts read;
+    read.missed =
+        lvni_core_calloc(LVNI_TAG_CKPT, (size_t)t->optim->n_parameters, sizeof *read.missed);
+    lvn_status s = read.missed == NULL ? LVN_ERR_MEMORY : lvni_trainer_state_list(t, &arrays, &e);
     if (s != LVN_OK) {
-        lvni_core_free(missed);
+        lvni_core_free(read.missed);
         return s;
     }
-    s = check_tensors(ckpt, &e);
-    s = s == LVN_OK ? read_texts(t, ckpt, &sums, updates) : s;
-    s = s == LVN_OK ? read_missed(t, ckpt, updates, missed) : s;
-    s = s == LVN_OK ? lvni_trainer_identity_check(t, ckpt) : s;
-    lvni_trainer_scaler scaler = t->scaler;
-    s = s == LVN_OK ? lvni_trainer_scaler_read(ckpt->scaler, &scaler) : s;
-    s = s == LVN_OK ? load(ckpt, &e) : s; /* nothing was touched so far */
+    s = read_all(t, ckpt, &e, &read); /* touches nothing of the trainer */
     if (s == LVN_OK) {
-        t->at = ckpt->at;
-        t->at.finished = false;
-        t->saved_step = ckpt->at.step;
-        memcpy(t->optim->steps, updates, (size_t)t->n_phases * sizeof *updates);
-        memcpy(t->optim->missed, missed, n * sizeof *missed);
-        t->scaler = scaler;
-        t->epoch_sum = sums;
-        lvni_nn_model_touch(t->o.model);
+        s = load(ckpt, &e);
+    }
+    if (s == LVN_OK) {
+        take_all(t, ckpt, &read);
     }
     lvni_trainer_state_entries_free(&e);
-    lvni_core_free(missed);
+    lvni_core_free(read.missed);
     return s;
 }

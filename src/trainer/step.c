@@ -122,7 +122,9 @@ static lvn_status micro_batch_work(void *user, int lane)
     ctx->group =
         job->group_sync == NULL ? NULL : lvni_trainer_group_sync_group(job->group_sync, index);
     lvn_status s = lvni_trainer_device_batch_make(job->batch, &batch);
-    s = s == LVN_OK ? lvni_trainer_run_micro_batch(t, &there) : s;
+    if (s == LVN_OK) {
+        s = lvni_trainer_run_micro_batch(t, &there);
+    }
     lvni_trainer_device_batch_free(&batch);
     ctx->group = NULL;
     job->step = there.step;

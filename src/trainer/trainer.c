@@ -124,7 +124,9 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
     if (s == LVN_OK) {
         s = make_optim(t);
     }
-    s = s == LVN_OK ? lvni_trainer_unused_watch(t) : s;
+    if (s == LVN_OK) {
+        s = lvni_trainer_unused_watch(t);
+    }
     if (s == LVN_OK && options->ema.decay > 0.0) {
         s = lvni_optim_ema_create(&options->ema, options->model->weights, options->model->n_values,
                                   &t->ema);

@@ -105,7 +105,9 @@ static lvn_status allocate(bool threads)
     lvni_dist_comm *comm = NULL;
     lvn_status status =
         threads ? lvni_dist_comm_threads(1, false, &comm) : lvni_dist_comm_self(&comm);
-    status = status == LVN_OK ? dist_allocate(comm) : status;
+    if (status == LVN_OK) {
+        status = dist_allocate(comm);
+    }
     lvni_dist_comm_destroy(comm);
     return status;
 }

@@ -80,7 +80,9 @@ static void choose(char *const *env)
         .key = "devices", .spec = lvni_launch_env_raw(env, "DEVICES"), .env = env};
     lvn_status s =
         lvni_launch_visible_make(lvni_launch_env_raw(env, "CUDA_VISIBLE_DEVICES"), 4, uuids, &v);
-    s = s != LVN_OK ? s : lvni_launch_device_choose(&request, &v, &n, &c);
+    if (s == LVN_OK) {
+        s = lvni_launch_device_choose(&request, &v, &n, &c);
+    }
     check_reported(s, &n);
     for (int i = 0; i < c.n && c.index != NULL; i++) {
         CHECK(c.index[i] >= 0 && c.index[i] < v.n);

@@ -349,7 +349,9 @@ lvn_status lvni_dist_comm_shm(const lvni_dist_comm_options *o, lvni_dist_comm **
     status = exchange_cards(o, &mine, all);
     if (status == LVN_OK) {
         mine.status = (int32_t)(o->rank == 0 ? LVN_OK : open_segment(c, &all[0]));
-        mine.status = mine.status == LVN_OK ? (int32_t)watch_others(c, all) : mine.status;
+        if (mine.status == LVN_OK) {
+            mine.status = (int32_t)watch_others(c, all);
+        }
         status = exchange_cards(o, &mine, all);
     }
     lvni_core_free(all);

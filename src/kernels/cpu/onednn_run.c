@@ -67,7 +67,9 @@ static lvn_status run_on_copies(lvni_cpu_dnn_prim *p, dnnl_stream_t stream, cons
             }
         }
     }
-    s = s == LVN_OK ? run_aligned(p, stream, aligned, scratch) : s;
+    if (s == LVN_OK) {
+        s = run_aligned(p, stream, aligned, scratch);
+    }
     if (s == LVN_OK && copies[p->output] != NULL) {
         memcpy(unconst(data[p->output]), copies[p->output], bytes[p->output]);
     }

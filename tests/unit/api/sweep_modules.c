@@ -87,7 +87,9 @@ static lvn_status one_micro_batch(const lvni_nn_model *model, lvni_nn_set *set, 
         lvn_log(&step.now, "loss", loss);
         const lvn_status back = loss == NULL ? LVN_OK : lvn_backward(loss);
         status = lvn_scope_close();
-        status = status != LVN_OK ? status : back;
+        if (status == LVN_OK) {
+            status = back;
+        }
     }
     ctx->records = ctx->gradients = NULL;
     return status;

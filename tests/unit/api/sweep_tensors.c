@@ -213,9 +213,9 @@ static lvn_status devices(const void *argument)
                           lvn_tensor_device(there).kind == LVN_DEVICE_SIM;
         lvn_tensor *back = lvn_to_device(there, LVN_CPU);
         s = back == NULL ? lvn_last_error()->code : lvn_device_wait();
-        s = s == LVN_OK && !(good && ((const float *)lvn_const_data(back))[1] == 2.0f)
-                ? LVN_ERR_INTERNAL
-                : s;
+        if (s == LVN_OK && !(good && ((const float *)lvn_const_data(back))[1] == 2.0f)) {
+            s = LVN_ERR_INTERNAL;
+        }
         lvn_release(back);
         lvn_device_use(LVN_CPU);
     }

@@ -270,30 +270,41 @@ static void garbage_never_harms_the_others(void **state)
 
 /* ---- Memory ---- */
 
+typedef struct taken {
+    char *bytes;
+    lvni_control_bytes *all;
+} taken;
+
+static lvn_status talk(lvni_control *c, taken *out)
+{
+    lvni_control_facts facts;
+    lvni_control_facts_room room;
+    size_t n = 0;
+    int64_t value = 0;
+    lvni_control_facts_init(&facts, &room);
+    facts.config = "lr: 0.1\n";
+    LVN_TRY(lvni_control_rendezvous(c, &facts));
+    LVN_TRY(lvni_control_set(c, "k", "v", 1));
+    LVN_TRY(lvni_control_get(c, "k", 1, &out->bytes, &n));
+    LVN_TRY(lvni_control_add(c, "n", 1, &value));
+    LVN_TRY(lvni_control_gather(c, "g", "v", 1, 1, &out->all));
+    return lvni_control_leave(c);
+}
+
 static lvn_status session(lvni_control_store_options *so, lvni_control_options *co)
 {
     lvni_control_store *store = NULL;
     lvni_control *c = NULL;
-    lvni_control_facts facts;
-    lvni_control_facts_room room;
-    lvni_control_bytes *all = NULL;
-    char *bytes = NULL;
-    size_t n = 0;
-    int64_t value = 0;
+    taken got = {0};
     LVN_TRY(lvni_control_store_create(so, &store));
     const int port = lvni_control_store_port(store);
     co->ports = &port;
     lvn_status status = lvni_control_connect(co, &c);
-    lvni_control_facts_init(&facts, &room);
-    facts.config = "lr: 0.1\n";
-    status = status == LVN_OK ? lvni_control_rendezvous(c, &facts) : status;
-    status = status == LVN_OK ? lvni_control_set(c, "k", "v", 1) : status;
-    status = status == LVN_OK ? lvni_control_get(c, "k", 1, &bytes, &n) : status;
-    status = status == LVN_OK ? lvni_control_add(c, "n", 1, &value) : status;
-    status = status == LVN_OK ? lvni_control_gather(c, "g", "v", 1, 1, &all) : status;
-    status = status == LVN_OK ? lvni_control_leave(c) : status;
-    lvni_core_free(bytes);
-    lvni_core_free(all);
+    if (status == LVN_OK) {
+        status = talk(c, &got);
+    }
+    lvni_core_free(got.bytes);
+    lvni_core_free(got.all);
     lvni_control_destroy(c);
     lvni_control_store_destroy(store);
     co->ports = NULL;

@@ -194,24 +194,25 @@ static void any_path_comes_back(void **state)
 }
 
 /* Everything a start does with its configuration. */
-static lvn_status whole_start(lvni_core_str *yaml, lvni_core_str *json)
+static lvn_status load_and_write(lvni_core_config *config, lvni_core_str *yaml, lvni_core_str *json)
 {
     static const char *const words[] = {"seed=3", "names=['a',b]", "optim.betas=[0.5,0.6]",
                                         "~title"};
     static const char file[] = "optim:\n  lr: 0.5\nmilestones: [1, 2]\ntitle: \"x\"\n";
+    LVN_TRY(lvni_core_config_load_job(config, "max_epochs=20 optim=adamw num_nodes=1 data='a b'"));
+    LVN_TRY(lvni_core_config_load_yaml(config, LVNI_LAYER_FILE, "f.yml", file, sizeof file - 1));
+    LVN_TRY(lvni_core_config_load_arguments(config, 4, words));
+    LVN_TRY(lvni_core_config_finish(config));
+    LVN_TRY(lvni_core_config_set(config, "num_workers", "2", "resolved"));
+    LVN_TRY(lvni_core_config_write_yaml(config, yaml));
+    return lvni_core_config_to_json(config, json);
+}
+
+static lvn_status whole_start(lvni_core_str *yaml, lvni_core_str *json)
+{
     lvni_core_config *config = NULL;
     LVN_TRY(make_config(&config));
-    lvn_status status =
-        lvni_core_config_load_job(config, "max_epochs=20 optim=adamw num_nodes=1 data='a b'");
-    status = status != LVN_OK ? status
-                              : lvni_core_config_load_yaml(config, LVNI_LAYER_FILE, "f.yml", file,
-                                                           sizeof file - 1);
-    status = status != LVN_OK ? status : lvni_core_config_load_arguments(config, 4, words);
-    status = status != LVN_OK ? status : lvni_core_config_finish(config);
-    status =
-        status != LVN_OK ? status : lvni_core_config_set(config, "num_workers", "2", "resolved");
-    status = status != LVN_OK ? status : lvni_core_config_write_yaml(config, yaml);
-    status = status != LVN_OK ? status : lvni_core_config_to_json(config, json);
+    const lvn_status status = load_and_write(config, yaml, json);
     lvni_core_config_destroy(config);
     return status;
 }

@@ -198,8 +198,12 @@ static void no_memory_leaves_nothing_behind(void **state)
         lvn_dataset *d = NULL;
         lvni_core_alloc_fail_at(++k);
         s = lvni_data_array_images_open(folder, NULL, true, &m);
-        s = s == LVN_OK ? lvni_data_array_images_relabel(m, names, 3) : s;
-        s = s == LVN_OK ? lvni_data_array_images_view(m, (int64_t[]){1}, 1, &t, &d) : s;
+        if (s == LVN_OK) {
+            s = lvni_data_array_images_relabel(m, names, 3);
+        }
+        if (s == LVN_OK) {
+            s = lvni_data_array_images_view(m, (int64_t[]){1}, 1, &t, &d);
+        }
         lvni_core_alloc_fail_at(0);
         lvn_dataset_destroy(d);
         lvni_data_array_images_release(m);

@@ -43,7 +43,9 @@ static void reported(const row *r, lvni_core_str *out, lvni_core_notices *notice
                                             : r->physical < 0 ? 0
                                                               : r->physical,
                                             uuids, &v);
-    s = s != LVN_OK ? s : lvni_launch_device_choose(&request, &v, notices, &c);
+    if (s == LVN_OK) {
+        s = lvni_launch_device_choose(&request, &v, notices, &c);
+    }
     if (s != LVN_OK) {
         lvni_core_str_append(out, lvn_last_error()->message);
     } else {
@@ -281,7 +283,9 @@ static void out_of_memory(void **state)
         assert_true(k < 100);
         lvni_core_alloc_fail_at(k);
         s = lvni_launch_visible_make("0,1,2,3", 4, uuids, &v);
-        s = s != LVN_OK ? s : lvni_launch_device_choose(&request, &v, &n, &c);
+        if (s == LVN_OK) {
+            s = lvni_launch_device_choose(&request, &v, &n, &c);
+        }
         lvni_core_alloc_fail_at(0);
         assert_true(s == LVN_OK || s == LVN_ERR_MEMORY);
         lvni_launch_device_choice_free(&c);

@@ -401,7 +401,9 @@ static void out_of_memory(void **state)
         assert_true(k < 100);
         lvni_core_alloc_fail_at(k);
         s = lvni_launch_hosts_expand(&h, "rack[01-20]node[1-9],login", &n);
-        s = s != LVN_OK ? s : lvni_launch_task_vector_read("X", "2(x9),1,3", &n, &v);
+        if (s == LVN_OK) {
+            s = lvni_launch_task_vector_read("X", "2(x9),1,3", &n, &v);
+        }
         lvni_core_alloc_fail_at(0);
         assert_true(s == LVN_OK || s == LVN_ERR_MEMORY);
         lvni_launch_hosts_free(&h);

@@ -147,7 +147,9 @@ static void out_of_memory(void **state)
         assert_true(k < 100);
         lvni_core_alloc_fail_at(k);
         s = lvni_launch_nccl_warn(env, &n);
-        s = s == LVN_OK ? lvni_core_notices_refuse_warnings(&n) : s;
+        if (s == LVN_OK) {
+            s = lvni_core_notices_refuse_warnings(&n);
+        }
         lvni_core_alloc_fail_at(0);
         assert_true(s == LVN_ERR_USAGE || s == LVN_ERR_MEMORY);
         lvni_core_notices_free(&n);

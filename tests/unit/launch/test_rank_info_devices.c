@@ -66,7 +66,9 @@ static void check(const row *r, size_t number)
                                                    .allow_shared = r->shared,
                                                    .host = "n08"};
     lvn_status s = lvni_launch_rank_info_check_devices(&info, env, &devices, &n);
-    s = s != LVN_OK ? s : lvni_launch_rank_info_device(&info, env, &devices, &n, &index);
+    if (s == LVN_OK) {
+        s = lvni_launch_rank_info_device(&info, env, &devices, &n, &index);
+    }
     if ((s == LVN_OK) != (r->error == 0) || n.error != r->error ||
         (r->error == 0 && r->index != index)) {
         fail_msg("row %zu: device %d, %s", number, index, lvni_core_str_text(&n.text));

@@ -76,7 +76,9 @@ lvni_kernels_args support_ref(lvni_kernels_op op, const void *attr, lvn_tensor *
     for (int i = 0; i < ref_ops[op].n_out && status == LVN_OK; i++) {
         args.out[i] = support_keep(lvni_tensor_new(&out[i]));
     }
-    status = status == LVN_OK ? ref_ops[op].ref(&args) : status;
+    if (status == LVN_OK) {
+        status = ref_ops[op].ref(&args);
+    }
     if (status != LVN_OK) {
         fail_msg("%s: %s", ref_ops[op].name, lvn_last_error()->message);
     }

@@ -104,7 +104,9 @@ static lvn_status read_arguments(int n, const char *const *words, lvni_recipes_c
     lvni_core_config *c;
     assert_int_equal(lvni_core_config_create(&lvni_recipes_criterion_options, 1, &c), LVN_OK);
     lvn_status s = lvni_core_config_load_arguments(c, n, words);
-    s = s == LVN_OK ? lvni_recipes_criterion_read(c, &few, out, note) : s;
+    if (s == LVN_OK) {
+        s = lvni_recipes_criterion_read(c, &few, out, note);
+    }
     lvni_core_config_destroy(c);
     return s;
 }

@@ -249,7 +249,9 @@ static void *queue_zeros(void *argument)
     q->status = lvni_tensor_device_submit(device(0), "hold", hold, s, sizeof s);
     const lvn_status zeros =
         lvni_tensor_mem_zero(lvn_data(q->x), (size_t)lvn_numel(q->x) * sizeof(float));
-    q->status = q->status == LVN_OK ? zeros : q->status;
+    if (q->status == LVN_OK) {
+        q->status = zeros;
+    }
     sem_post(q->begun);
     lvn_device_wait();
     return NULL;

@@ -175,7 +175,9 @@ static lvn_status try_to_train(const memory *data, lvni_tensor_device *device, i
                               .quiet = true,
                               .config_json = "{}"};
     lvn_status s = lvni_plan_make(&plan, &o.plan);
-    s = s == LVN_OK ? lvni_trainer_create(&o, &trainer) : s;
+    if (s == LVN_OK) {
+        s = lvni_trainer_create(&o, &trainer);
+    }
     if (s == LVN_OK) {
         const lvni_data_loader_options l = {
             .dataset = o.train, .plan = &trainer->o.plan, .training = true};
