@@ -194,14 +194,16 @@ static lvn_status predict_chunks(use *u, const lvni_recipes_exported *exported,
     lvni_data_loader *loader = NULL;
     lvni_trainer_lanes *lanes = NULL;
     const int team = rank->cores / plan.lanes > 1 ? rank->cores / plan.lanes : 1;
-    lvn_status s = lvni_data_loader_create(&o, &loader);
-    s = s == LVN_OK
-            ? lvni_trainer_lanes_create(plan.lanes, team, exported->card.wgrad_threads, &lanes)
-            : s;
-    s = s == LVN_OK ? lvni_trainer_predict(exported->model, loader, lanes, rank->comm,
-                                           probabilities, take_row, u)
-                    : s;
-    s = s == LVN_OK ? report_unreadable(rank, loader) : s;
+    LVN_TRY(lvni_data_loader_create(&o, &loader));
+    lvn_status s =
+        lvni_trainer_lanes_create(plan.lanes, team, exported->card.wgrad_threads, &lanes);
+    if (s == LVN_OK) {
+        s = lvni_trainer_predict(exported->model, loader, lanes, rank->comm, probabilities,
+                                 take_row, u);
+    }
+    if (s == LVN_OK) {
+        s = report_unreadable(rank, loader);
+    }
     lvni_data_loader_destroy(loader);
     lvni_trainer_lanes_destroy(lanes);
     return s;
@@ -214,7 +216,9 @@ static lvn_status rank_work(void *user, const lvni_recipes_rank *rank)
     const bool first = rank == u->ranks->rank;
     LVN_TRY(lvni_recipes_accelerator_use(u->config, rank->device));
     lvn_status s = first ? LVN_OK : lvni_cpu_start();
-    s = s == LVN_OK && !first ? open_model(u, &own) : s;
+    if (s == LVN_OK && !first) {
+        s = open_model(u, &own);
+    }
     s = s == LVN_OK ? predict_chunks(u, first ? u->exported : own, rank) : s;
     lvni_recipes_exported_close(own);
     return s;
@@ -372,8 +376,9 @@ static lvn_status report_metrics(const use *u)
     lvn_status s = LVN_OK;
     if (confusion != NULL) {
         s = lvni_recipes_class_metrics_csv(u->metrics, &table);
-        s = s == LVN_OK ? lvni_core_file_write(confusion, lvni_core_str_text(&table), table.len)
-                        : s;
+        if (s == LVN_OK) {
+            s = lvni_core_file_write(confusion, lvni_core_str_text(&table), table.len);
+        }
     }
     if (s == LVN_OK && lvni_core_config_bool(c, "json")) {
         lvni_core_str_append(&text, "{\"model\": ");
@@ -386,7 +391,9 @@ static lvn_status report_metrics(const use *u)
     } else if (s == LVN_OK) {
         lvni_recipes_class_metrics_print(u->metrics, &text);
     }
-    s = s == LVN_OK ? lvni_core_str_status(&text) : s;
+    if (s == LVN_OK) {
+        s = lvni_core_str_status(&text);
+    }
     if (s == LVN_OK) {
         s = lvni_core_file_write(LVNI_STDOUT_PATH, lvni_core_str_text(&text), text.len);
     }

@@ -98,9 +98,10 @@ lvn_status lvni_recipes_class_counts_unreadable(const lvni_data_image_scan *scan
         all[scan->label[i]]++;
         readable[scan->label[i]] += scan->size == NULL || scan->size[i].width > 0;
     }
-    s = s == LVN_OK ? list_without(all, readable, (const char *const *)scan->class_names,
-                                   scan->n_classes, out)
-                    : s;
+    if (s == LVN_OK) {
+        s = list_without(all, readable, (const char *const *)scan->class_names, scan->n_classes,
+                         out);
+    }
     lvni_core_free(all);
     lvni_core_free(readable);
     return s;

@@ -58,7 +58,9 @@ static lvn_status export_named(void *user, const char *name, const float *values
     }
     LVN_TRY(exported_path(r, "last", &last));
     lvn_status s = exported_path(r, "best", &best);
-    s = s == LVN_OK ? lvni_ckpt_link(last, best) : s;
+    if (s == LVN_OK) {
+        s = lvni_ckpt_link(last, best);
+    }
     lvni_core_free(best);
     lvni_core_free(last);
     return s;
@@ -306,15 +308,18 @@ static lvn_status agree_on_run(const lvni_recipes_fit_run *r)
                              (unsigned long long)lvni_trainer_identity_of_data(r->request->val));
     }
     lvn_status s = size == NULL || text == NULL ? LVN_ERR_MEMORY : lvni_core_str_status(&run);
-    s = s == LVN_OK ? lvni_dist_comm_all_gather_sized(r->rank.comm, lvni_core_str_text(&run),
-                                                      run.len, &all, size)
-                    : s;
+    if (s == LVN_OK) {
+        s = lvni_dist_comm_all_gather_sized(r->rank.comm, lvni_core_str_text(&run), run.len, &all,
+                                            size);
+    }
     const char *at = all;
     for (int i = 0; i < r->rank.world && s == LVN_OK; i++) {
         text[i] = at;
         at += size[i];
     }
-    s = s == LVN_OK ? compare_runs(r, text, size) : s;
+    if (s == LVN_OK) {
+        s = compare_runs(r, text, size);
+    }
     lvni_core_free(all);
     lvni_core_free(size);
     lvni_core_free(text);

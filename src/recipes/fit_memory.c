@@ -96,7 +96,9 @@ static lvn_status add_others(lvni_recipes_fit_run *r, lvni_trainer_memory_need *
         r->rank.rank = i;
         s = lvni_recipes_make_plan(r->request->config, own.n_samples, &r->rank, r->model->coupled,
                                    &r->plan);
-        s = s == LVN_OK ? predict(r, &more, predicted) : s;
+        if (s == LVN_OK) {
+            s = predict(r, &more, predicted);
+        }
         if (s == LVN_OK && *predicted == LVN_OK) {
             lvni_trainer_memory_add_thread(need, &more);
             *lanes += r->plan.lanes;

@@ -422,8 +422,9 @@ lvn_status lvni_recipes_image_data_write_index(const lvni_core_config *c,
         lvni_core_str_printf(&path, "%s/" LVNI_RUN_INDEX, run);
     }
     lvn_status s = lvni_core_str_status(&path);
-    s = s == LVN_OK ? lvni_core_file_write(lvni_core_str_text(&path), d->index.data, d->index.len)
-                    : s;
+    if (s == LVN_OK) {
+        s = lvni_core_file_write(lvni_core_str_text(&path), d->index.data, d->index.len);
+    }
     lvni_core_str_free(&path);
     return s;
 }

@@ -148,7 +148,9 @@ static lvn_status report_empty(const lvni_core_config *c, const lvni_recipes_ima
         lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_core_str_text(&text));
     }
     lvni_core_str_clear(&text);
-    status = status == LVN_OK ? lvni_recipes_class_counts_unreadable(scan, &text) : status;
+    if (status == LVN_OK) {
+        status = lvni_recipes_class_counts_unreadable(scan, &text);
+    }
     if (status == LVN_OK && text.len > 0) { /* with on_error=skip: else the damage was refused */
         lvni_log_line(LVNI_LOG_WARNING, "data=%s: no image can be read of the classes %s", data,
                       lvni_core_str_text(&text));
@@ -186,7 +188,9 @@ static lvn_status open_folder(const lvni_core_config *c, lvni_data_scan_mode mod
                                  : run != NULL ? lvni_core_str_text(&kept)
                                                : NULL};
     lvn_status status = lvni_core_str_status(&kept);
-    status = status == LVN_OK ? open_index(c, mode, training, &x, s) : status;
+    if (status == LVN_OK) {
+        status = open_index(c, mode, training, &x, s);
+    }
     lvni_data_index_free(&x);
     lvni_core_str_free(&kept);
     return status;
@@ -292,8 +296,12 @@ lvn_status lvni_recipes_image_source_open(const lvni_core_config *c, lvni_data_s
     *s = (lvni_recipes_image_source){0};
     LVN_TRY(need_data(c));
     lvn_status status = need_path(c);
-    status = status == LVN_OK && training ? check_out(c) : status;
-    status = status == LVN_OK ? open_kind(c, mode, run, training, s) : status;
+    if (status == LVN_OK && training) {
+        status = check_out(c);
+    }
+    if (status == LVN_OK) {
+        status = open_kind(c, mode, run, training, s);
+    }
     if (status != LVN_OK) {
         lvni_recipes_image_source_close(s);
         name_data(c);

@@ -384,6 +384,18 @@ static lvn_status check_needs(const lvni_core_config *c)
     return s;
 }
 
+static lvn_status load_all(lvni_core_config *c, const char *job, int n, const char *const *args)
+{
+    LVN_TRY(lvni_core_config_load_job(c, job));
+    LVN_TRY(lvni_core_config_load_arguments(c, n, args));
+    if (lvni_core_config_has(c, "resume")) {
+        LVN_TRY(load_saved(c));
+    }
+    LVN_TRY(lvni_core_config_finish(c));
+    LVN_TRY(check_needs(c));
+    return lvni_core_config_has(c, "accelerator") ? lvni_recipes_accelerator_resolve(c) : LVN_OK;
+}
+
 lvn_status lvni_recipes_read_config(const lvni_core_option_table *tables, size_t n_tables,
                                     const char *help, const char *job, int n,
                                     const char *const *args, lvni_core_config **out)
@@ -392,19 +404,7 @@ lvn_status lvni_recipes_read_config(const lvni_core_option_table *tables, size_t
     lvni_core_config *c;
     LVN_TRY(lvni_core_config_create(tables, n_tables, &c));
     lvni_core_config_set_help(c, help);
-    lvn_status s = lvni_core_config_load_job(c, job);
-    if (s == LVN_OK) {
-        s = lvni_core_config_load_arguments(c, n, args);
-    }
-    if (s == LVN_OK && lvni_core_config_has(c, "resume")) {
-        s = load_saved(c);
-    }
-    if (s == LVN_OK) {
-        s = lvni_core_config_finish(c);
-    }
-    s = s == LVN_OK ? check_needs(c) : s;
-    s = s == LVN_OK && lvni_core_config_has(c, "accelerator") ? lvni_recipes_accelerator_resolve(c)
-                                                              : s;
+    const lvn_status s = load_all(c, job, n, args);
     if (s != LVN_OK) {
         lvni_core_config_destroy(c);
         return s;

@@ -209,10 +209,10 @@ static lvn_status run_rounds(part *p)
 static lvn_status rank_work(void *user, const lvni_recipes_rank *rank)
 {
     part p = {.w = user, .rank = rank};
-    lvn_status s = lvni_cpu_start();
-    s = s == LVN_OK ? lvni_recipes_accelerator_use(p.w->config, rank->device) : s;
-    s = s == LVN_OK ? open_model(p.w, &p.exported) : s;
-    s = s == LVN_OK ? run_rounds(&p) : s;
+    LVN_TRY(lvni_cpu_start());
+    LVN_TRY(lvni_recipes_accelerator_use(p.w->config, rank->device));
+    LVN_TRY(open_model(p.w, &p.exported));
+    const lvn_status s = run_rounds(&p);
     lvni_core_free(p.chunk);
     lvni_trainer_lanes_destroy(p.lanes);
     lvni_recipes_exported_close(p.exported);

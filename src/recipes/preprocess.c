@@ -370,6 +370,18 @@ static lvn_status resolve_resize(lvni_core_config *c, const lvni_recipes_preproc
     return resolve(c, "eval.resize", text);
 }
 
+static lvn_status resolve_all(lvni_core_config *c, const lvni_recipes_preprocess *p,
+                              const lvni_data_transform *eval, const lvni_core_str *mean,
+                              const lvni_core_str *std)
+{
+    LVN_TRY(lvni_core_str_status(mean));
+    LVN_TRY(lvni_core_str_status(std));
+    LVN_TRY(resolve(c, "normalize.mean", lvni_core_str_text(mean)));
+    LVN_TRY(resolve(c, "normalize.std", lvni_core_str_text(std)));
+    LVN_TRY(resolve(c, "eval.filter", lvni_data_filter_name(p->filter)));
+    return resolve_resize(c, p, eval);
+}
+
 lvn_status lvni_recipes_preprocess_resolve(lvni_core_config *c, const lvni_recipes_preprocess *p,
                                            const lvni_data_transform *eval)
 {
@@ -379,12 +391,7 @@ lvn_status lvni_recipes_preprocess_resolve(lvni_core_config *c, const lvni_recip
     }
     print_three(&mean, p->mean);
     print_three(&std, p->std);
-    lvn_status s = lvni_core_str_status(&mean);
-    s = s == LVN_OK ? lvni_core_str_status(&std) : s;
-    s = s == LVN_OK ? resolve(c, "normalize.mean", lvni_core_str_text(&mean)) : s;
-    s = s == LVN_OK ? resolve(c, "normalize.std", lvni_core_str_text(&std)) : s;
-    s = s == LVN_OK ? resolve(c, "eval.filter", lvni_data_filter_name(p->filter)) : s;
-    s = s == LVN_OK ? resolve_resize(c, p, eval) : s;
+    const lvn_status s = resolve_all(c, p, eval, &mean, &std);
     lvni_core_str_free(&mean);
     lvni_core_str_free(&std);
     return s;

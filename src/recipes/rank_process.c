@@ -218,7 +218,9 @@ static lvn_status meet(const lvni_launch_rank_info *info, const lvni_core_config
     facts.device = device;
     facts.config = lvni_core_str_text(&yaml);
     facts.fingerprint = mask;
-    s = s == LVN_OK ? lvni_control_rendezvous(p->control, &facts) : s;
+    if (s == LVN_OK) {
+        s = lvni_control_rendezvous(p->control, &facts);
+    }
     lvni_core_str_free(&yaml);
     return s;
 }
@@ -291,8 +293,12 @@ static lvn_status join(const lvni_core_config *config, const lvni_launch_rank_in
     LVN_TRY(rendezvous_dir(info, config, &dir));
     lvni_recipes_rank_auth auth;
     lvn_status s = lvni_recipes_rank_auth_choose(info, dir, &auth);
-    s = s == LVN_OK ? open_store(info, config, &auth, timeout_s, p) : s;
-    s = s == LVN_OK ? connect_control(info, config, &auth, timeout_s, p) : s;
+    if (s == LVN_OK) {
+        s = open_store(info, config, &auth, timeout_s, p);
+    }
+    if (s == LVN_OK) {
+        s = connect_control(info, config, &auth, timeout_s, p);
+    }
     lvni_recipes_rank_auth_free(&auth);
     lvni_core_free(dir);
     LVN_TRY(s);

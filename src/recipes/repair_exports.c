@@ -31,7 +31,9 @@ static int64_t step_of(const lvni_recipes_repair_options *m, const char *folder,
     lvni_ckpt_st_file *file = NULL;
     int64_t step = NOT_READABLE;
     lvn_status s = path_of(m, folder, name, &path);
-    s = s == LVN_OK ? lvni_ckpt_st_open(path, LVNI_ST_HEADER_ONLY, &file) : s;
+    if (s == LVN_OK) {
+        s = lvni_ckpt_st_open(path, LVNI_ST_HEADER_ONLY, &file);
+    }
     if (s == LVN_OK) {
         const char *text = lvni_ckpt_st_meta_get(file, LVNI_CKPT_STEP);
         step = text == NULL ? NOT_GIVEN : strtoll(text, NULL, 10);
@@ -58,8 +60,12 @@ static lvn_status link_best(const lvni_recipes_repair_options *m)
 {
     char *last = NULL, *best = NULL;
     lvn_status s = path_of(m, "checkpoints/", "last", &last);
-    s = s == LVN_OK ? path_of(m, "checkpoints/", "best", &best) : s;
-    s = s == LVN_OK ? lvni_ckpt_link(last, best) : s;
+    if (s == LVN_OK) {
+        s = path_of(m, "checkpoints/", "best", &best);
+    }
+    if (s == LVN_OK) {
+        s = lvni_ckpt_link(last, best);
+    }
     if (s == LVN_OK) {
         lvni_log_line(LVNI_LOG_INFO, "%s: made again, since the run was killed before it", best);
     }

@@ -84,9 +84,13 @@ static void report_warnings(bool quiet, const lvni_core_notices *notices)
 lvn_status lvni_recipes_report_start(lvn_status s, bool strict, bool quiet,
                                      lvni_core_notices *notices)
 {
-    s = s == LVN_OK && strict ? lvni_core_notices_refuse_warnings(notices) : s;
+    if (s == LVN_OK && strict) {
+        s = lvni_core_notices_refuse_warnings(notices);
+    }
     report_warnings(quiet, notices);
-    s = s == LVN_OK ? lvni_core_notices_status(notices) : s;
+    if (s == LVN_OK) {
+        s = lvni_core_notices_status(notices);
+    }
     if (s != LVN_OK) {
         lvni_recipes_report_block(notices);
     }

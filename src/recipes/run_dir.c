@@ -357,7 +357,9 @@ lvn_status lvni_recipes_run_dir_make(const char *path, bool overwrite, bool resu
     if (s == LVN_OK) {
         s = make_parts(path, overwrite, keep);
     }
-    s = s == LVN_OK ? write_launch(path) : s;
+    if (s == LVN_OK) {
+        s = write_launch(path);
+    }
     char *log = s == LVN_OK ? lvni_recipes_path_join(path, "train.log") : NULL;
     if (log != NULL) {
         s = lvni_log_open(log, resume);
@@ -460,7 +462,9 @@ lvn_status lvni_recipes_run_dir_identify(const char *path, const lvni_ckpt *save
             memcpy(id, id_of(saved), LVNI_RUN_ID);
         }
     }
-    s = s == LVN_OK ? check_id(path, saved, id) : s;
+    if (s == LVN_OK) {
+        s = check_id(path, saved, id);
+    }
     for (int i = 0; i < 2 && s == LVN_OK && saved != NULL; i++) {
         s = check_named(path, names[i], id);
     }

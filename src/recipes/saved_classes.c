@@ -75,9 +75,13 @@ static lvn_status compare(const lvni_ckpt *ckpt, const json_t *was, const json_t
     }
     lvni_core_str text = {0};
     lvn_status s = list_missing(is, was, "the data has the class", &text);
-    s = s == LVN_OK ? list_missing(was, is, "it no longer has the class", &text) : s;
+    if (s == LVN_OK) {
+        s = list_missing(was, is, "it no longer has the class", &text);
+    }
     report_order(was, is, &text);
-    s = s == LVN_OK ? lvni_core_str_status(&text) : s;
+    if (s == LVN_OK) {
+        s = lvni_core_str_status(&text);
+    }
     if (s == LVN_OK) {
         s = lvn_error_set(
             LVN_ERR_USAGE, __FILE__, __LINE__,

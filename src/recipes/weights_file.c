@@ -207,7 +207,9 @@ lvn_status lvni_recipes_weights_open(const char *path, const char *model, char *
 {
     LVN_TRY(lvni_recipes_weights_find(path, name));
     lvn_status s = check_network(*name, model);
-    s = s == LVN_OK ? lvni_ckpt_st_open(*name, LVNI_ST_VERIFY, file) : s;
+    if (s == LVN_OK) {
+        s = lvni_ckpt_st_open(*name, LVNI_ST_VERIFY, file);
+    }
     if (s != LVN_OK && s != LVN_ERR_MISMATCH && is_pickle(*name)) {
         s = lvn_error_set(LVN_ERR_UNSUPPORTED, __FILE__, __LINE__,
                           "%s was written by torch.save and can run code when it is read; weights= "
