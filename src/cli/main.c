@@ -45,7 +45,9 @@ static bool warn_alone(const char *name, int world)
                           "ranks ha%s nothing to do",
                           name, world > 2 ? "s" : "", world, world > 2 ? "ve" : "s");
     lvn_status s = lvni_launch_env_strict(environ, -1, &note, &strict);
-    s = s == LVN_OK && strict ? lvni_core_notices_refuse_warnings(&note) : s;
+    if (s == LVN_OK && strict) {
+        s = lvni_core_notices_refuse_warnings(&note);
+    }
     fputs(lvni_core_str_text(s == LVN_OK ? &note.warnings : &note.text), stderr);
     lvni_core_notices_free(&note);
     return s != LVN_OK;
