@@ -1,4 +1,4 @@
-/* A program that takes training steps when told to: it reads a number of steps from its input and
+/* A program that takes training steps on request: it reads a number of steps from its input and
  * answers with a line. */
 #ifndef LEVIN_BENCH_CHILD_H
 #define LEVIN_BENCH_CHILD_H

@@ -2,7 +2,7 @@
  * process on both cores (with the same two micro-batches: the same bits; and with one), the two
  * ranks with a reduction in a free order (ddp_rank_free), two processes that do not add anything
  * up, and PyTorch's DistributedDataParallel over Gloo (ddp_step.py), where /usr/bin/python3 has it.
- * All run at the same time and are idle but for the one whose turn it is.
+ * All run at the same time and are idle except the one whose turn it is.
  *
  * usage: bench_ddp [NET [TURNS [BATCH [SIDE [BUCKET_BYTES]]]]], run by `make bench`; wants two idle
  * cores. Writes out/bench/ddp.json. Exit 1 when bits or losses differ, or a line is missed, which

@@ -118,7 +118,7 @@ static double report(FILE *json, const char *what, const char *unit, double *val
     return values[TURNS / 2];
 }
 
-/* Whether the line was met; true where there is nobody to compare with. */
+/* Whether the line was met; true where there is nothing to compare with. */
 static bool measure(const lvn_dataset *data, const char *folder, FILE *json)
 {
     const double n = (double)data->cls->length(data);

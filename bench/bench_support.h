@@ -25,7 +25,7 @@ double bench_median(double *values, int n);
 int bench_cores(void);           /* that this process may use */
 double bench_used_by_us_s(void); /* seconds of all cores, of this process alone */
 /* Seconds of all cores used by other programs since the last call (0 where the system does not
- * say). */
+ * report it). */
 double bench_used_by_others_s(void);
 
 /* The machine and compiler as two lines of text: for people and, beginning with {, for a JSON

@@ -1,4 +1,4 @@
-/* PyTorch as another process that takes training steps when told to (resnet_step.py, gpt2_step.py,
+/* PyTorch as another process that takes training steps on request (resnet_step.py, gpt2_step.py,
  * ddp_step.py). */
 #ifndef LEVIN_BENCH_TORCH_H
 #define LEVIN_BENCH_TORCH_H

@@ -5,7 +5,7 @@
  * usage: ddp_rank NET SIDE BATCH MICRO-BATCHES RANK WORLD CORES BUCKET_BYTES FD      FD: the memory
  *   (a bench_group_sync) in which ranks find each other
  *
- * Says "ready", and for every number n on a line of its input takes n steps and answers with one
+ * Prints "ready", and for every number n on a line of its input takes n steps and answers with one
  * line: seconds per step, seconds of all cores per step, pieces of the reduction, those added
  * before the backward pass was over, seconds of adding, seconds of waiting (all of this rank, per
  * step), a number that stands for all weights, the n losses. */
@@ -45,7 +45,7 @@ static lvn_status meet(void *user, const void *mine, size_t bytes, void *all)
     rank *r = user;
     char *cards = r->group_sync->card[r->round];
     if (r->round == BENCH_GROUP_SYNC_ROUNDS || bytes * (size_t)r->world > BENCH_GROUP_SYNC_CARDS) {
-        LVN_FAIL(LVN_ERR_INTERNAL, "ranks tell each other more than there is room for");
+        LVN_FAIL(LVN_ERR_INTERNAL, "ranks exchange more than there is room for");
     }
     memcpy(cards + (size_t)r->number * bytes, mine, bytes);
     atomic_fetch_add(&r->group_sync->there[r->round], 1);

@@ -1,8 +1,8 @@
 /* What the fixed order of additions costs: dist/reduction.h without it, linked into ddp_rank_free
  * in place of dist/reduction.c. A bucket's sum is added in the order in which ranks arrived at it,
  * left to right, and any rank takes the next piece of any bucket that all have arrived at, so that
- * whoever has time does the work. Everything else, buckets, pieces, queue, messages, waiting, is as
- * in the real one; it is written for a trainer that makes no mistakes, and checks nothing. */
+ * the first free rank does the work. Everything else, buckets, pieces, queue, messages, waiting, is
+ * as in the real one; it is written for a trainer that makes no mistakes, and checks nothing. */
 #include "core/alloc.h"
 #include "core/machine.h"
 #include "dist/combine.h"

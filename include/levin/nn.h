@@ -18,11 +18,11 @@ typedef struct lvn_module lvn_module;
 /* collects parameters, buffers and children while a model is built */
 typedef struct lvn_builder lvn_builder;
 typedef struct lvn_buffer lvn_buffer;
-/* The step in work, as a module sees it; metrics go there (lvn_log). Made by levin alone: pass on
+/* The current step, as a module sees it; metrics go there (lvn_log). Made by levin alone: pass on
  * the pointer that was given, never a copy; fields may be added. */
 typedef struct lvn_step {
     int64_t step; /* optimizer steps before this one; 0 in validation */
-    int phase;    /* in work: 0 .. n - 1 of the class's `phases`; 0 without, and in validation */
+    int phase;    /* 0 .. n - 1 of the class's `phases`; 0 without, and in validation */
 } lvn_step;
 
 typedef struct lvn_module_class {
@@ -62,8 +62,8 @@ struct lvn_module {
     void *reserved[4];
 };
 
-/* Run the module's forward in an inner scope of its own: activations that nobody needs any more are
- * gone afterwards. */
+/* Run the module's forward in an inner scope of its own: activations that are not needed any more
+ * are freed afterwards. */
 LVN_API lvn_tensor *lvn_forward(const lvn_module *module, lvn_tensor *x);
 /* The same with `residual` (of the result's shape) added: by the class's forward_residual, else by
  * lvn_add. */
@@ -152,7 +152,7 @@ LVN_API lvn_module *lvn_nn_conv_transpose2d_with(lvn_builder *b, const char *nam
 typedef struct lvn_nn_linear_options {
     size_t struct_size;
     bool no_bias;
-    /* height, width, channels of the image whose lvn_flatten is the input; zeros: it is no image */
+    /* height, width, channels of the image whose lvn_flatten is the input; zeros: not an image */
     int64_t image[3];
     bool conv1d; /* files hold the weight as (in, out), as those of GPT-2 do */
 } lvn_nn_linear_options;

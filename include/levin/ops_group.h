@@ -2,11 +2,11 @@
  * micro-batch. Rules for all ops, scopes and gradients: ops.h.
  *
  * A step's samples are cut into micro-batches (docs/reproducibility.md), and `group` consecutive
- * micro-batches may see each other's values. A module that uses these ops says so in its build()
- * with lvn_builder_couple(): the micro-batches of a group then run at once, wherever they are, and
- * wait for each other in every such op. So all of them must make the same calls in the same order.
- * Micro-batches without samples take no part. In evaluation, and outside of a trainer, a
- * micro-batch is alone: the result is x itself. */
+ * micro-batches may see each other's values. A module that uses these ops declares it in its
+ * build() with lvn_builder_couple(): the micro-batches of a group then run at once, wherever they
+ * are, and wait for each other in every such op. So all of them must make the same calls in the
+ * same order. Micro-batches without samples take no part. In evaluation, and outside of a trainer,
+ * a micro-batch is alone: the result is x itself. */
 #ifndef LEVIN_OPS_MICRO_BATCH_H
 #define LEVIN_OPS_MICRO_BATCH_H
 

@@ -60,7 +60,7 @@ typedef struct lvn_error {
     int number;
     const char *file; /* where the error was born (borrowed, static) */
     int line;
-    /* counted up with every error of the thread: tells a new one from an old one */
+    /* counted up with every error of the thread: distinguishes a new one from an old one */
     uint64_t serial;
     int n_frames; /* context added on the way up, innermost first */
     char frames[LVN_ERROR_FRAMES][160];

@@ -13,7 +13,7 @@ extern "C" {
 typedef struct lvn_job {
     const lvn_module_class *module;
     /* taken: lvn_main and lvn_job_train destroy both datasets. NULL: opening it failed (the
-     * thread's error says how) */
+     * thread's error has the reason) */
     lvn_dataset *train;
     /* NULL: no validation (lvn_main: unless the thread has an error, as LVN_IMAGE_FOLDER leaves
      * it) */
@@ -26,8 +26,8 @@ typedef struct lvn_job {
 /* Train with key=value words (`levin help train` lists them); the run directory holds checkpoints,
  * logs and config.yaml. One at a time in a process, from one thread. While it trains SIGINT,
  * SIGTERM and SIGUSR1 are taken (they save and stop) and SIGPIPE is ignored; afterwards they are as
- * before. LVN_ERR_CANCELLED: stopped by a signal; LVN_ERR_USAGE: words or job; LVN_ERR_NON_FINITE:
- * loss or weights; data, files and memory as their names say. */
+ * before. LVN_ERR_CANCELLED: stopped by a signal; LVN_ERR_USAGE: arguments or job;
+ * LVN_ERR_NON_FINITE: loss or weights; and the errors of data, files and memory. */
 LVN_API lvn_status lvn_job_train(const lvn_job *job, int n_arguments, const char *const *words);
 /* The same with the words of main(), messages on standard error, and the exit code to return from
  * main(). Call it early: unless GOMP_SPINCOUNT or OMP_WAIT_POLICY is set, it starts the program
