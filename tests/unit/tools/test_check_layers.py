@@ -69,7 +69,8 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(check({"docs/tour.md": right})[0], 0)
         self.finds(
             {"docs/tour.md": right.replace("data --> tensor", "data --> kernels")},
-            "docs/tour.md:1: the graph of the folders is another: tools/check-layers --graph prints it",
+            "docs/tour.md:1: the graph of the folders is another: tools/check-layers "
+            "--graph prints it",
         )
 
     def test_siblings_do_not_include_each_other(self):

@@ -1,4 +1,5 @@
-"""tools/check-names and tools/check-words on small trees: one in order, and one per mistake they have to name."""
+"""tools/check-names and tools/check-words on small trees: one in order, and one per mistake they
+have to name."""
 
 import subprocess
 import tempfile
