@@ -3,7 +3,7 @@
  * f32). This folder knows no tape.
  *
  * A kernel gets tensors whose shapes were checked by the rule, outputs allocated, never overlapping
- * inputs unless the table says so (add: a += b of one shape). It may use the thread's context
+ * inputs unless the table allows it (add: a += b of one shape). It may use the thread's context
  * (lvni_tensor_ctx_get) for team size and scratch memory. */
 #ifndef LEVIN_KERNELS_KERNELS_H
 #define LEVIN_KERNELS_KERNELS_H
@@ -12,7 +12,7 @@
 
 enum { LVNI_MAX_IN = 8, LVNI_MAX_OUT = 4 };
 
-/* ---- attributes (one struct per op that has any; in words: attrs.def) ---- */
+/* ---- attributes (one struct per op that has any; as text: attrs.def) ---- */
 /* attr is NULL; attr_size in the table is 0 */
 typedef struct lvni_kernels_no_attr {
     char unused;
@@ -172,7 +172,7 @@ enum {
      * (lvni_kernels_run). */
     LVNI_BF16 = 64,
     LVNI_F16 = 128,
-    /* Called in a dry run the cpu kernel tells its scratch memory, and touches nothing: its loops
+    /* Called in a dry run the cpu kernel reports its scratch memory, and touches nothing: its loops
      * are lvni_cpu_par's and oneDNN's, or it returns as soon as it has that memory. */
     LVNI_DRY = 8192,
     /* with LVNI_BF16, times a mask of inputs: those (vectors, statistics) it takes in f32 only */
@@ -197,7 +197,7 @@ typedef struct lvni_kernels_op_info {
     unsigned flags;
     const char *sentence;
     size_t attr_size;
-    const char *attributes; /* in words */
+    const char *attributes; /* as text, from attrs.def */
     lvni_kernels_shape_rule shape;
     lvni_kernels_kernel ref, cpu;
 } lvni_kernels_op_info;
@@ -214,7 +214,7 @@ static inline int lvni_kernels_op_optional(const lvni_kernels_op_info *op)
 }
 
 /* Where: on the device of the context or of an input (inputs in host memory are copied there), else
- * on the host. A device computes after lvni_kernels_run returned (tensor/device.h tells how its
+ * on the host. A device computes after lvni_kernels_run returned (tensor/device.h: how its
  * errors show). Check shapes, allocate the outputs that are NULL and wanted (bit i of `want`),
  * choose the backend by the type of in[0] (f64: ref, else cpu; bf16 and f16 through f32 copies
  * where the cpu kernel does not take them) and run. New outputs are owned by the caller. An output
@@ -266,9 +266,9 @@ const char *lvni_cpu_describe(void);
 /* bf16 products have kernels here (AVX-512); without them they are refused. After
  * lvni_cpu_start. */
 bool lvni_cpu_has_bf16(void);
-/* Weights that are parameters (param >= 0) have reordered copies keyed by (id, version). Whoever
- * frees parameters drops the copies of their ids, first to last included. Thread-safe; a copy in
- * use goes when its user is done. */
+/* Weights that are parameters (param >= 0) have reordered copies keyed by (id, version). The
+ * caller that frees parameters drops the copies of their ids, first to last included. Thread-safe;
+ * a copy in use goes when its user is done. */
 void lvni_cpu_weights_forget(uint64_t first_id, uint64_t last_id);
 
 #endif

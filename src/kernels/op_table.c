@@ -2,7 +2,7 @@
  * tests. */
 #include "kernels/kernels_decl.h"
 
-/* 0 for ops without attributes: nobody copies the byte behind a NULL. */
+/* 0 for ops without attributes: the byte behind a NULL is never copied. */
 #define ATTR_SIZE(type)                                                                            \
     _Generic((type *)0, lvni_kernels_no_attr * : (size_t)0, default : sizeof(type))
 

@@ -19,7 +19,7 @@ static lvn_status check_inputs(const lvni_kernels_op_info *info, const lvni_kern
     return LVN_OK;
 }
 
-/* An output of the caller must be what the rule says. */
+/* An output of the caller must match the rule. */
 static lvn_status check_preset(const lvni_kernels_op_info *info, int i, const lvn_tensor *t,
                                const lvni_tensor_desc *d)
 {
@@ -83,19 +83,19 @@ static lvn_status prepare_outputs(const lvni_kernels_op_info *info, lvni_kernels
     return LVN_OK;
 }
 
-/* In a dry run: what the kernel would take besides its tensors, where it knows how to tell
+/* In a dry run: what the kernel would take besides its tensors, where it can report that
  * (LVNI_DRY). */
 static lvn_status run_cpu(const lvni_kernels_op_info *info, const lvni_kernels_args *args)
 {
     if (!lvni_tensor_device_dry_run()) {
         return info->cpu(args);
     }
-    bool tells = (info->flags & LVNI_DRY) != 0;
+    bool reports = (info->flags & LVNI_DRY) != 0;
     for (int i = 0; i < info->n_in + info->n_out; i++) {
         const lvn_tensor *t = i < info->n_in ? args->in[i] : args->out[i - info->n_in];
-        tells = tells && (t == NULL || lvn_numel(t) > 0);
+        reports = reports && (t == NULL || lvn_numel(t) > 0);
     }
-    return tells ? info->cpu(args) : LVN_OK;
+    return reports ? info->cpu(args) : LVN_OK;
 }
 
 /* ---- 16-bit types for kernels that know f32 only ---- */

@@ -1,5 +1,5 @@
 /* Shape rules of element-wise ops, broadcasting, reductions and matrix products. A rule looks at
- * types and shapes only, says what is wrong with both shapes in the sentence, and describes the
+ * types and shapes only, names both shapes in its error, and describes the
  * outputs. Called by lvni_kernels_run before each op. */
 #include "kernels/shape_rules_impl.h"
 

@@ -75,7 +75,7 @@ static void check(const lvni_data_image_scan *scan, lvni_data_scan_mode mode)
         char full[PATH_ROOM];
         snprintf(full, sizeof full, "%s/%s", root, lvni_data_image_scan_name(scan, i));
         struct stat info;
-        CHECK(lstat(full, &info) == 0); /* a link to nowhere is told when it is read */
+        CHECK(lstat(full, &info) == 0); /* a link to nowhere is reported when it is read */
         const bool first = i == scan->begin[LVNI_PART_TRAIN] || i == scan->begin[LVNI_PART_VAL] ||
                            i == scan->begin[LVNI_PART_TEST];
         CHECK(first || strcmp(lvni_data_image_scan_name(scan, i - 1),

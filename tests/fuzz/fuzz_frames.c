@@ -1,5 +1,5 @@
 /* The control channel: frames out of a stream that comes in pieces, and the bodies of all kinds.
- * The first byte says how large the pieces are. */
+ * The first byte is the size of the pieces. */
 #include "fuzz.h"
 
 #include "control/message.h"
@@ -32,7 +32,7 @@ static void check_table(const lvni_control_frame *frame)
     lvni_core_free(members);
 }
 
-/* What the store and the ranks do with a frame, each reader whatever the type says. */
+/* What the store and the ranks do with a frame, each reader for any type. */
 static void check_frame(const lvni_control_frame *frame)
 {
     lvni_control_token nonce;

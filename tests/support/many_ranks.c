@@ -102,7 +102,7 @@ static bool table_is_right(const sims *all, const lvni_control_frame *frame)
     return right;
 }
 
-/* One frame for one rank; it answers with what comes next. False: not what a store says here. */
+/* One frame for one rank; it answers with what comes next. False: not what a store sends here. */
 static bool on_frame(sims *all, int rank, const lvni_control_frame *frame)
 {
     sim *s = &all->rank[rank];
@@ -186,7 +186,7 @@ static bool transmit(sims *all, int rank)
     return true;
 }
 
-/* Until all ranks have been where `to` says. */
+/* Until all ranks have reached the stage `to`. */
 static lvn_status until(sims *all, stage to)
 {
     const uint64_t began = lvni_core_now_ns();

@@ -8,7 +8,7 @@
 typedef struct many_ranks_times {
     double table_s;  /* from the first connect until all have the table of all */
     double gather_s; /* then: until all have the 64 bytes of all */
-    double leave_s;  /* then: until all have said goodbye */
+    double leave_s;  /* then: until all have left */
 } many_ranks_times;
 
 /* Lets this process open so many files. LVN_ERR_RESOURCE: the hard limit is lower. */

@@ -187,7 +187,7 @@ lvn_status lvni_cpu_attention_grad(const lvni_kernels_args *args)
     j.dq = plain(args->out[0]);
     j.dk = plain(args->out[1]);
     j.dv = plain(args->out[2]);
-    if (j.shape.queries == 0) { /* nobody asked: k and v have no influence */
+    if (j.shape.queries == 0) { /* no queries: k and v have no influence */
         for (int i = 1; i < 3; i++) {
             if (args->out[i] != NULL) {
                 memset(args->out[i]->data, 0, (size_t)lvn_numel(args->out[i]) * j.size);

@@ -208,7 +208,8 @@ static void grad_apply_range(const void *job, int64_t begin, int64_t end)
     j->loops->grad_apply(&part, &j->v, into(j, j->y, at), rows, j->cols);
 }
 
-/* Per-channel results and constants of a gradient: gradients nobody wants go to scratch. */
+/* Per-channel results and constants of a gradient: gradients that are not requested go to scratch.
+ */
 typedef struct grad_vectors {
     float *dgamma, *dbeta, *scale, *rstd, *b, *d;
 } grad_vectors;

@@ -1,5 +1,5 @@
 /* Start of the cpu backend: hostile OpenMP variables, instruction set, self-test. Called by the
- * command's main and by whoever uses the library, before the first op.
+ * command's main and by programs that use the library, before the first op.
  *
  * libgomp reads its variables when the program is loaded, and OMP_THREAD_LIMIT, the pinning
  * variables and stack sizes cannot be taken back later. So the command starts itself again without
@@ -12,7 +12,7 @@
  * (loader workers, other programs) made a step of two threads ten times slower; 2,000 rounds (some
  * 100 us) cost nothing on idle cores and lose nothing on busy ones; 0 costs 70 % on idle ones. Only
  * the environment at load can set it, so the command starts itself again for this alone, too;
- * whoever sets GOMP_SPINCOUNT=2000 beforehand (launchers do) saves these 2 ms. */
+ * setting GOMP_SPINCOUNT=2000 beforehand (launchers do) saves these 2 ms. */
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/omp_team.h"
@@ -84,13 +84,13 @@ static int remove_hostile(void)
     return n;
 }
 
-/* The words the program was started with: a main may have taken some off before it calls here. NULL
- * when they cannot be had. */
+/* The arguments the program was started with: a main may have removed some before it calls here.
+ * NULL when they cannot be read. */
 static char **first_arguments(void)
 {
-    enum { BYTES = 1 << 16, WORDS = 4096 };
+    enum { BYTES = 1 << 16, ARGS = 4096 };
     static char text[BYTES];
-    static char *words[WORDS + 1];
+    static char *args[ARGS + 1];
     FILE *f = fopen("/proc/self/cmdline", "r");
     const size_t n = f == NULL ? 0 : fread(text, 1, BYTES, f);
     if (f != NULL) {
@@ -101,21 +101,21 @@ static char **first_arguments(void)
     }
     int count = 0;
     for (size_t at = 0; at < n; at += strlen(text + at) + 1) {
-        if (count == WORDS) {
+        if (count == ARGS) {
             return NULL;
         }
-        words[count++] = text + at;
+        args[count++] = text + at;
     }
-    words[count] = NULL;
-    return words;
+    args[count] = NULL;
+    return args;
 }
 
 void lvni_cpu_clean_environment(char **argv)
 {
-    char **words = first_arguments();
-    argv = words != NULL ? words : argv;
+    char **args = first_arguments();
+    argv = args != NULL ? args : argv;
     if (getenv(GUARD) != NULL) {
-        /* this is the second start; programs started from here decide anew */
+        /* this is the second start; programs started from here decide again */
         unsetenv(GUARD);
         return;
     }
@@ -134,7 +134,7 @@ void lvni_cpu_clean_environment(char **argv)
         execv(path, argv);
     }
     execv("/proc/self/exe", argv);
-    unsetenv(GUARD); /* no /proc: lvni_cpu_start will say whether it matters */
+    unsetenv(GUARD); /* no /proc: lvni_cpu_start reports whether it matters */
 }
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,5 +1,5 @@
-/* oneDNN 2.6 behind onednn_api.h. Primitives are made here and nowhere else; onednn_plan.c says of
- * what, onednn_run.c runs them. */
+/* oneDNN 2.6 behind onednn_api.h. Primitives are made here and nowhere else; onednn_plan.c
+ * describes them, onednn_run.c runs them. */
 #include "kernels/cpu/onednn_plan.h"
 
 #include "kernels/kernels.h"
@@ -318,7 +318,7 @@ lvn_status lvni_cpu_dnn_setup(const char *isa)
             return LVN_OK;
         }
     }
-    LVN_FAIL(LVN_ERR_USAGE, "LEVIN_CPU_ISA=%s is no instruction set: use v2, v3 or v4", isa);
+    LVN_FAIL(LVN_ERR_USAGE, "LEVIN_CPU_ISA=%s is not an instruction set: use v2, v3 or v4", isa);
 }
 
 const char *lvni_cpu_dnn_describe(void)

@@ -1,4 +1,4 @@
-/* What is asked of oneDNN, in its own words: layouts, attributes, operations (onednn_plan.h). */
+/* Operations as oneDNN describes them: layouts, attributes, operations (onednn_plan.h). */
 #include "kernels/cpu/onednn_plan.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Between the parts of the door to oneDNN: onednn_plan.c describes operations, onednn_api.c makes
- * them, onednn_run.c runs them. Nobody else includes this. */
+ * them, onednn_run.c runs them. Only these include it. */
 #ifndef LEVIN_KERNELS_CPU_ONEDNN_PLAN_H
 #define LEVIN_KERNELS_CPU_ONEDNN_PLAN_H
 

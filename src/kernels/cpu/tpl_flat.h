@@ -69,7 +69,7 @@ static void sgd(float *restrict w, const float *restrict grad, float *restrict m
     const float trust = trust_factor(p->trust);
     const float fresh = p->first_step ? 1.0f : (float)(1.0 - p->dampening);
     const float own = p->nesterov ? 1.0f : 0.0f, ahead = p->nesterov ? mu : 1.0f;
-    if (p->first_step) { /* whatever the buffer holds, NaN too, is no momentum */
+    if (p->first_step) { /* whatever the buffer holds, NaN too, is not momentum */
         memset(momentum, 0, (size_t)n * sizeof *momentum);
     }
     for (int64_t i = 0; i < n; i++) {

@@ -52,8 +52,8 @@ static void drop(lvni_cpu_weights_copy **at)
     }
 }
 
-/* Makes room for one more copy of `bytes`: the limit is for models that nobody forgot, so the
- * search may be slow. */
+/* Makes room for one more copy of `bytes`: the limit is for models that were never forgotten, so
+ * the search may be slow. */
 static void make_room(uint64_t bytes)
 {
     while (n_copies > 0 && (n_copies + 1 > max_copies || n_bytes + bytes > max_bytes)) {

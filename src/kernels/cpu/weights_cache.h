@@ -2,7 +2,7 @@
  * Used by onednn_conv.c.
  *
  * A copy belongs to (tensor id, layout) and is refreshed in place when the tensor's version moved,
- * so a training step allocates nothing. Whoever changes weights does so while no lane computes with
+ * so a training step allocates nothing. Weights may change only while no lane computes with
  * them. Copies go when their tensor is forgotten (lvni_cpu_weights_forget in kernels.h) or when the
  * limit is reached, the least recently used first. */
 #ifndef LEVIN_KERNELS_CPU_WEIGHTS_CACHE_H

@@ -16,7 +16,7 @@ static inline double *lvni_ref_out(const lvni_kernels_args *args, int i)
     return args->out[i]->data;
 }
 
-/* NULL for a bias that is not given, or an output that nobody wants. */
+/* NULL for a bias that is not given, or an output that is not requested. */
 static inline const double *lvni_ref_optional_in(const lvni_kernels_args *args, int i)
 {
     return args->in[i] == NULL ? NULL : args->in[i]->data;

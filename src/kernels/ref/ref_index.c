@@ -27,8 +27,7 @@ static lvn_status check_index(const char *op, const lvn_tensor *index, int64_t s
     return LVN_OK;
 }
 
-/* Element e of (outer, m, inner) and what the index says of it: its place in (outer, size,
- * inner). */
+/* The place in (outer, size, inner) that the index gives element e of (outer, m, inner). */
 static int64_t place(int64_t e, const around *many, int64_t size, const int64_t *index,
                      bool per_element)
 {

@@ -1,7 +1,7 @@
 /* The backend of pretend accelerators: a call of a cpu (or ref) kernel becomes a command of the
  * device's stream. The command carries headers of its own with the addresses that the device may
- * touch, so nobody has to hold the tensors: memory that is released meanwhile goes only to commands
- * that come later. Called by kernels/run.c. */
+ * touch, so no caller has to hold the tensors: memory that is released meanwhile goes only to
+ * commands that come later. Called by kernels/run.c. */
 #include "kernels/kernels.h"
 #include "tensor/device.h"
 
@@ -15,7 +15,7 @@ typedef struct call {
     lvni_kernels_backend kernel;
     bool given[MOST]; /* inputs, then outputs */
     lvn_tensor header[MOST];
-    lvni_tensor_storage storage; /* of all of them: somebody else's memory */
+    lvni_tensor_storage storage; /* of all of them: borrowed memory */
     bool has_attr;
     alignas(16) unsigned char attr[ATTR_BYTES];
 } call;

@@ -94,13 +94,13 @@ static void mnist_folder_has_its_two_parts_and_its_pixels(void **state)
     images_remove_folder(folder);
 }
 
-static void expect(const char *path, const char *labels, lvn_status status, const char *words)
+static void expect(const char *path, const char *labels, lvn_status status, const char *text)
 {
     lvni_data_array_images *m;
     const uint64_t before = lvni_core_alloc_get_total().live_bytes;
     assert_int_equal(lvni_data_array_images_open(path, labels, true, &m), status);
-    if (strstr(lvn_last_error()->message, words) == NULL) {
-        fail_msg("\"%s\" does not say \"%s\"", lvn_last_error()->message, words);
+    if (strstr(lvn_last_error()->message, text) == NULL) {
+        fail_msg("\"%s\" does not contain \"%s\"", lvn_last_error()->message, text);
     }
     assert_int_equal(lvni_core_alloc_get_total().live_bytes, before);
 }

@@ -1,4 +1,4 @@
-/* The kept list of a folder: what it says, when it is taken, when it is made again, and what a
+/* The kept list of a folder: what it holds, when it is taken, when it is made again, and what a
  * damaged one does. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -125,7 +125,7 @@ static void what_changes_a_folder_changes_the_list(void **state)
     assert_non_null(strstr(notes, "data/a/deep, removed or renamed"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
     assert_true(opened > 2);         /* the folder is too young to be trusted */
-    assert_null(strchr(notes, '|')); /* which is no change */
+    assert_null(strchr(notes, '|')); /* which does not count as a change */
     age(images_path(folder, "data"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
@@ -180,7 +180,7 @@ static void what_changes_a_image_changes_the_list(void **state)
     images_remove_folder(folder);
 }
 
-/* Of a run: no file yet, then the text that was handed out, then a damaged file, which is no
+/* Of a run: no file yet, then the text that was handed out, then a damaged file, which is not an
  * error. */
 static void the_index_of_a_run_is_handed_out_and_made_again(void **state)
 {
@@ -239,7 +239,7 @@ static void an_index_of_something_else_is_not_taken(void **state)
         lvni_data_image_scan_open_indexed(images_path(folder, "data/a"), LVNI_SCAN_FLAT, &x, &s),
         LVN_OK);
     assert_int_equal(s->n, 2);
-    assert_int_equal(x.changed.len, 0); /* another folder is no changed one */
+    assert_int_equal(x.changed.len, 0); /* another folder does not count as changed */
     lvni_data_image_scan_release(s);
     lvni_data_index_free(&x);
     images_remove_folder(folder);
@@ -389,7 +389,7 @@ static void no_memory_leaves_nothing_behind(void **state)
     images_remove_folder(folder);
 }
 
-/* Said before a header is read: the file is written long after. */
+/* Reported before a header is read: the file is written long after. */
 static void an_index_without_a_place_is_refused(void **state)
 {
     (void)state;

@@ -191,7 +191,7 @@ static const layout layouts[] = {
      .train = 3,
      .val = 1,
      .test = 1},
-    /* told that they are classes */
+    /* data.layout=classes */
     {.file = {"train1/a/1.jpg", "train1/b/1.jpg", "train2/a/1.jpg", "train2/b/1.jpg"},
      .classes = "train1 train2",
      .train = 4,

@@ -93,14 +93,14 @@ static void grey_jpeg_becomes_rgb(void **state)
     free(jpeg);
 }
 
-static void expect_corrupt(const uint8_t *bytes, size_t n, const char *words)
+static void expect_corrupt(const uint8_t *bytes, size_t n, const char *text)
 {
     lvni_data_image_info info = {0};
     lvni_data_image image = {0};
     assert_int_equal(decode(bytes, n, 1.0, &info, &image), LVN_ERR_CORRUPT);
     assert_non_null(strstr(lvn_last_error()->message, "a/b.jpg"));
-    if (strstr(lvn_last_error()->message, words) == NULL) {
-        fail_msg("\"%s\" does not say \"%s\"", lvn_last_error()->message, words);
+    if (strstr(lvn_last_error()->message, text) == NULL) {
+        fail_msg("\"%s\" does not contain \"%s\"", lvn_last_error()->message, text);
     }
 }
 
@@ -190,7 +190,7 @@ static void png_comes_back_exactly(void **state)
     assert_int_equal(image.height, H);
     assert_memory_equal(image.rgb, rgb, sizeof rgb);
     for (size_t cut = 8; cut < n - 12; cut += 5) {
-        /* without the last chunk, which only says "end" */
+        /* without the last chunk, which only marks the end */
         assert_int_equal(decode(scratch->file.data, cut, 1.0, &info, &image), LVN_ERR_CORRUPT);
     }
     ((uint8_t *)scratch->file.data)[n / 2] ^= 1;

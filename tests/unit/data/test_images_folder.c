@@ -18,13 +18,13 @@
 #include <unistd.h>
 
 static void expect_scan_error(const char *folder, lvni_data_scan_mode mode, lvn_status status,
-                              const char *words)
+                              const char *text)
 {
     lvni_data_image_scan *scan;
     assert_int_equal(lvni_data_image_scan_open(folder, mode, &scan), status);
     assert_null(scan);
-    if (strstr(lvn_last_error()->message, words) == NULL) {
-        fail_msg("\"%s\" does not say \"%s\"", lvn_last_error()->message, words);
+    if (strstr(lvn_last_error()->message, text) == NULL) {
+        fail_msg("\"%s\" does not contain \"%s\"", lvn_last_error()->message, text);
     }
 }
 

@@ -81,7 +81,7 @@ static uint8_t *encode(const uint8_t *rgb, int w, int h, int sampling, int flags
     return jpeg;
 }
 
-/* Both say which window they have; compare what they share. */
+/* Both name their window; compare what they share. */
 static void compare_window(const uint8_t *whole, const lvni_data_image *part,
                            const lvni_data_box *wanted)
 {

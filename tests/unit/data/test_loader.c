@@ -72,7 +72,7 @@ static lvn_status fake_get(const lvn_dataset *d, const lvn_sample_key *key, void
                                .a = key->epoch,
                                .b = (uint32_t)key->sample,
                                .c = key->training ? 1 : 0};
-    /* counting is no change of the data */
+    /* counting does not change the data */
     _Atomic int *calls = (_Atomic int *)(uintptr_t)&f->calls;
     atomic_fetch_add(calls, 1);
     if (f->delay_us > 0) {
@@ -141,7 +141,7 @@ static const lvni_data_loader_batch *next(lvni_data_loader *l)
     return b;
 }
 
-/* FNV-1a over everything a batch says. */
+/* FNV-1a over everything in a batch. */
 static uint64_t mix(uint64_t h, const void *data, size_t bytes)
 {
     const unsigned char *p = data;
@@ -199,7 +199,7 @@ static void any_number_of_threads_gives_the_same_bytes(void **state)
 }
 
 /* More micro-batches without samples in a row than there are slots: they all fill at once, and
- * nobody decodes. */
+ * no thread decodes. */
 static void micro_batches_without_samples_are_ready(void **state)
 {
     (void)state;
@@ -332,7 +332,7 @@ static void unreadable_samples_are_left_out(void **state)
             assert_null(next(l));
             assert_int_equal(lvn_last_error()->code, LVN_OK);
             lvni_core_str text = {0};
-            assert_true(lvni_data_loader_report(l, &text) == (round == 0)); /* said once */
+            assert_true(lvni_data_loader_report(l, &text) == (round == 0)); /* reported once */
             assert_string_equal(
                 lvni_core_str_text(&text),
                 round > 0 ? ""
@@ -408,7 +408,7 @@ static void batches_can_be_held_and_released_in_any_order(void **state)
         }
         for (int i = slots - 1; i >= 0; i--) {
             if (i != 1) {
-                assert_true(mix_batch(1, held[i]) == h[i]); /* nobody touched it */
+                assert_true(mix_batch(1, held[i]) == h[i]); /* unchanged */
                 lvni_data_loader_release(l, held[i]);
             }
         }

@@ -111,7 +111,7 @@ static void a_parameter_is_reordered_once_per_version(void **state)
 
     fill(d.w, 77);
     assert_int_equal(run_forward(&d, 1, false), LVN_OK);
-    assert_true(hash_of(d.y) == before); /* nobody said that the weights changed */
+    assert_true(hash_of(d.y) == before); /* the weights changed without a new version */
     d.w->version++;
     assert_int_equal(run_forward(&d, 1, false), LVN_OK);
     const uint64_t after = hash_of(d.y);
@@ -129,7 +129,7 @@ static void a_parameter_is_reordered_once_per_version(void **state)
     conv_data_free(&d);
 }
 
-/* A hundred models that nobody forgets stay within the limit, and the newest stays in use. */
+/* A hundred models that are never forgotten stay within the limit, and the newest stays in use. */
 static void forgotten_models_do_not_pile_up(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The oneDNN kernels compute what the formulas say: against plain loops in f64, over strides,
+/* The oneDNN kernels compute the formulas: against plain loops in f64, over strides,
  * paddings, dilations, groups, odd channels, single rows, and sizes of zero. */
 #include <stdarg.h>
 #include <stddef.h>

@@ -188,7 +188,7 @@ static void sums_of_squares(void **state)
     g[8194] = INFINITY;
     lvni_kernels_flat_block_sumsq(g, 2 * LVNI_FLAT_BLOCK + 3, partial);
     assert_true(partial[0] == 4096.0 && isnan(partial[1]) && isinf(partial[2]));
-    g[0] = 1e30f; /* its square is no float, but its sum of squares is finite in f64 */
+    g[0] = 1e30f; /* its square overflows f32, but its sum of squares is finite in f64 */
     lvni_kernels_flat_block_sumsq(g, LVNI_FLAT_BLOCK, partial);
     assert_true(isfinite(partial[0]) && partial[0] > 9e59);
 }

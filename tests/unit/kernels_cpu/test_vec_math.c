@@ -99,7 +99,7 @@ static float power(float x, float y)
     return out[0];
 }
 
-static double exponent; /* of the test in work */
+static double exponent; /* of the running test */
 
 static double pow_of(double x)
 {
@@ -200,7 +200,7 @@ static void edges(void **state)
     assert_true(one(LVNI_UNARY_sqrt, 9.0f) == 3.0f);
 }
 
-/* On every instruction set up to this machine's best: what core/rng.h says, to the bit. */
+/* On every instruction set up to this machine's best: those of core/rng.h, to the bit. */
 static void normal_numbers_are_those_of_the_rng(void **state)
 {
     (void)state;

@@ -18,7 +18,7 @@ static lvni_tensor_ctx *open_real(void)
     return ctx;
 }
 
-/* A dry device whose addresses nobody may read, and a context on it. */
+/* A dry device whose addresses must not be read, and a context on it. */
 static lvni_tensor_ctx *open_dry(lvni_tensor_device **device)
 {
     lvni_tensor_ctx *ctx = open_real();
@@ -112,7 +112,7 @@ static void run_both(lvni_kernels_op op, const op_case *row)
     if (!is_empty(op, &want) &&
         (need.scratch != reported.scratch || need.tensors != reported.tensors - before.tensors)) {
         fail_msg("%s, case \"%s\" takes %llu bytes of scratch memory and %llu of tensors; a dry "
-                 "run tells %llu and %llu (LVNI_DRY in ops.def)",
+                 "run reports %llu and %llu (LVNI_DRY in ops.def)",
                  lvni_kernels_ops[op].name, row->name, (unsigned long long)need.scratch,
                  (unsigned long long)need.tensors, (unsigned long long)reported.scratch,
                  (unsigned long long)(reported.tensors - before.tensors));
@@ -181,7 +181,7 @@ static void a_dry_device_counts_as_the_cache_does(void **state)
     close_dry(ctx, device);
 }
 
-/* What kernels would take is told, and numbers that the host asks for are zeros. */
+/* What kernels would take is reported, and numbers that the host asks for are zeros. */
 static void scratch_and_numbers(void **state)
 {
     (void)state;

@@ -291,7 +291,7 @@ static void a_copy_waits_for_work_that_another_thread_gave_the_source(void **sta
     sem_destroy(&go);
 }
 
-/* payload[2] says of whom the error is. */
+/* payload[2]: whose error it is. */
 static lvn_status hold_and_fail(void *payload)
 {
     sem_t *const *s = payload;
