@@ -116,7 +116,7 @@ void lvni_core_notice_warn(lvni_core_notices *n, int code, const char *fmt, ...)
 {
     char head[40];
     va_list args;
-    snprintf(head, sizeof head, "levin: warning W%d: ", code);
+    snprintf(head, sizeof head, LVNI_WARNING_PREFIX "W%d: ", code);
     va_start(args, fmt);
     add_line(&n->warnings, head, fmt, args);
     va_end(args);
@@ -126,8 +126,7 @@ void lvni_core_notice_warn(lvni_core_notices *n, int code, const char *fmt, ...)
 
 lvn_status lvni_core_notices_refuse_warnings(lvni_core_notices *n)
 {
-    static const char warning[] = "levin: warning ";
-    const size_t skip = sizeof warning - 1;
+    const size_t skip = sizeof LVNI_WARNING_PREFIX - 1;
     LVN_TRY(lvni_core_notices_status(n));
     if (n->n_warnings == 0) {
         return LVN_OK;

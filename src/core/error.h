@@ -55,6 +55,9 @@ lvn_status lvni_core_error_number(int number);
     return (void)lvn_error_set((code), __FILE__, __LINE__, __VA_ARGS__),                           \
            (void)lvni_core_error_number(number), (code)
 
+/* With which every line of warnings begins. */
+#define LVNI_WARNING_PREFIX "levin: warning "
+
 typedef struct lvni_core_notices {
     int error; /* 101 for E101; 0: nothing is wrong */
     int rank;  /* of this process; -1: not known */
@@ -62,7 +65,7 @@ typedef struct lvni_core_notices {
     bool own;
     bool by_hand;           /* so are all errors: the ranks' variables were set one by one */
     lvni_core_str text;     /* the block: "levin: error E101: ...\n  found: ...\n  fix: ...\n" */
-    lvni_core_str warnings; /* "levin: warning W204: ...\n", each a line */
+    lvni_core_str warnings; /* LVNI_WARNING_PREFIX "W204: ...\n", each a line */
     int n_warnings;
     int first_warning; /* 204 for W204 */
 } lvni_core_notices;

@@ -219,7 +219,9 @@ static lvn_status rank_work(void *user, const lvni_recipes_rank *rank)
     if (s == LVN_OK && !first) {
         s = open_model(u, &own);
     }
-    s = s == LVN_OK ? predict_chunks(u, first ? u->exported : own, rank) : s;
+    if (s == LVN_OK) {
+        s = predict_chunks(u, first ? u->exported : own, rank);
+    }
     lvni_recipes_exported_close(own);
     return s;
 }

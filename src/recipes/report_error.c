@@ -72,10 +72,9 @@ int lvni_recipes_report_status(lvn_status status)
  * screen. */
 static void report_warnings(bool quiet, const lvni_core_notices *notices)
 {
-    static const char prefix[] = "levin: warning "; /* the log has one of its own */
+    const size_t skip = sizeof LVNI_WARNING_PREFIX - 1; /* the log has one of its own */
     const char *line = notices->rank > 0 ? NULL : notices->warnings.data;
     for (const char *end; line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
-        const size_t skip = strncmp(line, prefix, sizeof prefix - 1) == 0 ? sizeof prefix - 1 : 0;
         lvni_log_line(quiet ? LVNI_LOG_DEBUG : LVNI_LOG_WARNING, "%s%.*s", quiet ? "warning: " : "",
                       (int)(end - line - (ptrdiff_t)skip), line + skip);
     }
