@@ -26,7 +26,7 @@ typedef struct row {
 } row;
 
 /* "cuda 0,1", or what is wrong. */
-static void reported(const row *r, lvni_core_str *out, lvni_core_notices *notices)
+static void choice_text(const row *r, lvni_core_str *out, lvni_core_notices *notices)
 {
     static const char *const names[] = {"auto", "cpu", "cuda", "sim"};
     lvni_launch_visible v = {.n = 0};
@@ -72,7 +72,7 @@ static void check(const row *rows, size_t n)
     for (size_t i = 0; i < n; i++) {
         lvni_core_str out = {.len = 0};
         lvni_core_notices notices = {.error = 0};
-        reported(&rows[i], &out, &notices);
+        choice_text(&rows[i], &out, &notices);
         if (strcmp(lvni_core_str_text(&out), rows[i].want) != 0) {
             fail_msg("devices=%s: got '%s', want '%s'",
                      rows[i].spec != NULL ? rows[i].spec : "(none)", lvni_core_str_text(&out),
@@ -217,7 +217,7 @@ static void cpu(void **state)
     CHECK(rows);
 }
 
-/* Under srun or torchrun each task may see a device of its own, and still say devices=2. */
+/* Under srun or torchrun each task may see a device of its own, and still have devices=2. */
 static void one_device_shown(void **state)
 {
     (void)state;

@@ -193,7 +193,7 @@ static void binding_on_this_machine(void **state)
     assert_int_equal(lvni_launch_bind_threads(&p, 4095), 1);
     lvni_launch_bind_free(&p);
     assert_int_equal(lvni_launch_bind_make(LVNI_BIND_AUTO, 1, NULL, true, &notices, &p), LVN_OK);
-    assert_int_equal(p.how, LVNI_BIND_NONE); /* somebody bound us already */
+    assert_int_equal(p.how, LVNI_BIND_NONE); /* bound by srun already */
     lvni_launch_bind_free(&p);
     assert_int_equal(notices.n_warnings, 0);
     const int nowhere[] = {-1};

@@ -1,4 +1,4 @@
-/* Who a rank is, as rows: an environment, and what the record says of it; or the error. */
+/* Finding the rank, as rows: an environment, and the record made of it; or the error. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -11,10 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-/* Environments are words between blanks, later ones winning; "S:" stands for "SLURM_", '~' for a
- * blank in a value. */
+/* Environments are variables between blanks, later ones winning; "S:" stands for "SLURM_", '~' for
+ * a blank in a value. */
 #define CYCLIC                                                                                     \
     "S:JOB_ID=7 S:STEP_ID=1 S:PROCID=1 S:LOCALID=0 S:NODEID=1 S:STEP_NUM_TASKS=4 "                 \
     "S:STEP_NUM_NODES=2 S:STEP_TASKS_PER_NODE=2(x2) "                                              \
@@ -47,20 +46,20 @@ typedef struct environment {
 } environment;
 
 /* The last of two settings of a name wins. */
-static void set(environment *e, int *n, char *word)
+static void set(environment *e, int *n, char *variable)
 {
-    const size_t name = strcspn(word, "=") + 1;
-    for (char *p = word; *p != '\0'; p++) {
+    const size_t name = strcspn(variable, "=") + 1;
+    for (char *p = variable; *p != '\0'; p++) {
         *p = *p == '~' ? ' ' : *p;
     }
     for (int i = 0; i < *n; i++) {
-        if (strncmp(e->list[i], word, name) == 0) {
-            e->list[i] = word;
+        if (strncmp(e->list[i], variable, name) == 0) {
+            e->list[i] = variable;
             return;
         }
     }
     assert_true(*n < VARIABLES);
-    e->list[(*n)++] = word;
+    e->list[(*n)++] = variable;
     e->list[*n] = NULL;
 }
 
@@ -73,11 +72,11 @@ static void make_environment(environment *e, const char *text)
         const size_t len = strcspn(text, " ");
         const bool slurm = strncmp(text, "S:", 2) == 0;
         assert_true(used + len + 8 < BYTES);
-        char *word = e->bytes + used;
-        snprintf(word, BYTES - used, "%s%.*s", slurm ? "SLURM_" : "", (int)(len - 2 * slurm),
+        char *variable = e->bytes + used;
+        snprintf(variable, BYTES - used, "%s%.*s", slurm ? "SLURM_" : "", (int)(len - 2 * slurm),
                  text + 2 * slurm);
-        used += strlen(word) + 1;
-        set(e, &n, word);
+        used += strlen(variable) + 1;
+        set(e, &n, variable);
         text += len + (text[len] == ' ');
     }
 }
@@ -293,7 +292,7 @@ static void launchers(void **state)
             "source=levin rank=0 rdzv=fd store_host=yes"),
         ROW(LEVIN "LEVIN_RANK=0 LEVIN_LOCAL_RANK=0 LEVIN_NODE_RANK=0 LEVIN_MASTER_ADDR=127.0.0.1 "
                   "LEVIN_MASTER_PORT=4000 LEVIN_STORE_FD=7 LEVIN_RDZV=file:/shared",
-            "rdzv=fd"), /* the launcher has told all of its ranks where they meet */
+            "rdzv=fd"), /* all ranks of a launcher get its address and port */
         ROW(LEVIN "LEVIN_MASTER_ADDR=127.0.0.1 LEVIN_MASTER_PORT=4000 LEVIN_RDZV=file:/shared",
             "rank=3 rdzv=tcp master_addr=127.0.0.1 master_port=4000"),
         ROW(LEVIN "LEVIN_RANK=0 LEVIN_LOCAL_RANK=0 LEVIN_NODE_RANK=0 LEVIN_MASTER_ADDR=127.0.0.1 "
@@ -344,23 +343,23 @@ static void check_mistake(const mistake *m)
 static void mistakes(void **state)
 {
     (void)state;
-    static const char *const words[] = {"levin", "train", "classify", "config=c.yaml"};
+    static const char *const args[] = {"levin", "train", "classify", "config=c.yaml"};
     static const mistake rows[] = {
         {BATCH,
          101,
          {"levin: error E101: srun was not used: only one process is running, 4 were allocated",
           "  found: SLURM_NTASKS=4\n", "  found: SLURM_STEP_ID is not set\n",
           "  fix: srun levin train classify config=c.yaml\n", "levin launch --"},
-         .options = {.n_args = 4, .args = words}},
+         .options = {.n_args = 4, .args = args}},
         {"S:JOB_ID=1 S:PROCID=0 S:TASKS_PER_NODE=1(x2) S:JOB_NUM_NODES=2",
          101,
          {"only one process is running, 2 were allocated"},
-         .options = {.n_args = 4, .args = words}},
+         .options = {.n_args = 4, .args = args}},
         {"S:JOB_ID=1 S:PROCID=0 S:NTASKS=1 S:JOB_NUM_NODES=1 S:HET_SIZE=2 S:NTASKS_HET_GROUP_0=1 "
          "S:NTASKS_HET_GROUP_1=2",
          101,
          {"3 were allocated", "srun --het-group=0-1 levin train"},
-         .options = {.n_args = 4, .args = words}},
+         .options = {.n_args = 4, .args = args}},
         MISTAKE(BLOCK "WORLD_SIZE=8", 108,
                 {"WORLD_SIZE=8", "4 tasks", "2 nodes x 2 tasks = 4", "drop the export"}),
         MISTAKE(ARBITRARY "S:PROCID=0 S:LOCALID=0 S:NODEID=1 WORLD_SIZE=4", 108,
@@ -436,13 +435,13 @@ static void mistakes(void **state)
     }
 }
 
-/* Rank 0 speaks for all, and each for itself where the others cannot know. */
+/* Rank 0 prints for all, and each for itself where the others cannot know. */
 static void rank_info_prints(void **state)
 {
     (void)state;
     static const struct {
         const char *env;
-        bool speaks;
+        bool prints;
     } rows[] = {
         {BLOCK "WORLD_SIZE=8", false},
         {ARBITRARY "S:PROCID=0 S:LOCALID=0 S:NODEID=1 WORLD_SIZE=8", true},
@@ -461,7 +460,7 @@ static void rank_info_prints(void **state)
         if (lvni_launch_rank_info_detect(e.list, &options, &n, &info) == LVN_OK) {
             lvni_launch_rank_info_free(&info);
         }
-        if (lvni_core_notices_should_print(&n) != rows[i].speaks) {
+        if (lvni_core_notices_should_print(&n) != rows[i].prints) {
             fail_msg("%s", rows[i].env);
         }
         lvni_core_notices_free(&n);
@@ -471,10 +470,10 @@ static void rank_info_prints(void **state)
 static void long_command_lines_are_cut(void **state)
 {
     (void)state;
-    static const char *const words[] = {"levin", "train", "classify",
-                                        "data=/a/very/long/path/a/very/long/path/a/very/long/path/"
-                                        "a/very/long/path/a/very/long/path/a/very/long/path"};
-    const lvni_launch_rank_info_options options = {.n_args = 4, .args = words};
+    static const char *const args[] = {"levin", "train", "classify",
+                                       "data=/a/very/long/path/a/very/long/path/a/very/long/path/"
+                                       "a/very/long/path/a/very/long/path/a/very/long/path"};
+    const lvni_launch_rank_info_options options = {.n_args = 4, .args = args};
     environment e;
     lvni_core_notices n = {.error = 0};
     lvni_launch_rank_info info;
@@ -487,25 +486,6 @@ static void long_command_lines_are_cut(void **state)
     }
     assert_int_equal(strcspn(fix, "\n"), strlen("  fix: srun ") + 120 + 3);
     lvni_core_notices_free(&n);
-}
-
-static void derived_ports(void **state)
-{
-    (void)state;
-    static const struct {
-        uint64_t job, step, restart;
-        int k, want;
-    } rows[] = {
-        {123456, 0, 0, 0, 18456}, {123456, 3, 0, 0, 18759},
-        {123456, 0, 1, 0, 19465}, {123456, 0, 0, 1, 19693},
-        {9999, 0, 0, 1, 16236},   {1000000042, 0, 0, 0, 15042},
-        {7, 0, 0, 0, 15007},      {123456, 4294967290, 0, 0, 18456},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        assert_int_equal(
-            lvni_launch_rank_info_port(rows[i].job, rows[i].step, rows[i].restart, rows[i].k),
-            rows[i].want);
-    }
 }
 
 static void the_other_forms(void **state)
@@ -548,7 +528,7 @@ static void the_other_forms(void **state)
 }
 
 /* Ranks of one node need no resolver. */
-static void what_is_dialled(void **state)
+static void where_ranks_connect(void **state)
 {
     (void)state;
     static const char *const rows[][2] = {
@@ -571,43 +551,6 @@ static void what_is_dialled(void **state)
         lvni_launch_rank_info_free(&info);
         lvni_core_notices_free(&n);
     }
-}
-
-static void the_address_of_the_store(void **state)
-{
-    (void)state;
-    static const char *const own[] = {"127.0.0.1", "10.0.0.2", "fe80::1%eth0"},
-                             *const here[] = {"10.0.0.9", "10.0.0.2"},
-                             *const away[] = {"192.0.2.1"};
-    lvni_core_notices n = {.error = 0};
-    lvni_launch_rank_info info = {.store_host = true,
-                                  .master_given = true,
-                                  .rdzv = LVNI_RDZV_TCP,
-                                  .master_addr = "192.0.2.1"};
-    info.from[LVNI_RANK_INFO_MASTER_ADDR] = "MASTER_ADDR";
-    assert_int_equal(lvni_launch_rank_info_check_address(&info, own, 3, here, 2, &n), LVN_OK);
-    assert_int_equal(lvni_launch_rank_info_check_address(&info, own, 3, away, 1, &n),
-                     LVN_ERR_USAGE);
-    assert_int_equal(n.error, 111);
-    assert_non_null(strstr(lvni_core_str_text(&n.text), "MASTER_ADDR=192.0.2.1"));
-    assert_non_null(
-        strstr(lvni_core_str_text(&n.text), "addresses of this host: 127.0.0.1 10.0.0.2"));
-    assert_int_equal(lvni_launch_rank_info_check_address(&info, own, 3, NULL, 0, &n),
-                     LVN_ERR_USAGE);
-    assert_non_null(strstr(lvni_core_str_text(&n.text), "cannot be resolved"));
-    /* 192.0.2.0/24 is nobody's */
-    assert_int_equal(lvni_launch_rank_info_check_address_here(&info, &n), LVN_ERR_USAGE);
-    lvni_core_notices_free(&n);
-    strcpy(info.master_addr, "127.0.0.1");
-    assert_int_equal(lvni_launch_rank_info_check_address_here(&info, &n), LVN_OK);
-    assert_int_equal(gethostname(info.master_addr, sizeof info.master_addr), 0);
-    assert_int_equal(lvni_launch_rank_info_check_address_here(&info, &n), LVN_OK);
-    strcpy(info.master_addr, "localhost");
-    assert_int_equal(lvni_launch_rank_info_check_address_here(&info, &n), LVN_OK);
-    strcpy(info.master_addr, "192.0.2.1");
-    info.store_host = false; /* on the others it is the store's */
-    assert_int_equal(lvni_launch_rank_info_check_address_here(&info, &n), LVN_OK);
-    lvni_core_notices_free(&n);
 }
 
 static void out_of_memory(void **state)
@@ -647,8 +590,7 @@ int main(void)
         cmocka_unit_test(slurm_steps),      cmocka_unit_test(shells_and_allocations),
         cmocka_unit_test(launchers),        cmocka_unit_test(mistakes),
         cmocka_unit_test(rank_info_prints), cmocka_unit_test(long_command_lines_are_cut),
-        cmocka_unit_test(derived_ports),    cmocka_unit_test(the_other_forms),
-        cmocka_unit_test(what_is_dialled),  cmocka_unit_test(the_address_of_the_store),
+        cmocka_unit_test(the_other_forms),  cmocka_unit_test(where_ranks_connect),
         cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Which variables of NCCL are known, and warnings as errors. */
+/* Which variables of NCCL are known, LEVIN_STRICT, and warnings as errors. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -90,12 +90,12 @@ static void warnings_become_errors(void **state)
     assert_int_equal(lvni_core_notices_exit(&n), LVNI_EXIT_USAGE);
     assert_int_equal(lvni_core_exit_of_error(lvn_last_error()), LVNI_EXIT_USAGE);
     assert_string_equal(lvni_core_error_prefix(lvn_last_error()), "levin: error ");
-    assert_false(lvni_core_notices_should_print(&n)); /* rank 0 says it */
+    assert_false(lvni_core_notices_should_print(&n)); /* rank 0 prints it */
     lvni_core_notices_free(&n);
 }
 
 /* A message may begin with a path, and a path with anything. */
-static void a_number_is_no_word_of_the_message(void **state)
+static void a_number_is_not_part_of_the_message(void **state)
 {
     (void)state;
     lvn_error_set(LVN_ERR_CORRUPT, __FILE__, __LINE__, "%s: damaged PNG", "E113: a/3.png");
@@ -136,7 +136,7 @@ static void switches(void **state)
     }
 }
 
-/* Every allocation may fail: the status says so, and nothing is refused or told by halves. */
+/* Every allocation may fail: the status is LVN_ERR_MEMORY, and no warning is lost half-way. */
 static void out_of_memory(void **state)
 {
     (void)state;
@@ -162,7 +162,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(names),
                                        cmocka_unit_test(warnings),
                                        cmocka_unit_test(warnings_become_errors),
-                                       cmocka_unit_test(a_number_is_no_word_of_the_message),
+                                       cmocka_unit_test(a_number_is_not_part_of_the_message),
                                        cmocka_unit_test(switches),
                                        cmocka_unit_test(out_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);

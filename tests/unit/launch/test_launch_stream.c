@@ -1,5 +1,5 @@
-/* A reader that stands still: what it does not take is kept, and when it cannot be kept nobody
- * waits. */
+/* A reader that stands still: what it does not take is kept, and when it cannot be kept the sink
+ * does not wait. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
