@@ -141,7 +141,7 @@ static void *take_class(lvni_tensor_device *d, int k, size_t got)
 {
     if (must_fail(d)) {
         lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
-                      "%s: this allocation was told to fail", d->name);
+                      "%s: this allocation was set to fail", d->name);
         return NULL;
     }
     if (d->free_list[k] == NULL) {

@@ -17,15 +17,15 @@ static json_t *number(double x)
 
 static bool to_double(const json_t *value, double *out)
 {
-    const char *word = json_string_value(value);
-    if (word == NULL) {
+    const char *text = json_string_value(value);
+    if (text == NULL) {
         *out = json_number_value(value);
         return json_is_number(value);
     }
-    *out = strcmp(word, "nan") == 0   ? (double)NAN
-           : strcmp(word, "inf") == 0 ? (double)INFINITY
+    *out = strcmp(text, "nan") == 0   ? (double)NAN
+           : strcmp(text, "inf") == 0 ? (double)INFINITY
                                       : -(double)INFINITY;
-    return strcmp(word, "nan") == 0 || strcmp(word, "inf") == 0 || strcmp(word, "-inf") == 0;
+    return strcmp(text, "nan") == 0 || strcmp(text, "inf") == 0 || strcmp(text, "-inf") == 0;
 }
 
 static int append(const char *bytes, size_t n, void *out)
@@ -77,7 +77,7 @@ lvn_status lvni_trainer_epoch_sums_read(const char *text, lvni_nn_step *sums)
     sums->n_metrics = good ? (int)n : 0;
     json_decref(all);
     if (!good) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "these are no sums of metrics: %.200s", text);
+        LVN_FAIL(LVN_ERR_CORRUPT, "not sums of metrics: %.200s", text);
     }
     return LVN_OK;
 }

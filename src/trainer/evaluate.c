@@ -162,7 +162,7 @@ static lvn_status add_ranks(lvni_dist_comm *comm, const lvni_trainer_message *mi
                        ? LVN_ERR_MEMORY
                        : lvni_dist_comm_all_gather_sized(comm, mine->data, mine->size, &all, size);
     const unsigned char *at = all;
-    /* as told: one that came to this rank since then counts at the next step, for all */
+    /* as exchanged: a signal that this rank got since then counts at the next step, for all */
     int signal_number = 0;
     for (int rank = 0; rank < world && s == LVN_OK; rank++) {
         lvni_trainer_message_head head = {0};

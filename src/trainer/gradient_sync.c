@@ -80,7 +80,7 @@ static void find_parameters(lvni_trainer_gradient_sync *d)
     }
 }
 
-/* Of what is not added nobody hears that it is final. */
+/* Parameters that are not added are never reported as final. */
 static void count_members(lvni_trainer_gradient_sync *d)
 {
     const lvni_nn_model *m = d->model;
@@ -179,8 +179,8 @@ lvn_status lvni_trainer_gradient_sync_open(lvni_trainer_gradient_sync *d,
     return lvni_dist_reduction_begin(d->reduction, leaf, n_leaves);
 }
 
-/* Final in one more micro-batch. Whoever completes a bucket adds what can be added by now: the
- * memory was touched a moment ago. */
+/* Final in one more micro-batch. The thread that completes a bucket adds what can be added by now:
+ * the memory was touched a moment ago. */
 static void bucket_final(lvni_trainer_gradient_sync *d, int b)
 {
     if (atomic_fetch_sub_explicit(&d->missing[b], 1, memory_order_acq_rel) == 1) {

@@ -37,7 +37,7 @@ lvn_status lvni_trainer_gradient_sync_make_set(lvni_trainer_gradient_sync *gradi
 bool lvni_trainer_gradient_sync_merges(const lvni_trainer_gradient_sync *gradient_sync);
 
 /* Between steps: from here on only what the model trains (trained_begin, trained_end) is added, and
- * the rest of the total is rubbish. */
+ * the rest of the total is undefined. */
 void lvni_trainer_gradient_sync_use_trained(lvni_trainer_gradient_sync *gradient_sync);
 /* Before the last wave: the nodes of this rank, among them the wave's `active` micro-batches that
  * have samples. Not for a reducer that merges. */
@@ -53,8 +53,8 @@ void lvni_trainer_gradient_sync_micro_batch_done(lvni_trainer_gradient_sync *gra
 lvn_status lvni_trainer_gradient_sync_stage(lvni_trainer_gradient_sync *gradient_sync,
                                             const lvni_plan_tree_node *leaf, int n_leaves,
                                             lvni_nn_set *const *set);
-/* Say `bytes` bytes to all, and wait for the total. *total: over all micro-batches of all ranks,
- * without its weight; NULL: no micro-batch had samples. Until the next step. */
+/* Send `bytes` bytes to all ranks, and wait for the total. *total: over all micro-batches of all
+ * ranks, without its weight; NULL: no micro-batch had samples. Until the next step. */
 lvn_status lvni_trainer_gradient_sync_finish(lvni_trainer_gradient_sync *gradient_sync,
                                              const void *message, size_t bytes,
                                              lvni_nn_set **total);

@@ -98,14 +98,14 @@ void lvni_trainer_identity_print(const lvni_trainer *t, lvni_core_str *run, lvni
 static bool find_value(const char *text, const char *name, char out[VALUE])
 {
     const size_t n = strlen(name);
-    for (const char *word = text; *word != '\0'; word += strspn(word, " ")) {
-        const size_t length = strcspn(word, " ");
-        if (length > n && strncmp(word, name, n) == 0 && word[n] == '=') {
+    for (const char *at = text; *at != '\0'; at += strspn(at, " ")) {
+        const size_t length = strcspn(at, " ");
+        if (length > n && strncmp(at, name, n) == 0 && at[n] == '=') {
             snprintf(out, VALUE, "%.*s", (int)(length - n - 1 < VALUE ? length - n - 1 : VALUE),
-                     word + n + 1);
+                     at + n + 1);
             return true;
         }
-        word += length;
+        at += length;
     }
     return false;
 }

@@ -1,5 +1,5 @@
-/* What the bits of a run follow from, as its checkpoints tell it: so that a run is not continued as
- * another one without a word. Called by state.c when a checkpoint is written and when one is
+/* What the bits of a run follow from, as its checkpoints record it, so that a run is not silently
+ * continued as another one. Called by state.c when a checkpoint is written and when one is
  * restored. */
 #ifndef LEVIN_TRAINER_IDENTITY_H
 #define LEVIN_TRAINER_IDENTITY_H
@@ -20,7 +20,7 @@ void lvni_trainer_identity_print(const lvni_trainer *trainer, lvni_core_str *run
                                  lvni_core_str *machine);
 /* The value of the third. */
 void lvni_trainer_identity_print_layout(const lvni_trainer *trainer, char out[32]);
-/* Says when another number of ranks goes on with the run than wrote the checkpoint, and that this
+/* Reports when another number of ranks continues the run than wrote the checkpoint, and that this
  * changes nothing, where nothing else has changed. */
 lvn_status lvni_trainer_identity_report_layout(const lvni_trainer *trainer, const lvni_ckpt *ckpt);
 /* Is the checkpoint of this run? LVN_ERR_USAGE within an epoch, where half of its order is done;

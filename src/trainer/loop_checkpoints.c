@@ -58,8 +58,8 @@ static const char *find_not_finite(const lvni_nn_model *m, double *partial)
     return NULL;
 }
 
-/* A checkpoint that cannot be used must not take the place of one that can: the loss tells only one
- * step later. */
+/* A checkpoint that cannot be used must not take the place of one that can: the loss shows it only
+ * one step later. */
 static lvn_status check_weights(const lvni_trainer *t)
 {
     const lvni_nn_model *m = t->o.model;
@@ -86,7 +86,7 @@ lvn_status lvni_trainer_loop_save(lvni_trainer *t, bool best)
     return t->o.plan.rank == 0 ? lvni_trainer_save_start(t, best) : LVN_OK;
 }
 
-/* The state of now, on the disk when this returns; `started`: its save is in work already. What
+/* The state of now, on the disk when this returns; `started`: its save is running already. What
  * failed is tried once more: disks that were full or away may be back. */
 static lvn_status save_now(lvni_trainer *t, bool started)
 {
@@ -103,14 +103,14 @@ static lvn_status save_now(lvni_trainer *t, bool started)
     return s;
 }
 
-/* A signal asked for the end: save, and say where the run can go on. */
+/* A signal asked for the end: save, and report where the run can go on. */
 lvn_status lvni_trainer_loop_stop(lvni_trainer *t, int signal_number, bool saved)
 {
     const char *name = lvni_core_signal_name(signal_number);
     lvni_trainer_stop_note(signal_number);
     lvn_status s = save_now(t, saved);
     if (t->o.comm != NULL) {
-        /* all wait for rank 0's checkpoint: who starts ranks gives the others only seconds once the
+        /* all wait for rank 0's checkpoint: launchers give the others only seconds once the
          * first is gone */
         s = lvni_dist_comm_agree_status(t->o.comm, s, "the checkpoint");
     }
@@ -162,7 +162,7 @@ static void keep_step(lvni_trainer *t)
 }
 
 /* A sample, a file or the user's code failed after the last step: what was learned up to there is
- * good, and is saved; t->kept says where the run can go on. */
+ * good, and is saved; t->kept: where the run can go on. */
 lvn_status lvni_trainer_loop_save_on_error(lvni_trainer *t, lvn_status failed)
 {
     lvni_trainer_loop_report_ranks(t, failed);

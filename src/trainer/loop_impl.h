@@ -15,7 +15,7 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer *t, lvni_trainer_micr
  * per sample the same in a smaller one. In the seed and not in the merge: a coupled micro-batch's
  * gradient goes on into other micro-batches'. */
 double lvni_trainer_loss_factor(const lvni_trainer *t);
-/* Weights, buffers and optimizer state of the phase in work, from its summed gradient. */
+/* Weights, buffers and optimizer state of the current phase, from its summed gradient. */
 lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_nn_set *total,
                                lvni_trainer_step_result *r);
 /* After the last phase: the average, the loss scale. */
@@ -28,7 +28,7 @@ bool lvni_trainer_loop_improved(lvni_trainer *t, bool validated);
 /* Begins to write checkpoints/last and the exported model; best: these are the best ones, too.
  * Weights that are not finite are never saved. */
 lvn_status lvni_trainer_loop_save(lvni_trainer *t, bool best);
-/* A signal asked for the end: save (unless `saved`), and say where the run can go on. Never
+/* A signal asked for the end: save (unless `saved`), and report where the run can go on. Never
  * LVN_OK. */
 lvn_status lvni_trainer_loop_stop(lvni_trainer *t, int signal_number, bool saved);
 /* An error between steps: save what was learned before it, and add to the error where the run can
@@ -36,8 +36,8 @@ lvn_status lvni_trainer_loop_stop(lvni_trainer *t, int signal_number, bool saved
 lvn_status lvni_trainer_loop_save_on_error(lvni_trainer *t, lvn_status failed);
 /* t->signal: what asked any rank to stop so far. A collective. */
 lvn_status lvni_trainer_loop_agree_stop(lvni_trainer *t);
-/* This rank has failed with the thread's last error: the others stop waiting for it. What another
- * rank began is not told on. */
+/* This rank has failed with the thread's last error: the others stop waiting for it. An
+ * error that another rank began is not sent on. */
 void lvni_trainer_loop_report_ranks(lvni_trainer *t, lvn_status failed);
 /* After a value that is not finite: add to the error what is left to go on from. */
 void lvni_trainer_loop_report_last_good(lvni_trainer *t);

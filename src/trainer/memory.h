@@ -1,4 +1,4 @@
-/* The peak memory of a run, foretold without running it: printed at its start and by `levin plan`;
+/* The peak memory of a run, estimated without running it: printed at its start and by `levin plan`;
  * a search for the largest batch asks it. */
 #ifndef LEVIN_TRAINER_MEMORY_H
 #define LEVIN_TRAINER_MEMORY_H

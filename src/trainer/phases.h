@@ -1,6 +1,6 @@
-/* The phases of a step: which parameters and buffers each one trains (levin/nn.h says what phases
- * are). Used by the step, the prediction of memory, and reports; a module without phases has one of
- * everything. */
+/* The phases of a step: which parameters and buffers each one trains (levin/nn.h defines
+ * phases). Used by the step, the prediction of memory, and reports; a module without phases has one
+ * of everything. */
 #ifndef LEVIN_TRAINER_PHASES_H
 #define LEVIN_TRAINER_PHASES_H
 
@@ -22,8 +22,7 @@ void lvni_trainer_phases_assign(lvni_nn_model *model, const lvni_optim_parameter
 void lvni_trainer_phases_begin(lvni_nn_model *model, int phase);
 /* The phase's weights were changed: reordered copies of them are out of date. */
 void lvni_trainer_phases_touch(const lvni_nn_model *model, int phase);
-/* LVN_ERR_USAGE: phases, and a validation set that is to be looked at in one pass that nobody has
- * written. */
+/* LVN_ERR_USAGE: phases, and a validation set, whose one pass the module does not define. */
 lvn_status lvni_trainer_phases_check_validation(const lvn_module_class *cls);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a run tells while it runs: metrics.jsonl, and the progress line or plain lines. */
+/* What a run logs while it runs: metrics.jsonl, and the progress line or plain lines. */
 #include "core/alloc.h"
 #include "core/machine.h"
 #include "core/math.h"
@@ -107,7 +107,7 @@ static void show(lvni_trainer *t, const lvni_trainer_step_result *r, double now_
     lvni_log_progress_update(&t->progress, &state, now_s, logged, last);
 }
 
-/* Samples per second since the last measurement; one over a few milliseconds says nothing, so the
+/* Samples per second since the last measurement; one over a few milliseconds means nothing, so the
  * old rate stays then. */
 static void measure_rate(lvni_trainer *t, double now_s)
 {

@@ -126,7 +126,7 @@ static lvn_status read_heads(lvni_trainer_rows *r, const unsigned char *all, boo
         if (r->bytes[rank] < sizeof h || r->bytes[rank] % 8 != 0) {
             LVN_FAIL(
                 LVN_ERR_CORRUPT,
-                "rank %d says %zu bytes after a wave of predictions: ranks of different versions?",
+                "rank %d sent %zu bytes after a wave of predictions: do all ranks run one version?",
                 rank, r->bytes[rank]);
         }
         memcpy(&h, all, sizeof h);

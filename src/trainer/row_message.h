@@ -1,4 +1,4 @@
-/* What the ranks of a prediction say to each other after a wave: the rows of its chunks, whether
+/* What the ranks of a prediction exchange after a wave: the rows of its chunks, whether
  * there are more, and whether one was asked to stop. Ranks have chunks in turn, so chunk i of all
  * ranks comes before chunk i + 1 of any. For this folder: evaluate.c. */
 #ifndef LEVIN_TRAINER_ROW_MESSAGE_H
@@ -8,7 +8,7 @@
 
 typedef struct lvni_trainer_rows {
     lvni_dist_comm *comm;
-    unsigned char *data; /* what this rank has to say */
+    unsigned char *data; /* the message of this rank */
     size_t size, capacity;
     size_t *bytes;            /* (world) */
     const unsigned char **at; /* (world): what is read next of each rank */

@@ -1,6 +1,6 @@
 /* Keeping a run: the state is copied between two steps, and a thread of its own writes the copy
- * (checkpoint, exported models) while training goes on. One save is in work at a time; what failed
- * is told at the next step or save, and at the end of the training. Called by
+ * (checkpoint, exported models) while training goes on. One save is active at a time; what failed
+ * is reported at the next step or save, and at the end of the training. Called by
  * loop_checkpoints.c. */
 #include "core/alloc.h"
 #include "core/str.h"
@@ -240,7 +240,7 @@ lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
     return LVN_OK;
 }
 
-/* What a save that is done has brought; an error is told once. */
+/* What a save that is done has brought; an error is reported once. */
 static lvn_status collect(lvni_trainer *t)
 {
     lvni_trainer_saver *s = t->saver;

@@ -25,7 +25,7 @@ typedef struct lvni_trainer_scaler {
     double scale;
     int64_t clean;    /* steps without overflow since the scale last moved */
     int64_t skipped;  /* steps of the run */
-    int64_t in_epoch; /* of the epoch at work */
+    int64_t in_epoch; /* of the running epoch */
     int in_a_row;     /* steps with an overflow since the last one without */
 } lvni_trainer_scaler;
 

@@ -127,7 +127,7 @@ static bool has_entry(const lvni_trainer_state_entries *e, const char *name)
     return false;
 }
 
-/* Both ways: state that would be left aside (momentum, ...) would change the run without a word. */
+/* Both ways: state that would be left aside (momentum, ...) would silently change the run. */
 static lvn_status check_tensors(const lvni_ckpt *ckpt, const lvni_trainer_state_entries *e)
 {
     for (int64_t i = 0; i < e->n; i++) {
@@ -248,7 +248,7 @@ static lvn_status load(const lvni_ckpt *ckpt, const lvni_trainer_state_entries *
     return LVN_OK;
 }
 
-/* What a checkpoint says besides its tensors. */
+/* The metadata of a checkpoint: all but its tensors. */
 typedef struct texts {
     lvni_nn_step sums;
     int64_t updates[LVNI_PHASES];

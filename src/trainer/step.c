@@ -59,8 +59,8 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer *t, lvni_trainer_micr
     return closed != LVN_OK ? closed : s; /* what failed first */
 }
 
-/* Coupled micro-batches: every group of the wave gets its meeting, to which its micro-batches with
- * samples will come. */
+/* Coupled micro-batches: every group of the wave gets its group sync, in which its micro-batches
+ * with samples take part. */
 static void open_group_syncs(const lvni_trainer *t, int n)
 {
     const int64_t size = t->o.plan.group, first = t->job[0].batch->micro_batch / size,
@@ -152,7 +152,7 @@ static void add_set(const lvni_nn_model *m, lvni_nn_set *into, const lvni_nn_set
     into->weight += from->weight;
 }
 
-/* One micro-batch has arrived: add what the tree says, give sets that are done with back. */
+/* One micro-batch has arrived: add in the order of the tree, give back sets that are done. */
 static void merge(lvni_trainer *t, lvni_plan_tree *tree, int slot)
 {
     lvni_plan_tree_merge m[LVNI_TREE_PENDING];
@@ -286,8 +286,8 @@ static double tree_weight(const double *weight, int64_t n)
     return n == 1 ? weight[0] : tree_weight(weight, left) + tree_weight(weight + left, n - left);
 }
 
-/* The total over all ranks, what they say of their micro-batches, and, between threads, whether one
- * of them was asked to stop. */
+/* The total over all ranks, their messages about their micro-batches, and, between threads, whether
+ * one of them was asked to stop. */
 static lvn_status finish_reduction(lvni_trainer *t, const lvni_plan_tree *tree, phase_sums *sums,
                                    lvni_nn_set **total)
 {

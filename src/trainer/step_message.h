@@ -1,4 +1,4 @@
-/* What a rank says to all others beside the buckets of a step: the metrics of its micro-batches,
+/* What a rank sends to all others beside the buckets of a step: the metrics of its micro-batches,
  * and whether it was asked to stop. Every rank reads every message, in rank order, which is
  * micro-batch order: sums of metrics and weights have the same bits everywhere. For this folder. */
 #ifndef LEVIN_TRAINER_STEP_MESSAGE_H
@@ -39,7 +39,7 @@ size_t lvni_trainer_message_limit(int64_t n_parts);
 lvn_status lvni_trainer_message_create(lvni_trainer_message *message, int64_t n_parts);
 void lvni_trainer_message_free(lvni_trainer_message *message);
 lvni_trainer_message_head *lvni_trainer_message_begin(lvni_trainer_message *message);
-/* Grows when it must (evaluation, whose number of chunks nobody knows before). */
+/* Grows when it must (evaluation, whose number of chunks is not known before). */
 lvn_status lvni_trainer_message_add(lvni_trainer_message *message, const lvni_nn_step *metrics,
                                     int64_t samples);
 
@@ -54,12 +54,12 @@ lvn_status lvni_trainer_message_read_marks(const void *data, size_t size,
                                            int64_t n);
 /* After marks; cut to LVNI_MESSAGE_NOTE bytes. */
 lvn_status lvni_trainer_message_add_note(lvni_trainer_message *message, const char *text);
-/* Rank 0 tells the note of another rank's message, if it has one; `head` is the message's. */
+/* Rank 0 logs the note of another rank's message, if it has one; `head` is the message's. */
 void lvni_trainer_message_report_note(const void *data, size_t size,
                                       const lvni_trainer_message_head *head, int rank);
 
 /* Calls part(user, weight, samples, metrics) for each; `head` may be NULL. LVN_ERR_CORRUPT when the
- * bytes are no message. */
+ * bytes are not a message. */
 typedef void (*lvni_trainer_message_part_fn)(void *user, const lvni_trainer_message_part *part,
                                              const lvni_nn_step *metrics);
 lvn_status lvni_trainer_message_read(const void *data, size_t size, lvni_trainer_message_head *head,

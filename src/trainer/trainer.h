@@ -6,7 +6,7 @@
  *   step.c      one optimizer step: load, forward and backward per micro-batch, merge in the tree;
  *     update.c: clip, update
  *   phases.c    which parameters a phase of a step trains
- *   gradient_sync.c    the same tree over several ranks; step_message.c: what they say of their
+ *   gradient_sync.c    the same tree over several ranks; step_message.c: metrics of their
  *     micro-batches
  *   trainer.c   create and destroy; parameters.c: the model's parameters as the optimizer sees them
  *   loop.c      epochs: steps, reports, validation, checkpoints, stopping
@@ -59,11 +59,11 @@ typedef struct lvni_trainer_options {
     size_t worker_bytes, val_worker_bytes;
     bool skip_unreadable;
     bool balanced; /* samples are drawn with replacement, classes alike (data/sampler.h) */
-    lvni_dist_comm
-        *comm; /* of plan.devices ranks; NULL: one. Every rank has a trainer, all options alike but
-                  for plan.rank; out, export_model and the words of a run are rank 0's */
-    /* of this process, where it is one rank of several: told every step, so that who is lost is
-     * named with its own; NULL: none */
+    /* of plan.devices ranks; NULL: one. Every rank has a trainer, with the same options except
+     * plan.rank; out, export_model and the run's messages are rank 0's */
+    lvni_dist_comm *comm;
+    /* of this process, where it is one rank of several: gets every step, so that a lost rank is
+     * reported with its step; NULL: none */
     lvni_control *control;
     int64_t bucket_bytes;       /* of gradients that travel at once; with a comm */
     const char *out;            /* run directory, exists; NULL: nothing is written */
@@ -72,7 +72,7 @@ typedef struct lvni_trainer_options {
     bool quiet;
     const char *config_json; /* for checkpoints */
     const char *run_id;      /* for checkpoints; NULL: none */
-    /* what the model says of itself, for checkpoints; key NULL: nothing */
+    /* the model's description of itself, for checkpoints; key NULL: none */
     lvni_ckpt_st_meta card;
     /* Write the model for others; called beside each `last` and `best`, in a thread of its own
      * while training goes on. May be NULL. name: "last" or "best"; values: the model's n_values
@@ -115,20 +115,20 @@ typedef struct lvni_trainer {
     int *free_set; /* stack of their numbers */
     int n_free;
     int *slot; /* per lane: number of the set it works in */
-    /* coupled micro-batches: one for each group in work; else NULL */
+    /* coupled micro-batches: one for each group of the wave; else NULL */
     lvni_trainer_group_sync **group_sync;
     int n_group_syncs;
     lvni_dist_group_exchange *exchange;        /* when groups lie on several ranks */
     lvni_trainer_gradient_sync *gradient_sync; /* several ranks; NULL: one */
     lvni_plan_tree_node *leaf;  /* with a reducer: the nodes of this rank in a step */
     double *micro_batch_weight; /* with a reducer: of all micro-batches of all ranks */
-    /* with a reducer: what this rank tells of its micro-batches */
+    /* with a reducer: the message of this rank about its micro-batches */
     lvni_trainer_message message;
-    bool watching; /* the wave in work goes into the reduction as it is */
+    bool watching; /* the current wave goes into the reduction as it is */
     /* that asked some rank to stop, as of the last step; the same on all ranks */
     int signal;
     bool stop_asked;     /* the control channel knows of this rank's signal */
-    int n_phases, phase; /* of a step, and the one in work */
+    int n_phases, phase; /* of a step, and the current one */
     /* per micro-batch of this rank: its batch, until the last phase is done with it */
     const lvni_data_loader_batch **held;
     /* the last step failed between two phases: the weights are of no step */
@@ -144,8 +144,9 @@ typedef struct lvni_trainer {
     char kept[768];
     /* of checkpoints/last, as far as it is known to be written; -1: none yet */
     int64_t saved_step;
-    bool *graded; /* of each parameter: a micro-batch of the phase in work has a gradient of it */
-    /* of each parameter: the first step gave it a gradient; NULL: told, or another rank's matter */
+    bool *graded; /* of each parameter: a micro-batch of the current phase has a gradient of it */
+    /* of each parameter: the first step gave it a gradient; NULL: reported, or left to another rank
+     */
     bool *used;
     lvni_nn_step epoch_sum;       /* metrics of the epoch so far, without skipped steps */
     struct lvni_log_metrics *log; /* metrics.jsonl */

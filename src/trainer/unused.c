@@ -50,7 +50,7 @@ void lvni_trainer_unused_report(lvni_trainer *t)
     }
     if (seen == 0) {
         lvni_core_str_free(&names);
-        return; /* its samples could not be read, or it has told before */
+        return; /* its samples could not be read, or it has reported before */
     }
     if (n > NAMED) {
         lvni_core_str_printf(&names, " and %d more", n - NAMED);
@@ -58,7 +58,7 @@ void lvni_trainer_unused_report(lvni_trainer *t)
     if (n > 0) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "the loss does not depend on %s: %s without a gradient stay%s as %s; "
-                      "freeze=PATTERN says that it is meant",
+                      "if that is intended, give freeze=PATTERN",
                       lvni_core_str_text(&names), lvni_core_plural(n, "a parameter", "parameters"),
                       lvni_core_plural(n, "s", ""), lvni_core_plural(n, "it is", "they are"));
     }

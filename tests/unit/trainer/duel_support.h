@@ -9,9 +9,9 @@ enum { NOISE = 3, HIDDEN = 4 };
 
 /* generator(z) = w z + b; critic(x) = a (w x + b)^2. Phases: critic, generator. The generator's
  * buffer `seen` has momentum 0.1 and is pushed the mean of what it makes, in both phases; `every`
- * is nobody's, and pushed 1 + phase. Metrics: d_loss, g_loss, and both as loss. */
+ * belongs to no network, and is pushed 1 + phase. Metrics: d_loss, g_loss, and both as loss. */
 extern const lvn_module_class duel_class;
-/* The same with networks of several blocks; their borders are no borders of blocks. */
+/* The same with networks of several blocks; their borders are not borders of blocks. */
 extern const lvn_module_class wide_duel_class;
 /* The small one, and the micro-batches of a group meet in both phases: each loss has the square of
  * the group's mean score. */

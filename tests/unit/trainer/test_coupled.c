@@ -1,6 +1,6 @@
 /* Training with coupled micro-batches: a contrastive loss over the group is that of one large
  * micro-batch, has the same bits on any number of lanes, with short steps, micro-batches without
- * samples, clipping, averages and in bf16; failures are told as they happened. */
+ * samples, clipping, averages and in bf16; failures are reported as they happened. */
 #include "contrast_support.h"
 
 #include "kernels/kernels.h"

@@ -314,7 +314,7 @@ static void ranks_give_the_rows_of_one(void **state)
     lvni_nn_model_destroy(m);
 }
 
-/* Rank 0 cannot take a row: it says why, and so do the others. */
+/* Rank 0 cannot take a row: it reports why, and so do the others. */
 static void error_of_the_taker_ends_all_ranks(void **state)
 {
     (void)state;

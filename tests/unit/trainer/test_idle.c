@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SHARDS = 5, STEPS = 7 };
+enum { MICRO_BATCHES = 5, STEPS = 7 };
 
 /* used: in every micro-batch; sometimes: in micro-batch 3 of odd steps; beside: on the tape, and
  * not in the loss; never: not called. */
@@ -72,7 +72,7 @@ static setting settings(int kind)
 {
     return (setting){.cls = &lazy_class,
                      .batch_size = 20,
-                     .micro_batches = SHARDS,
+                     .micro_batches = MICRO_BATCHES,
                      .lanes = 1,
                      .optim = kinds[kind],
                      .ema = {.decay = 0.9}};
@@ -139,7 +139,7 @@ static void the_layout_changes_nothing(void **state)
     for (int kind = 0; kind < KINDS; kind++) {
         setting s = settings(kind);
         const uint64_t want = ranks_hash_of_one(&data, &s, STEPS, LVN_CPU);
-        for (int lanes = 2; lanes <= SHARDS; lanes++) {
+        for (int lanes = 2; lanes <= MICRO_BATCHES; lanes++) {
             bench b;
             s.lanes = lanes;
             bench_open(&b, &data, &s);
@@ -149,7 +149,7 @@ static void the_layout_changes_nothing(void **state)
         }
         s.lanes = 1;
         s.bucket_bytes = 1;
-        for (int world = 2; world <= SHARDS; world++) {
+        for (int world = 2; world <= MICRO_BATCHES; world++) {
             ranks_agree("idle parameters", &data, &s, world, STEPS, want);
         }
     }

@@ -1,4 +1,4 @@
-/* The foretold memory of a run against what its allocators count after steps and a validation. */
+/* The estimated memory of a run against what its allocators count after steps and a validation. */
 #include "trainer_support.h"
 
 #include "core/alloc.h"
@@ -83,7 +83,7 @@ static void check(const trial *c)
         lvni_core_str line = {0};
         lvni_trainer_memory_print(&need, c->lanes, &line);
         print_message(
-            "%s, batch %d, %d micro-batches, %d lanes: %s\n  counted %.1f MiB, foretold / "
+            "%s, batch %d, %d micro-batches, %d lanes: %s\n  counted %.1f MiB, estimated / "
             "counted %.3f, resident %.1f MiB\n",
             c->model, c->batch, c->micro_batches, c->lanes, lvni_core_str_text(&line),
             measured / 1048576.0, ratio, grown / 1048576.0);

@@ -167,7 +167,7 @@ static void frozen_stays(void **state)
     memcpy(conv_before, conv->tensor->data, (size_t)conv->numel * sizeof(float));
     memcpy(head_before, head->tensor->data, (size_t)head->numel * sizeof(float));
     const float mean_before = *LVNI_CF32(m->buffers[0]->tensor);
-    for (int i = 0; i < b.trainer->n_sets; i++) { /* rubbish that a gradient would overwrite */
+    for (int i = 0; i < b.trainer->n_sets; i++) { /* values that a gradient would overwrite */
         b.trainer->set[i]->data[m->offset[conv->tensor->param]] = 7.0f;
     }
     bench_steps(&b, 3);

@@ -19,7 +19,7 @@
 enum {
     N = 25,
     E = 10,
-    SHARDS = 3,
+    MICRO_BATCHES = 3,
     G_NUMBERS = FEATURES * NOISE + FEATURES,
     D_NUMBERS = HIDDEN * FEATURES + 2 * HIDDEN
 };
@@ -30,7 +30,7 @@ static setting settings(void)
 {
     return (setting){.cls = &duel_class,
                      .batch_size = E,
-                     .micro_batches = SHARDS,
+                     .micro_batches = MICRO_BATCHES,
                      .lanes = 1,
                      .optim = {.lr = 0.05}};
 }
@@ -135,7 +135,7 @@ static lvni_core_rng draw(const char *name, int64_t step, int micro_batch, int p
 static int points_of(const lvni_plan *plan, int64_t step, point p[E])
 {
     int n = 0;
-    for (int micro_batch = 0; micro_batch < SHARDS; micro_batch++) {
+    for (int micro_batch = 0; micro_batch < MICRO_BATCHES; micro_batch++) {
         const int64_t size =
             lvni_plan_micro_batch(plan, step % plan->steps_per_epoch, micro_batch).count;
         for (int64_t i = 0; i < size; i++, n++) {

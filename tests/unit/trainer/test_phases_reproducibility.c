@@ -93,7 +93,7 @@ static void resumed_runs_go_on(void **state)
     setting s = settings(LVNI_PRECISION_16_MIXED);
     char last[96];
     memory_init(&data, N, 0);
-    s.cls = &duel_class; /* small scores: nothing overflows but what is told to */
+    s.cls = &duel_class; /* small scores: nothing overflows except on request */
     s.out = out;
     snprintf(last, sizeof last, "%s/checkpoints/last.safetensors", out);
     duel_overflow = 2;

@@ -312,7 +312,7 @@ static void unequal_micro_batches_count_by_their_samples(void **state)
     }
 }
 
-/* A skipped step leaves everything that a step moves, but for the count of steps and the sample
+/* A skipped step leaves everything that a step moves, except the count of steps and the sample
  * order: weights, running statistics, the average, moments and Adam's t, the schedule. (PyTorch's
  * GradScaler skips optimizer.step() alone: there running statistics have moved.) */
 static void a_skipped_step_leaves_all_state(void **state)

@@ -248,7 +248,7 @@ static void failed_update_does_not_move_the_position(void **state)
 
 /* ---- whose checkpoint is it ---- */
 
-/* The status of restoring `last` into a run of these settings; `says` is in the message. */
+/* The status of restoring `last` into a run of these settings; `reports` is in the message. */
 static void try_restore(const memory *data, const setting *s, uint64_t seed, lvn_status want,
                         const char *reports)
 {

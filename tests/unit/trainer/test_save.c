@@ -1,5 +1,5 @@
 /* Writing beside the training: what is written is the state of the moment it was started, whatever
- * training does meanwhile; errors are told once, at the next occasion. */
+ * training does meanwhile; errors are reported once, at the next occasion. */
 #include "trainer_support.h"
 
 #include "core/alloc.h"
@@ -174,7 +174,7 @@ static void a_training_ends_with_its_error(void **state)
     bench_close(&b);
 }
 
-/* A stop waits for the save in work; when that failed, the state is saved once more. */
+/* A stop waits for the running save; when that failed, the state is saved once more. */
 static void a_stop_saves_once_more(void **state)
 {
     (void)state;
@@ -196,7 +196,7 @@ static void a_stop_saves_once_more(void **state)
     bench_close(&b);
 }
 
-/* What failed between two steps is tried again; the error tells what there is to go on from. */
+/* What failed between two steps is tried again; the error reports the step to go on from. */
 static void an_error_reports_the_last_saved_step(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* The trainer on the pretend accelerator: the bits of the CPU with as many lanes, ranks as threads
- * on a device each, what a full device leaves behind, and the foretold memory against the device's
+ * on a device each, what a full device leaves behind, and the estimated memory against the device's
  * own count. */
 #include "trainer_support.h"
 
@@ -205,9 +205,9 @@ static void every_allocation_of_the_device_may_fail(void **state)
     int64_t k = 1;
     for (; s != LVN_OK; k++) {
         s = try_to_train(&data, device, k);
-        if (s != LVN_OK && (s != LVN_ERR_DEVICE_MEMORY ||
-                            strstr(lvn_last_error()->message,
-                                   "sim:0: this allocation was told to fail") == NULL)) {
+        if (s != LVN_OK &&
+            (s != LVN_ERR_DEVICE_MEMORY ||
+             strstr(lvn_last_error()->message, "sim:0: this allocation was set to fail") == NULL)) {
             fail_msg("allocation %lld: %s", (long long)k, lvn_last_error()->message);
         }
         assert_int_equal(lvni_tensor_device_get_stats(device).in_use, before);
@@ -217,7 +217,8 @@ static void every_allocation_of_the_device_may_fail(void **state)
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
-/* One lane after the other takes what was foretold, to the byte; lanes at once may share blocks. */
+/* One lane after the other takes what was estimated, to the byte; lanes at once may share blocks.
+ */
 static void device_memory_is_estimated(void **state)
 {
     (void)state;
@@ -228,7 +229,7 @@ static void device_memory_is_estimated(void **state)
         lvni_trainer_memory_need need;
         lvni_nn_step result;
         memory_init(&data, 33, SIDE);
-        const int index = 1 + lanes; /* a device that nobody has used */
+        const int index = 1 + lanes; /* a device not used before */
         assert_int_equal(lvn_device_use(LVN_SIM(index)), LVN_OK);
         assert_int_equal(lvni_tensor_device_open(index, &device), LVN_OK);
         const setting s = {.cls = lvni_nn_zoo_find("cnn"),

@@ -1,5 +1,5 @@
-/* What ranks say of their micro-batches, as bytes: read back as written, in order, and refused when
- * it is anything else. */
+/* The messages of ranks about their micro-batches, as bytes: read back as written, in order, and
+ * refused when it is anything else. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

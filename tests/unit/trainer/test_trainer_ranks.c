@@ -264,8 +264,8 @@ static void micro_batches_without_samples_are_left_out(void **state)
     same_as_alone(&w);
 }
 
-/* One rank cannot read a sample: it says so, and the others stop with its words instead of
- * waiting. */
+/* One rank cannot read a sample: it reports that, and the others stop with its message instead
+ * of waiting. */
 static void a_rank_that_fails_stops_the_others(void **state)
 {
     (void)state;
