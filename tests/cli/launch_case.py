@@ -13,6 +13,8 @@ import tempfile
 import time
 import unittest
 
+from neighbours import Neighbours
+
 LEVIN = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 WAIT_S = 60
 GONE_S = float(os.environ.get("LEVIN_TEST_GONE_S", "2"))  # from a failure to the launcher's end
@@ -52,16 +54,17 @@ class Case(unittest.TestCase):
     def launch(self, *options, sh=None, program=None, code=0, stdin=None, env=None, seconds=WAIT_S):
         """Runs it to its end; returns standard output and standard error."""
         arguments = self.command(*options, program=program or ["sh", "-c", sh])
-        done = subprocess.run(
-            arguments,
-            cwd=self.dir,
-            env=dict(CLEAN, **(env or {})),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            **({} if stdin is not None else {"stdin": subprocess.DEVNULL}),
-        )
+        with Neighbours() as self.neighbours:
+            done = subprocess.run(
+                arguments,
+                cwd=self.dir,
+                env=dict(CLEAN, **(env or {})),
+                input=stdin,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+                **({} if stdin is not None else {"stdin": subprocess.DEVNULL}),
+            )
         reported = f"{' '.join(arguments)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
         self.assertEqual(done.returncode, code, reported)
         self.assertNotIn("Sanitizer", done.stderr, reported)
@@ -92,7 +95,8 @@ class Case(unittest.TestCase):
 
     def ended_within(self, seconds, event):
         """The launcher, which has ended, took so long since the file `event` was written."""
-        self.assertLess(time.time() - os.stat(f"{self.dir}/{event}").st_mtime, seconds)
+        took = time.time() - os.stat(f"{self.dir}/{event}").st_mtime
+        self.assertLess(took, seconds * self.neighbours.slowdown())
 
     def wait_for(self, condition, seconds=WAIT_S, what="nothing happened"):
         end = time.monotonic() + seconds

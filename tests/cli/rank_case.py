@@ -8,10 +8,11 @@ import subprocess
 import time
 
 from bad_support import Case, LEVIN, OK, WAIT_S
+from neighbours import Neighbours
 from rank_processes import children, drop_identity, of_process, rank_pid, reached
 
 drop_identity()
-GRACE_S = float(os.environ.get("LEVIN_TEST_GONE_S", "2"))  # slower machines: more
+GRACE_S = float(os.environ.get("LEVIN_TEST_GONE_S", "2"))  # under sanitizers: more
 SHAPES = [
     "data=builtin:shapes",
     "data.count=230",
@@ -101,9 +102,11 @@ class RankCase(Case):
 
     def gone(self, p, within, since):
         """Returns standard error, once all processes of the run are gone."""
-        _, reported = p.communicate(timeout=WAIT_S)
-        self.took = time.monotonic() - since
-        self.assertLess(self.took, within, reported)
+        with Neighbours() as neighbours:
+            _, reported = p.communicate(timeout=WAIT_S)
+            self.took = time.monotonic() - since
+        self.slowdown = neighbours.slowdown()
+        self.assertLess(self.took, within * self.slowdown, reported)
         self.assertEqual(children(self.out), [], reported)
         self.assertNotIn("Sanitizer", reported)
         self.assertEqual(shared_memory(), self.shared_before)

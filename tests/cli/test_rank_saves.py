@@ -10,7 +10,8 @@ import resource
 import signal
 import time
 
-from bad_support import FAILURE, main
+from bad_support import FAILURE, main, WAIT_S
+from neighbours import Neighbours
 from rank_case import GRACE_S, RankCase, SHAPES
 from rank_processes import being_written, rank_pid
 
@@ -74,10 +75,13 @@ class Saves(RankCase):
 
     def wait_for_end(self, p):
         since = time.monotonic()
-        p.wait()
-        while rank_pid(self.out, 0) or rank_pid(self.out, 1) or rank_pid(self.out, 2):
-            self.assertLess(time.monotonic() - since, GRACE_S)
-            time.sleep(0.01)
+        with Neighbours() as neighbours:
+            p.wait()
+            while any(rank_pid(self.out, rank) for rank in range(3)):
+                self.assertLess(time.monotonic() - since, WAIT_S)
+                time.sleep(0.01)
+            took = time.monotonic() - since
+        self.assertLess(took, GRACE_S * neighbours.slowdown())
 
     def test_files_of_the_first_rank_may_not_grow(self):
         """The one that saves. It reports the last step that is kept."""
