@@ -75,7 +75,7 @@ static lvn_status export_model(void *user, const lvni_nn_model *model, const flo
     return lvni_recipes_export_model(model, values, &card, step, path);
 }
 
-/* For checkpoints: model/ is never the average; that they have one says their configuration. */
+/* For checkpoints: model/ is never the average; whether they have one is in their configuration. */
 static void describe(void *user, lvni_core_str *out)
 {
     const exporting *e = user;
@@ -86,11 +86,11 @@ static void describe(void *user, lvni_core_str *out)
 
 typedef lvn_status (*fit_function)(const lvni_recipes_fit_request *request);
 
-/* A command at work. */
+/* A running command. */
 typedef struct work {
     lvni_core_config *config;
     int n_arguments;
-    const char *const *words;
+    const char *const *args;
     lvni_recipes_ranks *ranks; /* training */
     fit_function fit;
 } work;
@@ -190,7 +190,7 @@ static lvn_status train_on_ranks(work *w)
 {
     const lvni_recipes_ranks_command command = {.command = {"train", "classify"},
                                                 .n = w->n_arguments,
-                                                .words = w->words,
+                                                .args = w->args,
                                                 .recipe = "classify",
                                                 .check = lvni_recipes_image_source_check_run,
                                                 .run = train,
@@ -198,12 +198,12 @@ static lvn_status train_on_ranks(work *w)
     return lvni_recipes_fit_end(lvni_recipes_ranks_run(w->config, &command));
 }
 
-static lvn_status run(int n, const char *const *words, fit_function fit)
+static lvn_status run(int n, const char *const *args, fit_function fit)
 {
     size_t n_tables;
     const lvni_core_option_table *tables = lvni_recipes_classify_train_tables(&n_tables);
-    work w = {.n_arguments = n, .words = words, .fit = fit};
-    LVN_TRY(lvni_recipes_read_config(tables, n_tables, "levin help train.classify", NULL, n, words,
+    work w = {.n_arguments = n, .args = args, .fit = fit};
+    LVN_TRY(lvni_recipes_read_config(tables, n_tables, "levin help train.classify", NULL, n, args,
                                      &w.config));
     lvni_log_set_quiet(lvni_core_config_bool(w.config, "quiet"));
     const lvn_status s = fit == lvni_recipes_fit ? train_on_ranks(&w) : with_data(&w);
@@ -211,17 +211,17 @@ static lvn_status run(int n, const char *const *words, fit_function fit)
     return s;
 }
 
-lvn_status lvni_recipes_classify_train(int n, const char *const *words)
+lvn_status lvni_recipes_classify_train(int n, const char *const *args)
 {
     lvni_core_signals_install_early();
     lvni_log_set_report(STDOUT_FILENO);
     lvni_log_buffer();
-    const lvn_status s = run(n, words, lvni_recipes_fit);
+    const lvn_status s = run(n, args, lvni_recipes_fit);
     lvni_log_close();
     return s;
 }
 
-lvn_status lvni_recipes_classify_plan(int n, const char *const *words)
+lvn_status lvni_recipes_classify_plan(int n, const char *const *args)
 {
-    return run(n, words, lvni_recipes_fit_plan);
+    return run(n, args, lvni_recipes_fit_plan);
 }

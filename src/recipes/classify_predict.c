@@ -447,7 +447,7 @@ lvn_status lvni_recipes_classify_predict(int n, const char *const *args)
     lvni_core_config *c;
     LVN_TRY(lvni_recipes_read_config(tables, n_tables, "levin help predict", NULL, n, args, &c));
     lvni_recipes_ranks_command command = {
-        .command = {"predict"}, .n = n, .words = args, .uses = true};
+        .command = {"predict"}, .n = n, .args = args, .uses = true};
     lvn_status s = LVN_OK;
     if (lvni_core_config_bool(c, "json") &&
         lvni_core_config_layer(c, "output") == LVNI_LAYER_DEFAULT) {
@@ -479,7 +479,7 @@ lvn_status lvni_recipes_classify_eval(int n, const char *const *args)
     use u = {.config = c, .labels = true, .finish = report_metrics};
     const lvni_recipes_ranks_command command = {.command = {"eval"},
                                                 .n = n,
-                                                .words = args,
+                                                .args = args,
                                                 .check = check_eval,
                                                 .uses = true,
                                                 .run = use_model,

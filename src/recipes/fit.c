@@ -244,7 +244,7 @@ static lvn_status lead(lvni_recipes_fit_run *r)
     size_t made;
     LVN_TRY(lvni_recipes_run_dir_choose(c, &r->dir));
     LVN_TRY(prepare(r));
-    lvni_trainer_stop_install(); /* from here on there is something to lose */
+    lvni_trainer_stop_install(); /* from here on a stop must save */
     LVN_TRY(r->dir == NULL ? lvni_recipes_run_dir_claim(r->request->recipe, &r->dir, &made)
                            : LVN_OK);
     LVN_TRY(lvni_recipes_run_dir_make(r->dir, lvni_core_config_bool(c, "overwrite"), resuming,
@@ -275,7 +275,7 @@ static lvn_status report_followers(const lvni_recipes_fit_run *r)
 {
     char path[4096] = "";
     if (r->saved != NULL && snprintf(path, sizeof path, "%s", r->saved->path) >= (int)sizeof path) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "the path %s is too long to tell it to the other ranks",
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "the path %s is too long to send it to the other ranks",
                  r->saved->path);
     }
     return lvni_dist_comm_broadcast(r->rank.comm, path, sizeof path, 0);
@@ -387,7 +387,7 @@ lvn_status lvni_recipes_fit(const lvni_recipes_fit_request *request)
 {
     const lvn_status s = lvni_recipes_ranks_each(request->ranks, fit_rank, &request);
     if (request->ranks->process == NULL) {
-        /* else its way out is not over: lvni_recipes_ranks_run */
+        /* else lvni_recipes_ranks_run has still to leave */
         lvni_core_signals_remove();
     }
     return s;

@@ -25,7 +25,7 @@ typedef struct lvni_recipes_fit_request {
      * called beside the training. NULL: nothing is exported. */
     lvn_status (*export_model)(void *user, const lvni_nn_model *model, const float *values,
                                int64_t step, const char *path);
-    /* What the model says of itself, for checkpoints (LVNI_CARD, exported.h); NULL: nothing. */
+    /* The model card, for checkpoints (LVNI_CARD, exported.h); NULL: none. */
     void (*describe)(void *user, lvni_core_str *out);
     /* Files that belong into the run directory beside those of every run; called once, before the
      * first step. NULL: none. */
@@ -36,8 +36,7 @@ typedef struct lvni_recipes_fit_request {
 /* Train. LVN_ERR_CANCELLED after a signal. The run directory and its log stay this process's. */
 lvn_status lvni_recipes_fit(const lvni_recipes_fit_request *request);
 /* When the ranks are closed, with the status that is going to be reported, whose error is the
- * thread's: train.log keeps the sentence that the person is told, and the run directory is free.
- * Returns the status. */
+ * thread's: train.log keeps its message, and the run directory is free. Returns the status. */
 lvn_status lvni_recipes_fit_end(lvn_status status);
 /* Print the plan that lvni_recipes_fit would follow, and the memory it would take; train
  * nothing. */

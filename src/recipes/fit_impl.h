@@ -7,8 +7,8 @@
 #include "recipes/run_dir.h"
 #include "trainer/trainer.h"
 
-/* Everything a rank of the run needs beside the request. Rank 0 leads: the directory, what is
- * written there and what is said are its alone. */
+/* Everything a rank of the run needs beside the request. Rank 0 leads: it alone writes the
+ * directory and prints. */
 typedef struct lvni_recipes_fit_run {
     const lvni_recipes_fit_request *request;
     lvni_recipes_rank rank;
@@ -21,7 +21,7 @@ typedef struct lvni_recipes_fit_run {
     lvni_core_str scarce; /* a line: the machine has less */
     lvni_nn_model *model;
     lvni_trainer *trainer;
-    lvni_ckpt *saved; /* where a resumed run goes on; NULL: from the beginning */
+    lvni_ckpt *saved; /* a resumed run's checkpoint; NULL: from the beginning */
 } lvni_recipes_fit_run;
 
 /* The trainer's options from the configuration; run->json and run->card are made. */

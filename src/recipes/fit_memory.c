@@ -1,5 +1,5 @@
-/* What a run will take, foretold before there is a run directory; and what the network cannot do at
- * these sizes (fit.h). */
+/* The estimated memory of a run, before there is a run directory; and sizes of micro-batches that
+ * the network cannot take (fit.h). */
 #include "core/machine.h"
 #include "core/str.h"
 #include "recipes/fit_impl.h"
@@ -7,27 +7,28 @@
 #include "tensor/device.h"
 #include "trainer/memory.h"
 
-/* The network cannot work on so few samples (or on such images): said before the first step, not
- * after the last of an epoch. */
+/* The network cannot take so few samples (or such images): refused before the first step, not after
+ * the last of an epoch. */
 static lvn_status refuse_size(const lvni_plan *p, int64_t size)
 {
     const lvn_error why = *lvn_last_error();
     const bool in_all = size >= lvni_plan_micro_batch(p, 0, p->micro_batches - 1).count;
     if (in_all || p->last_step == p->effective_batch) {
-        LVN_FAIL(LVN_ERR_USAGE, "the network cannot do a micro-batch of %lld sample%s: %s",
+        LVN_FAIL(LVN_ERR_USAGE, "the network cannot take a micro-batch of %lld sample%s: %s",
                  (long long)size, lvni_core_plural(size, "", "s"), why.message);
     }
     LVN_FAIL(
         LVN_ERR_USAGE,
         "the last step of an epoch has %lld sample%s in %d micro-batch%s (%lld samples in steps of "
-        "%lld), and the network cannot do a micro-batch of %lld: %s; "
-        "drop_last=true leaves that step out, and another batch_size may have none such",
+        "%lld), and the network cannot take a micro-batch of %lld: %s; "
+        "drop_last=true omits that step, and another batch_size may not have it",
         (long long)p->last_step, lvni_core_plural(p->last_step, "", "s"), p->micro_batches,
         lvni_core_plural(p->micro_batches, "", "es"), (long long)p->n_samples,
         (long long)p->effective_batch, (long long)size, why.message);
 }
 
-/* Said, not refused: the forecast is of the peak, and what others take may be free by then. */
+/* A warning, not an error: the estimate is of the peak, and memory of other processes may be free
+ * by then. */
 static void compare_memory(uint64_t need, lvni_core_str *out)
 {
     char takes[LVNI_BYTES_TEXT], there[LVNI_BYTES_TEXT];
@@ -109,7 +110,7 @@ static lvn_status add_others(lvni_recipes_fit_run *r, lvni_trainer_memory_need *
     return s;
 }
 
-/* A dry run of each size of micro-batch. What fails in it otherwise says why when it is to run. */
+/* A dry run of each size of micro-batch. Another failure in it is reported when the step runs. */
 lvn_status lvni_recipes_fit_predict_memory(lvni_recipes_fit_run *r)
 {
     lvni_trainer_memory_need need;

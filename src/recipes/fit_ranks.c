@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* No mistake, and no warning: the results are the same, and somebody may want to see them so. */
+/* Not a warning: the results are the same. */
 static bool shares_cores(const lvni_recipes_fit_run *run, char *out, size_t room)
 {
     const int ranks = run->rank.world, cores = run->rank.cores_all;

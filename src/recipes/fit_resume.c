@@ -35,8 +35,8 @@ static int append_json(const char *bytes, size_t n, void *out)
     return 0;
 }
 
-/* The first version saved relative paths as they were given; where the same command is repeated
- * they are no others. */
+/* The first version saved relative paths as they were given; the same command makes them absolute
+ * now. */
 static bool is_same(const json_t *old, const json_t *now)
 {
     const char *was = json_string_value(old), *is = json_string_value(now);
@@ -109,7 +109,7 @@ lvn_status lvni_recipes_load_start(const lvni_core_config *c, lvni_nn_model *mod
     lvni_recipes_weights_report report;
     lvn_status s = lvni_recipes_model_load(model, path, reset_head, &report);
     if (s == LVN_ERR_NOT_FOUND) {
-        /* a mistake of the command, not of the work: another start would not find it either */
+        /* a usage error: another start would not find it either */
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "weights: %s",
                           lvn_last_error()->message);
     }

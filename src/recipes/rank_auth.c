@@ -7,7 +7,7 @@
 
 #include <unistd.h>
 
-/* By the store's host alone, before any rank joins: the others hear of it from the store. */
+/* By the store's host alone, before any rank joins: the others get it from the store. */
 static lvni_control_auth choose(const lvni_launch_rank_info *info, const char *dir,
                                 const lvni_recipes_rank_auth *a)
 {
@@ -18,10 +18,10 @@ static lvni_control_auth choose(const lvni_launch_rank_info *info, const char *d
         if (lvni_control_munge_probe(a->munge_socket) == LVN_OK) {
             return LVNI_AUTH_MUNGE;
         }
-        lvni_log_line(LVNI_LOG_WARNING,
-                      "the ranks prove who they are with a key in a file in %s, as there is no "
-                      "MUNGE here: %s",
-                      dir, lvn_last_error()->message);
+        lvni_log_line(
+            LVNI_LOG_WARNING,
+            "the ranks authenticate with a key in a file in %s, as MUNGE does not work here: %s",
+            dir, lvn_last_error()->message);
     }
     return a->closed ? LVNI_AUTH_FILE : LVNI_AUTH_OPEN;
 }
@@ -46,7 +46,7 @@ lvn_status lvni_recipes_rank_auth_choose(const lvni_launch_rank_info *info, cons
                                         [LVNI_AUTH_KEY] = "a key of the environment",
                                         [LVNI_AUTH_FILE] = "a key in a file",
                                         [LVNI_AUTH_MUNGE] = "MUNGE"};
-    lvni_log_line(LVNI_LOG_DEBUG, "the ranks prove who they are with %s", names[out->how]);
+    lvni_log_line(LVNI_LOG_DEBUG, "the ranks authenticate with %s", names[out->how]);
     return LVN_OK;
 }
 
@@ -55,8 +55,8 @@ void lvni_recipes_rank_auth_warn(const lvni_recipes_rank_auth *auth, int port)
     if (auth->how == LVNI_AUTH_OPEN) {
         lvni_log_line(
             LVNI_LOG_WARNING,
-            "anybody who reaches port %d of this host can join this run: set LEVIN_TOKEN to one "
-            "secret text for all ranks",
+            "any process that reaches port %d of this host can join this run: set LEVIN_TOKEN to "
+            "one secret text for all ranks",
             port);
     }
 }

@@ -36,8 +36,7 @@ static bool selects_cpu(const lvni_core_config *c)
     return layer == LVNI_LAYER_JOB || layer == LVNI_LAYER_FILE || layer == LVNI_LAYER_ARGUMENTS;
 }
 
-/* accelerator=auto, which this start made the CPU; that of a run that goes on was told when it
- * began. */
+/* accelerator=auto, which this start made the CPU; a resumed run reported it at its first start. */
 static bool was_auto(const lvni_core_config *c)
 {
     return lvni_core_config_layer(c, "accelerator") == LVNI_LAYER_RESOLVED;
@@ -55,7 +54,7 @@ static bool is_number(const char *spec)
     return *spec != '\0' && spec[strspn(spec, "0123456789")] == '\0';
 }
 
-/* In place of the advice to look at the driver. */
+/* In place of the advice to check the driver. */
 static lvn_status no_backend(const lvni_core_config *c, lvni_core_notices *n)
 {
     const char *key = lvni_core_config_spelled(c, "devices"),
@@ -77,8 +76,7 @@ static lvn_status no_backend(const lvni_core_config *c, lvni_core_notices *n)
     return s;
 }
 
-/* devices=4 under a launcher that has started two: another batch plan than that of four, and nobody
- * would notice. */
+/* devices=4 under a launcher that has started two would silently have another batch plan. */
 static lvn_status check_number(const lvni_core_config *c, const lvni_launch_rank_info *info,
                                lvni_core_notices *n)
 {
@@ -121,7 +119,7 @@ lvn_status lvni_recipes_rank_devices(const lvni_core_config *c, const lvni_launc
     choice->no_gpu = s == LVN_OK && !launched && choice->accelerator == LVNI_ACCELERATOR_CPU &&
                      was_auto(c) && strcmp(spec, "0") != 0;
     if (s == LVN_ERR_USAGE && !launched && notices->error == 0) {
-        /* a launcher has told where its own came from */
+        /* a launcher has reported where its own came from */
         lvn_error_frame("%s=%s (%s)", request.key, spec, lvni_core_config_origin(c, "devices"));
     }
     return s != LVN_OK && notices->error == NO_GPU && !sim ? no_backend(c, notices) : s;

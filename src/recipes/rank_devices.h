@@ -1,4 +1,4 @@
-/* What devices= (or gpus=, its old name) asks for on this node, by the rules of
+/* What devices= (or gpus=, its old name) selects on this node, by the rules of
  * launch/device_spec.h. For this folder: ranks.c. */
 #ifndef LEVIN_RECIPES_RANK_DEVICES_H
 #define LEVIN_RECIPES_RANK_DEVICES_H
@@ -6,9 +6,9 @@
 #include "core/config.h"
 #include "launch/rank_resources.h"
 
-/* uses: a command that uses a trained model, for which devices=auto is one device where nobody has
- * started several ranks. LVN_ERR_USAGE; E106 where gpus= asks for GPUs, which this version cannot
- * use: on the CPU ranks are asked for by devices=. *choice is to be freed. */
+/* uses: a command that uses a trained model, for which devices=auto is one device except where
+ * several ranks were started. LVN_ERR_USAGE; E106 where gpus= asks for GPUs, which this version
+ * cannot use: on the CPU devices= gives the ranks. *choice is to be freed. */
 lvn_status lvni_recipes_rank_devices(const lvni_core_config *config,
                                      const lvni_launch_rank_info *info,
                                      const lvni_launch_visible *visible, bool uses,

@@ -30,11 +30,12 @@ struct lvni_recipes_rank_process {
     int exchanges;
     char *out; /* the run directory, where this rank knows it */
     int rank;
-    /* NULL before they have met; read by the control channel's thread */
+    /* NULL before the rendezvous; read by the control channel's thread */
     _Atomic(const lvni_control_member *) members;
 };
 
-/* A process of this node: is it gone, or a zombie? All ranks are on one node in this version. */
+/* A process of this node: has it ended, or is it a zombie? All ranks are on one node in this
+ * version. */
 static bool has_ended(int64_t pid)
 {
     char path[64], text[512];
@@ -50,7 +51,7 @@ static bool has_ended(int64_t pid)
     return name_end == NULL || name_end[1] != ' ' || name_end[2] == 'Z' || name_end[2] == 'X';
 }
 
-/* Its connection goes a moment before it does. */
+/* Its connection closes a moment before it ends. */
 static bool ends_soon(int64_t pid)
 {
     bool ended = has_ended(pid);
@@ -61,7 +62,7 @@ static bool ends_soon(int64_t pid)
     return ended;
 }
 
-/* On the control channel's thread: whoever waits for a peer is woken. */
+/* On the control channel's thread: wakes threads that wait for a peer. */
 static void on_abort(void *user, const lvni_control_cause *cause)
 {
     lvni_recipes_rank_process *p = user;
@@ -79,8 +80,7 @@ static void report(void *user, const char *line)
     lvni_log_line(LVNI_LOG_WARNING, "%-s", line);
 }
 
-/* Also by a rank that does not lead: while there is no store, the one that leads may not be there
- * either. */
+/* Also by a rank other than 0: while there is no store, rank 0 may not be there either. */
 static void report_waiting(void *user, const char *line)
 {
     const bool was = lvni_log_set_follower(false);
@@ -94,8 +94,7 @@ static double seconds_of(const char *text, double fallback)
     return text != NULL && sscanf(text, "%lf", &s) == 1 && s > 0.0 ? s : fallback;
 }
 
-/* The directory where ranks find what no launcher tells them: given, or the one that the run's own
- * will be in. */
+/* The directory of the rendezvous without a launcher: given, or the parent of the run directory. */
 static lvn_status rendezvous_dir(const lvni_launch_rank_info *info, const lvni_core_config *config,
                                  char **out)
 {
@@ -115,8 +114,8 @@ static lvn_status rendezvous_dir(const lvni_launch_rank_info *info, const lvni_c
     return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-/* The node of each rank, for what is said of missing ones. NULL: which of several nodes a rank is
- * on shows when it comes. */
+/* The node of each rank, for messages about missing ones. NULL: of several nodes, which one is not
+ * known before the rank connects. */
 static lvn_status name_hosts(const lvni_launch_rank_info *info, const char ***out)
 {
     *out = NULL;
@@ -263,7 +262,7 @@ static lvn_status open_comm(lvni_recipes_rank_process *p, lvni_recipes_rank *ran
     atomic_store(&p->comm, comm); /* from here on leaving destroys it, whatever fails */
     lvni_control_cause cause;
     if (lvni_control_get_cause(p->control, &cause)) {
-        /* it came before there was a communicator to wake */
+        /* it came before there was a communicator to abort */
         on_abort(p, &cause);
     }
     uint64_t ns;
@@ -328,8 +327,7 @@ lvn_status lvni_recipes_rank_process_join(const lvni_core_config *config,
     return LVN_OK;
 }
 
-/* Reports the failure to the others, and learns who was first: then the error is about that
- * rank. */
+/* Reports the failure to the others; where another rank was first, the error is about that one. */
 static lvn_status fail(const lvni_recipes_rank_process *p, lvn_status failed)
 {
     const lvn_error error = *lvn_last_error();
@@ -361,17 +359,17 @@ static void write_record(const char *kept)
     lvn_error_adopt(&error);
 }
 
-/* Exactly one of the ranks that are left. Before they share memory none can know of the others. */
+/* Exactly one of the ranks that are left. Before they share memory that is rank 1. */
 static bool replaces_rank_0(const lvni_recipes_rank_process *p)
 {
     lvni_dist_comm *comm = atomic_load(&p->comm);
     return p->rank > 0 && (comm != NULL ? lvni_dist_comm_claim(comm) : p->rank == 1);
 }
 
-/* Rank 0, which reports and saves for all, is lost, and no launcher of levin's reports it: the
- * first of those that are left does. What the directory keeps is told where rank 0 has ended for
- * sure, since it may go on after a stop; nothing is removed, as somebody may already have resumed
- * the run. */
+/* Rank 0, which reports and saves for all, is lost, and no launcher of levin reports it: one of the
+ * ranks that are left does. What the directory keeps is reported where rank 0 has ended for
+ * certain, since a stopped process may continue; nothing is removed, as the run may be resumed
+ * already. */
 static void report_in_its_place(const lvni_recipes_rank_process *p)
 {
     lvni_control_cause cause;
@@ -405,7 +403,7 @@ lvn_status lvni_recipes_rank_process_leave(lvni_recipes_rank_process *p, lvn_sta
     }
     if (p->control != NULL && (s == LVN_OK || s == LVN_ERR_CANCELLED)) {
         const lvn_error error = *lvn_last_error();
-        lvni_control_leave(p->control); /* what goes wrong now changes nothing */
+        lvni_control_leave(p->control); /* an error now changes nothing */
         lvn_error_adopt(&error);
     } else if (p->control != NULL) {
         s = fail(p, failed);

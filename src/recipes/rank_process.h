@@ -6,15 +6,15 @@
 #include "launch/rank_info.h"
 #include "recipes/ranks.h"
 
-/* Meets the other ranks of `who`; rank->device is given, the rest of *rank is filled. A store is
+/* Rendezvous with the other ranks; rank->device is given, the rest of *rank is filled. A store is
  * opened where this process is its host. LVN_ERR_TIMEOUT when ranks are missing, LVN_ERR_USAGE or
  * LVN_ERR_MISMATCH when they do not fit together (numbered as in docs/launch.md),
  * LVN_ERR_UNSUPPORTED on several nodes. */
 lvn_status lvni_recipes_rank_process_join(const lvni_core_config *config,
                                           const lvni_launch_rank_info *info,
                                           lvni_recipes_rank *rank, lvni_recipes_rank_process **out);
-/* The run is over for this rank. failed: with the thread's last error, which the others are told;
- * where another rank failed first, the error becomes that rank's sentence (LVN_ERR_PEER). kept
+/* The run is over for this rank. failed: with the thread's last error, which the others get;
+ * where another rank failed first, the error becomes that rank's message (LVN_ERR_PEER). kept
  * (lvni_recipes_ranks) is the end of its message. NULL is fine. */
 lvn_status lvni_recipes_rank_process_leave(lvni_recipes_rank_process *process, lvn_status failed,
                                            const char *kept);

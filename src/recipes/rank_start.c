@@ -18,7 +18,7 @@ static int64_t max_restarts(const lvni_core_config *c)
 lvn_status lvni_recipes_check_restarts(const lvni_core_config *c, const lvni_launch_rank_info *info,
                                        bool starts)
 {
-    /* of the launcher, which may be somebody's own */
+    /* of the launcher, which may be another program */
     const char *most = lvni_launch_env_get(environ, "LEVIN_MAX_RESTARTS");
     if (max_restarts(c) == 0 || starts ||
         (info->source == LVNI_SOURCE_LEVIN && most != NULL && strtol(most, NULL, 10) > 0)) {
@@ -26,15 +26,16 @@ lvn_status lvni_recipes_check_restarts(const lvni_core_config *c, const lvni_lau
     }
     if (info->source == LVNI_SOURCE_LEVIN) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "max_restarts=%lld: the launcher that has started this rank starts none again: "
+                 "max_restarts=%lld: the launcher that has started this rank restarts none: "
                  "levin launch --max-restarts %lld",
                  (long long)max_restarts(c), (long long)max_restarts(c));
     }
     if (info->world > 1) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "max_restarts=%lld: the ranks were started by others (%s), who alone can start "
-                 "them again",
-                 (long long)max_restarts(c), lvni_launch_source_name(info->source));
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "max_restarts=%lld: the ranks were started by another launcher (%s), which alone can "
+            "restart them",
+            (long long)max_restarts(c), lvni_launch_source_name(info->source));
     }
     LVN_FAIL(LVN_ERR_USAGE,
              "max_restarts=%lld is about ranks that are processes (strategy=ddp, devices=2 or "
@@ -48,11 +49,11 @@ lvn_status lvni_recipes_rank_start(const lvni_core_config *c,
                                    size_t made)
 {
     char devices[512], restarts[32], run_dir[4096] = "", out[4096], claimed[4128];
-    const char *words[256], *spec = lvni_core_config_str(c, "devices");
+    const char *args[256], *spec = lvni_core_config_str(c, "devices");
     int n = 0;
     if (lvni_launch_is_rank(environ)) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "devices=%s: LEVIN_LAUNCHED says that a launcher has started this process as a "
+                 "devices=%s: LEVIN_LAUNCHED is set, so a launcher has started this process as a "
                  "rank, which starts no others; "
                  "for a run of its own unset LEVIN_LAUNCHED",
                  spec);
@@ -80,29 +81,29 @@ lvn_status lvni_recipes_rank_start(const lvni_core_config *c,
         dir != NULL ? "keep_logs=started" : "keep_logs=failure",
         run_dir};
     const int n_options = (int)(sizeof options / sizeof *options) - (dir != NULL ? 0 : 1);
-    if (command->n > (int)(sizeof words / sizeof *words) - 3) {
-        LVN_FAIL(
-            LVN_ERR_UNSUPPORTED,
-            "%d words are too many to start ranks with; put them into a file, and give config=FILE",
-            command->n);
+    if (command->n > (int)(sizeof args / sizeof *args) - 3) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "%d arguments are too many to start ranks with; put them into a file, and give "
+                 "config=FILE",
+                 command->n);
     }
     for (int i = 0; i < 2 && command->command[i] != NULL; i++) {
-        words[n++] = command->command[i];
+        args[n++] = command->command[i];
     }
     for (int i = 0; i < command->n; i++) {
-        words[n++] = command->words[i];
+        args[n++] = command->args[i];
     }
     if (dir != NULL) {
         snprintf(out, sizeof out, "out=%s", dir);
-        words[n++] = out; /* the last one wins */
+        args[n++] = out; /* the last one counts */
     }
     if (made > 0) {
         snprintf(claimed, sizeof claimed, "%zu:%s", made, dir);
         /* the launcher removes it when no rank begins to train there */
         setenv("LEVIN_MADE_DIR", claimed, 1);
-        setenv("LEVIN_OUT_CHOSEN", "1", 1); /* rank 0 says where that is */
+        setenv("LEVIN_OUT_CHOSEN", "1", 1); /* rank 0 prints where that is */
     }
     /* signals wait (lvni_core_signals_hand_over), which must not in the ranks */
     setenv("LEVIN_HANDED_OVER", "1", 1);
-    return lvni_launch_self(n_options, options, n, words, environ);
+    return lvni_launch_self(n_options, options, n, args, environ);
 }

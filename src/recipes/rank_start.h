@@ -5,13 +5,13 @@
 #include "launch/rank_info.h"
 #include "recipes/ranks.h"
 
-/* LVN_ERR_USAGE for max_restarts= where nobody of ours could start ranks again: it would do
- * nothing, and be missed in the night. starts: this command starts its ranks. */
+/* LVN_ERR_USAGE for max_restarts= where no launcher of levin could restart ranks: it would have no
+ * effect. starts: this command starts its ranks. */
 lvn_status lvni_recipes_check_restarts(const lvni_core_config *config,
                                        const lvni_launch_rank_info *info, bool starts);
 /* The same command again, as the ranks of `levin launch`. dir: of the run, for its logs and error
- * records too; NULL: they stay only after a failure. made: as lvni_recipes_run_dir_claim tells it,
- * for ranks that then refuse to begin; 0: it was not claimed. Returns when that was not possible; a
+ * records too; NULL: they stay only after a failure. made: of lvni_recipes_run_dir_claim, for
+ * ranks that then refuse to begin; 0: it was not claimed. Returns when that was not possible; a
  * rank starts no others (LVN_ERR_USAGE). */
 lvn_status lvni_recipes_rank_start(const lvni_core_config *config,
                                    const lvni_recipes_ranks_command *command, const char *dir,

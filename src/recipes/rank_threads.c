@@ -23,7 +23,7 @@ typedef struct member {
 void lvni_recipes_rank_give_up(const lvni_recipes_rank *rank, lvn_status status)
 {
     if (rank->comm != NULL && status != LVN_OK && status != LVN_ERR_CANCELLED) {
-        /* what a stop asked for, all ranks do by themselves */
+        /* after a stop all ranks end by themselves */
         lvni_dist_comm_abort(rank->comm, lvn_last_error()->message);
     }
 }
@@ -45,7 +45,7 @@ static void *member_main(void *argument)
     return NULL;
 }
 
-/* The rank whose failure made the others stop: the first that is not about another one. -1: none
+/* The rank whose failure made the others stop: the first that does not report another one. -1: none
  * failed. */
 static int first_failed(const member *m, int n)
 {

@@ -9,7 +9,7 @@ int lvni_recipes_rank_workers(const lvni_core_config *c, const lvni_launch_rank_
 {
     lvni_launch_rank_info seen = *info;
     if (local > info->local_world && info->local_world > 0) {
-        /* they share what this process has, as those of a launcher do */
+        /* they share the cores of this process, as those of a launcher do */
         seen.source = LVNI_SOURCE_LEVIN;
     }
     seen.local_world = local;

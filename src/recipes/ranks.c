@@ -24,7 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What configuration and environment ask for. */
+/* What configuration and environment request. */
 typedef struct request {
     lvni_launch_rank_info info;
     int devices; /* of this node; on the CPU its ranks */
@@ -72,9 +72,8 @@ static bool is_one_of_several(const lvni_launch_rank_info *info)
     return info->world > 1;
 }
 
-/* A task of srun starts no others, also when it is the only one: its step has a task for each
- * device, or somebody made a mistake. A plan may ask about any number of devices, wherever it is
- * printed. */
+/* A task of srun starts no others, also when it is the only one: its step should have a task for
+ * each device. A plan may be about any number of devices, wherever it is printed. */
 static bool is_started_rank(const lvni_launch_rank_info *info,
                             const lvni_recipes_ranks_command *command)
 {
@@ -108,7 +107,7 @@ static lvn_status take_mine(const lvni_core_config *c, const lvni_launch_device_
         .host = listed ? lvni_launch_hosts_name(hosts, (size_t)w->info.node_rank) : host};
     lvni_launch_rank_info seen = w->info;
     if (seen.local_world == LVNI_RANK_INFO_UNKNOWN) {
-        /* all ranks are on one node in this version, or refused when they meet */
+        /* all ranks are on one node in this version, or refused at the rendezvous */
         seen.local_world = seen.world;
     }
     LVN_TRY(lvni_launch_rank_info_check_devices(&seen, environ, &d, notices));
@@ -150,14 +149,14 @@ static lvn_status take_devices(const lvni_core_config *c, const lvni_recipes_ran
     if (s == LVN_OK && is_started_rank(&w->info, command)) {
         s = take_mine(c, &choice, visible, notices, w);
     } else if (s == LVN_OK && choice.no_gpu && (command->recipe != NULL || command->uses)) {
-        /* a plan may ask about devices of another machine */
+        /* a plan may be about devices of another machine */
         lvni_launch_rank_info_warn_of_cpu(choice.n, notices);
     }
     lvni_launch_device_choice_free(&choice);
     return s;
 }
 
-/* Before the ranks look for each other, and told by the first of them alone. */
+/* Before the rendezvous, and reported by the first rank alone. */
 static lvn_status check_one_node(const lvni_launch_rank_info *info, lvni_core_notices *notices)
 {
     if (info->nnodes <= 1) {
@@ -179,23 +178,23 @@ static lvn_status check_one_node(const lvni_launch_rank_info *info, lvni_core_no
     return s;
 }
 
-/* E101 shows the command line behind srun: the program as it was called, and its words. */
+/* E101 shows the command line behind srun: the program as it was called, and its arguments. */
 static lvn_status write_arguments(const lvni_recipes_ranks_command *command, const char ***out,
                                   int *n)
 {
-    const char **words = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)command->n + 3, sizeof *words);
-    if (words == NULL) {
+    const char **args = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)command->n + 3, sizeof *args);
+    if (args == NULL) {
         return LVN_ERR_MEMORY;
     }
     *n = 0;
-    words[(*n)++] = program_invocation_name;
+    args[(*n)++] = program_invocation_name;
     for (int i = 0; i < 2 && command->command[i] != NULL; i++) {
-        words[(*n)++] = command->command[i];
+        args[(*n)++] = command->command[i];
     }
     for (int i = 0; i < command->n; i++) {
-        words[(*n)++] = command->words[i];
+        args[(*n)++] = command->args[i];
     }
-    *out = words;
+    *out = args;
     return LVN_OK;
 }
 
@@ -211,11 +210,11 @@ static lvn_status find_rank_info(const lvni_core_config *c,
                                            given ? (int)lvni_core_config_int(c, "num_nodes") : 0,
                                        .launcher = command->recipe == NULL,
                                        .rdzv = way ? lvni_core_config_str(c, "rdzv") : NULL};
-    const char **words = NULL;
-    LVN_TRY(write_arguments(command, &words, &o.n_args));
-    o.args = words;
+    const char **args = NULL;
+    LVN_TRY(write_arguments(command, &args, &o.n_args));
+    o.args = args;
     const lvn_status s = lvni_launch_rank_info_detect(environ, &o, notices, info);
-    lvni_core_free(words);
+    lvni_core_free(args);
     return s;
 }
 
@@ -251,7 +250,7 @@ static lvn_status read_request(lvni_core_config *c, const lvni_recipes_ranks_com
     const bool several = is_one_of_several(&out->info) || out->devices > 1;
     if (!is_one_of_several(&out->info) && command->recipe != NULL && command->command[0] == NULL &&
         several) {
-        /* a program of somebody's own is not started again: its ranks are threads */
+        /* a user's program is not started again: its ranks are threads */
         out->threads = true;
         return set(c, "strategy",
                    strcmp(lvni_core_config_str(c, "strategy"), "ddp2") == 0 ? "ddp2" : "dp");
@@ -299,7 +298,7 @@ static lvn_status check(const lvni_core_config *c, const lvni_recipes_ranks_comm
     return command->check == NULL ? LVN_OK : command->check(c);
 }
 
-/* By rank 0; the others wait for what it finds, so that nobody tells the same mistake once more. */
+/* By rank 0; the others wait for its result, so that an error is reported once. */
 static lvn_status check_together(const lvni_core_config *c,
                                  const lvni_recipes_ranks_command *command,
                                  const lvni_recipes_rank *rank)
@@ -343,7 +342,7 @@ static lvn_status open_process(const lvni_core_config *c, const request *w,
     return check_together(c, command, out->rank);
 }
 
-/* For ranks of this process, of `local` on this node, and what there is to say about it. */
+/* For ranks of this process, of `local` on this node; warnings about it are reported. */
 static lvn_status choose_workers(const lvni_core_config *c, const request *w, int local,
                                  lvni_recipes_rank *rank, int n)
 {

@@ -1,6 +1,6 @@
 /* The ranks of a run as one process sees them: all of them as its threads (strategy dp, ddp2), or
- * itself as one of several processes (ddp). Opened by a command before it looks at its data, used
- * by fit.c. */
+ * itself as one of several processes (ddp). Opened by a command before it reads its data, used by
+ * fit.c. */
 #ifndef LEVIN_RECIPES_RANKS_H
 #define LEVIN_RECIPES_RANKS_H
 
@@ -19,7 +19,7 @@ typedef struct lvni_recipes_rank {
     int workers;           /* threads that load its data */
 } lvni_recipes_rank;
 
-typedef struct lvni_recipes_rank_process lvni_recipes_rank_process; /* rank_process.h */
+typedef struct lvni_recipes_rank_process lvni_recipes_rank_process; /* rank_process.c */
 
 typedef struct lvni_recipes_ranks {
     lvni_recipes_rank *rank; /* of this process, ascending */
@@ -31,20 +31,20 @@ typedef struct lvni_recipes_ranks {
     char kept[768];
 } lvni_recipes_ranks;
 
-/* The words of a command, as they would be given to `levin`. */
+/* A command and its arguments, as they would be given to `levin`. */
 typedef struct lvni_recipes_ranks_command {
-    /* "train", "classify"; NULL: a program of somebody's own, whose ranks are threads unless it was
-     * started as several */
+    /* "train", "classify"; NULL: a user's program, whose ranks are threads unless it was started as
+     * several */
     const char *command[2];
     int n;
-    const char *const *words;
-    /* for the run directory, which is looked at before anything that takes long; NULL: a command
-     * that has none */
+    const char *const *args;
+    /* for the run directory, which is checked before anything that takes long; NULL: a command that
+     * has none */
     const char *recipe;
-    /* What would be a mistake on every rank is told before ranks are started, and by rank 0. NULL:
-     * nothing. */
+    /* Errors that every rank would find, reported before ranks are started, and by rank 0. NULL:
+     * none. */
     lvn_status (*check)(const lvni_core_config *config);
-    /* a trained model: devices=auto is one device, where nobody has started several ranks */
+    /* a trained model: devices=auto is one device, except where several ranks were started */
     bool uses;
     /* What the command does once its ranks are known: called once, on the thread of the first. */
     lvn_status (*run)(void *user, lvni_recipes_ranks *ranks);
@@ -53,10 +53,10 @@ typedef struct lvni_recipes_ranks_command {
 
 /* Runs a command on its ranks: command->run(command->user, ranks). Which they are follows from
  * devices=, strategy=, accelerator=, which become what they stand for, and from the environment,
- * which says whether this process is one of several. Alone and with several devices under ddp it
- * becomes `levin launch`, which starts the ranks: no return. LVN_ERR_USAGE, LVN_ERR_RESOURCE, what
- * rank_process.h says, and what the command returns: status and error are those of the rank that
- * failed first, with ranks->kept at the end of its message. */
+ * which shows whether this process is one of several. Alone and with several devices under ddp it
+ * becomes `levin launch`, which starts the ranks: no return. LVN_ERR_USAGE, LVN_ERR_RESOURCE, as
+ * lvni_recipes_rank_process_join, and what the command returns: status and error are those of the
+ * rank that failed first, with ranks->kept at the end of its message. */
 lvn_status lvni_recipes_ranks_run(lvni_core_config *config,
                                   const lvni_recipes_ranks_command *command);
 /* The work of one rank; `rank` is one of lvni_recipes_ranks.rank. */
@@ -68,7 +68,7 @@ lvn_status lvni_recipes_ranks_each(const lvni_recipes_ranks *ranks, lvni_recipes
 /* Wakes the others before this rank's work is over, with the thread's last error. Nothing after
  * LVN_OK and LVN_ERR_CANCELLED. */
 void lvni_recipes_rank_give_up(const lvni_recipes_rank *rank, lvn_status status);
-/* The ranks of `levin plan`: rank 0 alone, without anybody to talk to. */
+/* The ranks of `levin plan`: rank 0 alone, without any other. */
 lvn_status lvni_recipes_ranks_estimate(lvni_core_config *config, lvni_recipes_rank *out);
 
 #endif

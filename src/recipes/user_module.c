@@ -59,7 +59,7 @@ static lvn_status train_on_ranks(const lvn_job *job, int n, const char *const *a
     LVN_TRY(
         lvni_recipes_read_config(t, n_tables, "PROGRAM help", job->options, n, args, &w.config));
     const lvni_recipes_ranks_command command = {
-        .n = n, .words = args, .recipe = job->module->name, .run = train, .user = &w};
+        .n = n, .args = args, .recipe = job->module->name, .run = train, .user = &w};
     const lvn_status s = lvni_recipes_fit_end(lvni_recipes_ranks_run(w.config, &command));
     lvni_core_config_destroy(w.config);
     return s;

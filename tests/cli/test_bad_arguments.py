@@ -271,7 +271,7 @@ class Words(Case):
         self.refused(arguments, expects)
         self.levin(["plan", *self.arguments(self.photos, self.out), *arguments], USAGE, expects)
         self.refused(
-            [*arguments, "micro_batches=4"], ["the network cannot do a micro-batch of 1 sample"]
+            [*arguments, "micro_batches=4"], ["the network cannot take a micro-batch of 1 sample"]
         )
         for fits in ("drop_last=true", "max_steps=5", "image_size=64", "data.count=24"):
             self.levin(["plan", *self.arguments(self.photos, self.out), *arguments, fits], OK)

@@ -215,7 +215,7 @@ class Munge(Case):
         second = self.task(1, self.same.conf)
         self.assertNotIn("warning: ", self.ends(first, OK, "2 ranks"))
         self.ends(second, OK)
-        self.assertIn("the ranks prove who they are with MUNGE\n", self.log())
+        self.assertIn("the ranks authenticate with MUNGE\n", self.log())
         self.assertEqual(self.files(), [])
         self.levin([*TRAIN[1:], "group=2", f"out={self.dir}/alone"], OK)
         self.assertEqual(
@@ -234,10 +234,10 @@ class Munge(Case):
         reported = self.ends(
             first,
             OK,
-            "the ranks prove who they are with a key in a file in ",
-            "as there is no MUNGE here: MUNGE at ",
+            "the ranks authenticate with a key in a file in ",
+            "as MUNGE does not work here: MUNGE at ",
         )
-        self.assertEqual(reported.count("MUNGE here"), 1)
+        self.assertEqual(reported.count("MUNGE does not work here"), 1)
         self.ends(second, OK)
         self.assertEqual(self.files(), [])
 

@@ -38,7 +38,7 @@ class Bits(Cluster):
             )
             self.assert_bits(f"{self.out}{tasks}", reported)
             with open(f"{self.out}{tasks}/train.log") as f:
-                self.assertIn("the ranks prove who they are with MUNGE\n", f.read())
+                self.assertIn("the ranks authenticate with MUNGE\n", f.read())
 
     def test_the_job_script_of_others(self):
         """Every task sees all devices of the node, and takes the one of its place."""
