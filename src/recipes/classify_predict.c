@@ -9,7 +9,7 @@
 #include "data/dataset.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
-#include "recipes/accelerator.h"
+#include "recipes/devices.h"
 #include "recipes/class_metrics.h"
 #include "recipes/classify.h"
 #include "recipes/exported.h"

@@ -10,7 +10,7 @@
 #include "core/vfs.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
-#include "recipes/accelerator.h"
+#include "recipes/devices.h"
 #include "recipes/exported.h"
 #include "recipes/fit_resume.h"
 #include "recipes/repair_exports.h"

@@ -4,7 +4,7 @@
 #include "kernels/kernels.h"
 #include "launch/env_vars.h"
 #include "log/run_log.h"
-#include "recipes/accelerator.h"
+#include "recipes/devices.h"
 #include "recipes/fit_impl.h"
 #include "trainer/phases.h"
 

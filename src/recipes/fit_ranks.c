@@ -1,6 +1,6 @@
 /* A training command on all ranks of this process (fit.h). */
 #include "log/run_log.h"
-#include "recipes/accelerator.h"
+#include "recipes/devices.h"
 #include "recipes/fit_impl.h"
 #include "recipes/run_dir.h"
 #include "trainer/phases.h"

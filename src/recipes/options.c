@@ -6,7 +6,7 @@
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
-#include "recipes/accelerator.h"
+#include "recipes/devices.h"
 #include "recipes/run_dir.h"
 
 #include <string.h>

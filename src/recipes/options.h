@@ -30,8 +30,6 @@ lvn_status lvni_recipes_read_config(const lvni_core_option_table *tables, size_t
 /* batch_size micro_batches lanes ... */
 extern const lvni_core_option_table lvni_recipes_batch_options;
 
-/* Cores this process may use (affinity). */
-int lvni_recipes_usable_cores(void);
 /* LVN_ERR_UNSUPPORTED: this CPU has no products of precision=. After lvni_cpu_start. */
 lvn_status lvni_recipes_check_precision(const lvni_core_config *config);
 /* The plan of n training samples for a rank; what rank 0 finds resolved is written back into the

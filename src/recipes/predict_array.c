@@ -9,7 +9,7 @@
 #include "data/array.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
-#include "recipes/accelerator.h"
+#include "recipes/devices.h"
 #include "recipes/exported.h"
 #include "recipes/output_file.h"
 #include "recipes/preprocess.h"

@@ -1,15 +1,16 @@
-/* One process of several (rank_process.h): store, control channel, shared segment, in this order,
- * and back. */
-#include "recipes/rank_process.h"
+/* One process of several (rank_impl.h): how it authenticates, then store, control channel, shared
+ * segment, in this order, and back. Called by ranks.c. */
+#include "recipes/rank_impl.h"
 
+#include "control/auth.h"
 #include "control/control.h"
 #include "control/store.h"
 #include "core/alloc.h"
 #include "core/error.h"
 #include "launch/env_vars.h"
+#include "launch/rank_info.h"
 #include "log/run_log.h"
-#include "recipes/rank_auth.h"
-#include "recipes/rank_cores.h"
+#include "recipes/devices.h"
 #include "recipes/report_error.h"
 #include "recipes/run_dir.h"
 #include "trainer/trainer.h"
@@ -130,9 +131,84 @@ static lvn_status name_hosts(const lvni_launch_rank_info *info, const char ***ou
     return hosts == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
+/* ---- authentication ---- */
+
+/* How the ranks of a run, whichever launcher started them, authenticate. */
+typedef struct rank_auth {
+    lvni_control_auth how;        /* on the store's host, which chooses for all */
+    const char *run_key, *secret; /* of the environment; borrowed */
+    const char *key_dir;          /* borrowed */
+    const char *munge_socket;     /* NULL: MUNGE's own; inside of slurm */
+    bool closed;                  /* no rank without a proof */
+    lvni_launch_slurm_auth slurm;
+} rank_auth;
+
+/* By the store's host alone, before any rank joins: the others get it from the store. */
+static lvni_control_auth choose_how(const lvni_launch_rank_info *info, const char *dir,
+                                    const rank_auth *a)
+{
+    if (a->run_key != NULL || a->secret != NULL) {
+        return LVNI_AUTH_KEY;
+    }
+    if (info->slurm.job && a->slurm.munge) {
+        if (lvni_control_munge_probe(a->munge_socket) == LVN_OK) {
+            return LVNI_AUTH_MUNGE;
+        }
+        lvni_log_line(
+            LVNI_LOG_WARNING,
+            "the ranks authenticate with a key in a file in %s, as MUNGE does not work here: %s",
+            dir, lvn_last_error()->message);
+    }
+    return a->closed ? LVNI_AUTH_FILE : LVNI_AUTH_OPEN;
+}
+
+/* In this order: the launcher's key and LEVIN_TOKEN; in a Slurm job MUNGE where it works on the
+ * store's host, else a file in `dir`; a file also where a file is the rendezvous. Otherwise any
+ * process may join, which warn_open reports. *out is to be freed in every case. */
+static lvn_status choose_auth(const lvni_launch_rank_info *info, const char *dir, rank_auth *out)
+{
+    *out = (rank_auth){.run_key = lvni_launch_env_get(environ, "LEVIN_RUN_KEY"),
+                       .secret = lvni_launch_env_get(environ, "LEVIN_TOKEN"),
+                       .key_dir = dir,
+                       .closed = info->slurm.job || info->rdzv == LVNI_RDZV_FILE};
+    if (info->slurm.job) {
+        LVN_TRY(lvni_launch_slurm_auth_read(environ, &out->slurm));
+        out->munge_socket =
+            out->slurm.socket.len > 0 ? lvni_core_str_text(&out->slurm.socket) : NULL;
+    }
+    if (!info->store_host) {
+        return LVN_OK;
+    }
+    out->how = choose_how(info, dir, out);
+    static const char *const names[] = {[LVNI_AUTH_OPEN] = "nothing",
+                                        [LVNI_AUTH_KEY] = "a key of the environment",
+                                        [LVNI_AUTH_FILE] = "a key in a file",
+                                        [LVNI_AUTH_MUNGE] = "MUNGE"};
+    lvni_log_line(LVNI_LOG_DEBUG, "the ranks authenticate with %s", names[out->how]);
+    return LVN_OK;
+}
+
+/* Once the store listens. */
+static void warn_open(const rank_auth *auth, int port)
+{
+    if (auth->how == LVNI_AUTH_OPEN) {
+        lvni_log_line(
+            LVNI_LOG_WARNING,
+            "any process that reaches port %d of this host can join this run: set LEVIN_TOKEN to "
+            "one secret text for all ranks",
+            port);
+    }
+}
+
+static void auth_free(rank_auth *auth)
+{
+    lvni_launch_slurm_auth_free(&auth->slurm);
+}
+
+/* ---- joining ---- */
+
 static lvn_status open_store(const lvni_launch_rank_info *info, const lvni_core_config *config,
-                             const lvni_recipes_rank_auth *auth, double timeout_s,
-                             lvni_recipes_rank_process *p)
+                             const rank_auth *auth, double timeout_s, lvni_recipes_rank_process *p)
 {
     static const int any = 0;
     const char *dir = info->rdzv == LVNI_RDZV_FILE ? auth->key_dir : NULL;
@@ -166,13 +242,13 @@ static lvn_status open_store(const lvni_launch_rank_info *info, const lvni_core_
     const lvn_status s = lvni_control_store_create(&o, &p->store);
     lvni_core_free(hosts);
     if (s == LVN_OK) {
-        lvni_recipes_rank_auth_warn(auth, lvni_control_store_port(p->store));
+        warn_open(auth, lvni_control_store_port(p->store));
     }
     return s;
 }
 
 static lvn_status connect_control(const lvni_launch_rank_info *info, const lvni_core_config *config,
-                                  const lvni_recipes_rank_auth *auth, double timeout_s,
+                                  const rank_auth *auth, double timeout_s,
                                   lvni_recipes_rank_process *p)
 {
     lvni_control_options o;
@@ -290,15 +366,15 @@ static lvn_status join(const lvni_core_config *config, const lvni_launch_rank_in
     }
     char *dir = NULL;
     LVN_TRY(rendezvous_dir(info, config, &dir));
-    lvni_recipes_rank_auth auth;
-    lvn_status s = lvni_recipes_rank_auth_choose(info, dir, &auth);
+    rank_auth auth;
+    lvn_status s = choose_auth(info, dir, &auth);
     if (s == LVN_OK) {
         s = open_store(info, config, &auth, timeout_s, p);
     }
     if (s == LVN_OK) {
         s = connect_control(info, config, &auth, timeout_s, p);
     }
-    lvni_recipes_rank_auth_free(&auth);
+    auth_free(&auth);
     lvni_core_free(dir);
     LVN_TRY(s);
     LVN_TRY(meet(info, config, device, p));
@@ -326,6 +402,8 @@ lvn_status lvni_recipes_rank_process_join(const lvni_core_config *config,
     *out = p;
     return LVN_OK;
 }
+
+/* ---- leaving ---- */
 
 /* Reports the failure to the others; where another rank was first, the error is about that one. */
 static lvn_status fail(const lvni_recipes_rank_process *p, lvn_status failed)

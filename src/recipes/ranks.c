@@ -1,4 +1,6 @@
-/* Which ranks a run has (ranks.h). */
+/* Which ranks a run has (ranks.h): configuration and environment become a request, which this
+ * process fulfils with threads (rank_start.c), as one of several processes (rank_process.c), or by
+ * becoming the launcher of its ranks. */
 #include "recipes/ranks.h"
 
 #include "core/alloc.h"
@@ -9,14 +11,11 @@
 #include "launch/launch.h"
 #include "launch/rank_resources.h"
 #include "log/run_log.h"
-#include "recipes/accelerator.h"
-#include "recipes/rank_devices.h"
-#include "recipes/rank_process.h"
-#include "recipes/rank_start.h"
-#include "recipes/rank_workers.h"
+#include "recipes/devices.h"
+#include "recipes/options.h"
+#include "recipes/rank_impl.h"
 #include "recipes/report_error.h"
 #include "recipes/run_dir.h"
-#include "recipes/options.h"
 
 #include <errno.h>
 #include <levin/device.h>
@@ -342,6 +341,27 @@ static lvn_status open_process(const lvni_core_config *c, const request *w,
     return check_together(c, command, out->rank);
 }
 
+/* num_workers=. local: ranks of this node, which may be more than were started: this process has
+ * them as threads, or is about to start them. W202, W208, W209. */
+static int count_workers(const lvni_core_config *c, const lvni_launch_rank_info *info, int local,
+                         const lvni_recipes_rank *rank, lvni_core_notices *notices)
+{
+    lvni_launch_rank_info seen = *info;
+    if (local > info->local_world && info->local_world > 0) {
+        /* they share the cores of this process, as those of a launcher do */
+        seen.source = LVNI_SOURCE_LEVIN;
+    }
+    seen.local_world = local;
+    const int cpus = lvni_recipes_usable_cores();
+    const lvni_launch_workers_request o = {.asked =
+                                               lvni_core_config_is_set(c, "num_workers")
+                                                   ? (int)lvni_core_config_int(c, "num_workers")
+                                                   : -1,
+                                           .cpus = cpus,
+                                           .bound = rank->cores == cpus && rank->cores_all > cpus};
+    return lvni_launch_workers_choose(&seen, &o, notices);
+}
+
 /* For ranks of this process, of `local` on this node; warnings about it are reported. */
 static lvn_status choose_workers(const lvni_core_config *c, const request *w, int local,
                                  lvni_recipes_rank *rank, int n)
@@ -351,8 +371,7 @@ static lvn_status choose_workers(const lvni_core_config *c, const request *w, in
         return LVN_OK;
     }
     for (int i = 0; i < n; i++) {
-        rank[i].workers =
-            i > 0 ? rank->workers : lvni_recipes_rank_workers(c, &w->info, local, rank, &notices);
+        rank[i].workers = i > 0 ? rank->workers : count_workers(c, &w->info, local, rank, &notices);
     }
     return lvni_recipes_report_start(LVN_OK, w->strict, lvni_core_config_is_on(c, "quiet"),
                                      &notices);

@@ -8,7 +8,6 @@
 #include "trainer/scaler.h"
 
 #include <jansson.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -91,13 +90,6 @@ static const lvni_core_option batch_rows[] = {
 };
 const lvni_core_option_table lvni_recipes_batch_options =
     LVNI_OPTION_TABLE("batch plan", batch_rows);
-
-int lvni_recipes_usable_cores(void)
-{
-    cpu_set_t set;
-    const int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    return n > 0 ? n : 1;
-}
 
 static int64_t or_zero(const lvni_core_config *c, const char *name)
 {

@@ -1,0 +1,44 @@
+/* What the ranks of this node run on: accelerator=, devices= and processors. */
+#ifndef LEVIN_RECIPES_DEVICES_H
+#define LEVIN_RECIPES_DEVICES_H
+
+#include "core/config.h"
+#include "core/str.h"
+#include "launch/rank_resources.h"
+#include "recipes/ranks.h"
+
+/* ---- accelerator=: the kind of device that the commands train and predict on ---- */
+
+/* auto becomes what this machine has, in the configuration. LVN_ERR_RESOURCE: the accelerator is
+ * not there. */
+lvn_status lvni_recipes_accelerator_resolve(lvni_core_config *config);
+bool lvni_recipes_accelerator_is_sim(const lvni_core_config *config);
+/* From now on the calling thread makes tensors and buffers on device `index` of the configuration's
+ * accelerator, as do the lanes that it makes. One call per rank, in its thread; lvn_device_use
+ * takes it back. */
+lvn_status lvni_recipes_accelerator_use(const lvni_core_config *config, int index);
+/* "device: sim:0, 2.0 GiB" of the calling thread's; nothing on the CPU. */
+void lvni_recipes_accelerator_describe(lvni_core_str *out);
+
+/* ---- devices=, or gpus=, its old name, by the rules of launch/device_spec.h ---- */
+
+/* uses: a command that uses a trained model, for which devices=auto is one device except where
+ * several ranks were started. LVN_ERR_USAGE; E106 where gpus= asks for GPUs, which this version
+ * cannot use: on the CPU devices= gives the ranks. *choice is to be freed. */
+lvn_status lvni_recipes_rank_devices(const lvni_core_config *config,
+                                     const lvni_launch_rank_info *info,
+                                     const lvni_launch_visible *visible, bool uses,
+                                     lvni_core_notices *notices, lvni_launch_device_choice *choice);
+
+/* ---- processors, which ranks exchange at the rendezvous ---- */
+
+/* Cores this process may use (affinity). */
+int lvni_recipes_usable_cores(void);
+/* Those that this process may use, as text ("0,1,"): the fingerprint of its facts. Ranks with equal
+ * ones share them. */
+void lvni_recipes_rank_print_cores(char *out, size_t size);
+/* After the rendezvous: rank->cores of this rank, rank->cores_all of all, each processor counted
+ * once. */
+void lvni_recipes_rank_share_cores(const lvni_control *control, lvni_recipes_rank *rank);
+
+#endif

@@ -1,0 +1,37 @@
+/* For ranks.c: this process as one rank of several, and the ranks it starts. */
+#ifndef LEVIN_RECIPES_RANK_IMPL_H
+#define LEVIN_RECIPES_RANK_IMPL_H
+
+#include "launch/rank_info.h"
+#include "recipes/ranks.h"
+
+/* ---- rank_process.c: one process of several, which shares memory with the others ---- */
+
+/* Rendezvous with the other ranks; rank->device is given, the rest of *rank is filled. A store is
+ * opened where this process is its host. LVN_ERR_TIMEOUT when ranks are missing, LVN_ERR_USAGE or
+ * LVN_ERR_MISMATCH when they do not fit together (numbered as in docs/launch.md),
+ * LVN_ERR_UNSUPPORTED on several nodes. */
+lvn_status lvni_recipes_rank_process_join(const lvni_core_config *config,
+                                          const lvni_launch_rank_info *info,
+                                          lvni_recipes_rank *rank, lvni_recipes_rank_process **out);
+/* The run is over for this rank. failed: with the thread's last error, which the others get;
+ * where another rank failed first, the error becomes that rank's message (LVN_ERR_PEER). kept
+ * (lvni_recipes_ranks) is the end of its message. NULL is fine. */
+lvn_status lvni_recipes_rank_process_leave(lvni_recipes_rank_process *process, lvn_status failed,
+                                           const char *kept);
+
+/* ---- rank_start.c: the command becomes `levin launch`, whose ranks are the same command ---- */
+
+/* LVN_ERR_USAGE for max_restarts= where no launcher of levin could restart ranks: it would have no
+ * effect. starts: this command starts its ranks. */
+lvn_status lvni_recipes_check_restarts(const lvni_core_config *config,
+                                       const lvni_launch_rank_info *info, bool starts);
+/* The same command again, as the ranks of `levin launch`. dir: of the run, for its logs and error
+ * records too; NULL: they stay only after a failure. made: of lvni_recipes_run_dir_claim, for
+ * ranks that then refuse to begin; 0: it was not claimed. Returns when that was not possible; a
+ * rank starts no others (LVN_ERR_USAGE). */
+lvn_status lvni_recipes_rank_start(const lvni_core_config *config,
+                                   const lvni_recipes_ranks_command *command, const char *dir,
+                                   size_t made);
+
+#endif
