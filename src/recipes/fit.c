@@ -1,21 +1,16 @@
-/* The common part of every training command (fit.h): configuration, plan, run directory, trainer.
- * Beginnings are in fit_resume.c. */
+/* The common part of every training command (fit.h): plan, model, run directory, trainer, on each
+ * rank. Its reports are in fit_report.c, how runs begin and resume in fit_resume.c. */
 #include "recipes/fit_impl.h"
 
 #include "core/alloc.h"
 #include "core/escape.h"
 #include "core/machine.h"
 #include "core/signals.h"
-#include "core/str.h"
 #include "core/vfs.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
 #include "recipes/devices.h"
 #include "recipes/exported.h"
-#include "recipes/fit_resume.h"
-#include "recipes/repair_exports.h"
-#include "recipes/run_dir.h"
-#include "recipes/saved_classes.h"
 #include "recipes/options.h"
 #include "tensor/device.h"
 #include "trainer/identity.h"
@@ -391,6 +386,23 @@ lvn_status lvni_recipes_fit(const lvni_recipes_fit_request *request)
         lvni_core_signals_remove();
     }
     return s;
+}
+
+lvn_status lvni_recipes_fit_end(lvn_status status)
+{
+    const lvn_error *e = lvn_last_error();
+    if (status == LVN_ERR_CANCELLED) {
+        lvni_log_file_line(LVNI_LOG_INFO, "stopped: %-s", e->message);
+    } else if (status != LVN_OK) {
+        lvni_log_file_line(LVNI_LOG_ERROR, "%-s",
+                           e->message[0] != '\0' ? e->message : lvn_status_text(status));
+        for (int i = 0; i < e->n_frames; i++) {
+            lvni_log_file_line(LVNI_LOG_ERROR, "  in %s", e->frames[i]);
+        }
+    }
+    lvni_log_close();
+    lvni_recipes_run_dir_release();
+    return status;
 }
 
 /* How long the whole run is, and whether its directory is free. */

@@ -1,8 +1,12 @@
-/* One rank's way through a training command. For this folder: fit.c, fit_ranks.c. */
+/* One rank's way through a training command. For this folder: fit.c, fit_report.c, fit_resume.c. */
 #ifndef LEVIN_RECIPES_FIT_IMPL_H
 #define LEVIN_RECIPES_FIT_IMPL_H
 
+#include "ckpt/checkpoint.h"
+#include "core/config.h"
 #include "core/str.h"
+#include "nn/model.h"
+#include "optim/optim.h"
 #include "recipes/fit.h"
 #include "recipes/run_dir.h"
 #include "trainer/trainer.h"
@@ -26,14 +30,52 @@ typedef struct lvni_recipes_fit_run {
 
 /* The trainer's options from the configuration; run->json and run->card are made. */
 lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *run, lvni_trainer_options *out);
-void lvni_recipes_fit_banner(const lvni_recipes_fit_run *run); /* fit_banner.c: the start block */
-/* fit_memory.c: a dry run of each size of micro-batch. Lines into run->memory and run->scarce. */
+
+/* ---- fit_report.c ---- */
+
+/* A dry run of each size of micro-batch. Lines into run->memory and run->scarce. LVN_ERR_USAGE: the
+ * network cannot take one of them. */
 lvn_status lvni_recipes_fit_predict_memory(lvni_recipes_fit_run *run);
-/* fit_ranks.c: how many ranks, and which device each has; a line more where ranks on the CPU are
- * more than its cores. */
-void lvni_recipes_fit_report_ranks(const lvni_recipes_fit_run *run);
-/* The second line on standard output. */
+void lvni_recipes_fit_banner(const lvni_recipes_fit_run *run); /* the start block */
+/* A line on standard output where ranks on the CPU are more than its cores. */
 void lvni_recipes_fit_print_cores(const lvni_recipes_fit_run *run);
-/* fit_ranks.c: one line where steps have several phases. */
-void lvni_recipes_fit_report_phases(const lvni_recipes_fit_run *run);
+
+/* ---- fit_resume.c ---- */
+
+/* Weights of an exported model or a checkpoint into the model, by name; nothing without
+ * weights=. */
+lvn_status lvni_recipes_load_start(const lvni_core_config *config, lvni_nn_model *model);
+/* LVN_ERR_USAGE when the command line gives a run that resumes from `ckpt` other weights to begin
+ * with. */
+lvn_status lvni_recipes_check_start(const lvni_core_config *config, const lvni_ckpt *ckpt);
+/* Logs where the schedule ends at another step than in the saved run. */
+void lvni_recipes_report_moved_end(const lvni_core_config *config,
+                                   const lvni_optim_schedule *schedule, int64_t n_samples,
+                                   const lvni_ckpt *ckpt);
+/* Warns of every key that has another value in the resumed run; json: its configuration. */
+void lvni_recipes_report_changes(const lvni_core_config *config, const char *json,
+                                 const lvni_ckpt *ckpt);
+
+/* card: of the data as it is now (LVNI_CARD, exported.h). LVN_ERR_USAGE when the checkpoint's names
+ * of classes are others, or stand in another order: labels would swap unnoticed. LVN_OK when one of
+ * them does not have its classes. */
+lvn_status lvni_recipes_check_saved_classes(const lvni_ckpt *ckpt, const char *card);
+
+/* After a kill between a checkpoint and what is made of it, `best` beside `last` and the exported
+ * models become as if there had been none. */
+typedef struct lvni_recipes_repair_options {
+    const char *dir; /* of the run */
+    /* the checkpoint that the run resumes from: it is whole, so best may be linked to it */
+    const lvni_ckpt *loaded;
+    const lvni_nn_model *model; /* for names, shapes and places; its weights are not used */
+    bool use_ema;               /* averages are exported where the checkpoint has them */
+    /* As the trainer calls it (trainer.h): makes exported_models/exported_<name>. */
+    lvn_status (*export_model)(void *user, const char *name, const float *values, int64_t step);
+    void *user;
+} lvni_recipes_repair_options;
+
+/* Logs each file that it makes, and each that a checkpoint cannot give (damaged, of another
+ * model), which stays as it is; an export that cannot be written is an error. */
+lvn_status lvni_recipes_repair_exports(const lvni_recipes_repair_options *repair);
+
 #endif

@@ -1,11 +1,27 @@
-/* The estimated memory of a run, before there is a run directory; and sizes of micro-batches that
- * the network cannot take (fit.h). */
+/* What a run reports at its start (fit_impl.h): the estimated memory, before there is a run
+ * directory, with sizes of micro-batches that the network cannot take; then data, model, batch,
+ * ranks, device, and the line that reproduces the run. verbose=true prints the rest, which
+ * train.log always has. */
+#include "recipes/fit_impl.h"
+
 #include "core/machine.h"
 #include "core/str.h"
-#include "recipes/fit_impl.h"
+#include "kernels/kernels.h"
+#include "launch/env_vars.h"
+#include "log/run_log.h"
+#include "recipes/devices.h"
 #include "recipes/options.h"
+#include "recipes/run_dir.h"
 #include "tensor/device.h"
 #include "trainer/memory.h"
+#include "trainer/phases.h"
+
+#include <levin/version.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- memory ---- */
 
 /* The network cannot take so few samples (or such images): refused before the first step, not after
  * the last of an epoch. */
@@ -146,4 +162,122 @@ lvn_status lvni_recipes_fit_predict_memory(lvni_recipes_fit_run *r)
     }
     LVN_TRY(lvni_core_str_status(&r->scarce));
     return lvni_core_str_status(&r->memory);
+}
+
+/* ---- ranks and phases ---- */
+
+/* Not a warning: the results are the same. */
+static bool shares_cores(const lvni_recipes_fit_run *run, char *out, size_t room)
+{
+    const int ranks = run->rank.world, cores = run->rank.cores_all;
+    snprintf(out, room,
+             "%d ranks share %d core%s and take turns: more than %d make%s nothing faster", ranks,
+             cores, lvni_core_plural(cores, "", "s"), cores, lvni_core_plural(cores, "s", ""));
+    return cores > 0 && ranks > cores && !lvni_recipes_accelerator_is_sim(run->request->config);
+}
+
+void lvni_recipes_fit_print_cores(const lvni_recipes_fit_run *run)
+{
+    char text[128];
+    if (shares_cores(run, text, sizeof text)) {
+        printf("%s\n", text);
+    }
+}
+
+static void report_ranks(const lvni_recipes_fit_run *run)
+{
+    const lvni_recipes_ranks *ranks = run->request->ranks;
+    /* NULL: all ranks are here */
+    const lvni_control_member *reported =
+        run->rank.control == NULL ? NULL : lvni_control_members(run->rank.control);
+    lvni_core_str devices = {.len = 0};
+    for (int i = 0; lvni_recipes_accelerator_is_sim(run->request->config) && i < run->rank.world;
+         i++) {
+        const char *between = i == 0 ? ", devices " : ",";
+        if (reported != NULL) {
+            lvni_core_str_printf(&devices, "%s%s", between, reported[i].device);
+        } else {
+            lvni_core_str_printf(&devices, "%ssim:%d", between, ranks->rank[i].device);
+        }
+    }
+    lvni_log_line(LVNI_LOG_INFO, "%d ranks: %s (strategy=%s)%s", run->rank.world, ranks->how,
+                  lvni_core_config_str(run->request->config, "strategy"),
+                  lvni_core_str_text(&devices));
+    lvni_core_str_free(&devices);
+    char cores[128];
+    if (shares_cores(run, cores, sizeof cores)) {
+        lvni_log_line(LVNI_LOG_INFO, "%s", cores);
+    }
+}
+
+static void report_phases(const lvni_recipes_fit_run *r)
+{
+    lvni_core_str text = {0};
+    if (lvni_trainer_phases_count(r->model) > 1) {
+        lvni_trainer_phases_describe(r->model, &text);
+        lvni_log_line(LVNI_LOG_DETAIL, "phases of a step: %s", lvni_core_str_text(&text));
+    }
+    lvni_core_str_free(&text);
+}
+
+/* ---- the start block ---- */
+
+static void print_lines(lvni_log_level level, lvni_core_str *text)
+{
+    for (const char *line = lvni_core_str_text(text); *line != '\0';) {
+        const size_t n = strcspn(line, "\n");
+        lvni_log_line(level, "%.*s", (int)n, line);
+        line += n + (line[n] == '\n');
+    }
+    lvni_core_str_free(text);
+}
+
+/* A directory that was given is known. */
+static void print_run(const lvni_recipes_fit_run *r)
+{
+    const bool chosen = lvni_core_config_str(r->request->config, "out") == NULL ||
+                        lvni_launch_env_get(environ, "LEVIN_OUT_CHOSEN") != NULL;
+    lvni_log_line(LVNI_LOG_DETAIL, "levin %s, %s", LEVIN_VERSION, r->request->recipe);
+    lvni_log_line(chosen ? LVNI_LOG_INFO : LVNI_LOG_DETAIL, "run directory: %s", r->dir);
+}
+
+static void print_device(const lvni_recipes_fit_run *r)
+{
+    lvni_core_str device = {0};
+    const int cores = r->rank.world > 1 ? r->rank.cores_all : r->plan.cores;
+    lvni_recipes_accelerator_describe(&device);
+    lvni_log_line(LVNI_LOG_DETAIL, "kernels: %s", lvni_cpu_describe());
+    lvni_log_line(device.len > 0 ? LVNI_LOG_DETAIL : LVNI_LOG_INFO, "device cpu: %d core%s", cores,
+                  lvni_core_plural(cores, "", "s"));
+    print_lines(LVNI_LOG_INFO, &device);
+    if (r->rank.world > 1) {
+        report_ranks(r);
+    }
+}
+
+void lvni_recipes_fit_banner(const lvni_recipes_fit_run *r)
+{
+    const lvni_core_config *c = r->request->config;
+    lvni_core_str batch = {0}, work = {0}, pin = {0};
+    print_run(r);
+    if (r->request->note != NULL) {
+        lvni_log_line(LVNI_LOG_INFO, "%s", r->request->note);
+    }
+    if (r->request->ignored != NULL && r->request->ignored[0] != '\0') {
+        lvni_log_line(LVNI_LOG_INFO, "%s", r->request->ignored);
+    }
+    lvni_log_line(LVNI_LOG_INFO,
+                  "model %s: %lld parameter%s in %d tensor%s, seed %lld, precision %s",
+                  r->request->cls->name, (long long)lvni_nn_model_count(r->model),
+                  lvni_core_plural(lvni_nn_model_count(r->model), "", "s"), r->model->n_parameters,
+                  lvni_core_plural(r->model->n_parameters, "", "s"),
+                  (long long)lvni_core_config_int(c, "seed"), lvni_core_config_str(c, "precision"));
+    report_phases(r);
+    lvni_plan_describe_batch(&r->plan, &batch);
+    print_lines(LVNI_LOG_INFO, &batch);
+    lvni_plan_describe_work(&r->plan, &work);
+    print_lines(LVNI_LOG_DETAIL, &work);
+    print_device(r);
+    lvni_plan_describe_pin(&r->plan, &pin);
+    print_lines(LVNI_LOG_INFO, &pin);
 }
