@@ -2,7 +2,7 @@
  * remembered as links, so that an activation nobody needs is gone with its scope. */
 #include "autograd/tape_impl.h"
 
-#include "tensor/cache.h"
+#include "tensor/ctx.h"
 
 #include <string.h>
 

@@ -1,12 +1,12 @@
 /* A checkpoint: all that a run needs to go on, in one safetensors file. Called by trainer, export,
  * predict and eval.
  *
- * Names of tensors:  model/<name>           parameters and buffers
- *                    optim/<slot>/<name>    the optimizer's state of parameter <name>, slot =
- *                      "exp_avg",
- * "momentum", ... trainer/<name>         whatever else the loop carries (averages, metric sums)
- *   Metadata: the
- * keys below, then whatever the caller adds under keys that do not begin with "levin.". */
+ * Names of tensors:  model/<name>         parameters and buffers
+ *                    optim/<slot>/<name>  the optimizer's state of parameter <name>; slot:
+ *                                         "exp_avg", "momentum", ...
+ *                    trainer/<name>       all else that the loop carries (averages, metric sums)
+ * Metadata: the keys below, then what the caller adds under keys that do not begin with "levin.".
+ */
 #ifndef LEVIN_CKPT_CHECKPOINT_H
 #define LEVIN_CKPT_CHECKPOINT_H
 
@@ -65,17 +65,17 @@ typedef struct lvni_ckpt {
     lvni_ckpt_st_file *file;
 } lvni_ckpt;
 
-/* Checksums verified. As lvni_ckpt_st_open(), and LVN_ERR_MISMATCH when the file is sound but no
- * checkpoint. */
+/* Checksums verified. As lvni_ckpt_st_open(), and LVN_ERR_MISMATCH when the file is sound but not
+ * a checkpoint. */
 lvn_status lvni_ckpt_load(const char *path, lvni_ckpt **out);
 /* The same without the tensors (position, config, names and shapes): fast on a large file. */
 lvn_status lvni_ckpt_peek(const char *path, lvni_ckpt **out);
 void lvni_ckpt_free(lvni_ckpt *ckpt); /* NULL is fine */
 
 /* The newest checkpoint in dir (files *.safetensors) that is whole: highest step, then last, then
- * others, then best. Damaged or unreadable ones are told to `warn` (may be NULL), one sentence
- * each, and passed over. LVN_ERR_NOT_FOUND: dir has none; LVN_ERR_CORRUPT: it has some and none is
- * valid. */
+ * others, then best. Damaged or unreadable ones are reported to `warn` (may be NULL), one
+ * sentence each, and passed over. LVN_ERR_NOT_FOUND: dir has none; LVN_ERR_CORRUPT: it has some and
+ * none is valid. */
 lvn_status lvni_ckpt_newest_valid(const char *dir, void (*warn)(void *user, const char *text),
                                   void *user, lvni_ckpt **out);
 
@@ -85,7 +85,31 @@ lvn_status lvni_ckpt_newest_valid(const char *dir, void (*warn)(void *user, cons
 lvn_status lvni_ckpt_file_of(const char *path, char **file);
 
 /* Make `to` the same file as `from` (best from last): a hard link, or a synced copy where links are
- * not to be had. Replaces `to` in one step; on failure the old `to` stays. */
+ * not available. Replaces `to` in one step; on failure the old `to` stays. */
 lvn_status lvni_ckpt_link(const char *from, const char *to);
+
+/* ---- `levin ckpt hash FILE`: do two runs have the same bits? ----
+ *
+ * weights: XXH3-128 over the tensors called model/... (parameters and buffers), in the byte order
+ *          of their names: name without "model/", dtype, shape, bytes. In a file without any
+ *          model/... (an exported model) every tensor is a weight.
+ * state:   the same over all tensors of the file with their full names, followed by the metadata
+ *          levin.step, levin.epochs_done, levin.samples_seen, levin.scaler, levin.schedule where
+ *          present. Never the config, the layout, the run's name or a time.
+ *
+ * The numbers are of the tensors as they are in the file, damaged ones included. */
+
+typedef struct lvni_ckpt_hashes {
+    char weights[33], state[33]; /* 32 hex digits */
+    int64_t n_damaged;
+    char **damaged; /* names of tensors whose checksum does not match; "__metadata__" stands for the
+                       header. Owned */
+} lvni_ckpt_hashes;
+
+/* LVN_OK also when checksums do not match (look at n_damaged: the command prints them and leaves
+ * with 1); LVN_ERR_CORRUPT when the form of the file is broken, otherwise as lvni_ckpt_st_open().
+ * Free with lvni_ckpt_hashes_free(). */
+lvn_status lvni_ckpt_hash_file(const char *path, lvni_ckpt_hashes *out);
+void lvni_ckpt_hashes_free(lvni_ckpt_hashes *hashes);
 
 #endif

@@ -1,8 +1,7 @@
-/* The hashes of a checkpoint (ckpt_hash.h). Called by `levin ckpt hash` and by the tests of
+/* The hashes of a checkpoint (checkpoint.h). Called by `levin ckpt hash` and by the tests of
  * reproducibility. */
-#include "ckpt/ckpt_hash.h"
-
 #include "ckpt/checkpoint.h"
+
 #include "ckpt/safetensors_impl.h"
 #include "core/alloc.h"
 

@@ -2,7 +2,7 @@
  *
  * The file: 8 bytes length of the header (little endian), the header (JSON: name -> {dtype, shape,
  * data_offsets}, and "__metadata__" -> {text: text}), then the tensors without gaps. Called by
- * ckpt/checkpoint, by export and by whoever loads weights.
+ * ckpt/checkpoint, by export and by whatever loads weights.
  *
  * Levin's files carry two more metadata keys: "levin.checksums" (a JSON object: tensor name ->
  * XXH3-64 of its bytes, 16 hex digits) and "levin.header_checksum" (XXH3-64 over metadata, names,
@@ -58,7 +58,7 @@ const lvni_ckpt_st_tensor *lvni_ckpt_st_at(const lvni_ckpt_st_file *file, int64_
 const lvni_ckpt_st_tensor *lvni_ckpt_st_find(const lvni_ckpt_st_file *file, const char *name);
 /* NULL when there is none */
 const char *lvni_ckpt_st_meta_get(const lvni_ckpt_st_file *file, const char *key);
-/* The elements as f32, into room for all of them. LVN_ERR_DTYPE: they are no floating-point
+/* The elements as f32, into room for all of them. LVN_ERR_DTYPE: they are not floating-point
  * numbers. */
 lvn_status lvni_ckpt_st_read_f32(const lvni_ckpt_st_tensor *t, float *out);
 

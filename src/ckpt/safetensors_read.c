@@ -1,10 +1,11 @@
-/* Reads safetensors files (safetensors.h). Nothing in a file is believed: every number of the
- * header is checked against the file before it is used. Called by ckpt/checkpoint.c,
- * ckpt/ckpt_hash.c and whoever loads weights. */
-#include "ckpt/safetensors_file.h"
+/* Reads safetensors files (safetensors.h). No number of a file is trusted: each is checked against
+ * the file before it is used. The format: the README of the safetensors project. Called by
+ * checkpoint.c, ckpt_hash.c and whatever loads weights. */
+#include "ckpt/safetensors_impl.h"
 
 #include "core/alloc.h"
 #include "core/json_read.h"
+#include "core/math.h"
 #include "core/vfs.h"
 
 #include <errno.h>
@@ -12,6 +13,215 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+struct lvni_ckpt_st_file {
+    char *path;
+    json_t *root; /* owns all names and texts */
+    int64_t n_tensors, n_meta;
+    lvni_ckpt_st_tensor *tensors; /* by name */
+    lvni_ckpt_st_meta *meta;      /* by key */
+    json_t *checksums;            /* NULL: none stored */
+    bool header_ok;
+    char *data;
+};
+
+/* ---- the entries of the header ---- */
+
+/* Where a tensor lies in the data part. */
+typedef struct range {
+    size_t begin, end;
+    const char *name;
+} range;
+
+/* Types of other programs: known, so that the message can distinguish damage from a type that
+ * levin does not have. */
+static const struct {
+    const char *name;
+    size_t size;
+} foreign[] = {{"I8", 1},  {"I16", 2}, {"U16", 2},     {"U32", 4},
+               {"U64", 8}, {"C64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+
+static lvn_status read_dtype(const lvni_ckpt_st_file *f, lvni_ckpt_st_tensor *t,
+                             const json_t *value, size_t *element)
+{
+    const char *name = json_string_value(value);
+    if (name == NULL) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has no dtype", f->path, t->name);
+    }
+    for (int i = 0; i < LVN_DTYPE_COUNT; i++) {
+        if (strcmp(name, lvni_ckpt_st_dtype_names[i]) == 0) {
+            t->dtype = (lvn_dtype)i;
+            *element = lvn_dtype_size(t->dtype);
+            return LVN_OK;
+        }
+    }
+    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
+        if (strcmp(name, foreign[i].name) == 0) {
+            LVN_FAIL(
+                LVN_ERR_UNSUPPORTED,
+                "%s: tensor '%s' has data type %s; levin reads F32, F64, I64, I32, U8 and BOOL: "
+                "convert the file",
+                f->path, t->name, name);
+        }
+    }
+    LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has the unknown data type '%s'", f->path, t->name,
+             name);
+}
+
+static lvn_status read_shape(const lvni_ckpt_st_file *f, lvni_ckpt_st_tensor *t,
+                             const json_t *value, size_t element)
+{
+    if (!json_is_array(value)) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has no shape", f->path, t->name);
+    }
+    const size_t ndim = json_array_size(value);
+    if (ndim > LVN_MAX_NDIM) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: tensor '%s' has %zu axes; levin has up to %d", f->path,
+                 t->name, ndim, LVN_MAX_NDIM);
+    }
+    t->ndim = (int)ndim;
+    for (size_t i = 0; i < ndim; i++) {
+        const json_t *size = json_array_get(value, i);
+        if (!json_is_integer(size) || json_integer_value(size) < 0) {
+            LVN_FAIL(LVN_ERR_CORRUPT, "%s: axis %zu of tensor '%s' has no valid size", f->path, i,
+                     t->name);
+        }
+        t->shape[i] = json_integer_value(size);
+    }
+    if (!lvni_ckpt_st_tensor_bytes(element, t->ndim, t->shape, &t->bytes)) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: the shape of tensor '%s' is too large for any file", f->path,
+                 t->name);
+    }
+    return LVN_OK;
+}
+
+static lvn_status read_range(const lvni_ckpt_st_file *f, const lvni_ckpt_st_tensor *t,
+                             const json_t *value, size_t data_bytes, range *r)
+{
+    const json_t *first = json_array_get(value, 0), *last = json_array_get(value, 1);
+    if (json_array_size(value) != 2 || !json_is_integer(first) || !json_is_integer(last)) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has no data_offsets", f->path, t->name);
+    }
+    const json_int_t begin = json_integer_value(first), end = json_integer_value(last);
+    if (begin < 0 || end < begin || (uint64_t)end > data_bytes) {
+        LVN_FAIL(
+            LVN_ERR_CORRUPT,
+            "%s: tensor '%s' lies at bytes %lld to %lld of %zu: the file is cut off or damaged",
+            f->path, t->name, (long long)begin, (long long)end, data_bytes);
+    }
+    *r = (range){.begin = (size_t)begin, .end = (size_t)end, .name = t->name};
+    if (r->end - r->begin != t->bytes) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has %zu bytes, but type and shape ask for %zu",
+                 f->path, t->name, r->end - r->begin, t->bytes);
+    }
+    return LVN_OK;
+}
+
+static int compare_ranges(const void *a, const void *b)
+{
+    const range *x = a, *y = b;
+    if (x->begin != y->begin) {
+        return x->begin < y->begin ? -1 : 1;
+    }
+    return x->end == y->end ? strcmp(x->name, y->name) : x->end < y->end ? -1 : 1;
+}
+
+/* The format wants every byte to belong to exactly one tensor. */
+static lvn_status check_cover(const lvni_ckpt_st_file *f, range *ranges, size_t data_bytes)
+{
+    size_t at = 0;
+    if (f->n_tensors > 1) {
+        qsort(ranges, (size_t)f->n_tensors, sizeof *ranges, compare_ranges);
+    }
+    for (int64_t i = 0; i < f->n_tensors; i++) {
+        if (ranges[i].begin < at) {
+            LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensors '%s' and '%s' overlap at byte %zu", f->path,
+                     ranges[i - 1].name, ranges[i].name, ranges[i].begin);
+        }
+        if (ranges[i].begin > at) {
+            LVN_FAIL(LVN_ERR_CORRUPT,
+                     "%s: bytes %zu to %zu, before tensor '%s', do not belong to a tensor", f->path,
+                     at, ranges[i].begin, ranges[i].name);
+        }
+        at = ranges[i].end;
+    }
+    if (at != data_bytes) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: %zu bytes after the last tensor do not belong to any",
+                 f->path, data_bytes - at);
+    }
+    return LVN_OK;
+}
+
+/* f->meta from __metadata__, sorted by key. */
+static lvn_status read_meta(lvni_ckpt_st_file *f)
+{
+    json_t *map = json_object_get(f->root, "__metadata__");
+    if (map != NULL && !json_is_object(map)) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: __metadata__ is not an object", f->path);
+    }
+    f->meta = lvni_core_calloc(LVNI_TAG_CKPT, json_object_size(map), sizeof *f->meta);
+    if (f->meta == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    const char *key;
+    json_t *value;
+    json_object_foreach(map, key, value)
+    {
+        if (!json_is_string(value)) {
+            LVN_FAIL(LVN_ERR_CORRUPT, "%s: the metadata '%s' is not a text", f->path, key);
+        }
+        f->meta[f->n_meta++] = (lvni_ckpt_st_meta){.key = key, .value = json_string_value(value)};
+    }
+    lvni_ckpt_st_sort_meta(f->meta, f->n_meta);
+    return LVN_OK;
+}
+
+static lvn_status read_entries(lvni_ckpt_st_file *f, range *ranges, size_t data_bytes)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(f->root, key, value)
+    {
+        if (strcmp(key, "__metadata__") == 0) {
+            continue;
+        }
+        lvni_ckpt_st_tensor *t = &f->tensors[f->n_tensors];
+        t->name = key;
+        size_t element = 0;
+        LVN_TRY(read_dtype(f, t, json_object_get(value, "dtype"), &element));
+        LVN_TRY(read_shape(f, t, json_object_get(value, "shape"), element));
+        LVN_TRY(read_range(f, t, json_object_get(value, "data_offsets"), data_bytes,
+                           &ranges[f->n_tensors]));
+        f->n_tensors++;
+    }
+    return LVN_OK;
+}
+
+/* f->tensors, sorted by name, with their places in f->data where there is one: its data_bytes bytes
+ * are read later, and each belongs to exactly one tensor. */
+static lvn_status read_tensors(lvni_ckpt_st_file *f, size_t data_bytes)
+{
+    const size_t most = json_object_size(f->root);
+    range *ranges = lvni_core_calloc(LVNI_TAG_CKPT, most, sizeof *ranges);
+    f->tensors = lvni_core_calloc(LVNI_TAG_CKPT, most, sizeof *f->tensors);
+    lvn_status status = ranges != NULL && f->tensors != NULL ? LVN_OK : LVN_ERR_MEMORY;
+    if (status == LVN_OK) {
+        status = read_entries(f, ranges, data_bytes);
+    }
+    if (status == LVN_OK && f->data != NULL) {
+        for (int64_t i = 0; i < f->n_tensors; i++) {
+            f->tensors[i].data = f->data + ranges[i].begin;
+        }
+    }
+    if (status == LVN_OK) {
+        status = check_cover(f, ranges, data_bytes);
+    }
+    lvni_core_free(ranges);
+    lvni_ckpt_st_sort_tensors(f->tensors, f->n_tensors);
+    return status;
+}
+
+/* ---- the file ---- */
 
 enum { LENGTH_BYTES = 8 };
 
@@ -38,7 +248,7 @@ static lvn_status read_exactly(int fd, const char *path, void *buffer, size_t by
     return LVN_OK;
 }
 
-/* The stored checksums; header_ok says whether the header is what was written. */
+/* The stored checksums; header_ok: the header is what was written. */
 static lvn_status read_checksums(lvni_ckpt_st_file *f)
 {
     const char *text = lvni_ckpt_st_meta_get(f, LVNI_ST_CHECKSUMS);
@@ -80,7 +290,7 @@ static lvn_status read_header(lvni_ckpt_st_file *f, int fd, size_t file_bytes, s
     }
     if (length > file_bytes - sizeof raw) {
         LVN_FAIL(LVN_ERR_CORRUPT,
-                 "%s: a header of %llu bytes in a file of %zu: cut off, or no safetensors file",
+                 "%s: a header of %llu bytes in a file of %zu: cut off, or not a safetensors file",
                  f->path, (unsigned long long)length, file_bytes);
     }
     char *text = lvni_core_alloc(LVNI_TAG_CKPT, (size_t)length);
@@ -94,7 +304,7 @@ static lvn_status read_header(lvni_ckpt_st_file *f, int fd, size_t file_bytes, s
     }
     lvni_core_free(text);
     if (status == LVN_OK && !json_is_object(f->root)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: the header is no JSON object", f->path);
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: the header is not a JSON object", f->path);
     }
     *data_bytes = file_bytes - sizeof raw - (size_t)length;
     return status;
@@ -107,18 +317,18 @@ static lvn_status read_file(lvni_ckpt_st_file *f, int fd, unsigned flags)
         return system_error(f->path, "look at");
     }
     if (!S_ISREG(info.st_mode)) {
-        LVN_FAIL(LVN_ERR_IO, "%s: cannot read: it is no file", f->path);
+        LVN_FAIL(LVN_ERR_IO, "%s: cannot read: it is not a file", f->path);
     }
     size_t data_bytes = 0;
     LVN_TRY(read_header(f, fd, (size_t)info.st_size, &data_bytes));
-    LVN_TRY(lvni_ckpt_st_read_meta(f));
+    LVN_TRY(read_meta(f));
     if ((flags & LVNI_ST_HEADER_ONLY) == 0) {
         f->data = lvni_core_alloc(LVNI_TAG_CKPT, data_bytes);
         if (f->data == NULL) {
             return LVN_ERR_MEMORY;
         }
     }
-    LVN_TRY(lvni_ckpt_st_read_tensors(f, data_bytes));
+    LVN_TRY(read_tensors(f, data_bytes));
     LVN_TRY(read_checksums(f));
     return f->data == NULL ? LVN_OK : read_exactly(fd, f->path, f->data, data_bytes);
 }
@@ -229,4 +439,43 @@ bool lvni_ckpt_st_tensor_ok(const lvni_ckpt_st_file *f, int64_t i)
     lvni_ckpt_st_checksum(f->tensors[i].data, f->tensors[i].bytes, hex);
     const char *stored = json_string_value(json_object_get(f->checksums, f->tensors[i].name));
     return stored != NULL && strcmp(hex, stored) == 0;
+}
+
+/* ---- weights as f32, whatever floating type they were written in ---- */
+
+static uint16_t half_at(const char *from, size_t i)
+{
+    uint16_t h;
+    memcpy(&h, from + i * sizeof h, sizeof h);
+    return h;
+}
+
+lvn_status lvni_ckpt_st_read_f32(const lvni_ckpt_st_tensor *t, float *out)
+{
+    const size_t size = lvn_dtype_size(t->dtype), n = t->bytes / size;
+    const char *from = t->data; /* files of others are not aligned */
+    switch ((int)t->dtype) {
+    case LVN_F32: memcpy(out, from, t->bytes); return LVN_OK;
+    case LVN_F64:
+        for (size_t i = 0; i < n; i++) {
+            double d;
+            memcpy(&d, from + i * sizeof d, sizeof d);
+            out[i] = (float)d;
+        }
+        return LVN_OK;
+    case LVN_BF16:
+        for (size_t i = 0; i < n; i++) {
+            out[i] = lvni_core_bf16_to_f32(half_at(from, i));
+        }
+        return LVN_OK;
+    case LVN_F16:
+        for (size_t i = 0; i < n; i++) {
+            out[i] = lvni_core_f16_to_f32(half_at(from, i));
+        }
+        return LVN_OK;
+    default:
+        LVN_FAIL(LVN_ERR_DTYPE,
+                 "tensor %s has elements of type %s; weights are floating-point numbers", t->name,
+                 lvn_dtype_name(t->dtype));
+    }
 }

@@ -1,6 +1,5 @@
 /* The table of commands (cli.h), and those that are a few lines. */
 #include "ckpt/checkpoint.h"
-#include "ckpt/ckpt_hash.h"
 #include "cli/cli.h"
 #include "core/alloc.h"
 #include "core/error.h"

@@ -4,7 +4,7 @@
 #define LEVIN_OPS_GROUP_PARTS_H
 
 #include "autograd/tape.h"
-#include "tensor/group.h"
+#include "tensor/tensor.h"
 
 /* The group of the micro-batch in work. *group is NULL when the micro-batch is alone.
  * LVN_ERR_INVALID in a training step of a model that has not said that its micro-batches meet. */

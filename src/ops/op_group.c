@@ -121,7 +121,7 @@ static lvn_status sync_and_add(const lvni_tensor_group *g, const char *op, const
 {
     const lvni_tensor_part *parts;
     *out = NULL;
-    LVN_TRY(g->meet(g, op, x, 0, &parts));
+    LVN_TRY(g->gather(g, op, x, 0, &parts));
     if (x != NULL) {
         const lvni_tensor_desc own = lvni_tensor_get_desc(x);
         LVN_TRY(lvni_ops_group_same(op, parts, g->micro_batches, &own, 0));
@@ -241,7 +241,7 @@ static lvn_tensor *join(const lvni_tensor_group *g, const lvn_tensor *x, int64_t
 {
     const lvni_tensor_part *parts;
     lvni_tensor_desc d = lvni_tensor_get_desc(x);
-    if (g->meet(g, GATHER, x, 0, &parts) != LVN_OK ||
+    if (g->gather(g, GATHER, x, 0, &parts) != LVN_OK ||
         lvni_ops_group_same(GATHER, parts, g->micro_batches, &d, 1) != LVN_OK) {
         return NULL;
     }

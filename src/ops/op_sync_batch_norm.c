@@ -89,7 +89,7 @@ static bool sync_moments(const lvni_tensor_group *g, lvn_tensor *x, int64_t *val
     }
     lvn_tensor *own = a.out[0];
     const lvni_tensor_desc d = lvni_tensor_get_desc(own);
-    lvn_status s = g->meet(g, NAME, own, channels > 0 ? lvn_numel(x) / channels : 0, &parts);
+    lvn_status s = g->gather(g, NAME, own, channels > 0 ? lvn_numel(x) / channels : 0, &parts);
     if (s == LVN_OK) {
         s = lvni_ops_group_same(NAME, parts, g->micro_batches, &d, 0);
     }
@@ -114,7 +114,7 @@ static lvn_status sync_sums(const lvni_autograd_node *n, const lvn_tensor *sums,
     const lvni_tensor_group *g = lvni_tensor_ctx_get()->group;
     const lvni_tensor_desc d = lvni_tensor_get_desc(sums);
     const lvni_tensor_part *parts;
-    LVN_TRY(g->meet(g, BACK, sums, 0, &parts));
+    LVN_TRY(g->gather(g, BACK, sums, 0, &parts));
     LVN_TRY(lvni_ops_group_same(BACK, parts, g->micro_batches, &d, 0));
     lvn_tensor *t = lvni_tensor_new_on(&d, NULL);
     if (t == NULL) {

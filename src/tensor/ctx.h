@@ -22,12 +22,13 @@ typedef struct lvni_tensor_position {
 
 enum { LVNI_CALL_BITS = 24 }; /* of the packing (core/rng.h) */
 
-struct lvni_tensor_cache;  /* tensor/cache.h: recycles tensor memory */
 struct lvni_autograd_tape; /* autograd: scopes and nodes */
 struct lvni_cpu_scratch;   /* kernels: the lane's scratchpad */
 struct lvni_tensor_device; /* tensor/device.h */
 struct lvni_under_way;
-struct lvni_tensor_group; /* tensor/group.h */
+struct lvni_tensor_group; /* tensor/tensor.h */
+
+typedef struct lvni_tensor_cache lvni_tensor_cache;
 
 typedef struct lvni_tensor_ctx {
     /* OpenMP threads for kernels whose bits do not depend on it (cores of the lane) */
@@ -38,12 +39,12 @@ typedef struct lvni_tensor_ctx {
     struct lvni_tensor_device *device; /* where new tensors lie and ops compute; NULL: the host */
     /* what devices have still to do for this context; NULL: it never asked */
     struct lvni_under_way *under_way;
-    struct lvni_tensor_cache *cache;
+    lvni_tensor_cache *cache;
     struct lvni_autograd_tape *tape;
     struct lvni_cpu_scratch *scratch;
-    void *gradients; /* autograd's gradient set of the micro-batch in work, or NULL */
-    void *records;   /* nn's record of buffer contributions of the micro-batch in work, or NULL */
-    const struct lvni_tensor_group *group; /* of the micro-batch in work; NULL: it is alone */
+    void *gradients; /* autograd's gradient set of the current micro-batch, or NULL */
+    void *records;   /* nn's record of buffer contributions of the current micro-batch, or NULL */
+    const struct lvni_tensor_group *group; /* of the current micro-batch; NULL: it is alone */
     const char *module_path;               /* of the innermost running module; "" outside */
 } lvni_tensor_ctx;
 
@@ -77,5 +78,21 @@ unsigned lvni_tensor_fp_enter(lvni_tensor_fp_mode mode);
 void lvni_tensor_fp_leave(unsigned before);
 /* LVNI_FP_FLUSH for good, in a thread of our own. */
 void lvni_tensor_thread_set_ftz(void);
+
+/* ---- memory of tensors: recycled by size class, so that a step allocates nothing after warm-up.
+ * One cache per context. ---- */
+
+enum { LVNI_SIZE_CLASSES = 4 * 12 + 16 * 26 + 1 };
+#define LVNI_SIZE_LIMIT ((size_t)1 << 46) /* bytes of one block */
+/* The class of a size up to the limit, and its block size in *got; devices round alike
+ * (device_memory.c). */
+int lvni_tensor_size_class(size_t bytes, size_t *got);
+
+lvni_tensor_cache *lvni_tensor_cache_create(void);
+void lvni_tensor_cache_destroy(lvni_tensor_cache *c);
+/* At least `bytes` bytes, 64-byte aligned; *got is the block's size, to be given back with it. */
+void *lvni_tensor_cache_take(lvni_tensor_cache *c, size_t bytes, size_t *got);
+void lvni_tensor_cache_give(lvni_tensor_cache *c, void *p, size_t got);
+uint64_t lvni_tensor_cache_bytes(const lvni_tensor_cache *c); /* held in all: in use and free */
 
 #endif

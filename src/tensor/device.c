@@ -1,8 +1,7 @@
 /* The table of devices (device.h). A sim device is one piece of memory seen twice: at the addresses
- * that tensors have nobody may read or write, at the same addresses plus a constant its own thread
- * may. */
+ * that tensors have no thread may read or write, at the same addresses plus a constant the device's
+ * own thread may. */
 #include "core/str.h"
-#include "tensor/cache.h"
 #include "tensor/device_impl.h"
 
 #include <signal.h>
@@ -154,10 +153,10 @@ static lvn_status read_size(const char *text, size_t *bytes)
                         : *end == '\0'            ? 1.0
                                                   : 0.0;
     if (end == text || !(number * unit >= 65536.0 && number * unit <= 1e13)) {
-        LVN_FAIL(
-            LVN_ERR_USAGE,
-            "LEVIN_SIM_MEMORY=%s is no amount of memory: give 64KiB or more, as in 512MiB or 2GiB",
-            text);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "LEVIN_SIM_MEMORY=%s is not an amount of memory: give 64KiB or more, as in 512MiB "
+                 "or 2GiB",
+                 text);
     }
     *bytes = (size_t)(number * unit) / 4096 * 4096;
     return LVN_OK;
@@ -295,7 +294,7 @@ lvn_status lvni_tensor_device_create_dry(lvni_tensor_device **out)
     snprintf(d->name, sizeof d->name, "dry run");
     d->dry = true;
     d->size = dry_bytes;
-    /* A module may look at numbers: it finds zeros. Pages that nobody writes cost nothing. */
+    /* A module may look at numbers: it finds zeros. Pages that are never written cost nothing. */
     void *base = mmap(NULL, d->size, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) { /* a system that counts what could be written */

@@ -1,13 +1,13 @@
 /* Devices beside the host. A device has addresses of its own: whatever gets a pointer can ask whose
- * it is, so tensors, flat buffers and slices of them need no mark. Two kinds: `sim`, the pretend
+ * it is, so tensors, flat buffers and slices of them are not marked. Two kinds: `sim`, the pretend
  * accelerator (levin/device.h), and `dry`, which has addresses and counts but no memory: on it a
- * step runs with shapes only and tells what it would take.
+ * step runs with shapes only and counts the memory it would take.
  *
  *   device.c         the table of devices, opening, whose address; the message when the host
- *     touches one
- *   device_memory.c  the caching allocator over a device's addresses
- *   device_stream.c  commands: one thread per device runs them in the order in which they came
- *   device_copy.c    copies and zeros between any two places; levin/device.h */
+ *                    touches one
+ *   device_memory.c  the caching allocator over a device's addresses; copies and zeros between any
+ *                    two places; levin/device.h
+ *   device_stream.c  commands: one thread per device runs them in the order in which they came */
 #ifndef LEVIN_TENSOR_DEVICE_H
 #define LEVIN_TENSOR_DEVICE_H
 
@@ -77,11 +77,11 @@ typedef lvn_status (*lvni_tensor_command_fn)(void *payload);
 
 /* Let the device's thread call fn(copy of payload) after all commands before. In the payload device
  * addresses must have become lvni_tensor_device_alias of them. `what` names the work in errors
- * (static). Teams are those of the calling context. On a dry device: nothing happens. LVN_OK says
- * only that the command is on its way. */
+ * (static). Teams are those of the calling context. On a dry device: nothing happens. LVN_OK: the
+ * command is on its way, nothing more. */
 lvn_status lvni_tensor_device_submit(lvni_tensor_device *device, const char *what,
                                      lvni_tensor_command_fn fn, const void *payload, size_t bytes);
-/* The same on whatever device `where` belongs to; on the host at once. */
+/* The same on the device that `where` belongs to; on the host at once. */
 lvn_status lvni_tensor_device_call(const void *where, const char *what, lvni_tensor_command_fn fn,
                                    void *payload, size_t bytes);
 /* What commands, and they alone, may touch instead of a device address; host addresses stay as they

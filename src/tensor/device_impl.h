@@ -27,7 +27,7 @@ struct lvni_tensor_device {
     ptrdiff_t alias; /* add it to an address and the memory can be touched */
 
     pthread_mutex_t memory_lock;   /* a leaf lock */
-    lvni_tensor_piece **free_list; /* by size class (cache.h) */
+    lvni_tensor_piece **free_list; /* by size class (ctx.h) */
     /* never handed out, or given up: by address, no two adjacent */
     lvni_tensor_piece *holes;
     /* one for every block in use, at least: giving back cannot fail */

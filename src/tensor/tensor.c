@@ -5,7 +5,6 @@
 
 #include "core/alloc.h"
 #include "core/math.h"
-#include "tensor/cache.h"
 #include "tensor/device.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The inside of a tensor, for everything below the public border. */
+/* The inside of a tensor, and the group of a micro-batch: for everything below the public API. */
 #ifndef LEVIN_TENSOR_TENSOR_H
 #define LEVIN_TENSOR_TENSOR_H
 
@@ -19,7 +19,7 @@ typedef struct lvni_tensor_storage {
     _Atomic int refs;
     void *data;
     size_t bytes;   /* as given by the cache: rounded up */
-    bool borrowed;  /* memory of somebody else */
+    bool borrowed;  /* memory that the storage does not own */
     bool on_device; /* taken from a device, which may be closed when the process ends */
 } lvni_tensor_storage;
 
@@ -32,15 +32,15 @@ struct lvn_tensor {
     bool past_gone;
     int32_t param; /* index in the model's parameter table, -1 for all others */
     int64_t shape[LVN_MAX_NDIM];
-    void *data; /* inside storage; lvni_tensor_device_of tells where that is */
+    void *data; /* inside storage; where that is: lvni_tensor_device_of */
     lvni_tensor_storage *storage;
     /* the tape node that made it, NULL for leaves; borrowed from the tape */
     struct lvni_autograd_node *node;
-    /* leaves that are no parameters: their gradient after backward; owned */
+    /* leaves that are not parameters: their gradient after backward; owned */
     lvn_tensor *grad;
     /* unique in the process; a new id means new contents may hide behind an old address */
     uint64_t id;
-    /* counted up by whoever writes in place (optimizer); with id the key of reordered copies */
+    /* counted up at each write in place (optimizer); with id the key of reordered copies */
     uint64_t version;
 };
 
@@ -93,5 +93,29 @@ static inline bool lvni_tensor_is_low(lvn_dtype dtype)
 
 #define LVNI_F32(t) ((float *)(t)->data)
 #define LVNI_CF32(t) ((const float *)(t)->data)
+
+/* ---- the group of a micro-batch ----
+ * The micro-batches whose values it may see (coupled micro-batches, docs/reproducibility.md). They
+ * run at once and gather each other's tensors. The trainer provides it in the contexts
+ * (trainer/group_sync.c); ops/op_group.c and ops/op_sync_batch_norm.c use it. */
+
+/* What one micro-batch brought to a group sync. */
+typedef struct lvni_tensor_part {
+    /* host memory; NULL: it has no samples, or brought nothing */
+    const void *data;
+    lvni_tensor_desc desc;
+    int64_t number; /* that came beside the tensor */
+} lvni_tensor_part;
+
+typedef struct lvni_tensor_group lvni_tensor_group;
+struct lvni_tensor_group {
+    int micro_batches; /* of the group */
+    int index;         /* of this one: 0 .. micro-batches - 1 */
+    /* Bring `mine` (NULL: nothing) and wait for the others, which must come with the same `what`
+     * (static). *parts: `micro_batches` entries, valid until this micro-batch's next call. Fails
+     * for all of them when one fails, ends without coming, or comes with something else. */
+    lvn_status (*gather)(const lvni_tensor_group *group, const char *what, const lvn_tensor *mine,
+                         int64_t number, const lvni_tensor_part **parts);
+};
 
 #endif

@@ -33,7 +33,7 @@ lvn_status lvni_trainer_group_sync_create(int micro_batches, lvni_trainer_group_
     }
     for (int i = 0; i < micro_batches; i++) {
         m->member[i].group =
-            (lvni_tensor_group){.micro_batches = micro_batches, .index = i, .meet = meet};
+            (lvni_tensor_group){.micro_batches = micro_batches, .index = i, .gather = meet};
         m->member[i].group_sync = m;
     }
     *out = m;
@@ -277,7 +277,7 @@ lvn_status lvni_trainer_dry_group_create(int micro_batches, lvni_trainer_dry_gro
     if (g == NULL) {
         return LVN_ERR_MEMORY;
     }
-    g->group = (lvni_tensor_group){.micro_batches = micro_batches, .meet = sync_dry};
+    g->group = (lvni_tensor_group){.micro_batches = micro_batches, .gather = sync_dry};
     g->part = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)micro_batches, sizeof *g->part);
     if (g->part == NULL) {
         lvni_core_free(g);

@@ -5,7 +5,7 @@
 #define LEVIN_TRAINER_GROUP_SYNC_H
 
 #include "dist/group_exchange.h"
-#include "tensor/group.h"
+#include "tensor/tensor.h"
 
 typedef struct lvni_trainer_group_sync lvni_trainer_group_sync;
 

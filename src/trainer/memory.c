@@ -7,7 +7,7 @@
 #include "core/alloc.h"
 #include "core/machine.h"
 #include "kernels/kernels.h"
-#include "tensor/cache.h"
+#include "tensor/ctx.h"
 #include "tensor/device.h"
 #include "trainer/device_batch.h"
 #include "trainer/loop_impl.h"

@@ -5,7 +5,7 @@
 #include "autograd/tape.h"
 #include "core/alloc.h"
 #include "kernels/kernels.h"
-#include "tensor/cache.h"
+#include "tensor/ctx.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * found, best is last. */
 #include "ckpt_support.h"
 
-#include "ckpt/ckpt_hash.h"
+#include "ckpt/checkpoint.h"
 
 #include <errno.h>
 #include <sys/stat.h>

@@ -104,8 +104,8 @@ static const struct {
     {"{\"a\"", "header is damaged"},
     {"{} x", "header is damaged"},
     {"{\"\xff\":1}", "header is damaged"},
-    {"{\"__metadata__\":[]}", "__metadata__ is no object"},
-    {"{\"__metadata__\":{\"k\":1}}", "'k' is no text"},
+    {"{\"__metadata__\":[]}", "__metadata__ is not an object"},
+    {"{\"__metadata__\":{\"k\":1}}", "'k' is not a text"},
     {"{}", "8 bytes after the last tensor"},
     {"{\"a\":1}", "'a' has no dtype"},
     {"{\"a\":{\"dtype\":\"F33\",\"shape\":[2],\"data_offsets\":[0,8]}}", "unknown data type 'F33'"},
@@ -134,7 +134,7 @@ static const struct {
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\","
      "\"shape\":[5],"
      "\"data_offsets\":[3,8]}}",
-     "bytes 2 to 3, before tensor 'b', belong to no tensor"},
+     "bytes 2 to 3, before tensor 'b', do not belong to a tensor"},
     {"{\"__metadata__\":{\"levin.checksums\":\"{}\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_"
      "offsets\":"
      "[0,8]}}",

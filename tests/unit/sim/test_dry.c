@@ -3,7 +3,7 @@
 #include "op_cases.h"
 #include "sim_support.h"
 
-#include "tensor/cache.h"
+#include "tensor/ctx.h"
 
 #include <string.h>
 #include <sys/mman.h>
