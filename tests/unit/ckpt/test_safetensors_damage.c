@@ -99,7 +99,7 @@ static void a_damaged_tensor_is_named(void **state)
 static const struct {
     const char *json, *reports;
 } liars[] = {
-    {"[]", "no JSON object"},
+    {"[]", "not a JSON object"},
     {"", "header is damaged"},
     {"{\"a\"", "header is damaged"},
     {"{} x", "header is damaged"},
