@@ -103,7 +103,7 @@ static void add_resumed(line *l, const char *path)
         add(l, "out=", is_dir(path) ? path : dir);
         add(l, "", "resume=true");
         l->resumes = true;
-    } else if (exists(path)) { /* no run around it: its weights can be had */
+    } else if (exists(path)) { /* not in a run: its weights can be used */
         add(l, "weights=", path);
     } else {
         l->unfit = true;
@@ -199,10 +199,10 @@ static bool put_together(line *l, const char *command)
 static lvn_status fail_script(const line *l)
 {
     lvni_core_str text = {0};
-    bool behind = false;
+    bool found = false;
     for (int i = 0; i < l->n; i++) {
-        behind = behind || l->args[i] == l->script;
-        if (behind) {
+        found = found || l->args[i] == l->script;
+        if (found) {
             lvni_core_str_char(&text, ' ');
             lvni_core_shell_quote(&text, l->args[i]);
         }

@@ -28,7 +28,7 @@ typedef struct lvni_cli_command {
 extern const lvni_cli_command lvni_cli_commands[];
 extern const int lvni_cli_n_commands;
 
-/* NULL when there is none of that name. */
+/* NULL: unknown. */
 const lvni_cli_command *lvni_cli_command_find(const char *name);
 /* The command whose keys are this topic of the help ("train.classify"); NULL: none. */
 const lvni_cli_command *lvni_cli_command_of_topic(const char *topic);

@@ -86,7 +86,7 @@ static int env(int n, const char *const *args)
     return lvni_recipes_report_notices(s, &notices);
 }
 
-/* All args behind the options, as one list of hosts. */
+/* All arguments after the options, as one list of hosts. */
 static lvn_status expand_all(int n, const char *const *args, lvni_core_notices *notices,
                              lvni_launch_hosts *hosts)
 {

@@ -66,7 +66,7 @@ const lvni_cli_command lvni_cli_commands[] = {
      .trains = true,
      .use = {{"levin train classify data=DIR [key=value ...]",
               "train a classifier of images (one sub-folder per class)"}},
-     .more = "Recipes: classify. The run goes into out=DIR; resume=true goes on with it.",
+     .more = "Recipes: classify. The run goes into out=DIR; resume=true continues it.",
      .topic = "train.classify",
      .tables = lvni_recipes_classify_train_tables},
     {.name = "predict",

@@ -107,12 +107,12 @@ static void open_standard(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) {
-            return; /* the system has none: nothing better can be had */
+            return; /* the system has none */
         }
     }
 }
 
-/* What was printed has to arrive, too: a full disk behind `levin ckpt hash out/x >FILE` is an
+/* What was printed has to arrive, too: a full disk under `levin ckpt hash out/x >FILE` is an
  * error. What a training reports does not come by here, and is in its train.log. */
 static int finish(int code)
 {

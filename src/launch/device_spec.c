@@ -200,7 +200,7 @@ static bool is_text(const char *begin, const char *end, const char *text)
     return n == strlen(text) && strncasecmp(begin, text, n) == 0;
 }
 
-/* Copies [begin, end) into text; false: too long for anything that could be meant. */
+/* Copies [begin, end) into text; false: too long to name a device. */
 static bool copy_text(const char *begin, const char *end, char text[NAME])
 {
     const size_t n = (size_t)(end - begin);
@@ -279,7 +279,7 @@ static lvn_status read_spec(const lvni_launch_device_request *r, const lvni_laun
     return read_number(r, v, begin, end, out);
 }
 
-/* The visible device whose UUID begins with text. */
+/* The visible device whose UUID begins with `text`. */
 static lvn_status find_uuid(const lvni_launch_device_request *r, const lvni_launch_visible *v,
                             const char *text, int *index)
 {
@@ -345,7 +345,7 @@ static lvn_status add_index(const lvni_launch_device_request *r, const lvni_laun
     return LVN_OK;
 }
 
-/* A rank that is shown one device of those it asks for uses that one: its starter chose. */
+/* A rank that sees only one of the devices in its list uses that one: its launcher chose it. */
 static void show_only_one(const lvni_launch_device_request *r, const lvni_launch_visible *v,
                           lvni_launch_device_choice *out)
 {
@@ -354,7 +354,7 @@ static void show_only_one(const lvni_launch_device_request *r, const lvni_launch
     }
 }
 
-/* The next text of a list from *at on, which goes behind it. "3," is the list of device 3. */
+/* The next item of a list from *at on, which moves past it. "3," is the list of device 3. */
 static bool next_item(const spec *s, const char **at, const char **begin, const char **end)
 {
     while (*at < s->end) {

@@ -25,9 +25,9 @@ typedef struct lvni_launch_visible {
 } lvni_launch_visible;
 
 /* value: of CUDA_VISIBLE_DEVICES, NULL when unset ("" hides all). Its numbers and unambiguous
- * beginnings of UUIDs are taken up to the first that fits nothing, as the driver does; UUIDs of
- * slices ("MIG-...") are taken as they are. uuids: one for each of the n_physical devices, or NULL.
- * A device named twice is LVN_ERR_USAGE. *out is to be freed. */
+ * beginnings of UUIDs are taken up to the first that matches no device, as the driver does; UUIDs
+ * of slices ("MIG-...") are taken as they are. uuids: one for each of the n_physical devices, or
+ * NULL. A device named twice is LVN_ERR_USAGE. *out is to be freed. */
 lvn_status lvni_launch_visible_make(const char *value, int n_physical, const char *const *uuids,
                                     lvni_launch_visible *out);
 void lvni_launch_visible_free(lvni_launch_visible *visible);

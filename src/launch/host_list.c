@@ -17,7 +17,7 @@ enum { MAX_NODES = 1048576, MAX_TASKS = 65536 };
 
 /* One pair of brackets. */
 typedef struct group {
-    const char *begin, *end; /* behind '[', and at ']' */
+    const char *begin, *end; /* after '[', and at ']' */
     const char *next;        /* of the counter: the range after the present one */
     uint64_t value, hi;
     int width; /* digits that the lower number was written with */
@@ -94,7 +94,7 @@ static lvn_status check_number(const reader *r, const char *open, const char *p)
     return n > DIGITS ? bad(r, p, "more than 18 digits") : LVN_OK;
 }
 
-/* "7" or "01-16" at *at; moves it behind and adds up the values. */
+/* "7" or "01-16" at *at; moves past it and adds up the values. */
 static lvn_status check_range(const reader *r, const char *open, const char **at, uint64_t *count)
 {
     const char *begin = *at, *p = begin;
@@ -134,7 +134,7 @@ static lvn_status check_range(const reader *r, const char *open, const char **at
     return LVN_OK;
 }
 
-/* The brackets at *at: checked, counted, and the wheel set up; moves behind them. */
+/* The brackets at *at: checked, counted, and the wheel set up; moves past them. */
 static lvn_status check_group(const reader *r, const char **at, element *e)
 {
     const char *open = *at, *p = open + 1;
@@ -342,7 +342,7 @@ static int digits_of(uint64_t value)
     return n;
 }
 
-/* Does b stand where counting on from a, padded as `first` is written, arrives? */
+/* Is b the successor of a, padded as `first` is written? */
 static bool follows(const host *first, const host *a, const host *b)
 {
     const int natural = digits_of(b->value);
@@ -351,7 +351,7 @@ static bool follows(const host *first, const host *a, const host *b)
            b->value - first->value < LVNI_HOSTS_RANGE;
 }
 
-/* Inside of brackets: the range that begins with host i; returns the one behind it. */
+/* Inside of brackets: the range that begins with host i; returns the next one. */
 static size_t print_range(const lvni_launch_hosts *hosts, size_t i, size_t end, lvni_core_str *out)
 {
     const host first = split(lvni_launch_hosts_name(hosts, i));

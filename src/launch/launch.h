@@ -13,7 +13,7 @@ const lvni_core_option_table *lvni_launch_tables(size_t *n);
  * place. Which step it keeps, and the epoch in which that continues, from 0; false: none. */
 typedef bool (*lvni_launch_after_kill)(const char *run_dir, int64_t *step, int64_t *epoch);
 
-/* args: those behind `levin launch`. Returns the exit code of the command; all messages have been
+/* args: those after `levin launch`. Returns the exit code of the command; all messages have been
  * printed. To be called in the main thread of a process without others. */
 int lvni_launch(int n, const char *const *args, char *const *environment,
                 lvni_launch_after_kill after_kill);

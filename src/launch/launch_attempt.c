@@ -190,7 +190,7 @@ static void resize(lvni_launch_run *r)
     }
 }
 
-/* A process that shares our group prints the line of ^C itself. */
+/* A process that shares our group ends the line of ^C itself. */
 static void on_key(lvni_launch_run *r, const struct signalfd_siginfo *info)
 {
     if (info->ssi_signo == SIGINT && info->ssi_code == SI_KERNEL && !r->shares_group &&
@@ -253,7 +253,7 @@ static uint64_t after(uint64_t from_ns, double seconds)
 }
 
 /* The rank that ended with 0 first, while others run; NULL: none. */
-static const lvni_launch_proc *early_bird(const lvni_launch_run *r)
+static const lvni_launch_proc *first_to_end(const lvni_launch_run *r)
 {
     const lvni_launch_proc *first = NULL;
     bool others = false;
@@ -270,7 +270,7 @@ static const lvni_launch_proc *early_bird(const lvni_launch_run *r)
 static void check_straggler(lvni_launch_run *r, uint64_t now_ns, uint64_t *next)
 {
     const lvni_launch_proc *early =
-        r->o.straggler_timeout_s > 0 && r->phase == LVNI_PHASE_RUN ? early_bird(r) : NULL;
+        r->o.straggler_timeout_s > 0 && r->phase == LVNI_PHASE_RUN ? first_to_end(r) : NULL;
     if (early == NULL) {
         return;
     }
@@ -365,7 +365,7 @@ static void flush(lvni_launch_run *r)
     lvni_launch_sink_flush(r->err);
 }
 
-static lvn_status look_after(lvni_launch_run *r)
+static lvn_status serve_all(lvni_launch_run *r)
 {
     watch w = {.fds = lvni_core_calloc(LVNI_TAG_CORE, 4 + 3 * (size_t)r->local, sizeof *w.fds)};
     if (w.fds == NULL) {
@@ -414,11 +414,11 @@ lvn_status lvni_launch_attempt(lvni_launch_run *r, int *code)
         const lvn_error e = *lvn_last_error();
         *code = code_of_start(error);
         lvni_launch_stop(r, LVNI_REASON_FAILURE, SIGKILL, lvni_core_now_ns());
-        look_after(r);
+        serve_all(r);
         lvn_error_adopt(&e);
         return s;
     }
-    s = look_after(r);
+    s = serve_all(r);
     for (int i = 0; i < r->local; i++) {
         lvni_launch_stream_end(&r->procs[i].out);
         lvni_launch_stream_end(&r->procs[i].err);

@@ -232,7 +232,7 @@ static lvn_status set_from(lvni_launch_variables *v, const char *variable,
 }
 
 /* Lines NAME=VALUE; empty ones and comments (#) are skipped, `export ` in front and quotes around a
- * value are left out. */
+ * value are removed. */
 static lvn_status set_line(lvni_launch_variables *v, char *line, const char *path, int number,
                            const lvni_launch_rank_name *name)
 {

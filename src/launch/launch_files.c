@@ -183,7 +183,7 @@ lvn_status lvni_launch_lock_run_dir(lvni_launch_run *r)
         if (fd >= 0) {
             close(fd);
         }
-        LVN_TRY(make_run_dir(r)); /* the run that had it has just removed it */
+        LVN_TRY(make_run_dir(r)); /* another run has just removed it */
     }
     LVN_FAIL(LVN_ERR_IO, "the directory %s vanishes as soon as it is made", r->run_dir);
 }

@@ -143,7 +143,7 @@ lvn_status lvni_launch_choose_run_dir(lvni_launch_run *r);
  * LVN_ERR_USAGE: another process has it. */
 lvn_status lvni_launch_lock_run_dir(lvni_launch_run *r);
 /* Removes the directory that the process which became this launcher made, with nothing in it;
- * false: there is none. */
+ * false: there was none. */
 bool lvni_launch_give_back(char *const *environment);
 
 /* launch_files.c: folders, log files and records of an attempt. */

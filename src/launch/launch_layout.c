@@ -176,7 +176,7 @@ static lvn_status lay_devices(lvni_launch_run *r)
 
 /* ---- nodes ---- */
 
-/* What a run over several nodes, started by hand, cannot do without. */
+/* What a run over several nodes needs when it is started by hand. */
 static lvn_status lay_by_hand(lvni_launch_run *r)
 {
     lvni_launch_options *o = &r->o;
@@ -208,7 +208,7 @@ static lvn_status lay_by_hand(lvni_launch_run *r)
     return LVN_OK;
 }
 
-/* srun started one launcher per node: each knows its place from the step. */
+/* srun started one launcher per node: each gets its node rank from the step. */
 static lvn_status lay_by_step(lvni_launch_run *r, const lvni_launch_rank_info *info)
 {
     if (info->local_world > 1) {
@@ -233,7 +233,7 @@ static lvn_status lay_by_step(lvni_launch_run *r, const lvni_launch_rank_info *i
 
 /* *found: this is a task of a Slurm step, and not a user's shell in one; then the nodes are those
  * of the step. */
-static lvn_status ask_step(lvni_launch_run *r, bool *found)
+static lvn_status read_step(lvni_launch_run *r, bool *found)
 {
     *found = false;
     char *const *env = r->environment;
@@ -267,7 +267,7 @@ static lvn_status lay_nodes(lvni_launch_run *r)
     r->nodes = o->nodes;
     r->node_rank = o->node_rank;
     snprintf(r->master_addr, sizeof r->master_addr, "127.0.0.1");
-    LVN_TRY(ask_step(r, &by_step));
+    LVN_TRY(read_step(r, &by_step));
     if (r->nodes == 1 && r->node_rank > 0) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "node_rank %d: with one node there is node 0 alone; give --nodes too",

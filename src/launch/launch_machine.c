@@ -26,7 +26,7 @@ static bool has_file(const char *root, int minor)
     return lvni_core_path_exists(path);
 }
 
-/* The text behind "Name:" and blanks, up to the end of its line; "" when there is no such line. */
+/* The text after "Name:" and blanks, up to the end of its line; "" when there is no such line. */
 static void field(const char *text, const char *name, char *out, size_t room)
 {
     const char *at = strstr(text, name);
@@ -114,7 +114,7 @@ lvn_status lvni_launch_gpus_find(const char *root, lvni_launch_gpu **gpus, int *
 
 /* ---- cores ---- */
 
-/* The mask of this process, as large as the system wants it. */
+/* The mask of this process, of the size that the system requires. */
 static lvn_status own_mask(cpu_set_t **out, size_t *bytes)
 {
     for (int cpus = 1024; cpus <= CPUS_MAX; cpus *= 2) {
@@ -214,7 +214,7 @@ static void close_machine(machine *m)
     lvni_core_free(m->cores);
 }
 
-/* ---- who gets what ---- */
+/* ---- the cores of each rank ---- */
 
 static void give(const machine *m, hwloc_const_cpuset_t cpus, cpu_set_t *to)
 {
@@ -245,7 +245,7 @@ static lvn_status cut_cores(const machine *m, lvni_launch_bind_plan *p)
     return LVN_OK;
 }
 
-/* The k-th of our cores that lies in the node, NULL when it has no more. */
+/* The k-th of our cores in the node, NULL when it has no more. */
 static hwloc_obj_t core_of_node(const machine *m, int node, int k)
 {
     struct hwloc_obj *const memory =

@@ -136,7 +136,7 @@ static const lvni_core_option what_rows[] = {
     {.name = "no_python",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
-     .help = "the script is a program that runs without Python, as behind --"},
+     .help = "the script is a program that runs without Python, as after --"},
 };
 
 static const lvni_core_option end_rows[] = {

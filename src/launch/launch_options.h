@@ -1,4 +1,4 @@
-/* The arguments of `levin launch`, before and behind `--`, read into one struct; and the values
+/* The arguments of `levin launch`, before and after `--`, read into one struct; and the values
  * among them that have a form of their own: patterns, lists of ranks, what torchrun takes, the
  * program. */
 #ifndef LEVIN_LAUNCH_LAUNCH_OPTIONS_H
@@ -72,7 +72,7 @@ typedef struct lvni_launch_options {
     lvni_launch_srun srun;
 } lvni_launch_options;
 
-/* args: those behind `levin launch`; borrowed while *out lives. Mistakes are LVN_ERR_USAGE. *out is
+/* args: those after `levin launch`; borrowed while *out lives. Mistakes are LVN_ERR_USAGE. *out is
  * to be freed in every case. */
 lvn_status lvni_launch_options_read(int n, const char *const *args, lvni_launch_options *out);
 void lvni_launch_options_free(lvni_launch_options *o);
@@ -130,8 +130,8 @@ typedef struct lvni_launch_program_place {
 void lvni_launch_program_find(const lvni_core_config *config, int n, const char *const *args,
                               lvni_launch_program_place *out);
 /* "-n" is "--nproc"; other arguments as they are. */
-const char *lvni_launch_short_form(const char *word);
-/* Puts o->program together, after the options were read: PROGRAM ARGS behind `--` and with
+const char *lvni_launch_short_form(const char *arg);
+/* Puts o->program together, after the options were read: PROGRAM ARGS after `--` and with
  * no_python, else `python3 -u SCRIPT ARGS`, or with module `python3 -u -m MODULE ARGS`.
  * LVN_ERR_USAGE with the line that works where it is not a script. */
 lvn_status lvni_launch_program_take(lvni_launch_options *o, const lvni_launch_program_place *place,

@@ -150,7 +150,7 @@ lvn_status lvni_launch_program_take(lvni_launch_options *o, const lvni_launch_pr
     if (o->n_program <= 0) {
         LVN_FAIL(
             LVN_ERR_USAGE,
-            "which program? levin launch [options] SCRIPT.py [ARGS...], or any other behind two "
+            "which program? levin launch [options] SCRIPT.py [ARGS...], or any other after two "
             "dashes: levin launch [options] -- PROGRAM [ARGS...]");
     }
     if (plain || (!place->bare && !module)) {

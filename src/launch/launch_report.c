@@ -114,8 +114,7 @@ bool lvni_launch_was_asked(const lvni_launch_run *r)
     return asked;
 }
 
-/* The one code that stands for all when nothing failed: 0, or that of a stop that asks for going
- * on. */
+/* The exit code when nothing failed: 0, or that of a stop that asks for a requeue. */
 static int code_of_good_end(const lvni_launch_run *r)
 {
     int code = LVNI_EXIT_OK;
@@ -164,7 +163,7 @@ void lvni_launch_print(lvni_launch_run *r, const char *fmt, ...)
 
 /* ---- out of memory ---- */
 
-/* The path behind "0::" in /proc/self/cgroup. */
+/* The path after "0::" in /proc/self/cgroup. */
 static bool control_group(char *path, size_t room)
 {
     char *data;

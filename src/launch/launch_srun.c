@@ -276,7 +276,7 @@ lvn_status lvni_launch_run_srun(const lvni_launch_options *o, char *const *envir
     for (int i = 0; i < n_flags; i++) {
         argv[n++] = flags[i];
     }
-    /* the tasks choose by themselves */
+    /* the tasks choose it themselves */
     const bool claimed = !o->dry_run && lvni_launch_give_back(environment);
     const int n_program = o->n_program - (claimed ? 1 : 0); /* without its last argument, out=DIR */
     for (int i = 0; i < n_program; i++) {

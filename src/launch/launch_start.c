@@ -166,9 +166,9 @@ static lvn_status busy(int number, lvni_core_notices *notices)
 }
 
 /* Holds a port: it is bound but does not listen, so a program that sets SO_REUSEADDR (all servers
- * do) may bind it, while the system does not give it to a process that asks for any, and no other
- * launcher takes it. wanted: "auto": any; "random": of 12000 to 31999; else the number: taken is
- * E110. */
+ * do) may bind it, while the system does not assign it to a process that binds any port, and no
+ * other launcher takes it. wanted: "auto": any; "random": of 12000 to 31999; else the number: taken
+ * is E110. */
 static lvn_status hold_port(const char *wanted, lvni_core_notices *notices,
                             lvni_launch_held_port *h)
 {
@@ -186,7 +186,7 @@ static lvn_status hold_port(const char *wanted, lvni_core_notices *notices,
     if (number > 0 && errno == EADDRINUSE) {
         return busy(number, notices);
     }
-    LVN_FAIL(LVN_ERR_IO, "port %s cannot be had: %s", wanted, strerror(errno));
+    LVN_FAIL(LVN_ERR_IO, "port %s cannot be bound: %s", wanted, strerror(errno));
 }
 
 /* ---- a terminal for rank 0 (--pty) ----

@@ -272,8 +272,8 @@ static void write_log(lvni_launch_stream *s, const char *bytes, size_t n)
     }
 }
 
-/* A terminal's line is rewritten in place, ten times a second while a run trains; the log gets what
- * stood there in the end. */
+/* A terminal's line is rewritten in place, ten times a second while a run trains; the log gets its
+ * final text. */
 static void write_standing(lvni_launch_stream *s, const char *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -417,7 +417,7 @@ static void finish_line(lvni_launch_stream *s, const char *bytes, size_t n)
     }
 }
 
-/* The byte behind the first line in [p, end), NULL when none ends there. "\r\n" is one end; a '\r'
+/* The byte after the first line in [p, end), NULL when none ends there. "\r\n" is one end; a '\r'
  * at the very end may become one. */
 static const char *line_end(const char *p, const char *end, const char *newline)
 {
@@ -463,7 +463,7 @@ lvni_launch_stream_state lvni_launch_stream_read(lvni_launch_stream *s, uint64_t
             if (s->sink != NULL) {
                 show_lines(s, bytes, (size_t)n);
             }
-            if (s->live) { /* at once: lines of others go above what stands on the screen */
+            if (s->live) { /* at once: lines of others go above what is on the screen */
                 lvni_launch_stream_idle(s, now_ns);
             }
         } else if (n < 0 && errno == EINTR) {

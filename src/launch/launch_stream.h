@@ -11,7 +11,7 @@
 enum { LVNI_SINK_OWN = 1 << 30 }; /* the launcher, as owner */
 
 typedef struct lvni_launch_sink {
-    int fd;      /* to write to: a duplicate of its own, which never blocks where that can be had */
+    int fd;      /* to write to: a duplicate of its own, which never blocks where possible */
     int owner;   /* stream whose unfinished line is last; -1: the next byte begins a line */
     bool gone;   /* the reader is gone, or what it did not read could not be kept */
     bool blocks; /* a write may block: only after poll, and little at a time */
@@ -35,7 +35,7 @@ void lvni_launch_sink_put(lvni_launch_sink *s, const char *bytes, size_t n);
  * again. */
 void lvni_launch_sink_begin(lvni_launch_sink *s, int id);
 void lvni_launch_sink_finish(lvni_launch_sink *s);
-/* What stands in the row of `id` now; ends with '\r' when the cursor is at its beginning. Empty:
+/* The text now in the row of `id`; ends with '\r' when the cursor is at its beginning. Empty:
  * nothing. */
 void lvni_launch_sink_set_status(lvni_launch_sink *s, int id, const char *prefix, const char *text,
                                  bool returned);
@@ -63,11 +63,11 @@ typedef struct lvni_launch_stream {
     uint64_t last_ns; /* of the last byte */
     char *tail;       /* ring of the last LVNI_STREAM_PIECE bytes; NULL: not wanted, or none yet */
     bool keeps_tail;
-    /* a terminal: unfinished lines are shown at once, and the log file gets lines as they stand in
-     * the end */
+    /* a terminal: unfinished lines are shown at once, and the log file gets lines in their final
+     * form */
     bool live;
     lvni_core_str standing; /* of a terminal: the unfinished line */
-    bool returned;          /* behind its '\r': what comes next stands in its place */
+    bool returned;          /* after its '\r': what comes next replaces it */
     uint64_t n_tail;        /* bytes that went through it */
     int log_error; /* errno of the write to the log file that failed; it is left alone since */
 } lvni_launch_stream;

@@ -10,7 +10,7 @@
 enum { NODES_MAX = 65536, PORT_MAX = 65535, WIDTH_MAX = 9 };
 static const char usual_port[] = "29400"; /* of c10d, where the endpoint names none */
 
-/* Digits at *p; moves *p behind them. -1: none, or too many. */
+/* Digits at *p; moves *p past them. -1: none, or too many. */
 static long read_number(const char **p, long most)
 {
     char *end;
@@ -111,16 +111,16 @@ int lvni_launch_torchrun_streams(const char *text, int local_rank)
 
 /* ---- rendezvous ---- */
 
-/* HOST, HOST:PORT, [v6] or [v6]:PORT: how long the host is, without its brackets; *port behind it,
+/* HOST, HOST:PORT, [v6] or [v6]:PORT: how long the host is, without its brackets; *port after it,
  * "" for none. */
 static size_t host_length(const char *text, const char **host, const char **port)
 {
     const char *close = *text == '[' ? strchr(text, ']') : NULL;
     *host = close != NULL ? text + 1 : text;
     const size_t n = close != NULL ? (size_t)(close - text) - 1 : strcspn(text, ":");
-    const char *behind = close != NULL ? close + 1 : text + n;
-    *port = *behind == ':' ? behind + 1 : behind;
-    return *behind == '\0' || *behind == ':' ? n : 0;
+    const char *rest = close != NULL ? close + 1 : text + n;
+    *port = *rest == ':' ? rest + 1 : rest;
+    return *rest == '\0' || *rest == ':' ? n : 0;
 }
 
 lvn_status lvni_launch_torchrun_check_endpoint(const lvni_core_option *row,
@@ -166,7 +166,7 @@ lvn_status lvni_launch_torchrun_rendezvous(lvni_launch_options *o)
 
 /* ---- patterns ---- */
 
-/* One code behind a percent sign: its letter and width; returns what follows, NULL when the text
+/* One code after a percent sign: its letter and width; returns what follows, NULL when the text
  * ends before the letter. */
 static const char *read_code(const char *p, char *letter, int *width)
 {

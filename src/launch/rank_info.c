@@ -368,7 +368,7 @@ static lvn_status check_partial(const lvni_launch_rank_query *ask)
     return s;
 }
 
-static void alone(const lvni_launch_rank_query *ask, lvni_launch_rank_info *info)
+static void set_alone(const lvni_launch_rank_query *ask, lvni_launch_rank_info *info)
 {
     info->rank = info->local_rank = info->node_rank = 0;
     info->world = info->local_world = info->nnodes = 1;
@@ -457,9 +457,9 @@ static lvn_status read_source(const lvni_launch_rank_query *ask, lvni_launch_ran
         LVN_TRY(check_numbers(ask, info));
         return check_world_size(ask, info);
     case LVNI_SOURCE_SLURM_BATCH:
-        alone(ask, info);
+        set_alone(ask, info);
         return ask->options->launcher ? LVN_OK : lvni_launch_rank_info_no_srun(ask, &info->slurm);
-    case LVNI_SOURCE_SINGLE: alone(ask, info); return LVN_OK;
+    case LVNI_SOURCE_SINGLE: set_alone(ask, info); return LVN_OK;
     default: LVN_TRY(read_launcher(ask, info)); return check_numbers(ask, info);
     }
 }

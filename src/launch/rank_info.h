@@ -72,7 +72,7 @@ typedef struct lvni_launch_slurm_job {
     int tasks, nodes; /* of the allocation, outside of steps */
     /* parts of a heterogeneous job, outside of steps; 0: an ordinary one */
     int het_size;
-    int cpus_per_task;   /* asked for; 0: unset */
+    int cpus_per_task;   /* requested; 0: unset */
     int cpus_on_node;    /* of the step; 0: unset */
     char requeue_id[48]; /* "77", "8_3"; "": no job */
 } lvni_launch_slurm_job;
@@ -108,7 +108,7 @@ typedef struct lvni_launch_rank_info_options {
     int master_port;         /* --master-port; 0: not given */
     /* rdzv=, "tcp" or "file:DIR"; NULL: LEVIN_RDZV, else tcp where an address is known */
     const char *rdzv;
-    int nodes; /* num_nodes as the user asked; 0: not given */
+    int nodes; /* num_nodes; 0: not given */
     /* levin launch: the shell of a batch job is not an error, it starts the step itself */
     bool launcher;
     int n_args; /* the command line, for the advice of E101 */

@@ -97,7 +97,7 @@ static lvn_status no_address(const lvni_launch_rank_query *ask, const lvni_launc
     return s;
 }
 
-/* torchrun's agent listens on MASTER_PORT itself: the ports behind it are ours. */
+/* torchrun's agent listens on MASTER_PORT itself: the ports after it are ours. */
 static void after_agent(lvni_launch_rank_info *info, int port)
 {
     for (info->n_ports = 0; info->n_ports < LVNI_RANK_INFO_PORTS; info->n_ports++) {
@@ -165,7 +165,7 @@ static lvn_status find_ports(const lvni_launch_rank_query *ask, lvni_launch_rank
 
 /* "tcp", "file:DIR"; NULL: not given. For ranks of levin's launcher its address and port hold, and
  * not LEVIN_RDZV, which the user has set for all runs. */
-static const char *given_way(const lvni_launch_rank_query *ask, const lvni_launch_rank_info *info)
+static const char *given_rdzv(const lvni_launch_rank_query *ask, const lvni_launch_rank_info *info)
 {
     const char *given = ask->options->rdzv;
     return given != NULL || info->source == LVNI_SOURCE_LEVIN
@@ -173,7 +173,7 @@ static const char *given_way(const lvni_launch_rank_query *ask, const lvni_launc
                : lvni_launch_env_get(ask->env, "LEVIN_RDZV");
 }
 
-static lvn_status bad_way(const lvni_launch_rank_query *ask, const char *rdzv)
+static lvn_status bad_rdzv(const lvni_launch_rank_query *ask, const char *rdzv)
 {
     const char *name = ask->options->rdzv != NULL ? "rdzv" : "LEVIN_RDZV";
     const lvn_status s = lvni_core_notice_error(
@@ -186,16 +186,16 @@ static lvn_status bad_way(const lvni_launch_rank_query *ask, const char *rdzv)
     return s;
 }
 
-static lvn_status find_way(const lvni_launch_rank_query *ask, lvni_launch_rank_info *info)
+static lvn_status find_rdzv(const lvni_launch_rank_query *ask, lvni_launch_rank_info *info)
 {
-    const char *rdzv = given_way(ask, info);
+    const char *rdzv = given_rdzv(ask, info);
     info->rdzv = LVNI_RDZV_TCP;
     if (rdzv != NULL && strncmp(rdzv, "file:", 5) == 0 && rdzv[5] != '\0' &&
         strlen(rdzv + 5) < sizeof info->rdzv_dir) {
         info->rdzv = LVNI_RDZV_FILE;
         snprintf(info->rdzv_dir, sizeof info->rdzv_dir, "%s", rdzv + 5);
     } else if (rdzv != NULL && strcmp(rdzv, "tcp") != 0) {
-        return bad_way(ask, rdzv);
+        return bad_rdzv(ask, rdzv);
     } else if (info->source == LVNI_SOURCE_LEVIN &&
                lvni_launch_env_get(ask->env, "LEVIN_STORE_FD") != NULL) {
         info->rdzv = LVNI_RDZV_FD;
@@ -214,11 +214,11 @@ lvn_status lvni_launch_rank_info_find_master(const lvni_launch_rank_query *ask,
         }
         return LVN_OK;
     }
-    LVN_TRY(find_way(ask, info));
+    LVN_TRY(find_rdzv(ask, info));
     LVN_TRY(find_address(ask, info));
     info->on_node = info->nnodes == 1 && !info->master_given;
     if (info->rdzv == LVNI_RDZV_TCP && *info->master_addr == '\0') {
-        if (given_way(ask, info) != NULL || !by_mpi(info->source)) {
+        if (given_rdzv(ask, info) != NULL || !by_mpi(info->source)) {
             /* tcp was asked for, or a launcher that usually sets an address has not */
             return no_address(ask, info);
         }

@@ -1,4 +1,4 @@
-/* The record of rank_info.h as text. */
+/* The record of rank_info.h as text: lines, JSON or exports for a shell. */
 #include "launch/rank_info_impl.h"
 
 #include "core/escape.h"
