@@ -142,7 +142,8 @@ void lvni_launch_visible_free(lvni_launch_visible *visible)
     memset(visible, 0, sizeof *visible);
 }
 
-void lvni_launch_visible_print(const lvni_launch_visible *visible, lvni_core_str *out)
+/* "0-3", "0", "none": the indices a user may give. */
+static void print_indices(const lvni_launch_visible *visible, lvni_core_str *out)
 {
     if (visible->n == 0) {
         lvni_core_str_append(out, "none");
@@ -153,7 +154,8 @@ void lvni_launch_visible_print(const lvni_launch_visible *visible, lvni_core_str
     }
 }
 
-void lvni_launch_visible_print_value(const lvni_launch_visible *visible, lvni_core_str *out)
+/* " (CUDA_VISIBLE_DEVICES=4,5)"; nothing when it is unset. */
+static void print_value(const lvni_launch_visible *visible, lvni_core_str *out)
 {
     if (visible->value != NULL) {
         lvni_core_str_printf(out, " (CUDA_VISIBLE_DEVICES=%s)", visible->value);
@@ -185,8 +187,8 @@ static lvn_status fail(const lvni_launch_device_request *r, const lvni_launch_vi
     lvni_core_str tail = {.len = 0};
     if (v != NULL) {
         lvni_core_str_append(&tail, "; visible: ");
-        lvni_launch_visible_print(v, &tail);
-        lvni_launch_visible_print_value(v, &tail);
+        print_indices(v, &tail);
+        print_value(v, &tail);
     }
     const lvn_status s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s %s: %s%s", r->key,
                                        r->spec, sentence, lvni_core_str_text(&tail));

@@ -32,11 +32,6 @@ lvn_status lvni_launch_visible_make(const char *value, int n_physical, const cha
                                     lvni_launch_visible *out);
 void lvni_launch_visible_free(lvni_launch_visible *visible);
 
-/* "0-3", "0", "none": the indices a user may give. */
-void lvni_launch_visible_print(const lvni_launch_visible *visible, lvni_core_str *out);
-/* " (CUDA_VISIBLE_DEVICES=4,5)" for sentences; nothing when it is unset. */
-void lvni_launch_visible_print_value(const lvni_launch_visible *visible, lvni_core_str *out);
-
 typedef enum lvni_launch_accelerator {
     LVNI_ACCELERATOR_AUTO, /* CUDA where a device is visible, else CPU; never sim */
     LVNI_ACCELERATOR_CPU,

@@ -25,6 +25,14 @@ enum { FDS_PER_RANK = 8, FDS_OWN = 64 };
 
 /* ---- getting ready ---- */
 
+/* Is `PROGRAM SECOND ...` this program's own training? */
+static bool is_training(const char *program, const char *second)
+{
+    struct stat own, its;
+    return second != NULL && strcmp(second, "train") == 0 && stat("/proc/self/exe", &own) == 0 &&
+           stat(program, &its) == 0 && own.st_dev == its.st_dev && own.st_ino == its.st_ino;
+}
+
 static lvn_status take_signals(lvni_launch_run *r)
 {
     static const int ours[] = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP,   SIGQUIT,
@@ -43,7 +51,7 @@ static lvn_status take_signals(lvni_launch_run *r)
     sigprocmask(SIG_BLOCK, &set, &r->signals);
     sigdelset(&r->signals, SIGCHLD);
     lvni_launch_unblock(r->environment, &r->signals);
-    if (lvni_launch_is_training(r->program, r->o.program[1])) {
+    if (is_training(r->program, r->o.program[1])) {
         /* takes them when it can, and must not end of them before; others get what we got */
         sigaddset(&r->signals, SIGUSR1);
         sigaddset(&r->signals, SIGUSR2);
@@ -352,13 +360,6 @@ int lvni_launch(int n, const char *const *args, char *const *environment,
 bool lvni_launch_is_rank(char *const *environment)
 {
     return lvni_launch_env_get(environment, "LEVIN_LAUNCHED") != NULL;
-}
-
-bool lvni_launch_is_training(const char *program, const char *second)
-{
-    struct stat own, its;
-    return second != NULL && strcmp(second, "train") == 0 && stat("/proc/self/exe", &own) == 0 &&
-           stat(program, &its) == 0 && own.st_dev == its.st_dev && own.st_ino == its.st_ino;
 }
 
 lvn_status lvni_launch_self(int n_options, const char *const *options, int n_args,

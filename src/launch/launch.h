@@ -20,8 +20,6 @@ int lvni_launch(int n, const char *const *args, char *const *environment,
 
 /* Is this process a rank that a launcher started? */
 bool lvni_launch_is_rank(char *const *environment);
-/* Is `PROGRAM SECOND ...` this program's own training? */
-bool lvni_launch_is_training(const char *program, const char *second);
 /* Becomes `levin launch OPTIONS -- levin ARGS`: does not return when that works. In a rank it does
  * nothing: a rank never launches. */
 lvn_status lvni_launch_self(int n_options, const char *const *options, int n_args,

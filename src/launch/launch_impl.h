@@ -96,7 +96,7 @@ typedef struct lvni_launch_run {
     bool broken;   /* the first attempt could not be made */
     int signal;    /* from the user */
     int straggler; /* the rank that ended early */
-    uint64_t stop_ns, kill_ns, all_dead_ns;
+    uint64_t stop_ns, kill_ns;
     bool swept; /* SIGTERM was sent to what processes left behind */
     /* all attempts */
     uint64_t begin_ns;

@@ -191,7 +191,8 @@ static void put_text(lvni_launch_sink *s, const char *text)
     lvni_launch_sink_put(s, text, strlen(text));
 }
 
-void lvni_launch_sink_begin(lvni_launch_sink *s, int id)
+/* Before a line of `id`: makes room for it at the start of a row. */
+static void begin_row(lvni_launch_sink *s, int id)
 {
     if (s->status.len > 0 && s->status_id != id && !s->covered) {
         put_text(s, LVNI_TERMINAL_ERASE);
@@ -202,7 +203,8 @@ void lvni_launch_sink_begin(lvni_launch_sink *s, int id)
     s->owner = id;
 }
 
-void lvni_launch_sink_finish(lvni_launch_sink *s)
+/* After it: shows the status row again. */
+static void end_row(lvni_launch_sink *s)
 {
     s->owner = -1;
     if (s->covered && s->status.len > 0) {
@@ -212,8 +214,10 @@ void lvni_launch_sink_finish(lvni_launch_sink *s)
     s->covered = false;
 }
 
-void lvni_launch_sink_set_status(lvni_launch_sink *s, int id, const char *prefix, const char *text,
-                                 bool returned)
+/* The text now in the row of `id`; ends with '\r' when the cursor is at its beginning. Empty: none.
+ */
+static void set_status(lvni_launch_sink *s, int id, const char *prefix, const char *text,
+                       bool returned)
 {
     lvni_core_str_clear(&s->status);
     s->status_id = id;
@@ -242,7 +246,7 @@ bool lvni_launch_sink_interrupted(lvni_launch_sink *s)
     if (s->status.len > 0 && !s->covered) {
         put_text(s, LVNI_TERMINAL_ERASE "^C\n");
         s->covered = true;
-        lvni_launch_sink_finish(s);
+        end_row(s);
     } else {
         put_text(s, "\n");
     }
@@ -251,10 +255,10 @@ bool lvni_launch_sink_interrupted(lvni_launch_sink *s)
 
 void lvni_launch_sink_line(lvni_launch_sink *s, const char *text)
 {
-    lvni_launch_sink_begin(s, LVNI_SINK_OWN);
+    begin_row(s, LVNI_SINK_OWN);
     put_text(s, text);
     put_text(s, "\n");
-    lvni_launch_sink_finish(s);
+    end_row(s);
 }
 
 /* ---- streams: the log file and the tail ---- */
@@ -356,16 +360,15 @@ static void show(lvni_launch_stream *s, const char *bytes, size_t n, bool finish
 {
     lvni_launch_sink *sink = s->sink;
     if (sink->owner != s->id) {
-        lvni_launch_sink_begin(sink, s->id);
+        begin_row(sink, s->id);
         lvni_launch_sink_put(sink, s->prefix, strlen(s->prefix));
     }
     lvni_launch_sink_put(sink, bytes, n);
     if (finished) {
-        lvni_launch_sink_finish(sink);
+        end_row(sink);
     }
     if (s->live && (sink->status_id == s->id || s->standing.len > 0)) {
-        lvni_launch_sink_set_status(sink, s->id, s->prefix, lvni_core_str_text(&s->standing),
-                                    s->returned);
+        set_status(sink, s->id, s->prefix, lvni_core_str_text(&s->standing), s->returned);
         /* an empty row */
         sink->owner = s->standing.len == 0 && sink->owner == s->id ? -1 : sink->owner;
     }
@@ -413,7 +416,7 @@ static void finish_line(lvni_launch_stream *s, const char *bytes, size_t n)
         show(s, s->line, s->n_line, true);
         s->n_line = 0;
     } else {
-        lvni_launch_sink_finish(s->sink); /* the line's end was the last byte of a piece */
+        end_row(s->sink); /* the line's end was the last byte of a piece */
     }
 }
 
@@ -512,7 +515,7 @@ void lvni_launch_stream_end(lvni_launch_stream *s)
     }
     if (s->sink != NULL && s->sink->owner == s->id && s->prefix[0] != '\0') {
         lvni_launch_sink_put(s->sink, "\n", 1);
-        lvni_launch_sink_finish(s->sink);
+        end_row(s->sink);
     }
     if (s->standing.len > 0) {
         s->returned = false;

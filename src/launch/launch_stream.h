@@ -31,14 +31,6 @@ void lvni_launch_sink_open(lvni_launch_sink *s, int fd, const char *spill_dir);
 void lvni_launch_sink_close(lvni_launch_sink *s);
 /* Appends; never waits for the reader. */
 void lvni_launch_sink_put(lvni_launch_sink *s, const char *bytes, size_t n);
-/* Around a line of `id`: makes room for it at the start of a row, and shows the status row
- * again. */
-void lvni_launch_sink_begin(lvni_launch_sink *s, int id);
-void lvni_launch_sink_finish(lvni_launch_sink *s);
-/* The text now in the row of `id`; ends with '\r' when the cursor is at its beginning. Empty:
- * nothing. */
-void lvni_launch_sink_set_status(lvni_launch_sink *s, int id, const char *prefix, const char *text,
-                                 bool returned);
 /* Erases the row, until it is set again: the window has another size, or the process is gone. */
 void lvni_launch_sink_drop_status(lvni_launch_sink *s);
 /* The terminal has printed ^C for a key: that gets a line of its own. False: this is not a
