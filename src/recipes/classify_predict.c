@@ -127,7 +127,7 @@ static lvn_status open_model(const use *u, lvni_recipes_exported **out)
 
 /* ---- a rank's part ---- */
 
-/* Images that could not be read: each rank knows its own, and rank 0 reports all. */
+/* Rank 0 reports the unreadable images of all ranks. */
 static lvn_status report_unreadable(const lvni_recipes_rank *rank, lvni_data_loader *loader)
 {
     lvni_core_str text = {0};

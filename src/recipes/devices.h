@@ -23,7 +23,7 @@ void lvni_recipes_accelerator_describe(lvni_core_str *out);
 /* ---- devices=, or gpus=, its old name, by the rules of launch/device_spec.h ---- */
 
 /* uses: a command that uses a trained model, for which devices=auto is one device except where
- * several ranks were started. LVN_ERR_USAGE; E106 where gpus= asks for GPUs, which this version
+ * several ranks were started. LVN_ERR_USAGE; E106 where gpus= requests GPUs, which this version
  * cannot use: on the CPU devices= gives the ranks. *choice is to be freed. */
 lvn_status lvni_recipes_rank_devices(const lvni_core_config *config,
                                      const lvni_launch_rank_info *info,

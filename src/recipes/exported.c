@@ -283,7 +283,7 @@ static lvn_status load_without_average(lvni_recipes_exported *e, const char *fil
     lvn_status s = lvni_core_str_status(&checkpoint);
     if (s == LVN_OK && (at == NULL || !lvni_core_path_exists(lvni_core_str_text(&checkpoint)))) {
         s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
-                          "it holds averaged weights (ema.decay=%g), and use_ema=false asks for "
+                          "it holds averaged weights (ema.decay=%g), and use_ema=false requests "
                           "the others, which are in the checkpoints of the run: give "
                           "model= the run directory",
                           e->card.ema_decay);
@@ -329,7 +329,7 @@ static lvn_status build_for(const char *weights, lvni_recipes_exported *e)
     }
     lvni_nn_zoo_arguments arguments = {.image_size = card->image_size, .n_classes = 1};
     lvni_nn_model *probe;
-    /* to know what its last layer is called */
+    /* for the name of its last layer */
     LVN_TRY(lvni_nn_model_build_empty(cls, &arguments, &probe));
     const lvn_status s = lvni_recipes_weights_classes(probe, weights, &card->n_classes);
     lvni_nn_model_destroy(probe);

@@ -189,7 +189,7 @@ static lvn_status build_model(lvni_recipes_fit_run *r)
                   : lvni_nn_model_build)(r->request->cls, r->request->arguments,
                                          (uint64_t)lvni_core_config_int(c, "seed"), &r->model));
     if (sync && !r->model->coupled) {
-        LVN_FAIL(LVN_ERR_USAGE, "sync_batchnorm=true: %s has no batch norm; leave the key out",
+        LVN_FAIL(LVN_ERR_USAGE, "sync_batchnorm=true: %s has no batch norm; omit the key",
                  r->request->cls->name);
     }
     return LVN_OK;

@@ -60,7 +60,7 @@ void lvni_recipes_report_moved_end(const lvni_core_config *config,
     if (ends && was > 0 && was != is) {
         lvni_log_line(LVNI_LOG_INFO,
                       "scheduler=%s ends at step %lld now, at step %lld in the saved run: the "
-                      "learning rate goes on along another curve",
+                      "learning rate follows another curve from here on",
                       lvni_core_config_str(config, "scheduler.name"), (long long)is,
                       (long long)was);
     }
@@ -156,7 +156,7 @@ lvn_status lvni_recipes_check_start(const lvni_core_config *config, const lvni_c
             !repeats(config, starts[i], ckpt)) {
             LVN_FAIL(LVN_ERR_USAGE,
                      "%s= on the command line and resume=true: a resumed run keeps its weights, "
-                     "those of %s; leave %s= out, or start "
+                     "those of %s; omit %s=, or start "
                      "a new run in another out",
                      starts[i], ckpt->path, starts[i]);
         }

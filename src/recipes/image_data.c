@@ -361,7 +361,7 @@ static lvn_status view_part(const lvni_core_config *c, const char *split,
              split, card->val_split);
 }
 
-/* The view that split= asks for; with all, how much of it was trained on. */
+/* The view of split=; with all, how much of it was trained on. */
 static lvn_status choose_part(const lvni_core_config *c, const lvni_recipes_classifier_card *card,
                               const lvni_recipes_image_source *s, lvni_recipes_image_data *out)
 {

@@ -81,7 +81,7 @@ typedef struct lvni_recipes_image_data {
     /* of the training view; evaluation and prediction: of their only view */
     lvni_data_transform transform;
     lvni_data_transform eval;           /* training: of the validation view */
-    lvni_recipes_preprocess preprocess; /* training: what weights= asks for */
+    lvni_recipes_preprocess preprocess; /* training: from weights= */
     /* for lvni_recipes_image_data_write_index; empty: nothing is to be written */
     lvni_core_str index;
     size_t decode_bytes, val_decode_bytes; /* that each loading thread keeps; 0: not known */
@@ -108,8 +108,7 @@ lvn_status lvni_recipes_image_data_write_index(const lvni_core_config *config,
 lvn_status lvni_recipes_image_data_for_model(const lvni_core_config *config,
                                              const lvni_recipes_classifier_card *card,
                                              lvni_recipes_image_data *out);
-/* For a trained model: with its classes, and the part of the data that the key `split` asks for
- * (eval). */
+/* For a trained model: with its classes, and the part of the data that split= selects (eval). */
 lvn_status lvni_recipes_image_data_for_eval(const lvni_core_config *config,
                                             const lvni_recipes_classifier_card *card,
                                             lvni_recipes_image_data *out);

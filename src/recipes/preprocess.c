@@ -428,7 +428,7 @@ lvn_status lvni_recipes_preprocess_check_size(const lvni_core_config *c, const c
     if (crop != image_size && !lvni_nn_zoo_any_size(model)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "eval.crop=%d (%s): model=%s takes images of its own size alone, which is %d; "
-                 "leave eval.crop out",
+                 "omit eval.crop",
                  crop, lvni_core_config_origin(c, "eval.crop"), model, image_size);
     }
     return LVN_OK;

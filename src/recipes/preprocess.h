@@ -19,7 +19,7 @@ typedef struct lvni_recipes_preprocess {
 } lvni_recipes_preprocess;
 
 /* The transforms of training and validation, from a training transform with its size. photos:
- * resized and cropped by default, not taken whole. Reports what the file of weights= asks for.
+ * resized and cropped by default, not taken whole. Reports what comes from the file of weights=.
  * LVN_ERR_USAGE. */
 lvn_status lvni_recipes_preprocess_train(const lvni_core_config *config, bool photos,
                                          lvni_recipes_preprocess *found, lvni_data_transform *train,
@@ -33,8 +33,8 @@ lvn_status lvni_recipes_preprocess_resolve(lvni_core_config *config,
 lvn_status lvni_recipes_preprocess_use(const lvni_core_config *config,
                                        const lvni_recipes_classifier_card *card,
                                        lvni_data_transform *out);
-/* LVN_ERR_USAGE when the network needs images of the size it was trained with, and eval.crop asks
- * for another. */
+/* LVN_ERR_USAGE when the network needs images of the size it was trained with, and eval.crop is
+ * another. */
 lvn_status lvni_recipes_preprocess_check_size(const lvni_core_config *config, const char *model,
                                               int image_size, int crop);
 /* LVN_ERR_USAGE for any of these keys on the command line of a command that uses none. */

@@ -139,7 +139,7 @@ typedef struct rank_auth {
     const char *run_key, *secret; /* of the environment; borrowed */
     const char *key_dir;          /* borrowed */
     const char *munge_socket;     /* NULL: MUNGE's own; inside of slurm */
-    bool closed;                  /* no rank without a proof */
+    bool closed;                  /* every rank must authenticate */
     lvni_launch_slurm_auth slurm;
 } rank_auth;
 
@@ -278,8 +278,8 @@ static lvn_status connect_control(const lvni_launch_rank_info *info, const lvni_
     return lvni_control_connect(&o, &p->control);
 }
 
-static lvn_status meet(const lvni_launch_rank_info *info, const lvni_core_config *config,
-                       const char *device, const lvni_recipes_rank_process *p)
+static lvn_status rendezvous(const lvni_launch_rank_info *info, const lvni_core_config *config,
+                             const char *device, const lvni_recipes_rank_process *p)
 {
     lvni_control_facts facts;
     lvni_control_facts_room room;
@@ -377,7 +377,7 @@ static lvn_status join(const lvni_core_config *config, const lvni_launch_rank_in
     auth_free(&auth);
     lvni_core_free(dir);
     LVN_TRY(s);
-    LVN_TRY(meet(info, config, device, p));
+    LVN_TRY(rendezvous(info, config, device, p));
     atomic_store(&p->members, lvni_control_members(p->control));
     lvni_recipes_rank_share_cores(p->control, rank);
     LVN_TRY(open_comm(p, rank));

@@ -320,7 +320,7 @@ static lvn_status open_process(const lvni_core_config *c, const request *w,
     if (w->threads) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "strategy=%s is one process per node, and this is rank %d of %d: start one, or "
-                 "leave strategy= out",
+                 "omit strategy=",
                  lvni_core_config_str(c, "strategy"), w->info.rank, w->info.world);
     }
     out->how = "processes";

@@ -27,7 +27,7 @@ typedef struct lvni_recipes_ranks {
     int world;
     const char *how;                    /* "threads", "processes"; NULL: one rank */
     lvni_recipes_rank_process *process; /* NULL: all ranks are here */
-    /* where a run that failed can go on (trainer.h), for the end of the message */
+    /* where a failed run can be resumed (trainer.h), for the end of the message */
     char kept[768];
 } lvni_recipes_ranks;
 

@@ -4,10 +4,10 @@
 
 #include "core/error.h"
 
-/* LVN_OK: 0. Else the thread's error on standard error, one sentence and its context, and the code
+/* LVN_OK: 0. Else the thread's error on standard error, the message and its context, and the code
  * of core/error.h. */
 int lvni_recipes_report_status(lvn_status status);
-/* The same for what may have left a block of a numbered error: that in place of the sentence, where
+/* The same for what may have left a block of a numbered error: that in place of the message, where
  * this rank prints. Frees the notices. */
 int lvni_recipes_report_notices(lvn_status status, lvni_core_notices *notices);
 /* Where the status is reported later: the block now, where this rank prints, and

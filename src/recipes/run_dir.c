@@ -175,7 +175,7 @@ lvn_status lvni_recipes_run_dir_check_run(const char *out)
     if (!lvni_recipes_run_dir_is_run(out)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "resume=true: there is no run in out=%s%s: give the directory of the run to "
-                 "continue, or leave resume=true out to start a new one "
+                 "continue, or omit resume=true to start a new one "
                  "there",
                  out,
                  lvni_core_path_exists(out) ? " (no config.yaml, train.log or checkpoints/)"

@@ -251,7 +251,7 @@ static const lvni_core_option optim_rows[] = {
     {.name = "freeze",
      .type = LVNI_OPT_STRING_LIST,
      .help = "Parameters that are not trained, as patterns over names: [conv1,layer1.*.bias]; "
-             "running statistics go on."},
+             "running statistics are still updated."},
     {.name = "lr_scale",
      .type = LVNI_OPT_STRING_LIST,
      .help = "Factors on optim.lr, as PATTERN=FACTOR: [head=10,layer1.*=0.1]; the last that "

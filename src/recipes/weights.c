@@ -58,7 +58,7 @@ typedef struct load {
     bool head_differs;
     float *memory, *here; /* one tensor in the order of the file, and in this model's */
     names missing, different, unused, foreign;
-    const char *stranger; /* what a foreign one is known for, or NULL */
+    const char *feature; /* of the other network, by a foreign tensor's name, or NULL */
 } load;
 
 static const lvni_ckpt_st_tensor *find(const load *l, int naming, const char *prefix,
@@ -209,8 +209,8 @@ static void note_unused(load *l, const lvni_ckpt_st_tensor *e, bool inside)
     const bool foreign = inside && is_foreign(l, name, e);
     add_name(foreign ? &l->foreign : &l->unused, "%s %s", e->name,
              lvni_tensor_shape_string(e->ndim, e->shape, shape));
-    if (foreign && l->stranger == NULL) {
-        l->stranger = lvni_recipes_naming_foreign(name);
+    if (foreign && l->feature == NULL) {
+        l->feature = lvni_recipes_naming_foreign(name);
     }
 }
 
@@ -249,7 +249,7 @@ static lvn_status judge(load *l)
         lvni_core_str_printf(
             &text,
             " it is of another network, with %s%s%d tensor%s more among those of this one: %s;",
-            l->stranger == NULL ? "" : l->stranger, l->stranger == NULL ? "" : ", ", l->foreign.n,
+            l->feature == NULL ? "" : l->feature, l->feature == NULL ? "" : ", ", l->foreign.n,
             lvni_core_plural(l->foreign.n, "", "s"), lvni_core_str_text(&l->foreign.text));
     }
     if (l->missing.n > 0) {
