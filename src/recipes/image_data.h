@@ -1,5 +1,5 @@
-/* data=: where images come from (image_source.c), cut into training and validation views
- * (image_data.c), and the log's summary of them (data_summary.c). */
+/* data=: where images come from (image_source.c), how they are prepared (preprocess.c), cut into
+ * training and validation views (image_data.c), and the log's summary of them (data_summary.c). */
 #ifndef LEVIN_RECIPES_IMAGE_DATA_H
 #define LEVIN_RECIPES_IMAGE_DATA_H
 
@@ -9,7 +9,7 @@
 #include "data/augment.h"
 #include "data/image_folder.h"
 #include "data/shapes.h"
-#include "recipes/preprocess.h"
+#include "recipes/exported.h"
 
 #include <levin/data.h>
 
@@ -70,6 +70,42 @@ lvn_status lvni_recipes_image_source_identify(const lvni_recipes_image_source *s
 /* Number the classes as a trained model does. */
 lvn_status lvni_recipes_image_source_relabel(const lvni_recipes_image_source *source,
                                              const char *const *class_names, int n_classes);
+
+/* ---- preprocess.c: how evaluation and prediction prepare an image, from keys, the file of
+ * weights=, and the card of a trained model; the same for validation, eval and predict ---- */
+
+/* eval.resize ... normalize.std */
+extern const lvni_core_option_table lvni_recipes_preprocess_options;
+
+/* From eval.preset= or the file of weights=; keys that are given take precedence. */
+typedef struct lvni_recipes_preprocess {
+    double crop_pct; /* crop over shorter side; 0: lvni_data_transform_resize */
+    lvni_data_filter filter;
+    float mean[3], std[3];
+    bool from_weights; /* from the file, or from the network it holds */
+} lvni_recipes_preprocess;
+
+/* The transforms of training and validation, from a training transform with its size. photos:
+ * resized and cropped by default, not taken whole. Reports what comes from the file of weights=.
+ * LVN_ERR_USAGE. */
+lvn_status lvni_recipes_preprocess_train(const lvni_core_config *config, bool photos,
+                                         lvni_recipes_preprocess *found, lvni_data_transform *train,
+                                         lvni_data_transform *eval);
+/* Keys that are auto get what came from the file of weights=: later starts of the run may not have
+ * it. eval: what lvni_recipes_preprocess_train made of it. */
+lvn_status lvni_recipes_preprocess_resolve(lvni_core_config *config,
+                                           const lvni_recipes_preprocess *found,
+                                           const lvni_data_transform *eval);
+/* For a trained model: from its card, except for keys that are given. */
+lvn_status lvni_recipes_preprocess_use(const lvni_core_config *config,
+                                       const lvni_recipes_classifier_card *card,
+                                       lvni_data_transform *out);
+/* LVN_ERR_USAGE when the network needs images of the size it was trained with, and eval.crop is
+ * another. */
+lvn_status lvni_recipes_preprocess_check_size(const lvni_core_config *config, const char *model,
+                                              int image_size, int crop);
+/* LVN_ERR_USAGE for any of these keys on the command line of a command that uses none. */
+lvn_status lvni_recipes_preprocess_no_effect(const lvni_core_config *config, const char *why);
 
 /* ---- image_data.c: views of parts ---- */
 

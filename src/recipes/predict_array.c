@@ -12,7 +12,7 @@
 #include "recipes/devices.h"
 #include "recipes/exported.h"
 #include "recipes/output_file.h"
-#include "recipes/preprocess.h"
+#include "recipes/image_data.h"
 #include "recipes/ranks.h"
 #include "recipes/options.h"
 #include "tensor/device.h"

@@ -1,5 +1,5 @@
-/* Preprocessing of evaluation (preprocess.h). */
-#include "recipes/preprocess.h"
+/* Preprocessing of images in evaluation (image_data.h). */
+#include "recipes/image_data.h"
 
 #include "core/alloc.h"
 #include "core/json_read.h"

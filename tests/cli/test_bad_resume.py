@@ -27,7 +27,7 @@ class Resume(Case):
         write(path, bytes(data))
 
     def test_nothing_there(self):
-        expects = [f"there is no run in out={self.out}", "leave resume=true out to start a new one"]
+        expects = [f"there is no run in out={self.out}", "omit resume=true to start a new one"]
         self.train("resume=true", code=USAGE, expects=[*expects, "which does not exist"])
         for command in (["train"], ["plan", "train"]):
             self.levin([*command, "classify", f"out={self.out}", "resume=true"], USAGE, expects)

@@ -362,7 +362,7 @@ class Strangers(Case):
         lines = b"".join(p.communicate(timeout=WAIT_S)).decode()
         self.assertEqual(p.returncode, USAGE, lines)
         self.assertEqual(
-            lines.count(f"any process that reaches port {port} of this host can join this run: set "),
+            lines.count(f"any process that reaches port {port} of this host can join this run: "),
             1,
             lines,
         )
