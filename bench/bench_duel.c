@@ -161,7 +161,7 @@ static lvn_status profile(run *r)
 /* The quickest variant stays. True when its losses agree with ours, or there is none. */
 static bool choose_torch(const bench_duel *d, run *r, const double *ours)
 {
-    const bench_torch_job job = {d->script,    d->word,     weights_file,
+    const bench_torch_job job = {d->script,    d->arg,      weights_file,
                                  d->precision, d->variants, bench_cores()};
     double losses[EQUAL_STEPS];
     r->variant = bench_torch_choose(&r->torch, &job, losses);

@@ -21,7 +21,7 @@ struct bench_duel {
     const char *net, *precision;
     const char *about;  /* of the batch, for the headline */
     const char *script; /* PyTorch's side, in this folder */
-    const char *word;   /* the script's first argument */
+    const char *arg;    /* the script's first argument */
     const bench_variant *variants;
     int side; /* of an image; 0 where there are none */
     int64_t batch;

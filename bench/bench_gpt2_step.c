@@ -65,7 +65,7 @@ static void close_texts(lvn_dataset *data)
 #define DUEL(precision_, tolerance)                                                                \
     {                                                                                              \
         .net = "gpt2", .precision = precision_, .about = "4 texts of 64 tokens",                   \
-        .script = "gpt2_step.py", .word = "12", .variants = ways, .batch = TEXTS, .line = 2.0,     \
+        .script = "gpt2_step.py", .arg = "12", .variants = ways, .batch = TEXTS, .line = 2.0,      \
         .loss_tolerance = tolerance, .open = open_gpt2, .close = close_texts, .optim = {           \
             .kind = LVNI_OPTIM_ADAMW,                                                              \
             .lr = 1e-4,                                                                            \

@@ -24,7 +24,7 @@ static void close_noise(lvn_dataset *data)
 #define DUEL(net_, precision_, side_, batch_, text, line_, tolerance)                              \
     {                                                                                              \
         .net = net_, .precision = precision_, .about = text, .script = "resnet_step.py",           \
-        .word = net_, .variants = bench_layouts, .side = side_, .batch = batch_,                   \
+        .arg = net_, .variants = bench_layouts, .side = side_, .batch = batch_,                    \
         .optim = {.kind = LVNI_OPTIM_SGD, .lr = 0.001, .momentum = 0.9}, .line = line_,            \
         .loss_tolerance = tolerance, .open = open_resnet, .close = close_noise                     \
     }

@@ -64,10 +64,10 @@ static bool has_bytes(const char *path)
 static bool run_once(const char *program, const bench *b, sample *out)
 {
     char *argv[MAX_ARGS + 2] = {NULL};
-    const void *words[MAX_ARGS + 2] = {program};
-    memcpy(words + 1, b->args, sizeof b->args);
+    const void *args[MAX_ARGS + 2] = {program};
+    memcpy(args + 1, b->args, sizeof b->args);
     /* posix_spawn promises not to write to what it takes as char * */
-    memcpy(argv, words, sizeof argv);
+    memcpy(argv, args, sizeof argv);
     if (b->training && remove(metrics) != 0 && errno != ENOENT) {
         perror(metrics);
         return false;

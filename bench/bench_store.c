@@ -1,5 +1,5 @@
 /* The store with 1,024 ranks: from the first connect until all have the table of all, one gather of
- * 64 bytes each, goodbye. The ranks are simulated in one thread of this process, so both ends share
+ * 64 bytes each, leave. The ranks are simulated in one thread of this process, so both ends share
  * the machine.
  *
  * usage: bench_store, run by `make bench`; writes out/bench/store.json. Exit 1 when the line is

@@ -116,11 +116,11 @@ double bench_used_by_others_s(void)
     return since;
 }
 
-void bench_describe(FILE *people, FILE *json)
+void bench_describe(FILE *report, FILE *json)
 {
     struct utsname machine;
     uname(&machine);
-    fprintf(people, "%s %s, %s, gcc %s\n", machine.sysname, machine.machine, lvni_cpu_describe(),
+    fprintf(report, "%s %s, %s, gcc %s\n", machine.sysname, machine.machine, lvni_cpu_describe(),
             __VERSION__);
     fprintf(json, "{\n  \"machine\": \"%s %s\",\n  \"cpu\": \"%s\",\n  \"compiler\": \"gcc %s\"",
             machine.release, machine.machine, lvni_cpu_describe(), __VERSION__);

@@ -28,8 +28,8 @@ double bench_used_by_us_s(void); /* seconds of all cores, of this process alone 
  * report it). */
 double bench_used_by_others_s(void);
 
-/* The machine and compiler as two lines of text: for people and, beginning with {, for a JSON
+/* The machine and compiler as two lines of text: for reports and, beginning with {, for a JSON
  * file. */
-void bench_describe(FILE *people, FILE *json);
+void bench_describe(FILE *report, FILE *json);
 
 #endif

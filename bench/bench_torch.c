@@ -33,24 +33,24 @@ static void environment(char *out[VARIABLES], bool tuned)
 bool bench_torch_start(bench_torch *t, const char *script, const char *net, const char *file,
                        const char *variant, const char *precision, int threads, bool tuned)
 {
-    char python[] = "/usr/bin/python3", program[512], words[4][64], path[256], count[16],
+    char python[] = "/usr/bin/python3", program[512], args[4][64], path[256], count[16],
          *env[VARIABLES];
     *t = (bench_torch){.child = {.pid = 0}};
     snprintf(program, sizeof program, "%s/%s", LEVIN_BENCH_DIR, script);
-    snprintf(words[0], sizeof words[0], "%s", net);
-    snprintf(words[1], sizeof words[1], "%s", variant);
-    snprintf(words[2], sizeof words[2], "%s", precision);
+    snprintf(args[0], sizeof args[0], "%s", net);
+    snprintf(args[1], sizeof args[1], "%s", variant);
+    snprintf(args[2], sizeof args[2], "%s", precision);
     snprintf(path, sizeof path, "%s", file);
     snprintf(count, sizeof count, "%d", threads);
     environment(env, tuned);
     if (!bench_child_start(
-            &t->child, (char *[]){python, program, words[0], path, words[1], words[2], count, NULL},
+            &t->child, (char *[]){python, program, args[0], path, args[1], args[2], count, NULL},
             env)) {
         snprintf(t->about, sizeof t->about, "%s does not start", python);
         return false;
     }
     if (fgets(t->about, sizeof t->about, t->child.from) == NULL) {
-        snprintf(t->about, sizeof t->about, "%s ended without a word", script);
+        snprintf(t->about, sizeof t->about, "%s ended without output", script);
     }
     t->about[strcspn(t->about, "\n")] = '\0';
     if (strncmp(t->about, "ready ", 6) != 0) {
@@ -100,7 +100,7 @@ const char *bench_torch_choose(bench_torch *chosen, const bench_torch_job *job, 
     for (int v = 0; v < BENCH_VARIANTS; v++) {
         const bench_variant *variant = &job->variants[v];
         bench_torch t;
-        if (!bench_torch_start(&t, job->script, job->net, job->file, variant->word, job->precision,
+        if (!bench_torch_start(&t, job->script, job->net, job->file, variant->arg, job->precision,
                                job->threads, variant->tuned)) {
             printf("  PyTorch: %s\n", t.about);
             break;

@@ -13,7 +13,7 @@ typedef struct bench_torch {
 /* The ways in which PyTorch runs a script; the quickest is the one to beat. */
 enum { BENCH_VARIANTS = 4, BENCH_EQUAL_STEPS = 5, BENCH_TURN_STEPS = 2 };
 typedef struct bench_variant {
-    const char *name, *word; /* for people; for the script */
+    const char *name, *arg; /* in reports; for the script */
     bool tuned;
 } bench_variant;
 extern const bench_variant bench_layouts[BENCH_VARIANTS]; /* of images */
@@ -24,9 +24,9 @@ typedef struct bench_torch_job {
     int threads;
 } bench_torch_job;
 
-/* script: of this folder; variant: its third word. tuned: with the settings that make an installed
- * PyTorch quicker on processors its libraries do not know. false with the reason in `about` when
- * there is no PyTorch. */
+/* script: of this folder; variant: its third argument. tuned: with the settings that make an
+ * installed PyTorch quicker on processors its libraries do not know. false with the reason in
+ * `about` when there is no PyTorch. */
 bool bench_torch_start(bench_torch *t, const char *script, const char *net, const char *file,
                        const char *variant, const char *precision, int threads, bool tuned);
 /* n steps: seconds per step, seconds of all cores per step, n losses. False when the process gave

@@ -19,7 +19,7 @@ const ddp_layout ddp_layouts[DDP_LEVINS] = {
 
 static bool start_rank(const ddp_duel *d, const ddp_layout *l, int rank, int fd, bench_child *c)
 {
-    char self[256] = "", program[300], word[8][24];
+    char self[256] = "", program[300], arg[8][24];
     (void)!readlink("/proc/self/exe", self, sizeof self - 1);
     char *slash = strrchr(self, '/');
     const int64_t batch = d->batch / (l->processes / l->world);
@@ -30,8 +30,8 @@ static bool start_rank(const ddp_duel *d, const ddp_layout *l, int rank, int fd,
     char net[24], *argv[11] = {program, net};
     snprintf(net, sizeof net, "%s", d->net);
     for (int i = 0; i < 8; i++) {
-        snprintf(word[i], sizeof word[i], "%lld", (long long)number[i]);
-        argv[i + 2] = word[i];
+        snprintf(arg[i], sizeof arg[i], "%lld", (long long)number[i]);
+        argv[i + 2] = arg[i];
     }
     return bench_child_start(c, argv, NULL);
 }

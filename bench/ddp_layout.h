@@ -27,7 +27,7 @@ typedef enum ddp_side {
 
 /* `processes` processes that are runs of `world` ranks. */
 typedef struct ddp_layout {
-    const char *name, *key; /* for people; for the file */
+    const char *name, *key; /* in reports; in the file */
     int processes, world, micro_batches, cores;
     bool free_order; /* ddp_rank_free */
     bool same_bits;  /* as DDP_TOGETHER */

@@ -8,7 +8,7 @@ install(TARGETS liblevin EXPORT levin-shared)
 install(TARGETS liblevin_static EXPORT levin-static)
 install(DIRECTORY include/levin TYPE INCLUDE)
 
-# Two lists of targets: who links the shared library needs none of the packages that levin itself is built from.
+# Two lists of targets: programs that link the shared library need none of the packages that levin itself is built from.
 install(EXPORT levin-shared NAMESPACE levin:: FILE levinTargets.cmake DESTINATION ${levin_package})
 install(EXPORT levin-static NAMESPACE levin:: FILE levinStaticTargets.cmake DESTINATION ${levin_package})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/levinConfigVersion.cmake COMPATIBILITY SameMinorVersion)

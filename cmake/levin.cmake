@@ -42,7 +42,7 @@ function(levin_library)
     add_library(liblevin SHARED ${objects})
     add_library(liblevin_static STATIC ${objects})
     target_link_libraries(liblevin PRIVATE ${libs} Threads::Threads m)
-    target_link_libraries(liblevin INTERFACE m) # programs call what the headers speak of: sqrt, fmax
+    target_link_libraries(liblevin INTERFACE m) # programs call what the headers use: sqrt, fmax
     target_link_libraries(liblevin_static PRIVATE ${libs} Threads::Threads m)
     set_target_properties(liblevin PROPERTIES EXPORT_NAME levin VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
     set_target_properties(liblevin_static PROPERTIES EXPORT_NAME static)

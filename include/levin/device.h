@@ -1,7 +1,7 @@
 /* Devices: where tensors lie and ops compute. A module never asks (a module that runs on the CPU
  * runs on every device); this header is for programs that set up devices.
  *
- * LVN_SIM(i) is a pretend accelerator for machines without one: LEVIN_SIM_DEVICES=4
+ * LVN_SIM(i) is a simulated accelerator for machines without one: LEVIN_SIM_DEVICES=4
  * LEVIN_SIM_MEMORY=2GiB in the environment gives four devices with memory of their own that the
  * host cannot touch, a limit that really runs out, and a stream that computes in order beside the
  * host, with the kernels of the CPU and so with its bits. */

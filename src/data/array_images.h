@@ -32,7 +32,7 @@ bool lvni_data_array_images_is_folder(const char *path);
 /* A file that begins as .npy, IDX or gzip do. */
 bool lvni_data_array_images_is_file(const char *path);
 /* path: such a folder or file. labels: the file of labels of a file; NULL: labels.npy beside it
- * where there is one. Folders have their own. with_labels=false: not looked at. LVN_ERR_NOT_FOUND,
+ * where there is one. Folders have their own. with_labels=false: not read. LVN_ERR_NOT_FOUND,
  * LVN_ERR_IO, LVN_ERR_CORRUPT, LVN_ERR_MISMATCH (counts, sizes of both parts), LVN_ERR_USAGE (no
  * images, labels missing or out of range, one class). */
 lvn_status lvni_data_array_images_open(const char *path, const char *labels, bool with_labels,

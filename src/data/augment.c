@@ -335,7 +335,7 @@ lvni_data_box lvni_data_augment_wanted(const lvni_data_transform *t, const lvni_
     return (lvni_data_box){box.x - x, box.y - y, box.width + 2.0 * x, box.height + 2.0 * y};
 }
 
-/* The part of the image that is there, turned to be looked at. It lies in scratch->turned. */
+/* The part of the image that is there, turned upright. It lies in scratch->turned. */
 static lvn_status image_turn(lvni_data_scratch *scratch, const lvni_data_image *p,
                              const turn *turned, lvni_data_image *out)
 {

@@ -75,8 +75,8 @@ lvn_status lvni_data_transform_check(const lvni_data_transform *t);
 /* Everything drawn for one sample: the same for equal (key, size of image, transform). */
 typedef struct lvni_data_augment {
     bool centre;                /* resized and cropped by `plan`; else `box` is resampled */
-    lvni_data_resize_plan plan; /* of the image as it is looked at (turned) */
-    lvni_data_box box;          /* the same, in pixels of the image as it is looked at */
+    lvni_data_resize_plan plan; /* of the upright image */
+    lvni_data_box box;          /* the same, in pixels of the upright image */
     bool hflip, vflip;          /* after the crop */
     bool colour;                /* some of the four below, in this order */
     int order[4];               /* operation numbers, first to last */

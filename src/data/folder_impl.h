@@ -41,7 +41,7 @@ void lvni_data_ignored_merge(lvni_data_ignored *ignored, const lvni_data_ignored
 /* Add every image below root/under (under may be ""), through sub-folders and links. A link to a
  * folder that it lies in is LVN_ERR_USAGE. */
 lvn_status lvni_data_walk_add(lvni_data_walk *walk, const char *root, const char *under);
-/* The same for a folder that is not listed itself, only looked at: root/under. */
+/* The same for a folder that is not listed, only its time noted: root/under. */
 lvn_status lvni_data_walk_watch(lvni_data_walk *walk, const char *root, const char *under);
 lvn_status lvni_data_walk_add_name(lvni_data_walk *walk, const char *name);
 lvn_status lvni_data_walk_add_folder(lvni_data_walk *walk, const char *name, int64_t mtime_ns,
@@ -68,12 +68,12 @@ typedef struct lvni_data_damage {
     lvni_core_str names; /* of the others */
 } lvni_data_damage;
 
-/* Look at root/name. An image that cannot be opened or understood is noted; only LVN_ERR_MEMORY
- * is returned. */
+/* Read the header of root/name. An image that cannot be opened or understood is noted; only
+ * LVN_ERR_MEMORY is returned. */
 lvn_status lvni_data_header_read(lvni_data_scratch *scratch, const char *root, const char *name,
                                  lvni_data_header *out, lvni_data_damage *damage);
 /* The same for n images, with several threads where there are many: waiting for a disk or a
- * network takes longer than looking. */
+ * network takes longer than reading. */
 lvn_status lvni_data_headers_read(const char *root, const char *names, const size_t *name_at,
                                   int64_t n, lvni_data_header *out, lvni_data_damage *damage);
 /* Bytes and time alone. False: no such file. */

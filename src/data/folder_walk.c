@@ -230,7 +230,7 @@ static lvn_status pass_over(walker *w)
 }
 
 /* w->path holds an entry of a folder whose chain is `up`. Only what is neither folder nor image
- * is passed over. */
+ * is ignored. */
 static lvn_status walk_entry(walker *w, size_t length, const ancestor *up)
 {
     struct stat st;

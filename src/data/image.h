@@ -92,7 +92,7 @@ lvn_status lvni_data_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *bytes
 /* Decode to scratch->pixels with the smallest scale that is at least `need`, at least the part
  * `wanted` (stored pixels; NULL: all), whose pixels are those of the whole image. A file without
  * an end, or with damaged data up to the last row wanted, is LVN_ERR_CORRUPT, although the library
- * would fill the rest with grey; what lies below that row is not looked at. */
+ * would fill the rest with grey; what lies below that row is not decoded. */
 lvn_status lvni_data_jpeg_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
                                  const char *path, double need, const lvni_data_box *wanted,
                                  lvni_data_image *out);

@@ -341,7 +341,7 @@ static lvn_status render(lvni_data_scratch *scratch, const image_view *v, const 
     lvni_data_augment augment;
     LVN_TRY(lvni_data_read_file(scratch, path, &bytes));
     LVN_TRY(lvni_data_image_probe(scratch, scratch->file.data, bytes, path, &info));
-    const bool swapped = info.orientation >= 5; /* looked at lying on its side */
+    const bool swapped = info.orientation >= 5; /* stored lying on its side */
     const int width = swapped ? info.height : info.width,
               height = swapped ? info.width : info.height;
     LVN_TRY(lvni_data_augment_draw(&v->transform, key, width, height, &augment));

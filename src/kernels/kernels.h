@@ -230,7 +230,7 @@ typedef struct lvni_kernels_op_time {
 void lvni_kernels_run_measure(bool on); /* clears all sums */
 lvni_kernels_op_time lvni_kernels_run_time(lvni_kernels_op op);
 
-/* sim/: let `kernel` run on the stream of a pretend accelerator, where all tensors of args lie;
+/* sim/: let `kernel` run on the stream of a simulated accelerator, where all tensors of args lie;
  * they may be released, and the attribute may go, as soon as this returns. */
 typedef lvn_status (*lvni_kernels_backend)(const lvni_kernels_op_info *info,
                                            const lvni_kernels_args *args);

@@ -4,7 +4,7 @@
 
 #include <limits.h>
 
-/* What a person called. */
+/* The public op behind the kind. */
 static const char *resample_name(lvni_kernels_resample_kind kind)
 {
     return kind == LVNI_AVG_POOL        ? "avg_pool2d"

@@ -116,7 +116,7 @@ lvn_status lvni_kernels_shape_pad(const lvni_kernels_args *args, lvni_tensor_des
     return LVN_OK;
 }
 
-/* The box speaks of dx here: dx lies at `start` in dy and has `size`. */
+/* The box is that of dx here: dx lies at `start` in dy and has `size`. */
 lvn_status lvni_kernels_shape_pad_reflect_grad(const lvni_kernels_args *args,
                                                lvni_tensor_desc out[LVNI_MAX_OUT])
 {

@@ -19,7 +19,7 @@ static bool is_accelerator(const lvni_core_config *c, const char *name)
     return strcmp(lvni_core_config_str(c, "accelerator"), name) == 0;
 }
 
-/* How many pretend devices devices= needs: a number, or the largest of a list; one where it is
+/* How many simulated devices devices= needs: a number, or the largest of a list; one where it is
  * open. */
 static int devices_asked(const lvni_core_config *c)
 {
@@ -46,7 +46,7 @@ static lvn_status check_sim(const lvni_core_config *c)
     if (lvni_tensor_device_open(0, &device) == LVN_ERR_NOT_FOUND) {
         /* else the environment is wrong, which is the error that stands */
         LVN_FAIL(LVN_ERR_RESOURCE,
-                 "accelerator=sim: there are no pretend devices; set LEVIN_SIM_DEVICES in the "
+                 "accelerator=sim: there are no simulated devices; set LEVIN_SIM_DEVICES in the "
                  "environment to how many there are to be "
                  "(LEVIN_SIM_DEVICES=%d), and LEVIN_SIM_MEMORY to the memory of each "
                  "(LEVIN_SIM_MEMORY=2GiB; 1GiB unless set), or give accelerator=cpu",
@@ -158,7 +158,7 @@ static lvn_status no_backend(const lvni_core_config *c, lvni_core_notices *n)
     lvni_core_notice_found(n, "%s=%s (%s)", key, spec, lvni_core_config_origin(c, "devices"));
     lvni_core_notice_fix(n, "devices=%s for ranks on the CPU", count);
     lvni_core_notice_fix(
-        n, "or accelerator=sim, pretend devices, with LEVIN_SIM_DEVICES=%s in the environment",
+        n, "or accelerator=sim, simulated devices, with LEVIN_SIM_DEVICES=%s in the environment",
         count);
     return s;
 }

@@ -105,7 +105,7 @@ static const lvni_core_option run_rows[] = {
      .choices = "auto|cpu|gpu|sim",
      .fallback = "auto",
      .spellings = "cuda=gpu",
-     .help = "Kind of device; auto: cpu, as this build has no GPU backend yet; sim: a pretend "
+     .help = "Kind of device; auto: cpu, as this build has no GPU backend yet; sim: a simulated "
              "accelerator, which LEVIN_SIM_DEVICES=1 and "
              "LEVIN_SIM_MEMORY=2GiB in the environment make."},
     {.name = "devices",

@@ -1,7 +1,7 @@
 /* Devices beside the host. A device has addresses of its own: whatever gets a pointer can ask whose
- * it is, so tensors, flat buffers and slices of them are not marked. Two kinds: `sim`, the pretend
- * accelerator (levin/device.h), and `dry`, which has addresses and counts but no memory: on it a
- * step runs with shapes only and counts the memory it would take.
+ * it is, so tensors, flat buffers and slices of them are not marked. Two kinds: `sim`, the
+ * simulated accelerator (levin/device.h), and `dry`, which has addresses and counts but no memory:
+ * on it a step runs with shapes only and counts the memory it would take.
  *
  *   device.c         the table of devices, opening, whose address; the message when the host
  *                    touches one

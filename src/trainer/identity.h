@@ -9,8 +9,7 @@
 #define LVNI_IDENTITY_RUN                                                                          \
     "run" /* "effective_batch=32 micro_batches=6 wgrad_threads=1 n_samples=341 ..." */
 #define LVNI_IDENTITY_MACHINE "machine" /* "levin 0.1.0, AVX2, oneDNN 2.6.3" */
-#define LVNI_IDENTITY_LAYOUT                                                                       \
-    "layout" /* "ranks=4": what no bit follows from, but a person wants to know */
+#define LVNI_IDENTITY_LAYOUT "layout"   /* "ranks=4": for reports; results do not depend on it */
 
 /* One number for the samples' names (where there are none: their places in the whole list) in their
  * order. */

@@ -82,7 +82,7 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* What a person can do about a tensor that only one side has. */
+/* What to do about a tensor that only one side has. */
 static const char *advice(const char *tensor)
 {
     if (begins(tensor, LVNI_CKPT_AVERAGE)) {

@@ -16,7 +16,7 @@ IDENTITY = (
 
 
 def drop_identity():
-    """The tests' own surroundings must not count: a Slurm step, torchrun, pretend devices."""
+    """The tests' own surroundings must not count: a Slurm step, torchrun, simulated devices."""
     for name in list(os.environ):
         if name in IDENTITY or name.startswith(
             ("LEVIN_SIM_", "LEVIN_RANK", "LEVIN_WORLD", "LEVIN_LOCAL", "SLURM_", "OMPI_", "PMI")

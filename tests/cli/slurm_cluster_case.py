@@ -1,6 +1,6 @@
 """A Slurm of the tests' own, for test_slurm_cluster.py: how it is started, asked and stopped.
 
-A cluster of two virtual nodes with 4 pretend GPUs each is started for this file alone by the
+A cluster of two virtual nodes with 4 simulated GPUs each is started for this file alone by the
 scripts `up` and `down` of LEVIN_TEST_SLURM (else ../shared/slurm beside the repository), and is
 stopped whatever happens, also when this process is killed. Left out, with the reason, where these
 are missing, for others than root, and without Slurm's packages (slurmctld slurmd slurm-client

@@ -123,7 +123,7 @@ class Examples(unittest.TestCase):
             )
 
     def test_the_standardiser_keeps_the_reproducibility(self):
-        """A buffer of a user's module: one hash for any lanes, on a pretend accelerator, and when
+        """A buffer of a user's module: one hash for any lanes, on a simulated accelerator, and when
         resumed."""
         steps = ("max_epochs=1", "max_steps=9")
         os.environ["LEVIN_SIM_DEVICES"] = "1"
@@ -146,7 +146,7 @@ class Examples(unittest.TestCase):
         self.assertGreaterEqual(best_accuracy(self.cwd / "run"), 0.9)  # one of 64; by chance 0.016
 
     def test_pairs_keep_the_reproducibility(self):
-        """A loss over the micro-batches of a group: one hash for any lanes and ranks, on a pretend
+        """A loss over the micro-batches of a group: one hash for any lanes and ranks, on a simulated
         accelerator, and when resumed; another group is another run."""
         os.environ["LEVIN_SIM_DEVICES"] = "1"
         steps = ("max_epochs=1", "max_steps=9", "group=4")
@@ -199,7 +199,7 @@ class Examples(unittest.TestCase):
         )
 
     def test_phases_keep_the_reproducibility(self):
-        """Two phases in each step: one hash for any lanes and ranks, on a pretend accelerator, and
+        """Two phases in each step: one hash for any lanes and ranks, on a simulated accelerator, and
         when resumed."""
         os.environ["LEVIN_SIM_DEVICES"] = "1"
         steps = ("max_epochs=1", "max_steps=9")

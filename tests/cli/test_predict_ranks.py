@@ -1,5 +1,5 @@
 """`levin predict` and `levin eval` over several ranks: the same bytes as one rank gives, from
-threads and from processes, on the CPU and on the pretend accelerator, with chunks that do not go
+threads and from processes, on the CPU and on the simulated accelerator, with chunks that do not go
 round; one message when something fails; nothing left behind.
 
 usage: test_predict_ranks.py LEVIN DATA [test names]   DATA: folder with clothing/ (photos in 10

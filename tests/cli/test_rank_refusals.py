@@ -73,7 +73,7 @@ class Refused(Case):
                     "none: this build of levin has no GPU backend yet\n"
                     f"  found: {arguments[0]} (command line)\n  fix: devices={more} "
                     "for ranks on the CPU\n"
-                    "  fix: or accelerator=sim, pretend devices, with "
+                    "  fix: or accelerator=sim, simulated devices, with "
                     f"LEVIN_SIM_DEVICES={more} in the environment\n",
                 )
         self.assertIn("gpus a: cannot read 'a' as a number", self.reported(*TRAIN_SHAPES, "gpus=a"))

@@ -1,5 +1,5 @@
 """What a run of several ranks is warned of when it starts, each time once; threads that load data;
-and the pretend devices that ranks get to see.
+and the simulated devices that ranks get to see.
 
 usage: test_rank_warnings.py LEVIN [test names]
 """

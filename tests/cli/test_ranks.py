@@ -1,5 +1,5 @@
 """Reproducibility over ranks: one configuration, trained by any number of ranks as threads or
-processes, on the CPU or the pretend accelerator, stopped and resumed on other ranks: one hash of
+processes, on the CPU or the simulated accelerator, stopped and resumed on other ranks: one hash of
 weights, one of the state, and the same metrics, digit by digit.
 
 The images come in short last steps (some micro-batches then are empty), the network has batch norm

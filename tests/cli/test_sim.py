@@ -1,5 +1,5 @@
-"""Training, predicting and measuring on the pretend accelerator: to the bit what the CPU gives, and
-memory that runs out.
+"""Training, predicting and measuring on the simulated accelerator: the bits of the CPU, and memory that
+runs out.
 
 Everything that the host would touch of the accelerator's memory by mistake ends the program (its
 pages cannot be read), so each run here is also the proof that it does not.
@@ -357,7 +357,7 @@ class Sim(Case):
         self.refused(["accelerator=cuda"], ["accelerator=gpu", "no GPU backend"], RESOURCE)
         self.refused(
             ["accelerator=sim"],
-            ["no pretend devices", "LEVIN_SIM_DEVICES", "LEVIN_SIM_MEMORY=2GiB"],
+            ["no simulated devices", "LEVIN_SIM_DEVICES", "LEVIN_SIM_MEMORY=2GiB"],
             RESOURCE,
         )
         for devices, most in (
@@ -377,7 +377,7 @@ class Sim(Case):
         self.levin(
             ["predict", f"model={self.model}", f"data={self.photos}", "accelerator=sim"],
             RESOURCE,
-            ["no pretend devices"],
+            ["no simulated devices"],
         )
         self.train_on(
             "sim",

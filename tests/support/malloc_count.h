@@ -1,4 +1,4 @@
-/* Counts the calls of malloc and its kin in a test program, by who called: linked in,
+/* Counts the calls of malloc and its kin in a test program, by caller: linked in,
  * malloc_count.c takes the place of the C library's functions for the program and every library it
  * loads (which is why sanitizer builds do without it). Threads whose name begins with "lvn-load"
  * (the loader's) are not counted. */

@@ -13,7 +13,7 @@ typedef struct many_ranks_times {
 
 /* Lets this process open so many files. LVN_ERR_RESOURCE: the hard limit is lower. */
 lvn_status many_ranks_allow(int world);
-/* All ranks of the run "many" at 127.0.0.1:port: rendezvous (8 ranks a host), one gather, goodbye.
+/* All ranks of the run "many" at 127.0.0.1:port: rendezvous (8 ranks a host), one gather, leave.
  * Checks what they get. */
 lvn_status many_ranks_run(int port, int world, many_ranks_times *times);
 

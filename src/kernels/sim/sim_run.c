@@ -1,4 +1,4 @@
-/* The backend of pretend accelerators: a call of a cpu (or ref) kernel becomes a command of the
+/* The backend of simulated accelerators: a call of a cpu (or ref) kernel becomes a command of the
  * device's stream. The command carries headers of its own with the addresses that the device may
  * touch, so no caller has to hold the tensors: memory that is released meanwhile goes only to
  * commands that come later. Called by kernels/run.c. */

@@ -175,7 +175,7 @@ static void npy_images_find_their_labels(void **state)
     assert_memory_equal(rgb, file + 10 + sizeof header - 1 + 27, 27);
     lvn_dataset_destroy(d);
     lvni_data_array_images_release(m);
-    /* to predict: labels are not looked at */
+    /* to predict: labels are not read */
     assert_int_equal(lvni_data_array_images_open(images, NULL, false, &m), LVN_OK);
     assert_null(m->label);
     lvni_data_array_images_release(m);

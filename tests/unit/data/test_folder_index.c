@@ -108,7 +108,7 @@ static void an_unchanged_folder_is_not_looked_at_again(void **state)
     images_remove_folder(folder);
 }
 
-/* The one damaged image is looked at again each time, with the index opened before. */
+/* The one damaged image is read again each time, with the index opened before. */
 static void what_changes_a_folder_changes_the_list(void **state)
 {
     (void)state;

@@ -190,7 +190,7 @@ static void photos_are_torchvisions(void **state)
     free(out);
 }
 
-/* Where pixel (x, y) of the image as it is looked at lies in the stored one (Exif 2.3,
+/* Where pixel (x, y) of the upright image lies in the stored one (Exif 2.3,
  * orientation). */
 static size_t stored_at(int orientation, int width, int height, int x, int y)
 {

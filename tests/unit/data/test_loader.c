@@ -418,7 +418,7 @@ static void batches_can_be_held_and_released_in_any_order(void **state)
     }
 }
 
-/* Lanes ask for themselves: each batch goes to one of them, and each gets its own in ascending
+/* Lanes take batches themselves: each batch goes to one of them, and each gets its own in ascending
  * order. */
 typedef struct lane {
     lvni_data_loader *loader;

@@ -1,4 +1,4 @@
-/* Helpers of the tests of the pretend accelerator (sim_support.h). */
+/* Helpers of the tests of the simulated accelerator (sim_support.h). */
 #include "sim_support.h"
 
 #include "kernels/kernels.h"

@@ -1,4 +1,4 @@
-/* What the tests of the pretend accelerator share. */
+/* What the tests of the simulated accelerator share. */
 #ifndef LEVIN_TESTS_SIM_SUPPORT_H
 #define LEVIN_TESTS_SIM_SUPPORT_H
 

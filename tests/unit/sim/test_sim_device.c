@@ -1,5 +1,5 @@
-/* A pretend accelerator as a device: memory that runs out and comes back, addresses the host cannot
- * touch, errors that show later, several devices and threads at once. */
+/* A simulated accelerator as a device: memory that runs out and comes back, addresses the host
+ * cannot touch, errors that show later, several devices and threads at once. */
 #include "sim_support.h"
 
 #include <levin/ops.h>

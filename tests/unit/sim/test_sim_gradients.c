@@ -1,4 +1,4 @@
-/* Gradients on the pretend accelerator: the rows of the gradient tests, in f32, first and second
+/* Gradients on the simulated accelerator: the rows of the gradient tests, in f32, first and second
  * order, with the bits of the cpu. */
 #include "gradient_rows.h"
 #include "sim_support.h"

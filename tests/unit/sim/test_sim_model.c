@@ -1,5 +1,5 @@
-/* Training steps of a network on the pretend accelerator: weights, statistics, optimizer state and
- * averages have the bits of the cpu. */
+/* Training steps of a network on the simulated accelerator: weights, statistics, optimizer state
+ * and averages have the bits of the cpu. */
 #include "sim_support.h"
 
 #include "nn/model.h"

@@ -1,4 +1,4 @@
-/* Every row of cases.def on the pretend accelerator: the bits of the cpu kernel in f32, those of
+/* Every row of cases.def on the simulated accelerator: the bits of the cpu kernel in f32, those of
  * the reference in f64. */
 #include "op_cases.h"
 #include "sim_support.h"

@@ -252,7 +252,7 @@ static void assert_text_has(const char *text)
         found = found || strstr(e->frames[i], text) != NULL;
     }
     if (!found) {
-        fail_msg("the error should speak of \"%s\": %s", text, e->message);
+        fail_msg("the error should contain \"%s\": %s", text, e->message);
     }
 }
 

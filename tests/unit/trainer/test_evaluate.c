@@ -365,8 +365,8 @@ static lvn_status broadcast_and_signal(lvni_dist_comm *comm, void *data, size_t 
     return s;
 }
 
-/* The others know nothing of it, and go on: so must this rank, up to the next step, where all hear
- * of it. */
+/* The others do not have it yet, and go on: so must this rank, up to the next step, where all get
+ * it. */
 static void signal_behind_the_exchange_stops_no_single_rank(void **state)
 {
     (void)state;
@@ -388,7 +388,7 @@ static void signal_behind_the_exchange_stops_no_single_rank(void **state)
     assert_int_equal(lvni_trainer_stop_signal(), SIGTERM);
     assert_true(result.metric[0].weight == N);
     assert_int_equal(lvni_data_loader_rewind(loader), LVN_OK);
-    /* all hear of it */
+    /* all ranks get it */
     assert_int_equal(lvni_trainer_evaluate(m, loader, lanes, comm, &result), LVN_ERR_CANCELLED);
     lvni_trainer_stop_install(); /* forgets the signal */
     lvni_core_signals_remove();

@@ -90,7 +90,7 @@ static void run(int lanes, int micro_batches, int workers)
 }
 
 /* Calls from step to step, summed over the threads of the micro-batches: which lane reorders the
- * weights that all of them use is a matter of who comes first. */
+ * weights that all of them use depends on which comes first. */
 static uint64_t library_calls(int step, int micro_batches)
 {
     uint64_t sum = 0;

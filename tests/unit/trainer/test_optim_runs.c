@@ -183,7 +183,7 @@ static void frozen_stays(void **state)
     bench_close(&b);
 }
 
-/* ---- who sees the average ---- */
+/* ---- where the average is used ---- */
 
 static float seen_weight[2];
 static bench *watched;

@@ -1,5 +1,5 @@
 /* Reproducibility of steps of several phases: the bits of one rank with one lane, on any number of
- * lanes, ranks (as threads), loader threads, buckets, on the pretend accelerator, and after a
+ * lanes, ranks (as threads), loader threads, buckets, on the simulated accelerator, and after a
  * resume. */
 #include "duel_support.h"
 #include "rank_support.h"

@@ -1,6 +1,6 @@
-/* The trainer on the pretend accelerator: the bits of the CPU with as many lanes, ranks as threads
- * on a device each, what a full device leaves behind, and the estimated memory against the device's
- * own count. */
+/* The trainer on the simulated accelerator: the bits of the CPU with as many lanes, ranks as
+ * threads on a device each, what a full device leaves behind, and the estimated memory against the
+ * device's own count. */
 #include "trainer_support.h"
 
 #include "sim_support.h"

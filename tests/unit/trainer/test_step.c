@@ -325,7 +325,7 @@ static void impossible_steps_are_explained(void **state)
         lvn_clear_error();
         const lvn_status status = lvni_trainer_step(b.trainer, &r);
         if (strstr(lvn_last_error()->message, cases[i].reports) == NULL) {
-            fail_msg("the error should speak of \"%s\": %s", cases[i].reports,
+            fail_msg("the error should contain \"%s\": %s", cases[i].reports,
                      lvn_last_error()->message);
         }
         assert_int_equal(status, cases[i].status);
