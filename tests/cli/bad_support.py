@@ -320,7 +320,8 @@ class Case(unittest.TestCase):
 def main():
     if not os.access(LEVIN, os.X_OK):
         sys.exit(f"usage: {sys.argv[0]} LEVIN [test names]")
-    # A shell's background job ignores the two, and hands that down.
+    # A shell's background job ignores the first two, nohup the third; both hand that down.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     unittest.main(verbosity=1)
