@@ -1,5 +1,5 @@
-"""Training, predicting and measuring on the simulated accelerator: the bits of the CPU, and memory that
-runs out.
+"""Training, predicting and measuring on the simulated accelerator: the bits of the CPU, and memory
+that runs out.
 
 Everything that the host would touch of the accelerator's memory by mistake ends the program (its
 pages cannot be read), so each run here is also the proof that it does not.
