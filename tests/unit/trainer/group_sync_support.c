@@ -29,10 +29,9 @@ void micro_batches_close(micro_batches *s)
 
 static double normal(int micro_batch, int input, int64_t e)
 {
-    const lvni_core_rng rng = {
-        .key = lvni_core_rng_make_key(5, lvni_core_rng_purpose("micro_batches")),
-        .a = (uint32_t)micro_batch,
-        .b = (uint32_t)input};
+    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(5, lvni_core_rng_purpose("inputs")),
+                               .a = (uint32_t)micro_batch,
+                               .b = (uint32_t)input};
     return (double)(float)lvni_core_rng_normal(&rng, (uint64_t)e);
 }
 
