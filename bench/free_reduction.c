@@ -328,7 +328,7 @@ const double *lvni_dist_reduction_partial(lvni_dist_reduction *r)
     return (double *)(void *)(r->region.common + r->at_partial);
 }
 
-const void *lvni_dist_reduction_reported(lvni_dist_reduction *r, int rank, size_t *bytes)
+const void *lvni_dist_reduction_get_message(lvni_dist_reduction *r, int rank, size_t *bytes)
 {
     const sent *s = &part_of(r, rank)->sent[r->step & 1];
     *bytes = s->bytes;

@@ -76,7 +76,7 @@ static lvn_status check_numbers(const char *what, int64_t n, lvn_dtype dtype, lv
 {
     LVN_ARG(n >= 0, "%s of %lld elements: 0 is the least", what, (long long)n);
     LVN_ARG(how == LVNI_REDUCE_SUM || how == LVNI_REDUCE_MIN || how == LVNI_REDUCE_MAX,
-            "%s: %d is no lvni_dist_reduce", what, (int)how);
+            "%s: %d is not an lvni_dist_reduce", what, (int)how);
     if (!lvni_dist_combine_has(dtype)) {
         LVN_FAIL(LVN_ERR_DTYPE, "%s adds no %s", what,
                  (int)dtype >= 0 && dtype < LVN_DTYPE_COUNT ? lvn_dtype_name(dtype) : "such type");
@@ -170,8 +170,8 @@ lvn_status lvni_dist_region_share(lvni_dist_comm *comm, size_t common, size_t pa
     return status;
 }
 
-/* Sizes first, then everyone has its memory or nobody; every rank's bytes are then a broadcast of
- * their own, straight to their place. */
+/* Sizes first, then all ranks have their memory or the call fails; every rank's bytes are then a
+ * broadcast of their own, straight to their place. */
 lvn_status lvni_dist_comm_all_gather_sized(lvni_dist_comm *comm, const void *in, size_t bytes,
                                            void **out, size_t *size)
 {

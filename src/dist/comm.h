@@ -1,6 +1,6 @@
-/* The communicator of a run: its ranks, and what they can tell and add up together. A rank is a
+/* The communicator of a run: its ranks, and the values that they exchange and add up. A rank is a
  * process or a thread; nothing above this folder knows which. One communicator per rank, used by
- * that rank's trainer thread unless a function says otherwise.
+ * that rank's trainer thread unless noted otherwise.
  *
  *   comm.c       creation, the calls below, their checks
  *   reduction.h  the gradient of a step (buckets, the fixed tree), reduced while backward still
@@ -52,7 +52,7 @@ lvn_status lvni_dist_comm_self(lvni_dist_comm **out);
 lvn_status lvni_dist_comm_threads(int world, bool check, lvni_dist_comm **comm);
 /* Ranks that are processes of this node. */
 lvn_status lvni_dist_comm_shm(const lvni_dist_comm_options *options, lvni_dist_comm **out);
-/* Not a collective; the other ranks may still be at work. NULL is fine. */
+/* Not a collective; the other ranks may still run. NULL is allowed. */
 void lvni_dist_comm_destroy(lvni_dist_comm *comm);
 
 int lvni_dist_comm_rank(const lvni_dist_comm *comm);
@@ -94,8 +94,8 @@ lvn_status lvni_dist_comm_all_to_all(lvni_dist_comm *comm, const void *in, size_
 lvn_status lvni_dist_comm_alloc(lvni_dist_comm *comm, size_t bytes, void **out);
 lvn_status lvni_dist_comm_free(lvni_dist_comm *comm, void *p);
 
-/* All ranks or none: a failure of one is everybody's. `mine`: what this rank has to say; others
- * learn which rank it was. */
+/* All ranks succeed or all fail. `mine`: this rank's status; the error of the others names the rank
+ * that failed. */
 lvn_status lvni_dist_comm_agree_status(lvni_dist_comm *comm, lvn_status mine, const char *what);
 /* Before anything depends on it: an all-reduce of 1 MiB whose sum is known. LVN_ERR_INTERNAL on all
  * ranks when it is wrong on one. *ns: what it took. */

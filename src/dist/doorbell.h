@@ -5,8 +5,8 @@
  *     the other:  lvni_dist_doorbell_enter; while what is shared is not as wanted:
  *       lvni_dist_doorbell_sleep; lvni_dist_doorbell_leave
  *
- * Ringing costs one load while nobody sleeps. A bell lies in memory of its own cache line; all its
- * threads use one bell per communicator. */
+ * Ringing costs one load while no thread sleeps. A bell lies in memory of its own cache line; all
+ * its threads use one bell per communicator. */
 #ifndef LEVIN_DIST_DOORBELL_H
 #define LEVIN_DIST_DOORBELL_H
 

@@ -1,9 +1,9 @@
-/* Exchanges among neighbouring ranks (group_exchange.h). Each rank has two channels, one for each
- * run it takes part in, and in each two stages: in round k of a channel it writes the stage of
- * parity k % 2, tells that it has arrived, waits for the others of the run, and reads theirs. It
- * writes that stage again in round k + 2, after all have arrived in round k + 1, and so have read
- * what they wanted of round k. What is longer than a stage takes as many rounds as the longest of
- * the run needs. */
+/* Exchanges of neighbouring ranks (group_exchange.h). Each rank has two channels, one for each run
+ * it takes part in, and in each two stages: in round k of a channel it writes the stage of parity k
+ * % 2, publishes that it has arrived, waits for the others of the run, and reads theirs. It writes
+ * that stage again in round k + 2, after all have arrived in round k + 1, and so have read what
+ * they wanted of round k. What is longer than a stage takes as many rounds as the longest of the
+ * run needs. */
 #include "dist/group_exchange.h"
 
 #include "core/alloc.h"
@@ -51,7 +51,7 @@ lvn_status lvni_dist_group_exchange_create(lvni_dist_comm *comm, lvni_dist_group
     lvni_dist_group_message *message =
         lvni_core_calloc(LVNI_TAG_DIST, (size_t)comm->world, sizeof *message);
     lvn_status s = lvni_dist_comm_agree_status(
-        comm, a != NULL && message != NULL ? LVN_OK : LVN_ERR_MEMORY, "messages among ranks");
+        comm, a != NULL && message != NULL ? LVN_OK : LVN_ERR_MEMORY, "the messages of groups");
     if (s != LVN_OK || a == NULL || message == NULL) {
         lvni_core_free(a);
         lvni_core_free(message);
@@ -60,7 +60,7 @@ lvn_status lvni_dist_group_exchange_create(lvni_dist_comm *comm, lvni_dist_group
     a->comm = comm;
     a->message = message;
     s = lvni_dist_region_share(comm, 0, sizeof(group_exchange_part), NULL, NULL,
-                               "messages among ranks", &a->region);
+                               "the messages of groups", &a->region);
     if (s != LVN_OK) {
         lvni_core_free(a);
         lvni_core_free(message);
@@ -132,8 +132,8 @@ static lvn_status run_round(lvni_dist_group_exchange *a, int lo, int hi, const v
     return comm->ops->wait(comm, &wait);
 }
 
-/* After the first round: how much all say, and room for it. A rank that has none will not come to
- * the next round: all learn of it now. */
+/* After the first round: the sizes of all messages, and memory for them. A rank without memory does
+ * not enter the next round, so it aborts the communicator. */
 static lvn_status make_room(lvni_dist_group_exchange *a, int lo, int hi, int parity,
                             size_t *longest)
 {
@@ -152,7 +152,7 @@ static lvn_status make_room(lvni_dist_group_exchange *a, int lo, int hi, int par
         if (a->memory == NULL) {
             char why[128];
             snprintf(why, sizeof why,
-                     "rank %d has no memory for the %zu bytes that ranks %d to %d tell each other",
+                     "rank %d has no memory for the %zu bytes that ranks %d to %d exchange",
                      a->comm->rank, all, lo, hi - 1);
             lvni_dist_comm_abort(a->comm, why);
             LVN_FAIL(LVN_ERR_MEMORY, "%-s", why);
@@ -188,8 +188,8 @@ lvn_status lvni_dist_group_exchange_run(lvni_dist_group_exchange *a, int lo, int
 {
     const lvni_dist_comm *comm = a->comm;
     LVN_ARG(lo >= 0 && lo <= comm->rank && comm->rank < hi && hi <= comm->world,
-            "rank %d of %d says something among ranks %d to %d", comm->rank, comm->world, lo,
-            hi - 1);
+            "rank %d of %d is not one of ranks %d to %d, which exchange messages", comm->rank,
+            comm->world, lo, hi - 1);
     LVN_TRY(comm->ops->health(a->comm));
     size_t longest = 0, at = 0;
     do {

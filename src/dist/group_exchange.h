@@ -1,6 +1,7 @@
-/* Messages among some neighbouring ranks while the others do something else: what the micro-batches
- * of a group say to each other in a step, when the group lies on several ranks. Works over whatever
- * memory the transport shares, beside its collectives and a reduction under way. */
+/* An all-gather of messages by some neighbouring ranks while the others do something else: the
+ * values that the micro-batches of a group exchange in a step, when the group lies on several
+ * ranks. Works over whatever memory the transport shares, beside its collectives and a reduction
+ * under way. */
 #ifndef LEVIN_DIST_GROUP_EXCHANGE_H
 #define LEVIN_DIST_GROUP_EXCHANGE_H
 
@@ -18,10 +19,10 @@ typedef struct lvni_dist_group_message {
     size_t bytes;
 } lvni_dist_group_message;
 
-/* Ranks lo .. hi - 1, this one among them, say something to each other; said[i]: what rank lo + i
- * said, valid until this rank's next exchange. They call it equally often, and a rank takes part in
- * two such runs at most, which stay the same: one that begins with it, and one that begins before
- * it. Any thread, one at a time. LVN_ERR_PEER as all of comm.h. */
+/* Each of ranks lo .. hi - 1, which include this one, sends `mine` to the others; (*message)[i]:
+ * that of rank lo + i, valid until this rank's next exchange. They call it equally often, and a
+ * rank takes part in two such runs at most, which stay the same: one that begins with it, and one
+ * that begins before it. Any thread, one at a time. LVN_ERR_PEER as all of comm.h. */
 lvn_status lvni_dist_group_exchange_run(lvni_dist_group_exchange *exchange, int lo, int hi,
                                         const void *mine, size_t bytes,
                                         const lvni_dist_group_message **message);

@@ -2,12 +2,11 @@
  * into the queue; every rank takes the queue's buckets in their order and adds its slice of each,
  * piece by piece, by however many threads.
  *
- * Who may write what, and when (the comments on reduction_impl.h say it for what ranks tell each
- * other):
+ * Who may write what, and when (for messages see reduction_impl.h):
  *   a set     by its rank from finish to ready. Others read it after all are ready, and before they
  *     arrive; finish ends when all arrived.
  *   the total and the partial sums of a bucket: by the slice's rank after all are ready, which
- *     tells that nobody reads the last step's.
+ *     which implies that no rank reads the last step's.
  *   the list of additions: made once a step by one thread, before the first piece; read until the
  *     last piece, which finish waits for. */
 #include "core/machine.h"
@@ -88,7 +87,7 @@ static bool peek(lvni_dist_reduction *r, piece *p)
 /* ---- adding ---- */
 
 /* All ranks' leaves, in the order of micro-batches. A bucket is ready everywhere, so all have
- * begun, and this rank has a piece to add, so none has finished: what they said stays. */
+ * begun, and this rank has a piece to add, so none has finished: their messages are intact. */
 static void make_plan(lvni_dist_reduction *r, uint32_t step)
 {
     int n = 0;
@@ -207,11 +206,12 @@ lvn_status lvni_dist_reduction_begin(lvni_dist_reduction *r, const lvni_plan_tre
     LVN_ARG(n_leaves >= 0 && n_leaves <= LVNI_TREE_PENDING,
             "a rank has %d sub-trees to add, at most %d", n_leaves, LVNI_TREE_PENDING);
     for (int i = 0; i < n_leaves; i++) {
-        LVN_ARG(lvni_dist_sum_is_node(r->o.micro_batches, leaf[i].begin, leaf[i].end) &&
-                    (i == 0 || leaf[i].begin >= leaf[i - 1].end),
-                "micro-batches %d to %d are no sub-tree of %d micro-batches that follows the one "
-                "before",
-                leaf[i].begin, leaf[i].end - 1, r->o.micro_batches);
+        LVN_ARG(
+            lvni_dist_sum_is_node(r->o.micro_batches, leaf[i].begin, leaf[i].end) &&
+                (i == 0 || leaf[i].begin >= leaf[i - 1].end),
+            "micro-batches %d to %d are not a sub-tree of %d micro-batches that follows the one "
+            "before",
+            leaf[i].begin, leaf[i].end - 1, r->o.micro_batches);
         LVN_ARG(leaf[i].slot >= 0 && leaf[i].slot < r->o.sets,
                 "the sum over micro-batches %d to %d lies in set %d of %d", leaf[i].begin,
                 leaf[i].end - 1, leaf[i].slot, r->o.sets);
@@ -297,8 +297,8 @@ static void count_bytes(lvni_dist_reduction *r, int leaves, int leaves_all)
                              others + (leaves_all > 0 ? all - own : 0));
 }
 
-/* All are here: what everyone said can be read, and nobody overwrites it before this rank arrives
- * in the next step. */
+/* All ranks have arrived: their messages can be read, and are not overwritten before this rank
+ * arrives in the next step. */
 static void conclude(lvni_dist_reduction *r)
 {
     int leaves = 0;
@@ -321,15 +321,14 @@ static void conclude(lvni_dist_reduction *r)
     r->finished = r->step;
 }
 
-lvn_status lvni_dist_reduction_finish(lvni_dist_reduction *r, const void *reported_bytes,
-                                      size_t bytes)
+lvn_status lvni_dist_reduction_finish(lvni_dist_reduction *r, const void *message, size_t bytes)
 {
     lvni_dist_comm *comm = r->comm;
     lvni_dist_rank_part *mine = lvni_dist_reduction_part(r, comm->rank);
     LVN_TRY(comm->ops->health(comm));
     LVN_ARG(r->finished != r->step, "a step of a reduction is finished before it begins");
-    LVN_ARG(bytes <= r->o.message, "rank %d says %zu bytes in a step, at most %zu", comm->rank,
-            bytes, r->o.message);
+    LVN_ARG(bytes <= r->o.message, "rank %d sends %zu bytes in a step, at most %zu are allowed",
+            comm->rank, bytes, r->o.message);
     if (comm->check) {
         LVN_TRY(comm->ops->agree(
             comm, &(lvni_dist_call){LVNI_CALL_REDUCTION_FINISH, -1, -1, -1, r->o.n}));
@@ -339,7 +338,7 @@ lvn_status lvni_dist_reduction_finish(lvni_dist_reduction *r, const void *report
             (int64_t)(atomic_load(&r->done) - (uint64_t)(r->step - 1) * (uint64_t)r->pieces)};
     mine->message[r->step & 1].bytes = bytes;
     if (bytes > 0) {
-        memcpy(lvni_dist_reduction_message(r, comm->rank, r->step), reported_bytes, bytes);
+        memcpy(lvni_dist_reduction_message(r, comm->rank, r->step), message, bytes);
     }
     for (int b = 0; b < (int)r->buckets; b++) {
         lvni_dist_reduction_ready(r, b);
@@ -385,7 +384,7 @@ const double *lvni_dist_reduction_partial(lvni_dist_reduction *r)
     return partial_sums(r);
 }
 
-const void *lvni_dist_reduction_reported(lvni_dist_reduction *r, int rank, size_t *bytes)
+const void *lvni_dist_reduction_get_message(lvni_dist_reduction *r, int rank, size_t *bytes)
 {
     *bytes = (size_t)lvni_dist_reduction_part(r, rank)->message[r->finished & 1].bytes;
     return lvni_dist_reduction_message(r, rank, r->finished);

@@ -10,12 +10,12 @@
  * A step:
  *     lvni_dist_reduction_begin(r, leaves, n)      before the last micro-batches' backward pass:
  *       which nodes there will be, in which sets
- *     lvni_dist_reduction_ready(r, b)              by whichever lane finished bucket b last, in any
+ *     lvni_dist_reduction_ready(r, b)              by the lane that finished bucket b last, in any
  *       order of buckets
  *     lvni_dist_reduction_help(r)                  by any lane between two pieces of its own work,
  *       and while others wait
- *     lvni_dist_reduction_finish(r, said, bytes)   by the trainer's thread: the total is whole
- *     read total, partial, said; update the weights
+ *     lvni_dist_reduction_finish(r, message, bytes) by the trainer's thread: the total is whole
+ *     read total, partial, messages; update the weights
  * The next begin may come at once. What others still read is never overwritten: sets may be written
  * again after finish, the total, partials and messages stay until this rank's next ready or finish.
  * Sets and total are host memory.
@@ -42,7 +42,7 @@ typedef struct lvni_dist_reduction_options {
     int64_t n_norm;    /* the first n_norm of them go into the norm */
     /* floats, a multiple of LVNI_REDUCTION_BLOCK; ranks agree. 0: all in one */
     int64_t bucket;
-    size_t message; /* the most bytes that a rank says to all in a step; ranks agree */
+    size_t message; /* the most bytes of a rank's message in a step; ranks agree */
     lvni_dist_reduction_sumsq sumsq;
 } lvni_dist_reduction_options;
 
@@ -59,7 +59,7 @@ int lvni_dist_reduction_buckets(const lvni_dist_reduction *r);
 lvni_plan_range lvni_dist_reduction_bucket(const lvni_dist_reduction *r, int b); /* in floats */
 
 /* From the next begin on only floats [begin, end) of the norm's, on borders of blocks, are added,
- * and those behind the norm's; the rest of total and partials is rubbish. Ranks agree; between
+ * and those behind the norm's; the rest of total and partials is undefined. Ranks agree; between
  * finish and begin. At first all are. */
 void lvni_dist_reduction_use(lvni_dist_reduction *r, int64_t begin, int64_t end);
 /* leaf: ascending, slot = number of the set; copied. n_leaves 0: none of this rank's micro-batches
@@ -72,15 +72,16 @@ void lvni_dist_reduction_ready(lvni_dist_reduction *r, int b);
 /* Add one piece of what is ready everywhere and is this rank's to add. false: nothing to do right
  * now. Never waits; any threads at once. */
 bool lvni_dist_reduction_help(lvni_dist_reduction *r);
-/* All that is left of the step is ready; say `bytes` bytes to everyone; work and wait until the
- * total is whole. Threads that help meanwhile make it quicker. LVN_ERR_PEER as all of comm.h. */
+/* All that is left of the step is ready: sends the message of `bytes` bytes to all ranks, then
+ * helps and waits until the total is complete. Threads that help meanwhile make it quicker.
+ * LVN_ERR_PEER as all of comm.h. */
 lvn_status lvni_dist_reduction_finish(lvni_dist_reduction *r, const void *message, size_t bytes);
 
 /* n floats; NULL: no rank had a leaf. Read it only, unless world is 1. */
 float *lvni_dist_reduction_total(lvni_dist_reduction *r);
 /* one per block of n_norm floats */
 const double *lvni_dist_reduction_partial(lvni_dist_reduction *r);
-const void *lvni_dist_reduction_reported(lvni_dist_reduction *r, int rank, size_t *bytes);
+const void *lvni_dist_reduction_get_message(lvni_dist_reduction *r, int rank, size_t *bytes);
 
 /* Where the time of the last step went, for bench/ and the log. */
 typedef struct lvni_dist_reduction_times {

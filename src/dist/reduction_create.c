@@ -38,7 +38,7 @@ static lvn_status check_options(const lvni_dist_comm *comm, const lvni_dist_redu
     return LVN_OK;
 }
 
-/* All ranks compare the same wishes, so all come to the same end. *sets: the most that a rank
+/* All ranks compare the same requests, so all return the same status. *sets: the most that a rank
  * holds. */
 static lvn_status agree(lvni_dist_comm *comm, const lvni_dist_reduction_options *o, int *sets)
 {

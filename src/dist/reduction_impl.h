@@ -12,13 +12,13 @@
 enum { LVNI_REDUCTION_PIECE = 4 * LVNI_REDUCTION_BLOCK }; /* floats that one thread adds at once */
 
 /* Steps count from 1. All that is shared carries the number of its step, nothing is ever reset:
- * what is left of an old step cannot be taken for news.
+ * what is left of an old step cannot be taken for the current one's.
  *
- * What a rank says in a step (its leaves, its message) lies twice in its part, for odd and even
- * steps. It writes them for step t + 2 after its finish of step t + 1, for which all had to arrive
- * in t + 1, so all have left finish of step t and read no more of what was said in t, except the
- * messages that the trainer may read until its rank's next ready or finish: that of t + 1, which
- * had to come, too. */
+ * What a rank publishes in a step (its leaves, its message) lies twice in its part, for odd and
+ * even steps. It writes them for step t + 2 after its finish of step t + 1, for which all had to
+ * arrive in t + 1, so all have left finish of step t and read no more of what was published in t,
+ * except the messages that the trainer may read until its rank's next ready or finish: that of t +
+ * 1, which had to come, too. */
 typedef struct lvni_dist_rank_message {
     int32_t n_leaves;
     lvni_plan_tree_node leaf[LVNI_TREE_PENDING];
@@ -26,7 +26,7 @@ typedef struct lvni_dist_rank_message {
 } lvni_dist_rank_message;
 
 typedef struct lvni_dist_rank_part {
-    /* the last step whose message is said and whose slices are added */
+    /* the last step whose message is written and whose slices are added */
     alignas(64) _Atomic uint32_t arrived;
     lvni_dist_rank_message message[2];
 } lvni_dist_rank_part;

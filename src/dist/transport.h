@@ -120,7 +120,7 @@ static inline bool lvni_dist_wait_is_over(const lvni_dist_comm *comm,
 }
 
 /* Is [p, p + bytes) memory that lvni_dist_comm_alloc gave? Then *region is the region, *offset the
- * place in this rank's part, and *number tells the block among all (same on all ranks). */
+ * place in this rank's part, and *number the block's number (same on all ranks). */
 bool lvni_dist_comm_find(const lvni_dist_comm *comm, const void *p, size_t bytes,
                          const lvni_dist_region **region, int64_t *number, size_t *offset);
 /* A region on all ranks, or on none: then nothing of it is left. reserve: reserves what this rank

@@ -90,8 +90,8 @@ static lvn_status resolve_batch(const lvni_plan_options *o, lvni_plan *p)
     return LVN_OK;
 }
 
-/* Too few samples for the micro-batches: say where both numbers come from and what the same key
- * would have to be. */
+/* Too few samples for the micro-batches: the message has where both numbers come from and what the
+ * same key would have to be. */
 static lvn_status too_few_samples(const lvni_plan_options *o, const lvni_plan *p)
 {
     char batch[128], micro_batches[96], fix[96], devices[48] = "";
@@ -228,7 +228,7 @@ static lvn_status resolve_epoch(const lvni_plan_options *o, lvni_plan *p)
     return LVN_OK;
 }
 
-/* What the machine chooses when nobody else does; from here on part of the resolved config. */
+/* What is chosen here where the user gives nothing; from here on part of the resolved config. */
 static void resolve_rest(const lvni_plan_options *o, lvni_plan *p)
 {
     const int64_t cores_all = o->cores_all > 0 ? o->cores_all : (int64_t)p->cores * p->devices;

@@ -10,7 +10,7 @@
 
 enum { LVNI_PLAN_MAX_MICRO_BATCHES = 65536, LVNI_PLAN_MAX_WGRAD = 16 };
 
-/* What the user and the machine say; 0 everywhere means "not given". */
+/* What the user gives and the machine has; 0 everywhere means "not given". */
 typedef struct lvni_plan_options {
     int64_t n_samples; /* of the training set, at least 1 */
     /* E of the run that is resumed: with it the two batch sizes are not looked at */
@@ -45,13 +45,13 @@ typedef struct lvni_plan {
     int micro_batch_begin, micro_batch_end; /* micro-batches of this rank: [begin, end) */
     int group, wgrad_threads, lanes, cores;
     bool coupled;      /* the micro-batches of a group run at once */
-    bool lanes_raised; /* above the wish or the cores, for the sake of a group */
+    bool lanes_raised; /* above the request or the cores, for the sake of a group */
     bool drop_last;
     int64_t steps_per_epoch;
     int64_t last_step; /* samples of an epoch's last step, E or fewer */
     int64_t eval_batch_size;
     int sub_trees; /* of gradients that this rank owes the others; 1 when W = 1 */
-    /* gradient sets that wait for their neighbour; each lane at work needs one more
+    /* gradient sets that wait for their neighbour; each active lane needs one more
      * (lvni_plan_sets) */
     int waiting_sets;
 } lvni_plan;

@@ -66,7 +66,7 @@ static void append_work(const lvni_plan *p, lvni_core_str *out)
             ", raised because the micro-batches of a group wait for each other and share cores");
     }
     lvni_core_str_printf(
-        out, "; %d gradient set%s: %d waiting in the tree, %d in work", p->waiting_sets + p->lanes,
+        out, "; %d gradient set%s: %d waiting in the tree, %d active", p->waiting_sets + p->lanes,
         lvni_core_plural(p->waiting_sets + p->lanes, "", "s"), p->waiting_sets, p->lanes);
     if (p->devices > 1) {
         int most = 0;

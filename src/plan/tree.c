@@ -81,7 +81,7 @@ int lvni_plan_tree_waiting(int n, int begin, int end)
     int most = 0;
     lvni_plan_tree_init(&tree, n, begin, end);
     while (tree.next < end) {
-        /* while micro-batch `next` is in work */
+        /* while micro-batch `next` runs */
         most = tree.n_pending > most ? tree.n_pending : most;
         lvni_plan_tree_push(&tree, tree.next, merges);
     }

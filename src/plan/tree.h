@@ -48,8 +48,8 @@ int lvni_plan_tree_push(lvni_plan_tree *tree, int slot,
 /* How many sub-trees of the tree over n the run [begin, end) makes up, when no micro-batch is
  * empty: what its rank owes the others. */
 int lvni_plan_tree_owed(int n, int begin, int end);
-/* The most nodes that wait while a micro-batch of the run is in work: buffers needed beside those
- * of the micro-batches in work. ceil(log2 n) for the whole range. */
+/* The most nodes that wait while a micro-batch of the run is computed: buffers needed beside those
+ * of the running micro-batches. ceil(log2 n) for the whole range. */
 int lvni_plan_tree_waiting(int n, int begin, int end);
 
 #endif

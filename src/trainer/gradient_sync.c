@@ -282,7 +282,7 @@ lvn_status lvni_trainer_gradient_sync_finish(lvni_trainer_gradient_sync *d, cons
 const void *lvni_trainer_gradient_sync_reported(lvni_trainer_gradient_sync *d, int rank,
                                                 size_t *bytes)
 {
-    return lvni_dist_reduction_reported(d->reduction, rank, bytes);
+    return lvni_dist_reduction_get_message(d->reduction, rank, bytes);
 }
 
 const double *lvni_trainer_gradient_sync_blocks(lvni_trainer_gradient_sync *d)

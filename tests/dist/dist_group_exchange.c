@@ -8,7 +8,7 @@
 
 enum { MOST = 200000 };
 
-/* What rank r says in round k: of 0 bytes, of few, of more than a stage. */
+/* The length of rank r's message in round k: 0 bytes, few, more than a stage. */
 static size_t length_of(int rank, int k)
 {
     static const size_t lengths[] = {0, 1, 100, 65536, 65537, MOST, 7};
@@ -33,7 +33,7 @@ static bool exchange(dist_rank *me, lvni_dist_group_exchange *a, int lo, int hi,
     for (int rank = lo; rank < hi; rank++) {
         const unsigned char *got = message[rank - lo].data;
         RANK_CHECK(me, message[rank - lo].bytes == length_of(rank, k),
-                   "round %d, rank %d says %zu bytes", k, rank, message[rank - lo].bytes);
+                   "round %d, rank %d sends %zu bytes", k, rank, message[rank - lo].bytes);
         for (size_t i = 0; i < message[rank - lo].bytes; i++) {
             RANK_CHECK(me, got[i] == byte_of(rank, k, i), "round %d, rank %d, byte %zu", k, rank,
                        i);
@@ -42,8 +42,8 @@ static bool exchange(dist_rank *me, lvni_dist_group_exchange *a, int lo, int hi,
     return true;
 }
 
-/* Every rank with its neighbour below, then with the one above, each pair as often as its number
- * says; and all together between. */
+/* Every rank with its neighbour below, then with the one above, each pair as often as its number;
+ * and all together between. */
 bool dist_case_group_exchange(dist_rank *me)
 {
     lvni_dist_group_exchange *a;
@@ -81,12 +81,12 @@ bool dist_case_group_exchange_abort(dist_rank *me)
     const lvni_dist_group_message *message;
     RANK_CHECK(me, lvni_dist_group_exchange_create(me->comm, &a) == LVN_OK, "create");
     if (me->rank == me->world - 1) {
-        lvni_dist_comm_abort(me->comm, "micro-batch 3 is no good");
+        lvni_dist_comm_abort(me->comm, "micro-batch 3 failed");
     }
     const lvn_status s = lvni_dist_group_exchange_run(a, 0, me->world, "x", 1, &message);
-    RANK_CHECK(
-        me, s == LVN_ERR_PEER && strcmp(lvn_last_error()->message, "micro-batch 3 is no good") == 0,
-        "status %d", (int)s);
+    RANK_CHECK(me,
+               s == LVN_ERR_PEER && strcmp(lvn_last_error()->message, "micro-batch 3 failed") == 0,
+               "status %d", (int)s);
     lvni_dist_group_exchange_destroy(a);
     return true;
 }

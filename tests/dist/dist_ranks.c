@@ -131,8 +131,8 @@ static lvn_status exchange(void *user, const void *mine, size_t bytes, void *all
     return LVN_OK;
 }
 
-/* The last rank may open no more files: no rank gets a communicator, and all say whose fault it
- * is. */
+/* The last rank may open no more files: no rank gets a communicator, and the error of each names
+ * it. */
 static bool starve(const lvni_dist_comm_options *o)
 {
     const int last = o->world - 1;
@@ -149,8 +149,8 @@ static bool starve(const lvni_dist_comm_options *o)
     const lvn_status status = lvni_dist_comm_shm(o, &me.comm);
     setrlimit(RLIMIT_NOFILE, &before);
     RANK_CHECK(&me, status == LVN_ERR_IO, "status %d without files", (int)status);
-    RANK_CHECK(&me, strstr(lvn_last_error()->message, fault) != NULL, "told nothing of '%s'",
-               fault);
+    RANK_CHECK(&me, strstr(lvn_last_error()->message, fault) != NULL,
+               "the error does not name '%s'", fault);
     return me.comm == NULL;
 }
 

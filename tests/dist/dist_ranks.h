@@ -1,6 +1,6 @@
 /* Ranks for the tests of src/dist/: the same body as threads of this process, or as processes that
- * are this program again (exec), which find each other through a hub in the parent. A body tells
- * what is wrong with RANK_CHECK, on stderr, and gives back false. */
+ * are this program again (exec), which find each other through a hub in the parent. A body reports
+ * what is wrong with RANK_CHECK, on stderr, and returns false. */
 #ifndef LEVIN_TESTS_DIST_RANKS_H
 #define LEVIN_TESTS_DIST_RANKS_H
 

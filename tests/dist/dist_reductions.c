@@ -194,7 +194,7 @@ static bool total_is_right(dist_rank *me, lvni_dist_reduction *r, const setup *s
                    s->micro_batches, (long long)i, (double)total[i], (double)want);
     }
     RANK_CHECK(me, s->micro_batches < 4 || s->n < 1000 || step % 3 == 2 || other_order,
-               "the numbers do not tell one order from another");
+               "the numbers do not distinguish one order from another");
     for (int64_t b = 0; b * LVNI_REDUCTION_BLOCK < s->n_norm; b++) {
         double want;
         const int64_t from = b * LVNI_REDUCTION_BLOCK, left = s->n_norm - from;
@@ -211,9 +211,9 @@ static bool messages_are_right(dist_rank *me, lvni_dist_reduction *r, int step)
 {
     for (int rank = 0; rank < me->world; rank++) {
         size_t bytes = 0;
-        const unsigned char *message = lvni_dist_reduction_reported(r, rank, &bytes);
+        const unsigned char *message = lvni_dist_reduction_get_message(r, rank, &bytes);
         RANK_CHECK(me, bytes == (size_t)((rank + step) % (MESSAGE + 1)),
-                   "rank %d said %zu bytes in step %d", rank, bytes, step);
+                   "rank %d sent %zu bytes in step %d", rank, bytes, step);
         for (size_t i = 0; i < bytes; i++) {
             RANK_CHECK(me, message[i] == (unsigned char)dist_bits(rank, (int64_t)i, step),
                        "byte %zu of rank %d", i, rank);
@@ -272,7 +272,7 @@ static bool run_step(dist_rank *me, lvni_dist_reduction *r, const setup *s, int 
     lvni_dist_reduction_use(r, used_begin(s, step), used_end(s, step));
     RANK_CHECK(me, lvni_dist_reduction_begin(r, leaf, n_leaves) == LVN_OK, "begin");
     shuffle(order, buckets, &seed);
-    /* lanes only help, while finish runs and tells of all buckets */
+    /* lanes only help, while finish runs and reports all buckets */
     const bool beside = step % 2 == 1;
     const int reported = beside ? 0 : buckets - buckets / 4;
     for (int l = 0; l < s->lanes; l++) {
@@ -400,7 +400,7 @@ bool dist_case_reduction_options(dist_rank *me)
     RANK_CHECK(me, lvni_dist_reduction_begin(r, NULL, 0) == LVN_OK, "begin without leaves");
     RANK_CHECK(me, lvni_dist_reduction_begin(r, NULL, 0) == LVN_ERR_INVALID, "begin twice");
     RANK_CHECK(me, lvni_dist_reduction_finish(r, "123456789", 9) == LVN_ERR_INVALID,
-               "says too much");
+               "too long a message");
     RANK_CHECK(me,
                lvni_dist_reduction_finish(r, "12345678", 8) == LVN_OK &&
                    lvni_dist_reduction_total(r) == NULL,

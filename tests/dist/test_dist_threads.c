@@ -134,8 +134,8 @@ static void every_allocation_may_fail(void **state)
 
 static _Atomic int failed_ranks;
 
-/* The allocation number `arg` of all ranks together fails, on whichever it is; the others are not
- * left waiting, and told why. */
+/* The allocation number `arg` of all ranks together fails, on any of them; the others do not wait
+ * for it, and get the reason. */
 static bool one_allocation_fails(dist_rank *me)
 {
     RANK_CHECK(me, lvni_dist_comm_barrier(me->comm) == LVN_OK, "begin");
@@ -148,7 +148,7 @@ static bool one_allocation_fails(dist_rank *me)
     RANK_CHECK(me, status == LVN_OK || status == LVN_ERR_MEMORY || status == LVN_ERR_PEER,
                "status %d", (int)status);
     RANK_CHECK(me, status == LVN_OK || strstr(lvn_last_error()->message, "memory") != NULL,
-               "told nothing of it");
+               "the error does not name it");
     return true;
 }
 
@@ -178,7 +178,7 @@ static void regions_are_for_all_or_none(void **state)
     on_threads(dist_case_regions_refused, false, 0);
 }
 
-/* A transport that is right but for one element on one rank. */
+/* A transport that is right except for one element on one rank. */
 static const lvni_dist_transport *right;
 static lvni_dist_transport wrong;
 
@@ -207,7 +207,7 @@ static bool try_wrong(dist_rank *me)
                "one element is wrong on rank 1");
     const char *reports =
         me->rank == 1 ? "element 262143 is " : "rank 1 cannot do its part of the first sum";
-    RANK_CHECK(me, strstr(lvn_last_error()->message, reports) != NULL, "it says so");
+    RANK_CHECK(me, strstr(lvn_last_error()->message, reports) != NULL, "the error names it");
     return true;
 }
 

@@ -1,5 +1,5 @@
 /* Creation and end of the ranks of one node, and the regions they share. For threads one segment
- * object is made here and held by all. For processes rank 0 makes the segment and tells the others,
+ * object is made here and held by all. For processes rank 0 makes the segment and sends the others,
  * through the caller's exchange, where it can be opened: /proc/PID/fd/N. */
 #include "core/alloc.h"
 #include "dist/shm/shm_impl.h"
@@ -67,7 +67,7 @@ static lvn_status region_open(lvni_dist_comm *comm, size_t common, size_t part,
         status = lvni_shm_segment_map(c->segment, offset, bytes, &h->base);
     }
     if (status != LVN_OK) {
-        /* nobody will use this region; those who have it discard the rest */
+        /* no rank will use this region; those who have it discard the rest */
         lvni_shm_segment_give_back(c->segment, offset, head);
         lvni_core_free(h);
         return status;
@@ -91,7 +91,7 @@ static void region_close(lvni_dist_comm *comm, lvni_dist_region *region)
     region_handle *h = region->handle;
     region_head *head = (region_head *)(void *)h->base;
     if (atomic_fetch_add(&head->closed, 1) + 1 == c->base.world) {
-        /* nobody looks at the head any more */
+        /* no rank reads the head any more */
         lvni_shm_segment_give_back(c->segment, h->offset, h->bytes);
     }
     lvni_shm_segment_unmap(c->segment, h->base);
@@ -266,7 +266,7 @@ lvn_status lvni_dist_comm_threads(int world, bool check, lvni_dist_comm **comm)
     return status;
 }
 
-/* What a process tells the others while they find each other. */
+/* What the processes exchange while the communicator is created. */
 typedef struct card {
     int32_t status;  /* of what it has done so far */
     int32_t pid, fd; /* fd: of rank 0 */

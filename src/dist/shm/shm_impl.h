@@ -1,10 +1,10 @@
 /* The transport of one node: ranks that are processes or threads, and the segment they share.
  *
  * ROUNDS. Everything but reductions (dist/reduction.c) is made of rounds. In round k each rank may
- * write its stage of parity k % 2, tells that it has arrived, waits until all have, and then reads
- * the others' stages of that parity. A rank writes the stage of round k again in round k + 2, after
- * all have arrived in round k + 1, which each does only when it has read what it wanted of round k.
- * So one wait per round is enough. */
+ * write its stage of parity k % 2, publishes that it has arrived, waits until all have, and then
+ * reads the others' stages of that parity. A rank writes the stage of round k again in round k + 2,
+ * after all have arrived in round k + 1, which each does only when it has read what it wanted of
+ * round k. So one wait per round is enough. */
 #ifndef LEVIN_DIST_SHM_SHM_IMPL_H
 #define LEVIN_DIST_SHM_SHM_IMPL_H
 
@@ -46,7 +46,7 @@ typedef struct lvni_shm_control {
     int32_t world;
     _Atomic uint32_t claimed;
     alignas(128) lvni_dist_doorbell bell;
-    alignas(128) _Atomic int32_t aborted; /* 0; 1: somebody writes `why`; 2: it is written */
+    alignas(128) _Atomic int32_t aborted; /* 0; 1: `why` is being written; 2: it is written */
     int32_t first;                        /* that `why` names; -1 */
     char why[LVNI_SHM_WHY];
     lvni_shm_slot slot[]; /* world; then world x 2 stages */
@@ -83,7 +83,7 @@ static inline char *lvni_shm_theirs(const lvni_shm_comm *c, int rank)
 }
 
 /* shm_round.c */
-lvn_status lvni_shm_round(lvni_shm_comm *c); /* tell, wait, and on to the next */
+lvn_status lvni_shm_round(lvni_shm_comm *c); /* arrives, waits, and begins the next */
 lvn_status lvni_shm_wait(lvni_dist_comm *comm, const lvni_dist_wait *wait);
 lvn_status lvni_shm_health(lvni_dist_comm *comm);
 void lvni_shm_abort(lvni_dist_comm *comm, int first, const char *why);
@@ -91,8 +91,8 @@ int lvni_shm_first_failed(const lvni_dist_comm *comm);
 void lvni_shm_ring(lvni_dist_comm *comm);
 bool lvni_shm_claim(lvni_dist_comm *comm);
 lvn_status lvni_shm_agree(lvni_dist_comm *comm, const lvni_dist_call *call);
-/* A round in which ranks tell where their buffers lie; *region: the one of the in (or out) buffers
- * when all have theirs in one block. */
+/* A round in which ranks exchange the places of their buffers; *region: the one of the in (or out)
+ * buffers when all have theirs in one block. */
 lvn_status lvni_shm_places(lvni_shm_comm *c, const void *in, size_t in_bytes, const void *out,
                            size_t out_bytes, const lvni_dist_region **in_region,
                            const lvni_dist_region **out_region);

@@ -96,7 +96,7 @@ static lvn_status reduce_in_place(lvni_shm_comm *c, const lvni_dist_region *in,
         c->source[rank] = lvni_dist_region_part(in, rank) + lvni_shm_place_of(c, rank)->in_offset;
     }
     for (int64_t at = from; at < to; at += block) {
-        /* nobody else touches this block, in whatever buffer */
+        /* no other thread touches this block, in any buffer */
         const int64_t count = least(block, to - at);
         lvni_dist_sum_run(&c->plan, c->source, own, at, count, dtype, how);
         for (int rank = 0; rank < world; rank++) {

@@ -60,7 +60,7 @@ lvn_status lvni_shm_health(lvni_dist_comm *comm)
     LVN_FAIL(LVN_ERR_PEER, "%-s",
              atomic_load(&control->aborted) == 2
                  ? control->why
-                 : "another rank gave up and died before it could say why");
+                 : "another rank failed and died before it could write the reason");
 }
 
 static bool process_ended(const lvni_shm_comm *c, int rank)
@@ -76,8 +76,8 @@ static bool process_ended(const lvni_shm_comm *c, int rank)
     return kill(c->control->slot[rank].pid, 0) != 0 && errno == ESRCH;
 }
 
-/* Looks at those the wait needs. What a rank did before it went counts: it may have arrived, and
- * needed nobody. */
+/* Looks at those the wait needs. What a rank did before it went counts: it may have arrived
+ * before. */
 static void look_at_others(lvni_shm_comm *c, const lvni_dist_wait *wait)
 {
     char why[LVNI_SHM_WHY];
@@ -169,7 +169,7 @@ lvn_status lvni_shm_round(lvni_shm_comm *c)
     const lvni_dist_wait wait = {.over = round_over, .needs = round_needs, .user = c};
     atomic_store(&c->control->slot[c->base.rank].arrived, c->round);
     if (round_over(c)) {
-        /* the last one wakes the others; those before have nothing to tell them */
+        /* the last one wakes the others */
         lvni_shm_ring(&c->base);
     } else {
         LVN_TRY(lvni_shm_wait(&c->base, &wait));
@@ -178,7 +178,7 @@ lvn_status lvni_shm_round(lvni_shm_comm *c)
     return LVN_OK;
 }
 
-/* ---- what ranks tell each other about a call ---- */
+/* ---- checking that all ranks make the same call ---- */
 
 static void describe(const lvni_dist_call *call, char *out, size_t room)
 {

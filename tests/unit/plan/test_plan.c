@@ -379,8 +379,8 @@ static void messages_are_plain(void **state)
         "an epoch of 341 samples is 6 steps, the last of 21; evaluation in chunks of 64\n"
         "rank 0 works on 2 micro-batches at once (lanes=2) with 2 cores; 3 gradient sets: 1 "
         "waiting "
-        "in the tree, 2 in "
-        "work; a rank exchanges 1 sub-tree\n"
+        "in the tree, 2 "
+        "active; a rank exchanges 1 sub-tree\n"
         "the same bits elsewhere: micro_batches=4 wgrad_threads=1 group=4 eval_batch_size=64\n");
     const lvni_plan one = PLAN(.batch_size = 32, .micro_batches = 6, .drop_last = true);
     described_as(
@@ -391,8 +391,8 @@ static void messages_are_plain(void **state)
         "chunks of 32\n"
         "rank 0 works on 1 micro-batch at once (lanes=1) with 1 core; 3 gradient sets: 2 waiting "
         "in the "
-        "tree, 1 in "
-        "work\n"
+        "tree, 1 "
+        "active\n"
         "the same bits elsewhere: micro_batches=6 wgrad_threads=1 group=6 eval_batch_size=32\n");
     const lvni_plan many = PLAN(.batch_size = 100, .devices = 10, .micro_batches = 11);
     lvni_core_str text = {0};

@@ -65,8 +65,8 @@ static int log2_up(int n)
     return k;
 }
 
-/* Do what the trainer does: buffers, merges when told. Returns what is left in the last pending
- * node. */
+/* As the trainer does: buffers, merged where the tree merges. Returns what is left in the last
+ * pending node. */
 static part walk(const double *values, const bool *present, int n)
 {
     lvni_plan_tree tree;
