@@ -268,7 +268,7 @@ static lvn_status walk(struct lvni_autograd_tape *tape)
         find_oldest(tape, g);
     }
     for (lvni_autograd_node *node = tape->last; node != NULL; node = node->previous) {
-        if (node->grad != NULL || node->meets) { /* else it does not lead to the loss */
+        if (node->grad != NULL || node->syncs) { /* else it does not lead to the loss */
             LVN_TRY(walk_node(node));
         }
         if (g != NULL) {

@@ -69,7 +69,7 @@ static lvn_status run_rule(lvni_autograd_node *node, const lvni_autograd_walk *w
 static lvn_status walk_from(lvni_autograd_node *last, lvni_autograd_walk *walk)
 {
     for (lvni_autograd_node *node = last; node != NULL; node = node->previous) {
-        if (node->grad == NULL && (!node->meets || walk->create_graph)) {
+        if (node->grad == NULL && (!node->syncs || walk->create_graph)) {
             continue;
         }
         const int k = target_of_node(walk, node);

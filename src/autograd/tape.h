@@ -31,9 +31,9 @@ struct lvni_autograd_node {
     /* the same written with recorded ops, for create_graph; NULL: no second derivative */
     lvni_autograd_backward_rule backward_ops;
     lvni_autograd_node *previous, *next; /* recorded before and after this one */
-    /* its rule meets the other micro-batches of the group: it runs in lvn_backward also without a
-     * gradient (dy NULL) */
-    bool meets;
+    /* its rule syncs with the other micro-batches of the group: it runs in lvn_backward also
+     * without a gradient (dy NULL) */
+    bool syncs;
     unsigned wanted;                          /* bit i: the walk wants the gradient of input i */
     lvn_dtype dtype;                          /* of the output, and so of its gradient */
     lvni_autograd_node *source[LVNI_NODE_IN]; /* node that made input i, or NULL */

@@ -1,15 +1,15 @@
-/* What ops of coupled micro-batches have in common (op_group.c): meeting the group, adding up what
- * was brought. */
+/* What ops of coupled micro-batches have in common (op_group.c): syncing the group, adding up its
+ * parts. */
 #ifndef LEVIN_OPS_GROUP_PARTS_H
 #define LEVIN_OPS_GROUP_PARTS_H
 
 #include "autograd/tape.h"
 #include "tensor/tensor.h"
 
-/* The group of the micro-batch in work. *group is NULL when the micro-batch is alone.
- * LVN_ERR_INVALID in a training step of a model that has not said that its micro-batches meet. */
+/* The group of the running micro-batch. *group is NULL when the micro-batch is alone.
+ * LVN_ERR_INVALID in a training step of a model whose micro-batches are not coupled. */
 lvn_status lvni_ops_group_current(const char *op, const lvni_tensor_group **group);
-/* All of them that brought something have the type and, from axis `first` on, the shape of d. */
+/* All of them that have data have the type and, from axis `first` on, the shape of d. */
 lvn_status lvni_ops_group_same(const char *op, const lvni_tensor_part *parts, int micro_batches,
                                const lvni_tensor_desc *d, int first);
 /* sum = the elements [offset, offset + n) of all that was brought (f32 or f64), added in the tree

@@ -16,11 +16,10 @@ lvn_status lvni_ops_group_current(const char *op, const lvni_tensor_group **grou
 {
     const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     *group = ctx->group != NULL && ctx->group->micro_batches > 1 ? ctx->group : NULL;
-    LVN_ARG(
-        ctx->group != NULL || ctx->gradients == NULL || !ctx->at.training,
-        "%s in a model that has not said that its micro-batches meet: call lvn_builder_couple() in "
-        "the module's build()",
-        op);
+    LVN_ARG(ctx->group != NULL || ctx->gradients == NULL || !ctx->at.training,
+            "%s in a model whose micro-batches are not coupled: call lvn_builder_couple() in "
+            "the module's build()",
+            op);
     return LVN_OK;
 }
 
@@ -114,7 +113,7 @@ lvn_tensor *lvni_ops_group_place(lvn_tensor *t)
     return there;
 }
 
-/* Meet with `x` (NULL: nothing; f32 or f64) and add up the elements [offset, ...) of all, as many
+/* Sync with `x` (NULL: nothing; f32 or f64) and add up the elements [offset, ...) of all, as many
  * as d has. *out: owned by the caller, NULL when nobody brought anything. */
 static lvn_status sync_and_add(const lvni_tensor_group *g, const char *op, const lvn_tensor *x,
                                int64_t offset, const lvni_tensor_desc *d, lvn_tensor **out)
@@ -207,7 +206,7 @@ lvn_tensor *lvn_group_sum(lvn_tensor *x)
     lvni_autograd_node *node = lvni_autograd_record(SUM, sum_backward, y, &x, 1);
     if (node != NULL) {
         node->backward_ops = sum_backward_ops;
-        node->meets = true;
+        node->syncs = true;
     }
     return y;
 }
@@ -286,7 +285,7 @@ lvn_tensor *lvn_group_gather_at(lvn_tensor *x, int64_t *first)
     lvni_autograd_node *node = lvni_autograd_record(GATHER, gather_backward, y, &x, 1);
     if (node != NULL) {
         node->backward_ops = gather_backward_ops;
-        node->meets = true;
+        node->syncs = true;
         node->attr.micro_batch.first = *first;
     }
     return y;

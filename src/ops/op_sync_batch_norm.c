@@ -77,7 +77,7 @@ static bool join(const lvni_tensor_group *g, const lvni_tensor_part *parts, lvn_
     return good;
 }
 
-/* Meets the group with the moments of x. *values: of a channel in all of it. */
+/* Syncs the group with the moments of x. *values: of a channel in all of it. */
 static bool sync_moments(const lvni_tensor_group *g, lvn_tensor *x, int64_t *values,
                          lvn_tensor *out[3])
 {
@@ -222,7 +222,7 @@ lvn_tensor *lvni_ops_sync_batch_norm(const lvni_tensor_group *group, lvn_tensor 
     }
     lvni_autograd_node *node = lvni_autograd_record(NAME, micro_batch_norm_backward, y, in, N_IN);
     if (node != NULL) {
-        node->meets = true;
+        node->syncs = true;
         node->attr.micro_batch_norm.norm = *attr;
         node->attr.micro_batch_norm.values = values;
         lvni_autograd_save(node, OF_X, in[X]);

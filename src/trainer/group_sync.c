@@ -1,6 +1,6 @@
-/* Meetings (group_sync.h). What is brought is copied into the micro-batch's own place for this
- * round; there are two rounds of places, so one wait per meeting is enough: who writes for the
- * round after the next knows that everybody came to the next one, and so has read this one. */
+/* Group sync (group_sync.h). A tensor is copied into the micro-batch's own place for this round.
+ * There are two rounds of places, so one wait per sync is enough: a lane that writes for the round
+ * after the next knows that all have begun the next one, and so have read this one. */
 #include "trainer/group_sync_impl.h"
 
 #include "core/alloc.h"
@@ -8,8 +8,9 @@
 
 #include <string.h>
 
-static lvn_status meet(const lvni_tensor_group *group, const char *what, const lvn_tensor *mine,
-                       int64_t number, const lvni_tensor_part **parts);
+static lvn_status sync_group(const lvni_tensor_group *group, const char *what,
+                             const lvn_tensor *mine, int64_t number,
+                             const lvni_tensor_part **parts);
 
 lvn_status lvni_trainer_group_sync_create(int micro_batches, lvni_trainer_group_sync **out)
 {
@@ -33,7 +34,7 @@ lvn_status lvni_trainer_group_sync_create(int micro_batches, lvni_trainer_group_
     }
     for (int i = 0; i < micro_batches; i++) {
         m->member[i].group =
-            (lvni_tensor_group){.micro_batches = micro_batches, .index = i, .gather = meet};
+            (lvni_tensor_group){.micro_batches = micro_batches, .index = i, .gather = sync_group};
         m->member[i].group_sync = m;
     }
     *out = m;
@@ -93,7 +94,7 @@ lvn_status lvni_trainer_group_sync_status(const lvni_trainer_group_sync *m)
     return m->status == LVN_OK ? LVN_OK : lvn_error_adopt(&m->error);
 }
 
-/* With the lock: the thread's last error ends the meeting, unless another one did. */
+/* With the lock: the thread's last error ends the sync, unless an earlier one did. */
 static void fail(lvni_trainer_group_sync *m, lvn_status status)
 {
     if (m->status == LVN_OK) {
@@ -103,8 +104,8 @@ static void fail(lvni_trainer_group_sync *m, lvn_status status)
     }
 }
 
-/* With the lock: has somebody ended who will never come to the meeting that others wait in? */
-static void check_all_come(lvni_trainer_group_sync *m)
+/* With the lock: has a micro-batch ended that others wait for? */
+static void check_none_ended(lvni_trainer_group_sync *m)
 {
     const lvni_trainer_member *gone = NULL, *here = NULL;
     for (int i = 0; i < m->micro_batches; i++) {
@@ -121,7 +122,7 @@ static void check_all_come(lvni_trainer_group_sync *m)
     }
 }
 
-/* With the lock, everybody is here: did they come for the same? */
+/* With the lock, all micro-batches wait: do they wait in the same op? */
 static void check_same(lvni_trainer_group_sync *m)
 {
     const lvni_trainer_member *first = NULL;
@@ -156,10 +157,9 @@ lvn_status lvni_trainer_group_sync_close(lvni_trainer_group_sync *m)
     return s;
 }
 
-/* Copies the tensor into the micro-batch's place; nobody else looks at it before the micro-batch
- * has come. */
-static lvn_status bring(lvni_trainer_member *me, lvni_tensor_part *part, int place,
-                        const lvn_tensor *mine, int64_t number)
+/* Copies the tensor into the micro-batch's place; no other lane reads it before wait_for_all. */
+static lvn_status copy_part(lvni_trainer_member *me, lvni_tensor_part *part, int place,
+                            const lvn_tensor *mine, int64_t number)
 {
     *part = (lvni_tensor_part){.number = number};
     if (mine == NULL) {
@@ -188,7 +188,7 @@ static lvn_status wait_for_all(lvni_trainer_group_sync *m, lvni_trainer_member *
     me->round++;
     me->what = what;
     m->waiting++;
-    check_all_come(m);
+    check_none_ended(m);
     if (m->status == LVN_OK && m->waiting == m->expected) {
         check_same(m);
         if (m->status == LVN_OK && m->ranks.exchange != NULL) {
@@ -210,14 +210,14 @@ static lvn_status wait_for_all(lvni_trainer_group_sync *m, lvni_trainer_member *
     return s;
 }
 
-static lvn_status meet(const lvni_tensor_group *group, const char *what, const lvn_tensor *mine,
-                       int64_t number, const lvni_tensor_part **parts)
+static lvn_status sync_group(const lvni_tensor_group *group, const char *what,
+                             const lvn_tensor *mine, int64_t number, const lvni_tensor_part **parts)
 {
     lvni_trainer_group_sync *m = ((const lvni_trainer_member *)(const void *)group)->group_sync;
     lvni_trainer_member *me = &m->member[group->index];
     const int place = (int)(me->round % LVNI_GROUP_SYNC_ROUNDS);
-    /* with such an error the micro-batch leaves, and the others learn of it */
-    LVN_TRY(bring(me, &m->part[place][group->index], place, mine, number));
+    /* with such an error the micro-batch leaves, which ends the sync for the others */
+    LVN_TRY(copy_part(me, &m->part[place][group->index], place, mine, number));
     *parts = m->part[place];
     return wait_for_all(m, me, place, what);
 }
@@ -230,7 +230,7 @@ void lvni_trainer_group_sync_leave(lvni_trainer_group_sync *m, int index, lvn_st
     if (status != LVN_OK) {
         fail(m, status);
     } else {
-        check_all_come(m);
+        check_none_ended(m);
     }
     pthread_mutex_unlock(&m->lock);
 }

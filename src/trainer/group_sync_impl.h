@@ -1,4 +1,4 @@
-/* The inside of a meeting, for group_sync.c and group_sync_ranks.c. */
+/* Inside of the group sync, for group_sync.c and group_sync_ranks.c. */
 #ifndef LEVIN_TRAINER_GROUP_SYNC_IMPL_H
 #define LEVIN_TRAINER_GROUP_SYNC_IMPL_H
 
@@ -13,8 +13,8 @@ typedef struct lvni_trainer_member {
     lvni_tensor_group group; /* first: what the micro-batch's context points at */
     lvni_trainer_group_sync *group_sync;
     bool expected, left;
-    uint64_t round;                      /* meetings it came to */
-    const char *what;                    /* it came for */
+    uint64_t round;                      /* syncs that it has begun */
+    const char *what;                    /* the op of the last one */
     void *place[LVNI_GROUP_SYNC_ROUNDS]; /* kept from step to step */
     size_t room[LVNI_GROUP_SYNC_ROUNDS];
 } lvni_trainer_member;
@@ -29,14 +29,14 @@ struct lvni_trainer_group_sync {
     int here;              /* micro-batches of this rank that were expected */
     lvni_core_str message; /* to the other ranks, kept from step to step */
     int expected;          /* micro-batches that run and have not left */
-    int waiting;           /* of them, those who came to this round */
-    uint64_t round;        /* meetings that are over */
+    int waiting;           /* of them, those that wait in this round */
+    uint64_t round;        /* syncs that are complete */
     lvn_status status;
     lvn_error error; /* of the first failure */
 };
 
-/* With the lock, when all micro-batches of this rank are here, or have ended: the others' join
- * them. *more: micro-batches of some rank came. */
+/* With the lock, when all micro-batches of this rank wait, or have ended: adds the other ranks'
+ * parts. *more: micro-batches of some rank still take part. */
 lvn_status lvni_trainer_group_sync_exchange(lvni_trainer_group_sync *m, int place, bool *more);
 
 #endif

@@ -82,7 +82,7 @@ static void open_group_syncs(const lvni_trainer *t, int n)
     }
 }
 
-/* Other ranks' micro-batches of a group may still meet when those of this rank have ended, or had
+/* Other ranks' micro-batches of a group may still sync when those of this rank have ended, or had
  * no samples. */
 static lvn_status close_group_syncs(const lvni_trainer *t)
 {

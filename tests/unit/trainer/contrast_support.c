@@ -78,7 +78,7 @@ const lvn_module_class contrast_class = {.name = "contrast",
                                          .build = contrast_build,
                                          .training_step = contrast_step};
 
-/* The same module without the word that its micro-batches meet. */
+/* The same module without lvn_builder_couple(). */
 static lvn_status silent_build(lvn_module *module, lvn_builder *b)
 {
     ((contrast *)module)->head = lvn_nn_linear(b, "head", FEATURES, 4);

@@ -50,7 +50,8 @@ static uint64_t hash_of(const memory *data, const setting *s, int steps)
     return hash;
 }
 
-/* Steps of 22, 22 and 6 samples; weights of one micro-batch against those of several that meet. */
+/* Steps of 22, 22 and 6 samples; weights of one micro-batch against those of several coupled
+ * ones. */
 static void a_group_is_like_one_micro_batch(void **state)
 {
     (void)state;
@@ -256,8 +257,8 @@ static void assert_text_has(const char *text)
     }
 }
 
-/* Of four micro-batches that meet one has a value that is not finite; the next step, without it,
- * goes on. */
+/* Of four coupled micro-batches one has a value that is not finite; the next step, without it, goes
+ * on. */
 static void a_failing_micro_batch_is_named(void **state)
 {
     (void)state;

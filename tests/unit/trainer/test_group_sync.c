@@ -1,4 +1,4 @@
-/* Coupled micro-batches meet: values and gradients of lvn_group_gather and lvn_group_sum,
+/* Group sync of coupled micro-batches: values and gradients of lvn_group_gather and lvn_group_sum,
  * micro-batches without samples, second derivatives, and what happens when one of them fails, ends
  * early, or calls something else. */
 #include "group_sync_support.h"
@@ -514,5 +514,5 @@ int main(void)
         cmocka_unit_test(different_calls_are_reported),
         cmocka_unit_test(alone_they_give_what_they_get),
     };
-    return cmocka_run_group_tests_name("meeting", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("group sync", tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ static void bits_do_not_depend_on_the_layout(void **state)
     duel_overflows_at = -1;
 }
 
-/* The micro-batches of a group meet in each phase, in whichever ranks they are. */
+/* The micro-batches of a group sync in each phase, on any ranks. */
 static void groups_sync_in_every_phase(void **state)
 {
     (void)state;

@@ -15,7 +15,7 @@
 
 enum { SIDE = 16, STEPS = 3 };
 
-/* ---- a network whose micro-batches meet, over vectors ---- */
+/* ---- a network of coupled micro-batches, over vectors ---- */
 
 typedef struct coupled {
     lvn_module base;
