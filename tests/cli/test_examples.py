@@ -146,8 +146,8 @@ class Examples(unittest.TestCase):
         self.assertGreaterEqual(best_accuracy(self.cwd / "run"), 0.9)  # one of 64; by chance 0.016
 
     def test_pairs_keep_the_reproducibility(self):
-        """A loss over the micro-batches of a group: one hash for any lanes and ranks, on a simulated
-        accelerator, and when resumed; another group is another run."""
+        """A loss over the micro-batches of a group: one hash for any lanes and ranks, on a
+        simulated accelerator, and when resumed; another group is another run."""
         os.environ["LEVIN_SIM_DEVICES"] = "1"
         steps = ("max_epochs=1", "max_steps=9", "group=4")
         layouts = {
@@ -199,8 +199,8 @@ class Examples(unittest.TestCase):
         )
 
     def test_phases_keep_the_reproducibility(self):
-        """Two phases in each step: one hash for any lanes and ranks, on a simulated accelerator, and
-        when resumed."""
+        """Two phases in each step: one hash for any lanes and ranks, on a simulated accelerator,
+        and when resumed."""
         os.environ["LEVIN_SIM_DEVICES"] = "1"
         steps = ("max_epochs=1", "max_steps=9")
         layouts = {
