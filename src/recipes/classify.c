@@ -7,7 +7,6 @@
  *   lvni_trainer_fit             trainer/loop.c: the steps */
 #include "recipes/classify.h"
 
-#include "core/alloc.h"
 #include "core/signals.h"
 #include "log/run_log.h"
 #include "recipes/fit.h"

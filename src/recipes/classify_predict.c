@@ -19,13 +19,12 @@
 #include "recipes/ranks.h"
 #include "recipes/sheet_samples.h"
 #include "recipes/options.h"
-#include "tensor/device.h"
 #include "trainer/trainer.h"
 
+#include <levin/device.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 const lvni_core_option_table *lvni_recipes_classify_predict_tables(size_t *n)
 {

@@ -4,7 +4,6 @@
 #ifndef LEVIN_RECIPES_EXPORTED_H
 #define LEVIN_RECIPES_EXPORTED_H
 
-#include "ckpt/safetensors.h"
 #include "core/str.h"
 #include "data/augment.h"
 #include "nn/model.h"

@@ -4,7 +4,6 @@
 
 #include "core/alloc.h"
 #include "core/escape.h"
-#include "core/machine.h"
 #include "core/signals.h"
 #include "core/vfs.h"
 #include "kernels/kernels.h"
@@ -12,11 +11,11 @@
 #include "recipes/devices.h"
 #include "recipes/exported.h"
 #include "recipes/options.h"
-#include "tensor/device.h"
 #include "trainer/identity.h"
 #include "trainer/memory.h"
 #include "trainer/phases.h"
 
+#include <levin/device.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -12,7 +12,6 @@
 #include "recipes/devices.h"
 #include "recipes/options.h"
 #include "recipes/run_dir.h"
-#include "tensor/device.h"
 #include "trainer/memory.h"
 #include "trainer/phases.h"
 

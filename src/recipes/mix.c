@@ -7,7 +7,6 @@
 #include "nn/step_metrics.h"
 #include "tensor/device.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { DRAW_KIND, DRAW_PARTNER, DRAW_BOX, DRAW_GAMMA, DRAWS_PER_GAMMA = 3 };

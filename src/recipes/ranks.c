@@ -8,7 +8,6 @@
 #include "core/machine.h"
 #include "core/signals.h"
 #include "launch/env_vars.h"
-#include "launch/launch.h"
 #include "launch/rank_resources.h"
 #include "log/run_log.h"
 #include "recipes/devices.h"

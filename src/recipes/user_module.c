@@ -1,6 +1,5 @@
 /* lvn_main and lvn_job_train: a user's own module and datasets through the same way as the
  * recipes. */
-#include "core/error.h"
 #include "core/escape.h"
 #include "core/signals.h"
 #include "kernels/kernels.h"
@@ -9,7 +8,6 @@
 #include "recipes/options.h"
 #include "recipes/report_error.h"
 #include "tensor/ctx.h"
-#include "trainer/trainer.h"
 
 #include <levin/trainer.h>
 #include <stdio.h>
