@@ -4,7 +4,7 @@
  * usage: bench_gpt2_step [gpt2 [PRECISION [TURNS]]], run by `make bench` */
 #include "bench_duel.h"
 
-#include "nn/zoo_gpt2.h"
+#include "nn/model.h"
 
 enum { TEXTS = 4, TOKENS = 64 };
 static const lvni_nn_gpt2_arguments gpt2_124m = {

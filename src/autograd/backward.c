@@ -28,8 +28,8 @@ void lvn_zero_grad(lvn_tensor *t)
     }
 }
 
-/* The slice of a parameter in the micro-batch's gradient set, or NULL when the leaf is no parameter
- * of it. */
+/* The slice of a parameter in the micro-batch's gradient set, or NULL when the leaf is not one of
+ * its parameters. */
 static float *slice_of(const lvn_tensor *leaf)
 {
     const lvni_autograd_gradients *g = lvni_tensor_ctx_get()->gradients;
@@ -210,7 +210,7 @@ lvn_tensor *lvni_autograd_seed_gradient(const lvn_tensor *y, double seed)
     return lvni_tensor_number(&d, seed, lvni_tensor_device_of(y->data));
 }
 
-/* The set of the micro-batch in work when somebody waits for its gradients one by one. */
+/* The set of the current micro-batch when its gradients are to be reported one by one. */
 static const lvni_autograd_gradients *watched(void)
 {
     const lvni_autograd_gradients *g = lvni_tensor_ctx_get()->gradients;

@@ -85,7 +85,7 @@ static lvn_status walk_from(lvni_autograd_node *last, lvni_autograd_walk *walk)
     return LVN_OK;
 }
 
-/* After a failure: nodes may hold gradients that nobody will fetch. */
+/* After a failure: nodes may hold gradients that will not be fetched. */
 static void clear_gradients(const struct lvni_autograd_tape *tape)
 {
     for (lvni_autograd_node *node = tape->first; node != NULL; node = node->next) {

@@ -1,10 +1,205 @@
-/* Recording (tape.h). A node holds what its backward rule needs and nothing else: inputs are
- * remembered as links, so that an activation nobody needs is gone with its scope. */
+/* The tape of a thread (tape.h): scopes, which own what ops make and spread a failure, and the
+ * nodes recorded in them. A node holds what its backward rule needs and nothing else: inputs are
+ * remembered as links, so that an activation that is not needed is gone with its scope. */
 #include "autograd/tape_impl.h"
 
+#include "core/alloc.h"
 #include "tensor/ctx.h"
+#include "tensor/device.h"
 
 #include <string.h>
+
+/* ---- scopes ---- */
+
+static void tape_destroy(struct lvni_autograd_tape *tape)
+{
+    lvni_autograd_tape_drop_nodes(tape);
+    for (int64_t i = tape->n_tensors - 1; i >= 0; i--) {
+        lvn_release(tape->tensors[i]);
+    }
+    lvni_core_free(tape->tensors);
+    lvni_core_free(tape);
+}
+
+/* Before main: lanes must not write the pointer while others read it. */
+__attribute__((constructor)) static void register_free(void)
+{
+    lvni_tensor_ctx_free_tape = tape_destroy;
+}
+
+struct lvni_autograd_tape *lvni_autograd_tape_get(void)
+{
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    if (ctx == NULL) {
+        return NULL;
+    }
+    if (ctx->tape == NULL) {
+        ctx->tape = LVNI_NEW(LVNI_TAG_TENSOR, struct lvni_autograd_tape);
+    }
+    return ctx->tape;
+}
+
+/* A device computes later than ops return: its error becomes one of the scope that is open when it
+ * shows. */
+static void fetch_device_error(struct lvni_autograd_tape *tape)
+{
+    if (lvni_tensor_device_take_error() != LVN_OK) {
+        if (tape->scope[tape->depth].failed == LVN_OK) {
+            tape->error = *lvn_last_error();
+            tape->scope[tape->depth].failed = tape->depth > 0 ? tape->error.code : LVN_OK;
+        }
+    }
+}
+
+lvn_status lvn_scope_open(void)
+{
+    struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
+    if (tape == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    LVN_ARG(tape->depth < LVNI_SCOPES, "more than %d scopes are open", LVNI_SCOPES);
+    tape->depth++;
+    tape->scope[tape->depth] = (lvni_autograd_scope){.first = tape->n_tensors,
+                                                     .failed = tape->scope[tape->depth - 1].failed,
+                                                     .serial = lvn_last_error()->serial};
+    return LVN_OK;
+}
+
+lvn_status lvn_scope_close(void)
+{
+    struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
+    LVN_ARG(tape != NULL && tape->depth > 0, "no scope is open");
+    if (tape->depth == 1 || lvni_tensor_device_failed()) {
+        fetch_device_error(tape);
+    }
+    const lvni_autograd_scope scope = tape->scope[tape->depth];
+    if (tape->depth == 1) {
+        lvni_autograd_tape_drop_nodes(tape);
+    }
+    while (tape->n_tensors > scope.first) {
+        lvn_release(tape->tensors[--tape->n_tensors]);
+    }
+    tape->depth--;
+    if (scope.failed == LVN_OK) {
+        return LVN_OK;
+    }
+    if (tape->depth > 0) {
+        tape->scope[tape->depth].failed = scope.failed;
+    }
+    return lvn_error_adopt(&tape->error);
+}
+
+lvn_status lvn_scope_status(void)
+{
+    struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
+    if (tape != NULL && lvni_tensor_device_failed()) {
+        fetch_device_error(tape);
+        return lvn_last_error()->code; /* outside of all scopes it is reported once */
+    }
+    return tape == NULL ? LVN_ERR_MEMORY : tape->scope[tape->depth].failed;
+}
+
+int lvni_autograd_scope_depth(void)
+{
+    const struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
+    return tape == NULL ? 0 : tape->depth;
+}
+
+bool lvni_autograd_scope_failed(void)
+{
+    return lvn_scope_status() != LVN_OK;
+}
+
+/* An op fails because of an error of this scope, or because it was given NULL: an error from before
+ * the scope is not its reason. */
+static void name_null(const struct lvni_autograd_tape *tape, const char *op)
+{
+    const lvn_error *e = lvn_last_error();
+    if (op == NULL) {
+        op = "an op";
+    }
+    if (e->code == LVN_OK) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "%s was given NULL", op);
+    } else if (tape->depth > 0 && e->serial == tape->scope[tape->depth].serial) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                      "%s was given NULL; the thread's last error before: %s", op, e->message);
+    }
+}
+
+lvn_tensor *lvni_autograd_op_fail(const char *op)
+{
+    struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
+    if (tape != NULL && tape->scope[tape->depth].failed == LVN_OK) {
+        name_null(tape, op);
+        if (op != NULL) {
+            const char *path = lvni_tensor_ctx_get()->module_path;
+            lvn_error_frame("%s%s%s", op, path[0] != '\0' ? " in " : "", path);
+        }
+        tape->error = *lvn_last_error();
+        if (tape->depth > 0) { /* outside of all scopes the NULL result itself is the only sign */
+            tape->scope[tape->depth].failed = tape->error.code;
+        }
+    }
+    return NULL;
+}
+
+static bool grow(struct lvni_autograd_tape *tape)
+{
+    const int64_t capacity = tape->capacity == 0 ? 256 : 2 * tape->capacity;
+    lvn_tensor **more =
+        lvni_core_realloc(LVNI_TAG_TENSOR, tape->tensors, (size_t)capacity * sizeof *more);
+    if (more == NULL) {
+        return false;
+    }
+    tape->tensors = more;
+    tape->capacity = capacity;
+    return true;
+}
+
+lvn_tensor *lvni_autograd_adopt(lvn_tensor *t)
+{
+    struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
+    if (t == NULL || tape == NULL || (tape->n_tensors == tape->capacity && !grow(tape))) {
+        lvn_release(t);
+        return lvni_autograd_op_fail(NULL);
+    }
+    tape->tensors[tape->n_tensors++] = t;
+    return t;
+}
+
+lvn_tensor *lvn_keep(lvn_tensor *t)
+{
+    struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
+    if (t == NULL || tape == NULL) {
+        return NULL;
+    }
+    const int64_t first = tape->scope[tape->depth].first; /* those of outer scopes stay theirs */
+    for (int64_t i = tape->n_tensors - 1; i >= first; i--) {
+        if (tape->tensors[i] == t) {
+            tape->tensors[i] = NULL;
+            return t;
+        }
+    }
+    return lvn_retain(t); /* not this scope's: a parameter, a batch's field */
+}
+
+lvn_tensor *lvni_autograd_op_run(lvni_kernels_op op, lvni_kernels_args *args, unsigned want)
+{
+    if (lvni_kernels_run(op, args, want) != LVN_OK) {
+        return lvni_autograd_op_fail(lvni_kernels_ops[op].name);
+    }
+    bool good = true;
+    for (int i = 0; i < lvni_kernels_ops[op].n_out; i++) {
+        if (good) {
+            good = args->out[i] == NULL || lvni_autograd_adopt(args->out[i]) != NULL;
+        } else {
+            lvn_release(args->out[i]);
+        }
+    }
+    return good ? args->out[0] : NULL;
+}
+
+/* ---- nodes ---- */
 
 bool lvni_autograd_records(lvn_tensor *const *in, int n)
 {

@@ -96,13 +96,13 @@ enum { LVNI_GRADIENT_THERE = 1, LVNI_GRADIENT_ZEROS = 2 };
 typedef struct lvni_autograd_gradients {
     float *data;
     const int64_t *offset; /* of parameter i, in elements */
-    /* parameter i has its gradient, LVNI_GRADIENT_ZEROS when it is none (0: its slice holds
-     * rubbish) */
+    /* parameter i has its gradient, LVNI_GRADIENT_ZEROS when it is none (0: its slice is
+     * undefined) */
     unsigned char *written;
     int n;
-    /* Told as soon as nothing can be added to the gradient of a parameter any more, while
-     * lvn_backward goes on with older nodes; NULL: nobody wants to know. Parameters that the tape
-     * does not mention are not told. */
+    /* Called (NULL: not) as soon as nothing can be added to the gradient of a parameter any more,
+     * while lvn_backward goes on with older nodes. Not called for parameters that the tape does
+     * not mention. */
     void (*final)(void *user, int parameter);
     void *user;
     /* n entries, the walk's own: the last node that can add to parameter i; needed by `final`

@@ -23,7 +23,7 @@ typedef struct lvni_autograd_walk {
 struct lvni_autograd_tape {
     lvni_autograd_node *first, *last; /* oldest and newest node */
     bool walking;             /* in lvn_backward or lvn_grad: rules may not start another walk */
-    lvni_autograd_walk *walk; /* of the lvn_grad in work, NULL in lvn_backward */
+    lvni_autograd_walk *walk; /* of the lvn_grad running, NULL in lvn_backward */
     bool paused;              /* lvn_set_grad_enabled(false) */
     int depth;                /* open scopes; scope[0] is the implicit one */
     lvni_autograd_scope scope[LVNI_SCOPES + 1];
@@ -35,7 +35,7 @@ struct lvni_autograd_tape {
 /* The thread's tape, made at first use; NULL with an error when memory is out. */
 struct lvni_autograd_tape *lvni_autograd_tape_get(void);
 void lvni_autograd_tape_drop_nodes(struct lvni_autograd_tape *tape);
-/* LVN_ERR_INVALID when y has no node: what happened to it, and what to do. who: "lvn_backward". */
+/* LVN_ERR_INVALID when y has no node: what happened to it, and what to do. info: "lvn_backward". */
 lvn_status lvni_autograd_tape_check_past(const lvn_tensor *y, const char *info);
 /* *sum += t, into a new tensor, since either side may be shared; recorded under create_graph. Moves
  * t. */

@@ -36,7 +36,7 @@ static bool is_escape(const char *p, size_t n)
     return n >= 4 && p[0] == '\\' && p[1] == 'x' && is_hex(p[2]) && is_hex(p[3]);
 }
 
-/* Does the character at p stay? Its bytes in *length: 1 for a byte that is no character. */
+/* Does the character at p stay? Its bytes in *length: 1 for a byte that is not a character. */
 static bool plain(const char *p, size_t n, lvni_core_escape_kind kind, size_t *length)
 {
     uint32_t code;

@@ -1,5 +1,5 @@
 /* Text that came from outside (names of files, classes, tensors and hosts, what another process
- * sent) on its way to a terminal, a log or a file. A byte that is no part of a valid UTF-8
+ * sent) on its way to a terminal, a log or a file. A byte that is not part of a valid UTF-8
  * character, and every byte of a character that controls the terminal or hides text (C0, DEL, C1,
  * line separators, bidirectional controls, invisible characters), becomes `\xHH`, two lower-case
  * hexadecimal digits; all others stay as they are. All of it is thread-safe and, where it writes to

@@ -209,7 +209,7 @@ static double pow_positive(double x, double y)
     return e == 0.0 || e == HUGE_VAL ? e : e + e * (p.lo + y * l.lo);
 }
 
-/* 0: y is no integer, 1: odd, 2: even */
+/* 0: y is not an integer, 1: odd, 2: even */
 static int parity(double y)
 {
     const double a = fabs(y);

@@ -7,8 +7,8 @@
 #include <string.h>
 
 /* own: the callee's copy of `bytes` bytes; given: the caller's struct or NULL (all defaults); call:
- * "conv2d" of lvn_conv2d_with. A struct without its size is an error: whoever forgot it would get
- * the defaults instead of what was asked for. */
+ * "conv2d" of lvn_conv2d_with. A struct without its size is an error: its values would silently be
+ * replaced by the defaults. */
 static inline lvn_status lvni_core_options_copy(const char *call, void *own, size_t bytes,
                                                 const void *given)
 {

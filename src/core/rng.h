@@ -3,18 +3,19 @@
  *
  * THE PACKING THAT RESULTS DEPEND ON (docs/reproducibility.md). It never changes.
  *   key      = lvni_core_rng_key(seed, purpose): a 64-bit mix of the run's seed and a 64-bit hash
- *              of the purpose's name (low word = key[0], high word = key[1]); inside a forward the
+ *              of the purpose's name (low half = key[0], high half = key[1]); inside a forward the
  *              purpose is the module path.
- *   counter  = (c0 = element / 4, c1 = c, c2 = b, c3 = a), element e takes word e % 4 of the
- *     output.
- *   Per use:   inside a step   a = step,  b = micro-batch,  c = phase * 2^24 + number of the call
- *              within the micro-batch's forward (phase 0 but for steps of several phases) a named
- *              draw (lvn_random_uniform) does the same with the purpose hash(path) +
- *              0x9e3779b97f4a7c15 hash(name) initialisation  a = b = c = 0
- *              sample order    a = epoch, b = c = 0        (purpose "order")
- *              data            a = epoch, b = sample, c = operation of the augmentation (purpose
- *                "data";
- *              "data/own" for what users' datasets draw) */
+ *   counter  = (c0 = element / 4, c1 = c, c2 = b, c3 = a); element e is the 32-bit output e % 4.
+ *   Per use:
+ *     inside a step    a = step, b = micro-batch, c = phase * 2^24 + number of the call within the
+ *                      micro-batch's forward (phase 0 except in steps of several phases); a named
+ *                      draw (lvn_random_uniform) the same with the purpose hash(path) +
+ *                      0x9e3779b97f4a7c15 hash(name)
+ *     initialisation   a = b = c = 0
+ *     sample order     a = epoch, b = c = 0                          (purpose "order")
+ *     data             a = epoch, b = sample, c = operation of the augmentation
+ *                      (purpose "data"; "data/own" for what users' datasets draw)
+ */
 #ifndef LEVIN_CORE_RNG_H
 #define LEVIN_CORE_RNG_H
 
@@ -24,7 +25,7 @@ typedef struct lvni_core_rng_key {
     uint32_t k[2];
 } lvni_core_rng_key;
 
-/* A stream position: key and the three fixed counter words. */
+/* A stream position: key and the three fixed parts of the counter. */
 typedef struct lvni_core_rng {
     lvni_core_rng_key key;
     uint32_t a, b, c;

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* `levin train ... | head`: a reader that went away is no reason to stop training, hence
- * SIGPIPE. */
+/* `levin train ... | head`: a reader that went away is not a reason to stop training,
+ * hence SIGPIPE. */
 static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};
 enum { TAKEN = sizeof taken / sizeof *taken };
 
@@ -113,8 +113,8 @@ void lvni_core_signals_install_early(void)
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-/* Those that end the process, but for one that is ignored (nohup): blocked it would come all the
- * same. */
+/* Those that end the process, except one that is ignored (nohup): blocked, it would be delivered
+ * later. */
 static void hold_ends(void)
 {
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
@@ -164,7 +164,7 @@ void lvni_core_signals_remove(void)
 {
     for (int i = 0; installed && i < TAKEN; i++) {
         if (deferring && (taken[i] == SIGUSR1 || taken[i] == SIGUSR2)) {
-            /* there is nothing left to save, which is no reason to end of it */
+            /* there is nothing left to save: the request must not end the process */
             signal(taken[i], SIG_IGN);
         } else {
             sigaction(taken[i], &before[i], NULL);

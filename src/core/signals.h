@@ -2,8 +2,8 @@
  * between steps (trainer/stop.c). A host program gets its own handlers back.
  *
  * SIGINT, SIGTERM, SIGHUP (unless it is ignored: nohup) and SIGUSR1 ask for a stop. A second SIGINT
- * ends the process at once; the first says so. SIGUSR2 asks for a checkpoint and no stop. SIGPIPE
- * is ignored. Called by commands, recipes and the trainer, from one thread. */
+ * ends the process at once; the first prints that. SIGUSR2 asks for a checkpoint and no stop.
+ * SIGPIPE is ignored. Called by commands, recipes and the trainer, from one thread. */
 #ifndef LEVIN_CORE_SIGNALS_H
 #define LEVIN_CORE_SIGNALS_H
 

@@ -1,7 +1,7 @@
 /* A growable string. Used wherever text of unknown length is put together: configuration, messages,
  * JSON lines. Appending never returns a status: the first failed allocation marks the string, later
- * appends do nothing, and lvni_core_str_status() tells at the end. A zeroed lvni_core_str is an
- * empty one. */
+ * appends do nothing, and lvni_core_str_status() reports it at the end. A zeroed lvni_core_str is
+ * an empty one. */
 #ifndef LEVIN_CORE_STR_H
 #define LEVIN_CORE_STR_H
 

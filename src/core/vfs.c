@@ -220,7 +220,7 @@ static lvn_status resolve(const char **path, char real[PATH_MAX])
 {
     struct stat s;
     if (lstat(*path, &s) != 0) {
-        return LVN_OK; /* not there yet, or opening says why not */
+        return LVN_OK; /* not there yet, or opening reports why not */
     }
     if (S_ISLNK(s.st_mode)) {
         if (stat(*path, &s) != 0) {
@@ -297,8 +297,8 @@ lvn_status lvni_core_atomic_write(lvni_core_atomic_file *f, const void *data, si
     return write_all(f->fd, f->path, data, bytes);
 }
 
-/* Some file systems cannot sync a directory and say so with EINVAL or ENOTSUP; there is nothing
- * more to do there. */
+/* Some file systems cannot sync a directory (EINVAL, ENOTSUP); there is nothing more to do
+ * there. */
 static lvn_status sync_directory(int dir_fd, const char *path)
 {
     if (call_fsync(dir_fd) != 0 && errno != EINVAL && errno != ENOTSUP) {

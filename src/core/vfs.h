@@ -34,15 +34,15 @@ void lvni_core_vfs_fail_at(const char *kind, int64_t k, int error);
 int64_t lvni_core_vfs_calls(const char *kind);
 
 /* A file being written beside `path`: without a name where the file system has such files, so that
- * a process that is killed leaves nothing; else as "<path>.tmp-<pid>", made anew and never through
- * a link. commit: fsync, name it so, close, rename over `path`, fsync the directory. abort (or a
- * failed commit): close and unlink the temporary; `path` keeps its old content. One failure is
- * different: when only the directory cannot be synced, commit reports it although `path` already
+ * a process that is killed leaves nothing; else as "<path>.tmp-<pid>", always a new file, never
+ * through a link. commit: fsync, name it so, close, rename over `path`, fsync the directory. abort
+ * (or a failed commit): close and unlink the temporary; `path` keeps its old content. One failure
+ * is different: when only the directory cannot be synced, commit reports it although `path` already
  * has the new content (whole, but a power cut may bring the old one back). No failure leaves the
  * temporary file behind. */
 typedef struct lvni_core_atomic_file lvni_core_atomic_file;
-/* This path is no file that is replaced: what is written goes to standard output at once, and an
- * abort takes nothing back. */
+/* This path is not a file that is replaced: data goes to standard output at once, and an abort
+ * cannot take it back. */
 #define LVNI_STDOUT_PATH "/dev/stdout"
 lvn_status lvni_core_atomic_open(const char *path, lvni_core_atomic_file **out);
 lvn_status lvni_core_atomic_write(lvni_core_atomic_file *f, const void *data,

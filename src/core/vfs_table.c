@@ -1,6 +1,6 @@
 /* The table of system calls behind vfs.h, and faults for tests: every call of the library goes
- * through a wrapper that may be told to fail. Used by vfs.c and, through lvni_core_vfs_get, by
- * whoever reads or links files by himself. */
+ * through a wrapper that can be made to fail. Used by vfs.c and, through lvni_core_vfs_get, by the
+ * code that reads or links files itself. */
 #include "core/vfs.h"
 
 #include <errno.h>

@@ -24,7 +24,7 @@ lvn_status lvni_log_metrics_write(lvni_log_metrics *m, int64_t step, int64_t epo
                                   const lvni_log_metric *values, int n);
 void lvni_log_metrics_close(lvni_log_metrics *m); /* NULL is fine */
 
-/* For resuming at step S: keep the lines with "step" <= S, drop later ones and what is no whole
+/* For resuming at step S: keep the lines with "step" <= S, drop later ones and what is not a whole
  * JSON object (a line cut off by a crash). The file is replaced atomically, and only when something
  * is dropped. *dropped (may be NULL): how many lines. *time_s (may be NULL): of the last line that
  * stays; 0 when there is none. A missing file is fine. */

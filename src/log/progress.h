@@ -21,7 +21,7 @@ size_t lvni_log_progress_format(const lvni_log_progress_state *state, int width,
                                 size_t room);
 
 typedef struct lvni_log_progress_options {
-    int fd;          /* the terminal, as lvni_log_progress_terminal says it; -1: there is none */
+    int fd;          /* the terminal, from lvni_log_progress_terminal; -1: there is none */
     bool quiet;      /* nothing on the screen */
     double redraw_s; /* terminal: at most one redraw in so many seconds; 0: 0.1 */
     /* elsewhere: a line at the first logging point after so many seconds */

@@ -235,7 +235,7 @@ static void write_line(lvni_log_level level, bool screen, const char *fmt, va_li
 
 static void write_line(lvni_log_level level, bool screen, const char *fmt, va_list args)
 {
-    const lvn_error before = *lvn_last_error(); /* often the very error that is being told */
+    const lvn_error before = *lvn_last_error(); /* often the very error that is being logged */
     /* room for a prefix in front and the newline behind */
     char line[PREFIX + LINE + 2];
     va_list again;

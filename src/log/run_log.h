@@ -2,8 +2,8 @@
  * standard error's; all else goes to standard output in training, which has no other results, and
  * to standard error in other commands. Thread-safe, one logger per process; called from everywhere
  * above core. Lines of the file: [YYYY-MM-DD hh:mm:ss,mmm][LEVEL] text. Logging never fails a run
- * and never touches the thread's last error: a file that cannot be written any more is said once
- * and left alone. */
+ * and never touches the thread's last error: a file that cannot be written any more is
+ * reported once and left alone. */
 #ifndef LEVIN_LOG_RUN_LOG_H
 #define LEVIN_LOG_RUN_LOG_H
 
@@ -17,8 +17,7 @@ typedef enum lvni_log_level {
     LVNI_LOG_ERROR    /* "error: text" */
 } lvni_log_level;
 
-/* Lines from now on go into the file that will be opened: what is said before a run has a
- * directory. */
+/* Keeps lines from now on for the file that will be opened, once the run has a directory. */
 void lvni_log_buffer(void);
 /* From now on also into the file at path, behind the lines that were kept. Closes the one before.
  * append = false empties it. */
@@ -26,15 +25,14 @@ lvn_status lvni_log_open(const char *path, bool append);
 void lvni_log_close(void); /* and forgets kept lines */
 void lvni_log_set_quiet(bool quiet);
 void lvni_log_set_verbose(bool verbose);
-/* What is no warning and no error goes to fd: STDOUT_FILENO or STDERR_FILENO (the default). */
+/* Lines below warnings go to fd: STDOUT_FILENO or STDERR_FILENO (the default). */
 void lvni_log_set_report(int fd);
-/* The calling thread belongs to a rank that does not lead: what it would say rank 0 says as well,
- * so only errors are told. Returns what was set before: a warning that no other rank has goes
- * between two calls. */
+/* The calling thread belongs to a rank other than 0, which logs the same: only its errors are
+ * logged. Returns the earlier setting: a warning that no other rank has goes between two calls. */
 bool lvni_log_set_follower(bool follower);
 
 void lvni_log_line(lvni_log_level level, const char *fmt, ...) LVN_PRINTF(2, 3);
-/* Into the file alone, whoever says it: what the person is told by others. */
+/* Into the file alone, of any rank: what is printed elsewhere. */
 void lvni_log_file_line(lvni_log_level level, const char *fmt, ...) LVN_PRINTF(2, 3);
 
 /* The one line at the bottom of a terminal that is rewritten again and again (progress.c). Messages

@@ -65,8 +65,8 @@ struct lvni_nn_model {
     bool coupled;      /* micro-batches look at others of their group (lvn_builder_couple) */
     /* length of a set's record part: per buffer its elements and one weight */
     int64_t n_records;
-    /* What steps add up of the flat buffer, on borders of blocks: outside, sets may hold rubbish.
-     * All of it, but for a trainer that trains less. */
+    /* What steps add up of the flat buffer, on borders of blocks: outside, sets are undefined.
+     * All of it, unless a trainer trains less. */
     int64_t trained_begin, trained_end;
 };
 
@@ -82,7 +82,7 @@ lvn_status lvni_nn_model_build_empty(const lvn_module_class *cls, const void *ar
 void lvni_nn_model_destroy(lvni_nn_model *model);
 /* Call after the weights were changed in place: reordered copies are out of date. */
 void lvni_nn_model_touch(lvni_nn_model *model);
-/* Let parameters and buffers stand for other n_values values (an average, say) laid out as
+/* Let parameters and buffers stand for other n_values values (an average, for example) laid out as
  * `weights`; borrowed. NULL: for the model's own again. `weights` itself stays as it is. */
 void lvni_nn_model_show(lvni_nn_model *model, float *values);
 /* Elements of all parameters, without the gaps of the flat buffer. */
@@ -102,7 +102,7 @@ typedef struct lvni_nn_set {
     bool *recorded; /* per buffer */
     double weight;  /* of the micro-batch: samples */
     const lvni_nn_model *model;
-    bool borrowed; /* `data` is somebody else's */
+    bool borrowed; /* `data` is not the set's own */
 } lvni_nn_set;
 
 lvn_status lvni_nn_set_create(const lvni_nn_model *model, lvni_nn_set **out);
@@ -126,5 +126,22 @@ typedef struct lvni_nn_zoo_arguments {
 const lvn_module_class *lvni_nn_zoo_find(const char *name);
 bool lvni_nn_zoo_any_size(const char *name);  /* its weights fit images of other sizes */
 double lvni_nn_zoo_dropout(const char *name); /* what model.dropout=auto means */
+
+/* ---- GPT-2 (Radford et al. 2019): a decoder of text ----
+ * The root module of a language model; used by benchmarks and tests. */
+
+/* Arguments of build(). The 124M model: {12, 12, 768, 50257, 1024}. */
+typedef struct lvni_nn_gpt2_arguments {
+    int layers, heads;
+    int64_t width, vocabulary, positions;
+    double dropout;
+} lvni_nn_gpt2_arguments;
+
+/* forward: ids (N, T) i64, T <= positions -> logits (N, T, vocabulary). training_step: field 0 of
+ * the batch are ids (N, T), field 1 the ids that follow them (N, T; -100 counts for nothing); loss:
+ * mean cross entropy of the micro-batch's tokens. Parameters have the names of Hugging Face's files
+ * (h.0.attn.c_attn.weight), whose (in, out) weights lie as (out, in) here; the head shares
+ * wte.weight. */
+extern const lvn_module_class lvni_nn_gpt2;
 
 #endif

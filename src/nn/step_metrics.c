@@ -36,7 +36,7 @@ void lvni_nn_log_weighted(lvn_step *given, const char *name, const lvn_tensor *v
 {
     lvni_nn_step *step = (lvni_nn_step *)given;
     if (value == NULL) {
-        return; /* the scope has failed and tells why */
+        return; /* the scope has failed and has the reason */
     }
     lvni_nn_step_metric *m =
         strlen(name) < LVNI_METRIC_NAME && lvn_numel(value) == 1 ? metric_of(step, name) : NULL;

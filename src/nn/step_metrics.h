@@ -13,7 +13,7 @@ typedef struct lvni_nn_step_metric {
 typedef struct lvni_nn_step {
     lvn_step now;  /* first: what modules are given */
     double weight; /* of the micro-batch in the step's gradient: its samples, unless
-                      lvni_nn_step_weigh says otherwise */
+                      lvni_nn_step_weigh sets another */
     int n_metrics;
     lvni_nn_step_metric metric[LVNI_METRICS];
 } lvni_nn_step;

@@ -1,10 +1,9 @@
-/* GPT-2 (zoo_gpt2.h): blocks of causal attention and a two-layer network, each behind a layer norm
+/* GPT-2 (model.h): blocks of causal attention and a two-layer network, each behind a layer norm
  * and added to what runs through. First weights as in the paper: normal with deviation 0.02, those
  * in front of a sum divided by sqrt(2 layers). */
-#include "nn/zoo_gpt2.h"
+#include "nn/builder_impl.h"
 
 #include "core/math.h"
-#include "nn/builder_impl.h"
 
 #include <stdio.h>
 

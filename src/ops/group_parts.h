@@ -13,7 +13,7 @@ lvn_status lvni_ops_group_current(const char *op, const lvni_tensor_group **grou
 lvn_status lvni_ops_group_same(const char *op, const lvni_tensor_part *parts, int micro_batches,
                                const lvni_tensor_desc *d, int first);
 /* sum = the elements [offset, offset + n) of all that was brought (f32 or f64), added in the tree
- * over the group's micro-batches; host memory. False: nobody brought anything. */
+ * over the group's micro-batches; host memory. False: no micro-batch brought anything. */
 bool lvni_ops_group_add(const lvni_tensor_part *parts, int micro_batches, lvn_dtype dtype,
                         int64_t offset, int64_t n, void *sum);
 /* A tensor of host memory to where the context computes (moves t, also on failure); owned by the

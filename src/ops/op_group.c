@@ -113,8 +113,8 @@ lvn_tensor *lvni_ops_group_place(lvn_tensor *t)
     return there;
 }
 
-/* Sync with `x` (NULL: nothing; f32 or f64) and add up the elements [offset, ...) of all, as many
- * as d has. *out: owned by the caller, NULL when nobody brought anything. */
+/* Gather `x` (NULL: nothing; f32 or f64) and add up the elements [offset, ...) of all, as many
+ * as d has. *out: owned by the caller, NULL when no micro-batch brought anything. */
 static lvn_status sync_and_add(const lvni_tensor_group *g, const char *op, const lvn_tensor *x,
                                int64_t offset, const lvni_tensor_desc *d, lvn_tensor **out)
 {

@@ -1,5 +1,4 @@
-/* Soft-max, its logarithm, accuracy; losses over classes. Those element by element are in
- * op_loss_point.c. */
+/* Soft-max, its logarithm, accuracy; losses over classes, and losses element by element. */
 #include "autograd/tape.h"
 #include "core/options_struct.h"
 
@@ -162,4 +161,149 @@ lvn_tensor *lvn_accuracy(lvn_tensor *logits, lvn_tensor *labels)
     }
     lvni_kernels_args args = {.in = {in[0], in[1]}};
     return lvni_autograd_op_run(LVNI_OP_accuracy, &args, 1);
+}
+
+/* ---- losses element by element: one kernel with four formulas ---- */
+
+enum { X, TARGET, WEIGHT, POS_WEIGHT, N_POINT_IN };
+enum { OF_DIVISOR = N_POINT_IN };
+
+/* Gradients of the prediction and, unless binary cross entropy, of the target, for a gradient
+ * `dloss` of the loss. */
+static lvn_status gradients(const lvni_autograd_node *n, const lvn_tensor *dloss,
+                            lvni_kernels_args *a)
+{
+    const bool target = lvni_autograd_grad_wanted(n, TARGET);
+    *a = (lvni_kernels_args){.in = {dloss, n->saved[OF_DIVISOR], n->saved[X], n->saved[TARGET],
+                                    n->saved[WEIGHT], n->saved[POS_WEIGHT]},
+                             .attr = &n->attr.point_loss};
+    return lvni_kernels_run(LVNI_OP_point_loss_grad, a, target ? 3u : 1u);
+}
+
+static lvn_status point_loss_backward(lvni_autograd_node *n, lvn_tensor *dloss)
+{
+    lvni_kernels_args a;
+    LVN_TRY(gradients(n, dloss, &a));
+    lvn_status s = LVN_OK;
+    for (int i = X; i <= TARGET; i++) {
+        if (s == LVN_OK && lvni_autograd_grad_wanted(n, i)) {
+            s = lvni_autograd_grad_give(n, i, a.out[i]);
+        } else {
+            lvn_release(a.out[i]);
+        }
+    }
+    return s;
+}
+
+/* ---- the same written with ops, without the division by the divisor ---- */
+
+/* Absolute values have slopes that do not change: computed once, for a gradient of the loss of
+ * 1. */
+static lvn_tensor *absolute_slope(const lvni_autograd_node *n)
+{
+    const lvn_tensor *one = lvn_add_scalar(lvn_mul_scalar(n->saved[OF_DIVISOR], 0.0), 1.0);
+    lvni_kernels_args a = {
+        .in = {one, one, n->saved[X], n->saved[TARGET], n->saved[WEIGHT], n->saved[POS_WEIGHT]},
+        .attr = &n->attr.point_loss};
+    return one == NULL ? NULL : lvni_autograd_op_run(LVNI_OP_point_loss_grad, &a, 1);
+}
+
+static lvn_tensor *weighted(lvn_tensor *slope, lvn_tensor *weight)
+{
+    return weight == NULL ? slope : lvn_mul(slope, weight);
+}
+
+/* (1 - t) - (1 + (positive - 1) t) sigmoid(-x) */
+static lvn_tensor *binary_slope(const lvni_autograd_node *n)
+{
+    lvn_tensor *t = n->saved[TARGET], *positive = n->saved[POS_WEIGHT];
+    lvn_tensor *factor = lvn_add_scalar(
+        positive == NULL ? lvn_mul_scalar(t, 0.0) : lvn_mul(t, lvn_add_scalar(positive, -1.0)),
+        1.0);
+    lvn_tensor *rest = lvn_mul(factor, lvn_sigmoid(lvn_neg(n->saved[X])));
+    return lvn_sub(lvn_add_scalar(lvn_neg(t), 1.0), rest);
+}
+
+static lvn_status point_loss_backward_ops(lvni_autograd_node *n, lvn_tensor *dloss)
+{
+    lvn_tensor *slope;
+    switch (n->attr.point_loss.kind) {
+    case LVNI_LOSS_SQUARE:
+        slope =
+            weighted(lvn_mul_scalar(lvn_sub(n->saved[X], n->saved[TARGET]), 2.0), n->saved[WEIGHT]);
+        break;
+    case LVNI_LOSS_BINARY: slope = weighted(binary_slope(n), n->saved[WEIGHT]); break;
+    default: slope = absolute_slope(n); break;
+    }
+    lvn_tensor *dx = lvn_mul(slope, lvn_div(dloss, n->saved[OF_DIVISOR]));
+    if (lvni_autograd_grad_wanted(n, X)) {
+        LVN_TRY(lvni_autograd_grad_give_op(n, X, dx));
+    }
+    return lvni_autograd_grad_wanted(n, TARGET) ? lvni_autograd_grad_give_op(n, TARGET, lvn_neg(dx))
+                                                : LVN_OK;
+}
+
+static lvn_status read_point_options(const char *name, lvni_kernels_point_loss kind,
+                                     const lvn_point_loss_options *given, lvn_point_loss_options *o)
+{
+    LVN_TRY(lvni_core_options_copy(name, o, sizeof *o, given));
+    LVN_TRY(lvni_core_options_enum(name, "reduction", (int)o->reduction, LVN_REDUCTION_SUM));
+    LVN_TRY(lvni_autograd_op_constant(name, "weight", o->weight));
+    LVN_TRY(lvni_autograd_op_constant(name, "pos_weight", o->pos_weight));
+    LVN_ARG(kind == LVNI_LOSS_BINARY || o->pos_weight == NULL,
+            "%s: pos_weight is for bce_with_logits; use weight", name);
+    return LVN_OK;
+}
+
+static lvn_tensor *point_loss(const char *name, lvni_kernels_point_loss kind, double beta,
+                              lvn_tensor *x, lvn_tensor *target,
+                              const lvn_point_loss_options *options)
+{
+    lvn_point_loss_options o;
+    if (read_point_options(name, kind, options, &o) != LVN_OK ||
+        (kind == LVNI_LOSS_BINARY && lvni_autograd_op_constant(name, "target", target) != LVN_OK)) {
+        return lvni_autograd_op_fail(name);
+    }
+    lvn_tensor *in[N_POINT_IN] = {x, target, o.weight, o.pos_weight};
+    if (!lvni_autograd_op_begin(LVNI_OP_point_loss, in, N_POINT_IN,
+                                1u << WEIGHT | 1u << POS_WEIGHT)) {
+        return lvni_autograd_op_fail(name);
+    }
+    const lvni_kernels_point_loss_attr attr = {
+        .kind = kind, .beta = beta, .sum = o.reduction == LVN_REDUCTION_SUM};
+    lvni_kernels_args args = {.in = {in[X], in[TARGET], in[WEIGHT], in[POS_WEIGHT]}, .attr = &attr};
+    lvn_tensor *loss = lvni_autograd_op_run(LVNI_OP_point_loss, &args, 3);
+    lvni_autograd_node *node =
+        lvni_autograd_record(name, point_loss_backward, loss, in, kind == LVNI_LOSS_BINARY ? 1 : 2);
+    if (node != NULL) {
+        node->backward_ops = kind == LVNI_LOSS_SMOOTH_L1 ? NULL : point_loss_backward_ops;
+        node->attr.point_loss = attr;
+        for (int i = X; i < N_POINT_IN; i++) {
+            lvni_autograd_save(node, i, in[i]);
+        }
+        lvni_autograd_save(node, OF_DIVISOR, args.out[1]);
+    }
+    return loss;
+}
+
+lvn_tensor *lvn_mse_loss_with(lvn_tensor *x, lvn_tensor *target, const lvn_point_loss_options *o)
+{
+    return point_loss("mse_loss", LVNI_LOSS_SQUARE, 0.0, x, target, o);
+}
+
+lvn_tensor *lvn_l1_loss_with(lvn_tensor *x, lvn_tensor *target, const lvn_point_loss_options *o)
+{
+    return point_loss("l1_loss", LVNI_LOSS_ABSOLUTE, 0.0, x, target, o);
+}
+
+lvn_tensor *lvn_smooth_l1_loss_with(lvn_tensor *x, lvn_tensor *target, double beta,
+                                    const lvn_point_loss_options *o)
+{
+    return point_loss("smooth_l1_loss", LVNI_LOSS_SMOOTH_L1, beta, x, target, o);
+}
+
+lvn_tensor *lvn_bce_with_logits_with(lvn_tensor *logits, lvn_tensor *target,
+                                     const lvn_point_loss_options *o)
+{
+    return point_loss("bce_with_logits", LVNI_LOSS_BINARY, 0.0, logits, target, o);
 }

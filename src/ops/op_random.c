@@ -1,5 +1,5 @@
-/* Random numbers inside a forward: named draws at the position in training (core/rng.h has the
- * packing). */
+/* Random numbers inside a forward, at the position in training (core/rng.h has the packing): named
+ * draws, and dropout. */
 #include "autograd/tape.h"
 #include "kernels/random.h"
 #include "tensor/device.h"
@@ -43,4 +43,58 @@ static void standard_normal(float *y, int64_t n, const lvni_core_rng *rng)
 lvn_tensor *lvn_random_normal_with(const char *name, int ndim, const int64_t *shape)
 {
     return draw("random_normal", name, ndim, shape, standard_normal);
+}
+
+/* ---- dropout ---- */
+
+static lvn_status dropout_backward(lvni_autograd_node *n, lvn_tensor *dy)
+{
+    /* the same numbers again: nothing was stored */
+    lvni_kernels_args a = {.in = {dy}, .attr = &n->attr.dropout};
+    LVN_TRY(lvni_kernels_run(LVNI_OP_dropout, &a, 1));
+    return lvni_autograd_grad_give(n, 0, a.out[0]);
+}
+
+static lvn_tensor *dropout_with(lvn_tensor *x, const lvni_kernels_dropout_attr *attr);
+
+static lvn_status dropout_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
+{
+    return lvni_autograd_grad_give_op(n, 0, dropout_with(dy, &n->attr.dropout));
+}
+
+static lvn_tensor *dropout_with(lvn_tensor *x, const lvni_kernels_dropout_attr *attr)
+{
+    lvni_kernels_args args = {.in = {x}, .attr = attr};
+    lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_dropout, &args, 1);
+    lvni_autograd_node *node =
+        lvni_autograd_record("dropout", dropout_backward, y, (lvn_tensor *[]){x}, 1);
+    if (node != NULL) {
+        node->backward_ops = dropout_backward_ops;
+        node->attr.dropout = *attr;
+    }
+    return y;
+}
+
+lvn_tensor *lvn_dropout(lvn_tensor *x, double p)
+{
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    if (x == NULL || ctx == NULL || lvni_autograd_scope_failed()) {
+        return lvni_autograd_op_fail("dropout");
+    }
+    if (!(p >= 0.0 && p < 1.0)) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                      "dropout: p is %g; it must be at least 0 and below 1", p);
+        return lvni_autograd_op_fail("dropout");
+    }
+    if (!ctx->at.training || p == 0.0) {
+        return x;
+    }
+    const lvni_kernels_dropout_attr attr = {
+        .p = p,
+        .rng = {.key =
+                    lvni_core_rng_make_key(ctx->at.seed, lvni_core_rng_purpose(ctx->module_path)),
+                .a = ctx->at.step,
+                .b = ctx->at.micro_batch,
+                .c = ctx->at.call++}};
+    return dropout_with(x, &attr);
 }

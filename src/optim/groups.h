@@ -29,7 +29,7 @@ typedef struct lvni_optim_rules {
 } lvni_optim_rules;
 
 /* Sets lr_scale, decay_scale and frozen of n parameters. LVN_ERR_USAGE: a pattern without a
- * parameter (the nearest name is told), a factor that is no number of at least 0, or nothing is
+ * parameter (with the nearest name), a factor that is not a number of at least 0, or nothing is
  * left to train. */
 lvn_status lvni_optim_rules_apply(const lvni_optim_rules *rules, lvni_optim_parameter *parameter,
                                   int n);

@@ -1,5 +1,5 @@
-/* SGD with momentum, Adam, AdamW and LARS over flat buffers (optim.h); the arithmetic is in
- * kernels/flat.h. */
+/* SGD with momentum, Adam, AdamW and LARS over flat buffers, learning-rate schedules, and averages
+ * of weights (optim.h); the arithmetic is in kernels/flat.h. */
 #include "optim/optim.h"
 
 #include "core/math.h"
@@ -141,7 +141,7 @@ static double norm(lvni_optim *o, const float *x, int64_t n)
     return lvni_core_sqrt(lvni_kernels_flat_sum_tree(o->partial, lvni_kernels_flat_blocks(n)));
 }
 
-/* Of a whole tensor; a weight or a gradient of zeros says nothing about the rate. */
+/* Of a whole tensor; a weight or a gradient of zeros does not determine the rate. */
 static double trust_ratio(lvni_optim *o, const lvni_optim_run *run, const float *w, const float *g,
                           double grad_scale)
 {
@@ -249,4 +249,97 @@ double lvni_optim_norm_of_blocks(lvni_optim *o, const double *sums, int64_t begi
     memcpy(o->partial + first, sums + first,
            (size_t)lvni_kernels_flat_blocks(end - begin) * sizeof *sums);
     return lvni_core_sqrt(lvni_kernels_flat_sum_tree(o->partial, blocks));
+}
+
+/* ---- schedules: pure functions of the step ---- */
+
+/* By squaring: the same bits on every machine, exact for the first powers. */
+static double power(double x, int64_t k)
+{
+    double result = 1.0;
+    for (; k > 0; k /= 2) {
+        result = k % 2 == 1 ? result * x : result;
+        x *= x;
+    }
+    return result;
+}
+
+static int64_t milestones_passed(const lvni_optim_schedule *s, int64_t step)
+{
+    int n = 0;
+    while (n < s->n_milestones && s->milestone[n] <= step) {
+        n++;
+    }
+    return n;
+}
+
+/* 0 at the end of the warm-up, 1 from the end of the run on. */
+static double progress(const lvni_optim_schedule *s, int64_t step)
+{
+    const int64_t length = s->total_steps - s->warmup_steps;
+    return length <= 0 || step >= s->total_steps
+               ? 1.0
+               : (double)(step - s->warmup_steps) / (double)length;
+}
+
+static double after_warmup(const lvni_optim_schedule *s, int64_t step)
+{
+    const double at = progress(s, step), end = s->end_factor;
+    if (at >= 1.0) {
+        return end;
+    }
+    return s->kind == LVNI_SCHEDULE_LINEAR
+               ? 1.0 + (end - 1.0) * at
+               : end + (1.0 - end) * (0.5 * (1.0 + lvni_core_cos2pi(0.5 * at)));
+}
+
+double lvni_optim_schedule_factor(const lvni_optim_schedule *s, int64_t step)
+{
+    const bool rising = step < s->warmup_steps;
+    const double rise = rising ? (double)(step + 1) / (double)s->warmup_steps : 1.0;
+    switch (s->kind) {
+    case LVNI_SCHEDULE_STEP: return rise * power(s->gamma, step / s->step_size);
+    case LVNI_SCHEDULE_MULTISTEP: return rise * power(s->gamma, milestones_passed(s, step));
+    case LVNI_SCHEDULE_COSINE:
+    case LVNI_SCHEDULE_LINEAR: return rising ? rise : after_warmup(s, step);
+    case LVNI_SCHEDULE_CONSTANT: break;
+    }
+    return rise;
+}
+
+/* ---- averages of weights: one pass over the flat values per step ---- */
+
+lvn_status lvni_optim_ema_create(const lvni_optim_ema_options *options, const float *x, int64_t n,
+                                 lvni_optim_ema **out)
+{
+    *out = NULL;
+    lvni_optim_ema *e = LVNI_NEW(LVNI_TAG_MODEL, lvni_optim_ema);
+    float *value = lvni_tensor_mem_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *value);
+    if (e == NULL || value == NULL) {
+        lvni_core_free(e);
+        lvni_tensor_mem_free(value, (size_t)n, sizeof *value);
+        return lvn_last_error()->code;
+    }
+    *e = (lvni_optim_ema){.options = *options, .n = n, .value = value};
+    *out = e;
+    return lvni_tensor_mem_copy(value, x, (size_t)n * sizeof *value);
+}
+
+void lvni_optim_ema_destroy(lvni_optim_ema *e)
+{
+    if (e != NULL) {
+        lvni_tensor_mem_free(e->value, (size_t)e->n, sizeof *e->value);
+        lvni_core_free(e);
+    }
+}
+
+void lvni_optim_ema_update(lvni_optim_ema *e, const float *x, int64_t t)
+{
+    const double most = e->options.warmup ? (double)(1 + t) / (double)(10 + t) : 1.0;
+    const double decay = t == 0 ? 0.0 : e->options.decay < most ? e->options.decay : most;
+    if (decay > 0.0) {
+        lvni_kernels_flat_lerp(e->value, x, (float)(1.0 - decay), e->n);
+    } else {
+        lvni_tensor_mem_copy(e->value, x, (size_t)e->n * sizeof *x);
+    }
 }

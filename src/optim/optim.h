@@ -1,6 +1,6 @@
 /* Optimizers and learning-rate schedules over a model's flat weights. The trainer calls
  * lvni_optim_step once per phase of an optimizer step with the phase's merged gradient. How each
- * parameter is treated comes from groups.h; averages of weights are in ema.h. */
+ * parameter is treated comes from groups.h; averages of weights are at the end. */
 #ifndef LEVIN_OPTIM_OPTIM_H
 #define LEVIN_OPTIM_OPTIM_H
 
@@ -106,5 +106,29 @@ typedef struct lvni_optim_schedule {
  * Steps and milestones are counted from the run's beginning, warm-up included; cosine and linear
  * begin after it. */
 double lvni_optim_schedule_factor(const lvni_optim_schedule *schedule, int64_t step);
+
+/* ---- the exponential moving average of a model's weights and buffers, over flat memory ----
+ * Updated by the trainer after each step; validation and exported models take the averaged
+ * values. */
+
+typedef struct lvni_optim_ema_options {
+    double decay; /* 0: no average */
+    bool warmup;
+} lvni_optim_ema_options;
+
+typedef struct lvni_optim_ema {
+    lvni_optim_ema_options options;
+    int64_t n;
+    float *value;
+} lvni_optim_ema;
+
+/* The average of n values begins as a copy of x. */
+lvn_status lvni_optim_ema_create(const lvni_optim_ema_options *options, const float *x, int64_t n,
+                                 lvni_optim_ema **out);
+void lvni_optim_ema_destroy(lvni_optim_ema *ema);
+/* average += (1 - d) (x - average), with d = decay after t earlier updates; the first update (t =
+ * 0) copies x. With warm-up d is at most (1 + t) / (10 + t), so that the average of a short run is
+ * not one of its first weights. */
+void lvni_optim_ema_update(lvni_optim_ema *ema, const float *x, int64_t t);
 
 #endif

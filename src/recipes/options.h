@@ -5,7 +5,6 @@
 
 #include "core/config.h"
 #include "core/option.h"
-#include "optim/ema.h"
 #include "optim/optim.h"
 #include "plan/plan.h"
 #include "recipes/ranks.h"

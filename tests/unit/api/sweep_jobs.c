@@ -13,8 +13,8 @@
 static char out[40];
 static int kept_error, kept_output;
 
-/* The run directory is new for every run, and what lvn_main says of the error is not for the log of
- * the tests. */
+/* The run directory is new for every run, and what lvn_main prints of the error is not for the log
+ * of the tests. */
 static void before(const void *argument)
 {
     (void)argument;

@@ -19,7 +19,7 @@ static lvn_status done(bool made, lvn_status back)
 static lvn_status errors(const void *argument)
 {
     (void)argument;
-    lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "%s", "told");
+    lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "%s", "set");
     lvn_error_append("; %s", "more");
     lvn_error_frame("on the way up %d", 1);
     const lvn_error copy = *lvn_last_error();

@@ -17,7 +17,7 @@ static void run_table(const scenario_table *table)
 {
     for (size_t i = 0; i < table->n; i++) {
         const int64_t failures = sweep(table->rows[i].calls, &table->rows[i]);
-        /* errors are told without memory */
+        /* errors are recorded without memory */
         assert_int_equal(failures > 0, strncmp(table->rows[i].calls, "status_name", 11) != 0);
     }
 }

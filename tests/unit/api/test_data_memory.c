@@ -67,7 +67,7 @@ static void arrays_take_what_their_headers_report(void **state)
     static const char npy[] = "\x93NUMPY\x01\x00\x46\x00{'descr': '<f4', 'fortran_order': False, "
                               "'shape': (1073741824, 64), }";
     input in = packed(small, sizeof small, 256);
-    assert_int_equal(bounded(parse_array, &in, "more than its header says").status,
+    assert_int_equal(bounded(parse_array, &in, "more than its header promises").status,
                      LVN_ERR_CORRUPT);
     free(in.bytes);
     in = packed(large, sizeof large, 256);
@@ -80,7 +80,7 @@ static void arrays_take_what_their_headers_report(void **state)
     assert_int_equal(bounded(parse_array, &in, "npy").status, LVN_ERR_CORRUPT);
     free(in.bytes);
     in = packed(exact, sizeof exact, 16);
-    const outcome o = bounded(parse_array, &in, "what it says");
+    const outcome o = bounded(parse_array, &in, "what it promises");
     assert_string_equal(o.message, "");
     free(in.bytes);
     for (int i = 0; i < 2; i++) { /* not packed */
@@ -109,7 +109,7 @@ static lvn_status parse_list(const input *in)
     return by_path(in, open_list);
 }
 
-/* A list of the folder that is right but for so many lines of one kind. */
+/* A list of the folder that is right except for so many lines of one kind. */
 static outcome list(const char *unit)
 {
     struct stat st = {0};

@@ -1,5 +1,5 @@
 /* Options structs of the public calls: one without its size, and enums with values that they do not
- * have, are errors that say so. */
+ * have, are errors. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

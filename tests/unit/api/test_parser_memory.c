@@ -74,7 +74,7 @@ static void headers_take_what_their_bytes_allow(void **state)
     }
 }
 
-/* Nobody's real file comes near the limits. */
+/* No real file comes near the limits. */
 static void large_headers_are_read(void **state)
 {
     (void)state;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static lvn_tensor *constant[2]; /* of the test in work: running statistics, labels */
+static lvn_tensor *constant[2]; /* of the running test: running statistics, labels */
 FN(norm_eval, lvn_batch_norm_eval(in[0], in[1], in[2], constant[0], constant[1], 1e-2))
 FN(norm_eval_relu,
    lvn_batch_norm_eval(in[0], in[1], in[2], constant[0], constant[1], 1e-2, .relu = true))
@@ -176,7 +176,7 @@ static void by_index(void **state)
     lvn_release(x);
 }
 
-/* What the row of dropout differentiates is no identity. */
+/* What the row of dropout differentiates is not the identity. */
 static void dropout_drops(void **state)
 {
     (void)state;

@@ -46,7 +46,7 @@ static void failed_op_marks_its_scope_and_names_itself(void **state)
     assert_int_equal(lvn_scope_status(), LVN_ERR_SHAPE);
     assert_null(lvn_square(a));                       /* nothing runs any more */
     assert_null(lvn_matmul(b, a));                    /* and the first error stays */
-    assert_int_equal(lvn_backward(a), LVN_ERR_SHAPE); /* backward says the same */
+    assert_int_equal(lvn_backward(a), LVN_ERR_SHAPE); /* backward reports the same */
     lvn_clear_error();
     assert_int_equal(lvn_scope_close(), LVN_ERR_SHAPE);
     assert_error_has("mul");
@@ -158,7 +158,7 @@ static void kept_result_outlives_its_scope(void **state)
     assert_true(element(y, 2) == 9.0);
     lvn_release(y);
     assert_null(lvn_keep(NULL));
-    assert_ptr_equal(lvn_keep(a), a); /* of nobody's scope: one reference more */
+    assert_ptr_equal(lvn_keep(a), a); /* of no scope: one reference more */
     lvn_release(a);
     assert_true(element(a, 0) == 1.0);
     lvn_release(a);

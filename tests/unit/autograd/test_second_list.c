@@ -1,4 +1,4 @@
-/* src/ops/second.def says which ops have second derivatives: what the ops record must agree. */
+/* src/ops/second.def lists the ops with second derivatives: what the ops record must agree. */
 #include "gradient_rows.h"
 
 #include "autograd/tape_impl.h"
@@ -13,7 +13,7 @@ enum { N_TABLES = sizeof tables / sizeof *tables };
 
 static bool seen[LVNI_OP_COUNT];
 
-/* Nodes of views and of users' ops carry names that are no kernel ops; three public ops run as
+/* Nodes of views and of users' ops carry names that are not kernel ops; three public ops run as
  * scale, one as point_loss (which has no second derivative as smooth_l1_loss). */
 static void check_node(const lvni_autograd_node *node)
 {
@@ -28,7 +28,7 @@ static void check_node(const lvni_autograd_node *node)
         if (strcmp(lvni_kernels_ops[i].name, node->name) == 0) {
             seen[i] = true;
             if ((node->backward_ops != NULL) != lvni_ops_has_second((lvni_kernels_op)i)) {
-                fail_msg("%s: src/ops/second.def says %s, its backward rule says %s", node->name,
+                fail_msg("%s: src/ops/second.def: %s, its backward rule: %s", node->name,
                          lvni_ops_has_second((lvni_kernels_op)i) ? "yes" : "no",
                          node->backward_ops != NULL ? "yes" : "no");
             }

@@ -1,4 +1,4 @@
-/* Checkpoints: position and texts come back, hashes say what they promise, the newest whole one is
+/* Checkpoints: position and texts come back, hashes hold what they promise, the newest whole one is
  * found, best is last. */
 #include "ckpt_support.h"
 
@@ -312,7 +312,7 @@ static int no_link(const char *from, const char *to)
 {
     (void)from;
     (void)to;
-    errno = EPERM; /* as file systems without hard links say */
+    errno = EPERM; /* as file systems without hard links do */
     return -1;
 }
 

@@ -1,5 +1,5 @@
 /* The disk breaks while a checkpoint is written: at every call of every kind the old one stays
- * whole, nothing is left lying about, and the error says which file. */
+ * whole, nothing is left lying about, and the error names the file. */
 #include "ckpt_support.h"
 
 #include <errno.h>
@@ -182,7 +182,7 @@ static ssize_t write_and_die(int fd, const void *buffer, size_t n)
     return done;
 }
 
-/* In a child: what a kill leaves on the disk is what was written so far, and nobody cleans up. */
+/* In a child: what a kill leaves on the disk is what was written so far, and no cleaning up. */
 static void die_after(int64_t k, const lvni_ckpt_content *next)
 {
     const pid_t child = fork();

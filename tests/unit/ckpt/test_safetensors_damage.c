@@ -1,5 +1,5 @@
 /* Damaged files: cut at every byte, every byte turned, headers that lie, memory that runs out.
- * Never a crash, always an error that says what is wrong. */
+ * Never a crash, always an error with what is wrong. */
 #include "ckpt_support.h"
 
 #include <fcntl.h>

@@ -336,7 +336,7 @@ static void yaml_maps_nest_and_sequences_are_lists(void **state)
              "milestones: [10, 20]\ndata: /photos/a b\ndata.count: 5\nnames: ['a, b', c, "
              "\"d\\\"\", '[e]']\n"
              "title: \"yes\"\ndrop_last: yes\ndevices: [0, 1]\nscheduler:\n"),
-        LVN_ERR_USAGE); /* the empty scheduler is no choice; all before it is read */
+        LVN_ERR_USAGE); /* the empty scheduler is not a choice; all before it is read */
     assert_non_null(
         strstr(lvn_last_error()->message, "scheduler.name ``: expected one of none, cosine"));
     assert_string_equal(lvni_core_config_str(config, "optim.name"), "adamw");

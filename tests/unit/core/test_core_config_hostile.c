@@ -1,4 +1,4 @@
-/* The configuration's parsers under bytes nobody meant, and with every allocation failing once. */
+/* The configuration's parsers under arbitrary bytes, and with every allocation failing once. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -162,7 +162,7 @@ static void abort_keeps_the_old_content(void **state)
     abort_keeps(true);
 }
 
-/* Somebody has put links to a file of ours, and to nothing, where the temporary will be. */
+/* Links to a file of ours, and to nothing, lie where the temporary will be. */
 static void traps_are_left_alone(void)
 {
     char trap[2][200], pointed[64];
@@ -377,7 +377,7 @@ static void reading_has_a_limit_and_needs_no_size(void **state)
     assert_int_equal(lvni_core_file_write(at("empty"), "", 0), LVN_OK);
     assert_content(at("empty"), "");
     assert_int_equal(lvni_core_file_read("/proc/self/status", 100000, &data, &bytes),
-                     LVN_OK); /* says its size is 0 */
+                     LVN_OK); /* its size reads as 0 */
     assert_true(bytes > 100);
     lvni_core_free(data);
     lvni_core_vfs_fail_at("read", 2, EIO);

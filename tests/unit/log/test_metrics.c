@@ -106,7 +106,7 @@ static void a_failing_rewrite_keeps_the_old_lines(void **state)
         int64_t dropped = -1;
         put_text(file, "{\"step\":4}\n{\"step\":6}\n");
         lvni_core_vfs_fail_at("open", 0, 0);
-        /* the first close is of the file being read, which nobody minds */
+        /* the first close is of the file being read, whose failure does not matter */
         lvni_core_vfs_fail_at(kinds[i], i == 2 ? 2 : 1, ENOSPC);
         assert_int_equal(lvni_log_metrics_truncate(file, 5, &dropped, NULL), LVN_ERR_IO);
         lvni_core_vfs_fail_at("open", 0, 0);

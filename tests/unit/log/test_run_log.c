@@ -38,13 +38,17 @@ static void levels_go_where_they_belong(void **state)
     assert_string_equal(restore_fd(STDERR_FILENO, saved), "warning: loud\n");
     lvni_log_set_quiet(false);
     saved = catch_fd(STDERR_FILENO);
-    lvni_log_file_line(LVNI_LOG_ERROR, "told by %s", "others");
+    lvni_log_file_line(LVNI_LOG_ERROR, "printed by %s", "others");
     assert_string_equal(restore_fd(STDERR_FILENO, saved), "");
     lvni_log_close();
-    static const char *const expected[] = {
-        "[DEBUG] detail 1\n", "[INFO] more\n",           "[INFO] effective batch 64\n",
-        "[WARNING] odd\n",    "[ERROR] bad\n",           "[INFO] quiet\n",
-        "[WARNING] loud\n",   "[ERROR] told by others\n"};
+    static const char *const expected[] = {"[DEBUG] detail 1\n",
+                                           "[INFO] more\n",
+                                           "[INFO] effective batch 64\n",
+                                           "[WARNING] odd\n",
+                                           "[ERROR] bad\n",
+                                           "[INFO] quiet\n",
+                                           "[WARNING] loud\n",
+                                           "[ERROR] printed by others\n"};
     const char *at = text_of(file);
     for (size_t i = 0; i < 8; i++) {
         at = after_time(at);
@@ -74,7 +78,7 @@ static void lines_before_the_file_are_kept_for_it(void **state)
 {
     (void)state;
     put_text(file, "old\n");
-    lvni_log_line(LVNI_LOG_DEBUG, "of somebody else");
+    lvni_log_line(LVNI_LOG_DEBUG, "of another run");
     lvni_log_buffer();
     const int saved = catch_fd(STDERR_FILENO);
     lvni_log_line(LVNI_LOG_WARNING, "early");

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { C = 3, SHARDS = 5, MOST = 8 };
+enum { C = 3, MICRO_BATCHES = 5, MOST = 8 };
 
 typedef struct net {
     lvn_module base;
@@ -41,7 +41,7 @@ static lvni_nn_model *make(void)
     return m;
 }
 
-static const int64_t rows[SHARDS] = {8, 7, 4, 0, 2}; /* micro-batch 3 has no samples */
+static const int64_t rows[MICRO_BATCHES] = {8, 7, 4, 0, 2}; /* micro-batch 3 has no samples */
 
 static float input(int micro_batch, int64_t row, int c)
 {
@@ -75,10 +75,10 @@ static void run_micro_batch(const lvni_nn_model *m, lvni_nn_set *set, int micro_
 /* All micro-batches of a step, merged as the trainer does. */
 static void run_step(lvni_nn_model *m)
 {
-    lvni_nn_set *set[SHARDS];
+    lvni_nn_set *set[MICRO_BATCHES];
     lvni_plan_tree tree;
-    lvni_plan_tree_init(&tree, SHARDS, 0, SHARDS);
-    for (int s = 0; s < SHARDS; s++) {
+    lvni_plan_tree_init(&tree, MICRO_BATCHES, 0, MICRO_BATCHES);
+    for (int s = 0; s < MICRO_BATCHES; s++) {
         assert_int_equal(lvni_nn_set_create(m, &set[s]), LVN_OK);
         if (rows[s] > 0) {
             run_micro_batch(m, set[s], s);
@@ -93,7 +93,7 @@ static void run_step(lvni_nn_model *m)
     }
     assert_true(set[tree.pending[0].slot]->weight == 21.0);
     lvni_nn_model_apply_records(m, set[tree.pending[0].slot]);
-    for (int s = 0; s < SHARDS; s++) {
+    for (int s = 0; s < MICRO_BATCHES; s++) {
         lvni_nn_set_destroy(set[s]);
     }
 }
@@ -104,7 +104,7 @@ static void expected(double mean[C], double variance[C])
 {
     for (int c = 0; c < C; c++) {
         mean[c] = variance[c] = 0.0;
-        for (int s = 0; s < SHARDS; s++) {
+        for (int s = 0; s < MICRO_BATCHES; s++) {
             const double n = (double)rows[s];
             double sum = 0.0, squares = 0.0;
             for (int64_t r = 0; r < rows[s]; r++) {
@@ -175,7 +175,7 @@ static void a_step_without_pushes_changes_nothing(void **state)
     lvni_nn_set *set;
     assert_int_equal(lvni_nn_set_create(m, &set), LVN_OK);
     for (int64_t i = 0; i < m->n_weights + m->n_records; i++) {
-        set->data[i] = 99.0f; /* rubbish of the step before */
+        set->data[i] = 99.0f; /* left over from the step before */
     }
     lvni_nn_set_begin(set, 4.0);
     lvni_nn_set_finish(set);

@@ -1,4 +1,4 @@
-/* Building: names, initial values, what is refused, memory that fails; and what lvn_forward tells
+/* Building: names, initial values, what is refused, memory that fails; and what lvn_forward gives
  * the code inside. */
 #include <stdarg.h>
 #include <stddef.h>

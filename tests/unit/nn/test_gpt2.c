@@ -9,7 +9,6 @@
 
 #include "nn/model.h"
 #include "nn/step_metrics.h"
-#include "nn/zoo_gpt2.h"
 
 #include <math.h>
 #include <string.h>

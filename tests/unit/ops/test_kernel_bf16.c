@@ -66,7 +66,7 @@ static void need_rounded(lvni_kernels_op op, const op_case *row, int k, const lv
     }
 }
 
-/* Inputs that the table says are f32 beside bf16 come as such. */
+/* Inputs that are f32 beside bf16 in the table come as such. */
 static void bf16_inputs(lvni_kernels_op op, const op_case *row, lvn_tensor *low[LVNI_MAX_IN],
                         lvn_tensor *wide[LVNI_MAX_IN])
 {

@@ -1,5 +1,5 @@
 /* Every cpu kernel (f32) against the truth (ref, f64) on the same inputs, for every row of
- * cases.def; tolerance.h says how close. With -v: the largest error of every case. */
+ * cases.def; tolerance.h has how close. With -v: the largest error of every case. */
 #include "op_cases.h"
 #include "tolerance.h"
 
@@ -151,7 +151,7 @@ static void cpu_agrees_with_ref(void **state)
     }
 }
 
-/* bf16 and f16: natively or through f32, as the table says. */
+/* bf16 and f16: natively or through f32, as in the table. */
 static void low_types_agree_with_ref(void **state)
 {
     const lvni_kernels_op op = (lvni_kernels_op)(uintptr_t)*state;

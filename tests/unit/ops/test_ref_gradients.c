@@ -198,7 +198,7 @@ static void linear_grad_weight(void **state)
     check_gradient(LVNI_OP_linear, NULL, IN(x, w, b), 2, dy, g.out[1]);
 }
 
-/* Shapes with every attribute at work; the same for both gradients. */
+/* Shapes with every attribute in use; the same for both gradients. */
 static const struct conv_row {
     int64_t x[4], w[4];
     lvni_kernels_conv_attr attr;

@@ -1,6 +1,6 @@
 /* Steps, schedules and averages against numbers of PyTorch (LARS: of numpy) in double precision;
- * golden.py wrote them and tells the tensors. The parameters lie in one flat buffer with gaps, as a
- * model's do. */
+ * golden.py wrote them and defines the tensors. The parameters lie in one flat buffer with gaps, as
+ * a model's do. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include "kernels/kernels.h"
-#include "optim/ema.h"
 #include "optim/optim.h"
 
 #include "golden.h"

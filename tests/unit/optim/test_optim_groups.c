@@ -83,12 +83,12 @@ static void settings(void **state)
     }
 }
 
-static void assert_refused(const lvni_optim_rules *r, const char *tells)
+static void assert_refused(const lvni_optim_rules *r, const char *part)
 {
     lvni_optim_parameter p[N];
     fill_parameters(p);
     assert_int_equal(lvni_optim_rules_apply(r, p, N), LVN_ERR_USAGE);
-    if (strstr(lvn_last_error()->message, tells) == NULL) {
+    if (strstr(lvn_last_error()->message, part) == NULL) {
         fail_msg("%s", lvn_last_error()->message);
     }
 }
@@ -143,7 +143,7 @@ static void mistakes_in_phases(void **state)
     (void)state;
     static const struct {
         const char *phases[10];
-        const char *freeze, *tells;
+        const char *freeze, *part;
     } row[] = {
         {{"head", "conv1,norm1"}, NULL, "the parameter layer1.0.conv.weight is in no phase"},
         {{"head", "*"}, NULL, "the parameter head.weight is in two phases of a step, head and *"},
@@ -161,7 +161,7 @@ static void mistakes_in_phases(void **state)
                                     .n_freeze = row[i].freeze != NULL ? 1 : 0};
         assert_int_equal(lvni_optim_rules_apply(&r, p, N), LVN_OK);
         assert_int_equal(lvni_optim_phases_apply(row[i].phases, p, N), LVN_ERR_USAGE);
-        if (strstr(lvn_last_error()->message, row[i].tells) == NULL) {
+        if (strstr(lvn_last_error()->message, row[i].part) == NULL) {
             fail_msg("%s", lvn_last_error()->message);
         }
     }

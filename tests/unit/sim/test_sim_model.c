@@ -4,7 +4,6 @@
 
 #include "nn/model.h"
 #include "nn/step_metrics.h"
-#include "optim/ema.h"
 #include "optim/optim.h"
 
 #include <semaphore.h>
