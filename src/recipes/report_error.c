@@ -22,7 +22,9 @@ static int code_of_stop(void)
 static bool reported; /* a block stands on the screen already */
 static int own_rank;  /* of several, 0 where there is one */
 
-void lvni_recipes_report_block(const lvni_core_notices *notices)
+/* Where the status is reported later: the block now, where this rank prints, and
+ * lvni_recipes_report_status then gives the code alone. */
+static void report_block(const lvni_core_notices *notices)
 {
     if (notices->error != 0 && notices->text.len > 0) {
         reported = true;
@@ -91,7 +93,7 @@ lvn_status lvni_recipes_report_start(lvn_status s, bool strict, bool quiet,
         s = lvni_core_notices_status(notices);
     }
     if (s != LVN_OK) {
-        lvni_recipes_report_block(notices);
+        report_block(notices);
     }
     lvni_core_notices_free(notices);
     return s;

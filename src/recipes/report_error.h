@@ -10,9 +10,6 @@ int lvni_recipes_report_status(lvn_status status);
 /* The same for what may have left a block of a numbered error: that in place of the message, where
  * this rank prints. Frees the notices. */
 int lvni_recipes_report_notices(lvn_status status, lvni_core_notices *notices);
-/* Where the status is reported later: the block now, where this rank prints, and
- * lvni_recipes_report_status then gives the code alone. */
-void lvni_recipes_report_block(const lvni_core_notices *notices);
 /* Notices of a start: warnings as lines of the log (quiet: not on the screen), by rank 0; under
  * strict they are the error. s: of the call that filled the notices, which are empty afterwards.
  * Returns the status of the start. */

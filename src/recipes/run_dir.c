@@ -48,7 +48,7 @@ static bool is_empty_dir(const char *path)
     return empty;
 }
 
-bool lvni_recipes_run_dir_is_run(const char *path)
+static bool is_run(const char *path)
 {
     static const char *const signs[] = {"config.yaml", "train.log", "checkpoints"};
     bool found = false;
@@ -172,7 +172,7 @@ static lvn_status check_no_file(const char *out)
 lvn_status lvni_recipes_run_dir_check_run(const char *out)
 {
     LVN_TRY(check_no_file(out));
-    if (!lvni_recipes_run_dir_is_run(out)) {
+    if (!is_run(out)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "resume=true: there is no run in out=%s%s: give the directory of the run to "
                  "continue, or omit resume=true to start a new one "
@@ -203,8 +203,7 @@ lvn_status lvni_recipes_run_dir_choose(const lvni_core_config *c, char **path)
         LVN_FAIL(LVN_ERR_USAGE,
                  "out=%s exists: resume=true continues that run, overwrite=true replaces it", out);
     }
-    if (overwrite && lvni_core_path_exists(out) && !is_empty_dir(out) &&
-        !lvni_recipes_run_dir_is_run(out)) {
+    if (overwrite && lvni_core_path_exists(out) && !is_empty_dir(out) && !is_run(out)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "out=%s is not a run directory (no train.log, no checkpoints/): overwrite=true "
                  "replaces runs only; give another out",
