@@ -23,15 +23,16 @@ typedef struct lvn_job {
     void *reserved[4];
 } lvn_job;
 
-/* Train with key=value words (`levin help train` lists them); the run directory holds checkpoints,
- * logs and config.yaml. One at a time in a process, from one thread. While it trains SIGINT,
- * SIGTERM and SIGUSR1 are taken (they save and stop) and SIGPIPE is ignored; afterwards they are as
- * before. LVN_ERR_CANCELLED: stopped by a signal; LVN_ERR_USAGE: arguments or job;
+/* Train with key=value arguments (`levin help train` lists them); the run directory holds
+ * checkpoints, logs and config.yaml. One at a time in a process, from one thread. While it trains
+ * SIGINT, SIGTERM and SIGUSR1 are taken (they save and stop) and SIGPIPE is ignored; afterwards
+ * they are as before. LVN_ERR_CANCELLED: stopped by a signal; LVN_ERR_USAGE: arguments or job;
  * LVN_ERR_NON_FINITE: loss or weights; and the errors of data, files and memory. */
-LVN_API lvn_status lvn_job_train(const lvn_job *job, int n_arguments, const char *const *words);
-/* The same with the words of main(), messages on standard error, and the exit code to return from
- * main(). Call it early: unless GOMP_SPINCOUNT or OMP_WAIT_POLICY is set, it starts the program
- * once more with its first words (2 ms), since OpenMP reads its settings when it is loaded. */
+LVN_API lvn_status lvn_job_train(const lvn_job *job, int n_arguments, const char *const *args);
+/* The same with the arguments of main(), messages on standard error, and the exit code to return
+ * from main(). Call it early: unless GOMP_SPINCOUNT or OMP_WAIT_POLICY is set, it starts the
+ * program once more with its first arguments (2 ms), since OpenMP reads its settings when it is
+ * loaded. */
 LVN_API int lvn_main(int argc, char **argv, const lvn_job *job);
 
 #ifdef __cplusplus

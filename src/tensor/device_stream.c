@@ -112,7 +112,7 @@ void lvni_tensor_device_stream_stop(lvni_tensor_device *d)
     lvni_core_free(d->command);
 }
 
-/* ---- who asks ---- */
+/* ---- the submitting side ---- */
 
 static void free_under_way(struct lvni_under_way *u)
 {
