@@ -6,6 +6,7 @@
 #include "dist/combine.h"
 #include "dist/transport.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* What lvni_dist_comm_alloc gave, newest first. */
@@ -268,4 +269,78 @@ bool lvni_dist_comm_find(const lvni_dist_comm *comm, const void *p, size_t bytes
         }
     }
     return false;
+}
+
+/* ---- check mode ---- */
+
+static void describe(const lvni_dist_call *call, char *out, size_t room)
+{
+    static const char *const names[LVNI_CALL_COUNT] = {
+        [LVNI_CALL_BARRIER] = "barrier",
+        [LVNI_CALL_ALL_REDUCE] = "all-reduce",
+        [LVNI_CALL_REDUCE_SCATTER] = "reduce-scatter",
+        [LVNI_CALL_ALL_GATHER] = "all-gather",
+        [LVNI_CALL_ALL_GATHER_SIZED] = "all-gather of different sizes",
+        [LVNI_CALL_BROADCAST] = "broadcast",
+        [LVNI_CALL_ALL_TO_ALL] = "all-to-all",
+        [LVNI_CALL_ALLOC] = "allocation of shared memory",
+        [LVNI_CALL_FREE] = "release of shared memory",
+        [LVNI_CALL_REDUCTION_CREATE] = "creation of a reduction",
+        [LVNI_CALL_REDUCTION_FINISH] = "end of a reduction's step",
+    };
+    static const char *const ops[] = {"sum", "minimum", "maximum"};
+    int at = snprintf(out, room, "%s",
+                      call->kind >= 0 && call->kind < LVNI_CALL_COUNT ? names[call->kind]
+                                                                      : "unknown call");
+    if (call->how >= 0 && call->how < 3) {
+        at += snprintf(out + at, room - (size_t)at, " (%s)", ops[call->how]);
+    }
+    if (call->n > 0) {
+        at += snprintf(out + at, room - (size_t)at, " of %lld %s", (long long)call->n,
+                       call->dtype >= 0 ? lvn_dtype_name((lvn_dtype)call->dtype) : "bytes");
+    }
+    if (call->root >= 0) {
+        snprintf(out + at, room - (size_t)at, " from rank %d", call->root);
+    }
+}
+
+lvn_status lvni_dist_compare_calls(const lvni_dist_call *first, size_t stride, int world)
+{
+    for (int rank = 1; rank < world; rank++) {
+        const lvni_dist_call *other = (const void *)((const char *)first + (size_t)rank * stride);
+        if (memcmp(first, other, sizeof *first) != 0) {
+            char a[128], b[128];
+            describe(first, a, sizeof a);
+            describe(other, b, sizeof b);
+            LVN_FAIL(LVN_ERR_MISMATCH, "rank 0 calls %s, rank %d calls %s", a, rank, b);
+        }
+    }
+    return LVN_OK;
+}
+
+/* ---- messages among neighbouring ranks ---- */
+
+lvn_status lvni_dist_group_exchange_create(lvni_dist_comm *comm, lvni_dist_group_exchange **out)
+{
+    *out = NULL;
+    return comm->ops->exchange_create(comm, out);
+}
+
+void lvni_dist_group_exchange_destroy(lvni_dist_group_exchange *exchange)
+{
+    if (exchange != NULL) {
+        exchange->ops->destroy(exchange);
+    }
+}
+
+lvn_status lvni_dist_group_exchange_run(lvni_dist_group_exchange *exchange, int lo, int hi,
+                                        const void *mine, size_t bytes,
+                                        const lvni_dist_group_message **message)
+{
+    lvni_dist_comm *comm = exchange->comm;
+    LVN_ARG(lo >= 0 && lo <= comm->rank && comm->rank < hi && hi <= comm->world,
+            "rank %d of %d is not one of ranks %d to %d, which exchange messages", comm->rank,
+            comm->world, lo, hi - 1);
+    LVN_TRY(comm->ops->health(comm));
+    return exchange->ops->run(exchange, lo, hi, mine, bytes, message);
 }

@@ -6,6 +6,7 @@
  *   reduction.h  the gradient of a step (buckets, the fixed tree), reduced while backward still
  *     runs
  *   self/        one rank
+ *   net/         ranks that exchange messages
  *   shm/         ranks of one node: processes that share a memfd, or threads of one process
  *
  * Collectives are called by all ranks in the same order with the same arguments (sizes, types,
@@ -52,7 +53,11 @@ lvn_status lvni_dist_comm_self(lvni_dist_comm **out);
 lvn_status lvni_dist_comm_threads(int world, bool check, lvni_dist_comm **comm);
 /* Ranks that are processes of this node. */
 lvn_status lvni_dist_comm_shm(const lvni_dist_comm_options *options, lvni_dist_comm **out);
-/* Not a collective; the other ranks may still run. NULL is allowed. */
+/* Ranks that share no memory: messages over TCP between any two of them. address: where the others
+ * reach this rank, an IPv4 address of this host. */
+lvn_status lvni_dist_comm_net(const lvni_dist_comm_options *options, const char *address,
+                              lvni_dist_comm **out);
+/* Not a collective; the other ranks may still be running. NULL is fine. */
 void lvni_dist_comm_destroy(lvni_dist_comm *comm);
 
 int lvni_dist_comm_rank(const lvni_dist_comm *comm);

@@ -29,6 +29,7 @@
 #include "plan/tree.h"
 
 typedef struct lvni_dist_reduction lvni_dist_reduction;
+typedef struct lvni_dist_reduction_ops lvni_dist_reduction_ops;
 
 /* partial[i] = the sum of squares, in the fixed order, over block i of LVNI_REDUCTION_BLOCK floats
  * (kernels/flat.h has the only one; this folder does not see kernels). */

@@ -4,6 +4,8 @@
 #define LEVIN_DIST_TRANSPORT_H
 
 #include "dist/comm.h"
+#include "dist/group_exchange.h"
+#include "dist/reduction.h"
 
 #include <stdatomic.h>
 
@@ -80,6 +82,13 @@ typedef struct lvni_dist_transport {
     /* of an opening that all agreed to give up, some of them without a region */
     void (*region_discard)(lvni_dist_comm *comm, lvni_dist_region *region);
 
+    /* options are checked and agreed on; sets: the most that a rank has. reduction.h, over shared
+     * memory (lvni_dist_shared_create) or messages. */
+    lvn_status (*reduction_create)(lvni_dist_comm *comm, const lvni_dist_reduction_options *options,
+                                   int sets, lvni_dist_reduction **out);
+    /* group_exchange.h, over shared memory (lvni_dist_shared_exchange_create) or messages */
+    lvn_status (*exchange_create)(lvni_dist_comm *comm, lvni_dist_group_exchange **out);
+
     lvn_status (*wait)(lvni_dist_comm *comm, const lvni_dist_wait *wait);
     void (*ring)(lvni_dist_comm *comm); /* something changed that others may wait for; any thread */
     bool (*claim)(lvni_dist_comm *comm);
@@ -91,6 +100,17 @@ struct lvni_dist_comm {
     bool check;
     _Atomic uint64_t sent, received;
     void *memory; /* comm.c's list of what lvni_dist_comm_alloc gave */
+};
+
+/* The head of a transport's group exchange (group_exchange.h), and its calls. */
+typedef struct lvni_dist_exchange_ops {
+    void (*destroy)(lvni_dist_group_exchange *exchange);
+    lvn_status (*run)(lvni_dist_group_exchange *exchange, int lo, int hi, const void *mine,
+                      size_t bytes, const lvni_dist_group_message **message);
+} lvni_dist_exchange_ops;
+struct lvni_dist_group_exchange {
+    const lvni_dist_exchange_ops *ops;
+    lvni_dist_comm *comm;
 };
 
 static inline void lvni_dist_comm_add_bytes(lvni_dist_comm *comm, uint64_t sent, uint64_t received)
@@ -129,5 +149,14 @@ typedef lvn_status (*lvni_dist_region_reserving)(void *user, const lvni_dist_reg
 lvn_status lvni_dist_region_share(lvni_dist_comm *comm, size_t common, size_t part,
                                   lvni_dist_region_reserving reserve, void *user, const char *what,
                                   lvni_dist_region *out);
+
+/* Check mode: the calls of all ranks, `stride` bytes apart. LVN_ERR_MISMATCH names the first that
+ * is not rank 0's. */
+lvn_status lvni_dist_compare_calls(const lvni_dist_call *first, size_t stride, int world);
+
+/* Reductions and group exchanges of transports whose ranks see each other's memory. */
+lvn_status lvni_dist_shared_create(lvni_dist_comm *comm, const lvni_dist_reduction_options *options,
+                                   int sets, lvni_dist_reduction **out);
+lvn_status lvni_dist_shared_exchange_create(lvni_dist_comm *comm, lvni_dist_group_exchange **out);
 
 #endif

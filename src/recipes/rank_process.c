@@ -321,7 +321,14 @@ static lvn_status exchange(void *user, const void *mine, size_t bytes, void *all
     return s;
 }
 
-static lvn_status open_comm(lvni_recipes_rank_process *p, lvni_recipes_rank *rank)
+static bool wants_messages(const lvni_core_config *config)
+{
+    return lvni_core_config_has(config, "transport") &&
+           strcmp(lvni_core_config_str(config, "transport"), "net") == 0;
+}
+
+static lvn_status open_comm(const lvni_core_config *config, lvni_recipes_rank_process *p,
+                            lvni_recipes_rank *rank)
 {
     if (lvni_control_nodes(p->control) > 1) {
         const lvni_control_member *m = lvni_control_members(p->control);
@@ -334,7 +341,8 @@ static lvn_status open_comm(lvni_recipes_rank_process *p, lvni_recipes_rank *ran
     const lvni_dist_comm_options o = {
         .rank = rank->rank, .world = rank->world, .exchange = exchange, .user = p};
     lvni_dist_comm *comm;
-    LVN_TRY(lvni_dist_comm_shm(&o, &comm));
+    const bool messages = wants_messages(config);
+    LVN_TRY(messages ? lvni_dist_comm_net(&o, "127.0.0.1", &comm) : lvni_dist_comm_shm(&o, &comm));
     atomic_store(&p->comm, comm); /* from here on leaving destroys it, whatever fails */
     lvni_control_cause cause;
     if (lvni_control_get_cause(p->control, &cause)) {
@@ -343,8 +351,9 @@ static lvn_status open_comm(lvni_recipes_rank_process *p, lvni_recipes_rank *ran
     }
     uint64_t ns;
     LVN_TRY(lvni_dist_comm_try(comm, &ns));
-    lvni_log_line(LVNI_LOG_DEBUG, "%d ranks share memory: the first sum of 1 MiB took %.2f ms",
-                  rank->world, (double)ns * 1e-6);
+    lvni_log_line(LVNI_LOG_DEBUG, "%d ranks %s: the first sum of 1 MiB took %.2f ms", rank->world,
+                  messages ? "exchange messages (transport=net)" : "share memory",
+                  (double)ns * 1e-6);
     return LVN_OK;
 }
 
@@ -380,7 +389,7 @@ static lvn_status join(const lvni_core_config *config, const lvni_launch_rank_in
     LVN_TRY(rendezvous(info, config, device, p));
     atomic_store(&p->members, lvni_control_members(p->control));
     lvni_recipes_rank_share_cores(p->control, rank);
-    LVN_TRY(open_comm(p, rank));
+    LVN_TRY(open_comm(config, p, rank));
     rank->control = p->control; /* both borrowed: they end with the process's part in the run */
     rank->comm = atomic_load(&p->comm);
     return LVN_OK;

@@ -68,6 +68,14 @@ static const lvni_core_option batch_rows[] = {
      .flags = LVNI_OPT_LAYOUT,
      .help = "Gradients that several ranks add at once while the backward pass goes on; for speed "
              "alone."},
+    {.name = "transport",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "auto|shm|net",
+     .fallback = "auto",
+     .flags = LVNI_OPT_LAYOUT,
+     .help =
+         "How ranks that are processes exchange gradients: memory that they share (shm; auto on "
+         "one node), or messages over TCP (net)."},
     {.name = "lanes",
      .type = LVNI_OPT_INT,
      .range = LVNI_BETWEEN(1, 64),

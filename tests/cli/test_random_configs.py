@@ -147,6 +147,8 @@ def draw_layout(r, micro_batches, group):
         f"bucket_bytes={r.choice([16384, 65536, 4194304])}",
         f"num_workers={r.randint(0, 3)}",
     ]
+    if r.random() < 0.4:  # ranks that are processes; threads share memory anyway
+        keys += ["transport=net"]
     if r.random() < 0.4:
         keys += [f"lanes={r.randint(1, 4)}"]
     return keys, r.random() < 0.3  # on one core

@@ -88,6 +88,66 @@ bool dist_run_threads(const dist_case *c, int world, int arg)
     return good;
 }
 
+/* ---- threads that exchange messages ---- */
+
+/* Where they find each other. */
+typedef struct rendezvous {
+    pthread_barrier_t barrier;
+    char cards[MAX_RANKS * MAX_CARD];
+} rendezvous;
+
+typedef struct net_rank {
+    thread_rank base;
+    rendezvous *point;
+} net_rank;
+
+static lvn_status exchange_in_memory(void *user, const void *mine, size_t bytes, void *all)
+{
+    const net_rank *r = user;
+    memcpy(r->point->cards + (size_t)r->base.me.rank * bytes, mine, bytes);
+    pthread_barrier_wait(&r->point->barrier);
+    memcpy(all, r->point->cards, bytes * (size_t)r->base.me.world);
+    pthread_barrier_wait(&r->point->barrier);
+    return LVN_OK;
+}
+
+static void *net_thread_main(void *p)
+{
+    net_rank *r = p;
+    const lvni_dist_comm_options o = {.rank = r->base.me.rank,
+                                      .world = r->base.me.world,
+                                      .exchange = exchange_in_memory,
+                                      .user = r,
+                                      .check = r->base.test->check};
+    if (lvni_dist_comm_net(&o, "127.0.0.1", &r->base.me.comm) != LVN_OK) {
+        fprintf(stderr, "rank %d: %s\n", o.rank, lvn_last_error()->message);
+        return NULL;
+    }
+    return thread_main(&r->base);
+}
+
+bool dist_run_net_threads(const dist_case *c, int world, int arg)
+{
+    static rendezvous point;
+    net_rank rank[MAX_RANKS];
+    pthread_barrier_init(&point.barrier, NULL, (unsigned)world);
+    for (int r = 0; r < world; r++) {
+        rank[r] = (net_rank){
+            .base = {.test = c, .me = {.rank = r, .world = world, .arg = arg, .messages = true}},
+            .point = &point};
+        if (pthread_create(&rank[r].base.thread, NULL, net_thread_main, &rank[r]) != 0) {
+            abort();
+        }
+    }
+    bool good = true;
+    for (int r = 0; r < world; r++) {
+        pthread_join(rank[r].base.thread, NULL);
+        good = good && rank[r].base.good;
+    }
+    pthread_barrier_destroy(&point.barrier);
+    return good;
+}
+
 bool dist_run_self(const dist_case *c, int arg)
 {
     dist_rank me = {.world = 1, .arg = arg};
@@ -176,7 +236,9 @@ void dist_rank_main(int argc, char **argv, const dist_case *cases, int n_cases)
         if (cases[i].body == NULL) {
             exit(starve(&o) ? 0 : 1);
         }
-        if (lvni_dist_comm_shm(&o, &me.comm) != LVN_OK) {
+        me.messages = getenv(DIST_NET) != NULL;
+        if ((me.messages ? lvni_dist_comm_net(&o, "127.0.0.1", &me.comm)
+                         : lvni_dist_comm_shm(&o, &me.comm)) != LVN_OK) {
             fprintf(stderr, "rank %d: %s\n", me.rank, lvn_last_error()->message);
             _exit(3);
         }

@@ -12,13 +12,16 @@
 typedef struct dist_rank {
     lvni_dist_comm *comm;
     int rank, world;
-    int arg; /* of the test */
+    int arg;       /* of the test */
+    bool messages; /* they share no memory (src/dist/net) */
     struct dist_taken *taken;
 } dist_rank;
 
 /* Memory until dist_give_back or the end of the body; never NULL. */
 void *dist_take(dist_rank *me, size_t bytes);
 void dist_give_back(dist_rank *me); /* all of it */
+
+#define DIST_NET "LEVIN_TEST_DIST_NET"
 
 typedef bool (*dist_body)(dist_rank *me);
 
@@ -43,10 +46,12 @@ typedef struct dist_case {
 
 /* true: every rank's body gave back true. */
 bool dist_run_threads(const dist_case *c, int world, int arg);
+/* The same over messages (src/dist/net): each thread with connections of its own. */
+bool dist_run_net_threads(const dist_case *c, int world, int arg);
 bool dist_run_self(const dist_case *c, int arg);
 
-/* Processes. `victim` (-1: none): the rank that is killed with SIGKILL `kill_ms` after all have
- * found each other; its end counts as true. */
+/* Processes; with DIST_NET in the environment they exchange messages. `victim` (-1: none): the rank
+ * that is killed with SIGKILL `kill_ms` after all have found each other; its end counts as true. */
 typedef struct dist_kill {
     int victim;
     int kill_ms;

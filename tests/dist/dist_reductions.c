@@ -238,6 +238,7 @@ static bool bytes_are_right(dist_rank *me, const setup *s, int step, int n_leave
         heard += rank == me->rank ? 0 : bytes;
     }
     lvni_plan_exchange_bytes cost = lvni_plan_exchange_cost(&e, me->rank, n_leaves, leaves_all);
+    uint64_t own_bytes = (uint64_t)lvni_plan_exchange_owned(&e, me->rank) * sizeof(float);
     if (s->parts && me->world > 1) { /* the same formula for fewer floats */
         const int64_t all = used_of(s, step, 0, s->n);
         int64_t own = 0;
@@ -245,8 +246,13 @@ static bool bytes_are_right(dist_rank *me, const setup *s, int step, int n_leave
             const lvni_plan_range slice = lvni_plan_exchange_slice(&e, b, me->rank);
             own += used_of(s, step, slice.start, slice.count);
         }
+        own_bytes = (uint64_t)own * sizeof(float);
         cost.sent = (uint64_t)(own + n_leaves * (all - own)) * sizeof(float);
         cost.received = (uint64_t)(own * (leaves_all - n_leaves) + all - own) * sizeof(float);
+    }
+    if (me->messages && me->world > 1) { /* what all read is sent to each */
+        cost.sent += (uint64_t)(me->world - 2) * own_bytes;
+        message *= (uint64_t)(me->world - 1);
     }
     RANK_CHECK(me, after.sent - before.sent == cost.sent + message, "sent %llu bytes",
                (unsigned long long)(after.sent - before.sent));

@@ -178,56 +178,14 @@ lvn_status lvni_shm_round(lvni_shm_comm *c)
     return LVN_OK;
 }
 
-/* ---- checking that all ranks make the same call ---- */
-
-static void describe(const lvni_dist_call *call, char *out, size_t room)
-{
-    static const char *const names[LVNI_CALL_COUNT] = {
-        [LVNI_CALL_BARRIER] = "barrier",
-        [LVNI_CALL_ALL_REDUCE] = "all-reduce",
-        [LVNI_CALL_REDUCE_SCATTER] = "reduce-scatter",
-        [LVNI_CALL_ALL_GATHER] = "all-gather",
-        [LVNI_CALL_ALL_GATHER_SIZED] = "all-gather of different sizes",
-        [LVNI_CALL_BROADCAST] = "broadcast",
-        [LVNI_CALL_ALL_TO_ALL] = "all-to-all",
-        [LVNI_CALL_ALLOC] = "allocation of shared memory",
-        [LVNI_CALL_FREE] = "release of shared memory",
-        [LVNI_CALL_REDUCTION_CREATE] = "creation of a reduction",
-        [LVNI_CALL_REDUCTION_FINISH] = "end of a reduction's step",
-    };
-    static const char *const ops[] = {"sum", "minimum", "maximum"};
-    int at = snprintf(out, room, "%s",
-                      call->kind >= 0 && call->kind < LVNI_CALL_COUNT ? names[call->kind]
-                                                                      : "unknown call");
-    if (call->how >= 0 && call->how < 3) {
-        at += snprintf(out + at, room - (size_t)at, " (%s)", ops[call->how]);
-    }
-    if (call->n > 0) {
-        at += snprintf(out + at, room - (size_t)at, " of %lld %s", (long long)call->n,
-                       call->dtype >= 0 ? lvn_dtype_name((lvn_dtype)call->dtype) : "bytes");
-    }
-    if (call->root >= 0) {
-        snprintf(out + at, room - (size_t)at, " from rank %d", call->root);
-    }
-}
-
 lvn_status lvni_shm_agree(lvni_dist_comm *comm, const lvni_dist_call *call)
 {
     lvni_shm_comm *c = (lvni_shm_comm *)comm;
     const uint32_t parity = c->round & 1;
     c->control->slot[comm->rank].call[parity] = *call;
     LVN_TRY(lvni_shm_round(c));
-    const lvni_dist_call *first = &c->control->slot[0].call[parity];
-    for (int rank = 1; rank < comm->world; rank++) {
-        const lvni_dist_call *other = &c->control->slot[rank].call[parity];
-        if (memcmp(first, other, sizeof *first) != 0) {
-            char a[128], b[128];
-            describe(first, a, sizeof a);
-            describe(other, b, sizeof b);
-            LVN_FAIL(LVN_ERR_MISMATCH, "rank 0 calls %s, rank %d calls %s", a, rank, b);
-        }
-    }
-    return LVN_OK;
+    return lvni_dist_compare_calls(&c->control->slot[0].call[parity], sizeof(lvni_shm_slot),
+                                   comm->world);
 }
 
 lvn_status lvni_shm_places(lvni_shm_comm *c, const void *in, size_t in_bytes, const void *out,

@@ -24,16 +24,16 @@ typedef struct group_exchange_part {
     alignas(64) unsigned char stage[CHANNELS][PARITIES][STAGE];
 } group_exchange_part;
 
-struct lvni_dist_group_exchange {
-    lvni_dist_comm *comm;
+typedef struct shared_exchange {
+    lvni_dist_group_exchange base;
     lvni_dist_region region;
     uint64_t round[CHANNELS];         /* of this rank */
     lvni_dist_group_message *message; /* world */
     unsigned char *memory;            /* what they point at */
     size_t room;
-};
+} shared_exchange;
 
-static group_exchange_part *part_of(const lvni_dist_group_exchange *a, int rank)
+static group_exchange_part *part_of(const shared_exchange *a, int rank)
 {
     return (group_exchange_part *)(void *)lvni_dist_region_part(&a->region, rank);
 }
@@ -44,38 +44,10 @@ static int channel_of(int rank, int lo)
     return rank == lo ? 1 : 0;
 }
 
-lvn_status lvni_dist_group_exchange_create(lvni_dist_comm *comm, lvni_dist_group_exchange **out)
+static void destroy(lvni_dist_group_exchange *exchange)
 {
-    *out = NULL;
-    lvni_dist_group_exchange *a = LVNI_NEW(LVNI_TAG_DIST, lvni_dist_group_exchange);
-    lvni_dist_group_message *message =
-        lvni_core_calloc(LVNI_TAG_DIST, (size_t)comm->world, sizeof *message);
-    lvn_status s = lvni_dist_comm_agree_status(
-        comm, a != NULL && message != NULL ? LVN_OK : LVN_ERR_MEMORY, "the messages of groups");
-    if (s != LVN_OK || a == NULL || message == NULL) {
-        lvni_core_free(a);
-        lvni_core_free(message);
-        return s;
-    }
-    a->comm = comm;
-    a->message = message;
-    s = lvni_dist_region_share(comm, 0, sizeof(group_exchange_part), NULL, NULL,
-                               "the messages of groups", &a->region);
-    if (s != LVN_OK) {
-        lvni_core_free(a);
-        lvni_core_free(message);
-        return s;
-    }
-    *out = a;
-    return LVN_OK;
-}
-
-void lvni_dist_group_exchange_destroy(lvni_dist_group_exchange *a)
-{
-    if (a == NULL) {
-        return;
-    }
-    a->comm->ops->region_close(a->comm, &a->region);
+    shared_exchange *a = (shared_exchange *)exchange;
+    a->base.comm->ops->region_close(a->base.comm, &a->region);
     lvni_core_free(a->message);
     lvni_core_free(a->memory);
     lvni_core_free(a);
@@ -84,7 +56,7 @@ void lvni_dist_group_exchange_destroy(lvni_dist_group_exchange *a)
 /* ---- rounds ---- */
 
 typedef struct group_sync_wait {
-    const lvni_dist_group_exchange *exchange;
+    const shared_exchange *exchange;
     int lo, hi;
     uint64_t round;
 } group_sync_wait;
@@ -100,7 +72,7 @@ static bool wait_needs(void *user, int rank)
 static bool wait_over(void *user)
 {
     const group_sync_wait *w = user;
-    return lvni_dist_wait_is_over(w->exchange->comm, wait_needs, user);
+    return lvni_dist_wait_is_over(w->exchange->base.comm, wait_needs, user);
 }
 
 static size_t piece_of(size_t bytes, size_t at)
@@ -110,10 +82,10 @@ static size_t piece_of(size_t bytes, size_t at)
 
 /* The piece of `mine` from `at` on; afterwards those of the others can be read. *parity: where they
  * lie. */
-static lvn_status run_round(lvni_dist_group_exchange *a, int lo, int hi, const void *mine,
-                            size_t bytes, size_t at, int *parity)
+static lvn_status run_round(shared_exchange *a, int lo, int hi, const void *mine, size_t bytes,
+                            size_t at, int *parity)
 {
-    lvni_dist_comm *comm = a->comm;
+    lvni_dist_comm *comm = a->base.comm;
     const int channel = channel_of(comm->rank, lo);
     group_exchange_part *own = part_of(a, comm->rank);
     const uint64_t round = ++a->round[channel];
@@ -134,8 +106,7 @@ static lvn_status run_round(lvni_dist_group_exchange *a, int lo, int hi, const v
 
 /* After the first round: the sizes of all messages, and memory for them. A rank without memory does
  * not enter the next round, so it aborts the communicator. */
-static lvn_status make_room(lvni_dist_group_exchange *a, int lo, int hi, int parity,
-                            size_t *longest)
+static lvn_status make_room(shared_exchange *a, int lo, int hi, int parity, size_t *longest)
 {
     size_t all = 0;
     *longest = 0;
@@ -153,8 +124,8 @@ static lvn_status make_room(lvni_dist_group_exchange *a, int lo, int hi, int par
             char why[128];
             snprintf(why, sizeof why,
                      "rank %d has no memory for the %zu bytes that ranks %d to %d exchange",
-                     a->comm->rank, all, lo, hi - 1);
-            lvni_dist_comm_abort(a->comm, why);
+                     a->base.comm->rank, all, lo, hi - 1);
+            lvni_dist_comm_abort(a->base.comm, why);
             LVN_FAIL(LVN_ERR_MEMORY, "%-s", why);
         }
         a->room = all;
@@ -167,7 +138,7 @@ static lvn_status make_room(lvni_dist_group_exchange *a, int lo, int hi, int par
     return LVN_OK;
 }
 
-static void read_pieces(const lvni_dist_group_exchange *a, int lo, int hi, int parity, size_t at)
+static void read_pieces(const shared_exchange *a, int lo, int hi, int parity, size_t at)
 {
     size_t from = 0;
     for (int rank = lo; rank < hi; rank++) {
@@ -176,21 +147,16 @@ static void read_pieces(const lvni_dist_group_exchange *a, int lo, int hi, int p
             memcpy(a->memory + from + at, part_of(a, rank)->stage[channel_of(rank, lo)][parity], n);
         }
         from += bytes;
-        if (rank != a->comm->rank) {
-            lvni_dist_comm_add_bytes(a->comm, 0, n);
+        if (rank != a->base.comm->rank) {
+            lvni_dist_comm_add_bytes(a->base.comm, 0, n);
         }
     }
 }
 
-lvn_status lvni_dist_group_exchange_run(lvni_dist_group_exchange *a, int lo, int hi,
-                                        const void *mine, size_t bytes,
-                                        const lvni_dist_group_message **message)
+static lvn_status run(lvni_dist_group_exchange *exchange, int lo, int hi, const void *mine,
+                      size_t bytes, const lvni_dist_group_message **message)
 {
-    const lvni_dist_comm *comm = a->comm;
-    LVN_ARG(lo >= 0 && lo <= comm->rank && comm->rank < hi && hi <= comm->world,
-            "rank %d of %d is not one of ranks %d to %d, which exchange messages", comm->rank,
-            comm->world, lo, hi - 1);
-    LVN_TRY(comm->ops->health(a->comm));
+    shared_exchange *a = (shared_exchange *)exchange;
     size_t longest = 0, at = 0;
     do {
         int parity;
@@ -201,7 +167,35 @@ lvn_status lvni_dist_group_exchange_run(lvni_dist_group_exchange *a, int lo, int
         read_pieces(a, lo, hi, parity, at);
         at += STAGE;
     } while (at < longest);
-    lvni_dist_comm_add_bytes(a->comm, bytes, 0);
+    lvni_dist_comm_add_bytes(a->base.comm, bytes, 0);
     *message = a->message;
+    return LVN_OK;
+}
+
+static const lvni_dist_exchange_ops ops = {.destroy = destroy, .run = run};
+
+lvn_status lvni_dist_shared_exchange_create(lvni_dist_comm *comm, lvni_dist_group_exchange **out)
+{
+    *out = NULL;
+    shared_exchange *a = LVNI_NEW(LVNI_TAG_DIST, shared_exchange);
+    lvni_dist_group_message *message =
+        lvni_core_calloc(LVNI_TAG_DIST, (size_t)comm->world, sizeof *message);
+    lvn_status s = lvni_dist_comm_agree_status(
+        comm, a != NULL && message != NULL ? LVN_OK : LVN_ERR_MEMORY, "the messages of groups");
+    if (s != LVN_OK || a == NULL || message == NULL) {
+        lvni_core_free(a);
+        lvni_core_free(message);
+        return s;
+    }
+    a->base = (lvni_dist_group_exchange){&ops, comm};
+    a->message = message;
+    s = lvni_dist_region_share(comm, 0, sizeof(group_exchange_part), NULL, NULL,
+                               "the messages of groups", &a->region);
+    if (s != LVN_OK) {
+        lvni_core_free(a);
+        lvni_core_free(message);
+        return s;
+    }
+    *out = &a->base;
     return LVN_OK;
 }

@@ -1,0 +1,384 @@
+/* How ranks that share no memory connect, and the end. Every rank listens at an address of its own
+ * and gives it to the others (the caller's exchange) with a random key; a rank connects to all
+ * ranks below it and shows their key, so that any other connection to the port is closed. */
+#include "dist/net/net_impl.h"
+
+#include "core/alloc.h"
+#include "core/machine.h"
+#include "core/thread.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { CONNECT_S = 60, HELLO_S = 2 };
+
+/* What a rank gives to the others. */
+typedef struct card {
+    int32_t status; /* of what it has done so far */
+    int32_t pid;
+    struct sockaddr_in at;
+    unsigned char key[LVNI_NET_KEY];
+} card;
+
+/* The first bytes of a connection. */
+typedef struct hello {
+    unsigned char key[LVNI_NET_KEY];
+    int32_t rank;
+} hello;
+
+/* ---- memory of one rank ---- */
+
+/* Parts of other ranks are never touched over messages: all have the address of this rank's. */
+static lvn_status region_open(lvni_dist_comm *comm, size_t common, size_t part,
+                              lvni_dist_region *out)
+{
+    const uint64_t most = lvni_core_machine_memory("");
+    (void)comm;
+    if (common > most || part > most - common) {
+        LVN_FAIL(LVN_ERR_MEMORY, "cannot reserve %zu bytes: the machine has less",
+                 part > common ? part : common);
+    }
+    const size_t first = (common + 63) / 64 * 64;
+    char *memory = lvni_core_calloc(LVNI_TAG_DIST, 1, first + part);
+    if (memory == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    *out = (lvni_dist_region){.common = memory, .part = memory + first, .handle = memory};
+    return LVN_OK;
+}
+
+static lvn_status region_reserve(lvni_dist_comm *comm, const lvni_dist_region *region,
+                                 const void *from, size_t bytes)
+{
+    (void)comm, (void)region, (void)from, (void)bytes;
+    return LVN_OK;
+}
+
+static void region_close(lvni_dist_comm *comm, lvni_dist_region *region)
+{
+    (void)comm;
+    lvni_core_free(region->handle);
+}
+
+/* ---- what any thread may call ---- */
+
+static void net_abort(lvni_dist_comm *comm, int first, const char *why)
+{
+    lvni_net_comm *c = (lvni_net_comm *)comm;
+    pthread_mutex_lock(&c->lock);
+    lvni_net_abort_locked(c, first, why, true);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static int first_failed(const lvni_dist_comm *comm)
+{
+    lvni_net_comm *c = (lvni_net_comm *)(uintptr_t)comm;
+    pthread_mutex_lock(&c->lock);
+    const int first = c->aborted ? c->first_failed : -1;
+    pthread_mutex_unlock(&c->lock);
+    return first;
+}
+
+static lvn_status health(lvni_dist_comm *comm)
+{
+    lvni_net_comm *c = (lvni_net_comm *)comm;
+    pthread_mutex_lock(&c->lock);
+    const lvn_status s = lvni_net_health_locked(c);
+    pthread_mutex_unlock(&c->lock);
+    return s;
+}
+
+static lvn_status net_wait(lvni_dist_comm *comm, const lvni_dist_wait *wait)
+{
+    lvni_net_comm *c = (lvni_net_comm *)comm;
+    pthread_mutex_lock(&c->lock);
+    const lvn_status s = lvni_net_wait_locked(c, wait);
+    pthread_mutex_unlock(&c->lock);
+    return s;
+}
+
+static void ring(lvni_dist_comm *comm)
+{
+    lvni_net_comm *c = (lvni_net_comm *)comm;
+    pthread_mutex_lock(&c->lock);
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* The lowest rank that is left gets it: ranks agree on who that is without a message. */
+static bool claim(lvni_dist_comm *comm)
+{
+    lvni_net_comm *c = (lvni_net_comm *)comm;
+    pthread_mutex_lock(&c->lock);
+    bool mine = !c->claimed;
+    for (int rank = 0; rank < comm->rank; rank++) {
+        mine = mine && c->peer[rank].gone;
+    }
+    c->claimed = c->claimed || mine;
+    pthread_mutex_unlock(&c->lock);
+    return mine;
+}
+
+/* ---- the end ---- */
+
+static void destroy(lvni_dist_comm *comm)
+{
+    lvni_net_comm *c = (lvni_net_comm *)comm;
+    lvni_net_stop(c);
+    for (int rank = 0; c->peer != NULL && rank < comm->world; rank++) {
+        lvni_net_peer *p = &c->peer[rank];
+        if (p->fd >= 0) {
+            close(p->fd);
+        }
+        for (lvni_net_mail *m = p->mail, *next; m != NULL; m = next) {
+            next = m->next;
+            lvni_core_free(m->data);
+            lvni_core_free(m);
+        }
+        if (p->coming != NULL) {
+            lvni_core_free(p->coming->data);
+            lvni_core_free(p->coming);
+        }
+    }
+    for (lvni_net_job *job = c->spare, *next; job != NULL; job = next) {
+        next = job->next;
+        lvni_core_free(job);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (c->wake[i] >= 0) {
+            close(c->wake[i]);
+        }
+    }
+    pthread_cond_destroy(&c->changed);
+    pthread_cond_destroy(&c->queued);
+    pthread_mutex_destroy(&c->lock);
+    lvni_dist_sum_plan_free(&c->plan);
+    lvni_core_free(c->source);
+    lvni_core_free(c->peer);
+    lvni_core_free(c);
+}
+
+static const lvni_dist_transport transport = {
+    .destroy = destroy,
+    .abort = net_abort,
+    .first_failed = first_failed,
+    .health = health,
+    .agree = lvni_net_agree,
+    .barrier = lvni_net_barrier,
+    .all_reduce = lvni_net_all_reduce,
+    .reduce_scatter = lvni_net_reduce_scatter,
+    .all_gather = lvni_net_all_gather,
+    .broadcast = lvni_net_broadcast,
+    .all_to_all = lvni_net_all_to_all,
+    .region_open = region_open,
+    .region_reserve = region_reserve,
+    .region_close = region_close,
+    .region_discard = region_close,
+    .reduction_create = lvni_net_reduction_create,
+    .exchange_create = lvni_net_exchange_create,
+    .wait = net_wait,
+    .ring = ring,
+    .claim = claim,
+};
+
+/* ---- the beginning ---- */
+
+static lvn_status make_private(const lvni_dist_comm_options *o, lvni_net_comm **out)
+{
+    lvni_net_comm *c = LVNI_NEW(LVNI_TAG_DIST, lvni_net_comm);
+    *out = c;
+    if (c == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    c->base =
+        (lvni_dist_comm){.ops = &transport, .rank = o->rank, .world = o->world, .check = o->check};
+    c->wake[0] = c->wake[1] = c->first_failed = -1;
+    pthread_mutex_init(&c->lock, NULL);
+    lvni_core_cond_init(&c->changed);
+    lvni_core_cond_init(&c->queued);
+    const size_t world = (size_t)o->world;
+    c->peer = lvni_core_calloc(LVNI_TAG_DIST, world, sizeof *c->peer);
+    c->source = lvni_core_calloc(LVNI_TAG_DIST, world, sizeof *c->source);
+    lvni_plan_tree_node *leaf = lvni_core_calloc(LVNI_TAG_DIST, world, sizeof *leaf);
+    lvn_status s = lvni_dist_sum_plan_init(&c->plan, o->world);
+    for (int r = 0; r < o->world && c->peer != NULL; r++) {
+        c->peer[r].fd = -1;
+    }
+    if (s == LVN_OK && c->peer != NULL && c->source != NULL && leaf != NULL) {
+        for (int r = 0; r < o->world; r++) {
+            leaf[r] = (lvni_plan_tree_node){r, r + 1, r};
+        }
+        lvni_dist_sum_plan_make(&c->plan, o->world, leaf, o->world);
+    } else {
+        s = LVN_ERR_MEMORY;
+    }
+    lvni_core_free(leaf);
+    LVN_TRY(s);
+    if (pipe2(c->wake, O_CLOEXEC) != 0) {
+        c->wake[0] = c->wake[1] = -1;
+        LVN_FAIL(LVN_ERR_IO, "rank %d cannot open a pipe: %s", o->rank, strerror(errno));
+    }
+    return LVN_OK;
+}
+
+static lvn_status start_listening(const char *address, card *mine, int *fd)
+{
+    socklen_t size = sizeof mine->at;
+    mine->at = (struct sockaddr_in){.sin_family = AF_INET};
+    LVN_ARG(inet_pton(AF_INET, address, &mine->at.sin_addr) == 1, "%s is not an IPv4 address",
+            address);
+    if (getrandom(mine->key, sizeof mine->key, 0) != (ssize_t)sizeof mine->key) {
+        LVN_FAIL(LVN_ERR_IO, "the system gives no random bytes: %s", strerror(errno));
+    }
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (*fd < 0 || bind(*fd, (struct sockaddr *)&mine->at, size) != 0 || listen(*fd, 1024) != 0 ||
+        getsockname(*fd, (struct sockaddr *)&mine->at, &size) != 0) {
+        LVN_FAIL(LVN_ERR_IO, "cannot listen at %s for the other ranks: %s", address,
+                 strerror(errno));
+    }
+    return LVN_OK;
+}
+
+static void set_options(int fd)
+{
+    const int on = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+static lvn_status connect_to(const lvni_net_comm *c, int rank, const card *card_of_rank, int *fd)
+{
+    const card *theirs = &card_of_rank[rank];
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (*fd < 0 || connect(*fd, (const struct sockaddr *)&theirs->at, sizeof theirs->at) != 0) {
+        char text[INET_ADDRSTRLEN] = "";
+        LVN_FAIL(LVN_ERR_PEER, "rank %d cannot connect to rank %d at %s:%d: %s", c->base.rank, rank,
+                 inet_ntop(AF_INET, &theirs->at.sin_addr, text, sizeof text),
+                 (int)ntohs(theirs->at.sin_port), strerror(errno));
+    }
+    set_options(*fd);
+    hello h = {.rank = c->base.rank};
+    memcpy(h.key, theirs->key, sizeof h.key);
+    if (send(*fd, &h, sizeof h, MSG_NOSIGNAL) != (ssize_t)sizeof h) {
+        LVN_FAIL(LVN_ERR_PEER, "rank %d cannot send to rank %d: %s", c->base.rank, rank,
+                 strerror(errno));
+    }
+    return LVN_OK;
+}
+
+/* A connection's first bytes; -1: it is of no rank of this run. */
+static int read_hello(const lvni_net_comm *c, int fd, const card *mine)
+{
+    hello h;
+    size_t got = 0;
+    const uint64_t start = lvni_core_now_ns();
+    while (got < sizeof h && lvni_core_seconds_since(start) < HELLO_S) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        (void)poll(&p, 1, 100);
+        const ssize_t n = recv(fd, (char *)&h + got, sizeof h - got, MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+            return -1;
+        }
+        got += n > 0 ? (size_t)n : 0;
+    }
+    unsigned char differs = 0;
+    for (size_t i = 0; i < sizeof h.key && got == sizeof h; i++) {
+        differs |= h.key[i] ^ mine->key[i];
+    }
+    return got == sizeof h && differs == 0 && h.rank > c->base.rank && h.rank < c->base.world &&
+                   c->peer[h.rank].fd < 0
+               ? h.rank
+               : -1;
+}
+
+static lvn_status accept_others(lvni_net_comm *c, int listening, const card *mine)
+{
+    const uint64_t start = lvni_core_now_ns();
+    for (int missing = c->base.world - 1 - c->base.rank; missing > 0;) {
+        struct pollfd p = {.fd = listening, .events = POLLIN};
+        (void)poll(&p, 1, 100);
+        const int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+        const int rank = fd >= 0 ? read_hello(c, fd, mine) : -1;
+        if (rank >= 0) {
+            set_options(fd);
+            c->peer[rank].fd = fd;
+            missing--;
+        } else if (fd >= 0) {
+            close(fd);
+        } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+            LVN_FAIL(LVN_ERR_IO, "rank %d cannot accept the other ranks: %s", c->base.rank,
+                     strerror(errno));
+        }
+        if (missing > 0 && lvni_core_seconds_since(start) > CONNECT_S) {
+            LVN_FAIL(LVN_ERR_TIMEOUT, "%d of the ranks above rank %d did not connect within %d s",
+                     missing, c->base.rank, CONNECT_S);
+        }
+    }
+    return LVN_OK;
+}
+
+static lvn_status connect_all(lvni_net_comm *c, int listening, const card *all)
+{
+    for (int rank = 0; rank < c->base.world; rank++) {
+        c->peer[rank].pid = all[rank].pid;
+        if (rank < c->base.rank) {
+            LVN_TRY(connect_to(c, rank, all, &c->peer[rank].fd));
+        }
+    }
+    LVN_TRY(accept_others(c, listening, &all[c->base.rank]));
+    return lvni_net_start(c);
+}
+
+static lvn_status exchange_cards(const lvni_dist_comm_options *o, const card *mine, card *all)
+{
+    LVN_TRY(o->exchange(o->user, mine, sizeof *mine, all));
+    for (int rank = 0; rank < o->world && mine->status == LVN_OK; rank++) {
+        if (all[rank].status != LVN_OK) {
+            const lvn_status theirs = (lvn_status)all[rank].status;
+            LVN_FAIL(theirs, "rank %d cannot connect to the others: %s", rank,
+                     lvn_status_text(theirs));
+        }
+    }
+    return (lvn_status)mine->status;
+}
+
+lvn_status lvni_dist_comm_net(const lvni_dist_comm_options *o, const char *address,
+                              lvni_dist_comm **out)
+{
+    *out = NULL;
+    LVN_ARG(o->world >= 1 && o->world <= LVNI_NET_MAX_RANKS && o->rank >= 0 && o->rank < o->world &&
+                o->exchange != NULL,
+            "rank %d of %d, with%s an exchange; at most %d ranks", o->rank, o->world,
+            o->exchange != NULL ? "" : "out", LVNI_NET_MAX_RANKS);
+    card mine = {.pid = (int32_t)getpid()};
+    card *all = lvni_core_calloc(LVNI_TAG_DIST, (size_t)o->world, sizeof *all);
+    if (all == NULL) {
+        return LVN_ERR_MEMORY; /* the others learn of it when this process ends, as of any end */
+    }
+    lvni_net_comm *c;
+    int listening = -1;
+    lvn_status s = make_private(o, &c);
+    s = s == LVN_OK ? start_listening(address, &mine, &listening) : s;
+    mine.status = (int32_t)s;
+    s = exchange_cards(o, &mine, all);
+    if (s == LVN_OK) {
+        mine.status = (int32_t)connect_all(c, listening, all);
+        s = exchange_cards(o, &mine, all);
+    }
+    if (listening >= 0) {
+        close(listening);
+    }
+    lvni_core_free(all);
+    if (s != LVN_OK && c != NULL) {
+        lvni_dist_comm_destroy(&c->base);
+        return s;
+    }
+    *out = c != NULL ? &c->base : NULL;
+    return s;
+}
