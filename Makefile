@@ -24,6 +24,7 @@ lint-deps:
 check: build ## the quick tests, under two minutes
 	@tools/check-layers
 	@tools/check-names
+	@tools/check-words
 	@tools/check-docs
 	@tools/run-tests fast $(JOBS)
 
@@ -55,6 +56,7 @@ bench: build ## run every program of bench/
 lint: lint-deps ## clang-tidy; LINT_BASE=REV: only files changed since REV
 	@tools/check-layers
 	@tools/check-names
+	@tools/check-words
 	@tools/check-docs
 	@tools/check-headers
 	@tools/check-format

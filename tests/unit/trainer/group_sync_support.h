@@ -1,7 +1,7 @@
 /* Micro-batches of a group in lanes, without a trainer: a formula runs in each, and its gradients
  * are compared with differences. */
-#ifndef LEVIN_TESTS_MEETING_SUPPORT_H
-#define LEVIN_TESTS_MEETING_SUPPORT_H
+#ifndef LEVIN_TESTS_GROUP_SYNC_SUPPORT_H
+#define LEVIN_TESTS_GROUP_SYNC_SUPPORT_H
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ void micro_batches_close(micro_batches *s);
 /* Standard normal values of (micro-batch, input), a leaf. */
 lvn_tensor *micro_batches_input(micro_batches *s, int micro_batch, int input, lvn_dtype dtype,
                                 int ndim, const int64_t *shape);
-/* Every micro-batch once; the status is that of the meeting, or of the lowest micro-batch that
+/* Every micro-batch once; the status is that of the group sync, or of the lowest micro-batch that
  * failed. */
 lvn_status micro_batches_run(micro_batches *s, bool backward);
 /* Gradients of all inputs of all micro-batches against central differences, relative to the

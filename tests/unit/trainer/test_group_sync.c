@@ -210,7 +210,7 @@ static void low_types_round_once(void **state)
     micro_batches s;
     micro_batches_open(&s, 4, low_sum);
     fill(&s, LVN_F32, false);
-    /* 257 is no bf16 number: added one by one in bf16 they stay 256 */
+    /* 257 is not a bf16 number: added one by one in bf16 they stay 256 */
     const float values[] = {256.0f, 1.0f, 1.0f, 0.0f};
     for (int i = 0; i < 4; i++) {
         LVNI_F32(s.in[i][0])[0] = values[i];
@@ -294,7 +294,7 @@ static void gradients_of_batch_norm_over_the_group(void **state)
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         for (int n = 1; n <= 4; n++) {
             if (k == 4 && n == 1) {
-                continue; /* nobody is left to use it */
+                continue; /* no rank is left to use it */
             }
             micro_batches s;
             micro_batches_open(&s, n, rows[k].f);
