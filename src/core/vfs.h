@@ -35,7 +35,8 @@ int64_t lvni_core_vfs_calls(const char *kind);
 
 /* A file being written beside `path`: without a name where the file system has such files, so that
  * a process that is killed leaves nothing; else as "<path>.tmp-<pid>", always a new file, never
- * through a link. commit: fsync, name it so, close, rename over `path`, fsync the directory. abort
+ * through a link. commit: fsync, name it so, close, rename over `path`, fsync the directory (killed
+ * between the name and the rename, a process leaves the whole file under the first name). abort
  * (or a failed commit): close and unlink the temporary; `path` keeps its old content. One failure
  * is different: when only the directory cannot be synced, commit reports it although `path` already
  * has the new content (whole, but a power cut may bring the old one back). No failure leaves the

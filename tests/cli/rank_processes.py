@@ -86,6 +86,17 @@ def reached(checkpoint):
         return None
 
 
+def is_whole(safetensors):
+    """Does the content end where its header puts the last tensor's end?"""
+    n = int.from_bytes(safetensors[:8], "little")
+    try:
+        head = json.loads(safetensors[8 : 8 + n])
+    except ValueError:
+        return False
+    ends = [v["data_offsets"][1] for name, v in head.items() if name != "__metadata__"]
+    return len(safetensors) == 8 + n + max(ends)
+
+
 def being_written(out):
     """Checkpoints that a process of the run has open, without a name or under a temporary one."""
     found, folder = [], f"{os.path.realpath(out)}/checkpoints/"
