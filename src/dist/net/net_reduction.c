@@ -317,7 +317,9 @@ static void begin(lvni_dist_reduction *base, const lvni_plan_tree_node *leaf, in
     own->n_leaves[r->step & 1] = n_leaves;
     s->used_begin = base->used_begin;
     s->used_end = base->used_end;
-    memcpy(s->leaf, leaf, (size_t)n_leaves * sizeof *leaf);
+    for (int i = 0; i < n_leaves; i++) {
+        s->leaf[i] = leaf[i];
+    }
     r->n_queue = r->at = 0;
     r->at_piece = 0;
     atomic_store_explicit(&r->added_ns, 0, memory_order_relaxed);
