@@ -102,7 +102,7 @@ class Ranks(Case):
         return reproducibility_lines(f"{self.dir}/one")
 
 
-class Law(Ranks):
+class Layouts(Ranks):
     def test_six_micro_batches(self):
         lines = self.same_on_all(
             [*SHAPES, *NETWORK, *SIX, *WEIGHTED, "max_steps=20"],
