@@ -320,4 +320,5 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "run the same command on each node: {nodes}=N {node_rank}=K "
          "{master_addr}=HOST {master_port}=PORT"),
 };
-const size_t lvni_core_foreign_table_n = sizeof lvni_core_foreign_table / sizeof *lvni_core_foreign_table;
+const size_t lvni_core_foreign_table_n =
+    sizeof lvni_core_foreign_table / sizeof *lvni_core_foreign_table;
