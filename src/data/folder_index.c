@@ -28,6 +28,7 @@
 
 #define VERSION_LINE "levin data index 2\n"
 #define OLDER_LINE "levin data index 1\n" /* made again */
+#define IMAGE_LINE "picture "             /* of version 2: frozen, as files have it */
 
 /* A folder changed this shortly before it was listed may change again within the same tick of its
  * clock: such an index is not trusted. */
@@ -66,7 +67,7 @@ static lvn_status put_images(lvni_core_str *out, const char *root, lvni_data_wal
     for (int64_t i = 0; i < walk->n && s == LVN_OK; i++) {
         const lvni_data_header *h = &all[i];
         walk->size[i] = (lvni_data_walk_size){h->bytes, h->width, h->height};
-        lvni_core_str_printf(out, "image %lld %lld %d %d ", (long long)h->bytes,
+        lvni_core_str_printf(out, IMAGE_LINE "%lld %lld %d %d ", (long long)h->bytes,
                              (long long)h->time_ns, h->width, h->height);
         put_path(out, walk->names + walk->name_at[i]);
     }
@@ -307,12 +308,13 @@ static lvn_status take_lines(taking *t, char *at, int kind, found *out)
         t->same = at != NULL;
         lvni_data_ignored_add(&t->walk->ignored, path, v[0]);
     }
-    while (t->same && (path = take_numbers(at, "image ", 4, v)) != NULL) {
+    while (t->same && (path = take_numbers(at, IMAGE_LINE, 4, v)) != NULL) {
         at = take_path(path);
         t->same = at != NULL;
         LVN_TRY(t->same ? take_image(t, path, v) : LVN_OK);
     }
-    *out = t->same ? TAKEN : WANTED;
+    /* a line of another kind: written by a program that knows more */
+    *out = t->same && strncmp(at, "end ", 4) == 0 ? TAKEN : WANTED;
     return LVN_OK;
 }
 

@@ -434,12 +434,12 @@ void lvni_recipes_image_source_print_ignored(const lvni_recipes_image_source *s,
 }
 
 /* Images in a folder are known by their names, those in array files by what they hold, shapes by
- * what they are drawn from. */
+ * what they are drawn from. Frozen, word by word: exported models have it, and predict compares. */
 lvn_status lvni_recipes_image_source_identify(const lvni_recipes_image_source *s,
                                               const lvni_data_transform *t, char identity[96])
 {
     if (s->arrays != NULL) {
-        snprintf(identity, 96, "%lld images in arrays %016llx", (long long)s->arrays->n,
+        snprintf(identity, 96, "%lld pictures in arrays %016llx", (long long)s->arrays->n,
                  (unsigned long long)s->arrays->content);
         return LVN_OK;
     }
@@ -450,7 +450,7 @@ lvn_status lvni_recipes_image_source_identify(const lvni_recipes_image_source *s
     }
     lvn_dataset *all;
     LVN_TRY(view_of_training(s, t, &all));
-    snprintf(identity, 96, "%lld images %016llx", (long long)s->scan->begin[LVNI_PART_TEST],
+    snprintf(identity, 96, "%lld pictures %016llx", (long long)s->scan->begin[LVNI_PART_TEST],
              (unsigned long long)lvni_trainer_identity_of_data(all));
     lvn_dataset_destroy(all);
     return LVN_OK;

@@ -223,7 +223,7 @@ class Images(Case):
         self.levin([*given, "weights=none.safetensors"], USAGE)
         self.assertFalse(os.path.exists(index))
         self.levin(given, OK)
-        self.assertEqual(read(index).count(b"\nimage "), 12)
+        self.assertEqual(read(index).count(b"\npicture "), 12)
         self.assertFalse(os.path.exists(f"{self.out}/data.index"))
         write(f"{data}/cat/zero.png", b"")
         self.levin(given, USAGE, [f"out={self.out} exists"])  # reported before the folder is read
@@ -235,7 +235,7 @@ class Images(Case):
         ]
         for _ in range(2):  # made, then taken
             self.levin(inside, OK)
-            self.assertEqual(read(f"{self.out}/data.index").count(b"\nimage "), 12)
+            self.assertEqual(read(f"{self.out}/data.index").count(b"\npicture "), 12)
 
     def test_link_that_leads_nowhere_yet(self):
         """A disk that was away: its class is there when the disk is, whatever index there is."""
@@ -266,7 +266,7 @@ class Images(Case):
         }
         self.train(data=data)
         first = read(index)
-        self.assertEqual(first.count(b"\nimage "), 12)
+        self.assertEqual(first.count(b"\npicture "), 12)
         for arguments in use.values():
             self.assertNotIn(listed_again, "".join(self.levin(arguments, OK)))
         self.assertEqual(read(index), first)

@@ -82,6 +82,18 @@ def write_tensors(path, shapes):
         f.truncate(8 + len(head) + at)
 
 
+def write_array(path, shape, type_code, data):
+    head = f"{{'descr': '{type_code}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + data)
+
+
+def data_of(run):
+    """How an exported model knows its training data: a number and a hash."""
+    meta, _ = header(run / "exported_models/exported_last.safetensors")
+    text = re.sub(r"[0-9a-f]{16}", "HASH", json.loads(meta["classifier"])["data"])
+    return re.sub(r"\b\d+\b", "N", text)
+
+
 def words_of(entry):
     """The names in "ranks=4 x=2"."""
     return {word.split("=")[0] for word in entry.split()}
@@ -213,6 +225,7 @@ class FrozenNames(unittest.TestCase):
         for label in ("a", "b"):
             for i in range(4):
                 write_png(work / f"photos/{label}/{i}.png", 16, (40 * i, 90, 200))
+        (work / "photos/a/notes.txt").write_text("no image\n")
         small = [f"data={work}/photos", "image_size=16", "model=mlp", "batch_size=4", "max_steps=1"]
         good = train("good", *small)
         bad = train(
@@ -231,6 +244,12 @@ class FrozenNames(unittest.TestCase):
             names = (str(p.relative_to(run)) for p in run.rglob("*") if p.is_file())
             files |= {re.sub(r"_\d+", "_N", n) for n in names}
         self.compare("files of a run directory", files)
+        index = (good / "data.index").read_text().splitlines()
+        self.compare("lines of data.index", {index[0]} | {line.split()[0] for line in index[1:]})
+        write_array(work / "images.npy", (8, 16, 16, 3), "|u1", bytes(range(256)) * 24)
+        write_array(work / "labels.npy", (8,), "|u1", bytes([0, 1] * 4))
+        arrays = train("arrays", f"data={work}/images.npy", *small[1:])
+        self.compare("data of exported models", {data_of(r) for r in (good, arrays, self.mlp)})
         records = [json.loads(p.read_text()) for p in bad.glob("errors/*.json")]
         self.assertTrue(records)
         self.compare("keys of errors/*.json", set().union(*map(keys_of, records)))

@@ -146,7 +146,7 @@ static void set_time(const char *path, time_t seconds)
 }
 
 /* None of this touches a folder's time. */
-static void what_changes_a_image_changes_the_list(void **state)
+static void what_changes_an_image_changes_the_list(void **state)
 {
     (void)state;
     const char *folder = make_folder();
@@ -360,6 +360,33 @@ static void an_older_index_is_made_again(void **state)
     images_remove_folder(folder);
 }
 
+/* Whole and of this version, with lines that this program does not know: the images behind them
+ * would be missing. */
+static void an_index_with_unknown_lines_is_made_again(void **state)
+{
+    (void)state;
+    const char *folder = make_folder();
+    char notes[256], *text;
+    int64_t opened;
+    size_t n;
+    age(images_path(folder, "data"));
+    assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
+    const char *index = images_path(folder, "x.index");
+    assert_int_equal(lvni_core_file_read(index, 1 << 20, &text, &n), LVN_OK);
+    char *end = text + n - 21;
+    for (char *at = text; (at = strstr(at, "\npicture ")) != NULL; at++) {
+        at[1] = 'P';
+    }
+    snprintf(end, 22, "end %016llx\n", (unsigned long long)XXH3_64bits(text, n - 21));
+    assert_int_equal(lvni_core_file_write(index, text, n), LVN_OK);
+    lvni_core_free(text);
+    assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
+    assert_true(opened >= 4);
+    assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
+    assert_int_equal(opened, 1);
+    images_remove_folder(folder);
+}
+
 static void no_memory_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -443,13 +470,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_unchanged_folder_is_not_looked_at_again),
         cmocka_unit_test(what_changes_a_folder_changes_the_list),
-        cmocka_unit_test(what_changes_a_image_changes_the_list),
+        cmocka_unit_test(what_changes_an_image_changes_the_list),
         cmocka_unit_test(the_index_of_a_run_is_handed_out_and_made_again),
         cmocka_unit_test(an_index_of_something_else_is_not_taken),
         cmocka_unit_test(an_index_of_other_parts_stays),
         cmocka_unit_test(an_index_inside_of_the_folder_is_refused),
         cmocka_unit_test(a_damaged_index_is_reported_and_not_overwritten),
         cmocka_unit_test(an_older_index_is_made_again),
+        cmocka_unit_test(an_index_with_unknown_lines_is_made_again),
         cmocka_unit_test(an_index_without_a_place_is_refused),
         cmocka_unit_test(a_link_that_leads_nowhere_is_followed_when_it_leads_somewhere),
         cmocka_unit_test(no_memory_leaves_nothing_behind),

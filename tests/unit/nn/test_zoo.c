@@ -169,7 +169,7 @@ static void patches_must_fit(void **state)
         strstr(lvn_last_error()->message, "image_size must be a multiple of it, not 40"));
 }
 
-static void too_small_a_image_is_refused(void **state)
+static void too_small_an_image_is_refused(void **state)
 {
     (void)state;
     lvni_nn_model *m;
@@ -361,7 +361,7 @@ int main(void)
         cmocka_unit_test(networks_have_their_sizes),
         cmocka_unit_test(initial_values_are_those_of_torchvision),
         cmocka_unit_test(patches_must_fit),
-        cmocka_unit_test(too_small_a_image_is_refused),
+        cmocka_unit_test(too_small_an_image_is_refused),
         cmocka_unit_test(cnn_agrees_with_f64),
         cmocka_unit_test(f64_agrees_with_differences),
     };
