@@ -42,7 +42,8 @@ typedef lvn_status (*lvni_dist_comm_exchange)(void *user, const void *mine, size
 
 typedef struct lvni_dist_comm_options {
     int rank, world;
-    lvni_dist_comm_exchange exchange; /* shm between processes */
+    lvni_dist_comm_exchange exchange; /* between processes */
+    bool (*over)(void *user);         /* net: the run has ended, do not wait on; NULL: never */
     void *user;
     bool check; /* compare what the ranks call */
 } lvni_dist_comm_options;

@@ -321,6 +321,14 @@ static lvn_status exchange(void *user, const void *mine, size_t bytes, void *all
     return s;
 }
 
+/* Another rank has failed, or the run is stopped: what it waits for will not come. */
+static bool is_over(void *user)
+{
+    const lvni_recipes_rank_process *p = user;
+    lvni_control_cause cause;
+    return lvni_control_get_cause(p->control, &cause);
+}
+
 static bool wants_messages(const lvni_core_config *config)
 {
     return lvni_core_config_has(config, "transport") &&
@@ -339,7 +347,7 @@ static lvn_status open_comm(const lvni_core_config *config, lvni_recipes_rank_pr
                  m[rank->world - 1].host);
     }
     const lvni_dist_comm_options o = {
-        .rank = rank->rank, .world = rank->world, .exchange = exchange, .user = p};
+        .rank = rank->rank, .world = rank->world, .exchange = exchange, .over = is_over, .user = p};
     lvni_dist_comm *comm;
     const bool messages = wants_messages(config);
     LVN_TRY(messages ? lvni_dist_comm_net(&o, "127.0.0.1", &comm) : lvni_dist_comm_shm(&o, &comm));

@@ -297,7 +297,8 @@ static int read_hello(const lvni_net_comm *c, int fd, const card *mine)
                : -1;
 }
 
-static lvn_status accept_others(lvni_net_comm *c, int listening, const card *mine)
+static lvn_status accept_others(lvni_net_comm *c, const lvni_dist_comm_options *o, int listening,
+                                const card *mine)
 {
     const uint64_t start = lvni_core_now_ns();
     for (int missing = c->base.world - 1 - c->base.rank; missing > 0;) {
@@ -315,6 +316,9 @@ static lvn_status accept_others(lvni_net_comm *c, int listening, const card *min
             LVN_FAIL(LVN_ERR_IO, "rank %d cannot accept the other ranks: %s", c->base.rank,
                      strerror(errno));
         }
+        if (missing > 0 && o->over != NULL && o->over(o->user)) {
+            LVN_FAIL(LVN_ERR_PEER, "the run ended while its ranks connected");
+        }
         if (missing > 0 && lvni_core_seconds_since(start) > CONNECT_S) {
             LVN_FAIL(LVN_ERR_TIMEOUT, "%d of the ranks above rank %d did not connect within %d s",
                      missing, c->base.rank, CONNECT_S);
@@ -323,7 +327,8 @@ static lvn_status accept_others(lvni_net_comm *c, int listening, const card *min
     return LVN_OK;
 }
 
-static lvn_status connect_all(lvni_net_comm *c, int listening, const card *all)
+static lvn_status connect_all(lvni_net_comm *c, const lvni_dist_comm_options *o, int listening,
+                              const card *all)
 {
     for (int rank = 0; rank < c->base.world; rank++) {
         c->peer[rank].pid = all[rank].pid;
@@ -331,7 +336,7 @@ static lvn_status connect_all(lvni_net_comm *c, int listening, const card *all)
             LVN_TRY(connect_to(c, rank, all, &c->peer[rank].fd));
         }
     }
-    LVN_TRY(accept_others(c, listening, &all[c->base.rank]));
+    LVN_TRY(accept_others(c, o, listening, &all[c->base.rank]));
     return lvni_net_start(c);
 }
 
@@ -368,7 +373,7 @@ lvn_status lvni_dist_comm_net(const lvni_dist_comm_options *o, const char *addre
     mine.status = (int32_t)s;
     s = exchange_cards(o, &mine, all);
     if (s == LVN_OK) {
-        mine.status = (int32_t)connect_all(c, listening, all);
+        mine.status = (int32_t)connect_all(c, o, listening, all);
         s = exchange_cards(o, &mine, all);
     }
     if (listening >= 0) {
