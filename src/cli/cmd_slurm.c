@@ -25,7 +25,7 @@ static int unknown_argument(const char *command, const char *arg)
  * list, which has no hosts. */
 static int no_list(const char *command)
 {
-    fprintf(stderr, "error: levin slurm %s: which hosts? Give a list such as 'n[08-10],login1'\n",
+    fprintf(stderr, "error: levin slurm %s: no list of hosts; give one such as 'n[08-10],login1'\n",
             command);
     return LVNI_EXIT_USAGE;
 }

@@ -132,7 +132,7 @@ static bool may_be(search *s, lvni_control_auth how)
     if (s->has_key && how != LVNI_AUTH_KEY) {
         note(s, false, "the server has no LEVIN_TOKEN, which is set here");
     } else if (!s->has_key && how == LVNI_AUTH_KEY) {
-        note(s, false, "the server wants a LEVIN_TOKEN, which is not set here");
+        note(s, false, "the server requires a LEVIN_TOKEN, which is not set here");
     } else if (how == LVNI_AUTH_OPEN && s->o->closed) {
         note(s, false,
              "the server accepts every process, and this rank joins only with a proof, as the "

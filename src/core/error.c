@@ -278,7 +278,7 @@ static const struct fatal {
      "memory that is not there: a full disk or /dev/shm under a mapping, a file that was cut"},
     {SIGFPE, "SIGFPE", "impossible integer arithmetic"},
     {SIGILL, "SIGILL", "an instruction this processor does not have"},
-    {SIGABRT, "SIGABRT", "the program gave up"}};
+    {SIGABRT, "SIGABRT", "the program called abort()"}};
 enum { FATAL = sizeof fatal / sizeof *fatal };
 static struct sigaction before[FATAL];
 

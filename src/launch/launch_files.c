@@ -63,7 +63,8 @@ static lvn_status take_dir(lvni_launch_run *r, const char *path)
 {
     char here[2048] = "";
     if (path[0] != '/' && getcwd(here, sizeof here) == NULL) {
-        LVN_FAIL(LVN_ERR_IO, "where are we? %s; give an absolute --run-dir", strerror(errno));
+        LVN_FAIL(LVN_ERR_IO, "the current directory is unknown: %s; give an absolute --run-dir",
+                 strerror(errno));
     }
     lvni_core_free(r->run_dir);
     r->run_dir = NULL;

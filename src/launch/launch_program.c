@@ -148,10 +148,9 @@ lvn_status lvni_launch_program_take(lvni_launch_options *o, const lvni_launch_pr
     o->n_program = n - place->first;
     o->program = args + place->first;
     if (o->n_program <= 0) {
-        LVN_FAIL(
-            LVN_ERR_USAGE,
-            "which program? levin launch [options] SCRIPT.py [ARGS...], or any other after two "
-            "dashes: levin launch [options] -- PROGRAM [ARGS...]");
+        LVN_FAIL(LVN_ERR_USAGE, "no program: give levin launch [options] SCRIPT.py [ARGS...], or "
+                                "any other program after "
+                                "two dashes: levin launch [options] -- PROGRAM [ARGS...]");
     }
     if (plain || (!place->bare && !module)) {
         return LVN_OK;

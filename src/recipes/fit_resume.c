@@ -28,7 +28,7 @@ lvn_status lvni_recipes_load_start(const lvni_core_config *c, lvni_nn_model *mod
     if (path == NULL) {
         if (reset_head) {
             LVN_FAIL(LVN_ERR_USAGE,
-                     "reset_head=true is about the file of weights=, which is not given");
+                     "reset_head=true applies to the file of weights=, which is not given");
         }
         return LVN_OK;
     }

@@ -143,7 +143,7 @@ lvn_status lvni_recipes_check_restarts(const lvni_core_config *c, const lvni_lau
             (long long)max_restarts(c), lvni_launch_source_name(info->source));
     }
     LVN_FAIL(LVN_ERR_USAGE,
-             "max_restarts=%lld is about ranks that are processes (strategy=ddp, devices=2 or "
+             "max_restarts=%lld applies to ranks that are processes (strategy=ddp, devices=2 or "
              "more); a command of one process is started again by "
              "`levin launch -n 1 --max-restarts %lld -- levin train ...`",
              (long long)max_restarts(c), (long long)max_restarts(c));

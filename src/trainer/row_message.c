@@ -82,7 +82,9 @@ static lvn_status next(lvni_trainer_rows *r, int rank, const unsigned char *end,
                        (c->n == 0 || c->k <= (int64_t)left / (4 * c->n)) && size_of(c) <= left;
     if (!whole) {
         LVN_FAIL(LVN_ERR_CORRUPT,
-                 "rank %d's rows do not end where they should: ranks of different versions?", rank);
+                 "rank %d's rows do not end where they should: start all ranks with one version of "
+                 "levin",
+                 rank);
     }
     r->at[rank] += size_of(c);
     *out = c;
@@ -124,10 +126,10 @@ static lvn_status read_heads(lvni_trainer_rows *r, const unsigned char *all, boo
     for (int rank = 0; rank < lvni_dist_comm_world(r->comm); rank++) {
         head h = {0};
         if (r->bytes[rank] < sizeof h || r->bytes[rank] % 8 != 0) {
-            LVN_FAIL(
-                LVN_ERR_CORRUPT,
-                "rank %d sent %zu bytes after a wave of predictions: do all ranks run one version?",
-                rank, r->bytes[rank]);
+            LVN_FAIL(LVN_ERR_CORRUPT,
+                     "rank %d sent %zu bytes after a wave of predictions: start all ranks with one "
+                     "version of levin",
+                     rank, r->bytes[rank]);
         }
         memcpy(&h, all, sizeof h);
         r->at[rank] = all + sizeof h;

@@ -80,10 +80,10 @@ lvn_status lvni_trainer_message_read_marks(const void *data, size_t size,
                                            int64_t n)
 {
     if (head->n_marks != n) {
-        LVN_FAIL(
-            LVN_ERR_CORRUPT,
-            "a rank's message is about %lld parameters, not %lld: ranks of different versions?",
-            (long long)head->n_marks, (long long)n);
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "a rank's message is of %lld parameters, not %lld: start all ranks with one "
+                 "version of levin",
+                 (long long)head->n_marks, (long long)n);
     }
     const unsigned char *theirs = (const unsigned char *)data + size - head->n_note - n;
     for (int64_t i = 0; i < n; i++) {

@@ -13,7 +13,7 @@ from launch_case import Case, CLEAN, LEVIN, main, WAIT_S
 class Words(Case):
     def test_bad_arguments(self):
         for arguments, expects in (
-            (["-n", "2"], "which program"),
+            (["-n", "2"], "no program: give levin launch"),
             (["-n", "2", "A=1", "env"], "unknown key `A`"),
             (["-z", "ls"], "`-z` is not understood"),
             (["--standalone", "x.py"], "x.py: there is no such script"),

@@ -82,7 +82,7 @@ class HostLists(unittest.TestCase):
                 (done.stdout, done.stderr),
                 (
                     "",
-                    f"error: levin slurm {arguments[0]}: which hosts? Give a list such "
+                    f"error: levin slurm {arguments[0]}: no list of hosts; give one such "
                     "as 'n[08-10],login1'\n",
                 ),
             )

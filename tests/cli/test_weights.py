@@ -237,7 +237,7 @@ class Weights(Case):
             "optim=sgd",
         ]
         self.levin(
-            [*arguments, "reset_head=true"], 64, ["reset_head=true is about the file of weights="]
+            [*arguments, "reset_head=true"], 64, ["reset_head=true applies to the file of weights="]
         )
         self.levin(
             [*arguments, "reset_head=true", f"weights={self.exported}"]

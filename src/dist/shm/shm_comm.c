@@ -313,7 +313,7 @@ static lvn_status open_segment(lvni_shm_comm *c, const card *first)
         return attach(c, segment);
     }
     lvni_shm_segment_drop(segment);
-    LVN_FAIL(LVN_ERR_PEER, "%s is not the memory of rank 0: do all ranks run on this node?", path);
+    LVN_FAIL(LVN_ERR_PEER, "%s is not the memory of rank 0: start all ranks on one node", path);
 }
 
 static lvn_status watch_others(lvni_shm_comm *c, const card *all)

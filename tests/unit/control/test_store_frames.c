@@ -275,7 +275,7 @@ typedef struct taken {
     lvni_control_bytes *all;
 } taken;
 
-static lvn_status talk(lvni_control *c, taken *out)
+static lvn_status use_all(lvni_control *c, taken *out)
 {
     lvni_control_facts facts;
     lvni_control_facts_room room;
@@ -301,7 +301,7 @@ static lvn_status session(lvni_control_store_options *so, lvni_control_options *
     co->ports = &port;
     lvn_status status = lvni_control_connect(co, &c);
     if (status == LVN_OK) {
-        status = talk(c, &got);
+        status = use_all(c, &got);
     }
     lvni_core_free(got.bytes);
     lvni_core_free(got.all);

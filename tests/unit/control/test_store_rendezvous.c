@@ -247,7 +247,7 @@ static void strangers_find_no_store(void **state)
     lvni_control *c = NULL;
     assert_int_equal(connect_as(&g, 0, 2, "test", NULL, &c), LVN_ERR_TIMEOUT);
     ASSERT_ERROR_HAS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: rank 0", "127.0.0.1",
-                     "wants a LEVIN_TOKEN, which is not set here");
+                     "requires a LEVIN_TOKEN, which is not set here");
     assert_int_equal(lvni_core_exit_of_error(lvn_last_error()), LVNI_EXIT_RENDEZVOUS);
     assert_int_equal(connect_as(&g, 0, 2, "test", "wrong", &c), LVN_ERR_TIMEOUT);
     assert_int_equal(connect_as(&g, 0, 2, "other job", "token", &c), LVN_ERR_TIMEOUT);

@@ -179,7 +179,7 @@ static void reports_and_warnings_have_places_of_their_own(void **state)
 
 enum { THREADS = 4, LINES = 200 };
 
-static void *talk(void *arg)
+static void *log_lines(void *arg)
 {
     const int id = *(const int *)arg;
     for (int i = 0; i < LINES; i++) {
@@ -197,7 +197,7 @@ static void lines_of_threads_do_not_mix(void **state)
     assert_int_equal(lvni_log_open(file, false), LVN_OK);
     for (int i = 0; i < THREADS; i++) {
         ids[i] = i;
-        assert_int_equal(pthread_create(&threads[i], NULL, talk, &ids[i]), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, log_lines, &ids[i]), 0);
     }
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);

@@ -13,8 +13,8 @@ enum { NOISE = 3, HIDDEN = 4 };
 extern const lvn_module_class duel_class;
 /* The same with networks of several blocks; their borders are not borders of blocks. */
 extern const lvn_module_class wide_duel_class;
-/* The small one, and the micro-batches of a group sync in both phases: each loss has the square of
- * the group's mean score. */
+/* The small one, with coupled micro-batches in both phases: each loss has the square of the
+ * group's mean score. */
 extern const lvn_module_class coupled_duel_class;
 
 /* Which samples the phases saw, in the order of calls, when `on`. */

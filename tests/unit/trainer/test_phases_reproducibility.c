@@ -18,7 +18,7 @@
 
 enum { N = 45, STEPS = 5 };
 
-static char out[] = "/tmp/levin-phases-law-XXXXXX";
+static char out[] = "/tmp/levin-phases-XXXXXX";
 
 /* Steps of 20, 20 and 5 samples: the last one has a micro-batch without any. */
 static setting settings(lvni_trainer_precision precision)
@@ -65,7 +65,7 @@ static void bits_do_not_depend_on_the_layout(void **state)
     duel_overflows_at = -1;
 }
 
-/* The micro-batches of a group sync in each phase, on any ranks. */
+/* Coupled micro-batches in each phase, on any ranks. */
 static void groups_sync_in_every_phase(void **state)
 {
     (void)state;
