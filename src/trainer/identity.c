@@ -174,9 +174,9 @@ lvn_status lvni_trainer_identity_report_layout(const lvni_trainer *t, const lvni
     if (s == LVN_OK) {
         const bool same = is_as_saved(ckpt, LVNI_IDENTITY_RUN, &run) &&
                           is_as_saved(ckpt, LVNI_IDENTITY_MACHINE, &machine);
-        lvni_log_line(LVNI_LOG_INFO, "%d rank%s wrote this checkpoint, and %d go%s on%s", was,
-                      lvni_core_plural(was, "", "s"), is, lvni_core_plural(is, "es", ""),
-                      same ? ": no bit of the results depends on that" : "");
+        lvni_log_line(LVNI_LOG_INFO, "%d rank%s wrote this checkpoint, %d resume%s%s", was,
+                      lvni_core_plural(was, "", "s"), is, lvni_core_plural(is, "s", ""),
+                      same ? ": the results do not depend on the number of ranks" : "");
     }
     lvni_core_str_free(&run);
     lvni_core_str_free(&machine);

@@ -35,8 +35,8 @@ lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_nn_set *total,
     r->lr =
         t->o.optim.lr * lvni_optim_schedule_factor(&t->o.schedule, t->at.step - t->scaler.skipped);
     p->grad_norm = norm_of(t, total) / divisor;
-    /* of the merges and the norm; what follows computes later and is reported after the next step
-     */
+    /* errors of the merge and the norm; the kernels below run asynchronously, and theirs are
+     * reported by the next step */
     LVN_TRY(lvni_tensor_device_take_error());
     p->skipped = t->scaler.on && !isfinite(p->grad_norm);
     p->updated = !p->skipped;

@@ -393,8 +393,8 @@ class Resume(Ranks):
         self.same("run", "whole", reported)
         self.assertEqual(
             reported.count(
-                "6 ranks wrote this checkpoint, and 2 go on: no bit of the results "
-                "depends on that\n"
+                "6 ranks wrote this checkpoint, 2 resume: the results do not depend on the "
+                "number of ranks\n"
             ),
             1,
             reported,
@@ -406,7 +406,7 @@ class Resume(Ranks):
         reported, _ = self.run_on(
             "run", "resume=true", *layout("single", 1), "max_steps=15", "seed=8", "quiet=false"
         )  # another run from here on
-        self.assertIn("2 ranks wrote this checkpoint, and 1 goes on\n", reported)
+        self.assertIn("2 ranks wrote this checkpoint, 1 resumes\n", reported)
 
 
 class Started(Ranks):
