@@ -57,7 +57,7 @@ static void append_epoch(const lvni_plan *p, lvni_core_str *out)
 
 static void append_work(const lvni_plan *p, lvni_core_str *out)
 {
-    lvni_core_str_printf(out, "rank %d works on %d micro-batch%s at once (lanes=%d) with %d core%s",
+    lvni_core_str_printf(out, "rank %d computes %d micro-batch%s at once (lanes=%d) with %d core%s",
                          p->rank, p->lanes, lvni_core_plural(p->lanes, "", "es"), p->lanes,
                          p->cores, lvni_core_plural(p->cores, "", "s"));
     if (p->lanes_raised) {
