@@ -1,10 +1,12 @@
 /* Ranks that share no memory: one stream connection between any two of them, and messages.
  *
- *   net_comm.c       how ranks connect, the table, the end
- *   net_link.c       the two threads of a rank: one sends what is queued, in its order; one
- * receives from all ranks and never waits to send, so that no two ranks can wait for each other's
- * buffers net_calls.c      collectives and group exchanges: a message to each other rank, one from
- * each net_reduction.c  the gradient of a step (dist/reduction.h)
+ *   net_comm.c       how ranks connect, the table of operations, the end
+ *   net_link.c       the two threads of a rank, sender and receiver
+ *   net_calls.c      collectives and group exchanges: a message to and from each other rank
+ *   net_reduction.c  the gradient of a step (dist/reduction.h)
+ *
+ * The sender sends what is queued, in its order. The receiver receives from all ranks and never
+ * waits to send, so that no two ranks can wait for each other's buffers.
  *
  * All state is guarded by one lock. A thread that waits gives a condition, which is looked at
  * under it after every message that is complete. Both ends run on machines of one byte order (the
