@@ -32,11 +32,11 @@ typedef struct request {
     bool strict; /* warnings are errors */
 } request;
 
-static void request_free(request *w)
+static void request_free(request *r)
 {
-    lvni_launch_rank_info_free(&w->info);
-    lvni_core_free(w->index);
-    *w = (request){0};
+    lvni_launch_rank_info_free(&r->info);
+    lvni_core_free(r->index);
+    *r = (request){0};
 }
 
 static lvn_status set(lvni_core_config *c, const char *key, const char *value)
@@ -80,45 +80,45 @@ static bool is_started_rank(const lvni_launch_rank_info *info,
 }
 
 /* A list has one for each rank of this node. */
-static bool is_reported(const request *w, const lvni_launch_device_choice *choice)
+static bool is_reported(const request *r, const lvni_launch_device_choice *choice)
 {
-    return choice->listed && choice->n == w->info.local_world && w->info.local_rank >= 0 &&
-           !w->threads;
+    return choice->listed && choice->n == r->info.local_world && r->info.local_rank >= 0 &&
+           !r->threads;
 }
 
 /* Which of the chosen devices is this rank's; the only rank of its step has that one alone. */
 static lvn_status take_mine(const lvni_core_config *c, const lvni_launch_device_choice *choice,
                             const lvni_launch_visible *visible, lvni_core_notices *notices,
-                            request *w)
+                            request *r)
 {
     char host[256];
     lvni_core_host_name(host, sizeof host);
-    const lvni_launch_hosts *hosts = &w->info.hosts;
-    const bool listed = w->info.node_rank >= 0 && (size_t)w->info.node_rank < hosts->n;
+    const lvni_launch_hosts *hosts = &r->info.hosts;
+    const bool listed = r->info.node_rank >= 0 && (size_t)r->info.node_rank < hosts->n;
     const lvni_launch_rank_info_devices d = {
         .choice = choice,
         .visible = visible,
         .key = lvni_core_config_spelled(c, "devices"),
         .origin = lvni_core_config_origin(c, "devices"),
-        .threads = w->threads,
+        .threads = r->threads,
         .allow_shared = lvni_core_config_bool(c, "allow_shared_device"),
-        .host = listed ? lvni_launch_hosts_name(hosts, (size_t)w->info.node_rank) : host};
-    lvni_launch_rank_info seen = w->info;
+        .host = listed ? lvni_launch_hosts_name(hosts, (size_t)r->info.node_rank) : host};
+    lvni_launch_rank_info seen = r->info;
     if (seen.local_world == LVNI_RANK_INFO_UNKNOWN) {
         /* all ranks are on one node in this version, or refused at the rendezvous */
         seen.local_world = seen.world;
     }
     LVN_TRY(lvni_launch_rank_info_check_devices(&seen, environ, &d, notices));
-    LVN_TRY(lvni_launch_rank_info_device(&w->info, environ, &d, notices, &w->mine));
+    LVN_TRY(lvni_launch_rank_info_device(&r->info, environ, &d, notices, &r->mine));
     /* also where ranks share devices */
-    w->mine = is_reported(w, choice) ? choice->index[w->info.local_rank] : w->mine;
-    if (w->mine >= 0) {
-        w->mine = visible->device[w->mine].physical;
+    r->mine = is_reported(r, choice) ? choice->index[r->info.local_rank] : r->mine;
+    if (r->mine >= 0) {
+        r->mine = visible->device[r->mine].physical;
     }
-    if (!w->threads && !is_one_of_several(&w->info)) {
-        w->devices = 1;
-        if (w->index != NULL) {
-            w->index[0] = w->mine;
+    if (!r->threads && !is_one_of_several(&r->info)) {
+        r->devices = 1;
+        if (r->index != NULL) {
+            r->index[0] = r->mine;
         }
     }
     return LVN_OK;
@@ -127,25 +127,25 @@ static lvn_status take_mine(const lvni_core_config *c, const lvni_launch_device_
 /* The devices by their numbers on the machine. */
 static lvn_status take_devices(const lvni_core_config *c, const lvni_recipes_ranks_command *command,
                                const lvni_launch_visible *visible, lvni_core_notices *notices,
-                               request *w)
+                               request *r)
 {
     lvni_launch_device_choice choice = {0};
-    LVN_TRY(lvni_recipes_rank_devices(c, &w->info, visible, command->uses, notices, &choice));
-    w->devices = choice.n;
+    LVN_TRY(lvni_recipes_rank_devices(c, &r->info, visible, command->uses, notices, &choice));
+    r->devices = choice.n;
     const lvni_launch_run_mode mode =
         lvni_launch_run_mode_choose(mode_named(lvni_core_config_str(c, "strategy")), choice.n,
-                                    w->info.nnodes > 0 ? w->info.nnodes : 1, notices);
-    w->threads = lvni_launch_run_mode_threads(mode);
+                                    r->info.nnodes > 0 ? r->info.nnodes : 1, notices);
+    r->threads = lvni_launch_run_mode_threads(mode);
     lvn_status s = LVN_OK;
     if (choice.index != NULL) {
-        w->index = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)choice.n, sizeof *w->index);
-        s = w->index == NULL ? LVN_ERR_MEMORY : LVN_OK;
+        r->index = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)choice.n, sizeof *r->index);
+        s = r->index == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
-    for (int i = 0; s == LVN_OK && choice.index != NULL && w->index != NULL && i < choice.n; i++) {
-        w->index[i] = visible->device[choice.index[i]].physical;
+    for (int i = 0; s == LVN_OK && choice.index != NULL && r->index != NULL && i < choice.n; i++) {
+        r->index[i] = visible->device[choice.index[i]].physical;
     }
-    if (s == LVN_OK && is_started_rank(&w->info, command)) {
-        s = take_mine(c, &choice, visible, notices, w);
+    if (s == LVN_OK && is_started_rank(&r->info, command)) {
+        s = take_mine(c, &choice, visible, notices, r);
     } else if (s == LVN_OK && choice.no_gpu && (command->recipe != NULL || command->uses)) {
         /* a plan may be about devices of another machine */
         lvni_launch_rank_info_warn_of_cpu(choice.n, notices);
@@ -217,19 +217,19 @@ static lvn_status find_rank_info(const lvni_core_config *c,
 }
 
 static lvn_status find_all(lvni_core_config *c, const lvni_recipes_ranks_command *command,
-                           lvni_core_notices *notices, request *w)
+                           lvni_core_notices *notices, request *r)
 {
     lvni_launch_visible visible;
     LVN_TRY(
-        lvni_launch_env_strict(environ, lvni_core_config_switch(c, "strict"), notices, &w->strict));
-    LVN_TRY(find_rank_info(c, command, notices, &w->info));
-    LVN_TRY(check_one_node(&w->info, notices));
-    LVN_TRY(lvni_launch_rank_info_check_address_here(&w->info, notices));
+        lvni_launch_env_strict(environ, lvni_core_config_switch(c, "strict"), notices, &r->strict));
+    LVN_TRY(find_rank_info(c, command, notices, &r->info));
+    LVN_TRY(check_one_node(&r->info, notices));
+    LVN_TRY(lvni_launch_rank_info_check_address_here(&r->info, notices));
     LVN_TRY(lvni_recipes_accelerator_resolve(c));
     LVN_TRY(lvni_launch_visible_make(
         lvni_launch_env_raw(environ, "CUDA_VISIBLE_DEVICES"),
         lvni_recipes_accelerator_is_sim(c) ? lvn_device_count(LVN_DEVICE_SIM) : 0, NULL, &visible));
-    const lvn_status s = take_devices(c, command, &visible, notices, w);
+    const lvn_status s = take_devices(c, command, &visible, notices, r);
     lvni_launch_visible_free(&visible);
     return s;
 }
@@ -263,28 +263,28 @@ static int share(int cores, int ranks)
     return cores / ranks > 1 ? cores / ranks : 1;
 }
 
-static lvni_recipes_rank rank_of(const request *w, int rank)
+static lvni_recipes_rank rank_of(const request *r, int rank)
 {
     const int cores = lvni_recipes_usable_cores();
     return (lvni_recipes_rank){.rank = rank,
-                               .world = w->devices,
-                               .device = w->index != NULL ? w->index[rank] : 0,
-                               .cores = share(cores, w->devices),
+                               .world = r->devices,
+                               .device = r->index != NULL ? r->index[rank] : 0,
+                               .cores = share(cores, r->devices),
                                .cores_all = cores};
 }
 
-static lvn_status open_threads(const request *w, lvni_recipes_ranks *out)
+static lvn_status open_threads(const request *r, lvni_recipes_ranks *out)
 {
-    out->how = w->devices > 1 ? "threads" : NULL;
-    out->world = w->devices;
-    out->rank = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)w->devices, sizeof *out->rank);
-    lvni_dist_comm **comm = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)w->devices, sizeof *comm);
+    out->how = r->devices > 1 ? "threads" : NULL;
+    out->world = r->devices;
+    out->rank = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)r->devices, sizeof *out->rank);
+    lvni_dist_comm **comm = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)r->devices, sizeof *comm);
     lvn_status s = out->rank == NULL || comm == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    if (s == LVN_OK && w->devices > 1) {
-        s = lvni_dist_comm_threads(w->devices, false, comm);
+    if (s == LVN_OK && r->devices > 1) {
+        s = lvni_dist_comm_threads(r->devices, false, comm);
     }
-    for (out->n = 0; s == LVN_OK && out->n < w->devices; out->n++) {
-        out->rank[out->n] = rank_of(w, out->n);
+    for (out->n = 0; s == LVN_OK && out->n < r->devices; out->n++) {
+        out->rank[out->n] = rank_of(r, out->n);
         out->rank[out->n].comm = comm[out->n];
     }
     lvni_core_free(comm);
@@ -313,30 +313,30 @@ static lvn_status check_together(const lvni_core_config *c,
     return s;
 }
 
-static lvn_status open_process(const lvni_core_config *c, const request *w,
+static lvn_status open_process(const lvni_core_config *c, const request *r,
                                const lvni_recipes_ranks_command *command, lvni_recipes_ranks *out)
 {
-    if (w->threads) {
+    if (r->threads) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "strategy=%s is one process per node, and this is rank %d of %d: start one, or "
                  "omit strategy=",
-                 lvni_core_config_str(c, "strategy"), w->info.rank, w->info.world);
+                 lvni_core_config_str(c, "strategy"), r->info.rank, r->info.world);
     }
     out->how = "processes";
-    out->world = w->info.world;
-    LVN_TRY(lvni_recipes_check_restarts(c, &w->info, false));
+    out->world = r->info.world;
+    LVN_TRY(lvni_recipes_check_restarts(c, &r->info, false));
     out->rank = lvni_core_calloc(LVNI_TAG_CONFIG, 1, sizeof *out->rank);
     if (out->rank == NULL) {
         return LVN_ERR_MEMORY;
     }
     out->n = 1;
-    out->rank->device = w->mine > 0 ? w->mine : 0;
-    lvni_log_set_follower(w->info.rank > 0);
-    lvni_recipes_report_as_rank(w->info.rank);
+    out->rank->device = r->mine > 0 ? r->mine : 0;
+    lvni_log_set_follower(r->info.rank > 0);
+    lvni_recipes_report_as_rank(r->info.rank);
     LVN_TRY(lvni_core_error_record_begin(lvni_launch_env_get(environ, "LEVIN_ERROR_FILE"),
-                                         w->info.rank));
+                                         r->info.rank));
     LVN_TRY(lvni_core_error_record_catch_signals());
-    LVN_TRY(lvni_recipes_rank_process_join(c, &w->info, out->rank, &out->process));
+    LVN_TRY(lvni_recipes_rank_process_join(c, &r->info, out->rank, &out->process));
     return check_together(c, command, out->rank);
 }
 
@@ -362,32 +362,32 @@ static int count_workers(const lvni_core_config *c, const lvni_launch_rank_info 
 }
 
 /* For ranks of this process, of `local` on this node; warnings about it are reported. */
-static lvn_status choose_workers(const lvni_core_config *c, const request *w, int local,
+static lvn_status choose_workers(const lvni_core_config *c, const request *r, int local,
                                  lvni_recipes_rank *rank, int n)
 {
-    lvni_core_notices notices = {.rank = w->info.rank};
+    lvni_core_notices notices = {.rank = r->info.rank};
     if (!lvni_core_config_has(c, "num_workers")) {
         return LVN_OK;
     }
     for (int i = 0; i < n; i++) {
-        rank[i].workers = i > 0 ? rank->workers : count_workers(c, &w->info, local, rank, &notices);
+        rank[i].workers = i > 0 ? rank->workers : count_workers(c, &r->info, local, rank, &notices);
     }
-    return lvni_recipes_report_start(LVN_OK, w->strict, lvni_core_config_is_on(c, "quiet"),
+    return lvni_recipes_report_start(LVN_OK, r->strict, lvni_core_config_is_on(c, "quiet"),
                                      &notices);
 }
 
 /* Before ranks are started or threads become ranks. *made: of the directory that was claimed. */
-static lvn_status prepare_alone(const lvni_core_config *c, const request *w,
+static lvn_status prepare_alone(const lvni_core_config *c, const request *r,
                                 const lvni_recipes_ranks_command *command, bool starts, char **dir,
                                 size_t *made)
 {
-    lvni_recipes_rank first = rank_of(w, 0);
-    LVN_TRY(lvni_recipes_check_restarts(c, &w->info, starts));
+    lvni_recipes_rank first = rank_of(r, 0);
+    LVN_TRY(lvni_recipes_check_restarts(c, &r->info, starts));
     LVN_TRY(check(c, command));
-    if (starts && w->strict) { /* before there are ranks; else rank 0 reports it */
-        LVN_TRY(choose_workers(c, w, w->devices, &first, 1));
+    if (starts && r->strict) { /* before there are ranks; else rank 0 reports it */
+        LVN_TRY(choose_workers(c, r, r->devices, &first, 1));
     }
-    if (command->recipe != NULL && w->devices > 1) { /* rather than by many ranks */
+    if (command->recipe != NULL && r->devices > 1) { /* rather than by many ranks */
         LVN_TRY(lvni_recipes_check_plan(c, &first));
     }
     if (!starts) {
@@ -403,16 +403,16 @@ static lvn_status prepare_alone(const lvni_core_config *c, const request *w,
 }
 
 /* This process was not started as one of several. */
-static lvn_status open_alone(const lvni_core_config *c, const request *w,
+static lvn_status open_alone(const lvni_core_config *c, const request *r,
                              const lvni_recipes_ranks_command *command, lvni_recipes_ranks *out)
 {
     char *dir = NULL;
     size_t made = 0;
     LVN_TRY(command->recipe == NULL ? LVN_OK : lvni_recipes_run_dir_choose(c, &dir));
-    const bool starts = w->devices > 1 && !w->threads && command->command[0] != NULL;
-    lvn_status s = prepare_alone(c, w, command, starts, &dir, &made);
+    const bool starts = r->devices > 1 && !r->threads && command->command[0] != NULL;
+    lvn_status s = prepare_alone(c, r, command, starts, &dir, &made);
     if (s == LVN_OK) {
-        s = starts ? lvni_recipes_rank_start(c, command, dir, made) : open_threads(w, out);
+        s = starts ? lvni_recipes_rank_start(c, command, dir, made) : open_threads(r, out);
     }
     if (made > 0) { /* still here: no rank was started */
         lvni_recipes_run_dir_unclaim(dir, made);
@@ -447,20 +447,20 @@ static lvn_status open_ranks(lvni_core_config *c, const lvni_recipes_ranks_comma
                              lvni_recipes_ranks *out)
 {
     *out = (lvni_recipes_ranks){0};
-    request w;
-    lvn_status s = read_request(c, command, &w);
+    request r;
+    lvn_status s = read_request(c, command, &r);
     if (s == LVN_OK) {
-        s = is_one_of_several(&w.info) ? open_process(c, &w, command, out)
-                                       : open_alone(c, &w, command, out);
+        s = is_one_of_several(&r.info) ? open_process(c, &r, command, out)
+                                       : open_alone(c, &r, command, out);
     }
     /* all are on one node */
-    const int local = !is_one_of_several(&w.info) ? w.devices
-                      : w.info.local_world > 0    ? w.info.local_world
-                                                  : w.info.world;
+    const int local = !is_one_of_several(&r.info) ? r.devices
+                      : r.info.local_world > 0    ? r.info.local_world
+                                                  : r.info.world;
     if (s == LVN_OK) {
-        s = choose_workers(c, &w, local, out->rank, out->n);
+        s = choose_workers(c, &r, local, out->rank, out->n);
     }
-    request_free(&w);
+    request_free(&r);
     return s == LVN_OK ? LVN_OK : close_ranks(out, s);
 }
 
@@ -474,14 +474,14 @@ lvn_status lvni_recipes_ranks_run(lvni_core_config *config,
 
 lvn_status lvni_recipes_ranks_estimate(lvni_core_config *c, lvni_recipes_rank *out)
 {
-    request w;
+    request r;
     const lvni_recipes_ranks_command none = {0};
-    lvn_status s = read_request(c, &none, &w);
+    lvn_status s = read_request(c, &none, &r);
     *out = (lvni_recipes_rank){0};
     if (s == LVN_OK) {
-        *out = rank_of(&w, 0);
-        s = choose_workers(c, &w, w.devices, out, 1);
+        *out = rank_of(&r, 0);
+        s = choose_workers(c, &r, r.devices, out, 1);
     }
-    request_free(&w);
+    request_free(&r);
     return s;
 }
