@@ -88,10 +88,10 @@ static double used_by_all_s(void)
     return read ? (user + niced + kernel) / (double)sysconf(_SC_CLK_TCK) : 0;
 }
 
-static double used_by(int info)
+static double used_by(int target)
 {
     struct rusage u;
-    getrusage(info, &u);
+    getrusage(target, &u);
     return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }

@@ -74,9 +74,9 @@ bool bench_torch_steps(bench_torch *t, int n, double *seconds, double *core_s, d
     return true;
 }
 
-void bench_print_losses(const char *info, const double *losses)
+void bench_print_losses(const char *name, const double *losses)
 {
-    printf("  losses of %-28s", info);
+    printf("  losses of %-28s", name);
     for (int i = 0; i < BENCH_EQUAL_STEPS; i++) {
         printf(" %.6f", losses[i]);
     }

@@ -37,7 +37,7 @@ bool bench_torch_steps(bench_torch *t, int n, double *seconds, double *core_s, d
  * NULL: there is no PyTorch. */
 const char *bench_torch_choose(bench_torch *t, const bench_torch_job *job, double *losses);
 /* Prints losses of the BENCH_EQUAL_STEPS equal steps. */
-void bench_print_losses(const char *info, const double *losses);
+void bench_print_losses(const char *name, const double *losses);
 /* None of the equal steps' losses is further than `tolerance` from the other side's. */
 bool bench_close_losses(const double *a, const double *b, double tolerance);
 void bench_torch_stop(bench_torch *t);

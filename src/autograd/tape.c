@@ -272,7 +272,7 @@ static void node_free(lvni_autograd_node *node)
     lvni_tensor_cache_give(lvni_tensor_ctx_get()->cache, node, sizeof *node);
 }
 
-lvn_status lvni_autograd_tape_check_past(const lvn_tensor *y, const char *info)
+lvn_status lvni_autograd_tape_check_past(const lvn_tensor *y, const char *call)
 {
     if (y->node == NULL && y->past_gone) {
         LVN_FAIL(LVN_ERR_INVALID,
@@ -280,10 +280,10 @@ lvn_status lvni_autograd_tape_check_past(const lvn_tensor *y, const char *info)
                  "has used it up, or its scope was closed; "
                  "run the forward pass again, or add losses up before lvn_backward; lvn_grad, "
                  "called before it, keeps the graph",
-                 info);
+                 call);
     }
     LVN_ARG(y->node != NULL, "%s: the tensor does not depend on anything that requires a gradient",
-            info);
+            call);
     return LVN_OK;
 }
 

@@ -93,8 +93,8 @@ class Client:
 
     def greet(self, key, rank=1, world=2, host=b"n08", port=None, credential=b""):
         """Gives the type of the answer and its body."""
-        printed = struct.pack("<IIIIQQ", PROTOCOL, world, rank, port or self.port, 7, 4711)
-        proof = siphash(key, b"rank" + self.store_nonce + self.nonce + printed)
+        greeting = struct.pack("<IIIIQQ", PROTOCOL, world, rank, port or self.port, 7, 4711)
+        proof = siphash(key, b"rank" + self.store_nonce + self.nonce + greeting)
         self.send(
             frame(
                 GREET,

@@ -96,22 +96,22 @@ bool dist_case_reduce(dist_rank *me)
     return true;
 }
 
-static unsigned char byte_of(int info, size_t i, int salt)
+static unsigned char byte_of(int rank, size_t i, int salt)
 {
-    return (unsigned char)((i + (size_t)info * 59 + (size_t)salt * 101) * 2654435761u >> 13);
+    return (unsigned char)((i + (size_t)rank * 59 + (size_t)salt * 101) * 2654435761u >> 13);
 }
 
-static void fill_bytes(unsigned char *p, int info, size_t n, int salt)
+static void fill_bytes(unsigned char *p, int rank, size_t n, int salt)
 {
     for (size_t i = 0; i < n; i++) {
-        p[i] = byte_of(info, i, salt);
+        p[i] = byte_of(rank, i, salt);
     }
 }
 
-static bool bytes_are(const unsigned char *p, int info, size_t from, size_t n, int salt)
+static bool bytes_are(const unsigned char *p, int rank, size_t from, size_t n, int salt)
 {
     for (size_t i = 0; i < n; i++) {
-        if (p[i] != byte_of(info, from + i, salt)) {
+        if (p[i] != byte_of(rank, from + i, salt)) {
             return false;
         }
     }

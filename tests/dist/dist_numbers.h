@@ -5,12 +5,12 @@
 
 #include "dist/comm.h"
 
-/* 64 bits that depend on who (a rank, a micro-batch), the element and a salt alone. */
-uint64_t dist_bits(int info, int64_t element, int salt);
+/* 64 bits that depend on `part` (a rank, a micro-batch), the element and a salt alone. */
+uint64_t dist_bits(int part, int64_t element, int salt);
 /* Sizes from 1e-8 to 1e8 with signs: another order of additions gives other bits. */
-float dist_gradient(int info, int64_t element, int salt);
-/* n elements of a type, as who has them. */
-void dist_fill(void *out, lvn_dtype dtype, int info, int64_t n, int salt);
+float dist_gradient(int part, int64_t element, int salt);
+/* n elements of a type, as `part` has them. */
+void dist_fill(void *out, lvn_dtype dtype, int part, int64_t n, int salt);
 /* Element i of the reduction over ranks 0 .. world-1, as its bytes. */
 void dist_expect(void *out, lvn_dtype dtype, lvni_dist_reduce how, int world, int64_t i, int salt);
 /* FNV-1a. */
