@@ -81,8 +81,8 @@ lvn_status lvni_trainer_message_read_marks(const void *data, size_t size,
 {
     if (head->n_marks != n) {
         LVN_FAIL(LVN_ERR_CORRUPT,
-                 "a rank's message is of %lld parameters, not %lld: start all ranks with one "
-                 "version of levin",
+                 "a rank's message has marks for parameters: %lld, not %lld; start all ranks with "
+                 "one version of levin",
                  (long long)head->n_marks, (long long)n);
     }
     const unsigned char *theirs = (const unsigned char *)data + size - head->n_note - n;

@@ -47,7 +47,6 @@ NEVER_ONE = [
     "owns micro-batches %lld-%lld",
     "snprintf(identity, 96,",
     'of the %d classes"',
-    "a rank's message is about",
 ]
 
 
