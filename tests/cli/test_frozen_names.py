@@ -252,7 +252,9 @@ class FrozenNames(unittest.TestCase):
         self.compare("data of exported models", {data_of(r) for r in (good, arrays, self.mlp)})
         records = [json.loads(p.read_text()) for p in bad.glob("errors/*.json")]
         self.assertTrue(records)
-        self.compare("keys of errors/*.json", set().union(*map(keys_of, records)))
+        keys = set().union(*map(keys_of, records))
+        # a rank that stops because of another may or may not have a stack
+        self.compare("keys of errors/*.json", {k.removesuffix("[]") for k in keys})
 
     def test_results(self):
         lines = (self.mlp / "metrics.jsonl").read_text().splitlines()
