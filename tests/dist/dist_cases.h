@@ -24,6 +24,10 @@ bool dist_case_endless(dist_rank *me);
 bool dist_case_reduction(dist_rank *me);      /* the gradient of a step: arg = micro-batches */
 bool dist_case_reduction_race(dist_rank *me); /* many steps, several threads, random delays */
 bool dist_case_reduction_options(dist_rank *me);
+/* messages: finish returns when the run is aborted while pieces wait to be added */
+bool dist_case_reduction_abort(dist_rank *me);
+/* a rank that has the claim keeps it when it has left */
+bool dist_case_claim_left(dist_rank *me);
 bool dist_case_group_exchange(dist_rank *me); /* messages among neighbours, beside collectives */
 bool dist_case_group_exchange_abort(dist_rank *me);
 /* one rank has no memory for its side of a region: none has it, and no page of it stays */

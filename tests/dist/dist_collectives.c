@@ -343,3 +343,15 @@ bool dist_case_left(dist_rank *me)
     RANK_CHECK(me, strncmp(lvn_last_error()->message, want, strlen(want)) == 0, "%s", want);
     return true;
 }
+
+bool dist_case_claim_left(dist_rank *me)
+{
+    RANK_CHECK(me, lvni_dist_comm_barrier(me->comm) == LVN_OK, "begin");
+    if (me->rank == 0) {
+        RANK_CHECK(me, lvni_dist_comm_claim(me->comm), "the first call");
+        return true;
+    }
+    RANK_CHECK(me, lvni_dist_comm_barrier(me->comm) == LVN_ERR_PEER, "rank 0 has left");
+    RANK_CHECK(me, !lvni_dist_comm_claim(me->comm), "rank 0 has it");
+    return true;
+}

@@ -414,3 +414,34 @@ bool dist_case_reduction_options(dist_rank *me)
     lvni_dist_reduction_destroy(r);
     return true;
 }
+
+/* ---- an abort while pieces wait to be added ---- */
+
+static _Thread_local lvni_dist_comm *aborting;
+
+static void abort_at_a_block(const float *g, int64_t n, double *partial)
+{
+    (void)g, (void)n, (void)partial;
+    lvni_dist_comm_abort(aborting, "block 0 is damaged");
+}
+
+bool dist_case_reduction_abort(dist_rank *me)
+{
+    const lvni_dist_reduction_options o = {.micro_batches = me->world,
+                                           .sets = 1,
+                                           .n = 64 * LVNI_REDUCTION_BLOCK,
+                                           .n_norm = 64 * LVNI_REDUCTION_BLOCK,
+                                           .bucket = 8 * LVNI_REDUCTION_BLOCK,
+                                           .sumsq = abort_at_a_block};
+    lvni_dist_reduction *r;
+    aborting = me->comm;
+    RANK_CHECK(me, lvni_dist_reduction_create(me->comm, &o, &r) == LVN_OK, "create");
+    const lvni_plan_tree_node leaf = {me->rank, me->rank + 1, 0};
+    lvn_status s = lvni_dist_reduction_begin(r, &leaf, 1);
+    s = s == LVN_OK ? lvni_dist_reduction_finish(r, NULL, 0) : s;
+    RANK_CHECK(me,
+               s == LVN_ERR_PEER && strcmp(lvn_last_error()->message, "block 0 is damaged") == 0,
+               "status %d", (int)s);
+    lvni_dist_reduction_destroy(r);
+    return true;
+}

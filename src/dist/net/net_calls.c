@@ -281,7 +281,9 @@ lvn_status lvni_net_agree(lvni_dist_comm *comm, const lvni_dist_call *call)
         return LVN_ERR_MEMORY;
     }
     lvn_status s = lvni_net_all_gather(comm, call, sizeof *call, all);
-    s = s == LVN_OK ? lvni_dist_compare_calls(all, sizeof *all, comm->world) : s;
+    if (s == LVN_OK) {
+        s = lvni_dist_compare_calls(all, sizeof *all, comm->world);
+    }
     lvni_core_free(all);
     return s;
 }

@@ -119,7 +119,10 @@ static bool claim(lvni_dist_comm *comm)
     pthread_mutex_lock(&c->lock);
     bool mine = !c->claimed;
     for (int rank = 0; rank < comm->rank; rank++) {
-        mine = mine && c->peer[rank].gone;
+        mine = mine && (c->peer[rank].gone || (c->aborted && rank == c->first_failed));
+    }
+    for (int rank = 0; rank < comm->world; rank++) {
+        mine = mine && !c->peer[rank].claimed; /* it has left since */
     }
     c->claimed = c->claimed || mine;
     pthread_mutex_unlock(&c->lock);
@@ -147,9 +150,12 @@ static void destroy(lvni_dist_comm *comm)
             lvni_core_free(p->coming);
         }
     }
-    for (lvni_net_job *job = c->spare, *next; job != NULL; job = next) {
-        next = job->next;
-        lvni_core_free(job);
+    for (int list = 0; list < 2; list++) {
+        for (lvni_net_job *job = list == 0 ? c->spare : c->first, *next; job != NULL; job = next) {
+            next = job->next;
+            lvni_core_free(job->own);
+            lvni_core_free(job);
+        }
     }
     for (int i = 0; i < 2; i++) {
         if (c->wake[i] >= 0) {
@@ -369,7 +375,9 @@ lvn_status lvni_dist_comm_net(const lvni_dist_comm_options *o, const char *addre
     lvni_net_comm *c;
     int listening = -1;
     lvn_status s = make_private(o, &c);
-    s = s == LVN_OK ? start_listening(address, &mine, &listening) : s;
+    if (s == LVN_OK) {
+        s = start_listening(address, &mine, &listening);
+    }
     mine.status = (int32_t)s;
     s = exchange_cards(o, &mine, all);
     if (s == LVN_OK) {

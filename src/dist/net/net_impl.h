@@ -71,11 +71,12 @@ typedef struct lvni_net_mail {
 } lvni_net_mail;
 
 typedef struct lvni_net_peer {
-    int fd;      /* -1: this rank */
-    int32_t pid; /* for messages */
-    bool bye;    /* its last message has come */
-    bool gone;   /* nothing more comes */
-    bool deaf;   /* nothing can be sent to it */
+    int fd;       /* -1: this rank */
+    int32_t pid;  /* for messages */
+    bool bye;     /* its last message has come */
+    bool gone;    /* nothing more comes */
+    bool claimed; /* with its bye: lvni_dist_comm_claim was true there */
+    bool deaf;    /* nothing can be sent to it */
     lvni_net_mail *mail;
     /* the message that is coming in */
     lvni_net_header header;
@@ -98,8 +99,8 @@ typedef struct lvni_net_comm {
     bool has_sender, has_receiver, quit, claimed;
     int wake[2]; /* a pipe that ends the receiver's poll */
     lvni_net_job *first, *last, *spare;
-    bool sending; /* a job is out of the queue and not done */
-    uint64_t quit_ns;
+    bool quit_receiving;
+    uint64_t quit_ns, aborted_ns;
 
     bool aborted;
     int first_failed;
@@ -125,6 +126,9 @@ lvni_net_job *lvni_net_job_new(lvni_net_comm *c, int peer, lvni_net_kind kind, u
                                uint64_t seq, int64_t place);
 /* With the lock held. header.bytes is counted from the parts. */
 void lvni_net_job_send(lvni_net_comm *c, lvni_net_job *job);
+/* With the lock held: room for `bytes` bytes of what comes from a peer, as a message of its own.
+ * false: no memory. */
+bool lvni_net_place_mail(lvni_net_peer *peer, uint64_t bytes);
 /* With the lock held. Waits until wait->over; fails once the communicator is aborted, or a rank
  * that is needed has ended. */
 lvn_status lvni_net_wait_locked(lvni_net_comm *c, const lvni_dist_wait *wait);
@@ -149,8 +153,10 @@ lvn_status lvni_net_exchange_create(lvni_dist_comm *comm, lvni_dist_group_exchan
 lvn_status lvni_net_reduction_create(lvni_dist_comm *comm,
                                      const lvni_dist_reduction_options *options, int sets,
                                      lvni_dist_reduction **out);
+/* With the lock held: does a reduction of this number exist? */
+bool lvni_net_reduction_is(const lvni_net_comm *c, uint32_t id);
 /* With the lock held, by the receiver: where the payload of a message goes (parts of the peer), and
- * what it means when it is complete. false: it is for no reduction that there is. */
+ * what it means when it is complete. false: it does not fit. */
 bool lvni_net_reduction_place(lvni_net_comm *c, int rank, lvni_net_peer *peer);
 void lvni_net_reduction_came(lvni_net_comm *c, int rank, const lvni_net_header *header);
 

@@ -47,10 +47,11 @@ void lvni_net_abort_locked(lvni_net_comm *c, int first, const char *why, bool fo
         return;
     }
     c->aborted = true;
+    c->aborted_ns = lvni_core_now_ns();
     c->first_failed = first;
     snprintf(c->why, sizeof c->why, "%s", why);
     for (int rank = 0; forward && rank < c->base.world; rank++) {
-        if (rank != c->base.rank && !c->peer[rank].gone) {
+        if (rank != c->base.rank && !c->peer[rank].deaf) {
             queue_abort(c, rank);
         }
     }
@@ -121,8 +122,26 @@ lvni_net_job *lvni_net_job_new(lvni_net_comm *c, int peer, lvni_net_kind kind, u
     return job;
 }
 
+static bool is_news(const lvni_net_job *job)
+{
+    return job->header.kind == LVNI_NET_ABORT || job->header.kind == LVNI_NET_BYE;
+}
+
+/* With the lock held: the job is over, sent or not. */
+static void job_over(lvni_net_comm *c, lvni_net_job *job)
+{
+    lvni_core_free(job->own);
+    job->own = NULL;
+    job->next = c->spare;
+    c->spare = job;
+}
+
 void lvni_net_job_send(lvni_net_comm *c, lvni_net_job *job)
 {
+    if (c->aborted && !is_news(job)) {
+        job_over(c, job);
+        return;
+    }
     for (int i = 0; i < job->n_parts; i++) {
         job->header.bytes += job->part[i].bytes;
     }
@@ -139,12 +158,27 @@ void lvni_net_job_send(lvni_net_comm *c, lvni_net_job *job)
     pthread_cond_signal(&c->queued);
 }
 
-/* Writes all of it. false: the peer is gone, or the job is dropped. */
-static bool write_all(lvni_net_comm *c, const lvni_net_job *job, bool news)
+/* What has begun to go out is finished, also after an abort: its reason follows on the same
+ * connection. A peer that is stopped gets QUIT_S. */
+static bool may_go_on(lvni_net_comm *c, const lvni_net_job *job, bool begun)
+{
+    const uint64_t patience_ns = (uint64_t)QUIT_S * 1000000000, now = lvni_core_now_ns();
+    pthread_mutex_lock(&c->lock);
+    const bool late = (c->quit && now - c->quit_ns > patience_ns) ||
+                      (c->aborted && now - c->aborted_ns > patience_ns);
+    const bool drop = late || (c->aborted && !begun && !is_news(job));
+    pthread_mutex_unlock(&c->lock);
+    return !drop;
+}
+
+typedef enum sending { SENT, DROPPED, BROKEN } sending; /* broken: half of it went out */
+
+static sending write_all(lvni_net_comm *c, const lvni_net_job *job)
 {
     struct iovec v[LVNI_NET_PARTS + 1];
     lvni_net_header header = job->header;
     int n = 1, at = 0;
+    bool begun = false;
     v[0] = (struct iovec){&header, sizeof header};
     for (int i = 0; i < job->n_parts; i++) {
         if (job->part[i].bytes > 0) {
@@ -158,17 +192,13 @@ static bool write_all(lvni_net_comm *c, const lvni_net_job *job, bool news)
         if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
             struct pollfd p = {.fd = fd, .events = POLLOUT};
             (void)poll(&p, 1, LOOK_MS);
-            pthread_mutex_lock(&c->lock);
-            const bool drop =
-                (c->aborted && !news) || c->peer[job->peer].gone ||
-                (c->quit && lvni_core_now_ns() - c->quit_ns > (uint64_t)QUIT_S * 1000000000);
-            pthread_mutex_unlock(&c->lock);
-            if (drop) {
-                return false;
+            if (!may_go_on(c, job, begun)) {
+                return begun ? BROKEN : DROPPED;
             }
         } else if (sent < 0 && errno != EINTR) {
-            return false;
+            return BROKEN;
         }
+        begun = begun || sent > 0;
         for (size_t left = sent > 0 ? (size_t)sent : 0; left > 0;) {
             const size_t step = left < v[at].iov_len ? left : v[at].iov_len;
             v[at].iov_base = (char *)v[at].iov_base + step;
@@ -177,31 +207,26 @@ static bool write_all(lvni_net_comm *c, const lvni_net_job *job, bool news)
             at += v[at].iov_len == 0 ? 1 : 0;
         }
     }
-    return true;
+    return SENT;
 }
 
 /* With the lock held, which is given up while it writes. */
 static void send_job(lvni_net_comm *c, lvni_net_job *job)
 {
     lvni_net_peer *p = &c->peer[job->peer];
-    const bool news = job->header.kind == LVNI_NET_ABORT || job->header.kind == LVNI_NET_BYE;
-    if (p->fd >= 0 && !p->gone && !p->deaf && (!c->aborted || news)) {
-        c->sending = true;
+    if (p->fd >= 0 && !p->deaf && (!c->aborted || is_news(job))) {
         pthread_mutex_unlock(&c->lock);
-        const bool whole = write_all(c, job, news);
+        const sending how = write_all(c, job);
         pthread_mutex_lock(&c->lock);
-        c->sending = false;
-        if (!whole) {
-            shutdown(p->fd, SHUT_WR); /* half a message: nothing more can follow */
+        if (how == BROKEN) {
+            shutdown(p->fd, SHUT_WR); /* nothing more can follow */
             p->deaf = true;           /* what it has sent may still lie here */
         }
     }
     if (job->left != NULL) {
         --*job->left;
     }
-    lvni_core_free(job->own);
-    job->next = c->spare;
-    c->spare = job;
+    job_over(c, job);
     pthread_cond_broadcast(&c->changed);
 }
 
@@ -231,20 +256,29 @@ static bool place_payload(lvni_net_comm *c, int rank, lvni_net_peer *p)
 {
     p->n_parts = p->at_part = 0;
     p->at = 0;
-    if (p->header.kind >= LVNI_NET_BEGIN && p->header.kind <= LVNI_NET_NOTE) {
+    const bool reduction = p->header.kind >= LVNI_NET_BEGIN && p->header.kind <= LVNI_NET_NOTE;
+    if (reduction && lvni_net_reduction_is(c, p->header.id)) {
         return lvni_net_reduction_place(c, rank, p);
     }
+    return lvni_net_place_mail(p, p->header.bytes);
+}
+
+bool lvni_net_place_mail(lvni_net_peer *p, uint64_t bytes)
+{
     lvni_net_mail *mail = LVNI_NEW(LVNI_TAG_DIST, lvni_net_mail);
-    void *data = mail != NULL ? lvni_core_alloc(LVNI_TAG_DIST, p->header.bytes + 1) : NULL;
+    void *data = mail != NULL ? lvni_core_alloc(LVNI_TAG_DIST, bytes + 1) : NULL;
     if (data == NULL) {
         lvni_core_free(mail);
         return false;
     }
     mail->header = p->header;
     mail->data = data;
-    ((char *)data)[p->header.bytes] = '\0';
+    ((char *)data)[bytes] = '\0';
     p->coming = mail;
-    p->part[p->n_parts++] = (lvni_net_part){data, p->header.bytes};
+    p->n_parts = 1;
+    p->at_part = 0;
+    p->at = 0;
+    p->part[0] = (lvni_net_part){data, bytes};
     return true;
 }
 
@@ -264,9 +298,10 @@ static void message_came(lvni_net_comm *c, int rank, lvni_net_peer *p)
         mail = NULL;
     } else if (p->header.kind == LVNI_NET_ABORT) {
         lvni_net_abort_locked(c, (int)p->header.place, mail->data, false);
-    } else {
+    } else if (p->header.kind == LVNI_NET_BYE) {
         p->bye = true;
-    }
+        p->claimed = p->header.place != 0;
+    } /* else for a reduction that this rank has destroyed */
     if (mail != NULL) {
         lvni_core_free(mail->data);
         lvni_core_free(mail);
@@ -362,7 +397,7 @@ static void *receiver_main(void *user)
     int ranks[LVNI_NET_MAX_RANKS + 1];
     lvni_core_thread_name("recv", c->base.rank);
     pthread_mutex_lock(&c->lock);
-    while (!c->quit) {
+    while (!c->quit_receiving) {
         const int n = list_peers(c, fds, ranks);
         pthread_mutex_unlock(&c->lock);
         const int ready = poll(fds, (nfds_t)n, -1);
@@ -385,11 +420,15 @@ static void *receiver_main(void *user)
 
 lvn_status lvni_net_start(lvni_net_comm *c)
 {
-    c->has_sender = lvni_core_thread_start(&c->sender, sender_main, c) == 0;
-    c->has_receiver = c->has_sender && lvni_core_thread_start(&c->receiver, receiver_main, c) == 0;
-    if (!c->has_receiver) {
+    int failed = lvni_core_thread_start(&c->sender, sender_main, c);
+    c->has_sender = failed == 0;
+    if (failed == 0) {
+        failed = lvni_core_thread_start(&c->receiver, receiver_main, c);
+        c->has_receiver = failed == 0;
+    }
+    if (failed != 0) {
         LVN_FAIL(LVN_ERR_MEMORY, "cannot start the threads that send and receive: %s",
-                 strerror(errno));
+                 strerror(failed));
     }
     return LVN_OK;
 }
@@ -398,9 +437,9 @@ void lvni_net_stop(lvni_net_comm *c)
 {
     pthread_mutex_lock(&c->lock);
     for (int rank = 0; c->has_receiver && rank < c->base.world; rank++) {
-        lvni_net_job *job = rank == c->base.rank || c->peer[rank].gone
+        lvni_net_job *job = rank == c->base.rank || c->peer[rank].deaf
                                 ? NULL
-                                : lvni_net_job_new(c, rank, LVNI_NET_BYE, 0, 0, 0);
+                                : lvni_net_job_new(c, rank, LVNI_NET_BYE, 0, 0, c->claimed);
         if (job != NULL) {
             lvni_net_job_send(c, job);
         }
@@ -413,6 +452,9 @@ void lvni_net_stop(lvni_net_comm *c)
         pthread_join(c->sender, NULL);
     }
     if (c->has_receiver) {
+        pthread_mutex_lock(&c->lock);
+        c->quit_receiving = true; /* only now: others may wait to send until here */
+        pthread_mutex_unlock(&c->lock);
         (void)!write(c->wake[1], "", 1);
         pthread_join(c->receiver, NULL);
     }

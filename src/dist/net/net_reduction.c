@@ -228,6 +228,11 @@ static bool place_total(lvni_net_reduction *r, int rank, lvni_net_peer *p)
     return true;
 }
 
+bool lvni_net_reduction_is(const lvni_net_comm *c, uint32_t id)
+{
+    return find(c, id) != NULL;
+}
+
 bool lvni_net_reduction_place(lvni_net_comm *c, int rank, lvni_net_peer *p)
 {
     lvni_net_reduction *r = find(c, p->header.id);
@@ -294,8 +299,9 @@ void lvni_net_reduction_came(lvni_net_comm *c, int rank, const lvni_net_header *
     }
     lvni_net_other *o = &r->other[rank];
     if (header->kind == LVNI_NET_BEGIN) {
-        o->begun = (uint32_t)header->seq;
-    } else if (header->kind == LVNI_NET_NOTE) {
+        return;
+    }
+    if (header->kind == LVNI_NET_NOTE) {
         o->noted = (uint32_t)header->seq;
     } else if (header->kind == LVNI_NET_TOTAL) {
         o->totals++;
@@ -457,6 +463,9 @@ static lvn_status finish(lvni_dist_reduction *base, const void *message, size_t 
         s = lvni_net_wait_locked(c, &wait);
         base->last.waited_ns += lvni_core_now_ns() - start;
         whole = is_whole(r);
+        if (s == LVN_OK && !whole) {
+            s = lvni_net_health_locked(c); /* after an abort pieces that are left stay */
+        }
         if (whole) {
             lvni_net_flush_locked(c, &r->jobs); /* the sets are the caller's again */
         }

@@ -16,7 +16,7 @@ typedef struct lvni_net_other {
     int n_leaves[2];
     lvni_net_beginning start[2];
     float *theirs[LVNI_TREE_PENDING]; /* sets of addresses: only this rank's slices have memory */
-    uint32_t begun, noted;            /* the last step whose leaves, whose message is here */
+    uint32_t noted;                   /* the last step whose message is here */
     uint64_t totals;                  /* that have come */
     int64_t n_slices;                 /* a step brings so many totals */
     unsigned char *note[2];
@@ -27,7 +27,6 @@ struct lvni_net_reduction {
     lvni_dist_reduction base;
     lvni_net_reduction *next; /* of the communicator */
     uint32_t id;
-    bool listed;
     float **set; /* of this rank */
     float *total;
     int64_t own_slices; /* buckets of which this rank adds a slice */
