@@ -314,11 +314,14 @@ static lvn_status check_split(const lvni_core_config *c, const char *split,
                  split, lvni_core_config_str(c, "model"));
     }
     if (strcmp(card->data, identity) != 0) {
+        char here[96], then[96];
         LVN_FAIL(LVN_ERR_USAGE,
                  "split=%s: data=%s are not the images the model was trained with (here %s, then "
                  "%s): its split cannot be made "
                  "again; give the data of the training, or split=all",
-                 split, lvni_core_config_str(c, "data"), identity, card->data);
+                 split, lvni_core_config_str(c, "data"),
+                 lvni_recipes_image_source_identity_text(identity, here),
+                 lvni_recipes_image_source_identity_text(card->data, then));
     }
     return LVN_OK;
 }

@@ -63,6 +63,8 @@ void lvni_recipes_image_source_print_ignored(const lvni_recipes_image_source *so
 lvn_status lvni_recipes_image_source_cut(const lvni_recipes_image_source *source,
                                          const lvni_data_transform *transform, double val_split,
                                          uint64_t seed, int64_t *part[2], int64_t n[2]);
+/* An identity (below) as messages write it; returns out. */
+const char *lvni_recipes_image_source_identity_text(const char *identity, char out[96]);
 /* Which images these are, wherever they lie: a test part does not count. */
 lvn_status lvni_recipes_image_source_identify(const lvni_recipes_image_source *source,
                                               const lvni_data_transform *transform,

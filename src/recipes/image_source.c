@@ -456,6 +456,19 @@ lvn_status lvni_recipes_image_source_identify(const lvni_recipes_image_source *s
     return LVN_OK;
 }
 
+const char *lvni_recipes_image_source_identity_text(const char *identity, char out[96])
+{
+    static const char frozen[] = " pictures", written[] = " images";
+    const char *at = strstr(identity, frozen);
+    if (at == NULL) {
+        snprintf(out, 96, "%s", identity);
+    } else {
+        snprintf(out, 96, "%.*s%s%s", (int)(at - identity), identity, written,
+                 at + sizeof frozen - 1);
+    }
+    return out;
+}
+
 lvn_status lvni_recipes_image_source_relabel(const lvni_recipes_image_source *s,
                                              const char *const *class_names, int n_classes)
 {

@@ -118,7 +118,7 @@ static void what_changes_a_folder_changes_the_list(void **state)
     age(images_path(folder, "data"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
     /* new, and damaged */
-    images_write_file(images_path(folder, "data/a/deep/4.png"), "no image", 10);
+    images_write_file(images_path(folder, "data/a/deep/4.png"), "no image", 8);
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
     assert_non_null(strstr(notes, "1 of 4 images cannot be used: "));
     assert_non_null(strstr(notes, "data/a/deep/4.png: "));
