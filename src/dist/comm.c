@@ -3,6 +3,7 @@
 #include "dist/comm.h"
 
 #include "core/alloc.h"
+#include "core/machine.h"
 #include "dist/combine.h"
 #include "dist/transport.h"
 
@@ -169,6 +170,37 @@ lvn_status lvni_dist_region_share(lvni_dist_comm *comm, size_t common, size_t pa
         comm->ops->region_discard(comm, &region);
     }
     return status;
+}
+
+lvn_status lvni_dist_local_region_open(lvni_dist_comm *comm, size_t common, size_t part,
+                                       lvni_dist_region *out)
+{
+    const uint64_t most = lvni_core_machine_memory("");
+    (void)comm;
+    if (common > most || part > most - common) {
+        LVN_FAIL(LVN_ERR_MEMORY, "cannot reserve %zu bytes: the machine has less",
+                 part > common ? part : common);
+    }
+    const size_t first = (common + 63) / 64 * 64;
+    char *memory = lvni_core_calloc(LVNI_TAG_DIST, 1, first + part);
+    if (memory == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    *out = (lvni_dist_region){.common = memory, .part = memory + first, .handle = memory};
+    return LVN_OK;
+}
+
+lvn_status lvni_dist_local_region_reserve(lvni_dist_comm *comm, const lvni_dist_region *region,
+                                          const void *from, size_t bytes)
+{
+    (void)comm, (void)region, (void)from, (void)bytes;
+    return LVN_OK;
+}
+
+void lvni_dist_local_region_close(lvni_dist_comm *comm, lvni_dist_region *region)
+{
+    (void)comm;
+    lvni_core_free(region->handle);
 }
 
 /* Sizes first, then all ranks have their memory or the call fails; every rank's bytes are then a

@@ -85,6 +85,13 @@ void lvni_dist_sum_plan_make(lvni_dist_sum_plan *plan, int n, const lvni_plan_tr
     }
 }
 
+int64_t lvni_dist_slice_begin(int64_t n, int world, int rank)
+{
+    enum { UNIT = 64 };
+    const int64_t units = (n + UNIT - 1) / UNIT, at = units * rank / world * UNIT;
+    return at < n ? at : n;
+}
+
 typedef struct machine {
     alignas(64) char reg[LVNI_SUM_REGISTERS][LVNI_SUM_BLOCK];
     alignas(64) char wide[2][LVNI_SUM_BLOCK]; /* 16-bit operands as f32 */

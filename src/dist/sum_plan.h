@@ -34,6 +34,9 @@ void lvni_dist_sum_plan_make(lvni_dist_sum_plan *plan, int n, const lvni_plan_tr
 /* Is [begin, end) a node of the tree over n? */
 bool lvni_dist_sum_is_node(int n, int begin, int end);
 
+/* The first of n elements that `rank` adds, whole cache lines of all types; n for rank `world`. */
+int64_t lvni_dist_slice_begin(int64_t n, int world, int rank);
+
 /* out = the sum of every source, in the elements [first, first + n). out may be one of the sources.
  * 16-bit floats are added in f32 and rounded once. Denormals are flushed. Without sources nothing
  * is written. */

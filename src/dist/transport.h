@@ -150,6 +150,14 @@ lvn_status lvni_dist_region_share(lvni_dist_comm *comm, size_t common, size_t pa
                                   lvni_dist_region_reserving reserve, void *user, const char *what,
                                   lvni_dist_region *out);
 
+/* Regions of transports whose ranks see no other's memory: all parts have the address of this
+ * rank's. */
+lvn_status lvni_dist_local_region_open(lvni_dist_comm *comm, size_t common, size_t part,
+                                       lvni_dist_region *out);
+lvn_status lvni_dist_local_region_reserve(lvni_dist_comm *comm, const lvni_dist_region *region,
+                                          const void *from, size_t bytes);
+void lvni_dist_local_region_close(lvni_dist_comm *comm, lvni_dist_region *region);
+
 /* Check mode: the calls of all ranks, `stride` bytes apart. LVN_ERR_MISMATCH names the first that
  * is not rank 0's. */
 lvn_status lvni_dist_compare_calls(const lvni_dist_call *first, size_t stride, int world);

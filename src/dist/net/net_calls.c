@@ -162,13 +162,6 @@ lvn_status lvni_net_broadcast(lvni_dist_comm *comm, void *data, size_t bytes, in
 
 /* ---- sums ---- */
 
-static int64_t slice_begin(int64_t n, int world, int rank)
-{
-    enum { UNIT = 64 };
-    const int64_t units = (n + UNIT - 1) / UNIT, at = units * rank / world * UNIT;
-    return at < n ? at : n;
-}
-
 /* Sends elements [from[r], to[r]) of `in` to each rank r, and adds what came for this rank: out =
  * the sum, `n` elements. */
 static lvn_status add_slices(lvni_net_comm *c, const char *in, const size_t *from, size_t n_mine,
@@ -265,7 +258,7 @@ lvn_status lvni_net_all_reduce(lvni_dist_comm *comm, const void *in, void *out, 
     }
     size_t from[LVNI_NET_MAX_RANKS + 1];
     for (int r = 0; r <= comm->world; r++) {
-        from[r] = (size_t)slice_begin(n, comm->world, r);
+        from[r] = (size_t)lvni_dist_slice_begin(n, comm->world, r);
     }
     LVN_TRY(add_slices(c, in, from, from[comm->rank + 1] - from[comm->rank],
                        (char *)out + from[comm->rank] * size, dtype, how));

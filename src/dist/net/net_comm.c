@@ -33,40 +33,6 @@ typedef struct hello {
     int32_t rank;
 } hello;
 
-/* ---- memory of one rank ---- */
-
-/* Parts of other ranks are never touched over messages: all have the address of this rank's. */
-static lvn_status region_open(lvni_dist_comm *comm, size_t common, size_t part,
-                              lvni_dist_region *out)
-{
-    const uint64_t most = lvni_core_machine_memory("");
-    (void)comm;
-    if (common > most || part > most - common) {
-        LVN_FAIL(LVN_ERR_MEMORY, "cannot reserve %zu bytes: the machine has less",
-                 part > common ? part : common);
-    }
-    const size_t first = (common + 63) / 64 * 64;
-    char *memory = lvni_core_calloc(LVNI_TAG_DIST, 1, first + part);
-    if (memory == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    *out = (lvni_dist_region){.common = memory, .part = memory + first, .handle = memory};
-    return LVN_OK;
-}
-
-static lvn_status region_reserve(lvni_dist_comm *comm, const lvni_dist_region *region,
-                                 const void *from, size_t bytes)
-{
-    (void)comm, (void)region, (void)from, (void)bytes;
-    return LVN_OK;
-}
-
-static void region_close(lvni_dist_comm *comm, lvni_dist_region *region)
-{
-    (void)comm;
-    lvni_core_free(region->handle);
-}
-
 /* ---- what any thread may call ---- */
 
 static void net_abort(lvni_dist_comm *comm, int first, const char *why)
@@ -183,10 +149,10 @@ static const lvni_dist_transport transport = {
     .all_gather = lvni_net_all_gather,
     .broadcast = lvni_net_broadcast,
     .all_to_all = lvni_net_all_to_all,
-    .region_open = region_open,
-    .region_reserve = region_reserve,
-    .region_close = region_close,
-    .region_discard = region_close,
+    .region_open = lvni_dist_local_region_open,
+    .region_reserve = lvni_dist_local_region_reserve,
+    .region_close = lvni_dist_local_region_close,
+    .region_discard = lvni_dist_local_region_close,
     .reduction_create = lvni_net_reduction_create,
     .exchange_create = lvni_net_exchange_create,
     .wait = net_wait,

@@ -1,7 +1,6 @@
 /* The transport of one rank: every call is a copy or nothing. The smallest transport there is, and
  * the one to start a new one from. */
 #include "core/alloc.h"
-#include "core/machine.h"
 #include "dist/doorbell.h"
 #include "dist/transport.h"
 
@@ -90,38 +89,6 @@ static lvn_status self_broadcast(lvni_dist_comm *comm, void *data, size_t bytes,
     return LVN_OK;
 }
 
-static lvn_status self_region_open(lvni_dist_comm *comm, size_t common, size_t part,
-                                   lvni_dist_region *out)
-{
-    (void)comm;
-    const uint64_t most = lvni_core_machine_memory("");
-    if (common > most || part > most - common) {
-        LVN_FAIL(LVN_ERR_MEMORY, "cannot reserve %zu bytes: the machine has less",
-                 part > common ? part : common);
-    }
-    const size_t first = (common + 63) / 64 * 64;
-    char *memory = lvni_core_calloc(LVNI_TAG_DIST, 1, first + part);
-    if (memory == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    *out = (lvni_dist_region){
-        .common = memory, .part = memory + first, .stride = part, .handle = memory};
-    return LVN_OK;
-}
-
-static lvn_status self_region_reserve(lvni_dist_comm *comm, const lvni_dist_region *region,
-                                      const void *from, size_t bytes)
-{
-    (void)comm, (void)region, (void)from, (void)bytes;
-    return LVN_OK;
-}
-
-static void self_region_close(lvni_dist_comm *comm, lvni_dist_region *region)
-{
-    (void)comm;
-    lvni_core_free(region->handle);
-}
-
 static lvn_status self_wait(lvni_dist_comm *comm, const lvni_dist_wait *wait)
 {
     self_comm *c = (self_comm *)comm;
@@ -164,10 +131,10 @@ static const lvni_dist_transport self_transport = {
     .all_gather = self_gather,
     .broadcast = self_broadcast,
     .all_to_all = self_gather,
-    .region_open = self_region_open,
-    .region_reserve = self_region_reserve,
-    .region_close = self_region_close,
-    .region_discard = self_region_close,
+    .region_open = lvni_dist_local_region_open,
+    .region_reserve = lvni_dist_local_region_reserve,
+    .region_close = lvni_dist_local_region_close,
+    .region_discard = lvni_dist_local_region_close,
     .reduction_create = lvni_dist_shared_create,
     .exchange_create = lvni_dist_shared_exchange_create,
     .wait = self_wait,

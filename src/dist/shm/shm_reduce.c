@@ -20,14 +20,6 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The part of n elements that `rank` adds: whole cache lines of all types. */
-static int64_t slice_begin(int64_t n, int world, int rank)
-{
-    enum { UNIT = 64 };
-    const int64_t units = (n + UNIT - 1) / UNIT;
-    return least(n, units * rank / world * UNIT);
-}
-
 static lvn_status reduce_small(lvni_shm_comm *c, const void *in, void *out, int64_t n,
                                lvn_dtype dtype, lvni_dist_reduce how)
 {
@@ -46,8 +38,8 @@ static lvn_status reduce_small(lvni_shm_comm *c, const void *in, void *out, int6
 static void collect(lvni_shm_comm *c, char *out, int64_t n, size_t size)
 {
     for (int rank = 0; rank < c->base.world; rank++) {
-        const int64_t from = slice_begin(n, c->base.world, rank),
-                      to = slice_begin(n, c->base.world, rank + 1);
+        const int64_t from = lvni_dist_slice_begin(n, c->base.world, rank),
+                      to = lvni_dist_slice_begin(n, c->base.world, rank + 1);
         const size_t at = (size_t)from * size, bytes = (size_t)(to - from) * size;
         memcpy(out + at, lvni_shm_theirs(c, rank) + LVNI_SHM_HALF + at, bytes);
         lvni_dist_comm_add_bytes(&c->base, 0, rank == c->base.rank ? 0 : bytes);
@@ -70,7 +62,8 @@ static lvn_status reduce_staged(lvni_shm_comm *c, const char *in, char *out, int
             collect(c, out + (size_t)((k - 1) * chunk) * size, least(chunk, n - (k - 1) * chunk),
                     size);
         }
-        const int64_t from = slice_begin(count, world, me), to = slice_begin(count, world, me + 1);
+        const int64_t from = lvni_dist_slice_begin(count, world, me),
+                      to = lvni_dist_slice_begin(count, world, me + 1);
         for (int rank = 0; rank < world; rank++) {
             c->source[rank] = lvni_shm_theirs(c, rank);
         }
@@ -89,7 +82,8 @@ static lvn_status reduce_in_place(lvni_shm_comm *c, const lvni_dist_region *in,
 {
     const size_t size = lvn_dtype_size(dtype);
     const int world = c->base.world, me = c->base.rank;
-    const int64_t from = slice_begin(n, world, me), to = slice_begin(n, world, me + 1),
+    const int64_t from = lvni_dist_slice_begin(n, world, me),
+                  to = lvni_dist_slice_begin(n, world, me + 1),
                   block = LVNI_SUM_BLOCK / (int64_t)size;
     char *own = lvni_dist_region_part(out, me) + lvni_shm_place_of(c, me)->out_offset;
     for (int rank = 0; rank < world; rank++) {
