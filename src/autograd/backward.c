@@ -65,10 +65,10 @@ lvn_tensor *lvni_autograd_grad_written(lvni_autograd_node *node, int i)
                : lvn_tensor_wrap(slice, LVN_F32, leaf->ndim, leaf->shape);
 }
 
-lvn_status lvni_autograd_grad_run(lvni_kernels_op op, lvni_kernels_args *args, unsigned want)
+lvn_status lvni_autograd_grad_run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want)
 {
     const lvn_status s = lvni_kernels_run(op, args, want);
-    for (int i = 0; s != LVN_OK && i < LVNI_MAX_OUT; i++) {
+    for (int i = 0; s != LVN_OK && i < LVN_KERNEL_OUTPUTS; i++) {
         lvn_release(args->out[i]);
         args->out[i] = NULL;
     }
@@ -94,7 +94,7 @@ lvn_status lvni_autograd_accumulate(lvn_tensor **sum, lvn_tensor *t)
     }
     const bool create_graph = lvni_tensor_ctx_get()->tape->walk != NULL &&
                               lvni_tensor_ctx_get()->tape->walk->create_graph;
-    lvni_kernels_args a = {.in = {*sum, t}};
+    lvn_kernel_args a = {.in = {*sum, t}};
     if (!create_graph && lvni_tensor_alone(*sum) && lvni_tensor_same_shape(*sum, t)) {
         /* saves a pass over fresh memory */
         a.out[0] = *sum;
@@ -126,7 +126,7 @@ static lvn_status give_parameter(lvn_tensor *leaf, float *slice, lvn_tensor *t)
         s = lvni_tensor_mem_copy(slice, t->data, (size_t)lvn_numel(t) * sizeof *slice);
     } else if (t->data != slice) { /* used twice in the network */
         lvn_tensor *sum = lvn_tensor_wrap(slice, LVN_F32, leaf->ndim, leaf->shape);
-        lvni_kernels_args a = {.in = {sum, t}};
+        lvn_kernel_args a = {.in = {sum, t}};
         s = sum == NULL ? lvn_last_error()->code : lvni_kernels_run(LVNI_OP_add, &a, 1);
         if (s == LVN_OK && a.out[0] != NULL) {
             s = lvni_tensor_mem_copy(slice, a.out[0]->data, (size_t)lvn_numel(t) * sizeof *slice);
@@ -152,8 +152,8 @@ static lvn_status adapt_type(lvn_tensor **t, lvn_dtype dtype)
         *t = cast;
         return cast == NULL ? lvn_scope_status() : LVN_OK;
     }
-    const lvni_kernels_cast_attr attr = {.dtype = dtype};
-    lvni_kernels_args a = {.in = {*t}, .attr = &attr};
+    const lvn_cast_attr attr = {.dtype = dtype};
+    lvn_kernel_args a = {.in = {*t}, .attr = &attr};
     const lvn_status s = lvni_kernels_run(LVNI_OP_cast, &a, 1);
     lvn_release(*t);
     *t = a.out[0];
@@ -187,7 +187,7 @@ lvn_status lvni_autograd_grad_give_op(lvni_autograd_node *node, int i, lvn_tenso
 }
 
 lvn_status lvni_autograd_grad_weight_and_bias(lvni_autograd_node *n, lvni_kernels_op op,
-                                              lvni_kernels_args *a)
+                                              lvn_kernel_args *a)
 {
     const bool weight = lvni_autograd_grad_wanted(n, 1), bias = lvni_autograd_grad_wanted(n, 2);
     if (!weight && !bias) {

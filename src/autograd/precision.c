@@ -13,8 +13,8 @@ lvn_tensor *lvni_autograd_cast(lvn_tensor *x, lvn_dtype dtype)
     if (x->dtype == dtype) {
         return x;
     }
-    const lvni_kernels_cast_attr attr = {.dtype = dtype};
-    lvni_kernels_args args = {.in = {x}, .attr = &attr};
+    const lvn_cast_attr attr = {.dtype = dtype};
+    lvn_kernel_args args = {.in = {x}, .attr = &attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_cast, &args, 1);
     lvni_autograd_node *node =
         lvni_autograd_record("cast", cast_backward, y, (lvn_tensor *[]){x}, 1);

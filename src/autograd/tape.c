@@ -183,7 +183,7 @@ lvn_tensor *lvn_keep(lvn_tensor *t)
     return lvn_retain(t); /* not this scope's: a parameter, a batch's field */
 }
 
-lvn_tensor *lvni_autograd_op_run(lvni_kernels_op op, lvni_kernels_args *args, unsigned want)
+lvn_tensor *lvni_autograd_op_run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want)
 {
     if (lvni_kernels_run(op, args, want) != LVN_OK) {
         return lvni_autograd_op_fail(lvni_kernels_ops[op].name);

@@ -43,36 +43,36 @@ struct lvni_autograd_node {
     lvn_tensor *grad;                   /* dL/d(output) gathered so far (held) */
     lvni_tensor_desc in_desc;           /* of input 0 */
     union {
-        lvni_kernels_scale_attr scale;
-        lvni_kernels_axes_attr axes;
-        lvni_kernels_var_attr var;
-        lvni_kernels_matmul_attr matmul;
-        lvni_kernels_conv_attr conv;
-        lvni_kernels_pool_attr pool;
-        lvni_kernels_resample_attr resample;
-        lvni_kernels_fft_attr fft;
-        lvni_kernels_norm_attr norm;
-        lvni_kernels_layer_norm_attr layer_norm;
-        lvni_kernels_group_norm_attr group_norm;
-        lvni_kernels_attention_attr attention;
-        lvni_kernels_class_loss_attr class_loss;
-        lvni_kernels_point_loss_attr point_loss;
-        lvni_kernels_lookup_attr lookup;
-        lvni_kernels_dropout_attr dropout;
+        lvn_scale_attr scale;
+        lvn_axes_attr axes;
+        lvn_var_attr var;
+        lvn_matmul_attr matmul;
+        lvn_conv_attr conv;
+        lvn_pool_attr pool;
+        lvn_resample_attr resample;
+        lvn_fft_attr fft;
+        lvn_norm_attr norm;
+        lvn_layer_norm_attr layer_norm;
+        lvn_group_norm_attr group_norm;
+        lvn_attention_attr attention;
+        lvn_class_loss_attr class_loss;
+        lvn_point_loss_attr point_loss;
+        lvn_lookup_attr lookup;
+        lvn_dropout_attr dropout;
         lvni_tensor_desc desc; /* of input 1 */
         struct {
             const void *curve; /* row of op_curves.c */
             union {
-                lvni_kernels_number_attr number;
-                lvni_kernels_range_attr range;
+                lvn_number_attr number;
+                lvn_range_attr range;
             } attr;
         } curve;
         struct {
             lvni_kernels_op op;
             union {
-                lvni_kernels_permute_attr permute;
-                lvni_kernels_box_attr box;
-                lvni_kernels_axis_attr axis;
+                lvn_permute_attr permute;
+                lvn_box_attr box;
+                lvn_axis_attr axis;
             } attr;
         } move; /* what op_move.c did */
         struct {
@@ -83,8 +83,8 @@ struct lvni_autograd_node {
             int64_t first; /* row of the result at which this micro-batch's own begin */
         } micro_batch;
         struct {
-            lvni_kernels_norm_attr norm; /* of the kernels */
-            int64_t values;              /* of a channel in the whole group */
+            lvn_norm_attr norm; /* of the kernels */
+            int64_t values;     /* of a channel in the whole group */
         } micro_batch_norm;
         lvni_autograd_function_record function;
     } attr;
@@ -135,7 +135,7 @@ lvn_tensor *lvni_autograd_grad_dest(lvni_autograd_node *node, int i);
 lvn_tensor *lvni_autograd_grad_written(lvni_autograd_node *node, int i);
 /* lvni_kernels_run for backward rules: on failure the outputs that lvni_autograd_grad_dest gave are
  * released as well. */
-lvn_status lvni_autograd_grad_run(lvni_kernels_op op, lvni_kernels_args *args, unsigned want);
+lvn_status lvni_autograd_grad_run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want);
 /* Hand over (moves t, also on failure). A gradient of another float type than its input is cast. */
 lvn_status lvni_autograd_grad_give(lvni_autograd_node *node, int i, lvn_tensor *t);
 /* The same for rules written with ops: t belongs to the scope. NULL: the ops failed. */
@@ -143,7 +143,7 @@ lvn_status lvni_autograd_grad_give_op(lvni_autograd_node *node, int i, lvn_tenso
 /* Run a kernel whose outputs are the gradients of inputs 1 (weight) and 2 (bias), where wanted, and
  * hand them over. */
 lvn_status lvni_autograd_grad_weight_and_bias(lvni_autograd_node *node, lvni_kernels_op op,
-                                              lvni_kernels_args *args);
+                                              lvn_kernel_args *args);
 
 /* ---- what ops do ---- */
 /* The first thing in a public op: false when an input is NULL (`optional`: bit i allows it) or the
@@ -164,6 +164,6 @@ lvn_tensor *lvni_autograd_op_fail(const char *op);
 /* Give an op's result to the innermost scope; returns it. NULL passes through as a failure. */
 lvn_tensor *lvni_autograd_adopt(lvn_tensor *t);
 /* Run a kernel and adopt all its outputs. The first one; NULL on failure. */
-lvn_tensor *lvni_autograd_op_run(lvni_kernels_op op, lvni_kernels_args *args, unsigned want);
+lvn_tensor *lvni_autograd_op_run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want);
 
 #endif

@@ -10,141 +10,7 @@
 
 #include "tensor/tensor.h"
 
-enum { LVNI_MAX_IN = 8, LVNI_MAX_OUT = 4 };
-
-/* ---- attributes (one struct per op that has any; as text: attrs.def) ---- */
-/* attr is NULL; attr_size in the table is 0 */
-typedef struct lvni_kernels_no_attr {
-    char unused;
-} lvni_kernels_no_attr;
-/* y = x * mul + add */
-typedef struct lvni_kernels_scale_attr {
-    double mul, add;
-} lvni_kernels_scale_attr;
-/* bit i: axis i is reduced */
-typedef struct lvni_kernels_axes_attr {
-    uint32_t mask;
-    bool keepdim;
-} lvni_kernels_axes_attr;
-/* of the result */
-typedef struct lvni_kernels_shape_attr {
-    int ndim;
-    int64_t shape[LVN_MAX_NDIM];
-} lvni_kernels_shape_attr;
-typedef struct lvni_kernels_matmul_attr {
-    bool trans_a, trans_b;
-} lvni_kernels_matmul_attr;
-typedef struct lvni_kernels_conv_attr {
-    int stride[2], padding[2], dilation[2]; /* height, width */
-    int groups;
-    /* grad_input: height and width of the input; conv_transpose2d: of the result */
-    int64_t in_h, in_w;
-    int64_t kernel[2]; /* grad_weight only */
-} lvni_kernels_conv_attr;
-typedef struct lvni_kernels_pool_attr {
-    int kernel[2], stride[2], padding[2];
-    int64_t in_h, in_w; /* gradient only */
-} lvni_kernels_pool_attr;
-typedef enum lvni_kernels_resample_kind {
-    LVNI_AVG_POOL,
-    LVNI_ADAPTIVE_POOL,
-    LVNI_NEAREST,
-    LVNI_BILINEAR,
-    LVNI_BICUBIC
-} lvni_kernels_resample_kind;
-typedef struct lvni_kernels_resample_attr {
-    /* a linear map of (height, width); avg_pool alone has a window, all others a size */
-    lvni_kernels_resample_kind kind;
-    /* bilinear, bicubic: corner pixels lie on corner pixels, else corners on corners */
-    bool align_corners;
-    bool exclude_padding; /* avg_pool: divides by the pixels in the image */
-    bool transposed;      /* the gradient */
-    lvni_kernels_pool_attr pool;
-    /* height, width of the result; not read for avg_pool, unless transposed */
-    int64_t size[2];
-} lvni_kernels_resample_attr;
-typedef struct lvni_kernels_fft_attr {
-    int axes; /* 1 or 2, before the last */
-    bool inverse, centered;
-    double scale;
-} lvni_kernels_fft_attr;
-typedef struct lvni_kernels_cast_attr {
-    lvn_dtype dtype;
-} lvni_kernels_cast_attr; /* of the result: a float type */
-typedef struct lvni_kernels_norm_attr {
-    double eps;
-    bool relu;
-} lvni_kernels_norm_attr;
-/* the last `axes` axes form a row */
-typedef struct lvni_kernels_layer_norm_attr {
-    double eps;
-    int axes;
-} lvni_kernels_layer_norm_attr;
-/* groups of channels */
-typedef struct lvni_kernels_group_norm_attr {
-    double eps;
-    int groups;
-} lvni_kernels_group_norm_attr;
-typedef struct lvni_kernels_attention_attr {
-    double scale;
-    bool causal;
-} lvni_kernels_attention_attr;
-/* ignore: the label that counts for nothing */
-typedef struct lvni_kernels_class_loss_attr {
-    double smoothing;
-    int64_t ignore;
-    bool sum;
-} lvni_kernels_class_loss_attr;
-typedef enum lvni_kernels_point_loss {
-    LVNI_LOSS_SQUARE,
-    LVNI_LOSS_ABSOLUTE,
-    LVNI_LOSS_SMOOTH_L1,
-    LVNI_LOSS_BINARY
-} lvni_kernels_point_loss;
-/* beta: of smooth l1 */
-typedef struct lvni_kernels_point_loss_attr {
-    lvni_kernels_point_loss kind;
-    double beta;
-    bool sum;
-} lvni_kernels_point_loss_attr;
-/* of the tables; add: to what dweight holds */
-typedef struct lvni_kernels_lookup_attr {
-    int64_t rows, positions;
-    bool add;
-} lvni_kernels_lookup_attr;
-typedef struct lvni_kernels_number_attr {
-    double value;
-} lvni_kernels_number_attr; /* a slope, an exponent */
-typedef struct lvni_kernels_range_attr {
-    double min, max;
-} lvni_kernels_range_attr;
-/* divisor: terms - correction */
-typedef struct lvni_kernels_var_attr {
-    uint32_t mask;
-    bool keepdim;
-    int correction;
-} lvni_kernels_var_attr;
-/* axis i of the result is axis[i] of x */
-typedef struct lvni_kernels_permute_attr {
-    int ndim, axis[LVN_MAX_NDIM];
-} lvni_kernels_permute_attr;
-/* size: of the axis in the gradient, else unused */
-typedef struct lvni_kernels_axis_attr {
-    int axis;
-    int64_t size;
-} lvni_kernels_axis_attr;
-/* crop: the part [start, start + size) of x. pad and its gradients: x lies at `start` in a result
- * of `size`. Per axis of x. */
-typedef struct lvni_kernels_box_attr {
-    int ndim;
-    int64_t start[LVN_MAX_NDIM], size[LVN_MAX_NDIM];
-    double value;
-    bool reflect;
-} lvni_kernels_box_attr;
-typedef struct lvni_kernels_dropout_attr {
-    double p;
-    lvni_core_rng rng;
-} lvni_kernels_dropout_attr;
+#include <levin/backend_ops.h>
 
 typedef enum lvni_kernels_op {
 #define LVNI_OP(name, n_in, n_out, attr_type, flags, sentence) LVNI_OP_##name,
@@ -181,15 +47,8 @@ enum {
     LVNI_SEVERAL = 512, /* inputs after the first may be NULL: the op takes as many as are given */
 };
 
-typedef struct lvni_kernels_args {
-    const lvn_tensor *in[LVNI_MAX_IN];
-    lvn_tensor *out[LVNI_MAX_OUT]; /* NULL where the caller wants none (LVNI_OPTIONAL_OUT) */
-    const void *attr;
-} lvni_kernels_args;
-
-typedef lvn_status (*lvni_kernels_kernel)(const lvni_kernels_args *args);
-typedef lvn_status (*lvni_kernels_shape_rule)(const lvni_kernels_args *args,
-                                              lvni_tensor_desc out[LVNI_MAX_OUT]);
+typedef lvn_status (*lvni_kernels_shape_rule)(const lvn_kernel_args *args,
+                                              lvni_tensor_desc out[LVN_KERNEL_OUTPUTS]);
 
 typedef struct lvni_kernels_op_info {
     const char *name;
@@ -199,10 +58,16 @@ typedef struct lvni_kernels_op_info {
     size_t attr_size;
     const char *attributes; /* as text, from attrs.def */
     lvni_kernels_shape_rule shape;
-    lvni_kernels_kernel ref, cpu;
+    lvn_kernel ref, cpu;
 } lvni_kernels_op_info;
 
 extern const lvni_kernels_op_info lvni_kernels_ops[LVNI_OP_COUNT];
+
+/* The stream of an attribute, for core/rng.h. */
+static inline lvni_core_rng lvni_kernels_rng(const lvn_philox *p)
+{
+    return (lvni_core_rng){.key = {{p->key[0], p->key[1]}}, .a = p->a, .b = p->b, .c = p->c};
+}
 
 /* How many inputs, counted from the last, may be NULL. */
 static inline int lvni_kernels_op_optional(const lvni_kernels_op_info *op)
@@ -220,7 +85,7 @@ static inline int lvni_kernels_op_optional(const lvni_kernels_op_info *op)
  * where the cpu kernel does not take them) and run. New outputs are owned by the caller. An output
  * given in args->out is written in place; its shape must be the rule's. On failure every output
  * made here is released and args->out[i] is NULL again. */
-lvn_status lvni_kernels_run(lvni_kernels_op op, lvni_kernels_args *args, unsigned want);
+lvn_status lvni_kernels_run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want);
 
 /* Wall time of lvni_kernels_run per op, summed over the threads of the process; for benchmarks. Off
  * costs nothing worth measuring. */
@@ -233,9 +98,9 @@ lvni_kernels_op_time lvni_kernels_run_time(lvni_kernels_op op);
 /* sim/: let `kernel` run on the stream of a simulated accelerator, where all tensors of args lie;
  * they may be released, and the attribute may go, as soon as this returns. */
 typedef lvn_status (*lvni_kernels_backend)(const lvni_kernels_op_info *info,
-                                           const lvni_kernels_args *args);
+                                           const lvn_kernel_args *args);
 lvn_status lvni_sim_run(struct lvni_tensor_device *device, const lvni_kernels_op_info *info,
-                        const lvni_kernels_args *args, lvni_kernels_backend kernel);
+                        const lvn_kernel_args *args, lvni_kernels_backend kernel);
 
 /* After dry runs in the calling thread's context (tensor/device.h): what the cpu kernels would
  * hold. */

@@ -7,10 +7,10 @@
 #include "kernels/kernels.h"
 
 #define LVNI_OP(name, n_in, n_out, attr_type, flags, sentence)                                     \
-    lvn_status lvni_kernels_shape_##name(const lvni_kernels_args *args,                            \
-                                         lvni_tensor_desc out[LVNI_MAX_OUT]);                      \
-    lvn_status lvni_ref_##name(const lvni_kernels_args *args);                                     \
-    lvn_status lvni_cpu_##name(const lvni_kernels_args *args);
+    lvn_status lvni_kernels_shape_##name(const lvn_kernel_args *args,                              \
+                                         lvni_tensor_desc out[LVN_KERNEL_OUTPUTS]);                \
+    lvn_status lvni_ref_##name(const lvn_kernel_args *args);                                       \
+    lvn_status lvni_cpu_##name(const lvn_kernel_args *args);
 #include "kernels/ops.def"
 #undef LVNI_OP
 

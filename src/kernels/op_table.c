@@ -3,8 +3,7 @@
 #include "kernels/kernels_decl.h"
 
 /* 0 for ops without attributes: the byte behind a NULL is never copied. */
-#define ATTR_SIZE(type)                                                                            \
-    _Generic((type *)0, lvni_kernels_no_attr * : (size_t)0, default : sizeof(type))
+#define ATTR_SIZE(type) _Generic((type *)0, lvn_no_attr * : (size_t)0, default : sizeof(type))
 
 #define LVNI_ATTR(type, fields) static const char text_##type[] = fields;
 #include "kernels/attrs.def"
@@ -27,8 +26,8 @@ const lvni_kernels_op_info lvni_kernels_ops[LVNI_OP_COUNT] = {
 };
 
 #define LVNI_OP(op, inputs, outputs, attr_type, op_flags, text)                                    \
-    _Static_assert((inputs) >= 1 && (inputs) <= LVNI_MAX_IN && (outputs) >= 1 &&                   \
-                       (outputs) <= LVNI_MAX_OUT,                                                  \
-                   #op ": more inputs or outputs than lvni_kernels_args holds");
+    _Static_assert((inputs) >= 1 && (inputs) <= LVN_KERNEL_INPUTS && (outputs) >= 1 &&             \
+                       (outputs) <= LVN_KERNEL_OUTPUTS,                                            \
+                   #op ": more inputs or outputs than lvn_kernel_args holds");
 #include "kernels/ops.def"
 #undef LVNI_OP

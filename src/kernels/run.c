@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-static lvn_status check_inputs(const lvni_kernels_op_info *info, const lvni_kernels_args *args)
+static lvn_status check_inputs(const lvni_kernels_op_info *info, const lvn_kernel_args *args)
 {
     for (int i = 0; i < info->n_in; i++) {
         const bool optional = i >= info->n_in - lvni_kernels_op_optional(info);
@@ -64,10 +64,10 @@ static lvn_status make_output(const lvni_kernels_op_info *info, int i, const lvn
 }
 
 /* *made gets bit i for each output allocated here. */
-static lvn_status prepare_outputs(const lvni_kernels_op_info *info, lvni_kernels_args *args,
+static lvn_status prepare_outputs(const lvni_kernels_op_info *info, lvn_kernel_args *args,
                                   unsigned want, unsigned *made)
 {
-    lvni_tensor_desc out[LVNI_MAX_OUT];
+    lvni_tensor_desc out[LVN_KERNEL_OUTPUTS];
     LVN_TRY(info->shape(args, out));
     for (int i = 0; i < info->n_out; i++) {
         if (args->out[i] != NULL) {
@@ -85,7 +85,7 @@ static lvn_status prepare_outputs(const lvni_kernels_op_info *info, lvni_kernels
 
 /* In a dry run: what the kernel would take besides its tensors, where it can report that
  * (LVNI_DRY). */
-static lvn_status run_cpu(const lvni_kernels_op_info *info, const lvni_kernels_args *args)
+static lvn_status run_cpu(const lvni_kernels_op_info *info, const lvn_kernel_args *args)
 {
     if (!lvni_tensor_device_dry_run()) {
         return info->cpu(args);
@@ -100,18 +100,18 @@ static lvn_status run_cpu(const lvni_kernels_op_info *info, const lvni_kernels_a
 
 /* ---- 16-bit types for kernels that know f32 only ---- */
 
-static lvn_status run(lvni_kernels_op op, lvni_kernels_args *args, unsigned want);
+static lvn_status run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want);
 
 static lvn_tensor *cast_new(const lvn_tensor *t, lvn_dtype dtype)
 {
-    const lvni_kernels_cast_attr attr = {.dtype = dtype};
-    lvni_kernels_args a = {.in = {t}, .attr = &attr};
+    const lvn_cast_attr attr = {.dtype = dtype};
+    lvn_kernel_args a = {.in = {t}, .attr = &attr};
     return run(LVNI_OP_cast, &a, 1) == LVN_OK ? a.out[0] : NULL;
 }
 
 /* copies[i]: the f32 copy of input i, for the caller to release. */
-static lvn_status widen(const lvni_kernels_op_info *info, const lvni_kernels_args *args,
-                        lvni_kernels_args *wide, lvn_tensor *copies[LVNI_MAX_IN])
+static lvn_status widen(const lvni_kernels_op_info *info, const lvn_kernel_args *args,
+                        lvn_kernel_args *wide, lvn_tensor *copies[LVN_KERNEL_INPUTS])
 {
     for (int i = 0; i < info->n_in; i++) {
         if (args->in[i] != NULL && lvni_tensor_is_low(args->in[i]->dtype)) {
@@ -135,25 +135,25 @@ static lvn_status widen(const lvni_kernels_op_info *info, const lvni_kernels_arg
     return LVN_OK;
 }
 
-static lvn_status narrow(const lvni_kernels_op_info *info, const lvni_kernels_args *args,
-                         const lvni_kernels_args *wide)
+static lvn_status narrow(const lvni_kernels_op_info *info, const lvn_kernel_args *args,
+                         const lvn_kernel_args *wide)
 {
     for (int i = 0; i < info->n_out; i++) {
         if (args->out[i] != wide->out[i]) {
-            const lvni_kernels_cast_attr attr = {.dtype = args->out[i]->dtype};
+            const lvn_cast_attr attr = {.dtype = args->out[i]->dtype};
             LVN_TRY(run_cpu(
                 &lvni_kernels_ops[LVNI_OP_cast],
-                &(lvni_kernels_args){.in = {wide->out[i]}, .out = {args->out[i]}, .attr = &attr}));
+                &(lvn_kernel_args){.in = {wide->out[i]}, .out = {args->out[i]}, .attr = &attr}));
         }
     }
     return LVN_OK;
 }
 
 /* Computed in f32, stored and rounded as bf16 or f16. */
-static lvn_status run_through_f32(const lvni_kernels_op_info *info, const lvni_kernels_args *args)
+static lvn_status run_through_f32(const lvni_kernels_op_info *info, const lvn_kernel_args *args)
 {
-    lvni_kernels_args wide = *args;
-    lvn_tensor *copies[LVNI_MAX_IN] = {NULL};
+    lvn_kernel_args wide = *args;
+    lvn_tensor *copies[LVN_KERNEL_INPUTS] = {NULL};
     lvn_status s = widen(info, args, &wide, copies);
     if (s == LVN_OK) {
         s = run_cpu(info, &wide);
@@ -172,7 +172,7 @@ static lvn_status run_through_f32(const lvni_kernels_op_info *info, const lvni_k
     return s;
 }
 
-static lvn_status run_kernel(const lvni_kernels_op_info *info, const lvni_kernels_args *args)
+static lvn_status run_kernel(const lvni_kernels_op_info *info, const lvn_kernel_args *args)
 {
     unsigned types = 0; /* flags of what the cpu kernel must take */
     bool wide = false;
@@ -194,7 +194,7 @@ static lvn_status run_kernel(const lvni_kernels_op_info *info, const lvni_kernel
                                                    : run_through_f32(info, args);
 }
 
-static lvn_status run_on_host(const lvni_kernels_op_info *info, lvni_kernels_args *args,
+static lvn_status run_on_host(const lvni_kernels_op_info *info, lvn_kernel_args *args,
                               unsigned want, unsigned *made)
 {
     LVN_TRY(prepare_outputs(info, args, want, made));
@@ -204,7 +204,7 @@ static lvn_status run_on_host(const lvni_kernels_op_info *info, lvni_kernels_arg
 /* ---- devices ---- */
 
 /* That of the context or of a tensor; one only. */
-static lvn_status find_device(const lvni_kernels_op_info *info, const lvni_kernels_args *args,
+static lvn_status find_device(const lvni_kernels_op_info *info, const lvn_kernel_args *args,
                               lvni_tensor_device **out)
 {
     const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
@@ -230,7 +230,7 @@ static lvn_status find_device(const lvni_kernels_op_info *info, const lvni_kerne
 
 /* copies[i]: the device's copy of an input in host memory, for the caller to release. */
 static lvn_status move_inputs(lvni_tensor_device *device, const lvni_kernels_op_info *info,
-                              lvni_kernels_args *args, lvn_tensor *copies[LVNI_MAX_IN])
+                              lvn_kernel_args *args, lvn_tensor *copies[LVN_KERNEL_INPUTS])
 {
     for (int i = 0; i < info->n_in; i++) {
         if (args->in[i] != NULL && lvni_tensor_device_of(args->in[i]->data) == NULL) {
@@ -245,7 +245,7 @@ static lvn_status move_inputs(lvni_tensor_device *device, const lvni_kernels_op_
 }
 
 static lvn_status submit(lvni_tensor_device *device, const lvni_kernels_op_info *info,
-                         lvni_kernels_args *args, lvn_tensor *copies[LVNI_MAX_IN])
+                         lvn_kernel_args *args, lvn_tensor *copies[LVN_KERNEL_INPUTS])
 {
     if (lvni_tensor_device_is_dry(device)) {
         return run_kernel(info, args);
@@ -260,14 +260,14 @@ static lvn_status submit(lvni_tensor_device *device, const lvni_kernels_op_info 
 }
 
 static lvn_status run_on_device(lvni_tensor_device *device, const lvni_kernels_op_info *info,
-                                lvni_kernels_args *args, unsigned want, unsigned *made)
+                                lvn_kernel_args *args, unsigned want, unsigned *made)
 {
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     lvni_tensor_device *before = ctx->device;
     ctx->device = device; /* where outputs and copies are made */
     lvn_status s = prepare_outputs(info, args, want, made);
-    lvni_kernels_args there = *args;
-    lvn_tensor *copies[LVNI_MAX_IN] = {NULL};
+    lvn_kernel_args there = *args;
+    lvn_tensor *copies[LVN_KERNEL_INPUTS] = {NULL};
     if (s == LVN_OK) {
         s = submit(device, info, &there, copies);
     }
@@ -278,7 +278,7 @@ static lvn_status run_on_device(lvni_tensor_device *device, const lvni_kernels_o
     return s;
 }
 
-static lvn_status run(lvni_kernels_op op, lvni_kernels_args *args, unsigned want)
+static lvn_status run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want)
 {
     LVN_ARG((int)op >= 0 && op < LVNI_OP_COUNT, "there is no op number %d", (int)op);
     const lvni_kernels_op_info *info = &lvni_kernels_ops[op];
@@ -317,7 +317,7 @@ lvni_kernels_op_time lvni_kernels_run_time(lvni_kernels_op op)
                                   .ns = atomic_load(&spent[op].ns)};
 }
 
-static lvn_status run_measured(lvni_kernels_op op, lvni_kernels_args *args, unsigned want)
+static lvn_status run_measured(lvni_kernels_op op, lvn_kernel_args *args, unsigned want)
 {
     if (!atomic_load_explicit(&measures, memory_order_relaxed) || (int)op < 0 ||
         op >= LVNI_OP_COUNT) {
@@ -330,7 +330,7 @@ static lvn_status run_measured(lvni_kernels_op op, lvni_kernels_args *args, unsi
     return status;
 }
 
-lvn_status lvni_kernels_run(lvni_kernels_op op, lvni_kernels_args *args, unsigned want)
+lvn_status lvni_kernels_run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want)
 {
     const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
     const lvn_status status = run_measured(op, args, want);

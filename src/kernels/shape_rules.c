@@ -8,12 +8,12 @@ static bool is_float(lvn_dtype dtype)
     return dtype == LVN_F32 || dtype == LVN_F64 || lvni_tensor_is_low(dtype);
 }
 
-lvn_status lvni_kernels_rule_float_params(const char *op, const lvni_kernels_args *a, unsigned data,
+lvn_status lvni_kernels_rule_float_params(const char *op, const lvn_kernel_args *a, unsigned data,
                                           unsigned params)
 {
     const lvn_tensor *first = NULL;
     int first_i = 0;
-    for (int i = 0; i < LVNI_MAX_IN; i++) {
+    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         const lvn_tensor *t = a->in[i];
         if (((data | params) & (1u << i)) == 0 || t == NULL) {
             continue;
@@ -36,7 +36,7 @@ lvn_status lvni_kernels_rule_float_params(const char *op, const lvni_kernels_arg
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_rule_float(const char *op, const lvni_kernels_args *a, unsigned mask)
+lvn_status lvni_kernels_rule_float(const char *op, const lvn_kernel_args *a, unsigned mask)
 {
     return lvni_kernels_rule_float_params(op, a, mask, 0);
 }
@@ -95,15 +95,15 @@ lvn_status lvni_kernels_rule_broadcast(const char *op, const lvn_tensor *a, cons
     return LVN_OK;
 }
 
-static lvn_status broadcast(const char *op, const lvni_kernels_args *args,
-                            lvni_tensor_desc out[LVNI_MAX_OUT])
+static lvn_status broadcast(const char *op, const lvn_kernel_args *args,
+                            lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     LVN_TRY(lvni_kernels_rule_float(op, args, 3));
     return lvni_kernels_rule_broadcast(op, args->in[0], args->in[1], &out[0]);
 }
 
-lvn_status lvni_kernels_rule_like_input(const char *op, const lvni_kernels_args *args,
-                                        lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_rule_like_input(const char *op, const lvn_kernel_args *args,
+                                        lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     LVN_TRY(lvni_kernels_rule_float(op, args, 1));
     out[0] = lvni_tensor_get_desc(args->in[0]);
@@ -111,8 +111,8 @@ lvn_status lvni_kernels_rule_like_input(const char *op, const lvni_kernels_args 
 }
 
 lvn_status lvni_kernels_rule_like_pair(const char *op, const char *kept,
-                                       const lvni_kernels_args *args,
-                                       lvni_tensor_desc out[LVNI_MAX_OUT])
+                                       const lvn_kernel_args *args,
+                                       lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     LVN_TRY(lvni_kernels_rule_float(op, args, 3));
     LVN_TRY(lvni_kernels_rule_same(op, "dy", args->in[0], kept, args->in[1]));
@@ -121,15 +121,15 @@ lvn_status lvni_kernels_rule_like_pair(const char *op, const char *kept,
 }
 
 #define RULE(op, call)                                                                             \
-    lvn_status lvni_kernels_shape_##op(const lvni_kernels_args *args,                              \
-                                       lvni_tensor_desc out[LVNI_MAX_OUT])                         \
+    lvn_status lvni_kernels_shape_##op(const lvn_kernel_args *args,                                \
+                                       lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])                   \
     {                                                                                              \
         return call;                                                                               \
     }
-lvn_status lvni_kernels_shape_cast(const lvni_kernels_args *args,
-                                   lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_cast(const lvn_kernel_args *args,
+                                   lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
-    const lvni_kernels_cast_attr *attr = args->attr;
+    const lvn_cast_attr *attr = args->attr;
     LVN_TRY(lvni_kernels_rule_float("cast", args, 1));
     LVN_ARG((int)attr->dtype >= 0 && attr->dtype < LVN_DTYPE_COUNT, "cast: unknown data type %d",
             (int)attr->dtype);
@@ -163,10 +163,10 @@ RULE(square_grad, lvni_kernels_rule_like_pair("square_grad", "x", args, out))
 RULE(sqrt_grad, lvni_kernels_rule_like_pair("sqrt_grad", "y", args, out))
 RULE(relu_grad, lvni_kernels_rule_like_pair("relu_grad", "y", args, out))
 
-lvn_status lvni_kernels_shape_dropout(const lvni_kernels_args *args,
-                                      lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_dropout(const lvn_kernel_args *args,
+                                      lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
-    const lvni_kernels_dropout_attr *attr = args->attr;
+    const lvn_dropout_attr *attr = args->attr;
     LVN_ARG(attr->p >= 0.0 && attr->p < 1.0, "dropout: p is %g, it must be at least 0 and below 1",
             attr->p);
     return lvni_kernels_rule_like_input("dropout", args, out);
@@ -189,7 +189,7 @@ static bool broadcasts_to(int small_ndim, const int64_t *small, int big_ndim, co
     return true;
 }
 
-static lvn_status check_target(const char *op, const lvni_kernels_shape_attr *attr)
+static lvn_status check_target(const char *op, const lvn_shape_attr *attr)
 {
     LVN_ARG(attr->ndim >= 0 && attr->ndim <= LVN_MAX_NDIM,
             "%s: the target has %d axes, tensors have 0 to %d", op, attr->ndim, LVN_MAX_NDIM);
@@ -200,11 +200,11 @@ static lvn_status check_target(const char *op, const lvni_kernels_shape_attr *at
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_sum_to(const lvni_kernels_args *args,
-                                     lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_sum_to(const lvn_kernel_args *args,
+                                     lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *x = args->in[0];
-    const lvni_kernels_shape_attr *attr = args->attr;
+    const lvn_shape_attr *attr = args->attr;
     LVN_TRY(lvni_kernels_rule_float("sum_to", args, 1));
     LVN_TRY(check_target("sum_to", attr));
     if (!broadcasts_to(attr->ndim, attr->shape, x->ndim, x->shape)) {
@@ -216,11 +216,11 @@ lvn_status lvni_kernels_shape_sum_to(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_expand(const lvni_kernels_args *args,
-                                     lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_expand(const lvn_kernel_args *args,
+                                     lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *x = args->in[0];
-    const lvni_kernels_shape_attr *attr = args->attr;
+    const lvn_shape_attr *attr = args->attr;
     LVN_TRY(lvni_kernels_rule_float("expand", args, 1));
     LVN_TRY(check_target("expand", attr));
     if (!broadcasts_to(x->ndim, x->shape, attr->ndim, attr->shape)) {
@@ -235,10 +235,10 @@ lvn_status lvni_kernels_shape_expand(const lvni_kernels_args *args,
 
 /* ---- reductions ---- */
 
-static lvn_status reduce(const char *op, const lvni_kernels_args *args, lvni_tensor_desc *out)
+static lvn_status reduce(const char *op, const lvn_kernel_args *args, lvni_tensor_desc *out)
 {
     const lvn_tensor *x = args->in[0];
-    const lvni_kernels_axes_attr *attr = args->attr;
+    const lvn_axes_attr *attr = args->attr;
     LVN_TRY(lvni_kernels_rule_float(op, args, 1));
     LVN_ARG(attr->mask >> x->ndim == 0, "%s: x is %s, the axes (bits 0x%x) must be below %d", op,
             LVNI_SHAPE_TEXT(x), attr->mask, x->ndim);
@@ -264,30 +264,32 @@ static lvn_status no_empty_axis(const char *op, const lvn_tensor *x, uint32_t ma
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_sum(const lvni_kernels_args *args, lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_sum(const lvn_kernel_args *args,
+                                  lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     return reduce("sum", args, &out[0]);
 }
 
-lvn_status lvni_kernels_shape_mean(const lvni_kernels_args *args,
-                                   lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_mean(const lvn_kernel_args *args,
+                                   lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     LVN_TRY(reduce("mean", args, &out[0]));
-    return no_empty_axis("mean", args->in[0], ((const lvni_kernels_axes_attr *)args->attr)->mask);
+    return no_empty_axis("mean", args->in[0], ((const lvn_axes_attr *)args->attr)->mask);
 }
 
-lvn_status lvni_kernels_shape_norm(const lvni_kernels_args *args,
-                                   lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_norm(const lvn_kernel_args *args,
+                                   lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     return reduce("norm", args, &out[0]);
 }
 
-lvn_status lvni_kernels_shape_var(const lvni_kernels_args *args, lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_var(const lvn_kernel_args *args,
+                                  lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
-    const lvni_kernels_var_attr *attr = args->attr;
+    const lvn_var_attr *attr = args->attr;
     const lvn_tensor *x = args->in[0];
-    const lvni_kernels_axes_attr axes = {.mask = attr->mask, .keepdim = attr->keepdim};
-    LVN_TRY(reduce("var", &(lvni_kernels_args){.in = {x}, .attr = &axes}, &out[0]));
+    const lvn_axes_attr axes = {.mask = attr->mask, .keepdim = attr->keepdim};
+    LVN_TRY(reduce("var", &(lvn_kernel_args){.in = {x}, .attr = &axes}, &out[0]));
     int64_t terms = 1;
     for (int i = 0; i < x->ndim; i++) {
         terms *= (attr->mask >> i & 1) != 0 ? x->shape[i] : 1;
@@ -301,9 +303,10 @@ lvn_status lvni_kernels_shape_var(const lvni_kernels_args *args, lvni_tensor_des
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_max(const lvni_kernels_args *args, lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_max(const lvn_kernel_args *args,
+                                  lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
-    const uint32_t mask = ((const lvni_kernels_axes_attr *)args->attr)->mask;
+    const uint32_t mask = ((const lvn_axes_attr *)args->attr)->mask;
     LVN_TRY(reduce("max", args, &out[0]));
     LVN_ARG(mask != 0 && (mask & (mask - 1)) == 0, "max: works over one axis, got the bits 0x%x",
             mask);
@@ -313,11 +316,11 @@ lvn_status lvni_kernels_shape_max(const lvni_kernels_args *args, lvni_tensor_des
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_max_grad(const lvni_kernels_args *args,
-                                       lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_max_grad(const lvn_kernel_args *args,
+                                       lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *dy = args->in[0], *index = args->in[1];
-    const lvni_kernels_shape_attr *attr = args->attr;
+    const lvn_shape_attr *attr = args->attr;
     LVN_TRY(lvni_kernels_rule_float("max_grad", args, 1));
     LVN_TRY(lvni_kernels_rule_dtype("max_grad", "the index", index, LVN_I64));
     LVN_TRY(lvni_kernels_rule_same("max_grad", "dy", dy, "index", index));
@@ -353,11 +356,11 @@ static lvn_status need_ndim(const char *op, const char *what, const lvn_tensor *
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_matmul(const lvni_kernels_args *args,
-                                     lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_matmul(const lvn_kernel_args *args,
+                                     lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *a = args->in[0], *b = args->in[1];
-    const lvni_kernels_matmul_attr *attr = args->attr;
+    const lvn_matmul_attr *attr = args->attr;
     LVN_TRY(lvni_kernels_rule_float_params("matmul", args, 1, 2));
     const int row = a->ndim - 2, column = a->ndim - 1;
     bool batches = a->ndim == b->ndim && a->ndim >= 2;
@@ -383,8 +386,8 @@ lvn_status lvni_kernels_shape_matmul(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_linear(const lvni_kernels_args *args,
-                                     lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_linear(const lvn_kernel_args *args,
+                                     lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *x = args->in[0], *w = args->in[1], *b = args->in[2];
     LVN_TRY(lvni_kernels_rule_float_params("linear", args, 1, 6));
@@ -401,8 +404,8 @@ lvn_status lvni_kernels_shape_linear(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_linear_grad_input(const lvni_kernels_args *args,
-                                                lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_linear_grad_input(const lvn_kernel_args *args,
+                                                lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *dy = args->in[0], *w = args->in[1];
     LVN_TRY(lvni_kernels_rule_float_params("linear_grad_input", args, 1, 2));
@@ -416,8 +419,8 @@ lvn_status lvni_kernels_shape_linear_grad_input(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_linear_grad_weight(const lvni_kernels_args *args,
-                                                 lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_linear_grad_weight(const lvn_kernel_args *args,
+                                                 lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *dy = args->in[0], *x = args->in[1];
     LVN_TRY(lvni_kernels_rule_float("linear_grad_weight", args, 3));

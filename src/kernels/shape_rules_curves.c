@@ -3,13 +3,13 @@
 #include "kernels/shape_rules_impl.h"
 
 #define CURVE(op, kept)                                                                            \
-    lvn_status lvni_kernels_shape_##op(const lvni_kernels_args *args,                              \
-                                       lvni_tensor_desc out[LVNI_MAX_OUT])                         \
+    lvn_status lvni_kernels_shape_##op(const lvn_kernel_args *args,                                \
+                                       lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])                   \
     {                                                                                              \
         return lvni_kernels_rule_like_input(#op, args, out);                                       \
     }                                                                                              \
-    lvn_status lvni_kernels_shape_##op##_grad(const lvni_kernels_args *args,                       \
-                                              lvni_tensor_desc out[LVNI_MAX_OUT])                  \
+    lvn_status lvni_kernels_shape_##op##_grad(const lvn_kernel_args *args,                         \
+                                              lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])            \
     {                                                                                              \
         return lvni_kernels_rule_like_pair(#op "_grad", kept, args, out);                          \
     }
@@ -27,31 +27,31 @@ CURVE(tanh, "y")
 CURVE(softplus, "x")
 CURVE(erf, "x")
 
-lvn_status lvni_kernels_shape_sign(const lvni_kernels_args *args,
-                                   lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_sign(const lvn_kernel_args *args,
+                                   lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     return lvni_kernels_rule_like_input("sign", args, out);
 }
 
-lvn_status lvni_kernels_shape_clamp(const lvni_kernels_args *args,
-                                    lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_clamp(const lvn_kernel_args *args,
+                                    lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
-    const lvni_kernels_range_attr *attr = args->attr;
+    const lvn_range_attr *attr = args->attr;
     LVN_ARG(attr->min <= attr->max, "clamp: min is %g and max is %g; min must not be above max",
             attr->min, attr->max);
     return lvni_kernels_rule_like_input("clamp", args, out);
 }
 
-lvn_status lvni_kernels_shape_clamp_grad(const lvni_kernels_args *args,
-                                         lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_clamp_grad(const lvn_kernel_args *args,
+                                         lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     return lvni_kernels_rule_like_pair("clamp_grad", "x", args, out);
 }
 
 /* ---- comparisons and choice ---- */
 
-static lvn_status compare(const char *op, const lvni_kernels_args *args,
-                          lvni_tensor_desc out[LVNI_MAX_OUT])
+static lvn_status compare(const char *op, const lvn_kernel_args *args,
+                          lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *a = args->in[0], *b = args->in[1];
     if (a->dtype != LVN_I64 || b->dtype != LVN_I64) {
@@ -63,8 +63,8 @@ static lvn_status compare(const char *op, const lvni_kernels_args *args,
 }
 
 #define COMPARE(op)                                                                                \
-    lvn_status lvni_kernels_shape_##op(const lvni_kernels_args *args,                              \
-                                       lvni_tensor_desc out[LVNI_MAX_OUT])                         \
+    lvn_status lvni_kernels_shape_##op(const lvn_kernel_args *args,                                \
+                                       lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])                   \
     {                                                                                              \
         return compare(#op, args, out);                                                            \
     }
@@ -75,8 +75,8 @@ COMPARE(le)
 COMPARE(gt)
 COMPARE(ge)
 
-lvn_status lvni_kernels_shape_where(const lvni_kernels_args *args,
-                                    lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_where(const lvn_kernel_args *args,
+                                    lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *a = args->in[1], *b = args->in[2];
     LVN_TRY(lvni_kernels_rule_dtype("where", "the condition", args->in[0], LVN_BOOL));

@@ -5,16 +5,15 @@
 #include <limits.h>
 
 /* The public op behind the kind. */
-static const char *resample_name(lvni_kernels_resample_kind kind)
+static const char *resample_name(lvn_resample_kind kind)
 {
-    return kind == LVNI_AVG_POOL        ? "avg_pool2d"
-           : kind == LVNI_ADAPTIVE_POOL ? "adaptive_avg_pool2d"
-                                        : "resize2d";
+    return kind == LVN_RESAMPLE_AVG_POOL        ? "avg_pool2d"
+           : kind == LVN_RESAMPLE_ADAPTIVE_POOL ? "adaptive_avg_pool2d"
+                                                : "resize2d";
 }
 
 /* Windows of average pooling over an image of h x w. */
-static lvn_status avg_pool_output(const lvni_kernels_pool_attr *a, const int64_t in[2],
-                                  int64_t out[2])
+static lvn_status avg_pool_output(const lvn_pool_attr *a, const int64_t in[2], int64_t out[2])
 {
     static const char op[] = "avg_pool2d", *const axis[2] = {"height", "width"};
     for (int i = 0; i < 2; i++) {
@@ -27,20 +26,20 @@ static lvn_status avg_pool_output(const lvni_kernels_pool_attr *a, const int64_t
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_resample2d(const lvni_kernels_args *args,
-                                         lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_resample2d(const lvn_kernel_args *args,
+                                         lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *x = args->in[0];
-    const lvni_kernels_resample_attr *attr = args->attr;
+    const lvn_resample_attr *attr = args->attr;
     const char *op = resample_name(attr->kind);
     LVN_TRY(lvni_kernels_rule_float(op, args, 1));
     LVN_TRY(lvni_kernels_rule_image(op, attr->transposed ? "dy" : "x", x));
     const int64_t *in = x->shape + 1;
     int64_t size[2] = {attr->size[0], attr->size[1]}, pooled[2] = {0, 0};
-    if (attr->kind == LVNI_AVG_POOL) {
+    if (attr->kind == LVN_RESAMPLE_AVG_POOL) {
         LVN_TRY(avg_pool_output(&attr->pool, attr->transposed ? size : in, pooled));
     }
-    if (attr->kind == LVNI_AVG_POOL && !attr->transposed) {
+    if (attr->kind == LVN_RESAMPLE_AVG_POOL && !attr->transposed) {
         size[0] = pooled[0];
         size[1] = pooled[1];
     }
@@ -49,7 +48,7 @@ lvn_status lvni_kernels_shape_resample2d(const lvni_kernels_args *args,
                  "%s: from %s to height %lld and width %lld: both must be at least 1 on both sides",
                  op, LVNI_SHAPE_TEXT(x), (long long)size[0], (long long)size[1]);
     }
-    if (attr->kind == LVNI_AVG_POOL && attr->transposed &&
+    if (attr->kind == LVN_RESAMPLE_AVG_POOL && attr->transposed &&
         (in[0] != pooled[0] || in[1] != pooled[1])) {
         LVN_FAIL(LVN_ERR_SHAPE, "%s: dy is %s but an image of %lld x %lld pools to %lld x %lld", op,
                  LVNI_SHAPE_TEXT(x), (long long)size[0], (long long)size[1], (long long)pooled[0],
@@ -60,10 +59,11 @@ lvn_status lvni_kernels_shape_resample2d(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_fft(const lvni_kernels_args *args, lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_fft(const lvn_kernel_args *args,
+                                  lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *x = args->in[0];
-    const lvni_kernels_fft_attr *attr = args->attr;
+    const lvn_fft_attr *attr = args->attr;
     LVN_TRY(lvni_kernels_rule_float("fft", args, 1));
     LVN_ARG(attr->axes == 1 || attr->axes == 2, "fft: over %d axes, it must be 1 or 2", attr->axes);
     if (x->ndim <= attr->axes || x->shape[x->ndim - 1] != 2) {

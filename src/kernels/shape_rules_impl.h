@@ -9,10 +9,10 @@
 #define LVNI_SHAPE_TEXT(t) lvni_tensor_shape_string((t)->ndim, (t)->shape, (char[96]){0})
 
 /* Inputs of mask (bit i: input i; NULLs are skipped) have one float type. */
-lvn_status lvni_kernels_rule_float(const char *op, const lvni_kernels_args *a, unsigned mask);
+lvn_status lvni_kernels_rule_float(const char *op, const lvn_kernel_args *a, unsigned mask);
 /* The same; those of `params` (weights, statistics; behind the first of `data`) may be f32 beside
  * bf16 or f16. */
-lvn_status lvni_kernels_rule_float_params(const char *op, const lvni_kernels_args *a, unsigned data,
+lvn_status lvni_kernels_rule_float_params(const char *op, const lvn_kernel_args *a, unsigned data,
                                           unsigned params);
 /* The type of a weight's gradient that is summed over `dy`: f32 where dy is bf16 or f16. */
 static inline lvn_dtype lvni_kernels_rule_weight_dtype(const lvn_tensor *dy)
@@ -38,11 +38,11 @@ lvn_status lvni_kernels_rule_window(const char *op, const char *axis, int64_t in
 lvn_status lvni_kernels_rule_broadcast(const char *op, const lvn_tensor *a, const lvn_tensor *b,
                                        lvni_tensor_desc *out);
 /* Element-wise ops of one input; gradients of such: dy and what the forward kept ("x", "y"). */
-lvn_status lvni_kernels_rule_like_input(const char *op, const lvni_kernels_args *args,
-                                        lvni_tensor_desc out[LVNI_MAX_OUT]);
+lvn_status lvni_kernels_rule_like_input(const char *op, const lvn_kernel_args *args,
+                                        lvni_tensor_desc out[LVN_KERNEL_OUTPUTS]);
 lvn_status lvni_kernels_rule_like_pair(const char *op, const char *kept,
-                                       const lvni_kernels_args *args,
-                                       lvni_tensor_desc out[LVNI_MAX_OUT]);
+                                       const lvn_kernel_args *args,
+                                       lvni_tensor_desc out[LVN_KERNEL_OUTPUTS]);
 
 static inline lvni_tensor_desc lvni_kernels_rule_make(lvn_dtype dtype, int ndim,
                                                       const int64_t *shape)

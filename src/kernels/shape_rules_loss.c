@@ -30,7 +30,7 @@ static lvn_status labelled_rows(const char *op, const lvn_tensor *logits, const 
 }
 
 /* Inputs w and w + 1, where given: a weight per class, a weight per row. */
-static lvn_status class_and_row_weights(const char *op, const lvni_kernels_args *args, int w,
+static lvn_status class_and_row_weights(const char *op, const lvn_kernel_args *args, int w,
                                         const lvn_tensor *logits, const lvn_tensor *labels)
 {
     if (args->in[w] != NULL) {
@@ -48,7 +48,7 @@ static lvn_status class_and_row_weights(const char *op, const lvni_kernels_args 
                                                             args->in[w + 1], "labels", labels);
 }
 
-static lvn_status class_attribute(const char *op, const lvni_kernels_class_loss_attr *attr)
+static lvn_status class_attribute(const char *op, const lvn_class_loss_attr *attr)
 {
     LVN_ARG(attr->smoothing >= 0.0 && attr->smoothing <= 1.0,
             "%s: label_smoothing is %g, it must be between 0 and 1", op, attr->smoothing);
@@ -64,8 +64,8 @@ static lvn_status need_number(const char *op, const lvn_tensor *dloss)
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_cross_entropy(const lvni_kernels_args *args,
-                                            lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_cross_entropy(const lvn_kernel_args *args,
+                                            lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "cross_entropy";
     const lvn_tensor *logits = args->in[0];
@@ -78,8 +78,8 @@ lvn_status lvni_kernels_shape_cross_entropy(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_cross_entropy_grad(const lvni_kernels_args *args,
-                                                 lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_cross_entropy_grad(const lvn_kernel_args *args,
+                                                 lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "cross_entropy_grad";
     const lvn_tensor *logits = args->in[1], *kept = args->in[2];
@@ -98,7 +98,8 @@ lvn_status lvni_kernels_shape_cross_entropy_grad(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_nll(const lvni_kernels_args *args, lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_nll(const lvn_kernel_args *args,
+                                  lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     LVN_TRY(lvni_kernels_rule_float("nll", args, 13));
     LVN_TRY(labelled_rows("nll", args->in[0], args->in[1]));
@@ -107,8 +108,8 @@ lvn_status lvni_kernels_shape_nll(const lvni_kernels_args *args, lvni_tensor_des
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_nll_grad(const lvni_kernels_args *args,
-                                       lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_nll_grad(const lvn_kernel_args *args,
+                                       lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "nll_grad";
     LVN_TRY(lvni_kernels_rule_float(op, args, 27));
@@ -119,8 +120,8 @@ lvn_status lvni_kernels_shape_nll_grad(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_accuracy(const lvni_kernels_args *args,
-                                       lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_accuracy(const lvn_kernel_args *args,
+                                       lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     LVN_TRY(lvni_kernels_rule_float("accuracy", args, 1));
     LVN_TRY(labelled_rows("accuracy", args->in[0], args->in[1]));
@@ -131,9 +132,9 @@ lvn_status lvni_kernels_shape_accuracy(const lvni_kernels_args *args,
 /* ---- losses element by element ---- */
 
 /* Inputs first to first + 3: values, targets, weights (or NULL), positive weights (or NULL). */
-static lvn_status pairs(const char *op, const lvni_kernels_args *args, int first)
+static lvn_status pairs(const char *op, const lvn_kernel_args *args, int first)
 {
-    const lvni_kernels_point_loss_attr *attr = args->attr;
+    const lvn_point_loss_attr *attr = args->attr;
     const lvn_tensor *x = args->in[first], *weight = args->in[first + 2],
                      *positive = args->in[first + 3];
     LVN_TRY(lvni_kernels_rule_same(op, "the prediction", x, "the target", args->in[first + 1]));
@@ -148,15 +149,15 @@ static lvn_status pairs(const char *op, const lvni_kernels_args *args, int first
         LVN_FAIL(LVN_ERR_SHAPE,
                  "%s: pos_weight has a value per class, the prediction is a single number", op);
     }
-    LVN_ARG(attr->kind != LVNI_LOSS_SMOOTH_L1 || attr->beta > 0.0,
+    LVN_ARG(attr->kind != LVN_LOSS_SMOOTH_L1 || attr->beta > 0.0,
             "%s: beta is %g, it must be above 0", op, attr->beta);
     return positive == NULL ? LVN_OK
                             : lvni_kernels_rule_vector(op, "pos_weight", positive,
                                                        x->shape[x->ndim - 1], "class", x);
 }
 
-lvn_status lvni_kernels_shape_point_loss(const lvni_kernels_args *args,
-                                         lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_point_loss(const lvn_kernel_args *args,
+                                         lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     LVN_TRY(lvni_kernels_rule_float("point_loss", args, 15));
     LVN_TRY(pairs("point_loss", args, 0));
@@ -164,8 +165,8 @@ lvn_status lvni_kernels_shape_point_loss(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_point_loss_grad(const lvni_kernels_args *args,
-                                              lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_point_loss_grad(const lvn_kernel_args *args,
+                                              lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     LVN_TRY(lvni_kernels_rule_float("point_loss_grad", args, 63));
     LVN_TRY(need_number("point_loss_grad", args->in[0]));
@@ -185,8 +186,8 @@ static lvn_status need_table(const char *op, const char *what, const lvn_tensor 
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_embedding(const lvni_kernels_args *args,
-                                        lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_embedding(const lvn_kernel_args *args,
+                                        lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "embedding";
     const lvn_tensor *weight = args->in[0], *ids = args->in[1], *positions = args->in[2];
@@ -213,12 +214,12 @@ lvn_status lvni_kernels_shape_embedding(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_embedding_grad(const lvni_kernels_args *args,
-                                             lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_embedding_grad(const lvn_kernel_args *args,
+                                             lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "embedding_grad";
     const lvn_tensor *dy = args->in[0], *ids = args->in[1];
-    const lvni_kernels_lookup_attr *attr = args->attr;
+    const lvn_lookup_attr *attr = args->attr;
     LVN_TRY(lvni_kernels_rule_float(op, args, 1));
     LVN_TRY(lvni_kernels_rule_dtype(op, "the tensor of ids", ids, LVN_I64));
     bool same = dy->ndim == ids->ndim + 1;

@@ -2,11 +2,11 @@
  * index_select, gather. Called by lvni_kernels_run before each op. */
 #include "kernels/shape_rules_impl.h"
 
-lvn_status lvni_kernels_shape_permute(const lvni_kernels_args *args,
-                                      lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_permute(const lvn_kernel_args *args,
+                                      lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *x = args->in[0];
-    const lvni_kernels_permute_attr *attr = args->attr;
+    const lvn_permute_attr *attr = args->attr;
     unsigned seen = 0;
     LVN_ARG(attr->ndim == x->ndim, "permute: x is %s, so the order must name %d axes, not %d",
             LVNI_SHAPE_TEXT(x), x->ndim, attr->ndim);
@@ -40,14 +40,14 @@ static bool agree_but(const lvn_tensor *a, const lvn_tensor *b, int axis)
     return agree;
 }
 
-lvn_status lvni_kernels_shape_concat(const lvni_kernels_args *args,
-                                     lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_concat(const lvn_kernel_args *args,
+                                     lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
-    const lvni_kernels_axis_attr *attr = args->attr;
+    const lvn_axis_attr *attr = args->attr;
     const lvn_tensor *first = args->in[0];
     LVN_TRY(check_axis("concat", first, attr->axis));
     out[0] = lvni_tensor_get_desc(first);
-    for (int i = 1; i < LVNI_MAX_IN && args->in[i] != NULL; i++) {
+    for (int i = 1; i < LVN_KERNEL_INPUTS && args->in[i] != NULL; i++) {
         const lvn_tensor *t = args->in[i];
         if (t->dtype != first->dtype) {
             LVN_FAIL(LVN_ERR_DTYPE, "concat: input 0 is %s but input %d is %s; convert one of them",
@@ -64,11 +64,11 @@ lvn_status lvni_kernels_shape_concat(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_crop(const lvni_kernels_args *args,
-                                   lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_crop(const lvn_kernel_args *args,
+                                   lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *x = args->in[0];
-    const lvni_kernels_box_attr *box = args->attr;
+    const lvn_box_attr *box = args->attr;
     LVN_ARG(box->ndim == x->ndim, "crop: x is %s, the box has %d axes", LVNI_SHAPE_TEXT(x),
             box->ndim);
     for (int i = 0; i < x->ndim; i++) {
@@ -95,10 +95,11 @@ static lvn_status check_reflection(const char *op, const lvn_tensor *t, int i, i
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_pad(const lvni_kernels_args *args, lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_pad(const lvn_kernel_args *args,
+                                  lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *x = args->in[0];
-    const lvni_kernels_box_attr *box = args->attr;
+    const lvn_box_attr *box = args->attr;
     LVN_TRY(lvni_kernels_rule_float("pad", args, 1));
     LVN_ARG(box->ndim == x->ndim, "pad: x is %s, the border has %d axes", LVNI_SHAPE_TEXT(x),
             box->ndim);
@@ -117,11 +118,11 @@ lvn_status lvni_kernels_shape_pad(const lvni_kernels_args *args, lvni_tensor_des
 }
 
 /* The box is that of dx here: dx lies at `start` in dy and has `size`. */
-lvn_status lvni_kernels_shape_pad_reflect_grad(const lvni_kernels_args *args,
-                                               lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_pad_reflect_grad(const lvn_kernel_args *args,
+                                               lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *dy = args->in[0];
-    const lvni_kernels_box_attr *box = args->attr;
+    const lvn_box_attr *box = args->attr;
     LVN_TRY(lvni_kernels_rule_float("pad_reflect_grad", args, 1));
     LVN_ARG(box->ndim == dy->ndim, "pad_reflect_grad: dy is %s, the border has %d axes",
             LVNI_SHAPE_TEXT(dy), box->ndim);
@@ -138,11 +139,11 @@ lvn_status lvni_kernels_shape_pad_reflect_grad(const lvni_kernels_args *args,
 
 /* ---- by index ---- */
 
-lvn_status lvni_kernels_shape_index_select(const lvni_kernels_args *args,
-                                           lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_index_select(const lvn_kernel_args *args,
+                                           lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *x = args->in[0], *index = args->in[1];
-    const lvni_kernels_axis_attr *attr = args->attr;
+    const lvn_axis_attr *attr = args->attr;
     LVN_TRY(check_axis("index_select", x, attr->axis));
     LVN_TRY(lvni_kernels_rule_dtype("index_select", "the index", index, LVN_I64));
     if (index->ndim != 1) {
@@ -156,11 +157,11 @@ lvn_status lvni_kernels_shape_index_select(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_index_select_grad(const lvni_kernels_args *args,
-                                                lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_index_select_grad(const lvn_kernel_args *args,
+                                                lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *dy = args->in[0], *index = args->in[1];
-    const lvni_kernels_axis_attr *attr = args->attr;
+    const lvn_axis_attr *attr = args->attr;
     LVN_TRY(lvni_kernels_rule_float("index_select_grad", args, 1));
     LVN_TRY(check_axis("index_select_grad", dy, attr->axis));
     LVN_TRY(lvni_kernels_rule_dtype("index_select_grad", "the index", index, LVN_I64));
@@ -175,11 +176,11 @@ lvn_status lvni_kernels_shape_index_select_grad(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_gather(const lvni_kernels_args *args,
-                                     lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_gather(const lvn_kernel_args *args,
+                                     lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *x = args->in[0], *index = args->in[1];
-    const lvni_kernels_axis_attr *attr = args->attr;
+    const lvn_axis_attr *attr = args->attr;
     LVN_TRY(check_axis("gather", x, attr->axis));
     LVN_TRY(lvni_kernels_rule_dtype("gather", "the index", index, LVN_I64));
     if (!agree_but(x, index, attr->axis)) {
@@ -192,11 +193,11 @@ lvn_status lvni_kernels_shape_gather(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_gather_grad(const lvni_kernels_args *args,
-                                          lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_gather_grad(const lvn_kernel_args *args,
+                                          lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *dy = args->in[0], *index = args->in[1];
-    const lvni_kernels_axis_attr *attr = args->attr;
+    const lvn_axis_attr *attr = args->attr;
     LVN_TRY(lvni_kernels_rule_float("gather_grad", args, 1));
     LVN_TRY(check_axis("gather_grad", dy, attr->axis));
     LVN_TRY(lvni_kernels_rule_dtype("gather_grad", "the index", index, LVN_I64));

@@ -43,7 +43,7 @@ typedef struct conv_sizes {
     int64_t oh, ow;     /* y */
 } conv_sizes;
 
-static lvn_status conv_output(const char *op, const lvni_kernels_conv_attr *a, conv_sizes *s)
+static lvn_status conv_output(const char *op, const lvn_conv_attr *a, conv_sizes *s)
 {
     LVN_ARG(a->groups >= 1 && s->i % a->groups == 0 && s->o % a->groups == 0,
             "%s: %d groups do not divide %lld input and %lld output channels", op, a->groups,
@@ -78,11 +78,11 @@ static lvn_status need_conv_weight(const char *op, const lvn_tensor *w)
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_conv2d(const lvni_kernels_args *args,
-                                     lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_conv2d(const lvn_kernel_args *args,
+                                     lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *x = args->in[0], *w = args->in[1], *b = args->in[2];
-    const lvni_kernels_conv_attr *attr = args->attr;
+    const lvn_conv_attr *attr = args->attr;
     LVN_TRY(lvni_kernels_rule_float_params("conv2d", args, 1, 6));
     LVN_TRY(lvni_kernels_rule_image("conv2d", "x", x));
     LVN_TRY(need_conv_weight("conv2d", w));
@@ -106,12 +106,12 @@ lvn_status lvni_kernels_shape_conv2d(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_conv2d_grad_input(const lvni_kernels_args *args,
-                                                lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_conv2d_grad_input(const lvn_kernel_args *args,
+                                                lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "conv2d_grad_input";
     const lvn_tensor *dy = args->in[0], *w = args->in[1];
-    const lvni_kernels_conv_attr *attr = args->attr;
+    const lvn_conv_attr *attr = args->attr;
     LVN_TRY(lvni_kernels_rule_float_params(op, args, 1, 2));
     LVN_TRY(lvni_kernels_rule_image(op, "dy", dy));
     LVN_TRY(need_conv_weight(op, w));
@@ -128,12 +128,12 @@ lvn_status lvni_kernels_shape_conv2d_grad_input(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_conv_transpose2d(const lvni_kernels_args *args,
-                                               lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_conv_transpose2d(const lvn_kernel_args *args,
+                                               lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "conv_transpose2d";
     const lvn_tensor *x = args->in[0], *w = args->in[1], *b = args->in[2];
-    const lvni_kernels_conv_attr *attr = args->attr;
+    const lvn_conv_attr *attr = args->attr;
     LVN_TRY(lvni_kernels_rule_float_params(op, args, 1, 6));
     LVN_TRY(lvni_kernels_rule_image(op, "x", x));
     if (w->ndim != 4 || w->shape[0] != x->shape[3]) {
@@ -165,12 +165,12 @@ lvn_status lvni_kernels_shape_conv_transpose2d(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_conv2d_grad_weight(const lvni_kernels_args *args,
-                                                 lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_conv2d_grad_weight(const lvn_kernel_args *args,
+                                                 lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "conv2d_grad_weight";
     const lvn_tensor *dy = args->in[0], *x = args->in[1];
-    const lvni_kernels_conv_attr *attr = args->attr;
+    const lvn_conv_attr *attr = args->attr;
     LVN_TRY(lvni_kernels_rule_float(op, args, 3));
     LVN_TRY(lvni_kernels_rule_image(op, "dy", dy));
     LVN_TRY(lvni_kernels_rule_image(op, "x", x));
@@ -190,7 +190,7 @@ lvn_status lvni_kernels_shape_conv2d_grad_weight(const lvni_kernels_args *args,
 }
 
 /* At most half a kernel of padding, so that every window holds a pixel; the place fits a byte. */
-static lvn_status pool_output(const char *op, const lvni_kernels_pool_attr *a, int64_t h, int64_t w,
+static lvn_status pool_output(const char *op, const lvn_pool_attr *a, int64_t h, int64_t w,
                               int64_t out[2])
 {
     const int64_t in[2] = {h, w};
@@ -207,8 +207,8 @@ static lvn_status pool_output(const char *op, const lvni_kernels_pool_attr *a, i
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_max_pool2d(const lvni_kernels_args *args,
-                                         lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_max_pool2d(const lvn_kernel_args *args,
+                                         lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     const lvn_tensor *x = args->in[0];
     LVN_TRY(lvni_kernels_rule_float("max_pool2d", args, 1));
@@ -222,12 +222,12 @@ lvn_status lvni_kernels_shape_max_pool2d(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_max_pool2d_grad(const lvni_kernels_args *args,
-                                              lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_max_pool2d_grad(const lvn_kernel_args *args,
+                                              lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "max_pool2d_grad";
     const lvn_tensor *dy = args->in[0], *place = args->in[1];
-    const lvni_kernels_pool_attr *attr = args->attr;
+    const lvn_pool_attr *attr = args->attr;
     LVN_TRY(lvni_kernels_rule_float(op, args, 1));
     LVN_TRY(lvni_kernels_rule_dtype(op, "the place", place, LVN_U8));
     LVN_TRY(lvni_kernels_rule_image(op, "dy", dy));
@@ -247,9 +247,8 @@ lvn_status lvni_kernels_shape_max_pool2d_grad(const lvni_kernels_args *args,
 /* ---- batch norm ---- */
 
 /* Inputs first to last are vectors, one value per channel (last axis) of x. */
-static lvn_status channel_vectors(const char *op, const lvn_tensor *x,
-                                  const lvni_kernels_args *args, int first, int last,
-                                  const char *const *names)
+static lvn_status channel_vectors(const char *op, const lvn_tensor *x, const lvn_kernel_args *args,
+                                  int first, int last, const char *const *names)
 {
     if (x->ndim < 1) {
         LVN_FAIL(LVN_ERR_SHAPE, "%s: x is a single number, it must have channels in its last axis",
@@ -278,21 +277,21 @@ static lvn_status several_values(const char *op, const lvn_tensor *x)
     return LVN_OK;
 }
 
-static lvn_status need_eps(const char *op, const lvni_kernels_norm_attr *attr)
+static lvn_status need_eps(const char *op, const lvn_norm_attr *attr)
 {
     LVN_ARG(attr->eps >= 0.0, "%s: eps is %g, it must not be negative", op, attr->eps);
     return LVN_OK;
 }
 
 /* Input i, unless NULL, has the shape of x. */
-static lvn_status like_x(const char *op, const char *name, const lvni_kernels_args *args, int i,
+static lvn_status like_x(const char *op, const char *name, const lvn_kernel_args *args, int i,
                          const lvn_tensor *x)
 {
     return args->in[i] == NULL ? LVN_OK : lvni_kernels_rule_same(op, name, args->in[i], "x", x);
 }
 
-lvn_status lvni_kernels_shape_batch_norm_train(const lvni_kernels_args *args,
-                                               lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_batch_norm_train(const lvn_kernel_args *args,
+                                               lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "batch_norm_train";
     static const char *const names[] = {"gamma", "beta"};
@@ -309,8 +308,8 @@ lvn_status lvni_kernels_shape_batch_norm_train(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_batch_norm_eval(const lvni_kernels_args *args,
-                                              lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_batch_norm_eval(const lvn_kernel_args *args,
+                                              lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "batch_norm_eval";
     static const char *const names[] = {"gamma", "beta", "the running mean",
@@ -324,7 +323,7 @@ lvn_status lvni_kernels_shape_batch_norm_eval(const lvni_kernels_args *args,
 }
 
 /* dy, x, then four vectors, y -> dx, two vectors, dresidual. */
-static lvn_status norm_grad(const char *op, const char *const *names, const lvni_kernels_args *args,
+static lvn_status norm_grad(const char *op, const char *const *names, const lvn_kernel_args *args,
                             lvni_tensor_desc *out)
 {
     LVN_TRY(lvni_kernels_rule_float_params(op, args, 67, 60));
@@ -337,16 +336,16 @@ static lvn_status norm_grad(const char *op, const char *const *names, const lvni
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_batch_norm_train_grad(const lvni_kernels_args *args,
-                                                    lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_batch_norm_train_grad(const lvn_kernel_args *args,
+                                                    lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char *const names[] = {"gamma", "the mean", "1/sqrt(var + eps)", "beta"};
     LVN_TRY(norm_grad("batch_norm_train_grad", names, args, out));
     return several_values("batch_norm_train_grad", args->in[1]);
 }
 
-lvn_status lvni_kernels_shape_batch_norm_eval_grad(const lvni_kernels_args *args,
-                                                   lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_batch_norm_eval_grad(const lvn_kernel_args *args,
+                                                   lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char *const names[] = {"gamma", "the running mean", "the running variance",
                                         "beta"};
@@ -362,8 +361,8 @@ static lvni_tensor_desc two_vectors(const lvn_tensor *x)
                                   (const int64_t[]){2, x->shape[x->ndim - 1]});
 }
 
-lvn_status lvni_kernels_shape_batch_norm_moments(const lvni_kernels_args *args,
-                                                 lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_batch_norm_moments(const lvn_kernel_args *args,
+                                                 lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "batch_norm_moments";
     LVN_TRY(lvni_kernels_rule_float(op, args, 1));
@@ -372,19 +371,19 @@ lvn_status lvni_kernels_shape_batch_norm_moments(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_batch_norm_sums(const lvni_kernels_args *args,
-                                              lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_batch_norm_sums(const lvn_kernel_args *args,
+                                              lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char *const names[] = {"gamma", "the mean", "the variance", "beta"};
-    lvni_tensor_desc all[LVNI_MAX_OUT];
+    lvni_tensor_desc all[LVN_KERNEL_OUTPUTS];
     LVN_TRY(norm_grad("batch_norm_sums", names, args, all));
     out[0] = two_vectors(args->in[1]);
     out[1] = all[0];
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_batch_norm_group_grad(const lvni_kernels_args *args,
-                                                    lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_batch_norm_group_grad(const lvn_kernel_args *args,
+                                                    lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "batch_norm_group_grad";
     static const char *const names[] = {"gamma", "the mean", "the variance", "beta"};
@@ -405,7 +404,7 @@ lvn_status lvni_kernels_shape_batch_norm_group_grad(const lvni_kernels_args *arg
 
 /* ---- softmax and losses ---- */
 
-static lvn_status last_axis(const char *op, int n_in, const lvni_kernels_args *args,
+static lvn_status last_axis(const char *op, int n_in, const lvn_kernel_args *args,
                             lvni_tensor_desc *out)
 {
     const lvn_tensor *x = args->in[0];
@@ -420,26 +419,26 @@ static lvn_status last_axis(const char *op, int n_in, const lvni_kernels_args *a
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_softmax(const lvni_kernels_args *args,
-                                      lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_softmax(const lvn_kernel_args *args,
+                                      lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     return last_axis("softmax", 1, args, out);
 }
 
-lvn_status lvni_kernels_shape_softmax_grad(const lvni_kernels_args *args,
-                                           lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_softmax_grad(const lvn_kernel_args *args,
+                                           lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     return last_axis("softmax_grad", 2, args, out);
 }
 
-lvn_status lvni_kernels_shape_log_softmax(const lvni_kernels_args *args,
-                                          lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_log_softmax(const lvn_kernel_args *args,
+                                          lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     return last_axis("log_softmax", 1, args, out);
 }
 
-lvn_status lvni_kernels_shape_log_softmax_grad(const lvni_kernels_args *args,
-                                               lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_log_softmax_grad(const lvn_kernel_args *args,
+                                               lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     return last_axis("log_softmax_grad", 2, args, out);
 }

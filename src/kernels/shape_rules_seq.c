@@ -19,8 +19,8 @@ static lvn_status like_last_axes(const char *op, const char *what, const lvn_ten
     return LVN_OK;
 }
 
-static lvn_status layer_rows(const char *op, const lvn_tensor *x,
-                             const lvni_kernels_layer_norm_attr *attr, lvni_tensor_desc *rows)
+static lvn_status layer_rows(const char *op, const lvn_tensor *x, const lvn_layer_norm_attr *attr,
+                             lvni_tensor_desc *rows)
 {
     LVN_ARG(attr->eps >= 0.0, "%s: eps is %g, it must not be negative", op, attr->eps);
     if (attr->axes < 1 || attr->axes > x->ndim) {
@@ -38,11 +38,11 @@ static lvn_status layer_rows(const char *op, const lvn_tensor *x,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_layer_norm(const lvni_kernels_args *args,
-                                         lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_layer_norm(const lvn_kernel_args *args,
+                                         lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "layer_norm";
-    const lvni_kernels_layer_norm_attr *attr = args->attr;
+    const lvn_layer_norm_attr *attr = args->attr;
     const lvn_tensor *x = args->in[0];
     LVN_TRY(lvni_kernels_rule_float_params(op, args, 1, 6));
     LVN_TRY(layer_rows(op, x, attr, &out[1]));
@@ -69,7 +69,7 @@ static lvn_status kept(const char *op, const char *what, const lvn_tensor *t,
 }
 
 /* Inputs dy, x, mean, rstd, gamma of either norm; `statistic`: the shape of mean and rstd. */
-static lvn_status norm_grad_inputs(const char *op, const lvni_kernels_args *args,
+static lvn_status norm_grad_inputs(const char *op, const lvn_kernel_args *args,
                                    const lvni_tensor_desc *statistic)
 {
     LVN_TRY(lvni_kernels_rule_float_params(op, args, 3, 28));
@@ -78,11 +78,11 @@ static lvn_status norm_grad_inputs(const char *op, const lvni_kernels_args *args
     return kept(op, "1/sqrt(var + eps)", args->in[3], statistic);
 }
 
-lvn_status lvni_kernels_shape_layer_norm_grad(const lvni_kernels_args *args,
-                                              lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_layer_norm_grad(const lvn_kernel_args *args,
+                                              lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "layer_norm_grad";
-    const lvni_kernels_layer_norm_attr *attr = args->attr;
+    const lvn_layer_norm_attr *attr = args->attr;
     const lvn_tensor *x = args->in[1];
     lvni_tensor_desc rows;
     LVN_TRY(layer_rows(op, x, attr, &rows));
@@ -94,8 +94,8 @@ lvn_status lvni_kernels_shape_layer_norm_grad(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-static lvn_status group_sizes(const char *op, const lvn_tensor *x,
-                              const lvni_kernels_group_norm_attr *attr, lvni_tensor_desc *statistic)
+static lvn_status group_sizes(const char *op, const lvn_tensor *x, const lvn_group_norm_attr *attr,
+                              lvni_tensor_desc *statistic)
 {
     LVN_ARG(attr->eps >= 0.0, "%s: eps is %g, it must not be negative", op, attr->eps);
     if (x->ndim < 2) {
@@ -129,8 +129,8 @@ static lvn_status channels_or_null(const char *op, const char *what, const lvn_t
                      : lvni_kernels_rule_vector(op, what, t, x->shape[x->ndim - 1], "channel", x);
 }
 
-lvn_status lvni_kernels_shape_group_norm(const lvni_kernels_args *args,
-                                         lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_group_norm(const lvn_kernel_args *args,
+                                         lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "group_norm";
     const lvn_tensor *x = args->in[0];
@@ -143,8 +143,8 @@ lvn_status lvni_kernels_shape_group_norm(const lvni_kernels_args *args,
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_group_norm_grad(const lvni_kernels_args *args,
-                                              lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_group_norm_grad(const lvn_kernel_args *args,
+                                              lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "group_norm_grad";
     const lvn_tensor *x = args->in[1];
@@ -171,10 +171,10 @@ static lvn_status need_heads(const char *op, const char *what, const lvn_tensor 
 }
 
 /* q, k, v are inputs first, first + 1, first + 2. */
-static lvn_status heads(const char *op, const lvni_kernels_args *args, int first,
-                        lvni_tensor_desc *y, lvni_tensor_desc *log_sums)
+static lvn_status heads(const char *op, const lvn_kernel_args *args, int first, lvni_tensor_desc *y,
+                        lvni_tensor_desc *log_sums)
 {
-    const lvni_kernels_attention_attr *attr = args->attr;
+    const lvn_attention_attr *attr = args->attr;
     const lvn_tensor *q = args->in[first], *k = args->in[first + 1], *v = args->in[first + 2];
     LVN_TRY(need_heads(op, "q", q));
     LVN_TRY(need_heads(op, "k", k));
@@ -203,15 +203,15 @@ static lvn_status heads(const char *op, const lvni_kernels_args *args, int first
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_attention(const lvni_kernels_args *args,
-                                        lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_attention(const lvn_kernel_args *args,
+                                        lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     LVN_TRY(lvni_kernels_rule_float("attention", args, 7));
     return heads("attention", args, 0, &out[0], &out[1]);
 }
 
-lvn_status lvni_kernels_shape_attention_grad(const lvni_kernels_args *args,
-                                             lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_attention_grad(const lvn_kernel_args *args,
+                                             lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "attention_grad";
     lvni_tensor_desc y, log_sums;
@@ -240,15 +240,15 @@ static lvn_status packed_heads(const char *op, const lvn_tensor *qkv, lvni_tenso
     return LVN_OK;
 }
 
-lvn_status lvni_kernels_shape_attention_qkv(const lvni_kernels_args *args,
-                                            lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_attention_qkv(const lvn_kernel_args *args,
+                                            lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     LVN_TRY(lvni_kernels_rule_float("attention_qkv", args, 1));
     return packed_heads("attention_qkv", args->in[0], &out[0], &out[1]);
 }
 
-lvn_status lvni_kernels_shape_attention_qkv_grad(const lvni_kernels_args *args,
-                                                 lvni_tensor_desc out[LVNI_MAX_OUT])
+lvn_status lvni_kernels_shape_attention_qkv_grad(const lvn_kernel_args *args,
+                                                 lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
     static const char op[] = "attention_qkv_grad";
     lvni_tensor_desc y, log_sums;

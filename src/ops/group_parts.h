@@ -23,7 +23,7 @@ lvn_tensor *lvni_ops_group_place(lvn_tensor *t);
 /* Batch norm over the group (op_sync_batch_norm.c). in: x, gamma, beta, residual or NULL; *mean,
  * *variance as of lvn_batch_norm_train. */
 lvn_tensor *lvni_ops_sync_batch_norm(const lvni_tensor_group *group, lvn_tensor *const in[4],
-                                     const lvni_kernels_norm_attr *attr, lvn_tensor **mean,
+                                     const lvn_norm_attr *attr, lvn_tensor **mean,
                                      lvn_tensor **variance);
 
 #endif

@@ -150,7 +150,7 @@ static lvn_tensor *compare(lvni_kernels_op op, lvn_tensor *a, lvn_tensor *b)
     if (!lvni_autograd_op_begin(op, in, 2, 0)) {
         return lvni_autograd_op_fail(lvni_kernels_ops[op].name);
     }
-    lvni_kernels_args args = {.in = {in[0], in[1]}};
+    lvn_kernel_args args = {.in = {in[0], in[1]}};
     return lvni_autograd_op_run(op, &args, 1);
 }
 
@@ -192,7 +192,7 @@ static lvn_status where_backward(lvni_autograd_node *n, lvn_tensor *dy)
     lvn_status s = zero == NULL ? lvn_last_error()->code : LVN_OK;
     for (int i = 0; s == LVN_OK && i < 2; i++) {
         if (lvni_autograd_grad_wanted(n, i)) {
-            lvni_kernels_args a = {.in = {n->saved[0], i == 0 ? dy : zero, i == 0 ? zero : dy}};
+            lvn_kernel_args a = {.in = {n->saved[0], i == 0 ? dy : zero, i == 0 ? zero : dy}};
             s = lvni_kernels_run(LVNI_OP_where, &a, 1);
             if (s == LVN_OK) {
                 s = lvni_ops_give_summed(n, i, a.out[0], i == 0 ? &n->in_desc : &n->attr.desc);
@@ -223,7 +223,7 @@ lvn_tensor *lvn_where(lvn_tensor *condition, lvn_tensor *a, lvn_tensor *b)
     if (!lvni_autograd_op_begin(LVNI_OP_where, in, 3, 0)) {
         return lvni_autograd_op_fail("where");
     }
-    lvni_kernels_args args = {.in = {in[0], in[1], in[2]}};
+    lvn_kernel_args args = {.in = {in[0], in[1], in[2]}};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_where, &args, 1);
     lvni_autograd_node *node = lvni_autograd_record("where", where_backward, y, &in[1], 2);
     if (node != NULL) {

@@ -7,16 +7,16 @@
  * need no kernels of their own: each of the three is recorded, and its rule consists of the other
  * two. attr->in_h, in_w and kernel are those of x and w all along. */
 static lvn_tensor *conv_forward(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b,
-                                const lvni_kernels_conv_attr *attr);
-static lvn_tensor *conv_input(lvn_tensor *dy, lvn_tensor *w, const lvni_kernels_conv_attr *attr);
-static lvn_tensor *conv_weight(lvn_tensor *dy, lvn_tensor *x, const lvni_kernels_conv_attr *attr);
+                                const lvn_conv_attr *attr);
+static lvn_tensor *conv_input(lvn_tensor *dy, lvn_tensor *w, const lvn_conv_attr *attr);
+static lvn_tensor *conv_weight(lvn_tensor *dy, lvn_tensor *x, const lvn_conv_attr *attr);
 
 static const int all_but_channels[] = {0, 1, 2};
 
 /* A node that saves both inputs. */
 static lvn_tensor *record_conv(const char *name, lvni_autograd_backward_rule rule,
                                lvni_autograd_backward_rule rule_ops, lvn_tensor *y,
-                               lvn_tensor *const *in, int n_in, const lvni_kernels_conv_attr *attr)
+                               lvn_tensor *const *in, int n_in, const lvn_conv_attr *attr)
 {
     lvni_autograd_node *node = lvni_autograd_record(name, rule, y, in, n_in);
     if (node != NULL) {
@@ -32,20 +32,20 @@ static lvn_tensor *record_conv(const char *name, lvni_autograd_backward_rule rul
 
 static lvn_status conv_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    const lvni_kernels_conv_attr *attr = &n->attr.conv;
+    const lvn_conv_attr *attr = &n->attr.conv;
     lvn_tensor *x = n->saved[0], *w = n->saved[1];
     if (lvni_autograd_grad_wanted(n, 0)) {
-        lvni_kernels_args a = {.in = {dy, w}, .attr = attr};
+        lvn_kernel_args a = {.in = {dy, w}, .attr = attr};
         LVN_TRY(lvni_kernels_run(LVNI_OP_conv2d_grad_input, &a, 1));
         LVN_TRY(lvni_autograd_grad_give(n, 0, a.out[0]));
     }
     return lvni_autograd_grad_weight_and_bias(n, LVNI_OP_conv2d_grad_weight,
-                                              &(lvni_kernels_args){.in = {dy, x}, .attr = attr});
+                                              &(lvn_kernel_args){.in = {dy, x}, .attr = attr});
 }
 
 static lvn_status conv_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    const lvni_kernels_conv_attr *attr = &n->attr.conv;
+    const lvn_conv_attr *attr = &n->attr.conv;
     if (lvni_autograd_grad_wanted(n, 0)) {
         LVN_TRY(lvni_autograd_grad_give_op(n, 0, conv_input(dy, n->saved[1], attr)));
     }
@@ -58,15 +58,15 @@ static lvn_status conv_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 }
 
 static lvn_tensor *conv_forward(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b,
-                                const lvni_kernels_conv_attr *attr)
+                                const lvn_conv_attr *attr)
 {
     lvn_tensor *in[] = {x, w, b};
     if (!lvni_autograd_op_begin(LVNI_OP_conv2d, in, 3, 4)) {
         return lvni_autograd_op_fail("conv2d");
     }
-    lvni_kernels_args args = {.in = {in[0], in[1], in[2]}, .attr = attr};
+    lvn_kernel_args args = {.in = {in[0], in[1], in[2]}, .attr = attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_conv2d, &args, 1);
-    lvni_kernels_conv_attr known = *attr;
+    lvn_conv_attr known = *attr;
     if (y != NULL) { /* so the shapes are right */
         known.in_h = in[0]->shape[1];
         known.in_w = in[0]->shape[2];
@@ -80,20 +80,20 @@ static lvn_tensor *conv_forward(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b,
 
 static lvn_status conv_input_backward(lvni_autograd_node *n, lvn_tensor *g)
 {
-    const lvni_kernels_conv_attr *attr = &n->attr.conv;
+    const lvn_conv_attr *attr = &n->attr.conv;
     lvn_tensor *dy = n->saved[0], *w = n->saved[1];
     if (lvni_autograd_grad_wanted(n, 0)) {
-        lvni_kernels_args a = {.in = {g, w}, .attr = attr};
+        lvn_kernel_args a = {.in = {g, w}, .attr = attr};
         LVN_TRY(lvni_kernels_run(LVNI_OP_conv2d, &a, 1));
         LVN_TRY(lvni_autograd_grad_give(n, 0, a.out[0]));
     }
     return lvni_autograd_grad_weight_and_bias(n, LVNI_OP_conv2d_grad_weight,
-                                              &(lvni_kernels_args){.in = {dy, g}, .attr = attr});
+                                              &(lvn_kernel_args){.in = {dy, g}, .attr = attr});
 }
 
 static lvn_status conv_input_backward_ops(lvni_autograd_node *n, lvn_tensor *g)
 {
-    const lvni_kernels_conv_attr *attr = &n->attr.conv;
+    const lvn_conv_attr *attr = &n->attr.conv;
     if (lvni_autograd_grad_wanted(n, 0)) {
         LVN_TRY(lvni_autograd_grad_give_op(n, 0, conv_forward(g, n->saved[1], NULL, attr)));
     }
@@ -102,13 +102,13 @@ static lvn_status conv_input_backward_ops(lvni_autograd_node *n, lvn_tensor *g)
                : LVN_OK;
 }
 
-static lvn_tensor *conv_input(lvn_tensor *dy, lvn_tensor *w, const lvni_kernels_conv_attr *attr)
+static lvn_tensor *conv_input(lvn_tensor *dy, lvn_tensor *w, const lvn_conv_attr *attr)
 {
     lvn_tensor *in[] = {dy, w};
     if (!lvni_autograd_op_begin(LVNI_OP_conv2d_grad_input, in, 2, 0)) {
         return lvni_autograd_op_fail("conv2d_grad_input");
     }
-    lvni_kernels_args args = {.in = {dy, w}, .attr = attr};
+    lvn_kernel_args args = {.in = {dy, w}, .attr = attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_conv2d_grad_input, &args, 1);
     return record_conv("conv2d_grad_input", conv_input_backward, conv_input_backward_ops, y, in, 2,
                        attr);
@@ -122,7 +122,7 @@ static lvn_status conv_weight_backward(lvni_autograd_node *n, lvn_tensor *g)
     const lvni_kernels_op maps[] = {LVNI_OP_conv2d, LVNI_OP_conv2d_grad_input};
     for (int i = 0; i < 2; i++) {
         if (lvni_autograd_grad_wanted(n, i)) {
-            lvni_kernels_args a = {.in = {in[i], g}, .attr = &n->attr.conv};
+            lvn_kernel_args a = {.in = {in[i], g}, .attr = &n->attr.conv};
             LVN_TRY(lvni_kernels_run(maps[i], &a, 1));
             LVN_TRY(lvni_autograd_grad_give(n, i, a.out[0]));
         }
@@ -132,7 +132,7 @@ static lvn_status conv_weight_backward(lvni_autograd_node *n, lvn_tensor *g)
 
 static lvn_status conv_weight_backward_ops(lvni_autograd_node *n, lvn_tensor *g)
 {
-    const lvni_kernels_conv_attr *attr = &n->attr.conv;
+    const lvn_conv_attr *attr = &n->attr.conv;
     if (lvni_autograd_grad_wanted(n, 0)) {
         LVN_TRY(lvni_autograd_grad_give_op(n, 0, conv_forward(n->saved[1], g, NULL, attr)));
     }
@@ -141,13 +141,13 @@ static lvn_status conv_weight_backward_ops(lvni_autograd_node *n, lvn_tensor *g)
                : LVN_OK;
 }
 
-static lvn_tensor *conv_weight(lvn_tensor *dy, lvn_tensor *x, const lvni_kernels_conv_attr *attr)
+static lvn_tensor *conv_weight(lvn_tensor *dy, lvn_tensor *x, const lvn_conv_attr *attr)
 {
     lvn_tensor *in[] = {dy, x};
     if (!lvni_autograd_op_begin(LVNI_OP_conv2d_grad_weight, in, 2, 0)) {
         return lvni_autograd_op_fail("conv2d_grad_weight");
     }
-    lvni_kernels_args args = {.in = {dy, x}, .attr = attr};
+    lvn_kernel_args args = {.in = {dy, x}, .attr = attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_conv2d_grad_weight, &args, 1);
     return record_conv("conv2d_grad_weight", conv_weight_backward, conv_weight_backward_ops, y, in,
                        2, attr);
@@ -157,14 +157,14 @@ static lvn_tensor *conv_weight(lvn_tensor *dy, lvn_tensor *x, const lvni_kernels
 
 static lvn_status transpose_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    const lvni_kernels_conv_attr *attr = &n->attr.conv;
+    const lvn_conv_attr *attr = &n->attr.conv;
     if (lvni_autograd_grad_wanted(n, 0)) {
-        lvni_kernels_args a = {.in = {dy, n->saved[1]}, .attr = attr};
+        lvn_kernel_args a = {.in = {dy, n->saved[1]}, .attr = attr};
         LVN_TRY(lvni_kernels_run(LVNI_OP_conv2d, &a, 1));
         LVN_TRY(lvni_autograd_grad_give(n, 0, a.out[0]));
     }
     if (lvni_autograd_grad_wanted(n, 1)) {
-        lvni_kernels_args a = {
+        lvn_kernel_args a = {
             .in = {n->saved[0], dy}, .out = {lvni_autograd_grad_dest(n, 1)}, .attr = attr};
         LVN_TRY(lvni_autograd_grad_run(LVNI_OP_conv2d_grad_weight, &a, 1));
         LVN_TRY(lvni_autograd_grad_give(n, 1, a.out[0]));
@@ -173,15 +173,15 @@ static lvn_status transpose_backward(lvni_autograd_node *n, lvn_tensor *dy)
         return LVN_OK;
     }
     /* a bias is summed in f32 */
-    lvni_kernels_args wide = {.in = {dy}, .attr = &(lvni_kernels_cast_attr){.dtype = LVN_F32}};
+    lvn_kernel_args wide = {.in = {dy}, .attr = &(lvn_cast_attr){.dtype = LVN_F32}};
     lvn_tensor *widened = NULL;
     if (lvni_tensor_is_low(dy->dtype)) {
         LVN_TRY(lvni_kernels_run(LVNI_OP_cast, &wide, 1));
         widened = wide.out[0];
     }
-    lvni_kernels_args sum = {.in = {widened == NULL ? dy : widened},
-                             .out = {lvni_autograd_grad_dest(n, 2)},
-                             .attr = &(lvni_kernels_axes_attr){.mask = 7u}};
+    lvn_kernel_args sum = {.in = {widened == NULL ? dy : widened},
+                           .out = {lvni_autograd_grad_dest(n, 2)},
+                           .attr = &(lvn_axes_attr){.mask = 7u}};
     const lvn_status s = lvni_autograd_grad_run(LVNI_OP_sum, &sum, 1);
     lvn_release(widened);
     return s == LVN_OK ? lvni_autograd_grad_give(n, 2, sum.out[0]) : s;
@@ -189,7 +189,7 @@ static lvn_status transpose_backward(lvni_autograd_node *n, lvn_tensor *dy)
 
 static lvn_status transpose_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    const lvni_kernels_conv_attr *attr = &n->attr.conv;
+    const lvn_conv_attr *attr = &n->attr.conv;
     if (lvni_autograd_grad_wanted(n, 0)) {
         LVN_TRY(lvni_autograd_grad_give_op(n, 0, conv_forward(dy, n->saved[1], NULL, attr)));
     }
@@ -216,15 +216,15 @@ lvn_tensor *lvn_conv2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b,
         return lvni_autograd_op_fail("conv2d");
     }
     const int stride = or_default(o.stride, 1), dilation = or_default(o.dilation, 1);
-    const lvni_kernels_conv_attr attr = {.stride = {stride, stride},
-                                         .padding = {o.padding, o.padding},
-                                         .dilation = {dilation, dilation},
-                                         .groups = or_default(o.groups, 1)};
+    const lvn_conv_attr attr = {.stride = {stride, stride},
+                                .padding = {o.padding, o.padding},
+                                .dilation = {dilation, dilation},
+                                .groups = or_default(o.groups, 1)};
     return conv_forward(x, w, b, &attr);
 }
 
 /* The size of the result; sizes that make no sense are for the shape rule to refuse. */
-static int64_t transposed_size(int64_t in, int64_t kernel, const lvni_kernels_conv_attr *a,
+static int64_t transposed_size(int64_t in, int64_t kernel, const lvn_conv_attr *a,
                                int output_padding)
 {
     return (in - 1) * a->stride[0] - 2 * (int64_t)a->padding[0] + a->dilation[0] * (kernel - 1) +
@@ -241,17 +241,17 @@ lvn_tensor *lvn_conv_transpose2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *
         return lvni_autograd_op_fail("conv_transpose2d");
     }
     const int stride = or_default(o.stride, 1), dilation = or_default(o.dilation, 1);
-    lvni_kernels_conv_attr attr = {.stride = {stride, stride},
-                                   .padding = {o.padding, o.padding},
-                                   .dilation = {dilation, dilation},
-                                   .groups = or_default(o.groups, 1)};
+    lvn_conv_attr attr = {.stride = {stride, stride},
+                          .padding = {o.padding, o.padding},
+                          .dilation = {dilation, dilation},
+                          .groups = or_default(o.groups, 1)};
     if (in[0]->ndim == 4 && in[1]->ndim == 4) {
         attr.kernel[0] = in[1]->shape[1];
         attr.kernel[1] = in[1]->shape[2];
         attr.in_h = transposed_size(in[0]->shape[1], attr.kernel[0], &attr, o.output_padding);
         attr.in_w = transposed_size(in[0]->shape[2], attr.kernel[1], &attr, o.output_padding);
     }
-    lvni_kernels_args args = {.in = {in[0], in[1], in[2]}, .attr = &attr};
+    lvn_kernel_args args = {.in = {in[0], in[1], in[2]}, .attr = &attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_conv_transpose2d, &args, 1);
     return record_conv("conv_transpose2d", transpose_backward, transpose_backward_ops, y, in, 3,
                        &attr);
@@ -260,18 +260,18 @@ lvn_tensor *lvn_conv_transpose2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *
 /* saved[0]: where in its window each maximum was */
 static lvn_status max_pool2d_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    lvni_kernels_pool_attr attr = n->attr.pool;
+    lvn_pool_attr attr = n->attr.pool;
     attr.in_h = n->in_desc.shape[1];
     attr.in_w = n->in_desc.shape[2];
-    lvni_kernels_args a = {.in = {dy, n->saved[0]}, .attr = &attr};
+    lvn_kernel_args a = {.in = {dy, n->saved[0]}, .attr = &attr};
     LVN_TRY(lvni_kernels_run(LVNI_OP_max_pool2d_grad, &a, 1));
     return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
 
-static lvn_tensor *max_pool(lvn_tensor *x, const lvni_kernels_pool_attr *attr)
+static lvn_tensor *max_pool(lvn_tensor *x, const lvn_pool_attr *attr)
 {
     const bool recorded = lvni_autograd_records(&x, 1);
-    lvni_kernels_args args = {.in = {x}, .attr = attr};
+    lvn_kernel_args args = {.in = {x}, .attr = attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_max_pool2d, &args, recorded ? 3 : 1);
     lvni_autograd_node *node = lvni_autograd_record("max_pool2d", max_pool2d_backward, y, &x, 1);
     if (node != NULL) {
@@ -291,17 +291,17 @@ lvn_tensor *lvn_max_pool2d_with(lvn_tensor *x, int kernel, const lvn_pool2d_opti
     }
     const int stride = or_default(o.stride, kernel);
     if (kernel <= LARGEST) {
-        return max_pool(x, &(lvni_kernels_pool_attr){.kernel = {kernel, kernel},
-                                                     .stride = {stride, stride},
-                                                     .padding = {o.padding, o.padding}});
+        return max_pool(x, &(lvn_pool_attr){.kernel = {kernel, kernel},
+                                            .stride = {stride, stride},
+                                            .padding = {o.padding, o.padding}});
     }
     /* Along the width, then along the height: the first maximum of the first row that has it is the
      * window's first one. */
-    lvn_tensor *rows =
-        max_pool(x, &(lvni_kernels_pool_attr){
-                        .kernel = {1, kernel}, .stride = {1, stride}, .padding = {0, o.padding}});
+    lvn_tensor *rows = max_pool(
+        x,
+        &(lvn_pool_attr){.kernel = {1, kernel}, .stride = {1, stride}, .padding = {0, o.padding}});
     return rows == NULL ? NULL
-                        : max_pool(rows, &(lvni_kernels_pool_attr){.kernel = {kernel, 1},
-                                                                   .stride = {stride, 1},
-                                                                   .padding = {o.padding, 0}});
+                        : max_pool(rows, &(lvn_pool_attr){.kernel = {kernel, 1},
+                                                          .stride = {stride, 1},
+                                                          .padding = {o.padding, 0}});
 }

@@ -4,7 +4,7 @@
 
 /* dy/dx from what the forward kept (x or y); NULL: the function is made of straight pieces, its
  * slope is a constant of each piece. */
-typedef lvn_tensor *(*slope_rule)(lvn_tensor *kept, const lvni_kernels_number_attr *attr);
+typedef lvn_tensor *(*slope_rule)(lvn_tensor *kept, const lvn_number_attr *attr);
 
 typedef struct curve {
     lvni_kernels_op op, grad;
@@ -15,7 +15,7 @@ typedef struct curve {
 static lvn_status curve_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
     const curve *c = n->attr.curve.curve;
-    lvni_kernels_args a = {.in = {dy, n->saved[0]}, .attr = &n->attr.curve.attr};
+    lvn_kernel_args a = {.in = {dy, n->saved[0]}, .attr = &n->attr.curve.attr};
     LVN_TRY(lvni_kernels_run(c->grad, &a, 1));
     return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
@@ -27,7 +27,7 @@ static lvn_status curve_backward_ops(lvni_autograd_node *n, lvn_tensor *dy);
 static lvn_tensor *pieces(const lvni_autograd_node *n, lvn_tensor *dy)
 {
     const curve *c = n->attr.curve.curve;
-    lvni_kernels_args a = {.in = {dy, n->saved[0]}, .attr = &n->attr.curve.attr};
+    lvn_kernel_args a = {.in = {dy, n->saved[0]}, .attr = &n->attr.curve.attr};
     lvn_tensor *dx = lvni_autograd_op_run(c->grad, &a, 1);
     lvni_autograd_node *node =
         lvni_autograd_record(lvni_kernels_ops[c->grad].name, curve_backward, dx, &dy, 1);
@@ -49,16 +49,16 @@ static lvn_status curve_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
         n, 0, lvn_mul(dy, c->slope(n->saved[0], &n->attr.curve.attr.number)));
 }
 
-static lvn_tensor *apply(const curve *c, lvn_tensor *x, lvni_kernels_number_attr number,
-                         lvni_kernels_range_attr range)
+static lvn_tensor *apply(const curve *c, lvn_tensor *x, lvn_number_attr number,
+                         lvn_range_attr range)
 {
     const char *name = lvni_kernels_ops[c->op].name;
     if (!lvni_autograd_op_begin(c->op, &x, 1, 0)) {
         return lvni_autograd_op_fail(name);
     }
     const bool ranged = c->op == LVNI_OP_clamp;
-    lvni_kernels_args args = {.in = {x},
-                              .attr = ranged ? (const void *)&range : (const void *)&number};
+    lvn_kernel_args args = {.in = {x},
+                            .attr = ranged ? (const void *)&range : (const void *)&number};
     lvn_tensor *y = lvni_autograd_op_run(c->op, &args, 1);
     lvni_autograd_node *node = lvni_autograd_record(name, curve_backward, y, &x, 1);
     if (node != NULL) {
@@ -81,26 +81,26 @@ static lvn_tensor *one_minus(lvn_tensor *x)
     return lvn_add_scalar(lvn_neg(x), 1.0);
 }
 
-static lvn_tensor *rsqrt_slope(lvn_tensor *y, const lvni_kernels_number_attr *attr)
+static lvn_tensor *rsqrt_slope(lvn_tensor *y, const lvn_number_attr *attr)
 {
     (void)attr;
     return lvn_mul_scalar(lvn_mul(y, lvn_square(y)), -0.5);
 }
 
-static lvn_tensor *reciprocal_slope(lvn_tensor *y, const lvni_kernels_number_attr *attr)
+static lvn_tensor *reciprocal_slope(lvn_tensor *y, const lvn_number_attr *attr)
 {
     (void)attr;
     return lvn_neg(lvn_square(y));
 }
 
-static lvn_tensor *pow_scalar_slope(lvn_tensor *x, const lvni_kernels_number_attr *attr)
+static lvn_tensor *pow_scalar_slope(lvn_tensor *x, const lvn_number_attr *attr)
 {
     return lvn_mul_scalar(lvn_pow_scalar(x, attr->value == 0.0 ? 0.0 : attr->value - 1.0),
                           attr->value);
 }
 
 /* Phi(x) + x phi(x) */
-static lvn_tensor *gelu_slope(lvn_tensor *x, const lvni_kernels_number_attr *attr)
+static lvn_tensor *gelu_slope(lvn_tensor *x, const lvn_number_attr *attr)
 {
     (void)attr;
     lvn_tensor *distribution = lvn_mul_scalar(
@@ -111,7 +111,7 @@ static lvn_tensor *gelu_slope(lvn_tensor *x, const lvni_kernels_number_attr *att
 }
 
 /* With t = tanh(u(x)): (1 + t) / 2 + x (1 - t^2) u' / 2 */
-static lvn_tensor *gelu_tanh_slope(lvn_tensor *x, const lvni_kernels_number_attr *attr)
+static lvn_tensor *gelu_tanh_slope(lvn_tensor *x, const lvn_number_attr *attr)
 {
     (void)attr;
     const double root = 0.79788456080286535588; /* sqrt(2 / pi) */
@@ -124,32 +124,32 @@ static lvn_tensor *gelu_tanh_slope(lvn_tensor *x, const lvni_kernels_number_attr
     return lvn_mul_scalar(lvn_add(lvn_add_scalar(t, 1.0), bend), 0.5);
 }
 
-static lvn_tensor *silu_slope(lvn_tensor *x, const lvni_kernels_number_attr *attr)
+static lvn_tensor *silu_slope(lvn_tensor *x, const lvn_number_attr *attr)
 {
     (void)attr;
     lvn_tensor *s = lvn_sigmoid(x);
     return lvn_mul(s, lvn_add_scalar(lvn_mul(x, one_minus(s)), 1.0));
 }
 
-static lvn_tensor *sigmoid_slope(lvn_tensor *y, const lvni_kernels_number_attr *attr)
+static lvn_tensor *sigmoid_slope(lvn_tensor *y, const lvn_number_attr *attr)
 {
     (void)attr;
     return lvn_mul(y, one_minus(y));
 }
 
-static lvn_tensor *tanh_slope(lvn_tensor *y, const lvni_kernels_number_attr *attr)
+static lvn_tensor *tanh_slope(lvn_tensor *y, const lvn_number_attr *attr)
 {
     (void)attr;
     return one_minus(lvn_square(y));
 }
 
-static lvn_tensor *softplus_slope(lvn_tensor *x, const lvni_kernels_number_attr *attr)
+static lvn_tensor *softplus_slope(lvn_tensor *x, const lvn_number_attr *attr)
 {
     (void)attr;
     return lvn_sigmoid(x);
 }
 
-static lvn_tensor *erf_slope(lvn_tensor *x, const lvni_kernels_number_attr *attr)
+static lvn_tensor *erf_slope(lvn_tensor *x, const lvn_number_attr *attr)
 {
     (void)attr;
     /* 2 / sqrt(pi) */
@@ -164,7 +164,7 @@ static lvn_tensor *erf_slope(lvn_tensor *x, const lvni_kernels_number_attr *attr
     lvn_tensor *lvn_##name(lvn_tensor *x)                                                          \
     {                                                                                              \
         static const curve c = {LVNI_OP_##name, LVNI_OP_##name##_grad, keeps, slope};              \
-        return apply(&c, x, (lvni_kernels_number_attr){0.0}, (lvni_kernels_range_attr){0.0, 0.0}); \
+        return apply(&c, x, (lvn_number_attr){0.0}, (lvn_range_attr){0.0, 0.0});                   \
     }
 
 CURVE(rsqrt, KEEPS_Y, rsqrt_slope)
@@ -182,19 +182,19 @@ CURVE(erf, KEEPS_X, erf_slope)
 lvn_tensor *lvn_leaky_relu(lvn_tensor *x, double slope)
 {
     static const curve c = {LVNI_OP_leaky_relu, LVNI_OP_leaky_relu_grad, KEEPS_X, NULL};
-    return apply(&c, x, (lvni_kernels_number_attr){slope}, (lvni_kernels_range_attr){0.0, 0.0});
+    return apply(&c, x, (lvn_number_attr){slope}, (lvn_range_attr){0.0, 0.0});
 }
 
 lvn_tensor *lvn_pow_scalar(lvn_tensor *x, double exponent)
 {
     static const curve c = {LVNI_OP_pow_scalar, LVNI_OP_pow_scalar_grad, KEEPS_X, pow_scalar_slope};
-    return apply(&c, x, (lvni_kernels_number_attr){exponent}, (lvni_kernels_range_attr){0.0, 0.0});
+    return apply(&c, x, (lvn_number_attr){exponent}, (lvn_range_attr){0.0, 0.0});
 }
 
 lvn_tensor *lvn_clamp(lvn_tensor *x, double min, double max)
 {
     static const curve c = {LVNI_OP_clamp, LVNI_OP_clamp_grad, KEEPS_X, NULL};
-    return apply(&c, x, (lvni_kernels_number_attr){0.0}, (lvni_kernels_range_attr){min, max});
+    return apply(&c, x, (lvn_number_attr){0.0}, (lvn_range_attr){min, max});
 }
 
 lvn_tensor *lvn_sign(lvn_tensor *x)
@@ -202,6 +202,6 @@ lvn_tensor *lvn_sign(lvn_tensor *x)
     if (!lvni_autograd_op_begin(LVNI_OP_sign, &x, 1, 0)) {
         return lvni_autograd_op_fail("sign");
     }
-    lvni_kernels_args args = {.in = {x}};
+    lvn_kernel_args args = {.in = {x}};
     return lvni_autograd_op_run(LVNI_OP_sign, &args, 1);
 }

@@ -17,11 +17,11 @@ lvn_status lvni_ops_give_summed(lvni_autograd_node *node, int i, lvn_tensor *g,
     if (g == NULL || same_shape_as_desc(g, in)) {
         return lvni_autograd_grad_give(node, i, g);
     }
-    lvni_kernels_shape_attr attr = {.ndim = in->ndim};
+    lvn_shape_attr attr = {.ndim = in->ndim};
     for (int k = 0; k < in->ndim; k++) {
         attr.shape[k] = in->shape[k];
     }
-    lvni_kernels_args a = {.in = {g}, .attr = &attr};
+    lvn_kernel_args a = {.in = {g}, .attr = &attr};
     a.out[0] = lvni_autograd_grad_dest(node, i);
     const lvn_status s = lvni_autograd_grad_run(LVNI_OP_sum_to, &a, 1);
     lvn_release(g);
@@ -30,14 +30,14 @@ lvn_status lvni_ops_give_summed(lvni_autograd_node *node, int i, lvn_tensor *g,
 
 lvn_tensor *lvni_ops_new(lvni_kernels_op op, const lvn_tensor *a, const lvn_tensor *b)
 {
-    lvni_kernels_args args = {.in = {a, b}};
+    lvn_kernel_args args = {.in = {a, b}};
     return a != NULL && b != NULL && lvni_kernels_run(op, &args, 1) == LVN_OK ? args.out[0] : NULL;
 }
 
 lvn_tensor *lvni_ops_scaled(const lvn_tensor *x, double mul)
 {
-    const lvni_kernels_scale_attr attr = {.mul = mul};
-    lvni_kernels_args args = {.in = {x}, .attr = &attr};
+    const lvn_scale_attr attr = {.mul = mul};
+    lvn_kernel_args args = {.in = {x}, .attr = &attr};
     return lvni_kernels_run(LVNI_OP_scale, &args, 1) == LVN_OK ? args.out[0] : NULL;
 }
 
@@ -49,7 +49,7 @@ lvn_tensor *lvni_ops_binary(lvni_kernels_op op, lvni_autograd_backward_rule rule
     if (!lvni_autograd_op_begin(op, in, 2, 0)) {
         return lvni_autograd_op_fail(lvni_kernels_ops[op].name);
     }
-    lvni_kernels_args args = {.in = {in[0], in[1]}};
+    lvn_kernel_args args = {.in = {in[0], in[1]}};
     lvn_tensor *y = lvni_autograd_op_run(op, &args, 1);
     lvni_autograd_node *node = lvni_autograd_record(lvni_kernels_ops[op].name, rule, y, in, 2);
     if (node != NULL) {
@@ -207,8 +207,8 @@ static lvn_tensor *scale(const char *name, lvn_tensor *x, double mul, double add
     if (!lvni_autograd_op_begin(LVNI_OP_scale, &x, 1, 0)) {
         return lvni_autograd_op_fail(name);
     }
-    const lvni_kernels_scale_attr attr = {.mul = mul, .add = add};
-    lvni_kernels_args args = {.in = {x}, .attr = &attr};
+    const lvn_scale_attr attr = {.mul = mul, .add = add};
+    lvn_kernel_args args = {.in = {x}, .attr = &attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_scale, &args, 1);
     lvni_autograd_node *node =
         lvni_autograd_record(name, scale_backward, y, (lvn_tensor *[]){x}, 1);
@@ -286,7 +286,7 @@ static lvn_tensor *unary(lvni_kernels_op op, lvni_autograd_backward_rule rule,
     if (!lvni_autograd_op_begin(op, &x, 1, 0)) {
         return lvni_autograd_op_fail(lvni_kernels_ops[op].name);
     }
-    lvni_kernels_args args = {.in = {x}};
+    lvn_kernel_args args = {.in = {x}};
     lvn_tensor *y = lvni_autograd_op_run(op, &args, 1);
     lvni_autograd_node *node =
         lvni_autograd_record(lvni_kernels_ops[op].name, rule, y, (lvn_tensor *[]){x}, 1);

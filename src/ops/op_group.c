@@ -141,8 +141,8 @@ static lvn_status sync_and_add(const lvni_tensor_group *g, const char *op, const
 /* bf16 and f16 as f32; owned by the caller, NULL for NULL. */
 static lvn_status as_full(lvn_tensor *x, lvn_tensor **out)
 {
-    const lvni_kernels_cast_attr attr = {.dtype = LVN_F32};
-    lvni_kernels_args a = {.in = {x}, .attr = &attr};
+    const lvn_cast_attr attr = {.dtype = LVN_F32};
+    lvn_kernel_args a = {.in = {x}, .attr = &attr};
     if (x == NULL || !lvni_tensor_is_low(x->dtype)) {
         *out = x == NULL ? NULL : lvn_retain(x);
         return LVN_OK;

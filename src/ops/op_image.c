@@ -6,13 +6,12 @@
 
 /* ---- average pooling and resizing ---- */
 
-static lvn_tensor *resample(const char *name, lvn_tensor *x,
-                            const lvni_kernels_resample_attr *attr);
+static lvn_tensor *resample(const char *name, lvn_tensor *x, const lvn_resample_attr *attr);
 
 /* The map that leads back to the input of `n`. */
-static lvni_kernels_resample_attr resample_back(const lvni_autograd_node *n)
+static lvn_resample_attr resample_back(const lvni_autograd_node *n)
 {
-    lvni_kernels_resample_attr attr = n->attr.resample;
+    lvn_resample_attr attr = n->attr.resample;
     attr.transposed = !attr.transposed;
     attr.size[0] = n->in_desc.shape[1];
     attr.size[1] = n->in_desc.shape[2];
@@ -21,24 +20,24 @@ static lvni_kernels_resample_attr resample_back(const lvni_autograd_node *n)
 
 static lvn_status resample_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    const lvni_kernels_resample_attr attr = resample_back(n);
-    lvni_kernels_args a = {.in = {dy}, .attr = &attr};
+    const lvn_resample_attr attr = resample_back(n);
+    lvn_kernel_args a = {.in = {dy}, .attr = &attr};
     LVN_TRY(lvni_kernels_run(LVNI_OP_resample2d, &a, 1));
     return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
 
 static lvn_status resample_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    const lvni_kernels_resample_attr attr = resample_back(n);
+    const lvn_resample_attr attr = resample_back(n);
     return lvni_autograd_grad_give_op(n, 0, resample(n->name, dy, &attr));
 }
 
-static lvn_tensor *resample(const char *name, lvn_tensor *x, const lvni_kernels_resample_attr *attr)
+static lvn_tensor *resample(const char *name, lvn_tensor *x, const lvn_resample_attr *attr)
 {
     if (!lvni_autograd_op_begin(LVNI_OP_resample2d, &x, 1, 0)) {
         return lvni_autograd_op_fail(name);
     }
-    lvni_kernels_args args = {.in = {x}, .attr = attr};
+    lvn_kernel_args args = {.in = {x}, .attr = attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_resample2d, &args, 1);
     lvni_autograd_node *node = lvni_autograd_record("resample2d", resample_backward, y, &x, 1);
     if (node != NULL) {
@@ -55,11 +54,11 @@ lvn_tensor *lvn_avg_pool2d_with(lvn_tensor *x, int kernel, const lvn_avg_pool2d_
         return lvni_autograd_op_fail("avg_pool2d");
     }
     const int stride = o.stride == 0 ? kernel : o.stride;
-    const lvni_kernels_resample_attr attr = {.kind = LVNI_AVG_POOL,
-                                             .pool = {.kernel = {kernel, kernel},
-                                                      .stride = {stride, stride},
-                                                      .padding = {o.padding, o.padding}},
-                                             .exclude_padding = o.exclude_padding};
+    const lvn_resample_attr attr = {.kind = LVN_RESAMPLE_AVG_POOL,
+                                    .pool = {.kernel = {kernel, kernel},
+                                             .stride = {stride, stride},
+                                             .padding = {o.padding, o.padding}},
+                                    .exclude_padding = o.exclude_padding};
     return resample("avg_pool2d", x, &attr);
 }
 
@@ -67,7 +66,7 @@ lvn_tensor *lvn_adaptive_avg_pool2d(lvn_tensor *x, int64_t height, int64_t width
 {
     return resample(
         "adaptive_avg_pool2d", x,
-        &(lvni_kernels_resample_attr){.kind = LVNI_ADAPTIVE_POOL, .size = {height, width}});
+        &(lvn_resample_attr){.kind = LVN_RESAMPLE_ADAPTIVE_POOL, .size = {height, width}});
 }
 
 static lvn_status read_resize(const lvn_resize2d_options *given, lvn_resize2d_options *o)
@@ -82,17 +81,17 @@ static lvn_status read_resize(const lvn_resize2d_options *given, lvn_resize2d_op
 lvn_tensor *lvn_resize2d_with(lvn_tensor *x, int64_t height, int64_t width,
                               const lvn_resize2d_options *options)
 {
-    static const lvni_kernels_resample_kind kind[] = {[LVN_RESIZE_NEAREST] = LVNI_NEAREST,
-                                                      [LVN_RESIZE_BILINEAR] = LVNI_BILINEAR,
-                                                      [LVN_RESIZE_BICUBIC] = LVNI_BICUBIC};
+    static const lvn_resample_kind kind[] = {[LVN_RESIZE_NEAREST] = LVN_RESAMPLE_NEAREST,
+                                             [LVN_RESIZE_BILINEAR] = LVN_RESAMPLE_BILINEAR,
+                                             [LVN_RESIZE_BICUBIC] = LVN_RESAMPLE_BICUBIC};
     lvn_resize2d_options o;
     if (read_resize(options, &o) != LVN_OK) {
         return lvni_autograd_op_fail("resize2d");
     }
     return resample("resize2d", x,
-                    &(lvni_kernels_resample_attr){.kind = kind[o.mode],
-                                                  .size = {height, width},
-                                                  .align_corners = o.align_corners});
+                    &(lvn_resample_attr){.kind = kind[o.mode],
+                                         .size = {height, width},
+                                         .align_corners = o.align_corners});
 }
 
 /* ---- pixel shuffles ---- */
@@ -146,35 +145,35 @@ lvn_tensor *lvn_pixel_unshuffle(lvn_tensor *x, int factor)
 
 /* ---- Fourier transforms ---- */
 
-static lvn_tensor *transform(const char *name, lvn_tensor *x, const lvni_kernels_fft_attr *attr);
+static lvn_tensor *transform(const char *name, lvn_tensor *x, const lvn_fft_attr *attr);
 
-static lvni_kernels_fft_attr fft_back(const lvni_autograd_node *n)
+static lvn_fft_attr fft_back(const lvni_autograd_node *n)
 {
-    lvni_kernels_fft_attr attr = n->attr.fft;
+    lvn_fft_attr attr = n->attr.fft;
     attr.inverse = !attr.inverse;
     return attr;
 }
 
 static lvn_status fft_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    const lvni_kernels_fft_attr attr = fft_back(n);
-    lvni_kernels_args a = {.in = {dy}, .attr = &attr};
+    const lvn_fft_attr attr = fft_back(n);
+    lvn_kernel_args a = {.in = {dy}, .attr = &attr};
     LVN_TRY(lvni_kernels_run(LVNI_OP_fft, &a, 1));
     return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
 
 static lvn_status fft_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    const lvni_kernels_fft_attr attr = fft_back(n);
+    const lvn_fft_attr attr = fft_back(n);
     return lvni_autograd_grad_give_op(n, 0, transform(n->name, dy, &attr));
 }
 
-static lvn_tensor *transform(const char *name, lvn_tensor *x, const lvni_kernels_fft_attr *attr)
+static lvn_tensor *transform(const char *name, lvn_tensor *x, const lvn_fft_attr *attr)
 {
     if (!lvni_autograd_op_begin(LVNI_OP_fft, &x, 1, 0)) {
         return lvni_autograd_op_fail(name);
     }
-    lvni_kernels_args args = {.in = {x}, .attr = attr};
+    lvn_kernel_args args = {.in = {x}, .attr = attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_fft, &args, 1);
     lvni_autograd_node *node = lvni_autograd_record("fft", fft_backward, y, &x, 1);
     if (node != NULL) {
@@ -208,9 +207,9 @@ static lvn_tensor *with(const char *name, lvn_tensor *x, int axes, bool inverse,
     const double scale = o.norm == LVN_FFT_ORTHO ? 1.0 / sqrt(n)
                          : o.norm == divided     ? 1.0 / n
                                                  : 1.0;
-    return transform(name, x,
-                     &(lvni_kernels_fft_attr){
-                         .axes = axes, .inverse = inverse, .centered = o.centered, .scale = scale});
+    return transform(
+        name, x,
+        &(lvn_fft_attr){.axes = axes, .inverse = inverse, .centered = o.centered, .scale = scale});
 }
 
 lvn_tensor *lvn_fft_with(lvn_tensor *x, const lvn_fft_options *o)

@@ -45,7 +45,7 @@ enum { OF_X, OF_MEAN, OF_RSTD, OF_GAMMA }; /* what it saves; gamma may be NULL *
 static lvn_status norm_gradient(lvni_autograd_node *n, lvni_kernels_op op, const void *attr,
                                 lvn_tensor *dy)
 {
-    lvni_kernels_args a = {
+    lvn_kernel_args a = {
         .in = {dy, n->saved[OF_X], n->saved[OF_MEAN], n->saved[OF_RSTD], n->saved[OF_GAMMA]},
         .attr = attr};
     unsigned want = 1;
@@ -69,7 +69,7 @@ static lvn_tensor *norm(lvni_kernels_op op, lvni_autograd_backward_rule rule,
                         lvni_autograd_backward_rule rule_ops, lvn_tensor *in[N_IN],
                         const void *attr, lvni_autograd_node **node)
 {
-    lvni_kernels_args args = {.in = {in[X], in[GAMMA], in[BETA]}, .attr = attr};
+    lvn_kernel_args args = {.in = {in[X], in[GAMMA], in[BETA]}, .attr = attr};
     lvn_tensor *y = lvni_autograd_op_run(op, &args, 7);
     *node = lvni_autograd_record(lvni_kernels_ops[op].name, rule, y, in, N_IN);
     if (*node != NULL) {
@@ -117,8 +117,7 @@ lvn_tensor *lvn_layer_norm(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta, d
         return lvni_autograd_op_fail("layer_norm");
     }
     const lvn_tensor *params = gamma != NULL ? gamma : beta;
-    const lvni_kernels_layer_norm_attr attr = {.eps = eps,
-                                               .axes = params != NULL ? params->ndim : 1};
+    const lvn_layer_norm_attr attr = {.eps = eps, .axes = params != NULL ? params->ndim : 1};
     lvni_autograd_node *node;
     lvn_tensor *y =
         norm(LVNI_OP_layer_norm, layer_norm_backward, layer_norm_backward_ops, in, &attr, &node);
@@ -161,7 +160,7 @@ static lvn_tensor *grouped(const char *name, lvn_tensor *x, int64_t groups, lvn_
     if (!lvni_autograd_op_begin(LVNI_OP_group_norm, in, N_IN, 1u << GAMMA | 1u << BETA)) {
         return lvni_autograd_op_fail(name);
     }
-    const lvni_kernels_group_norm_attr attr = {.eps = eps, .groups = (int)groups};
+    const lvn_group_norm_attr attr = {.eps = eps, .groups = (int)groups};
     lvni_autograd_node *node;
     lvn_tensor *y =
         norm(LVNI_OP_group_norm, group_norm_backward, group_norm_backward_ops, in, &attr, &node);

@@ -12,8 +12,8 @@
 static lvn_tensor *product(const lvn_tensor *a, bool ta, const lvn_tensor *b, bool tb,
                            lvn_tensor *dest)
 {
-    const lvni_kernels_matmul_attr attr = {.trans_a = ta, .trans_b = tb};
-    lvni_kernels_args args = {.in = {a, b}, .out = {dest}, .attr = &attr};
+    const lvn_matmul_attr attr = {.trans_a = ta, .trans_b = tb};
+    lvn_kernel_args args = {.in = {a, b}, .out = {dest}, .attr = &attr};
     if (lvni_kernels_run(LVNI_OP_matmul, &args, 1) == LVN_OK) {
         return args.out[0];
     }
@@ -24,7 +24,7 @@ static lvn_tensor *product(const lvn_tensor *a, bool ta, const lvn_tensor *b, bo
 /* With op(.) the transpose asked for, Y = op(A) op(B): dop(A) = dY op(B)^T, dop(B) = op(A)^T dY. */
 static lvn_status matmul_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    const lvni_kernels_matmul_attr t = n->attr.matmul;
+    const lvn_matmul_attr t = n->attr.matmul;
     const lvn_tensor *a = n->saved[0], *b = n->saved[1];
     if (lvni_autograd_grad_wanted(n, 0)) {
         lvn_tensor *dest = lvni_autograd_grad_dest(n, 0);
@@ -48,7 +48,7 @@ static lvn_tensor *matmul(lvn_tensor *a, bool ta, lvn_tensor *b, bool tb)
 
 static lvn_status matmul_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    const lvni_kernels_matmul_attr t = n->attr.matmul;
+    const lvn_matmul_attr t = n->attr.matmul;
     lvn_tensor *a = n->saved[0], *b = n->saved[1];
     if (lvni_autograd_grad_wanted(n, 0)) {
         LVN_TRY(lvni_autograd_grad_give_op(
@@ -62,9 +62,9 @@ static lvn_status matmul_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 }
 
 /* Equal sizes in front; types as the table asks. */
-static lvn_tensor *matmul_equal(lvn_tensor *const *in, const lvni_kernels_matmul_attr *attr)
+static lvn_tensor *matmul_equal(lvn_tensor *const *in, const lvn_matmul_attr *attr)
 {
-    lvni_kernels_args args = {.in = {in[0], in[1]}, .attr = attr};
+    lvn_kernel_args args = {.in = {in[0], in[1]}, .attr = attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_matmul, &args, 1);
     lvni_autograd_node *node = lvni_autograd_record("matmul", matmul_backward, y, in, 2);
     if (node != NULL) {
@@ -128,7 +128,7 @@ lvn_tensor *lvn_matmul_with(lvn_tensor *a, lvn_tensor *b, const lvn_matmul_optio
         !lvni_autograd_op_begin(LVNI_OP_matmul, in, 2, 0)) {
         return lvni_autograd_op_fail("matmul");
     }
-    const lvni_kernels_matmul_attr attr = {.trans_a = o.trans_a, .trans_b = o.trans_b};
+    const lvn_matmul_attr attr = {.trans_a = o.trans_a, .trans_b = o.trans_b};
     if (in[0]->ndim > 2 && in[1]->ndim == 2 && !o.trans_a) { /* one product of all rows */
         lvn_tensor *const flat[] = {as_rows(in[0]), in[1]};
         return flat[0] == NULL ? NULL : with_axes_of(matmul_equal(flat, &attr), in[0]);
@@ -145,12 +145,12 @@ lvn_tensor *lvn_matmul_with(lvn_tensor *a, lvn_tensor *b, const lvn_matmul_optio
 static lvn_status linear_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
     if (lvni_autograd_grad_wanted(n, 0)) {
-        lvni_kernels_args a = {.in = {dy, n->saved[1]}};
+        lvn_kernel_args a = {.in = {dy, n->saved[1]}};
         LVN_TRY(lvni_kernels_run(LVNI_OP_linear_grad_input, &a, 1));
         LVN_TRY(lvni_autograd_grad_give(n, 0, a.out[0]));
     }
     return lvni_autograd_grad_weight_and_bias(n, LVNI_OP_linear_grad_weight,
-                                              &(lvni_kernels_args){.in = {dy, n->saved[0]}});
+                                              &(lvn_kernel_args){.in = {dy, n->saved[0]}});
 }
 
 static lvn_status linear_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
@@ -168,7 +168,7 @@ static lvn_status linear_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 
 static lvn_tensor *linear_rows(lvn_tensor *const *in)
 {
-    lvni_kernels_args args = {.in = {in[0], in[1], in[2]}};
+    lvn_kernel_args args = {.in = {in[0], in[1], in[2]}};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_linear, &args, 1);
     lvni_autograd_node *node = lvni_autograd_record("linear", linear_backward, y, in, 3);
     if (node != NULL) {
@@ -196,18 +196,16 @@ lvn_tensor *lvn_linear(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b)
  * the linear layer before it writes them (nothing is copied or permuted) ---- */
 
 /* 1 / sqrt(features) unless the caller wants another. */
-static lvni_kernels_attention_attr attention_attributes(const lvn_attention_options *o,
-                                                        int64_t features)
+static lvn_attention_attr attention_attributes(const lvn_attention_options *o, int64_t features)
 {
     const double usual = features > 0 ? 1.0 / lvni_core_sqrt((double)features) : 1.0;
-    return (lvni_kernels_attention_attr){.scale = o->scale == 0.0 ? usual : o->scale,
-                                         .causal = o->causal};
+    return (lvn_attention_attr){.scale = o->scale == 0.0 ? usual : o->scale, .causal = o->causal};
 }
 
 /* saved: q, k, v, y, log-sums */
 static lvn_status attention_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    lvni_kernels_args a = {
+    lvn_kernel_args a = {
         .in = {dy, n->saved[0], n->saved[1], n->saved[2], n->saved[3], n->saved[4]},
         .attr = &n->attr.attention};
     unsigned want = 1;
@@ -235,9 +233,9 @@ lvn_tensor *lvn_attention_with(lvn_tensor *q, lvn_tensor *k, lvn_tensor *v,
         !lvni_autograd_op_begin(LVNI_OP_attention, in, 3, 0)) {
         return lvni_autograd_op_fail("attention");
     }
-    const lvni_kernels_attention_attr attr =
+    const lvn_attention_attr attr =
         attention_attributes(&o, in[0]->ndim == 0 ? 0 : in[0]->shape[in[0]->ndim - 1]);
-    lvni_kernels_args args = {.in = {in[0], in[1], in[2]}, .attr = &attr};
+    lvn_kernel_args args = {.in = {in[0], in[1], in[2]}, .attr = &attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_attention, &args, 3);
     lvni_autograd_node *node = lvni_autograd_record("attention", attention_backward, y, in, 3);
     if (node != NULL) {
@@ -254,8 +252,8 @@ lvn_tensor *lvn_attention_with(lvn_tensor *q, lvn_tensor *k, lvn_tensor *v,
 /* saved: qkv, y, log-sums */
 static lvn_status attention_qkv_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    lvni_kernels_args a = {.in = {dy, n->saved[0], n->saved[1], n->saved[2]},
-                           .attr = &n->attr.attention};
+    lvn_kernel_args a = {.in = {dy, n->saved[0], n->saved[1], n->saved[2]},
+                         .attr = &n->attr.attention};
     LVN_TRY(lvni_kernels_run(LVNI_OP_attention_qkv_grad, &a, 1));
     return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
@@ -267,9 +265,9 @@ lvn_tensor *lvn_attention_qkv_with(lvn_tensor *qkv, const lvn_attention_options 
         !lvni_autograd_op_begin(LVNI_OP_attention_qkv, &qkv, 1, 0)) {
         return lvni_autograd_op_fail("attention_qkv");
     }
-    const lvni_kernels_attention_attr attr =
+    const lvn_attention_attr attr =
         attention_attributes(&o, qkv->ndim == 0 ? 0 : qkv->shape[qkv->ndim - 1]);
-    lvni_kernels_args args = {.in = {qkv}, .attr = &attr};
+    lvn_kernel_args args = {.in = {qkv}, .attr = &attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_attention_qkv, &args, 3);
     lvni_autograd_node *node =
         lvni_autograd_record("attention_qkv", attention_qkv_backward, y, (lvn_tensor *[]){qkv}, 1);
@@ -288,8 +286,8 @@ lvn_tensor *lvn_attention_qkv_with(lvn_tensor *qkv, const lvn_attention_options 
  * shares the table), where possible. */
 static lvn_status embedding_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    lvni_kernels_lookup_attr attr = n->attr.lookup;
-    lvni_kernels_args a = {.in = {dy, n->saved[0]}, .attr = &attr};
+    lvn_lookup_attr attr = n->attr.lookup;
+    lvn_kernel_args a = {.in = {dy, n->saved[0]}, .attr = &attr};
     a.out[0] = lvni_autograd_grad_written(n, 0);
     attr.add = a.out[0] != NULL;
     if (a.out[0] == NULL && lvni_autograd_grad_wanted(n, 0)) {
@@ -320,13 +318,13 @@ lvn_tensor *lvn_embedding_with(lvn_tensor *weight, lvn_tensor *ids,
     if (!lvni_autograd_op_begin(LVNI_OP_embedding, in, 3, 4)) {
         return lvni_autograd_op_fail("embedding");
     }
-    lvni_kernels_args args = {.in = {in[0], in[1], in[2]}};
+    lvn_kernel_args args = {.in = {in[0], in[1], in[2]}};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_embedding, &args, 1);
     lvni_autograd_node *node =
         lvni_autograd_record("embedding", embedding_backward, y, (lvn_tensor *[]){in[0], in[2]}, 2);
     if (node != NULL) {
-        node->attr.lookup = (lvni_kernels_lookup_attr){
-            .rows = in[0]->shape[0], .positions = in[2] == NULL ? 0 : in[2]->shape[0]};
+        node->attr.lookup = (lvn_lookup_attr){.rows = in[0]->shape[0],
+                                              .positions = in[2] == NULL ? 0 : in[2]->shape[0]};
         lvni_autograd_save(node, 0, in[1]);
     }
     return y;

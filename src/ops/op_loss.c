@@ -6,7 +6,7 @@
 
 static lvn_status by_output(lvni_autograd_node *n, lvn_tensor *dy, lvni_kernels_op op)
 {
-    lvni_kernels_args a = {.in = {dy, n->saved[0]}};
+    lvn_kernel_args a = {.in = {dy, n->saved[0]}};
     LVN_TRY(lvni_kernels_run(op, &a, 1));
     return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
@@ -46,7 +46,7 @@ static lvn_tensor *row_op(lvni_kernels_op op, lvni_autograd_backward_rule rule,
     if (!lvni_autograd_op_begin(op, &x, 1, 0)) {
         return lvni_autograd_op_fail(lvni_kernels_ops[op].name);
     }
-    lvni_kernels_args args = {.in = {x}};
+    lvn_kernel_args args = {.in = {x}};
     lvn_tensor *y = lvni_autograd_op_run(op, &args, 1);
     lvni_autograd_node *node =
         lvni_autograd_record(lvni_kernels_ops[op].name, rule, y, (lvn_tensor *[]){x}, 1);
@@ -73,19 +73,19 @@ enum { IGNORED = -100 }; /* unless the caller names another label: PyTorch's def
 enum { LOGITS, LABELS, CLASS_WEIGHT, SAMPLE_WEIGHT, N_IN };
 enum { OF_LOGITS, OF_LABELS, OF_CLASS_WEIGHT, OF_SAMPLE_WEIGHT, OF_KEPT };
 
-static lvni_kernels_class_loss_attr attributes(const lvn_class_loss_options *o)
+static lvn_class_loss_attr attributes(const lvn_class_loss_options *o)
 {
-    return (lvni_kernels_class_loss_attr){.smoothing = o->label_smoothing,
-                                          .ignore = o->ignores ? o->ignore_index : IGNORED,
-                                          .sum = o->reduction == LVN_REDUCTION_SUM};
+    return (lvn_class_loss_attr){.smoothing = o->label_smoothing,
+                                 .ignore = o->ignores ? o->ignore_index : IGNORED,
+                                 .sum = o->reduction == LVN_REDUCTION_SUM};
 }
 
 static lvn_status cross_entropy_backward(lvni_autograd_node *n, lvn_tensor *dloss)
 {
     lvn_tensor *const *saved = n->saved;
-    lvni_kernels_args a = {.in = {dloss, saved[OF_LOGITS], saved[OF_KEPT], saved[OF_LABELS],
-                                  saved[OF_CLASS_WEIGHT], saved[OF_SAMPLE_WEIGHT]},
-                           .attr = &n->attr.class_loss};
+    lvn_kernel_args a = {.in = {dloss, saved[OF_LOGITS], saved[OF_KEPT], saved[OF_LABELS],
+                                saved[OF_CLASS_WEIGHT], saved[OF_SAMPLE_WEIGHT]},
+                         .attr = &n->attr.class_loss};
     LVN_TRY(lvni_kernels_run(LVNI_OP_cross_entropy_grad, &a, 1));
     return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
@@ -93,9 +93,9 @@ static lvn_status cross_entropy_backward(lvni_autograd_node *n, lvn_tensor *dlos
 static lvn_status nll_backward(lvni_autograd_node *n, lvn_tensor *dloss)
 {
     lvn_tensor *const *saved = n->saved;
-    lvni_kernels_args a = {.in = {dloss, saved[OF_LOGITS], saved[OF_LABELS], saved[OF_CLASS_WEIGHT],
-                                  saved[OF_SAMPLE_WEIGHT]},
-                           .attr = &n->attr.class_loss};
+    lvn_kernel_args a = {.in = {dloss, saved[OF_LOGITS], saved[OF_LABELS], saved[OF_CLASS_WEIGHT],
+                                saved[OF_SAMPLE_WEIGHT]},
+                         .attr = &n->attr.class_loss};
     LVN_TRY(lvni_kernels_run(LVNI_OP_nll_grad, &a, 1));
     return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
@@ -126,9 +126,9 @@ static lvn_tensor *class_loss(lvni_kernels_op op, lvni_autograd_backward_rule ru
     if (!lvni_autograd_op_begin(op, in, N_IN, 1u << CLASS_WEIGHT | 1u << SAMPLE_WEIGHT)) {
         return lvni_autograd_op_fail(lvni_kernels_ops[op].name);
     }
-    const lvni_kernels_class_loss_attr attr = attributes(&o);
-    lvni_kernels_args args = {.in = {in[LOGITS], in[LABELS], in[CLASS_WEIGHT], in[SAMPLE_WEIGHT]},
-                              .attr = &attr};
+    const lvn_class_loss_attr attr = attributes(&o);
+    lvn_kernel_args args = {.in = {in[LOGITS], in[LABELS], in[CLASS_WEIGHT], in[SAMPLE_WEIGHT]},
+                            .attr = &attr};
     lvn_tensor *loss = lvni_autograd_op_run(op, &args, lvni_kernels_ops[op].n_out == 2 ? 3u : 1u);
     lvni_autograd_node *node = lvni_autograd_record(lvni_kernels_ops[op].name, rule, loss, in, 1);
     if (node != NULL) {
@@ -159,7 +159,7 @@ lvn_tensor *lvn_accuracy(lvn_tensor *logits, lvn_tensor *labels)
     if (!lvni_autograd_op_begin(LVNI_OP_accuracy, in, 2, 0)) {
         return lvni_autograd_op_fail("accuracy");
     }
-    lvni_kernels_args args = {.in = {in[0], in[1]}};
+    lvn_kernel_args args = {.in = {in[0], in[1]}};
     return lvni_autograd_op_run(LVNI_OP_accuracy, &args, 1);
 }
 
@@ -171,18 +171,18 @@ enum { OF_DIVISOR = N_POINT_IN };
 /* Gradients of the prediction and, unless binary cross entropy, of the target, for a gradient
  * `dloss` of the loss. */
 static lvn_status gradients(const lvni_autograd_node *n, const lvn_tensor *dloss,
-                            lvni_kernels_args *a)
+                            lvn_kernel_args *a)
 {
     const bool target = lvni_autograd_grad_wanted(n, TARGET);
-    *a = (lvni_kernels_args){.in = {dloss, n->saved[OF_DIVISOR], n->saved[X], n->saved[TARGET],
-                                    n->saved[WEIGHT], n->saved[POS_WEIGHT]},
-                             .attr = &n->attr.point_loss};
+    *a = (lvn_kernel_args){.in = {dloss, n->saved[OF_DIVISOR], n->saved[X], n->saved[TARGET],
+                                  n->saved[WEIGHT], n->saved[POS_WEIGHT]},
+                           .attr = &n->attr.point_loss};
     return lvni_kernels_run(LVNI_OP_point_loss_grad, a, target ? 3u : 1u);
 }
 
 static lvn_status point_loss_backward(lvni_autograd_node *n, lvn_tensor *dloss)
 {
-    lvni_kernels_args a;
+    lvn_kernel_args a;
     LVN_TRY(gradients(n, dloss, &a));
     lvn_status s = LVN_OK;
     for (int i = X; i <= TARGET; i++) {
@@ -202,7 +202,7 @@ static lvn_status point_loss_backward(lvni_autograd_node *n, lvn_tensor *dloss)
 static lvn_tensor *absolute_slope(const lvni_autograd_node *n)
 {
     const lvn_tensor *one = lvn_add_scalar(lvn_mul_scalar(n->saved[OF_DIVISOR], 0.0), 1.0);
-    lvni_kernels_args a = {
+    lvn_kernel_args a = {
         .in = {one, one, n->saved[X], n->saved[TARGET], n->saved[WEIGHT], n->saved[POS_WEIGHT]},
         .attr = &n->attr.point_loss};
     return one == NULL ? NULL : lvni_autograd_op_run(LVNI_OP_point_loss_grad, &a, 1);
@@ -228,11 +228,11 @@ static lvn_status point_loss_backward_ops(lvni_autograd_node *n, lvn_tensor *dlo
 {
     lvn_tensor *slope;
     switch (n->attr.point_loss.kind) {
-    case LVNI_LOSS_SQUARE:
+    case LVN_LOSS_SQUARE:
         slope =
             weighted(lvn_mul_scalar(lvn_sub(n->saved[X], n->saved[TARGET]), 2.0), n->saved[WEIGHT]);
         break;
-    case LVNI_LOSS_BINARY: slope = weighted(binary_slope(n), n->saved[WEIGHT]); break;
+    case LVN_LOSS_BINARY: slope = weighted(binary_slope(n), n->saved[WEIGHT]); break;
     default: slope = absolute_slope(n); break;
     }
     lvn_tensor *dx = lvn_mul(slope, lvn_div(dloss, n->saved[OF_DIVISOR]));
@@ -243,25 +243,25 @@ static lvn_status point_loss_backward_ops(lvni_autograd_node *n, lvn_tensor *dlo
                                                 : LVN_OK;
 }
 
-static lvn_status read_point_options(const char *name, lvni_kernels_point_loss kind,
+static lvn_status read_point_options(const char *name, lvn_point_loss_kind kind,
                                      const lvn_point_loss_options *given, lvn_point_loss_options *o)
 {
     LVN_TRY(lvni_core_options_copy(name, o, sizeof *o, given));
     LVN_TRY(lvni_core_options_enum(name, "reduction", (int)o->reduction, LVN_REDUCTION_SUM));
     LVN_TRY(lvni_autograd_op_constant(name, "weight", o->weight));
     LVN_TRY(lvni_autograd_op_constant(name, "pos_weight", o->pos_weight));
-    LVN_ARG(kind == LVNI_LOSS_BINARY || o->pos_weight == NULL,
+    LVN_ARG(kind == LVN_LOSS_BINARY || o->pos_weight == NULL,
             "%s: pos_weight is for bce_with_logits; use weight", name);
     return LVN_OK;
 }
 
-static lvn_tensor *point_loss(const char *name, lvni_kernels_point_loss kind, double beta,
+static lvn_tensor *point_loss(const char *name, lvn_point_loss_kind kind, double beta,
                               lvn_tensor *x, lvn_tensor *target,
                               const lvn_point_loss_options *options)
 {
     lvn_point_loss_options o;
     if (read_point_options(name, kind, options, &o) != LVN_OK ||
-        (kind == LVNI_LOSS_BINARY && lvni_autograd_op_constant(name, "target", target) != LVN_OK)) {
+        (kind == LVN_LOSS_BINARY && lvni_autograd_op_constant(name, "target", target) != LVN_OK)) {
         return lvni_autograd_op_fail(name);
     }
     lvn_tensor *in[N_POINT_IN] = {x, target, o.weight, o.pos_weight};
@@ -269,14 +269,14 @@ static lvn_tensor *point_loss(const char *name, lvni_kernels_point_loss kind, do
                                 1u << WEIGHT | 1u << POS_WEIGHT)) {
         return lvni_autograd_op_fail(name);
     }
-    const lvni_kernels_point_loss_attr attr = {
+    const lvn_point_loss_attr attr = {
         .kind = kind, .beta = beta, .sum = o.reduction == LVN_REDUCTION_SUM};
-    lvni_kernels_args args = {.in = {in[X], in[TARGET], in[WEIGHT], in[POS_WEIGHT]}, .attr = &attr};
+    lvn_kernel_args args = {.in = {in[X], in[TARGET], in[WEIGHT], in[POS_WEIGHT]}, .attr = &attr};
     lvn_tensor *loss = lvni_autograd_op_run(LVNI_OP_point_loss, &args, 3);
     lvni_autograd_node *node =
-        lvni_autograd_record(name, point_loss_backward, loss, in, kind == LVNI_LOSS_BINARY ? 1 : 2);
+        lvni_autograd_record(name, point_loss_backward, loss, in, kind == LVN_LOSS_BINARY ? 1 : 2);
     if (node != NULL) {
-        node->backward_ops = kind == LVNI_LOSS_SMOOTH_L1 ? NULL : point_loss_backward_ops;
+        node->backward_ops = kind == LVN_LOSS_SMOOTH_L1 ? NULL : point_loss_backward_ops;
         node->attr.point_loss = attr;
         for (int i = X; i < N_POINT_IN; i++) {
             lvni_autograd_save(node, i, in[i]);
@@ -288,22 +288,22 @@ static lvn_tensor *point_loss(const char *name, lvni_kernels_point_loss kind, do
 
 lvn_tensor *lvn_mse_loss_with(lvn_tensor *x, lvn_tensor *target, const lvn_point_loss_options *o)
 {
-    return point_loss("mse_loss", LVNI_LOSS_SQUARE, 0.0, x, target, o);
+    return point_loss("mse_loss", LVN_LOSS_SQUARE, 0.0, x, target, o);
 }
 
 lvn_tensor *lvn_l1_loss_with(lvn_tensor *x, lvn_tensor *target, const lvn_point_loss_options *o)
 {
-    return point_loss("l1_loss", LVNI_LOSS_ABSOLUTE, 0.0, x, target, o);
+    return point_loss("l1_loss", LVN_LOSS_ABSOLUTE, 0.0, x, target, o);
 }
 
 lvn_tensor *lvn_smooth_l1_loss_with(lvn_tensor *x, lvn_tensor *target, double beta,
                                     const lvn_point_loss_options *o)
 {
-    return point_loss("smooth_l1_loss", LVNI_LOSS_SMOOTH_L1, beta, x, target, o);
+    return point_loss("smooth_l1_loss", LVN_LOSS_SMOOTH_L1, beta, x, target, o);
 }
 
 lvn_tensor *lvn_bce_with_logits_with(lvn_tensor *logits, lvn_tensor *target,
                                      const lvn_point_loss_options *o)
 {
-    return point_loss("bce_with_logits", LVNI_LOSS_BINARY, 0.0, logits, target, o);
+    return point_loss("bce_with_logits", LVN_LOSS_BINARY, 0.0, logits, target, o);
 }

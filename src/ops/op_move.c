@@ -100,9 +100,9 @@ lvn_tensor *lvn_flatten(lvn_tensor *x, int start_axis)
 typedef struct movement {
     lvni_kernels_op op;
     union {
-        lvni_kernels_permute_attr permute;
-        lvni_kernels_box_attr box;
-        lvni_kernels_axis_attr axis;
+        lvn_permute_attr permute;
+        lvn_box_attr box;
+        lvn_axis_attr axis;
     } attr;
 } movement;
 
@@ -147,8 +147,8 @@ static movement adjoint(const lvni_autograd_node *n)
         memcpy(back.attr.box.size, n->in_desc.shape, sizeof back.attr.box.size);
         break;
     default:
-        back.attr.axis = (lvni_kernels_axis_attr){.axis = m.attr.axis.axis,
-                                                  .size = n->in_desc.shape[m.attr.axis.axis]};
+        back.attr.axis =
+            (lvn_axis_attr){.axis = m.attr.axis.axis, .size = n->in_desc.shape[m.attr.axis.axis]};
         break;
     }
     return back;
@@ -158,7 +158,7 @@ static movement adjoint(const lvni_autograd_node *n)
 static lvn_status move_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
     const movement back = adjoint(n);
-    lvni_kernels_args a = {.in = {dy, n->saved[0]}, .attr = &back.attr};
+    lvn_kernel_args a = {.in = {dy, n->saved[0]}, .attr = &back.attr};
     LVN_TRY(lvni_kernels_run(back.op, &a, 1));
     return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
@@ -174,7 +174,7 @@ static lvn_status move_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 /* x and index are checked by the caller (lvni_autograd_op_begin). */
 static lvn_tensor *move(const movement *m, lvn_tensor *x, lvn_tensor *index)
 {
-    lvni_kernels_args args = {.in = {x, index}, .attr = &m->attr};
+    lvn_kernel_args args = {.in = {x, index}, .attr = &m->attr};
     lvn_tensor *y = lvni_autograd_op_run(m->op, &args, 1);
     lvni_autograd_node *node =
         lvni_autograd_record(lvni_kernels_ops[m->op].name, move_backward, y, &x, 1);
@@ -345,10 +345,10 @@ lvn_tensor *lvn_gather(lvn_tensor *x, int axis, lvn_tensor *index)
 
 /* ---- several tensors ---- */
 
-static lvni_kernels_box_attr part_of(const lvni_autograd_node *n, const lvn_tensor *dy,
-                                     int64_t start, int64_t size)
+static lvn_box_attr part_of(const lvni_autograd_node *n, const lvn_tensor *dy, int64_t start,
+                            int64_t size)
 {
-    lvni_kernels_box_attr box = {.ndim = dy->ndim};
+    lvn_box_attr box = {.ndim = dy->ndim};
     memcpy(box.size, dy->shape, sizeof box.size);
     box.start[n->attr.concat.axis] = start;
     box.size[n->attr.concat.axis] = size;
@@ -360,9 +360,8 @@ static lvn_status concat_backward(lvni_autograd_node *n, lvn_tensor *dy)
     int64_t at = 0;
     for (int i = 0; i < LVNI_NODE_IN; at += n->attr.concat.size[i++]) {
         if (lvni_autograd_grad_wanted(n, i)) {
-            const lvni_kernels_box_attr box = part_of(n, dy, at, n->attr.concat.size[i]);
-            lvni_kernels_args a = {
-                .in = {dy}, .out = {lvni_autograd_grad_dest(n, i)}, .attr = &box};
+            const lvn_box_attr box = part_of(n, dy, at, n->attr.concat.size[i]);
+            lvn_kernel_args a = {.in = {dy}, .out = {lvni_autograd_grad_dest(n, i)}, .attr = &box};
             LVN_TRY(lvni_autograd_grad_run(LVNI_OP_crop, &a, 1));
             LVN_TRY(lvni_autograd_grad_give(n, i, a.out[0]));
         }
@@ -382,10 +381,10 @@ static lvn_status concat_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
     return LVN_OK;
 }
 
-/* Up to LVNI_MAX_IN tensors, axis >= 0. */
+/* Up to LVN_KERNEL_INPUTS tensors, axis >= 0. */
 static lvn_tensor *concat_few(lvn_tensor *const *tensors, int n, int axis)
 {
-    lvn_tensor *in[LVNI_MAX_IN] = {NULL};
+    lvn_tensor *in[LVN_KERNEL_INPUTS] = {NULL};
     memcpy(in, tensors, (size_t)n * sizeof *in);
     if (!lvni_autograd_op_begin(LVNI_OP_concat, in, n, 0)) {
         return lvni_autograd_op_fail("concat");
@@ -393,8 +392,8 @@ static lvn_tensor *concat_few(lvn_tensor *const *tensors, int n, int axis)
     if (n == 1) {
         return in[0];
     }
-    const lvni_kernels_axis_attr attr = {.axis = axis};
-    lvni_kernels_args args = {.attr = &attr};
+    const lvn_axis_attr attr = {.axis = axis};
+    lvn_kernel_args args = {.attr = &attr};
     memcpy(args.in, in, sizeof in);
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_concat, &args, 1);
     lvni_autograd_node *node = lvni_autograd_record("concat", concat_backward, y, in, n);
@@ -420,13 +419,13 @@ static lvn_tensor *with_new_axis(lvn_tensor *t, int axis)
     return lvn_reshape(t, t->ndim + 1, shape);
 }
 
-/* Any number, in a tree of concats of up to LVNI_MAX_IN. */
+/* Any number, in a tree of concats of up to LVN_KERNEL_INPUTS. */
 static lvn_tensor *concat_many(lvn_tensor *const *tensors, int n, int axis, bool stack)
 {
-    lvn_tensor *part[LVNI_MAX_IN];
+    lvn_tensor *part[LVN_KERNEL_INPUTS];
     int per = 1, parts = 0;
-    while (per * LVNI_MAX_IN < n) {
-        per *= LVNI_MAX_IN;
+    while (per * LVN_KERNEL_INPUTS < n) {
+        per *= LVN_KERNEL_INPUTS;
     }
     for (int i = 0; i < n; i += per) {
         const int few = n - i < per ? n - i : per;

@@ -11,9 +11,9 @@ enum { OF_X, OF_GAMMA, OF_MEAN, OF_STATISTIC, OF_BETA, OF_Y };
 static lvn_status norm_gradient(lvni_autograd_node *n, lvni_kernels_op op, lvn_tensor *dy)
 {
     lvn_tensor *const *saved = n->saved;
-    lvni_kernels_args a = {.in = {dy, saved[OF_X], saved[OF_GAMMA], saved[OF_MEAN],
-                                  saved[OF_STATISTIC], saved[OF_BETA], saved[OF_Y]},
-                           .attr = &n->attr.norm};
+    lvn_kernel_args a = {.in = {dy, saved[OF_X], saved[OF_GAMMA], saved[OF_MEAN],
+                                saved[OF_STATISTIC], saved[OF_BETA], saved[OF_Y]},
+                         .attr = &n->attr.norm};
     const bool same = !n->attr.norm.relu; /* then the residual's gradient is dy itself */
     unsigned want = 1;
     for (int i = X; i < N_IN; i++) {
@@ -103,7 +103,7 @@ static lvn_status batch_norm_eval_backward_ops(lvni_autograd_node *n, lvn_tensor
 /* in: x, gamma, beta, residual or NULL */
 static void record(const char *name, lvni_autograd_backward_rule rule,
                    lvni_autograd_backward_rule rule_ops, lvn_tensor *y, lvn_tensor *const in[N_IN],
-                   lvn_tensor *mean, lvn_tensor *statistic, const lvni_kernels_norm_attr *attr)
+                   lvn_tensor *mean, lvn_tensor *statistic, const lvn_norm_attr *attr)
 {
     lvni_autograd_node *node = lvni_autograd_record(name, rule, y, in, N_IN);
     if (node == NULL) {
@@ -135,11 +135,11 @@ lvn_tensor *lvn_batch_norm_train_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tens
     if (o.sync && lvni_ops_group_current("batch_norm_train", &group) != LVN_OK) {
         return lvni_autograd_op_fail("batch_norm_train");
     }
-    const lvni_kernels_norm_attr attr = {.eps = eps, .relu = o.relu};
+    const lvn_norm_attr attr = {.eps = eps, .relu = o.relu};
     if (group != NULL) {
         return lvni_ops_sync_batch_norm(group, in, &attr, mean, variance);
     }
-    lvni_kernels_args args = {.in = {x, gamma, beta, o.residual}, .attr = &attr};
+    lvn_kernel_args args = {.in = {x, gamma, beta, o.residual}, .attr = &attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_batch_norm_train, &args, 15);
     if (y == NULL) {
         return NULL;
@@ -167,8 +167,8 @@ lvn_tensor *lvn_batch_norm_eval_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tenso
     if (!lvni_autograd_op_begin(LVNI_OP_batch_norm_eval, in, 6, 1u << RESIDUAL)) {
         return lvni_autograd_op_fail("batch_norm_eval");
     }
-    const lvni_kernels_norm_attr attr = {.eps = eps, .relu = o.relu};
-    lvni_kernels_args args = {.in = {x, gamma, beta, mean, variance, o.residual}, .attr = &attr};
+    const lvn_norm_attr attr = {.eps = eps, .relu = o.relu};
+    lvn_kernel_args args = {.in = {x, gamma, beta, mean, variance, o.residual}, .attr = &attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_batch_norm_eval, &args, 1);
     if (y != NULL) {
         record("batch_norm_eval", batch_norm_eval_backward, batch_norm_eval_backward_ops, y,

@@ -50,21 +50,21 @@ lvn_tensor *lvn_random_normal_with(const char *name, int ndim, const int64_t *sh
 static lvn_status dropout_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
     /* the same numbers again: nothing was stored */
-    lvni_kernels_args a = {.in = {dy}, .attr = &n->attr.dropout};
+    lvn_kernel_args a = {.in = {dy}, .attr = &n->attr.dropout};
     LVN_TRY(lvni_kernels_run(LVNI_OP_dropout, &a, 1));
     return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
 
-static lvn_tensor *dropout_with(lvn_tensor *x, const lvni_kernels_dropout_attr *attr);
+static lvn_tensor *dropout_with(lvn_tensor *x, const lvn_dropout_attr *attr);
 
 static lvn_status dropout_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
     return lvni_autograd_grad_give_op(n, 0, dropout_with(dy, &n->attr.dropout));
 }
 
-static lvn_tensor *dropout_with(lvn_tensor *x, const lvni_kernels_dropout_attr *attr)
+static lvn_tensor *dropout_with(lvn_tensor *x, const lvn_dropout_attr *attr)
 {
-    lvni_kernels_args args = {.in = {x}, .attr = attr};
+    lvn_kernel_args args = {.in = {x}, .attr = attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_dropout, &args, 1);
     lvni_autograd_node *node =
         lvni_autograd_record("dropout", dropout_backward, y, (lvn_tensor *[]){x}, 1);
@@ -89,12 +89,12 @@ lvn_tensor *lvn_dropout(lvn_tensor *x, double p)
     if (!ctx->at.training || p == 0.0) {
         return x;
     }
-    const lvni_kernels_dropout_attr attr = {
-        .p = p,
-        .rng = {.key =
-                    lvni_core_rng_make_key(ctx->at.seed, lvni_core_rng_purpose(ctx->module_path)),
-                .a = ctx->at.step,
-                .b = ctx->at.micro_batch,
-                .c = ctx->at.call++}};
+    const lvni_core_rng_key key =
+        lvni_core_rng_make_key(ctx->at.seed, lvni_core_rng_purpose(ctx->module_path));
+    const lvn_dropout_attr attr = {.p = p,
+                                   .rng = {.key = {key.k[0], key.k[1]},
+                                           .a = ctx->at.step,
+                                           .b = ctx->at.micro_batch,
+                                           .c = ctx->at.call++}};
     return dropout_with(x, &attr);
 }

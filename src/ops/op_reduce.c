@@ -44,7 +44,7 @@ static double axes_terms(const lvni_tensor_desc *x, uint32_t mask)
 static lvn_status spread(lvni_autograd_node *n, lvn_tensor *dy, bool mean)
 {
     const lvni_tensor_desc *in = &n->in_desc;
-    lvni_kernels_shape_attr attr = {.ndim = in->ndim};
+    lvn_shape_attr attr = {.ndim = in->ndim};
     int64_t with_ones[LVN_MAX_NDIM];
     const double count = axes_terms(in, n->attr.axes.mask);
     axes_ones(in, n->attr.axes.mask, with_ones);
@@ -53,8 +53,8 @@ static lvn_status spread(lvni_autograd_node *n, lvn_tensor *dy, bool mean)
     }
     lvn_tensor *small = lvni_tensor_view(dy, in->ndim, with_ones);
     if (small != NULL && mean) {
-        const lvni_kernels_scale_attr by = {.mul = 1.0 / count};
-        lvni_kernels_args scale = {.in = {small}, .attr = &by};
+        const lvn_scale_attr by = {.mul = 1.0 / count};
+        lvn_kernel_args scale = {.in = {small}, .attr = &by};
         const lvn_status s = lvni_kernels_run(LVNI_OP_scale, &scale, 1);
         lvn_release(small);
         small = s == LVN_OK ? scale.out[0] : NULL;
@@ -62,7 +62,7 @@ static lvn_status spread(lvni_autograd_node *n, lvn_tensor *dy, bool mean)
     if (small == NULL) {
         return lvn_last_error()->code;
     }
-    lvni_kernels_args a = {.in = {small}, .attr = &attr};
+    lvn_kernel_args a = {.in = {small}, .attr = &attr};
     const lvn_status s = lvni_kernels_run(LVNI_OP_expand, &a, 1);
     lvn_release(small);
     return s == LVN_OK ? lvni_autograd_grad_give(n, 0, a.out[0]) : s;
@@ -92,9 +92,9 @@ static lvn_status reduce_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 }
 
 static lvn_tensor *reduce(lvni_kernels_op op, lvni_autograd_backward_rule rule, lvn_tensor *x,
-                          lvni_kernels_axes_attr attr)
+                          lvn_axes_attr attr)
 {
-    lvni_kernels_args args = {.in = {x}, .attr = &attr};
+    lvn_kernel_args args = {.in = {x}, .attr = &attr};
     lvn_tensor *y = lvni_autograd_op_run(op, &args, 1);
     lvni_autograd_node *node =
         lvni_autograd_record(lvni_kernels_ops[op].name, rule, y, (lvn_tensor *[]){x}, 1);
@@ -108,7 +108,7 @@ static lvn_tensor *reduce(lvni_kernels_op op, lvni_autograd_backward_rule rule, 
 static lvn_tensor *reduce_axes(lvni_kernels_op op, lvni_autograd_backward_rule rule, lvn_tensor *x,
                                const int *axes, int n, bool keepdim)
 {
-    lvni_kernels_axes_attr attr = {.keepdim = keepdim};
+    lvn_axes_attr attr = {.keepdim = keepdim};
     if (!lvni_autograd_op_begin(op, &x, 1, 0) ||
         !axes_mask(lvni_kernels_ops[op].name, x, axes, n, &attr.mask)) {
         return lvni_autograd_op_fail(lvni_kernels_ops[op].name);
@@ -121,7 +121,7 @@ static lvn_tensor *reduce_all(lvni_kernels_op op, lvni_autograd_backward_rule ru
     if (!lvni_autograd_op_begin(op, &x, 1, 0)) {
         return lvni_autograd_op_fail(lvni_kernels_ops[op].name);
     }
-    return reduce(op, rule, x, (lvni_kernels_axes_attr){.mask = (1u << x->ndim) - 1u});
+    return reduce(op, rule, x, (lvn_axes_attr){.mask = (1u << x->ndim) - 1u});
 }
 
 lvn_tensor *lvn_sum(lvn_tensor *x)
@@ -146,9 +146,9 @@ lvn_tensor *lvn_mean_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepd
 
 /* ---- broadcasting and its counterpart: each is the other's gradient ---- */
 
-static lvni_kernels_shape_attr shape_of(const lvni_tensor_desc *d)
+static lvn_shape_attr shape_of(const lvni_tensor_desc *d)
 {
-    lvni_kernels_shape_attr attr = {.ndim = d->ndim};
+    lvn_shape_attr attr = {.ndim = d->ndim};
     for (int i = 0; i < d->ndim; i++) {
         attr.shape[i] = d->shape[i];
     }
@@ -157,8 +157,8 @@ static lvni_kernels_shape_attr shape_of(const lvni_tensor_desc *d)
 
 static lvn_status run_to_input(lvni_autograd_node *n, lvn_tensor *dy, lvni_kernels_op op)
 {
-    const lvni_kernels_shape_attr attr = shape_of(&n->in_desc);
-    lvni_kernels_args a = {.in = {dy}, .attr = &attr};
+    const lvn_shape_attr attr = shape_of(&n->in_desc);
+    lvn_kernel_args a = {.in = {dy}, .attr = &attr};
     LVN_TRY(lvni_kernels_run(op, &a, 1));
     return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
@@ -193,7 +193,7 @@ static lvn_tensor *to_shape(lvni_kernels_op op, lvn_tensor *x, int ndim, const i
                       lvni_kernels_ops[op].name, LVN_MAX_NDIM, ndim);
         return lvni_autograd_op_fail(lvni_kernels_ops[op].name);
     }
-    lvni_kernels_shape_attr attr = {.ndim = ndim};
+    lvn_shape_attr attr = {.ndim = ndim};
     bool same = ndim == x->ndim;
     for (int i = 0; i < ndim; i++) {
         attr.shape[i] = shape[i];
@@ -202,7 +202,7 @@ static lvn_tensor *to_shape(lvni_kernels_op op, lvn_tensor *x, int ndim, const i
     if (same) {
         return x;
     }
-    lvni_kernels_args args = {.in = {x}, .attr = &attr};
+    lvn_kernel_args args = {.in = {x}, .attr = &attr};
     lvn_tensor *y = lvni_autograd_op_run(op, &args, 1);
     const bool sums = op == LVNI_OP_sum_to;
     lvni_autograd_node *node = lvni_autograd_record(
@@ -236,7 +236,7 @@ lvn_tensor *lvn_global_avg_pool2d(lvn_tensor *x)
 /* saved[0]: index of the first maximum, with the reduced axis of size 1 */
 static lvn_status max_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    lvni_kernels_shape_attr attr = {.ndim = n->in_desc.ndim};
+    lvn_shape_attr attr = {.ndim = n->in_desc.ndim};
     for (int i = 0; i < attr.ndim; i++) {
         attr.shape[i] = n->in_desc.shape[i];
     }
@@ -247,7 +247,7 @@ static lvn_status max_backward(lvni_autograd_node *n, lvn_tensor *dy)
     }
     lvn_tensor *dy_one = lvni_tensor_view(dy, attr.ndim, with_one);
     lvn_tensor *index_one = lvni_tensor_view(index, attr.ndim, with_one);
-    lvni_kernels_args a = {.in = {dy_one, index_one}, .attr = &attr};
+    lvn_kernel_args a = {.in = {dy_one, index_one}, .attr = &attr};
     const lvn_status s = dy_one == NULL || index_one == NULL
                              ? LVN_ERR_MEMORY
                              : lvni_kernels_run(LVNI_OP_max_grad, &a, 1);
@@ -285,21 +285,21 @@ static bool axes_extreme(const char *op, lvn_tensor *x, int axis, uint32_t *mask
     return true;
 }
 
-static bool max_both(const char *op, lvn_tensor *x, int axis, bool keepdim, lvni_kernels_args *args,
-                     lvni_kernels_axes_attr *attr)
+static bool max_both(const char *op, lvn_tensor *x, int axis, bool keepdim, lvn_kernel_args *args,
+                     lvn_axes_attr *attr)
 {
-    *attr = (lvni_kernels_axes_attr){.keepdim = keepdim};
+    *attr = (lvn_axes_attr){.keepdim = keepdim};
     if (!axes_extreme(op, x, axis, &attr->mask)) {
         return false;
     }
-    *args = (lvni_kernels_args){.in = {x}, .attr = attr};
+    *args = (lvn_kernel_args){.in = {x}, .attr = attr};
     return lvni_autograd_op_run(LVNI_OP_max, args, 3) != NULL;
 }
 
 lvn_tensor *lvn_max_axis(lvn_tensor *x, int axis, bool keepdim)
 {
-    lvni_kernels_args args;
-    lvni_kernels_axes_attr attr;
+    lvn_kernel_args args;
+    lvn_axes_attr attr;
     if (!max_both("max_axis", x, axis, keepdim, &args, &attr)) {
         return NULL;
     }
@@ -314,8 +314,8 @@ lvn_tensor *lvn_max_axis(lvn_tensor *x, int axis, bool keepdim)
 
 lvn_tensor *lvn_argmax(lvn_tensor *x, int axis, bool keepdim)
 {
-    lvni_kernels_args args;
-    lvni_kernels_axes_attr attr;
+    lvn_kernel_args args;
+    lvn_axes_attr attr;
     return max_both("argmax", x, axis, keepdim, &args, &attr) ? args.out[1] : NULL;
 }
 
@@ -338,8 +338,8 @@ static double var_factor(const lvni_autograd_node *n)
 
 static lvn_status var_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
-    const lvni_kernels_axes_attr over = {.mask = n->attr.var.mask, .keepdim = true};
-    lvni_kernels_args mean = {.in = {n->saved[0]}, .attr = &over};
+    const lvn_axes_attr over = {.mask = n->attr.var.mask, .keepdim = true};
+    lvn_kernel_args mean = {.in = {n->saved[0]}, .attr = &over};
     LVN_TRY(lvni_kernels_run(LVNI_OP_mean, &mean, 1));
     lvn_tensor *far = lvni_ops_new(LVNI_OP_sub, n->saved[0], mean.out[0]);
     lvn_tensor *view = far == NULL ? NULL : with_ones(&n->in_desc, over.mask, dy),
@@ -369,12 +369,12 @@ static lvn_status var_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 
 lvn_tensor *lvn_var_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim, int correction)
 {
-    lvni_kernels_var_attr attr = {.keepdim = keepdim, .correction = correction};
+    lvn_var_attr attr = {.keepdim = keepdim, .correction = correction};
     if (!lvni_autograd_op_begin(LVNI_OP_var, &x, 1, 0) ||
         !axes_mask("var", x, axes, n_axes, &attr.mask)) {
         return lvni_autograd_op_fail("var");
     }
-    lvni_kernels_args args = {.in = {x}, .attr = &attr};
+    lvn_kernel_args args = {.in = {x}, .attr = &attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_var, &args, 1);
     lvni_autograd_node *node = lvni_autograd_record("var", var_backward, y, &x, 1);
     if (node != NULL) {
@@ -435,7 +435,7 @@ static lvn_tensor *div_or_zero(lvn_tensor *a, lvn_tensor *b)
     if (!lvni_autograd_op_begin(LVNI_OP_div_or_zero, in, 2, 0)) {
         return lvni_autograd_op_fail("div_or_zero");
     }
-    lvni_kernels_args args = {.in = {a, b}};
+    lvn_kernel_args args = {.in = {a, b}};
     lvn_tensor *q = lvni_autograd_op_run(LVNI_OP_div_or_zero, &args, 1);
     lvni_autograd_node *node = lvni_autograd_record("div_or_zero", div_or_zero_backward, q, in, 2);
     if (node != NULL) {
@@ -457,12 +457,12 @@ static lvn_status norm_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 
 lvn_tensor *lvn_norm_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim)
 {
-    lvni_kernels_axes_attr attr = {.keepdim = keepdim};
+    lvn_axes_attr attr = {.keepdim = keepdim};
     if (!lvni_autograd_op_begin(LVNI_OP_norm, &x, 1, 0) ||
         !axes_mask("norm", x, axes, n_axes, &attr.mask)) {
         return lvni_autograd_op_fail("norm");
     }
-    lvni_kernels_args args = {.in = {x}, .attr = &attr};
+    lvn_kernel_args args = {.in = {x}, .attr = &attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_norm, &args, 1);
     lvni_autograd_node *node = lvni_autograd_record("norm", norm_backward, y, &x, 1);
     if (node != NULL) {

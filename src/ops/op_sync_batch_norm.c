@@ -82,7 +82,7 @@ static bool sync_moments(const lvni_tensor_group *g, lvn_tensor *x, int64_t *val
                          lvn_tensor *out[3])
 {
     const int64_t channels = x->ndim > 0 ? x->shape[x->ndim - 1] : 0;
-    lvni_kernels_args a = {.in = {x}};
+    lvn_kernel_args a = {.in = {x}};
     const lvni_tensor_part *parts;
     if (lvni_kernels_run(LVNI_OP_batch_norm_moments, &a, 1) != LVN_OK) {
         return false;
@@ -147,14 +147,14 @@ static lvn_status give_tables(lvni_autograd_node *n, lvn_tensor *dy, lvn_tensor 
                               const lvn_tensor *share)
 {
     lvn_tensor *const *saved = n->saved;
-    lvni_kernels_norm_attr attr = n->attr.micro_batch_norm.norm;
+    lvn_norm_attr attr = n->attr.micro_batch_norm.norm;
     const bool passed = g != NULL;
     attr.relu = attr.relu && !passed;
     if (lvni_autograd_grad_wanted(n, X)) {
-        lvni_kernels_args a = {.in = {passed ? g : dy, saved[OF_X], saved[OF_GAMMA], saved[OF_MEAN],
-                                      saved[OF_VARIANCE], saved[OF_BETA], share,
-                                      passed ? NULL : saved[OF_Y]},
-                               .attr = &attr};
+        lvn_kernel_args a = {.in = {passed ? g : dy, saved[OF_X], saved[OF_GAMMA], saved[OF_MEAN],
+                                    saved[OF_VARIANCE], saved[OF_BETA], share,
+                                    passed ? NULL : saved[OF_Y]},
+                             .attr = &attr};
         LVN_TRY(lvni_kernels_run(LVNI_OP_batch_norm_group_grad, &a, 1));
         LVN_TRY(lvni_autograd_grad_give(n, X, a.out[0]));
     }
@@ -166,10 +166,10 @@ static lvn_status give_tables(lvni_autograd_node *n, lvn_tensor *dy, lvn_tensor 
 static lvn_status backward_with(lvni_autograd_node *n, lvn_tensor *dy)
 {
     lvn_tensor *const *saved = n->saved;
-    const lvni_kernels_norm_attr *attr = &n->attr.micro_batch_norm.norm;
-    lvni_kernels_args a = {.in = {dy, saved[OF_X], saved[OF_GAMMA], saved[OF_MEAN],
-                                  saved[OF_VARIANCE], saved[OF_BETA], saved[OF_Y]},
-                           .attr = attr};
+    const lvn_norm_attr *attr = &n->attr.micro_batch_norm.norm;
+    lvn_kernel_args a = {.in = {dy, saved[OF_X], saved[OF_GAMMA], saved[OF_MEAN],
+                                saved[OF_VARIANCE], saved[OF_BETA], saved[OF_Y]},
+                         .attr = attr};
     const bool keep = attr->relu && lvni_autograd_grad_wanted(n, RESIDUAL);
     LVN_TRY(lvni_kernels_run(LVNI_OP_batch_norm_sums, &a, keep ? 3u : 1u));
     lvn_tensor *sums = a.out[0], *g = a.out[1], *share = NULL;
@@ -200,7 +200,7 @@ static lvn_status micro_batch_norm_backward(lvni_autograd_node *n, lvn_tensor *d
 }
 
 lvn_tensor *lvni_ops_sync_batch_norm(const lvni_tensor_group *group, lvn_tensor *const in[N_IN],
-                                     const lvni_kernels_norm_attr *attr, lvn_tensor **mean,
+                                     const lvn_norm_attr *attr, lvn_tensor **mean,
                                      lvn_tensor **variance)
 {
     lvn_tensor *moments[3];
@@ -208,8 +208,8 @@ lvn_tensor *lvni_ops_sync_batch_norm(const lvni_tensor_group *group, lvn_tensor 
     if (!sync_moments(group, in[X], &values, moments)) {
         return lvni_autograd_op_fail(NAME);
     }
-    lvni_kernels_args a = {.in = {in[X], in[GAMMA], in[BETA], moments[0], moments[1], in[RESIDUAL]},
-                           .attr = attr};
+    lvn_kernel_args a = {.in = {in[X], in[GAMMA], in[BETA], moments[0], moments[1], in[RESIDUAL]},
+                         .attr = attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_batch_norm_eval, &a, 1);
     if (y == NULL) {
         return NULL;

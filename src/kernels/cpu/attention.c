@@ -117,15 +117,15 @@ static void set_type(attention_job *j, lvn_dtype dtype)
     j->size = lvn_dtype_size(dtype);
 }
 
-static void set_attributes(attention_job *j, const lvni_kernels_args *args)
+static void set_attributes(attention_job *j, const lvn_kernel_args *args)
 {
-    const lvni_kernels_attention_attr *attr = args->attr;
+    const lvn_attention_attr *attr = args->attr;
     j->shape.scale = (float)attr->scale;
     j->shape.causal = attr->causal;
 }
 
 /* q, k, v: inputs first to first + 2. */
-static attention_job plain_job(const lvni_kernels_args *args, int first)
+static attention_job plain_job(const lvn_kernel_args *args, int first)
 {
     const lvn_tensor *q = args->in[first], *k = args->in[first + 1], *v = args->in[first + 2];
     attention_job j = {
@@ -139,7 +139,7 @@ static attention_job plain_job(const lvni_kernels_args *args, int first)
     return j;
 }
 
-static attention_job packed_job(const lvni_kernels_args *args, int first)
+static attention_job packed_job(const lvn_kernel_args *args, int first)
 {
     const lvn_tensor *t = args->in[first];
     attention_job j = {.samples = t->shape[0],
@@ -154,25 +154,25 @@ static attention_job packed_job(const lvni_kernels_args *args, int first)
     return j;
 }
 
-static lvn_status forward(const lvni_kernels_args *args, attention_job j)
+static lvn_status forward(const lvn_kernel_args *args, attention_job j)
 {
     j.y = plain(args->out[0]);
     j.log_sums = LVNI_F32(args->out[1]);
     return run(&j);
 }
 
-lvn_status lvni_cpu_attention(const lvni_kernels_args *args)
+lvn_status lvni_cpu_attention(const lvn_kernel_args *args)
 {
     return forward(args, plain_job(args, 0));
 }
 
-lvn_status lvni_cpu_attention_qkv(const lvni_kernels_args *args)
+lvn_status lvni_cpu_attention_qkv(const lvn_kernel_args *args)
 {
     return forward(args, packed_job(args, 0));
 }
 
 /* dy, then the inputs of the forward pass, y and the log-sums at `kept`. */
-static void set_gradient(attention_job *j, const lvni_kernels_args *args, int kept)
+static void set_gradient(attention_job *j, const lvn_kernel_args *args, int kept)
 {
     j->gradient = true;
     j->dy = plain(args->in[0]);
@@ -180,7 +180,7 @@ static void set_gradient(attention_job *j, const lvni_kernels_args *args, int ke
     j->log_sums = args->in[kept + 1]->data;
 }
 
-lvn_status lvni_cpu_attention_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_attention_grad(const lvn_kernel_args *args)
 {
     attention_job j = plain_job(args, 1);
     set_gradient(&j, args, 4);
@@ -197,7 +197,7 @@ lvn_status lvni_cpu_attention_grad(const lvni_kernels_args *args)
     return run(&j);
 }
 
-lvn_status lvni_cpu_attention_qkv_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_attention_qkv_grad(const lvn_kernel_args *args)
 {
     attention_job j = packed_job(args, 1);
     set_gradient(&j, args, 2);

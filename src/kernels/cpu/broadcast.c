@@ -136,7 +136,7 @@ static void add_in_place_bf16(const void *a, const void *b, void *y, int64_t n)
 }
 
 /* modes: one function per lvni_cpu_binary_mode */
-static lvn_status binary(const lvni_kernels_args *args, const lvni_cpu_binary_fn *modes,
+static lvn_status binary(const lvn_kernel_args *args, const lvni_cpu_binary_fn *modes,
                          lvni_tensor_fp_mode mode)
 {
     const lvn_tensor *a = args->in[0], *b = args->in[1], *y = args->out[0];
@@ -203,7 +203,7 @@ static lvni_tensor_fp_mode mode_of(int id)
     }
 
 #define LVNI_BINARY(op, expression)                                                                \
-    lvn_status lvni_cpu_##op(const lvni_kernels_args *args)                                        \
+    lvn_status lvni_cpu_##op(const lvn_kernel_args *args)                                          \
     {                                                                                              \
         return binary(args, lvni_cpu_isa()->binary[elem_of(args->in[0])][LVNI_BINARY_##op],        \
                       mode_of(LVNI_BINARY_##op));                                                  \
@@ -212,7 +212,7 @@ static lvni_tensor_fp_mode mode_of(int id)
     INT_MODE(op, vv, i, i, condition)                                                              \
     INT_MODE(op, vs, i, 0, condition)                                                              \
     INT_MODE(op, sv, 0, i, condition)                                                              \
-    lvn_status lvni_cpu_##op(const lvni_kernels_args *args)                                        \
+    lvn_status lvni_cpu_##op(const lvn_kernel_args *args)                                          \
     {                                                                                              \
         static const lvni_cpu_binary_fn of_int[] = {                                               \
             [LVNI_VV] = int_##op##_vv, [LVNI_VS] = int_##op##_vs, [LVNI_SV] = int_##op##_sv};      \
@@ -244,7 +244,7 @@ static void expand_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_expand(const lvni_kernels_args *args)
+lvn_status lvni_cpu_expand(const lvn_kernel_args *args)
 {
     const lvn_tensor *x = args->in[0];
     binary_job job = {.w = join_axes(x, x, args->out[0]), .a = x->data, .y = args->out[0]->data};

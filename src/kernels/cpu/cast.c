@@ -58,7 +58,7 @@ static void cast_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_cast(const lvni_kernels_args *args)
+lvn_status lvni_cpu_cast(const lvn_kernel_args *args)
 {
     const cast_job job = {.x = args->in[0]->data,
                           .y = args->out[0]->data,

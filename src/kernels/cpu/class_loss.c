@@ -17,7 +17,7 @@ typedef struct class_job {
     int64_t rows, k;
     const float *x, *class_weight, *row_weight; /* weights: NULL for ones */
     const int64_t *label;
-    lvni_kernels_class_loss_attr attr;
+    lvn_class_loss_attr attr;
     double *loss;  /* per row */
     double factor; /* gradient: dloss / divisor */
     double all;    /* sum of the class weights */
@@ -26,7 +26,7 @@ typedef struct class_job {
 } class_job;
 
 /* x at input `x`; labels, class weights, row weights from input `labels` on. */
-static class_job describe(const char *op, const lvni_kernels_args *args, int x, int labels)
+static class_job describe(const char *op, const lvn_kernel_args *args, int x, int labels)
 {
     const lvn_tensor *t = args->in[x], *of_class = args->in[labels + 1],
                      *of_row = args->in[labels + 2];
@@ -36,7 +36,7 @@ static class_job describe(const char *op, const lvni_kernels_args *args, int x, 
                    .label = args->in[labels]->data,
                    .class_weight = of_class == NULL ? NULL : LVNI_CF32(of_class),
                    .row_weight = of_row == NULL ? NULL : LVNI_CF32(of_row),
-                   .attr = *(const lvni_kernels_class_loss_attr *)args->attr};
+                   .attr = *(const lvn_class_loss_attr *)args->attr};
     j.rows = lvn_numel(t) / j.k;
     j.all = (double)j.k;
     if (j.class_weight != NULL) {
@@ -105,7 +105,7 @@ static void cross_entropy_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_cross_entropy(const lvni_kernels_args *args)
+lvn_status lvni_cpu_cross_entropy(const lvn_kernel_args *args)
 {
     double *loss =
         lvni_cpu_scratch(LVNI_SCRATCH_OWN, (size_t)lvn_numel(args->in[1]) * sizeof *loss);
@@ -141,7 +141,7 @@ static void cross_entropy_grad_range(const void *job, int64_t begin, int64_t end
     }
 }
 
-lvn_status lvni_cpu_cross_entropy_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_cross_entropy_grad(const lvn_kernel_args *args)
 {
     class_job job = describe("cross_entropy_grad", args, 1, 3);
     double by;
@@ -153,7 +153,7 @@ lvn_status lvni_cpu_cross_entropy_grad(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_nll(const lvni_kernels_args *args)
+lvn_status lvni_cpu_nll(const lvn_kernel_args *args)
 {
     class_job job = describe("nll", args, 0, 1);
     double by, sum = 0.0;
@@ -179,7 +179,7 @@ static void nll_grad_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_nll_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_nll_grad(const lvn_kernel_args *args)
 {
     class_job job = describe("nll_grad", args, 1, 2);
     double by;

@@ -30,7 +30,7 @@ static void cut_range(const void *job, int64_t begin, int64_t end)
 {
     const cut_job *j = job;
     const lvni_cpu_conv_columns *c = j->c;
-    const lvni_kernels_conv_attr *a = c->attr;
+    const lvn_conv_attr *a = c->attr;
     const int64_t run = c->kw * j->pixel;
     for (int64_t r = begin; r < end; r++) {
         char *to = j->columns + r * c->ow * c->kh * run;
@@ -69,7 +69,7 @@ static void add_range(const void *job, int64_t begin, int64_t end)
 {
     const add_job *j = job;
     const lvni_cpu_conv_columns *c = j->c;
-    const lvni_kernels_conv_attr *a = c->attr;
+    const lvn_conv_attr *a = c->attr;
     const int64_t row = c->w * c->c, line = j->windows.n * j->windows.step;
     for (int64_t r = begin; r < end; r++) {
         float *sums = j->sums + r * row;
@@ -93,7 +93,7 @@ static void add_range(const void *job, int64_t begin, int64_t end)
 void lvni_cpu_conv_columns_add(const lvni_cpu_conv_columns *c, const float *columns, void *x,
                                int64_t images, bool low, float *wide)
 {
-    const lvni_kernels_conv_attr *a = c->attr;
+    const lvn_conv_attr *a = c->attr;
     const add_job job = {.c = c,
                          .columns = columns,
                          .sums = low ? wide : x,

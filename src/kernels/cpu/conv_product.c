@@ -29,7 +29,7 @@ static lvni_cpu_conv_columns columns_of(const lvni_cpu_conv_call *c)
                                    .kw = c->w->shape[2]};
 }
 
-static bool strided(const lvni_kernels_conv_attr *a)
+static bool strided(const lvn_conv_attr *a)
 {
     return a->stride[0] > 1 || a->stride[1] > 1;
 }
@@ -150,7 +150,7 @@ static lvn_status forward_block(const lvni_cpu_conv_call *c, int64_t first, int6
                      w = weight_matrix(c);
     lvn_tensor y =
         matrix(at(c->y, first * windows_of(c) * c->y->shape[3]), c->y->dtype, rows, c->y->shape[3]);
-    return lvni_cpu_linear(&(lvni_kernels_args){.in = {&a, &w, c->b}, .out = {&y}});
+    return lvni_cpu_linear(&(lvn_kernel_args){.in = {&a, &w, c->b}, .out = {&y}});
 }
 
 lvn_status lvni_cpu_conv_product_forward(const lvni_cpu_conv_call *c)
@@ -180,8 +180,8 @@ static lvn_status columns_of_gradient(const lvni_cpu_conv_call *c, int64_t first
     const lvn_tensor dy = matrix(at(c->y, first * windows_of(c) * o), c->y->dtype, rows, o),
                      w = weight_matrix(c);
     lvn_tensor columns = matrix(out, type, rows, width_of(c));
-    return lvni_cpu_matmul(&(lvni_kernels_args){
-        .in = {&dy, &w}, .out = {&columns}, .attr = &(lvni_kernels_matmul_attr){.trans_a = false}});
+    return lvni_cpu_matmul(&(lvn_kernel_args){
+        .in = {&dy, &w}, .out = {&columns}, .attr = &(lvn_matmul_attr){.trans_a = false}});
 }
 
 lvn_status lvni_cpu_conv_product_grad_input(const lvni_cpu_conv_call *c)
@@ -223,6 +223,6 @@ lvn_status lvni_cpu_conv_product_grad_weight(const lvni_cpu_conv_call *c)
     const lvn_tensor dy = matrix(c->y->data, c->y->dtype, rows, c->y->shape[3]),
                      x = matrix(columns, c->x->dtype, rows, width_of(c));
     lvn_tensor dw = weight_matrix(c);
-    return lvni_cpu_matmul(&(lvni_kernels_args){
-        .in = {&dy, &x}, .out = {&dw}, .attr = &(lvni_kernels_matmul_attr){.trans_a = true}});
+    return lvni_cpu_matmul(&(lvn_kernel_args){
+        .in = {&dy, &x}, .out = {&dw}, .attr = &(lvn_matmul_attr){.trans_a = true}});
 }

@@ -11,7 +11,7 @@
 /* x (N, H, W, I), y (N, OH, OW, O), w (O, KH, KW, I / groups), or the gradients of them; b (O) or
  * NULL. What is computed is written. */
 typedef struct lvni_cpu_conv_call {
-    const lvni_kernels_conv_attr *attr;
+    const lvn_conv_attr *attr;
     const lvn_tensor *x, *y, *w, *b;
 } lvni_cpu_conv_call;
 

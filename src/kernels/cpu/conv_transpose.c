@@ -39,7 +39,7 @@ static void bias_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_conv_transpose2d(const lvni_kernels_args *args)
+lvn_status lvni_cpu_conv_transpose2d(const lvn_kernel_args *args)
 {
     const lvn_tensor *b = args->in[2];
     lvn_tensor *y = args->out[0];

@@ -35,14 +35,15 @@ static void low_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_dropout(const lvni_kernels_args *args)
+lvn_status lvni_cpu_dropout(const lvn_kernel_args *args)
 {
-    const lvni_kernels_dropout_attr *attr = args->attr;
+    const lvn_dropout_attr *attr = args->attr;
     const lvni_cpu_vec *isa = lvni_cpu_isa();
+    const lvni_core_rng rng = lvni_kernels_rng(&attr->rng);
     const bool bf16 = args->in[0]->dtype == LVN_BF16;
     const dropout_job job = {.x = args->in[0]->data,
                              .y = args->out[0]->data,
-                             .rng = &attr->rng,
+                             .rng = &rng,
                              .p = (float)attr->p,
                              .scale = (float)(1.0 / (1.0 - attr->p)),
                              .widen = bf16 ? isa->from_bf16 : isa->from_f16,

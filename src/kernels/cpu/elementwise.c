@@ -111,7 +111,7 @@ static lvni_tensor_fp_mode mode_of(const map_job *j)
     return (j->pair == NULL ? unary : pair)[j->id] ? LVNI_FP_EXACT : LVNI_FP_FLUSH;
 }
 
-static lvn_status map(const lvni_kernels_args *args, map_job *j)
+static lvn_status map(const lvn_kernel_args *args, map_job *j)
 {
     const lvni_cpu_vec *isa = lvni_cpu_isa();
     const lvn_dtype dtype = args->in[0]->dtype;
@@ -127,13 +127,13 @@ static lvn_status map(const lvni_kernels_args *args, map_job *j)
 }
 
 #define LVNI_UNARY(op, expression)                                                                 \
-    lvn_status lvni_cpu_##op(const lvni_kernels_args *args)                                        \
+    lvn_status lvni_cpu_##op(const lvn_kernel_args *args)                                          \
     {                                                                                              \
         map_job j = {.unary = lvni_cpu_isa()->unary[LVNI_UNARY_##op], .id = LVNI_UNARY_##op};      \
         return map(args, &j);                                                                      \
     }
 #define LVNI_UNARY_ATTR(op, attr_type, first, second, expression)                                  \
-    lvn_status lvni_cpu_##op(const lvni_kernels_args *args)                                        \
+    lvn_status lvni_cpu_##op(const lvn_kernel_args *args)                                          \
     {                                                                                              \
         const attr_type *attr = args->attr;                                                        \
         map_job j = {.unary = lvni_cpu_isa()->unary[LVNI_UNARY_##op],                              \
@@ -143,13 +143,13 @@ static lvn_status map(const lvni_kernels_args *args, map_job *j)
         return map(args, &j);                                                                      \
     }
 #define LVNI_PAIR(op, expression)                                                                  \
-    lvn_status lvni_cpu_##op(const lvni_kernels_args *args)                                        \
+    lvn_status lvni_cpu_##op(const lvn_kernel_args *args)                                          \
     {                                                                                              \
         map_job j = {.pair = lvni_cpu_isa()->pair[LVNI_PAIR_##op], .id = LVNI_PAIR_##op};          \
         return map(args, &j);                                                                      \
     }
 #define LVNI_PAIR_ATTR(op, attr_type, first, second, expression)                                   \
-    lvn_status lvni_cpu_##op(const lvni_kernels_args *args)                                        \
+    lvn_status lvni_cpu_##op(const lvn_kernel_args *args)                                          \
     {                                                                                              \
         const attr_type *attr = args->attr;                                                        \
         map_job j = {.pair = lvni_cpu_isa()->pair[LVNI_PAIR_##op],                                 \

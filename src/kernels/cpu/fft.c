@@ -69,8 +69,8 @@ static void fft_range(const void *job, int64_t begin, int64_t end)
 }
 
 /* Along one axis of length n. */
-static lvn_status transform(const lvni_kernels_fft_attr *attr, const lvn_tensor *x, lvn_tensor *y,
-                            int64_t n, int64_t inner, double scale)
+static lvn_status transform(const lvn_fft_attr *attr, const lvn_tensor *x, lvn_tensor *y, int64_t n,
+                            int64_t inner, double scale)
 {
     const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     if (ctx == NULL) {
@@ -103,9 +103,9 @@ static lvn_status transform(const lvni_kernels_fft_attr *attr, const lvn_tensor 
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_fft(const lvni_kernels_args *args)
+lvn_status lvni_cpu_fft(const lvn_kernel_args *args)
 {
-    const lvni_kernels_fft_attr *attr = args->attr;
+    const lvn_fft_attr *attr = args->attr;
     const lvn_tensor *x = args->in[0];
     lvn_tensor *y = args->out[0];
     if (lvn_numel(x) == 0) {

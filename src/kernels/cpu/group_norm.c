@@ -157,9 +157,9 @@ static void apply_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_group_norm(const lvni_kernels_args *args)
+lvn_status lvni_cpu_group_norm(const lvn_kernel_args *args)
 {
-    const lvni_kernels_group_norm_attr *attr = args->attr;
+    const lvn_group_norm_attr *attr = args->attr;
     group_job job = describe(args->in[0], attr->groups);
     LVN_TRY(take_scratch(&job));
     if (lvni_tensor_device_dry_run()) {
@@ -263,9 +263,9 @@ static void parameter_gradients(const group_job *j, lvn_tensor *dgamma, lvn_tens
     }
 }
 
-lvn_status lvni_cpu_group_norm_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_group_norm_grad(const lvn_kernel_args *args)
 {
-    const lvni_kernels_group_norm_attr *attr = args->attr;
+    const lvn_group_norm_attr *attr = args->attr;
     group_job job = describe(args->in[1], attr->groups);
     LVN_TRY(take_scratch(&job));
     if (lvni_tensor_device_dry_run()) {

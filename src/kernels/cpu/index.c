@@ -17,10 +17,10 @@ typedef struct index_job {
     char *y;
 } index_job;
 
-static lvn_status plan(const char *op, const lvni_kernels_args *args, bool per_element,
-                       bool gradient, index_job *j)
+static lvn_status plan(const char *op, const lvn_kernel_args *args, bool per_element, bool gradient,
+                       index_job *j)
 {
-    const int axis = ((const lvni_kernels_axis_attr *)args->attr)->axis;
+    const int axis = ((const lvn_axis_attr *)args->attr)->axis;
     const lvn_tensor *big = gradient ? args->out[0] : args->in[0],
                      *small = gradient ? args->in[0] : args->out[0];
     *j = (index_job){.outer = 1,
@@ -91,7 +91,7 @@ static void put_back_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_index_select(const lvni_kernels_args *args)
+lvn_status lvni_cpu_index_select(const lvn_kernel_args *args)
 {
     index_job j;
     LVN_TRY(plan("index_select", args, false, false, &j));
@@ -99,7 +99,7 @@ lvn_status lvni_cpu_index_select(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_gather(const lvni_kernels_args *args)
+lvn_status lvni_cpu_gather(const lvn_kernel_args *args)
 {
     index_job j;
     LVN_TRY(plan("gather", args, true, false, &j));
@@ -107,7 +107,7 @@ lvn_status lvni_cpu_gather(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_index_select_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_index_select_grad(const lvn_kernel_args *args)
 {
     index_job j;
     LVN_TRY(plan("index_select_grad", args, false, true, &j));
@@ -116,7 +116,7 @@ lvn_status lvni_cpu_index_select_grad(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_gather_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_gather_grad(const lvn_kernel_args *args)
 {
     index_job j;
     LVN_TRY(plan("gather_grad", args, true, true, &j));

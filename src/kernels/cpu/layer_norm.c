@@ -52,9 +52,9 @@ static void forward_range(const void *job, int64_t begin, int64_t end)
     lvni_cpu_isa()->layer_norm[j->elem](&part, end - begin, j->n);
 }
 
-lvn_status lvni_cpu_layer_norm(const lvni_kernels_args *args)
+lvn_status lvni_cpu_layer_norm(const lvn_kernel_args *args)
 {
-    const lvni_kernels_layer_norm_attr *attr = args->attr;
+    const lvn_layer_norm_attr *attr = args->attr;
     layer_job job = describe(args->in[0], attr->axes);
     float *memory = lvni_cpu_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * job.n) * sizeof *memory);
     if (memory == NULL || lvni_tensor_device_dry_run()) {
@@ -88,9 +88,9 @@ static void gradient_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_layer_norm_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_layer_norm_grad(const lvn_kernel_args *args)
 {
-    const lvni_kernels_layer_norm_attr *attr = args->attr;
+    const lvn_layer_norm_attr *attr = args->attr;
     layer_job job = describe(args->in[1], attr->axes);
     const int64_t blocks = lvni_cpu_div_up(job.rows, BLOCK);
     float *memory =

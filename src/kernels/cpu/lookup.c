@@ -53,7 +53,7 @@ static void forward_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_embedding(const lvni_kernels_args *args)
+lvn_status lvni_cpu_embedding(const lvn_kernel_args *args)
 {
     const lvn_tensor *weight = args->in[0];
     lookup_job job = describe(args->in[1], weight->shape[1]);
@@ -90,9 +90,9 @@ static void gradient_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_embedding_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_embedding_grad(const lvn_kernel_args *args)
 {
-    const lvni_kernels_lookup_attr *attr = args->attr;
+    const lvn_lookup_attr *attr = args->attr;
     lookup_job job = describe(args->in[1], args->out[0]->shape[1]);
     LVN_TRY(check_ids("embedding_grad", &job, attr->rows));
     job.dy = LVNI_CF32(args->in[0]);

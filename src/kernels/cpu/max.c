@@ -39,9 +39,9 @@ static int64_t product(const int64_t *shape, int begin, int end)
     return n;
 }
 
-lvn_status lvni_cpu_max(const lvni_kernels_args *args)
+lvn_status lvni_cpu_max(const lvn_kernel_args *args)
 {
-    const lvni_kernels_axes_attr *attr = args->attr;
+    const lvn_axes_attr *attr = args->attr;
     const lvn_tensor *x = args->in[0];
     const int axis = attr->mask == 0 ? 0 : __builtin_ctz(attr->mask);
     const max_job job = {.size = x->shape[axis],
@@ -67,9 +67,9 @@ static void max_grad_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_max_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_max_grad(const lvn_kernel_args *args)
 {
-    const lvni_kernels_shape_attr *attr = args->attr;
+    const lvn_shape_attr *attr = args->attr;
     const lvn_tensor *dy = args->in[0];
     int axis = -1;
     for (int i = 0; i < attr->ndim; i++) {

@@ -63,21 +63,21 @@ static void copy_box(const lvn_tensor *x, const int64_t *offset_x, lvn_tensor *y
     }
 }
 
-lvn_status lvni_cpu_concat(const lvni_kernels_args *args)
+lvn_status lvni_cpu_concat(const lvn_kernel_args *args)
 {
-    const int axis = ((const lvni_kernels_axis_attr *)args->attr)->axis;
+    const int axis = ((const lvn_axis_attr *)args->attr)->axis;
     const int64_t zero[LVN_MAX_NDIM] = {0};
     int64_t at[LVN_MAX_NDIM] = {0};
-    for (int i = 0; i < LVNI_MAX_IN && args->in[i] != NULL; i++) {
+    for (int i = 0; i < LVN_KERNEL_INPUTS && args->in[i] != NULL; i++) {
         copy_box(args->in[i], zero, args->out[0], at, args->in[i]->shape);
         at[axis] += args->in[i]->shape[axis];
     }
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_crop(const lvni_kernels_args *args)
+lvn_status lvni_cpu_crop(const lvn_kernel_args *args)
 {
-    const lvni_kernels_box_attr *box = args->attr;
+    const lvn_box_attr *box = args->attr;
     const int64_t zero[LVN_MAX_NDIM] = {0};
     copy_box(args->in[0], box->start, args->out[0], zero, box->size);
     return LVN_OK;

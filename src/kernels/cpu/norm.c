@@ -126,9 +126,9 @@ static const void *optional(const lvn_tensor *t)
     return t == NULL ? NULL : t->data;
 }
 
-lvn_status lvni_cpu_batch_norm_train(const lvni_kernels_args *args)
+lvn_status lvni_cpu_batch_norm_train(const lvn_kernel_args *args)
 {
-    const lvni_kernels_norm_attr *attr = args->attr;
+    const lvn_norm_attr *attr = args->attr;
     norm_job job = describe(args->in[0]);
     const int64_t sums = job.blocks * job.cols;
     float *memory =
@@ -157,9 +157,9 @@ lvn_status lvni_cpu_batch_norm_train(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_batch_norm_eval(const lvni_kernels_args *args)
+lvn_status lvni_cpu_batch_norm_eval(const lvn_kernel_args *args)
 {
-    const lvni_kernels_norm_attr *attr = args->attr;
+    const lvn_norm_attr *attr = args->attr;
     norm_job job = describe(args->in[0]);
     float *scale = lvni_cpu_scratch(LVNI_SCRATCH_OWN, (size_t)job.cols * sizeof *scale);
     if (scale == NULL || lvni_tensor_device_dry_run()) {
@@ -216,9 +216,9 @@ typedef struct grad_vectors {
 
 /* in: dy, x, gamma, mean, a statistic, beta, y (or NULL); out: dx, dgamma, dbeta, dresidual (the
  * last three or NULL) */
-static lvn_status begin_gradient(const lvni_kernels_args *args, norm_job *job, grad_vectors *v)
+static lvn_status begin_gradient(const lvn_kernel_args *args, norm_job *job, grad_vectors *v)
 {
-    const lvni_kernels_norm_attr *attr = args->attr;
+    const lvn_norm_attr *attr = args->attr;
     *job = describe(args->in[0]);
     const int64_t sums = job->blocks * job->cols;
     float *memory =
@@ -267,7 +267,7 @@ static void parameter_gradients(norm_job *job, const grad_vectors *v)
     }
 }
 
-lvn_status lvni_cpu_batch_norm_train_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_batch_norm_train_grad(const lvn_kernel_args *args)
 {
     norm_job job;
     grad_vectors v;
@@ -291,9 +291,9 @@ lvn_status lvni_cpu_batch_norm_train_grad(const lvni_kernels_args *args)
 }
 
 /* Mean and variance are constants: dx = gamma rstd g. */
-lvn_status lvni_cpu_batch_norm_eval_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_batch_norm_eval_grad(const lvn_kernel_args *args)
 {
-    const lvni_kernels_norm_attr *attr = args->attr;
+    const lvn_norm_attr *attr = args->attr;
     norm_job job;
     grad_vectors v;
     LVN_TRY(begin_gradient(args, &job, &v));
@@ -314,7 +314,7 @@ lvn_status lvni_cpu_batch_norm_eval_grad(const lvni_kernels_args *args)
 
 /* ---- in parts, for statistics of several micro-batches together ---- */
 
-lvn_status lvni_cpu_batch_norm_moments(const lvni_kernels_args *args)
+lvn_status lvni_cpu_batch_norm_moments(const lvn_kernel_args *args)
 {
     norm_job job = describe(args->in[0]);
     const int64_t sums = job.blocks * job.cols;
@@ -335,10 +335,10 @@ lvn_status lvni_cpu_batch_norm_moments(const lvni_kernels_args *args)
 
 /* dy, x, gamma, mean, variance, beta as inputs 0 to 5, y as another one; `vectors` (rstd, scale)
  * are scratch. */
-static void describe_gradient(const lvni_kernels_args *args, int place_of_y, float *vectors,
+static void describe_gradient(const lvn_kernel_args *args, int place_of_y, float *vectors,
                               norm_job *job)
 {
-    const lvni_kernels_norm_attr *attr = args->attr;
+    const lvn_norm_attr *attr = args->attr;
     const float *gamma = LVNI_CF32(args->in[2]), *variance = LVNI_CF32(args->in[4]);
     float *rstd = vectors, *scale = vectors + job->cols;
     for (int64_t c = 0; c < job->cols; c++) {
@@ -355,7 +355,7 @@ static void describe_gradient(const lvni_kernels_args *args, int place_of_y, flo
         .mean = LVNI_CF32(args->in[3]), .scale = scale, .shift = LVNI_CF32(args->in[5])};
 }
 
-lvn_status lvni_cpu_batch_norm_sums(const lvni_kernels_args *args)
+lvn_status lvni_cpu_batch_norm_sums(const lvn_kernel_args *args)
 {
     norm_job job = describe(args->in[0]);
     const int64_t sums = job.blocks * job.cols;
@@ -378,7 +378,7 @@ lvn_status lvni_cpu_batch_norm_sums(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_batch_norm_group_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_batch_norm_group_grad(const lvn_kernel_args *args)
 {
     norm_job job = describe(args->in[0]);
     float *memory = lvni_cpu_scratch(LVNI_SCRATCH_OWN, (size_t)(3 * job.cols) * sizeof *memory);

@@ -37,7 +37,7 @@ static lvn_status run(conv_call *call)
 }
 
 /* x (N, H, W, I), y (N, H', W', O), w (O, KH, KW, I / groups); of w only the window is taken. */
-static lvn_status begin(conv_call *call, lvni_cpu_dnn_op op, const lvni_kernels_conv_attr *at,
+static lvn_status begin(conv_call *call, lvni_cpu_dnn_op op, const lvn_conv_attr *at,
                         const lvn_tensor *x, const lvn_tensor *y, int64_t kh, int64_t kw)
 {
     const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
@@ -73,7 +73,7 @@ static size_t bytes_of(const lvn_tensor *t)
     return (size_t)lvn_numel(t) * lvn_dtype_size(t->dtype);
 }
 
-lvn_status lvni_cpu_conv2d(const lvni_kernels_args *args)
+lvn_status lvni_cpu_conv2d(const lvn_kernel_args *args)
 {
     const lvn_tensor *x = args->in[0], *w = args->in[1], *b = args->in[2];
     lvn_tensor *y = args->out[0];
@@ -95,7 +95,7 @@ lvn_status lvni_cpu_conv2d(const lvni_kernels_args *args)
     return run(&call);
 }
 
-lvn_status lvni_cpu_conv2d_grad_input(const lvni_kernels_args *args)
+lvn_status lvni_cpu_conv2d_grad_input(const lvn_kernel_args *args)
 {
     const lvn_tensor *dy = args->in[0], *w = args->in[1];
     lvn_tensor *dx = args->out[0];
@@ -119,7 +119,7 @@ lvn_status lvni_cpu_conv2d_grad_input(const lvni_kernels_args *args)
     return run(&call);
 }
 
-static lvn_status weight_gradient(const lvni_kernels_args *args, lvn_tensor *dw)
+static lvn_status weight_gradient(const lvn_kernel_args *args, lvn_tensor *dw)
 {
     const lvn_tensor *dy = args->in[0], *x = args->in[1];
     conv_call call;
@@ -141,7 +141,7 @@ static lvn_status weight_gradient(const lvni_kernels_args *args, lvn_tensor *dw)
     return run(&call);
 }
 
-lvn_status lvni_cpu_conv2d_grad_weight(const lvni_kernels_args *args)
+lvn_status lvni_cpu_conv2d_grad_weight(const lvn_kernel_args *args)
 {
     const lvn_tensor *dy = args->in[0];
     if (args->out[0] != NULL) {

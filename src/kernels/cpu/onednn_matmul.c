@@ -72,9 +72,9 @@ static lvn_status product(const product_call *c)
     return status;
 }
 
-lvn_status lvni_cpu_matmul(const lvni_kernels_args *args)
+lvn_status lvni_cpu_matmul(const lvn_kernel_args *args)
 {
-    const lvni_kernels_matmul_attr *at = args->attr;
+    const lvn_matmul_attr *at = args->attr;
     const lvn_tensor *a = args->in[0], *b = args->in[1];
     const int row = a->ndim - 2, column = a->ndim - 1;
     lvni_cpu_dnn_matmul_shape s = {.batch = 1,
@@ -89,7 +89,7 @@ lvn_status lvni_cpu_matmul(const lvni_kernels_args *args)
     return product(&(product_call){.shape = s, .a = a, .b = b, .y = args->out[0]});
 }
 
-lvn_status lvni_cpu_linear(const lvni_kernels_args *args)
+lvn_status lvni_cpu_linear(const lvn_kernel_args *args)
 {
     const lvn_tensor *x = args->in[0], *w = args->in[1];
     const lvni_cpu_dnn_matmul_shape s = {
@@ -105,7 +105,7 @@ enum { SGEMM_WEIGHTS = 512 * 512, SGEMM_ROWS = 16 };
 
 /* dx (N, I) = dy (N, O) w (O, I). sgemm's sums depend on the team, so the whole op is of the
  * reducing class. */
-lvn_status lvni_cpu_linear_grad_input(const lvni_kernels_args *args)
+lvn_status lvni_cpu_linear_grad_input(const lvn_kernel_args *args)
 {
     const lvn_tensor *dy = args->in[0], *w = args->in[1];
     const lvni_cpu_dnn_matmul_shape s = {
@@ -125,7 +125,7 @@ lvn_status lvni_cpu_linear_grad_input(const lvni_kernels_args *args)
 }
 
 /* dw (O, I) = dy^T (O, N) x (N, I) */
-lvn_status lvni_cpu_linear_grad_weight(const lvni_kernels_args *args)
+lvn_status lvni_cpu_linear_grad_weight(const lvn_kernel_args *args)
 {
     const lvn_tensor *dy = args->in[0], *x = args->in[1];
     const lvni_cpu_dnn_matmul_shape s = {

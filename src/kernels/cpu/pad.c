@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct pad_job {
-    const lvni_kernels_box_attr *box;
+    const lvn_box_attr *box;
     int axis;             /* of the rows: the axes before it are walked */
     const int64_t *inner; /* shape of the tensor without border */
     const int64_t *outer; /* and with it */
@@ -17,9 +17,9 @@ typedef struct pad_job {
     float *y;
 } pad_job;
 
-static pad_job plan(const lvni_kernels_args *args, const int64_t *inner, const int64_t *outer)
+static pad_job plan(const lvn_kernel_args *args, const int64_t *inner, const int64_t *outer)
 {
-    const lvni_kernels_box_attr *box = args->attr;
+    const lvn_box_attr *box = args->attr;
     pad_job j = {.box = box,
                  .inner = inner,
                  .outer = outer,
@@ -100,9 +100,9 @@ static void pad_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_pad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_pad(const lvn_kernel_args *args)
 {
-    const lvni_kernels_box_attr *box = args->attr;
+    const lvn_box_attr *box = args->attr;
     if (box->ndim == 0) {
         memcpy(args->out[0]->data, args->in[0]->data, sizeof(float));
         return LVN_OK;
@@ -179,9 +179,9 @@ static void fold_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_pad_reflect_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_pad_reflect_grad(const lvn_kernel_args *args)
 {
-    const lvni_kernels_box_attr *box = args->attr;
+    const lvn_box_attr *box = args->attr;
     if (box->ndim == 0) {
         memcpy(args->out[0]->data, args->in[0]->data, sizeof(float));
         return LVN_OK;

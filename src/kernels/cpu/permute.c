@@ -32,8 +32,7 @@ static void drop(permute_job *j, int k)
     }
 }
 
-static permute_job plan(const lvn_tensor *x, const lvn_tensor *y,
-                        const lvni_kernels_permute_attr *attr)
+static permute_job plan(const lvn_tensor *x, const lvn_tensor *y, const lvn_permute_attr *attr)
 {
     permute_job j = {
         .ndim = x->ndim, .bytes = lvn_dtype_size(x->dtype), .x = x->data, .y = y->data};
@@ -201,7 +200,7 @@ static void strips_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_permute(const lvni_kernels_args *args)
+lvn_status lvni_cpu_permute(const lvn_kernel_args *args)
 {
     const int64_t n = lvn_numel(args->out[0]);
     permute_job j = plan(args->in[0], args->out[0], args->attr);

@@ -19,9 +19,9 @@ typedef struct point_job {
 } point_job;
 
 /* Values, targets, weights, positive weights from input `first` on. */
-static point_job describe(const lvni_kernels_args *args, int first)
+static point_job describe(const lvn_kernel_args *args, int first)
 {
-    const lvni_kernels_point_loss_attr *attr = args->attr;
+    const lvn_point_loss_attr *attr = args->attr;
     const lvn_tensor *x = args->in[first], *weight = args->in[first + 2],
                      *positive = args->in[first + 3];
     return (point_job){.n = lvn_numel(x),
@@ -44,7 +44,7 @@ static lvni_cpu_point_rows rows_at(const point_job *j, int64_t at, int64_t n,
     r.t += at;
     r.weight = r.weight == NULL ? NULL : r.weight + at;
     r.positive = memory;
-    for (int64_t i = 0; r.kind == LVNI_LOSS_BINARY && i < n; i++) {
+    for (int64_t i = 0; r.kind == LVN_LOSS_BINARY && i < n; i++) {
         memory[i] = j->positive == NULL ? 1.0f : j->positive[(at + i) % j->k];
     }
     return r;
@@ -65,17 +65,17 @@ static void forward_range(const void *job, int64_t begin, int64_t end)
         const lvni_cpu_point_rows r = rows_at(j, b * LVNI_CPU_SUM_BLOCK, n, memory);
         j->sum[b] = (double)lvni_cpu_isa()->point_loss(&r, n);
         float weights = (float)n;
-        if (r.weight != NULL && r.kind != LVNI_LOSS_BINARY) {
+        if (r.weight != NULL && r.kind != LVN_LOSS_BINARY) {
             lvni_cpu_isa()->row_sums(r.weight, 1, n, &weights);
         }
         j->weights[b] = (double)weights;
     }
 }
 
-lvn_status lvni_cpu_point_loss(const lvni_kernels_args *args)
+lvn_status lvni_cpu_point_loss(const lvn_kernel_args *args)
 {
     enum { COST = 4 };
-    const lvni_kernels_point_loss_attr *attr = args->attr;
+    const lvn_point_loss_attr *attr = args->attr;
     point_job job = describe(args, 0);
     const int64_t blocks = lvni_cpu_div_up(job.n, LVNI_CPU_SUM_BLOCK);
     job.sum = lvni_cpu_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * blocks) * sizeof *job.sum);
@@ -106,7 +106,7 @@ static void gradient_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_point_loss_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_point_loss_grad(const lvn_kernel_args *args)
 {
     enum { COST = 4 };
     point_job job = describe(args, 2);
@@ -115,9 +115,9 @@ lvn_status lvni_cpu_point_loss_grad(const lvni_kernels_args *args)
     lvni_cpu_par(lvni_cpu_div_up(job.n, LVNI_CPU_SUM_BLOCK), 1, LVNI_CPU_SUM_BLOCK * COST,
                  gradient_range, &job);
     if (args->out[1] != NULL) { /* d / d target of what depends on x - target */
-        const lvni_kernels_scale_attr negative = {.mul = -1.0};
+        const lvn_scale_attr negative = {.mul = -1.0};
         return lvni_cpu_scale(
-            &(lvni_kernels_args){.in = {args->out[0]}, .out = {args->out[1]}, .attr = &negative});
+            &(lvn_kernel_args){.in = {args->out[0]}, .out = {args->out[1]}, .attr = &negative});
     }
     return LVN_OK;
 }

@@ -14,7 +14,7 @@ typedef struct pool_job {
     const uint8_t *place;
 } pool_job;
 
-static lvni_cpu_pool_image describe(const lvni_kernels_pool_attr *attr, const lvn_tensor *large,
+static lvni_cpu_pool_image describe(const lvn_pool_attr *attr, const lvn_tensor *large,
                                     const lvn_tensor *small)
 {
     lvni_cpu_pool_image g = {.in_h = large->shape[1],
@@ -43,7 +43,7 @@ static void pool_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_max_pool2d(const lvni_kernels_args *args)
+lvn_status lvni_cpu_max_pool2d(const lvn_kernel_args *args)
 {
     const lvn_tensor *x = args->in[0];
     const pool_job job = {.g = describe(args->attr, x, args->out[0]),
@@ -119,7 +119,7 @@ static void pool_grad_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_max_pool2d_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_max_pool2d_grad(const lvn_kernel_args *args)
 {
     const lvn_tensor *dy = args->in[0];
     const pool_job job = {.g = describe(args->attr, args->out[0], dy),

@@ -267,7 +267,7 @@ static lvn_status sum_squares(const lvn_tensor *x, uint32_t mask, lvn_tensor *ou
     if (square == NULL) {
         return lvn_last_error()->code;
     }
-    lvn_status s = lvni_cpu_square(&(lvni_kernels_args){.in = {x}, .out = {square}});
+    lvn_status s = lvni_cpu_square(&(lvn_kernel_args){.in = {x}, .out = {square}});
     if (s == LVN_OK) {
         s = reduce_with(square, mask, out, divisor, false);
     }
@@ -275,25 +275,25 @@ static lvn_status sum_squares(const lvn_tensor *x, uint32_t mask, lvn_tensor *ou
     return s;
 }
 
-lvn_status lvni_cpu_norm(const lvni_kernels_args *args)
+lvn_status lvni_cpu_norm(const lvn_kernel_args *args)
 {
-    const lvni_kernels_axes_attr *attr = args->attr;
+    const lvn_axes_attr *attr = args->attr;
     lvn_tensor *sum = new_like(args->out[0]);
     if (sum == NULL) {
         return lvn_last_error()->code;
     }
     lvn_status s = sum_squares(args->in[0], attr->mask, sum, 1.0);
     if (s == LVN_OK) {
-        s = lvni_cpu_sqrt(&(lvni_kernels_args){.in = {sum}, .out = {args->out[0]}});
+        s = lvni_cpu_sqrt(&(lvn_kernel_args){.in = {sum}, .out = {args->out[0]}});
     }
     lvn_release(sum);
     return s;
 }
 
 /* x - mean, squared and added. */
-lvn_status lvni_cpu_var(const lvni_kernels_args *args)
+lvn_status lvni_cpu_var(const lvn_kernel_args *args)
 {
-    const lvni_kernels_var_attr *attr = args->attr;
+    const lvn_var_attr *attr = args->attr;
     const lvn_tensor *x = args->in[0];
     lvni_tensor_desc d = lvni_tensor_get_desc(x);
     double terms = 1.0;
@@ -306,7 +306,7 @@ lvn_status lvni_cpu_var(const lvni_kernels_args *args)
     lvn_tensor *mean = lvni_tensor_new(&d), *far = mean == NULL ? NULL : new_like(x);
     lvn_status s = far == NULL ? LVN_ERR_MEMORY : reduce(x, attr->mask, mean, terms);
     if (s == LVN_OK) {
-        s = lvni_cpu_sub(&(lvni_kernels_args){.in = {x, mean}, .out = {far}});
+        s = lvni_cpu_sub(&(lvn_kernel_args){.in = {x, mean}, .out = {far}});
     }
     if (s == LVN_OK) {
         s = sum_squares(far, attr->mask, args->out[0], terms - attr->correction);
@@ -316,15 +316,15 @@ lvn_status lvni_cpu_var(const lvni_kernels_args *args)
     return s;
 }
 
-lvn_status lvni_cpu_sum(const lvni_kernels_args *args)
+lvn_status lvni_cpu_sum(const lvn_kernel_args *args)
 {
-    const lvni_kernels_axes_attr *attr = args->attr;
+    const lvn_axes_attr *attr = args->attr;
     return reduce(args->in[0], attr->mask, args->out[0], 1.0);
 }
 
-lvn_status lvni_cpu_mean(const lvni_kernels_args *args)
+lvn_status lvni_cpu_mean(const lvn_kernel_args *args)
 {
-    const lvni_kernels_axes_attr *attr = args->attr;
+    const lvn_axes_attr *attr = args->attr;
     const lvn_tensor *x = args->in[0];
     double count = 1.0;
     for (int i = 0; i < x->ndim; i++) {
@@ -333,9 +333,9 @@ lvn_status lvni_cpu_mean(const lvni_kernels_args *args)
     return reduce(x, attr->mask, args->out[0], count);
 }
 
-lvn_status lvni_cpu_sum_to(const lvni_kernels_args *args)
+lvn_status lvni_cpu_sum_to(const lvn_kernel_args *args)
 {
-    const lvni_kernels_shape_attr *attr = args->attr;
+    const lvn_shape_attr *attr = args->attr;
     const lvn_tensor *x = args->in[0];
     const int lead = x->ndim - attr->ndim;
     uint32_t mask = 0;

@@ -49,9 +49,9 @@ static void resample_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-lvn_status lvni_cpu_resample2d(const lvni_kernels_args *args)
+lvn_status lvni_cpu_resample2d(const lvn_kernel_args *args)
 {
-    const lvni_kernels_resample_attr *attr = args->attr;
+    const lvn_resample_attr *attr = args->attr;
     const lvn_tensor *x = args->in[0], *y = args->out[0];
     const lvn_tensor *from = attr->transposed ? y : x, *to = attr->transposed ? x : y;
     const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();

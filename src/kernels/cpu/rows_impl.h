@@ -25,7 +25,7 @@ typedef struct lvni_cpu_layer_grad {
 /* Elements of a loss; positive: a factor each, of binary cross entropy only; weight: NULL for
  * ones. */
 typedef struct lvni_cpu_point_rows {
-    lvni_kernels_point_loss kind;
+    lvn_point_loss_kind kind;
     float beta;
     const float *x, *t, *weight, *positive;
 } lvni_cpu_point_rows;

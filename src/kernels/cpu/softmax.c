@@ -29,7 +29,7 @@ static void rows_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-static lvn_status run_rows(const lvni_kernels_args *args, rows_job job)
+static lvn_status run_rows(const lvn_kernel_args *args, rows_job job)
 {
     enum { COST = 4 }; /* an exp counts for several elements */
     job.a = LVNI_CF32(args->in[0]);
@@ -39,28 +39,28 @@ static lvn_status run_rows(const lvni_kernels_args *args, rows_job job)
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_softmax(const lvni_kernels_args *args)
+lvn_status lvni_cpu_softmax(const lvn_kernel_args *args)
 {
     rows_job job = describe(args->in[0]);
     job.one = lvni_cpu_isa()->softmax;
     return run_rows(args, job);
 }
 
-lvn_status lvni_cpu_softmax_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_softmax_grad(const lvn_kernel_args *args)
 {
     rows_job job = describe(args->in[0]);
     job.two = lvni_cpu_isa()->softmax_grad;
     return run_rows(args, job);
 }
 
-lvn_status lvni_cpu_log_softmax(const lvni_kernels_args *args)
+lvn_status lvni_cpu_log_softmax(const lvn_kernel_args *args)
 {
     rows_job job = describe(args->in[0]);
     job.one = lvni_cpu_isa()->log_softmax;
     return run_rows(args, job);
 }
 
-lvn_status lvni_cpu_log_softmax_grad(const lvni_kernels_args *args)
+lvn_status lvni_cpu_log_softmax_grad(const lvn_kernel_args *args)
 {
     rows_job job = describe(args->in[0]);
     job.two = lvni_cpu_isa()->log_softmax_grad;
@@ -77,7 +77,7 @@ static lvn_status check_labels(const char *op, const int64_t *label, int64_t row
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_accuracy(const lvni_kernels_args *args)
+lvn_status lvni_cpu_accuracy(const lvn_kernel_args *args)
 {
     const rows_job job = describe(args->in[0]);
     const float *x = LVNI_CF32(args->in[0]);

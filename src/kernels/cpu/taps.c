@@ -21,7 +21,7 @@ static void position(const lvni_cpu_taps_axis *a, int64_t o, int64_t *whole, dou
         above = a->out > 1 ? o * (a->in - 1) : 0;
         below = a->out > 1 ? a->out - 1 : 1;
     }
-    if (above < 0 && a->attr->kind == LVNI_BILINEAR) {
+    if (above < 0 && a->attr->kind == LVN_RESAMPLE_BILINEAR) {
         above = 0;
     }
     *whole = above >= 0 ? above / below : -((below - 1 - above) / below);
@@ -65,7 +65,7 @@ static int64_t equal_weights(int64_t n, double divisor, float *weight)
 
 static int64_t pool_window(const lvni_cpu_taps_axis *a, int64_t o, int64_t *first, float *weight)
 {
-    const lvni_kernels_pool_attr *p = &a->attr->pool;
+    const lvn_pool_attr *p = &a->attr->pool;
     const int64_t start = o * p->stride[a->side] - p->padding[a->side],
                   end = start + p->kernel[a->side];
     *first = start < 0 ? 0 : start;
@@ -79,18 +79,18 @@ static int64_t taps_of(const lvni_cpu_taps_axis *a, int64_t o, int64_t *first, f
     int64_t whole = 0;
     double t = 0.0, w[CUBIC_TAPS];
     switch (a->attr->kind) {
-    case LVNI_AVG_POOL: return pool_window(a, o, first, weight);
-    case LVNI_ADAPTIVE_POOL:
+    case LVN_RESAMPLE_AVG_POOL: return pool_window(a, o, first, weight);
+    case LVN_RESAMPLE_ADAPTIVE_POOL:
         *first = o * a->in / a->out;
         whole = lvni_cpu_div_up((o + 1) * a->in, a->out) - *first;
         return equal_weights(whole, (double)whole, weight);
-    case LVNI_NEAREST: *first = o * a->in / a->out; return equal_weights(1, 1.0, weight);
-    case LVNI_BILINEAR:
+    case LVN_RESAMPLE_NEAREST: *first = o * a->in / a->out; return equal_weights(1, 1.0, weight);
+    case LVN_RESAMPLE_BILINEAR:
         position(a, o, &whole, &t);
         w[0] = 1.0 - t;
         w[1] = t;
         return folded(whole, t > 0.0 ? 2 : 1, w, a->in, first, weight);
-    case LVNI_BICUBIC: break;
+    case LVN_RESAMPLE_BICUBIC: break;
     }
     position(a, o, &whole, &t);
     cubic(t, w);
@@ -100,8 +100,8 @@ static int64_t taps_of(const lvni_cpu_taps_axis *a, int64_t o, int64_t *first, f
 static int64_t most_taps(const lvni_cpu_taps_axis *a)
 {
     switch (a->attr->kind) {
-    case LVNI_AVG_POOL: return a->attr->pool.kernel[a->side];
-    case LVNI_ADAPTIVE_POOL: return a->in / a->out + 2;
+    case LVN_RESAMPLE_AVG_POOL: return a->attr->pool.kernel[a->side];
+    case LVN_RESAMPLE_ADAPTIVE_POOL: return a->in / a->out + 2;
     default: return CUBIC_TAPS;
     }
 }

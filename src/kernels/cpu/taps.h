@@ -9,7 +9,7 @@
 
 /* One axis of a map: forward from `in` to `out` pixels. */
 typedef struct lvni_cpu_taps_axis {
-    const lvni_kernels_resample_attr *attr;
+    const lvn_resample_attr *attr;
     int side; /* 0: height, 1: width */
     int64_t in, out;
 } lvni_cpu_taps_axis;

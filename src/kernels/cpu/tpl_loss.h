@@ -72,33 +72,33 @@ static inline float size_of(float x)
 }
 
 /* `kind` and `beta` are constants of the loops below. */
-static inline __attribute__((always_inline)) float
-point_value(lvni_kernels_point_loss kind, float beta, float x, float t, float positive)
+static inline __attribute__((always_inline)) float point_value(lvn_point_loss_kind kind, float beta,
+                                                               float x, float t, float positive)
 {
     const float d = x - t, size = size_of(d);
     switch (kind) {
-    case LVNI_LOSS_SQUARE: return d * d;
-    case LVNI_LOSS_ABSOLUTE: return size;
-    case LVNI_LOSS_SMOOTH_L1: return size < beta ? 0.5f * d * d / beta : size - 0.5f * beta;
-    case LVNI_LOSS_BINARY:
+    case LVN_LOSS_SQUARE: return d * d;
+    case LVN_LOSS_ABSOLUTE: return size;
+    case LVN_LOSS_SMOOTH_L1: return size < beta ? 0.5f * d * d / beta : size - 0.5f * beta;
+    case LVN_LOSS_BINARY:
         return (1.0f - t) * x + (1.0f + (positive - 1.0f) * t) *
                                     (log_one_plus(exp_one(-size_of(x))) + (x < 0.0f ? -x : 0.0f));
     }
     return 0.0f;
 }
 
-static inline __attribute__((always_inline)) float
-point_slope(lvni_kernels_point_loss kind, float beta, float x, float t, float positive)
+static inline __attribute__((always_inline)) float point_slope(lvn_point_loss_kind kind, float beta,
+                                                               float x, float t, float positive)
 {
     const float d = x - t;
     switch (kind) {
-    case LVNI_LOSS_SQUARE: return d + d;
-    case LVNI_LOSS_ABSOLUTE: return (d > 0.0f ? 1.0f : 0.0f) - (d < 0.0f ? 1.0f : 0.0f);
-    case LVNI_LOSS_SMOOTH_L1: {
+    case LVN_LOSS_SQUARE: return d + d;
+    case LVN_LOSS_ABSOLUTE: return (d > 0.0f ? 1.0f : 0.0f) - (d < 0.0f ? 1.0f : 0.0f);
+    case LVN_LOSS_SMOOTH_L1: {
         const float high = d >= beta ? 1.0f : d / beta;
         return d <= -beta ? -1.0f : high;
     }
-    case LVNI_LOSS_BINARY: {
+    case LVN_LOSS_BINARY: {
         /* 1 - sigmoid(x) */
         const float e = exp_one(-size_of(x)), part = (x < 0.0f ? 1.0f : e) / (1.0f + e);
         return (1.0f - t) - (1.0f + (positive - 1.0f) * t) * part;
@@ -108,15 +108,15 @@ point_slope(lvni_kernels_point_loss kind, float beta, float x, float t, float po
 }
 
 /* At most LVNI_CPU_SUM_BLOCK elements: the values, weighted, are summed. */
-static inline __attribute__((always_inline)) float
-point_sum(const lvni_cpu_point_rows *p, lvni_kernels_point_loss kind, int64_t n)
+static inline __attribute__((always_inline)) float point_sum(const lvni_cpu_point_rows *p,
+                                                             lvn_point_loss_kind kind, int64_t n)
 {
     float value[LVNI_CPU_SUM_BLOCK];
     const float *restrict x = p->x, *restrict t = p->t, *restrict positive = p->positive;
     const float beta = p->beta;
     for (int64_t i = 0; i < n; i++) {
         value[i] =
-            point_value(kind, beta, x[i], t[i], kind == LVNI_LOSS_BINARY ? positive[i] : 1.0f);
+            point_value(kind, beta, x[i], t[i], kind == LVN_LOSS_BINARY ? positive[i] : 1.0f);
     }
     for (int64_t i = 0; p->weight != NULL && i < n; i++) {
         value[i] = value[i] * p->weight[i];
@@ -127,23 +127,23 @@ point_sum(const lvni_cpu_point_rows *p, lvni_kernels_point_loss kind, int64_t n)
 static float point_loss(const lvni_cpu_point_rows *p, int64_t n)
 {
     switch (p->kind) {
-    case LVNI_LOSS_SQUARE: return point_sum(p, LVNI_LOSS_SQUARE, n);
-    case LVNI_LOSS_ABSOLUTE: return point_sum(p, LVNI_LOSS_ABSOLUTE, n);
-    case LVNI_LOSS_SMOOTH_L1: return point_sum(p, LVNI_LOSS_SMOOTH_L1, n);
-    case LVNI_LOSS_BINARY: return point_sum(p, LVNI_LOSS_BINARY, n);
+    case LVN_LOSS_SQUARE: return point_sum(p, LVN_LOSS_SQUARE, n);
+    case LVN_LOSS_ABSOLUTE: return point_sum(p, LVN_LOSS_ABSOLUTE, n);
+    case LVN_LOSS_SMOOTH_L1: return point_sum(p, LVN_LOSS_SMOOTH_L1, n);
+    case LVN_LOSS_BINARY: return point_sum(p, LVN_LOSS_BINARY, n);
     }
     return 0.0f;
 }
 
 static inline __attribute__((always_inline)) void point_slopes(const lvni_cpu_point_rows *p,
-                                                               lvni_kernels_point_loss kind,
+                                                               lvn_point_loss_kind kind,
                                                                float factor, float *restrict dx,
                                                                int64_t n)
 {
     const float *restrict x = p->x, *restrict t = p->t, *restrict positive = p->positive;
     const float beta = p->beta;
     for (int64_t i = 0; i < n; i++) {
-        dx[i] = point_slope(kind, beta, x[i], t[i], kind == LVNI_LOSS_BINARY ? positive[i] : 1.0f) *
+        dx[i] = point_slope(kind, beta, x[i], t[i], kind == LVN_LOSS_BINARY ? positive[i] : 1.0f) *
                 factor;
     }
     for (int64_t i = 0; p->weight != NULL && i < n; i++) {
@@ -154,10 +154,10 @@ static inline __attribute__((always_inline)) void point_slopes(const lvni_cpu_po
 static void point_loss_grad(const lvni_cpu_point_rows *p, float factor, float *dx, int64_t n)
 {
     switch (p->kind) {
-    case LVNI_LOSS_SQUARE: point_slopes(p, LVNI_LOSS_SQUARE, factor, dx, n); break;
-    case LVNI_LOSS_ABSOLUTE: point_slopes(p, LVNI_LOSS_ABSOLUTE, factor, dx, n); break;
-    case LVNI_LOSS_SMOOTH_L1: point_slopes(p, LVNI_LOSS_SMOOTH_L1, factor, dx, n); break;
-    case LVNI_LOSS_BINARY: point_slopes(p, LVNI_LOSS_BINARY, factor, dx, n); break;
+    case LVN_LOSS_SQUARE: point_slopes(p, LVN_LOSS_SQUARE, factor, dx, n); break;
+    case LVN_LOSS_ABSOLUTE: point_slopes(p, LVN_LOSS_ABSOLUTE, factor, dx, n); break;
+    case LVN_LOSS_SMOOTH_L1: point_slopes(p, LVN_LOSS_SMOOTH_L1, factor, dx, n); break;
+    case LVN_LOSS_BINARY: point_slopes(p, LVN_LOSS_BINARY, factor, dx, n); break;
     }
 }
 

@@ -25,7 +25,7 @@ static void operand_steps(const lvn_tensor *t, int ndim, int64_t step[LVN_MAX_ND
 }
 
 /* Neighbouring axes that all three walk alike become one. */
-static void join_axes(const lvni_kernels_args *args, where_job *j)
+static void join_axes(const lvn_kernel_args *args, where_job *j)
 {
     const lvn_tensor *y = args->out[0];
     int64_t step[3][LVN_MAX_NDIM] = {{0}};
@@ -112,7 +112,7 @@ static void flat_range(const void *job, int64_t begin, int64_t end)
          begin, end - begin);
 }
 
-lvn_status lvni_cpu_where(const lvni_kernels_args *args)
+lvn_status lvni_cpu_where(const lvn_kernel_args *args)
 {
     const int64_t n = lvn_numel(args->out[0]);
     where_job j = {.bytes = lvn_dtype_size(args->out[0]->dtype),

@@ -15,7 +15,7 @@ typedef struct view {
 typedef struct attention {
     int64_t n, heads, queries, keys, d, e;
     bool packed; /* q, k, v in one tensor */
-    lvni_kernels_attention_attr attr;
+    lvn_attention_attr attr;
 } attention;
 
 static view plain(const lvn_tensor *t, int64_t n, int64_t h)
@@ -101,10 +101,10 @@ static void backward_query(const attention *a, const head *h, int64_t t)
     }
 }
 
-static attention describe(const lvni_kernels_args *args, int first, bool packed)
+static attention describe(const lvn_kernel_args *args, int first, bool packed)
 {
     const lvn_tensor *q = args->in[first];
-    const lvni_kernels_attention_attr *attr = args->attr;
+    const lvn_attention_attr *attr = args->attr;
     if (packed) {
         return (attention){q->shape[0], q->shape[3], q->shape[1], q->shape[1],
                            q->shape[4], q->shape[4], true,        *attr};
@@ -114,7 +114,7 @@ static attention describe(const lvni_kernels_args *args, int first, bool packed)
                        q->shape[3], v->shape[3], false,       *attr};
 }
 
-static head inputs_of(const attention *a, const lvni_kernels_args *args, int first, int64_t n,
+static head inputs_of(const attention *a, const lvn_kernel_args *args, int first, int64_t n,
                       int64_t h)
 {
     const lvn_tensor *const *in = args->in + first;
@@ -125,7 +125,7 @@ static head inputs_of(const attention *a, const lvni_kernels_args *args, int fir
                : (head){.q = plain(in[0], n, h), .k = plain(in[1], n, h), .v = plain(in[2], n, h)};
 }
 
-static lvn_status forward(const lvni_kernels_args *args, bool packed)
+static lvn_status forward(const lvn_kernel_args *args, bool packed)
 {
     const attention a = describe(args, 0, packed);
     for (int64_t n = 0; n < a.n; n++) {
@@ -149,7 +149,7 @@ static void zero(lvn_tensor *t)
 }
 
 /* in: dy, the inputs, y, log-sums */
-static lvn_status backward(const lvni_kernels_args *args, bool packed)
+static lvn_status backward(const lvn_kernel_args *args, bool packed)
 {
     const attention a = describe(args, 1, packed);
     const int y = packed ? 2 : 4;
@@ -179,22 +179,22 @@ static lvn_status backward(const lvni_kernels_args *args, bool packed)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_attention(const lvni_kernels_args *args)
+lvn_status lvni_ref_attention(const lvn_kernel_args *args)
 {
     return forward(args, false);
 }
 
-lvn_status lvni_ref_attention_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_attention_grad(const lvn_kernel_args *args)
 {
     return backward(args, false);
 }
 
-lvn_status lvni_ref_attention_qkv(const lvni_kernels_args *args)
+lvn_status lvni_ref_attention_qkv(const lvn_kernel_args *args)
 {
     return forward(args, true);
 }
 
-lvn_status lvni_ref_attention_qkv_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_attention_qkv_grad(const lvn_kernel_args *args)
 {
     return backward(args, true);
 }

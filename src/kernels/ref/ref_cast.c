@@ -2,7 +2,7 @@
 #include "core/math.h"
 #include "kernels/ref/ref_impl.h"
 
-lvn_status lvni_ref_cast(const lvni_kernels_args *args)
+lvn_status lvni_ref_cast(const lvn_kernel_args *args)
 {
     const double *x = lvni_ref_in(args, 0);
     void *y = args->out[0]->data;

@@ -6,7 +6,7 @@
 
 /* The elements of both inputs (from input `first` on) that broadcasting shows at element e of the
  * result. */
-static void operands(const lvni_kernels_args *args, int first, int64_t e, double *a, double *b)
+static void operands(const lvn_kernel_args *args, int first, int64_t e, double *a, double *b)
 {
     int64_t at[LVN_MAX_NDIM];
     const int ndim = args->out[0]->ndim;
@@ -16,7 +16,7 @@ static void operands(const lvni_kernels_args *args, int first, int64_t e, double
 }
 
 #define OF_TWO(op, type, expression)                                                               \
-    lvn_status lvni_ref_##op(const lvni_kernels_args *args)                                        \
+    lvn_status lvni_ref_##op(const lvn_kernel_args *args)                                          \
     {                                                                                              \
         type *y = args->out[0]->data;                                                              \
         const int64_t n = lvn_numel(args->out[0]);                                                 \
@@ -43,7 +43,7 @@ OF_TWO(le, uint8_t, a <= b)
 OF_TWO(gt, uint8_t, a > b)
 OF_TWO(ge, uint8_t, a >= b)
 
-lvn_status lvni_ref_where(const lvni_kernels_args *args)
+lvn_status lvni_ref_where(const lvn_kernel_args *args)
 {
     const uint8_t *condition = args->in[0]->data;
     double *y = lvni_ref_out(args, 0);

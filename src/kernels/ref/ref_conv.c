@@ -16,9 +16,9 @@ typedef struct sizes {
 typedef void (*visitor)(term t, double *sum, const double *p, const double *q);
 
 /* One place of the window: all input channels of the group of o. */
-static void visit_channels(const sizes *s, const lvni_kernels_conv_attr *a, int64_t pixel,
-                           int64_t tap, int64_t y, int64_t o, visitor visit, double *sum,
-                           const double *p, const double *q)
+static void visit_channels(const sizes *s, const lvn_conv_attr *a, int64_t pixel, int64_t tap,
+                           int64_t y, int64_t o, visitor visit, double *sum, const double *p,
+                           const double *q)
 {
     const int64_t per_group = s->i / a->groups;
     const int64_t group = o / (s->o / a->groups);
@@ -32,7 +32,7 @@ static void visit_channels(const sizes *s, const lvni_kernels_conv_attr *a, int6
 }
 
 /* One output element: all places of its window that lie in the image. */
-static void visit_window(const sizes *s, const lvni_kernels_conv_attr *a, int64_t y, visitor visit,
+static void visit_window(const sizes *s, const lvn_conv_attr *a, int64_t y, visitor visit,
                          double *sum, const double *p, const double *q)
 {
     const int64_t o = y % s->o, ow = y / s->o % s->ow, oh = y / s->o / s->ow % s->oh,
@@ -49,7 +49,7 @@ static void visit_window(const sizes *s, const lvni_kernels_conv_attr *a, int64_
     }
 }
 
-static void visit_all(const sizes *s, const lvni_kernels_conv_attr *a, visitor visit, double *sum,
+static void visit_all(const sizes *s, const lvn_conv_attr *a, visitor visit, double *sum,
                       const double *p, const double *q)
 {
     const int64_t outputs = s->n * s->oh * s->ow * s->o;
@@ -84,7 +84,7 @@ static void into_w(term t, double *dw, const double *dy, const double *x)
     dw[t.w] += dy[t.y] * x[t.x];
 }
 
-lvn_status lvni_ref_conv2d(const lvni_kernels_args *args)
+lvn_status lvni_ref_conv2d(const lvn_kernel_args *args)
 {
     const double *bias = lvni_ref_optional_in(args, 2);
     double *y = lvni_ref_out(args, 0);
@@ -97,7 +97,7 @@ lvn_status lvni_ref_conv2d(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_conv2d_grad_input(const lvni_kernels_args *args)
+lvn_status lvni_ref_conv2d_grad_input(const lvn_kernel_args *args)
 {
     double *dx = lvni_ref_out(args, 0);
     const sizes s = make_sizes(args->out[0]->shape, args->in[1]->shape, args->in[0]->shape);
@@ -109,7 +109,7 @@ lvn_status lvni_ref_conv2d_grad_input(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_conv_transpose2d(const lvni_kernels_args *args)
+lvn_status lvni_ref_conv_transpose2d(const lvn_kernel_args *args)
 {
     const double *bias = lvni_ref_optional_in(args, 2);
     double *y = lvni_ref_out(args, 0);
@@ -121,7 +121,7 @@ lvn_status lvni_ref_conv_transpose2d(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_conv2d_grad_weight(const lvni_kernels_args *args)
+lvn_status lvni_ref_conv2d_grad_weight(const lvn_kernel_args *args)
 {
     const double *dy = lvni_ref_in(args, 0);
     double *dw = lvni_ref_out(args, 0), *db = lvni_ref_optional_out(args, 1);

@@ -57,7 +57,7 @@ static double gelu_tanh_slope(double x)
 
 /* One op per line: of x and its attribute; gradients of dy and k, what the forward kept. */
 #define OF_X(op, attr_type, expression)                                                            \
-    lvn_status lvni_ref_##op(const lvni_kernels_args *args)                                        \
+    lvn_status lvni_ref_##op(const lvn_kernel_args *args)                                          \
     {                                                                                              \
         const attr_type *attr = args->attr;                                                        \
         (void)attr;                                                                                \
@@ -71,7 +71,7 @@ static double gelu_tanh_slope(double x)
         return LVN_OK;                                                                             \
     }
 #define OF_PAIR(op, attr_type, expression)                                                         \
-    lvn_status lvni_ref_##op(const lvni_kernels_args *args)                                        \
+    lvn_status lvni_ref_##op(const lvn_kernel_args *args)                                          \
     {                                                                                              \
         const attr_type *attr = args->attr;                                                        \
         (void)attr;                                                                                \
@@ -85,33 +85,33 @@ static double gelu_tanh_slope(double x)
         return LVN_OK;                                                                             \
     }
 
-OF_X(rsqrt, lvni_kernels_no_attr, 1.0 / lvni_core_sqrt(x))
-OF_X(reciprocal, lvni_kernels_no_attr, 1.0 / x)
-OF_X(abs, lvni_kernels_no_attr, fabs(x))
-OF_X(sign, lvni_kernels_no_attr, sign(x))
-OF_X(clamp, lvni_kernels_range_attr, x<attr->min ? attr->min : x> attr->max ? attr->max : x)
-OF_X(pow_scalar, lvni_kernels_number_attr, lvni_core_pow(x, attr->value))
-OF_X(leaky_relu, lvni_kernels_number_attr, x < 0.0 ? attr->value * x : x)
-OF_X(gelu, lvni_kernels_no_attr, x *cdf(x))
-OF_X(gelu_tanh, lvni_kernels_no_attr, 0.5 * x * (1.0 + lvni_core_tanh(inner(x))))
-OF_X(silu, lvni_kernels_no_attr, x *sigmoid(x))
-OF_X(sigmoid, lvni_kernels_no_attr, sigmoid(x))
-OF_X(tanh, lvni_kernels_no_attr, lvni_core_tanh(x))
-OF_X(softplus, lvni_kernels_no_attr, softplus(x))
-OF_X(erf, lvni_kernels_no_attr, lvni_core_erf(x))
+OF_X(rsqrt, lvn_no_attr, 1.0 / lvni_core_sqrt(x))
+OF_X(reciprocal, lvn_no_attr, 1.0 / x)
+OF_X(abs, lvn_no_attr, fabs(x))
+OF_X(sign, lvn_no_attr, sign(x))
+OF_X(clamp, lvn_range_attr, x<attr->min ? attr->min : x> attr->max ? attr->max : x)
+OF_X(pow_scalar, lvn_number_attr, lvni_core_pow(x, attr->value))
+OF_X(leaky_relu, lvn_number_attr, x < 0.0 ? attr->value * x : x)
+OF_X(gelu, lvn_no_attr, x *cdf(x))
+OF_X(gelu_tanh, lvn_no_attr, 0.5 * x * (1.0 + lvni_core_tanh(inner(x))))
+OF_X(silu, lvn_no_attr, x *sigmoid(x))
+OF_X(sigmoid, lvn_no_attr, sigmoid(x))
+OF_X(tanh, lvn_no_attr, lvni_core_tanh(x))
+OF_X(softplus, lvn_no_attr, softplus(x))
+OF_X(erf, lvn_no_attr, lvni_core_erf(x))
 
-OF_PAIR(rsqrt_grad, lvni_kernels_no_attr, -0.5 * dy * k * k * k)
-OF_PAIR(reciprocal_grad, lvni_kernels_no_attr, -dy *k *k)
-OF_PAIR(abs_grad, lvni_kernels_no_attr, dy *sign(k))
-OF_PAIR(clamp_grad, lvni_kernels_range_attr, k >= attr->min && k <= attr->max ? dy : 0.0)
-OF_PAIR(pow_scalar_grad, lvni_kernels_number_attr,
+OF_PAIR(rsqrt_grad, lvn_no_attr, -0.5 * dy * k * k * k)
+OF_PAIR(reciprocal_grad, lvn_no_attr, -dy *k *k)
+OF_PAIR(abs_grad, lvn_no_attr, dy *sign(k))
+OF_PAIR(clamp_grad, lvn_range_attr, k >= attr->min && k <= attr->max ? dy : 0.0)
+OF_PAIR(pow_scalar_grad, lvn_number_attr,
         attr->value == 0.0 ? 0.0 : dy * attr->value * lvni_core_pow(k, attr->value - 1.0))
-OF_PAIR(leaky_relu_grad, lvni_kernels_number_attr, k > 0.0 ? dy : attr->value * dy)
-OF_PAIR(gelu_grad, lvni_kernels_no_attr, dy *(cdf(k) + k * pdf(k)))
-OF_PAIR(gelu_tanh_grad, lvni_kernels_no_attr, dy *gelu_tanh_slope(k))
-OF_PAIR(silu_grad, lvni_kernels_no_attr, dy *sigmoid(k) * (1.0 + k * (1.0 - sigmoid(k))))
-OF_PAIR(sigmoid_grad, lvni_kernels_no_attr, dy *k *(1.0 - k))
-OF_PAIR(tanh_grad, lvni_kernels_no_attr, dy *(1.0 - k * k))
-OF_PAIR(softplus_grad, lvni_kernels_no_attr, dy *sigmoid(k))
-OF_PAIR(erf_grad, lvni_kernels_no_attr,
+OF_PAIR(leaky_relu_grad, lvn_number_attr, k > 0.0 ? dy : attr->value * dy)
+OF_PAIR(gelu_grad, lvn_no_attr, dy *(cdf(k) + k * pdf(k)))
+OF_PAIR(gelu_tanh_grad, lvn_no_attr, dy *gelu_tanh_slope(k))
+OF_PAIR(silu_grad, lvn_no_attr, dy *sigmoid(k) * (1.0 + k * (1.0 - sigmoid(k))))
+OF_PAIR(sigmoid_grad, lvn_no_attr, dy *k *(1.0 - k))
+OF_PAIR(tanh_grad, lvn_no_attr, dy *(1.0 - k * k))
+OF_PAIR(softplus_grad, lvn_no_attr, dy *sigmoid(k))
+OF_PAIR(erf_grad, lvn_no_attr,
         dy * 2.0 * lvni_core_sqrt(1.0 / 3.14159265358979323846) * lvni_core_exp(-k * k))

@@ -7,7 +7,7 @@
 typedef double (*binary)(double a, double b);
 typedef double (*unary)(double x);
 
-static lvn_status with_broadcast(const lvni_kernels_args *args, binary f)
+static lvn_status with_broadcast(const lvn_kernel_args *args, binary f)
 {
     const double *a = lvni_ref_in(args, 0), *b = lvni_ref_in(args, 1);
     double *y = lvni_ref_out(args, 0);
@@ -22,7 +22,7 @@ static lvn_status with_broadcast(const lvni_kernels_args *args, binary f)
     return LVN_OK;
 }
 
-static lvn_status one_operand(const lvni_kernels_args *args, unary f)
+static lvn_status one_operand(const lvn_kernel_args *args, unary f)
 {
     const double *x = lvni_ref_in(args, 0);
     double *y = lvni_ref_out(args, 0);
@@ -34,7 +34,7 @@ static lvn_status one_operand(const lvni_kernels_args *args, unary f)
 }
 
 /* dy and a kept tensor of the same shape. */
-static lvn_status two_operands(const lvni_kernels_args *args, binary f)
+static lvn_status two_operands(const lvn_kernel_args *args, binary f)
 {
     const double *a = lvni_ref_in(args, 0), *b = lvni_ref_in(args, 1);
     double *y = lvni_ref_out(args, 0);
@@ -82,58 +82,58 @@ static double relu_grad(double dy, double y)
     return y > 0.0 ? dy : 0.0;
 }
 
-lvn_status lvni_ref_add(const lvni_kernels_args *args)
+lvn_status lvni_ref_add(const lvn_kernel_args *args)
 {
     return with_broadcast(args, add);
 }
-lvn_status lvni_ref_sub(const lvni_kernels_args *args)
+lvn_status lvni_ref_sub(const lvn_kernel_args *args)
 {
     return with_broadcast(args, sub);
 }
-lvn_status lvni_ref_mul(const lvni_kernels_args *args)
+lvn_status lvni_ref_mul(const lvn_kernel_args *args)
 {
     return with_broadcast(args, mul);
 }
-lvn_status lvni_ref_div(const lvni_kernels_args *args)
+lvn_status lvni_ref_div(const lvn_kernel_args *args)
 {
     return with_broadcast(args, divide);
 }
-lvn_status lvni_ref_exp(const lvni_kernels_args *args)
+lvn_status lvni_ref_exp(const lvn_kernel_args *args)
 {
     return one_operand(args, lvni_core_exp);
 }
-lvn_status lvni_ref_log(const lvni_kernels_args *args)
+lvn_status lvni_ref_log(const lvn_kernel_args *args)
 {
     return one_operand(args, lvni_core_log);
 }
-lvn_status lvni_ref_square(const lvni_kernels_args *args)
+lvn_status lvni_ref_square(const lvn_kernel_args *args)
 {
     return one_operand(args, square);
 }
-lvn_status lvni_ref_square_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_square_grad(const lvn_kernel_args *args)
 {
     return two_operands(args, square_grad);
 }
-lvn_status lvni_ref_sqrt(const lvni_kernels_args *args)
+lvn_status lvni_ref_sqrt(const lvn_kernel_args *args)
 {
     return one_operand(args, lvni_core_sqrt);
 }
-lvn_status lvni_ref_sqrt_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_sqrt_grad(const lvn_kernel_args *args)
 {
     return two_operands(args, sqrt_grad);
 }
-lvn_status lvni_ref_relu(const lvni_kernels_args *args)
+lvn_status lvni_ref_relu(const lvn_kernel_args *args)
 {
     return one_operand(args, relu);
 }
-lvn_status lvni_ref_relu_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_relu_grad(const lvn_kernel_args *args)
 {
     return two_operands(args, relu_grad);
 }
 
-lvn_status lvni_ref_scale(const lvni_kernels_args *args)
+lvn_status lvni_ref_scale(const lvn_kernel_args *args)
 {
-    const lvni_kernels_scale_attr *attr = args->attr;
+    const lvn_scale_attr *attr = args->attr;
     const double *x = lvni_ref_in(args, 0);
     double *y = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(args->out[0]);
@@ -145,14 +145,15 @@ lvn_status lvni_ref_scale(const lvni_kernels_args *args)
 
 /* The draw and p are compared as f32, as every backend does: the kept set is the same
  * everywhere. */
-lvn_status lvni_ref_dropout(const lvni_kernels_args *args)
+lvn_status lvni_ref_dropout(const lvn_kernel_args *args)
 {
-    const lvni_kernels_dropout_attr *attr = args->attr;
+    const lvn_dropout_attr *attr = args->attr;
     const double *x = lvni_ref_in(args, 0);
     double *y = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(args->out[0]);
+    const lvni_core_rng rng = lvni_kernels_rng(&attr->rng);
     for (int64_t e = 0; e < n; e++) {
-        const bool keep = lvni_core_rng_uniform(&attr->rng, (uint64_t)e) >= (float)attr->p;
+        const bool keep = lvni_core_rng_uniform(&rng, (uint64_t)e) >= (float)attr->p;
         y[e] = keep ? x[e] / (1.0 - attr->p) : 0.0;
     }
     return LVN_OK;

@@ -6,8 +6,8 @@
 #include <math.h>
 
 /* Element k of the line that starts at `x`; neighbours are `step` complex numbers apart. */
-static void one_value(const lvni_kernels_fft_attr *a, const double *x, int64_t n, int64_t step,
-                      int64_t k, double scale, double *re, double *im)
+static void one_value(const lvn_fft_attr *a, const double *x, int64_t n, int64_t step, int64_t k,
+                      double scale, double *re, double *im)
 {
     const double turn = 2.0 * 3.14159265358979323846 * (a->inverse ? 1.0 : -1.0) / (double)n;
     const int64_t middle = a->centered ? n / 2 : 0;
@@ -21,8 +21,8 @@ static void one_value(const lvni_kernels_fft_attr *a, const double *x, int64_t n
 }
 
 /* Along the axis of length n behind which `step` complex numbers lie. */
-static void along(const lvni_kernels_fft_attr *a, const double *x, double *y, int64_t count,
-                  int64_t n, int64_t step, double scale)
+static void along(const lvn_fft_attr *a, const double *x, double *y, int64_t count, int64_t n,
+                  int64_t step, double scale)
 {
     for (int64_t e = 0; e < count; e++) {
         const int64_t k = e / step % n, line = e - k * step;
@@ -30,9 +30,9 @@ static void along(const lvni_kernels_fft_attr *a, const double *x, double *y, in
     }
 }
 
-lvn_status lvni_ref_fft(const lvni_kernels_args *args)
+lvn_status lvni_ref_fft(const lvn_kernel_args *args)
 {
-    const lvni_kernels_fft_attr *attr = args->attr;
+    const lvn_fft_attr *attr = args->attr;
     const lvn_tensor *x = args->in[0];
     const int64_t count = lvn_numel(x) / 2, n = x->shape[x->ndim - 2];
     if (attr->axes == 1 || count == 0) {

@@ -6,23 +6,23 @@
 
 #include "kernels/kernels_decl.h"
 
-static inline const double *lvni_ref_in(const lvni_kernels_args *args, int i)
+static inline const double *lvni_ref_in(const lvn_kernel_args *args, int i)
 {
     return args->in[i]->data;
 }
 
-static inline double *lvni_ref_out(const lvni_kernels_args *args, int i)
+static inline double *lvni_ref_out(const lvn_kernel_args *args, int i)
 {
     return args->out[i]->data;
 }
 
 /* NULL for a bias that is not given, or an output that is not requested. */
-static inline const double *lvni_ref_optional_in(const lvni_kernels_args *args, int i)
+static inline const double *lvni_ref_optional_in(const lvn_kernel_args *args, int i)
 {
     return args->in[i] == NULL ? NULL : args->in[i]->data;
 }
 
-static inline double *lvni_ref_optional_out(const lvni_kernels_args *args, int i)
+static inline double *lvni_ref_optional_out(const lvn_kernel_args *args, int i)
 {
     return args->out[i] == NULL ? NULL : args->out[i]->data;
 }

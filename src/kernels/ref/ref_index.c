@@ -36,9 +36,9 @@ static int64_t place(int64_t e, const around *many, int64_t size, const int64_t 
     return (o * size + index[per_element ? e : m]) * many->inner + i;
 }
 
-static lvn_status choose(const char *op, const lvni_kernels_args *args, bool per_element)
+static lvn_status choose(const char *op, const lvn_kernel_args *args, bool per_element)
 {
-    const int axis = ((const lvni_kernels_axis_attr *)args->attr)->axis;
+    const int axis = ((const lvn_axis_attr *)args->attr)->axis;
     const around many = split_at(args->out[0], axis);
     const int64_t size = args->in[0]->shape[axis];
     const double *x = lvni_ref_in(args, 0);
@@ -50,9 +50,9 @@ static lvn_status choose(const char *op, const lvni_kernels_args *args, bool per
     return LVN_OK;
 }
 
-static lvn_status put_back(const char *op, const lvni_kernels_args *args, bool per_element)
+static lvn_status put_back(const char *op, const lvn_kernel_args *args, bool per_element)
 {
-    const int axis = ((const lvni_kernels_axis_attr *)args->attr)->axis;
+    const int axis = ((const lvn_axis_attr *)args->attr)->axis;
     const around many = split_at(args->in[0], axis);
     const int64_t size = args->out[0]->shape[axis];
     const double *dy = lvni_ref_in(args, 0);
@@ -67,22 +67,22 @@ static lvn_status put_back(const char *op, const lvni_kernels_args *args, bool p
     return LVN_OK;
 }
 
-lvn_status lvni_ref_index_select(const lvni_kernels_args *args)
+lvn_status lvni_ref_index_select(const lvn_kernel_args *args)
 {
     return choose("index_select", args, false);
 }
 
-lvn_status lvni_ref_index_select_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_index_select_grad(const lvn_kernel_args *args)
 {
     return put_back("index_select_grad", args, false);
 }
 
-lvn_status lvni_ref_gather(const lvni_kernels_args *args)
+lvn_status lvni_ref_gather(const lvn_kernel_args *args)
 {
     return choose("gather", args, true);
 }
 
-lvn_status lvni_ref_gather_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_gather_grad(const lvn_kernel_args *args)
 {
     return put_back("gather_grad", args, true);
 }

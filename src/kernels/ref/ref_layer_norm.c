@@ -48,7 +48,7 @@ static int64_t at(const sets *s, int64_t set, int64_t i)
     return (set / s->groups * s->pixels + i / width) * s->channels + parameter(s, set, i);
 }
 
-static void forward(const lvni_kernels_args *args, const sets *s, double eps)
+static void forward(const lvn_kernel_args *args, const sets *s, double eps)
 {
     const double *x = lvni_ref_in(args, 0), *gamma = lvni_ref_optional_in(args, 1),
                  *beta = lvni_ref_optional_in(args, 2);
@@ -75,7 +75,7 @@ static void forward(const lvni_kernels_args *args, const sets *s, double eps)
 
 /* With h = dy gamma and n = (x - mean) rstd: dx = rstd (h - mean(h) - n mean(h n)), dgamma = sum dy
  * n, dbeta = sum dy. */
-static void backward(const lvni_kernels_args *args, const sets *s)
+static void backward(const lvn_kernel_args *args, const sets *s)
 {
     const double *dy = lvni_ref_in(args, 0), *x = lvni_ref_in(args, 1),
                  *mean = lvni_ref_in(args, 2), *rstd = lvni_ref_in(args, 3);
@@ -114,33 +114,32 @@ static void backward(const lvni_kernels_args *args, const sets *s)
     }
 }
 
-lvn_status lvni_ref_layer_norm(const lvni_kernels_args *args)
+lvn_status lvni_ref_layer_norm(const lvn_kernel_args *args)
 {
-    const lvni_kernels_layer_norm_attr *attr = args->attr;
+    const lvn_layer_norm_attr *attr = args->attr;
     const sets s = rows_of(args->in[0], attr->axes);
     forward(args, &s, attr->eps);
     return LVN_OK;
 }
 
-lvn_status lvni_ref_layer_norm_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_layer_norm_grad(const lvn_kernel_args *args)
 {
-    const sets s = rows_of(args->in[1], ((const lvni_kernels_layer_norm_attr *)args->attr)->axes);
+    const sets s = rows_of(args->in[1], ((const lvn_layer_norm_attr *)args->attr)->axes);
     backward(args, &s);
     return LVN_OK;
 }
 
-lvn_status lvni_ref_group_norm(const lvni_kernels_args *args)
+lvn_status lvni_ref_group_norm(const lvn_kernel_args *args)
 {
-    const lvni_kernels_group_norm_attr *attr = args->attr;
+    const lvn_group_norm_attr *attr = args->attr;
     const sets s = groups_of(args->in[0], attr->groups);
     forward(args, &s, attr->eps);
     return LVN_OK;
 }
 
-lvn_status lvni_ref_group_norm_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_group_norm_grad(const lvn_kernel_args *args)
 {
-    const sets s =
-        groups_of(args->in[1], ((const lvni_kernels_group_norm_attr *)args->attr)->groups);
+    const sets s = groups_of(args->in[1], ((const lvn_group_norm_attr *)args->attr)->groups);
     backward(args, &s);
     return LVN_OK;
 }

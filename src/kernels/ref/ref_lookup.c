@@ -16,7 +16,7 @@ static int64_t length_of(const lvn_tensor *ids)
     return ids->ndim == 0 ? 1 : ids->shape[ids->ndim - 1];
 }
 
-lvn_status lvni_ref_embedding(const lvni_kernels_args *args)
+lvn_status lvni_ref_embedding(const lvn_kernel_args *args)
 {
     const lvn_tensor *weight = args->in[0], *ids = args->in[1];
     const double *w = weight->data, *positions = lvni_ref_optional_in(args, 2);
@@ -40,9 +40,9 @@ static void clear(lvn_tensor *t)
     }
 }
 
-lvn_status lvni_ref_embedding_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_embedding_grad(const lvn_kernel_args *args)
 {
-    const lvni_kernels_lookup_attr *attr = args->attr;
+    const lvn_lookup_attr *attr = args->attr;
     const lvn_tensor *ids = args->in[1];
     const double *dy = lvni_ref_in(args, 0);
     double *dw = lvni_ref_out(args, 0), *dpositions = lvni_ref_optional_out(args, 1);

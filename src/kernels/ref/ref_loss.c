@@ -12,12 +12,12 @@ typedef struct classes {
     const double *x, *class_weight, *row_weight; /* weights: NULL for ones */
     const int64_t *labels;
     int64_t rows, k;
-    lvni_kernels_class_loss_attr attr;
+    lvn_class_loss_attr attr;
 } classes;
 
 /* x, labels, class weights, row weights from input `first` on; `labels` one further when something
  * stands between. */
-static classes describe(const char *op, const lvni_kernels_args *args, int x, int labels)
+static classes describe(const char *op, const lvn_kernel_args *args, int x, int labels)
 {
     const lvn_tensor *t = args->in[x];
     classes c = {.op = op,
@@ -26,7 +26,7 @@ static classes describe(const char *op, const lvni_kernels_args *args, int x, in
                  .class_weight = lvni_ref_optional_in(args, labels + 1),
                  .row_weight = lvni_ref_optional_in(args, labels + 2),
                  .k = t->shape[t->ndim - 1],
-                 .attr = *(const lvni_kernels_class_loss_attr *)args->attr};
+                 .attr = *(const lvn_class_loss_attr *)args->attr};
     c.rows = lvn_numel(t) / c.k;
     return c;
 }
@@ -80,7 +80,7 @@ static void keep_sums(const double *x, int64_t k, double kept[2])
 }
 
 /* row weight * ((1 - s) w_label (-log p_label) + s / K sum_k w_k (-log p_k)) */
-lvn_status lvni_ref_cross_entropy(const lvni_kernels_args *args)
+lvn_status lvni_ref_cross_entropy(const lvn_kernel_args *args)
 {
     const classes c = describe("cross_entropy", args, 0, 1);
     double *kept = lvni_ref_out(args, 1), sum = 0.0, by;
@@ -105,7 +105,7 @@ lvn_status lvni_ref_cross_entropy(const lvni_kernels_args *args)
 }
 
 /* in: dloss, logits, what the forward pass kept, labels, weights */
-lvn_status lvni_ref_cross_entropy_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_cross_entropy_grad(const lvn_kernel_args *args)
 {
     const classes c = describe("cross_entropy_grad", args, 1, 3);
     const double *kept = lvni_ref_in(args, 2);
@@ -131,7 +131,7 @@ lvn_status lvni_ref_cross_entropy_grad(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_nll(const lvni_kernels_args *args)
+lvn_status lvni_ref_nll(const lvn_kernel_args *args)
 {
     const classes c = describe("nll", args, 0, 1);
     double sum = 0.0, by;
@@ -146,7 +146,7 @@ lvn_status lvni_ref_nll(const lvni_kernels_args *args)
 }
 
 /* in: dloss, log-probabilities, labels, weights */
-lvn_status lvni_ref_nll_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_nll_grad(const lvn_kernel_args *args)
 {
     const classes c = describe("nll_grad", args, 1, 2);
     double *dx = lvni_ref_out(args, 0), by;
@@ -163,14 +163,14 @@ lvn_status lvni_ref_nll_grad(const lvni_kernels_args *args)
 
 /* ---- element by element ---- */
 
-static double value(const lvni_kernels_point_loss_attr *a, double x, double t, double positive)
+static double value(const lvn_point_loss_attr *a, double x, double t, double positive)
 {
     const double d = x - t, size = d < 0.0 ? -d : d, low = x < 0.0 ? -x : 0.0;
     switch (a->kind) {
-    case LVNI_LOSS_SQUARE: return d * d;
-    case LVNI_LOSS_ABSOLUTE: return size;
-    case LVNI_LOSS_SMOOTH_L1: return size < a->beta ? 0.5 * d * d / a->beta : size - 0.5 * a->beta;
-    case LVNI_LOSS_BINARY: /* -positive t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)) */
+    case LVN_LOSS_SQUARE: return d * d;
+    case LVN_LOSS_ABSOLUTE: return size;
+    case LVN_LOSS_SMOOTH_L1: return size < a->beta ? 0.5 * d * d / a->beta : size - 0.5 * a->beta;
+    case LVN_LOSS_BINARY: /* -positive t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)) */
         return (1.0 - t) * x + (1.0 + (positive - 1.0) * t) *
                                    (lvni_core_log(1.0 + lvni_core_exp(x < 0.0 ? x : -x)) + low);
     }
@@ -178,22 +178,22 @@ static double value(const lvni_kernels_point_loss_attr *a, double x, double t, d
 }
 
 /* d value / dx */
-static double slope(const lvni_kernels_point_loss_attr *a, double x, double t, double positive)
+static double slope(const lvn_point_loss_attr *a, double x, double t, double positive)
 {
     const double d = x - t;
     switch (a->kind) {
-    case LVNI_LOSS_SQUARE: return 2.0 * d;
-    case LVNI_LOSS_ABSOLUTE: return (d > 0.0) - (d < 0.0);
-    case LVNI_LOSS_SMOOTH_L1: return d >= a->beta ? 1.0 : d <= -a->beta ? -1.0 : d / a->beta;
-    case LVNI_LOSS_BINARY:
+    case LVN_LOSS_SQUARE: return 2.0 * d;
+    case LVN_LOSS_ABSOLUTE: return (d > 0.0) - (d < 0.0);
+    case LVN_LOSS_SMOOTH_L1: return d >= a->beta ? 1.0 : d <= -a->beta ? -1.0 : d / a->beta;
+    case LVN_LOSS_BINARY:
         return (1.0 - t) - (1.0 + (positive - 1.0) * t) / (1.0 + lvni_core_exp(x));
     }
     return 0.0;
 }
 
-lvn_status lvni_ref_point_loss(const lvni_kernels_args *args)
+lvn_status lvni_ref_point_loss(const lvn_kernel_args *args)
 {
-    const lvni_kernels_point_loss_attr *attr = args->attr;
+    const lvn_point_loss_attr *attr = args->attr;
     const double *x = lvni_ref_in(args, 0), *t = lvni_ref_in(args, 1),
                  *weight = lvni_ref_optional_in(args, 2), *positive = lvni_ref_optional_in(args, 3);
     const int64_t n = lvn_numel(args->in[0]),
@@ -202,7 +202,7 @@ lvn_status lvni_ref_point_loss(const lvni_kernels_args *args)
     for (int64_t e = 0; e < n; e++) {
         const double w = weight == NULL ? 1.0 : weight[e];
         sum += w * value(attr, x[e], t[e], positive == NULL ? 1.0 : positive[e % k]);
-        weights += attr->kind == LVNI_LOSS_BINARY ? 1.0 : w;
+        weights += attr->kind == LVN_LOSS_BINARY ? 1.0 : w;
     }
     const double by = attr->sum || weights == 0.0 ? 1.0 : weights;
     *lvni_ref_out(args, 0) = sum / by;
@@ -212,9 +212,9 @@ lvn_status lvni_ref_point_loss(const lvni_kernels_args *args)
 
 /* in: dloss, divisor, x, targets, weights, positive weights -> dx, dtargets (not of binary cross
  * entropy) */
-lvn_status lvni_ref_point_loss_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_point_loss_grad(const lvn_kernel_args *args)
 {
-    const lvni_kernels_point_loss_attr *attr = args->attr;
+    const lvn_point_loss_attr *attr = args->attr;
     const double *x = lvni_ref_in(args, 2), *t = lvni_ref_in(args, 3),
                  *weight = lvni_ref_optional_in(args, 4), *positive = lvni_ref_optional_in(args, 5);
     const int64_t n = lvn_numel(args->in[2]),

@@ -2,7 +2,7 @@
 #include "kernels/ref/ref_impl.h"
 
 static void product(const double *a, const double *b, double *y, int64_t m, int64_t n,
-                    int64_t terms, const lvni_kernels_matmul_attr *attr)
+                    int64_t terms, const lvn_matmul_attr *attr)
 {
     for (int64_t i = 0; i < m; i++) {
         for (int64_t j = 0; j < n; j++) {
@@ -16,9 +16,9 @@ static void product(const double *a, const double *b, double *y, int64_t m, int6
     }
 }
 
-lvn_status lvni_ref_matmul(const lvni_kernels_args *args)
+lvn_status lvni_ref_matmul(const lvn_kernel_args *args)
 {
-    const lvni_kernels_matmul_attr *attr = args->attr;
+    const lvn_matmul_attr *attr = args->attr;
     const lvn_tensor *a = args->in[0], *y = args->out[0];
     const int row = a->ndim - 2, column = a->ndim - 1;
     const int64_t m = y->shape[row], n = y->shape[column],
@@ -32,7 +32,7 @@ lvn_status lvni_ref_matmul(const lvni_kernels_args *args)
 }
 
 /* y[n][o] = sum over i of x[n][i] w[o][i], plus b[o] */
-lvn_status lvni_ref_linear(const lvni_kernels_args *args)
+lvn_status lvni_ref_linear(const lvn_kernel_args *args)
 {
     const double *x = lvni_ref_in(args, 0), *w = lvni_ref_in(args, 1),
                  *bias = lvni_ref_optional_in(args, 2);
@@ -52,16 +52,16 @@ lvn_status lvni_ref_linear(const lvni_kernels_args *args)
 }
 
 /* dx[n][i] = sum over o of dy[n][o] w[o][i] */
-lvn_status lvni_ref_linear_grad_input(const lvni_kernels_args *args)
+lvn_status lvni_ref_linear_grad_input(const lvn_kernel_args *args)
 {
     const lvn_tensor *dy = args->in[0], *w = args->in[1];
     product(lvni_ref_in(args, 0), lvni_ref_in(args, 1), lvni_ref_out(args, 0), dy->shape[0],
-            w->shape[1], dy->shape[1], &(lvni_kernels_matmul_attr){.trans_a = false});
+            w->shape[1], dy->shape[1], &(lvn_matmul_attr){.trans_a = false});
     return LVN_OK;
 }
 
 /* dw[o][i] = sum over n of dy[n][o] x[n][i]; db[o] = sum over n of dy[n][o] */
-lvn_status lvni_ref_linear_grad_weight(const lvni_kernels_args *args)
+lvn_status lvni_ref_linear_grad_weight(const lvn_kernel_args *args)
 {
     const double *dy = lvni_ref_in(args, 0), *x = lvni_ref_in(args, 1);
     double *dw = lvni_ref_out(args, 0), *db = lvni_ref_optional_out(args, 1);

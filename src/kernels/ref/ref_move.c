@@ -11,9 +11,9 @@ static int64_t element_at(const lvn_tensor *t, const int64_t *at)
     return e;
 }
 
-lvn_status lvni_ref_permute(const lvni_kernels_args *args)
+lvn_status lvni_ref_permute(const lvn_kernel_args *args)
 {
-    const lvni_kernels_permute_attr *attr = args->attr;
+    const lvn_permute_attr *attr = args->attr;
     const double *x = lvni_ref_in(args, 0);
     double *y = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(args->out[0]);
@@ -28,12 +28,12 @@ lvn_status lvni_ref_permute(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_concat(const lvni_kernels_args *args)
+lvn_status lvni_ref_concat(const lvn_kernel_args *args)
 {
-    const lvni_kernels_axis_attr *attr = args->attr;
+    const lvn_axis_attr *attr = args->attr;
     double *y = lvni_ref_out(args, 0);
     int64_t before = 0;
-    for (int i = 0; i < LVNI_MAX_IN && args->in[i] != NULL; i++) {
+    for (int i = 0; i < LVN_KERNEL_INPUTS && args->in[i] != NULL; i++) {
         const lvn_tensor *t = args->in[i];
         const double *x = t->data;
         for (int64_t e = 0; e < lvn_numel(t); e++) {
@@ -47,9 +47,9 @@ lvn_status lvni_ref_concat(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_crop(const lvni_kernels_args *args)
+lvn_status lvni_ref_crop(const lvn_kernel_args *args)
 {
-    const lvni_kernels_box_attr *box = args->attr;
+    const lvn_box_attr *box = args->attr;
     const double *x = lvni_ref_in(args, 0);
     double *y = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(args->out[0]);
@@ -72,7 +72,7 @@ static int64_t mirrored(int64_t i, int64_t n)
 
 /* Moves coordinates in the padded tensor to those in the inner one; false: in the border of a
  * constant. */
-static bool to_inner(const lvni_kernels_box_attr *box, const int64_t *inner, bool reflect,
+static bool to_inner(const lvn_box_attr *box, const int64_t *inner, bool reflect,
                      int64_t at[LVN_MAX_NDIM])
 {
     bool inside = true;
@@ -86,9 +86,9 @@ static bool to_inner(const lvni_kernels_box_attr *box, const int64_t *inner, boo
     return inside;
 }
 
-lvn_status lvni_ref_pad(const lvni_kernels_args *args)
+lvn_status lvni_ref_pad(const lvn_kernel_args *args)
 {
-    const lvni_kernels_box_attr *box = args->attr;
+    const lvn_box_attr *box = args->attr;
     const double *x = lvni_ref_in(args, 0);
     double *y = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(args->out[0]);
@@ -101,9 +101,9 @@ lvn_status lvni_ref_pad(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_pad_reflect_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_pad_reflect_grad(const lvn_kernel_args *args)
 {
-    const lvni_kernels_box_attr *box = args->attr;
+    const lvn_box_attr *box = args->attr;
     const double *dy = lvni_ref_in(args, 0);
     double *dx = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(args->in[0]), n_out = lvn_numel(args->out[0]);

@@ -33,8 +33,7 @@ static double distances(const double *x, rows r, int64_t c, double *mean)
 }
 
 /* What follows the norm: a residual (element e of it; NULL: none) and relu. */
-static double finish(const lvni_kernels_norm_attr *attr, double value, const double *residual,
-                     int64_t e)
+static double finish(const lvn_norm_attr *attr, double value, const double *residual, int64_t e)
 {
     if (residual != NULL) {
         value += residual[e];
@@ -42,9 +41,9 @@ static double finish(const lvni_kernels_norm_attr *attr, double value, const dou
     return attr->relu && value < 0.0 ? 0.0 : value;
 }
 
-lvn_status lvni_ref_batch_norm_train(const lvni_kernels_args *args)
+lvn_status lvni_ref_batch_norm_train(const lvn_kernel_args *args)
 {
-    const lvni_kernels_norm_attr *attr = args->attr;
+    const lvn_norm_attr *attr = args->attr;
     const double *x = lvni_ref_in(args, 0), *gamma = lvni_ref_in(args, 1),
                  *beta = lvni_ref_in(args, 2), *residual = lvni_ref_optional_in(args, 3);
     double *y = lvni_ref_out(args, 0), *mean = lvni_ref_out(args, 1), *rstd = lvni_ref_out(args, 2),
@@ -62,9 +61,9 @@ lvn_status lvni_ref_batch_norm_train(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_batch_norm_eval(const lvni_kernels_args *args)
+lvn_status lvni_ref_batch_norm_eval(const lvn_kernel_args *args)
 {
-    const lvni_kernels_norm_attr *attr = args->attr;
+    const lvn_norm_attr *attr = args->attr;
     const double *x = lvni_ref_in(args, 0), *gamma = lvni_ref_in(args, 1),
                  *beta = lvni_ref_in(args, 2), *mean = lvni_ref_in(args, 3),
                  *variance = lvni_ref_in(args, 4), *residual = lvni_ref_optional_in(args, 5);
@@ -81,13 +80,13 @@ lvn_status lvni_ref_batch_norm_eval(const lvni_kernels_args *args)
 
 /* The gradient behind relu: of y (or, when that is not given, of the value computed again) only the
  * sign counts. rstd is the channel's. */
-static double behind_relu(const lvni_kernels_args *args, int place_of_y, int64_t e, int64_t c,
+static double behind_relu(const lvn_kernel_args *args, int place_of_y, int64_t e, int64_t c,
                           double rstd)
 {
     const double *dy = lvni_ref_in(args, 0), *x = lvni_ref_in(args, 1),
                  *gamma = lvni_ref_in(args, 2), *mean = lvni_ref_in(args, 3),
                  *beta = lvni_ref_in(args, 5), *y = lvni_ref_optional_in(args, place_of_y);
-    const lvni_kernels_norm_attr *attr = args->attr;
+    const lvn_norm_attr *attr = args->attr;
     const double value = y != NULL ? y[e] : (x[e] - mean[c]) * rstd * gamma[c] + beta[c];
     return !attr->relu || value > 0.0 ? dy[e] : 0.0;
 }
@@ -96,7 +95,7 @@ static double behind_relu(const lvni_kernels_args *args, int place_of_y, int64_t
  * dresidual = g, and
  *   dx = gamma rstd (g - (dbeta + xhat dgamma) / n)   with the statistics of x,
  *   dx = gamma rstd g                                 with constant statistics. */
-static void norm_grad_channel(const lvni_kernels_args *args, const rows *r, int64_t c, double rstd,
+static void norm_grad_channel(const lvn_kernel_args *args, const rows *r, int64_t c, double rstd,
                               bool constant)
 {
     const double *x = lvni_ref_in(args, 1), *gamma = lvni_ref_in(args, 2),
@@ -127,7 +126,7 @@ static void norm_grad_channel(const lvni_kernels_args *args, const rows *r, int6
     }
 }
 
-lvn_status lvni_ref_batch_norm_train_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_batch_norm_train_grad(const lvn_kernel_args *args)
 {
     const double *rstd = lvni_ref_in(args, 4);
     const rows r = make_rows(args->in[1]);
@@ -137,9 +136,9 @@ lvn_status lvni_ref_batch_norm_train_grad(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_batch_norm_eval_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_batch_norm_eval_grad(const lvn_kernel_args *args)
 {
-    const lvni_kernels_norm_attr *attr = args->attr;
+    const lvn_norm_attr *attr = args->attr;
     const double *variance = lvni_ref_in(args, 4);
     const rows r = make_rows(args->in[1]);
     for (int64_t c = 0; c < r.c; c++) {
@@ -150,7 +149,7 @@ lvn_status lvni_ref_batch_norm_eval_grad(const lvni_kernels_args *args)
 
 /* ---- in parts, for statistics of several micro-batches together ---- */
 
-lvn_status lvni_ref_batch_norm_moments(const lvni_kernels_args *args)
+lvn_status lvni_ref_batch_norm_moments(const lvn_kernel_args *args)
 {
     const double *x = lvni_ref_in(args, 0);
     double *mean = lvni_ref_out(args, 0);
@@ -163,9 +162,9 @@ lvn_status lvni_ref_batch_norm_moments(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_batch_norm_sums(const lvni_kernels_args *args)
+lvn_status lvni_ref_batch_norm_sums(const lvn_kernel_args *args)
 {
-    const lvni_kernels_norm_attr *attr = args->attr;
+    const lvn_norm_attr *attr = args->attr;
     const double *x = lvni_ref_in(args, 1), *mean = lvni_ref_in(args, 3),
                  *variance = lvni_ref_in(args, 4);
     double *of_g = lvni_ref_out(args, 0), *kept = lvni_ref_optional_out(args, 1);
@@ -188,9 +187,9 @@ lvn_status lvni_ref_batch_norm_sums(const lvni_kernels_args *args)
 }
 
 /* dx = gamma rstd (g - share of g - xhat share of g xhat) */
-lvn_status lvni_ref_batch_norm_group_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_batch_norm_group_grad(const lvn_kernel_args *args)
 {
-    const lvni_kernels_norm_attr *attr = args->attr;
+    const lvn_norm_attr *attr = args->attr;
     const double *x = lvni_ref_in(args, 1), *gamma = lvni_ref_in(args, 2),
                  *mean = lvni_ref_in(args, 3), *variance = lvni_ref_in(args, 4),
                  *share = lvni_ref_in(args, 6);

@@ -4,7 +4,7 @@
 
 /* The image element under place k of the window of output element e; -1 in the padding. */
 static int64_t under(int64_t e, int64_t k, const lvn_tensor *y, int64_t h, int64_t w,
-                     const lvni_kernels_pool_attr *a)
+                     const lvn_pool_attr *a)
 {
     int64_t at[LVN_MAX_NDIM] = {0}; /* n, oh, ow, c */
     lvni_ref_coordinates(e, y, at);
@@ -16,9 +16,9 @@ static int64_t under(int64_t e, int64_t k, const lvn_tensor *y, int64_t h, int64
     return ((at[0] * h + row) * w + column) * y->shape[3] + at[3];
 }
 
-lvn_status lvni_ref_max_pool2d(const lvni_kernels_args *args)
+lvn_status lvni_ref_max_pool2d(const lvn_kernel_args *args)
 {
-    const lvni_kernels_pool_attr *attr = args->attr;
+    const lvn_pool_attr *attr = args->attr;
     const lvn_tensor *in = args->in[0], *out = args->out[0];
     const double *x = lvni_ref_in(args, 0);
     double *y = lvni_ref_out(args, 0);
@@ -44,9 +44,9 @@ lvn_status lvni_ref_max_pool2d(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_max_pool2d_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_max_pool2d_grad(const lvn_kernel_args *args)
 {
-    const lvni_kernels_pool_attr *attr = args->attr;
+    const lvn_pool_attr *attr = args->attr;
     const lvn_tensor *in = args->in[0];
     const double *dy = lvni_ref_in(args, 0);
     const uint8_t *place = args->in[1]->data;

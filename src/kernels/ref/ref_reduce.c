@@ -5,7 +5,7 @@
 
 /* ---- broadcasting ---- */
 
-lvn_status lvni_ref_expand(const lvni_kernels_args *args)
+lvn_status lvni_ref_expand(const lvn_kernel_args *args)
 {
     const double *x = lvni_ref_in(args, 0);
     double *y = lvni_ref_out(args, 0);
@@ -18,7 +18,7 @@ lvn_status lvni_ref_expand(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_sum_to(const lvni_kernels_args *args)
+lvn_status lvni_ref_sum_to(const lvn_kernel_args *args)
 {
     const double *x = lvni_ref_in(args, 0);
     double *y = lvni_ref_out(args, 0);
@@ -50,9 +50,9 @@ static int64_t reduced_index(int64_t e, const lvn_tensor *x, uint32_t mask)
     return r;
 }
 
-lvn_status lvni_ref_sum(const lvni_kernels_args *args)
+lvn_status lvni_ref_sum(const lvn_kernel_args *args)
 {
-    const lvni_kernels_axes_attr *attr = args->attr;
+    const lvn_axes_attr *attr = args->attr;
     const double *x = lvni_ref_in(args, 0);
     double *y = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(args->in[0]), n_out = lvn_numel(args->out[0]);
@@ -65,9 +65,9 @@ lvn_status lvni_ref_sum(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_mean(const lvni_kernels_args *args)
+lvn_status lvni_ref_mean(const lvn_kernel_args *args)
 {
-    const lvni_kernels_axes_attr *attr = args->attr;
+    const lvn_axes_attr *attr = args->attr;
     double *y = lvni_ref_out(args, 0);
     const int64_t n_out = lvn_numel(args->out[0]);
     int64_t terms = 1;
@@ -91,9 +91,9 @@ static double terms_of(const lvn_tensor *x, uint32_t mask)
 }
 
 /* sum of (x - mean)^2 / (terms - correction): the mean first, then the distances from it */
-lvn_status lvni_ref_var(const lvni_kernels_args *args)
+lvn_status lvni_ref_var(const lvn_kernel_args *args)
 {
-    const lvni_kernels_var_attr *attr = args->attr;
+    const lvn_var_attr *attr = args->attr;
     const lvni_tensor_desc d = lvni_tensor_get_desc(args->out[0]);
     const double *x = lvni_ref_in(args, 0);
     double *y = lvni_ref_out(args, 0);
@@ -102,9 +102,9 @@ lvn_status lvni_ref_var(const lvni_kernels_args *args)
     if (mean == NULL) {
         return lvn_last_error()->code;
     }
-    const lvni_kernels_axes_attr over = {.mask = attr->mask, .keepdim = attr->keepdim};
+    const lvn_axes_attr over = {.mask = attr->mask, .keepdim = attr->keepdim};
     const lvn_status s =
-        lvni_ref_mean(&(lvni_kernels_args){.in = {args->in[0]}, .out = {mean}, .attr = &over});
+        lvni_ref_mean(&(lvn_kernel_args){.in = {args->in[0]}, .out = {mean}, .attr = &over});
     for (int64_t r = 0; r < lvn_numel(mean); r++) {
         y[r] = 0.0;
     }
@@ -117,9 +117,9 @@ lvn_status lvni_ref_var(const lvni_kernels_args *args)
     return s;
 }
 
-lvn_status lvni_ref_norm(const lvni_kernels_args *args)
+lvn_status lvni_ref_norm(const lvn_kernel_args *args)
 {
-    const lvni_kernels_axes_attr *attr = args->attr;
+    const lvn_axes_attr *attr = args->attr;
     const double *x = lvni_ref_in(args, 0);
     double *y = lvni_ref_out(args, 0);
     const int64_t n = lvn_numel(args->in[0]), n_out = lvn_numel(args->out[0]);
@@ -150,9 +150,9 @@ static middle split_at(int ndim, const int64_t *shape, int axis)
     return m;
 }
 
-lvn_status lvni_ref_max(const lvni_kernels_args *args)
+lvn_status lvni_ref_max(const lvn_kernel_args *args)
 {
-    const lvni_kernels_axes_attr *attr = args->attr;
+    const lvn_axes_attr *attr = args->attr;
     const double *x = lvni_ref_in(args, 0);
     double *y = lvni_ref_out(args, 0);
     int64_t *index = args->out[1] == NULL ? NULL : args->out[1]->data;
@@ -178,9 +178,9 @@ lvn_status lvni_ref_max(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_max_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_max_grad(const lvn_kernel_args *args)
 {
-    const lvni_kernels_shape_attr *attr = args->attr;
+    const lvn_shape_attr *attr = args->attr;
     const double *dy = lvni_ref_in(args, 0);
     const int64_t *index = args->in[1]->data;
     double *dx = lvni_ref_out(args, 0);

@@ -12,8 +12,7 @@ static double overlap(bool inside, double divisor)
 
 /* Window [o stride - padding, + kernel), cut at the padded border; divided by its size, or by what
  * of it lies in the image. */
-static double pool_weight(const lvni_kernels_resample_attr *a, int side, int64_t in, int64_t o,
-                          int64_t i)
+static double pool_weight(const lvn_resample_attr *a, int side, int64_t in, int64_t o, int64_t i)
 {
     const int64_t padding = a->pool.padding[side], start = o * a->pool.stride[side] - padding;
     int64_t size = 0;
@@ -48,28 +47,28 @@ static double interpolated(bool bicubic, double at, int64_t in, int64_t i)
 }
 
 /* The weight of input pixel i in output pixel o along one axis. */
-static double weight(const lvni_kernels_resample_attr *a, int side, int64_t in, int64_t out,
-                     int64_t o, int64_t i)
+static double weight(const lvn_resample_attr *a, int side, int64_t in, int64_t out, int64_t o,
+                     int64_t i)
 {
     const double scale = (double)in / (double)out;
     switch (a->kind) {
-    case LVNI_AVG_POOL: return pool_weight(a, side, in, o, i);
-    case LVNI_ADAPTIVE_POOL: {
+    case LVN_RESAMPLE_AVG_POOL: return pool_weight(a, side, in, o, i);
+    case LVN_RESAMPLE_ADAPTIVE_POOL: {
         const int64_t start = o * in / out, end = ((o + 1) * in + out - 1) / out;
         return overlap(i >= start && i < end, (double)(end - start));
     }
-    case LVNI_NEAREST: return overlap(i == o * in / out, 1.0);
-    case LVNI_BILINEAR:
-    case LVNI_BICUBIC: break;
+    case LVN_RESAMPLE_NEAREST: return overlap(i == o * in / out, 1.0);
+    case LVN_RESAMPLE_BILINEAR:
+    case LVN_RESAMPLE_BICUBIC: break;
     }
     const double corners = out > 1 ? (double)o * (double)(in - 1) / (double)(out - 1) : 0.0;
-    return interpolated(a->kind == LVNI_BICUBIC,
+    return interpolated(a->kind == LVN_RESAMPLE_BICUBIC,
                         a->align_corners ? corners : ((double)o + 0.5) * scale - 0.5, in, i);
 }
 
 /* One pixel of y. */
-static void pixel(const lvni_kernels_resample_attr *a, const lvn_tensor *x, const lvn_tensor *y,
-                  int64_t p, const double *from, double *to)
+static void pixel(const lvn_resample_attr *a, const lvn_tensor *x, const lvn_tensor *y, int64_t p,
+                  const double *from, double *to)
 {
     const int64_t h = x->shape[1], w = x->shape[2], c = x->shape[3], oh = y->shape[1],
                   ow = y->shape[2];
@@ -90,7 +89,7 @@ static void pixel(const lvni_kernels_resample_attr *a, const lvn_tensor *x, cons
     }
 }
 
-lvn_status lvni_ref_resample2d(const lvni_kernels_args *args)
+lvn_status lvni_ref_resample2d(const lvn_kernel_args *args)
 {
     const lvn_tensor *y = args->out[0];
     const int64_t pixels = y->shape[0] * y->shape[1] * y->shape[2];

@@ -54,7 +54,7 @@ static void log_softmax_row(const double *x, double *y, int64_t k)
     }
 }
 
-lvn_status lvni_ref_softmax(const lvni_kernels_args *args)
+lvn_status lvni_ref_softmax(const lvn_kernel_args *args)
 {
     const rows r = make_rows(args->in[0]);
     for (int64_t n = 0; n < r.n && r.k > 0; n++) {
@@ -63,7 +63,7 @@ lvn_status lvni_ref_softmax(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_log_softmax(const lvni_kernels_args *args)
+lvn_status lvni_ref_log_softmax(const lvn_kernel_args *args)
 {
     const rows r = make_rows(args->in[0]);
     for (int64_t n = 0; n < r.n && r.k > 0; n++) {
@@ -72,7 +72,7 @@ lvn_status lvni_ref_log_softmax(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_softmax_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_softmax_grad(const lvn_kernel_args *args)
 {
     const double *dy = lvni_ref_in(args, 0), *y = lvni_ref_in(args, 1);
     double *dx = lvni_ref_out(args, 0);
@@ -89,7 +89,7 @@ lvn_status lvni_ref_softmax_grad(const lvni_kernels_args *args)
     return LVN_OK;
 }
 
-lvn_status lvni_ref_log_softmax_grad(const lvni_kernels_args *args)
+lvn_status lvni_ref_log_softmax_grad(const lvn_kernel_args *args)
 {
     const double *dy = lvni_ref_in(args, 0), *y = lvni_ref_in(args, 1);
     double *dx = lvni_ref_out(args, 0);
@@ -108,7 +108,7 @@ lvn_status lvni_ref_log_softmax_grad(const lvni_kernels_args *args)
 
 /* ---- accuracy ---- */
 
-lvn_status lvni_ref_accuracy(const lvni_kernels_args *args)
+lvn_status lvni_ref_accuracy(const lvn_kernel_args *args)
 {
     const double *x = lvni_ref_in(args, 0);
     const int64_t *labels = args->in[1]->data;

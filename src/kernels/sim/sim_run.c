@@ -8,7 +8,7 @@
 #include <stdalign.h>
 #include <string.h>
 
-enum { MOST = LVNI_MAX_IN + LVNI_MAX_OUT, ATTR_BYTES = 192 };
+enum { MOST = LVN_KERNEL_INPUTS + LVN_KERNEL_OUTPUTS, ATTR_BYTES = 192 };
 
 typedef struct call {
     const lvni_kernels_op_info *info;
@@ -24,13 +24,13 @@ _Static_assert(sizeof(call) <= LVNI_COMMAND_BYTES, "a command holds a kernel cal
 static lvn_status run_call(void *payload)
 {
     call *c = payload;
-    lvni_kernels_args args = {.attr = c->has_attr ? c->attr : NULL};
+    lvn_kernel_args args = {.attr = c->has_attr ? c->attr : NULL};
     for (int i = 0; i < MOST; i++) {
         c->header[i].storage = &c->storage;
-        if (c->given[i] && i < LVNI_MAX_IN) {
+        if (c->given[i] && i < LVN_KERNEL_INPUTS) {
             args.in[i] = &c->header[i];
         } else if (c->given[i]) {
-            args.out[i - LVNI_MAX_IN] = &c->header[i];
+            args.out[i - LVN_KERNEL_INPUTS] = &c->header[i];
         }
     }
     return c->kernel(c->info, &args);
@@ -49,7 +49,7 @@ static void fill_header(lvn_tensor *header, const lvn_tensor *t)
 }
 
 lvn_status lvni_sim_run(lvni_tensor_device *device, const lvni_kernels_op_info *info,
-                        const lvni_kernels_args *args, lvni_kernels_backend kernel)
+                        const lvn_kernel_args *args, lvni_kernels_backend kernel)
 {
     call c;
     memset(&c, 0, sizeof c);
@@ -58,8 +58,9 @@ lvn_status lvni_sim_run(lvni_tensor_device *device, const lvni_kernels_op_info *
     atomic_store_explicit(&c.storage.refs, 1, memory_order_relaxed);
     c.storage.borrowed = true;
     for (int i = 0; i < MOST; i++) {
-        const lvn_tensor *t = i < LVNI_MAX_IN ? args->in[i] : args->out[i - LVNI_MAX_IN];
-        if (t != NULL && (i >= LVNI_MAX_IN || i < info->n_in)) {
+        const lvn_tensor *t =
+            i < LVN_KERNEL_INPUTS ? args->in[i] : args->out[i - LVN_KERNEL_INPUTS];
+        if (t != NULL && (i >= LVN_KERNEL_INPUTS || i < info->n_in)) {
             c.given[i] = true;
             fill_header(&c.header[i], t);
         }

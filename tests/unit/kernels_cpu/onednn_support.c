@@ -87,7 +87,7 @@ uint64_t hash_of(const lvn_tensor *t)
     return h;
 }
 
-static lvn_status with_teams(lvni_kernels_kernel kernel, const lvni_kernels_args *args, int team,
+static lvn_status with_teams(lvn_kernel kernel, const lvn_kernel_args *args, int team,
                              int wgrad_team)
 {
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
@@ -102,27 +102,27 @@ static lvn_status with_teams(lvni_kernels_kernel kernel, const lvni_kernels_args
 
 lvn_status run_forward(conv_data *d, int team, bool bias)
 {
-    const lvni_kernels_args args = {
+    const lvn_kernel_args args = {
         .in = {d->x, d->w, bias ? d->b : NULL}, .out = {d->y}, .attr = &d->attr};
     return with_teams(lvni_cpu_conv2d, &args, team, 1);
 }
 
 lvn_status run_grad_input(conv_data *d, int team)
 {
-    const lvni_kernels_args args = {.in = {d->dy, d->w}, .out = {d->dx}, .attr = &d->attr};
+    const lvn_kernel_args args = {.in = {d->dy, d->w}, .out = {d->dx}, .attr = &d->attr};
     return with_teams(lvni_cpu_conv2d_grad_input, &args, team, 1);
 }
 
 lvn_status run_grad_weight(conv_data *d, int team, int wgrad_team)
 {
-    const lvni_kernels_args args = {.in = {d->dy, d->x}, .out = {d->dw, d->db}, .attr = &d->attr};
+    const lvn_kernel_args args = {.in = {d->dy, d->x}, .out = {d->dw, d->db}, .attr = &d->attr};
     return with_teams(lvni_cpu_conv2d_grad_weight, &args, team, wgrad_team);
 }
 
 lvn_status run_matmul(lvn_tensor *a, lvn_tensor *b, lvn_tensor *y, bool trans_a, bool trans_b,
                       int team, int wgrad_team)
 {
-    const lvni_kernels_matmul_attr attr = {.trans_a = trans_a, .trans_b = trans_b};
-    const lvni_kernels_args args = {.in = {a, b}, .out = {y}, .attr = &attr};
+    const lvn_matmul_attr attr = {.trans_a = trans_a, .trans_b = trans_b};
+    const lvn_kernel_args args = {.in = {a, b}, .out = {y}, .attr = &attr};
     return with_teams(lvni_cpu_matmul, &args, team, wgrad_team);
 }

@@ -12,7 +12,7 @@ typedef struct conv_case {
 /* What belongs to a case: filled inputs and room for every result. All released by
  * conv_data_free. */
 typedef struct conv_data {
-    lvni_kernels_conv_attr attr;
+    lvn_conv_attr attr;
     lvn_tensor *x, *w, *b, *dy, *y, *dx, *dw, *db;
 } conv_data;
 

@@ -140,19 +140,19 @@ static void images_beyond_a_block_are_not_forgotten(void **state)
 }
 
 /* w as a parameter, whose copies are shared, gives the bits it gives alone: y of x, dx of dy. */
-static void assert_shared_copies_are_right(lvn_status (*forward)(const lvni_kernels_args *),
-                                           lvn_status (*backward)(const lvni_kernels_args *),
+static void assert_shared_copies_are_right(lvn_status (*forward)(const lvn_kernel_args *),
+                                           lvn_status (*backward)(const lvn_kernel_args *),
                                            lvn_tensor *x, lvn_tensor *w, lvn_tensor *y,
-                                           const lvni_kernels_conv_attr *attr)
+                                           const lvn_conv_attr *attr)
 {
     lvn_tensor *dx = lvn_tensor_create(x->dtype, x->ndim, x->shape);
     uint64_t seen[2][2];
     for (int shared = 0; shared < 2; shared++) {
         w->param = shared - 1;
-        assert_int_equal(forward(&(lvni_kernels_args){.in = {x, w}, .out = {y}, .attr = attr}),
+        assert_int_equal(forward(&(lvn_kernel_args){.in = {x, w}, .out = {y}, .attr = attr}),
                          LVN_OK);
         seen[shared][0] = hash_of(y);
-        assert_int_equal(backward(&(lvni_kernels_args){.in = {y, w}, .out = {dx}, .attr = attr}),
+        assert_int_equal(backward(&(lvn_kernel_args){.in = {y, w}, .out = {dx}, .attr = attr}),
                          LVN_OK);
         seen[shared][1] = hash_of(dx);
     }
@@ -170,15 +170,15 @@ static void square_parameters_are_not_mixed_up(void **state)
     const int64_t rows[] = {32, 64}, square[] = {64, 64}, images[] = {2, 4, 4, 64},
                   window[] = {64, 1, 1, 64}, small[] = {2, 3, 3, 32}, nine[] = {288, 3, 3, 32},
                   many[] = {2, 3, 3, 288};
-    const lvni_kernels_conv_attr point = {
+    const lvn_conv_attr point = {
         .stride = {1, 1}, .dilation = {1, 1}, .groups = 1, .in_h = 4, .in_w = 4, .kernel = {1, 1}};
-    const lvni_kernels_conv_attr around = {.stride = {1, 1},
-                                           .padding = {1, 1},
-                                           .dilation = {1, 1},
-                                           .groups = 1,
-                                           .in_h = 3,
-                                           .in_w = 3,
-                                           .kernel = {3, 3}};
+    const lvn_conv_attr around = {.stride = {1, 1},
+                                  .padding = {1, 1},
+                                  .dilation = {1, 1},
+                                  .groups = 1,
+                                  .in_h = 3,
+                                  .in_w = 3,
+                                  .kernel = {3, 3}};
     for (int t = 0; t < (lvni_cpu_has_bf16() ? 2 : 1); t++) {
         support_type = types[t];
         lvn_tensor *x = filled(1, 2, rows), *y = filled(2, 2, rows), *image = filled(3, 4, images),
@@ -241,12 +241,12 @@ static void linear_by_hand(void **state)
                *b = lvn_tensor_wrap(bs, LVN_F32, 1, s2),
                *dy = lvn_tensor_wrap(dys, LVN_F32, 2, s22), *y = lvn_tensor_create(LVN_F32, 2, s22),
                *dw = lvn_tensor_create(LVN_F32, 2, s23), *db = lvn_tensor_create(LVN_F32, 1, s2);
-    assert_int_equal(lvni_cpu_linear(&(lvni_kernels_args){.in = {x, w, b}, .out = {y}}), LVN_OK);
+    assert_int_equal(lvni_cpu_linear(&(lvn_kernel_args){.in = {x, w, b}, .out = {y}}), LVN_OK);
     assert_memory_equal(y->data, ((const float[]){8, 24, 8, 33}), 16);
-    assert_int_equal(lvni_cpu_linear(&(lvni_kernels_args){.in = {x, w}, .out = {y}}), LVN_OK);
+    assert_int_equal(lvni_cpu_linear(&(lvn_kernel_args){.in = {x, w}, .out = {y}}), LVN_OK);
     assert_memory_equal(y->data, ((const float[]){-2, 4, -2, 13}), 16);
     assert_int_equal(
-        lvni_cpu_linear_grad_weight(&(lvni_kernels_args){.in = {dy, x}, .out = {dw, db}}), LVN_OK);
+        lvni_cpu_linear_grad_weight(&(lvn_kernel_args){.in = {dy, x}, .out = {dw, db}}), LVN_OK);
     assert_memory_equal(dw->data, ((const float[]){401, 502, 603, 4010, 5020, 6030}), 24);
     assert_memory_equal(db->data, ((const float[]){101, 1010}), 8);
     lvn_tensor *all[] = {x, w, b, dy, y, dw, db};
@@ -263,9 +263,9 @@ static void empty_batches_are_fine(void **state)
     lvn_tensor *x = lvn_tensor_create(LVN_F32, 2, x0), *dy = lvn_tensor_create(LVN_F32, 2, y0),
                *dw = filled(1, 2, s23), *db = filled(2, 1, s2), *w = filled(3, 2, s23),
                *y = lvn_tensor_create(LVN_F32, 2, y0);
-    assert_int_equal(lvni_cpu_linear(&(lvni_kernels_args){.in = {x, w}, .out = {y}}), LVN_OK);
+    assert_int_equal(lvni_cpu_linear(&(lvn_kernel_args){.in = {x, w}, .out = {y}}), LVN_OK);
     assert_int_equal(
-        lvni_cpu_linear_grad_weight(&(lvni_kernels_args){.in = {dy, x}, .out = {dw, db}}), LVN_OK);
+        lvni_cpu_linear_grad_weight(&(lvn_kernel_args){.in = {dy, x}, .out = {dw, db}}), LVN_OK);
     assert_memory_equal(dw->data, ((const float[6]){0}), 24);
     assert_memory_equal(db->data, ((const float[2]){0}), 8);
     lvn_tensor *all[] = {x, dy, dw, db, w, y};

@@ -42,14 +42,14 @@ static void cases_match_the_reference(void **state)
     int bad = 0;
     for (int i = 0; i < vec_case_count; i++) {
         const vec_case *c = &vec_cases[i];
-        lvni_kernels_args fast, truth;
+        lvn_kernel_args fast, truth;
         vec_make_inputs(c, LVN_F32, &fast);
         vec_make_inputs(c, LVN_F64, &truth);
         if (lvni_kernels_run(c->op, &truth, 0xf) != LVN_OK ||
             lvni_kernels_run(c->op, &fast, 0xf) != LVN_OK) {
             fail_msg("%s: %s", c->name, lvn_last_error()->message);
         }
-        for (int o = 0; o < LVNI_MAX_OUT && truth.out[o] != NULL; o++) {
+        for (int o = 0; o < LVN_KERNEL_OUTPUTS && truth.out[o] != NULL; o++) {
             const double d = distance(fast.out[o], truth.out[o]);
             if (!(d <= c->tolerance)) {
                 print_error("%s, output %d: off by %g, allowed %g\n", c->name, o, d, c->tolerance);
@@ -67,7 +67,7 @@ static void kernels_allocate_nothing_after_warm_up(void **state)
 {
     (void)state;
     for (int i = 0; i < vec_case_count; i++) {
-        lvni_kernels_args args;
+        lvn_kernel_args args;
         vec_make_inputs(&vec_cases[i], LVN_F32, &args);
         assert_int_equal(lvni_kernels_run(vec_cases[i].op, &args, 0xf), LVN_OK);
         const uint64_t before = lvni_core_alloc_get_total().calls;
@@ -89,15 +89,15 @@ static void nan_is_the_largest_and_the_first_maximum_wins(void **state)
 {
     (void)state;
     const float x[] = {1, 5, 5, 2, 3, NAN, 9, NAN, -4, -INFINITY, -4, -7};
-    lvni_kernels_args args = {.in = {floats(2, (int64_t[]){3, 4}, x)},
-                              .attr = &(lvni_kernels_axes_attr){.mask = 2}};
+    lvn_kernel_args args = {.in = {floats(2, (int64_t[]){3, 4}, x)},
+                            .attr = &(lvn_axes_attr){.mask = 2}};
     assert_int_equal(lvni_kernels_run(LVNI_OP_max, &args, 3), LVN_OK);
     assert_true(at(args.out[0], 0) == 5.0 && at(args.out[1], 0) == 1.0);
     assert_true(isnan(at(args.out[0], 1)) && at(args.out[1], 1) == 1.0);
     assert_true(at(args.out[0], 2) == -4.0 && at(args.out[1], 2) == 0.0);
     vec_release(&args);
-    lvni_kernels_args columns = {.in = {floats(2, (int64_t[]){3, 4}, x)},
-                                 .attr = &(lvni_kernels_axes_attr){.mask = 1}};
+    lvn_kernel_args columns = {.in = {floats(2, (int64_t[]){3, 4}, x)},
+                               .attr = &(lvn_axes_attr){.mask = 1}};
     assert_int_equal(lvni_kernels_run(LVNI_OP_max, &columns, 3), LVN_OK);
     assert_true(at(columns.out[0], 0) == 3.0 && at(columns.out[1], 0) == 1.0);
     assert_true(isnan(at(columns.out[0], 1)) && at(columns.out[1], 1) == 1.0);
@@ -115,8 +115,8 @@ static void pooling_of_nan_and_ties(void **state)
     for (int i = 0; i < 8 * 20; i++) {
         x[i] = image[i / 20];
     }
-    const lvni_kernels_pool_attr attr = {.kernel = {2, 2}, .stride = {2, 2}};
-    lvni_kernels_args args = {.in = {floats(4, (int64_t[]){1, 2, 4, 20}, x)}, .attr = &attr};
+    const lvn_pool_attr attr = {.kernel = {2, 2}, .stride = {2, 2}};
+    lvn_kernel_args args = {.in = {floats(4, (int64_t[]){1, 2, 4, 20}, x)}, .attr = &attr};
     assert_int_equal(lvni_kernels_run(LVNI_OP_max_pool2d, &args, 3), LVN_OK);
     for (int c = 0; c < 20; c++) {
         assert_true(isnan(at(args.out[0], c)) && at(args.out[1], c) == 1.0);
@@ -124,7 +124,7 @@ static void pooling_of_nan_and_ties(void **state)
     }
     vec_release(&args);
     x[20] = 0.0f; /* channel 0: 1 0 / 4 4: the first 4 is place 2 */
-    lvni_kernels_args ties = {.in = {floats(4, (int64_t[]){1, 2, 4, 20}, x)}, .attr = &attr};
+    lvn_kernel_args ties = {.in = {floats(4, (int64_t[]){1, 2, 4, 20}, x)}, .attr = &attr};
     assert_int_equal(lvni_kernels_run(LVNI_OP_max_pool2d, &ties, 3), LVN_OK);
     assert_true(at(ties.out[0], 0) == 4.0 && at(ties.out[1], 0) == 2.0);
     vec_release(&ties);
@@ -133,10 +133,9 @@ static void pooling_of_nan_and_ties(void **state)
 static void bad_labels_are_named(void **state)
 {
     (void)state;
-    lvni_kernels_args args = {
-        .in = {floats(2, (int64_t[]){2, 3}, (const float[]){1, 2, 3, 4, 5, 6}),
-               lvn_tensor_create(LVN_I64, 1, (int64_t[]){2})},
-        .attr = &(lvni_kernels_class_loss_attr){.ignore = -100}};
+    lvn_kernel_args args = {.in = {floats(2, (int64_t[]){2, 3}, (const float[]){1, 2, 3, 4, 5, 6}),
+                                   lvn_tensor_create(LVN_I64, 1, (int64_t[]){2})},
+                            .attr = &(lvn_class_loss_attr){.ignore = -100}};
     ((int64_t *)args.in[1]->data)[1] = 3;
     assert_int_equal(lvni_kernels_run(LVNI_OP_cross_entropy, &args, 3), LVN_ERR_INVALID);
     assert_non_null(strstr(lvn_last_error()->message, "row 1 is 3"));
@@ -150,7 +149,7 @@ static void softmax_by_hand(void **state)
 {
     (void)state;
     const float x[] = {0, 1.0986123f, 3e38f, 3e38f, NAN, 1};
-    lvni_kernels_args args = {.in = {floats(2, (int64_t[]){3, 2}, x)}};
+    lvn_kernel_args args = {.in = {floats(2, (int64_t[]){3, 2}, x)}};
     assert_int_equal(lvni_kernels_run(LVNI_OP_softmax, &args, 1), LVN_OK);
     assert_true(fabs(at(args.out[0], 0) - 0.25) < 1e-7 && fabs(at(args.out[0], 1) - 0.75) < 1e-7);
     assert_true(at(args.out[0], 2) == 0.5 && at(args.out[0], 3) == 0.5);
@@ -161,17 +160,17 @@ static void softmax_by_hand(void **state)
 static void dropout_is_the_stream_of_core(void **state)
 {
     (void)state;
-    const lvni_kernels_dropout_attr attr = {.p = 0.25,
-                                            .rng = {.key = {{5, 6}}, .a = 1, .b = 2, .c = 3}};
+    const lvni_core_rng rng = {.key = {{5, 6}}, .a = 1, .b = 2, .c = 3};
+    const lvn_dropout_attr attr = {.p = 0.25, .rng = {.key = {5, 6}, .a = 1, .b = 2, .c = 3}};
     float ones[1001];
     for (int i = 0; i < 1001; i++) {
         ones[i] = 3.0f;
     }
-    lvni_kernels_args args = {.in = {floats(1, (int64_t[]){1001}, ones)}, .attr = &attr};
+    lvn_kernel_args args = {.in = {floats(1, (int64_t[]){1001}, ones)}, .attr = &attr};
     assert_int_equal(lvni_kernels_run(LVNI_OP_dropout, &args, 1), LVN_OK);
     int kept = 0;
     for (int64_t e = 0; e < 1001; e++) {
-        const bool keep = lvni_core_rng_uniform(&attr.rng, (uint64_t)e) >= 0.25f;
+        const bool keep = lvni_core_rng_uniform(&rng, (uint64_t)e) >= 0.25f;
         assert_true(at(args.out[0], e) == (keep ? 4.0 : 0.0)); /* 3 / 0.75 */
         kept += keep ? 1 : 0;
     }

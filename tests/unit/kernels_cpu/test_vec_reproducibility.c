@@ -35,7 +35,7 @@ static uint64_t mix(uint64_t h, const void *data, size_t bytes)
 
 static uint64_t print_of_case(const vec_case *c, bool misaligned)
 {
-    lvni_kernels_args args;
+    lvn_kernel_args args;
     vec_make_inputs(c, LVN_F32, &args);
     if (misaligned) {
         vec_misalign(&args);
@@ -45,7 +45,7 @@ static uint64_t print_of_case(const vec_case *c, bool misaligned)
         exit(1);
     }
     uint64_t h = 0xcbf29ce484222325u;
-    for (int o = 0; o < LVNI_MAX_OUT && args.out[o] != NULL; o++) {
+    for (int o = 0; o < LVN_KERNEL_OUTPUTS && args.out[o] != NULL; o++) {
         const lvn_tensor *t = args.out[o];
         h = mix(h, t->data, (size_t)lvn_numel(t) * lvn_dtype_size(t->dtype));
     }

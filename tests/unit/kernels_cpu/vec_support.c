@@ -4,32 +4,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const lvni_kernels_scale_attr SCALE = {.mul = 1.7, .add = -0.3};
-static const lvni_kernels_axes_attr AXES_ALL = {.mask = 0xfu}, AXES_12 = {.mask = 6u},
-                                    AXIS_0 = {.mask = 1u};
-static const lvni_kernels_axes_attr AXIS_1 = {.mask = 2u, .keepdim = true}, AXIS_2 = {.mask = 4u},
-                                    AXES_02 = {.mask = 5u};
-static const lvni_kernels_axes_attr AXES_135 = {.mask = 0x2au};
-static const lvni_kernels_shape_attr TO_17 = {.ndim = 1, .shape = {17}},
-                                     TO_COLUMN = {.ndim = 2, .shape = {300, 1}};
-static const lvni_kernels_shape_attr TO_MIXED = {.ndim = 3, .shape = {1, 40, 1}},
-                                     TO_4D = {.ndim = 4, .shape = {6, 5, 9, 33}};
-static const lvni_kernels_shape_attr TO_SCALAR = {.ndim = 0};
-static const lvni_kernels_shape_attr GRAD_ROWS = {.ndim = 2, .shape = {70, 19}},
-                                     GRAD_MIDDLE = {.ndim = 3, .shape = {4, 7, 37}};
-static const lvni_kernels_pool_attr POOL_22 = {
-    .kernel = {2, 2}, .stride = {2, 2}, .in_h = 16, .in_w = 16};
-static const lvni_kernels_pool_attr POOL_ODD = {
-    .kernel = {2, 2}, .stride = {2, 2}, .in_h = 15, .in_w = 13};
-static const lvni_kernels_pool_attr POOL_33 = {
+static const lvn_scale_attr SCALE = {.mul = 1.7, .add = -0.3};
+static const lvn_axes_attr AXES_ALL = {.mask = 0xfu}, AXES_12 = {.mask = 6u}, AXIS_0 = {.mask = 1u};
+static const lvn_axes_attr AXIS_1 = {.mask = 2u, .keepdim = true}, AXIS_2 = {.mask = 4u},
+                           AXES_02 = {.mask = 5u};
+static const lvn_axes_attr AXES_135 = {.mask = 0x2au};
+static const lvn_shape_attr TO_17 = {.ndim = 1, .shape = {17}},
+                            TO_COLUMN = {.ndim = 2, .shape = {300, 1}};
+static const lvn_shape_attr TO_MIXED = {.ndim = 3, .shape = {1, 40, 1}},
+                            TO_4D = {.ndim = 4, .shape = {6, 5, 9, 33}};
+static const lvn_shape_attr TO_SCALAR = {.ndim = 0};
+static const lvn_shape_attr GRAD_ROWS = {.ndim = 2, .shape = {70, 19}},
+                            GRAD_MIDDLE = {.ndim = 3, .shape = {4, 7, 37}};
+static const lvn_pool_attr POOL_22 = {.kernel = {2, 2}, .stride = {2, 2}, .in_h = 16, .in_w = 16};
+static const lvn_pool_attr POOL_ODD = {.kernel = {2, 2}, .stride = {2, 2}, .in_h = 15, .in_w = 13};
+static const lvn_pool_attr POOL_33 = {
     .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .in_h = 17, .in_w = 14};
-static const lvni_kernels_pool_attr POOL_32 = {
+static const lvn_pool_attr POOL_32 = {
     .kernel = {3, 2}, .stride = {1, 2}, .padding = {0, 1}, .in_h = 9, .in_w = 8};
-static const lvni_kernels_norm_attr EPS = {.eps = 1e-5};
-static const lvni_kernels_norm_attr EPS_RELU = {.eps = 1e-5, .relu = true};
-static const lvni_kernels_class_loss_attr LOSS = {.ignore = -100};
-static const lvni_kernels_dropout_attr DROP = {
-    .p = 0.3, .rng = {.key = {{0x12345678u, 0x9abcdef0u}}, .a = 7, .b = 3, .c = 1}};
+static const lvn_norm_attr EPS = {.eps = 1e-5};
+static const lvn_norm_attr EPS_RELU = {.eps = 1e-5, .relu = true};
+static const lvn_class_loss_attr LOSS = {.ignore = -100};
+static const lvn_dropout_attr DROP = {
+    .p = 0.3, .rng = {.key = {0x12345678u, 0x9abcdef0u}, .a = 7, .b = 3, .c = 1}};
 
 #define N(...)                                                                                     \
     {                                                                                              \
@@ -283,7 +280,7 @@ static lvn_tensor *make_labels(const vec_case *c, int input)
 static lvn_tensor *make_places(const vec_case *c, int input)
 {
     const vec_input *in = &c->in[input];
-    const lvni_kernels_pool_attr *p = c->attr;
+    const lvn_pool_attr *p = c->attr;
     const lvni_core_rng rng = {.key = {{98, (uint32_t)(c - vec_cases)}}};
     lvn_tensor *t = lvn_tensor_create(LVN_U8, in->ndim, in->shape);
     uint64_t draw = 0;
@@ -302,11 +299,11 @@ static lvn_tensor *make_places(const vec_case *c, int input)
     return t;
 }
 
-void vec_make_inputs(const vec_case *c, lvn_dtype dtype, lvni_kernels_args *args)
+void vec_make_inputs(const vec_case *c, lvn_dtype dtype, lvn_kernel_args *args)
 {
     memset(args, 0, sizeof *args);
     args->attr = c->attr;
-    for (int i = 0; i < LVNI_MAX_IN && c->in[i].kind != 0; i++) {
+    for (int i = 0; i < LVN_KERNEL_INPUTS && c->in[i].kind != 0; i++) {
         switch (c->in[i].kind) {
         case 'l': args->in[i] = make_labels(c, i); break;
         case 'w': args->in[i] = make_places(c, i); break;
@@ -323,21 +320,21 @@ static lvn_tensor *borrowed(const lvn_tensor *t)
     return (lvn_tensor *)(uintptr_t)t;
 }
 
-void vec_release(lvni_kernels_args *args)
+void vec_release(lvn_kernel_args *args)
 {
-    for (int i = 0; i < LVNI_MAX_IN; i++) {
+    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         lvn_release(borrowed(args->in[i]));
         args->in[i] = NULL;
     }
-    for (int i = 0; i < LVNI_MAX_OUT; i++) {
+    for (int i = 0; i < LVN_KERNEL_OUTPUTS; i++) {
         lvn_release(args->out[i]);
         args->out[i] = NULL;
     }
 }
 
-void vec_misalign(lvni_kernels_args *args)
+void vec_misalign(lvn_kernel_args *args)
 {
-    for (int i = 0; i < LVNI_MAX_IN && args->in[i] != NULL; i++) {
+    for (int i = 0; i < LVN_KERNEL_INPUTS && args->in[i] != NULL; i++) {
         const lvn_tensor *t = args->in[i];
         if (t->dtype != LVN_F32) {
             continue;

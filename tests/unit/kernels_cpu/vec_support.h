@@ -17,7 +17,7 @@ typedef struct vec_input {
 typedef struct vec_case {
     const char *name;
     lvni_kernels_op op;
-    vec_input in[LVNI_MAX_IN];
+    vec_input in[LVN_KERNEL_INPUTS];
     const void *attr;
     double tolerance; /* relative to the largest value of the output */
     /* added to input 0 (and 1 of batch norm's gradient): a mean far above the deviation */
@@ -29,9 +29,9 @@ extern const int vec_case_count;
 
 /* The inputs of a case as f32 (dtype LVN_F32) or as the same values in f64. Labels stay i64, places
  * u8. */
-void vec_make_inputs(const vec_case *c, lvn_dtype dtype, lvni_kernels_args *args);
-void vec_release(lvni_kernels_args *args);
+void vec_make_inputs(const vec_case *c, lvn_dtype dtype, lvn_kernel_args *args);
+void vec_release(lvn_kernel_args *args);
 /* Inputs again, but in memory that starts 4 bytes behind a 64-byte boundary. */
-void vec_misalign(lvni_kernels_args *args);
+void vec_misalign(lvn_kernel_args *args);
 
 #endif

@@ -159,7 +159,7 @@ static void fill_bool(lvn_tensor *t, const lvni_core_rng *rng)
 }
 
 /* A random place of the window that lies in the image. */
-static void fill_places(lvn_tensor *t, const lvni_kernels_pool_attr *a, const lvni_core_rng *rng)
+static void fill_places(lvn_tensor *t, const lvn_pool_attr *a, const lvni_core_rng *rng)
 {
     uint64_t element = 0;
     for (int64_t e = 0; e < lvn_numel(t); e++) {
@@ -177,7 +177,7 @@ static void fill_places(lvn_tensor *t, const lvni_kernels_pool_attr *a, const lv
 }
 
 /* The size that `index` points along: that of the axis in which dy and x differ, or 1. */
-static int64_t reduced_size(const case_dims *dy, const lvni_kernels_shape_attr *x)
+static int64_t reduced_size(const case_dims *dy, const lvn_shape_attr *x)
 {
     int64_t size = 1;
     for (int i = 0; i < x->ndim; i++) {
@@ -227,7 +227,7 @@ static lvn_tensor *make_input(lvni_kernels_op op, const op_case *row, int i, cha
 {
     const case_dims *d = &row->in[i];
     if (letter == 'm' || letter == 'r') {
-        const lvni_kernels_norm_attr attr = {.eps = 1e-5};
+        const lvn_norm_attr attr = {.eps = 1e-5};
         return REF(batch_norm_train, &attr, in[1], in[2], in[2]).out[letter == 'm' ? 1 : 2];
     }
     if (letter == 'M' || letter == 'R' || letter == 'y' || letter == 'Y') {
@@ -268,10 +268,10 @@ static lvn_tensor *round_to_f32(lvn_tensor *t)
     return f;
 }
 
-void case_inputs(lvni_kernels_op op, const op_case *row, lvn_tensor *in64[LVNI_MAX_IN],
-                 lvn_tensor *in32[LVNI_MAX_IN])
+void case_inputs(lvni_kernels_op op, const op_case *row, lvn_tensor *in64[LVN_KERNEL_INPUTS],
+                 lvn_tensor *in32[LVN_KERNEL_INPUTS])
 {
-    for (int i = 0; i < LVNI_MAX_IN; i++) {
+    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         in64[i] = in32[i] = NULL;
         if (i >= ref_ops[op].n_in || !row->in[i].given) {
             continue;
@@ -301,10 +301,10 @@ static lvn_tensor *round_to_low(lvn_tensor *t, lvn_dtype dtype)
 }
 
 void case_inputs_low(lvni_kernels_op op, const op_case *row, lvn_dtype dtype,
-                     lvn_tensor *in64[LVNI_MAX_IN], lvn_tensor *low[LVNI_MAX_IN])
+                     lvn_tensor *in64[LVN_KERNEL_INPUTS], lvn_tensor *low[LVN_KERNEL_INPUTS])
 {
     case_inputs(op, row, in64, low);
-    for (int i = 0; i < LVNI_MAX_IN; i++) {
+    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         low[i] = in64[i] == NULL ? NULL : round_to_low(in64[i], dtype);
     }
 }

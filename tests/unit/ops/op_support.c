@@ -64,13 +64,13 @@ lvn_tensor *support_random(const char *purpose, int ndim, const int64_t *shape)
     return t;
 }
 
-lvni_kernels_args support_ref(lvni_kernels_op op, const void *attr, lvn_tensor *const *in)
+lvn_kernel_args support_ref(lvni_kernels_op op, const void *attr, lvn_tensor *const *in)
 {
-    lvni_kernels_args args = {.attr = attr};
+    lvn_kernel_args args = {.attr = attr};
     for (int i = 0; i < ref_ops[op].n_in; i++) {
         args.in[i] = in[i];
     }
-    lvni_tensor_desc out[LVNI_MAX_OUT];
+    lvni_tensor_desc out[LVN_KERNEL_OUTPUTS];
     lvn_clear_error();
     lvn_status status = ref_ops[op].shape(&args, out);
     for (int i = 0; i < ref_ops[op].n_out && status == LVN_OK; i++) {

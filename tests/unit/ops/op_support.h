@@ -17,7 +17,7 @@ typedef struct ref_op {
     const char *name;
     int n_in, n_out;
     lvni_kernels_shape_rule shape;
-    lvni_kernels_kernel ref;
+    lvn_kernel ref;
 } ref_op;
 extern const ref_op ref_ops[LVNI_OP_COUNT];
 
@@ -32,7 +32,7 @@ extern const ref_op ref_ops[LVNI_OP_COUNT];
                 (const int64_t[]){__VA_ARGS__})
 
 /* All inputs in a row; unused ones are NULL. */
-#define IN(...) ((lvn_tensor *[LVNI_MAX_IN]){__VA_ARGS__})
+#define IN(...) ((lvn_tensor *[LVN_KERNEL_INPUTS]){__VA_ARGS__})
 /* Run the ref kernel with all outputs; the test fails when the rule or the kernel does. */
 #define REF(op, attr, ...) support_ref(LVNI_OP_##op, attr, IN(__VA_ARGS__))
 
@@ -41,7 +41,7 @@ lvn_tensor *support_f64(int ndim, const int64_t *shape, int64_t n, const double 
 lvn_tensor *support_i64(int ndim, const int64_t *shape, int64_t n, const int64_t *values);
 /* Standard normal values of the stream `purpose`. */
 lvn_tensor *support_random(const char *purpose, int ndim, const int64_t *shape);
-lvni_kernels_args support_ref(lvni_kernels_op op, const void *attr, lvn_tensor *const *in);
+lvn_kernel_args support_ref(lvni_kernels_op op, const void *attr, lvn_tensor *const *in);
 /* Register an own tensor for the teardown. */
 lvn_tensor *support_keep(lvn_tensor *t);
 int support_release(void **state);

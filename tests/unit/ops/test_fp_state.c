@@ -34,11 +34,10 @@ static void run_all(bool others)
         for (int c = 0; c < all_cases[op].n; c++) {
             const op_case *row = &all_cases[op].rows[c];
             const unsigned state = states[others ? 1 + turn++ % 4 : 0];
-            lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN];
+            lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS];
             _mm_setcsr(0x1f80u);
             case_inputs((lvni_kernels_op)op, row, in64, in32);
-            lvni_kernels_args args = {.attr = case_attribute((lvni_kernels_op)op, row)},
-                              none = args;
+            lvn_kernel_args args = {.attr = case_attribute((lvni_kernels_op)op, row)}, none = args;
             memcpy(args.in, in32, sizeof args.in);
             _mm_setcsr(state);
             const lvn_status s = lvni_kernels_run((lvni_kernels_op)op, &args, ~0u);
@@ -139,10 +138,10 @@ static void compare(lvni_kernels_op op, lvn_dtype dtype, const void *attr, int b
     lvn_tensor *a, *b, *a64, *b64;
     make(dtype, 0, &a, &a64);
     make(dtype, by, &b, &b64);
-    lvni_kernels_args have = {.in = {a, two ? b : NULL}, .attr = attr};
+    lvn_kernel_args have = {.in = {a, two ? b : NULL}, .attr = attr};
     assert_int_equal(lvni_kernels_run(op, &have, ~0u), LVN_OK);
-    const lvni_kernels_args want =
-        support_ref(op, attr, (lvn_tensor *[LVNI_MAX_IN]){a64, two ? b64 : NULL});
+    const lvn_kernel_args want =
+        support_ref(op, attr, (lvn_tensor *[LVN_KERNEL_INPUTS]){a64, two ? b64 : NULL});
     for (int64_t e = 0; e < lvn_numel(have.out[0]); e++) {
         const double h = support_value(have.out[0], e), w = support_value(want.out[0], e);
         const double difference = h < w ? w - h : h - w;
@@ -166,8 +165,8 @@ static void what_chooses_sees_denormals(void **state)
                                           LVNI_OP_le,        LVNI_OP_gt,      LVNI_OP_ge,
                                           LVNI_OP_minimum,   LVNI_OP_maximum, LVNI_OP_share,
                                           LVNI_OP_relu_grad, LVNI_OP_abs_grad};
-    const lvni_kernels_range_attr range = {.min = 2e-38, .max = 1.0};
-    const lvni_kernels_number_attr slope = {.value = 0.125};
+    const lvn_range_attr range = {.min = 2e-38, .max = 1.0};
+    const lvn_number_attr slope = {.value = 0.125};
     for (int low = 0; low < 2; low++) {
         const lvn_dtype dtype = low ? LVN_BF16 : LVN_F32;
         for (size_t i = 0; i < sizeof one / sizeof *one; i++) {

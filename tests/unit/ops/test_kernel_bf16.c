@@ -30,11 +30,10 @@ static lvn_tensor *to_f32(lvn_tensor *t)
     return f;
 }
 
-static lvni_kernels_args run(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in,
-                             int team)
+static lvn_kernel_args run(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in, int team)
 {
     lvni_tensor_ctx_get()->team = team;
-    lvni_kernels_args args = {.attr = case_attribute(op, row)};
+    lvn_kernel_args args = {.attr = case_attribute(op, row)};
     memcpy(args.in, in, sizeof args.in);
     if (lvni_kernels_run(op, &args, ~0u) != LVN_OK) {
         fail_msg("%s, case \"%s\": %s", lvni_kernels_ops[op].name, row->name,
@@ -67,12 +66,12 @@ static void need_rounded(lvni_kernels_op op, const op_case *row, int k, const lv
 }
 
 /* Inputs that are f32 beside bf16 in the table come as such. */
-static void bf16_inputs(lvni_kernels_op op, const op_case *row, lvn_tensor *low[LVNI_MAX_IN],
-                        lvn_tensor *wide[LVNI_MAX_IN])
+static void bf16_inputs(lvni_kernels_op op, const op_case *row, lvn_tensor *low[LVN_KERNEL_INPUTS],
+                        lvn_tensor *wide[LVN_KERNEL_INPUTS])
 {
-    lvn_tensor *in64[LVNI_MAX_IN];
+    lvn_tensor *in64[LVN_KERNEL_INPUTS];
     case_inputs_low(op, row, LVN_BF16, in64, low);
-    for (int i = 0; i < LVNI_MAX_IN; i++) {
+    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         wide[i] = to_f32(low[i]);
         low[i] = (lvni_kernels_ops[op].flags / LVNI_BESIDE & 1u << i) != 0 ? wide[i] : low[i];
     }
@@ -82,9 +81,9 @@ static void compare_rows(lvni_kernels_op op)
 {
     for (int c = 0; c < all_cases[op].n; c++) {
         const op_case *row = &all_cases[op].rows[c];
-        lvn_tensor *low[LVNI_MAX_IN], *wide[LVNI_MAX_IN];
+        lvn_tensor *low[LVN_KERNEL_INPUTS], *wide[LVN_KERNEL_INPUTS];
         bf16_inputs(op, row, low, wide);
-        const lvni_kernels_args have = run(op, row, low, 3), want = run(op, row, wide, 1);
+        const lvn_kernel_args have = run(op, row, low, 3), want = run(op, row, wide, 1);
         for (int k = 0; k < lvni_kernels_ops[op].n_out; k++) {
             need_rounded(op, row, k, have.out[k], want.out[k]);
         }
@@ -108,10 +107,10 @@ static void bf16_adds_in_place(void **state)
     (void)state;
     const op_case *row = &all_cases[LVNI_OP_add].rows[8];
     assert_string_equal(row->name, "blocks");
-    lvn_tensor *low[LVNI_MAX_IN], *wide[LVNI_MAX_IN];
+    lvn_tensor *low[LVN_KERNEL_INPUTS], *wide[LVN_KERNEL_INPUTS];
     bf16_inputs(LVNI_OP_add, row, low, wide);
-    const lvni_kernels_args want = run(LVNI_OP_add, row, wide, 1);
-    lvni_kernels_args args = {.in = {low[0], low[1]}, .out = {low[0]}};
+    const lvn_kernel_args want = run(LVNI_OP_add, row, wide, 1);
+    lvn_kernel_args args = {.in = {low[0], low[1]}, .out = {low[0]}};
     assert_int_equal(lvni_kernels_run(LVNI_OP_add, &args, 1), LVN_OK);
     need_rounded(LVNI_OP_add, row, 0, low[0], want.out[0]);
 }
@@ -132,8 +131,8 @@ static lvn_tensor *all_numbers(void)
 static void need_same_curve(lvni_kernels_op op, lvn_tensor *const *low)
 {
     const op_case row = {.name = "every number"};
-    lvn_tensor *wide[LVNI_MAX_IN] = {to_f32(low[0]), to_f32(low[1])};
-    const lvni_kernels_args have = run(op, &row, low, 2), want = run(op, &row, wide, 1);
+    lvn_tensor *wide[LVN_KERNEL_INPUTS] = {to_f32(low[0]), to_f32(low[1])};
+    const lvn_kernel_args have = run(op, &row, low, 2), want = run(op, &row, wide, 1);
     need_rounded(op, &row, 0, have.out[0], want.out[0]);
 }
 
@@ -149,10 +148,10 @@ static void curves_of_every_number(void **state)
         ((uint16_t *)dy->data)[i] = (uint16_t)((i * 40503 & 0x80ff) | 0x3f00);
     }
     for (size_t i = 0; i < sizeof unary / sizeof *unary; i++) {
-        need_same_curve(unary[i], (lvn_tensor *[LVNI_MAX_IN]){x});
+        need_same_curve(unary[i], (lvn_tensor *[LVN_KERNEL_INPUTS]){x});
     }
     for (size_t i = 0; i < sizeof pair / sizeof *pair; i++) {
-        need_same_curve(pair[i], (lvn_tensor *[LVNI_MAX_IN]){dy, x});
+        need_same_curve(pair[i], (lvn_tensor *[LVN_KERNEL_INPUTS]){dy, x});
     }
 }
 

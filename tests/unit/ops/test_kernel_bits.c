@@ -18,7 +18,7 @@
 extern char **environ;
 static const char *self; /* path of this program */
 
-static uint64_t hash_outputs(const lvni_kernels_args *args, int n_out)
+static uint64_t hash_outputs(const lvn_kernel_args *args, int n_out)
 {
     uint64_t h = 0;
     for (int i = 0; i < n_out; i++) {
@@ -34,8 +34,8 @@ static uint64_t run_hash(lvni_kernels_op op, const op_case *row, lvn_tensor *con
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     ctx->team = team;
     ctx->wgrad_team = wgrad_team;
-    lvni_kernels_args args = {.attr = case_attribute(op, row)};
-    for (int i = 0; i < LVNI_MAX_IN; i++) {
+    lvn_kernel_args args = {.attr = case_attribute(op, row)};
+    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         args.in[i] = in[i];
     }
     if (lvni_kernels_run(op, &args, ~0u) != LVN_OK) {
@@ -70,7 +70,7 @@ static void bits_do_not_depend_on_the_team(void **state)
     static const int teams[] = {1, 2, 3, 8, 16};
     for (int c = 0; c < all_cases[op].n; c++) {
         const op_case *row = &all_cases[op].rows[c];
-        lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN];
+        lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS];
         case_inputs(op, row, in64, in32);
         const uint64_t want = run_hash(op, row, in32, 1, 2);
         for (size_t t = 0; t < sizeof teams / sizeof *teams; t++) {
@@ -90,7 +90,7 @@ static void the_hash_sees_one_bit(void **state)
 {
     (void)state;
     lvn_tensor *y = support_tensor(LVN_F32, DIMS(1000)), *place = support_tensor(LVN_U8, DIMS(10));
-    const lvni_kernels_args args = {.out = {y, place}};
+    const lvn_kernel_args args = {.out = {y, place}};
     const uint64_t before = hash_outputs(&args, 2);
     ((uint8_t *)y->data)[3999] ^= 1;
     assert_true(hash_outputs(&args, 2) != before);
@@ -119,7 +119,7 @@ static int print_hashes(void)
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
         for (int c = 0; c < all_cases[op].n && !by_onednn(op); c++) {
             const op_case *row = &all_cases[op].rows[c];
-            lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN];
+            lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS];
             case_inputs((lvni_kernels_op)op, row, in64, in32);
             printf("%s \"%s\" %016llx\n", lvni_kernels_ops[op].name, row->name,
                    (unsigned long long)run_hash((lvni_kernels_op)op, row, in32, 2, 2));

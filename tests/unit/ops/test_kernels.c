@@ -10,10 +10,10 @@
 static bool verbose;
 
 /* Both backends through the table; every output kept for the teardown. */
-static lvni_kernels_args run(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in)
+static lvn_kernel_args run(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in)
 {
-    lvni_kernels_args args = {.attr = case_attribute(op, row)};
-    for (int i = 0; i < LVNI_MAX_IN; i++) {
+    lvn_kernel_args args = {.attr = case_attribute(op, row)};
+    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         args.in[i] = in[i];
     }
     if (lvni_kernels_run(op, &args, ~0u) != LVN_OK) {
@@ -28,11 +28,11 @@ static lvni_kernels_args run(lvni_kernels_op op, const op_case *row, lvn_tensor 
 
 /* The op on absolute values (inputs and numbers of the attribute): the size of the terms behind
  * each result. */
-static lvni_kernels_args run_on_absolutes(lvni_kernels_op op, const op_case *row,
-                                          lvn_tensor *const *in)
+static lvn_kernel_args run_on_absolutes(lvni_kernels_op op, const op_case *row,
+                                        lvn_tensor *const *in)
 {
-    lvn_tensor *absolute[LVNI_MAX_IN] = {NULL};
-    for (int i = 0; i < LVNI_MAX_IN; i++) {
+    lvn_tensor *absolute[LVN_KERNEL_INPUTS] = {NULL};
+    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         absolute[i] = in[i];
         if (in[i] != NULL && in[i]->dtype == LVN_F64) {
             absolute[i] = support_tensor(LVN_F64, in[i]->ndim, in[i]->shape);
@@ -137,10 +137,10 @@ static void cpu_agrees_with_ref(void **state)
     assert_true(all_cases[op].n > 0);
     for (int c = 0; c < all_cases[op].n; c++) {
         const op_case *row = &all_cases[op].rows[c];
-        lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN];
+        lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS];
         case_inputs(op, row, in64, in32);
-        const lvni_kernels_args want = run(op, row, in64), have = run(op, row, in32);
-        lvni_kernels_args terms = {.attr = NULL};
+        const lvn_kernel_args want = run(op, row, in64), have = run(op, row, in32);
+        lvn_kernel_args terms = {.attr = NULL};
         if (tolerances[op].of == OF_TERMS) {
             terms = run_on_absolutes(op, row, in64);
         }
@@ -162,10 +162,10 @@ static void low_types_agree_with_ref(void **state)
             !lvni_cpu_has_bf16()) {
             continue;
         }
-        lvn_tensor *in64[LVNI_MAX_IN], *low[LVNI_MAX_IN];
+        lvn_tensor *in64[LVN_KERNEL_INPUTS], *low[LVN_KERNEL_INPUTS];
         case_inputs_low(op, row, type, in64, low);
-        const lvni_kernels_args want = run(op, row, in64), have = run(op, row, low);
-        lvni_kernels_args terms = {.attr = NULL};
+        const lvn_kernel_args want = run(op, row, in64), have = run(op, row, low);
+        lvn_kernel_args terms = {.attr = NULL};
         if (tolerances[op].of == OF_TERMS) {
             terms = run_on_absolutes(op, row, in64);
         }
@@ -185,10 +185,10 @@ static void refused_outputs_change_nothing(void **state)
             continue;
         }
         const op_case *row = &all_cases[op].rows[1];
-        lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN];
+        lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS];
         case_inputs((lvni_kernels_op)op, row, in64, in32);
-        const lvni_kernels_args all = run((lvni_kernels_op)op, row, in32);
-        lvni_kernels_args one = all;
+        const lvn_kernel_args all = run((lvni_kernels_op)op, row, in32);
+        lvn_kernel_args one = all;
         memset(one.out, 0, sizeof one.out);
         assert_int_equal(lvni_kernels_run((lvni_kernels_op)op, &one, 1), LVN_OK);
         support_keep(one.out[0]);
@@ -211,12 +211,12 @@ static void bad_labels_are_refused(void **state)
         snprintf(expected, sizeof expected,
                  "cross_entropy: the label of row 1 is %d, but there are 4 classes (0 to 3)",
                  bad == 0 ? 4 : -1);
-        const lvni_kernels_class_loss_attr mean = {.ignore = -100};
-        lvni_kernels_args loss = {.in = {y, labels}, .attr = &mean};
+        const lvn_class_loss_attr mean = {.ignore = -100};
+        lvn_kernel_args loss = {.in = {y, labels}, .attr = &mean};
         assert_int_equal(lvni_kernels_run(LVNI_OP_cross_entropy, &loss, 3), LVN_ERR_INVALID);
         assert_string_equal(lvn_last_error()->message, expected);
         assert_null(loss.out[0]);
-        lvni_kernels_args gradient = {.in = {one, y, kept, labels}, .attr = &mean};
+        lvn_kernel_args gradient = {.in = {one, y, kept, labels}, .attr = &mean};
         assert_int_equal(lvni_kernels_run(LVNI_OP_cross_entropy_grad, &gradient, 1),
                          LVN_ERR_INVALID);
         assert_null(gradient.out[0]);

@@ -10,8 +10,8 @@
 static double objective(lvni_kernels_op op, const void *attr, lvn_tensor *const *in,
                         lvn_tensor *const *out, const lvn_tensor *dy)
 {
-    lvni_kernels_args args = {.attr = attr};
-    for (int i = 0; i < LVNI_MAX_IN; i++) {
+    lvn_kernel_args args = {.attr = attr};
+    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         args.in[i] = i < ref_ops[op].n_in ? in[i] : NULL;
     }
     memcpy(args.out, out, sizeof args.out);
@@ -28,7 +28,7 @@ static void check_gradient(lvni_kernels_op op, const void *attr, lvn_tensor *con
                            const lvn_tensor *dy, const lvn_tensor *computed)
 {
     const double h = 1e-5;
-    const lvni_kernels_args forward = support_ref(op, attr, in);
+    const lvn_kernel_args forward = support_ref(op, attr, in);
     assert_int_equal(lvn_numel(forward.out[0]), lvn_numel(dy));
     assert_true(lvni_tensor_same_shape(computed, in[k]));
     double *x = in[k]->data, largest = 0.0;
@@ -89,8 +89,8 @@ static lvn_tensor *spread(lvn_tensor *t)
         assert_true(lvni_tensor_same_shape(y, x));                                                 \
     }
 
-static const lvni_kernels_range_attr between = {.min = -0.5, .max = 1.25};
-static const lvni_kernels_number_attr power = {.value = 2.5}, slope = {.value = 0.2};
+static const lvn_range_attr between = {.min = -0.5, .max = 1.25};
+static const lvn_number_attr power = {.value = 2.5}, slope = {.value = 0.2};
 
 ELEMENT(square, spread, NULL, x)
 ELEMENT(sqrt, positive, NULL, y)
@@ -134,8 +134,8 @@ static void pow_grad_exponent(void **state)
 static void dropout_is_its_own_gradient(void **state)
 {
     (void)state;
-    const lvni_kernels_dropout_attr attr = {
-        .p = 0.3, .rng = {.key = lvni_core_rng_make_key(5, 6), .a = 1, .b = 2, .c = 3}};
+    const lvn_dropout_attr attr = {.p = 0.3,
+                                   .rng = {.key = {0x5f3759dfu, 6}, .a = 1, .b = 2, .c = 3}};
     lvn_tensor *x = RANDOM("x", 5, 7), *dy = RANDOM("dy", 5, 7);
     check_gradient(LVNI_OP_dropout, &attr, IN(x), 0, dy, REF(dropout, &attr, dy).out[0]);
 }
@@ -145,8 +145,8 @@ static void dropout_is_its_own_gradient(void **state)
 static void sum_to_and_expand_are_adjoint(void **state)
 {
     (void)state;
-    const lvni_kernels_shape_attr small = {.ndim = 2, .shape = {3, 1}},
-                                  big = {.ndim = 3, .shape = {2, 3, 4}};
+    const lvn_shape_attr small = {.ndim = 2, .shape = {3, 1}},
+                         big = {.ndim = 3, .shape = {2, 3, 4}};
     lvn_tensor *x = RANDOM("x", 2, 3, 4), *dy = RANDOM("dy", 3, 1);
     check_gradient(LVNI_OP_sum_to, &small, IN(x), 0, dy, REF(expand, &big, dy).out[0]);
     check_gradient(LVNI_OP_expand, &big, IN(dy), 0, x, REF(sum_to, &small, x).out[0]);
@@ -157,9 +157,9 @@ static void max_grad(void **state)
     (void)state;
     lvn_tensor *x = spread(RANDOM("x", 3, 4, 5));
     for (uint32_t axis = 0; axis < 3; axis++) {
-        const lvni_kernels_axes_attr axes = {.mask = 1u << axis, .keepdim = true};
-        const lvni_kernels_shape_attr shape = {.ndim = 3, .shape = {3, 4, 5}};
-        lvni_kernels_args forward = REF(max, &axes, x);
+        const lvn_axes_attr axes = {.mask = 1u << axis, .keepdim = true};
+        const lvn_shape_attr shape = {.ndim = 3, .shape = {3, 4, 5}};
+        lvn_kernel_args forward = REF(max, &axes, x);
         lvn_tensor *dy = support_random("dy", forward.out[0]->ndim, forward.out[0]->shape);
         check_gradient(LVNI_OP_max, &axes, IN(x), 0, dy,
                        REF(max_grad, &shape, dy, forward.out[1]).out[0]);
@@ -171,7 +171,7 @@ static void max_grad(void **state)
 static void matmul_by_matmul(void **state)
 {
     (void)state;
-    const lvni_kernels_matmul_attr plain = {false, false}, nt = {false, true}, tn = {true, false};
+    const lvn_matmul_attr plain = {false, false}, nt = {false, true}, tn = {true, false};
     lvn_tensor *a = RANDOM("a", 3, 4), *b = RANDOM("b", 4, 5), *dy = RANDOM("dy", 3, 5);
     check_gradient(LVNI_OP_matmul, &plain, IN(a, b), 0, dy, REF(matmul, &nt, dy, b).out[0]);
     check_gradient(LVNI_OP_matmul, &plain, IN(a, b), 1, dy, REF(matmul, &tn, a, dy).out[0]);
@@ -189,10 +189,10 @@ static void linear_grad_input(void **state)
 static void linear_grad_weight(void **state)
 {
     (void)state;
-    const lvni_kernels_matmul_attr plain = {false, false};
+    const lvn_matmul_attr plain = {false, false};
     lvn_tensor *x = RANDOM("x", 4, 3), *w = RANDOM("w", 5, 3), *b = RANDOM("b", 5),
                *dy = RANDOM("dy", 4, 5);
-    const lvni_kernels_args g = REF(linear_grad_weight, NULL, dy, x);
+    const lvn_kernel_args g = REF(linear_grad_weight, NULL, dy, x);
     check_gradient(LVNI_OP_linear, NULL, IN(x, w, b), 0, dy, REF(matmul, &plain, dy, w).out[0]);
     check_gradient(LVNI_OP_linear, NULL, IN(x, w, b), 1, dy, g.out[0]);
     check_gradient(LVNI_OP_linear, NULL, IN(x, w, b), 2, dy, g.out[1]);
@@ -201,7 +201,7 @@ static void linear_grad_weight(void **state)
 /* Shapes with every attribute in use; the same for both gradients. */
 static const struct conv_row {
     int64_t x[4], w[4];
-    lvni_kernels_conv_attr attr;
+    lvn_conv_attr attr;
 } conv_rows[] = {
     {{2, 4, 5, 3},
      {4, 3, 3, 3},
@@ -219,7 +219,7 @@ static const struct conv_row {
 
 static void conv_row_check(const struct conv_row *row, bool of_input)
 {
-    lvni_kernels_conv_attr attr = row->attr;
+    lvn_conv_attr attr = row->attr;
     attr.in_h = row->x[1];
     attr.in_w = row->x[2];
     attr.kernel[0] = row->w[1];
@@ -232,7 +232,7 @@ static void conv_row_check(const struct conv_row *row, bool of_input)
         check_gradient(LVNI_OP_conv2d, &attr, IN(x, w, b), 0, dy,
                        REF(conv2d_grad_input, &attr, dy, w).out[0]);
     } else {
-        const lvni_kernels_args g = REF(conv2d_grad_weight, &attr, dy, x);
+        const lvn_kernel_args g = REF(conv2d_grad_weight, &attr, dy, x);
         check_gradient(LVNI_OP_conv2d, &attr, IN(x, w, b), 1, dy, g.out[0]);
         check_gradient(LVNI_OP_conv2d, &attr, IN(x, w, b), 2, dy, g.out[1]);
     }
@@ -257,14 +257,14 @@ static void conv2d_grad_weight(void **state)
 static void max_pool2d_grad(void **state)
 {
     (void)state;
-    const lvni_kernels_pool_attr rows[] = {
+    const lvn_pool_attr rows[] = {
         {.kernel = {2, 2}, .stride = {2, 2}, .in_h = 5, .in_w = 6},
         {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .in_h = 5, .in_w = 6},
         {.kernel = {3, 2}, .stride = {1, 2}, .padding = {0, 1}, .in_h = 5, .in_w = 6},
     };
     for (size_t i = 0; i < 3; i++) {
         lvn_tensor *x = spread(RANDOM("x", 2, 5, 6, 3));
-        const lvni_kernels_args forward = REF(max_pool2d, &rows[i], x);
+        const lvn_kernel_args forward = REF(max_pool2d, &rows[i], x);
         lvn_tensor *dy = support_random("dy", 4, forward.out[0]->shape);
         check_gradient(LVNI_OP_max_pool2d, &rows[i], IN(x), 0, dy,
                        REF(max_pool2d_grad, &rows[i], dy, forward.out[1]).out[0]);
@@ -277,10 +277,8 @@ static void pad_reflect_grad(void **state)
 {
     (void)state;
     lvn_tensor *x = RANDOM("x", 2, 3, 4), *dy = RANDOM("dy", 2, 5, 7);
-    const lvni_kernels_box_attr out = {
-        .ndim = 3, .start = {0, 1, 2}, .size = {2, 5, 7}, .reflect = true};
-    const lvni_kernels_box_attr back = {
-        .ndim = 3, .start = {0, 1, 2}, .size = {2, 3, 4}, .reflect = true};
+    const lvn_box_attr out = {.ndim = 3, .start = {0, 1, 2}, .size = {2, 5, 7}, .reflect = true};
+    const lvn_box_attr back = {.ndim = 3, .start = {0, 1, 2}, .size = {2, 3, 4}, .reflect = true};
     check_gradient(LVNI_OP_pad, &out, IN(x), 0, dy, REF(pad_reflect_grad, &back, dy).out[0]);
 }
 
@@ -289,7 +287,7 @@ static void index_select_grad(void **state)
     (void)state;
     lvn_tensor *x = RANDOM("x", 2, 4, 3), *index = I64(DIMS(5), 3, 0, 3, 1, 3),
                *dy = RANDOM("dy", 2, 5, 3);
-    const lvni_kernels_axis_attr attr = {.axis = 1, .size = 4};
+    const lvn_axis_attr attr = {.axis = 1, .size = 4};
     check_gradient(LVNI_OP_index_select, &attr, IN(x, index), 0, dy,
                    REF(index_select_grad, &attr, dy, index).out[0]);
 }
@@ -299,7 +297,7 @@ static void gather_grad(void **state)
     (void)state;
     lvn_tensor *x = RANDOM("x", 2, 4), *index = I64(DIMS(2, 3), 3, 0, 3, 1, 1, 1),
                *dy = RANDOM("dy", 2, 3);
-    const lvni_kernels_axis_attr attr = {.axis = 1, .size = 4};
+    const lvn_axis_attr attr = {.axis = 1, .size = 4};
     check_gradient(LVNI_OP_gather, &attr, IN(x, index), 0, dy,
                    REF(gather_grad, &attr, dy, index).out[0]);
 }
@@ -314,11 +312,11 @@ static void batch_norm_train_grad(void **state)
     lvn_tensor *x = RANDOM("x", 2, 3, 3, 4), *gamma = RANDOM("gamma", 4), *beta = RANDOM("beta", 4);
     lvn_tensor *dy = RANDOM("dy", 2, 3, 3, 4), *residual = RANDOM("residual", 2, 3, 3, 4);
     for (int i = 0; i < 4; i++) {
-        const lvni_kernels_norm_attr attr = {.eps = 1e-3, .relu = i >= 2};
+        const lvn_norm_attr attr = {.eps = 1e-3, .relu = i >= 2};
         lvn_tensor *added = i % 2 == 1 ? residual : NULL;
-        const lvni_kernels_args f = REF(batch_norm_train, &attr, x, gamma, beta, added);
-        const lvni_kernels_args g = REF(batch_norm_train_grad, &attr, dy, x, gamma, f.out[1],
-                                        f.out[2], beta, i == 3 ? f.out[0] : NULL);
+        const lvn_kernel_args f = REF(batch_norm_train, &attr, x, gamma, beta, added);
+        const lvn_kernel_args g = REF(batch_norm_train_grad, &attr, dy, x, gamma, f.out[1],
+                                      f.out[2], beta, i == 3 ? f.out[0] : NULL);
         for (int k = 0; k < (added != NULL ? 4 : 3); k++) {
             check_gradient(LVNI_OP_batch_norm_train, &attr, IN(x, gamma, beta, added), k, dy,
                            g.out[k]);
@@ -333,12 +331,12 @@ static void batch_norm_eval_grad(void **state)
                *dy = RANDOM("dy", 6, 4), *residual = RANDOM("residual", 6, 4);
     lvn_tensor *mean = RANDOM("mean", 4), *variance = positive(RANDOM("variance", 4));
     for (int i = 0; i < 4; i++) {
-        const lvni_kernels_norm_attr attr = {.eps = 1e-3, .relu = i >= 2};
+        const lvn_norm_attr attr = {.eps = 1e-3, .relu = i >= 2};
         lvn_tensor *added = i % 2 == 1 ? residual : NULL;
-        const lvni_kernels_args f =
+        const lvn_kernel_args f =
             REF(batch_norm_eval, &attr, x, gamma, beta, mean, variance, added);
-        const lvni_kernels_args g = REF(batch_norm_eval_grad, &attr, dy, x, gamma, mean, variance,
-                                        beta, i == 3 ? f.out[0] : NULL);
+        const lvn_kernel_args g = REF(batch_norm_eval_grad, &attr, dy, x, gamma, mean, variance,
+                                      beta, i == 3 ? f.out[0] : NULL);
         for (int k = 0; k < 3; k++) {
             check_gradient(LVNI_OP_batch_norm_eval, &attr,
                            IN(x, gamma, beta, mean, variance, added), k, dy, g.out[k]);
@@ -358,15 +356,15 @@ static void batch_norm_group_grad(void **state)
     lvn_tensor *x = RANDOM("x", 2, 3, 3, 4), *gamma = RANDOM("gamma", 4), *beta = RANDOM("beta", 4);
     lvn_tensor *dy = RANDOM("dy", 2, 3, 3, 4), *residual = RANDOM("residual", 2, 3, 3, 4);
     for (int i = 0; i < 4; i++) {
-        const lvni_kernels_norm_attr attr = {.eps = 1e-3, .relu = i >= 2};
+        const lvn_norm_attr attr = {.eps = 1e-3, .relu = i >= 2};
         lvn_tensor *added = i % 2 == 1 ? residual : NULL;
-        const lvni_kernels_args f = REF(batch_norm_train, &attr, x, gamma, beta, added);
+        const lvn_kernel_args f = REF(batch_norm_train, &attr, x, gamma, beta, added);
         lvn_tensor *y = i == 3 ? f.out[0] : NULL,
                    *moments = REF(batch_norm_moments, NULL, x).out[0];
         const double *m = moments->data;
         lvn_tensor *mean = F64(DIMS(4), m[0], m[1], m[2], m[3]),
                    *variance = F64(DIMS(4), m[4], m[5], m[6], m[7]);
-        const lvni_kernels_args sums =
+        const lvn_kernel_args sums =
             REF(batch_norm_sums, &attr, dy, x, gamma, mean, variance, beta, y);
         double *s = sums.out[0]->data;
         check_gradient(LVNI_OP_batch_norm_train, &attr, IN(x, gamma, beta, added), 1, dy,
@@ -380,7 +378,7 @@ static void batch_norm_group_grad(void **state)
         for (int c = 0; c < 8; c++) {
             s[c] /= 18.0; /* values of a channel */
         }
-        const lvni_kernels_args g =
+        const lvn_kernel_args g =
             REF(batch_norm_group_grad, &attr, dy, x, gamma, mean, variance, beta, sums.out[0], y);
         check_gradient(LVNI_OP_batch_norm_train, &attr, IN(x, gamma, beta, added), 0, dy, g.out[0]);
     }
@@ -410,9 +408,9 @@ static void cross_entropy_grad(void **state)
                *dloss = F64(SCALAR, -1.5);
     lvn_tensor *of_class = positive(RANDOM("class", 3)), *of_row = positive(RANDOM("row", 4));
     for (int i = 0; i < 8; i++) {
-        const lvni_kernels_class_loss_attr attr = {.smoothing = i % 2 == 0 ? 0.0 : 0.3,
-                                                   .ignore = i / 2 % 2 == 0 ? -100 : 0,
-                                                   .sum = i == 3};
+        const lvn_class_loss_attr attr = {.smoothing = i % 2 == 0 ? 0.0 : 0.3,
+                                          .ignore = i / 2 % 2 == 0 ? -100 : 0,
+                                          .sum = i == 3};
         lvn_tensor *cw = i >= 4 ? of_class : NULL, *sw = i >= 4 ? of_row : NULL;
         lvn_tensor *kept = REF(cross_entropy, &attr, x, labels, cw, sw).out[1];
         check_gradient(LVNI_OP_cross_entropy, &attr, IN(x, labels, cw, sw), 0, dloss,
@@ -423,7 +421,7 @@ static void cross_entropy_grad(void **state)
 static void nll_grad(void **state)
 {
     (void)state;
-    const lvni_kernels_class_loss_attr attr = {.ignore = 1};
+    const lvn_class_loss_attr attr = {.ignore = 1};
     lvn_tensor *x = RANDOM("x", 4, 3), *labels = I64(DIMS(4), 2, 0, 1, 2),
                *dloss = F64(SCALAR, -1.5);
     lvn_tensor *cw = positive(RANDOM("class", 3)), *sw = positive(RANDOM("row", 4));
@@ -437,14 +435,12 @@ static void point_loss_grad(void **state)
     lvn_tensor *x = RANDOM("x", 4, 3), *t = RANDOM("t", 4, 3), *w = positive(RANDOM("w", 4, 3)),
                *p = positive(RANDOM("p", 3));
     lvn_tensor *dloss = F64(SCALAR, -1.5);
-    for (int kind = LVNI_LOSS_SQUARE; kind <= LVNI_LOSS_BINARY; kind++) {
-        const lvni_kernels_point_loss_attr attr = {.kind = (lvni_kernels_point_loss)kind,
-                                                   .beta = 0.7};
-        lvn_tensor *positive_weight = kind == LVNI_LOSS_BINARY ? p : NULL;
+    for (int kind = LVN_LOSS_SQUARE; kind <= LVN_LOSS_BINARY; kind++) {
+        const lvn_point_loss_attr attr = {.kind = (lvn_point_loss_kind)kind, .beta = 0.7};
+        lvn_tensor *positive_weight = kind == LVN_LOSS_BINARY ? p : NULL;
         lvn_tensor *by = REF(point_loss, &attr, x, t, w, positive_weight).out[1];
-        const lvni_kernels_args g =
-            REF(point_loss_grad, &attr, dloss, by, x, t, w, positive_weight);
-        for (int k = 0; k < (kind == LVNI_LOSS_BINARY ? 1 : 2); k++) {
+        const lvn_kernel_args g = REF(point_loss_grad, &attr, dloss, by, x, t, w, positive_weight);
+        for (int k = 0; k < (kind == LVN_LOSS_BINARY ? 1 : 2); k++) {
             check_gradient(LVNI_OP_point_loss, &attr, IN(x, t, w, positive_weight), k, dloss,
                            g.out[k]);
         }
@@ -457,13 +453,13 @@ static void embedding_grad(void **state)
     lvn_tensor *weight = RANDOM("weight", 5, 3), *positions = RANDOM("positions", 4, 3),
                *dy = RANDOM("dy", 2, 3, 3);
     lvn_tensor *ids = I64(DIMS(2, 3), 4, 0, 4, 1, 4, 0);
-    const lvni_kernels_lookup_attr attr = {.rows = 5, .positions = 4},
-                                   add = {.rows = 5, .positions = 4, .add = true};
-    const lvni_kernels_args g = REF(embedding_grad, &attr, dy, ids);
+    const lvn_lookup_attr attr = {.rows = 5, .positions = 4},
+                          add = {.rows = 5, .positions = 4, .add = true};
+    const lvn_kernel_args g = REF(embedding_grad, &attr, dy, ids);
     check_gradient(LVNI_OP_embedding, NULL, IN(weight, ids, positions), 0, dy, g.out[0]);
     check_gradient(LVNI_OP_embedding, NULL, IN(weight, ids, positions), 2, dy, g.out[1]);
     /* on top of the weight's */
-    lvni_kernels_args twice = {.in = {dy, ids}, .out = {g.out[0], g.out[1]}, .attr = &add};
+    lvn_kernel_args twice = {.in = {dy, ids}, .out = {g.out[0], g.out[1]}, .attr = &add};
     const double once = support_value(g.out[0], 0);
     assert_int_equal(lvni_ref_embedding_grad(&twice), LVN_OK);
     assert_true(once != 0.0 && support_value(g.out[0], 0) == 2 * once);
@@ -476,14 +472,13 @@ static void layer_norm_grad(void **state)
     (void)state;
     lvn_tensor *x = RANDOM("x", 3, 4, 5), *dy = RANDOM("dy", 3, 4, 5),
                *gamma = RANDOM("gamma", 4, 5), *beta = RANDOM("beta", 4, 5);
-    const lvni_kernels_layer_norm_attr two = {.eps = 1e-3, .axes = 2},
-                                       one = {.eps = 1e-3, .axes = 1};
-    const lvni_kernels_args f = REF(layer_norm, &two, x, gamma, beta),
-                            g = REF(layer_norm_grad, &two, dy, x, f.out[1], f.out[2], gamma);
+    const lvn_layer_norm_attr two = {.eps = 1e-3, .axes = 2}, one = {.eps = 1e-3, .axes = 1};
+    const lvn_kernel_args f = REF(layer_norm, &two, x, gamma, beta),
+                          g = REF(layer_norm_grad, &two, dy, x, f.out[1], f.out[2], gamma);
     for (int k = 0; k < 3; k++) {
         check_gradient(LVNI_OP_layer_norm, &two, IN(x, gamma, beta), k, dy, g.out[k]);
     }
-    const lvni_kernels_args plain = REF(layer_norm, &one, x);
+    const lvn_kernel_args plain = REF(layer_norm, &one, x);
     check_gradient(LVNI_OP_layer_norm, &one, IN(x), 0, dy,
                    REF(layer_norm_grad, &one, dy, x, plain.out[1], plain.out[2]).out[0]);
 }
@@ -494,9 +489,9 @@ static void group_norm_grad(void **state)
     lvn_tensor *x = RANDOM("x", 2, 2, 3, 6), *dy = RANDOM("dy", 2, 2, 3, 6),
                *gamma = RANDOM("gamma", 6), *beta = RANDOM("beta", 6);
     for (int groups = 1; groups <= 6; groups *= 2 + (groups == 2)) { /* 1, 2, 6 */
-        const lvni_kernels_group_norm_attr attr = {.eps = 1e-3, .groups = groups};
-        const lvni_kernels_args f = REF(group_norm, &attr, x, gamma, beta),
-                                g = REF(group_norm_grad, &attr, dy, x, f.out[1], f.out[2], gamma);
+        const lvn_group_norm_attr attr = {.eps = 1e-3, .groups = groups};
+        const lvn_kernel_args f = REF(group_norm, &attr, x, gamma, beta),
+                              g = REF(group_norm_grad, &attr, dy, x, f.out[1], f.out[2], gamma);
         for (int k = 0; k < 3; k++) {
             check_gradient(LVNI_OP_group_norm, &attr, IN(x, gamma, beta), k, dy, g.out[k]);
         }
@@ -506,11 +501,11 @@ static void group_norm_grad(void **state)
 static void attention_grad(void **state)
 {
     (void)state;
-    const lvni_kernels_attention_attr all = {.scale = 0.7}, causal = {.scale = 0.7, .causal = true};
+    const lvn_attention_attr all = {.scale = 0.7}, causal = {.scale = 0.7, .causal = true};
     lvn_tensor *q = RANDOM("q", 2, 3, 2, 4), *v = RANDOM("v", 2, 5, 2, 3),
                *k = RANDOM("k", 2, 5, 2, 4), *dy = RANDOM("dy", 2, 3, 2, 3);
-    lvni_kernels_args f = REF(attention, &all, q, k, v),
-                      g = REF(attention_grad, &all, dy, q, k, v, f.out[0], f.out[1]);
+    lvn_kernel_args f = REF(attention, &all, q, k, v),
+                    g = REF(attention_grad, &all, dy, q, k, v, f.out[0], f.out[1]);
     for (int i = 0; i < 3; i++) {
         check_gradient(LVNI_OP_attention, &all, IN(q, k, v), i, dy, g.out[i]);
     }
@@ -526,9 +521,9 @@ static void attention_grad(void **state)
 static void attention_qkv_grad(void **state)
 {
     (void)state;
-    const lvni_kernels_attention_attr causal = {.scale = 0.7, .causal = true};
+    const lvn_attention_attr causal = {.scale = 0.7, .causal = true};
     lvn_tensor *qkv = RANDOM("qkv", 2, 4, 3, 2, 3), *dy = RANDOM("dy", 2, 4, 2, 3);
-    const lvni_kernels_args f = REF(attention_qkv, &causal, qkv);
+    const lvn_kernel_args f = REF(attention_qkv, &causal, qkv);
     check_gradient(LVNI_OP_attention_qkv, &causal, IN(qkv), 0, dy,
                    REF(attention_qkv_grad, &causal, dy, qkv, f.out[0], f.out[1]).out[0]);
 }

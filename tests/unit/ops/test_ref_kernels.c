@@ -29,7 +29,7 @@ static void element_wise_ops_broadcast_like_numpy(void **state)
 static void functions_of_one_number(void **state)
 {
     (void)state;
-    const lvni_kernels_scale_attr twice_plus_one = {.mul = 2, .add = 1};
+    const lvn_scale_attr twice_plus_one = {.mul = 2, .add = 1};
     EXPECT(REF(scale, &twice_plus_one, F64(DIMS(3), -1, 0, 2.5)).out[0], EXACT, DIMS(3), -1, 1, 6);
     EXPECT(REF(exp, NULL, F64(DIMS(4), 0, 1, -1, -2000)).out[0], CLOSE, DIMS(4), 1,
            2.718281828459045, 0.36787944117144233, 0);
@@ -50,9 +50,9 @@ static void functions_of_one_number(void **state)
 static void dropout_keeps_what_the_stream_gives(void **state)
 {
     (void)state;
-    lvni_kernels_dropout_attr attr = {
-        .p = 0.5,
-        .rng = {.key = lvni_core_rng_make_key(7, lvni_core_rng_purpose("net.drop")), .a = 3}};
+    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(7, lvni_core_rng_purpose("net.drop")),
+                               .a = 3};
+    lvn_dropout_attr attr = {.p = 0.5, .rng = {.key = {rng.key.k[0], rng.key.k[1]}, .a = rng.a}};
     lvn_tensor *x = support_tensor(LVN_F64, DIMS(1000));
     for (int e = 0; e < 1000; e++) {
         ((double *)x->data)[e] = e + 1;
@@ -61,7 +61,7 @@ static void dropout_keeps_what_the_stream_gives(void **state)
     int n_kept = 0;
     for (int e = 0; e < 1000; e++) {
         const double v = support_value(y, e);
-        const bool keep = lvni_core_rng_uniform(&attr.rng, (uint64_t)e) >= 0.5f;
+        const bool keep = lvni_core_rng_uniform(&rng, (uint64_t)e) >= 0.5f;
         assert_true(v == (keep ? 2.0 * (e + 1) : 0.0));
         n_kept += keep;
     }
@@ -76,28 +76,25 @@ static void sums_means_and_broadcasting(void **state)
 {
     (void)state;
     lvn_tensor *x = F64(DIMS(2, 3), 1, 2, 3, 4, 5, 9);
-    EXPECT(REF(sum, (&(lvni_kernels_axes_attr){.mask = 1}), x).out[0], EXACT, DIMS(3), 5, 7, 12);
-    EXPECT(REF(sum, (&(lvni_kernels_axes_attr){.mask = 2, .keepdim = true}), x).out[0], EXACT,
-           DIMS(2, 1), 6, 18);
-    EXPECT(REF(sum, (&(lvni_kernels_axes_attr){.mask = 3}), x).out[0], EXACT, SCALAR, 24);
-    EXPECT(REF(sum, (&(lvni_kernels_axes_attr){.mask = 0}), x).out[0], EXACT, DIMS(2, 3), 1, 2, 3,
-           4, 5, 9);
-    EXPECT(REF(mean, (&(lvni_kernels_axes_attr){.mask = 3}), x).out[0], EXACT, SCALAR, 4);
-    EXPECT(REF(mean, (&(lvni_kernels_axes_attr){.mask = 2}), x).out[0], EXACT, DIMS(2), 2, 6);
+    EXPECT(REF(sum, (&(lvn_axes_attr){.mask = 1}), x).out[0], EXACT, DIMS(3), 5, 7, 12);
+    EXPECT(REF(sum, (&(lvn_axes_attr){.mask = 2, .keepdim = true}), x).out[0], EXACT, DIMS(2, 1), 6,
+           18);
+    EXPECT(REF(sum, (&(lvn_axes_attr){.mask = 3}), x).out[0], EXACT, SCALAR, 24);
+    EXPECT(REF(sum, (&(lvn_axes_attr){.mask = 0}), x).out[0], EXACT, DIMS(2, 3), 1, 2, 3, 4, 5, 9);
+    EXPECT(REF(mean, (&(lvn_axes_attr){.mask = 3}), x).out[0], EXACT, SCALAR, 4);
+    EXPECT(REF(mean, (&(lvn_axes_attr){.mask = 2}), x).out[0], EXACT, DIMS(2), 2, 6);
     lvn_tensor *cube = F64(DIMS(2, 2, 2), 1, 2, 3, 4, 5, 6, 7, 8);
-    EXPECT(REF(sum, (&(lvni_kernels_axes_attr){.mask = 5}), cube).out[0], EXACT, DIMS(2), 14, 22);
-    EXPECT(REF(sum_to, (&(lvni_kernels_shape_attr){.ndim = 1, .shape = {3}}), x).out[0], EXACT,
-           DIMS(3), 5, 7, 12);
-    EXPECT(REF(sum_to, (&(lvni_kernels_shape_attr){.ndim = 2, .shape = {2, 1}}), x).out[0], EXACT,
+    EXPECT(REF(sum, (&(lvn_axes_attr){.mask = 5}), cube).out[0], EXACT, DIMS(2), 14, 22);
+    EXPECT(REF(sum_to, (&(lvn_shape_attr){.ndim = 1, .shape = {3}}), x).out[0], EXACT, DIMS(3), 5,
+           7, 12);
+    EXPECT(REF(sum_to, (&(lvn_shape_attr){.ndim = 2, .shape = {2, 1}}), x).out[0], EXACT,
            DIMS(2, 1), 6, 18);
-    EXPECT(REF(sum_to, (&(lvni_kernels_shape_attr){.ndim = 0}), x).out[0], EXACT, SCALAR, 24);
+    EXPECT(REF(sum_to, (&(lvn_shape_attr){.ndim = 0}), x).out[0], EXACT, SCALAR, 24);
     EXPECT(
-        REF(expand, (&(lvni_kernels_shape_attr){.ndim = 2, .shape = {2, 3}}), F64(DIMS(3), 1, 2, 3))
-            .out[0],
+        REF(expand, (&(lvn_shape_attr){.ndim = 2, .shape = {2, 3}}), F64(DIMS(3), 1, 2, 3)).out[0],
         EXACT, DIMS(2, 3), 1, 2, 3, 1, 2, 3);
     EXPECT(
-        REF(expand, (&(lvni_kernels_shape_attr){.ndim = 2, .shape = {2, 3}}), F64(DIMS(2, 1), 4, 5))
-            .out[0],
+        REF(expand, (&(lvn_shape_attr){.ndim = 2, .shape = {2, 3}}), F64(DIMS(2, 1), 4, 5)).out[0],
         EXACT, DIMS(2, 3), 4, 4, 4, 5, 5, 5);
 }
 
@@ -105,14 +102,13 @@ static void first_maximum_wins_and_nan_is_kept(void **state)
 {
     (void)state;
     lvn_tensor *x = F64(DIMS(2, 4), 1, 7, 7, 2, 3, nan_value, nan_value, 9);
-    lvni_kernels_args a = REF(max, (&(lvni_kernels_axes_attr){.mask = 2}), x);
+    lvn_kernel_args a = REF(max, (&(lvn_axes_attr){.mask = 2}), x);
     EXPECT(a.out[0], EXACT, DIMS(2), 7, nan_value);
     EXPECT(a.out[1], EXACT, DIMS(2), 1, 1);
-    a = REF(max, (&(lvni_kernels_axes_attr){.mask = 1, .keepdim = true}),
-            F64(DIMS(2, 3), 1, 5, 2, 1, 4, 3));
+    a = REF(max, (&(lvn_axes_attr){.mask = 1, .keepdim = true}), F64(DIMS(2, 3), 1, 5, 2, 1, 4, 3));
     EXPECT(a.out[0], EXACT, DIMS(1, 3), 1, 5, 3);
     EXPECT(a.out[1], EXACT, DIMS(1, 3), 0, 0, 1);
-    const lvni_kernels_shape_attr shape = {.ndim = 2, .shape = {2, 3}};
+    const lvn_shape_attr shape = {.ndim = 2, .shape = {2, 3}};
     EXPECT(REF(max_grad, &shape, F64(DIMS(1, 3), 10, 20, 30), I64(DIMS(1, 3), 0, 0, 1)).out[0],
            EXACT, DIMS(2, 3), 10, 20, 0, 0, 0, 30);
     EXPECT(REF(max_grad, &shape, F64(DIMS(2, 1), 10, 20), I64(DIMS(2, 1), 2, 0)).out[0], EXACT,
@@ -128,7 +124,7 @@ static void products_in_all_orientations(void **state)
     lvn_tensor *at = F64(DIMS(3, 2), 1, 4, 2, 5, 3, 6), *bt = F64(DIMS(2, 3), 7, 9, 11, 8, 10, 12);
     const struct {
         lvn_tensor *a, *b;
-        lvni_kernels_matmul_attr attr;
+        lvn_matmul_attr attr;
     } rows[] = {{a, b, {false, false}},
                 {at, b, {true, false}},
                 {a, bt, {false, true}},
@@ -141,7 +137,7 @@ static void products_in_all_orientations(void **state)
     EXPECT(REF(linear, NULL, a, w, F64(DIMS(2), 0.5, 100)).out[0], EXACT, DIMS(2, 2), -1.5, 104,
            -1.5, 113);
     EXPECT(REF(linear, NULL, a, w).out[0], EXACT, DIMS(2, 2), -2, 4, -2, 13);
-    const lvni_kernels_args g = REF(linear_grad_weight, NULL, F64(DIMS(2, 2), 1, 0, 10, -1), a);
+    const lvn_kernel_args g = REF(linear_grad_weight, NULL, F64(DIMS(2, 2), 1, 0, 10, -1), a);
     EXPECT(g.out[0], EXACT, DIMS(2, 3), 41, 52, 63, -4, -5, -6);
     EXPECT(g.out[1], EXACT, DIMS(2), 11, -1);
 }
@@ -156,24 +152,24 @@ static void convolution_by_hand(void **state)
     (void)state;
     lvn_tensor *x = F64(DIMS(1, 3, 3, 1), 1, 2, 3, 4, 5, 6, 7, 8, 9);
     lvn_tensor *w = F64(DIMS(1, 2, 2, 1), 1, 2, 3, 4);
-    const lvni_kernels_conv_attr plain = CONV(1, 0, 1, 1);
+    const lvn_conv_attr plain = CONV(1, 0, 1, 1);
     EXPECT(REF(conv2d, &plain, x, w).out[0], EXACT, DIMS(1, 2, 2, 1), 37, 47, 67, 77);
     EXPECT(REF(conv2d, &plain, x, w, F64(DIMS(1), 0.5)).out[0], EXACT, DIMS(1, 2, 2, 1), 37.5, 47.5,
            67.5, 77.5);
     /* windows at rows and columns -1..0 and 1..2 */
-    const lvni_kernels_conv_attr strided = CONV(2, 1, 1, 1);
+    const lvn_conv_attr strided = CONV(2, 1, 1, 1);
     EXPECT(REF(conv2d, &strided, x, w).out[0], EXACT, DIMS(1, 2, 2, 1), 4, 18, 36, 77);
-    const lvni_kernels_conv_attr dilated = CONV(1, 0, 2, 1); /* the four corners */
+    const lvn_conv_attr dilated = CONV(1, 0, 2, 1); /* the four corners */
     EXPECT(REF(conv2d, &dilated, x, w).out[0], EXACT, DIMS(1, 1, 1, 1),
            1 * 1 + 2 * 3 + 3 * 7 + 4 * 9);
     /* two groups of one channel, two output channels each */
-    const lvni_kernels_conv_attr grouped = CONV(1, 0, 1, 2);
+    const lvn_conv_attr grouped = CONV(1, 0, 1, 2);
     EXPECT(REF(conv2d, &grouped, F64(DIMS(1, 1, 2, 2), 1, 10, 2, 20),
                F64(DIMS(4, 1, 1, 1), 1, 2, 3, 4))
                .out[0],
            EXACT, DIMS(1, 1, 2, 4), 1, 2, 30, 40, 2, 4, 60, 80);
     /* height and width have their own stride, padding and kernel */
-    const lvni_kernels_conv_attr uneven = {
+    const lvn_conv_attr uneven = {
         .stride = {1, 2}, .padding = {0, 1}, .dilation = {1, 1}, .groups = 1};
     EXPECT(REF(conv2d, &uneven, x, F64(DIMS(1, 1, 3, 1), 1, 10, 100)).out[0], EXACT,
            DIMS(1, 3, 2, 1), 210, 32, 540, 65, 870, 98);
@@ -189,21 +185,21 @@ static void convolution_gradients_by_hand(void **state)
     (void)state;
     lvn_tensor *x = F64(DIMS(1, 3, 3, 1), 1, 2, 3, 4, 5, 6, 7, 8, 9);
     lvn_tensor *w = F64(DIMS(1, 2, 2, 1), 1, 2, 3, 4), *dy = F64(DIMS(1, 2, 2, 1), 1, 0, 0, 10);
-    lvni_kernels_conv_attr attr = CONV(1, 0, 1, 1);
+    lvn_conv_attr attr = CONV(1, 0, 1, 1);
     attr.in_h = attr.in_w = 3;
     attr.kernel[0] = attr.kernel[1] = 2;
     EXPECT(REF(conv2d_grad_input, &attr, dy, w).out[0], EXACT, DIMS(1, 3, 3, 1), 1, 2, 0, 3, 14, 20,
            0, 30, 40);
     EXPECT(REF(conv_transpose2d, &attr, dy, w, F64(DIMS(1), 0.5)).out[0], EXACT, DIMS(1, 3, 3, 1),
            1.5, 2.5, 0.5, 3.5, 14.5, 20.5, 0.5, 30.5, 40.5);
-    const lvni_kernels_args g = REF(conv2d_grad_weight, &attr, dy, x);
+    const lvn_kernel_args g = REF(conv2d_grad_weight, &attr, dy, x);
     EXPECT(g.out[0], EXACT, DIMS(1, 2, 2, 1), 51, 62, 84, 95);
     EXPECT(g.out[1], EXACT, DIMS(1), 11);
 }
 
 /* ---- pooling ---- */
 
-#define MAP(k, ...) (&(lvni_kernels_resample_attr){.kind = LVNI_##k, __VA_ARGS__})
+#define MAP(k, ...) (&(lvn_resample_attr){.kind = LVN_RESAMPLE_##k, __VA_ARGS__})
 
 static void average_pooling_by_hand(void **state)
 {
@@ -212,7 +208,7 @@ static void average_pooling_by_hand(void **state)
     EXPECT(REF(resample2d, MAP(AVG_POOL, .pool = {.kernel = {2, 2}, .stride = {2, 2}}), x).out[0],
            CLOSE, DIMS(1, 1, 2, 1), 6.5, 8.5);
     /* columns -2..1 and 1..4 */
-    const lvni_kernels_pool_attr padded = {.kernel = {2, 4}, .stride = {2, 3}, .padding = {0, 2}};
+    const lvn_pool_attr padded = {.kernel = {2, 4}, .stride = {2, 3}, .padding = {0, 2}};
     EXPECT(REF(resample2d, MAP(AVG_POOL, .pool = padded), x).out[0], CLOSE, DIMS(1, 1, 2, 1), 3.25,
            8.5);
     EXPECT(REF(resample2d, MAP(AVG_POOL, .pool = padded, .exclude_padding = true), x).out[0], CLOSE,
@@ -252,11 +248,11 @@ static void fourier_by_hand(void **state)
 {
     (void)state;
     lvn_tensor *x = F64(DIMS(4, 2), 1, 0, 2, 0, 3, 0, 4, 0);
-    lvni_kernels_fft_attr attr = {.axes = 1, .scale = 1.0};
+    lvn_fft_attr attr = {.axes = 1, .scale = 1.0};
     EXPECT(REF(fft, &attr, x).out[0], 1e-15, DIMS(4, 2), 10, 0, -2, 2, -2, 0, -2, -2);
     attr.centered = true; /* 3 4 1 2, and frequencies -2 -1 0 1 */
     EXPECT(REF(fft, &attr, x).out[0], 1e-15, DIMS(4, 2), -2, 0, 2, 2, 10, 0, 2, -2);
-    attr = (lvni_kernels_fft_attr){.axes = 2, .inverse = true, .scale = 0.5};
+    attr = (lvn_fft_attr){.axes = 2, .inverse = true, .scale = 0.5};
     EXPECT(REF(fft, &attr, F64(DIMS(2, 2, 2), 1, 1, 2, 0, 3, 0, 4, 0)).out[0], 1e-15, DIMS(2, 2, 2),
            5, 0.5, -1, 0.5, -2, 0.5, 0, 0.5);
 }
@@ -265,14 +261,14 @@ static void pooling_by_hand(void **state)
 {
     (void)state;
     lvn_tensor *x = F64(DIMS(1, 3, 4, 1), 1, 5, 2, 2, 5, 0, 2, 2, -1, -2, -3, -4);
-    lvni_kernels_pool_attr attr = {.kernel = {2, 2}, .stride = {2, 2}, .in_h = 3, .in_w = 4};
-    lvni_kernels_args a = REF(max_pool2d, &attr, x); /* the last row has no whole window */
+    lvn_pool_attr attr = {.kernel = {2, 2}, .stride = {2, 2}, .in_h = 3, .in_w = 4};
+    lvn_kernel_args a = REF(max_pool2d, &attr, x); /* the last row has no whole window */
     EXPECT(a.out[0], EXACT, DIMS(1, 1, 2, 1), 5, 2);
     EXPECT(a.out[1], EXACT, DIMS(1, 1, 2, 1), 1, 0); /* the first of equals */
     EXPECT(REF(max_pool2d_grad, &attr, F64(DIMS(1, 1, 2, 1), 3, 4), a.out[1]).out[0], EXACT,
            DIMS(1, 3, 4, 1), 0, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     /* padding is never a maximum, even of negative numbers; overlapping windows add up */
-    attr = (lvni_kernels_pool_attr){
+    attr = (lvn_pool_attr){
         .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .in_h = 3, .in_w = 3};
     lvn_tensor *negative = F64(DIMS(1, 3, 3, 1), -5, -6, -7, -6, -1, -6, -7, -6, -5);
     a = REF(max_pool2d, &attr, negative);
@@ -281,13 +277,13 @@ static void pooling_by_hand(void **state)
     EXPECT(REF(max_pool2d_grad, &attr, F64(DIMS(1, 2, 2, 1), 1, 2, 4, 8), a.out[1]).out[0], EXACT,
            DIMS(1, 3, 3, 1), 0, 0, 0, 0, 15, 0, 0, 0, 0);
     /* NaN comes through, the first one is the place; minus infinity alone is a fine maximum */
-    attr = (lvni_kernels_pool_attr){.kernel = {1, 3}, .stride = {1, 3}};
+    attr = (lvn_pool_attr){.kernel = {1, 3}, .stride = {1, 3}};
     a = REF(max_pool2d, &attr,
             F64(DIMS(1, 1, 6, 1), 9, nan_value, nan_value, -INFINITY, -INFINITY, -INFINITY));
     EXPECT(a.out[0], EXACT, DIMS(1, 1, 2, 1), nan_value, -INFINITY);
     EXPECT(a.out[1], EXACT, DIMS(1, 1, 2, 1), 1, 0);
     /* channels apart */
-    attr = (lvni_kernels_pool_attr){.kernel = {2, 1}, .stride = {1, 1}};
+    attr = (lvn_pool_attr){.kernel = {2, 1}, .stride = {1, 1}};
     EXPECT(REF(max_pool2d, &attr, F64(DIMS(1, 2, 1, 2), 1, 8, 3, 4)).out[0], EXACT,
            DIMS(1, 1, 1, 2), 3, 8);
 }
@@ -297,21 +293,21 @@ static void pooling_by_hand(void **state)
 static void batch_norm_by_hand(void **state)
 {
     (void)state;
-    const lvni_kernels_norm_attr attr = {.eps = 0.75};
+    const lvn_norm_attr attr = {.eps = 0.75};
     /* channel 0: 1 2 3 6 (mean 3, squared distances 14); channel 1: 0 0 2 2 (mean 1, 4) */
     lvn_tensor *x = F64(DIMS(2, 2, 2), 1, 0, 2, 0, 3, 2, 6, 2);
     lvn_tensor *gamma = F64(DIMS(2), 2, -1), *beta = F64(DIMS(2), 10, 0);
     const double r0 = 1 / sqrt(3.5 + 0.75), r1 = 1 / sqrt(1.75);
-    const lvni_kernels_args a = REF(batch_norm_train, &attr, x, gamma, beta);
+    const lvn_kernel_args a = REF(batch_norm_train, &attr, x, gamma, beta);
     EXPECT(a.out[0], CLOSE, DIMS(2, 2, 2), 10 - 4 * r0, r1, 10 - 2 * r0, r1, 10, -r1, 10 + 6 * r0,
            -r1);
     EXPECT(a.out[1], EXACT, DIMS(2), 3, 1);
     EXPECT(a.out[2], CLOSE, DIMS(2), r0, r1);
     EXPECT(a.out[3], CLOSE, DIMS(2), 14.0 / 3.0, 4.0 / 3.0);
-    const lvni_kernels_args e =
+    const lvn_kernel_args e =
         REF(batch_norm_eval, &attr, x, gamma, beta, F64(DIMS(2), 1, 2), F64(DIMS(2), 0.25, 3.25));
     EXPECT(e.out[0], CLOSE, DIMS(2, 2, 2), 10, 1, 12, 1, 14, 0, 20, 0);
-    const lvni_kernels_args g =
+    const lvn_kernel_args g =
         REF(batch_norm_eval_grad, &attr, F64(DIMS(2, 2, 2), 1, 1, 0, 0, 0, 0, 2, 4), x, gamma,
             F64(DIMS(2), 1, 2), F64(DIMS(2), 0.25, 3.25), beta);
     EXPECT(g.out[0], CLOSE, DIMS(2, 2, 2), 2, -0.5, 0, 0, 0, 0, 4, -2);
@@ -323,10 +319,10 @@ static void batch_norm_gradient_by_hand(void **state)
 {
     (void)state;
     /* x 0 2, mean 1, rstd 1/2 as given: xhat -1/2 1/2; dy 4 0: dbeta 4, dgamma -2 */
-    lvni_kernels_norm_attr attr = {.eps = 0};
+    lvn_norm_attr attr = {.eps = 0};
     lvn_tensor *dy = F64(DIMS(2, 1), 4, 0), *x = F64(DIMS(2, 1), 0, 2), *gamma = F64(DIMS(1), 3),
                *mean = F64(DIMS(1), 1), *rstd = F64(DIMS(1), 0.5), *beta = F64(DIMS(1), 1);
-    const lvni_kernels_args g = REF(batch_norm_train_grad, &attr, dy, x, gamma, mean, rstd, beta);
+    const lvn_kernel_args g = REF(batch_norm_train_grad, &attr, dy, x, gamma, mean, rstd, beta);
     EXPECT(g.out[1], CLOSE, DIMS(1), -2);
     EXPECT(g.out[2], CLOSE, DIMS(1), 4);
     /* 3/2 (4 - (4 + 1) / 2) and 3/2 (0 - (4 - 1) / 2) */
@@ -345,7 +341,7 @@ static void batch_norm_gradient_by_hand(void **state)
 static void batch_norm_with_residual_and_relu_by_hand(void **state)
 {
     (void)state;
-    const lvni_kernels_norm_attr relu = {.eps = 0, .relu = true}, plain = {.eps = 0};
+    const lvn_norm_attr relu = {.eps = 0, .relu = true}, plain = {.eps = 0};
     /* mean 2, deviation 1: xhat -1 1 */
     lvn_tensor *x = F64(DIMS(2, 1), 1, 3), *one = F64(DIMS(1), 1), *zero = F64(DIMS(1), 0),
                *r = F64(DIMS(2, 1), 0.5, -4);
@@ -379,9 +375,9 @@ static void losses_by_hand(void **state)
     (void)state;
     const double l2 = 0.6931471805599453, l5 = 1.6094379124341003, l8 = 2.0794415416798357;
     lvn_tensor *labels = I64(DIMS(2), 2, 0);
-    const lvni_kernels_class_loss_attr mean = {.ignore = -100};
+    const lvn_class_loss_attr mean = {.ignore = -100};
     lvn_tensor *x = F64(DIMS(2, 3), 0, l2, l5, 0, l5, l2);
-    lvni_kernels_args a = REF(cross_entropy, &mean, x, labels);
+    lvn_kernel_args a = REF(cross_entropy, &mean, x, labels);
     EXPECT(a.out[0], CLOSE, SCALAR, (2 * l8 - l5) / 2);
     EXPECT(a.out[1], CLOSE, DIMS(2, 2), l5, l8 - l5, l5, l8 - l5);
     EXPECT(REF(cross_entropy_grad, &mean, F64(SCALAR, 16), x, a.out[1], labels).out[0], 2e-15,
@@ -390,13 +386,12 @@ static void losses_by_hand(void **state)
      * alone; nothing left: 0 */
     EXPECT(REF(cross_entropy, &mean, x, labels, F64(DIMS(3), 1, 9, 3)).out[0], CLOSE, SCALAR,
            (3 * (l8 - l5) + l8) / 4);
-    EXPECT(REF(cross_entropy, (&(lvni_kernels_class_loss_attr){.ignore = 2}), x, labels).out[0],
-           CLOSE, SCALAR, l8);
+    EXPECT(REF(cross_entropy, (&(lvn_class_loss_attr){.ignore = 2}), x, labels).out[0], CLOSE,
+           SCALAR, l8);
     EXPECT(REF(cross_entropy, &mean, x, I64(DIMS(2), -100, -100)).out[0], EXACT, SCALAR, 0);
     /* half of the target on all three classes: their mean -log p is l8 - (l2 + l5) / 3 in both
      * rows */
-    EXPECT(REF(cross_entropy, (&(lvni_kernels_class_loss_attr){.smoothing = 0.5, .ignore = -100}),
-               x, labels)
+    EXPECT(REF(cross_entropy, (&(lvn_class_loss_attr){.smoothing = 0.5, .ignore = -100}), x, labels)
                .out[0],
            1e-15, SCALAR, (2 * l8 - l5) / 4 + (l8 - (l2 + l5) / 3) / 2);
     /* rows: right, a tie won by the first, NaN (the greatest), wrong */
@@ -412,8 +407,8 @@ static void labels_out_of_range_are_named(void **state)
     const int64_t bad[] = {2, -1};
     for (int i = 0; i < 2; i++) {
         lvn_tensor *labels = I64(DIMS(3), 0, bad[i], 1);
-        const lvni_kernels_class_loss_attr mean = {.ignore = -100};
-        const lvni_kernels_args forward = {
+        const lvn_class_loss_attr mean = {.ignore = -100};
+        const lvn_kernel_args forward = {
             .in = {y, labels}, .out = {loss, support_tensor(LVN_F64, DIMS(3, 2))}, .attr = &mean};
         assert_int_equal(lvni_ref_cross_entropy(&forward), LVN_ERR_INVALID);
         char expected[128];
@@ -421,7 +416,7 @@ static void labels_out_of_range_are_named(void **state)
                  "cross_entropy: the label of row 1 is %d, but there are 2 classes (0 to 1)",
                  (int)bad[i]);
         assert_string_equal(lvn_last_error()->message, expected);
-        const lvni_kernels_args gradient = {
+        const lvn_kernel_args gradient = {
             .in = {one, y, y, labels}, .out = {support_tensor(LVN_F64, DIMS(3, 2))}, .attr = &mean};
         assert_int_equal(lvni_ref_cross_entropy_grad(&gradient), LVN_ERR_INVALID);
     }

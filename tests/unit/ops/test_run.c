@@ -4,8 +4,8 @@
 static void outputs_are_made_and_owned_by_the_caller(void **state)
 {
     (void)state;
-    lvni_kernels_args args = {.in = {F64(DIMS(2, 2), 1, 5, 7, 3)},
-                              .attr = &(lvni_kernels_axes_attr){.mask = 2}};
+    lvn_kernel_args args = {.in = {F64(DIMS(2, 2), 1, 5, 7, 3)},
+                            .attr = &(lvn_axes_attr){.mask = 2}};
     assert_int_equal(lvni_kernels_run(LVNI_OP_max, &args, 3), LVN_OK);
     EXPECT(support_keep(args.out[0]), 0, DIMS(2), 5, 7);
     EXPECT(support_keep(args.out[1]), 0, DIMS(2), 1, 0);
@@ -18,8 +18,8 @@ static void outputs_are_made_and_owned_by_the_caller(void **state)
 static void required_outputs_cannot_be_refused(void **state)
 {
     (void)state;
-    lvni_kernels_args args = {.in = {F64(DIMS(1, 2), 1, 5), I64(DIMS(1), 0)},
-                              .attr = &(lvni_kernels_class_loss_attr){.ignore = -100}};
+    lvn_kernel_args args = {.in = {F64(DIMS(1, 2), 1, 5), I64(DIMS(1), 0)},
+                            .attr = &(lvn_class_loss_attr){.ignore = -100}};
     assert_int_equal(lvni_kernels_run(LVNI_OP_cross_entropy, &args, 1), LVN_ERR_INVALID);
     assert_string_equal(lvn_last_error()->message,
                         "cross_entropy: output 1 cannot be refused (want is 0x1)");
@@ -31,7 +31,7 @@ static void a_given_output_is_written_in_place(void **state)
     (void)state;
     lvn_tensor *y = F64(DIMS(2), 0, 0);
     const void *memory = y->data;
-    lvni_kernels_args args = {.in = {F64(DIMS(2), 1, 2), F64(DIMS(2), 10, 20)}, .out = {y}};
+    lvn_kernel_args args = {.in = {F64(DIMS(2), 1, 2), F64(DIMS(2), 10, 20)}, .out = {y}};
     assert_int_equal(lvni_kernels_run(LVNI_OP_add, &args, 1), LVN_OK);
     assert_ptr_equal(args.out[0], y);
     assert_ptr_equal(y->data, memory);
@@ -58,12 +58,12 @@ static void a_sum_may_replace_its_first_input(void **state)
         ((float *)a->data)[i] = (float)lvni_core_rng_normal(&rng, (uint64_t)i);
         ((float *)b->data)[i] = (float)lvni_core_rng_normal(&rng, (uint64_t)i + N);
     }
-    lvni_kernels_args apart = {.in = {a, b}}, in_place = {.in = {a, b}, .out = {a}};
+    lvn_kernel_args apart = {.in = {a, b}}, in_place = {.in = {a, b}, .out = {a}};
     assert_int_equal(lvni_kernels_run(LVNI_OP_add, &apart, 1), LVN_OK);
     assert_int_equal(lvni_kernels_run(LVNI_OP_add, &in_place, 1), LVN_OK);
     assert_memory_equal(a->data, support_keep(apart.out[0])->data, N * sizeof(float));
     lvn_tensor *c = F64(DIMS(2), 1, 2);
-    lvni_kernels_args truth = {.in = {c, F64(DIMS(2), 10, 20)}, .out = {c}};
+    lvn_kernel_args truth = {.in = {c, F64(DIMS(2), 10, 20)}, .out = {c}};
     assert_int_equal(lvni_kernels_run(LVNI_OP_add, &truth, 1), LVN_OK);
     EXPECT(c, 0, DIMS(2), 11, 22);
 }
@@ -72,9 +72,9 @@ static void a_failure_in_the_kernel_releases_what_was_made(void **state)
 {
     (void)state;
     lvn_tensor *loss = F64(SCALAR, 0);
-    lvni_kernels_args args = {.in = {F64(DIMS(1, 2), 1, 5), I64(DIMS(1), 2)},
-                              .out = {loss},
-                              .attr = &(lvni_kernels_class_loss_attr){.ignore = -100}};
+    lvn_kernel_args args = {.in = {F64(DIMS(1, 2), 1, 5), I64(DIMS(1), 2)},
+                            .out = {loss},
+                            .attr = &(lvn_class_loss_attr){.ignore = -100}};
     assert_int_equal(lvni_kernels_run(LVNI_OP_cross_entropy, &args, 3), LVN_ERR_INVALID);
     assert_ptr_equal(args.out[0], loss); /* the caller's */
     assert_null(args.out[1]);            /* made and released */
@@ -83,7 +83,7 @@ static void a_failure_in_the_kernel_releases_what_was_made(void **state)
 static void missing_inputs_and_attributes_are_named(void **state)
 {
     (void)state;
-    lvni_kernels_args args = {.in = {F64(DIMS(1, 2), 1, 2)}};
+    lvn_kernel_args args = {.in = {F64(DIMS(1, 2), 1, 2)}};
     assert_int_equal(lvni_kernels_run(LVNI_OP_linear, &args, 1), LVN_ERR_INVALID);
     assert_string_equal(lvn_last_error()->message, "linear: input 1 of 3 is missing (NULL)");
     assert_int_equal(lvni_kernels_run(LVNI_OP_scale, &args, 1), LVN_ERR_INVALID);
@@ -96,9 +96,8 @@ static void missing_inputs_and_attributes_are_named(void **state)
 static void a_result_too_large_to_count_is_refused(void **state)
 {
     (void)state;
-    const lvni_kernels_shape_attr attr = {.ndim = 3,
-                                          .shape = {(int64_t)1 << 30, (int64_t)1 << 30, 8}};
-    lvni_kernels_args args = {.in = {F64(SCALAR, 1)}, .attr = &attr};
+    const lvn_shape_attr attr = {.ndim = 3, .shape = {(int64_t)1 << 30, (int64_t)1 << 30, 8}};
+    lvn_kernel_args args = {.in = {F64(SCALAR, 1)}, .attr = &attr};
     assert_int_equal(lvni_kernels_run(LVNI_OP_expand, &args, 1), LVN_ERR_SHAPE);
     assert_string_equal(
         lvn_last_error()->message,
@@ -116,7 +115,7 @@ static void the_table_is_complete(void **state)
         assert_true(lvni_kernels_ops[i].sentence[0] != 0);
     }
     assert_int_equal(lvni_kernels_ops[LVNI_OP_add].attr_size, 0);
-    assert_int_equal(lvni_kernels_ops[LVNI_OP_conv2d].attr_size, sizeof(lvni_kernels_conv_attr));
+    assert_int_equal(lvni_kernels_ops[LVNI_OP_conv2d].attr_size, sizeof(lvn_conv_attr));
 }
 
 int main(void)

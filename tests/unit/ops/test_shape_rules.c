@@ -8,16 +8,16 @@
 #define D(...) support_tensor(LVN_F64, DIMS(__VA_ARGS__))
 #define LABELS(...) support_tensor(LVN_I64, DIMS(__VA_ARGS__))
 #define U(...) support_tensor(LVN_U8, DIMS(__VA_ARGS__))
-static const lvni_kernels_class_loss_attr class_loss = {.ignore = -100};
+static const lvn_class_loss_attr class_loss = {.ignore = -100};
 #define NUMBER support_tensor(LVN_F32, SCALAR)
 
 /* The rule refuses with this status and exactly this message. */
 static void refuse(int line, lvni_kernels_op op, lvn_status status, const char *message,
                    const void *attr, lvn_tensor *const *in)
 {
-    lvni_kernels_args args = {.attr = attr};
+    lvn_kernel_args args = {.attr = attr};
     memcpy(args.in, in, sizeof args.in);
-    lvni_tensor_desc out[LVNI_MAX_OUT];
+    lvni_tensor_desc out[LVN_KERNEL_OUTPUTS];
     const lvn_status got = ref_ops[op].shape(&args, out);
     if (got == LVN_OK) {
         fail_msg("line %d: accepted", line);
@@ -40,7 +40,7 @@ static void types(void **state)
     REFUSE(cross_entropy, DTYPE, "cross_entropy: the labels must be i64, not f32", &class_loss,
            F(2, 3), F(2));
     REFUSE(max_pool2d_grad, DTYPE, "max_pool2d_grad: the place must be u8, not i64",
-           (&(lvni_kernels_pool_attr){.kernel = {1, 1}, .stride = {1, 1}, .in_h = 1, .in_w = 1}),
+           (&(lvn_pool_attr){.kernel = {1, 1}, .stride = {1, 1}, .in_h = 1, .in_w = 1}),
            F(1, 1, 1, 1), LABELS(1, 1, 1, 1));
 }
 
@@ -57,33 +57,33 @@ static void element_wise_and_broadcasting(void **state)
            NULL, F(2, 3), F(3, 2));
     REFUSE(sum_to, SHAPE,
            "sum_to: (2, 3) cannot be summed to (2): the target must broadcast to the shape of x",
-           (&(lvni_kernels_shape_attr){.ndim = 1, .shape = {2}}), F(2, 3));
+           (&(lvn_shape_attr){.ndim = 1, .shape = {2}}), F(2, 3));
     REFUSE(expand, SHAPE,
            "expand: (2, 3) does not broadcast to (4, 3): sizes must be equal or 1, counted from "
            "the last axis",
-           (&(lvni_kernels_shape_attr){.ndim = 2, .shape = {4, 3}}), F(2, 3));
+           (&(lvn_shape_attr){.ndim = 2, .shape = {4, 3}}), F(2, 3));
     REFUSE(expand, INVALID, "expand: the target (2, -1) has a negative size",
-           (&(lvni_kernels_shape_attr){.ndim = 2, .shape = {2, -1}}), F(1));
+           (&(lvn_shape_attr){.ndim = 2, .shape = {2, -1}}), F(1));
     REFUSE(dropout, INVALID, "dropout: p is 1, it must be at least 0 and below 1",
-           (&(lvni_kernels_dropout_attr){.p = 1.0}), F(1));
+           (&(lvn_dropout_attr){.p = 1.0}), F(1));
 }
 
 static void reductions(void **state)
 {
     (void)state;
     REFUSE(sum, INVALID, "sum: x is (2, 3), the axes (bits 0x4) must be below 2",
-           (&(lvni_kernels_axes_attr){.mask = 4}), F(2, 3));
+           (&(lvn_axes_attr){.mask = 4}), F(2, 3));
     REFUSE(mean, SHAPE, "mean: x is (2, 0): there is no mean over axis 1, which has no elements",
-           (&(lvni_kernels_axes_attr){.mask = 3}), F(2, 0));
+           (&(lvn_axes_attr){.mask = 3}), F(2, 0));
     REFUSE(max, SHAPE, "max: x is (2, 0): there is no max over axis 1, which has no elements",
-           (&(lvni_kernels_axes_attr){.mask = 2}), F(2, 0));
+           (&(lvn_axes_attr){.mask = 2}), F(2, 0));
     REFUSE(max, INVALID, "max: works over one axis, got the bits 0x3",
-           (&(lvni_kernels_axes_attr){.mask = 3}), F(2, 3));
+           (&(lvn_axes_attr){.mask = 3}), F(2, 3));
     REFUSE(max_grad, SHAPE,
            "max_grad: dy is (1, 1) and x is (2, 3): dy must have size 1 in the reduced axis and "
            "agree in all "
            "others",
-           (&(lvni_kernels_shape_attr){.ndim = 2, .shape = {2, 3}}), F(1, 1), LABELS(1, 1));
+           (&(lvn_shape_attr){.ndim = 2, .shape = {2, 3}}), F(1, 1), LABELS(1, 1));
 }
 
 static void products(void **state)
@@ -103,15 +103,15 @@ static void products(void **state)
     REFUSE(matmul, SHAPE,
            "matmul: a is (2, 3, 4) and b is (5, 4, 6); both must have the axes (.., M, K) and (.., "
            "K, N) with equal sizes in front",
-           (&(lvni_kernels_matmul_attr){.trans_a = false}), F(2, 3, 4), F(5, 4, 6));
+           (&(lvn_matmul_attr){.trans_a = false}), F(2, 3, 4), F(5, 4, 6));
     REFUSE(matmul, SHAPE, "matmul: a is (2, 3) transposed and b is (3, 4): a brings 2 terms, b 3",
-           (&(lvni_kernels_matmul_attr){.trans_a = true}), F(2, 3), F(3, 4));
+           (&(lvn_matmul_attr){.trans_a = true}), F(2, 3), F(3, 4));
 }
 
 static void windows(void **state)
 {
     (void)state;
-    lvni_kernels_conv_attr conv = {
+    lvn_conv_attr conv = {
         .stride = {1, 1}, .dilation = {1, 1}, .groups = 1, .in_h = 5, .in_w = 5, .kernel = {3, 3}};
     REFUSE(conv2d, SHAPE,
            "conv2d: x is (1, 5, 5, 3) but w (8, 3, 3, 4) with 1 group(s) takes 4 channels", &conv,
@@ -132,10 +132,10 @@ static void windows(void **state)
            "3, 8)",
            &conv, F(2, 3, 3, 8), F(1, 5, 5, 4));
     conv.groups = 3;
-    const lvni_kernels_resample_attr average = {.pool = {.kernel = {3, 3},
-                                                         .stride = {1, 1},
-                                                         .padding = {2, 0}}},
-                                     up = {.kind = LVNI_BILINEAR, .size = {4, 0}};
+    const lvn_resample_attr average = {.pool = {.kernel = {3, 3},
+                                                .stride = {1, 1},
+                                                .padding = {2, 0}}},
+                            up = {.kind = LVN_RESAMPLE_BILINEAR, .size = {4, 0}};
     REFUSE(resample2d, INVALID,
            "avg_pool2d: padding 2 along the height is more than half of kernel 3", &average,
            F(1, 4, 4, 3));
@@ -146,50 +146,50 @@ static void windows(void **state)
     REFUSE(fft, SHAPE,
            "fft: x is (4, 2); complex numbers have their real and imaginary part in a last axis of "
            "size 2, with 2 axes before it",
-           (&(lvni_kernels_fft_attr){.axes = 2, .scale = 1.0}), F(4, 2));
+           (&(lvn_fft_attr){.axes = 2, .scale = 1.0}), F(4, 2));
     REFUSE(fft, SHAPE, "fft: x is (3, 0, 2); a transformed axis must have 1 to 536870911 numbers",
-           (&(lvni_kernels_fft_attr){.axes = 1, .scale = 1.0}), F(3, 0, 2));
-    REFUSE(conv_transpose2d, SHAPE,
-           "conv_transpose2d: x is (1, 4, 4, 3) and w (8, 2, 2, 3); w must be (in, kernel height, "
-           "kernel width, out / groups), here (3, ...)",
-           (&(lvni_kernels_conv_attr){
-               .stride = {2, 2}, .dilation = {1, 1}, .groups = 1, .in_h = 8, .in_w = 8}),
-           F(1, 4, 4, 3), F(8, 2, 2, 3));
+           (&(lvn_fft_attr){.axes = 1, .scale = 1.0}), F(3, 0, 2));
+    REFUSE(
+        conv_transpose2d, SHAPE,
+        "conv_transpose2d: x is (1, 4, 4, 3) and w (8, 2, 2, 3); w must be (in, kernel height, "
+        "kernel width, out / groups), here (3, ...)",
+        (&(lvn_conv_attr){.stride = {2, 2}, .dilation = {1, 1}, .groups = 1, .in_h = 8, .in_w = 8}),
+        F(1, 4, 4, 3), F(8, 2, 2, 3));
     REFUSE(conv_transpose2d, INVALID,
            "conv_transpose2d: a result of 10 x 10 comes from 5 x 5, but x is (1, 4, 4, 3); "
            "output_padding must be at least 0 and below "
            "stride 2",
-           (&(lvni_kernels_conv_attr){
+           (&(lvn_conv_attr){
                .stride = {2, 2}, .dilation = {1, 1}, .groups = 1, .in_h = 10, .in_w = 10}),
            F(1, 4, 4, 3), F(3, 2, 2, 8));
     REFUSE(conv_transpose2d, INVALID,
            "conv_transpose2d: the result would have -1 x 2 pixels; use less padding or a larger "
            "image",
-           (&(lvni_kernels_conv_attr){
+           (&(lvn_conv_attr){
                .stride = {1, 1}, .dilation = {1, 1}, .groups = 1, .in_h = -1, .in_w = 2}),
            F(1, 4, 4, 3), F(3, 2, 2, 8));
     REFUSE(conv2d, INVALID, "conv2d: 3 groups do not divide 6 input and 8 output channels", &conv,
            F(1, 5, 5, 6), F(8, 3, 3, 2));
-    conv = (lvni_kernels_conv_attr){.stride = {1, 0}, .dilation = {1, 1}, .groups = 1};
+    conv = (lvn_conv_attr){.stride = {1, 0}, .dilation = {1, 1}, .groups = 1};
     REFUSE(conv2d, INVALID,
            "conv2d: kernel 3, stride 0, padding 0, dilation 1 along the width: kernel, stride and "
            "dilation "
            "must be at least "
            "1, padding at least 0",
            &conv, F(1, 5, 5, 3), F(8, 3, 3, 3));
-    const lvni_kernels_pool_attr pool = {
+    const lvn_pool_attr pool = {
         .kernel = {2, 2}, .stride = {2, 2}, .padding = {2, 0}, .in_h = 8, .in_w = 8};
     REFUSE(max_pool2d, INVALID,
            "max_pool2d: padding 2 along the height is more than half of kernel 2", &pool,
            F(1, 8, 8, 3));
-    const lvni_kernels_pool_attr plain = {.kernel = {2, 2}, .stride = {2, 2}, .in_h = 8, .in_w = 8};
+    const lvn_pool_attr plain = {.kernel = {2, 2}, .stride = {2, 2}, .in_h = 8, .in_w = 8};
     REFUSE(max_pool2d, SHAPE,
            "max_pool2d: x is (8, 8, 3), it must have 4 axes (batch, height, width, channels)",
            &plain, F(8, 8, 3));
     REFUSE(max_pool2d_grad, SHAPE,
            "max_pool2d_grad: dy is (1, 3, 4, 3) but an image of 8 x 8 pools to 4 x 4", &plain,
            F(1, 3, 4, 3), U(1, 3, 4, 3));
-    const lvni_kernels_pool_attr huge = {.kernel = {17, 16}, .stride = {1, 1}};
+    const lvn_pool_attr huge = {.kernel = {17, 16}, .stride = {1, 1}};
     REFUSE(max_pool2d, INVALID, "max_pool2d: a window of 17 x 16 has more than 256 places", &huge,
            F(1, 20, 20, 1));
 }
@@ -197,7 +197,7 @@ static void windows(void **state)
 static void norms_and_losses(void **state)
 {
     (void)state;
-    const lvni_kernels_norm_attr attr = {.eps = 1e-5}, negative = {.eps = -1};
+    const lvn_norm_attr attr = {.eps = 1e-5}, negative = {.eps = -1};
     REFUSE(batch_norm_train, SHAPE,
            "batch_norm_train: batch norm needs more than one value per channel in training, x is "
            "(1, 1, 1, "
@@ -228,12 +228,12 @@ static void norms_and_losses(void **state)
            &class_loss, F(2, 10), LABELS(2), F(2));
     REFUSE(cross_entropy, INVALID,
            "cross_entropy: label_smoothing is 1.5, it must be between 0 and 1",
-           (&(lvni_kernels_class_loss_attr){.smoothing = 1.5}), F(2, 10), LABELS(2));
+           (&(lvn_class_loss_attr){.smoothing = 1.5}), F(2, 10), LABELS(2));
     REFUSE(point_loss, SHAPE,
            "point_loss: the prediction is (2, 3) but the target is (3); both must have one shape",
-           (&(lvni_kernels_point_loss_attr){.kind = LVNI_LOSS_SQUARE}), F(2, 3), F(3));
+           (&(lvn_point_loss_attr){.kind = LVN_LOSS_SQUARE}), F(2, 3), F(3));
     REFUSE(point_loss, INVALID, "point_loss: beta is 0, it must be above 0",
-           (&(lvni_kernels_point_loss_attr){.kind = LVNI_LOSS_SMOOTH_L1}), F(2), F(2));
+           (&(lvn_point_loss_attr){.kind = LVN_LOSS_SMOOTH_L1}), F(2), F(2));
     REFUSE(embedding, SHAPE,
            "embedding: the table of positions is (4, 8); for ids (2, 5) and a weight (10, 8) it "
            "must be at least (5, 8)",
@@ -241,7 +241,7 @@ static void norms_and_losses(void **state)
     REFUSE(embedding_grad, SHAPE,
            "embedding_grad: dy is (2, 8) but the ids are (2, 5); dy must have their shape and one "
            "axis of features",
-           (&(lvni_kernels_lookup_attr){.rows = 10}), F(2, 8), LABELS(2, 5));
+           (&(lvn_lookup_attr){.rows = 10}), F(2, 8), LABELS(2, 5));
     REFUSE(accuracy, SHAPE,
            "accuracy: the logits are (0, 10); the mean needs at least one row and one class", NULL,
            F(0, 10), LABELS(0));
@@ -253,7 +253,7 @@ static void norms_and_losses(void **state)
 static void sequences(void **state)
 {
     (void)state;
-    const lvni_kernels_layer_norm_attr layer = {.eps = 1e-5, .axes = 2}, many = {.axes = 3};
+    const lvn_layer_norm_attr layer = {.eps = 1e-5, .axes = 2}, many = {.axes = 3};
     REFUSE(layer_norm, SHAPE,
            "layer_norm: gamma is (4); it must have the shape of the last 2 axis/axes of x, which "
            "is (3, 4)",
@@ -263,14 +263,14 @@ static void sequences(void **state)
     REFUSE(layer_norm_grad, SHAPE,
            "layer_norm_grad: the mean is (3), but the forward pass keeps ()", &layer, F(3, 4),
            F(3, 4), F(3), F(3));
-    const lvni_kernels_group_norm_attr groups = {.groups = 3};
+    const lvn_group_norm_attr groups = {.groups = 3};
     REFUSE(group_norm, INVALID, "group_norm: 3 groups do not divide the 8 channels of x (2, 5, 8)",
            &groups, F(2, 5, 8));
     REFUSE(group_norm, SHAPE,
            "group_norm: x is (2, 3): 3 groups leave 1 value(s) to each, a norm needs two; use "
            "fewer groups or larger images",
            &groups, F(2, 3));
-    const lvni_kernels_attention_attr causal = {.scale = 1, .causal = true};
+    const lvn_attention_attr causal = {.scale = 1, .causal = true};
     REFUSE(attention, SHAPE,
            "attention: q is (2, 5, 8), it must have 4 axes (batch, positions, heads, features)",
            &causal, F(2, 5, 8), F(2, 5, 8), F(2, 5, 8));
@@ -293,37 +293,36 @@ static void movements(void **state)
     REFUSE(permute, INVALID,
            "permute: axis 1 in place 1 does not exist or is named twice; x is (2, 3, 4): name each "
            "of 0 to 2 once",
-           (&(lvni_kernels_permute_attr){.ndim = 3, .axis = {1, 1, 0}}), F(2, 3, 4));
+           (&(lvn_permute_attr){.ndim = 3, .axis = {1, 1, 0}}), F(2, 3, 4));
     REFUSE(concat, SHAPE,
            "concat: input 0 is (2, 3) but input 1 is (4, 5); sizes must be equal in all axes but 1",
-           (&(lvni_kernels_axis_attr){.axis = 1}), F(2, 3), F(4, 5));
+           (&(lvn_axis_attr){.axis = 1}), F(2, 3), F(4, 5));
     REFUSE(concat, DTYPE, "concat: input 0 is f32 but input 1 is f64; convert one of them",
-           (&(lvni_kernels_axis_attr){.axis = 1}), F(2, 3), D(2, 3));
+           (&(lvn_axis_attr){.axis = 1}), F(2, 3), D(2, 3));
     REFUSE(crop, SHAPE, "crop: x is (2, 3): axis 1 has no part from 2 to 4",
-           (&(lvni_kernels_box_attr){.ndim = 2, .start = {0, 2}, .size = {2, 2}}), F(2, 3));
+           (&(lvn_box_attr){.ndim = 2, .start = {0, 2}, .size = {2, 2}}), F(2, 3));
     REFUSE(pad, INVALID,
            "pad: x is (2, 3): axis 1 would get 1 elements before and -2 behind it; crop with "
            "lvn_slice instead",
-           (&(lvni_kernels_box_attr){.ndim = 2, .start = {0, 1}, .size = {2, 2}}), F(2, 3));
+           (&(lvn_box_attr){.ndim = 2, .start = {0, 1}, .size = {2, 2}}), F(2, 3));
     REFUSE(pad, SHAPE,
            "pad: (2, 3): a mirrored border of 3 and 0 elements does not fit axis 1 of size 3; it "
            "must be smaller than the axis",
-           (&(lvni_kernels_box_attr){.ndim = 2, .start = {0, 3}, .size = {2, 6}, .reflect = true}),
-           F(2, 3));
+           (&(lvn_box_attr){.ndim = 2, .start = {0, 3}, .size = {2, 6}, .reflect = true}), F(2, 3));
     REFUSE(gather, SHAPE,
            "gather: x is (2, 3) but the index is (3, 1); sizes must be equal in all axes but 1",
-           (&(lvni_kernels_axis_attr){.axis = 1}), F(2, 3), LABELS(3, 1));
+           (&(lvn_axis_attr){.axis = 1}), F(2, 3), LABELS(3, 1));
     REFUSE(index_select, SHAPE,
            "index_select: the index is (2, 2), it must have one axis (lvn_gather takes one per "
            "element)",
-           (&(lvni_kernels_axis_attr){.axis = 0}), F(2, 3), LABELS(2, 2));
+           (&(lvn_axis_attr){.axis = 0}), F(2, 3), LABELS(2, 2));
 }
 
 static void choices(void **state)
 {
     (void)state;
     REFUSE(clamp, INVALID, "clamp: min is 2 and max is 1; min must not be above max",
-           (&(lvni_kernels_range_attr){2.0, 1.0}), F(2));
+           (&(lvn_range_attr){2.0, 1.0}), F(2));
     REFUSE(eq, DTYPE, "eq: input 0 is i64, it must be f32, f64, bf16 or f16", NULL, LABELS(2),
            F(2));
     REFUSE(where, DTYPE, "where: the condition must be bool, not f32", NULL, F(2), F(2), F(2));
@@ -334,7 +333,7 @@ static void choices(void **state)
     REFUSE(var, SHAPE,
            "var: x is (2, 1): 1 terms are too few to divide by terms - 1; with correction 0 one "
            "term is enough",
-           (&(lvni_kernels_var_attr){.mask = 2, .correction = 1}), F(2, 1));
+           (&(lvn_var_attr){.mask = 2, .correction = 1}), F(2, 1));
 }
 
 int main(void)

@@ -38,10 +38,10 @@ static void close_dry(lvni_tensor_ctx *ctx, lvni_tensor_device *device)
     lvni_tensor_ctx_set(NULL);
 }
 
-static lvni_kernels_args run(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in)
+static lvn_kernel_args run(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in)
 {
-    lvni_kernels_args args = {.attr = case_attribute(op, row)};
-    for (int i = 0; i < LVNI_MAX_IN; i++) {
+    lvn_kernel_args args = {.attr = case_attribute(op, row)};
+    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         args.in[i] = in[i];
     }
     if (lvni_kernels_run(op, &args, ~0u) != LVN_OK) {
@@ -57,7 +57,7 @@ static lvni_kernels_args run(lvni_kernels_op op, const op_case *row, lvn_tensor 
 /* Inputs of the same shapes on the dry device. */
 static void move(lvn_tensor *const *in, lvn_tensor **there)
 {
-    for (int i = 0; i < LVNI_MAX_IN; i++) {
+    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         const lvni_tensor_desc d =
             in[i] == NULL ? (lvni_tensor_desc){.dtype = LVN_F32} : lvni_tensor_get_desc(in[i]);
         there[i] = in[i] == NULL ? NULL : support_keep(lvni_tensor_new(&d));
@@ -78,11 +78,12 @@ static taken taken_now(const lvni_tensor_ctx *ctx)
                        (ctx->device == NULL ? 0 : lvni_tensor_device_get_stats(ctx->device).held)};
 }
 
-static bool is_empty(lvni_kernels_op op, const lvni_kernels_args *args)
+static bool is_empty(lvni_kernels_op op, const lvn_kernel_args *args)
 {
     bool empty = false;
-    for (int i = 0; i < LVNI_MAX_IN + lvni_kernels_ops[op].n_out; i++) {
-        const lvn_tensor *t = i < LVNI_MAX_IN ? args->in[i] : args->out[i - LVNI_MAX_IN];
+    for (int i = 0; i < LVN_KERNEL_INPUTS + lvni_kernels_ops[op].n_out; i++) {
+        const lvn_tensor *t =
+            i < LVN_KERNEL_INPUTS ? args->in[i] : args->out[i - LVN_KERNEL_INPUTS];
         empty = empty || (t != NULL && lvn_numel(t) == 0);
     }
     return empty;
@@ -91,18 +92,18 @@ static bool is_empty(lvni_kernels_op op, const lvni_kernels_args *args)
 /* An op's row for real, and dry with inputs of the same shapes. */
 static void run_both(lvni_kernels_op op, const op_case *row)
 {
-    lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN], *there[LVNI_MAX_IN];
+    lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS], *there[LVN_KERNEL_INPUTS];
     lvni_tensor_device *device;
     case_inputs(op, row, in64, in32);
     lvni_tensor_ctx *real = open_real();
-    const lvni_kernels_args want = run(op, row, in32);
+    const lvn_kernel_args want = run(op, row, in32);
     const taken need = taken_now(real);
     lvni_tensor_ctx *ctx = open_dry(&device);
     move(in32, there);
     const lvni_tensor_desc small = {.dtype = LVN_F32, .ndim = 1, .shape = {1}};
     support_keep(lvni_tensor_new(&small)); /* the block that open_dry gave back */
     const taken before = taken_now(ctx);
-    const lvni_kernels_args have = run(op, row, there);
+    const lvn_kernel_args have = run(op, row, there);
     const taken reported = taken_now(ctx);
     for (int k = 0; k < lvni_kernels_ops[op].n_out; k++) {
         assert_ptr_equal(lvni_tensor_device_of(have.out[k]->data), device);
@@ -187,7 +188,7 @@ static void scratch_and_numbers(void **state)
     (void)state;
     lvni_tensor_device *device;
     const op_case *row = &all_cases[LVNI_OP_conv2d].rows[0];
-    lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN], *there[LVNI_MAX_IN];
+    lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS], *there[LVN_KERNEL_INPUTS];
     case_inputs(LVNI_OP_conv2d, row, in64, in32);
     lvni_tensor_ctx *ctx = open_dry(&device);
     move(in32, there);

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static lvni_kernels_args run(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in)
+static lvn_kernel_args run(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in)
 {
-    lvni_kernels_args args = {.attr = case_attribute(op, row)};
-    for (int i = 0; i < LVNI_MAX_IN; i++) {
+    lvn_kernel_args args = {.attr = case_attribute(op, row)};
+    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         args.in[i] = in[i];
     }
     if (lvni_kernels_run(op, &args, ~0u) != LVN_OK) {
@@ -24,11 +24,11 @@ static lvni_kernels_args run(lvni_kernels_op op, const op_case *row, lvn_tensor 
 
 static void compare(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in)
 {
-    lvn_tensor *there[LVNI_MAX_IN];
-    for (int i = 0; i < LVNI_MAX_IN; i++) {
+    lvn_tensor *there[LVN_KERNEL_INPUTS];
+    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         there[i] = in[i] == NULL ? NULL : support_keep(sim_put(in[i]));
     }
-    const lvni_kernels_args want = run(op, row, in), have = run(op, row, there);
+    const lvn_kernel_args want = run(op, row, in), have = run(op, row, there);
     for (int k = 0; k < lvni_kernels_ops[op].n_out; k++) {
         char what[160];
         snprintf(what, sizeof what, "%s, case \"%s\", output %d", lvni_kernels_ops[op].name,
@@ -41,7 +41,7 @@ static void sim_has_the_bits_of_the_cpu(void **state)
 {
     const lvni_kernels_op op = (lvni_kernels_op)(uintptr_t)*state;
     for (int c = 0; c < all_cases[op].n; c++) {
-        lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN];
+        lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS];
         case_inputs(op, &all_cases[op].rows[c], in64, in32);
         compare(op, &all_cases[op].rows[c], in32);
         compare(op, &all_cases[op].rows[c], in64);
@@ -54,18 +54,18 @@ static void inputs_in_host_memory_are_copied(void **state)
 {
     (void)state;
     const op_case *row = &all_cases[LVNI_OP_linear].rows[0];
-    lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN], *mixed[LVNI_MAX_IN];
+    lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS], *mixed[LVN_KERNEL_INPUTS];
     case_inputs(LVNI_OP_linear, row, in64, in32);
     memcpy(mixed, in32, sizeof mixed);
-    const lvni_kernels_args want = run(LVNI_OP_linear, row, in32);
+    const lvn_kernel_args want = run(LVNI_OP_linear, row, in32);
     assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
-    const lvni_kernels_args all = run(LVNI_OP_linear, row, in32);
+    const lvn_kernel_args all = run(LVNI_OP_linear, row, in32);
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
     mixed[1] = support_keep(sim_put(in32[1]));
-    const lvni_kernels_args some = run(LVNI_OP_linear, row, mixed);
+    const lvn_kernel_args some = run(LVNI_OP_linear, row, mixed);
     assert_same_bits("all inputs in host memory", want.out[0], all.out[0]);
     assert_same_bits("some inputs in host memory", want.out[0], some.out[0]);
-    lvni_kernels_args other = {.in = {mixed[1], mixed[1]}};
+    lvn_kernel_args other = {.in = {mixed[1], mixed[1]}};
     lvn_tensor *far = support_keep(lvn_to_device(in32[1], LVN_SIM(1)));
     other.in[1] = far;
     assert_int_equal(lvni_kernels_run(LVNI_OP_add, &other, 1), LVN_ERR_INVALID);

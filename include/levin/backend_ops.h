@@ -1,0 +1,172 @@
+/* What a kernel gets: its tensors, and the attributes of its op. For backends;
+ * marked experimental with it. `levin ops NAME` prints what an op takes; a struct below is the
+ * attribute of the ops that name it there. */
+#ifndef LEVIN_BACKEND_OPS_H
+#define LEVIN_BACKEND_OPS_H
+
+#include <levin/tensor.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { LVN_KERNEL_INPUTS = 8, LVN_KERNEL_OUTPUTS = 4 };
+
+/* Shapes were checked by the op's rule, outputs are allocated and never overlap inputs unless the
+ * op's sentence allows it. Read tensors with lvn_data, lvn_size and so on: a kernel of a device
+ * gets addresses of that device. */
+typedef struct lvn_kernel_args {
+    const lvn_tensor *in[LVN_KERNEL_INPUTS]; /* NULL: an optional input that was not given */
+    lvn_tensor *out[LVN_KERNEL_OUTPUTS];     /* NULL: an optional output that is not wanted */
+    const void *attr;                        /* the op's struct below, or NULL */
+    const char *op;                          /* its name */
+    void *device;                            /* the backend's own state; NULL on the host */
+    void *stream;                            /* that the kernel belongs to; NULL on the host */
+} lvn_kernel_args;
+typedef lvn_status (*lvn_kernel)(const lvn_kernel_args *args);
+
+/* A stream of random numbers: Philox 4x32-10 (Salmon et al. 2011). Element e is output e % 4 of the
+ * block with counter (e / 4, c, b, a); uniform in [0, 1): its top 24 bits times 2^-24. */
+typedef struct lvn_philox {
+    uint32_t key[2], a, b, c;
+} lvn_philox;
+
+/* ---- attributes ---- */
+/* attr is NULL; attr_size in the table is 0 */
+typedef struct lvn_no_attr {
+    char unused;
+} lvn_no_attr;
+/* y = x * mul + add */
+typedef struct lvn_scale_attr {
+    double mul, add;
+} lvn_scale_attr;
+/* bit i: axis i is reduced */
+typedef struct lvn_axes_attr {
+    uint32_t mask;
+    bool keepdim;
+} lvn_axes_attr;
+/* of the result */
+typedef struct lvn_shape_attr {
+    int ndim;
+    int64_t shape[LVN_MAX_NDIM];
+} lvn_shape_attr;
+typedef struct lvn_matmul_attr {
+    bool trans_a, trans_b;
+} lvn_matmul_attr;
+typedef struct lvn_conv_attr {
+    int stride[2], padding[2], dilation[2]; /* height, width */
+    int groups;
+    /* grad_input: height and width of the input; conv_transpose2d: of the result */
+    int64_t in_h, in_w;
+    int64_t kernel[2]; /* grad_weight only */
+} lvn_conv_attr;
+typedef struct lvn_pool_attr {
+    int kernel[2], stride[2], padding[2];
+    int64_t in_h, in_w; /* gradient only */
+} lvn_pool_attr;
+typedef enum lvn_resample_kind {
+    LVN_RESAMPLE_AVG_POOL,
+    LVN_RESAMPLE_ADAPTIVE_POOL,
+    LVN_RESAMPLE_NEAREST,
+    LVN_RESAMPLE_BILINEAR,
+    LVN_RESAMPLE_BICUBIC
+} lvn_resample_kind;
+typedef struct lvn_resample_attr {
+    /* a linear map of (height, width); avg_pool alone has a window, all others a size */
+    lvn_resample_kind kind;
+    /* bilinear, bicubic: corner pixels lie on corner pixels, else corners on corners */
+    bool align_corners;
+    bool exclude_padding; /* avg_pool: divides by the pixels in the image */
+    bool transposed;      /* the gradient */
+    lvn_pool_attr pool;
+    /* height, width of the result; not read for avg_pool, unless transposed */
+    int64_t size[2];
+} lvn_resample_attr;
+typedef struct lvn_fft_attr {
+    int axes; /* 1 or 2, before the last */
+    bool inverse, centered;
+    double scale;
+} lvn_fft_attr;
+typedef struct lvn_cast_attr {
+    lvn_dtype dtype;
+} lvn_cast_attr; /* of the result: a float type */
+typedef struct lvn_norm_attr {
+    double eps;
+    bool relu;
+} lvn_norm_attr;
+/* the last `axes` axes form a row */
+typedef struct lvn_layer_norm_attr {
+    double eps;
+    int axes;
+} lvn_layer_norm_attr;
+/* groups of channels */
+typedef struct lvn_group_norm_attr {
+    double eps;
+    int groups;
+} lvn_group_norm_attr;
+typedef struct lvn_attention_attr {
+    double scale;
+    bool causal;
+} lvn_attention_attr;
+/* ignore: the label that counts for nothing */
+typedef struct lvn_class_loss_attr {
+    double smoothing;
+    int64_t ignore;
+    bool sum;
+} lvn_class_loss_attr;
+typedef enum lvn_point_loss_kind {
+    LVN_LOSS_SQUARE,
+    LVN_LOSS_ABSOLUTE,
+    LVN_LOSS_SMOOTH_L1,
+    LVN_LOSS_BINARY
+} lvn_point_loss_kind;
+/* beta: of smooth l1 */
+typedef struct lvn_point_loss_attr {
+    lvn_point_loss_kind kind;
+    double beta;
+    bool sum;
+} lvn_point_loss_attr;
+/* of the tables; add: to what dweight holds */
+typedef struct lvn_lookup_attr {
+    int64_t rows, positions;
+    bool add;
+} lvn_lookup_attr;
+typedef struct lvn_number_attr {
+    double value;
+} lvn_number_attr; /* a slope, an exponent */
+typedef struct lvn_range_attr {
+    double min, max;
+} lvn_range_attr;
+/* divisor: terms - correction */
+typedef struct lvn_var_attr {
+    uint32_t mask;
+    bool keepdim;
+    int correction;
+} lvn_var_attr;
+/* axis i of the result is axis[i] of x */
+typedef struct lvn_permute_attr {
+    int ndim, axis[LVN_MAX_NDIM];
+} lvn_permute_attr;
+/* size: of the axis in the gradient, else unused */
+typedef struct lvn_axis_attr {
+    int axis;
+    int64_t size;
+} lvn_axis_attr;
+/* crop: the part [start, start + size) of x. pad and its gradients: x lies at `start` in a result
+ * of `size`. Per axis of x. */
+typedef struct lvn_box_attr {
+    int ndim;
+    int64_t start[LVN_MAX_NDIM], size[LVN_MAX_NDIM];
+    double value;
+    bool reflect;
+} lvn_box_attr;
+typedef struct lvn_dropout_attr {
+    double p;
+    lvn_philox rng;
+} lvn_dropout_attr;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
