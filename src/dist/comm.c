@@ -41,6 +41,11 @@ int lvni_dist_comm_world(const lvni_dist_comm *comm)
     return comm->world;
 }
 
+bool lvni_dist_comm_reads_any(const lvni_dist_comm *comm)
+{
+    return (comm->ops->abilities & LVNI_DIST_DEVICE_MEMORY) != 0;
+}
+
 lvni_dist_comm_bytes lvni_dist_comm_count(const lvni_dist_comm *comm)
 {
     return (lvni_dist_comm_bytes){.sent = atomic_load_explicit(&comm->sent, memory_order_relaxed),

@@ -63,6 +63,9 @@ void lvni_dist_comm_destroy(lvni_dist_comm *comm);
 
 int lvni_dist_comm_rank(const lvni_dist_comm *comm);
 int lvni_dist_comm_world(const lvni_dist_comm *comm);
+/* Do reductions read sets wherever they lie (reduction.h)? Else they have host memory of their own.
+ */
+bool lvni_dist_comm_reads_any(const lvni_dist_comm *comm);
 lvni_dist_comm_bytes lvni_dist_comm_count(const lvni_dist_comm *comm);
 /* true for the first call on any rank, false for all others. Any thread, at any time, also after an
  * abort: for what exactly one of the ranks that are left has to do. */

@@ -25,6 +25,9 @@ static lvn_status check_options(const lvni_dist_comm *comm, const lvni_dist_redu
     LVN_ARG(o->sets >= 1 && o->n >= 0 && o->n_norm >= 0 && o->n_norm <= o->n && o->sumsq != NULL,
             "a reduction of %d sets of %lld floats, %lld of them in the norm", o->sets,
             (long long)o->n, (long long)o->n_norm);
+    LVN_ARG(o->set == NULL || (o->add != NULL && lvni_dist_comm_reads_any(comm)),
+            "a reduction over memory of the caller, which this transport cannot read%s",
+            o->add == NULL ? ", without an addition" : "");
     LVN_ARG(o->bucket >= 0 && o->bucket % LVNI_REDUCTION_BLOCK == 0,
             "buckets of %lld floats: only multiples of %d", (long long)o->bucket,
             LVNI_REDUCTION_BLOCK);

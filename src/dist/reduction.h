@@ -20,7 +20,8 @@
  * again after finish, the total, partials and messages stay until this rank's next ready or finish.
  * Sets and total are host memory.
  *
- * One rank needs no copies: with a single leaf the total is that leaf's set. */
+ * One rank (self/) goes through the same calls without a copy: its leaves are added in place in
+ * finish, the total is the first leaf's set, and sets may be the caller's, also on a device. */
 #ifndef LEVIN_DIST_REDUCTION_H
 #define LEVIN_DIST_REDUCTION_H
 
@@ -36,6 +37,9 @@ typedef struct lvni_dist_reduction_ops lvni_dist_reduction_ops;
 typedef void (*lvni_dist_reduction_sumsq)(const float *g, int64_t n, double *partial);
 enum { LVNI_REDUCTION_BLOCK = 4096 };
 
+/* into += from; for the sets of the caller's, which may lie on a device (kernels/flat.h) */
+typedef void (*lvni_dist_reduction_adding)(float *into, const float *from, int64_t n);
+
 typedef struct lvni_dist_reduction_options {
     int micro_batches; /* S */
     int sets;          /* of this rank; ranks may differ */
@@ -45,6 +49,10 @@ typedef struct lvni_dist_reduction_options {
     int64_t bucket;
     size_t message; /* the most bytes of a rank's message in a step; ranks agree */
     lvni_dist_reduction_sumsq sumsq;
+    /* The caller's memory for the sets, and how to add there; NULL: the reduction has its own. Only
+     * of a transport that reads any memory (lvni_dist_comm_reads_any). */
+    float *const *set;
+    lvni_dist_reduction_adding add;
 } lvni_dist_reduction_options;
 
 /* A collective. LVN_ERR_MEMORY before anything was promised. */
@@ -54,7 +62,7 @@ lvn_status lvni_dist_reduction_create(lvni_dist_comm *comm,
 /* not a collective; NULL is fine; before the communicator */
 void lvni_dist_reduction_destroy(lvni_dist_reduction *r);
 
-/* n floats, zero at first, 64-byte aligned */
+/* n floats; of the reduction's own sets zero at first, 64-byte aligned */
 float *lvni_dist_reduction_set(lvni_dist_reduction *r, int i);
 int lvni_dist_reduction_buckets(const lvni_dist_reduction *r);
 lvni_plan_range lvni_dist_reduction_bucket(const lvni_dist_reduction *r, int b); /* in floats */

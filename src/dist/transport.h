@@ -52,7 +52,16 @@ typedef struct lvni_dist_wait {
     void *user;
 } lvni_dist_wait;
 
+/* What a transport has. */
+enum {
+    LVNI_DIST_SHARED_MEMORY = 1, /* ranks see each other's sets and buffers */
+    LVNI_DIST_DEVICE_MEMORY = 2, /* adds where the sets lie, also on a device */
+    LVNI_DIST_MESSAGES = 4       /* ranks may be on several hosts */
+};
+
 typedef struct lvni_dist_transport {
+    const char *name;
+    unsigned abilities;
     void (*destroy)(lvni_dist_comm *comm);
     /* first: the rank that `why` names as the one that failed first; -1: it names none */
     void (*abort)(lvni_dist_comm *comm, int first, const char *why);

@@ -24,6 +24,7 @@ bool dist_case_endless(dist_rank *me);
 bool dist_case_reduction(dist_rank *me);      /* the gradient of a step: arg = micro-batches */
 bool dist_case_reduction_race(dist_rank *me); /* many steps, several threads, random delays */
 bool dist_case_reduction_options(dist_rank *me);
+bool dist_case_reduction_memory(dist_rank *me); /* sets that are the caller's */
 /* messages: finish returns when the run is aborted while pieces wait to be added */
 bool dist_case_reduction_abort(dist_rank *me);
 /* a rank that has the claim keeps it when it has left */

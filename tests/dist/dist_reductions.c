@@ -415,6 +415,82 @@ bool dist_case_reduction_options(dist_rank *me)
     return true;
 }
 
+/* ---- sets that are the caller's ---- */
+
+static _Thread_local int64_t added; /* floats */
+
+static void add_counted(float *into, const float *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        into[i] += from[i];
+    }
+    added += n;
+}
+
+/* Nothing is copied: the total is the first leaf's set, and what is not used stays as it was. */
+static bool adds_in_place(dist_rank *me, lvni_dist_reduction *r, float *const *set, int64_t n)
+{
+    enum { LEAVES = 4, BLOCK = LVNI_REDUCTION_BLOCK };
+    /* micro-batches 0 and 1, 2 (3 has no samples), 4, 5: of 7 */
+    const lvni_plan_tree_node leaf[LEAVES] = {{0, 2, 2}, {2, 3, 0}, {4, 5, 3}, {5, 6, 1}};
+    for (int k = 0; k < LEAVES; k++) {
+        RANK_CHECK(me, lvni_dist_reduction_set(r, k) == set[k], "set %d", k);
+        for (int64_t i = 0; i < n; i++) {
+            set[k][i] = dist_gradient(k, i, 0);
+        }
+    }
+    added = 0;
+    lvni_dist_reduction_use(r, BLOCK, 2 * (int64_t)BLOCK);
+    RANK_CHECK(me, lvni_dist_reduction_begin(r, leaf, LEAVES) == LVN_OK, "begin");
+    RANK_CHECK(me, lvni_dist_reduction_finish(r, "note", 4) == LVN_OK, "finish");
+    const float *total = lvni_dist_reduction_total(r);
+    RANK_CHECK(me, total == set[2], "the total is the first leaf's set");
+    RANK_CHECK(me, added == (LEAVES - 1) * (BLOCK + n - 3 * (int64_t)BLOCK),
+               "%lld floats are added", (long long)added);
+    for (int64_t i = 0; i < n; i++) {
+        const float left = dist_gradient(2, i, 0) + dist_gradient(0, i, 0),
+                    right = dist_gradient(3, i, 0) + dist_gradient(1, i, 0);
+        const bool used = (i >= BLOCK && i < 2 * BLOCK) || i >= 3 * BLOCK;
+        const float want = used ? left + right : dist_gradient(2, i, 0);
+        RANK_CHECK(me, memcmp(&total[i], &want, sizeof want) == 0, "element %lld", (long long)i);
+    }
+    double want;
+    block_sums(total + BLOCK, BLOCK, &want);
+    RANK_CHECK(me, lvni_dist_reduction_partial(r)[1] == want, "the squares of block 1");
+    size_t bytes = 0;
+    const void *note = lvni_dist_reduction_get_message(r, 0, &bytes);
+    RANK_CHECK(me, bytes == 4 && memcmp(note, "note", 4) == 0, "the own message");
+    return true;
+}
+
+bool dist_case_reduction_memory(dist_rank *me)
+{
+    enum { SETS = 4 };
+    const int64_t n = 3 * LVNI_REDUCTION_BLOCK + 100;
+    float *set[SETS];
+    for (int k = 0; k < SETS; k++) {
+        set[k] = dist_take(me, (size_t)n * sizeof(float));
+    }
+    const lvni_dist_reduction_options o = {.micro_batches = 7,
+                                           .sets = SETS,
+                                           .n = n,
+                                           .n_norm = n - 100,
+                                           .message = 8,
+                                           .sumsq = block_sums,
+                                           .set = set,
+                                           .add = add_counted};
+    lvni_dist_reduction *r = NULL;
+    const lvn_status s = lvni_dist_reduction_create(me->comm, &o, &r);
+    if (!lvni_dist_comm_reads_any(me->comm)) {
+        RANK_CHECK(me, s == LVN_ERR_INVALID && r == NULL, "it cannot read that memory");
+        return true;
+    }
+    RANK_CHECK(me, s == LVN_OK, "create");
+    const bool right = adds_in_place(me, r, set, n);
+    lvni_dist_reduction_destroy(r);
+    return right;
+}
+
 /* ---- an abort while pieces wait to be added ---- */
 
 static _Thread_local lvni_dist_comm *aborting;

@@ -23,6 +23,7 @@ static const dist_case cases[] = {
     {"reduction_race", dist_case_reduction_race, false},
     {"reduction_abort", dist_case_reduction_abort, false},
     {"reduction_options", dist_case_reduction_options, false},
+    {"reduction_memory", dist_case_reduction_memory, false},
     {"group_exchange", dist_case_group_exchange, true},
     {"group_exchange_abort", dist_case_group_exchange_abort, false},
     {"large", dist_case_large, false},

@@ -97,6 +97,7 @@ static void reductions_refuse_what_cannot_be(void **state)
 {
     (void)state;
     on_threads(dist_case_reduction_options, false, 0);
+    on_threads(dist_case_reduction_memory, false, 0);
 }
 
 /* One rank's way through all that allocates. */

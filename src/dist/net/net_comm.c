@@ -138,6 +138,8 @@ static void destroy(lvni_dist_comm *comm)
 }
 
 static const lvni_dist_transport transport = {
+    .name = "net",
+    .abilities = LVNI_DIST_MESSAGES,
     .destroy = destroy,
     .abort = net_abort,
     .first_failed = first_failed,

@@ -2,6 +2,7 @@
  * the one to start a new one from. */
 #include "core/alloc.h"
 #include "dist/doorbell.h"
+#include "dist/self/self_impl.h"
 #include "dist/transport.h"
 
 #include <string.h>
@@ -120,6 +121,8 @@ static bool self_claim(lvni_dist_comm *comm)
 }
 
 static const lvni_dist_transport self_transport = {
+    .name = "self",
+    .abilities = LVNI_DIST_SHARED_MEMORY | LVNI_DIST_DEVICE_MEMORY,
     .destroy = self_destroy,
     .abort = self_abort,
     .first_failed = self_first_failed,
@@ -135,7 +138,7 @@ static const lvni_dist_transport self_transport = {
     .region_reserve = lvni_dist_local_region_reserve,
     .region_close = lvni_dist_local_region_close,
     .region_discard = lvni_dist_local_region_close,
-    .reduction_create = lvni_dist_shared_create,
+    .reduction_create = lvni_self_reduction_create,
     .exchange_create = lvni_dist_shared_exchange_create,
     .wait = self_wait,
     .ring = self_ring,

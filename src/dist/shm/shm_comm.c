@@ -134,6 +134,8 @@ static void destroy(lvni_dist_comm *comm)
 /* Of threads and of processes: they differ in how the segment comes to be, and in how a dead rank
  * is known. */
 static const lvni_dist_transport transport = {
+    .name = "shm",
+    .abilities = LVNI_DIST_SHARED_MEMORY,
     .destroy = destroy,
     .abort = lvni_shm_abort,
     .first_failed = lvni_shm_first_failed,
