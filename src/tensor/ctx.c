@@ -4,15 +4,12 @@
 #include "core/alloc.h"
 
 #include <pthread.h>
+#include <stdalign.h>
 #include <xmmintrin.h>
 
 /* ---- contexts ---- */
 
-#if defined(__x86_64__)
-#endif
-
 _Atomic(lvni_tensor_tape_free) lvni_tensor_ctx_free_tape;
-_Atomic(lvni_tensor_scratch_free) lvni_tensor_ctx_free_scratch;
 
 static _Thread_local lvni_tensor_ctx *current;
 static _Thread_local lvni_tensor_ctx *fallback; /* made at first use, freed when the thread ends */
@@ -75,6 +72,54 @@ void lvni_tensor_thread_set_ftz(void)
     lvni_tensor_fp_enter(LVNI_FP_FLUSH);
 }
 
+/* ---- states of backends: a list, of one or two ---- */
+
+struct lvni_tensor_state {
+    struct lvni_tensor_state *next;
+    const lvni_tensor_state_class *cls;
+    alignas(64) unsigned char bytes[];
+};
+
+static void *make_state(lvni_tensor_ctx *c, const lvni_tensor_state_class *cls)
+{
+    struct lvni_tensor_state *s = lvni_core_calloc(LVNI_TAG_TENSOR, 1, sizeof *s + cls->bytes);
+    if (s == NULL) {
+        return NULL;
+    }
+    if (cls->begin != NULL && cls->begin(s->bytes) != LVN_OK) {
+        lvni_core_free(s);
+        return NULL;
+    }
+    s->cls = cls;
+    s->next = c->states;
+    c->states = s;
+    return s->bytes;
+}
+
+void *lvni_tensor_ctx_state(const lvni_tensor_state_class *cls)
+{
+    lvni_tensor_ctx *c = lvni_tensor_ctx_get();
+    if (c == NULL) {
+        return NULL;
+    }
+    for (struct lvni_tensor_state *s = c->states; s != NULL; s = s->next) {
+        if (s->cls == cls) {
+            return s->bytes;
+        }
+    }
+    return make_state(c, cls);
+}
+
+static void end_states(lvni_tensor_ctx *c)
+{
+    while (c->states != NULL) {
+        struct lvni_tensor_state *s = c->states;
+        c->states = s->next;
+        s->cls->end(s->bytes);
+        lvni_core_free(s);
+    }
+}
+
 lvni_tensor_ctx *lvni_tensor_ctx_create(int team, int wgrad_team)
 {
     lvni_tensor_ctx *c = LVNI_NEW(LVNI_TAG_TENSOR, lvni_tensor_ctx);
@@ -102,10 +147,8 @@ void lvni_tensor_ctx_destroy(lvni_tensor_ctx *c)
     if (c->tape != NULL && lvni_tensor_ctx_free_tape != NULL) {
         lvni_tensor_ctx_free_tape(c->tape);
     }
-    if (c->scratch != NULL && lvni_tensor_ctx_free_scratch != NULL) {
-        lvni_tensor_ctx_free_scratch(c->scratch);
-    }
-    lvni_tensor_ctx_free_under_way(c);
+    lvni_tensor_ctx_free_under_way(c); /* nothing computes with the states from here on */
+    end_states(c);
     current = previous == c ? NULL : previous;
     lvni_tensor_cache_destroy(c->cache);
     if (fallback == c) {

@@ -23,10 +23,10 @@ typedef struct lvni_tensor_position {
 enum { LVNI_CALL_BITS = 24 }; /* of the packing (core/rng.h) */
 
 struct lvni_autograd_tape; /* autograd: scopes and nodes */
-struct lvni_cpu_scratch;   /* kernels: the lane's scratchpad */
 struct lvni_tensor_device; /* tensor/device.h */
 struct lvni_under_way;
 struct lvni_tensor_group; /* tensor/tensor.h */
+struct lvni_tensor_state;
 
 typedef struct lvni_tensor_cache lvni_tensor_cache;
 
@@ -41,7 +41,7 @@ typedef struct lvni_tensor_ctx {
     struct lvni_under_way *under_way;
     lvni_tensor_cache *cache;
     struct lvni_autograd_tape *tape;
-    struct lvni_cpu_scratch *scratch;
+    struct lvni_tensor_state *states; /* of backends (lvni_tensor_ctx_state) */
     void *gradients; /* autograd's gradient set of the current micro-batch, or NULL */
     void *records;   /* nn's record of buffer contributions of the current micro-batch, or NULL */
     const struct lvni_tensor_group *group; /* of the current micro-batch; NULL: it is alone */
@@ -55,15 +55,24 @@ lvni_tensor_ctx *lvni_tensor_ctx_get(void);
 void lvni_tensor_ctx_set(lvni_tensor_ctx *ctx);
 /* team, wgrad_team >= 1. */
 lvni_tensor_ctx *lvni_tensor_ctx_create(int team, int wgrad_team);
-/* Frees what the context holds; its tensors must be gone. Parts above tensor/ register how theirs
- * is freed. */
+/* Frees what the context holds; its tensors must be gone. autograd registers how tapes are freed.
+ */
 void lvni_tensor_ctx_destroy(lvni_tensor_ctx *ctx);
 void lvni_tensor_ctx_free_under_way(lvni_tensor_ctx *ctx); /* device_stream.c: waits */
 typedef void (*lvni_tensor_tape_free)(struct lvni_autograd_tape *);
-typedef void (*lvni_tensor_scratch_free)(struct lvni_cpu_scratch *);
 /* atomic: every lane registers the same at its first use */
 extern _Atomic(lvni_tensor_tape_free) lvni_tensor_ctx_free_tape;
-extern _Atomic(lvni_tensor_scratch_free) lvni_tensor_ctx_free_scratch;
+
+/* What a backend keeps per context: handles of its libraries, scratch memory, tables. A backend has
+ * one static object of this type per kind of state; its address is the key. */
+typedef struct lvni_tensor_state_class {
+    size_t bytes;                     /* of the state, 64-byte aligned */
+    lvn_status (*begin)(void *state); /* fills in zeros; NULL: they are enough */
+    void (*end)(void *state);         /* releases what the state holds; not after a failed begin */
+} lvni_tensor_state_class;
+/* The state of this class in the calling thread's context: made at first use, ended with the
+ * context, the latest first. NULL with an error recorded. */
+void *lvni_tensor_ctx_state(const lvni_tensor_state_class *cls);
 
 /* How the calling thread computes. Results depend on it, so all that computes is inside one of
  * these. */

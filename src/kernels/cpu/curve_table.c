@@ -3,7 +3,8 @@
  * An activation of a large bf16 tensor costs less as a look-up than as a polynomial with a
  * division: the numbers that occur lie within a dozen powers of two, so that the part of the table
  * they touch stays in the first cache. The bits are those of the kernel. The tables are static
- * memory that costs nothing until it is written. */
+ * memory that costs nothing until it is written, and of the process on purpose: functions of their
+ * key alone, written once under the lock, and read by all lanes. */
 #include "kernels/cpu/curve_table.h"
 
 #include <pthread.h>

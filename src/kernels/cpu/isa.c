@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of the process on purpose: read from CPU and environment once, constant from then on. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const lvni_cpu_vec *chosen;
 static char request[16];

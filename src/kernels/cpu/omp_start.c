@@ -137,6 +137,7 @@ void lvni_cpu_clean_environment(char **argv)
     unsetenv(GUARD); /* no /proc: lvni_cpu_start reports whether it matters */
 }
 
+/* Of the process on purpose: so is libgomp, whose settings this has looked at. */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
 

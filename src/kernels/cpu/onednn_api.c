@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* engine and statistics; a leaf lock */
-static dnnl_engine_t engine;
+/* The process counts, for tests, and describes itself once; a leaf lock. Nothing here is of a
+ * device: engine and stream are the context's. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static lvni_cpu_stats stats;
 
 lvn_status lvni_cpu_dnn_check(dnnl_status_t s, const char *what, int line)
@@ -26,15 +27,46 @@ lvn_status lvni_cpu_dnn_check(dnnl_status_t s, const char *what, int line)
                          line, "oneDNN refused to %s: %s (%d)", what, name, (int)s);
 }
 
-/* The process has one CPU engine, made at first use and kept. */
+/* ---- engine and stream of a context ---- */
+
+typedef struct handles {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+} handles;
+
+static lvn_status begin_handles(void *state)
+{
+    handles *h = state;
+    LVNI_DNN(dnnl_engine_create(&h->engine, dnnl_cpu, 0), "make the CPU engine");
+    const dnnl_status_t s = dnnl_stream_create(&h->stream, h->engine, dnnl_stream_default_flags);
+    if (s != dnnl_success) {
+        dnnl_engine_destroy(h->engine);
+    }
+    return lvni_cpu_dnn_check(s, "make a stream", __LINE__);
+}
+
+static void end_handles(void *state)
+{
+    const handles *h = state;
+    dnnl_stream_destroy(h->stream);
+    dnnl_engine_destroy(h->engine);
+}
+
+static const lvni_tensor_state_class handles_class = {
+    .bytes = sizeof(handles), .begin = begin_handles, .end = end_handles};
+
 lvn_status lvni_cpu_dnn_engine(dnnl_engine_t *out)
 {
-    pthread_mutex_lock(&lock);
-    const dnnl_status_t s =
-        engine != NULL ? dnnl_success : dnnl_engine_create(&engine, dnnl_cpu, 0);
-    *out = engine;
-    pthread_mutex_unlock(&lock);
-    return lvni_cpu_dnn_check(s, "make the CPU engine", __LINE__);
+    const handles *h = lvni_tensor_ctx_state(&handles_class);
+    *out = h == NULL ? NULL : h->engine;
+    return h == NULL ? lvn_last_error()->code : LVN_OK;
+}
+
+lvn_status lvni_cpu_dnn_stream(dnnl_stream_t *out)
+{
+    const handles *h = lvni_tensor_ctx_state(&handles_class);
+    *out = h == NULL ? NULL : h->stream;
+    return h == NULL ? lvn_last_error()->code : LVN_OK;
 }
 
 lvn_status lvni_cpu_dnn_sgemm(const lvni_cpu_dnn_matmul_shape *s, const float *a, const float *b,
@@ -46,21 +78,6 @@ lvn_status lvni_cpu_dnn_sgemm(const lvni_cpu_dnn_matmul_shape *s, const float *a
     LVNI_DNN(dnnl_sgemm('N', 'N', s->m, s->n, s->k, 1.0f, a, s->k, b, s->n, 0.0f, y, s->n),
              "multiply matrices");
     return LVN_OK;
-}
-
-lvn_status lvni_cpu_dnn_stream_create(dnnl_stream_t *out)
-{
-    dnnl_engine_t e;
-    LVN_TRY(lvni_cpu_dnn_engine(&e));
-    LVNI_DNN(dnnl_stream_create(out, e, dnnl_stream_default_flags), "make a stream");
-    return LVN_OK;
-}
-
-void lvni_cpu_dnn_stream_destroy(dnnl_stream_t stream)
-{
-    if (stream != NULL) {
-        dnnl_stream_destroy(stream);
-    }
 }
 
 static void describe_work(const lvni_cpu_dnn_work *w, char *text, size_t size)

@@ -86,8 +86,9 @@ lvn_status lvni_cpu_dnn_reorder(lvni_cpu_dnn_prim *p, dnnl_stream_t stream, cons
 lvn_status lvni_cpu_dnn_sgemm(const lvni_cpu_dnn_matmul_shape *s, const float *a, const float *b,
                               float *y);
 
-lvn_status lvni_cpu_dnn_stream_create(dnnl_stream_t *out);
-void lvni_cpu_dnn_stream_destroy(dnnl_stream_t stream);
+/* The stream of the calling thread's context, which owns it: what is kept in a state of the context
+ * (tensor/ctx.h) and was made after this call goes before it. */
+lvn_status lvni_cpu_dnn_stream(dnnl_stream_t *out);
 
 /* Lower the instruction set ("v2", "v3", "v4"; NULL: what the CPU has) and switch off what the
  * environment may have chosen (reduced precision, narrow registers). Before the first primitive. */

@@ -15,7 +15,7 @@
     } while (0)
 
 lvn_status lvni_cpu_dnn_check(dnnl_status_t s, const char *what, int line);
-lvn_status lvni_cpu_dnn_engine(dnnl_engine_t *out);
+lvn_status lvni_cpu_dnn_engine(dnnl_engine_t *out); /* of the calling thread's context */
 
 lvn_status lvni_cpu_dnn_make_attr(dnnl_primitive_attr_t *attr); /* the caller destroys it */
 /* What oneDNN would run with the thread's current OpenMP setting (the caller destroys it), and the

@@ -1,8 +1,8 @@
-/* A chained hash table in the context's scratch object (onednn_table.h). */
+/* A chained hash table as a state of the context (onednn_table.h). */
 #include "kernels/cpu/onednn_table.h"
 
 #include "kernels/cpu/omp_team.h"
-#include "kernels/cpu/scratch.h"
+#include "tensor/ctx.h"
 
 #include <string.h>
 
@@ -35,35 +35,18 @@ static void clear(table *t)
     t->count = 0;
 }
 
-static void release(void *p)
+static lvn_status begin_table(void *state)
 {
-    table *t = p;
-    clear(t);
-    lvni_cpu_dnn_stream_destroy(t->stream);
-    lvni_core_free(t);
+    return lvni_cpu_dnn_stream(&((table *)state)->stream);
 }
 
-static lvn_status get_table(table **out)
+static void end_table(void *state)
 {
-    void **place = lvni_cpu_scratch_attachment(release);
-    if (place == NULL) {
-        return lvn_last_error()->code;
-    }
-    if (*place == NULL) {
-        table *t = LVNI_NEW(LVNI_TAG_KERNEL, table);
-        if (t == NULL) {
-            return lvn_last_error()->code;
-        }
-        const lvn_status s = lvni_cpu_dnn_stream_create(&t->stream);
-        if (s != LVN_OK) {
-            lvni_core_free(t);
-            return s;
-        }
-        *place = t;
-    }
-    *out = *place;
-    return LVN_OK;
+    clear(state);
 }
+
+static const lvni_tensor_state_class table_class = {
+    .bytes = sizeof(table), .begin = begin_table, .end = end_table};
 
 static size_t bucket_of(const lvni_cpu_dnn_key *key)
 {
@@ -135,10 +118,9 @@ static entry *find(entry *e, const lvni_cpu_dnn_key *key)
 
 lvn_status lvni_cpu_dnn_lookup(const lvni_cpu_dnn_key *key, lvni_cpu_dnn_found *found)
 {
-    table *t = NULL;
-    const lvn_status s = get_table(&t);
-    if (s != LVN_OK || t == NULL) {
-        return s;
+    table *t = lvni_tensor_ctx_state(&table_class);
+    if (t == NULL) {
+        return lvn_last_error()->code;
     }
     entry **head = &t->buckets[bucket_of(key)], *e = find(*head, key);
     if (e == NULL) {

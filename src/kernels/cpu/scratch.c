@@ -9,47 +9,33 @@ typedef struct weights_note {
     uint64_t id, format;
 } weights_note;
 
-struct lvni_cpu_scratch {
+typedef struct scratch {
     void *data[LVNI_SCRATCH_SLOTS];
     size_t bytes[LVNI_SCRATCH_SLOTS];
-    void *attachment;
-    void (*release)(void *);
     weights_note *note; /* of dry runs */
     int n_notes, note_room;
     uint64_t noted_bytes;
-};
+} scratch;
 
-static void free_scratch(struct lvni_cpu_scratch *s)
+static void end_scratch(void *state)
 {
-    if (s->attachment != NULL) {
-        s->release(s->attachment);
-    }
+    scratch *s = state;
     for (int i = 0; i < LVNI_SCRATCH_SLOTS; i++) {
         lvni_core_free(s->data[i]);
     }
     lvni_core_free(s->note);
-    lvni_core_free(s);
 }
 
-/* Before main, so that no thread can see the hook change. */
-__attribute__((constructor)) static void register_free(void)
-{
-    lvni_tensor_ctx_free_scratch = free_scratch;
-}
+static const lvni_tensor_state_class scratch_class = {.bytes = sizeof(scratch), .end = end_scratch};
 
-/* The context's scratch object, made at first use. */
-static struct lvni_cpu_scratch *get(void)
+static scratch *get(void)
 {
-    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
-    if (ctx != NULL && ctx->scratch == NULL) {
-        ctx->scratch = LVNI_NEW(LVNI_TAG_KERNEL, struct lvni_cpu_scratch);
-    }
-    return ctx == NULL ? NULL : ctx->scratch;
+    return lvni_tensor_ctx_state(&scratch_class);
 }
 
 void *lvni_cpu_scratch(lvni_cpu_scratch_slot slot, size_t bytes)
 {
-    struct lvni_cpu_scratch *s = get();
+    scratch *s = get();
     if (s == NULL) {
         return NULL;
     }
@@ -70,7 +56,7 @@ void *lvni_cpu_scratch(lvni_cpu_scratch_slot slot, size_t bytes)
 
 lvn_status lvni_cpu_scratch_note_weights(uint64_t id, uint64_t format, size_t bytes)
 {
-    struct lvni_cpu_scratch *s = get();
+    scratch *s = get();
     if (s == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -96,21 +82,11 @@ lvn_status lvni_cpu_scratch_note_weights(uint64_t id, uint64_t format, size_t by
 
 lvni_cpu_need lvni_cpu_get_need(void)
 {
-    const struct lvni_cpu_scratch *s = get();
+    const scratch *s = get();
     lvni_cpu_need need = {0};
     for (int i = 0; s != NULL && i < LVNI_SCRATCH_SLOTS; i++) {
         need.scratch += s->bytes[i];
     }
     need.weights = s == NULL ? 0 : s->noted_bytes;
     return need;
-}
-
-void **lvni_cpu_scratch_attachment(void (*release)(void *))
-{
-    struct lvni_cpu_scratch *s = get();
-    if (s == NULL) {
-        return NULL;
-    }
-    s->release = release;
-    return &s->attachment;
 }

@@ -24,9 +24,4 @@ void *lvni_cpu_scratch(lvni_cpu_scratch_slot slot, size_t bytes);
  * layout (weights_cache.h), once. */
 lvn_status lvni_cpu_scratch_note_weights(uint64_t id, uint64_t format, size_t bytes);
 
-/* A place in the calling thread's context for what onednn_table.c keeps there, NULL at first. When
- * the context goes, `release` is called with it if it is not NULL. NULL with LVN_ERR_MEMORY
- * recorded. */
-void **lvni_cpu_scratch_attachment(void (*release)(void *));
-
 #endif

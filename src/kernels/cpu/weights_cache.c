@@ -1,6 +1,7 @@
 /* The shared copies of weights (weights_cache.h). Locks: the map's lock, never held while a copy is
  * filled; then the copy's own. A copy in use is pinned, so it can be dropped from the map but not
- * freed. */
+ * freed. Of the process on purpose, keyed by (tensor, layout): a copy per context would cost each
+ * lane a reorder and the memory of a model. */
 #include "kernels/cpu/weights_cache.h"
 
 #include "kernels/kernels.h"

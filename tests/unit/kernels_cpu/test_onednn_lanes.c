@@ -203,9 +203,31 @@ static void running_out_of_memory_is_an_error(void **state)
     conv_data_free(&d);
 }
 
+static void each_context_has_its_own_stream(void **state)
+{
+    (void)state;
+    enum { N = 2 };
+    lvni_tensor_ctx *ctx[N];
+    dnnl_stream_t stream[N] = {NULL}, again = NULL;
+    for (int i = 0; i < N; i++) {
+        ctx[i] = lvni_tensor_ctx_create(1, 1);
+        lvni_tensor_ctx_set(ctx[i]);
+        assert_int_equal(lvni_cpu_dnn_stream(&stream[i]), LVN_OK);
+    }
+    assert_ptr_not_equal(stream[0], stream[1]);
+    lvni_tensor_ctx_set(ctx[0]);
+    assert_int_equal(lvni_cpu_dnn_stream(&again), LVN_OK);
+    assert_ptr_equal(again, stream[0]);
+    lvni_tensor_ctx_set(NULL);
+    for (int i = 0; i < N; i++) {
+        lvni_tensor_ctx_destroy(ctx[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_context_has_its_own_stream),
         cmocka_unit_test(two_lanes_at_once_give_what_one_gives),
         cmocka_unit_test(a_parameter_is_reordered_once_per_version),
         cmocka_unit_test(forgotten_models_do_not_pile_up),
