@@ -121,7 +121,7 @@ static lvn_status take_steps(rank *r, int n)
         losses[i] = lvni_trainer_metric_mean(&result.metrics, "loss");
         if (r->comm != NULL) {
             const lvni_dist_reduction_times t =
-                lvni_trainer_gradient_sync_times(r->trainer->gradient_sync);
+                lvni_trainer_gradient_sync_times(r->trainer->engine->gradient_sync);
             sum.pieces += t.pieces;
             sum.pieces_early += t.pieces_early;
             sum.added_ns += t.added_ns;

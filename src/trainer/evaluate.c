@@ -3,7 +3,6 @@
 #include "core/alloc.h"
 #include "autograd/tape.h"
 #include "tensor/device.h"
-#include "trainer/device_batch.h"
 #include "trainer/row_message.h"
 #include "trainer/loop_impl.h"
 
@@ -197,8 +196,9 @@ lvn_status lvni_trainer_evaluate(const lvni_nn_model *model, lvni_data_loader *l
             /* the others learn that this rank was asked to stop */
             ((lvni_trainer_message_head *)(void *)message.data)->signal =
                 lvni_trainer_stop_signal();
-            s = lvni_dist_comm_rank(comm) > 0 ? lvni_trainer_loop_note_unreadable(loader, &message)
-                                              : LVN_OK;
+            s = lvni_dist_comm_rank(comm) > 0
+                    ? lvni_trainer_message_add_unreadable(&message, loader)
+                    : LVN_OK;
             if (s == LVN_OK) {
                 s = add_ranks(comm, &message, result);
             }

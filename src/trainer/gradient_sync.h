@@ -1,6 +1,6 @@
 /* The gradient of a step over all ranks, as the trainer sees it: which buckets of the flat sets are
  * final while the backward pass still runs, and the total in the end. There is one when the run has
- * more than one rank; a rank alone adds its sets itself (step.c).
+ * more than one rank; a rank alone adds its sets itself (waves.c).
  *
  * In host memory the micro-batches of a step's last wave are not merged: the reduction reads the
  * lanes' own sets, bucket by bucket, as soon as a bucket is final in all of them. Sets on a device

@@ -1,6 +1,6 @@
 /* Group sync: an all-gather by a group of coupled micro-batches. Every lane that runs one of them
  * brings a tensor, waits for the others, and reads the tensors of all. One object serves one group
- * at a time; step.c opens it before the micro-batches run. */
+ * at a time; waves.c opens it before the micro-batches run. */
 #ifndef LEVIN_TRAINER_GROUP_SYNC_H
 #define LEVIN_TRAINER_GROUP_SYNC_H
 

@@ -17,7 +17,7 @@ static lvn_status start_loader(lvni_trainer *t)
     const lvni_data_loader_options o = {.dataset = t->o.train,
                                         .plan = &t->o.plan,
                                         .training = true,
-                                        .whole_steps = t->n_phases > 1,
+                                        .whole_steps = t->engine->n_phases > 1,
                                         .seed = t->o.seed,
                                         .balanced = t->o.balanced,
                                         .workers = t->o.workers,
@@ -60,7 +60,7 @@ static lvn_status end_epoch(lvni_trainer *t)
     t->at.epoch++;
     t->at.step_in_epoch = 0;
     t->epoch_sum = (lvni_nn_step){0};
-    t->scaler.in_epoch = 0;
+    t->engine->scaler.in_epoch = 0;
     t->at.finished = finished(t);
     return save(t, best);
 }
@@ -152,6 +152,32 @@ static lvn_status loop(lvni_trainer *t)
         LVN_TRY(after_step(t));
     }
     return LVN_OK;
+}
+
+/* Submits a step and collects what it computed. */
+static lvn_status run_step(lvni_trainer *t, lvni_trainer_step_result *r)
+{
+    lvni_trainer_step_record record;
+    const lvn_status s = lvni_trainer_engine_submit(t->engine, t->loader, &t->at, &record);
+    t->signal = record.signal;
+    LVN_TRY(s);
+    LVN_TRY(lvni_trainer_engine_collect(t->engine, &record, r));
+    t->at = r->after;
+    for (int i = 0; i < r->n_phases; i++) {
+        if (!r->phase[i].skipped) {
+            /* else its loss may be infinite, and nothing was learned from it */
+            lvni_nn_metrics_add(&t->epoch_sum, &r->phase[i].metrics);
+        }
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_trainer_step(lvni_trainer *t, lvni_trainer_step_result *r)
+{
+    const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
+    const lvn_status s = run_step(t, r);
+    lvni_tensor_fp_leave(before);
+    return s;
 }
 
 bool lvni_trainer_finished(const lvni_trainer *t)

@@ -171,7 +171,7 @@ lvn_status lvni_trainer_loop_save_on_error(lvni_trainer *t, lvn_status failed)
         t->at.step == 0) {
         return failed;
     }
-    if (t->torn) {
+    if (t->engine->torn) {
         keep_none(t);
     } else {
         keep_step(t);

@@ -4,23 +4,6 @@
 
 #include "trainer/trainer.h"
 
-/* step.c: forward and backward of one micro-batch; the thread's context is the lane's. Looks at
- * options, position, phase and scaler alone. */
-lvn_status lvni_trainer_run_micro_batch(const lvni_trainer *t, lvni_trainer_micro_batch_job *job);
-
-/* update.c */
-/* A micro-batch's loss goes into the backward pass times its weight and this, which divides the
- * summed gradient again: 1, and in 16-mixed the loss scale over the samples of the largest
- * micro-batch. f16 gradients are then those of scale x mean loss in a micro-batch of that size, and
- * per sample the same in a smaller one. In the seed and not in the merge: a coupled micro-batch's
- * gradient goes on into other micro-batches'. */
-double lvni_trainer_loss_factor(const lvni_trainer *t);
-/* Weights, buffers and optimizer state of the current phase, from its summed gradient. */
-lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_nn_set *total,
-                               lvni_trainer_step_result *r);
-/* After the last phase: the average, the loss scale. */
-lvn_status lvni_trainer_end_updates(lvni_trainer *t, const lvni_trainer_step_result *r);
-
 /* loop_checkpoints.c */
 /* Is this epoch the best so far? By val/acc, then val/loss, then train/loss, whichever the module
  * reports first; notes the score. */
@@ -42,20 +25,10 @@ void lvni_trainer_loop_report_ranks(lvni_trainer *t, lvn_status failed);
 /* After a value that is not finite: add to the error what is left to go on from. */
 void lvni_trainer_loop_report_last_good(lvni_trainer *t);
 
-/* unused.c */
-lvn_status lvni_trainer_unused_watch(lvni_trainer *t);
-/* of a micro-batch with samples, before others are merged into it */
-void lvni_trainer_unused_note(lvni_trainer *t, const lvni_nn_set *set);
-/* t->graded is about all micro-batches of all ranks */
-void lvni_trainer_unused_end_phase(lvni_trainer *t);
-/* after a step; the first one counts */
-void lvni_trainer_unused_report(lvni_trainer *t);
-
 /* validate.c */
-lvn_status lvni_trainer_loop_validate(lvni_trainer *t);             /* result in t->last_val */
-void lvni_trainer_loop_report_unreadable(lvni_data_loader *loader); /* rank 0; the others: */
-lvn_status lvni_trainer_loop_note_unreadable(lvni_data_loader *loader,
-                                             lvni_trainer_message *message);
+lvn_status lvni_trainer_loop_validate(lvni_trainer *t); /* result in t->last_val */
+/* rank 0; the others: lvni_trainer_message_add_unreadable */
+void lvni_trainer_loop_report_unreadable(lvni_data_loader *loader);
 /* With on_error=skip: LVN_ERR_CORRUPT when no sample at all could be read. */
 lvn_status lvni_trainer_loop_check_readable(const lvni_trainer *t);
 

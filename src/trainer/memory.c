@@ -9,8 +9,6 @@
 #include "kernels/kernels.h"
 #include "tensor/ctx.h"
 #include "tensor/device.h"
-#include "trainer/device_batch.h"
-#include "trainer/loop_impl.h"
 #include "trainer/phases.h"
 
 #include <string.h>
@@ -25,7 +23,8 @@ typedef struct sizes {
 typedef struct dry_lane {
     lvni_tensor_ctx *ctx;
     lvni_tensor_device *device;
-    lvni_trainer trainer; /* what lvni_trainer_run_micro_batch looks at */
+    const lvni_trainer_options *o;
+    lvni_trainer_scaler scaler;
     lvni_trainer_memory_need *need;
     lvni_trainer_dry_group *group; /* coupled micro-batches */
 } dry_lane;
@@ -86,18 +85,24 @@ static void free_batch(lvni_data_loader_batch *b)
  * and is not the lane's. */
 static lvn_status train_dry(dry_lane *lane, const lvni_data_loader_batch *batch)
 {
+    const lvni_trainer_options *o = lane->o;
     lvni_nn_set *set;
     lvni_trainer_micro_batch_job job = {.batch = batch};
     const uint64_t before = lvni_tensor_device_get_stats(lane->device).held;
-    LVN_TRY(lvni_nn_set_create(lane->trainer.o.model, &set));
+    LVN_TRY(lvni_nn_set_create(o->model, &set));
     lane->need->apart += lvni_tensor_device_get_stats(lane->device).held - before;
     job.set = set;
     lane->ctx->group = lane->group == NULL ? NULL : lvni_trainer_dry_group_get(lane->group);
     lvn_status s = LVN_OK;
-    for (int i = 0; i < lvni_trainer_phases_count(lane->trainer.o.model) && s == LVN_OK; i++) {
-        lane->trainer.phase = i;
-        lvni_trainer_phases_begin(lane->trainer.o.model, i);
-        s = lvni_trainer_run_micro_batch(&lane->trainer, &job);
+    for (int i = 0; i < lvni_trainer_phases_count(o->model) && s == LVN_OK; i++) {
+        const lvni_trainer_pass pass = {.model = o->model,
+                                        .seed = o->seed,
+                                        .phase = i,
+                                        .loss_factor =
+                                            lvni_trainer_loss_factor(&o->plan, &lane->scaler),
+                                        .scaled = lane->scaler.on};
+        lvni_trainer_phases_begin(o->model, i);
+        s = lvni_trainer_run_micro_batch(&pass, &job);
     }
     lane->ctx->group = NULL;
     lvni_nn_set_destroy(set);
@@ -106,7 +111,7 @@ static lvn_status train_dry(dry_lane *lane, const lvni_data_loader_batch *batch)
 
 static lvn_status validate_dry(const dry_lane *lane, const lvni_data_loader_batch *batch)
 {
-    const lvn_module *root = lane->trainer.o.model->root;
+    const lvn_module *root = lane->o->model->root;
     lvni_nn_step step = {.weight = (double)batch->batch.size};
     lane->ctx->at = (lvni_tensor_position){0};
     const bool before = lvn_set_grad_enabled(false);
@@ -160,7 +165,7 @@ static lvn_status run_dry(dry_lane *lane, const lvn_dataset *dataset, int64_t si
 /* Every size once; a lane keeps what the largest of each took. */
 static lvn_status run_lane(dry_lane *lane, const sizes *z)
 {
-    const lvni_trainer_options *o = &lane->trainer.o;
+    const lvni_trainer_options *o = lane->o;
     for (int i = 0; i < z->n_train; i++) {
         lane->need->refused = z->train[i];
         LVN_TRY(run_dry(lane, o->train, z->train[i], true));
@@ -192,9 +197,9 @@ static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z,
     if (lane == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lane->trainer.o = *o;
+    lane->o = o;
     lane->need = need;
-    lvni_trainer_scaler_init(&lane->trainer.scaler, o->precision);
+    lvni_trainer_scaler_init(&lane->scaler, o->precision);
     lane->ctx = lvni_tensor_ctx_create(team, o->plan.wgrad_threads);
     lvn_status s =
         lane->ctx == NULL ? LVN_ERR_MEMORY : lvni_tensor_device_create_dry(&lane->device);
@@ -234,7 +239,7 @@ static bool ends_epoch(const lvni_trainer_options *o)
     return o->max_steps < 0 || o->max_steps >= o->plan.steps_per_epoch;
 }
 
-/* Micro-batches and chunks are dealt to the lanes in turn (step.c, evaluate.c). */
+/* Micro-batches and chunks are dealt to the lanes in turn (waves.c, evaluate.c). */
 static sizes sizes_of(const lvni_trainer_options *o, int lane)
 {
     const lvni_plan *p = &o->plan;

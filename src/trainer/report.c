@@ -147,10 +147,10 @@ lvn_status lvni_trainer_report_step(lvni_trainer *t, const lvni_trainer_step_res
         snprintf(norm[i], sizeof norm[i], "grad_norm%s%s", phase[0] != '\0' ? "/" : "", phase);
         row[n++] = (lvni_log_metric){.name = norm[i], .value = r->phase[i].grad_norm};
     }
-    if (t->scaler.on) {
-        row[n++] = (lvni_log_metric){.name = "amp/scale", .value = t->scaler.scale};
-        row[n++] =
-            (lvni_log_metric){.name = "amp/skipped_steps", .value = (double)t->scaler.skipped};
+    if (t->engine->scaler.on) {
+        row[n++] = (lvni_log_metric){.name = "amp/scale", .value = t->engine->scaler.scale};
+        row[n++] = (lvni_log_metric){.name = "amp/skipped_steps",
+                                     .value = (double)t->engine->scaler.skipped};
     }
     row[n++] = (lvni_log_metric){.name = "throughput/samples_per_s", .value = t->rate};
     row[n++] = (lvni_log_metric){.name = "memory/peak_bytes", .value = (double)peak_bytes()};
@@ -179,11 +179,12 @@ lvn_status lvni_trainer_report_epoch(lvni_trainer *t, bool validated)
     lvni_log_progress_finish(&t->progress); /* its numbers are older than these */
     lvni_log_line(LVNI_LOG_INFO, "%s", lvni_core_str_text(&line));
     lvni_core_str_free(&line);
-    if (t->scaler.in_epoch > 0) {
+    if (t->engine->scaler.in_epoch > 0) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "epoch %lld: %lld of its steps were skipped, since gradients overflowed in "
                       "f16; the loss scale is %g now",
-                      (long long)t->at.epoch + 1, (long long)t->scaler.in_epoch, t->scaler.scale);
+                      (long long)t->at.epoch + 1, (long long)t->engine->scaler.in_epoch,
+                      t->engine->scaler.scale);
     }
     return t->log == NULL
                ? LVN_OK

@@ -144,11 +144,11 @@ static lvn_status make_copies(lvni_trainer_saver *s)
                  weights = (size_t)t->o.model->n_weights * sizeof(float);
     s->copy.values = lvni_core_alloc(LVNI_TAG_CKPT, values);
     bool good = s->copy.values != NULL;
-    for (int k = 0; k < t->optim->n_slots && good; k++) {
+    for (int k = 0; k < t->engine->optim->n_slots && good; k++) {
         s->copy.slot[k] = lvni_core_alloc(LVNI_TAG_CKPT, weights);
         good = s->copy.slot[k] != NULL;
     }
-    if (good && t->ema != NULL) {
+    if (good && t->engine->ema != NULL) {
         s->copy.average = lvni_core_alloc(LVNI_TAG_CKPT, values);
         good = s->copy.average != NULL;
     }
@@ -211,7 +211,7 @@ static lvn_status copy_state(lvni_trainer_saver *s)
     const size_t values = (size_t)s->trainer->o.model->n_values * sizeof(float);
     const size_t weights = (size_t)s->trainer->o.model->n_weights * sizeof(float);
     LVN_TRY(lvni_tensor_mem_copy(s->copy.values, now.values, values));
-    for (int k = 0; k < s->trainer->optim->n_slots; k++) {
+    for (int k = 0; k < s->trainer->engine->optim->n_slots; k++) {
         LVN_TRY(lvni_tensor_mem_copy(s->copy.slot[k], now.slot[k], weights));
     }
     return now.average == NULL ? LVN_OK
@@ -229,7 +229,7 @@ lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
     LVN_TRY(t->o.out == NULL ? LVN_OK : write_texts(t, &s->texts));
     LVN_TRY(copy_state(s));
     lvni_trainer_state_updates_print(t, s->schedule, sizeof s->schedule);
-    lvni_trainer_scaler_print(&t->scaler, s->scaler, sizeof s->scaler);
+    lvni_trainer_scaler_print(&t->engine->scaler, s->scaler, sizeof s->scaler);
     s->at = t->at;
     s->best = best;
     s->written = false;

@@ -1,7 +1,7 @@
 /* Precision of a run, and the dynamic loss scale of 16-mixed: f16 gradients below 2^-24 vanish and
  * above 65504 are infinite, so the loss is multiplied before the backward pass and the gradient
  * divided after the reduction (Micikevicius et al. 2018, section 3.2; constants as in PyTorch's
- * GradScaler). Used by step.c; its state is part of checkpoints. */
+ * GradScaler). Used by the step engine; its state is part of checkpoints. */
 #ifndef LEVIN_TRAINER_SCALER_H
 #define LEVIN_TRAINER_SCALER_H
 

@@ -23,8 +23,9 @@ static void add(lvni_trainer_state_entries *e, const char *prefix, const char *m
 lvni_trainer_state_arrays lvni_trainer_state_of(const lvni_trainer *t)
 {
     lvni_trainer_state_arrays a = {.values = t->o.model->weights,
-                                   .average = t->ema == NULL ? NULL : t->ema->value};
-    memcpy(a.slot, t->optim->slot, sizeof a.slot);
+                                   .average =
+                                       t->engine->ema == NULL ? NULL : t->engine->ema->value};
+    memcpy(a.slot, t->engine->optim->slot, sizeof a.slot);
     return a;
 }
 
@@ -35,8 +36,8 @@ static void add_all(const lvni_trainer *t, const lvni_trainer_state_arrays *a,
     for (int i = 0; i < m->n_parameters; i++) {
         const lvni_nn_parameter *p = &m->parameters[i];
         add(e, LVNI_CKPT_MODEL, "", p->name, p->tensor, a->values + m->offset[i]);
-        for (int k = 0; k < t->optim->n_slots; k++) {
-            add(e, LVNI_CKPT_OPTIM, t->optim->slot_name[k], p->name, p->tensor,
+        for (int k = 0; k < t->engine->optim->n_slots; k++) {
+            add(e, LVNI_CKPT_OPTIM, t->engine->optim->slot_name[k], p->name, p->tensor,
                 a->slot[k] + m->offset[i]);
         }
         if (a->average != NULL) {
@@ -57,7 +58,7 @@ lvn_status lvni_trainer_state_list(const lvni_trainer *t, const lvni_trainer_sta
 {
     const lvni_nn_model *m = t->o.model;
     const size_t averages = a->average == NULL ? 0 : 1;
-    const size_t n = (size_t)m->n_parameters * (1 + averages + (size_t)t->optim->n_slots) +
+    const size_t n = (size_t)m->n_parameters * (1 + averages + (size_t)t->engine->optim->n_slots) +
                      (size_t)m->n_buffers * (1 + averages);
     *e = (lvni_trainer_state_entries){.tensor =
                                           lvni_core_calloc(LVNI_TAG_CKPT, n, sizeof *e->tensor),
@@ -147,18 +148,18 @@ static lvn_status check_tensors(const lvni_ckpt *ckpt, const lvni_trainer_state_
 
 void lvni_trainer_state_updates_print(const lvni_trainer *t, char *text, size_t size)
 {
-    size_t n = (size_t)snprintf(text, size, "updates=%lld", (long long)t->optim->steps[0]);
-    for (int i = 1; i < t->n_phases && n < size; i++) {
-        n += (size_t)snprintf(text + n, size - n, ",%lld", (long long)t->optim->steps[i]);
+    size_t n = (size_t)snprintf(text, size, "updates=%lld", (long long)t->engine->optim->steps[0]);
+    for (int i = 1; i < t->engine->n_phases && n < size; i++) {
+        n += (size_t)snprintf(text + n, size - n, ",%lld", (long long)t->engine->optim->steps[i]);
     }
 }
 
 void lvni_trainer_state_missed_print(const lvni_trainer *t, lvni_core_str *out)
 {
-    for (int i = 0; i < t->optim->n_parameters; i++) {
-        if (t->optim->missed[i] > 0) {
+    for (int i = 0; i < t->engine->optim->n_parameters; i++) {
+        if (t->engine->optim->missed[i] > 0) {
             lvni_core_str_printf(out, "%s %lld\n", t->o.model->parameters[i].name,
-                                 (long long)t->optim->missed[i]);
+                                 (long long)t->engine->optim->missed[i]);
         }
     }
 }
@@ -185,7 +186,8 @@ static lvn_status read_missed(const lvni_trainer *t, const lvni_ckpt *ckpt, cons
         long long n = 0;
         int end = 0;
         if (i < 0 || sscanf(at + name, " %lld%n", &n, &end) != 1 ||
-            at[name + (size_t)end] != '\n' || n < 1 || n > updates[t->optim->parameter[i].phase]) {
+            at[name + (size_t)end] != '\n' || n < 1 ||
+            n > updates[t->engine->optim->parameter[i].phase]) {
             LVN_FAIL(LVN_ERR_CORRUPT,
                      "%s: its metadata " LVNI_STATE_MISSED
                      " is %.200s, not a parameter and its missed updates",
@@ -228,11 +230,11 @@ static lvn_status read_texts(const lvni_trainer *t, const lvni_ckpt *ckpt, lvni_
                  "%s: its metadata " LVNI_CKPT_SCHEDULE " is %.200s, not updates=NUMBER",
                  ckpt->path, ckpt->schedule == NULL ? "missing" : ckpt->schedule);
     }
-    if (n != t->n_phases) {
+    if (n != t->engine->n_phases) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "%s was written by a run whose steps have %d phase%s, those of this one have %d: "
                  "start a new run from its weights (weights=%s)",
-                 ckpt->path, n, lvni_core_plural(n, "", "s"), t->n_phases, ckpt->path);
+                 ckpt->path, n, lvni_core_plural(n, "", "s"), t->engine->n_phases, ckpt->path);
     }
     return LVN_OK;
 }
@@ -263,7 +265,7 @@ static lvn_status read_all(const lvni_trainer *t, const lvni_ckpt *ckpt,
     LVN_TRY(read_texts(t, ckpt, &out->sums, out->updates));
     LVN_TRY(read_missed(t, ckpt, out->updates, out->missed));
     LVN_TRY(lvni_trainer_identity_check(t, ckpt));
-    out->scaler = t->scaler;
+    out->scaler = t->engine->scaler;
     return lvni_trainer_scaler_read(ckpt->scaler, &out->scaler);
 }
 
@@ -272,9 +274,11 @@ static void take_all(lvni_trainer *t, const lvni_ckpt *ckpt, const texts *from)
     t->at = ckpt->at;
     t->at.finished = false;
     t->saved_step = ckpt->at.step;
-    memcpy(t->optim->steps, from->updates, (size_t)t->n_phases * sizeof *from->updates);
-    memcpy(t->optim->missed, from->missed, (size_t)t->optim->n_parameters * sizeof *from->missed);
-    t->scaler = from->scaler;
+    memcpy(t->engine->optim->steps, from->updates,
+           (size_t)t->engine->n_phases * sizeof *from->updates);
+    memcpy(t->engine->optim->missed, from->missed,
+           (size_t)t->engine->optim->n_parameters * sizeof *from->missed);
+    t->engine->scaler = from->scaler;
     t->epoch_sum = from->sums;
     lvni_nn_model_touch(t->o.model);
 }
@@ -284,8 +288,8 @@ lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
     lvni_trainer_state_entries e;
     const lvni_trainer_state_arrays arrays = lvni_trainer_state_of(t);
     texts read;
-    read.missed =
-        lvni_core_calloc(LVNI_TAG_CKPT, (size_t)t->optim->n_parameters, sizeof *read.missed);
+    read.missed = lvni_core_calloc(LVNI_TAG_CKPT, (size_t)t->engine->optim->n_parameters,
+                                   sizeof *read.missed);
     lvn_status s = read.missed == NULL ? LVN_ERR_MEMORY : lvni_trainer_state_list(t, &arrays, &e);
     if (s != LVN_OK) {
         lvni_core_free(read.missed);

@@ -102,6 +102,16 @@ lvn_status lvni_trainer_message_add_note(lvni_trainer_message *m, const char *te
     return LVN_OK;
 }
 
+lvn_status lvni_trainer_message_add_unreadable(lvni_trainer_message *m, lvni_data_loader *loader)
+{
+    lvni_core_str text = {0};
+    const lvn_status s = lvni_data_loader_report(loader, &text)
+                             ? lvni_trainer_message_add_note(m, lvni_core_str_text(&text))
+                             : LVN_OK;
+    lvni_core_str_free(&text);
+    return s;
+}
+
 void lvni_trainer_message_report_note(const void *data, size_t size,
                                       const lvni_trainer_message_head *head, int rank)
 {

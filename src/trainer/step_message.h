@@ -4,6 +4,7 @@
 #ifndef LEVIN_TRAINER_STEP_MESSAGE_H
 #define LEVIN_TRAINER_STEP_MESSAGE_H
 
+#include "data/loader.h"
 #include "nn/step_metrics.h"
 
 typedef struct lvni_trainer_message {
@@ -54,6 +55,9 @@ lvn_status lvni_trainer_message_read_marks(const void *data, size_t size,
                                            int64_t n);
 /* After marks; cut to LVNI_MESSAGE_NOTE bytes. */
 lvn_status lvni_trainer_message_add_note(lvni_trainer_message *message, const char *text);
+/* A note of the samples that the loader could not read, if there are new ones. */
+lvn_status lvni_trainer_message_add_unreadable(lvni_trainer_message *message,
+                                               lvni_data_loader *loader);
 /* Rank 0 logs the note of another rank's message, if it has one; `head` is the message's. */
 void lvni_trainer_message_report_note(const void *data, size_t size,
                                       const lvni_trainer_message_head *head, int rank);

@@ -1,14 +1,8 @@
 /* The trainer: one model, one training set, one optimizer, on this process's lanes. Made by a
  * recipe, run by lvni_trainer_fit.
  *
- *   group_sync.c   what coupled micro-batches do together
- *   scaler.c    precision, and the loss scale of 16-mixed
- *   step.c      one optimizer step: load, forward and backward per micro-batch, merge in the tree;
- *     update.c: clip, update
- *   phases.c    which parameters a phase of a step trains
- *   gradient_sync.c    the same tree over several ranks; step_message.c: metrics of their
- *     micro-batches
- *   trainer.c   create and destroy; parameters.c: the model's parameters as the optimizer sees them
+ *   engine.h    the step engine: one optimizer step
+ *   trainer.c   create and destroy
  *   loop.c      epochs: steps, reports, validation, checkpoints, stopping
  *   loop_checkpoints.c      checkpoints, the best epoch, stopping; validate.c: validation after an
  *     epoch
@@ -21,19 +15,9 @@
 #ifndef LEVIN_TRAINER_TRAINER_H
 #define LEVIN_TRAINER_TRAINER_H
 
-#include "ckpt/checkpoint.h"
 #include "control/control.h"
-#include "data/loader.h"
 #include "log/progress.h"
-#include "nn/model.h"
-#include "nn/step_metrics.h"
-#include "optim/optim.h"
-#include "plan/tree.h"
-#include "trainer/gradient_sync.h"
-#include "trainer/group_sync.h"
-#include "trainer/lanes.h"
-#include "trainer/scaler.h"
-#include "trainer/step_message.h"
+#include "trainer/engine.h"
 
 struct lvni_log_metrics;                              /* log/metrics.h */
 typedef struct lvni_trainer_saver lvni_trainer_saver; /* save.c */
@@ -80,61 +64,12 @@ typedef struct lvni_trainer_options {
     void *user;
 } lvni_trainer_options;
 
-/* Of one phase of a step; all zero when no sample could be read. */
-typedef struct lvni_trainer_phase_result {
-    double grad_norm; /* before clipping */
-    bool clipped;
-    bool skipped; /* the gradient overflowed (16-mixed): nothing of it was updated */
-    bool updated;
-} lvni_trainer_phase_result;
-
-/* What one optimizer step gave. */
-typedef struct lvni_trainer_step_result {
-    lvni_nn_step metrics; /* over the step's samples */
-    int64_t samples;
-    double lr;
-    int n_phases;
-    lvni_trainer_phase_result phase[LVNI_PHASES];
-} lvni_trainer_step_result;
-
-typedef struct lvni_trainer_micro_batch_job {
-    const lvni_data_loader_batch *batch;
-    lvni_nn_set *set;
-    lvni_nn_step step;
-    /* of its group; NULL: the micro-batches are not coupled, or this one has no samples */
-    lvni_trainer_group_sync *group_sync;
-} lvni_trainer_micro_batch_job;
-
 typedef struct lvni_trainer {
     lvni_trainer_options o;
-    lvni_trainer_lanes *lanes;
-    lvni_trainer_micro_batch_job *job; /* one per lane */
-    lvni_nn_set **set;                 /* gradient sets: lanes + those that wait in the tree */
-    int n_sets;
-    int *free_set; /* stack of their numbers */
-    int n_free;
-    int *slot; /* per lane: number of the set it works in */
-    /* coupled micro-batches: one for each group of the wave; else NULL */
-    lvni_trainer_group_sync **group_sync;
-    int n_group_syncs;
-    lvni_dist_group_exchange *exchange;        /* when groups lie on several ranks */
-    lvni_trainer_gradient_sync *gradient_sync; /* several ranks; NULL: one */
-    lvni_plan_tree_node *leaf;  /* with a reducer: the nodes of this rank in a step */
-    double *micro_batch_weight; /* with a reducer: of all micro-batches of all ranks */
-    /* with a reducer: the message of this rank about its micro-batches */
-    lvni_trainer_message message;
-    bool watching; /* the current wave goes into the reduction as it is */
+    lvni_trainer_engine *engine;
     /* that asked some rank to stop, as of the last step; the same on all ranks */
     int signal;
-    bool stop_asked;     /* the control channel knows of this rank's signal */
-    int n_phases, phase; /* of a step, and the current one */
-    /* per micro-batch of this rank: its batch, until the last phase is done with it */
-    const lvni_data_loader_batch **held;
-    /* the last step failed between two phases: the weights are of no step */
-    bool torn;
-    lvni_optim *optim;
-    lvni_trainer_scaler scaler;
-    lvni_optim_ema *ema;                   /* of the model's n_values values; NULL: off */
+    bool stop_asked;                       /* the control channel knows of this rank's signal */
     lvni_data_loader *loader, *val_loader; /* NULL until needed */
     lvni_ckpt_position at;
     lvni_trainer_saver *saver; /* NULL before the first save */
@@ -143,10 +78,6 @@ typedef struct lvni_trainer {
     char kept[768];
     /* of checkpoints/last, as far as it is known to be written; -1: none yet */
     int64_t saved_step;
-    bool *graded; /* of each parameter: a micro-batch of the current phase has a gradient of it */
-    /* of each parameter: the first step gave it a gradient; NULL: reported, or left to another rank
-     */
-    bool *used;
     lvni_nn_step epoch_sum;       /* metrics of the epoch so far, without skipped steps */
     struct lvni_log_metrics *log; /* metrics.jsonl */
     uint64_t data_identity;       /* of the training set (identity.h) */
@@ -170,12 +101,7 @@ lvn_status lvni_trainer_fit(lvni_trainer *trainer);
 /* Nothing is left to do: neither steps nor the validation of the last epoch. */
 bool lvni_trainer_finished(const lvni_trainer *trainer);
 
-/* The parameters with the settings that the rules give them, and their phases; freed by the caller.
- * LVN_ERR_USAGE as lvni_optim_rules_apply and lvni_optim_phases_apply. */
-lvn_status lvni_trainer_parameters(const lvni_nn_model *model, const lvni_optim_rules *rules,
-                                   lvni_optim_parameter **out);
-
-/* One optimizer step (step.c). */
+/* One optimizer step: submitted to the engine, and collected (loop.c). */
 lvn_status lvni_trainer_step(lvni_trainer *trainer, lvni_trainer_step_result *result);
 
 /* report.c: metrics.jsonl and the progress line. */

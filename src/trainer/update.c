@@ -1,44 +1,40 @@
-/* From the summed gradient of a phase to new weights: divide, skip or clip, update; and what a step
- * does once, after its last phase. Called by the step (step.c). */
+/* From the summed gradient of a phase to new weights: divide, skip or clip, update; the average
+ * after the last phase; and which parameters a step gives a gradient. Called by the step
+ * (step.c). */
+#include "core/alloc.h"
 #include "core/math.h"
+#include "core/str.h"
 #include "kernels/flat.h"
+#include "log/run_log.h"
 #include "tensor/device.h"
-#include "trainer/loop_impl.h"
+#include "trainer/engine.h"
 #include "trainer/phases.h"
 
 #include <math.h>
 
-static double norm_of(const lvni_trainer *t, const lvni_nn_set *total)
+static double norm_of(const lvni_trainer_engine *e, const lvni_nn_set *total)
 {
-    const int64_t begin = t->o.model->trained_begin, end = t->o.model->trained_end;
-    return t->gradient_sync != NULL
+    const int64_t begin = e->o.model->trained_begin, end = e->o.model->trained_end;
+    return e->gradient_sync != NULL
                ? lvni_optim_norm_of_blocks(
-                     t->optim, lvni_trainer_gradient_sync_blocks(t->gradient_sync), begin, end)
-               : lvni_optim_gradient_norm(t->optim, total->data, begin, end);
+                     e->optim, lvni_trainer_gradient_sync_blocks(e->gradient_sync), begin, end)
+               : lvni_optim_gradient_norm(e->optim, total->data, begin, end);
 }
 
-double lvni_trainer_loss_factor(const lvni_trainer *t)
+lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
+                               lvni_trainer_step_record *r)
 {
-    const int64_t micro_batches = t->o.plan.micro_batches,
-                  largest = (t->o.plan.effective_batch + micro_batches - 1) / micro_batches;
-    return t->scaler.on ? t->scaler.scale / (double)largest : 1.0;
-}
-
-lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_nn_set *total,
-                               lvni_trainer_step_result *r)
-{
-    lvni_nn_model *model = t->o.model;
-    const double divisor = total->weight * lvni_trainer_loss_factor(t),
-                 clip = t->o.gradient_clip_val;
-    const char *name = lvni_trainer_phases_name(model, t->phase);
-    lvni_trainer_phase_result *p = &r->phase[t->phase];
+    lvni_nn_model *model = e->o.model;
+    const double divisor = total->weight * e->now.loss_factor, clip = e->o.gradient_clip_val;
+    const char *name = lvni_trainer_phases_name(model, e->now.phase);
+    lvni_trainer_phase_result *p = &r->phase[e->now.phase];
     r->lr =
-        t->o.optim.lr * lvni_optim_schedule_factor(&t->o.schedule, t->at.step - t->scaler.skipped);
-    p->grad_norm = norm_of(t, total) / divisor;
+        e->o.optim.lr * lvni_optim_schedule_factor(&e->o.schedule, e->now.step - e->scaler.skipped);
+    p->grad_norm = norm_of(e, total) / divisor;
     /* errors of the merge and the norm; the kernels below run asynchronously, and theirs are
      * reported by the next step */
     LVN_TRY(lvni_tensor_device_take_error());
-    p->skipped = t->scaler.on && !isfinite(p->grad_norm);
+    p->skipped = e->scaler.on && !isfinite(p->grad_norm);
     p->updated = !p->skipped;
     if (p->skipped) {
         return LVN_OK; /* weights, statistics, averages stay as they are */
@@ -46,8 +42,8 @@ lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_nn_set *total,
     if (!isfinite(p->grad_norm)) {
         LVN_FAIL(LVN_ERR_NON_FINITE,
                  "the gradient's norm is %g at step %lld (epoch %lld%s%s): try a smaller optim.lr",
-                 lvni_core_unsigned_nan(p->grad_norm), (long long)t->at.step,
-                 (long long)t->at.epoch + 1, name[0] != '\0' ? ", phase " : "", name);
+                 lvni_core_unsigned_nan(p->grad_norm), (long long)e->now.step,
+                 (long long)e->now.epoch + 1, name[0] != '\0' ? ", phase " : "", name);
     }
     double scale = 1.0 / divisor;
     p->clipped = clip > 0.0 && p->grad_norm > clip;
@@ -55,38 +51,99 @@ lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_nn_set *total,
         scale *= clip / (p->grad_norm + 1e-6);
     }
     for (int i = 0; i < model->n_parameters; i++) {
-        t->optim->idle[i] = !t->graded[i];
+        e->optim->idle[i] = !e->graded[i];
     }
-    lvni_optim_step(t->optim, t->phase, model->weights, total->data, r->lr, scale);
-    if (t->o.precision == LVNI_PRECISION_BF16_TRUE) {
+    lvni_optim_step(e->optim, e->now.phase, model->weights, total->data, r->lr, scale);
+    if (e->o.precision == LVNI_PRECISION_BF16_TRUE) {
         lvni_kernels_flat_round_bf16(model->weights, model->n_weights);
     }
     lvni_nn_model_apply_records(model, total);
-    lvni_trainer_phases_touch(model, t->phase);
+    lvni_trainer_phases_touch(model, e->now.phase);
     return LVN_OK;
 }
 
 /* No fewer steps moved the average: those of the phase that was skipped least. */
-static int64_t updates_of(const lvni_trainer *t)
+static int64_t updates_of(const lvni_trainer_engine *e)
 {
     int64_t most = 0;
-    for (int i = 0; i < t->n_phases; i++) {
-        most = t->optim->steps[i] > most ? t->optim->steps[i] : most;
+    for (int i = 0; i < e->n_phases; i++) {
+        most = e->optim->steps[i] > most ? e->optim->steps[i] : most;
     }
     return most;
 }
 
-lvn_status lvni_trainer_end_updates(lvni_trainer *t, const lvni_trainer_step_result *r)
+void lvni_trainer_update_average(lvni_trainer_engine *e, const lvni_trainer_step_record *r)
 {
-    bool overflow = false, updated = false;
-    for (int i = 0; i < t->n_phases; i++) {
-        overflow = overflow || r->phase[i].skipped;
+    bool updated = false;
+    for (int i = 0; i < e->n_phases; i++) {
         updated = updated || r->phase[i].updated;
     }
-    if (updated && t->ema != NULL) {
-        lvni_optim_ema_update(t->ema, t->o.model->weights, updates_of(t) - 1);
+    if (updated && e->ema != NULL) {
+        lvni_optim_ema_update(e->ema, e->o.model->weights, updates_of(e) - 1);
     }
-    return t->scaler.on && (overflow || updated)
-               ? lvni_trainer_scaler_update(&t->scaler, overflow, !updated)
-               : LVN_OK;
+}
+
+/* ---- parameters without a gradient: those that the first step gives none are reported once, as
+ * they are more often a mistake than meant ---- */
+
+enum { NAMED = 3 };
+
+lvn_status lvni_trainer_unused_watch(lvni_trainer_engine *e)
+{
+    e->graded =
+        lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)e->o.model->n_parameters, sizeof *e->graded);
+    if (e->graded == NULL || e->o.plan.rank > 0) { /* all ranks know of all micro-batches */
+        return e->graded == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    }
+    e->used = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)e->o.model->n_parameters, sizeof *e->used);
+    return e->used == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+void lvni_trainer_unused_note(lvni_trainer_engine *e, const lvni_nn_set *set)
+{
+    for (int i = 0; i < e->o.model->n_parameters; i++) {
+        e->graded[i] = e->graded[i] || set->gradients.written[i] == LVNI_GRADIENT_THERE;
+    }
+}
+
+void lvni_trainer_unused_end_phase(lvni_trainer_engine *e)
+{
+    for (int i = 0; e->used != NULL && i < e->o.model->n_parameters; i++) {
+        e->used[i] = e->used[i] || e->graded[i];
+    }
+}
+
+void lvni_trainer_unused_report(lvni_trainer_engine *e)
+{
+    const lvni_nn_model *m = e->o.model;
+    lvni_core_str names = {0};
+    int n = 0, seen = 0;
+    for (int i = 0; e->used != NULL && i < m->n_parameters; i++) {
+        seen += e->used[i] ? 1 : 0;
+        if (!e->used[i] && m->parameters[i].phase >= 0) {
+            lvni_core_str_printf(&names,
+                                 n > 0 && n < NAMED ? ", %s"
+                                 : n == 0           ? "%s"
+                                                    : "",
+                                 m->parameters[i].name);
+            n++;
+        }
+    }
+    if (seen == 0) {
+        lvni_core_str_free(&names);
+        return; /* its samples could not be read, or it has reported before */
+    }
+    if (n > NAMED) {
+        lvni_core_str_printf(&names, " and %d more", n - NAMED);
+    }
+    if (n > 0) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "the loss does not depend on %s: %s without a gradient stay%s as %s; "
+                      "if that is intended, give freeze=PATTERN",
+                      lvni_core_str_text(&names), lvni_core_plural(n, "a parameter", "parameters"),
+                      lvni_core_plural(n, "s", ""), lvni_core_plural(n, "it is", "they are"));
+    }
+    lvni_core_str_free(&names);
+    lvni_core_free(e->used);
+    e->used = NULL;
 }

@@ -15,17 +15,6 @@ void lvni_trainer_loop_report_unreadable(lvni_data_loader *loader)
     lvni_core_str_free(&text);
 }
 
-lvn_status lvni_trainer_loop_note_unreadable(lvni_data_loader *loader,
-                                             lvni_trainer_message *message)
-{
-    lvni_core_str text = {0};
-    const lvn_status s = lvni_data_loader_report(loader, &text)
-                             ? lvni_trainer_message_add_note(message, lvni_core_str_text(&text))
-                             : LVN_OK;
-    lvni_core_str_free(&text);
-    return s;
-}
-
 static bool reports(const lvni_nn_step *step, const char *name)
 {
     for (int i = 0; i < step->n_metrics; i++) {
@@ -55,7 +44,7 @@ lvn_status lvni_trainer_loop_validate(lvni_trainer *t)
     LVN_TRY(start_validation(t));
     lvni_trainer_show_average(t, true);
     const lvn_status s =
-        lvni_trainer_evaluate(t->o.model, t->val_loader, t->lanes, t->o.comm, &t->last_val);
+        lvni_trainer_evaluate(t->o.model, t->val_loader, t->engine->lanes, t->o.comm, &t->last_val);
     lvni_trainer_show_average(t, false);
     t->signal = s == LVN_ERR_CANCELLED ? lvni_trainer_stop_signal() : t->signal;
     LVN_TRY(s);

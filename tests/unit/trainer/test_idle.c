@@ -116,15 +116,15 @@ static void what_has_no_gradient_stays_to_the_bit(void **state)
             const int64_t missed = i / 2 == USED / 2        ? 0
                                    : i / 2 == SOMETIMES / 2 ? (STEPS + 1) / 2
                                                             : STEPS;
-            assert_int_equal(b.trainer->optim->missed[i], missed);
-            for (int k = 0; k < b.trainer->optim->n_slots && missed == STEPS; k++) {
+            assert_int_equal(b.trainer->engine->optim->missed[i], missed);
+            for (int k = 0; k < b.trainer->engine->optim->n_slots && missed == STEPS; k++) {
                 for (int64_t e = 0; e < b.model->parameters[i].numel; e++) {
-                    assert_true(b.trainer->optim->slot[k][b.model->offset[i] + e] == 0.0f);
+                    assert_true(b.trainer->engine->optim->slot[k][b.model->offset[i] + e] == 0.0f);
                 }
             }
         }
-        assert_true(same(&b, NEVER, first, b.trainer->ema->value) &&
-                    same(&b, BESIDE, first, b.trainer->ema->value));
+        assert_true(same(&b, NEVER, first, b.trainer->engine->ema->value) &&
+                    same(&b, BESIDE, first, b.trainer->engine->ema->value));
         free(first);
         free(before);
         bench_close(&b);
@@ -179,8 +179,8 @@ static void a_resumed_run_counts_on(void **state)
     assert_int_equal(lvni_ckpt_load(path, &ckpt), LVN_OK);
     assert_int_equal(lvni_trainer_restore(b.trainer, ckpt), LVN_OK);
     lvni_ckpt_free(ckpt);
-    assert_int_equal(b.trainer->optim->missed[SOMETIMES], 2);
-    assert_int_equal(b.trainer->optim->missed[NEVER + 1], 4);
+    assert_int_equal(b.trainer->engine->optim->missed[SOMETIMES], 2);
+    assert_int_equal(b.trainer->engine->optim->missed[NEVER + 1], 4);
     bench_start_loader(&b);
     bench_steps(&b, STEPS - 4);
     assert_true(bench_hash(&b) == want);

@@ -44,8 +44,8 @@ static void validate(lvni_trainer *t)
     const lvni_data_loader_options o = {.dataset = t->o.train, .plan = &t->o.plan};
     t->o.val = t->o.train;
     assert_int_equal(lvni_data_loader_create(&o, &t->val_loader), LVN_OK);
-    assert_int_equal(lvni_trainer_evaluate(t->o.model, t->val_loader, t->lanes, NULL, &result),
-                     LVN_OK);
+    assert_int_equal(
+        lvni_trainer_evaluate(t->o.model, t->val_loader, t->engine->lanes, NULL, &result), LVN_OK);
 }
 
 static void check(const trial *c)

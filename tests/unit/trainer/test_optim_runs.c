@@ -167,15 +167,16 @@ static void frozen_stays(void **state)
     memcpy(conv_before, conv->tensor->data, (size_t)conv->numel * sizeof(float));
     memcpy(head_before, head->tensor->data, (size_t)head->numel * sizeof(float));
     const float mean_before = *LVNI_CF32(m->buffers[0]->tensor);
-    for (int i = 0; i < b.trainer->n_sets; i++) { /* values that a gradient would overwrite */
-        b.trainer->set[i]->data[m->offset[conv->tensor->param]] = 7.0f;
+    for (int i = 0; i < b.trainer->engine->n_sets;
+         i++) { /* values that a gradient would overwrite */
+        b.trainer->engine->set[i]->data[m->offset[conv->tensor->param]] = 7.0f;
     }
     bench_steps(&b, 3);
     assert_memory_equal(conv->tensor->data, conv_before, (size_t)conv->numel * sizeof(float));
     assert_memory_not_equal(head->tensor->data, head_before, (size_t)head->numel * sizeof(float));
     assert_true(*LVNI_CF32(m->buffers[0]->tensor) != mean_before);
-    for (int i = 0; i < b.trainer->n_sets; i++) {
-        const float g = b.trainer->set[i]->data[m->offset[conv->tensor->param]];
+    for (int i = 0; i < b.trainer->engine->n_sets; i++) {
+        const float g = b.trainer->engine->set[i]->data[m->offset[conv->tensor->param]];
         assert_true(g == 0.0f || g == 7.0f); /* 7: a set that had no turn */
     }
     free(conv_before);
@@ -230,7 +231,7 @@ static void validation_and_export_see_the_average(void **state)
         t->o.max_epochs = 1;
         t->o.export_model = note_export;
         assert_int_equal(lvni_trainer_fit(t), LVN_OK);
-        const float own = b.model->weights[0], average = t->ema->value[0];
+        const float own = b.model->weights[0], average = t->engine->ema->value[0];
         assert_true(own != average && *LVNI_CF32(b.model->parameters[0].tensor) == own);
         assert_true(seen_weight[0] == (use == 1 ? average : own) &&
                     seen_weight[1] == seen_weight[0]);

@@ -199,7 +199,7 @@ static void follow_step(truth *t, const bench *b, int64_t step, const lvni_train
                         double lr)
 {
     point p[E];
-    double loss[2], norm[2];
+    double loss[2] = {0}, norm[2] = {0};
     const int n = points_of(&b->trainer->o.plan, step, p);
     for (int phase = 0; phase < 2; phase++) {
         if (phase == 1) {
@@ -267,7 +267,7 @@ static void phases_follow_each_other(void **state)
         assert_int_equal(b.trainer->at.samples_seen,
                          step / 3 * N + (step % 3 == 2 ? N : (step % 3 + 1) * E));
     }
-    assert_true(b.trainer->optim->steps[0] == 6 && b.trainer->optim->steps[1] == 6);
+    assert_true(b.trainer->engine->optim->steps[0] == 6 && b.trainer->engine->optim->steps[1] == 6);
     duel_seen.on = false;
     bench_close(&b);
 }
@@ -317,7 +317,7 @@ static void an_overflow_skips_its_phase(void **state)
         truth before, after;
         lvni_trainer_step_result r;
         bench_open(&b, &data, &s);
-        b.trainer->scaler.scale = 1024.0;
+        b.trainer->engine->scaler.scale = 1024.0;
         read_truth(&b, &before);
         duel_overflows_at = 0;
         assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_OK);
@@ -328,15 +328,15 @@ static void an_overflow_skips_its_phase(void **state)
         assert_true((memcmp(before.d, after.d, sizeof before.d) == 0) == skipped[0]);
         assert_true((memcmp(before.g, after.g, sizeof before.g) == 0) == skipped[1]);
         assert_true((memcmp(before.seen, after.seen, sizeof before.seen) == 0) == skipped[1]);
-        assert_true(b.trainer->optim->steps[0] == !skipped[0] &&
-                    b.trainer->optim->steps[1] == !skipped[1]);
-        assert_true(b.trainer->scaler.scale == 512.0 &&
-                    b.trainer->scaler.skipped == (duel_overflow == 3));
+        assert_true(b.trainer->engine->optim->steps[0] == !skipped[0] &&
+                    b.trainer->engine->optim->steps[1] == !skipped[1]);
+        assert_true(b.trainer->engine->scaler.scale == 512.0 &&
+                    b.trainer->engine->scaler.skipped == (duel_overflow == 3));
         /* the other phase's, and loss */
         assert_int_equal(b.trainer->epoch_sum.n_metrics, duel_overflow == 3 ? 0 : 2);
         if (duel_overflow < 3) {
             /* the first update copies */
-            assert_memory_equal(b.trainer->ema->value, b.model->weights,
+            assert_memory_equal(b.trainer->engine->ema->value, b.model->weights,
                                 (size_t)b.model->n_values * sizeof(float));
         }
         assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_OK);
@@ -366,7 +366,7 @@ static void half_a_step_is_not_kept(void **state)
     duel_fails_at = 5;
     assert_int_not_equal(lvni_trainer_fit(b.trainer), LVN_OK);
     duel_fails_at = -1;
-    assert_true(b.trainer->torn);
+    assert_true(b.trainer->engine->torn);
     assert_non_null(strstr(b.trainer->kept, "keeps step 4"));
     assert_true(lvn_last_error()->n_frames > 0); /* where it failed */
     bench_close(&b);

@@ -101,7 +101,7 @@ static void resumed_runs_go_on(void **state)
     for (int stop = 2; stop <= 3; stop++) {
         bench b, c;
         bench_open(&b, &data, &s);
-        b.trainer->scaler.scale = 1024.0; /* no other overflows */
+        b.trainer->engine->scaler.scale = 1024.0; /* no other overflows */
         bench_steps(&b, stop);
         assert_int_equal(bench_save(b.trainer, false), LVN_OK);
         setting two = s;
@@ -111,7 +111,8 @@ static void resumed_runs_go_on(void **state)
         assert_int_equal(lvni_ckpt_load(last, &ckpt), LVN_OK);
         assert_int_equal(lvni_trainer_restore(c.trainer, ckpt), LVN_OK);
         lvni_ckpt_free(ckpt);
-        assert_true(c.trainer->optim->steps[0] == stop && c.trainer->optim->steps[1] == stop - 1);
+        assert_true(c.trainer->engine->optim->steps[0] == stop &&
+                    c.trainer->engine->optim->steps[1] == stop - 1);
         bench_start_loader(&c);
         bench_steps(&b, 3);
         bench_steps(&c, 3);

@@ -201,16 +201,17 @@ static void an_overflow_skips_the_step(void **state)
     float *before = malloc(bytes);
     assert_non_null(before);
     memcpy(before, b.model->weights, bytes);
-    t->scaler.scale = 0x1p60;
+    t->engine->scaler.scale = 0x1p60;
     lvni_trainer_step_result r;
     assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
-    assert_true(r.phase[0].skipped && t->scaler.skipped == 1 && t->scaler.scale == 0x1p59);
+    assert_true(r.phase[0].skipped && t->engine->scaler.skipped == 1 &&
+                t->engine->scaler.scale == 0x1p59);
     assert_int_equal(t->at.step, 1);
-    assert_int_equal(t->optim->steps[0], 0);
+    assert_int_equal(t->engine->optim->steps[0], 0);
     assert_memory_equal(before, b.model->weights, bytes);
     assert_int_equal(t->epoch_sum.n_metrics, 0); /* its loss may be infinite */
-    assert_int_equal(t->scaler.in_epoch, 1);
-    t->scaler.scale = 64.0;
+    assert_int_equal(t->engine->scaler.in_epoch, 1);
+    t->engine->scaler.scale = 64.0;
     assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
     assert_true(!r.phase[0].skipped && isfinite(r.phase[0].grad_norm));
     assert_memory_not_equal(before, b.model->weights, bytes);
@@ -229,7 +230,7 @@ static void the_scale_leaves_no_trace(void **state)
         bench b;
         const setting s = cnn_setting(LVNI_PRECISION_16_MIXED, 1);
         bench_open(&b, &m, &s);
-        b.trainer->scaler.scale = i == 0 ? 1.0 : 256.0;
+        b.trainer->engine->scaler.scale = i == 0 ? 1.0 : 256.0;
         lvni_trainer_step_result r;
         assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_OK);
         norm[i] = r.phase[0].grad_norm;
@@ -259,8 +260,8 @@ static void no_step_is_lost_to_the_size_of_a_micro_batch(void **state)
                            .optim = {.kind = LVNI_OPTIM_SGD, .lr = 0.01}};
         bench_open(&b, &m, &s);
         bench_steps(&b, 4);
-        assert_int_equal(b.trainer->scaler.skipped, 0);
-        assert_true(b.trainer->scaler.scale == 65536.0);
+        assert_int_equal(b.trainer->engine->scaler.skipped, 0);
+        assert_true(b.trainer->engine->scaler.scale == 65536.0);
         bench_close(&b);
     }
 }
@@ -334,19 +335,19 @@ static void a_skipped_step_leaves_all_state(void **state)
     bench_open(&b, &m, &s);
     lvni_trainer *t = b.trainer;
     lvni_trainer_step_result r;
-    t->scaler.scale = 64.0;
+    t->engine->scaler.scale = 64.0;
     assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
     assert_true(!r.phase[0].skipped && r.lr == 0.01 * 0.25);
     const uint64_t before = bench_hash(&b);
-    t->scaler.scale = 0x1p60;
+    t->engine->scaler.scale = 0x1p60;
     for (int i = 1; i <= 2; i++) {
         assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
-        assert_true(r.phase[0].skipped && bench_hash(&b) == before && t->optim->steps[0] == 1 &&
-                    t->at.step == 1 + i);
+        assert_true(r.phase[0].skipped && bench_hash(&b) == before &&
+                    t->engine->optim->steps[0] == 1 && t->at.step == 1 + i);
     }
-    t->scaler.scale = 64.0;
+    t->engine->scaler.scale = 64.0;
     assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
-    assert_true(!r.phase[0].skipped && r.lr == 0.01 * 0.5 && t->optim->steps[0] == 2 &&
+    assert_true(!r.phase[0].skipped && r.lr == 0.01 * 0.5 && t->engine->optim->steps[0] == 2 &&
                 t->at.step == 4);
     assert_true(bench_hash(&b) != before);
     bench_close(&b);

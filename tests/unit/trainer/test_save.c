@@ -99,14 +99,14 @@ static void steps_meanwhile_change_nothing(void **state)
     t->o.use_ema = true;
     inside = may_leave = false;
     bench_steps(&b, 2);
-    const float average = t->ema->value[0];
+    const float average = t->engine->ema->value[0];
     must_be(lvni_trainer_save_start(t, true), LVN_OK);
     bench_steps(&b, 1);
     wait_until_inside();
     must_be(lvni_trainer_save_poll(t), LVN_OK);
     assert_int_equal(t->saved_step, -1); /* not all of it is done */
     bench_steps(&b, 2);
-    assert_true(t->ema->value[0] != average);
+    assert_true(t->engine->ema->value[0] != average);
     let_go();
     must_be(lvni_trainer_save_wait(t), LVN_OK);
     assert_int_equal(t->saved_step, 2);

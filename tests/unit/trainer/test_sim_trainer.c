@@ -86,8 +86,8 @@ static void evaluate(bench *b, lvni_nn_step *result)
     const lvni_data_loader_options o = {.dataset = b->trainer->o.train,
                                         .plan = &b->trainer->o.plan};
     assert_int_equal(lvni_data_loader_create(&o, &loader), LVN_OK);
-    assert_int_equal(lvni_trainer_evaluate(b->model, loader, b->trainer->lanes, NULL, result),
-                     LVN_OK);
+    assert_int_equal(
+        lvni_trainer_evaluate(b->model, loader, b->trainer->engine->lanes, NULL, result), LVN_OK);
     lvni_data_loader_destroy(loader);
 }
 

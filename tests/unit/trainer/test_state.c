@@ -58,7 +58,7 @@ static void restored_run_goes_on_with_the_same_bits(void **state)
             assert_int_equal(c.trainer->at.step_in_epoch, at.step_in_epoch);
             assert_int_equal(c.trainer->at.samples_seen, at.samples_seen);
             assert_true(c.trainer->at.best_score == 0.625 && c.trainer->at.best_step == 1);
-            assert_int_equal(c.trainer->optim->steps[0], stop);
+            assert_int_equal(c.trainer->engine->optim->steps[0], stop);
             assert_true(bench_hash(&c) == bench_hash(&b)); /* metric sums of the epoch included */
             bench_start_loader(&c);
             bench_steps(&b, 3);

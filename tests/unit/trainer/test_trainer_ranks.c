@@ -79,9 +79,10 @@ static lvn_status run_steps(member *m, bench *b)
             return s;
         }
         m->sum = r.metrics;
-        m->early += b->trainer->gradient_sync == NULL
-                        ? 0
-                        : lvni_trainer_gradient_sync_times(b->trainer->gradient_sync).pieces_early;
+        m->early +=
+            b->trainer->engine->gradient_sync == NULL
+                ? 0
+                : lvni_trainer_gradient_sync_times(b->trainer->engine->gradient_sync).pieces_early;
         if (b->trainer->at.step_in_epoch == b->trainer->o.plan.steps_per_epoch) {
             b->trainer->at.epoch++;
             b->trainer->at.step_in_epoch = 0;

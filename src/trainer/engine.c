@@ -1,0 +1,192 @@
+/* Making and taking apart the step engine (engine.h). */
+#include "trainer/engine.h"
+
+#include "core/alloc.h"
+#include "kernels/flat.h"
+#include "trainer/phases.h"
+
+lvn_status lvni_trainer_parameters(const lvni_nn_model *m, const lvni_optim_rules *rules,
+                                   lvni_optim_parameter **out)
+{
+    *out = NULL;
+    lvni_optim_parameter *p =
+        lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)m->n_parameters, sizeof *p);
+    if (p == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int i = 0; i < m->n_parameters; i++) {
+        p[i] = (lvni_optim_parameter){.name = m->parameters[i].name,
+                                      .begin = m->offset[i],
+                                      .n = m->parameters[i].numel,
+                                      .ndim = m->parameters[i].tensor->ndim};
+    }
+    lvn_status s = lvni_optim_rules_apply(rules, p, m->n_parameters);
+    if (s == LVN_OK) {
+        s = lvni_optim_phases_apply(m->root->cls->phases, p, m->n_parameters);
+    }
+    if (s != LVN_OK) {
+        lvni_core_free(p);
+        return s;
+    }
+    *out = p;
+    return LVN_OK;
+}
+
+/* What several ranks need beside their sets. */
+static lvn_status make_reducer(lvni_trainer_engine *e, int lanes, int sets)
+{
+    const lvni_plan *plan = &e->o.plan;
+    /* micro-batches of a rank: the first has no fewer than any other */
+    const int64_t most = lvni_plan_micro_batches_of(plan, 0).count;
+    const lvni_trainer_gradient_sync_options o = {.comm = e->o.comm,
+                                                  .model = e->o.model,
+                                                  .micro_batches = plan->micro_batches,
+                                                  .sets = sets,
+                                                  .lanes = lanes,
+                                                  .bucket_bytes = e->o.bucket_bytes,
+                                                  .message = lvni_trainer_message_limit(most) +
+                                                             (size_t)e->o.model->n_parameters};
+    e->leaf = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)LVNI_TREE_PENDING + (size_t)lanes,
+                               sizeof *e->leaf);
+    e->micro_batch_weight = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)plan->micro_batches,
+                                             sizeof *e->micro_batch_weight);
+    if (e->leaf == NULL || e->micro_batch_weight == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    LVN_TRY(lvni_trainer_message_create(&e->message, most));
+    return lvni_trainer_gradient_sync_create(&o, &e->gradient_sync);
+}
+
+static lvn_status make_sets(lvni_trainer_engine *e, int lanes)
+{
+    const int n = lvni_plan_sets(&e->o.plan);
+    e->set = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *e->set);
+    e->free_set = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *e->free_set);
+    if (e->set == NULL || e->free_set == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    LVN_TRY(e->o.comm != NULL && e->o.plan.devices > 1 ? make_reducer(e, lanes, n) : LVN_OK);
+    for (; e->n_sets < n; e->n_sets++) {
+        lvni_nn_set **set = &e->set[e->n_sets];
+        LVN_TRY(e->gradient_sync != NULL
+                    ? lvni_trainer_gradient_sync_make_set(e->gradient_sync, e->n_sets, set)
+                    : lvni_nn_set_create(e->o.model, set));
+    }
+    return LVN_OK;
+}
+
+static lvn_status make_lanes(lvni_trainer_engine *e)
+{
+    const lvni_plan *plan = &e->o.plan;
+    const int lanes = plan->lanes, team = plan->cores / lanes > 1 ? plan->cores / lanes : 1;
+    LVN_TRY(lvni_trainer_lanes_create(lanes, team, plan->wgrad_threads, &e->lanes));
+    lvni_trainer_lanes_set_low(e->lanes, lvni_trainer_precision_low(e->o.precision));
+    lvni_tensor_ctx *own = lvni_tensor_ctx_get();
+    if (own == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    own->team = plan->cores; /* merges and updates run between the micro-batches, on all cores */
+    own->wgrad_team = plan->wgrad_threads;
+    e->job = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)lanes, sizeof *e->job);
+    e->held = lvni_core_calloc(LVNI_TAG_TRAINER,
+                               (size_t)(plan->micro_batch_end - plan->micro_batch_begin),
+                               sizeof(const lvni_data_loader_batch *));
+    return e->job == NULL || e->held == NULL ? LVN_ERR_MEMORY : make_sets(e, lanes);
+}
+
+/* As many as a wave has groups, those that other ranks share among them (lvni_plan_wave). */
+static lvn_status make_group_syncs(lvni_trainer_engine *e)
+{
+    const lvni_plan *plan = &e->o.plan;
+    const int most = plan->coupled ? plan->lanes / plan->group + 2 : 0;
+    e->group_sync =
+        lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)most, sizeof(lvni_trainer_group_sync *));
+    if (e->group_sync == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (; e->n_group_syncs < most; e->n_group_syncs++) {
+        LVN_TRY(lvni_trainer_group_sync_create(plan->group, &e->group_sync[e->n_group_syncs]));
+    }
+    return plan->coupled && e->o.comm != NULL && lvni_plan_shares_groups(plan)
+               ? lvni_dist_group_exchange_create(e->o.comm, &e->exchange)
+               : LVN_OK;
+}
+
+/* The tape records nothing for frozen parameters; their gradients are zeros. */
+static lvn_status make_optim(lvni_trainer_engine *e)
+{
+    lvni_nn_model *m = e->o.model;
+    lvni_optim_parameter *p;
+    LVN_TRY(lvni_trainer_parameters(m, &e->o.rules, &p));
+    lvni_trainer_phases_assign(m, p);
+    e->n_phases = lvni_trainer_phases_count(m);
+    const lvn_status s =
+        lvni_optim_create(&e->o.optim, m->n_weights, p, m->n_parameters, &e->optim);
+    lvni_core_free(p);
+    return s;
+}
+
+static lvn_status make_all(lvni_trainer_engine *e)
+{
+    LVN_TRY(make_lanes(e));
+    LVN_TRY(make_group_syncs(e));
+    LVN_TRY(make_optim(e));
+    LVN_TRY(lvni_trainer_unused_watch(e));
+    const lvni_nn_model *m = e->o.model;
+    return e->o.ema.decay > 0.0 ? lvni_optim_ema_create(&e->o.ema, m->weights, m->n_values, &e->ema)
+                                : LVN_OK;
+}
+
+lvn_status lvni_trainer_engine_create(const lvni_trainer_engine_options *options,
+                                      lvni_trainer_engine **out)
+{
+    *out = NULL;
+    lvni_trainer_engine *e = LVNI_NEW(LVNI_TAG_TRAINER, lvni_trainer_engine);
+    if (e == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    e->o = *options;
+    lvni_trainer_scaler_init(&e->scaler, options->precision);
+    e->now =
+        (lvni_trainer_pass){.model = options->model, .seed = options->seed, .scaled = e->scaler.on};
+    if (options->precision == LVNI_PRECISION_BF16_TRUE) {
+        lvni_kernels_flat_round_bf16(options->model->weights, options->model->n_weights);
+        lvni_nn_model_touch(options->model);
+    }
+    const lvn_status s = make_all(e);
+    if (s != LVN_OK) {
+        lvni_trainer_engine_destroy(e);
+        return s;
+    }
+    *out = e;
+    return LVN_OK;
+}
+
+void lvni_trainer_engine_destroy(lvni_trainer_engine *e)
+{
+    if (e == NULL) {
+        return;
+    }
+    lvni_trainer_lanes_destroy(e->lanes);
+    for (int i = 0; i < e->n_group_syncs; i++) {
+        lvni_trainer_group_sync_destroy(e->group_sync[i]);
+    }
+    lvni_core_free(e->group_sync);
+    lvni_dist_group_exchange_destroy(e->exchange);
+    lvni_optim_destroy(e->optim);
+    lvni_optim_ema_destroy(e->ema);
+    for (int i = 0; i < e->n_sets; i++) {
+        lvni_nn_set_destroy(e->set[i]);
+    }
+    lvni_trainer_gradient_sync_destroy(e->gradient_sync);
+    lvni_trainer_message_free(&e->message);
+    lvni_core_free(e->leaf);
+    lvni_core_free(e->micro_batch_weight);
+    lvni_core_free(e->graded);
+    lvni_core_free(e->used);
+    lvni_core_free(e->set);
+    lvni_core_free(e->free_set);
+    lvni_core_free(e->job);
+    lvni_core_free((void *)e->held);
+    lvni_core_free(e);
+}

@@ -1,0 +1,164 @@
+/* The step engine: what optimizer steps need, and nothing of the run around them. There is no run
+ * directory, log or checkpoint here, and the loader is an argument of a step. Created by the
+ * trainer (trainer.c).
+ *
+ *   engine.c       create and destroy; the model's parameters as the optimizer sees them
+ *   step.c         a step: load, forward and backward, reduce, update
+ *   waves.c        its micro-batches, one per lane, merged in the tree; what coupled ones share
+ *   micro_batch.c  forward and backward of one of them
+ *   gradient_sync.c   the same tree over several ranks; step_message.c: metrics of their
+ *                  micro-batches
+ *   update.c       clip, update; phases.c: which parameters a phase trains
+ *   scaler.c       precision, and the loss scale of 16-mixed */
+#ifndef LEVIN_TRAINER_ENGINE_H
+#define LEVIN_TRAINER_ENGINE_H
+
+#include "ckpt/checkpoint.h"
+#include "optim/optim.h"
+#include "plan/tree.h"
+#include "trainer/gradient_sync.h"
+#include "trainer/lanes.h"
+#include "trainer/micro_batch.h"
+#include "trainer/step_message.h"
+
+/* Those of the trainer's options (trainer.h) that a step depends on. */
+typedef struct lvni_trainer_engine_options {
+    lvni_nn_model *model; /* borrowed, as all pointers here */
+    lvni_plan plan;
+    lvni_optim_options optim;
+    lvni_optim_rules rules;
+    lvni_optim_schedule schedule;
+    lvni_optim_ema_options ema;
+    lvni_trainer_precision precision;
+    double gradient_clip_val;
+    uint64_t seed;
+    lvni_dist_comm *comm; /* of plan.devices ranks; NULL: one */
+    int64_t bucket_bytes;
+    /* ranks agree on a stop by the messages of a step; else over the control channel (loop.c) */
+    bool signal_in_message;
+} lvni_trainer_engine_options;
+
+/* Of one phase of a step; metrics alone when no sample could be read. */
+typedef struct lvni_trainer_phase_result {
+    lvni_nn_step metrics; /* sums over its samples, on all ranks */
+    double grad_norm;     /* before clipping */
+    bool clipped;
+    bool skipped; /* the gradient overflowed (16-mixed): nothing of it was updated */
+    bool updated;
+} lvni_trainer_phase_result;
+
+/* What a step that was submitted leaves to be collected. Its metrics have the names and the order
+ * in which modules logged them. */
+typedef struct lvni_trainer_step_record {
+    lvni_ckpt_position before; /* the position before the step, which messages name */
+    int64_t samples;
+    double lr;
+    int n_phases;
+    lvni_trainer_phase_result phase[LVNI_PHASES];
+    /* that asked some rank to stop, as of this step; the same on all ranks; 0: none */
+    int signal;
+} lvni_trainer_step_record;
+
+/* What one optimizer step gave. */
+typedef struct lvni_trainer_step_result {
+    lvni_ckpt_position after;
+    lvni_nn_step metrics; /* over the step's samples, of all phases */
+    int64_t samples;
+    double lr;
+    int n_phases;
+    lvni_trainer_phase_result phase[LVNI_PHASES];
+} lvni_trainer_step_result;
+
+typedef struct lvni_trainer_engine {
+    lvni_trainer_engine_options o;
+    /* the step that is being submitted: where it is, and what it reads */
+    lvni_trainer_pass now;
+    int n_phases;
+    lvni_data_loader *loader;
+    /* per micro-batch of this rank: its batch, until the last phase is done with it */
+    const lvni_data_loader_batch **held;
+    /* the last step failed between two phases: the weights are of no step */
+    bool torn;
+
+    lvni_trainer_lanes *lanes;
+    lvni_trainer_micro_batch_job *job; /* one per lane */
+    lvni_nn_set **set;                 /* gradient sets: lanes + those that wait in the tree */
+    int n_sets;
+    int *free_set; /* stack of their numbers */
+    int n_free;
+    lvni_plan_tree tree; /* of the current phase */
+    /* coupled micro-batches: one for each group of the wave; else NULL */
+    lvni_trainer_group_sync **group_sync;
+    int n_group_syncs;
+    lvni_dist_group_exchange *exchange; /* when groups lie on several ranks */
+
+    lvni_trainer_gradient_sync *gradient_sync; /* several ranks; NULL: one, and so what follows */
+    bool watching;                /* the current wave goes into the reduction as it is */
+    lvni_plan_tree_node *leaf;    /* the nodes of this rank in a step */
+    double *micro_batch_weight;   /* of all micro-batches of all ranks */
+    lvni_trainer_message message; /* of this rank about its micro-batches */
+
+    lvni_optim *optim;
+    lvni_trainer_scaler scaler;
+    lvni_optim_ema *ema; /* of the model's n_values values; NULL: off */
+    bool *graded; /* of each parameter: a micro-batch of the current phase has a gradient of it */
+    /* of each parameter: the first step gave it a gradient; NULL: reported, or left to another rank
+     */
+    bool *used;
+} lvni_trainer_engine;
+
+/* The calling thread's context gets the teams of the plan: merges and updates run on it. */
+lvn_status lvni_trainer_engine_create(const lvni_trainer_engine_options *options,
+                                      lvni_trainer_engine **out);
+void lvni_trainer_engine_destroy(lvni_trainer_engine *engine); /* NULL is fine */
+
+/* The step after `before`, up to and with the update, from the loader's next batches. `record` is
+ * filled as far as the step came, also when it fails. */
+lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *engine, lvni_data_loader *loader,
+                                      const lvni_ckpt_position *before,
+                                      lvni_trainer_step_record *record);
+/* What the step computed, once for every record, in the order of steps. LVN_ERR_NON_FINITE: the
+ * run learns nothing any more. */
+lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *engine,
+                                       const lvni_trainer_step_record *record,
+                                       lvni_trainer_step_result *result);
+
+/* The parameters with the settings that the rules give them, and their phases; freed by the caller.
+ * LVN_ERR_USAGE as lvni_optim_rules_apply and lvni_optim_phases_apply. */
+lvn_status lvni_trainer_parameters(const lvni_nn_model *model, const lvni_optim_rules *rules,
+                                   lvni_optim_parameter **out);
+
+/* ---- the parts of a step (step.c) ---- */
+
+/* waves.c */
+/* Before the micro-batches of a phase. */
+void lvni_trainer_waves_begin(lvni_trainer_engine *engine);
+/* The batches of n micro-batches from `micro_batch` on, one per lane; those of an earlier phase are
+ * still here. */
+lvn_status lvni_trainer_wave_load(lvni_trainer_engine *engine, int micro_batch, int n);
+/* Their forward and backward passes. */
+lvn_status lvni_trainer_wave_run(lvni_trainer_engine *engine, int micro_batch, int n);
+/* Their gradients into the tree and, on one rank, what they report into `r`, in their order. */
+lvn_status lvni_trainer_wave_merge(lvni_trainer_engine *engine, int n, lvni_trainer_step_record *r);
+/* The loader goes on with the batches of n micro-batches. */
+void lvni_trainer_wave_release(lvni_trainer_engine *engine, int micro_batch, int n);
+/* After the last wave: the sum over all micro-batches of all ranks; NULL when no sample could be
+ * read. With several ranks also what all of them report. */
+lvn_status lvni_trainer_waves_reduce(lvni_trainer_engine *engine, lvni_trainer_step_record *r,
+                                     lvni_nn_set **total);
+
+/* update.c */
+/* Weights, buffers and optimizer state of the current phase, from its summed gradient. */
+lvn_status lvni_trainer_update(lvni_trainer_engine *engine, const lvni_nn_set *total,
+                               lvni_trainer_step_record *r);
+/* After the last phase: the average. */
+void lvni_trainer_update_average(lvni_trainer_engine *engine, const lvni_trainer_step_record *r);
+lvn_status lvni_trainer_unused_watch(lvni_trainer_engine *engine);
+/* of a micro-batch with samples, before others are merged into it */
+void lvni_trainer_unused_note(lvni_trainer_engine *engine, const lvni_nn_set *set);
+/* engine->graded is about all micro-batches of all ranks */
+void lvni_trainer_unused_end_phase(lvni_trainer_engine *engine);
+/* after a step; the first one counts */
+void lvni_trainer_unused_report(lvni_trainer_engine *engine);
+
+#endif

@@ -1,0 +1,96 @@
+/* Forward and backward of one micro-batch, and its batch on the device that computes it
+ * (micro_batch.h). */
+#include "trainer/micro_batch.h"
+
+#include "autograd/tape.h"
+#include "core/math.h"
+#include "tensor/device.h"
+
+#include <math.h>
+
+double lvni_trainer_loss_factor(const lvni_plan *plan, const lvni_trainer_scaler *scaler)
+{
+    const int64_t micro_batches = plan->micro_batches,
+                  largest = (plan->effective_batch + micro_batches - 1) / micro_batches;
+    return scaler->on ? scaler->scale / (double)largest : 1.0;
+}
+
+static lvn_status check_loss(const lvni_trainer_pass *pass, const lvn_tensor *loss,
+                             int64_t micro_batch)
+{
+    const double value = lvn_item(loss);
+    if (loss == NULL || lvn_numel(loss) != 1 || isfinite(value) || pass->scaled ||
+        lvni_tensor_device_failed()) {
+        return LVN_OK; /* the backward pass refuses what is not a loss */
+    }
+    LVN_FAIL(LVN_ERR_NON_FINITE,
+             "the loss is %g at step %lld (epoch %lld), micro-batch %lld: try a smaller "
+             "optim.lr or gradient_clip_val=1",
+             lvni_core_unsigned_nan(value), (long long)pass->step, (long long)pass->epoch + 1,
+             (long long)micro_batch);
+}
+
+lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
+                                        lvni_trainer_micro_batch_job *job)
+{
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    const lvni_data_loader_batch *b = job->batch;
+    const double samples = (double)b->batch.size;
+    ctx->at = (lvni_tensor_position){.seed = pass->seed,
+                                     .step = (uint32_t)pass->step,
+                                     .micro_batch = (uint32_t)b->micro_batch,
+                                     .phase = (uint32_t)pass->phase,
+                                     .call = (uint32_t)pass->phase << LVNI_CALL_BITS,
+                                     .training = true};
+    ctx->gradients = &job->set->gradients;
+    ctx->records = job->set;
+    lvni_nn_set_begin(job->set, samples);
+    job->step =
+        (lvni_nn_step){.now = {.step = pass->step, .phase = pass->phase}, .weight = samples};
+    LVN_TRY(lvn_scope_open());
+    const lvn_module *root = pass->model->root;
+    void (*const final)(void *user, int parameter) = job->set->gradients.final;
+    job->set->gradients.final = NULL; /* a backward pass of the step's own ends no gradient */
+    lvn_tensor *loss = root->cls->training_step(root, &b->batch, &job->step.now);
+    job->set->gradients.final = final;
+    job->set->weight = job->step.weight; /* lvni_nn_step_weigh */
+    lvn_status s = check_loss(pass, loss, b->micro_batch);
+    if (s == LVN_OK) { /* the gradient comes out as w_s g_s (times the factor) */
+        s = lvn_backward_scaled(loss, job->step.weight * pass->loss_factor);
+    }
+    const lvn_status closed = lvn_scope_close();
+    lvni_nn_set_finish(job->set);
+    ctx->gradients = NULL;
+    ctx->records = NULL;
+    return closed != LVN_OK ? closed : s; /* what failed first */
+}
+
+lvn_status lvni_trainer_device_batch_make(const lvni_data_loader_batch *from,
+                                          lvni_data_loader_batch *out)
+{
+    lvni_tensor_device *device = lvni_tensor_ctx_get()->device;
+    *out = *from;
+    lvn_batch *b = &out->batch;
+    for (int i = 0; i < LVN_MAX_FIELDS; i++) {
+        b->field[i] = NULL;
+    }
+    for (int i = 0; i < b->n_fields; i++) {
+        lvn_tensor *t = from->batch.field[i];
+        b->field[i] = device == NULL ? lvn_retain(t) : lvni_tensor_to(t, device);
+        if (b->field[i] == NULL) {
+            lvn_error_frame("copying a batch of %lld samples to the device", (long long)b->size);
+            return lvn_last_error()->code;
+        }
+    }
+    b->image = b->field[0];
+    b->label = b->n_fields > 1 ? b->field[1] : NULL;
+    return LVN_OK;
+}
+
+void lvni_trainer_device_batch_free(lvni_data_loader_batch *batch)
+{
+    for (int i = 0; i < batch->batch.n_fields; i++) {
+        lvn_release(batch->batch.field[i]);
+        batch->batch.field[i] = NULL;
+    }
+}

@@ -1,0 +1,52 @@
+/* One micro-batch: its way to the device, forward, backward. Called by the lanes of a step
+ * (waves.c), by the prediction of memory on a device without memory (memory.c), and, for the way to
+ * the device, by evaluate.c. */
+#ifndef LEVIN_TRAINER_MICRO_BATCH_H
+#define LEVIN_TRAINER_MICRO_BATCH_H
+
+#include "data/loader.h"
+#include "nn/model.h"
+#include "nn/step_metrics.h"
+#include "plan/plan.h"
+#include "trainer/group_sync.h"
+#include "trainer/scaler.h"
+
+/* A phase of a step, as its micro-batches see it: the same for all of them. */
+typedef struct lvni_trainer_pass {
+    const lvni_nn_model *model;
+    uint64_t seed;
+    int64_t step, epoch; /* that are done before this one */
+    int phase;
+    double loss_factor; /* lvni_trainer_loss_factor */
+    bool scaled; /* 16-mixed: a loss that is not finite is an overflow, the step is skipped */
+} lvni_trainer_pass;
+
+typedef struct lvni_trainer_micro_batch_job {
+    const lvni_data_loader_batch *batch;
+    int slot; /* number of the set among the engine's */
+    lvni_nn_set *set;
+    lvni_nn_step step; /* what it reports */
+    /* of its group; NULL: the micro-batches are not coupled, or this one has no samples */
+    lvni_trainer_group_sync *group_sync;
+} lvni_trainer_micro_batch_job;
+
+/* A micro-batch's loss goes into the backward pass times its weight and this, which divides the
+ * summed gradient again: 1, and in 16-mixed the loss scale over the samples of the largest
+ * micro-batch. f16 gradients are then those of scale x mean loss in a micro-batch of that size, and
+ * per sample the same in a smaller one. In the seed and not in the merge: a coupled micro-batch's
+ * gradient goes on into other micro-batches'. */
+double lvni_trainer_loss_factor(const lvni_plan *plan, const lvni_trainer_scaler *scaler);
+
+/* Forward and backward of a batch that lies where the thread's context computes. Writes job->set
+ * and job->step. LVN_ERR_NON_FINITE: the loss is not finite. */
+lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
+                                        lvni_trainer_micro_batch_job *job);
+
+/* The batch with its fields on the device of the calling thread's context (on the host: the same
+ * fields). `from` may be given back to the loader when this returns. Free with
+ * lvni_trainer_device_batch_free, also after a failure. */
+lvn_status lvni_trainer_device_batch_make(const lvni_data_loader_batch *from,
+                                          lvni_data_loader_batch *out);
+void lvni_trainer_device_batch_free(lvni_data_loader_batch *batch);
+
+#endif

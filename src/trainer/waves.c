@@ -1,0 +1,313 @@
+/* The micro-batches of a step (engine.h): computed in waves, one per lane; merged in the fixed tree
+ * in the order of their numbers, and not in that of arrival; summed up with those of other ranks.
+ * Called by the step (step.c). */
+#include "kernels/flat.h"
+#include "trainer/engine.h"
+#include "trainer/phases.h"
+#include "trainer/trainer.h"
+
+#include <string.h>
+
+/* ---- load ---- */
+
+static void free_sets(lvni_trainer_engine *e)
+{
+    for (e->n_free = 0; e->n_free < e->n_sets; e->n_free++) {
+        e->free_set[e->n_free] = e->n_free;
+    }
+}
+
+void lvni_trainer_waves_begin(lvni_trainer_engine *e)
+{
+    const lvni_plan *plan = &e->o.plan;
+    free_sets(e);
+    lvni_plan_tree_init(&e->tree, plan->micro_batches, plan->micro_batch_begin,
+                        plan->micro_batch_end);
+    if (e->gradient_sync != NULL) {
+        lvni_trainer_gradient_sync_use_trained(e->gradient_sync);
+        lvni_trainer_message_begin(&e->message);
+    }
+}
+
+lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const lvni_data_loader_batch **held =
+            &e->held[micro_batch - e->o.plan.micro_batch_begin + i];
+        LVN_TRY(*held == NULL ? lvni_data_loader_next(e->loader, held) : LVN_OK);
+        if (*held == NULL) {
+            LVN_FAIL(LVN_ERR_INTERNAL, "the loader ended before step %lld", (long long)e->now.step);
+        }
+        const int slot = e->free_set[--e->n_free];
+        e->job[i] =
+            (lvni_trainer_micro_batch_job){.batch = *held, .slot = slot, .set = e->set[slot]};
+    }
+    return LVN_OK;
+}
+
+void lvni_trainer_wave_release(lvni_trainer_engine *e, int micro_batch, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const lvni_data_loader_batch **held =
+            &e->held[micro_batch - e->o.plan.micro_batch_begin + i];
+        lvni_data_loader_release(e->loader, *held);
+        *held = NULL;
+    }
+}
+
+/* ---- forward and backward ---- */
+
+/* Coupled micro-batches: every group of the wave gets its group sync, in which its micro-batches
+ * with samples take part. */
+static void open_group_syncs(const lvni_trainer_engine *e, int n)
+{
+    const int64_t size = e->o.plan.group, first = e->job[0].batch->micro_batch / size,
+                  last = e->job[n - 1].batch->micro_batch / size;
+    for (int i = 0; i < e->n_group_syncs; i++) {
+        const lvni_plan_range on = lvni_plan_ranks_of_group(&e->o.plan, (int)first + i);
+        const lvni_trainer_group_sync_ranks ranks = {
+            on.count > 1 && first + i <= last ? e->exchange : NULL, (int)on.start,
+            (int)(on.start + on.count), e->o.plan.rank};
+        lvni_trainer_group_sync_open(e->group_sync[i], &ranks);
+    }
+    for (int i = 0; i < n && e->n_group_syncs > 0; i++) {
+        lvni_trainer_micro_batch_job *job = &e->job[i];
+        if (job->batch->batch.size > 0) {
+            job->group_sync = e->group_sync[job->batch->micro_batch / size - first];
+            lvni_trainer_group_sync_expect(job->group_sync, (int)(job->batch->micro_batch % size));
+        }
+    }
+}
+
+/* Other ranks' micro-batches of a group may still sync when those of this rank have ended, or had
+ * no samples. */
+static lvn_status close_group_syncs(const lvni_trainer_engine *e)
+{
+    for (int i = 0; i < e->n_group_syncs; i++) {
+        LVN_TRY(lvni_trainer_group_sync_close(e->group_sync[i]));
+    }
+    return LVN_OK;
+}
+
+/* What the wave failed with: a micro-batch that waited for others failed with theirs. */
+static lvn_status first_failure(const lvni_trainer_engine *e, lvn_status s)
+{
+    for (int i = 0; i < e->n_group_syncs && s != LVN_OK; i++) {
+        const lvn_status first = lvni_trainer_group_sync_status(e->group_sync[i]);
+        if (first != LVN_OK) {
+            return first;
+        }
+    }
+    return s;
+}
+
+static lvn_status run_on_device(const lvni_trainer_engine *e, lvni_trainer_micro_batch_job *job)
+{
+    lvni_data_loader_batch batch;
+    lvni_trainer_micro_batch_job there = {.batch = &batch, .set = job->set};
+    lvn_status s = lvni_trainer_device_batch_make(job->batch, &batch);
+    if (s == LVN_OK) {
+        s = lvni_trainer_run_micro_batch(&e->now, &there);
+    }
+    lvni_trainer_device_batch_free(&batch);
+    job->step = there.step;
+    return s;
+}
+
+static lvn_status micro_batch_work(void *user, int lane)
+{
+    const lvni_trainer_engine *e = user;
+    lvni_trainer_micro_batch_job *job = &e->job[lane];
+    if (job->batch->batch.size == 0) {
+        return LVN_OK;
+    }
+    const int index = (int)(job->batch->micro_batch % e->o.plan.group); /* in its group */
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    if (e->watching) {
+        lvni_trainer_gradient_sync_watch(e->gradient_sync, lane, job->set);
+    }
+    ctx->group =
+        job->group_sync == NULL ? NULL : lvni_trainer_group_sync_group(job->group_sync, index);
+    const lvn_status s = run_on_device(e, job);
+    ctx->group = NULL;
+    if (s != LVN_OK) {
+        const char *phase = lvni_trainer_phases_name(e->o.model, e->now.phase);
+        lvn_error_frame("step %lld, %s%smicro-batch %lld", (long long)e->now.step, phase,
+                        phase[0] != '\0' ? ", " : "", (long long)job->batch->micro_batch);
+    } else if (e->watching) {
+        lvni_trainer_gradient_sync_micro_batch_done(e->gradient_sync, lane);
+    }
+    if (job->group_sync != NULL) {
+        lvni_trainer_group_sync_leave(job->group_sync, index, s);
+    }
+    return s;
+}
+
+/* The nodes of this rank when its last n micro-batches are done: those that wait in the tree, and
+ * these micro-batches as they are. */
+static lvn_status open_reduction(const lvni_trainer_engine *e, int n)
+{
+    int leaves = 0, active = 0;
+    for (int i = 0; i < e->tree.n_pending; i++) {
+        if (e->tree.pending[i].slot != LVNI_TREE_EMPTY) {
+            e->leaf[leaves++] = e->tree.pending[i];
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        if (e->job[i].batch->batch.size > 0) {
+            const int micro_batch = e->tree.next + i;
+            e->leaf[leaves++] = (lvni_plan_tree_node){
+                .begin = micro_batch, .end = micro_batch + 1, .slot = e->job[i].slot};
+            active++;
+        }
+    }
+    return lvni_trainer_gradient_sync_open(e->gradient_sync, e->leaf, leaves, active);
+}
+
+lvn_status lvni_trainer_wave_run(lvni_trainer_engine *e, int micro_batch, int n)
+{
+    e->watching = micro_batch + n >= e->o.plan.micro_batch_end && e->gradient_sync != NULL &&
+                  !lvni_trainer_gradient_sync_merges(e->gradient_sync);
+    LVN_TRY(e->watching ? open_reduction(e, n) : LVN_OK);
+    open_group_syncs(e, n);
+    LVN_TRY(first_failure(e, lvni_trainer_lanes_run(e->lanes, n, micro_batch_work, e)));
+    return close_group_syncs(e);
+}
+
+/* ---- merge ---- */
+
+/* Two sets become one: what the phase trains, and the records behind all parameters. */
+static void add_set(const lvni_nn_model *m, lvni_nn_set *into, const lvni_nn_set *from)
+{
+    const int64_t begin = m->trained_begin, records = m->n_weights;
+    lvni_kernels_flat_add(into->data + begin, from->data + begin, m->trained_end - begin);
+    if (m->n_records > 0) {
+        lvni_kernels_flat_add(into->data + records, from->data + records, m->n_records);
+    }
+    into->weight += from->weight;
+}
+
+/* One micro-batch has arrived: add in the order of the tree, give back sets that are done. */
+static void merge(lvni_trainer_engine *e, int slot)
+{
+    lvni_plan_tree_merge m[LVNI_TREE_PENDING];
+    const int n = lvni_plan_tree_push(&e->tree, slot, m);
+    for (int i = 0; i < n; i++) {
+        add_set(e->o.model, e->set[m[i].into], e->set[m[i].from]);
+        e->free_set[e->n_free++] = m[i].from;
+    }
+}
+
+lvn_status lvni_trainer_wave_merge(lvni_trainer_engine *e, int n, lvni_trainer_step_record *r)
+{
+    for (int i = 0; i < n; i++) {
+        const lvni_trainer_micro_batch_job *job = &e->job[i];
+        const int64_t size = job->batch->batch.size;
+        if (e->gradient_sync != NULL) { /* with those of the other ranks, in reduce_ranks */
+            LVN_TRY(lvni_trainer_message_add(&e->message, &job->step, size));
+        } else {
+            lvni_nn_metrics_add(&r->phase[e->now.phase].metrics, &job->step);
+            r->samples += e->now.phase == 0 ? size : 0; /* all phases have the same */
+        }
+        if (size > 0) {
+            lvni_trainer_unused_note(e, job->set);
+        }
+        if (e->watching) {
+            continue; /* the reduction reads the set */
+        }
+        merge(e, size > 0 ? job->slot : LVNI_TREE_EMPTY);
+        if (size == 0) {
+            e->free_set[e->n_free++] = job->slot;
+        }
+    }
+    return LVN_OK;
+}
+
+/* ---- reduce ---- */
+
+/* Sums over all micro-batches of all ranks, in the order of micro-batches. */
+typedef struct all_micro_batches {
+    const lvni_trainer_engine *engine;
+    lvni_nn_step *metrics;
+    int64_t samples;
+    int next;
+} all_micro_batches;
+
+static void add_micro_batch(void *user, const lvni_trainer_message_part *part,
+                            const lvni_nn_step *metrics)
+{
+    all_micro_batches *all = user;
+    lvni_nn_metrics_add(all->metrics, metrics);
+    all->samples += part->samples;
+    if (all->next < all->engine->o.plan.micro_batches) {
+        all->engine->micro_batch_weight[all->next++] = part->weight;
+    }
+}
+
+/* The weight of a node of the tree, as merging its sets would add it. */
+static double tree_weight(const double *weight, int64_t n)
+{
+    const int64_t left = n > 1 ? lvni_plan_tree_split(n) : 0;
+    return n == 1 ? weight[0] : tree_weight(weight, left) + tree_weight(weight + left, n - left);
+}
+
+static lvn_status write_message(lvni_trainer_engine *e)
+{
+    lvni_trainer_message_head *mine = (void *)e->message.data;
+    mine->signal = e->o.signal_in_message ? lvni_trainer_stop_signal() : 0;
+    LVN_TRY(lvni_trainer_message_add_marks(&e->message, e->graded, e->o.model->n_parameters));
+    return e->o.plan.rank > 0 ? lvni_trainer_message_add_unreadable(&e->message, e->loader)
+                              : LVN_OK;
+}
+
+/* What all ranks report of their micro-batches. */
+static lvn_status read_messages(lvni_trainer_engine *e, lvni_trainer_step_record *r)
+{
+    all_micro_batches all = {.engine = e, .metrics = &r->phase[e->now.phase].metrics};
+    r->signal = 0;
+    for (int rank = 0; rank < e->o.plan.devices; rank++) {
+        size_t size;
+        lvni_trainer_message_head head;
+        const void *message = lvni_trainer_gradient_sync_reported(e->gradient_sync, rank, &size);
+        LVN_TRY(lvni_trainer_message_read(message, size, &head, add_micro_batch, &all));
+        LVN_TRY(lvni_trainer_message_read_marks(message, size, &head, e->graded,
+                                                e->o.model->n_parameters));
+        lvni_trainer_message_report_note(message, size, &head, rank);
+        r->signal = r->signal != 0 ? r->signal : (int)head.signal;
+    }
+    lvni_trainer_stop_note(r->signal);
+    r->samples = all.samples;
+    return LVN_OK;
+}
+
+/* The total over all ranks, their messages about their micro-batches, and whether one of them was
+ * asked to stop. */
+static lvn_status reduce_ranks(lvni_trainer_engine *e, lvni_trainer_step_record *r,
+                               lvni_nn_set **total)
+{
+    if (lvni_trainer_gradient_sync_merges(e->gradient_sync)) {
+        LVN_TRY(lvni_trainer_gradient_sync_stage(e->gradient_sync, e->tree.pending,
+                                                 e->tree.n_pending, e->set));
+    }
+    LVN_TRY(write_message(e));
+    LVN_TRY(lvni_trainer_gradient_sync_finish(e->gradient_sync, e->message.data, e->message.size,
+                                              total));
+    LVN_TRY(read_messages(e, r));
+    if (*total != NULL) {
+        (*total)->weight = tree_weight(e->micro_batch_weight, e->o.plan.micro_batches);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_trainer_waves_reduce(lvni_trainer_engine *e, lvni_trainer_step_record *r,
+                                     lvni_nn_set **total)
+{
+    if (e->gradient_sync != NULL) {
+        return reduce_ranks(e, r, total);
+    }
+    /* a rank alone: what is left in the tree */
+    const int root = e->tree.n_pending > 0 ? e->tree.pending[0].slot : LVNI_TREE_EMPTY;
+    *total = root != LVNI_TREE_EMPTY ? e->set[root] : NULL;
+    r->signal = lvni_trainer_stop_signal();
+    return LVN_OK;
+}
