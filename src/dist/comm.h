@@ -43,6 +43,7 @@ typedef lvn_status (*lvni_dist_comm_exchange)(void *user, const void *mine, size
 typedef struct lvni_dist_comm_options {
     int rank, world;
     lvni_dist_comm_exchange exchange; /* between processes */
+    const char *address;              /* net: where the others reach this rank, IPv4 of this host */
     bool (*over)(void *user);         /* net: the run has ended, do not wait on; NULL: never */
     void *user;
     bool check; /* compare what the ranks call */
@@ -54,10 +55,8 @@ lvn_status lvni_dist_comm_self(lvni_dist_comm **out);
 lvn_status lvni_dist_comm_threads(int world, bool check, lvni_dist_comm **comm);
 /* Ranks that are processes of this node. */
 lvn_status lvni_dist_comm_shm(const lvni_dist_comm_options *options, lvni_dist_comm **out);
-/* Ranks that share no memory: messages over TCP between any two of them. address: where the others
- * reach this rank, an IPv4 address of this host. */
-lvn_status lvni_dist_comm_net(const lvni_dist_comm_options *options, const char *address,
-                              lvni_dist_comm **out);
+/* Ranks that share no memory: messages over TCP between any two of them. */
+lvn_status lvni_dist_comm_net(const lvni_dist_comm_options *options, lvni_dist_comm **out);
 /* Not a collective; the other ranks may still be running. NULL is fine. */
 void lvni_dist_comm_destroy(lvni_dist_comm *comm);
 

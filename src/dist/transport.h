@@ -3,6 +3,7 @@
 #ifndef LEVIN_DIST_TRANSPORT_H
 #define LEVIN_DIST_TRANSPORT_H
 
+#include "dist/choice.h"
 #include "dist/comm.h"
 #include "dist/group_exchange.h"
 #include "dist/reduction.h"
@@ -59,9 +60,19 @@ enum {
     LVNI_DIST_MESSAGES = 4       /* ranks may be on several hosts */
 };
 
-typedef struct lvni_dist_transport {
-    const char *name;
+typedef enum lvni_dist_memory { LVNI_DIST_MEMORY_HOST, LVNI_DIST_MEMORY_DEVICE } lvni_dist_memory;
+
+struct lvni_dist_transport {
+    const char *name; /* transport= */
+    const char *does; /* "share memory": what ranks do over it */
     unsigned abilities;
+    int max_ranks;
+    /* How well it does a call with so many bytes in such memory: more is better, 0 is not at all.
+     * About 100 is no work, 50 a copy through memory, 10 one through a network; the unit is the
+     * same for all transports and nothing else. */
+    int (*score)(lvni_dist_call_kind call, lvni_dist_memory memory, size_t bytes);
+    /* of ranks that are processes; a collective over options->exchange */
+    lvn_status (*connect)(const lvni_dist_comm_options *options, lvni_dist_comm **out);
     void (*destroy)(lvni_dist_comm *comm);
     /* first: the rank that `why` names as the one that failed first; -1: it names none */
     void (*abort)(lvni_dist_comm *comm, int first, const char *why);
@@ -101,7 +112,7 @@ typedef struct lvni_dist_transport {
     lvn_status (*wait)(lvni_dist_comm *comm, const lvni_dist_wait *wait);
     void (*ring)(lvni_dist_comm *comm); /* something changed that others may wait for; any thread */
     bool (*claim)(lvni_dist_comm *comm);
-} lvni_dist_transport;
+};
 
 struct lvni_dist_comm {
     const lvni_dist_transport *ops;

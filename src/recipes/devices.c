@@ -77,6 +77,20 @@ bool lvni_recipes_accelerator_is_sim(const lvni_core_config *c)
     return is_accelerator(c, "sim");
 }
 
+lvn_status lvni_recipes_choose_transport(const lvni_core_config *c, int ranks, int hosts,
+                                         bool threads, lvni_dist_choice *out)
+{
+    /* a command that trains nothing has neither key */
+    const bool trains = lvni_core_config_has(c, "transport");
+    const lvni_dist_layout layout = {
+        .ranks = ranks,
+        .hosts = hosts,
+        .threads = threads,
+        .device = lvni_recipes_accelerator_is_sim(c),
+        .bytes = trains ? (size_t)lvni_core_config_int(c, "bucket_bytes") : 0};
+    return lvni_dist_choose(&layout, trains ? lvni_core_config_str(c, "transport") : "auto", out);
+}
+
 lvn_status lvni_recipes_accelerator_use(const lvni_core_config *c, int index)
 {
     return lvn_device_use(is_accelerator(c, "sim") ? LVN_SIM(index) : LVN_CPU);

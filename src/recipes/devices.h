@@ -30,6 +30,13 @@ lvn_status lvni_recipes_rank_devices(const lvni_core_config *config,
                                      const lvni_launch_visible *visible, bool uses,
                                      lvni_core_notices *notices, lvni_launch_device_choice *choice);
 
+/* ---- transport= ---- */
+
+/* Which transport carries the gradients of `ranks` ranks on `hosts` nodes, which are threads of one
+ * process or processes. LVN_ERR_USAGE: not the one that was requested. */
+lvn_status lvni_recipes_choose_transport(const lvni_core_config *config, int ranks, int hosts,
+                                         bool threads, lvni_dist_choice *out);
+
 /* ---- processors, which ranks exchange at the rendezvous ---- */
 
 /* Cores this process may use (affinity). */

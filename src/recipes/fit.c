@@ -445,6 +445,9 @@ lvn_status lvni_recipes_fit_plan(const lvni_recipes_fit_request *request)
         }
         s = lvni_plan_print(&r.plan, stdout);
         print_length(&r);
+        if (r.rank.world > 1) {
+            lvni_core_print(stdout, "%s\n", r.rank.transport.line);
+        }
         lvni_recipes_fit_print_cores(&r);
         lvni_core_print(stdout, "model %s: %lld parameter%s\n%-s\n", request->cls->name,
                         (long long)lvni_nn_model_count(r.model),

@@ -203,6 +203,7 @@ static void report_ranks(const lvni_recipes_fit_run *run)
                   lvni_core_config_str(run->request->config, "strategy"),
                   lvni_core_str_text(&devices));
     lvni_core_str_free(&devices);
+    lvni_log_line(LVNI_LOG_INFO, "%s", run->rank.transport.line);
     char cores[128];
     if (shares_cores(run, cores, sizeof cores)) {
         lvni_log_line(LVNI_LOG_INFO, "%s", cores);

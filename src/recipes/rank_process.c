@@ -329,12 +329,6 @@ static bool is_over(void *user)
     return lvni_control_get_cause(p->control, &cause);
 }
 
-static bool wants_messages(const lvni_core_config *config)
-{
-    return lvni_core_config_has(config, "transport") &&
-           strcmp(lvni_core_config_str(config, "transport"), "net") == 0;
-}
-
 static lvn_status open_comm(const lvni_core_config *config, lvni_recipes_rank_process *p,
                             lvni_recipes_rank *rank)
 {
@@ -346,11 +340,16 @@ static lvn_status open_comm(const lvni_core_config *config, lvni_recipes_rank_pr
                  lvni_control_nodes(p->control), m[0].host, rank->world - 1,
                  m[rank->world - 1].host);
     }
-    const lvni_dist_comm_options o = {
-        .rank = rank->rank, .world = rank->world, .exchange = exchange, .over = is_over, .user = p};
+    const lvni_dist_comm_options o = {.rank = rank->rank,
+                                      .world = rank->world,
+                                      .exchange = exchange,
+                                      .address = "127.0.0.1",
+                                      .over = is_over,
+                                      .user = p};
     lvni_dist_comm *comm;
-    const bool messages = wants_messages(config);
-    LVN_TRY(messages ? lvni_dist_comm_net(&o, "127.0.0.1", &comm) : lvni_dist_comm_shm(&o, &comm));
+    LVN_TRY(lvni_recipes_choose_transport(config, rank->world, lvni_control_nodes(p->control),
+                                          false, &rank->transport));
+    LVN_TRY(lvni_dist_choice_connect(&rank->transport, &o, &comm));
     atomic_store(&p->comm, comm); /* from here on leaving destroys it, whatever fails */
     lvni_control_cause cause;
     if (lvni_control_get_cause(p->control, &cause)) {
@@ -360,8 +359,7 @@ static lvn_status open_comm(const lvni_core_config *config, lvni_recipes_rank_pr
     uint64_t ns;
     LVN_TRY(lvni_dist_comm_try(comm, &ns));
     lvni_log_line(LVNI_LOG_DEBUG, "%d ranks %s: the first sum of 1 MiB took %.2f ms", rank->world,
-                  messages ? "exchange messages (transport=net)" : "share memory",
-                  (double)ns * 1e-6);
+                  lvni_dist_choice_does(&rank->transport), (double)ns * 1e-6);
     return LVN_OK;
 }
 

@@ -273,7 +273,17 @@ static lvni_recipes_rank rank_of(const request *r, int rank)
                                .cores_all = cores};
 }
 
-static lvn_status open_threads(const request *r, lvni_recipes_ranks *out)
+/* Of the ranks that this command has or starts, all on this node. */
+static lvn_status choose_transport(const lvni_core_config *c, const request *r,
+                                   lvni_dist_choice *out)
+{
+    *out = (lvni_dist_choice){0};
+    return r->devices > 1 ? lvni_recipes_choose_transport(c, r->devices, 1, r->threads, out)
+                          : LVN_OK;
+}
+
+static lvn_status open_threads(const request *r, const lvni_dist_choice *transport,
+                               lvni_recipes_ranks *out)
 {
     out->how = r->devices > 1 ? "threads" : NULL;
     out->world = r->devices;
@@ -286,6 +296,7 @@ static lvn_status open_threads(const request *r, lvni_recipes_ranks *out)
     for (out->n = 0; s == LVN_OK && out->n < r->devices; out->n++) {
         out->rank[out->n] = rank_of(r, out->n);
         out->rank[out->n].comm = comm[out->n];
+        out->rank[out->n].transport = *transport;
     }
     lvni_core_free(comm);
     return s;
@@ -408,11 +419,14 @@ static lvn_status open_alone(const lvni_core_config *c, const request *r,
 {
     char *dir = NULL;
     size_t made = 0;
+    lvni_dist_choice transport;
+    LVN_TRY(choose_transport(c, r, &transport));
     LVN_TRY(command->recipe == NULL ? LVN_OK : lvni_recipes_run_dir_choose(c, &dir));
     const bool starts = r->devices > 1 && !r->threads && command->command[0] != NULL;
     lvn_status s = prepare_alone(c, r, command, starts, &dir, &made);
     if (s == LVN_OK) {
-        s = starts ? lvni_recipes_rank_start(c, command, dir, made) : open_threads(r, out);
+        s = starts ? lvni_recipes_rank_start(c, command, dir, made)
+                   : open_threads(r, &transport, out);
     }
     if (made > 0) { /* still here: no rank was started */
         lvni_recipes_run_dir_unclaim(dir, made);
@@ -480,6 +494,9 @@ lvn_status lvni_recipes_ranks_estimate(lvni_core_config *c, lvni_recipes_rank *o
     *out = (lvni_recipes_rank){0};
     if (s == LVN_OK) {
         *out = rank_of(&r, 0);
+        s = choose_transport(c, &r, &out->transport);
+    }
+    if (s == LVN_OK) {
         s = choose_workers(c, &r, r.devices, out, 1);
     }
     request_free(&r);

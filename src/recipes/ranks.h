@@ -6,17 +6,18 @@
 
 #include "control/control.h"
 #include "core/config.h"
-#include "dist/comm.h"
+#include "dist/choice.h"
 
 /* One rank of this process. */
 typedef struct lvni_recipes_rank {
     int rank, world;
-    lvni_dist_comm *comm;  /* NULL: world is 1 */
-    lvni_control *control; /* NULL: all ranks are in this process */
-    int device;            /* number of the accelerator's device; CPU: 0 */
-    int cores;             /* that this rank may use */
-    int cores_all;         /* of all ranks */
-    int workers;           /* threads that load its data */
+    lvni_dist_comm *comm;       /* NULL: world is 1 */
+    lvni_control *control;      /* NULL: all ranks are in this process */
+    int device;                 /* number of the accelerator's device; CPU: 0 */
+    int cores;                  /* that this rank may use */
+    int cores_all;              /* of all ranks */
+    int workers;                /* threads that load its data */
+    lvni_dist_choice transport; /* of several ranks */
 } lvni_recipes_rank;
 
 typedef struct lvni_recipes_rank_process lvni_recipes_rank_process; /* rank_process.c */

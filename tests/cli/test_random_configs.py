@@ -147,7 +147,7 @@ def draw_layout(r, micro_batches, group):
         f"bucket_bytes={r.choice([16384, 65536, 4194304])}",
         f"num_workers={r.randint(0, 3)}",
     ]
-    if r.random() < 0.4:  # ranks that are processes; threads share memory anyway
+    if r.random() < 0.4 and "strategy=dp" not in keys:  # threads share memory
         keys += ["transport=net"]
     if r.random() < 0.4:
         keys += [f"lanes={r.randint(1, 4)}"]

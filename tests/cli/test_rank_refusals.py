@@ -57,6 +57,16 @@ class Refused(Case):
                     f"error: {sentence}\n",
                 )
 
+    def test_threads_exchange_no_messages(self):
+        for command in (TRAIN_SHAPES, ["plan", *TRAIN_SHAPES]):
+            self.assertEqual(
+                self.reported(
+                    *command, "accelerator=cpu", "devices=2", "strategy=dp", "transport=net"
+                ),
+                "error: transport=net with 2 ranks: it is for processes (strategy=ddp), and these "
+                "are threads of one; use transport=auto\n",
+            )
+
     def test_gpus_are_no_ranks_of_the_cpu(self):
         for command in (TRAIN_SHAPES, ["plan", *TRAIN_SHAPES]):
             for arguments, more in (

@@ -445,6 +445,31 @@ class Cores(Case):
             ]
         )
 
+    def test_the_transport_and_why(self):
+        """Once in a run and in its plan, and not for one rank."""
+        scores = "for 4 MiB in host memory)"
+        for arguments, line in (
+            (
+                ["devices=2"],
+                f"transport shm: 2 ranks share memory (auto: score 80, net 20, {scores}",
+            ),
+            (
+                ["devices=2", "strategy=dp"],
+                f"transport shm: 2 ranks share memory (auto: score 80, {scores}",
+            ),
+            (
+                ["devices=2", "transport=net"],
+                "transport net: 2 ranks exchange messages (requested)",
+            ),
+            (["devices=1"], None),
+        ):
+            for command in (TRAIN_SHAPES, ["plan", *TRAIN_SHAPES]):
+                lines = self.on(2, *command, *arguments)
+                self.assertEqual(
+                    [found for found in lines if found.startswith("transport ")],
+                    [line] if line else [],
+                )
+
     def test_the_cores_of_all(self):
         self.assertIn("device cpu: 2 cores", self.on(2, *TRAIN_SHAPES, "devices=2"))
 

@@ -117,9 +117,10 @@ static void *net_thread_main(void *p)
     const lvni_dist_comm_options o = {.rank = r->base.me.rank,
                                       .world = r->base.me.world,
                                       .exchange = exchange_in_memory,
+                                      .address = "127.0.0.1",
                                       .user = r,
                                       .check = r->base.test->check};
-    if (lvni_dist_comm_net(&o, "127.0.0.1", &r->base.me.comm) != LVN_OK) {
+    if (lvni_dist_comm_net(&o, &r->base.me.comm) != LVN_OK) {
         fprintf(stderr, "rank %d: %s\n", o.rank, lvn_last_error()->message);
         return NULL;
     }
@@ -231,14 +232,15 @@ void dist_rank_main(int argc, char **argv, const dist_case *cases, int n_cases)
         const lvni_dist_comm_options o = {.rank = me.rank,
                                           .world = me.world,
                                           .exchange = exchange,
+                                          .address = "127.0.0.1",
                                           .user = &hub,
                                           .check = cases[i].check};
         if (cases[i].body == NULL) {
             exit(starve(&o) ? 0 : 1);
         }
         me.messages = getenv(DIST_NET) != NULL;
-        if ((me.messages ? lvni_dist_comm_net(&o, "127.0.0.1", &me.comm)
-                         : lvni_dist_comm_shm(&o, &me.comm)) != LVN_OK) {
+        if ((me.messages ? lvni_dist_comm_net(&o, &me.comm) : lvni_dist_comm_shm(&o, &me.comm)) !=
+            LVN_OK) {
             fprintf(stderr, "rank %d: %s\n", me.rank, lvn_last_error()->message);
             _exit(3);
         }

@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-enum { SMALL = 64 << 10 }; /* bytes of all ranks: added everywhere, without a second message */
-
 /* ---- messages of a call ---- */
 
 static lvni_net_comm *net(lvni_dist_comm *comm)
@@ -212,7 +210,7 @@ lvn_status lvni_net_reduce_scatter(lvni_dist_comm *comm, const void *in, void *o
 static lvn_status reduce_small(lvni_net_comm *c, const void *in, void *out, int64_t n,
                                lvn_dtype dtype, lvni_dist_reduce how)
 {
-    char all[SMALL];
+    char all[LVNI_NET_SMALL];
     const size_t bytes = (size_t)n * lvn_dtype_size(dtype);
     LVN_TRY(swap_all(c, in, 0, bytes, all));
     for (int r = 0; r < c->base.world; r++) {
@@ -253,7 +251,7 @@ lvn_status lvni_net_all_reduce(lvni_dist_comm *comm, const void *in, void *out, 
 {
     lvni_net_comm *c = net(comm);
     const size_t size = lvn_dtype_size(dtype);
-    if ((size_t)n * size <= (size_t)SMALL / (size_t)comm->world) {
+    if ((size_t)n * size <= (size_t)LVNI_NET_SMALL / (size_t)comm->world) {
         return reduce_small(c, in, out, n, dtype, how);
     }
     size_t from[LVNI_NET_MAX_RANKS + 1];

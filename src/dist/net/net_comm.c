@@ -137,8 +137,19 @@ static void destroy(lvni_dist_comm *comm)
     lvni_core_free(c);
 }
 
-static const lvni_dist_transport transport = {
+/* Two copies through the kernel; small messages cost a wake-up of two threads. */
+static int score(lvni_dist_call_kind call, lvni_dist_memory memory, size_t bytes)
+{
+    (void)call;
+    return (memory == LVNI_DIST_MEMORY_HOST ? 20 : 15) - (bytes < LVNI_NET_SMALL ? 10 : 0);
+}
+
+const lvni_dist_transport lvni_net_transport = {
     .name = "net",
+    .does = "exchange messages",
+    .max_ranks = LVNI_NET_MAX_RANKS,
+    .score = score,
+    .connect = lvni_dist_comm_net,
     .abilities = LVNI_DIST_MESSAGES,
     .destroy = destroy,
     .abort = net_abort,
@@ -171,8 +182,8 @@ static lvn_status make_private(const lvni_dist_comm_options *o, lvni_net_comm **
     if (c == NULL) {
         return LVN_ERR_MEMORY;
     }
-    c->base =
-        (lvni_dist_comm){.ops = &transport, .rank = o->rank, .world = o->world, .check = o->check};
+    c->base = (lvni_dist_comm){
+        .ops = &lvni_net_transport, .rank = o->rank, .world = o->world, .check = o->check};
     c->wake[0] = c->wake[1] = c->first_failed = -1;
     pthread_mutex_init(&c->lock, NULL);
     lvni_core_cond_init(&c->changed);
@@ -327,12 +338,11 @@ static lvn_status exchange_cards(const lvni_dist_comm_options *o, const card *mi
     return (lvn_status)mine->status;
 }
 
-lvn_status lvni_dist_comm_net(const lvni_dist_comm_options *o, const char *address,
-                              lvni_dist_comm **out)
+lvn_status lvni_dist_comm_net(const lvni_dist_comm_options *o, lvni_dist_comm **out)
 {
     *out = NULL;
     LVN_ARG(o->world >= 1 && o->world <= LVNI_NET_MAX_RANKS && o->rank >= 0 && o->rank < o->world &&
-                o->exchange != NULL,
+                o->exchange != NULL && o->address != NULL,
             "rank %d of %d, with%s an exchange; at most %d ranks", o->rank, o->world,
             o->exchange != NULL ? "" : "out", LVNI_NET_MAX_RANKS);
     card mine = {.pid = (int32_t)getpid()};
@@ -344,7 +354,7 @@ lvn_status lvni_dist_comm_net(const lvni_dist_comm_options *o, const char *addre
     int listening = -1;
     lvn_status s = make_private(o, &c);
     if (s == LVN_OK) {
-        s = start_listening(address, &mine, &listening);
+        s = start_listening(o->address, &mine, &listening);
     }
     mine.status = (int32_t)s;
     s = exchange_cards(o, &mine, all);

@@ -21,8 +21,9 @@
 
 enum {
     LVNI_NET_MAX_RANKS = 1024,
-    LVNI_NET_KEY = 16,                         /* bytes that a rank shows to be let in */
-    LVNI_NET_WHY = 512,                        /* bytes of the reason of an abort */
+    LVNI_NET_SMALL = 64 << 10, /* bytes of all ranks: added everywhere, without a second message */
+    LVNI_NET_KEY = 16,         /* bytes that a rank shows to be let in */
+    LVNI_NET_WHY = 512,        /* bytes of the reason of an abort */
     LVNI_NET_PARTS = 2 * LVNI_TREE_PENDING + 1 /* of a message */
 };
 
@@ -112,6 +113,8 @@ typedef struct lvni_net_comm {
     lvni_dist_sum_plan plan;        /* one number of each rank */
     void **source;                  /* world */
 } lvni_net_comm;
+
+extern const lvni_dist_transport lvni_net_transport; /* net_comm.c */
 
 /* ---- net_link.c ---- */
 

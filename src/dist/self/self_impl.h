@@ -2,7 +2,9 @@
 #ifndef LEVIN_DIST_SELF_SELF_IMPL_H
 #define LEVIN_DIST_SELF_SELF_IMPL_H
 
-#include "dist/reduction.h"
+#include "dist/transport.h"
+
+extern const lvni_dist_transport lvni_self_transport;
 
 lvn_status lvni_self_reduction_create(lvni_dist_comm *comm,
                                       const lvni_dist_reduction_options *options, int sets,

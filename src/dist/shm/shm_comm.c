@@ -131,10 +131,21 @@ static void destroy(lvni_dist_comm *comm)
     lvni_core_free(c);
 }
 
+/* Every rank reads the others' memory; of a device it reads a copy. */
+static int score(lvni_dist_call_kind call, lvni_dist_memory memory, size_t bytes)
+{
+    (void)call, (void)bytes;
+    return memory == LVNI_DIST_MEMORY_HOST ? 80 : 40;
+}
+
 /* Of threads and of processes: they differ in how the segment comes to be, and in how a dead rank
  * is known. */
-static const lvni_dist_transport transport = {
+const lvni_dist_transport lvni_shm_transport = {
     .name = "shm",
+    .does = "share memory",
+    .max_ranks = LVNI_SHM_MAX_RANKS,
+    .score = score,
+    .connect = lvni_dist_comm_shm,
     .abilities = LVNI_DIST_SHARED_MEMORY,
     .destroy = destroy,
     .abort = lvni_shm_abort,
@@ -168,7 +179,8 @@ static lvn_status make_private(int rank, int world, bool check, bool processes, 
     if (c == NULL) {
         return LVN_ERR_MEMORY;
     }
-    c->base = (lvni_dist_comm){.ops = &transport, .rank = rank, .world = world, .check = check};
+    c->base =
+        (lvni_dist_comm){.ops = &lvni_shm_transport, .rank = rank, .world = world, .check = check};
     c->round = 1;
     c->next_region = round_up(control_bytes(world), LVNI_SHM_PAGE);
     c->source = lvni_core_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *c->source);

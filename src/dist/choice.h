@@ -1,0 +1,34 @@
+/* Which transport carries the gradients of a run: every transport declares what it has and how well
+ * it does a call (transport.h), and of those that reach all ranks the best one is taken. Called by
+ * recipes/ before there is a communicator, and by `levin plan`. */
+#ifndef LEVIN_DIST_CHOICE_H
+#define LEVIN_DIST_CHOICE_H
+
+#include "dist/comm.h"
+
+typedef struct lvni_dist_transport lvni_dist_transport;
+
+typedef struct lvni_dist_layout {
+    int ranks, hosts;
+    bool threads; /* all ranks are threads of one process */
+    bool device;  /* gradients lie on devices */
+    size_t bytes; /* of gradients that travel at once */
+} lvni_dist_layout;
+
+typedef struct lvni_dist_choice {
+    const lvni_dist_transport *transport;
+    /* "transport shm: 2 ranks share memory (auto: score 80, net 30, ...)" */
+    char line[192];
+} lvni_dist_choice;
+
+/* requested: the name of a transport, or "auto". LVN_ERR_USAGE: it does not reach all ranks, or
+ * there is none that does. */
+lvn_status lvni_dist_choose(const lvni_dist_layout *layout, const char *requested,
+                            lvni_dist_choice *out);
+/* "share memory": what ranks do over it */
+const char *lvni_dist_choice_does(const lvni_dist_choice *choice);
+/* Of ranks that are processes; a collective over options->exchange. */
+lvn_status lvni_dist_choice_connect(const lvni_dist_choice *choice,
+                                    const lvni_dist_comm_options *options, lvni_dist_comm **out);
+
+#endif

@@ -1,0 +1,95 @@
+/* Which transport carries a run's ranks: the best of those that reach all of them. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "dist/choice.h"
+#include "dist/transport.h"
+
+#include <string.h>
+
+enum { MIB = 1 << 20 };
+
+static const char *chosen(const lvni_dist_layout *layout, const char *requested)
+{
+    static lvni_dist_choice choice;
+    const lvn_status s = lvni_dist_choose(layout, requested, &choice);
+    if (s != LVN_OK) {
+        assert_int_equal(s, LVN_ERR_USAGE);
+        return lvn_last_error()->message;
+    }
+    assert_memory_equal(choice.line, "transport ", 10);
+    assert_memory_equal(choice.line + 10, choice.transport->name, strlen(choice.transport->name));
+    return choice.line;
+}
+
+static void the_best_that_reaches_all_ranks_is_taken(void **state)
+{
+    (void)state;
+    assert_string_equal(
+        chosen(&(lvni_dist_layout){.ranks = 4, .hosts = 1, .bytes = 4 * MIB}, "auto"),
+        "transport shm: 4 ranks share memory (auto: score 80, net 20, for 4 MiB in host memory)");
+    assert_string_equal(
+        chosen(&(lvni_dist_layout){.ranks = 4, .hosts = 1, .bytes = 4 * MIB, .device = true},
+               "auto"),
+        "transport shm: 4 ranks share memory (auto: score 40, net 15, for 4 MiB in device memory)");
+    assert_string_equal(
+        chosen(&(lvni_dist_layout){.ranks = 4, .hosts = 1, .bytes = MIB, .threads = true}, "auto"),
+        "transport shm: 4 ranks share memory (auto: score 80, for 1 MiB in host memory)");
+    assert_string_equal(chosen(&(lvni_dist_layout){.ranks = 4, .hosts = 2, .bytes = 4096}, "auto"),
+                        "transport net: 4 ranks exchange messages (auto: score 10, for 4 KiB in "
+                        "host memory)");
+    assert_string_equal(
+        chosen(&(lvni_dist_layout){.ranks = 1, .hosts = 1, .bytes = MIB, .device = true}, "auto"),
+        "transport self: 1 rank adds in place (auto: score 100, shm 40, net 15, for 1 MiB in "
+        "device memory)");
+}
+
+static void a_request_is_taken_or_refused(void **state)
+{
+    (void)state;
+    assert_string_equal(chosen(&(lvni_dist_layout){.ranks = 2, .hosts = 1}, "net"),
+                        "transport net: 2 ranks exchange messages (requested)");
+    assert_string_equal(chosen(&(lvni_dist_layout){.ranks = 2, .hosts = 2}, "shm"),
+                        "transport=shm with 2 ranks: they are on several nodes and share no "
+                        "memory; use transport=auto");
+    assert_string_equal(chosen(&(lvni_dist_layout){.ranks = 2, .hosts = 1, .threads = true}, "net"),
+                        "transport=net with 2 ranks: it is for processes (strategy=ddp), and these "
+                        "are threads of one; use transport=auto");
+    assert_string_equal(chosen(&(lvni_dist_layout){.ranks = 100000, .hosts = 1}, "auto"),
+                        "transport=auto: there is none for 100000 ranks on 1 node");
+}
+
+/* All calls work over every transport, so none may score 0. */
+static void every_transport_scores_every_call(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"self", "shm", "net"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        lvni_dist_choice c;
+        assert_int_equal(
+            lvni_dist_choose(&(lvni_dist_layout){.ranks = 1, .hosts = 1}, names[i], &c), LVN_OK);
+        assert_string_equal(c.transport->name, names[i]);
+        assert_int_not_equal(c.transport->abilities, 0);
+        for (int call = 0; call < LVNI_CALL_COUNT; call++) {
+            for (int memory = 0; memory < 2; memory++) {
+                for (size_t bytes = 1; bytes <= (size_t)1 << 30; bytes *= 1024) {
+                    assert_true(c.transport->score((lvni_dist_call_kind)call,
+                                                   (lvni_dist_memory)memory, bytes) > 0);
+                }
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_best_that_reaches_all_ranks_is_taken),
+        cmocka_unit_test(a_request_is_taken_or_refused),
+        cmocka_unit_test(every_transport_scores_every_call),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
