@@ -23,6 +23,12 @@ static bool goes_on(const lvni_optim_run *run, const lvni_optim_run *next, bool 
            run->lr_scale == next->lr_scale && run->weight_decay == next->weight_decay;
 }
 
+/* Blocks of the flat buffers that the run touches. */
+static int64_t count_sums(const lvni_optim_run *run)
+{
+    return lvni_kernels_flat_blocks(run->begin + run->n) - run->begin / LVNI_FLAT_BLOCK;
+}
+
 static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter, int n)
 {
     o->run = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->run);
@@ -37,6 +43,7 @@ static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter
                                      .lr_scale = p->lr_scale,
                                      .weight_decay = o->options.weight_decay * p->decay_scale,
                                      .trusted = o->options.kind == LVNI_OPTIM_LARS && p->ndim > 1,
+                                     .first_sum = o->n_sums,
                                      .phase = p->phase,
                                      .first = i,
                                      .count = 1};
@@ -48,10 +55,12 @@ static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter
             run->count++;
         } else {
             o->run[o->n_runs++] = next;
+            o->n_sums += next.trusted ? count_sums(&next) : 0;
             neighbours = true;
         }
     }
-    return LVN_OK;
+    o->sums = lvni_core_calloc(LVNI_TAG_MODEL, 2 * (size_t)o->n_sums, sizeof *o->sums);
+    return o->sums == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
 static lvn_status keep_parameters(lvni_optim *o, const lvni_optim_parameter *parameter, int n)
@@ -68,6 +77,11 @@ static lvn_status keep_parameters(lvni_optim *o, const lvni_optim_parameter *par
         o->parameter[i].name = NULL; /* borrowed */
     }
     return LVN_OK;
+}
+
+static size_t length(lvni_optim_range r)
+{
+    return (size_t)(r.end - r.begin);
 }
 
 static void name_slots(lvni_optim *o)
@@ -89,24 +103,36 @@ int lvni_optim_slots(const lvni_optim_options *options)
     return o.n_slots;
 }
 
+static bool on_borders(lvni_optim_range r, int64_t n)
+{
+    return r.begin >= 0 && r.begin % LVNI_FLAT_BLOCK == 0 && r.end >= r.begin && r.end <= n &&
+           (r.end % LVNI_FLAT_BLOCK == 0 || r.end == n);
+}
+
 lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n,
-                             const lvni_optim_parameter *parameter, int n_parameters,
-                             lvni_optim **out)
+                             const lvni_optim_range *own, const lvni_optim_parameter *parameter,
+                             int n_parameters, lvni_optim **out)
 {
     *out = NULL;
+    LVN_ARG(
+        own == NULL || on_borders(*own, n),
+        "an optimizer of elements %lld to %lld of %lld: a range must begin and end at multiples "
+        "of %d, or end with the buffers",
+        (long long)own->begin, (long long)own->end, (long long)n, LVNI_FLAT_BLOCK);
     lvni_optim *o = LVNI_NEW(LVNI_TAG_MODEL, lvni_optim);
     if (o == NULL) {
         return LVN_ERR_MEMORY;
     }
     o->options = *options;
     o->n = n;
+    o->own = own != NULL ? *own : (lvni_optim_range){0, n};
     name_slots(o);
     o->partial =
         lvni_core_calloc(LVNI_TAG_MODEL, (size_t)lvni_kernels_flat_blocks(n), sizeof *o->partial);
     bool good = o->partial != NULL && make_runs(o, parameter, n_parameters) == LVN_OK &&
                 keep_parameters(o, parameter, n_parameters) == LVN_OK;
     for (int i = 0; i < o->n_slots && good; i++) {
-        o->slot[i] = lvni_tensor_mem_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->slot[i]);
+        o->slot[i] = lvni_tensor_mem_calloc(LVNI_TAG_MODEL, length(o->own), sizeof *o->slot[i]);
         good = o->slot[i] != NULL;
     }
     if (!good) {
@@ -123,29 +149,70 @@ void lvni_optim_destroy(lvni_optim *o)
         return;
     }
     for (int i = 0; i < LVNI_OPTIM_SLOTS; i++) {
-        lvni_tensor_mem_free(o->slot[i], (size_t)o->n, sizeof *o->slot[i]);
+        lvni_tensor_mem_free(o->slot[i], length(o->own), sizeof *o->slot[i]);
     }
     lvni_core_free(o->run);
     lvni_core_free(o->parameter);
     lvni_core_free(o->idle);
     lvni_core_free(o->missed);
     lvni_core_free(o->partial);
+    lvni_core_free(o->sums);
     lvni_core_free(o);
 }
 
-/* Blocks are counted from x: a tensor's norm does not depend on where it lies in the flat
- * buffer. */
-static double norm(lvni_optim *o, const float *x, int64_t n)
+/* ---- a step over a range of the flat buffers ---- */
+
+/* What the range has of n elements from `begin` on; false: nothing. */
+static bool cut(lvni_optim_range range, int64_t begin, int64_t n, lvni_optim_range *out)
 {
-    lvni_kernels_flat_block_sumsq(x, n, o->partial);
-    return lvni_core_sqrt(lvni_kernels_flat_sum_tree(o->partial, lvni_kernels_flat_blocks(n)));
+    out->begin = begin > range.begin ? begin : range.begin;
+    out->end = begin + n < range.end ? begin + n : range.end;
+    return out->begin < out->end;
+}
+
+/* Sums of squares of x over each block that the tensor touches; x begins where the range does. */
+static void sum_tensor(const lvni_optim_run *run, lvni_optim_range range, const float *x,
+                       double *sums)
+{
+    lvni_optim_range part;
+    if (!cut(range, run->begin, run->n, &part)) {
+        return;
+    }
+    const int64_t border = lvni_kernels_flat_blocks(part.begin) * LVNI_FLAT_BLOCK,
+                  whole = border < part.end ? border : part.end;
+    sums += part.begin / LVNI_FLAT_BLOCK - run->begin / LVNI_FLAT_BLOCK;
+    if (part.begin < whole) { /* the tensor begins within a block */
+        lvni_kernels_flat_block_sumsq(x + (part.begin - range.begin), whole - part.begin, sums++);
+    }
+    if (whole < part.end) {
+        lvni_kernels_flat_block_sumsq(x + (whole - range.begin), part.end - whole, sums);
+    }
+}
+
+void lvni_optim_sum_squares(lvni_optim *o, int phase, lvni_optim_range range, const float *w,
+                            const float *g)
+{
+    for (int i = 0; i < o->n_runs; i++) {
+        const lvni_optim_run *run = &o->run[i];
+        if (run->phase == phase && run->trusted && !o->idle[run->first]) {
+            sum_tensor(run, range, w, o->sums + run->first_sum);
+            sum_tensor(run, range, g, o->sums + o->n_sums + run->first_sum);
+        }
+    }
+}
+
+static double norm(lvni_optim *o, const lvni_optim_run *run, const double *sums)
+{
+    const int64_t n = count_sums(run);
+    memcpy(o->partial, sums + run->first_sum, (size_t)n * sizeof *sums);
+    return lvni_core_sqrt(lvni_kernels_flat_sum_tree(o->partial, n));
 }
 
 /* Of a whole tensor; a weight or a gradient of zeros does not determine the rate. */
-static double trust_ratio(lvni_optim *o, const lvni_optim_run *run, const float *w, const float *g,
-                          double grad_scale)
+static double trust_ratio(lvni_optim *o, const lvni_optim_run *run, double grad_scale)
 {
-    const double of_w = norm(o, w, run->n), of_g = norm(o, g, run->n) * grad_scale;
+    const double of_w = norm(o, run, o->sums),
+                 of_g = norm(o, run, o->sums + o->n_sums) * grad_scale;
     if (!(of_w > 0.0 && of_g > 0.0)) {
         return 1.0;
     }
@@ -154,39 +221,47 @@ static double trust_ratio(lvni_optim *o, const lvni_optim_run *run, const float 
     return trust < TRUST_LIMIT ? trust : TRUST_LIMIT;
 }
 
-/* The piece of a run that is stepped at once; `updates` before this one. */
-static void step_adam(lvni_optim *o, const lvni_optim_run *run, int64_t updates, float *w,
-                      const float *g, double lr, double grad_scale)
+/* What is the same for all elements that are stepped at once; `updates` before this one. */
+typedef struct step_call {
+    const lvni_optim_run *run;
+    int64_t updates;
+    double lr, grad_scale;
+} step_call;
+
+static void step_adam(lvni_optim *o, const step_call *c, lvni_optim_range part, float *w,
+                      const float *g)
 {
     const lvni_optim_options *p = &o->options;
-    const double t = (double)(updates + 1);
+    const double t = (double)(c->updates + 1);
+    const int64_t at = part.begin - o->own.begin;
     const lvni_kernels_flat_adamw_params a = {
-        .lr = lr * run->lr_scale,
+        .lr = c->lr * c->run->lr_scale,
         .beta1 = p->beta1,
         .beta2 = p->beta2,
         .eps = p->eps,
-        .weight_decay = run->weight_decay,
+        .weight_decay = c->run->weight_decay,
         .correction1 = p->beta1 > 0.0 ? 1.0 - lvni_core_pow(p->beta1, t) : 1.0,
         .correction2 = p->beta2 > 0.0 ? 1.0 - lvni_core_pow(p->beta2, t) : 1.0,
-        .grad_scale = grad_scale,
+        .grad_scale = c->grad_scale,
         .decoupled = p->kind == LVNI_OPTIM_ADAMW};
-    lvni_kernels_flat_adamw(w, g, o->slot[0] + run->begin, o->slot[1] + run->begin, run->n, &a);
+    lvni_kernels_flat_adamw(w, g, o->slot[0] + at, o->slot[1] + at, part.end - part.begin, &a);
 }
 
-static void step_sgd(lvni_optim *o, const lvni_optim_run *run, int64_t updates, float *w,
-                     const float *g, double lr, double grad_scale)
+static void step_sgd(lvni_optim *o, const step_call *c, lvni_optim_range part, float *w,
+                     const float *g)
 {
     const lvni_optim_options *p = &o->options;
     const lvni_kernels_flat_sgd_params s = {
-        .lr = lr * run->lr_scale,
+        .lr = c->lr * c->run->lr_scale,
         .momentum = p->momentum,
         .dampening = p->dampening,
-        .weight_decay = run->weight_decay,
-        .grad_scale = grad_scale,
-        .trust = run->trusted ? trust_ratio(o, run, w, g, grad_scale) : 0.0,
+        .weight_decay = c->run->weight_decay,
+        .grad_scale = c->grad_scale,
+        .trust = c->run->trusted ? trust_ratio(o, c->run, c->grad_scale) : 0.0,
         .nesterov = p->nesterov,
-        .first_step = updates == 0};
-    lvni_kernels_flat_sgd(w, g, o->n_slots > 0 ? o->slot[0] + run->begin : NULL, run->n, &s);
+        .first_step = c->updates == 0};
+    lvni_kernels_flat_sgd(w, g, o->n_slots > 0 ? o->slot[0] + (part.begin - o->own.begin) : NULL,
+                          part.end - part.begin, &s);
 }
 
 /* Neighbours in a run that have the same part in this step, from parameter i on: the piece's
@@ -201,38 +276,53 @@ static int piece_end(const lvni_optim *o, const lvni_optim_run *run, int i)
     return end;
 }
 
-static void step_run(lvni_optim *o, const lvni_optim_run *run, float *w, const float *g, double lr,
-                     double grad_scale)
+/* The run's pieces, as far as they are in the range. */
+static void step_run(lvni_optim *o, step_call *c, lvni_optim_range range, float *w, const float *g)
 {
+    const lvni_optim_run *run = c->run;
     for (int i = run->first, end; i < run->first + run->count; i = end) {
         end = piece_end(o, run, i);
-        if (o->idle[i]) {
-            for (int k = i; k < end; k++) {
-                o->missed[k]++;
-            }
+        const int64_t begin = o->parameter[i].begin,
+                      n = o->parameter[end - 1].begin + o->parameter[end - 1].n - begin;
+        lvni_optim_range part;
+        if (o->idle[i] || !cut(range, begin, n, &part)) {
             continue;
         }
-        lvni_optim_run piece = *run;
-        piece.begin = o->parameter[i].begin;
-        piece.n = o->parameter[end - 1].begin + o->parameter[end - 1].n - piece.begin;
-        const int64_t updates = o->steps[run->phase] - o->missed[i];
-        (is_adam(&o->options) ? step_adam : step_sgd)(o, &piece, updates, w + piece.begin,
-                                                      g + piece.begin, lr, grad_scale);
+        const int64_t at = part.begin - range.begin;
+        c->updates = o->steps[run->phase] - o->missed[i];
+        (is_adam(&o->options) ? step_adam : step_sgd)(o, c, part, w + at, g + at);
     }
+}
+
+void lvni_optim_step_range(lvni_optim *o, int phase, lvni_optim_range range, float *w,
+                           const float *g, double lr, double grad_scale)
+{
+    for (int i = 0; i < o->n_runs; i++) {
+        if (o->run[i].phase == phase) {
+            step_call c = {.run = &o->run[i], .lr = lr, .grad_scale = grad_scale};
+            step_run(o, &c, range, w, g);
+        }
+    }
+}
+
+void lvni_optim_end_step(lvni_optim *o, int phase)
+{
+    for (int i = 0; i < o->n_parameters; i++) {
+        const bool missed = o->idle[i] && !o->parameter[i].frozen && o->parameter[i].phase == phase;
+        o->missed[i] += missed ? 1 : 0;
+    }
+    o->steps[phase]++;
 }
 
 void lvni_optim_step(lvni_optim *o, int phase, float *w, const float *g, double lr,
                      double grad_scale)
 {
-    for (int i = 0; i < o->n_runs; i++) {
-        const lvni_optim_run *run = &o->run[i];
-        if (run->phase != phase) {
-            continue;
-        }
-        step_run(o, run, w, g, lr, grad_scale);
-    }
-    o->steps[phase]++;
+    lvni_optim_sum_squares(o, phase, o->own, w, g);
+    lvni_optim_step_range(o, phase, o->own, w, g, lr, grad_scale);
+    lvni_optim_end_step(o, phase);
 }
+
+/* ---- the gradient's norm ---- */
 
 double lvni_optim_gradient_norm(lvni_optim *o, const float *g, int64_t begin, int64_t end)
 {

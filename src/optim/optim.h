@@ -1,6 +1,7 @@
 /* Optimizers and learning-rate schedules over a model's flat weights. The trainer calls
- * lvni_optim_step once per phase of an optimizer step with the phase's merged gradient. How each
- * parameter is treated comes from groups.h; averages of weights are at the end. */
+ * lvni_optim_step once per phase of an optimizer step with the phase's merged gradient; it is made
+ * of calls over ranges of the flat buffers, for those who own a part of them. How each parameter is
+ * treated comes from groups.h; averages of weights are at the end. */
 #ifndef LEVIN_OPTIM_OPTIM_H
 #define LEVIN_OPTIM_OPTIM_H
 
@@ -31,26 +32,34 @@ typedef struct lvni_optim_options {
 
 enum { LVNI_OPTIM_SLOTS = 2 };
 
+/* A part of the flat buffers: elements from `begin`, a border of LVNI_FLAT_BLOCK, to `end`, another
+ * one or the buffers' end. */
+typedef struct lvni_optim_range {
+    int64_t begin, end;
+} lvni_optim_range;
+
 /* Neighbours with equal settings: one call of the kernel. */
 typedef struct lvni_optim_run {
     int64_t begin, n; /* elements */
     double lr_scale, weight_decay;
-    bool trusted; /* has a rate of its own (lars): one tensor alone */
+    bool trusted;      /* has a rate of its own (lars): one tensor alone */
+    int64_t first_sum; /* trusted: its first one of the partial sums */
     int phase;
     int first, count; /* its parameters */
 } lvni_optim_run;
 
-/* State as flat buffers of the weights' length: sgd, lars: momentum (when it is not 0); adam,
- * adamw: exp_avg, exp_avg_sq. */
+/* State as flat buffers: sgd, lars: momentum (when it is not 0); adam, adamw: exp_avg,
+ * exp_avg_sq. */
 typedef struct lvni_optim {
     lvni_optim_options options;
-    int64_t n;           /* elements */
-    lvni_optim_run *run; /* ascending; what is frozen has none */
+    int64_t n;            /* elements of the whole flat buffers */
+    lvni_optim_range own; /* whose state is here */
+    lvni_optim_run *run;  /* ascending; what is frozen has none */
     int n_runs;
     int n_slots;
     const char *slot_name[LVNI_OPTIM_SLOTS]; /* as in checkpoints: optim/<slot>/<parameter> */
-    float *slot[LVNI_OPTIM_SLOTS];
-    int64_t steps[LVNI_PHASES]; /* updates done, of each phase's parameters */
+    float *slot[LVNI_OPTIM_SLOTS]; /* of element i of the flat buffers at slot[k][i - own.begin] */
+    int64_t steps[LVNI_PHASES];    /* updates done, of each phase's parameters */
     /* A parameter without a gradient is left alone, as in PyTorch: no decay, no moments, and its
      * own count of updates stays. */
     int n_parameters;
@@ -59,18 +68,39 @@ typedef struct lvni_optim {
     /* of each parameter: of its phase's updates, those that it had no gradient in */
     int64_t *missed;
     double *partial; /* one sum of squares per block */
+    /* Sums of squares behind the trust ratios: for each tensor with one, and each block of the flat
+     * buffers that it touches, one of its weights, and n_sums further on one of its gradient. */
+    double *sums;
+    int64_t n_sums;
 } lvni_optim;
 
 /* How many flat buffers the state has. */
 int lvni_optim_slots(const lvni_optim_options *options);
-/* n: length of the flat buffers; parameters in ascending order, borrowed for the call. */
+/* n: length of the flat buffers; own: the range whose state is kept, NULL: all; parameters, all of
+ * them, in ascending order, borrowed for the call. */
 lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n,
-                             const lvni_optim_parameter *parameter, int n_parameters,
-                             lvni_optim **out);
+                             const lvni_optim_range *own, const lvni_optim_parameter *parameter,
+                             int n_parameters, lvni_optim **out);
 void lvni_optim_destroy(lvni_optim *optim);
-/* w -= update(g * grad_scale) for the parameters of the phase; lr is the step's learning rate. */
+/* w -= update(g * grad_scale) for the parameters of the phase; lr is the step's learning rate. For
+ * an optimizer that owns all: the three calls below over one range. */
 void lvni_optim_step(lvni_optim *optim, int phase, float *w, const float *g, double lr,
                      double grad_scale);
+
+/* ---- the same in ranges: the bits do not depend on where the buffers are cut ----
+ * First the sums of all ranges, then, with all of them in `sums`, the steps of all ranges, then the
+ * end, on all who own a range. w and g begin at the range's first element. */
+
+/* Sets the entries of `sums` that lie in the range; each lies in one block of the flat buffers, and
+ * so in one range. Others are as they were. Nothing without trust ratios (n_sums is 0). */
+void lvni_optim_sum_squares(lvni_optim *optim, int phase, lvni_optim_range range, const float *w,
+                            const float *g);
+/* lvni_optim_step for a range of what the optimizer owns. */
+void lvni_optim_step_range(lvni_optim *optim, int phase, lvni_optim_range range, float *w,
+                           const float *g, double lr, double grad_scale);
+/* Counts the update of the phase. */
+void lvni_optim_end_step(lvni_optim *optim, int phase);
+
 /* 2-norm of n gradients: sums over fixed blocks added in the tree over block numbers, in f64. Not
  * finite when a gradient is not. Those outside of [begin, end), which lies on borders of blocks (or
  * at n), count as zeros and are not read. */

@@ -121,7 +121,7 @@ static lvn_status make_optim(lvni_trainer_engine *e)
     lvni_trainer_phases_assign(m, p);
     e->n_phases = lvni_trainer_phases_count(m);
     const lvn_status s =
-        lvni_optim_create(&e->o.optim, m->n_weights, p, m->n_parameters, &e->optim);
+        lvni_optim_create(&e->o.optim, m->n_weights, NULL, p, m->n_parameters, &e->optim);
     lvni_core_free(p);
     return s;
 }

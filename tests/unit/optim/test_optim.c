@@ -45,7 +45,7 @@ static lvn_status create(const lvni_optim_options *options, int64_t n, lvni_opti
 {
     const lvni_optim_parameter whole = {
         .name = "w", .n = n, .ndim = 2, .lr_scale = 1.0, .decay_scale = 1.0};
-    return lvni_optim_create(options, n, &whole, 1, out);
+    return lvni_optim_create(options, n, NULL, &whole, 1, out);
 }
 
 static void sgd_reference(const lvni_optim_options *o, int t, double lr, double scale)
@@ -268,7 +268,7 @@ static void memory_may_fail(void **state)
     (void)state;
     const uint64_t before = lvni_core_alloc_get_total().live_bytes;
     const lvni_optim_options options = {.kind = LVNI_OPTIM_ADAMW};
-    for (int64_t k = 1; k <= 5; k++) {
+    for (int64_t k = 1; k <= 9; k++) {
         lvni_optim *o = NULL;
         lvni_core_alloc_fail_at(k);
         assert_int_equal(create(&options, 100, &o), LVN_ERR_MEMORY);

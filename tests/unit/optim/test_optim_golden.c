@@ -51,7 +51,7 @@ static void run_case(const golden_steps *c, float *w)
         lvni_optim_rules_apply(&(lvni_optim_rules){.no_decay_1d = c->no_decay_1d}, parameter, 3),
         LVN_OK);
     lvni_optim *o;
-    assert_int_equal(lvni_optim_create(&c->options, FLAT, parameter, 3, &o), LVN_OK);
+    assert_int_equal(lvni_optim_create(&c->options, FLAT, NULL, parameter, 3, &o), LVN_OK);
     start(w);
     for (int64_t t = 1; t <= GOLDEN_STEPS; t++) {
         for (int i = 0; i < 3; i++) {

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "core/rng.h"
+#include "kernels/flat.h"
 #include "kernels/kernels.h"
 #include "optim/optim.h"
 
@@ -182,7 +183,7 @@ static int run(const lvni_optim_options *options, const lvni_optim_parameter *pa
 {
     static float g[FLAT];
     lvni_optim *o;
-    assert_int_equal(lvni_optim_create(options, FLAT, parameter, n, &o), LVN_OK);
+    assert_int_equal(lvni_optim_create(options, FLAT, NULL, parameter, n, &o), LVN_OK);
     fill(w, "weights", 0);
     for (uint32_t t = 0; t < STEPS; t++) {
         fill(g, "gradient", t);
@@ -274,7 +275,7 @@ static void phases_step_by_themselves(void **state)
         assert_int_equal(lvni_optim_rules_apply(&(lvni_optim_rules){0}, p, N), LVN_OK);
         run(&kinds[k], p, N, whole);
         assert_int_equal(lvni_optim_phases_apply(phases, p, N), LVN_OK);
-        assert_int_equal(lvni_optim_create(&kinds[k], FLAT, p, N, &o), LVN_OK);
+        assert_int_equal(lvni_optim_create(&kinds[k], FLAT, NULL, p, N, &o), LVN_OK);
         assert_int_equal(o->n_runs, 2);
         fill(w, "weights", 0);
         for (uint32_t t = 0; t < STEPS; t++) {
@@ -296,11 +297,11 @@ static void phases_step_by_themselves(void **state)
     }
 }
 
-/* The rate of a tensor follows from it alone, wherever it begins. */
-static void lars_knows_no_places(void **state)
+/* The rate of a tensor follows from it and its place in a block alone, wherever that block is. */
+static void lars_knows_no_blocks_before(void **state)
 {
     (void)state;
-    enum { LONG = 9000, FAR = 10016 };
+    enum { LONG = 9000, FAR = 2 * LVNI_FLAT_BLOCK };
     static float a[FLAT], b[FLAT], ga[FLAT], gb[FLAT];
     const lvni_optim_options options = {.kind = LVNI_OPTIM_LARS,
                                         .lr = 1,
@@ -312,8 +313,8 @@ static void lars_knows_no_places(void **state)
     lvni_optim_parameter there = here;
     there.begin = FAR;
     lvni_optim *o, *p;
-    assert_int_equal(lvni_optim_create(&options, FLAT, &here, 1, &o), LVN_OK);
-    assert_int_equal(lvni_optim_create(&options, FLAT, &there, 1, &p), LVN_OK);
+    assert_int_equal(lvni_optim_create(&options, FLAT, NULL, &here, 1, &o), LVN_OK);
+    assert_int_equal(lvni_optim_create(&options, FLAT, NULL, &there, 1, &p), LVN_OK);
     fill(a, "weights", 0);
     memcpy(b + FAR, a, LONG * sizeof *a);
     for (uint32_t t = 0; t < STEPS; t++) {
@@ -337,7 +338,7 @@ static void lars_without_a_norm(void **state)
         .name = "x", .n = 2, .ndim = 2, .lr_scale = 1, .decay_scale = 1};
     float w[2] = {0}, g[2] = {1.0f, -2.0f};
     lvni_optim *o;
-    assert_int_equal(lvni_optim_create(&options, 2, &p, 1, &o), LVN_OK);
+    assert_int_equal(lvni_optim_create(&options, 2, NULL, &p, 1, &o), LVN_OK);
     lvni_optim_step(o, 0, w, g, 0.5, 1.0);
     assert_true(w[0] == -0.5f && w[1] == 1.0f);
     g[0] = g[1] = 0.0f;
@@ -364,7 +365,7 @@ int main(void)
         cmocka_unit_test(equal_settings_are_one_run_and_the_same_bits),
         cmocka_unit_test(frozen_stay_and_rates_scale),
         cmocka_unit_test(phases_step_by_themselves),
-        cmocka_unit_test(lars_knows_no_places),
+        cmocka_unit_test(lars_knows_no_blocks_before),
         cmocka_unit_test(lars_without_a_norm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

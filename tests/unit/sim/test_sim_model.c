@@ -80,7 +80,7 @@ static lvni_optim *make_optim(const lvni_nn_model *m, lvni_optim_kind kind)
                                   .beta2 = 0.99,
                                   .eps = 1e-8,
                                   .trust_coefficient = 0.01};
-    assert_int_equal(lvni_optim_create(&o, m->n_weights, p, m->n_parameters, &optim), LVN_OK);
+    assert_int_equal(lvni_optim_create(&o, m->n_weights, NULL, p, m->n_parameters, &optim), LVN_OK);
     return optim;
 }
 
