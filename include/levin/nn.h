@@ -86,6 +86,14 @@ LVN_API lvn_module *lvn_builder_child(lvn_builder *b, const lvn_module_class *cl
 /* The module uses the ops of ops_group.h: the micro-batches of a group run at once. */
 LVN_API void lvn_builder_couple(lvn_builder *b);
 
+/* Begin a block: the parameters made from here on, by this module and those in it, up to the next
+ * call. A block is a piece of the network that may be placed on a device of its own, such as a
+ * residual block: begin them in the order in which forward runs them. Its name is relative to the
+ * module ("layer1.0"), and unique in the model. What is made before the first call is a block
+ * without a name; a model that never calls this is one block. Every block begins at a multiple of
+ * 4096 parameters in memory: make them of many parameters, not one for each small layer. */
+LVN_API lvn_status lvn_builder_block(lvn_builder *b, const char *name);
+
 typedef enum lvn_init {
     LVN_INIT_ZEROS,
     LVN_INIT_ONES,

@@ -157,6 +157,46 @@ static lvn_tensor *new_tensor(lvn_builder *b, const char *name, int ndim, const 
     return t;
 }
 
+static bool has_block(const lvni_nn_model *m, const char *name)
+{
+    for (int i = 0; i < m->n_blocks; i++) {
+        if (strcmp(m->blocks[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* `name` is the block's from here on; NULL: there was no memory for it. */
+static lvn_status begin_block(lvn_builder *b, char *name)
+{
+    lvni_nn_model *m = b->model;
+    void *list = m->blocks;
+    if (name == NULL || !grow(&list, m->n_blocks, sizeof *m->blocks)) {
+        lvni_core_free(name);
+        fail(b, LVN_ERR_MEMORY);
+        return b->status;
+    }
+    m->blocks = list;
+    if (has_block(m, name)) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                      "the model has two blocks named %s: give each a name of its own", name);
+        lvni_core_free(name);
+        fail(b, LVN_ERR_INVALID);
+        return b->status;
+    }
+    m->blocks[m->n_blocks++] = (lvni_nn_block){.name = name, .first = m->n_parameters};
+    return LVN_OK;
+}
+
+lvn_status lvn_builder_block(lvn_builder *b, const char *name)
+{
+    if (b->status == LVN_OK && !good_name(name, "block", b->path)) {
+        fail(b, LVN_ERR_INVALID);
+    }
+    return b->status == LVN_OK ? begin_block(b, join(b->path, name)) : b->status;
+}
+
 /* False fails the builder. */
 static bool good_init(lvn_builder *b, const char *name, lvn_init init)
 {
@@ -169,7 +209,9 @@ lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim, co
 {
     lvni_nn_model *m = b->model;
     char *full;
-    lvn_tensor *t = good_init(b, name, init) ? new_tensor(b, name, ndim, shape, &full) : NULL;
+    const bool good =
+        good_init(b, name, init) && (m->n_blocks > 0 || begin_block(b, join("", "")) == LVN_OK);
+    lvn_tensor *t = good ? new_tensor(b, name, ndim, shape, &full) : NULL;
     void *list = m->parameters;
     if (t == NULL || !grow(&list, m->n_parameters, sizeof *m->parameters)) {
         if (t != NULL) {

@@ -2,6 +2,7 @@
  * parameters lie in files written for others. */
 #include "nn/builder_impl.h"
 
+#include "kernels/flat.h"
 #include "kernels/random.h"
 #include "tensor/device.h"
 
@@ -9,6 +10,11 @@
 #include <string.h>
 
 enum { ALIGN = 16 }; /* elements: 64 bytes */
+
+static int64_t round_up(int64_t n, int64_t border)
+{
+    return (n + border - 1) / border * border;
+}
 
 static void point_at(lvn_tensor *t, float *memory)
 {
@@ -28,24 +34,40 @@ void lvni_nn_model_show(lvni_nn_model *m, float *values)
     lvni_nn_model_touch(m);
 }
 
+/* What is added up or stepped over blocks of the flat buffer must not depend on which blocks of the
+ * network are beside each other in memory: each begins on a border. */
+static void place_parameters(lvni_nn_model *m)
+{
+    int64_t at = 0;
+    for (int k = 0, i = 0; k < m->n_blocks; k++) {
+        const int end = k + 1 < m->n_blocks ? m->blocks[k + 1].first : m->n_parameters;
+        m->blocks[k].begin = at = round_up(at, LVNI_FLAT_BLOCK);
+        for (; i < end; i++) {
+            m->offset[i] = at;
+            at += round_up(m->parameters[i].numel, ALIGN);
+        }
+    }
+    m->n_weights = m->offset[m->n_parameters] = at;
+    for (int k = 0; k < m->n_blocks; k++) {
+        m->blocks[k].end = k + 1 < m->n_blocks ? m->blocks[k + 1].begin : at;
+    }
+}
+
 static lvn_status lay_out(lvni_nn_model *m)
 {
     m->offset = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters + 1, sizeof *m->offset);
     if (m->offset == NULL) {
         return LVN_ERR_MEMORY;
     }
-    for (int i = 0; i < m->n_parameters; i++) {
-        m->offset[i + 1] = m->offset[i] + (m->parameters[i].numel + ALIGN - 1) / ALIGN * ALIGN;
-    }
-    m->n_weights = m->offset[m->n_parameters];
+    place_parameters(m);
     m->trained_end = m->n_weights;
     m->n_values = m->n_weights;
     for (int i = 0; i < m->n_buffers; i++) {
         m->buffers[i]->offset = m->n_records;
         /* its values, then one weight */
-        m->n_records += (m->buffers[i]->numel + 1 + ALIGN - 1) / ALIGN * ALIGN;
+        m->n_records += round_up(m->buffers[i]->numel + 1, ALIGN);
         m->buffers[i]->value_offset = m->n_values;
-        m->n_values += (m->buffers[i]->numel + ALIGN - 1) / ALIGN * ALIGN;
+        m->n_values += round_up(m->buffers[i]->numel, ALIGN);
     }
     m->weights = lvni_tensor_mem_calloc(LVNI_TAG_MODEL, (size_t)m->n_values, sizeof *m->weights);
     if (m->weights == NULL) {
@@ -180,6 +202,10 @@ void lvni_nn_model_destroy(lvni_nn_model *m)
         lvni_core_free(m->buffers[i]->name);
         lvni_core_free(m->buffers[i]);
     }
+    for (int i = 0; i < m->n_blocks; i++) {
+        lvni_core_free(m->blocks[i].name);
+    }
+    lvni_core_free(m->blocks);
     lvni_core_free(m->modules);
     lvni_core_free(m->parameters);
     lvni_core_free(m->buffers);

@@ -38,6 +38,15 @@ void lvni_nn_parameter_from_file(const lvni_nn_parameter *p, const float *file, 
 
 typedef struct lvni_nn_model lvni_nn_model;
 
+/* A piece of the network (lvn_builder_block): a range of the parameters and of the flat buffer. */
+typedef struct lvni_nn_block {
+    char *name; /* "layer1.0"; "" without a name */
+    int first;  /* its first parameter: its last one is in front of the next block's first */
+    /* in elements: `begin` is a border of LVNI_FLAT_BLOCK, `end` the next block's begin, or
+     * n_weights. Empty where the block has no parameters. */
+    int64_t begin, end;
+} lvni_nn_block;
+
 struct lvn_buffer {
     char *name;
     lvn_tensor *tensor;
@@ -58,6 +67,9 @@ struct lvni_nn_model {
     int n_parameters;
     lvn_buffer **buffers;
     int n_buffers;
+    lvni_nn_block
+        *blocks; /* in the order of their parameters; together they are all of `weights` */
+    int n_blocks;
     float *weights;    /* flat: parameter i at offset[i]; gaps for alignment are zero */
     int64_t *offset;   /* n_parameters + 1 entries, in elements, multiples of 16 */
     int64_t n_weights; /* length of the flat buffer */

@@ -69,16 +69,19 @@ static lvn_status unet_build(lvn_module *module, lvn_builder *b)
     char name[32];
     for (int i = 0; i <= o->depth; i++) {
         snprintf(name, sizeof name, "down%d", i);
+        lvn_builder_block(b, name);
         m->down[i] = make_double_conv(b, name, i == 0 ? m->in : o->width << (i - 1), o->width << i);
     }
     for (int i = o->depth - 1; i >= 0; i--) {
         const int width = o->width << i;
         snprintf(name, sizeof name, "up%d", i);
+        lvn_builder_block(b, name);
         m->up[i] = o->bilinear ? lvn_nn_conv2d(b, name, 2 * width, width, 1)
                                : lvn_nn_conv_transpose2d(b, name, 2 * width, width, 2, .stride = 2);
         snprintf(name, sizeof name, "merge%d", i);
         m->merge[i] = make_double_conv(b, name, 2 * width, width);
     }
+    lvn_builder_block(b, "head");
     m->head = lvn_nn_conv2d(b, "head", o->width, m->out, 1);
     return lvn_builder_status(b);
 }

@@ -31,12 +31,16 @@ static lvn_status cnn_build(lvn_module *module, lvn_builder *b)
     cnn *m = (cnn *)module;
     const lvni_nn_zoo_arguments *a = lvni_nn_builder_arguments(b);
     LVN_ARG(a->image_size >= 4, "model=cnn needs image_size of at least 4, not %d", a->image_size);
+    lvn_builder_block(b, "stage1");
     m->conv[0] = lvn_nn_conv2d(b, "conv1", 3, 32, 3, .padding = 1, .no_bias = true);
     m->norm[0] = lvn_nn_batch_norm(b, "norm1", 32, 0.1, .relu = true);
+    lvn_builder_block(b, "stage2");
     m->conv[1] = lvn_nn_conv2d(b, "conv2", 32, 64, 3, .padding = 1, .no_bias = true);
     m->norm[1] = lvn_nn_batch_norm(b, "norm2", 64, 0.1, .relu = true);
+    lvn_builder_block(b, "stage3");
     m->conv[2] = lvn_nn_conv2d(b, "conv3", 64, 128, 3, .padding = 1, .no_bias = true);
     m->norm[2] = lvn_nn_batch_norm(b, "norm3", 128, 0.1, .relu = true);
+    lvn_builder_block(b, "head");
     m->dropout = lvn_nn_dropout(b, "dropout", a->dropout);
     m->head = lvn_nn_linear(b, "head", 128, a->n_classes);
     return lvn_builder_status(b);
@@ -66,8 +70,11 @@ static lvn_status mlp_build(lvn_module *module, lvn_builder *b)
     mlp *m = (mlp *)module;
     const lvni_nn_zoo_arguments *a = lvni_nn_builder_arguments(b);
     const int64_t s = a->image_size;
+    lvn_builder_block(b, "fc1");
     m->fc1 = lvn_nn_linear(b, "fc1", s * s * 3, 256, .image = {s, s, 3});
+    lvn_builder_block(b, "fc2");
     m->fc2 = lvn_nn_linear(b, "fc2", 256, 256);
+    lvn_builder_block(b, "head");
     m->dropout = lvn_nn_dropout(b, "dropout", a->dropout);
     m->head = lvn_nn_linear(b, "head", 256, a->n_classes);
     return lvn_builder_status(b);
@@ -171,6 +178,7 @@ static lvn_status resnet_build(resnet *m, lvn_builder *b, const int n_blocks[STA
                                bool bottleneck)
 {
     const lvni_nn_zoo_arguments *a = lvni_nn_builder_arguments(b);
+    lvn_builder_block(b, "stem");
     conv_norm(b, "conv1", "bn1", 3, 64, 7, 2, true, m->stem);
     int in = 64;
     for (int s = 0; s < STAGES; s++) {
@@ -178,6 +186,7 @@ static lvn_status resnet_build(resnet *m, lvn_builder *b, const int n_blocks[STA
         for (int i = 0; i < n_blocks[s]; i++) {
             char name[32];
             snprintf(name, sizeof name, "layer%d.%d", s + 1, i);
+            lvn_builder_block(b, name);
             block *k = (block *)(void *)lvni_nn_builder_new_module(b, &block_class, name);
             if (k == NULL) {
                 return lvn_builder_status(b);
@@ -190,6 +199,7 @@ static lvn_status resnet_build(resnet *m, lvn_builder *b, const int n_blocks[STA
             in = k->width * (bottleneck ? EXPANSION : 1);
         }
     }
+    lvn_builder_block(b, "head");
     m->dropout = lvn_nn_dropout(b, "dropout", a->dropout);
     m->fc = lvn_nn_linear(b, "fc", in, a->n_classes);
     return lvn_builder_status(b);
@@ -316,6 +326,7 @@ static lvn_status vit_build(vit *m, lvn_builder *b, int width, int heads)
     const int64_t grid = a->image_size / PATCH;
     m->width = width;
     m->tokens = grid * grid + 1;
+    lvn_builder_block(b, "embeddings");
     m->class_token = lvn_builder_parameter(b, "class_token", 3, (const int64_t[]){1, 1, width},
                                            LVN_INIT_ZEROS, 0.0);
     m->conv_proj = lvn_nn_conv2d(b, "conv_proj", 3, width, PATCH, .stride = PATCH);
@@ -328,6 +339,7 @@ static lvn_status vit_build(vit *m, lvn_builder *b, int width, int heads)
     for (int i = 0; i < LAYERS; i++) {
         char name[48];
         snprintf(name, sizeof name, "encoder.layers.encoder_layer_%d", i);
+        lvn_builder_block(b, name);
         encoder_block *k =
             (encoder_block *)(void *)lvni_nn_builder_new_module(b, &encoder_class, name);
         if (k == NULL) {
@@ -338,6 +350,7 @@ static lvn_status vit_build(vit *m, lvn_builder *b, int width, int heads)
         k->tokens = m->tokens;
         m->layer[i] = lvni_nn_builder_build(b, &k->base);
     }
+    lvn_builder_block(b, "head");
     m->ln = lvn_nn_layer_norm(b, "encoder.ln", width, .eps = EPS);
     m->dropout = lvn_nn_dropout(b, "dropout", a->dropout);
     m->head = lvn_nn_linear(b, "heads.head", width, a->n_classes);

@@ -168,14 +168,17 @@ static lvn_status gpt2_build(lvn_module *module, lvn_builder *b)
             "gpt2: a vocabulary of %lld and %lld positions are not possible",
             (long long)a->vocabulary, (long long)a->positions);
     m->layers = a->layers;
+    lvn_builder_block(b, "embeddings");
     m->wte = add_table(b, "wte", a->vocabulary, a->width);
     m->wpe = add_table(b, "wpe", a->positions, a->width);
     m->dropout = lvn_nn_dropout(b, "dropout", a->dropout);
     for (int i = 0; i < a->layers; i++) {
         char name[16];
         snprintf(name, sizeof name, "h.%d", i);
+        lvn_builder_block(b, name);
         m->h[i] = lvn_builder_child(b, &block_class, name);
     }
+    lvn_builder_block(b, "head");
     m->ln_f = lvn_nn_layer_norm(b, "ln_f", a->width);
     return lvn_builder_status(b);
 }

@@ -287,10 +287,10 @@ class Sim(Case):
             "sim",
             "run",
             code=RESOURCE,
-            env={"LEVIN_SIM_MEMORY": "2500KiB"},
+            env={"LEVIN_SIM_MEMORY": "2750KiB"},
             expects=[
                 "warning: the run takes up to",
-                "of sim:0, which has 2.44 MiB",
+                "of sim:0, which has 2.68 MiB",
                 "error: sim:0 is out of memory: ",
                 "iB were asked for",
                 "smaller batches (batch_size",

@@ -139,6 +139,21 @@ static lvn_status init_of_nothing(probe *m, lvn_builder *b)
     return lvn_builder_status(b);
 }
 
+static lvn_status same_block_twice(probe *m, lvn_builder *b)
+{
+    lvn_builder_block(b, "layer");
+    m->child = lvn_nn_linear(b, "first", 3, 4);
+    lvn_builder_block(b, "layer");
+    assert_null(lvn_nn_linear(b, "second", 3, 4));
+    return lvn_builder_status(b);
+}
+
+static lvn_status nameless_block(probe *m, lvn_builder *b)
+{
+    (void)m;
+    return lvn_builder_block(b, "");
+}
+
 static void what_is_refused(void **state)
 {
     (void)state;
@@ -153,6 +168,8 @@ static void what_is_refused(void **state)
         {nameless_parameter, LVN_ERR_INVALID, "name"},
         {nameless_child, LVN_ERR_INVALID, "name"},
         {null_child, LVN_ERR_INVALID, "name"},
+        {same_block_twice, LVN_ERR_INVALID, "the model has two blocks named layer: "},
+        {nameless_block, LVN_ERR_INVALID, "a block of the model needs a name"},
         {groups, LVN_ERR_INVALID,
          "conv: a convolution from 6 to 8 channels with kernel 3 and 4 groups"},
         {init_of_nothing, LVN_ERR_INVALID, "no parameter head.wait"},
@@ -270,17 +287,78 @@ static void parts_can_be_given_other_values(void **state)
     lvni_nn_model_destroy(m);
 }
 
+/* ---- blocks ---- */
+
+enum { BLOCKS = 5 };
+
+static lvn_status inner_blocks(probe *m, lvn_builder *b)
+{
+    lvn_builder_block(b, "down");
+    m->child = lvn_nn_linear(b, "fc", 100, 100); /* 10,000 weights: three blocks of the buffer */
+    lvn_builder_block(b, "up");
+    lvn_builder_parameter(b, "scale", 1, (const int64_t[]){4096}, LVN_INIT_ONES, 0);
+    lvn_builder_block(b, "pool"); /* computes, and has no parameters */
+    return lvn_builder_status(b);
+}
+
+static lvn_status with_blocks(probe *m, lvn_builder *b)
+{
+    lvn_builder_parameter(b, "first", 1, (const int64_t[]){7}, LVN_INIT_ONES, 0);
+    lvn_builder_parameter(b, "second", 1, (const int64_t[]){7}, LVN_INIT_ONES, 0);
+    build_now = inner_blocks;
+    m->child = lvn_builder_child(b, &probe_class, "net");
+    lvn_builder_block(b, "head");
+    lvn_builder_parameter(b, "last", 1, (const int64_t[]){17}, LVN_INIT_ONES, 0);
+    return lvn_builder_status(b);
+}
+
+static void blocks_begin_on_borders(void **state)
+{
+    (void)state;
+    static const lvni_nn_block want[BLOCKS] = {{"", 0, 0, 4096},
+                                               {"net.down", 2, 4096, 16384},
+                                               {"net.up", 4, 16384, 20480},
+                                               {"net.pool", 5, 20480, 20480},
+                                               {"head", 5, 20480, 20512}};
+    static const int64_t offset[] = {0, 16, 4096, 14096, 16384, 20480, 20512};
+    lvni_nn_model *m;
+    assert_int_equal(build(with_blocks, 5, &m), LVN_OK);
+    assert_int_equal(m->n_blocks, BLOCKS);
+    for (int i = 0; i < BLOCKS; i++) {
+        const lvni_nn_block *have = &m->blocks[i];
+        assert_string_equal(have->name, want[i].name);
+        assert_int_equal(have->first, want[i].first);
+        assert_int_equal(have->begin, want[i].begin);
+        assert_int_equal(have->end, want[i].end);
+    }
+    assert_int_equal(m->n_parameters, 6);
+    assert_memory_equal(m->offset, offset, sizeof offset);
+    assert_int_equal(m->n_weights, 20512);
+    double sum = 0.0; /* of ones; behind net.fc.bias, which ends at 14196, are zeros */
+    for (int64_t i = 14196; i < m->n_weights; i++) {
+        sum += (double)m->weights[i];
+    }
+    assert_true(sum == 4096.0 + 17.0);
+    lvni_nn_model_destroy(m);
+    assert_int_equal(build(nested, 5, &m), LVN_OK); /* without names: one block */
+    assert_int_equal(m->n_blocks, 1);
+    assert_string_equal(m->blocks[0].name, "");
+    assert_true(m->blocks[0].begin == 0 && m->blocks[0].end == m->n_weights);
+    lvni_nn_model_destroy(m);
+}
+
 static void memory_may_fail(void **state)
 {
     (void)state;
     lvni_nn_model *m;
-    assert_int_equal(build(nested, 1, &m), LVN_OK); /* fills the thread's cache of tensor headers */
+    assert_int_equal(build(with_blocks, 1, &m),
+                     LVN_OK); /* fills the thread's cache of tensor headers */
     lvni_nn_model_destroy(m);
     const uint64_t before = lvni_core_alloc_get_total().live_bytes;
     int64_t k = 1;
     for (;; k++) {
         lvni_core_alloc_fail_at(k);
-        const lvn_status s = build(nested, 1, &m);
+        const lvn_status s = build(with_blocks, 1, &m);
         lvni_core_alloc_fail_at(0);
         if (s == LVN_OK) {
             break;
@@ -289,7 +367,7 @@ static void memory_may_fail(void **state)
         assert_int_equal(s, LVN_ERR_MEMORY);
         assert_int_equal(lvni_core_alloc_get_total().live_bytes, before);
     }
-    assert_true(k > 12);
+    assert_true(k > 30);
     lvni_nn_model_destroy(m);
     assert_int_equal(lvni_core_alloc_get_total().live_bytes, before);
 }
@@ -346,6 +424,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(initial_values_follow_from_seed_and_path),
+        cmocka_unit_test(blocks_begin_on_borders),
         cmocka_unit_test(memory_may_fail),
         cmocka_unit_test(forward_reports_paths),
         cmocka_unit_test(forward_of_nothing),

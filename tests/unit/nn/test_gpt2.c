@@ -52,6 +52,13 @@ static void parameters_have_the_names_of_the_files(void **state)
         assert_string_equal(m->parameters[14 + i].name + 4, in_block[i]);
     }
     assert_string_equal(m->parameters[26].name, "ln_f.weight");
+    static const char *const blocks[] = {"embeddings", "h.0", "h.1", "head"};
+    static const int firsts[] = {0, 2, 14, 26};
+    assert_int_equal(m->n_blocks, 4);
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(m->blocks[i].name, blocks[i]);
+        assert_int_equal(m->blocks[i].first, firsts[i]);
+    }
     const lvni_nn_parameter *w = find(m, "h.1.mlp.c_fc.weight");
     assert_true(w->tensor->shape[0] == 24 && w->tensor->shape[1] == 6);
     int64_t shape[LVN_MAX_NDIM];

@@ -102,6 +102,14 @@ static void widths_are_those_of_the_paper(void **state)
                      31036546); /* 31030658 of Ronneberger's with batch norm and padding, in which
                                  * the 18 convolutions have no bias (-5888) and a weight and bias
                                  * per channel of batch norm (+11776) */
+    static const char *const blocks[] = {"down0", "down1", "down2", "down3", "down4",
+                                         "up3",   "up2",   "up1",   "up0",   "head"};
+    assert_int_equal(m->n_blocks, 10);
+    for (int i = 0; i < 10; i++) { /* an up and its merge are one */
+        const lvni_nn_block *have = &m->blocks[i];
+        assert_string_equal(have->name + strlen("unet."), blocks[i]);
+        assert_memory_equal(m->parameters[have->first].name, have->name, strlen(have->name));
+    }
     lvni_nn_model_destroy(m);
 }
 

@@ -74,6 +74,44 @@ static void names_and_shapes(void **state)
     assert_null(lvni_nn_zoo_find("resnet19"));
 }
 
+/* Names of the blocks, each with the first parameter that it begins with. */
+static const struct {
+    const char *model, *blocks;
+} block_rows[] = {
+    {"cnn", "stage1:conv1.weight stage2:conv2.weight stage3:conv3.weight head:head.weight"},
+    {"mlp", "fc1:fc1.weight fc2:fc2.weight head:head.weight"},
+    {"resnet18", "stem:conv1.weight layer1.0:layer1.0.conv1.weight layer1.1:layer1.1.conv1.weight "
+                 "layer2.0:layer2.0.conv1.weight layer2.1:layer2.1.conv1.weight "
+                 "layer3.0:layer3.0.conv1.weight layer3.1:layer3.1.conv1.weight "
+                 "layer4.0:layer4.0.conv1.weight layer4.1:layer4.1.conv1.weight head:fc.weight"},
+};
+
+static void networks_name_their_blocks(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof block_rows / sizeof *block_rows; i++) {
+        lvni_nn_model *m = make(block_rows[i].model, 32, 10);
+        char names[1024] = "";
+        for (int k = 0; k < m->n_blocks; k++) {
+            const size_t at = strlen(names);
+            snprintf(names + at, sizeof names - at, "%s%s:%s", k == 0 ? "" : " ", m->blocks[k].name,
+                     m->parameters[m->blocks[k].first].name);
+            assert_int_equal(m->offset[m->blocks[k].first], m->blocks[k].begin);
+        }
+        assert_string_equal(names, block_rows[i].blocks);
+        lvni_nn_model_destroy(m);
+    }
+    lvni_nn_model *m = make("vit_s_16", 32, 10);
+    assert_int_equal(m->n_blocks, 14);
+    assert_string_equal(m->blocks[0].name, "embeddings");
+    assert_string_equal(m->blocks[12].name, "encoder.layers.encoder_layer_11");
+    assert_string_equal(m->parameters[m->blocks[13].first].name, "encoder.ln.weight");
+    lvni_nn_model_destroy(m);
+    m = make("resnet50", 32, 10);
+    assert_int_equal(m->n_blocks, 18);
+    lvni_nn_model_destroy(m);
+}
+
 /* Weights as torchvision counts them for 1000 classes; names and values are compared in
  * tests/golden. */
 static void networks_have_their_sizes(void **state)
@@ -358,6 +396,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_and_shapes),
+        cmocka_unit_test(networks_name_their_blocks),
         cmocka_unit_test(networks_have_their_sizes),
         cmocka_unit_test(initial_values_are_those_of_torchvision),
         cmocka_unit_test(patches_must_fit),
