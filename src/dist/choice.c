@@ -2,16 +2,13 @@
 #include "dist/choice.h"
 
 #include "core/str.h"
-#include "dist/net/net_impl.h"
-#include "dist/self/self_impl.h"
-#include "dist/shm/shm_impl.h"
 #include "dist/transport.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const lvni_dist_transport *const transports[] = {&lvni_self_transport, &lvni_shm_transport,
-                                                        &lvni_net_transport};
+static const lvni_dist_transport *const transports[] = {
+    &lvni_dist_transport_self, &lvni_dist_transport_shm, &lvni_dist_transport_net};
 enum { N_TRANSPORTS = sizeof transports / sizeof *transports };
 
 /* NULL: it carries these ranks; else why not. */

@@ -68,7 +68,7 @@ struct lvni_dist_transport {
     unsigned abilities;
     int max_ranks;
     /* How well it does a call with so many bytes in such memory: more is better, 0 is not at all.
-     * About 100 is no work, 50 a copy through memory, 10 one through a network; the unit is the
+     * Free is 100, a copy through memory about 50, one through a network about 10; the unit is the
      * same for all transports and nothing else. */
     int (*score)(lvni_dist_call_kind call, lvni_dist_memory memory, size_t bytes);
     /* of ranks that are processes; a collective over options->exchange */
@@ -113,6 +113,10 @@ struct lvni_dist_transport {
     void (*ring)(lvni_dist_comm *comm); /* something changed that others may wait for; any thread */
     bool (*claim)(lvni_dist_comm *comm);
 };
+
+/* Those that there are, each in its folder; choice.c has the list. */
+extern const lvni_dist_transport lvni_dist_transport_self, lvni_dist_transport_shm,
+    lvni_dist_transport_net;
 
 struct lvni_dist_comm {
     const lvni_dist_transport *ops;

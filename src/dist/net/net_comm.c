@@ -144,7 +144,7 @@ static int score(lvni_dist_call_kind call, lvni_dist_memory memory, size_t bytes
     return (memory == LVNI_DIST_MEMORY_HOST ? 20 : 15) - (bytes < LVNI_NET_SMALL ? 10 : 0);
 }
 
-const lvni_dist_transport lvni_net_transport = {
+const lvni_dist_transport lvni_dist_transport_net = {
     .name = "net",
     .does = "exchange messages",
     .max_ranks = LVNI_NET_MAX_RANKS,
@@ -183,7 +183,7 @@ static lvn_status make_private(const lvni_dist_comm_options *o, lvni_net_comm **
         return LVN_ERR_MEMORY;
     }
     c->base = (lvni_dist_comm){
-        .ops = &lvni_net_transport, .rank = o->rank, .world = o->world, .check = o->check};
+        .ops = &lvni_dist_transport_net, .rank = o->rank, .world = o->world, .check = o->check};
     c->wake[0] = c->wake[1] = c->first_failed = -1;
     pthread_mutex_init(&c->lock, NULL);
     lvni_core_cond_init(&c->changed);

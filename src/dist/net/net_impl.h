@@ -114,8 +114,6 @@ typedef struct lvni_net_comm {
     void **source;                  /* world */
 } lvni_net_comm;
 
-extern const lvni_dist_transport lvni_net_transport; /* net_comm.c */
-
 /* ---- net_link.c ---- */
 
 lvn_status lvni_net_start(lvni_net_comm *c);

@@ -133,7 +133,7 @@ static lvn_status connect_self(const lvni_dist_comm_options *options, lvni_dist_
     return lvni_dist_comm_self(out);
 }
 
-const lvni_dist_transport lvni_self_transport = {
+const lvni_dist_transport lvni_dist_transport_self = {
     .name = "self",
     .does = "adds in place",
     .max_ranks = 1,
@@ -169,7 +169,7 @@ lvn_status lvni_dist_comm_self(lvni_dist_comm **out)
     if (c == NULL) {
         return LVN_ERR_MEMORY;
     }
-    c->base = (lvni_dist_comm){.ops = &lvni_self_transport, .world = 1};
+    c->base = (lvni_dist_comm){.ops = &lvni_dist_transport_self, .world = 1};
     *out = &c->base;
     return LVN_OK;
 }

@@ -4,8 +4,6 @@
 
 #include "dist/transport.h"
 
-extern const lvni_dist_transport lvni_self_transport;
-
 lvn_status lvni_self_reduction_create(lvni_dist_comm *comm,
                                       const lvni_dist_reduction_options *options, int sets,
                                       lvni_dist_reduction **out);

@@ -140,7 +140,7 @@ static int score(lvni_dist_call_kind call, lvni_dist_memory memory, size_t bytes
 
 /* Of threads and of processes: they differ in how the segment comes to be, and in how a dead rank
  * is known. */
-const lvni_dist_transport lvni_shm_transport = {
+const lvni_dist_transport lvni_dist_transport_shm = {
     .name = "shm",
     .does = "share memory",
     .max_ranks = LVNI_SHM_MAX_RANKS,
@@ -179,8 +179,8 @@ static lvn_status make_private(int rank, int world, bool check, bool processes, 
     if (c == NULL) {
         return LVN_ERR_MEMORY;
     }
-    c->base =
-        (lvni_dist_comm){.ops = &lvni_shm_transport, .rank = rank, .world = world, .check = check};
+    c->base = (lvni_dist_comm){
+        .ops = &lvni_dist_transport_shm, .rank = rank, .world = world, .check = check};
     c->round = 1;
     c->next_region = round_up(control_bytes(world), LVNI_SHM_PAGE);
     c->source = lvni_core_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *c->source);

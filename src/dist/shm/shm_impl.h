@@ -82,9 +82,6 @@ static inline char *lvni_shm_theirs(const lvni_shm_comm *c, int rank)
     return lvni_shm_stage_of(c, rank, c->round - 1);
 }
 
-/* shm_comm.c */
-extern const lvni_dist_transport lvni_shm_transport;
-
 /* shm_round.c */
 lvn_status lvni_shm_round(lvni_shm_comm *c); /* arrives, waits, and begins the next */
 lvn_status lvni_shm_wait(lvni_dist_comm *comm, const lvni_dist_wait *wait);
