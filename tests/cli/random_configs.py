@@ -1,0 +1,255 @@
+"""Random configurations of `levin train classify`, and random layouts to run them on.
+
+A configuration is drawn from everything that changes results; a layout from everything that may
+not. Both are lists of key=value arguments. What the machine or the layout would choose (micro
+batches, wgrad_threads, eval_batch_size, and group where batch norm uses it) is always given, so
+that equal arguments mean equal results.
+"""
+
+import os
+import random
+
+# Each configuration runs on all of them.
+KINDS = ("single", "threads", "shm", "net")
+STOPS = ("SIGTERM", "SIGKILL", "max_steps")
+
+
+def chance(r, p):
+    return r.random() < p
+
+
+def draw_data(r, photos):
+    if os.path.isdir(photos) and chance(r, 0.15):
+        return [f"data={photos}", f"image_size={r.choice([16, 24])}", "val_split=0.6"]
+    return [
+        "data=builtin:shapes",
+        f"data.count={r.randint(40, 200)}",
+        f"data.classes={r.randint(2, 6)}",
+        f"data.seed={r.randint(0, 9)}",
+        f"image_size={r.choice([12, 16, 20])}",
+        f"val_split={r.choice([0, 0.2, 0.35])}",
+    ]
+
+
+def draw_optimizer(r):
+    name = r.choice(["sgd", "adam", "adamw", "lars"])
+    rates = [1e-3, 1e-2, 0.1] if name in ("sgd", "lars") else [3e-4, 3e-3]
+    keys = [
+        f"optim={name}",
+        f"optim.lr={r.choice(rates)}",
+        f"optim.weight_decay={r.choice([0, 1e-4, 0.05])}",
+        f"optim.decay_norm_bias={r.choice(['true', 'false'])}",
+    ]
+    if name == "sgd" and chance(r, 0.5):
+        keys += ["optim.momentum=0.8", f"optim.nesterov={r.choice(['true', 'false'])}"]
+    elif name == "sgd" and chance(r, 0.4):
+        keys += [f"optim.momentum={r.choice([0, 0.9])}", "optim.dampening=0.1"]
+    if name in ("adam", "adamw") and chance(r, 0.3):
+        keys += ["optim.betas=[0.8,0.99]", "optim.eps=1e-6"]
+    if chance(r, 0.5):
+        keys += [f"gradient_clip_val={r.choice([0.1, 1, 5])}"]
+    return keys
+
+
+def draw_schedule(r):
+    name = r.choice(["constant", "step", "multistep", "cosine", "linear"])
+    keys = [f"scheduler={name}"]
+    if name == "step":
+        keys += ["scheduler.step_size=2", "scheduler.interval=step", "scheduler.gamma=0.5"]
+    if name == "multistep":
+        keys += ["scheduler.milestones=[2,5]", "scheduler.interval=step"]
+    if name in ("cosine", "linear") and chance(r, 0.5):
+        keys += ["scheduler.end_factor=0.1"]
+    if chance(r, 0.4):
+        keys += [f"scheduler.warmup_steps={r.randint(1, 2)}"]
+    return keys
+
+
+def draw_model(r, bf16):
+    model = r.choices(["cnn", "mlp", "resnet18"], [6, 3, 1])[0]
+    keys = [f"model={model}"]
+    if chance(r, 0.5):
+        keys += [f"model.dropout={r.choice([0, 0.1, 0.5])}"]
+    if chance(r, 0.3):
+        keys += ["ema.decay=0.9", f"ema.warmup={r.choice(['true', 'false'])}"]
+        keys += ["use_ema=false"] if chance(r, 0.2) else []
+    if model == "cnn" and chance(r, 0.3):
+        keys += [f"freeze={r.choice(['[conv1]', '[conv1,norm1]', '[head.bias]'])}"]
+    if model == "resnet18" and chance(r, 0.3):
+        keys += ["freeze=[conv1,layer1.*]"]
+    if chance(r, 0.3):
+        keys += ["lr_scale=[*.bias=3]"]
+    precisions = ["32-true", "32-true", "16-mixed"] + (["bf16-mixed", "bf16-true"] if bf16 else [])
+    return keys + [f"precision={r.choice(precisions)}"]
+
+
+def draw_augmentation(r):
+    keys = []
+    for key, values in (
+        ("augment.crop", ["true", "false"]),
+        ("augment.hflip", [0, 0.5]),
+        ("augment.vflip", [0.5]),
+        ("augment.brightness", [0.3]),
+        ("augment.contrast", [0.3]),
+        ("augment.saturation", [0.4]),
+        ("augment.hue", [0.1]),
+        ("augment.grey", [0.2]),
+        ("augment.blur", [0.3]),
+        ("augment.solarize", [0.3]),
+        ("augment.mixup_alpha", [0.4]),
+        ("augment.cutmix_alpha", [1]),
+    ):
+        if chance(r, 0.25):
+            keys += [f"{key}={r.choice(values)}"]
+    return keys
+
+
+def draw_loss(r):
+    keys = []
+    for key, value in (
+        ("label_smoothing", 0.1),
+        ("class_weights", "auto"),
+        ("sampler", "balanced"),
+    ):
+        if chance(r, 0.2):
+            keys += [f"{key}={value}"]
+    return keys
+
+
+def draw_batch(r):
+    micro_batches, accumulate = r.choice([1, 2, 2, 3, 4, 4, 5, 6, 7, 8]), r.choice([1, 1, 2])
+    return [
+        f"batch_size={max(r.randint(4, 24), -(-micro_batches // accumulate))}",
+        f"accumulate_grad_batches={accumulate}",
+        f"micro_batches={micro_batches}",
+        f"wgrad_threads={r.choice([1, 1, 2])}",
+        f"eval_batch_size={r.randint(3, 40)}",
+        f"drop_last={'true' if chance(r, 0.15) else 'false'}",
+    ]
+
+
+def draw_group(r, micro_batches):
+    """Not all micro-batches where they can be divided: several ranks need several groups."""
+    sizes = [d for d in range(1, micro_batches + 1) if micro_batches % d == 0]
+    return r.choice(sizes[:-1] or sizes)
+
+
+def draw_config(r, bf16, photos):
+    """The arguments of one configuration."""
+    batch, model = draw_batch(r), draw_model(r, bf16)
+    steps = r.randint(4, 9)
+    if "model=resnet18" in model:  # its last batch norm needs more than one value of each channel
+        data = [*draw_data(r, ""), "data.count=60", "image_size=40"]
+        steps = 4
+    else:
+        data = draw_data(r, photos)
+    group = []
+    if "model=mlp" not in model and chance(r, 0.3):  # which has no batch norm
+        group = [f"group={draw_group(r, number_of(batch, 'micro_batches'))}", "sync_batchnorm=true"]
+    return [
+        *data,
+        *model,
+        *batch,
+        *group,
+        *draw_optimizer(r),
+        *draw_schedule(r),
+        *draw_augmentation(r),
+        *draw_loss(r),
+        f"seed={r.randint(0, 99)}",
+        f"max_steps={steps}",
+    ]
+
+
+def value_of(arguments, key):
+    """The last one counts; None: the key is not given."""
+    values = [a.split("=", 1)[1] for a in arguments if a.startswith(f"{key}=")]
+    return values[-1] if values else None
+
+
+def number_of(arguments, key, otherwise=0):
+    value = value_of(arguments, key)
+    return otherwise if value is None else int(value)
+
+
+# ---- layouts ----
+
+
+class Layout:
+    """Where a run computes: arguments, and whether it is held on one core."""
+
+    def __init__(self, keys, one_core=False):
+        self.keys, self.one_core = keys, one_core
+
+
+class Stop:
+    """The end of a run in its middle: by a signal once step `after` is logged, to the command or to
+    one of its ranks; or by max_steps."""
+
+    def __init__(self, how, after, victim=None):
+        self.how, self.after, self.victim = how, after, victim
+
+
+class Trial:
+    """A configuration's way over one layout, or over two with a stop between them."""
+
+    def __init__(self, layouts, stop=None):
+        self.layouts, self.stop = layouts, stop
+
+
+def worlds(config):
+    """Numbers of ranks that can run it: a group lies within a rank."""
+    micro_batches, group = number_of(config, "micro_batches"), number_of(config, "group")
+    n = micro_batches // group if group else micro_batches
+    return [w for w in range(1, n + 1) if not group or n % w == 0]
+
+
+def draw_layout(r, kind, config):
+    ranks = [1] if kind == "single" else worlds(config)[1:] or [1]
+    devices = r.choice(ranks)
+    keys = [
+        f"strategy={'single' if devices == 1 else 'dp' if kind == 'threads' else 'ddp'}",
+        f"devices={devices}",
+        f"accelerator={r.choice(['cpu', 'cpu', 'sim'])}",
+        f"num_workers={r.randint(0, 3)}",
+    ]
+    if devices > 1:
+        keys += [f"bucket_bytes={r.choice([16384, 65536, 4194304])}"]
+        keys += [] if kind == "threads" else [f"transport={kind}"]
+    if kind == "single" or chance(r, 0.4):
+        keys += [f"lanes={r.randint(1, 4)}"]
+    return Layout(keys, chance(r, 0.3))
+
+
+def may_stop_early(config):
+    """By max_steps: cosine and linear schedules follow from it."""
+    return value_of(config, "scheduler") not in ("cosine", "linear")
+
+
+def draw_trials(r, seed, config):
+    """Every kind of layout, two of them with a stop; which, and how, turns with the seed."""
+    trials = []
+    for i, kind in enumerate(KINDS):
+        layouts = [draw_layout(r, kind, config)]
+        stop = None
+        if (seed + i) % 2 == 0:
+            how = STOPS[(seed + i // 2) % len(STOPS)]
+            how = how if how != "max_steps" or may_stop_early(config) else "SIGTERM"
+            after = r.randint(1, number_of(config, "max_steps") // 2)
+            ranks = number_of(layouts[0].keys, "devices")
+            victim = r.randrange(ranks) if kind in ("shm", "net") and ranks > 1 else None
+            stop = Stop(how, after, victim if chance(r, 0.7) else None)
+            if how == "SIGKILL":
+                layouts[0].keys.append(f"checkpoint.every_n_steps={r.randint(1, 3)}")
+            layouts.append(draw_layout(r, r.choice(KINDS), config))
+        trials.append(Trial(layouts, stop))
+    if not any("accelerator=sim" in layout.keys for t in trials for layout in t.layouts):
+        keys = trials[seed % len(KINDS)].layouts[-1].keys
+        keys[keys.index("accelerator=cpu")] = "accelerator=sim"
+    return trials
+
+
+def draw(seed, bf16, photos):
+    """(config, trials) of a seed, whatever was drawn before."""
+    r = random.Random(seed)
+    config = draw_config(r, bf16, photos)
+    return config, draw_trials(r, seed, config)
