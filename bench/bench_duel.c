@@ -49,7 +49,7 @@ static lvn_status open_levin(const bench_duel *d, run *r)
                                     .batch_size = d->batch,
                                     .micro_batches = 1,
                                     .cores = bench_cores(),
-                                    .wgrad_threads = bench_cores()};
+                                    .pins.wgrad_threads = bench_cores()};
     LVN_TRY(lvni_plan_make(&plan, &o.plan));
     LVN_TRY(lvni_trainer_create(&o, &r->trainer));
     const lvni_data_loader_options loader = {

@@ -52,7 +52,7 @@ static lvn_status open_run(const bench *b, const lvn_dataset *data, int lanes, r
                                     .micro_batches = 2,
                                     .lanes = lanes,
                                     .cores = lanes,
-                                    .wgrad_threads = 1};
+                                    .pins.wgrad_threads = 1};
     LVN_TRY(lvni_plan_make(&plan, &o.plan));
     LVN_TRY(lvni_trainer_create(&o, &r->trainer));
     const lvni_data_loader_options loader = {

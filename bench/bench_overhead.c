@@ -96,7 +96,7 @@ static lvn_status run(double us[TURNS])
                                     .micro_batches = 1,
                                     .lanes = 1,
                                     .cores = 1,
-                                    .wgrad_threads = 1};
+                                    .pins.wgrad_threads = 1};
     lvn_status s = lvni_plan_make(&plan, &o.plan);
     if (s == LVN_OK) {
         s = lvni_trainer_create(&o, &t);

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "core/error.h"
 #include "core/escape.h"
+#include "core/pins.h"
 #include "core/str.h"
 #include "kernels/kernels.h"
 #include "ops/second.h"
@@ -77,6 +78,20 @@ static void print_table(void)
            (int)LVNI_OP_COUNT);
 }
 
+static void print_bits(const lvni_kernels_op_info *op)
+{
+    if ((op->flags & LVNI_REDUCING) == 0) {
+        printf("  bits        the same on any number of threads, unless the attributes change "
+               "that\n");
+        return;
+    }
+    printf("  bits        depend on ");
+    for (int i = 0; i < LVNI_PIN_COUNT; i++) {
+        printf("%s%s", i > 0 ? ", " : "", lvni_core_pin_table[i].key);
+    }
+    printf(" and on nothing else of the layout\n");
+}
+
 static void print_op(const lvni_kernels_op_info *op)
 {
     static const char *const left_out[] = {"", "; the last may be left out",
@@ -98,10 +113,7 @@ static void print_op(const lvni_kernels_op_info *op)
     printf("  2nd         %s\n", lvni_ops_has_second((lvni_kernels_op)(op - lvni_kernels_ops))
                                      ? "its gradient has a gradient (create_graph)"
                                      : "no second derivative");
-    printf("  bits        %s\n",
-           (op->flags & LVNI_REDUCING) != 0
-               ? "depend on wgrad_threads and on nothing else of the layout"
-               : "the same on any number of threads, unless the attributes change that");
+    print_bits(op);
 }
 
 static int unknown(const char *name)

@@ -24,7 +24,8 @@ enum {
     LVNI_OPTIONAL_LAST = 1, /* the last input may be NULL (a bias) */
     /* outputs after the first may be refused by the caller (see want in lvni_kernels_run) */
     LVNI_OPTIONAL_OUT = 2,
-    LVNI_REDUCING = 4, /* bits depend on wgrad_team: the kernel runs with just that team */
+    LVNI_REDUCING =
+        4, /* bits depend on fields of the pins (core/pins.def) that the backend reads */
     /* Types. What public ops do with their inputs before the kernel (lvni_autograd_op_begin): */
     LVNI_LOW = 8,   /* f32 becomes the type of the precision (bf16-mixed, 16-mixed) */
     LVNI_FULL = 16, /* bf16 and f16 become f32 */

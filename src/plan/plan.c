@@ -51,7 +51,10 @@ static lvn_status check_options(const lvni_plan_options *o)
     LVN_TRY(check_count("devices", o->devices, LVNI_PLAN_MAX_MICRO_BATCHES));
     LVN_TRY(check_count("micro_batches", o->micro_batches, LVNI_PLAN_MAX_MICRO_BATCHES));
     LVN_TRY(check_count("group", o->group, LVNI_PLAN_MAX_MICRO_BATCHES));
-    LVN_TRY(check_count("wgrad_threads", o->wgrad_threads, LVNI_PLAN_MAX_WGRAD));
+    for (int i = 0; i < LVNI_PIN_COUNT; i++) {
+        LVN_TRY(check_count(lvni_core_pin_table[i].key, lvni_core_pins_get(&o->pins, i),
+                            lvni_core_pin_table[i].max));
+    }
     LVN_TRY(check_count("lanes", o->lanes, LVNI_PLAN_MAX_MICRO_BATCHES));
     LVN_TRY(check_count("cores", o->cores, INT32_MAX / LVNI_PLAN_MAX_MICRO_BATCHES));
     LVN_TRY(check_count("cores of all ranks", o->cores_all, INT32_MAX));
@@ -231,12 +234,11 @@ static lvn_status resolve_epoch(const lvni_plan_options *o, lvni_plan *p)
 /* What is chosen here where the user gives nothing; from here on part of the resolved config. */
 static void resolve_rest(const lvni_plan_options *o, lvni_plan *p)
 {
-    const int64_t cores_all = o->cores_all > 0 ? o->cores_all : (int64_t)p->cores * p->devices;
-    const int64_t threads = cores_all / p->micro_batches;
-    const int64_t clamped = threads < 1                     ? 1
-                            : threads > LVNI_PLAN_MAX_WGRAD ? LVNI_PLAN_MAX_WGRAD
-                                                            : threads;
-    p->wgrad_threads = o->wgrad_threads > 0 ? o->wgrad_threads : (int)clamped;
+    const lvni_core_pin_facts facts = {.cores = o->cores_all > 0 ? o->cores_all
+                                                                 : (int64_t)p->cores * p->devices,
+                                       .micro_batches = p->micro_batches};
+    p->pins = o->pins;
+    lvni_core_pins_choose(&p->pins, &facts);
     /* a chunk fits wherever a micro-batch with its backward pass fits; 64 keeps small micro-batches
      * from slowing evaluation down */
     const int64_t micro_batch = lvni_plan_largest_micro_batch(p),

@@ -4,11 +4,12 @@
 #ifndef LEVIN_PLAN_PLAN_H
 #define LEVIN_PLAN_PLAN_H
 
+#include "core/pins.h"
 #include "core/str.h"
 
 #include <stdio.h>
 
-enum { LVNI_PLAN_MAX_MICRO_BATCHES = 65536, LVNI_PLAN_MAX_WGRAD = 16 };
+enum { LVNI_PLAN_MAX_MICRO_BATCHES = 65536 };
 
 /* What the user gives and the machine has; 0 everywhere means "not given". */
 typedef struct lvni_plan_options {
@@ -23,7 +24,7 @@ typedef struct lvni_plan_options {
     int micro_batches;           /* S, W x A */
     /* consecutive micro-batches that may see each other's values: S, or S / A when coupled */
     int group;
-    int wgrad_threads; /* cores of all ranks / S, 1 to 16 */
+    lvni_core_pins pins; /* by the rules of their table */
     /* micro-batches of a rank at once: min(its micro-batches, its cores) */
     int lanes;
     int cores;               /* that this rank may use, 1 */
@@ -43,7 +44,8 @@ typedef struct lvni_plan {
     int accumulate;          /* A */
     int rank;
     int micro_batch_begin, micro_batch_end; /* micro-batches of this rank: [begin, end) */
-    int group, wgrad_threads, lanes, cores;
+    int group, lanes, cores;
+    lvni_core_pins pins;
     bool coupled;      /* the micro-batches of a group run at once */
     bool lanes_raised; /* above the request or the cores, for the sake of a group */
     bool drop_last;

@@ -100,10 +100,10 @@ void lvni_plan_describe_work(const lvni_plan *p, lvni_core_str *out)
 
 void lvni_plan_describe_pin(const lvni_plan *p, lvni_core_str *out)
 {
-    lvni_core_str_printf(
-        out,
-        "the same bits elsewhere: micro_batches=%d wgrad_threads=%d group=%d eval_batch_size=%lld",
-        p->micro_batches, p->wgrad_threads, p->group, (long long)p->eval_batch_size);
+    lvni_core_str_printf(out, "the same bits elsewhere: micro_batches=%d", p->micro_batches);
+    lvni_core_pins_print(&p->pins, out);
+    lvni_core_str_printf(out, " group=%d eval_batch_size=%lld", p->group,
+                         (long long)p->eval_batch_size);
 }
 
 lvn_status lvni_plan_print(const lvni_plan *p, FILE *file)

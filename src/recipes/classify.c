@@ -67,7 +67,7 @@ static lvn_status export_model(void *user, const lvni_nn_model *model, const flo
     const exporting *e = user;
     lvni_recipes_classifier_card card = e->card;
     /* resolved by now */
-    card.wgrad_threads = (int)lvni_core_config_int(e->config, "wgrad_threads");
+    card.pins = lvni_recipes_read_pins(e->config);
     card.ema_decay = lvni_core_config_bool(e->config, "use_ema")
                          ? lvni_core_config_float(e->config, "ema.decay")
                          : 0.0;
@@ -79,7 +79,7 @@ static void describe(void *user, lvni_core_str *out)
 {
     const exporting *e = user;
     lvni_recipes_classifier_card card = e->card;
-    card.wgrad_threads = (int)lvni_core_config_int(e->config, "wgrad_threads");
+    card.pins = lvni_recipes_read_pins(e->config);
     lvni_recipes_classifier_card_print(&card, out);
 }
 

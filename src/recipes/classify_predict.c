@@ -194,8 +194,7 @@ static lvn_status predict_chunks(use *u, const lvni_recipes_exported *exported,
     lvni_trainer_lanes *lanes = NULL;
     const int team = rank->cores / plan.lanes > 1 ? rank->cores / plan.lanes : 1;
     LVN_TRY(lvni_data_loader_create(&o, &loader));
-    lvn_status s =
-        lvni_trainer_lanes_create(plan.lanes, team, exported->card.wgrad_threads, &lanes);
+    lvn_status s = lvni_trainer_lanes_create(plan.lanes, team, &exported->card.pins, &lanes);
     if (s == LVN_OK) {
         s = lvni_trainer_predict(exported->model, loader, lanes, rank->comm, probabilities,
                                  take_row, u);

@@ -82,9 +82,12 @@ void lvni_recipes_classifier_card_print(const lvni_recipes_classifier_card *card
 {
     lvni_core_str_append(out, "{\"model\":");
     lvni_core_str_json(out, card->model);
-    lvni_core_str_printf(out,
-                         ",\"image_size\":%d,\"wgrad_threads\":%d,\"dropout\":", card->image_size,
-                         card->wgrad_threads);
+    lvni_core_str_printf(out, ",\"image_size\":%d", card->image_size);
+    for (int i = 0; i < LVNI_PIN_COUNT; i++) {
+        lvni_core_str_printf(out, ",\"%s\":%d", lvni_core_pin_table[i].key,
+                             lvni_core_pins_get(&card->pins, i));
+    }
+    lvni_core_str_append(out, ",\"dropout\":");
     lvni_core_str_double(out, card->dropout);
     lvni_core_str_printf(out, ",\"eval\":{\"resize\":%d,\"crop\":%d,\"filter\":\"%s\"}",
                          card->eval_resize, card->eval_crop,

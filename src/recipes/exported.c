@@ -24,16 +24,29 @@ static lvn_status read_three(json_t *array, float out[3])
     return json_array_size(array) == 3 ? LVN_OK : LVN_ERR_CORRUPT;
 }
 
+/* Early files do not have all of them. */
+static lvn_status read_pins(const json_t *j, lvni_core_pins *pins)
+{
+    *pins = lvni_core_pins_least();
+    for (int i = 0; i < LVNI_PIN_COUNT; i++) {
+        const lvni_core_pin *row = &lvni_core_pin_table[i];
+        const json_t *value = json_object_get(j, row->key);
+        const json_int_t n = json_integer_value(value);
+        if (value != NULL && (n < row->min || n > row->max)) {
+            LVN_FAIL(LVN_ERR_CORRUPT, "its model card has %s=%lld: must be %d to %d", row->key,
+                     (long long)n, row->min, row->max);
+        }
+        *lvni_core_pins_at(pins, i) = value == NULL ? row->min : (int)n;
+    }
+    return LVN_OK;
+}
+
 /* Of a file from anywhere: the numbers that sizes and divisions are made of. */
 static lvn_status check_card(const lvni_recipes_classifier_card *card)
 {
     if (card->image_size < 4 || card->image_size > 2048) {
         LVN_FAIL(LVN_ERR_CORRUPT, "its model card has image_size=%d: must be 4 to 2048",
                  card->image_size);
-    }
-    if (card->wgrad_threads < 1 || card->wgrad_threads > LVNI_PLAN_MAX_WGRAD) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "its model card has wgrad_threads=%d: must be 1 to %d",
-                 card->wgrad_threads, LVNI_PLAN_MAX_WGRAD);
     }
     if (!(card->dropout >= 0 && card->dropout < 1)) {
         LVN_FAIL(LVN_ERR_CORRUPT, "its model card has dropout=%g: must be at least 0 and below 1",
@@ -144,12 +157,10 @@ static lvn_status read_card(lvni_recipes_exported *e, json_t *j)
         LVN_FAIL(LVN_ERR_CORRUPT, "its model card is not complete");
     }
     card->image_size = int_of(json_object_get(j, "image_size"));
-    json_t *threads = json_object_get(j, "wgrad_threads");
-    /* early files do not have it */
-    card->wgrad_threads = threads == NULL ? 1 : (int)json_integer_value(threads);
     card->dropout = json_number_value(json_object_get(j, "dropout"));
     card->ema_decay = json_number_value(json_object_get(j, "ema_decay"));
     LVN_TRY(check_card(card));
+    LVN_TRY(read_pins(j, &card->pins));
     LVN_TRY(read_eval(j, card));
     LVN_TRY(read_split(e, j));
     e->model_name = lvni_core_strdup(LVNI_TAG_CONFIG, name);
@@ -355,7 +366,7 @@ lvn_status lvni_recipes_exported_from_weights(const char *name, const char *weig
     }
     e->model_name = lvni_core_strdup(LVNI_TAG_CONFIG, name);
     e->card = (lvni_recipes_classifier_card){
-        .model = e->model_name, .image_size = image_size, .wgrad_threads = 1};
+        .model = e->model_name, .image_size = image_size, .pins = lvni_core_pins_least()};
     const lvn_status s = e->model_name == NULL ? LVN_ERR_MEMORY : build_for(weights, e);
     if (s != LVN_OK) {
         lvni_recipes_exported_close(e);

@@ -4,6 +4,7 @@
 #ifndef LEVIN_RECIPES_EXPORTED_H
 #define LEVIN_RECIPES_EXPORTED_H
 
+#include "core/pins.h"
 #include "core/str.h"
 #include "data/augment.h"
 #include "nn/model.h"
@@ -12,8 +13,7 @@
 typedef struct lvni_recipes_classifier_card {
     const char *model; /* name in the zoo */
     int image_size, n_classes;
-    /* of the training: off AVX-512, forward passes too have the bits of this team */
-    int wgrad_threads;
+    lvni_core_pins pins; /* of the training: forward passes read some, too */
     const char *const *class_names;
     double dropout;
     int eval_resize, eval_crop; /* evaluation: shorter side of the resized image, side of the square

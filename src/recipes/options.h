@@ -35,6 +35,8 @@ lvn_status lvni_recipes_check_precision(const lvni_core_config *config);
  * configuration. coupled: of the model (lvni_nn_model). */
 lvn_status lvni_recipes_make_plan(lvni_core_config *config, int64_t n_samples,
                                   const lvni_recipes_rank *rank, bool coupled, lvni_plan *out);
+/* The pinned choices that are given or resolved by now; 0: not yet. */
+lvni_core_pins lvni_recipes_read_pins(const lvni_core_config *config);
 /* Before the data is read: LVN_ERR_USAGE with the same message where no number of samples and no
  * model could make these devices fit. */
 lvn_status lvni_recipes_check_plan(const lvni_core_config *config, const lvni_recipes_rank *rank);

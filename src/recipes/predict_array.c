@@ -184,8 +184,7 @@ static lvn_status run_rounds(part *p)
     const int64_t n = w->array.shape[0], chunk = lvni_core_config_int(w->config, "eval_batch_size"),
                   classes = p->exported->card.n_classes;
     const bool leads = p->rank->rank == 0;
-    LVN_TRY(
-        lvni_trainer_lanes_create(1, p->rank->cores, p->exported->card.wgrad_threads, &p->lanes));
+    LVN_TRY(lvni_trainer_lanes_create(1, p->rank->cores, &p->exported->card.pins, &p->lanes));
     p->chunk = lvni_core_alloc(LVNI_TAG_DATA,
                                (size_t)((chunk < n ? chunk : n) * classes) * sizeof *p->chunk);
     if (leads) { /* no other rank touches these */

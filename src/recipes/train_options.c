@@ -147,6 +147,15 @@ static bool syncs_all(const lvni_core_config *c)
            (strcmp(strategy, "dp") == 0 || strcmp(strategy, "ddp2") == 0);
 }
 
+lvni_core_pins lvni_recipes_read_pins(const lvni_core_config *c)
+{
+    lvni_core_pins pins = {0};
+    for (int i = 0; i < LVNI_PIN_COUNT; i++) {
+        *lvni_core_pins_at(&pins, i) = (int)or_zero(c, lvni_core_pin_table[i].key);
+    }
+    return pins;
+}
+
 static lvni_plan_options plan_options(const lvni_core_config *c, int64_t n_samples,
                                       const lvni_recipes_rank *rank, bool coupled)
 {
@@ -162,7 +171,7 @@ static lvni_plan_options plan_options(const lvni_core_config *c, int64_t n_sampl
                                .rank = rank->rank,
                                .micro_batches = (int)or_zero(c, "micro_batches"),
                                .group = (int)or_zero(c, "group"),
-                               .wgrad_threads = (int)or_zero(c, "wgrad_threads"),
+                               .pins = lvni_recipes_read_pins(c),
                                .lanes = (int)or_zero(c, "lanes"),
                                .cores = rank->cores,
                                .cores_all = rank->cores_all,
@@ -188,7 +197,9 @@ lvn_status lvni_recipes_make_plan(lvni_core_config *c, int64_t n_samples,
     LVN_TRY(resolve(c, "batch_size", out->effective_batch / out->accumulate));
     LVN_TRY(resolve(c, "micro_batches", out->micro_batches));
     LVN_TRY(resolve(c, "group", out->group));
-    LVN_TRY(resolve(c, "wgrad_threads", out->wgrad_threads));
+    for (int i = 0; i < LVNI_PIN_COUNT; i++) {
+        LVN_TRY(resolve(c, lvni_core_pin_table[i].key, lvni_core_pins_get(&out->pins, i)));
+    }
     return resolve(c, "eval_batch_size", out->eval_batch_size);
 }
 

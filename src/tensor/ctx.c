@@ -120,7 +120,7 @@ static void end_states(lvni_tensor_ctx *c)
     }
 }
 
-lvni_tensor_ctx *lvni_tensor_ctx_create(int team, int wgrad_team)
+lvni_tensor_ctx *lvni_tensor_ctx_create(int team, const lvni_core_pins *pins)
 {
     lvni_tensor_ctx *c = LVNI_NEW(LVNI_TAG_TENSOR, lvni_tensor_ctx);
     if (c == NULL) {
@@ -132,7 +132,7 @@ lvni_tensor_ctx *lvni_tensor_ctx_create(int team, int wgrad_team)
         return NULL;
     }
     c->team = team;
-    c->wgrad_team = wgrad_team;
+    c->pins = pins != NULL ? *pins : lvni_core_pins_least();
     c->module_path = "";
     return c;
 }
@@ -164,7 +164,7 @@ lvni_tensor_ctx *lvni_tensor_ctx_get(void)
     }
     if (fallback == NULL) {
         pthread_once(&fallback_once, make_key);
-        fallback = lvni_tensor_ctx_create(1, 1);
+        fallback = lvni_tensor_ctx_create(1, NULL);
         pthread_setspecific(fallback_key, fallback);
     }
     current = fallback;

@@ -4,6 +4,7 @@
 #ifndef LEVIN_TENSOR_CTX_H
 #define LEVIN_TENSOR_CTX_H
 
+#include "core/pins.h"
 #include "core/rng.h"
 
 #include <levin/tensor.h>
@@ -33,8 +34,8 @@ typedef struct lvni_tensor_cache lvni_tensor_cache;
 typedef struct lvni_tensor_ctx {
     /* OpenMP threads for kernels whose bits do not depend on it (cores of the lane) */
     int team;
-    int wgrad_team; /* virtual team of the reducing class (config key wgrad_threads) */
-    lvn_dtype low;  /* what matrix products run in (precision): LVN_F32, LVN_BF16 or LVN_F16 */
+    lvni_core_pins pins; /* of the run, for kernels */
+    lvn_dtype low;       /* what matrix products run in (precision): LVN_F32, LVN_BF16 or LVN_F16 */
     lvni_tensor_position at;
     struct lvni_tensor_device *device; /* where new tensors lie and ops compute; NULL: the host */
     /* what devices have still to do for this context; NULL: it never asked */
@@ -53,8 +54,8 @@ typedef struct lvni_tensor_ctx {
 lvni_tensor_ctx *lvni_tensor_ctx_get(void);
 /* Make `ctx` the thread's (NULL: back to the default). */
 void lvni_tensor_ctx_set(lvni_tensor_ctx *ctx);
-/* team, wgrad_team >= 1. */
-lvni_tensor_ctx *lvni_tensor_ctx_create(int team, int wgrad_team);
+/* team >= 1. pins NULL: the smallest. */
+lvni_tensor_ctx *lvni_tensor_ctx_create(int team, const lvni_core_pins *pins);
 /* Frees what the context holds; its tensors must be gone. autograd registers how tapes are freed.
  */
 void lvni_tensor_ctx_destroy(lvni_tensor_ctx *ctx);

@@ -23,7 +23,8 @@ struct lvni_tensor_command {
     struct lvni_under_way *of;
     const char *what;
     lvni_tensor_command_fn fn;
-    int team, wgrad_team;
+    int team;
+    lvni_core_pins pins;
     alignas(64) unsigned char payload[LVNI_COMMAND_BYTES];
 };
 
@@ -45,7 +46,7 @@ static void run(const lvni_tensor_device *d, lvni_tensor_command *c, lvni_tensor
 {
     struct lvni_under_way *of = c->of;
     ctx->team = c->team;
-    ctx->wgrad_team = c->wgrad_team;
+    ctx->pins = c->pins;
     if (!atomic_load_explicit(&of->failed, memory_order_acquire) && c->fn(c->payload) != LVN_OK) {
         note_failure(d, c);
     }
@@ -172,7 +173,7 @@ lvn_status lvni_tensor_device_submit(lvni_tensor_device *d, const char *what,
     c->what = what;
     c->fn = fn;
     c->team = ctx->team;
-    c->wgrad_team = ctx->wgrad_team;
+    c->pins = ctx->pins;
     memcpy(c->payload, payload, bytes);
     d->n_commands++;
     pthread_cond_signal(&d->filled);

@@ -79,14 +79,14 @@ static lvn_status make_lanes(lvni_trainer_engine *e)
 {
     const lvni_plan *plan = &e->o.plan;
     const int lanes = plan->lanes, team = plan->cores / lanes > 1 ? plan->cores / lanes : 1;
-    LVN_TRY(lvni_trainer_lanes_create(lanes, team, plan->wgrad_threads, &e->lanes));
+    LVN_TRY(lvni_trainer_lanes_create(lanes, team, &plan->pins, &e->lanes));
     lvni_trainer_lanes_set_low(e->lanes, lvni_trainer_precision_low(e->o.precision));
     lvni_tensor_ctx *own = lvni_tensor_ctx_get();
     if (own == NULL) {
         return LVN_ERR_MEMORY;
     }
     own->team = plan->cores; /* merges and updates run between the micro-batches, on all cores */
-    own->wgrad_team = plan->wgrad_threads;
+    own->pins = plan->pins;
     e->job = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)lanes, sizeof *e->job);
     e->held = lvni_core_calloc(LVNI_TAG_TRAINER,
                                (size_t)(plan->micro_batch_end - plan->micro_batch_begin),

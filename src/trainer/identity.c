@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { N_KEYS = 9, VALUE = 32 };
+/* The pinned choices stand between two runs of keys. */
+enum { N_KEYS = 8, PINS_AT = 2, N_PARTS = N_KEYS + LVNI_PIN_COUNT, VALUE = 32 };
 
 /* FROZEN, as files have it: the name in the `run` entry of every checkpoint, whatever the key is
  * called. Letter by letter, so that no rename of the word changes it. */
@@ -19,15 +20,16 @@ static const char stored_parts[] = {'s', 'h', 'a', 'r', 'd', 's', '\0'};
 
 /* The other names in the entry are frozen, too (tests/golden/frozen_names.txt): a key that is
  * renamed has its new name in .name and .old_value alone. */
-static const struct key {
+typedef struct key_row {
     const char *stored;         /* in the entry */
     const char *name, *meaning; /* the key of today */
     const char *old_value;      /* what to give to have it back; the value follows */
-} keys[N_KEYS] = {
+} key_row;
+
+static const key_row keys[N_KEYS] = {
     {"effective_batch", "effective_batch", "samples of an optimizer step",
      "give batch_size so that batch_size x accumulate_grad_batches is "},
     {stored_parts, "micro_batches", "parts of an effective batch", "give micro_batches="},
-    {"wgrad_threads", "wgrad_threads", "virtual team", "give wgrad_threads="},
     {"n_samples", "n_samples", "training samples",
      "give the training data of then (data, val_split), samples: "},
     {"drop_last", "drop_last", "leave out the short last step", "give drop_last="},
@@ -38,9 +40,15 @@ static const struct key {
      "give the training data of then (data, val_split), identity "},
 };
 
-typedef struct values {
-    char text[N_KEYS][VALUE];
-} values;
+/* One `stored=value` of the entry. */
+typedef struct part {
+    key_row key; /* old_value NULL: "give <name>=" */
+    char value[VALUE];
+} part;
+
+typedef struct parts {
+    part at[N_PARTS];
+} parts;
 
 /* FNV-1a */
 static uint64_t hash(uint64_t h, const void *bytes, size_t n)
@@ -64,20 +72,39 @@ uint64_t lvni_trainer_identity_of_data(const lvn_dataset *d)
     return h;
 }
 
-static values values_of(const lvni_trainer *t)
+/* The value of keys[i]. */
+static void print_key(const lvni_trainer *t, int i, char out[VALUE])
 {
     const lvni_plan *p = &t->o.plan;
-    values v;
-    snprintf(v.text[0], VALUE, "%lld", (long long)p->effective_batch);
-    snprintf(v.text[1], VALUE, "%d", p->micro_batches);
-    snprintf(v.text[2], VALUE, "%d", p->wgrad_threads);
-    snprintf(v.text[3], VALUE, "%lld", (long long)p->n_samples);
-    snprintf(v.text[4], VALUE, "%s", p->drop_last ? "true" : "false");
-    snprintf(v.text[5], VALUE, "%llu", (unsigned long long)t->o.seed);
-    snprintf(v.text[6], VALUE, "%d", p->coupled ? p->group : 1); /* else nothing depends on it */
-    snprintf(v.text[7], VALUE, "%s", t->o.balanced ? "balanced" : "shuffle");
-    snprintf(v.text[8], VALUE, "%016llx", (unsigned long long)t->data_identity);
-    return v;
+    switch (i) {
+    case 0: snprintf(out, VALUE, "%lld", (long long)p->effective_batch); break;
+    case 1: snprintf(out, VALUE, "%d", p->micro_batches); break;
+    case 2: snprintf(out, VALUE, "%lld", (long long)p->n_samples); break;
+    case 3: snprintf(out, VALUE, "%s", p->drop_last ? "true" : "false"); break;
+    case 4: snprintf(out, VALUE, "%llu", (unsigned long long)t->o.seed); break;
+    case 5: /* of modules that are not coupled nothing depends on it */
+        snprintf(out, VALUE, "%d", p->coupled ? p->group : 1);
+        break;
+    case 6: snprintf(out, VALUE, "%s", t->o.balanced ? "balanced" : "shuffle"); break;
+    default: snprintf(out, VALUE, "%016llx", (unsigned long long)t->data_identity); break;
+    }
+}
+
+static parts parts_of(const lvni_trainer *t)
+{
+    parts all = {0};
+    part *next = all.at;
+    for (int i = 0; i < N_KEYS; i++) {
+        for (int k = 0; i == PINS_AT && k < LVNI_PIN_COUNT; k++, next++) {
+            const lvni_core_pin *pin = &lvni_core_pin_table[k];
+            next->key = (key_row){.stored = pin->key, .name = pin->key, .meaning = pin->meaning};
+            snprintf(next->value, VALUE, "%d", lvni_core_pins_get(&t->o.plan.pins, k));
+        }
+        next->key = keys[i];
+        print_key(t, i, next->value);
+        next++;
+    }
+    return all;
 }
 
 static void print_machine(lvni_core_str *out)
@@ -87,9 +114,10 @@ static void print_machine(lvni_core_str *out)
 
 void lvni_trainer_identity_print(const lvni_trainer *t, lvni_core_str *run, lvni_core_str *machine)
 {
-    const values v = values_of(t);
-    for (int i = 0; i < N_KEYS; i++) {
-        lvni_core_str_printf(run, "%s%s=%s", i > 0 ? " " : "", keys[i].stored, v.text[i]);
+    const parts all = parts_of(t);
+    for (int i = 0; i < N_PARTS; i++) {
+        lvni_core_str_printf(run, "%s%s=%s", i > 0 ? " " : "", all.at[i].key.stored,
+                             all.at[i].value);
     }
     print_machine(machine);
 }
@@ -110,16 +138,18 @@ static bool find_value(const char *text, const char *name, char out[VALUE])
     return false;
 }
 
-static lvn_status report_difference(const lvni_ckpt *ckpt, const struct key *key, const char *was,
+static lvn_status report_difference(const lvni_ckpt *ckpt, const key_row *key, const char *was,
                                     const char *is)
 {
+    const bool own = key->old_value == NULL;
     if (ckpt->at.step_in_epoch > 0) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "%s was written within epoch %lld, after its step %lld, by a run with %s=%s (%s), "
-                 "and this one has %s=%s: %s%s, or start a "
+                 "and this one has %s=%s: %s%s%s%s, or start a "
                  "new run from its weights (weights=%s)",
                  ckpt->path, (long long)ckpt->at.epoch + 1, (long long)ckpt->at.step_in_epoch,
-                 key->name, was, key->meaning, key->name, is, key->old_value, was, ckpt->path);
+                 key->name, was, key->meaning, key->name, is, own ? "give " : key->old_value,
+                 own ? key->name : "", own ? "=" : "", was, ckpt->path);
     }
     lvni_log_line(LVNI_LOG_WARNING,
                   "%s=%s (%s) was %s in the saved run: from epoch %lld on this is another run",
@@ -186,11 +216,12 @@ lvn_status lvni_trainer_identity_report_layout(const lvni_trainer *t, const lvni
 lvn_status lvni_trainer_identity_check(const lvni_trainer *t, const lvni_ckpt *ckpt)
 {
     const char *run = lvni_ckpt_st_meta_get(ckpt->file, LVNI_IDENTITY_RUN);
-    const values v = values_of(t);
-    for (int i = 0; i < N_KEYS && run != NULL; i++) {
+    const parts now = parts_of(t);
+    for (int i = 0; i < N_PARTS && run != NULL; i++) {
         char was[VALUE];
-        if (find_value(run, keys[i].stored, was) && strcmp(was, v.text[i]) != 0) {
-            LVN_TRY(report_difference(ckpt, &keys[i], was, v.text[i]));
+        const part *is = &now.at[i];
+        if (find_value(run, is->key.stored, was) && strcmp(was, is->value) != 0) {
+            LVN_TRY(report_difference(ckpt, &is->key, was, is->value));
         }
     }
     return report_machine(ckpt);

@@ -7,7 +7,7 @@
 #include "trainer/trainer.h"
 
 #define LVNI_IDENTITY_RUN                                                                          \
-    "run" /* "effective_batch=32 micro_batches=6 wgrad_threads=1 n_samples=341 ..." */
+    "run" /* "effective_batch=32 micro_batches=6 n_samples=341 ...", and the pinned choices */
 #define LVNI_IDENTITY_MACHINE "machine" /* "levin 0.1.0, AVX2, oneDNN 2.6.3" */
 #define LVNI_IDENTITY_LAYOUT "layout"   /* "ranks=4": for reports; results do not depend on it */
 

@@ -63,7 +63,8 @@ static void *lane_main(void *argument)
     return NULL;
 }
 
-lvn_status lvni_trainer_lanes_create(int n, int team, int wgrad_team, lvni_trainer_lanes **out)
+lvn_status lvni_trainer_lanes_create(int n, int team, const lvni_core_pins *pins,
+                                     lvni_trainer_lanes **out)
 {
     *out = NULL;
     lvni_trainer_lanes *all = LVNI_NEW(LVNI_TAG_TRAINER, lvni_trainer_lanes);
@@ -79,7 +80,7 @@ lvn_status lvni_trainer_lanes_create(int n, int team, int wgrad_team, lvni_train
     for (int i = 0; i < n && s == LVN_OK; i++) {
         lane *l = &all->lane[i];
         all->n = i + 1;
-        *l = (lane){.all = all, .index = i, .ctx = lvni_tensor_ctx_create(team, wgrad_team)};
+        *l = (lane){.all = all, .index = i, .ctx = lvni_tensor_ctx_create(team, pins)};
         if (l->ctx == NULL) {
             s = LVN_ERR_MEMORY;
             break;

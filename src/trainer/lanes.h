@@ -10,9 +10,10 @@ typedef struct lvni_trainer_lanes lvni_trainer_lanes;
 /* Work on one lane; the thread's context is the lane's. */
 typedef lvn_status (*lvni_trainer_lane_work)(void *user, int lane);
 
-/* n lanes of `team` threads each; wgrad_team is the virtual team of wgrad_threads. They compute on
+/* n lanes of `team` threads each, whose kernels read `pins` (NULL: the smallest). They compute on
  * the device that the caller's context does. */
-lvn_status lvni_trainer_lanes_create(int n, int team, int wgrad_team, lvni_trainer_lanes **out);
+lvn_status lvni_trainer_lanes_create(int n, int team, const lvni_core_pins *pins,
+                                     lvni_trainer_lanes **out);
 void lvni_trainer_lanes_destroy(lvni_trainer_lanes *lanes);
 /* The type of products on all lanes (lvni_tensor_ctx.low); f32 at first. Not while they run. */
 void lvni_trainer_lanes_set_low(lvni_trainer_lanes *lanes, lvn_dtype low);

@@ -22,8 +22,8 @@ bool lvni_cpu_conv_product_grad_input_pays(const lvni_cpu_conv_call *c);
 bool lvni_cpu_conv_product_grad_weight_pays(const lvni_cpu_conv_call *c);
 
 /* None of the tensors is empty, and the answer above was yes. In f32 the weight gradient has the
- * bits of wgrad_team, the others of no team; in bf16 all run with wgrad_team, as all products do
- * (onednn_table.c). */
+ * bits of wgrad_threads, the others of no team; in bf16 all run with wgrad_threads, as all products
+ * do (onednn_table.c). */
 lvn_status lvni_cpu_conv_product_forward(const lvni_cpu_conv_call *c);
 lvn_status lvni_cpu_conv_product_grad_input(const lvni_cpu_conv_call *c);
 lvn_status lvni_cpu_conv_product_grad_weight(const lvni_cpu_conv_call *c);

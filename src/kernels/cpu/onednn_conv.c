@@ -3,8 +3,9 @@
  * (conv_product.c).
  *
  * Forward and input gradient have the same bits for every team and run with the lane's (as products
- * in bf16 with wgrad_team); the weight gradient adds over the team and always runs with wgrad_team
- * (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_reproducibility.c watches both). */
+ * in bf16 with wgrad_threads); the weight gradient adds over the team and always runs with
+ * wgrad_threads (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_reproducibility.c
+ * watches both). */
 #include "kernels/cpu/conv_product.h"
 #include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/onednn_weights.h"
@@ -47,8 +48,8 @@ static lvn_status begin(conv_call *call, lvni_cpu_dnn_op op, const lvn_conv_attr
     memset(call, 0, sizeof *call);
     call->key.work.op = op;
     call->key.work.low = x->dtype == LVN_BF16;
-    call->key.fixed_team = ctx->wgrad_team;
-    call->key.team = op == LVNI_DNN_CONV_GRAD_WEIGHT ? ctx->wgrad_team : ctx->team;
+    call->key.fixed_team = ctx->pins.wgrad_threads;
+    call->key.team = op == LVNI_DNN_CONV_GRAD_WEIGHT ? ctx->pins.wgrad_threads : ctx->team;
     lvni_cpu_dnn_conv_shape *s = &call->key.work.shape.conv;
     *s = (lvni_cpu_dnn_conv_shape){.n = x->shape[0],
                                    .ih = x->shape[1],

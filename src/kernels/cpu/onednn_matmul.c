@@ -2,8 +2,8 @@
  * the op table.
  *
  * A product whose first factor is transposed in memory adds over the team and belongs to the
- * reducing class: it always runs with wgrad_team. All others have the same bits for every team of
- * the lane (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_reproducibility.c
+ * reducing class: it always runs with wgrad_threads. All others have the same bits for every team
+ * of the lane (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_reproducibility.c
  * watches). */
 #include "core/math.h"
 #include "kernels/cpu/omp_team.h"
@@ -60,8 +60,8 @@ static lvn_status product(const product_call *c)
     key.work.wide_w = c->b->dtype != c->a->dtype;
     key.work.wide_y = c->y->dtype != c->a->dtype;
     key.work.shape.matmul = *s;
-    key.fixed_team = ctx->wgrad_team;
-    key.team = s->trans_a != 0 ? ctx->wgrad_team : ctx->team;
+    key.fixed_team = ctx->pins.wgrad_threads;
+    key.team = s->trans_a != 0 ? ctx->pins.wgrad_threads : ctx->team;
     lvni_cpu_dnn_found f = {0};
     LVN_TRY(lvni_cpu_dnn_lookup(&key, &f));
     const void *data[LVNI_DNN_MAX_ARGS] = {c->a->data, NULL, c->y->data, NULL};
@@ -117,7 +117,7 @@ lvn_status lvni_cpu_linear_grad_input(const lvn_kernel_args *args)
     if (ctx == NULL) {
         return lvn_last_error()->code;
     }
-    const int before = lvni_cpu_omp_enter(ctx->wgrad_team);
+    const int before = lvni_cpu_omp_enter(ctx->pins.wgrad_threads);
     const lvn_status status =
         lvni_cpu_dnn_sgemm(&s, LVNI_CF32(dy), LVNI_CF32(w), LVNI_F32(args->out[0]));
     lvni_cpu_omp_leave(before);

@@ -102,7 +102,7 @@ static lvn_status cold_pass(lvn_tensor *const *in, lvn_tensor *labels, flat *f, 
         memset(f->written, 0, sizeof f->written);
     }
     lvni_core_alloc_fail_at(k);
-    lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(1, 1);
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(1, NULL);
     if (ctx == NULL) {
         lvni_core_alloc_fail_at(0);
         return lvn_last_error()->code;

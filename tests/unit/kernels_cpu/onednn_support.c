@@ -88,15 +88,15 @@ uint64_t hash_of(const lvn_tensor *t)
 }
 
 static lvn_status with_teams(lvn_kernel kernel, const lvn_kernel_args *args, int team,
-                             int wgrad_team)
+                             int wgrad_threads)
 {
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
-    const int before[2] = {ctx->team, ctx->wgrad_team};
+    const int before[2] = {ctx->team, ctx->pins.wgrad_threads};
     ctx->team = team;
-    ctx->wgrad_team = wgrad_team;
+    ctx->pins.wgrad_threads = wgrad_threads;
     const lvn_status s = kernel(args);
     ctx->team = before[0];
-    ctx->wgrad_team = before[1];
+    ctx->pins.wgrad_threads = before[1];
     return s;
 }
 
@@ -113,16 +113,16 @@ lvn_status run_grad_input(conv_data *d, int team)
     return with_teams(lvni_cpu_conv2d_grad_input, &args, team, 1);
 }
 
-lvn_status run_grad_weight(conv_data *d, int team, int wgrad_team)
+lvn_status run_grad_weight(conv_data *d, int team, int wgrad_threads)
 {
     const lvn_kernel_args args = {.in = {d->dy, d->x}, .out = {d->dw, d->db}, .attr = &d->attr};
-    return with_teams(lvni_cpu_conv2d_grad_weight, &args, team, wgrad_team);
+    return with_teams(lvni_cpu_conv2d_grad_weight, &args, team, wgrad_threads);
 }
 
 lvn_status run_matmul(lvn_tensor *a, lvn_tensor *b, lvn_tensor *y, bool trans_a, bool trans_b,
-                      int team, int wgrad_team)
+                      int team, int wgrad_threads)
 {
     const lvn_matmul_attr attr = {.trans_a = trans_a, .trans_b = trans_b};
     const lvn_kernel_args args = {.in = {a, b}, .out = {y}, .attr = &attr};
-    return with_teams(lvni_cpu_matmul, &args, team, wgrad_team);
+    return with_teams(lvni_cpu_matmul, &args, team, wgrad_threads);
 }

@@ -44,7 +44,7 @@ static conv_data lane_data(const lane *l)
 static void *run_lane(void *p)
 {
     lane *l = p;
-    lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(2, 2);
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(2, &(lvni_core_pins){.wgrad_threads = 2});
     lvni_tensor_ctx_set(ctx);
     conv_data d = lane_data(l);
     l->first = one_round(&d, l);
@@ -181,7 +181,7 @@ static void running_out_of_memory_is_an_error(void **state)
     lvni_cpu_weights_forget(0, UINT64_MAX);
     int failures = 0;
     for (int k = 1; k < 50; k++) {
-        lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(1, 1);
+        lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(1, NULL);
         lvni_tensor_ctx_set(ctx);
         lvni_core_alloc_fail_at(k);
         const lvn_status s = run_forward(&d, 1, true);
@@ -210,7 +210,7 @@ static void each_context_has_its_own_stream(void **state)
     lvni_tensor_ctx *ctx[N];
     dnnl_stream_t stream[N] = {NULL}, again = NULL;
     for (int i = 0; i < N; i++) {
-        ctx[i] = lvni_tensor_ctx_create(1, 1);
+        ctx[i] = lvni_tensor_ctx_create(1, NULL);
         lvni_tensor_ctx_set(ctx[i]);
         assert_int_equal(lvni_cpu_dnn_stream(&stream[i]), LVN_OK);
     }

@@ -1,6 +1,6 @@
 /* Reproducibility of oneDNN: outside the reducing class the bits do not depend on the team; inside
- * they depend on wgrad_team alone; nowhere do they depend on where a buffer lies. And no shape of
- * the zoo falls to a reference implementation. CTest runs this program once per instruction set
+ * they depend on wgrad_threads alone; nowhere do they depend on where a buffer lies. And no shape
+ * of the zoo falls to a reference implementation. CTest runs this program once per instruction set
  * (LEVIN_CPU_ISA). */
 #include <stdarg.h>
 #include <stddef.h>
@@ -103,7 +103,7 @@ static void convolutions_do_not_see_the_team(void **state)
     }
 }
 
-/* For equal wgrad_team equal bits, whatever the team of the lane, and again when run again. */
+/* For equal wgrad_threads equal bits, whatever the team of the lane, and again when run again. */
 static void weight_gradients_see_only_their_own_team(void **state)
 {
     (void)state;
@@ -126,7 +126,8 @@ static void weight_gradients_see_only_their_own_team(void **state)
         differ += first[0] != first[1];
         conv_data_free(&d);
     }
-    /* That wgrad_team is needed at all; if this ever fails, the config key has lost its reason. */
+    /* That wgrad_threads is needed at all; if this ever fails, the config key has lost its reason.
+     */
     assert_true(differ > 0);
     print_message("weight gradients that differ between teams of 1 and 2: %d of %d\n", differ,
                   (int)ZOO);
@@ -176,11 +177,11 @@ static void products_do_not_see_the_team(void **state)
             product_case(k, (form & 1) != 0, (form & 2) != 0, &differs);
             differ += differs;
         }
-        print_message("trans_a %d, trans_b %d: %d of %d products depend on wgrad_team\n", form & 1,
-                      form >> 1, differ, (int)PRODUCTS);
+        print_message("trans_a %d, trans_b %d: %d of %d products depend on wgrad_threads\n",
+                      form & 1, form >> 1, differ, (int)PRODUCTS);
         if ((form & 1) == 0 && support_type == LVN_F32 &&
             strstr(lvni_cpu_describe(), "avx512") != NULL) {
-            /* older instruction sets run all products with wgrad_team, and need to */
+            /* older instruction sets run all products with wgrad_threads, and need to */
             assert_int_equal(differ, 0);
         }
     }

@@ -93,7 +93,7 @@ static uint64_t print_of_flat(int lead)
 static prints take_prints(int team, bool misaligned)
 {
     prints p = {.n = vec_case_count + 1};
-    lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(team, 1);
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(team, NULL);
     if (ctx == NULL || p.n > MAX_CASES) {
         exit(1);
     }

@@ -1,8 +1,8 @@
 /* Sameness of the cpu kernels, for every row of cases.def: equal bits for every team, for
  * repetition, and for every instruction set. The reducing class (LVNI_REDUCING
- * and matmul with a transposed left side) may depend on wgrad_team, never on team. With --hash the
- * program prints one line per case instead: so it runs itself under LEVIN_CPU_ISA=v2, v3, v4 and
- * compares. */
+ * and matmul with a transposed left side) may depend on wgrad_threads, never on team. With --hash
+ * the program prints one line per case instead: so it runs itself under LEVIN_CPU_ISA=v2, v3, v4
+ * and compares. */
 #include "op_cases.h"
 
 #include "kernels/cpu/isa.h"
@@ -29,11 +29,11 @@ static uint64_t hash_outputs(const lvn_kernel_args *args, int n_out)
 }
 
 static uint64_t run_hash(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in, int team,
-                         int wgrad_team)
+                         int wgrad_threads)
 {
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     ctx->team = team;
-    ctx->wgrad_team = wgrad_team;
+    ctx->pins.wgrad_threads = wgrad_threads;
     lvn_kernel_args args = {.attr = case_attribute(op, row)};
     for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         args.in[i] = in[i];
@@ -49,7 +49,7 @@ static uint64_t run_hash(lvni_kernels_op op, const op_case *row, lvn_tensor *con
     return h;
 }
 
-static bool may_depend_on_wgrad_team(lvni_kernels_op op, const op_case *row)
+static bool may_depend_on_wgrad_threads(lvni_kernels_op op, const op_case *row)
 {
     return (lvni_kernels_ops[op].flags & LVNI_REDUCING) != 0 ||
            (op == LVNI_OP_matmul && row->attr.matmul.trans_a);
@@ -74,10 +74,10 @@ static void bits_do_not_depend_on_the_team(void **state)
         case_inputs(op, row, in64, in32);
         const uint64_t want = run_hash(op, row, in32, 1, 2);
         for (size_t t = 0; t < sizeof teams / sizeof *teams; t++) {
-            need_equal(op, row, "team and wgrad_team", teams[t], 2,
+            need_equal(op, row, "team and wgrad_threads", teams[t], 2,
                        run_hash(op, row, in32, teams[t], 2), want);
-            if (!may_depend_on_wgrad_team(op, row)) {
-                need_equal(op, row, "team and wgrad_team", 2, teams[t],
+            if (!may_depend_on_wgrad_threads(op, row)) {
+                need_equal(op, row, "team and wgrad_threads", 2, teams[t],
                            run_hash(op, row, in32, 2, teams[t]), want);
             }
         }

@@ -43,7 +43,7 @@ static void both_dialects_give_one_plan(void **state)
     assert_int_equal(b.micro_batches, 6);
     assert_int_equal(a.steps_per_epoch, b.steps_per_epoch);
     assert_int_equal(a.eval_batch_size, b.eval_batch_size);
-    assert_int_equal(a.wgrad_threads, b.wgrad_threads);
+    assert_int_equal(a.pins.wgrad_threads, b.pins.wgrad_threads);
     /* S = W x A */
     const lvni_plan c = PLAN(.batch_size = 16, .accumulate_grad_batches = 4, .devices = 2);
     assert_int_equal(c.effective_batch, 64);
@@ -156,17 +156,20 @@ static void ranks_own_contiguous_micro_batches(void **state)
 static void what_the_machine_chooses(void **state)
 {
     (void)state;
-    assert_int_equal(PLAN(.batch_size = 32, .cores = 2).wgrad_threads, 2);
-    assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 4, .cores = 2).wgrad_threads, 1);
-    assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 4, .cores = 64).wgrad_threads, 16);
+    assert_int_equal(PLAN(.batch_size = 32, .cores = 2).pins.wgrad_threads, 2);
+    assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 4, .cores = 2).pins.wgrad_threads, 1);
+    assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 4, .cores = 64).pins.wgrad_threads,
+                     16);
+    assert_int_equal(PLAN(.batch_size = 64, .micro_batches = 4, .cores = 64, .cores_all = 400)
+                         .pins.wgrad_threads,
+                     16);
     assert_int_equal(
-        PLAN(.batch_size = 64, .micro_batches = 4, .cores = 64, .cores_all = 400).wgrad_threads,
-        16);
+        PLAN(.batch_size = 64, .micro_batches = 8, .cores = 8, .cores_all = 24).pins.wgrad_threads,
+        3);
     assert_int_equal(
-        PLAN(.batch_size = 64, .micro_batches = 8, .cores = 8, .cores_all = 24).wgrad_threads, 3);
+        PLAN(.batch_size = 64, .micro_batches = 4, .cores = 4, .devices = 2).pins.wgrad_threads, 2);
     assert_int_equal(
-        PLAN(.batch_size = 64, .micro_batches = 4, .cores = 4, .devices = 2).wgrad_threads, 2);
-    assert_int_equal(PLAN(.batch_size = 32, .wgrad_threads = 3, .cores = 64).wgrad_threads, 3);
+        PLAN(.batch_size = 32, .pins.wgrad_threads = 3, .cores = 64).pins.wgrad_threads, 3);
     assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 6, .cores = 2).lanes, 2);
     assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 6, .cores = 2, .lanes = 3).lanes, 3);
     assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 6, .cores = 2, .lanes = 9).lanes, 6);
@@ -346,7 +349,7 @@ static void what_does_not_fit_is_reported(void **state)
     REFUSED("batch_size=-1 is not a number from 1 to 2147483647 (or leave it out)",
             .batch_size = -1);
     REFUSED("wgrad_threads=17 is not a number from 1 to 16 (or leave it out)", .batch_size = 1,
-            .wgrad_threads = 17);
+            .pins.wgrad_threads = 17);
     REFUSED("an effective batch of 2000000000 samples x 2 accumulation steps is too large: at most "
             "2147483647",
             .batch_size = 2000000000, .accumulate_grad_batches = 2);

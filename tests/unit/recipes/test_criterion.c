@@ -134,7 +134,7 @@ static void check_step(size_t g, int micro_batches, lvni_trainer_precision preci
                                     .batch_size = N,
                                     .micro_batches = micro_batches,
                                     .lanes = 2,
-                                    .wgrad_threads = 1,
+                                    .pins.wgrad_threads = 1,
                                     .eval_batch_size = 4,
                                     .cores = 2};
     assert_int_equal(lvni_nn_model_build(&mix.cls, NULL, 1, &o.model), LVN_OK);

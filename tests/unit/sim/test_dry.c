@@ -12,7 +12,7 @@ enum { TEAM = 2 };
 
 static lvni_tensor_ctx *open_real(void)
 {
-    lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(TEAM, 1);
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(TEAM, NULL);
     assert_non_null(ctx);
     lvni_tensor_ctx_set(ctx);
     return ctx;

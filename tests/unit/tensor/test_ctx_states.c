@@ -86,7 +86,7 @@ static void states_are_made_once_and_end_in_reverse(void **state)
     (void)state;
     memset(happened, 0, sizeof happened);
     const uint64_t before = bytes_held();
-    lvni_tensor_ctx *a = lvni_tensor_ctx_create(1, 1), *b = lvni_tensor_ctx_create(1, 1);
+    lvni_tensor_ctx *a = lvni_tensor_ctx_create(1, NULL), *b = lvni_tensor_ctx_create(1, NULL);
     lvni_tensor_ctx_set(a);
     upper *u = lvni_tensor_ctx_state(&upper_class);
     lower *l = lvni_tensor_ctx_state(&lower_class);
@@ -111,7 +111,7 @@ static void running_out_of_memory_leaves_no_half_state(void **state)
     for (int k = 1; k < 10; k++) {
         memset(happened, 0, sizeof happened);
         const uint64_t before = bytes_held();
-        lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(1, 1);
+        lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(1, NULL);
         lvni_tensor_ctx_set(ctx);
         lvni_core_alloc_fail_at(k);
         const bool failed = lvni_tensor_ctx_state(&upper_class) == NULL;

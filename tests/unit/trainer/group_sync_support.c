@@ -12,7 +12,7 @@ void micro_batches_open(micro_batches *s, int n, micro_batch_formula f)
     memset(s, 0, sizeof *s);
     s->n = n;
     s->f = f;
-    assert_int_equal(lvni_trainer_lanes_create(n, 1, 1, &s->lanes), LVN_OK);
+    assert_int_equal(lvni_trainer_lanes_create(n, 1, NULL, &s->lanes), LVN_OK);
     assert_int_equal(lvni_trainer_group_sync_create(n, &s->group_sync), LVN_OK);
 }
 

@@ -85,7 +85,7 @@ static void metrics_are_means_over_the_set(void **state)
     for (int lanes = 1; lanes <= 4; lanes++) {
         lvni_data_loader *loader = open_loader(&data, lanes, lanes - 1);
         lvni_trainer_lanes *all;
-        assert_int_equal(lvni_trainer_lanes_create(lanes, 1, 1, &all), LVN_OK);
+        assert_int_equal(lvni_trainer_lanes_create(lanes, 1, NULL, &all), LVN_OK);
         for (int again = 0; again < 2; again++) {
             lvni_nn_step result;
             assert_int_equal(lvni_trainer_evaluate(m, loader, all, NULL, &result), LVN_OK);
@@ -132,7 +132,7 @@ static void predict(const memory *data, const lvni_nn_model *m, int lanes, rows 
 {
     lvni_data_loader *loader = open_loader(data, lanes, 1);
     lvni_trainer_lanes *all;
-    assert_int_equal(lvni_trainer_lanes_create(lanes, 1, 1, &all), LVN_OK);
+    assert_int_equal(lvni_trainer_lanes_create(lanes, 1, NULL, &all), LVN_OK);
     r->n = 0;
     assert_int_equal(lvni_trainer_predict(m, loader, all, NULL, probabilities, take_row, r), want);
     lvni_trainer_lanes_destroy(all);
@@ -243,7 +243,7 @@ static void *predict_rank(void *argument)
     lvni_data_loader *loader = open_loader_of(p->data, p->lanes, 1, lvni_dist_comm_rank(p->comm),
                                               lvni_dist_comm_world(p->comm));
     lvni_trainer_lanes *all;
-    assert_int_equal(lvni_trainer_lanes_create(p->lanes, 1, 1, &all), LVN_OK);
+    assert_int_equal(lvni_trainer_lanes_create(p->lanes, 1, NULL, &all), LVN_OK);
     p->status = lvni_trainer_predict(p->model, loader, all, p->comm, probabilities, take_row, p->r);
     if (p->status != LVN_OK) {
         snprintf(p->message, sizeof p->message, "%s", lvn_last_error()->message);
@@ -377,7 +377,7 @@ static void signal_behind_the_exchange_stops_no_single_rank(void **state)
     lvni_trainer_lanes *lanes;
     lvni_dist_comm *comm;
     lvni_nn_step result;
-    assert_int_equal(lvni_trainer_lanes_create(1, 1, 1, &lanes), LVN_OK);
+    assert_int_equal(lvni_trainer_lanes_create(1, 1, NULL, &lanes), LVN_OK);
     assert_int_equal(lvni_dist_comm_self(&comm), LVN_OK);
     real = comm->ops;
     lvni_dist_transport late = *real;

@@ -76,7 +76,7 @@ static void run(int lanes, int micro_batches, int workers)
                                     .batch_size = 16,
                                     .micro_batches = micro_batches,
                                     .lanes = lanes,
-                                    .wgrad_threads = 1,
+                                    .pins.wgrad_threads = 1,
                                     .cores = 2};
     assert_int_equal(lvni_plan_make(&plan, &o.plan), LVN_OK);
     assert_int_equal(lvni_trainer_create(&o, &trainer), LVN_OK);

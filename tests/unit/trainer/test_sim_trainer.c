@@ -159,7 +159,7 @@ static lvn_status try_to_train(const memory *data, lvni_tensor_device *device, i
                                     .batch_size = 10,
                                     .micro_batches = 2,
                                     .lanes = 2,
-                                    .wgrad_threads = 1,
+                                    .pins.wgrad_threads = 1,
                                     .cores = 1};
     lvni_nn_model *model;
     lvni_trainer *trainer = NULL;

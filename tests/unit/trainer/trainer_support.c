@@ -187,7 +187,7 @@ void bench_open(bench *b, const memory *data, const setting *s)
                                     .rank = s->rank,
                                     .coupled = b->model->coupled,
                                     .lanes = s->lanes,
-                                    .wgrad_threads = 1,
+                                    .pins.wgrad_threads = 1,
                                     .eval_batch_size = 7,
                                     .cores = CORES};
     must(lvni_plan_make(&plan, &o.plan), "plan");

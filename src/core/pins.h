@@ -1,0 +1,51 @@
+/* The record of pinned choices: what a backend may choose freely and results depend on. It is
+ * decided once, at the first start or by the user; the resolved configuration, checkpoints and
+ * exported models carry it, and contexts show it to kernels (docs/reproducibility.md).
+ *
+ * Numbers are fields, with a row of pins.def each. What a backend finds out while the run computes,
+ * such as the algorithm that it measured to be the quickest, is an entry `backend.key=value`,
+ * opaque to everyone else: a new backend needs no row. */
+#ifndef LEVIN_CORE_PINS_H
+#define LEVIN_CORE_PINS_H
+
+#include "core/str.h"
+
+typedef struct lvni_core_pin_entries lvni_core_pin_entries;
+
+typedef struct lvni_core_pins {
+#define LVNI_PIN(name, backend, min, max, rule, meaning) int name;
+#include "core/pins.def"
+#undef LVNI_PIN
+    lvni_core_pin_entries *entries; /* of the run, borrowed; NULL: none are kept */
+} lvni_core_pins;
+
+enum {
+#define LVNI_PIN(name, backend, min, max, rule, meaning) LVNI_PIN_##name,
+#include "core/pins.def"
+#undef LVNI_PIN
+    LVNI_PIN_COUNT
+};
+
+/* What rules look at. */
+typedef struct lvni_core_pin_facts {
+    int64_t cores; /* of all ranks */
+    int64_t micro_batches;
+} lvni_core_pin_facts;
+
+typedef struct lvni_core_pin {
+    const char *key, *backend, *meaning;
+    int min, max;
+    int64_t (*rule)(const lvni_core_pin_facts *facts); /* cut to min and max */
+} lvni_core_pin;
+
+extern const lvni_core_pin lvni_core_pin_table[LVNI_PIN_COUNT];
+int *lvni_core_pins_at(lvni_core_pins *pins, int i); /* the field of row i */
+int lvni_core_pins_get(const lvni_core_pins *pins, int i);
+/* Fields that are 0 (not given) by their rules. */
+void lvni_core_pins_choose(lvni_core_pins *pins, const lvni_core_pin_facts *facts);
+/* All fields at their smallest: of threads outside runs, and of files older than a field. */
+lvni_core_pins lvni_core_pins_least(void);
+/* " name=value" for every field, without entries. */
+void lvni_core_pins_print(const lvni_core_pins *pins, lvni_core_str *out);
+
+#endif
