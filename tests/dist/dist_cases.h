@@ -11,12 +11,17 @@ bool dist_case_reduce(dist_rank *me);
 bool dist_case_move(dist_rank *me);
 /* lvni_dist_comm_alloc: given, given back, refused on all ranks alike */
 bool dist_case_memory(dist_rank *me);
-bool dist_case_count(dist_rank *me);    /* bytes */
-bool dist_case_mismatch(dist_rank *me); /* check mode */
-bool dist_case_abort(dist_rank *me);    /* from another thread */
-bool dist_case_claim(dist_rank *me);    /* one of all ranks gets it, once */
-bool dist_case_left(dist_rank *me);     /* one leaves early */
-bool dist_case_large(dist_rank *me);    /* 256 MB, both ways */
+bool dist_case_count(dist_rank *me);     /* bytes */
+bool dist_case_mismatch(dist_rank *me);  /* check mode */
+bool dist_case_abort(dist_rank *me);     /* from another thread */
+bool dist_case_abort_for(dist_rank *me); /* with the rank that failed first */
+/* lvni_dist_comm_agree_status, and lvni_dist_comm_try of a transport that adds right */
+bool dist_case_agree(dist_rank *me);
+/* messages: without check mode, too, a message of another size is noticed */
+bool dist_case_sizes(dist_rank *me);
+bool dist_case_claim(dist_rank *me); /* one of all ranks gets it, once */
+bool dist_case_left(dist_rank *me);  /* one leaves early */
+bool dist_case_large(dist_rank *me); /* 256 MB, both ways */
 /* One call again and again until it fails, because the last rank was killed. arg: which call, 0 ..
  * DIST_ENDLESS_COUNT - 1. */
 enum { DIST_ENDLESS_COUNT = 9 };

@@ -244,14 +244,16 @@ bool dist_case_count(dist_rank *me)
     to = lvni_dist_comm_count(me->comm);
     RANK_CHECK(me, to.received - from.received == others * sizeof small, "received %llu",
                (unsigned long long)(to.received - from.received));
-    RANK_CHECK(me, to.sent - from.sent == (others > 0 ? sizeof small : 0), "sent %llu",
+    /* what all read of shared memory is sent to each */
+    const uint64_t sends = me->messages ? others : others > 0 ? 1 : 0;
+    RANK_CHECK(me, to.sent - from.sent == sends * sizeof small, "sent %llu",
                (unsigned long long)(to.sent - from.sent));
     from = to;
     RANK_CHECK(me, lvni_dist_comm_broadcast(me->comm, small, sizeof small, 0) == LVN_OK,
                "broadcast");
     to = lvni_dist_comm_count(me->comm);
     RANK_CHECK(me, to.received - from.received == (me->rank == 0 ? 0 : sizeof small), "received");
-    RANK_CHECK(me, to.sent - from.sent == (me->rank == 0 && others > 0 ? sizeof small : 0), "sent");
+    RANK_CHECK(me, to.sent - from.sent == (me->rank == 0 ? sends * sizeof small : 0), "sent");
     RANK_CHECK(me, lvni_dist_comm_free(me->comm, block) == LVN_OK, "free");
     return true;
 }
@@ -325,6 +327,65 @@ bool dist_case_abort(dist_rank *me)
                lvni_dist_comm_all_reduce(me->comm, &x, &x, 1, LVN_F32, LVNI_REDUCE_SUM) ==
                    LVN_ERR_PEER,
                "and from then on");
+    return true;
+}
+
+bool dist_case_abort_for(dist_rank *me)
+{
+    const int first = me->world - 1;
+    RANK_CHECK(me, lvni_dist_comm_first_failed(me->comm) == -1, "no abort");
+    RANK_CHECK(me, lvni_dist_comm_barrier(me->comm) == LVN_OK, "barrier");
+    if (me->rank == 0) {
+        usleep(20000); /* the others are in the next barrier */
+        lvni_dist_comm_abort_for(me->comm, first, "that rank has no disk");
+    }
+    RANK_CHECK(me, lvni_dist_comm_barrier(me->comm) == LVN_ERR_PEER, "barrier");
+    RANK_CHECK(me, strcmp(lvn_last_error()->message, "that rank has no disk") == 0, "the reason");
+    RANK_CHECK(me, lvni_dist_comm_first_failed(me->comm) == first, "rank %d failed first", first);
+    return true;
+}
+
+bool dist_case_agree(dist_rank *me)
+{
+    for (int failing = 0; failing < me->world; failing++) {
+        const bool fails = me->rank == failing;
+        const lvn_status s = lvni_dist_comm_agree_status(
+            me->comm, fails ? lvn_error_set(LVN_ERR_IO, "", 1, "full disk") : LVN_OK, "a test");
+        char want[96] = "full disk";
+        if (!fails) {
+            snprintf(want, sizeof want, "rank %d cannot do its part of a test: %s", failing,
+                     lvn_status_text(LVN_ERR_IO));
+        }
+        RANK_CHECK(me, s == LVN_ERR_IO && strcmp(lvn_last_error()->message, want) == 0, "%s", want);
+    }
+    RANK_CHECK(me, lvni_dist_comm_agree_status(me->comm, LVN_OK, "a test") == LVN_OK, "all can");
+    uint64_t ns = 0;
+    RANK_CHECK(me, lvni_dist_comm_try(me->comm, &ns) == LVN_OK && ns > 0, "the first sum");
+    return true;
+}
+
+bool dist_case_sizes(dist_rank *me)
+{
+    enum { N = 40000 };
+    const bool odd = me->rank == me->world - 1;
+    const int64_t n = odd ? 16 : me->arg % 2 == 0 ? 8 : N;
+    float *x = dist_take(me, (size_t)me->world * N * sizeof *x);
+    memset(x, 0, (size_t)me->world * N * sizeof *x);
+    if (me->world == 1) {
+        return true;
+    }
+    lvn_status s = LVN_OK;
+    switch (me->arg / 2) {
+    case 0: s = lvni_dist_comm_all_reduce(me->comm, x, x, n, LVN_F32, LVNI_REDUCE_SUM); break;
+    case 1: s = lvni_dist_comm_all_gather(me->comm, x, (size_t)n, x); break;
+    case 2: s = lvni_dist_comm_broadcast(me->comm, x, (size_t)n, 0); break;
+    default: s = lvni_dist_comm_reduce_scatter(me->comm, x, x, n, LVN_F32, LVNI_REDUCE_SUM); break;
+    }
+    if (s == LVN_OK) { /* it was over here before another rank noticed */
+        s = lvni_dist_comm_barrier(me->comm);
+    }
+    RANK_CHECK(me, s == LVN_ERR_MISMATCH || s == LVN_ERR_PEER, "status %d", (int)s);
+    RANK_CHECK(me, strstr(lvn_last_error()->message, "with different sizes") != NULL, "the reason");
     return true;
 }
 

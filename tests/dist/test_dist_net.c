@@ -14,8 +14,12 @@ static const dist_case cases[] = {
     {"move", dist_case_move, false},
     {"move_checked", dist_case_move, true},
     {"memory", dist_case_memory, false},
+    {"count", dist_case_count, false},
     {"mismatch", dist_case_mismatch, true},
+    {"sizes", dist_case_sizes, false},
+    {"agree", dist_case_agree, false},
     {"abort", dist_case_abort, false},
+    {"abort_for", dist_case_abort_for, false},
     {"claim", dist_case_claim, false},
     {"claim_left", dist_case_claim_left, false},
     {"left", dist_case_left, false},
@@ -82,6 +86,14 @@ static void every_case_holds_on_processes(void **state)
     }
 }
 
+static void different_sizes_are_noticed(void **state)
+{
+    (void)state;
+    for (int arg = 0; arg < 8; arg++) {
+        assert_true(dist_run_net_threads(named(dist_case_sizes), 3, arg));
+    }
+}
+
 static void a_quarter_of_a_gigabyte(void **state)
 {
     (void)state;
@@ -109,6 +121,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_case_holds_on_threads),
         cmocka_unit_test(reductions_give_one_sum),
         cmocka_unit_test(every_case_holds_on_processes),
+        cmocka_unit_test(different_sizes_are_noticed),
         cmocka_unit_test(a_quarter_of_a_gigabyte),
         cmocka_unit_test(a_killed_rank_is_named_by_all_others),
     };

@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- messages of a call ---- */
@@ -57,9 +58,9 @@ static bool mail_needs(void *user, int rank)
     return rank == ((mail_wait *)user)->peer;
 }
 
-/* With the lock held: the message of `peer`, now the caller's. */
-static lvn_status take(lvni_net_comm *c, int peer, lvni_net_kind kind, uint32_t id, uint64_t seq,
-                       lvni_net_mail **out)
+/* With the lock held: the next message of `peer`, now the caller's. */
+static lvn_status take_any(lvni_net_comm *c, int peer, lvni_net_kind kind, uint32_t id,
+                           uint64_t seq, lvni_net_mail **out)
 {
     mail_wait w = {.c = c, .peer = peer, .kind = (uint32_t)kind, .id = id, .seq = seq};
     const lvni_dist_wait wait = {.over = mail_over, .needs = mail_needs, .user = &w};
@@ -77,6 +78,23 @@ static void drop(lvni_net_mail *mail)
         lvni_core_free(mail->data);
         lvni_core_free(mail);
     }
+}
+
+/* The same of a call, in which all ranks know how much each of them sends. */
+static lvn_status take(lvni_net_comm *c, int peer, uint64_t seq, size_t bytes, lvni_net_mail **out)
+{
+    LVN_TRY(take_any(c, peer, LVNI_NET_CALL, 0, seq, out));
+    if ((*out)->header.bytes == bytes) {
+        return LVN_OK;
+    }
+    char why[LVNI_NET_WHY];
+    snprintf(why, sizeof why,
+             "rank %d sends %llu bytes in call %llu, and rank %d expects %zu: they call different "
+             "collectives, or the same with different sizes",
+             peer, (unsigned long long)(*out)->header.bytes, (unsigned long long)seq, c->base.rank,
+             bytes);
+    lvni_net_abort_locked(c, -1, why, true);
+    LVN_FAIL(LVN_ERR_MISMATCH, "%-s", why);
 }
 
 /* One message to and from each other rank: `bytes` from in + rank * in_stride; what rank r sends
@@ -100,7 +118,7 @@ static lvn_status swap_all(lvni_net_comm *c, const char *in, size_t in_stride, s
     for (int i = 1; i < world && s == LVN_OK; i++) {
         const int from = (rank + i) % world;
         lvni_net_mail *mail;
-        s = take(c, from, LVNI_NET_CALL, 0, seq, &mail);
+        s = take(c, from, seq, bytes, &mail);
         if (s == LVN_OK && bytes > 0) {
             memcpy(out + (size_t)from * bytes, mail->data, bytes);
         }
@@ -139,7 +157,7 @@ lvn_status lvni_net_broadcast(lvni_dist_comm *comm, void *data, size_t bytes, in
     pthread_mutex_lock(&c->lock);
     lvn_status s = lvni_net_health_locked(c);
     if (!sends && s == LVN_OK) {
-        s = take(c, root, LVNI_NET_CALL, 0, seq, &mail);
+        s = take(c, root, seq, bytes, &mail);
         if (s == LVN_OK) {
             memcpy(data, mail->data, bytes);
             s = post(c, root, LVNI_NET_CALL, 0, seq, NULL, 0, &left);
@@ -150,7 +168,7 @@ lvn_status lvni_net_broadcast(lvni_dist_comm *comm, void *data, size_t bytes, in
         s = post(c, (root + i) % comm->world, LVNI_NET_CALL, 0, seq, data, bytes, &left);
     }
     for (int i = 1; i < comm->world && s == LVN_OK && sends; i++) {
-        s = take(c, (root + i) % comm->world, LVNI_NET_CALL, 0, seq, &mail);
+        s = take(c, (root + i) % comm->world, seq, 0, &mail);
         drop(mail);
     }
     lvni_net_flush_locked(c, &left);
@@ -180,7 +198,7 @@ static lvn_status add_slices(lvni_net_comm *c, const char *in, const size_t *fro
     }
     for (int i = 1; i < world && s == LVN_OK; i++) {
         const int peer = (rank + i) % world;
-        s = take(c, peer, LVNI_NET_CALL, 0, seq, &mail[peer]);
+        s = take(c, peer, seq, n_mine * size, &mail[peer]);
         c->source[peer] = s == LVN_OK ? mail[peer]->data : NULL;
     }
     lvni_net_flush_locked(c, &left); /* `out` may be part of `in` */
@@ -235,9 +253,10 @@ static lvn_status spread_slices(lvni_net_comm *c, char *out, const size_t *from,
     for (int i = 1; i < world && s == LVN_OK; i++) {
         const int peer = (rank + i) % world;
         lvni_net_mail *mail;
-        s = take(c, peer, LVNI_NET_CALL, 0, seq, &mail);
+        const size_t bytes = (from[peer + 1] - from[peer]) * size;
+        s = take(c, peer, seq, bytes, &mail);
         if (s == LVN_OK) {
-            memcpy(out + from[peer] * size, mail->data, (from[peer + 1] - from[peer]) * size);
+            memcpy(out + from[peer] * size, mail->data, bytes);
         }
         drop(mail);
     }
@@ -343,7 +362,7 @@ static lvn_status exchange_run(lvni_dist_group_exchange *exchange, int lo, int h
     for (int from = lo; from < hi && s == LVN_OK; from++) {
         lvni_net_mail **m = &x->mail[from - lo];
         s = from == rank ? copy_own(c, mine, bytes, m)
-                         : take(c, from, LVNI_NET_GROUP, id, round, m);
+                         : take_any(c, from, LVNI_NET_GROUP, id, round, m);
         if (s == LVN_OK) {
             x->message[from - lo] =
                 (lvni_dist_group_message){(*m)->data, (size_t)(*m)->header.bytes};
