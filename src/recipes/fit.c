@@ -339,7 +339,7 @@ static lvn_status run_rank(lvni_recipes_fit_run *r)
                     : r->request->write_files(r->request->user, r->dir));
     }
     LVN_TRY(lvni_trainer_fit(r->trainer));
-    if (r->trainer->saved_step >= 0) {
+    if (r->trainer->keeper.saved_step >= 0) {
         lvni_log_line(LVNI_LOG_INFO, "done after %lld step%s; %s/checkpoints/last.safetensors",
                       (long long)r->trainer->at.step,
                       lvni_core_plural(r->trainer->at.step, "", "s"), r->dir);
@@ -370,7 +370,7 @@ static lvn_status fit_rank(void *user, const lvni_recipes_rank *rank)
     /* before the trainer goes, for whose end others may be needed */
     lvni_recipes_rank_give_up(rank, s);
     if (rank == ranks->rank && r.trainer != NULL) {
-        memcpy(ranks->kept, r.trainer->kept, sizeof ranks->kept);
+        memcpy(ranks->kept, r.trainer->keeper.kept, sizeof ranks->kept);
     }
     run_free(&r);
     lvn_error_adopt(&error);

@@ -62,7 +62,8 @@ typedef struct lvni_trainer_step_record {
 /* What one optimizer step gave. */
 typedef struct lvni_trainer_step_result {
     lvni_ckpt_position after;
-    lvni_nn_step metrics; /* over the step's samples, of all phases */
+    lvni_trainer_scaler scaler; /* after it */
+    lvni_nn_step metrics;       /* over the step's samples, of all phases */
     int64_t samples;
     double lr;
     int n_phases;

@@ -86,7 +86,7 @@ static void print_key(const lvni_trainer *t, int i, char out[VALUE])
         snprintf(out, VALUE, "%d", p->coupled ? p->group : 1);
         break;
     case 6: snprintf(out, VALUE, "%s", t->o.balanced ? "balanced" : "shuffle"); break;
-    default: snprintf(out, VALUE, "%016llx", (unsigned long long)t->data_identity); break;
+    default: snprintf(out, VALUE, "%016llx", (unsigned long long)t->keeper.data_identity); break;
     }
 }
 

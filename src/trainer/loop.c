@@ -1,5 +1,5 @@
 /* The training loop: steps, and what happens between them. How a run is kept and stopped is in
- * loop_checkpoints.c, validation in validate.c. */
+ * keeper.c, validation in validate.c. */
 #include "core/signals.h"
 #include "log/run_log.h"
 #include "trainer/loop_impl.h"
@@ -37,8 +37,8 @@ static bool epoch_done(const lvni_trainer *t)
 /* The error may be that of the save before, whose room on the disk is there by now. */
 static lvn_status save(lvni_trainer *t, bool best)
 {
-    const lvn_status s = lvni_trainer_loop_save(t, best);
-    return s == LVN_OK ? s : lvni_trainer_loop_save_on_error(t, s);
+    const lvn_status s = lvni_trainer_keeper_save(t, best);
+    return s == LVN_OK ? s : lvni_trainer_keeper_save_on_error(t, s);
 }
 
 /* After an epoch's last step: validation, means, the checkpoint of the next epoch's beginning. What
@@ -47,19 +47,19 @@ static lvn_status save(lvni_trainer *t, bool best)
 static lvn_status end_epoch(lvni_trainer *t)
 {
     const lvn_status s = t->o.val != NULL ? lvni_trainer_loop_validate(t) : LVN_OK;
-    if (s == LVN_ERR_CANCELLED && t->signal != 0) {
-        return lvni_trainer_loop_stop(t, t->signal, false);
+    if (s == LVN_ERR_CANCELLED && t->keeper.signal != 0) {
+        return lvni_trainer_keeper_stop(t, t->keeper.signal, false);
     }
     if (s != LVN_OK) {
-        return lvni_trainer_loop_save_on_error(t, s);
+        return lvni_trainer_keeper_save_on_error(t, s);
     }
-    const bool validated =
-        t->o.val != NULL && t->last_val.n_metrics > 0; /* else no sample of it could be read */
-    LVN_TRY(lvni_trainer_report_epoch(t, validated));
-    const bool best = lvni_trainer_loop_improved(t, validated);
+    const bool validated = t->o.val != NULL && t->report.last_val.n_metrics >
+                                                   0; /* else no sample of it could be read */
+    LVN_TRY(lvni_trainer_report_epoch(&t->report, &t->at, &t->engine->scaler, validated));
+    const bool best = lvni_trainer_keeper_improved(t, validated);
     t->at.epoch++;
     t->at.step_in_epoch = 0;
-    t->epoch_sum = (lvni_nn_step){0};
+    t->report.epoch_sum = (lvni_nn_step){0};
     t->engine->scaler.in_epoch = 0;
     t->at.finished = finished(t);
     return save(t, best);
@@ -84,7 +84,7 @@ static lvn_status after_step(lvni_trainer *t)
     const bool wanted = was_asked_to_save(t);
     const lvn_status before = lvni_trainer_save_poll(t);
     if (before != LVN_OK) {
-        return lvni_trainer_loop_save_on_error(t, before);
+        return lvni_trainer_keeper_save_on_error(t, before);
     }
     if (epoch_done(t) || finished(t)) {
         LVN_TRY(lvni_trainer_loop_check_readable(t));
@@ -98,14 +98,16 @@ static lvn_status after_step(lvni_trainer *t)
         saved = true;
     }
     if (t->o.comm == NULL) {
-        t->signal = lvni_trainer_stop_signal(); /* it may have come after the step */
+        t->keeper.signal = lvni_trainer_stop_signal(); /* it may have come after the step */
     }
-    return t->signal == 0 || finished(t) ? LVN_OK : lvni_trainer_loop_stop(t, t->signal, saved);
+    return t->keeper.signal == 0 || finished(t)
+               ? LVN_OK
+               : lvni_trainer_keeper_stop(t, t->keeper.signal, saved);
 }
 
-/* Where ranks have a control channel they agree over it on the step to stop at: t->signal is set
- * when that is here. (A step's message could carry the signal, as it does between threads; but then
- * the host would have to read every message of a device before it begins the next step.) */
+/* Where ranks have a control channel they agree over it on the step to stop at: t->keeper.signal is
+ * set when that is here. (A step's message could carry the signal, as it does between threads; but
+ * then the host would have to read every message of a device before it begins the next step.) */
 static lvn_status begin_step(lvni_trainer *t)
 {
     const int own = lvni_trainer_stop_signal();
@@ -113,23 +115,23 @@ static lvn_status begin_step(lvni_trainer *t)
     if (t->o.control == NULL) {
         return LVN_OK;
     }
-    if (own != 0 && !t->stop_asked) {
+    if (own != 0 && !t->keeper.stop_asked) {
         lvni_control_request_stop(t->o.control, own);
-        t->stop_asked = true;
+        t->keeper.stop_asked = true;
     }
     LVN_TRY(lvni_control_boundary(t->o.control, t->at.step, &stop));
     if (stop) {
-        t->signal = lvni_control_stop_reason(t->o.control);
-        lvni_trainer_stop_note(t->signal);
+        t->keeper.signal = lvni_control_stop_reason(t->o.control);
+        lvni_trainer_stop_note(t->keeper.signal);
     }
     return LVN_OK;
 }
 
 static lvn_status loop(lvni_trainer *t)
 {
-    LVN_TRY(lvni_trainer_loop_agree_stop(t));
-    if (t->signal != 0) { /* it came while the run was made ready */
-        return lvni_trainer_loop_stop(t, t->signal, t->saved_step == t->at.step);
+    LVN_TRY(lvni_trainer_keeper_agree_stop(t));
+    if (t->keeper.signal != 0) { /* it came while the run was made ready */
+        return lvni_trainer_keeper_stop(t, t->keeper.signal, t->keeper.saved_step == t->at.step);
     }
     if (epoch_done(t)) {
         LVN_TRY(end_epoch(t)); /* resumed where the validation is missing */
@@ -138,17 +140,18 @@ static lvn_status loop(lvni_trainer *t)
     while (!finished(t)) {
         lvni_trainer_step_result result;
         lvn_status s = begin_step(t);
-        if (t->signal != 0) {
-            return lvni_trainer_loop_stop(t, t->signal, t->saved_step == t->at.step);
+        if (t->keeper.signal != 0) {
+            return lvni_trainer_keeper_stop(t, t->keeper.signal,
+                                            t->keeper.saved_step == t->at.step);
         }
         if (s == LVN_OK) {
             s = lvni_trainer_step(t, &result);
         }
         if (s != LVN_OK) {
-            return lvni_trainer_loop_save_on_error(t, s);
+            return lvni_trainer_keeper_save_on_error(t, s);
         }
         lvni_trainer_loop_report_unreadable(t->loader);
-        LVN_TRY(lvni_trainer_report_step(t, &result, epoch_done(t) || finished(t)));
+        LVN_TRY(lvni_trainer_report_step(&t->report, &result, epoch_done(t) || finished(t)));
         LVN_TRY(after_step(t));
     }
     return LVN_OK;
@@ -159,16 +162,11 @@ static lvn_status run_step(lvni_trainer *t, lvni_trainer_step_result *r)
 {
     lvni_trainer_step_record record;
     const lvn_status s = lvni_trainer_engine_submit(t->engine, t->loader, &t->at, &record);
-    t->signal = record.signal;
+    t->keeper.signal = record.signal;
     LVN_TRY(s);
     LVN_TRY(lvni_trainer_engine_collect(t->engine, &record, r));
     t->at = r->after;
-    for (int i = 0; i < r->n_phases; i++) {
-        if (!r->phase[i].skipped) {
-            /* else its loss may be infinite, and nothing was learned from it */
-            lvni_nn_metrics_add(&t->epoch_sum, &r->phase[i].metrics);
-        }
-    }
+    lvni_trainer_report_add(&t->report, r);
     return LVN_OK;
 }
 
@@ -203,12 +201,12 @@ lvn_status lvni_trainer_fit(lvni_trainer *t)
                       lvni_core_plural(t->at.epoch, " is", "s are"));
         return LVN_OK;
     }
-    LVN_TRY(lvni_trainer_report_open(t));
+    LVN_TRY(lvni_trainer_report_open(&t->report, t->at.step));
     const lvn_status s = finish_saving(t, loop(t));
-    lvni_trainer_loop_report_ranks(t, s);
+    lvni_trainer_keeper_report_ranks(t, s);
     if (s == LVN_ERR_NON_FINITE) {
-        lvni_trainer_loop_report_last_good(t);
+        lvni_trainer_keeper_report_last_good(t);
     }
-    lvni_log_progress_finish(&t->progress);
+    lvni_log_progress_finish(&t->report.progress);
     return s;
 }

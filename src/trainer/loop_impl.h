@@ -4,29 +4,29 @@
 
 #include "trainer/trainer.h"
 
-/* loop_checkpoints.c */
+/* keeper.c */
 /* Is this epoch the best so far? By val/acc, then val/loss, then train/loss, whichever the module
  * reports first; notes the score. */
-bool lvni_trainer_loop_improved(lvni_trainer *t, bool validated);
+bool lvni_trainer_keeper_improved(lvni_trainer *t, bool validated);
 /* Begins to write checkpoints/last and the exported model; best: these are the best ones, too.
  * Weights that are not finite are never saved. */
-lvn_status lvni_trainer_loop_save(lvni_trainer *t, bool best);
+lvn_status lvni_trainer_keeper_save(lvni_trainer *t, bool best);
 /* A signal asked for the end: save (unless `saved`), and report where the run can go on. Never
  * LVN_OK. */
-lvn_status lvni_trainer_loop_stop(lvni_trainer *t, int signal_number, bool saved);
+lvn_status lvni_trainer_keeper_stop(lvni_trainer *t, int signal_number, bool saved);
 /* An error between steps: save what was learned before it, and add to the error where the run can
  * go on. Returns `failed`. */
-lvn_status lvni_trainer_loop_save_on_error(lvni_trainer *t, lvn_status failed);
-/* t->signal: what asked any rank to stop so far. A collective. */
-lvn_status lvni_trainer_loop_agree_stop(lvni_trainer *t);
+lvn_status lvni_trainer_keeper_save_on_error(lvni_trainer *t, lvn_status failed);
+/* t->keeper.signal: what asked any rank to stop so far. A collective. */
+lvn_status lvni_trainer_keeper_agree_stop(lvni_trainer *t);
 /* This rank has failed with the thread's last error: the others stop waiting for it. An
  * error that another rank began is not sent on. */
-void lvni_trainer_loop_report_ranks(lvni_trainer *t, lvn_status failed);
+void lvni_trainer_keeper_report_ranks(lvni_trainer *t, lvn_status failed);
 /* After a value that is not finite: add to the error what is left to go on from. */
-void lvni_trainer_loop_report_last_good(lvni_trainer *t);
+void lvni_trainer_keeper_report_last_good(lvni_trainer *t);
 
 /* validate.c */
-lvn_status lvni_trainer_loop_validate(lvni_trainer *t); /* result in t->last_val */
+lvn_status lvni_trainer_loop_validate(lvni_trainer *t); /* result in t->report.last_val */
 /* rank 0; the others: lvni_trainer_message_add_unreadable */
 void lvni_trainer_loop_report_unreadable(lvni_data_loader *loader);
 /* With on_error=skip: LVN_ERR_CORRUPT when no sample at all could be read. */

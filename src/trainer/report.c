@@ -1,5 +1,7 @@
-/* What a run logs while it runs: metrics.jsonl, and the progress line or plain lines. */
+/* What a run logs while it runs (trainer.h): metrics.jsonl, the progress line or plain lines, and
+ * the sums of an epoch's metrics, which checkpoints hold as text. */
 #include "core/alloc.h"
+#include "core/json_read.h"
 #include "core/machine.h"
 #include "core/math.h"
 #include "core/str.h"
@@ -9,6 +11,7 @@
 #include "trainer/phases.h"
 #include "trainer/trainer.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,33 +29,33 @@ double lvni_trainer_metric_mean(const lvni_nn_step *step, const char *name)
     return (double)NAN;
 }
 
-lvn_status lvni_trainer_report_open(lvni_trainer *t)
+lvn_status lvni_trainer_report_open(lvni_trainer_report *r, int64_t step)
 {
-    lvni_log_progress_init(&t->progress, &(lvni_log_progress_options){
-                                             .fd = t->o.quiet ? -1 : lvni_log_progress_terminal(),
-                                             .quiet = t->o.quiet,
+    lvni_log_progress_init(&r->progress, &(lvni_log_progress_options){
+                                             .fd = r->o->quiet ? -1 : lvni_log_progress_terminal(),
+                                             .quiet = r->o->quiet,
                                              .plain_interval_s = 60.0});
-    if (t->o.out == NULL) {
+    if (r->o->out == NULL) {
         return LVN_OK;
     }
     lvni_core_str path = {0};
-    lvni_core_str_printf(&path, "%s/metrics.jsonl", t->o.out);
+    lvni_core_str_printf(&path, "%s/metrics.jsonl", r->o->out);
     lvn_status s = lvni_core_str_status(&path);
-    if (s == LVN_OK && t->at.step > 0) {
-        s = lvni_log_metrics_truncate(lvni_core_str_text(&path), t->at.step, NULL, &t->earlier_s);
-        t->logged_at_s = t->earlier_s;
+    if (s == LVN_OK && step > 0) {
+        s = lvni_log_metrics_truncate(lvni_core_str_text(&path), step, NULL, &r->earlier_s);
+        r->logged_at_s = r->earlier_s;
     }
     if (s == LVN_OK) {
-        s = lvni_log_metrics_open(lvni_core_str_text(&path), t->at.step > 0, &t->log);
+        s = lvni_log_metrics_open(lvni_core_str_text(&path), step > 0, &r->log);
     }
     lvni_core_str_free(&path);
     return s;
 }
 
-void lvni_trainer_report_close(lvni_trainer *t)
+void lvni_trainer_report_close(lvni_trainer_report *r)
 {
-    lvni_log_metrics_close(t->log);
-    t->log = NULL;
+    lvni_log_metrics_close(r->log);
+    r->log = NULL;
 }
 
 static uint64_t peak_bytes(void)
@@ -75,118 +78,210 @@ static int metric_rows(const lvni_nn_step *step, const char *prefix, const char 
 }
 
 /* Optimizer steps to the end of the run; -1: unknown. */
-static int64_t steps_left(const lvni_trainer *t)
+static int64_t steps_left(const lvni_trainer_options *o, const lvni_ckpt_position *at)
 {
     int64_t left = -1;
-    if (t->o.max_epochs >= 0) {
-        left = (t->o.max_epochs - t->at.epoch) * t->o.plan.steps_per_epoch - t->at.step_in_epoch;
+    if (o->max_epochs >= 0) {
+        left = (o->max_epochs - at->epoch) * o->plan.steps_per_epoch - at->step_in_epoch;
     }
-    if (t->o.max_steps >= 0 && (left < 0 || t->o.max_steps - t->at.step < left)) {
-        left = t->o.max_steps - t->at.step;
+    if (o->max_steps >= 0 && (left < 0 || o->max_steps - at->step < left)) {
+        left = o->max_steps - at->step;
     }
     return left;
 }
 
-static void show(lvni_trainer *t, const lvni_trainer_step_result *r, double now_s, bool logged,
-                 bool last)
+static void show(lvni_trainer_report *r, const lvni_trainer_step_result *step, double now_s,
+                 bool logged, bool last)
 {
-    const int64_t left = steps_left(t);
-    const double per_step =
-        t->rate > 0.0 ? (double)t->o.plan.effective_batch / t->rate : (double)NAN;
+    const lvni_trainer_options *o = r->o;
+    const int64_t left = steps_left(o, &step->after);
+    const double per_step = r->rate > 0.0 ? (double)o->plan.effective_batch / r->rate : (double)NAN;
     const lvni_log_progress_state state = {
-        .epoch = t->at.epoch,
-        .max_epochs = t->o.max_epochs > 0 ? t->o.max_epochs : 0,
-        .step = t->at.step_in_epoch,
-        .steps = t->o.plan.steps_per_epoch,
-        .loss = lvni_trainer_metric_mean(&r->metrics, "loss"),
-        .accuracy = lvni_trainer_metric_mean(&r->metrics, "acc"),
-        .samples_per_s = t->rate > 0.0 ? t->rate : (double)NAN,
-        .lr = r->lr,
+        .epoch = step->after.epoch,
+        .max_epochs = o->max_epochs > 0 ? o->max_epochs : 0,
+        .step = step->after.step_in_epoch,
+        .steps = o->plan.steps_per_epoch,
+        .loss = lvni_trainer_metric_mean(&step->metrics, "loss"),
+        .accuracy = lvni_trainer_metric_mean(&step->metrics, "acc"),
+        .samples_per_s = r->rate > 0.0 ? r->rate : (double)NAN,
+        .lr = step->lr,
         .memory_bytes = logged || last ? peak_bytes() : lvni_core_alloc_get_total().peak_bytes,
         .left_s = left >= 0 ? (double)left * per_step : (double)NAN};
-    lvni_log_progress_update(&t->progress, &state, now_s, logged, last);
+    lvni_log_progress_update(&r->progress, &state, now_s, logged, last);
 }
 
 /* Samples per second since the last measurement; one over a few milliseconds means nothing, so the
  * old rate stays then. */
-static void measure_rate(lvni_trainer *t, double now_s)
+static void measure_rate(lvni_trainer_report *r, double now_s)
 {
-    const double s = now_s - t->logged_at_s;
-    if (s > 0.0 && (s >= 0.2 || !(t->rate > 0.0))) {
-        t->rate = (double)(t->samples_this_run - t->logged_at) / s;
-        t->logged_at = t->samples_this_run;
-        t->logged_at_s = now_s;
+    const double s = now_s - r->logged_at_s;
+    if (s > 0.0 && (s >= 0.2 || !(r->rate > 0.0))) {
+        r->rate = (double)(r->samples - r->logged_at) / s;
+        r->logged_at = r->samples;
+        r->logged_at_s = now_s;
     }
 }
 
 /* Of training: a resumed run goes on counting where its last line ended. */
-static double seconds_of(const lvni_trainer *t)
+static double seconds_of(const lvni_trainer_report *r)
 {
-    return t->earlier_s + lvni_core_seconds_since(t->start_ns);
+    return r->earlier_s + lvni_core_seconds_since(r->start_ns);
 }
 
-lvn_status lvni_trainer_report_step(lvni_trainer *t, const lvni_trainer_step_result *r,
-                                    bool last_of_epoch)
+static lvn_status write_step(const lvni_trainer_report *r, const lvni_trainer_step_result *step,
+                             double now_s)
 {
-    const double now_s = seconds_of(t);
-    const bool logged = t->at.step % t->o.log_every_n_steps == 0 || last_of_epoch;
-    t->samples_this_run += r->samples;
-    if (logged) {
-        measure_rate(t, now_s);
-    }
-    show(t, r, now_s, logged, last_of_epoch);
-    if (!logged || t->log == NULL) {
-        return LVN_OK;
-    }
     char text[LVNI_METRICS][NAME], norm[LVNI_PHASES][64];
     lvni_log_metric row[LINE];
-    int n = metric_rows(&r->metrics, "train", "_step", text, row);
-    row[n++] = (lvni_log_metric){.name = "lr", .value = r->lr};
-    for (int i = 0; i < r->n_phases; i++) {
-        const char *phase = lvni_trainer_phases_name(t->o.model, i);
+    int n = metric_rows(&step->metrics, "train", "_step", text, row);
+    row[n++] = (lvni_log_metric){.name = "lr", .value = step->lr};
+    for (int i = 0; i < step->n_phases; i++) {
+        const char *phase = lvni_trainer_phases_name(r->o->model, i);
         snprintf(norm[i], sizeof norm[i], "grad_norm%s%s", phase[0] != '\0' ? "/" : "", phase);
-        row[n++] = (lvni_log_metric){.name = norm[i], .value = r->phase[i].grad_norm};
+        row[n++] = (lvni_log_metric){.name = norm[i], .value = step->phase[i].grad_norm};
     }
-    if (t->engine->scaler.on) {
-        row[n++] = (lvni_log_metric){.name = "amp/scale", .value = t->engine->scaler.scale};
-        row[n++] = (lvni_log_metric){.name = "amp/skipped_steps",
-                                     .value = (double)t->engine->scaler.skipped};
+    if (step->scaler.on) {
+        row[n++] = (lvni_log_metric){.name = "amp/scale", .value = step->scaler.scale};
+        row[n++] =
+            (lvni_log_metric){.name = "amp/skipped_steps", .value = (double)step->scaler.skipped};
     }
-    row[n++] = (lvni_log_metric){.name = "throughput/samples_per_s", .value = t->rate};
+    row[n++] = (lvni_log_metric){.name = "throughput/samples_per_s", .value = r->rate};
     row[n++] = (lvni_log_metric){.name = "memory/peak_bytes", .value = (double)peak_bytes()};
-    lvni_tensor_device *device = lvni_tensor_device_of(t->o.model->weights);
+    lvni_tensor_device *device = lvni_tensor_device_of(r->o->model->weights);
     if (device != NULL) {
         row[n++] = (lvni_log_metric){.name = "memory/device_peak_bytes",
                                      .value = (double)lvni_tensor_device_get_stats(device).peak};
     }
-    return lvni_log_metrics_write(t->log, t->at.step, t->at.epoch + 1, now_s, row, n);
+    return lvni_log_metrics_write(r->log, step->after.step, step->after.epoch + 1, now_s, row, n);
 }
 
-lvn_status lvni_trainer_report_epoch(lvni_trainer *t, bool validated)
+lvn_status lvni_trainer_report_step(lvni_trainer_report *r, const lvni_trainer_step_result *step,
+                                    bool last_of_epoch)
+{
+    const double now_s = seconds_of(r);
+    const bool logged = step->after.step % r->o->log_every_n_steps == 0 || last_of_epoch;
+    r->samples += step->samples;
+    if (logged) {
+        measure_rate(r, now_s);
+    }
+    show(r, step, now_s, logged, last_of_epoch);
+    return logged && r->log != NULL ? write_step(r, step, now_s) : LVN_OK;
+}
+
+lvn_status lvni_trainer_report_epoch(lvni_trainer_report *r, const lvni_ckpt_position *at,
+                                     const lvni_trainer_scaler *scaler, bool validated)
 {
     char text[LVNI_METRICS][NAME], val_text[LVNI_METRICS][NAME];
     lvni_log_metric row[LINE] = {0};
-    int n = metric_rows(&t->epoch_sum, "train", "", text, row);
+    int n = metric_rows(&r->epoch_sum, "train", "", text, row);
     if (validated) {
-        n += metric_rows(&t->last_val, "val", "", val_text, row + n);
+        n += metric_rows(&r->last_val, "val", "", val_text, row + n);
     }
     lvni_core_str line = {0};
-    lvni_core_str_printf(&line, "epoch %lld done at step %lld:", (long long)t->at.epoch + 1,
-                         (long long)t->at.step);
+    lvni_core_str_printf(&line, "epoch %lld done at step %lld:", (long long)at->epoch + 1,
+                         (long long)at->step);
     for (int i = 0; i < n; i++) {
         lvni_core_str_printf(&line, " %s %.4f", row[i].name, lvni_core_unsigned_nan(row[i].value));
     }
-    lvni_log_progress_finish(&t->progress); /* its numbers are older than these */
+    lvni_log_progress_finish(&r->progress); /* its numbers are older than these */
     lvni_log_line(LVNI_LOG_INFO, "%s", lvni_core_str_text(&line));
     lvni_core_str_free(&line);
-    if (t->engine->scaler.in_epoch > 0) {
+    if (scaler->in_epoch > 0) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "epoch %lld: %lld of its steps were skipped, since gradients overflowed in "
                       "f16; the loss scale is %g now",
-                      (long long)t->at.epoch + 1, (long long)t->engine->scaler.in_epoch,
-                      t->engine->scaler.scale);
+                      (long long)at->epoch + 1, (long long)scaler->in_epoch, scaler->scale);
     }
-    return t->log == NULL
+    return r->log == NULL
                ? LVN_OK
-               : lvni_log_metrics_write(t->log, t->at.step, t->at.epoch + 1, seconds_of(t), row, n);
+               : lvni_log_metrics_write(r->log, at->step, at->epoch + 1, seconds_of(r), row, n);
+}
+
+/* ---- the sums of an epoch ---- */
+
+void lvni_trainer_report_add(lvni_trainer_report *r, const lvni_trainer_step_result *step)
+{
+    for (int i = 0; i < step->n_phases; i++) {
+        if (!step->phase[i].skipped) {
+            /* else its loss may be infinite, and nothing was learned from it */
+            lvni_nn_metrics_add(&r->epoch_sum, &step->phase[i].metrics);
+        }
+    }
+}
+
+/* As JSON, so that names may have any characters and numbers do not follow the locale. */
+
+/* JSON has no numbers that are not finite. */
+static json_t *number(double x)
+{
+    return isnan(x)   ? json_string("nan")
+           : isinf(x) ? json_string(x > 0.0 ? "inf" : "-inf")
+                      : json_real(x);
+}
+
+static bool to_double(const json_t *value, double *out)
+{
+    const char *text = json_string_value(value);
+    if (text == NULL) {
+        *out = json_number_value(value);
+        return json_is_number(value);
+    }
+    *out = strcmp(text, "nan") == 0   ? (double)NAN
+           : strcmp(text, "inf") == 0 ? (double)INFINITY
+                                      : -(double)INFINITY;
+    return strcmp(text, "nan") == 0 || strcmp(text, "inf") == 0 || strcmp(text, "-inf") == 0;
+}
+
+static int append(const char *bytes, size_t n, void *out)
+{
+    lvni_core_str_append_n(out, bytes, n);
+    return 0;
+}
+
+lvn_status lvni_trainer_epoch_sums_write(const lvni_nn_step *sums, lvni_core_str *out)
+{
+    json_t *all = json_array();
+    bool good = all != NULL;
+    for (int i = 0; i < sums->n_metrics && good; i++) {
+        const lvni_nn_step_metric *m = &sums->metric[i];
+        good = json_array_append_new(
+                   all, json_pack("[s,o,o]", m->name, number(m->sum), number(m->weight))) == 0;
+    }
+    good =
+        good && json_dump_callback(all, append, out, JSON_COMPACT | JSON_REAL_PRECISION(17)) == 0;
+    json_decref(all);
+    if (!good) {
+        LVN_FAIL(LVN_ERR_MEMORY,
+                 "no host memory (or a name that is not UTF-8) for the sums of %d metrics",
+                 sums->n_metrics);
+    }
+    return lvni_core_str_status(out);
+}
+
+static bool read_one(const json_t *row, lvni_nn_step_metric *m)
+{
+    const char *name = json_string_value(json_array_get(row, 0));
+    if (name == NULL || json_array_size(row) != 3 || strlen(name) >= sizeof m->name) {
+        return false;
+    }
+    memcpy(m->name, name, strlen(name) + 1);
+    return to_double(json_array_get(row, 1), &m->sum) &&
+           to_double(json_array_get(row, 2), &m->weight);
+}
+
+lvn_status lvni_trainer_epoch_sums_read(const char *text, lvni_nn_step *sums)
+{
+    *sums = (lvni_nn_step){0};
+    json_t *all = lvni_core_json_try(text, LVNI_JSON_INNER);
+    const size_t n = json_array_size(all);
+    bool good = json_is_array(all) && n <= LVNI_METRICS;
+    for (size_t i = 0; i < n && good; i++) {
+        good = read_one(json_array_get(all, i), &sums->metric[i]);
+    }
+    sums->n_metrics = good ? (int)n : 0;
+    json_decref(all);
+    if (!good) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "not sums of metrics: %.200s", text);
+    }
+    return LVN_OK;
 }

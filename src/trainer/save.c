@@ -1,7 +1,6 @@
 /* Keeping a run: the state is copied between two steps, and a thread of its own writes the copy
  * (checkpoint, exported models) while training goes on. One save is active at a time; what failed
- * is reported at the next step or save, and at the end of the training. Called by
- * loop_checkpoints.c. */
+ * is reported at the next step or save, and at the end of the training. Called by keeper.c. */
 #include "core/alloc.h"
 #include "core/str.h"
 #include "core/thread.h"
@@ -55,7 +54,7 @@ static lvn_status write_texts(const lvni_trainer *t, texts *x)
     lvni_trainer_identity_print(t, &x->run, &x->machine);
     lvni_trainer_state_missed_print(t, &x->missed);
     LVN_TRY(lvni_core_str_status(&x->missed));
-    LVN_TRY(lvni_trainer_epoch_sums_write(&t->epoch_sum, &x->metrics));
+    LVN_TRY(lvni_trainer_epoch_sums_write(&t->report.epoch_sum, &x->metrics));
     LVN_TRY(lvni_core_str_status(&x->last));
     LVN_TRY(lvni_core_str_status(&x->best));
     LVN_TRY(lvni_core_str_status(&x->run));
@@ -224,8 +223,8 @@ lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
         return LVN_OK;
     }
     LVN_TRY(lvni_trainer_save_wait(t));
-    LVN_TRY(t->saver == NULL ? create(t, &t->saver) : LVN_OK);
-    lvni_trainer_saver *s = t->saver;
+    LVN_TRY(t->keeper.saver == NULL ? create(t, &t->keeper.saver) : LVN_OK);
+    lvni_trainer_saver *s = t->keeper.saver;
     LVN_TRY(t->o.out == NULL ? LVN_OK : write_texts(t, &s->texts));
     LVN_TRY(copy_state(s));
     lvni_trainer_state_updates_print(t, s->schedule, sizeof s->schedule);
@@ -243,8 +242,8 @@ lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
 /* What a save that is done has brought; an error is reported once. */
 static lvn_status collect(lvni_trainer *t)
 {
-    lvni_trainer_saver *s = t->saver;
-    t->saved_step = s->written ? s->at.step : t->saved_step;
+    lvni_trainer_saver *s = t->keeper.saver;
+    t->keeper.saved_step = s->written ? s->at.step : t->keeper.saved_step;
     const lvn_status status = s->status;
     s->status = LVN_OK;
     return status == LVN_OK ? LVN_OK : lvn_error_adopt(&s->error);
@@ -252,18 +251,18 @@ static lvn_status collect(lvni_trainer *t)
 
 lvn_status lvni_trainer_save_poll(lvni_trainer *t)
 {
-    if (t->saver == NULL) {
+    if (t->keeper.saver == NULL) {
         return LVN_OK;
     }
-    pthread_mutex_lock(&t->saver->lock);
-    const bool busy = t->saver->busy;
-    pthread_mutex_unlock(&t->saver->lock);
+    pthread_mutex_lock(&t->keeper.saver->lock);
+    const bool busy = t->keeper.saver->busy;
+    pthread_mutex_unlock(&t->keeper.saver->lock);
     return busy ? LVN_OK : collect(t);
 }
 
 lvn_status lvni_trainer_save_wait(lvni_trainer *t)
 {
-    lvni_trainer_saver *s = t->saver;
+    lvni_trainer_saver *s = t->keeper.saver;
     if (s == NULL) {
         return LVN_OK;
     }

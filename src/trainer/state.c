@@ -273,13 +273,13 @@ static void take_all(lvni_trainer *t, const lvni_ckpt *ckpt, const texts *from)
 {
     t->at = ckpt->at;
     t->at.finished = false;
-    t->saved_step = ckpt->at.step;
+    t->keeper.saved_step = ckpt->at.step;
     memcpy(t->engine->optim->steps, from->updates,
            (size_t)t->engine->n_phases * sizeof *from->updates);
     memcpy(t->engine->optim->missed, from->missed,
            (size_t)t->engine->optim->n_parameters * sizeof *from->missed);
     t->engine->scaler = from->scaler;
-    t->epoch_sum = from->sums;
+    t->report.epoch_sum = from->sums;
     lvni_nn_model_touch(t->o.model);
 }
 

@@ -104,6 +104,7 @@ lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *e, const lvni_traine
     }
     LVN_TRY(judge_overflow(e, r)); /* the position stays with the weights */
     lvni_trainer_unused_report(e);
+    result->scaler = e->scaler;
     result->after.step++;
     result->after.step_in_epoch++;
     result->after.samples_seen += r->samples;

@@ -33,10 +33,10 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
         return LVN_ERR_MEMORY;
     }
     t->o = *options;
-    t->start_ns = lvni_core_now_ns();
+    t->report = (lvni_trainer_report){.o = &t->o, .start_ns = lvni_core_now_ns()};
     t->at = (lvni_ckpt_position){.best_score = (double)NAN, .best_step = -1};
-    t->saved_step = -1;
-    t->data_identity = lvni_trainer_identity_of_data(options->train);
+    t->keeper.saved_step = -1;
+    t->keeper.data_identity = lvni_trainer_identity_of_data(options->train);
     const lvn_status s = make_engine(t);
     if (s != LVN_OK) {
         lvni_trainer_destroy(t);
@@ -58,8 +58,8 @@ void lvni_trainer_destroy(lvni_trainer *t)
     if (t == NULL) {
         return;
     }
-    lvni_trainer_saver_destroy(t->saver); /* first: it reads model and optimizer */
-    lvni_trainer_report_close(t);
+    lvni_trainer_saver_destroy(t->keeper.saver); /* first: it reads model and optimizer */
+    lvni_trainer_report_close(&t->report);
     lvni_data_loader_destroy(t->loader);
     lvni_data_loader_destroy(t->val_loader);
     lvni_trainer_engine_destroy(t->engine);

@@ -2,16 +2,13 @@
  * recipe, run by lvni_trainer_fit.
  *
  *   engine.h    the step engine: one optimizer step
+ *   report.c    what is logged: metrics.jsonl, the progress line, the epoch's sums
+ *   keeper.c    checkpoints, the best epoch, the signal that stops all ranks; save.c writes them
+ *               beside the training, state.c: what they hold, identity.c: are they of this run?
+ *   loop.c      epochs: steps, and what happens between them; validate.c: after an epoch
  *   trainer.c   create and destroy
- *   loop.c      epochs: steps, reports, validation, checkpoints, stopping
- *   loop_checkpoints.c      checkpoints, the best epoch, stopping; validate.c: validation after an
- *     epoch
- *   evaluate.c  validation and prediction in fixed chunks
- *   stop.c      the signal that stops all ranks
- *   save.c      writing checkpoints and exported models beside the training
- *   state.c     what a checkpoint holds; epoch_sums.c: the epoch's metric sums as text
- *   memory.c    what a run would take (memory.h)
- *   identity.c  is a checkpoint of this run? */
+ * On their own: evaluate.c, validation and prediction in fixed chunks; memory.h, what a run would
+ * take. */
 #ifndef LEVIN_TRAINER_TRAINER_H
 #define LEVIN_TRAINER_TRAINER_H
 
@@ -64,33 +61,45 @@ typedef struct lvni_trainer_options {
     void *user;
 } lvni_trainer_options;
 
-typedef struct lvni_trainer {
-    lvni_trainer_options o;
-    lvni_trainer_engine *engine;
-    /* that asked some rank to stop, as of the last step; the same on all ranks */
-    int signal;
-    bool stop_asked;                       /* the control channel knows of this rank's signal */
-    lvni_data_loader *loader, *val_loader; /* NULL until needed */
-    lvni_ckpt_position at;
+/* What a run logs while it runs (report.c). */
+typedef struct lvni_trainer_report {
+    const lvni_trainer_options *o;
+    struct lvni_log_metrics *log; /* metrics.jsonl; NULL: not open */
+    lvni_log_progress progress;
+    lvni_nn_step epoch_sum; /* metrics of the epoch so far, without skipped steps */
+    lvni_nn_step last_val;  /* of the newest validation */
+    int64_t samples;        /* trained on since start_ns */
+    uint64_t start_ns;
+    double earlier_s; /* that the run took before it was resumed */
+    /* since the last logging point: `samples` and time of it, and samples per second */
+    int64_t logged_at;
+    double logged_at_s, rate;
+} lvni_trainer_report;
+
+/* What a run leaves behind, and when it ends early (keeper.c, save.c). */
+typedef struct lvni_trainer_keeper {
     lvni_trainer_saver *saver; /* NULL before the first save */
+    uint64_t data_identity;    /* of the training set (identity.h) */
+    /* of checkpoints/last, as far as it is known to be written; -1: none yet */
+    int64_t saved_step;
     /* after a failure: where the run can go on, to stand behind the error's message, which other
      * ranks replace by that of the rank that failed first; "": nothing to add */
     char kept[768];
-    /* of checkpoints/last, as far as it is known to be written; -1: none yet */
-    int64_t saved_step;
-    lvni_nn_step epoch_sum;       /* metrics of the epoch so far, without skipped steps */
-    struct lvni_log_metrics *log; /* metrics.jsonl */
-    uint64_t data_identity;       /* of the training set (identity.h) */
-    uint64_t start_ns;
-    double earlier_s; /* that the run took before it was resumed */
-    int64_t samples_this_run;
-    int64_t logged_at; /* samples_this_run and time of the last logging point, for the rate */
-    double logged_at_s;
-    double rate; /* samples per second since the last logging point */
-    lvni_log_progress progress;
-    lvni_nn_step last_val; /* of the newest validation */
+    /* that asked some rank to stop, as of the last step; the same on all ranks */
+    int signal;
+    bool stop_asked; /* the control channel knows of this rank's signal */
+} lvni_trainer_keeper;
+
+typedef struct lvni_trainer {
+    lvni_trainer_options o;
+    lvni_ckpt_position at;                 /* between two steps */
+    lvni_data_loader *loader, *val_loader; /* NULL until needed */
+    lvni_trainer_engine *engine;
+    lvni_trainer_report report;
+    lvni_trainer_keeper keeper;
 } lvni_trainer;
 
+/* trainer.c, state.c, loop.c */
 lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer **out);
 void lvni_trainer_destroy(lvni_trainer *trainer);
 /* Continue from a checkpoint: before lvni_trainer_fit. LVN_ERR_USAGE when it is of another model,
@@ -104,15 +113,22 @@ bool lvni_trainer_finished(const lvni_trainer *trainer);
 /* One optimizer step: submitted to the engine, and collected (loop.c). */
 lvn_status lvni_trainer_step(lvni_trainer *trainer, lvni_trainer_step_result *result);
 
-/* report.c: metrics.jsonl and the progress line. */
-lvn_status lvni_trainer_report_open(lvni_trainer *trainer);
-void lvni_trainer_report_close(lvni_trainer *trainer);
-lvn_status lvni_trainer_report_step(lvni_trainer *trainer, const lvni_trainer_step_result *result,
-                                    bool last_of_epoch);
-/* means of the epoch and of validation */
-lvn_status lvni_trainer_report_epoch(lvni_trainer *trainer, bool validated);
+/* report.c: metrics.jsonl and the progress line */
+lvn_status lvni_trainer_report_open(lvni_trainer_report *report, int64_t step); /* steps done */
+void lvni_trainer_report_close(lvni_trainer_report *report);
+/* Into the epoch's sums. */
+void lvni_trainer_report_add(lvni_trainer_report *report, const lvni_trainer_step_result *result);
+lvn_status lvni_trainer_report_step(lvni_trainer_report *report,
+                                    const lvni_trainer_step_result *result, bool last_of_epoch);
+/* Means of the epoch and of validation, after its last step. */
+lvn_status lvni_trainer_report_epoch(lvni_trainer_report *report, const lvni_ckpt_position *at,
+                                     const lvni_trainer_scaler *scaler, bool validated);
 /* The mean of a metric; NaN when there is none. */
 double lvni_trainer_metric_mean(const lvni_nn_step *step, const char *name);
+/* Sums for a checkpoint: [["loss", sum, weight], ...], exact. Reading: LVN_ERR_CORRUPT (without the
+ * file's name) when it is anything else. */
+lvn_status lvni_trainer_epoch_sums_write(const lvni_nn_step *sums, lvni_core_str *out);
+lvn_status lvni_trainer_epoch_sums_read(const char *text, lvni_nn_step *sums);
 
 /* save.c */
 /* Copy the state, and begin to write it: checkpoints/last (best: as best, too) and the exported
@@ -123,11 +139,8 @@ lvn_status lvni_trainer_save_poll(lvni_trainer *trainer);
 /* Everything that was started is written, or its error is returned. */
 lvn_status lvni_trainer_save_wait(lvni_trainer *trainer);
 void lvni_trainer_saver_destroy(lvni_trainer_saver *saver); /* waits; NULL is fine */
-/* epoch_sums.c: [["loss", sum, weight], ...], exact. Reading: LVN_ERR_CORRUPT (without the file's
- * name) when it is anything else. */
-lvn_status lvni_trainer_epoch_sums_write(const lvni_nn_step *sums, lvni_core_str *out);
-lvn_status lvni_trainer_epoch_sums_read(const char *text, lvni_nn_step *sums);
 
+/* evaluate.c */
 /* Metrics of a dataset in evaluation mode: chunks of plan->eval_batch_size dealt to the lanes,
  * added in chunk order; over all ranks of `comm` (NULL: one), each of which has a loader of its
  * chunks, with the same result. LVN_ERR_CANCELLED on all ranks when one was sent a signal. */
@@ -148,7 +161,7 @@ lvn_status lvni_trainer_predict(const lvni_nn_model *model, lvni_data_loader *lo
                                 lvni_trainer_predict_output output, lvni_trainer_predict_row row,
                                 void *user);
 
-/* stop.c: the signal that stops the run (core/signals.h); several ranks agree on one. */
+/* keeper.c: the signal that stops the run (core/signals.h); several ranks agree on one. */
 void lvni_trainer_stop_install(void); /* handlers, and nothing agreed yet */
 int lvni_trainer_stop_signal(void);   /* the agreed one, else this process's own; 0: none */
 /* the ranks agreed to stop for it: from now on that is the one; 0: nothing */

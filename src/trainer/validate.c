@@ -43,14 +43,14 @@ lvn_status lvni_trainer_loop_validate(lvni_trainer *t)
 {
     LVN_TRY(start_validation(t));
     lvni_trainer_show_average(t, true);
-    const lvn_status s =
-        lvni_trainer_evaluate(t->o.model, t->val_loader, t->engine->lanes, t->o.comm, &t->last_val);
+    const lvn_status s = lvni_trainer_evaluate(t->o.model, t->val_loader, t->engine->lanes,
+                                               t->o.comm, &t->report.last_val);
     lvni_trainer_show_average(t, false);
-    t->signal = s == LVN_ERR_CANCELLED ? lvni_trainer_stop_signal() : t->signal;
+    t->keeper.signal = s == LVN_ERR_CANCELLED ? lvni_trainer_stop_signal() : t->keeper.signal;
     LVN_TRY(s);
     lvni_trainer_loop_report_unreadable(t->val_loader);
-    const double loss = lvni_trainer_metric_mean(&t->last_val, "loss");
-    if (reports(&t->last_val, "loss") && !isfinite(loss)) {
+    const double loss = lvni_trainer_metric_mean(&t->report.last_val, "loss");
+    if (reports(&t->report.last_val, "loss") && !isfinite(loss)) {
         LVN_FAIL(
             LVN_ERR_NON_FINITE,
             "the validation loss is %g after step %lld (epoch %lld): try a smaller optim.lr or "
@@ -65,7 +65,7 @@ lvn_status lvni_trainer_loop_check_readable(const lvni_trainer *t)
 {
     const bool none =
         t->o.comm != NULL
-            ? t->samples_this_run == 0 /* of all ranks; a loader knows its own rank's alone */
+            ? t->report.samples == 0 /* of all ranks; a loader knows its own rank's alone */
             : lvni_data_loader_get_stats(t->loader).unreadable == t->o.plan.n_samples;
     if (none || t->at.samples_seen == 0) {
         LVN_FAIL(LVN_ERR_CORRUPT,

@@ -333,7 +333,7 @@ static void an_overflow_skips_its_phase(void **state)
         assert_true(b.trainer->engine->scaler.scale == 512.0 &&
                     b.trainer->engine->scaler.skipped == (duel_overflow == 3));
         /* the other phase's, and loss */
-        assert_int_equal(b.trainer->epoch_sum.n_metrics, duel_overflow == 3 ? 0 : 2);
+        assert_int_equal(b.trainer->report.epoch_sum.n_metrics, duel_overflow == 3 ? 0 : 2);
         if (duel_overflow < 3) {
             /* the first update copies */
             assert_memory_equal(b.trainer->engine->ema->value, b.model->weights,
@@ -367,7 +367,7 @@ static void half_a_step_is_not_kept(void **state)
     assert_int_not_equal(lvni_trainer_fit(b.trainer), LVN_OK);
     duel_fails_at = -1;
     assert_true(b.trainer->engine->torn);
-    assert_non_null(strstr(b.trainer->kept, "keeps step 4"));
+    assert_non_null(strstr(b.trainer->keeper.kept, "keeps step 4"));
     assert_true(lvn_last_error()->n_frames > 0); /* where it failed */
     bench_close(&b);
     lvni_ckpt *ckpt;

@@ -97,7 +97,7 @@ static void error_in_validation_keeps_the_epoch(void **state)
     open_for_fit(&b, &data, &val.base);
     assert_int_equal(lvni_trainer_fit(b.trainer), LVN_ERR_CORRUPT);
     assert_non_null(strstr(lvn_last_error()->message, "sample 9 is damaged"));
-    assert_non_null(strstr(b.trainer->kept, "; step 3 (epoch 1) is saved: resume=true"));
+    assert_non_null(strstr(b.trainer->keeper.kept, "; step 3 (epoch 1) is saved: resume=true"));
     bench_close(&b);
     assert_saved(3, 3);
     open_for_fit(&b, &data, &val.base); /* still unreadable: nothing is lost by trying */
@@ -123,7 +123,7 @@ static void unreadable_sample_keeps_the_steps_before(void **state)
     data.unreadable[victim] = true;
     open_for_fit(&b, &data, NULL);
     assert_int_equal(lvni_trainer_fit(b.trainer), LVN_ERR_CORRUPT);
-    assert_non_null(strstr(b.trainer->kept, "; step 1 (epoch 1) is saved: resume=true"));
+    assert_non_null(strstr(b.trainer->keeper.kept, "; step 1 (epoch 1) is saved: resume=true"));
     bench_close(&b);
     assert_saved(1, 1);
     data.unreadable[victim] = false;
@@ -199,7 +199,7 @@ static void validation_decodes_when_it_is_its_turn(void **state)
     t->o.max_epochs = 2;
     lvni_data_loader_destroy(t->loader);
     t->loader = NULL;
-    lvni_trainer_report_close(t);
+    lvni_trainer_report_close(&t->report);
     assert_int_equal(lvni_trainer_fit(t), LVN_OK);
     assert_int_equal(asked_for, 60);
     lvni_trainer_destroy(t);
@@ -242,7 +242,7 @@ static void failed_update_does_not_move_the_position(void **state)
     assert_non_null(strstr(lvn_last_error()->message, "the gradient's norm is"));
     assert_true(b.trainer->at.step == 0 && b.trainer->at.step_in_epoch == 0 &&
                 b.trainer->at.samples_seen == 0);
-    assert_true(b.trainer->epoch_sum.n_metrics == 0 && bench_hash(&b) == before);
+    assert_true(b.trainer->report.epoch_sum.n_metrics == 0 && bench_hash(&b) == before);
     bench_close(&b);
 }
 

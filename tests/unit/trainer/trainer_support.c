@@ -258,8 +258,8 @@ uint64_t bench_hash(const bench *b)
     if (t->engine->ema != NULL) {
         hash_floats(h, t->engine->ema->value, t->engine->ema->n);
     }
-    for (int i = 0; i < t->epoch_sum.n_metrics; i++) {
-        XXH3_64bits_update(h, &t->epoch_sum.metric[i].sum, 2 * sizeof(double));
+    for (int i = 0; i < t->report.epoch_sum.n_metrics; i++) {
+        XXH3_64bits_update(h, &t->report.epoch_sum.metric[i].sum, 2 * sizeof(double));
     }
     const uint64_t hash = XXH3_64bits_digest(h);
     XXH3_freeState(h);

@@ -1,5 +1,5 @@
 /* What a run leaves behind: checkpoints between steps, the best epoch, and where it can go on after
- * a signal or an error. Called by the loop (loop.c). */
+ * a signal or an error; and which signal ends it. Called by the loop (loop.c). */
 #include "core/alloc.h"
 #include "core/signals.h"
 #include "core/str.h"
@@ -10,18 +10,47 @@
 
 #include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
+/* ---- the stop: a signal of this process, whose handlers are core/signals.c's, or the one that its
+ * ranks agreed on ---- */
+
+/* apart from this process's own signal: its second Ctrl-C must be its own */
+static _Atomic int agreed;
+
+void lvni_trainer_stop_install(void)
+{
+    agreed = 0;
+    lvni_core_signals_install();
+}
+
+int lvni_trainer_stop_signal(void)
+{
+    /* first: the launcher may send this process another one while it saves */
+    const int of_all = agreed;
+    return of_all != 0 ? of_all : lvni_core_signals_asked();
+}
+
+void lvni_trainer_stop_note(int signal_number)
+{
+    if (signal_number != 0) {
+        agreed = signal_number;
+    }
+}
+
+/* ---- checkpoints ---- */
+
 /* Is this epoch the best so far? By val/acc, then val/loss, then train/loss, whichever the module
  * reports first. */
-bool lvni_trainer_loop_improved(lvni_trainer *t, bool validated)
+bool lvni_trainer_keeper_improved(lvni_trainer *t, bool validated)
 {
-    double score = validated ? lvni_trainer_metric_mean(&t->last_val, "acc") : (double)NAN;
+    double score = validated ? lvni_trainer_metric_mean(&t->report.last_val, "acc") : (double)NAN;
     if (isnan(score) && validated) {
-        score = -lvni_trainer_metric_mean(&t->last_val, "loss");
+        score = -lvni_trainer_metric_mean(&t->report.last_val, "loss");
     } else if (isnan(score)) {
-        score = -lvni_trainer_metric_mean(&t->epoch_sum, "loss");
+        score = -lvni_trainer_metric_mean(&t->report.epoch_sum, "loss");
     }
     if (isnan(score) || (!isnan(t->at.best_score) && score <= t->at.best_score)) {
         return false;
@@ -80,7 +109,7 @@ static lvn_status check_weights(const lvni_trainer *t)
     return LVN_OK;
 }
 
-lvn_status lvni_trainer_loop_save(lvni_trainer *t, bool best)
+lvn_status lvni_trainer_keeper_save(lvni_trainer *t, bool best)
 {
     LVN_TRY(check_weights(t));
     return t->o.plan.rank == 0 ? lvni_trainer_save_start(t, best) : LVN_OK;
@@ -95,7 +124,7 @@ static lvn_status save_now(lvni_trainer *t, bool started)
         lvni_log_line(LVNI_LOG_WARNING, "%s; trying again", lvn_last_error()->message);
     }
     if (s != LVN_OK || !started) {
-        s = lvni_trainer_loop_save(t, t->at.best_step == t->at.step);
+        s = lvni_trainer_keeper_save(t, t->at.best_step == t->at.step);
         if (s == LVN_OK) {
             s = lvni_trainer_save_wait(t);
         }
@@ -104,7 +133,7 @@ static lvn_status save_now(lvni_trainer *t, bool started)
 }
 
 /* A signal asked for the end: save, and report where the run can go on. */
-lvn_status lvni_trainer_loop_stop(lvni_trainer *t, int signal_number, bool saved)
+lvn_status lvni_trainer_keeper_stop(lvni_trainer *t, int signal_number, bool saved)
 {
     const char *name = lvni_core_signal_name(signal_number);
     lvni_trainer_stop_note(signal_number);
@@ -136,36 +165,39 @@ static void keep_none(lvni_trainer *t)
         lvni_log_line(LVNI_LOG_WARNING, "%s", lvn_last_error()->message);
     }
     static const char none[] = "; between two phases of a step nothing can be saved";
-    if (t->saved_step >= 0) {
-        snprintf(t->kept, sizeof t->kept, "%s: %s/checkpoints/last.safetensors keeps step %lld",
-                 none, t->o.out, (long long)t->saved_step);
+    if (t->keeper.saved_step >= 0) {
+        snprintf(t->keeper.kept, sizeof t->keeper.kept,
+                 "%s: %s/checkpoints/last.safetensors keeps step %lld", none, t->o.out,
+                 (long long)t->keeper.saved_step);
     } else {
-        snprintf(t->kept, sizeof t->kept, "%s, and no checkpoint was written before", none);
+        snprintf(t->keeper.kept, sizeof t->keeper.kept, "%s, and no checkpoint was written before",
+                 none);
     }
 }
 
 static void keep_step(lvni_trainer *t)
 {
     const bool waited = lvni_trainer_save_wait(t) == LVN_OK; /* first: it sets saved_step */
-    if (save_now(t, waited && t->saved_step == t->at.step) == LVN_OK) {
-        snprintf(t->kept, sizeof t->kept,
+    if (save_now(t, waited && t->keeper.saved_step == t->at.step) == LVN_OK) {
+        snprintf(t->keeper.kept, sizeof t->keeper.kept,
                  "; step %lld (epoch %lld) is saved: resume=true goes on from there",
                  (long long)t->at.step, (long long)t->at.epoch + 1);
         return;
     }
     char last[64] = "";
-    if (t->saved_step >= 0) {
-        snprintf(last, sizeof last, "; the last saved step is %lld", (long long)t->saved_step);
+    if (t->keeper.saved_step >= 0) {
+        snprintf(last, sizeof last, "; the last saved step is %lld",
+                 (long long)t->keeper.saved_step);
     }
-    snprintf(t->kept, sizeof t->kept, "; and saving step %lld failed: %.640s%s",
+    snprintf(t->keeper.kept, sizeof t->keeper.kept, "; and saving step %lld failed: %.640s%s",
              (long long)t->at.step, lvn_last_error()->message, last);
 }
 
 /* A sample, a file or the user's code failed after the last step: what was learned up to there is
- * good, and is saved; t->kept: where the run can go on. */
-lvn_status lvni_trainer_loop_save_on_error(lvni_trainer *t, lvn_status failed)
+ * good, and is saved; t->keeper.kept: where the run can go on. */
+lvn_status lvni_trainer_keeper_save_on_error(lvni_trainer *t, lvn_status failed)
 {
-    lvni_trainer_loop_report_ranks(t, failed);
+    lvni_trainer_keeper_report_ranks(t, failed);
     const lvn_error error = *lvn_last_error();
     if (failed == LVN_ERR_NON_FINITE || failed == LVN_ERR_INTERNAL || t->o.out == NULL ||
         t->at.step == 0) {
@@ -179,7 +211,7 @@ lvn_status lvni_trainer_loop_save_on_error(lvni_trainer *t, lvn_status failed)
     return lvn_error_adopt(&error);
 }
 
-lvn_status lvni_trainer_loop_agree_stop(lvni_trainer *t)
+lvn_status lvni_trainer_keeper_agree_stop(lvni_trainer *t)
 {
     int32_t signal_number = lvni_trainer_stop_signal();
     if (t->o.comm != NULL) {
@@ -187,15 +219,15 @@ lvn_status lvni_trainer_loop_agree_stop(lvni_trainer *t)
                                           LVNI_REDUCE_MAX));
     }
     lvni_trainer_stop_note(signal_number);
-    t->signal = signal_number;
+    t->keeper.signal = signal_number;
     return LVN_OK;
 }
 
 /* With the place of it: step, phase, micro-batch. */
-void lvni_trainer_loop_report_ranks(lvni_trainer *t, lvn_status failed)
+void lvni_trainer_keeper_report_ranks(lvni_trainer *t, lvn_status failed)
 {
     const bool own = failed != LVN_OK && failed != LVN_ERR_PEER &&
-                     (failed != LVN_ERR_CANCELLED || t->signal == 0);
+                     (failed != LVN_ERR_CANCELLED || t->keeper.signal == 0);
     if (own && t->o.comm != NULL) {
         const lvn_error error = *lvn_last_error();
         char why[sizeof error.message];
@@ -207,12 +239,13 @@ void lvni_trainer_loop_report_ranks(lvni_trainer *t, lvn_status failed)
 }
 
 /* After a value that is not finite: what is left to go on from. */
-void lvni_trainer_loop_report_last_good(lvni_trainer *t)
+void lvni_trainer_keeper_report_last_good(lvni_trainer *t)
 {
-    if (t->saved_step >= 0 && t->o.out != NULL) {
-        snprintf(t->kept, sizeof t->kept, "; %s/checkpoints/last.safetensors keeps step %lld",
-                 t->o.out, (long long)t->saved_step);
+    if (t->keeper.saved_step >= 0 && t->o.out != NULL) {
+        snprintf(t->keeper.kept, sizeof t->keeper.kept,
+                 "; %s/checkpoints/last.safetensors keeps step %lld", t->o.out,
+                 (long long)t->keeper.saved_step);
     } else {
-        snprintf(t->kept, sizeof t->kept, "; no checkpoint was written before");
+        snprintf(t->keeper.kept, sizeof t->keeper.kept, "; no checkpoint was written before");
     }
 }
