@@ -1,11 +1,12 @@
-/* All-reduce of floats between processes of one node, 1 KB to 256 MB: levin's shm against Open MPI
- * (where mpicc and mpirun are) and Gloo (where /usr/bin/python3 has torch), in turns, so that what
- * else the machine does meets all alike. Time of one: from a barrier to the end of the slowest
- * rank; of a size: the median; printed: the medians of the turns, and the ratio's median with the
- * least and largest.
+/* All-reduce of floats between processes of one node: levin's shm, 1 KB to 256 MB, and levin's net
+ * over loopback, 1 KB to 64 MB, against Open MPI (where mpicc and mpirun are) and Gloo (where
+ * /usr/bin/python3 has torch), in turns, so that what else the machine does meets all alike. Beside
+ * net Open MPI may use TCP alone. Time of one: from a barrier to the end of the slowest rank; of a
+ * size: the median; printed: the medians of the turns, and the ratio's median with the least and
+ * largest.
  *
- * usage: bench_allreduce [TURNS [MOST_BYTES]]     exit 1 when levin is not quicker at every size,
- *   or not 4 times Open MPI at 128 MB */
+ * usage: bench_allreduce [TURNS [MOST_BYTES [shm|net]]]     exit 1 when levin's shm is not quicker
+ *   at every size, or not 4 times Open MPI at 128 MB; net is printed and not judged */
 #include "bench_support.h"
 
 #include "core/alloc.h"
@@ -32,7 +33,8 @@ enum {
     LEAST_TIMES = 7,
     MOST_TURNS = 15,
     MOST_RANKS = 16,
-    CARD = 256
+    CARD = 256,
+    ROUNDS = 4
 };
 static const double budget_s = 0.15; /* for one size */
 
@@ -40,8 +42,8 @@ static const double budget_s = 0.15; /* for one size */
 
 /* Where ranks of one job find each other: memory that they inherit. */
 typedef struct group_sync {
-    _Atomic int there[2];
-    char card[2][MOST_RANKS][CARD];
+    _Atomic int there[ROUNDS];
+    char card[ROUNDS][MOST_RANKS][CARD];
 } group_sync;
 
 typedef struct guest {
@@ -52,6 +54,7 @@ typedef struct guest {
 static lvn_status meet(void *user, const void *mine, size_t bytes, void *all)
 {
     guest *g = user;
+    LVN_ARG(g->round < ROUNDS && bytes <= CARD, "ranks exchange more than there is room for");
     char *cards = g->m->card[g->round][0];
     memcpy(cards + (size_t)g->rank * bytes, mine, bytes);
     atomic_fetch_add(&g->m->there[g->round], 1);
@@ -80,7 +83,7 @@ static void bind_rank(int rank, int world)
     (void)sched_setaffinity(0, sizeof one, &one);
 }
 
-typedef enum way { WAY_PLAIN, WAY_SHARED, WAY_REDUCTION } way;
+typedef enum way { WAY_PLAIN, WAY_SHARED, WAY_REDUCTION, WAY_NET, WAY_NET_REDUCTION } way;
 
 /* The gradient of a step, as the trainer adds it: one set per rank, buckets of 1 MB, the norm's
  * sums on the way. */
@@ -151,15 +154,15 @@ static lvn_status time_size(lvni_dist_comm *comm, float *x, size_t bytes)
 static lvn_status rank_main(guest *g, way how, size_t most)
 {
     const lvni_dist_comm_options o = {
-        .rank = g->rank, .world = g->world, .exchange = meet, .user = g};
+        .rank = g->rank, .world = g->world, .exchange = meet, .address = "127.0.0.1", .user = g};
     lvni_dist_comm *comm;
     void *x = NULL;
     lvni_tensor_thread_set_ftz();
     bind_rank(g->rank, g->world);
-    LVN_TRY(lvni_dist_comm_shm(&o, &comm));
+    LVN_TRY(how >= WAY_NET ? lvni_dist_comm_net(&o, &comm) : lvni_dist_comm_shm(&o, &comm));
     if (how == WAY_SHARED) {
         LVN_TRY(lvni_dist_comm_alloc(comm, most, &x));
-    } else if (how == WAY_PLAIN) {
+    } else if (how == WAY_PLAIN || how == WAY_NET) {
         x = lvni_core_alloc(LVNI_TAG_DATA, most);
     }
     for (size_t i = 0; i < most / sizeof(float) && x != NULL; i++) {
@@ -196,16 +199,71 @@ static int job_main(int world, way how, size_t most)
 
 /* ---- the comparison ---- */
 
+enum { MOST_SIDES = 5 };
 typedef struct side {
     const char *name;
-    char command[768]; /* %d: ranks; prints "bytes microseconds" */
+    int way;                     /* of levin; others: -1 */
+    const char *installed;       /* shell: exit code 0 where the other program can be had */
+    const char *start, *program; /* what stands before and behind the number of ranks */
     bool there;
     double us[SIZES][MOST_TURNS];
 } side;
 
-static bool take_turn(side *s, int sizes, int turn)
+/* The last two sides, Open MPI and Gloo, are divided by the first. */
+typedef struct table {
+    const char *key, *name; /* in the file, in reports */
+    size_t most_bytes;
+    double line, line_128mb; /* at least so many times the first; of 2 ranks at 128 MB */
+    int n_sides;
+    side side[MOST_SIDES];
+} table;
+
+#define OPEN_MPI(name_, options)                                                                   \
+    {                                                                                              \
+        .name = name_, .way = -1, .program = "out/bench/allreduce_mpi",                            \
+        .installed = "command -v mpicc mpirun >/dev/null && mkdir -p out/bench && mpicc -O3 -o "   \
+                     "out/bench/allreduce_mpi " LEVIN_BENCH_DIR "/allreduce_mpi.c",                \
+        .start = "mpirun --allow-run-as-root --oversubscribe " options "-np"                       \
+    }
+#define GLOO                                                                                       \
+    {                                                                                              \
+        .name = "Gloo", .way = -1, .program = "",                                                  \
+        .installed = "/usr/bin/python3 -c 'import torch.distributed' 2>/dev/null",                 \
+        .start = "/usr/bin/python3 " LEVIN_BENCH_DIR "/allreduce_gloo.py"                          \
+    }
+
+static table tables[] = {{.key = "",
+                          .name = "shm",
+                          .most_bytes = (size_t)LEAST_BYTES << (SIZES - 1),
+                          .line = 1,
+                          .line_128mb = 4,
+                          .n_sides = 5,
+                          .side = {{.name = "levin", .way = WAY_SHARED},
+                                   {.name = "levin, plain", .way = WAY_PLAIN},
+                                   {.name = "reduction", .way = WAY_REDUCTION},
+                                   OPEN_MPI("Open MPI", ""),
+                                   GLOO}},
+                         {.key = "net_",
+                          .name = "net",
+                          .most_bytes = (size_t)64 << 20,
+                          .n_sides = 4,
+                          .side = {{.name = "net", .way = WAY_NET},
+                                   {.name = "reduction", .way = WAY_NET_REDUCTION},
+                                   OPEN_MPI("Open MPI TCP", "--mca pml ob1 --mca btl tcp,self "
+                                                            "--mca btl_tcp_if_include lo "),
+                                   GLOO}}};
+
+static bool take_turn(side *s, int world, size_t most, int sizes, int turn)
 {
-    FILE *f = popen(s->command, "r");
+    char command[768], self[256] = "";
+    (void)!readlink("/proc/self/exe", self, sizeof self - 1);
+    if (s->way >= 0) {
+        snprintf(command, sizeof command, "%s --job %d %d %zu", self, world, s->way, most);
+    } else {
+        snprintf(command, sizeof command, "%s %d %s %d %zu %g", s->start, world, s->program,
+                 LEAST_BYTES, most, budget_s);
+    }
+    FILE *f = popen(command, "r");
     size_t bytes;
     double us;
     int n = 0;
@@ -215,111 +273,107 @@ static bool take_turn(side *s, int sizes, int turn)
     return f != NULL && pclose(f) == 0 && n == sizes;
 }
 
-static double ratio(const side *other, const side *us, int size, int turns, double *least,
-                    double *most)
+/* false: a side of levin's gave no answer. */
+static bool take_turns(table *t, int world, size_t most, int sizes, int turns)
+{
+    bool good = true;
+    for (int i = 0; i < t->n_sides; i++) {
+        side *s = &t->side[i];
+        s->there = s->way >= 0 || system(s->installed) == 0;
+    }
+    for (int turn = 0; turn < turns; turn++) {
+        for (int i = 0; i < t->n_sides; i++) {
+            side *s = &t->side[i];
+            if (s->there && !take_turn(s, world, most, sizes, turn)) {
+                printf("%s gave no answer\n", s->name);
+                s->there = false;
+                good = good && s->way < 0;
+            }
+        }
+    }
+    return good;
+}
+
+static double median_us(const side *s, int size, int turns)
+{
+    double copy[MOST_TURNS];
+    memcpy(copy, s->us[size], sizeof copy);
+    return s->there ? bench_median(copy, turns) : 0.0;
+}
+
+/* false: below the line. */
+static bool print_ratio(const side *other, const side *us, int size, int turns, double line)
 {
     double r[MOST_TURNS];
+    if (!other->there || !us->there) {
+        printf(" %27s", "-");
+        return true;
+    }
     for (int t = 0; t < turns; t++) {
         r[t] = other->us[size][t] / us->us[size][t];
     }
     const double median = bench_median(r, turns);
-    *least = r[0];
-    *most = r[turns - 1];
-    return median;
-}
-
-static void print_ratio(const side *other, const side *us, int size, int turns, double line,
-                        bool *good)
-{
-    double least, most;
-    if (!other->there) {
-        printf(" %26s", "-");
-        return;
-    }
-    const double r = ratio(other, us, size, turns, &least, &most);
-    printf("  %6.2f [%5.2f, %7.2f]%c", r, least, most, r < line ? '!' : ' ');
-    *good = *good && r >= line;
+    printf("  %6.2f [%5.2f, %7.2f]%c ", median, r[0], r[turns - 1], median < line ? '!' : ' ');
+    return median >= line;
 }
 
 /* Medians in microseconds by size; 0: not measured. */
-static void write_json(FILE *json, const side *sides, int n_sides, int world, int sizes, int turns)
+static void write_json(FILE *json, const table *t, int world, int sizes, int turns)
 {
-    fprintf(json, ",\n  \"ranks_%d\": {\"turns\": %d", world, turns);
-    for (int i = 0; i < n_sides; i++) {
-        fprintf(json, ",\n    \"%s\": [", sides[i].name);
+    fprintf(json, ",\n  \"%sranks_%d\": {\"turns\": %d", t->key, world, turns);
+    for (int i = 0; i < t->n_sides; i++) {
+        fprintf(json, ",\n    \"%s\": [", t->side[i].name);
         for (int k = 0; k < sizes; k++) {
-            double copy[MOST_TURNS];
-            memcpy(copy, sides[i].us[k], sizeof copy);
-            fprintf(json, "%s%.1f", k > 0 ? ", " : "",
-                    sides[i].there ? bench_median(copy, turns) : 0.0);
+            fprintf(json, "%s%.1f", k > 0 ? ", " : "", median_us(&t->side[i], k, turns));
         }
         fprintf(json, "]");
     }
     fprintf(json, "}");
 }
 
-static bool compare(int world, int turns, size_t most, FILE *json)
+static bool compare(table *t, int world, int turns, size_t most, FILE *json)
 {
-    enum { SHARED, PLAIN, REDUCTION, MPI, GLOO, SIDES };
-    static side sides[SIDES];
+    const side *first = t->side, *last = &t->side[t->n_sides - 1];
     int sizes = 0;
-    bool good = true;
-    char self[256] = "";
-    (void)!readlink("/proc/self/exe", self, sizeof self - 1);
+    most = most < t->most_bytes ? most : t->most_bytes;
     for (size_t bytes = LEAST_BYTES; bytes <= most; bytes *= 2) {
         sizes++;
     }
-    sides[SHARED] = (side){.name = "levin", .there = true};
-    sides[PLAIN] = (side){.name = "levin, plain", .there = true};
-    sides[REDUCTION] = (side){.name = "reduction", .there = true};
-    sides[MPI] = (side){
-        .name = "Open MPI",
-        .there = system("command -v mpicc mpirun >/dev/null && mkdir -p out/bench && mpicc -O3 -o "
-                        "out/bench/allreduce_mpi " LEVIN_BENCH_DIR "/allreduce_mpi.c") == 0};
-    sides[GLOO] =
-        (side){.name = "Gloo",
-               .there = system("/usr/bin/python3 -c 'import torch.distributed' 2>/dev/null") == 0};
-    static const way ways[] = {
-        [SHARED] = WAY_SHARED, [PLAIN] = WAY_PLAIN, [REDUCTION] = WAY_REDUCTION};
-    for (int i = SHARED; i <= REDUCTION; i++) {
-        snprintf(sides[i].command, sizeof sides->command, "%s --job %d %d %zu", self, world,
-                 (int)ways[i], most);
+    bool good = take_turns(t, world, most, sizes, turns);
+    printf("%s: %d ranks, %d cores, %d turns; microseconds, and how many times those of %s the "
+           "others need%s\n%12s",
+           t->name, world, bench_cores(), turns, first->name,
+           t->line > 0 ? "; ! below the line" : "", "bytes");
+    for (int i = 0; i < t->n_sides; i++) {
+        printf(" %12s", t->side[i].name);
     }
-    snprintf(sides[MPI].command, sizeof sides->command,
-             "mpirun --allow-run-as-root --oversubscribe -np %d out/bench/allreduce_mpi %d %zu %g",
-             world, LEAST_BYTES, most, budget_s);
-    snprintf(sides[GLOO].command, sizeof sides->command,
-             "/usr/bin/python3 " LEVIN_BENCH_DIR "/allreduce_gloo.py %d %d %zu %g", world,
-             LEAST_BYTES, most, budget_s);
-    for (int t = 0; t < turns; t++) {
-        for (int i = 0; i < SIDES; i++) {
-            if (sides[i].there && !take_turn(&sides[i], sizes, t)) {
-                printf("%s gave no answer\n", sides[i].name);
-                sides[i].there = false;
-                good = good && i > REDUCTION;
-            }
-        }
-    }
-    printf("%d ranks, %d cores, %d turns; microseconds, and how many times levin's (its own "
-           "memory) the others need; ! below the line\n",
-           world, bench_cores(), turns);
-    printf("%12s %12s %12s %12s %12s %12s %26s %26s\n", "bytes", "levin", "plain", "reduction",
-           "Open MPI", "Gloo", "Open MPI / levin", "Gloo / levin");
+    printf(" %18s / %-5s %18s / %-5s\n", last[-1].name, first->name, last->name, first->name);
     for (int k = 0; k < sizes; k++) {
         const size_t bytes = (size_t)LEAST_BYTES << k;
+        const bool large = world == 2 && bytes == (size_t)128 << 20;
         printf("%12zu", bytes);
-        for (int i = 0; i < SIDES; i++) {
-            double copy[MOST_TURNS];
-            memcpy(copy, sides[i].us[k], sizeof copy);
-            printf(" %12.1f", sides[i].there ? bench_median(copy, turns) : 0.0);
+        for (int i = 0; i < t->n_sides; i++) {
+            printf(" %12.1f", median_us(&t->side[i], k, turns));
         }
-        print_ratio(&sides[MPI], &sides[SHARED], k, turns,
-                    world == 2 && bytes == (size_t)128 << 20 ? 4.0 : 1.0, &good);
-        print_ratio(&sides[GLOO], &sides[SHARED], k, turns, 1.0, &good);
+        good = print_ratio(&last[-1], first, k, turns, large ? t->line_128mb : t->line) && good;
+        good = print_ratio(last, first, k, turns, t->line) && good;
         printf("\n");
     }
     fflush(stdout);
-    write_json(json, sides, SIDES, world, sizes, turns);
+    write_json(json, t, world, sizes, turns);
+    return good;
+}
+
+static bool compare_all(int turns, size_t most, const char *only, FILE *json)
+{
+    bool good = true;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        for (int world = 2; world <= 4; world += 2) {
+            if (only == NULL || strcmp(only, tables[i].name) == 0) {
+                good = compare(&tables[i], world, turns, most, json) && good;
+            }
+        }
+    }
     return good;
 }
 
@@ -330,7 +384,7 @@ int main(int argc, char **argv)
     }
     int turns = argc > 1 ? atoi(argv[1]) : 3;
     turns = turns < 1 || turns > MOST_TURNS ? 3 : turns;
-    const size_t most = argc > 2 ? (size_t)atol(argv[2]) : (size_t)LEAST_BYTES << (SIZES - 1);
+    const size_t most = argc > 2 ? (size_t)atol(argv[2]) : tables[0].most_bytes;
     mkdir("out", 0777);
     mkdir("out/bench", 0777);
     FILE *json = fopen("out/bench/allreduce.json", "w");
@@ -341,9 +395,9 @@ int main(int argc, char **argv)
     bench_describe(stdout, json);
     (void)bench_used_by_others_s();
     const uint64_t start = lvni_core_now_ns();
-    const bool two = compare(2, turns, most, json), four = compare(4, turns, most, json);
+    const bool good = compare_all(turns, most, argc > 3 ? argv[3] : NULL, json);
     printf("other programs used %.0f %% of the cores, Open MPI's and Gloo's processes among them\n",
            100.0 * bench_used_by_others_s() / lvni_core_seconds_since(start) / bench_cores());
     fprintf(json, "\n}\n");
-    return fclose(json) == 0 && two && four ? 0 : 1;
+    return fclose(json) == 0 && good ? 0 : 1;
 }

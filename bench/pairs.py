@@ -33,7 +33,7 @@ TINY = [
 
 
 class Ranks:
-    """Processes of bench/ddp_rank.c: `world` ranks of a run, idle but for their turn."""
+    """Processes of bench/ddp_rank.c: `world` ranks of a run, idle except in their turn."""
 
     ROOM = 1 << 16  # the memory in which they find each other, zeros; more than they need
     STEPS = 2
