@@ -63,6 +63,9 @@ typedef struct lvni_control_cause {
     uint64_t time_ns; /* wall clock of the host that noticed */
     /* of kind peer: the message is a whole sentence, which names the rank that failed first */
     bool named;
+    /* of kind signal: its connection ended, as at the end of a process; else it was silent, and may
+     * continue */
+    bool ended;
     char host[64];
     char place[160];   /* "step 5, micro-batch 1"; "": not known */
     char message[768]; /* one sentence or more, as the rank gave it */
@@ -187,6 +190,11 @@ const lvni_control_member *lvni_control_members(const lvni_control *control);
 int lvni_control_rank(const lvni_control *control);
 int lvni_control_world(const lvni_control *control);
 int lvni_control_nodes(const lvni_control *control); /* 0 before the rendezvous */
+
+/* Has the process of `rank` ended for certain? Of a rank of this host the system is asked, also
+ * after the end of the run; of another host what the channel reports about the first rank that was
+ * lost. false: it has not, or that is not known. After the rendezvous. */
+bool lvni_control_has_ended(const lvni_control *control, int rank);
 
 /* ---- Small facts. Keys are text of 1 to 255 bytes, values at most LVNI_CONTROL_MAX_VALUE.
  * Timeouts are LVN_ERR_TIMEOUT. ---- */

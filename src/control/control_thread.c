@@ -45,12 +45,13 @@ void lvni_control_set_cause(lvni_control *c, const lvni_control_cause *cause)
 }
 
 /* The store runs in a rank's process: its end is the end of that rank. */
-static void lose_store(lvni_control *c, const char *why)
+static void lose_store_as(lvni_control *c, bool ended, const char *why)
 {
     const int64_t step = atomic_load(&c->step);
     lvni_control_cause cause = {.kind = LVNI_CAUSE_SIGNAL,
                                 .rank = c->store_rank,
                                 .step = step < 0 ? -1 : step,
+                                .ended = ended,
                                 .time_ns = lvni_control_wall_ns()};
     snprintf(cause.host, sizeof cause.host, "%s", c->store_host);
     snprintf(cause.message, sizeof cause.message, "the store in its process is lost: %s", why);
@@ -58,10 +59,16 @@ static void lose_store(lvni_control *c, const char *why)
     lvni_control_set_cause(c, &cause);
 }
 
+static void lose_store(lvni_control *c, const char *why)
+{
+    lose_store_as(c, false, why);
+}
+
 static void lose_connection(lvni_control *c, int error)
 {
     const bool ended = error == 0 || error == ECONNRESET || error == EPIPE;
-    lose_store(c, ended ? "its connection ended unexpectedly: it was killed or crashed"
+    lose_store_as(c, ended,
+                  ended ? "its connection ended unexpectedly: it was killed or crashed"
                         : strerror(error));
 }
 

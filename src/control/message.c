@@ -136,6 +136,8 @@ bool lvni_control_scan_greet(const lvni_control_frame *frame, lvni_control_greet
     return ours && lvni_control_scan_done(&scan);
 }
 
+enum { NAMED = 1, ENDED = 2 }; /* marks of a cause */
+
 void lvni_control_put_cause(lvni_core_str *out, lvni_control_frame_type type,
                             const lvni_control_cause *cause)
 {
@@ -145,7 +147,7 @@ void lvni_control_put_cause(lvni_core_str *out, lvni_control_frame_type type,
     lvni_control_put_u64(out, (uint64_t)cause->step);
     lvni_control_put_u64(out, (uint64_t)cause->pid);
     lvni_control_put_u64(out, cause->time_ns);
-    lvni_control_put_u32(out, cause->named ? 1 : 0);
+    lvni_control_put_u32(out, (cause->named ? NAMED : 0) | (cause->ended ? ENDED : 0));
     lvni_control_put_text(out, cause->host);
     lvni_control_put_text(out, cause->place);
     lvni_control_put_text(out, cause->message);
@@ -162,7 +164,9 @@ bool lvni_control_scan_cause(const lvni_control_frame *frame, lvni_control_cause
     cause->step = (int64_t)lvni_control_scan_u64(&scan);
     cause->pid = (int64_t)lvni_control_scan_u64(&scan);
     cause->time_ns = lvni_control_scan_u64(&scan);
-    cause->named = lvni_control_scan_u32(&scan) != 0;
+    const uint32_t marks = lvni_control_scan_u32(&scan);
+    cause->named = (marks & NAMED) != 0;
+    cause->ended = (marks & ENDED) != 0;
     scan_name(&scan, cause->host, sizeof cause->host);
     lvni_control_scan_text(&scan, cause->place, sizeof cause->place);
     lvni_control_scan_text(&scan, cause->message, sizeof cause->message);

@@ -334,6 +334,11 @@ static lvn_status put_file(const char *path, const lvni_core_str *dir, const lvn
     return LVN_OK;
 }
 
+static const char *boot_id_or_none(const lvni_control_facts_room *room)
+{
+    return room->boot_id[0] == '\0' ? "-" : room->boot_id;
+}
+
 lvn_status lvni_control_rdzv_file_write(const char *path, int port, int fd,
                                         const lvni_control_token *key, size_t *made)
 {
@@ -343,7 +348,7 @@ lvn_status lvni_control_rdzv_file_write(const char *path, int port, int fd,
     lvni_control_facts_init(&facts, &room);
     lvni_core_str_append_n(&dir, path, (size_t)(strrchr(path, '/') - path));
     lvni_core_str_printf(&s, "%s %d %lld %s\n", room.host, port, (long long)getpid(),
-                         room.boot_id[0] == '\0' ? "-" : room.boot_id);
+                         boot_id_or_none(&room));
     if (key != NULL) {
         char text[LVNI_TOKEN_TEXT];
         lvni_control_token_print(key, text);
@@ -419,11 +424,21 @@ bool lvni_control_rdzv_file_read(const char *path, lvni_control_rdzv_where *out)
     return good;
 }
 
+/* The directory is shared: a process of another host may have the same number. */
+static bool is_own(const lvni_control_rdzv_where *where, int port)
+{
+    lvni_control_facts facts;
+    lvni_control_facts_room room;
+    lvni_control_facts_init(&facts, &room);
+    return where->port == port && where->pid == getpid() && strcmp(where->host, room.host) == 0 &&
+           strcmp(where->boot_id, boot_id_or_none(&room)) == 0;
+}
+
 void lvni_control_rdzv_file_remove(const char *path, int port, size_t made)
 {
     lvni_control_rdzv_where where;
     char cut[4096];
-    if (lvni_control_rdzv_file_read(path, &where) && where.port == port && where.pid == getpid()) {
+    if (lvni_control_rdzv_file_read(path, &where) && is_own(&where, port)) {
         unlink(path);
     }
     if (snprintf(cut, sizeof cut, "%s", path) < (int)sizeof cut) {

@@ -51,6 +51,7 @@ static void on_written(uv_write_t *req, int status)
     store_write *write = (store_write *)(void *)req;
     lvni_control_conn *conn = req->handle->data;
     if (status < 0 || write->last) {
+        conn->ended = conn->ended || status == UV_EPIPE || status == UV_ECONNRESET;
         lvni_control_conn_drop(conn, "its connection to the store broke");
     }
     lvni_control_blob_unref(write->head);
@@ -211,7 +212,7 @@ void lvni_control_conn_drop(lvni_control_conn *conn, const char *why)
     rank->conn = NULL;
     lvni_control_store_count_connected(store, -1);
     if (rank->state == LVNI_RANK_HERE && conn->confirmed) {
-        lvni_control_store_lost(store, conn->rank, why);
+        lvni_control_store_lost(store, conn->rank, conn->ended, why);
     } else if (rank->state == LVNI_RANK_HERE) {
         rank->state = LVNI_RANK_ABSENT; /* it gave up before it read WELCOME, and tries again */
     }
@@ -281,8 +282,9 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
     lvni_control_conn *conn = stream->data;
     if (n < 0) {
+        conn->ended = n == UV_EOF || n == UV_ECONNRESET;
         lvni_control_conn_drop(
-            conn, n == UV_EOF || n == UV_ECONNRESET
+            conn, conn->ended
                       ? "its connection to the store ended unexpectedly: it was killed or crashed"
                       : "its connection to the store broke");
         return;

@@ -56,6 +56,7 @@ struct lvni_control_conn {
     bool confirmed;
     bool parting; /* what is sent now is the last */
     bool closing, closed;
+    bool ended; /* by the other end */
     lvni_control_credential_check
         *check; /* of its credential, in a thread of the pool; NULL: none */
     uint64_t opened_ns, heard_ns, sent_ns;
@@ -201,7 +202,7 @@ void lvni_control_store_free_gathers(lvni_control_store *store);
 /* store_watch.c */
 void lvni_control_store_on_tick(uv_timer_t *timer);
 void lvni_control_store_report(lvni_control_store *store, const lvni_control_cause *cause);
-void lvni_control_store_lost(lvni_control_store *store, int rank, const char *why);
+void lvni_control_store_lost(lvni_control_store *store, int rank, bool ended, const char *why);
 void lvni_control_store_stop_ask(lvni_control_store *store, int reason);
 void lvni_control_store_stop_step(lvni_control_store *store, int rank, int64_t step);
 void lvni_control_store_stop_progress(lvni_control_store *store);

@@ -58,7 +58,7 @@ static bool was_given_up(const lvni_control_store *store, uint64_t now)
 
 /* Its connection is gone. When this process stood still, the other ranks have timed out because of
  * it: then its own rank is the cause. */
-void lvni_control_store_lost(lvni_control_store *store, int rank, const char *why)
+void lvni_control_store_lost(lvni_control_store *store, int rank, bool ended, const char *why)
 {
     store->ranks[rank].state = LVNI_RANK_GONE;
     const uint64_t now_ns = lvni_core_now_ns();
@@ -71,6 +71,7 @@ void lvni_control_store_lost(lvni_control_store *store, int rank, const char *wh
     lvni_control_cause cause = {.kind = LVNI_CAUSE_SIGNAL,
                                 .rank = own ? store->o.rank : rank,
                                 .step = lost->step,
+                                .ended = ended && !own,
                                 .pid = (int64_t)lost->greet.pid,
                                 .time_ns =
                                     (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec};
@@ -166,7 +167,7 @@ static void lose_silent(lvni_control_conn *conn, const char *why)
         return;
     }
     conn->parting = true;
-    lvni_control_store_lost(store, conn->rank, why);
+    lvni_control_store_lost(store, conn->rank, false, why);
 }
 
 static void watch_conn(lvni_control_conn *conn, uint64_t now)

@@ -35,30 +35,13 @@ struct lvni_recipes_rank_process {
     _Atomic(const lvni_control_member *) members;
 };
 
-/* A process of this node: has it ended, or is it a zombie? All ranks are on one node in this
- * version. */
-static bool has_ended(int64_t pid)
-{
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
-    FILE *f = fopen(path, "re");
-    const size_t n = f == NULL ? 0 : fread(text, 1, sizeof text - 1, f);
-    if (f != NULL) {
-        fclose(f);
-    }
-    text[n] = '\0';
-    /* "PID (NAME) STATE ...", and the name may hold anything */
-    const char *name_end = strrchr(text, ')');
-    return name_end == NULL || name_end[1] != ' ' || name_end[2] == 'Z' || name_end[2] == 'X';
-}
-
 /* Its connection closes a moment before it ends. */
-static bool ends_soon(int64_t pid)
+static bool ends_soon(const lvni_control *control, int rank)
 {
-    bool ended = has_ended(pid);
+    bool ended = lvni_control_has_ended(control, rank);
     for (int i = 0; i < 40 && !ended; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-        ended = has_ended(pid);
+        ended = lvni_control_has_ended(control, rank);
     }
     return ended;
 }
@@ -474,7 +457,7 @@ static void report_in_its_place(const lvni_recipes_rank_process *p)
         return;
     }
     const lvn_error error = *lvn_last_error();
-    const bool saved = p->out != NULL && ends_soon(atomic_load(&p->members)[0].pid) &&
+    const bool saved = p->out != NULL && ends_soon(p->control, 0) &&
                        lvni_recipes_run_dir_saved(p->out, &step, &epoch);
     lvn_error_adopt(&error);
     if (saved) {

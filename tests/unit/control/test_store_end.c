@@ -289,6 +289,8 @@ typedef struct own_process {
     int port, fd, rank, joined, go;
     double peer_timeout_s;
     const char *why; /* NULL: it does not matter */
+    /* its record names another host, and this process there; 0: it is right */
+    pid_t elsewhere;
 } own_process;
 
 static lvn_status own_main(const own_process *p)
@@ -310,6 +312,10 @@ static lvn_status own_main(const own_process *p)
     o.ports = &p->port;
     o.n_ports = 1;
     lvni_control_facts_init(&facts, &room);
+    if (p->elsewhere != 0) {
+        facts.host = "elsewhere";
+        facts.pid = p->elsewhere;
+    }
     if (p->fd >= 0) {
         LVN_TRY(lvni_control_store_create(&so, &store));
     }
@@ -363,9 +369,9 @@ static void continue_process(pid_t pid, int go)
 }
 
 /* This process is rank `1 - rank` and checks what becomes of `rank`, which gets the signal.
- * `continued`: the message of that one when it is continued. */
+ * `continued`: the message of that one when it is continued. elsewhere: as in own_process. */
 static void lose_process(int rank, int signal_number, double peer_timeout_s, const char *why,
-                         const char *continued)
+                         const char *continued, pid_t elsewhere)
 {
     static const int any = 0;
     group g;
@@ -381,7 +387,8 @@ static void lose_process(int rank, int signal_number, double peer_timeout_s, con
                            .joined = joined[1],
                            .go = go[0],
                            .peer_timeout_s = peer_timeout_s,
-                           .why = continued};
+                           .why = continued,
+                           .elsewhere = elsewhere};
     const pid_t pid = own_start(&p);
     assert_true(pid > 0);
     if (rank == 0) {
@@ -404,6 +411,7 @@ static void lose_process(int rank, int signal_number, double peer_timeout_s, con
     assert_int_equal(lvni_control_rendezvous(c, &g.ranks[1 - rank].facts), LVN_OK);
     assert_int_equal(lvni_control_barrier(c, "first", 20), LVN_OK);
     assert_int_equal(read(joined[0], &byte, 1), 1);
+    assert_false(lvni_control_has_ended(c, rank));
     const uint64_t began = lvni_core_now_ns();
     kill(pid, signal_number);
     assert_int_equal(lvni_control_barrier(c, "of this rank alone", 20), LVN_ERR_PEER);
@@ -413,6 +421,10 @@ static void lose_process(int rank, int signal_number, double peer_timeout_s, con
     assert_int_equal(cause.rank, rank);
     assert_true(rank == 0 || cause.pid == pid);
     assert_non_null(strstr(cause.message, why));
+    for (int i = 0; i < 1000 && signal_number == SIGKILL && !lvni_control_has_ended(c, rank); i++) {
+        pause_ms(1); /* its files are closed first */
+    }
+    assert_int_equal(lvni_control_has_ended(c, rank), signal_number == SIGKILL);
     if (continued != NULL) {
         continue_process(pid, go[1]);
     } else {
@@ -473,17 +485,34 @@ static void a_run_that_was_stopped_as_a_whole_goes_on(void **state)
 static void a_killed_process_is_named(void **state)
 {
     (void)state;
-    lose_process(1, SIGKILL, 10, "killed or crashed", NULL);
+    lose_process(1, SIGKILL, 10, "killed or crashed", NULL, 0);
     lose_process(0, SIGKILL, 10,
-                 "the store in its process is lost: its connection ended unexpectedly", NULL);
+                 "the store in its process is lost: its connection ended unexpectedly", NULL, 0);
+}
+
+/* The process of its number here is another one: active, or long gone. */
+static void a_process_of_another_host_is_judged_by_its_connection(void **state)
+{
+    (void)state;
+    const pid_t gone = fork();
+    if (gone == 0) {
+        _exit(0);
+    }
+    assert_int_equal(waitpid(gone, NULL, 0), gone);
+    lose_process(1, SIGKILL, 10, "killed or crashed", NULL, getpid());
+    lose_process(0, SIGKILL, 10, "its connection ended unexpectedly", NULL, getpid());
+    lose_process(1, SIGKILL, 10, "killed or crashed", NULL, gone);
+    lose_process(1, SIGSTOP, 1.5, "nothing was heard from it for 1.5 s",
+                 "failed first: nothing was heard from it for 1.5 s", gone);
+    lose_process(0, SIGSTOP, 1.5, "nothing was heard from it for 1.5 s", NULL, gone);
 }
 
 static void a_stopped_process_is_named_when_its_time_is_over(void **state)
 {
     (void)state;
     lose_process(1, SIGSTOP, 1.5, "nothing was heard from it for 1.5 s",
-                 "failed first: nothing was heard from it for 1.5 s");
-    lose_process(0, SIGSTOP, 1.5, "nothing was heard from it for 1.5 s", NULL);
+                 "failed first: nothing was heard from it for 1.5 s", 0);
+    lose_process(0, SIGSTOP, 1.5, "nothing was heard from it for 1.5 s", NULL, 0);
 }
 
 static lvn_status store_goes_away(group_rank *r)
@@ -644,6 +673,7 @@ int main(void)
         cmocka_unit_test(without_a_real_cause_the_first_report_counts),
         cmocka_unit_test(the_end_of_a_connection_ends_the_run),
         cmocka_unit_test(a_killed_process_is_named),
+        cmocka_unit_test(a_process_of_another_host_is_judged_by_its_connection),
         cmocka_unit_test(a_stopped_process_is_named_when_its_time_is_over),
         cmocka_unit_test(a_run_that_was_stopped_as_a_whole_goes_on),
         cmocka_unit_test(a_lost_store_names_its_rank),

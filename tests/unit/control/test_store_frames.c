@@ -140,6 +140,7 @@ static void bodies_come_back(void **state)
                                       .pid = 1LL << 40,
                                       .time_ns = UINT64_MAX - 1,
                                       .named = true,
+                                      .ended = true,
                                       .host = "n08",
                                       .place = "step 5, micro-batch 1",
                                       .message = "several\nlines"};
@@ -153,7 +154,7 @@ static void bodies_come_back(void **state)
     assert_int_equal(back.step, -1);
     assert_true(back.pid == cause.pid && back.time_ns == cause.time_ns);
     assert_string_equal(back.host, cause.host);
-    assert_true(back.named);
+    assert_true(back.named && back.ended);
     assert_string_equal(back.place, cause.place);
     assert_string_equal(back.message, cause.message);
     for (f.n = 0; f.n < s.len - LVNI_FRAME_HEAD; f.n++) { /* none of its beginnings is one */

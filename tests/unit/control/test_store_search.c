@@ -278,6 +278,11 @@ static void files_of_others_are_no_address(void **state)
     assert_int_equal(where.n, 1);
     lvni_control_rdzv_file_remove(path, 80, 0); /* of another process */
     assert_int_equal(access(path, F_OK), 0);
+    char text[64]; /* of another host's process with the same number */
+    const int n = snprintf(text, sizeof text, "elsewhere 80 %d b\n10.0.0.1\n", (int)getpid());
+    assert_int_equal(pwrite(fd, text, (size_t)n, 0), n);
+    lvni_control_rdzv_file_remove(path, 80, 0);
+    assert_int_equal(access(path, F_OK), 0);
     close(fd);
     unlink(path);
 }
