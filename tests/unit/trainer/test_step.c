@@ -1,6 +1,6 @@
 /* One optimizer step: its gradient is the mean over the step's samples however it is cut, the same
  * bits on any number of lanes; micro-batches without samples, values that are not finite, clipping,
- * schedules. */
+ * schedules; the engine alone. */
 #include "trainer_support.h"
 
 #include "kernels/kernels.h"
@@ -395,6 +395,76 @@ static void learning_rate_follows_the_schedule(void **state)
     bench_close(&b);
 }
 
+/* ---- the engine without a trainer ---- */
+
+enum { LATE = 6 };
+
+/* The trainer's engine without the trainer, each step collected after the next is submitted. */
+static void submit_and_collect_late(const lvni_trainer *like, lvni_nn_model *model,
+                                    lvni_trainer_step_result result[LATE])
+{
+    const lvni_trainer_options *o = &like->o;
+    lvni_trainer_engine_options options = like->engine->o;
+    lvni_trainer_engine *engine;
+    lvni_data_loader *loader;
+    lvni_trainer_step_record record[2];
+    lvni_ckpt_position at = {0};
+    options.model = model;
+    assert_int_equal(lvni_trainer_engine_create(&options, &engine), LVN_OK);
+    const lvni_data_loader_options l = {
+        .dataset = o->train, .plan = &o->plan, .training = true, .seed = o->seed};
+    assert_int_equal(lvni_data_loader_create(&l, &loader), LVN_OK);
+    for (int i = 0; i <= LATE; i++) {
+        if (i < LATE) {
+            assert_int_equal(lvni_trainer_engine_submit(engine, loader, &at, &record[i % 2]),
+                             LVN_OK);
+            at.step++;
+            at.step_in_epoch = (at.step_in_epoch + 1) % o->plan.steps_per_epoch;
+            at.epoch += at.step_in_epoch == 0 ? 1 : 0;
+            at.samples_seen += record[i % 2].samples;
+        }
+        if (i > 0) {
+            assert_int_equal(
+                lvni_trainer_engine_collect(engine, &record[(i - 1) % 2], &result[i - 1]), LVN_OK);
+        }
+    }
+    lvni_data_loader_destroy(loader);
+    lvni_trainer_engine_destroy(engine);
+}
+
+static void steps_may_be_collected_late(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 50, 0);
+    const setting s = {.batch_size = 22,
+                       .micro_batches = 3,
+                       .lanes = 2,
+                       .clip = 0.5,
+                       .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 0.01, .eps = 1e-8}};
+    bench b;
+    lvni_nn_model *model;
+    lvni_trainer_step_result want[LATE], have[LATE];
+    bench_open(&b, &data, &s);
+    assert_int_equal(lvni_nn_model_build(&softmax_regression, NULL, 4, &model), LVN_OK);
+    submit_and_collect_late(b.trainer, model, have);
+    for (int i = 0; i < LATE; i++) {
+        assert_int_equal(lvni_trainer_step(b.trainer, &want[i]), LVN_OK);
+        assert_int_equal(have[i].after.step, i + 1);
+        assert_int_equal(have[i].after.samples_seen, want[i].after.samples_seen);
+        assert_int_equal(have[i].samples, i % 3 == 2 ? 6 : 22);
+        assert_true(have[i].lr == want[i].lr && want[i].phase[0].updated);
+        assert_true(have[i].phase[0].grad_norm == want[i].phase[0].grad_norm);
+        assert_true(lvni_trainer_metric_mean(&have[i].metrics, "loss") ==
+                    lvni_trainer_metric_mean(&want[i].metrics, "loss"));
+        assert_true(i == 0 || have[i].phase[0].grad_norm != have[i - 1].phase[0].grad_norm);
+    }
+    assert_memory_equal(model->weights, b.model->weights,
+                        (size_t)model->n_weights * sizeof *model->weights);
+    lvni_nn_model_destroy(model);
+    bench_close(&b);
+}
+
 int main(void)
 {
     if (lvni_cpu_start() != LVN_OK) {
@@ -409,6 +479,7 @@ int main(void)
         cmocka_unit_test(impossible_steps_are_explained),
         cmocka_unit_test(long_gradients_are_cut_to_length),
         cmocka_unit_test(learning_rate_follows_the_schedule),
+        cmocka_unit_test(steps_may_be_collected_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
