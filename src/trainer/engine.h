@@ -53,10 +53,10 @@ typedef struct lvni_trainer_step_record {
     lvni_ckpt_position before; /* the position before the step, which messages name */
     int64_t samples;
     double lr;
-    int n_phases;
-    lvni_trainer_phase_result phase[LVNI_PHASES];
     /* that asked some rank to stop, as of this step; the same on all ranks; 0: none */
     int signal;
+    int n_phases;
+    lvni_trainer_phase_result phase[LVNI_PHASES]; /* what is behind the last one is not set */
 } lvni_trainer_step_record;
 
 /* What one optimizer step gave. */

@@ -28,8 +28,8 @@ static lvn_status run_micro_batches(lvni_trainer_engine *e, lvni_trainer_step_re
 /* The phases of a step must not report more metrics than a line of the log has room for. */
 static lvn_status check_metrics(const lvni_trainer_step_record *r, int n_phases)
 {
-    lvni_nn_step all = {0};
-    for (int i = 0; i < n_phases; i++) {
+    lvni_nn_step all = r->phase[0].metrics;
+    for (int i = 1; i < n_phases; i++) {
         if (!lvni_nn_metrics_add(&all, &r->phase[i].metrics)) {
             LVN_FAIL(LVN_ERR_INVALID, "the phases of a step report more than %d different metrics",
                      LVNI_METRICS);
@@ -64,7 +64,12 @@ static lvn_status submit_phases(lvni_trainer_engine *e, lvni_trainer_step_record
 lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *loader,
                                       const lvni_ckpt_position *before, lvni_trainer_step_record *r)
 {
-    *r = (lvni_trainer_step_record){.before = *before, .n_phases = e->n_phases};
+    r->before = *before;
+    r->samples = 0;
+    r->lr = 0.0;
+    r->signal = 0;
+    r->n_phases = e->n_phases;
+    memset(r->phase, 0, (size_t)e->n_phases * sizeof *r->phase);
     e->loader = loader;
     e->now.step = before->step;
     e->now.epoch = before->epoch;
@@ -96,10 +101,13 @@ static lvn_status judge_overflow(lvni_trainer_engine *e, const lvni_trainer_step
 lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *e, const lvni_trainer_step_record *r,
                                        lvni_trainer_step_result *result)
 {
-    *result = (lvni_trainer_step_result){
-        .after = r->before, .samples = r->samples, .lr = r->lr, .n_phases = r->n_phases};
-    memcpy(result->phase, r->phase, sizeof r->phase);
-    for (int i = 0; i < r->n_phases; i++) {
+    result->after = r->before;
+    result->samples = r->samples;
+    result->lr = r->lr;
+    result->n_phases = r->n_phases;
+    memcpy(result->phase, r->phase, (size_t)r->n_phases * sizeof *r->phase);
+    result->metrics = r->phase[0].metrics;
+    for (int i = 1; i < r->n_phases; i++) {
         lvni_nn_metrics_add(&result->metrics, &r->phase[i].metrics);
     }
     LVN_TRY(judge_overflow(e, r)); /* the position stays with the weights */
