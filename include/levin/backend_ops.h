@@ -13,6 +13,14 @@ extern "C" {
 
 enum { LVN_KERNEL_INPUTS = 8, LVN_KERNEL_OUTPUTS = 4 };
 
+/* An op as `levin ops` lists it. */
+typedef struct lvn_op {
+    const char *name;
+    int number; /* in this process's table of ops, from 0 */
+    int n_in, n_out;
+    size_t attr_size; /* bytes behind lvn_kernel_args.attr; 0: it is NULL */
+} lvn_op;
+
 /* Shapes were checked by the op's rule, outputs are allocated and never overlap inputs unless the
  * op's sentence allows it. Read tensors with lvn_data, lvn_size and so on: a kernel of a device
  * gets addresses of that device. */
@@ -20,9 +28,9 @@ typedef struct lvn_kernel_args {
     const lvn_tensor *in[LVN_KERNEL_INPUTS]; /* NULL: an optional input that was not given */
     lvn_tensor *out[LVN_KERNEL_OUTPUTS];     /* NULL: an optional output that is not wanted */
     const void *attr;                        /* the op's struct below, or NULL */
-    const char *op;                          /* its name */
-    void *device;                            /* the backend's own state; NULL on the host */
-    void *stream;                            /* that the kernel belongs to; NULL on the host */
+    const lvn_op *op;
+    void *device; /* the backend's own state; NULL on the host */
+    void *stream; /* that the kernel belongs to; NULL on the host */
 } lvn_kernel_args;
 typedef lvn_status (*lvn_kernel)(const lvn_kernel_args *args);
 
@@ -161,6 +169,13 @@ typedef struct lvn_box_attr {
     double value;
     bool reflect;
 } lvn_box_attr;
+/* y = lambda x + (1 - lambda) x[partner], or with `cut` x with the partner's pixels where x0 <=
+ * column < x1 and y0 <= row < y1 */
+typedef struct lvn_mix_attr {
+    bool cut;
+    double lambda;
+    int x0, x1, y0, y1;
+} lvn_mix_attr;
 typedef struct lvn_dropout_attr {
     double p;
     lvn_philox rng;

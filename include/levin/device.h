@@ -14,17 +14,32 @@
 extern "C" {
 #endif
 
-typedef enum lvn_device_kind { LVN_DEVICE_CPU, LVN_DEVICE_SIM } lvn_device_kind;
+/* Numbers of backends. Others than these are loaded by name (lvn_device_find) and get the numbers
+ * from LVN_DEVICE_LOADED on. ref computes in double precision on the host, dry has no memory:
+ * neither has devices that one could use. */
+typedef enum lvn_device_kind {
+    LVN_DEVICE_CPU,
+    LVN_DEVICE_SIM,
+    LVN_DEVICE_REF,
+    LVN_DEVICE_DRY,
+    LVN_DEVICE_LOADED
+} lvn_device_kind;
 
 typedef struct lvn_device {
     lvn_device_kind kind;
     int index; /* from 0; of the CPU always 0 */
 } lvn_device;
 
+enum { LVN_SIM_MOST = 32 }; /* simulated devices in a process */
+
 #define LVN_CPU ((lvn_device){LVN_DEVICE_CPU, 0})
 #define LVN_SIM(number) ((lvn_device){LVN_DEVICE_SIM, (number)})
 
 LVN_API int lvn_device_count(lvn_device_kind kind); /* LVN_DEVICE_CPU: 1 */
+
+/* The device of a name: "cpu", "sim:1", or one of a backend in a shared object, which is loaded
+ * from LEVIN_BACKEND_PATH (levin/backend.h); without a number the first. LVN_ERR_NOT_FOUND. */
+LVN_API lvn_status lvn_device_find(const char *name, lvn_device *out);
 
 /* From now on what the calling thread's ops make lies on `device`, and they compute there; inputs
  * in host memory are copied to it. At first: LVN_CPU. LVN_ERR_NOT_FOUND when there is no such

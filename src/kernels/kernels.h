@@ -1,6 +1,6 @@
 /* The op-table machinery: ops.def lists every kernel op with inputs, outputs and attributes; each
- * has a shape rule (shape_rules.c) and a kernel per backend (ref/: f64 loops, the truth; cpu/:
- * f32). This folder knows no tape.
+ * has a shape rule (shape_rules.c) and kernels in the tables of backends (levin/backend.h; ref/:
+ * f64 loops, the truth; cpu/: f32). This folder knows no tape.
  *
  * A kernel gets tensors whose shapes were checked by the rule, outputs allocated, never overlapping
  * inputs unless the table allows it (add: a += b of one shape). It may use the thread's context
@@ -10,7 +10,7 @@
 
 #include "tensor/tensor.h"
 
-#include <levin/backend_ops.h>
+#include <levin/backend.h>
 
 typedef enum lvni_kernels_op {
 #define LVNI_OP(name, n_in, n_out, attr_type, flags, sentence) LVNI_OP_##name,
@@ -52,14 +52,18 @@ typedef lvn_status (*lvni_kernels_shape_rule)(const lvn_kernel_args *args,
                                               lvni_tensor_desc out[LVN_KERNEL_OUTPUTS]);
 
 typedef struct lvni_kernels_op_info {
-    const char *name;
-    int n_in, n_out;
+    union {
+        lvn_op op;
+        struct { /* the same */
+            const char *name;
+            int number, n_in, n_out;
+            size_t attr_size;
+        };
+    };
     unsigned flags;
     const char *sentence;
-    size_t attr_size;
     const char *attributes; /* as text, from attrs.def */
     lvni_kernels_shape_rule shape;
-    lvn_kernel ref, cpu;
 } lvni_kernels_op_info;
 
 extern const lvni_kernels_op_info lvni_kernels_ops[LVNI_OP_COUNT];
@@ -79,13 +83,29 @@ static inline int lvni_kernels_op_optional(const lvni_kernels_op_info *op)
                                                    : 0;
 }
 
+/* ---- backends ---- */
+
+/* Its kernel of an op; NULL: it has none. */
+const lvn_backend_kernel *lvni_kernels_row(int kind, lvni_kernels_op op);
+/* The host's two: vector code and oneDNN, and loops in double precision (f64, and the truth that
+ * the others are tested against). Any thread may call a kernel of theirs directly. */
+extern const lvn_backend lvni_cpu_backend, lvni_ref_backend;
+/* A simulated accelerator (kernels/sim/sim.h) and shapes without memory. */
+extern const lvn_backend lvni_sim_backend, lvni_dry_backend;
+/* The op of arguments that a kernel was given. */
+static inline const lvni_kernels_op_info *lvni_kernels_info(const lvn_kernel_args *args)
+{
+    return &lvni_kernels_ops[args->op->number];
+}
+
 /* Where: on the device of the context or of an input (inputs in host memory are copied there), else
  * on the host. A device computes after lvni_kernels_run returned (tensor/device.h: how its
  * errors show). Check shapes, allocate the outputs that are NULL and wanted (bit i of `want`),
- * choose the backend by the type of in[0] (f64: ref, else cpu; bf16 and f16 through f32 copies
- * where the cpu kernel does not take them) and run. New outputs are owned by the caller. An output
- * given in args->out is written in place; its shape must be the rule's. On failure every output
- * made here is released and args->out[i] is NULL again. */
+ * choose the backend (the device's; on the host ref for f64 and else cpu) and run its kernel, with
+ * f32 copies of bf16 and f16 where the kernel does not take them. LVN_ERR_UNSUPPORTED, with the
+ * names of op and backend, when it has none for these inputs. New outputs are owned by the caller.
+ * An output given in args->out is written in place; its shape must be the rule's. On failure every
+ * output made here is released and args->out[i] is NULL again. */
 lvn_status lvni_kernels_run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want);
 
 /* Wall time of lvni_kernels_run per op, summed over the threads of the process; for benchmarks. Off
@@ -95,13 +115,6 @@ typedef struct lvni_kernels_op_time {
 } lvni_kernels_op_time;
 void lvni_kernels_run_measure(bool on); /* clears all sums */
 lvni_kernels_op_time lvni_kernels_run_time(lvni_kernels_op op);
-
-/* sim/: let `kernel` run on the stream of a simulated accelerator, where all tensors of args lie;
- * they may be released, and the attribute may go, as soon as this returns. */
-typedef lvn_status (*lvni_kernels_backend)(const lvni_kernels_op_info *info,
-                                           const lvn_kernel_args *args);
-lvn_status lvni_sim_run(struct lvni_tensor_device *device, const lvni_kernels_op_info *info,
-                        const lvn_kernel_args *args, lvni_kernels_backend kernel);
 
 /* After dry runs in the calling thread's context (tensor/device.h): what the cpu kernels would
  * hold. */

@@ -14,4 +14,32 @@
 #include "kernels/ops.def"
 #undef LVNI_OP
 
+/* Float types that the cpu backend's kernel of an op takes, from its flags. */
+#define LVNI_CPU_TYPES(flags)                                                                      \
+    (1u << LVN_F32 | (((flags)&LVNI_BF16) != 0 ? 1u << LVN_BF16 : 0u) |                            \
+     (((flags)&LVNI_F16) != 0 ? 1u << LVN_F16 : 0u))
+
+/* The cpu backend's kernels over flat buffers: its part of the table, and what the simulated
+ * accelerator runs. The stream is not used. */
+lvn_status lvni_cpu_flat_add(void *stream, float *a, const float *b, int64_t n);
+lvn_status lvni_cpu_flat_lerp(void *stream, float *a, const float *b, float t, int64_t n);
+lvn_status lvni_cpu_flat_block_sumsq(void *stream, const float *g, int64_t n, double *partial);
+lvn_status lvni_cpu_flat_sgd(void *stream, float *w, const float *g, float *momentum_buffer,
+                             int64_t n, const lvn_flat_sgd *p);
+lvn_status lvni_cpu_flat_adamw(void *stream, float *w, const float *g, float *m, float *v,
+                               int64_t n, const lvn_flat_adamw *p);
+lvn_status lvni_cpu_flat_round_bf16(void *stream, float *w, int64_t n);
+lvn_status lvni_cpu_flat_record(void *stream, float *record, const float *value, int64_t n,
+                                float weight);
+lvn_status lvni_cpu_flat_apply_record(void *stream, float *buffer, const float *record, int64_t n,
+                                      float momentum, float keep);
+
+#define LVNI_CPU_FLAT                                                                              \
+    {                                                                                              \
+        .add = lvni_cpu_flat_add, .lerp = lvni_cpu_flat_lerp,                                      \
+        .block_sumsq = lvni_cpu_flat_block_sumsq, .sgd = lvni_cpu_flat_sgd,                        \
+        .adamw = lvni_cpu_flat_adamw, .round_bf16 = lvni_cpu_flat_round_bf16,                      \
+        .record = lvni_cpu_flat_record, .apply_record = lvni_cpu_flat_apply_record                 \
+    }
+
 #endif

@@ -10,24 +10,23 @@
 #undef LVNI_ATTR
 
 const lvni_kernels_op_info lvni_kernels_ops[LVNI_OP_COUNT] = {
-#define LVNI_OP(op, inputs, outputs, attr_type, op_flags, text)                                    \
-    [LVNI_OP_##op] = {.name = #op,                                                                 \
-                      .n_in = (inputs),                                                            \
-                      .n_out = (outputs),                                                          \
-                      .flags = (op_flags),                                                         \
-                      .sentence = (text),                                                          \
-                      .attr_size = ATTR_SIZE(attr_type),                                           \
-                      .attributes = text_##attr_type,                                              \
-                      .shape = lvni_kernels_shape_##op,                                            \
-                      .ref = lvni_ref_##op,                                                        \
-                      .cpu = lvni_cpu_##op},
+#define LVNI_OP(op_name, inputs, outputs, attr_type, op_flags, text)                               \
+    [LVNI_OP_##op_name] = {.op = {.name = #op_name,                                                \
+                                  .number = LVNI_OP_##op_name,                                     \
+                                  .n_in = (inputs),                                                \
+                                  .n_out = (outputs),                                              \
+                                  .attr_size = ATTR_SIZE(attr_type)},                              \
+                           .flags = (op_flags),                                                    \
+                           .sentence = (text),                                                     \
+                           .attributes = text_##attr_type,                                         \
+                           .shape = lvni_kernels_shape_##op_name},
 #include "kernels/ops.def"
 #undef LVNI_OP
 };
 
-#define LVNI_OP(op, inputs, outputs, attr_type, op_flags, text)                                    \
+#define LVNI_OP(op_name, inputs, outputs, attr_type, op_flags, text)                               \
     _Static_assert((inputs) >= 1 && (inputs) <= LVN_KERNEL_INPUTS && (outputs) >= 1 &&             \
                        (outputs) <= LVN_KERNEL_OUTPUTS,                                            \
-                   #op ": more inputs or outputs than lvn_kernel_args holds");
+                   #op_name ": more inputs or outputs than lvn_kernel_args holds");
 #include "kernels/ops.def"
 #undef LVNI_OP

@@ -6,6 +6,7 @@
 #include "core/machine.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 static lvn_status check_inputs(const lvni_kernels_op_info *info, const lvn_kernel_args *args)
 {
@@ -83,24 +84,53 @@ static lvn_status prepare_outputs(const lvni_kernels_op_info *info, lvn_kernel_a
     return LVN_OK;
 }
 
-/* In a dry run: what the kernel would take besides its tensors, where it can report that
- * (LVNI_DRY). */
-static lvn_status run_cpu(const lvni_kernels_op_info *info, const lvn_kernel_args *args)
+/* ---- the kernel of a backend ---- */
+
+static lvn_status run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want);
+
+/* Where an op runs: the host's backends have neither device nor stream. */
+typedef struct place {
+    int kind;
+    lvni_tensor_device *device;
+    void *stream;
+} place;
+
+static lvn_status fail_unsupported(const place *at, const lvni_kernels_op_info *info,
+                                   const lvn_kernel_args *args)
 {
-    if (!lvni_tensor_device_dry_run()) {
-        return info->cpu(args);
+    char inputs[256] = "";
+    size_t n = 0;
+    for (int i = 0; i < info->n_in && n < sizeof inputs; i++) {
+        char shape[96];
+        const lvn_tensor *t = args->in[i];
+        const int more = t == NULL ? 0
+                                   : snprintf(inputs + n, sizeof inputs - n, "%s%s %s",
+                                              n > 0 ? ", " : "", lvn_dtype_name(t->dtype),
+                                              lvni_tensor_shape_string(t->ndim, t->shape, shape));
+        n += more > 0 ? (size_t)more : 0;
     }
-    bool reports = (info->flags & LVNI_DRY) != 0;
-    for (int i = 0; i < info->n_in + info->n_out; i++) {
-        const lvn_tensor *t = i < info->n_in ? args->in[i] : args->out[i - info->n_in];
-        reports = reports && (t == NULL || lvn_numel(t) > 0);
+    LVN_FAIL(LVN_ERR_UNSUPPORTED,
+             "the backend %s has no kernel for %s with the inputs %s; `levin ops` lists what each "
+             "backend has",
+             lvni_tensor_backend_get(at->kind)->name, info->name, inputs);
+}
+
+static lvn_status call(const place *at, const lvni_kernels_op_info *info,
+                       const lvn_kernel_args *args)
+{
+    const lvn_backend *backend = lvni_tensor_backend_get(at->kind);
+    const lvn_backend_kernel *kernel = lvni_kernels_row(at->kind, (lvni_kernels_op)info->number);
+    lvn_kernel_args there = *args;
+    there.op = &info->op;
+    there.device = at->device == NULL ? NULL : lvni_tensor_device_state(at->device);
+    there.stream = at->stream;
+    if (kernel == NULL || (backend->supports != NULL && !backend->supports(there.device, &there))) {
+        return fail_unsupported(at, info, args);
     }
-    return reports ? info->cpu(args) : LVN_OK;
+    return kernel->run(&there);
 }
 
 /* ---- 16-bit types for kernels that know f32 only ---- */
-
-static lvn_status run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want);
 
 static lvn_tensor *cast_new(const lvn_tensor *t, lvn_dtype dtype)
 {
@@ -128,21 +158,21 @@ static lvn_status widen(const lvni_kernels_op_info *info, const lvn_kernel_args 
             d.dtype = LVN_F32;
             wide->out[i] = lvni_tensor_new(&d);
             if (wide->out[i] == NULL) {
-                return LVN_ERR_MEMORY;
+                return lvn_last_error()->code;
             }
         }
     }
     return LVN_OK;
 }
 
-static lvn_status narrow(const lvni_kernels_op_info *info, const lvn_kernel_args *args,
-                         const lvn_kernel_args *wide)
+static lvn_status narrow(const place *at, const lvni_kernels_op_info *info,
+                         const lvn_kernel_args *args, const lvn_kernel_args *wide)
 {
     for (int i = 0; i < info->n_out; i++) {
         if (args->out[i] != wide->out[i]) {
             const lvn_cast_attr attr = {.dtype = args->out[i]->dtype};
-            LVN_TRY(run_cpu(
-                &lvni_kernels_ops[LVNI_OP_cast],
+            LVN_TRY(call(
+                at, &lvni_kernels_ops[LVNI_OP_cast],
                 &(lvn_kernel_args){.in = {wide->out[i]}, .out = {args->out[i]}, .attr = &attr}));
         }
     }
@@ -150,16 +180,17 @@ static lvn_status narrow(const lvni_kernels_op_info *info, const lvn_kernel_args
 }
 
 /* Computed in f32, stored and rounded as bf16 or f16. */
-static lvn_status run_through_f32(const lvni_kernels_op_info *info, const lvn_kernel_args *args)
+static lvn_status run_through_f32(const place *at, const lvni_kernels_op_info *info,
+                                  const lvn_kernel_args *args)
 {
     lvn_kernel_args wide = *args;
     lvn_tensor *copies[LVN_KERNEL_INPUTS] = {NULL};
     lvn_status s = widen(info, args, &wide, copies);
     if (s == LVN_OK) {
-        s = run_cpu(info, &wide);
+        s = call(at, info, &wide);
     }
     if (s == LVN_OK) {
-        s = narrow(info, args, &wide);
+        s = narrow(at, info, args, &wide);
     }
     for (int i = 0; i < info->n_in; i++) {
         lvn_release(copies[i]);
@@ -172,33 +203,44 @@ static lvn_status run_through_f32(const lvni_kernels_op_info *info, const lvn_ke
     return s;
 }
 
-static lvn_status run_kernel(const lvni_kernels_op_info *info, const lvn_kernel_args *args)
+static bool is_float(lvn_dtype dtype)
 {
-    unsigned types = 0; /* flags of what the cpu kernel must take */
+    return dtype == LVN_F32 || dtype == LVN_F64 || lvni_tensor_is_low(dtype);
+}
+
+/* As it is, through f32 copies, or not at all. */
+static lvn_status run_kernel(const place *at, const lvni_kernels_op_info *info,
+                             const lvn_kernel_args *args)
+{
+    const lvn_backend_kernel *kernel = lvni_kernels_row(at->kind, (lvni_kernels_op)info->number);
     bool wide = false;
-    for (int i = 0; i < info->n_in + info->n_out; i++) {
+    for (int i = 0; kernel != NULL && i < info->n_in + info->n_out; i++) {
         const lvn_tensor *t = i < info->n_in ? args->in[i] : args->out[i - info->n_in];
         const lvn_dtype dtype = t == NULL ? LVN_F32 : t->dtype;
-        if (dtype == LVN_F64 && i < info->n_in) {
-            return lvni_tensor_device_dry_run() ? LVN_OK : info->ref(args);
-        }
-        types |= dtype == LVN_BF16  ? (unsigned)LVNI_BF16
-                 : dtype == LVN_F16 ? (unsigned)LVNI_F16
-                                    : 0u;
-        if (i < info->n_in && lvni_tensor_is_low(dtype) &&
-            (info->flags / LVNI_BESIDE & 1u << i) != 0) {
+        const bool low = lvni_tensor_is_low(dtype);
+        if (low && i < info->n_in && (kernel->f32_inputs & 1u << i) != 0) {
+            wide = true;
+        } else if ((kernel->dtypes & 1u << dtype) == 0 &&
+                   (low || (is_float(dtype) && i < info->n_in))) {
+            if (!low) {
+                return fail_unsupported(at, info, args);
+            }
             wide = true;
         }
     }
-    return !wide && (info->flags & types) == types ? run_cpu(info, args)
-                                                   : run_through_f32(info, args);
+    return wide ? run_through_f32(at, info, args) : call(at, info, args);
 }
 
+/* cpu, or ref for f64. */
 static lvn_status run_on_host(const lvni_kernels_op_info *info, lvn_kernel_args *args,
                               unsigned want, unsigned *made)
 {
+    place at = {.kind = LVN_DEVICE_CPU};
+    for (int i = 0; i < info->n_in; i++) {
+        at.kind = args->in[i] != NULL && args->in[i]->dtype == LVN_F64 ? LVN_DEVICE_REF : at.kind;
+    }
     LVN_TRY(prepare_outputs(info, args, want, made));
-    return run_kernel(info, args);
+    return run_kernel(&at, info, args);
 }
 
 /* ---- devices ---- */
@@ -247,16 +289,21 @@ static lvn_status move_inputs(lvni_tensor_device *device, const lvni_kernels_op_
 static lvn_status submit(lvni_tensor_device *device, const lvni_kernels_op_info *info,
                          lvn_kernel_args *args, lvn_tensor *copies[LVN_KERNEL_INPUTS])
 {
-    if (lvni_tensor_device_is_dry(device)) {
-        return run_kernel(info, args);
+    const place at = {.kind = lvni_tensor_device_kind(device),
+                      .device = device,
+                      .stream = lvni_tensor_device_stream(device)};
+    if (at.stream == NULL) {
+        return lvn_last_error()->code;
     }
-    for (int i = 0; i < info->n_out; i++) {
-        LVN_ARG(args->out[i] == NULL || lvni_tensor_device_of(args->out[i]->data) == device,
-                "%s: output %d given by the caller is in host memory, but the op runs on %s",
-                info->name, i, lvni_tensor_device_name(device));
+    if (!lvni_tensor_device_is_dry(device)) { /* it takes what the real devices hold */
+        for (int i = 0; i < info->n_out; i++) {
+            LVN_ARG(args->out[i] == NULL || lvni_tensor_device_of(args->out[i]->data) == device,
+                    "%s: output %d given by the caller is in host memory, but the op runs on %s",
+                    info->name, i, lvni_tensor_device_name(device));
+        }
+        LVN_TRY(move_inputs(device, info, args, copies));
     }
-    LVN_TRY(move_inputs(device, info, args, copies));
-    return lvni_sim_run(device, info, args, run_kernel);
+    return run_kernel(&at, info, args);
 }
 
 static lvn_status run_on_device(lvni_tensor_device *device, const lvni_kernels_op_info *info,

@@ -1,5 +1,5 @@
 /* Shape rules of ops that move elements without computing: permute, concat, crop, pad,
- * index_select, gather. Called by lvni_kernels_run before each op. */
+ * index_select, gather, mix_images. Called by lvni_kernels_run before each op. */
 #include "kernels/shape_rules_impl.h"
 
 lvn_status lvni_kernels_shape_permute(const lvn_kernel_args *args,
@@ -204,5 +204,25 @@ lvn_status lvni_kernels_shape_gather_grad(const lvn_kernel_args *args,
     LVN_TRY(lvni_kernels_rule_same("gather_grad", "dy", dy, "the index", index));
     out[0] = lvni_tensor_get_desc(dy);
     out[0].shape[attr->axis] = attr->size;
+    return LVN_OK;
+}
+
+lvn_status lvni_kernels_shape_mix_images(const lvn_kernel_args *args,
+                                         lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
+{
+    const lvn_tensor *x = args->in[0], *partner = args->in[1];
+    const lvn_mix_attr *attr = args->attr;
+    LVN_TRY(lvni_kernels_rule_float("mix_images", args, 1));
+    LVN_TRY(lvni_kernels_rule_image("mix_images", "x", x));
+    LVN_TRY(lvni_kernels_rule_dtype("mix_images", "the partners", partner, LVN_I64));
+    if (partner->ndim != 1 || partner->shape[0] != x->shape[0]) {
+        LVN_FAIL(LVN_ERR_SHAPE, "mix_images: the partners are %s, but x %s has %lld images",
+                 LVNI_SHAPE_TEXT(partner), LVNI_SHAPE_TEXT(x), (long long)x->shape[0]);
+    }
+    LVN_ARG(0 <= attr->x0 && attr->x0 <= attr->x1 && attr->x1 <= x->shape[2] && 0 <= attr->y0 &&
+                attr->y0 <= attr->y1 && attr->y1 <= x->shape[1],
+            "mix_images: the box of columns %d to %d and rows %d to %d is not inside of x %s",
+            attr->x0, attr->x1, attr->y0, attr->y1, LVNI_SHAPE_TEXT(x));
+    out[0] = lvni_tensor_get_desc(x);
     return LVN_OK;
 }

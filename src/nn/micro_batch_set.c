@@ -1,4 +1,5 @@
 /* A micro-batch's gradients and buffer records in one flat block (model.h). */
+#include "kernels/flat.h"
 #include "nn/model.h"
 #include "tensor/device.h"
 
@@ -86,24 +87,6 @@ void lvni_nn_set_finish(lvni_nn_set *set)
     }
 }
 
-/* What happens to a buffer's record, where the set lies. */
-typedef struct record_job {
-    float *record, *buffer;
-    const float *value;
-    int64_t n;
-    float weight, momentum, keep;
-} record_job;
-
-static lvn_status fill_record(void *payload)
-{
-    const record_job *j = payload;
-    for (int64_t k = 0; k < j->n; k++) {
-        j->record[k] = j->weight * j->value[k];
-    }
-    j->record[j->n] = j->weight;
-    return LVN_OK;
-}
-
 lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
 {
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
@@ -132,25 +115,10 @@ lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
             return lvn_last_error()->code;
         }
     }
-    record_job job = {
-        .record = lvni_tensor_device_alias(set->data + set->model->n_weights + buffer->offset),
-        .value = lvni_tensor_device_alias(copy != NULL ? copy->data : value->data),
-        .n = buffer->numel,
-        .weight = (float)set->weight};
-    const lvn_status s =
-        lvni_tensor_device_call(set->data, "buffer", fill_record, &job, sizeof job);
+    lvni_kernels_flat_record(set->data + set->model->n_weights + buffer->offset,
+                             LVNI_CF32(copy != NULL ? copy : value), buffer->numel,
+                             (float)set->weight);
     lvn_release(copy);
-    return s;
-}
-
-static lvn_status apply_record(void *payload)
-{
-    const record_job *j = payload;
-    const float *record = j->record;
-    const float weight = record[j->n];
-    for (int64_t k = 0; k < j->n && weight > 0.0f; k++) { /* else no micro-batch pushed anything */
-        j->buffer[k] = j->keep * j->buffer[k] + j->momentum * (record[k] / weight);
-    }
     return LVN_OK;
 }
 
@@ -158,12 +126,7 @@ void lvni_nn_model_apply_records(lvni_nn_model *m, const lvni_nn_set *total)
 {
     for (int i = 0; i < m->n_buffers; i++) {
         const lvn_buffer *b = m->buffers[i];
-        record_job job = {.record =
-                              lvni_tensor_device_alias(total->data + m->n_weights + b->offset),
-                          .buffer = lvni_tensor_device_alias(b->tensor->data),
-                          .n = b->numel,
-                          .momentum = (float)b->momentum,
-                          .keep = (float)(1.0 - b->momentum)};
-        lvni_tensor_device_call(total->data, "buffer", apply_record, &job, sizeof job);
+        lvni_kernels_flat_apply_record(LVNI_F32(b->tensor), total->data + m->n_weights + b->offset,
+                                       b->numel, (float)b->momentum, (float)(1.0 - b->momentum));
     }
 }

@@ -234,7 +234,7 @@ static void step_adam(lvni_optim *o, const step_call *c, lvni_optim_range part, 
     const lvni_optim_options *p = &o->options;
     const double t = (double)(c->updates + 1);
     const int64_t at = part.begin - o->own.begin;
-    const lvni_kernels_flat_adamw_params a = {
+    const lvn_flat_adamw a = {
         .lr = c->lr * c->run->lr_scale,
         .beta1 = p->beta1,
         .beta2 = p->beta2,
@@ -251,7 +251,7 @@ static void step_sgd(lvni_optim *o, const step_call *c, lvni_optim_range part, f
                      const float *g)
 {
     const lvni_optim_options *p = &o->options;
-    const lvni_kernels_flat_sgd_params s = {
+    const lvn_flat_sgd s = {
         .lr = c->lr * c->run->lr_scale,
         .momentum = p->momentum,
         .dampening = p->dampening,

@@ -34,7 +34,7 @@ static int devices_asked(const lvni_core_config *c)
         const long n = strtol(p, NULL, 10) + one_more;
         most = *p != '\0' && n > most ? n : most;
     }
-    return most < LVNI_SIM_DEVICES ? (int)most : LVNI_SIM_DEVICES;
+    return most < LVN_SIM_MOST ? (int)most : LVN_SIM_MOST;
 }
 
 static lvn_status check_sim(const lvni_core_config *c)
@@ -43,7 +43,7 @@ static lvn_status check_sim(const lvni_core_config *c)
     if (lvn_device_count(LVN_DEVICE_SIM) > 0) {
         return LVN_OK;
     }
-    if (lvni_tensor_device_open(0, &device) == LVN_ERR_NOT_FOUND) {
+    if (lvni_tensor_device_open(LVN_DEVICE_SIM, 0, &device) == LVN_ERR_NOT_FOUND) {
         /* else the environment is wrong, which is the error that stands */
         LVN_FAIL(LVN_ERR_RESOURCE,
                  "accelerator=sim: there are no simulated devices; set LEVIN_SIM_DEVICES in the "

@@ -69,7 +69,7 @@ static int clamp_int(int x, int high)
 
 /* A box of 1 - lambda of the area around a point anywhere; what lies outside of the image is cut
  * off, and lambda follows. */
-static void draw_box(const lvni_core_rng *rng, int width, int height, lvni_recipes_mix_draw *d)
+static void draw_box(const lvni_core_rng *rng, int width, int height, lvn_mix_attr *d)
 {
     const double side = lvni_core_sqrt(1.0 - d->lambda);
     const int w = (int)(width * side), h = (int)(height * side);
@@ -81,14 +81,13 @@ static void draw_box(const lvni_core_rng *rng, int width, int height, lvni_recip
     d->lambda = 1.0 - (double)(d->x1 - d->x0) * (d->y1 - d->y0) / ((double)width * height);
 }
 
-lvni_recipes_mix_draw lvni_recipes_mix_draw_one(const lvni_recipes_mix *m, uint64_t seed,
-                                                uint32_t step, uint32_t micro_batch, int width,
-                                                int height)
+lvn_mix_attr lvni_recipes_mix_draw_one(const lvni_recipes_mix *m, uint64_t seed, uint32_t step,
+                                       uint32_t micro_batch, int width, int height)
 {
     const lvni_core_rng kind = stream(seed, step, micro_batch, DRAW_KIND),
                         box = stream(seed, step, micro_batch, DRAW_BOX);
     const bool both = m->mixup_alpha > 0.0 && m->cutmix_alpha > 0.0;
-    lvni_recipes_mix_draw d = {.cut = both ? uniform(&kind, 0) < 0.5 : m->cutmix_alpha > 0.0};
+    lvn_mix_attr d = {.cut = both ? uniform(&kind, 0) < 0.5 : m->cutmix_alpha > 0.0};
     d.lambda = beta_variate(d.cut ? m->cutmix_alpha : m->mixup_alpha, seed, step, micro_batch);
     if (d.cut) {
         draw_box(&box, width, height, &d);
@@ -112,63 +111,7 @@ void lvni_recipes_mix_partners(uint64_t seed, uint32_t step, uint32_t micro_batc
     }
 }
 
-void lvni_recipes_mix_images(const lvni_recipes_mix_draw *d, const int64_t *partner,
-                             const float *images, int64_t n, int height, int width, int channels,
-                             float *out)
-{
-    const size_t row = (size_t)width * (size_t)channels, size = row * (size_t)height;
-    const float own = (float)d->lambda, other = (float)(1.0 - d->lambda);
-    for (int64_t i = 0; i < n; i++) {
-        const float *restrict a = images + (size_t)i * size, *restrict b =
-                                                                 images + (size_t)partner[i] * size;
-        float *restrict to = out + (size_t)i * size;
-        if (!d->cut) {
-            for (size_t k = 0; k < size; k++) {
-                to[k] = own * a[k] + other * b[k];
-            }
-            continue;
-        }
-        memcpy(to, a, size * sizeof *to);
-        for (int y = d->y0; y < d->y1; y++) {
-            const size_t at = (size_t)y * row + (size_t)d->x0 * (size_t)channels;
-            memcpy(to + at, b + at, (size_t)(d->x1 - d->x0) * (size_t)channels * sizeof *to);
-        }
-    }
-}
-
 /* ---- the training step ---- */
-
-/* An uninitialised tensor like t, of the scope; NULL fails the scope. */
-static lvn_tensor *like(const lvn_tensor *t)
-{
-    const lvni_tensor_desc desc = lvni_tensor_get_desc(t);
-    return lvni_autograd_adopt(lvni_tensor_new(&desc));
-}
-
-/* What happens to a micro-batch where it lies. */
-typedef struct mix_job {
-    lvni_recipes_mix_draw draw;
-    uint64_t seed;
-    uint32_t step, micro_batch;
-    int height, width, channels;
-    int64_t n;
-    const float *images;
-    const int64_t *label;
-    float *mixed;
-    int64_t *partner, *other; /* other: the partners' labels */
-} mix_job;
-
-static lvn_status run_mix(void *payload)
-{
-    const mix_job *j = payload;
-    lvni_recipes_mix_partners(j->seed, j->step, j->micro_batch, j->n, j->partner);
-    for (int64_t i = 0; i < j->n; i++) {
-        j->other[i] = j->label[j->partner[i]];
-    }
-    lvni_recipes_mix_images(&j->draw, j->partner, j->images, j->n, j->height, j->width, j->channels,
-                            j->mixed);
-    return LVN_OK;
-}
 
 /* lambda a + (1 - lambda) b */
 static lvn_tensor *blend(lvn_tensor *a, lvn_tensor *b, double lambda)
@@ -176,35 +119,29 @@ static lvn_tensor *blend(lvn_tensor *a, lvn_tensor *b, double lambda)
     return lvn_add(lvn_mul_scalar(a, lambda), lvn_mul_scalar(b, 1.0 - lambda));
 }
 
-/* The micro-batch's images, each mixed with its partner, and the partners' labels. NULL: it
- * failed. */
-static lvn_tensor *mixed_images(const lvni_recipes_mix_draw *d, const lvn_batch *batch,
-                                lvn_tensor **other)
+/* The partners of the micro-batch's samples, in host memory. NULL: out of memory. */
+static lvn_tensor *draw_partners(int64_t n)
 {
     const lvni_tensor_position *at = &lvni_tensor_ctx_get()->at;
-    lvn_tensor *image = like(batch->image), *partner = like(batch->label);
-    *other = like(batch->label);
-    if (image == NULL || partner == NULL || *other == NULL) {
+    lvn_tensor *partner = lvn_tensor_create(LVN_I64, LVN_SHAPE(n));
+    if (partner != NULL) {
+        lvni_recipes_mix_partners(at->seed, at->step, at->micro_batch, n, lvn_data(partner));
+    }
+    return lvni_autograd_adopt(partner);
+}
+
+/* The micro-batch's images, each mixed with its partner, and the partners' labels. NULL: it
+ * failed. */
+static lvn_tensor *mixed_images(const lvn_mix_attr *draw, const lvn_batch *batch,
+                                lvn_tensor **other)
+{
+    lvn_tensor *partner = draw_partners(batch->size);
+    *other = lvn_index_select(batch->label, 0, partner);
+    if (*other == NULL) {
         return NULL;
     }
-    mix_job job = {.draw = *d,
-                   .seed = at->seed,
-                   .step = at->step,
-                   .micro_batch = at->micro_batch,
-                   .height = (int)batch->image->shape[1],
-                   .width = (int)batch->image->shape[2],
-                   .channels = (int)batch->image->shape[3],
-                   .n = batch->size,
-                   .images = lvni_tensor_device_alias(batch->image->data),
-                   .label = lvni_tensor_device_alias(batch->label->data),
-                   .mixed = lvni_tensor_device_alias(image->data),
-                   .partner = lvni_tensor_device_alias(partner->data),
-                   .other = lvni_tensor_device_alias((*other)->data)};
-    if (lvni_tensor_device_call(image->data, "mixing images", run_mix, &job, sizeof job) !=
-        LVN_OK) {
-        return lvni_autograd_op_fail("mixing images");
-    }
-    return image;
+    lvn_kernel_args args = {.in = {batch->image, partner}, .attr = draw};
+    return lvni_autograd_op_run(LVNI_OP_mix_images, &args, 1);
 }
 
 static lvn_tensor *mixing_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
@@ -212,7 +149,7 @@ static lvn_tensor *mixing_step(const lvn_module *module, const lvn_batch *batch,
     const lvni_recipes_mix *m = (const lvni_recipes_mix *)(const void *)module->cls;
     const lvni_tensor_position *at = &lvni_tensor_ctx_get()->at;
     lvn_tensor *image = batch->image, *label = batch->label, *other = NULL;
-    lvni_recipes_mix_draw d = {.lambda = 1.0};
+    lvn_mix_attr d = {.lambda = 1.0};
     if (m->mixup_alpha > 0.0 || m->cutmix_alpha > 0.0) {
         d = lvni_recipes_mix_draw_one(m, at->seed, at->step, at->micro_batch, (int)image->shape[2],
                                       (int)image->shape[1]);

@@ -16,6 +16,8 @@
 
 #include "recipes/criterion.h"
 
+#include <levin/backend_ops.h>
+
 typedef struct lvni_recipes_mix {
     lvn_module_class cls; /* first: the network's class, with a training step that mixes */
     double mixup_alpha, cutmix_alpha; /* lambda ~ Beta(alpha, alpha); 0: off */
@@ -28,22 +30,12 @@ typedef struct lvni_recipes_mix {
 void lvni_recipes_mix_init(lvni_recipes_mix *mix, const lvn_module_class *network,
                            double mixup_alpha, double cutmix_alpha);
 
-/* What one micro-batch of one step draws. */
-typedef struct lvni_recipes_mix_draw {
-    bool cut;
-    /* the part of the sample itself; with a box, 1 - its area over the image's */
-    double lambda;
-    int x0, x1, y0, y1; /* the partner's box, ends not included */
-} lvni_recipes_mix_draw;
-lvni_recipes_mix_draw lvni_recipes_mix_draw_one(const lvni_recipes_mix *mix, uint64_t seed,
-                                                uint32_t step, uint32_t micro_batch, int width,
-                                                int height);
+/* What one micro-batch of one step draws: lambda is the part of the sample itself, with a box 1 -
+ * its area over the image's. */
+lvn_mix_attr lvni_recipes_mix_draw_one(const lvni_recipes_mix *mix, uint64_t seed, uint32_t step,
+                                       uint32_t micro_batch, int width, int height);
 /* partner[0 .. n-1]: a permutation. */
 void lvni_recipes_mix_partners(uint64_t seed, uint32_t step, uint32_t micro_batch, int64_t n,
                                int64_t *partner);
-/* out (n, height, width, channels): each sample with its partner. */
-void lvni_recipes_mix_images(const lvni_recipes_mix_draw *draw, const int64_t *partner,
-                             const float *images, int64_t n, int height, int width, int channels,
-                             float *out);
 
 #endif

@@ -6,8 +6,6 @@
 
 #include <pthread.h>
 
-enum { LVNI_DEVICES = 2 * LVNI_SIM_DEVICES };
-
 /* A piece of a device's addresses, described in host memory: what is free cannot hold its own
  * chain. */
 typedef struct lvni_tensor_piece {
@@ -16,36 +14,58 @@ typedef struct lvni_tensor_piece {
     size_t bytes;
 } lvni_tensor_piece;
 
-typedef struct lvni_tensor_command lvni_tensor_command;
+/* What was taken from the backend at once. */
+typedef struct lvni_tensor_segment {
+    struct lvni_tensor_segment *next;
+    char *p;
+    size_t bytes;
+} lvni_tensor_segment;
+
+/* A context's stream on a device. The device keeps a list, to end them when it is closed before
+ * the contexts are (at exit). */
+struct lvni_tensor_stream {
+    lvni_tensor_device *device; /* NULL: closed */
+    void *stream;
+    lvni_tensor_stream *of_device; /* next of the device */
+    lvni_tensor_stream *of_ctx;    /* next of the context */
+};
 
 struct lvni_tensor_device {
-    char name[16];
-    int index;
-    bool dry;
-    char *base;      /* unreadable addresses */
-    size_t size;     /* of them */
-    ptrdiff_t alias; /* add it to an address and the memory can be touched */
+    char name[24];
+    int kind, index;
+    const lvn_backend *backend;
+    void *state; /* the backend's */
+    lvn_device_info info;
 
-    pthread_mutex_t memory_lock;   /* a leaf lock */
-    lvni_tensor_piece **free_list; /* by size class (ctx.h) */
-    /* never handed out, or given up: by address, no two adjacent */
+    pthread_mutex_t memory_lock;   /* a leaf lock, but for the backend's */
+    lvni_tensor_piece **free_list; /* by stream kind and size class (ctx.h) */
+    /* never handed out, or given up: by address, no two adjacent of one segment */
     lvni_tensor_piece *holes;
     /* one for every block in use, at least: giving back cannot fail */
     lvni_tensor_piece *spare;
-    uint64_t in_use, held, peak;
-    int64_t fail_in; /* 0: never */
+    lvni_tensor_segment *segments;
+    uint64_t taken;              /* bytes of all segments */
+    uint64_t in_use, held, peak; /* bytes */
+    int64_t fail_in;             /* 0: never */
 
-    pthread_mutex_t queue_lock; /* a leaf lock */
-    pthread_cond_t filled, room;
-    pthread_t thread;
-    bool has_thread, quit;
-    lvni_tensor_command *command; /* a ring */
-    unsigned first, n_commands;
+    pthread_mutex_t stream_lock; /* a leaf lock */
+    lvni_tensor_stream *streams;
+    /* Of the device itself: for order between kinds of streams, and copies beside the kernels. */
+    void *own[LVN_STREAM_KINDS];
+    void *crossing; /* an event */
 };
 
 lvn_status lvni_tensor_device_memory_init(lvni_tensor_device *device);
 void lvni_tensor_device_memory_free(lvni_tensor_device *device);
-lvn_status lvni_tensor_device_stream_start(lvni_tensor_device *device);
-void lvni_tensor_device_stream_stop(lvni_tensor_device *device); /* after what waits has run */
+lvn_status lvni_tensor_device_streams_init(lvni_tensor_device *device);
+void lvni_tensor_device_streams_free(lvni_tensor_device *device); /* after what waits has run */
+/* What is submitted to streams of kind `later` from now on runs after what streams of kind
+ * `earlier` have now. */
+lvn_status lvni_tensor_device_order(lvni_tensor_device *device, lvn_stream_kind later,
+                                    lvn_stream_kind earlier);
+/* The table of addresses (device.c). */
+lvn_status lvni_tensor_device_place_add(lvni_tensor_device *device, const void *begin,
+                                        size_t bytes);
+void lvni_tensor_device_place_remove(const void *begin);
 
 #endif

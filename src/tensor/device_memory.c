@@ -1,271 +1,109 @@
-/* Memory of devices: the caching allocator over a device's addresses, copies between host and
- * devices, flat buffers, and levin/device.h. */
+/* Copies and zeros between any two places of host and devices, flat buffers, and levin/device.h. */
 #include "tensor/device_impl.h"
 
-#include "core/str.h"
 #include "tensor/tensor.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* ---- the allocator: size classes as in ctx.c, blocks cut from holes, first fit ----
- * What is free is described in host memory. When no hole is large enough, all blocks kept for reuse
- * become holes again, once, before it fails. */
+/* ---- memory of the host that a device knows ---- */
 
-lvn_status lvni_tensor_device_memory_init(lvni_tensor_device *d)
+void *lvni_tensor_host_take(lvni_tensor_device *d, size_t bytes)
 {
-    pthread_mutex_init(&d->memory_lock, NULL);
-    d->free_list = lvni_core_calloc(LVNI_TAG_TENSOR, LVNI_SIZE_CLASSES, sizeof *d->free_list);
-    d->holes = LVNI_NEW(LVNI_TAG_TENSOR, lvni_tensor_piece);
-    if (d->free_list == NULL || d->holes == NULL) {
-        return LVN_ERR_MEMORY;
+    void *p = NULL;
+    if (d == NULL) {
+        return lvni_core_alloc(LVNI_TAG_TENSOR, bytes);
     }
-    *d->holes = (lvni_tensor_piece){.p = d->base, .bytes = d->size};
-    return LVN_OK;
+    return d->backend->host_take(d->state, bytes, &p) == LVN_OK ? p : NULL;
 }
 
-static void free_list(lvni_tensor_piece *piece)
+void lvni_tensor_host_give(lvni_tensor_device *d, void *p, size_t bytes)
 {
-    while (piece != NULL) {
-        lvni_tensor_piece *next = piece->next;
-        lvni_core_free(piece);
-        piece = next;
+    if (d == NULL) {
+        lvni_core_free(p);
+    } else if (p != NULL) {
+        d->backend->host_give(d->state, p, bytes);
     }
-}
-
-void lvni_tensor_device_memory_free(lvni_tensor_device *d)
-{
-    for (int k = 0; d->free_list != NULL && k < LVNI_SIZE_CLASSES; k++) {
-        free_list(d->free_list[k]);
-    }
-    free_list(d->holes);
-    free_list(d->spare);
-    lvni_core_free(d->free_list);
-    pthread_mutex_destroy(&d->memory_lock);
-}
-
-static void push(lvni_tensor_piece **list, lvni_tensor_piece *piece)
-{
-    piece->next = *list;
-    *list = piece;
-}
-
-static lvni_tensor_piece *pop(lvni_tensor_piece **list)
-{
-    lvni_tensor_piece *piece = *list;
-    *list = piece->next;
-    return piece;
-}
-
-/* From the first hole that is large enough; NULL: none is. */
-static char *cut(lvni_tensor_device *d, size_t bytes)
-{
-    for (lvni_tensor_piece **at = &d->holes; *at != NULL; at = &(*at)->next) {
-        lvni_tensor_piece *hole = *at;
-        if (hole->bytes >= bytes) {
-            char *p = hole->p;
-            hole->p += bytes;
-            hole->bytes -= bytes;
-            if (hole->bytes == 0) {
-                push(&d->spare, pop(at));
-            }
-            d->held += bytes;
-            d->peak = d->held > d->peak ? d->held : d->peak;
-            return p;
-        }
-    }
-    return NULL;
-}
-
-/* Into the holes, in its place; joined with its neighbours. */
-static void become_hole(lvni_tensor_device *d, lvni_tensor_piece *piece)
-{
-    lvni_tensor_piece **at = &d->holes;
-    d->held -= piece->bytes;
-    while (*at != NULL && (*at)->p + (*at)->bytes < piece->p) {
-        at = &(*at)->next;
-    }
-    if (*at != NULL && (*at)->p + (*at)->bytes == piece->p) {
-        (*at)->bytes += piece->bytes;
-        push(&d->spare, piece);
-        piece = *at;
-    } else {
-        push(at, piece);
-    }
-    if (piece->next != NULL && piece->p + piece->bytes == piece->next->p) {
-        piece->bytes += piece->next->bytes;
-        push(&d->spare, pop(&piece->next));
-    }
-}
-
-static void give_up_free_blocks(lvni_tensor_device *d)
-{
-    for (int k = 0; k < LVNI_SIZE_CLASSES; k++) {
-        while (d->free_list[k] != NULL) {
-            become_hole(d, pop(&d->free_list[k]));
-        }
-    }
-}
-
-static void fail_full(const lvni_tensor_device *d, size_t bytes)
-{
-    char asked[LVNI_BYTES_TEXT], used[LVNI_BYTES_TEXT], all[LVNI_BYTES_TEXT];
-    lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
-                  "%s is out of memory: %s were asked for, and %s of its %s are in use; smaller "
-                  "batches (batch_size, "
-                  "eval_batch_size, image_size), more micro-batches or fewer lanes need less",
-                  d->name, lvni_core_bytes_text(bytes, asked),
-                  lvni_core_bytes_text(d->in_use, used), lvni_core_bytes_text(d->size, all));
-}
-
-static void *new_block(lvni_tensor_device *d, size_t bytes)
-{
-    /* for the day the block comes back */
-    lvni_tensor_piece *later = LVNI_NEW(LVNI_TAG_TENSOR, lvni_tensor_piece);
-    if (later == NULL) {
-        return NULL;
-    }
-    char *p = cut(d, bytes);
-    if (p == NULL) {
-        give_up_free_blocks(d);
-        p = cut(d, bytes);
-    }
-    if (p == NULL) {
-        lvni_core_free(later);
-        fail_full(d, bytes);
-        return NULL;
-    }
-    push(&d->spare, later);
-    return p;
-}
-
-static bool must_fail(lvni_tensor_device *d)
-{
-    return d->fail_in > 0 && --d->fail_in == 0;
-}
-
-static void *take_class(lvni_tensor_device *d, int k, size_t got)
-{
-    if (must_fail(d)) {
-        lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
-                      "%s: this allocation was set to fail", d->name);
-        return NULL;
-    }
-    if (d->free_list[k] == NULL) {
-        return new_block(d, got);
-    }
-    lvni_tensor_piece *piece = pop(&d->free_list[k]);
-    push(&d->spare, piece);
-    return piece->p;
-}
-
-void *lvni_tensor_device_take(lvni_tensor_device *d, size_t bytes, size_t *got)
-{
-    if (bytes > LVNI_SIZE_LIMIT) {
-        lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
-                      "%s: a tensor of %zu bytes is too large", d->name, bytes);
-        return NULL;
-    }
-    const int k = lvni_tensor_size_class(bytes, got);
-    pthread_mutex_lock(&d->memory_lock);
-    void *p = take_class(d, k, *got);
-    d->in_use += p == NULL ? 0 : *got;
-    pthread_mutex_unlock(&d->memory_lock);
-    return p;
-}
-
-void lvni_tensor_device_give(lvni_tensor_device *d, void *p, size_t got)
-{
-    size_t size;
-    const int k = lvni_tensor_size_class(got, &size);
-    pthread_mutex_lock(&d->memory_lock);
-    lvni_tensor_piece *piece = pop(&d->spare);
-    piece->p = p;
-    piece->bytes = size;
-    push(&d->free_list[k], piece);
-    d->in_use -= size;
-    pthread_mutex_unlock(&d->memory_lock);
-}
-
-void lvni_tensor_device_fail_at(lvni_tensor_device *d, int64_t k)
-{
-    pthread_mutex_lock(&d->memory_lock);
-    d->fail_in = k;
-    pthread_mutex_unlock(&d->memory_lock);
-}
-
-lvni_tensor_device_stats lvni_tensor_device_get_stats(lvni_tensor_device *d)
-{
-    pthread_mutex_lock(&d->memory_lock);
-    const lvni_tensor_device_stats s = {
-        .limit = d->size, .in_use = d->in_use, .held = d->held, .peak = d->peak};
-    pthread_mutex_unlock(&d->memory_lock);
-    return s;
 }
 
 /* ---- copies ---- */
 
-enum { SMALL = 1024 }; /* bytes that travel in the command itself */
+/* Large copies from and to plain memory go through a piece that the device knows, which holds this
+ * much at once. */
+enum { BOUNCE = 4 << 20 };
 
-typedef struct copy {
-    void *to;
-    const void *from; /* NULL: zeros; == here: the bytes behind */
-    size_t bytes;
-    bool here;
-} copy;
-
-typedef struct small_copy {
-    copy c;
-    unsigned char data[SMALL];
-} small_copy;
-
-static lvn_status run_copy(void *payload)
+static lvn_status copy_plain(lvni_tensor_device *d, void *stream, char *device, char *host,
+                             size_t bytes, bool to_host)
 {
-    const copy *c = payload;
-    if (c->here) {
-        memcpy(c->to, ((const small_copy *)payload)->data, c->bytes);
-    } else if (c->from == NULL) {
-        memset(c->to, 0, c->bytes);
-    } else {
-        memcpy(c->to, c->from, c->bytes);
+    const size_t room = bytes < BOUNCE ? bytes : BOUNCE;
+    char *bounce = lvni_tensor_host_take(d, room);
+    lvn_status s = bounce == NULL ? lvn_last_error()->code : LVN_OK;
+    for (size_t at = 0, n; at < bytes && s == LVN_OK; at += n) {
+        n = bytes - at < room ? bytes - at : room;
+        if (!to_host) {
+            memcpy(bounce, host + at, n);
+        }
+        s = to_host ? d->backend->copy(stream, bounce, device + at, n)
+                    : d->backend->copy(stream, device + at, bounce, n);
+        const lvn_status ran = d->backend->stream_wait(stream); /* before the piece is used again */
+        s = s == LVN_OK ? ran : s;
+        if (s == LVN_OK && to_host) {
+            memcpy(host + at, bounce, n);
+        }
     }
-    return LVN_OK;
+    lvni_tensor_host_give(d, bounce, room);
+    return s;
 }
 
 static lvn_status copy_from_host(lvni_tensor_device *d, void *to, const void *from, size_t bytes)
 {
-    if (bytes <= SMALL) {
-        small_copy c = {.c = {.to = lvni_tensor_device_alias(to), .bytes = bytes, .here = true}};
-        memcpy(c.data, from, bytes);
-        return lvni_tensor_device_submit(d, "copy", run_copy, &c,
-                                         offsetof(small_copy, data) + bytes);
+    void *stream = lvni_tensor_device_stream(d);
+    if (stream == NULL) {
+        return lvn_last_error()->code;
     }
-    const copy c = {.to = lvni_tensor_device_alias(to), .from = from, .bytes = bytes};
-    LVN_TRY(lvni_tensor_device_submit(d, "copy", run_copy, &c, sizeof c));
-    return lvni_tensor_device_sync();
+    if (bytes <= LVN_UPLOAD) {
+        return d->backend->upload(stream, to, from, bytes);
+    }
+    return copy_plain(d, stream, to, (char *)(uintptr_t)from, bytes, false);
 }
 
 static lvn_status copy_to_host(lvni_tensor_device *d, void *to, const void *from, size_t bytes)
 {
-    if (d->dry) {
-        memset(to, 0, bytes);
-        return LVN_OK;
+    void *stream = lvni_tensor_device_stream(d);
+    return stream == NULL ? lvn_last_error()->code
+                          : copy_plain(d, stream, (char *)(uintptr_t)from, to, bytes, true);
+}
+
+/* Through the host, from a device of one backend to one of another. */
+static lvn_status copy_between_backends(lvni_tensor_device *target, void *to,
+                                        lvni_tensor_device *source, const void *from, size_t bytes)
+{
+    void *host = lvni_core_alloc(LVNI_TAG_TENSOR, bytes);
+    lvn_status s = host == NULL ? LVN_ERR_MEMORY : copy_to_host(source, host, from, bytes);
+    if (s == LVN_OK) {
+        s = copy_from_host(target, to, host, bytes);
     }
-    const copy c = {.to = to, .from = lvni_tensor_device_alias(from), .bytes = bytes};
-    LVN_TRY(lvni_tensor_device_submit(d, "copy", run_copy, &c, sizeof c));
-    return lvni_tensor_device_sync();
+    lvni_core_free(host);
+    return s;
 }
 
-static lvn_status do_nothing(void *payload)
+/* After what the source's compute streams have now, of whichever context. */
+static lvn_status copy_between_devices(lvni_tensor_device *target, void *to,
+                                       lvni_tensor_device *source, const void *from, size_t bytes)
 {
-    (void)payload;
-    return LVN_OK;
-}
-
-/* The commands that the device has now, of whichever context, and all of the calling one. */
-static lvn_status wait_for_all(lvni_tensor_device *d)
-{
-    LVN_TRY(lvni_tensor_device_submit(d, "mark", do_nothing, &(char){0}, 1));
-    return lvni_tensor_device_sync();
+    const lvn_backend *b = target->backend;
+    void *stream = lvni_tensor_device_stream(target), *event = NULL;
+    if (stream == NULL) {
+        return lvn_last_error()->code;
+    }
+    LVN_TRY(b->event_create(source->state, &event));
+    lvn_status s = b->event_record(event, source->own[LVN_STREAM_COMPUTE]);
+    s = s == LVN_OK ? b->event_follow(stream, event) : s;
+    s = s == LVN_OK ? b->copy(stream, to, from, bytes) : s;
+    s = s == LVN_OK ? b->stream_wait(stream) : s; /* the source may be written again */
+    b->event_destroy(event);
+    return s;
 }
 
 lvn_status lvni_tensor_mem_copy(void *to, const void *from, size_t bytes)
@@ -281,13 +119,14 @@ lvn_status lvni_tensor_mem_copy(void *to, const void *from, size_t bytes)
     if (source == NULL) {
         return copy_from_host(target, to, from, bytes);
     }
-    const copy c = {
-        .to = lvni_tensor_device_alias(to), .from = lvni_tensor_device_alias(from), .bytes = bytes};
-    if (target != source) {
-        LVN_TRY(wait_for_all(source));
+    if (target->kind != source->kind) {
+        return copy_between_backends(target, to, source, from, bytes);
     }
-    LVN_TRY(lvni_tensor_device_submit(target, "copy", run_copy, &c, sizeof c));
-    return target != source ? lvni_tensor_device_sync() : LVN_OK;
+    if (target != source) {
+        return copy_between_devices(target, to, source, from, bytes);
+    }
+    void *stream = lvni_tensor_device_stream(target);
+    return stream == NULL ? lvn_last_error()->code : target->backend->copy(stream, to, from, bytes);
 }
 
 lvn_status lvni_tensor_mem_zero(void *p, size_t bytes)
@@ -297,8 +136,8 @@ lvn_status lvni_tensor_mem_zero(void *p, size_t bytes)
         memset(p, 0, bytes);
         return LVN_OK;
     }
-    const copy c = {.to = lvni_tensor_device_alias(p), .bytes = bytes};
-    return lvni_tensor_device_submit(d, "zeros", run_copy, &c, sizeof c);
+    void *stream = lvni_tensor_device_stream(d);
+    return stream == NULL ? lvn_last_error()->code : d->backend->zero(stream, p, bytes);
 }
 
 void *lvni_tensor_mem_calloc(lvni_core_tag tag, size_t count, size_t size)
@@ -314,9 +153,9 @@ void *lvni_tensor_mem_calloc(lvni_core_tag tag, size_t count, size_t size)
         return NULL;
     }
     size_t got;
-    void *p = lvni_tensor_device_take(ctx->device, count * size, &got);
+    void *p = lvni_tensor_device_take(ctx->device, LVN_STREAM_COMPUTE, count * size, &got);
     if (p != NULL && lvni_tensor_mem_zero(p, count * size) != LVN_OK) {
-        lvni_tensor_device_give(ctx->device, p, got);
+        lvni_tensor_device_give(ctx->device, LVN_STREAM_COMPUTE, false, p, got);
         return NULL;
     }
     return p;
@@ -331,7 +170,7 @@ void lvni_tensor_mem_free(void *p, size_t count, size_t size)
     }
     size_t got;
     lvni_tensor_size_class(count * size, &got);
-    lvni_tensor_device_give(d, p, got);
+    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, p, got);
 }
 
 /* ---- levin/device.h ---- */
@@ -342,17 +181,42 @@ static lvn_status find(lvn_device device, lvni_tensor_device **out)
     if (device.kind == LVN_DEVICE_CPU && device.index == 0) {
         return LVN_OK;
     }
-    if (device.kind != LVN_DEVICE_SIM) {
-        LVN_FAIL(LVN_ERR_NOT_FOUND,
-                 "there is no device of kind %d with number %d; the CPU has number 0",
-                 (int)device.kind, device.index);
+    if (device.kind == LVN_DEVICE_CPU) {
+        LVN_FAIL(LVN_ERR_NOT_FOUND, "there is no CPU with number %d; the CPU has number 0",
+                 device.index);
     }
-    return lvni_tensor_device_open(device.index, out);
+    return lvni_tensor_device_open((int)device.kind, device.index, out);
 }
 
 static lvn_device name_of(const lvni_tensor_device *d)
 {
-    return d == NULL || d->dry ? LVN_CPU : LVN_SIM(d->index);
+    return d == NULL || lvni_tensor_device_is_dry(d)
+               ? LVN_CPU
+               : (lvn_device){(lvn_device_kind)d->kind, d->index};
+}
+
+lvn_status lvn_device_find(const char *name, lvn_device *out)
+{
+    char kind[32];
+    int index = 0, end = 0, number;
+    *out = LVN_CPU;
+    LVN_ARG(name != NULL, "lvn_device_find needs a name, as in sim:0, got NULL");
+    const size_t n = strcspn(name, ":");
+    const bool numbered = name[n] == ':';
+    if (n == 0 || n >= sizeof kind ||
+        (numbered && (sscanf(name + n, ":%d%n", &index, &end) != 1 || name[n + (size_t)end] != 0 ||
+                      index < 0))) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s is not the name of a device: give a kind and a number, as in "
+                 "sim:0",
+                 name);
+    }
+    memcpy(kind, name, n);
+    kind[n] = '\0';
+    LVN_TRY(lvni_tensor_backend_find(kind, &number));
+    *out = (lvn_device){(lvn_device_kind)number, index};
+    lvni_tensor_device *d;
+    return find(*out, &d);
 }
 
 lvn_status lvn_device_use(lvn_device device)

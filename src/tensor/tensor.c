@@ -67,7 +67,8 @@ static lvn_tensor *header_new(const lvni_tensor_desc *d, lvni_tensor_storage *st
 
 static void *take_data(lvni_tensor_device *device, size_t bytes, size_t *got)
 {
-    return device != NULL ? lvni_tensor_device_take(device, bytes, got) : take(bytes, got);
+    return device != NULL ? lvni_tensor_device_take(device, LVN_STREAM_COMPUTE, bytes, got)
+                          : take(bytes, got);
 }
 
 static lvni_tensor_storage *storage_new(void *borrowed, size_t bytes, lvni_tensor_device *device)
@@ -94,7 +95,7 @@ static void storage_release(lvni_tensor_storage *s)
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1) {
         lvni_tensor_device *device = s->on_device ? lvni_tensor_device_of(s->data) : NULL;
         if (device != NULL) {
-            lvni_tensor_device_give(device, s->data, s->bytes);
+            lvni_tensor_device_give(device, LVN_STREAM_COMPUTE, false, s->data, s->bytes);
         } else if (!s->borrowed && !s->on_device) {
             give(s->data, s->bytes);
         }

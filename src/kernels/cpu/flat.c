@@ -1,13 +1,9 @@
-/* Kernels over flat parameter buffers (kernels/flat.h), spread over the team; for buffers of a
- * device, by its thread. */
+/* The cpu backend's kernels over flat buffers (levin/backend.h), spread over the team. */
 #include "kernels/flat.h"
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
-#include "tensor/device.h"
-
-#include <stdalign.h>
-#include <string.h>
+#include "kernels/kernels_decl.h"
 
 typedef struct flat_job {
     float *w, *m, *v;
@@ -18,55 +14,18 @@ typedef struct flat_job {
     float s;
 } flat_job;
 
-/* ---- buffers of a device ---- */
-
-typedef struct flat_command {
-    flat_job job;
-    lvni_cpu_range_fn fn;
-    int64_t n, grain, work;
-    alignas(16) unsigned char params[256];
-} flat_command;
-
-static lvn_status run_command(void *payload)
-{
-    flat_command *c = payload;
-    c->job.params = c->params;
-    lvni_cpu_par(c->n, c->grain, c->work, c->fn, &c->job);
-    return LVN_OK;
-}
-
-/* lvni_cpu_par here, or on the device where the job's buffers lie; partial sums are for the host,
- * which waits for them. */
-static void run(int64_t n, int64_t grain, int64_t work, lvni_cpu_range_fn fn, const flat_job *job,
-                size_t params_bytes)
-{
-    lvni_tensor_device *device = lvni_tensor_device_of(job->w != NULL ? job->w : job->g);
-    if (device == NULL) {
-        lvni_cpu_par(n, grain, work, fn, job);
-        return;
-    }
-    flat_command c = {.job = *job, .fn = fn, .n = n, .grain = grain, .work = work};
-    c.job.w = lvni_tensor_device_alias(job->w);
-    c.job.m = lvni_tensor_device_alias(job->m);
-    c.job.v = lvni_tensor_device_alias(job->v);
-    c.job.g = lvni_tensor_device_alias(job->g);
-    memcpy(c.params, params_bytes > 0 ? job->params : "", params_bytes);
-    lvni_tensor_device_submit(device, "flat buffers", run_command, &c, sizeof c);
-    if (job->partial != NULL) {
-        lvni_tensor_device_sync();
-    }
-}
-
 static void add_range(const void *job, int64_t begin, int64_t end)
 {
     const flat_job *j = job;
     lvni_cpu_isa()->accumulate(j->w + begin, j->g + begin, end - begin);
 }
 
-void lvni_kernels_flat_add(float *a, const float *b, int64_t n)
+lvn_status lvni_cpu_flat_add(void *stream, float *a, const float *b, int64_t n)
 {
     const flat_job job = {.w = a, .g = b};
-    run(n, LVNI_FLAT_BLOCK, 1, add_range, &job, 0);
+    (void)stream;
+    lvni_cpu_par(n, LVNI_FLAT_BLOCK, 1, add_range, &job);
+    return LVN_OK;
 }
 
 static void lerp_range(const void *job, int64_t begin, int64_t end)
@@ -75,10 +34,12 @@ static void lerp_range(const void *job, int64_t begin, int64_t end)
     lvni_cpu_isa()->lerp(j->w + begin, j->g + begin, j->s, end - begin);
 }
 
-void lvni_kernels_flat_lerp(float *a, const float *b, float t, int64_t n)
+lvn_status lvni_cpu_flat_lerp(void *stream, float *a, const float *b, float t, int64_t n)
 {
     const flat_job job = {.w = a, .g = b, .s = t};
-    run(n, LVNI_FLAT_BLOCK, 1, lerp_range, &job, 0);
+    (void)stream;
+    lvni_cpu_par(n, LVNI_FLAT_BLOCK, 1, lerp_range, &job);
+    return LVN_OK;
 }
 
 static void sumsq_range(const void *job, int64_t begin, int64_t end)
@@ -91,20 +52,12 @@ static void sumsq_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-void lvni_kernels_flat_block_sumsq(const float *g, int64_t n, double *partial)
+lvn_status lvni_cpu_flat_block_sumsq(void *stream, const float *g, int64_t n, double *partial)
 {
     const flat_job job = {.g = g, .partial = partial, .n = n};
-    run(lvni_kernels_flat_blocks(n), 1, LVNI_FLAT_BLOCK, sumsq_range, &job, 0);
-}
-
-double lvni_kernels_flat_sum_tree(double *partial, int64_t blocks)
-{
-    for (int64_t apart = 1; apart < blocks; apart *= 2) {
-        for (int64_t i = 0; i + apart < blocks; i += 2 * apart) {
-            partial[i] += partial[i + apart];
-        }
-    }
-    return blocks > 0 ? partial[0] : 0.0;
+    (void)stream;
+    lvni_cpu_par(lvni_kernels_flat_blocks(n), 1, LVNI_FLAT_BLOCK, sumsq_range, &job);
+    return LVN_OK;
 }
 
 static void sgd_range(const void *job, int64_t begin, int64_t end)
@@ -114,11 +67,13 @@ static void sgd_range(const void *job, int64_t begin, int64_t end)
                         j->params);
 }
 
-void lvni_kernels_flat_sgd(float *w, const float *g, float *momentum_buffer, int64_t n,
-                           const lvni_kernels_flat_sgd_params *p)
+lvn_status lvni_cpu_flat_sgd(void *stream, float *w, const float *g, float *momentum_buffer,
+                             int64_t n, const lvn_flat_sgd *p)
 {
     const flat_job job = {.w = w, .g = g, .m = momentum_buffer, .params = p};
-    run(n, LVNI_FLAT_BLOCK, 1, sgd_range, &job, sizeof *p);
+    (void)stream;
+    lvni_cpu_par(n, LVNI_FLAT_BLOCK, 1, sgd_range, &job);
+    return LVN_OK;
 }
 
 static void adamw_range(const void *job, int64_t begin, int64_t end)
@@ -128,11 +83,13 @@ static void adamw_range(const void *job, int64_t begin, int64_t end)
                           j->params);
 }
 
-void lvni_kernels_flat_adamw(float *w, const float *g, float *m, float *v, int64_t n,
-                             const lvni_kernels_flat_adamw_params *p)
+lvn_status lvni_cpu_flat_adamw(void *stream, float *w, const float *g, float *m, float *v,
+                               int64_t n, const lvn_flat_adamw *p)
 {
     const flat_job job = {.w = w, .g = g, .m = m, .v = v, .params = p};
-    run(n, LVNI_FLAT_BLOCK, 1, adamw_range, &job, sizeof *p);
+    (void)stream;
+    lvni_cpu_par(n, LVNI_FLAT_BLOCK, 1, adamw_range, &job);
+    return LVN_OK;
 }
 
 static void round_range(const void *job, int64_t begin, int64_t end)
@@ -147,10 +104,35 @@ static void round_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-void lvni_kernels_flat_round_bf16(float *w, int64_t n)
+lvn_status lvni_cpu_flat_round_bf16(void *stream, float *w, int64_t n)
 {
     const flat_job job = {.w = w};
-    run(n, LVNI_FLAT_BLOCK, 1, round_range, &job, 0);
+    (void)stream;
+    lvni_cpu_par(n, LVNI_FLAT_BLOCK, 1, round_range, &job);
+    return LVN_OK;
+}
+
+/* Statistics have as many values as an image has channels: no work for a team. */
+lvn_status lvni_cpu_flat_record(void *stream, float *record, const float *value, int64_t n,
+                                float weight)
+{
+    (void)stream;
+    for (int64_t i = 0; i < n; i++) {
+        record[i] = weight * value[i];
+    }
+    record[n] = weight;
+    return LVN_OK;
+}
+
+lvn_status lvni_cpu_flat_apply_record(void *stream, float *buffer, const float *record, int64_t n,
+                                      float momentum, float keep)
+{
+    (void)stream;
+    const float weight = record[n];
+    for (int64_t i = 0; i < n && weight > 0.0f; i++) { /* else no micro-batch pushed anything */
+        buffer[i] = keep * buffer[i] + momentum * (record[i] / weight);
+    }
+    return LVN_OK;
 }
 
 typedef struct team_job {

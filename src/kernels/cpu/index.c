@@ -1,5 +1,5 @@
 /* Elements chosen by an index along an axis, and their gradients, which add in the order of the
- * index whatever the team. Called through the op table (kernels.h). */
+ * index whatever the team; images mixed with partners. Called through the op table (kernels.h). */
 #include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"
 
@@ -122,5 +122,58 @@ lvn_status lvni_cpu_gather_grad(const lvn_kernel_args *args)
     LVN_TRY(plan("gather_grad", args, true, true, &j));
     lvni_cpu_par(j.outer * j.chunks, 1, (j.many + j.size) * (j.inner < CHUNK ? j.inner : CHUNK),
                  put_back_range, &j);
+    return LVN_OK;
+}
+
+/* ---- pairs of images ---- */
+
+typedef struct mix_job {
+    const lvn_mix_attr *attr;
+    const float *x;
+    const int64_t *partner;
+    float *y;
+    size_t row, size, channels; /* elements of a row of pixels, of an image, of a pixel */
+} mix_job;
+
+static void mix_range(const void *job, int64_t begin, int64_t end)
+{
+    const mix_job *j = job;
+    const lvn_mix_attr *m = j->attr;
+    const float own = (float)m->lambda, other = (float)(1.0 - m->lambda);
+    for (int64_t i = begin; i < end; i++) {
+        const float *restrict a = j->x + (size_t)i * j->size, *restrict b =
+                                                                  j->x +
+                                                                  (size_t)j->partner[i] * j->size;
+        float *restrict to = j->y + (size_t)i * j->size;
+        for (size_t k = 0; !m->cut && k < j->size; k++) {
+            to[k] = own * a[k] + other * b[k];
+        }
+        if (m->cut) {
+            memcpy(to, a, j->size * sizeof *to);
+        }
+        for (int y = m->y0; m->cut && y < m->y1; y++) {
+            const size_t at = (size_t)y * j->row + (size_t)m->x0 * j->channels;
+            memcpy(to + at, b + at, (size_t)(m->x1 - m->x0) * j->channels * sizeof *to);
+        }
+    }
+}
+
+lvn_status lvni_cpu_mix_images(const lvn_kernel_args *args)
+{
+    const lvn_tensor *x = args->in[0];
+    const size_t channels = (size_t)x->shape[3], row = (size_t)x->shape[2] * channels;
+    const mix_job job = {.attr = args->attr,
+                         .x = LVNI_CF32(x),
+                         .partner = args->in[1]->data,
+                         .y = LVNI_F32(args->out[0]),
+                         .row = row,
+                         .size = (size_t)x->shape[1] * row,
+                         .channels = channels};
+    for (int64_t i = 0; i < x->shape[0]; i++) {
+        LVN_ARG(job.partner[i] >= 0 && job.partner[i] < x->shape[0],
+                "mix_images: partner %lld of image %lld is not one of the %lld images",
+                (long long)job.partner[i], (long long)i, (long long)x->shape[0]);
+    }
+    lvni_cpu_par(x->shape[0], 1, (int64_t)job.size, mix_range, &job);
     return LVN_OK;
 }

@@ -227,10 +227,8 @@ typedef struct lvni_cpu_vec {
     void (*normal)(float *y, int64_t first, int64_t n, double deviation, const lvni_core_rng *rng);
 
     void (*block_sumsq)(const float *g, int64_t n, double *sum); /* one block */
-    void (*sgd)(float *w, const float *g, float *momentum, int64_t n,
-                const lvni_kernels_flat_sgd_params *p);
-    void (*adamw)(float *w, const float *g, float *m, float *v, int64_t n,
-                  const lvni_kernels_flat_adamw_params *p);
+    void (*sgd)(float *w, const float *g, float *momentum, int64_t n, const lvn_flat_sgd *p);
+    void (*adamw)(float *w, const float *g, float *m, float *v, int64_t n, const lvn_flat_adamw *p);
     void (*accumulate)(float *a, const float *b, int64_t n); /* a += b */
     void (*accumulate_bf16)(uint16_t *a, const uint16_t *b, int64_t n);
     void (*lerp)(float *a, const float *b, float t, int64_t n); /* a += t (b - a) */

@@ -47,7 +47,7 @@ static inline float trust_factor(double trust)
 }
 
 static void sgd_plain(float *restrict w, const float *restrict grad, int64_t n,
-                      const lvni_kernels_flat_sgd_params *p)
+                      const lvn_flat_sgd *p)
 {
     const float scale = (float)p->grad_scale, limit = clip_limit(p->clip_value);
     const float decay = (float)p->weight_decay, lr = (float)p->lr, trust = trust_factor(p->trust);
@@ -58,7 +58,7 @@ static void sgd_plain(float *restrict w, const float *restrict grad, int64_t n,
 }
 
 static void sgd(float *restrict w, const float *restrict grad, float *restrict momentum, int64_t n,
-                const lvni_kernels_flat_sgd_params *p)
+                const lvn_flat_sgd *p)
 {
     if (momentum == NULL) {
         sgd_plain(w, grad, n, p);
@@ -81,7 +81,7 @@ static void sgd(float *restrict w, const float *restrict grad, float *restrict m
 }
 
 static void adamw(float *restrict w, const float *restrict grad, float *restrict m,
-                  float *restrict v, int64_t n, const lvni_kernels_flat_adamw_params *p)
+                  float *restrict v, int64_t n, const lvn_flat_adamw *p)
 {
     const float scale = (float)p->grad_scale, limit = clip_limit(p->clip_value);
     const float keep = p->decoupled ? (float)(1.0 - p->lr * p->weight_decay) : 1.0f;

@@ -86,3 +86,23 @@ lvn_status lvni_ref_gather_grad(const lvn_kernel_args *args)
 {
     return put_back("gather_grad", args, true);
 }
+
+lvn_status lvni_ref_mix_images(const lvn_kernel_args *args)
+{
+    const lvn_mix_attr *m = args->attr;
+    const lvn_tensor *x = args->in[0];
+    const int64_t *partner = args->in[1]->data;
+    const double *from = lvni_ref_in(args, 0);
+    double *y = lvni_ref_out(args, 0);
+    LVN_TRY(check_index("mix_images", args->in[1], x->shape[0]));
+    for (int64_t e = 0; e < lvn_numel(x); e++) {
+        int64_t at[LVN_MAX_NDIM];
+        lvni_ref_coordinates(e, x, at);
+        const int64_t other = e + (partner[at[0]] - at[0]) * (lvn_numel(x) / x->shape[0]);
+        const bool inside = at[1] >= m->y0 && at[1] < m->y1 && at[2] >= m->x0 && at[2] < m->x1;
+        y[e] = !m->cut  ? m->lambda * from[e] + (1.0 - m->lambda) * from[other]
+               : inside ? from[other]
+                        : from[e];
+    }
+    return LVN_OK;
+}

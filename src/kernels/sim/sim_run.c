@@ -1,30 +1,31 @@
-/* The backend of simulated accelerators: a call of a cpu (or ref) kernel becomes a command of the
- * device's stream. The command carries headers of its own with the addresses that the device may
- * touch, so no caller has to hold the tensors: memory that is released meanwhile goes only to
- * commands that come later. Called by kernels/run.c. */
-#include "kernels/kernels.h"
-#include "tensor/device.h"
+/* Kernels of simulated accelerators: a call of a cpu (or ref) kernel becomes a command of a stream.
+ * The command carries headers of its own with the addresses that the device may touch, so no caller
+ * has to hold the tensors: memory that is released meanwhile goes only to commands that come
+ * later. */
+#include "kernels/kernels_decl.h"
+#include "kernels/sim/sim.h"
 
-#include <stdalign.h>
 #include <string.h>
+
+/* ---- ops ---- */
 
 enum { MOST = LVN_KERNEL_INPUTS + LVN_KERNEL_OUTPUTS, ATTR_BYTES = 192 };
 
 typedef struct call {
-    const lvni_kernels_op_info *info;
-    lvni_kernels_backend kernel;
+    lvn_kernel kernel;
+    const lvn_op *op;
     bool given[MOST]; /* inputs, then outputs */
     lvn_tensor header[MOST];
     lvni_tensor_storage storage; /* of all of them: borrowed memory */
     bool has_attr;
     alignas(16) unsigned char attr[ATTR_BYTES];
 } call;
-_Static_assert(sizeof(call) <= LVNI_COMMAND_BYTES, "a command holds a kernel call");
+_Static_assert(sizeof(call) <= LVNI_SIM_COMMAND_BYTES, "a command holds a kernel call");
 
 static lvn_status run_call(void *payload)
 {
     call *c = payload;
-    lvn_kernel_args args = {.attr = c->has_attr ? c->attr : NULL};
+    lvn_kernel_args args = {.attr = c->has_attr ? c->attr : NULL, .op = c->op};
     for (int i = 0; i < MOST; i++) {
         c->header[i].storage = &c->storage;
         if (c->given[i] && i < LVN_KERNEL_INPUTS) {
@@ -33,7 +34,7 @@ static lvn_status run_call(void *payload)
             args.out[i - LVN_KERNEL_INPUTS] = &c->header[i];
         }
     }
-    return c->kernel(c->info, &args);
+    return c->kernel(&args);
 }
 
 static void fill_header(lvn_tensor *header, const lvn_tensor *t)
@@ -45,29 +46,175 @@ static void fill_header(lvn_tensor *header, const lvn_tensor *t)
     header->param = t->param; /* with id and version: the key of reordered copies */
     header->id = t->id;
     header->version = t->version;
-    header->data = lvni_tensor_device_alias(t->data);
+    header->data = lvni_sim_alias(t->data);
 }
 
-lvn_status lvni_sim_run(lvni_tensor_device *device, const lvni_kernels_op_info *info,
-                        const lvn_kernel_args *args, lvni_kernels_backend kernel)
+static lvn_status sim_kernel(const lvn_kernel_args *args)
 {
+    const lvn_op *op = args->op;
     call c;
     memset(&c, 0, sizeof c);
-    c.info = info;
-    c.kernel = kernel;
+    int kind = LVN_DEVICE_CPU;
     atomic_store_explicit(&c.storage.refs, 1, memory_order_relaxed);
     c.storage.borrowed = true;
     for (int i = 0; i < MOST; i++) {
         const lvn_tensor *t =
             i < LVN_KERNEL_INPUTS ? args->in[i] : args->out[i - LVN_KERNEL_INPUTS];
-        if (t != NULL && (i >= LVN_KERNEL_INPUTS || i < info->n_in)) {
+        if (t != NULL && (i >= LVN_KERNEL_INPUTS || i < op->n_in)) {
             c.given[i] = true;
             fill_header(&c.header[i], t);
+            kind = i < op->n_in && t->dtype == LVN_F64 ? LVN_DEVICE_REF : kind;
         }
     }
-    LVN_ARG(info->attr_size <= ATTR_BYTES, "%s: attributes of %zu bytes are too large for a device",
-            info->name, info->attr_size);
-    c.has_attr = info->attr_size > 0;
-    memcpy(c.attr, c.has_attr ? args->attr : "", info->attr_size);
-    return lvni_tensor_device_submit(device, info->name, run_call, &c, sizeof c);
+    LVN_ARG(op->attr_size <= ATTR_BYTES, "%s: attributes of %zu bytes are too large for a device",
+            op->name, op->attr_size);
+    c.kernel = lvni_kernels_row(kind, (lvni_kernels_op)op->number)->run;
+    c.op = op;
+    c.has_attr = op->attr_size > 0;
+    memcpy(c.attr, c.has_attr ? args->attr : "", op->attr_size);
+    return lvni_sim_submit(args->stream, op->name, run_call, &c, sizeof c);
 }
+
+/* ---- flat buffers ---- */
+
+typedef enum flat_what { ADD, LERP, SUMSQ, SGD, ADAMW, ROUND, RECORD, APPLY } flat_what;
+
+typedef struct flat_call {
+    flat_what what;
+    float *a, *m, *v;
+    const float *b;
+    double *partial;
+    int64_t n;
+    float s, t;
+    union {
+        lvn_flat_sgd sgd;
+        lvn_flat_adamw adamw;
+    } p;
+} flat_call;
+
+static lvn_status run_flat(void *payload)
+{
+    const flat_call *c = payload;
+    switch (c->what) {
+    case ADD: return lvni_cpu_flat_add(NULL, c->a, c->b, c->n);
+    case LERP: return lvni_cpu_flat_lerp(NULL, c->a, c->b, c->s, c->n);
+    case SUMSQ: return lvni_cpu_flat_block_sumsq(NULL, c->b, c->n, c->partial);
+    case SGD: return lvni_cpu_flat_sgd(NULL, c->a, c->b, c->m, c->n, &c->p.sgd);
+    case ADAMW: return lvni_cpu_flat_adamw(NULL, c->a, c->b, c->m, c->v, c->n, &c->p.adamw);
+    case ROUND: return lvni_cpu_flat_round_bf16(NULL, c->a, c->n);
+    case RECORD: return lvni_cpu_flat_record(NULL, c->a, c->b, c->n, c->s);
+    case APPLY: return lvni_cpu_flat_apply_record(NULL, c->a, c->b, c->n, c->s, c->t);
+    }
+    return LVN_OK;
+}
+
+static lvn_status submit_flat(void *stream, flat_call c)
+{
+    c.a = lvni_sim_alias(c.a);
+    c.b = lvni_sim_alias(c.b);
+    c.m = lvni_sim_alias(c.m);
+    c.v = lvni_sim_alias(c.v);
+    c.partial = lvni_sim_alias(c.partial);
+    return lvni_sim_submit(stream, "flat buffers", run_flat, &c, sizeof c);
+}
+
+static lvn_status flat_add(void *stream, float *a, const float *b, int64_t n)
+{
+    return submit_flat(stream, (flat_call){.what = ADD, .a = a, .b = b, .n = n});
+}
+
+static lvn_status flat_lerp(void *stream, float *a, const float *b, float t, int64_t n)
+{
+    return submit_flat(stream, (flat_call){.what = LERP, .a = a, .b = b, .n = n, .s = t});
+}
+
+static lvn_status flat_block_sumsq(void *stream, const float *g, int64_t n, double *partial)
+{
+    return submit_flat(stream, (flat_call){.what = SUMSQ, .b = g, .n = n, .partial = partial});
+}
+
+static lvn_status flat_sgd(void *stream, float *w, const float *g, float *momentum, int64_t n,
+                           const lvn_flat_sgd *p)
+{
+    return submit_flat(
+        stream, (flat_call){.what = SGD, .a = w, .b = g, .m = momentum, .n = n, .p = {.sgd = *p}});
+}
+
+static lvn_status flat_adamw(void *stream, float *w, const float *g, float *m, float *v, int64_t n,
+                             const lvn_flat_adamw *p)
+{
+    return submit_flat(
+        stream,
+        (flat_call){.what = ADAMW, .a = w, .b = g, .m = m, .v = v, .n = n, .p = {.adamw = *p}});
+}
+
+static lvn_status flat_round_bf16(void *stream, float *w, int64_t n)
+{
+    return submit_flat(stream, (flat_call){.what = ROUND, .a = w, .n = n});
+}
+
+static lvn_status flat_record(void *stream, float *record, const float *value, int64_t n,
+                              float weight)
+{
+    return submit_flat(stream,
+                       (flat_call){.what = RECORD, .a = record, .b = value, .n = n, .s = weight});
+}
+
+static lvn_status flat_apply_record(void *stream, float *buffer, const float *record, int64_t n,
+                                    float momentum, float keep)
+{
+    return submit_flat(
+        stream,
+        (flat_call){.what = APPLY, .a = buffer, .b = record, .n = n, .s = momentum, .t = keep});
+}
+
+/* ---- the table ---- */
+
+/* What the cpu's kernel takes, and f64 through ref's. */
+static const lvn_backend_kernel rows[] = {
+#define LVNI_OP(name, inputs, outputs, attr_type, op_flags, text)                                  \
+    {#name, sim_kernel, LVNI_CPU_TYPES(op_flags) | 1u << LVN_F64,                                  \
+     (unsigned)(op_flags) / LVNI_BESIDE},
+#include "kernels/ops.def"
+#undef LVNI_OP
+};
+
+const lvn_backend lvni_sim_backend = {
+    .version = LVN_BACKEND_VERSION,
+    .table_size = sizeof(lvn_backend),
+    .name = "sim",
+    .count = lvni_sim_count,
+    .open = lvni_sim_open,
+    .close = lvni_sim_close,
+    .take = lvni_sim_take,
+    .give = lvni_sim_give,
+    .host_take = lvni_sim_host_take,
+    .host_give = lvni_sim_host_give,
+    .stream_create = lvni_sim_stream_create,
+    .stream_destroy = lvni_sim_stream_destroy,
+    .stream_wait = lvni_sim_stream_wait,
+    .stream_failed = lvni_sim_stream_failed,
+    .stream_clear = lvni_sim_stream_clear,
+    .event_create = lvni_sim_event_create,
+    .event_destroy = lvni_sim_event_destroy,
+    .event_record = lvni_sim_event_record,
+    .event_follow = lvni_sim_event_follow,
+    .event_wait = lvni_sim_event_wait,
+    .copy = lvni_sim_copy,
+    .upload = lvni_sim_upload,
+    .zero = lvni_sim_zero,
+    .kernels = rows,
+    .n_kernels = LVNI_OP_COUNT,
+    .flat = {.add = flat_add,
+             .lerp = flat_lerp,
+             .block_sumsq = flat_block_sumsq,
+             .sgd = flat_sgd,
+             .adamw = flat_adamw,
+             .round_bf16 = flat_round_bf16,
+             .record = flat_record,
+             .apply_record = flat_apply_record},
+    .capture_begin = lvni_sim_capture_begin,
+    .capture_end = lvni_sim_capture_end,
+    .graph_replay = lvni_sim_graph_replay,
+    .graph_destroy = lvni_sim_graph_destroy,
+};

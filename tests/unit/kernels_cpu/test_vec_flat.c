@@ -27,7 +27,7 @@ static double clamp(double g, double limit)
     return limit > 0.0 ? fmin(fmax(g, -limit), limit) : g;
 }
 
-static void check_sgd(lvni_kernels_flat_sgd_params p, bool with_momentum)
+static void check_sgd(lvn_flat_sgd p, bool with_momentum)
 {
     float w[N], g[N], buffer[N];
     double truth[N], b[N];
@@ -58,29 +58,18 @@ static void check_sgd(lvni_kernels_flat_sgd_params p, bool with_momentum)
 static void sgd_follows_the_formula(void **state)
 {
     (void)state;
-    check_sgd((lvni_kernels_flat_sgd_params){.lr = 0.1, .grad_scale = 1}, false);
+    check_sgd((lvn_flat_sgd){.lr = 0.1, .grad_scale = 1}, false);
     check_sgd(
-        (lvni_kernels_flat_sgd_params){
-            .lr = 0.1, .weight_decay = 0.01, .grad_scale = 0.125, .clip_value = 0.1},
+        (lvn_flat_sgd){.lr = 0.1, .weight_decay = 0.01, .grad_scale = 0.125, .clip_value = 0.1},
         false);
+    check_sgd((lvn_flat_sgd){.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .grad_scale = 1},
+              true);
+    check_sgd((lvn_flat_sgd){.lr = 0.1, .momentum = 0.9, .dampening = 0.3, .grad_scale = 2}, true);
+    check_sgd((lvn_flat_sgd){.lr = 0.1, .momentum = 0.9, .grad_scale = 1, .nesterov = true}, true);
+    check_sgd((lvn_flat_sgd){.lr = 0.5, .weight_decay = 0.1, .grad_scale = 1, .trust = 0.03},
+              false);
     check_sgd(
-        (lvni_kernels_flat_sgd_params){
-            .lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .grad_scale = 1},
-        true);
-    check_sgd(
-        (lvni_kernels_flat_sgd_params){
-            .lr = 0.1, .momentum = 0.9, .dampening = 0.3, .grad_scale = 2},
-        true);
-    check_sgd(
-        (lvni_kernels_flat_sgd_params){
-            .lr = 0.1, .momentum = 0.9, .grad_scale = 1, .nesterov = true},
-        true);
-    check_sgd(
-        (lvni_kernels_flat_sgd_params){
-            .lr = 0.5, .weight_decay = 0.1, .grad_scale = 1, .trust = 0.03},
-        false);
-    check_sgd(
-        (lvni_kernels_flat_sgd_params){
+        (lvn_flat_sgd){
             .lr = 0.5, .momentum = 0.9, .weight_decay = 0.1, .grad_scale = 1, .trust = 0.03},
         true);
 }
@@ -92,7 +81,7 @@ static void sgd_by_hand(void **state)
     (void)state;
     float w = 1.0f, buffer = 7.0f;
     const float g = 0.5f;
-    lvni_kernels_flat_sgd_params p = {
+    lvn_flat_sgd p = {
         .lr = 0.1, .momentum = 0.9, .weight_decay = 0.1, .grad_scale = 1, .first_step = true};
     lvni_kernels_flat_sgd(&w, &g, &buffer, 1, &p);
     assert_true(fabs((double)w - 0.94) < 1e-7 && fabs((double)buffer - 0.6) < 1e-7);
@@ -101,7 +90,7 @@ static void sgd_by_hand(void **state)
     assert_true(fabs((double)w - 0.8266) < 2e-7 && fabs((double)buffer - 1.134) < 2e-7);
 }
 
-static void check_adamw(lvni_kernels_flat_adamw_params p)
+static void check_adamw(lvn_flat_adamw p)
 {
     float w[N], g[N], m[N] = {0}, v[N] = {0};
     double truth[N], tm[N] = {0}, tv[N] = {0};
@@ -134,15 +123,15 @@ static void check_adamw(lvni_kernels_flat_adamw_params p)
 static void adamw_follows_the_formula(void **state)
 {
     (void)state;
-    const lvni_kernels_flat_adamw_params base = {.lr = 0.01,
-                                                 .beta1 = 0.9,
-                                                 .beta2 = 0.999,
-                                                 .eps = 1e-8,
-                                                 .weight_decay = 0.1,
-                                                 .grad_scale = 1,
-                                                 .decoupled = true};
+    const lvn_flat_adamw base = {.lr = 0.01,
+                                 .beta1 = 0.9,
+                                 .beta2 = 0.999,
+                                 .eps = 1e-8,
+                                 .weight_decay = 0.1,
+                                 .grad_scale = 1,
+                                 .decoupled = true};
     check_adamw(base);
-    lvni_kernels_flat_adamw_params p = base;
+    lvn_flat_adamw p = base;
     p.decoupled = false;
     check_adamw(p);
     p.grad_scale = 0.25;
@@ -158,15 +147,15 @@ static void adamw_by_hand(void **state)
     (void)state;
     float w = 2.0f, m = 0.0f, v = 0.0f;
     const float g = 3.0f;
-    const lvni_kernels_flat_adamw_params p = {.lr = 0.1,
-                                              .beta1 = 0.9,
-                                              .beta2 = 0.999,
-                                              .eps = 1e-8,
-                                              .weight_decay = 0.5,
-                                              .correction1 = 1.0 - 0.9,
-                                              .correction2 = 1.0 - 0.999,
-                                              .grad_scale = 1,
-                                              .decoupled = true};
+    const lvn_flat_adamw p = {.lr = 0.1,
+                              .beta1 = 0.9,
+                              .beta2 = 0.999,
+                              .eps = 1e-8,
+                              .weight_decay = 0.5,
+                              .correction1 = 1.0 - 0.9,
+                              .correction2 = 1.0 - 0.999,
+                              .grad_scale = 1,
+                              .decoupled = true};
     lvni_kernels_flat_adamw(&w, &g, &m, &v, 1, &p);
     assert_true(fabs((double)w - 1.8) < 3e-7);
     assert_true(fabs((double)m - 0.3) < 1e-7 && fabs((double)v - 0.009) < 1e-9);

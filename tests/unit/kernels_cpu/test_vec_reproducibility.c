@@ -64,21 +64,21 @@ static uint64_t print_of_flat(int lead)
         memory[lead + i] = lvni_core_rng_uniform(&rng, (uint64_t)i);
     }
     float *w = memory + lead, *g = w + FLAT_N, *m = g + FLAT_N, *v = m + FLAT_N, *u = v + FLAT_N;
-    const lvni_kernels_flat_adamw_params adamw = {.lr = 1e-3,
-                                                  .beta1 = 0.9,
-                                                  .beta2 = 0.999,
-                                                  .eps = 1e-8,
-                                                  .weight_decay = 0.01,
-                                                  .correction1 = 0.1,
-                                                  .correction2 = 1e-3,
-                                                  .grad_scale = 0.7,
-                                                  .decoupled = true};
-    const lvni_kernels_flat_sgd_params sgd = {.lr = 0.1,
-                                              .momentum = 0.9,
-                                              .weight_decay = 1e-4,
-                                              .grad_scale = 1,
-                                              .clip_value = 0.9,
-                                              .trust = 0.3};
+    const lvn_flat_adamw adamw = {.lr = 1e-3,
+                                  .beta1 = 0.9,
+                                  .beta2 = 0.999,
+                                  .eps = 1e-8,
+                                  .weight_decay = 0.01,
+                                  .correction1 = 0.1,
+                                  .correction2 = 1e-3,
+                                  .grad_scale = 0.7,
+                                  .decoupled = true};
+    const lvn_flat_sgd sgd = {.lr = 0.1,
+                              .momentum = 0.9,
+                              .weight_decay = 1e-4,
+                              .grad_scale = 1,
+                              .clip_value = 0.9,
+                              .trust = 0.3};
     lvni_kernels_flat_adamw(w, g, m, v, FLAT_N, &adamw);
     lvni_kernels_flat_sgd(w, g, u, FLAT_N, &sgd);
     lvni_kernels_flat_add(g, u, FLAT_N);

@@ -50,8 +50,8 @@ const op_cases all_cases[LVNI_OP_COUNT] = {
  * exp) s softmax of normal   g log-softmax of normal   l labels   i index along the reduced axis
  *   w place in
  * a pooling window m, r mean and 1/sqrt(var + eps) of input 1
- *   j index below the size in the attribute   b bool   M, R the same of the rows or groups of a
- *     norm   y, Y result and log-sums of attention */
+ *   j index below the size in the attribute, k below the number of images   b bool   M, R the same
+ * of the rows or groups of a norm   y, Y result and log-sums of attention */
 static const char *const fills[LVNI_OP_COUNT] = {
     [LVNI_OP_div] = "nz",
     [LVNI_OP_exp] = "e",
@@ -68,6 +68,7 @@ static const char *const fills[LVNI_OP_COUNT] = {
     [LVNI_OP_pow_scalar] = "p",
     [LVNI_OP_pow_scalar_grad] = "np",
     [LVNI_OP_index_select] = "nj",
+    [LVNI_OP_mix_images] = "nk",
     [LVNI_OP_index_select_grad] = "nj",
     [LVNI_OP_gather] = "nj",
     [LVNI_OP_gather_grad] = "nj",
@@ -233,16 +234,18 @@ static lvn_tensor *make_input(lvni_kernels_op op, const op_case *row, int i, cha
     if (letter == 'M' || letter == 'R' || letter == 'y' || letter == 'Y') {
         return kept_by_forward(op, row, in, letter == 'y' ? 0 : letter == 'R' ? 2 : 1);
     }
-    const lvn_dtype dtype = letter == 'l' || letter == 'i' || letter == 'j' ? LVN_I64
-                            : letter == 'w'                                 ? LVN_U8
-                            : letter == 'b'                                 ? LVN_BOOL
-                                                                            : LVN_F64;
+    const lvn_dtype dtype = letter == 'l' || letter == 'i' || letter == 'j' || letter == 'k'
+                                ? LVN_I64
+                            : letter == 'w' ? LVN_U8
+                            : letter == 'b' ? LVN_BOOL
+                                            : LVN_F64;
     lvn_tensor *t = support_tensor(dtype, d->ndim, d->shape);
     switch (letter) {
     case 'l': fill_int(t, labels_below(op, row, i), rng); return t;
     case 'i': fill_int(t, reduced_size(&row->in[0], &row->attr.shape), rng); return t;
     case 'b': fill_bool(t, rng); return t;
     case 'j': fill_int(t, row->attr.axis.size, rng); return t;
+    case 'k': fill_int(t, row->in[0].shape[0], rng); return t;
     case 'w': fill_places(t, &row->attr.pool, rng); return t;
     default: fill_real(t, letter, rng); break;
     }

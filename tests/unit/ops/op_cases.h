@@ -35,6 +35,7 @@ typedef union case_attr {
     lvn_var_attr var;
     lvn_axis_attr axis;
     lvn_box_attr box;
+    lvn_mix_attr mix;
 } case_attr;
 
 typedef struct op_case {

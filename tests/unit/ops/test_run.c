@@ -1,6 +1,8 @@
 /* lvni_kernels_run: who allocates, what is refused, what is left after a failure. */
 #include "op_support.h"
 
+#include <levin/device.h>
+
 static void outputs_are_made_and_owned_by_the_caller(void **state)
 {
     (void)state;
@@ -110,8 +112,10 @@ static void the_table_is_complete(void **state)
     (void)state;
     for (int i = 0; i < LVNI_OP_COUNT; i++) {
         assert_string_equal(lvni_kernels_ops[i].name, ref_ops[i].name);
-        assert_true(lvni_kernels_ops[i].shape != NULL && lvni_kernels_ops[i].ref != NULL &&
-                    lvni_kernels_ops[i].cpu != NULL);
+        assert_true(lvni_kernels_ops[i].shape != NULL);
+        for (int kind = 0; kind < LVN_DEVICE_LOADED; kind++) {
+            assert_non_null(lvni_kernels_row(kind, (lvni_kernels_op)i));
+        }
         assert_true(lvni_kernels_ops[i].sentence[0] != 0);
     }
     assert_int_equal(lvni_kernels_ops[LVNI_OP_add].attr_size, 0);

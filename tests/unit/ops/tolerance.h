@@ -35,6 +35,7 @@ static const tolerance tolerances[LVNI_OP_COUNT] = {
     [LVNI_OP_relu] = {OF_VALUE, EXACTLY},
     [LVNI_OP_relu_grad] = {OF_VALUE, EXACTLY},
     [LVNI_OP_cast] = {OF_VALUE, EXACTLY},
+    [LVNI_OP_mix_images] = {OF_LARGEST, A_FEW},
     [LVNI_OP_pow] = {OF_VALUE, A_FEW},
     [LVNI_OP_pow_grad_base] = {OF_VALUE, 1e-6}, /* b - 1 is rounded */
     [LVNI_OP_pow_grad_exponent] = {OF_VALUE, A_FEW},

@@ -9,6 +9,7 @@
 #include "core/math.h"
 #include "nn/model.h"
 #include "nn/step_metrics.h"
+#include "kernels/kernels.h"
 #include "recipes/mix.h"
 
 #include <math.h>
@@ -32,7 +33,7 @@ static void lambda_has_the_moments_of_beta(void **state)
         const lvni_recipes_mix m = mix_of(a, 0.0);
         double mean = 0.0, variance = 0.0, fourth = 0.0;
         for (uint32_t i = 0; i < N; i++) {
-            const lvni_recipes_mix_draw d = lvni_recipes_mix_draw_one(&m, 11, i, i % 7, 32, 32);
+            const lvn_mix_attr d = lvni_recipes_mix_draw_one(&m, 11, i, i % 7, 32, 32);
             assert_true(!d.cut && d.lambda >= 0.0 && d.lambda <= 1.0);
             mean += d.lambda / N;
             variance += (d.lambda - 0.5) * (d.lambda - 0.5) / N;
@@ -50,7 +51,7 @@ static void boxes_have_the_area_that_lambda_gives(void **state)
     const lvni_recipes_mix m = mix_of(0.0, 1.0);
     double mean = 0.0;
     for (uint32_t i = 0; i < 2000; i++) {
-        const lvni_recipes_mix_draw d = lvni_recipes_mix_draw_one(&m, 5, i, 0, 20, 12);
+        const lvn_mix_attr d = lvni_recipes_mix_draw_one(&m, 5, i, 0, 20, 12);
         assert_true(d.cut && d.x0 >= 0 && d.x0 <= d.x1 && d.x1 <= 20 && d.y0 >= 0 && d.y0 <= d.y1 &&
                     d.y1 <= 12);
         assert_true(fabs(d.lambda - (1.0 - (d.x1 - d.x0) * (d.y1 - d.y0) / 240.0)) < 1e-12);
@@ -101,10 +102,25 @@ static void draws_are_these(void **state)
     static const int64_t want[8] = {6, 4, 2, 1, 5, 3, 0, 7};
     int64_t partner[8];
     assert_true(lvni_recipes_mix_draw_one(&blend, 1, 2, 3, 8, 8).lambda == 0x1.45570bca8ed1cp-1);
-    const lvni_recipes_mix_draw d = lvni_recipes_mix_draw_one(&paste, 1, 2, 3, 40, 30);
+    const lvn_mix_attr d = lvni_recipes_mix_draw_one(&paste, 1, 2, 3, 40, 30);
     assert_true(d.cut && d.x0 == 5 && d.x1 == 38 && d.y0 == 8 && d.y1 == 30);
     lvni_recipes_mix_partners(1, 2, 3, 8, partner);
     assert_memory_equal(partner, want, sizeof want);
+}
+
+/* The op, on host memory. */
+static void mix_images(const lvn_mix_attr *attr, const int64_t *partner, const float *in, int n,
+                       int height, int width, int channels, float *out)
+{
+    lvn_tensor *x = lvn_tensor_wrap((float *)(uintptr_t)in, LVN_F32,
+                                    LVN_SHAPE(n, height, width, channels)),
+               *index = lvn_tensor_wrap((int64_t *)(uintptr_t)partner, LVN_I64, LVN_SHAPE(n)),
+               *y = lvn_tensor_wrap(out, LVN_F32, LVN_SHAPE(n, height, width, channels));
+    lvn_kernel_args args = {.in = {x, index}, .out = {y}, .attr = attr};
+    assert_int_equal(lvni_kernels_run(LVNI_OP_mix_images, &args, 1), LVN_OK);
+    lvn_release(x);
+    lvn_release(index);
+    lvn_release(y);
 }
 
 static void images_are_blended_or_pasted(void **state)
@@ -116,14 +132,14 @@ static void images_are_blended_or_pasted(void **state)
     for (int i = 0; i < N * SIZE; i++) {
         in[i] = (float)i;
     }
-    const lvni_recipes_mix_draw blend = {.lambda = 0.75};
-    lvni_recipes_mix_images(&blend, partner, in, N, H, W, C, out);
+    const lvn_mix_attr blend = {.lambda = 0.75};
+    mix_images(&blend, partner, in, N, H, W, C, out);
     for (int i = 0; i < N * SIZE; i++) {
         assert_float_equal(out[i], 0.75F * in[i] + 0.25F * in[partner[i / SIZE] * SIZE + i % SIZE],
                            1e-4F);
     }
-    const lvni_recipes_mix_draw paste = {.cut = true, .x0 = 1, .x1 = 3, .y0 = 2, .y1 = 4};
-    lvni_recipes_mix_images(&paste, partner, in, N, H, W, C, out);
+    const lvn_mix_attr paste = {.cut = true, .x0 = 1, .x1 = 3, .y0 = 2, .y1 = 4};
+    mix_images(&paste, partner, in, N, H, W, C, out);
     for (int i = 0; i < N * SIZE; i++) {
         const int x = i / C % W, y = i / C / W % H;
         const bool inside = x >= 1 && x < 3 && y >= 2 && y < 4;
@@ -204,13 +220,13 @@ static void a_step_has_the_loss_of_soft_targets(void **state)
     assert_int_equal(lvn_scope_open(), LVN_OK);
     const double loss = lvn_item(model->root->cls->training_step(model->root, &batch, &step.now));
     assert_int_equal(lvn_scope_close(), LVN_OK);
-    const lvni_recipes_mix_draw d = lvni_recipes_mix_draw_one(&m, 9, 4, 1, S, S);
+    const lvn_mix_attr d = lvni_recipes_mix_draw_one(&m, 9, 4, 1, S, S);
     assert_true(d.lambda > 0.02 && d.lambda < 0.98); /* else the test would not see much */
     lvni_recipes_mix_partners(9, 4, 1, BATCH, partner);
     for (int i = 0; i < BATCH; i++) {
         other[i] = labels[partner[i]];
     }
-    lvni_recipes_mix_images(&d, partner, images, BATCH, S, S, 3, mixed);
+    mix_images(&d, partner, images, BATCH, S, S, 3, mixed);
     const float *w = model->parameters[0].tensor->data, *bias = model->parameters[1].tensor->data;
     assert_true(fabs(loss - soft_loss(w, bias, mixed, labels, other, d.lambda)) < 1e-5);
     assert_int_equal(step.n_metrics, 2);

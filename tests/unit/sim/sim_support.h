@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "kernels/sim/sim.h"
 #include "tensor/device.h"
 #include "tensor/tensor.h"
 

@@ -165,12 +165,12 @@ static void a_dry_device_counts_as_the_cache_does(void **state)
         for (int i = 0; i < 40; i++) {
             const size_t bytes = (size_t)i * (size_t)i * 997 + (size_t)round * 400;
             here[i] = lvni_tensor_cache_take(cache, bytes, &got[i]);
-            there[i] = lvni_tensor_device_take(device, bytes, &same[i]);
+            there[i] = lvni_tensor_device_take(device, LVN_STREAM_COMPUTE, bytes, &same[i]);
             assert_int_equal(got[i], same[i]);
         }
         for (int i = 0; i < 40; i++) {
             lvni_tensor_cache_give(cache, here[i], got[i]);
-            lvni_tensor_device_give(device, there[i], got[i]);
+            lvni_tensor_device_give(device, LVN_STREAM_COMPUTE, false, there[i], got[i]);
         }
         const lvni_tensor_device_stats s = lvni_tensor_device_get_stats(device);
         /* open_dry's own */

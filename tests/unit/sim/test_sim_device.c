@@ -29,7 +29,7 @@ static lvn_tensor *ones(lvn_device device, int64_t rows, int64_t columns)
 static lvni_tensor_device *device(int index)
 {
     lvni_tensor_device *d;
-    assert_int_equal(lvni_tensor_device_open(index, &d), LVN_OK);
+    assert_int_equal(lvni_tensor_device_open(LVN_DEVICE_SIM, index, &d), LVN_OK);
     return d;
 }
 
@@ -246,7 +246,7 @@ static void *queue_zeros(void *argument)
 {
     queued *q = argument;
     sem_t *s[] = {q->begun, q->go};
-    q->status = lvni_tensor_device_submit(device(0), "hold", hold, s, sizeof s);
+    q->status = lvni_sim_submit(lvni_tensor_device_stream(device(0)), "hold", hold, s, sizeof s);
     const lvn_status zeros =
         lvni_tensor_mem_zero(lvn_data(q->x), (size_t)lvn_numel(q->x) * sizeof(float));
     if (q->status == LVN_OK) {
@@ -309,9 +309,9 @@ static void the_first_error_of_several_devices_stays(void **state)
     for (int i = 0; i < 2; i++) {
         sem_init(&go[i], 0, 0);
         void *const payload[] = {&begun, &go[i], name[i]};
-        assert_int_equal(
-            lvni_tensor_device_submit(device(i), "test", hold_and_fail, payload, sizeof payload),
-            LVN_OK);
+        assert_int_equal(lvni_sim_submit(lvni_tensor_device_stream(device(i)), "test",
+                                         hold_and_fail, payload, sizeof payload),
+                         LVN_OK);
     }
     sem_wait(&begun);
     sem_wait(&begun);

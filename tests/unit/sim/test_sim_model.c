@@ -174,7 +174,7 @@ static void buffers_take_values_of_the_host(void **state)
     lvni_tensor_device *d;
     sem_t gate, *at = &gate;
     assert_int_equal(sem_init(&gate, 0, 0), 0);
-    assert_int_equal(lvni_tensor_device_open(0, &d), LVN_OK);
+    assert_int_equal(lvni_tensor_device_open(LVN_DEVICE_SIM, 0, &d), LVN_OK);
     assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
     assert_int_equal(lvni_nn_model_build(lvni_nn_zoo_find("cnn"), &arguments, 5, &m), LVN_OK);
     assert_int_equal(lvni_nn_set_create(m, &set), LVN_OK);
@@ -190,7 +190,9 @@ static void buffers_take_values_of_the_host(void **state)
     ctx->at = (lvni_tensor_position){.training = true};
     ctx->records = set;
     lvni_nn_set_begin(set, 2.0);
-    assert_int_equal(lvni_tensor_device_submit(d, "gate", wait_for_gate, &at, sizeof at), LVN_OK);
+    assert_int_equal(
+        lvni_sim_submit(lvni_tensor_device_stream(d), "gate", wait_for_gate, &at, sizeof at),
+        LVN_OK);
     assert_int_equal(lvn_buffer_push(buffer, value), LVN_OK);
     memset(LVNI_F32(value), 0, (size_t)n * sizeof(float));
     lvn_release(value);
@@ -214,7 +216,7 @@ static void nothing_is_left_on_the_device(void **state)
 {
     (void)state;
     lvni_tensor_device *d;
-    assert_int_equal(lvni_tensor_device_open(0, &d), LVN_OK);
+    assert_int_equal(lvni_tensor_device_open(LVN_DEVICE_SIM, 0, &d), LVN_OK);
     assert_true(lvni_tensor_device_get_stats(d).peak > 0);
     assert_int_equal(lvni_tensor_device_get_stats(d).in_use, 0);
 }

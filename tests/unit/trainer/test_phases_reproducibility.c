@@ -134,7 +134,7 @@ static void device_memory_is_estimated(void **state)
     memory_init(&data, N, 0);
     setting s = settings(LVNI_PRECISION_32);
     assert_int_equal(lvn_device_use(LVN_SIM(1)), LVN_OK);
-    assert_int_equal(lvni_tensor_device_open(1, &device), LVN_OK);
+    assert_int_equal(lvni_tensor_device_open(LVN_DEVICE_SIM, 1, &device), LVN_OK);
     bench_open(&b, &data, &s);
     bench_steps(&b, 4);
     const lvni_trainer_options o = b.trainer->o;

@@ -197,7 +197,7 @@ static void every_allocation_of_the_device_may_fail(void **state)
     memory data;
     lvni_tensor_device *device;
     memory_init(&data, 20, SIDE);
-    assert_int_equal(lvni_tensor_device_open(0, &device), LVN_OK);
+    assert_int_equal(lvni_tensor_device_open(LVN_DEVICE_SIM, 0, &device), LVN_OK);
     assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
     assert_int_equal(try_to_train(&data, device, 0), LVN_OK);
     const uint64_t before = lvni_tensor_device_get_stats(device).in_use;
@@ -231,7 +231,7 @@ static void device_memory_is_estimated(void **state)
         memory_init(&data, 33, SIDE);
         const int index = 1 + lanes; /* a device not used before */
         assert_int_equal(lvn_device_use(LVN_SIM(index)), LVN_OK);
-        assert_int_equal(lvni_tensor_device_open(index, &device), LVN_OK);
+        assert_int_equal(lvni_tensor_device_open(LVN_DEVICE_SIM, index, &device), LVN_OK);
         const setting s = {.cls = lvni_nn_zoo_find("cnn"),
                            .batch_size = 10,
                            .micro_batches = 4,

@@ -1,0 +1,192 @@
+/* Backends: what levin asks of a kind of device. A backend is one table of functions; everything
+ * above it (tape, trainer, recipes) knows devices through this table alone. EXPERIMENTAL: the
+ * version is counted up with every change, and a table of another version is refused.
+ *
+ * levin's own are cpu and ref (host memory, compute at once), sim (a simulated accelerator) and dry
+ * (shapes without memory). Another one lies in a shared object `levin_backend_NAME.so` in one of
+ * the folders of LEVIN_BACKEND_PATH (separated by ':') and exports
+ *
+ *     const lvn_backend *lvn_backend_table(void);
+ *
+ * It is loaded when its name is first asked for. docs/backends.md has a small one from end to end.
+ *
+ * Rules for all functions:
+ *   - Any thread may call them; two calls for the same device may come at once unless stated.
+ *   - Errors are returned and described with lvn_error_set (LVN_FAIL of levin/status.h). A device
+ *     computes later than a call returns: an error found by then belongs to its stream.
+ *   - Addresses are the device's own. levin adds offsets to them and compares them, nothing else;
+ *     no two devices of a process may give out the same addresses, nor ones of host memory.
+ *   - "In stream order": after everything submitted to that stream before. */
+#ifndef LEVIN_BACKEND_H
+#define LEVIN_BACKEND_H
+
+#include <levin/backend_ops.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { LVN_BACKEND_VERSION = 1 };
+
+typedef struct lvn_device_info {
+    char name[64]; /* of the model: "NVIDIA H200" */
+    /* What the bits of results depend on beside the program: model and versions of libraries.
+     * Runs on devices with equal fingerprints have equal bits. */
+    char fingerprint[160];
+    uint64_t memory;  /* bytes that may be taken in all */
+    uint64_t segment; /* levin takes at least this much at once and cuts it itself; 0: 32 MiB */
+} lvn_device_info;
+
+typedef enum lvn_stream_kind {
+    /* Kernels. A context of levin has one stream of this kind per device. Whatever is submitted to
+     * streams of this kind of one device runs in the order of submission over all of them; what a
+     * stream adds is an error of its own. */
+    LVN_STREAM_COMPUTE,
+    LVN_STREAM_COPY, /* copies beside the kernels, in an order of its own */
+    LVN_STREAM_KINDS
+} lvn_stream_kind;
+
+/* ---- ops ---- */
+
+/* The kernel of an op (`levin ops` lists all with what they take). An op without a row, or with
+ * inputs of a type that no bit names and that cannot become f32, fails by name: it never runs on
+ * the host instead. */
+typedef struct lvn_backend_kernel {
+    const char *op;
+    lvn_kernel run;
+    /* Bit 1u << dtype: float types of tensors that it computes with by itself. bf16 and f16 become
+     * f32 copies for a kernel that names LVN_F32 only. */
+    unsigned dtypes;
+    /* Bit i: input i (a vector, statistics) is f32 also when the others are bf16 or f16. */
+    unsigned f32_inputs;
+} lvn_backend_kernel;
+
+/* ---- flat buffers: parameters, gradients, optimizer state ----
+ * f32 in memory of the device, in the order of the stream that is given. Kernels add over blocks of
+ * LVN_FLAT_BLOCK floats; bits do not depend on how many threads share the work. */
+
+enum { LVN_FLAT_BLOCK = 4096 };
+
+/* What every optimizer does to a gradient first: g = clamp(g * grad_scale, -clip_value,
+ * clip_value). */
+typedef struct lvn_flat_sgd {
+    double lr, momentum, dampening, weight_decay;
+    double grad_scale; /* 1 / (loss scale * weight of the step) times the clipping factor */
+    double clip_value; /* 0: no clamp */
+    double trust;      /* factor on gradient and decay (LARS); 0: none */
+    bool nesterov;
+    bool first_step; /* the momentum buffer holds nothing yet: it becomes the gradient */
+} lvn_flat_sgd;
+
+typedef struct lvn_flat_adamw {
+    double lr, beta1, beta2, eps, weight_decay;
+    double correction1, correction2; /* 1 - beta^t, t from 1 */
+    double grad_scale, clip_value;   /* as above */
+    /* true: AdamW (w shrinks by lr * weight_decay); false: Adam (decay joins g) */
+    bool decoupled;
+} lvn_flat_adamw;
+
+typedef struct lvn_backend_flat {
+    /* a += b: two gradient sets become one (a node of the tree). */
+    lvn_status (*add)(void *stream, float *a, const float *b, int64_t n);
+    /* a += t * (b - a): where the two are equal, a stays as it is to the bit. */
+    lvn_status (*lerp)(void *stream, float *a, const float *b, float t, int64_t n);
+    /* partial[i] = sum of g^2 over block i, in f64; ceil(n / LVN_FLAT_BLOCK) entries in memory of
+     * the device. A value that is not finite makes its block's sum inf or NaN. */
+    lvn_status (*block_sumsq)(void *stream, const float *g, int64_t n, double *partial);
+    /* g = trust * (g + weight_decay * w); buf = momentum * buf + (1 - dampening) * g; w -= lr *
+     * (nesterov ? g + momentum * buf : buf). momentum NULL: plain descent. */
+    lvn_status (*sgd)(void *stream, float *w, const float *g, float *momentum, int64_t n,
+                      const lvn_flat_sgd *p);
+    /* Loshchilov & Hutter 2019, "Decoupled weight decay regularization", algorithm 2 (Adam: Kingma
+     * & Ba 2015): w -= lr weight_decay w; m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2)
+     * g^2; w -= (lr / correction1) m / (sqrt(v) / sqrt(correction2) + eps). */
+    lvn_status (*adamw)(void *stream, float *w, const float *g, float *m, float *v, int64_t n,
+                        const lvn_flat_adamw *p);
+    /* Each of the n numbers becomes the nearest bf16 (ties to even), kept as f32. */
+    lvn_status (*round_bf16)(void *stream, float *w, int64_t n);
+    /* A micro-batch's contribution to a running statistic: record[i] = weight * value[i] for i < n,
+     * record[n] = weight. */
+    lvn_status (*record)(void *stream, float *record, const float *value, int64_t n, float weight);
+    /* The statistic after a step: unless record[n] is 0, buffer[i] = keep * buffer[i] + momentum *
+     * (record[i] / record[n]). */
+    lvn_status (*apply_record)(void *stream, float *buffer, const float *record, int64_t n,
+                               float momentum, float keep);
+} lvn_backend_flat;
+
+/* ---- the table ---- */
+
+typedef struct lvn_backend {
+    uint32_t version;    /* LVN_BACKEND_VERSION */
+    uint32_t table_size; /* sizeof(lvn_backend) */
+    const char *name;    /* of the kind: lower case, digits; its devices are NAME:0, NAME:1, ... */
+    /* Its memory is the host's, and a call returns when its work is done: of the functions below
+     * it has those of ops and flat buffers alone, and their stream is NULL. */
+    bool on_host;
+
+    /* How many devices this process may use. */
+    lvn_status (*count)(int *n);
+    /* Open device `index` (0 .. count - 1), once in a process until it is closed. */
+    lvn_status (*open)(int index, void **device, lvn_device_info *info);
+    /* All memory was given back and all streams are gone. */
+    void (*close)(void *device);
+
+    /* Memory. LVN_ERR_DEVICE_MEMORY when there is none; everything else goes on as before. levin
+     * caches and cuts what it takes (tensor/device_memory.c): calls are rare. */
+    lvn_status (*take)(void *device, size_t bytes, void **address); /* 4,096-byte aligned */
+    void (*give)(void *device, void *address, size_t bytes);
+    /* Memory of the host that `copy` reads and writes while the host goes on. */
+    lvn_status (*host_take)(void *device, size_t bytes, void **p);
+    void (*host_give)(void *device, void *p, size_t bytes);
+
+    /* Streams. */
+    lvn_status (*stream_create)(void *device, lvn_stream_kind kind, void **stream);
+    void (*stream_destroy)(void *stream); /* after all that was submitted ran */
+    /* Wait until all that was submitted to this stream ran. Its first error, until it is cleared:
+     * from it on the stream leaves out what is submitted. */
+    lvn_status (*stream_wait)(void *stream);
+    bool (*stream_failed)(void *stream); /* as far as is known now; never waits */
+    void (*stream_clear)(void *stream);  /* after stream_wait: forget the error, run again */
+
+    /* Events: a point in the order of a stream. */
+    lvn_status (*event_create)(void *device, void **event);
+    void (*event_destroy)(void *event);
+    lvn_status (*event_record)(void *event, void *stream);
+    /* What is submitted to `stream` from now on runs after the event. Streams may be of different
+     * devices of the backend. One that was never recorded has passed. */
+    lvn_status (*event_follow)(void *stream, void *event);
+    lvn_status (*event_wait)(void *event); /* on the host */
+
+    /* Copies, in stream order. Of host memory only what host_take gave, until the copy has run.
+     * From another device of the backend: `stream` is the target's. */
+    lvn_status (*copy)(void *stream, void *to, const void *from, size_t bytes);
+    /* From any host memory, which may change when this returns; at most LVN_UPLOAD bytes. */
+    lvn_status (*upload)(void *stream, void *to, const void *from, size_t bytes);
+    lvn_status (*zero)(void *stream, void *p, size_t bytes);
+
+    /* Ops and flat buffers. */
+    const lvn_backend_kernel *kernels;
+    int n_kernels;
+    /* Does the row's kernel run with these arguments (types, shapes, attributes)? NULL: all that
+     * the rows name. Outputs are not allocated yet. */
+    bool (*supports)(void *device, const lvn_kernel_args *args);
+    lvn_backend_flat flat;
+
+    /* A captured step: what is submitted to `stream` between begin and end is recorded instead of
+     * run; replay submits it again with the same addresses. NULL, all four: not supported. */
+    lvn_status (*capture_begin)(void *stream);
+    lvn_status (*capture_end)(void *stream, void **graph);
+    lvn_status (*graph_replay)(void *graph, void *stream);
+    void (*graph_destroy)(void *graph);
+} lvn_backend;
+
+enum { LVN_UPLOAD = 2048 };
+
+/* The symbol that a shared object exports. */
+typedef const lvn_backend *(*lvn_backend_table_fn)(void);
+#define LVN_BACKEND_SYMBOL "lvn_backend_table"
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,129 @@
+/* Flat buffers (flat.h): finds the backend in whose memory they lie and submits. */
+#include "kernels/flat.h"
+
+#include "kernels/kernels.h"
+#include "tensor/device.h"
+
+/* Where, and the backend's functions. */
+typedef struct place {
+    lvni_tensor_device *device; /* NULL: the host */
+    void *stream;
+    const lvn_backend_flat *flat;
+} place;
+
+/* false: there is no stream; the error is noted. */
+static bool find(const void *p, place *at)
+{
+    *at = (place){.device = lvni_tensor_device_of(p), .flat = &lvni_cpu_backend.flat};
+    if (at->device == NULL) {
+        return true;
+    }
+    at->flat = &lvni_tensor_device_backend(at->device)->flat;
+    at->stream = lvni_tensor_device_stream(at->device);
+    if (at->stream == NULL) {
+        lvni_tensor_device_note_error(at->device);
+    }
+    return at->stream != NULL;
+}
+
+static void note(const place *at, lvn_status s)
+{
+    if (s != LVN_OK && at->device != NULL) {
+        lvni_tensor_device_note_error(at->device);
+    }
+}
+
+static lvn_status lacks(const place *at, const char *what)
+{
+    LVN_FAIL(LVN_ERR_UNSUPPORTED, "the backend %s has no function %s for flat buffers",
+             lvni_tensor_device_backend(at->device)->name, what);
+}
+
+/* Submit `function` with the arguments behind it, or note that the backend lacks it. */
+#define SUBMIT(where, function, ...)                                                               \
+    do {                                                                                           \
+        place at_;                                                                                 \
+        if (find((where), &at_)) {                                                                 \
+            note(&at_, at_.flat->function == NULL ? lacks(&at_, #function)                         \
+                                                  : at_.flat->function(at_.stream, __VA_ARGS__));  \
+        }                                                                                          \
+    } while (0)
+
+void lvni_kernels_flat_add(float *a, const float *b, int64_t n)
+{
+    SUBMIT(a, add, a, b, n);
+}
+
+void lvni_kernels_flat_lerp(float *a, const float *b, float t, int64_t n)
+{
+    SUBMIT(a, lerp, a, b, t, n);
+}
+
+/* The sums of a device's buffer lie on the device first. */
+static lvn_status sums_of_device(const place *at, const float *g, int64_t n, double *partial)
+{
+    const size_t bytes = (size_t)lvni_kernels_flat_blocks(n) * sizeof *partial;
+    size_t got;
+    double *there = lvni_tensor_device_take(at->device, LVN_STREAM_COMPUTE, bytes, &got);
+    if (there == NULL) {
+        return lvn_last_error()->code;
+    }
+    lvn_status s = at->flat->block_sumsq == NULL ? lacks(at, "block_sumsq")
+                                                 : at->flat->block_sumsq(at->stream, g, n, there);
+    if (s == LVN_OK) {
+        s = lvni_tensor_mem_copy(partial, there, bytes);
+    }
+    lvni_tensor_device_give(at->device, LVN_STREAM_COMPUTE, false, there, got);
+    return s;
+}
+
+void lvni_kernels_flat_block_sumsq(const float *g, int64_t n, double *partial)
+{
+    place at;
+    if (!find(g, &at)) {
+        return;
+    }
+    if (at.device == NULL) {
+        at.flat->block_sumsq(NULL, g, n, partial);
+    } else if (n > 0) {
+        note(&at, sums_of_device(&at, g, n, partial));
+    }
+}
+
+double lvni_kernels_flat_sum_tree(double *partial, int64_t blocks)
+{
+    for (int64_t apart = 1; apart < blocks; apart *= 2) {
+        for (int64_t i = 0; i + apart < blocks; i += 2 * apart) {
+            partial[i] += partial[i + apart];
+        }
+    }
+    return blocks > 0 ? partial[0] : 0.0;
+}
+
+void lvni_kernels_flat_sgd(float *w, const float *g, float *momentum_buffer, int64_t n,
+                           const lvn_flat_sgd *p)
+{
+    SUBMIT(w, sgd, w, g, momentum_buffer, n, p);
+}
+
+void lvni_kernels_flat_adamw(float *w, const float *g, float *m, float *v, int64_t n,
+                             const lvn_flat_adamw *p)
+{
+    SUBMIT(w, adamw, w, g, m, v, n, p);
+}
+
+void lvni_kernels_flat_round_bf16(float *w, int64_t n)
+{
+    SUBMIT(w, round_bf16, w, n);
+}
+
+void lvni_kernels_flat_record(float *record, const float *value, int64_t n, float weight)
+{
+    SUBMIT(record, record, record, value, n, weight);
+}
+
+void lvni_kernels_flat_apply_record(float *buffer, const float *record, int64_t n, float momentum,
+                                    float keep)
+{
+    SUBMIT(buffer, apply_record, buffer, record, n, momentum, keep);
+}

@@ -1,0 +1,121 @@
+/* The simulated accelerator (levin/device.h): a backend for machines without one. A device is one
+ * piece of memory seen twice: at the addresses that tensors have no thread may read or write, at
+ * the same addresses plus a constant the device's own threads may. Two engines, a thread each, run
+ * commands in order: kernels (those of cpu/ and ref/, so with their bits), and copies beside them.
+ *
+ * LEVIN_SIM_DEVICES and LEVIN_SIM_MEMORY set how many and how large. LEVIN_SIM_KERNEL_US makes
+ * every kernel take at least that long, LEVIN_SIM_COPY_GBPS limits the speed of copies: for
+ * measuring whether the host keeps a device busy.
+ *
+ *   sim_device.c   memory, opening, the message when the host touches a device
+ *   sim_stream.c   engines, streams, events, copies, captured steps
+ *   sim_run.c      kernels of ops and of flat buffers as commands; the table */
+#ifndef LEVIN_KERNELS_SIM_SIM_H
+#define LEVIN_KERNELS_SIM_SIM_H
+
+#include "kernels/kernels.h"
+#include "tensor/ctx.h"
+
+#include <levin/device.h>
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+
+/* What happened on a device since it was opened; for tests and benchmarks. */
+typedef struct lvni_sim_counters {
+    uint64_t commands;
+    /* The host waited for the newest command of an engine: the engine had nothing left to do. */
+    uint64_t drained;
+    /* The host waited for an older one: the device goes on meanwhile. */
+    uint64_t throttled;
+    uint64_t device_ns; /* that kernels take, with the latency that was asked for */
+    uint64_t copy_ns;
+} lvni_sim_counters;
+/* Of device `index`; zeros when it is not open. */
+lvni_sim_counters lvni_sim_get_counters(int index);
+
+/* ---- for this folder ---- */
+
+enum { LVNI_SIM_DEVICES = LVN_SIM_MOST, LVNI_SIM_COMMAND_BYTES = 3072 };
+
+typedef struct lvni_sim_device lvni_sim_device;
+typedef struct lvni_sim_stream lvni_sim_stream;
+typedef lvn_status (*lvni_sim_fn)(void *payload);
+
+typedef struct lvni_sim_command {
+    lvni_sim_stream *of;
+    const char *what;
+    lvni_sim_fn fn;
+    bool always;      /* also when its stream has failed */
+    uint64_t cost_ns; /* that it takes at least */
+    int team;
+    lvni_core_pins pins;
+    alignas(64) unsigned char payload[LVNI_SIM_COMMAND_BYTES];
+} lvni_sim_command;
+
+typedef struct lvni_sim_engine {
+    lvni_sim_device *device;
+    lvn_stream_kind kind;
+    pthread_mutex_t lock; /* a leaf lock */
+    pthread_cond_t filled, room;
+    pthread_t thread;
+    bool has_thread, quit;
+    lvni_sim_command *command; /* a ring */
+    unsigned first, n_commands;
+    uint64_t submitted; /* commands ever */
+    uint64_t clock_ns;  /* until when it is busy */
+    _Atomic uint64_t busy_ns;
+} lvni_sim_engine;
+
+struct lvni_sim_device {
+    char name[16];
+    int index;
+    char *base;      /* unreadable addresses */
+    size_t size;     /* of them */
+    ptrdiff_t alias; /* add it to an address and the memory can be touched */
+    _Atomic bool given_out;
+    uint64_t kernel_ns;    /* latency of a kernel */
+    double copy_ns_a_byte; /* 0: as fast as it goes */
+    lvni_sim_engine engine[LVN_STREAM_KINDS];
+    _Atomic uint64_t drained, throttled;
+};
+
+/* What commands, and they alone, may touch instead of a device address; host addresses stay as they
+ * are. */
+void *lvni_sim_alias(const void *address);
+/* Let the stream's engine call fn(copy of payload) after all commands before. In the payload device
+ * addresses must have become lvni_sim_alias of them. `what` names the work in errors (static).
+ * Teams are those of the calling context. */
+lvn_status lvni_sim_submit(lvni_sim_stream *stream, const char *what, lvni_sim_fn fn,
+                           const void *payload, size_t bytes);
+lvni_sim_device *lvni_sim_device_of(const lvni_sim_stream *stream);
+
+lvn_status lvni_sim_count(int *n);
+lvn_status lvni_sim_open(int index, void **device, lvn_device_info *info);
+void lvni_sim_close(void *device);
+lvn_status lvni_sim_take(void *device, size_t bytes, void **address);
+void lvni_sim_give(void *device, void *address, size_t bytes);
+lvn_status lvni_sim_host_take(void *device, size_t bytes, void **p);
+void lvni_sim_host_give(void *device, void *p, size_t bytes);
+
+lvn_status lvni_sim_engines_start(lvni_sim_device *device);
+void lvni_sim_engines_stop(lvni_sim_device *device); /* after what waits has run */
+lvn_status lvni_sim_stream_create(void *device, lvn_stream_kind kind, void **stream);
+void lvni_sim_stream_destroy(void *stream);
+lvn_status lvni_sim_stream_wait(void *stream);
+bool lvni_sim_stream_failed(void *stream);
+void lvni_sim_stream_clear(void *stream);
+lvn_status lvni_sim_event_create(void *device, void **event);
+void lvni_sim_event_destroy(void *event);
+lvn_status lvni_sim_event_record(void *event, void *stream);
+lvn_status lvni_sim_event_follow(void *stream, void *event);
+lvn_status lvni_sim_event_wait(void *event);
+lvn_status lvni_sim_copy(void *stream, void *to, const void *from, size_t bytes);
+lvn_status lvni_sim_upload(void *stream, void *to, const void *from, size_t bytes);
+lvn_status lvni_sim_zero(void *stream, void *p, size_t bytes);
+lvn_status lvni_sim_capture_begin(void *stream);
+lvn_status lvni_sim_capture_end(void *stream, void **graph);
+lvn_status lvni_sim_graph_replay(void *graph, void *stream);
+void lvni_sim_graph_destroy(void *graph);
+
+#endif

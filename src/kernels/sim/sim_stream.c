@@ -1,0 +1,510 @@
+/* Engines, streams and events of simulated accelerators (sim.h). An engine is a ring of commands
+ * and the thread that runs them in order. What a stream has under way is counted at the stream, and
+ * so are errors: the first command that fails makes the engine leave out the stream's later
+ * ones. */
+#include "core/alloc.h"
+#include "core/machine.h"
+#include "core/thread.h"
+#include "kernels/sim/sim.h"
+
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+enum { RING = 1024 };
+
+typedef struct graph {
+    lvni_sim_command *command;
+    int n, room;
+} graph;
+
+struct lvni_sim_stream {
+    lvni_sim_engine *engine;
+    pthread_mutex_t lock; /* a leaf lock */
+    pthread_cond_t done;
+    int64_t pending;
+    uint64_t newest; /* number of the last command submitted, and of the last waited for */
+    uint64_t waited;
+    _Atomic bool failed;
+    lvn_error error; /* written before `failed`, under the lock */
+    graph *capture;  /* commands go there; NULL: to the engine */
+};
+
+lvni_sim_device *lvni_sim_device_of(const lvni_sim_stream *stream)
+{
+    return stream->engine->device;
+}
+
+/* ---- the engine's thread ---- */
+
+static void note_failure(const lvni_sim_engine *e, const lvni_sim_command *c)
+{
+    lvni_sim_stream *of = c->of;
+    lvn_error_frame("%s on %s", c->what, e->device->name);
+    pthread_mutex_lock(&of->lock);
+    if (!atomic_load_explicit(&of->failed, memory_order_relaxed)) { /* the first one stays */
+        of->error = *lvn_last_error();
+        atomic_store_explicit(&of->failed, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&of->lock);
+}
+
+/* The engine is busy until then, however late its thread woke up for the command before. */
+static void take_time(lvni_sim_engine *e, uint64_t began, uint64_t cost)
+{
+    const uint64_t start = e->clock_ns > began ? e->clock_ns : began, end = lvni_core_now_ns(),
+                   real = end > began ? end - began : 0;
+    e->clock_ns = start + (cost > real ? cost : real);
+    atomic_fetch_add(&e->busy_ns, cost > real ? cost : real);
+    if (e->clock_ns > end && cost > 0) {
+        const struct timespec until = {.tv_sec = (time_t)(e->clock_ns / 1000000000u),
+                                       .tv_nsec = (long)(e->clock_ns % 1000000000u)};
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+    }
+}
+
+static void run(lvni_sim_engine *e, lvni_sim_command *c, lvni_tensor_ctx *ctx)
+{
+    lvni_sim_stream *of = c->of;
+    ctx->team = c->team;
+    ctx->pins = c->pins;
+    if (c->always || !atomic_load_explicit(&of->failed, memory_order_acquire)) {
+        const uint64_t began = lvni_core_now_ns();
+        if (c->fn(c->payload) != LVN_OK) {
+            note_failure(e, c);
+        }
+        if (!c->always) {
+            take_time(e, began, c->cost_ns);
+        }
+    }
+    pthread_mutex_lock(&of->lock);
+    if (--of->pending == 0) {
+        pthread_cond_broadcast(&of->done);
+    }
+    pthread_mutex_unlock(&of->lock);
+}
+
+static void *engine_main(void *argument)
+{
+    lvni_sim_engine *e = argument;
+    lvni_core_thread_name(e->kind == LVN_STREAM_COPY ? "simcopy" : "sim", e->device->index);
+    prctl(PR_SET_TIMERSLACK, 1000ul);             /* ns: latencies are tens of microseconds */
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get(); /* on the host: the kernels see aliases */
+    lvni_tensor_thread_set_ftz();
+    pthread_mutex_lock(&e->lock);
+    for (;;) {
+        while (e->n_commands == 0 && !e->quit) {
+            pthread_cond_wait(&e->filled, &e->lock);
+        }
+        if (e->n_commands == 0) {
+            break;
+        }
+        lvni_sim_command *c = &e->command[e->first];
+        pthread_mutex_unlock(&e->lock);
+        run(e, c, ctx);
+        pthread_mutex_lock(&e->lock);
+        e->first = (e->first + 1) % RING;
+        e->n_commands--;
+        pthread_cond_signal(&e->room);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return NULL;
+}
+
+static lvn_status start(lvni_sim_engine *e)
+{
+    e->command = lvni_core_calloc(LVNI_TAG_KERNEL, RING, sizeof *e->command);
+    if (e->command == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    if (lvni_core_thread_start(&e->thread, engine_main, e) != 0) {
+        LVN_FAIL(LVN_ERR_MEMORY, "no memory to start a thread of %s", e->device->name);
+    }
+    e->has_thread = true;
+    return LVN_OK;
+}
+
+lvn_status lvni_sim_engines_start(lvni_sim_device *d)
+{
+    for (int k = 0; k < LVN_STREAM_KINDS; k++) {
+        lvni_sim_engine *e = &d->engine[k];
+        e->device = d;
+        e->kind = (lvn_stream_kind)k;
+        pthread_mutex_init(&e->lock, NULL);
+        pthread_cond_init(&e->filled, NULL);
+        pthread_cond_init(&e->room, NULL);
+    }
+    for (int k = 0; k < LVN_STREAM_KINDS; k++) {
+        LVN_TRY(start(&d->engine[k]));
+    }
+    return LVN_OK;
+}
+
+void lvni_sim_engines_stop(lvni_sim_device *d)
+{
+    for (int k = 0; k < LVN_STREAM_KINDS; k++) {
+        lvni_sim_engine *e = &d->engine[k];
+        if (e->has_thread) {
+            pthread_mutex_lock(&e->lock);
+            e->quit = true;
+            pthread_cond_signal(&e->filled);
+            pthread_mutex_unlock(&e->lock);
+            pthread_join(e->thread, NULL);
+        }
+        if (e->device != NULL) {
+            pthread_cond_destroy(&e->room);
+            pthread_cond_destroy(&e->filled);
+            pthread_mutex_destroy(&e->lock);
+        }
+        lvni_core_free(e->command);
+    }
+}
+
+/* ---- submitting ---- */
+
+static lvn_status keep(graph *g, const lvni_sim_command *c)
+{
+    if (g->n == g->room) {
+        const int room = g->room == 0 ? 64 : 2 * g->room;
+        lvni_sim_command *more =
+            lvni_core_alloc(LVNI_TAG_KERNEL, (size_t)room * sizeof *more); /* aligned */
+        if (more == NULL) {
+            return LVN_ERR_MEMORY;
+        }
+        memcpy(more, g->command, (size_t)g->n * sizeof *more);
+        lvni_core_free(g->command);
+        g->command = more;
+        g->room = room;
+    }
+    g->command[g->n++] = *c;
+    return LVN_OK;
+}
+
+static void enqueue(lvni_sim_stream *s, const lvni_sim_command *head, const void *payload,
+                    size_t bytes)
+{
+    lvni_sim_engine *e = s->engine;
+    pthread_mutex_lock(&s->lock);
+    s->pending++;
+    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_lock(&e->lock);
+    while (e->n_commands == RING) {
+        pthread_cond_wait(&e->room, &e->lock);
+    }
+    lvni_sim_command *c = &e->command[(e->first + e->n_commands) % RING];
+    memcpy(c, head, offsetof(lvni_sim_command, payload));
+    c->of = s;
+    memcpy(c->payload, payload, bytes);
+    e->n_commands++;
+    s->newest = ++e->submitted;
+    pthread_cond_signal(&e->filled);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static lvn_status submit(lvni_sim_stream *s, const char *what, lvni_sim_fn fn, const void *payload,
+                         size_t bytes, uint64_t cost_ns, bool always)
+{
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    if (ctx == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    LVN_ARG(bytes <= LVNI_SIM_COMMAND_BYTES, "%s: a command of %zu bytes is too large", what,
+            bytes);
+    lvni_sim_command head;
+    head.of = s;
+    head.what = what;
+    head.fn = fn;
+    head.always = always;
+    head.cost_ns = cost_ns;
+    head.team = ctx->team;
+    head.pins = ctx->pins;
+    if (s->capture != NULL) {
+        memcpy(head.payload, payload, bytes);
+        return keep(s->capture, &head);
+    }
+    enqueue(s, &head, payload, bytes);
+    return LVN_OK;
+}
+
+lvn_status lvni_sim_submit(lvni_sim_stream *s, const char *what, lvni_sim_fn fn,
+                           const void *payload, size_t bytes)
+{
+    return submit(s, what, fn, payload, bytes, s->engine->device->kernel_ns, false);
+}
+
+/* ---- streams ---- */
+
+lvn_status lvni_sim_stream_create(void *device, lvn_stream_kind kind, void **stream)
+{
+    lvni_sim_device *d = device;
+    lvni_sim_stream *s = LVNI_NEW(LVNI_TAG_KERNEL, lvni_sim_stream);
+    if (s == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    s->engine = &d->engine[kind];
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->done, NULL);
+    *stream = s;
+    return LVN_OK;
+}
+
+static void wait_for(lvni_sim_stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->pending > 0) {
+        pthread_cond_wait(&s->done, &s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+void lvni_sim_stream_destroy(void *stream)
+{
+    lvni_sim_stream *s = stream;
+    wait_for(s);
+    pthread_cond_destroy(&s->done);
+    pthread_mutex_destroy(&s->lock);
+    lvni_core_free(s);
+}
+
+/* The host waits for command `number`. */
+static void count_wait(lvni_sim_engine *e, uint64_t number)
+{
+    pthread_mutex_lock(&e->lock);
+    const bool last = number == e->submitted;
+    pthread_mutex_unlock(&e->lock);
+    atomic_fetch_add(last ? &e->device->drained : &e->device->throttled, 1);
+}
+
+lvn_status lvni_sim_stream_wait(void *stream)
+{
+    lvni_sim_stream *s = stream;
+    if (s->newest != s->waited) {
+        count_wait(s->engine, s->newest);
+        s->waited = s->newest;
+    }
+    wait_for(s);
+    return lvni_sim_stream_failed(s) ? lvn_error_adopt(&s->error) : LVN_OK;
+}
+
+bool lvni_sim_stream_failed(void *stream)
+{
+    lvni_sim_stream *s = stream;
+    return atomic_load_explicit(&s->failed, memory_order_acquire);
+}
+
+void lvni_sim_stream_clear(void *stream)
+{
+    lvni_sim_stream *s = stream;
+    atomic_store(&s->failed, false);
+}
+
+/* ---- events ---- */
+
+typedef struct event {
+    _Atomic int refs; /* the caller's, and one of each command under way */
+    pthread_mutex_t lock;
+    pthread_cond_t passed;
+    uint64_t recorded, reached; /* counted up */
+    lvni_sim_engine *engine;    /* of the newest record, with the number of its command */
+    uint64_t number, waited;
+} event;
+
+typedef struct event_command {
+    event *e;
+    uint64_t value;
+} event_command;
+
+static void release(event *e)
+{
+    if (atomic_fetch_sub(&e->refs, 1) == 1) {
+        pthread_cond_destroy(&e->passed);
+        pthread_mutex_destroy(&e->lock);
+        lvni_core_free(e);
+    }
+}
+
+lvn_status lvni_sim_event_create(void *device, void **out)
+{
+    (void)device;
+    event *e = LVNI_NEW(LVNI_TAG_KERNEL, event);
+    if (e == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    atomic_store(&e->refs, 1);
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->passed, NULL);
+    *out = e;
+    return LVN_OK;
+}
+
+void lvni_sim_event_destroy(void *e)
+{
+    release(e);
+}
+
+static lvn_status reach(void *payload)
+{
+    const event_command *c = payload;
+    pthread_mutex_lock(&c->e->lock);
+    c->e->reached = c->value > c->e->reached ? c->value : c->e->reached;
+    pthread_cond_broadcast(&c->e->passed);
+    pthread_mutex_unlock(&c->e->lock);
+    release(c->e);
+    return LVN_OK;
+}
+
+static lvn_status await(void *payload)
+{
+    const event_command *c = payload;
+    pthread_mutex_lock(&c->e->lock);
+    while (c->e->reached < c->value) {
+        pthread_cond_wait(&c->e->passed, &c->e->lock);
+    }
+    pthread_mutex_unlock(&c->e->lock);
+    release(c->e);
+    return LVN_OK;
+}
+
+lvn_status lvni_sim_event_record(void *event_, void *stream)
+{
+    event *e = event_;
+    lvni_sim_stream *s = stream;
+    pthread_mutex_lock(&e->lock);
+    const event_command c = {e, ++e->recorded};
+    pthread_mutex_unlock(&e->lock);
+    atomic_fetch_add(&e->refs, 1);
+    const lvn_status status = submit(s, "event", reach, &c, sizeof c, 0, true);
+    pthread_mutex_lock(&e->lock);
+    e->engine = s->engine;
+    e->number = s->newest;
+    pthread_mutex_unlock(&e->lock);
+    if (status != LVN_OK) {
+        release(e);
+    }
+    return status;
+}
+
+lvn_status lvni_sim_event_follow(void *stream, void *event_)
+{
+    event *e = event_;
+    pthread_mutex_lock(&e->lock);
+    const event_command c = {e, e->recorded};
+    pthread_mutex_unlock(&e->lock);
+    atomic_fetch_add(&e->refs, 1);
+    const lvn_status status = submit(stream, "event", await, &c, sizeof c, 0, true);
+    if (status != LVN_OK) {
+        release(e);
+    }
+    return status;
+}
+
+lvn_status lvni_sim_event_wait(void *event_)
+{
+    event *e = event_;
+    pthread_mutex_lock(&e->lock);
+    lvni_sim_engine *engine = e->engine;
+    const uint64_t value = e->recorded, number = e->number;
+    const bool new = engine != NULL &&value != e->waited;
+    e->waited = value;
+    pthread_mutex_unlock(&e->lock);
+    if (new) {
+        count_wait(engine, number);
+    }
+    pthread_mutex_lock(&e->lock);
+    while (e->reached < value) {
+        pthread_cond_wait(&e->passed, &e->lock);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return LVN_OK;
+}
+
+/* ---- copies ---- */
+
+typedef struct copy {
+    void *to;
+    const void *from; /* NULL: zeros; or the bytes behind */
+    size_t bytes;
+    bool here;
+} copy;
+
+typedef struct small_copy {
+    copy c;
+    unsigned char data[LVN_UPLOAD];
+} small_copy;
+
+static lvn_status run_copy(void *payload)
+{
+    const copy *c = payload;
+    if (c->here) {
+        memcpy(c->to, ((const small_copy *)payload)->data, c->bytes);
+    } else if (c->from == NULL) {
+        memset(c->to, 0, c->bytes);
+    } else {
+        memcpy(c->to, c->from, c->bytes);
+    }
+    return LVN_OK;
+}
+
+static uint64_t cost_of(const lvni_sim_stream *s, size_t bytes)
+{
+    return (uint64_t)((double)bytes * s->engine->device->copy_ns_a_byte);
+}
+
+lvn_status lvni_sim_copy(void *stream, void *to, const void *from, size_t bytes)
+{
+    const copy c = {.to = lvni_sim_alias(to), .from = lvni_sim_alias(from), .bytes = bytes};
+    return submit(stream, "copy", run_copy, &c, sizeof c, cost_of(stream, bytes), false);
+}
+
+lvn_status lvni_sim_upload(void *stream, void *to, const void *from, size_t bytes)
+{
+    small_copy c = {.c = {.to = lvni_sim_alias(to), .bytes = bytes, .here = true}};
+    LVN_ARG(bytes <= LVN_UPLOAD, "an upload of %zu bytes; at most %d", bytes, LVN_UPLOAD);
+    memcpy(c.data, from, bytes);
+    return submit(stream, "copy", run_copy, &c, offsetof(small_copy, data) + bytes,
+                  cost_of(stream, bytes), false);
+}
+
+lvn_status lvni_sim_zero(void *stream, void *p, size_t bytes)
+{
+    const copy c = {.to = lvni_sim_alias(p), .bytes = bytes};
+    return submit(stream, "zeros", run_copy, &c, sizeof c, 0, false);
+}
+
+/* ---- captured steps ---- */
+
+lvn_status lvni_sim_capture_begin(void *stream)
+{
+    lvni_sim_stream *s = stream;
+    LVN_ARG(s->capture == NULL, "%s: the stream is being captured already",
+            s->engine->device->name);
+    s->capture = LVNI_NEW(LVNI_TAG_KERNEL, graph);
+    return s->capture == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+lvn_status lvni_sim_capture_end(void *stream, void **out)
+{
+    lvni_sim_stream *s = stream;
+    LVN_ARG(s->capture != NULL, "%s: the stream is not being captured", s->engine->device->name);
+    *out = s->capture;
+    s->capture = NULL;
+    return LVN_OK;
+}
+
+lvn_status lvni_sim_graph_replay(void *captured, void *stream)
+{
+    const graph *g = captured;
+    for (int i = 0; i < g->n; i++) {
+        enqueue(stream, &g->command[i], g->command[i].payload, LVNI_SIM_COMMAND_BYTES);
+    }
+    return LVN_OK;
+}
+
+void lvni_sim_graph_destroy(void *captured)
+{
+    graph *g = captured;
+    if (g != NULL) {
+        lvni_core_free(g->command);
+        lvni_core_free(g);
+    }
+}
