@@ -8,7 +8,7 @@
  *
  *     const lvn_backend *lvn_backend_table(void);
  *
- * It is loaded when its name is first asked for. docs/backends.md has a small one from end to end.
+ * It is loaded when its name is first asked for.
  *
  * Rules for all functions:
  *   - Any thread may call them; two calls for the same device may come at once unless stated.

@@ -1,5 +1,6 @@
 /* levin's own backends, and every backend's kernels by op: looked up in each call of an op (run.c),
- * so it is an array. cpu's rows are made of ops.def, whose flags say what its kernels take. */
+ * so it is an array. cpu's rows are made of ops.def, whose flags give the types its kernels take.
+ */
 #include "kernels/kernels_decl.h"
 
 #include "core/str.h"

@@ -251,15 +251,14 @@ static void step_sgd(lvni_optim *o, const step_call *c, lvni_optim_range part, f
                      const float *g)
 {
     const lvni_optim_options *p = &o->options;
-    const lvn_flat_sgd s = {
-        .lr = c->lr * c->run->lr_scale,
-        .momentum = p->momentum,
-        .dampening = p->dampening,
-        .weight_decay = c->run->weight_decay,
-        .grad_scale = c->grad_scale,
-        .trust = c->run->trusted ? trust_ratio(o, c->run, c->grad_scale) : 0.0,
-        .nesterov = p->nesterov,
-        .first_step = c->updates == 0};
+    const lvn_flat_sgd s = {.lr = c->lr * c->run->lr_scale,
+                            .momentum = p->momentum,
+                            .dampening = p->dampening,
+                            .weight_decay = c->run->weight_decay,
+                            .grad_scale = c->grad_scale,
+                            .trust = c->run->trusted ? trust_ratio(o, c->run, c->grad_scale) : 0.0,
+                            .nesterov = p->nesterov,
+                            .first_step = c->updates == 0};
     lvni_kernels_flat_sgd(w, g, o->n_slots > 0 ? o->slot[0] + (part.begin - o->own.begin) : NULL,
                           part.end - part.begin, &s);
 }

@@ -26,6 +26,7 @@ typedef struct lvni_tensor_segment {
 struct lvni_tensor_stream {
     lvni_tensor_device *device; /* NULL: closed */
     void *stream;
+    void *landing; /* memory that the device knows, for single numbers on their way to the host */
     lvni_tensor_stream *of_device; /* next of the device */
     lvni_tensor_stream *of_ctx;    /* next of the context */
 };
@@ -37,7 +38,7 @@ struct lvni_tensor_device {
     void *state; /* the backend's */
     lvn_device_info info;
 
-    pthread_mutex_t memory_lock;   /* a leaf lock, but for the backend's */
+    pthread_mutex_t memory_lock;   /* a leaf lock, except for the backend's */
     lvni_tensor_piece **free_list; /* by stream kind and size class (ctx.h) */
     /* never handed out, or given up: by address, no two adjacent of one segment */
     lvni_tensor_piece *holes;
@@ -54,6 +55,10 @@ struct lvni_tensor_device {
     void *own[LVN_STREAM_KINDS];
     void *crossing; /* an event */
 };
+
+enum { LVNI_LANDING = 4096 };
+/* The calling context's on the device, made at first use; NULL with the thread's error. */
+lvni_tensor_stream *lvni_tensor_device_get_stream(lvni_tensor_device *device);
 
 lvn_status lvni_tensor_device_memory_init(lvni_tensor_device *device);
 void lvni_tensor_device_memory_free(lvni_tensor_device *device);

@@ -33,46 +33,58 @@ void lvni_tensor_host_give(lvni_tensor_device *d, void *p, size_t bytes)
  * much at once. */
 enum { BOUNCE = 4 << 20 };
 
-static lvn_status copy_plain(lvni_tensor_device *d, void *stream, char *device, char *host,
-                             size_t bytes, bool to_host)
+static lvn_status copy_plain(lvni_tensor_device *d, const lvni_tensor_stream *s, char *device,
+                             char *host, size_t bytes, bool to_host)
 {
-    const size_t room = bytes < BOUNCE ? bytes : BOUNCE;
-    char *bounce = lvni_tensor_host_take(d, room);
-    lvn_status s = bounce == NULL ? lvn_last_error()->code : LVN_OK;
-    for (size_t at = 0, n; at < bytes && s == LVN_OK; at += n) {
+    const lvn_backend *b = d->backend;
+    const bool small = bytes <= LVNI_LANDING;
+    const size_t room = small ? LVNI_LANDING : bytes < BOUNCE ? bytes : BOUNCE;
+    char *bounce = small ? s->landing : lvni_tensor_host_take(d, room);
+    lvn_status status = bounce == NULL ? lvn_last_error()->code : LVN_OK;
+    for (size_t at = 0, n; at < bytes && status == LVN_OK; at += n) {
         n = bytes - at < room ? bytes - at : room;
         if (!to_host) {
             memcpy(bounce, host + at, n);
         }
-        s = to_host ? d->backend->copy(stream, bounce, device + at, n)
-                    : d->backend->copy(stream, device + at, bounce, n);
-        const lvn_status ran = d->backend->stream_wait(stream); /* before the piece is used again */
-        s = s == LVN_OK ? ran : s;
-        if (s == LVN_OK && to_host) {
+        status = to_host ? b->copy(s->stream, bounce, device + at, n)
+                         : b->copy(s->stream, device + at, bounce, n);
+        const lvn_status ran = b->stream_wait(s->stream); /* before the piece is used again */
+        status = status == LVN_OK ? ran : status;
+        if (status == LVN_OK && to_host) {
             memcpy(host + at, bounce, n);
         }
     }
-    lvni_tensor_host_give(d, bounce, room);
-    return s;
+    if (!small) {
+        lvni_tensor_host_give(d, bounce, room);
+    }
+    return status;
 }
+
+/* What the step's thread sends in a step (partners of images, class weights) goes without a
+ * wait. */
+enum { UPLOADS = 16 };
 
 static lvn_status copy_from_host(lvni_tensor_device *d, void *to, const void *from, size_t bytes)
 {
-    void *stream = lvni_tensor_device_stream(d);
-    if (stream == NULL) {
+    const lvni_tensor_stream *s = lvni_tensor_device_get_stream(d);
+    if (s == NULL) {
         return lvn_last_error()->code;
     }
-    if (bytes <= LVN_UPLOAD) {
-        return d->backend->upload(stream, to, from, bytes);
+    if (bytes > (size_t)UPLOADS * LVN_UPLOAD) {
+        return copy_plain(d, s, to, (char *)(uintptr_t)from, bytes, false);
     }
-    return copy_plain(d, stream, to, (char *)(uintptr_t)from, bytes, false);
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at < LVN_UPLOAD ? bytes - at : LVN_UPLOAD;
+        LVN_TRY(d->backend->upload(s->stream, (char *)to + at, (const char *)from + at, n));
+    }
+    return LVN_OK;
 }
 
 static lvn_status copy_to_host(lvni_tensor_device *d, void *to, const void *from, size_t bytes)
 {
-    void *stream = lvni_tensor_device_stream(d);
-    return stream == NULL ? lvn_last_error()->code
-                          : copy_plain(d, stream, (char *)(uintptr_t)from, to, bytes, true);
+    const lvni_tensor_stream *s = lvni_tensor_device_get_stream(d);
+    return s == NULL ? lvn_last_error()->code
+                     : copy_plain(d, s, (char *)(uintptr_t)from, to, bytes, true);
 }
 
 /* Through the host, from a device of one backend to one of another. */

@@ -1,12 +1,13 @@
 /* The streams of contexts: each context has a compute stream of its own on every device that it
- * uses, so that what fails is reported to whoever asked for it. The device's own streams give order
- * between kinds of streams. */
+ * uses, so that what fails is reported to the caller that submitted it. The device's own streams
+ * give order between kinds of streams. */
 #include "tensor/device_impl.h"
 
 /* Of a context that has submitted anything. */
 struct lvni_under_way {
-    lvni_tensor_stream *streams; /* the one used last comes first */
-    bool failed;                 /* while submitting */
+    lvni_tensor_stream *streams;
+    const lvni_tensor_stream *first; /* that was seen to have failed */
+    bool failed;                     /* while submitting */
     lvn_error error;
 };
 
@@ -25,6 +26,7 @@ void lvni_tensor_device_streams_free(lvni_tensor_device *d)
 {
     for (lvni_tensor_stream *s = d->streams; s != NULL; s = s->of_device) {
         d->backend->stream_destroy(s->stream);
+        d->backend->host_give(d->state, s->landing, LVNI_LANDING);
         s->device = NULL; /* its context frees it */
     }
     for (int k = 0; k < LVN_STREAM_KINDS; k++) {
@@ -64,6 +66,7 @@ static void end_stream(lvni_tensor_stream *s)
         *at = s->of_device;
         pthread_mutex_unlock(&d->stream_lock);
         d->backend->stream_destroy(s->stream);
+        d->backend->host_give(d->state, s->landing, LVNI_LANDING);
     }
     lvni_core_free(s);
 }
@@ -96,7 +99,12 @@ static lvni_tensor_stream *make_stream(struct lvni_under_way *u, lvni_tensor_dev
         return NULL;
     }
     s->device = d;
+    if (d->backend->host_take(d->state, LVNI_LANDING, &s->landing) != LVN_OK) {
+        lvni_core_free(s);
+        return NULL;
+    }
     if (d->backend->stream_create(d->state, LVN_STREAM_COMPUTE, &s->stream) != LVN_OK) {
+        d->backend->host_give(d->state, s->landing, LVNI_LANDING);
         lvni_core_free(s);
         return NULL;
     }
@@ -109,7 +117,7 @@ static lvni_tensor_stream *make_stream(struct lvni_under_way *u, lvni_tensor_dev
     return s;
 }
 
-void *lvni_tensor_device_stream(lvni_tensor_device *d)
+lvni_tensor_stream *lvni_tensor_device_get_stream(lvni_tensor_device *d)
 {
     struct lvni_under_way *u = get_under_way();
     if (u == NULL) {
@@ -117,11 +125,16 @@ void *lvni_tensor_device_stream(lvni_tensor_device *d)
     }
     for (lvni_tensor_stream *s = u->streams; s != NULL; s = s->of_ctx) {
         if (s->device == d) {
-            return s->stream;
+            return s;
         }
     }
-    lvni_tensor_stream *made = make_stream(u, d);
-    return made == NULL ? NULL : made->stream;
+    return make_stream(u, d);
+}
+
+void *lvni_tensor_device_stream(lvni_tensor_device *d)
+{
+    lvni_tensor_stream *s = lvni_tensor_device_get_stream(d);
+    return s == NULL ? NULL : s->stream;
 }
 
 /* ---- what failed ---- */
@@ -139,17 +152,18 @@ void lvni_tensor_device_note_error(lvni_tensor_device *d)
 bool lvni_tensor_device_failed(void)
 {
     const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
-    const struct lvni_under_way *u = ctx == NULL ? NULL : ctx->under_way;
-    for (const lvni_tensor_stream *s = u == NULL ? NULL : u->streams; s != NULL; s = s->of_ctx) {
-        if (s->device != NULL && s->device->backend->stream_failed(s->stream)) {
-            return true;
-        }
+    struct lvni_under_way *u = ctx == NULL ? NULL : ctx->under_way;
+    const lvni_tensor_stream *s = u == NULL || u->first != NULL ? NULL : u->streams;
+    while (s != NULL && (s->device == NULL || !s->device->backend->stream_failed(s->stream))) {
+        s = s->of_ctx;
     }
-    return u != NULL && u->failed;
+    if (s != NULL) {
+        u->first = s;
+    }
+    return u != NULL && (u->failed || u->first != NULL);
 }
 
-/* A context seldom has work on several devices; which of two errors came first is not known. The
- * device that was used first counts. */
+/* A context seldom has work on several devices. The error that was seen first counts. */
 lvn_status lvni_tensor_device_sync(void)
 {
     const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
@@ -159,7 +173,7 @@ lvn_status lvni_tensor_device_sync(void)
     for (const lvni_tensor_stream *s = u == NULL ? NULL : u->streams; s != NULL; s = s->of_ctx) {
         const lvn_status status =
             s->device == NULL ? LVN_OK : s->device->backend->stream_wait(s->stream);
-        if (status != LVN_OK) {
+        if (status != LVN_OK && (first == LVN_OK || s == u->first)) {
             first = status;
             error = *lvn_last_error();
         }
@@ -176,6 +190,7 @@ lvn_status lvni_tensor_device_take_error(void)
     if (status != LVN_OK) {
         struct lvni_under_way *u = lvni_tensor_ctx_get()->under_way;
         u->failed = false;
+        u->first = NULL;
         for (const lvni_tensor_stream *s = u->streams; s != NULL; s = s->of_ctx) {
             if (s->device != NULL) {
                 s->device->backend->stream_clear(s->stream);

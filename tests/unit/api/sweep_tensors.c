@@ -206,7 +206,9 @@ static lvn_status devices(const void *argument)
     float two[2] = {1, 2};
     lvn_tensor *host = lvn_tensor_wrap(two, LVN_F32, LVN_SHAPE(2)),
                *there = lvn_to_device(host, LVN_SIM(0));
-    lvn_status s = there == NULL ? lvn_last_error()->code : lvn_device_use(LVN_SIM(0));
+    lvn_device found = LVN_CPU;
+    lvn_status s = there == NULL ? lvn_last_error()->code : lvn_device_find("sim:0", &found);
+    s = s == LVN_OK ? lvn_device_use(found) : s;
     if (s == LVN_OK) {
         const bool good = lvn_device_count(LVN_DEVICE_SIM) == 1 &&
                           lvn_device_in_use().kind == LVN_DEVICE_SIM &&
@@ -231,7 +233,8 @@ static const scenario rows[] = {
     {.calls = "tensor_create tensor_wrap retain release tensor_dtype ndim size numel data "
               "const_data item dtype_size dtype_name",
      .run = tensors},
-    {.calls = "to_device tensor_device device_use device_in_use device_count device_wait",
+    {.calls =
+         "to_device tensor_device device_use device_find device_in_use device_count device_wait",
      .run = devices},
     {.calls = "scope_open scope_close scope_status keep require_grad backward backward_scaled "
               "gradient zero_grad set_grad_enabled",

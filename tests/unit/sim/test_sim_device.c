@@ -43,7 +43,7 @@ static void devices_are_found(void **state)
     assert_int_equal(lvn_device_use(LVN_SIM(3)), LVN_ERR_NOT_FOUND);
     assert_string_equal(
         lvn_last_error()->message,
-        "there is no device sim:3; LEVIN_SIM_DEVICES is 3 (sim:0 is the first of 1)");
+        "there is no device sim:3; sim has 3 (LEVIN_SIM_DEVICES; sim:0 is the first)");
     assert_int_equal(lvn_device_in_use().kind, LVN_DEVICE_CPU);
     lvn_tensor *t = ones(LVN_SIM(1), 2, 2);
     assert_int_equal(lvn_tensor_device(t).kind, LVN_DEVICE_SIM);
