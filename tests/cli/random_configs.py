@@ -12,6 +12,7 @@ import random
 # Each configuration runs on all of them.
 KINDS = ("single", "threads", "shm", "net")
 STOPS = ("SIGTERM", "SIGKILL", "max_steps")
+SLOW = ((), (), ("LEVIN_SIM_KERNEL_US=20",), ("LEVIN_SIM_COPY_GBPS=0.1",))
 
 
 def chance(r, p):
@@ -171,14 +172,23 @@ def number_of(arguments, key, otherwise=0):
     return otherwise if value is None else int(value)
 
 
+def with_value(arguments, key, value):
+    return [f"{key}={value}" if a.startswith(f"{key}=") else a for a in arguments]
+
+
 # ---- layouts ----
 
 
 class Layout:
-    """Where a run computes: arguments, and whether it is held on one core."""
+    """Where a run computes: arguments, whether it is held on one core, and the environment of its
+    simulated accelerators. Slow kernels or copies make visible what does not wait for them."""
 
-    def __init__(self, keys, one_core=False):
-        self.keys, self.one_core = keys, one_core
+    def __init__(self, keys, one_core=False, slow=()):
+        self.keys, self.one_core, self.slow = keys, one_core, slow
+        self.sim = "accelerator=sim" in keys
+
+    def with_keys(self, keys):
+        return Layout(keys, self.one_core, self.slow)
 
 
 class Stop:
@@ -217,7 +227,8 @@ def draw_layout(r, kind, config):
         keys += [] if kind == "threads" else [f"transport={kind}"]
     if kind == "single" or chance(r, 0.4):
         keys += [f"lanes={r.randint(1, 4)}"]
-    return Layout(keys, chance(r, 0.3))
+    slow = r.choice(SLOW) if value_of(config, "model") != "resnet18" else ()
+    return Layout(keys, chance(r, 0.3), slow)
 
 
 def may_stop_early(config):
@@ -242,9 +253,9 @@ def draw_trials(r, seed, config):
                 layouts[0].keys.append(f"checkpoint.every_n_steps={r.randint(1, 3)}")
             layouts.append(draw_layout(r, r.choice(KINDS), config))
         trials.append(Trial(layouts, stop))
-    if not any("accelerator=sim" in layout.keys for t in trials for layout in t.layouts):
-        keys = trials[seed % len(KINDS)].layouts[-1].keys
-        keys[keys.index("accelerator=cpu")] = "accelerator=sim"
+    if not any(layout.sim for t in trials for layout in t.layouts):
+        last = trials[seed % len(KINDS)].layouts
+        last[-1] = last[-1].with_keys(with_value(last[-1].keys, "accelerator", "sim"))
     return trials
 
 

@@ -13,11 +13,11 @@ import signal
 import subprocess
 import time
 
-from random_configs import Layout, Trial, number_of, value_of
+from random_configs import Layout, Trial, number_of, value_of, with_value
 from rank_processes import children, is_held, rank_pid, reached
 from reproducibility_lines import first_difference, reproducibility_lines
 
-SIM = {"LEVIN_SIM_DEVICES": "8", "LEVIN_SIM_MEMORY": "2GiB"}
+SIM = ("LEVIN_SIM_DEVICES=8", "LEVIN_SIM_MEMORY=2GiB")
 ALWAYS = ["log_every_n_steps=1", "quiet=true"]
 ALONE = Layout(["devices=1", "num_workers=0", "lanes=1"])  # what all others are compared with
 TRIES = 3
@@ -61,8 +61,9 @@ class Runner:
     # ---- one run ----
 
     def command(self, config, layout, *more):
+        env = ["env", *SIM, *layout.slow] if layout.sim else []
         pin = ["taskset", "-c", "0"] if layout.one_core else []
-        return [*pin, self.levin, "train", "classify", *config, *ALWAYS, *layout.keys, *more]
+        return [*env, *pin, self.levin, "train", "classify", *config, *ALWAYS, *layout.keys, *more]
 
     def start(self, command):
         return subprocess.Popen(
@@ -70,7 +71,6 @@ class Runner:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            env=dict(os.environ, **SIM),
         )
 
     def wait(self, p, command):
@@ -185,10 +185,6 @@ def without(arguments, keys):
     return [a for a in arguments if a.split("=", 1)[0] not in keys]
 
 
-def with_value(arguments, key, value):
-    return [f"{key}={value}" if a.startswith(f"{key}=") else a for a in arguments]
-
-
 # Never left out: the machine or the layout would choose, or the run would be a long one.
 PINNED = {
     "data", "data.count", "image_size", "max_steps", "batch_size", "micro_batches",
@@ -222,19 +218,21 @@ def simpler_configs(config):
 
 
 def simpler_layouts(layout):
+    if layout.slow:
+        yield Layout(layout.keys, layout.one_core)
     if layout.one_core:
-        yield Layout(layout.keys)
+        yield Layout(layout.keys, False, layout.slow)
     for key in ("bucket_bytes", "lanes", "num_workers", "transport", "checkpoint.every_n_steps"):
         if value_of(layout.keys, key) is not None:
-            yield Layout(without(layout.keys, {key}), layout.one_core)
+            yield layout.with_keys(without(layout.keys, {key}))
     for key, value in (("accelerator", "cpu"), ("devices", "2"), ("devices", "3")):
         if value_of(layout.keys, key) != value and (
             key != "devices" or number_of(layout.keys, key) > int(value)
         ):
-            yield Layout(with_value(layout.keys, key, value), layout.one_core)
+            yield layout.with_keys(with_value(layout.keys, key, value))
     if number_of(layout.keys, "devices") > 1:
         keys = ["strategy=single", "devices=1", *without(layout.keys, {"strategy", "devices"})]
-        yield Layout(without(keys, {"transport", "bucket_bytes"}), layout.one_core)
+        yield layout.with_keys(without(keys, {"transport", "bucket_bytes"}))
 
 
 def simpler_trials(trial):
@@ -272,11 +270,9 @@ def shrink(runner, config, trial, kind, seconds):
 
 def commands(runner, config, trial):
     """What to type: the run alone, and the one beside it."""
-    env = " ".join(f"{k}={v}" for k, v in SIM.items())
 
     def line(layout, *more):
-        sim = f"{env} " if "accelerator=sim" in layout.keys else ""
-        return "  " + sim + shlex.join(runner.command(config, layout, *more))
+        return "  " + shlex.join(runner.command(config, layout, *more))
 
     lines = [line(ALONE, "out=out/one")]
     if trial.stop is None:

@@ -3,9 +3,9 @@
 A configuration is drawn from everything that changes results (model, batch, micro-batches, group,
 optimizer, schedule, precision, clipping, averages, mixup, frozen parts, data). It runs alone, and
 on four layouts: one rank with lanes, ranks that are threads, and processes over shm and over net,
-with simulated accelerators among them. Two of the four are stopped in the middle, by SIGTERM or
-SIGKILL to the command or to one rank, or by max_steps, and resumed on another layout. All must end
-with the same checkpoints, exported weights and metrics, digit by digit.
+with simulated accelerators, some of them slow, among them. Two of the four are stopped in the
+middle, by SIGTERM or SIGKILL to the command or to one rank, or by max_steps, and resumed on another
+layout. All must end with the same checkpoints, exported weights and metrics, digit by digit.
 
 usage: test_random_configs.py LEVIN DATA [test names]
   LEVIN_TEST_SEED=N       the first seed, default 562, whose six configurations have most of what
@@ -60,7 +60,8 @@ class RandomConfigs(Case):
             several = number_of(trial.layouts[-1].keys, "devices") > 1
             self.seen[kind] += several or kind == "single"
             self.seen[trial.stop.how if trial.stop else "no stop"] += 1
-            self.seen["sim"] += any("accelerator=sim" in x.keys for x in trial.layouts)
+            self.seen["sim"] += any(x.sim for x in trial.layouts)
+            self.seen["slow sim"] += any(x.sim and x.slow for x in trial.layouts)
         self.seen[value_of(config, "model")] += 1
         self.seen[value_of(config, "precision")] += 1
         self.seen[value_of(config, "optim")] += 1
