@@ -8,6 +8,7 @@
 #include <levin/ops.h>
 #include <levin/status.h>
 #include <levin/tensor.h>
+#include <levin/pins.h>
 #include <levin/trainer.h>
 #include <levin/version.h>
 

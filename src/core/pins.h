@@ -48,4 +48,37 @@ lvni_core_pins lvni_core_pins_least(void);
 /* " name=value" for every field, without entries. */
 void lvni_core_pins_print(const lvni_core_pins *pins, lvni_core_str *out);
 
+/* ---- entries (pin_entries.c) ----
+ * Thread-safe. The first value of a key stays, and nothing is removed: texts are valid until
+ * destroy. A key is `backend.name`; both sides hold letters, digits and . _ - + : / alone, so that
+ * lists of any format can hold them. */
+
+enum { LVNI_PIN_TEXT = 128 }; /* bytes of a key or a value, with its zero */
+
+/* Which value counts for all ranks of the run: called with the first value that a lane of this
+ * process proposes, may wait for others. */
+typedef lvn_status (*lvni_core_pin_agree)(void *user, const char *key, const char *value,
+                                          char counts[LVNI_PIN_TEXT]);
+
+lvn_status lvni_core_pin_entries_create(lvni_core_pin_entries **out);
+void lvni_core_pin_entries_destroy(lvni_core_pin_entries *entries);
+/* Before the first record. Without it the entries are this process's. */
+void lvni_core_pin_entries_agree_by(lvni_core_pin_entries *entries, lvni_core_pin_agree agree,
+                                    void *user);
+/* NULL: no such key. */
+const char *lvni_core_pin_entries_get(lvni_core_pin_entries *entries, const char *key);
+/* *counts: the value that the run has from here on, which may be an earlier one. LVN_ERR_INVALID
+ * for other texts than above. */
+lvn_status lvni_core_pin_entries_record(lvni_core_pin_entries *entries, const char *key,
+                                        const char *value, const char **counts);
+/* "key=value" of a configuration or a file; entries NULL: it is only looked at. LVN_ERR_USAGE when
+ * it is not that, or when the key has another value. */
+lvn_status lvni_core_pin_entries_read(lvni_core_pin_entries *entries, const char *text);
+/* The next entry behind `text` in a list with blanks between, as lvni_core_pin_entries_print
+ * writes; false: there is none. Longer ones are cut. */
+bool lvni_core_pin_entries_next(const char **text, char entry[2 * LVNI_PIN_TEXT]);
+/* All as key=value in the order of keys, with `between` between; nothing for NULL. */
+void lvni_core_pin_entries_print(lvni_core_pin_entries *entries, const char *between,
+                                 lvni_core_str *out);
+
 #endif

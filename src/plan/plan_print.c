@@ -104,6 +104,12 @@ void lvni_plan_describe_pin(const lvni_plan *p, lvni_core_str *out)
     lvni_core_pins_print(&p->pins, out);
     lvni_core_str_printf(out, " group=%d eval_batch_size=%lld", p->group,
                          (long long)p->eval_batch_size);
+    lvni_core_str pins = {0};
+    lvni_core_pin_entries_print(p->pins.entries, ",", &pins);
+    if (pins.len > 0) {
+        lvni_core_str_printf(out, " pins=[%s]", lvni_core_str_text(&pins));
+    }
+    lvni_core_str_free(&pins);
 }
 
 lvn_status lvni_plan_print(const lvni_plan *p, FILE *file)

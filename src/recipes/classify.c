@@ -52,6 +52,7 @@ const lvni_core_option_table *lvni_recipes_classify_train_tables(size_t *n)
 typedef struct exporting {
     lvni_recipes_classifier_card card;
     const lvni_core_config *config;
+    lvni_core_pin_entries *pins; /* NULL: of `levin plan` */
     const lvni_recipes_image_data *data;
 } exporting;
 
@@ -68,6 +69,7 @@ static lvn_status export_model(void *user, const lvni_nn_model *model, const flo
     lvni_recipes_classifier_card card = e->card;
     /* resolved by now */
     card.pins = lvni_recipes_read_pins(e->config);
+    card.pins.entries = e->pins;
     card.ema_decay = lvni_core_config_bool(e->config, "use_ema")
                          ? lvni_core_config_float(e->config, "ema.decay")
                          : 0.0;
@@ -127,6 +129,7 @@ static lvn_status fit_with(const work *w, const lvni_recipes_image_data *data,
                             .val_split = lvni_core_config_float(c, "val_split"),
                             .seed = lvni_core_config_int(c, "seed")},
                    .config = c,
+                   .pins = w->ranks == NULL ? NULL : w->ranks->pins,
                    .data = data};
     memcpy(e.card.mean, data->transform.mean, sizeof e.card.mean);
     memcpy(e.card.std, data->transform.std, sizeof e.card.std);

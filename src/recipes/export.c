@@ -9,6 +9,7 @@
 #include "recipes/classify.h"
 #include "recipes/options.h"
 #include "recipes/output_file.h"
+#include "trainer/identity.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -117,21 +118,28 @@ lvn_status lvni_recipes_export_model(const lvni_nn_model *model, const float *va
                                      const char *path)
 {
     tensors t;
-    lvni_core_str json = {0};
+    lvni_core_str json = {0}, pins = {0};
     lvn_status s = gather(model, values, &t);
     if (card != NULL) {
         lvni_recipes_classifier_card_print(card, &json);
+        lvni_core_pin_entries_print(card->pins.entries, " ", &pins);
     }
     if (s == LVN_OK) {
         s = lvni_core_str_status(&json);
     }
     if (s == LVN_OK) {
+        s = lvni_core_str_status(&pins);
+    }
+    if (s == LVN_OK) {
         char at[24];
-        lvni_ckpt_st_meta meta[3] = {{"format", "pt"}};
+        lvni_ckpt_st_meta meta[4] = {{"format", "pt"}};
         int64_t n = 1;
         snprintf(at, sizeof at, "%lld", (long long)step);
         if (card != NULL) {
             meta[n++] = (lvni_ckpt_st_meta){LVNI_CARD, lvni_core_str_text(&json)};
+        }
+        if (pins.len > 0) {
+            meta[n++] = (lvni_ckpt_st_meta){LVNI_IDENTITY_PINS, lvni_core_str_text(&pins)};
         }
         if (step >= 0) {
             meta[n++] = (lvni_ckpt_st_meta){LVNI_CKPT_STEP, at};
@@ -140,6 +148,7 @@ lvn_status lvni_recipes_export_model(const lvni_nn_model *model, const float *va
     }
     tensors_free(&t);
     lvni_core_str_free(&json);
+    lvni_core_str_free(&pins);
     return s;
 }
 

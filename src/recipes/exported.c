@@ -11,6 +11,7 @@
 #include "plan/plan.h"
 #include "recipes/run_dir.h"
 #include "recipes/weights.h"
+#include "trainer/identity.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -183,6 +184,21 @@ static lvn_status read_card(lvni_recipes_exported *e, json_t *j)
     return LVN_OK;
 }
 
+/* What backends recorded in the training; NULL: nothing. */
+static lvn_status read_entries(lvni_recipes_exported *e, const char *text)
+{
+    char entry[2 * LVNI_PIN_TEXT];
+    LVN_TRY(lvni_core_pin_entries_create(&e->pins));
+    e->card.pins.entries = e->pins;
+    while (text != NULL && lvni_core_pin_entries_next(&text, entry)) {
+        if (lvni_core_pin_entries_read(e->pins, entry) != LVN_OK) {
+            LVN_FAIL(LVN_ERR_CORRUPT,
+                     "its metadata " LVNI_IDENTITY_PINS " has %s, not one value for a key", entry);
+        }
+    }
+    return LVN_OK;
+}
+
 /* A checkpoint has the weights themselves and their average, if there is one; its run validated and
  * exported the average, except with use_ema=false. 0: no average to take. */
 static double shown_average(const lvni_ckpt_st_file *file)
@@ -212,6 +228,9 @@ static lvn_status open_file(const char *path, bool use_ema, lvni_recipes_exporte
         s = read_card(e, j);
     }
     json_decref(j);
+    if (s == LVN_OK) {
+        s = read_entries(e, lvni_ckpt_st_meta_get(file, LVNI_IDENTITY_PINS));
+    }
     const lvn_module_class *cls = s == LVN_OK ? lvni_nn_zoo_find(e->card.model) : NULL;
     if (s == LVN_OK && cls == NULL) {
         s = lvn_error_set(LVN_ERR_UNSUPPORTED, __FILE__, __LINE__,
@@ -388,5 +407,6 @@ void lvni_recipes_exported_close(lvni_recipes_exported *e)
     lvni_core_free(e->class_names);
     lvni_core_free(e->model_name);
     lvni_core_free(e->data);
+    lvni_core_pin_entries_destroy(e->pins);
     lvni_core_free(e);
 }

@@ -47,7 +47,8 @@ lvn_status lvni_recipes_export_model(const lvni_nn_model *model, const float *va
 typedef struct lvni_recipes_exported {
     lvni_recipes_classifier_card card;
     char *model_name, *data;
-    char **class_names; /* owned; card points at them */
+    char **class_names;          /* owned; card points at them */
+    lvni_core_pin_entries *pins; /* the same */
     lvni_nn_model *model;
 } lvni_recipes_exported;
 

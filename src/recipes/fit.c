@@ -322,6 +322,38 @@ static lvn_status agree_on_run(const lvni_recipes_fit_run *r)
     return s;
 }
 
+/* At the end of a run that has made steps, so that no thread of another rank reads the
+ * configuration: config.yaml gets what its backends have recorded. Checkpoints have it already. */
+static lvn_status keep_pins(const lvni_recipes_fit_run *r)
+{
+    lvni_core_config *c = r->request->config;
+    lvni_core_str pins = {0};
+    lvni_core_str_append(&pins, "[");
+    lvni_core_pin_entries_print(r->rank.pins, ",", &pins);
+    const bool any = pins.len > 1;
+    lvni_core_str_append(&pins, "]");
+    lvn_status s = lvni_core_str_status(&pins);
+    if (s == LVN_OK && any) {
+        s = lvni_core_config_set(c, "pins", lvni_core_str_text(&pins), "recorded by the run");
+        s = s == LVN_OK ? lvni_recipes_run_dir_write_config(r->dir, c) : s;
+    }
+    lvni_core_str_free(&pins);
+    return s;
+}
+
+/* Also when a signal ends it. */
+static lvn_status train(lvni_recipes_fit_run *r)
+{
+    const int64_t first = r->trainer->at.step;
+    const lvn_status s = lvni_trainer_fit(r->trainer);
+    if ((s != LVN_OK && s != LVN_ERR_CANCELLED) || !leads(r) || r->trainer->at.step == first) {
+        return s;
+    }
+    const lvn_error error = *lvn_last_error();
+    LVN_TRY(keep_pins(r));
+    return s == LVN_OK ? LVN_OK : lvn_error_adopt(&error);
+}
+
 /* The whole run of a rank, from the directory to the last checkpoint. A collective of the ranks. */
 static lvn_status run_rank(lvni_recipes_fit_run *r)
 {
@@ -338,7 +370,7 @@ static lvn_status run_rank(lvni_recipes_fit_run *r)
                     ? LVN_OK
                     : r->request->write_files(r->request->user, r->dir));
     }
-    LVN_TRY(lvni_trainer_fit(r->trainer));
+    LVN_TRY(train(r));
     if (r->trainer->keeper.saved_step >= 0) {
         lvni_log_line(LVNI_LOG_INFO, "done after %lld step%s; %s/checkpoints/last.safetensors",
                       (long long)r->trainer->at.step,

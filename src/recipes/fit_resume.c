@@ -102,9 +102,9 @@ static void print_value(const json_t *value, lvni_core_str *out)
 void lvni_recipes_report_changes(const lvni_core_config *config, const char *json,
                                  const lvni_ckpt *ckpt)
 {
-    static const char *const harmless[] = {"max_epochs",        "max_steps",
-                                           "log_every_n_steps", "checkpoint.every_n_steps",
-                                           "on_error",          NULL};
+    static const char *const harmless[] = {
+        "max_epochs", "max_steps", "log_every_n_steps", "checkpoint.every_n_steps", "on_error",
+        "pins",       NULL};
     json_t *was = lvni_core_json_try(ckpt->config, LVNI_JSON_INNER);
     json_t *is = lvni_core_json_try(json, LVNI_JSON_INNER);
     const char *key;

@@ -452,9 +452,46 @@ static lvn_status close_ranks(lvni_recipes_ranks *ranks, lvn_status status)
         }
     }
     lvni_core_free(ranks->rank);
+    lvni_core_pin_entries_destroy(ranks->pins);
     *ranks = (lvni_recipes_ranks){0};
     lvni_log_set_follower(false);
     return s;
+}
+
+/* A choice counts for all ranks: that of the first whose number comes. */
+static lvn_status agree_on_pin(void *user, const char *key, const char *value,
+                               char counts[LVNI_PIN_TEXT])
+{
+    enum { WAIT_S = 60 };
+    lvni_control *control = user;
+    char value_key[LVNI_PIN_TEXT + 16], turn_key[LVNI_PIN_TEXT + 16];
+    int64_t turn = 0;
+    snprintf(value_key, sizeof value_key, "pin/%s", key);
+    snprintf(turn_key, sizeof turn_key, "pin-turn/%s", key);
+    LVN_TRY(lvni_control_add(control, turn_key, 1, &turn));
+    if (turn == 1) {
+        snprintf(counts, LVNI_PIN_TEXT, "%s", value);
+        return lvni_control_set(control, value_key, value, strlen(value));
+    }
+    char *bytes = NULL;
+    size_t n;
+    LVN_TRY(lvni_control_get(control, value_key, WAIT_S, &bytes, &n));
+    snprintf(counts, LVNI_PIN_TEXT, "%s", bytes);
+    lvni_core_free(bytes);
+    return LVN_OK;
+}
+
+/* One list for the ranks of this process; those of other processes are asked. */
+static lvn_status make_pins(lvni_recipes_ranks *ranks)
+{
+    LVN_TRY(lvni_core_pin_entries_create(&ranks->pins));
+    for (int i = 0; i < ranks->n; i++) {
+        ranks->rank[i].pins = ranks->pins;
+    }
+    if (ranks->n > 0 && ranks->rank->control != NULL) {
+        lvni_core_pin_entries_agree_by(ranks->pins, agree_on_pin, ranks->rank->control);
+    }
+    return LVN_OK;
 }
 
 static lvn_status open_ranks(lvni_core_config *c, const lvni_recipes_ranks_command *command,
@@ -475,6 +512,9 @@ static lvn_status open_ranks(lvni_core_config *c, const lvni_recipes_ranks_comma
         s = choose_workers(c, &r, local, out->rank, out->n);
     }
     request_free(&r);
+    if (s == LVN_OK) {
+        s = make_pins(out);
+    }
     return s == LVN_OK ? LVN_OK : close_ranks(out, s);
 }
 

@@ -6,13 +6,16 @@
 
 #include "control/control.h"
 #include "core/config.h"
+#include "core/pins.h"
 #include "dist/choice.h"
 
 /* One rank of this process. */
 typedef struct lvni_recipes_rank {
     int rank, world;
-    lvni_dist_comm *comm;       /* NULL: world is 1 */
-    lvni_control *control;      /* NULL: all ranks are in this process */
+    lvni_dist_comm *comm;  /* NULL: world is 1 */
+    lvni_control *control; /* NULL: all ranks are in this process */
+    /* what the run's backends record, one list for the ranks of a process; NULL: `levin plan` */
+    lvni_core_pin_entries *pins;
     int device;                 /* number of the accelerator's device; CPU: 0 */
     int cores;                  /* that this rank may use */
     int cores_all;              /* of all ranks */
@@ -28,6 +31,7 @@ typedef struct lvni_recipes_ranks {
     int world;
     const char *how;                    /* "threads", "processes"; NULL: one rank */
     lvni_recipes_rank_process *process; /* NULL: all ranks are here */
+    lvni_core_pin_entries *pins;        /* of all of them */
     /* where a failed run can be resumed (trainer.h), for the end of the message */
     char kept[768];
 } lvni_recipes_ranks;

@@ -18,6 +18,19 @@ enum { USUAL_BATCH = 32 }; /* samples, where neither of the two keys is given */
 /* Counts that the batch plan keeps in an int. */
 #define A_COUNT LVNI_BETWEEN(1, 2147483647)
 
+static lvn_status check_pins(const lvni_core_option *row, const lvni_core_value *value,
+                             const char *origin)
+{
+    for (size_t i = 0; i < value->n; i++) {
+        if (lvni_core_pin_entries_read(NULL, value->strings[i]) != LVN_OK) {
+            return lvni_core_option_fail(row, value, origin,
+                                         "expected backend.name=value, of "
+                                         "letters, digits and . _ - + : / on both sides");
+        }
+    }
+    return LVN_OK;
+}
+
 static const lvni_core_option batch_rows[] = {
     {.name = "batch_size",
      .type = LVNI_OPT_INT,
@@ -60,6 +73,11 @@ static const lvni_core_option batch_rows[] = {
      .range = LVNI_BETWEEN(1, 16),
      .flags = LVNI_OPT_AUTO,
      .help = "Virtual team of the kernels whose sums depend on it; pins the bits of a run."},
+    {.name = "pins",
+     .type = LVNI_OPT_STRING_LIST,
+     .check = check_pins,
+     .help = "Choices that backends made by measuring, as backend.name=value; pins the bits of a "
+             "run."},
     {.name = "bucket_bytes",
      .type = LVNI_OPT_INT,
      .unit = "bytes",
@@ -193,7 +211,13 @@ lvn_status lvni_recipes_make_plan(lvni_core_config *c, int64_t n_samples,
                                   const lvni_recipes_rank *rank, bool coupled, lvni_plan *out)
 {
     const lvni_plan_options o = plan_options(c, n_samples, rank, coupled);
+    size_t n;
+    const char *const *pins = lvni_core_config_str_list(c, "pins", &n);
+    for (size_t i = 0; i < n; i++) {
+        LVN_TRY(lvni_core_pin_entries_read(rank->pins, pins[i]));
+    }
     LVN_TRY(lvni_plan_make(&o, out));
+    out->pins.entries = rank->pins;
     LVN_TRY(resolve(c, "batch_size", out->effective_batch / out->accumulate));
     LVN_TRY(resolve(c, "micro_batches", out->micro_batches));
     LVN_TRY(resolve(c, "group", out->group));

@@ -168,6 +168,10 @@ void lvni_trainer_engine_destroy(lvni_trainer_engine *e)
         return;
     }
     lvni_trainer_lanes_destroy(e->lanes);
+    lvni_tensor_ctx *own = lvni_tensor_ctx_get();
+    if (own != NULL) {
+        own->pins.entries = NULL; /* which may go before the thread does */
+    }
     for (int i = 0; i < e->n_group_syncs; i++) {
         lvni_trainer_group_sync_destroy(e->group_sync[i]);
     }

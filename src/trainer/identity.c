@@ -42,7 +42,7 @@ static const key_row keys[N_KEYS] = {
 
 /* One `stored=value` of the entry. */
 typedef struct part {
-    key_row key; /* old_value NULL: "give <name>=" */
+    key_row key; /* of a pinned choice without old_value */
     char value[VALUE];
 } part;
 
@@ -141,15 +141,13 @@ static bool find_value(const char *text, const char *name, char out[VALUE])
 static lvn_status report_difference(const lvni_ckpt *ckpt, const key_row *key, const char *was,
                                     const char *is)
 {
-    const bool own = key->old_value == NULL;
     if (ckpt->at.step_in_epoch > 0) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "%s was written within epoch %lld, after its step %lld, by a run with %s=%s (%s), "
-                 "and this one has %s=%s: %s%s%s%s, or start a "
+                 "and this one has %s=%s: %s%s, or start a "
                  "new run from its weights (weights=%s)",
                  ckpt->path, (long long)ckpt->at.epoch + 1, (long long)ckpt->at.step_in_epoch,
-                 key->name, was, key->meaning, key->name, is, own ? "give " : key->old_value,
-                 own ? key->name : "", own ? "=" : "", was, ckpt->path);
+                 key->name, was, key->meaning, key->name, is, key->old_value, was, ckpt->path);
     }
     lvni_log_line(LVNI_LOG_WARNING,
                   "%s=%s (%s) was %s in the saved run: from epoch %lld on this is another run",
@@ -213,6 +211,51 @@ lvn_status lvni_trainer_identity_report_layout(const lvni_trainer *t, const lvni
     return s;
 }
 
+/* `was`: "key=value". Choices that this run does not have come later (take_pins). */
+static lvn_status check_pin(const lvni_trainer *t, const lvni_ckpt *ckpt, char *was)
+{
+    char *value = strchr(was, '=');
+    if (value == NULL) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: its metadata " LVNI_IDENTITY_PINS " has %s, not key=value",
+                 ckpt->path, was);
+    }
+    *value++ = '\0';
+    const char *is = t->o.plan.pins.entries == NULL
+                         ? NULL
+                         : lvni_core_pin_entries_get(t->o.plan.pins.entries, was);
+    if (is == NULL || strcmp(is, value) == 0) {
+        return LVN_OK;
+    }
+    char give[2 * LVNI_PIN_TEXT + 16];
+    snprintf(give, sizeof give, "give pins=%s=", was);
+    const key_row key = {.name = was, .meaning = "a choice of its backend", .old_value = give};
+    return report_difference(ckpt, &key, value, is);
+}
+
+static lvn_status check_pins(const lvni_trainer *t, const lvni_ckpt *ckpt)
+{
+    const char *text = lvni_ckpt_st_meta_get(ckpt->file, LVNI_IDENTITY_PINS);
+    char was[2 * LVNI_PIN_TEXT];
+    while (text != NULL && lvni_core_pin_entries_next(&text, was)) {
+        LVN_TRY(check_pin(t, ckpt, was));
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_trainer_identity_take_pins(const lvni_trainer *t, const lvni_ckpt *ckpt)
+{
+    lvni_core_pin_entries *mine = t->o.plan.pins.entries;
+    const char *text = lvni_ckpt_st_meta_get(ckpt->file, LVNI_IDENTITY_PINS);
+    char entry[2 * LVNI_PIN_TEXT], key[LVNI_PIN_TEXT];
+    while (mine != NULL && text != NULL && lvni_core_pin_entries_next(&text, entry)) {
+        snprintf(key, sizeof key, "%.*s", (int)strcspn(entry, "="), entry);
+        LVN_TRY(lvni_core_pin_entries_get(mine, key) == NULL
+                    ? lvni_core_pin_entries_read(mine, entry)
+                    : LVN_OK);
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_trainer_identity_check(const lvni_trainer *t, const lvni_ckpt *ckpt)
 {
     const char *run = lvni_ckpt_st_meta_get(ckpt->file, LVNI_IDENTITY_RUN);
@@ -221,8 +264,13 @@ lvn_status lvni_trainer_identity_check(const lvni_trainer *t, const lvni_ckpt *c
         char was[VALUE];
         const part *is = &now.at[i];
         if (find_value(run, is->key.stored, was) && strcmp(was, is->value) != 0) {
-            LVN_TRY(report_difference(ckpt, &is->key, was, is->value));
+            key_row key = is->key;
+            char give[64];
+            snprintf(give, sizeof give, "give %s=", key.name);
+            key.old_value = key.old_value == NULL ? give : key.old_value;
+            LVN_TRY(report_difference(ckpt, &key, was, is->value));
         }
     }
+    LVN_TRY(check_pins(t, ckpt));
     return report_machine(ckpt);
 }

@@ -9,7 +9,9 @@
 #define LVNI_IDENTITY_RUN                                                                          \
     "run" /* "effective_batch=32 micro_batches=6 n_samples=341 ...", and the pinned choices */
 #define LVNI_IDENTITY_MACHINE "machine" /* "levin 0.1.0, AVX2, oneDNN 2.6.3" */
-#define LVNI_IDENTITY_LAYOUT "layout"   /* "ranks=4": for reports; results do not depend on it */
+#define LVNI_IDENTITY_PINS                                                                         \
+    "pins" /* what backends recorded, "cuda.conv1=5 cuda.conv2=1"; of exported models, too */
+#define LVNI_IDENTITY_LAYOUT "layout" /* "ranks=4": for reports; results do not depend on it */
 
 /* One number for the samples' names (where there are none: their places in the whole list) in their
  * order. */
@@ -26,5 +28,7 @@ lvn_status lvni_trainer_identity_report_layout(const lvni_trainer *trainer, cons
  * between two epochs a warning for each difference. Another machine or version is a warning.
  * Checkpoints without the entries are taken as they are. */
 lvn_status lvni_trainer_identity_check(const lvni_trainer *trainer, const lvni_ckpt *ckpt);
+/* Behind that: the choices of the saved run's backends that this run does not have. */
+lvn_status lvni_trainer_identity_take_pins(const lvni_trainer *trainer, const lvni_ckpt *ckpt);
 
 #endif

@@ -200,7 +200,9 @@ static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z,
     lane->o = o;
     lane->need = need;
     lvni_trainer_scaler_init(&lane->scaler, o->precision);
-    lane->ctx = lvni_tensor_ctx_create(team, &o->plan.pins);
+    lvni_core_pins pins = o->plan.pins;
+    pins.entries = NULL; /* nothing computes, so nothing is chosen */
+    lane->ctx = lvni_tensor_ctx_create(team, &pins);
     lvn_status s =
         lane->ctx == NULL ? LVN_ERR_MEMORY : lvni_tensor_device_create_dry(&lane->device);
     if (s == LVN_OK && o->plan.coupled) {

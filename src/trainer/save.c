@@ -14,7 +14,7 @@
 
 /* What is neither tensor nor position, as text. */
 typedef struct texts {
-    lvni_core_str last, best, metrics, run, machine, missed;
+    lvni_core_str last, best, metrics, run, machine, missed, pins;
 } texts;
 
 struct lvni_trainer_saver {
@@ -43,6 +43,7 @@ static void texts_clear(texts *x)
     lvni_core_str_free(&x->run);
     lvni_core_str_free(&x->machine);
     lvni_core_str_free(&x->missed);
+    lvni_core_str_free(&x->pins);
     *x = (texts){0};
 }
 
@@ -53,7 +54,9 @@ static lvn_status write_texts(const lvni_trainer *t, texts *x)
     lvni_core_str_printf(&x->best, "%s/checkpoints/best.safetensors", t->o.out);
     lvni_trainer_identity_print(t, &x->run, &x->machine);
     lvni_trainer_state_missed_print(t, &x->missed);
+    lvni_core_pin_entries_print(t->o.plan.pins.entries, " ", &x->pins);
     LVN_TRY(lvni_core_str_status(&x->missed));
+    LVN_TRY(lvni_core_str_status(&x->pins));
     LVN_TRY(lvni_trainer_epoch_sums_write(&t->report.epoch_sum, &x->metrics));
     LVN_TRY(lvni_core_str_status(&x->last));
     LVN_TRY(lvni_core_str_status(&x->best));
@@ -67,7 +70,7 @@ static lvn_status write_checkpoint(lvni_trainer_saver *s)
 {
     const texts *x = &s->texts;
     const lvni_trainer_options *o = &s->trainer->o;
-    lvni_ckpt_st_meta extra[7] = {
+    lvni_ckpt_st_meta extra[8] = {
         {.key = LVNI_STATE_EPOCH_METRICS, .value = lvni_core_str_text(&x->metrics)},
         {.key = LVNI_IDENTITY_RUN, .value = lvni_core_str_text(&x->run)},
         {.key = LVNI_IDENTITY_MACHINE, .value = lvni_core_str_text(&x->machine)},
@@ -76,6 +79,10 @@ static lvn_status write_checkpoint(lvni_trainer_saver *s)
     if (x->missed.len > 0) {
         extra[n++] =
             (lvni_ckpt_st_meta){.key = LVNI_STATE_MISSED, .value = lvni_core_str_text(&x->missed)};
+    }
+    if (x->pins.len > 0) {
+        extra[n++] =
+            (lvni_ckpt_st_meta){.key = LVNI_IDENTITY_PINS, .value = lvni_core_str_text(&x->pins)};
     }
     if (o->run_id != NULL) {
         extra[n++] = (lvni_ckpt_st_meta){.key = LVNI_CKPT_RUN_ID, .value = o->run_id};

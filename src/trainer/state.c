@@ -300,6 +300,9 @@ lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
         s = load(ckpt, &e);
     }
     if (s == LVN_OK) {
+        s = lvni_trainer_identity_take_pins(t, ckpt);
+    }
+    if (s == LVN_OK) {
         take_all(t, ckpt, &read);
     }
     lvni_trainer_state_entries_free(&e);

@@ -3,6 +3,7 @@
 #include "sweep.h"
 
 #include <levin/device.h>
+#include <levin/pins.h>
 
 #include "tensor/ctx.h"
 
@@ -226,6 +227,26 @@ static lvn_status devices(const void *argument)
     return s;
 }
 
+static lvn_status pins(const void *argument)
+{
+    (void)argument;
+    const char *counts = NULL;
+    lvni_core_pin_entries *run = NULL;
+    LVN_TRY(lvni_core_pin_entries_create(&run));
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    lvn_status s = ctx == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    if (ctx != NULL) {
+        ctx->pins.entries = run;
+        s = lvn_pin_record("sweep.choice", "5", &counts);
+        if (s == LVN_OK && lvn_pin_get("sweep.choice") != counts) {
+            s = LVN_ERR_INTERNAL;
+        }
+        ctx->pins.entries = NULL;
+    }
+    lvni_core_pin_entries_destroy(run);
+    return s;
+}
+
 static const scenario rows[] = {
     {.calls = "status_name status_text last_error clear_error error_set error_frame error_append "
               "error_adopt version",
@@ -263,6 +284,7 @@ static const scenario rows[] = {
      .run = parts,
      .before = make_inputs,
      .after = drop_inputs},
+    {.calls = "pin_get pin_record", .run = pins},
     {.calls = "apply", .run = own_op, .before = make_inputs, .after = drop_inputs},
 };
 
