@@ -16,6 +16,8 @@
  *     computes later than a call returns: an error found by then belongs to its stream.
  *   - Addresses are the device's own. levin adds offsets to them and compares them, nothing else;
  *     no two devices of a process may give out the same addresses, nor ones of host memory.
+ *   - What a backend chooses by measuring, and results depend on, it records for the run with
+ *     lvn_pin_record (levin/pins.h).
  *   - "In stream order": after everything submitted to that stream before. */
 #ifndef LEVIN_BACKEND_H
 #define LEVIN_BACKEND_H
