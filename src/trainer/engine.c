@@ -32,47 +32,28 @@ lvn_status lvni_trainer_parameters(const lvni_nn_model *m, const lvni_optim_rule
     return LVN_OK;
 }
 
-/* What several ranks need beside their sets. */
-static lvn_status make_reducer(lvni_trainer_engine *e, int lanes, int sets)
+static lvn_status make_gradient_sync(lvni_trainer_engine *e)
 {
     const lvni_plan *plan = &e->o.plan;
     /* micro-batches of a rank: the first has no fewer than any other */
     const int64_t most = lvni_plan_micro_batches_of(plan, 0).count;
-    const lvni_trainer_gradient_sync_options o = {.comm = e->o.comm,
+    const lvni_trainer_gradient_sync_options o = {.comm = plan->devices > 1 ? e->o.comm : NULL,
                                                   .model = e->o.model,
                                                   .micro_batches = plan->micro_batches,
-                                                  .sets = sets,
-                                                  .lanes = lanes,
+                                                  .begin = plan->micro_batch_begin,
+                                                  .end = plan->micro_batch_end,
+                                                  .sets = lvni_plan_sets(plan),
+                                                  .lanes = plan->lanes,
                                                   .bucket_bytes = e->o.bucket_bytes,
                                                   .message = lvni_trainer_message_limit(most) +
                                                              (size_t)e->o.model->n_parameters};
-    e->leaf = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)LVNI_TREE_PENDING + (size_t)lanes,
-                               sizeof *e->leaf);
     e->micro_batch_weight = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)plan->micro_batches,
                                              sizeof *e->micro_batch_weight);
-    if (e->leaf == NULL || e->micro_batch_weight == NULL) {
+    if (e->micro_batch_weight == NULL) {
         return LVN_ERR_MEMORY;
     }
     LVN_TRY(lvni_trainer_message_create(&e->message, most));
     return lvni_trainer_gradient_sync_create(&o, &e->gradient_sync);
-}
-
-static lvn_status make_sets(lvni_trainer_engine *e, int lanes)
-{
-    const int n = lvni_plan_sets(&e->o.plan);
-    e->set = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *e->set);
-    e->free_set = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *e->free_set);
-    if (e->set == NULL || e->free_set == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    LVN_TRY(e->o.comm != NULL && e->o.plan.devices > 1 ? make_reducer(e, lanes, n) : LVN_OK);
-    for (; e->n_sets < n; e->n_sets++) {
-        lvni_nn_set **set = &e->set[e->n_sets];
-        LVN_TRY(e->gradient_sync != NULL
-                    ? lvni_trainer_gradient_sync_make_set(e->gradient_sync, e->n_sets, set)
-                    : lvni_nn_set_create(e->o.model, set));
-    }
-    return LVN_OK;
 }
 
 static lvn_status make_lanes(lvni_trainer_engine *e)
@@ -91,7 +72,9 @@ static lvn_status make_lanes(lvni_trainer_engine *e)
     e->held = lvni_core_calloc(LVNI_TAG_TRAINER,
                                (size_t)(plan->micro_batch_end - plan->micro_batch_begin),
                                sizeof(const lvni_data_loader_batch *));
-    return e->job == NULL || e->held == NULL ? LVN_ERR_MEMORY : make_sets(e, lanes);
+    e->slot = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)lanes, sizeof *e->slot);
+    return e->job == NULL || e->held == NULL || e->slot == NULL ? LVN_ERR_MEMORY
+                                                                : make_gradient_sync(e);
 }
 
 /* As many as a wave has groups, those that other ranks share among them (lvni_plan_wave). */
@@ -179,17 +162,12 @@ void lvni_trainer_engine_destroy(lvni_trainer_engine *e)
     lvni_dist_group_exchange_destroy(e->exchange);
     lvni_optim_destroy(e->optim);
     lvni_optim_ema_destroy(e->ema);
-    for (int i = 0; i < e->n_sets; i++) {
-        lvni_nn_set_destroy(e->set[i]);
-    }
     lvni_trainer_gradient_sync_destroy(e->gradient_sync);
     lvni_trainer_message_free(&e->message);
-    lvni_core_free(e->leaf);
     lvni_core_free(e->micro_batch_weight);
     lvni_core_free(e->graded);
     lvni_core_free(e->used);
-    lvni_core_free(e->set);
-    lvni_core_free(e->free_set);
+    lvni_core_free(e->slot);
     lvni_core_free(e->job);
     lvni_core_free((void *)e->held);
     lvni_core_free(e);

@@ -4,10 +4,10 @@
  *
  *   engine.c       create and destroy; the model's parameters as the optimizer sees them
  *   step.c         a step: load, forward and backward, reduce, update
- *   waves.c        its micro-batches, one per lane, merged in the tree; what coupled ones share
+ *   waves.c        its micro-batches, one per lane; what coupled ones share
  *   micro_batch.c  forward and backward of one of them
- *   gradient_sync.c   the same tree over several ranks; step_message.c: metrics of their
- *                  micro-batches
+ *   gradient_sync.c   gradient sets, merged in the tree, over all ranks; step_message.c: metrics of
+ *                  their micro-batches
  *   update.c       clip, update; phases.c: which parameters a phase trains
  *   scaler.c       precision, and the loss scale of 16-mixed */
 #ifndef LEVIN_TRAINER_ENGINE_H
@@ -15,7 +15,6 @@
 
 #include "ckpt/checkpoint.h"
 #include "optim/optim.h"
-#include "plan/tree.h"
 #include "trainer/gradient_sync.h"
 #include "trainer/lanes.h"
 #include "trainer/micro_batch.h"
@@ -83,19 +82,13 @@ typedef struct lvni_trainer_engine {
 
     lvni_trainer_lanes *lanes;
     lvni_trainer_micro_batch_job *job; /* one per lane */
-    lvni_nn_set **set;                 /* gradient sets: lanes + those that wait in the tree */
-    int n_sets;
-    int *free_set; /* stack of their numbers */
-    int n_free;
-    lvni_plan_tree tree; /* of the current phase */
+    int *slot;                         /* per lane: number of the set it works in */
     /* coupled micro-batches: one for each group of the wave; else NULL */
     lvni_trainer_group_sync **group_sync;
     int n_group_syncs;
     lvni_dist_group_exchange *exchange; /* when groups lie on several ranks */
 
-    lvni_trainer_gradient_sync *gradient_sync; /* several ranks; NULL: one, and so what follows */
-    bool watching;                /* the current wave goes into the reduction as it is */
-    lvni_plan_tree_node *leaf;    /* the nodes of this rank in a step */
+    lvni_trainer_gradient_sync *gradient_sync;
     double *micro_batch_weight;   /* of all micro-batches of all ranks */
     lvni_trainer_message message; /* of this rank about its micro-batches */
 
@@ -138,13 +131,13 @@ void lvni_trainer_waves_begin(lvni_trainer_engine *engine);
  * still here. */
 lvn_status lvni_trainer_wave_load(lvni_trainer_engine *engine, int micro_batch, int n);
 /* Their forward and backward passes. */
-lvn_status lvni_trainer_wave_run(lvni_trainer_engine *engine, int micro_batch, int n);
-/* Their gradients into the tree and, on one rank, what they report into `r`, in their order. */
-lvn_status lvni_trainer_wave_merge(lvni_trainer_engine *engine, int n, lvni_trainer_step_record *r);
+lvn_status lvni_trainer_wave_run(lvni_trainer_engine *engine, int n);
+/* Their gradients into the tree, and what they report into this rank's message, in their order. */
+lvn_status lvni_trainer_wave_merge(lvni_trainer_engine *engine, int n);
 /* The loader goes on with the batches of n micro-batches. */
 void lvni_trainer_wave_release(lvni_trainer_engine *engine, int micro_batch, int n);
 /* After the last wave: the sum over all micro-batches of all ranks; NULL when no sample could be
- * read. With several ranks also what all of them report. */
+ * read. What all of them report goes into `r`. */
 lvn_status lvni_trainer_waves_reduce(lvni_trainer_engine *engine, lvni_trainer_step_record *r,
                                      lvni_nn_set **total);
 

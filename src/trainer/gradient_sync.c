@@ -1,6 +1,6 @@
-/* From "this gradient is final" to "this bucket is ready" (gradient_sync.h). A bucket is final in a
- * micro-batch when all its parameters are, and ready when it is final in all micro-batches of the
- * wave. */
+/* The sets of a rank and its walk over the tree, and from "this gradient is final" to "this bucket
+ * is ready" (gradient_sync.h). A bucket is final in a micro-batch when all its parameters are, and
+ * ready when it is final in all micro-batches of the wave. */
 #include "trainer/gradient_sync.h"
 
 #include "kernels/flat.h"
@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* One micro-batch of the last wave. */
+/* One micro-batch of a wave that the reduction reads. */
 typedef struct watch {
     lvni_trainer_gradient_sync *gradient_sync;
     lvni_nn_set *set;
@@ -17,26 +17,37 @@ typedef struct watch {
 } watch;
 
 struct lvni_trainer_gradient_sync {
+    lvni_dist_comm *own_comm; /* of one rank; NULL: the caller's */
     lvni_dist_reduction *reduction;
     const lvni_nn_model *model;
-    int n_buckets, lanes;
+    lvni_nn_set **set;
+    int n_sets;
+    float **memory; /* of the sets, for a reduction that reads them where they lie */
+    int *free_set;  /* stack of their numbers */
+    int n_free;
+    int begin, end;      /* this rank's micro-batches */
+    lvni_plan_tree tree; /* of the current phase */
+    lvni_plan_tree_node leaf[LVNI_TREE_PENDING];
+    bool begun; /* the reduction: it has the leaves, and what is computed now is among them */
+
+    /* Buckets are added while the backward pass runs; else there is nothing of this. */
+    bool early;
+    int n_buckets;
     int *first, *last; /* per parameter: its buckets */
     /* per bucket: parameters that lie in it; one more when it has records or nothing else */
     int *members;
     watch *watch;         /* per lane */
     int *left;            /* of all watches */
     _Atomic int *missing; /* per bucket: micro-batches of the wave in which it is not final */
-    bool staged;
-    lvni_nn_set *device_total; /* staged */
+
+    /* Sets lie on a device, and the reduction reads copies; else NULL. */
+    lvni_nn_set *device_total;
     lvni_nn_set total;
 };
 
-static int64_t set_length(const lvni_nn_model *m)
-{
-    return m->n_weights + m->n_records;
-}
+/* ---- creation ---- */
 
-static lvn_status allocate(lvni_trainer_gradient_sync *d, int lanes)
+static lvn_status allocate_watches(lvni_trainer_gradient_sync *d, int lanes)
 {
     const size_t buckets = (size_t)d->n_buckets, parameters = (size_t)d->model->n_parameters;
     d->first = lvni_core_calloc(LVNI_TAG_TRAINER, parameters, sizeof *d->first);
@@ -49,7 +60,6 @@ static lvn_status allocate(lvni_trainer_gradient_sync *d, int lanes)
         d->watch == NULL || d->left == NULL) {
         return LVN_ERR_MEMORY;
     }
-    d->lanes = lanes;
     for (int i = 0; i < lanes; i++) {
         d->watch[i] = (watch){.gradient_sync = d, .left = d->left + (size_t)i * buckets};
     }
@@ -80,6 +90,114 @@ static void find_parameters(lvni_trainer_gradient_sync *d)
     }
 }
 
+/* The sets lie in the reduction's memory where ranks add them early. */
+static lvn_status make_sets(lvni_trainer_gradient_sync *d, int n)
+{
+    for (; d->n_sets < n; d->n_sets++) {
+        lvni_nn_set **set = &d->set[d->n_sets];
+        LVN_TRY(d->early ? lvni_nn_set_create_in(
+                               d->model, lvni_dist_reduction_set(d->reduction, d->n_sets), set)
+                         : lvni_nn_set_create(d->model, set));
+        d->memory[d->n_sets] = (*set)->data;
+    }
+    return LVN_OK;
+}
+
+/* copied: the reduction has host memory for what the merged leaves of this rank are. */
+static lvn_status make_reduction(lvni_trainer_gradient_sync *d,
+                                 const lvni_trainer_gradient_sync_options *o, lvni_dist_comm *comm,
+                                 bool copied)
+{
+    const lvni_nn_model *m = d->model;
+    const int64_t block = LVNI_REDUCTION_BLOCK, floats = o->bucket_bytes / (int64_t)sizeof(float),
+                  n = m->n_weights + m->n_records;
+    const int64_t bucket = floats < block ? block : floats / block * block;
+    const bool in_place = !copied && !d->early;
+    const lvni_dist_reduction_options r = {
+        .micro_batches = o->micro_batches,
+        .sets = copied ? lvni_plan_tree_owed(o->micro_batches, o->begin, o->end) : o->sets,
+        .n = n,
+        .n_norm = m->n_weights,
+        .bucket = bucket < n ? bucket : 0,
+        .message = o->message,
+        .sumsq = lvni_kernels_flat_block_sumsq,
+        .set = in_place ? d->memory : NULL,
+        .add = lvni_kernels_flat_add};
+    LVN_TRY(in_place ? make_sets(d, o->sets) : LVN_OK);
+    LVN_TRY(lvni_dist_reduction_create(comm, &r, &d->reduction));
+    LVN_TRY(copied ? lvni_nn_set_create(m, &d->device_total) : LVN_OK);
+    return make_sets(d, o->sets);
+}
+
+static lvn_status make_all(lvni_trainer_gradient_sync *d,
+                           const lvni_trainer_gradient_sync_options *o)
+{
+    LVN_TRY(o->comm == NULL ? lvni_dist_comm_self(&d->own_comm) : LVN_OK);
+    lvni_dist_comm *comm = o->comm == NULL ? d->own_comm : o->comm;
+    const bool device = lvni_tensor_device_of(o->model->weights) != NULL,
+               in_place = lvni_dist_comm_reads_any(comm);
+    d->early = !device && !in_place;
+    d->set = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)o->sets, sizeof *d->set);
+    d->memory = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)o->sets, sizeof *d->memory);
+    d->free_set = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)o->sets, sizeof *d->free_set);
+    if (d->set == NULL || d->memory == NULL || d->free_set == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    LVN_TRY(make_reduction(d, o, comm, device && !in_place));
+    d->n_buckets = lvni_dist_reduction_buckets(d->reduction);
+    if (d->early) {
+        LVN_TRY(allocate_watches(d, o->lanes));
+        find_parameters(d);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_trainer_gradient_sync_create(const lvni_trainer_gradient_sync_options *o,
+                                             lvni_trainer_gradient_sync **out)
+{
+    *out = NULL;
+    lvni_trainer_gradient_sync *d = LVNI_NEW(LVNI_TAG_TRAINER, lvni_trainer_gradient_sync);
+    if (d == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    d->model = o->model;
+    d->begin = o->begin;
+    d->end = o->end;
+    d->tree.n = o->micro_batches;
+    const lvn_status s = make_all(d, o);
+    if (s != LVN_OK) {
+        lvni_trainer_gradient_sync_destroy(d);
+        return s;
+    }
+    *out = d;
+    return LVN_OK;
+}
+
+void lvni_trainer_gradient_sync_destroy(lvni_trainer_gradient_sync *d)
+{
+    if (d == NULL) {
+        return;
+    }
+    for (int i = 0; i < d->n_sets; i++) {
+        lvni_nn_set_destroy(d->set[i]);
+    }
+    lvni_nn_set_destroy(d->device_total);
+    lvni_dist_reduction_destroy(d->reduction);
+    lvni_dist_comm_destroy(d->own_comm);
+    lvni_core_free(d->set);
+    lvni_core_free(d->memory);
+    lvni_core_free(d->free_set);
+    lvni_core_free(d->first);
+    lvni_core_free(d->last);
+    lvni_core_free(d->members);
+    lvni_core_free(d->missing);
+    lvni_core_free(d->watch);
+    lvni_core_free(d->left);
+    lvni_core_free(d);
+}
+
+/* ---- sets and leaves ---- */
+
 /* Parameters that are not added are never reported as final. */
 static void count_members(lvni_trainer_gradient_sync *d)
 {
@@ -97,87 +215,89 @@ static void count_members(lvni_trainer_gradient_sync *d)
     }
 }
 
-void lvni_trainer_gradient_sync_use_trained(lvni_trainer_gradient_sync *d)
+void lvni_trainer_gradient_sync_begin(lvni_trainer_gradient_sync *d)
 {
-    count_members(d);
+    if (d->early) {
+        count_members(d);
+    }
     lvni_dist_reduction_use(d->reduction, d->model->trained_begin, d->model->trained_end);
+    lvni_plan_tree_init(&d->tree, d->tree.n, d->begin, d->end);
+    for (d->n_free = 0; d->n_free < d->n_sets; d->n_free++) {
+        d->free_set[d->n_free] = d->n_free;
+    }
+    d->begun = false;
 }
 
-lvn_status lvni_trainer_gradient_sync_create(const lvni_trainer_gradient_sync_options *o,
-                                             lvni_trainer_gradient_sync **out)
+int lvni_trainer_gradient_sync_take(lvni_trainer_gradient_sync *d)
 {
-    *out = NULL;
-    lvni_trainer_gradient_sync *d = LVNI_NEW(LVNI_TAG_TRAINER, lvni_trainer_gradient_sync);
-    if (d == NULL) {
-        return LVN_ERR_MEMORY;
+    return d->n_free > 0 ? d->free_set[--d->n_free] : LVNI_TREE_EMPTY;
+}
+
+lvni_nn_set *lvni_trainer_gradient_sync_set(const lvni_trainer_gradient_sync *d, int slot)
+{
+    return d->set[slot];
+}
+
+/* The nodes that wait in the tree. */
+static int list_pending(lvni_trainer_gradient_sync *d)
+{
+    int n = 0;
+    for (int i = 0; i < d->tree.n_pending; i++) {
+        if (d->tree.pending[i].slot != LVNI_TREE_EMPTY) {
+            d->leaf[n++] = d->tree.pending[i];
+        }
     }
-    d->model = o->model;
-    d->staged = lvni_tensor_device_of(o->model->weights) != NULL;
-    const int64_t block = LVNI_REDUCTION_BLOCK, floats = o->bucket_bytes / (int64_t)sizeof(float);
-    const int64_t bucket = floats < block ? block : floats / block * block;
-    const lvni_dist_reduction_options r = {.micro_batches = o->micro_batches,
-                                           .sets = o->sets,
-                                           .n = set_length(o->model),
-                                           .n_norm = o->model->n_weights,
-                                           .bucket = bucket < set_length(o->model) ? bucket : 0,
-                                           .message = o->message,
-                                           .sumsq = lvni_kernels_flat_block_sumsq};
-    lvn_status s = lvni_dist_reduction_create(o->comm, &r, &d->reduction);
-    if (s == LVN_OK) {
-        d->n_buckets = lvni_dist_reduction_buckets(d->reduction);
-        s = allocate(d, o->lanes);
+    return n;
+}
+
+/* The last wave goes into the reduction as it is, unless copies of merged leaves do, or there are
+ * more micro-batches at once than a step of a reduction takes leaves. */
+lvn_status lvni_trainer_gradient_sync_wave(lvni_trainer_gradient_sync *d, const int *slot, int n)
+{
+    if (d->tree.next + n < d->end || d->device_total != NULL ||
+        d->tree.n_pending + n > LVNI_TREE_PENDING) {
+        return LVN_OK;
     }
-    if (s == LVN_OK && d->staged) {
-        s = lvni_nn_set_create(d->model, &d->device_total);
+    int leaves = list_pending(d);
+    const int before = leaves;
+    for (int i = 0; i < n; i++) {
+        const int micro_batch = d->tree.next + i;
+        if (slot[i] != LVNI_TREE_EMPTY) {
+            d->leaf[leaves++] = (lvni_plan_tree_node){micro_batch, micro_batch + 1, slot[i]};
+        }
     }
-    if (s != LVN_OK) {
-        lvni_trainer_gradient_sync_destroy(d);
-        return s;
+    for (int b = 0; b < d->n_buckets && d->early; b++) {
+        atomic_store_explicit(&d->missing[b], leaves - before, memory_order_relaxed);
     }
-    find_parameters(d);
-    lvni_trainer_gradient_sync_use_trained(d);
-    *out = d;
+    LVN_TRY(lvni_dist_reduction_begin(d->reduction, d->leaf, leaves));
+    d->begun = true;
     return LVN_OK;
 }
 
-void lvni_trainer_gradient_sync_destroy(lvni_trainer_gradient_sync *d)
+/* Two sets become one: what the phase trains, and the records behind all parameters. */
+static void add_set(const lvni_nn_model *m, float *into, const float *from)
 {
-    if (d == NULL) {
-        return;
+    const int64_t begin = m->trained_begin, records = m->n_weights;
+    lvni_kernels_flat_add(into + begin, from + begin, m->trained_end - begin);
+    if (m->n_records > 0) {
+        lvni_kernels_flat_add(into + records, from + records, m->n_records);
     }
-    lvni_nn_set_destroy(d->device_total);
-    lvni_dist_reduction_destroy(d->reduction);
-    lvni_core_free(d->first);
-    lvni_core_free(d->last);
-    lvni_core_free(d->members);
-    lvni_core_free(d->missing);
-    lvni_core_free(d->watch);
-    lvni_core_free(d->left);
-    lvni_core_free(d);
 }
 
-lvn_status lvni_trainer_gradient_sync_make_set(lvni_trainer_gradient_sync *d, int i,
-                                               lvni_nn_set **out)
+void lvni_trainer_gradient_sync_leaf(lvni_trainer_gradient_sync *d, int slot)
 {
-    return d->staged
-               ? lvni_nn_set_create(d->model, out)
-               : lvni_nn_set_create_in(d->model, lvni_dist_reduction_set(d->reduction, i), out);
-}
-
-bool lvni_trainer_gradient_sync_merges(const lvni_trainer_gradient_sync *d)
-{
-    return d->staged;
-}
-
-lvn_status lvni_trainer_gradient_sync_open(lvni_trainer_gradient_sync *d,
-                                           const lvni_plan_tree_node *leaf, int n_leaves,
-                                           int active)
-{
-    for (int b = 0; b < d->n_buckets; b++) {
-        atomic_store_explicit(&d->missing[b], active, memory_order_relaxed);
+    lvni_plan_tree_merge merge[LVNI_TREE_PENDING];
+    if (d->begun) {
+        return; /* the reduction reads the set */
     }
-    return lvni_dist_reduction_begin(d->reduction, leaf, n_leaves);
+    const int n = lvni_plan_tree_push(&d->tree, slot, merge);
+    for (int i = 0; i < n; i++) {
+        add_set(d->model, d->set[merge[i].into]->data, d->set[merge[i].from]->data);
+        d->free_set[d->n_free++] = merge[i].from;
+    }
 }
+
+/* ---- buckets ---- */
 
 /* Final in one more micro-batch. The thread that completes a bucket adds what can be added by now:
  * the memory was touched a moment ago. */
@@ -208,6 +328,9 @@ static void parameter_final(void *user, int p)
 
 void lvni_trainer_gradient_sync_watch(lvni_trainer_gradient_sync *d, int lane, lvni_nn_set *set)
 {
+    if (!d->early || !d->begun) {
+        return;
+    }
     watch *w = &d->watch[lane];
     memcpy(w->left, d->members, (size_t)d->n_buckets * sizeof *w->left);
     w->set = set;
@@ -217,6 +340,9 @@ void lvni_trainer_gradient_sync_watch(lvni_trainer_gradient_sync *d, int lane, l
 
 void lvni_trainer_gradient_sync_micro_batch_done(lvni_trainer_gradient_sync *d, int lane)
 {
+    if (!d->early || !d->begun) {
+        return;
+    }
     watch *w = &d->watch[lane];
     w->set->gradients.final = NULL;
     for (int b = 0; b < d->n_buckets; b++) {
@@ -227,6 +353,8 @@ void lvni_trainer_gradient_sync_micro_batch_done(lvni_trainer_gradient_sync *d, 
     }
 }
 
+/* ---- the total ---- */
+
 /* What is added of a set, from or to a device. */
 static lvn_status copy_added(const lvni_nn_model *m, float *to, const float *from)
 {
@@ -236,22 +364,16 @@ static lvn_status copy_added(const lvni_nn_model *m, float *to, const float *fro
                                 (size_t)m->n_records * sizeof *to);
 }
 
-lvn_status lvni_trainer_gradient_sync_stage(lvni_trainer_gradient_sync *d,
-                                            const lvni_plan_tree_node *leaf, int n_leaves,
-                                            lvni_nn_set *const *set)
+/* What this rank owes when all its leaves are merged. */
+static lvn_status begin_merged(lvni_trainer_gradient_sync *d)
 {
-    lvni_plan_tree_node staged[LVNI_TREE_PENDING];
-    int n = 0;
-    for (int i = 0; i < n_leaves; i++) {
-        if (leaf[i].slot != LVNI_TREE_EMPTY) {
-            staged[n] = leaf[i];
-            staged[n].slot = n;
-            LVN_TRY(copy_added(d->model, lvni_dist_reduction_set(d->reduction, n),
-                               set[leaf[i].slot]->data));
-            n++;
-        }
+    const int n = list_pending(d);
+    for (int i = 0; i < n && d->device_total != NULL; i++) {
+        LVN_TRY(copy_added(d->model, lvni_dist_reduction_set(d->reduction, i),
+                           d->set[d->leaf[i].slot]->data));
+        d->leaf[i].slot = i;
     }
-    return lvni_dist_reduction_begin(d->reduction, staged, n);
+    return lvni_dist_reduction_begin(d->reduction, d->leaf, n);
 }
 
 static void help(void *user)
@@ -264,14 +386,17 @@ lvn_status lvni_trainer_gradient_sync_finish(lvni_trainer_gradient_sync *d, cons
                                              size_t bytes, lvni_nn_set **total)
 {
     *total = NULL;
-    lvni_kernels_flat_team(help, d->reduction);
+    LVN_TRY(d->begun ? LVN_OK : begin_merged(d));
+    if (d->early || d->device_total != NULL) { /* else nothing is added before finish */
+        lvni_kernels_flat_team(help, d->reduction);
+    }
     LVN_TRY(lvni_dist_reduction_finish(d->reduction, message, bytes));
     float *sum = lvni_dist_reduction_total(d->reduction);
     if (sum == NULL) {
         return LVN_OK;
     }
     d->total = (lvni_nn_set){.model = d->model, .data = sum, .borrowed = true};
-    if (d->staged) {
+    if (d->device_total != NULL) {
         d->total.data = d->device_total->data;
         LVN_TRY(copy_added(d->model, d->total.data, sum));
     }

@@ -1,10 +1,20 @@
-/* The gradient of a step over all ranks, as the trainer sees it: which buckets of the flat sets are
- * final while the backward pass still runs, and the total in the end. There is one when the run has
- * more than one rank; a rank alone adds its sets itself (waves.c).
+/* The gradient of a step over all micro-batches of all ranks, as the trainer sees it. It owns the
+ * gradient sets of this rank: a micro-batch takes one and gives it back as a leaf of the fixed tree
+ * (plan/tree.h), and what is complete is merged. One rank and several take the same way; what
+ * differs is the transport (dist/reduction.h).
  *
- * In host memory the micro-batches of a step's last wave are not merged: the reduction reads the
- * lanes' own sets, bucket by bucket, as soon as a bucket is final in all of them. Sets on a device
- * are merged there, and copied to the host in one go. */
+ * A phase of a step:
+ *     lvni_trainer_gradient_sync_begin             all sets are free
+ *     for each wave:
+ *         lvni_trainer_gradient_sync_take          a set for each micro-batch with samples
+ *         lvni_trainer_gradient_sync_wave          which micro-batches these are
+ *         lvni_trainer_gradient_sync_watch, _micro_batch_done   on their lanes
+ *         lvni_trainer_gradient_sync_leaf          each of them, in their order
+ *     lvni_trainer_gradient_sync_finish            the total
+ *
+ * Leaves of the last wave are not merged: the reduction reads them as they are, with other ranks
+ * bucket by bucket, as soon as a bucket is final in all of them. A transport that does not read the
+ * memory of a device gets a copy of what is left when all leaves are merged. */
 #ifndef LEVIN_TRAINER_GRADIENT_SYNC_H
 #define LEVIN_TRAINER_GRADIENT_SYNC_H
 
@@ -15,10 +25,11 @@
 typedef struct lvni_trainer_gradient_sync lvni_trainer_gradient_sync;
 
 typedef struct lvni_trainer_gradient_sync_options {
-    lvni_dist_comm *comm;
+    lvni_dist_comm *comm;       /* NULL: one rank */
     const lvni_nn_model *model; /* borrowed */
     int micro_batches;          /* S of the run */
-    int sets;                   /* of this rank */
+    int begin, end;             /* of them this rank's */
+    int sets;                   /* of this rank: its lanes, and those that wait in the tree */
     int lanes;
     int64_t bucket_bytes;
     size_t message; /* the most bytes of a rank's message */
@@ -27,34 +38,29 @@ typedef struct lvni_trainer_gradient_sync_options {
 /* A collective. */
 lvn_status lvni_trainer_gradient_sync_create(const lvni_trainer_gradient_sync_options *options,
                                              lvni_trainer_gradient_sync **out);
-/* the sets first; NULL is fine */
-void lvni_trainer_gradient_sync_destroy(lvni_trainer_gradient_sync *gradient_sync);
-/* Gradient set i of this rank; destroyed by the caller. */
-lvn_status lvni_trainer_gradient_sync_make_set(lvni_trainer_gradient_sync *gradient_sync, int i,
-                                               lvni_nn_set **out);
-/* Sets lie on a device: nothing can be read before the step's end, and the micro-batches of the
- * last wave are merged like all others. */
-bool lvni_trainer_gradient_sync_merges(const lvni_trainer_gradient_sync *gradient_sync);
+void lvni_trainer_gradient_sync_destroy(lvni_trainer_gradient_sync *gradient_sync); /* NULL is
+                                                                                       fine */
 
-/* Between steps: from here on only what the model trains (trained_begin, trained_end) is added, and
- * the rest of the total is undefined. */
-void lvni_trainer_gradient_sync_use_trained(lvni_trainer_gradient_sync *gradient_sync);
-/* Before the last wave: the nodes of this rank, among them the wave's `active` micro-batches that
- * have samples. Not for a reducer that merges. */
-lvn_status lvni_trainer_gradient_sync_open(lvni_trainer_gradient_sync *gradient_sync,
-                                           const lvni_plan_tree_node *leaf, int n_leaves,
-                                           int active);
-/* Around a micro-batch of the last wave, on its lane. */
+/* From here on what the model trains (trained_begin, trained_end) is added, and the rest of the
+ * total is undefined. */
+void lvni_trainer_gradient_sync_begin(lvni_trainer_gradient_sync *gradient_sync);
+/* The number of a free set, until it becomes a leaf; LVNI_TREE_EMPTY: there is none. */
+int lvni_trainer_gradient_sync_take(lvni_trainer_gradient_sync *gradient_sync);
+lvni_nn_set *lvni_trainer_gradient_sync_set(const lvni_trainer_gradient_sync *gradient_sync,
+                                            int slot);
+/* The next n micro-batches and their sets, before they run; LVNI_TREE_EMPTY: one without samples,
+ * which does not run. */
+lvn_status lvni_trainer_gradient_sync_wave(lvni_trainer_gradient_sync *gradient_sync,
+                                           const int *slot, int n);
+/* Around a micro-batch of the wave, on its lane. */
 void lvni_trainer_gradient_sync_watch(lvni_trainer_gradient_sync *gradient_sync, int lane,
                                       lvni_nn_set *set);
 void lvni_trainer_gradient_sync_micro_batch_done(lvni_trainer_gradient_sync *gradient_sync,
                                                  int lane);
-/* A reducer that merges: what this rank owes, in `set`. */
-lvn_status lvni_trainer_gradient_sync_stage(lvni_trainer_gradient_sync *gradient_sync,
-                                            const lvni_plan_tree_node *leaf, int n_leaves,
-                                            lvni_nn_set *const *set);
+/* The next micro-batch is done, with or without samples. */
+void lvni_trainer_gradient_sync_leaf(lvni_trainer_gradient_sync *gradient_sync, int slot);
 /* Send `bytes` bytes to all ranks, and wait for the total. *total: over all micro-batches of all
- * ranks, without its weight; NULL: no micro-batch had samples. Until the next step. */
+ * ranks, without its weight; NULL: no micro-batch had samples. Until the next phase. */
 lvn_status lvni_trainer_gradient_sync_finish(lvni_trainer_gradient_sync *gradient_sync,
                                              const void *message, size_t bytes,
                                              lvni_nn_set **total);

@@ -23,8 +23,7 @@ typedef struct lvni_trainer_pass {
 
 typedef struct lvni_trainer_micro_batch_job {
     const lvni_data_loader_batch *batch;
-    int slot; /* number of the set among the engine's */
-    lvni_nn_set *set;
+    lvni_nn_set *set;  /* NULL: it has no samples */
     lvni_nn_step step; /* what it reports */
     /* of its group; NULL: the micro-batches are not coupled, or this one has no samples */
     lvni_trainer_group_sync *group_sync;

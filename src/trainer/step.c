@@ -16,8 +16,8 @@ static lvn_status run_micro_batches(lvni_trainer_engine *e, lvni_trainer_step_re
     for (int begin = plan->micro_batch_begin, n = 0; begin < plan->micro_batch_end; begin += n) {
         n = (int)lvni_plan_wave(plan, begin).count;
         LVN_TRY(lvni_trainer_wave_load(e, begin, n));
-        LVN_TRY(lvni_trainer_wave_run(e, begin, n)); /* forward, backward */
-        LVN_TRY(lvni_trainer_wave_merge(e, n, r));
+        LVN_TRY(lvni_trainer_wave_run(e, n)); /* forward, backward */
+        LVN_TRY(lvni_trainer_wave_merge(e, n));
         if (e->now.phase == e->n_phases - 1) {
             lvni_trainer_wave_release(e, begin, n);
         }

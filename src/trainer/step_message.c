@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "log/run_log.h"
 
+#include <stddef.h>
 #include <string.h>
 
 size_t lvni_trainer_message_limit(int64_t n_parts)
@@ -132,8 +133,9 @@ lvn_status lvni_trainer_message_read(const void *data, size_t size, lvni_trainer
         at += sizeof h;
     }
     int64_t read = 0;
+    lvni_nn_step metrics; /* entries of its table that a part does not have are not written */
+    memset(&metrics, 0, offsetof(lvni_nn_step, metric));
     for (; read < h.n_parts && (size_t)(end - at) >= sizeof part; read++) {
-        lvni_nn_step metrics = {0};
         memcpy(&part, at, sizeof part);
         at += sizeof part;
         const bool fits = part.n_metrics >= 0 && part.n_metrics <= LVNI_METRICS &&

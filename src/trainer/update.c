@@ -12,13 +12,10 @@
 
 #include <math.h>
 
-static double norm_of(const lvni_trainer_engine *e, const lvni_nn_set *total)
+static double norm_of(const lvni_trainer_engine *e)
 {
-    const int64_t begin = e->o.model->trained_begin, end = e->o.model->trained_end;
-    return e->gradient_sync != NULL
-               ? lvni_optim_norm_of_blocks(
-                     e->optim, lvni_trainer_gradient_sync_blocks(e->gradient_sync), begin, end)
-               : lvni_optim_gradient_norm(e->optim, total->data, begin, end);
+    return lvni_optim_norm_of_blocks(e->optim, lvni_trainer_gradient_sync_blocks(e->gradient_sync),
+                                     e->o.model->trained_begin, e->o.model->trained_end);
 }
 
 lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
@@ -30,7 +27,7 @@ lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
     lvni_trainer_phase_result *p = &r->phase[e->now.phase];
     r->lr =
         e->o.optim.lr * lvni_optim_schedule_factor(&e->o.schedule, e->now.step - e->scaler.skipped);
-    p->grad_norm = norm_of(e, total) / divisor;
+    p->grad_norm = norm_of(e) / divisor;
     /* errors of the merge and the norm; the kernels below run asynchronously, and theirs are
      * reported by the next step */
     LVN_TRY(lvni_tensor_device_take_error());

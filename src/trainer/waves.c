@@ -1,7 +1,6 @@
-/* The micro-batches of a step (engine.h): computed in waves, one per lane; merged in the fixed tree
- * in the order of their numbers, and not in that of arrival; summed up with those of other ranks.
- * Called by the step (step.c). */
-#include "kernels/flat.h"
+/* The micro-batches of a step (engine.h): computed in waves, one per lane; their gradients and what
+ * they report are added in the order of their numbers, and not in that of arrival, with those of
+ * other ranks (gradient_sync.h). Called by the step (step.c). */
 #include "trainer/engine.h"
 #include "trainer/phases.h"
 #include "trainer/trainer.h"
@@ -10,23 +9,10 @@
 
 /* ---- load ---- */
 
-static void free_sets(lvni_trainer_engine *e)
-{
-    for (e->n_free = 0; e->n_free < e->n_sets; e->n_free++) {
-        e->free_set[e->n_free] = e->n_free;
-    }
-}
-
 void lvni_trainer_waves_begin(lvni_trainer_engine *e)
 {
-    const lvni_plan *plan = &e->o.plan;
-    free_sets(e);
-    lvni_plan_tree_init(&e->tree, plan->micro_batches, plan->micro_batch_begin,
-                        plan->micro_batch_end);
-    if (e->gradient_sync != NULL) {
-        lvni_trainer_gradient_sync_use_trained(e->gradient_sync);
-        lvni_trainer_message_begin(&e->message);
-    }
+    lvni_trainer_gradient_sync_begin(e->gradient_sync);
+    lvni_trainer_message_begin(&e->message);
 }
 
 lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n)
@@ -38,9 +24,15 @@ lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n
         if (*held == NULL) {
             LVN_FAIL(LVN_ERR_INTERNAL, "the loader ended before step %lld", (long long)e->now.step);
         }
-        const int slot = e->free_set[--e->n_free];
-        e->job[i] =
-            (lvni_trainer_micro_batch_job){.batch = *held, .slot = slot, .set = e->set[slot]};
+        const bool runs = (*held)->batch.size > 0;
+        e->slot[i] = runs ? lvni_trainer_gradient_sync_take(e->gradient_sync) : LVNI_TREE_EMPTY;
+        if (runs && e->slot[i] == LVNI_TREE_EMPTY) {
+            LVN_FAIL(LVN_ERR_INTERNAL, "no gradient set is free at micro-batch %d of step %lld",
+                     micro_batch + i, (long long)e->now.step);
+        }
+        e->job[i] = (lvni_trainer_micro_batch_job){
+            .batch = *held,
+            .set = runs ? lvni_trainer_gradient_sync_set(e->gradient_sync, e->slot[i]) : NULL};
     }
     return LVN_OK;
 }
@@ -123,9 +115,7 @@ static lvn_status micro_batch_work(void *user, int lane)
     }
     const int index = (int)(job->batch->micro_batch % e->o.plan.group); /* in its group */
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
-    if (e->watching) {
-        lvni_trainer_gradient_sync_watch(e->gradient_sync, lane, job->set);
-    }
+    lvni_trainer_gradient_sync_watch(e->gradient_sync, lane, job->set);
     ctx->group =
         job->group_sync == NULL ? NULL : lvni_trainer_group_sync_group(job->group_sync, index);
     const lvn_status s = run_on_device(e, job);
@@ -134,7 +124,7 @@ static lvn_status micro_batch_work(void *user, int lane)
         const char *phase = lvni_trainer_phases_name(e->o.model, e->now.phase);
         lvn_error_frame("step %lld, %s%smicro-batch %lld", (long long)e->now.step, phase,
                         phase[0] != '\0' ? ", " : "", (long long)job->batch->micro_batch);
-    } else if (e->watching) {
+    } else {
         lvni_trainer_gradient_sync_micro_batch_done(e->gradient_sync, lane);
     }
     if (job->group_sync != NULL) {
@@ -143,32 +133,9 @@ static lvn_status micro_batch_work(void *user, int lane)
     return s;
 }
 
-/* The nodes of this rank when its last n micro-batches are done: those that wait in the tree, and
- * these micro-batches as they are. */
-static lvn_status open_reduction(const lvni_trainer_engine *e, int n)
+lvn_status lvni_trainer_wave_run(lvni_trainer_engine *e, int n)
 {
-    int leaves = 0, active = 0;
-    for (int i = 0; i < e->tree.n_pending; i++) {
-        if (e->tree.pending[i].slot != LVNI_TREE_EMPTY) {
-            e->leaf[leaves++] = e->tree.pending[i];
-        }
-    }
-    for (int i = 0; i < n; i++) {
-        if (e->job[i].batch->batch.size > 0) {
-            const int micro_batch = e->tree.next + i;
-            e->leaf[leaves++] = (lvni_plan_tree_node){
-                .begin = micro_batch, .end = micro_batch + 1, .slot = e->job[i].slot};
-            active++;
-        }
-    }
-    return lvni_trainer_gradient_sync_open(e->gradient_sync, e->leaf, leaves, active);
-}
-
-lvn_status lvni_trainer_wave_run(lvni_trainer_engine *e, int micro_batch, int n)
-{
-    e->watching = micro_batch + n >= e->o.plan.micro_batch_end && e->gradient_sync != NULL &&
-                  !lvni_trainer_gradient_sync_merges(e->gradient_sync);
-    LVN_TRY(e->watching ? open_reduction(e, n) : LVN_OK);
+    LVN_TRY(lvni_trainer_gradient_sync_wave(e->gradient_sync, e->slot, n));
     open_group_syncs(e, n);
     LVN_TRY(first_failure(e, lvni_trainer_lanes_run(e->lanes, n, micro_batch_work, e)));
     return close_group_syncs(e);
@@ -176,49 +143,15 @@ lvn_status lvni_trainer_wave_run(lvni_trainer_engine *e, int micro_batch, int n)
 
 /* ---- merge ---- */
 
-/* Two sets become one: what the phase trains, and the records behind all parameters. */
-static void add_set(const lvni_nn_model *m, lvni_nn_set *into, const lvni_nn_set *from)
-{
-    const int64_t begin = m->trained_begin, records = m->n_weights;
-    lvni_kernels_flat_add(into->data + begin, from->data + begin, m->trained_end - begin);
-    if (m->n_records > 0) {
-        lvni_kernels_flat_add(into->data + records, from->data + records, m->n_records);
-    }
-    into->weight += from->weight;
-}
-
-/* One micro-batch has arrived: add in the order of the tree, give back sets that are done. */
-static void merge(lvni_trainer_engine *e, int slot)
-{
-    lvni_plan_tree_merge m[LVNI_TREE_PENDING];
-    const int n = lvni_plan_tree_push(&e->tree, slot, m);
-    for (int i = 0; i < n; i++) {
-        add_set(e->o.model, e->set[m[i].into], e->set[m[i].from]);
-        e->free_set[e->n_free++] = m[i].from;
-    }
-}
-
-lvn_status lvni_trainer_wave_merge(lvni_trainer_engine *e, int n, lvni_trainer_step_record *r)
+lvn_status lvni_trainer_wave_merge(lvni_trainer_engine *e, int n)
 {
     for (int i = 0; i < n; i++) {
         const lvni_trainer_micro_batch_job *job = &e->job[i];
-        const int64_t size = job->batch->batch.size;
-        if (e->gradient_sync != NULL) { /* with those of the other ranks, in reduce_ranks */
-            LVN_TRY(lvni_trainer_message_add(&e->message, &job->step, size));
-        } else {
-            lvni_nn_metrics_add(&r->phase[e->now.phase].metrics, &job->step);
-            r->samples += e->now.phase == 0 ? size : 0; /* all phases have the same */
-        }
-        if (size > 0) {
+        LVN_TRY(lvni_trainer_message_add(&e->message, &job->step, job->batch->batch.size));
+        if (job->set != NULL) {
             lvni_trainer_unused_note(e, job->set);
         }
-        if (e->watching) {
-            continue; /* the reduction reads the set */
-        }
-        merge(e, size > 0 ? job->slot : LVNI_TREE_EMPTY);
-        if (size == 0) {
-            e->free_set[e->n_free++] = job->slot;
-        }
+        lvni_trainer_gradient_sync_leaf(e->gradient_sync, e->slot[i]);
     }
     return LVN_OK;
 }
@@ -280,15 +213,9 @@ static lvn_status read_messages(lvni_trainer_engine *e, lvni_trainer_step_record
     return LVN_OK;
 }
 
-/* The total over all ranks, their messages about their micro-batches, and whether one of them was
- * asked to stop. */
-static lvn_status reduce_ranks(lvni_trainer_engine *e, lvni_trainer_step_record *r,
-                               lvni_nn_set **total)
+lvn_status lvni_trainer_waves_reduce(lvni_trainer_engine *e, lvni_trainer_step_record *r,
+                                     lvni_nn_set **total)
 {
-    if (lvni_trainer_gradient_sync_merges(e->gradient_sync)) {
-        LVN_TRY(lvni_trainer_gradient_sync_stage(e->gradient_sync, e->tree.pending,
-                                                 e->tree.n_pending, e->set));
-    }
     LVN_TRY(write_message(e));
     LVN_TRY(lvni_trainer_gradient_sync_finish(e->gradient_sync, e->message.data, e->message.size,
                                               total));
@@ -296,18 +223,5 @@ static lvn_status reduce_ranks(lvni_trainer_engine *e, lvni_trainer_step_record 
     if (*total != NULL) {
         (*total)->weight = tree_weight(e->micro_batch_weight, e->o.plan.micro_batches);
     }
-    return LVN_OK;
-}
-
-lvn_status lvni_trainer_waves_reduce(lvni_trainer_engine *e, lvni_trainer_step_record *r,
-                                     lvni_nn_set **total)
-{
-    if (e->gradient_sync != NULL) {
-        return reduce_ranks(e, r, total);
-    }
-    /* a rank alone: what is left in the tree */
-    const int root = e->tree.n_pending > 0 ? e->tree.pending[0].slot : LVNI_TREE_EMPTY;
-    *total = root != LVNI_TREE_EMPTY ? e->set[root] : NULL;
-    r->signal = lvni_trainer_stop_signal();
     return LVN_OK;
 }

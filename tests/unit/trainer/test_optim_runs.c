@@ -167,16 +167,19 @@ static void frozen_stays(void **state)
     memcpy(conv_before, conv->tensor->data, (size_t)conv->numel * sizeof(float));
     memcpy(head_before, head->tensor->data, (size_t)head->numel * sizeof(float));
     const float mean_before = *LVNI_CF32(m->buffers[0]->tensor);
-    for (int i = 0; i < b.trainer->engine->n_sets;
-         i++) { /* values that a gradient would overwrite */
-        b.trainer->engine->set[i]->data[m->offset[conv->tensor->param]] = 7.0f;
+    const lvni_trainer_engine *e = b.trainer->engine;
+    const int sets = lvni_plan_sets(&e->o.plan);
+    for (int i = 0; i < sets; i++) { /* values that a gradient would overwrite */
+        lvni_trainer_gradient_sync_set(e->gradient_sync, i)->data[m->offset[conv->tensor->param]] =
+            7.0f;
     }
     bench_steps(&b, 3);
     assert_memory_equal(conv->tensor->data, conv_before, (size_t)conv->numel * sizeof(float));
     assert_memory_not_equal(head->tensor->data, head_before, (size_t)head->numel * sizeof(float));
     assert_true(*LVNI_CF32(m->buffers[0]->tensor) != mean_before);
-    for (int i = 0; i < b.trainer->engine->n_sets; i++) {
-        const float g = b.trainer->engine->set[i]->data[m->offset[conv->tensor->param]];
+    for (int i = 0; i < sets; i++) {
+        const float g = lvni_trainer_gradient_sync_set(e->gradient_sync, i)
+                            ->data[m->offset[conv->tensor->param]];
         assert_true(g == 0.0f || g == 7.0f); /* 7: a set that had no turn */
     }
     free(conv_before);

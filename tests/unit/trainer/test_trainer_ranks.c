@@ -80,9 +80,7 @@ static lvn_status run_steps(member *m, bench *b)
         }
         m->sum = r.metrics;
         m->early +=
-            b->trainer->engine->gradient_sync == NULL
-                ? 0
-                : lvni_trainer_gradient_sync_times(b->trainer->engine->gradient_sync).pieces_early;
+            lvni_trainer_gradient_sync_times(b->trainer->engine->gradient_sync).pieces_early;
         if (b->trainer->at.step_in_epoch == b->trainer->o.plan.steps_per_epoch) {
             b->trainer->at.epoch++;
             b->trainer->at.step_in_epoch = 0;
@@ -175,6 +173,18 @@ static void bits_do_not_depend_on_ranks(void **state)
     }
     w.n = 4; /* 2, 2, 1, 1 micro-batches: sub-trees that do not fit the ranks */
     w.s.precision = LVNI_PRECISION_16_MIXED;
+    same_as_alone(&w);
+}
+
+/* A rank's last wave and what waits in its tree are more than a reduction takes leaves of it. */
+static void more_micro_batches_at_once_than_leaves(void **state)
+{
+    (void)state;
+    world w = {.s = cnn_setting, .n = 2, .steps = 1};
+    memory_init(&w.data, 4 * LVNI_TREE_PENDING, SIDE);
+    w.s.cls = lvni_nn_zoo_find("cnn");
+    w.s.batch_size = w.s.micro_batches = 4 * LVNI_TREE_PENDING;
+    w.s.lanes = LVNI_TREE_PENDING;
     same_as_alone(&w);
 }
 
@@ -296,6 +306,7 @@ int main(void)
                                        cmocka_unit_test(gradients_become_final_one_by_one),
                                        cmocka_unit_test(parameters_without_a_gradient_are_reported),
                                        cmocka_unit_test(a_step_sends_buckets_and_one_message),
+                                       cmocka_unit_test(more_micro_batches_at_once_than_leaves),
                                        cmocka_unit_test(micro_batches_without_samples_are_left_out),
                                        cmocka_unit_test(a_rank_that_fails_stops_the_others)};
     return cmocka_run_group_tests(tests, NULL, NULL);
