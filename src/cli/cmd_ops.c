@@ -86,8 +86,12 @@ static void print_bits(const lvni_kernels_op_info *op)
         return;
     }
     printf("  bits        depend on ");
+    int n = 0;
     for (int i = 0; i < LVNI_PIN_COUNT; i++) {
-        printf("%s%s", i > 0 ? ", " : "", lvni_core_pin_table[i].key);
+        const lvni_core_pin *pin = &lvni_core_pin_table[i];
+        if (strcmp(pin->backend, "cpu") == 0) { /* whose kernels the flag is about */
+            printf("%s%s", n++ > 0 ? ", " : "", pin->key);
+        }
     }
     printf(" and on nothing else of the layout\n");
 }
