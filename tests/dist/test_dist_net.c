@@ -9,6 +9,14 @@
 
 #include "dist_cases.h"
 
+#include "core/machine.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 static const dist_case cases[] = {
     {"reduce", dist_case_reduce, false},
     {"move", dist_case_move, false},
@@ -113,6 +121,70 @@ static void a_killed_rank_is_named_by_all_others(void **state)
     }
 }
 
+/* ---- connections that are not the ranks' ---- */
+
+enum { STRANGERS = 70, CARD = 256 };
+static pthread_barrier_t both;
+static char cards[2][CARD];
+static int stranger[STRANGERS];
+
+/* Rank 0's address, the first bytes of which are two numbers, is known before rank 1 connects: the
+ * strangers come first, and send nothing. */
+static lvn_status exchange_with_strangers(void *user, const void *mine, size_t bytes, void *all)
+{
+    const int rank = *(const int *)user;
+    memcpy(cards[rank], mine, bytes);
+    pthread_barrier_wait(&both);
+    for (int i = 0; i < 2; i++) {
+        memcpy((char *)all + (size_t)i * bytes, cards[i], bytes);
+    }
+    struct sockaddr_in at;
+    memcpy(&at, cards[0] + 2 * sizeof(int32_t), sizeof at);
+    for (int i = 0; i < STRANGERS && rank == 0 && stranger[i] < 0; i++) {
+        stranger[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        (void)connect(stranger[i], (const struct sockaddr *)&at, sizeof at);
+    }
+    pthread_barrier_wait(&both);
+    return LVN_OK;
+}
+
+static void *among_strangers(void *p)
+{
+    int *rank = p;
+    const lvni_dist_comm_options o = {.rank = *rank,
+                                      .world = 2,
+                                      .exchange = exchange_with_strangers,
+                                      .address = "127.0.0.1",
+                                      .user = rank};
+    lvni_dist_comm *comm = NULL;
+    bool good = lvni_dist_comm_net(&o, &comm) == LVN_OK;
+    good = good && lvni_dist_comm_barrier(comm) == LVN_OK;
+    lvni_dist_comm_destroy(comm);
+    return good ? p : NULL;
+}
+
+static void strangers_keep_no_rank_waiting(void **state)
+{
+    (void)state;
+    int rank[2] = {0, 1};
+    pthread_t thread;
+    void *other = NULL;
+    for (int i = 0; i < STRANGERS; i++) {
+        stranger[i] = -1;
+    }
+    pthread_barrier_init(&both, NULL, 2);
+    const uint64_t start = lvni_core_now_ns();
+    assert_int_equal(pthread_create(&thread, NULL, among_strangers, &rank[1]), 0);
+    assert_non_null(among_strangers(&rank[0]));
+    pthread_join(thread, &other);
+    assert_non_null(other);
+    assert_true(lvni_core_seconds_since(start) < 1.5); /* each might be heard for 2 s */
+    for (int i = 0; i < STRANGERS; i++) {
+        close(stranger[i]);
+    }
+    pthread_barrier_destroy(&both);
+}
+
 int main(int argc, char **argv)
 {
     setenv(DIST_NET, "1", 1);
@@ -121,6 +193,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_case_holds_on_threads),
         cmocka_unit_test(reductions_give_one_sum),
         cmocka_unit_test(every_case_holds_on_processes),
+        cmocka_unit_test(strangers_keep_no_rank_waiting),
         cmocka_unit_test(different_sizes_are_noticed),
         cmocka_unit_test(a_quarter_of_a_gigabyte),
         cmocka_unit_test(a_killed_rank_is_named_by_all_others),

@@ -17,7 +17,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CONNECT_S = 60, HELLO_S = 2 };
+/* CONNECT_S is less than the ranks wait for each other's cards, so that who is missing is known. */
+enum { CONNECT_S = 40, HELLO_S = 2, NEWCOMERS = 64 };
 
 /* What a rank gives to the others. */
 typedef struct card {
@@ -257,59 +258,121 @@ static lvn_status connect_to(const lvni_net_comm *c, int rank, const card *card_
     return LVN_OK;
 }
 
-/* A connection's first bytes; -1: it is of no rank of this run. */
-static int read_hello(const lvni_net_comm *c, int fd, const card *mine)
+/* A connection that has not shown all of its first bytes. */
+typedef struct newcomer {
+    int fd;
+    size_t got;
+    uint64_t since_ns;
+    hello hello;
+} newcomer;
+
+/* Those that wait, the oldest first: one that sends nothing keeps no rank waiting. */
+typedef struct gate {
+    int n;
+    newcomer waiting[NEWCOMERS];
+} gate;
+
+static void gate_drop(gate *g, int i, bool closes)
 {
-    hello h;
-    size_t got = 0;
-    const uint64_t start = lvni_core_now_ns();
-    while (got < sizeof h && lvni_core_seconds_since(start) < HELLO_S) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        (void)poll(&p, 1, 100);
-        const ssize_t n = recv(fd, (char *)&h + got, sizeof h - got, MSG_DONTWAIT);
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
-            return -1;
+    if (closes) {
+        close(g->waiting[i].fd);
+    }
+    g->n--;
+    memmove(&g->waiting[i], &g->waiting[i + 1], (size_t)(g->n - i) * sizeof g->waiting[0]);
+}
+
+/* What is there to accept, as far as there is room; where there is none the oldest has to go. Each
+ * is read at least once. */
+static lvn_status gate_accept(gate *g, int rank, int listening)
+{
+    if (g->n == NEWCOMERS) {
+        gate_drop(g, 0, true);
+    }
+    while (g->n < NEWCOMERS) {
+        const int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+        if (fd < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)) {
+            return LVN_OK;
         }
-        got += n > 0 ? (size_t)n : 0;
+        if (fd < 0) {
+            LVN_FAIL(LVN_ERR_IO, "rank %d cannot accept the other ranks: %s", rank,
+                     strerror(errno));
+        }
+        g->waiting[g->n++] = (newcomer){.fd = fd, .since_ns = lvni_core_now_ns()};
     }
+    return LVN_OK;
+}
+
+/* The rank that a whole hello is of; -1: of no rank of this run that is missing. */
+static int rank_of(const lvni_net_comm *c, const hello *h, const card *mine)
+{
     unsigned char differs = 0;
-    for (size_t i = 0; i < sizeof h.key && got == sizeof h; i++) {
-        differs |= h.key[i] ^ mine->key[i];
+    for (size_t i = 0; i < sizeof h->key; i++) {
+        differs |= h->key[i] ^ mine->key[i];
     }
-    return got == sizeof h && differs == 0 && h.rank > c->base.rank && h.rank < c->base.world &&
-                   c->peer[h.rank].fd < 0
-               ? h.rank
+    return differs == 0 && h->rank > c->base.rank && h->rank < c->base.world &&
+                   c->peer[h->rank].fd < 0
+               ? h->rank
                : -1;
+}
+
+/* Reads what there is of the first bytes of all, and lets ranks in. Returns how many. */
+static int gate_read(gate *g, lvni_net_comm *c, const card *mine)
+{
+    int came = 0;
+    for (int i = g->n - 1; i >= 0; i--) {
+        newcomer *w = &g->waiting[i];
+        const ssize_t n =
+            recv(w->fd, (char *)&w->hello + w->got, sizeof w->hello - w->got, MSG_DONTWAIT);
+        w->got += n > 0 ? (size_t)n : 0;
+        if (w->got == sizeof w->hello) {
+            const int rank = rank_of(c, &w->hello, mine);
+            if (rank >= 0) {
+                set_options(w->fd);
+                c->peer[rank].fd = w->fd;
+                came++;
+            }
+            gate_drop(g, i, rank < 0);
+        } else if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) ||
+                   lvni_core_seconds_since(w->since_ns) > HELLO_S) {
+            gate_drop(g, i, true);
+        }
+    }
+    return came;
+}
+
+static void gate_wait(const gate *g, int listening)
+{
+    struct pollfd p[NEWCOMERS + 1] = {{.fd = listening, .events = POLLIN}};
+    for (int i = 0; i < g->n; i++) {
+        p[i + 1] = (struct pollfd){.fd = g->waiting[i].fd, .events = POLLIN};
+    }
+    (void)poll(p, (nfds_t)g->n + 1, 100);
 }
 
 static lvn_status accept_others(lvni_net_comm *c, const lvni_dist_comm_options *o, int listening,
                                 const card *mine)
 {
     const uint64_t start = lvni_core_now_ns();
-    for (int missing = c->base.world - 1 - c->base.rank; missing > 0;) {
-        struct pollfd p = {.fd = listening, .events = POLLIN};
-        (void)poll(&p, 1, 100);
-        const int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
-        const int rank = fd >= 0 ? read_hello(c, fd, mine) : -1;
-        if (rank >= 0) {
-            set_options(fd);
-            c->peer[rank].fd = fd;
-            missing--;
-        } else if (fd >= 0) {
-            close(fd);
-        } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-            LVN_FAIL(LVN_ERR_IO, "rank %d cannot accept the other ranks: %s", c->base.rank,
-                     strerror(errno));
+    gate g = {.n = 0};
+    lvn_status s = LVN_OK;
+    for (int missing = c->base.world - 1 - c->base.rank; missing > 0 && s == LVN_OK;) {
+        gate_wait(&g, listening);
+        s = gate_accept(&g, c->base.rank, listening);
+        missing -= gate_read(&g, c, mine);
+        if (s == LVN_OK && missing > 0 && o->over != NULL && o->over(o->user)) {
+            s = lvn_error_set(LVN_ERR_PEER, __FILE__, __LINE__,
+                              "the run ended while its ranks connected");
         }
-        if (missing > 0 && o->over != NULL && o->over(o->user)) {
-            LVN_FAIL(LVN_ERR_PEER, "the run ended while its ranks connected");
-        }
-        if (missing > 0 && lvni_core_seconds_since(start) > CONNECT_S) {
-            LVN_FAIL(LVN_ERR_TIMEOUT, "%d of the ranks above rank %d did not connect within %d s",
-                     missing, c->base.rank, CONNECT_S);
+        if (s == LVN_OK && missing > 0 && lvni_core_seconds_since(start) > CONNECT_S) {
+            s = lvn_error_set(LVN_ERR_TIMEOUT, __FILE__, __LINE__,
+                              "%d of the ranks above rank %d did not connect within %d s", missing,
+                              c->base.rank, CONNECT_S);
         }
     }
-    return LVN_OK;
+    while (g.n > 0) {
+        gate_drop(&g, 0, true);
+    }
+    return s;
 }
 
 static lvn_status connect_all(lvni_net_comm *c, const lvni_dist_comm_options *o, int listening,
