@@ -46,6 +46,9 @@ typedef struct lvni_dist_comm_options {
     const char *address;              /* net: where the others reach this rank, IPv4 of this host */
     bool (*over)(void *user);         /* net: the run has ended, do not wait on; NULL: never */
     void *user;
+    /* of each rank a number of its host; NULL: all are on this one. What happens to a process of
+     * another host is not known here: its connection ended */
+    const int *host;
     bool check; /* compare what the ranks call */
 } lvni_dist_comm_options;
 

@@ -312,6 +312,34 @@ static bool is_over(void *user)
     return lvni_control_get_cause(p->control, &cause);
 }
 
+/* Over the transport that fits where the ranks are. */
+static lvn_status connect_comm(const lvni_core_config *config, lvni_recipes_rank_process *p,
+                               lvni_recipes_rank *rank, lvni_dist_comm **out)
+{
+    const lvni_control_member *members = lvni_control_members(p->control);
+    int *host = lvni_core_calloc(LVNI_TAG_DIST, (size_t)rank->world, sizeof *host);
+    if (host == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int r = 0; r < rank->world; r++) {
+        host[r] = members[r].host_index;
+    }
+    const lvni_dist_comm_options o = {.rank = rank->rank,
+                                      .world = rank->world,
+                                      .exchange = exchange,
+                                      .address = "127.0.0.1",
+                                      .over = is_over,
+                                      .user = p,
+                                      .host = host};
+    lvn_status s = lvni_recipes_choose_transport(
+        config, rank->world, lvni_control_nodes(p->control), false, &rank->transport);
+    if (s == LVN_OK) {
+        s = lvni_dist_choice_connect(&rank->transport, &o, out);
+    }
+    lvni_core_free(host);
+    return s;
+}
+
 static lvn_status open_comm(const lvni_core_config *config, lvni_recipes_rank_process *p,
                             lvni_recipes_rank *rank)
 {
@@ -323,16 +351,8 @@ static lvn_status open_comm(const lvni_core_config *config, lvni_recipes_rank_pr
                  lvni_control_nodes(p->control), m[0].host, rank->world - 1,
                  m[rank->world - 1].host);
     }
-    const lvni_dist_comm_options o = {.rank = rank->rank,
-                                      .world = rank->world,
-                                      .exchange = exchange,
-                                      .address = "127.0.0.1",
-                                      .over = is_over,
-                                      .user = p};
     lvni_dist_comm *comm;
-    LVN_TRY(lvni_recipes_choose_transport(config, rank->world, lvni_control_nodes(p->control),
-                                          false, &rank->transport));
-    LVN_TRY(lvni_dist_choice_connect(&rank->transport, &o, &comm));
+    LVN_TRY(connect_comm(config, p, rank, &comm));
     atomic_store(&p->comm, comm); /* from here on leaving destroys it, whatever fails */
     lvni_control_cause cause;
     if (lvni_control_get_cause(p->control, &cause)) {

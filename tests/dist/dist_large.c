@@ -87,8 +87,10 @@ bool dist_case_endless(dist_rank *me)
     while (status == LVN_OK) {
         status = endless_call(me, r, x, y);
     }
-    char want[32];
-    snprintf(want, sizeof want, "rank %d died (process ", me->world - 1);
+    char want[48];
+    snprintf(want, sizeof want,
+             me->hosts ? "the connection to rank %d (process " : "rank %d died (process ",
+             me->world - 1);
     RANK_CHECK(
         me, status == LVN_ERR_PEER && strncmp(lvn_last_error()->message, want, strlen(want)) == 0,
         "%s", lvn_status_name(status));

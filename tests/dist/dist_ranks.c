@@ -225,6 +225,11 @@ void dist_rank_main(int argc, char **argv, const dist_case *cases, int n_cases)
     dist_rank me = {.rank = atoi(argv[2]), .world = atoi(argv[3]), .arg = atoi(argv[5])};
     dist_rank hub = me;
     hub.arg = atoi(argv[6]);
+    int host[MAX_RANKS];
+    for (int r = 0; r < MAX_RANKS; r++) {
+        host[r] = r;
+    }
+    me.hosts = getenv(DIST_HOSTS) != NULL;
     for (int i = 0; i < n_cases; i++) {
         if (strcmp(cases[i].name, argv[4]) != 0) {
             continue;
@@ -234,6 +239,7 @@ void dist_rank_main(int argc, char **argv, const dist_case *cases, int n_cases)
                                           .exchange = exchange,
                                           .address = "127.0.0.1",
                                           .user = &hub,
+                                          .host = me.hosts ? host : NULL,
                                           .check = cases[i].check};
         if (cases[i].body == NULL) {
             exit(starve(&o) ? 0 : 1);

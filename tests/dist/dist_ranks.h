@@ -14,6 +14,7 @@ typedef struct dist_rank {
     int rank, world;
     int arg;       /* of the test */
     bool messages; /* they share no memory (src/dist/net) */
+    bool hosts;    /* DIST_HOSTS */
     struct dist_taken *taken;
 } dist_rank;
 
@@ -22,6 +23,7 @@ void *dist_take(dist_rank *me, size_t bytes);
 void dist_give_back(dist_rank *me); /* all of it */
 
 #define DIST_NET "LEVIN_TEST_DIST_NET"
+#define DIST_HOSTS "LEVIN_TEST_DIST_HOSTS" /* every process has a host of its own */
 
 typedef bool (*dist_body)(dist_rank *me);
 

@@ -62,6 +62,24 @@ static void a_request_is_taken_or_refused(void **state)
                         "transport=auto: there is none for 100000 ranks on 1 node");
 }
 
+static lvn_status no_exchange(void *user, const void *mine, size_t bytes, void *all)
+{
+    (void)user, (void)mine, (void)bytes, (void)all;
+    LVN_FAIL(LVN_ERR_INTERNAL, "this is refused before");
+}
+
+static void ranks_of_two_hosts_share_no_memory(void **state)
+{
+    (void)state;
+    const int host[] = {0, 0, 1};
+    const lvni_dist_comm_options o = {.world = 3, .exchange = no_exchange, .host = host};
+    lvni_dist_comm *comm = NULL;
+    assert_int_equal(lvni_dist_comm_shm(&o, &comm), LVN_ERR_INVALID);
+    assert_null(comm);
+    assert_string_equal(lvn_last_error()->message,
+                        "ranks 0 and 2 are on two hosts: no memory is shared");
+}
+
 /* All calls work over every transport, so none may score 0. */
 static void every_transport_scores_every_call(void **state)
 {
@@ -89,6 +107,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_that_reaches_all_ranks_is_taken),
         cmocka_unit_test(a_request_is_taken_or_refused),
+        cmocka_unit_test(ranks_of_two_hosts_share_no_memory),
         cmocka_unit_test(every_transport_scores_every_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

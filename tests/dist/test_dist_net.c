@@ -121,6 +121,18 @@ static void a_killed_rank_is_named_by_all_others(void **state)
     }
 }
 
+/* Whether its process has ended is not known on this one. */
+static void a_lost_connection_to_another_host_is_named(void **state)
+{
+    (void)state;
+    setenv(DIST_HOSTS, "1", 1);
+    dist_kill victim = {.victim = 2, .kill_ms = 5};
+    const bool good = dist_run_processes(named(dist_case_endless), 3, 0, &victim);
+    unsetenv(DIST_HOSTS);
+    assert_true(good);
+    assert_true(victim.seconds < 2.0);
+}
+
 /* ---- connections that are not the ranks' ---- */
 
 enum { STRANGERS = 70, CARD = 256 };
@@ -197,6 +209,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(different_sizes_are_noticed),
         cmocka_unit_test(a_quarter_of_a_gigabyte),
         cmocka_unit_test(a_killed_rank_is_named_by_all_others),
+        cmocka_unit_test(a_lost_connection_to_another_host_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

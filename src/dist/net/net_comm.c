@@ -380,6 +380,7 @@ static lvn_status connect_all(lvni_net_comm *c, const lvni_dist_comm_options *o,
 {
     for (int rank = 0; rank < c->base.world; rank++) {
         c->peer[rank].pid = all[rank].pid;
+        c->peer[rank].elsewhere = o->host != NULL && o->host[rank] != o->host[c->base.rank];
         if (rank < c->base.rank) {
             LVN_TRY(connect_to(c, rank, all, &c->peer[rank].fd));
         }

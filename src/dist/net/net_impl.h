@@ -72,12 +72,13 @@ typedef struct lvni_net_mail {
 } lvni_net_mail;
 
 typedef struct lvni_net_peer {
-    int fd;       /* -1: this rank */
-    int32_t pid;  /* for messages */
-    bool bye;     /* its last message has come */
-    bool gone;    /* nothing more comes */
-    bool claimed; /* with its bye: lvni_dist_comm_claim was true there */
-    bool deaf;    /* nothing can be sent to it */
+    int fd;         /* -1: this rank */
+    int32_t pid;    /* for messages */
+    bool elsewhere; /* on another host */
+    bool bye;       /* its last message has come */
+    bool gone;      /* nothing more comes */
+    bool claimed;   /* with its bye: lvni_dist_comm_claim was true there */
+    bool deaf;      /* nothing can be sent to it */
     lvni_net_mail *mail;
     /* the message that is coming in */
     lvni_net_header header;

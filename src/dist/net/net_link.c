@@ -72,6 +72,12 @@ static bool someone_is_missing(lvni_net_comm *c, const lvni_dist_wait *wait)
         if (p->bye) {
             snprintf(why, sizeof why, "rank %d left while rank %d still waited for it", rank,
                      c->base.rank);
+        } else if (p->elsewhere) {
+            snprintf(
+                why, sizeof why,
+                "the connection to rank %d (process %d of another host) ended: it died, or the "
+                "network failed",
+                rank, (int)p->pid);
         } else {
             snprintf(why, sizeof why, "rank %d died (process %d)", rank, (int)p->pid);
         }

@@ -351,6 +351,10 @@ lvn_status lvni_dist_comm_shm(const lvni_dist_comm_options *o, lvni_dist_comm **
     LVN_ARG(o->rank >= 0 && o->rank < o->world && o->exchange != NULL,
             "rank %d of %d, with%s an exchange", o->rank, o->world,
             o->exchange != NULL ? "" : "out");
+    for (int rank = 0; o->host != NULL && rank < o->world; rank++) {
+        LVN_ARG(o->host[rank] == o->host[0], "ranks 0 and %d are on two hosts: no memory is shared",
+                rank);
+    }
     card mine = {.pid = (int32_t)getpid(), .fd = -1};
     card *all = lvni_core_calloc(LVNI_TAG_DIST, (size_t)o->world, sizeof *all);
     if (all == NULL) {
