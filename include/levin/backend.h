@@ -23,6 +23,7 @@
 #define LEVIN_BACKEND_H
 
 #include <levin/backend_ops.h>
+#include <math.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -63,6 +64,82 @@ typedef struct lvn_backend_kernel {
     unsigned f32_inputs;
 } lvn_backend_kernel;
 
+/* ---- the step block: what a step finds out ----
+ * It lies in memory of the device, so that the host submits a step without reading anything of it
+ * and looks one step later. Kernels of the step read what they need from it. */
+
+enum { LVN_STEP_PHASES = 8 };
+
+typedef struct lvn_step_phase {
+    double grad_norm;                /* before clipping */
+    double grad_scale;               /* what gradients are multiplied by, clipping included */
+    double lr;                       /* of the step, without the factors of parameters */
+    double correction1, correction2; /* 1 - beta^t, t from 1: the updates that were done */
+    int32_t updated;                 /* 0: nothing of the phase is updated */
+    int32_t clipped;
+} lvn_step_phase;
+
+typedef enum lvn_step_failure {
+    LVN_STEP_FINE,
+    LVN_STEP_LOSS,    /* the loss of a micro-batch is not finite */
+    LVN_STEP_GRADIENT /* the norm of the gradient is not finite */
+} lvn_step_failure;
+
+typedef struct lvn_step_block {
+    lvn_step_phase phase[LVN_STEP_PHASES]; /* of one step: zeros before it */
+    /* Of the run. After the first failure no phase is updated any more, and this stays. */
+    int32_t failed, failed_phase;
+    int64_t failed_step, failed_micro_batch;
+    double failed_value;
+    int64_t updates[LVN_STEP_PHASES]; /* that were done */
+} lvn_step_block;
+
+typedef struct lvn_step_decision {
+    int phase;
+    int64_t step;
+    int64_t micro_batch;             /* number of the first loss */
+    int n_losses;                    /* empty micro-batches have a 0 */
+    double divisor;                  /* of the summed gradient: the weight of the step */
+    double clip;                     /* largest norm; 0: none */
+    double lr;                       /* and these as they go into the block */
+    double correction1, correction2; /* of the next update */
+} lvn_step_decision;
+
+/* What `decide` computes, once on one thread of the device: `sum` is the sum of squares of the
+ * gradient, losses are n_losses numbers. */
+static inline void lvn_step_decide(lvn_step_block *block, double sum, const double *losses,
+                                   const lvn_step_decision *d)
+{
+    lvn_step_phase *p = &block->phase[d->phase];
+    const double norm = sqrt(sum) / d->divisor;
+    for (int i = 0; i < d->n_losses && block->failed == LVN_STEP_FINE; i++) {
+        if (!isfinite(losses[i])) {
+            block->failed = LVN_STEP_LOSS;
+            block->failed_micro_batch = d->micro_batch + i;
+            block->failed_value = losses[i];
+            block->failed_step = d->step;
+            block->failed_phase = d->phase;
+        }
+    }
+    if (block->failed == LVN_STEP_FINE && !isfinite(norm)) {
+        block->failed = LVN_STEP_GRADIENT;
+        block->failed_value = norm;
+        block->failed_step = d->step;
+        block->failed_phase = d->phase;
+    }
+    p->grad_norm = norm;
+    p->lr = d->lr;
+    p->correction1 = d->correction1;
+    p->correction2 = d->correction2;
+    p->updated = block->failed == LVN_STEP_FINE;
+    p->clipped = d->clip > 0.0 && norm > d->clip;
+    p->grad_scale = 1.0 / d->divisor;
+    if (p->clipped) {
+        p->grad_scale *= d->clip / (norm + 1e-6);
+    }
+    block->updates[d->phase] += p->updated;
+}
+
 /* ---- flat buffers: parameters, gradients, optimizer state ----
  * f32 in memory of the device, in the order of the stream that is given. Kernels add over blocks of
  * LVN_FLAT_BLOCK floats; bits do not depend on how many threads share the work. */
@@ -78,7 +155,21 @@ typedef struct lvn_flat_sgd {
     double trust;      /* factor on gradient and decay (LARS); 0: none */
     bool nesterov;
     bool first_step; /* the momentum buffer holds nothing yet: it becomes the gradient */
+    /* in memory of the device; NULL: the numbers above. lvn_flat_sgd_resolve reads it there */
+    const lvn_step_phase *step;
 } lvn_flat_sgd;
+
+/* In the kernel: with a step its learning rate (lr is a factor on it) and grad_scale. False:
+ * nothing is updated. */
+static inline bool lvn_flat_sgd_resolve(lvn_flat_sgd *p)
+{
+    if (p->step == NULL) {
+        return true;
+    }
+    p->lr *= p->step->lr;
+    p->grad_scale = p->step->grad_scale;
+    return p->step->updated != 0;
+}
 
 typedef struct lvn_flat_adamw {
     double lr, beta1, beta2, eps, weight_decay;
@@ -86,13 +177,33 @@ typedef struct lvn_flat_adamw {
     double grad_scale, clip_value;   /* as above */
     /* true: AdamW (w shrinks by lr * weight_decay); false: Adam (decay joins g) */
     bool decoupled;
+    const lvn_step_phase *step; /* as above */
+    /* the parameters missed updates (they had no gradient): the corrections are these, and not the
+     * step's */
+    bool own_corrections;
 } lvn_flat_adamw;
+
+static inline bool lvn_flat_adamw_resolve(lvn_flat_adamw *p)
+{
+    if (p->step == NULL) {
+        return true;
+    }
+    p->lr *= p->step->lr;
+    p->grad_scale = p->step->grad_scale;
+    if (!p->own_corrections) {
+        p->correction1 = p->step->correction1;
+        p->correction2 = p->step->correction2;
+    }
+    return p->step->updated != 0;
+}
 
 typedef struct lvn_backend_flat {
     /* a += b: two gradient sets become one (a node of the tree). */
     lvn_status (*add)(void *stream, float *a, const float *b, int64_t n);
-    /* a += t * (b - a): where the two are equal, a stays as it is to the bit. */
-    lvn_status (*lerp)(void *stream, float *a, const float *b, float t, int64_t n);
+    /* a += t * (b - a): where the two are equal, a stays as it is to the bit. With a step (memory
+     * of the device): nothing unless it updated. */
+    lvn_status (*lerp)(void *stream, float *a, const float *b, float t, int64_t n,
+                       const lvn_step_phase *step);
     /* partial[i] = sum of g^2 over block i, in f64; ceil(n / LVN_FLAT_BLOCK) entries in memory of
      * the device. A value that is not finite makes its block's sum inf or NaN. */
     lvn_status (*block_sumsq)(void *stream, const float *g, int64_t n, double *partial);
@@ -111,9 +222,15 @@ typedef struct lvn_backend_flat {
      * record[n] = weight. */
     lvn_status (*record)(void *stream, float *record, const float *value, int64_t n, float weight);
     /* The statistic after a step: unless record[n] is 0, buffer[i] = keep * buffer[i] + momentum *
-     * (record[i] / record[n]). */
+     * (record[i] / record[n]). With a step: nothing unless it updated. */
     lvn_status (*apply_record)(void *stream, float *buffer, const float *record, int64_t n,
-                               float momentum, float keep);
+                               float momentum, float keep, const lvn_step_phase *step);
+    /* *slot = the one number of this type at `value`. */
+    lvn_status (*number)(void *stream, double *slot, const void *value, lvn_dtype dtype);
+    /* lvn_step_decide with the sum of n partial sums: neighbours are added first, an odd last one
+     * moves up alone (pairs i, i + 1; then i, i + 2; and so on). Overwrites sums. */
+    lvn_status (*decide)(void *stream, lvn_step_block *block, double *sums, int64_t n,
+                         const double *losses, const lvn_step_decision *decision);
 } lvn_backend_flat;
 
 /* ---- the table ---- */
@@ -145,7 +262,8 @@ typedef struct lvn_backend {
     lvn_status (*stream_create)(void *device, lvn_stream_kind kind, void **stream);
     void (*stream_destroy)(void *stream); /* after all that was submitted ran */
     /* Wait until all that was submitted to this stream ran. Its first error, until it is cleared:
-     * from it on the stream leaves out what is submitted. */
+     * from it on this stream, and all of its kind and device, leave out what is submitted: what
+     * comes later may depend on it. A stream that left something out has failed with that error. */
     lvn_status (*stream_wait)(void *stream);
     bool (*stream_failed)(void *stream); /* as far as is known now; never waits */
     void (*stream_clear)(void *stream);  /* after stream_wait: forget the error, run again */

@@ -69,7 +69,7 @@ lvn_status lvn_scope_close(void)
 {
     struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
     LVN_ARG(tape != NULL && tape->depth > 0, "no scope is open");
-    if (tape->depth == 1 || lvni_tensor_device_failed()) {
+    if ((tape->depth == 1 && !lvni_tensor_ctx_get()->late) || lvni_tensor_device_failed()) {
         fetch_device_error(tape);
     }
     const lvni_autograd_scope scope = tape->scope[tape->depth];

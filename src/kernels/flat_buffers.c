@@ -54,9 +54,10 @@ void lvni_kernels_flat_add(float *a, const float *b, int64_t n)
     SUBMIT(a, add, a, b, n);
 }
 
-void lvni_kernels_flat_lerp(float *a, const float *b, float t, int64_t n)
+void lvni_kernels_flat_lerp(float *a, const float *b, float t, int64_t n,
+                            const lvn_step_phase *step)
 {
-    SUBMIT(a, lerp, a, b, t, n);
+    SUBMIT(a, lerp, a, b, t, n, step);
 }
 
 /* The sums of a device's buffer lie on the device first. */
@@ -123,7 +124,34 @@ void lvni_kernels_flat_record(float *record, const float *value, int64_t n, floa
 }
 
 void lvni_kernels_flat_apply_record(float *buffer, const float *record, int64_t n, float momentum,
-                                    float keep)
+                                    float keep, const lvn_step_phase *step)
 {
-    SUBMIT(buffer, apply_record, buffer, record, n, momentum, keep);
+    SUBMIT(buffer, apply_record, buffer, record, n, momentum, keep, step);
+}
+
+/* ---- the step block ---- */
+
+void lvni_kernels_flat_sums_there(const float *g, int64_t n, double *sums)
+{
+    if (n > 0) {
+        SUBMIT(g, block_sumsq, g, n, sums);
+    }
+}
+
+void lvni_kernels_flat_number(double *slot, const lvn_tensor *value)
+{
+    if (lvni_tensor_device_of(value->data) == NULL && lvni_tensor_device_of(slot) != NULL) {
+        const double number = lvni_tensor_number_at(value->data, value->dtype);
+        if (lvni_tensor_mem_copy(slot, &number, sizeof number) != LVN_OK) {
+            lvni_tensor_device_note_error(lvni_tensor_device_of(slot));
+        }
+        return;
+    }
+    SUBMIT(slot, number, slot, value->data, value->dtype);
+}
+
+void lvni_kernels_flat_decide(lvn_step_block *block, double *sums, int64_t n, const double *losses,
+                              const lvn_step_decision *decision)
+{
+    SUBMIT(block, decide, block, sums, n, losses, decision);
 }

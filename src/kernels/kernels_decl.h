@@ -22,7 +22,8 @@
 /* The cpu backend's kernels over flat buffers: its part of the table, and what the simulated
  * accelerator runs. The stream is not used. */
 lvn_status lvni_cpu_flat_add(void *stream, float *a, const float *b, int64_t n);
-lvn_status lvni_cpu_flat_lerp(void *stream, float *a, const float *b, float t, int64_t n);
+lvn_status lvni_cpu_flat_lerp(void *stream, float *a, const float *b, float t, int64_t n,
+                              const lvn_step_phase *step);
 lvn_status lvni_cpu_flat_block_sumsq(void *stream, const float *g, int64_t n, double *partial);
 lvn_status lvni_cpu_flat_sgd(void *stream, float *w, const float *g, float *momentum_buffer,
                              int64_t n, const lvn_flat_sgd *p);
@@ -32,14 +33,18 @@ lvn_status lvni_cpu_flat_round_bf16(void *stream, float *w, int64_t n);
 lvn_status lvni_cpu_flat_record(void *stream, float *record, const float *value, int64_t n,
                                 float weight);
 lvn_status lvni_cpu_flat_apply_record(void *stream, float *buffer, const float *record, int64_t n,
-                                      float momentum, float keep);
+                                      float momentum, float keep, const lvn_step_phase *step);
+lvn_status lvni_cpu_flat_number(void *stream, double *slot, const void *value, lvn_dtype dtype);
+lvn_status lvni_cpu_flat_decide(void *stream, lvn_step_block *block, double *sums, int64_t n,
+                                const double *losses, const lvn_step_decision *decision);
 
 #define LVNI_CPU_FLAT                                                                              \
     {                                                                                              \
         .add = lvni_cpu_flat_add, .lerp = lvni_cpu_flat_lerp,                                      \
         .block_sumsq = lvni_cpu_flat_block_sumsq, .sgd = lvni_cpu_flat_sgd,                        \
         .adamw = lvni_cpu_flat_adamw, .round_bf16 = lvni_cpu_flat_round_bf16,                      \
-        .record = lvni_cpu_flat_record, .apply_record = lvni_cpu_flat_apply_record                 \
+        .record = lvni_cpu_flat_record, .apply_record = lvni_cpu_flat_apply_record,                \
+        .number = lvni_cpu_flat_number, .decide = lvni_cpu_flat_decide                             \
     }
 
 #endif

@@ -122,11 +122,13 @@ lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
     return LVN_OK;
 }
 
-void lvni_nn_model_apply_records(lvni_nn_model *m, const lvni_nn_set *total)
+void lvni_nn_model_apply_records(lvni_nn_model *m, const lvni_nn_set *total,
+                                 const lvn_step_phase *step)
 {
     for (int i = 0; i < m->n_buffers; i++) {
         const lvn_buffer *b = m->buffers[i];
         lvni_kernels_flat_apply_record(LVNI_F32(b->tensor), total->data + m->n_weights + b->offset,
-                                       b->numel, (float)b->momentum, (float)(1.0 - b->momentum));
+                                       b->numel, (float)b->momentum, (float)(1.0 - b->momentum),
+                                       step);
     }
 }

@@ -6,6 +6,7 @@
 
 #include "autograd/tape.h"
 
+#include <levin/backend.h>
 #include <levin/nn.h>
 
 /* How a parameter lies in levin and in files written for others. */
@@ -126,8 +127,10 @@ void lvni_nn_set_begin(lvni_nn_set *set, double weight);
 /* After a micro-batch: parts that the micro-batch did not write become zero, as far as they are
  * added up. */
 void lvni_nn_set_finish(lvni_nn_set *set);
-/* New buffer values from the step's merged set. */
-void lvni_nn_model_apply_records(lvni_nn_model *model, const lvni_nn_set *total);
+/* New buffer values from the step's merged set; step: NULL, or of the block of the device on which
+ * all this lies: nothing unless it updated. */
+void lvni_nn_model_apply_records(lvni_nn_model *model, const lvni_nn_set *total,
+                                 const lvn_step_phase *step);
 
 /* The model zoo: a class per name of `model=`. Arguments of its build(): */
 typedef struct lvni_nn_zoo_arguments {

@@ -2,6 +2,8 @@
 #include "nn/step_metrics.h"
 
 #include "autograd/tape.h"
+#include "kernels/flat.h"
+#include "tensor/device.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -48,8 +50,26 @@ void lvni_nn_log_weighted(lvn_step *given, const char *name, const lvn_tensor *v
         lvni_autograd_op_fail("lvn_log");
         return;
     }
-    m->sum += lvn_item(value) * weight;
     m->weight += weight;
+    if (step->slots == NULL) {
+        m->sum += lvn_item(value) * weight;
+        return;
+    }
+    if (step->n_terms == LVNI_METRIC_TERMS) { /* waits */
+        double numbers[LVNI_METRIC_TERMS];
+        lvni_tensor_mem_copy(numbers, step->slots, sizeof numbers);
+        lvni_nn_step_fold(step, numbers);
+    }
+    step->term[step->n_terms] = (lvni_nn_step_term){(int)(m - step->metric), weight};
+    lvni_kernels_flat_number(&step->slots[step->n_terms++], value);
+}
+
+void lvni_nn_step_fold(lvni_nn_step *step, const double *numbers)
+{
+    for (int i = 0; i < step->n_terms; i++) {
+        step->metric[step->term[i].metric].sum += numbers[i] * step->term[i].weight;
+    }
+    step->n_terms = 0;
 }
 
 bool lvni_nn_metrics_add(lvni_nn_step *total, const lvni_nn_step *part)

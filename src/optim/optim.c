@@ -226,24 +226,40 @@ typedef struct step_call {
     const lvni_optim_run *run;
     int64_t updates;
     double lr, grad_scale;
+    const lvn_step_phase *step; /* where both lie instead, NULL: nowhere */
 } step_call;
+
+/* Of the update after `updates`. */
+static void get_corrections(const lvni_optim_options *p, int64_t updates, double *one, double *two)
+{
+    const double t = (double)(updates + 1);
+    *one = is_adam(p) && p->beta1 > 0.0 ? 1.0 - lvni_core_pow(p->beta1, t) : 1.0;
+    *two = is_adam(p) && p->beta2 > 0.0 ? 1.0 - lvni_core_pow(p->beta2, t) : 1.0;
+}
+
+void lvni_optim_corrections(const lvni_optim *o, int phase, double *one, double *two)
+{
+    get_corrections(&o->options, o->steps[phase], one, two);
+}
 
 static void step_adam(lvni_optim *o, const step_call *c, lvni_optim_range part, float *w,
                       const float *g)
 {
     const lvni_optim_options *p = &o->options;
-    const double t = (double)(c->updates + 1);
     const int64_t at = part.begin - o->own.begin;
-    const lvn_flat_adamw a = {
-        .lr = c->lr * c->run->lr_scale,
-        .beta1 = p->beta1,
-        .beta2 = p->beta2,
-        .eps = p->eps,
-        .weight_decay = c->run->weight_decay,
-        .correction1 = p->beta1 > 0.0 ? 1.0 - lvni_core_pow(p->beta1, t) : 1.0,
-        .correction2 = p->beta2 > 0.0 ? 1.0 - lvni_core_pow(p->beta2, t) : 1.0,
-        .grad_scale = c->grad_scale,
-        .decoupled = p->kind == LVNI_OPTIM_ADAMW};
+    double correction1, correction2;
+    get_corrections(p, c->updates, &correction1, &correction2);
+    const lvn_flat_adamw a = {.lr = c->step != NULL ? c->run->lr_scale : c->lr * c->run->lr_scale,
+                              .beta1 = p->beta1,
+                              .beta2 = p->beta2,
+                              .eps = p->eps,
+                              .weight_decay = c->run->weight_decay,
+                              .correction1 = correction1,
+                              .correction2 = correction2,
+                              .grad_scale = c->grad_scale,
+                              .decoupled = p->kind == LVNI_OPTIM_ADAMW,
+                              .step = c->step,
+                              .own_corrections = c->updates != o->steps[c->run->phase]};
     lvni_kernels_flat_adamw(w, g, o->slot[0] + at, o->slot[1] + at, part.end - part.begin, &a);
 }
 
@@ -251,14 +267,15 @@ static void step_sgd(lvni_optim *o, const step_call *c, lvni_optim_range part, f
                      const float *g)
 {
     const lvni_optim_options *p = &o->options;
-    const lvn_flat_sgd s = {.lr = c->lr * c->run->lr_scale,
+    const lvn_flat_sgd s = {.lr = c->step != NULL ? c->run->lr_scale : c->lr * c->run->lr_scale,
                             .momentum = p->momentum,
                             .dampening = p->dampening,
                             .weight_decay = c->run->weight_decay,
                             .grad_scale = c->grad_scale,
                             .trust = c->run->trusted ? trust_ratio(o, c->run, c->grad_scale) : 0.0,
                             .nesterov = p->nesterov,
-                            .first_step = c->updates == 0};
+                            .first_step = c->updates == 0,
+                            .step = c->step};
     lvni_kernels_flat_sgd(w, g, o->n_slots > 0 ? o->slot[0] + (part.begin - o->own.begin) : NULL,
                           part.end - part.begin, &s);
 }
@@ -298,7 +315,10 @@ void lvni_optim_step_range(lvni_optim *o, int phase, lvni_optim_range range, flo
 {
     for (int i = 0; i < o->n_runs; i++) {
         if (o->run[i].phase == phase) {
-            step_call c = {.run = &o->run[i], .lr = lr, .grad_scale = grad_scale};
+            step_call c = {.run = &o->run[i],
+                           .lr = lr,
+                           .grad_scale = grad_scale,
+                           .step = o->block == NULL ? NULL : &o->block->phase[phase]};
             step_run(o, &c, range, w, g);
         }
     }
@@ -311,6 +331,15 @@ void lvni_optim_end_step(lvni_optim *o, int phase)
         o->missed[i] += missed ? 1 : 0;
     }
     o->steps[phase]++;
+}
+
+void lvni_optim_undo_step(lvni_optim *o, int phase, const bool *idle)
+{
+    for (int i = 0; i < o->n_parameters; i++) {
+        const bool missed = idle[i] && !o->parameter[i].frozen && o->parameter[i].phase == phase;
+        o->missed[i] -= missed ? 1 : 0;
+    }
+    o->steps[phase]--;
 }
 
 void lvni_optim_step(lvni_optim *o, int phase, float *w, const float *g, double lr,
@@ -422,12 +451,12 @@ void lvni_optim_ema_destroy(lvni_optim_ema *e)
     }
 }
 
-void lvni_optim_ema_update(lvni_optim_ema *e, const float *x, int64_t t)
+void lvni_optim_ema_update(lvni_optim_ema *e, const float *x, int64_t t, const lvn_step_phase *step)
 {
     const double most = e->options.warmup ? (double)(1 + t) / (double)(10 + t) : 1.0;
     const double decay = t == 0 ? 0.0 : e->options.decay < most ? e->options.decay : most;
     if (decay > 0.0) {
-        lvni_kernels_flat_lerp(e->value, x, (float)(1.0 - decay), e->n);
+        lvni_kernels_flat_lerp(e->value, x, (float)(1.0 - decay), e->n, step);
     } else {
         lvni_tensor_mem_copy(e->value, x, (size_t)e->n * sizeof *x);
     }

@@ -7,6 +7,8 @@
 
 #include "optim/groups.h"
 
+#include <levin/backend.h>
+
 typedef enum lvni_optim_kind {
     LVNI_OPTIM_SGD,
     LVNI_OPTIM_ADAM,
@@ -67,6 +69,10 @@ typedef struct lvni_optim {
     bool *idle; /* of each parameter: the next step has no gradient of it; the caller's, false */
     /* of each parameter: of its phase's updates, those that it had no gradient in */
     int64_t *missed;
+    /* In memory of the device: kernels take learning rate, scale and corrections of a step from
+     * here, and update what it says. NULL: they take those that they are given. Not with trust
+     * ratios, which the host computes. The caller's. */
+    const lvn_step_block *block;
     double *partial; /* one sum of squares per block */
     /* Sums of squares behind the trust ratios: for each tensor with one, and each block of the flat
      * buffers that it touches, one of its weights, and n_sums further on one of its gradient. */
@@ -100,6 +106,11 @@ void lvni_optim_step_range(lvni_optim *optim, int phase, lvni_optim_range range,
                            const float *g, double lr, double grad_scale);
 /* Counts the update of the phase. */
 void lvni_optim_end_step(lvni_optim *optim, int phase);
+/* Takes back a count, of a step whose parameters without gradient were these: the device did not
+ * update. */
+void lvni_optim_undo_step(lvni_optim *optim, int phase, const bool *idle);
+/* adam, adamw: 1 - beta^t of the phase's next update, for both betas; else 1. */
+void lvni_optim_corrections(const lvni_optim *optim, int phase, double *one, double *two);
 
 /* 2-norm of n gradients: sums over fixed blocks added in the tree over block numbers, in f64. Not
  * finite when a gradient is not. Those outside of [begin, end), which lies on borders of blocks (or
@@ -158,7 +169,9 @@ lvn_status lvni_optim_ema_create(const lvni_optim_ema_options *options, const fl
 void lvni_optim_ema_destroy(lvni_optim_ema *ema);
 /* average += (1 - d) (x - average), with d = decay after t earlier updates; the first update (t =
  * 0) copies x. With warm-up d is at most (1 + t) / (10 + t), so that the average of a short run is
- * not one of its first weights. */
-void lvni_optim_ema_update(lvni_optim_ema *ema, const float *x, int64_t t);
+ * not one of its first weights. With a step of a
+ * block where the average lies: nothing unless it updated. */
+void lvni_optim_ema_update(lvni_optim_ema *ema, const float *x, int64_t t,
+                           const lvn_step_phase *step);
 
 #endif

@@ -323,7 +323,7 @@ lvn_tensor *lvni_tensor_number(const lvni_tensor_desc *d, double value, lvni_ten
     return t;
 }
 
-static double number_at(const void *p, lvn_dtype dtype)
+double lvni_tensor_number_at(const void *p, lvn_dtype dtype)
 {
     switch (dtype) {
     case LVN_F32: return (double)*(const float *)p;
@@ -346,5 +346,5 @@ double lvn_item(const lvn_tensor *t)
         lvni_tensor_mem_copy(value, t->data, lvn_dtype_size(t->dtype)) != LVN_OK) {
         return (double)NAN;
     }
-    return number_at(value, t->dtype);
+    return lvni_tensor_number_at(value, t->dtype);
 }

@@ -78,6 +78,8 @@ lvn_tensor *lvni_tensor_to(const lvn_tensor *t, struct lvni_tensor_device *devic
 /* One element of this value, rounded to its type; owned by the caller. */
 lvn_tensor *lvni_tensor_number(const lvni_tensor_desc *desc, double value,
                                struct lvni_tensor_device *device);
+/* The element of this type at p, in host memory. */
+double lvni_tensor_number_at(const void *p, lvn_dtype dtype);
 /* Zeros on the context's device. */
 lvn_tensor *lvni_tensor_zeros(lvn_dtype dtype, int ndim, const int64_t *shape);
 /* Another shape (same number of elements) over the same storage; caller owns the reference. */

@@ -54,7 +54,7 @@ lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
     if (e->o.precision == LVNI_PRECISION_BF16_TRUE) {
         lvni_kernels_flat_round_bf16(model->weights, model->n_weights);
     }
-    lvni_nn_model_apply_records(model, total);
+    lvni_nn_model_apply_records(model, total, NULL);
     lvni_trainer_phases_touch(model, e->now.phase);
     return LVN_OK;
 }
@@ -76,7 +76,7 @@ void lvni_trainer_update_average(lvni_trainer_engine *e, const lvni_trainer_step
         updated = updated || r->phase[i].updated;
     }
     if (updated && e->ema != NULL) {
-        lvni_optim_ema_update(e->ema, e->o.model->weights, updates_of(e) - 1);
+        lvni_optim_ema_update(e->ema, e->o.model->weights, updates_of(e) - 1, NULL);
     }
 }
 

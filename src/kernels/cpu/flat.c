@@ -34,11 +34,14 @@ static void lerp_range(const void *job, int64_t begin, int64_t end)
     lvni_cpu_isa()->lerp(j->w + begin, j->g + begin, j->s, end - begin);
 }
 
-lvn_status lvni_cpu_flat_lerp(void *stream, float *a, const float *b, float t, int64_t n)
+lvn_status lvni_cpu_flat_lerp(void *stream, float *a, const float *b, float t, int64_t n,
+                              const lvn_step_phase *step)
 {
     const flat_job job = {.w = a, .g = b, .s = t};
     (void)stream;
-    lvni_cpu_par(n, LVNI_FLAT_BLOCK, 1, lerp_range, &job);
+    if (step == NULL || step->updated) {
+        lvni_cpu_par(n, LVNI_FLAT_BLOCK, 1, lerp_range, &job);
+    }
     return LVN_OK;
 }
 
@@ -70,7 +73,11 @@ static void sgd_range(const void *job, int64_t begin, int64_t end)
 lvn_status lvni_cpu_flat_sgd(void *stream, float *w, const float *g, float *momentum_buffer,
                              int64_t n, const lvn_flat_sgd *p)
 {
-    const flat_job job = {.w = w, .g = g, .m = momentum_buffer, .params = p};
+    lvn_flat_sgd q = *p;
+    if (!lvn_flat_sgd_resolve(&q)) {
+        return LVN_OK;
+    }
+    const flat_job job = {.w = w, .g = g, .m = momentum_buffer, .params = &q};
     (void)stream;
     lvni_cpu_par(n, LVNI_FLAT_BLOCK, 1, sgd_range, &job);
     return LVN_OK;
@@ -86,7 +93,11 @@ static void adamw_range(const void *job, int64_t begin, int64_t end)
 lvn_status lvni_cpu_flat_adamw(void *stream, float *w, const float *g, float *m, float *v,
                                int64_t n, const lvn_flat_adamw *p)
 {
-    const flat_job job = {.w = w, .g = g, .m = m, .v = v, .params = p};
+    lvn_flat_adamw q = *p;
+    if (!lvn_flat_adamw_resolve(&q)) {
+        return LVN_OK;
+    }
+    const flat_job job = {.w = w, .g = g, .m = m, .v = v, .params = &q};
     (void)stream;
     lvni_cpu_par(n, LVNI_FLAT_BLOCK, 1, adamw_range, &job);
     return LVN_OK;
@@ -125,13 +136,30 @@ lvn_status lvni_cpu_flat_record(void *stream, float *record, const float *value,
 }
 
 lvn_status lvni_cpu_flat_apply_record(void *stream, float *buffer, const float *record, int64_t n,
-                                      float momentum, float keep)
+                                      float momentum, float keep, const lvn_step_phase *step)
 {
     (void)stream;
-    const float weight = record[n];
+    const float weight = step == NULL || step->updated ? record[n] : 0.0f;
     for (int64_t i = 0; i < n && weight > 0.0f; i++) { /* else no micro-batch pushed anything */
         buffer[i] = keep * buffer[i] + momentum * (record[i] / weight);
     }
+    return LVN_OK;
+}
+
+/* ---- the step block ---- */
+
+lvn_status lvni_cpu_flat_number(void *stream, double *slot, const void *value, lvn_dtype dtype)
+{
+    (void)stream;
+    *slot = lvni_tensor_number_at(value, dtype);
+    return LVN_OK;
+}
+
+lvn_status lvni_cpu_flat_decide(void *stream, lvn_step_block *block, double *sums, int64_t n,
+                                const double *losses, const lvn_step_decision *decision)
+{
+    (void)stream;
+    lvn_step_decide(block, lvni_kernels_flat_sum_tree(sums, n), losses, decision);
     return LVN_OK;
 }
 

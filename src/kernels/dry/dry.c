@@ -181,9 +181,11 @@ static lvn_status flat_two(void *stream, float *a, const float *b, int64_t n)
     return LVN_OK;
 }
 
-static lvn_status flat_lerp(void *stream, float *a, const float *b, float t, int64_t n)
+static lvn_status flat_lerp(void *stream, float *a, const float *b, float t, int64_t n,
+                            const lvn_step_phase *step)
 {
     (void)t;
+    (void)step;
     return flat_two(stream, a, b, n);
 }
 
@@ -223,11 +225,30 @@ static lvn_status flat_record(void *stream, float *record, const float *value, i
 }
 
 static lvn_status flat_apply_record(void *stream, float *buffer, const float *record, int64_t n,
-                                    float momentum, float keep)
+                                    float momentum, float keep, const lvn_step_phase *step)
 {
     (void)momentum;
     (void)keep;
+    (void)step;
     return flat_two(stream, buffer, record, n);
+}
+
+static lvn_status flat_number(void *stream, double *slot, const void *value, lvn_dtype dtype)
+{
+    (void)slot;
+    (void)value;
+    (void)dtype;
+    return flat_two(stream, NULL, NULL, 0);
+}
+
+static lvn_status flat_decide(void *stream, lvn_step_block *block, double *sums, int64_t n,
+                              const double *losses, const lvn_step_decision *decision)
+{
+    (void)block;
+    (void)sums;
+    (void)losses;
+    (void)decision;
+    return flat_two(stream, NULL, NULL, n);
 }
 
 static const lvn_backend_kernel rows[] = {
@@ -271,5 +292,7 @@ const lvn_backend lvni_dry_backend = {
              .adamw = flat_adamw,
              .round_bf16 = flat_round_bf16,
              .record = flat_record,
-             .apply_record = flat_apply_record},
+             .apply_record = flat_apply_record,
+             .number = flat_number,
+             .decide = flat_decide},
 };

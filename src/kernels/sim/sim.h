@@ -65,6 +65,8 @@ typedef struct lvni_sim_engine {
     uint64_t submitted; /* commands ever */
     uint64_t clock_ns;  /* until when it is busy */
     _Atomic uint64_t busy_ns;
+    _Atomic bool failed; /* with the error; written by its thread, cleared by streams */
+    lvn_error error;
 } lvni_sim_engine;
 
 struct lvni_sim_device {

@@ -77,7 +77,18 @@ static lvn_status sim_kernel(const lvn_kernel_args *args)
 
 /* ---- flat buffers ---- */
 
-typedef enum flat_what { ADD, LERP, SUMSQ, SGD, ADAMW, ROUND, RECORD, APPLY } flat_what;
+typedef enum flat_what {
+    ADD,
+    LERP,
+    SUMSQ,
+    SGD,
+    ADAMW,
+    ROUND,
+    RECORD,
+    APPLY,
+    NUMBER,
+    DECIDE
+} flat_what;
 
 typedef struct flat_call {
     flat_what what;
@@ -86,9 +97,14 @@ typedef struct flat_call {
     double *partial;
     int64_t n;
     float s, t;
+    const lvn_step_phase *step;
+    lvn_step_block *block;
+    const void *value; /* of a number; the losses of a decision */
     union {
         lvn_flat_sgd sgd;
         lvn_flat_adamw adamw;
+        lvn_dtype dtype;
+        lvn_step_decision decision;
     } p;
 } flat_call;
 
@@ -97,13 +113,16 @@ static lvn_status run_flat(void *payload)
     const flat_call *c = payload;
     switch (c->what) {
     case ADD: return lvni_cpu_flat_add(NULL, c->a, c->b, c->n);
-    case LERP: return lvni_cpu_flat_lerp(NULL, c->a, c->b, c->s, c->n);
+    case LERP: return lvni_cpu_flat_lerp(NULL, c->a, c->b, c->s, c->n, c->step);
     case SUMSQ: return lvni_cpu_flat_block_sumsq(NULL, c->b, c->n, c->partial);
     case SGD: return lvni_cpu_flat_sgd(NULL, c->a, c->b, c->m, c->n, &c->p.sgd);
     case ADAMW: return lvni_cpu_flat_adamw(NULL, c->a, c->b, c->m, c->v, c->n, &c->p.adamw);
     case ROUND: return lvni_cpu_flat_round_bf16(NULL, c->a, c->n);
     case RECORD: return lvni_cpu_flat_record(NULL, c->a, c->b, c->n, c->s);
-    case APPLY: return lvni_cpu_flat_apply_record(NULL, c->a, c->b, c->n, c->s, c->t);
+    case APPLY: return lvni_cpu_flat_apply_record(NULL, c->a, c->b, c->n, c->s, c->t, c->step);
+    case NUMBER: return lvni_cpu_flat_number(NULL, c->partial, c->value, c->p.dtype);
+    case DECIDE:
+        return lvni_cpu_flat_decide(NULL, c->block, c->partial, c->n, c->value, &c->p.decision);
     }
     return LVN_OK;
 }
@@ -115,6 +134,11 @@ static lvn_status submit_flat(void *stream, flat_call c)
     c.m = lvni_sim_alias(c.m);
     c.v = lvni_sim_alias(c.v);
     c.partial = lvni_sim_alias(c.partial);
+    c.step = lvni_sim_alias(c.step);
+    c.block = lvni_sim_alias(c.block);
+    c.value = lvni_sim_alias(c.value);
+    c.p.sgd.step = c.what == SGD ? lvni_sim_alias(c.p.sgd.step) : c.p.sgd.step;
+    c.p.adamw.step = c.what == ADAMW ? lvni_sim_alias(c.p.adamw.step) : c.p.adamw.step;
     return lvni_sim_submit(stream, "flat buffers", run_flat, &c, sizeof c);
 }
 
@@ -123,9 +147,11 @@ static lvn_status flat_add(void *stream, float *a, const float *b, int64_t n)
     return submit_flat(stream, (flat_call){.what = ADD, .a = a, .b = b, .n = n});
 }
 
-static lvn_status flat_lerp(void *stream, float *a, const float *b, float t, int64_t n)
+static lvn_status flat_lerp(void *stream, float *a, const float *b, float t, int64_t n,
+                            const lvn_step_phase *step)
 {
-    return submit_flat(stream, (flat_call){.what = LERP, .a = a, .b = b, .n = n, .s = t});
+    return submit_flat(stream,
+                       (flat_call){.what = LERP, .a = a, .b = b, .n = n, .s = t, .step = step});
 }
 
 static lvn_status flat_block_sumsq(void *stream, const float *g, int64_t n, double *partial)
@@ -161,11 +187,33 @@ static lvn_status flat_record(void *stream, float *record, const float *value, i
 }
 
 static lvn_status flat_apply_record(void *stream, float *buffer, const float *record, int64_t n,
-                                    float momentum, float keep)
+                                    float momentum, float keep, const lvn_step_phase *step)
+{
+    return submit_flat(stream, (flat_call){.what = APPLY,
+                                           .a = buffer,
+                                           .b = record,
+                                           .n = n,
+                                           .s = momentum,
+                                           .t = keep,
+                                           .step = step});
+}
+
+static lvn_status flat_number(void *stream, double *slot, const void *value, lvn_dtype dtype)
 {
     return submit_flat(
         stream,
-        (flat_call){.what = APPLY, .a = buffer, .b = record, .n = n, .s = momentum, .t = keep});
+        (flat_call){.what = NUMBER, .partial = slot, .value = value, .p = {.dtype = dtype}});
+}
+
+static lvn_status flat_decide(void *stream, lvn_step_block *block, double *sums, int64_t n,
+                              const double *losses, const lvn_step_decision *decision)
+{
+    return submit_flat(stream, (flat_call){.what = DECIDE,
+                                           .block = block,
+                                           .partial = sums,
+                                           .n = n,
+                                           .value = losses,
+                                           .p = {.decision = *decision}});
 }
 
 /* ---- the table ---- */
@@ -212,7 +260,9 @@ const lvn_backend lvni_sim_backend = {
              .adamw = flat_adamw,
              .round_bf16 = flat_round_bf16,
              .record = flat_record,
-             .apply_record = flat_apply_record},
+             .apply_record = flat_apply_record,
+             .number = flat_number,
+             .decide = flat_decide},
     .capture_begin = lvni_sim_capture_begin,
     .capture_end = lvni_sim_capture_end,
     .graph_replay = lvni_sim_graph_replay,

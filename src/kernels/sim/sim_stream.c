@@ -1,7 +1,6 @@
 /* Engines, streams and events of simulated accelerators (sim.h). An engine is a ring of commands
  * and the thread that runs them in order. What a stream has under way is counted at the stream, and
- * so are errors: the first command that fails makes the engine leave out the stream's later
- * ones. */
+ * so are errors: the first command that fails makes the engine leave out the later ones. */
 #include "core/alloc.h"
 #include "core/machine.h"
 #include "core/thread.h"
@@ -37,16 +36,24 @@ lvni_sim_device *lvni_sim_device_of(const lvni_sim_stream *stream)
 
 /* ---- the engine's thread ---- */
 
-static void note_failure(const lvni_sim_engine *e, const lvni_sim_command *c)
+/* The first error of a stream stays. */
+static void fail_stream(lvni_sim_stream *of, const lvn_error *error)
 {
-    lvni_sim_stream *of = c->of;
-    lvn_error_frame("%s on %s", c->what, e->device->name);
     pthread_mutex_lock(&of->lock);
-    if (!atomic_load_explicit(&of->failed, memory_order_relaxed)) { /* the first one stays */
-        of->error = *lvn_last_error();
+    if (!atomic_load_explicit(&of->failed, memory_order_relaxed)) {
+        of->error = *error;
         atomic_store_explicit(&of->failed, true, memory_order_release);
     }
     pthread_mutex_unlock(&of->lock);
+}
+
+/* All streams of the engine leave out what comes, until one that knows of the error clears it. */
+static void note_failure(lvni_sim_engine *e, const lvni_sim_command *c)
+{
+    lvn_error_frame("%s on %s", c->what, e->device->name);
+    e->error = *lvn_last_error();
+    atomic_store_explicit(&e->failed, true, memory_order_release);
+    fail_stream(c->of, &e->error);
 }
 
 /* The engine is busy until then, however late its thread woke up for the command before. */
@@ -68,7 +75,10 @@ static void run(lvni_sim_engine *e, lvni_sim_command *c, lvni_tensor_ctx *ctx)
     lvni_sim_stream *of = c->of;
     ctx->team = c->team;
     ctx->pins = c->pins;
-    if (c->always || !atomic_load_explicit(&of->failed, memory_order_acquire)) {
+    const bool failed = atomic_load_explicit(&e->failed, memory_order_acquire);
+    if (!c->always && failed) {
+        fail_stream(of, &e->error);
+    } else {
         const uint64_t began = lvni_core_now_ns();
         if (c->fn(c->payload) != LVN_OK) {
             note_failure(e, c);
@@ -295,7 +305,9 @@ bool lvni_sim_stream_failed(void *stream)
 void lvni_sim_stream_clear(void *stream)
 {
     lvni_sim_stream *s = stream;
-    atomic_store(&s->failed, false);
+    if (atomic_exchange(&s->failed, false)) {
+        atomic_store(&s->engine->failed, false);
+    }
 }
 
 /* ---- events ---- */

@@ -211,7 +211,7 @@ static void lerp_moves_towards_the_other(void **state)
     fill(before, 1);
     fill(b, 2);
     before[5] = b[5] = a[5] = 0.1f;
-    lvni_kernels_flat_lerp(a, b, 0.001f, N);
+    lvni_kernels_flat_lerp(a, b, 0.001f, N, NULL);
     for (int i = 0; i < N; i++) {
         assert_true(a[i] == before[i] + 0.001f * (b[i] - before[i]));
     }

@@ -82,7 +82,7 @@ static uint64_t print_of_flat(int lead)
     lvni_kernels_flat_adamw(w, g, m, v, FLAT_N, &adamw);
     lvni_kernels_flat_sgd(w, g, u, FLAT_N, &sgd);
     lvni_kernels_flat_add(g, u, FLAT_N);
-    lvni_kernels_flat_lerp(m, g, 0.1f, FLAT_N);
+    lvni_kernels_flat_lerp(m, g, 0.1f, FLAT_N, NULL);
     lvni_kernels_flat_block_sumsq(g, FLAT_N, partial);
     const double sum = lvni_kernels_flat_sum_tree(partial, lvni_kernels_flat_blocks(FLAT_N));
     const uint64_t h = mix(mix(1, w, sizeof(float) * LENGTH), &sum, sizeof sum);

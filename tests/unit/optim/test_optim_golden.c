@@ -118,7 +118,7 @@ static void averages(void **state)
             for (int64_t k = 0; k < 7; k++) {
                 w[k] = gradient(7, k, t);
             }
-            lvni_optim_ema_update(e, w, t - 1);
+            lvni_optim_ema_update(e, w, t - 1, NULL);
         }
         for (int k = 0; k < 7; k++) {
             assert_true(fabs((double)e->value[k] - (warm == 1 ? average_warm : average_plain)[k]) <=
@@ -138,7 +138,7 @@ static void average_of_what_rests(void **state)
         lvni_optim_ema_create(&(lvni_optim_ema_options){.decay = 0.999, .warmup = true}, w, 3, &e),
         LVN_OK);
     for (int64_t t = 0; t < 1000; t++) {
-        lvni_optim_ema_update(e, w, t);
+        lvni_optim_ema_update(e, w, t, NULL);
     }
     assert_memory_equal(e->value, w, sizeof w);
     lvni_optim_ema_destroy(e);

@@ -104,8 +104,8 @@ static result train(lvn_device device, const char *model, lvni_optim_kind kind)
         r.loss = step(m, &batch, set);
         r.norm = lvni_optim_gradient_norm(optim, set->data, 0, m->n_weights);
         lvni_optim_step(optim, 0, m->weights, set->data, 0.01, 1.0 / BATCH);
-        lvni_nn_model_apply_records(m, set);
-        lvni_optim_ema_update(ema, m->weights, i);
+        lvni_nn_model_apply_records(m, set, NULL);
+        lvni_optim_ema_update(ema, m->weights, i, NULL);
         lvni_nn_model_touch(m);
     }
     assert_int_equal(lvn_device_wait(), LVN_OK);
