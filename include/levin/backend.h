@@ -23,7 +23,6 @@
 #define LEVIN_BACKEND_H
 
 #include <levin/backend_ops.h>
-#include <math.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -92,6 +91,7 @@ typedef struct lvn_step_block {
     int64_t failed_step, failed_micro_batch;
     double failed_value;
     int64_t updates[LVN_STEP_PHASES]; /* that were done */
+    int64_t finished; /* steps whose commands all ran, written after the last of them */
 } lvn_step_block;
 
 typedef struct lvn_step_decision {
@@ -105,15 +105,15 @@ typedef struct lvn_step_decision {
     double correction1, correction2; /* of the next update */
 } lvn_step_decision;
 
-/* What `decide` computes, once on one thread of the device: `sum` is the sum of squares of the
- * gradient, losses are n_losses numbers. */
-static inline void lvn_step_decide(lvn_step_block *block, double sum, const double *losses,
+/* What `decide` computes, once on one thread of the device: `root` is the square root of the sum of
+ * squares of the gradient, losses are n_losses numbers. x - x is not 0 where x is not finite. */
+static inline void lvn_step_decide(lvn_step_block *block, double root, const double *losses,
                                    const lvn_step_decision *d)
 {
     lvn_step_phase *p = &block->phase[d->phase];
-    const double norm = sqrt(sum) / d->divisor;
+    const double norm = root / d->divisor;
     for (int i = 0; i < d->n_losses && block->failed == LVN_STEP_FINE; i++) {
-        if (!isfinite(losses[i])) {
+        if (losses[i] - losses[i] != 0.0) {
             block->failed = LVN_STEP_LOSS;
             block->failed_micro_batch = d->micro_batch + i;
             block->failed_value = losses[i];
@@ -121,7 +121,7 @@ static inline void lvn_step_decide(lvn_step_block *block, double sum, const doub
             block->failed_phase = d->phase;
         }
     }
-    if (block->failed == LVN_STEP_FINE && !isfinite(norm)) {
+    if (block->failed == LVN_STEP_FINE && norm - norm != 0.0) {
         block->failed = LVN_STEP_GRADIENT;
         block->failed_value = norm;
         block->failed_step = d->step;

@@ -43,7 +43,8 @@ struct lvni_autograd_tape *lvni_autograd_tape_get(void)
  * shows. */
 static void fetch_device_error(struct lvni_autograd_tape *tape)
 {
-    if (lvni_tensor_device_take_error() != LVN_OK) {
+    const bool late = lvni_tensor_ctx_get()->late; /* the error is taken where it is looked for */
+    if ((late ? lvni_tensor_device_sync() : lvni_tensor_device_take_error()) != LVN_OK) {
         if (tape->scope[tape->depth].failed == LVN_OK) {
             tape->error = *lvn_last_error();
             tape->scope[tape->depth].failed = tape->depth > 0 ? tape->error.code : LVN_OK;

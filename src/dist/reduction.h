@@ -49,6 +49,9 @@ typedef struct lvni_dist_reduction_options {
     int64_t bucket;
     size_t message; /* the most bytes of a rank's message in a step; ranks agree */
     lvni_dist_reduction_sumsq sumsq;
+    /* where the partial sums of all blocks go, which may be memory of a device that sumsq writes;
+     * NULL: the reduction has its own. As `set` */
+    double *partial;
     /* The caller's memory for the sets, and how to add there; NULL: the reduction has its own. Only
      * of a transport that reads any memory (lvni_dist_comm_reads_any). */
     float *const *set;

@@ -91,16 +91,6 @@ void lvni_kernels_flat_block_sumsq(const float *g, int64_t n, double *partial)
     }
 }
 
-double lvni_kernels_flat_sum_tree(double *partial, int64_t blocks)
-{
-    for (int64_t apart = 1; apart < blocks; apart *= 2) {
-        for (int64_t i = 0; i + apart < blocks; i += 2 * apart) {
-            partial[i] += partial[i + apart];
-        }
-    }
-    return blocks > 0 ? partial[0] : 0.0;
-}
-
 void lvni_kernels_flat_sgd(float *w, const float *g, float *momentum_buffer, int64_t n,
                            const lvn_flat_sgd *p)
 {

@@ -70,7 +70,7 @@ typedef struct lvni_optim {
     /* of each parameter: of its phase's updates, those that it had no gradient in */
     int64_t *missed;
     /* In memory of the device: kernels take learning rate, scale and corrections of a step from
-     * here, and update what it says. NULL: they take those that they are given. Not with trust
+     * here, and update if it is set. NULL: they take those that they are given. Not with trust
      * ratios, which the host computes. The caller's. */
     const lvn_step_block *block;
     double *partial; /* one sum of squares per block */

@@ -38,7 +38,7 @@ typedef struct lvni_tensor_ctx {
     lvn_dtype low;       /* what matrix products run in (precision): LVN_F32, LVN_BF16 or LVN_F16 */
     lvni_tensor_position at;
     struct lvni_tensor_device *device; /* where new tensors lie and ops compute; NULL: the host */
-    /* the end of a scope does not wait for devices; errors are found by the next wait */
+    /* scopes do not wait for devices, nor take their errors: that is done at a later point */
     bool late;
     /* what devices have still to do for this context; NULL: it never asked */
     struct lvni_under_way *under_way;

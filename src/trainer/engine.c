@@ -37,6 +37,9 @@ static lvn_status make_gradient_sync(lvni_trainer_engine *e)
     const lvni_plan *plan = &e->o.plan;
     /* micro-batches of a rank: the first has no fewer than any other */
     const int64_t most = lvni_plan_micro_batches_of(plan, 0).count;
+    if (lvni_trainer_late_possible(e)) {
+        LVN_TRY(lvni_trainer_late_create(e, &e->late));
+    }
     const lvni_trainer_gradient_sync_options o = {.comm = plan->devices > 1 ? e->o.comm : NULL,
                                                   .model = e->o.model,
                                                   .micro_batches = plan->micro_batches,
@@ -46,7 +49,8 @@ static lvn_status make_gradient_sync(lvni_trainer_engine *e)
                                                   .lanes = plan->lanes,
                                                   .bucket_bytes = e->o.bucket_bytes,
                                                   .message = lvni_trainer_message_limit(most) +
-                                                             (size_t)e->o.model->n_parameters};
+                                                             (size_t)e->o.model->n_parameters,
+                                                  .sums = e->late != NULL ? e->late->sums : NULL};
     e->micro_batch_weight = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)plan->micro_batches,
                                              sizeof *e->micro_batch_weight);
     if (e->micro_batch_weight == NULL) {
@@ -114,6 +118,7 @@ static lvn_status make_all(lvni_trainer_engine *e)
     LVN_TRY(make_lanes(e));
     LVN_TRY(make_group_syncs(e));
     LVN_TRY(make_optim(e));
+    LVN_TRY(e->late != NULL ? lvni_trainer_late_make_steps(e->late, e) : LVN_OK);
     LVN_TRY(lvni_trainer_unused_watch(e));
     const lvni_nn_model *m = e->o.model;
     return e->o.ema.decay > 0.0 ? lvni_optim_ema_create(&e->o.ema, m->weights, m->n_values, &e->ema)
@@ -163,6 +168,7 @@ void lvni_trainer_engine_destroy(lvni_trainer_engine *e)
     lvni_optim_destroy(e->optim);
     lvni_optim_ema_destroy(e->ema);
     lvni_trainer_gradient_sync_destroy(e->gradient_sync);
+    lvni_trainer_late_destroy(e->late);
     lvni_trainer_message_free(&e->message);
     lvni_core_free(e->micro_batch_weight);
     lvni_core_free(e->graded);

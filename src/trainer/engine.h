@@ -17,6 +17,7 @@
 #include "optim/optim.h"
 #include "trainer/gradient_sync.h"
 #include "trainer/lanes.h"
+#include "trainer/late.h"
 #include "trainer/micro_batch.h"
 #include "trainer/step_message.h"
 
@@ -54,6 +55,7 @@ typedef struct lvni_trainer_step_record {
     double lr;
     /* that asked some rank to stop, as of this step; the same on all ranks; 0: none */
     int signal;
+    int late; /* of a step that is read late: its number there */
     int n_phases;
     lvni_trainer_phase_result phase[LVNI_PHASES]; /* what is behind the last one is not set */
 } lvni_trainer_step_record;
@@ -92,6 +94,7 @@ typedef struct lvni_trainer_engine {
     double *micro_batch_weight;   /* of all micro-batches of all ranks */
     lvni_trainer_message message; /* of this rank about its micro-batches */
 
+    lvni_trainer_late *late; /* NULL: submit reads what the step found */
     lvni_optim *optim;
     lvni_trainer_scaler scaler;
     lvni_optim_ema *ema; /* of the model's n_values values; NULL: off */
@@ -111,11 +114,17 @@ void lvni_trainer_engine_destroy(lvni_trainer_engine *engine); /* NULL is fine *
 lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *engine, lvni_data_loader *loader,
                                       const lvni_ckpt_position *before,
                                       lvni_trainer_step_record *record);
-/* What the step computed, once for every record, in the order of steps. LVN_ERR_NON_FINITE: the
- * run learns nothing any more. */
+/* What the step computed, once for every record, in the order of steps. With engine->late one step
+ * may be submitted before the one before it is collected, else each is collected at once.
+ * LVN_ERR_NON_FINITE: the run learns nothing any more. When it fails the weights are those before
+ * the step, and later ones that were submitted must be discarded, the last one first. */
 lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *engine,
                                        const lvni_trainer_step_record *record,
                                        lvni_trainer_step_result *result);
+
+/* A step that was submitted after one that failed: the device did nothing of it. */
+void lvni_trainer_engine_discard(lvni_trainer_engine *engine,
+                                 const lvni_trainer_step_record *record);
 
 /* The parameters with the settings that the rules give them, and their phases; freed by the caller.
  * LVN_ERR_USAGE as lvni_optim_rules_apply and lvni_optim_phases_apply. */
@@ -145,6 +154,9 @@ lvn_status lvni_trainer_waves_reduce(lvni_trainer_engine *engine, lvni_trainer_s
 /* Weights, buffers and optimizer state of the current phase, from its summed gradient. */
 lvn_status lvni_trainer_update(lvni_trainer_engine *engine, const lvni_nn_set *total,
                                lvni_trainer_step_record *r);
+/* LVN_ERR_NON_FINITE with the message of a gradient's norm. */
+lvn_status lvni_trainer_fail_norm(const lvni_trainer_engine *engine, int phase, double norm,
+                                  const lvni_ckpt_position *before);
 /* After the last phase: the average. */
 void lvni_trainer_update_average(lvni_trainer_engine *engine, const lvni_trainer_step_record *r);
 lvn_status lvni_trainer_unused_watch(lvni_trainer_engine *engine);

@@ -120,7 +120,8 @@ static lvn_status make_reduction(lvni_trainer_gradient_sync *d,
         .n_norm = m->n_weights,
         .bucket = bucket < n ? bucket : 0,
         .message = o->message,
-        .sumsq = lvni_kernels_flat_block_sumsq,
+        .sumsq = o->sums != NULL ? lvni_kernels_flat_sums_there : lvni_kernels_flat_block_sumsq,
+        .partial = o->sums,
         .set = in_place ? d->memory : NULL,
         .add = lvni_kernels_flat_add};
     LVN_TRY(in_place ? make_sets(d, o->sets) : LVN_OK);

@@ -33,6 +33,9 @@ typedef struct lvni_trainer_gradient_sync_options {
     int lanes;
     int64_t bucket_bytes;
     size_t message; /* the most bytes of a rank's message */
+    /* One rank: sums of squares of all blocks go here, in memory of the device, and nothing waits
+     * for them; NULL: lvni_trainer_gradient_sync_blocks has them. */
+    double *sums;
 } lvni_trainer_gradient_sync_options;
 
 /* A collective. */

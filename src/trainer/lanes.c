@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/thread.h"
+#include "tensor/device.h"
 
 #include <pthread.h>
 
@@ -175,4 +176,20 @@ lvn_status lvni_trainer_lanes_run(lvni_trainer_lanes *all, int n, lvni_trainer_l
         }
     }
     return s;
+}
+
+lvn_status lvni_trainer_lanes_take_error(lvni_trainer_lanes *all)
+{
+    lvni_tensor_ctx *own = lvni_tensor_ctx_get();
+    lvn_status first = LVN_OK;
+    lvn_error error = {0};
+    for (int i = 0; i <= all->n; i++) {
+        lvni_tensor_ctx_set(i < all->n ? all->lane[i].ctx : own);
+        const lvn_status s = lvni_tensor_device_take_error();
+        if (s != LVN_OK && first == LVN_OK) {
+            first = s;
+            error = *lvn_last_error();
+        }
+    }
+    return first == LVN_OK ? LVN_OK : lvn_error_adopt(&error);
 }

@@ -23,4 +23,8 @@ int lvni_trainer_lanes_count(const lvni_trainer_lanes *lanes);
 lvn_status lvni_trainer_lanes_run(lvni_trainer_lanes *lanes, int n, lvni_trainer_lane_work work,
                                   void *user);
 
+/* What a device reports of the lanes' work and of the calling thread's, the lanes' first; all of
+ * them run again. */
+lvn_status lvni_trainer_lanes_take_error(lvni_trainer_lanes *lanes);
+
 #endif

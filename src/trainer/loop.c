@@ -6,10 +6,15 @@
 
 #include <math.h>
 
+static bool finished_at(const lvni_trainer *t, const lvni_ckpt_position *at)
+{
+    return (t->o.max_epochs >= 0 && at->epoch >= t->o.max_epochs) ||
+           (t->o.max_steps >= 0 && at->step >= t->o.max_steps);
+}
+
 static bool finished(const lvni_trainer *t)
 {
-    return (t->o.max_epochs >= 0 && t->at.epoch >= t->o.max_epochs) ||
-           (t->o.max_steps >= 0 && t->at.step >= t->o.max_steps);
+    return finished_at(t, &t->at);
 }
 
 static lvn_status start_loader(lvni_trainer *t)
@@ -76,15 +81,112 @@ static bool was_asked_to_save(const lvni_trainer *t)
     return true;
 }
 
+/* What the oldest step under way computed; those after it never happened when it fails. */
+static lvn_status collect(lvni_trainer *t, lvni_trainer_step_result *r)
+{
+    lvni_trainer_step_record *oldest = &t->open[t->first_open];
+    const lvn_status s = lvni_trainer_engine_collect(t->engine, oldest, r);
+    if (s != LVN_OK) {
+        const lvn_error error = *lvn_last_error();
+        while (--t->n_open > 0) {
+            lvni_trainer_engine_discard(t->engine,
+                                        &t->open[(t->first_open + t->n_open) % LVNI_LATE_STEPS]);
+        }
+        t->at = oldest->before;
+        return lvn_error_adopt(&error);
+    }
+    t->first_open = (t->first_open + 1) % LVNI_LATE_STEPS;
+    t->n_open--;
+    lvni_trainer_report_add(&t->report, r);
+    return LVN_OK;
+}
+
+static lvn_status submit(lvni_trainer *t)
+{
+    lvni_trainer_step_record *record = &t->open[(t->first_open + t->n_open) % LVNI_LATE_STEPS];
+    const lvn_status s = lvni_trainer_engine_submit(t->engine, t->loader, &t->at, record);
+    t->keeper.signal = record->signal;
+    LVN_TRY(s);
+    t->n_open++;
+    t->at.step++;
+    t->at.step_in_epoch++;
+    t->at.samples_seen += record->samples;
+    return LVN_OK;
+}
+
+lvn_status lvni_trainer_step(lvni_trainer *t, lvni_trainer_step_result *r)
+{
+    const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
+    lvn_status s = submit(t);
+    if (s == LVN_OK) {
+        s = collect(t, r);
+    }
+    lvni_tensor_fp_leave(before);
+    return s;
+}
+
+static lvn_status collect_and_report(lvni_trainer *t)
+{
+    lvni_trainer_step_result r;
+    LVN_TRY(collect(t, &r));
+    lvni_trainer_loop_report_unreadable(t->loader);
+    return lvni_trainer_report_step(&t->report, &r,
+                                    r.after.step_in_epoch >= t->o.plan.steps_per_epoch ||
+                                        finished_at(t, &r.after));
+}
+
+/* From here on the host knows all that the device does, and `at` is what the weights are. */
+static lvn_status drain(lvni_trainer *t)
+{
+    while (t->n_open > 0) {
+        LVN_TRY(collect_and_report(t));
+    }
+    return LVN_OK;
+}
+
+/* Of two errors that of the earlier step counts. */
+static lvn_status save_on_error(lvni_trainer *t)
+{
+    const lvn_error error = *lvn_last_error();
+    const lvn_status earlier = drain(t);
+    return lvni_trainer_keeper_save_on_error(t,
+                                             earlier != LVN_OK ? earlier : lvn_error_adopt(&error));
+}
+
+static lvn_status stop(lvni_trainer *t)
+{
+    const lvn_status s = drain(t);
+    return s != LVN_OK
+               ? lvni_trainer_keeper_save_on_error(t, s)
+               : lvni_trainer_keeper_stop(t, t->keeper.signal, t->keeper.saved_step == t->at.step);
+}
+
+/* Submits a step, then reads: the one before it where steps are read late. */
+static lvn_status step(lvni_trainer *t)
+{
+    const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
+    lvn_status s = submit(t);
+    if (s == LVN_OK && (t->engine->late == NULL || t->n_open == LVNI_LATE_STEPS)) {
+        s = collect_and_report(t);
+    }
+    lvni_tensor_fp_leave(before);
+    return s;
+}
+
 /* Between two steps: end of the epoch, periodic checkpoint, a signal. */
 static lvn_status after_step(lvni_trainer *t)
 {
     const int64_t every = t->o.save_every_n_steps;
     bool saved = false;
     const bool wanted = was_asked_to_save(t);
-    const lvn_status before = lvni_trainer_save_poll(t);
-    if (before != LVN_OK) {
-        return lvni_trainer_keeper_save_on_error(t, before);
+    if (wanted || epoch_done(t) || finished(t) || (every > 0 && t->at.step % every == 0) ||
+        t->keeper.signal != 0) {
+        if (drain(t) != LVN_OK) {
+            return save_on_error(t);
+        }
+    }
+    if (lvni_trainer_save_poll(t) != LVN_OK) {
+        return save_on_error(t);
     }
     if (epoch_done(t) || finished(t)) {
         LVN_TRY(lvni_trainer_loop_check_readable(t));
@@ -100,9 +202,10 @@ static lvn_status after_step(lvni_trainer *t)
     if (t->o.comm == NULL) {
         t->keeper.signal = lvni_trainer_stop_signal(); /* it may have come after the step */
     }
-    return t->keeper.signal == 0 || finished(t)
-               ? LVN_OK
-               : lvni_trainer_keeper_stop(t, t->keeper.signal, saved);
+    if (t->keeper.signal == 0 || finished(t)) {
+        return LVN_OK;
+    }
+    return saved ? lvni_trainer_keeper_stop(t, t->keeper.signal, true) : stop(t);
 }
 
 /* Where ranks have a control channel they agree over it on the step to stop at: t->keeper.signal is
@@ -138,44 +241,19 @@ static lvn_status loop(lvni_trainer *t)
     }
     LVN_TRY(finished(t) ? LVN_OK : start_loader(t));
     while (!finished(t)) {
-        lvni_trainer_step_result result;
         lvn_status s = begin_step(t);
         if (t->keeper.signal != 0) {
-            return lvni_trainer_keeper_stop(t, t->keeper.signal,
-                                            t->keeper.saved_step == t->at.step);
+            return stop(t);
         }
         if (s == LVN_OK) {
-            s = lvni_trainer_step(t, &result);
+            s = step(t);
         }
         if (s != LVN_OK) {
-            return lvni_trainer_keeper_save_on_error(t, s);
+            return save_on_error(t);
         }
-        lvni_trainer_loop_report_unreadable(t->loader);
-        LVN_TRY(lvni_trainer_report_step(&t->report, &result, epoch_done(t) || finished(t)));
         LVN_TRY(after_step(t));
     }
     return LVN_OK;
-}
-
-/* Submits a step and collects what it computed. */
-static lvn_status run_step(lvni_trainer *t, lvni_trainer_step_result *r)
-{
-    lvni_trainer_step_record record;
-    const lvn_status s = lvni_trainer_engine_submit(t->engine, t->loader, &t->at, &record);
-    t->keeper.signal = record.signal;
-    LVN_TRY(s);
-    LVN_TRY(lvni_trainer_engine_collect(t->engine, &record, r));
-    t->at = r->after;
-    lvni_trainer_report_add(&t->report, r);
-    return LVN_OK;
-}
-
-lvn_status lvni_trainer_step(lvni_trainer *t, lvni_trainer_step_result *r)
-{
-    const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
-    const lvn_status s = run_step(t, r);
-    lvni_tensor_fp_leave(before);
-    return s;
 }
 
 bool lvni_trainer_finished(const lvni_trainer *t)

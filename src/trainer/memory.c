@@ -6,9 +6,11 @@
 
 #include "core/alloc.h"
 #include "core/machine.h"
+#include "kernels/flat.h"
 #include "kernels/kernels.h"
 #include "tensor/ctx.h"
 #include "tensor/device.h"
+#include "trainer/late.h"
 #include "trainer/phases.h"
 
 #include <string.h>
@@ -342,6 +344,11 @@ static void count_device(const lvni_trainer_options *o, uint64_t slots,
     need->device_fixed = values + (o->ema.decay > 0.0 ? values : 0) +
                          slots * block((uint64_t)m->n_weights * element) +
                          sets * block((uint64_t)(m->n_weights + m->n_records) * element);
+    if (o->plan.devices == 1 && o->optim.kind != LVNI_OPTIM_LARS &&
+        o->precision != LVNI_PRECISION_16_MIXED) {
+        need->device_fixed += lvni_trainer_late_bytes(&o->plan, lvni_trainer_phases_count(m),
+                                                      lvni_kernels_flat_blocks(m->n_weights));
+    }
     need->device += need->device_fixed;
 }
 

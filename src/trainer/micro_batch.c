@@ -4,6 +4,7 @@
 
 #include "autograd/tape.h"
 #include "core/math.h"
+#include "kernels/flat.h"
 #include "tensor/device.h"
 
 #include <math.h>
@@ -15,19 +16,30 @@ double lvni_trainer_loss_factor(const lvni_plan *plan, const lvni_trainer_scaler
     return scaler->on ? scaler->scale / (double)largest : 1.0;
 }
 
-static lvn_status check_loss(const lvni_trainer_pass *pass, const lvn_tensor *loss,
-                             int64_t micro_batch)
+lvn_status lvni_trainer_fail_loss(const lvni_trainer_pass *pass, double value, int64_t micro_batch)
 {
-    const double value = lvn_item(loss);
-    if (loss == NULL || lvn_numel(loss) != 1 || isfinite(value) || pass->scaled ||
-        lvni_tensor_device_failed()) {
-        return LVN_OK; /* the backward pass refuses what is not a loss */
-    }
     LVN_FAIL(LVN_ERR_NON_FINITE,
              "the loss is %g at step %lld (epoch %lld), micro-batch %lld: try a smaller "
              "optim.lr or gradient_clip_val=1",
              lvni_core_unsigned_nan(value), (long long)pass->step, (long long)pass->epoch + 1,
              (long long)micro_batch);
+}
+
+/* The backward pass refuses what is not a loss. */
+static lvn_status check_loss(const lvni_trainer_pass *pass, const lvni_trainer_micro_batch_job *job,
+                             const lvn_tensor *loss)
+{
+    if (loss == NULL || lvn_numel(loss) != 1) {
+        return LVN_OK;
+    }
+    if (job->loss != NULL) {
+        lvni_kernels_flat_number(job->loss, loss);
+        return LVN_OK;
+    }
+    const double value = lvn_item(loss);
+    return isfinite(value) || pass->scaled || lvni_tensor_device_failed()
+               ? LVN_OK
+               : lvni_trainer_fail_loss(pass, value, job->batch->micro_batch);
 }
 
 lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
@@ -45,20 +57,22 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
     ctx->gradients = &job->set->gradients;
     ctx->records = job->set;
     lvni_nn_set_begin(job->set, samples);
-    job->step =
-        (lvni_nn_step){.now = {.step = pass->step, .phase = pass->phase}, .weight = samples};
+    job->step = (lvni_nn_step){
+        .now = {.step = pass->step, .phase = pass->phase}, .weight = samples, .slots = job->slots};
     LVN_TRY(lvn_scope_open());
+    ctx->late = job->loss != NULL;
     const lvn_module *root = pass->model->root;
     void (*const final)(void *user, int parameter) = job->set->gradients.final;
     job->set->gradients.final = NULL; /* a backward pass of the step's own ends no gradient */
     lvn_tensor *loss = root->cls->training_step(root, &b->batch, &job->step.now);
     job->set->gradients.final = final;
     job->set->weight = job->step.weight; /* lvni_nn_step_weigh */
-    lvn_status s = check_loss(pass, loss, b->micro_batch);
+    lvn_status s = check_loss(pass, job, loss);
     if (s == LVN_OK) { /* the gradient comes out as w_s g_s (times the factor) */
         s = lvn_backward_scaled(loss, job->step.weight * pass->loss_factor);
     }
     const lvn_status closed = lvn_scope_close();
+    ctx->late = false;
     lvni_nn_set_finish(job->set);
     ctx->gradients = NULL;
     ctx->records = NULL;

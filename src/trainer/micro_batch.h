@@ -25,6 +25,8 @@ typedef struct lvni_trainer_micro_batch_job {
     const lvni_data_loader_batch *batch;
     lvni_nn_set *set;  /* NULL: it has no samples */
     lvni_nn_step step; /* what it reports */
+    /* memory of the device for the loss and for what it logs, read later; NULL: read at once */
+    double *loss, *slots;
     /* of its group; NULL: the micro-batches are not coupled, or this one has no samples */
     lvni_trainer_group_sync *group_sync;
 } lvni_trainer_micro_batch_job;
@@ -40,6 +42,9 @@ double lvni_trainer_loss_factor(const lvni_plan *plan, const lvni_trainer_scaler
  * and job->step. LVN_ERR_NON_FINITE: the loss is not finite. */
 lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
                                         lvni_trainer_micro_batch_job *job);
+
+/* LVN_ERR_NON_FINITE, with the message of a loss. */
+lvn_status lvni_trainer_fail_loss(const lvni_trainer_pass *pass, double value, int64_t micro_batch);
 
 /* The batch with its fields on the device of the calling thread's context (on the host: the same
  * fields). `from` may be given back to the loader when this returns. Free with

@@ -73,7 +73,17 @@ lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *
     e->loader = loader;
     e->now.step = before->step;
     e->now.epoch = before->epoch;
-    const lvn_status s = submit_phases(e, r);
+    r->late = -1;
+    lvn_status s = e->late != NULL ? lvni_trainer_late_begin(e->late) : LVN_OK;
+    if (s == LVN_OK) {
+        s = submit_phases(e, r);
+    }
+    if (s == LVN_OK && e->late != NULL) {
+        s = lvni_trainer_late_end(e->late, before->step, &r->late);
+    }
+    if (s != LVN_OK && e->late != NULL) {
+        s = lvni_trainer_late_fail(e->late, e);
+    }
     e->torn = false;
     for (int i = 0; i < e->n_phases && s != LVN_OK && e->n_phases > 1; i++) {
         e->torn = e->torn || r->phase[i].updated;
@@ -106,9 +116,14 @@ lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *e, const lvni_traine
     result->lr = r->lr;
     result->n_phases = r->n_phases;
     memcpy(result->phase, r->phase, (size_t)r->n_phases * sizeof *r->phase);
-    result->metrics = r->phase[0].metrics;
+    const lvn_status read = r->late < 0 ? LVN_OK : lvni_trainer_late_read(e->late, e, r, result);
+    if (read != LVN_OK) {
+        lvni_trainer_late_undo(e->late, e, r);
+        return read;
+    }
+    result->metrics = result->phase[0].metrics;
     for (int i = 1; i < r->n_phases; i++) {
-        lvni_nn_metrics_add(&result->metrics, &r->phase[i].metrics);
+        lvni_nn_metrics_add(&result->metrics, &result->phase[i].metrics);
     }
     LVN_TRY(judge_overflow(e, r)); /* the position stays with the weights */
     lvni_trainer_unused_report(e);
@@ -117,4 +132,11 @@ lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *e, const lvni_traine
     result->after.step_in_epoch++;
     result->after.samples_seen += r->samples;
     return LVN_OK;
+}
+
+void lvni_trainer_engine_discard(lvni_trainer_engine *e, const lvni_trainer_step_record *r)
+{
+    if (r->late >= 0) {
+        lvni_trainer_late_undo(e->late, e, r);
+    }
 }

@@ -92,7 +92,10 @@ typedef struct lvni_trainer_keeper {
 
 typedef struct lvni_trainer {
     lvni_trainer_options o;
-    lvni_ckpt_position at;                 /* between two steps */
+    lvni_ckpt_position at; /* between two steps: after those that were submitted */
+    /* submitted and not collected: n_open of them, the oldest first */
+    lvni_trainer_step_record open[LVNI_LATE_STEPS];
+    int first_open, n_open;
     lvni_data_loader *loader, *val_loader; /* NULL until needed */
     lvni_trainer_engine *engine;
     lvni_trainer_report report;

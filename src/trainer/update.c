@@ -18,43 +18,67 @@ static double norm_of(const lvni_trainer_engine *e)
                                      e->o.model->trained_begin, e->o.model->trained_end);
 }
 
-lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
-                               lvni_trainer_step_record *r)
+lvn_status lvni_trainer_fail_norm(const lvni_trainer_engine *e, int phase, double norm,
+                                  const lvni_ckpt_position *before)
 {
-    lvni_nn_model *model = e->o.model;
-    const double divisor = total->weight * e->now.loss_factor, clip = e->o.gradient_clip_val;
-    const char *name = lvni_trainer_phases_name(model, e->now.phase);
-    lvni_trainer_phase_result *p = &r->phase[e->now.phase];
-    r->lr =
-        e->o.optim.lr * lvni_optim_schedule_factor(&e->o.schedule, e->now.step - e->scaler.skipped);
+    const char *name = lvni_trainer_phases_name(e->o.model, phase);
+    LVN_FAIL(LVN_ERR_NON_FINITE,
+             "the gradient's norm is %g at step %lld (epoch %lld%s%s): try a smaller optim.lr",
+             lvni_core_unsigned_nan(norm), (long long)before->step, (long long)before->epoch + 1,
+             name[0] != '\0' ? ", phase " : "", name);
+}
+
+/* Norm, clipping, overflow: by what the step multiplies gradients; 0: it is skipped. */
+static lvn_status judge(const lvni_trainer_engine *e, double divisor,
+                        const lvni_ckpt_position *before, lvni_trainer_phase_result *p,
+                        double *scale)
+{
+    const double clip = e->o.gradient_clip_val;
     p->grad_norm = norm_of(e) / divisor;
     /* errors of the merge and the norm; the kernels below run asynchronously, and theirs are
      * reported by the next step */
     LVN_TRY(lvni_tensor_device_take_error());
     p->skipped = e->scaler.on && !isfinite(p->grad_norm);
     p->updated = !p->skipped;
-    if (p->skipped) {
-        return LVN_OK; /* weights, statistics, averages stay as they are */
+    *scale = p->skipped ? 0.0 : 1.0 / divisor;
+    if (p->updated && !isfinite(p->grad_norm)) {
+        p->updated = false;
+        return lvni_trainer_fail_norm(e, e->now.phase, p->grad_norm, before);
     }
-    if (!isfinite(p->grad_norm)) {
-        LVN_FAIL(LVN_ERR_NON_FINITE,
-                 "the gradient's norm is %g at step %lld (epoch %lld%s%s): try a smaller optim.lr",
-                 lvni_core_unsigned_nan(p->grad_norm), (long long)e->now.step,
-                 (long long)e->now.epoch + 1, name[0] != '\0' ? ", phase " : "", name);
-    }
-    double scale = 1.0 / divisor;
-    p->clipped = clip > 0.0 && p->grad_norm > clip;
+    p->clipped = p->updated && clip > 0.0 && p->grad_norm > clip;
     if (p->clipped) {
-        scale *= clip / (p->grad_norm + 1e-6);
+        *scale *= clip / (p->grad_norm + 1e-6);
     }
+    return LVN_OK;
+}
+
+lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
+                               lvni_trainer_step_record *r)
+{
+    lvni_nn_model *model = e->o.model;
+    const double divisor = total->weight * e->now.loss_factor;
+    double scale = 0.0;
+    r->lr =
+        e->o.optim.lr * lvni_optim_schedule_factor(&e->o.schedule, e->now.step - e->scaler.skipped);
     for (int i = 0; i < model->n_parameters; i++) {
         e->optim->idle[i] = !e->graded[i];
+    }
+    lvni_trainer_phase_result *p = &r->phase[e->now.phase];
+    if (e->late != NULL) { /* the device judges, and kernels read what it found */
+        p->updated = true;
+        lvni_trainer_late_decide(e->late, e, divisor, r->lr);
+    } else {
+        LVN_TRY(judge(e, divisor, &r->before, p, &scale));
+    }
+    if (p->skipped) {
+        return LVN_OK; /* weights, statistics, averages stay as they are */
     }
     lvni_optim_step(e->optim, e->now.phase, model->weights, total->data, r->lr, scale);
     if (e->o.precision == LVNI_PRECISION_BF16_TRUE) {
         lvni_kernels_flat_round_bf16(model->weights, model->n_weights);
     }
-    lvni_nn_model_apply_records(model, total, NULL);
+    lvni_nn_model_apply_records(model, total,
+                                e->late == NULL ? NULL : &e->late->block->phase[e->now.phase]);
     lvni_trainer_phases_touch(model, e->now.phase);
     return LVN_OK;
 }
@@ -71,12 +95,13 @@ static int64_t updates_of(const lvni_trainer_engine *e)
 
 void lvni_trainer_update_average(lvni_trainer_engine *e, const lvni_trainer_step_record *r)
 {
-    bool updated = false;
+    int last = -1; /* that updates: after a failure on the device, none */
     for (int i = 0; i < e->n_phases; i++) {
-        updated = updated || r->phase[i].updated;
+        last = r->phase[i].updated ? i : last;
     }
-    if (updated && e->ema != NULL) {
-        lvni_optim_ema_update(e->ema, e->o.model->weights, updates_of(e) - 1, NULL);
+    if (last >= 0 && e->ema != NULL) {
+        lvni_optim_ema_update(e->ema, e->o.model->weights, updates_of(e) - 1,
+                              e->late == NULL ? NULL : &e->late->block->phase[last]);
     }
 }
 

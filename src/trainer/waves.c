@@ -33,6 +33,10 @@ lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n
         e->job[i] = (lvni_trainer_micro_batch_job){
             .batch = *held,
             .set = runs ? lvni_trainer_gradient_sync_set(e->gradient_sync, e->slot[i]) : NULL};
+        if (runs && e->late != NULL) {
+            e->job[i].loss = lvni_trainer_late_loss(e->late, e->now.phase, micro_batch + i);
+            e->job[i].slots = lvni_trainer_late_slots(e->late, e->now.phase, micro_batch + i);
+        }
     }
     return LVN_OK;
 }
@@ -96,7 +100,8 @@ static lvn_status first_failure(const lvni_trainer_engine *e, lvn_status s)
 static lvn_status run_on_device(const lvni_trainer_engine *e, lvni_trainer_micro_batch_job *job)
 {
     lvni_data_loader_batch batch;
-    lvni_trainer_micro_batch_job there = {.batch = &batch, .set = job->set};
+    lvni_trainer_micro_batch_job there = {
+        .batch = &batch, .set = job->set, .loss = job->loss, .slots = job->slots};
     lvn_status s = lvni_trainer_device_batch_make(job->batch, &batch);
     if (s == LVN_OK) {
         s = lvni_trainer_run_micro_batch(&e->now, &there);
@@ -150,6 +155,9 @@ lvn_status lvni_trainer_wave_merge(lvni_trainer_engine *e, int n)
         LVN_TRY(lvni_trainer_message_add(&e->message, &job->step, job->batch->batch.size));
         if (job->set != NULL) {
             lvni_trainer_unused_note(e, job->set);
+        }
+        if (job->set != NULL && e->late != NULL) {
+            lvni_trainer_late_note(e->late, e->now.phase, job->batch->micro_batch, &job->step);
         }
         lvni_trainer_gradient_sync_leaf(e->gradient_sync, e->slot[i]);
     }

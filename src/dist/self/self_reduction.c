@@ -32,7 +32,7 @@ static void destroy(lvni_dist_reduction *base)
     }
     lvni_core_free(r->set);
     lvni_core_free(r->message);
-    lvni_core_free(base->partial);
+    lvni_core_free(base->o.partial == NULL ? base->partial : NULL);
     lvni_dist_sum_plan_free(&r->plan);
     lvni_core_free(r);
 }
@@ -145,7 +145,9 @@ static lvn_status make_memory(self_reduction *r)
     const lvni_dist_reduction_options *o = &r->base.o;
     const int64_t blocks = (o->n + LVNI_REDUCTION_BLOCK - 1) / LVNI_REDUCTION_BLOCK;
     LVN_TRY(lvni_dist_sum_plan_init(&r->plan, LVNI_TREE_PENDING));
-    r->base.partial = lvni_core_calloc(LVNI_TAG_DIST, (size_t)blocks + 1, sizeof(double));
+    r->base.partial = o->partial != NULL
+                          ? o->partial
+                          : lvni_core_calloc(LVNI_TAG_DIST, (size_t)blocks + 1, sizeof(double));
     r->message = lvni_core_alloc(LVNI_TAG_DIST, o->message + 1);
     if (r->base.partial == NULL || r->message == NULL) {
         return LVN_ERR_MEMORY;

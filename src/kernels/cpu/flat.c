@@ -1,6 +1,8 @@
 /* The cpu backend's kernels over flat buffers (levin/backend.h), spread over the team. */
 #include "kernels/flat.h"
 
+#include "core/math.h"
+
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"
@@ -146,6 +148,16 @@ lvn_status lvni_cpu_flat_apply_record(void *stream, float *buffer, const float *
     return LVN_OK;
 }
 
+double lvni_kernels_flat_sum_tree(double *partial, int64_t blocks)
+{
+    for (int64_t apart = 1; apart < blocks; apart *= 2) {
+        for (int64_t i = 0; i + apart < blocks; i += 2 * apart) {
+            partial[i] += partial[i + apart];
+        }
+    }
+    return blocks > 0 ? partial[0] : 0.0;
+}
+
 /* ---- the step block ---- */
 
 lvn_status lvni_cpu_flat_number(void *stream, double *slot, const void *value, lvn_dtype dtype)
@@ -159,7 +171,7 @@ lvn_status lvni_cpu_flat_decide(void *stream, lvn_step_block *block, double *sum
                                 const double *losses, const lvn_step_decision *decision)
 {
     (void)stream;
-    lvn_step_decide(block, lvni_kernels_flat_sum_tree(sums, n), losses, decision);
+    lvn_step_decide(block, lvni_core_sqrt(lvni_kernels_flat_sum_tree(sums, n)), losses, decision);
     return LVN_OK;
 }
 

@@ -1,0 +1,288 @@
+/* Results of steps on a device, read one step late (late.h). */
+#include "trainer/late.h"
+
+#include "core/math.h"
+#include "kernels/flat.h"
+#include "tensor/device.h"
+#include "trainer/engine.h"
+#include "trainer/phases.h"
+
+#include <math.h>
+#include <string.h>
+
+bool lvni_trainer_late_possible(const lvni_trainer_engine *e)
+{
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    if (ctx == NULL || ctx->device == NULL || lvni_tensor_device_is_dry(ctx->device)) {
+        return false;
+    }
+    const lvn_backend_flat *flat = &lvni_tensor_device_backend(ctx->device)->flat;
+    return e->o.plan.devices == 1 && !e->scaler.on && e->o.optim.kind != LVNI_OPTIM_LARS &&
+           flat->number != NULL && flat->decide != NULL;
+}
+
+/* ---- memory ---- */
+
+static size_t numbers_of(int64_t micro_batches, int n_phases)
+{
+    return (size_t)micro_batches * (size_t)n_phases * (1 + LVNI_METRIC_TERMS);
+}
+
+static size_t bytes_of(int64_t micro_batches, int n_phases)
+{
+    return sizeof(lvn_step_block) + numbers_of(micro_batches, n_phases) * sizeof(double);
+}
+
+uint64_t lvni_trainer_late_bytes(const lvni_plan *plan, int n_phases, int64_t n_sums)
+{
+    size_t sums, block;
+    lvni_tensor_size_class((size_t)(n_sums + 1) * sizeof(double), &sums);
+    lvni_tensor_size_class(bytes_of(plan->micro_batch_end - plan->micro_batch_begin, n_phases),
+                           &block);
+    return sums + block;
+}
+
+lvn_status lvni_trainer_late_create(lvni_trainer_engine *e, lvni_trainer_late **out)
+{
+    const lvni_plan *plan = &e->o.plan;
+    *out = NULL;
+    lvni_trainer_late *l = LVNI_NEW(LVNI_TAG_TRAINER, lvni_trainer_late);
+    if (l == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    *out = l;
+    l->device = lvni_tensor_ctx_get()->device;
+    l->first = plan->micro_batch_begin;
+    l->n = plan->micro_batch_end - plan->micro_batch_begin;
+    l->n_parameters = e->o.model->n_parameters;
+    l->n_sums = lvni_kernels_flat_blocks(e->o.model->n_weights);
+    l->sums = lvni_tensor_device_take(l->device, LVN_STREAM_COMPUTE,
+                                      (size_t)(l->n_sums + 1) * sizeof *l->sums, &l->got_sums);
+    return l->sums == NULL ? lvn_last_error()->code
+                           : lvni_tensor_mem_zero(l->sums, (size_t)l->n_sums * sizeof *l->sums);
+}
+
+static lvn_status make_step(lvni_trainer_late *l, int i)
+{
+    const lvn_backend *b = lvni_tensor_device_backend(l->device);
+    l->step[i].landing = lvni_tensor_host_take(l->device, l->bytes);
+    l->step[i].part = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)l->n_phases * (size_t)l->n,
+                                       sizeof *l->step[i].part);
+    l->step[i].idle =
+        lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)l->n_phases * (size_t)l->n_parameters + 1,
+                         sizeof *l->step[i].idle);
+    if (l->step[i].landing == NULL || l->step[i].part == NULL || l->step[i].idle == NULL) {
+        return lvn_last_error()->code;
+    }
+    return b->event_create(lvni_tensor_device_state(l->device), &l->step[i].event);
+}
+
+lvn_status lvni_trainer_late_make_steps(lvni_trainer_late *l, lvni_trainer_engine *e)
+{
+    l->n_phases = e->n_phases;
+    l->bytes = bytes_of(l->n, l->n_phases);
+    l->block = lvni_tensor_device_take(l->device, LVN_STREAM_COMPUTE, l->bytes, &l->got_block);
+    if (l->block == NULL) {
+        return lvn_last_error()->code;
+    }
+    l->numbers = (double *)(void *)(l->block + 1);
+    e->optim->block = l->block;
+    for (int i = 0; i < LVNI_LATE_STEPS; i++) {
+        LVN_TRY(make_step(l, i));
+    }
+    return lvni_tensor_mem_zero(l->block, l->bytes);
+}
+
+void lvni_trainer_late_destroy(lvni_trainer_late *l)
+{
+    if (l == NULL) {
+        return;
+    }
+    for (int i = 0; i < LVNI_LATE_STEPS; i++) {
+        if (l->step[i].event != NULL) { /* the landing may be on its way */
+            lvni_tensor_device_backend(l->device)->event_wait(l->step[i].event);
+            lvni_tensor_device_backend(l->device)->event_destroy(l->step[i].event);
+        }
+        lvni_tensor_host_give(l->device, l->step[i].landing, l->bytes);
+        lvni_core_free(l->step[i].part);
+        lvni_core_free(l->step[i].idle);
+    }
+    if (l->sums != NULL) {
+        lvni_tensor_device_give(l->device, LVN_STREAM_COMPUTE, false, l->sums, l->got_sums);
+    }
+    if (l->block != NULL) {
+        lvni_tensor_device_give(l->device, LVN_STREAM_COMPUTE, false, l->block, l->got_block);
+    }
+    lvni_core_free(l);
+}
+
+/* ---- a step ---- */
+
+lvn_status lvni_trainer_late_begin(lvni_trainer_late *l)
+{
+    memset(l->step[l->next].part, 0,
+           (size_t)l->n_phases * (size_t)l->n * sizeof *l->step[l->next].part);
+    LVN_TRY(lvni_tensor_mem_zero(l->block->phase, sizeof l->block->phase));
+    return lvni_tensor_mem_zero(l->numbers, numbers_of(l->n, l->n_phases) * sizeof(double));
+}
+
+/* Elements of `numbers` before the phase's. */
+static int64_t phase_at(const lvni_trainer_late *l, int phase)
+{
+    return (int64_t)phase * l->n * (1 + LVNI_METRIC_TERMS);
+}
+
+static int64_t slots_at(const lvni_trainer_late *l, int phase, int64_t micro_batch)
+{
+    return phase_at(l, phase) + l->n + (micro_batch - l->first) * LVNI_METRIC_TERMS;
+}
+
+double *lvni_trainer_late_loss(const lvni_trainer_late *l, int phase, int64_t micro_batch)
+{
+    return l->numbers + phase_at(l, phase) + (micro_batch - l->first);
+}
+
+double *lvni_trainer_late_slots(const lvni_trainer_late *l, int phase, int64_t micro_batch)
+{
+    return l->numbers + slots_at(l, phase, micro_batch);
+}
+
+void lvni_trainer_late_note(lvni_trainer_late *l, int phase, int64_t micro_batch,
+                            const lvni_nn_step *step)
+{
+    l->step[l->next].part[(int64_t)phase * l->n + (micro_batch - l->first)] = *step;
+}
+
+/* Of blocks that the phase does not train, which the decision before left something in. */
+static void zero_others(const lvni_trainer_late *l, const lvni_nn_model *m)
+{
+    const int64_t begin = m->trained_begin / LVNI_FLAT_BLOCK,
+                  end = lvni_kernels_flat_blocks(m->trained_end);
+    if (begin > 0) {
+        lvni_tensor_mem_zero(l->sums, (size_t)begin * sizeof *l->sums);
+    }
+    if (end < l->n_sums) {
+        lvni_tensor_mem_zero(l->sums + end, (size_t)(l->n_sums - end) * sizeof *l->sums);
+    }
+}
+
+void lvni_trainer_late_decide(lvni_trainer_late *l, lvni_trainer_engine *e, double divisor,
+                              double lr)
+{
+    const int phase = e->now.phase;
+    lvn_step_decision d = {.phase = phase,
+                           .step = e->now.step,
+                           .micro_batch = l->first,
+                           .n_losses = (int)l->n,
+                           .divisor = divisor,
+                           .clip = e->o.gradient_clip_val,
+                           .lr = lr};
+    lvni_optim_corrections(e->optim, phase, &d.correction1, &d.correction2);
+    memcpy(l->step[l->next].idle + (size_t)phase * (size_t)l->n_parameters, e->optim->idle,
+           (size_t)l->n_parameters * sizeof *e->optim->idle);
+    zero_others(l, e->o.model);
+    lvni_kernels_flat_decide(l->block, l->sums, l->n_sums, l->numbers + phase_at(l, phase), &d);
+}
+
+lvn_status lvni_trainer_late_fail(lvni_trainer_late *l, const lvni_trainer_engine *e)
+{
+    const lvn_error error = *lvn_last_error();
+    if (lvni_trainer_lanes_take_error(e->lanes) != LVN_OK) {
+        l->error = *lvn_last_error();
+    }
+    return lvn_error_adopt(&error);
+}
+
+lvn_status lvni_trainer_late_end(lvni_trainer_late *l, int64_t step, int *index)
+{
+    const lvn_backend *b = lvni_tensor_device_backend(l->device);
+    void *stream = lvni_tensor_device_stream(l->device);
+    *index = l->next;
+    if (stream == NULL) {
+        return lvn_last_error()->code;
+    }
+    const int64_t finished = step + 1;
+    LVN_TRY(b->upload(stream, &l->block->finished, &finished, sizeof finished));
+    LVN_TRY(b->copy(stream, l->step[l->next].landing, l->block, l->bytes));
+    LVN_TRY(b->event_record(l->step[l->next].event, stream));
+    l->next = (l->next + 1) % LVNI_LATE_STEPS;
+    return LVN_OK;
+}
+
+/* ---- reading it ---- */
+
+static lvn_status fail_not_finite(const lvn_step_block *b, const lvni_trainer_engine *e,
+                                  const lvni_trainer_step_record *r)
+{
+    const char *name = lvni_trainer_phases_name(e->o.model, b->failed_phase);
+    if (b->failed == LVN_STEP_LOSS) {
+        lvni_trainer_pass pass = {.step = b->failed_step, .epoch = r->before.epoch};
+        lvni_trainer_fail_loss(&pass, b->failed_value, b->failed_micro_batch);
+        lvn_error_frame("step %lld, %s%smicro-batch %lld", (long long)b->failed_step, name,
+                        name[0] != '\0' ? ", " : "", (long long)b->failed_micro_batch);
+        return LVN_ERR_NON_FINITE;
+    }
+    return lvni_trainer_fail_norm(e, b->failed_phase, b->failed_value, &r->before);
+}
+
+static lvn_status fail_on_device(lvni_trainer_late *l, const lvni_trainer_engine *e,
+                                 const lvni_trainer_step_record *r)
+{
+    lvn_status s = lvni_trainer_lanes_take_error(e->lanes);
+    if (s == LVN_OK && l->error.code != LVN_OK) {
+        s = lvn_error_adopt(&l->error);
+    } else if (s == LVN_OK) {
+        s = lvn_error_set(LVN_ERR_INTERNAL, __FILE__, __LINE__,
+                          "the device left out a part of step %lld and reported no error",
+                          (long long)r->before.step);
+    }
+    lvn_error_frame("step %lld", (long long)r->before.step);
+    return s;
+}
+
+/* The metrics of a phase, micro-batch by micro-batch. */
+static void fold(const lvni_trainer_late *l, const lvni_trainer_step_record *r, int phase,
+                 lvni_nn_step *metrics)
+{
+    const double *numbers =
+        (const double *)(const void *)((const lvn_step_block *)l->step[r->late].landing + 1);
+    *metrics = (lvni_nn_step){0};
+    for (int64_t i = 0; i < l->n; i++) {
+        lvni_nn_step part = l->step[r->late].part[(int64_t)phase * l->n + i];
+        lvni_nn_step_fold(&part, numbers + slots_at(l, phase, l->first + i));
+        lvni_nn_metrics_add(metrics, &part);
+    }
+}
+
+lvn_status lvni_trainer_late_read(lvni_trainer_late *l, lvni_trainer_engine *e,
+                                  const lvni_trainer_step_record *r,
+                                  lvni_trainer_step_result *result)
+{
+    const lvn_backend *backend = lvni_tensor_device_backend(l->device);
+    LVN_TRY(backend->event_wait(l->step[r->late].event));
+    const lvn_step_block *b = l->step[r->late].landing;
+    if (b->finished != r->before.step + 1) { /* something was left out */
+        return fail_on_device(l, e, r);
+    }
+    if (b->failed != LVN_STEP_FINE) {
+        return fail_not_finite(b, e, r);
+    }
+    for (int i = 0; i < r->n_phases; i++) {
+        lvni_trainer_phase_result *p = &result->phase[i];
+        fold(l, r, i, &p->metrics);
+        p->grad_norm = p->updated ? b->phase[i].grad_norm : 0.0;
+        p->clipped = p->updated && b->phase[i].clipped;
+    }
+    return LVN_OK;
+}
+
+void lvni_trainer_late_undo(const lvni_trainer_late *l, lvni_trainer_engine *e,
+                            const lvni_trainer_step_record *r)
+{
+    for (int i = 0; i < r->n_phases; i++) {
+        if (r->phase[i].updated) {
+            lvni_optim_undo_step(e->optim, i,
+                                 l->step[r->late].idle + (size_t)i * (size_t)l->n_parameters);
+        }
+    }
+}

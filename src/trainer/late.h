@@ -1,0 +1,82 @@
+/* Steps whose results are read one step late: on a device, what a step finds out stays there
+ * (levin/backend.h: the step block), and the host submits the next step before it looks. Used by
+ * the engine for one rank on a device; off (NULL in the engine) where the host must know before it
+ * goes on: with several ranks, whose messages carry metrics, with the loss scale of 16-mixed, and
+ * with LARS, whose rates it computes. */
+#ifndef LEVIN_TRAINER_LATE_H
+#define LEVIN_TRAINER_LATE_H
+
+#include "nn/step_metrics.h"
+#include "plan/plan.h"
+
+#include <levin/backend.h>
+
+struct lvni_tensor_device;
+struct lvni_trainer_engine;
+struct lvni_trainer_step_record;
+struct lvni_trainer_step_result;
+
+enum { LVNI_LATE_STEPS = 2 }; /* under way at once */
+
+typedef struct lvni_trainer_late {
+    struct lvni_tensor_device *device;
+    int n_phases;
+    int64_t first, n; /* micro-batches of this rank */
+    int n_parameters;
+    int64_t n_sums;
+    /* Memory of the device: sums of squares of the gradient; and, copied to the host after each
+     * step, the block with the numbers behind it: per phase n losses, then of each micro-batch
+     * LVNI_METRIC_TERMS values that it logged. */
+    double *sums;
+    lvn_step_block *block;
+    double *numbers;
+    size_t bytes; /* of block and numbers */
+    size_t got_sums, got_block;
+    struct {
+        void *landing;      /* host memory that the device knows */
+        void *event;        /* the copy has run */
+        lvni_nn_step *part; /* (n_phases, n): what micro-batches logged, without the values */
+        bool *idle;         /* (n_phases, n_parameters): as the optimizer had it */
+    } step[LVNI_LATE_STEPS];
+    int next;
+    lvn_error error; /* that a submission met, maybe of the step before it */
+} lvni_trainer_late;
+
+/* Whether a run's steps can be read late: the calling thread's context is the rank's. */
+bool lvni_trainer_late_possible(const struct lvni_trainer_engine *engine);
+/* The sums first: the reduction writes them. */
+lvn_status lvni_trainer_late_create(struct lvni_trainer_engine *engine, lvni_trainer_late **out);
+/* When phases are known. */
+lvn_status lvni_trainer_late_make_steps(lvni_trainer_late *late,
+                                        struct lvni_trainer_engine *engine);
+void lvni_trainer_late_destroy(lvni_trainer_late *late); /* NULL is fine */
+/* Bytes on the device of a model of that many blocks, as its allocator rounds them. */
+uint64_t lvni_trainer_late_bytes(const lvni_plan *plan, int n_phases, int64_t n_sums);
+
+/* ---- a step ---- */
+
+lvn_status lvni_trainer_late_begin(lvni_trainer_late *late);
+/* Where a micro-batch of the current phase leaves its loss and what it logs. */
+double *lvni_trainer_late_loss(const lvni_trainer_late *late, int phase, int64_t micro_batch);
+double *lvni_trainer_late_slots(const lvni_trainer_late *late, int phase, int64_t micro_batch);
+/* It ran. */
+void lvni_trainer_late_note(lvni_trainer_late *late, int phase, int64_t micro_batch,
+                            const lvni_nn_step *step);
+/* Lets the device decide about the phase's update (update.c). */
+void lvni_trainer_late_decide(lvni_trainer_late *late, struct lvni_trainer_engine *engine,
+                              double divisor, double lr);
+/* All was submitted: *index names the step until it is read. */
+lvn_status lvni_trainer_late_end(lvni_trainer_late *late, int64_t step, int *index);
+/* Submitting has failed with the thread's error: nothing is under way when this returns it. */
+lvn_status lvni_trainer_late_fail(lvni_trainer_late *late,
+                                  const struct lvni_trainer_engine *engine);
+/* Waits for the step and writes what it found into the result's phases. LVN_ERR_NON_FINITE, or what
+ * failed on the device: nothing of the step and of those after it was updated. */
+lvn_status lvni_trainer_late_read(lvni_trainer_late *late, struct lvni_trainer_engine *engine,
+                                  const struct lvni_trainer_step_record *record,
+                                  struct lvni_trainer_step_result *result);
+/* The host's counts of updates as they were before the step. */
+void lvni_trainer_late_undo(const lvni_trainer_late *late, struct lvni_trainer_engine *engine,
+                            const struct lvni_trainer_step_record *record);
+
+#endif
