@@ -44,7 +44,7 @@ def draw_optimizer(r):
     if name == "sgd" and chance(r, 0.5):
         keys += ["optim.momentum=0.8", f"optim.nesterov={r.choice(['true', 'false'])}"]
     elif name == "sgd" and chance(r, 0.4):
-        keys += [f"optim.momentum={r.choice([0, 0.9])}", "optim.dampening=0.1"]
+        keys += r.choice([["optim.momentum=0"], ["optim.dampening=0.1"]])
     if name in ("adam", "adamw") and chance(r, 0.3):
         keys += ["optim.betas=[0.8,0.99]", "optim.eps=1e-6"]
     if chance(r, 0.5):
