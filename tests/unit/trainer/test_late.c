@@ -1,0 +1,235 @@
+/* Steps on a device are read one step late: the host never waits for the newest command, a value
+ * that is not finite and an error of the device are named with their step, and neither that step
+ * nor the one after it has changed anything. */
+#include "trainer_support.h"
+
+#include "sim_support.h"
+
+#include "tensor/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SIDE = 8 };
+
+static const setting adamw = {
+    .batch_size = 8,
+    .micro_batches = 4,
+    .lanes = 1,
+    .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8},
+    .ema = {.decay = 0.9},
+    .clip = 0.5};
+
+/* Two steps under way at once, as the loop has them. */
+typedef struct pair {
+    lvni_trainer *t;
+    lvni_trainer_step_record record[2];
+    int n; /* submitted */
+} pair;
+
+static void submit(pair *p)
+{
+    lvni_trainer_step_record *r = &p->record[p->n++ % 2];
+    if (lvni_trainer_engine_submit(p->t->engine, p->t->loader, &p->t->at, r) != LVN_OK) {
+        fail_msg("%s", lvn_last_error()->message);
+    }
+    p->t->at.step++;
+    p->t->at.step_in_epoch++;
+    p->t->at.samples_seen += r->samples;
+}
+
+/* The step before the last one that was submitted. */
+static lvn_status collect(const pair *p, lvni_trainer_step_result *result)
+{
+    return lvni_trainer_engine_collect(p->t->engine, &p->record[p->n % 2], result);
+}
+
+static void the_host_waits_for_nothing_new(void **state)
+{
+    (void)state;
+    memory data;
+    bench b;
+    lvni_trainer_step_result result;
+    setting s = adamw;
+    s.cls = lvni_nn_zoo_find("cnn");
+    memory_init(&data, 200, SIDE);
+    assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
+    bench_open(&b, &data, &s);
+    assert_non_null(b.trainer->engine->late);
+    pair p = {.t = b.trainer};
+    submit(&p);
+    for (int i = 0; i < 3; i++) { /* memory is taken, oneDNN's primitives are made */
+        submit(&p);
+        assert_int_equal(collect(&p, &result), LVN_OK);
+    }
+    const lvni_sim_counters before = lvni_sim_get_counters(0);
+    for (int i = 0; i < 20; i++) {
+        submit(&p);
+        assert_int_equal(collect(&p, &result), LVN_OK);
+        assert_int_equal(result.after.step, p.n - 1);
+    }
+    const lvni_sim_counters after = lvni_sim_get_counters(0);
+    assert_true(after.commands > before.commands + 20 * 4 * 20); /* there was work */
+    assert_int_equal(after.drained, before.drained);
+    assert_int_equal(after.throttled,
+                     before.throttled + 20); /* once per step, for the one before */
+    bench_close(&b);
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+}
+
+/* Weights, buffers, the average and the optimizer's state. */
+static void assert_same_state(const bench *a, const bench *b)
+{
+    const lvni_nn_model *m = a->model;
+    const size_t values = (size_t)m->n_values, weights = (size_t)m->n_weights;
+    const struct {
+        const float *of_a, *of_b;
+        size_t n;
+    } part[] = {
+        {m->weights, b->model->weights, values},
+        {a->trainer->engine->ema->value, b->trainer->engine->ema->value, values},
+        {a->trainer->engine->optim->slot[0], b->trainer->engine->optim->slot[0], weights},
+        {a->trainer->engine->optim->slot[1], b->trainer->engine->optim->slot[1], weights},
+    };
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+        float *x = test_malloc(part[i].n * sizeof *x), *y = test_malloc(part[i].n * sizeof *y);
+        assert_int_equal(lvni_tensor_mem_copy(x, part[i].of_a, part[i].n * sizeof *x), LVN_OK);
+        assert_int_equal(lvni_tensor_mem_copy(y, part[i].of_b, part[i].n * sizeof *y), LVN_OK);
+        assert_memory_equal(x, y, part[i].n * sizeof *x);
+        test_free(x);
+        test_free(y);
+    }
+    assert_int_equal(a->trainer->engine->optim->steps[0], b->trainer->engine->optim->steps[0]);
+}
+
+/* Runs on the device until step `bad` fails when it is read; what is left has to be what the CPU
+ * has after `bad` steps. */
+static lvn_status run_into(const memory *broken, const memory *fine, const setting *s, int bad,
+                           lvn_error *error)
+{
+    bench there, here;
+    lvni_trainer_step_result result;
+    assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
+    bench_open(&there, broken, s);
+    pair p = {.t = there.trainer};
+    submit(&p);
+    for (int i = 0; i < bad; i++) {
+        submit(&p);
+        assert_int_equal(collect(&p, &result), LVN_OK);
+    }
+    submit(&p); /* the one after it is under way, too */
+    const lvn_status status = collect(&p, &result);
+    *error = *lvn_last_error();
+    lvni_trainer_engine_discard(p.t->engine, &p.record[(p.n + 1) % 2]);
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    bench_open(&here, fine, s);
+    bench_steps(&here, bad);
+    assert_same_state(&there, &here);
+    bench_close(&here);
+    bench_close(&there);
+    return status;
+}
+
+static void a_loss_that_is_not_finite_is_named_with_its_step(void **state)
+{
+    (void)state;
+    enum { BAD = 3 };
+    memory fine, broken;
+    bench b;
+    lvn_error error;
+    memory_init(&fine, 200, 0);
+    broken = fine;
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    bench_open(&b, &fine, &adamw); /* which samples step 3 has */
+    bench_steps(&b, BAD + 1);
+    bench_close(&b);
+    broken.nan[seen[BAD].sample[5]] = true; /* two in a micro-batch: it is in the third */
+    assert_int_equal(run_into(&broken, &fine, &adamw, BAD, &error), LVN_ERR_NON_FINITE);
+    assert_non_null(strstr(error.message, "the loss is nan at step 3 (epoch 1), micro-batch 2"));
+}
+
+/* ---- an error of the device ---- */
+
+enum { WRONG_STEP = 4 };
+static bool goes_wrong;
+
+static lvn_status picking_build(lvn_module *module, lvn_builder *b)
+{
+    *(lvn_module **)(void *)(module + 1) = lvn_nn_linear(b, "head", FEATURES, CLASSES);
+    return lvn_builder_status(b);
+}
+
+/* In step 4, micro-batch 2, an index is outside of the tensor: a kernel finds that. */
+static lvn_tensor *picking_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
+{
+    const lvn_module *head = *(lvn_module *const *)(const void *)(module + 1);
+    lvn_tensor *logits = lvn_forward(head, batch->image);
+    static int64_t index; /* the backward pass reads it, too */
+    index = goes_wrong && step->step == WRONG_STEP ? 99 : 0;
+    lvn_tensor *at = lvn_tensor_wrap(&index, LVN_I64, LVN_SHAPE(1));
+    lvn_tensor *loss = lvn_mean(lvn_square(lvn_index_select(logits, 0, at)));
+    lvn_release(at);
+    lvn_log(step, "loss", loss);
+    return loss;
+}
+
+static const lvn_module_class picking = {.name = "picking",
+                                         .size = sizeof(lvn_module) + sizeof(lvn_module *),
+                                         .build = picking_build,
+                                         .training_step = picking_step};
+
+static void an_error_of_the_device_stops_before_the_update(void **state)
+{
+    (void)state;
+    memory data;
+    lvn_error error;
+    setting s = adamw;
+    s.cls = &picking;
+    memory_init(&data, 200, 0);
+    bench there, here;
+    lvni_trainer_step_result result;
+    goes_wrong = true;
+    assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
+    bench_open(&there, &data, &s);
+    pair p = {.t = there.trainer};
+    submit(&p);
+    lvn_status status = LVN_OK;
+    while (status == LVN_OK && p.n < 20) {
+        lvni_trainer_step_record *r = &p.record[p.n % 2];
+        status = lvni_trainer_engine_submit(p.t->engine, p.t->loader, &p.t->at, r);
+        if (status == LVN_OK) { /* else the error was there before all was submitted */
+            p.n++;
+            p.t->at.step++;
+            p.t->at.step_in_epoch++;
+            status = lvni_trainer_engine_collect(p.t->engine, &p.record[p.n % 2], &result);
+            error = *lvn_last_error();
+            if (status != LVN_OK) {
+                lvni_trainer_engine_discard(p.t->engine, &p.record[(p.n + 1) % 2]);
+            }
+        } else {
+            status = lvni_trainer_engine_collect(p.t->engine, &p.record[(p.n + 1) % 2], &result);
+            error = *lvn_last_error();
+            status = status == LVN_OK ? LVN_ERR_INVALID : status;
+        }
+    }
+    goes_wrong = false;
+    assert_int_equal(status, LVN_ERR_INVALID);
+    assert_non_null(strstr(error.message, "index 99"));
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    bench_open(&here, &data, &s);
+    bench_steps(&here, WRONG_STEP);
+    assert_same_state(&there, &here);
+    bench_close(&here);
+    bench_close(&there);
+}
+
+int main(void)
+{
+    setenv("LEVIN_SIM_KERNEL_US", "50", 1); /* the host is ahead of the device */
+    sim_start("1", "64MiB");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_host_waits_for_nothing_new),
+        cmocka_unit_test(a_loss_that_is_not_finite_is_named_with_its_step),
+        cmocka_unit_test(an_error_of_the_device_stops_before_the_update)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
