@@ -84,13 +84,20 @@ static double thread_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+/* As the training loop does: each is collected when the next one was submitted. */
 static lvn_status take_steps(lvni_trainer *t, int n)
 {
+    lvni_trainer_step_record record[2];
+    lvni_trainer_step_result r;
     for (int i = 0; i < n; i++) {
-        lvni_trainer_step_result r;
-        LVN_TRY(lvni_trainer_step(t, &r));
+        LVN_TRY(lvni_trainer_engine_submit(t->engine, t->loader, &t->at, &record[i % 2]));
+        t->at.step++;
+        t->at.step_in_epoch++;
+        if (i > 0) {
+            LVN_TRY(lvni_trainer_engine_collect(t->engine, &record[(i + 1) % 2], &r));
+        }
     }
-    return LVN_OK;
+    return lvni_trainer_engine_collect(t->engine, &record[(n + 1) % 2], &r);
 }
 
 static lvn_status measure(lvni_trainer *t, int steps, figures *f)

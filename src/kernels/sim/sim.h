@@ -48,6 +48,7 @@ typedef struct lvni_sim_command {
     lvni_sim_fn fn;
     bool always;      /* also when its stream has failed */
     uint64_t cost_ns; /* that it takes at least */
+    uint64_t submitted_ns;
     int team;
     lvni_core_pins pins;
     alignas(64) unsigned char payload[LVNI_SIM_COMMAND_BYTES];

@@ -56,11 +56,13 @@ static void note_failure(lvni_sim_engine *e, const lvni_sim_command *c)
     fail_stream(c->of, &e->error);
 }
 
-/* The engine is busy until then, however late its thread woke up for the command before. */
-static void take_time(lvni_sim_engine *e, uint64_t began, uint64_t cost)
+/* By the device's clock a command begins when it is there and the one before has ended, however
+ * late the engine's thread wakes up. */
+static void take_time(lvni_sim_engine *e, const lvni_sim_command *c, uint64_t began)
 {
-    const uint64_t start = e->clock_ns > began ? e->clock_ns : began, end = lvni_core_now_ns(),
-                   real = end > began ? end - began : 0;
+    const uint64_t start = e->clock_ns > c->submitted_ns ? e->clock_ns : c->submitted_ns,
+                   end = lvni_core_now_ns(), real = end > began ? end - began : 0,
+                   cost = c->cost_ns;
     e->clock_ns = start + (cost > real ? cost : real);
     atomic_fetch_add(&e->busy_ns, cost > real ? cost : real);
     if (e->clock_ns > end && cost > 0) {
@@ -84,7 +86,7 @@ static void run(lvni_sim_engine *e, lvni_sim_command *c, lvni_tensor_ctx *ctx)
             note_failure(e, c);
         }
         if (!c->always) {
-            take_time(e, began, c->cost_ns);
+            take_time(e, c, began);
         }
     }
     pthread_mutex_lock(&of->lock);
@@ -204,6 +206,7 @@ static void enqueue(lvni_sim_stream *s, const lvni_sim_command *head, const void
     lvni_sim_command *c = &e->command[(e->first + e->n_commands) % RING];
     memcpy(c, head, offsetof(lvni_sim_command, payload));
     c->of = s;
+    c->submitted_ns = lvni_core_now_ns();
     memcpy(c->payload, payload, bytes);
     e->n_commands++;
     s->newest = ++e->submitted;
