@@ -8,7 +8,8 @@
  *
  *     const lvn_backend *lvn_backend_table(void);
  *
- * It is loaded when its name is first asked for.
+ * It is loaded when its name is first asked for. docs/backends.md explains how to write one, along
+ * examples/06_backend.
  *
  * Rules for all functions:
  *   - Any thread may call them; two calls for the same device may come at once unless stated.
@@ -141,7 +142,9 @@ static inline void lvn_step_decide(lvn_step_block *block, double root, const dou
 }
 
 /* ---- flat buffers: parameters, gradients, optimizer state ----
- * f32 in memory of the device, in the order of the stream that is given. Kernels add over blocks of
+ * f32 in memory of the device, in the order of the stream that is given. All of them are needed: a
+ * table without one is refused, as an update that stops half-way leaves no weights to go on from.
+ * Kernels add over blocks of
  * LVN_FLAT_BLOCK floats; bits do not depend on how many threads share the work. */
 
 enum { LVN_FLAT_BLOCK = 4096 };

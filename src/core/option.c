@@ -67,7 +67,7 @@ bool lvni_core_value_equal(const lvni_core_option *row, const lvni_core_value *a
     case LVNI_OPT_FLOAT: return a->f == b->f;
     case LVNI_OPT_STRING:
     case LVNI_OPT_PATH: return strcmp(a->text, b->text) == 0;
-    case LVNI_OPT_CHOICE: return a->choice == b->choice;
+    case LVNI_OPT_CHOICE: return a->choice == b->choice && strcasecmp(a->text, b->text) == 0;
     case LVNI_OPT_INT_LIST:
         return a->n == b->n && memcmp(a->ints, b->ints, a->n * sizeof *a->ints) == 0;
     case LVNI_OPT_FLOAT_LIST:
@@ -337,6 +337,12 @@ static lvn_status parse_one_string(const lvni_core_option *row, const char *orig
 
 /* ---- one value ---- */
 
+static bool is_name(const char *text)
+{
+    return text[0] >= 'a' && text[0] <= 'z' &&
+           text[strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
+}
+
 static lvn_status parse_scalar(const lvni_core_option *row, const char *text, bool quoted,
                                const char *origin, lvni_core_value *out)
 {
@@ -351,8 +357,8 @@ static lvn_status parse_scalar(const lvni_core_option *row, const char *text, bo
         break;
     case LVNI_OPT_CHOICE:
         out->choice = lvni_core_option_choice_index(row->choices, text, strlen(text));
-        good = out->choice >= 0;
-        if (good) {
+        good = out->choice >= 0 || ((row->flags & LVNI_OPT_OPEN) != 0 && is_name(text));
+        if (out->choice >= 0) {
             canonical_choice(row->choices, out->choice, out->text);
         }
         break;

@@ -32,6 +32,8 @@ enum {
     LVNI_OPT_INF = 16, /* inf and -inf are numbers for this row, within its range */
     /* 0 (or false) does not switch this row off: it counts as any value where .needs are not met */
     LVNI_OPT_ZERO_IS_ON = 64,
+    /* a choice that takes other names, too (index -1): its reader knows which there are */
+    LVNI_OPT_OPEN = 128,
 };
 
 /* Allowed numbers, for every element of a list. All zero: any. */
@@ -133,6 +135,8 @@ bool lvni_core_value_equal(const lvni_core_option *row, const lvni_core_value *a
  * LVN_ERR_USAGE. */
 lvn_status lvni_core_option_expected(const lvni_core_option *row, const char *text, bool quoted,
                                      const char *origin);
+/* A value of other programs' keys, for which lvni_core_option_expected has advice. */
+bool lvni_core_option_is_foreign(const lvni_core_option *row, const char *text);
 /* "KEY VALUE: <sentence>  (ORIGIN)" as LVN_ERR_USAGE. */
 lvn_status lvni_core_option_fail(const lvni_core_option *row, const lvni_core_value *value,
                                  const char *origin, const char *fmt, ...) LVN_PRINTF(4, 5);

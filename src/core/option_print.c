@@ -101,6 +101,11 @@ static lvn_status fail_foreign(const lvni_core_option *row, const char *text,
     return s;
 }
 
+bool lvni_core_option_is_foreign(const lvni_core_option *row, const char *text)
+{
+    return lvni_core_foreign_value(row->name, text) != NULL;
+}
+
 lvn_status lvni_core_option_expected(const lvni_core_option *row, const char *text, bool quoted,
                                      const char *origin)
 {
@@ -114,6 +119,9 @@ lvn_status lvni_core_option_expected(const lvni_core_option *row, const char *te
         lvni_core_str_append(&want, "one of ");
         for (const char *p = row->choices; *p != '\0'; p++) {
             lvni_core_str_append_n(&want, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
+        }
+        if ((row->flags & LVNI_OPT_OPEN) != 0) {
+            lvni_core_str_append(&want, " or a name (a letter, then letters and digits)");
         }
         const char *nearest = nearest_choice(row->choices, text, choice, sizeof choice);
         if (nearest != NULL) {
@@ -180,7 +188,7 @@ void lvni_core_option_print_row(const lvni_core_option_table *tables, size_t n_t
 {
     fprintf(out, "  %-26s ", row->name);
     if (row->type == LVNI_OPT_CHOICE) {
-        fputs(row->choices, out);
+        fprintf(out, "%s%s", row->choices, (row->flags & LVNI_OPT_OPEN) != 0 ? "|NAME" : "");
     } else {
         fputs(lvni_core_option_type_name(row->type), out);
     }

@@ -5,6 +5,7 @@
 
 #include "core/str.h"
 #include "tensor/backend.h"
+#include "tensor/device.h"
 
 #include <levin/device.h>
 
@@ -17,12 +18,17 @@ const lvn_backend_kernel *lvni_kernels_row(int kind, lvni_kernels_op op)
     return row[kind][op];
 }
 
-/* likely: levin's own tables are in the order of ops.def, and are looked at in every start. */
-static int find_op(const char *name, int likely)
+const char *lvni_kernels_describe(void)
 {
-    if (likely < LVNI_OP_COUNT && strcmp(lvni_kernels_ops[likely].name, name) == 0) {
-        return likely;
-    }
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    const lvni_tensor_device *d = ctx == NULL ? NULL : ctx->device;
+    return d == NULL || lvni_tensor_device_kind(d) < LVN_DEVICE_LOADED
+               ? lvni_cpu_describe()
+               : lvni_tensor_device_info(d)->fingerprint;
+}
+
+static int find_op(const char *name)
+{
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
         if (strcmp(lvni_kernels_ops[op].name, name) == 0) {
             return op;
@@ -47,7 +53,7 @@ static lvn_status resolve(int kind, const lvn_backend *backend)
 {
     for (int i = 0; i < backend->n_kernels; i++) {
         const lvn_backend_kernel *k = &backend->kernels[i];
-        const int op = k->op == NULL ? -1 : find_op(k->op, i);
+        const int op = k->op == NULL ? -1 : find_op(k->op);
         if (op < 0) {
             LVN_FAIL(LVN_ERR_INVALID,
                      "the backend %s has a kernel for an op that there is not: %s; did you mean "

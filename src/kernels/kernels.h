@@ -142,6 +142,9 @@ void lvni_cpu_clean_environment(char **argv);
 lvn_status lvni_cpu_start(void);
 /* "avx512 v4, oneDNN 2.6.3" for the banner and the fingerprint. */
 const char *lvni_cpu_describe(void);
+/* What the bits of the calling context's ops come from: the fingerprint of its device, or the
+ * above, also for sim, which has the bits of cpu. Valid as long as the device is open. */
+const char *lvni_kernels_describe(void);
 /* bf16 products have kernels here (AVX-512); without them they are refused. After
  * lvni_cpu_start. */
 bool lvni_cpu_has_bf16(void);

@@ -429,6 +429,12 @@ static lvn_status no_device(const lvni_launch_device_request *r, const spec *ask
                                                    : 2);
         return s;
     }
+    if (accelerator == LVNI_ACCELERATOR_LOADED) {
+        const lvn_status s =
+            lvni_core_notice_error(n, 106, "the backend %s has no device here", r->backend);
+        lvni_core_notice_fix(n, "accelerator=cpu");
+        return s;
+    }
     const char *value = lvni_launch_env_raw(r->env, "CUDA_VISIBLE_DEVICES");
     const lvn_status s = lvni_core_notice_error(
         n, 106, "GPUs are asked for, but this process sees none%s",
@@ -473,10 +479,11 @@ static lvn_status choose(const lvni_launch_device_request *r, const lvni_launch_
                           "give at least 1; to use no GPU set accelerator=cpu (--accelerator cpu)");
     }
     const bool zero = s.form == NUMBER && s.count == 0; /* gpus=0 */
-    if (zero &&
-        (r->accelerator == LVNI_ACCELERATOR_CUDA || r->accelerator == LVNI_ACCELERATOR_SIM)) {
+    if (zero && r->accelerator != LVNI_ACCELERATOR_AUTO && r->accelerator != LVNI_ACCELERATOR_CPU) {
         return fail(r, NULL, "0 asks for the CPU, and accelerator for %s",
-                    r->accelerator == LVNI_ACCELERATOR_SIM ? "sim" : "GPUs");
+                    r->accelerator == LVNI_ACCELERATOR_LOADED ? r->backend
+                    : r->accelerator == LVNI_ACCELERATOR_SIM  ? "sim"
+                                                              : "GPUs");
     }
     const bool asks_gpus = s.form == LIST || (r->gpus && s.form != NOT_GIVEN && !zero);
     const bool cpu = r->accelerator == LVNI_ACCELERATOR_CPU || zero ||
@@ -485,7 +492,7 @@ static lvn_status choose(const lvni_launch_device_request *r, const lvni_launch_
         return choose_cpu(r, &s, out);
     }
     out->accelerator =
-        r->accelerator == LVNI_ACCELERATOR_SIM ? LVNI_ACCELERATOR_SIM : LVNI_ACCELERATOR_CUDA;
+        r->accelerator == LVNI_ACCELERATOR_AUTO ? LVNI_ACCELERATOR_CUDA : r->accelerator;
     if (v->n == 0) {
         return no_device(r, &s, out->accelerator, notices);
     }

@@ -37,14 +37,16 @@ typedef enum lvni_launch_accelerator {
     LVNI_ACCELERATOR_CPU,
     LVNI_ACCELERATOR_CUDA,
     LVNI_ACCELERATOR_SIM,
+    LVNI_ACCELERATOR_LOADED, /* a backend in a shared object */
 } lvni_launch_accelerator;
 
 typedef struct lvni_launch_device_request {
     const char *key;  /* as the user wrote it, for sentences: "devices", "gpus", "--devices" */
     const char *spec; /* NULL or "auto": not given */
     lvni_launch_accelerator accelerator;
-    bool gpus;         /* the old spelling `gpus`: 0 means the CPU, and a number asks for GPUs */
-    bool allow_shared; /* allow_shared_device: the list may name a device twice */
+    const char *backend; /* LVNI_ACCELERATOR_LOADED: its name */
+    bool gpus;           /* the old spelling `gpus`: 0 means the CPU, and a number asks for GPUs */
+    bool allow_shared;   /* allow_shared_device: the list may name a device twice */
     /* this rank was started by a launcher, which may show it one device of the several it asks
      * for */
     bool launched;
@@ -61,7 +63,8 @@ typedef struct lvni_launch_device_choice {
     bool no_gpu; /* the CPU, because no GPU is visible: it was not asked for */
 } lvni_launch_device_choice;
 
-/* visible: the devices of the accelerator asked for (sim: the simulated ones; AUTO: the GPUs).
+/* visible: the devices of the accelerator asked for (sim: the simulated ones; AUTO: the GPUs;
+ * LOADED: those of the backend, which knows no CUDA_VISIBLE_DEVICES).
  * Values that make no sense are LVN_ERR_USAGE with a sentence; GPUs asked for where none is
  * visible are E106. *out is to be freed. */
 lvn_status lvni_launch_device_choose(const lvni_launch_device_request *request,

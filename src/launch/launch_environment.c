@@ -177,7 +177,8 @@ static void set_device_list(const lvni_launch_device_choice *d, bool chosen_alon
 
 static void set_devices(const lvni_launch_run *r, lvni_launch_variables *v)
 {
-    if (r->devices.listed && r->devices.n == r->local &&
+    const bool loaded = r->devices.accelerator == LVNI_ACCELERATOR_LOADED;
+    if ((r->devices.listed || loaded) && r->devices.n == r->local &&
         (r->cuda_visible == NULL || is_shared(&r->devices))) {
         set_device_list(&r->devices, r->cuda_visible != NULL, v);
     }
@@ -314,7 +315,7 @@ static lvn_status warn_of_nccl(lvni_launch_run *r, lvni_launch_variables *v)
 
 lvn_status lvni_launch_warn_of_nccl(lvni_launch_run *r)
 {
-    if (strcmp(r->o.accelerator, "cpu") == 0 || strcmp(r->o.accelerator, "sim") == 0) {
+    if (strcmp(r->o.accelerator, "auto") != 0 && strcmp(r->o.accelerator, "gpu") != 0) {
         return LVN_OK;
     }
     lvni_launch_variables v = {0};

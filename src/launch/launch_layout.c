@@ -15,16 +15,17 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { SIM_MAX = 4096 };
+enum { SIM_MAX = 4096, LOADED_MAX = 1024 };
 
 /* ---- devices ---- */
 
 static lvni_launch_accelerator accelerator_of(const char *name)
 {
-    return strcmp(name, "cpu") == 0   ? LVNI_ACCELERATOR_CPU
-           : strcmp(name, "gpu") == 0 ? LVNI_ACCELERATOR_CUDA
-           : strcmp(name, "sim") == 0 ? LVNI_ACCELERATOR_SIM
-                                      : LVNI_ACCELERATOR_AUTO;
+    return strcmp(name, "cpu") == 0    ? LVNI_ACCELERATOR_CPU
+           : strcmp(name, "gpu") == 0  ? LVNI_ACCELERATOR_CUDA
+           : strcmp(name, "sim") == 0  ? LVNI_ACCELERATOR_SIM
+           : strcmp(name, "auto") == 0 ? LVNI_ACCELERATOR_AUTO
+                                       : LVNI_ACCELERATOR_LOADED;
 }
 
 static lvn_status see_simulated(lvni_launch_run *r, const char *value)
@@ -32,6 +33,18 @@ static lvn_status see_simulated(lvni_launch_run *r, const char *value)
     int n = 0;
     LVN_TRY(lvni_launch_env_int(r->environment, "LEVIN_SIM_DEVICES", &r->notices, &n));
     return lvni_launch_visible_make(value, n < SIM_MAX ? n : SIM_MAX, NULL, &r->visible);
+}
+
+/* A launcher loads no backend: the ranks check that their devices are there. */
+static lvn_status see_loaded(lvni_launch_run *r)
+{
+    if (lvni_launch_device_spec_count(r->o.devices) == 0 && strcmp(r->o.nproc, "auto") == 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "accelerator=%s: the launcher does not count the devices of a backend; give "
+                 "devices= a number or a list",
+                 r->o.accelerator);
+    }
+    return lvni_launch_visible_make(NULL, LOADED_MAX, NULL, &r->visible);
 }
 
 static lvn_status see_gpus(lvni_launch_run *r, const char *value, lvni_launch_gpu **gpus, int *n)
@@ -107,6 +120,7 @@ static lvn_status choose_devices(lvni_launch_run *r, int nproc)
     const lvni_launch_device_request request = {.key = o->gpus ? "gpus" : "devices",
                                                 .spec = o->devices,
                                                 .accelerator = accelerator_of(o->accelerator),
+                                                .backend = o->accelerator,
                                                 .gpus = o->gpus,
                                                 .allow_shared = o->allow_shared_device,
                                                 .nproc = may_thread ? 0 : nproc,
@@ -125,6 +139,9 @@ static lvn_status note_devices(lvni_launch_run *r, const lvni_launch_gpu *gpus, 
     const lvni_launch_device_choice *d = &r->devices;
     if (d->accelerator == LVNI_ACCELERATOR_CPU || d->n == 0) {
         return LVN_OK;
+    }
+    if (d->accelerator == LVNI_ACCELERATOR_LOADED) {
+        return LVN_OK; /* LEVIN_DEVICES names them */
     }
     if (!r->under_slurm) {
         lvni_core_str s = {0};
@@ -159,8 +176,10 @@ static lvn_status lay_devices(lvni_launch_run *r)
     const char *value = lvni_launch_env_raw(r->environment, "CUDA_VISIBLE_DEVICES");
     lvni_launch_gpu *gpus = NULL;
     int n_gpus = 0, nproc = 0;
-    lvn_status s = strcmp(r->o.accelerator, "sim") == 0 ? see_simulated(r, value)
-                                                        : see_gpus(r, value, &gpus, &n_gpus);
+    const lvni_launch_accelerator kind = accelerator_of(r->o.accelerator);
+    lvn_status s = kind == LVNI_ACCELERATOR_SIM      ? see_simulated(r, value)
+                   : kind == LVNI_ACCELERATOR_LOADED ? see_loaded(r)
+                                                     : see_gpus(r, value, &gpus, &n_gpus);
     if (s == LVN_OK) {
         s = read_nproc(r, &nproc);
     }

@@ -43,7 +43,7 @@ typedef struct lvni_launch_options {
     const char *nproc;       /* "auto", "gpu", "cpu" or a number */
     const char *devices;     /* NULL: not given */
     bool gpus;               /* devices were given as `gpus` */
-    const char *accelerator; /* auto gpu cpu sim */
+    const char *accelerator; /* auto gpu cpu sim, or a backend */
     const char *strategy;    /* NULL: not given */
     bool allow_shared_device;
     int nodes, node_rank;

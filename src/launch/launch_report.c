@@ -218,7 +218,8 @@ static void print_device(const lvni_launch_run *r, const lvni_launch_proc *p, lv
     const lvni_launch_device_choice *d = &r->devices;
     if (d->accelerator != LVNI_ACCELERATOR_CPU && d->index != NULL && p->local_rank < d->n &&
         d->index[p->local_rank] < r->visible.n) {
-        lvni_core_str_printf(out, ", %s %s", d->accelerator == LVNI_ACCELERATOR_SIM ? "sim" : "GPU",
+        lvni_core_str_printf(out, ", %s %s",
+                             d->accelerator == LVNI_ACCELERATOR_CUDA ? "GPU" : r->o.accelerator,
                              r->visible.device[d->index[p->local_rank]].name);
     }
 }

@@ -138,8 +138,9 @@ lvn_status lvni_launch_rank_info_check_devices(const lvni_launch_rank_info *info
 static lvn_status too_few(const lvni_launch_rank_info *info, char *const *env,
                           const lvni_launch_rank_info_devices *d, lvni_core_notices *n)
 {
-    const char *noun =
-        d->choice->accelerator == LVNI_ACCELERATOR_SIM ? "simulated devices" : "GPUs";
+    const char *noun = d->choice->accelerator == LVNI_ACCELERATOR_SIM      ? "simulated devices"
+                       : d->choice->accelerator == LVNI_ACCELERATOR_LOADED ? "devices"
+                                                                           : "GPUs";
     const lvn_status s =
         lvni_core_notice_error(n, 106, "%d tasks on node %s, but only %d %s are visible",
                                info->local_world, text_of(d->host, "?"), d->visible->n, noun);

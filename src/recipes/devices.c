@@ -55,6 +55,51 @@ static lvn_status check_sim(const lvni_core_config *c)
     return lvn_last_error()->code;
 }
 
+/* A backend in a shared object, which is loaded now. */
+static lvn_status check_loaded(const lvni_core_config *c)
+{
+    const char *name = lvni_core_config_str(c, "accelerator");
+    int kind, n = 0;
+    const lvn_status s = lvni_tensor_backend_find(name, &kind);
+    const lvni_core_option row = {.name = "accelerator"};
+    if (s == LVN_ERR_NOT_FOUND && lvni_core_option_is_foreign(&row, name)) {
+        return lvni_core_option_expected(&row, name, false,
+                                         lvni_core_config_origin(c, "accelerator"));
+    }
+    if (s == LVN_ERR_NOT_FOUND) {
+        lvni_core_str there = {0};
+        lvni_tensor_backend_names(", ", &there);
+        lvn_error_set(LVN_ERR_RESOURCE, __FILE__, __LINE__,
+                      "accelerator=%s: there is no backend %s: no levin_backend_%s.so in "
+                      "LEVIN_BACKEND_PATH (%s); use auto, cpu, sim%s%s",
+                      name, name, name, lvni_tensor_backend_path(), there.len > 0 ? ", " : "",
+                      lvni_core_str_text(&there));
+        lvni_core_str_free(&there);
+        return LVN_ERR_RESOURCE;
+    }
+    LVN_TRY(s);
+    const lvn_backend *b = lvni_tensor_backend_get(kind);
+    if (b->count == NULL || kind == LVN_DEVICE_DRY) {
+        LVN_FAIL(LVN_ERR_USAGE, "accelerator=%s: the backend %s has no devices; use cpu", name,
+                 name);
+    }
+    LVN_TRY(b->count(&n));
+    if (n < 1) {
+        LVN_FAIL(LVN_ERR_RESOURCE,
+                 "accelerator=%s: the backend %s finds no device here; use accelerator=cpu", name,
+                 name);
+    }
+    return LVN_OK;
+}
+
+/* The number of its backend, after lvni_recipes_accelerator_resolve. */
+static lvn_device_kind kind_of(const lvni_core_config *c)
+{
+    int kind = LVN_DEVICE_CPU;
+    (void)lvni_tensor_backend_find(lvni_core_config_str(c, "accelerator"), &kind);
+    return kind < 0 ? LVN_DEVICE_CPU : (lvn_device_kind)kind;
+}
+
 lvn_status lvni_recipes_accelerator_resolve(lvni_core_config *c)
 {
     if (is_accelerator(c, "gpu")) {
@@ -67,14 +112,23 @@ lvn_status lvni_recipes_accelerator_resolve(lvni_core_config *c)
     if (is_accelerator(c, "sim")) {
         return check_sim(c);
     }
-    return is_accelerator(c, "auto")
-               ? lvni_core_config_set(c, "accelerator", "cpu", "resolved at start")
-               : LVN_OK;
+    if (is_accelerator(c, "auto")) {
+        return lvni_core_config_set(c, "accelerator", "cpu", "resolved at start");
+    }
+    return is_accelerator(c, "cpu") ? LVN_OK : check_loaded(c);
 }
 
-bool lvni_recipes_accelerator_is_sim(const lvni_core_config *c)
+bool lvni_recipes_accelerator_is_device(const lvni_core_config *c)
 {
-    return is_accelerator(c, "sim");
+    return !is_accelerator(c, "cpu") && !is_accelerator(c, "auto");
+}
+
+lvn_status lvni_recipes_accelerator_visible(const lvni_core_config *c, lvni_launch_visible *out)
+{
+    const bool sim = is_accelerator(c, "sim");
+    const int n = lvni_recipes_accelerator_is_device(c) ? lvn_device_count(kind_of(c)) : 0;
+    return lvni_launch_visible_make(
+        sim || n == 0 ? lvni_launch_env_raw(environ, "CUDA_VISIBLE_DEVICES") : NULL, n, NULL, out);
 }
 
 lvn_status lvni_recipes_choose_transport(const lvni_core_config *c, int ranks, int hosts,
@@ -86,14 +140,15 @@ lvn_status lvni_recipes_choose_transport(const lvni_core_config *c, int ranks, i
         .ranks = ranks,
         .hosts = hosts,
         .threads = threads,
-        .device = lvni_recipes_accelerator_is_sim(c),
+        .device = lvni_recipes_accelerator_is_device(c),
         .bytes = trains ? (size_t)lvni_core_config_int(c, "bucket_bytes") : 0};
     return lvni_dist_choose(&layout, trains ? lvni_core_config_str(c, "transport") : "auto", out);
 }
 
 lvn_status lvni_recipes_accelerator_use(const lvni_core_config *c, int index)
 {
-    return lvn_device_use(is_accelerator(c, "sim") ? LVN_SIM(index) : LVN_CPU);
+    return lvn_device_use(lvni_recipes_accelerator_is_device(c) ? (lvn_device){kind_of(c), index}
+                                                                : LVN_CPU);
 }
 
 void lvni_recipes_accelerator_describe(lvni_core_str *out)
@@ -101,10 +156,12 @@ void lvni_recipes_accelerator_describe(lvni_core_str *out)
     const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     if (ctx != NULL && ctx->device != NULL) {
         char has[LVNI_BYTES_TEXT];
-        lvni_core_str_printf(
-            out, "device: %s, %s, with the kernels of the CPU",
-            lvni_tensor_device_name(ctx->device),
-            lvni_core_bytes_text(lvni_tensor_device_get_stats(ctx->device).limit, has));
+        const bool sim = lvni_tensor_device_kind(ctx->device) == LVN_DEVICE_SIM;
+        const lvn_device_info *info = lvni_tensor_device_info(ctx->device);
+        lvni_core_str_printf(out, "device: %s, %s%s%s", lvni_tensor_device_name(ctx->device),
+                             sim ? "" : info->name, sim ? "" : ", ",
+                             lvni_core_bytes_text(info->memory, has));
+        lvni_core_str_append(out, sim ? ", with the kernels of the CPU" : "");
     }
 }
 
@@ -145,9 +202,10 @@ static bool was_auto(const lvni_core_config *c)
 
 static lvni_launch_accelerator accelerator_of(const lvni_core_config *c)
 {
-    return lvni_recipes_accelerator_is_sim(c)   ? LVNI_ACCELERATOR_SIM
-           : selects_gpus(c) && !selects_cpu(c) ? LVNI_ACCELERATOR_AUTO
-                                                : LVNI_ACCELERATOR_CPU;
+    return is_accelerator(c, "sim")                ? LVNI_ACCELERATOR_SIM
+           : lvni_recipes_accelerator_is_device(c) ? LVNI_ACCELERATOR_LOADED
+           : selects_gpus(c) && !selects_cpu(c)    ? LVNI_ACCELERATOR_AUTO
+                                                   : LVNI_ACCELERATOR_CPU;
 }
 
 static bool is_number(const char *spec)
@@ -200,16 +258,17 @@ lvn_status lvni_recipes_rank_devices(const lvni_core_config *c, const lvni_launc
                                      lvni_core_notices *notices, lvni_launch_device_choice *choice)
 {
     const char *spec = spec_of(c, info, uses);
-    const bool several = info->world > 1, sim = lvni_recipes_accelerator_is_sim(c);
+    const bool several = info->world > 1, device = lvni_recipes_accelerator_is_device(c);
     /* its launcher shows the chosen devices alone, or lists them */
     const bool launched = info->source == LVNI_SOURCE_LEVIN;
-    const bool rank_of_cpu = several && !sim && is_auto(spec);
+    const bool rank_of_cpu = several && !device && is_auto(spec);
     const lvni_launch_device_request request = {
         .key = lvni_core_config_spelled(c, "devices"),
         .spec = !launched ? spec
-                : sim     ? lvni_launch_env_get(environ, "LEVIN_DEVICES")
+                : device  ? lvni_launch_env_get(environ, "LEVIN_DEVICES")
                           : NULL,
-        .accelerator = launched && !sim ? LVNI_ACCELERATOR_CPU : accelerator_of(c),
+        .accelerator = launched && !device ? LVNI_ACCELERATOR_CPU : accelerator_of(c),
+        .backend = lvni_core_config_str(c, "accelerator"),
         .gpus = selects_gpus(c),
         .allow_shared = lvni_core_config_bool(c, "allow_shared_device"),
         .launched = several,
@@ -223,7 +282,7 @@ lvn_status lvni_recipes_rank_devices(const lvni_core_config *c, const lvni_launc
         /* a launcher has reported where its own came from */
         lvn_error_frame("%s=%s (%s)", request.key, spec, lvni_core_config_origin(c, "devices"));
     }
-    return s != LVN_OK && notices->error == NO_GPU && !sim ? no_backend(c, notices) : s;
+    return s != LVN_OK && notices->error == NO_GPU && !device ? no_backend(c, notices) : s;
 }
 
 /* ---- processors ---- */

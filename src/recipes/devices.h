@@ -12,7 +12,11 @@
 /* auto becomes what this machine has, in the configuration. LVN_ERR_RESOURCE: the accelerator is
  * not there. */
 lvn_status lvni_recipes_accelerator_resolve(lvni_core_config *config);
-bool lvni_recipes_accelerator_is_sim(const lvni_core_config *config);
+/* Not the CPU: memory of its own. */
+bool lvni_recipes_accelerator_is_device(const lvni_core_config *config);
+/* Its devices that this process may use. *out is to be freed. */
+lvn_status lvni_recipes_accelerator_visible(const lvni_core_config *config,
+                                            lvni_launch_visible *out);
 /* From now on the calling thread makes tensors and buffers on device `index` of the configuration's
  * accelerator, as do the lanes that it makes. One call per rank, in its thread; lvn_device_use
  * takes it back. */

@@ -481,6 +481,12 @@ lvn_status lvni_recipes_fit_plan(const lvni_recipes_fit_request *request)
             lvni_core_print(stdout, "%s\n", r.rank.transport.line);
         }
         lvni_recipes_fit_print_cores(&r);
+        lvni_core_str device = {0};
+        lvni_recipes_accelerator_describe(&device);
+        if (device.len > 0) {
+            lvni_core_print(stdout, "%s\n", lvni_core_str_text(&device));
+        }
+        lvni_core_str_free(&device);
         lvni_core_print(stdout, "model %s: %lld parameter%s\n%-s\n", request->cls->name,
                         (long long)lvni_nn_model_count(r.model),
                         lvni_core_plural(lvni_nn_model_count(r.model), "", "s"),

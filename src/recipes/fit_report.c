@@ -172,7 +172,7 @@ static bool shares_cores(const lvni_recipes_fit_run *run, char *out, size_t room
     snprintf(out, room,
              "%d ranks share %d core%s and take turns: more than %d make%s nothing faster", ranks,
              cores, lvni_core_plural(cores, "", "s"), cores, lvni_core_plural(cores, "s", ""));
-    return cores > 0 && ranks > cores && !lvni_recipes_accelerator_is_sim(run->request->config);
+    return cores > 0 && ranks > cores && !lvni_recipes_accelerator_is_device(run->request->config);
 }
 
 void lvni_recipes_fit_print_cores(const lvni_recipes_fit_run *run)
@@ -190,13 +190,15 @@ static void report_ranks(const lvni_recipes_fit_run *run)
     const lvni_control_member *reported =
         run->rank.control == NULL ? NULL : lvni_control_members(run->rank.control);
     lvni_core_str devices = {.len = 0};
-    for (int i = 0; lvni_recipes_accelerator_is_sim(run->request->config) && i < run->rank.world;
+    for (int i = 0; lvni_recipes_accelerator_is_device(run->request->config) && i < run->rank.world;
          i++) {
         const char *between = i == 0 ? ", devices " : ",";
         if (reported != NULL) {
             lvni_core_str_printf(&devices, "%s%s", between, reported[i].device);
         } else {
-            lvni_core_str_printf(&devices, "%ssim:%d", between, ranks->rank[i].device);
+            lvni_core_str_printf(&devices, "%s%s:%d", between,
+                                 lvni_core_config_str(run->request->config, "accelerator"),
+                                 ranks->rank[i].device);
         }
     }
     lvni_log_line(LVNI_LOG_INFO, "%d ranks: %s (strategy=%s)%s", run->rank.world, ranks->how,
@@ -246,7 +248,7 @@ static void print_device(const lvni_recipes_fit_run *r)
     lvni_core_str device = {0};
     const int cores = r->rank.world > 1 ? r->rank.cores_all : r->plan.cores;
     lvni_recipes_accelerator_describe(&device);
-    lvni_log_line(LVNI_LOG_DETAIL, "kernels: %s", lvni_cpu_describe());
+    lvni_log_line(LVNI_LOG_DETAIL, "kernels: %s", lvni_kernels_describe());
     lvni_log_line(device.len > 0 ? LVNI_LOG_DETAIL : LVNI_LOG_INFO, "device cpu: %d core%s", cores,
                   lvni_core_plural(cores, "", "s"));
     print_lines(LVNI_LOG_INFO, &device);

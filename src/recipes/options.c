@@ -104,10 +104,12 @@ static const lvni_core_option run_rows[] = {
      .type = LVNI_OPT_CHOICE,
      .choices = "auto|cpu|gpu|sim",
      .fallback = "auto",
+     .flags = LVNI_OPT_OPEN,
      .spellings = "cuda=gpu",
      .help = "Kind of device; auto: cpu, as this build has no GPU backend yet; sim: a simulated "
              "accelerator, which LEVIN_SIM_DEVICES=1 and "
-             "LEVIN_SIM_MEMORY=2GiB in the environment make."},
+             "LEVIN_SIM_MEMORY=2GiB in the environment make; NAME: the backend "
+             "levin_backend_NAME.so in a folder of LEVIN_BACKEND_PATH."},
     {.name = "devices",
      .type = LVNI_OPT_STRING,
      .fallback = "auto",
@@ -239,6 +241,7 @@ static const lvni_core_option use_rows[] = {
      .type = LVNI_OPT_CHOICE,
      .choices = "auto|cpu|gpu|sim",
      .fallback = "auto",
+     .flags = LVNI_OPT_OPEN,
      .spellings = "cuda=gpu",
      .help = "Kind of device, as in training."},
     {.name = "devices",

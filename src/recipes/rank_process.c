@@ -370,9 +370,10 @@ static lvn_status join(const lvni_core_config *config, const lvni_launch_rank_in
                        lvni_recipes_rank_process *p, lvni_recipes_rank *rank)
 {
     const double timeout_s = seconds_of(lvni_launch_env_get(environ, "LEVIN_RDZV_TIMEOUT"), 300.0);
-    char device[32] = "";
-    if (strcmp(lvni_core_config_str(config, "accelerator"), "sim") == 0) {
-        snprintf(device, sizeof device, "sim:%d", rank->device);
+    char device[48] = "";
+    if (lvni_recipes_accelerator_is_device(config)) {
+        snprintf(device, sizeof device, "%s:%d", lvni_core_config_str(config, "accelerator"),
+                 rank->device);
     }
     p->rank = rank->rank = info->rank;
     rank->world = info->world;

@@ -153,7 +153,7 @@ lvn_status lvni_recipes_rank_start(const lvni_core_config *c,
                                    const lvni_recipes_ranks_command *command, const char *dir,
                                    size_t made)
 {
-    char devices[512], restarts[32], run_dir[4096] = "", out[4096], claimed[4128];
+    char devices[512], accelerator[64], restarts[32], run_dir[4096] = "", out[4096], claimed[4128];
     const char *args[256], *spec = lvni_core_config_str(c, "devices");
     int n = 0;
     if (lvni_launch_is_rank(environ)) {
@@ -163,8 +163,20 @@ lvn_status lvni_recipes_rank_start(const lvni_core_config *c,
                  "for a run of its own unset LEVIN_LAUNCHED",
                  spec);
     }
-    const int length =
-        snprintf(devices, sizeof devices, "devices=%s", strcmp(spec, "auto") == 0 ? "all" : spec);
+    /* the launcher can count simulated devices, and loads no backend */
+    const char *name = lvni_core_config_str(c, "accelerator");
+    const bool counted = lvni_recipes_accelerator_is_device(c) && strcmp(name, "sim") != 0 &&
+                         lvni_launch_device_spec_count(spec) == 0;
+    char all[16] = "all";
+    if (counted) {
+        lvni_launch_visible visible;
+        LVN_TRY(lvni_recipes_accelerator_visible(c, &visible));
+        snprintf(all, sizeof all, "%d", visible.n);
+        lvni_launch_visible_free(&visible);
+    }
+    snprintf(accelerator, sizeof accelerator, "accelerator=%s", name);
+    const int length = snprintf(devices, sizeof devices, "devices=%s",
+                                counted || strcmp(spec, "auto") == 0 ? all : spec);
     if (length >= (int)sizeof devices ||
         (dir != NULL &&
          snprintf(run_dir, sizeof run_dir, "run_dir=%s", dir) >= (int)sizeof run_dir)) {
@@ -172,7 +184,7 @@ lvn_status lvni_recipes_rank_start(const lvni_core_config *c,
     }
     snprintf(restarts, sizeof restarts, "max_restarts=%lld", (long long)max_restarts(c));
     const char *const options[] = {
-        lvni_recipes_accelerator_is_sim(c) ? "accelerator=sim" : "accelerator=cpu",
+        accelerator,
         devices,
         "no_prefix=true",
         "show=0",

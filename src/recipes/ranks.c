@@ -226,9 +226,7 @@ static lvn_status find_all(lvni_core_config *c, const lvni_recipes_ranks_command
     LVN_TRY(check_one_node(&r->info, notices));
     LVN_TRY(lvni_launch_rank_info_check_address_here(&r->info, notices));
     LVN_TRY(lvni_recipes_accelerator_resolve(c));
-    LVN_TRY(lvni_launch_visible_make(
-        lvni_launch_env_raw(environ, "CUDA_VISIBLE_DEVICES"),
-        lvni_recipes_accelerator_is_sim(c) ? lvn_device_count(LVN_DEVICE_SIM) : 0, NULL, &visible));
+    LVN_TRY(lvni_recipes_accelerator_visible(c, &visible));
     const lvn_status s = take_devices(c, command, &visible, notices, r);
     lvni_launch_visible_free(&visible);
     return s;

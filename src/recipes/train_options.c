@@ -134,7 +134,9 @@ static lvn_status resolve(lvni_core_config *c, const char *name, int64_t value)
 lvn_status lvni_recipes_check_precision(const lvni_core_config *c)
 {
     const char *precision = lvni_core_config_str(c, "precision");
-    if (lvni_trainer_precision_low(lvni_trainer_precision_of(precision)) == LVN_BF16 &&
+    const char *on = lvni_core_config_str(c, "accelerator");
+    const bool of_cpu = strcmp(on, "cpu") == 0 || strcmp(on, "sim") == 0;
+    if (lvni_trainer_precision_low(lvni_trainer_precision_of(precision)) == LVN_BF16 && of_cpu &&
         !lvni_cpu_has_bf16()) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED,
                  "precision=%s: this CPU (%s) has no bf16 products; use precision=32-true",

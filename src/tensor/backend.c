@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "core/str.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -56,15 +57,49 @@ static int find(const char *name)
     return -1;
 }
 
-/* Functions that a backend with memory of its own cannot go without. */
-static bool complete(const lvn_backend *b)
+/* The first of the functions that a backend with memory of its own cannot go without; NULL: all are
+ * there. Ops may be missing: they fail by name before anything changes. Flat buffers may not: an
+ * update that stops half-way leaves no weights to go on from. */
+static const char *find_missing(const lvn_backend *b)
 {
-    return b->count != NULL && b->open != NULL && b->close != NULL && b->take != NULL &&
-           b->give != NULL && b->host_take != NULL && b->host_give != NULL &&
-           b->stream_create != NULL && b->stream_destroy != NULL && b->stream_wait != NULL &&
-           b->stream_failed != NULL && b->stream_clear != NULL && b->event_create != NULL &&
-           b->event_destroy != NULL && b->event_record != NULL && b->event_follow != NULL &&
-           b->event_wait != NULL && b->copy != NULL && b->upload != NULL && b->zero != NULL;
+#define NEED(function)                                                                             \
+    do {                                                                                           \
+        if (b->function == NULL) {                                                                 \
+            return #function;                                                                      \
+        }                                                                                          \
+    } while (0)
+    NEED(count);
+    NEED(open);
+    NEED(close);
+    NEED(take);
+    NEED(give);
+    NEED(host_take);
+    NEED(host_give);
+    NEED(stream_create);
+    NEED(stream_destroy);
+    NEED(stream_wait);
+    NEED(stream_failed);
+    NEED(stream_clear);
+    NEED(event_create);
+    NEED(event_destroy);
+    NEED(event_record);
+    NEED(event_follow);
+    NEED(event_wait);
+    NEED(copy);
+    NEED(upload);
+    NEED(zero);
+    NEED(flat.add);
+    NEED(flat.lerp);
+    NEED(flat.block_sumsq);
+    NEED(flat.sgd);
+    NEED(flat.adamw);
+    NEED(flat.round_bf16);
+    NEED(flat.record);
+    NEED(flat.apply_record);
+    NEED(flat.number);
+    NEED(flat.decide);
+#undef NEED
+    return NULL;
 }
 
 static lvn_status check(const lvn_backend *b, const char *name, const char *path)
@@ -80,11 +115,12 @@ static lvn_status check(const lvn_backend *b, const char *name, const char *path
         LVN_FAIL(LVN_ERR_INVALID, "%s calls itself %s; its file name must be levin_backend_%s.so",
                  path, b->name == NULL ? "nothing" : b->name, b->name == NULL ? "NAME" : b->name);
     }
-    if (b->on_host || !complete(b)) {
+    const char *missing = b->on_host ? NULL : find_missing(b);
+    if (b->on_host || missing != NULL) {
         LVN_FAIL(LVN_ERR_INVALID,
-                 "%s: a backend in a shared object has memory of its own and all functions for "
-                 "devices, memory, streams, events and copies; this table lacks some",
-                 path);
+                 "%s: a backend in a shared object has memory of its own and all functions of its "
+                 "table except supports and captures: %s%s",
+                 path, b->on_host ? "on_host is set" : missing, b->on_host ? "" : " is NULL");
     }
     return LVN_OK;
 }
@@ -131,7 +167,78 @@ static lvn_status search(const char *name, int *kind)
     }
     LVN_FAIL(LVN_ERR_NOT_FOUND,
              "there is no backend %s: no levin_backend_%s.so in LEVIN_BACKEND_PATH (%s)", name,
-             name, folders == NULL || folders[0] == '\0' ? "which is not set" : folders);
+             name, lvni_tensor_backend_path());
+}
+
+const char *lvni_tensor_backend_path(void)
+{
+    const char *folders = getenv("LEVIN_BACKEND_PATH");
+    return folders == NULL || folders[0] == '\0' ? "which is not set" : folders;
+}
+
+/* ---- what is there ---- */
+
+enum { NAMES = 64, NAME = 64 };
+
+typedef struct names {
+    char name[NAMES][NAME];
+    int n;
+} names;
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+/* "levin_backend_NAME.so"; a name twice counts once. */
+static void add_name(names *all, const char *file)
+{
+    static const char before[] = "levin_backend_", after[] = ".so";
+    const size_t n = strlen(file), head = sizeof before - 1, tail = sizeof after - 1;
+    char name[NAME];
+    if (all->n == NAMES || n <= head + tail || n - head - tail >= NAME ||
+        strncmp(file, before, head) != 0 || strcmp(file + n - tail, after) != 0) {
+        return;
+    }
+    snprintf(name, sizeof name, "%.*s", (int)(n - head - tail), file + head);
+    for (int i = 0; i < all->n; i++) {
+        if (strcmp(all->name[i], name) == 0) {
+            return;
+        }
+    }
+    if (good_name(name)) {
+        memcpy(all->name[all->n++], name, sizeof name);
+    }
+}
+
+static void read_folder(names *all, const char *path)
+{
+    DIR *dir = opendir(path);
+    for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
+        add_name(all, e->d_name);
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+}
+
+void lvni_tensor_backend_names(const char *between, lvni_core_str *out)
+{
+    const char *folders = getenv("LEVIN_BACKEND_PATH");
+    names all = {.n = 0};
+    for (const char *at = folders == NULL ? "" : folders; *at != '\0';) {
+        const size_t n = strcspn(at, ":");
+        char path[4096];
+        snprintf(path, sizeof path, "%.*s", (int)n, at);
+        if (n > 0) {
+            read_folder(&all, path);
+        }
+        at += n + (at[n] == ':');
+    }
+    qsort(all.name, (size_t)all.n, sizeof all.name[0], by_name);
+    for (int i = 0; i < all.n; i++) {
+        lvni_core_str_printf(out, "%s%s", i > 0 ? between : "", all.name[i]);
+    }
 }
 
 lvn_status lvni_tensor_backend_find(const char *name, int *kind)

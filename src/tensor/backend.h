@@ -2,6 +2,8 @@
 #ifndef LEVIN_TENSOR_BACKEND_H
 #define LEVIN_TENSOR_BACKEND_H
 
+#include "core/str.h"
+
 #include <levin/backend.h>
 
 enum { LVNI_BACKENDS = 16 };
@@ -11,6 +13,12 @@ int lvni_tensor_backend_count(void);
 const lvn_backend *lvni_tensor_backend_get(int kind); /* NULL: there is none */
 /* By name; loads it if need be. LVN_ERR_NOT_FOUND, and whatever is wrong with the shared object. */
 lvn_status lvni_tensor_backend_find(const char *name, int *kind);
+
+/* The folders that are searched, for messages. */
+const char *lvni_tensor_backend_path(void);
+/* The names that shared objects there stand for, sorted, each once, with `between` after all but
+ * the last; nothing is loaded. */
+void lvni_tensor_backend_names(const char *between, lvni_core_str *out);
 
 /* Before main (kernels/backends.c): the next number. */
 lvn_status lvni_tensor_backend_add(const lvn_backend *backend);

@@ -109,7 +109,7 @@ static parts parts_of(const lvni_trainer *t)
 
 static void print_machine(lvni_core_str *out)
 {
-    lvni_core_str_printf(out, "levin %s, %s", LEVIN_VERSION, lvni_cpu_describe());
+    lvni_core_str_printf(out, "levin %s, %s", LEVIN_VERSION, lvni_kernels_describe());
 }
 
 void lvni_trainer_identity_print(const lvni_trainer *t, lvni_core_str *run, lvni_core_str *machine)

@@ -145,14 +145,26 @@ static bool is_found(const lvni_core_foreign *entry, const char *name)
     return found;
 }
 
+/* A row that takes other names, too: the code that looks them up asks for the sentence
+ * (recipes/devices.c). */
+static bool is_left_open(lvni_core_config *c, const char *word)
+{
+    char key[NAME];
+    snprintf(key, sizeof key, "%.*s", (int)strcspn(word, "="), word);
+    const lvni_core_slot *slot = lvni_core_config_target(c, key);
+    return slot != NULL && (slot->row->flags & LVNI_OPT_OPEN) != 0 &&
+           lvni_core_option_is_foreign(slot->row, word + strlen(key) + 1);
+}
+
 /* A value of the table is one that the row refuses, and then the table's sentence is the error. */
 static bool is_refused(const char *word)
 {
     bool refused = false;
     for (int k = 0; k < COMMANDS && !refused; k++) {
         lvni_core_config *c = open_command(k);
-        refused =
-            !take(c, word) && strstr(lvn_last_error()->message, "is not in this version: ") != NULL;
+        refused = take(c, word)
+                      ? is_left_open(c, word)
+                      : strstr(lvn_last_error()->message, "is not in this version: ") != NULL;
         lvni_core_config_destroy(c);
     }
     return refused;
