@@ -1,0 +1,186 @@
+/* Flat buffers of the example backend: parameters, gradients and optimizer state, all f32, by the
+ * formulas in levin/backend.h. */
+#include "example.h"
+
+#include <math.h>
+#include <string.h>
+
+static lvn_status add(void *stream, float *a, const float *b, int64_t n)
+{
+    if (example_begin(stream)) {
+        float *to = example_mine(a);
+        const float *from = example_mine(b);
+        for (int64_t i = 0; i < n; i++) {
+            to[i] += from[i];
+        }
+    }
+    return example_end(stream, "add", LVN_OK);
+}
+
+/* Whether the phase of the step updates anything, read when the stream gets there. */
+static bool updates(const lvn_step_phase *step)
+{
+    return step == NULL || ((const lvn_step_phase *)example_mine(step))->updated != 0;
+}
+
+static lvn_status lerp(void *stream, float *a, const float *b, float t, int64_t n,
+                       const lvn_step_phase *step)
+{
+    if (example_begin(stream)) {
+        float *to = example_mine(a);
+        const float *from = example_mine(b);
+        for (int64_t i = 0; i < n && updates(step); i++) {
+            to[i] += t * (from[i] - to[i]);
+        }
+    }
+    return example_end(stream, "lerp", LVN_OK);
+}
+
+static lvn_status block_sumsq(void *stream, const float *g, int64_t n, double *partial)
+{
+    if (example_begin(stream)) {
+        const float *from = example_mine(g);
+        double *sum = example_mine(partial);
+        memset(sum, 0, (size_t)((n + LVN_FLAT_BLOCK - 1) / LVN_FLAT_BLOCK) * sizeof *sum);
+        for (int64_t i = 0; i < n; i++) {
+            sum[i / LVN_FLAT_BLOCK] += (double)from[i] * (double)from[i];
+        }
+    }
+    return example_end(stream, "block_sumsq", LVN_OK);
+}
+
+static float clamp(float g, double limit) /* 0: no limit; a NaN stays */
+{
+    const float most = (float)limit;
+    return limit <= 0.0 || isnan(g) ? g : fmaxf(-most, fminf(most, g));
+}
+
+static lvn_status sgd(void *stream, float *w_, const float *g_, float *momentum_, int64_t n,
+                      const lvn_flat_sgd *given)
+{
+    lvn_flat_sgd own = *given, *p = &own;
+    own.step = example_mine(given->step);
+    if (example_begin(stream) && lvn_flat_sgd_resolve(p)) {
+        float *w = example_mine(w_), *momentum = example_mine(momentum_);
+        const float *grad = example_mine(g_);
+        const float trust = p->trust > 0.0 ? (float)p->trust : 1.0f, mu = (float)p->momentum;
+        for (int64_t i = 0; i < n; i++) {
+            const float clamped = clamp(grad[i] * (float)p->grad_scale, p->clip_value);
+            const float g = trust * (clamped + (float)p->weight_decay * w[i]);
+            float step = g;
+            if (momentum != NULL) {
+                momentum[i] = p->first_step ? g : mu * momentum[i] + (float)(1 - p->dampening) * g;
+                step = p->nesterov ? g + mu * momentum[i] : momentum[i];
+            }
+            w[i] -= (float)p->lr * step;
+        }
+    }
+    return example_end(stream, "sgd", LVN_OK);
+}
+
+static lvn_status adamw(void *stream, float *w_, const float *g_, float *m_, float *v_, int64_t n,
+                        const lvn_flat_adamw *given)
+{
+    lvn_flat_adamw own = *given, *p = &own;
+    own.step = example_mine(given->step);
+    if (example_begin(stream) && lvn_flat_adamw_resolve(p)) {
+        float *w = example_mine(w_), *m = example_mine(m_), *v = example_mine(v_);
+        const float *grad = example_mine(g_);
+        const float b1 = (float)p->beta1, b2 = (float)p->beta2, decay = (float)p->weight_decay;
+        for (int64_t i = 0; i < n; i++) {
+            float g = clamp(grad[i] * (float)p->grad_scale, p->clip_value);
+            g += p->decoupled ? 0.0f : decay * w[i];
+            w[i] -= p->decoupled ? (float)p->lr * decay * w[i] : 0.0f;
+            m[i] = b1 * m[i] + (1.0f - b1) * g;
+            v[i] = b2 * v[i] + (1.0f - b2) * g * g;
+            w[i] -= (float)(p->lr / p->correction1) * m[i] /
+                    (sqrtf(v[i] / (float)p->correction2) + (float)p->eps);
+        }
+    }
+    return example_end(stream, "adamw", LVN_OK);
+}
+
+/* precision=bf16-true: the upper half of an f32 is a bf16; ties go to the even one. */
+static lvn_status round_bf16(void *stream, float *w_, int64_t n)
+{
+    if (example_begin(stream)) {
+        float *w = example_mine(w_);
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t bits;
+            memcpy(&bits, &w[i], sizeof bits);
+            bits = isnan(w[i]) ? bits : (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+            memcpy(&w[i], &bits, sizeof bits);
+        }
+    }
+    return example_end(stream, "round_bf16", LVN_OK);
+}
+
+static lvn_status record(void *stream, float *record_, const float *value, int64_t n, float weight)
+{
+    if (example_begin(stream)) {
+        float *to = example_mine(record_);
+        const float *from = example_mine(value);
+        for (int64_t i = 0; i < n; i++) {
+            to[i] = weight * from[i];
+        }
+        to[n] = weight;
+    }
+    return example_end(stream, "record", LVN_OK);
+}
+
+static lvn_status apply_record(void *stream, float *buffer, const float *record_, int64_t n,
+                               float momentum, float keep, const lvn_step_phase *step)
+{
+    if (example_begin(stream)) {
+        float *to = example_mine(buffer);
+        const float *sum = example_mine(record_);
+        for (int64_t i = 0; i < n && sum[n] != 0.0f && updates(step); i++) {
+            to[i] = keep * to[i] + momentum * (sum[i] / sum[n]);
+        }
+    }
+    return example_end(stream, "apply_record", LVN_OK);
+}
+
+static lvn_status number(void *stream, double *slot, const void *value, lvn_dtype dtype)
+{
+    lvn_status s = LVN_OK;
+    if (example_begin(stream)) {
+        const void *from = example_mine(value);
+        double *to = example_mine(slot);
+        if (dtype == LVN_F32) {
+            *to = (double)*(const float *)from;
+        } else {
+            s = lvn_error_set(LVN_ERR_UNSUPPORTED, __FILE__, __LINE__,
+                              "the backend example has no numbers of type %s",
+                              lvn_dtype_name(dtype));
+        }
+    }
+    return example_end(stream, "number", s);
+}
+
+static lvn_status decide(void *stream, lvn_step_block *block, double *sums_, int64_t n,
+                         const double *losses, const lvn_step_decision *decision)
+{
+    if (example_begin(stream)) {
+        double *sums = example_mine(sums_);
+        for (int64_t apart = 1; apart < n; apart *= 2) {
+            for (int64_t i = 0; i + apart < n; i += 2 * apart) {
+                sums[i] += sums[i + apart];
+            }
+        }
+        lvn_step_decide(example_mine(block), n > 0 ? sqrt(sums[0]) : 0.0, example_mine(losses),
+                        decision);
+    }
+    return example_end(stream, "decide", LVN_OK);
+}
+
+const lvn_backend_flat example_flat = {.add = add,
+                                       .lerp = lerp,
+                                       .block_sumsq = block_sumsq,
+                                       .sgd = sgd,
+                                       .adamw = adamw,
+                                       .round_bf16 = round_bf16,
+                                       .record = record,
+                                       .apply_record = apply_record,
+                                       .number = number,
+                                       .decide = decide};
