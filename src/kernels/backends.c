@@ -27,8 +27,12 @@ const char *lvni_kernels_describe(void)
                : lvni_tensor_device_info(d)->fingerprint;
 }
 
-static int find_op(const char *name)
+/* likely: levin's own tables are in the order of ops.def, and are looked at in every start. */
+static int find_op(const char *name, int likely)
 {
+    if (likely < LVNI_OP_COUNT && strcmp(lvni_kernels_ops[likely].name, name) == 0) {
+        return likely;
+    }
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
         if (strcmp(lvni_kernels_ops[op].name, name) == 0) {
             return op;
@@ -53,7 +57,7 @@ static lvn_status resolve(int kind, const lvn_backend *backend)
 {
     for (int i = 0; i < backend->n_kernels; i++) {
         const lvn_backend_kernel *k = &backend->kernels[i];
-        const int op = k->op == NULL ? -1 : find_op(k->op);
+        const int op = k->op == NULL ? -1 : find_op(k->op, i);
         if (op < 0) {
             LVN_FAIL(LVN_ERR_INVALID,
                      "the backend %s has a kernel for an op that there is not: %s; did you mean "

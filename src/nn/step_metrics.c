@@ -51,25 +51,28 @@ void lvni_nn_log_weighted(lvn_step *given, const char *name, const lvn_tensor *v
         return;
     }
     m->weight += weight;
-    if (step->slots == NULL) {
+    lvni_nn_terms *t = step->terms;
+    if (t == NULL) {
         m->sum += lvn_item(value) * weight;
         return;
     }
-    if (step->n_terms == LVNI_METRIC_TERMS) { /* waits */
+    if (t->n == LVNI_METRIC_TERMS) { /* waits */
         double numbers[LVNI_METRIC_TERMS];
-        lvni_tensor_mem_copy(numbers, step->slots, sizeof numbers);
+        lvni_tensor_mem_copy(numbers, t->slots, sizeof numbers);
         lvni_nn_step_fold(step, numbers);
     }
-    step->term[step->n_terms] = (lvni_nn_step_term){(int)(m - step->metric), weight};
-    lvni_kernels_flat_number(&step->slots[step->n_terms++], value);
+    t->term[t->n].metric = (int)(m - step->metric);
+    t->term[t->n].weight = weight;
+    lvni_kernels_flat_number(&t->slots[t->n++], value);
 }
 
 void lvni_nn_step_fold(lvni_nn_step *step, const double *numbers)
 {
-    for (int i = 0; i < step->n_terms; i++) {
-        step->metric[step->term[i].metric].sum += numbers[i] * step->term[i].weight;
+    lvni_nn_terms *t = step->terms;
+    for (int i = 0; i < t->n; i++) {
+        step->metric[t->term[i].metric].sum += numbers[i] * t->term[i].weight;
     }
-    step->n_terms = 0;
+    t->n = 0;
 }
 
 bool lvni_nn_metrics_add(lvni_nn_step *total, const lvni_nn_step *part)

@@ -10,24 +10,24 @@ typedef struct lvni_nn_step_metric {
     char name[LVNI_METRIC_NAME];
     double sum, weight; /* mean = sum / weight */
 } lvni_nn_step_metric;
-/* A value that was logged and is not read yet: it goes into slot i of the step's, as term i. */
+/* Values that were logged and are not read yet: term i is left in slot i, in memory of a device. */
 enum { LVNI_METRIC_TERMS = 32 };
-typedef struct lvni_nn_step_term {
-    int metric;
-    double weight;
-} lvni_nn_step_term;
+typedef struct lvni_nn_terms {
+    double *slots; /* (LVNI_METRIC_TERMS) */
+    int n;
+    struct {
+        int metric; /* of the step */
+        double weight;
+    } term[LVNI_METRIC_TERMS];
+} lvni_nn_terms;
 typedef struct lvni_nn_step {
     lvn_step now;  /* first: what modules are given */
     double weight; /* of the micro-batch in the step's gradient: its samples, unless
                       lvni_nn_step_weigh sets another */
     int n_metrics;
     lvni_nn_step_metric metric[LVNI_METRICS];
-    /* LVNI_METRIC_TERMS numbers in memory of a device, where values are left until
-     * lvni_nn_step_fold; NULL: values are read when they are logged. Metrics that are in both are
-     * added in the order of the log. */
-    double *slots;
-    int n_terms;
-    lvni_nn_step_term term[LVNI_METRIC_TERMS];
+    /* where values are left until lvni_nn_step_fold; NULL: they are read when they are logged */
+    lvni_nn_terms *terms;
 } lvni_nn_step;
 /* In a training_step: the loss counts with this weight (0 or more) among the step's micro-batches,
  * as after a weighted mean. Its samples stay the weight of buffers that it pushes and of
@@ -35,7 +35,7 @@ typedef struct lvni_nn_step {
 void lvni_nn_step_weigh(lvn_step *step, double weight);
 /* lvn_log with a weight of its own. */
 void lvni_nn_log_weighted(lvn_step *step, const char *name, const lvn_tensor *value, double weight);
-/* Adds the terms, whose numbers are here now, to the metrics. */
+/* Adds the terms, whose numbers are here now, to the metrics in the order of the log. */
 void lvni_nn_step_fold(lvni_nn_step *step, const double *numbers);
 /* total += part, metric by metric, in f64. False: a name found no room. */
 bool lvni_nn_metrics_add(lvni_nn_step *total, const lvni_nn_step *part);

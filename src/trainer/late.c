@@ -68,10 +68,13 @@ static lvn_status make_step(lvni_trainer_late *l, int i)
     l->step[i].landing = lvni_tensor_host_take(l->device, l->bytes);
     l->step[i].part = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)l->n_phases * (size_t)l->n,
                                        sizeof *l->step[i].part);
+    l->step[i].terms = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)l->n_phases * (size_t)l->n,
+                                        sizeof *l->step[i].terms);
     l->step[i].idle =
         lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)l->n_phases * (size_t)l->n_parameters + 1,
                          sizeof *l->step[i].idle);
-    if (l->step[i].landing == NULL || l->step[i].part == NULL || l->step[i].idle == NULL) {
+    if (l->step[i].landing == NULL || l->step[i].part == NULL || l->step[i].terms == NULL ||
+        l->step[i].idle == NULL) {
         return lvn_last_error()->code;
     }
     return b->event_create(lvni_tensor_device_state(l->device), &l->step[i].event);
@@ -105,6 +108,7 @@ void lvni_trainer_late_destroy(lvni_trainer_late *l)
         }
         lvni_tensor_host_give(l->device, l->step[i].landing, l->bytes);
         lvni_core_free(l->step[i].part);
+        lvni_core_free(l->step[i].terms);
         lvni_core_free(l->step[i].idle);
     }
     if (l->sums != NULL) {
@@ -142,9 +146,12 @@ double *lvni_trainer_late_loss(const lvni_trainer_late *l, int phase, int64_t mi
     return l->numbers + phase_at(l, phase) + (micro_batch - l->first);
 }
 
-double *lvni_trainer_late_slots(const lvni_trainer_late *l, int phase, int64_t micro_batch)
+lvni_nn_terms *lvni_trainer_late_terms(const lvni_trainer_late *l, int phase, int64_t micro_batch)
 {
-    return l->numbers + slots_at(l, phase, micro_batch);
+    lvni_nn_terms *t = &l->step[l->next].terms[(int64_t)phase * l->n + (micro_batch - l->first)];
+    t->n = 0;
+    t->slots = l->numbers + slots_at(l, phase, micro_batch);
+    return t;
 }
 
 void lvni_trainer_late_note(lvni_trainer_late *l, int phase, int64_t micro_batch,
@@ -249,7 +256,9 @@ static void fold(const lvni_trainer_late *l, const lvni_trainer_step_record *r, 
     *metrics = (lvni_nn_step){0};
     for (int64_t i = 0; i < l->n; i++) {
         lvni_nn_step part = l->step[r->late].part[(int64_t)phase * l->n + i];
-        lvni_nn_step_fold(&part, numbers + slots_at(l, phase, l->first + i));
+        if (part.terms != NULL) { /* else it had no samples */
+            lvni_nn_step_fold(&part, numbers + slots_at(l, phase, l->first + i));
+        }
         lvni_nn_metrics_add(metrics, &part);
     }
 }

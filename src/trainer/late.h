@@ -33,10 +33,11 @@ typedef struct lvni_trainer_late {
     size_t bytes; /* of block and numbers */
     size_t got_sums, got_block;
     struct {
-        void *landing;      /* host memory that the device knows */
-        void *event;        /* the copy has run */
-        lvni_nn_step *part; /* (n_phases, n): what micro-batches logged, without the values */
-        bool *idle;         /* (n_phases, n_parameters): as the optimizer had it */
+        void *landing;        /* host memory that the device knows */
+        void *event;          /* the copy has run */
+        lvni_nn_step *part;   /* (n_phases, n): what micro-batches logged, without the values */
+        lvni_nn_terms *terms; /* (n_phases, n) */
+        bool *idle;           /* (n_phases, n_parameters): as the optimizer had it */
     } step[LVNI_LATE_STEPS];
     int next;
     lvn_error error; /* that a submission met, maybe of the step before it */
@@ -58,7 +59,8 @@ uint64_t lvni_trainer_late_bytes(const lvni_plan *plan, int n_phases, int64_t n_
 lvn_status lvni_trainer_late_begin(lvni_trainer_late *late);
 /* Where a micro-batch of the current phase leaves its loss and what it logs. */
 double *lvni_trainer_late_loss(const lvni_trainer_late *late, int phase, int64_t micro_batch);
-double *lvni_trainer_late_slots(const lvni_trainer_late *late, int phase, int64_t micro_batch);
+lvni_nn_terms *lvni_trainer_late_terms(const lvni_trainer_late *late, int phase,
+                                       int64_t micro_batch);
 /* It ran. */
 void lvni_trainer_late_note(lvni_trainer_late *late, int phase, int64_t micro_batch,
                             const lvni_nn_step *step);

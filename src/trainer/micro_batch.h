@@ -25,8 +25,10 @@ typedef struct lvni_trainer_micro_batch_job {
     const lvni_data_loader_batch *batch;
     lvni_nn_set *set;  /* NULL: it has no samples */
     lvni_nn_step step; /* what it reports */
-    /* memory of the device for the loss and for what it logs, read later; NULL: read at once */
-    double *loss, *slots;
+    /* memory of the device for the loss, and terms for what it logs, read later; NULL: read at
+     * once */
+    double *loss;
+    lvni_nn_terms *terms;
     /* of its group; NULL: the micro-batches are not coupled, or this one has no samples */
     lvni_trainer_group_sync *group_sync;
 } lvni_trainer_micro_batch_job;

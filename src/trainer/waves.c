@@ -35,7 +35,7 @@ lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n
             .set = runs ? lvni_trainer_gradient_sync_set(e->gradient_sync, e->slot[i]) : NULL};
         if (runs && e->late != NULL) {
             e->job[i].loss = lvni_trainer_late_loss(e->late, e->now.phase, micro_batch + i);
-            e->job[i].slots = lvni_trainer_late_slots(e->late, e->now.phase, micro_batch + i);
+            e->job[i].terms = lvni_trainer_late_terms(e->late, e->now.phase, micro_batch + i);
         }
     }
     return LVN_OK;
@@ -101,7 +101,7 @@ static lvn_status run_on_device(const lvni_trainer_engine *e, lvni_trainer_micro
 {
     lvni_data_loader_batch batch;
     lvni_trainer_micro_batch_job there = {
-        .batch = &batch, .set = job->set, .loss = job->loss, .slots = job->slots};
+        .batch = &batch, .set = job->set, .loss = job->loss, .terms = job->terms};
     lvn_status s = lvni_trainer_device_batch_make(job->batch, &batch);
     if (s == LVN_OK) {
         s = lvni_trainer_run_micro_batch(&e->now, &there);
