@@ -91,6 +91,7 @@ static lvn_status run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want);
 /* Where an op runs: the host's backends have neither device nor stream. */
 typedef struct place {
     int kind;
+    const lvn_backend *backend;
     lvni_tensor_device *device;
     void *stream;
 } place;
@@ -112,22 +113,26 @@ static lvn_status fail_unsupported(const place *at, const lvni_kernels_op_info *
     LVN_FAIL(LVN_ERR_UNSUPPORTED,
              "the backend %s has no kernel for %s with the inputs %s; `levin ops` lists what each "
              "backend has",
-             lvni_tensor_backend_get(at->kind)->name, info->name, inputs);
+             at->backend->name, info->name, inputs);
 }
 
+/* args say where (aim). */
 static lvn_status call(const place *at, const lvni_kernels_op_info *info,
                        const lvn_kernel_args *args)
 {
-    const lvn_backend *backend = lvni_tensor_backend_get(at->kind);
     const lvn_backend_kernel *kernel = lvni_kernels_row(at->kind, (lvni_kernels_op)info->number);
-    lvn_kernel_args there = *args;
-    there.op = &info->op;
-    there.device = at->device == NULL ? NULL : lvni_tensor_device_state(at->device);
-    there.stream = at->stream;
-    if (kernel == NULL || (backend->supports != NULL && !backend->supports(there.device, &there))) {
+    if (kernel == NULL ||
+        (at->backend->supports != NULL && !at->backend->supports(args->device, args))) {
         return fail_unsupported(at, info, args);
     }
-    return kernel->run(&there);
+    return kernel->run(args);
+}
+
+static void aim(const place *at, const lvni_kernels_op_info *info, lvn_kernel_args *args)
+{
+    args->op = &info->op;
+    args->device = at->device == NULL ? NULL : lvni_tensor_device_state(at->device);
+    args->stream = at->stream;
 }
 
 /* ---- 16-bit types for kernels that know f32 only ---- */
@@ -171,9 +176,10 @@ static lvn_status narrow(const place *at, const lvni_kernels_op_info *info,
     for (int i = 0; i < info->n_out; i++) {
         if (args->out[i] != wide->out[i]) {
             const lvn_cast_attr attr = {.dtype = args->out[i]->dtype};
-            LVN_TRY(call(
-                at, &lvni_kernels_ops[LVNI_OP_cast],
-                &(lvn_kernel_args){.in = {wide->out[i]}, .out = {args->out[i]}, .attr = &attr}));
+            const lvni_kernels_op_info *cast = &lvni_kernels_ops[LVNI_OP_cast];
+            lvn_kernel_args a = {.in = {wide->out[i]}, .out = {args->out[i]}, .attr = &attr};
+            aim(at, cast, &a);
+            LVN_TRY(call(at, cast, &a));
         }
     }
     return LVN_OK;
@@ -235,11 +241,14 @@ static lvn_status run_kernel(const place *at, const lvni_kernels_op_info *info,
 static lvn_status run_on_host(const lvni_kernels_op_info *info, lvn_kernel_args *args,
                               unsigned want, unsigned *made)
 {
-    place at = {.kind = LVN_DEVICE_CPU};
+    place at = {.kind = LVN_DEVICE_CPU, .backend = &lvni_cpu_backend};
     for (int i = 0; i < info->n_in; i++) {
-        at.kind = args->in[i] != NULL && args->in[i]->dtype == LVN_F64 ? LVN_DEVICE_REF : at.kind;
+        if (args->in[i] != NULL && args->in[i]->dtype == LVN_F64) {
+            at = (place){.kind = LVN_DEVICE_REF, .backend = &lvni_ref_backend};
+        }
     }
     LVN_TRY(prepare_outputs(info, args, want, made));
+    aim(&at, info, args);
     return run_kernel(&at, info, args);
 }
 
@@ -290,6 +299,7 @@ static lvn_status submit(lvni_tensor_device *device, const lvni_kernels_op_info 
                          lvn_kernel_args *args, lvn_tensor *copies[LVN_KERNEL_INPUTS])
 {
     const place at = {.kind = lvni_tensor_device_kind(device),
+                      .backend = lvni_tensor_device_backend(device),
                       .device = device,
                       .stream = lvni_tensor_device_stream(device)};
     if (at.stream == NULL) {
@@ -303,6 +313,7 @@ static lvn_status submit(lvni_tensor_device *device, const lvni_kernels_op_info 
         }
         LVN_TRY(move_inputs(device, info, args, copies));
     }
+    aim(&at, info, args);
     return run_kernel(&at, info, args);
 }
 

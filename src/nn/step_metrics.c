@@ -75,6 +75,15 @@ void lvni_nn_step_fold(lvni_nn_step *step, const double *numbers)
     t->n = 0;
 }
 
+void lvni_nn_step_copy(lvni_nn_step *to, const lvni_nn_step *from)
+{
+    to->now = from->now;
+    to->weight = from->weight;
+    to->terms = from->terms;
+    to->n_metrics = from->n_metrics;
+    memcpy(to->metric, from->metric, (size_t)from->n_metrics * sizeof *from->metric);
+}
+
 bool lvni_nn_metrics_add(lvni_nn_step *total, const lvni_nn_step *part)
 {
     bool room = true;

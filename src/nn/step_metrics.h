@@ -37,6 +37,8 @@ void lvni_nn_step_weigh(lvn_step *step, double weight);
 void lvni_nn_log_weighted(lvn_step *step, const char *name, const lvn_tensor *value, double weight);
 /* Adds the terms, whose numbers are here now, to the metrics in the order of the log. */
 void lvni_nn_step_fold(lvni_nn_step *step, const double *numbers);
+/* *to = *from, with the metrics that there are: of room for 16 most steps have two. */
+void lvni_nn_step_copy(lvni_nn_step *to, const lvni_nn_step *from);
 /* total += part, metric by metric, in f64. False: a name found no room. */
 bool lvni_nn_metrics_add(lvni_nn_step *total, const lvni_nn_step *part);
 

@@ -164,13 +164,11 @@ bool lvni_tensor_device_failed(void)
 }
 
 /* A context seldom has work on several devices. The error that was seen first counts. */
-lvn_status lvni_tensor_device_sync(void)
+static lvn_status sync_streams(const struct lvni_under_way *u)
 {
-    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
-    struct lvni_under_way *u = ctx == NULL ? NULL : ctx->under_way;
     lvn_error error = {0};
     lvn_status first = LVN_OK;
-    for (const lvni_tensor_stream *s = u == NULL ? NULL : u->streams; s != NULL; s = s->of_ctx) {
+    for (const lvni_tensor_stream *s = u->streams; s != NULL; s = s->of_ctx) {
         const lvn_status status =
             s->device == NULL ? LVN_OK : s->device->backend->stream_wait(s->stream);
         if (status != LVN_OK && (first == LVN_OK || s == u->first)) {
@@ -181,7 +179,13 @@ lvn_status lvni_tensor_device_sync(void)
     if (first != LVN_OK) {
         return lvn_error_adopt(&error);
     }
-    return u != NULL && u->failed ? lvn_error_adopt(&u->error) : LVN_OK;
+    return u->failed ? lvn_error_adopt(&u->error) : LVN_OK;
+}
+
+lvn_status lvni_tensor_device_sync(void)
+{
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    return ctx == NULL || ctx->under_way == NULL ? LVN_OK : sync_streams(ctx->under_way);
 }
 
 lvn_status lvni_tensor_device_take_error(void)

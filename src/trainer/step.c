@@ -28,6 +28,9 @@ static lvn_status run_micro_batches(lvni_trainer_engine *e, lvni_trainer_step_re
 /* The phases of a step must not report more metrics than a line of the log has room for. */
 static lvn_status check_metrics(const lvni_trainer_step_record *r, int n_phases)
 {
+    if (n_phases == 1) {
+        return LVN_OK;
+    }
     lvni_nn_step all = r->phase[0].metrics;
     for (int i = 1; i < n_phases; i++) {
         if (!lvni_nn_metrics_add(&all, &r->phase[i].metrics)) {
@@ -108,6 +111,15 @@ static lvn_status judge_overflow(lvni_trainer_engine *e, const lvni_trainer_step
                : LVN_OK;
 }
 
+static void copy_phase(lvni_trainer_phase_result *to, const lvni_trainer_phase_result *from)
+{
+    lvni_nn_step_copy(&to->metrics, &from->metrics);
+    to->grad_norm = from->grad_norm;
+    to->clipped = from->clipped;
+    to->skipped = from->skipped;
+    to->updated = from->updated;
+}
+
 lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *e, const lvni_trainer_step_record *r,
                                        lvni_trainer_step_result *result)
 {
@@ -115,13 +127,15 @@ lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *e, const lvni_traine
     result->samples = r->samples;
     result->lr = r->lr;
     result->n_phases = r->n_phases;
-    memcpy(result->phase, r->phase, (size_t)r->n_phases * sizeof *r->phase);
+    for (int i = 0; i < r->n_phases; i++) {
+        copy_phase(&result->phase[i], &r->phase[i]);
+    }
     const lvn_status read = r->late < 0 ? LVN_OK : lvni_trainer_late_read(e->late, e, r, result);
     if (read != LVN_OK) {
         lvni_trainer_late_undo(e->late, e, r);
         return read;
     }
-    result->metrics = result->phase[0].metrics;
+    lvni_nn_step_copy(&result->metrics, &result->phase[0].metrics);
     for (int i = 1; i < r->n_phases; i++) {
         lvni_nn_metrics_add(&result->metrics, &result->phase[i].metrics);
     }

@@ -99,15 +99,15 @@ static lvn_status first_failure(const lvni_trainer_engine *e, lvn_status s)
 
 static lvn_status run_on_device(const lvni_trainer_engine *e, lvni_trainer_micro_batch_job *job)
 {
-    lvni_data_loader_batch batch;
-    lvni_trainer_micro_batch_job there = {
-        .batch = &batch, .set = job->set, .loss = job->loss, .terms = job->terms};
-    lvn_status s = lvni_trainer_device_batch_make(job->batch, &batch);
+    const lvni_data_loader_batch *here = job->batch;
+    lvni_data_loader_batch there;
+    lvn_status s = lvni_trainer_device_batch_make(here, &there);
+    job->batch = &there;
     if (s == LVN_OK) {
-        s = lvni_trainer_run_micro_batch(&e->now, &there);
+        s = lvni_trainer_run_micro_batch(&e->now, job);
     }
-    lvni_trainer_device_batch_free(&batch);
-    job->step = there.step;
+    job->batch = here;
+    lvni_trainer_device_batch_free(&there);
     return s;
 }
 

@@ -40,6 +40,7 @@ KINDS = [
     "^effective batch ",
     "^device",
     r"^\d ranks: ",
+    "^transport shm: ",
     "^the same bits elsewhere: ",
     r"^epoch \d+ done at step \d+: train/loss ",
     "^done after ",
