@@ -116,7 +116,7 @@ static lvn_status fail_unsupported(const place *at, const lvni_kernels_op_info *
              at->backend->name, info->name, inputs);
 }
 
-/* args say where (aim). */
+/* aim has set where args run. */
 static lvn_status call(const place *at, const lvni_kernels_op_info *info,
                        const lvn_kernel_args *args)
 {
