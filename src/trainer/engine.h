@@ -79,7 +79,7 @@ typedef struct lvni_trainer_engine {
     lvni_data_loader *loader;
     /* per micro-batch of this rank: its batch, until the last phase is done with it */
     const lvni_data_loader_batch **held;
-    /* the last step failed between two phases: the weights are of no step */
+    /* the last step failed between two phases: the weights are of no step; not with `late` */
     bool torn;
 
     lvni_trainer_lanes *lanes;
@@ -117,7 +117,8 @@ lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *engine, lvni_data_loa
 /* What the step computed, once for every record, in the order of steps. With engine->late one step
  * may be submitted before the one before it is collected, else each is collected at once.
  * LVN_ERR_NON_FINITE: the run learns nothing any more. When it fails the weights are those before
- * the step, and later ones that were submitted must be discarded, the last one first. */
+ * the step unless lvni_trainer_engine_torn, and later ones that were submitted must be discarded,
+ * the last one first. */
 lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *engine,
                                        const lvni_trainer_step_record *record,
                                        lvni_trainer_step_result *result);
@@ -125,6 +126,9 @@ lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *engine,
 /* A step that was submitted after one that failed: the device did nothing of it. */
 void lvni_trainer_engine_discard(lvni_trainer_engine *engine,
                                  const lvni_trainer_step_record *record);
+/* After a failure, with every step collected or discarded: the device or the host did a part of the
+ * step that failed, and the weights are of no step. */
+bool lvni_trainer_engine_torn(const lvni_trainer_engine *engine);
 
 /* The parameters with the settings that the rules give them, and their phases; freed by the caller.
  * LVN_ERR_USAGE as lvni_optim_rules_apply and lvni_optim_phases_apply. */

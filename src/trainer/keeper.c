@@ -203,7 +203,7 @@ lvn_status lvni_trainer_keeper_save_on_error(lvni_trainer *t, lvn_status failed)
         t->at.step == 0) {
         return failed;
     }
-    if (t->engine->torn) {
+    if (lvni_trainer_engine_torn(t->engine)) {
         keep_none(t);
     } else {
         keep_step(t);

@@ -178,11 +178,26 @@ lvn_status lvni_trainer_lanes_run(lvni_trainer_lanes *all, int n, lvni_trainer_l
     return s;
 }
 
+bool lvni_trainer_lanes_failed(lvni_trainer_lanes *all)
+{
+    lvni_tensor_ctx *own = lvni_tensor_ctx_get();
+    bool failed = false;
+    for (int i = 0; i <= all->n; i++) {
+        lvni_tensor_ctx_set(i < all->n ? all->lane[i].ctx : own);
+        failed = lvni_tensor_device_failed() || failed;
+    }
+    return failed;
+}
+
 lvn_status lvni_trainer_lanes_take_error(lvni_trainer_lanes *all)
 {
     lvni_tensor_ctx *own = lvni_tensor_ctx_get();
     lvn_status first = LVN_OK;
     lvn_error error = {0};
+    for (int i = 0; i <= all->n; i++) { /* first: what is left out now must not run below */
+        lvni_tensor_ctx_set(i < all->n ? all->lane[i].ctx : own);
+        (void)lvni_tensor_device_sync();
+    }
     for (int i = 0; i <= all->n; i++) {
         lvni_tensor_ctx_set(i < all->n ? all->lane[i].ctx : own);
         const lvn_status s = lvni_tensor_device_take_error();

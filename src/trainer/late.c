@@ -77,6 +77,7 @@ static lvn_status make_step(lvni_trainer_late *l, int i)
         l->step[i].idle == NULL) {
         return lvn_last_error()->code;
     }
+    memset(l->step[i].landing, 0, l->bytes); /* of no step: a copy into it may be left out */
     return b->event_create(lvni_tensor_device_state(l->device), &l->step[i].event);
 }
 
@@ -165,11 +166,15 @@ static void zero_others(const lvni_trainer_late *l, const lvni_nn_model *m)
 {
     const int64_t begin = m->trained_begin / LVNI_FLAT_BLOCK,
                   end = lvni_kernels_flat_blocks(m->trained_end);
+    lvn_status s = LVN_OK;
     if (begin > 0) {
-        lvni_tensor_mem_zero(l->sums, (size_t)begin * sizeof *l->sums);
+        s = lvni_tensor_mem_zero(l->sums, (size_t)begin * sizeof *l->sums);
     }
-    if (end < l->n_sums) {
-        lvni_tensor_mem_zero(l->sums + end, (size_t)(l->n_sums - end) * sizeof *l->sums);
+    if (s == LVN_OK && end < l->n_sums) {
+        s = lvni_tensor_mem_zero(l->sums + end, (size_t)(l->n_sums - end) * sizeof *l->sums);
+    }
+    if (s != LVN_OK) {
+        lvni_tensor_device_note_error(l->device);
     }
 }
 
@@ -191,17 +196,43 @@ void lvni_trainer_late_decide(lvni_trainer_late *l, lvni_trainer_engine *e, doub
     lvni_kernels_flat_decide(l->block, l->sums, l->n_sums, l->numbers + phase_at(l, phase), &d);
 }
 
-lvn_status lvni_trainer_late_fail(lvni_trainer_late *l, const lvni_trainer_engine *e)
+/* Nothing is under way afterwards. */
+static lvn_status take_error(lvni_trainer_late *l, const lvni_trainer_engine *e)
 {
-    const lvn_error error = *lvn_last_error();
-    if (lvni_trainer_lanes_take_error(e->lanes) != LVN_OK) {
+    const lvn_status s = lvni_trainer_lanes_take_error(e->lanes);
+    if (s != LVN_OK && l->error.code == LVN_OK) {
         l->error = *lvn_last_error();
     }
+    return s;
+}
+
+static void undo(const lvni_trainer_late *l, lvni_trainer_engine *e,
+                 const lvni_trainer_step_record *r, int index)
+{
+    for (int i = 0; i < r->n_phases; i++) {
+        if (r->phase[i].updated) {
+            lvni_optim_undo_step(e->optim, i,
+                                 l->step[index].idle + (size_t)i * (size_t)l->n_parameters);
+        }
+    }
+}
+
+lvn_status lvni_trainer_late_fail(lvni_trainer_late *l, lvni_trainer_engine *e,
+                                  const lvni_trainer_step_record *r)
+{
+    const lvn_error error = *lvn_last_error();
+    (void)take_error(l, e);
+    undo(l, e, r, l->next);
     return lvn_error_adopt(&error);
 }
 
-lvn_status lvni_trainer_late_end(lvni_trainer_late *l, int64_t step, int *index)
+/* Functions of flat buffers return nothing: what could not be submitted is noted. */
+lvn_status lvni_trainer_late_end(lvni_trainer_late *l, const lvni_trainer_engine *e, int64_t step,
+                                 int *index)
 {
+    if (lvni_trainer_lanes_failed(e->lanes)) {
+        return take_error(l, e);
+    }
     const lvn_backend *b = lvni_tensor_device_backend(l->device);
     void *stream = lvni_tensor_device_stream(l->device);
     *index = l->next;
@@ -235,14 +266,13 @@ static lvn_status fail_not_finite(const lvn_step_block *b, const lvni_trainer_en
 static lvn_status fail_on_device(lvni_trainer_late *l, const lvni_trainer_engine *e,
                                  const lvni_trainer_step_record *r)
 {
-    lvn_status s = lvni_trainer_lanes_take_error(e->lanes);
-    if (s == LVN_OK && l->error.code != LVN_OK) {
-        s = lvn_error_adopt(&l->error);
-    } else if (s == LVN_OK) {
-        s = lvn_error_set(LVN_ERR_INTERNAL, __FILE__, __LINE__,
-                          "the device left out a part of step %lld and reported no error",
-                          (long long)r->before.step);
-    }
+    (void)take_error(l, e);
+    const lvn_status s =
+        l->error.code != LVN_OK
+            ? lvn_error_adopt(&l->error)
+            : lvn_error_set(LVN_ERR_INTERNAL, __FILE__, __LINE__,
+                            "the device left out a part of step %lld and reported no error",
+                            (long long)r->before.step);
     lvn_error_frame("step %lld", (long long)r->before.step);
     return s;
 }
@@ -281,6 +311,7 @@ lvn_status lvni_trainer_late_read(lvni_trainer_late *l, lvni_trainer_engine *e,
         fold(l, r, i, &p->metrics);
         p->grad_norm = p->updated ? b->phase[i].grad_norm : 0.0;
         p->clipped = p->updated && b->phase[i].clipped;
+        l->n_updates += p->updated ? 1 : 0;
     }
     return LVN_OK;
 }
@@ -288,10 +319,17 @@ lvn_status lvni_trainer_late_read(lvni_trainer_late *l, lvni_trainer_engine *e,
 void lvni_trainer_late_undo(const lvni_trainer_late *l, lvni_trainer_engine *e,
                             const lvni_trainer_step_record *r)
 {
-    for (int i = 0; i < r->n_phases; i++) {
-        if (r->phase[i].updated) {
-            lvni_optim_undo_step(e->optim, i,
-                                 l->step[r->late].idle + (size_t)i * (size_t)l->n_parameters);
-        }
+    undo(l, e, r, r->late);
+}
+
+bool lvni_trainer_late_torn(const lvni_trainer_late *l)
+{
+    int64_t updates[LVN_STEP_PHASES], sum = 0;
+    if (lvni_tensor_mem_copy(updates, l->block->updates, sizeof updates) != LVN_OK) {
+        return true;
     }
+    for (int i = 0; i < LVN_STEP_PHASES; i++) {
+        sum += updates[i];
+    }
+    return sum != l->n_updates;
 }

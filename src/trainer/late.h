@@ -40,7 +40,8 @@ typedef struct lvni_trainer_late {
         bool *idle;           /* (n_phases, n_parameters): as the optimizer had it */
     } step[LVNI_LATE_STEPS];
     int next;
-    lvn_error error; /* that a submission met, maybe of the step before it */
+    lvn_error error;   /* that a submission met, maybe of the step before it */
+    int64_t n_updates; /* of phases, in the steps that were read */
 } lvni_trainer_late;
 
 /* Whether a run's steps can be read late: the calling thread's context is the rank's. */
@@ -68,10 +69,12 @@ void lvni_trainer_late_note(lvni_trainer_late *late, int phase, int64_t micro_ba
 void lvni_trainer_late_decide(lvni_trainer_late *late, struct lvni_trainer_engine *engine,
                               double divisor, double lr);
 /* All was submitted: *index names the step until it is read. */
-lvn_status lvni_trainer_late_end(lvni_trainer_late *late, int64_t step, int *index);
-/* Submitting has failed with the thread's error: nothing is under way when this returns it. */
-lvn_status lvni_trainer_late_fail(lvni_trainer_late *late,
-                                  const struct lvni_trainer_engine *engine);
+lvn_status lvni_trainer_late_end(lvni_trainer_late *late, const struct lvni_trainer_engine *engine,
+                                 int64_t step, int *index);
+/* Submitting has failed with the thread's error: nothing is under way when this returns it, and the
+ * host's counts of updates are as they were before the step. */
+lvn_status lvni_trainer_late_fail(lvni_trainer_late *late, struct lvni_trainer_engine *engine,
+                                  const struct lvni_trainer_step_record *record);
 /* Waits for the step and writes what it found into the result's phases. LVN_ERR_NON_FINITE, or what
  * failed on the device: nothing of the step and of those after it was updated. */
 lvn_status lvni_trainer_late_read(lvni_trainer_late *late, struct lvni_trainer_engine *engine,
@@ -80,5 +83,7 @@ lvn_status lvni_trainer_late_read(lvni_trainer_late *late, struct lvni_trainer_e
 /* The host's counts of updates as they were before the step. */
 void lvni_trainer_late_undo(const lvni_trainer_late *late, struct lvni_trainer_engine *engine,
                             const struct lvni_trainer_step_record *record);
+/* After a failure: the device has decided to update more than the steps that were read. */
+bool lvni_trainer_late_torn(const lvni_trainer_late *late);
 
 #endif

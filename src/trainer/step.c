@@ -82,13 +82,13 @@ lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *
         s = submit_phases(e, r);
     }
     if (s == LVN_OK && e->late != NULL) {
-        s = lvni_trainer_late_end(e->late, before->step, &r->late);
+        s = lvni_trainer_late_end(e->late, e, before->step, &r->late);
     }
     if (s != LVN_OK && e->late != NULL) {
-        s = lvni_trainer_late_fail(e->late, e);
+        s = lvni_trainer_late_fail(e->late, e, r);
     }
     e->torn = false;
-    for (int i = 0; i < e->n_phases && s != LVN_OK && e->n_phases > 1; i++) {
+    for (int i = 0; i < e->n_phases && s != LVN_OK; i++) {
         e->torn = e->torn || r->phase[i].updated;
     }
     const lvni_plan *plan = &e->o.plan;
@@ -146,6 +146,11 @@ lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *e, const lvni_traine
     result->after.step_in_epoch++;
     result->after.samples_seen += r->samples;
     return LVN_OK;
+}
+
+bool lvni_trainer_engine_torn(const lvni_trainer_engine *e)
+{
+    return e->late != NULL ? lvni_trainer_late_torn(e->late) : e->torn;
 }
 
 void lvni_trainer_engine_discard(lvni_trainer_engine *e, const lvni_trainer_step_record *r)

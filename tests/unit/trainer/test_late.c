@@ -219,8 +219,138 @@ static void an_error_of_the_device_stops_before_the_update(void **state)
     bench_open(&here, &data, &s);
     bench_steps(&here, WRONG_STEP);
     assert_same_state(&there, &here);
+    assert_false(lvni_trainer_engine_torn(there.trainer->engine));
     bench_close(&here);
     bench_close(&there);
+}
+
+/* ---- between two phases ---- */
+
+static int wrong_phase;
+
+typedef struct two_heads {
+    lvn_module base;
+    lvn_module *head[2];
+} two_heads;
+
+static lvn_status two_heads_build(lvn_module *module, lvn_builder *b)
+{
+    two_heads *m = (two_heads *)module;
+    m->head[0] = lvn_nn_linear(b, "first", FEATURES, CLASSES);
+    m->head[1] = lvn_nn_linear(b, "second", FEATURES, CLASSES);
+    return lvn_builder_status(b);
+}
+
+static lvn_tensor *two_heads_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
+{
+    const two_heads *m = (const two_heads *)module;
+    static int64_t index;
+    index = step->step == WRONG_STEP && step->phase == wrong_phase ? 99 : 0;
+    lvn_tensor *at = lvn_tensor_wrap(&index, LVN_I64, LVN_SHAPE(1));
+    lvn_tensor *logits = lvn_forward(m->head[step->phase], batch->image);
+    lvn_tensor *loss = lvn_mean(lvn_square(lvn_index_select(logits, 0, at)));
+    lvn_release(at);
+    return loss;
+}
+
+static const char *const two_phases[] = {"first", "second", NULL};
+static const lvn_module_class two_heads_class = {.name = "two_heads",
+                                                 .size = sizeof(two_heads),
+                                                 .build = two_heads_build,
+                                                 .training_step = two_heads_step,
+                                                 .phases = two_phases};
+
+/* Steps as the loop has them, until one fails in the given phase. */
+static bool tears(const memory *data, int phase)
+{
+    bench b;
+    lvni_trainer_step_result result;
+    setting s = adamw;
+    s.cls = &two_heads_class;
+    wrong_phase = phase;
+    assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
+    bench_open(&b, data, &s);
+    pair p = {.t = b.trainer};
+    lvn_status status = LVN_OK;
+    submit(&p);
+    while (status == LVN_OK && p.n < 20) {
+        lvni_trainer_step_record *r = &p.record[p.n % 2];
+        status = lvni_trainer_engine_submit(p.t->engine, p.t->loader, &p.t->at, r);
+        const bool submitted = status == LVN_OK;
+        p.n += submitted ? 1 : 0;
+        p.t->at.step++;
+        const lvn_status read = lvni_trainer_engine_collect(
+            p.t->engine, &p.record[(p.n + (submitted ? 0 : 1)) % 2], &result);
+        status = read != LVN_OK ? read : status;
+        if (read != LVN_OK && submitted) {
+            lvni_trainer_engine_discard(p.t->engine, &p.record[(p.n + 1) % 2]);
+        }
+    }
+    assert_int_equal(status, LVN_ERR_INVALID);
+    for (int i = 0; i < 2; i++) { /* whatever the device did of the step */
+        assert_int_equal(b.trainer->engine->optim->steps[i], WRONG_STEP);
+    }
+    const bool torn = lvni_trainer_engine_torn(b.trainer->engine);
+    bench_close(&b);
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    return torn;
+}
+
+static void between_two_phases_the_weights_are_of_no_step(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 200, 0);
+    assert_false(tears(&data, 0));
+    assert_true(tears(&data, 1));
+}
+
+/* ---- taking an error ---- */
+
+static lvn_status select_outside(void *user, int lane)
+{
+    (void)lane;
+    int64_t index = 99;
+    lvni_tensor_ctx_get()->late = true;
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *at = lvn_tensor_wrap(&index, LVN_I64, LVN_SHAPE(1));
+    lvn_index_select(user, 0, at);
+    lvn_release(at);
+    (void)lvn_scope_close();
+    lvni_tensor_ctx_get()->late = false;
+    return LVN_OK;
+}
+
+/* What another context submitted behind the failure does not run when the error is taken. */
+static void what_was_left_out_stays_left_out(void **state)
+{
+    (void)state;
+    enum { BEHIND = 900 };
+    static float value[BEHIND], after[BEHIND];
+    lvni_trainer_lanes *lanes;
+    assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
+    assert_int_equal(lvni_trainer_lanes_create(1, 1, NULL, &lanes), LVN_OK);
+    for (int i = 0; i < BEHIND; i++) {
+        value[i] = 1.0f;
+    }
+    float *there = lvni_tensor_mem_calloc(LVNI_TAG_TRAINER, BEHIND, sizeof *there);
+    assert_non_null(there);
+    assert_int_equal(lvni_tensor_mem_copy(there, value, sizeof value), LVN_OK);
+    lvn_tensor *here = lvn_tensor_wrap(value, LVN_F32, LVN_SHAPE(4));
+    lvn_tensor *x = lvn_to_device(here, LVN_SIM(0));
+    lvn_release(here);
+    assert_non_null(x);
+    assert_int_equal(lvni_trainer_lanes_run(lanes, 1, select_outside, x), LVN_OK);
+    for (int i = 0; i < BEHIND; i++) {
+        assert_int_equal(lvni_tensor_mem_zero(there + i, sizeof *there), LVN_OK);
+    }
+    assert_int_equal(lvni_trainer_lanes_take_error(lanes), LVN_ERR_INVALID);
+    assert_int_equal(lvni_tensor_mem_copy(after, there, sizeof after), LVN_OK);
+    assert_memory_equal(after, value, sizeof value);
+    lvn_release(x);
+    lvni_tensor_mem_free(there, BEHIND, sizeof *there);
+    lvni_trainer_lanes_destroy(lanes);
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
 int main(void)
@@ -230,6 +360,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_host_waits_for_nothing_new),
         cmocka_unit_test(a_loss_that_is_not_finite_is_named_with_its_step),
-        cmocka_unit_test(an_error_of_the_device_stops_before_the_update)};
+        cmocka_unit_test(an_error_of_the_device_stops_before_the_update),
+        cmocka_unit_test(between_two_phases_the_weights_are_of_no_step),
+        cmocka_unit_test(what_was_left_out_stays_left_out)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
