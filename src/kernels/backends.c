@@ -55,6 +55,7 @@ static const char *nearest_op(const char *name)
 
 static lvn_status resolve(int kind, const lvn_backend *backend)
 {
+    memset(row[kind], 0, sizeof row[kind]); /* of a table that was refused half-way */
     for (int i = 0; i < backend->n_kernels; i++) {
         const lvn_backend_kernel *k = &backend->kernels[i];
         const int op = k->op == NULL ? -1 : find_op(k->op, i);

@@ -68,6 +68,14 @@ void lvni_nn_set_begin(lvni_nn_set *set, double weight)
     set->weight = weight;
 }
 
+/* A failure is the device's, as one of its kernels would be. */
+static void zero(float *p, int64_t n)
+{
+    if (lvni_tensor_mem_zero(p, (size_t)n * sizeof *p) != LVN_OK) {
+        lvni_tensor_device_note_error(lvni_tensor_device_of(p));
+    }
+}
+
 void lvni_nn_set_finish(lvni_nn_set *set)
 {
     const lvni_nn_model *m = set->model;
@@ -75,14 +83,12 @@ void lvni_nn_set_finish(lvni_nn_set *set)
         const bool added = m->offset[i] < m->trained_end &&
                            m->offset[i] + m->parameters[i].numel > m->trained_begin;
         if (added && !set->gradients.written[i]) {
-            lvni_tensor_mem_zero(set->data + m->offset[i],
-                                 (size_t)m->parameters[i].numel * sizeof *set->data);
+            zero(set->data + m->offset[i], m->parameters[i].numel);
         }
     }
     for (int i = 0; i < m->n_buffers; i++) {
         if (!set->recorded[i]) {
-            float *record = set->data + m->n_weights + m->buffers[i]->offset;
-            lvni_tensor_mem_zero(record, (size_t)(m->buffers[i]->numel + 1) * sizeof *record);
+            zero(set->data + m->n_weights + m->buffers[i]->offset, m->buffers[i]->numel + 1);
         }
     }
 }

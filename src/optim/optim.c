@@ -457,7 +457,7 @@ void lvni_optim_ema_update(lvni_optim_ema *e, const float *x, int64_t t, const l
     const double decay = t == 0 ? 0.0 : e->options.decay < most ? e->options.decay : most;
     if (decay > 0.0) {
         lvni_kernels_flat_lerp(e->value, x, (float)(1.0 - decay), e->n, step);
-    } else {
-        lvni_tensor_mem_copy(e->value, x, (size_t)e->n * sizeof *x);
+    } else if (lvni_tensor_mem_copy(e->value, x, (size_t)e->n * sizeof *x) != LVN_OK) {
+        lvni_tensor_device_note_error(lvni_tensor_device_of(x));
     }
 }

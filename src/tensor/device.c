@@ -8,7 +8,8 @@
 
 enum { PLACES = 1024, DEVICES = 256 };
 
-/* Ranges are looked up without a lock: `begin` and `end` are set last and cleared first. */
+/* Ranges are looked up without a lock: `end` is set last and cleared first, and looked at again
+ * behind `begin`, which may be that of a later range. */
 static struct {
     _Atomic uintptr_t begin, end;
     lvni_tensor_device *device;
@@ -24,8 +25,10 @@ lvni_tensor_device *lvni_tensor_device_search(const void *address)
     const uintptr_t a = (uintptr_t)address;
     const int n = atomic_load_explicit(&lvni_tensor_device_places, memory_order_acquire);
     for (int i = 0; i < n; i++) {
-        if (a < atomic_load_explicit(&place[i].end, memory_order_acquire) &&
-            a >= atomic_load_explicit(&place[i].begin, memory_order_relaxed)) {
+        const uintptr_t end = atomic_load_explicit(&place[i].end, memory_order_acquire),
+                        begin = atomic_load_explicit(&place[i].begin, memory_order_acquire);
+        if (a < end && a >= begin &&
+            atomic_load_explicit(&place[i].end, memory_order_relaxed) == end) {
             return place[i].device;
         }
     }
@@ -45,7 +48,7 @@ lvn_status lvni_tensor_device_place_add(lvni_tensor_device *d, const void *begin
                           "%s: more than %d pieces of device memory at once", d->name, PLACES);
     } else {
         place[i].device = d;
-        atomic_store_explicit(&place[i].begin, (uintptr_t)begin, memory_order_relaxed);
+        atomic_store_explicit(&place[i].begin, (uintptr_t)begin, memory_order_release);
         atomic_store_explicit(&place[i].end, (uintptr_t)begin + bytes, memory_order_release);
         const int n = atomic_load(&lvni_tensor_device_places);
         atomic_store(&lvni_tensor_device_places, i + 1 > n ? i + 1 : n);
@@ -60,8 +63,7 @@ void lvni_tensor_device_place_remove(const void *begin)
     for (int i = 0; i < PLACES; i++) {
         if (place[i].device != NULL && atomic_load(&place[i].begin) == (uintptr_t)begin) {
             atomic_store_explicit(&place[i].end, 0, memory_order_release);
-            atomic_store_explicit(&place[i].begin, 0, memory_order_relaxed);
-            place[i].device = NULL;
+            place[i].device = NULL; /* `begin` stays: below it lie other addresses */
         }
     }
     pthread_mutex_unlock(&place_lock);
