@@ -19,7 +19,11 @@
  *     no two devices of a process may give out the same addresses, nor ones of host memory.
  *   - What a backend chooses by measuring, and results depend on, it records for the run with
  *     lvn_pin_record (levin/pins.h).
- *   - "In stream order": after everything submitted to that stream before. */
+ *   - "In stream order": after everything submitted to that stream before.
+ *   - What an argument points to in host memory (arguments of kernels, tensors, attributes,
+ *     settings, decisions) is read before the call returns; only memory of host_take is read and
+ *     written later, by copy. Memory of the device may be taken for something else as soon as a
+ *     call returned: by what comes later in the same order. */
 #ifndef LEVIN_BACKEND_H
 #define LEVIN_BACKEND_H
 
@@ -30,6 +34,13 @@ extern "C" {
 #endif
 
 enum { LVN_BACKEND_VERSION = 1 };
+
+/* Functions of this header that kernels call, too. */
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define LVN_ON_DEVICE static __host__ __device__ inline
+#else
+#define LVN_ON_DEVICE static inline
+#endif
 
 typedef struct lvn_device_info {
     char name[64]; /* of the model: "NVIDIA H200" */
@@ -108,7 +119,7 @@ typedef struct lvn_step_decision {
 
 /* What `decide` computes, once on one thread of the device: `root` is the square root of the sum of
  * squares of the gradient, losses are n_losses numbers. x - x is not 0 where x is not finite. */
-static inline void lvn_step_decide(lvn_step_block *block, double root, const double *losses,
+LVN_ON_DEVICE void lvn_step_decide(lvn_step_block *block, double root, const double *losses,
                                    const lvn_step_decision *d)
 {
     lvn_step_phase *p = &block->phase[d->phase];
@@ -164,7 +175,7 @@ typedef struct lvn_flat_sgd {
 
 /* In the kernel: with a step its learning rate (lr is a factor on it) and grad_scale. False:
  * nothing is updated. */
-static inline bool lvn_flat_sgd_resolve(lvn_flat_sgd *p)
+LVN_ON_DEVICE bool lvn_flat_sgd_resolve(lvn_flat_sgd *p)
 {
     if (p->step == NULL) {
         return true;
@@ -186,7 +197,7 @@ typedef struct lvn_flat_adamw {
     bool own_corrections;
 } lvn_flat_adamw;
 
-static inline bool lvn_flat_adamw_resolve(lvn_flat_adamw *p)
+LVN_ON_DEVICE bool lvn_flat_adamw_resolve(lvn_flat_adamw *p)
 {
     if (p->step == NULL) {
         return true;
@@ -256,6 +267,7 @@ typedef struct lvn_backend {
     /* Memory. LVN_ERR_DEVICE_MEMORY when there is none; everything else goes on as before. levin
      * caches and cuts what it takes (tensor/device_memory.c): calls are rare. */
     lvn_status (*take)(void *device, size_t bytes, void **address); /* 4,096-byte aligned */
+    /* What was submitted may still use it: wait, or let it go later. */
     void (*give)(void *device, void *address, size_t bytes);
     /* Memory of the host that `copy` reads and writes while the host goes on. */
     lvn_status (*host_take)(void *device, size_t bytes, void **p);
@@ -266,10 +278,14 @@ typedef struct lvn_backend {
     void (*stream_destroy)(void *stream); /* after all that was submitted ran */
     /* Wait until all that was submitted to this stream ran. Its first error, until it is cleared:
      * from it on this stream, and all of its kind and device, leave out what is submitted: what
-     * comes later may depend on it. A stream that left something out has failed with that error. */
+     * comes later may depend on it. A stream that left something out has failed with that error.
+     * Where kernels cannot be left out, it is enough that `decide` and `upload` are, which keeps
+     * the step from updating and from counting as finished. */
     lvn_status (*stream_wait)(void *stream);
     bool (*stream_failed)(void *stream); /* as far as is known now; never waits */
-    void (*stream_clear)(void *stream);  /* after stream_wait: forget the error, run again */
+    /* After stream_wait of all streams whose commands may depend on the error: forget it, run
+     * again. */
+    void (*stream_clear)(void *stream);
 
     /* Events: a point in the order of a stream. */
     lvn_status (*event_create)(void *device, void **event);
@@ -290,13 +306,14 @@ typedef struct lvn_backend {
     /* Ops and flat buffers. */
     const lvn_backend_kernel *kernels;
     int n_kernels;
-    /* Does the row's kernel run with these arguments (types, shapes, attributes)? NULL: all that
-     * the rows name. Outputs are not allocated yet. */
+    /* Does the row's kernel run with these arguments (types, shapes, attributes)? Asked in every
+     * call. NULL: all that the rows name. */
     bool (*supports)(void *device, const lvn_kernel_args *args);
     lvn_backend_flat flat;
 
     /* A captured step: what is submitted to `stream` between begin and end is recorded instead of
-     * run; replay submits it again with the same addresses. NULL, all four: not supported. */
+     * run; replay submits it again with the same addresses. NULL, all four: not supported. levin
+     * calls none of them yet: decisions and random numbers still change from step to step. */
     lvn_status (*capture_begin)(void *stream);
     lvn_status (*capture_end)(void *stream, void **graph);
     lvn_status (*graph_replay)(void *graph, void *stream);
