@@ -1,0 +1,441 @@
+/* The caching allocator (tensor/device_alloc.c): blocks go from one kind of stream to another only
+ * in order, addresses follow from the calls, segments grow and are given back. The order is shown
+ * on a slow simulated device, segments on a backend of this test, whose addresses are never read.
+ */
+#include "sim_support.h"
+
+#include "kernels/flat.h"
+#include "tensor/device_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { KIB = 1 << 10, MIB = 1 << 20, N = 1 << 16 }; /* N floats: 256 KiB */
+
+static lvni_tensor_device *open_device(int kind, int index)
+{
+    lvni_tensor_device *d;
+    if (lvni_tensor_device_open(kind, index, &d) != LVN_OK) {
+        fail_msg("%s", lvn_last_error()->message);
+    }
+    return d;
+}
+
+static char *take(lvni_tensor_device *d, lvn_stream_kind kind, size_t bytes, size_t *got)
+{
+    char *p = lvni_tensor_device_take(d, kind, bytes, got);
+    if (p == NULL) {
+        fail_msg("%s", lvn_last_error()->message);
+    }
+    return p;
+}
+
+/* ---- between kinds of streams ---- */
+
+static void a_block_is_reused_at_once_on_its_own_kind(void **state)
+{
+    (void)state;
+    lvni_tensor_device *d = open_device(LVN_DEVICE_SIM, 0);
+    for (int k = 0; k < LVN_STREAM_KINDS; k++) {
+        size_t got;
+        char *p = take(d, (lvn_stream_kind)k, 100 * KIB, &got);
+        lvni_tensor_device_give(d, (lvn_stream_kind)k, false, p, got);
+        assert_ptr_equal(take(d, (lvn_stream_kind)k, 100 * KIB, &got), p);
+        lvni_tensor_device_give(d, (lvn_stream_kind)k, false, p, got);
+        /* while there is other memory, the other kind gets that */
+        const lvn_stream_kind other = (lvn_stream_kind)((k + 1) % LVN_STREAM_KINDS);
+        char *q = take(d, other, 100 * KIB, &got);
+        assert_ptr_not_equal(q, p);
+        lvni_tensor_device_give(d, other, false, q, got);
+    }
+}
+
+/* Kernels on the compute stream that read `block` last: 5 that wait before it. */
+static void read_slowly(float *sum, const float *block, float *other)
+{
+    for (int i = 0; i < 5; i++) {
+        lvni_kernels_flat_add(other, other, N);
+    }
+    lvni_kernels_flat_add(sum, block, N);
+}
+
+/* On the copy stream, at once: other numbers over the block. */
+static void overwrite(lvni_tensor_device *d, float *block, float *host)
+{
+    const lvn_backend *b = lvni_tensor_device_backend(d);
+    for (int i = 0; i < N; i++) {
+        host[i] = 1000.0f;
+    }
+    assert_int_equal(b->copy(d->own[LVN_STREAM_COPY], block, host, N * sizeof *host), LVN_OK);
+}
+
+static void fill(float *block, float value)
+{
+    static float host[N];
+    for (int i = 0; i < N; i++) {
+        host[i] = value;
+    }
+    assert_int_equal(lvni_tensor_mem_copy(block, host, sizeof host), LVN_OK);
+}
+
+static void assert_sum_is(float *sum, float value)
+{
+    static float host[N];
+    assert_int_equal(lvni_tensor_mem_copy(host, sum, sizeof host), LVN_OK);
+    for (int i = 0; i < N; i++) {
+        if (host[i] != value) {
+            fail_msg("element %d is %g, not %g: the block was written before it was read", i,
+                     (double)host[i], (double)value);
+        }
+    }
+}
+
+/* A block for copies, which kernels have read (a batch), taken again for the next copy. */
+static void a_block_that_kernels_read_waits_for_them(void **state)
+{
+    (void)state;
+    lvni_tensor_device *d = open_device(LVN_DEVICE_SIM, 0);
+    const size_t bytes = N * sizeof(float);
+    size_t got;
+    float *sum = (float *)take(d, LVN_STREAM_COMPUTE, bytes, &got),
+          *other = (float *)take(d, LVN_STREAM_COMPUTE, bytes, &got),
+          *block = (float *)take(d, LVN_STREAM_COPY, bytes, &got),
+          *host = lvni_tensor_host_take(d, bytes);
+    fill(sum, 0.0f);
+    fill(other, 0.0f);
+    fill(block, 1.0f);
+    read_slowly(sum, block, other);
+    lvni_tensor_device_give(d, LVN_STREAM_COPY, true, block, got);
+    assert_ptr_equal(take(d, LVN_STREAM_COPY, bytes, &got), block);
+    overwrite(d, block, host);
+    assert_sum_is(sum, 1.0f);
+    assert_int_equal(lvni_tensor_device_backend(d)->stream_wait(d->own[LVN_STREAM_COPY]), LVN_OK);
+    lvni_tensor_host_give(d, host, bytes);
+    lvni_tensor_device_give(d, LVN_STREAM_COPY, false, block, got);
+    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, other, got);
+    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, sum, got);
+}
+
+/* The device is full: a free block of kernels goes to a copy, which waits for the kernels. `whole`:
+ * through the holes that all free blocks become, when no block of the size is free. */
+static void move_to_copies(int index, bool whole)
+{
+    lvni_tensor_device *d = open_device(LVN_DEVICE_SIM, index);
+    const size_t bytes = N * sizeof(float);
+    size_t got, got_block;
+    float *sum = (float *)take(d, LVN_STREAM_COMPUTE, bytes, &got),
+          *other = (float *)take(d, LVN_STREAM_COMPUTE, bytes, &got),
+          *block = (float *)take(d, LVN_STREAM_COMPUTE, whole ? 2 * bytes : bytes, &got_block);
+    char *rest[64];
+    int n = 0;
+    while (n < 64 &&
+           lvni_tensor_device_get_stats(d).in_use + got <= lvni_tensor_device_get_stats(d).limit) {
+        rest[n++] = take(d, LVN_STREAM_COMPUTE, bytes, &got);
+    }
+    fill(sum, 0.0f);
+    fill(other, 0.0f);
+    fill(block, 1.0f);
+    float *host = lvni_tensor_host_take(d, bytes);
+    read_slowly(sum, block, other);
+    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, block, got_block);
+    assert_ptr_equal(take(d, LVN_STREAM_COPY, bytes, &got), block);
+    overwrite(d, block, host);
+    assert_sum_is(sum, 1.0f);
+    assert_int_equal(lvni_tensor_device_backend(d)->stream_wait(d->own[LVN_STREAM_COPY]), LVN_OK);
+    lvni_tensor_host_give(d, host, bytes);
+    lvni_tensor_device_give(d, LVN_STREAM_COPY, false, block, got);
+    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, other, got);
+    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, sum, got);
+    while (n > 0) {
+        lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, rest[--n], got);
+    }
+    assert_int_equal(lvni_tensor_device_get_stats(d).in_use, 0);
+}
+
+static void a_block_of_kernels_goes_to_copies_in_order(void **state)
+{
+    (void)state;
+    move_to_copies(1, false);
+    move_to_copies(2, true);
+}
+
+/* ---- addresses ---- */
+
+static unsigned next_random(unsigned *x)
+{
+    *x = *x * 1664525u + 1013904223u;
+    return *x >> 8;
+}
+
+enum { LIVE = 40, CALLS = 3000 };
+
+/* Where blocks lay, one after the other, from the first on. */
+static void play(lvni_tensor_device *d, ptrdiff_t at[CALLS])
+{
+    char *p[LIVE] = {NULL}, *first = NULL;
+    size_t got[LIVE];
+    lvn_stream_kind kind[LIVE];
+    unsigned x = 7;
+    for (int i = 0; i < CALLS; i++) {
+        const unsigned k = next_random(&x) % LIVE, bytes = next_random(&x) % (300 * KIB) + 1;
+        at[i] = -1;
+        if (p[k] != NULL) {
+            lvni_tensor_device_give(d, kind[k], next_random(&x) % 4 == 0, p[k], got[k]);
+            p[k] = NULL;
+        } else {
+            kind[k] = (lvn_stream_kind)(next_random(&x) % LVN_STREAM_KINDS);
+            p[k] = lvni_tensor_device_take(d, kind[k], bytes, &got[k]); /* or there is no room */
+            first = first == NULL ? p[k] : first;
+            at[i] = p[k] == NULL ? -2 : p[k] - first;
+        }
+    }
+    for (int k = 0; k < LIVE; k++) {
+        if (p[k] != NULL) {
+            lvni_tensor_device_give(d, kind[k], false, p[k], got[k]);
+        }
+    }
+}
+
+/* The second device is busy meanwhile: time does not count. */
+static void the_same_calls_give_the_same_addresses(void **state)
+{
+    (void)state;
+    static ptrdiff_t one[CALLS], two[CALLS];
+    lvni_tensor_device *busy = open_device(LVN_DEVICE_SIM, 4);
+    play(open_device(LVN_DEVICE_SIM, 3), one);
+    void *stream = lvni_tensor_device_stream(busy);
+    for (int i = 0; i < 20; i++) { /* no address is needed to keep it busy */
+        assert_int_equal(lvni_tensor_device_backend(busy)->flat.round_bf16(stream, NULL, 0),
+                         LVN_OK);
+    }
+    play(busy, two);
+    int full = 0, taken = 0;
+    for (int i = 0; i < CALLS; i++) {
+        full += one[i] == -2;
+        taken += one[i] >= 0;
+        if (one[i] != two[i]) {
+            fail_msg("call %d: offset %td, and %td on the other device", i, one[i], two[i]);
+        }
+    }
+    assert_true(full > 0 && taken > 1000); /* both ways are on the path */
+    assert_int_equal(lvn_device_wait(), LVN_OK);
+}
+
+/* ---- segments: a backend without any memory behind its addresses ---- */
+
+static struct {
+    uint64_t memory, segment, largest; /* of one take; 0: any */
+    char *arena;
+    size_t next; /* segments lie side by side */
+    int takes, gives;
+    size_t last_take, held;
+} fake;
+static int fake_kind;
+
+static lvn_status fake_count(int *n)
+{
+    *n = 8;
+    return LVN_OK;
+}
+
+static lvn_status fake_open(int index, void **state, lvn_device_info *info)
+{
+    (void)index;
+    *state = &fake;
+    *info = (lvn_device_info){.name = "addresses", .memory = fake.memory, .segment = fake.segment};
+    return LVN_OK;
+}
+
+static void fake_close(void *state)
+{
+    (void)state;
+}
+
+static lvn_status fake_take(void *state, size_t bytes, void **address)
+{
+    (void)state;
+    if (fake.held + bytes > fake.memory || (fake.largest > 0 && bytes > fake.largest)) {
+        LVN_FAIL(LVN_ERR_DEVICE_MEMORY, "no %zu bytes", bytes);
+    }
+    *address = fake.arena + fake.next;
+    fake.next += bytes;
+    fake.held += bytes;
+    fake.last_take = bytes;
+    fake.takes++;
+    return LVN_OK;
+}
+
+static void fake_give(void *state, void *address, size_t bytes)
+{
+    (void)state, (void)address;
+    fake.held -= bytes;
+    fake.gives++;
+}
+
+static lvn_status fake_stream(void *state, lvn_stream_kind kind, void **stream)
+{
+    (void)kind;
+    *stream = state;
+    return LVN_OK;
+}
+
+static void fake_end(void *p)
+{
+    (void)p;
+}
+
+static lvn_status fake_event(void *state, void **event)
+{
+    *event = state;
+    return LVN_OK;
+}
+
+static lvn_status fake_order(void *a, void *b)
+{
+    (void)a, (void)b;
+    return LVN_OK;
+}
+
+static void add_fake(void)
+{
+    static lvn_backend table = {.version = LVN_BACKEND_VERSION,
+                                .table_size = sizeof(lvn_backend),
+                                .name = "fake",
+                                .count = fake_count,
+                                .open = fake_open,
+                                .close = fake_close,
+                                .take = fake_take,
+                                .give = fake_give,
+                                .stream_create = fake_stream,
+                                .stream_destroy = fake_end,
+                                .event_create = fake_event,
+                                .event_destroy = fake_end,
+                                .event_record = fake_order,
+                                .event_follow = fake_order};
+    fake_kind = lvni_tensor_backend_count();
+    if (lvni_tensor_backend_add(&table) != LVN_OK) {
+        fail_msg("%s", lvn_last_error()->message);
+    }
+    fake.arena =
+        mmap(NULL, (size_t)1 << 30, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_ptr_not_equal(fake.arena, MAP_FAILED);
+}
+
+/* A device of its own for each test. */
+static lvni_tensor_device *new_fake(uint64_t memory, uint64_t segment, uint64_t largest)
+{
+    static int index;
+    fake.memory = memory;
+    fake.segment = segment;
+    fake.largest = largest;
+    fake.takes = fake.gives = 0;
+    fake.last_take = fake.held = 0;
+    return open_device(fake_kind, index++);
+}
+
+static void segments_grow_with_what_is_taken(void **state)
+{
+    (void)state;
+    lvni_tensor_device *d = new_fake(256 * MIB, 4 * MIB, 0);
+    size_t got;
+    take(d, LVN_STREAM_COMPUTE, KIB, &got);
+    assert_int_equal(fake.takes, 1);
+    assert_int_equal(fake.last_take, 4 * MIB);
+    take(d, LVN_STREAM_COMPUTE, 3 * MIB, &got); /* from the same segment */
+    assert_int_equal(fake.takes, 1);
+    take(d, LVN_STREAM_COMPUTE, 10 * MIB, &got); /* larger than a segment */
+    assert_int_equal(fake.takes, 2);
+    assert_int_equal(fake.last_take, 10 * MIB);
+    take(d, LVN_STREAM_COMPUTE, 100 * MIB, &got);
+    take(d, LVN_STREAM_COMPUTE, 2 * MIB, &got); /* an eighth of 114 MiB, in steps of 2 MiB */
+    assert_int_equal(fake.takes, 4);
+    assert_int_equal(fake.last_take, 16 * MIB);
+    assert_int_equal(fake.gives, 0);
+}
+
+static void unused_segments_make_room_for_a_large_one(void **state)
+{
+    (void)state;
+    lvni_tensor_device *d = new_fake(64 * MIB, 4 * MIB, 0);
+    char *p[64];
+    size_t got, got_large;
+    int n = 0;
+    for (; n < 64; n++) {
+        p[n] = take(d, LVN_STREAM_COMPUTE, MIB, &got);
+    }
+    const int before = fake.takes;
+    assert_true(before > 5);
+    assert_null(lvni_tensor_device_take(d, LVN_STREAM_COMPUTE, MIB, &got));
+    assert_string_equal(lvn_last_error()->message + strcspn(lvn_last_error()->message, " "),
+                        " is out of memory: 1 MiB were asked for, and 64 MiB of its 64 MiB are in "
+                        "use; smaller batches (batch_size, eval_batch_size, image_size), more "
+                        "micro-batches or fewer lanes need less");
+    while (n > 1) { /* the first one stays: so does its segment */
+        lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, p[--n], got);
+    }
+    char *large = take(d, LVN_STREAM_COPY, 40 * MIB, &got_large);
+    assert_int_equal(fake.gives, before - 1);
+    assert_int_equal(fake.takes, before + 1);
+    assert_true(fake.held <= fake.memory);
+    assert_true(p[0] < large || p[0] >= large + got_large);
+    assert_int_equal(lvni_tensor_device_get_stats(d).in_use, got + got_large);
+    lvni_tensor_device_give(d, LVN_STREAM_COPY, false, large, got_large);
+    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, p[0], got);
+}
+
+/* The backend has no piece of the usual size, or what is left is smaller: what is asked for, no
+ * more. */
+static void what_fits_exactly_is_taken(void **state)
+{
+    (void)state;
+    lvni_tensor_device *d = new_fake(64 * MIB, 4 * MIB, 3 * MIB);
+    size_t got;
+    take(d, LVN_STREAM_COMPUTE, MIB, &got);
+    assert_int_equal(fake.last_take, MIB);
+    take(d, LVN_STREAM_COMPUTE, 3 * MIB, &got);
+    assert_int_equal(fake.last_take, 3 * MIB);
+    assert_null(lvni_tensor_device_take(d, LVN_STREAM_COMPUTE, 3 * MIB + 1, &got));
+    assert_int_equal(lvn_last_error()->code, LVN_ERR_DEVICE_MEMORY);
+    d = new_fake(5 * MIB + 4 * KIB, 4 * MIB, 0);
+    take(d, LVN_STREAM_COMPUTE, 4 * MIB, &got);
+    take(d, LVN_STREAM_COMPUTE, MIB, &got); /* the rest, with the 4 KiB behind it */
+    assert_int_equal(fake.last_take, MIB + 4 * KIB);
+    take(d, LVN_STREAM_COMPUTE, 4 * KIB, &got);
+    assert_int_equal(fake.held, fake.memory);
+    assert_null(lvni_tensor_device_take(d, LVN_STREAM_COMPUTE, 1, &got));
+}
+
+/* Two segments side by side are two: the backend gets them back as it gave them. */
+static void a_block_lies_in_one_segment(void **state)
+{
+    (void)state;
+    lvni_tensor_device *d = new_fake(8 * MIB, 4 * MIB, 4 * MIB);
+    size_t got;
+    char *a = take(d, LVN_STREAM_COMPUTE, 4 * MIB, &got),
+         *b = take(d, LVN_STREAM_COMPUTE, 4 * MIB, &got);
+    assert_ptr_equal(a + 4 * MIB, b);
+    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, a, got);
+    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, b, got);
+    assert_null(lvni_tensor_device_take(d, LVN_STREAM_COMPUTE, 6 * MIB, &got));
+    assert_non_null(lvni_tensor_device_take(d, LVN_STREAM_COMPUTE, 4 * MIB, &got));
+}
+
+int main(void)
+{
+    setenv("LEVIN_SIM_KERNEL_US", "4000", 1);
+    sim_start("5", "4MiB");
+    add_fake();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_block_is_reused_at_once_on_its_own_kind),
+        cmocka_unit_test(a_block_that_kernels_read_waits_for_them),
+        cmocka_unit_test(a_block_of_kernels_goes_to_copies_in_order),
+        cmocka_unit_test(the_same_calls_give_the_same_addresses),
+        cmocka_unit_test(segments_grow_with_what_is_taken),
+        cmocka_unit_test(unused_segments_make_room_for_a_large_one),
+        cmocka_unit_test(what_fits_exactly_is_taken),
+        cmocka_unit_test(a_block_lies_in_one_segment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
