@@ -30,6 +30,7 @@ typedef struct lvni_sim_counters {
     uint64_t throttled;
     uint64_t device_ns; /* that kernels take, with the latency that was asked for */
     uint64_t copy_ns;
+    uint64_t clock_ns; /* when the newest kernel ended, by the device's own clock */
 } lvni_sim_counters;
 /* Of device `index`; zeros when it is not open. */
 lvni_sim_counters lvni_sim_get_counters(int index);
@@ -63,8 +64,8 @@ typedef struct lvni_sim_engine {
     bool has_thread, quit;
     lvni_sim_command *command; /* a ring */
     unsigned first, n_commands;
-    uint64_t submitted; /* commands ever */
-    uint64_t clock_ns;  /* until when it is busy */
+    uint64_t submitted;        /* commands ever */
+    _Atomic uint64_t clock_ns; /* until when it is busy; its thread alone writes */
     _Atomic uint64_t busy_ns;
     _Atomic bool failed; /* with the error; written by its thread, cleared by streams */
     lvn_error error;

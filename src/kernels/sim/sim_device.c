@@ -54,6 +54,7 @@ lvni_sim_counters lvni_sim_get_counters(int index)
         c.throttled = atomic_load(&d->throttled);
         c.device_ns = atomic_load(&d->engine[LVN_STREAM_COMPUTE].busy_ns);
         c.copy_ns = atomic_load(&d->engine[LVN_STREAM_COPY].busy_ns);
+        c.clock_ns = atomic_load(&d->engine[LVN_STREAM_COMPUTE].clock_ns);
     }
     return c;
 }

@@ -60,14 +60,15 @@ static void note_failure(lvni_sim_engine *e, const lvni_sim_command *c)
  * late the engine's thread wakes up. */
 static void take_time(lvni_sim_engine *e, const lvni_sim_command *c, uint64_t began)
 {
-    const uint64_t start = e->clock_ns > c->submitted_ns ? e->clock_ns : c->submitted_ns,
+    const uint64_t clock = atomic_load(&e->clock_ns),
+                   start = clock > c->submitted_ns ? clock : c->submitted_ns,
                    end = lvni_core_now_ns(), real = end > began ? end - began : 0,
-                   cost = c->cost_ns;
-    e->clock_ns = start + (cost > real ? cost : real);
+                   cost = c->cost_ns, until_ns = start + (cost > real ? cost : real);
+    atomic_store(&e->clock_ns, until_ns);
     atomic_fetch_add(&e->busy_ns, cost > real ? cost : real);
-    if (e->clock_ns > end && cost > 0) {
-        const struct timespec until = {.tv_sec = (time_t)(e->clock_ns / 1000000000u),
-                                       .tv_nsec = (long)(e->clock_ns % 1000000000u)};
+    if (until_ns > end && cost > 0) {
+        const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
+                                       .tv_nsec = (long)(until_ns % 1000000000u)};
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
     }
 }
@@ -320,6 +321,7 @@ typedef struct event {
     pthread_mutex_t lock;
     pthread_cond_t passed;
     uint64_t recorded, reached; /* counted up */
+    uint64_t clock_ns;          /* when it was reached, by that engine's clock */
     lvni_sim_engine *engine;    /* of the newest record, with the number of its command */
     uint64_t number, waited;
 } event;
@@ -327,6 +329,7 @@ typedef struct event {
 typedef struct event_command {
     event *e;
     uint64_t value;
+    lvni_sim_engine *engine; /* that runs the command */
 } event_command;
 
 static void release(event *e)
@@ -362,6 +365,7 @@ static lvn_status reach(void *payload)
     const event_command *c = payload;
     pthread_mutex_lock(&c->e->lock);
     c->e->reached = c->value > c->e->reached ? c->value : c->e->reached;
+    c->e->clock_ns = atomic_load(&c->engine->clock_ns);
     pthread_cond_broadcast(&c->e->passed);
     pthread_mutex_unlock(&c->e->lock);
     release(c->e);
@@ -375,6 +379,9 @@ static lvn_status await(void *payload)
     while (c->e->reached < c->value) {
         pthread_cond_wait(&c->e->passed, &c->e->lock);
     }
+    if (c->e->clock_ns > atomic_load(&c->engine->clock_ns)) {
+        atomic_store(&c->engine->clock_ns, c->e->clock_ns);
+    }
     pthread_mutex_unlock(&c->e->lock);
     release(c->e);
     return LVN_OK;
@@ -385,7 +392,7 @@ lvn_status lvni_sim_event_record(void *event_, void *stream)
     event *e = event_;
     lvni_sim_stream *s = stream;
     pthread_mutex_lock(&e->lock);
-    const event_command c = {e, ++e->recorded};
+    const event_command c = {e, ++e->recorded, s->engine};
     pthread_mutex_unlock(&e->lock);
     atomic_fetch_add(&e->refs, 1);
     const lvn_status status = submit(s, "event", reach, &c, sizeof c, 0, true);
@@ -402,11 +409,12 @@ lvn_status lvni_sim_event_record(void *event_, void *stream)
 lvn_status lvni_sim_event_follow(void *stream, void *event_)
 {
     event *e = event_;
+    lvni_sim_stream *s = stream;
     pthread_mutex_lock(&e->lock);
-    const event_command c = {e, e->recorded};
+    const event_command c = {e, e->recorded, s->engine};
     pthread_mutex_unlock(&e->lock);
     atomic_fetch_add(&e->refs, 1);
-    const lvn_status status = submit(stream, "event", await, &c, sizeof c, 0, true);
+    const lvn_status status = submit(s, "event", await, &c, sizeof c, 0, true);
     if (status != LVN_OK) {
         release(e);
     }
@@ -419,7 +427,7 @@ lvn_status lvni_sim_event_wait(void *event_)
     pthread_mutex_lock(&e->lock);
     lvni_sim_engine *engine = e->engine;
     const uint64_t value = e->recorded, number = e->number;
-    const bool new = engine != NULL &&value != e->waited;
+    const bool new = engine != NULL &&value != e->waited && e->reached < value;
     e->waited = value;
     pthread_mutex_unlock(&e->lock);
     if (new) {
