@@ -67,7 +67,9 @@ static int choose_slots(const lvni_data_loader *l)
     const int64_t lanes = l->plan.lanes, capacity = l->layout.capacity;
     const int64_t round =
         l->o.training ? l->plan.micro_batch_end - l->plan.micro_batch_begin : lanes;
-    const int64_t held = l->o.training && l->o.whole_steps ? round : lanes;
+    const int64_t held =
+        (l->o.training && l->o.whole_steps ? round : lanes) +
+        (l->layout.device != NULL && l->o.training ? LVNI_LOADER_COPIED * lanes : 0);
     int64_t n = l->o.workers == 0 ? 1 : (l->o.ahead > 0 ? l->o.ahead : 2) * round;
     /* two samples per worker */
     const int64_t busy = (2 * (int64_t)l->o.workers + capacity - 1) / capacity;
@@ -111,6 +113,7 @@ static lvn_status choose(lvni_data_loader *l)
     const int64_t most = l->length > 0 ? l->length : 1;
     LVN_TRY(
         lvni_data_slot_layout_make(l->o.dataset, capacity < most ? capacity : most, &l->layout));
+    l->layout.device = lvni_tensor_ctx_get()->device;
     count_batches(l);
     l->n_slots = choose_slots(l);
     return LVN_OK;
@@ -183,7 +186,7 @@ void lvni_data_loader_destroy(lvni_data_loader *l)
     }
     lvni_data_loader_stop(l);
     for (int i = 0; l->slot != NULL && i < l->n_slots; i++) {
-        lvni_data_slot_destroy(&l->slot[i]);
+        lvni_data_slot_destroy(&l->slot[i], &l->layout);
     }
     lvni_core_free(l->slot);
     lvni_core_free(l->free_slot);
@@ -251,6 +254,18 @@ static lvn_status wait_for_next(lvni_data_loader *l, lvni_data_slot **slot)
     return LVN_OK;
 }
 
+/* Lock held. */
+static const lvni_data_loader_batch *hand_over(lvni_data_loader *l, lvni_data_slot *slot)
+{
+    l->handed++;
+    l->n_held++;
+    note_unreadable(l, slot);
+    lvni_data_slot_finish(slot, &l->layout);
+    slot->held = true;
+    l->decoded += (uint64_t)slot->out.batch.size;
+    return &slot->out;
+}
+
 lvn_status lvni_data_loader_next(lvni_data_loader *l, const lvni_data_loader_batch **out)
 {
     const uint64_t start = lvni_core_now_ns();
@@ -259,17 +274,34 @@ lvn_status lvni_data_loader_next(lvni_data_loader *l, const lvni_data_loader_bat
     pthread_mutex_lock(&l->lock);
     const lvn_status status = wait_for_next(l, &slot);
     if (slot != NULL) {
-        l->handed++;
-        l->n_held++;
-        note_unreadable(l, slot);
-        lvni_data_slot_finish(slot, &l->layout);
-        slot->held = true;
-        l->decoded += (uint64_t)slot->out.batch.size;
-        *out = &slot->out;
+        *out = hand_over(l, slot);
     }
     l->wait_ns += lvni_core_now_ns() - start;
     pthread_mutex_unlock(&l->lock);
     return status;
+}
+
+/* A batch that lacks samples is reported with its step, not before. */
+static bool is_complete(const lvni_data_loader *l, const lvni_data_slot *slot)
+{
+    bool complete =
+        slot->done == slot->out.planned && !(l->failed && l->fail_sequence == slot->sequence);
+    for (int64_t i = 0; complete && i < slot->out.planned; i++) {
+        complete = !slot->unreadable[i];
+    }
+    return complete;
+}
+
+const lvni_data_loader_batch *lvni_data_loader_try_next(lvni_data_loader *l)
+{
+    const lvni_data_loader_batch *out = NULL;
+    pthread_mutex_lock(&l->lock);
+    if (l->handed < l->opened) {
+        lvni_data_slot *slot = &l->slot[l->queue[l->handed % l->n_slots]];
+        out = is_complete(l, slot) ? hand_over(l, slot) : NULL;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return out;
 }
 
 void lvni_data_loader_release(lvni_data_loader *l, const lvni_data_loader_batch *batch)

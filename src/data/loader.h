@@ -10,7 +10,12 @@
 
 #include <levin/data.h>
 
-enum { LVNI_LOADER_NAMED = 20 }; /* unreadable samples that are named */
+enum {
+    LVNI_LOADER_NAMED = 20, /* unreadable samples that are named */
+    /* On a device, training: as many batches per lane may be held while they are copied, beside
+     * those of any loader. */
+    LVNI_LOADER_COPIED = 4
+};
 
 typedef struct lvni_data_loader_options {
     const lvn_dataset *dataset; /* borrowed for the loader's life */
@@ -27,8 +32,8 @@ typedef struct lvni_data_loader_options {
     bool whole_steps;
     int workers; /* threads; 0: the thread that asks for a batch decodes it */
     int ahead;   /* steps (evaluation: rounds of lanes) decoded ahead; 0: 2 */
-    /* of all batches held; 0: 1 GiB. Never fewer than one batch per lane (whole_steps: micro-batch)
-     * and one more */
+    /* of all batches held; 0: 1 GiB. Never fewer than one batch per lane (whole_steps:
+     * micro-batch), those that are copied, and one more */
     size_t max_bytes;
     /* on_error=skip; false: the first unreadable sample in order stops the run */
     bool skip_unreadable;
@@ -60,7 +65,8 @@ typedef struct lvni_data_loader lvni_data_loader;
 
 /* What lvni_data_loader_create would allocate, except what the dataset itself takes. */
 lvn_status lvni_data_loader_predict(const lvni_data_loader_options *options, size_t *bytes);
-/* Allocates everything and starts the threads; nothing is allocated afterwards. */
+/* Allocates everything and starts the threads; nothing is allocated afterwards. Batches lie in
+ * memory that the device of the calling thread's context copies from (lvni_tensor_host_take). */
 lvn_status lvni_data_loader_create(const lvni_data_loader_options *options, lvni_data_loader **out);
 /* At any time, with batches held or threads running; waits for the samples being decoded. NULL is
  * fine. */
@@ -71,6 +77,9 @@ void lvni_data_loader_destroy(lvni_data_loader *loader);
  * released in any order; at most stats.slots can be held. Thread-safe: concurrent callers get
  * consecutive batches. After an error every call gives that error. */
 lvn_status lvni_data_loader_next(lvni_data_loader *loader, const lvni_data_loader_batch **out);
+/* The batch that lvni_data_loader_next would give without blocking, complete. NULL, and nothing has
+ * changed: it is not decoded yet, lacks unreadable samples or failed, or there is none. */
+const lvni_data_loader_batch *lvni_data_loader_try_next(lvni_data_loader *loader);
 /* thread-safe; NULL is fine */
 void lvni_data_loader_release(lvni_data_loader *loader, const lvni_data_loader_batch *batch);
 

@@ -58,9 +58,11 @@ static lvn_status create_field(lvni_data_slot *slot, const lvni_data_slot_layout
     const lvn_field *field = &layout->field[i];
     int64_t shape[LVN_MAX_NDIM] = {layout->capacity};
     memcpy(shape + 1, field->shape, (size_t)field->ndim * sizeof *shape);
-    slot->data[i] = lvni_core_alloc(LVNI_TAG_DATA, (size_t)layout->capacity * layout->bytes[i]);
+    const size_t bytes = (size_t)layout->capacity * layout->bytes[i];
+    slot->data[i] = layout->device == NULL ? lvni_core_alloc(LVNI_TAG_DATA, bytes)
+                                           : lvni_tensor_host_take(layout->device, bytes);
     if (slot->data[i] == NULL) {
-        return LVN_ERR_MEMORY;
+        return lvn_last_error()->code;
     }
     slot->out.batch.field[i] = lvn_tensor_wrap(slot->data[i], field->dtype, field->ndim + 1, shape);
     return slot->out.batch.field[i] == NULL ? lvn_last_error()->code : LVN_OK;
@@ -89,11 +91,16 @@ lvn_status lvni_data_slot_create(lvni_data_slot *slot, const lvni_data_slot_layo
     return LVN_OK;
 }
 
-void lvni_data_slot_destroy(lvni_data_slot *slot)
+void lvni_data_slot_destroy(lvni_data_slot *slot, const lvni_data_slot_layout *layout)
 {
     for (int i = 0; i < LVN_MAX_FIELDS; i++) {
         lvn_release(slot->out.batch.field[i]);
-        lvni_core_free(slot->data[i]);
+        if (layout->device == NULL) {
+            lvni_core_free(slot->data[i]);
+        } else {
+            lvni_tensor_host_give(layout->device, slot->data[i],
+                                  (size_t)layout->capacity * layout->bytes[i]);
+        }
     }
     lvni_core_free(slot->position);
     lvni_core_free(slot->repeat);

@@ -9,6 +9,7 @@
 
 #include "data/loader.h"
 #include "data/sampler.h"
+#include "tensor/device.h"
 
 #include <pthread.h>
 
@@ -19,6 +20,7 @@ typedef struct lvni_data_slot_layout {
     lvn_field field[LVN_MAX_FIELDS];
     size_t bytes[LVN_MAX_FIELDS]; /* of one sample */
     size_t slot_bytes;            /* of all fields of a slot */
+    lvni_tensor_device *device;   /* that knows the memory; NULL: plain memory */
 } lvni_data_slot_layout;
 
 typedef struct lvni_data_slot {
@@ -37,7 +39,7 @@ lvn_status lvni_data_slot_layout_make(const lvn_dataset *dataset, int64_t capaci
                                       lvni_data_slot_layout *out);
 /* A slot that failed is safe to destroy. */
 lvn_status lvni_data_slot_create(lvni_data_slot *slot, const lvni_data_slot_layout *layout);
-void lvni_data_slot_destroy(lvni_data_slot *slot);
+void lvni_data_slot_destroy(lvni_data_slot *slot, const lvni_data_slot_layout *layout);
 /* All samples are done: close the gaps of unreadable ones, keeping the order, and set sizes and
  * versions of the tensors. */
 void lvni_data_slot_finish(lvni_data_slot *slot, const lvni_data_slot_layout *layout);

@@ -149,12 +149,42 @@ void lvni_tensor_device_note_error(lvni_tensor_device *d)
     }
 }
 
+/* Copies beside the kernels are the device's own: one that fails counts for every context that
+ * computes there. */
+static bool has_failed(const lvni_tensor_stream *s)
+{
+    const lvni_tensor_device *d = s->device;
+    return d != NULL && (d->backend->stream_failed(s->stream) ||
+                         d->backend->stream_failed(d->own[LVN_STREAM_COPY]));
+}
+
+static lvn_status wait_for(const lvni_tensor_stream *s)
+{
+    const lvni_tensor_device *d = s->device;
+    LVN_TRY(d == NULL ? LVN_OK : d->backend->stream_wait(s->stream));
+    return d == NULL || !d->backend->stream_failed(d->own[LVN_STREAM_COPY])
+               ? LVN_OK
+               : d->backend->stream_wait(d->own[LVN_STREAM_COPY]);
+}
+
+static void clear(const lvni_tensor_stream *s)
+{
+    const lvni_tensor_device *d = s->device;
+    if (d != NULL) {
+        d->backend->stream_clear(s->stream);
+    }
+    if (d != NULL && d->backend->stream_failed(d->own[LVN_STREAM_COPY])) {
+        (void)d->backend->stream_wait(d->own[LVN_STREAM_COPY]);
+        d->backend->stream_clear(d->own[LVN_STREAM_COPY]);
+    }
+}
+
 bool lvni_tensor_device_failed(void)
 {
     const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     struct lvni_under_way *u = ctx == NULL ? NULL : ctx->under_way;
     const lvni_tensor_stream *s = u == NULL || u->first != NULL ? NULL : u->streams;
-    while (s != NULL && (s->device == NULL || !s->device->backend->stream_failed(s->stream))) {
+    while (s != NULL && !has_failed(s)) {
         s = s->of_ctx;
     }
     if (s != NULL) {
@@ -169,8 +199,7 @@ static lvn_status sync_streams(const struct lvni_under_way *u)
     lvn_error error = {0};
     lvn_status first = LVN_OK;
     for (const lvni_tensor_stream *s = u->streams; s != NULL; s = s->of_ctx) {
-        const lvn_status status =
-            s->device == NULL ? LVN_OK : s->device->backend->stream_wait(s->stream);
+        const lvn_status status = wait_for(s);
         if (status != LVN_OK && (first == LVN_OK || s == u->first)) {
             first = status;
             error = *lvn_last_error();
@@ -196,9 +225,7 @@ lvn_status lvni_tensor_device_take_error(void)
         u->failed = false;
         u->first = NULL;
         for (const lvni_tensor_stream *s = u->streams; s != NULL; s = s->of_ctx) {
-            if (s->device != NULL) {
-                s->device->backend->stream_clear(s->stream);
-            }
+            clear(s);
         }
     }
     return status;

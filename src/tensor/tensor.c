@@ -65,13 +65,13 @@ static lvn_tensor *header_new(const lvni_tensor_desc *d, lvni_tensor_storage *st
     return t;
 }
 
-static void *take_data(lvni_tensor_device *device, size_t bytes, size_t *got)
+static void *take_data(lvni_tensor_device *device, lvn_stream_kind kind, size_t bytes, size_t *got)
 {
-    return device != NULL ? lvni_tensor_device_take(device, LVN_STREAM_COMPUTE, bytes, got)
-                          : take(bytes, got);
+    return device != NULL ? lvni_tensor_device_take(device, kind, bytes, got) : take(bytes, got);
 }
 
-static lvni_tensor_storage *storage_new(void *borrowed, size_t bytes, lvni_tensor_device *device)
+static lvni_tensor_storage *storage_new(void *borrowed, size_t bytes, lvni_tensor_device *device,
+                                        lvn_stream_kind kind)
 {
     size_t got;
     lvni_tensor_storage *s = take(sizeof *s, &got);
@@ -81,8 +81,9 @@ static lvni_tensor_storage *storage_new(void *borrowed, size_t bytes, lvni_tenso
     atomic_store_explicit(&s->refs, 1, memory_order_relaxed);
     s->borrowed = borrowed != NULL;
     s->on_device = borrowed == NULL && device != NULL;
+    s->for_copy = kind == LVN_STREAM_COPY;
     s->bytes = bytes;
-    s->data = borrowed != NULL ? borrowed : take_data(device, bytes, &s->bytes);
+    s->data = borrowed != NULL ? borrowed : take_data(device, kind, bytes, &s->bytes);
     if (s->data == NULL) {
         give(s, sizeof *s);
         return NULL;
@@ -95,7 +96,8 @@ static void storage_release(lvni_tensor_storage *s)
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1) {
         lvni_tensor_device *device = s->on_device ? lvni_tensor_device_of(s->data) : NULL;
         if (device != NULL) {
-            lvni_tensor_device_give(device, LVN_STREAM_COMPUTE, false, s->data, s->bytes);
+            lvni_tensor_device_give(device, s->for_copy ? LVN_STREAM_COPY : LVN_STREAM_COMPUTE,
+                                    s->for_copy, s->data, s->bytes);
         } else if (!s->borrowed && !s->on_device) {
             give(s->data, s->bytes);
         }
@@ -120,10 +122,11 @@ static lvn_status make_desc(lvni_tensor_desc *d, lvn_dtype dtype, int ndim, cons
     return LVN_OK;
 }
 
-lvn_tensor *lvni_tensor_new_on(const lvni_tensor_desc *d, lvni_tensor_device *device)
+static lvn_tensor *new_for(const lvni_tensor_desc *d, lvni_tensor_device *device,
+                           lvn_stream_kind kind)
 {
-    lvni_tensor_storage *s =
-        storage_new(NULL, (size_t)lvni_tensor_desc_numel(d) * lvn_dtype_size(d->dtype), device);
+    const size_t bytes = (size_t)lvni_tensor_desc_numel(d) * lvn_dtype_size(d->dtype);
+    lvni_tensor_storage *s = storage_new(NULL, bytes, device, kind);
     if (s == NULL) {
         return NULL;
     }
@@ -132,6 +135,16 @@ lvn_tensor *lvni_tensor_new_on(const lvni_tensor_desc *d, lvni_tensor_device *de
         storage_release(s);
     }
     return t;
+}
+
+lvn_tensor *lvni_tensor_new_on(const lvni_tensor_desc *d, lvni_tensor_device *device)
+{
+    return new_for(d, device, LVN_STREAM_COMPUTE);
+}
+
+lvn_tensor *lvni_tensor_new_for_copy(const lvni_tensor_desc *d, lvni_tensor_device *device)
+{
+    return new_for(d, device, LVN_STREAM_COPY);
 }
 
 lvn_tensor *lvni_tensor_new(const lvni_tensor_desc *d)
@@ -178,7 +191,7 @@ lvn_tensor *lvn_tensor_wrap(void *data, lvn_dtype dtype, int ndim, const int64_t
                       "lvn_tensor_wrap needs memory, got NULL");
         return NULL;
     }
-    lvni_tensor_storage *s = storage_new(data, 0, NULL);
+    lvni_tensor_storage *s = storage_new(data, 0, NULL, LVN_STREAM_COMPUTE);
     if (s == NULL) {
         return NULL;
     }

@@ -21,6 +21,7 @@ typedef struct lvni_tensor_storage {
     size_t bytes;   /* as given by the cache: rounded up */
     bool borrowed;  /* memory that the storage does not own */
     bool on_device; /* taken from a device, which may be closed when the process ends */
+    bool for_copy;  /* for the copy stream; kernels of the compute streams read it afterwards */
 } lvni_tensor_storage;
 
 struct lvn_tensor {
@@ -73,6 +74,9 @@ const char *lvni_tensor_shape_string(int ndim, const int64_t *shape, char out[96
 lvn_tensor *lvni_tensor_new(const lvni_tensor_desc *desc);
 /* NULL: the host */
 lvn_tensor *lvni_tensor_new_on(const lvni_tensor_desc *desc, struct lvni_tensor_device *device);
+/* On a device, for its copy stream to fill (copies.h). */
+lvn_tensor *lvni_tensor_new_for_copy(const lvni_tensor_desc *desc,
+                                     struct lvni_tensor_device *device);
 /* A copy there, owned by the caller; waits like lvn_to_device. */
 lvn_tensor *lvni_tensor_to(const lvn_tensor *t, struct lvni_tensor_device *device);
 /* One element of this value, rounded to its type; owned by the caller. */
