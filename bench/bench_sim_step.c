@@ -127,7 +127,10 @@ static lvn_status measure_trainer(lvni_trainer_options *o, int steps, figures *f
             .dataset = o->train, .plan = &o->plan, .training = true, .seed = 1};
         s = lvni_data_loader_create(&loader, &t->loader);
     }
-    s = s == LVN_OK ? measure(t, steps, f) : s;
+    if (s == LVN_OK) {
+        t->engine->more_steps = true;
+        s = measure(t, steps, f);
+    }
     lvni_trainer_destroy(t);
     return s;
 }

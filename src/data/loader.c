@@ -60,6 +60,16 @@ static void count_batches(lvni_data_loader *l)
     l->total = all > l->first ? all - l->first : 0;
 }
 
+/* Waves of two steps, which a host that reads late is ahead of the device, and two more; of long
+ * steps fewer, as the device has enough to do then. */
+int lvni_data_loader_copied(const lvni_plan *plan)
+{
+    enum { MOST_WAVES = 8 };
+    const int k = plan->micro_batch_end - plan->micro_batch_begin,
+              waves = 2 * ((k + plan->lanes - 1) / plan->lanes) + 2;
+    return plan->lanes * (waves < MOST_WAVES ? waves : MOST_WAVES);
+}
+
 /* Enough slots to keep all threads busy while every lane, or micro-batch, holds a batch, within the
  * memory given. */
 static int choose_slots(const lvni_data_loader *l)
@@ -69,7 +79,7 @@ static int choose_slots(const lvni_data_loader *l)
         l->o.training ? l->plan.micro_batch_end - l->plan.micro_batch_begin : lanes;
     const int64_t held =
         (l->o.training && l->o.whole_steps ? round : lanes) +
-        (l->layout.device != NULL && l->o.training ? LVNI_LOADER_COPIED * lanes : 0);
+        (l->layout.device != NULL && l->o.training ? lvni_data_loader_copied(&l->plan) : 0);
     int64_t n = l->o.workers == 0 ? 1 : (l->o.ahead > 0 ? l->o.ahead : 2) * round;
     /* two samples per worker */
     const int64_t busy = (2 * (int64_t)l->o.workers + capacity - 1) / capacity;

@@ -10,12 +10,7 @@
 
 #include <levin/data.h>
 
-enum {
-    LVNI_LOADER_NAMED = 20, /* unreadable samples that are named */
-    /* On a device, training: as many batches per lane may be held while they are copied, beside
-     * those of any loader. */
-    LVNI_LOADER_COPIED = 4
-};
+enum { LVNI_LOADER_NAMED = 20 }; /* unreadable samples that are named */
 
 typedef struct lvni_data_loader_options {
     const lvn_dataset *dataset; /* borrowed for the loader's life */
@@ -62,6 +57,10 @@ typedef struct lvni_data_loader_stats {
 } lvni_data_loader_stats;
 
 typedef struct lvni_data_loader lvni_data_loader;
+
+/* On a device, training: as many batches may be held while they are copied, beside those of any
+ * loader. */
+int lvni_data_loader_copied(const lvni_plan *plan);
 
 /* What lvni_data_loader_create would allocate, except what the dataset itself takes. */
 lvn_status lvni_data_loader_predict(const lvni_data_loader_options *options, size_t *bytes);

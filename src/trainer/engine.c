@@ -77,6 +77,7 @@ static lvn_status make_lanes(lvni_trainer_engine *e)
                                (size_t)(plan->micro_batch_end - plan->micro_batch_begin),
                                sizeof(const lvni_data_loader_batch *));
     e->slot = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)lanes, sizeof *e->slot);
+    LVN_TRY(own->device == NULL ? LVN_OK : lvni_trainer_feed_create(own->device, plan, &e->feed));
     return e->job == NULL || e->held == NULL || e->slot == NULL ? LVN_ERR_MEMORY
                                                                 : make_gradient_sync(e);
 }
@@ -156,6 +157,7 @@ void lvni_trainer_engine_destroy(lvni_trainer_engine *e)
         return;
     }
     lvni_trainer_lanes_destroy(e->lanes);
+    lvni_trainer_feed_destroy(e->feed);
     lvni_tensor_ctx *own = lvni_tensor_ctx_get();
     if (own != NULL) {
         own->pins.entries = NULL; /* which may go before the thread does */

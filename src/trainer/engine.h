@@ -5,6 +5,7 @@
  *   engine.c       create and destroy; the model's parameters as the optimizer sees them
  *   step.c         a step: load, forward and backward, reduce, update
  *   waves.c        its micro-batches, one per lane; what coupled ones share
+ *   feed.c         their batches on the way to the device
  *   micro_batch.c  forward and backward of one of them
  *   gradient_sync.c   gradient sets, merged in the tree, over all ranks; step_message.c: metrics of
  *                  their micro-batches
@@ -15,6 +16,7 @@
 
 #include "ckpt/checkpoint.h"
 #include "optim/optim.h"
+#include "trainer/feed.h"
 #include "trainer/gradient_sync.h"
 #include "trainer/lanes.h"
 #include "trainer/late.h"
@@ -79,6 +81,11 @@ typedef struct lvni_trainer_engine {
     lvni_data_loader *loader;
     /* per micro-batch of this rank: its batch, until the last phase is done with it */
     const lvni_data_loader_batch **held;
+    lvni_trainer_feed *feed; /* to the device that computes; NULL: the host */
+    /* set before a step: another one follows with the same loader, and its batches may be on their
+     * way when this one ends. The loader stays until a step without, or until the engine is gone.
+     */
+    bool more_steps;
     /* the last step failed between two phases: the weights are of no step; not with `late` */
     bool torn;
 

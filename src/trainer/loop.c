@@ -17,6 +17,14 @@ static bool finished(const lvni_trainer *t)
     return finished_at(t, &t->at);
 }
 
+/* The next step ends the run, unless a signal or an error does. */
+static bool is_last_step(const lvni_trainer *t)
+{
+    return (t->o.max_steps >= 0 && t->at.step + 1 >= t->o.max_steps) ||
+           (t->o.max_epochs >= 0 && t->at.epoch + 1 >= t->o.max_epochs &&
+            t->at.step_in_epoch + 1 >= t->o.plan.steps_per_epoch);
+}
+
 static lvn_status start_loader(lvni_trainer *t)
 {
     const lvni_data_loader_options o = {.dataset = t->o.train,
@@ -246,6 +254,7 @@ static lvn_status loop(lvni_trainer *t)
             return stop(t);
         }
         if (s == LVN_OK) {
+            t->engine->more_steps = !is_last_step(t);
             s = step(t);
         }
         if (s != LVN_OK) {

@@ -128,20 +128,29 @@ static lvn_status validate_dry(const dry_lane *lane, const lvni_data_loader_batc
     return s;
 }
 
-static lvn_status work_dry(dry_lane *lane, const lvni_data_loader_batch *batch, bool training)
+/* The run will have a copy on its device, and that of the next batch, which threads of the loader
+ * or an earlier phase made ready (feed.c). */
+static lvn_status copy_and_train_dry(dry_lane *lane, const lvni_data_loader_batch *batch)
 {
-    return training ? train_dry(lane, batch) : validate_dry(lane, batch);
+    lvni_tensor_copies *copies;
+    lvni_data_loader_batch copy = {0}, next = {0};
+    LVN_TRY(lvni_tensor_copies_create(lane->device, &copies));
+    lvn_status s = lvni_trainer_device_batch_begin(batch, copies, &copy);
+    if (s == LVN_OK && (lane->o->workers > 0 || lvni_trainer_phases_count(lane->o->model) > 1)) {
+        s = lvni_trainer_device_batch_begin(batch, copies, &next);
+    }
+    s = s == LVN_OK ? train_dry(lane, &copy) : s;
+    lvni_trainer_device_batch_free(&next);
+    lvni_trainer_device_batch_free(&copy);
+    lvni_tensor_copies_destroy(copies);
+    return s;
 }
 
-/* The run will have a copy on its device. */
-static lvn_status copy_and_work_dry(dry_lane *lane, const lvni_data_loader_batch *batch,
-                                    bool training)
+static lvn_status copy_and_validate_dry(const dry_lane *lane, const lvni_data_loader_batch *batch)
 {
     lvni_data_loader_batch copy;
     lvn_status s = lvni_trainer_device_batch_make(batch, &copy);
-    if (s == LVN_OK) {
-        s = work_dry(lane, &copy, training);
-    }
+    s = s == LVN_OK ? validate_dry(lane, &copy) : s;
     lvni_trainer_device_batch_free(&copy);
     return s;
 }
@@ -155,8 +164,11 @@ static lvn_status run_dry(dry_lane *lane, const lvn_dataset *dataset, int64_t si
     if (s == LVN_OK) {
         lvni_tensor_ctx *mine = lvni_tensor_ctx_get();
         lvni_tensor_ctx_set(lane->ctx);
-        s = mine->device == NULL ? work_dry(lane, &batch, training)
-                                 : copy_and_work_dry(lane, &batch, training);
+        if (mine->device == NULL) {
+            s = training ? train_dry(lane, &batch) : validate_dry(lane, &batch);
+        } else {
+            s = training ? copy_and_train_dry(lane, &batch) : copy_and_validate_dry(lane, &batch);
+        }
         lvni_tensor_ctx_set(mine);
     }
     free_batch(&batch);

@@ -46,7 +46,7 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
                                         lvni_trainer_micro_batch_job *job)
 {
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
-    const lvni_data_loader_batch *b = job->batch;
+    const lvni_data_loader_batch *b = job->there != NULL ? job->there : job->batch;
     const double samples = (double)b->batch.size;
     ctx->at = (lvni_tensor_position){.seed = pass->seed,
                                      .step = (uint32_t)pass->step,
@@ -79,10 +79,10 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
     return closed != LVN_OK ? closed : s; /* what failed first */
 }
 
-lvn_status lvni_trainer_device_batch_make(const lvni_data_loader_batch *from,
-                                          lvni_data_loader_batch *out)
+/* Each field by copies, or on `device` */
+static lvn_status make_batch(const lvni_data_loader_batch *from, lvni_tensor_device *device,
+                             lvni_tensor_copies *copies, lvni_data_loader_batch *out)
 {
-    lvni_tensor_device *device = lvni_tensor_ctx_get()->device;
     *out = *from;
     lvn_batch *b = &out->batch;
     for (int i = 0; i < LVN_MAX_FIELDS; i++) {
@@ -90,7 +90,9 @@ lvn_status lvni_trainer_device_batch_make(const lvni_data_loader_batch *from,
     }
     for (int i = 0; i < b->n_fields; i++) {
         lvn_tensor *t = from->batch.field[i];
-        b->field[i] = device == NULL ? lvn_retain(t) : lvni_tensor_to(t, device);
+        b->field[i] = copies != NULL   ? lvni_tensor_copies_begin(copies, t)
+                      : device == NULL ? lvn_retain(t)
+                                       : lvni_tensor_to(t, device);
         if (b->field[i] == NULL) {
             lvn_error_frame("copying a batch of %lld samples to the device", (long long)b->size);
             return lvn_last_error()->code;
@@ -99,6 +101,24 @@ lvn_status lvni_trainer_device_batch_make(const lvni_data_loader_batch *from,
     b->image = b->field[0];
     b->label = b->n_fields > 1 ? b->field[1] : NULL;
     return LVN_OK;
+}
+
+lvn_status lvni_trainer_device_batch_make(const lvni_data_loader_batch *from,
+                                          lvni_data_loader_batch *out)
+{
+    return make_batch(from, lvni_tensor_ctx_get()->device, NULL, out);
+}
+
+lvn_status lvni_trainer_device_batch_begin(const lvni_data_loader_batch *from,
+                                           lvni_tensor_copies *copies, lvni_data_loader_batch *out)
+{
+    if (from->batch.size == 0) {
+        *out = *from;
+        out->batch.n_fields = 0;
+        return LVN_OK;
+    }
+    LVN_TRY(make_batch(from, NULL, copies, out));
+    return lvni_tensor_copies_end(copies);
 }
 
 void lvni_trainer_device_batch_free(lvni_data_loader_batch *batch)

@@ -1,6 +1,6 @@
 /* One micro-batch: its way to the device, forward, backward. Called by the lanes of a step
  * (waves.c), by the prediction of memory on a device without memory (memory.c), and, for the way to
- * the device, by evaluate.c. */
+ * the device, by feed.c and evaluate.c. */
 #ifndef LEVIN_TRAINER_MICRO_BATCH_H
 #define LEVIN_TRAINER_MICRO_BATCH_H
 
@@ -8,6 +8,7 @@
 #include "nn/model.h"
 #include "nn/step_metrics.h"
 #include "plan/plan.h"
+#include "tensor/copies.h"
 #include "trainer/group_sync.h"
 #include "trainer/scaler.h"
 
@@ -22,9 +23,10 @@ typedef struct lvni_trainer_pass {
 } lvni_trainer_pass;
 
 typedef struct lvni_trainer_micro_batch_job {
-    const lvni_data_loader_batch *batch;
-    lvni_nn_set *set;  /* NULL: it has no samples */
-    lvni_nn_step step; /* what it reports */
+    const lvni_data_loader_batch *batch; /* of the loader */
+    const lvni_data_loader_batch *there; /* where lanes compute; NULL: the same */
+    lvni_nn_set *set;                    /* NULL: it has no samples */
+    lvni_nn_step step;                   /* what it reports */
     /* memory of the device for the loss, and terms for what it logs, read later; NULL: read at
      * once */
     double *loss;
@@ -40,8 +42,8 @@ typedef struct lvni_trainer_micro_batch_job {
  * gradient goes on into other micro-batches'. */
 double lvni_trainer_loss_factor(const lvni_plan *plan, const lvni_trainer_scaler *scaler);
 
-/* Forward and backward of a batch that lies where the thread's context computes. Writes job->set
- * and job->step. LVN_ERR_NON_FINITE: the loss is not finite. */
+/* Forward and backward of job->there, which lies where the thread's context computes. Writes
+ * job->set and job->step. LVN_ERR_NON_FINITE: the loss is not finite. */
 lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
                                         lvni_trainer_micro_batch_job *job);
 
@@ -53,6 +55,10 @@ lvn_status lvni_trainer_fail_loss(const lvni_trainer_pass *pass, double value, i
  * lvni_trainer_device_batch_free, also after a failure. */
 lvn_status lvni_trainer_device_batch_make(const lvni_data_loader_batch *from,
                                           lvni_data_loader_batch *out);
+/* As lvni_trainer_device_batch_make, on the device of `copies` and beside its kernels: of a batch
+ * in memory of lvni_tensor_host_take. Nothing to copy when it has no samples. */
+lvn_status lvni_trainer_device_batch_begin(const lvni_data_loader_batch *from,
+                                           lvni_tensor_copies *copies, lvni_data_loader_batch *out);
 void lvni_trainer_device_batch_free(lvni_data_loader_batch *batch);
 
 #endif

@@ -92,6 +92,9 @@ lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *
         e->torn = e->torn || r->phase[i].updated;
     }
     const lvni_plan *plan = &e->o.plan;
+    if (e->feed != NULL && (s != LVN_OK || !e->more_steps)) {
+        lvni_trainer_feed_drop(e->feed);
+    }
     lvni_trainer_wave_release(e, plan->micro_batch_begin,
                               plan->micro_batch_end - plan->micro_batch_begin);
     e->loader = NULL;

@@ -60,8 +60,8 @@ void lvni_trainer_destroy(lvni_trainer *t)
     }
     lvni_trainer_saver_destroy(t->keeper.saver); /* first: it reads model and optimizer */
     lvni_trainer_report_close(&t->report);
+    lvni_trainer_engine_destroy(t->engine); /* it may hold batches of the loader */
     lvni_data_loader_destroy(t->loader);
     lvni_data_loader_destroy(t->val_loader);
-    lvni_trainer_engine_destroy(t->engine);
     lvni_core_free(t);
 }

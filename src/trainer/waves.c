@@ -20,7 +20,12 @@ lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n
     for (int i = 0; i < n; i++) {
         const lvni_data_loader_batch **held =
             &e->held[micro_batch - e->o.plan.micro_batch_begin + i];
-        LVN_TRY(*held == NULL ? lvni_data_loader_next(e->loader, held) : LVN_OK);
+        const lvni_data_loader_batch *there = NULL;
+        if (e->feed != NULL) {
+            LVN_TRY(lvni_trainer_feed_next(e->feed, e->loader, held, &there));
+        } else {
+            LVN_TRY(*held == NULL ? lvni_data_loader_next(e->loader, held) : LVN_OK);
+        }
         if (*held == NULL) {
             LVN_FAIL(LVN_ERR_INTERNAL, "the loader ended before step %lld", (long long)e->now.step);
         }
@@ -32,6 +37,7 @@ lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n
         }
         e->job[i] = (lvni_trainer_micro_batch_job){
             .batch = *held,
+            .there = there,
             .set = runs ? lvni_trainer_gradient_sync_set(e->gradient_sync, e->slot[i]) : NULL};
         if (runs && e->late != NULL) {
             e->job[i].loss = lvni_trainer_late_loss(e->late, e->now.phase, micro_batch + i);
@@ -39,6 +45,34 @@ lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n
         }
     }
     return LVN_OK;
+}
+
+/* The batches of the next wave, as far as they are ready, on their way to the device before the
+ * kernels of this one: its first batch is micro-batch `next`. */
+static lvn_status load_ahead(lvni_trainer_engine *e, int64_t next)
+{
+    const lvni_plan *plan = &e->o.plan;
+    const bool new_step = next == plan->micro_batch_end && e->now.phase == e->n_phases - 1;
+    if (new_step && !e->more_steps) {
+        return LVN_OK;
+    }
+    next = next == plan->micro_batch_end ? plan->micro_batch_begin : next;
+    const int64_t n = lvni_plan_wave(plan, (int)next).count;
+    bool begun = true;
+    for (int64_t i = next - plan->micro_batch_begin, end = i + n; i < end && begun; i++) {
+        LVN_TRY(lvni_trainer_feed_ahead(e->feed, new_step ? NULL : e->held[i], &begun));
+    }
+    return LVN_OK;
+}
+
+/* The kernels of the wave are submitted. */
+static void end_use(lvni_trainer_engine *e, int n)
+{
+    const bool last = e->now.phase == e->n_phases - 1;
+    lvni_trainer_feed_done(e->feed, n, last);
+    for (int i = 0; i < n && last; i++) {
+        e->held[e->job[i].batch->micro_batch - e->o.plan.micro_batch_begin] = NULL;
+    }
 }
 
 void lvni_trainer_wave_release(lvni_trainer_engine *e, int micro_batch, int n)
@@ -97,20 +131,6 @@ static lvn_status first_failure(const lvni_trainer_engine *e, lvn_status s)
     return s;
 }
 
-static lvn_status run_on_device(const lvni_trainer_engine *e, lvni_trainer_micro_batch_job *job)
-{
-    const lvni_data_loader_batch *here = job->batch;
-    lvni_data_loader_batch there;
-    lvn_status s = lvni_trainer_device_batch_make(here, &there);
-    job->batch = &there;
-    if (s == LVN_OK) {
-        s = lvni_trainer_run_micro_batch(&e->now, job);
-    }
-    job->batch = here;
-    lvni_trainer_device_batch_free(&there);
-    return s;
-}
-
 static lvn_status micro_batch_work(void *user, int lane)
 {
     const lvni_trainer_engine *e = user;
@@ -123,7 +143,7 @@ static lvn_status micro_batch_work(void *user, int lane)
     lvni_trainer_gradient_sync_watch(e->gradient_sync, lane, job->set);
     ctx->group =
         job->group_sync == NULL ? NULL : lvni_trainer_group_sync_group(job->group_sync, index);
-    const lvn_status s = run_on_device(e, job);
+    const lvn_status s = lvni_trainer_run_micro_batch(&e->now, job);
     ctx->group = NULL;
     if (s != LVN_OK) {
         const char *phase = lvni_trainer_phases_name(e->o.model, e->now.phase);
@@ -141,8 +161,12 @@ static lvn_status micro_batch_work(void *user, int lane)
 lvn_status lvni_trainer_wave_run(lvni_trainer_engine *e, int n)
 {
     LVN_TRY(lvni_trainer_gradient_sync_wave(e->gradient_sync, e->slot, n));
+    LVN_TRY(e->feed == NULL ? LVN_OK : load_ahead(e, e->job[0].batch->micro_batch + n));
     open_group_syncs(e, n);
     LVN_TRY(first_failure(e, lvni_trainer_lanes_run(e->lanes, n, micro_batch_work, e)));
+    if (e->feed != NULL) {
+        end_use(e, n);
+    }
     return close_group_syncs(e);
 }
 

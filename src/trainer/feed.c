@@ -1,0 +1,134 @@
+/* Batches on their way to the device (feed.h): a ring in the order of copies. A place holds a batch
+ * of the loader until its next use, which first waits for the copy: by then it ran long ago, unless
+ * the host is several waves ahead of the device. */
+#include "trainer/feed.h"
+
+#include "core/alloc.h"
+#include "trainer/micro_batch.h"
+
+typedef struct place {
+    const lvni_data_loader_batch *held; /* NULL: none */
+    lvni_data_loader_batch there;       /* its fields on the device */
+    lvni_tensor_copies *copies;
+    bool release; /* nothing needs the loader's batch once it is copied */
+} place;
+
+struct lvni_trainer_feed {
+    lvni_data_loader *loader; /* of the batches here */
+    place *ring;
+    int n;
+    /* copies ever begun, asked for, and done with: begun >= taken >= done */
+    int64_t begun, taken, done;
+};
+
+lvn_status lvni_trainer_feed_create(lvni_tensor_device *device, const lvni_plan *plan,
+                                    lvni_trainer_feed **out)
+{
+    *out = NULL;
+    lvni_trainer_feed *f = LVNI_NEW(LVNI_TAG_TRAINER, lvni_trainer_feed);
+    if (f == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    const int n = lvni_data_loader_copied(plan);
+    f->ring = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *f->ring);
+    lvn_status s = f->ring == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    for (; f->n < n && s == LVN_OK; f->n++) {
+        s = lvni_tensor_copies_create(device, &f->ring[f->n].copies);
+    }
+    if (s != LVN_OK) {
+        lvni_trainer_feed_destroy(f);
+        return s;
+    }
+    *out = f;
+    return LVN_OK;
+}
+
+void lvni_trainer_feed_destroy(lvni_trainer_feed *f)
+{
+    if (f == NULL) {
+        return;
+    }
+    lvni_trainer_feed_drop(f);
+    for (int i = 0; i < f->n; i++) {
+        lvni_tensor_copies_destroy(f->ring[i].copies);
+    }
+    lvni_core_free(f->ring);
+    lvni_core_free(f);
+}
+
+/* The error of a copy stays with the device, for the step to find. */
+static void clear(lvni_trainer_feed *f, place *p)
+{
+    if (p->held != NULL && p->held->batch.size > 0) {
+        (void)lvni_tensor_copies_wait(p->copies);
+    }
+    if (p->release) {
+        lvni_data_loader_release(f->loader, p->held);
+    }
+    p->held = NULL;
+    p->release = false;
+}
+
+void lvni_trainer_feed_drop(lvni_trainer_feed *f)
+{
+    for (; f->done < f->begun; f->done++) {
+        place *p = &f->ring[f->done % f->n];
+        lvni_trainer_device_batch_free(&p->there);
+        p->release = true;
+    }
+    f->taken = f->begun;
+    for (int i = 0; i < f->n; i++) {
+        clear(f, &f->ring[i]);
+    }
+    f->loader = NULL;
+}
+
+static lvn_status begin(lvni_trainer_feed *f, const lvni_data_loader_batch *held)
+{
+    place *p = &f->ring[f->begun % f->n];
+    if (f->begun - f->done >= f->n) {
+        LVN_FAIL(LVN_ERR_INTERNAL, "more than %d batches are on their way to the device", f->n);
+    }
+    clear(f, p);
+    p->held = held;
+    f->begun++; /* also half a batch is dropped */
+    return lvni_trainer_device_batch_begin(held, p->copies, &p->there);
+}
+
+lvn_status lvni_trainer_feed_next(lvni_trainer_feed *f, lvni_data_loader *loader,
+                                  const lvni_data_loader_batch **held,
+                                  const lvni_data_loader_batch **there)
+{
+    if (f->loader != loader) {
+        lvni_trainer_feed_drop(f);
+        f->loader = loader;
+    }
+    if (f->taken == f->begun) {
+        LVN_TRY(*held == NULL ? lvni_data_loader_next(loader, held) : LVN_OK);
+        LVN_TRY(*held == NULL ? LVN_OK : begin(f, *held));
+    }
+    if (f->taken < f->begun) {
+        place *p = &f->ring[f->taken++ % f->n];
+        *held = p->held;
+        *there = &p->there;
+        LVN_TRY(p->held->batch.size > 0 ? lvni_tensor_copies_follow(p->copies) : LVN_OK);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_trainer_feed_ahead(lvni_trainer_feed *f, const lvni_data_loader_batch *held,
+                                   bool *begun)
+{
+    held = held == NULL ? lvni_data_loader_try_next(f->loader) : held;
+    *begun = held != NULL;
+    return held == NULL ? LVN_OK : begin(f, held);
+}
+
+void lvni_trainer_feed_done(lvni_trainer_feed *f, int n, bool release)
+{
+    for (int i = 0; i < n; i++, f->done++) {
+        place *p = &f->ring[f->done % f->n];
+        lvni_trainer_device_batch_free(&p->there);
+        p->release = release;
+    }
+}
