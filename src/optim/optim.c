@@ -352,14 +352,6 @@ void lvni_optim_step(lvni_optim *o, int phase, float *w, const float *g, double 
 
 /* ---- the gradient's norm ---- */
 
-double lvni_optim_gradient_norm(lvni_optim *o, const float *g, int64_t begin, int64_t end)
-{
-    const int64_t blocks = lvni_kernels_flat_blocks(o->n);
-    memset(o->partial, 0, (size_t)blocks * sizeof *o->partial);
-    lvni_kernels_flat_block_sumsq(g + begin, end - begin, o->partial + begin / LVNI_FLAT_BLOCK);
-    return lvni_core_sqrt(lvni_kernels_flat_sum_tree(o->partial, blocks));
-}
-
 double lvni_optim_norm_of_blocks(lvni_optim *o, const double *sums, int64_t begin, int64_t end)
 {
     const int64_t blocks = lvni_kernels_flat_blocks(o->n), first = begin / LVNI_FLAT_BLOCK;

@@ -112,11 +112,9 @@ void lvni_optim_undo_step(lvni_optim *optim, int phase, const bool *idle);
 /* adam, adamw: 1 - beta^t of the phase's next update, for both betas; else 1. */
 void lvni_optim_corrections(const lvni_optim *optim, int phase, double *one, double *two);
 
-/* 2-norm of n gradients: sums over fixed blocks added in the tree over block numbers, in f64. Not
- * finite when a gradient is not. Those outside of [begin, end), which lies on borders of blocks (or
- * at n), count as zeros and are not read. */
-double lvni_optim_gradient_norm(lvni_optim *optim, const float *g, int64_t begin, int64_t end);
-/* The same from the sums of squares of all blocks (lvni_kernels_flat_block_sumsq). */
+/* 2-norm of the gradient, from the sums of squares of its blocks (lvni_kernels_flat_block_sumsq):
+ * added in the tree over block numbers, in f64. Not finite when a gradient is not. Those outside of
+ * [begin, end), which lies on borders of blocks (or at n), count as zeros and are not read. */
 double lvni_optim_norm_of_blocks(lvni_optim *optim, const double *sums, int64_t begin, int64_t end);
 
 typedef enum lvni_optim_schedule_kind {

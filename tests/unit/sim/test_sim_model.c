@@ -2,6 +2,7 @@
  * and averages have the bits of the cpu. */
 #include "sim_support.h"
 
+#include "kernels/flat.h"
 #include "nn/model.h"
 #include "nn/step_metrics.h"
 #include "optim/optim.h"
@@ -84,6 +85,17 @@ static lvni_optim *make_optim(const lvni_nn_model *m, lvni_optim_kind kind)
     return optim;
 }
 
+static double norm_of(lvni_optim *o, const float *g)
+{
+    double *sums =
+        lvni_core_calloc(LVNI_TAG_MODEL, (size_t)lvni_kernels_flat_blocks(o->n), sizeof *sums);
+    assert_non_null(sums);
+    lvni_kernels_flat_block_sumsq(g, o->n, sums);
+    const double norm = lvni_optim_norm_of_blocks(o, sums, 0, o->n);
+    lvni_core_free(sums);
+    return norm;
+}
+
 static result train(lvn_device device, const char *model, lvni_optim_kind kind)
 {
     assert_int_equal(lvn_device_use(device), LVN_OK);
@@ -102,7 +114,7 @@ static result train(lvn_device device, const char *model, lvni_optim_kind kind)
     result r = {.n_values = m->n_values, .n_weights = m->n_weights};
     for (int i = 0; i < STEPS; i++) {
         r.loss = step(m, &batch, set);
-        r.norm = lvni_optim_gradient_norm(optim, set->data, 0, m->n_weights);
+        r.norm = norm_of(optim, set->data);
         lvni_optim_step(optim, 0, m->weights, set->data, 0.01, 1.0 / BATCH);
         lvni_nn_model_apply_records(m, set, NULL);
         lvni_optim_ema_update(ema, m->weights, i, NULL);
