@@ -1,6 +1,7 @@
 /* Has a rank's process ended? Asked by host: a process number means nothing on another one. */
 #include "control_impl.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,10 +11,11 @@ static bool process_has_ended(int64_t pid)
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
     FILE *f = fopen(path, "re");
-    const size_t n = f == NULL ? 0 : fread(text, 1, sizeof text - 1, f);
-    if (f != NULL) {
-        fclose(f);
+    if (f == NULL) {
+        return errno == ENOENT || errno == ESRCH; /* else this process may open nothing more */
     }
+    const size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
     text[n] = '\0';
     /* "PID (NAME) STATE ...", and the name may hold anything */
     const char *name_end = strrchr(text, ')');
