@@ -214,11 +214,12 @@ lvn_status lvni_trainer_identity_report_layout(const lvni_trainer *t, const lvni
 /* `was`: "key=value". Choices that this run does not have come later (take_pins). */
 static lvn_status check_pin(const lvni_trainer *t, const lvni_ckpt *ckpt, char *was)
 {
-    char *value = strchr(was, '=');
-    if (value == NULL) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: its metadata " LVNI_IDENTITY_PINS " has %s, not key=value",
+    if (lvni_core_pin_entries_read(NULL, was) != LVN_OK) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: its metadata " LVNI_IDENTITY_PINS " has %s, not backend.name=value",
                  ckpt->path, was);
     }
+    char *value = strchr(was, '=');
     *value++ = '\0';
     const char *is = t->o.plan.pins.entries == NULL
                          ? NULL

@@ -5,6 +5,7 @@ usage: test_pins.py LEVIN [test names]
 """
 
 import json
+import os
 import struct
 
 from bad_support import Case, FAILURE, main, OK, read, write
@@ -63,6 +64,20 @@ class Pins(Case):
             path = f"{self.dir}/bad.safetensors"
             write(path, struct.pack("<Q", len(text)) + text + tensors)
             self.predict(path, FAILURE, [path, "its metadata pins has "])
+
+    def test_bad_checkpoints(self):
+        self.train(GIVEN)
+        saved = f"{self.out}/checkpoints/last.safetensors"
+        head, tensors = parts_of(saved)
+        for key in ("levin.checksums", "levin.header_checksum"):
+            del head["__metadata__"][key]
+        for bad in ("sim.x", "nodot=1", "=5", "sim.y=" + "x" * 300):
+            head["__metadata__"]["pins"] = bad
+            text = json.dumps(head).encode()
+            os.remove(saved)
+            write(saved, struct.pack("<Q", len(text)) + text + tensors)
+            expects = [f"{saved}: its metadata pins has "]
+            self.train("resume=true", "max_steps=4", code=FAILURE, expects=expects)
 
 
 if __name__ == "__main__":
