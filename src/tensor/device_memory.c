@@ -40,7 +40,10 @@ static lvn_status copy_plain(lvni_tensor_device *d, const lvni_tensor_stream *s,
     const bool small = bytes <= LVNI_LANDING;
     const size_t room = small ? LVNI_LANDING : bytes < BOUNCE ? bytes : BOUNCE;
     char *bounce = small ? s->landing : lvni_tensor_host_take(d, room);
-    lvn_status status = bounce == NULL ? lvn_last_error()->code : LVN_OK;
+    lvn_status status = LVN_OK;
+    if (bounce == NULL) {
+        return lvn_last_error()->code;
+    }
     for (size_t at = 0, n; at < bytes && status == LVN_OK; at += n) {
         n = bytes - at < room ? bytes - at : room;
         if (!to_host) {

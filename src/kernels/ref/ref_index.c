@@ -96,7 +96,7 @@ lvn_status lvni_ref_mix_images(const lvn_kernel_args *args)
     double *y = lvni_ref_out(args, 0);
     LVN_TRY(check_index("mix_images", args->in[1], x->shape[0]));
     for (int64_t e = 0; e < lvn_numel(x); e++) {
-        int64_t at[LVN_MAX_NDIM];
+        int64_t at[LVN_MAX_NDIM] = {0};
         lvni_ref_coordinates(e, x, at);
         const int64_t other = e + (partner[at[0]] - at[0]) * (lvn_numel(x) / x->shape[0]);
         const bool inside = at[1] >= m->y0 && at[1] < m->y1 && at[2] >= m->x0 && at[2] < m->x1;
