@@ -86,11 +86,6 @@ int lvni_tensor_device_kind(const lvni_tensor_device *d)
     return d->kind;
 }
 
-int lvni_tensor_device_index(const lvni_tensor_device *d)
-{
-    return d->index;
-}
-
 void *lvni_tensor_device_state(const lvni_tensor_device *d)
 {
     return d->state;

@@ -32,7 +32,6 @@ void lvni_tensor_device_destroy_dry(lvni_tensor_device *device);
 const char *lvni_tensor_device_name(const lvni_tensor_device *device); /* "sim:0" */
 const lvn_device_info *lvni_tensor_device_info(const lvni_tensor_device *device);
 int lvni_tensor_device_kind(const lvni_tensor_device *device); /* its backend's number */
-int lvni_tensor_device_index(const lvni_tensor_device *device);
 void *lvni_tensor_device_state(const lvni_tensor_device *device); /* the backend's */
 const lvn_backend *lvni_tensor_device_backend(const lvni_tensor_device *device);
 bool lvni_tensor_device_is_dry(const lvni_tensor_device *device);

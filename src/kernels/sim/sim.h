@@ -92,7 +92,6 @@ void *lvni_sim_alias(const void *address);
  * Teams are those of the calling context. */
 lvn_status lvni_sim_submit(lvni_sim_stream *stream, const char *what, lvni_sim_fn fn,
                            const void *payload, size_t bytes);
-lvni_sim_device *lvni_sim_device_of(const lvni_sim_stream *stream);
 
 lvn_status lvni_sim_count(int *n);
 lvn_status lvni_sim_open(int index, void **device, lvn_device_info *info);

@@ -29,11 +29,6 @@ struct lvni_sim_stream {
     graph *capture;  /* commands go there; NULL: to the engine */
 };
 
-lvni_sim_device *lvni_sim_device_of(const lvni_sim_stream *stream)
-{
-    return stream->engine->device;
-}
-
 /* ---- the engine's thread ---- */
 
 /* The first error of a stream stays. */
