@@ -64,9 +64,8 @@ static lvn_status agree(lvni_dist_comm *comm, const lvni_dist_reduction_options 
             status = lvn_error_set(
                 LVN_ERR_INVALID, __FILE__, __LINE__,
                 "ranks 0 and %d want different reductions: %lld and %lld micro-batches, %lld and "
-                "%lld "
-                "floats (%lld and %lld in the "
-                "norm), buckets of %lld and %lld, messages of %lld and %lld bytes",
+                "%lld floats (%lld and %lld in the norm), buckets of %lld and %lld, messages of "
+                "%lld and %lld bytes",
                 r, (long long)a->micro_batches, (long long)b->micro_batches, (long long)a->n,
                 (long long)b->n, (long long)a->n_norm, (long long)b->n_norm, (long long)a->bucket,
                 (long long)b->bucket, (long long)a->message, (long long)b->message);

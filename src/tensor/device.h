@@ -31,7 +31,7 @@ lvn_status lvni_tensor_device_create_dry(lvni_tensor_device **out);
 void lvni_tensor_device_destroy_dry(lvni_tensor_device *device);
 const char *lvni_tensor_device_name(const lvni_tensor_device *device); /* "sim:0" */
 const lvn_device_info *lvni_tensor_device_info(const lvni_tensor_device *device);
-int lvni_tensor_device_kind(const lvni_tensor_device *device); /* its backend's number */
+int lvni_tensor_device_kind(const lvni_tensor_device *device);    /* its backend's number */
 void *lvni_tensor_device_state(const lvni_tensor_device *device); /* the backend's */
 const lvn_backend *lvni_tensor_device_backend(const lvni_tensor_device *device);
 bool lvni_tensor_device_is_dry(const lvni_tensor_device *device);
