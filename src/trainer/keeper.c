@@ -157,14 +157,15 @@ lvn_status lvni_trainer_keeper_stop(lvni_trainer *t, int signal_number, bool sav
         name, (long long)t->at.step, (long long)t->at.epoch + 1);
 }
 
-/* Some weights are a phase ahead of the others: a run that went on from them would be another
- * one. */
+/* Some weights are ahead of the others: a run that went on from them would be another one. */
 static void keep_none(lvni_trainer *t)
 {
     if (lvni_trainer_save_wait(t) != LVN_OK) {
         lvni_log_line(LVNI_LOG_WARNING, "%s", lvn_last_error()->message);
     }
-    static const char none[] = "; between two phases of a step nothing can be saved";
+    const char *none = t->engine->n_phases > 1
+                           ? "; between two phases of a step nothing can be saved"
+                           : "; the device has done a part of the step: nothing can be saved";
     if (t->keeper.saved_step >= 0) {
         snprintf(t->keeper.kept, sizeof t->keeper.kept,
                  "%s: %s/checkpoints/last.safetensors keeps step %lld", none, t->o.out,
