@@ -227,6 +227,10 @@ static lvn_status submit(lvni_sim_stream *s, const char *what, lvni_sim_fn fn, c
     head.cost_ns = cost_ns;
     head.team = ctx->team;
     head.pins = ctx->pins;
+    if (s->capture != NULL && always) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: an event is passed once and cannot be captured",
+                 s->engine->device->name);
+    }
     if (s->capture != NULL) {
         memcpy(head.payload, payload, bytes);
         return keep(s->capture, &head);

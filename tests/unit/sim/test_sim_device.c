@@ -328,6 +328,36 @@ static void the_first_error_of_several_devices_stays(void **state)
     sem_destroy(&go[1]);
 }
 
+/* ---- captured work ---- */
+
+/* What is captured does not run; each replay runs all of it, at the same addresses. */
+static void captured_work_runs_when_it_is_replayed(void **state)
+{
+    (void)state;
+    lvni_tensor_device *d = device(0);
+    const lvn_backend *b = lvni_tensor_device_backend(d);
+    lvn_tensor *x = ones(LVN_SIM(0), 2, 3), *y = ones(LVN_SIM(0), 2, 3);
+    void *stream = lvni_tensor_device_stream(d), *graph, *event;
+    assert_int_equal(b->event_create(lvni_tensor_device_state(d), &event), LVN_OK);
+    assert_int_equal(b->capture_begin(stream), LVN_OK);
+    assert_int_equal(b->flat.add(stream, lvn_data(x), lvn_data(y), 6), LVN_OK); /* x += y */
+    assert_int_equal(b->flat.add(stream, lvn_data(y), lvn_data(x), 6), LVN_OK); /* y += x */
+    assert_int_equal(b->event_record(event, stream), LVN_ERR_UNSUPPORTED);
+    assert_int_equal(b->capture_end(stream, &graph), LVN_OK);
+    static const float want[] = {1, 3, 8, 21}; /* y after 0, 1, 2, 3 replays */
+    for (int i = 0; i < 4; i++) {
+        lvn_tensor *here = lvn_to_device(y, LVN_CPU);
+        assert_true(LVNI_F32(here)[5] == want[i]);
+        lvn_release(here);
+        assert_int_equal(b->graph_replay(graph, stream), LVN_OK);
+    }
+    assert_int_equal(lvn_device_wait(), LVN_OK);
+    b->graph_destroy(graph);
+    b->event_destroy(event);
+    lvn_release(x);
+    lvn_release(y);
+}
+
 /* ---- the host touches device memory ---- */
 
 static int touch(const char *how)
@@ -402,6 +432,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(threads_share_devices),
         cmocka_unit_test(a_copy_waits_for_work_that_another_thread_gave_the_source),
         cmocka_unit_test(the_first_error_of_several_devices_stays),
+        cmocka_unit_test(captured_work_runs_when_it_is_replayed),
         cmocka_unit_test(the_host_cannot_touch_device_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
