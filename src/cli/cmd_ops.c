@@ -167,6 +167,9 @@ static void print_backends(const lvni_kernels_op_info *op)
     find_backends(&b);
     for (int i = 0; i < b.n; i++) {
         const unsigned own = types_of(b.kind[i], op);
+        /* copies are made by the backend's own cast */
+        const bool casts =
+            (own & 1u << LVN_F32) != 0 && lvni_kernels_row(b.kind[i], LVNI_OP_cast) != NULL;
         const char *before = "", *copies = ", ";
         printf("  %-10s  ", name_of(b.kind[i]));
         for (int t = 0; t < TYPES; t++) {
@@ -175,7 +178,7 @@ static void print_backends(const lvni_kernels_op_info *op)
                 before = " ";
             }
         }
-        for (int t = 0; t < TYPES && (own & 1u << LVN_F32) != 0; t++) {
+        for (int t = 0; t < TYPES && casts; t++) {
             if ((own & 1u << types[t].dtype) == 0 && types[t].dtype != LVN_F64) {
                 printf("%s%s", copies, types[t].name);
                 copies = " ";
