@@ -61,8 +61,8 @@ typedef struct lvni_sim_engine {
     pthread_mutex_t lock; /* a leaf lock */
     pthread_cond_t filled, room;
     pthread_t thread;
-    bool has_thread, quit;
-    lvni_sim_command *command; /* a ring */
+    bool has_thread, ready, good, quit; /* good: its thread has what it needs */
+    lvni_sim_command *command;          /* a ring */
     unsigned first, n_commands;
     uint64_t submitted;        /* commands ever */
     _Atomic uint64_t clock_ns; /* until when it is busy; its thread alone writes */

@@ -100,7 +100,10 @@ static void *engine_main(void *argument)
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get(); /* on the host: the kernels see aliases */
     lvni_tensor_thread_set_ftz();
     pthread_mutex_lock(&e->lock);
-    for (;;) {
+    e->ready = true;
+    e->good = ctx != NULL;
+    pthread_cond_signal(&e->room);
+    for (; ctx != NULL;) {
         while (e->n_commands == 0 && !e->quit) {
             pthread_cond_wait(&e->filled, &e->lock);
         }
@@ -129,7 +132,16 @@ static lvn_status start(lvni_sim_engine *e)
         LVN_FAIL(LVN_ERR_MEMORY, "no memory to start a thread of %s", e->device->name);
     }
     e->has_thread = true;
-    return LVN_OK;
+    /* what the thread allocates for itself belongs to opening the device, not to some later time */
+    pthread_mutex_lock(&e->lock);
+    while (!e->ready) {
+        pthread_cond_wait(&e->room, &e->lock);
+    }
+    const bool good = e->good;
+    pthread_mutex_unlock(&e->lock);
+    return good ? LVN_OK
+                : lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "no memory for a thread of %s",
+                                e->device->name);
 }
 
 lvn_status lvni_sim_engines_start(lvni_sim_device *d)
