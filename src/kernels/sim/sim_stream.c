@@ -191,7 +191,9 @@ static lvn_status keep(graph *g, const lvni_sim_command *c)
         if (more == NULL) {
             return LVN_ERR_MEMORY;
         }
-        memcpy(more, g->command, (size_t)g->n * sizeof *more);
+        for (int i = 0; i < g->n; i++) {
+            more[i] = g->command[i];
+        }
         lvni_core_free(g->command);
         g->command = more;
         g->room = room;
