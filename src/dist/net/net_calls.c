@@ -21,7 +21,7 @@ static lvn_status post(lvni_net_comm *c, int peer, lvni_net_kind kind, uint32_t 
 {
     lvni_net_job *job = lvni_net_job_new(c, peer, kind, id, seq, 0);
     if (job == NULL) {
-        lvni_net_abort_locked(c, -1, "a rank has no memory for a message", true);
+        lvni_net_abort_locked(c, -1, "a rank has no memory for a message");
         return LVN_ERR_MEMORY;
     }
     lvni_net_part part = {NULL, bytes};
@@ -93,7 +93,7 @@ static lvn_status take(lvni_net_comm *c, int peer, uint64_t seq, size_t bytes, l
              "collectives, or the same with different sizes",
              peer, (unsigned long long)(*out)->header.bytes, (unsigned long long)seq, c->base.rank,
              bytes);
-    lvni_net_abort_locked(c, -1, why, true);
+    lvni_net_abort_locked(c, -1, why);
     LVN_FAIL(LVN_ERR_MISMATCH, "%-s", why);
 }
 
@@ -334,7 +334,7 @@ static lvn_status copy_own(lvni_net_comm *c, const void *mine, size_t bytes, lvn
     if (m == NULL || data == NULL) {
         lvni_core_free(m);
         lvni_core_free(data);
-        lvni_net_abort_locked(c, -1, "a rank has no memory for the messages of its group", true);
+        lvni_net_abort_locked(c, -1, "a rank has no memory for the messages of its group");
         return LVN_ERR_MEMORY;
     }
     memcpy(data, bytes > 0 ? mine : "", bytes);

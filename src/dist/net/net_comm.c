@@ -40,7 +40,7 @@ static void net_abort(lvni_dist_comm *comm, int first, const char *why)
 {
     lvni_net_comm *c = (lvni_net_comm *)comm;
     pthread_mutex_lock(&c->lock);
-    lvni_net_abort_locked(c, first, why, true);
+    lvni_net_abort_locked(c, first, why);
     pthread_mutex_unlock(&c->lock);
 }
 

@@ -121,7 +121,7 @@ lvn_status lvni_net_start(lvni_net_comm *c);
 /* Sends what is queued (nothing more after an abort), sends bye, and ends both threads. */
 void lvni_net_stop(lvni_net_comm *c);
 /* With the lock held. */
-void lvni_net_abort_locked(lvni_net_comm *c, int first, const char *why, bool forward);
+void lvni_net_abort_locked(lvni_net_comm *c, int first, const char *why);
 lvn_status lvni_net_health_locked(const lvni_net_comm *c);
 /* With the lock held: a job with header and peer, for the caller to fill; NULL: no memory. */
 lvni_net_job *lvni_net_job_new(lvni_net_comm *c, int peer, lvni_net_kind kind, uint32_t id,

@@ -41,7 +41,7 @@ static void queue_abort(lvni_net_comm *c, int peer)
     lvni_net_job_send(c, job);
 }
 
-void lvni_net_abort_locked(lvni_net_comm *c, int first, const char *why, bool forward)
+void lvni_net_abort_locked(lvni_net_comm *c, int first, const char *why)
 {
     if (c->aborted) {
         return;
@@ -50,7 +50,7 @@ void lvni_net_abort_locked(lvni_net_comm *c, int first, const char *why, bool fo
     c->aborted_ns = lvni_core_now_ns();
     c->first_failed = first;
     snprintf(c->why, sizeof c->why, "%s", why);
-    for (int rank = 0; forward && rank < c->base.world; rank++) {
+    for (int rank = 0; rank < c->base.world; rank++) {
         if (rank != c->base.rank && !c->peer[rank].deaf) {
             queue_abort(c, rank);
         }
@@ -81,7 +81,7 @@ static bool someone_is_missing(lvni_net_comm *c, const lvni_dist_wait *wait)
         } else {
             snprintf(why, sizeof why, "rank %d died (process %d)", rank, (int)p->pid);
         }
-        lvni_net_abort_locked(c, -1, why, true);
+        lvni_net_abort_locked(c, -1, why);
         return true;
     }
     return false;
@@ -303,7 +303,8 @@ static void message_came(lvni_net_comm *c, int rank, lvni_net_peer *p)
         *end = mail;
         mail = NULL;
     } else if (p->header.kind == LVNI_NET_ABORT) {
-        lvni_net_abort_locked(c, (int)p->header.place, mail->data, false);
+        /* sent on: a rank that learns of it and leaves must not be the first news at a third one */
+        lvni_net_abort_locked(c, (int)p->header.place, mail->data);
     } else if (p->header.kind == LVNI_NET_BYE) {
         p->bye = true;
         p->claimed = p->header.place != 0;
@@ -344,7 +345,7 @@ static void refuse(lvni_net_comm *c, int rank, lvni_net_peer *p)
     char why[128];
     snprintf(why, sizeof why, "rank %d cannot take the %llu bytes that rank %d sends", c->base.rank,
              (unsigned long long)p->header.bytes, rank);
-    lvni_net_abort_locked(c, -1, why, true);
+    lvni_net_abort_locked(c, -1, why);
     shutdown(p->fd, SHUT_RD);
     peer_gone(c, p);
 }

@@ -87,7 +87,7 @@ static void send_job(lvni_net_reduction *r, lvni_net_job *job)
 
 static void no_memory(lvni_net_reduction *r)
 {
-    lvni_net_abort_locked(net_of(r), -1, "a rank has no memory to send its gradients", true);
+    lvni_net_abort_locked(net_of(r), -1, "a rank has no memory to send its gradients");
 }
 
 /* The same small message to all; the memory stays until the end of the next step. */

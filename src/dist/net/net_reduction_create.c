@@ -31,7 +31,7 @@ static void leave_message(lvni_net_comm *c, lvni_net_peer *p, uint32_t id)
         left += p->part[i].bytes;
     }
     if (!lvni_net_place_mail(p, left - p->at)) {
-        lvni_net_abort_locked(c, -1, "a rank has no memory for a message", true);
+        lvni_net_abort_locked(c, -1, "a rank has no memory for a message");
         p->gone = true;
     }
 }
