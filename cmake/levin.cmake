@@ -20,11 +20,13 @@ if(LEVIN_LIBFUZZER)
 endif()
 
 # levin_folder(name SOURCES a.c b.c DEPS core tensor LIBS PkgConfig::yaml)
-# A static library: the program takes what it needs of each, liblevin takes all objects.
+# A static library: the program takes what it needs of each, liblevin takes all objects, but none of a folder marked PROGRAM.
 function(levin_folder name)
-    cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+    cmake_parse_arguments(ARG "PROGRAM" "" "SOURCES;DEPS;LIBS" ${ARGN})
     add_library(levin_${name} STATIC ${ARG_SOURCES})
-    set_property(GLOBAL APPEND PROPERTY LEVIN_FOLDERS levin_${name})
+    if(NOT ARG_PROGRAM)
+        set_property(GLOBAL APPEND PROPERTY LEVIN_FOLDERS levin_${name})
+    endif()
     set_property(GLOBAL APPEND PROPERTY LEVIN_LIBS ${ARG_LIBS})
     target_link_libraries(levin_${name} PUBLIC levin_flags ${ARG_LIBS} Threads::Threads m)
     foreach(dep ${ARG_DEPS})

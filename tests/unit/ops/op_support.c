@@ -1,8 +1,6 @@
 /* Helpers of the op tests (op_support.h). */
 #include "op_support.h"
 
-#include "core/math.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -85,20 +83,6 @@ lvn_kernel_args support_ref(lvni_kernels_op op, const void *attr, lvn_tensor *co
     return args;
 }
 
-double support_value(const lvn_tensor *t, int64_t e)
-{
-    switch (t->dtype) {
-    case LVN_F32: return (double)((const float *)t->data)[e];
-    case LVN_F64: return ((const double *)t->data)[e];
-    case LVN_I64: return (double)((const int64_t *)t->data)[e];
-    case LVN_U8:
-    case LVN_BOOL: return ((const uint8_t *)t->data)[e];
-    case LVN_BF16: return (double)lvni_core_bf16_to_f32(((const uint16_t *)t->data)[e]);
-    case LVN_F16: return (double)lvni_core_f16_to_f32(((const uint16_t *)t->data)[e]);
-    default: fail_msg("no op gives %s", lvn_dtype_name(t->dtype)); return (double)NAN;
-    }
-}
-
 void support_expect(const char *file, int line, const lvn_tensor *t, double tol, int ndim,
                     const int64_t *shape, int64_t n, const double *values)
 {
@@ -113,7 +97,7 @@ void support_expect(const char *file, int line, const lvn_tensor *t, double tol,
                  lvni_tensor_shape_string(ndim, shape, want), (int)n);
     }
     for (int64_t e = 0; e < n; e++) {
-        const double have = support_value(t, e), want = values[e];
+        const double have = lvni_check_value(t, e), want = values[e];
         const double room = tol * fmax(1.0, fabs(want));
         if (!(fabs(have - want) <= room || (have != have && want != want) || have == want)) {
             fail_msg("%s:%d: element %d is %.17g, expected %.17g", file, line, (int)e, have, want);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "kernels/check/op_cases.h"
 #include "kernels/kernels_decl.h"
 
 /* A row of ops.def without the cpu kernels: for tests of the truth alone. */
@@ -53,7 +54,5 @@ int support_release(void **state);
                    (int64_t)(sizeof((double[]){__VA_ARGS__}) / 8), (const double[]){__VA_ARGS__})
 void support_expect(const char *file, int line, const lvn_tensor *t, double tol, int ndim,
                     const int64_t *shape, int64_t n, const double *values);
-/* Element e of any type as a double. */
-double support_value(const lvn_tensor *t, int64_t e);
 
 #endif

@@ -1,7 +1,7 @@
 /* The calling thread's floating-point state: as before after every op, whether it works or fails,
  * whatever it was; and what a denormal is to ops that compare and choose (a number), and to
  * arithmetic (0), in cpu kernels and in the truth. */
-#include "op_cases.h"
+#include "case_support.h"
 
 #include "tensor/ctx.h"
 
@@ -31,13 +31,14 @@ static void run_all(bool others)
 {
     int turn = 0;
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        for (int c = 0; c < all_cases[op].n; c++) {
-            const op_case *row = &all_cases[op].rows[c];
+        for (int c = 0; c < lvni_check_all[op].n; c++) {
+            const lvni_check_case *row = &lvni_check_all[op].rows[c];
             const unsigned state = states[others ? 1 + turn++ % 4 : 0];
             lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS];
             _mm_setcsr(0x1f80u);
             case_inputs((lvni_kernels_op)op, row, in64, in32);
-            lvn_kernel_args args = {.attr = case_attribute((lvni_kernels_op)op, row)}, none = args;
+            lvn_kernel_args args = {.attr = lvni_check_attribute((lvni_kernels_op)op, row)},
+                            none = args;
             memcpy(args.in, in32, sizeof args.in);
             _mm_setcsr(state);
             const lvn_status s = lvni_kernels_run((lvni_kernels_op)op, &args, ~0u);
@@ -143,12 +144,13 @@ static void compare(lvni_kernels_op op, lvn_dtype dtype, const void *attr, int b
     const lvn_kernel_args want =
         support_ref(op, attr, (lvn_tensor *[LVN_KERNEL_INPUTS]){a64, two ? b64 : NULL});
     for (int64_t e = 0; e < lvn_numel(have.out[0]); e++) {
-        const double h = support_value(have.out[0], e), w = support_value(want.out[0], e);
+        const double h = lvni_check_value(have.out[0], e), w = lvni_check_value(want.out[0], e);
         const double difference = h < w ? w - h : h - w;
         if (difference >
             1e-37 + 1e-6 * (w < 0.0 ? -w : w)) { /* results that are denormal may be 0 */
             fail_msg("%s of %g (and %g) in %s is %g, not %g", lvni_kernels_ops[op].name,
-                     support_value(a64, e), support_value(b64, e), lvn_dtype_name(dtype), h, w);
+                     lvni_check_value(a64, e), lvni_check_value(b64, e), lvn_dtype_name(dtype), h,
+                     w);
         }
     }
     for (int i = 0; i < lvni_kernels_ops[op].n_out; i++) {

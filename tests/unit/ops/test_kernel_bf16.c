@@ -1,7 +1,7 @@
 /* The rule of bf16: a cpu kernel that takes bf16 itself gives, bit for bit, what the f32 kernel
  * gives on f32 copies, rounded once at the end. For every row of cases.def of every own kernel with
  * LVNI_BF16; oneDNN's products (which sum in their own order) are in test_kernels. */
-#include "op_cases.h"
+#include "case_support.h"
 
 #include "core/math.h"
 
@@ -30,10 +30,11 @@ static lvn_tensor *to_f32(lvn_tensor *t)
     return f;
 }
 
-static lvn_kernel_args run(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in, int team)
+static lvn_kernel_args run(lvni_kernels_op op, const lvni_check_case *row, lvn_tensor *const *in,
+                           int team)
 {
     lvni_tensor_ctx_get()->team = team;
-    lvn_kernel_args args = {.attr = case_attribute(op, row)};
+    lvn_kernel_args args = {.attr = lvni_check_attribute(op, row)};
     memcpy(args.in, in, sizeof args.in);
     if (lvni_kernels_run(op, &args, ~0u) != LVN_OK) {
         fail_msg("%s, case \"%s\": %s", lvni_kernels_ops[op].name, row->name,
@@ -45,8 +46,8 @@ static lvn_kernel_args run(lvni_kernels_op op, const op_case *row, lvn_tensor *c
     return args;
 }
 
-static void need_rounded(lvni_kernels_op op, const op_case *row, int k, const lvn_tensor *have,
-                         const lvn_tensor *wide)
+static void need_rounded(lvni_kernels_op op, const lvni_check_case *row, int k,
+                         const lvn_tensor *have, const lvn_tensor *wide)
 {
     const size_t size = lvn_dtype_size(have->dtype);
     for (int64_t e = 0; e < lvn_numel(have); e++) {
@@ -59,15 +60,15 @@ static void need_rounded(lvni_kernels_op op, const op_case *row, int k, const lv
         }
         if (memcmp(a, b, size) != 0) {
             fail_msg("%s, case \"%s\": element %lld of output %d is %.9g, of f32 copies %.9g",
-                     lvni_kernels_ops[op].name, row->name, (long long)e, k, support_value(have, e),
-                     support_value(wide, e));
+                     lvni_kernels_ops[op].name, row->name, (long long)e, k,
+                     lvni_check_value(have, e), lvni_check_value(wide, e));
         }
     }
 }
 
 /* Inputs that are f32 beside bf16 in the table come as such. */
-static void bf16_inputs(lvni_kernels_op op, const op_case *row, lvn_tensor *low[LVN_KERNEL_INPUTS],
-                        lvn_tensor *wide[LVN_KERNEL_INPUTS])
+static void bf16_inputs(lvni_kernels_op op, const lvni_check_case *row,
+                        lvn_tensor *low[LVN_KERNEL_INPUTS], lvn_tensor *wide[LVN_KERNEL_INPUTS])
 {
     lvn_tensor *in64[LVN_KERNEL_INPUTS];
     case_inputs_low(op, row, LVN_BF16, in64, low);
@@ -79,8 +80,8 @@ static void bf16_inputs(lvni_kernels_op op, const op_case *row, lvn_tensor *low[
 
 static void compare_rows(lvni_kernels_op op)
 {
-    for (int c = 0; c < all_cases[op].n; c++) {
-        const op_case *row = &all_cases[op].rows[c];
+    for (int c = 0; c < lvni_check_all[op].n; c++) {
+        const lvni_check_case *row = &lvni_check_all[op].rows[c];
         lvn_tensor *low[LVN_KERNEL_INPUTS], *wide[LVN_KERNEL_INPUTS];
         bf16_inputs(op, row, low, wide);
         const lvn_kernel_args have = run(op, row, low, 3), want = run(op, row, wide, 1);
@@ -105,7 +106,7 @@ static void bf16_is_f32_rounded_once(void **state)
 static void bf16_adds_in_place(void **state)
 {
     (void)state;
-    const op_case *row = &all_cases[LVNI_OP_add].rows[8];
+    const lvni_check_case *row = &lvni_check_all[LVNI_OP_add].rows[8];
     assert_string_equal(row->name, "blocks");
     lvn_tensor *low[LVN_KERNEL_INPUTS], *wide[LVN_KERNEL_INPUTS];
     bf16_inputs(LVNI_OP_add, row, low, wide);
@@ -130,7 +131,7 @@ static lvn_tensor *all_numbers(void)
 
 static void need_same_curve(lvni_kernels_op op, lvn_tensor *const *low)
 {
-    const op_case row = {.name = "every number"};
+    const lvni_check_case row = {.name = "every number"};
     lvn_tensor *wide[LVN_KERNEL_INPUTS] = {to_f32(low[0]), to_f32(low[1])};
     const lvn_kernel_args have = run(op, &row, low, 2), want = run(op, &row, wide, 1);
     need_rounded(op, &row, 0, have.out[0], want.out[0]);

@@ -3,7 +3,7 @@
  * and matmul with a transposed left side) may depend on wgrad_threads, never on team. With --hash
  * the program prints one line per case instead: so it runs itself under LEVIN_CPU_ISA=v2, v3, v4
  * and compares. */
-#include "op_cases.h"
+#include "case_support.h"
 
 #include "kernels/cpu/isa.h"
 
@@ -28,13 +28,13 @@ static uint64_t hash_outputs(const lvn_kernel_args *args, int n_out)
     return h;
 }
 
-static uint64_t run_hash(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in, int team,
-                         int wgrad_threads)
+static uint64_t run_hash(lvni_kernels_op op, const lvni_check_case *row, lvn_tensor *const *in,
+                         int team, int wgrad_threads)
 {
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     ctx->team = team;
     ctx->pins.wgrad_threads = wgrad_threads;
-    lvn_kernel_args args = {.attr = case_attribute(op, row)};
+    lvn_kernel_args args = {.attr = lvni_check_attribute(op, row)};
     for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         args.in[i] = in[i];
     }
@@ -49,14 +49,14 @@ static uint64_t run_hash(lvni_kernels_op op, const op_case *row, lvn_tensor *con
     return h;
 }
 
-static bool may_depend_on_wgrad_threads(lvni_kernels_op op, const op_case *row)
+static bool may_depend_on_wgrad_threads(lvni_kernels_op op, const lvni_check_case *row)
 {
     return (lvni_kernels_ops[op].flags & LVNI_REDUCING) != 0 ||
            (op == LVNI_OP_matmul && row->attr.matmul.trans_a);
 }
 
-static void need_equal(lvni_kernels_op op, const op_case *row, const char *what, int a, int b,
-                       uint64_t have, uint64_t want)
+static void need_equal(lvni_kernels_op op, const lvni_check_case *row, const char *what, int a,
+                       int b, uint64_t have, uint64_t want)
 {
     if (have != want) {
         fail_msg("%s, case \"%s\": other bits with %s (%d, %d) than with (1, 2)",
@@ -68,8 +68,8 @@ static void bits_do_not_depend_on_the_team(void **state)
 {
     const lvni_kernels_op op = (lvni_kernels_op)(uintptr_t)*state;
     static const int teams[] = {1, 2, 3, 8, 16};
-    for (int c = 0; c < all_cases[op].n; c++) {
-        const op_case *row = &all_cases[op].rows[c];
+    for (int c = 0; c < lvni_check_all[op].n; c++) {
+        const lvni_check_case *row = &lvni_check_all[op].rows[c];
         lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS];
         case_inputs(op, row, in64, in32);
         const uint64_t want = run_hash(op, row, in32, 1, 2);
@@ -117,8 +117,8 @@ static int print_hashes(void)
 {
     printf("%s\n", lvni_cpu_isa()->name);
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        for (int c = 0; c < all_cases[op].n && !by_onednn(op); c++) {
-            const op_case *row = &all_cases[op].rows[c];
+        for (int c = 0; c < lvni_check_all[op].n && !by_onednn(op); c++) {
+            const lvni_check_case *row = &lvni_check_all[op].rows[c];
             lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS];
             case_inputs((lvni_kernels_op)op, row, in64, in32);
             printf("%s \"%s\" %016llx\n", lvni_kernels_ops[op].name, row->name,

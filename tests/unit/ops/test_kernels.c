@@ -1,153 +1,36 @@
 /* Every cpu kernel (f32) against the truth (ref, f64) on the same inputs, for every row of
- * cases.def; tolerance.h has how close. With -v: the largest error of every case. */
-#include "op_cases.h"
-#include "tolerance.h"
+ * cases.def; tolerance.def has how close. With -v: the largest error of every case. */
+#include "case_support.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 static bool verbose;
 
-/* Both backends through the table; every output kept for the teardown. */
-static lvn_kernel_args run(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in)
+static void compare(lvni_kernels_op op, const lvni_check_case *row, lvn_dtype dtype)
 {
-    lvn_kernel_args args = {.attr = case_attribute(op, row)};
-    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
-        args.in[i] = in[i];
-    }
-    if (lvni_kernels_run(op, &args, ~0u) != LVN_OK) {
-        fail_msg("%s, case \"%s\": %s", lvni_kernels_ops[op].name, row->name,
-                 lvn_last_error()->message);
-    }
-    for (int i = 0; i < lvni_kernels_ops[op].n_out; i++) {
-        support_keep(args.out[i]);
-    }
-    return args;
-}
-
-/* The op on absolute values (inputs and numbers of the attribute): the size of the terms behind
- * each result. */
-static lvn_kernel_args run_on_absolutes(lvni_kernels_op op, const op_case *row,
-                                        lvn_tensor *const *in)
-{
-    lvn_tensor *absolute[LVN_KERNEL_INPUTS] = {NULL};
-    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
-        absolute[i] = in[i];
-        if (in[i] != NULL && in[i]->dtype == LVN_F64) {
-            absolute[i] = support_tensor(LVN_F64, in[i]->ndim, in[i]->shape);
-            for (int64_t e = 0; e < lvn_numel(in[i]); e++) {
-                ((double *)absolute[i]->data)[e] = fabs(support_value(in[i], e));
-            }
-        }
-    }
-    op_case copy = *row;
-    if (op == LVNI_OP_scale) {
-        copy.attr.scale.mul = fabs(copy.attr.scale.mul);
-        copy.attr.scale.add = fabs(copy.attr.scale.add);
-    }
-    return run(op, &copy, absolute);
-}
-
-static double largest_value(const lvn_tensor *t)
-{
-    double largest = 0.0;
-    for (int64_t e = 0; e < lvn_numel(t); e++) {
-        const double v = fabs(support_value(t, e));
-        largest = v > largest && v < HUGE_VAL ? v : largest;
-    }
-    return largest;
-}
-
-/* Error of one element in units of its measure; infinite when it must be exact and is not. */
-static double error_of(double have, double want, double unit)
-{
-    if (have == want || (have != have && want != want)) {
-        return 0.0;
-    }
-    const double difference = fabs(have - want);
-    return unit > 0.0 && difference == difference ? difference / unit : HUGE_VAL;
-}
-
-static const char *coordinates(const lvn_tensor *t, int64_t e, char out[96])
-{
-    int64_t at[LVN_MAX_NDIM];
-    for (int i = t->ndim - 1; i >= 0; i--) {
-        at[i] = e % t->shape[i];
-        e /= t->shape[i];
-    }
-    return lvni_tensor_shape_string(t->ndim, at, out);
-}
-
-/* What a result of this type is rounded by, with as much again for what the kernel rounds on its
- * way. */
-static double rounding_of(lvn_dtype type)
-{
-    return type == LVN_BF16 ? 0x1p-7 : type == LVN_F16 ? 0x1p-10 : 0.0;
-}
-
-/* Output k. Fails naming op, case, largest error and the first wrong element. */
-static void compare(lvni_kernels_op op, const op_case *row, int k, lvn_dtype type,
-                    const lvn_tensor *have, const lvn_tensor *want, const lvn_tensor *terms)
-{
-    const tolerance tol = tolerances[op];
-    const bool integer = want->dtype != LVN_F64;
-    const double allowed = integer || !(tol.f32 > 0.0) ? 0.0 : tol.f32 + rounding_of(type),
-                 largest = largest_value(want);
+    lvni_check_inputs in;
     double worst = 0.0;
-    int64_t n_wrong = 0, first = -1;
-    assert_true(lvni_tensor_same_shape(have, want));
-    /* sums may stay f32 */
-    assert_true(have->dtype == (integer ? want->dtype : type) ||
-                (!integer && have->dtype == LVN_F32));
-    for (int64_t e = 0; e < lvn_numel(want); e++) {
-        const double w = support_value(want, e);
-        const double unit =
-            tol.of == OF_LARGEST ? largest : fabs(terms == NULL ? w : support_value(terms, e));
-        const double got = support_value(have, e);
-        if (type == LVN_F16 && have->dtype == LVN_F16 &&
-            (fabs(got - w) <= 0x1p-23 || (fabs(w) > 65000.0 && isinf(got)))) {
-            continue; /* two steps between its smallest numbers; beyond its largest */
-        }
-        const double error = error_of(got, w, unit);
-        worst = fmax(worst, error);
-        if (error > allowed) {
-            first = n_wrong++ == 0 ? e : first;
-        }
-    }
+    assert_int_equal(lvni_check_inputs_make(op, row, dtype, &in), LVN_OK);
+    const lvn_kernel_args have = case_run(op, row, in.own);
+    const lvn_status s = lvni_check_compare(op, row, dtype, &have, &in, &worst);
+    lvni_check_inputs_free(&in);
     if (verbose) {
-        print_message("%s, case \"%s\", output %d: error %.2g of %.2g\n", lvni_kernels_ops[op].name,
-                      row->name, k, worst, allowed);
+        print_message("%s, case \"%s\", %s: error %.2g of what is allowed\n",
+                      lvni_kernels_ops[op].name, row->name, lvn_dtype_name(dtype), worst);
     }
-    if (n_wrong > 0) {
-        char at[96];
-        fail_msg(
-            "%s, case \"%s\", output %d: %d of %d elements are wrong, largest error %.3g of %.3g "
-            "allowed; first at %s: "
-            "%.9g, must be %.9g",
-            lvni_kernels_ops[op].name, row->name, k, (int)n_wrong, (int)lvn_numel(want), worst,
-            allowed, coordinates(want, first, at), support_value(have, first),
-            support_value(want, first));
+    if (s != LVN_OK) {
+        fail_msg("%s, inputs %s", lvn_last_error()->message, lvn_dtype_name(dtype));
     }
+    support_release(NULL);
 }
 
 static void cpu_agrees_with_ref(void **state)
 {
     const lvni_kernels_op op = (lvni_kernels_op)(uintptr_t)*state;
-    assert_true(all_cases[op].n > 0);
-    for (int c = 0; c < all_cases[op].n; c++) {
-        const op_case *row = &all_cases[op].rows[c];
-        lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS];
-        case_inputs(op, row, in64, in32);
-        const lvn_kernel_args want = run(op, row, in64), have = run(op, row, in32);
-        lvn_kernel_args terms = {.attr = NULL};
-        if (tolerances[op].of == OF_TERMS) {
-            terms = run_on_absolutes(op, row, in64);
-        }
-        for (int k = 0; k < lvni_kernels_ops[op].n_out; k++) {
-            compare(op, row, k, LVN_F32, have.out[k], want.out[k], terms.out[k]);
-        }
-        support_release(NULL);
+    assert_true(lvni_check_all[op].n > 0);
+    for (int c = 0; c < lvni_check_all[op].n; c++) {
+        compare(op, &lvni_check_all[op].rows[c], LVN_F32);
     }
 }
 
@@ -155,24 +38,11 @@ static void cpu_agrees_with_ref(void **state)
 static void low_types_agree_with_ref(void **state)
 {
     const lvni_kernels_op op = (lvni_kernels_op)(uintptr_t)*state;
-    for (int c = 0; c < 2 * all_cases[op].n; c++) {
-        const op_case *row = &all_cases[op].rows[c / 2];
-        const lvn_dtype type = c % 2 == 0 ? LVN_BF16 : LVN_F16;
-        if (type == LVN_BF16 && (lvni_kernels_ops[op].flags & LVNI_BF16) != 0 &&
-            !lvni_cpu_has_bf16()) {
-            continue;
+    for (int c = 0; c < lvni_check_all[op].n; c++) {
+        if ((lvni_kernels_ops[op].flags & LVNI_BF16) == 0 || lvni_cpu_has_bf16()) {
+            compare(op, &lvni_check_all[op].rows[c], LVN_BF16);
         }
-        lvn_tensor *in64[LVN_KERNEL_INPUTS], *low[LVN_KERNEL_INPUTS];
-        case_inputs_low(op, row, type, in64, low);
-        const lvn_kernel_args want = run(op, row, in64), have = run(op, row, low);
-        lvn_kernel_args terms = {.attr = NULL};
-        if (tolerances[op].of == OF_TERMS) {
-            terms = run_on_absolutes(op, row, in64);
-        }
-        for (int k = 0; k < lvni_kernels_ops[op].n_out; k++) {
-            compare(op, row, k, type, have.out[k], want.out[k], terms.out[k]);
-        }
-        support_release(NULL);
+        compare(op, &lvni_check_all[op].rows[c], LVN_F16);
     }
 }
 
@@ -184,10 +54,10 @@ static void refused_outputs_change_nothing(void **state)
         if ((lvni_kernels_ops[op].flags & LVNI_OPTIONAL_OUT) == 0) {
             continue;
         }
-        const op_case *row = &all_cases[op].rows[1];
+        const lvni_check_case *row = &lvni_check_all[op].rows[1];
         lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS];
         case_inputs((lvni_kernels_op)op, row, in64, in32);
-        const lvn_kernel_args all = run((lvni_kernels_op)op, row, in32);
+        const lvn_kernel_args all = case_run((lvni_kernels_op)op, row, in32);
         lvn_kernel_args one = all;
         memset(one.out, 0, sizeof one.out);
         assert_int_equal(lvni_kernels_run((lvni_kernels_op)op, &one, 1), LVN_OK);

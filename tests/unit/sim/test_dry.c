@@ -1,6 +1,6 @@
 /* Dry runs: every op in every case gives results of the right shape, takes what a real run takes,
  * and touches nothing. */
-#include "op_cases.h"
+#include "case_support.h"
 #include "sim_support.h"
 
 #include "tensor/ctx.h"
@@ -36,22 +36,6 @@ static void close_dry(lvni_tensor_ctx *ctx, lvni_tensor_device *device)
     lvni_tensor_ctx_destroy(ctx);
     lvni_tensor_device_destroy_dry(device);
     lvni_tensor_ctx_set(NULL);
-}
-
-static lvn_kernel_args run(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in)
-{
-    lvn_kernel_args args = {.attr = case_attribute(op, row)};
-    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
-        args.in[i] = in[i];
-    }
-    if (lvni_kernels_run(op, &args, ~0u) != LVN_OK) {
-        fail_msg("%s, case \"%s\": %s", lvni_kernels_ops[op].name, row->name,
-                 lvn_last_error()->message);
-    }
-    for (int i = 0; i < lvni_kernels_ops[op].n_out; i++) {
-        support_keep(args.out[i]);
-    }
-    return args;
 }
 
 /* Inputs of the same shapes on the dry device. */
@@ -90,20 +74,20 @@ static bool is_empty(lvni_kernels_op op, const lvn_kernel_args *args)
 }
 
 /* An op's row for real, and dry with inputs of the same shapes. */
-static void run_both(lvni_kernels_op op, const op_case *row)
+static void run_both(lvni_kernels_op op, const lvni_check_case *row)
 {
     lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS], *there[LVN_KERNEL_INPUTS];
     lvni_tensor_device *device;
     case_inputs(op, row, in64, in32);
     lvni_tensor_ctx *real = open_real();
-    const lvn_kernel_args want = run(op, row, in32);
+    const lvn_kernel_args want = case_run(op, row, in32);
     const taken need = taken_now(real);
     lvni_tensor_ctx *ctx = open_dry(&device);
     move(in32, there);
     const lvni_tensor_desc small = {.dtype = LVN_F32, .ndim = 1, .shape = {1}};
     support_keep(lvni_tensor_new(&small)); /* the block that open_dry gave back */
     const taken before = taken_now(ctx);
-    const lvn_kernel_args have = run(op, row, there);
+    const lvn_kernel_args have = case_run(op, row, there);
     const taken reported = taken_now(ctx);
     for (int k = 0; k < lvni_kernels_ops[op].n_out; k++) {
         assert_ptr_equal(lvni_tensor_device_of(have.out[k]->data), device);
@@ -119,7 +103,7 @@ static void run_both(lvni_kernels_op op, const op_case *row)
                  (unsigned long long)(reported.tensors - before.tensors));
     }
     move(in64, there);
-    run(op, row, there);
+    case_run(op, row, there);
     support_release(NULL);
     close_dry(ctx, device);
     lvni_tensor_ctx_destroy(real);
@@ -128,8 +112,8 @@ static void run_both(lvni_kernels_op op, const op_case *row)
 static void a_dry_run_touches_nothing_and_reports_what_a_real_one_takes(void **state)
 {
     const lvni_kernels_op op = (lvni_kernels_op)(uintptr_t)*state;
-    for (int c = 0; c < all_cases[op].n; c++) {
-        run_both(op, &all_cases[op].rows[c]);
+    for (int c = 0; c < lvni_check_all[op].n; c++) {
+        run_both(op, &lvni_check_all[op].rows[c]);
     }
 }
 
@@ -187,15 +171,15 @@ static void scratch_and_numbers(void **state)
 {
     (void)state;
     lvni_tensor_device *device;
-    const op_case *row = &all_cases[LVNI_OP_conv2d].rows[0];
+    const lvni_check_case *row = &lvni_check_all[LVNI_OP_conv2d].rows[0];
     lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS], *there[LVN_KERNEL_INPUTS];
     case_inputs(LVNI_OP_conv2d, row, in64, in32);
     lvni_tensor_ctx *ctx = open_dry(&device);
     move(in32, there);
     there[1]->param = 0;
-    run(LVNI_OP_conv2d, row, there);
+    case_run(LVNI_OP_conv2d, row, there);
     const lvni_cpu_need once = lvni_cpu_get_need();
-    run(LVNI_OP_conv2d, row, there);
+    case_run(LVNI_OP_conv2d, row, there);
     const lvni_cpu_need twice = lvni_cpu_get_need();
     assert_true(once.scratch > 0 || once.weights > 0);
     assert_int_equal(once.scratch, twice.scratch);

@@ -1,34 +1,18 @@
 /* Every row of cases.def on the simulated accelerator: the bits of the cpu kernel in f32, those of
  * the reference in f64. */
-#include "op_cases.h"
+#include "case_support.h"
 #include "sim_support.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static lvn_kernel_args run(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in)
-{
-    lvn_kernel_args args = {.attr = case_attribute(op, row)};
-    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
-        args.in[i] = in[i];
-    }
-    if (lvni_kernels_run(op, &args, ~0u) != LVN_OK) {
-        fail_msg("%s, case \"%s\": %s", lvni_kernels_ops[op].name, row->name,
-                 lvn_last_error()->message);
-    }
-    for (int i = 0; i < lvni_kernels_ops[op].n_out; i++) {
-        support_keep(args.out[i]);
-    }
-    return args;
-}
-
-static void compare(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in)
+static void compare(lvni_kernels_op op, const lvni_check_case *row, lvn_tensor *const *in)
 {
     lvn_tensor *there[LVN_KERNEL_INPUTS];
     for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         there[i] = in[i] == NULL ? NULL : support_keep(sim_put(in[i]));
     }
-    const lvn_kernel_args want = run(op, row, in), have = run(op, row, there);
+    const lvn_kernel_args want = case_run(op, row, in), have = case_run(op, row, there);
     for (int k = 0; k < lvni_kernels_ops[op].n_out; k++) {
         char what[160];
         snprintf(what, sizeof what, "%s, case \"%s\", output %d", lvni_kernels_ops[op].name,
@@ -40,11 +24,11 @@ static void compare(lvni_kernels_op op, const op_case *row, lvn_tensor *const *i
 static void sim_has_the_bits_of_the_cpu(void **state)
 {
     const lvni_kernels_op op = (lvni_kernels_op)(uintptr_t)*state;
-    for (int c = 0; c < all_cases[op].n; c++) {
+    for (int c = 0; c < lvni_check_all[op].n; c++) {
         lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS];
-        case_inputs(op, &all_cases[op].rows[c], in64, in32);
-        compare(op, &all_cases[op].rows[c], in32);
-        compare(op, &all_cases[op].rows[c], in64);
+        case_inputs(op, &lvni_check_all[op].rows[c], in64, in32);
+        compare(op, &lvni_check_all[op].rows[c], in32);
+        compare(op, &lvni_check_all[op].rows[c], in64);
         support_release(NULL);
     }
 }
@@ -53,16 +37,16 @@ static void sim_has_the_bits_of_the_cpu(void **state)
 static void inputs_in_host_memory_are_copied(void **state)
 {
     (void)state;
-    const op_case *row = &all_cases[LVNI_OP_linear].rows[0];
+    const lvni_check_case *row = &lvni_check_all[LVNI_OP_linear].rows[0];
     lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS], *mixed[LVN_KERNEL_INPUTS];
     case_inputs(LVNI_OP_linear, row, in64, in32);
     memcpy(mixed, in32, sizeof mixed);
-    const lvn_kernel_args want = run(LVNI_OP_linear, row, in32);
+    const lvn_kernel_args want = case_run(LVNI_OP_linear, row, in32);
     assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
-    const lvn_kernel_args all = run(LVNI_OP_linear, row, in32);
+    const lvn_kernel_args all = case_run(LVNI_OP_linear, row, in32);
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
     mixed[1] = support_keep(sim_put(in32[1]));
-    const lvn_kernel_args some = run(LVNI_OP_linear, row, mixed);
+    const lvn_kernel_args some = case_run(LVNI_OP_linear, row, mixed);
     assert_same_bits("all inputs in host memory", want.out[0], all.out[0]);
     assert_same_bits("some inputs in host memory", want.out[0], some.out[0]);
     lvn_kernel_args other = {.in = {mixed[1], mixed[1]}};

@@ -1,7 +1,8 @@
-/* The table of cases and their inputs (op_cases.h). */
-#include "op_cases.h"
+/* The table of cases and the inputs that are drawn for them (op_cases.h). */
+#include "kernels/check/op_cases.h"
 
 #include "core/math.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,20 +25,20 @@
         }                                                                                          \
     }
 
-#define CASES(op, ...) static const op_case cases_##op[] = {__VA_ARGS__};
-#include "cases.def"
+#define CASES(op, ...) static const lvni_check_case cases_##op[] = {__VA_ARGS__};
+#include "kernels/check/cases.def"
 #undef CASES
 
 enum {
     N_ENTRIES = 0
 #define CASES(op, ...) +1
-#include "cases.def"
+#include "kernels/check/cases.def"
 #undef CASES
 };
 _Static_assert((int)N_ENTRIES == (int)LVNI_OP_COUNT,
                "each op of ops.def needs exactly one CASES entry in cases.def");
 
-const op_cases all_cases[LVNI_OP_COUNT] = {
+const lvni_check_cases lvni_check_all[LVNI_OP_COUNT] = {
 #define LVNI_OP(op, inputs, outputs, attr_type, flags, sentence)                                   \
     [LVNI_OP_##op] = {cases_##op, (int)(sizeof cases_##op / sizeof *cases_##op)},
 #include "kernels/ops.def"
@@ -178,7 +179,7 @@ static void fill_places(lvn_tensor *t, const lvn_pool_attr *a, const lvni_core_r
 }
 
 /* The size that `index` points along: that of the axis in which dy and x differ, or 1. */
-static int64_t reduced_size(const case_dims *dy, const lvn_shape_attr *x)
+static int64_t reduced_size(const lvni_check_dims *dy, const lvn_shape_attr *x)
 {
     int64_t size = 1;
     for (int i = 0; i < x->ndim; i++) {
@@ -187,132 +188,216 @@ static int64_t reduced_size(const case_dims *dy, const lvn_shape_attr *x)
     return size;
 }
 
-/* Labels 0 for the rows of x: what cross entropy keeps does not depend on them. */
-static lvn_tensor *no_labels(const lvn_tensor *x)
+/* Output k of the reference kernel; owned. */
+static lvn_tensor *output_of_ref(lvni_kernels_op op, const void *attr, lvn_tensor *const *in,
+                                 int n_in, int k)
 {
-    lvn_tensor *t = support_tensor(LVN_I64, x->ndim - 1, x->shape);
-    memset(t->data, 0, (size_t)lvn_numel(t) * sizeof(int64_t));
-    return t;
+    lvn_kernel_args args = {.attr = attr};
+    memcpy(args.in, in, (size_t)n_in * sizeof *in);
+    if (lvni_kernels_run(op, &args, ~0u) != LVN_OK) {
+        return NULL;
+    }
+    for (int i = 0; i < lvni_kernels_ops[op].n_out; i++) {
+        if (i != k) {
+            lvn_release(args.out[i]);
+        }
+    }
+    return args.out[k];
+}
+
+/* What cross entropy keeps of the rows of x does not depend on the labels: zeros. */
+static lvn_tensor *kept_by_cross_entropy(const void *attr, lvn_tensor *x, int k)
+{
+    lvn_tensor *labels = lvn_tensor_create(LVN_I64, x->ndim - 1, x->shape), *kept = NULL;
+    if (labels != NULL) {
+        kept = output_of_ref(LVNI_OP_cross_entropy, attr, (lvn_tensor *[]){x, labels}, 2, k);
+    }
+    lvn_release(labels);
+    return kept;
 }
 
 /* What the forward op keeps for gradient `op`, whose other inputs are there: output k. */
-static lvn_tensor *kept_by_forward(lvni_kernels_op op, const op_case *row, lvn_tensor *const *in,
-                                   int k)
+static lvn_tensor *kept_by_forward(lvni_kernels_op op, const lvni_check_case *row,
+                                   lvn_tensor *const *in, int k)
 {
+    const void *attr = &row->attr;
     switch (op) {
-    case LVNI_OP_layer_norm_grad: return REF(layer_norm, &row->attr, in[1]).out[k];
-    case LVNI_OP_group_norm_grad: return REF(group_norm, &row->attr, in[1]).out[k];
-    case LVNI_OP_attention_grad: return REF(attention, &row->attr, in[1], in[2], in[3]).out[k];
-    case LVNI_OP_attention_qkv_grad: return REF(attention_qkv, &row->attr, in[1]).out[k];
-    case LVNI_OP_cross_entropy_grad:
-        return REF(cross_entropy, &row->attr, in[1], no_labels(in[1])).out[k];
-    default: fail_msg("%s has no forward op here", ref_ops[op].name); return NULL;
+    case LVNI_OP_layer_norm_grad: return output_of_ref(LVNI_OP_layer_norm, attr, in + 1, 1, k);
+    case LVNI_OP_group_norm_grad: return output_of_ref(LVNI_OP_group_norm, attr, in + 1, 1, k);
+    case LVNI_OP_attention_grad: return output_of_ref(LVNI_OP_attention, attr, in + 1, 3, k);
+    case LVNI_OP_attention_qkv_grad:
+        return output_of_ref(LVNI_OP_attention_qkv, attr, in + 1, 1, k);
+    case LVNI_OP_cross_entropy_grad: return kept_by_cross_entropy(attr, in[1], k);
+    default:
+        lvn_error_set(LVN_ERR_INTERNAL, __FILE__, __LINE__, "%s has no forward op in op_cases.c",
+                      lvni_kernels_ops[op].name);
+        return NULL;
     }
 }
 
+/* Mean (k 1) and 1/sqrt(var + eps) (k 2) of x. */
+static lvn_tensor *statistics(lvn_tensor *x, lvn_tensor *gamma, int k)
+{
+    const lvn_norm_attr attr = {.eps = 1e-5};
+    return output_of_ref(LVNI_OP_batch_norm_train, &attr, (lvn_tensor *[]){x, gamma, gamma}, 3, k);
+}
+
 /* Labels count the last axis of the logits, ids the rows of a table. */
-static int64_t labels_below(lvni_kernels_op op, const op_case *row, int i)
+static int64_t labels_below(lvni_kernels_op op, const lvni_check_case *row, int i)
 {
     switch (op) {
     case LVNI_OP_embedding: return row->in[0].shape[0];
     case LVNI_OP_embedding_grad: return row->attr.lookup.rows;
     default: break;
     }
-    const case_dims *logits = &row->in[op == LVNI_OP_cross_entropy_grad ? 1 : i - 1];
+    const lvni_check_dims *logits = &row->in[op == LVNI_OP_cross_entropy_grad ? 1 : i - 1];
     return logits->shape[logits->ndim - 1];
 }
 
-/* Input i of a row in f64 (or its integer type); earlier inputs are there already. */
-static lvn_tensor *make_input(lvni_kernels_op op, const op_case *row, int i, char letter,
+static lvn_dtype dtype_of(char letter)
+{
+    switch (letter) {
+    case 'l':
+    case 'i':
+    case 'j':
+    case 'k': return LVN_I64;
+    case 'w': return LVN_U8;
+    case 'b': return LVN_BOOL;
+    default: return LVN_F64;
+    }
+}
+
+static void fill(lvn_tensor *t, lvni_kernels_op op, const lvni_check_case *row, int i, char letter,
+                 const lvni_core_rng *rng)
+{
+    switch (letter) {
+    case 'l': fill_int(t, labels_below(op, row, i), rng); break;
+    case 'i': fill_int(t, reduced_size(&row->in[0], &row->attr.shape), rng); break;
+    case 'b': fill_bool(t, rng); break;
+    case 'j': fill_int(t, row->attr.axis.size, rng); break;
+    case 'k': fill_int(t, row->in[0].shape[0], rng); break;
+    case 'w': fill_places(t, &row->attr.pool, rng); break;
+    default:
+        fill_real(t, letter, rng);
+        if (i == 0 && row->special) {
+            sprinkle(t, rng);
+        }
+    }
+}
+
+/* Input i of a case in f64 (or its integer type), owned; earlier inputs are there already. */
+static lvn_tensor *make_input(lvni_kernels_op op, const lvni_check_case *row, int i, char letter,
                               lvn_tensor *const *in, const lvni_core_rng *rng)
 {
-    const case_dims *d = &row->in[i];
-    if (letter == 'm' || letter == 'r') {
-        const lvn_norm_attr attr = {.eps = 1e-5};
-        return REF(batch_norm_train, &attr, in[1], in[2], in[2]).out[letter == 'm' ? 1 : 2];
-    }
-    if (letter == 'M' || letter == 'R' || letter == 'y' || letter == 'Y') {
-        return kept_by_forward(op, row, in, letter == 'y' ? 0 : letter == 'R' ? 2 : 1);
-    }
-    const lvn_dtype dtype = letter == 'l' || letter == 'i' || letter == 'j' || letter == 'k'
-                                ? LVN_I64
-                            : letter == 'w' ? LVN_U8
-                            : letter == 'b' ? LVN_BOOL
-                                            : LVN_F64;
-    lvn_tensor *t = support_tensor(dtype, d->ndim, d->shape);
     switch (letter) {
-    case 'l': fill_int(t, labels_below(op, row, i), rng); return t;
-    case 'i': fill_int(t, reduced_size(&row->in[0], &row->attr.shape), rng); return t;
-    case 'b': fill_bool(t, rng); return t;
-    case 'j': fill_int(t, row->attr.axis.size, rng); return t;
-    case 'k': fill_int(t, row->in[0].shape[0], rng); return t;
-    case 'w': fill_places(t, &row->attr.pool, rng); return t;
-    default: fill_real(t, letter, rng); break;
+    case 'm': return statistics(in[1], in[2], 1);
+    case 'r': return statistics(in[1], in[2], 2);
+    case 'M':
+    case 'Y': return kept_by_forward(op, row, in, 1);
+    case 'R': return kept_by_forward(op, row, in, 2);
+    case 'y': return kept_by_forward(op, row, in, 0);
+    default: break;
     }
-    if (i == 0 && row->special) {
-        sprinkle(t, rng);
+    int64_t shape[LVN_MAX_NDIM];
+    for (int k = 0; k < LVN_MAX_NDIM; k++) {
+        shape[k] = row->in[i].shape[k];
     }
-    return letter == 's'   ? REF(softmax, NULL, t).out[0]
-           : letter == 'g' ? REF(log_softmax, NULL, t).out[0]
-                           : t;
+    lvn_tensor *t = lvn_tensor_create(dtype_of(letter), row->in[i].ndim, shape);
+    if (t == NULL) {
+        return NULL;
+    }
+    fill(t, op, row, i, letter, rng);
+    if (letter == 's' || letter == 'g') {
+        lvn_tensor *logits = t;
+        t = output_of_ref(letter == 's' ? LVNI_OP_softmax : LVNI_OP_log_softmax, NULL, &logits, 1,
+                          0);
+        lvn_release(logits);
+    }
+    return t;
 }
 
-/* The same numbers in f32; the f64 tensor is rounded to them. */
-static lvn_tensor *round_to_f32(lvn_tensor *t)
+/* A f64 tensor rounded to numbers of the type, and these in the type; integers are not copied. */
+static lvn_tensor *round_to(lvn_tensor *t, lvn_dtype dtype)
 {
     if (t->dtype != LVN_F64) {
-        return t;
+        return lvn_retain(t);
     }
-    lvn_tensor *f = support_tensor(LVN_F32, t->ndim, t->shape);
-    for (int64_t e = 0; e < lvn_numel(t); e++) {
-        LVNI_F32(f)[e] = (float)((double *)t->data)[e];
-        ((double *)t->data)[e] = (double)LVNI_F32(f)[e];
+    double *truth = t->data;
+    lvn_tensor *own =
+        dtype == LVN_F64 ? lvn_retain(t) : lvn_tensor_create(dtype, t->ndim, t->shape);
+    for (int64_t e = 0; own != NULL && e < lvn_numel(t); e++) {
+        const float value = (float)truth[e];
+        truth[e] = (double)value;
+        if (dtype == LVN_F32) {
+            LVNI_F32(own)[e] = value;
+        } else if (dtype != LVN_F64) {
+            ((uint16_t *)own->data)[e] =
+                dtype == LVN_BF16 ? lvni_core_f32_to_bf16(value) : lvni_core_f32_to_f16(value);
+            truth[e] = lvni_check_value(own, e);
+        }
     }
-    return f;
+    return own;
 }
 
-void case_inputs(lvni_kernels_op op, const op_case *row, lvn_tensor *in64[LVN_KERNEL_INPUTS],
-                 lvn_tensor *in32[LVN_KERNEL_INPUTS])
+/* Every input is drawn from those before it as f32 has them, whatever the type. */
+lvn_status lvni_check_inputs_make(lvni_kernels_op op, const lvni_check_case *row, lvn_dtype dtype,
+                                  lvni_check_inputs *out)
 {
-    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
-        in64[i] = in32[i] = NULL;
-        if (i >= ref_ops[op].n_in || !row->in[i].given) {
+    *out = (lvni_check_inputs){.truth = {NULL}};
+    for (int i = 0; i < lvni_kernels_ops[op].n_in; i++) {
+        if (!row->in[i].given) {
             continue;
         }
         char purpose[96];
-        snprintf(purpose, sizeof purpose, "%s/%s/%d", ref_ops[op].name, row->name, i);
+        snprintf(purpose, sizeof purpose, "%s/%s/%d", lvni_kernels_ops[op].name, row->name, i);
         const lvni_core_rng rng = {.key =
                                        lvni_core_rng_make_key(1, lvni_core_rng_purpose(purpose))};
-        in64[i] = make_input(op, row, i, fills[op] == NULL ? 'n' : fills[op][i], in64, &rng);
-        in32[i] = round_to_f32(in64[i]);
+        out->truth[i] =
+            make_input(op, row, i, fills[op] == NULL ? 'n' : fills[op][i], out->truth, &rng);
+        lvn_tensor *f32 = out->truth[i] == NULL ? NULL : round_to(out->truth[i], LVN_F32);
+        if (f32 == NULL) {
+            const lvn_error error = *lvn_last_error();
+            lvni_check_inputs_free(out);
+            return lvn_error_adopt(&error);
+        }
+        out->own[i] = f32;
     }
+    for (int i = 0; i < LVN_KERNEL_INPUTS && dtype != LVN_F32; i++) {
+        lvn_tensor *own = out->truth[i] == NULL ? NULL : round_to(out->truth[i], dtype);
+        if (own == NULL && out->truth[i] != NULL) {
+            lvni_check_inputs_free(out);
+            return LVN_ERR_MEMORY;
+        }
+        lvn_release(out->own[i]);
+        out->own[i] = own;
+    }
+    return LVN_OK;
 }
 
-static lvn_tensor *round_to_low(lvn_tensor *t, lvn_dtype dtype)
+void lvni_check_inputs_free(lvni_check_inputs *in)
 {
-    if (t->dtype != LVN_F64) {
-        return t;
-    }
-    lvn_tensor *low = support_tensor(dtype, t->ndim, t->shape);
-    for (int64_t e = 0; e < lvn_numel(t); e++) {
-        const float value = (float)((double *)t->data)[e];
-        ((uint16_t *)low->data)[e] =
-            dtype == LVN_BF16 ? lvni_core_f32_to_bf16(value) : lvni_core_f32_to_f16(value);
-        ((double *)t->data)[e] = support_value(low, e);
-    }
-    return low;
-}
-
-void case_inputs_low(lvni_kernels_op op, const op_case *row, lvn_dtype dtype,
-                     lvn_tensor *in64[LVN_KERNEL_INPUTS], lvn_tensor *low[LVN_KERNEL_INPUTS])
-{
-    case_inputs(op, row, in64, low);
     for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
-        low[i] = in64[i] == NULL ? NULL : round_to_low(in64[i], dtype);
+        lvn_release(in->truth[i]);
+        lvn_release(in->own[i]);
     }
+    *in = (lvni_check_inputs){.truth = {NULL}};
 }
 
-const void *case_attribute(lvni_kernels_op op, const op_case *row)
+const void *lvni_check_attribute(lvni_kernels_op op, const lvni_check_case *row)
 {
     return lvni_kernels_ops[op].attr_size > 0 ? &row->attr : NULL;
+}
+
+double lvni_check_value(const lvn_tensor *t, int64_t e)
+{
+    switch (t->dtype) {
+    case LVN_F32: return (double)((const float *)t->data)[e];
+    case LVN_F64: return ((const double *)t->data)[e];
+    case LVN_I64: return (double)((const int64_t *)t->data)[e];
+    case LVN_U8:
+    case LVN_BOOL: return ((const uint8_t *)t->data)[e];
+    case LVN_BF16: return (double)lvni_core_bf16_to_f32(((const uint16_t *)t->data)[e]);
+    case LVN_F16: return (double)lvni_core_f16_to_f32(((const uint16_t *)t->data)[e]);
+    default: return (double)NAN; /* no op gives it */
+    }
 }
