@@ -24,13 +24,15 @@ static bool updates(const lvn_step_phase *step)
 }
 
 static lvn_status lerp(void *stream, float *a, const float *b, float t, int64_t n,
-                       const lvn_step_phase *step)
+                       const lvn_step_average *step_)
 {
     if (example_begin(stream)) {
         float *to = example_mine(a);
         const float *from = example_mine(b);
-        for (int64_t i = 0; i < n && updates(step); i++) {
-            to[i] += t * (from[i] - to[i]);
+        const lvn_step_average *step = example_mine(step_);
+        t = step == NULL ? t : (float)step->factor;
+        for (int64_t i = 0; i < n && (step == NULL || step->updated); i++) {
+            to[i] = step != NULL && step->copies ? from[i] : to[i] + t * (from[i] - to[i]);
         }
     }
     return example_end(stream, "lerp", LVN_OK);
@@ -168,10 +170,20 @@ static lvn_status decide(void *stream, lvn_step_block *block, double *sums_, int
                 sums[i] += sums[i + apart];
             }
         }
-        lvn_step_decide(example_mine(block), n > 0 ? sqrt(sums[0]) : 0.0, example_mine(losses),
-                        decision);
+        lvn_step_block *b = example_mine(block);
+        const double t = lvn_step_t(b, decision->phase);
+        lvn_step_decide(b, n > 0 ? sqrt(sums[0]) : 0.0, pow(decision->beta1, t),
+                        pow(decision->beta2, t), example_mine(losses), decision);
     }
     return example_end(stream, "decide", LVN_OK);
+}
+
+static lvn_status finish(void *stream, lvn_step_block *block)
+{
+    if (example_begin(stream)) {
+        lvn_step_finish(example_mine(block));
+    }
+    return example_end(stream, "finish", LVN_OK);
 }
 
 const lvn_backend_flat example_flat = {.add = add,
@@ -183,4 +195,5 @@ const lvn_backend_flat example_flat = {.add = add,
                                        .record = record,
                                        .apply_record = apply_record,
                                        .number = number,
-                                       .decide = decide};
+                                       .decide = decide,
+                                       .finish = finish};

@@ -88,10 +88,13 @@ static lvn_status dropout_work(const lvn_kernel_args *args)
     const lvn_dropout_attr *attr = args->attr;
     const float *x = in(args, 0), keep = (float)(1.0 / (1.0 - attr->p));
     float *y = out(args, 0);
+    lvn_philox stream = attr->rng;
+    stream.a_there = example_mine(stream.a_there);
+    lvn_philox_resolve(&stream);
     uint32_t number[4];
     for (int64_t e = 0; e < lvn_numel(args->in[0]); e++) {
         if (e % 4 == 0) {
-            philox(&attr->rng, (uint64_t)e / 4, number);
+            philox(&stream, (uint64_t)e / 4, number);
         }
         const float uniform = (float)(number[e % 4] >> 8) * 0x1p-24f;
         y[e] = uniform >= (float)attr->p ? x[e] * keep : 0.0f;

@@ -33,14 +33,7 @@
 extern "C" {
 #endif
 
-enum { LVN_BACKEND_VERSION = 1 };
-
-/* Functions of this header that kernels call, too. */
-#if defined(__CUDACC__) || defined(__HIPCC__)
-#define LVN_ON_DEVICE static __host__ __device__ inline
-#else
-#define LVN_ON_DEVICE static inline
-#endif
+enum { LVN_BACKEND_VERSION = 2 };
 
 typedef struct lvn_device_info {
     char name[64]; /* of the model: "NVIDIA H200" */
@@ -75,11 +68,21 @@ typedef struct lvn_backend_kernel {
     unsigned f32_inputs;
 } lvn_backend_kernel;
 
-/* ---- the step block: what a step finds out ----
- * It lies in memory of the device, so that the host submits a step without reading anything of it
- * and looks one step later. Kernels of the step read what they need from it. */
+/* ---- the step block: what changes from step to step ----
+ * It lies in memory of the device. The host writes what it knows of a step with one upload before
+ * the step's first kernel; what the step finds out stays there, and the host looks one step later.
+ * Kernels read it when the stream gets to them, so their arguments are the same in all steps whose
+ * micro-batches are full, and such a step can be captured and replayed. Arguments by value that may
+ * differ: weights (of a step with missing samples, or whose losses have weights of their own), the
+ * counts of parameters that missed updates, and uploads of what a module draws on the host (mixup,
+ * lvn_random_uniform). */
 
 enum { LVN_STEP_PHASES = 8 };
+
+typedef struct lvn_step_given {
+    int64_t step;               /* its number, from 0; random numbers read it (lvn_philox) */
+    double lr[LVN_STEP_PHASES]; /* without the factors of parameters */
+} lvn_step_given;
 
 typedef struct lvn_step_phase {
     double grad_norm;                /* before clipping */
@@ -87,8 +90,16 @@ typedef struct lvn_step_phase {
     double lr;                       /* of the step, without the factors of parameters */
     double correction1, correction2; /* 1 - beta^t, t from 1: the updates that were done */
     int32_t updated;                 /* 0: nothing of the phase is updated */
+    int32_t first;                   /* it never was before */
     int32_t clipped;
 } lvn_step_phase;
+
+/* How the average of weights follows the step. */
+typedef struct lvn_step_average {
+    double factor;   /* of the way to the weights */
+    int32_t copies;  /* it becomes the weights */
+    int32_t updated; /* 0: it stays as it is */
+} lvn_step_average;
 
 typedef enum lvn_step_failure {
     LVN_STEP_FINE,
@@ -97,30 +108,55 @@ typedef enum lvn_step_failure {
 } lvn_step_failure;
 
 typedef struct lvn_step_block {
-    lvn_step_phase phase[LVN_STEP_PHASES]; /* of one step: zeros before it */
+    /* Of one step: zeros in the upload, except for what is given. */
+    lvn_step_given given;
+    lvn_step_phase phase[LVN_STEP_PHASES];
+    lvn_step_average average;
     /* Of the run. After the first failure no phase is updated any more, and this stays. */
     int32_t failed, failed_phase;
     int64_t failed_step, failed_micro_batch;
     double failed_value;
-    int64_t updates[LVN_STEP_PHASES]; /* that were done */
+    /* That were done. The host writes them before the first step of a process. */
+    int64_t updates[LVN_STEP_PHASES];
     int64_t finished; /* steps whose commands all ran, written after the last of them */
 } lvn_step_block;
 
 typedef struct lvn_step_decision {
     int phase;
-    int64_t step;
-    int64_t micro_batch;             /* number of the first loss */
-    int n_losses;                    /* empty micro-batches have a 0 */
-    double divisor;                  /* of the summed gradient: the weight of the step */
-    double clip;                     /* largest norm; 0: none */
-    double lr;                       /* and these as they go into the block */
-    double correction1, correction2; /* of the next update */
+    int64_t micro_batch; /* number of the first loss */
+    int n_losses;        /* empty micro-batches have a 0 */
+    double divisor;      /* of the summed gradient: the weight of the step */
+    double clip;         /* largest norm; 0: none */
+    double beta1, beta2; /* adam, adamw; else 0 */
+    double ema_decay;    /* of the average of weights; 0: there is none */
+    bool ema_warmup;     /* it is at most (1 + t) / (10 + t) after t updates */
 } lvn_step_decision;
 
+/* t of the phase's next update, from 1. */
+LVN_ON_DEVICE double lvn_step_t(const lvn_step_block *block, int phase)
+{
+    return (double)(block->updates[phase] + 1);
+}
+
+/* After each phase: the last one counts. Phases that were skipped do not hold the others back. */
+LVN_ON_DEVICE void lvn_step_average_after(lvn_step_block *block, const lvn_step_decision *d)
+{
+    lvn_step_average *a = &block->average;
+    int64_t most = 0;
+    for (int i = 0; i < LVN_STEP_PHASES; i++) {
+        most = block->updates[i] > most ? block->updates[i] : most;
+    }
+    const double t = (double)(most - 1), limit = d->ema_warmup ? (1.0 + t) / (10.0 + t) : 1.0;
+    a->updated = block->failed == LVN_STEP_FINE && (a->updated || block->phase[d->phase].updated);
+    a->copies = most == 1;
+    a->factor = 1.0 - (d->ema_decay < limit ? d->ema_decay : limit);
+}
+
 /* What `decide` computes, once on one thread of the device: `root` is the square root of the sum of
- * squares of the gradient, losses are n_losses numbers. x - x is not 0 where x is not finite. */
-LVN_ON_DEVICE void lvn_step_decide(lvn_step_block *block, double root, const double *losses,
-                                   const lvn_step_decision *d)
+ * squares of the gradient, power1 and power2 are beta1 and beta2 to the power lvn_step_t, losses
+ * are n_losses numbers. x - x is not 0 where x is not finite. */
+LVN_ON_DEVICE void lvn_step_decide(lvn_step_block *block, double root, double power1, double power2,
+                                   const double *losses, const lvn_step_decision *d)
 {
     lvn_step_phase *p = &block->phase[d->phase];
     const double norm = root / d->divisor;
@@ -129,27 +165,35 @@ LVN_ON_DEVICE void lvn_step_decide(lvn_step_block *block, double root, const dou
             block->failed = LVN_STEP_LOSS;
             block->failed_micro_batch = d->micro_batch + i;
             block->failed_value = losses[i];
-            block->failed_step = d->step;
+            block->failed_step = block->given.step;
             block->failed_phase = d->phase;
         }
     }
     if (block->failed == LVN_STEP_FINE && norm - norm != 0.0) {
         block->failed = LVN_STEP_GRADIENT;
         block->failed_value = norm;
-        block->failed_step = d->step;
+        block->failed_step = block->given.step;
         block->failed_phase = d->phase;
     }
     p->grad_norm = norm;
-    p->lr = d->lr;
-    p->correction1 = d->correction1;
-    p->correction2 = d->correction2;
+    p->lr = block->given.lr[d->phase];
+    p->correction1 = 1.0 - power1;
+    p->correction2 = 1.0 - power2;
     p->updated = block->failed == LVN_STEP_FINE;
+    p->first = block->updates[d->phase] == 0;
     p->clipped = d->clip > 0.0 && norm > d->clip;
     p->grad_scale = 1.0 / d->divisor;
     if (p->clipped) {
         p->grad_scale *= d->clip / (norm + 1e-6);
     }
     block->updates[d->phase] += p->updated;
+    lvn_step_average_after(block, d);
+}
+
+/* What `finish` computes. */
+LVN_ON_DEVICE void lvn_step_finish(lvn_step_block *block)
+{
+    block->finished = block->given.step + 1;
 }
 
 /* ---- flat buffers: parameters, gradients, optimizer state ----
@@ -171,10 +215,13 @@ typedef struct lvn_flat_sgd {
     bool first_step; /* the momentum buffer holds nothing yet: it becomes the gradient */
     /* in memory of the device; NULL: the numbers above. lvn_flat_sgd_resolve reads it there */
     const lvn_step_phase *step;
+    /* the parameters missed updates (they had no gradient): first_step is theirs, and not the
+     * step's */
+    bool own_count;
 } lvn_flat_sgd;
 
-/* In the kernel: with a step its learning rate (lr is a factor on it) and grad_scale. False:
- * nothing is updated. */
+/* In the kernel: with a step its learning rate (lr is a factor on it), grad_scale and first_step.
+ * False: nothing is updated. */
 LVN_ON_DEVICE bool lvn_flat_sgd_resolve(lvn_flat_sgd *p)
 {
     if (p->step == NULL) {
@@ -182,6 +229,7 @@ LVN_ON_DEVICE bool lvn_flat_sgd_resolve(lvn_flat_sgd *p)
     }
     p->lr *= p->step->lr;
     p->grad_scale = p->step->grad_scale;
+    p->first_step = p->own_count ? p->first_step : p->step->first != 0;
     return p->step->updated != 0;
 }
 
@@ -192,9 +240,7 @@ typedef struct lvn_flat_adamw {
     /* true: AdamW (w shrinks by lr * weight_decay); false: Adam (decay joins g) */
     bool decoupled;
     const lvn_step_phase *step; /* as above */
-    /* the parameters missed updates (they had no gradient): the corrections are these, and not the
-     * step's */
-    bool own_corrections;
+    bool own_count;             /* as above: the corrections are these, and not the step's */
 } lvn_flat_adamw;
 
 LVN_ON_DEVICE bool lvn_flat_adamw_resolve(lvn_flat_adamw *p)
@@ -204,7 +250,7 @@ LVN_ON_DEVICE bool lvn_flat_adamw_resolve(lvn_flat_adamw *p)
     }
     p->lr *= p->step->lr;
     p->grad_scale = p->step->grad_scale;
-    if (!p->own_corrections) {
+    if (!p->own_count) {
         p->correction1 = p->step->correction1;
         p->correction2 = p->step->correction2;
     }
@@ -214,10 +260,10 @@ LVN_ON_DEVICE bool lvn_flat_adamw_resolve(lvn_flat_adamw *p)
 typedef struct lvn_backend_flat {
     /* a += b: two gradient sets become one (a node of the tree). */
     lvn_status (*add)(void *stream, float *a, const float *b, int64_t n);
-    /* a += t * (b - a): where the two are equal, a stays as it is to the bit. With a step (memory
-     * of the device): nothing unless it updated. */
+    /* a += t * (b - a): where the two are equal, a stays as it is to the bit. With an average of
+     * the step block: t is its factor, or a becomes b; nothing unless it updated. */
     lvn_status (*lerp)(void *stream, float *a, const float *b, float t, int64_t n,
-                       const lvn_step_phase *step);
+                       const lvn_step_average *step);
     /* partial[i] = sum of g^2 over block i, in f64; ceil(n / LVN_FLAT_BLOCK) entries in memory of
      * the device. A value that is not finite makes its block's sum inf or NaN. */
     lvn_status (*block_sumsq)(void *stream, const float *g, int64_t n, double *partial);
@@ -245,6 +291,8 @@ typedef struct lvn_backend_flat {
      * moves up alone (pairs i, i + 1; then i, i + 2; and so on). Overwrites sums. */
     lvn_status (*decide)(void *stream, lvn_step_block *block, double *sums, int64_t n,
                          const double *losses, const lvn_step_decision *decision);
+    /* lvn_step_finish: the step's last command. */
+    lvn_status (*finish)(void *stream, lvn_step_block *block);
 } lvn_backend_flat;
 
 /* ---- the table ---- */
@@ -279,7 +327,7 @@ typedef struct lvn_backend {
     /* Wait until all that was submitted to this stream ran. Its first error, until it is cleared:
      * from it on this stream, and all of its kind and device, leave out what is submitted: what
      * comes later may depend on it. A stream that left something out has failed with that error.
-     * Where kernels cannot be left out, it is enough that `decide` and `upload` are, which keeps
+     * Where kernels cannot be left out, it is enough that `decide` and `finish` are, which keeps
      * the step from updating and from counting as finished. */
     lvn_status (*stream_wait)(void *stream);
     bool (*stream_failed)(void *stream); /* as far as is known now; never waits */
@@ -313,7 +361,7 @@ typedef struct lvn_backend {
 
     /* A captured step: what is submitted to `stream` between begin and end is recorded instead of
      * run; replay submits it again with the same addresses. NULL, all four: not supported. levin
-     * calls none of them yet: decisions and random numbers still change from step to step. */
+     * calls none of them yet. */
     lvn_status (*capture_begin)(void *stream);
     lvn_status (*capture_end)(void *stream, void **graph);
     lvn_status (*graph_replay)(void *graph, void *stream);

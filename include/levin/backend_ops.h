@@ -13,6 +13,13 @@ extern "C" {
 
 enum { LVN_KERNEL_INPUTS = 8, LVN_KERNEL_OUTPUTS = 4 };
 
+/* Functions of these headers that kernels call, too. */
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define LVN_ON_DEVICE static __host__ __device__ inline
+#else
+#define LVN_ON_DEVICE static inline
+#endif
+
 /* An op as `levin ops` lists it. */
 typedef struct lvn_op {
     const char *name;
@@ -38,7 +45,16 @@ typedef lvn_status (*lvn_kernel)(const lvn_kernel_args *args);
  * block with counter (e / 4, c, b, a); uniform in [0, 1): its top 24 bits times 2^-24. */
 typedef struct lvn_philox {
     uint32_t key[2], a, b, c;
+    /* in memory of the device: the number whose low half is a (of the step, so that work which is
+     * replayed draws other ones); NULL: a as it is. lvn_philox_resolve reads it there */
+    const int64_t *a_there;
 } lvn_philox;
+
+/* In the kernel. */
+LVN_ON_DEVICE void lvn_philox_resolve(lvn_philox *p)
+{
+    p->a = p->a_there != NULL ? (uint32_t)*p->a_there : p->a;
+}
 
 /* ---- attributes ---- */
 /* attr is NULL; attr_size in the table is 0 */

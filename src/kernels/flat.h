@@ -19,9 +19,9 @@ static inline int64_t lvni_kernels_flat_blocks(int64_t n)
 /* a += b: two gradient sets become one (a node of the tree). */
 void lvni_kernels_flat_add(float *a, const float *b, int64_t n);
 /* a += t * (b - a): where the two are equal, a stays as it is to the bit. step: NULL, or of the
- * block where a lies: nothing unless it updated. */
+ * block where a lies, which decides about t. */
 void lvni_kernels_flat_lerp(float *a, const float *b, float t, int64_t n,
-                            const lvn_step_phase *step);
+                            const lvn_step_average *step);
 /* partial[i] = sum of g^2 over block i, in f64; lvni_kernels_flat_blocks(n) entries. A value that
  * is not finite makes its block's sum inf or NaN. Of a device's buffer: waits for the sums. Blocks
  * of a larger buffer may be asked for in pieces that start at multiples of LVNI_FLAT_BLOCK. */
@@ -41,11 +41,12 @@ void lvni_kernels_flat_apply_record(float *buffer, const float *record, int64_t 
                                     float keep, const lvn_step_phase *step);
 
 /* The step block of a device (levin/backend.h), without waiting: sums of squares into memory of the
- * device; a number of one element into a slot there; the decision. */
+ * device; a number of one element into a slot there; the decision; a step's end. */
 void lvni_kernels_flat_sums_there(const float *g, int64_t n, double *sums);
 void lvni_kernels_flat_number(double *slot, const lvn_tensor *value);
 void lvni_kernels_flat_decide(lvn_step_block *block, double *sums, int64_t n, const double *losses,
                               const lvn_step_decision *decision);
+void lvni_kernels_flat_finish(lvn_step_block *block);
 
 /* work(user) once on every thread of the calling context's team, and wait for all. */
 void lvni_kernels_flat_team(void (*work)(void *user), void *user);

@@ -55,7 +55,7 @@ void lvni_kernels_flat_add(float *a, const float *b, int64_t n)
 }
 
 void lvni_kernels_flat_lerp(float *a, const float *b, float t, int64_t n,
-                            const lvn_step_phase *step)
+                            const lvn_step_average *step)
 {
     SUBMIT(a, lerp, a, b, t, n, step);
 }
@@ -144,4 +144,9 @@ void lvni_kernels_flat_decide(lvn_step_block *block, double *sums, int64_t n, co
                               const lvn_step_decision *decision)
 {
     SUBMIT(block, decide, block, sums, n, losses, decision);
+}
+
+void lvni_kernels_flat_finish(lvn_step_block *block)
+{
+    SUBMIT(block, finish, block);
 }

@@ -68,10 +68,12 @@ typedef struct lvni_kernels_op_info {
 
 extern const lvni_kernels_op_info lvni_kernels_ops[LVNI_OP_COUNT];
 
-/* The stream of an attribute, for core/rng.h. */
-static inline lvni_core_rng lvni_kernels_rng(const lvn_philox *p)
+/* The stream of an attribute, for core/rng.h; in a kernel. */
+static inline lvni_core_rng lvni_kernels_rng(const lvn_philox *stream)
 {
-    return (lvni_core_rng){.key = {{p->key[0], p->key[1]}}, .a = p->a, .b = p->b, .c = p->c};
+    lvn_philox p = *stream;
+    lvn_philox_resolve(&p);
+    return (lvni_core_rng){.key = {{p.key[0], p.key[1]}}, .a = p.a, .b = p.b, .c = p.c};
 }
 
 /* How many inputs, counted from the last, may be NULL. */

@@ -23,7 +23,7 @@
  * accelerator runs. The stream is not used. */
 lvn_status lvni_cpu_flat_add(void *stream, float *a, const float *b, int64_t n);
 lvn_status lvni_cpu_flat_lerp(void *stream, float *a, const float *b, float t, int64_t n,
-                              const lvn_step_phase *step);
+                              const lvn_step_average *step);
 lvn_status lvni_cpu_flat_block_sumsq(void *stream, const float *g, int64_t n, double *partial);
 lvn_status lvni_cpu_flat_sgd(void *stream, float *w, const float *g, float *momentum_buffer,
                              int64_t n, const lvn_flat_sgd *p);
@@ -37,6 +37,7 @@ lvn_status lvni_cpu_flat_apply_record(void *stream, float *buffer, const float *
 lvn_status lvni_cpu_flat_number(void *stream, double *slot, const void *value, lvn_dtype dtype);
 lvn_status lvni_cpu_flat_decide(void *stream, lvn_step_block *block, double *sums, int64_t n,
                                 const double *losses, const lvn_step_decision *decision);
+lvn_status lvni_cpu_flat_finish(void *stream, lvn_step_block *block);
 
 #define LVNI_CPU_FLAT                                                                              \
     {                                                                                              \
@@ -44,7 +45,8 @@ lvn_status lvni_cpu_flat_decide(void *stream, lvn_step_block *block, double *sum
         .block_sumsq = lvni_cpu_flat_block_sumsq, .sgd = lvni_cpu_flat_sgd,                        \
         .adamw = lvni_cpu_flat_adamw, .round_bf16 = lvni_cpu_flat_round_bf16,                      \
         .record = lvni_cpu_flat_record, .apply_record = lvni_cpu_flat_apply_record,                \
-        .number = lvni_cpu_flat_number, .decide = lvni_cpu_flat_decide                             \
+        .number = lvni_cpu_flat_number, .decide = lvni_cpu_flat_decide,                            \
+        .finish = lvni_cpu_flat_finish                                                             \
     }
 
 #endif

@@ -95,6 +95,7 @@ lvn_tensor *lvn_dropout(lvn_tensor *x, double p)
                                    .rng = {.key = {key.k[0], key.k[1]},
                                            .a = ctx->at.step,
                                            .b = ctx->at.micro_batch,
-                                           .c = ctx->at.call++}};
+                                           .c = ctx->at.call++,
+                                           .a_there = ctx->at.step_there}};
     return dropout_with(x, &attr);
 }

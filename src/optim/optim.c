@@ -237,9 +237,16 @@ static void get_corrections(const lvni_optim_options *p, int64_t updates, double
     *two = is_adam(p) && p->beta2 > 0.0 ? 1.0 - lvni_core_pow(p->beta2, t) : 1.0;
 }
 
-void lvni_optim_corrections(const lvni_optim *o, int phase, double *one, double *two)
+void lvni_optim_describe(const lvni_optim *o, lvn_step_decision *d)
 {
-    get_corrections(&o->options, o->steps[phase], one, two);
+    d->beta1 = is_adam(&o->options) ? o->options.beta1 : 0.0;
+    d->beta2 = is_adam(&o->options) ? o->options.beta2 : 0.0;
+}
+
+/* The parameters missed updates, and a device counts those of the phase. */
+static bool has_own_count(const lvni_optim *o, const step_call *c)
+{
+    return c->step != NULL && c->updates != o->steps[c->run->phase];
 }
 
 static void step_adam(lvni_optim *o, const step_call *c, lvni_optim_range part, float *w,
@@ -247,8 +254,11 @@ static void step_adam(lvni_optim *o, const step_call *c, lvni_optim_range part, 
 {
     const lvni_optim_options *p = &o->options;
     const int64_t at = part.begin - o->own.begin;
-    double correction1, correction2;
-    get_corrections(p, c->updates, &correction1, &correction2);
+    const bool own = has_own_count(o, c);
+    double correction1 = 0.0, correction2 = 0.0; /* of the step */
+    if (c->step == NULL || own) {
+        get_corrections(p, c->updates, &correction1, &correction2);
+    }
     const lvn_flat_adamw a = {.lr = c->step != NULL ? c->run->lr_scale : c->lr * c->run->lr_scale,
                               .beta1 = p->beta1,
                               .beta2 = p->beta2,
@@ -259,7 +269,7 @@ static void step_adam(lvni_optim *o, const step_call *c, lvni_optim_range part, 
                               .grad_scale = c->grad_scale,
                               .decoupled = p->kind == LVNI_OPTIM_ADAMW,
                               .step = c->step,
-                              .own_corrections = c->updates != o->steps[c->run->phase]};
+                              .own_count = own};
     lvni_kernels_flat_adamw(w, g, o->slot[0] + at, o->slot[1] + at, part.end - part.begin, &a);
 }
 
@@ -275,7 +285,8 @@ static void step_sgd(lvni_optim *o, const step_call *c, lvni_optim_range part, f
                             .trust = c->run->trusted ? trust_ratio(o, c->run, c->grad_scale) : 0.0,
                             .nesterov = p->nesterov,
                             .first_step = c->updates == 0,
-                            .step = c->step};
+                            .step = c->step,
+                            .own_count = has_own_count(o, c)};
     lvni_kernels_flat_sgd(w, g, o->n_slots > 0 ? o->slot[0] + (part.begin - o->own.begin) : NULL,
                           part.end - part.begin, &s);
 }
@@ -443,12 +454,17 @@ void lvni_optim_ema_destroy(lvni_optim_ema *e)
     }
 }
 
-void lvni_optim_ema_update(lvni_optim_ema *e, const float *x, int64_t t, const lvn_step_phase *step)
+void lvni_optim_ema_update(lvni_optim_ema *e, const float *x, int64_t t,
+                           const lvn_step_average *step)
 {
+    if (step != NULL) {
+        lvni_kernels_flat_lerp(e->value, x, 0.0f, e->n, step);
+        return;
+    }
     const double most = e->options.warmup ? (double)(1 + t) / (double)(10 + t) : 1.0;
     const double decay = t == 0 ? 0.0 : e->options.decay < most ? e->options.decay : most;
     if (decay > 0.0) {
-        lvni_kernels_flat_lerp(e->value, x, (float)(1.0 - decay), e->n, step);
+        lvni_kernels_flat_lerp(e->value, x, (float)(1.0 - decay), e->n, NULL);
     } else if (lvni_tensor_mem_copy(e->value, x, (size_t)e->n * sizeof *x) != LVN_OK) {
         lvni_tensor_device_note_error(lvni_tensor_device_of(x));
     }

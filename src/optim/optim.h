@@ -109,8 +109,8 @@ void lvni_optim_end_step(lvni_optim *optim, int phase);
 /* Takes back a count, of a step whose parameters without gradient were these: the device did not
  * update. */
 void lvni_optim_undo_step(lvni_optim *optim, int phase, const bool *idle);
-/* adam, adamw: 1 - beta^t of the phase's next update, for both betas; else 1. */
-void lvni_optim_corrections(const lvni_optim *optim, int phase, double *one, double *two);
+/* The part of a device's decision about an update that is the optimizer's. */
+void lvni_optim_describe(const lvni_optim *optim, lvn_step_decision *decision);
 
 /* 2-norm of the gradient, from the sums of squares of its blocks (lvni_kernels_flat_block_sumsq):
  * added in the tree over block numbers, in f64. Not finite when a gradient is not. Those outside of
@@ -167,9 +167,9 @@ lvn_status lvni_optim_ema_create(const lvni_optim_ema_options *options, const fl
 void lvni_optim_ema_destroy(lvni_optim_ema *ema);
 /* average += (1 - d) (x - average), with d = decay after t earlier updates; the first update (t =
  * 0) copies x. With warm-up d is at most (1 + t) / (10 + t), so that the average of a short run is
- * not one of its first weights. With a step of a
- * block where the average lies: nothing unless it updated. */
+ * not one of its first weights. With a step of a block where the average lies d is the step's, and
+ * nothing happens unless it updated. */
 void lvni_optim_ema_update(lvni_optim_ema *ema, const float *x, int64_t t,
-                           const lvn_step_phase *step);
+                           const lvn_step_average *step);
 
 #endif

@@ -98,6 +98,7 @@ static const char *find_missing(const lvn_backend *b)
     NEED(flat.apply_record);
     NEED(flat.number);
     NEED(flat.decide);
+    NEED(flat.finish);
 #undef NEED
     return NULL;
 }

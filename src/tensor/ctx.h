@@ -13,7 +13,9 @@
  * (docs/reproducibility.md). */
 typedef struct lvni_tensor_position {
     uint64_t seed;
-    uint32_t step;        /* optimizer step, from 0 */
+    uint32_t step; /* optimizer step, from 0 */
+    /* the same in memory of the context's device, for kernels to read; NULL: nowhere */
+    const int64_t *step_there;
     uint32_t micro_batch; /* micro-batch of the step */
     uint32_t phase;       /* of the step */
     /* phase << LVNI_CALL_BITS, and random ops called so far in this micro-batch's forward */

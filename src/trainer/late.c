@@ -91,6 +91,7 @@ lvn_status lvni_trainer_late_make_steps(lvni_trainer_late *l, lvni_trainer_engin
     }
     l->numbers = (double *)(void *)(l->block + 1);
     e->optim->block = l->block;
+    e->now.step_there = &l->block->given.step;
     for (int i = 0; i < LVNI_LATE_STEPS; i++) {
         LVN_TRY(make_step(l, i));
     }
@@ -123,11 +124,25 @@ void lvni_trainer_late_destroy(lvni_trainer_late *l)
 
 /* ---- a step ---- */
 
-lvn_status lvni_trainer_late_begin(lvni_trainer_late *l)
+enum { OF_A_STEP = offsetof(lvn_step_block, failed) }; /* bytes of the block */
+_Static_assert((int)OF_A_STEP <= (int)LVN_UPLOAD, "one upload writes what is known of a step");
+_Static_assert((int)LVN_STEP_PHASES == (int)LVNI_PHASES,
+               "the block counts what the optimizer does");
+
+lvn_status lvni_trainer_late_begin(lvni_trainer_late *l, const lvni_trainer_engine *e)
 {
+    lvn_step_block now = {.given = {.step = e->now.step}};
+    for (int i = 0; i < l->n_phases; i++) {
+        now.given.lr[i] = lvni_trainer_lr(e);
+    }
     memset(l->step[l->next].part, 0,
            (size_t)l->n_phases * (size_t)l->n * sizeof *l->step[l->next].part);
-    LVN_TRY(lvni_tensor_mem_zero(l->block->phase, sizeof l->block->phase));
+    LVN_TRY(lvni_tensor_mem_copy(l->block, &now, OF_A_STEP));
+    if (!l->counted) { /* a run may be resumed after the engine was made */
+        memcpy(now.updates, e->optim->steps, sizeof now.updates);
+        LVN_TRY(lvni_tensor_mem_copy(l->block->updates, now.updates, sizeof now.updates));
+        l->counted = true;
+    }
     return lvni_tensor_mem_zero(l->numbers, numbers_of(l->n, l->n_phases) * sizeof(double));
 }
 
@@ -178,18 +193,17 @@ static void zero_others(const lvni_trainer_late *l, const lvni_nn_model *m)
     }
 }
 
-void lvni_trainer_late_decide(lvni_trainer_late *l, lvni_trainer_engine *e, double divisor,
-                              double lr)
+void lvni_trainer_late_decide(lvni_trainer_late *l, lvni_trainer_engine *e, double divisor)
 {
     const int phase = e->now.phase;
     lvn_step_decision d = {.phase = phase,
-                           .step = e->now.step,
                            .micro_batch = l->first,
                            .n_losses = (int)l->n,
                            .divisor = divisor,
                            .clip = e->o.gradient_clip_val,
-                           .lr = lr};
-    lvni_optim_corrections(e->optim, phase, &d.correction1, &d.correction2);
+                           .ema_decay = e->o.ema.decay,
+                           .ema_warmup = e->o.ema.warmup};
+    lvni_optim_describe(e->optim, &d);
     memcpy(l->step[l->next].idle + (size_t)phase * (size_t)l->n_parameters, e->optim->idle,
            (size_t)l->n_parameters * sizeof *e->optim->idle);
     zero_others(l, e->o.model);
@@ -227,9 +241,9 @@ lvn_status lvni_trainer_late_fail(lvni_trainer_late *l, lvni_trainer_engine *e,
 }
 
 /* Functions of flat buffers return nothing: what could not be submitted is noted. */
-lvn_status lvni_trainer_late_end(lvni_trainer_late *l, const lvni_trainer_engine *e, int64_t step,
-                                 int *index)
+lvn_status lvni_trainer_late_end(lvni_trainer_late *l, const lvni_trainer_engine *e, int *index)
 {
+    lvni_kernels_flat_finish(l->block);
     if (lvni_trainer_lanes_failed(e->lanes)) {
         return take_error(l, e);
     }
@@ -239,8 +253,6 @@ lvn_status lvni_trainer_late_end(lvni_trainer_late *l, const lvni_trainer_engine
     if (stream == NULL) {
         return lvn_last_error()->code;
     }
-    const int64_t finished = step + 1;
-    LVN_TRY(b->upload(stream, &l->block->finished, &finished, sizeof finished));
     LVN_TRY(b->copy(stream, l->step[l->next].landing, l->block, l->bytes));
     LVN_TRY(b->event_record(l->step[l->next].event, stream));
     l->next = (l->next + 1) % LVNI_LATE_STEPS;
@@ -311,7 +323,6 @@ lvn_status lvni_trainer_late_read(lvni_trainer_late *l, lvni_trainer_engine *e,
         fold(l, r, i, &p->metrics);
         p->grad_norm = p->updated ? b->phase[i].grad_norm : 0.0;
         p->clipped = p->updated && b->phase[i].clipped;
-        l->n_updates += p->updated ? 1 : 0;
     }
     return LVN_OK;
 }
@@ -322,14 +333,10 @@ void lvni_trainer_late_undo(const lvni_trainer_late *l, lvni_trainer_engine *e,
     undo(l, e, r, r->late);
 }
 
-bool lvni_trainer_late_torn(const lvni_trainer_late *l)
+bool lvni_trainer_late_torn(const lvni_trainer_late *l, const lvni_trainer_engine *e)
 {
-    int64_t updates[LVN_STEP_PHASES], sum = 0;
-    if (lvni_tensor_mem_copy(updates, l->block->updates, sizeof updates) != LVN_OK) {
-        return true;
-    }
-    for (int i = 0; i < LVN_STEP_PHASES; i++) {
-        sum += updates[i];
-    }
-    return sum != l->n_updates;
+    int64_t updates[LVN_STEP_PHASES];
+    return l->counted &&
+           (lvni_tensor_mem_copy(updates, l->block->updates, sizeof updates) != LVN_OK ||
+            memcmp(updates, e->optim->steps, sizeof updates) != 0);
 }

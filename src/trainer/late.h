@@ -40,8 +40,8 @@ typedef struct lvni_trainer_late {
         bool *idle;           /* (n_phases, n_parameters): as the optimizer had it */
     } step[LVNI_LATE_STEPS];
     int next;
-    lvn_error error;   /* that a submission met, maybe of the step before it */
-    int64_t n_updates; /* of phases, in the steps that were read */
+    bool counted;    /* the block has the run's counts of updates */
+    lvn_error error; /* that a submission met, maybe of the step before it */
 } lvni_trainer_late;
 
 /* Whether a run's steps can be read late: the calling thread's context is the rank's. */
@@ -57,7 +57,9 @@ uint64_t lvni_trainer_late_bytes(const lvni_plan *plan, int n_phases, int64_t n_
 
 /* ---- a step ---- */
 
-lvn_status lvni_trainer_late_begin(lvni_trainer_late *late);
+/* Writes what is known of the step into the block. */
+lvn_status lvni_trainer_late_begin(lvni_trainer_late *late,
+                                   const struct lvni_trainer_engine *engine);
 /* Where a micro-batch of the current phase leaves its loss and what it logs. */
 double *lvni_trainer_late_loss(const lvni_trainer_late *late, int phase, int64_t micro_batch);
 lvni_nn_terms *lvni_trainer_late_terms(const lvni_trainer_late *late, int phase,
@@ -67,10 +69,10 @@ void lvni_trainer_late_note(lvni_trainer_late *late, int phase, int64_t micro_ba
                             const lvni_nn_step *step);
 /* Lets the device decide about the phase's update (update.c). */
 void lvni_trainer_late_decide(lvni_trainer_late *late, struct lvni_trainer_engine *engine,
-                              double divisor, double lr);
+                              double divisor);
 /* All was submitted: *index names the step until it is read. */
 lvn_status lvni_trainer_late_end(lvni_trainer_late *late, const struct lvni_trainer_engine *engine,
-                                 int64_t step, int *index);
+                                 int *index);
 /* Submitting has failed with the thread's error: nothing is under way when this returns it, and the
  * host's counts of updates are as they were before the step. */
 lvn_status lvni_trainer_late_fail(lvni_trainer_late *late, struct lvni_trainer_engine *engine,
@@ -83,7 +85,8 @@ lvn_status lvni_trainer_late_read(lvni_trainer_late *late, struct lvni_trainer_e
 /* The host's counts of updates as they were before the step. */
 void lvni_trainer_late_undo(const lvni_trainer_late *late, struct lvni_trainer_engine *engine,
                             const struct lvni_trainer_step_record *record);
-/* After a failure: the device has decided to update more than the steps that were read. */
-bool lvni_trainer_late_torn(const lvni_trainer_late *late);
+/* After a failure: the device has counted other updates than the steps that were read have. */
+bool lvni_trainer_late_torn(const lvni_trainer_late *late,
+                            const struct lvni_trainer_engine *engine);
 
 #endif

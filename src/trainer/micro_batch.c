@@ -50,6 +50,7 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
     const double samples = (double)b->batch.size;
     ctx->at = (lvni_tensor_position){.seed = pass->seed,
                                      .step = (uint32_t)pass->step,
+                                     .step_there = pass->step_there,
                                      .micro_batch = (uint32_t)b->micro_batch,
                                      .phase = (uint32_t)pass->phase,
                                      .call = (uint32_t)pass->phase << LVNI_CALL_BITS,

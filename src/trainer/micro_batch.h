@@ -16,7 +16,8 @@
 typedef struct lvni_trainer_pass {
     const lvni_nn_model *model;
     uint64_t seed;
-    int64_t step, epoch; /* that are done before this one */
+    int64_t step, epoch;       /* that are done before this one */
+    const int64_t *step_there; /* the step in memory of the device; NULL: nowhere */
     int phase;
     double loss_factor; /* lvni_trainer_loss_factor */
     bool scaled; /* 16-mixed: a loss that is not finite is an overflow, the step is skipped */

@@ -280,6 +280,9 @@ static void take_all(lvni_trainer *t, const lvni_ckpt *ckpt, const texts *from)
            (size_t)t->engine->optim->n_parameters * sizeof *from->missed);
     t->engine->scaler = from->scaler;
     t->report.epoch_sum = from->sums;
+    if (t->engine->late != NULL) {
+        t->engine->late->counted = false;
+    }
     lvni_nn_model_touch(t->o.model);
 }
 

@@ -77,12 +77,12 @@ lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *
     e->now.step = before->step;
     e->now.epoch = before->epoch;
     r->late = -1;
-    lvn_status s = e->late != NULL ? lvni_trainer_late_begin(e->late) : LVN_OK;
+    lvn_status s = e->late != NULL ? lvni_trainer_late_begin(e->late, e) : LVN_OK;
     if (s == LVN_OK) {
         s = submit_phases(e, r);
     }
     if (s == LVN_OK && e->late != NULL) {
-        s = lvni_trainer_late_end(e->late, e, before->step, &r->late);
+        s = lvni_trainer_late_end(e->late, e, &r->late);
     }
     if (s != LVN_OK && e->late != NULL) {
         s = lvni_trainer_late_fail(e->late, e, r);
@@ -153,7 +153,7 @@ lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *e, const lvni_traine
 
 bool lvni_trainer_engine_torn(const lvni_trainer_engine *e)
 {
-    return e->late != NULL ? lvni_trainer_late_torn(e->late) : e->torn;
+    return e->late != NULL ? lvni_trainer_late_torn(e->late, e) : e->torn;
 }
 
 void lvni_trainer_engine_discard(lvni_trainer_engine *e, const lvni_trainer_step_record *r)

@@ -52,21 +52,26 @@ static lvn_status judge(const lvni_trainer_engine *e, double divisor,
     return LVN_OK;
 }
 
+double lvni_trainer_lr(const lvni_trainer_engine *e)
+{
+    return e->o.optim.lr *
+           lvni_optim_schedule_factor(&e->o.schedule, e->now.step - e->scaler.skipped);
+}
+
 lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
                                lvni_trainer_step_record *r)
 {
     lvni_nn_model *model = e->o.model;
     const double divisor = total->weight * e->now.loss_factor;
     double scale = 0.0;
-    r->lr =
-        e->o.optim.lr * lvni_optim_schedule_factor(&e->o.schedule, e->now.step - e->scaler.skipped);
+    r->lr = lvni_trainer_lr(e);
     for (int i = 0; i < model->n_parameters; i++) {
         e->optim->idle[i] = !e->graded[i];
     }
     lvni_trainer_phase_result *p = &r->phase[e->now.phase];
     if (e->late != NULL) { /* the device judges, and kernels read what it found */
         p->updated = true;
-        lvni_trainer_late_decide(e->late, e, divisor, r->lr);
+        lvni_trainer_late_decide(e->late, e, divisor);
     } else {
         LVN_TRY(judge(e, divisor, &r->before, p, &scale));
     }
@@ -101,7 +106,7 @@ void lvni_trainer_update_average(lvni_trainer_engine *e, const lvni_trainer_step
     }
     if (last >= 0 && e->ema != NULL) {
         lvni_optim_ema_update(e->ema, e->o.model->weights, updates_of(e) - 1,
-                              e->late == NULL ? NULL : &e->late->block->phase[last]);
+                              e->late == NULL ? NULL : &e->late->block->average);
     }
 }
 

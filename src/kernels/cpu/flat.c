@@ -7,6 +7,8 @@
 #include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"
 
+#include <string.h>
+
 typedef struct flat_job {
     float *w, *m, *v;
     const float *g;
@@ -36,13 +38,20 @@ static void lerp_range(const void *job, int64_t begin, int64_t end)
     lvni_cpu_isa()->lerp(j->w + begin, j->g + begin, j->s, end - begin);
 }
 
-lvn_status lvni_cpu_flat_lerp(void *stream, float *a, const float *b, float t, int64_t n,
-                              const lvn_step_phase *step)
+static void copy_range(const void *job, int64_t begin, int64_t end)
 {
-    const flat_job job = {.w = a, .g = b, .s = t};
+    const flat_job *j = job;
+    memcpy(j->w + begin, j->g + begin, (size_t)(end - begin) * sizeof *j->w);
+}
+
+lvn_status lvni_cpu_flat_lerp(void *stream, float *a, const float *b, float t, int64_t n,
+                              const lvn_step_average *step)
+{
+    const flat_job job = {.w = a, .g = b, .s = step == NULL ? t : (float)step->factor};
     (void)stream;
     if (step == NULL || step->updated) {
-        lvni_cpu_par(n, LVNI_FLAT_BLOCK, 1, lerp_range, &job);
+        lvni_cpu_par(n, LVNI_FLAT_BLOCK, 1, step != NULL && step->copies ? copy_range : lerp_range,
+                     &job);
     }
     return LVN_OK;
 }
@@ -170,8 +179,18 @@ lvn_status lvni_cpu_flat_number(void *stream, double *slot, const void *value, l
 lvn_status lvni_cpu_flat_decide(void *stream, lvn_step_block *block, double *sums, int64_t n,
                                 const double *losses, const lvn_step_decision *decision)
 {
+    const double t = lvn_step_t(block, decision->phase),
+                 root = lvni_core_sqrt(lvni_kernels_flat_sum_tree(sums, n));
     (void)stream;
-    lvn_step_decide(block, lvni_core_sqrt(lvni_kernels_flat_sum_tree(sums, n)), losses, decision);
+    lvn_step_decide(block, root, lvni_core_pow(decision->beta1, t),
+                    lvni_core_pow(decision->beta2, t), losses, decision);
+    return LVN_OK;
+}
+
+lvn_status lvni_cpu_flat_finish(void *stream, lvn_step_block *block)
+{
+    (void)stream;
+    lvn_step_finish(block);
     return LVN_OK;
 }
 

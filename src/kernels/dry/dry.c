@@ -182,7 +182,7 @@ static lvn_status flat_two(void *stream, float *a, const float *b, int64_t n)
 }
 
 static lvn_status flat_lerp(void *stream, float *a, const float *b, float t, int64_t n,
-                            const lvn_step_phase *step)
+                            const lvn_step_average *step)
 {
     (void)t;
     (void)step;
@@ -251,6 +251,12 @@ static lvn_status flat_decide(void *stream, lvn_step_block *block, double *sums,
     return flat_two(stream, NULL, NULL, n);
 }
 
+static lvn_status flat_finish(void *stream, lvn_step_block *block)
+{
+    (void)block;
+    return flat_two(stream, NULL, NULL, 0);
+}
+
 static const lvn_backend_kernel rows[] = {
 #define LVNI_OP(name, inputs, outputs, attr_type, op_flags, text)                                  \
     {#name, dry_kernel, LVNI_CPU_TYPES(op_flags) | 1u << LVN_F64,                                  \
@@ -294,5 +300,6 @@ const lvn_backend lvni_dry_backend = {
              .record = flat_record,
              .apply_record = flat_apply_record,
              .number = flat_number,
-             .decide = flat_decide},
+             .decide = flat_decide,
+             .finish = flat_finish},
 };

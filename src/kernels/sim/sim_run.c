@@ -72,6 +72,10 @@ static lvn_status sim_kernel(const lvn_kernel_args *args)
     c.op = op;
     c.has_attr = op->attr_size > 0;
     memcpy(c.attr, c.has_attr ? args->attr : "", op->attr_size);
+    if (op->number == LVNI_OP_dropout) {
+        lvn_philox *rng = &((lvn_dropout_attr *)(void *)c.attr)->rng;
+        rng->a_there = lvni_sim_alias(rng->a_there);
+    }
     return lvni_sim_submit(args->stream, op->name, run_call, &c, sizeof c);
 }
 
@@ -87,7 +91,8 @@ typedef enum flat_what {
     RECORD,
     APPLY,
     NUMBER,
-    DECIDE
+    DECIDE,
+    FINISH
 } flat_what;
 
 typedef struct flat_call {
@@ -98,6 +103,7 @@ typedef struct flat_call {
     int64_t n;
     float s, t;
     const lvn_step_phase *step;
+    const lvn_step_average *average;
     lvn_step_block *block;
     const void *value; /* of a number; the losses of a decision */
     union {
@@ -113,7 +119,7 @@ static lvn_status run_flat(void *payload)
     const flat_call *c = payload;
     switch (c->what) {
     case ADD: return lvni_cpu_flat_add(NULL, c->a, c->b, c->n);
-    case LERP: return lvni_cpu_flat_lerp(NULL, c->a, c->b, c->s, c->n, c->step);
+    case LERP: return lvni_cpu_flat_lerp(NULL, c->a, c->b, c->s, c->n, c->average);
     case SUMSQ: return lvni_cpu_flat_block_sumsq(NULL, c->b, c->n, c->partial);
     case SGD: return lvni_cpu_flat_sgd(NULL, c->a, c->b, c->m, c->n, &c->p.sgd);
     case ADAMW: return lvni_cpu_flat_adamw(NULL, c->a, c->b, c->m, c->v, c->n, &c->p.adamw);
@@ -123,6 +129,7 @@ static lvn_status run_flat(void *payload)
     case NUMBER: return lvni_cpu_flat_number(NULL, c->partial, c->value, c->p.dtype);
     case DECIDE:
         return lvni_cpu_flat_decide(NULL, c->block, c->partial, c->n, c->value, &c->p.decision);
+    case FINISH: return lvni_cpu_flat_finish(NULL, c->block);
     }
     return LVN_OK;
 }
@@ -135,6 +142,7 @@ static lvn_status submit_flat(void *stream, flat_call c)
     c.v = lvni_sim_alias(c.v);
     c.partial = lvni_sim_alias(c.partial);
     c.step = lvni_sim_alias(c.step);
+    c.average = lvni_sim_alias(c.average);
     c.block = lvni_sim_alias(c.block);
     c.value = lvni_sim_alias(c.value);
     c.p.sgd.step = c.what == SGD ? lvni_sim_alias(c.p.sgd.step) : c.p.sgd.step;
@@ -148,10 +156,10 @@ static lvn_status flat_add(void *stream, float *a, const float *b, int64_t n)
 }
 
 static lvn_status flat_lerp(void *stream, float *a, const float *b, float t, int64_t n,
-                            const lvn_step_phase *step)
+                            const lvn_step_average *step)
 {
     return submit_flat(stream,
-                       (flat_call){.what = LERP, .a = a, .b = b, .n = n, .s = t, .step = step});
+                       (flat_call){.what = LERP, .a = a, .b = b, .n = n, .s = t, .average = step});
 }
 
 static lvn_status flat_block_sumsq(void *stream, const float *g, int64_t n, double *partial)
@@ -216,6 +224,11 @@ static lvn_status flat_decide(void *stream, lvn_step_block *block, double *sums,
                                            .p = {.decision = *decision}});
 }
 
+static lvn_status flat_finish(void *stream, lvn_step_block *block)
+{
+    return submit_flat(stream, (flat_call){.what = FINISH, .block = block});
+}
+
 /* ---- the table ---- */
 
 /* What the cpu's kernel takes, and f64 through ref's. */
@@ -262,7 +275,8 @@ const lvn_backend lvni_sim_backend = {
              .record = flat_record,
              .apply_record = flat_apply_record,
              .number = flat_number,
-             .decide = flat_decide},
+             .decide = flat_decide,
+             .finish = flat_finish},
     .capture_begin = lvni_sim_capture_begin,
     .capture_end = lvni_sim_capture_end,
     .graph_replay = lvni_sim_graph_replay,
