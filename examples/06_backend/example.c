@@ -259,6 +259,13 @@ static lvn_status event_wait(void *event)
     return LVN_OK;
 }
 
+static lvn_status host_call(void *stream_, void (*fn)(void *user), void *user)
+{
+    (void)stream_;
+    fn(user); /* what was submitted before has run */
+    return LVN_OK;
+}
+
 /* ---- copies ---- */
 
 static lvn_status copy(void *stream_, void *to, const void *from, size_t bytes)
@@ -300,6 +307,7 @@ static lvn_backend table = {
     .event_record = event_record,
     .event_follow = event_follow,
     .event_wait = event_wait,
+    .host_call = host_call,
     .copy = copy,
     .upload = copy, /* done when it returns */
     .zero = zero,

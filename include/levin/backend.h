@@ -344,6 +344,12 @@ typedef struct lvn_backend {
     lvn_status (*event_follow)(void *stream, void *event);
     lvn_status (*event_wait)(void *event); /* on the host */
 
+    /* In stream order: fn(user), once, on a thread of the backend's choice, also when the stream
+     * has failed. What is submitted to the stream later runs after it returned, what was submitted
+     * to others does not wait. fn may wait for threads of the host; it calls nothing of the table.
+     */
+    lvn_status (*host_call)(void *stream, void (*fn)(void *user), void *user);
+
     /* Copies, in stream order. Of host memory only what host_take gave, until the copy has run.
      * From another device of the backend: `stream` is the target's. */
     lvn_status (*copy)(void *stream, void *to, const void *from, size_t bytes);

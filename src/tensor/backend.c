@@ -85,6 +85,7 @@ static const char *find_missing(const lvn_backend *b)
     NEED(event_record);
     NEED(event_follow);
     NEED(event_wait);
+    NEED(host_call);
     NEED(copy);
     NEED(upload);
     NEED(zero);

@@ -40,17 +40,21 @@ static lvn_status make_gradient_sync(lvni_trainer_engine *e)
     if (lvni_trainer_late_possible(e)) {
         LVN_TRY(lvni_trainer_late_create(e, &e->late));
     }
-    const lvni_trainer_gradient_sync_options o = {.comm = plan->devices > 1 ? e->o.comm : NULL,
-                                                  .model = e->o.model,
-                                                  .micro_batches = plan->micro_batches,
-                                                  .begin = plan->micro_batch_begin,
-                                                  .end = plan->micro_batch_end,
-                                                  .sets = lvni_plan_sets(plan),
-                                                  .lanes = plan->lanes,
-                                                  .bucket_bytes = e->o.bucket_bytes,
-                                                  .message = lvni_trainer_message_limit(most) +
-                                                             (size_t)e->o.model->n_parameters,
-                                                  .sums = e->late != NULL ? e->late->sums : NULL};
+    const lvni_trainer_gradient_sync_options o = {
+        .comm = plan->devices > 1 ? e->o.comm : NULL,
+        .model = e->o.model,
+        .micro_batches = plan->micro_batches,
+        .begin = plan->micro_batch_begin,
+        .end = plan->micro_batch_end,
+        .sets = lvni_plan_sets(plan),
+        .lanes = plan->lanes,
+        .bucket_bytes = e->o.bucket_bytes,
+        .message = lvni_trainer_message_limit(most) + (size_t)e->o.model->n_parameters +
+                   (size_t)most * sizeof(double),
+        .marks = lvni_trainer_message_limit(0) + (size_t)most * sizeof(lvni_trainer_message_part) +
+                 (size_t)e->o.model->n_parameters,
+        .sums = e->late != NULL ? e->late->sums : NULL,
+        .late = plan->devices > 1 ? e->late : NULL};
     e->micro_batch_weight = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)plan->micro_batches,
                                              sizeof *e->micro_batch_weight);
     if (e->micro_batch_weight == NULL) {

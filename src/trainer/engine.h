@@ -8,7 +8,8 @@
  *   feed.c         their batches on the way to the device
  *   micro_batch.c  forward and backward of one of them
  *   gradient_sync.c   gradient sets, merged in the tree, over all ranks; step_message.c: metrics of
- *                  their micro-batches
+ *                  their micro-batches; staged.c: sets on a device by way of the host, on the
+ *                  thread of comm_thread.c
  *   update.c       clip, update; phases.c: which parameters a phase trains
  *   scaler.c       precision, and the loss scale of 16-mixed */
 #ifndef LEVIN_TRAINER_ENGINE_H

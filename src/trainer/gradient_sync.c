@@ -5,6 +5,7 @@
 
 #include "kernels/flat.h"
 #include "tensor/device.h"
+#include "trainer/staged.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -42,6 +43,7 @@ struct lvni_trainer_gradient_sync {
 
     /* Sets lie on a device, and the reduction reads copies; else NULL. */
     lvni_nn_set *device_total;
+    lvni_trainer_staged *staged; /* and the step does not wait for them; else NULL */
     lvni_nn_set total;
 };
 
@@ -113,6 +115,7 @@ static lvn_status make_reduction(lvni_trainer_gradient_sync *d,
                   n = m->n_weights + m->n_records;
     const int64_t bucket = floats < block ? block : floats / block * block;
     const bool in_place = !copied && !d->early;
+    double *sums = in_place ? o->sums : NULL;
     const lvni_dist_reduction_options r = {
         .micro_batches = o->micro_batches,
         .sets = copied ? lvni_plan_tree_owed(o->micro_batches, o->begin, o->end) : o->sets,
@@ -120,14 +123,28 @@ static lvn_status make_reduction(lvni_trainer_gradient_sync *d,
         .n_norm = m->n_weights,
         .bucket = bucket < n ? bucket : 0,
         .message = o->message,
-        .sumsq = o->sums != NULL ? lvni_kernels_flat_sums_there : lvni_kernels_flat_block_sumsq,
-        .partial = o->sums,
+        .sumsq = sums != NULL ? lvni_kernels_flat_sums_there : lvni_kernels_flat_block_sumsq,
+        .partial = sums,
         .set = in_place ? d->memory : NULL,
         .add = lvni_kernels_flat_add};
     LVN_TRY(in_place ? make_sets(d, o->sets) : LVN_OK);
     LVN_TRY(lvni_dist_reduction_create(comm, &r, &d->reduction));
     LVN_TRY(copied ? lvni_nn_set_create(m, &d->device_total) : LVN_OK);
     return make_sets(d, o->sets);
+}
+
+static lvn_status make_staged(lvni_trainer_gradient_sync *d,
+                              const lvni_trainer_gradient_sync_options *o, lvni_dist_comm *comm)
+{
+    const lvni_trainer_staged_options s = {
+        .comm = comm,
+        .reduction = d->reduction,
+        .model = o->model,
+        .late = o->late,
+        .device = lvni_tensor_device_of(o->model->weights),
+        .sets = lvni_plan_tree_owed(o->micro_batches, o->begin, o->end),
+        .message = o->marks};
+    return lvni_trainer_staged_create(&s, &d->staged);
 }
 
 static lvn_status make_all(lvni_trainer_gradient_sync *d,
@@ -146,6 +163,9 @@ static lvn_status make_all(lvni_trainer_gradient_sync *d,
     }
     LVN_TRY(make_reduction(d, o, comm, device && !in_place));
     d->n_buckets = lvni_dist_reduction_buckets(d->reduction);
+    if (d->device_total != NULL && o->late != NULL) {
+        LVN_TRY(make_staged(d, o, comm));
+    }
     if (d->early) {
         LVN_TRY(allocate_watches(d, o->lanes));
         find_parameters(d);
@@ -183,6 +203,7 @@ void lvni_trainer_gradient_sync_destroy(lvni_trainer_gradient_sync *d)
         lvni_nn_set_destroy(d->set[i]);
     }
     lvni_nn_set_destroy(d->device_total);
+    lvni_trainer_staged_destroy(d->staged);
     lvni_dist_reduction_destroy(d->reduction);
     lvni_dist_comm_destroy(d->own_comm);
     lvni_core_free(d->set);
@@ -221,7 +242,9 @@ void lvni_trainer_gradient_sync_begin(lvni_trainer_gradient_sync *d)
     if (d->early) {
         count_members(d);
     }
-    lvni_dist_reduction_use(d->reduction, d->model->trained_begin, d->model->trained_end);
+    if (d->staged == NULL) {
+        lvni_dist_reduction_use(d->reduction, d->model->trained_begin, d->model->trained_end);
+    }
     lvni_plan_tree_init(&d->tree, d->tree.n, d->begin, d->end);
     for (d->n_free = 0; d->n_free < d->n_sets; d->n_free++) {
         d->free_set[d->n_free] = d->n_free;
@@ -377,6 +400,23 @@ static lvn_status begin_merged(lvni_trainer_gradient_sync *d)
     return lvni_dist_reduction_begin(d->reduction, d->leaf, n);
 }
 
+static lvn_status finish_staged(lvni_trainer_gradient_sync *d, const void *message, size_t bytes,
+                                lvni_nn_set **total)
+{
+    lvni_nn_set *owed[LVNI_TREE_PENDING];
+    const int n = list_pending(d);
+    for (int i = 0; i < n; i++) {
+        owed[i] = d->set[d->leaf[i].slot];
+    }
+    LVN_TRY(lvni_trainer_staged_send(d->staged, d->leaf, owed, n));
+    LVN_TRY(lvni_trainer_staged_exchange(d->staged, message, bytes));
+    if (!lvni_trainer_staged_any(d->staged)) {
+        return LVN_OK;
+    }
+    *total = d->device_total;
+    return lvni_trainer_staged_receive(d->staged, d->device_total->data);
+}
+
 static void help(void *user)
 {
     while (lvni_dist_reduction_help(user)) {
@@ -387,6 +427,9 @@ lvn_status lvni_trainer_gradient_sync_finish(lvni_trainer_gradient_sync *d, cons
                                              size_t bytes, lvni_nn_set **total)
 {
     *total = NULL;
+    if (d->staged != NULL) {
+        return finish_staged(d, message, bytes, total);
+    }
     LVN_TRY(d->begun ? LVN_OK : begin_merged(d));
     if (d->early || d->device_total != NULL) { /* else nothing is added before finish */
         lvni_kernels_flat_team(help, d->reduction);
@@ -408,7 +451,13 @@ lvn_status lvni_trainer_gradient_sync_finish(lvni_trainer_gradient_sync *d, cons
 const void *lvni_trainer_gradient_sync_reported(lvni_trainer_gradient_sync *d, int rank,
                                                 size_t *bytes)
 {
-    return lvni_dist_reduction_get_message(d->reduction, rank, bytes);
+    return d->staged != NULL ? lvni_trainer_staged_reported(d->staged, rank, bytes)
+                             : lvni_dist_reduction_get_message(d->reduction, rank, bytes);
+}
+
+lvn_status lvni_trainer_gradient_sync_rest(lvni_trainer_gradient_sync *d)
+{
+    return d->staged != NULL ? lvni_trainer_staged_rest(d->staged) : LVN_OK;
 }
 
 const double *lvni_trainer_gradient_sync_blocks(lvni_trainer_gradient_sync *d)
@@ -418,5 +467,6 @@ const double *lvni_trainer_gradient_sync_blocks(lvni_trainer_gradient_sync *d)
 
 lvni_dist_reduction_times lvni_trainer_gradient_sync_times(const lvni_trainer_gradient_sync *d)
 {
-    return lvni_dist_reduction_last(d->reduction);
+    return d->staged != NULL ? lvni_trainer_staged_times(d->staged)
+                             : lvni_dist_reduction_last(d->reduction);
 }

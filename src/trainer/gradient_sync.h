@@ -14,7 +14,8 @@
  *
  * Leaves of the last wave are not merged: the reduction reads them as they are, with other ranks
  * bucket by bucket, as soon as a bucket is final in all of them. A transport that does not read the
- * memory of a device gets a copy of what is left when all leaves are merged. */
+ * memory of a device gets a copy of what is left when all leaves are merged (staged.h: without a
+ * wait of the step's thread). */
 #ifndef LEVIN_TRAINER_GRADIENT_SYNC_H
 #define LEVIN_TRAINER_GRADIENT_SYNC_H
 
@@ -33,9 +34,13 @@ typedef struct lvni_trainer_gradient_sync_options {
     int lanes;
     int64_t bucket_bytes;
     size_t message; /* the most bytes of a rank's message */
+    size_t marks;   /* the same without metrics, with `late` */
     /* One rank: sums of squares of all blocks go here, in memory of the device, and nothing waits
      * for them; NULL: lvni_trainer_gradient_sync_blocks has them. */
     double *sums;
+    /* Several ranks on devices whose reduction does not read their memory: the step does not wait,
+     * and what it finds out goes there. Else NULL. */
+    struct lvni_trainer_late *late;
 } lvni_trainer_gradient_sync_options;
 
 /* A collective. */
@@ -71,6 +76,9 @@ const void *lvni_trainer_gradient_sync_reported(lvni_trainer_gradient_sync *grad
                                                 size_t *bytes);
 /* Sums of squares of the total's gradients, block by block, for lvni_optim_norm_of_blocks. */
 const double *lvni_trainer_gradient_sync_blocks(lvni_trainer_gradient_sync *gradient_sync);
+/* Waits until nothing of a step is under way between ranks, for what uses the communicator in
+ * between: group syncs. */
+lvn_status lvni_trainer_gradient_sync_rest(lvni_trainer_gradient_sync *gradient_sync);
 lvni_dist_reduction_times
 lvni_trainer_gradient_sync_times(const lvni_trainer_gradient_sync *gradient_sync);
 

@@ -17,8 +17,8 @@ bool lvni_trainer_late_possible(const lvni_trainer_engine *e)
         return false;
     }
     const lvn_backend_flat *flat = &lvni_tensor_device_backend(ctx->device)->flat;
-    return e->o.plan.devices == 1 && !e->scaler.on && e->o.optim.kind != LVNI_OPTIM_LARS &&
-           flat->number != NULL && flat->decide != NULL;
+    return !e->scaler.on && e->o.optim.kind != LVNI_OPTIM_LARS && flat->number != NULL &&
+           flat->decide != NULL;
 }
 
 /* ---- memory ---- */
@@ -33,11 +33,18 @@ static size_t bytes_of(int64_t micro_batches, int n_phases)
     return sizeof(lvn_step_block) + numbers_of(micro_batches, n_phases) * sizeof(double);
 }
 
+/* Losses of all ranks lie behind the block. */
+static size_t losses_of(const lvni_plan *plan)
+{
+    return plan->devices > 1 ? (size_t)plan->micro_batches * sizeof(double) : 0;
+}
+
 uint64_t lvni_trainer_late_bytes(const lvni_plan *plan, int n_phases, int64_t n_sums)
 {
     size_t sums, block;
     lvni_tensor_size_class((size_t)(n_sums + 1) * sizeof(double), &sums);
-    lvni_tensor_size_class(bytes_of(plan->micro_batch_end - plan->micro_batch_begin, n_phases),
+    lvni_tensor_size_class(bytes_of(plan->micro_batch_end - plan->micro_batch_begin, n_phases) +
+                               losses_of(plan),
                            &block);
     return sums + block;
 }
@@ -52,6 +59,7 @@ lvn_status lvni_trainer_late_create(lvni_trainer_engine *e, lvni_trainer_late **
     }
     *out = l;
     l->device = lvni_tensor_ctx_get()->device;
+    l->plan = plan;
     l->first = plan->micro_batch_begin;
     l->n = plan->micro_batch_end - plan->micro_batch_begin;
     l->n_parameters = e->o.model->n_parameters;
@@ -73,8 +81,10 @@ static lvn_status make_step(lvni_trainer_late *l, int i)
     l->step[i].idle =
         lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)l->n_phases * (size_t)l->n_parameters + 1,
                          sizeof *l->step[i].idle);
+    l->step[i].all =
+        lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)l->n_phases, sizeof *l->step[i].all);
     if (l->step[i].landing == NULL || l->step[i].part == NULL || l->step[i].terms == NULL ||
-        l->step[i].idle == NULL) {
+        l->step[i].idle == NULL || l->step[i].all == NULL) {
         return lvn_last_error()->code;
     }
     memset(l->step[i].landing, 0, l->bytes); /* of no step: a copy into it may be left out */
@@ -85,11 +95,16 @@ lvn_status lvni_trainer_late_make_steps(lvni_trainer_late *l, lvni_trainer_engin
 {
     l->n_phases = e->n_phases;
     l->bytes = bytes_of(l->n, l->n_phases);
-    l->block = lvni_tensor_device_take(l->device, LVN_STREAM_COMPUTE, l->bytes, &l->got_block);
+    l->block = lvni_tensor_device_take(l->device, LVN_STREAM_COMPUTE, l->bytes + losses_of(l->plan),
+                                       &l->got_block);
     if (l->block == NULL) {
         return lvn_last_error()->code;
     }
     l->numbers = (double *)(void *)(l->block + 1);
+    if (l->plan->devices > 1) {
+        l->losses = l->numbers + numbers_of(l->n, l->n_phases);
+        LVN_TRY(lvni_trainer_message_create(&l->message, l->n));
+    }
     e->optim->block = l->block;
     e->now.step_there = &l->block->given.step;
     for (int i = 0; i < LVNI_LATE_STEPS; i++) {
@@ -112,6 +127,7 @@ void lvni_trainer_late_destroy(lvni_trainer_late *l)
         lvni_core_free(l->step[i].part);
         lvni_core_free(l->step[i].terms);
         lvni_core_free(l->step[i].idle);
+        lvni_core_free(l->step[i].all);
     }
     if (l->sums != NULL) {
         lvni_tensor_device_give(l->device, LVN_STREAM_COMPUTE, false, l->sums, l->got_sums);
@@ -119,6 +135,7 @@ void lvni_trainer_late_destroy(lvni_trainer_late *l)
     if (l->block != NULL) {
         lvni_tensor_device_give(l->device, LVN_STREAM_COMPUTE, false, l->block, l->got_block);
     }
+    lvni_trainer_message_free(&l->message);
     lvni_core_free(l);
 }
 
@@ -137,6 +154,8 @@ lvn_status lvni_trainer_late_begin(lvni_trainer_late *l, const lvni_trainer_engi
     }
     memset(l->step[l->next].part, 0,
            (size_t)l->n_phases * (size_t)l->n * sizeof *l->step[l->next].part);
+    memset(l->step[l->next].all, 0, (size_t)l->n_phases * sizeof *l->step[l->next].all);
+    l->step[l->next].job = 0;
     LVN_TRY(lvni_tensor_mem_copy(l->block, &now, OF_A_STEP));
     if (!l->counted) { /* a run may be resumed after the engine was made */
         memcpy(now.updates, e->optim->steps, sizeof now.updates);
@@ -197,8 +216,8 @@ void lvni_trainer_late_decide(lvni_trainer_late *l, lvni_trainer_engine *e, doub
 {
     const int phase = e->now.phase;
     lvn_step_decision d = {.phase = phase,
-                           .micro_batch = l->first,
-                           .n_losses = (int)l->n,
+                           .micro_batch = l->losses != NULL ? 0 : l->first,
+                           .n_losses = l->losses != NULL ? l->plan->micro_batches : (int)l->n,
                            .divisor = divisor,
                            .clip = e->o.gradient_clip_val,
                            .ema_decay = e->o.ema.decay,
@@ -207,7 +226,8 @@ void lvni_trainer_late_decide(lvni_trainer_late *l, lvni_trainer_engine *e, doub
     memcpy(l->step[l->next].idle + (size_t)phase * (size_t)l->n_parameters, e->optim->idle,
            (size_t)l->n_parameters * sizeof *e->optim->idle);
     zero_others(l, e->o.model);
-    lvni_kernels_flat_decide(l->block, l->sums, l->n_sums, l->numbers + phase_at(l, phase), &d);
+    lvni_kernels_flat_decide(l->block, l->sums, l->n_sums,
+                             l->losses != NULL ? l->losses : l->numbers + phase_at(l, phase), &d);
 }
 
 /* Nothing is under way afterwards. */
@@ -235,9 +255,10 @@ lvn_status lvni_trainer_late_fail(lvni_trainer_late *l, lvni_trainer_engine *e,
                                   const lvni_trainer_step_record *r)
 {
     const lvn_error error = *lvn_last_error();
-    (void)take_error(l, e);
+    const lvn_status device = take_error(l, e);
     undo(l, e, r, l->next);
-    return lvn_error_adopt(&error);
+    /* the communication thread gave up because the device had failed */
+    return device != LVN_OK ? lvn_error_adopt(&l->error) : lvn_error_adopt(&error);
 }
 
 /* Functions of flat buffers return nothing: what could not be submitted is noted. */
@@ -295,6 +316,10 @@ static void fold(const lvni_trainer_late *l, const lvni_trainer_step_record *r, 
 {
     const double *numbers =
         (const double *)(const void *)((const lvn_step_block *)l->step[r->late].landing + 1);
+    if (l->losses != NULL) {
+        lvni_nn_step_copy(metrics, &l->step[r->late].all[phase]);
+        return;
+    }
     *metrics = (lvni_nn_step){0};
     for (int64_t i = 0; i < l->n; i++) {
         lvni_nn_step part = l->step[r->late].part[(int64_t)phase * l->n + i];
@@ -315,6 +340,7 @@ lvn_status lvni_trainer_late_read(lvni_trainer_late *l, lvni_trainer_engine *e,
     if (b->finished != r->before.step + 1) { /* something was left out */
         return fail_on_device(l, e, r);
     }
+    LVN_TRY(lvni_trainer_late_exchanged(l, r->late));
     if (b->failed != LVN_STEP_FINE) {
         return fail_not_finite(b, e, r);
     }

@@ -1,17 +1,18 @@
 /* Steps whose results are read one step late: on a device, what a step finds out stays there
  * (levin/backend.h: the step block), and the host submits the next step before it looks. Used by
- * the engine for one rank on a device; off (NULL in the engine) where the host must know before it
- * goes on: with several ranks, whose messages carry metrics, with the loss scale of 16-mixed, and
- * with LARS, whose rates it computes. */
+ * the engine for ranks on devices; off (NULL in the engine) where the host must know before it
+ * goes on: with the loss scale of 16-mixed, and with LARS, whose rates it computes. */
 #ifndef LEVIN_TRAINER_LATE_H
 #define LEVIN_TRAINER_LATE_H
 
 #include "nn/step_metrics.h"
 #include "plan/plan.h"
+#include "trainer/step_message.h"
 
 #include <levin/backend.h>
 
 struct lvni_tensor_device;
+struct lvni_trainer_comm_thread;
 struct lvni_trainer_engine;
 struct lvni_trainer_step_record;
 struct lvni_trainer_step_result;
@@ -20,6 +21,7 @@ enum { LVNI_LATE_STEPS = 2 }; /* under way at once */
 
 typedef struct lvni_trainer_late {
     struct lvni_tensor_device *device;
+    const lvni_plan *plan; /* the engine's */
     int n_phases;
     int64_t first, n; /* micro-batches of this rank */
     int n_parameters;
@@ -30,7 +32,8 @@ typedef struct lvni_trainer_late {
     double *sums;
     lvn_step_block *block;
     double *numbers;
-    size_t bytes; /* of block and numbers */
+    double *losses; /* several ranks: of all their micro-batches; else NULL */
+    size_t bytes;   /* of block and numbers */
     size_t got_sums, got_block;
     struct {
         void *landing;        /* host memory that the device knows */
@@ -38,9 +41,17 @@ typedef struct lvni_trainer_late {
         lvni_nn_step *part;   /* (n_phases, n): what micro-batches logged, without the values */
         lvni_nn_terms *terms; /* (n_phases, n) */
         bool *idle;           /* (n_phases, n_parameters): as the optimizer had it */
+        /* several ranks: (n_phases), of all of them, when the communication thread has done `job`
+         */
+        lvni_nn_step *all;
+        uint64_t job; /* the step's last; 0: none */
     } step[LVNI_LATE_STEPS];
     int next;
-    bool counted;    /* the block has the run's counts of updates */
+    int phase; /* that is being submitted */
+    /* several ranks: */
+    struct lvni_trainer_comm_thread *thread; /* NULL until it has a job */
+    lvni_trainer_message message;            /* of that thread */
+    bool counted;                            /* the block has the run's counts of updates */
     lvn_error error; /* that a submission met, maybe of the step before it */
 } lvni_trainer_late;
 
@@ -88,5 +99,36 @@ void lvni_trainer_late_undo(const lvni_trainer_late *late, struct lvni_trainer_e
 /* After a failure: the device has counted other updates than the steps that were read have. */
 bool lvni_trainer_late_torn(const lvni_trainer_late *late,
                             const struct lvni_trainer_engine *engine);
+
+/* ---- several ranks (late_ranks.c, called by staged.c) ---- */
+
+/* A phase of a step under way. */
+typedef struct lvni_trainer_late_place {
+    int step, phase;
+} lvni_trainer_late_place;
+
+/* That is being submitted. */
+lvni_trainer_late_place lvni_trainer_late_here(const lvni_trainer_late *late);
+int64_t lvni_trainer_late_micro_batches(const lvni_trainer_late *late); /* of all ranks */
+/* The most bytes of what a rank sends of a phase: losses, and metrics as a message. */
+size_t lvni_trainer_late_numbers_room(const lvni_trainer_late *late);
+/* This rank's numbers of the phase on their way to the host. */
+lvn_status lvni_trainer_late_send_numbers(const lvni_trainer_late *late,
+                                          lvni_trainer_late_place place, void *stream);
+/* The communication thread: they are there. Writes what the rank sends. */
+lvn_status lvni_trainer_late_write_numbers(lvni_trainer_late *late, lvni_trainer_late_place place,
+                                           void *out, size_t *bytes);
+/* The communication thread, of all ranks in their order. losses: (micro-batches of all ranks). */
+lvn_status lvni_trainer_late_read_numbers(lvni_trainer_late *late, lvni_trainer_late_place place,
+                                          int rank, const void *message, size_t bytes,
+                                          double *losses);
+/* That job of the thread exchanges the phase's numbers. */
+void lvni_trainer_late_expect(lvni_trainer_late *late, lvni_trainer_late_place place,
+                              struct lvni_trainer_comm_thread *thread, uint64_t job);
+/* All losses, in memory of lvni_tensor_host_take, on their way to the device. */
+lvn_status lvni_trainer_late_receive_losses(const lvni_trainer_late *late, void *stream,
+                                            const double *losses);
+/* What exchanging the numbers of that step failed with. */
+lvn_status lvni_trainer_late_exchanged(const lvni_trainer_late *late, int step);
 
 #endif

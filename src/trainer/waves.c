@@ -12,6 +12,9 @@
 void lvni_trainer_waves_begin(lvni_trainer_engine *e)
 {
     lvni_trainer_gradient_sync_begin(e->gradient_sync);
+    if (e->late != NULL) {
+        e->late->phase = e->now.phase;
+    }
     lvni_trainer_message_begin(&e->message);
 }
 
@@ -160,6 +163,7 @@ static lvn_status micro_batch_work(void *user, int lane)
 
 lvn_status lvni_trainer_wave_run(lvni_trainer_engine *e, int n)
 {
+    LVN_TRY(e->exchange == NULL ? LVN_OK : lvni_trainer_gradient_sync_rest(e->gradient_sync));
     LVN_TRY(lvni_trainer_gradient_sync_wave(e->gradient_sync, e->slot, n));
     LVN_TRY(e->feed == NULL ? LVN_OK : load_ahead(e, e->job[0].batch->micro_batch + n));
     open_group_syncs(e, n);

@@ -129,6 +129,13 @@ static lvn_status done_both(void *a, void *b)
     return LVN_OK;
 }
 
+static lvn_status host_call(void *stream, void (*fn)(void *user), void *user)
+{
+    (void)stream;
+    fn(user);
+    return LVN_OK;
+}
+
 static lvn_status copy(void *stream, void *to, const void *from, size_t bytes)
 {
     (void)stream;
@@ -286,6 +293,7 @@ const lvn_backend lvni_dry_backend = {
     .event_record = done_both,
     .event_follow = done_both,
     .event_wait = done,
+    .host_call = host_call,
     .copy = copy,
     .upload = upload,
     .zero = zero,

@@ -34,6 +34,8 @@ typedef struct lvni_sim_counters {
 } lvni_sim_counters;
 /* Of device `index`; zeros when it is not open. */
 lvni_sim_counters lvni_sim_get_counters(int index);
+/* `drained` as far as the calling thread waited, of all devices. */
+uint64_t lvni_sim_drained_here(void);
 
 /* ---- for this folder ---- */
 
@@ -113,6 +115,7 @@ void lvni_sim_event_destroy(void *event);
 lvn_status lvni_sim_event_record(void *event, void *stream);
 lvn_status lvni_sim_event_follow(void *stream, void *event);
 lvn_status lvni_sim_event_wait(void *event);
+lvn_status lvni_sim_host_call(void *stream, void (*fn)(void *user), void *user);
 lvn_status lvni_sim_copy(void *stream, void *to, const void *from, size_t bytes);
 lvn_status lvni_sim_upload(void *stream, void *to, const void *from, size_t bytes);
 lvn_status lvni_sim_zero(void *stream, void *p, size_t bytes);

@@ -261,6 +261,7 @@ const lvn_backend lvni_sim_backend = {
     .event_record = lvni_sim_event_record,
     .event_follow = lvni_sim_event_follow,
     .event_wait = lvni_sim_event_wait,
+    .host_call = lvni_sim_host_call,
     .copy = lvni_sim_copy,
     .upload = lvni_sim_upload,
     .zero = lvni_sim_zero,

@@ -293,12 +293,20 @@ void lvni_sim_stream_destroy(void *stream)
     lvni_core_free(s);
 }
 
+static _Thread_local uint64_t drained_here;
+
+uint64_t lvni_sim_drained_here(void)
+{
+    return drained_here;
+}
+
 /* The host waits for command `number`. */
 static void count_wait(lvni_sim_engine *e, uint64_t number)
 {
     pthread_mutex_lock(&e->lock);
     const bool last = number == e->submitted;
     pthread_mutex_unlock(&e->lock);
+    drained_here += last ? 1 : 0;
     atomic_fetch_add(last ? &e->device->drained : &e->device->throttled, 1);
 }
 
@@ -452,6 +460,33 @@ lvn_status lvni_sim_event_wait(void *event_)
     }
     pthread_mutex_unlock(&e->lock);
     return LVN_OK;
+}
+
+/* ---- calls of the host ---- */
+
+typedef struct host_call {
+    void (*fn)(void *user);
+    void *user;
+    lvni_sim_engine *engine; /* that calls */
+} host_call;
+
+/* The engine computes nothing meanwhile: by its clock what follows begins when fn has returned. */
+static lvn_status call_host(void *payload)
+{
+    const host_call *c = payload;
+    c->fn(c->user);
+    const uint64_t now = lvni_core_now_ns();
+    if (now > atomic_load(&c->engine->clock_ns)) {
+        atomic_store(&c->engine->clock_ns, now);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_sim_host_call(void *stream, void (*fn)(void *user), void *user)
+{
+    lvni_sim_stream *s = stream;
+    const host_call c = {fn, user, s->engine};
+    return submit(s, "a call of the host", call_host, &c, sizeof c, 0, true);
 }
 
 /* ---- copies ---- */

@@ -1,0 +1,103 @@
+/* Steps that are read late, with several ranks (late.h): every rank knows all losses before it
+ * decides, so that all decide the same, and all metrics when it reads the step. */
+#include "trainer/late.h"
+
+#include "kernels/flat.h"
+#include "tensor/device.h"
+#include "trainer/comm_thread.h"
+#include "trainer/step_message.h"
+
+#include <string.h>
+
+lvni_trainer_late_place lvni_trainer_late_here(const lvni_trainer_late *l)
+{
+    return (lvni_trainer_late_place){l->next, l->phase};
+}
+
+int64_t lvni_trainer_late_micro_batches(const lvni_trainer_late *l)
+{
+    return l->plan->micro_batches;
+}
+
+/* Losses, then a message. */
+size_t lvni_trainer_late_numbers_room(const lvni_trainer_late *l)
+{
+    const int64_t most = lvni_plan_micro_batches_of(l->plan, 0).count;
+    return (size_t)most * sizeof(double) + lvni_trainer_message_limit(most);
+}
+
+/* Of the phase, in the block's copy. */
+static double *landed(const lvni_trainer_late *l, lvni_trainer_late_place place)
+{
+    lvn_step_block *block = l->step[place.step].landing;
+    return (double *)(void *)(block + 1) +
+           (lvni_trainer_late_loss(l, place.phase, l->first) - l->numbers);
+}
+
+lvn_status lvni_trainer_late_send_numbers(const lvni_trainer_late *l, lvni_trainer_late_place place,
+                                          void *stream)
+{
+    return lvni_tensor_device_backend(l->device)->copy(
+        stream, landed(l, place), lvni_trainer_late_loss(l, place.phase, l->first),
+        (size_t)l->n * (1 + LVNI_METRIC_TERMS) * sizeof(double));
+}
+
+lvn_status lvni_trainer_late_write_numbers(lvni_trainer_late *l, lvni_trainer_late_place place,
+                                           void *out, size_t *bytes)
+{
+    const double *losses = landed(l, place);
+    lvni_trainer_message_begin(&l->message);
+    for (int64_t i = 0; i < l->n; i++) {
+        lvni_nn_step part = l->step[place.step].part[(int64_t)place.phase * l->n + i];
+        if (part.terms != NULL) { /* else it had no samples */
+            lvni_nn_step_fold(&part, losses + l->n + i * LVNI_METRIC_TERMS);
+        }
+        LVN_TRY(lvni_trainer_message_add(&l->message, &part, 0));
+    }
+    memcpy(out, losses, (size_t)l->n * sizeof *losses);
+    memcpy((char *)out + (size_t)l->n * sizeof *losses, l->message.data, l->message.size);
+    *bytes = (size_t)l->n * sizeof *losses + l->message.size;
+    return LVN_OK;
+}
+
+static void add_part(void *user, const lvni_trainer_message_part *part, const lvni_nn_step *metrics)
+{
+    (void)part;
+    lvni_nn_metrics_add(user, metrics);
+}
+
+lvn_status lvni_trainer_late_read_numbers(lvni_trainer_late *l, lvni_trainer_late_place place,
+                                          int rank, const void *message, size_t bytes,
+                                          double *losses)
+{
+    lvni_nn_step *all = &l->step[place.step].all[place.phase];
+    const lvni_plan_range of = lvni_plan_micro_batches_of(l->plan, rank);
+    const size_t n = (size_t)of.count * sizeof *losses;
+    if (bytes < n) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "rank %d's message of %zu bytes has no %lld losses", rank, bytes,
+                 (long long)of.count);
+    }
+    memcpy(losses + of.start, message, n);
+    return lvni_trainer_message_read((const char *)message + n, bytes - n, NULL, add_part, all);
+}
+
+void lvni_trainer_late_expect(lvni_trainer_late *l, lvni_trainer_late_place place,
+                              lvni_trainer_comm_thread *thread, uint64_t job)
+{
+    l->thread = thread;
+    l->step[place.step].job = job;
+}
+
+/* The sums are the device's, as with one rank. */
+lvn_status lvni_trainer_late_receive_losses(const lvni_trainer_late *l, void *stream,
+                                            const double *losses)
+{
+    return lvni_tensor_device_backend(l->device)->copy(
+        stream, l->losses, losses, (size_t)l->plan->micro_batches * sizeof *losses);
+}
+
+lvn_status lvni_trainer_late_exchanged(const lvni_trainer_late *l, int step)
+{
+    const uint64_t job = l->step[step].job;
+    return job == 0 ? LVN_OK : lvni_trainer_comm_thread_wait(l->thread, job);
+}
