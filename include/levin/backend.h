@@ -33,7 +33,7 @@
 extern "C" {
 #endif
 
-enum { LVN_BACKEND_VERSION = 2 };
+enum { LVN_BACKEND_VERSION = 4 };
 
 typedef struct lvn_device_info {
     char name[64]; /* of the model: "NVIDIA H200" */
@@ -365,9 +365,11 @@ typedef struct lvn_backend {
     bool (*supports)(void *device, const lvn_kernel_args *args);
     lvn_backend_flat flat;
 
-    /* A captured step: what is submitted to `stream` between begin and end is recorded instead of
-     * run; replay submits it again with the same addresses. NULL, all four: not supported. levin
-     * calls none of them yet. */
+    /* A captured step: what any thread submits to streams of this one's kind and device between
+     * begin and end is recorded instead of run; replay submits it to `stream`, with the same
+     * addresses and arguments. Events are recorded and followed in each replay, as they are then.
+     * The step block's upload comes before what is captured, and before each replay. NULL, all
+     * four: not supported. levin does not call them yet. */
     lvn_status (*capture_begin)(void *stream);
     lvn_status (*capture_end)(void *stream, void **graph);
     lvn_status (*graph_replay)(void *graph, void *stream);

@@ -8,7 +8,8 @@
  * measuring whether the host keeps a device busy.
  *
  *   sim_device.c   memory, opening, the message when the host touches a device
- *   sim_stream.c   engines, streams, events, copies, captured steps
+ *   sim_stream.c   engines, streams, events, copies
+ *   sim_capture.c  captured steps
  *   sim_run.c      kernels of ops and of flat buffers as commands; the table */
 #ifndef LEVIN_KERNELS_SIM_SIM_H
 #define LEVIN_KERNELS_SIM_SIM_H
@@ -54,8 +55,13 @@ typedef struct lvni_sim_command {
     uint64_t submitted_ns;
     int team;
     lvni_core_pins pins;
+    void *event; /* captured: it is recorded or followed, and nothing below counts; NULL: none */
+    bool records;
+    uint64_t replay; /* of the captured work that it is from, from 1; 0: none */
     alignas(64) unsigned char payload[LVNI_SIM_COMMAND_BYTES];
 } lvni_sim_command;
+
+struct lvni_sim_graph;
 
 typedef struct lvni_sim_engine {
     lvni_sim_device *device;
@@ -66,8 +72,9 @@ typedef struct lvni_sim_engine {
     bool has_thread, ready, good, quit; /* good: its thread has what it needs */
     lvni_sim_command *command;          /* a ring */
     unsigned first, n_commands;
-    uint64_t submitted;        /* commands ever */
-    _Atomic uint64_t clock_ns; /* until when it is busy; its thread alone writes */
+    struct lvni_sim_graph *capture; /* commands go there; NULL: into the ring */
+    uint64_t submitted;             /* commands ever */
+    _Atomic uint64_t clock_ns;      /* until when it is busy; its thread alone writes */
     _Atomic uint64_t busy_ns;
     _Atomic bool failed; /* with the error; written by its thread, cleared by streams */
     lvn_error error;
@@ -94,6 +101,15 @@ void *lvni_sim_alias(const void *address);
  * Teams are those of the calling context. */
 lvn_status lvni_sim_submit(lvni_sim_stream *stream, const char *what, lvni_sim_fn fn,
                            const void *payload, size_t bytes);
+
+void lvni_sim_enqueue(lvni_sim_stream *stream, const lvni_sim_command *head, const void *payload,
+                      size_t bytes);
+lvni_sim_engine *lvni_sim_engine_of(const lvni_sim_stream *stream);
+/* In a command: which replay it is part of; 0: none. */
+uint64_t lvni_sim_replay(void);
+/* Keeps the command, with this payload, when the engine is being captured. */
+lvn_status lvni_sim_capture(lvni_sim_engine *engine, lvni_sim_command *command, const void *payload,
+                            size_t bytes, bool *captured);
 
 lvn_status lvni_sim_count(int *n);
 lvn_status lvni_sim_open(int index, void **device, lvn_device_info *info);

@@ -28,6 +28,7 @@ static lvn_status run_call(void *payload)
     lvn_kernel_args args = {.attr = c->has_attr ? c->attr : NULL, .op = c->op};
     for (int i = 0; i < MOST; i++) {
         c->header[i].storage = &c->storage;
+        c->header[i].version += lvni_sim_replay() << 32; /* its weights are other ones */
         if (c->given[i] && i < LVN_KERNEL_INPUTS) {
             args.in[i] = &c->header[i];
         } else if (c->given[i]) {

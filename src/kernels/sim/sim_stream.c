@@ -12,11 +12,6 @@
 
 enum { RING = 1024 };
 
-typedef struct graph {
-    lvni_sim_command *command;
-    int n, room;
-} graph;
-
 struct lvni_sim_stream {
     lvni_sim_engine *engine;
     pthread_mutex_t lock; /* a leaf lock */
@@ -26,7 +21,6 @@ struct lvni_sim_stream {
     uint64_t waited;
     _Atomic bool failed;
     lvn_error error; /* written before `failed`, under the lock */
-    graph *capture;  /* commands go there; NULL: to the engine */
 };
 
 /* ---- the engine's thread ---- */
@@ -68,8 +62,16 @@ static void take_time(lvni_sim_engine *e, const lvni_sim_command *c, uint64_t be
     }
 }
 
+static _Thread_local uint64_t replay_of_command;
+
+uint64_t lvni_sim_replay(void)
+{
+    return replay_of_command;
+}
+
 static void run(lvni_sim_engine *e, lvni_sim_command *c, lvni_tensor_ctx *ctx)
 {
+    replay_of_command = c->replay;
     lvni_sim_stream *of = c->of;
     ctx->team = c->team;
     ctx->pins = c->pins;
@@ -182,28 +184,8 @@ void lvni_sim_engines_stop(lvni_sim_device *d)
 
 /* ---- submitting ---- */
 
-static lvn_status keep(graph *g, const lvni_sim_command *c)
-{
-    if (g->n == g->room) {
-        const int room = g->room == 0 ? 64 : 2 * g->room;
-        lvni_sim_command *more =
-            lvni_core_alloc(LVNI_TAG_KERNEL, (size_t)room * sizeof *more); /* aligned */
-        if (more == NULL) {
-            return LVN_ERR_MEMORY;
-        }
-        for (int i = 0; i < g->n; i++) {
-            more[i] = g->command[i];
-        }
-        lvni_core_free(g->command);
-        g->command = more;
-        g->room = room;
-    }
-    g->command[g->n++] = *c;
-    return LVN_OK;
-}
-
-static void enqueue(lvni_sim_stream *s, const lvni_sim_command *head, const void *payload,
-                    size_t bytes)
+void lvni_sim_enqueue(lvni_sim_stream *s, const lvni_sim_command *head, const void *payload,
+                      size_t bytes)
 {
     lvni_sim_engine *e = s->engine;
     pthread_mutex_lock(&s->lock);
@@ -239,18 +221,16 @@ static lvn_status submit(lvni_sim_stream *s, const char *what, lvni_sim_fn fn, c
     head.fn = fn;
     head.always = always;
     head.cost_ns = cost_ns;
+    head.event = NULL;
+    head.replay = 0;
     head.team = ctx->team;
     head.pins = ctx->pins;
-    if (s->capture != NULL && always) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: an event is passed once and cannot be captured",
-                 s->engine->device->name);
+    bool captured;
+    const lvn_status status = lvni_sim_capture(s->engine, &head, payload, bytes, &captured);
+    if (!captured) {
+        lvni_sim_enqueue(s, &head, payload, bytes);
     }
-    if (s->capture != NULL) {
-        memcpy(head.payload, payload, bytes);
-        return keep(s->capture, &head);
-    }
-    enqueue(s, &head, payload, bytes);
-    return LVN_OK;
+    return status;
 }
 
 lvn_status lvni_sim_submit(lvni_sim_stream *s, const char *what, lvni_sim_fn fn,
@@ -282,6 +262,11 @@ static void wait_for(lvni_sim_stream *s)
         pthread_cond_wait(&s->done, &s->lock);
     }
     pthread_mutex_unlock(&s->lock);
+}
+
+lvni_sim_engine *lvni_sim_engine_of(const lvni_sim_stream *s)
+{
+    return s->engine;
 }
 
 void lvni_sim_stream_destroy(void *stream)
@@ -408,10 +393,29 @@ static lvn_status await(void *payload)
     return LVN_OK;
 }
 
+/* A replay passes the event as it is then. The graph has a reference. */
+static lvn_status capture_event(const lvni_sim_stream *s, event *e, bool records, bool *captured)
+{
+    lvni_sim_command c;
+    memset(&c, 0, offsetof(lvni_sim_command, payload));
+    c.event = e;
+    c.records = records;
+    const lvn_status status = lvni_sim_capture(s->engine, &c, NULL, 0, captured);
+    if (*captured && status == LVN_OK) {
+        atomic_fetch_add(&e->refs, 1);
+    }
+    return status;
+}
+
 lvn_status lvni_sim_event_record(void *event_, void *stream)
 {
     event *e = event_;
     lvni_sim_stream *s = stream;
+    bool captured;
+    LVN_TRY(capture_event(s, e, true, &captured));
+    if (captured) {
+        return LVN_OK;
+    }
     pthread_mutex_lock(&e->lock);
     const event_command c = {e, ++e->recorded, s->engine};
     pthread_mutex_unlock(&e->lock);
@@ -431,6 +435,11 @@ lvn_status lvni_sim_event_follow(void *stream, void *event_)
 {
     event *e = event_;
     lvni_sim_stream *s = stream;
+    bool captured;
+    LVN_TRY(capture_event(s, e, false, &captured));
+    if (captured) {
+        return LVN_OK;
+    }
     pthread_mutex_lock(&e->lock);
     const event_command c = {e, e->recorded, s->engine};
     pthread_mutex_unlock(&e->lock);
@@ -540,42 +549,4 @@ lvn_status lvni_sim_zero(void *stream, void *p, size_t bytes)
 {
     const copy c = {.to = lvni_sim_alias(p), .bytes = bytes};
     return submit(stream, "zeros", run_copy, &c, sizeof c, 0, false);
-}
-
-/* ---- captured steps ---- */
-
-lvn_status lvni_sim_capture_begin(void *stream)
-{
-    lvni_sim_stream *s = stream;
-    LVN_ARG(s->capture == NULL, "%s: the stream is being captured already",
-            s->engine->device->name);
-    s->capture = LVNI_NEW(LVNI_TAG_KERNEL, graph);
-    return s->capture == NULL ? LVN_ERR_MEMORY : LVN_OK;
-}
-
-lvn_status lvni_sim_capture_end(void *stream, void **out)
-{
-    lvni_sim_stream *s = stream;
-    LVN_ARG(s->capture != NULL, "%s: the stream is not being captured", s->engine->device->name);
-    *out = s->capture;
-    s->capture = NULL;
-    return LVN_OK;
-}
-
-lvn_status lvni_sim_graph_replay(void *captured, void *stream)
-{
-    const graph *g = captured;
-    for (int i = 0; i < g->n; i++) {
-        enqueue(stream, &g->command[i], g->command[i].payload, LVNI_SIM_COMMAND_BYTES);
-    }
-    return LVN_OK;
-}
-
-void lvni_sim_graph_destroy(void *captured)
-{
-    graph *g = captured;
-    if (g != NULL) {
-        lvni_core_free(g->command);
-        lvni_core_free(g);
-    }
 }
