@@ -220,8 +220,11 @@ static lvn_status reduce(void *user)
 {
     const job *j = user;
     lvni_trainer_staged *s = j->of;
+    /* the device has read what came back of the job before */
+    lvn_status status = s->backend->event_wait(j->event[0]);
     lvni_dist_reduction_use(s->o.reduction, j->begin, j->end);
-    lvn_status status = lvni_dist_reduction_begin(s->o.reduction, j->leaf, j->n_leaves);
+    status =
+        status != LVN_OK ? status : lvni_dist_reduction_begin(s->o.reduction, j->leaf, j->n_leaves);
     status = status == LVN_OK ? send_buckets(j) : status;
     status = status == LVN_OK ? finish(j) : status;
     for (size_t i = 0; status != LVN_OK && i < s->losses_bytes / sizeof *s->losses; i++) {

@@ -23,10 +23,10 @@ struct lvni_trainer_late;
 typedef struct lvni_trainer_staged lvni_trainer_staged;
 
 typedef struct lvni_trainer_staged_options {
+    /* no other part of a step uses these two */
     lvni_dist_comm *comm;
-    lvni_dist_reduction
-        *reduction;             /* both: until the end of this no other part of a step uses them */
-    const lvni_nn_model *model; /* borrowed */
+    lvni_dist_reduction *reduction;
+    const lvni_nn_model *model;     /* borrowed */
     struct lvni_trainer_late *late; /* borrowed: what a step finds out */
     struct lvni_tensor_device *device;
     int sets;       /* of the reduction */
