@@ -1,9 +1,11 @@
 /* Does the host keep a slow device busy? A training step of about 60 ops on the simulated
  * accelerator, every kernel of which takes 50 us and whose copies run at 1 GB/s
  * (LEVIN_SIM_KERNEL_US, LEVIN_SIM_COPY_GBPS; kernels/sim/sim.h). Printed, for one micro-batch and
- * four: the time of a step, what the device's kernels and copies alone take, the host's own work
- * (processor time of the thread that takes the steps), the sum of the three, how many times the
- * kernels' time a step takes, and commands and waits of the host per step. Nothing is judged.
+ * four, and for two ranks that share four (threads, a device each; figures of rank 0, copies of the
+ * gradient among its kernels): the time of a step, what the device's kernels and copies alone take,
+ * the host's own work (processor time of the thread that takes the steps), the sum of the three,
+ * how many times the kernels' time a step takes, and commands and waits of the host per step.
+ * Nothing is judged.
  *
  * usage: bench_sim_step [STEPS]     200; writes out/bench/sim_step.json. LEVIN_SIM_KERNEL_US and
  *   LEVIN_SIM_COPY_GBPS of the environment take precedence */
@@ -15,6 +17,7 @@
 #include "trainer/trainer.h"
 
 #include <levin/device.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -26,7 +29,8 @@ enum {
     CLASSES = 10,
     BATCH = 32,
     WARM_UP = 20,
-    MOST_STEPS = 10000
+    MOST_STEPS = 10000,
+    RANKS = 2
 };
 
 /* ---- the network: linear and relu in turns ---- */
@@ -135,10 +139,20 @@ static lvn_status measure_trainer(lvni_trainer_options *o, int steps, figures *f
     return s;
 }
 
-static lvn_status run(int micro_batches, int steps, figures *f)
+typedef struct member {
+    int ranks, rank, micro_batches, steps;
+    lvni_dist_comm *comm; /* NULL: one rank */
+    pthread_t thread;
+    lvn_status status;
+    lvn_error error;
+    figures figures;
+} member;
+
+static lvn_status take_part(member *m)
 {
     bench_noise noise;
     lvni_nn_model *model = NULL;
+    LVN_TRY(lvn_device_use(LVN_SIM(m->rank)));
     LVN_TRY(bench_noise_open(&noise, SIDE, 100 * BATCH, CLASSES));
     lvn_status s = lvni_nn_model_build(&chain_class, NULL, 1, &model);
     lvni_trainer_options o = {
@@ -147,6 +161,7 @@ static lvn_status run(int micro_batches, int steps, figures *f)
         .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
         .gradient_clip_val = 1.0,
         .seed = 1,
+        .comm = m->comm,
         .max_epochs = -1,
         .max_steps = -1,
         .log_every_n_steps = 50,
@@ -154,44 +169,91 @@ static lvn_status run(int micro_batches, int steps, figures *f)
         .config_json = "{}"};
     const lvni_plan_options plan = {.n_samples = 100 * BATCH,
                                     .batch_size = BATCH,
-                                    .micro_batches = micro_batches,
+                                    .micro_batches = m->micro_batches,
+                                    .devices = m->ranks,
+                                    .rank = m->rank,
                                     .lanes = 1,
                                     .cores = 1,
                                     .pins.wgrad_threads = 1};
     s = s == LVN_OK ? lvni_plan_make(&plan, &o.plan) : s;
-    s = s == LVN_OK ? measure_trainer(&o, steps, f) : s;
+    s = s == LVN_OK ? measure_trainer(&o, m->steps, &m->figures) : s;
     lvni_nn_model_destroy(model);
     bench_noise_close(&noise);
     return s;
 }
 
-static void report(FILE *json, int micro_batches, const figures *f)
+static void *member_main(void *argument)
+{
+    member *m = argument;
+    m->status = take_part(m);
+    if (m->status != LVN_OK) {
+        m->error = *lvn_last_error();
+        lvni_dist_comm_abort(m->comm, m->error.message);
+    }
+    return NULL;
+}
+
+static lvn_status run_ranks(member m[RANKS])
+{
+    lvni_dist_comm *comm[RANKS];
+    LVN_TRY(lvni_dist_comm_threads(RANKS, false, comm));
+    for (int i = 0; i < RANKS; i++) {
+        m[i] = (member){.ranks = RANKS,
+                        .rank = i,
+                        .micro_batches = m[0].micro_batches,
+                        .steps = m[0].steps,
+                        .comm = comm[i]};
+        if (pthread_create(&m[i].thread, NULL, member_main, &m[i]) != 0) {
+            LVN_FAIL(LVN_ERR_MEMORY, "no thread");
+        }
+    }
+    lvn_status s = LVN_OK;
+    for (int i = 0; i < RANKS; i++) {
+        pthread_join(m[i].thread, NULL);
+        s = s == LVN_OK && m[i].status != LVN_OK ? lvn_error_adopt(&m[i].error) : s;
+    }
+    for (int i = 0; i < RANKS; i++) {
+        lvni_dist_comm_destroy(comm[i]);
+    }
+    return s;
+}
+
+static lvn_status run(int ranks, int micro_batches, int steps, figures *f)
+{
+    member m[RANKS] = {{.ranks = ranks, .micro_batches = micro_batches, .steps = steps}};
+    const lvn_status s = ranks == 1 ? take_part(m) : run_ranks(m);
+    *f = m[0].figures;
+    return s;
+}
+
+static void report(FILE *json, int ranks, int micro_batches, const figures *f)
 {
     const double sum = f->kernels_s + f->copies_s + f->host_s;
-    printf("%13d %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f %9.1f %9.2f %9.2f\n", micro_batches,
+    printf("%5d %13d %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f %9.1f %9.2f %9.2f\n", ranks, micro_batches,
            f->wall_s * 1e3, f->kernels_s * 1e3, f->copies_s * 1e3, f->host_s * 1e3, sum * 1e3,
            f->wall_s / f->kernels_s, f->commands, f->drained, f->throttled);
     fprintf(json,
-            ",\n  \"micro_batches_%d\": {\"step_ms\": %.4f, \"kernels_ms\": %.4f, \"copies_ms\": "
+            ",\n  \"ranks_%d_micro_batches_%d\": {\"step_ms\": %.4f, \"kernels_ms\": %.4f, "
+            "\"copies_ms\": "
             "%.4f, \"host_ms\": %.4f, \"ratio\": %.4f, \"commands\": %.1f, \"drained\": %.3f, "
             "\"throttled\": %.3f}",
-            micro_batches, f->wall_s * 1e3, f->kernels_s * 1e3, f->copies_s * 1e3, f->host_s * 1e3,
-            f->wall_s / f->kernels_s, f->commands, f->drained, f->throttled);
+            ranks, micro_batches, f->wall_s * 1e3, f->kernels_s * 1e3, f->copies_s * 1e3,
+            f->host_s * 1e3, f->wall_s / f->kernels_s, f->commands, f->drained, f->throttled);
 }
 
 static lvn_status run_all(int steps, FILE *json)
 {
     LVN_TRY(lvni_cpu_start());
-    LVN_TRY(lvn_device_use(LVN_SIM(0)));
     bench_describe(stdout, json);
     printf("sim: kernels of %s us, copies at %s GB/s, %d steps; milliseconds, counts per step\n",
            getenv("LEVIN_SIM_KERNEL_US"), getenv("LEVIN_SIM_COPY_GBPS"), steps);
-    printf("%13s %9s %9s %9s %9s %9s %9s %9s %9s %9s\n", "micro-batches", "step", "kernels",
-           "copies", "host", "sum", "step/kern", "commands", "drained", "throttled");
-    for (int micro_batches = 1; micro_batches <= 4; micro_batches *= 4) {
+    printf("%5s %13s %9s %9s %9s %9s %9s %9s %9s %9s %9s\n", "ranks", "micro-batches", "step",
+           "kernels", "copies", "host", "sum", "step/kern", "commands", "drained", "throttled");
+    static const int layout[][2] = {{1, 1}, {1, 4}, {RANKS, 4}};
+    for (size_t i = 0; i < sizeof layout / sizeof *layout; i++) {
         figures f;
-        LVN_TRY(run(micro_batches, steps, &f));
-        report(json, micro_batches, &f);
+        LVN_TRY(run(layout[i][0], layout[i][1], steps, &f));
+        report(json, layout[i][0], layout[i][1], &f);
     }
     return LVN_OK;
 }
@@ -200,7 +262,7 @@ int main(int argc, char **argv)
 {
     lvni_cpu_clean_environment(argv);
     const int steps = argc > 1 ? atoi(argv[1]) : 200;
-    setenv("LEVIN_SIM_DEVICES", "1", 1);
+    setenv("LEVIN_SIM_DEVICES", "2", 1);
     setenv("LEVIN_SIM_MEMORY", "256MiB", 1);
     setenv("LEVIN_SIM_KERNEL_US", "50", 0);
     setenv("LEVIN_SIM_COPY_GBPS", "1", 0);
