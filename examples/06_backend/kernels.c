@@ -313,7 +313,8 @@ static lvn_status batch_norm_train_grad_work(const lvn_kernel_args *args)
     const lvn_norm_attr *attr = args->attr;
     const float *dy = in(args, 0), *x = in(args, 1), *gamma = in(args, 2), *mean_ = in(args, 3),
                 *rstd = in(args, 4), *beta = in(args, 5);
-    float *dx = out(args, 0), *dgamma = out(args, 1), *dbeta = out(args, 2);
+    float *dx = out(args, 0), *dgamma = out(args, 1), *dbeta = out(args, 2),
+          *dresidual = out(args, 3);
     const int64_t channels = lvn_numel(args->in[2]), n = lvn_numel(args->in[1]) / channels;
     for (int64_t c = 0; c < channels; c++) {
         double sum = 0.0, product = 0.0;
@@ -321,6 +322,9 @@ static lvn_status batch_norm_train_grad_work(const lvn_kernel_args *args)
             const int64_t e = i * channels + c;
             const float xhat = (x[e] - mean_[c]) * rstd[c];
             dx[e] = attr->relu && xhat * gamma[c] + beta[c] <= 0.0f ? 0.0f : dy[e]; /* g */
+            if (dresidual != NULL) {
+                dresidual[e] = dx[e];
+            }
             sum += (double)dx[e];
             product += (double)dx[e] * (double)xhat;
         }
@@ -506,7 +510,8 @@ static lvn_status accuracy_work(const lvn_kernel_args *args)
     for (int64_t row = 0; row < rows; row++) {
         int64_t best = 0;
         for (int64_t c = 1; c < k; c++) {
-            best = x[row * k + c] > x[row * k + best] ? c : best;
+            const float value = x[row * k + c], top = x[row * k + best];
+            best = value > top || (isnan(value) && !isnan(top)) ? c : best;
         }
         right += best == label[row] ? 1 : 0;
     }
@@ -550,8 +555,8 @@ bool example_supports(void *device, const lvn_kernel_args *args)
     if (strncmp(op, "conv2d", 6) == 0) {
         return ((const lvn_conv_attr *)args->attr)->groups == 1;
     }
-    if (strcmp(op, "cross_entropy") == 0) {
-        return args->in[2] == NULL && args->in[3] == NULL; /* weights */
+    if (strncmp(op, "cross_entropy", 13) == 0) { /* the last two: weights */
+        return args->in[args->op->n_in - 2] == NULL && args->in[args->op->n_in - 1] == NULL;
     }
     return strncmp(op, "batch_norm", 10) != 0 ||
            args->in[args->op->n_in - 1] == NULL; /* residual */

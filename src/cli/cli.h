@@ -47,6 +47,9 @@ int lvni_cli_cmd_plan(int n, const char *const *args);
 int lvni_cli_cmd_predict(int n, const char *const *args);
 int lvni_cli_cmd_eval(int n, const char *const *args);
 int lvni_cli_cmd_ops(int n, const char *const *args);
+int lvni_cli_cmd_ops_check(int n, const char *const *args); /* what follows `ops check` */
+/* Reports it, with the nearest name; an exit code. */
+int lvni_cli_op_unknown(const char *name);
 int lvni_cli_cmd_slurm(int n, const char *const *args);
 int lvni_cli_cmd_help(int n, const char *const *args);
 

@@ -208,7 +208,7 @@ static void print_op(const lvni_kernels_op_info *op)
     print_bits(op);
 }
 
-static int unknown(const char *name)
+int lvni_cli_op_unknown(const char *name)
 {
     const char *near = NULL;
     size_t nearest = SIZE_MAX;
@@ -227,6 +227,9 @@ static int unknown(const char *name)
 
 int lvni_cli_cmd_ops(int n, const char *const *args)
 {
+    if (n > 0 && strcmp(args[0], "check") == 0) {
+        return lvni_cli_cmd_ops_check(n - 1, args + 1);
+    }
     if (n > 1) {
         return lvni_cli_command_misused("ops");
     }
@@ -240,5 +243,5 @@ int lvni_cli_cmd_ops(int n, const char *const *args)
             return LVNI_EXIT_OK;
         }
     }
-    return unknown(args[0]);
+    return lvni_cli_op_unknown(args[0]);
 }

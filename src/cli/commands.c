@@ -131,8 +131,14 @@ const lvni_cli_command lvni_cli_commands[] = {
              "Exit code 1 when the checksum of a tensor does not match."},
     {.name = "ops",
      .run = lvni_cli_cmd_ops,
-     .use = {{"levin ops [NAME]", "the kernel ops: types, backends, attributes"}},
-     .more = "Without a name the table of all; with one, what that op takes."},
+     .computes = true,
+     .use = {{"levin ops [NAME]", "the kernel ops: types, backends, attributes"},
+             {"levin ops check accelerator=NAME [OP...]",
+              "compare the kernels of a backend with the reference"}},
+     .more = "Without a name the table of all; with one, what that op takes. check runs every case "
+             "of the ops (and flat.NAME of flat buffers) on a\n"
+             "device of the backend (NAME:1: on its second one); exit code 1 when one fails. See "
+             "docs/backends.md."},
     {.name = "help",
      .run = lvni_cli_cmd_help,
      .use = {{"levin help [COMMAND] [KEY]", "all keys of a command with defaults, or one key"}},

@@ -54,11 +54,14 @@ class Example(unittest.TestCase):
         cls.backends = Path(folder.name, "backends")
         cls.backends.mkdir()
         copy = shutil.copytree(SOURCE / "examples/06_backend", Path(folder.name, "copy"))
-        headers = shutil.copytree(SOURCE / "include", Path(folder.name, "include"))
-        cls.cflags = f"-I{headers}"
+        cls.headers = shutil.copytree(SOURCE / "include", Path(folder.name, "include"))
+        cls.cflags = f"-I{cls.headers}"
+        cls.make(copy, cls.backends)
+
+    @classmethod
+    def make(cls, source, out):
         made = subprocess.run(
-            ["make", "-s", "-C", copy, f"OUT={cls.backends}", f"HEADERS={headers}"]
-            + [f"CC={CC}"],
+            ["make", "-s", "-C", source, f"OUT={out}", f"HEADERS={cls.headers}", f"CC={CC}"],
             capture_output=True,
             text=True,
             check=False,
@@ -183,6 +186,98 @@ class Example(unittest.TestCase):
         self.assertRegex(self.levin("ops"), r"(?m)^conv2d +2-3 +1 +sb +sbhd +sbd +s ")
         self.assertIn("  example     no kernel\n", self.levin("ops", "relu"))
         self.assertIn("  example     f32\n", self.levin("ops", "linear"))
+
+    # ---- levin ops check ----
+
+    def verdicts(self, *arguments, **more):
+        reported = self.levin("ops", "check", "accelerator=example", *arguments, **more)
+        rows = re.findall(r"(?m)^([\w.]+) +(passed|failed|not supported) +(.*)$", reported)
+        return {name: (verdict, text) for name, verdict, text in rows}, reported
+
+    def test_every_kernel_agrees_with_ref(self):
+        found, reported = self.verdicts()
+        example = SOURCE / "examples/06_backend"
+        kernels = re.findall(r"ROW\((\w+)\),", (example / "kernels.c").read_text())
+        flat = re.findall(r"\.(\w+) = \w+[,}]", (example / "flat.c").read_text())
+        for name in kernels + [f"flat.{name}" for name in flat]:
+            self.assertEqual(found[name][0], "passed", reported)
+        self.assertEqual(found["relu"], ("not supported", "no kernel"))
+        self.assertRegex(found["conv2d"][1], r"^16 in f32, 2 not supported; largest error \d+% of")
+        self.assertRegex(reported, r"^example:0: .*\n")
+        lacks = sum(verdict == "not supported" for verdict, _ in found.values())
+        self.assertIn(f"\n{len(found) - lacks} passed, 0 failed, {lacks} not supported\n", reported)
+        some, _ = self.verdicts("flat.add", "linear", "relu")
+        self.assertEqual(list(some), ["flat.add", "relu", "linear"])
+
+    def test_wrong_kernels_are_found(self):
+        """Each edit is a mistake of its own kind in a copy of the example."""
+        loop = "for (int64_t e = 0; e < n; e++) {\n        y[without"
+        all_of_y = "e < lvn_numel(y); e++"
+        edits = {  # what is there, what becomes of it, what is reported
+            "scale": (" + (float)attr->add", "", "output 0: .* elements are wrong, largest error"),
+            "mean": (f"clear(y, args->out[0]);\n    {loop}", loop, "output 0: .* -?nan, must be"),
+            "expand": (
+                all_of_y + ") {\n        to[e]",
+                all_of_y.replace("<", "<=") + ") {\n        to[e]",
+                "output 0 wrote behind the end of its memory",
+            ),
+            "softmax": (
+                "y[c] /= sum;",
+                "static int calls;\n            y[c] /= calls++ % 2 ? sum : sum * 1.0000002f;",
+                "output 0 has other bits in a second run",
+            ),
+            "dropout": ("lvn_philox_resolve(&stream);", "", "other bits with rng.a_there"),
+            "max_pool2d_grad": (
+                "] += dy[e];",
+                "] += dy[e], changeable(args, 0)[e] = 0.0f;",
+                "the kernel changed input 0",
+            ),
+            "linear_grad_weight": (
+                "dy, lvn_size(args->in[0], 0), o",
+                "dy, lvn_size(args->in[0], 0) - 1, o",
+                "output 1: ",
+            ),
+            "flat.lerp": (
+                "step == NULL || step->updated)",
+                "step == NULL || step->updated >= 0)",
+                "a without an update 1 of 3 is",
+            ),
+            "flat.adamw": ("(1.0f - b2)", "(1.0f - b1)", "v 0 of 1 is"),
+            "flat.decide": (
+                "sqrt(sums[0])",
+                "sqrt(sums[0] * 1.0000001)",
+                "of 1 sums, clip 0 and the loss 0.7",
+            ),
+            "flat.record": (
+                "to[n] = weight",
+                "to[n] = to[n + 1] = weight",
+                "flat.record wrote behind the end of its memory",
+            ),
+        }
+        copy = shutil.copytree(SOURCE / "examples/06_backend", self.cwd / "wrong")
+        for name, (right, wrong, _) in edits.items():
+            path = copy / ("flat.c" if name.startswith("flat.") else "kernels.c")
+            text = path.read_text()
+            self.assertEqual(text.count(right), 1, name)
+            path.write_text(text.replace(right, wrong))
+        self.make(copy, copy)
+        found, reported = self.verdicts(path=copy, status=FAILURE)
+        wrong = [name for name, (verdict, _) in found.items() if verdict == "failed"]
+        self.assertEqual(sorted(wrong), sorted(edits), reported)
+        for name, (_, _, text) in edits.items():
+            self.assertRegex(found[name][1], text)
+        self.assertIn(f", {len(edits)} failed, ", reported)
+
+    def test_what_cannot_be_checked(self):
+        for arguments, text in {
+            ("check",): "usage: levin ops",
+            ("check", "conv2d"): "accelerator=NAME comes first",
+            ("check", "accelerator=example", "conv3d"): "did you mean conv2d",
+            ("check", "accelerator=other"): "there is no backend other",
+            ("check", "accelerator=example:7"): "there is no device example:7; example has 2",
+        }.items():
+            status = USAGE if "no " not in text else FAILURE
+            self.assertIn(text, self.levin("ops", *arguments, status=status))
 
     # ---- what it lacks ----
 

@@ -3,6 +3,7 @@
 usage: test_ops.py SOURCE_DIR LEVIN
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -18,7 +19,12 @@ SECOND = re.findall(r"^LVNI_SECOND\((\w+)\)$", (SOURCE / "src/ops/second.def").r
 
 def levin(*arguments, status=0):
     done = subprocess.run(
-        [LEVIN, *arguments], capture_output=True, text=True, timeout=30, check=False
+        [LEVIN, *arguments],
+        env=dict(os.environ, LEVIN_SIM_DEVICES="2"),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
     )
     assert done.returncode == status, f"{arguments} ended with {done.returncode}: {done.stderr}"
     return done.stdout if status == 0 else done.stderr
@@ -69,6 +75,23 @@ class Ops(unittest.TestCase):
             "there is no op qqqqqqqq; `levin ops` lists all", levin("ops", "qqqqqqqq", status=64)
         )
         self.assertIn("usage: levin ops [NAME]", levin("ops", "add", "sub", status=64))
+
+    def test_a_backend_agrees_with_ref(self):
+        """Commands of another thread, in memory that the host cannot read: sim. test_sim_ops has
+        every op; here are all functions of flat buffers and ops of each kind."""
+        ops = "add max_pool2d where batch_norm_train_grad linear cross_entropy gather cast".split()
+        for device in ("sim:1", "cpu"):
+            reported = levin("ops", "check", f"accelerator={device}", *ops)
+            for name in ops:
+                cases = r"\d+ in f32, \d+ in bf16, \d+ in f16"
+                self.assertRegex(reported, rf"(?m)^{name} +passed +{cases}")
+            self.assertIn(f"\n{len(ops)} passed, 0 failed, 0 not supported\n", reported)
+        table = (SOURCE / "include/levin/backend.h").read_text()
+        table = table.split("typedef struct lvn_backend_flat {")[1].split("} lvn_backend_flat;")[0]
+        flat = re.findall(r"lvn_status \(\*(\w+)\)", table)
+        reported = levin("ops", "check", "accelerator=sim", *(f"flat.{name}" for name in flat))
+        for name in flat:
+            self.assertRegex(reported, rf"(?m)^flat\.{name} +passed +14 in f32")
 
     def test_the_overview_names_it(self):
         self.assertIn("levin ops [NAME]", levin("help"))

@@ -125,15 +125,15 @@ typedef struct output {
     double *worst;
 } output;
 
-static lvn_status check_type(const char *op, const lvni_check_case *row, const output *o)
+static lvn_status check_type(const output *o)
 {
     const bool integer = o->want->dtype != LVN_F64;
     char have[96], want[96];
     const bool good = o->have->dtype == (integer ? o->want->dtype : o->dtype) ||
                       (!integer && o->have->dtype == LVN_F32); /* sums may stay f32 */
     if (!good || !lvni_tensor_same_shape(o->have, o->want)) {
-        LVN_FAIL(LVN_ERR_MISMATCH, "%s, case \"%s\", output %d is %s %s, must be %s %s", op,
-                 row->name, o->k, lvn_dtype_name(o->have->dtype),
+        LVN_FAIL(LVN_ERR_MISMATCH, "output %d is %s %s, must be %s %s", o->k,
+                 lvn_dtype_name(o->have->dtype),
                  lvni_tensor_shape_string(o->have->ndim, o->have->shape, have),
                  lvn_dtype_name(integer ? o->want->dtype : o->dtype),
                  lvni_tensor_shape_string(o->want->ndim, o->want->shape, want));
@@ -141,16 +141,15 @@ static lvn_status check_type(const char *op, const lvni_check_case *row, const o
     return LVN_OK;
 }
 
-static lvn_status compare_output(lvni_kernels_op op, const lvni_check_case *row, const output *o)
+static lvn_status compare_output(lvni_kernels_op op, const output *o)
 {
-    const char *name = lvni_kernels_ops[op].name;
     const lvni_check_tolerance tol = lvni_check_tolerances[op];
     const bool integer = o->want->dtype != LVN_F64;
     const double allowed = integer || !(tol.f32 > 0.0) ? 0.0 : allowed_for(tol.f32, o->dtype),
                  largest = largest_value(o->want);
     double worst = 0.0;
     int64_t n_wrong = 0, first = -1;
-    LVN_TRY(check_type(name, row, o));
+    LVN_TRY(check_type(o));
     for (int64_t e = 0; e < lvn_numel(o->want); e++) {
         const double want = lvni_check_value(o->want, e), have = lvni_check_value(o->have, e);
         const double unit = tol.of == LVNI_CHECK_OF_LARGEST
@@ -171,10 +170,10 @@ static lvn_status compare_output(lvni_kernels_op op, const lvni_check_case *row,
     if (n_wrong > 0) {
         char at[96];
         LVN_FAIL(LVN_ERR_MISMATCH,
-                 "%s, case \"%s\", output %d: %lld of %lld elements are wrong, largest error %.3g "
-                 "of %.3g allowed; first at %s: %.9g, must be %.9g",
-                 name, row->name, o->k, (long long)n_wrong, (long long)lvn_numel(o->want), worst,
-                 allowed, coordinates(o->want, first, at), lvni_check_value(o->have, first),
+                 "output %d: %lld of %lld elements are wrong, largest error %.3g of %.3g allowed; "
+                 "first at %s: %.9g, must be %.9g",
+                 o->k, (long long)n_wrong, (long long)lvn_numel(o->want), worst, allowed,
+                 coordinates(o->want, first, at), lvni_check_value(o->have, first),
                  lvni_check_value(o->want, first));
     }
     return LVN_OK;
@@ -197,7 +196,7 @@ lvn_status lvni_check_compare(lvni_kernels_op op, const lvni_check_case *row, lv
                               .want = want.out[k],
                               .terms = terms.out[k],
                               .worst = worst};
-            s = compare_output(op, row, &o);
+            s = compare_output(op, &o);
         }
     }
     release_outputs(&want);

@@ -1,5 +1,5 @@
 /* The cases of every op (cases.def) as data, the inputs made for them, and how close a result must
- * be. Used by the tests of kernels. */
+ * be. Used by check_op.c and by the tests of kernels. */
 #ifndef LEVIN_KERNELS_CHECK_OP_CASES_H
 #define LEVIN_KERNELS_CHECK_OP_CASES_H
 

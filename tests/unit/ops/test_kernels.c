@@ -20,7 +20,8 @@ static void compare(lvni_kernels_op op, const lvni_check_case *row, lvn_dtype dt
                       lvni_kernels_ops[op].name, row->name, lvn_dtype_name(dtype), worst);
     }
     if (s != LVN_OK) {
-        fail_msg("%s, inputs %s", lvn_last_error()->message, lvn_dtype_name(dtype));
+        fail_msg("%s, case \"%s\" in %s: %s", lvni_kernels_ops[op].name, row->name,
+                 lvn_dtype_name(dtype), lvn_last_error()->message);
     }
     support_release(NULL);
 }

@@ -1,0 +1,231 @@
+/* One op of a backend over its cases (check.h). */
+#include "kernels/check/check.h"
+#include "kernels/check/op_cases.h"
+#include "tensor/tensor.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A case that runs. */
+typedef struct trial {
+    lvni_kernels_op op;
+    const lvni_check_case *row;
+    lvn_dtype dtype;
+    lvni_tensor_device *device;
+    const void *attr; /* the case's, or another for the same result */
+    lvni_check_inputs in;
+    lvn_tensor *there[LVN_KERNEL_INPUTS]; /* the inputs on the device */
+    lvni_tensor_desc desc[LVN_KERNEL_OUTPUTS];
+    lvn_tensor *first[LVN_KERNEL_OUTPUTS]; /* results in host memory */
+} trial;
+
+static size_t bytes_of(const lvni_tensor_desc *d)
+{
+    return (size_t)lvni_tensor_desc_numel(d) * lvn_dtype_size(d->dtype);
+}
+
+/* The first error counts, found while submitting or by the device. */
+static lvn_status wait_for_device(lvn_status submitted)
+{
+    const lvn_error error = *lvn_last_error();
+    const lvn_status s = lvni_tensor_device_take_error();
+    return submitted == LVN_OK ? s : lvn_error_adopt(&error);
+}
+
+/* A tensor of this shape over the part of a room; owned. */
+static lvn_tensor *view_of(const lvni_check_room *room, const lvni_tensor_desc *d)
+{
+    return lvni_tensor_slice(room->all, (int64_t)room->before, d); /* offsets in bytes: u8 */
+}
+
+/* Run with the outputs of `want` in fresh rooms; result[k]: copies in host memory, owned. */
+static lvn_status run_into(const trial *t, unsigned want, lvn_tensor *result[LVN_KERNEL_OUTPUTS])
+{
+    const int n_out = lvni_kernels_ops[t->op].n_out;
+    lvni_check_room room[LVN_KERNEL_OUTPUTS] = {{.all = NULL}};
+    lvn_kernel_args args = {.attr = t->attr};
+    memcpy(args.in, t->there, sizeof args.in);
+    lvn_status s = LVN_OK;
+    for (int k = 0; k < n_out && s == LVN_OK; k++) {
+        if ((want & 1u << k) != 0) {
+            s = lvni_check_room_make(t->device, NULL, bytes_of(&t->desc[k]), 0, &room[k]);
+            args.out[k] = s == LVN_OK ? view_of(&room[k], &t->desc[k]) : NULL;
+            s = s == LVN_OK && args.out[k] == NULL ? LVN_ERR_MEMORY : s;
+        }
+    }
+    if (s == LVN_OK) {
+        s = wait_for_device(lvni_kernels_run(t->op, &args, want));
+    }
+    for (int k = 0; k < n_out; k++) {
+        if (s == LVN_OK && args.out[k] != NULL) {
+            char what[64];
+            snprintf(what, sizeof what, "output %d", k);
+            result[k] = lvni_tensor_new_on(&t->desc[k], NULL);
+            s = result[k] == NULL ? LVN_ERR_MEMORY
+                                  : lvni_check_room_read(&room[k], what, result[k]->data);
+        }
+        lvn_release(args.out[k]);
+        lvni_check_room_free(&room[k]);
+    }
+    return s;
+}
+
+static void release_all(lvn_tensor *result[LVN_KERNEL_OUTPUTS])
+{
+    for (int k = 0; k < LVN_KERNEL_OUTPUTS; k++) {
+        lvn_release(result[k]);
+        result[k] = NULL;
+    }
+}
+
+static bool same_bytes(const lvn_tensor *a, const lvn_tensor *b)
+{
+    return memcmp(a->data, b->data, (size_t)lvn_numel(a) * lvn_dtype_size(a->dtype)) == 0;
+}
+
+/* Once more with these outputs: the bits of the first time. */
+static lvn_status run_again(const trial *t, unsigned want, const char *how)
+{
+    lvn_tensor *again[LVN_KERNEL_OUTPUTS] = {NULL};
+    lvn_status s = run_into(t, want, again);
+    for (int k = 0; k < LVN_KERNEL_OUTPUTS && s == LVN_OK; k++) {
+        if (again[k] != NULL && !same_bytes(again[k], t->first[k])) {
+            s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "output %d has other bits %s",
+                              k, how);
+        }
+    }
+    release_all(again);
+    return s;
+}
+
+static lvn_status check_inputs(const trial *t)
+{
+    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
+        lvn_tensor *back = t->there[i] == NULL ? NULL : lvni_tensor_to(t->there[i], NULL);
+        if (back == NULL && t->there[i] != NULL) {
+            return lvn_last_error()->code;
+        }
+        const bool same = back == NULL || same_bytes(back, t->in.own[i]);
+        lvn_release(back);
+        if (!same) {
+            LVN_FAIL(LVN_ERR_MISMATCH, "the kernel changed input %d", i);
+        }
+    }
+    return LVN_OK;
+}
+
+/* a += b, as gradients are added up at a fork. */
+static lvn_status check_in_place(const trial *t)
+{
+    lvn_kernel_args args = {.in = {t->there[0], t->there[1]}, .out = {t->there[0]}};
+    LVN_TRY(wait_for_device(lvni_kernels_run(t->op, &args, 1)));
+    lvn_tensor *back = lvni_tensor_to(t->there[0], NULL);
+    if (back == NULL) {
+        return lvn_last_error()->code;
+    }
+    const bool same = same_bytes(back, t->first[0]);
+    lvn_release(back);
+    if (!same) {
+        LVN_FAIL(LVN_ERR_MISMATCH, "other bits in place (the result in the memory of input 0)");
+    }
+    return LVN_OK;
+}
+
+/* The number of the step comes from memory of the device (lvn_philox), its low half alone. */
+static lvn_status check_philox(const trial *t)
+{
+    lvn_dropout_attr attr = t->row->attr.dropout;
+    const int64_t number = (int64_t)5 << 32 | attr.rng.a;
+    trial again = *t;
+    lvni_check_room room;
+    LVN_TRY(lvni_check_room_make(t->device, &number, sizeof number, 0, &room));
+    attr.rng.a = ~attr.rng.a;
+    attr.rng.a_there = lvni_check_room_part(&room);
+    again.attr = &attr;
+    const lvn_status s = run_again(&again, ~0u, "with rng.a_there");
+    lvni_check_room_free(&room);
+    return s;
+}
+
+static lvn_status compare(const trial *t, double *worst)
+{
+    lvn_kernel_args have = {.attr = NULL};
+    memcpy(have.out, t->first, sizeof have.out);
+    return lvni_check_compare(t->op, t->row, t->dtype, &have, &t->in, worst);
+}
+
+static lvn_status run_trial(trial *t, double *worst)
+{
+    const lvni_kernels_op_info *info = &lvni_kernels_ops[t->op];
+    lvn_kernel_args args = {.attr = t->attr};
+    LVN_TRY(lvni_check_inputs_make(t->op, t->row, t->dtype, &t->in));
+    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
+        t->there[i] = t->in.own[i] == NULL ? NULL : lvni_tensor_to(t->in.own[i], t->device);
+        if (t->there[i] == NULL && t->in.own[i] != NULL) {
+            return lvn_last_error()->code;
+        }
+        args.in[i] = t->there[i];
+    }
+    LVN_TRY(info->shape(&args, t->desc));
+    LVN_TRY(run_into(t, ~0u, t->first));
+    LVN_TRY(compare(t, worst));
+    LVN_TRY(check_inputs(t));
+    LVN_TRY(run_again(t, ~0u, "in a second run"));
+    if ((info->flags & LVNI_OPTIONAL_OUT) != 0) {
+        LVN_TRY(run_again(t, 1, "when the others are left out"));
+    }
+    LVN_TRY(t->op == LVNI_OP_dropout ? check_philox(t) : LVN_OK);
+    return t->op == LVNI_OP_add && lvni_tensor_same_shape(t->there[0], t->there[1])
+               ? check_in_place(t)
+               : LVN_OK;
+}
+
+static void count(lvn_status s, const trial *t, double worst, lvni_check_result *out)
+{
+    if (s == LVN_OK) {
+        out->passed[t->dtype]++;
+        out->worst = fmax(out->worst, worst);
+    } else if (s == LVN_ERR_UNSUPPORTED) {
+        out->refused++;
+    } else if (out->failed++ == 0) {
+        snprintf(out->why, sizeof out->why, "case \"%s\" in %s: %s", t->row->name,
+                 lvn_dtype_name(t->dtype), lvn_last_error()->message);
+    }
+}
+
+/* By itself, or through f32 copies. */
+static bool takes(int kind, lvni_kernels_op op, lvn_dtype dtype)
+{
+    const lvn_backend_kernel *k = lvni_kernels_row(kind, op);
+    const bool copies = lvni_tensor_is_low(dtype) && lvni_kernels_row(kind, LVNI_OP_cast) != NULL;
+    return k != NULL && (k->dtypes & (1u << dtype | (copies ? 1u << LVN_F32 : 0u))) != 0;
+}
+
+lvn_status lvni_check_op(lvni_kernels_op op, lvni_tensor_device *device, lvni_check_result *out)
+{
+    static const lvn_dtype types[] = {LVN_F32, LVN_BF16, LVN_F16, LVN_F64};
+    const int kind = device == NULL ? LVN_DEVICE_CPU : lvni_tensor_device_kind(device);
+    *out = (lvni_check_result){.failed = 0};
+    for (size_t d = 0; d < sizeof types / sizeof *types; d++) {
+        for (int c = 0; c < lvni_check_all[op].n && takes(kind, op, types[d]); c++) {
+            trial t = {.op = op,
+                       .row = &lvni_check_all[op].rows[c],
+                       .dtype = types[d],
+                       .device = device,
+                       .attr = lvni_check_attribute(op, &lvni_check_all[op].rows[c])};
+            double worst = 0.0;
+            const lvn_status s = run_trial(&t, &worst);
+            count(s, &t, worst, out);
+            for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
+                lvn_release(t.there[i]);
+            }
+            release_all(t.first);
+            lvni_check_inputs_free(&t.in);
+            if (s == LVN_ERR_MEMORY || s == LVN_ERR_DEVICE_MEMORY) {
+                return s; /* not about the kernel */
+            }
+        }
+    }
+    return LVN_OK;
+}

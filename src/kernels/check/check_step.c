@@ -1,0 +1,115 @@
+/* The functions of a backend that fill in the step block (check.h): a loss, the decision, the end
+ * of a step. */
+#include "core/math.h"
+#include "kernels/check/flat_job.h"
+#include "kernels/flat.h"
+#include "tensor/tensor.h"
+
+#include <math.h>
+#include <string.h>
+
+lvn_status lvni_check_number(lvni_check_job *j)
+{
+    const float value = -0.6875f;
+    const int64_t one = 1;
+    double number = 0.0;
+    double *slot = lvni_check_put(j, NULL, sizeof *slot, 0);
+    lvn_tensor *here = lvn_tensor_wrap((void *)(uintptr_t)&value, LVN_F32, 1, &one);
+    lvn_tensor *there = here == NULL ? NULL : lvni_tensor_to(here, j->device);
+    lvn_status s = slot == NULL || there == NULL ? lvn_last_error()->code : LVN_OK;
+    if (s == LVN_OK) {
+        lvni_kernels_flat_number(slot, there);
+        s = lvni_check_get(j, slot, &number);
+    }
+    lvn_release(there);
+    lvn_release(here);
+    return s != LVN_OK || number == (double)value
+               ? s
+               : lvni_check_fail_at(j, "slot", 0, number, (double)value);
+}
+
+/* The powers of beta are the device's own. */
+static void allow_powers(const lvn_step_phase *have, lvn_step_phase *want)
+{
+    const double error1 = fabs(have->correction1 / want->correction1 - 1.0),
+                 error2 = fabs(have->correction2 / want->correction2 - 1.0);
+    want->correction1 = error1 < 1e-12 ? have->correction1 : want->correction1;
+    want->correction2 = error2 < 1e-12 ? have->correction2 : want->correction2;
+}
+
+/* The losses of three micro-batches, the second being `loss`. */
+static lvn_status decide_with(lvni_check_job *j, double loss, double sum, double clip)
+{
+    enum { BLOCKS = 300 };
+    double sums[BLOCKS], losses[3] = {0.5, loss, 0.0};
+    const int64_t n = j->n < BLOCKS ? j->n : BLOCKS;
+    const lvn_step_decision d = {.phase = LVNI_CHECK_PHASE,
+                                 .micro_batch = 8,
+                                 .n_losses = 3,
+                                 .divisor = 24.0,
+                                 .clip = clip,
+                                 .beta1 = 0.9,
+                                 .beta2 = 0.999,
+                                 .ema_decay = 0.99,
+                                 .ema_warmup = true};
+    lvn_step_block want, have;
+    memset(&want, 0, sizeof want);
+    want.given.step = 41;
+    want.given.lr[LVNI_CHECK_PHASE] = 0.01;
+    want.updates[0] = 40;
+    want.updates[LVNI_CHECK_PHASE] = 37;
+    for (int64_t i = 0; i < n; i++) {
+        sums[i] = (double)(1 + i * i % 7) / 3.0;
+    }
+    sums[n / 2] = sum;
+    lvn_step_block *block = lvni_check_put(j, &want, sizeof want, 0);
+    double *there = lvni_check_put(j, sums, (size_t)n * sizeof *sums, 0),
+           *losses_there = lvni_check_put(j, losses, sizeof losses, 0);
+    LVNI_CHECK_NEED(block);
+    LVNI_CHECK_NEED(there);
+    LVNI_CHECK_NEED(losses_there);
+    lvni_kernels_flat_decide(block, there, n, losses_there, &d);
+    LVN_TRY(lvni_check_get(j, block, &have));
+    const double t = lvn_step_t(&want, d.phase);
+    lvn_step_decide(&want, sqrt(lvni_kernels_flat_sum_tree(sums, n)), lvni_core_pow(d.beta1, t),
+                    lvni_core_pow(d.beta2, t), losses, &d);
+    const lvn_step_phase *h = &have.phase[LVNI_CHECK_PHASE], *w = &want.phase[LVNI_CHECK_PHASE];
+    allow_powers(h, &want.phase[LVNI_CHECK_PHASE]);
+    if (memcmp(&have, &want, sizeof have) != 0) {
+        LVN_FAIL(LVN_ERR_MISMATCH,
+                 "of %lld sums, clip %g and the loss %g the block has norm %.17g, scale %.17g, "
+                 "updated %d, failed %d; it must have %.17g, %.17g, %d, %d, and all else as "
+                 "lvn_step_decide leaves it",
+                 (long long)n, clip, loss, h->grad_norm, h->grad_scale, (int)h->updated,
+                 (int)have.failed, w->grad_norm, w->grad_scale, (int)w->updated, (int)want.failed);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_check_decide(lvni_check_job *j)
+{
+    LVN_TRY(decide_with(j, 0.7, 4.0, 0.0));
+    LVN_TRY(decide_with(j, 0.7, 4.0, 1e-3));
+    LVN_TRY(decide_with(j, (double)INFINITY, 4.0, 1.0));
+    return decide_with(j, 0.7, (double)INFINITY, 1.0);
+}
+
+lvn_status lvni_check_finish(lvni_check_job *j)
+{
+    lvn_step_block want, have;
+    memset(&want, 0, sizeof want);
+    want.given.step = 41;
+    want.finished = 41;
+    lvn_step_block *block = lvni_check_put(j, &want, sizeof want, 0);
+    LVNI_CHECK_NEED(block);
+    lvni_kernels_flat_finish(block);
+    LVN_TRY(lvni_check_get(j, block, &have));
+    lvn_step_finish(&want);
+    if (memcmp(&have, &want, sizeof have) != 0) {
+        LVN_FAIL(LVN_ERR_MISMATCH,
+                 "of step 41 the block has finished %lld, must be %lld, and all "
+                 "else as it was",
+                 (long long)have.finished, (long long)want.finished);
+    }
+    return LVN_OK;
+}
