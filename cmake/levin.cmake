@@ -61,11 +61,15 @@ function(levin_library)
     endif()
 endfunction()
 
-# levin_test_load(name SERIAL PROCESSORS): PROCESSORS is ranks times threads that compute at once; four at most, or nothing
-# else would run beside it on the machines that most have. SERIAL: the test asserts times, so it runs alone.
-function(levin_test_load name serial processors)
+# levin_test_load(name SERIAL WAITS PROCESSORS). SERIAL: the test asserts times while it computes, so it runs alone. WAITS: it
+# asserts times and hardly computes, so one such test at a time runs beside the others, and these tests, one after the other
+# as they are, begin first. PROCESSORS (1): cores that the test needs for itself; four at most, or nothing else would run
+# beside it on the machines that most have. A test that needs no time-outs to hold takes 1 whatever it starts.
+function(levin_test_load name serial waits processors)
     if(serial)
         set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+    elseif(waits)
+        set_tests_properties(${name} PROPERTIES RESOURCE_LOCK clock COST 100)
     elseif(processors)
         if(processors GREATER 4)
             set(processors 4)
@@ -74,9 +78,11 @@ function(levin_test_load name serial processors)
     endif()
 endfunction()
 
-# levin_test(name SOURCES test_x.c DEPS core LABELS fast TIMEOUT 30 PROCESSORS 4 SERIAL): one cmocka program, one CTest test.
+# levin_test(name SOURCES test_x.c DEPS core LABELS fast TIMEOUT 30 PROCESSORS 4 SERIAL WAITS): one cmocka program, one CTest
+# test. Threads of OpenMP teams that wait hold their cores for milliseconds without GOMP_SPINCOUNT, which the command sets at
+# its start: on busy cores some tests would take fifty times as long.
 function(levin_test name)
-    cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;PROCESSORS" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
+    cmake_parse_arguments(ARG "SERIAL;WAITS" "TIMEOUT;PROCESSORS" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
     if(NOT ARG_TIMEOUT)
         set(ARG_TIMEOUT 120)
     endif()
@@ -90,6 +96,7 @@ function(levin_test name)
         target_link_libraries(${name} PRIVATE levin_${dep})
     endforeach()
     add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
-    levin_test_load(${name} "${ARG_SERIAL}" "${ARG_PROCESSORS}")
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77
+        ENVIRONMENT GOMP_SPINCOUNT=2000)
+    levin_test_load(${name} "${ARG_SERIAL}" "${ARG_WAITS}" "${ARG_PROCESSORS}")
 endfunction()

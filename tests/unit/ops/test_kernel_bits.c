@@ -171,51 +171,39 @@ static void need_exit_0(pid_t pid)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static void compare_isa(const char *a, const char *b)
+/* Those that this machine has, line by line. */
+static void instruction_sets_agree(void **state)
 {
-    pid_t pid_a, pid_b;
-    FILE *fa = spawn_hashes(a, &pid_a), *fb = spawn_hashes(b, &pid_b);
-    need_isa(fa, a);
-    need_isa(fb, b);
-    char line_a[256], line_b[256];
-    int lines = 0;
-    for (;;) {
-        const bool more_a = fgets(line_a, sizeof line_a, fa) != NULL,
-                   more_b = fgets(line_b, sizeof line_b, fb) != NULL;
-        assert_int_equal(more_a, more_b);
-        if (!more_a) {
-            break;
-        }
-        lines++;
-        if (strcmp(line_a, line_b) != 0) {
-            fail_msg("%s and %s differ:\n%s%s", a, b, line_a, line_b);
+    (void)state;
+    static const char *const sets[] = {"v2", "v3", "v4"};
+    enum { SETS = sizeof sets / sizeof *sets };
+    FILE *f[SETS];
+    pid_t pid[SETS];
+    int n = 0, lines = 0;
+    while (n < SETS && strcmp(lvni_cpu_isa()->name, sets[n]) >= 0) {
+        n++;
+    }
+    if (n < SETS) {
+        print_message("left out: this machine has no %s\n", sets[n]);
+    }
+    for (int i = 0; i < n; i++) {
+        f[i] = spawn_hashes(sets[i], &pid[i]);
+        need_isa(f[i], sets[i]);
+    }
+    for (char line[SETS][256]; fgets(line[0], sizeof line[0], f[0]) != NULL; lines++) {
+        for (int i = 1; i < n; i++) {
+            assert_non_null(fgets(line[i], sizeof line[i], f[i]));
+            if (strcmp(line[0], line[i]) != 0) {
+                fail_msg("%s and %s differ:\n%s%s", sets[0], sets[i], line[0], line[i]);
+            }
         }
     }
-    fclose(fa);
-    fclose(fb);
-    need_exit_0(pid_a);
-    need_exit_0(pid_b);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(fgetc(f[i]), EOF);
+        fclose(f[i]);
+        need_exit_0(pid[i]);
+    }
     assert_true(lines > 100);
-}
-
-static void instruction_sets_v2_and_v3_agree(void **state)
-{
-    (void)state;
-    if (strcmp(lvni_cpu_isa()->name, "v3") < 0) {
-        print_message("skipped: this machine has no v3\n");
-        skip();
-    }
-    compare_isa("v2", "v3");
-}
-
-static void instruction_sets_v2_and_v4_agree(void **state)
-{
-    (void)state;
-    if (strcmp(lvni_cpu_isa()->name, "v4") < 0) {
-        print_message("skipped: this machine has no v4\n");
-        skip();
-    }
-    compare_isa("v2", "v4");
 }
 
 int main(int argc, char **argv)
@@ -228,15 +216,14 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--hash") == 0) {
         return print_hashes();
     }
-    struct CMUnitTest tests[LVNI_OP_COUNT + 3];
+    struct CMUnitTest tests[LVNI_OP_COUNT + 2];
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
         tests[op] = (struct CMUnitTest){lvni_kernels_ops[op].name, bits_do_not_depend_on_the_team,
                                         NULL, support_release, (void *)(uintptr_t)op};
     }
-    const struct CMUnitTest others[3] = {
+    const struct CMUnitTest others[2] = {
         cmocka_unit_test_teardown(the_hash_sees_one_bit, support_release),
-        cmocka_unit_test(instruction_sets_v2_and_v3_agree),
-        cmocka_unit_test(instruction_sets_v2_and_v4_agree),
+        cmocka_unit_test(instruction_sets_agree),
     };
     memcpy(tests + LVNI_OP_COUNT, others, sizeof others);
     return cmocka_run_group_tests(tests, NULL, NULL);

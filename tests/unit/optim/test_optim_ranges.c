@@ -87,6 +87,18 @@ static void fill(float *x, const char *purpose, uint32_t step)
     }
 }
 
+static float weights[BLOCKS * LVNI_FLAT_BLOCK], gradient[STEPS][BLOCKS * LVNI_FLAT_BLOCK];
+
+static int fill_all(void **state)
+{
+    (void)state;
+    fill(weights, "weights", 0);
+    for (int t = 0; t < STEPS; t++) {
+        fill(gradient[t], "gradient", (uint32_t)t);
+    }
+    return 0;
+}
+
 static lvni_optim *create(const lvni_optim_options *options, const lvni_optim_range *own)
 {
     lvni_optim_parameter p[PARAMETERS];
@@ -131,11 +143,10 @@ static void keep(const lvni_optim *o, result *out)
 
 static void step_all(const lvni_optim_options *options, result *out)
 {
-    static float g[BLOCKS * LVNI_FLAT_BLOCK];
     lvni_optim *o = create(options, NULL);
-    fill(out->w, "weights", 0);
+    memcpy(out->w, weights, sizeof weights);
     for (int t = 0; t < STEPS; t++) {
-        fill(g, "gradient", (uint32_t)t);
+        const float *g = gradient[t];
         set_idle(o, t);
         for (int phase = 0; phase < PHASES; phase++) {
             lvni_optim_step(o, phase, out->w, g, options->lr, scale_of(t));
@@ -172,11 +183,10 @@ static void cut_at_random(int n, uint32_t round, lvni_optim_range range[MOST])
 static void step_in_ranges(const lvni_optim_options *options, int n, const lvni_optim_range *range,
                            result *out)
 {
-    static float g[BLOCKS * LVNI_FLAT_BLOCK];
     lvni_optim *o = create(options, NULL);
-    fill(out->w, "weights", 0);
+    memcpy(out->w, weights, sizeof weights);
     for (int t = 0; t < STEPS; t++) {
-        fill(g, "gradient", (uint32_t)t);
+        const float *g = gradient[t];
         set_idle(o, t);
         for (int phase = 0; phase < PHASES; phase++) {
             for (int i = n - 1; i >= 0; i--) {
@@ -213,14 +223,14 @@ static void add_sums(lvni_optim *const *o, int n)
 static void step_by_owners(const lvni_optim_options *options, int n, const lvni_optim_range *range,
                            result *out)
 {
-    static float g[BLOCKS * LVNI_FLAT_BLOCK], part[BLOCKS * LVNI_FLAT_BLOCK];
+    static float part[BLOCKS * LVNI_FLAT_BLOCK];
     lvni_optim *o[MOST];
     for (int i = 0; i < n; i++) {
         o[i] = create(options, &range[i]);
     }
-    fill(out->w, "weights", 0);
+    memcpy(out->w, weights, sizeof weights);
     for (int t = 0; t < STEPS; t++) {
-        fill(g, "gradient", (uint32_t)t);
+        const float *g = gradient[t];
         for (int phase = 0; phase < PHASES; phase++) {
             for (int i = 0; i < n; i++) {
                 memset(o[i]->sums, 0, 2 * (size_t)o[i]->n_sums * sizeof *o[i]->sums);
@@ -287,14 +297,13 @@ static void cuts_change_no_bit(void **state)
 static void the_case_is_not_empty(void **state)
 {
     (void)state;
-    static result r, first;
-    fill(first.w, "weights", 0);
+    static result r;
     for (int kind = 0; kind < KINDS; kind++) {
         memset(&r, 0, sizeof r);
         step_all(&kinds[kind], &r);
         int64_t missed = 0;
         for (int i = 0; i < PARAMETERS; i++) {
-            const bool moved = memcmp(r.w + rows[i].begin, first.w + rows[i].begin,
+            const bool moved = memcmp(r.w + rows[i].begin, weights + rows[i].begin,
                                       (size_t)rows[i].n * sizeof(float)) != 0;
             assert_true(moved != rows[i].frozen);
             missed += r.missed[i];
@@ -362,5 +371,5 @@ int main(void)
         cmocka_unit_test(sums_are_those_of_tensor_and_block),
         cmocka_unit_test(ranges_lie_on_borders),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, fill_all, NULL);
 }
