@@ -5,6 +5,17 @@
 #include <math.h>
 #include <string.h>
 
+/* Neighbours first, then sums of two, and so on; an odd last one moves up alone. */
+static double sum_pairs(double *sums, int64_t n)
+{
+    for (int64_t apart = 1; apart < n; apart *= 2) {
+        for (int64_t i = 0; i + apart < n; i += 2 * apart) {
+            sums[i] += sums[i + apart];
+        }
+    }
+    return n > 0 ? sums[0] : 0.0;
+}
+
 static lvn_status add(void *stream, float *a, const float *b, int64_t n)
 {
     if (example_begin(stream)) {
@@ -62,10 +73,11 @@ static lvn_status sgd(void *stream, float *w_, const float *g_, float *momentum_
 {
     lvn_flat_sgd own = *given, *p = &own;
     own.step = example_mine(given->step);
+    own.trust = example_mine(given->trust);
     if (example_begin(stream) && lvn_flat_sgd_resolve(p)) {
         float *w = example_mine(w_), *momentum = example_mine(momentum_);
         const float *grad = example_mine(g_);
-        const float trust = p->trust > 0.0 ? (float)p->trust : 1.0f, mu = (float)p->momentum;
+        const float trust = p->trust != NULL ? (float)*p->trust : 1.0f, mu = (float)p->momentum;
         for (int64_t i = 0; i < n; i++) {
             const float clamped = clamp(grad[i] * (float)p->grad_scale, p->clip_value);
             const float g = trust * (clamped + (float)p->weight_decay * w[i]);
@@ -78,6 +90,18 @@ static lvn_status sgd(void *stream, float *w_, const float *g_, float *momentum_
         }
     }
     return example_end(stream, "sgd", LVN_OK);
+}
+
+static lvn_status trust(void *stream, double *to, double *of_w, double *of_g, int64_t n,
+                        const lvn_flat_trust *given)
+{
+    lvn_flat_trust own = *given;
+    own.step = example_mine(given->step);
+    if (example_begin(stream)) {
+        *(double *)example_mine(to) = lvn_flat_trust_ratio(
+            sqrt(sum_pairs(example_mine(of_w), n)), sqrt(sum_pairs(example_mine(of_g), n)), &own);
+    }
+    return example_end(stream, "trust", LVN_OK);
 }
 
 static lvn_status adamw(void *stream, float *w_, const float *g_, float *m_, float *v_, int64_t n,
@@ -160,19 +184,13 @@ static lvn_status number(void *stream, double *slot, const void *value, lvn_dtyp
     return example_end(stream, "number", s);
 }
 
-static lvn_status decide(void *stream, lvn_step_block *block, double *sums_, int64_t n,
+static lvn_status decide(void *stream, lvn_step_block *block, double *sums, int64_t n,
                          const double *losses, const lvn_step_decision *decision)
 {
     if (example_begin(stream)) {
-        double *sums = example_mine(sums_);
-        for (int64_t apart = 1; apart < n; apart *= 2) {
-            for (int64_t i = 0; i + apart < n; i += 2 * apart) {
-                sums[i] += sums[i + apart];
-            }
-        }
         lvn_step_block *b = example_mine(block);
         const double t = lvn_step_t(b, decision->phase);
-        lvn_step_decide(b, n > 0 ? sqrt(sums[0]) : 0.0, pow(decision->beta1, t),
+        lvn_step_decide(b, sqrt(sum_pairs(example_mine(sums), n)), pow(decision->beta1, t),
                         pow(decision->beta2, t), example_mine(losses), decision);
     }
     return example_end(stream, "decide", LVN_OK);
@@ -190,6 +208,7 @@ const lvn_backend_flat example_flat = {.add = add,
                                        .lerp = lerp,
                                        .block_sumsq = block_sumsq,
                                        .sgd = sgd,
+                                       .trust = trust,
                                        .adamw = adamw,
                                        .round_bf16 = round_bf16,
                                        .record = record,

@@ -33,7 +33,7 @@
 extern "C" {
 #endif
 
-enum { LVN_BACKEND_VERSION = 4 };
+enum { LVN_BACKEND_VERSION = 5 };
 
 typedef struct lvn_device_info {
     char name[64]; /* of the model: "NVIDIA H200" */
@@ -210,7 +210,8 @@ typedef struct lvn_flat_sgd {
     double lr, momentum, dampening, weight_decay;
     double grad_scale; /* 1 / (loss scale * weight of the step) times the clipping factor */
     double clip_value; /* 0: no clamp */
-    double trust;      /* factor on gradient and decay (LARS); 0: none */
+    /* in memory of the device: factor on gradient and decay (LARS); NULL: none */
+    const double *trust;
     bool nesterov;
     bool first_step; /* the momentum buffer holds nothing yet: it becomes the gradient */
     /* in memory of the device; NULL: the numbers above. lvn_flat_sgd_resolve reads it there */
@@ -231,6 +232,26 @@ LVN_ON_DEVICE bool lvn_flat_sgd_resolve(lvn_flat_sgd *p)
     p->grad_scale = p->step->grad_scale;
     p->first_step = p->own_count ? p->first_step : p->step->first != 0;
     return p->step->updated != 0;
+}
+
+/* LARS: the trust ratio of a tensor (You, Gitman & Ginsburg 2017). */
+typedef struct lvn_flat_trust {
+    double coefficient, weight_decay;
+    double grad_scale;
+    const lvn_step_phase
+        *step; /* in memory of the device: its grad_scale; NULL: the number above */
+} lvn_flat_trust;
+
+/* What `trust` computes from the square roots of both sums. Where a norm is 0 nothing determines
+ * the ratio; times a gradient near 0 it must stay a number. */
+LVN_ON_DEVICE double lvn_flat_trust_ratio(double of_w, double root_g, const lvn_flat_trust *p)
+{
+    const double of_g = root_g * (p->step != NULL ? p->step->grad_scale : p->grad_scale);
+    if (!(of_w > 0.0 && of_g > 0.0)) {
+        return 1.0;
+    }
+    const double trust = p->coefficient * of_w / (of_g + p->weight_decay * of_w);
+    return trust < 1e30 ? trust : 1e30;
 }
 
 typedef struct lvn_flat_adamw {
@@ -271,6 +292,10 @@ typedef struct lvn_backend_flat {
      * (nesterov ? g + momentum * buf : buf). momentum NULL: plain descent. */
     lvn_status (*sgd)(void *stream, float *w, const float *g, float *momentum, int64_t n,
                       const lvn_flat_sgd *p);
+    /* *trust = lvn_flat_trust_ratio of a tensor, from n partial sums of squares of its weights and
+     * n of its gradient, each added as `decide` does. Overwrites them. */
+    lvn_status (*trust)(void *stream, double *trust, double *of_w, double *of_g, int64_t n,
+                        const lvn_flat_trust *p);
     /* Loshchilov & Hutter 2019, "Decoupled weight decay regularization", algorithm 2 (Adam: Kingma
      * & Ba 2015): w -= lr weight_decay w; m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2)
      * g^2; w -= (lr / correction1) m / (sqrt(v) / sqrt(correction2) + eps). */

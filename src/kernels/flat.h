@@ -33,6 +33,8 @@ double lvni_kernels_flat_sum_tree(double *partial, int64_t blocks);
 /* Steps of optimizers; the formulas are in levin/backend.h. momentum_buffer NULL: plain descent. */
 void lvni_kernels_flat_sgd(float *w, const float *g, float *momentum_buffer, int64_t n,
                            const lvn_flat_sgd *p);
+void lvni_kernels_flat_trust(double *trust, double *of_w, double *of_g, int64_t n,
+                             const lvn_flat_trust *p);
 void lvni_kernels_flat_adamw(float *w, const float *g, float *m, float *v, int64_t n,
                              const lvn_flat_adamw *p);
 /* A micro-batch's contribution to a buffer of n values, and the buffer after a step. */

@@ -97,6 +97,12 @@ void lvni_kernels_flat_sgd(float *w, const float *g, float *momentum_buffer, int
     SUBMIT(w, sgd, w, g, momentum_buffer, n, p);
 }
 
+void lvni_kernels_flat_trust(double *trust, double *of_w, double *of_g, int64_t n,
+                             const lvn_flat_trust *p)
+{
+    SUBMIT(trust, trust, trust, of_w, of_g, n, p);
+}
+
 void lvni_kernels_flat_adamw(float *w, const float *g, float *m, float *v, int64_t n,
                              const lvn_flat_adamw *p)
 {

@@ -27,6 +27,8 @@ lvn_status lvni_cpu_flat_lerp(void *stream, float *a, const float *b, float t, i
 lvn_status lvni_cpu_flat_block_sumsq(void *stream, const float *g, int64_t n, double *partial);
 lvn_status lvni_cpu_flat_sgd(void *stream, float *w, const float *g, float *momentum_buffer,
                              int64_t n, const lvn_flat_sgd *p);
+lvn_status lvni_cpu_flat_trust(void *stream, double *trust, double *of_w, double *of_g, int64_t n,
+                               const lvn_flat_trust *p);
 lvn_status lvni_cpu_flat_adamw(void *stream, float *w, const float *g, float *m, float *v,
                                int64_t n, const lvn_flat_adamw *p);
 lvn_status lvni_cpu_flat_round_bf16(void *stream, float *w, int64_t n);
@@ -43,10 +45,10 @@ lvn_status lvni_cpu_flat_finish(void *stream, lvn_step_block *block);
     {                                                                                              \
         .add = lvni_cpu_flat_add, .lerp = lvni_cpu_flat_lerp,                                      \
         .block_sumsq = lvni_cpu_flat_block_sumsq, .sgd = lvni_cpu_flat_sgd,                        \
-        .adamw = lvni_cpu_flat_adamw, .round_bf16 = lvni_cpu_flat_round_bf16,                      \
-        .record = lvni_cpu_flat_record, .apply_record = lvni_cpu_flat_apply_record,                \
-        .number = lvni_cpu_flat_number, .decide = lvni_cpu_flat_decide,                            \
-        .finish = lvni_cpu_flat_finish                                                             \
+        .trust = lvni_cpu_flat_trust, .adamw = lvni_cpu_flat_adamw,                                \
+        .round_bf16 = lvni_cpu_flat_round_bf16, .record = lvni_cpu_flat_record,                    \
+        .apply_record = lvni_cpu_flat_apply_record, .number = lvni_cpu_flat_number,                \
+        .decide = lvni_cpu_flat_decide, .finish = lvni_cpu_flat_finish                             \
     }
 
 #endif

@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-#define TRUST_LIMIT 1e30
-
 static bool is_adam(const lvni_optim_options *p)
 {
     return p->kind == LVNI_OPTIM_ADAM || p->kind == LVNI_OPTIM_ADAMW;
@@ -23,10 +21,37 @@ static bool goes_on(const lvni_optim_run *run, const lvni_optim_run *next, bool 
            run->lr_scale == next->lr_scale && run->weight_decay == next->weight_decay;
 }
 
-/* Blocks of the flat buffers that the run touches. */
-static int64_t count_sums(const lvni_optim_run *run)
+/* Blocks of the flat buffers that a tensor touches. */
+static int64_t count_sums(int64_t begin, int64_t n)
 {
-    return lvni_kernels_flat_blocks(run->begin + run->n) - run->begin / LVNI_FLAT_BLOCK;
+    return lvni_kernels_flat_blocks(begin + n) - begin / LVNI_FLAT_BLOCK;
+}
+
+static bool is_trusted(const lvni_optim_options *o, const lvni_optim_parameter *p)
+{
+    return o->kind == LVNI_OPTIM_LARS && p->ndim > 1 && !p->frozen;
+}
+
+/* Of each tensor with a ratio: sums of its weights and of its gradient, and the ratio. */
+size_t lvni_optim_trust_bytes(const lvni_optim_options *o, const lvni_optim_parameter *parameter,
+                              int n)
+{
+    int64_t numbers = 0;
+    for (int i = 0; i < n; i++) {
+        const lvni_optim_parameter *p = &parameter[i];
+        numbers += is_trusted(o, p) ? 2 * count_sums(p->begin, p->n) + 1 : 0;
+    }
+    return (size_t)numbers * sizeof(double);
+}
+
+static lvn_status make_trust(lvni_optim *o, const lvni_optim_parameter *parameter, int n)
+{
+    o->trust_bytes = lvni_optim_trust_bytes(&o->options, parameter, n);
+    if (o->trust_bytes > 0) {
+        o->sums = lvni_tensor_mem_calloc(LVNI_TAG_MODEL, 1, o->trust_bytes);
+        o->ratio = o->sums == NULL ? NULL : o->sums + 2 * o->n_sums;
+    }
+    return o->trust_bytes > 0 && o->sums == NULL ? lvn_last_error()->code : LVN_OK;
 }
 
 static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter, int n)
@@ -36,14 +61,16 @@ static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter
         return LVN_ERR_MEMORY;
     }
     bool neighbours = false;
+    int64_t n_ratios = 0;
     for (int i = 0; i < n; i++) {
         const lvni_optim_parameter *p = &parameter[i];
         const lvni_optim_run next = {.begin = p->begin,
                                      .n = p->n,
                                      .lr_scale = p->lr_scale,
                                      .weight_decay = o->options.weight_decay * p->decay_scale,
-                                     .trusted = o->options.kind == LVNI_OPTIM_LARS && p->ndim > 1,
+                                     .trusted = is_trusted(&o->options, p),
                                      .first_sum = o->n_sums,
+                                     .ratio = n_ratios,
                                      .phase = p->phase,
                                      .first = i,
                                      .count = 1};
@@ -55,12 +82,12 @@ static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter
             run->count++;
         } else {
             o->run[o->n_runs++] = next;
-            o->n_sums += next.trusted ? count_sums(&next) : 0;
+            o->n_sums += next.trusted ? count_sums(next.begin, next.n) : 0;
+            n_ratios += next.trusted ? 1 : 0;
             neighbours = true;
         }
     }
-    o->sums = lvni_core_calloc(LVNI_TAG_MODEL, 2 * (size_t)o->n_sums, sizeof *o->sums);
-    return o->sums == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    return LVN_OK;
 }
 
 static lvn_status keep_parameters(lvni_optim *o, const lvni_optim_parameter *parameter, int n)
@@ -130,6 +157,7 @@ lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n,
     o->partial =
         lvni_core_calloc(LVNI_TAG_MODEL, (size_t)lvni_kernels_flat_blocks(n), sizeof *o->partial);
     bool good = o->partial != NULL && make_runs(o, parameter, n_parameters) == LVN_OK &&
+                make_trust(o, parameter, n_parameters) == LVN_OK &&
                 keep_parameters(o, parameter, n_parameters) == LVN_OK;
     for (int i = 0; i < o->n_slots && good; i++) {
         o->slot[i] = lvni_tensor_mem_calloc(LVNI_TAG_MODEL, length(o->own), sizeof *o->slot[i]);
@@ -156,7 +184,7 @@ void lvni_optim_destroy(lvni_optim *o)
     lvni_core_free(o->idle);
     lvni_core_free(o->missed);
     lvni_core_free(o->partial);
-    lvni_core_free(o->sums);
+    lvni_tensor_mem_free(o->sums, 1, o->trust_bytes);
     lvni_core_free(o);
 }
 
@@ -182,10 +210,10 @@ static void sum_tensor(const lvni_optim_run *run, lvni_optim_range range, const 
                   whole = border < part.end ? border : part.end;
     sums += part.begin / LVNI_FLAT_BLOCK - run->begin / LVNI_FLAT_BLOCK;
     if (part.begin < whole) { /* the tensor begins within a block */
-        lvni_kernels_flat_block_sumsq(x + (part.begin - range.begin), whole - part.begin, sums++);
+        lvni_kernels_flat_sums_there(x + (part.begin - range.begin), whole - part.begin, sums++);
     }
     if (whole < part.end) {
-        lvni_kernels_flat_block_sumsq(x + (whole - range.begin), part.end - whole, sums);
+        lvni_kernels_flat_sums_there(x + (whole - range.begin), part.end - whole, sums);
     }
 }
 
@@ -201,24 +229,21 @@ void lvni_optim_sum_squares(lvni_optim *o, int phase, lvni_optim_range range, co
     }
 }
 
-static double norm(lvni_optim *o, const lvni_optim_run *run, const double *sums)
+void lvni_optim_trust(lvni_optim *o, int phase, double grad_scale)
 {
-    const int64_t n = count_sums(run);
-    memcpy(o->partial, sums + run->first_sum, (size_t)n * sizeof *sums);
-    return lvni_core_sqrt(lvni_kernels_flat_sum_tree(o->partial, n));
-}
-
-/* Of a whole tensor; a weight or a gradient of zeros does not determine the rate. */
-static double trust_ratio(lvni_optim *o, const lvni_optim_run *run, double grad_scale)
-{
-    const double of_w = norm(o, run, o->sums),
-                 of_g = norm(o, run, o->sums + o->n_sums) * grad_scale;
-    if (!(of_w > 0.0 && of_g > 0.0)) {
-        return 1.0;
+    for (int i = 0; i < o->n_runs; i++) {
+        const lvni_optim_run *run = &o->run[i];
+        if (run->phase != phase || !run->trusted || o->idle[run->first]) {
+            continue;
+        }
+        const lvn_flat_trust t = {.coefficient = o->options.trust_coefficient,
+                                  .weight_decay = run->weight_decay,
+                                  .grad_scale = grad_scale,
+                                  .step = o->block == NULL ? NULL : &o->block->phase[phase]};
+        double *of_w = o->sums + run->first_sum;
+        lvni_kernels_flat_trust(o->ratio + run->ratio, of_w, of_w + o->n_sums,
+                                count_sums(run->begin, run->n), &t);
     }
-    const double trust = o->options.trust_coefficient * of_w / (of_g + run->weight_decay * of_w);
-    /* times a gradient near 0 it must stay a number */
-    return trust < TRUST_LIMIT ? trust : TRUST_LIMIT;
 }
 
 /* What is the same for all elements that are stepped at once; `updates` before this one. */
@@ -282,7 +307,7 @@ static void step_sgd(lvni_optim *o, const step_call *c, lvni_optim_range part, f
                             .dampening = p->dampening,
                             .weight_decay = c->run->weight_decay,
                             .grad_scale = c->grad_scale,
-                            .trust = c->run->trusted ? trust_ratio(o, c->run, c->grad_scale) : 0.0,
+                            .trust = c->run->trusted ? o->ratio + c->run->ratio : NULL,
                             .nesterov = p->nesterov,
                             .first_step = c->updates == 0,
                             .step = c->step,
@@ -357,6 +382,7 @@ void lvni_optim_step(lvni_optim *o, int phase, float *w, const float *g, double 
                      double grad_scale)
 {
     lvni_optim_sum_squares(o, phase, o->own, w, g);
+    lvni_optim_trust(o, phase, grad_scale);
     lvni_optim_step_range(o, phase, o->own, w, g, lr, grad_scale);
     lvni_optim_end_step(o, phase);
 }

@@ -46,6 +46,7 @@ typedef struct lvni_optim_run {
     double lr_scale, weight_decay;
     bool trusted;      /* has a rate of its own (lars): one tensor alone */
     int64_t first_sum; /* trusted: its first one of the partial sums */
+    int64_t ratio;     /* and its trust ratio */
     int phase;
     int first, count; /* its parameters */
 } lvni_optim_run;
@@ -70,18 +71,22 @@ typedef struct lvni_optim {
     /* of each parameter: of its phase's updates, those that it had no gradient in */
     int64_t *missed;
     /* In memory of the device: kernels take learning rate, scale and corrections of a step from
-     * here, and update if it is set. NULL: they take those that they are given. Not with trust
-     * ratios, which the host computes. The caller's. */
+     * here, and update if it is set. NULL: they take those that they are given. The caller's. */
     const lvn_step_block *block;
     double *partial; /* one sum of squares per block */
-    /* Sums of squares behind the trust ratios: for each tensor with one, and each block of the flat
-     * buffers that it touches, one of its weights, and n_sums further on one of its gradient. */
-    double *sums;
+    /* With trust ratios, where the state lies, else NULL. Sums of squares: for each tensor with a
+     * ratio, and each block of the flat buffers that it touches, one of its weights, and n_sums
+     * further on one of its gradient. Then the ratios. */
+    double *sums, *ratio;
     int64_t n_sums;
+    size_t trust_bytes; /* of both */
 } lvni_optim;
 
 /* How many flat buffers the state has. */
 int lvni_optim_slots(const lvni_optim_options *options);
+/* Bytes of sums and trust ratios beside it. */
+size_t lvni_optim_trust_bytes(const lvni_optim_options *options,
+                              const lvni_optim_parameter *parameter, int n_parameters);
 /* n: length of the flat buffers; own: the range whose state is kept, NULL: all; parameters, all of
  * them, in ascending order, borrowed for the call. */
 lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n,
@@ -89,18 +94,21 @@ lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n,
                              int n_parameters, lvni_optim **out);
 void lvni_optim_destroy(lvni_optim *optim);
 /* w -= update(g * grad_scale) for the parameters of the phase; lr is the step's learning rate. For
- * an optimizer that owns all: the three calls below over one range. */
+ * an optimizer that owns all: the four calls below over one range. */
 void lvni_optim_step(lvni_optim *optim, int phase, float *w, const float *g, double lr,
                      double grad_scale);
 
 /* ---- the same in ranges: the bits do not depend on where the buffers are cut ----
- * First the sums of all ranges, then, with all of them in `sums`, the steps of all ranges, then the
- * end, on all who own a range. w and g begin at the range's first element. */
+ * First the sums of all ranges, then, with all of them in `sums`, the trust ratios, the steps of
+ * all ranges, and the end, on all who own a range. w and g begin at the range's first element. */
 
 /* Sets the entries of `sums` that lie in the range; each lies in one block of the flat buffers, and
  * so in one range. Others are as they were. Nothing without trust ratios (n_sums is 0). */
 void lvni_optim_sum_squares(lvni_optim *optim, int phase, lvni_optim_range range, const float *w,
                             const float *g);
+/* The trust ratios of the phase's tensors, before the first of its ranges is stepped. Overwrites
+ * the sums. */
+void lvni_optim_trust(lvni_optim *optim, int phase, double grad_scale);
 /* lvni_optim_step for a range of what the optimizer owns. */
 void lvni_optim_step_range(lvni_optim *optim, int phase, lvni_optim_range range, float *w,
                            const float *g, double lr, double grad_scale);

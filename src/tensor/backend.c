@@ -93,6 +93,7 @@ static const char *find_missing(const lvn_backend *b)
     NEED(flat.lerp);
     NEED(flat.block_sumsq);
     NEED(flat.sgd);
+    NEED(flat.trust);
     NEED(flat.adamw);
     NEED(flat.round_bf16);
     NEED(flat.record);

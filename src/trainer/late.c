@@ -17,8 +17,7 @@ bool lvni_trainer_late_possible(const lvni_trainer_engine *e)
         return false;
     }
     const lvn_backend_flat *flat = &lvni_tensor_device_backend(ctx->device)->flat;
-    return !e->scaler.on && e->o.optim.kind != LVNI_OPTIM_LARS && flat->number != NULL &&
-           flat->decide != NULL;
+    return !e->scaler.on && flat->number != NULL && flat->decide != NULL;
 }
 
 /* ---- memory ---- */

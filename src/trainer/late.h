@@ -1,7 +1,7 @@
 /* Steps whose results are read one step late: on a device, what a step finds out stays there
  * (levin/backend.h: the step block), and the host submits the next step before it looks. Used by
  * the engine for ranks on devices; off (NULL in the engine) where the host must know before it
- * goes on: with the loss scale of 16-mixed, and with LARS, whose rates it computes. */
+ * goes on: with the loss scale of 16-mixed. */
 #ifndef LEVIN_TRAINER_LATE_H
 #define LEVIN_TRAINER_LATE_H
 

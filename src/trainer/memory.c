@@ -319,12 +319,14 @@ static lvn_status add_loader(const lvni_trainer_options *o, const lvn_dataset *d
     return LVN_OK;
 }
 
-/* As lvni_trainer_create will: nothing is recorded for frozen parameters. */
-static lvn_status assign_phases(const lvni_trainer_options *o)
+/* As lvni_trainer_create will: nothing is recorded for frozen parameters. Counts what the optimizer
+ * has beside its state. */
+static lvn_status assign_phases(const lvni_trainer_options *o, size_t *trust)
 {
     lvni_optim_parameter *p;
     LVN_TRY(lvni_trainer_parameters(o->model, &o->rules, &p));
     lvni_trainer_phases_assign(o->model, p);
+    *trust = lvni_optim_trust_bytes(&o->optim, p, o->model->n_parameters);
     lvni_core_free(p);
     return LVN_OK;
 }
@@ -339,7 +341,7 @@ static uint64_t block(uint64_t bytes)
     return got;
 }
 
-static void count_device(const lvni_trainer_options *o, uint64_t slots,
+static void count_device(const lvni_trainer_options *o, uint64_t slots, size_t trust,
                          lvni_trainer_memory_need *need)
 {
     const lvni_nn_model *m = o->model;
@@ -354,9 +356,9 @@ static void count_device(const lvni_trainer_options *o, uint64_t slots,
     /* the total over all ranks comes back from the host */
     const uint64_t sets = (uint64_t)lvni_plan_sets(&o->plan) + (o->plan.devices > 1 ? 1 : 0);
     need->device_fixed = values + (o->ema.decay > 0.0 ? values : 0) +
-                         slots * block((uint64_t)m->n_weights * element) +
+                         slots * block((uint64_t)m->n_weights * element) + block(trust) +
                          sets * block((uint64_t)(m->n_weights + m->n_records) * element);
-    if (o->optim.kind != LVNI_OPTIM_LARS && o->precision != LVNI_PRECISION_16_MIXED) {
+    if (o->precision != LVNI_PRECISION_16_MIXED) {
         need->device_fixed += lvni_trainer_late_bytes(&o->plan, lvni_trainer_phases_count(m),
                                                       lvni_kernels_flat_blocks(m->n_weights));
     }
@@ -396,9 +398,10 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o,
         need->saving =
             values + average + slots * weights + (o->export_model != NULL ? count_export(m) : 0);
     }
-    LVN_TRY(assign_phases(o));
+    size_t trust;
+    LVN_TRY(assign_phases(o, &trust));
     LVN_TRY(measure_lanes(o, need));
-    count_device(o, slots, need);
+    count_device(o, slots, trust, need);
     LVN_TRY(add_loader(o, o->train, need));
     const bool validates = o->val != NULL && ends_epoch(o);
     LVN_TRY(validates ? add_loader(o, o->val, need) : LVN_OK);

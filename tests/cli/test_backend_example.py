@@ -120,7 +120,8 @@ class Example(unittest.TestCase):
 
     def test_it_learns_what_the_cpu_learns(self):
         adamw = ["optim=adamw", "gradient_clip_val=1", "ema.decay=0.9"]
-        for optim in (["optim=sgd", "optim.lr=0.05"], adamw):
+        lars = ["optim=lars", "optim.momentum=0.9", "gradient_clip_val=1"]
+        for optim in (["optim=sgd", "optim.lr=0.05"], adamw, lars):
             arguments = [*optim, "model.dropout=0.1", "label_smoothing=0.1", "overwrite=true"]
             for accelerator in ("cpu", "example"):
                 self.train(accelerator, *arguments, accelerator=accelerator)
@@ -244,9 +245,14 @@ class Example(unittest.TestCase):
             ),
             "flat.adamw": ("(1.0f - b2)", "(1.0f - b1)", "v 0 of 1 is"),
             "flat.decide": (
-                "sqrt(sums[0])",
-                "sqrt(sums[0] * 1.0000001)",
+                "sqrt(sum_pairs(example_mine(sums), n))",
+                "sqrt(sum_pairs(example_mine(sums), n) * 1.0000001)",
                 "of 1 sums, clip 0 and the loss 0.7",
+            ),
+            "flat.trust": (
+                "sqrt(sum_pairs(example_mine(of_g), n)),",
+                "0.5 * sqrt(sum_pairs(example_mine(of_g), n)),",
+                "the trust ratio of tensor 0 of 1 is",
             ),
             "flat.record": (
                 "to[n] = weight",

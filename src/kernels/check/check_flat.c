@@ -155,7 +155,7 @@ static void sgd_truth(lvni_check_job *j, const lvn_flat_sgd *given, bool momentu
     for (int64_t i = 0; i < j->n; i++) {
         double *w = &j->truth[0][i], *b = &j->truth[1][i];
         double d = clamp((double)j->x[1][i] * p.grad_scale, p.clip_value) + p.weight_decay * *w;
-        d *= p.trust > 0.0 ? p.trust : 1.0;
+        d *= p.trust != NULL ? *p.trust : 1.0;
         if (momentum) {
             *b = first ? d : p.momentum * *b + (1.0 - p.dampening) * d;
             d = p.nesterov ? d + p.momentum * *b : *b;
@@ -175,18 +175,23 @@ static lvn_status sgd_with(lvni_check_job *j, lvn_flat_sgd p, bool momentum,
           *g = lvni_check_put_floats(j, j->x[1], j->n),
           *m = lvni_check_put(j, NULL, (size_t)j->n * sizeof *m,
                               j->shift); /* the first step does not read it */
+    const double *trust = p.trust,
+                 *there = trust == NULL ? NULL : lvni_check_put(j, trust, sizeof *trust, 0);
     LVNI_CHECK_NEED(w);
     LVNI_CHECK_NEED(g);
     LVNI_CHECK_NEED(m);
+    LVN_TRY(trust != NULL && there == NULL ? lvn_last_error()->code : LVN_OK);
     LVN_TRY(lvni_check_put_step(j, kind, &step));
     for (int k = 0; k < 2; k++) {
         p.first_step = k == 0;
         p.own_count = k > 0; /* the block has the first step */
         p.step = kind == LVNI_CHECK_NO_STEP ? NULL : &lvni_check_step.phase[LVNI_CHECK_PHASE];
+        p.trust = trust;
         if (kind != LVNI_CHECK_UPDATES_NOT) {
             sgd_truth(j, &p, momentum, k == 0);
         }
         p.step = phase_of(step);
+        p.trust = there;
         lvni_kernels_flat_sgd(w, g, momentum ? m : NULL, j->n, &p);
     }
     LVN_TRY(lvni_check_get(j, w, j->back));
@@ -201,6 +206,7 @@ static lvn_status sgd_with(lvni_check_job *j, lvn_flat_sgd p, bool momentum,
 
 static lvn_status check_sgd(lvni_check_job *j)
 {
+    static const double trust = 0.03;
     static const struct {
         lvn_flat_sgd p;
         bool momentum;
@@ -210,7 +216,7 @@ static lvn_status check_sgd(lvni_check_job *j)
         {{.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .grad_scale = 1}, true},
         {{.lr = 0.1, .momentum = 0.9, .dampening = 0.3, .grad_scale = 2}, true},
         {{.lr = 0.1, .momentum = 0.9, .grad_scale = 1, .nesterov = true}, true},
-        {{.lr = 0.5, .weight_decay = 0.1, .grad_scale = 1, .trust = 0.03}, false},
+        {{.lr = 0.5, .weight_decay = 0.1, .grad_scale = 1, .trust = &trust}, false},
     };
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         for (int kind = 0; kind < LVNI_CHECK_STEP_KINDS; kind++) {
@@ -361,6 +367,7 @@ static const struct {
     {"flat.lerp", check_lerp},
     {"flat.block_sumsq", check_block_sumsq},
     {"flat.sgd", check_sgd},
+    {"flat.trust", lvni_check_trust},
     {"flat.adamw", check_adamw},
     {"flat.round_bf16", check_round_bf16},
     {"flat.record", check_record},

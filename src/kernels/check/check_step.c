@@ -1,5 +1,5 @@
-/* The functions of a backend that fill in the step block (check.h): a loss, the decision, the end
- * of a step. */
+/* The functions of a backend whose results are numbers in f64 (check.h): a loss, the decision, the
+ * end of a step, the trust ratio of a tensor. */
 #include "core/math.h"
 #include "kernels/check/flat_job.h"
 #include "kernels/flat.h"
@@ -110,6 +110,55 @@ lvn_status lvni_check_finish(lvni_check_job *j)
                  "of step 41 the block has finished %lld, must be %lld, and all "
                  "else as it was",
                  (long long)have.finished, (long long)want.finished);
+    }
+    return LVN_OK;
+}
+
+/* ---- LARS ---- */
+
+/* Of a tensor of n blocks; factors on the sums of its weights and gradient, 0: without a norm. */
+typedef struct trust_case {
+    double of_w, of_g, decay;
+} trust_case;
+
+static lvn_status trust_with(lvni_check_job *j, const trust_case *c, lvni_check_step_kind kind)
+{
+    enum { BLOCKS = 300 };
+    double w[BLOCKS], g[BLOCKS], have;
+    const int64_t n = j->n < BLOCKS ? j->n : BLOCKS;
+    const lvn_step_block *step;
+    lvn_flat_trust p = {.coefficient = 0.02, .weight_decay = c->decay, .grad_scale = 0.125};
+    for (int64_t i = 0; i < n; i++) {
+        w[i] = c->of_w * (double)(1 + i * i % 7) / 3.0;
+        g[i] = c->of_g * (double)(1 + i * i % 5) / 3.0;
+    }
+    double *there = lvni_check_put(j, NULL, sizeof *there, 0),
+           *w_there = lvni_check_put(j, w, (size_t)n * sizeof *w, 0),
+           *g_there = lvni_check_put(j, g, (size_t)n * sizeof *g, 0);
+    LVNI_CHECK_NEED(there);
+    LVNI_CHECK_NEED(w_there);
+    LVNI_CHECK_NEED(g_there);
+    LVN_TRY(lvni_check_put_step(j, kind, &step));
+    p.step = step == NULL ? NULL : &step->phase[LVNI_CHECK_PHASE]; /* an address, not read */
+    lvni_kernels_flat_trust(there, w_there, g_there, n, &p);
+    LVN_TRY(lvni_check_get(j, there, &have));
+    p.step = step == NULL ? NULL : &lvni_check_step.phase[LVNI_CHECK_PHASE];
+    const double want = lvn_flat_trust_ratio(sqrt(lvni_kernels_flat_sum_tree(w, n)),
+                                             sqrt(lvni_kernels_flat_sum_tree(g, n)), &p);
+    return fabs(have / want - 1.0) <= 1e-14
+               ? LVN_OK
+               : lvni_check_fail_at(j, "the trust ratio of tensor", 0, have, want);
+}
+
+lvn_status lvni_check_trust(lvni_check_job *j)
+{
+    static const trust_case cases[] = {
+        {1.0, 0.5, 0.1}, {1.0, 1e-200, 0.0}, {0.0, 1.0, 0.1}, {1.0, 0.0, 0.1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int kind = 0; kind <= LVNI_CHECK_UPDATES; kind++) {
+            LVN_TRY(trust_with(j, &cases[i], (lvni_check_step_kind)kind));
+            lvni_check_free_rooms(j);
+        }
     }
     return LVN_OK;
 }

@@ -67,5 +67,6 @@ lvn_status lvni_check_expect_same(const lvni_check_job *j, const char *what, con
 lvn_status lvni_check_number(lvni_check_job *j);
 lvn_status lvni_check_decide(lvni_check_job *j);
 lvn_status lvni_check_finish(lvni_check_job *j);
+lvn_status lvni_check_trust(lvni_check_job *j);
 
 #endif

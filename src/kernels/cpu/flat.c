@@ -167,6 +167,15 @@ double lvni_kernels_flat_sum_tree(double *partial, int64_t blocks)
     return blocks > 0 ? partial[0] : 0.0;
 }
 
+lvn_status lvni_cpu_flat_trust(void *stream, double *trust, double *of_w, double *of_g, int64_t n,
+                               const lvn_flat_trust *p)
+{
+    (void)stream;
+    *trust = lvn_flat_trust_ratio(lvni_core_sqrt(lvni_kernels_flat_sum_tree(of_w, n)),
+                                  lvni_core_sqrt(lvni_kernels_flat_sum_tree(of_g, n)), p);
+    return LVN_OK;
+}
+
 /* ---- the step block ---- */
 
 lvn_status lvni_cpu_flat_number(void *stream, double *slot, const void *value, lvn_dtype dtype)

@@ -41,9 +41,9 @@ static inline float clip_limit(double clip_value)
 }
 
 /* A factor of 1 changes no bit. */
-static inline float trust_factor(double trust)
+static inline float trust_factor(const double *trust)
 {
-    return trust > 0.0 ? (float)trust : 1.0f;
+    return trust != NULL ? (float)*trust : 1.0f;
 }
 
 static void sgd_plain(float *restrict w, const float *restrict grad, int64_t n,

@@ -210,6 +210,16 @@ static lvn_status flat_sgd(void *stream, float *w, const float *g, float *moment
     return flat_two(stream, w, g, n);
 }
 
+static lvn_status flat_trust(void *stream, double *trust, double *of_w, double *of_g, int64_t n,
+                             const lvn_flat_trust *p)
+{
+    (void)trust;
+    (void)of_w;
+    (void)of_g;
+    (void)p;
+    return flat_two(stream, NULL, NULL, n);
+}
+
 static lvn_status flat_adamw(void *stream, float *w, const float *g, float *m, float *v, int64_t n,
                              const lvn_flat_adamw *p)
 {
@@ -303,6 +313,7 @@ const lvn_backend lvni_dry_backend = {
              .lerp = flat_lerp,
              .block_sumsq = flat_block_sumsq,
              .sgd = flat_sgd,
+             .trust = flat_trust,
              .adamw = flat_adamw,
              .round_bf16 = flat_round_bf16,
              .record = flat_record,

@@ -87,6 +87,7 @@ typedef enum flat_what {
     LERP,
     SUMSQ,
     SGD,
+    TRUST,
     ADAMW,
     ROUND,
     RECORD,
@@ -100,7 +101,7 @@ typedef struct flat_call {
     flat_what what;
     float *a, *m, *v;
     const float *b;
-    double *partial;
+    double *partial, *of_w, *of_g;
     int64_t n;
     float s, t;
     const lvn_step_phase *step;
@@ -109,6 +110,7 @@ typedef struct flat_call {
     const void *value; /* of a number; the losses of a decision */
     union {
         lvn_flat_sgd sgd;
+        lvn_flat_trust trust;
         lvn_flat_adamw adamw;
         lvn_dtype dtype;
         lvn_step_decision decision;
@@ -123,6 +125,7 @@ static lvn_status run_flat(void *payload)
     case LERP: return lvni_cpu_flat_lerp(NULL, c->a, c->b, c->s, c->n, c->average);
     case SUMSQ: return lvni_cpu_flat_block_sumsq(NULL, c->b, c->n, c->partial);
     case SGD: return lvni_cpu_flat_sgd(NULL, c->a, c->b, c->m, c->n, &c->p.sgd);
+    case TRUST: return lvni_cpu_flat_trust(NULL, c->partial, c->of_w, c->of_g, c->n, &c->p.trust);
     case ADAMW: return lvni_cpu_flat_adamw(NULL, c->a, c->b, c->m, c->v, c->n, &c->p.adamw);
     case ROUND: return lvni_cpu_flat_round_bf16(NULL, c->a, c->n);
     case RECORD: return lvni_cpu_flat_record(NULL, c->a, c->b, c->n, c->s);
@@ -142,11 +145,17 @@ static lvn_status submit_flat(void *stream, flat_call c)
     c.m = lvni_sim_alias(c.m);
     c.v = lvni_sim_alias(c.v);
     c.partial = lvni_sim_alias(c.partial);
+    c.of_w = lvni_sim_alias(c.of_w);
+    c.of_g = lvni_sim_alias(c.of_g);
     c.step = lvni_sim_alias(c.step);
     c.average = lvni_sim_alias(c.average);
     c.block = lvni_sim_alias(c.block);
     c.value = lvni_sim_alias(c.value);
-    c.p.sgd.step = c.what == SGD ? lvni_sim_alias(c.p.sgd.step) : c.p.sgd.step;
+    if (c.what == SGD) {
+        c.p.sgd.step = lvni_sim_alias(c.p.sgd.step);
+        c.p.sgd.trust = lvni_sim_alias(c.p.sgd.trust);
+    }
+    c.p.trust.step = c.what == TRUST ? lvni_sim_alias(c.p.trust.step) : c.p.trust.step;
     c.p.adamw.step = c.what == ADAMW ? lvni_sim_alias(c.p.adamw.step) : c.p.adamw.step;
     return lvni_sim_submit(stream, "flat buffers", run_flat, &c, sizeof c);
 }
@@ -173,6 +182,17 @@ static lvn_status flat_sgd(void *stream, float *w, const float *g, float *moment
 {
     return submit_flat(
         stream, (flat_call){.what = SGD, .a = w, .b = g, .m = momentum, .n = n, .p = {.sgd = *p}});
+}
+
+static lvn_status flat_trust(void *stream, double *trust, double *of_w, double *of_g, int64_t n,
+                             const lvn_flat_trust *p)
+{
+    return submit_flat(stream, (flat_call){.what = TRUST,
+                                           .partial = trust,
+                                           .of_w = of_w,
+                                           .of_g = of_g,
+                                           .n = n,
+                                           .p = {.trust = *p}});
 }
 
 static lvn_status flat_adamw(void *stream, float *w, const float *g, float *m, float *v, int64_t n,
@@ -272,6 +292,7 @@ const lvn_backend lvni_sim_backend = {
              .lerp = flat_lerp,
              .block_sumsq = flat_block_sumsq,
              .sgd = flat_sgd,
+             .trust = flat_trust,
              .adamw = flat_adamw,
              .round_bf16 = flat_round_bf16,
              .record = flat_record,

@@ -42,7 +42,7 @@ static void check_sgd(lvn_flat_sgd p, bool with_momentum)
         lvni_kernels_flat_sgd(w, g, with_momentum ? buffer : NULL, N, &p);
         for (int i = 0; i < N; i++) {
             double d = clamp((double)g[i] * p.grad_scale, p.clip_value) + p.weight_decay * truth[i];
-            d *= p.trust > 0.0 ? p.trust : 1.0;
+            d *= p.trust != NULL ? *p.trust : 1.0;
             if (with_momentum) {
                 b[i] = step == 0 ? d : p.momentum * b[i] + (1.0 - p.dampening) * d;
                 d = p.nesterov ? d + p.momentum * b[i] : b[i];
@@ -66,11 +66,12 @@ static void sgd_follows_the_formula(void **state)
               true);
     check_sgd((lvn_flat_sgd){.lr = 0.1, .momentum = 0.9, .dampening = 0.3, .grad_scale = 2}, true);
     check_sgd((lvn_flat_sgd){.lr = 0.1, .momentum = 0.9, .grad_scale = 1, .nesterov = true}, true);
-    check_sgd((lvn_flat_sgd){.lr = 0.5, .weight_decay = 0.1, .grad_scale = 1, .trust = 0.03},
+    const double trust = 0.03;
+    check_sgd((lvn_flat_sgd){.lr = 0.5, .weight_decay = 0.1, .grad_scale = 1, .trust = &trust},
               false);
     check_sgd(
         (lvn_flat_sgd){
-            .lr = 0.5, .momentum = 0.9, .weight_decay = 0.1, .grad_scale = 1, .trust = 0.03},
+            .lr = 0.5, .momentum = 0.9, .weight_decay = 0.1, .grad_scale = 1, .trust = &trust},
         true);
 }
 

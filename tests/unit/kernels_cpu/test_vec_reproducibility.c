@@ -73,12 +73,13 @@ static uint64_t print_of_flat(int lead)
                                   .correction2 = 1e-3,
                                   .grad_scale = 0.7,
                                   .decoupled = true};
+    const double trust = 0.3;
     const lvn_flat_sgd sgd = {.lr = 0.1,
                               .momentum = 0.9,
                               .weight_decay = 1e-4,
                               .grad_scale = 1,
                               .clip_value = 0.9,
-                              .trust = 0.3};
+                              .trust = &trust};
     lvni_kernels_flat_adamw(w, g, m, v, FLAT_N, &adamw);
     lvni_kernels_flat_sgd(w, g, u, FLAT_N, &sgd);
     lvni_kernels_flat_add(g, u, FLAT_N);

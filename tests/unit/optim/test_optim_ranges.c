@@ -193,6 +193,7 @@ static void step_in_ranges(const lvni_optim_options *options, int n, const lvni_
                 const int64_t at = range[i].begin;
                 lvni_optim_sum_squares(o, phase, range[i], out->w + at, g + at);
             }
+            lvni_optim_trust(o, phase, scale_of(t));
             for (int i = n - 1; i >= 0; i--) {
                 const int64_t at = range[i].begin;
                 lvni_optim_step_range(o, phase, range[i], out->w + at, g + at, options->lr,
@@ -243,6 +244,7 @@ static void step_by_owners(const lvni_optim_options *options, int n, const lvni_
             for (int i = 0; i < n; i++) {
                 memcpy(part, g + range[i].begin,
                        (size_t)(range[i].end - range[i].begin) * sizeof *part);
+                lvni_optim_trust(o[i], phase, scale_of(t));
                 lvni_optim_step_range(o[i], phase, range[i], out->w + range[i].begin, part,
                                       options->lr, scale_of(t));
                 lvni_optim_end_step(o[i], phase);

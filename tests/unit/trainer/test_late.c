@@ -19,6 +19,13 @@ static const setting adamw = {
     .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8},
     .ema = {.decay = 0.9},
     .clip = 0.5};
+static const setting lars = {
+    .batch_size = 8,
+    .micro_batches = 4,
+    .lanes = 1,
+    .optim = {.kind = LVNI_OPTIM_LARS, .lr = 0.5, .momentum = 0.9, .trust_coefficient = 0.02},
+    .ema = {.decay = 0.9},
+    .clip = 0.5};
 
 /* Two steps under way at once, as the loop has them. */
 typedef struct pair {
@@ -44,13 +51,11 @@ static lvn_status collect(const pair *p, lvni_trainer_step_result *result)
     return lvni_trainer_engine_collect(p->t->engine, &p->record[p->n % 2], result);
 }
 
-static void the_host_waits_for_nothing_new(void **state)
+static void check_waits(setting s)
 {
-    (void)state;
     memory data;
     bench b;
     lvni_trainer_step_result result;
-    setting s = adamw;
     s.cls = lvni_nn_zoo_find("cnn");
     memory_init(&data, 200, SIDE);
     assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
@@ -78,6 +83,13 @@ static void the_host_waits_for_nothing_new(void **state)
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
+static void the_host_waits_for_nothing_new(void **state)
+{
+    (void)state;
+    check_waits(adamw);
+    check_waits(lars);
+}
+
 /* Weights, buffers, the average and the optimizer's state. */
 static void assert_same_state(const bench *a, const bench *b)
 {
@@ -92,7 +104,8 @@ static void assert_same_state(const bench *a, const bench *b)
         {a->trainer->engine->optim->slot[0], b->trainer->engine->optim->slot[0], weights},
         {a->trainer->engine->optim->slot[1], b->trainer->engine->optim->slot[1], weights},
     };
-    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+    const size_t n = 2 + (size_t)a->trainer->engine->optim->n_slots;
+    for (size_t i = 0; i < n; i++) {
         float *x = test_malloc(part[i].n * sizeof *x), *y = test_malloc(part[i].n * sizeof *y);
         assert_int_equal(lvni_tensor_mem_copy(x, part[i].of_a, part[i].n * sizeof *x), LVN_OK);
         assert_int_equal(lvni_tensor_mem_copy(y, part[i].of_b, part[i].n * sizeof *y), LVN_OK);
@@ -131,9 +144,8 @@ static lvn_status run_into(const memory *broken, const memory *fine, const setti
     return status;
 }
 
-static void a_loss_that_is_not_finite_is_named_with_its_step(void **state)
+static void check_bad_loss(const setting *s)
 {
-    (void)state;
     enum { BAD = 3 };
     memory fine, broken;
     bench b;
@@ -141,12 +153,19 @@ static void a_loss_that_is_not_finite_is_named_with_its_step(void **state)
     memory_init(&fine, 200, 0);
     broken = fine;
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
-    bench_open(&b, &fine, &adamw); /* which samples step 3 has */
+    bench_open(&b, &fine, s); /* which samples step 3 has */
     bench_steps(&b, BAD + 1);
     bench_close(&b);
     broken.nan[seen[BAD].sample[5]] = true; /* two in a micro-batch: it is in the third */
-    assert_int_equal(run_into(&broken, &fine, &adamw, BAD, &error), LVN_ERR_NON_FINITE);
+    assert_int_equal(run_into(&broken, &fine, s, BAD, &error), LVN_ERR_NON_FINITE);
     assert_non_null(strstr(error.message, "the loss is nan at step 3 (epoch 1), micro-batch 2"));
+}
+
+static void a_loss_that_is_not_finite_is_named_with_its_step(void **state)
+{
+    (void)state;
+    check_bad_loss(&adamw);
+    check_bad_loss(&lars);
 }
 
 /* ---- an error of the device ---- */

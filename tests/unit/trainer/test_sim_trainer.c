@@ -219,47 +219,51 @@ static void every_allocation_of_the_device_may_fail(void **state)
 
 /* One lane after the other takes what was estimated, to the byte; lanes at once may share blocks.
  */
+static void check_estimate(int lanes, int index, lvni_optim_kind kind)
+{
+    memory data;
+    bench b;
+    lvni_tensor_device *device;
+    lvni_trainer_memory_need need;
+    lvni_nn_step result;
+    memory_init(&data, 33, SIDE);
+    assert_int_equal(lvn_device_use(LVN_SIM(index)), LVN_OK);
+    assert_int_equal(lvni_tensor_device_open(LVN_DEVICE_SIM, index, &device), LVN_OK);
+    const setting s = {.cls = lvni_nn_zoo_find("cnn"),
+                       .batch_size = 10,
+                       .micro_batches = 4,
+                       .lanes = lanes,
+                       .optim = {.kind = kind, .lr = 0.1, .momentum = 0.9},
+                       .ema = {.decay = 0.9}};
+    bench_open(&b, &data, &s);
+    bench_steps(&b, 4); /* the last one of 3 samples */
+    evaluate(&b, &result);
+    lvni_trainer_options o = b.trainer->o;
+    o.val = o.train;
+    assert_int_equal(lvni_trainer_predict_memory(&o, &need), LVN_OK);
+    const lvni_tensor_device_stats stats = lvni_tensor_device_get_stats(device);
+    assert_int_equal(need.device_limit, stats.limit);
+    assert_string_equal(need.device_name, lvni_tensor_device_name(device));
+    if (lanes == 1) {
+        assert_int_equal(need.device, stats.peak);
+    } else {
+        assert_in_range(stats.peak, need.device_fixed, need.device);
+    }
+    bench_close(&b);
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+}
+
 static void device_memory_is_estimated(void **state)
 {
-    (void)state;
-    for (int lanes = 1; lanes <= 2; lanes++) {
-        memory data;
-        bench b;
-        lvni_tensor_device *device;
-        lvni_trainer_memory_need need;
-        lvni_nn_step result;
-        memory_init(&data, 33, SIDE);
-        const int index = 1 + lanes; /* a device not used before */
-        assert_int_equal(lvn_device_use(LVN_SIM(index)), LVN_OK);
-        assert_int_equal(lvni_tensor_device_open(LVN_DEVICE_SIM, index, &device), LVN_OK);
-        const setting s = {.cls = lvni_nn_zoo_find("cnn"),
-                           .batch_size = 10,
-                           .micro_batches = 4,
-                           .lanes = lanes,
-                           .optim = {.lr = 0.1, .momentum = 0.9},
-                           .ema = {.decay = 0.9}};
-        bench_open(&b, &data, &s);
-        bench_steps(&b, 4); /* the last one of 3 samples */
-        evaluate(&b, &result);
-        lvni_trainer_options o = b.trainer->o;
-        o.val = o.train;
-        assert_int_equal(lvni_trainer_predict_memory(&o, &need), LVN_OK);
-        const lvni_tensor_device_stats stats = lvni_tensor_device_get_stats(device);
-        assert_int_equal(need.device_limit, stats.limit);
-        assert_string_equal(need.device_name, lvni_tensor_device_name(device));
-        if (lanes == 1) {
-            assert_int_equal(need.device, stats.peak);
-        } else {
-            assert_in_range(stats.peak, need.device_fixed, need.device);
-        }
-        bench_close(&b);
-        assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
-    }
+    (void)state; /* each time a device not used before */
+    check_estimate(1, 2, LVNI_OPTIM_SGD);
+    check_estimate(2, 3, LVNI_OPTIM_SGD);
+    check_estimate(1, 4, LVNI_OPTIM_LARS);
 }
 
 int main(void)
 {
-    sim_start("4", "64MiB");
+    sim_start("5", "64MiB");
     const struct CMUnitTest tests[] = {cmocka_unit_test(steps_have_the_bits_of_the_cpu),
                                        cmocka_unit_test(ranks_are_threads),
                                        cmocka_unit_test(every_allocation_of_the_device_may_fail),
