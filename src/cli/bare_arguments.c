@@ -4,6 +4,7 @@
 #include "core/config.h"
 #include "core/error.h"
 #include "core/escape.h"
+#include "recipes/recipe.h"
 #include "recipes/report_error.h"
 
 #include <stdio.h>
@@ -240,48 +241,46 @@ static lvn_status check(line *l, const char *command)
     return l->script != NULL ? fail_script(l) : fail_line(l, strstr(l->wrong, "resume") != NULL);
 }
 
-/* "levin train classify" of the arguments; *skip: how many of them that is. NULL: an unknown
- * recipe. */
-static const char *command_of(int n, const char *const *args, int *skip)
+/* The first of the arguments behind the command, and behind its recipe; the command as it is typed
+ * up to there ("levin train classify"). False: nothing is known of what follows. */
+static bool find_begin(const lvni_cli_command *c, int n, const char *const *args,
+                       lvni_cli_topic *topic, int *skip, char command[128])
 {
-    const bool plan = strcmp(args[0], "plan") == 0;
-    if (!plan && strcmp(args[0], "train") != 0) {
-        *skip = 1;
-        return strcmp(args[0], "predict") == 0 ? "levin predict"
-               : strcmp(args[0], "eval") == 0  ? "levin eval"
-                                               : "levin export";
+    const bool plan = c->by_recipe && !c->trains;
+    *skip = 1;
+    if (!c->by_recipe) {
+        snprintf(command, 128, "levin %s", c->name);
+        return lvni_cli_topic_of(c, NULL, topic);
     }
     if (plan && (n < 2 || strcmp(args[1], "train") != 0)) {
-        return NULL;
+        return false;
     }
-    *skip = plan ? 2 : 1;
+    *skip += plan ? 1 : 0;
     const char *recipe = n > *skip ? args[*skip] : "";
-    if (strcmp(recipe, "classify") == 0) {
-        (*skip)++;
-    } else if (!exists(recipe)) {
-        return NULL;
+    if (lvni_recipes_find(recipe) == NULL && !exists(recipe)) {
+        return false;
     }
-    return plan ? "levin plan train classify" : "levin train classify";
+    *skip += lvni_recipes_find(recipe) != NULL ? 1 : 0;
+    lvni_cli_topic_of(c, recipe, topic);
+    snprintf(command, 128, "levin %strain %s", plan ? "plan " : "", topic->recipe->name);
+    return true;
 }
 
 int lvni_cli_bare_arguments(const lvni_cli_command *c, int n, const char *const *args)
 {
-    int skip = 0;
-    const lvni_cli_command *of = c->tables != NULL ? c : lvni_cli_command_of_topic(c->topic);
-    const char *command =
-        of == NULL || strcmp(c->name, "launch") == 0 ? NULL : command_of(n, args, &skip);
-    if (command == NULL) {
+    int skip;
+    char command[128];
+    lvni_cli_topic topic;
+    if (strcmp(c->name, "launch") == 0 || !find_begin(c, n, args, &topic, &skip, command)) {
         return LVNI_EXIT_OK;
     }
     size_t n_tables;
     lvni_core_config *config;
-    const lvni_core_option_table *tables = of->tables(&n_tables);
+    const lvni_core_option_table *tables = topic.tables(&n_tables);
     lvn_status s = lvni_core_config_create(tables, n_tables, &config);
     if (s == LVN_OK) {
-        line l = {.config = config,
-                  .n = n - skip,
-                  .args = args + skip,
-                  .trains = strcmp(of->name, "train") == 0};
+        line l = {
+            .config = config, .n = n - skip, .args = args + skip, .trains = topic.recipe != NULL};
         s = check(&l, command);
         lvni_core_str_free(&l.text);
         lvni_core_config_destroy(config);

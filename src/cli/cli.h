@@ -4,6 +4,8 @@
 
 #include "core/option.h"
 
+#include <stdbool.h>
+
 enum { LVNI_COMMAND_USES = 3 };
 
 typedef struct lvni_cli_command {
@@ -19,9 +21,9 @@ typedef struct lvni_cli_command {
         const char *usage, *help; /* "levin ops [NAME]", and what that does */
     } use[LVNI_COMMAND_USES];     /* NULL: no more */
     const char *more;             /* more text; NULL: none */
-    /* its keys are those of this topic of the help; NULL: it has none */
-    const char *topic;
-    /* its keys; NULL: those of the topic, or none */
+    /* its first argument is a recipe, whose keys it takes; `use` is about the first recipe */
+    bool by_recipe;
+    /* else its keys; NULL: none */
     const lvni_core_option_table *(*tables)(size_t *n);
 } lvni_cli_command;
 
@@ -30,13 +32,30 @@ extern const int lvni_cli_n_commands;
 
 /* NULL: unknown. */
 const lvni_cli_command *lvni_cli_command_find(const char *name);
-/* The command whose keys are this topic of the help ("train.classify"); NULL: none. */
-const lvni_cli_command *lvni_cli_command_of_topic(const char *topic);
+
+/* A topic of the help: the keys of a command, or of the training of a recipe. */
+typedef struct lvni_cli_topic {
+    char name[64]; /* "predict", "train.classify" */
+    const lvni_cli_command *command;
+    const struct lvni_recipes_recipe *recipe; /* NULL: none */
+    const lvni_core_option_table *(*tables)(size_t *n);
+} lvni_cli_topic;
+/* topics.c: topic `i`; false: there are no more. */
+bool lvni_cli_topic_at(int i, lvni_cli_topic *out);
+/* "train.classify" or "classify". */
+bool lvni_cli_topic_find(const char *name, lvni_cli_topic *out);
+/* Of a command whose recipe has that name (NULL or unknown: the first). False: it takes no keys. */
+bool lvni_cli_topic_of(const lvni_cli_command *command, const char *recipe, lvni_cli_topic *out);
+
 /* Of the n arguments of `levin`: a path without its key, or resume=PATH, is an error that shows the
  * line that works. Returns the exit code; LVNI_EXIT_OK: go on. */
 int lvni_cli_bare_arguments(const lvni_cli_command *command, int n, const char *const *args);
 /* The nearest name; NULL when none is near. */
 const char *lvni_cli_command_near(const char *name);
+/* Its uses, one after the other: "levin ops [NAME]", and what that does. */
+void lvni_cli_command_each_use(const lvni_cli_command *command,
+                               void (*use)(void *user, const char *usage, const char *help),
+                               void *user);
 /* Usage, and all keys. */
 void lvni_cli_command_print_help(const lvni_cli_command *command);
 /* "usage: levin ops [NAME]" on standard error; LVNI_EXIT_USAGE. */

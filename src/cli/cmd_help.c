@@ -4,6 +4,7 @@
 #include "core/config_impl.h"
 #include "core/error.h"
 #include "core/escape.h"
+#include "recipes/recipe.h"
 #include "recipes/report_error.h"
 
 #include <levin/version.h>
@@ -14,18 +15,18 @@ enum { NAME_MAX_BYTES = 128 };
 
 /* ---- one key ---- */
 
-/* The rows of one command. */
+/* The rows of one topic. */
 typedef struct keys {
-    const lvni_cli_command *command;
+    lvni_cli_topic topic;
     const lvni_core_option_table *tables;
     size_t n_tables;
     lvni_core_config *config;
 } keys;
 
-static lvn_status open_keys(const lvni_cli_command *c, keys *k)
+static lvn_status open_keys(const lvni_cli_topic *topic, keys *k)
 {
-    *k = (keys){.command = c};
-    k->tables = c->tables(&k->n_tables);
+    *k = (keys){.topic = *topic};
+    k->tables = topic->tables(&k->n_tables);
     return lvni_core_config_create(k->tables, k->n_tables, &k->config);
 }
 
@@ -54,12 +55,13 @@ static void print_foreign(const lvni_core_option *row)
     fputs(any ? ".\n" : "", stdout);
 }
 
-/* Has a command in front of this one the same row? Then it was printed there. */
-static bool is_repeated(const lvni_core_option *row, const lvni_cli_command *of)
+/* Has a topic in front of this one the same row? Then it was printed there. */
+static bool is_repeated(const lvni_core_option *row, const lvni_cli_topic *of)
 {
-    for (const lvni_cli_command *c = lvni_cli_commands; c != of; c++) {
+    lvni_cli_topic before;
+    for (int k = 0; lvni_cli_topic_at(k, &before) && strcmp(before.name, of->name) != 0; k++) {
         size_t n = 0;
-        const lvni_core_option_table *t = c->tables != NULL ? c->tables(&n) : NULL;
+        const lvni_core_option_table *t = before.tables(&n);
         for (size_t i = 0; i < n; i++) {
             if (row >= t[i].rows && row < t[i].rows + t[i].n) {
                 return true;
@@ -76,11 +78,11 @@ static int print_rows(const keys *k, const char *key, bool all)
         for (size_t i = 0; i < k->tables[t].n; i++) {
             const lvni_core_option *row = &k->tables[t].rows[i];
             if (row->alias_of != NULL || !is_asked(k, row, key) ||
-                (all && is_repeated(row, k->command))) {
+                (all && is_repeated(row, &k->topic))) {
                 continue;
             }
             if (n++ == 0) {
-                printf("levin help %s\n", k->command->topic);
+                printf("levin help %s\n", k->topic.name);
             }
             lvni_core_option_print_row(k->tables, k->n_tables, row, stdout);
             print_foreign(row);
@@ -100,7 +102,7 @@ static int report_unknown(const keys *k, const char *key, const char *near)
     }
     if (!hint_only) {
         char help[NAME_MAX_BYTES];
-        snprintf(help, sizeof help, "levin help %s", k->command->topic);
+        snprintf(help, sizeof help, "levin help %s", k->topic.name);
         lvni_core_config_set_help(k->config, help);
         return lvni_recipes_report_status(lvni_core_config_unknown(k->config, key, "levin help"));
     }
@@ -125,30 +127,28 @@ static void clean(const char *key, char name[NAME_MAX_BYTES])
     }
 }
 
-/* The rows of this key in all commands (`of`: in that one alone), or what else is known of it.
- * near: the command that the key may have meant, or NULL. Returns the exit code. */
-static int help_key(const lvni_cli_command *of, const char *key, const char *near)
+/* The rows of this key in all topics (`of`: in that one alone), or what else is known of it. near:
+ * the command that the key may have meant, or NULL. Returns the exit code. */
+static int help_key(const lvni_cli_topic *of, const char *key, const char *near)
 {
     char name[NAME_MAX_BYTES];
     int n = 0, code = LVNI_EXIT_OK;
     keys k;
+    lvni_cli_topic topic;
     clean(key, name);
-    const lvni_cli_command *one =
-        of != NULL && of->tables == NULL ? lvni_cli_command_of_topic(of->topic) : of;
-    for (int i = 0; i < lvni_cli_n_commands; i++) {
-        const lvni_cli_command *c = &lvni_cli_commands[i];
-        if (c->tables == NULL || (one != NULL && c != one)) {
+    for (int i = 0; lvni_cli_topic_at(i, &topic); i++) {
+        if (of != NULL && strcmp(topic.name, of->name) != 0) {
             continue;
         }
-        const lvn_status s = open_keys(c, &k);
+        const lvn_status s = open_keys(&topic, &k);
         if (s != LVN_OK) {
             return lvni_recipes_report_status(s);
         }
-        n += print_rows(&k, name, one == NULL);
+        n += print_rows(&k, name, of == NULL);
         lvni_core_config_destroy(k.config);
     }
-    if (n == 0) {
-        const lvn_status s = open_keys(one != NULL ? one : lvni_cli_command_find("train"), &k);
+    if (n == 0 && (of != NULL || lvni_cli_topic_at(0, &topic))) {
+        const lvn_status s = open_keys(of != NULL ? of : &topic, &k);
         code = s == LVN_OK ? report_unknown(&k, name, near) : lvni_recipes_report_status(s);
         lvni_core_config_destroy(k.config);
     }
@@ -157,27 +157,29 @@ static int help_key(const lvni_cli_command *of, const char *key, const char *nea
 
 /* ---- the command ---- */
 
+static void print_use(void *user, const char *usage, const char *help)
+{
+    fprintf(user, "  %-47s %s\n", usage, help);
+}
+
 static void print_overview(FILE *out)
 {
     fputs("levin " LEVIN_VERSION ": training of neural networks, the same bits on every layout\n\n",
           out);
     for (int i = 0; i < lvni_cli_n_commands; i++) {
-        const lvni_cli_command *c = &lvni_cli_commands[i];
-        for (int k = 0; k < LVNI_COMMAND_USES && c->use[k].usage != NULL; k++) {
-            fprintf(out, "  %-47s %s\n", c->use[k].usage, c->use[k].help);
-        }
+        lvni_cli_command_each_use(&lvni_cli_commands[i], print_use, out);
     }
     fputs("\nKeys come from the command line or from config=FILE (YAML). First try:\n"
           "  levin train classify data=builtin:shapes model=cnn out=out/first\n",
           out);
 }
 
-/* The name of a command, or the topic of its keys: "train.classify". */
-static const lvni_cli_command *find_topic(const char *topic)
+/* A command: by its name, by the topic of its keys ("train.classify"), by a recipe. */
+static const lvni_cli_command *find_command(const char *name)
 {
-    const lvni_cli_command *named = lvni_cli_command_find(topic);
-    named = named != NULL ? named : lvni_cli_command_of_topic(topic);
-    return named != NULL || strcmp(topic, "classify") != 0 ? named : lvni_cli_command_find("train");
+    lvni_cli_topic t;
+    const lvni_cli_command *c = lvni_cli_command_find(name);
+    return c == NULL && lvni_cli_topic_find(name, &t) ? t.command : c;
 }
 
 int lvni_cli_cmd_help(int n, const char *const *args)
@@ -186,13 +188,19 @@ int lvni_cli_cmd_help(int n, const char *const *args)
         print_overview(stdout);
         return LVNI_EXIT_OK;
     }
-    const lvni_cli_command *c = find_topic(args[0]);
+    const lvni_cli_command *c = find_command(args[0]);
     if (c == NULL) {
         return help_key(NULL, args[0], lvni_cli_command_near(args[0]));
     }
-    const bool recipe = n > 2 && strcmp(args[1], "classify") == 0;
-    if (n > 1 && c->topic != NULL && (recipe || strcmp(args[1], "classify") != 0)) {
-        return help_key(c, args[recipe ? 2 : 1], NULL);
+    /* levin help train.classify KEY, levin help train classify KEY, levin help train KEY */
+    const bool named = n > 1 && lvni_recipes_find(args[1]) != NULL;
+    const char *dot = strchr(args[0], '.'), *recipe = named         ? args[1]
+                                                      : dot != NULL ? dot + 1
+                                                                    : args[0];
+    const int key = named ? 2 : 1;
+    lvni_cli_topic t;
+    if (n > key && lvni_cli_topic_of(c, recipe, &t)) {
+        return help_key(&t, args[key], NULL);
     }
     lvni_cli_command_print_help(c);
     return LVNI_EXIT_OK;

@@ -4,49 +4,78 @@
 #include "core/escape.h"
 #include "core/str.h"
 #include "recipes/classify.h"
+#include "recipes/recipe.h"
 #include "recipes/report_error.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Recipes of a later version are named, so that the error is not taken for a typing mistake. */
-static int check_recipe(int n, const char *const *args, const char *command)
+/* "classify, gan" */
+static void print_names(FILE *out)
+{
+    for (int i = 0; lvni_recipes_at(i) != NULL; i++) {
+        fprintf(out, "%s%s", i == 0 ? "" : ", ", lvni_recipes_at(i)->name);
+    }
+}
+
+static bool comes_later(const char *name)
 {
     static const char *const later[] = {"pretrain", "pose", "gan", "lm"};
-    if (n >= 1 && strcmp(args[0], "classify") == 0) {
-        return LVNI_EXIT_OK;
-    }
-    for (size_t i = 0; n >= 1 && i < sizeof later / sizeof *later; i++) {
-        if (strcmp(args[0], later[i]) == 0) {
-            lvni_core_print(
-                stderr, "error: the recipe %s comes with a later version; this one has classify\n",
-                args[0]);
-            return LVNI_EXIT_USAGE;
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+        if (strcmp(name, later[i]) == 0) {
+            return true;
         }
     }
+    return false;
+}
+
+/* Recipes of a later version are named, so that the error is not taken for a typing mistake. */
+static void report_unknown(const char *name, const char *command)
+{
+    const lvni_recipes_recipe *near = lvni_recipes_near(name);
+    if (comes_later(name)) {
+        lvni_core_print(stderr, "error: the recipe %s comes with a later version; this one has ",
+                        name);
+        print_names(stderr);
+        fputs("\n", stderr);
+        return;
+    }
+    if (strchr(name, '=') != NULL || name[0] == '-') { /* a key: the recipe is left out */
+        lvni_core_print(stderr, "error: the recipe is missing: levin %s %s %s\n",
+                        strcmp(command, "plan") == 0 ? "plan train" : command,
+                        lvni_recipes_at(0)->name, name);
+        return;
+    }
+    lvni_core_print(stderr, "error: unknown recipe %s; ", name);
+    if (near != NULL) {
+        fprintf(stderr, "did you mean %s?", near->name);
+    } else {
+        fputs("this version has ", stderr);
+        print_names(stderr);
+    }
+    fputs("\n", stderr);
+    lvni_cli_command_misused(command);
+}
+
+/* NULL: an error was printed. */
+static const lvni_recipes_recipe *find_recipe(int n, const char *const *args, const char *command)
+{
+    const lvni_recipes_recipe *recipe = n >= 1 ? lvni_recipes_find(args[0]) : NULL;
     if (n < 1) {
         fputs("error: which recipe?\n", stderr);
-        return lvni_cli_command_misused(command);
+        lvni_cli_command_misused(command);
+    } else if (recipe == NULL) {
+        report_unknown(args[0], command);
     }
-    if (strchr(args[0], '=') != NULL || args[0][0] == '-') { /* a key: the recipe is left out */
-        lvni_core_print(stderr, "error: the recipe is missing: levin %s classify %s\n",
-                        strcmp(command, "plan") == 0 ? "plan train" : command, args[0]);
-        return LVNI_EXIT_USAGE;
-    }
-    const bool near =
-        lvni_core_edit_distance(args[0], "classify") <= lvni_core_edit_limit(args[0], "classify");
-    lvni_core_print(stderr, "error: unknown recipe %s; %s\n", args[0],
-                    near ? "did you mean classify?" : "this version has classify");
-    return lvni_cli_command_misused(command);
+    return recipe;
 }
 
 int lvni_cli_cmd_train(int n, const char *const *args)
 {
-    const int code = check_recipe(n, args, "train");
-    return code != LVNI_EXIT_OK
-               ? code
-               : lvni_recipes_report_status(lvni_recipes_classify_train(n - 1, args + 1));
+    const lvni_recipes_recipe *recipe = find_recipe(n, args, "train");
+    return recipe == NULL ? LVNI_EXIT_USAGE
+                          : lvni_recipes_report_status(lvni_recipes_train(recipe, n - 1, args + 1));
 }
 
 int lvni_cli_cmd_plan(int n, const char *const *args)
@@ -55,10 +84,9 @@ int lvni_cli_cmd_plan(int n, const char *const *args)
         fputs("error: plan what?\n", stderr);
         return lvni_cli_command_misused("plan");
     }
-    const int code = check_recipe(n - 1, args + 1, "plan");
-    return code != LVNI_EXIT_OK
-               ? code
-               : lvni_recipes_report_status(lvni_recipes_classify_plan(n - 2, args + 2));
+    const lvni_recipes_recipe *recipe = find_recipe(n - 1, args + 1, "plan");
+    return recipe == NULL ? LVNI_EXIT_USAGE
+                          : lvni_recipes_report_status(lvni_recipes_plan(recipe, n - 2, args + 2));
 }
 
 int lvni_cli_cmd_predict(int n, const char *const *args)

@@ -7,6 +7,7 @@
 #include "core/str.h"
 #include "launch/launch.h"
 #include "recipes/classify.h"
+#include "recipes/recipe.h"
 #include "recipes/report_error.h"
 #include "recipes/run_dir.h"
 
@@ -64,11 +65,8 @@ const lvni_cli_command lvni_cli_commands[] = {
      .run = lvni_cli_cmd_train,
      .computes = true,
      .trains = true,
-     .use = {{"levin train classify data=DIR [key=value ...]",
-              "train a classifier of images (one sub-folder per class)"}},
-     .more = "Recipes: classify. The run goes into out=DIR; resume=true continues it.",
-     .topic = "train.classify",
-     .tables = lvni_recipes_classify_train_tables},
+     .by_recipe = true, /* a line of use each */
+     .more = "The run goes into out=DIR; resume=true continues it."},
     {.name = "predict",
      .run = lvni_cli_cmd_predict,
      .computes = true,
@@ -76,20 +74,17 @@ const lvni_cli_command lvni_cli_commands[] = {
               "label images with a trained model"},
              {"levin predict model=resnet18 weights=W.safetensors data=X.npy output=logits.npy",
               "plain logits of an array of images"}},
-     .topic = "predict",
      .tables = lvni_recipes_classify_predict_tables},
     {.name = "eval",
      .run = lvni_cli_cmd_eval,
      .computes = true,
      .use = {{"levin eval model=out/x data=DIR", "measure a trained model"}},
-     .topic = "eval",
      .tables = lvni_recipes_classify_eval_tables},
     {.name = "export",
      .run = run_export,
      .alone = true,
      .use = {{"levin export model=out/x output=W.safetensors",
               "weights with the names and layouts of PyTorch"}},
-     .topic = "export",
      .tables = lvni_recipes_export_tables},
     {.name = "plan",
      .run = lvni_cli_cmd_plan,
@@ -99,7 +94,7 @@ const lvni_cli_command lvni_cli_commands[] = {
      .more = "Prints how the batches are cut, the length of the run, the parameters, the memory it "
              "would take, and the keys that pin its bits;\n"
              "writes nothing. What the training would refuse is refused here.",
-     .topic = "train.classify"},
+     .by_recipe = true},
     {.name = "slurm",
      .run = lvni_cli_cmd_slurm,
      .use = {{"levin slurm env [--json | --export] [--strict]",
@@ -119,7 +114,6 @@ const lvni_cli_command lvni_cli_commands[] = {
      .more = "Options are --key value or key=value; -n is --nproc, -q --quiet, -v --verbose. The "
              "first failure is named with its last lines, all\n"
              "others are stopped, and nothing is left behind. See docs/launch.md.",
-     .topic = "launch",
      .tables = lvni_launch_tables},
     {.name = "ckpt",
      .run = run_ckpt,
@@ -158,17 +152,6 @@ const lvni_cli_command *lvni_cli_command_find(const char *name)
     return NULL;
 }
 
-const lvni_cli_command *lvni_cli_command_of_topic(const char *topic)
-{
-    for (int i = 0; i < lvni_cli_n_commands; i++) {
-        const lvni_cli_command *c = &lvni_cli_commands[i];
-        if (topic != NULL && c->tables != NULL && strcmp(topic, c->topic) == 0) {
-            return c;
-        }
-    }
-    return NULL;
-}
-
 const char *lvni_cli_command_near(const char *name)
 {
     const char *near = NULL;
@@ -184,30 +167,80 @@ const char *lvni_cli_command_near(const char *name)
     return near;
 }
 
+/* One use after the other. */
+void lvni_cli_command_each_use(const lvni_cli_command *c,
+                               void (*use)(void *user, const char *usage, const char *help),
+                               void *user)
+{
+    for (int i = 0; c->trains && lvni_recipes_at(i) != NULL; i++) {
+        const lvni_recipes_recipe *r = lvni_recipes_at(i);
+        char usage[128];
+        snprintf(usage, sizeof usage, "levin train %s %s", r->name, r->use);
+        use(user, usage, r->help);
+    }
+    for (int i = 0; i < LVNI_COMMAND_USES && c->use[i].usage != NULL; i++) {
+        use(user, c->use[i].usage, c->use[i].help);
+    }
+}
+
+typedef struct use_lines {
+    FILE *out;
+    int n;
+    bool with_help;
+} use_lines;
+
+static void print_use(void *user, const char *usage, const char *help)
+{
+    use_lines *l = user;
+    fprintf(l->out, "%s %s\n", l->n++ == 0 ? "usage:" : "      ", usage);
+    if (l->with_help) {
+        fprintf(l->out, "           %s\n", help);
+    }
+}
+
+/* Where there is one recipe its keys are the command's. */
+static void print_keys(const lvni_cli_command *c)
+{
+    lvni_cli_topic t;
+    if (!lvni_cli_topic_of(c, NULL, &t)) {
+        return;
+    }
+    if (c == t.command && (t.recipe == NULL || lvni_recipes_at(1) == NULL)) {
+        size_t n;
+        const lvni_core_option_table *tables = t.tables(&n);
+        putchar('\n');
+        lvni_core_option_print_help(tables, n, stdout);
+        return;
+    }
+    for (int i = 0; lvni_cli_topic_at(i, &t); i++) {
+        if (t.recipe != NULL) {
+            printf("All keys: levin help %s\n", t.name);
+        }
+    }
+}
+
 void lvni_cli_command_print_help(const lvni_cli_command *c)
 {
-    for (int i = 0; i < LVNI_COMMAND_USES && c->use[i].usage != NULL; i++) {
-        printf("%s %s\n           %s\n", i == 0 ? "usage:" : "      ", c->use[i].usage,
-               c->use[i].help);
+    use_lines l = {.out = stdout, .with_help = true};
+    lvni_cli_command_each_use(c, print_use, &l);
+    if (c->trains) {
+        for (int i = 0; lvni_recipes_at(i) != NULL; i++) {
+            printf("%s%s", i == 0 ? "Recipes: " : ", ", lvni_recipes_at(i)->name);
+        }
+        fputs(". ", stdout);
     }
     if (c->more != NULL) {
         printf("%s\n", c->more);
     }
-    if (c->tables != NULL) {
-        size_t n;
-        const lvni_core_option_table *t = c->tables(&n);
-        putchar('\n');
-        lvni_core_option_print_help(t, n, stdout);
-    } else if (c->topic != NULL) {
-        printf("All keys: levin help %s\n", c->topic);
-    }
+    print_keys(c);
 }
 
 int lvni_cli_command_misused(const char *name)
 {
+    use_lines l = {.out = stderr};
     const lvni_cli_command *c = lvni_cli_command_find(name);
-    for (int i = 0; c != NULL && i < LVNI_COMMAND_USES && c->use[i].usage != NULL; i++) {
-        fprintf(stderr, "%s %s\n", i == 0 ? "usage:" : "      ", c->use[i].usage);
+    if (c != NULL) {
+        lvni_cli_command_each_use(c, print_use, &l);
     }
     return LVNI_EXIT_USAGE;
 }

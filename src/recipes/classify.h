@@ -1,13 +1,12 @@
-/* The recipe `classify`: images in, classes out. Called by the commands train, plan, predict, eval
- * and export. */
+/* The recipe `classify`: images in, classes out. Its training is a row of the registry
+ * (lvni_recipes_classify, recipe.h); the use of a trained model is called by the commands predict,
+ * eval and export. */
 #ifndef LEVIN_RECIPES_CLASSIFY_H
 #define LEVIN_RECIPES_CLASSIFY_H
 
 #include "core/config.h"
 
 /* args: key=value as on the command line. */
-lvn_status lvni_recipes_classify_train(int n, const char *const *args);
-lvn_status lvni_recipes_classify_plan(int n, const char *const *args);
 lvn_status lvni_recipes_classify_predict(int n, const char *const *args);
 lvn_status lvni_recipes_classify_eval(int n, const char *const *args);
 /* A trained model as a file for others (export.c). */

@@ -1,11 +1,11 @@
-/* lvn_main and lvn_job_train: a user's own module and datasets through the same way as the
- * recipes. */
+/* lvn_main and lvn_job_train: a user's own module and datasets as a row like those of the
+ * registry. */
 #include "core/escape.h"
 #include "core/signals.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
-#include "recipes/fit.h"
 #include "recipes/options.h"
+#include "recipes/recipe.h"
 #include "recipes/report_error.h"
 #include "tensor/ctx.h"
 
@@ -24,25 +24,19 @@ static const lvni_core_option_table *tables(size_t *n)
     return all;
 }
 
-typedef struct work {
-    const lvn_job *job;
-    lvni_core_config *config;
-} work;
-
-/* Called by lvni_recipes_ranks_run. */
-static lvn_status train(void *user, lvni_recipes_ranks *ranks)
+/* The job is in recipe->user. */
+static lvn_status open_job(const lvni_recipes_recipe *recipe, lvni_recipes_fit_request *request,
+                           void **state)
 {
-    const work *w = user;
-    const lvni_recipes_fit_request request = {.config = w->config,
-                                              .ranks = ranks,
-                                              .recipe = w->job->module->name,
-                                              .cls = w->job->module,
-                                              .train = w->job->train,
-                                              .val = w->job->val};
-    return lvni_recipes_fit(&request);
+    (void)state;
+    const lvn_job *job = recipe->user;
+    request->cls = job->module;
+    request->train = job->train;
+    request->val = job->val;
+    return LVN_OK;
 }
 
-static lvn_status train_on_ranks(const lvn_job *job, int n, const char *const *args)
+static lvn_status train_job(const lvn_job *job, int n, const char *const *args)
 {
     LVN_ARG(job->module != NULL, "a job needs a module class");
     LVN_ARG(job->module->training_step != NULL, "the module class %s has no training_step",
@@ -51,16 +45,10 @@ static lvn_status train_on_ranks(const lvn_job *job, int n, const char *const *a
         return lvn_last_error()->code; /* opening it failed */
     }
     LVN_ARG(job->train != NULL, "a job needs a training set");
-    size_t n_tables;
-    const lvni_core_option_table *t = tables(&n_tables);
-    work w = {.job = job};
-    LVN_TRY(
-        lvni_recipes_read_config(t, n_tables, "PROGRAM help", job->options, n, args, &w.config));
-    const lvni_recipes_ranks_command command = {
-        .n = n, .args = args, .recipe = job->module->name, .run = train, .user = &w};
-    const lvn_status s = lvni_recipes_fit_end(lvni_recipes_ranks_run(w.config, &command));
-    lvni_core_config_destroy(w.config);
-    return s;
+    const lvni_recipes_recipe recipe = {
+        .name = job->module->name, .train_tables = tables, .open = open_job, .user = job};
+    static const char *const own_program[2] = {NULL, NULL};
+    return lvni_recipes_train_with(&recipe, own_program, job->options, "PROGRAM help", n, args);
 }
 
 lvn_status lvn_job_train(const lvn_job *job, int n_arguments, const char *const *args)
@@ -68,7 +56,7 @@ lvn_status lvn_job_train(const lvn_job *job, int n_arguments, const char *const 
     lvni_log_set_report(STDOUT_FILENO);
     lvni_log_buffer();
     const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
-    const lvn_status s = train_on_ranks(job, n_arguments, args);
+    const lvn_status s = train_job(job, n_arguments, args);
     lvni_tensor_fp_leave(before);
     lvni_core_signals_remove();
     lvni_log_close();

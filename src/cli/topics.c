@@ -1,0 +1,55 @@
+/* The topics of `levin help` that have keys: one for each command, and of the training one for each
+ * recipe (cli.h). */
+#include "cli/cli.h"
+#include "recipes/recipe.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void of_recipe(const lvni_recipes_recipe *recipe, lvni_cli_topic *out)
+{
+    *out = (lvni_cli_topic){.command = lvni_cli_command_find("train"),
+                            .recipe = recipe,
+                            .tables = recipe->train_tables};
+    snprintf(out->name, sizeof out->name, "train.%s", recipe->name);
+}
+
+bool lvni_cli_topic_at(int i, lvni_cli_topic *out)
+{
+    for (int k = 0; k < lvni_cli_n_commands; k++) {
+        const lvni_cli_command *c = &lvni_cli_commands[k];
+        for (int r = 0; c->trains && lvni_recipes_at(r) != NULL; r++) {
+            if (i-- == 0) {
+                of_recipe(lvni_recipes_at(r), out);
+                return true;
+            }
+        }
+        if (c->tables != NULL && i-- == 0) {
+            *out = (lvni_cli_topic){.command = c, .tables = c->tables};
+            snprintf(out->name, sizeof out->name, "%s", c->name);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool lvni_cli_topic_find(const char *name, lvni_cli_topic *out)
+{
+    for (int i = 0; lvni_cli_topic_at(i, out); i++) {
+        if (strcmp(name, out->name) == 0 ||
+            (out->recipe != NULL && strcmp(name, out->recipe->name) == 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool lvni_cli_topic_of(const lvni_cli_command *c, const char *recipe, lvni_cli_topic *out)
+{
+    if (c->by_recipe) {
+        const lvni_recipes_recipe *r = recipe == NULL ? NULL : lvni_recipes_find(recipe);
+        of_recipe(r != NULL ? r : lvni_recipes_at(0), out);
+        return true;
+    }
+    return c->tables != NULL && lvni_cli_topic_find(c->name, out);
+}

@@ -1,0 +1,137 @@
+/* The registry of recipes, and the way from the arguments of a training to its run (recipe.h):
+ *
+ *   lvni_recipes_train     here: the options
+ *   lvni_recipes_ranks_run ranks.c: which ranks this process has; then train() here, which lets the
+ *                          recipe open its data and network
+ *   lvni_recipes_fit       fit.c: the run of each rank: directory, model, trainer
+ *   lvni_trainer_fit       trainer/loop.c: the steps */
+#include "recipes/recipe.h"
+
+#include "core/signals.h"
+#include "core/str.h"
+#include "log/run_log.h"
+#include "recipes/options.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const lvni_recipes_recipe *const registry[] = {&lvni_recipes_classify};
+enum { N_RECIPES = sizeof registry / sizeof *registry };
+
+const lvni_recipes_recipe *lvni_recipes_at(int i)
+{
+    return i >= 0 && i < N_RECIPES ? registry[i] : NULL;
+}
+
+const lvni_recipes_recipe *lvni_recipes_find(const char *name)
+{
+    for (int i = 0; i < N_RECIPES; i++) {
+        if (strcmp(name, registry[i]->name) == 0) {
+            return registry[i];
+        }
+    }
+    return NULL;
+}
+
+const lvni_recipes_recipe *lvni_recipes_near(const char *name)
+{
+    const lvni_recipes_recipe *near = NULL;
+    size_t nearest = SIZE_MAX;
+    for (int i = 0; i < N_RECIPES; i++) {
+        const size_t d = lvni_core_edit_distance(name, registry[i]->name);
+        if (d <= lvni_core_edit_limit(name, registry[i]->name) && d < nearest) {
+            near = registry[i];
+            nearest = d;
+        }
+    }
+    return near;
+}
+
+/* ---- training ---- */
+
+typedef lvn_status (*fit_function)(const lvni_recipes_fit_request *request);
+
+/* A running command. */
+typedef struct work {
+    const lvni_recipes_recipe *recipe;
+    lvni_core_config *config;
+} work;
+
+static lvn_status open_and_fit(const work *w, lvni_recipes_ranks *ranks, fit_function fit)
+{
+    lvni_recipes_fit_request request = {
+        .config = w->config, .ranks = ranks, .recipe = w->recipe->name};
+    void *state = NULL;
+    lvn_status s = w->recipe->open(w->recipe, &request, &state);
+    s = s == LVN_OK ? fit(&request) : s;
+    if (w->recipe->close != NULL) {
+        w->recipe->close(state);
+    }
+    return s;
+}
+
+/* Called by lvni_recipes_ranks_run. */
+static lvn_status train(void *user, lvni_recipes_ranks *ranks)
+{
+    return open_and_fit(user, ranks, lvni_recipes_fit);
+}
+
+static lvn_status read_config(const lvni_recipes_recipe *recipe, const char *defaults,
+                              const char *help, int n, const char *const *args,
+                              lvni_core_config **out)
+{
+    size_t n_tables;
+    const lvni_core_option_table *tables = recipe->train_tables(&n_tables);
+    return lvni_recipes_read_config(tables, n_tables, help, defaults, n, args, out);
+}
+
+lvn_status lvni_recipes_train_with(const lvni_recipes_recipe *recipe, const char *const command[2],
+                                   const char *defaults, const char *help, int n,
+                                   const char *const *args)
+{
+    work w = {.recipe = recipe};
+    LVN_TRY(read_config(recipe, defaults, help, n, args, &w.config));
+    lvni_log_set_quiet(lvni_core_config_bool(w.config, "quiet"));
+    const lvni_recipes_ranks_command ranks = {.command = {command[0], command[1]},
+                                              .n = n,
+                                              .args = args,
+                                              .recipe = recipe->name,
+                                              .check = recipe->check,
+                                              .run = train,
+                                              .user = &w};
+    const lvn_status s = lvni_recipes_fit_end(lvni_recipes_ranks_run(w.config, &ranks));
+    lvni_core_config_destroy(w.config);
+    return s;
+}
+
+static const char *help_of(const lvni_recipes_recipe *recipe, char text[64])
+{
+    snprintf(text, 64, "levin help train.%s", recipe->name);
+    return text;
+}
+
+lvn_status lvni_recipes_train(const lvni_recipes_recipe *recipe, int n, const char *const *args)
+{
+    const char *const command[2] = {"train", recipe->name};
+    char help[64];
+    lvni_core_signals_install_early();
+    lvni_log_set_report(STDOUT_FILENO);
+    lvni_log_buffer();
+    const lvn_status s =
+        lvni_recipes_train_with(recipe, command, NULL, help_of(recipe, help), n, args);
+    lvni_log_close();
+    return s;
+}
+
+lvn_status lvni_recipes_plan(const lvni_recipes_recipe *recipe, int n, const char *const *args)
+{
+    work w = {.recipe = recipe};
+    char help[64];
+    LVN_TRY(read_config(recipe, NULL, help_of(recipe, help), n, args, &w.config));
+    lvni_log_set_quiet(lvni_core_config_bool(w.config, "quiet"));
+    const lvn_status s = open_and_fit(&w, NULL, lvni_recipes_fit_plan);
+    lvni_core_config_destroy(w.config);
+    return s;
+}
