@@ -1,8 +1,7 @@
-/* Recipes: what can be trained, one row each. A row names its keys, opens its data and network, and
- * says how a trained model is used; everything around that (ranks, run directory, trainer,
- * checkpoints, plan) is the same for all of them. The commands, `levin help`, the shell completion
- * and the docs read the registry. classify.c is the first; user_module.c makes a row of a user's
- * job. */
+/* Recipes: what can be trained, one row each. A row names its keys and opens its data and network;
+ * everything around that (ranks, run directory, trainer, checkpoints, plan) is the same for all of
+ * them. The commands and `levin help` read the registry. classify.c is the first; user_module.c
+ * makes a row of a user's job. */
 #ifndef LEVIN_RECIPES_RECIPE_H
 #define LEVIN_RECIPES_RECIPE_H
 

@@ -348,10 +348,9 @@ lvn_status lvni_check_inputs_make(lvni_kernels_op op, const lvni_check_case *row
         if (!row->in[i].given) {
             continue;
         }
-        char purpose[96];
-        snprintf(purpose, sizeof purpose, "%s/%s/%d", lvni_kernels_ops[op].name, row->name, i);
-        const lvni_core_rng rng = {.key =
-                                       lvni_core_rng_make_key(1, lvni_core_rng_purpose(purpose))};
+        char name[96]; /* of no training */
+        snprintf(name, sizeof name, "%s/%s/%d", lvni_kernels_ops[op].name, row->name, i);
+        const lvni_core_rng rng = {.key = lvni_core_rng_make_key(1, lvni_core_rng_purpose(name))};
         out->truth[i] =
             make_input(op, row, i, fills[op] == NULL ? 'n' : fills[op][i], out->truth, &rng);
         lvn_tensor *f32 = out->truth[i] == NULL ? NULL : round_to(out->truth[i], LVN_F32);
