@@ -118,18 +118,25 @@ static int64_t without(int64_t e, const lvn_tensor *large, uint32_t mask)
     return place;
 }
 
+/* Sums in double precision, in scratch memory. */
+static size_t mean_workspace(const lvn_kernel_args *args)
+{
+    return (size_t)lvn_numel(args->out[0]) * sizeof(double);
+}
+
 static lvn_status mean_work(const lvn_kernel_args *args)
 {
     const lvn_axes_attr *attr = args->attr;
     const float *x = in(args, 0);
     float *y = out(args, 0);
+    double *sum = example_mine(args->workspace);
     const int64_t n = lvn_numel(args->in[0]), n_out = lvn_numel(args->out[0]);
-    clear(y, args->out[0]);
+    memset(sum, 0, args->workspace_bytes);
     for (int64_t e = 0; e < n; e++) {
-        y[without(e, args->in[0], attr->mask)] += x[e];
+        sum[without(e, args->in[0], attr->mask)] += (double)x[e];
     }
     for (int64_t e = 0; e < n_out; e++) {
-        y[e] /= (float)(n / n_out);
+        y[e] = (float)(sum[e] / (double)(n / n_out));
     }
     return LVN_OK;
 }
@@ -522,12 +529,12 @@ KERNEL(accuracy)
 
 #define ROW(name)                                                                                  \
     {                                                                                              \
-#name, name, 1u << LVN_F32, 0                                                              \
+#name, name, 1u << LVN_F32, 0, NULL                                                        \
     }
 const lvn_backend_kernel example_kernels[] = {
     ROW(scale),
     ROW(dropout),
-    ROW(mean),
+    {"mean", mean, 1u << LVN_F32, 0, mean_workspace},
     ROW(expand),
     ROW(conv2d),
     ROW(conv2d_grad_input),

@@ -66,6 +66,10 @@ typedef struct lvn_backend_kernel {
     unsigned dtypes;
     /* Bit i: input i (a vector, statistics) is f32 also when the others are bf16 or f16. */
     unsigned f32_inputs;
+    /* How many bytes of scratch memory the kernel needs with these arguments (types, shapes,
+     * attributes; also asked when memory is estimated, with addresses that mean nothing). levin's
+     * allocator lends them for the call, in stream order. NULL: none. */
+    size_t (*workspace)(const lvn_kernel_args *args);
 } lvn_backend_kernel;
 
 /* ---- the step block: what changes from step to step ----

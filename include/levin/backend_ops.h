@@ -38,6 +38,10 @@ typedef struct lvn_kernel_args {
     const lvn_op *op;
     void *device; /* the backend's own state; NULL on the host */
     void *stream; /* that the kernel belongs to; NULL on the host */
+    /* Scratch memory of the device, of as many bytes as the row's `workspace` wanted: the kernel's
+     * until what it submits has run. NULL: it wanted none */
+    void *workspace;
+    size_t workspace_bytes;
 } lvn_kernel_args;
 typedef lvn_status (*lvn_kernel)(const lvn_kernel_args *args);
 

@@ -79,14 +79,14 @@ static lvn_status resolve(int kind, const lvn_backend *backend)
 static const lvn_backend_kernel cpu_rows[LVNI_OP_COUNT] = {
 #define LVNI_OP(name, inputs, outputs, attr_type, op_flags, text)                                  \
     [LVNI_OP_##name] = {#name, lvni_cpu_##name, LVNI_CPU_TYPES(op_flags),                          \
-                        (unsigned)(op_flags) / LVNI_BESIDE},
+                        (unsigned)(op_flags) / LVNI_BESIDE, NULL},
 #include "kernels/ops.def"
 #undef LVNI_OP
 };
 
 static const lvn_backend_kernel ref_rows[LVNI_OP_COUNT] = {
 #define LVNI_OP(name, inputs, outputs, attr_type, op_flags, text)                                  \
-    [LVNI_OP_##name] = {#name, lvni_ref_##name, FLOATS, 0},
+    [LVNI_OP_##name] = {#name, lvni_ref_##name, FLOATS, 0, NULL},
 #include "kernels/ops.def"
 #undef LVNI_OP
 };

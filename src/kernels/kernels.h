@@ -110,6 +110,10 @@ static inline const lvni_kernels_op_info *lvni_kernels_info(const lvn_kernel_arg
  * output made here is released and args->out[i] is NULL again. */
 lvn_status lvni_kernels_run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want);
 
+/* After dry runs in the calling thread's context (tensor/device.h): LVN_ERR_UNSUPPORTED with the
+ * ops for which the backend that they stood for has no kernel. */
+lvn_status lvni_kernels_check_missing(void);
+
 /* Wall time of lvni_kernels_run per op, summed over the threads of the process; for benchmarks. Off
  * costs nothing worth measuring. */
 typedef struct lvni_kernels_op_time {

@@ -1,12 +1,11 @@
 /* Run one op: check, allocate outputs, choose the backend. Called by ops/ and autograd/ for every
  * op of a step. */
-#include "kernels/kernels.h"
+#include "kernels/call.h"
 #include "tensor/device.h"
 
 #include "core/machine.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 
 static lvn_status check_inputs(const lvni_kernels_op_info *info, const lvn_kernel_args *args)
 {
@@ -88,53 +87,6 @@ static lvn_status prepare_outputs(const lvni_kernels_op_info *info, lvn_kernel_a
 
 static lvn_status run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want);
 
-/* Where an op runs: the host's backends have neither device nor stream. */
-typedef struct place {
-    int kind;
-    const lvn_backend *backend;
-    lvni_tensor_device *device;
-    void *stream;
-} place;
-
-static lvn_status fail_unsupported(const place *at, const lvni_kernels_op_info *info,
-                                   const lvn_kernel_args *args)
-{
-    char inputs[256] = "";
-    size_t n = 0;
-    for (int i = 0; i < info->n_in && n < sizeof inputs; i++) {
-        char shape[96];
-        const lvn_tensor *t = args->in[i];
-        const int more = t == NULL ? 0
-                                   : snprintf(inputs + n, sizeof inputs - n, "%s%s %s",
-                                              n > 0 ? ", " : "", lvn_dtype_name(t->dtype),
-                                              lvni_tensor_shape_string(t->ndim, t->shape, shape));
-        n += more > 0 ? (size_t)more : 0;
-    }
-    LVN_FAIL(LVN_ERR_UNSUPPORTED,
-             "the backend %s has no kernel for %s with the inputs %s; `levin ops` lists what each "
-             "backend has",
-             at->backend->name, info->name, inputs);
-}
-
-/* aim has set where args run. */
-static lvn_status call(const place *at, const lvni_kernels_op_info *info,
-                       const lvn_kernel_args *args)
-{
-    const lvn_backend_kernel *kernel = lvni_kernels_row(at->kind, (lvni_kernels_op)info->number);
-    if (kernel == NULL ||
-        (at->backend->supports != NULL && !at->backend->supports(args->device, args))) {
-        return fail_unsupported(at, info, args);
-    }
-    return kernel->run(args);
-}
-
-static void aim(const place *at, const lvni_kernels_op_info *info, lvn_kernel_args *args)
-{
-    args->op = &info->op;
-    args->device = at->device == NULL ? NULL : lvni_tensor_device_state(at->device);
-    args->stream = at->stream;
-}
-
 /* ---- 16-bit types for kernels that know f32 only ---- */
 
 static lvn_tensor *cast_new(const lvn_tensor *t, lvn_dtype dtype)
@@ -170,7 +122,7 @@ static lvn_status widen(const lvni_kernels_op_info *info, const lvn_kernel_args 
     return LVN_OK;
 }
 
-static lvn_status narrow(const place *at, const lvni_kernels_op_info *info,
+static lvn_status narrow(const lvni_kernels_place *at, const lvni_kernels_op_info *info,
                          const lvn_kernel_args *args, const lvn_kernel_args *wide)
 {
     for (int i = 0; i < info->n_out; i++) {
@@ -178,22 +130,22 @@ static lvn_status narrow(const place *at, const lvni_kernels_op_info *info,
             const lvn_cast_attr attr = {.dtype = args->out[i]->dtype};
             const lvni_kernels_op_info *cast = &lvni_kernels_ops[LVNI_OP_cast];
             lvn_kernel_args a = {.in = {wide->out[i]}, .out = {args->out[i]}, .attr = &attr};
-            aim(at, cast, &a);
-            LVN_TRY(call(at, cast, &a));
+            lvni_kernels_aim(at, cast, &a);
+            LVN_TRY(lvni_kernels_call(at, cast, &a));
         }
     }
     return LVN_OK;
 }
 
 /* Computed in f32, stored and rounded as bf16 or f16. */
-static lvn_status run_through_f32(const place *at, const lvni_kernels_op_info *info,
+static lvn_status run_through_f32(const lvni_kernels_place *at, const lvni_kernels_op_info *info,
                                   const lvn_kernel_args *args)
 {
     lvn_kernel_args wide = *args;
     lvn_tensor *copies[LVN_KERNEL_INPUTS] = {NULL};
     lvn_status s = widen(info, args, &wide, copies);
     if (s == LVN_OK) {
-        s = call(at, info, &wide);
+        s = lvni_kernels_call(at, info, &wide);
     }
     if (s == LVN_OK) {
         s = narrow(at, info, args, &wide);
@@ -215,7 +167,7 @@ static bool is_float(lvn_dtype dtype)
 }
 
 /* As it is, through f32 copies, or not at all. */
-static lvn_status run_kernel(const place *at, const lvni_kernels_op_info *info,
+static lvn_status run_kernel(const lvni_kernels_place *at, const lvni_kernels_op_info *info,
                              const lvn_kernel_args *args)
 {
     const lvn_backend_kernel *kernel = lvni_kernels_row(at->kind, (lvni_kernels_op)info->number);
@@ -229,26 +181,26 @@ static lvn_status run_kernel(const place *at, const lvni_kernels_op_info *info,
         } else if ((kernel->dtypes & 1u << dtype) == 0 &&
                    (low || (is_float(dtype) && i < info->n_in))) {
             if (!low) {
-                return fail_unsupported(at, info, args);
+                return lvni_kernels_refuse(at, info, args);
             }
             wide = true;
         }
     }
-    return wide ? run_through_f32(at, info, args) : call(at, info, args);
+    return wide ? run_through_f32(at, info, args) : lvni_kernels_call(at, info, args);
 }
 
 /* cpu, or ref for f64. */
 static lvn_status run_on_host(const lvni_kernels_op_info *info, lvn_kernel_args *args,
                               unsigned want, unsigned *made)
 {
-    place at = {.kind = LVN_DEVICE_CPU, .backend = &lvni_cpu_backend};
+    lvni_kernels_place at = {.kind = LVN_DEVICE_CPU, .backend = &lvni_cpu_backend};
     for (int i = 0; i < info->n_in; i++) {
         if (args->in[i] != NULL && args->in[i]->dtype == LVN_F64) {
-            at = (place){.kind = LVN_DEVICE_REF, .backend = &lvni_ref_backend};
+            at = (lvni_kernels_place){.kind = LVN_DEVICE_REF, .backend = &lvni_ref_backend};
         }
     }
     LVN_TRY(prepare_outputs(info, args, want, made));
-    aim(&at, info, args);
+    lvni_kernels_aim(&at, info, args);
     return run_kernel(&at, info, args);
 }
 
@@ -298,10 +250,14 @@ static lvn_status move_inputs(lvni_tensor_device *device, const lvni_kernels_op_
 static lvn_status submit(lvni_tensor_device *device, const lvni_kernels_op_info *info,
                          lvn_kernel_args *args, lvn_tensor *copies[LVN_KERNEL_INPUTS])
 {
-    const place at = {.kind = lvni_tensor_device_kind(device),
-                      .backend = lvni_tensor_device_backend(device),
-                      .device = device,
-                      .stream = lvni_tensor_device_stream(device)};
+    lvni_tensor_device *real = lvni_tensor_device_stands_for(device),
+                       *of = real != NULL ? real : device;
+    const lvni_kernels_place at = {.kind = lvni_tensor_device_kind(of),
+                                   .backend = lvni_tensor_device_backend(of),
+                                   .device = device,
+                                   .state = lvni_tensor_device_state(of),
+                                   .stream = lvni_tensor_device_stream(device),
+                                   .dry = lvni_tensor_device_is_dry(device)};
     if (at.stream == NULL) {
         return lvn_last_error()->code;
     }
@@ -313,7 +269,7 @@ static lvn_status submit(lvni_tensor_device *device, const lvni_kernels_op_info 
         }
         LVN_TRY(move_inputs(device, info, args, copies));
     }
-    aim(&at, info, args);
+    lvni_kernels_aim(&at, info, args);
     return run_kernel(&at, info, args);
 }
 

@@ -137,6 +137,10 @@ lvn_status lvni_recipes_fit_predict_memory(lvni_recipes_fit_run *r)
     if (s == LVN_ERR_SHAPE && need.refused > 0) {
         return refuse_size(&r->plan, need.refused);
     }
+    if (need.lacks_kernels) {
+        const lvn_error why = *lvn_last_error();
+        LVN_FAIL(LVN_ERR_USAGE, "%s", why.message);
+    }
     if (s == LVN_ERR_DEVICE_MEMORY) {
         const lvn_error why = *lvn_last_error();
         LVN_FAIL(LVN_ERR_USAGE,

@@ -101,6 +101,11 @@ bool lvni_tensor_device_is_dry(const lvni_tensor_device *d)
     return d->kind == LVN_DEVICE_DRY;
 }
 
+lvni_tensor_device *lvni_tensor_device_stands_for(const lvni_tensor_device *d)
+{
+    return d->stands_for;
+}
+
 bool lvni_tensor_device_dry_run(void)
 {
     const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
@@ -218,9 +223,11 @@ int lvn_device_count(lvn_device_kind kind)
     return b != NULL && b->count != NULL && b->count(&n) == LVN_OK ? n : 0;
 }
 
-lvn_status lvni_tensor_device_create_dry(lvni_tensor_device **out)
+lvn_status lvni_tensor_device_create_dry(lvni_tensor_device *real, lvni_tensor_device **out)
 {
-    return create(LVN_DEVICE_DRY, 0, out);
+    LVN_TRY(create(LVN_DEVICE_DRY, 0, out));
+    (*out)->stands_for = real;
+    return LVN_OK;
 }
 
 void lvni_tensor_device_destroy_dry(lvni_tensor_device *d)

@@ -25,8 +25,9 @@ typedef struct lvni_tensor_stream lvni_tensor_stream;
 
 /* Device `index` of a backend, opened at first use; it stays open. LVN_ERR_NOT_FOUND. */
 lvn_status lvni_tensor_device_open(int kind, int index, lvni_tensor_device **out);
-/* A device of the backend `dry` of one's own. */
-lvn_status lvni_tensor_device_create_dry(lvni_tensor_device **out);
+/* A device of the backend `dry` of one's own. It stands for `real` (NULL: the cpu): the kernels
+ * that would run are those of its backend. */
+lvn_status lvni_tensor_device_create_dry(lvni_tensor_device *real, lvni_tensor_device **out);
 /* its tensors must be gone; NULL is fine */
 void lvni_tensor_device_destroy_dry(lvni_tensor_device *device);
 const char *lvni_tensor_device_name(const lvni_tensor_device *device); /* "sim:0" */
@@ -35,6 +36,8 @@ int lvni_tensor_device_kind(const lvni_tensor_device *device);    /* its backend
 void *lvni_tensor_device_state(const lvni_tensor_device *device); /* the backend's */
 const lvn_backend *lvni_tensor_device_backend(const lvni_tensor_device *device);
 bool lvni_tensor_device_is_dry(const lvni_tensor_device *device);
+/* Of a dry device; NULL: the cpu. */
+lvni_tensor_device *lvni_tensor_device_stands_for(const lvni_tensor_device *device);
 
 extern _Atomic int lvni_tensor_device_places; /* ever used in the table: 0 in most processes */
 lvni_tensor_device *lvni_tensor_device_search(const void *address);

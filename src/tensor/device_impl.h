@@ -37,6 +37,7 @@ struct lvni_tensor_device {
     const lvn_backend *backend;
     void *state; /* the backend's */
     lvn_device_info info;
+    lvni_tensor_device *stands_for; /* of a dry one */
 
     pthread_mutex_t memory_lock;   /* a leaf lock, except for the backend's */
     lvni_tensor_piece **free_list; /* by stream kind and size class (ctx.h) */

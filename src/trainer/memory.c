@@ -203,6 +203,17 @@ static void read_lane(const dry_lane *lane, lvni_trainer_memory_need *need)
     need->copies = kernels.weights > need->copies ? kernels.weights : need->copies;
 }
 
+/* Every op of a step and of validation was looked up. */
+static lvn_status check_kernels(const dry_lane *lane)
+{
+    lvni_tensor_ctx *mine = lvni_tensor_ctx_get();
+    lvni_tensor_ctx_set(lane->ctx);
+    const lvn_status s = lvni_kernels_check_missing();
+    lvni_tensor_ctx_set(mine);
+    lane->need->lacks_kernels = s != LVN_OK;
+    return s;
+}
+
 static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z,
                                lvni_trainer_memory_need *need)
 {
@@ -217,8 +228,9 @@ static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z,
     lvni_core_pins pins = o->plan.pins;
     pins.entries = NULL; /* nothing computes, so nothing is chosen */
     lane->ctx = lvni_tensor_ctx_create(team, &pins);
-    lvn_status s =
-        lane->ctx == NULL ? LVN_ERR_MEMORY : lvni_tensor_device_create_dry(&lane->device);
+    lvn_status s = lane->ctx == NULL ? LVN_ERR_MEMORY
+                                     : lvni_tensor_device_create_dry(lvni_tensor_ctx_get()->device,
+                                                                     &lane->device);
     if (s == LVN_OK && o->plan.coupled) {
         s = lvni_trainer_dry_group_create(o->plan.group, &lane->group);
     }
@@ -226,6 +238,7 @@ static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z,
         lane->ctx->device = lane->device;
         lane->ctx->low = lvni_trainer_precision_low(o->precision);
         s = run_lane(lane, z);
+        s = s == LVN_OK ? check_kernels(lane) : s;
     }
     if (s == LVN_OK) {
         read_lane(lane, need);

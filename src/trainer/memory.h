@@ -29,6 +29,8 @@ typedef struct lvni_trainer_memory_need {
     /* samples of the micro-batch or chunk that failed, when the prediction does; 0: it was
      * something else */
     int64_t refused;
+    /* the prediction failed with LVN_ERR_UNSUPPORTED: the device's backend lacks kernels */
+    bool lacks_kernels;
 } lvni_trainer_memory_need;
 
 /* The model exists, nothing else has to. Runs the module's steps on zeros, without kernels. */

@@ -130,7 +130,8 @@ class Example(unittest.TestCase):
                 self.assertEqual(len(of_cpu), len(own))
                 self.assertGreater(len(of_cpu), 0, name)
                 for a, b in zip(of_cpu, own):
-                    self.assertAlmostEqual(a, b, delta=1e-4 * abs(a), msg=name)
+                    # what relu and max pooling choose may flip at a rounding
+                    self.assertAlmostEqual(a, b, delta=5e-4 * abs(a), msg=name)
 
     def test_one_result_on_any_layout(self):
         self.train("one")
@@ -212,11 +213,10 @@ class Example(unittest.TestCase):
 
     def test_wrong_kernels_are_found(self):
         """Each edit is a mistake of its own kind in a copy of the example."""
-        loop = "for (int64_t e = 0; e < n; e++) {\n        y[without"
         all_of_y = "e < lvn_numel(y); e++"
         edits = {  # what is there, what becomes of it, what is reported
             "scale": (" + (float)attr->add", "", "output 0: .* elements are wrong, largest error"),
-            "mean": (f"clear(y, args->out[0]);\n    {loop}", loop, "output 0: .* -?nan, must be"),
+            "mean": ("memset(sum, 0, args->workspace_bytes);", "", "output 0"),
             "expand": (
                 all_of_y + ") {\n        to[e]",
                 all_of_y.replace("<", "<=") + ") {\n        to[e]",
@@ -291,23 +291,32 @@ class Example(unittest.TestCase):
         self.assertEqual(os.listdir(self.cwd / out / "checkpoints"), [])
         self.assertEqual(os.listdir(self.cwd / out / "exported_models"), [])
 
-    def test_a_kernel_that_it_lacks(self):
-        reported = self.train("run", "model=mlp", status=FAILURE)
+    def test_kernels_that_it_lacks(self):
+        """All of a step, before there is a run; by the plan, too."""
+        lacks = "error: the backend example has no kernel for relu, relu_grad; `levin ops` lists"
+        mlp = ["train", "classify", *RUN, "accelerator=example", "model=mlp"]
+        self.assertIn(lacks, self.train("run", "model=mlp", status=USAGE))
+        self.assertIn(lacks, self.train("run", "model=mlp", "devices=2", status=USAGE))
+        self.assertIn(lacks, self.levin("plan", *mlp, status=USAGE))
+        self.assertFalse((self.cwd / "run").exists())
+        self.train("cpu", "model=mlp", accelerator="cpu")
+        use = ["model=cpu", "data=builtin:shapes", "data.count=20", "accelerator=example"]
         self.assertIn(
-            "error: the backend example has no kernel for relu with the inputs f32 (3, 256); "
+            "error: the backend example has no kernel for relu with the inputs f32 (20, 256); "
             "`levin ops` lists what each backend has",
-            reported,
+            self.levin("eval", *use, status=FAILURE),
         )
-        self.assertIn("in step 0, micro-batch 0", reported)
-        self.assert_nothing_saved("run")
 
     def test_arguments_that_its_kernels_do_not_take(self):
-        reported = self.train("run", "model=resnet18", "image_size=32", status=FAILURE)
-        self.assertIn("the backend example has no kernel for batch_norm_train with", reported)
-        self.assert_nothing_saved("run")
-        reported = self.train("run", "precision=bf16-mixed", "overwrite=true", status=FAILURE)
-        self.assertIn("the backend example has no kernel for cast with", reported)
-        self.assert_nothing_saved("run")
+        reported = self.train("run", "model=resnet18", "image_size=32", status=USAGE)
+        self.assertRegex(
+            reported,
+            r"has no kernel for add, nor for batch_norm_train with the inputs f32 \(3, 8, 8, 64\), "
+            r"f32 \(64\), f32 \(64\), f32 \(3, 8, 8, 64\), nor for batch_norm_train_grad with ",
+        )
+        reported = self.train("run", "precision=bf16-mixed", status=USAGE)
+        self.assertIn("the backend example has no kernel for cast; ", reported)
+        self.assertFalse((self.cwd / "run").exists())
 
     def test_memory_that_runs_out(self):
         """What the table's `take` refuses is an error with a sentence, not the end of a process."""

@@ -256,7 +256,7 @@ static lvn_status flat_finish(void *stream, lvn_step_block *block)
 static const lvn_backend_kernel rows[] = {
 #define LVNI_OP(name, inputs, outputs, attr_type, op_flags, text)                                  \
     {#name, sim_kernel, LVNI_CPU_TYPES(op_flags) | 1u << LVN_F64,                                  \
-     (unsigned)(op_flags) / LVNI_BESIDE},
+     (unsigned)(op_flags) / LVNI_BESIDE, NULL},
 #include "kernels/ops.def"
 #undef LVNI_OP
 };

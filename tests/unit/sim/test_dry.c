@@ -22,7 +22,7 @@ static lvni_tensor_ctx *open_real(void)
 static lvni_tensor_ctx *open_dry(lvni_tensor_device **device)
 {
     lvni_tensor_ctx *ctx = open_real();
-    assert_int_equal(lvni_tensor_device_create_dry(device), LVN_OK);
+    assert_int_equal(lvni_tensor_device_create_dry(NULL, device), LVN_OK);
     ctx->device = *device;
     const lvni_tensor_desc d = {.dtype = LVN_F32, .ndim = 1, .shape = {1}};
     lvn_tensor *first = lvni_tensor_new(&d); /* lies at the beginning */
