@@ -5,7 +5,6 @@
 #include "kernels/flat.h"
 #include "tensor/device.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static lvni_nn_step_metric *metric_of(lvni_nn_step *step, const char *name)
@@ -20,7 +19,7 @@ static lvni_nn_step_metric *metric_of(lvni_nn_step *step, const char *name)
     }
     lvni_nn_step_metric *m = &step->metric[step->n_metrics++];
     *m = (lvni_nn_step_metric){0};
-    snprintf(m->name, sizeof m->name, "%s", name);
+    strncpy(m->name, name, sizeof m->name - 1);
     return m;
 }
 

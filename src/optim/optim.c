@@ -381,8 +381,10 @@ void lvni_optim_undo_step(lvni_optim *o, int phase, const bool *idle)
 void lvni_optim_step(lvni_optim *o, int phase, float *w, const float *g, double lr,
                      double grad_scale)
 {
-    lvni_optim_sum_squares(o, phase, o->own, w, g);
-    lvni_optim_trust(o, phase, grad_scale);
+    if (o->n_sums > 0) {
+        lvni_optim_sum_squares(o, phase, o->own, w, g);
+        lvni_optim_trust(o, phase, grad_scale);
+    }
     lvni_optim_step_range(o, phase, o->own, w, g, lr, grad_scale);
     lvni_optim_end_step(o, phase);
 }

@@ -157,11 +157,9 @@ void lvni_tensor_ctx_destroy(lvni_tensor_ctx *c)
     lvni_core_free(c);
 }
 
-lvni_tensor_ctx *lvni_tensor_ctx_get(void)
+/* Not part of lvni_tensor_ctx_get, which a step calls more often than anything else. */
+__attribute__((noinline)) static lvni_tensor_ctx *use_fallback(void)
 {
-    if (current != NULL) {
-        return current;
-    }
     if (fallback == NULL) {
         pthread_once(&fallback_once, make_key);
         fallback = lvni_tensor_ctx_create(1, NULL);
@@ -169,6 +167,11 @@ lvni_tensor_ctx *lvni_tensor_ctx_get(void)
     }
     current = fallback;
     return current;
+}
+
+lvni_tensor_ctx *lvni_tensor_ctx_get(void)
+{
+    return current != NULL ? current : use_fallback();
 }
 
 void lvni_tensor_ctx_set(lvni_tensor_ctx *ctx)
