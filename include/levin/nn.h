@@ -130,6 +130,8 @@ typedef struct lvn_nn_conv2d_options {
     size_t struct_size;
     int stride, padding, dilation, groups; /* 0: 1, 0, 1, 1 */
     bool no_bias;
+    /* height, width; entries that are not 0 replace the one number along their axis */
+    int kernel_hw[2], stride_hw[2], padding_hw[2], dilation_hw[2];
 } lvn_nn_conv2d_options;
 /* x (N, H, W, in) -> (N, H', W', out) as lvn_conv2d; parameters weight (out, kernel, kernel, in /
  * groups) and bias (out). */
@@ -144,6 +146,8 @@ typedef struct lvn_nn_conv_transpose2d_options {
     size_t struct_size;
     int stride, padding, output_padding, groups, dilation; /* 0: 1, 0, 0, 1, 1 */
     bool no_bias;
+    /* height, width; entries that are not 0 replace the one number along their axis */
+    int kernel_hw[2], stride_hw[2], padding_hw[2], output_padding_hw[2], dilation_hw[2];
 } lvn_nn_conv_transpose2d_options;
 /* x (N, H, W, in) -> (N, H', W', out) as lvn_conv_transpose2d; parameters weight (in, kernel,
  * kernel, out / groups) and bias (out). As in PyTorch the fan in of the initial values is out /

@@ -10,12 +10,15 @@ extern "C" {
 #endif
 
 /* ---- images: (N, H, W, C) ---- */
+/* One number counts for both axes. Where height and width differ, the fields that end in _hw have
+ * one for each, in this order; an entry that is not 0 replaces the one number along its axis. */
 typedef struct lvn_conv2d_options {
     size_t struct_size;
     int stride, padding, dilation, groups; /* 0: 1, 0, 1, 1 */
+    int stride_hw[2], padding_hw[2], dilation_hw[2];
 } lvn_conv2d_options;
 /* x (N, H, W, I), w (O, KH, KW, I / groups), b (O) or NULL -> (N, H', W', O), H' = (H + 2 padding -
- * dilation (KH - 1) - 1) / stride + 1 */
+ * dilation (KH - 1) - 1) / stride + 1, W' likewise */
 LVN_API lvn_tensor *lvn_conv2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b,
                                     const lvn_conv2d_options *o);
 #define lvn_conv2d(x, w, b, ...)                                                                   \
@@ -30,6 +33,7 @@ LVN_API lvn_tensor *lvn_conv2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b,
 typedef struct lvn_conv_transpose2d_options {
     size_t struct_size;
     int stride, padding, output_padding, groups, dilation; /* 0: 1, 0, 0, 1, 1 */
+    int stride_hw[2], padding_hw[2], output_padding_hw[2], dilation_hw[2];
 } lvn_conv_transpose2d_options;
 LVN_API lvn_tensor *lvn_conv_transpose2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b,
                                               const lvn_conv_transpose2d_options *o);
@@ -42,10 +46,11 @@ LVN_API lvn_tensor *lvn_conv_transpose2d_with(lvn_tensor *x, lvn_tensor *w, lvn_
 typedef struct lvn_pool2d_options {
     size_t struct_size;
     int stride, padding; /* 0: the kernel, 0 */
+    int kernel_hw[2], stride_hw[2], padding_hw[2];
 } lvn_pool2d_options;
-/* (N, H, W, C) -> (N, H', W', C), H' = (H + 2 padding - kernel) / stride + 1; padding at most half
- * the kernel, which is at most 256 for lvn_max_pool2d. The gradient goes to the first maximum of a
- * window, in the order of rows; NaN counts as the largest. */
+/* (N, H, W, C) -> (N, H', W', C), H' = (H + 2 padding - kernel) / stride + 1, W' likewise; padding
+ * at most half the kernel, which is at most 256 for lvn_max_pool2d. The gradient goes to the first
+ * maximum of a window, in the order of rows; NaN counts as the largest. */
 LVN_API lvn_tensor *lvn_max_pool2d_with(lvn_tensor *x, int kernel, const lvn_pool2d_options *o);
 #define lvn_max_pool2d(x, kernel, ...)                                                             \
     lvn_max_pool2d_with(                                                                           \
@@ -57,6 +62,7 @@ typedef struct lvn_avg_pool2d_options {
     size_t struct_size;
     int stride, padding;  /* 0: the kernel, 0 */
     bool exclude_padding; /* divide by the number of pixels of the window that lie in the image */
+    int kernel_hw[2], stride_hw[2], padding_hw[2];
 } lvn_avg_pool2d_options;
 LVN_API lvn_tensor *lvn_avg_pool2d_with(lvn_tensor *x, int kernel, const lvn_avg_pool2d_options *o);
 #define lvn_avg_pool2d(x, kernel, ...)                                                             \

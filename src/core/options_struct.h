@@ -25,6 +25,17 @@ static inline lvn_status lvni_core_options_copy(const char *call, void *own, siz
     return LVN_OK;
 }
 
+/* Height and width of a setting: what is given for the axis, else for both, else the fallback; 0 is
+ * not given. */
+static inline void lvni_core_options_per_axis(int out[2], const int given[2], int both,
+                                              int fallback_h, int fallback_w)
+{
+    const int fallback[2] = {fallback_h, fallback_w};
+    for (int i = 0; i < 2; i++) {
+        out[i] = given[i] != 0 ? given[i] : both != 0 ? both : fallback[i];
+    }
+}
+
 /* `value` is one of an enum that goes from 0 to `last`. */
 static inline lvn_status lvni_core_options_enum(const char *call, const char *what, int value,
                                                 int last)

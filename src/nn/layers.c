@@ -1,12 +1,13 @@
 /* Layers with parameters: convolution, linear, batch norm, layer norm; and dropout. */
 #include "core/math.h"
+#include "core/options_struct.h"
 #include "nn/builder_impl.h"
 
 typedef struct conv2d {
     lvn_module base;
-    int in, out, kernel;
+    int in, out, kernel[2];
     lvn_nn_conv2d_options options;
-    lvn_tensor *weight; /* (O, K, K, I / groups) */
+    lvn_tensor *weight; /* (O, KH, KW, I / groups) */
     lvn_tensor *bias;   /* (O) or NULL */
 } conv2d;
 
@@ -14,17 +15,17 @@ static lvn_status conv2d_build(lvn_module *module, lvn_builder *b)
 {
     conv2d *m = (conv2d *)module;
     const int groups = m->options.groups == 0 ? 1 : m->options.groups;
-    if (m->in < 1 || m->out < 1 || m->kernel < 1 || groups < 1 || m->in % groups != 0 ||
-        m->out % groups != 0) {
-        LVN_FAIL(
-            LVN_ERR_INVALID,
-            "%s: a convolution from %d to %d channels with kernel %d and %d groups is not possible",
-            module->path, m->in, m->out, m->kernel, groups);
+    if (m->in < 1 || m->out < 1 || m->kernel[0] < 1 || m->kernel[1] < 1 || groups < 1 ||
+        m->in % groups != 0 || m->out % groups != 0) {
+        LVN_FAIL(LVN_ERR_INVALID,
+                 "%s: a convolution from %d to %d channels with kernel %d x %d and %d groups is "
+                 "not possible",
+                 module->path, m->in, m->out, m->kernel[0], m->kernel[1], groups);
     }
-    const int fan_in = m->in / groups * m->kernel * m->kernel;
+    const int fan_in = m->in / groups * m->kernel[0] * m->kernel[1];
     const double bound = 1.0 / lvni_core_sqrt((double)fan_in);
     m->weight = lvn_builder_parameter(
-        b, "weight", 4, (const int64_t[]){m->out, m->kernel, m->kernel, m->in / groups},
+        b, "weight", 4, (const int64_t[]){m->out, m->kernel[0], m->kernel[1], m->in / groups},
         LVN_INIT_UNIFORM, bound);
     lvni_nn_builder_set_layout(b, LVNI_LAYOUT_CONV, NULL);
     if (!m->options.no_bias) {
@@ -37,9 +38,12 @@ static lvn_status conv2d_build(lvn_module *module, lvn_builder *b)
 static lvn_tensor *conv2d_forward(const lvn_module *module, lvn_tensor *x)
 {
     const conv2d *m = (const conv2d *)module;
-    return lvn_conv2d(x, m->weight, m->bias, .stride = m->options.stride,
-                      .padding = m->options.padding, .dilation = m->options.dilation,
-                      .groups = m->options.groups);
+    const lvn_nn_conv2d_options *o = &m->options;
+    return lvn_conv2d(x, m->weight, m->bias, .stride = o->stride, .padding = o->padding,
+                      .dilation = o->dilation, .groups = o->groups,
+                      .stride_hw = {o->stride_hw[0], o->stride_hw[1]},
+                      .padding_hw = {o->padding_hw[0], o->padding_hw[1]},
+                      .dilation_hw = {o->dilation_hw[0], o->dilation_hw[1]});
 }
 
 static const lvn_module_class conv2d_class = {
@@ -54,18 +58,18 @@ lvn_module *lvn_nn_conv2d_with(lvn_builder *b, const char *name, int in, int out
     }
     m->in = in;
     m->out = out;
-    m->kernel = kernel;
     if (!lvni_nn_builder_options(b, "nn_conv2d", &m->options, sizeof m->options, o)) {
         return NULL;
     }
+    lvni_core_options_per_axis(m->kernel, m->options.kernel_hw, kernel, 0, 0);
     return lvni_nn_builder_build(b, &m->base);
 }
 
 typedef struct conv_transpose2d {
     lvn_module base;
-    int in, out, kernel;
+    int in, out, kernel[2];
     lvn_nn_conv_transpose2d_options options;
-    lvn_tensor *weight; /* (I, K, K, O / groups) */
+    lvn_tensor *weight; /* (I, KH, KW, O / groups) */
     lvn_tensor *bias;   /* (O) or NULL */
 } conv_transpose2d;
 
@@ -73,17 +77,18 @@ static lvn_status conv_transpose2d_build(lvn_module *module, lvn_builder *b)
 {
     conv_transpose2d *m = (conv_transpose2d *)module;
     const int groups = m->options.groups == 0 ? 1 : m->options.groups;
-    if (m->in < 1 || m->out < 1 || m->kernel < 1 || groups < 1 || m->in % groups != 0 ||
-        m->out % groups != 0) {
-        LVN_FAIL(LVN_ERR_INVALID,
-                 "%s: a transposed convolution from %d to %d channels with kernel %d and %d groups "
-                 "is not possible",
-                 module->path, m->in, m->out, m->kernel, groups);
+    if (m->in < 1 || m->out < 1 || m->kernel[0] < 1 || m->kernel[1] < 1 || groups < 1 ||
+        m->in % groups != 0 || m->out % groups != 0) {
+        LVN_FAIL(
+            LVN_ERR_INVALID,
+            "%s: a transposed convolution from %d to %d channels with kernel %d x %d and %d groups "
+            "is not possible",
+            module->path, m->in, m->out, m->kernel[0], m->kernel[1], groups);
     }
-    const int fan = m->out / groups * m->kernel * m->kernel;
+    const int fan = m->out / groups * m->kernel[0] * m->kernel[1];
     const double bound = 1.0 / lvni_core_sqrt((double)fan);
     m->weight = lvn_builder_parameter(
-        b, "weight", 4, (const int64_t[]){m->in, m->kernel, m->kernel, m->out / groups},
+        b, "weight", 4, (const int64_t[]){m->in, m->kernel[0], m->kernel[1], m->out / groups},
         LVN_INIT_UNIFORM, bound);
     lvni_nn_builder_set_layout(b, LVNI_LAYOUT_CONV, NULL);
     if (!m->options.no_bias) {
@@ -97,9 +102,13 @@ static lvn_tensor *conv_transpose2d_forward(const lvn_module *module, lvn_tensor
 {
     const conv_transpose2d *m = (const conv_transpose2d *)module;
     const lvn_nn_conv_transpose2d_options *o = &m->options;
-    return lvn_conv_transpose2d(x, m->weight, m->bias, .stride = o->stride, .padding = o->padding,
-                                .output_padding = o->output_padding, .groups = o->groups,
-                                .dilation = o->dilation);
+    return lvn_conv_transpose2d(
+        x, m->weight, m->bias, .stride = o->stride, .padding = o->padding,
+        .output_padding = o->output_padding, .groups = o->groups, .dilation = o->dilation,
+        .stride_hw = {o->stride_hw[0], o->stride_hw[1]},
+        .padding_hw = {o->padding_hw[0], o->padding_hw[1]},
+        .output_padding_hw = {o->output_padding_hw[0], o->output_padding_hw[1]},
+        .dilation_hw = {o->dilation_hw[0], o->dilation_hw[1]});
 }
 
 static const lvn_module_class conv_transpose2d_class = {.name = "conv_transpose2d",
@@ -117,10 +126,10 @@ lvn_module *lvn_nn_conv_transpose2d_with(lvn_builder *b, const char *name, int i
     }
     m->in = in;
     m->out = out;
-    m->kernel = kernel;
     if (!lvni_nn_builder_options(b, "nn_conv_transpose2d", &m->options, sizeof m->options, o)) {
         return NULL;
     }
+    lvni_core_options_per_axis(m->kernel, m->options.kernel_hw, kernel, 0, 0);
     return lvni_nn_builder_build(b, &m->base);
 }
 

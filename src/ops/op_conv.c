@@ -215,20 +215,18 @@ lvn_tensor *lvn_conv2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b,
     if (lvni_core_options_copy("conv2d", &o, sizeof o, options) != LVN_OK) {
         return lvni_autograd_op_fail("conv2d");
     }
-    const int stride = or_default(o.stride, 1), dilation = or_default(o.dilation, 1);
-    const lvn_conv_attr attr = {.stride = {stride, stride},
-                                .padding = {o.padding, o.padding},
-                                .dilation = {dilation, dilation},
-                                .groups = or_default(o.groups, 1)};
+    lvn_conv_attr attr = {.groups = or_default(o.groups, 1)};
+    lvni_core_options_per_axis(attr.stride, o.stride_hw, o.stride, 1, 1);
+    lvni_core_options_per_axis(attr.padding, o.padding_hw, o.padding, 0, 0);
+    lvni_core_options_per_axis(attr.dilation, o.dilation_hw, o.dilation, 1, 1);
     return conv_forward(x, w, b, &attr);
 }
 
 /* The size of the result; sizes that make no sense are for the shape rule to refuse. */
-static int64_t transposed_size(int64_t in, int64_t kernel, const lvn_conv_attr *a,
-                               int output_padding)
+static int64_t transposed_size(int64_t in, const lvn_conv_attr *a, int axis, int output_padding)
 {
-    return (in - 1) * a->stride[0] - 2 * (int64_t)a->padding[0] + a->dilation[0] * (kernel - 1) +
-           1 + output_padding;
+    return (in - 1) * a->stride[axis] - 2 * (int64_t)a->padding[axis] +
+           a->dilation[axis] * (a->kernel[axis] - 1) + 1 + output_padding;
 }
 
 lvn_tensor *lvn_conv_transpose2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b,
@@ -240,16 +238,17 @@ lvn_tensor *lvn_conv_transpose2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *
         !lvni_autograd_op_begin(LVNI_OP_conv_transpose2d, in, 3, 4)) {
         return lvni_autograd_op_fail("conv_transpose2d");
     }
-    const int stride = or_default(o.stride, 1), dilation = or_default(o.dilation, 1);
-    lvn_conv_attr attr = {.stride = {stride, stride},
-                          .padding = {o.padding, o.padding},
-                          .dilation = {dilation, dilation},
-                          .groups = or_default(o.groups, 1)};
+    lvn_conv_attr attr = {.groups = or_default(o.groups, 1)};
+    int more[2];
+    lvni_core_options_per_axis(attr.stride, o.stride_hw, o.stride, 1, 1);
+    lvni_core_options_per_axis(attr.padding, o.padding_hw, o.padding, 0, 0);
+    lvni_core_options_per_axis(attr.dilation, o.dilation_hw, o.dilation, 1, 1);
+    lvni_core_options_per_axis(more, o.output_padding_hw, o.output_padding, 0, 0);
     if (in[0]->ndim == 4 && in[1]->ndim == 4) {
         attr.kernel[0] = in[1]->shape[1];
         attr.kernel[1] = in[1]->shape[2];
-        attr.in_h = transposed_size(in[0]->shape[1], attr.kernel[0], &attr, o.output_padding);
-        attr.in_w = transposed_size(in[0]->shape[2], attr.kernel[1], &attr, o.output_padding);
+        attr.in_h = transposed_size(in[0]->shape[1], &attr, 0, more[0]);
+        attr.in_w = transposed_size(in[0]->shape[2], &attr, 1, more[1]);
     }
     lvn_kernel_args args = {.in = {in[0], in[1], in[2]}, .attr = &attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_conv_transpose2d, &args, 1);
@@ -283,25 +282,26 @@ static lvn_tensor *max_pool(lvn_tensor *x, const lvn_pool_attr *attr)
 
 lvn_tensor *lvn_max_pool2d_with(lvn_tensor *x, int kernel, const lvn_pool2d_options *options)
 {
-    enum { LARGEST = 16 }; /* its 256 places fit a byte */
+    enum { PLACES = 256 }; /* fit a byte */
     lvn_pool2d_options o;
     if (lvni_core_options_copy("max_pool2d", &o, sizeof o, options) != LVN_OK ||
         !lvni_autograd_op_begin(LVNI_OP_max_pool2d, &x, 1, 0)) {
         return lvni_autograd_op_fail("max_pool2d");
     }
-    const int stride = or_default(o.stride, kernel);
-    if (kernel <= LARGEST) {
-        return max_pool(x, &(lvn_pool_attr){.kernel = {kernel, kernel},
-                                            .stride = {stride, stride},
-                                            .padding = {o.padding, o.padding}});
+    lvn_pool_attr a = {.in_h = 0};
+    lvni_core_options_per_axis(a.kernel, o.kernel_hw, kernel, 0, 0);
+    lvni_core_options_per_axis(a.stride, o.stride_hw, o.stride, a.kernel[0], a.kernel[1]);
+    lvni_core_options_per_axis(a.padding, o.padding_hw, o.padding, 0, 0);
+    if ((int64_t)a.kernel[0] * a.kernel[1] <= PLACES) {
+        return max_pool(x, &a);
     }
     /* Along the width, then along the height: the first maximum of the first row that has it is the
      * window's first one. */
-    lvn_tensor *rows = max_pool(
-        x,
-        &(lvn_pool_attr){.kernel = {1, kernel}, .stride = {1, stride}, .padding = {0, o.padding}});
+    lvn_tensor *rows = max_pool(x, &(lvn_pool_attr){.kernel = {1, a.kernel[1]},
+                                                    .stride = {1, a.stride[1]},
+                                                    .padding = {0, a.padding[1]}});
     return rows == NULL ? NULL
-                        : max_pool(rows, &(lvn_pool_attr){.kernel = {kernel, 1},
-                                                          .stride = {stride, 1},
-                                                          .padding = {o.padding, 0}});
+                        : max_pool(rows, &(lvn_pool_attr){.kernel = {a.kernel[0], 1},
+                                                          .stride = {a.stride[0], 1},
+                                                          .padding = {a.padding[0], 0}});
 }

@@ -53,12 +53,12 @@ lvn_tensor *lvn_avg_pool2d_with(lvn_tensor *x, int kernel, const lvn_avg_pool2d_
     if (lvni_core_options_copy("avg_pool2d", &o, sizeof o, options) != LVN_OK) {
         return lvni_autograd_op_fail("avg_pool2d");
     }
-    const int stride = o.stride == 0 ? kernel : o.stride;
-    const lvn_resample_attr attr = {.kind = LVN_RESAMPLE_AVG_POOL,
-                                    .pool = {.kernel = {kernel, kernel},
-                                             .stride = {stride, stride},
-                                             .padding = {o.padding, o.padding}},
-                                    .exclude_padding = o.exclude_padding};
+    lvn_resample_attr attr = {.kind = LVN_RESAMPLE_AVG_POOL, .exclude_padding = o.exclude_padding};
+    lvn_pool_attr *pool = &attr.pool;
+    lvni_core_options_per_axis(pool->kernel, o.kernel_hw, kernel, 0, 0);
+    lvni_core_options_per_axis(pool->stride, o.stride_hw, o.stride, pool->kernel[0],
+                               pool->kernel[1]);
+    lvni_core_options_per_axis(pool->padding, o.padding_hw, o.padding, 0, 0);
     return resample("avg_pool2d", x, &attr);
 }
 

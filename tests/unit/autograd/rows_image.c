@@ -6,6 +6,8 @@ FN(conv_plain, lvn_conv2d(in[0], in[1], NULL, .padding = 1))
 FN(conv_stride, lvn_conv2d(in[0], in[1], in[2], .stride = 2, .padding = 1))
 FN(conv_groups, lvn_conv2d(in[0], in[1], in[2], .padding = 1, .groups = 2))
 FN(conv_dilation, lvn_conv2d(in[0], in[1], in[2], .padding = 2, .dilation = 2))
+FN(conv_uneven, lvn_conv2d(in[0], in[1], in[2], .stride_hw = {2, 1}, .padding_hw = {1, 2},
+                           .dilation_hw = {1, 2}))
 FN(conv_depthwise, lvn_conv2d(in[0], in[1], in[2], .padding = 1, .groups = 3))
 FN(conv_penalty, lvn_conv2d(lvn_square(lvn_conv2d(in[0], in[1], NULL, .stride = 2)), in[2], NULL))
 FN(transpose, lvn_conv_transpose2d(in[0], in[1], in[2]))
@@ -15,9 +17,14 @@ FN(transpose_stride,
 FN(transpose_groups,
    lvn_conv_transpose2d(in[0], in[1], in[2], .stride = 2, .padding = 1, .groups = 2))
 FN(transpose_dilation, lvn_conv_transpose2d(in[0], in[1], in[2], .padding = 1, .dilation = 2))
+FN(transpose_uneven,
+   lvn_conv_transpose2d(in[0], in[1], in[2], .stride_hw = {2, 3}, .padding_hw = {1, 0},
+                        .output_padding_hw = {0, 2}, .dilation_hw = {2, 1}))
 FN(pool, lvn_max_pool2d(in[0], 2))
 FN(pool_large, lvn_max_pool2d(in[0], 17, .stride = 2, .padding = 3))
 FN(pool_overlap, lvn_max_pool2d(in[0], 3, .stride = 2, .padding = 1))
+FN(pool_uneven, lvn_max_pool2d(in[0], 2, .kernel_hw = {0, 3}, .stride_hw = {1, 2}))
+FN(average_uneven, lvn_avg_pool2d(in[0], 2, .kernel_hw = {3, 0}, .padding_hw = {1, 0}))
 FN(average, lvn_avg_pool2d(in[0], 2))
 FN(average_overlap, lvn_avg_pool2d(in[0], 3, .stride = 2, .padding = 1))
 FN(average_inside, lvn_avg_pool2d(in[0], 3, .stride = 1, .padding = 1, .exclude_padding = true))
@@ -82,6 +89,13 @@ static const row rows[] = {
      NORMAL,
      .second = true},
     {"conv2d_with",
+     fn_conv_uneven,
+     SMOOTH,
+     3,
+     {S(1, 4, 5, 2), S(2, 2, 3, 2), S(2)},
+     NORMAL,
+     .second = true},
+    {"conv2d_with",
      fn_conv_penalty,
      SMOOTH,
      3,
@@ -123,9 +137,18 @@ static const row rows[] = {
      {S(1, 3, 3, 1), S(1, 2, 2, 2), S(2)},
      NORMAL,
      .second = true},
+    {"conv_transpose2d_with",
+     fn_transpose_uneven,
+     SMOOTH,
+     3,
+     {S(1, 3, 2, 2), S(2, 2, 3, 2), S(2)},
+     NORMAL,
+     .second = true},
+    {"max_pool2d_with", fn_pool_uneven, SMOOTH, 1, {S(1, 4, 7, 2)}, APART},
     {"max_pool2d_with", fn_pool, SMOOTH, 1, {S(2, 4, 5, 2)}, APART},
     {"max_pool2d_with", fn_pool_large, SMOOTH, 1, {S(1, 14, 15, 1)}, APART},
     {"max_pool2d_with", fn_pool_overlap, SMOOTH, 1, {S(1, 5, 6, 2)}, APART},
+    {"avg_pool2d_with", fn_average_uneven, SMOOTH, 1, {S(1, 5, 4, 2)}, NORMAL, .second = true},
     {"avg_pool2d_with", fn_average, SMOOTH, 1, {S(2, 4, 5, 2)}, NORMAL, .second = true},
     {"avg_pool2d_with", fn_average_overlap, SMOOTH, 1, {S(1, 5, 6, 2)}, NORMAL, .second = true},
     {"avg_pool2d_with", fn_average_inside, SMOOTH, 1, {S(1, 3, 4, 1)}, NORMAL, .second = true},

@@ -171,7 +171,7 @@ static void what_is_refused(void **state)
         {same_block_twice, LVN_ERR_INVALID, "the model has two blocks named layer: "},
         {nameless_block, LVN_ERR_INVALID, "a block of the model needs a name"},
         {groups, LVN_ERR_INVALID,
-         "conv: a convolution from 6 to 8 channels with kernel 3 and 4 groups"},
+         "conv: a convolution from 6 to 8 channels with kernel 3 x 3 and 4 groups"},
         {init_of_nothing, LVN_ERR_INVALID, "no parameter head.wait"},
         {no_outputs, LVN_ERR_INVALID, "head: a linear layer from 128 to 0"},
         {no_channels, LVN_ERR_INVALID, "norm: batch norm over 0 channels"},

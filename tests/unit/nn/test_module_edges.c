@@ -140,6 +140,56 @@ static void options_are_read_by_their_size(void **state)
     lvn_release(x);
 }
 
+/* Kernels, strides and borders that differ between height and width. */
+typedef struct uneven {
+    lvn_module base;
+    lvn_module *down, *up;
+} uneven;
+
+static lvn_status uneven_build(lvn_module *module, lvn_builder *b)
+{
+    uneven *m = (uneven *)module;
+    m->down = lvn_nn_conv2d(b, "down", 2, 3, 1, .kernel_hw = {0, 5}, .stride_hw = {2, 1},
+                            .padding_hw = {0, 2}, .dilation_hw = {0, 2});
+    m->up = lvn_nn_conv_transpose2d(b, "up", 3, 2, 3, .kernel_hw = {2, 0}, .stride_hw = {2, 1},
+                                    .padding_hw = {0, 1}, .output_padding_hw = {1, 0},
+                                    .dilation_hw = {1, 2});
+    return lvn_builder_status(b);
+}
+
+static void assert_shape(const lvn_tensor *t, const int64_t want[4])
+{
+    assert_non_null(t);
+    assert_int_equal(lvn_ndim(t), 4);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(lvn_size(t, i), want[i]);
+    }
+}
+
+static void layers_whose_axes_differ(void **state)
+{
+    (void)state;
+    static const lvn_module_class uneven_class = {
+        .name = "uneven", .size = sizeof(uneven), .build = uneven_build};
+    lvni_nn_model *m;
+    assert_int_equal(lvni_nn_model_build(&uneven_class, NULL, 1, &m), LVN_OK);
+    const uneven *u = (const uneven *)m->root;
+    assert_shape(m->parameters[0].tensor, (const int64_t[]){3, 1, 5, 2}); /* down.weight */
+    assert_shape(m->parameters[2].tensor, (const int64_t[]){3, 2, 3, 2}); /* up.weight */
+    int64_t in_file[LVN_MAX_NDIM];
+    assert_int_equal(lvni_nn_parameter_file_shape(&m->parameters[2], in_file), 4);
+    assert_true(in_file[0] == 3 && in_file[1] == 2 && in_file[2] == 2 && in_file[3] == 3);
+    lvn_tensor *x = lvn_tensor_create(LVN_F32, LVN_SHAPE(1, 7, 9, 2));
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *y = lvn_forward(u->down, x);
+    assert_shape(y, (const int64_t[]){1, 4, 5, 3}); /* (7 - 1) / 2 + 1, 9 + 4 - 8 */
+    /* 3 * 2 + 2 + 1, 4 - 2 + 4 + 1 */
+    assert_shape(lvn_forward(u->up, y), (const int64_t[]){1, 9, 7, 2});
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(x);
+    lvni_nn_model_destroy(m);
+}
+
 static void a_buffer_of_another_model_is_refused(void **state)
 {
     (void)state;
@@ -280,6 +330,7 @@ int main(void)
         cmocka_unit_test(an_old_error_is_no_reason),
         cmocka_unit_test(metrics_that_do_not_fit_fail_the_scope),
         cmocka_unit_test(options_are_read_by_their_size),
+        cmocka_unit_test(layers_whose_axes_differ),
         cmocka_unit_test(a_buffer_of_another_model_is_refused),
         cmocka_unit_test(nothing_is_asked_of_null),
         cmocka_unit_test(a_vector_is_one_row_of_linear),

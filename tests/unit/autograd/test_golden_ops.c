@@ -1,0 +1,113 @@
+/* Ops against results of PyTorch in double precision; golden_ops.py wrote them and defines the
+ * inputs. */
+#include "gradient_support.h"
+
+#include "golden_ops.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { INPUTS = 16 };
+static lvn_tensor *made[INPUTS];
+static int n_made;
+
+/* Input k of golden_ops.py. */
+static lvn_tensor *given(int k, int ndim, const int64_t *shape)
+{
+    lvn_tensor *t = lvn_tensor_create(LVN_F64, ndim, shape);
+    assert_non_null(t);
+    assert_true(n_made < INPUTS);
+    made[n_made++] = t;
+    const int64_t n = lvn_numel(t);
+    for (int64_t e = 0; e < n; e++) {
+        ((double *)lvn_data(t))[e] = ((double)((29 * e + 17 * k + n) % 48) - 23.5) / 16.0;
+    }
+    return t;
+}
+
+static lvn_tensor *conv2d(void)
+{
+    return lvn_conv2d(given(0, LVN_SHAPE(1, 5, 6, 2)), given(1, LVN_SHAPE(3, 2, 3, 2)),
+                      given(2, LVN_SHAPE(3)), .stride_hw = {2, 1}, .padding_hw = {1, 2},
+                      .dilation_hw = {1, 2});
+}
+
+static lvn_tensor *conv_transpose2d(void)
+{
+    return lvn_conv_transpose2d(given(0, LVN_SHAPE(1, 3, 2, 2)), given(1, LVN_SHAPE(2, 2, 3, 3)),
+                                given(2, LVN_SHAPE(3)), .stride_hw = {2, 3}, .padding_hw = {1, 0},
+                                .output_padding_hw = {0, 2}, .dilation_hw = {2, 1});
+}
+
+static lvn_tensor *max_pool2d(void)
+{
+    return lvn_max_pool2d(given(0, LVN_SHAPE(1, 4, 7, 2)), 2, .kernel_hw = {0, 3},
+                          .stride_hw = {1, 2}, .padding_hw = {1, 0});
+}
+
+static lvn_tensor *max_pool2d_in_two_passes(void)
+{
+    return lvn_max_pool2d(given(0, LVN_SHAPE(1, 20, 19, 1)), 16, .kernel_hw = {17, 0}, .stride = 1,
+                          .stride_hw = {2, 0}, .padding_hw = {3, 0});
+}
+
+static lvn_tensor *max_pool2d_by_kernel(void)
+{
+    return lvn_max_pool2d(given(0, LVN_SHAPE(1, 4, 7, 1)), 0, .kernel_hw = {2, 3});
+}
+
+static lvn_tensor *avg_pool2d(void)
+{
+    return lvn_avg_pool2d(given(0, LVN_SHAPE(1, 5, 4, 2)), 1, .kernel_hw = {3, 2},
+                          .stride_hw = {2, 1}, .padding_hw = {1, 0});
+}
+
+static const struct {
+    const char *name;
+    lvn_tensor *(*f)(void);
+} cases[] = {{"conv2d", conv2d},
+             {"conv_transpose2d", conv_transpose2d},
+             {"max_pool2d", max_pool2d},
+             {"max_pool2d in two passes", max_pool2d_in_two_passes},
+             {"max_pool2d, stride of the kernel", max_pool2d_by_kernel},
+             {"avg_pool2d", avg_pool2d}};
+enum { N_CASES = sizeof cases / sizeof *cases, N_GOLDEN = sizeof golden_ops / sizeof *golden_ops };
+
+static void check(const golden_op *want, const lvn_tensor *y)
+{
+    if (y == NULL) {
+        fail_msg("%s: %s", want->name, lvn_last_error()->message);
+        return;
+    }
+    assert_int_equal(lvn_ndim(y), want->ndim);
+    for (int i = 0; i < want->ndim; i++) {
+        assert_int_equal(lvn_size(y, i), want->shape[i]);
+    }
+    for (int64_t e = 0; e < lvn_numel(y); e++) {
+        if (!(fabs(element(y, e) - want->y[e]) <= 1e-10)) {
+            fail_msg("%s, element %d: %.12g, expected %.12g", want->name, (int)e, element(y, e),
+                     want->y[e]);
+        }
+    }
+}
+
+static void results_of_pytorch(void **state)
+{
+    (void)state;
+    assert_int_equal(N_CASES, N_GOLDEN);
+    for (int i = 0; i < N_CASES; i++) {
+        assert_string_equal(cases[i].name, golden_ops[i].name);
+        assert_int_equal(lvn_scope_open(), LVN_OK);
+        check(&golden_ops[i], cases[i].f());
+        assert_int_equal(lvn_scope_close(), LVN_OK);
+        for (; n_made > 0; n_made--) {
+            lvn_release(made[n_made - 1]);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(results_of_pytorch)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
