@@ -4,6 +4,8 @@
 #include "kernels/kernels.h"
 #include "tensor/device.h"
 
+#include <string.h>
+
 /* Where, and the backend's functions. */
 typedef struct place {
     lvni_tensor_device *device; /* NULL: the host */
@@ -11,12 +13,15 @@ typedef struct place {
     const lvn_backend_flat *flat;
 } place;
 
-/* false: there is no stream; the error is noted. */
+/* false: nothing is submitted, to a dry device, or without a stream; the error is noted. */
 static bool find(const void *p, place *at)
 {
     *at = (place){.device = lvni_tensor_device_of(p), .flat = &lvni_cpu_backend.flat};
     if (at->device == NULL) {
         return true;
+    }
+    if (lvni_tensor_device_is_dry(at->device)) {
+        return false;
     }
     at->flat = &lvni_tensor_device_backend(at->device)->flat;
     at->stream = lvni_tensor_device_stream(at->device);
@@ -33,19 +38,12 @@ static void note(const place *at, lvn_status s)
     }
 }
 
-static lvn_status lacks(const place *at, const char *what)
-{
-    LVN_FAIL(LVN_ERR_UNSUPPORTED, "the backend %s has no function %s for flat buffers",
-             lvni_tensor_device_backend(at->device)->name, what);
-}
-
-/* Submit `function` with the arguments behind it, or note that the backend lacks it. */
+/* Submit `function` with the arguments behind it. */
 #define SUBMIT(where, function, ...)                                                               \
     do {                                                                                           \
         place at_;                                                                                 \
         if (find((where), &at_)) {                                                                 \
-            note(&at_, at_.flat->function == NULL ? lacks(&at_, #function)                         \
-                                                  : at_.flat->function(at_.stream, __VA_ARGS__));  \
+            note(&at_, at_.flat->function(at_.stream, __VA_ARGS__));                               \
         }                                                                                          \
     } while (0)
 
@@ -69,8 +67,7 @@ static lvn_status sums_of_device(const place *at, const float *g, int64_t n, dou
     if (there == NULL) {
         return lvn_last_error()->code;
     }
-    lvn_status s = at->flat->block_sumsq == NULL ? lacks(at, "block_sumsq")
-                                                 : at->flat->block_sumsq(at->stream, g, n, there);
+    lvn_status s = at->flat->block_sumsq(at->stream, g, n, there);
     if (s == LVN_OK) {
         s = lvni_tensor_mem_copy(partial, there, bytes);
     }
@@ -82,6 +79,7 @@ void lvni_kernels_flat_block_sumsq(const float *g, int64_t n, double *partial)
 {
     place at;
     if (!find(g, &at)) {
+        memset(partial, 0, (size_t)lvni_kernels_flat_blocks(n) * sizeof *partial);
         return;
     }
     if (at.device == NULL) {

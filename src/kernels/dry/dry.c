@@ -163,7 +163,7 @@ static lvn_status zero(void *stream, void *p, size_t bytes)
     return LVN_OK;
 }
 
-/* ---- ops and flat buffers ---- */
+/* ---- ops ---- */
 
 /* What the cpu's kernel would take besides its tensors, where it can report that (LVNI_DRY). */
 static lvn_status dry_kernel(const lvn_kernel_args *args)
@@ -177,101 +177,6 @@ static lvn_status dry_kernel(const lvn_kernel_args *args)
     }
     return reports ? lvni_kernels_row(LVN_DEVICE_CPU, (lvni_kernels_op)info->number)->run(args)
                    : LVN_OK;
-}
-
-static lvn_status flat_two(void *stream, float *a, const float *b, int64_t n)
-{
-    (void)stream;
-    (void)a;
-    (void)b;
-    (void)n;
-    return LVN_OK;
-}
-
-static lvn_status flat_lerp(void *stream, float *a, const float *b, float t, int64_t n,
-                            const lvn_step_average *step)
-{
-    (void)t;
-    (void)step;
-    return flat_two(stream, a, b, n);
-}
-
-static lvn_status flat_block_sumsq(void *stream, const float *g, int64_t n, double *partial)
-{
-    (void)partial;
-    return flat_two(stream, NULL, g, n);
-}
-
-static lvn_status flat_sgd(void *stream, float *w, const float *g, float *momentum, int64_t n,
-                           const lvn_flat_sgd *p)
-{
-    (void)momentum;
-    (void)p;
-    return flat_two(stream, w, g, n);
-}
-
-static lvn_status flat_trust(void *stream, double *trust, double *of_w, double *of_g, int64_t n,
-                             const lvn_flat_trust *p)
-{
-    (void)trust;
-    (void)of_w;
-    (void)of_g;
-    (void)p;
-    return flat_two(stream, NULL, NULL, n);
-}
-
-static lvn_status flat_adamw(void *stream, float *w, const float *g, float *m, float *v, int64_t n,
-                             const lvn_flat_adamw *p)
-{
-    (void)m;
-    (void)v;
-    (void)p;
-    return flat_two(stream, w, g, n);
-}
-
-static lvn_status flat_round_bf16(void *stream, float *w, int64_t n)
-{
-    return flat_two(stream, w, NULL, n);
-}
-
-static lvn_status flat_record(void *stream, float *record, const float *value, int64_t n,
-                              float weight)
-{
-    (void)weight;
-    return flat_two(stream, record, value, n);
-}
-
-static lvn_status flat_apply_record(void *stream, float *buffer, const float *record, int64_t n,
-                                    float momentum, float keep, const lvn_step_phase *step)
-{
-    (void)momentum;
-    (void)keep;
-    (void)step;
-    return flat_two(stream, buffer, record, n);
-}
-
-static lvn_status flat_number(void *stream, double *slot, const void *value, lvn_dtype dtype)
-{
-    (void)slot;
-    (void)value;
-    (void)dtype;
-    return flat_two(stream, NULL, NULL, 0);
-}
-
-static lvn_status flat_decide(void *stream, lvn_step_block *block, double *sums, int64_t n,
-                              const double *losses, const lvn_step_decision *decision)
-{
-    (void)block;
-    (void)sums;
-    (void)losses;
-    (void)decision;
-    return flat_two(stream, NULL, NULL, n);
-}
-
-static lvn_status flat_finish(void *stream, lvn_step_block *block)
-{
-    (void)block;
-    return flat_two(stream, NULL, NULL, 0);
 }
 
 static const lvn_backend_kernel rows[] = {
@@ -309,16 +214,5 @@ const lvn_backend lvni_dry_backend = {
     .zero = zero,
     .kernels = rows,
     .n_kernels = LVNI_OP_COUNT,
-    .flat = {.add = flat_two,
-             .lerp = flat_lerp,
-             .block_sumsq = flat_block_sumsq,
-             .sgd = flat_sgd,
-             .trust = flat_trust,
-             .adamw = flat_adamw,
-             .round_bf16 = flat_round_bf16,
-             .record = flat_record,
-             .apply_record = flat_apply_record,
-             .number = flat_number,
-             .decide = flat_decide,
-             .finish = flat_finish},
+    /* no functions of flat buffers: flat_buffers.c submits nothing to a dry device */
 };

@@ -9,7 +9,7 @@
 #include "core/rng.h"
 #include "kernels/flat.h"
 #include "kernels/kernels.h"
-#include "optim/optim.h"
+#include "optim_support.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -196,18 +196,8 @@ static int run(const lvni_optim_options *options, const lvni_optim_parameter *pa
 
 static const lvni_optim_options kinds[] = {
     {.kind = LVNI_OPTIM_SGD, .lr = 0.01, .weight_decay = 0.1, .momentum = 0.9, .nesterov = true},
-    {.kind = LVNI_OPTIM_ADAM,
-     .lr = 0.01,
-     .weight_decay = 0.1,
-     .beta1 = 0.9,
-     .beta2 = 0.999,
-     .eps = 1e-8},
-    {.kind = LVNI_OPTIM_ADAMW,
-     .lr = 0.01,
-     .weight_decay = 0.1,
-     .beta1 = 0.9,
-     .beta2 = 0.999,
-     .eps = 1e-8},
+    ADAM_OPTIONS(LVNI_OPTIM_ADAM),
+    ADAM_OPTIONS(LVNI_OPTIM_ADAMW),
 };
 
 static void equal_settings_are_one_run_and_the_same_bits(void **state)

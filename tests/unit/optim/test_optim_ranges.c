@@ -10,7 +10,7 @@
 #include "core/rng.h"
 #include "kernels/flat.h"
 #include "kernels/kernels.h"
-#include "optim/optim.h"
+#include "optim_support.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,18 +43,8 @@ static const struct {
 static const lvni_optim_options kinds[] = {
     {.kind = LVNI_OPTIM_SGD, .lr = 0.01, .weight_decay = 0.1},
     {.kind = LVNI_OPTIM_SGD, .lr = 0.01, .weight_decay = 0.1, .momentum = 0.9, .dampening = 0.2},
-    {.kind = LVNI_OPTIM_ADAM,
-     .lr = 0.01,
-     .weight_decay = 0.1,
-     .beta1 = 0.9,
-     .beta2 = 0.999,
-     .eps = 1e-8},
-    {.kind = LVNI_OPTIM_ADAMW,
-     .lr = 0.01,
-     .weight_decay = 0.1,
-     .beta1 = 0.9,
-     .beta2 = 0.999,
-     .eps = 1e-8},
+    ADAM_OPTIONS(LVNI_OPTIM_ADAM),
+    ADAM_OPTIONS(LVNI_OPTIM_ADAMW),
     {.kind = LVNI_OPTIM_LARS,
      .lr = 0.5,
      .weight_decay = 0.01,

@@ -92,62 +92,65 @@ static void assert_sum_is(float *sum, float value)
     }
 }
 
+/* Two blocks of kernels, and one of some kind that a copy takes over. */
+typedef struct blocks {
+    lvni_tensor_device *device;
+    size_t got, got_block;
+    float *sum, *other, *block;
+} blocks;
+
+static blocks take_blocks(int index, lvn_stream_kind kind, size_t floats)
+{
+    blocks b = {.device = open_device(LVN_DEVICE_SIM, index)};
+    b.sum = (float *)take(b.device, LVN_STREAM_COMPUTE, N * sizeof(float), &b.got);
+    b.other = (float *)take(b.device, LVN_STREAM_COMPUTE, N * sizeof(float), &b.got);
+    b.block = (float *)take(b.device, kind, floats * sizeof(float), &b.got_block);
+    return b;
+}
+
+/* Kernels still read the block when it is given back and a copy is submitted that overwrites it. */
+static void hand_over(const blocks *b, lvn_stream_kind kind, bool crossed)
+{
+    lvni_tensor_device *d = b->device;
+    size_t got;
+    float *host = lvni_tensor_host_take(d, N * sizeof(float));
+    fill(b->sum, 0.0f);
+    fill(b->other, 0.0f);
+    fill(b->block, 1.0f);
+    read_slowly(b->sum, b->block, b->other);
+    lvni_tensor_device_give(d, kind, crossed, b->block, b->got_block);
+    assert_ptr_equal(take(d, LVN_STREAM_COPY, N * sizeof(float), &got), b->block);
+    overwrite(d, b->block, host);
+    assert_sum_is(b->sum, 1.0f);
+    assert_int_equal(lvni_tensor_device_backend(d)->stream_wait(d->own[LVN_STREAM_COPY]), LVN_OK);
+    lvni_tensor_host_give(d, host, N * sizeof(float));
+    lvni_tensor_device_give(d, LVN_STREAM_COPY, false, b->block, got);
+    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, b->other, b->got);
+    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, b->sum, b->got);
+}
+
 /* A block for copies, which kernels have read (a batch), taken again for the next copy. */
 static void a_block_that_kernels_read_waits_for_them(void **state)
 {
     (void)state;
-    lvni_tensor_device *d = open_device(LVN_DEVICE_SIM, 0);
-    const size_t bytes = N * sizeof(float);
-    size_t got;
-    float *sum = (float *)take(d, LVN_STREAM_COMPUTE, bytes, &got),
-          *other = (float *)take(d, LVN_STREAM_COMPUTE, bytes, &got),
-          *block = (float *)take(d, LVN_STREAM_COPY, bytes, &got),
-          *host = lvni_tensor_host_take(d, bytes);
-    fill(sum, 0.0f);
-    fill(other, 0.0f);
-    fill(block, 1.0f);
-    read_slowly(sum, block, other);
-    lvni_tensor_device_give(d, LVN_STREAM_COPY, true, block, got);
-    assert_ptr_equal(take(d, LVN_STREAM_COPY, bytes, &got), block);
-    overwrite(d, block, host);
-    assert_sum_is(sum, 1.0f);
-    assert_int_equal(lvni_tensor_device_backend(d)->stream_wait(d->own[LVN_STREAM_COPY]), LVN_OK);
-    lvni_tensor_host_give(d, host, bytes);
-    lvni_tensor_device_give(d, LVN_STREAM_COPY, false, block, got);
-    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, other, got);
-    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, sum, got);
+    const blocks b = take_blocks(0, LVN_STREAM_COPY, N);
+    hand_over(&b, LVN_STREAM_COPY, true);
 }
 
 /* The device is full: a free block of kernels goes to a copy, which waits for the kernels. `whole`:
  * through the holes that all free blocks become, when no block of the size is free. */
 static void move_to_copies(int index, bool whole)
 {
-    lvni_tensor_device *d = open_device(LVN_DEVICE_SIM, index);
-    const size_t bytes = N * sizeof(float);
-    size_t got, got_block;
-    float *sum = (float *)take(d, LVN_STREAM_COMPUTE, bytes, &got),
-          *other = (float *)take(d, LVN_STREAM_COMPUTE, bytes, &got),
-          *block = (float *)take(d, LVN_STREAM_COMPUTE, whole ? 2 * bytes : bytes, &got_block);
+    const blocks b = take_blocks(index, LVN_STREAM_COMPUTE, whole ? 2 * N : N);
+    lvni_tensor_device *d = b.device;
     char *rest[64];
+    size_t got = b.got;
     int n = 0;
     while (n < 64 &&
            lvni_tensor_device_get_stats(d).in_use + got <= lvni_tensor_device_get_stats(d).limit) {
-        rest[n++] = take(d, LVN_STREAM_COMPUTE, bytes, &got);
+        rest[n++] = take(d, LVN_STREAM_COMPUTE, N * sizeof(float), &got);
     }
-    fill(sum, 0.0f);
-    fill(other, 0.0f);
-    fill(block, 1.0f);
-    float *host = lvni_tensor_host_take(d, bytes);
-    read_slowly(sum, block, other);
-    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, block, got_block);
-    assert_ptr_equal(take(d, LVN_STREAM_COPY, bytes, &got), block);
-    overwrite(d, block, host);
-    assert_sum_is(sum, 1.0f);
-    assert_int_equal(lvni_tensor_device_backend(d)->stream_wait(d->own[LVN_STREAM_COPY]), LVN_OK);
-    lvni_tensor_host_give(d, host, bytes);
-    lvni_tensor_device_give(d, LVN_STREAM_COPY, false, block, got);
-    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, other, got);
-    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, sum, got);
+    hand_over(&b, LVN_STREAM_COMPUTE, false);
     while (n > 0) {
         lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, rest[--n], got);
     }
