@@ -66,6 +66,10 @@ endfunction()
 # as they are, begin first. PROCESSORS (1): cores that the test needs for itself; four at most, or nothing else would run
 # beside it on the machines that most have. A test that needs no time-outs to hold takes 1 whatever it starts.
 function(levin_test_load name serial waits processors)
+    get_test_property(${name} LABELS labels)
+    if("slow" IN_LIST labels) # not at the end, beside an idle core
+        set_tests_properties(${name} PROPERTIES COST 10)
+    endif()
     if(serial)
         set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
     elseif(waits)

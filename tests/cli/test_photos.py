@@ -39,13 +39,16 @@ def levin(*arguments):
 
 try:
     out = f"{work}/run"
-    levin("train", "classify", f"data={PHOTOS}", "model=cnn", "image_size=64", f"out={out}")
+    levin(
+        *("train", "classify", f"data={PHOTOS}", "model=cnn", "image_size=48", "max_epochs=6"),
+        f"out={out}",
+    )
     rows = [json.loads(line) for line in open(f"{out}/metrics.jsonl")]
     accuracies = [r["val/acc"] for r in rows if "val/acc" in r]
-    check(len(accuracies) == 20, "20 epochs were validated")
+    check(len(accuracies) == 6, "6 epochs were validated")
     check(
-        max(accuracies) >= 0.35,
-        f"best validation accuracy {max(accuracies):.3f} >= 0.35 (majority class: 0.24)",
+        max(accuracies) >= 0.3,
+        f"best validation accuracy {max(accuracies):.3f} >= 0.3 (majority class: 0.24)",
     )
     for name in (
         "config.yaml",
@@ -153,7 +156,7 @@ try:
         "classify",
         f"data={PHOTOS}",
         "model=cnn",
-        "image_size=64",
+        "image_size=48",
         "max_steps=1",
         "optim.lr=0",
         "optim=sgd",

@@ -264,15 +264,15 @@ class Resume(Ranks):
         )
 
     def test_stopped_during_validation(self):
-        """3000 images, nearly all for validation, one at a time: it is nearly always validating."""
+        """1000 images, nearly all for validation, one at a time: it is nearly always validating."""
         self.chain(
             [
                 "data=builtin:shapes",
-                "data.count=3000",
+                "data.count=1000",
                 "image_size=16",
                 *NETWORK,
                 *SIX,
-                "val_split=0.98",
+                "val_split=0.94",
                 "eval_batch_size=1",
             ],
             [("ddp", 2, 1, signal.SIGTERM), ("dp", 2, "launcher", signal.SIGTERM)],
@@ -358,12 +358,12 @@ class Resume(Ranks):
             *NETWORK,
             *SIX,
             "max_epochs=-1",
-            "max_steps=300",
-            "checkpoint.every_n_steps=20",
+            "max_steps=100",
+            "checkpoint.every_n_steps=10",
         ]
         os.makedirs(f"{self.out}/checkpoints")
         p = self.begin(*arguments, *layout("ddp", 3), "max_restarts=1", "overwrite=true")
-        self.wait_for(lambda: self.steps() >= 30, p)
+        self.wait_for(lambda: self.steps() >= 20, p)
         os.kill(rank_pid(self.out, 2), signal.SIGKILL)
         _, reported = p.communicate(timeout=WAIT_S)
         self.assertEqual(p.returncode, OK, reported)
