@@ -160,14 +160,32 @@ void lvni_core_signals_hold(void)
     install();
 }
 
+static void do_nothing(int signal_number)
+{
+    (void)signal_number;
+}
+
+/* All is saved, and the process is about to end: the first of these signals must not turn its exit
+ * code into a failure. The second one ends it, should it hang. */
+static void let_end(int i)
+{
+    struct sigaction once;
+    memset(&once, 0, sizeof once);
+    once.sa_handler = do_nothing;
+    once.sa_flags = SA_RESTART | (int)SA_RESETHAND;
+    sigaction(taken[i], taken[i] == asked ? &before[i] : &once, NULL);
+}
+
 void lvni_core_signals_remove(void)
 {
     for (int i = 0; installed && i < TAKEN; i++) {
-        if (deferring && (taken[i] == SIGUSR1 || taken[i] == SIGUSR2)) {
+        if (!deferring || taken[i] == SIGPIPE || before[i].sa_handler == SIG_IGN) {
+            sigaction(taken[i], &before[i], NULL);
+        } else if (taken[i] == SIGUSR1 || taken[i] == SIGUSR2) {
             /* there is nothing left to save: the request must not end the process */
             signal(taken[i], SIG_IGN);
         } else {
-            sigaction(taken[i], &before[i], NULL);
+            let_end(i);
         }
     }
     installed = false;

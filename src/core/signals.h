@@ -27,7 +27,8 @@ void lvni_core_signals_hand_over(void);
 /* A process that is leaving writes its message and its error record to their end, though it may be
  * sent a signal meanwhile. */
 void lvni_core_signals_hold(void);
-/* The handlers from before are back; the signal stays noted until the next install. */
+/* The handlers from before are back; the signal stays noted until the next install. In a process
+ * that only trains (lvni_core_signals_defer) one more signal comes to nothing, the next ends it. */
 void lvni_core_signals_remove(void);
 
 int lvni_core_signals_asked(void);                    /* that asked this process to stop; 0: none */
