@@ -437,11 +437,17 @@ void lvni_launch_report_saved(lvni_launch_run *r)
 {
     int64_t step, epoch;
     const lvni_launch_proc *p = &r->procs[0];
-    if (r->o.keep_logs == LVNI_KEEP_STARTED && p->rank == 0 && p->started && p->how != CLD_EXITED &&
-        r->after_kill(r->run_dir, &step, &epoch)) {
-        lvni_launch_print(
-            r, "step %" PRId64 " (epoch %" PRId64 ") is saved: resume=true goes on from there",
-            step, epoch + 1);
+    if (r->o.keep_logs != LVNI_KEEP_STARTED || p->rank != 0 || !p->started ||
+        p->how == CLD_EXITED || !r->after_kill(r->run_dir, &step, &epoch)) {
+        return;
+    }
+    char sentence[160];
+    snprintf(sentence, sizeof sentence,
+             "step %" PRId64 " (epoch %" PRId64 ") is saved: resume=true goes on from there", step,
+             epoch + 1);
+    /* killed while it ended, it has reported that itself */
+    if (!lvni_launch_shows(r, p, LVNI_STREAM_ERR) || !has_printed(p, "", sentence)) {
+        lvni_launch_print(r, "%s", sentence);
     }
 }
 

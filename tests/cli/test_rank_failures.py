@@ -6,12 +6,13 @@ usage: test_rank_failures.py LEVIN [test names]
 """
 
 import json
+import os
 import re
 import signal
 import time
 
-from bad_support import FAILURE, main, OK, photos, read, tree, WAIT_S
-from rank_case import GRACE_S, RankCase, SHAPES
+from bad_support import FAILURE, LEVIN, main, OK, photos, read, tree, WAIT_S
+from rank_case import GRACE_S, RankCase, SHAPES, TRAIN_SHAPES
 from rank_processes import rank_pid, thread_names
 
 RESOURCE, RENDEZVOUS, PEER = 69, 75, 76
@@ -82,6 +83,24 @@ class Failures(RankCase):
         )
         self.assertEqual(re.findall(r"rank [12] \(.*failed first", reported), [], reported)
         self.goes_on(reported)
+
+    def test_the_first_rank_killed_while_it_ends(self):
+        """The launcher promises what is saved only where rank 0 has not."""
+        self.levin(["train", "classify", *TRAIN_SHAPES[2:], f"out={self.out}"], OK)
+        promise = "step 2 (epoch 1) is saved: resume=true goes on from there"
+        options = ["-n", "2", "--grace=0.2", "--no-prefix", "--show=0", "--keep-logs=started"]
+        for first in (f"echo 'error: lost; {promise}' >&2", ":"):
+            sh = (
+                "if [ $RANK = 1 ]; then until [ -e ready ]; do sleep 0.01; done; exit 76; fi; "
+                f"trap '' TERM; {first}; touch ready; while :; do sleep 0.05; done"
+            )
+            p = self.start_ranks(
+                [LEVIN, "launch", *options, "--run-dir", self.out, "--", "sh", "-c", sh]
+            )
+            reported = self.gone(p, WAIT_S, time.monotonic())
+            self.assertEqual(p.returncode, PEER, reported)
+            self.assertEqual(reported.count(promise), 1, reported)
+            os.unlink(f"{self.dir}/ready")
 
     def test_killed_in_the_middle_of_a_step(self):
         """Of a second or so, nearly all of it forward and backward."""
