@@ -184,6 +184,22 @@ static lvn_status number(void *stream, double *slot, const void *value, lvn_dtyp
     return example_end(stream, "number", s);
 }
 
+static lvn_status seed(void *stream, void *value, lvn_dtype dtype, double weight,
+                       const double *factor)
+{
+    lvn_status s = LVN_OK;
+    if (example_begin(stream)) {
+        if (dtype == LVN_F32) {
+            *(float *)example_mine(value) = (float)(weight * *(const double *)example_mine(factor));
+        } else {
+            s = lvn_error_set(LVN_ERR_UNSUPPORTED, __FILE__, __LINE__,
+                              "the backend example begins no backward pass in %s",
+                              lvn_dtype_name(dtype));
+        }
+    }
+    return example_end(stream, "seed", s);
+}
+
 static lvn_status decide(void *stream, lvn_step_block *block, double *sums, int64_t n,
                          const double *losses, const lvn_step_decision *decision)
 {
@@ -214,5 +230,6 @@ const lvn_backend_flat example_flat = {.add = add,
                                        .record = record,
                                        .apply_record = apply_record,
                                        .number = number,
+                                       .seed = seed,
                                        .decide = decide,
                                        .finish = finish};

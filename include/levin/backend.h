@@ -33,7 +33,7 @@
 extern "C" {
 #endif
 
-enum { LVN_BACKEND_VERSION = 5 };
+enum { LVN_BACKEND_VERSION = 6 };
 
 typedef struct lvn_device_info {
     char name[64]; /* of the model: "NVIDIA H200" */
@@ -81,11 +81,14 @@ typedef struct lvn_backend_kernel {
  * counts of parameters that missed updates, and uploads of what a module draws on the host (mixup,
  * lvn_random_uniform). */
 
-enum { LVN_STEP_PHASES = 8 };
+enum { LVN_STEP_PHASES = 8, LVN_STEP_RATES = 2 };
 
 typedef struct lvn_step_given {
-    int64_t step;               /* its number, from 0; random numbers read it (lvn_philox) */
-    double lr[LVN_STEP_PHASES]; /* without the factors of parameters */
+    int64_t step; /* its number, from 0; random numbers read it (lvn_philox) */
+    /* 16-mixed: skipped steps, as far as the host knows. Schedules count without them: the device
+     * takes lr[phase][i] when there are i more by now */
+    int64_t skipped;
+    double lr[LVN_STEP_PHASES][LVN_STEP_RATES]; /* without the factors of parameters */
 } lvn_step_given;
 
 typedef struct lvn_step_phase {
@@ -96,6 +99,7 @@ typedef struct lvn_step_phase {
     int32_t updated;                 /* 0: nothing of the phase is updated */
     int32_t first;                   /* it never was before */
     int32_t clipped;
+    int32_t skipped; /* 16-mixed: the gradient overflowed */
 } lvn_step_phase;
 
 /* How the average of weights follows the step. */
@@ -105,10 +109,46 @@ typedef struct lvn_step_average {
     int32_t updated; /* 0: it stays as it is */
 } lvn_step_average;
 
+/* The loss scale of 16-mixed: a loss that is not finite is an overflow of its step. */
+typedef struct lvn_step_scaler {
+    double scale;
+    double largest;     /* samples of the largest micro-batch */
+    double loss_factor; /* scale / largest: losses go into the backward pass times it; off: 1 */
+    int64_t clean;      /* steps without overflow since the scale last moved */
+    int64_t skipped;    /* steps of the run in which nothing was updated */
+    int32_t in_a_row;   /* steps with an overflow since the last one without */
+    int32_t on;
+} lvn_step_scaler;
+
+enum { LVN_SCALER_GROWTH = 2000, LVN_SCALER_MOST = 50 };
+#define LVN_SCALER_LEAST 0x1p-14
+
+/* After a step. overflow: of a phase, which was skipped; skipped: so were all. False: the last of
+ * LVN_SCALER_MOST steps with an overflow in a row. */
+LVN_ON_DEVICE bool lvn_step_scaler_follow(lvn_step_scaler *s, bool overflow, bool skipped)
+{
+    if (overflow) {
+        s->clean = 0;
+        s->skipped += skipped ? 1 : 0;
+        s->in_a_row++;
+        s->scale = s->scale * 0.5 > LVN_SCALER_LEAST ? s->scale * 0.5 : LVN_SCALER_LEAST;
+    } else {
+        s->in_a_row = 0;
+        if (++s->clean == LVN_SCALER_GROWTH) {
+            const float next = (float)(2.0 * s->scale);
+            s->clean = 0;
+            s->scale *= next - next == 0.0f ? 2.0 : 1.0;
+        }
+    }
+    s->loss_factor = s->scale / s->largest;
+    return !overflow || s->in_a_row != LVN_SCALER_MOST;
+}
+
 typedef enum lvn_step_failure {
     LVN_STEP_FINE,
-    LVN_STEP_LOSS,    /* the loss of a micro-batch is not finite */
-    LVN_STEP_GRADIENT /* the norm of the gradient is not finite */
+    LVN_STEP_LOSS,     /* the loss of a micro-batch is not finite */
+    LVN_STEP_GRADIENT, /* the norm of the gradient is not finite */
+    LVN_STEP_OVERFLOWS /* as lvn_step_scaler_follow has it */
 } lvn_step_failure;
 
 typedef struct lvn_step_block {
@@ -120,8 +160,9 @@ typedef struct lvn_step_block {
     int32_t failed, failed_phase;
     int64_t failed_step, failed_micro_batch;
     double failed_value;
-    /* That were done. The host writes them before the first step of a process. */
-    int64_t updates[LVN_STEP_PHASES];
+    /* The host writes both before the first step of a process. */
+    int64_t updates[LVN_STEP_PHASES]; /* that were done */
+    lvn_step_scaler scaler;
     int64_t finished; /* steps whose commands all ran, written after the last of them */
 } lvn_step_block;
 
@@ -129,7 +170,7 @@ typedef struct lvn_step_decision {
     int phase;
     int64_t micro_batch; /* number of the first loss */
     int n_losses;        /* empty micro-batches have a 0 */
-    double divisor;      /* of the summed gradient: the weight of the step */
+    double divisor;      /* of the summed gradient, with the loss factor: the weight of the step */
     double clip;         /* largest norm; 0: none */
     double beta1, beta2; /* adam, adamw; else 0 */
     double ema_decay;    /* of the average of weights; 0: there is none */
@@ -156,6 +197,13 @@ LVN_ON_DEVICE void lvn_step_average_after(lvn_step_block *block, const lvn_step_
     a->factor = 1.0 - (d->ema_decay < limit ? d->ema_decay : limit);
 }
 
+/* Which of the given rates. */
+LVN_ON_DEVICE int lvn_step_rate(const lvn_step_block *block)
+{
+    const int64_t more = block->scaler.skipped - block->given.skipped;
+    return more < 0 ? 0 : more < LVN_STEP_RATES ? (int)more : LVN_STEP_RATES - 1;
+}
+
 /* What `decide` computes, once on one thread of the device: `root` is the square root of the sum of
  * squares of the gradient, power1 and power2 are beta1 and beta2 to the power lvn_step_t, losses
  * are n_losses numbers. x - x is not 0 where x is not finite. */
@@ -163,8 +211,9 @@ LVN_ON_DEVICE void lvn_step_decide(lvn_step_block *block, double root, double po
                                    const double *losses, const lvn_step_decision *d)
 {
     lvn_step_phase *p = &block->phase[d->phase];
-    const double norm = root / d->divisor;
-    for (int i = 0; i < d->n_losses && block->failed == LVN_STEP_FINE; i++) {
+    const double divisor = d->divisor * block->scaler.loss_factor, norm = root / divisor;
+    const bool scaled = block->scaler.on != 0;
+    for (int i = 0; i < d->n_losses && !scaled && block->failed == LVN_STEP_FINE; i++) {
         if (losses[i] - losses[i] != 0.0) {
             block->failed = LVN_STEP_LOSS;
             block->failed_micro_batch = d->micro_batch + i;
@@ -173,20 +222,21 @@ LVN_ON_DEVICE void lvn_step_decide(lvn_step_block *block, double root, double po
             block->failed_phase = d->phase;
         }
     }
-    if (block->failed == LVN_STEP_FINE && norm - norm != 0.0) {
+    if (block->failed == LVN_STEP_FINE && !scaled && norm - norm != 0.0) {
         block->failed = LVN_STEP_GRADIENT;
         block->failed_value = norm;
         block->failed_step = block->given.step;
         block->failed_phase = d->phase;
     }
     p->grad_norm = norm;
-    p->lr = block->given.lr[d->phase];
+    p->lr = block->given.lr[d->phase][lvn_step_rate(block)];
     p->correction1 = 1.0 - power1;
     p->correction2 = 1.0 - power2;
-    p->updated = block->failed == LVN_STEP_FINE;
+    p->skipped = block->failed == LVN_STEP_FINE && scaled && norm - norm != 0.0;
+    p->updated = block->failed == LVN_STEP_FINE && !p->skipped;
     p->first = block->updates[d->phase] == 0;
-    p->clipped = d->clip > 0.0 && norm > d->clip;
-    p->grad_scale = 1.0 / d->divisor;
+    p->clipped = p->updated && d->clip > 0.0 && norm > d->clip;
+    p->grad_scale = 1.0 / divisor;
     if (p->clipped) {
         p->grad_scale *= d->clip / (norm + 1e-6);
     }
@@ -197,6 +247,16 @@ LVN_ON_DEVICE void lvn_step_decide(lvn_step_block *block, double root, double po
 /* What `finish` computes. */
 LVN_ON_DEVICE void lvn_step_finish(lvn_step_block *block)
 {
+    bool overflow = false, updated = false;
+    for (int i = 0; i < LVN_STEP_PHASES; i++) {
+        overflow = overflow || block->phase[i].skipped;
+        updated = updated || block->phase[i].updated;
+    }
+    if (block->scaler.on && block->failed == LVN_STEP_FINE && (overflow || updated) &&
+        !lvn_step_scaler_follow(&block->scaler, overflow, !updated)) {
+        block->failed = LVN_STEP_OVERFLOWS;
+        block->failed_step = block->given.step;
+    }
     block->finished = block->given.step + 1;
 }
 
@@ -316,6 +376,10 @@ typedef struct lvn_backend_flat {
                                float momentum, float keep, const lvn_step_phase *step);
     /* *slot = the one number of this type at `value`. */
     lvn_status (*number)(void *stream, double *slot, const void *value, lvn_dtype dtype);
+    /* Where a backward pass begins: the one number of this type at `value` = weight * *factor, the
+     * product in f64, rounded once (16 bits: first to f32). */
+    lvn_status (*seed)(void *stream, void *value, lvn_dtype dtype, double weight,
+                       const double *factor);
     /* lvn_step_decide with the sum of n partial sums: neighbours are added first, an odd last one
      * moves up alone (pairs i, i + 1; then i, i + 2; and so on). Overwrites sums. */
     lvn_status (*decide)(void *stream, lvn_step_block *block, double *sums, int64_t n,

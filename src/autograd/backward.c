@@ -3,6 +3,7 @@
  * set when the trainer gave one. grad.c walks for chosen tensors. */
 #include "autograd/tape_impl.h"
 
+#include "kernels/flat.h"
 #include "tensor/device.h"
 
 #include <string.h>
@@ -278,7 +279,21 @@ static lvn_status walk(struct lvni_autograd_tape *tape)
     return LVN_OK;
 }
 
-static lvn_status backward(lvn_tensor *loss, double seed)
+/* factor: NULL, or in memory of the device where y lies. */
+static lvn_tensor *make_seed(const lvn_tensor *y, double seed, const double *factor)
+{
+    if (factor == NULL) {
+        return lvni_autograd_seed_gradient(y, seed);
+    }
+    const lvni_tensor_desc d = lvni_tensor_get_desc(y);
+    lvn_tensor *t = lvni_tensor_new_on(&d, lvni_tensor_device_of(y->data));
+    if (t != NULL) {
+        lvni_kernels_flat_seed(t, seed, factor);
+    }
+    return t;
+}
+
+static lvn_status backward(lvn_tensor *loss, double seed, const double *factor)
 {
     struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
     if (tape == NULL) {
@@ -294,7 +309,7 @@ static lvn_status backward(lvn_tensor *loss, double seed)
         "lvn_backward needs a loss of one element, not %lld: take lvn_mean() or lvn_sum() of it",
         (long long)lvn_numel(loss));
     LVN_TRY(lvni_autograd_tape_check_past(loss, "lvn_backward"));
-    loss->node->grad = lvni_autograd_seed_gradient(loss, seed);
+    loss->node->grad = make_seed(loss, seed, factor);
     const bool paused = tape->paused;
     tape->walking = true;
     tape->paused = true; /* a user's rule may call ops */
@@ -305,12 +320,17 @@ static lvn_status backward(lvn_tensor *loss, double seed)
     return s;
 }
 
-lvn_status lvn_backward_scaled(lvn_tensor *loss, double seed)
+lvn_status lvni_autograd_backward(lvn_tensor *loss, double seed, const double *factor)
 {
     const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
-    const lvn_status s = backward(loss, seed);
+    const lvn_status s = backward(loss, seed, factor);
     lvni_tensor_fp_leave(before);
     return s;
+}
+
+lvn_status lvn_backward_scaled(lvn_tensor *loss, double seed)
+{
+    return lvni_autograd_backward(loss, seed, NULL);
 }
 
 lvn_status lvn_backward(lvn_tensor *loss)

@@ -166,4 +166,8 @@ lvn_tensor *lvni_autograd_adopt(lvn_tensor *t);
 /* Run a kernel and adopt all its outputs. The first one; NULL on failure. */
 lvn_tensor *lvni_autograd_op_run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want);
 
+/* lvn_backward_scaled; with a factor, in memory of the device where the loss lies, by seed times
+ * that. */
+lvn_status lvni_autograd_backward(lvn_tensor *loss, double seed, const double *factor);
+
 #endif

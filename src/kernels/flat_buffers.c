@@ -144,6 +144,11 @@ void lvni_kernels_flat_number(double *slot, const lvn_tensor *value)
     SUBMIT(slot, number, slot, value->data, value->dtype);
 }
 
+void lvni_kernels_flat_seed(lvn_tensor *value, double weight, const double *factor)
+{
+    SUBMIT(value->data, seed, value->data, value->dtype, weight, factor);
+}
+
 void lvni_kernels_flat_decide(lvn_step_block *block, double *sums, int64_t n, const double *losses,
                               const lvn_step_decision *decision)
 {

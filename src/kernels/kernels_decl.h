@@ -37,6 +37,8 @@ lvn_status lvni_cpu_flat_record(void *stream, float *record, const float *value,
 lvn_status lvni_cpu_flat_apply_record(void *stream, float *buffer, const float *record, int64_t n,
                                       float momentum, float keep, const lvn_step_phase *step);
 lvn_status lvni_cpu_flat_number(void *stream, double *slot, const void *value, lvn_dtype dtype);
+lvn_status lvni_cpu_flat_seed(void *stream, void *value, lvn_dtype dtype, double weight,
+                              const double *factor);
 lvn_status lvni_cpu_flat_decide(void *stream, lvn_step_block *block, double *sums, int64_t n,
                                 const double *losses, const lvn_step_decision *decision);
 lvn_status lvni_cpu_flat_finish(void *stream, lvn_step_block *block);
@@ -48,7 +50,7 @@ lvn_status lvni_cpu_flat_finish(void *stream, lvn_step_block *block);
         .trust = lvni_cpu_flat_trust, .adamw = lvni_cpu_flat_adamw,                                \
         .round_bf16 = lvni_cpu_flat_round_bf16, .record = lvni_cpu_flat_record,                    \
         .apply_record = lvni_cpu_flat_apply_record, .number = lvni_cpu_flat_number,                \
-        .decide = lvni_cpu_flat_decide, .finish = lvni_cpu_flat_finish                             \
+        .seed = lvni_cpu_flat_seed, .decide = lvni_cpu_flat_decide, .finish = lvni_cpu_flat_finish \
     }
 
 #endif

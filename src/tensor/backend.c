@@ -99,6 +99,7 @@ static const char *find_missing(const lvn_backend *b)
     NEED(flat.record);
     NEED(flat.apply_record);
     NEED(flat.number);
+    NEED(flat.seed);
     NEED(flat.decide);
     NEED(flat.finish);
 #undef NEED

@@ -307,29 +307,27 @@ const void *lvn_const_data(const lvn_tensor *t)
     return t == NULL ? NULL : t->data;
 }
 
-lvn_tensor *lvni_tensor_number(const lvni_tensor_desc *d, double value, lvni_tensor_device *device)
+void lvni_tensor_number_set(void *p, lvn_dtype dtype, double value)
 {
-    union {
-        double f64;
-        float f32;
-        int64_t i64;
-        int32_t i32;
-        uint16_t half;
-        uint8_t u8;
-    } number = {.f64 = value};
-    switch (d->dtype) {
-    case LVN_F32: number.f32 = (float)value; break;
-    case LVN_I64: number.i64 = (int64_t)value; break;
-    case LVN_I32: number.i32 = (int32_t)value; break;
+    switch (dtype) {
+    case LVN_F32: *(float *)p = (float)value; break;
+    case LVN_F64: *(double *)p = value; break;
+    case LVN_I64: *(int64_t *)p = (int64_t)value; break;
+    case LVN_I32: *(int32_t *)p = (int32_t)value; break;
     case LVN_U8:
-    case LVN_BOOL: number.u8 = (uint8_t)value; break;
-    case LVN_BF16: number.half = lvni_core_f32_to_bf16((float)value); break;
-    case LVN_F16: number.half = lvni_core_f32_to_f16((float)value); break;
-    case LVN_F64:
+    case LVN_BOOL: *(uint8_t *)p = (uint8_t)value; break;
+    case LVN_BF16: *(uint16_t *)p = lvni_core_f32_to_bf16((float)value); break;
+    case LVN_F16: *(uint16_t *)p = lvni_core_f32_to_f16((float)value); break;
     case LVN_DTYPE_COUNT: break;
     }
+}
+
+lvn_tensor *lvni_tensor_number(const lvni_tensor_desc *d, double value, lvni_tensor_device *device)
+{
+    alignas(8) unsigned char number[8];
+    lvni_tensor_number_set(number, d->dtype, value);
     lvn_tensor *t = lvni_tensor_new_on(d, device);
-    if (t != NULL && lvni_tensor_mem_copy(t->data, &number, lvn_dtype_size(d->dtype)) != LVN_OK) {
+    if (t != NULL && lvni_tensor_mem_copy(t->data, number, lvn_dtype_size(d->dtype)) != LVN_OK) {
         lvn_release(t);
         return NULL;
     }

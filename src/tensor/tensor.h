@@ -82,8 +82,9 @@ lvn_tensor *lvni_tensor_to(const lvn_tensor *t, struct lvni_tensor_device *devic
 /* One element of this value, rounded to its type; owned by the caller. */
 lvn_tensor *lvni_tensor_number(const lvni_tensor_desc *desc, double value,
                                struct lvni_tensor_device *device);
-/* The element of this type at p, in host memory. */
+/* The element of this type at p, in host memory; and the same the other way, rounded. */
 double lvni_tensor_number_at(const void *p, lvn_dtype dtype);
+void lvni_tensor_number_set(void *p, lvn_dtype dtype, double value);
 /* Zeros on the context's device. */
 lvn_tensor *lvni_tensor_zeros(lvn_dtype dtype, int ndim, const int64_t *shape);
 /* Another shape (same number of elements) over the same storage; caller owns the reference. */

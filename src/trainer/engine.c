@@ -37,7 +37,7 @@ static lvn_status make_gradient_sync(lvni_trainer_engine *e)
     const lvni_plan *plan = &e->o.plan;
     /* micro-batches of a rank: the first has no fewer than any other */
     const int64_t most = lvni_plan_micro_batches_of(plan, 0).count;
-    if (lvni_trainer_late_possible(e)) {
+    if (lvni_trainer_late_possible()) {
         LVN_TRY(lvni_trainer_late_create(e, &e->late));
     }
     const lvni_trainer_gradient_sync_options o = {

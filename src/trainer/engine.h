@@ -163,8 +163,8 @@ lvn_status lvni_trainer_waves_reduce(lvni_trainer_engine *engine, lvni_trainer_s
                                      lvni_nn_set **total);
 
 /* update.c */
-/* The learning rate of the step that is being submitted. */
-double lvni_trainer_lr(const lvni_trainer_engine *engine);
+/* The learning rate of the step that is being submitted, of a run with that many skipped ones. */
+double lvni_trainer_lr(const lvni_trainer_engine *engine, int64_t skipped);
 /* Weights, buffers and optimizer state of the current phase, from its summed gradient. */
 lvn_status lvni_trainer_update(lvni_trainer_engine *engine, const lvni_nn_set *total,
                                lvni_trainer_step_record *r);

@@ -10,14 +10,10 @@
 #include <math.h>
 #include <string.h>
 
-bool lvni_trainer_late_possible(const lvni_trainer_engine *e)
+bool lvni_trainer_late_possible(void)
 {
     const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
-    if (ctx == NULL || ctx->device == NULL || lvni_tensor_device_is_dry(ctx->device)) {
-        return false;
-    }
-    const lvn_backend_flat *flat = &lvni_tensor_device_backend(ctx->device)->flat;
-    return !e->scaler.on && flat->number != NULL && flat->decide != NULL;
+    return ctx != NULL && ctx->device != NULL && !lvni_tensor_device_is_dry(ctx->device);
 }
 
 /* ---- memory ---- */
@@ -106,6 +102,7 @@ lvn_status lvni_trainer_late_make_steps(lvni_trainer_late *l, lvni_trainer_engin
     }
     e->optim->block = l->block;
     e->now.step_there = &l->block->given.step;
+    e->now.factor_there = e->scaler.on ? &l->block->scaler.loss_factor : NULL;
     for (int i = 0; i < LVNI_LATE_STEPS; i++) {
         LVN_TRY(make_step(l, i));
     }
@@ -142,24 +139,30 @@ void lvni_trainer_late_destroy(lvni_trainer_late *l)
 
 enum { OF_A_STEP = offsetof(lvn_step_block, failed) }; /* bytes of the block */
 _Static_assert((int)OF_A_STEP <= (int)LVN_UPLOAD, "one upload writes what is known of a step");
+_Static_assert((int)LVN_STEP_RATES == (int)LVNI_LATE_STEPS,
+               "a rate for each number of skipped steps under way");
 _Static_assert((int)LVN_STEP_PHASES == (int)LVNI_PHASES,
                "the block counts what the optimizer does");
 
 lvn_status lvni_trainer_late_begin(lvni_trainer_late *l, const lvni_trainer_engine *e)
 {
-    lvn_step_block now = {.given = {.step = e->now.step}};
-    for (int i = 0; i < l->n_phases; i++) {
-        now.given.lr[i] = lvni_trainer_lr(e);
+    lvn_step_block now = {.given = {.step = e->now.step, .skipped = e->scaler.skipped}};
+    for (int i = 0; i < l->n_phases * LVN_STEP_RATES; i++) {
+        now.given.lr[i / LVN_STEP_RATES][i % LVN_STEP_RATES] =
+            lvni_trainer_lr(e, e->scaler.skipped + i % LVN_STEP_RATES);
     }
     memset(l->step[l->next].part, 0,
            (size_t)l->n_phases * (size_t)l->n * sizeof *l->step[l->next].part);
     memset(l->step[l->next].all, 0, (size_t)l->n_phases * sizeof *l->step[l->next].all);
+    memset(l->step[l->next].counted, 0, sizeof l->step[l->next].counted);
     l->step[l->next].job = 0;
     LVN_TRY(lvni_tensor_mem_copy(l->block, &now, OF_A_STEP));
-    if (!l->counted) { /* a run may be resumed after the engine was made */
-        memcpy(now.updates, e->optim->steps, sizeof now.updates);
-        LVN_TRY(lvni_tensor_mem_copy(l->block->updates, now.updates, sizeof now.updates));
-        l->counted = true;
+    if (!l->known) { /* a run may be resumed after the engine was made */
+        const int64_t largest = lvni_plan_largest_micro_batch(&e->o.plan);
+        now.scaler = lvni_trainer_scaler_rule(&e->scaler, largest);
+        LVN_TRY(lvni_tensor_mem_copy(l->block->updates, e->optim->steps, sizeof now.updates));
+        LVN_TRY(lvni_tensor_mem_copy(&l->block->scaler, &now.scaler, sizeof now.scaler));
+        l->known = true;
     }
     return lvni_tensor_mem_zero(l->numbers, numbers_of(l->n, l->n_phases) * sizeof(double));
 }
@@ -211,6 +214,44 @@ static void zero_others(const lvni_trainer_late *l, const lvni_nn_model *m)
     }
 }
 
+/* Takes back the count of an update that did not happen. */
+static void uncount(lvni_trainer_late *l, lvni_trainer_engine *e, int index, int phase)
+{
+    if (l->step[index].counted[phase]) {
+        lvni_optim_undo_step(e->optim, phase,
+                             l->step[index].idle + (size_t)phase * (size_t)l->n_parameters);
+        l->step[index].counted[phase] = false;
+    }
+}
+
+static void uncount_skipped(lvni_trainer_late *l, lvni_trainer_engine *e, int index)
+{
+    const lvn_step_block *b = l->step[index].landing;
+    for (int i = 0; i < l->n_phases; i++) {
+        if (b->phase[i].skipped) {
+            uncount(l, e, index, i);
+        }
+    }
+}
+
+/* 16-mixed: parameters that missed updates have counts of their own, which the host gives to
+ * kernels: it has to know which of the updates before were skipped. Rare, so it waits. */
+static void settle(lvni_trainer_late *l, lvni_trainer_engine *e)
+{
+    bool missed = false;
+    for (int i = 0; i < l->n_parameters && e->scaler.on; i++) {
+        missed = missed || e->optim->missed[i] > 0;
+    }
+    const int before = (l->next + LVNI_LATE_STEPS - 1) % LVNI_LATE_STEPS;
+    const lvn_step_block *b = l->step[before].landing;
+    if (missed) {
+        (void)lvni_tensor_device_backend(l->device)->event_wait(l->step[before].event);
+    }
+    if (missed && b->finished == e->now.step) { /* else the device has failed */
+        uncount_skipped(l, e, before);
+    }
+}
+
 void lvni_trainer_late_decide(lvni_trainer_late *l, lvni_trainer_engine *e, double divisor)
 {
     const int phase = e->now.phase;
@@ -222,6 +263,8 @@ void lvni_trainer_late_decide(lvni_trainer_late *l, lvni_trainer_engine *e, doub
                            .ema_decay = e->o.ema.decay,
                            .ema_warmup = e->o.ema.warmup};
     lvni_optim_describe(e->optim, &d);
+    settle(l, e);
+    l->step[l->next].counted[phase] = true;
     memcpy(l->step[l->next].idle + (size_t)phase * (size_t)l->n_parameters, e->optim->idle,
            (size_t)l->n_parameters * sizeof *e->optim->idle);
     zero_others(l, e->o.model);
@@ -239,23 +282,18 @@ static lvn_status take_error(lvni_trainer_late *l, const lvni_trainer_engine *e)
     return s;
 }
 
-static void undo(const lvni_trainer_late *l, lvni_trainer_engine *e,
-                 const lvni_trainer_step_record *r, int index)
+static void undo(lvni_trainer_late *l, lvni_trainer_engine *e, int index)
 {
-    for (int i = 0; i < r->n_phases; i++) {
-        if (r->phase[i].updated) {
-            lvni_optim_undo_step(e->optim, i,
-                                 l->step[index].idle + (size_t)i * (size_t)l->n_parameters);
-        }
+    for (int i = 0; i < l->n_phases; i++) {
+        uncount(l, e, index, i);
     }
 }
 
-lvn_status lvni_trainer_late_fail(lvni_trainer_late *l, lvni_trainer_engine *e,
-                                  const lvni_trainer_step_record *r)
+lvn_status lvni_trainer_late_fail(lvni_trainer_late *l, lvni_trainer_engine *e)
 {
     const lvn_error error = *lvn_last_error();
     const lvn_status device = take_error(l, e);
-    undo(l, e, r, l->next);
+    undo(l, e, l->next);
     /* the communication thread gave up because the device had failed */
     return device != LVN_OK ? lvn_error_adopt(&l->error) : lvn_error_adopt(&error);
 }
@@ -340,28 +378,34 @@ lvn_status lvni_trainer_late_read(lvni_trainer_late *l, lvni_trainer_engine *e,
         return fail_on_device(l, e, r);
     }
     LVN_TRY(lvni_trainer_late_exchanged(l, r->late));
-    if (b->failed != LVN_STEP_FINE) {
+    if (b->failed != LVN_STEP_FINE && b->failed != LVN_STEP_OVERFLOWS) {
         return fail_not_finite(b, e, r);
     }
     for (int i = 0; i < r->n_phases; i++) {
         lvni_trainer_phase_result *p = &result->phase[i];
         fold(l, r, i, &p->metrics);
-        p->grad_norm = p->updated ? b->phase[i].grad_norm : 0.0;
-        p->clipped = p->updated && b->phase[i].clipped;
+        if (p->updated) { /* submitted: else no sample of the phase could be read */
+            p->grad_norm = b->phase[i].grad_norm;
+            p->clipped = b->phase[i].clipped;
+            p->skipped = b->phase[i].skipped;
+            p->updated = b->phase[i].updated;
+            result->lr = b->phase[i].lr;
+        }
     }
+    uncount_skipped(l, e, r->late);
     return LVN_OK;
 }
 
-void lvni_trainer_late_undo(const lvni_trainer_late *l, lvni_trainer_engine *e,
+void lvni_trainer_late_undo(lvni_trainer_late *l, lvni_trainer_engine *e,
                             const lvni_trainer_step_record *r)
 {
-    undo(l, e, r, r->late);
+    undo(l, e, r->late);
 }
 
 bool lvni_trainer_late_torn(const lvni_trainer_late *l, const lvni_trainer_engine *e)
 {
     int64_t updates[LVN_STEP_PHASES];
-    return l->counted &&
+    return l->known &&
            (lvni_tensor_mem_copy(updates, l->block->updates, sizeof updates) != LVN_OK ||
             memcmp(updates, e->optim->steps, sizeof updates) != 0);
 }

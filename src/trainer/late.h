@@ -1,7 +1,7 @@
 /* Steps whose results are read one step late: on a device, what a step finds out stays there
  * (levin/backend.h: the step block), and the host submits the next step before it looks. Used by
- * the engine for ranks on devices; off (NULL in the engine) where the host must know before it
- * goes on: with the loss scale of 16-mixed. */
+ * the engine for ranks on devices. The loss scale of 16-mixed is on both sides: the host's, which
+ * checkpoints and reports have, follows the device's when the step is read. */
 #ifndef LEVIN_TRAINER_LATE_H
 #define LEVIN_TRAINER_LATE_H
 
@@ -41,6 +41,7 @@ typedef struct lvni_trainer_late {
         lvni_nn_step *part;   /* (n_phases, n): what micro-batches logged, without the values */
         lvni_nn_terms *terms; /* (n_phases, n) */
         bool *idle;           /* (n_phases, n_parameters): as the optimizer had it */
+        bool counted[LVN_STEP_PHASES]; /* the optimizer's count has an update of the phase */
         /* several ranks: (n_phases), of all of them, when the communication thread has done `job`
          */
         lvni_nn_step *all;
@@ -51,12 +52,12 @@ typedef struct lvni_trainer_late {
     /* several ranks: */
     struct lvni_trainer_comm_thread *thread; /* NULL until it has a job */
     lvni_trainer_message message;            /* of that thread */
-    bool counted;                            /* the block has the run's counts of updates */
+    bool known;      /* the block has the run's counts of updates, and the loss scale */
     lvn_error error; /* that a submission met, maybe of the step before it */
 } lvni_trainer_late;
 
 /* Whether a run's steps can be read late: the calling thread's context is the rank's. */
-bool lvni_trainer_late_possible(const struct lvni_trainer_engine *engine);
+bool lvni_trainer_late_possible(void);
 /* The sums first: the reduction writes them. */
 lvn_status lvni_trainer_late_create(struct lvni_trainer_engine *engine, lvni_trainer_late **out);
 /* When phases are known. */
@@ -86,15 +87,14 @@ lvn_status lvni_trainer_late_end(lvni_trainer_late *late, const struct lvni_trai
                                  int *index);
 /* Submitting has failed with the thread's error: nothing is under way when this returns it, and the
  * host's counts of updates are as they were before the step. */
-lvn_status lvni_trainer_late_fail(lvni_trainer_late *late, struct lvni_trainer_engine *engine,
-                                  const struct lvni_trainer_step_record *record);
+lvn_status lvni_trainer_late_fail(lvni_trainer_late *late, struct lvni_trainer_engine *engine);
 /* Waits for the step and writes what it found into the result's phases. LVN_ERR_NON_FINITE, or what
  * failed on the device: nothing of the step and of those after it was updated. */
 lvn_status lvni_trainer_late_read(lvni_trainer_late *late, struct lvni_trainer_engine *engine,
                                   const struct lvni_trainer_step_record *record,
                                   struct lvni_trainer_step_result *result);
 /* The host's counts of updates as they were before the step. */
-void lvni_trainer_late_undo(const lvni_trainer_late *late, struct lvni_trainer_engine *engine,
+void lvni_trainer_late_undo(lvni_trainer_late *late, struct lvni_trainer_engine *engine,
                             const struct lvni_trainer_step_record *record);
 /* After a failure: the device has counted other updates than the steps that were read have. */
 bool lvni_trainer_late_torn(const lvni_trainer_late *late,

@@ -372,10 +372,8 @@ static void count_device(const lvni_trainer_options *o, uint64_t slots, size_t t
     need->device_fixed = values + (o->ema.decay > 0.0 ? values : 0) +
                          slots * block((uint64_t)m->n_weights * element) + block(trust) +
                          sets * block((uint64_t)(m->n_weights + m->n_records) * element);
-    if (o->precision != LVNI_PRECISION_16_MIXED) {
-        need->device_fixed += lvni_trainer_late_bytes(&o->plan, lvni_trainer_phases_count(m),
-                                                      lvni_kernels_flat_blocks(m->n_weights));
-    }
+    need->device_fixed += lvni_trainer_late_bytes(&o->plan, lvni_trainer_phases_count(m),
+                                                  lvni_kernels_flat_blocks(m->n_weights));
     need->device += need->device_fixed;
 }
 

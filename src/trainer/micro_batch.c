@@ -11,9 +11,7 @@
 
 double lvni_trainer_loss_factor(const lvni_plan *plan, const lvni_trainer_scaler *scaler)
 {
-    const int64_t micro_batches = plan->micro_batches,
-                  largest = (plan->effective_batch + micro_batches - 1) / micro_batches;
-    return scaler->on ? scaler->scale / (double)largest : 1.0;
+    return lvni_trainer_scaler_rule(scaler, lvni_plan_largest_micro_batch(plan)).loss_factor;
 }
 
 lvn_status lvni_trainer_fail_loss(const lvni_trainer_pass *pass, double value, int64_t micro_batch)
@@ -70,7 +68,8 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
     job->set->weight = job->step.weight; /* lvni_nn_step_weigh */
     lvn_status s = check_loss(pass, job, loss);
     if (s == LVN_OK) { /* the gradient comes out as w_s g_s (times the factor) */
-        s = lvn_backward_scaled(loss, job->step.weight * pass->loss_factor);
+        const double factor = pass->factor_there == NULL ? pass->loss_factor : 1.0;
+        s = lvni_autograd_backward(loss, job->step.weight * factor, pass->factor_there);
     }
     const lvn_status closed = lvn_scope_close();
     ctx->late = false;

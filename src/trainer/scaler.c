@@ -6,8 +6,6 @@
 #include <string.h>
 
 #define FIRST_SCALE 65536.0
-#define LEAST_SCALE 0x1p-14
-enum { GROWTH_INTERVAL = 2000, MOST_SKIPPED = 50 };
 
 static const struct {
     const char *name;
@@ -38,27 +36,32 @@ void lvni_trainer_scaler_init(lvni_trainer_scaler *s, lvni_trainer_precision pre
     *s = (lvni_trainer_scaler){.on = on, .scale = on ? FIRST_SCALE : 1.0};
 }
 
+lvn_step_scaler lvni_trainer_scaler_rule(const lvni_trainer_scaler *s, int64_t largest)
+{
+    return (lvn_step_scaler){.scale = s->scale,
+                             .largest = (double)largest,
+                             .loss_factor = s->on ? s->scale / (double)largest : 1.0,
+                             .clean = s->clean,
+                             .skipped = s->skipped,
+                             .in_a_row = s->in_a_row,
+                             .on = s->on};
+}
+
 lvn_status lvni_trainer_scaler_update(lvni_trainer_scaler *s, bool overflow, bool skipped)
 {
-    if (!overflow) {
-        s->in_a_row = 0;
-        if (++s->clean == GROWTH_INTERVAL) {
-            s->clean = 0;
-            s->scale *= isfinite((float)(2.0 * s->scale)) ? 2.0 : 1.0;
-        }
-        return LVN_OK;
-    }
-    s->clean = 0;
-    s->skipped += skipped ? 1 : 0;
-    s->in_epoch += skipped ? 1 : 0;
-    s->in_a_row++;
-    s->scale = s->scale * 0.5 > LEAST_SCALE ? s->scale * 0.5 : LEAST_SCALE;
-    if (s->in_a_row == MOST_SKIPPED) {
+    lvn_step_scaler rule = lvni_trainer_scaler_rule(s, 1);
+    const bool goes_on = lvn_step_scaler_follow(&rule, overflow, skipped);
+    s->in_epoch += rule.skipped - s->skipped;
+    s->scale = rule.scale;
+    s->clean = rule.clean;
+    s->skipped = rule.skipped;
+    s->in_a_row = rule.in_a_row;
+    if (!goes_on) {
         LVN_FAIL(LVN_ERR_NON_FINITE,
                  "the gradient was not finite in %d steps in a row, the last with a loss scale of "
                  "%g: the loss itself is likely infinite; "
                  "try a smaller optim.lr, or precision=bf16-mixed, which needs no loss scale",
-                 MOST_SKIPPED, s->scale);
+                 LVN_SCALER_MOST, s->scale);
     }
     return LVN_OK;
 }
@@ -91,8 +94,8 @@ lvn_status lvni_trainer_scaler_read(const char *text, lvni_trainer_scaler *s)
                          &scale, &clean, &skipped, &in_a_row, &end, &in_epoch, &longer);
     end = n == 5 ? longer : end; /* early files do not count the epoch's */
     if (n < 4 || in_epoch < 0 || in_epoch > skipped || text[end] != '\0' ||
-        !(scale >= LEAST_SCALE && isfinite(scale)) || clean < 0 || clean >= GROWTH_INTERVAL ||
-        skipped < 0 || in_a_row < 0) {
+        !(scale >= LVN_SCALER_LEAST && isfinite(scale)) || clean < 0 ||
+        clean >= LVN_SCALER_GROWTH || skipped < 0 || in_a_row < 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "the state of the loss scale is '%s'", text);
     }
     s->skipped = skipped; /* in every precision: the schedule counts without them */

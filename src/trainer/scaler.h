@@ -5,7 +5,7 @@
 #ifndef LEVIN_TRAINER_SCALER_H
 #define LEVIN_TRAINER_SCALER_H
 
-#include <levin/tensor.h>
+#include <levin/backend.h>
 
 typedef enum lvni_trainer_precision {
     LVNI_PRECISION_32,
@@ -34,6 +34,9 @@ void lvni_trainer_scaler_init(lvni_trainer_scaler *scaler, lvni_trainer_precisio
  * scale is halved (not below 2^-14); skipped: so were all phases. Doubled after 2000 steps without.
  * LVN_ERR_NON_FINITE after 50 steps with an overflow in a row. */
 lvn_status lvni_trainer_scaler_update(lvni_trainer_scaler *scaler, bool overflow, bool skipped);
+/* The same for levin/backend.h, where the rule is: devices follow it, too. largest: samples of a
+ * micro-batch. */
+lvn_step_scaler lvni_trainer_scaler_rule(const lvni_trainer_scaler *scaler, int64_t largest);
 /* Its state as text for a checkpoint; off: "skipped=N" of the steps before the precision changed,
  * or empty. */
 void lvni_trainer_scaler_print(const lvni_trainer_scaler *scaler, char *text, size_t size);

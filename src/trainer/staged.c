@@ -228,7 +228,8 @@ static lvn_status reduce(void *user)
     status = status == LVN_OK ? send_buckets(j) : status;
     status = status == LVN_OK ? finish(j) : status;
     for (size_t i = 0; status != LVN_OK && i < s->losses_bytes / sizeof *s->losses; i++) {
-        s->losses[i] = NAN; /* nothing is updated from here on */
+        s->losses[i] = NAN;            /* nothing is updated from here on */
+        s->staging[0][j->begin] = NAN; /* also in 16-mixed, where losses do not count */
     }
     return status;
 }

@@ -281,7 +281,7 @@ static void take_all(lvni_trainer *t, const lvni_ckpt *ckpt, const texts *from)
     t->engine->scaler = from->scaler;
     t->report.epoch_sum = from->sums;
     if (t->engine->late != NULL) {
-        t->engine->late->counted = false;
+        t->engine->late->known = false;
     }
     lvni_nn_model_touch(t->o.model);
 }

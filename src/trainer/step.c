@@ -85,7 +85,7 @@ lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *
         s = lvni_trainer_late_end(e->late, e, &r->late);
     }
     if (s != LVN_OK && e->late != NULL) {
-        s = lvni_trainer_late_fail(e->late, e, r);
+        s = lvni_trainer_late_fail(e->late, e);
     }
     e->torn = false;
     for (int i = 0; i < e->n_phases && s != LVN_OK; i++) {
@@ -102,7 +102,7 @@ lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *
 }
 
 /* The loss scale follows what overflowed. */
-static lvn_status judge_overflow(lvni_trainer_engine *e, const lvni_trainer_step_record *r)
+static lvn_status judge_overflow(lvni_trainer_engine *e, const lvni_trainer_step_result *r)
 {
     bool overflow = false, updated = false;
     for (int i = 0; i < r->n_phases; i++) {
@@ -142,7 +142,7 @@ lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *e, const lvni_traine
     for (int i = 1; i < r->n_phases; i++) {
         lvni_nn_metrics_add(&result->metrics, &result->phase[i].metrics);
     }
-    LVN_TRY(judge_overflow(e, r)); /* the position stays with the weights */
+    LVN_TRY(judge_overflow(e, result)); /* the position stays with the weights */
     lvni_trainer_unused_report(e);
     result->scaler = e->scaler;
     result->after.step++;

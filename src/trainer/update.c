@@ -52,10 +52,9 @@ static lvn_status judge(const lvni_trainer_engine *e, double divisor,
     return LVN_OK;
 }
 
-double lvni_trainer_lr(const lvni_trainer_engine *e)
+double lvni_trainer_lr(const lvni_trainer_engine *e, int64_t skipped)
 {
-    return e->o.optim.lr *
-           lvni_optim_schedule_factor(&e->o.schedule, e->now.step - e->scaler.skipped);
+    return e->o.optim.lr * lvni_optim_schedule_factor(&e->o.schedule, e->now.step - skipped);
 }
 
 lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
@@ -64,14 +63,14 @@ lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
     lvni_nn_model *model = e->o.model;
     const double divisor = total->weight * e->now.loss_factor;
     double scale = 0.0;
-    r->lr = lvni_trainer_lr(e);
+    r->lr = lvni_trainer_lr(e, e->scaler.skipped);
     for (int i = 0; i < model->n_parameters; i++) {
         e->optim->idle[i] = !e->graded[i];
     }
     lvni_trainer_phase_result *p = &r->phase[e->now.phase];
     if (e->late != NULL) { /* the device judges, and kernels read what it found */
         p->updated = true;
-        lvni_trainer_late_decide(e->late, e, divisor);
+        lvni_trainer_late_decide(e->late, e, total->weight);
     } else {
         LVN_TRY(judge(e, divisor, &r->before, p, &scale));
     }

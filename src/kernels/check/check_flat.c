@@ -373,6 +373,7 @@ static const struct {
     {"flat.record", check_record},
     {"flat.apply_record", check_apply_record},
     {"flat.number", lvni_check_number},
+    {"flat.seed", lvni_check_seed},
     {"flat.decide", lvni_check_decide},
     {"flat.finish", lvni_check_finish},
 };

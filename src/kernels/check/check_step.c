@@ -28,6 +28,24 @@ lvn_status lvni_check_number(lvni_check_job *j)
                : lvni_check_fail_at(j, "slot", 0, number, (double)value);
 }
 
+lvn_status lvni_check_seed(lvni_check_job *j)
+{
+    const double factor = 1024.0 / 3.0, weight = 2.0;
+    float have;
+    double *there = lvni_check_put(j, &factor, sizeof factor, 0);
+    lvn_tensor *value = lvni_tensor_new_on(&(lvni_tensor_desc){.dtype = LVN_F32}, j->device);
+    lvn_status s = there == NULL || value == NULL ? lvn_last_error()->code : LVN_OK;
+    if (s == LVN_OK) {
+        lvni_kernels_flat_seed(value, weight, there);
+        s = lvni_tensor_mem_copy(&have, value->data, sizeof have);
+    }
+    lvn_release(value);
+    const float want = (float)(weight * factor);
+    return s != LVN_OK || have == want
+               ? s
+               : lvni_check_fail_at(j, "value", 0, (double)have, (double)want);
+}
+
 /* The powers of beta are the device's own. */
 static void allow_powers(const lvn_step_phase *have, lvn_step_phase *want)
 {
@@ -37,8 +55,17 @@ static void allow_powers(const lvn_step_phase *have, lvn_step_phase *want)
     want->correction2 = error2 < 1e-12 ? have->correction2 : want->correction2;
 }
 
+static const lvn_step_scaler scaler_off = {.scale = 1.0, .largest = 8.0, .loss_factor = 1.0},
+                             scaler_on = {.scale = 1024.0,
+                                          .largest = 3.0,
+                                          .loss_factor = 1024.0 / 3.0,
+                                          .clean = LVN_SCALER_GROWTH - 1,
+                                          .skipped = 4,
+                                          .on = 1};
+
 /* The losses of three micro-batches, the second being `loss`. */
-static lvn_status decide_with(lvni_check_job *j, double loss, double sum, double clip)
+static lvn_status decide_with(lvni_check_job *j, const lvn_step_scaler *scaler, double loss,
+                              double sum, double clip)
 {
     enum { BLOCKS = 300 };
     double sums[BLOCKS], losses[3] = {0.5, loss, 0.0};
@@ -55,7 +82,10 @@ static lvn_status decide_with(lvni_check_job *j, double loss, double sum, double
     lvn_step_block want, have;
     memset(&want, 0, sizeof want);
     want.given.step = 41;
-    want.given.lr[LVNI_CHECK_PHASE] = 0.01;
+    want.given.skipped = 3;
+    want.given.lr[LVNI_CHECK_PHASE][0] = 0.01;
+    want.given.lr[LVNI_CHECK_PHASE][1] = 0.02;
+    want.scaler = *scaler;
     want.updates[0] = 40;
     want.updates[LVNI_CHECK_PHASE] = 37;
     for (int64_t i = 0; i < n; i++) {
@@ -88,18 +118,24 @@ static lvn_status decide_with(lvni_check_job *j, double loss, double sum, double
 
 lvn_status lvni_check_decide(lvni_check_job *j)
 {
-    LVN_TRY(decide_with(j, 0.7, 4.0, 0.0));
-    LVN_TRY(decide_with(j, 0.7, 4.0, 1e-3));
-    LVN_TRY(decide_with(j, (double)INFINITY, 4.0, 1.0));
-    return decide_with(j, 0.7, (double)INFINITY, 1.0);
+    LVN_TRY(decide_with(j, &scaler_off, 0.7, 4.0, 0.0));
+    LVN_TRY(decide_with(j, &scaler_off, 0.7, 4.0, 1e-3));
+    LVN_TRY(decide_with(j, &scaler_off, (double)INFINITY, 4.0, 1.0));
+    LVN_TRY(decide_with(j, &scaler_off, 0.7, (double)INFINITY, 1.0));
+    lvni_check_free_rooms(j);
+    LVN_TRY(decide_with(j, &scaler_on, (double)INFINITY, 4.0, 1e-3));
+    return decide_with(j, &scaler_on, 0.7, (double)INFINITY, 1.0);
 }
 
-lvn_status lvni_check_finish(lvni_check_job *j)
+static lvn_status finish_with(lvni_check_job *j, const lvn_step_scaler *scaler, bool skipped)
 {
     lvn_step_block want, have;
     memset(&want, 0, sizeof want);
     want.given.step = 41;
     want.finished = 41;
+    want.scaler = *scaler;
+    want.phase[LVNI_CHECK_PHASE].updated = !skipped;
+    want.phase[LVNI_CHECK_PHASE].skipped = skipped;
     lvn_step_block *block = lvni_check_put(j, &want, sizeof want, 0);
     LVNI_CHECK_NEED(block);
     lvni_kernels_flat_finish(block);
@@ -107,11 +143,19 @@ lvn_status lvni_check_finish(lvni_check_job *j)
     lvn_step_finish(&want);
     if (memcmp(&have, &want, sizeof have) != 0) {
         LVN_FAIL(LVN_ERR_MISMATCH,
-                 "of step 41 the block has finished %lld, must be %lld, and all "
-                 "else as it was",
-                 (long long)have.finished, (long long)want.finished);
+                 "of step 41 the block has finished %lld and the scale %g, must be %lld and %g, "
+                 "and all else as lvn_step_finish leaves it",
+                 (long long)have.finished, have.scaler.scale, (long long)want.finished,
+                 want.scaler.scale);
     }
     return LVN_OK;
+}
+
+lvn_status lvni_check_finish(lvni_check_job *j)
+{
+    LVN_TRY(finish_with(j, &scaler_off, false));
+    LVN_TRY(finish_with(j, &scaler_on, false));
+    return finish_with(j, &scaler_on, true);
 }
 
 /* ---- LARS ---- */

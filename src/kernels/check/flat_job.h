@@ -65,6 +65,7 @@ lvn_status lvni_check_expect_same(const lvni_check_job *j, const char *what, con
 
 /* Of check_step.c. */
 lvn_status lvni_check_number(lvni_check_job *j);
+lvn_status lvni_check_seed(lvni_check_job *j);
 lvn_status lvni_check_decide(lvni_check_job *j);
 lvn_status lvni_check_finish(lvni_check_job *j);
 lvn_status lvni_check_trust(lvni_check_job *j);

@@ -185,6 +185,14 @@ lvn_status lvni_cpu_flat_number(void *stream, double *slot, const void *value, l
     return LVN_OK;
 }
 
+lvn_status lvni_cpu_flat_seed(void *stream, void *value, lvn_dtype dtype, double weight,
+                              const double *factor)
+{
+    (void)stream;
+    lvni_tensor_number_set(value, dtype, weight * *factor);
+    return LVN_OK;
+}
+
 lvn_status lvni_cpu_flat_decide(void *stream, lvn_step_block *block, double *sums, int64_t n,
                                 const double *losses, const lvn_step_decision *decision)
 {

@@ -93,6 +93,7 @@ typedef enum flat_what {
     RECORD,
     APPLY,
     NUMBER,
+    SEED,
     DECIDE,
     FINISH
 } flat_what;
@@ -107,7 +108,9 @@ typedef struct flat_call {
     const lvn_step_phase *step;
     const lvn_step_average *average;
     lvn_step_block *block;
-    const void *value; /* of a number; the losses of a decision */
+    const void *value; /* of a number; the losses of a decision; the factor of a seed */
+    void *to;          /* of a seed */
+    double weight;
     union {
         lvn_flat_sgd sgd;
         lvn_flat_trust trust;
@@ -131,6 +134,7 @@ static lvn_status run_flat(void *payload)
     case RECORD: return lvni_cpu_flat_record(NULL, c->a, c->b, c->n, c->s);
     case APPLY: return lvni_cpu_flat_apply_record(NULL, c->a, c->b, c->n, c->s, c->t, c->step);
     case NUMBER: return lvni_cpu_flat_number(NULL, c->partial, c->value, c->p.dtype);
+    case SEED: return lvni_cpu_flat_seed(NULL, c->to, c->p.dtype, c->weight, c->value);
     case DECIDE:
         return lvni_cpu_flat_decide(NULL, c->block, c->partial, c->n, c->value, &c->p.decision);
     case FINISH: return lvni_cpu_flat_finish(NULL, c->block);
@@ -151,6 +155,7 @@ static lvn_status submit_flat(void *stream, flat_call c)
     c.average = lvni_sim_alias(c.average);
     c.block = lvni_sim_alias(c.block);
     c.value = lvni_sim_alias(c.value);
+    c.to = lvni_sim_alias(c.to);
     if (c.what == SGD) {
         c.p.sgd.step = lvni_sim_alias(c.p.sgd.step);
         c.p.sgd.trust = lvni_sim_alias(c.p.sgd.trust);
@@ -234,6 +239,15 @@ static lvn_status flat_number(void *stream, double *slot, const void *value, lvn
         (flat_call){.what = NUMBER, .partial = slot, .value = value, .p = {.dtype = dtype}});
 }
 
+static lvn_status flat_seed(void *stream, void *value, lvn_dtype dtype, double weight,
+                            const double *factor)
+{
+    return submit_flat(
+        stream,
+        (flat_call){
+            .what = SEED, .to = value, .value = factor, .weight = weight, .p = {.dtype = dtype}});
+}
+
 static lvn_status flat_decide(void *stream, lvn_step_block *block, double *sums, int64_t n,
                               const double *losses, const lvn_step_decision *decision)
 {
@@ -298,6 +312,7 @@ const lvn_backend lvni_sim_backend = {
              .record = flat_record,
              .apply_record = flat_apply_record,
              .number = flat_number,
+             .seed = flat_seed,
              .decide = flat_decide,
              .finish = flat_finish},
     .capture_begin = lvni_sim_capture_begin,

@@ -275,6 +275,11 @@ static void ranks_have_the_bits_of_one(void **state)
     memory_init(&images, 61, SIDE);
     s.cls = lvni_nn_zoo_find("cnn");
     assert_bits("three ranks, dropout", &images, &s, 3, 7);
+    s.precision = LVNI_PRECISION_16_MIXED;
+    images.nan[7] = true; /* the step with it is skipped */
+    assert_bits("16-mixed, an overflow", &images, &s, 3, 9);
+    images.nan[7] = false;
+    s.precision = LVNI_PRECISION_32;
     s.lanes = 2;
     s.batch_size = 12;
     s.micro_batches = 6;
