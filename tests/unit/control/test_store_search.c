@@ -131,7 +131,7 @@ static void waiting_for_a_store_is_reported(void **state)
     o.world = 2;
     o.ports = &port;
     o.n_ports = 1;
-    o.rdzv_timeout_s = 4; /* an attempt each 0.25 s, and a line after each except the first */
+    o.rdzv_timeout_s = 2; /* an attempt each 0.25 s, and a line after each except the first */
     o.waiting_first_s = 0.01;
     o.waiting_every_s = 0.01;
     o.report = keep_line;
