@@ -1,9 +1,31 @@
-/* For ranks.c: this process as one rank of several, and the ranks it starts. */
+/* For ranks.c: what is requested, this process as one rank of several, and the ranks it starts. */
 #ifndef LEVIN_RECIPES_RANK_IMPL_H
 #define LEVIN_RECIPES_RANK_IMPL_H
 
+#include "control/control.h"
+#include "control/store.h"
 #include "launch/rank_info.h"
 #include "recipes/ranks.h"
+
+#include <stdatomic.h>
+
+/* ---- rank_request.c: what configuration and environment request ---- */
+
+typedef struct lvni_recipes_rank_request {
+    lvni_launch_rank_info info;
+    int devices; /* of this node; on the CPU its ranks */
+    int *index;  /* their numbers on the machine; NULL: the CPU */
+    int mine;    /* one process of several: its number among them, -1: the CPU */
+    bool threads;
+    bool strict; /* warnings are errors */
+} lvni_recipes_rank_request;
+
+/* Warns, and resolves accelerator=, strategy= and strict=. To be freed in every case. */
+lvn_status lvni_recipes_rank_request_read(lvni_core_config *config,
+                                          const lvni_recipes_ranks_command *command,
+                                          lvni_recipes_rank_request *out);
+void lvni_recipes_rank_request_free(lvni_recipes_rank_request *request);
+bool lvni_recipes_is_one_of_several(const lvni_launch_rank_info *info); /* processes */
 
 /* ---- rank_process.c: one process of several, which shares memory with the others ---- */
 
@@ -19,6 +41,27 @@ lvn_status lvni_recipes_rank_process_join(const lvni_core_config *config,
  * (lvni_recipes_ranks) is the end of its message. NULL is fine. */
 lvn_status lvni_recipes_rank_process_leave(lvni_recipes_rank_process *process, lvn_status failed,
                                            const char *kept);
+
+/* ---- rank_rendezvous.c: how this process finds the others ---- */
+
+struct lvni_recipes_rank_process {
+    lvni_control_store *store; /* NULL: another process has it */
+    lvni_control *control;
+    _Atomic(lvni_dist_comm *) comm; /* read by the control channel's thread */
+    int exchanges;
+    char *out; /* the run directory, where this rank knows it */
+    int rank;
+    /* NULL before the rendezvous; read by the control channel's thread */
+    _Atomic(const lvni_control_member *) members;
+};
+
+typedef void (*lvni_recipes_on_abort)(void *process, const lvni_control_cause *cause);
+/* Authenticates, opens the store where this process is its host, and waits for all ranks, whose
+ * facts process->control then has. on_abort: called on the control channel's thread. */
+lvn_status lvni_recipes_rank_rendezvous(const lvni_core_config *config,
+                                        const lvni_launch_rank_info *info, const char *device,
+                                        lvni_recipes_on_abort on_abort,
+                                        lvni_recipes_rank_process *process);
 
 /* ---- rank_start.c: the command becomes `levin launch`, whose ranks are the same command ---- */
 

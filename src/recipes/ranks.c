@@ -5,7 +5,6 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
-#include "core/machine.h"
 #include "core/signals.h"
 #include "launch/env_vars.h"
 #include "launch/rank_resources.h"
@@ -16,252 +15,16 @@
 #include "recipes/report_error.h"
 #include "recipes/run_dir.h"
 
-#include <errno.h>
-#include <levin/device.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-/* What configuration and environment request. */
-typedef struct request {
-    lvni_launch_rank_info info;
-    int devices; /* of this node; on the CPU its ranks */
-    int *index;  /* their numbers on the machine; NULL: the CPU */
-    int mine;    /* one process of several: its number among them, -1: the CPU */
-    bool threads;
-    bool strict; /* warnings are errors */
-} request;
-
-static void request_free(request *r)
-{
-    lvni_launch_rank_info_free(&r->info);
-    lvni_core_free(r->index);
-    *r = (request){0};
-}
-
-static lvn_status set(lvni_core_config *c, const char *key, const char *value)
-{
-    return strcmp(lvni_core_config_str(c, key), value) == 0
-               ? LVN_OK
-               : lvni_core_config_set(c, key, value, "resolved at start");
-}
-
-static lvni_launch_run_mode mode_named(const char *strategy)
-{
-    static const char *const names[] = {"auto", "single",  "dp",     "ddp",
-                                        "ddp2", "sharded", "balance"};
-    int i = 0;
-    while (strcmp(names[i], strategy) != 0) { /* the row's choices, in this order */
-        i++;
-    }
-    return (lvni_launch_run_mode)i;
-}
-
-static const char *name_of(lvni_launch_run_mode mode)
-{
-    return mode == LVNI_MODE_SINGLE ? "single"
-           : mode == LVNI_MODE_DP   ? "dp"
-           : mode == LVNI_MODE_DDP2 ? "ddp2"
-                                    : "ddp";
-}
-
-static bool is_one_of_several(const lvni_launch_rank_info *info)
-{
-    return info->world > 1;
-}
-
-/* A task of srun starts no others, also when it is the only one: its step should have a task for
- * each device. A plan may be about any number of devices, wherever it is printed. */
-static bool is_started_rank(const lvni_launch_rank_info *info,
-                            const lvni_recipes_ranks_command *command)
-{
-    return is_one_of_several(info) ||
-           (info->source == LVNI_SOURCE_SLURM && (command->recipe != NULL || command->uses));
-}
-
-/* A list has one for each rank of this node. */
-static bool is_reported(const request *r, const lvni_launch_device_choice *choice)
-{
-    return choice->listed && choice->n == r->info.local_world && r->info.local_rank >= 0 &&
-           !r->threads;
-}
-
-/* Which of the chosen devices is this rank's; the only rank of its step has that one alone. */
-static lvn_status take_mine(const lvni_core_config *c, const lvni_launch_device_choice *choice,
-                            const lvni_launch_visible *visible, lvni_core_notices *notices,
-                            request *r)
-{
-    char host[256];
-    lvni_core_host_name(host, sizeof host);
-    const lvni_launch_hosts *hosts = &r->info.hosts;
-    const bool listed = r->info.node_rank >= 0 && (size_t)r->info.node_rank < hosts->n;
-    const lvni_launch_rank_info_devices d = {
-        .choice = choice,
-        .visible = visible,
-        .key = lvni_core_config_spelled(c, "devices"),
-        .origin = lvni_core_config_origin(c, "devices"),
-        .threads = r->threads,
-        .allow_shared = lvni_core_config_bool(c, "allow_shared_device"),
-        .host = listed ? lvni_launch_hosts_name(hosts, (size_t)r->info.node_rank) : host};
-    lvni_launch_rank_info seen = r->info;
-    if (seen.local_world == LVNI_RANK_INFO_UNKNOWN) {
-        /* all ranks are on one node in this version, or refused at the rendezvous */
-        seen.local_world = seen.world;
-    }
-    LVN_TRY(lvni_launch_rank_info_check_devices(&seen, environ, &d, notices));
-    LVN_TRY(lvni_launch_rank_info_device(&r->info, environ, &d, notices, &r->mine));
-    /* also where ranks share devices */
-    r->mine = is_reported(r, choice) ? choice->index[r->info.local_rank] : r->mine;
-    if (r->mine >= 0) {
-        r->mine = visible->device[r->mine].physical;
-    }
-    if (!r->threads && !is_one_of_several(&r->info)) {
-        r->devices = 1;
-        if (r->index != NULL) {
-            r->index[0] = r->mine;
-        }
-    }
-    return LVN_OK;
-}
-
-/* The devices by their numbers on the machine. */
-static lvn_status take_devices(const lvni_core_config *c, const lvni_recipes_ranks_command *command,
-                               const lvni_launch_visible *visible, lvni_core_notices *notices,
-                               request *r)
-{
-    lvni_launch_device_choice choice = {0};
-    LVN_TRY(lvni_recipes_rank_devices(c, &r->info, visible, command->uses, notices, &choice));
-    r->devices = choice.n;
-    const lvni_launch_run_mode mode =
-        lvni_launch_run_mode_choose(mode_named(lvni_core_config_str(c, "strategy")), choice.n,
-                                    r->info.nnodes > 0 ? r->info.nnodes : 1, notices);
-    r->threads = lvni_launch_run_mode_threads(mode);
-    lvn_status s = LVN_OK;
-    if (choice.index != NULL) {
-        r->index = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)choice.n, sizeof *r->index);
-        s = r->index == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    }
-    for (int i = 0; s == LVN_OK && choice.index != NULL && r->index != NULL && i < choice.n; i++) {
-        r->index[i] = visible->device[choice.index[i]].physical;
-    }
-    if (s == LVN_OK && is_started_rank(&r->info, command)) {
-        s = take_mine(c, &choice, visible, notices, r);
-    } else if (s == LVN_OK && choice.no_gpu && (command->recipe != NULL || command->uses)) {
-        /* a plan may be about devices of another machine */
-        lvni_launch_rank_info_warn_of_cpu(choice.n, notices);
-    }
-    lvni_launch_device_choice_free(&choice);
-    return s;
-}
-
-/* Before the rendezvous, and reported by the first rank alone. */
-static lvn_status check_one_node(const lvni_launch_rank_info *info, lvni_core_notices *notices)
-{
-    if (info->nnodes <= 1) {
-        return LVN_OK;
-    }
-    const lvn_status s = lvni_core_notice_error(
-        notices, 119,
-        "the ranks run on %d nodes, but this version of levin trains on one: several come later",
-        info->nnodes);
-    if (info->from[LVNI_RANK_INFO_NNODES] != NULL) {
-        lvni_launch_env_found(environ, info->from[LVNI_RANK_INFO_NNODES], notices);
-    } else {
-        lvni_core_notice_found(notices, "nnodes=%d (source %s)", info->nnodes,
-                               lvni_launch_source_name(info->source));
-    }
-    const char *node = info->source == LVNI_SOURCE_SLURM ? "#SBATCH --nodes=1, or srun --nodes=1"
-                                                         : "start all ranks on one node";
-    lvni_core_notice_fix(notices, "%s", node);
-    return s;
-}
-
-/* E101 shows the command line behind srun: the program as it was called, and its arguments. */
-static lvn_status write_arguments(const lvni_recipes_ranks_command *command, const char ***out,
-                                  int *n)
-{
-    const char **args = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)command->n + 3, sizeof *args);
-    if (args == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    *n = 0;
-    args[(*n)++] = program_invocation_name;
-    for (int i = 0; i < 2 && command->command[i] != NULL; i++) {
-        args[(*n)++] = command->command[i];
-    }
-    for (int i = 0; i < command->n; i++) {
-        args[(*n)++] = command->args[i];
-    }
-    *out = args;
-    return LVN_OK;
-}
-
-static lvn_status find_rank_info(const lvni_core_config *c,
-                                 const lvni_recipes_ranks_command *command,
-                                 lvni_core_notices *notices, lvni_launch_rank_info *info)
-{
-    const bool given = lvni_core_config_has(c, "num_nodes") &&
-                       lvni_core_config_layer(c, "num_nodes") != LVNI_LAYER_DEFAULT;
-    const bool way =
-        lvni_core_config_has(c, "rdzv") && lvni_core_config_layer(c, "rdzv") != LVNI_LAYER_DEFAULT;
-    lvni_launch_rank_info_options o = {.nodes =
-                                           given ? (int)lvni_core_config_int(c, "num_nodes") : 0,
-                                       .launcher = command->recipe == NULL,
-                                       .rdzv = way ? lvni_core_config_str(c, "rdzv") : NULL};
-    const char **args = NULL;
-    LVN_TRY(write_arguments(command, &args, &o.n_args));
-    o.args = args;
-    const lvn_status s = lvni_launch_rank_info_detect(environ, &o, notices, info);
-    lvni_core_free(args);
-    return s;
-}
-
-static lvn_status find_all(lvni_core_config *c, const lvni_recipes_ranks_command *command,
-                           lvni_core_notices *notices, request *r)
-{
-    lvni_launch_visible visible;
-    LVN_TRY(
-        lvni_launch_env_strict(environ, lvni_core_config_switch(c, "strict"), notices, &r->strict));
-    LVN_TRY(find_rank_info(c, command, notices, &r->info));
-    LVN_TRY(check_one_node(&r->info, notices));
-    LVN_TRY(lvni_launch_rank_info_check_address_here(&r->info, notices));
-    LVN_TRY(lvni_recipes_accelerator_resolve(c));
-    LVN_TRY(lvni_recipes_accelerator_visible(c, &visible));
-    const lvn_status s = take_devices(c, command, &visible, notices, r);
-    lvni_launch_visible_free(&visible);
-    return s;
-}
-
-static lvn_status read_request(lvni_core_config *c, const lvni_recipes_ranks_command *command,
-                               request *out)
-{
-    *out = (request){0};
-    lvni_core_notices notices = {0};
-    const lvn_status found = find_all(c, command, &notices, out); /* and whether to be strict */
-    LVN_TRY(lvni_recipes_report_start(found, out->strict, lvni_core_config_is_on(c, "quiet"),
-                                      &notices));
-    if (lvni_core_config_has(c, "strict") && out->strict != lvni_core_config_bool(c, "strict")) {
-        LVN_TRY(lvni_core_config_set(c, "strict", out->strict ? "true" : "false", "LEVIN_STRICT"));
-    }
-    const bool several = is_one_of_several(&out->info) || out->devices > 1;
-    if (!is_one_of_several(&out->info) && command->recipe != NULL && command->command[0] == NULL &&
-        several) {
-        /* a user's program is not started again: its ranks are threads */
-        out->threads = true;
-        return set(c, "strategy",
-                   strcmp(lvni_core_config_str(c, "strategy"), "ddp2") == 0 ? "ddp2" : "dp");
-    }
-    return set(c, "strategy",
-               out->threads ? lvni_core_config_str(c, "strategy")
-                            : name_of(several ? LVNI_MODE_DDP : LVNI_MODE_SINGLE));
-}
 
 static int share(int cores, int ranks)
 {
     return cores / ranks > 1 ? cores / ranks : 1;
 }
 
-static lvni_recipes_rank rank_of(const request *r, int rank)
+static lvni_recipes_rank rank_of(const lvni_recipes_rank_request *r, int rank)
 {
     const int cores = lvni_recipes_usable_cores();
     return (lvni_recipes_rank){.rank = rank,
@@ -272,7 +35,7 @@ static lvni_recipes_rank rank_of(const request *r, int rank)
 }
 
 /* Of the ranks that this command has or starts, all on this node. */
-static lvn_status choose_transport(const lvni_core_config *c, const request *r,
+static lvn_status choose_transport(const lvni_core_config *c, const lvni_recipes_rank_request *r,
                                    lvni_dist_choice *out)
 {
     *out = (lvni_dist_choice){0};
@@ -280,8 +43,8 @@ static lvn_status choose_transport(const lvni_core_config *c, const request *r,
                           : LVN_OK;
 }
 
-static lvn_status open_threads(const request *r, const lvni_dist_choice *transport,
-                               lvni_recipes_ranks *out)
+static lvn_status open_threads(const lvni_recipes_rank_request *r,
+                               const lvni_dist_choice *transport, lvni_recipes_ranks *out)
 {
     out->how = r->devices > 1 ? "threads" : NULL;
     out->world = r->devices;
@@ -322,7 +85,7 @@ static lvn_status check_together(const lvni_core_config *c,
     return s;
 }
 
-static lvn_status open_process(const lvni_core_config *c, const request *r,
+static lvn_status open_process(const lvni_core_config *c, const lvni_recipes_rank_request *r,
                                const lvni_recipes_ranks_command *command, lvni_recipes_ranks *out)
 {
     if (r->threads) {
@@ -371,8 +134,8 @@ static int count_workers(const lvni_core_config *c, const lvni_launch_rank_info 
 }
 
 /* For ranks of this process, of `local` on this node; warnings about it are reported. */
-static lvn_status choose_workers(const lvni_core_config *c, const request *r, int local,
-                                 lvni_recipes_rank *rank, int n)
+static lvn_status choose_workers(const lvni_core_config *c, const lvni_recipes_rank_request *r,
+                                 int local, lvni_recipes_rank *rank, int n)
 {
     lvni_core_notices notices = {.rank = r->info.rank};
     if (!lvni_core_config_has(c, "num_workers")) {
@@ -386,7 +149,7 @@ static lvn_status choose_workers(const lvni_core_config *c, const request *r, in
 }
 
 /* Before ranks are started or threads become ranks. *made: of the directory that was claimed. */
-static lvn_status prepare_alone(const lvni_core_config *c, const request *r,
+static lvn_status prepare_alone(const lvni_core_config *c, const lvni_recipes_rank_request *r,
                                 const lvni_recipes_ranks_command *command, bool starts, char **dir,
                                 size_t *made)
 {
@@ -412,7 +175,7 @@ static lvn_status prepare_alone(const lvni_core_config *c, const request *r,
 }
 
 /* This process was not started as one of several. */
-static lvn_status open_alone(const lvni_core_config *c, const request *r,
+static lvn_status open_alone(const lvni_core_config *c, const lvni_recipes_rank_request *r,
                              const lvni_recipes_ranks_command *command, lvni_recipes_ranks *out)
 {
     char *dir = NULL;
@@ -496,20 +259,20 @@ static lvn_status open_ranks(lvni_core_config *c, const lvni_recipes_ranks_comma
                              lvni_recipes_ranks *out)
 {
     *out = (lvni_recipes_ranks){0};
-    request r;
-    lvn_status s = read_request(c, command, &r);
+    lvni_recipes_rank_request r;
+    lvn_status s = lvni_recipes_rank_request_read(c, command, &r);
     if (s == LVN_OK) {
-        s = is_one_of_several(&r.info) ? open_process(c, &r, command, out)
-                                       : open_alone(c, &r, command, out);
+        s = lvni_recipes_is_one_of_several(&r.info) ? open_process(c, &r, command, out)
+                                                    : open_alone(c, &r, command, out);
     }
     /* all are on one node */
-    const int local = !is_one_of_several(&r.info) ? r.devices
-                      : r.info.local_world > 0    ? r.info.local_world
-                                                  : r.info.world;
+    const int local = !lvni_recipes_is_one_of_several(&r.info) ? r.devices
+                      : r.info.local_world > 0                 ? r.info.local_world
+                                                               : r.info.world;
     if (s == LVN_OK) {
         s = choose_workers(c, &r, local, out->rank, out->n);
     }
-    request_free(&r);
+    lvni_recipes_rank_request_free(&r);
     if (s == LVN_OK) {
         s = make_pins(out);
     }
@@ -526,9 +289,9 @@ lvn_status lvni_recipes_ranks_run(lvni_core_config *config,
 
 lvn_status lvni_recipes_ranks_estimate(lvni_core_config *c, lvni_recipes_rank *out)
 {
-    request r;
+    lvni_recipes_rank_request r;
     const lvni_recipes_ranks_command none = {0};
-    lvn_status s = read_request(c, &none, &r);
+    lvn_status s = lvni_recipes_rank_request_read(c, &none, &r);
     *out = (lvni_recipes_rank){0};
     if (s == LVN_OK) {
         *out = rank_of(&r, 0);
@@ -537,6 +300,6 @@ lvn_status lvni_recipes_ranks_estimate(lvni_core_config *c, lvni_recipes_rank *o
     if (s == LVN_OK) {
         s = choose_workers(c, &r, r.devices, out, 1);
     }
-    request_free(&r);
+    lvni_recipes_rank_request_free(&r);
     return s;
 }
