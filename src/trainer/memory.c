@@ -406,6 +406,14 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o,
         need->sum = weights + (uint64_t)m->n_records * element;
         need->gradients += need->sum;
     }
+    if (o->plan.devices > 1 && lvni_tensor_device_of(m->weights) != NULL) {
+        /* host memory beside the device's: what ranks read, and what the device copies */
+        const lvni_plan *p = &o->plan;
+        need->gradients += 2 *
+                           (uint64_t)lvni_plan_tree_owed(p->micro_batches, p->micro_batch_begin,
+                                                         p->micro_batch_end) *
+                           need->sum;
+    }
     if (o->out != NULL || o->export_model != NULL) {
         need->saving =
             values + average + slots * weights + (o->export_model != NULL ? count_export(m) : 0);

@@ -8,7 +8,7 @@
 /* Bytes. */
 typedef struct lvni_trainer_memory_need {
     uint64_t weights;   /* parameters, buffers, their averages */
-    uint64_t gradients; /* all sets, and the sum over all ranks */
+    uint64_t gradients; /* all sets, the sum over all ranks, and host copies */
     uint64_t sum;       /* of the gradients, that sum */
     uint64_t optimizer;
     uint64_t lane;     /* tensors and scratch memory of the lane that takes most */
