@@ -9,6 +9,7 @@
 #include <levin/status.h>
 #include <levin/tensor.h>
 #include <levin/pins.h>
+#include <levin/recipe.h>
 #include <levin/trainer.h>
 #include <levin/version.h>
 

@@ -79,6 +79,8 @@ LVN_API void lvn_log(lvn_step *step, const char *name, const lvn_tensor *value);
 
 /* ---- in build() ---- */
 LVN_API lvn_status lvn_builder_status(const lvn_builder *b); /* of the first call that failed */
+/* lvn_job.arguments; NULL in a child. */
+LVN_API const void *lvn_builder_arguments(const lvn_builder *b);
 /* A module of a class of your own as a child. NULL on failure. Owned by the model. */
 LVN_API lvn_module *lvn_builder_child(lvn_builder *b, const lvn_module_class *cls,
                                       const char *name);

@@ -20,7 +20,8 @@ typedef struct lvn_job {
     lvn_dataset *val;
     /* "max_epochs=20 batch_size=256 optim=adamw": defaults; the command line wins */
     const char *options;
-    void *reserved[4];
+    const void *arguments; /* of the module's build(): lvn_builder_arguments */
+    void *reserved[3];
 } lvn_job;
 
 /* Train with key=value arguments (`levin help train` lists them); the run directory holds

@@ -241,15 +241,17 @@ static lvn_status check(line *l, const char *command)
     return l->script != NULL ? fail_script(l) : fail_line(l, strstr(l->wrong, "resume") != NULL);
 }
 
+enum { COMMAND = 512 };
+
 /* The first of the arguments behind the command, and behind its recipe; the command as it is typed
  * up to there ("levin train classify"). False: nothing is known of what follows. */
 static bool find_begin(const lvni_cli_command *c, int n, const char *const *args,
-                       lvni_cli_topic *topic, int *skip, char command[128])
+                       lvni_cli_topic *topic, int *skip, char command[COMMAND])
 {
     const bool plan = c->by_recipe && !c->trains;
     *skip = 1;
     if (!c->by_recipe) {
-        snprintf(command, 128, "levin %s", c->name);
+        snprintf(command, COMMAND, "levin %s", c->name);
         return lvni_cli_topic_of(c, NULL, topic);
     }
     if (plan && (n < 2 || strcmp(args[1], "train") != 0)) {
@@ -257,19 +259,20 @@ static bool find_begin(const lvni_cli_command *c, int n, const char *const *args
     }
     *skip += plan ? 1 : 0;
     const char *recipe = n > *skip ? args[*skip] : "";
-    if (lvni_recipes_find(recipe) == NULL && !exists(recipe)) {
+    const bool named = lvni_recipes_find(recipe) != NULL || lvni_recipes_is_file(recipe);
+    if ((!named && !exists(recipe)) || !lvni_cli_topic_of(c, recipe, topic)) {
         return false;
     }
-    *skip += lvni_recipes_find(recipe) != NULL ? 1 : 0;
-    lvni_cli_topic_of(c, recipe, topic);
-    snprintf(command, 128, "levin %strain %s", plan ? "plan " : "", topic->recipe->name);
+    *skip += named ? 1 : 0;
+    snprintf(command, COMMAND, "levin %strain %s", plan ? "plan " : "",
+             topic->recipe->argument != NULL ? topic->recipe->argument : topic->recipe->name);
     return true;
 }
 
 int lvni_cli_bare_arguments(const lvni_cli_command *c, int n, const char *const *args)
 {
     int skip;
-    char command[128];
+    char command[COMMAND];
     lvni_cli_topic topic;
     if (strcmp(c->name, "launch") == 0 || !find_begin(c, n, args, &topic, &skip, command)) {
         return LVNI_EXIT_OK;

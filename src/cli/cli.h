@@ -44,7 +44,8 @@ typedef struct lvni_cli_topic {
 bool lvni_cli_topic_at(int i, lvni_cli_topic *out);
 /* "train.classify" or "classify". */
 bool lvni_cli_topic_find(const char *name, lvni_cli_topic *out);
-/* Of a command whose recipe has that name (NULL or unknown: the first). False: it takes no keys. */
+/* Of a command whose recipe has that name (NULL or unknown: the first). False: it takes no keys, or
+ * the recipe's shared object cannot be loaded, which the command reports. */
 bool lvni_cli_topic_of(const lvni_cli_command *command, const char *recipe, lvni_cli_topic *out);
 
 /* Of the n arguments of `levin`: a path without its key, or resume=PATH, is an error that shows the
@@ -58,6 +59,8 @@ void lvni_cli_command_each_use(const lvni_cli_command *command,
                                void *user);
 /* Usage, and all keys. */
 void lvni_cli_command_print_help(const lvni_cli_command *command);
+/* Of a command whose first argument is that: a recipe in a shared object has keys of its own. */
+void lvni_cli_command_print_help_of(const lvni_cli_command *command, const char *first);
 /* "usage: levin ops [NAME]" on standard error; LVNI_EXIT_USAGE. */
 int lvni_cli_command_misused(const char *name);
 
@@ -70,6 +73,7 @@ int lvni_cli_cmd_ops_check(int n, const char *const *args); /* what follows `ops
 /* Reports it, with the nearest name; an exit code. */
 int lvni_cli_op_unknown(const char *name);
 int lvni_cli_cmd_slurm(int n, const char *const *args);
+int lvni_cli_cmd_cc(int n, const char *const *args);
 int lvni_cli_cmd_help(int n, const char *const *args);
 
 #endif

@@ -58,9 +58,22 @@ static void report_unknown(const char *name, const char *command)
     lvni_cli_command_misused(command);
 }
 
-/* NULL: an error was printed. */
-static const lvni_recipes_recipe *find_recipe(int n, const char *const *args, const char *command)
+/* *code: what to exit with where there is none. */
+static const lvni_recipes_recipe *load(const char *path, int *code)
 {
+    const lvni_recipes_recipe *recipe;
+    *code = lvni_recipes_report_status(lvni_recipes_load(path, &recipe));
+    return recipe;
+}
+
+/* NULL: an error was printed; *code: what to exit with. */
+static const lvni_recipes_recipe *find_recipe(int n, const char *const *args, const char *command,
+                                              int *code)
+{
+    *code = LVNI_EXIT_USAGE;
+    if (n >= 1 && lvni_recipes_is_file(args[0])) {
+        return load(args[0], code);
+    }
     const lvni_recipes_recipe *recipe = n >= 1 ? lvni_recipes_find(args[0]) : NULL;
     if (n < 1) {
         fputs("error: which recipe?\n", stderr);
@@ -73,8 +86,9 @@ static const lvni_recipes_recipe *find_recipe(int n, const char *const *args, co
 
 int lvni_cli_cmd_train(int n, const char *const *args)
 {
-    const lvni_recipes_recipe *recipe = find_recipe(n, args, "train");
-    return recipe == NULL ? LVNI_EXIT_USAGE
+    int code;
+    const lvni_recipes_recipe *recipe = find_recipe(n, args, "train", &code);
+    return recipe == NULL ? code
                           : lvni_recipes_report_status(lvni_recipes_train(recipe, n - 1, args + 1));
 }
 
@@ -84,8 +98,9 @@ int lvni_cli_cmd_plan(int n, const char *const *args)
         fputs("error: plan what?\n", stderr);
         return lvni_cli_command_misused("plan");
     }
-    const lvni_recipes_recipe *recipe = find_recipe(n - 1, args + 1, "plan");
-    return recipe == NULL ? LVNI_EXIT_USAGE
+    int code;
+    const lvni_recipes_recipe *recipe = find_recipe(n - 1, args + 1, "plan", &code);
+    return recipe == NULL ? code
                           : lvni_recipes_report_status(lvni_recipes_plan(recipe, n - 2, args + 2));
 }
 

@@ -123,6 +123,12 @@ const lvni_cli_command lvni_cli_commands[] = {
      .more = "`weights` is over parameters and buffers, `state` over all tensors and the position "
              "of the run: equal for equal runs on any layout.\n"
              "Exit code 1 when the checksum of a tensor does not match."},
+    {.name = "cc",
+     .run = lvni_cli_cmd_cc,
+     .use = {{"levin cc mine.c [-o mine.so] [FLAG...]",
+              "compile a recipe of your own, for levin train ./mine.so"}},
+     .more = "Calls $CC, else cc, with levin's headers; other arguments go to it as they are. See "
+             "levin/recipe.h and examples/07_recipe."},
     {.name = "ops",
      .run = lvni_cli_cmd_ops,
      .computes = true,
@@ -233,6 +239,20 @@ void lvni_cli_command_print_help(const lvni_cli_command *c)
         printf("%s\n", c->more);
     }
     print_keys(c);
+}
+
+void lvni_cli_command_print_help_of(const lvni_cli_command *c, const char *first)
+{
+    lvni_cli_topic t;
+    if (!c->by_recipe || !lvni_recipes_is_file(first) || !lvni_cli_topic_of(c, first, &t)) {
+        lvni_cli_command_print_help(c);
+        return;
+    }
+    size_t n;
+    const lvni_core_option_table *tables = t.tables(&n);
+    lvni_core_print(stdout, "usage: levin train %s %s\n           %s\n\n", first, t.recipe->use,
+                    t.recipe->help);
+    lvni_core_option_print_help(tables, n, stdout);
 }
 
 int lvni_cli_command_misused(const char *name)

@@ -80,7 +80,7 @@ static int run(const lvni_cli_command *c, int argc, char **argv)
     for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++) {
         /* what follows is another program, with a help of its own */
         if (asks_for_help(argv[i])) {
-            lvni_cli_command_print_help(c);
+            lvni_cli_command_print_help_of(c, argv[2]);
             return LVNI_EXIT_OK;
         }
     }

@@ -11,7 +11,8 @@ static void of_recipe(const lvni_recipes_recipe *recipe, lvni_cli_topic *out)
     *out = (lvni_cli_topic){.command = lvni_cli_command_find("train"),
                             .recipe = recipe,
                             .tables = recipe->train_tables};
-    snprintf(out->name, sizeof out->name, "train.%s", recipe->name);
+    snprintf(out->name, sizeof out->name, "train.%s",
+             recipe->argument != NULL ? recipe->argument : recipe->name);
 }
 
 bool lvni_cli_topic_at(int i, lvni_cli_topic *out)
@@ -47,6 +48,14 @@ bool lvni_cli_topic_find(const char *name, lvni_cli_topic *out)
 bool lvni_cli_topic_of(const lvni_cli_command *c, const char *recipe, lvni_cli_topic *out)
 {
     if (c->by_recipe) {
+        const lvni_recipes_recipe *file;
+        if (recipe != NULL && lvni_recipes_is_file(recipe)) {
+            const bool there = lvni_recipes_load(recipe, &file) == LVN_OK;
+            if (there) {
+                of_recipe(file, out);
+            }
+            return there;
+        }
         const lvni_recipes_recipe *r = recipe == NULL ? NULL : lvni_recipes_find(recipe);
         of_recipe(r != NULL ? r : lvni_recipes_at(0), out);
         return true;

@@ -27,7 +27,7 @@ void lvn_builder_couple(lvn_builder *b)
     b->model->coupled = true;
 }
 
-const void *lvni_nn_builder_arguments(const lvn_builder *b)
+const void *lvn_builder_arguments(const lvn_builder *b)
 {
     return b->arguments;
 }

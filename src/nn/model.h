@@ -102,8 +102,6 @@ void lvni_nn_model_show(lvni_nn_model *model, float *values);
 int64_t lvni_nn_model_count(const lvni_nn_model *model);
 /* a parameter or buffer of that name */
 bool lvni_nn_model_has(const lvni_nn_model *model, const char *name);
-/* The arguments given to lvni_nn_model_build, for the root's build(). */
-const void *lvni_nn_builder_arguments(const lvn_builder *b);
 /* Of the parameter made last; image: height, width, channels for LVNI_LAYOUT_FLATTEN, else NULL. */
 void lvni_nn_builder_set_layout(lvn_builder *b, lvni_nn_layout layout, const int64_t *image);
 

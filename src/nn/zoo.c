@@ -29,7 +29,7 @@ typedef struct cnn {
 static lvn_status cnn_build(lvn_module *module, lvn_builder *b)
 {
     cnn *m = (cnn *)module;
-    const lvni_nn_zoo_arguments *a = lvni_nn_builder_arguments(b);
+    const lvni_nn_zoo_arguments *a = lvn_builder_arguments(b);
     LVN_ARG(a->image_size >= 4, "model=cnn needs image_size of at least 4, not %d", a->image_size);
     lvn_builder_block(b, "stage1");
     m->conv[0] = lvn_nn_conv2d(b, "conv1", 3, 32, 3, .padding = 1, .no_bias = true);
@@ -68,7 +68,7 @@ typedef struct mlp {
 static lvn_status mlp_build(lvn_module *module, lvn_builder *b)
 {
     mlp *m = (mlp *)module;
-    const lvni_nn_zoo_arguments *a = lvni_nn_builder_arguments(b);
+    const lvni_nn_zoo_arguments *a = lvn_builder_arguments(b);
     const int64_t s = a->image_size;
     lvn_builder_block(b, "fc1");
     m->fc1 = lvn_nn_linear(b, "fc1", s * s * 3, 256, .image = {s, s, 3});
@@ -177,7 +177,7 @@ typedef struct resnet {
 static lvn_status resnet_build(resnet *m, lvn_builder *b, const int n_blocks[STAGES],
                                bool bottleneck)
 {
-    const lvni_nn_zoo_arguments *a = lvni_nn_builder_arguments(b);
+    const lvni_nn_zoo_arguments *a = lvn_builder_arguments(b);
     lvn_builder_block(b, "stem");
     conv_norm(b, "conv1", "bn1", 3, 64, 7, 2, true, m->stem);
     int in = 64;
@@ -318,7 +318,7 @@ typedef struct vit {
 
 static lvn_status vit_build(vit *m, lvn_builder *b, int width, int heads)
 {
-    const lvni_nn_zoo_arguments *a = lvni_nn_builder_arguments(b);
+    const lvni_nn_zoo_arguments *a = lvn_builder_arguments(b);
     LVN_ARG(a->image_size % PATCH == 0,
             "model=%s cuts images into patches of %d pixels: image_size must be a multiple of "
             "it, not %d",

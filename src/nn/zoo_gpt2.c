@@ -38,7 +38,7 @@ typedef struct attention {
 static lvn_status attention_build(lvn_module *module, lvn_builder *b)
 {
     attention *m = (attention *)module;
-    const lvni_nn_gpt2_arguments *a = lvni_nn_builder_arguments(b);
+    const lvni_nn_gpt2_arguments *a = lvn_builder_arguments(b);
     m->heads = a->heads;
     m->c_attn = linear(b, "c_attn", a->width, 3 * a->width, deviation);
     m->c_proj = linear(b, "c_proj", a->width, a->width, in_front_of_a_sum(a));
@@ -73,7 +73,7 @@ typedef struct mlp {
 static lvn_status mlp_build(lvn_module *module, lvn_builder *b)
 {
     mlp *m = (mlp *)module;
-    const lvni_nn_gpt2_arguments *a = lvni_nn_builder_arguments(b);
+    const lvni_nn_gpt2_arguments *a = lvn_builder_arguments(b);
     m->c_fc = linear(b, "c_fc", a->width, 4 * a->width, deviation);
     m->c_proj = linear(b, "c_proj", 4 * a->width, a->width, in_front_of_a_sum(a));
     return lvn_builder_status(b);
@@ -98,7 +98,7 @@ typedef struct block {
 static lvn_status block_build(lvn_module *module, lvn_builder *b)
 {
     block *m = (block *)module;
-    const lvni_nn_gpt2_arguments *a = lvni_nn_builder_arguments(b);
+    const lvni_nn_gpt2_arguments *a = lvn_builder_arguments(b);
     m->ln_1 = lvn_nn_layer_norm(b, "ln_1", a->width);
     m->attn = lvn_builder_child(b, &attention_class, "attn");
     m->ln_2 = lvn_nn_layer_norm(b, "ln_2", a->width);
@@ -159,7 +159,7 @@ typedef struct gpt2 {
 static lvn_status gpt2_build(lvn_module *module, lvn_builder *b)
 {
     gpt2 *m = (gpt2 *)module;
-    const lvni_nn_gpt2_arguments *a = lvni_nn_builder_arguments(b);
+    const lvni_nn_gpt2_arguments *a = lvn_builder_arguments(b);
     LVN_ARG(a->layers >= 1 && a->layers <= MOST_LAYERS, "gpt2: layers is %d, it must be 1 to %d",
             a->layers, MOST_LAYERS);
     LVN_ARG(a->heads >= 1 && a->width >= 1 && a->width % a->heads == 0,

@@ -78,21 +78,19 @@ static lvn_status train(void *user, lvni_recipes_ranks *ranks)
     return open_and_fit(user, ranks, lvni_recipes_fit);
 }
 
-static lvn_status read_config(const lvni_recipes_recipe *recipe, const char *defaults,
-                              const char *help, int n, const char *const *args,
-                              lvni_core_config **out)
+static lvn_status read_config(const lvni_recipes_recipe *recipe, const char *help, int n,
+                              const char *const *args, lvni_core_config **out)
 {
     size_t n_tables;
     const lvni_core_option_table *tables = recipe->train_tables(&n_tables);
-    return lvni_recipes_read_config(tables, n_tables, help, defaults, n, args, out);
+    return lvni_recipes_read_config(tables, n_tables, help, recipe->defaults, n, args, out);
 }
 
 lvn_status lvni_recipes_train_with(const lvni_recipes_recipe *recipe, const char *const command[2],
-                                   const char *defaults, const char *help, int n,
-                                   const char *const *args)
+                                   const char *help, int n, const char *const *args)
 {
     work w = {.recipe = recipe};
-    LVN_TRY(read_config(recipe, defaults, help, n, args, &w.config));
+    LVN_TRY(read_config(recipe, help, n, args, &w.config));
     lvni_log_set_quiet(lvni_core_config_bool(w.config, "quiet"));
     const lvni_recipes_ranks_command ranks = {.command = {command[0], command[1]},
                                               .n = n,
@@ -106,21 +104,28 @@ lvn_status lvni_recipes_train_with(const lvni_recipes_recipe *recipe, const char
     return s;
 }
 
-static const char *help_of(const lvni_recipes_recipe *recipe, char text[64])
+enum { HELP = 512 };
+
+static const char *typed(const lvni_recipes_recipe *recipe)
 {
-    snprintf(text, 64, "levin help train.%s", recipe->name);
+    return recipe->argument != NULL ? recipe->argument : recipe->name;
+}
+
+static const char *help_of(const lvni_recipes_recipe *recipe, char text[HELP])
+{
+    snprintf(text, HELP, recipe->argument == NULL ? "levin help train.%s" : "levin train %s --help",
+             typed(recipe));
     return text;
 }
 
 lvn_status lvni_recipes_train(const lvni_recipes_recipe *recipe, int n, const char *const *args)
 {
-    const char *const command[2] = {"train", recipe->name};
-    char help[64];
+    const char *const command[2] = {"train", typed(recipe)};
+    char help[HELP];
     lvni_core_signals_install_early();
     lvni_log_set_report(STDOUT_FILENO);
     lvni_log_buffer();
-    const lvn_status s =
-        lvni_recipes_train_with(recipe, command, NULL, help_of(recipe, help), n, args);
+    const lvn_status s = lvni_recipes_train_with(recipe, command, help_of(recipe, help), n, args);
     lvni_log_close();
     return s;
 }
@@ -128,8 +133,8 @@ lvn_status lvni_recipes_train(const lvni_recipes_recipe *recipe, int n, const ch
 lvn_status lvni_recipes_plan(const lvni_recipes_recipe *recipe, int n, const char *const *args)
 {
     work w = {.recipe = recipe};
-    char help[64];
-    LVN_TRY(read_config(recipe, NULL, help_of(recipe, help), n, args, &w.config));
+    char help[HELP];
+    LVN_TRY(read_config(recipe, help_of(recipe, help), n, args, &w.config));
     lvni_log_set_quiet(lvni_core_config_bool(w.config, "quiet"));
     const lvn_status s = open_and_fit(&w, NULL, lvni_recipes_fit_plan);
     lvni_core_config_destroy(w.config);

@@ -8,10 +8,15 @@
 #include "core/config.h"
 #include "recipes/fit.h"
 
+#include <levin/trainer.h>
+
 typedef struct lvni_recipes_recipe {
     const char *name; /* "classify" */
+    /* as it is typed in place of the name ("./mine.so"); NULL: the name */
+    const char *argument;
     /* "data=DIR [key=value ...]", and what training it does; for the help */
     const char *use, *help;
+    const char *defaults; /* of keys of every training: key=value text; NULL: none */
     /* its keys in `levin train NAME` */
     const lvni_core_option_table *(*train_tables)(size_t *n);
     /* Errors that every rank would find, before ranks are started; NULL: none. */
@@ -22,7 +27,7 @@ typedef struct lvni_recipes_recipe {
     lvn_status (*open)(const struct lvni_recipes_recipe *recipe, lvni_recipes_fit_request *request,
                        void **state);
     void (*close)(void *state); /* NULL is fine */
-    const void *user;           /* a user's job; NULL in the registry */
+    const void *user;           /* of a user's job or recipe; NULL in the registry */
 } lvni_recipes_recipe;
 
 extern const lvni_recipes_recipe lvni_recipes_classify;
@@ -34,13 +39,21 @@ const lvni_recipes_recipe *lvni_recipes_find(const char *name);
 /* The one whose name is nearly that; NULL: none. */
 const lvni_recipes_recipe *lvni_recipes_near(const char *name);
 
+/* A shared object ("./mine.so") in place of a name. */
+bool lvni_recipes_is_file(const char *name);
+/* shared_recipe.c: its row, for the rest of the process. LVN_ERR_USAGE: it cannot be loaded, or is
+ * no recipe; LVN_ERR_INVALID, LVN_ERR_UNSUPPORTED: its table is wrong, or of another version. */
+lvn_status lvni_recipes_load(const char *path, const lvni_recipes_recipe **out);
+/* Module and datasets of a user's job; `of` names it in errors. */
+lvn_status lvni_recipes_open_job(const lvn_job *job, const char *of,
+                                 lvni_recipes_fit_request *request);
+
 /* What `levin train NAME` does; args: key=value as on the command line. */
 lvn_status lvni_recipes_train(const lvni_recipes_recipe *recipe, int n, const char *const *args);
 lvn_status lvni_recipes_plan(const lvni_recipes_recipe *recipe, int n, const char *const *args);
-/* The same for a row that a program made: defaults are key=value text, or NULL. command: the words
- * that start it again ("train", NAME), as in ranks.h; help: where its keys are listed. */
+/* The same for a program of a user's. command: the words that start it again ("train", NAME), as in
+ * ranks.h; help: where its keys are listed. */
 lvn_status lvni_recipes_train_with(const lvni_recipes_recipe *recipe, const char *const command[2],
-                                   const char *defaults, const char *help, int n,
-                                   const char *const *args);
+                                   const char *help, int n, const char *const *args);
 
 #endif

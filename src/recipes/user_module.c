@@ -24,31 +24,42 @@ static const lvni_core_option_table *tables(size_t *n)
     return all;
 }
 
-/* The job is in recipe->user. */
-static lvn_status open_job(const lvni_recipes_recipe *recipe, lvni_recipes_fit_request *request,
-                           void **state)
+lvn_status lvni_recipes_open_job(const lvn_job *job, const char *of,
+                                 lvni_recipes_fit_request *request)
 {
-    (void)state;
-    const lvn_job *job = recipe->user;
-    request->cls = job->module;
-    request->train = job->train;
-    request->val = job->val;
-    return LVN_OK;
-}
-
-static lvn_status train_job(const lvn_job *job, int n, const char *const *args)
-{
-    LVN_ARG(job->module != NULL, "a job needs a module class");
+    LVN_ARG(job->module != NULL, "%s needs a module class", of);
     LVN_ARG(job->module->training_step != NULL, "the module class %s has no training_step",
             job->module->name);
     if (job->train == NULL && lvn_last_error()->code != LVN_OK) {
         return lvn_last_error()->code; /* opening it failed */
     }
-    LVN_ARG(job->train != NULL, "a job needs a training set");
-    const lvni_recipes_recipe recipe = {
-        .name = job->module->name, .train_tables = tables, .open = open_job, .user = job};
+    LVN_ARG(job->train != NULL, "%s needs a training set", of);
+    request->cls = job->module;
+    request->arguments = job->arguments;
+    request->train = job->train;
+    request->val = job->val;
+    return LVN_OK;
+}
+
+/* The job is in recipe->user. */
+static lvn_status open_job(const lvni_recipes_recipe *recipe, lvni_recipes_fit_request *request,
+                           void **state)
+{
+    (void)state;
+    return lvni_recipes_open_job(recipe->user, "a job", request);
+}
+
+static lvn_status train_job(const lvn_job *job, int n, const char *const *args)
+{
+    lvni_recipes_fit_request checked = {0};
+    LVN_TRY(lvni_recipes_open_job(job, "a job", &checked)); /* before ranks are started */
+    const lvni_recipes_recipe recipe = {.name = job->module->name,
+                                        .defaults = job->options,
+                                        .train_tables = tables,
+                                        .open = open_job,
+                                        .user = job};
     static const char *const own_program[2] = {NULL, NULL};
-    return lvni_recipes_train_with(&recipe, own_program, job->options, "PROGRAM help", n, args);
+    return lvni_recipes_train_with(&recipe, own_program, "PROGRAM help", n, args);
 }
 
 lvn_status lvn_job_train(const lvn_job *job, int n_arguments, const char *const *args)

@@ -25,7 +25,7 @@ typedef struct net {
 
 static lvn_status net_build(lvn_module *module, lvn_builder *b)
 {
-    const arguments *a = lvni_nn_builder_arguments(b);
+    const arguments *a = lvn_builder_arguments(b);
     ((net *)module)->unet = lvn_nn_unet_with(b, "unet", a->in, a->out, &a->options);
     return lvn_builder_status(b);
 }

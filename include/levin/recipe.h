@@ -1,0 +1,76 @@
+/* A recipe of your own in a shared object: what `levin train` takes in place of the name of a
+ * recipe, with every key, layout, resume and output that levin's own have.
+ *
+ *     levin cc mine.c                                  makes mine.so
+ *     levin train ./mine.so data=photos depth=3        trains it
+ *
+ * The shared object exports one symbol,
+ *
+ *     const lvn_recipe *lvn_recipe_table(void);
+ *
+ * and uses the functions of levin's headers from the program that loads it. Several ranks load it
+ * in each of their processes. examples/07_recipe is one. */
+#ifndef LEVIN_RECIPE_H
+#define LEVIN_RECIPE_H
+
+#include <levin/trainer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { LVN_RECIPE_ABI = 1 }; /* counted up when a table of before cannot be read */
+
+typedef enum lvn_key_type {
+    LVN_KEY_TEXT,
+    LVN_KEY_PATH,
+    LVN_KEY_INT,
+    LVN_KEY_FLOAT,
+    LVN_KEY_BOOL
+} lvn_key_type;
+
+/* A key that the recipe takes beside those of every training. */
+typedef struct lvn_key {
+    const char *name; /* "depth", "model.depth": lower case, digits, '_', '.' between levels */
+    lvn_key_type type;
+    const char *fallback; /* the default, as it would be typed; NULL: the key may be unset */
+    const char *help;     /* one sentence */
+} lvn_key;
+
+/* The values of a training's keys, also of those that every training has. */
+typedef struct lvn_keys lvn_keys;
+LVN_API bool lvn_key_is_set(const lvn_keys *keys, const char *name);
+/* Of the type that the key has; text: of texts and paths, NULL when it is unset; the others: 0 and
+ * false. The text lives as long as the training. */
+LVN_API const char *lvn_key_text(const lvn_keys *keys, const char *name);
+LVN_API int64_t lvn_key_int(const lvn_keys *keys, const char *name);
+LVN_API double lvn_key_float(const lvn_keys *keys, const char *name);
+LVN_API bool lvn_key_bool(const lvn_keys *keys, const char *name);
+
+typedef struct lvn_recipe {
+    uint32_t abi; /* LVN_RECIPE_ABI */
+    /* of the run directory, out/NAME-1: lower case, digits, '_' */
+    const char *name;
+    const char *help; /* what it trains, one line */
+    const lvn_key *keys;
+    int n_keys;
+    const char *options; /* "max_epochs=20 optim=adamw": defaults; the command line wins; or NULL */
+    /* Fills module, arguments, train and val of the job (zeros before), once in each process of a
+     * training and in `levin plan`. The datasets are levin's from then on, also after a failure;
+     * what else the job points at lives until the process ends. Errors are described with
+     * LVN_FAIL of levin/status.h; LVN_ERR_USAGE: a key's value. */
+    lvn_status (*open)(const lvn_keys *keys, lvn_job *job);
+    void *reserved[4];
+} lvn_recipe;
+
+/* The symbol that the shared object exports: define it as
+ *     LVN_RECIPE_EXPORT const lvn_recipe *lvn_recipe_table(void) { return &mine; } */
+typedef const lvn_recipe *(*lvn_recipe_table_fn)(void);
+#define LVN_RECIPE_SYMBOL "lvn_recipe_table"
+#define LVN_RECIPE_EXPORT __attribute__((visibility("default")))
+LVN_RECIPE_EXPORT const lvn_recipe *lvn_recipe_table(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
