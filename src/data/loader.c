@@ -77,9 +77,10 @@ static int choose_slots(const lvni_data_loader *l)
     const int64_t lanes = l->plan.lanes, capacity = l->layout.capacity;
     const int64_t round =
         l->o.training ? l->plan.micro_batch_end - l->plan.micro_batch_begin : lanes;
-    const int64_t held =
-        (l->o.training && l->o.whole_steps ? round : lanes) +
-        (l->layout.device != NULL && l->o.training ? lvni_data_loader_copied(&l->plan) : 0);
+    const int64_t held = (l->o.training && l->o.whole_steps ? round : lanes) +
+                         (l->layout.device == NULL ? 0
+                          : l->o.training          ? lvni_data_loader_copied(&l->plan)
+                                                   : lanes);
     int64_t n = l->o.workers == 0 ? 1 : (l->o.ahead > 0 ? l->o.ahead : 2) * round;
     /* two samples per worker */
     const int64_t busy = (2 * (int64_t)l->o.workers + capacity - 1) / capacity;

@@ -58,8 +58,8 @@ typedef struct lvni_data_loader_stats {
 
 typedef struct lvni_data_loader lvni_data_loader;
 
-/* On a device, training: as many batches may be held while they are copied, beside those of any
- * loader. */
+/* On a device: as many batches may be held while they are copied, beside those of any loader; in
+ * evaluation one per lane. */
 int lvni_data_loader_copied(const lvni_plan *plan);
 
 /* What lvni_data_loader_create would allocate, except what the dataset itself takes. */

@@ -81,7 +81,9 @@ static lvn_status make_lanes(lvni_trainer_engine *e)
                                (size_t)(plan->micro_batch_end - plan->micro_batch_begin),
                                sizeof(const lvni_data_loader_batch *));
     e->slot = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)lanes, sizeof *e->slot);
-    LVN_TRY(own->device == NULL ? LVN_OK : lvni_trainer_feed_create(own->device, plan, &e->feed));
+    LVN_TRY(own->device == NULL
+                ? LVN_OK
+                : lvni_trainer_feed_create(own->device, lvni_data_loader_copied(plan), &e->feed));
     return e->job == NULL || e->held == NULL || e->slot == NULL ? LVN_ERR_MEMORY
                                                                 : make_gradient_sync(e);
 }

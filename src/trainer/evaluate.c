@@ -1,5 +1,6 @@
 /* Evaluation and prediction: fixed chunks, dealt to ranks, and there to the lanes in waves; results
- * taken in order. */
+ * taken in order. On a device the chunks of the next wave are copied there while this one computes,
+ * and metrics are read one wave late. */
 #include "core/alloc.h"
 #include "autograd/tape.h"
 #include "tensor/device.h"
@@ -8,18 +9,35 @@
 
 #include <string.h>
 
-enum { MAX_LANES = 256 };
+enum { MAX_LANES = 256, WAVES = 2 };
+
+typedef struct chunk {
+    const lvni_data_loader_batch *held, *batch; /* of the loader; where it computes */
+    lvni_nn_step step;
+    lvni_nn_terms terms; /* on a device: what it logged */
+} chunk;
+
+typedef struct wave {
+    int n;
+    chunk *chunk;
+    double *landing; /* host memory: what the chunks left in their slots */
+    void *event;     /* it is there */
+} wave;
 
 typedef struct evaluation {
     const lvni_nn_model *model;
-    const lvni_data_loader_batch *batch[MAX_LANES];
-    lvni_nn_step step[MAX_LANES];
+    wave wave[WAVES], *now;
+    int lanes; /* chunks that a wave has room for */
+    int most;  /* that it gets */
     /* prediction only; in host memory, kept until the rows are out */
     lvn_tensor *values[MAX_LANES];
     lvni_trainer_predict_output output; /* NULL: metrics */
-    int most;                           /* chunks of a wave */
     lvni_trainer_message *message;      /* with several ranks: the chunks of this one */
     lvni_trainer_rows *rows;            /* prediction with several ranks: of this one's wave */
+    lvni_data_loader *loader;
+    lvni_tensor_device *device; /* NULL: the host, and so the two below */
+    lvni_trainer_feed *feed;
+    double *slots; /* metrics: LVNI_EVALUATION_SLOTS for each lane */
 } evaluation;
 
 static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
@@ -37,45 +55,64 @@ static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
     }
     lvn_tensor *(*step)(const lvn_module *, const lvn_batch *, lvn_step *) =
         root->cls->validation_step != NULL ? root->cls->validation_step : root->cls->training_step;
-    step(root, batch, &e->step[lane].now);
+    step(root, batch, &e->now->chunk[lane].step.now);
+}
+
+static size_t slots_of_wave(const evaluation *e)
+{
+    return (size_t)e->lanes * LVNI_METRIC_TERMS;
+}
+
+/* What the chunk logs stays on the device, and is copied to the host behind its kernels. */
+static lvn_status send_metrics(const evaluation *e, int lane)
+{
+    const size_t at = (size_t)lane * LVNI_METRIC_TERMS;
+    const chunk *c = &e->now->chunk[lane];
+    void *stream = lvni_tensor_device_stream(e->device);
+    return stream == NULL ? lvn_last_error()->code
+                          : lvni_tensor_device_backend(e->device)->copy(
+                                stream, e->now->landing + at, c->terms.slots,
+                                (size_t)c->terms.n * sizeof *c->terms.slots);
 }
 
 static lvn_status chunk_work(void *user, int lane)
 {
     evaluation *e = user;
-    e->step[lane] = (lvni_nn_step){.weight = (double)e->batch[lane]->batch.size};
+    chunk *c = &e->now->chunk[lane];
+    const bool late = e->slots != NULL;
+    c->step = (lvni_nn_step){.weight = (double)c->batch->batch.size};
+    c->terms.n = 0;
     lvn_release(e->values[lane]); /* of the wave before, back to this lane's memory */
     e->values[lane] = NULL;
-    if (e->batch[lane]->batch.size == 0) {
+    if (c->batch->batch.size == 0) {
         return LVN_OK;
     }
-    lvni_tensor_ctx_get()->at = (lvni_tensor_position){0};
+    c->step.terms = late ? &c->terms : NULL;
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    ctx->at = (lvni_tensor_position){0};
     const bool before = lvn_set_grad_enabled(false);
-    lvni_data_loader_batch batch;
-    lvn_status s = lvni_trainer_device_batch_make(e->batch[lane], &batch);
+    lvn_status s = lvn_scope_open();
     if (s == LVN_OK) {
-        s = lvn_scope_open();
-    }
-    if (s == LVN_OK) {
-        forward_chunk(e, lane, &batch.batch);
+        ctx->late = late;
+        forward_chunk(e, lane, &c->batch->batch);
         s = lvn_scope_close();
+        ctx->late = false;
     }
-    lvni_trainer_device_batch_free(&batch);
     lvn_set_grad_enabled(before);
-    return s;
+    return s == LVN_OK && c->terms.n > 0 ? send_metrics(e, lane) : s;
 }
 
 static lvn_status give_rows(const evaluation *e, int lane, lvni_trainer_predict_row row, void *user)
 {
     const lvn_tensor *p = e->values[lane];
+    const int64_t *sample = e->now->chunk[lane].held->batch.sample;
     if (e->rows != NULL) {
-        return p == NULL ? lvni_trainer_rows_add(e->rows, 0, 0, NULL, NULL)
-                         : lvni_trainer_rows_add(e->rows, p->shape[0], p->shape[1],
-                                                 e->batch[lane]->batch.sample, LVNI_CF32(p));
+        return p == NULL
+                   ? lvni_trainer_rows_add(e->rows, 0, 0, NULL, NULL)
+                   : lvni_trainer_rows_add(e->rows, p->shape[0], p->shape[1], sample, LVNI_CF32(p));
     }
     for (int64_t i = 0; p != NULL && i < p->shape[0]; i++) {
-        LVN_TRY(row(user, e->batch[lane]->batch.sample[i], LVNI_CF32(p) + i * p->shape[1],
-                    p->shape[1]));
+        LVN_TRY(row(user, sample[i], LVNI_CF32(p) + i * p->shape[1], p->shape[1]));
     }
     return LVN_OK;
 }
@@ -89,59 +126,191 @@ static lvn_status check_stop(void)
     return LVN_OK;
 }
 
-static lvn_status take_chunk(const evaluation *e, int lane, lvni_nn_step *sum)
+static lvn_status take_chunk(const evaluation *e, const lvni_nn_step *step, lvni_nn_step *sum)
 {
     if (e->message != NULL) {
-        return lvni_trainer_message_add(e->message, &e->step[lane], 0);
+        return lvni_trainer_message_add(e->message, step, 0);
     }
-    lvni_nn_metrics_add(sum, &e->step[lane]);
+    lvni_nn_metrics_add(sum, step);
     return LVN_OK;
+}
+
+/* In chunk order. Of a device: when it has come to the wave's end. */
+static lvn_status take_wave(const evaluation *e, lvni_trainer_lanes *lanes, wave *w,
+                            lvni_nn_step *sum)
+{
+    if (e->slots != NULL && w->n > 0) {
+        LVN_TRY(lvni_tensor_device_backend(e->device)->event_wait(w->event));
+        LVN_TRY(lvni_trainer_lanes_failed(lanes) ? lvni_trainer_lanes_take_error(lanes) : LVN_OK);
+    }
+    for (int i = 0; i < w->n; i++) {
+        if (w->chunk[i].step.terms != NULL) {
+            lvni_nn_step_fold(&w->chunk[i].step, w->landing + (size_t)i * LVNI_METRIC_TERMS);
+        }
+        LVN_TRY(take_chunk(e, &w->chunk[i].step, sum));
+    }
+    w->n = 0;
+    return LVN_OK;
+}
+
+/* The wave's chunks; *more: there may be others. */
+static lvn_status load(evaluation *e, bool *more)
+{
+    wave *w = e->now;
+    for (w->n = 0; w->n < e->most; w->n++) {
+        chunk *c = &w->chunk[w->n];
+        c->held = NULL;
+        if (e->feed != NULL) {
+            LVN_TRY(lvni_trainer_feed_next(e->feed, e->loader, &c->held, &c->batch));
+        } else {
+            LVN_TRY(lvni_data_loader_next(e->loader, &c->held));
+            c->batch = c->held;
+        }
+        if (c->held == NULL) {
+            break;
+        }
+    }
+    *more = w->n == e->most;
+    return LVN_OK;
+}
+
+static lvn_status compute(evaluation *e, lvni_trainer_lanes *lanes)
+{
+    bool begun = e->feed != NULL;
+    for (int i = 0; i < e->most && begun; i++) { /* as far as they are ready */
+        LVN_TRY(lvni_trainer_feed_ahead(e->feed, NULL, &begun));
+    }
+    LVN_TRY(lvni_trainer_lanes_run(lanes, e->now->n, chunk_work, e));
+    if (e->slots == NULL) {
+        return LVN_OK;
+    }
+    void *stream = lvni_tensor_device_stream(e->device); /* behind those of all lanes */
+    return stream == NULL
+               ? lvn_last_error()->code
+               : lvni_tensor_device_backend(e->device)->event_record(e->now->event, stream);
+}
+
+static void release(evaluation *e)
+{
+    if (e->feed != NULL) {
+        lvni_trainer_feed_done(e->feed, e->now->n, true);
+        return;
+    }
+    for (int i = 0; i < e->now->n; i++) {
+        lvni_data_loader_release(e->loader, e->now->chunk[i].held);
+    }
 }
 
 /* All chunks; in each wave results are added, or rows given out, in chunk order. Predicting ranks
  * go through as many waves, a stop is theirs together. */
-static lvn_status run(evaluation *e, lvni_data_loader *loader, lvni_trainer_lanes *lanes,
-                      lvni_nn_step *sum, lvni_trainer_predict_row row, void *user)
+static lvn_status run(evaluation *e, lvni_trainer_lanes *lanes, lvni_nn_step *sum,
+                      lvni_trainer_predict_row row, void *user)
 {
     lvn_status s = LVN_OK;
     bool more = true;
-    for (int64_t wave = 0; more && s == LVN_OK; wave++) {
-        int n = 0;
-        while (n < e->most && (s = lvni_data_loader_next(loader, &e->batch[n])) == LVN_OK &&
-               e->batch[n] != NULL) {
-            n++;
-        }
-        more = n == e->most;
-        if (s == LVN_OK && n > 0 && wave > 0 && e->rows == NULL) {
+    for (int64_t k = 0; more && s == LVN_OK; k++) {
+        wave *w = e->now = &e->wave[k % WAVES], *before = &e->wave[(k + 1) % WAVES];
+        s = load(e, &more);
+        if (s == LVN_OK && w->n > 0 && k > 0 && e->rows == NULL) {
             s = check_stop();
         }
-        if (s == LVN_OK && n > 0) {
-            s = lvni_trainer_lanes_run(lanes, n, chunk_work, e);
+        if (s == LVN_OK && w->n > 0) {
+            s = compute(e, lanes);
         }
-        for (int i = 0; i < n; i++) {
-            if (s == LVN_OK && e->output != NULL) {
-                s = give_rows(e, i, row, user);
-            } else if (s == LVN_OK) {
-                s = take_chunk(e, i, sum);
-            }
-            lvni_data_loader_release(loader, e->batch[i]);
+        for (int i = 0; i < w->n && s == LVN_OK && e->output != NULL; i++) {
+            s = give_rows(e, i, row, user);
+        }
+        release(e);
+        if (s == LVN_OK && e->output == NULL) {
+            s = take_wave(e, lanes, e->slots != NULL ? before : w, sum);
         }
         if (s == LVN_OK && e->rows != NULL) {
             s = lvni_trainer_rows_exchange(e->rows, &more, row, user);
         }
     }
-    return s;
+    return s == LVN_OK && e->slots != NULL ? take_wave(e, lanes, e->now, sum) : s;
 }
 
-static evaluation *create(const lvni_nn_model *model, const lvni_trainer_lanes *lanes)
+/* Nothing of the evaluation is under way afterwards, and nothing of its error is left. */
+static void drain(const evaluation *e, lvni_trainer_lanes *lanes, lvn_status s)
 {
-    evaluation *e = LVNI_NEW(LVNI_TAG_TRAINER, evaluation);
-    if (e != NULL) {
-        e->model = model;
-        e->most = lvni_trainer_lanes_count(lanes) < MAX_LANES ? lvni_trainer_lanes_count(lanes)
-                                                              : MAX_LANES;
+    if (e->device != NULL && s != LVN_OK) {
+        const lvn_error error = *lvn_last_error();
+        (void)lvni_trainer_lanes_take_error(lanes);
+        lvn_error_adopt(&error);
     }
-    return e;
+}
+
+static void destroy(evaluation *e)
+{
+    if (e == NULL) {
+        return;
+    }
+    lvni_trainer_feed_destroy(e->feed);
+    for (int i = 0; i < WAVES; i++) {
+        wave *w = &e->wave[i];
+        if (w->event != NULL) { /* the landing may be on its way */
+            lvni_tensor_device_backend(e->device)->event_wait(w->event);
+            lvni_tensor_device_backend(e->device)->event_destroy(w->event);
+        }
+        lvni_tensor_host_give(e->device, w->landing, slots_of_wave(e) * sizeof *w->landing);
+        lvni_core_free(w->chunk);
+    }
+    for (int i = 0; i < MAX_LANES; i++) {
+        lvn_release(e->values[i]);
+    }
+    lvni_tensor_mem_free(e->slots, (size_t)e->lanes * LVNI_EVALUATION_SLOTS, sizeof *e->slots);
+    lvni_core_free(e);
+}
+
+static lvn_status make_wave(evaluation *e, int number)
+{
+    wave *w = &e->wave[number];
+    w->chunk = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)e->lanes, sizeof *w->chunk);
+    if (w->chunk == NULL || e->slots == NULL) {
+        return w->chunk == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    }
+    for (int i = 0; i < e->lanes; i++) {
+        w->chunk[i].terms.slots =
+            e->slots + (size_t)number * slots_of_wave(e) + (size_t)i * LVNI_METRIC_TERMS;
+    }
+    w->landing = lvni_tensor_host_take(e->device, slots_of_wave(e) * sizeof *w->landing);
+    return w->landing == NULL ? lvn_last_error()->code
+                              : lvni_tensor_device_backend(e->device)->event_create(
+                                    lvni_tensor_device_state(e->device), &w->event);
+}
+
+static lvn_status make(evaluation *e)
+{
+    if (e->device != NULL) {
+        LVN_TRY(lvni_trainer_feed_create(e->device, WAVES * e->lanes, &e->feed));
+    }
+    if (e->device != NULL && e->output == NULL) {
+        e->slots = lvni_tensor_mem_calloc(
+            LVNI_TAG_TRAINER, (size_t)e->lanes * LVNI_EVALUATION_SLOTS, sizeof *e->slots);
+        LVN_TRY(e->slots == NULL ? lvn_last_error()->code : LVN_OK);
+    }
+    for (int i = 0; i < WAVES; i++) {
+        LVN_TRY(make_wave(e, i));
+    }
+    return LVN_OK;
+}
+
+static lvn_status create(const lvni_nn_model *model, lvni_data_loader *loader,
+                         const lvni_trainer_lanes *lanes, lvni_trainer_predict_output output,
+                         evaluation **out)
+{
+    const int n = lvni_trainer_lanes_count(lanes);
+    evaluation *e = *out = LVNI_NEW(LVNI_TAG_TRAINER, evaluation);
+    if (e == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    e->model = model;
+    e->loader = loader;
+    e->output = output;
+    e->lanes = e->most = n < MAX_LANES ? n : MAX_LANES;
+    e->device = lvni_tensor_ctx_get()->device;
+    return make(e);
 }
 
 static void add_chunk(void *sum, const lvni_trainer_message_part *part, const lvni_nn_step *metrics)
@@ -182,16 +351,19 @@ lvn_status lvni_trainer_evaluate(const lvni_nn_model *model, lvni_data_loader *l
 {
     *result = (lvni_nn_step){0};
     lvni_trainer_message message = {0};
-    evaluation *e = create(model, lanes);
-    lvn_status s = e == NULL      ? LVN_ERR_MEMORY
-                   : comm == NULL ? LVN_OK
-                                  : lvni_trainer_message_create(&message, 1);
+    evaluation *e;
+    lvn_status s = create(model, loader, lanes, NULL, &e);
+    if (s == LVN_OK && comm != NULL) {
+        s = lvni_trainer_message_create(&message, 1);
+    }
     if (s == LVN_OK && comm == NULL) {
-        s = run(e, loader, lanes, result, NULL, NULL);
+        s = run(e, lanes, result, NULL, NULL);
+        drain(e, lanes, s);
     } else if (s == LVN_OK) {
         e->message = &message;
         lvni_trainer_message_begin(&message);
-        s = run(e, loader, lanes, result, NULL, NULL);
+        s = run(e, lanes, result, NULL, NULL);
+        drain(e, lanes, s);
         if (s == LVN_OK || s == LVN_ERR_CANCELLED) {
             /* the others learn that this rank was asked to stop */
             ((lvni_trainer_message_head *)(void *)message.data)->signal =
@@ -205,7 +377,7 @@ lvn_status lvni_trainer_evaluate(const lvni_nn_model *model, lvni_data_loader *l
         }
     }
     lvni_trainer_message_free(&message);
-    lvni_core_free(e);
+    destroy(e);
     return s;
 }
 
@@ -226,19 +398,16 @@ lvn_status lvni_trainer_predict(const lvni_nn_model *model, lvni_data_loader *lo
                                 void *user)
 {
     lvni_trainer_rows rows = {0};
-    evaluation *e = create(model, lanes);
-    if (e == NULL) {
-        return LVN_ERR_MEMORY;
+    evaluation *e;
+    lvn_status s = create(model, loader, lanes, output, &e);
+    if (s == LVN_OK && comm != NULL) {
+        s = share_rows(comm, &rows, e);
     }
-    e->output = output;
-    lvn_status s = comm == NULL ? LVN_OK : share_rows(comm, &rows, e);
     if (s == LVN_OK) {
-        s = run(e, loader, lanes, NULL, row, user);
-    }
-    for (int i = 0; i < MAX_LANES; i++) {
-        lvn_release(e->values[i]);
+        s = run(e, lanes, NULL, row, user);
+        drain(e, lanes, s);
     }
     lvni_trainer_rows_free(&rows);
-    lvni_core_free(e);
+    destroy(e);
     return s;
 }

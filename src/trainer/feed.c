@@ -21,18 +21,16 @@ struct lvni_trainer_feed {
     int64_t begun, taken, done;
 };
 
-lvn_status lvni_trainer_feed_create(lvni_tensor_device *device, const lvni_plan *plan,
-                                    lvni_trainer_feed **out)
+lvn_status lvni_trainer_feed_create(lvni_tensor_device *device, int places, lvni_trainer_feed **out)
 {
     *out = NULL;
     lvni_trainer_feed *f = LVNI_NEW(LVNI_TAG_TRAINER, lvni_trainer_feed);
     if (f == NULL) {
         return LVN_ERR_MEMORY;
     }
-    const int n = lvni_data_loader_copied(plan);
-    f->ring = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *f->ring);
+    f->ring = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)places, sizeof *f->ring);
     lvn_status s = f->ring == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    for (; f->n < n && s == LVN_OK; f->n++) {
+    for (; f->n < places && s == LVN_OK; f->n++) {
         s = lvni_tensor_copies_create(device, &f->ring[f->n].copies);
     }
     if (s != LVN_OK) {

@@ -1,6 +1,7 @@
-/* The batches of a step on a device: copied there beside the kernels, those of the next wave while
- * the current one computes. Each waits for its copy on the device alone; the loader gets a batch
- * back when its copy has run. Called by waves.c, in the order in which the loader gives batches. */
+/* Batches of a step, or of an evaluation, on a device: copied there beside the kernels, those of
+ * the next wave while the current one computes. Each waits for its copy on the device alone; the
+ * loader gets a batch back when its copy has run. Called by waves.c and evaluate.c, in the order in
+ * which the loader gives batches. */
 #ifndef LEVIN_TRAINER_FEED_H
 #define LEVIN_TRAINER_FEED_H
 
@@ -9,8 +10,9 @@
 
 typedef struct lvni_trainer_feed lvni_trainer_feed;
 
-/* For training loaders that are created on this device: see lvni_data_loader_copied. */
-lvn_status lvni_trainer_feed_create(lvni_tensor_device *device, const lvni_plan *plan,
+/* For loaders that are created on this device. Of `places` batches the loader's may be held at
+ * once: see lvni_data_loader_copied. */
+lvn_status lvni_trainer_feed_create(lvni_tensor_device *device, int places,
                                     lvni_trainer_feed **out);
 /* The loader that batches came from must still be there; NULL is fine. */
 void lvni_trainer_feed_destroy(lvni_trainer_feed *feed);

@@ -148,10 +148,22 @@ static lvn_status copy_and_train_dry(dry_lane *lane, const lvni_data_loader_batc
 
 static lvn_status copy_and_validate_dry(const dry_lane *lane, const lvni_data_loader_batch *batch)
 {
-    lvni_data_loader_batch copy;
-    lvn_status s = lvni_trainer_device_batch_make(batch, &copy);
-    s = s == LVN_OK ? validate_dry(lane, &copy) : s;
-    lvni_trainer_device_batch_free(&copy);
+    lvni_tensor_copies *copies;
+    lvni_data_loader_batch copy = {0}, next = {0};
+    double *slots = lvni_tensor_mem_calloc(LVNI_TAG_TRAINER, LVNI_EVALUATION_SLOTS, sizeof *slots);
+    lvn_status s =
+        slots == NULL ? lvn_last_error()->code : lvni_tensor_copies_create(lane->device, &copies);
+    if (s == LVN_OK) {
+        s = lvni_trainer_device_batch_begin(batch, copies, &copy);
+        if (s == LVN_OK && lane->o->workers > 0) {
+            s = lvni_trainer_device_batch_begin(batch, copies, &next);
+        }
+        s = s == LVN_OK ? validate_dry(lane, &copy) : s;
+        lvni_trainer_device_batch_free(&next);
+        lvni_trainer_device_batch_free(&copy);
+        lvni_tensor_copies_destroy(copies);
+    }
+    lvni_tensor_mem_free(slots, LVNI_EVALUATION_SLOTS, sizeof *slots);
     return s;
 }
 

@@ -79,9 +79,8 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
     return closed != LVN_OK ? closed : s; /* what failed first */
 }
 
-/* Each field by copies, or on `device` */
-static lvn_status make_batch(const lvni_data_loader_batch *from, lvni_tensor_device *device,
-                             lvni_tensor_copies *copies, lvni_data_loader_batch *out)
+static lvn_status make_batch(const lvni_data_loader_batch *from, lvni_tensor_copies *copies,
+                             lvni_data_loader_batch *out)
 {
     *out = *from;
     lvn_batch *b = &out->batch;
@@ -89,10 +88,7 @@ static lvn_status make_batch(const lvni_data_loader_batch *from, lvni_tensor_dev
         b->field[i] = NULL;
     }
     for (int i = 0; i < b->n_fields; i++) {
-        lvn_tensor *t = from->batch.field[i];
-        b->field[i] = copies != NULL   ? lvni_tensor_copies_begin(copies, t)
-                      : device == NULL ? lvn_retain(t)
-                                       : lvni_tensor_to(t, device);
+        b->field[i] = lvni_tensor_copies_begin(copies, from->batch.field[i]);
         if (b->field[i] == NULL) {
             lvn_error_frame("copying a batch of %lld samples to the device", (long long)b->size);
             return lvn_last_error()->code;
@@ -103,12 +99,6 @@ static lvn_status make_batch(const lvni_data_loader_batch *from, lvni_tensor_dev
     return LVN_OK;
 }
 
-lvn_status lvni_trainer_device_batch_make(const lvni_data_loader_batch *from,
-                                          lvni_data_loader_batch *out)
-{
-    return make_batch(from, lvni_tensor_ctx_get()->device, NULL, out);
-}
-
 lvn_status lvni_trainer_device_batch_begin(const lvni_data_loader_batch *from,
                                            lvni_tensor_copies *copies, lvni_data_loader_batch *out)
 {
@@ -117,7 +107,7 @@ lvn_status lvni_trainer_device_batch_begin(const lvni_data_loader_batch *from,
         out->batch.n_fields = 0;
         return LVN_OK;
     }
-    LVN_TRY(make_batch(from, NULL, copies, out));
+    LVN_TRY(make_batch(from, copies, out));
     return lvni_tensor_copies_end(copies);
 }
 

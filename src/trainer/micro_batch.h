@@ -52,13 +52,9 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
 /* LVN_ERR_NON_FINITE, with the message of a loss. */
 lvn_status lvni_trainer_fail_loss(const lvni_trainer_pass *pass, double value, int64_t micro_batch);
 
-/* The batch with its fields on the device of the calling thread's context (on the host: the same
- * fields). `from` may be given back to the loader when this returns. Free with
+/* The batch with its fields on the device of `copies`, copied beside its kernels: of a batch in
+ * memory of lvni_tensor_host_take. Nothing to copy when it has no samples. Free with
  * lvni_trainer_device_batch_free, also after a failure. */
-lvn_status lvni_trainer_device_batch_make(const lvni_data_loader_batch *from,
-                                          lvni_data_loader_batch *out);
-/* As lvni_trainer_device_batch_make, on the device of `copies` and beside its kernels: of a batch
- * in memory of lvni_tensor_host_take. Nothing to copy when it has no samples. */
 lvn_status lvni_trainer_device_batch_begin(const lvni_data_loader_batch *from,
                                            lvni_tensor_copies *copies, lvni_data_loader_batch *out);
 void lvni_trainer_device_batch_free(lvni_data_loader_batch *batch);

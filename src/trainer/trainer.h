@@ -144,6 +144,8 @@ lvn_status lvni_trainer_save_wait(lvni_trainer *trainer);
 void lvni_trainer_saver_destroy(lvni_trainer_saver *saver); /* waits; NULL is fine */
 
 /* evaluate.c */
+/* Numbers that a lane's chunks leave on a device: those of two waves. */
+enum { LVNI_EVALUATION_SLOTS = 2 * LVNI_METRIC_TERMS };
 /* Metrics of a dataset in evaluation mode: chunks of plan->eval_batch_size dealt to the lanes,
  * added in chunk order; over all ranks of `comm` (NULL: one), each of which has a loader of its
  * chunks, with the same result. LVN_ERR_CANCELLED on all ranks when one was sent a signal. */

@@ -145,6 +145,112 @@ static void errors_come_with_their_step(void **state)
     assert_int_equal(at[0], at[1]);
 }
 
+/* ---- evaluation ---- */
+
+enum { CHUNK = 16, CHUNKS = 13 }; /* the last one of 8 */
+
+/* Counts for the second pass: memory is taken then. */
+static taken evaluate(const memory *data, int lanes, int workers, lvn_device device,
+                      lvni_nn_step *sum)
+{
+    bench b;
+    const setting s = {
+        .batch_size = 8, .micro_batches = lanes, .lanes = lanes, .cls = lvni_nn_zoo_find("cnn")};
+    assert_int_equal(lvn_device_use(device), LVN_OK);
+    bench_open(&b, data, &s);
+    lvni_plan plan = b.trainer->o.plan;
+    plan.eval_batch_size = CHUNK;
+    lvni_data_loader *loader;
+    const lvni_data_loader_options o = {
+        .dataset = &data->base, .plan = &plan, .workers = workers, .ahead = CHUNKS};
+    must(lvni_data_loader_create(&o, &loader));
+    lvni_trainer_lanes *all = b.trainer->engine->lanes;
+    must(lvni_trainer_evaluate(b.model, loader, all, NULL, sum));
+    must(lvni_data_loader_rewind(loader));
+    const lvni_sim_counters from = lvni_sim_get_counters(0);
+    must(lvni_trainer_evaluate(b.model, loader, all, NULL, sum));
+    const lvni_sim_counters to = lvni_sim_get_counters(0);
+    const taken r = {.clock_ns = to.clock_ns - from.clock_ns,
+                     .kernels_ns = to.device_ns - from.device_ns,
+                     .copies_ns = to.copy_ns - from.copy_ns,
+                     .waits = to.drained - from.drained};
+    lvni_data_loader_destroy(loader);
+    bench_close(&b);
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    return r;
+}
+
+/* The host waits for the newest commands at the end alone, unless the loader is late; and copies
+ * are hidden as above. */
+static void metrics_are_read_one_wave_late(void **state)
+{
+    (void)state;
+    memory data;
+    lvni_nn_step sum;
+    bool beside = false;
+    memory_init(&data, (CHUNKS - 1) * CHUNK + 8, SIDE);
+    for (int i = 0; i < 10 && !beside; i++) {
+        const taken r = evaluate(&data, 1, 2, LVN_SIM(0), &sum);
+        const uint64_t shorter = r.kernels_ns < r.copies_ns ? r.kernels_ns : r.copies_ns;
+        print_message("kernels %.1f ms, copies %.1f ms, together %.1f ms, %d waits\n",
+                      (double)r.kernels_ns * 1e-6, (double)r.copies_ns * 1e-6,
+                      (double)r.clock_ns * 1e-6, (int)r.waits);
+        assert_true(r.kernels_ns > 0 && r.copies_ns > 0 && r.waits < CHUNKS / 2);
+        beside = r.waits <= 2 && r.clock_ns < r.kernels_ns + r.copies_ns - shorter / 2;
+    }
+    assert_true(beside);
+}
+
+static void metrics_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    memory data;
+    lvni_nn_step here, there;
+    memory_init(&data, (CHUNKS - 1) * CHUNK + 8, SIDE);
+    (void)evaluate(&data, 1, 0, LVN_CPU, &here);
+    assert_true(here.n_metrics == 2 && here.metric[0].weight == (CHUNKS - 1) * CHUNK + 8);
+    for (int lanes = 1; lanes <= 3; lanes++) {
+        for (int workers = 0; workers <= 2; workers += 2) {
+            (void)evaluate(&data, lanes, workers, LVN_SIM(0), &there);
+            assert_int_equal(there.n_metrics, here.n_metrics);
+            assert_memory_equal(there.metric, here.metric, 2 * sizeof here.metric[0]);
+        }
+    }
+}
+
+/* Half of the set is read when a sample fails; the next evaluation begins without it. */
+static void an_evaluation_that_fails_leaves_nothing(void **state)
+{
+    (void)state;
+    memory data;
+    bench b;
+    lvni_tensor_device *device;
+    lvni_data_loader *loader;
+    lvni_nn_step sum;
+    const setting s = {
+        .batch_size = 8, .micro_batches = 1, .lanes = 1, .cls = lvni_nn_zoo_find("cnn")};
+    memory_init(&data, 64, SIDE);
+    data.unreadable[40] = true;
+    assert_int_equal(lvni_tensor_device_open(LVN_DEVICE_SIM, 0, &device), LVN_OK);
+    const uint64_t before = lvni_tensor_device_get_stats(device).in_use;
+    assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
+    bench_open(&b, &data, &s);
+    lvni_plan plan = b.trainer->o.plan;
+    plan.eval_batch_size = 8;
+    for (int workers = 0; workers < 2; workers++) {
+        const lvni_data_loader_options o = {
+            .dataset = &data.base, .plan = &plan, .workers = workers};
+        must(lvni_data_loader_create(&o, &loader));
+        assert_int_equal(
+            lvni_trainer_evaluate(b.model, loader, b.trainer->engine->lanes, NULL, &sum),
+            LVN_ERR_CORRUPT);
+        lvni_data_loader_destroy(loader);
+    }
+    bench_close(&b);
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    assert_int_equal(lvni_tensor_device_get_stats(device).in_use, before);
+}
+
 int main(void)
 {
     setenv("LEVIN_SIM_KERNEL_US", "100", 1);
@@ -152,6 +258,9 @@ int main(void)
     sim_start("1", "64MiB");
     const struct CMUnitTest tests[] = {cmocka_unit_test(copies_run_beside_kernels),
                                        cmocka_unit_test(bits_are_those_of_the_cpu),
-                                       cmocka_unit_test(errors_come_with_their_step)};
+                                       cmocka_unit_test(errors_come_with_their_step),
+                                       cmocka_unit_test(metrics_are_read_one_wave_late),
+                                       cmocka_unit_test(metrics_are_those_of_the_cpu),
+                                       cmocka_unit_test(an_evaluation_that_fails_leaves_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
