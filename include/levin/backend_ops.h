@@ -93,6 +93,10 @@ typedef struct lvn_pool_attr {
     int kernel[2], stride[2], padding[2];
     int64_t in_h, in_w; /* gradient only */
 } lvn_pool_attr;
+typedef struct lvn_window_attr {
+    int kernel[2], stride[2], padding[2], dilation[2]; /* height, width */
+    int64_t in_h, in_w;                                /* fold only: of the image */
+} lvn_window_attr;
 typedef enum lvn_resample_kind {
     LVN_RESAMPLE_AVG_POOL,
     LVN_RESAMPLE_ADAPTIVE_POOL,

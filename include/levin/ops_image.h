@@ -43,6 +43,39 @@ LVN_API lvn_tensor *lvn_conv_transpose2d_with(lvn_tensor *x, lvn_tensor *w, lvn_
         &(lvn_conv_transpose2d_options){.struct_size = sizeof(lvn_conv_transpose2d_options),       \
                                         __VA_ARGS__})
 
+/* x (N, L, I), w (O, K, I / groups), b (O) or NULL -> (N, L', O), L' = (L + 2 padding - dilation (K
+ * - 1) - 1) / stride + 1: conv2d of images with one row. PyTorch's weight is (O, I / groups, K). */
+typedef struct lvn_conv1d_options {
+    size_t struct_size;
+    int stride, padding, dilation, groups; /* 0: 1, 0, 1, 1 */
+} lvn_conv1d_options;
+LVN_API lvn_tensor *lvn_conv1d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b,
+                                    const lvn_conv1d_options *o);
+#define lvn_conv1d(x, w, b, ...)                                                                   \
+    lvn_conv1d_with((x), (w), (b),                                                                 \
+                    &(lvn_conv1d_options){.struct_size = sizeof(lvn_conv1d_options), __VA_ARGS__})
+
+/* The windows of images as rows of numbers, as a convolution sees them (im2col): x (N, H, W, C) ->
+ * (N, H', W', KH KW C), sizes as those of conv2d, zeros outside of the image. Number (kh KW + kw) C
+ * + c of a window is channel c of its pixel (kh, kw), in the order of a convolution's weight;
+ * PyTorch's unfold has (N, C KH KW, H' W') with number (c KH + kh) KW + kw. */
+typedef struct lvn_window_options {
+    size_t struct_size;
+    int stride, padding, dilation; /* 0: 1, 0, 1 */
+    int kernel_hw[2], stride_hw[2], padding_hw[2], dilation_hw[2];
+} lvn_window_options;
+LVN_API lvn_tensor *lvn_unfold_with(lvn_tensor *x, int kernel, const lvn_window_options *o);
+#define lvn_unfold(x, kernel, ...)                                                                 \
+    lvn_unfold_with((x), (kernel),                                                                 \
+                    &(lvn_window_options){.struct_size = sizeof(lvn_window_options), __VA_ARGS__})
+/* Back (col2im): (N, H', W', KH KW C) -> (N, height, width, C), each pixel the sum of its places in
+ * all windows, 0 where it lies in none; the gradient of unfold. */
+LVN_API lvn_tensor *lvn_fold_with(lvn_tensor *x, int64_t height, int64_t width, int kernel,
+                                  const lvn_window_options *o);
+#define lvn_fold(x, height, width, kernel, ...)                                                    \
+    lvn_fold_with((x), (height), (width), (kernel),                                                \
+                  &(lvn_window_options){.struct_size = sizeof(lvn_window_options), __VA_ARGS__})
+
 typedef struct lvn_pool2d_options {
     size_t struct_size;
     int stride, padding; /* 0: the kernel, 0 */

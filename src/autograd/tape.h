@@ -50,6 +50,7 @@ struct lvni_autograd_node {
         lvn_conv_attr conv;
         lvn_pool_attr pool;
         lvn_resample_attr resample;
+        lvn_window_attr window;
         lvn_fft_attr fft;
         lvn_norm_attr norm;
         lvn_layer_norm_attr layer_norm;

@@ -1,5 +1,5 @@
-/* Shape rules of average pooling, resizing and Fourier transforms (shape_rules_nn.c has convolution
- * and max pooling). */
+/* Shape rules of average pooling, resizing, windows and Fourier transforms (shape_rules_nn.c has
+ * convolution and max pooling). */
 #include "kernels/shape_rules_impl.h"
 
 #include <limits.h>
@@ -56,6 +56,61 @@ lvn_status lvni_kernels_shape_resample2d(const lvn_kernel_args *args,
     }
     out[0] = lvni_kernels_rule_make(x->dtype, 4,
                                     (const int64_t[]){x->shape[0], size[0], size[1], x->shape[3]});
+    return LVN_OK;
+}
+
+/* How many windows of `attr` an image has. */
+static lvn_status count_windows(const char *op, const lvn_window_attr *a, const int64_t in[2],
+                                int64_t out[2])
+{
+    static const char *const axis[2] = {"height", "width"};
+    for (int i = 0; i < 2; i++) {
+        LVN_TRY(lvni_kernels_rule_window(op, axis[i], in[i], a->kernel[i], a->stride[i],
+                                         a->padding[i], a->dilation[i], &out[i]));
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_kernels_shape_unfold(const lvn_kernel_args *args,
+                                     lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
+{
+    const lvn_tensor *x = args->in[0];
+    const lvn_window_attr *a = args->attr;
+    int64_t n[2];
+    LVN_TRY(lvni_kernels_rule_float("unfold", args, 1));
+    LVN_TRY(lvni_kernels_rule_image("unfold", "x", x));
+    LVN_TRY(count_windows("unfold", a, x->shape + 1, n));
+    out[0] = lvni_kernels_rule_make(
+        x->dtype, 4,
+        (const int64_t[]){x->shape[0], n[0], n[1],
+                          (int64_t)a->kernel[0] * a->kernel[1] * x->shape[3]});
+    return LVN_OK;
+}
+
+lvn_status lvni_kernels_shape_fold(const lvn_kernel_args *args,
+                                   lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
+{
+    const lvn_tensor *x = args->in[0];
+    const lvn_window_attr *a = args->attr;
+    int64_t n[2];
+    LVN_TRY(lvni_kernels_rule_float("fold", args, 1));
+    if (x->ndim != 4) {
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "fold: x is %s, it must have 4 axes (batch, windows along the height, windows "
+                 "along the width, a window's numbers)",
+                 LVNI_SHAPE_TEXT(x));
+    }
+    LVN_TRY(count_windows("fold", a, (const int64_t[]){a->in_h, a->in_w}, n));
+    const int64_t places = (int64_t)a->kernel[0] * a->kernel[1];
+    if (x->shape[1] != n[0] || x->shape[2] != n[1] || x->shape[3] % places != 0) {
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "fold: x is %s, but an image of %lld x %lld has %lld x %lld windows of %d x %d "
+                 "pixels: the last axis must be a multiple of %lld",
+                 LVNI_SHAPE_TEXT(x), (long long)a->in_h, (long long)a->in_w, (long long)n[0],
+                 (long long)n[1], a->kernel[0], a->kernel[1], (long long)places);
+    }
+    out[0] = lvni_kernels_rule_make(
+        x->dtype, 4, (const int64_t[]){x->shape[0], a->in_h, a->in_w, x->shape[3] / places});
     return LVN_OK;
 }
 

@@ -20,6 +20,7 @@ typedef union lvni_check_attr {
     lvn_conv_attr conv;
     lvn_pool_attr pool;
     lvn_resample_attr resample;
+    lvn_window_attr window;
     lvn_fft_attr fft;
     lvn_norm_attr norm;
     lvn_cast_attr cast;

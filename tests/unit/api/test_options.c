@@ -27,6 +27,9 @@ static lvn_tensor *labels; /* (1, 4, 4) */
     }
 WITHOUT_SIZE(conv2d, conv2d, x, x, NULL)
 WITHOUT_SIZE(conv_transpose2d, conv_transpose2d, x, x, NULL)
+WITHOUT_SIZE(conv1d, conv1d, x, x, NULL)
+WITHOUT_SIZE(unfold, window, x, 2)
+WITHOUT_SIZE(fold, window, x, 4, 4, 2)
 WITHOUT_SIZE(max_pool2d, pool2d, x, 2)
 WITHOUT_SIZE(avg_pool2d, avg_pool2d, x, 2)
 WITHOUT_SIZE(resize2d, resize2d, x, 8, 8)
@@ -124,6 +127,9 @@ static const struct {
     }
     OP(conv2d),
     OP(conv_transpose2d),
+    OP(conv1d),
+    OP(unfold),
+    OP(fold),
     OP(max_pool2d),
     OP(avg_pool2d),
     OP(resize2d),

@@ -28,6 +28,7 @@ def back(y):
     return y.permute(0, 2, 3, 1)
 
 
+WINDOW = {"kernel_size": (2, 3), "dilation": (1, 2), "padding": (1, 0), "stride": (2, 1)}
 CASES = {
     "conv2d": lambda: back(
         F.conv2d(
@@ -56,6 +57,25 @@ CASES = {
     ),
     "max_pool2d, stride of the kernel": lambda: back(F.max_pool2d(image(0, 1, 4, 7, 1), (2, 3))),
     "avg_pool2d": lambda: back(F.avg_pool2d(image(0, 1, 5, 4, 2), (3, 2), (2, 1), (1, 0))),
+    "conv1d": lambda: F.conv1d(
+        given(0, 2, 9, 4).transpose(1, 2),
+        given(1, 6, 3, 2).transpose(1, 2),
+        given(2, 6),
+        stride=2,
+        padding=1,
+        dilation=2,
+        groups=2,
+    ).transpose(1, 2),
+    # 3 x 2 windows of 2 x 3 pixels
+    "unfold": lambda: F.unfold(image(0, 1, 5, 6, 2), **WINDOW)
+    .reshape(1, 2, 2, 3, 3, 2)
+    .permute(0, 4, 5, 2, 3, 1)
+    .flatten(3),
+    "fold": lambda: back(
+        F.fold(
+            given(0, 1, 3, 2, 2, 3, 2).permute(0, 5, 3, 4, 1, 2).reshape(1, 12, 6), (5, 6), **WINDOW
+        )
+    ),
 }
 
 

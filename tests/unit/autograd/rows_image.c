@@ -43,6 +43,14 @@ FN(fft_ortho, lvn_fft(in[0], .norm = LVN_FFT_ORTHO, .centered = true))
 FN(ifft, lvn_ifft(in[0]))
 FN(fft2, lvn_fft2(in[0], .norm = LVN_FFT_FORWARD))
 FN(ifft2, lvn_ifft2(in[0], .norm = LVN_FFT_ORTHO, .centered = true))
+FN(conv1d, lvn_conv1d(in[0], in[1], in[2], .stride = 2, .padding = 1, .groups = 2))
+FN(conv1d_plain, lvn_conv1d(in[0], in[1], NULL, .dilation = 2))
+FN(unfold, lvn_unfold(in[0], 3, .padding = 1, .stride = 2))
+FN(unfold_uneven, lvn_unfold(in[0], 2, .kernel_hw = {0, 3}, .stride_hw = {1, 2},
+                             .padding_hw = {1, 0}, .dilation_hw = {2, 1}))
+FN(fold, lvn_fold(in[0], 4, 5, 3, .padding = 1, .stride = 2))
+FN(fold_uneven, lvn_fold(in[0], 4, 5, 2, .kernel_hw = {0, 3}, .stride_hw = {1, 2},
+                         .padding_hw = {1, 0}, .dilation_hw = {2, 1}))
 FN(global_avg, lvn_global_avg_pool2d(in[0]))
 
 static const row rows[] = {
@@ -167,6 +175,12 @@ static const row rows[] = {
     {"ifft_with", fn_ifft, SMOOTH, 1, {S(2, 6, 2)}, NORMAL, .second = true},
     {"fft2_with", fn_fft2, SMOOTH, 1, {S(2, 3, 4, 2)}, NORMAL, .second = true},
     {"ifft2_with", fn_ifft2, SMOOTH, 1, {S(1, 5, 2, 2)}, NORMAL, .second = true},
+    {"conv1d_with", fn_conv1d, SMOOTH, 3, {S(2, 6, 4), S(4, 3, 2), S(4)}, NORMAL, .second = true},
+    {"conv1d_with", fn_conv1d_plain, SMOOTH, 2, {S(1, 6, 2), S(3, 2, 2)}, NORMAL, .second = true},
+    {"unfold_with", fn_unfold, SMOOTH, 1, {S(2, 4, 5, 2)}, NORMAL, .second = true},
+    {"unfold_with", fn_unfold_uneven, SMOOTH, 1, {S(1, 4, 5, 2)}, NORMAL, .second = true},
+    {"fold_with", fn_fold, SMOOTH, 1, {S(2, 2, 3, 18)}, NORMAL, .second = true},
+    {"fold_with", fn_fold_uneven, SMOOTH, 1, {S(1, 4, 2, 12)}, NORMAL, .second = true},
     {"global_avg_pool2d", fn_global_avg, SMOOTH, 1, {S(2, 3, 4, 3)}, NORMAL},
 };
 

@@ -62,6 +62,25 @@ static lvn_tensor *avg_pool2d(void)
                           .stride_hw = {2, 1}, .padding_hw = {1, 0});
 }
 
+static lvn_tensor *conv1d(void)
+{
+    return lvn_conv1d(given(0, LVN_SHAPE(2, 9, 4)), given(1, LVN_SHAPE(6, 3, 2)),
+                      given(2, LVN_SHAPE(6)), .stride = 2, .padding = 1, .dilation = 2,
+                      .groups = 2);
+}
+
+static lvn_tensor *unfold(void)
+{
+    return lvn_unfold(given(0, LVN_SHAPE(1, 5, 6, 2)), 2, .kernel_hw = {0, 3}, .stride_hw = {2, 1},
+                      .padding_hw = {1, 0}, .dilation_hw = {1, 2});
+}
+
+static lvn_tensor *fold(void)
+{
+    return lvn_fold(given(0, LVN_SHAPE(1, 3, 2, 12)), 5, 6, 2, .kernel_hw = {0, 3},
+                    .stride_hw = {2, 1}, .padding_hw = {1, 0}, .dilation_hw = {1, 2});
+}
+
 static const struct {
     const char *name;
     lvn_tensor *(*f)(void);
@@ -70,7 +89,10 @@ static const struct {
              {"max_pool2d", max_pool2d},
              {"max_pool2d in two passes", max_pool2d_in_two_passes},
              {"max_pool2d, stride of the kernel", max_pool2d_by_kernel},
-             {"avg_pool2d", avg_pool2d}};
+             {"avg_pool2d", avg_pool2d},
+             {"conv1d", conv1d},
+             {"unfold", unfold},
+             {"fold", fold}};
 enum { N_CASES = sizeof cases / sizeof *cases, N_GOLDEN = sizeof golden_ops / sizeof *golden_ops };
 
 static void check(const golden_op *want, const lvn_tensor *y)

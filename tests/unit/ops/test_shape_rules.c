@@ -143,6 +143,28 @@ static void windows(void **state)
            "resize2d: from (1, 4, 4, 3) to height 4 and width 0: both must be at least 1 on both "
            "sides",
            &up, F(1, 4, 4, 3));
+    lvn_window_attr window = {
+        .kernel = {3, 2}, .stride = {1, 1}, .dilation = {2, 1}, .in_h = 5, .in_w = 4};
+    REFUSE(unfold, SHAPE,
+           "unfold: the window spans 5 but the height is 4 with padding 0 on both sides; use a "
+           "larger image, more padding or a smaller kernel",
+           &window, F(1, 4, 5, 3));
+    REFUSE(unfold, SHAPE,
+           "unfold: x is (4, 5, 3), it must have 4 axes (batch, height, width, channels)", &window,
+           F(4, 5, 3));
+    REFUSE(fold, SHAPE,
+           "fold: x is (1, 1, 3, 8), but an image of 5 x 4 has 1 x 3 windows of 3 x 2 pixels: the "
+           "last axis must be a multiple of 6",
+           &window, F(1, 1, 3, 8));
+    REFUSE(fold, SHAPE,
+           "fold: x is (1, 3, 6), it must have 4 axes (batch, windows along the height, windows "
+           "along the width, a window's numbers)",
+           &window, F(1, 3, 6));
+    window.stride[1] = 0;
+    REFUSE(fold, INVALID,
+           "fold: kernel 2, stride 0, padding 0, dilation 1 along the width: kernel, stride and "
+           "dilation must be at least 1, padding at least 0",
+           &window, F(1, 1, 3, 6));
     REFUSE(fft, SHAPE,
            "fft: x is (4, 2); complex numbers have their real and imaginary part in a last axis of "
            "size 2, with 2 axes before it",
