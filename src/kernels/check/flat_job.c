@@ -11,6 +11,12 @@
 
 void *lvni_check_put(lvni_check_job *j, const void *host, size_t bytes, size_t shift)
 {
+    if (j->rooms == LVNI_CHECK_ROOMS) {
+        lvn_error_set(LVN_ERR_INTERNAL, __FILE__, __LINE__,
+                      "%s: more than %d buffers in a check; lvni_check_free_rooms comes between",
+                      j->name, LVNI_CHECK_ROOMS);
+        return NULL;
+    }
     lvni_check_room *r = &j->room[j->rooms];
     if (lvni_check_room_make(j->device, host, bytes, shift, r) != LVN_OK) {
         return NULL;
