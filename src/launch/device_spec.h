@@ -31,6 +31,8 @@ typedef struct lvni_launch_visible {
 lvn_status lvni_launch_visible_make(const char *value, int n_physical, const char *const *uuids,
                                     lvni_launch_visible *out);
 void lvni_launch_visible_free(lvni_launch_visible *visible);
+/* Moves both to leave out blanks at the ends of the text between. */
+void lvni_launch_trim(const char **begin, const char **end);
 
 typedef enum lvni_launch_accelerator {
     LVNI_ACCELERATOR_AUTO, /* CUDA where a device is visible, else CPU; never sim */
