@@ -1,5 +1,5 @@
 /* Options of the commands: tables of rows, reading a configuration (options.c), and what the
- * options of a training become (train_options.c). */
+ * options of a training become (train_options.c, optim_options.c). */
 #ifndef LEVIN_RECIPES_OPTIONS_H
 #define LEVIN_RECIPES_OPTIONS_H
 
@@ -41,7 +41,7 @@ lvni_core_pins lvni_recipes_read_pins(const lvni_core_config *config);
  * model could make these devices fit. */
 lvn_status lvni_recipes_check_plan(const lvni_core_config *config, const lvni_recipes_rank *rank);
 
-/* ---- train_options.c: optimizer ---- */
+/* ---- optim_options.c: optimizer ---- */
 
 /* optim.* scheduler.* freeze lr_scale ema.* use_ema gradient_clip_val */
 extern const lvni_core_option_table lvni_recipes_optim_table;
