@@ -8,7 +8,8 @@
  * measuring whether the host keeps a device busy.
  *
  *   sim_device.c   memory, opening, the message when the host touches a device
- *   sim_stream.c   engines, streams, events, copies
+ *   sim_engine.c   engines: what runs commands, and submitting them
+ *   sim_stream.c   streams, events, copies
  *   sim_capture.c  captured steps
  *   sim_run.c      kernels of ops and of flat buffers as commands; the table */
 #ifndef LEVIN_KERNELS_SIM_SIM_H
@@ -80,6 +81,17 @@ typedef struct lvni_sim_engine {
     lvn_error error;
 } lvni_sim_engine;
 
+struct lvni_sim_stream {
+    lvni_sim_engine *engine;
+    pthread_mutex_t lock; /* a leaf lock */
+    pthread_cond_t done;
+    int64_t pending;
+    uint64_t newest; /* number of the last command submitted, and of the last waited for */
+    uint64_t waited;
+    _Atomic bool failed;
+    lvn_error error; /* written before `failed`, under the lock */
+};
+
 struct lvni_sim_device {
     char name[16];
     int index;
@@ -102,9 +114,12 @@ void *lvni_sim_alias(const void *address);
 lvn_status lvni_sim_submit(lvni_sim_stream *stream, const char *what, lvni_sim_fn fn,
                            const void *payload, size_t bytes);
 
+/* The same for a command that takes cost_ns at least. always: also when the stream has failed. */
+lvn_status lvni_sim_submit_as(lvni_sim_stream *stream, const char *what, lvni_sim_fn fn,
+                              const void *payload, size_t bytes, uint64_t cost_ns, bool always);
+
 void lvni_sim_enqueue(lvni_sim_stream *stream, const lvni_sim_command *head, const void *payload,
                       size_t bytes);
-lvni_sim_engine *lvni_sim_engine_of(const lvni_sim_stream *stream);
 /* In a command: which replay it is part of; 0: none. */
 uint64_t lvni_sim_replay(void);
 /* Keeps the command, with this payload, when the engine is being captured. */

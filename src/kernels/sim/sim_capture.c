@@ -47,7 +47,7 @@ lvn_status lvni_sim_capture(lvni_sim_engine *e, lvni_sim_command *c, const void 
 
 lvn_status lvni_sim_capture_begin(void *stream)
 {
-    lvni_sim_engine *e = lvni_sim_engine_of(stream);
+    lvni_sim_engine *e = ((lvni_sim_stream *)stream)->engine;
     graph *g = LVNI_NEW(LVNI_TAG_KERNEL, graph);
     if (g == NULL) {
         return LVN_ERR_MEMORY;
@@ -65,7 +65,7 @@ lvn_status lvni_sim_capture_begin(void *stream)
 
 lvn_status lvni_sim_capture_end(void *stream, void **out)
 {
-    lvni_sim_engine *e = lvni_sim_engine_of(stream);
+    lvni_sim_engine *e = ((lvni_sim_stream *)stream)->engine;
     pthread_mutex_lock(&e->lock);
     *out = e->capture;
     e->capture = NULL;
