@@ -163,7 +163,7 @@ static lvn_status make_all(lvni_trainer_gradient_sync *d,
     }
     LVN_TRY(make_reduction(d, o, comm, device && !in_place));
     d->n_buckets = lvni_dist_reduction_buckets(d->reduction);
-    if (d->device_total != NULL && o->late != NULL) {
+    if (d->device_total != NULL) {
         LVN_TRY(make_staged(d, o, comm));
     }
     if (d->early) {
@@ -379,24 +379,10 @@ void lvni_trainer_gradient_sync_micro_batch_done(lvni_trainer_gradient_sync *d, 
 
 /* ---- the total ---- */
 
-/* What is added of a set, from or to a device. */
-static lvn_status copy_added(const lvni_nn_model *m, float *to, const float *from)
-{
-    LVN_TRY(lvni_tensor_mem_copy(to + m->trained_begin, from + m->trained_begin,
-                                 (size_t)(m->trained_end - m->trained_begin) * sizeof *to));
-    return lvni_tensor_mem_copy(to + m->n_weights, from + m->n_weights,
-                                (size_t)m->n_records * sizeof *to);
-}
-
 /* What this rank owes when all its leaves are merged. */
 static lvn_status begin_merged(lvni_trainer_gradient_sync *d)
 {
     const int n = list_pending(d);
-    for (int i = 0; i < n && d->device_total != NULL; i++) {
-        LVN_TRY(copy_added(d->model, lvni_dist_reduction_set(d->reduction, i),
-                           d->set[d->leaf[i].slot]->data));
-        d->leaf[i].slot = i;
-    }
     return lvni_dist_reduction_begin(d->reduction, d->leaf, n);
 }
 
@@ -431,7 +417,7 @@ lvn_status lvni_trainer_gradient_sync_finish(lvni_trainer_gradient_sync *d, cons
         return finish_staged(d, message, bytes, total);
     }
     LVN_TRY(d->begun ? LVN_OK : begin_merged(d));
-    if (d->early || d->device_total != NULL) { /* else nothing is added before finish */
+    if (d->early) { /* else nothing is added before finish */
         lvni_kernels_flat_team(help, d->reduction);
     }
     LVN_TRY(lvni_dist_reduction_finish(d->reduction, message, bytes));
@@ -440,10 +426,6 @@ lvn_status lvni_trainer_gradient_sync_finish(lvni_trainer_gradient_sync *d, cons
         return LVN_OK;
     }
     d->total = (lvni_nn_set){.model = d->model, .data = sum, .borrowed = true};
-    if (d->device_total != NULL) {
-        d->total.data = d->device_total->data;
-        LVN_TRY(copy_added(d->model, d->total.data, sum));
-    }
     *total = &d->total;
     return LVN_OK;
 }

@@ -6,7 +6,6 @@
 #include "core/str.h"
 #include "kernels/flat.h"
 #include "log/run_log.h"
-#include "tensor/device.h"
 #include "trainer/engine.h"
 #include "trainer/phases.h"
 
@@ -35,9 +34,6 @@ static lvn_status judge(const lvni_trainer_engine *e, double divisor,
 {
     const double clip = e->o.gradient_clip_val;
     p->grad_norm = norm_of(e) / divisor;
-    /* errors of the merge and the norm; the kernels below run asynchronously, and theirs are
-     * reported by the next step */
-    LVN_TRY(lvni_tensor_device_take_error());
     p->skipped = e->scaler.on && !isfinite(p->grad_norm);
     p->updated = !p->skipped;
     *scale = p->skipped ? 0.0 : 1.0 / divisor;
