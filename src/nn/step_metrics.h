@@ -26,6 +26,8 @@ typedef struct lvni_nn_step {
                       lvni_nn_step_weigh sets another */
     int n_metrics;
     lvni_nn_step_metric metric[LVNI_METRICS];
+    /* the batch in host memory, of which numbers are read without waiting for a device */
+    const lvn_batch *host;
     /* where values are left until lvni_nn_step_fold; NULL: they are read when they are logged */
     lvni_nn_terms *terms;
 } lvni_nn_step;

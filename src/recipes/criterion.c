@@ -299,5 +299,10 @@ double lvni_recipes_criterion_weight(const lvni_recipes_criterion *c, lvn_tensor
     if (c->class_weight == NULL) {
         return labels == NULL ? 0.0 : (double)lvn_numel(labels);
     }
-    return lvn_item(lvn_sum(lvn_gather(c->class_weight, 0, labels)));
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    struct lvni_tensor_device *device = ctx->device;
+    ctx->device = NULL; /* computed where the labels are */
+    const double sum = lvn_item(lvn_sum(lvn_gather(c->class_weight, 0, labels)));
+    ctx->device = device;
+    return sum;
 }

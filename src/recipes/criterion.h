@@ -30,8 +30,8 @@ bool lvni_recipes_criterion_is_plain(const lvni_recipes_criterion *criterion);
  * weights. */
 lvn_tensor *lvni_recipes_criterion_loss(const lvni_recipes_criterion *criterion, lvn_tensor *logits,
                                         lvn_tensor *labels);
-/* That sum; without weights the number of labels. The step divides by the sum over its
- * micro-batches: as over its whole batch at once. */
+/* That sum, of labels in host memory: no device is waited for. Without weights the number of
+ * labels. The step divides by the sum over its micro-batches: as over its whole batch at once. */
 double lvni_recipes_criterion_weight(const lvni_recipes_criterion *criterion, lvn_tensor *labels);
 
 #endif

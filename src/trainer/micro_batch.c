@@ -56,8 +56,10 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
     ctx->gradients = &job->set->gradients;
     ctx->records = job->set;
     lvni_nn_set_begin(job->set, samples);
-    job->step = (lvni_nn_step){
-        .now = {.step = pass->step, .phase = pass->phase}, .weight = samples, .terms = job->terms};
+    job->step = (lvni_nn_step){.now = {.step = pass->step, .phase = pass->phase},
+                               .weight = samples,
+                               .host = &job->batch->batch,
+                               .terms = job->terms};
     LVN_TRY(lvn_scope_open());
     ctx->late = job->loss != NULL;
     const lvn_module *root = pass->model->root;

@@ -8,7 +8,9 @@
 
 #include "core/vfs.h"
 #include "golden_criterion.h"
+#include "kernels/sim/sim.h"
 #include "recipes/mix.h"
+#include "../sim/sim_support.h"
 #include "trainer/trainer.h"
 
 #include <math.h>
@@ -251,12 +253,80 @@ static void mistakes_in_a_list_are_named(void **state)
     }
 }
 
+/* ---- on a device ---- */
+
+/* The host waits for the step alone, and not for the weights of its micro-batches; the bits are
+ * those of the CPU. */
+static void train_on(lvn_device device, float values[16], uint64_t *waits)
+{
+    enum { STEPS = 4, MICRO_BATCHES = 5 };
+    lvni_recipes_mix mix;
+    lvni_core_str note = {0};
+    lvni_trainer *t;
+    lvni_trainer_step_result r;
+    assert_int_equal(lvn_device_use(device), LVN_OK);
+    lvni_recipes_mix_init(&mix, &linear_class, 0.0, 0.0);
+    assert_int_equal(read_arguments(1, (const char *const[]){"class_weights=[1,0.5,3,7]"},
+                                    &mix.criterion, &note),
+                     LVN_OK);
+    lvni_trainer_options o = {.train = &few,
+                              .optim = {.kind = LVNI_OPTIM_SGD, .lr = 0.1},
+                              .max_epochs = -1,
+                              .max_steps = -1,
+                              .quiet = true,
+                              .config_json = "{}",
+                              .log_every_n_steps = 1};
+    const lvni_plan_options plan = {.n_samples = N,
+                                    .batch_size = N,
+                                    .micro_batches = MICRO_BATCHES,
+                                    .lanes = 1,
+                                    .pins.wgrad_threads = 1,
+                                    .eval_batch_size = 4,
+                                    .cores = 1};
+    assert_int_equal(lvni_nn_model_build(&mix.cls, NULL, 1, &o.model), LVN_OK);
+    assert_int_equal(lvni_plan_make(&plan, &o.plan), LVN_OK);
+    assert_int_equal(lvni_trainer_create(&o, &t), LVN_OK);
+    const lvni_data_loader_options loader = {.dataset = &few, .plan = &t->o.plan, .training = true};
+    assert_int_equal(lvni_data_loader_create(&loader, &t->loader), LVN_OK);
+    uint64_t before = 0;
+    for (int i = -1; i < STEPS; i++) {
+        assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
+        before = i < 0 ? lvni_sim_get_counters(0).drained : before;
+    }
+    *waits = lvni_sim_get_counters(0).drained - before;
+    assert_true(device.kind == LVN_DEVICE_CPU || *waits <= STEPS);
+    const lvni_nn_model *m = o.model;
+    assert_int_equal(lvni_tensor_mem_copy(values, m->weights + m->offset[0], 12 * sizeof *values),
+                     LVN_OK);
+    assert_int_equal(
+        lvni_tensor_mem_copy(values + 12, m->weights + m->offset[1], 4 * sizeof *values), LVN_OK);
+    lvni_trainer_destroy(t);
+    lvni_nn_model_destroy(o.model);
+    lvni_recipes_criterion_free(&mix.criterion);
+    lvni_core_str_free(&note);
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+}
+
+static void weights_are_not_waited_for(void **state)
+{
+    (void)state;
+    float here[16], there[16];
+    uint64_t waits;
+    train_on(LVN_CPU, here, &waits);
+    train_on(LVN_SIM(0), there, &waits);
+    assert_true(waits > 0); /* the device is slow enough to be waited for */
+    assert_memory_equal(here, there, sizeof here);
+}
+
 int main(void)
 {
+    setenv("LEVIN_SIM_KERNEL_US", "200", 1);
+    sim_start("1", "64MiB");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_is_that_of_pytorch_however_it_is_cut),
         cmocka_unit_test(weights_come_from_a_file),
         cmocka_unit_test(mistakes_in_a_list_are_named),
+        cmocka_unit_test(weights_are_not_waited_for),
     };
     return lvni_cpu_start() == LVN_OK ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
 }
