@@ -34,7 +34,7 @@ lvn_status lvni_check_seed(lvni_check_job *j)
     float have;
     double *there = lvni_check_put(j, &factor, sizeof factor, 0);
     lvn_tensor *value = lvni_tensor_new_on(&(lvni_tensor_desc){.dtype = LVN_F32}, j->device);
-    lvn_status s = there == NULL || value == NULL ? lvn_last_error()->code : LVN_OK;
+    lvn_status s = there == NULL || value == NULL ? LVN_ERR_MEMORY : LVN_OK;
     if (s == LVN_OK) {
         lvni_kernels_flat_seed(value, weight, there);
         s = lvni_tensor_mem_copy(&have, value->data, sizeof have);
