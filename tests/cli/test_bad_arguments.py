@@ -26,6 +26,7 @@ class Words(Case):
         self.assertEqual(
             commands,
             [
+                "cc",
                 "ckpt",
                 "eval",
                 "export",
