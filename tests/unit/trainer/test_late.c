@@ -193,10 +193,27 @@ static lvn_tensor *picking_step(const lvn_module *module, const lvn_batch *batch
     return loss;
 }
 
+/* In chunk 2 of an evaluation. */
+static int evaluated;
+
+static lvn_tensor *picking_validation(const lvn_module *module, const lvn_batch *batch,
+                                      lvn_step *step)
+{
+    const lvn_module *head = *(lvn_module *const *)(const void *)(module + 1);
+    int64_t index = evaluated++ == 2 ? 99 : 0;
+    lvn_tensor *at = lvn_tensor_wrap(&index, LVN_I64, LVN_SHAPE(1));
+    lvn_tensor *loss =
+        lvn_mean(lvn_square(lvn_index_select(lvn_forward(head, batch->image), 0, at)));
+    lvn_release(at);
+    lvn_log(step, "loss", loss);
+    return loss;
+}
+
 static const lvn_module_class picking = {.name = "picking",
                                          .size = sizeof(lvn_module) + sizeof(lvn_module *),
                                          .build = picking_build,
-                                         .training_step = picking_step};
+                                         .training_step = picking_step,
+                                         .validation_step = picking_validation};
 
 static void an_error_of_the_device_stops_before_the_update(void **state)
 {
@@ -242,6 +259,37 @@ static void an_error_of_the_device_stops_before_the_update(void **state)
     assert_false(lvni_trainer_engine_torn(there.trainer->engine));
     bench_close(&here);
     bench_close(&there);
+}
+
+/* Once; the device goes on afterwards. */
+static void an_error_of_the_device_ends_an_evaluation(void **state)
+{
+    (void)state;
+    memory data;
+    bench b;
+    setting s = adamw;
+    s.cls = &picking;
+    memory_init(&data, 200, 0);
+    assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
+    bench_open(&b, &data, &s);
+    lvni_plan plan = b.trainer->o.plan;
+    plan.eval_batch_size = 20;
+    evaluated = 0;
+    for (int i = 0; i < 2; i++) {
+        lvni_nn_step sum;
+        lvni_data_loader *loader;
+        const lvni_data_loader_options o = {.dataset = &data.base, .plan = &plan, .workers = 1};
+        assert_int_equal(lvni_data_loader_create(&o, &loader), LVN_OK);
+        const lvn_status status =
+            lvni_trainer_evaluate(b.model, loader, b.trainer->engine->lanes, NULL, &sum);
+        assert_int_equal(status, i == 0 ? LVN_ERR_INVALID : LVN_OK);
+        assert_true(i == 1 || strstr(lvn_last_error()->message, "index 99") != NULL);
+        assert_true(i == 0 || (sum.n_metrics == 1 && sum.metric[0].weight == 200.0));
+        lvni_data_loader_destroy(loader);
+    }
+    bench_steps(&b, 2);
+    bench_close(&b);
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
 /* ---- between two phases ---- */
@@ -381,6 +429,7 @@ int main(void)
         cmocka_unit_test(the_host_waits_for_nothing_new),
         cmocka_unit_test(a_loss_that_is_not_finite_is_named_with_its_step),
         cmocka_unit_test(an_error_of_the_device_stops_before_the_update),
+        cmocka_unit_test(an_error_of_the_device_ends_an_evaluation),
         cmocka_unit_test(between_two_phases_the_weights_are_of_no_step),
         cmocka_unit_test(what_was_left_out_stays_left_out)};
     return cmocka_run_group_tests(tests, NULL, NULL);
