@@ -115,6 +115,21 @@ typedef struct lvn_resample_attr {
     /* height, width of the result; not read for avg_pool, unless transposed */
     int64_t size[2];
 } lvn_resample_attr;
+/* positions of a grid of height x width; transposed: the gradient, sums over the grid */
+typedef struct lvn_affine_attr {
+    int64_t height, width;
+    bool align_corners, transposed;
+} lvn_affine_attr;
+typedef enum lvn_outside_kind {
+    LVN_OUTSIDE_ZEROS,
+    LVN_OUTSIDE_BORDER,
+    LVN_OUTSIDE_REFLECTION
+} lvn_outside_kind;
+typedef struct lvn_sample_attr {
+    bool nearest, align_corners;
+    lvn_outside_kind outside; /* what positions outside of the image show */
+    int64_t in_h, in_w;       /* gradient of the input only: its size */
+} lvn_sample_attr;
 typedef struct lvn_fft_attr {
     int axes; /* 1 or 2, before the last */
     bool inverse, centered;

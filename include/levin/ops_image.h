@@ -128,6 +128,49 @@ LVN_API lvn_tensor *lvn_resize2d_with(lvn_tensor *x, int64_t height, int64_t wid
         (x), (height), (width),                                                                    \
         &(lvn_resize2d_options){.struct_size = sizeof(lvn_resize2d_options), __VA_ARGS__})
 
+/* ---- sampling at positions (Jaderberg et al. 2015) ---- */
+/* A position is (x, y): -1 is the left (top) border of the image, 1 the right (bottom) one. The
+ * border is the outer edge of the first and last pixel, with align_corners its centre. */
+
+/* theta (N, 2, 3) -> (N, height, width, 2): theta (x, y, 1)^T of each pixel's position. As
+ * torch.nn.functional.affine_grid. */
+typedef struct lvn_affine_grid_options {
+    size_t struct_size;
+    bool align_corners;
+} lvn_affine_grid_options;
+LVN_API lvn_tensor *lvn_affine_grid_with(lvn_tensor *theta, int64_t height, int64_t width,
+                                         const lvn_affine_grid_options *o);
+#define lvn_affine_grid(theta, height, width, ...)                                                 \
+    lvn_affine_grid_with(                                                                          \
+        (theta), (height), (width),                                                                \
+        &(lvn_affine_grid_options){.struct_size = sizeof(lvn_affine_grid_options), __VA_ARGS__})
+
+typedef enum lvn_sample_mode {
+    LVN_SAMPLE_BILINEAR, /* between the four pixels around the position */
+    LVN_SAMPLE_NEAREST   /* the nearest one; half way between two: the even one */
+} lvn_sample_mode;
+typedef enum lvn_sample_padding {
+    LVN_SAMPLE_ZEROS,     /* outside of the image is 0 */
+    LVN_SAMPLE_BORDER,    /* the nearest position on the border */
+    LVN_SAMPLE_REFLECTION /* mirrored at the borders until it is inside */
+} lvn_sample_padding;
+/* x (N, H, W, C), grid (N, H', W', 2) -> (N, H', W', C): x at the positions of the grid. As
+ * torch.nn.functional.grid_sample, with positions computed in f64. Gradients of x and of the grid
+ * (zeros with nearest, and where a position was moved to the border), no second ones. A position
+ * that is NaN shows 0, with the other two the first pixel. In f32 under mixed precision. */
+typedef struct lvn_grid_sample_options {
+    size_t struct_size;
+    lvn_sample_mode mode;
+    lvn_sample_padding padding;
+    bool align_corners;
+} lvn_grid_sample_options;
+LVN_API lvn_tensor *lvn_grid_sample_with(lvn_tensor *x, lvn_tensor *grid,
+                                         const lvn_grid_sample_options *o);
+#define lvn_grid_sample(x, grid, ...)                                                              \
+    lvn_grid_sample_with(                                                                          \
+        (x), (grid),                                                                               \
+        &(lvn_grid_sample_options){.struct_size = sizeof(lvn_grid_sample_options), __VA_ARGS__})
+
 /* (N, H, W, C f f) -> (N, H f, W f, C): channel c of pixel (h f + i, w f + j) was channel (c f + i)
  * f + j of pixel (h, w), PyTorch's order; and back. Shi et al. 2016, eq. 4. */
 LVN_API lvn_tensor *lvn_pixel_shuffle(lvn_tensor *x, int factor);

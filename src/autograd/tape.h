@@ -51,6 +51,8 @@ struct lvni_autograd_node {
         lvn_pool_attr pool;
         lvn_resample_attr resample;
         lvn_window_attr window;
+        lvn_affine_attr affine;
+        lvn_sample_attr sample;
         lvn_fft_attr fft;
         lvn_norm_attr norm;
         lvn_layer_norm_attr layer_norm;

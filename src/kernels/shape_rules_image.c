@@ -114,6 +114,111 @@ lvn_status lvni_kernels_shape_fold(const lvn_kernel_args *args,
     return LVN_OK;
 }
 
+/* ---- sampling ---- */
+
+lvn_status lvni_kernels_shape_affine_grid(const lvn_kernel_args *args,
+                                          lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
+{
+    const lvn_tensor *x = args->in[0];
+    const lvn_affine_attr *a = args->attr;
+    const int64_t n = x->ndim > 0 ? x->shape[0] : 0;
+    const lvni_tensor_desc theta = lvni_kernels_rule_make(x->dtype, 3, (const int64_t[]){n, 2, 3}),
+                           grid = lvni_kernels_rule_make(
+                               x->dtype, 4, (const int64_t[]){n, a->height, a->width, 2});
+    const lvni_tensor_desc *need = a->transposed ? &grid : &theta;
+    LVN_TRY(lvni_kernels_rule_float("affine_grid", args, 1));
+    LVN_ARG(a->height >= 1 && a->width >= 1,
+            "affine_grid: a grid of %lld x %lld positions: both must be at least 1",
+            (long long)a->height, (long long)a->width);
+    bool same = x->ndim == need->ndim;
+    for (int i = 0; i < need->ndim && same; i++) {
+        same = x->shape[i] == need->shape[i];
+    }
+    if (!same) {
+        LVN_FAIL(LVN_ERR_SHAPE, "affine_grid: %s is %s, it must be %s",
+                 a->transposed ? "dy" : "theta", LVNI_SHAPE_TEXT(x), LVNI_SHAPE_TEXT(need));
+    }
+    out[0] = a->transposed ? theta : grid;
+    return LVN_OK;
+}
+
+/* An image (or dy) and the positions (N, H, W, 2) of its samples. */
+static lvn_status need_positions(const char *op, const char *what, const lvn_tensor *x,
+                                 const lvn_tensor *grid)
+{
+    LVN_TRY(lvni_kernels_rule_image(op, what, x));
+    if (grid->ndim != 4 || grid->shape[3] != 2 || grid->shape[0] != x->shape[0]) {
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "%s: the grid is %s, for %s %s it must be (%lld, height, width, 2): x and y of "
+                 "each position",
+                 op, LVNI_SHAPE_TEXT(grid), what, LVNI_SHAPE_TEXT(x), (long long)x->shape[0]);
+    }
+    return LVN_OK;
+}
+
+static lvn_status need_pixels(const char *op, int64_t h, int64_t w)
+{
+    LVN_ARG(h >= 1 && w >= 1, "%s: an image of %lld x %lld: it must have a pixel", op, (long long)h,
+            (long long)w);
+    return LVN_OK;
+}
+
+/* dy is what the forward pass gives for these positions. */
+static lvn_status need_dy(const char *op, const lvn_tensor *dy, const lvn_tensor *grid)
+{
+    LVN_TRY(need_positions(op, "dy", dy, grid));
+    if (dy->shape[1] != grid->shape[1] || dy->shape[2] != grid->shape[2]) {
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: dy is %s but the grid is %s: one value for each position", op,
+                 LVNI_SHAPE_TEXT(dy), LVNI_SHAPE_TEXT(grid));
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_kernels_shape_grid_sample(const lvn_kernel_args *args,
+                                          lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
+{
+    const lvn_tensor *x = args->in[0], *grid = args->in[1];
+    LVN_TRY(lvni_kernels_rule_float("grid_sample", args, 3));
+    LVN_TRY(need_positions("grid_sample", "x", x, grid));
+    LVN_TRY(need_pixels("grid_sample", x->shape[1], x->shape[2]));
+    out[0] = lvni_kernels_rule_make(
+        x->dtype, 4, (const int64_t[]){x->shape[0], grid->shape[1], grid->shape[2], x->shape[3]});
+    return LVN_OK;
+}
+
+lvn_status lvni_kernels_shape_grid_sample_grad_input(const lvn_kernel_args *args,
+                                                     lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
+{
+    static const char op[] = "grid_sample_grad_input";
+    const lvn_tensor *dy = args->in[0];
+    const lvn_sample_attr *a = args->attr;
+    LVN_TRY(lvni_kernels_rule_float(op, args, 3));
+    LVN_TRY(need_dy(op, dy, args->in[1]));
+    LVN_TRY(need_pixels(op, a->in_h, a->in_w));
+    out[0] = lvni_kernels_rule_make(
+        dy->dtype, 4, (const int64_t[]){dy->shape[0], a->in_h, a->in_w, dy->shape[3]});
+    return LVN_OK;
+}
+
+lvn_status lvni_kernels_shape_grid_sample_grad_grid(const lvn_kernel_args *args,
+                                                    lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
+{
+    static const char op[] = "grid_sample_grad_grid";
+    const lvn_tensor *dy = args->in[0], *x = args->in[1], *grid = args->in[2];
+    LVN_TRY(lvni_kernels_rule_float(op, args, 7));
+    LVN_TRY(need_positions(op, "x", x, grid));
+    LVN_TRY(need_pixels(op, x->shape[1], x->shape[2]));
+    LVN_TRY(need_dy(op, dy, grid));
+    if (dy->shape[3] != x->shape[3]) {
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: dy is %s but x is %s: both must have the same channels", op,
+                 LVNI_SHAPE_TEXT(dy), LVNI_SHAPE_TEXT(x));
+    }
+    out[0] = lvni_tensor_get_desc(grid);
+    return LVN_OK;
+}
+
+/* ---- Fourier transforms ---- */
+
 lvn_status lvni_kernels_shape_fft(const lvn_kernel_args *args,
                                   lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {

@@ -21,6 +21,8 @@ typedef union lvni_check_attr {
     lvn_pool_attr pool;
     lvn_resample_attr resample;
     lvn_window_attr window;
+    lvn_affine_attr affine;
+    lvn_sample_attr sample;
     lvn_fft_attr fft;
     lvn_norm_attr norm;
     lvn_cast_attr cast;

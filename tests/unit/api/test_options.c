@@ -30,6 +30,8 @@ WITHOUT_SIZE(conv_transpose2d, conv_transpose2d, x, x, NULL)
 WITHOUT_SIZE(conv1d, conv1d, x, x, NULL)
 WITHOUT_SIZE(unfold, window, x, 2)
 WITHOUT_SIZE(fold, window, x, 4, 4, 2)
+WITHOUT_SIZE(affine_grid, affine_grid, x, 2, 2)
+WITHOUT_SIZE(grid_sample, grid_sample, x, x)
 WITHOUT_SIZE(max_pool2d, pool2d, x, 2)
 WITHOUT_SIZE(avg_pool2d, avg_pool2d, x, 2)
 WITHOUT_SIZE(resize2d, resize2d, x, 8, 8)
@@ -130,6 +132,8 @@ static const struct {
     OP(conv1d),
     OP(unfold),
     OP(fold),
+    OP(affine_grid),
+    OP(grid_sample),
     OP(max_pool2d),
     OP(avg_pool2d),
     OP(resize2d),
@@ -259,6 +263,10 @@ static void unknown_values_of_enums_are_errors(void **state)
            "resize2d: mode is 3, which is none of its values (0 to 2)");
     expect(lvn_resize2d(x, 8, 8, .align_corners = true),
            "resize2d: align_corners is for bilinear and bicubic; nearest has no corners to align");
+    expect(lvn_grid_sample(x, x, .mode = (lvn_sample_mode)2),
+           "grid_sample: mode is 2, which is none of its values (0 to 1)");
+    expect(lvn_grid_sample(x, x, .padding = (lvn_sample_padding)-1),
+           "grid_sample: padding is -1, which is none of its values (0 to 2)");
     expect(lvn_fft(x, .norm = (lvn_fft_norm)-1),
            "fft: norm is -1, which is none of its values (0 to 2)");
     expect(lvn_ifft2(x, .norm = (lvn_fft_norm)3),

@@ -76,7 +76,21 @@ CASES = {
             given(0, 1, 3, 2, 2, 3, 2).permute(0, 5, 3, 4, 1, 2).reshape(1, 12, 6), (5, 6), **WINDOW
         )
     ),
+    "affine_grid": lambda: F.affine_grid(given(0, 2, 2, 3), (2, 1, 3, 4), align_corners=False),
+    "affine_grid, corners": lambda: F.affine_grid(
+        given(0, 2, 2, 3), (2, 1, 3, 4), align_corners=True
+    ),
 }
+for mode in ("bilinear", "nearest"):
+    for padding in ("zeros", "border", "reflection"):
+        for corners in (False, True):
+            CASES[f"grid_sample {mode} {padding}{' corners' if corners else ''}"] = (
+                lambda mode=mode, padding=padding, corners=corners: back(
+                    F.grid_sample(
+                        image(0, 2, 3, 4, 2), 3 * given(1, 2, 3, 5, 2), mode, padding, corners
+                    )
+                )
+            )
 
 
 def numbers(values, per_line=6):

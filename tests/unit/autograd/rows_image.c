@@ -51,6 +51,15 @@ FN(unfold_uneven, lvn_unfold(in[0], 2, .kernel_hw = {0, 3}, .stride_hw = {1, 2},
 FN(fold, lvn_fold(in[0], 4, 5, 3, .padding = 1, .stride = 2))
 FN(fold_uneven, lvn_fold(in[0], 4, 5, 2, .kernel_hw = {0, 3}, .stride_hw = {1, 2},
                          .padding_hw = {1, 0}, .dilation_hw = {2, 1}))
+FN(affine, lvn_affine_grid(in[0], 3, 4))
+FN(affine_corners, lvn_affine_grid(in[0], 1, 4, .align_corners = true))
+FN(sample, lvn_grid_sample(in[0], in[1]))
+FN(sample_border, lvn_grid_sample(in[0], in[1], .padding = LVN_SAMPLE_BORDER))
+FN(sample_reflection, lvn_grid_sample(in[0], in[1], .padding = LVN_SAMPLE_REFLECTION))
+FN(sample_corners,
+   lvn_grid_sample(in[0], in[1], .padding = LVN_SAMPLE_REFLECTION, .align_corners = true))
+FN(sample_nearest,
+   lvn_grid_sample(in[0], lvn_detach(lvn_mul_scalar(in[0], 0.5)), .mode = LVN_SAMPLE_NEAREST))
 FN(global_avg, lvn_global_avg_pool2d(in[0]))
 
 static const row rows[] = {
@@ -181,6 +190,13 @@ static const row rows[] = {
     {"unfold_with", fn_unfold_uneven, SMOOTH, 1, {S(1, 4, 5, 2)}, NORMAL, .second = true},
     {"fold_with", fn_fold, SMOOTH, 1, {S(2, 2, 3, 18)}, NORMAL, .second = true},
     {"fold_with", fn_fold_uneven, SMOOTH, 1, {S(1, 4, 2, 12)}, NORMAL, .second = true},
+    {"affine_grid_with", fn_affine, SMOOTH, 1, {S(2, 2, 3)}, NORMAL, .second = true},
+    {"affine_grid_with", fn_affine_corners, SMOOTH, 1, {S(1, 2, 3)}, NORMAL, .second = true},
+    {"grid_sample_with", fn_sample, SMOOTH, 2, {S(2, 4, 5, 2), S(2, 3, 4, 2)}, NORMAL},
+    {"grid_sample_with", fn_sample_border, SMOOTH, 2, {S(2, 4, 5, 2), S(2, 3, 4, 2)}, NORMAL},
+    {"grid_sample_with", fn_sample_reflection, SMOOTH, 2, {S(1, 4, 5, 2), S(1, 3, 4, 2)}, NORMAL},
+    {"grid_sample_with", fn_sample_corners, SMOOTH, 2, {S(1, 4, 5, 2), S(1, 3, 4, 2)}, NORMAL},
+    {"grid_sample_with", fn_sample_nearest, SMOOTH, 1, {S(1, 4, 5, 2)}, NORMAL},
     {"global_avg_pool2d", fn_global_avg, SMOOTH, 1, {S(2, 3, 4, 3)}, NORMAL},
 };
 

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { INPUTS = 16 };
+enum { INPUTS = 4 };
 static lvn_tensor *made[INPUTS];
 static int n_made;
 
@@ -81,6 +81,36 @@ static lvn_tensor *fold(void)
                     .stride_hw = {2, 1}, .padding_hw = {1, 0}, .dilation_hw = {1, 2});
 }
 
+static lvn_tensor *affine_grid(void)
+{
+    return lvn_affine_grid(given(0, LVN_SHAPE(2, 2, 3)), 3, 4);
+}
+
+static lvn_tensor *affine_grid_corners(void)
+{
+    return lvn_affine_grid(given(0, LVN_SHAPE(2, 2, 3)), 3, 4, .align_corners = true);
+}
+
+#define SAMPLED(name, m, p, corners)                                                               \
+    static lvn_tensor *grid_sample_##name(void)                                                    \
+    {                                                                                              \
+        return lvn_grid_sample(                                                                    \
+            given(0, LVN_SHAPE(2, 3, 4, 2)), lvn_mul_scalar(given(1, LVN_SHAPE(2, 3, 5, 2)), 3.0), \
+            .mode = LVN_SAMPLE_##m, .padding = LVN_SAMPLE_##p, .align_corners = corners);          \
+    }
+SAMPLED(bilinear_zeros, BILINEAR, ZEROS, false)
+SAMPLED(bilinear_zeros_corners, BILINEAR, ZEROS, true)
+SAMPLED(bilinear_border, BILINEAR, BORDER, false)
+SAMPLED(bilinear_border_corners, BILINEAR, BORDER, true)
+SAMPLED(bilinear_reflection, BILINEAR, REFLECTION, false)
+SAMPLED(bilinear_reflection_corners, BILINEAR, REFLECTION, true)
+SAMPLED(nearest_zeros, NEAREST, ZEROS, false)
+SAMPLED(nearest_zeros_corners, NEAREST, ZEROS, true)
+SAMPLED(nearest_border, NEAREST, BORDER, false)
+SAMPLED(nearest_border_corners, NEAREST, BORDER, true)
+SAMPLED(nearest_reflection, NEAREST, REFLECTION, false)
+SAMPLED(nearest_reflection_corners, NEAREST, REFLECTION, true)
+
 static const struct {
     const char *name;
     lvn_tensor *(*f)(void);
@@ -92,7 +122,21 @@ static const struct {
              {"avg_pool2d", avg_pool2d},
              {"conv1d", conv1d},
              {"unfold", unfold},
-             {"fold", fold}};
+             {"fold", fold},
+             {"affine_grid", affine_grid},
+             {"affine_grid, corners", affine_grid_corners},
+             {"grid_sample bilinear zeros", grid_sample_bilinear_zeros},
+             {"grid_sample bilinear zeros corners", grid_sample_bilinear_zeros_corners},
+             {"grid_sample bilinear border", grid_sample_bilinear_border},
+             {"grid_sample bilinear border corners", grid_sample_bilinear_border_corners},
+             {"grid_sample bilinear reflection", grid_sample_bilinear_reflection},
+             {"grid_sample bilinear reflection corners", grid_sample_bilinear_reflection_corners},
+             {"grid_sample nearest zeros", grid_sample_nearest_zeros},
+             {"grid_sample nearest zeros corners", grid_sample_nearest_zeros_corners},
+             {"grid_sample nearest border", grid_sample_nearest_border},
+             {"grid_sample nearest border corners", grid_sample_nearest_border_corners},
+             {"grid_sample nearest reflection", grid_sample_nearest_reflection},
+             {"grid_sample nearest reflection corners", grid_sample_nearest_reflection_corners}};
 enum { N_CASES = sizeof cases / sizeof *cases, N_GOLDEN = sizeof golden_ops / sizeof *golden_ops };
 
 static void check(const golden_op *want, const lvn_tensor *y)

@@ -1,5 +1,5 @@
 /* Ops on images, beyond the rows of test_gradients: transposed convolution in bf16, Fourier
- * transforms and back, max pooling over large windows. */
+ * transforms and back, positions that are nowhere, max pooling over large windows. */
 #include "gradient_support.h"
 
 #include "core/math.h"
@@ -27,6 +27,15 @@ static void assert_close(const char *what, const lvn_tensor *a, const lvn_tensor
         if (!(fabs(value(a, e) - element(b, e)) <= tolerance * most)) {
             fail_msg("%s, element %d: %g instead of %g", what, (int)e, value(a, e), element(b, e));
         }
+    }
+}
+
+static void set_element(lvn_tensor *t, int64_t e, double to)
+{
+    if (lvn_tensor_dtype(t) == LVN_F64) {
+        ((double *)lvn_data(t))[e] = to;
+    } else {
+        ((float *)lvn_data(t))[e] = (float)to;
     }
 }
 
@@ -116,6 +125,45 @@ static void pixel_shuffle_by_hand(void **state)
     assert_error_has("x is (1, 1, 1, 8), the factor 3; x must have 4 axes (batch, height, width, "
                      "channels) and a multiple of factor * factor");
     lvn_release(x);
+}
+
+/* Positions that are nowhere: 0, or the first pixel; and far outside: 0, the border, mirrored. */
+static void positions_that_are_nowhere(void **state)
+{
+    (void)state;
+    static const lvn_sample_padding paddings[] = {LVN_SAMPLE_ZEROS, LVN_SAMPLE_BORDER,
+                                                  LVN_SAMPLE_REFLECTION};
+    static const double at[] = {(double)NAN, (double)INFINITY, -1e30, 1e30, 5.0};
+    /* columns 1, 2, 3, 4; mirrored three times, 5 lies on the right border */
+    static const double want[3][5] = {{0, 0, 0, 0, 0}, {1, 4, 1, 4, 4}, {1, 1, 1, 1, 4}};
+    for (int type = 0; type < 2; type++) {
+        const lvn_dtype dtype = type == 0 ? LVN_F64 : LVN_F32;
+        lvn_tensor *x = make_constant(dtype, 1, LVN_SHAPE(1, 1, 4, 1)),
+                   *grid = make_constant(dtype, 2, LVN_SHAPE(1, 1, 1, 2));
+        for (int i = 0; i < 4; i++) {
+            set_element(x, i, 1.0 + i);
+        }
+        for (int i = 0; i < 30; i++) {
+            const int p = i / 10, k = i / 2 % 5;
+            set_element(grid, 0, at[k]);
+            set_element(grid, 1, 0.0);
+            assert_int_equal(lvn_scope_open(), LVN_OK);
+            lvn_tensor *y =
+                lvn_grid_sample(x, grid, .padding = paddings[p],
+                                .mode = i % 2 == 0 ? LVN_SAMPLE_BILINEAR : LVN_SAMPLE_NEAREST);
+            assert_non_null(y);
+            const double have = element(y, 0);
+            /* 1e30 mirrored lies somewhere in the image */
+            const bool good =
+                p == 2 && (k == 2 || k == 3) ? have >= 1.0 && have <= 4.0 : have == want[p][k];
+            if (!good) {
+                fail_msg("padding %d, position %g: %g", p, at[k], have);
+            }
+            assert_int_equal(lvn_scope_close(), LVN_OK);
+        }
+        lvn_release(x);
+        lvn_release(grid);
+    }
 }
 
 /* ---- max pooling over windows that take two passes, against one loop over each window ---- */
@@ -223,6 +271,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transposed_convolution_in_bf16), cmocka_unit_test(fourier_and_back),
-        cmocka_unit_test(pixel_shuffle_by_hand), cmocka_unit_test(max_pooling_over_large_windows)};
+        cmocka_unit_test(pixel_shuffle_by_hand), cmocka_unit_test(positions_that_are_nowhere),
+        cmocka_unit_test(max_pooling_over_large_windows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -165,6 +165,28 @@ static void windows(void **state)
            "fold: kernel 2, stride 0, padding 0, dilation 1 along the width: kernel, stride and "
            "dilation must be at least 1, padding at least 0",
            &window, F(1, 1, 3, 6));
+    REFUSE(affine_grid, SHAPE, "affine_grid: theta is (4, 3, 2), it must be (4, 2, 3)",
+           (&(lvn_affine_attr){.height = 3, .width = 4}), F(4, 3, 2));
+    REFUSE(affine_grid, INVALID, "affine_grid: a grid of 0 x 4 positions: both must be at least 1",
+           (&(lvn_affine_attr){.width = 4}), F(4, 2, 3));
+    lvn_sample_attr sample = {.in_w = 3};
+    REFUSE(grid_sample, SHAPE,
+           "grid_sample: the grid is (1, 4, 4, 2), for x (2, 4, 4, 3) it must be (2, height, "
+           "width, 2): x and y of each position",
+           &sample, F(2, 4, 4, 3), F(1, 4, 4, 2));
+    REFUSE(grid_sample, INVALID, "grid_sample: an image of 0 x 4: it must have a pixel", &sample,
+           F(1, 0, 4, 3), F(1, 4, 4, 2));
+    REFUSE(grid_sample_grad_input, INVALID,
+           "grid_sample_grad_input: an image of 0 x 3: it must have a pixel", &sample,
+           F(1, 4, 4, 3), F(1, 4, 4, 2));
+    REFUSE(grid_sample_grad_grid, SHAPE,
+           "grid_sample_grad_grid: dy is (1, 4, 3, 3) but the grid is (1, 4, 4, 2): one value for "
+           "each position",
+           &sample, F(1, 4, 3, 3), F(1, 5, 5, 3), F(1, 4, 4, 2));
+    REFUSE(grid_sample_grad_grid, SHAPE,
+           "grid_sample_grad_grid: dy is (1, 4, 4, 2) but x is (1, 5, 5, 3): both must have the "
+           "same channels",
+           &sample, F(1, 4, 4, 2), F(1, 5, 5, 3), F(1, 4, 4, 2));
     REFUSE(fft, SHAPE,
            "fft: x is (4, 2); complex numbers have their real and imaginary part in a last axis of "
            "size 2, with 2 axes before it",
