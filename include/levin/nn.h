@@ -211,6 +211,30 @@ LVN_API lvn_module *lvn_nn_layer_norm_with(lvn_builder *b, const char *name, int
                            &(lvn_nn_layer_norm_options){                                           \
                                .struct_size = sizeof(lvn_nn_layer_norm_options), __VA_ARGS__})
 
+typedef struct lvn_nn_cell_options {
+    size_t struct_size;
+    bool no_bias;
+} lvn_nn_cell_options;
+/* Recurrent cells: parameters weight_ih (3 or 4 hidden, in), weight_hh (3 or 4 hidden, hidden),
+ * bias_ih and bias_hh (3 or 4 hidden), which start uniform in +-1 / sqrt(hidden). A cell has more
+ * than one input: the functions below run it, lvn_forward does not. */
+LVN_API lvn_module *lvn_nn_gru_cell_with(lvn_builder *b, const char *name, int64_t in,
+                                         int64_t hidden, const lvn_nn_cell_options *o);
+#define lvn_nn_gru_cell(b, name, in, hidden, ...)                                                  \
+    lvn_nn_gru_cell_with(                                                                          \
+        (b), (name), (in), (hidden),                                                               \
+        &(lvn_nn_cell_options){.struct_size = sizeof(lvn_nn_cell_options), __VA_ARGS__})
+LVN_API lvn_module *lvn_nn_lstm_cell_with(lvn_builder *b, const char *name, int64_t in,
+                                          int64_t hidden, const lvn_nn_cell_options *o);
+#define lvn_nn_lstm_cell(b, name, in, hidden, ...)                                                 \
+    lvn_nn_lstm_cell_with(                                                                         \
+        (b), (name), (in), (hidden),                                                               \
+        &(lvn_nn_cell_options){.struct_size = sizeof(lvn_nn_cell_options), __VA_ARGS__})
+/* lvn_gru_cell and lvn_lstm_cell with the module's parameters. */
+LVN_API lvn_tensor *lvn_nn_gru_cell_step(const lvn_module *module, lvn_tensor *x, lvn_tensor *h);
+LVN_API lvn_tensor *lvn_nn_lstm_cell_step(const lvn_module *module, lvn_tensor *x, lvn_tensor *h,
+                                          lvn_tensor *c, lvn_tensor **c_next);
+
 /* Any shape; 0 <= p < 1. */
 LVN_API lvn_module *lvn_nn_dropout(lvn_builder *b, const char *name, double p);
 

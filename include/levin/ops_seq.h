@@ -1,4 +1,4 @@
-/* Sequences: attention, lookups in tables.
+/* Sequences: attention, recurrent cells, lookups in tables.
  * Rules for all ops, scopes and gradients: ops.h. */
 #ifndef LEVIN_OPS_SEQ_H
 #define LEVIN_OPS_SEQ_H
@@ -29,6 +29,22 @@ LVN_API lvn_tensor *lvn_attention_qkv_with(lvn_tensor *qkv, const lvn_attention_
 #define lvn_attention_qkv(qkv, ...)                                                                \
     lvn_attention_qkv_with((qkv), &(lvn_attention_options){                                        \
                                       .struct_size = sizeof(lvn_attention_options), __VA_ARGS__})
+
+/* ---- recurrent cells: one step of a sequence ---- */
+/* x (N, I), h (N, H), w_ih (3 H, I), w_hh (3 H, H), b_ih and b_hh (3 H) or NULL -> the next h (N,
+ * H), as torch.nn.GRUCell (Cho et al. 2014, with the reset gate behind the product). With (r, z, n)
+ * and (r', z', n') the three parts of x w_ih^T + b_ih and h w_hh^T + b_hh: R = sigmoid(r + r'), Z =
+ * sigmoid(z + z'), h + (1 - Z) (tanh(n + R n') - h). */
+LVN_API lvn_tensor *lvn_gru_cell(lvn_tensor *x, lvn_tensor *h, lvn_tensor *w_ih, lvn_tensor *w_hh,
+                                 lvn_tensor *b_ih, lvn_tensor *b_hh);
+/* x (N, I), h and c (N, H), w_ih (4 H, I), w_hh (4 H, H), b_ih and b_hh (4 H) or NULL -> the next h
+ * (N, H), and in *c_next the next c (NULL on failure), as torch.nn.LSTMCell (Hochreiter &
+ * Schmidhuber 1997, with the forget gate of Gers et al. 2000). With (i, f, g, o) the four parts of
+ * x w_ih^T + b_ih + h w_hh^T + b_hh: c_next = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o)
+ * tanh(c_next). */
+LVN_API lvn_tensor *lvn_lstm_cell(lvn_tensor *x, lvn_tensor *h, lvn_tensor *c, lvn_tensor *w_ih,
+                                  lvn_tensor *w_hh, lvn_tensor *b_ih, lvn_tensor *b_hh,
+                                  lvn_tensor **c_next);
 
 /* ---- lookups ---- */
 typedef struct lvn_embedding_options {

@@ -43,7 +43,7 @@ static const lvn_module_class part_class = {
 
 typedef struct net {
     lvn_module base;
-    lvn_module *conv, *norm, *unet, *calm, *up, *drop, *head, *part;
+    lvn_module *conv, *norm, *unet, *calm, *up, *drop, *head, *part, *gru, *lstm;
 } net;
 
 static lvn_status net_build(lvn_module *module, lvn_builder *b)
@@ -58,6 +58,8 @@ static lvn_status net_build(lvn_module *module, lvn_builder *b)
     m->drop = lvn_nn_dropout(b, "drop", 0.5);
     m->head = lvn_nn_linear(b, "head", 4, 4);
     m->part = lvn_builder_child(b, &part_class, "part");
+    m->gru = lvn_nn_gru_cell(b, "gru", 4, 4);
+    m->lstm = lvn_nn_lstm_cell(b, "lstm", 4, 4);
     lvn_builder_couple(b);
     return lvn_builder_set_init(b, "head.weight", LVN_INIT_NORMAL, 0.1);
 }
@@ -68,7 +70,9 @@ static lvn_tensor *net_forward(const lvn_module *module, lvn_tensor *x)
     x = lvn_forward(
         m->drop, lvn_forward_residual(m->norm, lvn_forward(m->conv, x), lvn_forward(m->conv, x)));
     x = lvn_forward(m->calm, lvn_forward(m->up, lvn_forward(m->unet, x)));
-    return lvn_forward(m->part, lvn_forward(m->head, lvn_global_avg_pool2d(x)));
+    x = lvn_forward(m->head, lvn_global_avg_pool2d(x));
+    lvn_tensor *c, *h = lvn_nn_lstm_cell_step(m->lstm, x, x, x, &c);
+    return lvn_forward(m->part, lvn_nn_gru_cell_step(m->gru, h, c));
 }
 
 static const lvn_module_class net_class = {

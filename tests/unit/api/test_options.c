@@ -77,6 +77,10 @@ LAYER(nn_conv_transpose2d, 2, 2, 3)
 LAYER(nn_linear, 2, 2)
 LAYER(nn_batch_norm, 2, 0.1)
 LAYER(nn_layer_norm, 2)
+#define lvn_nn_gru_cell_options lvn_nn_cell_options
+#define lvn_nn_lstm_cell_options lvn_nn_cell_options
+LAYER(nn_gru_cell, 2, 2)
+LAYER(nn_lstm_cell, 2, 2)
 LAYER(nn_unet, 2, 2)
 
 static lvn_module *unknown_init(lvn_builder *b)
@@ -163,6 +167,8 @@ static const struct {
     PART(nn_linear),
     PART(nn_batch_norm),
     PART(nn_layer_norm),
+    PART(nn_gru_cell),
+    PART(nn_lstm_cell),
     PART(nn_unet),
 };
 enum { N_ALL = sizeof all / sizeof *all };

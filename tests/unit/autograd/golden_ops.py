@@ -28,6 +28,19 @@ def back(y):
     return y.permute(0, 2, 3, 1)
 
 
+def step(cls, gates, *more):
+    """A cell with 3 inputs and 4 features."""
+    cell = cls(3, 4)
+    rows = 4 * gates
+    for k, (p, shape) in enumerate(
+        zip(cell.parameters(), [(rows, 3), (rows, 4), (rows,), (rows,)])
+    ):
+        p.data = given(2 + k, *shape)
+    h = given(1, 2, 4)
+    y = cell(given(0, 2, 3), (h, *more) if more else h)
+    return tuple(t.detach() for t in y) if more else y.detach()
+
+
 WINDOW = {"kernel_size": (2, 3), "dilation": (1, 2), "padding": (1, 0), "stride": (2, 1)}
 CASES = {
     "conv2d": lambda: back(
@@ -80,6 +93,8 @@ CASES = {
     "affine_grid, corners": lambda: F.affine_grid(
         given(0, 2, 2, 3), (2, 1, 3, 4), align_corners=True
     ),
+    "gru_cell": lambda: step(torch.nn.GRUCell, 3),
+    "lstm_cell": lambda: torch.cat(step(torch.nn.LSTMCell, 4, given(6, 2, 4)), 1),
 }
 for mode in ("bilinear", "nearest"):
     for padding in ("zeros", "border", "reflection"):

@@ -6,6 +6,18 @@ FN(attention_causal, lvn_attention(in[0], in[1], in[2], .causal = true, .scale =
 FN(attention_self, lvn_attention(in[0], in[0], in[0]))
 FN(attention_qkv, lvn_attention_qkv(in[0], .causal = true))
 
+/* the weights of the two products in one tensor, one above the other */
+#define IH(gates) lvn_slice(in[2], 0, 0, (gates)*3)
+#define HH(gates) lvn_slice(in[2], 0, (gates)*3, LVN_END)
+FN(gru, lvn_gru_cell(in[0], in[1], IH(3), HH(3), in[3], in[3]))
+FN(gru_plain, lvn_gru_cell(in[0], in[1], IH(3), HH(3), NULL, NULL))
+
+static lvn_tensor *fn_lstm(lvn_tensor *const *in)
+{
+    lvn_tensor *c, *h = lvn_lstm_cell(in[0], in[1], lvn_tanh(in[1]), IH(4), HH(4), in[3], NULL, &c);
+    return lvn_add(h, lvn_mul_scalar(c, 0.3));
+}
+
 static const row rows[] = {
     {"attention_with",
      fn_attention,
@@ -20,6 +32,9 @@ static const row rows[] = {
      {S(1, 4, 2, 3), S(1, 4, 2, 3), S(1, 4, 2, 2)},
      NORMAL},
     {"attention_with", fn_attention_self, SMOOTH, 1, {S(1, 3, 2, 3)}, NORMAL},
+    {"gru_cell", fn_gru, CURVED, 4, {S(2, 3), S(2, 3), S(18, 3), S(9)}, NORMAL, .second = true},
+    {"gru_cell", fn_gru_plain, CURVED, 3, {S(1, 3), S(1, 3), S(18, 3)}, NORMAL, .second = true},
+    {"lstm_cell", fn_lstm, CURVED, 4, {S(2, 3), S(2, 3), S(24, 3), S(12)}, NORMAL, .second = true},
     {"attention_qkv_with", fn_attention_qkv, SMOOTH, 1, {S(2, 4, 3, 2, 3)}, NORMAL},
 };
 

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { INPUTS = 4 };
+enum { INPUTS = 8 };
 static lvn_tensor *made[INPUTS];
 static int n_made;
 
@@ -91,6 +91,24 @@ static lvn_tensor *affine_grid_corners(void)
     return lvn_affine_grid(given(0, LVN_SHAPE(2, 2, 3)), 3, 4, .align_corners = true);
 }
 
+static lvn_tensor *gru_cell(void)
+{
+    return lvn_gru_cell(given(0, LVN_SHAPE(2, 3)), given(1, LVN_SHAPE(2, 4)),
+                        given(2, LVN_SHAPE(12, 3)), given(3, LVN_SHAPE(12, 4)),
+                        given(4, LVN_SHAPE(12)), given(5, LVN_SHAPE(12)));
+}
+
+/* h and c */
+static lvn_tensor *lstm_cell(void)
+{
+    lvn_tensor *both[2];
+    both[0] = lvn_lstm_cell(given(0, LVN_SHAPE(2, 3)), given(1, LVN_SHAPE(2, 4)),
+                            given(6, LVN_SHAPE(2, 4)), given(2, LVN_SHAPE(16, 3)),
+                            given(3, LVN_SHAPE(16, 4)), given(4, LVN_SHAPE(16)),
+                            given(5, LVN_SHAPE(16)), &both[1]);
+    return lvn_concat(both, 2, 1);
+}
+
 #define SAMPLED(name, m, p, corners)                                                               \
     static lvn_tensor *grid_sample_##name(void)                                                    \
     {                                                                                              \
@@ -125,6 +143,8 @@ static const struct {
              {"fold", fold},
              {"affine_grid", affine_grid},
              {"affine_grid, corners", affine_grid_corners},
+             {"gru_cell", gru_cell},
+             {"lstm_cell", lstm_cell},
              {"grid_sample bilinear zeros", grid_sample_bilinear_zeros},
              {"grid_sample bilinear zeros corners", grid_sample_bilinear_zeros_corners},
              {"grid_sample bilinear border", grid_sample_bilinear_border},

@@ -190,6 +190,85 @@ static void layers_whose_axes_differ(void **state)
     lvni_nn_model_destroy(m);
 }
 
+/* ---- recurrent cells ---- */
+
+typedef struct memory {
+    lvn_module base;
+    lvn_module *gru, *lstm;
+} memory;
+
+static lvn_status memory_build(lvn_module *module, lvn_builder *b)
+{
+    memory *m = (memory *)module;
+    m->gru = lvn_nn_gru_cell(b, "gru", 3, 2);
+    m->lstm = lvn_nn_lstm_cell(b, "lstm", 3, 2, .no_bias = true);
+    return lvn_builder_status(b);
+}
+
+static lvn_status empty_cell_build(lvn_module *module, lvn_builder *b)
+{
+    (void)module;
+    lvn_nn_gru_cell(b, "gru", 3, 0);
+    return lvn_builder_status(b);
+}
+
+/* The modules are the ops with their parameters, whose names are PyTorch's. */
+static void cells_step_with_their_parameters(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gru.weight_ih", "gru.weight_hh",  "gru.bias_ih",
+                                        "gru.bias_hh",   "lstm.weight_ih", "lstm.weight_hh"};
+    static const lvn_module_class memory_class = {
+        .name = "memory", .size = sizeof(memory), .build = memory_build};
+    lvni_nn_model *m;
+    assert_int_equal(lvni_nn_model_build(&memory_class, NULL, 1, &m), LVN_OK);
+    assert_int_equal(m->n_parameters, 6);
+    lvn_tensor *p[6];
+    for (int i = 0; i < 6; i++) {
+        assert_string_equal(m->parameters[i].name, names[i]);
+        p[i] = m->parameters[i].tensor;
+    }
+    const memory *cells = (const memory *)m->root;
+    lvn_tensor *x = lvn_tensor_create(LVN_F32, LVN_SHAPE(1, 3)),
+               *h = lvn_tensor_create(LVN_F32, LVN_SHAPE(1, 2)), *c, *plain_c;
+    for (int i = 0; i < 3; i++) {
+        ((float *)lvn_data(x))[i] = (float)i - 0.5f;
+        ((float *)lvn_data(h))[i % 2] = 0.25f;
+    }
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *next = lvn_nn_gru_cell_step(cells->gru, x, h),
+               *plain = lvn_gru_cell(x, h, p[0], p[1], p[2], p[3]);
+    assert_memory_equal(lvn_const_data(next), lvn_const_data(plain), 2 * sizeof(float));
+    next = lvn_nn_lstm_cell_step(cells->lstm, x, h, h, &c);
+    plain = lvn_lstm_cell(x, h, h, p[4], p[5], NULL, NULL, &plain_c);
+    assert_memory_equal(lvn_const_data(next), lvn_const_data(plain), 2 * sizeof(float));
+    assert_memory_equal(lvn_const_data(c), lvn_const_data(plain_c), 2 * sizeof(float));
+    assert_null(lvn_gru_cell(x, x, p[0], p[1], NULL, NULL));
+    assert_string_equal(lvn_last_error()->message,
+                        "gru_cell: x is (1, 3), h (1, 3), w_ih (6, 3), w_hh (6, 2); they must be "
+                        "(N, I), (N, H), (3 H, I), (3 H, H)");
+    assert_int_equal(lvn_scope_close(), LVN_ERR_SHAPE);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    assert_null(lvn_lstm_cell(x, h, x, p[4], p[5], NULL, NULL, &c));
+    assert_string_equal(lvn_last_error()->message,
+                        "lstm_cell: h is (1, 2) but c is (1, 3); both must have one shape");
+    assert_null(c);
+    assert_int_equal(lvn_scope_close(), LVN_ERR_SHAPE);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    assert_null(lvn_nn_gru_cell_step(cells->lstm, x, h));
+    assert_string_equal(lvn_last_error()->message,
+                        "gru_cell: the module is lstm_cell; it must be made by lvn_nn_gru_cell");
+    assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
+    lvn_release(x);
+    lvn_release(h);
+    lvni_nn_model_destroy(m);
+    static const lvn_module_class empty_class = {
+        .name = "empty", .size = sizeof(lvn_module), .build = empty_cell_build};
+    assert_int_equal(lvni_nn_model_build(&empty_class, NULL, 1, &m), LVN_ERR_INVALID);
+    assert_string_equal(lvn_last_error()->message,
+                        "gru: a cell of 0 features from 3 is not possible");
+}
+
 static void a_buffer_of_another_model_is_refused(void **state)
 {
     (void)state;
@@ -331,6 +410,7 @@ int main(void)
         cmocka_unit_test(metrics_that_do_not_fit_fail_the_scope),
         cmocka_unit_test(options_are_read_by_their_size),
         cmocka_unit_test(layers_whose_axes_differ),
+        cmocka_unit_test(cells_step_with_their_parameters),
         cmocka_unit_test(a_buffer_of_another_model_is_refused),
         cmocka_unit_test(nothing_is_asked_of_null),
         cmocka_unit_test(a_vector_is_one_row_of_linear),
