@@ -2,6 +2,8 @@
 #include "sweep.h"
 
 #include "core/error.h"
+#include "core/config.h"
+#include "core/option.h"
 #include "support/line_job.h"
 
 #include <fcntl.h>
@@ -80,7 +82,44 @@ static lvn_status run_main(const void *argument)
                                         : LVN_ERR_INTERNAL;
 }
 
+/* The keys of a recipe, as its open() reads them (recipes/shared_recipe.c). */
+static const lvni_core_option key_rows[] = {
+    {.name = "data", .type = LVNI_OPT_PATH, .help = "a folder"},
+    {.name = "depth", .type = LVNI_OPT_INT, .fallback = "2", .help = "layers"},
+    {.name = "rate", .type = LVNI_OPT_FLOAT, .help = "a share"},
+    {.name = "wide", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "a switch"},
+};
+
+static lvn_status give_keys(lvni_core_config *c)
+{
+    static const char *const words[] = {"data=photos", "rate=0.5", "wide=yes"};
+    LVN_TRY(lvni_core_config_load_arguments(c, 3, words));
+    LVN_TRY(lvni_core_config_finish(c));
+    const lvn_keys *keys = (const lvn_keys *)(const void *)c;
+    assert_true(lvn_key_is_set(keys, "depth"));
+    assert_false(lvn_key_is_set(keys, "nothing"));
+    assert_string_equal(lvn_key_text(keys, "data"), "photos");
+    assert_null(lvn_key_text(keys, "depth")); /* of another type */
+    assert_int_equal(lvn_key_int(keys, "depth"), 2);
+    assert_true(lvn_key_float(keys, "rate") == 0.5);
+    assert_true(lvn_key_bool(keys, "wide") && !lvn_key_bool(keys, "rate"));
+    return LVN_OK;
+}
+
+static lvn_status read_keys(const void *argument)
+{
+    (void)argument;
+    static const lvni_core_option_table table = LVNI_OPTION_TABLE("keys", key_rows);
+    lvni_core_config *c;
+    LVN_TRY(lvni_core_config_create(&table, 1, &c));
+    const lvn_status s = give_keys(c);
+    lvni_core_config_destroy(c);
+    return s;
+}
+
 static const scenario rows[] = {
+    {.calls = "key_is_set key_text key_int key_float key_bool", .run = read_keys},
+
     {.calls = "job_train",
      .run = train,
      .before = before,

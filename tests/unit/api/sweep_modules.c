@@ -49,6 +49,7 @@ typedef struct net {
 static lvn_status net_build(lvn_module *module, lvn_builder *b)
 {
     net *m = (net *)module;
+    assert_null(lvn_builder_arguments(b)); /* none were given */
     lvn_builder_block(b, "stem");
     m->conv = lvn_nn_conv2d(b, "conv", 3, 4, 3, .padding = 1);
     m->norm = lvn_nn_batch_norm(b, "norm", 4, 0.1);
@@ -174,7 +175,8 @@ static lvn_status open_and_read(const void *argument)
 }
 
 static const scenario rows[] = {
-    {.calls = "builder_status builder_child builder_parameter builder_set_init builder_couple "
+    {.calls = "builder_status builder_arguments builder_child builder_parameter builder_set_init "
+              "builder_couple "
               "builder_block builder_buffer buffer_value buffer_push is_training forward log "
               "nn_conv2d_with nn_conv_transpose2d_with nn_unet_with nn_linear_with "
               "nn_batch_norm_with nn_layer_norm_with nn_dropout forward_residual",
