@@ -193,14 +193,14 @@ static lvn_tensor *picking_step(const lvn_module *module, const lvn_batch *batch
     return loss;
 }
 
-/* In chunk 2 of an evaluation. */
+/* In the last chunk of an evaluation. */
 static int evaluated;
 
 static lvn_tensor *picking_validation(const lvn_module *module, const lvn_batch *batch,
                                       lvn_step *step)
 {
     const lvn_module *head = *(lvn_module *const *)(const void *)(module + 1);
-    int64_t index = evaluated++ == 2 ? 99 : 0;
+    int64_t index = evaluated++ == 9 ? 99 : 0;
     lvn_tensor *at = lvn_tensor_wrap(&index, LVN_I64, LVN_SHAPE(1));
     lvn_tensor *loss =
         lvn_mean(lvn_square(lvn_index_select(lvn_forward(head, batch->image), 0, at)));
