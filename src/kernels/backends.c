@@ -27,10 +27,12 @@ const char *lvni_kernels_describe(void)
                : lvni_tensor_device_info(d)->fingerprint;
 }
 
-/* likely: levin's own tables are in the order of ops.def, and are looked at in every start. */
+/* likely: levin's own tables are in the order of ops.def, and are looked at in every start; their
+ * names are mostly the same strings. */
 static int find_op(const char *name, int likely)
 {
-    if (likely < LVNI_OP_COUNT && strcmp(lvni_kernels_ops[likely].name, name) == 0) {
+    if (likely < LVNI_OP_COUNT && (lvni_kernels_ops[likely].name == name ||
+                                   strcmp(lvni_kernels_ops[likely].name, name) == 0)) {
         return likely;
     }
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
