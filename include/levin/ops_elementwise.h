@@ -27,6 +27,12 @@ LVN_API lvn_tensor *lvn_rsqrt(lvn_tensor *x);      /* 1 / sqrt(x) */
 LVN_API lvn_tensor *lvn_reciprocal(lvn_tensor *x); /* 1 / x */
 LVN_API lvn_tensor *lvn_abs(lvn_tensor *x);        /* slope 0 at 0 */
 LVN_API lvn_tensor *lvn_sign(lvn_tensor *x);       /* -1, 0, 1; no gradient */
+/* To a whole number, the sign of zeros kept; no gradient. */
+LVN_API lvn_tensor *lvn_round(lvn_tensor *x); /* to the nearest; 0.5, 2.5: to the even 0, 2 */
+LVN_API lvn_tensor *lvn_floor(lvn_tensor *x);
+LVN_API lvn_tensor *lvn_ceil(lvn_tensor *x);
+LVN_API lvn_tensor *lvn_sin(lvn_tensor *x); /* radians, of any size; NaN for infinities */
+LVN_API lvn_tensor *lvn_cos(lvn_tensor *x);
 LVN_API lvn_tensor *lvn_pow_scalar(lvn_tensor *x, double exponent);
 /* the gradient passes where min <= x <= max */
 LVN_API lvn_tensor *lvn_clamp(lvn_tensor *x, double min, double max);

@@ -1,5 +1,5 @@
-/* Own exp, log, cos, pow, tanh, erf in double precision (math.h). Compiled without contraction, so
- * no compiler fuses what is written apart. */
+/* Own exp, log, sin, cos, pow, tanh, erf in double precision (math.h). Compiled without
+ * contraction, so no compiler fuses what is written apart. */
 #include "core/math.h"
 
 #include <math.h>
@@ -144,6 +144,78 @@ double lvni_core_cos2pi(double x)
     case 2: return -cos_series(pi2 * t);
     default: return sin_series(pi2 * t);
     }
+}
+
+__extension__ typedef unsigned __int128 wide;
+__extension__ typedef __int128 signed_wide;
+
+/* The angle of a finite x >= 0 from the middle of its quarter turn, in [-pi/4, pi/4]. Payne & Hanek
+ * 1983: of the bits of 1 / (2 pi) those are multiplied that make neither whole turns nor less than
+ * the last place of the result. */
+static double rest_of_turn(double x, int *quarter)
+{
+    /* 0, and the bits of 1 / (2 pi) */
+    static const uint64_t bits[] = {0,
+                                    0x28be60db9391054au,
+                                    0x7f09d5f47d4d3770u,
+                                    0x36d8a5664f10e410u,
+                                    0x7f9458eaf7aef158u,
+                                    0x6dc91b8e909374b8u,
+                                    0x01924bba82746487u,
+                                    0x3f877ac72c4a69cfu,
+                                    0xba208d7d4baed121u,
+                                    0x3a671c09ad17df90u,
+                                    0x4e64758e60d4ce7du,
+                                    0x272117e2ef7e4a0eu,
+                                    0xc7fe25fff7816603u,
+                                    0xfbcbc462d6829b47u,
+                                    0xdb4d9fb3c9f2c26du,
+                                    0xd3d18fd9a797fa8bu,
+                                    0x5d49eeb1faf97c5eu,
+                                    0xcf41ce7de294a4bau,
+                                    0x9afed7ec47e35742u,
+                                    0x1580cc11bf1edaeau};
+    *quarter = 0;
+    if (x < 0.785398163397448) {
+        return x;
+    }
+    const uint64_t b = to_bits(x), m = (b & 0xfffffffffffffu) | 0x10000000000000u;
+    const int first = (int)(b >> 52) - 1075 + 64, word = first / 64, shift = first % 64; /* > 0 */
+    uint64_t window[3];
+    for (int i = 0; i < 3; i++) {
+        const uint64_t next = shift == 0 ? 0 : bits[word + i + 1] >> (64 - shift);
+        window[i] = bits[word + i] << shift | next;
+    }
+    const wide low = (wide)m * window[2], middle = (wide)m * window[1] + (low >> 64);
+    const uint64_t high = m * window[0] + (uint64_t)(middle >> 64); /* whole turns go */
+    const uint64_t nearest = ((high >> 61) + 1) >> 1;
+    const wide turn = (wide)high << 64 | (uint64_t)middle, rest = turn - ((wide)nearest << 126);
+    *quarter = (int)(nearest & 3);
+    return (double)(signed_wide)rest * (6.283185307179586 * 0x1p-128);
+}
+
+/* The sine, `ahead` quarter turns later. */
+static double sin_ahead(double x, int ahead)
+{
+    int quarter;
+    const double rest = rest_of_turn(x, &quarter);
+    const int at = quarter + ahead;
+    const double y = (at & 1) != 0 ? cos_series(rest) : sin_series(rest);
+    return (at & 2) != 0 ? -y : y;
+}
+
+double lvni_core_sin(double x)
+{
+    if (!(fabs(x) <= 1.7976931348623157e308)) {
+        return x - x;
+    }
+    const double y = sin_ahead(fabs(x), 0);
+    return signbit(x) ? -y : y;
+}
+
+double lvni_core_cos(double x)
+{
+    return fabs(x) <= 1.7976931348623157e308 ? sin_ahead(fabs(x), 1) : x - x;
 }
 
 /* ---- pow: the logarithm as a sum of two doubles, so that y log x is right to the last place

@@ -11,7 +11,10 @@
 double lvni_core_exp(double x); /* 0 below -745, +inf above 709.78 */
 double lvni_core_log(double x); /* -inf at 0, NaN below */
 double lvni_core_sqrt(double x);
-double lvni_core_cos2pi(double x);        /* cos(2 pi x), |x| < 2^30 */
+double lvni_core_cos2pi(double x); /* cos(2 pi x), |x| < 2^30 */
+/* of any finite x; NaN for infinities */
+double lvni_core_sin(double x);
+double lvni_core_cos(double x);
 double lvni_core_pow(double x, double y); /* every special value as C's pow */
 double lvni_core_tanh(double x);
 double lvni_core_erf(double x);  /* within 12 units */

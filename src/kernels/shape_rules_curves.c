@@ -26,12 +26,19 @@ CURVE(sigmoid, "y")
 CURVE(tanh, "y")
 CURVE(softplus, "x")
 CURVE(erf, "x")
+CURVE(sin, "x")
+CURVE(cos, "x")
 
-lvn_status lvni_kernels_shape_sign(const lvn_kernel_args *args,
-                                   lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
-{
-    return lvni_kernels_rule_like_input("sign", args, out);
-}
+#define LIKE_X(op)                                                                                 \
+    lvn_status lvni_kernels_shape_##op(const lvn_kernel_args *args,                                \
+                                       lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])                   \
+    {                                                                                              \
+        return lvni_kernels_rule_like_input(#op, args, out);                                       \
+    }
+LIKE_X(sign)
+LIKE_X(round)
+LIKE_X(floor)
+LIKE_X(ceil)
 
 lvn_status lvni_kernels_shape_clamp(const lvn_kernel_args *args,
                                     lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])

@@ -156,6 +156,18 @@ static lvn_tensor *erf_slope(lvn_tensor *x, const lvn_number_attr *attr)
     return lvn_mul_scalar(lvn_exp(lvn_neg(lvn_square(x))), 1.12837916709551257390);
 }
 
+static lvn_tensor *sin_slope(lvn_tensor *x, const lvn_number_attr *attr)
+{
+    (void)attr;
+    return lvn_cos(x);
+}
+
+static lvn_tensor *cos_slope(lvn_tensor *x, const lvn_number_attr *attr)
+{
+    (void)attr;
+    return lvn_neg(lvn_sin(x));
+}
+
 /* ---- the ops ---- */
 
 #define KEEPS_X false
@@ -178,6 +190,8 @@ CURVE(sigmoid, KEEPS_Y, sigmoid_slope)
 CURVE(tanh, KEEPS_Y, tanh_slope)
 CURVE(softplus, KEEPS_X, softplus_slope)
 CURVE(erf, KEEPS_X, erf_slope)
+CURVE(sin, KEEPS_X, sin_slope)
+CURVE(cos, KEEPS_X, cos_slope)
 
 lvn_tensor *lvn_leaky_relu(lvn_tensor *x, double slope)
 {
@@ -197,11 +211,17 @@ lvn_tensor *lvn_clamp(lvn_tensor *x, double min, double max)
     return apply(&c, x, (lvn_number_attr){0.0}, (lvn_range_attr){min, max});
 }
 
-lvn_tensor *lvn_sign(lvn_tensor *x)
-{
-    if (!lvni_autograd_op_begin(LVNI_OP_sign, &x, 1, 0)) {
-        return lvni_autograd_op_fail("sign");
+/* Flat wherever they have a slope: nothing is recorded. */
+#define STEPS(name)                                                                                \
+    lvn_tensor *lvn_##name(lvn_tensor *x)                                                          \
+    {                                                                                              \
+        if (!lvni_autograd_op_begin(LVNI_OP_##name, &x, 1, 0)) {                                   \
+            return lvni_autograd_op_fail(#name);                                                   \
+        }                                                                                          \
+        lvn_kernel_args args = {.in = {x}};                                                        \
+        return lvni_autograd_op_run(LVNI_OP_##name, &args, 1);                                     \
     }
-    lvn_kernel_args args = {.in = {x}};
-    return lvni_autograd_op_run(LVNI_OP_sign, &args, 1);
-}
+STEPS(sign)
+STEPS(round)
+STEPS(floor)
+STEPS(ceil)

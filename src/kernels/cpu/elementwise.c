@@ -100,10 +100,10 @@ static lvni_cpu_range_fn low_loop(map_job *j, lvn_dtype dtype, int64_t n)
 /* Those that compare and choose: a denormal is neither 0 nor of no sign. */
 static lvni_tensor_fp_mode mode_of(const map_job *j)
 {
-    static const bool unary[LVNI_UNARY_COUNT] = {[LVNI_UNARY_sign] = true,
-                                                 [LVNI_UNARY_relu] = true,
-                                                 [LVNI_UNARY_leaky_relu] = true,
-                                                 [LVNI_UNARY_clamp] = true};
+    static const bool unary[LVNI_UNARY_COUNT] = {
+        [LVNI_UNARY_sign] = true, [LVNI_UNARY_round] = true, [LVNI_UNARY_floor] = true,
+        [LVNI_UNARY_ceil] = true, [LVNI_UNARY_relu] = true,  [LVNI_UNARY_leaky_relu] = true,
+        [LVNI_UNARY_clamp] = true};
     static const bool pair[LVNI_PAIR_COUNT] = {[LVNI_PAIR_abs_grad] = true,
                                                [LVNI_PAIR_relu_grad] = true,
                                                [LVNI_PAIR_leaky_relu_grad] = true,

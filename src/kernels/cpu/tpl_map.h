@@ -5,6 +5,13 @@
 #include "core/math.h"
 #include "kernels/cpu/tpl_curves.h"
 
+/* The larger of the bits of |x| and of those before. */
+static inline uint32_t larger_bits(uint32_t before, float x)
+{
+    const uint32_t bits = float_bits(x) & 0x7fffffffu;
+    return bits > before ? bits : before;
+}
+
 /* Functions of one element; ops without attributes ignore p0 and p1. */
 #define LVNI_UNARY(name, expression)                                                               \
     static void unary_##name(const float *restrict in, float *restrict y, int64_t n, float p0,     \
@@ -18,6 +25,24 @@
         }                                                                                          \
     }
 #define LVNI_UNARY_ATTR(name, attr_type, first, second, expression) LVNI_UNARY(name, expression)
+/* Far elements are rare: a second loop does them where there are any. */
+#define LVNI_UNARY_FAR(name, expression, far)                                                      \
+    static void unary_##name(const float *restrict in, float *restrict y, int64_t n, float p0,     \
+                             float p1)                                                             \
+    {                                                                                              \
+        uint32_t largest = 0;                                                                      \
+        (void)p0;                                                                                  \
+        (void)p1;                                                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const float x = in[i];                                                                 \
+            largest = larger_bits(largest, x);                                                     \
+            y[i] = (expression);                                                                   \
+        }                                                                                          \
+        for (int64_t i = 0; largest >= FAR_BITS && i < n; i++) {                                   \
+            const float x = in[i];                                                                 \
+            y[i] = larger_bits(0, x) >= FAR_BITS ? (far) : y[i];                                   \
+        }                                                                                          \
+    }
 #include "kernels/cpu/map.def"
 
 #define LVNI_PAIR(name, expression)                                                                \
@@ -32,6 +57,23 @@
         }                                                                                          \
     }
 #define LVNI_PAIR_ATTR(name, attr_type, first, second, expression) LVNI_PAIR(name, expression)
+#define LVNI_PAIR_FAR(name, expression, far)                                                       \
+    static void pair_##name(const float *restrict in_a, const float *restrict in_b,                \
+                            float *restrict y, int64_t n, float p0, float p1)                      \
+    {                                                                                              \
+        uint32_t largest = 0;                                                                      \
+        (void)p0;                                                                                  \
+        (void)p1;                                                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const float dy = in_a[i], k = in_b[i];                                                 \
+            largest = larger_bits(largest, k);                                                     \
+            y[i] = (expression);                                                                   \
+        }                                                                                          \
+        for (int64_t i = 0; largest >= FAR_BITS && i < n; i++) {                                   \
+            const float dy = in_a[i], k = in_b[i];                                                 \
+            y[i] = larger_bits(0, k) >= FAR_BITS ? (far) : y[i];                                   \
+        }                                                                                          \
+    }
 #include "kernels/cpu/map.def"
 
 /* array with array, array with value, value with array; `get` and `put`: from and to the type in

@@ -33,6 +33,8 @@ FN(cube, lvn_pow_scalar(in[0], 3.0))
 FN(constant, lvn_add(in[0], lvn_pow_scalar(in[0], 0.0)))
 FN(clamp, lvn_clamp(in[0], -0.55, 0.45))
 FN(erf, lvn_erf(in[0]))
+FN(sin, lvn_sin(in[0]))
+FN(cos, lvn_cos(lvn_mul_scalar(in[0], 3.0)))
 FN(leaky_relu, lvn_leaky_relu(in[0], 0.2))
 FN(gelu, lvn_gelu(in[0]))
 FN(gelu_tanh, lvn_gelu_tanh(in[0]))
@@ -78,6 +80,8 @@ static const row rows[] = {
     {"pow_scalar", fn_constant, SMOOTH, 1, {S(3, 5)}, POSITIVE, .second = true},
     {"clamp", fn_clamp, SMOOTH, 1, {S(4, 5)}, APART, .second = true},
     {"erf", fn_erf, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},
+    {"sin", fn_sin, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},
+    {"cos", fn_cos, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},
     {"leaky_relu", fn_leaky_relu, SMOOTH, 1, {S(4, 5)}, APART, .second = true},
     {"gelu", fn_gelu, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},
     {"gelu_tanh", fn_gelu_tanh, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},

@@ -29,6 +29,10 @@ static void functions_are_as_exact_as_promised(void **state)
     assert_true(worst(lvni_core_exp, exp, -700.0, 700.0, 20011) < 2.0);
     assert_true(worst(lvni_core_log, log, 0.01, 30.0, 20011) < 2.0);
     assert_true(worst(lvni_core_tanh, tanh, -20.0, 20.0, 20011) < 3.0);
+    assert_true(worst(lvni_core_sin, sin, -30.0, 30.0, 20011) < 2.1);
+    assert_true(worst(lvni_core_cos, cos, -30.0, 30.0, 20011) < 2.1);
+    assert_true(worst(lvni_core_sin, sin, -1e300, 1e308, 20011) < 2.1);
+    assert_true(worst(lvni_core_cos, cos, 0.0, 1e19, 20011) < 2.1);
     /* the rounding of x^2 below 2 */
     assert_true(worst(lvni_core_erf, erf, -7.0, 7.0, 20011) < 12.0);
     /* e^(-x^2): the rounding of x^2 counts x^2 times */
@@ -73,6 +77,11 @@ static void pow_has_the_special_values_of_c(void **state)
 static void edges(void **state)
 {
     (void)state;
+    /* the double next to a multiple of pi / 2, and what has no sine */
+    const double next = 6381956970095103.0 * 0x1p797;
+    assert_true(fabs(lvni_core_cos(next) / cos(next) - 1.0) < 1e-15);
+    assert_true(isnan(lvni_core_sin(INFINITY)) && isnan(lvni_core_cos((double)NAN)) &&
+                signbit(lvni_core_sin(-0.0)));
     assert_true(lvni_core_tanh(INFINITY) == 1.0 && lvni_core_tanh(-INFINITY) == -1.0 &&
                 isnan(lvni_core_tanh((double)NAN)));
     assert_true(lvni_core_erf(INFINITY) == 1.0 && lvni_core_erf(-INFINITY) == -1.0 &&

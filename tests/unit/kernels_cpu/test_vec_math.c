@@ -1,6 +1,6 @@
-/* exp, log, tanh, erf, pow of the vector kernels against libm in double precision, and their edges.
- * The bounds are what tpl_math.h and tpl_curves.h promise. Normal random numbers against
- * core/rng.h. */
+/* exp, log, sin, cos, tanh, erf, pow of the vector kernels against libm in double precision, and
+ * their edges. The bounds are what tpl_math.h and tpl_curves.h promise. Normal random numbers
+ * against core/rng.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -86,6 +86,20 @@ static void tanh_and_erf_are_as_exact_as_promised(void **state)
                   erf_all, erf_below);
     assert_true(tanh_all < 2.0 && tanh_below < 2.0 && tanh_all > 0.4);
     assert_true(erf_all < 2.0 && erf_below < 2.0 && erf_all > 0.4);
+}
+
+/* Of all sizes: from the smallest normal number to the largest. */
+static void sin_and_cos_are_as_exact_as_promised(void **state)
+{
+    (void)state;
+    const double sin_all = worst(LVNI_UNARY_sin, sin, 0x00800000u, 0x7f7fffffu, 1021),
+                 sin_below = worst(LVNI_UNARY_sin, sin, 0xbe000000u, 0xc6000000u, 101);
+    const double cos_all = worst(LVNI_UNARY_cos, cos, 0x00800000u, 0x7f7fffffu, 1021),
+                 cos_below = worst(LVNI_UNARY_cos, cos, 0xbe000000u, 0xc6000000u, 101);
+    print_message("sin: %.3f ulp above 0, %.3f below; cos: %.3f, %.3f\n", sin_all, sin_below,
+                  cos_all, cos_below);
+    assert_true(sin_all < 1.6 && sin_below < 1.6 && sin_all > 0.4);
+    assert_true(cos_all < 1.6 && cos_below < 1.6 && cos_all > 0.4);
 }
 
 static float power(float x, float y)
@@ -194,6 +208,16 @@ static void edges(void **state)
     assert_true(one(LVNI_UNARY_gelu, 1e30f) == 1e30f && one(LVNI_UNARY_gelu, -1e30f) == 0.0f);
     assert_true(one(LVNI_UNARY_gelu_tanh, 1e30f) == 1e30f &&
                 one(LVNI_UNARY_gelu_tanh, -1e30f) == 0.0f);
+    assert_true(isnan(one(LVNI_UNARY_sin, INFINITY)) && isnan(one(LVNI_UNARY_cos, -INFINITY)) &&
+                isnan(one(LVNI_UNARY_sin, NAN)));
+    assert_true(signbit(one(LVNI_UNARY_sin, -0.0f)) && one(LVNI_UNARY_cos, 0.0f) == 1.0f);
+    /* the float next to a multiple of pi / 2: 16367173 * 2^72 */
+    assert_true(fabsf(one(LVNI_UNARY_cos, 16367173.0f * 0x1p72f) / -1.6147698e-9f - 1) < 1e-6f);
+    assert_true(one(LVNI_UNARY_round, 0.5f) == 0.0f && one(LVNI_UNARY_round, 1.5f) == 2.0f &&
+                one(LVNI_UNARY_round, 2.5f) == 2.0f && one(LVNI_UNARY_round, -2.5f) == -2.0f &&
+                signbit(one(LVNI_UNARY_round, -0.25f)));
+    assert_true(one(LVNI_UNARY_floor, -0.5f) == -1.0f && one(LVNI_UNARY_ceil, 0.5f) == 1.0f &&
+                signbit(one(LVNI_UNARY_ceil, -0.5f)));
     assert_true(isnan(one(LVNI_UNARY_relu, NAN)));
     assert_true(one(LVNI_UNARY_relu, -INFINITY) == 0.0f);
     assert_true(isnan(one(LVNI_UNARY_sqrt, -1.0f)));
@@ -238,6 +262,7 @@ int main(void)
         cmocka_unit_test(exp_is_as_exact_as_promised),
         cmocka_unit_test(log_is_as_exact_as_promised),
         cmocka_unit_test(tanh_and_erf_are_as_exact_as_promised),
+        cmocka_unit_test(sin_and_cos_are_as_exact_as_promised),
         cmocka_unit_test(pow_is_as_exact_as_promised),
         cmocka_unit_test(pow_has_the_special_values_of_c),
         cmocka_unit_test(normal_numbers_are_those_of_the_rng),

@@ -109,6 +109,8 @@ ELEMENT(sigmoid, spread, NULL, y)
 ELEMENT(tanh, spread, NULL, y)
 ELEMENT(softplus, spread, NULL, x)
 ELEMENT(erf, spread, NULL, x)
+ELEMENT(sin, spread, NULL, x)
+ELEMENT(cos, spread, NULL, x)
 
 /* The kernels give db^e/db and db^e/de alone; the rule multiplies by dy. */
 static void pow_gradients(void)
@@ -547,6 +549,8 @@ static const struct CMUnitTest tests[] = {
     TEST(tanh_grad),
     TEST(softplus_grad),
     TEST(erf_grad),
+    TEST(sin_grad),
+    TEST(cos_grad),
     TEST(pad_reflect_grad),
     TEST(index_select_grad),
     TEST(gather_grad),
