@@ -200,6 +200,17 @@ typedef struct lvn_axis_attr {
     int axis;
     int64_t size;
 } lvn_axis_attr;
+/* reverse: from the end of the axis to its start */
+typedef struct lvn_scan_attr {
+    int axis;
+    bool reverse;
+} lvn_scan_attr;
+/* keep: the first so many places of the order */
+typedef struct lvn_sort_attr {
+    int axis;
+    int64_t keep;
+    bool descending;
+} lvn_sort_attr;
 /* crop: the part [start, start + size) of x. pad and its gradients: x lies at `start` in a result
  * of `size`. Per axis of x. */
 typedef struct lvn_box_attr {

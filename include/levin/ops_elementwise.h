@@ -63,6 +63,9 @@ LVN_API lvn_tensor *lvn_ge_scalar(lvn_tensor *x, double value);
 /* a where condition (bool) is true, else b; all three broadcast. */
 LVN_API lvn_tensor *lvn_where(lvn_tensor *condition, lvn_tensor *a, lvn_tensor *b);
 
+/* value where mask (bool, broadcast to the shape of x) is true, else x: gradient 0 there */
+LVN_API lvn_tensor *lvn_masked_fill(lvn_tensor *x, lvn_tensor *mask, double value);
+
 /* ---- activations ---- */
 /* x, below 0 slope x. Maas, Hannun & Ng 2013 */
 LVN_API lvn_tensor *lvn_leaky_relu(lvn_tensor *x, double slope);

@@ -13,6 +13,9 @@ extern "C" {
 LVN_API lvn_tensor *lvn_softmax(lvn_tensor *x);     /* over the last axis */
 LVN_API lvn_tensor *lvn_log_softmax(lvn_tensor *x); /* over the last axis */
 
+/* log(sum of e^x) along an axis, which goes; the sum is of e^(x - maximum). Gradient: softmax. */
+LVN_API lvn_tensor *lvn_logsumexp(lvn_tensor *x, int axis);
+
 /* What becomes of the losses of rows or elements. */
 typedef enum lvn_reduction {
     LVN_REDUCTION_MEAN, /* divided by the sum of the weights (0 when that is 0) */
@@ -47,6 +50,32 @@ LVN_API lvn_tensor *lvn_nll_loss_with(lvn_tensor *log_probabilities, lvn_tensor 
     lvn_nll_loss_with(                                                                             \
         (log_probabilities), (labels),                                                             \
         &(lvn_class_loss_options){.struct_size = sizeof(lvn_class_loss_options), __VA_ARGS__})
+/* The same against probabilities (..., K), such as mixed or smoothed labels or those of a teacher:
+ * -sum over classes of class_weight target log softmax(logits). The mean is over the rows, whatever
+ * the weights, as in PyTorch. Gradients for both; second derivatives, too. */
+typedef struct lvn_soft_loss_options {
+    size_t struct_size;
+    lvn_tensor *class_weight; /* (K) or NULL, without gradient */
+    lvn_reduction reduction;
+} lvn_soft_loss_options;
+LVN_API lvn_tensor *lvn_soft_cross_entropy_with(lvn_tensor *logits, lvn_tensor *target,
+                                                const lvn_soft_loss_options *o);
+#define lvn_soft_cross_entropy(logits, target, ...)                                                \
+    lvn_soft_cross_entropy_with(                                                                   \
+        (logits), (target),                                                                        \
+        &(lvn_soft_loss_options){.struct_size = sizeof(lvn_soft_loss_options), __VA_ARGS__})
+/* Kullback & Leibler 1951: target (log target - x), 0 where the target is 0; x: logarithms of
+ * probabilities, of the target's shape. Gradients for both. */
+typedef struct lvn_kl_div_options {
+    size_t struct_size;
+    bool log_target; /* the target is given as logarithms, too */
+    /* the mean is that of rows, the sum divided by the size of axis 0: PyTorch's "batchmean" */
+    lvn_reduction reduction;
+} lvn_kl_div_options;
+LVN_API lvn_tensor *lvn_kl_div_with(lvn_tensor *x, lvn_tensor *target, const lvn_kl_div_options *o);
+#define lvn_kl_div(x, target, ...)                                                                 \
+    lvn_kl_div_with((x), (target),                                                                 \
+                    &(lvn_kl_div_options){.struct_size = sizeof(lvn_kl_div_options), __VA_ARGS__})
 /* share of right rows, shape (), no gradient */
 LVN_API lvn_tensor *lvn_accuracy(lvn_tensor *logits, lvn_tensor *labels);
 

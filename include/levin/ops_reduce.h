@@ -16,12 +16,17 @@ LVN_API lvn_tensor *lvn_sum(lvn_tensor *x);  /* over everything: shape () */
 LVN_API lvn_tensor *lvn_mean(lvn_tensor *x); /* over everything: shape () */
 LVN_API lvn_tensor *lvn_sum_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim);
 LVN_API lvn_tensor *lvn_mean_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim);
+/* y[i] = x[0] + ... + x[i] along the axis, added in f64. */
+LVN_API lvn_tensor *lvn_cumsum(lvn_tensor *x, int axis);
 /* Down to a shape that broadcasts to x's (aligned at the last axis): axes that are 1 or absent
  * there are summed. */
 LVN_API lvn_tensor *lvn_sum_to(lvn_tensor *x, int ndim, const int64_t *shape);
 /* Mean of the squared distances from the mean, with terms - correction as divisor: 1 is the
  * unbiased variance, 0 that of the terms alone. */
 LVN_API lvn_tensor *lvn_var_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim,
+                                 int correction);
+/* Its square root; where it is 0, so is its gradient. */
+LVN_API lvn_tensor *lvn_std_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim,
                                  int correction);
 /* Euclidean; where it is 0, so is its gradient */
 LVN_API lvn_tensor *lvn_norm_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim);

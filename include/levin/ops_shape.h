@@ -61,6 +61,24 @@ LVN_API lvn_tensor *lvn_index_select(lvn_tensor *x, int axis, lvn_tensor *index)
 /* index i64, shaped like x but along the axis: y[i][m][k] = x[i][index[i][m][k]][k] for axis 1 of
  * three. The gradient as above. */
 LVN_API lvn_tensor *lvn_gather(lvn_tensor *x, int axis, lvn_tensor *index);
+/* x with every element of source added at its index along the axis: y[i][index[i][m][k]][k] +=
+ * source[i][m][k] for axis 1 of three. source and index (i64) have one shape, that of x but along
+ * the axis. What meets in a place is added in the order of the index: the same bits always. */
+LVN_API lvn_tensor *lvn_scatter_add(lvn_tensor *x, int axis, lvn_tensor *index, lvn_tensor *source);
+/* labels (...) i64 in [0, classes) -> (..., classes) of a float type: 1 at the label, else 0. No
+ * gradient. */
+LVN_API lvn_tensor *lvn_one_hot(lvn_tensor *labels, int64_t classes, lvn_dtype dtype);
+
+/* ---- order along an axis ----
+ * Equal elements stay in the order of their places (0 and -0 are equal), whichever way; NaN counts
+ * as the largest. */
+/* Places (i64) in the order of their elements; no gradient. */
+LVN_API lvn_tensor *lvn_argsort(lvn_tensor *x, int axis, bool descending);
+/* The elements in that order; *index (may be NULL) receives their places. The gradient goes to the
+ * places. */
+LVN_API lvn_tensor *lvn_sort(lvn_tensor *x, int axis, bool descending, lvn_tensor **index);
+/* The k largest, the largest first, or the k smallest; 0 <= k <= size of the axis. */
+LVN_API lvn_tensor *lvn_topk(lvn_tensor *x, int64_t k, int axis, bool largest, lvn_tensor **index);
 
 #ifdef __cplusplus
 }

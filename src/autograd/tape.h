@@ -76,6 +76,7 @@ struct lvni_autograd_node {
                 lvn_permute_attr permute;
                 lvn_box_attr box;
                 lvn_axis_attr axis;
+                lvn_scan_attr scan;
             } attr;
         } move; /* what op_move.c did */
         struct {

@@ -1,5 +1,5 @@
 /* Shape rules of ops that move elements without computing: permute, concat, crop, pad,
- * index_select, gather, mix_images. Called by lvni_kernels_run before each op. */
+ * index_select, gather, argsort, mix_images; cumsum. Called by lvni_kernels_run before each op. */
 #include "kernels/shape_rules_impl.h"
 
 lvn_status lvni_kernels_shape_permute(const lvn_kernel_args *args,
@@ -204,6 +204,29 @@ lvn_status lvni_kernels_shape_gather_grad(const lvn_kernel_args *args,
     LVN_TRY(lvni_kernels_rule_same("gather_grad", "dy", dy, "the index", index));
     out[0] = lvni_tensor_get_desc(dy);
     out[0].shape[attr->axis] = attr->size;
+    return LVN_OK;
+}
+
+lvn_status lvni_kernels_shape_cumsum(const lvn_kernel_args *args,
+                                     lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
+{
+    LVN_TRY(check_axis("cumsum", args->in[0], ((const lvn_scan_attr *)args->attr)->axis));
+    return lvni_kernels_rule_like_input("cumsum", args, out);
+}
+
+lvn_status lvni_kernels_shape_argsort(const lvn_kernel_args *args,
+                                      lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
+{
+    const lvn_tensor *x = args->in[0];
+    const lvn_sort_attr *attr = args->attr;
+    LVN_TRY(lvni_kernels_rule_like_input("argsort", args, out));
+    LVN_TRY(check_axis("argsort", x, attr->axis));
+    const int64_t size = x->shape[attr->axis];
+    LVN_ARG(attr->keep >= 0 && attr->keep <= size && size <= UINT32_MAX,
+            "argsort: x is %s, so %lld places of axis %d cannot be kept; take 0 to %lld",
+            LVNI_SHAPE_TEXT(x), (long long)attr->keep, attr->axis, (long long)size);
+    out[0].dtype = LVN_I64;
+    out[0].shape[attr->axis] = attr->keep;
     return LVN_OK;
 }
 

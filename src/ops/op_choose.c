@@ -233,3 +233,32 @@ lvn_tensor *lvn_where(lvn_tensor *condition, lvn_tensor *a, lvn_tensor *b)
     }
     return y;
 }
+
+/* Broadcasting may not make the result larger than x. */
+static lvn_status check_mask(const lvn_tensor *x, const lvn_tensor *mask)
+{
+    bool fits = mask->ndim <= x->ndim;
+    for (int i = 0; fits && i < mask->ndim; i++) {
+        const int64_t size = x->shape[x->ndim - mask->ndim + i];
+        fits = mask->shape[i] == 1 || mask->shape[i] == size;
+    }
+    if (!fits) {
+        char a[96], b[96];
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "masked_fill: the mask is %s, which cannot be broadcast to x, which is %s",
+                 lvni_tensor_shape_string(mask->ndim, mask->shape, a),
+                 lvni_tensor_shape_string(x->ndim, x->shape, b));
+    }
+    return LVN_OK;
+}
+
+lvn_tensor *lvn_masked_fill(lvn_tensor *x, lvn_tensor *mask, double value)
+{
+    if (x == NULL || mask == NULL || lvni_autograd_scope_failed() ||
+        check_mask(x, mask) != LVN_OK) {
+        return lvni_autograd_op_fail("masked_fill");
+    }
+    lvn_tensor *number = number_like(x, value);
+    return number == NULL ? lvni_autograd_op_fail("masked_fill")
+                          : lvn_where(mask, lvni_autograd_adopt(number), x);
+}

@@ -1,6 +1,6 @@
 /* Ops that move elements without computing: other shapes over the same memory (reshape, flatten),
- * permute, slices, borders, choice by index, concat. */
-#include "autograd/tape.h"
+ * permute, slices, borders, choice by index, concat; and running sums, which are linear, too. */
+#include "ops/move.h"
 #include "core/options_struct.h"
 
 #include <string.h>
@@ -103,6 +103,7 @@ typedef struct movement {
         lvn_permute_attr permute;
         lvn_box_attr box;
         lvn_axis_attr axis;
+        lvn_scan_attr scan;
     } attr;
 } movement;
 
@@ -123,7 +124,7 @@ static lvni_kernels_op adjoint_op(const movement *m)
     case LVNI_OP_index_select_grad: return LVNI_OP_index_select;
     case LVNI_OP_gather: return LVNI_OP_gather_grad;
     case LVNI_OP_gather_grad: return LVNI_OP_gather;
-    default: return m->op; /* permute */
+    default: return m->op; /* permute, cumsum */
     }
 }
 
@@ -145,6 +146,9 @@ static movement adjoint(const lvni_autograd_node *n)
         back.attr.box = m.attr.box;
         back.attr.box.value = 0.0;
         memcpy(back.attr.box.size, n->in_desc.shape, sizeof back.attr.box.size);
+        break;
+    case LVNI_OP_cumsum:
+        back.attr.scan = (lvn_scan_attr){m.attr.scan.axis, !m.attr.scan.reverse};
         break;
     default:
         back.attr.axis =
@@ -189,9 +193,7 @@ static lvn_tensor *move(const movement *m, lvn_tensor *x, lvn_tensor *index)
     return y;
 }
 
-/* *axis from the end becomes one from the start; false with an error when there is none of
- * `ndim`. */
-static bool own_axis(const char *op, const lvn_tensor *x, int *axis, int ndim)
+bool lvni_ops_own_axis(const char *op, const lvn_tensor *x, int *axis, int ndim)
 {
     const int given = *axis;
     *axis += *axis < 0 ? ndim : 0;
@@ -223,8 +225,8 @@ lvn_tensor *lvn_permute(lvn_tensor *x, const int *axes, int n_axes)
 
 lvn_tensor *lvn_transpose(lvn_tensor *x, int axis_a, int axis_b)
 {
-    if (x == NULL || !own_axis("transpose", x, &axis_a, x->ndim) ||
-        !own_axis("transpose", x, &axis_b, x->ndim)) {
+    if (x == NULL || !lvni_ops_own_axis("transpose", x, &axis_a, x->ndim) ||
+        !lvni_ops_own_axis("transpose", x, &axis_b, x->ndim)) {
         return lvni_autograd_op_fail("transpose");
     }
     int axes[LVN_MAX_NDIM];
@@ -238,7 +240,8 @@ lvn_tensor *lvn_transpose(lvn_tensor *x, int axis_a, int axis_b)
 
 lvn_tensor *lvn_slice(lvn_tensor *x, int axis, int64_t start, int64_t stop)
 {
-    if (!lvni_autograd_op_begin(LVNI_OP_crop, &x, 1, 0) || !own_axis("slice", x, &axis, x->ndim)) {
+    if (!lvni_autograd_op_begin(LVNI_OP_crop, &x, 1, 0) ||
+        !lvni_ops_own_axis("slice", x, &axis, x->ndim)) {
         return lvni_autograd_op_fail("slice");
     }
     stop = stop == LVN_END ? x->shape[axis] : stop;
@@ -266,7 +269,7 @@ lvn_status lvn_split(lvn_tensor *x, int axis, const int64_t *sizes, int n, lvn_t
         parts[i] = NULL;
         total += sizes[i];
     }
-    if (x == NULL || !own_axis("split", x, &axis, x->ndim)) {
+    if (x == NULL || !lvni_ops_own_axis("split", x, &axis, x->ndim)) {
         lvni_autograd_op_fail("split");
         return lvn_last_error()->code != LVN_OK ? lvn_last_error()->code : LVN_ERR_INVALID;
     }
@@ -326,7 +329,7 @@ static lvn_tensor *choose(lvni_kernels_op op, lvn_tensor *x, int axis, lvn_tenso
 {
     lvn_tensor *in[] = {x, index};
     if (!lvni_autograd_op_begin(op, in, 2, 0) ||
-        !own_axis(lvni_kernels_ops[op].name, x, &axis, x->ndim)) {
+        !lvni_ops_own_axis(lvni_kernels_ops[op].name, x, &axis, x->ndim)) {
         return lvni_autograd_op_fail(lvni_kernels_ops[op].name);
     }
     const movement m = {.op = op, .attr.axis = {.axis = axis}};
@@ -341,6 +344,26 @@ lvn_tensor *lvn_index_select(lvn_tensor *x, int axis, lvn_tensor *index)
 lvn_tensor *lvn_gather(lvn_tensor *x, int axis, lvn_tensor *index)
 {
     return choose(LVNI_OP_gather, x, axis, index);
+}
+
+lvn_tensor *lvni_ops_put_back(lvn_tensor *x, int axis, int64_t size, lvn_tensor *index)
+{
+    lvn_tensor *in[] = {x, index};
+    if (!lvni_autograd_op_begin(LVNI_OP_gather_grad, in, 2, 0)) {
+        return lvni_autograd_op_fail("gather_grad");
+    }
+    const movement m = {.op = LVNI_OP_gather_grad, .attr.axis = {.axis = axis, .size = size}};
+    return move(&m, in[0], index);
+}
+
+lvn_tensor *lvn_cumsum(lvn_tensor *x, int axis)
+{
+    if (!lvni_autograd_op_begin(LVNI_OP_cumsum, &x, 1, 0) ||
+        !lvni_ops_own_axis("cumsum", x, &axis, x->ndim)) {
+        return lvni_autograd_op_fail("cumsum");
+    }
+    const movement m = {.op = LVNI_OP_cumsum, .attr.scan = {.axis = axis}};
+    return move(&m, x, NULL);
 }
 
 /* ---- several tensors ---- */
@@ -444,7 +467,7 @@ static lvn_tensor *join(const char *op, lvn_tensor *const *tensors, int n, int a
         return lvni_autograd_op_fail(op);
     }
     const lvn_tensor *first = tensors[0];
-    if (first == NULL || !own_axis(op, first, &axis, first->ndim + (stack ? 1 : 0))) {
+    if (first == NULL || !lvni_ops_own_axis(op, first, &axis, first->ndim + (stack ? 1 : 0))) {
         return lvni_autograd_op_fail(op);
     }
     return concat_many(tensors, n, axis, stack);

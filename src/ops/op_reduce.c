@@ -336,14 +336,15 @@ static double var_factor(const lvni_autograd_node *n)
     return 2.0 / (axes_terms(&n->in_desc, n->attr.var.mask) - n->attr.var.correction);
 }
 
-static lvn_status var_backward(lvni_autograd_node *n, lvn_tensor *dy)
+/* (x - mean) factor dy: both also of the standard deviation */
+static lvn_status distances_times(lvni_autograd_node *n, double factor, lvn_tensor *dy)
 {
     const lvn_axes_attr over = {.mask = n->attr.var.mask, .keepdim = true};
     lvn_kernel_args mean = {.in = {n->saved[0]}, .attr = &over};
     LVN_TRY(lvni_kernels_run(LVNI_OP_mean, &mean, 1));
     lvn_tensor *far = lvni_ops_new(LVNI_OP_sub, n->saved[0], mean.out[0]);
     lvn_tensor *view = far == NULL ? NULL : with_ones(&n->in_desc, over.mask, dy),
-               *by = view == NULL ? NULL : lvni_ops_scaled(view, var_factor(n));
+               *by = view == NULL ? NULL : lvni_ops_scaled(view, factor);
     lvn_tensor *dx = lvni_ops_new(LVNI_OP_mul, far, by);
     lvn_release(by);
     lvn_release(view);
@@ -352,7 +353,7 @@ static lvn_status var_backward(lvni_autograd_node *n, lvn_tensor *dy)
     return lvni_autograd_grad_give(n, 0, dx);
 }
 
-static lvn_status var_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
+static lvn_status distances_times_ops(lvni_autograd_node *n, double factor, lvn_tensor *dy)
 {
     int axes[LVN_MAX_NDIM], count = 0;
     int64_t shape[LVN_MAX_NDIM];
@@ -364,7 +365,17 @@ static lvn_status var_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
     axes_ones(&n->in_desc, n->attr.var.mask, shape);
     lvn_tensor *x = n->saved[0], *far = lvn_sub(x, lvn_mean_axes(x, axes, count, true));
     return lvni_autograd_grad_give_op(
-        n, 0, lvn_mul(far, lvn_mul_scalar(lvn_reshape(dy, n->in_desc.ndim, shape), var_factor(n))));
+        n, 0, lvn_mul(far, lvn_mul_scalar(lvn_reshape(dy, n->in_desc.ndim, shape), factor)));
+}
+
+static lvn_status var_backward(lvni_autograd_node *n, lvn_tensor *dy)
+{
+    return distances_times(n, var_factor(n), dy);
+}
+
+static lvn_status var_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
+{
+    return distances_times_ops(n, var_factor(n), dy);
 }
 
 lvn_tensor *lvn_var_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim, int correction)
@@ -468,6 +479,48 @@ lvn_tensor *lvn_norm_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepd
     if (node != NULL) {
         node->backward_ops = norm_backward_ops;
         node->attr.axes = attr;
+        lvni_autograd_save(node, 0, x);
+        lvni_autograd_save(node, 1, y);
+    }
+    return y;
+}
+
+/* ---- standard deviation: dx = dy (x - mean) / (y (terms - correction)), 0 where y is 0; saved: x,
+ * y
+ * ---- */
+
+static lvn_status std_backward(lvni_autograd_node *n, lvn_tensor *dy)
+{
+    lvn_tensor *ratio = lvni_ops_new(LVNI_OP_div_or_zero, dy, n->saved[1]);
+    const lvn_status s =
+        ratio == NULL ? lvn_last_error()->code : distances_times(n, 0.5 * var_factor(n), ratio);
+    lvn_release(ratio);
+    return s;
+}
+
+static lvn_status std_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
+{
+    return distances_times_ops(n, 0.5 * var_factor(n), div_or_zero(dy, n->saved[1]));
+}
+
+lvn_tensor *lvn_std_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim, int correction)
+{
+    lvn_var_attr attr = {.keepdim = keepdim, .correction = correction};
+    if (!lvni_autograd_op_begin(LVNI_OP_var, &x, 1, 0) ||
+        !axes_mask("std", x, axes, n_axes, &attr.mask)) {
+        return lvni_autograd_op_fail("std");
+    }
+    lvn_kernel_args variance = {.in = {x}, .attr = &attr};
+    if (lvni_kernels_run(LVNI_OP_var, &variance, 1) != LVN_OK) {
+        return lvni_autograd_op_fail("std");
+    }
+    lvn_kernel_args root = {.in = {variance.out[0]}};
+    lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_sqrt, &root, 1);
+    lvn_release(variance.out[0]);
+    lvni_autograd_node *node = lvni_autograd_record("std", std_backward, y, &x, 1);
+    if (node != NULL) {
+        node->backward_ops = std_backward_ops;
+        node->attr.var = attr;
         lvni_autograd_save(node, 0, x);
         lvni_autograd_save(node, 1, y);
     }

@@ -38,6 +38,8 @@ typedef union lvni_check_attr {
     lvn_permute_attr permute;
     lvn_var_attr var;
     lvn_axis_attr axis;
+    lvn_scan_attr scan;
+    lvn_sort_attr sort;
     lvn_box_attr box;
     lvn_mix_attr mix;
 } lvni_check_attr;

@@ -163,6 +163,17 @@ static lvn_status parts(const void *argument)
     return done(split == LVN_OK && y != NULL, y == NULL ? LVN_OK : lvn_backward(y));
 }
 
+static lvn_status whole_numbers(const void *argument)
+{
+    (void)argument;
+    LVN_TRY(lvn_scope_open());
+    lvn_tensor *steps = lvn_add(lvn_round(x), lvn_add(lvn_floor(x), lvn_ceil(x)));
+    lvn_tensor *places = lvn_argsort(x, 1, false);
+    lvn_tensor *y =
+        lvn_mul(lvn_gather(lvn_mul(x, steps), 1, places), lvn_one_hot(labels, 3, LVN_F32));
+    return done(y != NULL, y == NULL ? LVN_OK : lvn_backward(lvn_sum(y)));
+}
+
 static lvn_status comparisons(const void *argument)
 {
     (void)argument;
@@ -278,6 +289,10 @@ static const scenario rows[] = {
     {.calls =
          "eq ne lt le gt ge eq_scalar ne_scalar lt_scalar le_scalar gt_scalar ge_scalar argmin",
      .run = comparisons,
+     .before = make_inputs,
+     .after = drop_inputs},
+    {.calls = "round floor ceil argsort one_hot",
+     .run = whole_numbers,
      .before = make_inputs,
      .after = drop_inputs},
     {.calls = "index_select gather split sign",

@@ -48,6 +48,8 @@ WITHOUT_SIZE(mse_loss, point_loss, x, x)
 WITHOUT_SIZE(l1_loss, point_loss, x, x)
 WITHOUT_SIZE(smooth_l1_loss, point_loss, x, x, 1.0)
 WITHOUT_SIZE(bce_with_logits, point_loss, x, x)
+WITHOUT_SIZE(soft_cross_entropy, soft_loss, x, x)
+WITHOUT_SIZE(kl_div, kl_div, x, x)
 WITHOUT_SIZE(batch_norm_train, batch_norm, x, x, x, 1e-5, NULL, NULL)
 WITHOUT_SIZE(batch_norm_eval, batch_norm, x, x, x, x, x, 1e-5)
 WITHOUT_SIZE(attention, attention, x, x, x)
@@ -154,6 +156,8 @@ static const struct {
     OP(l1_loss),
     OP(smooth_l1_loss),
     OP(bce_with_logits),
+    OP(soft_cross_entropy),
+    OP(kl_div),
     OP(batch_norm_train),
     OP(batch_norm_eval),
     OP(attention),
@@ -281,6 +285,10 @@ static void unknown_values_of_enums_are_errors(void **state)
            "cross_entropy: reduction is 2, which is none of its values (0 to 1)");
     expect(lvn_nll_loss(x, labels, .reduction = (lvn_reduction)2),
            "nll_loss: reduction is 2, which is none of its values (0 to 1)");
+    expect(lvn_soft_cross_entropy(x, x, .reduction = (lvn_reduction)2),
+           "soft_cross_entropy: reduction is 2, which is none of its values (0 to 1)");
+    expect(lvn_kl_div(x, x, .reduction = (lvn_reduction)2),
+           "kl_div: reduction is 2, which is none of its values (0 to 1)");
     expect(lvn_mse_loss(x, x, .reduction = (lvn_reduction)7),
            "mse_loss: reduction is 7, which is none of its values (0 to 1)");
     expect(lvn_bce_with_logits(x, x, .reduction = (lvn_reduction)-2),

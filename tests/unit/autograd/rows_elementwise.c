@@ -27,6 +27,7 @@ FN(minimum,
                lvn_slice(in[0], 0, 3, 6))) /* parts of one tensor: apart from each other, too */
 FN(maximum, lvn_maximum(lvn_slice(in[0], 0, 0, 3), lvn_slice(in[0], 0, 3, 4)))
 FN(where, lvn_where(lvn_gt_scalar(in[1], 0.1), in[0], in[1]))
+FN(masked_fill, lvn_add(in[1], lvn_masked_fill(in[0], lvn_gt_scalar(in[1], 0.1), -3.0)))
 FN(abs, lvn_abs(in[0]))
 FN(pow_scalar, lvn_pow_scalar(in[0], 1.7))
 FN(cube, lvn_pow_scalar(in[0], 3.0))
@@ -74,6 +75,7 @@ static const row rows[] = {
     {"maximum", fn_maximum, SMOOTH, 1, {S(4, 4)}, APART, .second = true},
     {"where", fn_where, SMOOTH, 2, {S(3, 4), S(3, 4)}, APART, .second = true},
     {"where", fn_where, SMOOTH, 2, {S(3, 1), S(2, 1, 4)}, APART, .second = true},
+    {"masked_fill", fn_masked_fill, SMOOTH, 2, {S(2, 3, 4), S(3, 1)}, APART, .second = true},
     {"abs", fn_abs, SMOOTH, 1, {S(4, 5)}, APART, .second = true},
     {"pow_scalar", fn_pow_scalar, CURVED, 1, {S(3, 5)}, POSITIVE, .second = true},
     {"pow_scalar", fn_cube, CURVED, 1, {S(3, 5)}, NORMAL, .second = true},

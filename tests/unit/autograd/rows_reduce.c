@@ -19,6 +19,11 @@ FN(max_last, lvn_max_axis(in[0], -1, false))
 FN(sum_to_row, lvn_sum_to(in[0], 1, (const int64_t[]){4}))
 FN(sum_to_middle, lvn_sum_to(in[0], 3, (const int64_t[]){2, 1, 4}))
 
+FN(std_middle, lvn_std_axes(in[0], (const int[]){1}, 1, true, 0))
+FN(std_outer, lvn_std_axes(in[0], (const int[]){0, -1}, 2, false, 1))
+FN(cumsum_first, lvn_cumsum(in[0], 0))
+FN(cumsum_last, lvn_cumsum(in[0], -1))
+
 static const row rows[] = {
     {"sum", fn_sum, SMOOTH, 1, {S(2, 3, 4)}, NORMAL, .second = true},
     {"sum", fn_sum, SMOOTH, 1, {S(1)}, NORMAL, .second = true},
@@ -30,6 +35,10 @@ static const row rows[] = {
     {"mean_axes", fn_mean_outer, SMOOTH, 1, {S(2, 3, 4)}, NORMAL, .second = true},
     {"var_axes", fn_var_all, SMOOTH, 1, {S(2, 3, 4)}, NORMAL, .second = true},
     {"var_axes", fn_var_middle, SMOOTH, 1, {S(2, 3, 4)}, NORMAL, .second = true},
+    {"std_axes", fn_std_middle, CURVED, 1, {S(2, 3, 4)}, NORMAL, .second = true},
+    {"std_axes", fn_std_outer, CURVED, 1, {S(2, 3, 4)}, NORMAL, .second = true},
+    {"cumsum", fn_cumsum_first, SMOOTH, 1, {S(3, 4)}, NORMAL, .second = true},
+    {"cumsum", fn_cumsum_last, SMOOTH, 1, {S(2, 3, 4)}, NORMAL, .second = true},
     {"norm_axis", fn_norm_last, CURVED, 1, {S(2, 3, 4)}, NORMAL, .second = true},
     {"norm_axes", fn_norm_outer, CURVED, 1, {S(2, 3, 4)}, NORMAL, .second = true},
     {"min_axis", fn_min_1, SMOOTH, 1, {S(2, 3, 4)}, APART},

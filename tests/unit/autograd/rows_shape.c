@@ -23,6 +23,12 @@ FN(pad_reflect,
 FN(pad2d, lvn_pad2d(in[0], 1, 0, 2, 1))
 FN(pad2d_reflect, lvn_pad2d(in[0], 1, 2, 3, 0, .reflect = true))
 
+FN(sorted, lvn_sort(in[0], 1, false, NULL))
+FN(sorted_down, lvn_sort(in[0], 0, true, NULL))
+FN(top, lvn_topk(in[0], 2, -1, true, NULL))
+FN(scatter_add,
+   lvn_scatter_add(in[0], 1, lvn_argsort(lvn_detach(in[1]), 1, false), lvn_square(in[1])))
+
 static const row rows[] = {
     {"reshape", fn_reshape, SMOOTH, 1, {S(3, 4)}, NORMAL, .second = true},
     {"flatten", fn_flatten, SMOOTH, 1, {S(2, 3, 4)}, NORMAL, .second = true},
@@ -41,6 +47,10 @@ static const row rows[] = {
     {"pad_with", fn_pad_reflect, SMOOTH, 1, {S(2, 3, 4)}, NORMAL, .second = true},
     {"pad2d_with", fn_pad2d, SMOOTH, 1, {S(2, 3, 4, 2)}, NORMAL, .second = true},
     {"pad2d_with", fn_pad2d_reflect, SMOOTH, 1, {S(2, 3, 4, 2)}, NORMAL, .second = true},
+    {"sort", fn_sorted, SMOOTH, 1, {S(2, 5, 2)}, APART, .second = true},
+    {"sort", fn_sorted_down, SMOOTH, 1, {S(4, 3)}, APART, .second = true},
+    {"topk", fn_top, SMOOTH, 1, {S(3, 5)}, APART, .second = true},
+    {"scatter_add", fn_scatter_add, SMOOTH, 2, {S(2, 5, 3), S(2, 4, 3)}, APART, .second = true},
     {"expand", fn_expand, SMOOTH, 1, {S(3, 1)}, NORMAL, .second = true},
 };
 

@@ -125,6 +125,9 @@ FN(bce, lvn_bce_with_logits(in[0], lvn_detach(constant[0])))
 FN(bce_weighted, lvn_bce_with_logits(in[0], lvn_detach(constant[0]),
                                      .weight = lvn_detach(constant[0]), .pos_weight = constant[1]))
 
+FN(soft_weighted, lvn_soft_cross_entropy(in[0], in[1], .class_weight = constant[1],
+                                         .reduction = LVN_REDUCTION_SUM))
+
 static void losses_with_weights(void **state)
 {
     (void)state;
@@ -140,6 +143,7 @@ static void losses_with_weights(void **state)
     } losses[] = {{"mse_loss, sum", fn_mse_weighted, 2},
                   {"mse_loss", fn_mse_mean, 2},
                   {"l1_loss", fn_l1, 2},
+                  {"soft_cross_entropy", fn_soft_weighted, 2},
                   {"bce_with_logits", fn_bce, 1},
                   {"bce_with_logits, weights", fn_bce_weighted, 1}};
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
@@ -229,8 +233,8 @@ static bool has_row(const char *op)
         "l1_loss_with",         "bce_with_logits_with", "index_select",  "gather"};
     static const char *const without_gradient[] = {
         "keep", "require_grad", "gradient", "argmax", "accuracy", "grad_with", "detach", "apply",
-        "zeros", "cast", "sign", "round", "floor", "ceil", "argmin", "random_uniform_with",
-        "random_normal_with",
+        "zeros", "cast", "sign", "round", "floor", "ceil", "argsort", "one_hot", "argmin",
+        "random_uniform_with", "random_normal_with",
         /* test_second.c */
         "eq", "ne", "lt", "le", "gt", "ge", "eq_scalar", "ne_scalar", "lt_scalar", "le_scalar",
         "gt_scalar", "ge_scalar"};

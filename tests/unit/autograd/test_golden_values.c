@@ -1,0 +1,235 @@
+/* Ops against results of PyTorch where a definition could be misread; golden_values.py wrote inputs
+ * and results. On the reference backend in f64, and on the cpu in f32. */
+#include "gradient_support.h"
+
+#include "golden_values.h"
+#include "tensor/tensor.h"
+
+#include <math.h>
+#include <string.h>
+
+static lvn_dtype dtype; /* of the running pass */
+
+static lvn_tensor *owned[16];
+static int n_owned;
+
+static lvn_tensor *hold(lvn_tensor *t)
+{
+    assert_non_null(t);
+    assert_true(n_owned < 16);
+    owned[n_owned++] = t;
+    return t;
+}
+
+static lvn_tensor *make(const double *values, int ndim, const int64_t *shape)
+{
+    lvn_tensor *t = hold(lvn_tensor_create(dtype, ndim, shape));
+    for (int64_t e = 0; e < lvn_numel(t); e++) {
+        if (dtype == LVN_F64) {
+            ((double *)lvn_data(t))[e] = values[e];
+        } else {
+            ((float *)lvn_data(t))[e] = (float)values[e];
+        }
+    }
+    return t;
+}
+#define MAKE(values, ...) make(values, LVN_SHAPE(__VA_ARGS__))
+
+static lvn_tensor *make_places(void)
+{
+    lvn_tensor *t = hold(lvn_tensor_create(LVN_I64, LVN_SHAPE(2, 3)));
+    for (int64_t e = 0; e < 6; e++) {
+        ((int64_t *)lvn_data(t))[e] = (int64_t)places[e];
+    }
+    return t;
+}
+
+static double value(const lvn_tensor *t, int64_t e)
+{
+    return lvn_tensor_dtype(t) == LVN_I64 ? (double)((const int64_t *)t->data)[e] : element(t, e);
+}
+
+static void check_values(const char *name, const double *want, size_t n, const lvn_tensor *y)
+{
+    if (y == NULL) {
+        fail_msg("%s: %s", name, lvn_last_error()->message);
+        return;
+    }
+    assert_int_equal(lvn_numel(y), n);
+    for (int64_t e = 0; e < (int64_t)n; e++) {
+        const double have = value(y, e), allowed = lvn_tensor_dtype(y) == LVN_F32 ? 1e-6 : 1e-13;
+        const bool same = have == want[e] || (isnan(have) && isnan(want[e])) ||
+                          fabs(have - want[e]) <= allowed * fmax(1.0, fabs(want[e]));
+        if (!same) {
+            fail_msg("%s, element %d: %.17g, expected %.17g", name, (int)e, have, want[e]);
+        }
+    }
+}
+#define CHECK(name, y) check_values(#name, name, sizeof name / sizeof *name, y)
+
+static void begin(lvn_dtype type)
+{
+    dtype = type;
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+}
+
+static void end(void)
+{
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    for (; n_owned > 0; n_owned--) {
+        lvn_release(owned[n_owned - 1]);
+    }
+}
+
+static const lvn_dtype types[] = {LVN_F64, LVN_F32};
+enum { N_TYPES = 2 };
+
+static void order_of_equal_elements_and_nan(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_TYPES; i++) {
+        begin(types[i]);
+        lvn_tensor *x = MAKE(order, 3, 8), *at;
+        CHECK(sorted_up, lvn_sort(x, 1, false, &at));
+        CHECK(sorted_up_places, at);
+        CHECK(sorted_down, lvn_sort(x, -1, true, &at));
+        CHECK(sorted_down_places, at);
+        CHECK(columns_up_places, lvn_argsort(x, 0, false));
+        CHECK(top, lvn_topk(x, 3, 1, true, &at));
+        CHECK(top_places, at);
+        CHECK(least, lvn_topk(x, 3, 1, false, NULL));
+        end();
+    }
+}
+
+static void whole_numbers_and_angles(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_TYPES; i++) {
+        begin(types[i]);
+        lvn_tensor *x = MAKE(steps, 12), *a = MAKE(angles, 9);
+        CHECK(rounded, lvn_round(x));
+        CHECK(floors, lvn_floor(x));
+        CHECK(ceilings, lvn_ceil(x));
+        CHECK(sines, lvn_sin(a));
+        CHECK(cosines, lvn_cos(a));
+        end();
+    }
+}
+
+static void deviation_and_its_corrections(void **state)
+{
+    (void)state;
+    static const int rows[] = {1}, all[] = {0, 1};
+    for (int i = 0; i < N_TYPES; i++) {
+        begin(types[i]);
+        lvn_tensor *x = lvn_require_grad(MAKE(spread, 2, 5));
+        CHECK(std_0, lvn_std_axes(x, rows, 1, false, 0));
+        CHECK(std_1, lvn_std_axes(x, rows, 1, false, 1));
+        CHECK(std_2, lvn_std_axes(x, rows, 1, false, 2));
+        CHECK(std_all, lvn_std_axes(x, all, 2, false, 1));
+        CHECK(std_slopes, lvn_grad(lvn_sum(lvn_std_axes(x, rows, 1, false, 1)), x));
+        end();
+    }
+}
+
+static void losses_against_probabilities(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_TYPES; i++) {
+        begin(types[i]);
+        lvn_tensor *x = lvn_require_grad(MAKE(logits, 3, 4)), *p = MAKE(shares, 3, 4),
+                   *w = MAKE(weights, 4), *l = lvn_require_grad(MAKE(logs, 3, 4));
+        CHECK(soft, lvn_soft_cross_entropy(x, p));
+        lvn_tensor *loss = lvn_soft_cross_entropy(x, p, .class_weight = w);
+        CHECK(soft_weighted, loss);
+        CHECK(soft_slopes, lvn_grad(loss, x));
+        CHECK(soft_sum,
+              lvn_soft_cross_entropy(x, p, .class_weight = w, .reduction = LVN_REDUCTION_SUM));
+        CHECK(kl_sum, lvn_kl_div(l, p, .reduction = LVN_REDUCTION_SUM));
+        lvn_tensor *batch = lvn_kl_div(l, p);
+        CHECK(kl_batch, batch);
+        CHECK(kl_slopes, lvn_grad(batch, l));
+        lvn_tensor *rows[] = {lvn_slice(l, 0, 2, 3), lvn_slice(l, 0, 1, 2), lvn_slice(l, 0, 0, 1)};
+        CHECK(kl_logs, lvn_kl_div(l, lvn_concat(rows, 3, 0), .log_target = true));
+        end();
+    }
+}
+
+static void sums_along_an_axis(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_TYPES; i++) {
+        begin(types[i]);
+        lvn_tensor *x = MAKE(logits, 3, 4);
+        CHECK(lse_rows, lvn_logsumexp(MAKE(edges, 4, 3), 1));
+        CHECK(lse_columns, lvn_logsumexp(x, 0));
+        CHECK(sums_rows, lvn_cumsum(x, 1));
+        CHECK(sums_columns, lvn_cumsum(x, -2));
+        CHECK(scattered_rows,
+              lvn_scatter_add(lvn_slice(x, 0, 0, 2), 1, make_places(), MAKE(added, 2, 3)));
+        CHECK(one_hot, lvn_one_hot(make_places(), 5, dtype));
+        CHECK(filled, lvn_masked_fill(x, lvn_gt_scalar(MAKE(weights, 4), 0.75), -INFINITY));
+        end();
+    }
+}
+
+/* What must not be computed: an error that names the reason, and nothing broadcast by accident. */
+static void wrong_arguments_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        int call;
+        lvn_status status;
+        const char *text;
+    } rows[] = {
+        {0, LVN_ERR_SHAPE, "masked_fill: the mask is (3, 4)"},
+        {1, LVN_ERR_INVALID, "so 9 places of axis 1 cannot be kept; take 0 to 4"},
+        {2, LVN_ERR_INVALID, "topk: k is -2, it must be at least 0"},
+        {3, LVN_ERR_SHAPE, "scatter_add: x is (3, 4) but the source is (2, 3)"},
+        {4, LVN_ERR_SHAPE, "kl_div: x is (3, 4) but the target is (4)"},
+        {5, LVN_ERR_INVALID, "index 3 of element 3 is outside the axis of size 3"},
+        {6, LVN_ERR_SHAPE, "cumsum: there is no axis 2"},
+        {7, LVN_ERR_INVALID, "class_weight must be (4)"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        begin(LVN_F32);
+        lvn_tensor *x = MAKE(logits, 3, 4), *w = MAKE(weights, 4), *y = x;
+        switch (rows[i].call) {
+        case 0: y = lvn_masked_fill(w, lvn_gt_scalar(x, 0.0), 0.0); break;
+        case 1: y = lvn_topk(x, 9, 1, true, NULL); break;
+        case 2: y = lvn_topk(x, -2, 1, true, NULL); break;
+        case 3: y = lvn_scatter_add(x, 1, make_places(), MAKE(added, 2, 3)); break;
+        case 4: y = lvn_kl_div(x, w); break;
+        case 5: y = lvn_one_hot(make_places(), 3, LVN_F32); break;
+        case 6: y = lvn_cumsum(x, 2); break;
+        default: y = lvn_soft_cross_entropy(x, x, .class_weight = MAKE(added, 6)); break;
+        }
+        assert_null(y);
+        if (lvn_last_error()->code != rows[i].status) {
+            fail_msg("call %d: status %d, message: %s", rows[i].call, (int)lvn_last_error()->code,
+                     lvn_last_error()->message);
+        }
+        if (strstr(lvn_last_error()->message, rows[i].text) == NULL) {
+            fail_msg("expected \"%s\" in: %s", rows[i].text, lvn_last_error()->message);
+        }
+        assert_int_equal(lvn_scope_close(), rows[i].status);
+        lvn_clear_error();
+        for (; n_owned > 0; n_owned--) {
+            lvn_release(owned[n_owned - 1]);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(order_of_equal_elements_and_nan),
+        cmocka_unit_test(whole_numbers_and_angles),
+        cmocka_unit_test(deviation_and_its_corrections),
+        cmocka_unit_test(losses_against_probabilities),
+        cmocka_unit_test(sums_along_an_axis),
+        cmocka_unit_test(wrong_arguments_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
