@@ -14,7 +14,16 @@ typedef struct lvn_attention_options {
     size_t struct_size;
     bool causal;  /* position t sees keys 0 to t only */
     double scale; /* 0: 1 / sqrt(D) */
+    /* bool, broadcast to (N, H, T, S): position t sees key s where it is true; a position that sees
+     * none gets zeros. NULL: all */
+    lvn_tensor *mask;
+    /* in training: probability with which a key is left out, the others divided by 1 - dropout; as
+     * lvn_dropout of the softmax */
+    double dropout;
 } lvn_attention_options;
+/* With a mask or dropout attention is made of products, and keeps the (N, H, T, S) probabilities
+ * for the gradient; without them one kernel does it in blocks. Only the former can be
+ * differentiated twice. */
 LVN_API lvn_tensor *lvn_attention_with(lvn_tensor *q, lvn_tensor *k, lvn_tensor *v,
                                        const lvn_attention_options *o);
 /* q (N, T, H, D), k (N, S, H, D), v (N, S, H, E) -> (N, T, H, E): H heads side by side, as a linear

@@ -1,6 +1,6 @@
 /* Matrix products, the linear layer, scaled dot-product attention, and rows of a table by their
  * numbers (embedding). */
-#include "autograd/tape.h"
+#include "ops/attention.h"
 #include "core/math.h"
 #include "core/options_struct.h"
 
@@ -235,6 +235,9 @@ lvn_tensor *lvn_attention_with(lvn_tensor *q, lvn_tensor *k, lvn_tensor *v,
     }
     const lvn_attention_attr attr =
         attention_attributes(&o, in[0]->ndim == 0 ? 0 : in[0]->shape[in[0]->ndim - 1]);
+    if (o.mask != NULL || o.dropout != 0.0) {
+        return lvni_ops_attention_of_products(in, &attr, o.mask, o.dropout);
+    }
     lvn_kernel_args args = {.in = {in[0], in[1], in[2]}, .attr = &attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_attention, &args, 3);
     lvni_autograd_node *node = lvni_autograd_record("attention", attention_backward, y, in, 3);
@@ -267,6 +270,9 @@ lvn_tensor *lvn_attention_qkv_with(lvn_tensor *qkv, const lvn_attention_options 
     }
     const lvn_attention_attr attr =
         attention_attributes(&o, qkv->ndim == 0 ? 0 : qkv->shape[qkv->ndim - 1]);
+    if (o.mask != NULL || o.dropout != 0.0) {
+        return lvni_ops_attention_qkv_of_products(qkv, &attr, o.mask, o.dropout);
+    }
     lvn_kernel_args args = {.in = {qkv}, .attr = &attr};
     lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_attention_qkv, &args, 3);
     lvni_autograd_node *node =

@@ -28,6 +28,15 @@ WEIGHTS = torch.tensor([0.5, 2, 1, 0.25])
 EDGES = torch.tensor([[1, -INF, 2], [-INF, -INF, -INF], [INF, 1, 0], [500, 1000, 1000.5]])
 PLACES = torch.tensor([[1, 1, 0], [3, 0, 3]])
 ADDED = torch.tensor([[10, 20, 30], [40, 50, 60]], dtype=torch.float64)
+QUERIES = torch.arange(12.0).reshape(1, 2, 3, 2) / 4 - 1
+KEYS = torch.arange(16.0).reshape(1, 2, 4, 2) / 8 - 0.25
+VALUES = torch.arange(24.0).reshape(1, 2, 4, 3) / 5 - 2
+SEEN = torch.tensor([[1, 0, 1, 0], [0, 0, 0, 0], [0, 1, 1, 1]], dtype=torch.float64)
+
+
+def attended(q):
+    """(N, H, T, E); position 1 sees no key."""
+    return F.scaled_dot_product_attention(q, KEYS, VALUES, attn_mask=SEEN > 0.5)
 
 
 def slope(f, x):
@@ -84,6 +93,12 @@ ARRAYS = {
     "added": ADDED,
     "scattered_rows": LOGITS[:2].scatter_add(1, PLACES, ADDED),
     "one_hot": F.one_hot(PLACES, 5),
+    "queries": QUERIES,
+    "keys": KEYS,
+    "carried": VALUES,
+    "seen": SEEN,
+    "attended": attended(QUERIES),
+    "attended_slopes": slope(lambda q: attended(q).square().sum(), QUERIES),
     "filled": LOGITS.masked_fill(WEIGHTS > 0.75, -INF),
 }
 

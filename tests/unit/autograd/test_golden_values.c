@@ -3,6 +3,7 @@
 #include "gradient_support.h"
 
 #include "golden_values.h"
+#include "tensor/ctx.h"
 #include "tensor/tensor.h"
 
 #include <math.h>
@@ -174,6 +175,75 @@ static void sums_along_an_axis(void **state)
     }
 }
 
+static lvn_tensor *heads_second(lvn_tensor *x)
+{
+    return lvn_permute(x, (const int[]){0, 2, 1, 3}, 4);
+}
+
+/* PyTorch has heads before positions. */
+static void attention_with_a_mask(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_TYPES; i++) {
+        begin(types[i]);
+        lvn_tensor *q = lvn_require_grad(MAKE(queries, 1, 2, 3, 2)), *k = MAKE(keys, 1, 2, 4, 2),
+                   *v = MAKE(carried, 1, 2, 4, 3), *mask = lvn_gt_scalar(MAKE(seen, 3, 4), 0.5);
+        lvn_tensor *y = heads_second(
+            lvn_attention(heads_second(q), heads_second(k), heads_second(v), .mask = mask));
+        CHECK(attended, y);
+        CHECK(attended_slopes, lvn_grad(lvn_sum(lvn_square(y)), q));
+        end();
+    }
+}
+
+/* Without hidden keys it is what the kernel of its own gives. */
+static void attention_of_products_is_that_of_the_kernel(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_TYPES; i++) {
+        for (int causal = 0; causal < 2; causal++) {
+            begin(types[i]);
+            lvn_tensor *qkv = MAKE(carried, 1, 2, 3, 2, 2);
+            lvn_tensor *all = lvn_gt_scalar(MAKE(weights, 1), -1.0);
+            lvn_tensor *kernel = lvn_attention_qkv(qkv, .causal = causal != 0),
+                       *products = lvn_attention_qkv(qkv, .causal = causal != 0, .mask = all);
+            for (int64_t e = 0; e < 8; e++) {
+                assert_true(fabs(element(kernel, e) - element(products, e)) < 1e-6);
+            }
+            end();
+        }
+    }
+}
+
+/* Values that are the rows of the unit matrix show the probabilities: each is left out, or divided
+ * by 1 - p; in evaluation none is. */
+static void attention_drops_keys(void **state)
+{
+    (void)state;
+    enum { N = 24 };
+    const double unit[N * N] = {0};
+    int dropped = 0;
+    begin(LVN_F32);
+    lvn_tensor *q = MAKE(unit, 1, N, 1, N), *k = MAKE(unit, 1, N, 1, N),
+               *v = MAKE(unit, 1, N, 1, N);
+    for (int i = 0; i < N; i++) {
+        ((float *)lvn_data(v))[i * N + i] = 1.0f;
+    }
+    lvni_tensor_ctx_get()->at =
+        (lvni_tensor_position){.seed = 3, .step = 4, .micro_batch = 5, .training = true};
+    lvn_tensor *y = lvn_attention(q, k, v, .dropout = 0.25);
+    lvni_tensor_ctx_get()->at = (lvni_tensor_position){.seed = 3};
+    lvn_tensor *all = lvn_attention(q, k, v, .dropout = 0.25);
+    for (int64_t e = 0; e < (int64_t)N * N; e++) {
+        dropped += element(y, e) == 0.0;
+        assert_true(element(y, e) == 0.0 || fabs(element(y, e) - 1.0 / (0.75 * N)) < 1e-6);
+        assert_true(fabs(element(all, e) - 1.0 / N) < 1e-6);
+    }
+    assert_in_range(dropped, 100, 190); /* 144 of 576 are expected, and 10 more or less usual */
+    lvni_tensor_ctx_get()->at = (lvni_tensor_position){0};
+    end();
+}
+
 /* What must not be computed: an error that names the reason, and nothing broadcast by accident. */
 static void wrong_arguments_are_refused(void **state)
 {
@@ -191,6 +261,10 @@ static void wrong_arguments_are_refused(void **state)
         {5, LVN_ERR_INVALID, "index 3 of element 3 is outside the axis of size 3"},
         {6, LVN_ERR_SHAPE, "cumsum: there is no axis 2"},
         {7, LVN_ERR_INVALID, "class_weight must be (4)"},
+        {8, LVN_ERR_SHAPE,
+         "the mask is (2, 3), which cannot be broadcast to (N, H, T, S) = (1, 2, 2, 2)"},
+        {9, LVN_ERR_DTYPE, "attention: the mask is f32, it must be bool"},
+        {10, LVN_ERR_INVALID, "dropout: p is 1; it must be at least 0 and below 1"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         begin(LVN_F32);
@@ -203,6 +277,12 @@ static void wrong_arguments_are_refused(void **state)
         case 4: y = lvn_kl_div(x, w); break;
         case 5: y = lvn_one_hot(make_places(), 3, LVN_F32); break;
         case 6: y = lvn_cumsum(x, 2); break;
+        case 8:
+            y = lvn_attention_qkv(MAKE(carried, 1, 2, 3, 2, 2),
+                                  .mask = lvn_gt_scalar(MAKE(added, 2, 3), 0.0));
+            break;
+        case 9: y = lvn_attention_qkv(MAKE(carried, 1, 2, 3, 2, 2), .mask = MAKE(added, 1)); break;
+        case 10: y = lvn_attention_qkv(MAKE(carried, 1, 2, 3, 2, 2), .dropout = 1.0); break;
         default: y = lvn_soft_cross_entropy(x, x, .class_weight = MAKE(added, 6)); break;
         }
         assert_null(y);
@@ -229,6 +309,9 @@ int main(void)
         cmocka_unit_test(deviation_and_its_corrections),
         cmocka_unit_test(losses_against_probabilities),
         cmocka_unit_test(sums_along_an_axis),
+        cmocka_unit_test(attention_with_a_mask),
+        cmocka_unit_test(attention_of_products_is_that_of_the_kernel),
+        cmocka_unit_test(attention_drops_keys),
         cmocka_unit_test(wrong_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
