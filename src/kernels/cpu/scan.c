@@ -1,5 +1,5 @@
-/* Running sums along an axis. Lines are added side by side, each in double precision from one end
- * to the other: the bits do not depend on the team. Called through the op table (kernels.h). */
+/* Running sums along an axis. Each line is added in double precision from one end to the other: the
+ * bits do not depend on the team. Called through the op table (kernels.h). */
 #include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"
 
@@ -14,6 +14,18 @@ typedef struct scan_job {
     const float *x;
     float *y;
 } scan_job;
+
+/* Rows in memory: their sum stays in a register. */
+static void scan_row(const scan_job *j, int64_t first)
+{
+    const int64_t step = j->reverse ? -1 : 1;
+    int64_t at = first + (j->reverse ? j->size - 1 : 0);
+    double sum = 0.0;
+    for (int64_t s = 0; s < j->size; s++, at += step) {
+        sum += (double)j->x[at];
+        j->y[at] = (float)sum;
+    }
+}
 
 static void scan_lines(const scan_job *j, int64_t first, int64_t n)
 {
@@ -33,7 +45,12 @@ static void scan_range(const void *job, int64_t begin, int64_t end)
     for (int64_t item = begin; item < end; item++) {
         const int64_t line = item % j->chunks * LINES;
         const int64_t n = j->lines - line < LINES ? j->lines - line : LINES;
-        scan_lines(j, item / j->chunks * j->group_step + line * j->line_step, n);
+        for (int64_t l = line; j->step == 1 && l < line + n; l++) {
+            scan_row(j, l * j->size);
+        }
+        if (j->step != 1) {
+            scan_lines(j, item / j->chunks * j->group_step + line * j->line_step, n);
+        }
     }
 }
 
@@ -50,7 +67,7 @@ lvn_status lvni_cpu_cumsum(const lvn_kernel_args *args)
                   .reverse = attr->reverse,
                   .x = LVNI_CF32(x),
                   .y = LVNI_F32(args->out[0])};
-    if (inner == 1) { /* rows side by side */
+    if (inner == 1) { /* rows */
         j.groups = 1;
         j.lines = outer;
         j.line_step = j.size;
