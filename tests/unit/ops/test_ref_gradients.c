@@ -257,6 +257,36 @@ static void conv2d_grad_weight(void **state)
     }
 }
 
+/* Bilinear with each rule for what is outside, and nearest, which has no gradient of the grid;
+ * input 0 is the image, 1 the grid. */
+static void grid_sample_check(int k)
+{
+    for (int i = 0; i < (k == 0 ? 8 : 6); i++) {
+        const lvn_sample_attr attr = {.nearest = i >= 6,
+                                      .align_corners = i % 2 != 0,
+                                      .outside = (lvn_outside_kind)(i / 2 % 3),
+                                      .in_h = 4,
+                                      .in_w = 5};
+        lvn_tensor *x = RANDOM("x", 2, 4, 5, 3), *grid = RANDOM("grid", 2, 3, 4, 2),
+                   *dy = RANDOM("dy", 2, 3, 4, 3);
+        const lvn_kernel_args g = k == 0 ? REF(grid_sample_grad_input, &attr, dy, grid)
+                                         : REF(grid_sample_grad_grid, &attr, dy, x, grid);
+        check_gradient(LVNI_OP_grid_sample, &attr, IN(x, grid), k, dy, g.out[0]);
+    }
+}
+
+static void grid_sample_grad_input(void **state)
+{
+    (void)state;
+    grid_sample_check(0);
+}
+
+static void grid_sample_grad_grid(void **state)
+{
+    (void)state;
+    grid_sample_check(1);
+}
+
 static void max_pool2d_grad(void **state)
 {
     (void)state;
@@ -563,6 +593,8 @@ static const struct CMUnitTest tests[] = {
     TEST(conv2d_grad_input),
     TEST(conv2d_grad_weight),
     TEST(max_pool2d_grad),
+    TEST(grid_sample_grad_input),
+    TEST(grid_sample_grad_grid),
     TEST(batch_norm_train_grad),
     TEST(batch_norm_eval_grad),
     TEST(batch_norm_group_grad),
