@@ -179,7 +179,8 @@ static const scenario rows[] = {
               "builder_couple "
               "builder_block builder_buffer buffer_value buffer_push is_training forward log "
               "nn_conv2d_with nn_conv_transpose2d_with nn_unet_with nn_linear_with "
-              "nn_batch_norm_with nn_layer_norm_with nn_dropout forward_residual",
+              "nn_batch_norm_with nn_layer_norm_with nn_dropout forward_residual nn_gru_cell_with "
+              "nn_gru_cell_step nn_lstm_cell_with nn_lstm_cell_step",
      .run = build_and_step,
      .goes_on = true},
     {.calls = "image_folder_open_with dataset_destroy sample_uniform",
