@@ -40,8 +40,9 @@ typedef struct lvn_key {
 /* The values of a training's keys, also of those that every training has. */
 typedef struct lvn_keys lvn_keys;
 LVN_API bool lvn_key_is_set(const lvn_keys *keys, const char *name);
-/* Of the type that the key has; text: of texts and paths, NULL when it is unset; the others: 0 and
- * false. The text lives as long as the training. */
+/* Of the type that the key has; text: of texts and paths. Unset: NULL, 0, false. A key that there
+ * is not, or of another type, makes the training end when open returns. The text lives as long as
+ * the training. */
 LVN_API const char *lvn_key_text(const lvn_keys *keys, const char *name);
 LVN_API int64_t lvn_key_int(const lvn_keys *keys, const char *name);
 LVN_API double lvn_key_float(const lvn_keys *keys, const char *name);

@@ -260,7 +260,9 @@ static bool find_begin(const lvni_cli_command *c, int n, const char *const *args
     *skip += plan ? 1 : 0;
     const char *recipe = n > *skip ? args[*skip] : "";
     const bool named = lvni_recipes_find(recipe) != NULL || lvni_recipes_is_file(recipe);
-    if ((!named && !exists(recipe)) || !lvni_cli_topic_of(c, recipe, topic)) {
+    const size_t length = strlen(recipe);
+    const bool source = length > 2 && strcmp(recipe + length - 2, ".c") == 0; /* levin cc first */
+    if ((!named && (source || !exists(recipe))) || !lvni_cli_topic_of(c, recipe, topic)) {
         return false;
     }
     *skip += named ? 1 : 0;

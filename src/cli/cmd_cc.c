@@ -48,8 +48,14 @@ static lvn_status name_output(const char *source, lvni_core_str *out)
 
 int lvni_cli_cmd_cc(int n, const char *const *args)
 {
-    static const char *const flags[] = {"-std=gnu11", "-O2",   "-g",     "-fPIC",
-                                        "-shared",    "-Wall", "-Wextra"};
+    static const char *const flags[] = {"-std=gnu11",
+                                        "-O2",
+                                        "-g",
+                                        "-fPIC",
+                                        "-shared",
+                                        "-Wall",
+                                        "-Werror=implicit-function-declaration",
+                                        "-Wextra"};
     enum { FLAGS = sizeof flags / sizeof *flags, MORE = 8 };
     const char *given = getenv("CC");
     const char *compiler = given != NULL && given[0] != '\0' ? given : "cc";

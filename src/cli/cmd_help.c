@@ -136,10 +136,8 @@ static int help_key(const lvni_cli_topic *of, const char *key, const char *near)
     keys k;
     lvni_cli_topic topic;
     clean(key, name);
-    for (int i = 0; lvni_cli_topic_at(i, &topic); i++) {
-        if (of != NULL && strcmp(topic.name, of->name) != 0) {
-            continue;
-        }
+    for (int i = 0; of != NULL ? i == 0 : lvni_cli_topic_at(i, &topic); i++) {
+        topic = of != NULL ? *of : topic;
         const lvn_status s = open_keys(&topic, &k);
         if (s != LVN_OK) {
             return lvni_recipes_report_status(s);
@@ -182,18 +180,40 @@ static const lvni_cli_command *find_command(const char *name)
     return c == NULL && lvni_cli_topic_find(name, &t) ? t.command : c;
 }
 
+/* levin help ./mine.so [KEY] */
+static int help_file(int n, const char *const *args)
+{
+    const lvni_recipes_recipe *recipe;
+    lvni_cli_topic t;
+    const lvni_cli_command *train = lvni_cli_command_find("train");
+    const lvn_status s = lvni_recipes_load(args[0], &recipe);
+    if (s != LVN_OK || !lvni_cli_topic_of(train, args[0], &t)) {
+        return lvni_recipes_report_status(s);
+    }
+    if (n > 1) {
+        return help_key(&t, args[1], NULL);
+    }
+    lvni_cli_command_print_help_of(train, args[0]);
+    return LVNI_EXIT_OK;
+}
+
 int lvni_cli_cmd_help(int n, const char *const *args)
 {
     if (n == 0) {
         print_overview(stdout);
         return LVNI_EXIT_OK;
     }
+    if (lvni_recipes_is_file(args[0])) {
+        return help_file(n, args);
+    }
     const lvni_cli_command *c = find_command(args[0]);
     if (c == NULL) {
         return help_key(NULL, args[0], lvni_cli_command_near(args[0]));
     }
-    /* levin help train.classify KEY, levin help train classify KEY, levin help train KEY */
-    const bool named = n > 1 && lvni_recipes_find(args[1]) != NULL;
+    /* levin help train.classify KEY, levin help train classify KEY, levin help train KEY; a file in
+     * place of the recipe */
+    const bool named =
+        n > 1 && (lvni_recipes_find(args[1]) != NULL || lvni_recipes_is_file(args[1]));
     const char *dot = strchr(args[0], '.'), *recipe = named         ? args[1]
                                                       : dot != NULL ? dot + 1
                                                                     : args[0];
@@ -202,6 +222,6 @@ int lvni_cli_cmd_help(int n, const char *const *args)
     if (n > key && lvni_cli_topic_of(c, recipe, &t)) {
         return help_key(&t, args[key], NULL);
     }
-    lvni_cli_command_print_help(c);
+    lvni_cli_command_print_help_of(c, named ? args[1] : args[0]);
     return LVNI_EXIT_OK;
 }

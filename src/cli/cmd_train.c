@@ -47,6 +47,12 @@ static void report_unknown(const char *name, const char *command)
                         lvni_recipes_at(0)->name, name);
         return;
     }
+    const size_t n = strlen(name);
+    if (n > 2 && strcmp(name + n - 2, ".c") == 0) {
+        lvni_core_print(stderr, "error: %s is a source file: levin cc %s makes %.*s.so of it\n",
+                        name, name, (int)n - 2, name);
+        return;
+    }
     lvni_core_print(stderr, "error: unknown recipe %s; ", name);
     if (near != NULL) {
         fprintf(stderr, "did you mean %s?", near->name);

@@ -66,6 +66,7 @@ const lvni_cli_command lvni_cli_commands[] = {
      .computes = true,
      .trains = true,
      .by_recipe = true, /* a line of use each */
+     .use = {{"levin train ./mine.so [key=value ...]", "a recipe of your own (levin cc)"}},
      .more = "The run goes into out=DIR; resume=true continues it."},
     {.name = "predict",
      .run = lvni_cli_cmd_predict,

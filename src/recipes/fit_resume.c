@@ -98,13 +98,48 @@ static void print_value(const json_t *value, lvni_core_str *out)
     }
 }
 
+/* Under this name, or under one that is an alias of it now. */
+static bool has_key(const lvni_core_config *config, json_t *saved, const char *name)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(saved, key, value)
+    {
+        const lvni_core_option *row = lvni_core_config_row(config, key);
+        if (row != NULL && strcmp(row->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Every key that the resumed run takes with another value: from here on it is that run. */
-void lvni_recipes_report_changes(const lvni_core_config *config, const char *json,
-                                 const lvni_ckpt *ckpt)
+static void report_change(const char *key, const json_t *old, const json_t *value)
 {
     static const char *const harmless[] = {
         "max_epochs", "max_steps", "log_every_n_steps", "checkpoint.every_n_steps", "on_error",
         "pins",       NULL};
+    for (int i = 0; harmless[i] != NULL; i++) {
+        if (strcmp(key, harmless[i]) == 0) {
+            return;
+        }
+    }
+    lvni_core_str a = {0}, b = {0};
+    if (old == NULL) {
+        lvni_core_str_append(&a, "none");
+    } else {
+        print_value(old, &a);
+    }
+    print_value(value, &b);
+    lvni_log_line(LVNI_LOG_WARNING, "%s is %s from here on; so far this run had %s", key,
+                  lvni_core_str_text(&b), lvni_core_str_text(&a));
+    lvni_core_str_free(&a);
+    lvni_core_str_free(&b);
+}
+
+void lvni_recipes_report_changes(const lvni_core_config *config, const char *json,
+                                 const lvni_ckpt *ckpt)
+{
     json_t *was = lvni_core_json_try(ckpt->config, LVNI_JSON_INNER);
     json_t *is = lvni_core_json_try(json, LVNI_JSON_INNER);
     const char *key;
@@ -114,18 +149,16 @@ void lvni_recipes_report_changes(const lvni_core_config *config, const char *jso
         /* a key that has been renamed since is an alias now */
         const lvni_core_option *row = lvni_core_config_row(config, key);
         const json_t *value = row == NULL ? NULL : json_object_get(is, row->name);
-        bool reported = value == NULL || is_same(old, value);
-        for (int i = 0; harmless[i] != NULL && !reported; i++) {
-            reported = strcmp(row->name, harmless[i]) == 0;
+        if (value != NULL && !is_same(old, value)) {
+            report_change(row->name, old, value);
         }
-        if (!reported) {
-            lvni_core_str a = {0}, b = {0};
-            print_value(old, &a);
-            print_value(value, &b);
-            lvni_log_line(LVNI_LOG_WARNING, "%s is %s from here on; so far this run had %s",
-                          row->name, lvni_core_str_text(&b), lvni_core_str_text(&a));
-            lvni_core_str_free(&a);
-            lvni_core_str_free(&b);
+    }
+    json_t *value;
+    json_object_foreach(is, key, value)
+    { /* that had no value */
+        if (!has_key(config, was, key) &&
+            lvni_core_config_layer(config, key) == LVNI_LAYER_ARGUMENTS) {
+            report_change(key, NULL, value);
         }
     }
     json_decref(was);

@@ -15,6 +15,7 @@ static struct {
     lvni_core_option *rows;
     lvni_core_option_table tables[4];
     lvni_recipes_recipe row;
+    lvn_error wrong_key; /* the first that open asked for wrongly */
 } loaded;
 
 /* ---- its keys ---- */
@@ -46,12 +47,14 @@ static bool is_taken(const char *name)
 static lvn_status check_key(const lvn_key *key, const char *path)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_.";
-    if (key->name == NULL || key->name[0] == '\0' ||
-        strspn(key->name, letters) != strlen(key->name) || key->help == NULL) {
-        LVN_FAIL(LVN_ERR_INVALID,
-                 "%s: the key %s: a name has lower case letters, digits, _ and ., and a key has "
-                 "a help text",
-                 path, key->name == NULL ? "without a name" : key->name);
+    if (key->name == NULL || key->help == NULL) {
+        LVN_FAIL(LVN_ERR_INVALID, "%s: the key %s has no %s", path,
+                 key->name == NULL ? "behind the others" : key->name,
+                 key->name == NULL ? "name: is .n_keys their number?" : "help text");
+    }
+    if (key->name[0] == '\0' || strspn(key->name, letters) != strlen(key->name)) {
+        LVN_FAIL(LVN_ERR_INVALID, "%s: the key '%.40s': lower case letters, digits, _ and .", path,
+                 key->name);
     }
     if (is_taken(key->name)) {
         LVN_FAIL(LVN_ERR_INVALID, "%s: the key %s is one of every training: give it another name",
@@ -85,47 +88,70 @@ static const lvni_core_option_table *tables(size_t *n)
     return loaded.tables;
 }
 
-/* lvn_keys is a configuration. NULL: unset, or of another type. */
-static const lvni_core_config *holder(const lvn_keys *keys, const char *name,
-                                      lvni_core_option_type type)
+/* lvn_keys is a configuration. */
+static const lvni_core_config *config_of(const lvn_keys *keys)
 {
-    const lvni_core_config *c = (const lvni_core_config *)(const void *)keys;
+    return (const lvni_core_config *)(const void *)keys;
+}
+
+/* The row, of one of two types; NULL: a mistake of the recipe's author, which open_training
+ * reports, whatever open makes of it. */
+static const lvni_core_option *find_row(const lvn_keys *keys, const char *name,
+                                        lvni_core_option_type type, lvni_core_option_type or_type)
+{
+    const lvni_core_config *c = config_of(keys);
     const lvni_core_option *row =
         lvni_core_config_has(c, name) ? lvni_core_config_row(c, name) : NULL;
-    const bool text = row != NULL && type == LVNI_OPT_STRING &&
-                      (row->type == LVNI_OPT_PATH || row->type == LVNI_OPT_CHOICE);
-    return row != NULL && (row->type == type || text) && lvni_core_config_is_set(c, name) ? c
-                                                                                          : NULL;
+    if (row != NULL && (row->type == type || row->type == or_type)) {
+        return row;
+    }
+    (void)lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "open asks for the key %s%s", name,
+                        row == NULL ? ", which there is not"
+                                    : " with the function of another type");
+    if (loaded.wrong_key.code == LVN_OK) {
+        loaded.wrong_key = *lvn_last_error();
+    }
+    return NULL;
+}
+
+static bool has_value(const lvn_keys *keys, const char *name, lvni_core_option_type type,
+                      lvni_core_option_type or_type)
+{
+    return find_row(keys, name, type, or_type) != NULL &&
+           lvni_core_config_is_set(config_of(keys), name);
 }
 
 bool lvn_key_is_set(const lvn_keys *keys, const char *name)
 {
-    const lvni_core_config *c = (const lvni_core_config *)(const void *)keys;
-    return lvni_core_config_has(c, name) && lvni_core_config_is_set(c, name);
+    return lvni_core_config_has(config_of(keys), name) &&
+           lvni_core_config_is_set(config_of(keys), name);
 }
 
 const char *lvn_key_text(const lvn_keys *keys, const char *name)
 {
-    const lvni_core_config *c = holder(keys, name, LVNI_OPT_STRING);
-    return c == NULL ? NULL : lvni_core_config_str(c, name);
+    return has_value(keys, name, LVNI_OPT_STRING, LVNI_OPT_PATH)
+               ? lvni_core_config_str(config_of(keys), name)
+               : NULL;
 }
 
 int64_t lvn_key_int(const lvn_keys *keys, const char *name)
 {
-    const lvni_core_config *c = holder(keys, name, LVNI_OPT_INT);
-    return c == NULL ? 0 : lvni_core_config_int(c, name);
+    return has_value(keys, name, LVNI_OPT_INT, LVNI_OPT_INT)
+               ? lvni_core_config_int(config_of(keys), name)
+               : 0;
 }
 
 double lvn_key_float(const lvn_keys *keys, const char *name)
 {
-    const lvni_core_config *c = holder(keys, name, LVNI_OPT_FLOAT);
-    return c == NULL ? 0.0 : lvni_core_config_float(c, name);
+    return has_value(keys, name, LVNI_OPT_FLOAT, LVNI_OPT_FLOAT)
+               ? lvni_core_config_float(config_of(keys), name)
+               : 0.0;
 }
 
 bool lvn_key_bool(const lvn_keys *keys, const char *name)
 {
-    const lvni_core_config *c = holder(keys, name, LVNI_OPT_BOOL);
-    return c != NULL && lvni_core_config_bool(c, name);
+    return has_value(keys, name, LVNI_OPT_BOOL, LVNI_OPT_BOOL) &&
+           lvni_core_config_bool(config_of(keys), name);
 }
 
 /* ---- its data and module ---- */
@@ -149,28 +175,37 @@ static lvn_status open_training(const lvni_recipes_recipe *row, lvni_recipes_fit
         return LVN_ERR_MEMORY;
     }
     const lvn_status s = r->open((const lvn_keys *)(const void *)request->config, job);
-    if (s != LVN_OK) {
-        return lvn_last_error()->code == s
-                   ? s
-                   : lvn_error_set(s, __FILE__, __LINE__, "%s: open of the recipe %s failed",
-                                   loaded.path, r->name);
+    if (loaded.wrong_key.code != LVN_OK) {
+        (void)lvn_error_adopt(&loaded.wrong_key);
+    } else if (s == LVN_OK) {
+        return lvni_recipes_open_job(job, loaded.path, request);
+    } else if (lvn_last_error()->code != s) {
+        return lvn_error_set(s, __FILE__, __LINE__, "open of the recipe failed (%s)", loaded.path);
     }
-    return lvni_recipes_open_job(job, loaded.path, request);
+    lvn_error_frame("%s", loaded.path);
+    return lvn_last_error()->code;
 }
 
 /* ---- loading ---- */
 
 static lvn_status check_recipe(const lvn_recipe *r, const char *path)
 {
-    if (r == NULL || r->abi != LVN_RECIPE_ABI) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED,
-                 "%s was made for version %u of levin/recipe.h, this is version %d: make it again "
-                 "with levin cc",
-                 path, r == NULL ? 0 : r->abi, LVN_RECIPE_ABI);
+    if (r == NULL) {
+        LVN_FAIL(LVN_ERR_INVALID, "%s: %s returns NULL, not a recipe", path, LVN_RECIPE_SYMBOL);
     }
-    if (r->name == NULL || r->name[0] == '\0' || r->help == NULL || r->open == NULL ||
-        r->n_keys < 0 || (r->n_keys > 0 && r->keys == NULL)) {
-        LVN_FAIL(LVN_ERR_INVALID, "%s: a recipe has a name, a help text and open", path);
+    if (r->abi != LVN_RECIPE_ABI) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "%s was made for version %u of levin/recipe.h, this is version %d: set .abi = "
+                 "LVN_RECIPE_ABI and make it again with levin cc",
+                 path, r->abi, LVN_RECIPE_ABI);
+    }
+    const char *missing = r->name == NULL || r->name[0] == '\0' ? "name"
+                          : r->help == NULL                     ? "help"
+                          : r->open == NULL                     ? "open"
+                          : r->n_keys > 0 && r->keys == NULL    ? "keys"
+                                                                : NULL;
+    if (missing != NULL) {
+        LVN_FAIL(LVN_ERR_INVALID, "%s: the recipe's .%s is missing", path, missing);
     }
     if (strspn(r->name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(r->name)) {
         LVN_FAIL(LVN_ERR_INVALID, "%s: the recipe's name is '%s': lower case letters, digits and _",

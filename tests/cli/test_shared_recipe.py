@@ -79,6 +79,10 @@ class SharedRecipe(unittest.TestCase):
         self.assertIn("which of two spirals a point belongs to", shown)
         self.assertIn("Units of a layer.", shown)
         self.assertIn("optim.lr", shown)
+        self.assertEqual(levin("help", MINE), shown)
+        self.assertIn("Units of a layer.", levin("help", "train", MINE, "width"))
+        self.assertIn("levin train ./mine.so [key=value ...]", levin("help", "train"))
+        self.assertIn("levin cc mine.c makes mine.so", levin("train", "mine.c", status=64))
         self.assertIn("did you mean `width`?", levin("train", MINE, "widht=3", status=64))
         self.assertIn("1 to 4 layers", levin("train", MINE, "depth=9", status=64))
         self.assertIn("whole number", levin("train", MINE, "depth=x", status=64))
@@ -94,12 +98,28 @@ class SharedRecipe(unittest.TestCase):
         self.assertIn("version 2 of levin/recipe.h", levin("train", other, status=1))
         taken = compile_source("taken", ('{"width"', '{"seed"'))
         self.assertIn("the key seed is one of every training", levin("train", taken, status=1))
+        wrong = compile_source("wrong", ('lvn_key_int(k, "width")', 'lvn_key_int(k, "widht")'))
+        self.assertIn("asks for the key widht", levin("train", wrong, status=1))
+        float_of_int = ('lvn_key_int(k, "width")', 'lvn_key_float(k, "width")')
+        typed = compile_source("typed", float_of_int)
+        self.assertIn("function of another type", levin("train", typed, status=1))
+        unnamed = compile_source("unnamed", ('.name = "spirals",\n    .help', ".help"))
+        self.assertIn("the recipe's .name is missing", levin("train", unnamed, status=1))
+        null = compile_source(
+            "null",
+            ("return &recipe;", "return NULL;"),
+            ("static const lvn_recipe recipe", "const lvn_recipe recipe"),
+        )
+        self.assertIn("returns NULL, not a recipe", levin("train", null, status=1))
         empty = compile_source("empty", ("job->module = &net_class;", ""))
         self.assertIn("empty.so needs a module class", levin("train", empty, status=1))
 
     def test_compiler(self):
         self.assertIn("which source file?", levin("cc", status=64))
         self.assertIn("cannot be started", levin("cc", "mine.c", status=1, CC="/nowhere/cc"))
+        with open(os.path.join(FOLDER, "misspelled.c"), "w") as f:
+            f.write("#include <levin/levin.h>\nvoid f(void);\nvoid f(void) { lvn_mse_los(); }\n")
+        self.assertIn("lvn_mse_los", levin("cc", "misspelled.c", status=1))
         levin("cc", "-O0", "mine.c", "-o", "elsewhere.so")
         self.assertTrue(os.path.exists(os.path.join(FOLDER, "elsewhere.so")))
 
