@@ -225,8 +225,13 @@ int lvn_device_count(lvn_device_kind kind)
 
 lvn_status lvni_tensor_device_create_dry(lvni_tensor_device *real, lvni_tensor_device **out)
 {
-    LVN_TRY(create(LVN_DEVICE_DRY, 0, out));
-    (*out)->stands_for = real;
+    lvni_tensor_device *d = NULL;
+    *out = NULL;
+    LVN_TRY(create(LVN_DEVICE_DRY, 0, &d));
+    if (d != NULL) { /* for the analyzer */
+        d->stands_for = real;
+    }
+    *out = d;
     return LVN_OK;
 }
 

@@ -148,7 +148,7 @@ static lvn_status copy_and_train_dry(dry_lane *lane, const lvni_data_loader_batc
 
 static lvn_status copy_and_validate_dry(const dry_lane *lane, const lvni_data_loader_batch *batch)
 {
-    lvni_tensor_copies *copies;
+    lvni_tensor_copies *copies = NULL;
     lvni_data_loader_batch copy = {0}, next = {0};
     double *slots = lvni_tensor_mem_calloc(LVNI_TAG_TRAINER, LVNI_EVALUATION_SLOTS, sizeof *slots);
     lvn_status s =

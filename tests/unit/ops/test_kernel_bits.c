@@ -177,8 +177,8 @@ static void instruction_sets_agree(void **state)
     (void)state;
     static const char *const sets[] = {"v2", "v3", "v4"};
     enum { SETS = sizeof sets / sizeof *sets };
-    FILE *f[SETS];
-    pid_t pid[SETS];
+    FILE *f[SETS] = {NULL};
+    pid_t pid[SETS] = {0};
     int n = 0, lines = 0;
     while (n < SETS && strcmp(lvni_cpu_isa()->name, sets[n]) >= 0) {
         n++;

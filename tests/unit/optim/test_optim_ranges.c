@@ -224,7 +224,9 @@ static void step_by_owners(const lvni_optim_options *options, int n, const lvni_
         const float *g = gradient[t];
         for (int phase = 0; phase < PHASES; phase++) {
             for (int i = 0; i < n; i++) {
-                memset(o[i]->sums, 0, 2 * (size_t)o[i]->n_sums * sizeof *o[i]->sums);
+                if (o[i]->n_sums > 0) { /* else there is no memory */
+                    memset(o[i]->sums, 0, 2 * (size_t)o[i]->n_sums * sizeof *o[i]->sums);
+                }
                 set_idle(o[i], t);
                 memcpy(part, g + range[i].begin,
                        (size_t)(range[i].end - range[i].begin) * sizeof *part);
