@@ -233,29 +233,53 @@ static void stream_clear(void *p)
     pthread_mutex_unlock(&s->of->lock);
 }
 
-/* All that was submitted before an event has run when it is recorded. */
-static lvn_status event_create(void *device_, void **event)
+/* All that was submitted before an event has run when it is recorded: what it still has to carry is
+ * an error. */
+typedef struct event {
+    device *of;
+    bool failed;
+    lvn_error error;
+} event;
+
+static lvn_status event_create(void *device_, void **out)
 {
-    *event = device_;
+    event *e = calloc(1, sizeof *e);
+    if (e == NULL) {
+        LVN_FAIL(LVN_ERR_MEMORY, "example: no memory for an event");
+    }
+    e->of = device_;
+    *out = e;
     return LVN_OK;
 }
-static void event_destroy(void *event)
+static void event_destroy(void *event_)
 {
-    (void)event;
+    free(event_);
 }
-static lvn_status event_record(void *event, void *stream_)
+static lvn_status event_record(void *event_, void *stream_)
 {
-    (void)event, (void)stream_;
+    event *e = event_;
+    stream *s = stream_;
+    pthread_mutex_lock(&s->of->lock);
+    e->failed = s->of->failed[s->kind];
+    e->error = s->of->error[s->kind];
+    pthread_mutex_unlock(&s->of->lock);
     return LVN_OK;
 }
-static lvn_status event_follow(void *stream_, void *event)
+static lvn_status event_follow(void *stream_, void *event_)
 {
-    (void)stream_, (void)event;
+    const event *e = event_;
+    stream *s = stream_;
+    pthread_mutex_lock(&s->of->lock);
+    if (e->failed && !s->of->failed[s->kind]) {
+        s->failed = s->of->failed[s->kind] = true;
+        s->error = s->of->error[s->kind] = e->error;
+    }
+    pthread_mutex_unlock(&s->of->lock);
     return LVN_OK;
 }
-static lvn_status event_wait(void *event)
+static lvn_status event_wait(void *event_)
 {
-    (void)event;
+    (void)event_;
     return LVN_OK;
 }
 

@@ -33,7 +33,7 @@
 extern "C" {
 #endif
 
-enum { LVN_BACKEND_VERSION = 6 };
+enum { LVN_BACKEND_VERSION = 7 };
 
 typedef struct lvn_device_info {
     char name[64]; /* of the model: "NVIDIA H200" */
@@ -412,6 +412,7 @@ typedef struct lvn_backend {
     void (*give)(void *device, void *address, size_t bytes);
     /* Memory of the host that `copy` reads and writes while the host goes on. */
     lvn_status (*host_take)(void *device, size_t bytes, void **p);
+    /* No command uses it any more. */
     void (*host_give)(void *device, void *p, size_t bytes);
 
     /* Streams. */
@@ -423,7 +424,9 @@ typedef struct lvn_backend {
      * Where kernels cannot be left out, it is enough that `decide` and `finish` are, which keeps
      * the step from updating and from counting as finished. */
     lvn_status (*stream_wait)(void *stream);
-    bool (*stream_failed)(void *stream); /* as far as is known now; never waits */
+    /* As far as is known now; never waits. What failed before an event is known when event_wait has
+     * returned for it. */
+    bool (*stream_failed)(void *stream);
     /* After stream_wait of all streams whose commands may depend on the error: forget it, run
      * again. */
     void (*stream_clear)(void *stream);
@@ -433,14 +436,17 @@ typedef struct lvn_backend {
     void (*event_destroy)(void *event);
     lvn_status (*event_record)(void *event, void *stream);
     /* What is submitted to `stream` from now on runs after the event. Streams may be of different
-     * devices of the backend. One that was never recorded has passed. */
+     * devices of the backend. One that was never recorded has passed. When the stream that recorded
+     * the event had failed there, this one fails, too: a kernel may need the copy. */
     lvn_status (*event_follow)(void *stream, void *event);
     lvn_status (*event_wait)(void *event); /* on the host */
 
     /* In stream order: fn(user), once, on a thread of the backend's choice, also when the stream
      * has failed. What is submitted to the stream later runs after it returned, what was submitted
-     * to others does not wait. fn may wait for threads of the host; it calls nothing of the table.
-     */
+     * to others does not wait. fn waits for threads of the host, which may wait for other devices,
+     * and calls nothing of the table. Where host functions of a driver must not (CUDA's), let the
+     * stream wait for a number in memory, which a thread of the backend writes when fn has
+     * returned. Not while the stream is captured. */
     lvn_status (*host_call)(void *stream, void (*fn)(void *user), void *user);
 
     /* Copies, in stream order. Of host memory only what host_take gave, until the copy has run.

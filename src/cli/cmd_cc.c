@@ -46,6 +46,13 @@ static lvn_status name_output(const char *source, lvni_core_str *out)
     return lvni_core_str_status(out);
 }
 
+/* Other arguments may be what follows -I or -L. */
+static bool ends_in_c(const char *argument)
+{
+    const size_t n = strlen(argument);
+    return n > 2 && argument[0] != '-' && strcmp(argument + n - 2, ".c") == 0;
+}
+
 int lvni_cli_cmd_cc(int n, const char *const *args)
 {
     static const char *const flags[] = {"-std=gnu11",
@@ -66,12 +73,12 @@ int lvni_cli_cmd_cc(int n, const char *const *args)
         named = named || output;
         if (output && args[i][2] == '\0') {
             i++; /* its name follows */
-        } else if (args[i][0] != '-' && source == NULL) {
+        } else if (source == NULL && ends_in_c(args[i])) {
             source = args[i];
         }
     }
     if (source == NULL) {
-        fputs("error: which source file?\n", stderr);
+        fputs("error: which source file? Its name ends in .c\n", stderr);
         return lvni_cli_command_misused("cc");
     }
     char headers[PATH_MAX];

@@ -72,6 +72,11 @@ static lvn_status make_rows(const lvn_recipe *r, const char *path)
     }
     for (int i = 0; i < r->n_keys; i++) {
         LVN_TRY(check_key(&r->keys[i], path));
+        for (int k = 0; k < i; k++) {
+            if (strcmp(r->keys[k].name, r->keys[i].name) == 0) {
+                LVN_FAIL(LVN_ERR_INVALID, "%s: the key %s is there twice", path, r->keys[i].name);
+            }
+        }
         loaded.rows[i] = (lvni_core_option){.name = r->keys[i].name,
                                             .type = type_of(r->keys[i].type),
                                             .fallback = r->keys[i].fallback,

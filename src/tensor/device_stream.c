@@ -170,12 +170,16 @@ static lvn_status wait_for(const lvni_tensor_stream *s)
 static void clear(const lvni_tensor_stream *s)
 {
     const lvni_tensor_device *d = s->device;
-    if (d != NULL) {
-        d->backend->stream_clear(s->stream);
+    if (d == NULL) {
+        return;
     }
-    if (d != NULL && d->backend->stream_failed(d->own[LVN_STREAM_COPY])) {
-        (void)d->backend->stream_wait(d->own[LVN_STREAM_COPY]);
-        d->backend->stream_clear(d->own[LVN_STREAM_COPY]);
+    for (int k = 0; k < LVN_STREAM_KINDS;
+         k++) { /* they may still get to an event behind the error */
+        (void)d->backend->stream_wait(d->own[k]);
+    }
+    d->backend->stream_clear(s->stream);
+    for (int k = 0; k < LVN_STREAM_KINDS; k++) {
+        d->backend->stream_clear(d->own[k]);
     }
 }
 
@@ -221,12 +225,14 @@ lvn_status lvni_tensor_device_take_error(void)
 {
     const lvn_status status = lvni_tensor_device_sync();
     if (status != LVN_OK) {
+        const lvn_error error = *lvn_last_error();
         struct lvni_under_way *u = lvni_tensor_ctx_get()->under_way;
         u->failed = false;
         u->first = NULL;
         for (const lvni_tensor_stream *s = u->streams; s != NULL; s = s->of_ctx) {
             clear(s);
         }
+        return lvn_error_adopt(&error);
     }
     return status;
 }

@@ -112,6 +112,11 @@ void lvni_trainer_staged_destroy(lvni_trainer_staged *s)
     if (s == NULL) {
         return;
     }
+    for (int i = 0; i < JOBS && s->thread != NULL; i++) { /* it may wait for a job, or copy */
+        if (s->job[i].stream != NULL) {
+            (void)s->backend->stream_wait(s->job[i].stream);
+        }
+    }
     lvni_trainer_comm_thread_destroy(s->thread);
     for (int i = 0; i < JOBS; i++) {
         for (int b = 0; s->job[i].event != NULL && b < s->n_buckets; b++) {

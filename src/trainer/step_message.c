@@ -52,18 +52,32 @@ lvn_status lvni_trainer_message_room(unsigned char **data, size_t size, size_t *
     return LVN_OK;
 }
 
+static lvn_status add_part(lvni_trainer_message *m, const lvni_trainer_message_part *part,
+                           const lvni_nn_step_metric *metric)
+{
+    const size_t bytes = (size_t)part->n_metrics * sizeof *metric;
+    LVN_TRY(lvni_trainer_message_room(&m->data, m->size, &m->capacity, sizeof *part + bytes));
+    memcpy(m->data + m->size, part, sizeof *part);
+    if (bytes > 0) {
+        memcpy(m->data + m->size + sizeof *part, metric, bytes);
+    }
+    m->size += sizeof *part + bytes;
+    ((lvni_trainer_message_head *)(void *)m->data)->n_parts++;
+    return LVN_OK;
+}
+
 lvn_status lvni_trainer_message_add(lvni_trainer_message *m, const lvni_nn_step *metrics,
                                     int64_t samples)
 {
     const lvni_trainer_message_part part = {
         .weight = metrics->weight, .samples = samples, .n_metrics = metrics->n_metrics};
-    const size_t bytes = (size_t)part.n_metrics * sizeof *metrics->metric;
-    LVN_TRY(lvni_trainer_message_room(&m->data, m->size, &m->capacity, sizeof part + bytes));
-    memcpy(m->data + m->size, &part, sizeof part);
-    memcpy(m->data + m->size + sizeof part, metrics->metric, bytes);
-    m->size += sizeof part + bytes;
-    ((lvni_trainer_message_head *)(void *)m->data)->n_parts++;
-    return LVN_OK;
+    return add_part(m, &part, metrics->metric);
+}
+
+lvn_status lvni_trainer_message_add_weight(lvni_trainer_message *m, double weight, int64_t samples)
+{
+    const lvni_trainer_message_part part = {.weight = weight, .samples = samples};
+    return add_part(m, &part, NULL);
 }
 
 lvn_status lvni_trainer_message_add_marks(lvni_trainer_message *m, const bool *marks, int64_t n)

@@ -44,6 +44,10 @@ lvni_trainer_message_head *lvni_trainer_message_begin(lvni_trainer_message *mess
 lvn_status lvni_trainer_message_add(lvni_trainer_message *message, const lvni_nn_step *metrics,
                                     int64_t samples);
 
+/* A part without metrics. */
+lvn_status lvni_trainer_message_add_weight(lvni_trainer_message *message, double weight,
+                                           int64_t samples);
+
 /* After the last part: n bytes, 0 or 1, within the room that the message was made with (n_marks of
  * lvni_trainer_message_limit). */
 lvn_status lvni_trainer_message_add_marks(lvni_trainer_message *message, const bool *marks,

@@ -180,7 +180,12 @@ lvn_status lvni_trainer_wave_merge(lvni_trainer_engine *e, int n)
 {
     for (int i = 0; i < n; i++) {
         const lvni_trainer_micro_batch_job *job = &e->job[i];
-        LVN_TRY(lvni_trainer_message_add(&e->message, &job->step, job->batch->batch.size));
+        /* with staged sets metrics follow when the device has them (late_ranks.c) */
+        const bool weight_only = e->late != NULL && e->o.plan.devices > 1;
+        LVN_TRY(weight_only
+                    ? lvni_trainer_message_add_weight(&e->message, job->step.weight,
+                                                      job->batch->batch.size)
+                    : lvni_trainer_message_add(&e->message, &job->step, job->batch->batch.size));
         if (job->set != NULL) {
             lvni_trainer_unused_note(e, job->set);
         }

@@ -120,7 +120,7 @@ class SharedRecipe(unittest.TestCase):
         with open(os.path.join(FOLDER, "misspelled.c"), "w") as f:
             f.write("#include <levin/levin.h>\nvoid f(void);\nvoid f(void) { lvn_mse_los(); }\n")
         self.assertIn("lvn_mse_los", levin("cc", "misspelled.c", status=1))
-        levin("cc", "-O0", "mine.c", "-o", "elsewhere.so")
+        levin("cc", "-I", "include", "-O0", "mine.c", "-o", "elsewhere.so")
         self.assertTrue(os.path.exists(os.path.join(FOLDER, "elsewhere.so")))
 
 

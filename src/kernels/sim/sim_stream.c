@@ -92,6 +92,8 @@ typedef struct event {
     uint64_t clock_ns;          /* when it was reached, by that engine's clock */
     lvni_sim_engine *engine;    /* of the newest record, with the number of its command */
     uint64_t number, waited;
+    bool failed; /* the stream that recorded it had failed there */
+    lvn_error error;
 } event;
 
 typedef struct event_command {
@@ -134,6 +136,10 @@ static lvn_status reach(void *payload)
     pthread_mutex_lock(&c->e->lock);
     c->e->reached = c->value > c->e->reached ? c->value : c->e->reached;
     c->e->clock_ns = atomic_load(&c->engine->clock_ns);
+    c->e->failed = atomic_load(&c->engine->failed);
+    if (c->e->failed) {
+        c->e->error = c->engine->error;
+    }
     pthread_cond_broadcast(&c->e->passed);
     pthread_mutex_unlock(&c->e->lock);
     release(c->e);
@@ -150,9 +156,12 @@ static lvn_status await(void *payload)
     if (c->e->clock_ns > atomic_load(&c->engine->clock_ns)) {
         atomic_store(&c->engine->clock_ns, c->e->clock_ns);
     }
+    /* what follows depends on what was left out there */
+    const bool fails = c->e->failed && !atomic_load(&c->engine->failed);
+    const lvn_error error = c->e->error;
     pthread_mutex_unlock(&c->e->lock);
     release(c->e);
-    return LVN_OK;
+    return fails ? lvn_error_adopt(&error) : LVN_OK;
 }
 
 /* A replay passes the event as it is then. The graph has a reference. */
@@ -257,6 +266,13 @@ lvn_status lvni_sim_host_call(void *stream, void (*fn)(void *user), void *user)
 {
     lvni_sim_stream *s = stream;
     const host_call c = {fn, user, s->engine};
+    pthread_mutex_lock(&s->engine->lock);
+    const bool captured = s->engine->capture != NULL;
+    pthread_mutex_unlock(&s->engine->lock);
+    if (captured) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: a call of the host cannot be captured",
+                 s->engine->device->name);
+    }
     return lvni_sim_submit_as(s, "a call of the host", call_host, &c, sizeof c, 0, true);
 }
 

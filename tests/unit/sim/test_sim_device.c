@@ -328,6 +328,46 @@ static void the_first_error_of_several_devices_stays(void **state)
     sem_destroy(&go[1]);
 }
 
+/* ---- errors and events ---- */
+
+static lvn_status break_down(void *payload)
+{
+    (void)payload;
+    LVN_FAIL(LVN_ERR_INTERNAL, "this copy was made to fail");
+}
+
+/* What follows an event behind an error of another stream is left out, with that error. */
+static void an_error_goes_with_the_event(void **state)
+{
+    (void)state;
+    lvni_tensor_device *d = device(0);
+    const lvn_backend *b = lvni_tensor_device_backend(d);
+    void *of = lvni_tensor_device_state(d), *stream = lvni_tensor_device_stream(d), *copies, *event;
+    lvn_tensor *x = ones(LVN_SIM(0), 2, 3);
+    assert_int_equal(lvn_device_wait(), LVN_OK);
+    assert_int_equal(b->stream_create(of, LVN_STREAM_COPY, &copies), LVN_OK);
+    assert_int_equal(b->event_create(of, &event), LVN_OK);
+    assert_int_equal(lvni_sim_submit(copies, "a copy", break_down, "", 1), LVN_OK);
+    assert_int_equal(b->event_record(event, copies), LVN_OK);
+    assert_int_equal(b->event_follow(stream, event), LVN_OK);
+    assert_int_equal(b->zero(stream, lvn_data(x), 6 * sizeof(float)), LVN_OK);
+    assert_int_equal(b->stream_wait(stream), LVN_ERR_INTERNAL);
+    assert_non_null(strstr(lvn_last_error()->message, "this copy was made to fail"));
+    assert_int_equal(b->stream_wait(copies), LVN_ERR_INTERNAL);
+    b->stream_clear(copies);
+    b->stream_clear(stream);
+    const float *there = lvni_sim_alias(lvn_data(x));
+    assert_true(there[0] == 1.0f);
+    assert_int_equal(b->event_record(event, copies), LVN_OK); /* now of a stream that works */
+    assert_int_equal(b->event_follow(stream, event), LVN_OK);
+    assert_int_equal(b->zero(stream, lvn_data(x), 6 * sizeof(float)), LVN_OK);
+    assert_int_equal(b->stream_wait(stream), LVN_OK);
+    assert_true(there[0] == 0.0f);
+    b->event_destroy(event);
+    b->stream_destroy(copies);
+    lvn_release(x);
+}
+
 /* ---- captured work ---- */
 
 /* What is captured does not run; each replay runs all of it, at the same addresses. */
@@ -435,6 +475,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(threads_share_devices),
         cmocka_unit_test(a_copy_waits_for_work_that_another_thread_gave_the_source),
         cmocka_unit_test(the_first_error_of_several_devices_stays),
+        cmocka_unit_test(an_error_goes_with_the_event),
         cmocka_unit_test(captured_work_runs_when_it_is_replayed),
         cmocka_unit_test(the_host_cannot_touch_device_memory),
     };

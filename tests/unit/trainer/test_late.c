@@ -292,6 +292,64 @@ static void an_error_of_the_device_ends_an_evaluation(void **state)
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
+/* ---- an error of the copy stream ---- */
+
+static lvn_status break_down(void *payload)
+{
+    (void)payload;
+    LVN_FAIL(LVN_ERR_INTERNAL, "this copy was made to fail");
+}
+
+/* A batch that never came to the device: neither its step nor a later one updates. */
+static void a_copy_that_fails_stops_before_the_update(void **state)
+{
+    (void)state;
+    memory data;
+    bench there, here;
+    lvni_trainer_step_result result;
+    lvni_tensor_device *device;
+    void *copies;
+    lvn_status status = LVN_OK;
+    int done = 0;
+    memory_init(&data, 200, 0);
+    assert_int_equal(lvni_tensor_device_open(LVN_DEVICE_SIM, 0, &device), LVN_OK);
+    const lvn_backend *b = lvni_tensor_device_backend(device);
+    assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
+    bench_open(&there, &data, &adamw);
+    assert_int_equal(b->stream_create(lvni_tensor_device_state(device), LVN_STREAM_COPY, &copies),
+                     LVN_OK);
+    pair p = {.t = there.trainer};
+    there.trainer->engine->more_steps = true;
+    submit(&p);
+    while (status == LVN_OK && p.n < 20) {
+        if (p.n == 4) {
+            assert_int_equal(lvni_sim_submit(copies, "a copy", break_down, "", 1), LVN_OK);
+        }
+        lvni_trainer_step_record *r = &p.record[p.n % 2];
+        status = lvni_trainer_engine_submit(p.t->engine, p.t->loader, &p.t->at, r);
+        const bool submitted = status == LVN_OK;
+        p.n += submitted ? 1 : 0;
+        p.t->at.step++;
+        p.t->at.step_in_epoch++;
+        const lvn_status read = lvni_trainer_engine_collect(
+            p.t->engine, &p.record[(p.n + (submitted ? 0 : 1)) % 2], &result);
+        done += read == LVN_OK ? 1 : 0;
+        status = read != LVN_OK ? read : status;
+        if (read != LVN_OK && submitted) {
+            lvni_trainer_engine_discard(p.t->engine, &p.record[(p.n + 1) % 2]);
+        }
+    }
+    assert_int_equal(status, LVN_ERR_INTERNAL);
+    b->stream_destroy(copies);
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    bench_open(&here, &data, &adamw);
+    bench_steps(&here, done);
+    assert_same_state(&there, &here);
+    assert_false(lvni_trainer_engine_torn(there.trainer->engine));
+    bench_close(&here);
+    bench_close(&there);
+}
+
 /* ---- between two phases ---- */
 
 static int wrong_phase;
@@ -429,6 +487,7 @@ int main(void)
         cmocka_unit_test(the_host_waits_for_nothing_new),
         cmocka_unit_test(a_loss_that_is_not_finite_is_named_with_its_step),
         cmocka_unit_test(an_error_of_the_device_stops_before_the_update),
+        cmocka_unit_test(a_copy_that_fails_stops_before_the_update),
         cmocka_unit_test(an_error_of_the_device_ends_an_evaluation),
         cmocka_unit_test(between_two_phases_the_weights_are_of_no_step),
         cmocka_unit_test(what_was_left_out_stays_left_out)};

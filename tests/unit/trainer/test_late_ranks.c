@@ -284,6 +284,9 @@ static void ranks_have_the_bits_of_one(void **state)
     s.batch_size = 12;
     s.micro_batches = 6;
     assert_bits("two lanes", &images, &s, 2, 5);
+    s.batch_size = 60;
+    s.micro_batches = 40;
+    assert_bits("many micro-batches", &images, &s, 3, 3);
     s = adamw;
     s.cls = &two_heads_class;
     assert_bits("two phases", &vectors, &s, 2, 6);
