@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/machine.h"
+#include "core/training.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -21,12 +22,19 @@ static struct sigaction before[TAKEN];
 static bool installed;
 static bool deferring; /* this process trains, and does nothing else */
 
+/* The training has no signals: they are its host program's. */
+static bool is_hosted(void)
+{
+    return lvni_core_training_get()->hosted;
+}
+
 const char *lvni_core_signal_name(int signal_number)
 {
     return signal_number == SIGINT    ? "Ctrl-C"
            : signal_number == SIGTERM ? "SIGTERM"
            : signal_number == SIGHUP  ? "SIGHUP"
-                                      : "SIGUSR1";
+           : signal_number == SIGUSR1 ? "SIGUSR1"
+                                      : "a request of the program";
 }
 
 /* Nothing is there yet that a stop could harm, and what goes on (a long list of files, a long
@@ -131,7 +139,7 @@ static void hold_ends(void)
 
 void lvni_core_signals_hand_over(void)
 {
-    if (!installed || !early) {
+    if (is_hosted() || !installed || !early) {
         return;
     }
     lvni_core_signals_defer();
@@ -146,6 +154,9 @@ void lvni_core_signals_hand_over(void)
 
 void lvni_core_signals_install(void)
 {
+    if (is_hosted()) {
+        return;
+    }
     if (!early) {
         asked = 0; /* never read and written back: a signal that comes in between would be lost */
         save_asked = 0;
@@ -156,6 +167,9 @@ void lvni_core_signals_install(void)
 
 void lvni_core_signals_hold(void)
 {
+    if (is_hosted()) {
+        return;
+    }
     early = 0;
     install();
 }
@@ -178,6 +192,9 @@ static void let_end(int i)
 
 void lvni_core_signals_remove(void)
 {
+    if (is_hosted()) {
+        return;
+    }
     for (int i = 0; installed && i < TAKEN; i++) {
         if (!deferring || taken[i] == SIGPIPE || before[i].sa_handler == SIG_IGN) {
             sigaction(taken[i], &before[i], NULL);
@@ -194,12 +211,15 @@ void lvni_core_signals_remove(void)
 
 int lvni_core_signals_asked(void)
 {
-    return asked;
+    const lvni_core_training *t = lvni_core_training_get();
+    return !t->hosted ? asked : t->stops ? t->stop : 0;
 }
 
 bool lvni_core_signals_take_save(void)
 {
-    const bool wanted = save_asked != 0;
-    save_asked = 0;
+    const bool wanted = save_asked != 0 && !is_hosted();
+    if (wanted) {
+        save_asked = 0;
+    }
     return wanted;
 }

@@ -3,7 +3,9 @@
  *
  * SIGINT, SIGTERM, SIGHUP (unless it is ignored: nohup) and SIGUSR1 ask for a stop. A second SIGINT
  * ends the process at once; the first prints that. SIGUSR2 asks for a checkpoint and no stop.
- * SIGPIPE is ignored. Called by commands, recipes and the trainer, from one thread. */
+ * SIGPIPE is ignored. Called by commands, recipes and the trainer, from one thread. In a training
+ * of a host program (training.h) these functions change nothing, and what asks for a stop is the
+ * program. */
 #ifndef LEVIN_CORE_SIGNALS_H
 #define LEVIN_CORE_SIGNALS_H
 

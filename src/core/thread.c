@@ -2,6 +2,7 @@
 #include "core/thread.h"
 
 #include "core/alloc.h"
+#include "core/training.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 typedef struct beginning {
     void *(*main)(void *argument);
     void *argument;
+    lvni_core_training *training;
 } beginning;
 
 /* The signal stack lies in this frame, at the far end of the thread's own stack: it needs no
@@ -20,6 +22,7 @@ static void *begin(void *argument)
 {
     const beginning b = *(const beginning *)argument;
     lvni_core_free(argument);
+    lvni_core_training_set(b.training);
     char room[LVNI_SIGNAL_STACK];
     const stack_t stack = {.ss_sp = room, .ss_size = sizeof room}, none = {.ss_flags = SS_DISABLE};
     stack_t old;
@@ -40,7 +43,7 @@ int lvni_core_thread_start(pthread_t *thread, void *(*main)(void *argument), voi
     if (b == NULL) {
         return ENOMEM;
     }
-    *b = (beginning){main, argument};
+    *b = (beginning){main, argument, lvni_core_training_get()};
     sigset_t blocked, before;
     sigfillset(&blocked);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {

@@ -9,8 +9,10 @@ enum { LVNI_SIGNAL_STACK = 64 << 10 };
 
 /* Starts every thread of levin: main(argument) runs with a signal stack of its own and with all
  * signals blocked, except those that its own instructions cause (SIGSEGV, ...): blocked, these
- * would end the process without an error record (error.h). Returns 0, or an errno value when no
- * thread was started. To be joined. */
+ * would end the process without an error record (error.h). The thread belongs to the training of
+ * the calling one (training.h). Returns 0, or an errno value when no thread was started. To be
+ * joined.
+ */
 int lvni_core_thread_start(pthread_t *thread, void *(*main)(void *argument), void *argument);
 
 /* Timed waits on it use the clock of lvni_core_now_ns (as lvni_core_timespec). */

@@ -105,7 +105,8 @@ size_t lvni_log_progress_format(const lvni_log_progress_state *s, int width, cha
 
 int lvni_log_progress_terminal(void)
 {
-    return lvni_core_terminal_rewrites(STDOUT_FILENO)   ? STDOUT_FILENO
+    return !lvni_log_has_screen()                       ? -1
+           : lvni_core_terminal_rewrites(STDOUT_FILENO) ? STDOUT_FILENO
            : lvni_core_terminal_rewrites(STDERR_FILENO) ? STDERR_FILENO
                                                         : -1;
 }

@@ -1,9 +1,10 @@
 /* What a run reports: to the screen and to train.log. On the screen warnings and errors are
  * standard error's; all else goes to standard output in training, which has no other results, and
- * to standard error in other commands. Thread-safe, one logger per process; called from everywhere
- * above core. Lines of the file: [YYYY-MM-DD hh:mm:ss,mmm][LEVEL] text. Logging never fails a run
- * and never touches the thread's last error: a file that cannot be written any more is
- * reported once and left alone. */
+ * to standard error in other commands. Thread-safe; called from everywhere above core. A process
+ * has one logger, and each training of a host program (core/training.h) one of its own, which has a
+ * receiver in place of the screen. Lines of the file: [YYYY-MM-DD hh:mm:ss,mmm][LEVEL] text.
+ * Logging never fails a run and never touches the thread's last error: a file that cannot be
+ * written any more is reported once and left alone. */
 #ifndef LEVIN_LOG_RUN_LOG_H
 #define LEVIN_LOG_RUN_LOG_H
 
@@ -17,7 +18,19 @@ typedef enum lvni_log_level {
     LVNI_LOG_ERROR    /* "error: text" */
 } lvni_log_level;
 
-/* Keeps lines from now on for the file that will be opened, once the run has a directory. */
+typedef struct lvni_log_logger lvni_log_logger;
+/* A line as the screen would show it: by its level, quiet and verbose. Called on the thread that
+ * logs, one line after the other; text: without prefix and newline. */
+typedef void (*lvni_log_receiver)(void *user, lvni_log_level level, const char *text);
+/* For lvni_core_training.log. receive may be NULL. */
+lvn_status lvni_log_create(lvni_log_receiver receive, void *user, lvni_log_logger **out);
+void lvni_log_destroy(lvni_log_logger *logger); /* NULL is fine */
+/* The calling thread's lines go to a screen, not to a receiver. */
+bool lvni_log_has_screen(void);
+
+/* The functions below are about the calling thread's logger.
+ *
+ * Keeps lines from now on for the file that will be opened, once the run has a directory. */
 void lvni_log_buffer(void);
 /* From now on also into the file at path, behind the lines that were kept. Closes the one before.
  * append = false empties it. */

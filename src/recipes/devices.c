@@ -265,7 +265,7 @@ lvn_status lvni_recipes_rank_devices(const lvni_core_config *c, const lvni_launc
     const lvni_launch_device_request request = {
         .key = lvni_core_config_spelled(c, "devices"),
         .spec = !launched ? spec
-                : device  ? lvni_launch_env_get(environ, "LEVIN_DEVICES")
+                : device  ? lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_DEVICES")
                           : NULL,
         .accelerator = launched && !device ? LVNI_ACCELERATOR_CPU : accelerator_of(c),
         .backend = lvni_core_config_str(c, "accelerator"),
@@ -273,7 +273,7 @@ lvn_status lvni_recipes_rank_devices(const lvni_core_config *c, const lvni_launc
         .allow_shared = lvni_core_config_bool(c, "allow_shared_device"),
         .launched = several,
         .nproc = (rank_of_cpu || launched) && info->local_world > 0 ? info->local_world : 0,
-        .env = environ};
+        .env = lvni_recipes_environment()};
     LVN_TRY(launched && several ? check_number(c, info, notices) : LVN_OK);
     const lvn_status s = lvni_launch_device_choose(&request, visible, notices, choice);
     choice->no_gpu = s == LVN_OK && !launched && choice->accelerator == LVNI_ACCELERATOR_CPU &&

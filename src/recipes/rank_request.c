@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/machine.h"
+#include "core/training.h"
 #include "launch/env_vars.h"
 #include "recipes/devices.h"
 #include "recipes/report_error.h"
@@ -14,6 +15,12 @@
 #include <levin/device.h>
 #include <string.h>
 #include <unistd.h>
+
+char *const *lvni_recipes_environment(void)
+{
+    static char *none[] = {NULL};
+    return lvni_core_training_get()->alone ? none : environ;
+}
 
 void lvni_recipes_rank_request_free(lvni_recipes_rank_request *r)
 {
@@ -91,8 +98,9 @@ static lvn_status take_mine(const lvni_core_config *c, const lvni_launch_device_
         /* all ranks are on one node in this version, or refused at the rendezvous */
         seen.local_world = seen.world;
     }
-    LVN_TRY(lvni_launch_rank_info_check_devices(&seen, environ, &d, notices));
-    LVN_TRY(lvni_launch_rank_info_device(&r->info, environ, &d, notices, &r->mine));
+    LVN_TRY(lvni_launch_rank_info_check_devices(&seen, lvni_recipes_environment(), &d, notices));
+    LVN_TRY(
+        lvni_launch_rank_info_device(&r->info, lvni_recipes_environment(), &d, notices, &r->mine));
     /* also where ranks share devices */
     r->mine = is_reported(r, choice) ? choice->index[r->info.local_rank] : r->mine;
     if (r->mine >= 0) {
@@ -148,7 +156,8 @@ static lvn_status check_one_node(const lvni_launch_rank_info *info, lvni_core_no
         "the ranks run on %d nodes, but this version of levin trains on one: several come later",
         info->nnodes);
     if (info->from[LVNI_RANK_INFO_NNODES] != NULL) {
-        lvni_launch_env_found(environ, info->from[LVNI_RANK_INFO_NNODES], notices);
+        lvni_launch_env_found(lvni_recipes_environment(), info->from[LVNI_RANK_INFO_NNODES],
+                              notices);
     } else {
         lvni_core_notice_found(notices, "nnodes=%d (source %s)", info->nnodes,
                                lvni_launch_source_name(info->source));
@@ -194,7 +203,8 @@ static lvn_status find_rank_info(const lvni_core_config *c,
     const char **args = NULL;
     LVN_TRY(write_arguments(command, &args, &o.n_args));
     o.args = args;
-    const lvn_status s = lvni_launch_rank_info_detect(environ, &o, notices, info);
+    const lvn_status s =
+        lvni_launch_rank_info_detect(lvni_recipes_environment(), &o, notices, info);
     lvni_core_free(args);
     return s;
 }
@@ -203,8 +213,8 @@ static lvn_status find_all(lvni_core_config *c, const lvni_recipes_ranks_command
                            lvni_core_notices *notices, lvni_recipes_rank_request *r)
 {
     lvni_launch_visible visible;
-    LVN_TRY(
-        lvni_launch_env_strict(environ, lvni_core_config_switch(c, "strict"), notices, &r->strict));
+    LVN_TRY(lvni_launch_env_strict(lvni_recipes_environment(), lvni_core_config_switch(c, "strict"),
+                                   notices, &r->strict));
     LVN_TRY(find_rank_info(c, command, notices, &r->info));
     LVN_TRY(check_one_node(&r->info, notices));
     LVN_TRY(lvni_launch_rank_info_check_address_here(&r->info, notices));

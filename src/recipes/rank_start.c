@@ -124,7 +124,7 @@ lvn_status lvni_recipes_check_restarts(const lvni_core_config *c, const lvni_lau
                                        bool starts)
 {
     /* of the launcher, which may be another program */
-    const char *most = lvni_launch_env_get(environ, "LEVIN_MAX_RESTARTS");
+    const char *most = lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_MAX_RESTARTS");
     if (max_restarts(c) == 0 || starts ||
         (info->source == LVNI_SOURCE_LEVIN && most != NULL && strtol(most, NULL, 10) > 0)) {
         return LVN_OK;
@@ -156,7 +156,7 @@ lvn_status lvni_recipes_rank_start(const lvni_core_config *c,
     char devices[512], accelerator[64], restarts[32], run_dir[4096] = "", out[4096], claimed[4128];
     const char *args[256], *spec = lvni_core_config_str(c, "devices");
     int n = 0;
-    if (lvni_launch_is_rank(environ)) {
+    if (lvni_launch_is_rank(lvni_recipes_environment())) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "devices=%s: LEVIN_LAUNCHED is set, so a launcher has started this process as a "
                  "rank, which starts no others; "

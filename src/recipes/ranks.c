@@ -105,8 +105,8 @@ static lvn_status open_process(const lvni_core_config *c, const lvni_recipes_ran
     out->rank->device = r->mine > 0 ? r->mine : 0;
     lvni_log_set_follower(r->info.rank > 0);
     lvni_recipes_report_as_rank(r->info.rank);
-    LVN_TRY(lvni_core_error_record_begin(lvni_launch_env_get(environ, "LEVIN_ERROR_FILE"),
-                                         r->info.rank));
+    LVN_TRY(lvni_core_error_record_begin(
+        lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_ERROR_FILE"), r->info.rank));
     LVN_TRY(lvni_core_error_record_catch_signals());
     LVN_TRY(lvni_recipes_rank_process_join(c, &r->info, out->rank, &out->process));
     return check_together(c, command, out->rank);

@@ -73,6 +73,9 @@ lvn_status lvni_recipes_ranks_each(const lvni_recipes_ranks *ranks, lvni_recipes
 /* Wakes the others before this rank's work is over, with the thread's last error. Nothing after
  * LVN_OK and LVN_ERR_CANCELLED. */
 void lvni_recipes_rank_give_up(const lvni_recipes_rank *rank, lvn_status status);
+/* The variables by which launchers number this process: those of the process; none in a training
+ * that is to be alone (core/training.h). */
+char *const *lvni_recipes_environment(void);
 /* The ranks of `levin plan`: rank 0 alone, without any other. */
 lvn_status lvni_recipes_ranks_estimate(lvni_core_config *config, lvni_recipes_rank *out);
 

@@ -26,7 +26,7 @@ static int own_rank;  /* of several, 0 where there is one */
  * lvni_recipes_report_status then gives the code alone. */
 static void report_block(const lvni_core_notices *notices)
 {
-    if (notices->error != 0 && notices->text.len > 0) {
+    if (notices->error != 0 && notices->text.len > 0 && lvni_log_has_screen()) {
         reported = true;
         if (lvni_core_notices_should_print(notices)) {
             fputs(lvni_core_str_text(&notices->text), stderr);

@@ -3,11 +3,13 @@
 
 #include "core/alloc.h"
 #include "core/signals.h"
+#include "core/training.h"
 #include "core/vfs.h"
 #include "launch/env_vars.h"
 #include "launch/launch.h"
 #include "log/run_log.h"
 #include "recipes/image_data.h"
+#include "recipes/ranks.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -60,15 +62,11 @@ static bool is_run(const char *path)
     return found;
 }
 
-/* Two processes in one run would write over each other. The lock goes with the process; where the
- * file system has none, there is none. */
-static int lock_fd = -1;
-
 /* The lock that the launcher of this rank took before it wrote there: the same open file, so it is
  * ours, too. -1: it has none of this directory. */
 static int launchers_lock(const char *path)
 {
-    const char *text = lvni_launch_env_get(environ, "LEVIN_LOCK_FD");
+    const char *text = lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_LOCK_FD");
     const int fd = text != NULL ? (int)strtol(text, NULL, 10) : -1;
     struct stat a, b;
     if (fd < 3 || fstat(fd, &a) != 0 || stat(path, &b) != 0 || a.st_dev != b.st_dev ||
@@ -79,13 +77,16 @@ static int launchers_lock(const char *path)
     return fcntl(fd, F_DUPFD_CLOEXEC, 3);
 }
 
+/* Two trainings in one run would write over each other. The lock goes with the process; where the
+ * file system has none, there is none. */
 static lvn_status lock(const char *path)
 {
     LVN_TRY(lvni_core_mkdirs(path));
     lvni_recipes_run_dir_release();
-    lock_fd = launchers_lock(path);
-    lock_fd = lock_fd >= 0 ? lock_fd : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (lock_fd >= 0 && flock(lock_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    const int launchers = launchers_lock(path),
+              fd = launchers >= 0 ? launchers : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    lvni_core_training_get()->dir_lock = fd;
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         lvni_recipes_run_dir_release();
         LVN_FAIL(LVN_ERR_USAGE,
                  "another process is training in out=%s: wait for its end, or give another out",
@@ -106,9 +107,10 @@ lvn_status lvni_recipes_run_dir_check_free(const char *path)
 
 void lvni_recipes_run_dir_release(void)
 {
-    if (lock_fd >= 0) {
-        close(lock_fd);
-        lock_fd = -1;
+    int *lock_fd = &lvni_core_training_get()->dir_lock;
+    if (*lock_fd >= 0) {
+        close(*lock_fd);
+        *lock_fd = -1;
     }
 }
 
@@ -263,7 +265,7 @@ static void empty(const char *dir, const char *const *patterns, bool leftovers_o
 static bool has_own_logs(const char *path)
 {
     /* <dir>/errors/attempt_0_rank_0.json */
-    const char *record = lvni_launch_env_get(environ, "LEVIN_ERROR_FILE");
+    const char *record = lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_ERROR_FILE");
     char dir[4096];
     if (record == NULL || snprintf(dir, sizeof dir, "%s", record) >= (int)sizeof dir) {
         return false;
@@ -314,13 +316,15 @@ static int attempt_of(const char *text)
 
 static lvn_status write_launch(const char *path)
 {
-    const char *id = lvni_launch_env_get(environ, "LEVIN_RUN_ID");
-    if (id == NULL || attempt_of(lvni_launch_env_get(environ, "LEVIN_MAX_RESTARTS")) <= 0) {
+    const char *id = lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_RUN_ID");
+    if (id == NULL ||
+        attempt_of(lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_MAX_RESTARTS")) <= 0) {
         return LVN_OK;
     }
     lvni_core_str text = {0};
-    lvni_core_str_printf(&text, "%d %s",
-                         attempt_of(lvni_launch_env_get(environ, "LEVIN_RESTART_COUNT")), id);
+    lvni_core_str_printf(
+        &text, "%d %s",
+        attempt_of(lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_RESTART_COUNT")), id);
     char *file = lvni_recipes_path_join(path, launch_file);
     const lvn_status s = file == NULL
                              ? LVN_ERR_MEMORY
@@ -332,8 +336,9 @@ static lvn_status write_launch(const char *path)
 
 bool lvni_recipes_run_dir_is_of_attempt_before(const char *out)
 {
-    const char *id = lvni_launch_env_get(environ, "LEVIN_RUN_ID");
-    const int attempt = attempt_of(lvni_launch_env_get(environ, "LEVIN_RESTART_COUNT"));
+    const char *id = lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_RUN_ID");
+    const int attempt =
+        attempt_of(lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_RESTART_COUNT"));
     char *file = attempt > 0 && id != NULL ? lvni_recipes_path_join(out, launch_file) : NULL,
          *text = NULL;
     size_t n;

@@ -3,6 +3,7 @@
 #include "core/alloc.h"
 #include "core/signals.h"
 #include "core/str.h"
+#include "core/training.h"
 #include "kernels/flat.h"
 #include "log/run_log.h"
 #include "tensor/device.h"
@@ -10,33 +11,29 @@
 
 #include <math.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- the stop: a signal of this process, whose handlers are core/signals.c's, or the one that its
- * ranks agreed on ---- */
-
-/* apart from this process's own signal: its second Ctrl-C must be its own */
-static _Atomic int agreed;
+ * ranks agreed on, which is apart: a second Ctrl-C must be its own ---- */
 
 void lvni_trainer_stop_install(void)
 {
-    agreed = 0;
+    lvni_core_training_get()->agreed = 0;
     lvni_core_signals_install();
 }
 
 int lvni_trainer_stop_signal(void)
 {
     /* first: the launcher may send this process another one while it saves */
-    const int of_all = agreed;
+    const int of_all = lvni_core_training_get()->agreed;
     return of_all != 0 ? of_all : lvni_core_signals_asked();
 }
 
 void lvni_trainer_stop_note(int signal_number)
 {
     if (signal_number != 0) {
-        agreed = signal_number;
+        lvni_core_training_get()->agreed = signal_number;
     }
 }
 
