@@ -65,6 +65,10 @@ LVN_API lvn_tensor *lvn_gather(lvn_tensor *x, int axis, lvn_tensor *index);
  * source[i][m][k] for axis 1 of three. source and index (i64) have one shape, that of x but along
  * the axis. What meets in a place is added in the order of the index: the same bits always. */
 LVN_API lvn_tensor *lvn_scatter_add(lvn_tensor *x, int axis, lvn_tensor *index, lvn_tensor *source);
+/* x with elements replaced: y[i][index[i][m][k]][k] = source[i][m][k], shapes as above. Of several
+ * that meet in a place the last in the order of the index remains, and it alone gets the gradient
+ * of the place; x gets that of the others. */
+LVN_API lvn_tensor *lvn_scatter(lvn_tensor *x, int axis, lvn_tensor *index, lvn_tensor *source);
 /* labels (...) i64 in [0, classes) -> (..., classes) of a float type: 1 at the label, else 0. No
  * gradient. */
 LVN_API lvn_tensor *lvn_one_hot(lvn_tensor *labels, int64_t classes, lvn_dtype dtype);

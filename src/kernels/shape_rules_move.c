@@ -1,5 +1,6 @@
 /* Shape rules of ops that move elements without computing: permute, concat, crop, pad,
- * index_select, gather, argsort, mix_images; cumsum. Called by lvni_kernels_run before each op. */
+ * index_select, gather, scatter, argsort, mix_images; cumsum. Called by lvni_kernels_run before
+ * each op. */
 #include "kernels/shape_rules_impl.h"
 
 lvn_status lvni_kernels_shape_permute(const lvn_kernel_args *args,
@@ -203,6 +204,20 @@ lvn_status lvni_kernels_shape_gather_grad(const lvn_kernel_args *args,
     LVN_TRY(lvni_kernels_rule_dtype("gather_grad", "the index", index, LVN_I64));
     LVN_TRY(lvni_kernels_rule_same("gather_grad", "dy", dy, "the index", index));
     out[0] = lvni_tensor_get_desc(dy);
+    out[0].shape[attr->axis] = attr->size;
+    return LVN_OK;
+}
+
+lvn_status lvni_kernels_shape_scatter_places(const lvn_kernel_args *args,
+                                             lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
+{
+    const lvn_tensor *index = args->in[0];
+    const lvn_axis_attr *attr = args->attr;
+    LVN_TRY(check_axis("scatter_places", index, attr->axis));
+    LVN_TRY(lvni_kernels_rule_dtype("scatter_places", "the index", index, LVN_I64));
+    LVN_ARG(attr->size >= 0, "scatter_places: %lld places; there must be at least 0",
+            (long long)attr->size);
+    out[0] = lvni_tensor_get_desc(index);
     out[0].shape[attr->axis] = attr->size;
     return LVN_OK;
 }

@@ -50,26 +50,59 @@ lvn_tensor *lvn_topk(lvn_tensor *x, int64_t k, int axis, bool largest, lvn_tenso
     return sorted("topk", x, axis, k, largest, index);
 }
 
-lvn_tensor *lvn_scatter_add(lvn_tensor *x, int axis, lvn_tensor *index, lvn_tensor *source)
+/* Whether the source fits x but along the axis, which is counted from 0 afterwards; an error if
+ * not. */
+static bool scatter_begin(const char *op, const lvn_tensor *x, int *axis, const lvn_tensor *index,
+                          const lvn_tensor *source)
 {
     if (x == NULL || index == NULL || source == NULL || lvni_autograd_scope_failed() ||
-        !lvni_ops_own_axis("scatter_add", x, &axis, x->ndim)) {
-        return lvni_autograd_op_fail("scatter_add");
+        !lvni_ops_own_axis(op, x, axis, x->ndim)) {
+        return false;
     }
     bool agree = source->ndim == x->ndim;
     for (int i = 0; agree && i < x->ndim; i++) {
-        agree = i == axis || source->shape[i] == x->shape[i];
+        agree = i == *axis || source->shape[i] == x->shape[i];
     }
     if (!agree) {
         char a[96], b[96];
-        lvn_error_set(
-            LVN_ERR_SHAPE, __FILE__, __LINE__,
-            "scatter_add: x is %s but the source is %s; sizes must be equal in all axes but %d",
-            lvni_tensor_shape_string(x->ndim, x->shape, a),
-            lvni_tensor_shape_string(source->ndim, source->shape, b), axis);
+        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
+                      "%s: x is %s but the source is %s; sizes must be equal in all axes but %d",
+                      op, lvni_tensor_shape_string(x->ndim, x->shape, a),
+                      lvni_tensor_shape_string(source->ndim, source->shape, b), *axis);
+    }
+    return agree;
+}
+
+lvn_tensor *lvn_scatter_add(lvn_tensor *x, int axis, lvn_tensor *index, lvn_tensor *source)
+{
+    if (!scatter_begin("scatter_add", x, &axis, index, source)) {
         return lvni_autograd_op_fail("scatter_add");
     }
     return lvn_add(x, lvni_ops_put_back(source, axis, x->shape[axis], index));
+}
+
+/* An element of the result is chosen from x and the source behind it: so gradients of any order are
+ * those of lvn_gather and lvn_concat. */
+lvn_tensor *lvn_scatter(lvn_tensor *x, int axis, lvn_tensor *index, lvn_tensor *source)
+{
+    if (!scatter_begin("scatter", x, &axis, index, source) ||
+        !lvni_autograd_op_begin(LVNI_OP_scatter_places, &index, 1, 0)) {
+        return lvni_autograd_op_fail("scatter");
+    }
+    if (!lvni_tensor_same_shape(index, source)) {
+        char a[96], b[96];
+        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
+                      "scatter: the index is %s but the source is %s; both must have one shape",
+                      lvni_tensor_shape_string(index->ndim, index->shape, a),
+                      lvni_tensor_shape_string(source->ndim, source->shape, b));
+        return lvni_autograd_op_fail("scatter");
+    }
+    const lvn_axis_attr attr = {.axis = axis, .size = x->shape[axis]};
+    lvn_kernel_args args = {.in = {index}, .attr = &attr};
+    lvn_tensor *places = lvni_autograd_op_run(LVNI_OP_scatter_places, &args, 1);
+    lvn_tensor *both = lvn_concat((lvn_tensor *[]){x, source}, 2, axis);
+    return places == NULL || both == NULL ? lvni_autograd_op_fail("scatter")
+                                          : lvn_gather(both, axis, places);
 }
 
 lvn_tensor *lvn_one_hot(lvn_tensor *labels, int64_t classes, lvn_dtype dtype)

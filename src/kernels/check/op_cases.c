@@ -80,6 +80,7 @@ static const char *const fills[LVNI_OP_COUNT] = {
     [LVNI_OP_index_select_grad] = "nj",
     [LVNI_OP_gather] = "nj",
     [LVNI_OP_gather_grad] = "nj",
+    [LVNI_OP_scatter_places] = "j",
     [LVNI_OP_max_grad] = "ni",
     [LVNI_OP_max_pool2d_grad] = "nw",
     [LVNI_OP_batch_norm_train] = "onnn",

@@ -7,7 +7,7 @@
 
 enum { CHUNK = 64 }; /* of inner elements that one item of a gradient owns */
 
-/* x (outer, size, inner), y (outer, many, inner) */
+/* x (outer, size, inner), y (outer, many, inner); the index is input 1, or the only one */
 typedef struct index_job {
     int64_t outer, size, many, inner, chunks;
     const int64_t *index;
@@ -22,12 +22,13 @@ static lvn_status plan(const char *op, const lvn_kernel_args *args, bool per_ele
 {
     const int axis = ((const lvn_axis_attr *)args->attr)->axis;
     const lvn_tensor *big = gradient ? args->out[0] : args->in[0],
-                     *small = gradient ? args->in[0] : args->out[0];
+                     *small = gradient ? args->in[0] : args->out[0],
+                     *index = args->in[1] != NULL ? args->in[1] : args->in[0];
     *j = (index_job){.outer = 1,
                      .size = big->shape[axis],
                      .many = small->shape[axis],
                      .inner = 1,
-                     .index = args->in[1]->data,
+                     .index = index->data,
                      .per_element = per_element,
                      .bytes = lvn_dtype_size(big->dtype),
                      .x = args->in[0]->data,
@@ -37,7 +38,7 @@ static lvn_status plan(const char *op, const lvn_kernel_args *args, bool per_ele
         j->inner *= i > axis ? big->shape[i] : 1;
     }
     j->chunks = lvni_cpu_div_up(j->inner, CHUNK);
-    for (int64_t e = 0; e < lvn_numel(args->in[1]); e++) {
+    for (int64_t e = 0; e < lvn_numel(index); e++) {
         LVN_ARG(j->index[e] >= 0 && j->index[e] < j->size,
                 "%s: index %lld of element %lld is outside the axis of size %lld", op,
                 (long long)j->index[e], (long long)e, (long long)j->size);
@@ -91,6 +92,28 @@ static void put_back_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
+/* Item as above: of what is written to one place the last remains. */
+static void places_range(const void *job, int64_t begin, int64_t end)
+{
+    const index_job *j = job;
+    for (int64_t item = begin; item < end; item++) {
+        const int64_t o = item / j->chunks, first = item % j->chunks * CHUNK;
+        const int64_t n = j->inner - first < CHUNK ? j->inner - first : CHUNK;
+        int64_t *places = (int64_t *)(void *)j->y + o * j->size * j->inner + first;
+        const int64_t *index = j->index + o * j->many * j->inner + first;
+        for (int64_t s = 0; s < j->size; s++) {
+            for (int64_t i = 0; i < n; i++) {
+                places[s * j->inner + i] = s;
+            }
+        }
+        for (int64_t m = 0; m < j->many; m++) {
+            for (int64_t i = 0; i < n; i++) {
+                places[index[m * j->inner + i] * j->inner + i] = j->size + m;
+            }
+        }
+    }
+}
+
 lvn_status lvni_cpu_index_select(const lvn_kernel_args *args)
 {
     index_job j;
@@ -122,6 +145,15 @@ lvn_status lvni_cpu_gather_grad(const lvn_kernel_args *args)
     LVN_TRY(plan("gather_grad", args, true, true, &j));
     lvni_cpu_par(j.outer * j.chunks, 1, (j.many + j.size) * (j.inner < CHUNK ? j.inner : CHUNK),
                  put_back_range, &j);
+    return LVN_OK;
+}
+
+lvn_status lvni_cpu_scatter_places(const lvn_kernel_args *args)
+{
+    index_job j;
+    LVN_TRY(plan("scatter_places", args, true, true, &j));
+    lvni_cpu_par(j.outer * j.chunks, 1, (j.many + j.size) * (j.inner < CHUNK ? j.inner : CHUNK),
+                 places_range, &j);
     return LVN_OK;
 }
 

@@ -1,4 +1,5 @@
-/* Reference kernels: elements chosen by an index along an axis, and their gradients. */
+/* Reference kernels: elements chosen by an index along an axis, and their gradients; places that an
+ * index writes to. */
 #include "kernels/ref/ref_impl.h"
 
 /* A tensor seen as (outer, size, inner) around an axis. */
@@ -85,6 +86,22 @@ lvn_status lvni_ref_gather(const lvn_kernel_args *args)
 lvn_status lvni_ref_gather_grad(const lvn_kernel_args *args)
 {
     return put_back("gather_grad", args, true);
+}
+
+lvn_status lvni_ref_scatter_places(const lvn_kernel_args *args)
+{
+    const lvn_axis_attr *attr = args->attr;
+    const around many = split_at(args->in[0], attr->axis);
+    int64_t *y = args->out[0]->data;
+    LVN_TRY(check_index("scatter_places", args->in[0], attr->size));
+    for (int64_t e = 0; e < many.outer * attr->size * many.inner; e++) {
+        y[e] = e / many.inner % attr->size;
+    }
+    for (int64_t e = 0; e < many.outer * many.size * many.inner; e++) {
+        y[place(e, &many, attr->size, args->in[0]->data, true)] =
+            attr->size + e / many.inner % many.size;
+    }
+    return LVN_OK;
 }
 
 lvn_status lvni_ref_mix_images(const lvn_kernel_args *args)

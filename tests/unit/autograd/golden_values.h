@@ -159,6 +159,22 @@ static const double added[] = {
 static const double scattered_rows[] = {
     31.5, 29.5, 2.0, 0.25,
     49.0, 3.0, 0.75, 97.5};
+static const double unique[] = {
+    1.0, 3.0, 0.0, 2.0,
+    0.0, 3.0};
+static const double overwritten_rows[] = {
+    30.0, 10.0, 2.0, 20.0,
+    50.0, 3.0, 40.0, 60.0};
+static const double overwritten_columns[] = {
+    1.5, 2.0, 2.0, 0.25,
+    -1.0, 3.0, 1.0, -2.5,
+    0.5, 0.0, 0.0, 0.25};
+static const double overwritten_slopes[] = {
+    4000.0, 32000.0, 108000.0, 256000.0,
+    500000.0, 864000.0};
+static const double left_slopes[] = {
+    0.0, 0.0, 4.0, 0.0,
+    0.0, 6.0, 0.0, 0.0};
 static const double one_hot[] = {
     0.0, 1.0, 0.0, 0.0,
     0.0, 0.0, 1.0, 0.0,

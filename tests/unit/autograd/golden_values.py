@@ -27,6 +27,7 @@ SHARES = torch.tensor([[0.25, 0.5, 0, 0.25], [0, 0, 1, 0], [0.125, 0.125, 0.25, 
 WEIGHTS = torch.tensor([0.5, 2, 1, 0.25])
 EDGES = torch.tensor([[1, -INF, 2], [-INF, -INF, -INF], [INF, 1, 0], [500, 1000, 1000.5]])
 PLACES = torch.tensor([[1, 1, 0], [3, 0, 3]])
+UNIQUE = torch.tensor([[1, 3, 0], [2, 0, 3]])
 ADDED = torch.tensor([[10, 20, 30], [40, 50, 60]], dtype=torch.float64)
 QUERIES = torch.arange(12.0).reshape(1, 2, 3, 2) / 4 - 1
 KEYS = torch.arange(16.0).reshape(1, 2, 4, 2) / 8 - 0.25
@@ -92,6 +93,13 @@ ARRAYS = {
     "places": PLACES,
     "added": ADDED,
     "scattered_rows": LOGITS[:2].scatter_add(1, PLACES, ADDED),
+    "unique": UNIQUE,
+    "overwritten_rows": LOGITS[:2].scatter(1, UNIQUE, ADDED),
+    "overwritten_columns": LOGITS.scatter(0, torch.tensor([[2, 0, 1, 2]]), WEIGHTS[None]),
+    "overwritten_slopes": slope(
+        lambda x: LOGITS[:2].scatter(1, UNIQUE, x.square()).square().sum(), ADDED
+    ),
+    "left_slopes": slope(lambda x: x.scatter(1, UNIQUE, ADDED).square().sum(), LOGITS[:2]),
     "one_hot": F.one_hot(PLACES, 5),
     "queries": QUERIES,
     "keys": KEYS,

@@ -29,6 +29,17 @@ FN(top, lvn_topk(in[0], 2, -1, true, NULL))
 FN(scatter_add,
    lvn_scatter_add(in[0], 1, lvn_argsort(lvn_detach(in[1]), 1, false), lvn_square(in[1])))
 
+/* the last two of five columns are written to the same places */
+static lvn_tensor *overwritten(lvn_tensor *x, lvn_tensor *source)
+{
+    lvn_tensor *order = lvn_argsort(lvn_detach(source), 1, false); /* 0 to 3 */
+    lvn_tensor *last = lvn_slice(order, 1, 3, 4);
+    return lvn_scatter(
+        x, 1, lvn_concat((lvn_tensor *[]){lvn_slice(order, 1, 0, 3), last, last}, 3, 1),
+        lvn_square(lvn_concat((lvn_tensor *[]){source, lvn_slice(source, 1, 0, 1)}, 2, 1)));
+}
+FN(scatter, overwritten(in[0], in[1]))
+
 static const row rows[] = {
     {"reshape", fn_reshape, SMOOTH, 1, {S(3, 4)}, NORMAL, .second = true},
     {"flatten", fn_flatten, SMOOTH, 1, {S(2, 3, 4)}, NORMAL, .second = true},
@@ -51,6 +62,7 @@ static const row rows[] = {
     {"sort", fn_sorted_down, SMOOTH, 1, {S(4, 3)}, APART, .second = true},
     {"topk", fn_top, SMOOTH, 1, {S(3, 5)}, APART, .second = true},
     {"scatter_add", fn_scatter_add, SMOOTH, 2, {S(2, 5, 3), S(2, 4, 3)}, APART, .second = true},
+    {"scatter", fn_scatter, SMOOTH, 2, {S(2, 5, 3), S(2, 4, 3)}, APART, .second = true},
     {"expand", fn_expand, SMOOTH, 1, {S(3, 1)}, NORMAL, .second = true},
 };
 

@@ -36,13 +36,18 @@ static lvn_tensor *make(const double *values, int ndim, const int64_t *shape)
 }
 #define MAKE(values, ...) make(values, LVN_SHAPE(__VA_ARGS__))
 
-static lvn_tensor *make_places(void)
+static lvn_tensor *make_index(const double *values, int ndim, const int64_t *shape)
 {
-    lvn_tensor *t = hold(lvn_tensor_create(LVN_I64, LVN_SHAPE(2, 3)));
-    for (int64_t e = 0; e < 6; e++) {
-        ((int64_t *)lvn_data(t))[e] = (int64_t)places[e];
+    lvn_tensor *t = hold(lvn_tensor_create(LVN_I64, ndim, shape));
+    for (int64_t e = 0; e < lvn_numel(t); e++) {
+        ((int64_t *)lvn_data(t))[e] = (int64_t)values[e];
     }
     return t;
+}
+
+static lvn_tensor *make_places(void)
+{
+    return make_index(places, LVN_SHAPE(2, 3));
 }
 
 static double value(const lvn_tensor *t, int64_t e)
@@ -175,6 +180,49 @@ static void sums_along_an_axis(void **state)
     }
 }
 
+static void elements_overwritten(void **state)
+{
+    (void)state;
+    static const double first_row[] = {2, 0, 1, 2};
+    /* torch.scatter leaves open which of several remains: here the last */
+    static const double last_remains[] = {30, 20, 2, 0.25, 50, 3, 0.75, 60},
+                        slopes_of_last[] = {0, 40, 60, 0, 100, 120};
+    for (int i = 0; i < N_TYPES; i++) {
+        begin(types[i]);
+        lvn_tensor *x = MAKE(logits, 3, 4), *all = lvn_require_grad(MAKE(logits, 2, 4)),
+                   *source = lvn_require_grad(MAKE(added, 2, 3)),
+                   *once = make_index(unique, LVN_SHAPE(2, 3));
+        CHECK(overwritten_rows, lvn_scatter(all, 1, once, source));
+        CHECK(overwritten_columns,
+              lvn_scatter(x, -2, make_index(first_row, LVN_SHAPE(1, 4)), MAKE(weights, 1, 4)));
+        lvn_tensor *squares =
+            lvn_sum(lvn_square(lvn_scatter(lvn_detach(all), 1, once, lvn_square(source))));
+        CHECK(overwritten_slopes, lvn_grad(squares, source));
+        CHECK(left_slopes, lvn_grad(lvn_sum(lvn_square(lvn_scatter(all, 1, once, source))), all));
+        lvn_tensor *y = lvn_scatter(all, 1, make_places(), source);
+        CHECK(last_remains, y);
+        CHECK(slopes_of_last, lvn_grad(lvn_sum(lvn_square(y)), source));
+        CHECK(overwritten_rows, lvn_scatter(all, 1, once, source));
+        end();
+    }
+    begin(LVN_F32);
+    static const double whole[] = {7, 8, 9};
+    lvn_tensor *y =
+        lvn_scatter(make_index(places, LVN_SHAPE(2, 3)), 1,
+                    make_index(unique, LVN_SHAPE(2, 1)), /* 1, 3: the second is outside */
+                    make_index(whole, LVN_SHAPE(2, 1)));
+    assert_null(y);
+    assert_non_null(strstr(lvn_last_error()->message, "is outside the axis of size 3"));
+    assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
+    lvn_clear_error();
+    dtype = LVN_F32;
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    static const double whole_numbers_after[] = {1, 7, 0, 3, 8, 3}, middle[] = {1, 1};
+    CHECK(whole_numbers_after, lvn_scatter(make_places(), 1, make_index(middle, LVN_SHAPE(2, 1)),
+                                           make_index(whole, LVN_SHAPE(2, 1))));
+    end();
+}
+
 static lvn_tensor *heads_second(lvn_tensor *x)
 {
     return lvn_permute(x, (const int[]){0, 2, 1, 3}, 4);
@@ -257,6 +305,7 @@ static void wrong_arguments_are_refused(void **state)
         {1, LVN_ERR_INVALID, "so 9 places of axis 1 cannot be kept; take 0 to 4"},
         {2, LVN_ERR_INVALID, "topk: k is -2, it must be at least 0"},
         {3, LVN_ERR_SHAPE, "scatter_add: x is (3, 4) but the source is (2, 3)"},
+        {11, LVN_ERR_SHAPE, "scatter: the index is (2, 3) but the source is (2, 4)"},
         {4, LVN_ERR_SHAPE, "kl_div: x is (3, 4) but the target is (4)"},
         {5, LVN_ERR_INVALID, "index 3 of element 3 is outside the axis of size 3"},
         {6, LVN_ERR_SHAPE, "cumsum: there is no axis 2"},
@@ -275,6 +324,7 @@ static void wrong_arguments_are_refused(void **state)
         case 2: y = lvn_topk(x, -2, 1, true, NULL); break;
         case 3: y = lvn_scatter_add(x, 1, make_places(), MAKE(added, 2, 3)); break;
         case 4: y = lvn_kl_div(x, w); break;
+        case 11: y = lvn_scatter(x, 0, make_places(), lvn_slice(x, 0, 0, 2)); break;
         case 5: y = lvn_one_hot(make_places(), 3, LVN_F32); break;
         case 6: y = lvn_cumsum(x, 2); break;
         case 8:
@@ -309,6 +359,7 @@ int main(void)
         cmocka_unit_test(deviation_and_its_corrections),
         cmocka_unit_test(losses_against_probabilities),
         cmocka_unit_test(sums_along_an_axis),
+        cmocka_unit_test(elements_overwritten),
         cmocka_unit_test(attention_with_a_mask),
         cmocka_unit_test(attention_of_products_is_that_of_the_kernel),
         cmocka_unit_test(attention_drops_keys),
