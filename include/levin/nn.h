@@ -144,6 +144,20 @@ LVN_API lvn_module *lvn_nn_conv2d_with(lvn_builder *b, const char *name, int in,
         (b), (name), (in), (out), (kernel),                                                        \
         &(lvn_nn_conv2d_options){.struct_size = sizeof(lvn_nn_conv2d_options), __VA_ARGS__})
 
+typedef struct lvn_nn_conv1d_options {
+    size_t struct_size;
+    int stride, padding, dilation, groups; /* 0: 1, 0, 1, 1 */
+    bool no_bias;
+} lvn_nn_conv1d_options;
+/* x (N, L, in) -> (N, L', out) as lvn_conv1d; parameters weight (out, kernel, in / groups), in
+ * files (out, in / groups, kernel), and bias (out). */
+LVN_API lvn_module *lvn_nn_conv1d_with(lvn_builder *b, const char *name, int in, int out,
+                                       int kernel, const lvn_nn_conv1d_options *o);
+#define lvn_nn_conv1d(b, name, in, out, kernel, ...)                                               \
+    lvn_nn_conv1d_with(                                                                            \
+        (b), (name), (in), (out), (kernel),                                                        \
+        &(lvn_nn_conv1d_options){.struct_size = sizeof(lvn_nn_conv1d_options), __VA_ARGS__})
+
 typedef struct lvn_nn_conv_transpose2d_options {
     size_t struct_size;
     int stride, padding, output_padding, groups, dilation; /* 0: 1, 0, 0, 1, 1 */

@@ -65,6 +65,60 @@ lvn_module *lvn_nn_conv2d_with(lvn_builder *b, const char *name, int in, int out
     return lvni_nn_builder_build(b, &m->base);
 }
 
+typedef struct conv1d {
+    lvn_module base;
+    int in, out, kernel;
+    lvn_nn_conv1d_options options;
+    lvn_tensor *weight, *bias; /* (O, K, I / groups), (O) or NULL */
+} conv1d;
+
+static lvn_status conv1d_build(lvn_module *module, lvn_builder *b)
+{
+    conv1d *m = (conv1d *)module;
+    const int groups = m->options.groups == 0 ? 1 : m->options.groups;
+    if (m->in < 1 || m->out < 1 || m->kernel < 1 || groups < 1 || m->in % groups != 0 ||
+        m->out % groups != 0) {
+        LVN_FAIL(LVN_ERR_INVALID,
+                 "%s: a convolution from %d to %d channels with kernel %d and %d groups is not "
+                 "possible",
+                 module->path, m->in, m->out, m->kernel, groups);
+    }
+    const double bound = 1.0 / lvni_core_sqrt((double)(m->in / groups) * m->kernel);
+    m->weight =
+        lvn_builder_parameter(b, "weight", 3, (const int64_t[]){m->out, m->kernel, m->in / groups},
+                              LVN_INIT_UNIFORM, bound);
+    lvni_nn_builder_set_layout(b, LVNI_LAYOUT_CONV, NULL);
+    if (!m->options.no_bias) {
+        m->bias =
+            lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
+    }
+    return lvn_builder_status(b);
+}
+
+static lvn_tensor *conv1d_forward(const lvn_module *module, lvn_tensor *x)
+{
+    const conv1d *m = (const conv1d *)module;
+    const lvn_nn_conv1d_options *o = &m->options;
+    return lvn_conv1d(x, m->weight, m->bias, .stride = o->stride, .padding = o->padding,
+                      .dilation = o->dilation, .groups = o->groups);
+}
+
+static const lvn_module_class conv1d_class = {
+    .name = "conv1d", .size = sizeof(conv1d), .build = conv1d_build, .forward = conv1d_forward};
+
+lvn_module *lvn_nn_conv1d_with(lvn_builder *b, const char *name, int in, int out, int kernel,
+                               const lvn_nn_conv1d_options *o)
+{
+    conv1d *m = (conv1d *)(void *)lvni_nn_builder_new_module(b, &conv1d_class, name);
+    if (m == NULL || !lvni_nn_builder_options(b, "nn_conv1d", &m->options, sizeof m->options, o)) {
+        return NULL;
+    }
+    m->in = in;
+    m->out = out;
+    m->kernel = kernel;
+    return lvni_nn_builder_build(b, &m->base);
+}
+
 typedef struct conv_transpose2d {
     lvn_module base;
     int in, out, kernel[2];

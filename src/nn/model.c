@@ -308,7 +308,12 @@ bool lvni_nn_model_has(const lvni_nn_model *model, const char *name)
 static void view_of(const lvni_nn_parameter *p, int64_t v[4])
 {
     if (p->layout == LVNI_LAYOUT_CONV) {
-        memcpy(v, p->tensor->shape, 4 * sizeof *v);
+        const int64_t *shape = p->tensor->shape;
+        const bool rows = p->tensor->ndim == 4;
+        v[0] = shape[0];
+        v[1] = rows ? shape[1] : 1;
+        v[2] = rows ? shape[2] : shape[1];
+        v[3] = rows ? shape[3] : shape[2];
     } else if (p->layout == LVNI_LAYOUT_TRANSPOSED) {
         v[0] = v[2] = 1; /* one image of O pixels with I channels */
         v[1] = p->tensor->shape[0];
@@ -324,9 +329,8 @@ int lvni_nn_parameter_file_shape(const lvni_nn_parameter *p, int64_t shape[LVN_M
     const lvn_tensor *t = p->tensor;
     memcpy(shape, t->shape, (size_t)t->ndim * sizeof *shape);
     if (p->layout == LVNI_LAYOUT_CONV) {
-        shape[1] = t->shape[3];
-        shape[2] = t->shape[1];
-        shape[3] = t->shape[2];
+        shape[1] = t->shape[t->ndim - 1];
+        memcpy(shape + 2, t->shape + 1, (size_t)(t->ndim - 2) * sizeof *shape);
     }
     if (p->layout == LVNI_LAYOUT_TRANSPOSED) {
         shape[0] = t->shape[1];

@@ -13,7 +13,7 @@
 typedef enum lvni_nn_layout {
     LVNI_LAYOUT_PLAIN,
     /* (O, H, W, I) here, (O, I, H, W) there; transposed convolutions (I, H, W, O) and (I, O, H,
-     * W) */
+     * W); of sequences (O, L, I) and (O, I, L) */
     LVNI_LAYOUT_CONV,
     LVNI_LAYOUT_TRANSPOSED, /* (O, I) here, (I, O) there */
     LVNI_LAYOUT_FLATTEN     /* a linear layer behind a flattened image: (O, H W C) here, (O, C H W)

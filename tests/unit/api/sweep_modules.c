@@ -43,7 +43,7 @@ static const lvn_module_class part_class = {
 
 typedef struct net {
     lvn_module base;
-    lvn_module *conv, *norm, *unet, *calm, *up, *drop, *head, *part, *gru, *lstm;
+    lvn_module *conv, *norm, *unet, *calm, *up, *drop, *head, *part, *gru, *lstm, *line;
 } net;
 
 static lvn_status net_build(lvn_module *module, lvn_builder *b)
@@ -59,6 +59,7 @@ static lvn_status net_build(lvn_module *module, lvn_builder *b)
     m->drop = lvn_nn_dropout(b, "drop", 0.5);
     m->head = lvn_nn_linear(b, "head", 4, 4);
     m->part = lvn_builder_child(b, &part_class, "part");
+    m->line = lvn_nn_conv1d(b, "line", 1, 1, 3, .padding = 1);
     m->gru = lvn_nn_gru_cell(b, "gru", 4, 4);
     m->lstm = lvn_nn_lstm_cell(b, "lstm", 4, 4);
     lvn_builder_couple(b);
@@ -72,6 +73,8 @@ static lvn_tensor *net_forward(const lvn_module *module, lvn_tensor *x)
         m->drop, lvn_forward_residual(m->norm, lvn_forward(m->conv, x), lvn_forward(m->conv, x)));
     x = lvn_forward(m->calm, lvn_forward(m->up, lvn_forward(m->unet, x)));
     x = lvn_forward(m->head, lvn_global_avg_pool2d(x));
+    lvn_tensor *line = lvn_forward(m->line, lvn_reshape(x, LVN_SHAPE(2, 4, 1)));
+    x = lvn_reshape(line, LVN_SHAPE(2, 4));
     lvn_tensor *c, *h = lvn_nn_lstm_cell_step(m->lstm, x, x, x, &c);
     return lvn_forward(m->part, lvn_nn_gru_cell_step(m->gru, h, c));
 }
@@ -178,7 +181,7 @@ static const scenario rows[] = {
     {.calls = "builder_status builder_arguments builder_child builder_parameter builder_set_init "
               "builder_couple "
               "builder_block builder_buffer buffer_value buffer_push is_training forward log "
-              "nn_conv2d_with nn_conv_transpose2d_with nn_unet_with nn_linear_with "
+              "nn_conv2d_with nn_conv_transpose2d_with nn_conv1d_with nn_unet_with nn_linear_with "
               "nn_batch_norm_with nn_layer_norm_with nn_dropout forward_residual nn_gru_cell_with "
               "nn_gru_cell_step nn_lstm_cell_with nn_lstm_cell_step",
      .run = build_and_step,

@@ -76,6 +76,7 @@ typedef lvn_module *(*layer)(lvn_builder *b);
     }
 LAYER(nn_conv2d, 2, 2, 3)
 LAYER(nn_conv_transpose2d, 2, 2, 3)
+LAYER(nn_conv1d, 2, 2, 3)
 LAYER(nn_linear, 2, 2)
 LAYER(nn_batch_norm, 2, 0.1)
 LAYER(nn_layer_norm, 2)
@@ -168,6 +169,7 @@ static const struct {
     OP(image_folder_open),
     PART(nn_conv2d),
     PART(nn_conv_transpose2d),
+    PART(nn_conv1d),
     PART(nn_linear),
     PART(nn_batch_norm),
     PART(nn_layer_norm),

@@ -10,6 +10,7 @@
 #include "nn/model.h"
 #include "nn/step_metrics.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct net {
@@ -188,6 +189,78 @@ static void layers_whose_axes_differ(void **state)
     assert_int_equal(lvn_scope_close(), LVN_OK);
     lvn_release(x);
     lvni_nn_model_destroy(m);
+}
+
+typedef struct sequence {
+    lvn_module base;
+    lvn_module *conv;
+} sequence;
+
+static lvn_status sequence_build(lvn_module *module, lvn_builder *b)
+{
+    ((sequence *)module)->conv =
+        lvn_nn_conv1d(b, "conv", 4, 6, 3, .stride = 2, .padding = 1, .dilation = 2, .groups = 2);
+    return lvn_builder_status(b);
+}
+
+static lvn_status bad_sequence_build(lvn_module *module, lvn_builder *b)
+{
+    (void)module;
+    lvn_nn_conv1d(b, "conv", 4, 6, 3, .groups = 4);
+    return lvn_builder_status(b);
+}
+
+/* The layer is the op with its parameters; files have the weight as (O, I / groups, K). */
+static void sequences_are_convolved(void **state)
+{
+    (void)state;
+    static const lvn_module_class sequence_class = {
+        .name = "sequence", .size = sizeof(sequence), .build = sequence_build};
+    lvni_nn_model *m;
+    assert_int_equal(lvni_nn_model_build(&sequence_class, NULL, 1, &m), LVN_OK);
+    const lvni_nn_parameter *w = &m->parameters[0], *bias = &m->parameters[1];
+    assert_string_equal(w->name, "conv.weight");
+    assert_string_equal(bias->name, "conv.bias");
+    int64_t in_file[LVN_MAX_NDIM];
+    assert_int_equal(lvni_nn_parameter_file_shape(w, in_file), 3);
+    assert_true(in_file[0] == 6 && in_file[1] == 2 && in_file[2] == 3);
+    float file[36], back[36];
+    const float *here = lvn_const_data(w->tensor);
+    lvni_nn_parameter_to_file(w, here, file);
+    for (int o = 0; o < 6; o++) {
+        for (int k = 0; k < 3; k++) {
+            for (int i = 0; i < 2; i++) {
+                assert_true(file[(o * 2 + i) * 3 + k] == here[(o * 3 + k) * 2 + i]);
+            }
+        }
+    }
+    lvni_nn_parameter_from_file(w, file, back);
+    assert_memory_equal(back, here, sizeof back);
+    double most = 0.0;
+    for (int i = 0; i < 36; i++) {
+        most = fmax(most, fabs((double)here[i]));
+    }
+    assert_true(most <= 1.0 / sqrt(6.0) && most > 0.8 / sqrt(6.0)); /* fan in: 2 * 3 */
+    lvn_tensor *x = lvn_tensor_create(LVN_F32, LVN_SHAPE(2, 9, 4));
+    for (int64_t i = 0; i < lvn_numel(x); i++) {
+        ((float *)lvn_data(x))[i] = (float)(i * 37 % 101) / 50.0f;
+    }
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *y = lvn_forward(((const sequence *)m->root)->conv, x),
+               *plain = lvn_conv1d(x, w->tensor, bias->tensor, .stride = 2, .padding = 1,
+                                   .dilation = 2, .groups = 2);
+    assert_non_null(y);
+    assert_int_equal(lvn_numel(y), 2 * 4 * 6); /* (9 + 2 - 4 - 1) / 2 + 1 places */
+    assert_memory_equal(lvn_const_data(y), lvn_const_data(plain), 48 * sizeof(float));
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(x);
+    lvni_nn_model_destroy(m);
+    static const lvn_module_class bad_class = {
+        .name = "bad", .size = sizeof(lvn_module), .build = bad_sequence_build};
+    assert_int_equal(lvni_nn_model_build(&bad_class, NULL, 1, &m), LVN_ERR_INVALID);
+    assert_string_equal(
+        lvn_last_error()->message,
+        "conv: a convolution from 4 to 6 channels with kernel 3 and 4 groups is not possible");
 }
 
 /* ---- recurrent cells ---- */
@@ -410,6 +483,7 @@ int main(void)
         cmocka_unit_test(metrics_that_do_not_fit_fail_the_scope),
         cmocka_unit_test(options_are_read_by_their_size),
         cmocka_unit_test(layers_whose_axes_differ),
+        cmocka_unit_test(sequences_are_convolved),
         cmocka_unit_test(cells_step_with_their_parameters),
         cmocka_unit_test(a_buffer_of_another_model_is_refused),
         cmocka_unit_test(nothing_is_asked_of_null),
