@@ -258,6 +258,24 @@ static lvn_status pins(const void *argument)
     return s;
 }
 
+static lvn_status factors(const void *argument)
+{
+    (void)argument;
+    lvn_tensor *a = lvn_tensor_create(LVN_F64, LVN_SHAPE(3, 3)), *u, *v, *s, *t;
+    lvn_status status = a == NULL ? lvn_last_error()->code : lvn_eigh(a, &s, &v);
+    if (status == LVN_OK) {
+        status = lvn_svd(a, &u, NULL, &t);
+        lvn_release(s);
+        lvn_release(v);
+    }
+    if (status == LVN_OK) {
+        lvn_release(u);
+        lvn_release(t);
+    }
+    lvn_release(a);
+    return status;
+}
+
 static const scenario rows[] = {
     {.calls = "status_name status_text last_error clear_error error_set error_frame error_append "
               "error_adopt version",
@@ -299,6 +317,7 @@ static const scenario rows[] = {
      .run = parts,
      .before = make_inputs,
      .after = drop_inputs},
+    {.calls = "eigh svd", .run = factors},
     {.calls = "pin_get pin_record", .run = pins},
     {.calls = "apply", .run = own_op, .before = make_inputs, .after = drop_inputs},
 };
