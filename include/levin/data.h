@@ -71,14 +71,24 @@ struct lvn_dataset {
 /* Destroy any dataset; NULL is fine. */
 LVN_API void lvn_dataset_destroy(lvn_dataset *dataset);
 
+/* Which samples of a folder. */
+typedef enum lvn_image_part {
+    LVN_IMAGES_ALL,   /* of train/ and val/, or of all classes; not those of test/ */
+    LVN_IMAGES_TRAIN, /* those of train/; without val/ four fifths of each class */
+    LVN_IMAGES_VAL    /* those of val/; else the other fifth, always the same one */
+} lvn_image_part;
+
 /* A folder of images (JPEG, PNG) with one sub-folder per class; fields `image` (resize, resize,
  * 3) f32, normalised with the mean and standard deviation of ImageNet, and `label`. Samples are in
  * byte order of their paths, classes in byte order of their names. Sub-folders without an image are
- * no classes. A folder with train/ and val/ gives the samples of both, without those of test/: open
- * one of them instead. Folders that may be parts or classes are refused (docs/data.md). */
+ * no classes. Folders that may be parts or classes are refused (docs/data.md).
+ *
+ * With `views` a sample is shown several times, each time with random crop, flip and colours of its
+ * own: in the fields `image`, `label`, `image2`, `image3`, ... The path builtin:shapes stands for
+ * 2000 small images in 6 classes that levin draws itself. */
 typedef struct lvn_image_folder_options {
     size_t struct_size; /* sizeof(lvn_image_folder_options) */
-    int resize;         /* side of the square images in pixels; 0: 224 */
+    int resize;         /* side of the square images in pixels; 0: 224, of builtin:shapes 32 */
     bool flat;          /* images anywhere below the folder, no classes, no label */
     bool no_augment;  /* training samples come as evaluation samples do (docs/data.md); else random
                          resized crop and horizontal flip */
@@ -86,6 +96,13 @@ typedef struct lvn_image_folder_options {
     /* brightness, contrast and saturation vary by this factor (0.4: between 0.6 and 1.4); 0: not at
      * all */
     double color_jitter;
+    double hue;      /* colours turn by up to this part of the circle, at most 0.5; 0: not at all */
+    double jitter;   /* probability of what color_jitter and hue do; 0: 1 */
+    double grey;     /* probability of an image without colours */
+    double blur;     /* probability of a Gaussian blur, deviation 0.1 to 2 pixels */
+    double solarize; /* probability that values of the upper half are inverted */
+    int views;       /* of each sample, 1 to 4; 0: 1 */
+    lvn_image_part part;
     void *reserved[4];
 } lvn_image_folder_options;
 

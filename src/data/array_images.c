@@ -324,9 +324,7 @@ static const array_view *view_of(const lvn_dataset *dataset)
 static int view_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS])
 {
     const array_view *v = view_of(dataset);
-    out[0] = (lvn_field){"image", LVN_F32, 3, {v->transform.size, v->transform.size, 3}};
-    out[1] = (lvn_field){"label", LVN_I64, 0, {0}};
-    return v->images->label != NULL ? 2 : 1;
+    return lvni_data_image_fields(&v->transform, v->images->label != NULL, out);
 }
 
 static int64_t view_length(const lvn_dataset *dataset)
@@ -379,10 +377,9 @@ static lvn_status view_get(const lvn_dataset *dataset, const lvn_sample_key *key
     }
     lvni_data_image image = {.width = m->width, .height = m->height, .scale = 1.0};
     const lvni_data_image_info info = {LVNI_IMAGE_PNG, m->width, m->height, 1};
-    lvni_data_augment augment;
     LVN_TRY(pixels_of(scratch, m, key->sample, &image.rgb));
-    LVN_TRY(lvni_data_augment_draw(&v->transform, key, m->width, m->height, &augment));
-    LVN_TRY(lvni_data_augment_render(scratch, &v->transform, &augment, &image, &info, field[0]));
+    LVN_TRY(lvni_data_augment_views(scratch, &v->transform, key, &image, &info, m->label != NULL,
+                                    field));
     if (m->label != NULL) {
         memcpy(field[1], &m->label[key->sample], sizeof(int64_t));
     }

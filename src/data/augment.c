@@ -80,6 +80,7 @@ lvn_status lvni_data_transform_check(const lvni_data_transform *t)
     }
     LVN_TRY(check_range("augment.solarize", t->solarize, 0.0, 1.0));
     LVN_TRY(check_range("augment.solarize_from", t->solarize_from, 0.0, 1.0));
+    LVN_TRY(check_range("views", t->views, 0, LVNI_MAX_VIEWS));
     LVN_TRY(check_range("eval.resize", t->eval_resize, 1, LVNI_RESAMPLE_MAX_SIDE));
     for (int c = 0; c < 3; c++) {
         LVN_TRY(check_range("normalize.mean", (double)t->mean[c], -1e3, 1e3));
@@ -405,6 +406,48 @@ lvn_status lvni_data_augment_render(lvni_data_scratch *scratch, const lvni_data_
     LVN_TRY(crop_render(scratch, t, a, image, info, &target, out));
     LVN_TRY(colour_apply(scratch, t, a, out));
     normalise(t, out, (int64_t)t->size * t->size);
+    return LVN_OK;
+}
+
+/* ---- several views ---- */
+
+int lvni_data_image_fields(const lvni_data_transform *t, bool label, lvn_field out[LVN_MAX_FIELDS])
+{
+    static const char *const names[LVNI_MAX_VIEWS] = {"image", "image2", "image3", "image4"};
+    const int views = lvni_data_transform_views(t);
+    for (int v = 0; v < views; v++) {
+        out[lvni_data_view_field(v, label)] =
+            (lvn_field){names[v], LVN_F32, 3, {t->size, t->size, 3}};
+    }
+    if (label) {
+        out[1] = (lvn_field){"label", LVN_I64, 0, {0}};
+    }
+    return views + (label ? 1 : 0);
+}
+
+lvn_sample_key lvni_data_view_key(const lvn_sample_key *key, int v)
+{
+    lvn_sample_key own = *key;
+    if (v > 0) {
+        const lvni_core_rng_key k =
+            lvni_core_rng_make_key(key->seed, lvni_core_rng_purpose("view") + (uint64_t)v);
+        own.seed = (uint64_t)k.k[1] << 32 | k.k[0];
+    }
+    return own;
+}
+
+lvn_status lvni_data_augment_views(lvni_data_scratch *scratch, const lvni_data_transform *t,
+                                   const lvn_sample_key *key, const lvni_data_image *image,
+                                   const lvni_data_image_info *info, bool label,
+                                   void *const field[])
+{
+    for (int v = 0; v < lvni_data_transform_views(t); v++) {
+        lvni_data_augment augment;
+        const lvn_sample_key own = lvni_data_view_key(key, v);
+        LVN_TRY(lvni_data_augment_draw(t, &own, info->width, info->height, &augment));
+        LVN_TRY(lvni_data_augment_render(scratch, t, &augment, image, info,
+                                         field[lvni_data_view_field(v, label)]));
+    }
     return LVN_OK;
 }
 

@@ -14,6 +14,7 @@
  *   hue         element 0: shift in turns = (2u - 1) x
  *   jitter grey solarize   element 0: done when u < p
  *   blur        element 0: done when u < p; element 1: sigma = from + u (to - from)
+ * View v = 1, 2, ... of a sample has the draws of another seed: key (key->seed, "view" + v).
  * In this order: crop, flips, jitter (the four colour operations), grey, blur, solarize,
  * normalisation. Called by image_folder.c and shapes.c; the recipes fill the transform. */
 #ifndef LEVIN_DATA_AUGMENT_H
@@ -60,6 +61,7 @@ typedef struct lvni_data_transform {
                         size x size */
     lvni_data_filter eval_filter; /* of this resizing; random crops are bilinear */
     float mean[3], std[3];        /* of channels in 0..1 */
+    int views;                    /* images of each sample, 0 is 1; each has draws of its own */
 } lvni_data_transform;
 
 /* Photos: random crop with scale 0.08..1 and ratio 3/4..4/3, hflip 0.5, no colour jitter,
@@ -100,6 +102,29 @@ double lvni_data_augment_need(const lvni_data_transform *t, const lvni_data_augm
  * edges may lie outside. */
 lvni_data_box lvni_data_augment_wanted(const lvni_data_transform *t, const lvni_data_augment *a,
                                        const lvni_data_image_info *info);
+
+/* ---- several views of a sample: fields image, label, image2, image3, ... ---- */
+
+enum { LVNI_MAX_VIEWS = 4 };
+
+static inline int lvni_data_transform_views(const lvni_data_transform *t)
+{
+    return t->views > 1 ? t->views : 1;
+}
+/* The fields of images of this transform, with or without a label; returns how many. */
+int lvni_data_image_fields(const lvni_data_transform *t, bool label, lvn_field out[LVN_MAX_FIELDS]);
+/* The field of view v. */
+static inline int lvni_data_view_field(int v, bool label)
+{
+    return v + (v > 0 && label ? 1 : 0);
+}
+/* The key that view v's draws follow from. */
+lvn_sample_key lvni_data_view_key(const lvn_sample_key *key, int v);
+/* All views of an image that is decoded whole (info: its size), into their fields. */
+lvn_status lvni_data_augment_views(lvni_data_scratch *scratch, const lvni_data_transform *t,
+                                   const lvn_sample_key *key, const lvni_data_image *image,
+                                   const lvni_data_image_info *info, bool label,
+                                   void *const field[]);
 
 /* (size, size, 3) f32 as the network sees it, back to RGB bytes. */
 void lvni_data_transform_to_rgb(const lvni_data_transform *t, const float *image, uint8_t *rgb);

@@ -4,12 +4,12 @@
 #include "data/image_folder.h"
 
 #include "core/alloc.h"
-#include "core/options_struct.h"
 #include "data/dataset.h"
 #include "data/folder_impl.h"
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -307,9 +307,7 @@ static const image_view *view_of(const lvn_dataset *dataset)
 static int view_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS])
 {
     const image_view *v = view_of(dataset);
-    out[0] = (lvn_field){"image", LVN_F32, 3, {v->transform.size, v->transform.size, 3}};
-    out[1] = (lvn_field){"label", LVN_I64, 0, {0}};
-    return v->scan->n_classes > 0 ? 2 : 1;
+    return lvni_data_image_fields(&v->transform, v->scan->n_classes > 0, out);
 }
 
 static int64_t view_length(const lvn_dataset *dataset)
@@ -332,24 +330,51 @@ static int64_t view_label(const lvn_dataset *dataset, int64_t sample)
     return view_of(dataset)->scan->label[sample];
 }
 
-static lvn_status render(lvni_data_scratch *scratch, const image_view *v, const lvn_sample_key *key,
-                         const char *path, float *out)
+static void widen(lvni_data_box *box, const lvni_data_box *with)
 {
+    const double right = fmax(box->x + box->width, with->x + with->width),
+                 bottom = fmax(box->y + box->height, with->y + with->height);
+    box->x = fmin(box->x, with->x);
+    box->y = fmin(box->y, with->y);
+    box->width = right - box->x;
+    box->height = bottom - box->y;
+}
+
+/* All views come from one decoded image, which is as large as the one that needs the most. */
+static lvn_status render(lvni_data_scratch *scratch, const image_view *v, const lvn_sample_key *key,
+                         const char *path, void *const field[])
+{
+    const lvni_data_transform *t = &v->transform;
+    const int views = lvni_data_transform_views(t);
     size_t bytes;
+    double need = 0.0;
+    lvni_data_box wanted = {0};
     lvni_data_image_info info;
     lvni_data_image image;
-    lvni_data_augment augment;
+    lvni_data_augment augment[LVNI_MAX_VIEWS];
     LVN_TRY(lvni_data_read_file(scratch, path, &bytes));
     LVN_TRY(lvni_data_image_probe(scratch, scratch->file.data, bytes, path, &info));
     const bool swapped = info.orientation >= 5; /* stored lying on its side */
     const int width = swapped ? info.height : info.width,
               height = swapped ? info.width : info.height;
-    LVN_TRY(lvni_data_augment_draw(&v->transform, key, width, height, &augment));
-    const double need = lvni_data_augment_need(&v->transform, &augment);
-    const lvni_data_box wanted = lvni_data_augment_wanted(&v->transform, &augment, &info);
+    for (int i = 0; i < views; i++) {
+        const lvn_sample_key own = lvni_data_view_key(key, i);
+        LVN_TRY(lvni_data_augment_draw(t, &own, width, height, &augment[i]));
+        const lvni_data_box box = lvni_data_augment_wanted(t, &augment[i], &info);
+        need = fmax(need, lvni_data_augment_need(t, &augment[i]));
+        if (i == 0) {
+            wanted = box;
+        } else {
+            widen(&wanted, &box);
+        }
+    }
     LVN_TRY(lvni_data_image_decode(scratch, scratch->file.data, bytes, path, &info, need, &wanted,
                                    &image));
-    return lvni_data_augment_render(scratch, &v->transform, &augment, &image, &info, out);
+    for (int i = 0; i < views; i++) {
+        LVN_TRY(lvni_data_augment_render(scratch, t, &augment[i], &image, &info,
+                                         field[lvni_data_view_field(i, v->scan->n_classes > 0)]));
+    }
+    return LVN_OK;
 }
 
 static lvn_status view_get(const lvn_dataset *dataset, const lvn_sample_key *key,
@@ -367,7 +392,7 @@ static lvn_status view_get(const lvn_dataset *dataset, const lvn_sample_key *key
                            lvni_data_image_scan_name(v->scan, key->sample));
     LVN_ARG((size_t)n < sizeof path, "the path of %s is too long",
             lvni_data_image_scan_name(v->scan, key->sample));
-    LVN_TRY(render(scratch, v, key, path, field[0]));
+    LVN_TRY(render(scratch, v, key, path, field));
     if (v->scan->n_classes > 0) {
         memcpy(field[1], &v->scan->label[key->sample], sizeof(int64_t));
     }
@@ -415,35 +440,4 @@ lvn_status lvni_data_image_view_create(lvni_data_image_scan *scan, const int64_t
     }
     *out = &v->base;
     return LVN_OK;
-}
-
-/* ---- the public face ---- */
-
-static lvn_status open_with(const char *path, const lvn_image_folder_options *o, lvn_dataset **out)
-{
-    lvni_data_transform t;
-    lvni_data_transform_init(&t, o->resize == 0 ? 224 : o->resize);
-    if (o->min_scale != 0.0) {
-        t.scale[0] = o->min_scale;
-    }
-    t.brightness = t.contrast = t.saturation = o->color_jitter;
-    if (o->no_augment) {
-        lvni_data_transform_no_augment(&t);
-    }
-    lvni_data_image_scan *scan;
-    LVN_TRY(lvni_data_transform_check(&t));
-    LVN_TRY(lvni_data_image_scan_open(path, o->flat ? LVNI_SCAN_FLAT : LVNI_SCAN_CLASSES, &scan));
-    const lvn_status status = lvni_data_image_view_create(scan, NULL, 0, &t, out);
-    lvni_data_image_scan_release(scan);
-    return status;
-}
-
-lvn_dataset *lvn_image_folder_open_with(const char *path, const lvn_image_folder_options *options)
-{
-    lvn_image_folder_options o;
-    lvn_dataset *dataset = NULL;
-    if (lvni_core_options_copy("image_folder_open", &o, sizeof o, options) != LVN_OK) {
-        return NULL;
-    }
-    return open_with(path, &o, &dataset) == LVN_OK ? dataset : NULL;
 }

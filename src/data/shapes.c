@@ -360,10 +360,7 @@ static const shapes *shapes_of(const lvn_dataset *dataset)
 
 static int shapes_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS])
 {
-    const int size = shapes_of(dataset)->transform.size;
-    out[0] = (lvn_field){"image", LVN_F32, 3, {size, size, 3}};
-    out[1] = (lvn_field){"label", LVN_I64, 0, {0}};
-    return 2;
+    return lvni_data_image_fields(&shapes_of(dataset)->transform, true, out);
 }
 
 static int64_t shapes_length(const lvn_dataset *dataset)
@@ -398,9 +395,7 @@ static lvn_status shapes_get(const lvn_dataset *dataset, const lvn_sample_key *k
     const lvni_data_image image = {
         .rgb = scratch->pixels.data, .width = size, .height = size, .scale = 1.0};
     const lvni_data_image_info info = {LVNI_IMAGE_PNG, size, size, 1};
-    lvni_data_augment augment;
-    LVN_TRY(lvni_data_augment_draw(&s->transform, key, size, size, &augment));
-    LVN_TRY(lvni_data_augment_render(scratch, &s->transform, &augment, &image, &info, field[0]));
+    LVN_TRY(lvni_data_augment_views(scratch, &s->transform, key, &image, &info, true, field));
     const int64_t label = shapes_label(dataset, key->sample);
     memcpy(field[1], &label, sizeof label);
     return LVN_OK;

@@ -1,0 +1,105 @@
+/* lvn_image_folder_open_with: its options as a transform, and the part of the samples that is
+ * wanted. */
+#include "core/alloc.h"
+#include "core/options_struct.h"
+#include "data/dataset.h"
+#include "data/image_folder.h"
+#include "data/shapes.h"
+
+#define SHAPES "builtin:shapes"
+
+/* A folder's images, or those that levin draws. */
+typedef struct source {
+    lvni_data_image_scan *scan; /* NULL: shapes */
+    lvni_data_shapes_options shapes;
+} source;
+
+static void make_transform(const lvn_image_folder_options *o, bool shapes, lvni_data_transform *t)
+{
+    lvni_data_transform_init(t, o->resize != 0 ? o->resize : shapes ? 32 : 224);
+    t->eval_resize = shapes ? t->size : t->eval_resize;
+    t->scale[0] = o->min_scale != 0.0 ? o->min_scale : t->scale[0];
+    t->brightness = t->contrast = t->saturation = o->color_jitter;
+    t->hue = o->hue;
+    t->jitter = o->jitter != 0.0 ? o->jitter : t->jitter;
+    t->grey = o->grey;
+    t->blur = o->blur;
+    t->solarize = o->solarize;
+    t->views = o->views;
+}
+
+static lvn_status view(const source *s, const lvni_data_transform *t, const int64_t *indices,
+                       int64_t n, lvn_dataset **out)
+{
+    return s->scan != NULL ? lvni_data_image_view_create(s->scan, indices, n, t, out)
+                           : lvni_data_shapes_create(&s->shapes, indices, n, t, out);
+}
+
+static lvn_status split(const source *s, const lvni_data_transform *t, int64_t *part[2],
+                        int64_t n[2])
+{
+    static const double fifth = 0.2;
+    lvn_dataset *all;
+    LVN_TRY(view(s, t, NULL, 0, &all));
+    const lvn_status status =
+        lvni_data_split_dataset(all, fifth, 0, &part[0], &n[0], &part[1], &n[1]);
+    lvn_dataset_destroy(all);
+    return status;
+}
+
+static lvn_status open_part(const source *s, const lvni_data_transform *t, lvn_image_part which,
+                            lvn_dataset **out)
+{
+    int64_t *part[2] = {NULL, NULL}, n[2] = {0, 0};
+    const int i = which == LVN_IMAGES_VAL;
+    lvn_status status;
+    if (which == LVN_IMAGES_ALL) {
+        return view(s, t, NULL, 0, out);
+    }
+    if (s->scan != NULL && lvni_data_image_scan_count(s->scan, LVNI_PART_VAL) > 0) {
+        status = lvni_data_image_scan_select(s->scan, i == 0 ? LVNI_PART_TRAIN : LVNI_PART_VAL,
+                                             &part[i], &n[i]);
+    } else {
+        status = split(s, t, part, n);
+    }
+    if (status == LVN_OK) {
+        status = view(s, t, part[i], n[i], out);
+    }
+    lvni_core_free(part[0]);
+    lvni_core_free(part[1]);
+    return status;
+}
+
+static lvn_status open_with(const char *path, const lvn_image_folder_options *o, lvn_dataset **out)
+{
+    LVN_ARG(path != NULL, "the data folder has no name");
+    const bool shapes = strcmp(path, SHAPES) == 0;
+    source s = {.scan = NULL};
+    lvni_data_transform t;
+    LVN_TRY(lvni_core_options_enum("image_folder_open", "part", (int)o->part, LVN_IMAGES_VAL));
+    LVN_ARG(!o->flat || (!shapes && o->part == LVN_IMAGES_ALL),
+            "image_folder_open: %s with .flat has no classes and no parts; leave out .%s",
+            shapes ? SHAPES : path, shapes ? "flat" : "part");
+    make_transform(o, shapes, &t);
+    LVN_TRY(lvni_data_transform_check(&t));
+    if (o->no_augment) {
+        lvni_data_transform_no_augment(&t);
+    }
+    if (!shapes) {
+        LVN_TRY(
+            lvni_data_image_scan_open(path, o->flat ? LVNI_SCAN_FLAT : LVNI_SCAN_CLASSES, &s.scan));
+    }
+    const lvn_status status = open_part(&s, &t, o->part, out);
+    lvni_data_image_scan_release(s.scan);
+    return status;
+}
+
+lvn_dataset *lvn_image_folder_open_with(const char *path, const lvn_image_folder_options *options)
+{
+    lvn_image_folder_options o;
+    lvn_dataset *dataset = NULL;
+    if (lvni_core_options_copy("image_folder_open", &o, sizeof o, options) != LVN_OK) {
+        return NULL;
+    }
+    return open_with(path, &o, &dataset) == LVN_OK ? dataset : NULL;
+}
