@@ -167,6 +167,26 @@ static lvn_status apply_record(void *stream, float *buffer, const float *record_
     return example_end(stream, "apply_record", LVN_OK);
 }
 
+static lvn_status append(void *stream, float *queue, float *filled, float *next,
+                         const float *record_, const lvn_flat_append *p)
+{
+    if (example_begin(stream)) {
+        const float *row = example_mine(record_),
+                    *count = row + p->slots * p->slot_rows * p->width + 1;
+        float *at = example_mine(next), *to = example_mine(queue), *there = example_mine(filled);
+        for (int64_t i = 0; i < p->slots && updates(p->step); i++) {
+            for (int64_t k = 0; k < (int64_t)count[i]; k++) {
+                const int64_t place = (int64_t)*at;
+                memcpy(to + place * p->width, row + (i * p->slot_rows + k) * p->width,
+                       (size_t)p->width * sizeof *to);
+                there[place] = 1.0f;
+                *at = (float)((place + 1) % p->rows);
+            }
+        }
+    }
+    return example_end(stream, "append", LVN_OK);
+}
+
 static lvn_status number(void *stream, double *slot, const void *value, lvn_dtype dtype)
 {
     lvn_status s = LVN_OK;
@@ -229,6 +249,7 @@ const lvn_backend_flat example_flat = {.add = add,
                                        .round_bf16 = round_bf16,
                                        .record = record,
                                        .apply_record = apply_record,
+                                       .append = append,
                                        .number = number,
                                        .seed = seed,
                                        .decide = decide,

@@ -33,7 +33,7 @@
 extern "C" {
 #endif
 
-enum { LVN_BACKEND_VERSION = 7 };
+enum { LVN_BACKEND_VERSION = 8 };
 
 typedef struct lvn_device_info {
     char name[64]; /* of the model: "NVIDIA H200" */
@@ -342,6 +342,13 @@ LVN_ON_DEVICE bool lvn_flat_adamw_resolve(lvn_flat_adamw *p)
     return p->step->updated != 0;
 }
 
+/* What `append` adds to a queue: rows that the micro-batches of a step pushed. */
+typedef struct lvn_flat_append {
+    int64_t rows, width;        /* of the queue */
+    int64_t slots, slot_rows;   /* micro-batches, and the rows that there is room for of each */
+    const lvn_step_phase *step; /* as above */
+} lvn_flat_append;
+
 typedef struct lvn_backend_flat {
     /* a += b: two gradient sets become one (a node of the tree). */
     lvn_status (*add)(void *stream, float *a, const float *b, int64_t n);
@@ -374,6 +381,12 @@ typedef struct lvn_backend_flat {
      * (record[i] / record[n]). With a step: nothing unless it updated. */
     lvn_status (*apply_record)(void *stream, float *buffer, const float *record, int64_t n,
                                float momentum, float keep, const lvn_step_phase *step);
+    /* A queue (rows, width) after a step. record: slots * slot_rows rows, one float, then of each
+     * slot how many of its rows there are. These rows, in their order, go one by one to row *next
+     * of the queue, filled[*next] = 1, *next = (*next + 1) mod rows; so of more than `rows` the
+     * last ones stay. With a step: nothing unless it updated. */
+    lvn_status (*append)(void *stream, float *queue, float *filled, float *next,
+                         const float *record, const lvn_flat_append *p);
     /* *slot = the one number of this type at `value`. */
     lvn_status (*number)(void *stream, double *slot, const void *value, lvn_dtype dtype);
     /* Where a backward pass begins: the one number of this type at `value` = weight * *factor, the

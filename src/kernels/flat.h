@@ -41,6 +41,9 @@ void lvni_kernels_flat_adamw(float *w, const float *g, float *m, float *v, int64
 void lvni_kernels_flat_record(float *record, const float *value, int64_t n, float weight);
 void lvni_kernels_flat_apply_record(float *buffer, const float *record, int64_t n, float momentum,
                                     float keep, const lvn_step_phase *step);
+/* Rows that the micro-batches of a step pushed into a queue. */
+void lvni_kernels_flat_append(float *queue, float *filled, float *next, const float *record,
+                              const lvn_flat_append *p);
 
 /* The step block of a device (levin/backend.h), without waiting: sums of squares into memory of the
  * device; a number of one element into a slot there; the decision; a step's end. */

@@ -123,6 +123,12 @@ void lvni_kernels_flat_apply_record(float *buffer, const float *record, int64_t 
     SUBMIT(buffer, apply_record, buffer, record, n, momentum, keep, step);
 }
 
+void lvni_kernels_flat_append(float *queue, float *filled, float *next, const float *record,
+                              const lvn_flat_append *p)
+{
+    SUBMIT(queue, append, queue, filled, next, record, p);
+}
+
 /* ---- the step block ---- */
 
 void lvni_kernels_flat_sums_there(const float *g, int64_t n, double *sums)

@@ -36,6 +36,8 @@ lvn_status lvni_cpu_flat_record(void *stream, float *record, const float *value,
                                 float weight);
 lvn_status lvni_cpu_flat_apply_record(void *stream, float *buffer, const float *record, int64_t n,
                                       float momentum, float keep, const lvn_step_phase *step);
+lvn_status lvni_cpu_flat_append(void *stream, float *queue, float *filled, float *next,
+                                const float *record, const lvn_flat_append *p);
 lvn_status lvni_cpu_flat_number(void *stream, double *slot, const void *value, lvn_dtype dtype);
 lvn_status lvni_cpu_flat_seed(void *stream, void *value, lvn_dtype dtype, double weight,
                               const double *factor);
@@ -49,8 +51,9 @@ lvn_status lvni_cpu_flat_finish(void *stream, lvn_step_block *block);
         .block_sumsq = lvni_cpu_flat_block_sumsq, .sgd = lvni_cpu_flat_sgd,                        \
         .trust = lvni_cpu_flat_trust, .adamw = lvni_cpu_flat_adamw,                                \
         .round_bf16 = lvni_cpu_flat_round_bf16, .record = lvni_cpu_flat_record,                    \
-        .apply_record = lvni_cpu_flat_apply_record, .number = lvni_cpu_flat_number,                \
-        .seed = lvni_cpu_flat_seed, .decide = lvni_cpu_flat_decide, .finish = lvni_cpu_flat_finish \
+        .apply_record = lvni_cpu_flat_apply_record, .append = lvni_cpu_flat_append,                \
+        .number = lvni_cpu_flat_number, .seed = lvni_cpu_flat_seed,                                \
+        .decide = lvni_cpu_flat_decide, .finish = lvni_cpu_flat_finish                             \
     }
 
 #endif

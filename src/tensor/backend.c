@@ -98,6 +98,7 @@ static const char *find_missing(const lvn_backend *b)
     NEED(flat.round_bf16);
     NEED(flat.record);
     NEED(flat.apply_record);
+    NEED(flat.append);
     NEED(flat.number);
     NEED(flat.seed);
     NEED(flat.decide);

@@ -7,7 +7,7 @@
  *   check_op.c     ops
  *   flat_job.c     memory and numbers for flat buffers
  *   check_flat.c   flat buffers, against their formulas in double precision; in check_step.c those
- *                  that fill in the step block */
+ *                  that fill in the step block, in check_append.c queues */
 #ifndef LEVIN_KERNELS_CHECK_CHECK_H
 #define LEVIN_KERNELS_CHECK_CHECK_H
 

@@ -372,6 +372,7 @@ static const struct {
     {"flat.round_bf16", check_round_bf16},
     {"flat.record", check_record},
     {"flat.apply_record", check_apply_record},
+    {"flat.append", lvni_check_append},
     {"flat.number", lvni_check_number},
     {"flat.seed", lvni_check_seed},
     {"flat.decide", lvni_check_decide},

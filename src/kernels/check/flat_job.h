@@ -70,4 +70,7 @@ lvn_status lvni_check_decide(lvni_check_job *j);
 lvn_status lvni_check_finish(lvni_check_job *j);
 lvn_status lvni_check_trust(lvni_check_job *j);
 
+/* Of check_append.c. */
+lvn_status lvni_check_append(lvni_check_job *j);
+
 #endif

@@ -157,6 +157,24 @@ lvn_status lvni_cpu_flat_apply_record(void *stream, float *buffer, const float *
     return LVN_OK;
 }
 
+lvn_status lvni_cpu_flat_append(void *stream, float *queue, float *filled, float *next,
+                                const float *record, const lvn_flat_append *p)
+{
+    const float *count = record + p->slots * p->slot_rows * p->width + 1;
+    int64_t at = *next >= 0.0f && *next < (float)p->rows ? (int64_t)*next : 0; /* of a file */
+    (void)stream;
+    for (int64_t i = 0; i < p->slots && (p->step == NULL || p->step->updated); i++) {
+        const float *row = record + i * p->slot_rows * p->width;
+        for (int64_t k = 0; k < p->slot_rows && (float)k < count[i]; k++, row += p->width) {
+            memcpy(queue + at * p->width, row, (size_t)p->width * sizeof *row);
+            filled[at] = 1.0f;
+            at = (at + 1) % p->rows;
+        }
+    }
+    *next = (float)at;
+    return LVN_OK;
+}
+
 double lvni_kernels_flat_sum_tree(double *partial, int64_t blocks)
 {
     for (int64_t apart = 1; apart < blocks; apart *= 2) {

@@ -92,6 +92,7 @@ typedef enum flat_what {
     ROUND,
     RECORD,
     APPLY,
+    APPEND,
     NUMBER,
     SEED,
     DECIDE,
@@ -117,6 +118,7 @@ typedef struct flat_call {
         lvn_flat_adamw adamw;
         lvn_dtype dtype;
         lvn_step_decision decision;
+        lvn_flat_append append;
     } p;
 } flat_call;
 
@@ -133,6 +135,7 @@ static lvn_status run_flat(void *payload)
     case ROUND: return lvni_cpu_flat_round_bf16(NULL, c->a, c->n);
     case RECORD: return lvni_cpu_flat_record(NULL, c->a, c->b, c->n, c->s);
     case APPLY: return lvni_cpu_flat_apply_record(NULL, c->a, c->b, c->n, c->s, c->t, c->step);
+    case APPEND: return lvni_cpu_flat_append(NULL, c->a, c->m, c->v, c->b, &c->p.append);
     case NUMBER: return lvni_cpu_flat_number(NULL, c->partial, c->value, c->p.dtype);
     case SEED: return lvni_cpu_flat_seed(NULL, c->to, c->p.dtype, c->weight, c->value);
     case DECIDE:
@@ -162,6 +165,7 @@ static lvn_status submit_flat(void *stream, flat_call c)
     }
     c.p.trust.step = c.what == TRUST ? lvni_sim_alias(c.p.trust.step) : c.p.trust.step;
     c.p.adamw.step = c.what == ADAMW ? lvni_sim_alias(c.p.adamw.step) : c.p.adamw.step;
+    c.p.append.step = c.what == APPEND ? lvni_sim_alias(c.p.append.step) : c.p.append.step;
     return lvni_sim_submit(stream, "flat buffers", run_flat, &c, sizeof c);
 }
 
@@ -230,6 +234,15 @@ static lvn_status flat_apply_record(void *stream, float *buffer, const float *re
                                            .s = momentum,
                                            .t = keep,
                                            .step = step});
+}
+
+static lvn_status flat_append(void *stream, float *queue, float *filled, float *next,
+                              const float *record, const lvn_flat_append *p)
+{
+    return submit_flat(
+        stream,
+        (flat_call){
+            .what = APPEND, .a = queue, .m = filled, .v = next, .b = record, .p = {.append = *p}});
 }
 
 static lvn_status flat_number(void *stream, double *slot, const void *value, lvn_dtype dtype)
@@ -311,6 +324,7 @@ const lvn_backend lvni_sim_backend = {
              .round_bf16 = flat_round_bf16,
              .record = flat_record,
              .apply_record = flat_apply_record,
+             .append = flat_append,
              .number = flat_number,
              .seed = flat_seed,
              .decide = flat_decide,
