@@ -123,6 +123,29 @@ LVN_API lvn_tensor *lvn_buffer_value(const lvn_buffer *buffer);
 /* Push the micro-batch's value (same number of elements). Once per micro-batch and step, or phase;
  * outside training, and in phases that do not train the buffer's module, nothing happens. */
 LVN_API lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value);
+
+/* A queue, or bank: the last `rows` rows that micro-batches pushed, as lvn_buffer_value (rows,
+ * width). After the last micro-batch of a step the rows of all of them, in the order of the
+ * micro-batches, take the place of the oldest, on every layout the same. */
+typedef struct lvn_queue_options {
+    size_t struct_size;
+    int64_t rows_per_sample; /* that a micro-batch pushes, at most; 0: 1 */
+    lvn_init init;           /* rows that there are before any is pushed, as of a parameter */
+    double bound;
+} lvn_queue_options;
+/* Every micro-batch may push (n, width) f32 once per step, with another n in each, or nothing.
+ * Labels go in as numbers, or as rows of lvn_one_hot. With every step the rows of the whole batch
+ * are added up beside the gradients: batch_size * rows_per_sample * width floats, in each gradient
+ * set. Saved are also the buffers NAME_filled (rows) and NAME_next (1). Up to 2^24 rows. */
+LVN_API lvn_buffer *lvn_builder_queue_with(lvn_builder *b, const char *name, int64_t rows,
+                                           int64_t width, const lvn_queue_options *o);
+#define lvn_builder_queue(b, name, rows, width, ...)                                               \
+    lvn_builder_queue_with(                                                                        \
+        (b), (name), (rows), (width),                                                              \
+        &(lvn_queue_options){.struct_size = sizeof(lvn_queue_options), __VA_ARGS__})
+/* (rows): 1 where a row was pushed, 0 where none was yet; borrowed. NULL: not a queue. */
+LVN_API lvn_tensor *lvn_queue_filled(const lvn_buffer *queue);
+
 /* Training mode (dropout, batch statistics) or evaluation. */
 LVN_API bool lvn_is_training(void);
 

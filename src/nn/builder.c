@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void *fail(lvn_builder *b, lvn_status code)
+void *lvni_nn_builder_fail(lvn_builder *b, lvn_status code)
 {
     if (b->status == LVN_OK) {
         b->status = code;
@@ -87,7 +87,7 @@ lvn_module *lvni_nn_builder_new_module(lvn_builder *b, const lvn_module_class *c
         return NULL;
     }
     if (m->n_modules > 0 && !good_name(name, "child", b->path)) {
-        return fail(b, LVN_ERR_INVALID);
+        return lvni_nn_builder_fail(b, LVN_ERR_INVALID);
     }
     void *list = m->modules;
     lvn_module *module = lvni_core_calloc(LVNI_TAG_MODEL, 1, cls->size);
@@ -95,7 +95,7 @@ lvn_module *lvni_nn_builder_new_module(lvn_builder *b, const lvn_module_class *c
     if (module == NULL || path == NULL || !grow(&list, m->n_modules, sizeof *m->modules)) {
         lvni_core_free(module);
         lvni_core_free(path);
-        return fail(b, LVN_ERR_MEMORY);
+        return lvni_nn_builder_fail(b, LVN_ERR_MEMORY);
     }
     m->modules = list;
     m->modules[m->n_modules++] = module;
@@ -108,7 +108,7 @@ bool lvni_nn_builder_options(lvn_builder *b, const char *call, void *own, size_t
                              const void *given)
 {
     const lvn_status s = lvni_core_options_copy(call, own, bytes, given);
-    return s == LVN_OK || fail(b, s) != NULL;
+    return s == LVN_OK || lvni_nn_builder_fail(b, s) != NULL;
 }
 
 lvn_module *lvni_nn_builder_build(lvn_builder *b, lvn_module *module)
@@ -120,7 +120,7 @@ lvn_module *lvni_nn_builder_build(lvn_builder *b, lvn_module *module)
     b->path = module->path;
     const lvn_status s = module->cls->build == NULL ? LVN_OK : module->cls->build(module, b);
     b->path = outside;
-    return s == LVN_OK ? module : fail(b, s);
+    return s == LVN_OK ? module : lvni_nn_builder_fail(b, s);
 }
 
 lvn_module *lvn_builder_child(lvn_builder *b, const lvn_module_class *cls, const char *name)
@@ -137,22 +137,22 @@ static lvn_tensor *new_tensor(lvn_builder *b, const char *name, int ndim, const 
         return NULL;
     }
     if (!good_name(name, "parameter or buffer", b->path)) {
-        return fail(b, LVN_ERR_INVALID);
+        return lvni_nn_builder_fail(b, LVN_ERR_INVALID);
     }
     *full = join(b->path, name);
     if (*full == NULL) {
-        return fail(b, LVN_ERR_MEMORY);
+        return lvni_nn_builder_fail(b, LVN_ERR_MEMORY);
     }
     if (lvni_nn_model_has(b->model, *full)) {
         lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
                       "the model has two parameters or buffers named %s", *full);
         lvni_core_free(*full);
-        return fail(b, LVN_ERR_INVALID);
+        return lvni_nn_builder_fail(b, LVN_ERR_INVALID);
     }
     lvn_tensor *t = lvn_tensor_wrap(&nowhere, LVN_F32, ndim, shape);
     if (t == NULL) {
         lvni_core_free(*full);
-        return fail(b, lvn_last_error()->code);
+        return lvni_nn_builder_fail(b, lvn_last_error()->code);
     }
     return t;
 }
@@ -174,7 +174,7 @@ static lvn_status begin_block(lvn_builder *b, char *name)
     void *list = m->blocks;
     if (name == NULL || !grow(&list, m->n_blocks, sizeof *m->blocks)) {
         lvni_core_free(name);
-        fail(b, LVN_ERR_MEMORY);
+        lvni_nn_builder_fail(b, LVN_ERR_MEMORY);
         return b->status;
     }
     m->blocks = list;
@@ -182,7 +182,7 @@ static lvn_status begin_block(lvn_builder *b, char *name)
         lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
                       "the model has two blocks named %s: give each a name of its own", name);
         lvni_core_free(name);
-        fail(b, LVN_ERR_INVALID);
+        lvni_nn_builder_fail(b, LVN_ERR_INVALID);
         return b->status;
     }
     m->blocks[m->n_blocks++] = (lvni_nn_block){.name = name, .first = m->n_parameters};
@@ -192,16 +192,15 @@ static lvn_status begin_block(lvn_builder *b, char *name)
 lvn_status lvn_builder_block(lvn_builder *b, const char *name)
 {
     if (b->status == LVN_OK && !good_name(name, "block", b->path)) {
-        fail(b, LVN_ERR_INVALID);
+        lvni_nn_builder_fail(b, LVN_ERR_INVALID);
     }
     return b->status == LVN_OK ? begin_block(b, join(b->path, name)) : b->status;
 }
 
-/* False fails the builder. */
-static bool good_init(lvn_builder *b, const char *name, lvn_init init)
+bool lvni_nn_builder_good_init(lvn_builder *b, const char *name, lvn_init init)
 {
     const lvn_status s = lvni_core_options_enum(name, "init", (int)init, LVN_INIT_NORMAL);
-    return s == LVN_OK || fail(b, s) != NULL;
+    return s == LVN_OK || lvni_nn_builder_fail(b, s) != NULL;
 }
 
 lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim, const int64_t *shape,
@@ -209,8 +208,8 @@ lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim, co
 {
     lvni_nn_model *m = b->model;
     char *full;
-    const bool good =
-        good_init(b, name, init) && (m->n_blocks > 0 || begin_block(b, join("", "")) == LVN_OK);
+    const bool good = lvni_nn_builder_good_init(b, name, init) &&
+                      (m->n_blocks > 0 || begin_block(b, join("", "")) == LVN_OK);
     lvn_tensor *t = good ? new_tensor(b, name, ndim, shape, &full) : NULL;
     void *list = m->parameters;
     if (t == NULL || !grow(&list, m->n_parameters, sizeof *m->parameters)) {
@@ -218,7 +217,7 @@ lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim, co
             lvni_core_free(full);
             lvn_release(t);
         }
-        return fail(b, LVN_ERR_MEMORY);
+        return lvni_nn_builder_fail(b, LVN_ERR_MEMORY);
     }
     m->parameters = list;
     t->requires_grad = true;
@@ -230,12 +229,12 @@ lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim, co
 
 lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_init init, double bound)
 {
-    if (b->status != LVN_OK || !good_init(b, name, init)) {
+    if (b->status != LVN_OK || !lvni_nn_builder_good_init(b, name, init)) {
         return b->status;
     }
     char *full = join(b->path, name);
     if (full == NULL) {
-        fail(b, LVN_ERR_MEMORY);
+        lvni_nn_builder_fail(b, LVN_ERR_MEMORY);
         return LVN_ERR_MEMORY;
     }
     lvni_nn_parameter *p = NULL;
@@ -245,7 +244,7 @@ lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_init init,
     if (p == NULL) {
         lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
                       "there is no parameter %s to give other initial values", full);
-        fail(b, LVN_ERR_INVALID);
+        lvni_nn_builder_fail(b, LVN_ERR_INVALID);
     } else {
         p->init = init;
         p->bound = bound;
@@ -254,8 +253,8 @@ lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_init init,
     return b->status;
 }
 
-lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim, const int64_t *shape,
-                               double fill, double momentum)
+lvn_buffer *lvni_nn_builder_new_buffer(lvn_builder *b, const char *name, int ndim,
+                                       const int64_t *shape, lvni_nn_rule rule)
 {
     lvni_nn_model *m = b->model;
     char *full;
@@ -269,22 +268,16 @@ lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim, const
         lvni_core_free(full);
         lvni_core_free(buffer);
         lvn_release(t);
-        return (lvn_buffer *)fail(b, LVN_ERR_MEMORY);
+        return (lvn_buffer *)lvni_nn_builder_fail(b, LVN_ERR_MEMORY);
     }
     m->buffers = list;
     *buffer = (lvn_buffer){.name = full,
                            .tensor = t,
                            .model = m,
+                           .rule = rule,
                            .index = m->n_buffers,
                            .phase = -1,
-                           .numel = lvn_numel(t),
-                           .fill = fill,
-                           .momentum = momentum};
+                           .numel = lvn_numel(t)};
     m->buffers[m->n_buffers++] = buffer;
     return buffer;
-}
-
-lvn_tensor *lvn_buffer_value(const lvn_buffer *buffer)
-{
-    return buffer->tensor;
 }

@@ -18,6 +18,13 @@ lvn_module *lvni_nn_builder_new_module(lvn_builder *b, const lvn_module_class *c
                                        const char *name);
 /* Run its build() with the path set. */
 lvn_module *lvni_nn_builder_build(lvn_builder *b, lvn_module *module);
+/* A buffer named `name` below the builder's module. NULL on failure. */
+lvn_buffer *lvni_nn_builder_new_buffer(lvn_builder *b, const char *name, int ndim,
+                                       const int64_t *shape, lvni_nn_rule rule);
+/* The builder fails with the thread's error, unless it has; NULL. */
+void *lvni_nn_builder_fail(lvn_builder *b, lvn_status code);
+/* `init` of the parameter or buffer is one of its values; false fails the builder. */
+bool lvni_nn_builder_good_init(lvn_builder *b, const char *name, lvn_init init);
 /* Read the options of a layer (core/options_struct.h); false fails the builder. */
 bool lvni_nn_builder_options(lvn_builder *b, const char *call, void *own, size_t bytes,
                              const void *given);

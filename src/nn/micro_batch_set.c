@@ -1,5 +1,4 @@
 /* A micro-batch's gradients and buffer records in one flat block (model.h). */
-#include "kernels/flat.h"
 #include "nn/model.h"
 #include "tensor/device.h"
 
@@ -68,10 +67,9 @@ void lvni_nn_set_begin(lvni_nn_set *set, double weight)
     set->weight = weight;
 }
 
-/* A failure is the device's, as one of its kernels would be. */
-static void zero(float *p, int64_t n)
+void lvni_nn_set_zero(float *p, int64_t n)
 {
-    if (lvni_tensor_mem_zero(p, (size_t)n * sizeof *p) != LVN_OK) {
+    if (n > 0 && lvni_tensor_mem_zero(p, (size_t)n * sizeof *p) != LVN_OK) {
         lvni_tensor_device_note_error(lvni_tensor_device_of(p));
     }
 }
@@ -83,58 +81,13 @@ void lvni_nn_set_finish(lvni_nn_set *set)
         const bool added = m->offset[i] < m->trained_end &&
                            m->offset[i] + m->parameters[i].numel > m->trained_begin;
         if (added && !set->gradients.written[i]) {
-            zero(set->data + m->offset[i], m->parameters[i].numel);
+            lvni_nn_set_zero(set->data + m->offset[i], m->parameters[i].numel);
         }
     }
     for (int i = 0; i < m->n_buffers; i++) {
         if (!set->recorded[i]) {
-            zero(set->data + m->n_weights + m->buffers[i]->offset, m->buffers[i]->numel + 1);
+            lvni_nn_set_zero(set->data + m->n_weights + m->buffers[i]->offset,
+                             lvni_nn_buffer_record_length(m->buffers[i]));
         }
-    }
-}
-
-lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
-{
-    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
-    lvni_nn_set *set = ctx->records;
-    if (set == NULL || !ctx->at.training ||
-        (buffer->phase >= 0 && buffer->phase != (int)ctx->at.phase)) {
-        return LVN_OK;
-    }
-    LVN_ARG(value != NULL && value->dtype == LVN_F32 && lvn_numel(value) == buffer->numel,
-            "buffer %s takes %lld f32 values", buffer->name, (long long)buffer->numel);
-    LVN_ARG(buffer->model == set->model,
-            "buffer %s belongs to another model than the one in training", buffer->name);
-    const int index = buffer->index;
-    if (set->recorded[index]) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED,
-                 "buffer %s was pushed twice in one forward: a module with running statistics can "
-                 "be used once per step",
-                 buffer->name);
-    }
-    set->recorded[index] = true;
-    lvni_tensor_device *device = lvni_tensor_device_of(set->data);
-    lvn_tensor *copy = NULL; /* what is in host memory may go before the device's turn comes */
-    if (device != NULL && lvni_tensor_device_of(value->data) == NULL) {
-        copy = lvni_tensor_to(value, device);
-        if (copy == NULL) {
-            return lvn_last_error()->code;
-        }
-    }
-    lvni_kernels_flat_record(set->data + set->model->n_weights + buffer->offset,
-                             LVNI_CF32(copy != NULL ? copy : value), buffer->numel,
-                             (float)set->weight);
-    lvn_release(copy);
-    return LVN_OK;
-}
-
-void lvni_nn_model_apply_records(lvni_nn_model *m, const lvni_nn_set *total,
-                                 const lvn_step_phase *step)
-{
-    for (int i = 0; i < m->n_buffers; i++) {
-        const lvn_buffer *b = m->buffers[i];
-        lvni_kernels_flat_apply_record(LVNI_F32(b->tensor), total->data + m->n_weights + b->offset,
-                                       b->numel, (float)b->momentum, (float)(1.0 - b->momentum),
-                                       step);
     }
 }

@@ -53,6 +53,34 @@ static void place_parameters(lvni_nn_model *m)
     }
 }
 
+/* Means first: of the others there is no average. */
+static void place_buffers(lvni_nn_model *m)
+{
+    m->n_values = m->n_weights;
+    for (int others = 0; others < 2; others++) {
+        for (int i = 0; i < m->n_buffers; i++) {
+            lvn_buffer *b = m->buffers[i];
+            if ((b->rule != LVNI_RULE_MEAN) == (others == 1)) {
+                b->value_offset = m->n_values;
+                m->n_values += round_up(b->numel, ALIGN);
+            }
+        }
+        m->n_averaged = others == 0 ? m->n_values : m->n_averaged;
+    }
+}
+
+void lvni_nn_model_lay_records(lvni_nn_model *m, int64_t micro_batches, int64_t samples)
+{
+    m->n_records = 0;
+    for (int i = 0; i < m->n_buffers; i++) {
+        lvn_buffer *b = m->buffers[i];
+        b->queue.slots = micro_batches;
+        b->queue.slot_rows = samples * b->queue.per_sample;
+        b->offset = m->n_records;
+        m->n_records += round_up(lvni_nn_buffer_record_length(b), ALIGN);
+    }
+}
+
 static lvn_status lay_out(lvni_nn_model *m)
 {
     m->offset = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters + 1, sizeof *m->offset);
@@ -61,14 +89,8 @@ static lvn_status lay_out(lvni_nn_model *m)
     }
     place_parameters(m);
     m->trained_end = m->n_weights;
-    m->n_values = m->n_weights;
-    for (int i = 0; i < m->n_buffers; i++) {
-        m->buffers[i]->offset = m->n_records;
-        /* its values, then one weight */
-        m->n_records += round_up(m->buffers[i]->numel + 1, ALIGN);
-        m->buffers[i]->value_offset = m->n_values;
-        m->n_values += round_up(m->buffers[i]->numel, ALIGN);
-    }
+    place_buffers(m);
+    lvni_nn_model_lay_records(m, 1, 0);
     m->weights = lvni_tensor_mem_calloc(LVNI_TAG_MODEL, (size_t)m->n_values, sizeof *m->weights);
     if (m->weights == NULL) {
         return lvn_last_error()->code;
@@ -78,35 +100,42 @@ static lvn_status lay_out(lvni_nn_model *m)
 }
 
 /* Values are a function of (seed, name, element) alone. */
+static void fill(uint64_t seed, const char *name, lvn_init init, double bound, float *w, int64_t n)
+{
+    char purpose[256];
+    snprintf(purpose, sizeof purpose, "init/%s", name);
+    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(seed, lvni_core_rng_purpose(purpose))};
+    if (init == LVN_INIT_NORMAL) {
+        lvni_kernels_random_normal(w, n, bound, &rng);
+        return;
+    }
+    if (init == LVN_INIT_UNIFORM) {
+        lvni_kernels_random_uniform(w, n, &rng);
+    }
+    for (int64_t k = 0; k < n; k++) {
+        const double u = init == LVN_INIT_UNIFORM ? (double)w[k] * 2.0 - 1.0 : 0.0;
+        w[k] = init == LVN_INIT_ONES ? 1.0f : (float)(u * bound);
+    }
+}
+
 static void fill_parameters(const lvni_nn_model *m, uint64_t seed, float *values)
 {
     for (int i = 0; i < m->n_parameters; i++) {
         const lvni_nn_parameter *p = &m->parameters[i];
-        char purpose[256];
-        snprintf(purpose, sizeof purpose, "init/%s", p->name);
-        const lvni_core_rng rng = {
-            .key = lvni_core_rng_make_key(seed, lvni_core_rng_purpose(purpose))};
-        float *w = values + m->offset[i];
-        if (p->init == LVN_INIT_NORMAL) {
-            lvni_kernels_random_normal(w, p->numel, p->bound, &rng);
-            continue;
-        }
-        if (p->init == LVN_INIT_UNIFORM) {
-            lvni_kernels_random_uniform(w, p->numel, &rng);
-        }
-        for (int64_t k = 0; k < p->numel; k++) {
-            const double u = p->init == LVN_INIT_UNIFORM ? (double)w[k] * 2.0 - 1.0 : 0.0;
-            w[k] = p->init == LVN_INIT_ONES ? 1.0f : (float)(u * p->bound);
-        }
+        fill(seed, p->name, p->init, p->bound, values + m->offset[i], p->numel);
     }
 }
 
-static void fill_buffers(const lvni_nn_model *m, float *values)
+static void fill_buffers(const lvni_nn_model *m, const uint64_t *seed, float *values)
 {
     for (int i = 0; i < m->n_buffers; i++) {
-        float *v = values + m->buffers[i]->value_offset;
-        for (int64_t k = 0; k < m->buffers[i]->numel; k++) {
-            v[k] = (float)m->buffers[i]->fill;
+        const lvn_buffer *b = m->buffers[i];
+        float *v = values + b->value_offset;
+        for (int64_t k = 0; k < b->numel; k++) {
+            v[k] = (float)b->fill;
+        }
+        if (seed != NULL && b->init != LVN_INIT_ZEROS) {
+            fill(*seed, b->name, b->init, b->bound, v, b->numel);
         }
     }
 }
@@ -123,7 +152,7 @@ static lvn_status initialise(const lvni_nn_model *m, const uint64_t *seed)
     if (seed != NULL) {
         fill_parameters(m, *seed, values);
     }
-    fill_buffers(m, values);
+    fill_buffers(m, seed, values);
     if (here) {
         return LVN_OK;
     }

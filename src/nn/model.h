@@ -48,16 +48,36 @@ typedef struct lvni_nn_block {
     int64_t begin, end;
 } lvni_nn_block;
 
+/* What a step makes of a buffer. */
+typedef enum lvni_nn_rule {
+    LVNI_RULE_MEAN,  /* moves to the mean of what was pushed */
+    LVNI_RULE_QUEUE, /* rows that were pushed take the place of the oldest */
+    LVNI_RULE_PART   /* belongs to another buffer, which moves it */
+} lvni_nn_rule;
+
+/* Rows that micro-batches push, in the order of the micro-batches. */
+typedef struct lvni_nn_queue {
+    int64_t rows, width;
+    int64_t per_sample;        /* rows that a micro-batch may push for each sample */
+    int64_t slots, slot_rows;  /* micro-batches of a step, rows that each has room for */
+    lvn_buffer *filled, *next; /* (rows): 1 where there is a row; (1): where the next one goes */
+} lvni_nn_queue;
+
 struct lvn_buffer {
     char *name;
     lvn_tensor *tensor;
     const lvni_nn_model *model; /* whose it is */
-    int index;                  /* in model->buffers */
+    lvni_nn_rule rule;
+    int index; /* in model->buffers */
     /* the only one of a step that moves it; -1: each. The trainer's */
     int phase;
     int64_t numel, offset; /* in the set's record part */
     int64_t value_offset;  /* of its values in the model's `weights` */
-    double fill, momentum;
+    double fill;           /* at the start, unless `init` draws */
+    lvn_init init;
+    double bound;
+    double momentum;     /* LVNI_RULE_MEAN */
+    lvni_nn_queue queue; /* LVNI_RULE_QUEUE */
 };
 
 struct lvni_nn_model {
@@ -75,9 +95,10 @@ struct lvni_nn_model {
     int64_t *offset;   /* n_parameters + 1 entries, in elements, multiples of 16 */
     int64_t n_weights; /* length of the flat buffer */
     int64_t n_values;  /* n_weights, and behind them the buffers' values, with gaps */
+    /* of n_values: an average of weights is one of these; it has the others as they are */
+    int64_t n_averaged;
     bool coupled;      /* micro-batches look at others of their group (lvn_builder_couple) */
-    /* length of a set's record part: per buffer its elements and one weight */
-    int64_t n_records;
+    int64_t n_records; /* length of a set's record part (lvni_nn_model_lay_records) */
     /* What steps add up of the flat buffer, on borders of blocks: outside, sets are undefined.
      * All of it, unless a trainer trains less. */
     int64_t trained_begin, trained_end;
@@ -98,6 +119,11 @@ void lvni_nn_model_touch(lvni_nn_model *model);
 /* Let parameters and buffers stand for other n_values values (an average, for example) laid out as
  * `weights`; borrowed. NULL: for the model's own again. `weights` itself stays as it is. */
 void lvni_nn_model_show(lvni_nn_model *model, float *values);
+/* Room in sets for what the micro-batches of a step push, the largest of which has so many samples;
+ * before sets are made. Until then queues have none. */
+void lvni_nn_model_lay_records(lvni_nn_model *model, int64_t micro_batches, int64_t samples);
+/* Elements of a buffer's part in the records. */
+int64_t lvni_nn_buffer_record_length(const lvn_buffer *buffer);
 /* Elements of all parameters, without the gaps of the flat buffer. */
 int64_t lvni_nn_model_count(const lvni_nn_model *model);
 /* a parameter or buffer of that name */
@@ -125,6 +151,8 @@ void lvni_nn_set_begin(lvni_nn_set *set, double weight);
 /* After a micro-batch: parts that the micro-batch did not write become zero, as far as they are
  * added up. */
 void lvni_nn_set_finish(lvni_nn_set *set);
+/* Elements of a set. A failure is the device's, as one of its kernels would be. */
+void lvni_nn_set_zero(float *p, int64_t n);
 /* New buffer values from the step's merged set; step: NULL, or of the block of the device on which
  * all this lies: nothing unless it updated. */
 void lvni_nn_model_apply_records(lvni_nn_model *model, const lvni_nn_set *total,

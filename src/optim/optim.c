@@ -469,7 +469,7 @@ lvn_status lvni_optim_ema_create(const lvni_optim_ema_options *options, const fl
         lvni_tensor_mem_free(value, (size_t)n, sizeof *value);
         return lvn_last_error()->code;
     }
-    *e = (lvni_optim_ema){.options = *options, .n = n, .value = value};
+    *e = (lvni_optim_ema){.options = *options, .n = n, .averaged = n, .value = value};
     *out = e;
     return lvni_tensor_mem_copy(value, x, (size_t)n * sizeof *value);
 }
@@ -482,18 +482,24 @@ void lvni_optim_ema_destroy(lvni_optim_ema *e)
     }
 }
 
+static void copy(float *to, const float *from, int64_t n)
+{
+    if (n > 0 && lvni_tensor_mem_copy(to, from, (size_t)n * sizeof *to) != LVN_OK) {
+        lvni_tensor_device_note_error(lvni_tensor_device_of(to));
+    }
+}
+
 void lvni_optim_ema_update(lvni_optim_ema *e, const float *x, int64_t t,
                            const lvn_step_average *step)
 {
-    if (step != NULL) {
-        lvni_kernels_flat_lerp(e->value, x, 0.0f, e->n, step);
-        return;
-    }
     const double most = e->options.warmup ? (double)(1 + t) / (double)(10 + t) : 1.0;
     const double decay = t == 0 ? 0.0 : e->options.decay < most ? e->options.decay : most;
-    if (decay > 0.0) {
-        lvni_kernels_flat_lerp(e->value, x, (float)(1.0 - decay), e->n, NULL);
-    } else if (lvni_tensor_mem_copy(e->value, x, (size_t)e->n * sizeof *x) != LVN_OK) {
-        lvni_tensor_device_note_error(lvni_tensor_device_of(x));
+    if (step != NULL) {
+        lvni_kernels_flat_lerp(e->value, x, 0.0f, e->averaged, step);
+    } else if (decay > 0.0) {
+        lvni_kernels_flat_lerp(e->value, x, (float)(1.0 - decay), e->averaged, NULL);
+    } else {
+        copy(e->value, x, e->averaged);
     }
+    copy(e->value + e->averaged, x + e->averaged, e->n - e->averaged);
 }

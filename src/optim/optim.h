@@ -166,6 +166,7 @@ typedef struct lvni_optim_ema_options {
 typedef struct lvni_optim_ema {
     lvni_optim_ema_options options;
     int64_t n;
+    int64_t averaged; /* of n; the rest is what it is in x. Its maker may set it to less than n */
     float *value;
 } lvni_optim_ema;
 

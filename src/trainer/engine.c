@@ -122,14 +122,19 @@ static lvn_status make_optim(lvni_trainer_engine *e)
 
 static lvn_status make_all(lvni_trainer_engine *e)
 {
+    lvni_nn_model_lay_records(e->o.model, e->o.plan.micro_batches,
+                              lvni_plan_largest_micro_batch(&e->o.plan));
     LVN_TRY(make_lanes(e));
     LVN_TRY(make_group_syncs(e));
     LVN_TRY(make_optim(e));
     LVN_TRY(e->late != NULL ? lvni_trainer_late_make_steps(e->late, e) : LVN_OK);
     LVN_TRY(lvni_trainer_unused_watch(e));
     const lvni_nn_model *m = e->o.model;
-    return e->o.ema.decay > 0.0 ? lvni_optim_ema_create(&e->o.ema, m->weights, m->n_values, &e->ema)
-                                : LVN_OK;
+    if (e->o.ema.decay > 0.0) {
+        LVN_TRY(lvni_optim_ema_create(&e->o.ema, m->weights, m->n_values, &e->ema));
+        e->ema->averaged = m->n_averaged;
+    }
+    return LVN_OK;
 }
 
 lvn_status lvni_trainer_engine_create(const lvni_trainer_engine_options *options,

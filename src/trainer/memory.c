@@ -406,6 +406,8 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o,
                                        lvni_trainer_memory_need *need)
 {
     const lvni_nn_model *m = o->model;
+    lvni_nn_model_lay_records(o->model, o->plan.micro_batches,
+                              lvni_plan_largest_micro_batch(&o->plan));
     const uint64_t element = sizeof *m->weights, weights = (uint64_t)m->n_weights * element,
                    values = (uint64_t)m->n_values * element;
     const uint64_t slots = (uint64_t)lvni_optim_slots(&o->optim),

@@ -16,7 +16,7 @@
 typedef struct part {
     lvn_module base;
     lvn_tensor *scale;
-    lvn_buffer *seen;
+    lvn_buffer *seen, *bank;
 } part;
 
 static lvn_status part_build(lvn_module *module, lvn_builder *b)
@@ -24,6 +24,7 @@ static lvn_status part_build(lvn_module *module, lvn_builder *b)
     part *m = (part *)module;
     m->scale = lvn_builder_parameter(b, "scale", LVN_SHAPE(4), LVN_INIT_ONES, 0);
     m->seen = lvn_builder_buffer(b, "seen", LVN_SHAPE(4), 0.0, 0.5);
+    m->bank = lvn_builder_queue(b, "bank", 5, 4, .init = LVN_INIT_NORMAL, .bound = 1.0);
     return lvn_builder_status(b);
 }
 
@@ -32,10 +33,14 @@ static lvn_tensor *part_forward(const lvn_module *module, lvn_tensor *x) /* (N, 
     const part *m = (const part *)module;
     x = lvn_mul(x, m->scale);
     lvn_tensor *mean = lvn_mean_axes(x, (const int[]){0}, 1, false);
-    if (lvn_is_training() && lvn_buffer_push(m->seen, mean) != LVN_OK) {
+    if (lvn_is_training() && (lvn_buffer_push(m->seen, mean) != LVN_OK ||
+                              lvn_buffer_push(m->bank, lvn_detach(x)) != LVN_OK)) {
         return NULL;
     }
-    return lvn_sub(x, lvn_buffer_value(m->seen));
+    lvn_tensor *rows =
+        lvn_mul(lvn_buffer_value(m->bank), lvn_reshape(lvn_queue_filled(m->bank), LVN_SHAPE(5, 1)));
+    return lvn_sub(lvn_sub(x, lvn_buffer_value(m->seen)),
+                   lvn_mean_axes(rows, (const int[]){0}, 1, false));
 }
 
 static const lvn_module_class part_class = {
@@ -115,6 +120,7 @@ static lvn_status build_and_step(const void *argument)
     lvn_tensor *x = NULL;
     lvn_status status = lvni_nn_model_build(&net_class, NULL, 1, &model);
     if (status == LVN_OK) {
+        lvni_nn_model_lay_records(model, 1, 2);
         status = lvni_nn_set_create(model, &set);
     }
     if (status == LVN_OK) {
@@ -180,7 +186,8 @@ static lvn_status open_and_read(const void *argument)
 static const scenario rows[] = {
     {.calls = "builder_status builder_arguments builder_child builder_parameter builder_set_init "
               "builder_couple "
-              "builder_block builder_buffer buffer_value buffer_push is_training forward log "
+              "builder_block builder_buffer builder_queue_with queue_filled buffer_value "
+              "buffer_push is_training forward log "
               "nn_conv2d_with nn_conv_transpose2d_with nn_conv1d_with nn_unet_with nn_linear_with "
               "nn_batch_norm_with nn_layer_norm_with nn_dropout forward_residual nn_gru_cell_with "
               "nn_gru_cell_step nn_lstm_cell_with nn_lstm_cell_step",

@@ -86,6 +86,12 @@ LAYER(nn_gru_cell, 2, 2)
 LAYER(nn_lstm_cell, 2, 2)
 LAYER(nn_unet, 2, 2)
 
+static lvn_module *layer_builder_queue(lvn_builder *b)
+{
+    static const lvn_queue_options o = {0};
+    return lvn_builder_queue_with(b, "queue", 2, 2, &o) == NULL ? NULL : layer_nn_linear(b);
+}
+
 static lvn_module *unknown_init(lvn_builder *b)
 {
     return lvn_builder_parameter(b, "weight", 1, (const int64_t[]){2}, (lvn_init)4, 0.0) == NULL
@@ -176,6 +182,7 @@ static const struct {
     PART(nn_gru_cell),
     PART(nn_lstm_cell),
     PART(nn_unet),
+    PART(builder_queue),
 };
 enum { N_ALL = sizeof all / sizeof *all };
 
