@@ -5,7 +5,10 @@
  *   levin cc examples/07_recipe/mine.c -o mine.so
  *   levin train ./mine.so width=32 max_epochs=30 out=out/spirals
  *   levin plan train ./mine.so devices=2
- *   levin train ./mine.so --help */
+ *   levin train ./mine.so --help
+ *   levin eval ./mine.so model=out/spirals
+ *   levin predict ./mine.so model=out/spirals count=100 output=points.csv
+ *   levin export ./mine.so model=out/spirals output=net.safetensors */
 #include <levin/levin.h>
 
 #include <math.h>
@@ -149,6 +152,29 @@ static lvn_status open_spirals(const lvn_keys *k, lvn_job *job)
     return LVN_OK;
 }
 
+/* ---- a trained model: `levin eval` and `levin export` need none of this ---- */
+
+static lvn_status write_card(const lvn_keys *k, const lvn_job *job, lvn_card *card)
+{
+    (void)k, (void)job;
+    LVN_TRY(lvn_card_set(card, "spiral_0", "right"));
+    return lvn_card_set(card, "spiral_1", "left");
+}
+
+/* (N, 2): how probable each spiral is. */
+static lvn_tensor *probabilities(const lvn_module *root, const lvn_batch *batch)
+{
+    return lvn_softmax(lvn_forward(root, batch->field[0]));
+}
+
+static const char *column(const lvn_card *card, int i)
+{
+    return lvn_card_text(card, i == 0 ? "spiral_0" : "spiral_1");
+}
+
+static const lvn_recipe_use use = {
+    .write_card = write_card, .predict = probabilities, .column = column};
+
 static const lvn_recipe recipe = {
     .abi = LVN_RECIPE_ABI,
     .name = "spirals",
@@ -157,6 +183,7 @@ static const lvn_recipe recipe = {
     .n_keys = sizeof keys / sizeof *keys,
     .options = "max_epochs=20 batch_size=50 optim=adamw optim.lr=1e-2",
     .open = open_spirals,
+    .use = &use,
 };
 
 LVN_RECIPE_EXPORT const lvn_recipe *lvn_recipe_table(void)

@@ -1,8 +1,11 @@
 /* A recipe of your own in a shared object: what `levin train` takes in place of the name of a
  * recipe, with every key, layout, resume and output that levin's own have.
  *
- *     levin cc mine.c                                  makes mine.so
- *     levin train ./mine.so data=photos depth=3        trains it
+ *     levin cc mine.c                                       makes mine.so
+ *     levin train ./mine.so data=photos depth=3             trains it
+ *     levin eval ./mine.so model=out/mine-1                 its metrics on the validation's data
+ *     levin predict ./mine.so model=out/mine-1 data=new     a line for each sample
+ *     levin export ./mine.so model=out/mine-1 output=w.safetensors
  *
  * The shared object exports one symbol,
  *
@@ -37,7 +40,8 @@ typedef struct lvn_key {
     const char *help;     /* one sentence */
 } lvn_key;
 
-/* The values of a training's keys, also of those that every training has. */
+/* The values of a training's keys, also of those that every training has. Of a trained model: those
+ * of its training, and the recipe's own as the command gives them. */
 typedef struct lvn_keys lvn_keys;
 LVN_API bool lvn_key_is_set(const lvn_keys *keys, const char *name);
 /* Of the type that the key has; text: of texts and paths. Unset: NULL, 0, false. A key that there
@@ -47,6 +51,35 @@ LVN_API const char *lvn_key_text(const lvn_keys *keys, const char *name);
 LVN_API int64_t lvn_key_int(const lvn_keys *keys, const char *name);
 LVN_API double lvn_key_float(const lvn_keys *keys, const char *name);
 LVN_API bool lvn_key_bool(const lvn_keys *keys, const char *name);
+
+/* ---- a trained model ----
+ * Exported models and checkpoints name the recipe and keep the values of all its keys, so a recipe
+ * without what follows evaluates and exports, too: with `open` and these values. */
+
+/* What the recipe keeps in such a file beside the keys: texts with names. */
+typedef struct lvn_card lvn_card;
+/* Both are copied; a name that is there gets the new value. LVN_ERR_MEMORY. */
+LVN_API lvn_status lvn_card_set(lvn_card *card, const char *name, const char *value);
+/* NULL: there is none. Lives as long as the model is open. */
+LVN_API const char *lvn_card_text(const lvn_card *card, const char *name);
+
+typedef enum lvn_use { LVN_USE_EXPORT, LVN_USE_EVAL, LVN_USE_PREDICT } lvn_use;
+
+typedef struct lvn_recipe_use {
+    /* After open of a training: what of its data a trained model needs (names of classes, means).
+     * NULL: nothing. */
+    lvn_status (*write_card)(const lvn_keys *keys, const lvn_job *job, lvn_card *card);
+    /* In place of open, once in each process: module and arguments as in the training; to evaluate
+     * and to predict the data in val or train (of both: val, except with split=train). NULL: open
+     * of the recipe. */
+    lvn_status (*open)(const lvn_keys *keys, const lvn_card *card, lvn_use use, lvn_job *job);
+    /* What `levin predict` writes of a batch: f32 (N, K), a row for each sample. On the threads of
+     * lanes, without gradients. NULL: the recipe does not predict. */
+    lvn_tensor *(*predict)(const lvn_module *root, const lvn_batch *batch);
+    /* Name of column i of predict's K. NULL, or where it returns NULL: its number. */
+    const char *(*column)(const lvn_card *card, int i);
+    void *reserved[4];
+} lvn_recipe_use;
 
 typedef struct lvn_recipe {
     uint32_t abi; /* LVN_RECIPE_ABI */
@@ -61,7 +94,8 @@ typedef struct lvn_recipe {
      * what else the job points at lives until the process ends. Errors are described with
      * LVN_FAIL of levin/status.h; LVN_ERR_USAGE: a key's value. */
     lvn_status (*open)(const lvn_keys *keys, lvn_job *job);
-    void *reserved[4];
+    const lvn_recipe_use *use; /* NULL: eval and export with open, no predictions */
+    void *reserved[3];
 } lvn_recipe;
 
 /* The symbol that the shared object exports: define it as

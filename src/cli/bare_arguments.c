@@ -251,8 +251,11 @@ static bool find_begin(const lvni_cli_command *c, int n, const char *const *args
     const bool plan = c->by_recipe && !c->trains;
     *skip = 1;
     if (!c->by_recipe) {
-        snprintf(command, COMMAND, "levin %s", c->name);
-        return lvni_cli_topic_of(c, NULL, topic);
+        const char *first = c->uses && n > 1 ? args[1] : "";
+        const bool own = lvni_recipes_is_file(first) || lvni_recipes_find(first) != NULL;
+        *skip += c->uses && own ? 1 : 0;
+        snprintf(command, COMMAND, "levin %s%s%s", c->name, own ? " " : "", own ? first : "");
+        return lvni_cli_topic_of(c, own ? first : NULL, topic);
     }
     if (plan && (n < 2 || strcmp(args[1], "train") != 0)) {
         return false;
@@ -285,7 +288,7 @@ int lvni_cli_bare_arguments(const lvni_cli_command *c, int n, const char *const 
     lvn_status s = lvni_core_config_create(tables, n_tables, &config);
     if (s == LVN_OK) {
         line l = {
-            .config = config, .n = n - skip, .args = args + skip, .trains = topic.recipe != NULL};
+            .config = config, .n = n - skip, .args = args + skip, .trains = topic.command->trains};
         s = check(&l, command);
         lvni_core_str_free(&l.text);
         lvni_core_config_destroy(config);

@@ -23,7 +23,9 @@ typedef struct lvni_cli_command {
     const char *more;             /* more text; NULL: none */
     /* its first argument is a recipe, whose keys it takes; `use` is about the first recipe */
     bool by_recipe;
-    /* else its keys; NULL: none */
+    /* uses a trained model: its first argument may be a recipe, else the model names it */
+    bool uses;
+    /* of the others its keys; NULL: none */
     const lvni_core_option_table *(*tables)(size_t *n);
 } lvni_cli_command;
 
@@ -33,9 +35,9 @@ extern const int lvni_cli_n_commands;
 /* NULL: unknown. */
 const lvni_cli_command *lvni_cli_command_find(const char *name);
 
-/* A topic of the help: the keys of a command, or of the training of a recipe. */
+/* A topic of the help: the keys of a command, or of what it does with a recipe. */
 typedef struct lvni_cli_topic {
-    char name[64]; /* "predict", "train.classify" */
+    char name[64]; /* "train.classify", "predict" (of the first recipe), "launch" */
     const lvni_cli_command *command;
     const struct lvni_recipes_recipe *recipe; /* NULL: none */
     const lvni_core_option_table *(*tables)(size_t *n);
@@ -68,6 +70,7 @@ int lvni_cli_cmd_train(int n, const char *const *args);
 int lvni_cli_cmd_plan(int n, const char *const *args);
 int lvni_cli_cmd_predict(int n, const char *const *args);
 int lvni_cli_cmd_eval(int n, const char *const *args);
+int lvni_cli_cmd_export(int n, const char *const *args);
 int lvni_cli_cmd_ops(int n, const char *const *args);
 int lvni_cli_cmd_ops_check(int n, const char *const *args); /* what follows `ops check` */
 /* Reports it, with the nearest name; an exit code. */

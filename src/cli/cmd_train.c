@@ -1,9 +1,10 @@
-/* levin train RECIPE, levin plan train RECIPE, levin predict, levin eval. */
+/* Commands that read the registry of recipes: levin train RECIPE, levin plan train RECIPE, and
+ * predict, eval, export of a trained model. */
 #include "cli/cli.h"
+#include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/str.h"
-#include "recipes/classify.h"
 #include "recipes/recipe.h"
 #include "recipes/report_error.h"
 
@@ -110,12 +111,75 @@ int lvni_cli_cmd_plan(int n, const char *const *args)
                           : lvni_recipes_report_status(lvni_recipes_plan(recipe, n - 2, args + 2));
 }
 
+/* ---- trained models ---- */
+
+/* The recipe that the model names, from the arguments alone: what is wrong with them is found when
+ * they are read. Freed by the caller; NULL: none. */
+static char *find_model(int n, const char *const *args)
+{
+    static const char *const keys[] = {"model", "run", "checkpoint"};
+    const char *value[] = {NULL, NULL, NULL};
+    for (int i = 0; i < n; i++) {
+        const char *arg = args[i] + (strncmp(args[i], "--", 2) == 0 ? 2 : 0);
+        for (int k = 0; k < 3; k++) {
+            const size_t length = strlen(keys[k]);
+            if (strncmp(arg, keys[k], length) == 0 && arg[length] == '=') {
+                value[k] = arg + length + 1;
+            } else if (arg != args[i] && strcmp(arg, keys[k]) == 0 && i + 1 < n) {
+                value[k] = args[i + 1];
+            }
+        }
+    }
+    const char *model = value[0] != NULL ? value[0] : value[1];
+    return model != NULL      ? lvni_recipes_exported_recipe(model, value[2])
+           : value[2] != NULL ? lvni_recipes_exported_recipe(value[2], NULL)
+                              : NULL;
+}
+
+/* The recipe in front of the arguments (*skip 1), else that of the model, else the first. NULL: an
+ * error was printed; *code: what to exit with. */
+static const lvni_recipes_recipe *find_user(int n, const char *const *args, const char *command,
+                                            int *skip, int *code)
+{
+    *skip = n >= 1 && (lvni_recipes_is_file(args[0]) || lvni_recipes_find(args[0]) != NULL);
+    if (*skip == 1) {
+        return find_recipe(n, args, command, code);
+    }
+    char *name = find_model(n, args);
+    const lvni_recipes_recipe *recipe = name == NULL ? lvni_recipes_at(0) : lvni_recipes_find(name);
+    *code = LVNI_EXIT_USAGE;
+    if (recipe == NULL) {
+        lvni_core_print(stderr,
+                        "error: this is a model of the recipe %s, which is not one of levin's own: "
+                        "give the shared object, as in levin %s ./%s.so model=...\n",
+                        name, command, name);
+    }
+    lvni_core_free(name);
+    return recipe;
+}
+
 int lvni_cli_cmd_predict(int n, const char *const *args)
 {
-    return lvni_recipes_report_status(lvni_recipes_classify_predict(n, args));
+    int skip, code;
+    const lvni_recipes_recipe *recipe = find_user(n, args, "predict", &skip, &code);
+    return recipe == NULL
+               ? code
+               : lvni_recipes_report_status(recipe->predict(recipe, n - skip, args + skip));
 }
 
 int lvni_cli_cmd_eval(int n, const char *const *args)
 {
-    return lvni_recipes_report_status(lvni_recipes_classify_eval(n, args));
+    int skip, code;
+    const lvni_recipes_recipe *recipe = find_user(n, args, "eval", &skip, &code);
+    return recipe == NULL ? code
+                          : lvni_recipes_report_status(recipe->eval(recipe, n - skip, args + skip));
+}
+
+int lvni_cli_cmd_export(int n, const char *const *args)
+{
+    int skip, code;
+    const lvni_recipes_recipe *recipe = find_user(n, args, "export", &skip, &code);
+    return recipe == NULL
+               ? code
+               : lvni_recipes_report_status(lvni_recipes_export(recipe, n - skip, args + skip));
 }

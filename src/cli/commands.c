@@ -6,7 +6,6 @@
 #include "core/escape.h"
 #include "core/str.h"
 #include "launch/launch.h"
-#include "recipes/classify.h"
 #include "recipes/recipe.h"
 #include "recipes/report_error.h"
 #include "recipes/run_dir.h"
@@ -15,12 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-/* levin export model=RUN output=FILE: a trained model for others. */
-static int run_export(int n, const char *const *args)
-{
-    return lvni_recipes_report_status(lvni_recipes_export(n, args));
-}
 
 /* levin ckpt hash FILE|RUN: two hashes of the tensors in a file (of a run directory: its last
  * checkpoint); damage is reported and gives exit code 1. */
@@ -60,6 +53,8 @@ static int run_launch(int n, const char *const *args)
     return lvni_launch(n, args, environ, lvni_recipes_run_dir_after_kill);
 }
 
+#define OWN_RECIPE(command) "Of a recipe of your own: levin " command " ./mine.so model=out/x ..."
+
 const lvni_cli_command lvni_cli_commands[] = {
     {.name = "train",
      .run = lvni_cli_cmd_train,
@@ -75,18 +70,21 @@ const lvni_cli_command lvni_cli_commands[] = {
               "label images with a trained model"},
              {"levin predict model=resnet18 weights=W.safetensors data=X.npy output=logits.npy",
               "plain logits of an array of images"}},
-     .tables = lvni_recipes_classify_predict_tables},
+     .more = OWN_RECIPE("predict"),
+     .uses = true},
     {.name = "eval",
      .run = lvni_cli_cmd_eval,
      .computes = true,
      .use = {{"levin eval model=out/x data=DIR", "measure a trained model"}},
-     .tables = lvni_recipes_classify_eval_tables},
+     .more = OWN_RECIPE("eval"),
+     .uses = true},
     {.name = "export",
-     .run = run_export,
+     .run = lvni_cli_cmd_export,
      .alone = true,
      .use = {{"levin export model=out/x output=W.safetensors",
               "weights with the names and layouts of PyTorch"}},
-     .tables = lvni_recipes_export_tables},
+     .more = OWN_RECIPE("export"),
+     .uses = true},
     {.name = "plan",
      .run = lvni_cli_cmd_plan,
      .computes = true,
@@ -219,8 +217,9 @@ static void print_keys(const lvni_cli_command *c)
         lvni_core_option_print_help(tables, n, stdout);
         return;
     }
+    const lvni_cli_command *of = t.command;
     for (int i = 0; lvni_cli_topic_at(i, &t); i++) {
-        if (t.recipe != NULL) {
+        if (t.command == of) {
             printf("All keys: levin help %s\n", t.name);
         }
     }
@@ -245,14 +244,15 @@ void lvni_cli_command_print_help(const lvni_cli_command *c)
 void lvni_cli_command_print_help_of(const lvni_cli_command *c, const char *first)
 {
     lvni_cli_topic t;
-    if (!c->by_recipe || !lvni_recipes_is_file(first) || !lvni_cli_topic_of(c, first, &t)) {
+    if (!(c->by_recipe || c->uses) || !lvni_recipes_is_file(first) ||
+        !lvni_cli_topic_of(c, first, &t)) {
         lvni_cli_command_print_help(c);
         return;
     }
     size_t n;
     const lvni_core_option_table *tables = t.tables(&n);
-    lvni_core_print(stdout, "usage: levin train %s %s\n           %s\n\n", first, t.recipe->use,
-                    t.recipe->help);
+    lvni_core_print(stdout, "usage: levin %s %s %s%s\n           %s\n\n", t.command->name, first,
+                    c->uses ? "model=out/x " : "", t.recipe->use, t.recipe->help);
     lvni_core_option_print_help(tables, n, stdout);
 }
 

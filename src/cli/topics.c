@@ -1,27 +1,33 @@
-/* The topics of `levin help` that have keys: one for each command, and of the training one for each
- * recipe (cli.h). */
+/* The topics of `levin help` that have keys: one for each command, and of those that take a recipe
+ * one for each recipe (cli.h). */
 #include "cli/cli.h"
 #include "recipes/recipe.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void of_recipe(const lvni_recipes_recipe *recipe, lvni_cli_topic *out)
+static void of_recipe(const lvni_cli_command *command, const lvni_recipes_recipe *recipe,
+                      lvni_cli_topic *out)
 {
-    *out = (lvni_cli_topic){.command = lvni_cli_command_find("train"),
+    const char *typed = lvni_recipes_typed(recipe);
+    const lvni_cli_command *c = command->uses ? command : lvni_cli_command_find("train");
+    *out = (lvni_cli_topic){.command = c,
                             .recipe = recipe,
-                            .tables = recipe->train_tables};
-    snprintf(out->name, sizeof out->name, "train.%s",
-             recipe->argument != NULL ? recipe->argument : recipe->name);
+                            .tables = strcmp(c->name, "predict") == 0  ? recipe->predict_tables
+                                      : strcmp(c->name, "eval") == 0   ? recipe->eval_tables
+                                      : strcmp(c->name, "export") == 0 ? recipe->export_tables
+                                                                       : recipe->train_tables};
+    const bool first = c->uses && recipe == lvni_recipes_at(0);
+    snprintf(out->name, sizeof out->name, "%s%s%s", c->name, first ? "" : ".", first ? "" : typed);
 }
 
 bool lvni_cli_topic_at(int i, lvni_cli_topic *out)
 {
     for (int k = 0; k < lvni_cli_n_commands; k++) {
         const lvni_cli_command *c = &lvni_cli_commands[k];
-        for (int r = 0; c->trains && lvni_recipes_at(r) != NULL; r++) {
+        for (int r = 0; (c->trains || c->uses) && lvni_recipes_at(r) != NULL; r++) {
             if (i-- == 0) {
-                of_recipe(lvni_recipes_at(r), out);
+                of_recipe(c, lvni_recipes_at(r), out);
                 return true;
             }
         }
@@ -47,17 +53,17 @@ bool lvni_cli_topic_find(const char *name, lvni_cli_topic *out)
 
 bool lvni_cli_topic_of(const lvni_cli_command *c, const char *recipe, lvni_cli_topic *out)
 {
-    if (c->by_recipe) {
+    if (c->by_recipe || c->uses) {
         const lvni_recipes_recipe *file;
         if (recipe != NULL && lvni_recipes_is_file(recipe)) {
             const bool there = lvni_recipes_load(recipe, &file) == LVN_OK;
             if (there) {
-                of_recipe(file, out);
+                of_recipe(c, file, out);
             }
             return there;
         }
         const lvni_recipes_recipe *r = recipe == NULL ? NULL : lvni_recipes_find(recipe);
-        of_recipe(r != NULL ? r : lvni_recipes_at(0), out);
+        of_recipe(c, r != NULL ? r : lvni_recipes_at(0), out);
         return true;
     }
     return c->tables != NULL && lvni_cli_topic_find(c->name, out);

@@ -1,4 +1,6 @@
-/* Training of image classifiers, a row of the registry (recipe.h): options, data, model, export. */
+/* The recipe `classify`, images in and classes out, as a row of the registry (recipe.h): its keys,
+ * data, network and loss of a training. classify_card.c has its model card, classify_predict.c what
+ * `levin predict` and `levin eval` do with a trained model. */
 #include "recipes/classify.h"
 
 #include "core/alloc.h"
@@ -26,7 +28,7 @@ static const lvni_core_option model_rows[] = {
 };
 static const lvni_core_option_table model_table = LVNI_OPTION_TABLE("model", model_rows);
 
-const lvni_core_option_table *lvni_recipes_classify_train_tables(size_t *n)
+static const lvni_core_option_table *train_tables(size_t *n)
 {
     static lvni_core_option_table all[8];
     all[0] = lvni_recipes_image_options;
@@ -41,10 +43,31 @@ const lvni_core_option_table *lvni_recipes_classify_train_tables(size_t *n)
     return all;
 }
 
+static const lvni_core_option_table *predict_tables(size_t *n)
+{
+    static lvni_core_option_table all[4];
+    all[0] = lvni_recipes_image_options;
+    all[1] = lvni_recipes_inference_options;
+    all[2] = lvni_recipes_classify_predict_options;
+    all[3] = lvni_recipes_preprocess_options;
+    *n = sizeof all / sizeof *all;
+    return all;
+}
+
+static const lvni_core_option_table *eval_tables(size_t *n)
+{
+    static lvni_core_option_table all[4];
+    all[0] = lvni_recipes_image_options;
+    all[1] = lvni_recipes_inference_options;
+    all[2] = lvni_recipes_classify_eval_options;
+    all[3] = lvni_recipes_preprocess_options;
+    *n = sizeof all / sizeof *all;
+    return all;
+}
+
 /* What a training keeps open. */
 typedef struct opened {
     const lvni_core_config *config;
-    lvni_core_pin_entries *pins; /* NULL: of `levin plan` */
     lvni_recipes_image_data data;
     lvni_recipes_criterion criterion;
     lvni_core_str note;
@@ -57,29 +80,6 @@ static lvn_status write_files(void *user, const char *dir)
 {
     const opened *o = user;
     return lvni_recipes_image_data_write_index(o->config, &o->data, dir);
-}
-
-static lvn_status export_model(void *user, const lvni_nn_model *model, const float *values,
-                               int64_t step, const char *path)
-{
-    const opened *o = user;
-    lvni_recipes_classifier_card card = o->card;
-    /* resolved by now */
-    card.pins = lvni_recipes_read_pins(o->config);
-    card.pins.entries = o->pins;
-    card.ema_decay = lvni_core_config_bool(o->config, "use_ema")
-                         ? lvni_core_config_float(o->config, "ema.decay")
-                         : 0.0;
-    return lvni_recipes_export_model(model, values, &card, step, path);
-}
-
-/* For checkpoints: model/ is never the average; whether they have one is in their configuration. */
-static void describe(void *user, lvni_core_str *out)
-{
-    const opened *o = user;
-    lvni_recipes_classifier_card card = o->card;
-    card.pins = lvni_recipes_read_pins(o->config);
-    lvni_recipes_classifier_card_print(&card, out);
 }
 
 static lvn_status resolve(lvni_core_config *c, const char *name, double value)
@@ -103,21 +103,18 @@ static lvn_status open_data(lvni_core_config *c, opened *o)
                                               o->data.transform.size, o->data.eval.size);
 }
 
-static void fill_card(opened *o, const char *model)
+static void fill_card(opened *o)
 {
     const lvni_recipes_image_data *data = &o->data;
     o->card =
-        (lvni_recipes_classifier_card){.model = model,
-                                       .image_size = o->arguments.image_size,
+        (lvni_recipes_classifier_card){.image_size = o->arguments.image_size,
                                        .n_classes = o->arguments.n_classes,
                                        .class_names = data->train->class_names,
                                        .dropout = o->arguments.dropout,
                                        .eval_resize = data->eval.eval_resize,
                                        .eval_crop = data->eval.size,
                                        .eval_filter = data->eval.eval_filter,
-                                       .data = data->identity,
-                                       .val_split = lvni_core_config_float(o->config, "val_split"),
-                                       .seed = lvni_core_config_int(o->config, "seed")};
+                                       .val_split = lvni_core_config_float(o->config, "val_split")};
     memcpy(o->card.mean, data->transform.mean, sizeof o->card.mean);
     memcpy(o->card.std, data->transform.std, sizeof o->card.std);
 }
@@ -145,14 +142,13 @@ static lvn_status open_training(const lvni_recipes_recipe *recipe,
         return LVN_ERR_MEMORY;
     }
     o->config = c;
-    o->pins = request->ranks == NULL ? NULL : request->ranks->pins;
     LVN_TRY(open_data(c, o));
     const char *model = lvni_core_config_str(c, "model.name");
     LVN_TRY(resolve(c, "model.dropout", lvni_nn_zoo_dropout(model)));
     o->arguments = (lvni_nn_zoo_arguments){.image_size = o->data.transform.size,
                                            .n_classes = o->data.train->n_classes,
                                            .dropout = lvni_core_config_float(c, "model.dropout")};
-    fill_card(o, model);
+    fill_card(o);
     request->cls = choose_class(o, model);
     request->arguments = &o->arguments;
     request->train = o->data.train;
@@ -160,8 +156,9 @@ static lvn_status open_training(const lvni_recipes_recipe *recipe,
     request->balanced = o->criterion.balanced;
     request->note = lvni_core_str_text(&o->note);
     request->ignored = lvni_core_str_text(&o->data.ignored);
-    request->export_model = export_model;
-    request->describe = describe;
+    request->model = model;
+    request->data = o->data.identity;
+    request->own_card = &o->card;
     request->decode_bytes = o->data.decode_bytes;
     request->val_decode_bytes = o->data.val_decode_bytes;
     request->write_files = write_files;
@@ -185,7 +182,19 @@ const lvni_recipes_recipe lvni_recipes_classify = {
     .name = "classify",
     .use = "data=DIR [key=value ...]",
     .help = "train a classifier of images (one sub-folder per class)",
-    .train_tables = lvni_recipes_classify_train_tables,
+    .train_tables = train_tables,
     .check = lvni_recipes_image_source_check_run,
     .open = open_training,
-    .close = close_training};
+    .close = close_training,
+    .card_key = LVNI_CLASSIFIER_CARD,
+    .noun = "classifier",
+    .card_write = lvni_recipes_classifier_card_write,
+    .card_read = lvni_recipes_classifier_card_read,
+    .card_free = lvni_recipes_classifier_card_free,
+    .card_summary = lvni_recipes_classifier_card_summary,
+    .card_compare = lvni_recipes_classifier_card_compare,
+    .predict_tables = predict_tables,
+    .predict = lvni_recipes_classify_predict,
+    .eval_tables = eval_tables,
+    .eval = lvni_recipes_classify_eval,
+    .export_tables = lvni_recipes_export_tables};

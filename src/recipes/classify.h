@@ -1,26 +1,22 @@
-/* The recipe `classify`: images in, classes out. Its training is a row of the registry
- * (lvni_recipes_classify, recipe.h); the use of a trained model is called by the commands predict,
- * eval and export. */
+/* What the recipe `classify` (classify.c) does with a trained model, for its row of the registry.
+ */
 #ifndef LEVIN_RECIPES_CLASSIFY_H
 #define LEVIN_RECIPES_CLASSIFY_H
 
-#include "core/config.h"
+#include "recipes/recipe.h"
+
+/* ---- classify_predict.c ---- */
+
+extern const lvni_core_option_table lvni_recipes_classify_predict_options; /* weights output */
+extern const lvni_core_option_table lvni_recipes_classify_eval_options;    /* split */
 
 /* args: key=value as on the command line. */
-lvn_status lvni_recipes_classify_predict(int n, const char *const *args);
-lvn_status lvni_recipes_classify_eval(int n, const char *const *args);
-/* A trained model as a file for others (export.c). */
-lvn_status lvni_recipes_export(int n, const char *const *args);
+lvn_status lvni_recipes_classify_predict(const lvni_recipes_recipe *recipe, int n,
+                                         const char *const *args);
+lvn_status lvni_recipes_classify_eval(const lvni_recipes_recipe *recipe, int n,
+                                      const char *const *args);
 
-/* Tables of the help. */
-const lvni_core_option_table *lvni_recipes_classify_train_tables(size_t *n);
-const lvni_core_option_table *lvni_recipes_classify_predict_tables(size_t *n);
-const lvni_core_option_table *lvni_recipes_classify_eval_tables(size_t *n);
-const lvni_core_option_table *lvni_recipes_export_tables(size_t *n);
-
-/* ---- predict_array.c, for classify_predict.c ---- */
-
-struct lvni_recipes_ranks_command; /* ranks.h */
+/* ---- classify_array.c, for classify_predict.c ---- */
 
 /* data= is an array, and so is output=, or weights= are given: no table of classes is requested. */
 bool lvni_recipes_is_array(const lvni_core_config *config);

@@ -1,14 +1,16 @@
-/* A trained model as safetensors with the names and layouts of PyTorch: the writer, which training
- * calls beside every checkpoint, and the command `levin export`. exported.c reads such files. */
+/* A trained model as safetensors with the names and layouts of PyTorch and a model card: the
+ * writer, which training calls beside every checkpoint, and the command `levin export`. exported.c
+ * reads such files. */
 #include "recipes/exported.h"
 
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
 #include "core/escape.h"
 #include "core/str.h"
-#include "recipes/classify.h"
+#include "recipes/fit_impl.h"
 #include "recipes/options.h"
 #include "recipes/output_file.h"
+#include "recipes/recipe.h"
 #include "trainer/identity.h"
 
 #include <stdio.h>
@@ -78,50 +80,55 @@ static lvn_status gather(const lvni_nn_model *m, const float *values, tensors *t
     return LVN_OK;
 }
 
-void lvni_recipes_classifier_card_print(const lvni_recipes_classifier_card *card,
-                                        lvni_core_str *out)
+void lvni_recipes_card_print(const lvni_recipes_recipe *recipe, const lvni_recipes_card *card,
+                             const void *own, lvni_core_str *out)
 {
-    lvni_core_str_append(out, "{\"model\":");
+    lvni_core_str_printf(out, "{\"version\":%d,\"model\":", LVNI_CARD_VERSION);
     lvni_core_str_json(out, card->model);
-    lvni_core_str_printf(out, ",\"image_size\":%d", card->image_size);
     for (int i = 0; i < LVNI_PIN_COUNT; i++) {
         lvni_core_str_printf(out, ",\"%s\":%d", lvni_core_pin_table[i].key,
                              lvni_core_pins_get(&card->pins, i));
     }
-    lvni_core_str_append(out, ",\"dropout\":");
-    lvni_core_str_double(out, card->dropout);
-    lvni_core_str_printf(out, ",\"eval\":{\"resize\":%d,\"crop\":%d,\"filter\":\"%s\"}",
-                         card->eval_resize, card->eval_crop,
-                         lvni_data_filter_name(card->eval_filter));
     lvni_core_str_append(out, ",\"ema_decay\":");
     lvni_core_str_double(out, card->ema_decay);
-    lvni_core_str_printf(out, ",\"mean\":[%.9g,%.9g,%.9g],\"std\":[%.9g,%.9g,%.9g],\"classes\":[",
-                         (double)card->mean[0], (double)card->mean[1], (double)card->mean[2],
-                         (double)card->std[0], (double)card->std[1], (double)card->std[2]);
-    for (int i = 0; i < card->n_classes; i++) {
-        lvni_core_str_append(out, i == 0 ? "" : ",");
-        lvni_core_str_json(out, card->class_names[i]);
-    }
-    lvni_core_str_append(out, "]");
     if (card->data != NULL) {
         lvni_core_str_append(out, ",\"data\":");
         lvni_core_str_json(out, card->data);
-        lvni_core_str_append(out, ",\"val_split\":");
-        lvni_core_str_double(out, card->val_split);
-        lvni_core_str_printf(out, ",\"seed\":%lld", (long long)card->seed);
     }
+    lvni_core_str_printf(out, ",\"seed\":%lld", (long long)card->seed);
+    recipe->card_write(card, own, out);
     lvni_core_str_append(out, "}");
 }
 
+/* The metadata of the file; texts are borrowed. */
+static int64_t list_metadata(const lvni_recipes_recipe *recipe, const char *card, const char *pins,
+                             const char *step, lvni_ckpt_st_meta meta[5])
+{
+    int64_t n = 0;
+    meta[n++] = (lvni_ckpt_st_meta){"format", "pt"};
+    if (recipe != NULL) {
+        meta[n++] = (lvni_ckpt_st_meta){LVNI_CARD_RECIPE, recipe->name};
+        meta[n++] = (lvni_ckpt_st_meta){recipe->card_key, card};
+    }
+    if (pins[0] != '\0') {
+        meta[n++] = (lvni_ckpt_st_meta){LVNI_IDENTITY_PINS, pins};
+    }
+    if (step[0] != '\0') {
+        meta[n++] = (lvni_ckpt_st_meta){LVNI_CKPT_STEP, step};
+    }
+    return n;
+}
+
 lvn_status lvni_recipes_export_model(const lvni_nn_model *model, const float *values,
-                                     const lvni_recipes_classifier_card *card, int64_t step,
+                                     const lvni_recipes_recipe *recipe,
+                                     const lvni_recipes_card *card, const void *own, int64_t step,
                                      const char *path)
 {
     tensors t;
     lvni_core_str json = {0}, pins = {0};
     lvn_status s = gather(model, values, &t);
-    if (card != NULL) {
-        lvni_recipes_classifier_card_print(card, &json);
+    if (recipe != NULL) {
+        lvni_recipes_card_print(recipe, card, own, &json);
         lvni_core_pin_entries_print(card->pins.entries, " ", &pins);
     }
     if (s == LVN_OK) {
@@ -131,25 +138,48 @@ lvn_status lvni_recipes_export_model(const lvni_nn_model *model, const float *va
         s = lvni_core_str_status(&pins);
     }
     if (s == LVN_OK) {
-        char at[24];
-        lvni_ckpt_st_meta meta[4] = {{"format", "pt"}};
-        int64_t n = 1;
-        snprintf(at, sizeof at, "%lld", (long long)step);
-        if (card != NULL) {
-            meta[n++] = (lvni_ckpt_st_meta){LVNI_CARD, lvni_core_str_text(&json)};
-        }
-        if (pins.len > 0) {
-            meta[n++] = (lvni_ckpt_st_meta){LVNI_IDENTITY_PINS, lvni_core_str_text(&pins)};
-        }
+        char at[24] = "";
+        lvni_ckpt_st_meta meta[5];
         if (step >= 0) {
-            meta[n++] = (lvni_ckpt_st_meta){LVNI_CKPT_STEP, at};
+            snprintf(at, sizeof at, "%lld", (long long)step);
         }
+        const int64_t n =
+            list_metadata(recipe, lvni_core_str_text(&json), lvni_core_str_text(&pins), at, meta);
         s = lvni_ckpt_st_save(path, t.entry, t.n, meta, n);
     }
     tensors_free(&t);
     lvni_core_str_free(&json);
     lvni_core_str_free(&pins);
     return s;
+}
+
+/* ---- of a training ---- */
+
+static lvni_recipes_card card_of(const lvni_recipes_fit_request *q, bool averaged)
+{
+    const lvni_core_config *c = q->config;
+    const bool average = averaged && lvni_core_config_bool(c, "use_ema");
+    lvni_recipes_card card = {.model = q->model,
+                              .pins = lvni_recipes_read_pins(c), /* resolved by now */
+                              .ema_decay = average ? lvni_core_config_float(c, "ema.decay") : 0.0,
+                              .data = q->data,
+                              .seed = lvni_core_config_int(c, "seed")};
+    card.pins.entries = q->ranks == NULL ? NULL : q->ranks->pins;
+    return card;
+}
+
+/* model/ is never the average; whether a checkpoint has one is in its configuration. */
+void lvni_recipes_fit_card(const lvni_recipes_fit_request *q, lvni_core_str *out)
+{
+    const lvni_recipes_card card = card_of(q, false);
+    lvni_recipes_card_print(q->recipe, &card, q->own_card, out);
+}
+
+lvn_status lvni_recipes_fit_export(const lvni_recipes_fit_request *q, const lvni_nn_model *model,
+                                   const float *values, int64_t step, const char *path)
+{
+    const lvni_recipes_card card = card_of(q, true);
+    return lvni_recipes_export_model(model, values, q->recipe, &card, q->own_card, step, path);
 }
 
 /* ---- the command ---- */
@@ -178,18 +208,19 @@ static const lvni_core_option export_rows[] = {
     {.name = "card",
      .type = LVNI_OPT_BOOL,
      .fallback = "true",
-     .help = "Keep in the file's metadata what levin predict needs: network, image size, "
-             "classes, colours."},
+     .help = "Keep in the file's metadata what levin predict needs: recipe, network, its "
+             "arguments, and what it does with data."},
 };
-static const lvni_core_option_table export_table = LVNI_OPTION_TABLE("export", export_rows);
+const lvni_core_option_table lvni_recipes_export_options = LVNI_OPTION_TABLE("export", export_rows);
 
 const lvni_core_option_table *lvni_recipes_export_tables(size_t *n)
 {
     *n = 1;
-    return &export_table;
+    return &lvni_recipes_export_options;
 }
 
-static lvn_status open_model(const lvni_core_config *c, lvni_recipes_exported **out)
+static lvn_status open_model(const lvni_recipes_recipe *recipe, const lvni_core_config *c,
+                             lvni_recipes_exported **out)
 {
     const char *model = lvni_core_config_str(c, "model"),
                *checkpoint = lvni_core_config_str(c, "checkpoint");
@@ -203,42 +234,55 @@ static lvn_status open_model(const lvni_core_config *c, lvni_recipes_exported **
                      "best or last",
                      model, checkpoint);
         }
-        return lvni_recipes_exported_open(checkpoint, NULL, use_ema, out);
+        const lvni_recipes_exported_place alone = {checkpoint, NULL, use_ema};
+        return lvni_recipes_exported_open(recipe, &alone, c, out);
     }
     if (model == NULL) {
         LVN_FAIL(
             LVN_ERR_USAGE,
             "model= is missing: a run directory, a checkpoint or an exported .safetensors file");
     }
-    return lvni_recipes_exported_open(model, checkpoint, use_ema, out);
+    const lvni_recipes_exported_place place = {model, checkpoint, use_ema};
+    return lvni_recipes_exported_open(recipe, &place, c, out);
 }
 
-static lvn_status write_file(const lvni_core_config *c)
+static lvn_status write_file(const lvni_recipes_recipe *recipe, const lvni_core_config *c)
 {
     static const lvni_recipes_output_kind kind = {
         .what = "a model is exported as safetensors", .endings = ".safetensors", .binary = true};
     lvni_recipes_exported *e;
     const char *output = lvni_recipes_output_path(c);
     LVN_TRY(lvni_recipes_output_check(c, &kind));
-    LVN_TRY(open_model(c, &e));
-    const lvn_status s =
-        lvni_recipes_export_model(e->model, e->model->weights,
-                                  lvni_core_config_bool(c, "card") ? &e->card : NULL, -1, output);
-    if (s == LVN_OK && !lvni_recipes_output_is_stdout(c)) {
-        lvni_core_print(
-            stdout, "%s: %s with %d class%s, %lld parameters, names and layouts of PyTorch\n",
-            output, e->card.model, e->card.n_classes, lvni_core_plural(e->card.n_classes, "", "es"),
-            (long long)lvni_nn_model_count(e->model));
+    LVN_TRY(open_model(recipe, c, &e));
+    lvni_core_str more = {0};
+    if (recipe->card_summary != NULL) {
+        recipe->card_summary(e->own, &more);
     }
+    lvn_status s = lvni_core_str_status(&more);
+    if (s == LVN_OK) {
+        s = lvni_recipes_export_model(e->model, e->model->weights,
+                                      lvni_core_config_bool(c, "card") ? recipe : NULL, &e->card,
+                                      e->own, -1, output);
+    }
+    if (s == LVN_OK && !lvni_recipes_output_is_stdout(c)) {
+        lvni_core_print(stdout, "%s: %s%s, %lld parameters, names and layouts of PyTorch\n", output,
+                        e->card.model, lvni_core_str_text(&more),
+                        (long long)lvni_nn_model_count(e->model));
+    }
+    lvni_core_str_free(&more);
     lvni_recipes_exported_close(e);
     return s;
 }
 
-lvn_status lvni_recipes_export(int n, const char *const *args)
+lvn_status lvni_recipes_export(const lvni_recipes_recipe *recipe, int n, const char *const *args)
 {
     lvni_core_config *c;
-    LVN_TRY(lvni_recipes_read_config(&export_table, 1, "levin help export", NULL, n, args, &c));
-    const lvn_status s = write_file(c);
+    char help[LVNI_RECIPES_HELP];
+    size_t n_tables;
+    const lvni_core_option_table *tables = recipe->export_tables(&n_tables);
+    LVN_TRY(lvni_recipes_read_config(tables, n_tables, lvni_recipes_help_of(recipe, "export", help),
+                                     NULL, n, args, &c));
+    const lvn_status s = write_file(recipe, c);
     lvni_core_config_destroy(c);
     return s;
 }

@@ -1,28 +1,26 @@
-/* Reading exported models (exported.h). */
+/* Reading trained models (exported.h). */
 #include "recipes/exported.h"
 
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
 #include "core/escape.h"
 #include "core/json_read.h"
-#include "core/option.h"
 #include "core/str.h"
 #include "core/vfs.h"
 #include "plan/plan.h"
+#include "recipes/recipe.h"
 #include "recipes/run_dir.h"
 #include "recipes/weights.h"
 #include "trainer/identity.h"
 
-#include <jansson.h>
-#include <math.h>
 #include <string.h>
 
-static lvn_status read_three(json_t *array, float out[3])
+/* ---- the card ---- */
+
+int lvni_recipes_card_int(const json_t *number)
 {
-    for (size_t i = 0; i < 3; i++) {
-        out[i] = (float)json_number_value(json_array_get(array, i));
-    }
-    return json_array_size(array) == 3 ? LVN_OK : LVN_ERR_CORRUPT;
+    const double x = json_number_value(number);
+    return x > -1e9 && x < 1e9 ? (int)x : -1;
 }
 
 /* Early files do not have all of them. */
@@ -42,148 +40,6 @@ static lvn_status read_pins(const json_t *j, lvni_core_pins *pins)
     return LVN_OK;
 }
 
-/* Of a file from anywhere: the numbers that sizes and divisions are made of. */
-static lvn_status check_card(const lvni_recipes_classifier_card *card)
-{
-    if (card->image_size < 4 || card->image_size > 2048) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "its model card has image_size=%d: must be 4 to 2048",
-                 card->image_size);
-    }
-    if (!(card->dropout >= 0 && card->dropout < 1)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "its model card has dropout=%g: must be at least 0 and below 1",
-                 card->dropout);
-    }
-    return LVN_OK;
-}
-
-static lvn_status check_eval(const lvni_recipes_classifier_card *card)
-{
-    if (card->eval_crop < 4 || card->eval_crop > 2048 || card->eval_resize < 1 ||
-        card->eval_resize > LVNI_RESAMPLE_MAX_SIDE) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "its model card has eval resize=%d and crop=%d: must be 1 to %d and 4 to 2048",
-                 card->eval_resize, card->eval_crop, LVNI_RESAMPLE_MAX_SIDE);
-    }
-    for (int i = 0; i < 3; i++) {
-        if (!isfinite(card->mean[i]) || !(card->std[i] >= 1e-6f && card->std[i] <= 1000.0f)) {
-            LVN_FAIL(
-                LVN_ERR_CORRUPT,
-                "its model card has mean=%g and std=%g for colour %d: must be finite, std 1e-06 "
-                "to 1000",
-                (double)card->mean[i], (double)card->std[i], i);
-        }
-    }
-    return LVN_OK;
-}
-
-/* The split of the training, for `eval`. Early files do not have it. */
-static lvn_status read_split(lvni_recipes_exported *e, const json_t *j)
-{
-    const char *data = json_string_value(json_object_get(j, "data"));
-    const json_t *val_split = json_object_get(j, "val_split"), *seed = json_object_get(j, "seed");
-    if (data == NULL) {
-        return LVN_OK;
-    }
-    e->card.val_split = json_number_value(val_split);
-    e->card.seed = json_integer_value(seed);
-    if (!json_is_number(val_split) || !(e->card.val_split >= 0 && e->card.val_split < 1)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "its model card has val_split=%g: must be at least 0 and below 1",
-                 e->card.val_split);
-    }
-    if (!json_is_integer(seed) || e->card.seed < 0) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "its model card has seed=%lld: must be a whole number, at least 0",
-                 (long long)e->card.seed);
-    }
-    e->data = lvni_core_strdup(LVNI_TAG_CONFIG, data);
-    e->card.data = e->data;
-    return e->data == NULL ? LVN_ERR_MEMORY : LVN_OK;
-}
-
-/* A number of a file in an int, whatever it is. */
-static int int_of(const json_t *number)
-{
-    const double x = json_number_value(number);
-    return x > -1e9 && x < 1e9 ? (int)x : -1;
-}
-
-static lvn_status read_eval(const json_t *j, lvni_recipes_classifier_card *card)
-{
-    const json_t *eval = json_object_get(j, "eval"), *part = json_object_get(j, "eval_crop");
-    const char *filter = json_string_value(json_object_get(eval, "filter"));
-    card->image_size = int_of(json_object_get(j, "image_size"));
-    if (read_three(json_object_get(j, "mean"), card->mean) != LVN_OK ||
-        read_three(json_object_get(j, "std"), card->std) != LVN_OK) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "its model card is not complete");
-    }
-    if (!json_is_object(eval) && part != NULL) { /* early */
-        const double crop = json_number_value(part);
-        if (!(crop >= 0.01 && crop <= 1)) {
-            LVN_FAIL(LVN_ERR_CORRUPT, "its model card has eval_crop=%g: must be 0.01 to 1", crop);
-        }
-        card->eval_crop = card->image_size;
-        card->eval_resize = (int)floor(card->image_size / crop + 0.5);
-        card->eval_filter = LVNI_FILTER_BILINEAR;
-        return check_eval(card);
-    }
-    const int choice =
-        filter == NULL ? -1 : lvni_core_option_choice_index(LVNI_FILTERS, filter, strlen(filter));
-    if (choice < 0) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "its model card has eval filter=%s%s: must be one of " LVNI_FILTERS,
-                 filter == NULL ? "nothing" : "", filter == NULL ? "" : filter);
-    }
-    card->eval_filter = (lvni_data_filter)choice;
-    card->eval_resize = int_of(json_object_get(eval, "resize"));
-    card->eval_crop = int_of(json_object_get(eval, "crop"));
-    return check_eval(card);
-}
-
-lvn_status lvni_recipes_classifier_card_read_eval(const char *text,
-                                                  lvni_recipes_classifier_card *out)
-{
-    json_t *j = lvni_core_json_try(text, LVNI_JSON_INNER);
-    const lvn_status s = read_eval(j, out);
-    json_decref(j);
-    return s;
-}
-
-static lvn_status read_card(lvni_recipes_exported *e, json_t *j)
-{
-    lvni_recipes_classifier_card *card = &e->card;
-    json_t *classes = json_object_get(j, "classes");
-    const char *name = json_string_value(json_object_get(j, "model"));
-    const size_t n = json_array_size(classes);
-    if (name == NULL || n == 0 || n > 1000000) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "its model card is not complete");
-    }
-    card->image_size = int_of(json_object_get(j, "image_size"));
-    card->dropout = json_number_value(json_object_get(j, "dropout"));
-    card->ema_decay = json_number_value(json_object_get(j, "ema_decay"));
-    LVN_TRY(check_card(card));
-    LVN_TRY(read_pins(j, &card->pins));
-    LVN_TRY(read_eval(j, card));
-    LVN_TRY(read_split(e, j));
-    e->model_name = lvni_core_strdup(LVNI_TAG_CONFIG, name);
-    e->class_names = lvni_core_calloc(LVNI_TAG_CONFIG, n, sizeof *e->class_names);
-    if (e->model_name == NULL || e->class_names == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    for (size_t i = 0; i < n; i++) {
-        const char *c = json_string_value(json_array_get(classes, i));
-        lvni_core_str s = {0}; /* a file from anywhere may hold control characters here */
-        lvni_core_str_escape(&s, c == NULL ? "?" : c, c == NULL ? 1 : strlen(c), LVNI_ESCAPE_TEXT);
-        e->class_names[i] = lvni_core_str_take(&s);
-        if (e->class_names[i] == NULL) {
-            return LVN_ERR_MEMORY;
-        }
-        card->n_classes++;
-    }
-    card->model = e->model_name;
-    card->class_names = (const char *const *)e->class_names;
-    return LVN_OK;
-}
-
 /* What backends recorded in the training; NULL: nothing. */
 static lvn_status read_entries(lvni_recipes_exported *e, const char *text)
 {
@@ -199,6 +55,85 @@ static lvn_status read_entries(lvni_recipes_exported *e, const char *text)
     return LVN_OK;
 }
 
+/* What the data of the training was. Early files do not have it. */
+static lvn_status read_data(lvni_recipes_exported *e, const json_t *j)
+{
+    const char *data = json_string_value(json_object_get(j, "data"));
+    const json_t *seed = json_object_get(j, "seed");
+    e->card.seed = json_integer_value(seed);
+    if (data == NULL && seed == NULL) {
+        return LVN_OK;
+    }
+    if (!json_is_integer(seed) || e->card.seed < 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "its model card has seed=%lld: must be a whole number, at least 0",
+                 (long long)e->card.seed);
+    }
+    e->data = data == NULL ? NULL : lvni_core_strdup(LVNI_TAG_CONFIG, data);
+    e->card.data = e->data;
+    return data != NULL && e->data == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+static lvn_status read_card(lvni_recipes_exported *e, const json_t *j)
+{
+    const char *name = json_string_value(json_object_get(j, "model"));
+    const json_t *version = json_object_get(j, "version");
+    if (version != NULL && lvni_recipes_card_int(version) != LVNI_CARD_VERSION) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "its model card is of version %d, this levin reads version %d",
+                 lvni_recipes_card_int(version), LVNI_CARD_VERSION);
+    }
+    if (name == NULL) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "its model card is not complete");
+    }
+    e->model_name = lvni_core_strdup(LVNI_TAG_CONFIG, name);
+    if (e->model_name == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    e->card.model = e->model_name;
+    e->decay = json_number_value(json_object_get(j, "ema_decay"));
+    LVN_TRY(read_pins(j, &e->card.pins));
+    LVN_TRY(read_data(e, j));
+    return e->recipe->card_read(e, j);
+}
+
+/* The recipe that a file names; NULL: none. */
+static const char *recipe_of(const lvni_ckpt_st_file *file)
+{
+    const char *name = lvni_ckpt_st_meta_get(file, LVNI_CARD_RECIPE);
+    const bool early =
+        name == NULL && lvni_ckpt_st_meta_get(file, lvni_recipes_classify.card_key) != NULL;
+    return early ? lvni_recipes_classify.name : name;
+}
+
+static lvn_status check_recipe(const lvni_recipes_exported *e, const char *name)
+{
+    const lvni_recipes_recipe *r = e->recipe;
+    if (name != NULL && strcmp(name, r->name) != 0) {
+        LVN_FAIL(LVN_ERR_MISMATCH, "%s is a model of the recipe %s, not of %s", e->file, name,
+                 r->name);
+    }
+    return LVN_OK;
+}
+
+static lvn_status read_metadata(lvni_recipes_exported *e, const lvni_ckpt_st_file *file)
+{
+    LVN_TRY(check_recipe(e, recipe_of(file)));
+    json_t *j =
+        lvni_core_json_try(lvni_ckpt_st_meta_get(file, e->recipe->card_key), LVNI_JSON_INNER);
+    if (j == NULL) {
+        LVN_FAIL(LVN_ERR_MISMATCH,
+                 "%s is not a %s of levin; give model= a run directory, a file of its "
+                 "exported_models/ or one of its checkpoints",
+                 e->file, e->recipe->noun);
+    }
+    const lvn_status s = read_card(e, j);
+    json_decref(j);
+    return s == LVN_OK ? read_entries(e, lvni_ckpt_st_meta_get(file, LVNI_IDENTITY_PINS)) : s;
+}
+
+/* ---- files ---- */
+
 /* A checkpoint has the weights themselves and their average, if there is one; its run validated and
  * exported the average, except with use_ema=false. 0: no average to take. */
 static double shown_average(const lvni_ckpt_st_file *file)
@@ -210,46 +145,6 @@ static double shown_average(const lvni_ckpt_st_file *file)
     const double decay = shown ? json_number_value(json_object_get(config, "ema.decay")) : 0.0;
     json_decref(config);
     return decay;
-}
-
-static lvn_status open_file(const char *path, bool use_ema, lvni_recipes_exported *e)
-{
-    lvni_ckpt_st_file *file;
-    LVN_TRY(lvni_ckpt_st_open(path, LVNI_ST_VERIFY, &file));
-    const char *text = lvni_ckpt_st_meta_get(file, LVNI_CARD);
-    json_t *j = lvni_core_json_try(text, LVNI_JSON_INNER);
-    lvn_status s = LVN_OK;
-    if (j == NULL) {
-        s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__,
-                          "%s is not a classifier of levin; give model= a run directory, a file of "
-                          "its exported_models/ or one of its checkpoints",
-                          path);
-    } else {
-        s = read_card(e, j);
-    }
-    json_decref(j);
-    if (s == LVN_OK) {
-        s = read_entries(e, lvni_ckpt_st_meta_get(file, LVNI_IDENTITY_PINS));
-    }
-    const lvn_module_class *cls = s == LVN_OK ? lvni_nn_zoo_find(e->card.model) : NULL;
-    if (s == LVN_OK && cls == NULL) {
-        s = lvn_error_set(LVN_ERR_UNSUPPORTED, __FILE__, __LINE__,
-                          "%s holds a model %s, which this version does not have", path,
-                          e->card.model);
-    }
-    const lvni_nn_zoo_arguments arguments = {.image_size = e->card.image_size,
-                                             .n_classes = e->card.n_classes,
-                                             .dropout = e->card.dropout};
-    if (s == LVN_OK) {
-        s = lvni_nn_model_build_empty(cls, &arguments, &e->model);
-    }
-    if (s == LVN_OK) {
-        const double decay = use_ema ? shown_average(file) : 0.0;
-        e->card.ema_decay = decay > 0.0 ? decay : e->card.ema_decay;
-        s = lvni_recipes_model_load_shown(e->model, file, path, decay > 0.0);
-    }
-    lvni_ckpt_st_close(file);
-    return s;
 }
 
 /* The file behind model=PATH; freed by the caller. */
@@ -298,8 +193,9 @@ lvn_status lvni_recipes_exported_check(const char *path, const char *which)
 
 /* The weights that an average was made of: RUN/exported_models/exported_NAME has them in
  * RUN/checkpoints/NAME. */
-static lvn_status load_without_average(lvni_recipes_exported *e, const char *file)
+static lvn_status load_without_average(const lvni_recipes_exported *e, lvni_nn_model *model)
 {
+    const char *file = e->file;
     static const char folder[] = "exported_models/exported_";
     const char *at = strstr(file, folder);
     while (at != NULL && strstr(at + 1, folder) != NULL) {
@@ -316,83 +212,89 @@ static lvn_status load_without_average(lvni_recipes_exported *e, const char *fil
                           "it holds averaged weights (ema.decay=%g), and use_ema=false requests "
                           "the others, which are in the checkpoints of the run: give "
                           "model= the run directory",
-                          e->card.ema_decay);
+                          e->decay);
     }
     if (s == LVN_OK) {
-        s = lvni_recipes_model_load(e->model, lvni_core_str_text(&checkpoint), false, NULL);
+        s = lvni_recipes_model_load(model, lvni_core_str_text(&checkpoint), false, NULL);
     }
     lvni_core_str_free(&checkpoint);
     return s;
 }
 
-lvn_status lvni_recipes_exported_open(const char *path, const char *which, bool use_ema,
-                                      lvni_recipes_exported **out)
+/* ---- the model ---- */
+
+/* The card at the first time, and the model. */
+static lvn_status read_file(lvni_recipes_exported *e, lvni_nn_model **out)
 {
-    *out = NULL;
-    char *file;
-    LVN_TRY(find_file(path, which, &file));
-    lvni_recipes_exported *e = LVNI_NEW(LVNI_TAG_CONFIG, lvni_recipes_exported);
-    lvn_status s = e == NULL ? LVN_ERR_MEMORY : open_file(file, use_ema, e);
-    if (s == LVN_OK && !use_ema && e->card.ema_decay > 0.0) {
-        s = load_without_average(e, file);
-        e->card.ema_decay = 0.0;
+    lvni_ckpt_st_file *file;
+    LVN_TRY(lvni_ckpt_st_open(e->file, LVNI_ST_VERIFY, &file));
+    lvn_status s = e->cls != NULL ? LVN_OK : read_metadata(e, file);
+    const double decay = s == LVN_OK && e->use_ema ? shown_average(file) : 0.0;
+    if (s == LVN_OK) {
+        s = lvni_nn_model_build_empty(e->cls, e->arguments, out);
     }
-    if (s != LVN_OK) {
-        lvn_error_frame("reading the model %s", file);
-        lvni_recipes_exported_close(e);
-    } else {
-        *out = e;
+    if (s == LVN_OK) {
+        s = lvni_recipes_model_load_shown(*out, file, e->file, decay > 0.0);
     }
-    lvni_core_free(file);
+    lvni_ckpt_st_close(file);
+    if (s == LVN_OK && !e->use_ema && e->decay > 0.0) {
+        return load_without_average(e, *out);
+    }
+    e->card.ema_decay = decay > 0.0 ? decay : e->decay;
     return s;
 }
 
-static lvn_status build_for(const char *weights, lvni_recipes_exported *e)
+lvn_status lvni_recipes_exported_again(const lvni_recipes_exported *exported, lvni_nn_model **out)
 {
-    lvni_recipes_classifier_card *card = &e->card;
-    const lvn_module_class *cls = lvni_nn_zoo_find(card->model);
-    if (cls == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "model=%s: with weights= it names a network (resnet18, ...; `levin help "
-                 "train.classify` lists them)",
-                 card->model);
+    lvni_recipes_exported other = *exported; /* the card is read */
+    *out = NULL;
+    const lvn_status s = read_file(&other, out);
+    if (s != LVN_OK) {
+        lvn_error_frame("reading the model %s", exported->file);
+        lvni_nn_model_destroy(*out);
+        *out = NULL;
     }
-    lvni_nn_zoo_arguments arguments = {.image_size = card->image_size, .n_classes = 1};
-    lvni_nn_model *probe;
-    /* for the name of its last layer */
-    LVN_TRY(lvni_nn_model_build_empty(cls, &arguments, &probe));
-    const lvn_status s = lvni_recipes_weights_classes(probe, weights, &card->n_classes);
-    lvni_nn_model_destroy(probe);
-    LVN_TRY(s);
-    arguments.n_classes = card->n_classes;
-    LVN_TRY(lvni_nn_model_build_empty(cls, &arguments, &e->model));
-    lvni_recipes_weights_report report;
-    const lvn_status loaded = lvni_recipes_model_load(e->model, weights, false, &report);
-    if (loaded == LVN_OK) {
-        lvni_recipes_weights_report_log(&report, weights);
-    }
-    lvni_recipes_weights_report_free(&report);
-    return loaded;
+    return s;
 }
 
-lvn_status lvni_recipes_exported_from_weights(const char *name, const char *weights, int image_size,
-                                              lvni_recipes_exported **out)
+lvn_status lvni_recipes_exported_open(const lvni_recipes_recipe *recipe,
+                                      const lvni_recipes_exported_place *place,
+                                      const lvni_core_config *config, lvni_recipes_exported **out)
 {
     *out = NULL;
+    char *file;
+    LVN_TRY(find_file(place->path, place->which, &file));
     lvni_recipes_exported *e = LVNI_NEW(LVNI_TAG_CONFIG, lvni_recipes_exported);
     if (e == NULL) {
+        lvni_core_free(file);
         return LVN_ERR_MEMORY;
     }
-    e->model_name = lvni_core_strdup(LVNI_TAG_CONFIG, name);
-    e->card = (lvni_recipes_classifier_card){
-        .model = e->model_name, .image_size = image_size, .pins = lvni_core_pins_least()};
-    const lvn_status s = e->model_name == NULL ? LVN_ERR_MEMORY : build_for(weights, e);
+    *e = (lvni_recipes_exported){
+        .recipe = recipe, .config = config, .file = file, .use_ema = place->use_ema};
+    const lvn_status s = read_file(e, &e->model);
     if (s != LVN_OK) {
+        lvn_error_frame("reading the model %s", file);
         lvni_recipes_exported_close(e);
         return s;
     }
     *out = e;
     return LVN_OK;
+}
+
+char *lvni_recipes_exported_recipe(const char *path, const char *which)
+{
+    char *file, *name = NULL;
+    lvni_ckpt_st_file *opened;
+    if (find_file(path, which, &file) == LVN_OK) {
+        if (lvni_ckpt_st_open(file, LVNI_ST_HEADER_ONLY, &opened) == LVN_OK) {
+            const char *text = recipe_of(opened);
+            name = text == NULL ? NULL : lvni_core_strdup(LVNI_TAG_CONFIG, text);
+            lvni_ckpt_st_close(opened);
+        }
+        lvni_core_free(file);
+    }
+    lvn_clear_error();
+    return name;
 }
 
 void lvni_recipes_exported_close(lvni_recipes_exported *e)
@@ -401,12 +303,12 @@ void lvni_recipes_exported_close(lvni_recipes_exported *e)
         return;
     }
     lvni_nn_model_destroy(e->model);
-    for (int i = 0; e->class_names != NULL && i < e->card.n_classes; i++) {
-        lvni_core_free(e->class_names[i]);
+    if (e->own != NULL) {
+        e->recipe->card_free(e->own);
     }
-    lvni_core_free(e->class_names);
     lvni_core_free(e->model_name);
     lvni_core_free(e->data);
     lvni_core_pin_entries_destroy(e->pins);
+    lvni_core_free(e->file);
     lvni_core_free(e);
 }

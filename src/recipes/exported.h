@@ -1,69 +1,86 @@
-/* Exported models: safetensors with the names and layouts others use (convolutions OIHW), and in
- * the metadata what prediction needs. Written beside every checkpoint; read by predict, eval and
- * weights=. */
+/* Trained models in files: exported models, which are safetensors with the names and layouts others
+ * use (convolutions OIHW), and checkpoints. The metadata name the recipe and hold its model card: a
+ * general part, read and written here, and the recipe's own (recipe.h). Written beside every
+ * checkpoint (export.c); read by predict, eval and export (exported.c). */
 #ifndef LEVIN_RECIPES_EXPORTED_H
 #define LEVIN_RECIPES_EXPORTED_H
 
+#include "core/config.h"
 #include "core/pins.h"
 #include "core/str.h"
-#include "data/augment.h"
 #include "nn/model.h"
 
-/* The model card: what prediction needs beside the weights. */
-typedef struct lvni_recipes_classifier_card {
-    const char *model; /* name in the zoo */
-    int image_size, n_classes;
+#include <jansson.h>
+
+struct lvni_recipes_recipe;
+
+/* Metadata: the name of the recipe; files without it are of classify. */
+#define LVNI_CARD_RECIPE "recipe"
+/* The model card, JSON; classify's has a name of its own. */
+#define LVNI_CARD "card"
+enum { LVNI_CARD_VERSION = 1 }; /* of the card; of one without: 1 */
+
+/* The general part of a model card. */
+typedef struct lvni_recipes_card {
+    const char *model;   /* name of the network */
     lvni_core_pins pins; /* of the training: forward passes read some, too */
-    const char *const *class_names;
-    double dropout;
-    int eval_resize, eval_crop; /* evaluation: shorter side of the resized image, side of the square
-                                   in its middle */
-    lvni_data_filter eval_filter;
-    double ema_decay; /* of the average that these weights are; 0: they are none */
-    float mean[3], std[3];
-    /* What the validation part of the training follows from; data NULL: not known
-     * (early files). */
-    const char *data; /* lvni_recipes_image_data.identity */
-    double val_split;
+    double ema_decay;    /* of the average that these weights are; 0: they are none */
+    const char *data;    /* identity of the training's data; NULL: not known */
     int64_t seed;
-} lvni_recipes_classifier_card;
+} lvni_recipes_card;
 
-/* Metadata of exported models and of checkpoints: the card as JSON. */
-#define LVNI_CARD "classifier"
-void lvni_recipes_classifier_card_print(const lvni_recipes_classifier_card *card,
-                                        lvni_core_str *out);
-/* Of such a text: image_size, what evaluation does with images, mean and deviation; the rest of
- * *out stays. Cards of early versions have eval_crop as a part of the shorter side: it is resized
- * to image_size / eval_crop, bilinear. LVN_ERR_CORRUPT. */
-lvn_status lvni_recipes_classifier_card_read_eval(const char *text,
-                                                  lvni_recipes_classifier_card *out);
+/* own: the recipe's part. */
+void lvni_recipes_card_print(const struct lvni_recipes_recipe *recipe,
+                             const lvni_recipes_card *card, const void *own, lvni_core_str *out);
 
-/* values: of the model, laid out as its `weights`; its tensors are not used. card NULL: the
- * file holds the tensors alone. step: of the training, kept as LVNI_CKPT_STEP; -1: not kept. */
+/* values: of the model, laid out as its `weights`; its tensors are not used. recipe NULL: the file
+ * holds the tensors alone. step: of the training, kept as LVNI_CKPT_STEP; -1: not kept. */
 lvn_status lvni_recipes_export_model(const lvni_nn_model *model, const float *values,
-                                     const lvni_recipes_classifier_card *card, int64_t step,
+                                     const struct lvni_recipes_recipe *recipe,
+                                     const lvni_recipes_card *card, const void *own, int64_t step,
                                      const char *path);
 
 typedef struct lvni_recipes_exported {
-    lvni_recipes_classifier_card card;
-    char *model_name, *data;
-    char **class_names;          /* owned; card points at them */
-    lvni_core_pin_entries *pins; /* the same */
+    const struct lvni_recipes_recipe *recipe;
+    lvni_recipes_card card;
+    void *own; /* the recipe's part of the card, of its card_read */
+    /* of the network, by card_read; borrowed */
+    const lvn_module_class *cls;
+    const void *arguments;
     lvni_nn_model *model;
+    const lvni_core_config *config; /* of the command that opens it */
+    char *file;
+    bool use_ema;
+    double decay;                /* of the average that an exported file holds; 0: none */
+    char *model_name, *data;     /* owned; card points at them */
+    lvni_core_pin_entries *pins; /* the same */
 } lvni_recipes_exported;
 
-/* An exported file, a checkpoint of a classifier, or a run directory
+/* Of an exported file, a checkpoint, or a run directory
  * (exported_models/exported_<which>.safetensors; which NULL: best, else last). use_ema false: the
  * weights themselves where the file has averages; they come from the run directory's checkpoint of
  * the same name, or from the checkpoint itself, whose averages are taken otherwise. */
-lvn_status lvni_recipes_exported_open(const char *path, const char *which, bool use_ema,
-                                      lvni_recipes_exported **out);
+typedef struct lvni_recipes_exported_place {
+    const char *path, *which;
+    bool use_ema;
+} lvni_recipes_exported_place;
+
+/* LVN_ERR_MISMATCH: it is of another recipe. config: of the command, for card_read. */
+lvn_status lvni_recipes_exported_open(const struct lvni_recipes_recipe *recipe,
+                                      const lvni_recipes_exported_place *place,
+                                      const lvni_core_config *config, lvni_recipes_exported **out);
+/* The model once more, for another rank of the process, on that rank's device. */
+lvn_status lvni_recipes_exported_again(const lvni_recipes_exported *exported, lvni_nn_model **out);
 /* Is there a file that lvni_recipes_exported_open would read? Nothing is opened. */
 lvn_status lvni_recipes_exported_check(const char *path, const char *which);
-/* Network `name` of the zoo for images of this size, with as many classes as the file at
- * `weights` has (weights.h). Its card has no names of classes. */
-lvn_status lvni_recipes_exported_from_weights(const char *name, const char *weights, int image_size,
-                                              lvni_recipes_exported **out);
-void lvni_recipes_exported_close(lvni_recipes_exported *exported);
+/* The recipe that the file names, in a text of the caller's (lvni_core_free). NULL: no such file,
+ * or one that names none. */
+char *lvni_recipes_exported_recipe(const char *path, const char *which);
+void lvni_recipes_exported_close(lvni_recipes_exported *exported); /* NULL is fine */
+
+/* ---- for the readers of cards ---- */
+
+/* A number of a file in an int, whatever it is. */
+int lvni_recipes_card_int(const json_t *number);
 
 #endif

@@ -9,7 +9,6 @@
 #include "kernels/kernels.h"
 #include "log/run_log.h"
 #include "recipes/devices.h"
-#include "recipes/exported.h"
 #include "recipes/options.h"
 #include "trainer/identity.h"
 #include "trainer/memory.h"
@@ -22,6 +21,11 @@
 static bool leads(const lvni_recipes_fit_run *r)
 {
     return r->rank.rank == 0;
+}
+
+static bool has_card(const lvni_recipes_fit_run *r)
+{
+    return r->request->recipe->card_key != NULL;
 }
 
 static lvn_status exported_path(const lvni_recipes_fit_run *r, const char *name, char **out)
@@ -37,7 +41,7 @@ static lvn_status export_alone(void *user, const char *name, const float *values
     const lvni_recipes_fit_run *r = user;
     char *path;
     LVN_TRY(exported_path(r, name, &path));
-    const lvn_status s = r->request->export_model(r->request->user, r->model, values, step, path);
+    const lvn_status s = lvni_recipes_fit_export(r->request, r->model, values, step, path);
     lvni_core_free(path);
     return s;
 }
@@ -64,8 +68,8 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
 {
     const lvni_core_config *c = r->request->config;
     LVN_TRY(lvni_core_config_to_json(c, &r->json));
-    if (r->request->describe != NULL) {
-        r->request->describe(r->request->user, &r->card);
+    if (has_card(r)) {
+        lvni_recipes_fit_card(r->request, &r->card);
         LVN_TRY(lvni_core_str_status(&r->card));
     }
     *out = (lvni_trainer_options){
@@ -94,10 +98,12 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .quiet = !leads(r) || lvni_core_config_bool(c, "quiet"),
         .config_json = lvni_core_str_text(&r->json),
         .run_id = leads(r) ? r->run_id : NULL,
-        .card = r->card.len > 0 ? (lvni_ckpt_st_meta){LVNI_CARD, lvni_core_str_text(&r->card)}
-                                : (lvni_ckpt_st_meta){0},
-        .export_model = r->request->export_model == NULL || !leads(r) ? NULL : export_named,
+        .export_model = has_card(r) && leads(r) ? export_named : NULL,
         .user = r};
+    if (has_card(r)) {
+        out->recipe = (lvni_ckpt_st_meta){LVNI_CARD_RECIPE, r->request->recipe->name};
+        out->card = (lvni_ckpt_st_meta){r->request->recipe->card_key, lvni_core_str_text(&r->card)};
+    }
     LVN_TRY(lvni_recipes_read_optim(c, &out->optim));
     lvni_recipes_read_rules(c, &out->rules);
     lvni_recipes_read_ema(c, &out->ema);
@@ -150,7 +156,7 @@ static lvn_status find_saved(lvni_recipes_fit_run *r)
 static lvn_status resume(lvni_recipes_fit_run *r)
 {
     const lvni_ckpt *ckpt = r->saved;
-    LVN_TRY(lvni_recipes_check_saved_classes(ckpt, lvni_core_str_text(&r->card)));
+    LVN_TRY(lvni_recipes_check_saved_card(r->request->recipe, ckpt, lvni_core_str_text(&r->card)));
     LVN_TRY(lvni_trainer_restore(r->trainer, ckpt));
     lvni_log_line(LVNI_LOG_INFO, "resuming from %s: step %lld, epoch %lld", ckpt->path,
                   (long long)ckpt->at.step, (long long)ckpt->at.epoch + 1);
@@ -162,7 +168,7 @@ static lvn_status resume(lvni_recipes_fit_run *r)
         .loaded = ckpt,
         .model = r->model,
         .use_ema = lvni_core_config_bool(r->request->config, "use_ema"),
-        .export_model = r->request->export_model == NULL ? NULL : export_alone,
+        .export_model = has_card(r) ? export_alone : NULL,
         .user = r};
     return leads(r) ? lvni_recipes_repair_exports(&repair) : LVN_OK;
 }
@@ -239,7 +245,7 @@ static lvn_status lead(lvni_recipes_fit_run *r)
     LVN_TRY(lvni_recipes_run_dir_choose(c, &r->dir));
     LVN_TRY(prepare(r));
     lvni_trainer_stop_install(); /* from here on a stop must save */
-    LVN_TRY(r->dir == NULL ? lvni_recipes_run_dir_claim(r->request->recipe, &r->dir, &made)
+    LVN_TRY(r->dir == NULL ? lvni_recipes_run_dir_claim(r->request->recipe->name, &r->dir, &made)
                            : LVN_OK);
     LVN_TRY(lvni_recipes_run_dir_make(r->dir, lvni_core_config_bool(c, "overwrite"), resuming,
                                       r->request->kept_file));

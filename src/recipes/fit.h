@@ -11,7 +11,7 @@
 typedef struct lvni_recipes_fit_request {
     lvni_core_config *config;  /* finished; resolved values are written back */
     lvni_recipes_ranks *ranks; /* of this process; NULL for lvni_recipes_fit_plan */
-    const char *recipe;        /* "classify" */
+    const struct lvni_recipes_recipe *recipe;
     const lvn_module_class *cls;
     const void *arguments;          /* of the root's build() */
     const lvn_dataset *train, *val; /* borrowed; val may be NULL */
@@ -21,16 +21,14 @@ typedef struct lvni_recipes_fit_request {
     bool balanced;       /* training samples are drawn with replacement, classes alike */
     const char *note;    /* one line about the data for the banner, or NULL */
     const char *ignored; /* the line behind it, on what of the data is not used; NULL, "": none */
-    /* Write the model, with these values of `step` in place of its weights, for others to `path`;
-     * called beside the training. NULL: nothing is exported. */
-    lvn_status (*export_model)(void *user, const lvni_nn_model *model, const float *values,
-                               int64_t step, const char *path);
-    /* The model card, for checkpoints (LVNI_CARD, exported.h); NULL: none. */
-    void (*describe)(void *user, lvni_core_str *out);
+    /* For the model card (exported.h), of recipes that have one: name of the network, identity of
+     * the data (NULL: none), and the recipe's part. */
+    const char *model, *data;
+    const void *own_card;
     /* Files that belong into the run directory beside those of every run; called once, before the
      * first step. NULL: none. */
     lvn_status (*write_files)(void *user, const char *dir);
-    void *user;
+    void *user; /* of write_files */
 } lvni_recipes_fit_request;
 
 /* Train. LVN_ERR_CANCELLED after a signal. The run directory and its log stay this process's. */

@@ -7,7 +7,7 @@
 #include "core/str.h"
 #include "nn/model.h"
 #include "optim/optim.h"
-#include "recipes/fit.h"
+#include "recipes/recipe.h"
 #include "recipes/run_dir.h"
 #include "trainer/trainer.h"
 
@@ -30,6 +30,16 @@ typedef struct lvni_recipes_fit_run {
 
 /* The trainer's options from the configuration; run->json and run->card are made. */
 lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *run, lvni_trainer_options *out);
+
+/* ---- export.c, of recipes with a model card ---- */
+
+/* The card, for checkpoints. */
+void lvni_recipes_fit_card(const lvni_recipes_fit_request *request, lvni_core_str *out);
+/* The model, with these values of `step` in place of its weights, for others to `path`; called
+ * beside the training. */
+lvn_status lvni_recipes_fit_export(const lvni_recipes_fit_request *request,
+                                   const lvni_nn_model *model, const float *values, int64_t step,
+                                   const char *path);
 
 /* ---- fit_report.c ---- */
 
@@ -56,10 +66,10 @@ void lvni_recipes_report_moved_end(const lvni_core_config *config,
 void lvni_recipes_report_changes(const lvni_core_config *config, const char *json,
                                  const lvni_ckpt *ckpt);
 
-/* card: of the data as it is now (LVNI_CARD, exported.h). LVN_ERR_USAGE when the checkpoint's names
- * of classes are others, or stand in another order: labels would swap unnoticed. LVN_OK when one of
- * them does not have its classes. */
-lvn_status lvni_recipes_check_saved_classes(const lvni_ckpt *ckpt, const char *card);
+/* LVN_ERR_USAGE when the checkpoint is of another recipe, or its card does not fit this one's (of
+ * the data as it is now). */
+lvn_status lvni_recipes_check_saved_card(const lvni_recipes_recipe *recipe, const lvni_ckpt *ckpt,
+                                         const char *card);
 
 /* After a kill between a checkpoint and what is made of it, `best` beside `last` and the exported
  * models become as if there had been none. */

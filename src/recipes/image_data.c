@@ -306,14 +306,14 @@ static lvn_status check_split(const lvni_core_config *c, const char *split,
     if (lvni_recipes_image_source_has_parts(s)) {
         return LVN_OK;
     }
-    if (card->data == NULL) {
+    if (card->general.data == NULL) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "split=%s: the model %s does not record its split, as files of early versions; "
                  "give split=all, or data= a folder "
                  "of images it was not trained on",
                  split, lvni_core_config_str(c, "model"));
     }
-    if (strcmp(card->data, identity) != 0) {
+    if (strcmp(card->general.data, identity) != 0) {
         char here[96], then[96];
         LVN_FAIL(LVN_ERR_USAGE,
                  "split=%s: data=%s are not the images the model was trained with (here %s, then "
@@ -321,7 +321,7 @@ static lvn_status check_split(const lvni_core_config *c, const char *split,
                  "again; give the data of the training, or split=all",
                  split, lvni_core_config_str(c, "data"),
                  lvni_recipes_image_source_identity_text(identity, here),
-                 lvni_recipes_image_source_identity_text(card->data, then));
+                 lvni_recipes_image_source_identity_text(card->general.data, then));
     }
     return LVN_OK;
 }
@@ -375,12 +375,13 @@ static lvn_status choose_part(const lvni_core_config *c, const lvni_recipes_clas
     out->split = split;
     const bool all = strcmp(split, "all") == 0, test = strcmp(split, "test") == 0;
     const bool cut =
-        !test && (!all || (card->data != NULL && strcmp(card->data, out->identity) == 0));
+        !test &&
+        (!all || (card->general.data != NULL && strcmp(card->general.data, out->identity) == 0));
     status =
         status == LVN_OK && cut && !all ? check_split(c, split, card, s, out->identity) : status;
     if (status == LVN_OK && cut) {
         status = lvni_recipes_image_source_cut(s, &out->transform, card->val_split,
-                                               (uint64_t)card->seed, part, n);
+                                               (uint64_t)card->general.seed, part, n);
     }
     if (status == LVN_OK && all) {
         out->n_trained = n[LVNI_PART_TRAIN];

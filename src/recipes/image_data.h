@@ -9,7 +9,7 @@
 #include "data/augment.h"
 #include "data/image_folder.h"
 #include "data/shapes.h"
-#include "recipes/exported.h"
+#include "recipes/classify_card.h"
 
 #include <levin/data.h>
 

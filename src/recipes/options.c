@@ -50,6 +50,10 @@ static const lvni_core_option run_rows[] = {
      .fallback = "false",
      .help = "Continue the run in `out` from its newest valid checkpoint, with its configuration.",
      .flags = LVNI_OPT_NOT_SAVED},
+    {.name = "recipe",
+     .type = LVNI_OPT_STRING,
+     .help = "Name of the recipe, recorded by the run; another recipe does not take its "
+             "configuration."},
     {.name = "weights",
      .type = LVNI_OPT_PATH,
      .help = "Start from the weights of a safetensors file with the names of torchvision or timm, "
@@ -276,7 +280,7 @@ static const lvni_core_option use_rows[] = {
      .type = LVNI_OPT_CHOICE,
      .choices = "stop|skip",
      .fallback = "stop",
-     .help = "What an unreadable image does."},
+     .help = "What an unreadable sample does."},
     {.name = "use_ema",
      .type = LVNI_OPT_BOOL,
      .fallback = "true",
@@ -285,58 +289,14 @@ static const lvni_core_option use_rows[] = {
     {.name = "json",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
-     .help = "Results as JSON on stdout: eval one object, predict a line for each image (or in "
+     .help = "Results as JSON on stdout: eval one object, predict a line for each sample (or in "
              "output=FILE.jsonl)."},
-    {.name = "sheet",
-     .type = LVNI_OPT_PATH,
-     .help = "Draw images with their predictions into this PNG file (.png)."},
     LVNI_OPTION_ALIAS("gpus", "devices"),
     LVNI_OPTION_ALIAS("num_gpus", "devices"),
     LVNI_OPTION_ALIAS("distributed_backend", "strategy"),
 };
 const lvni_core_option_table lvni_recipes_inference_options =
     LVNI_OPTION_TABLE("model in use", use_rows);
-
-static const lvni_core_option predict_rows[] = {
-    {.name = "weights",
-     .type = LVNI_OPT_PATH,
-     .help = "Of an array: weights with the names of torchvision or timm for the network that "
-             "model= names (resnet18, ...)."},
-    {.name = "output",
-     .type = LVNI_OPT_PATH,
-     .fallback = "predictions.csv",
-     .help = "File to write: a table (.csv: file, class, probability) or JSON lines (.jsonl); -: "
-             "stdout. For data=FILE.npy, "
-             "images (N, height, width, 3) used as they are: plain logits, as .npy (with weights= "
-             "also to -)."},
-    {.name = "top_k",
-     .type = LVNI_OPT_INT,
-     .unit = "classes",
-     .fallback = "1",
-     .range = LVNI_AT_LEAST(1),
-     .help = "Most probable classes of each image, with their probabilities."},
-    {.name = "probabilities",
-     .type = LVNI_OPT_BOOL,
-     .fallback = "false",
-     .help = "The probability of every class, too."},
-};
-const lvni_core_option_table lvni_recipes_predict_options =
-    LVNI_OPTION_TABLE("predict", predict_rows);
-
-static const lvni_core_option eval_rows[] = {
-    {.name = "split",
-     .type = LVNI_OPT_CHOICE,
-     .choices = "auto|all|train|val|test",
-     .fallback = "auto",
-     .help = "Part of the data to measure on: the folder's train/, val/ or test/, else the part of "
-             "the training run, given the same data; auto: "
-             "test/ where the folder has one, else its val/, else all."},
-    {.name = "confusion",
-     .type = LVNI_OPT_PATH,
-     .help = "Write the confusion matrix of all classes into this CSV file (rows: true class, "
-             "columns: predicted)."},
-};
-const lvni_core_option_table lvni_recipes_eval_options = LVNI_OPTION_TABLE("eval", eval_rows);
 
 /* ---- reading ---- */
 

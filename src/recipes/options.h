@@ -15,8 +15,9 @@
 extern const lvni_core_option_table lvni_recipes_run_options;
 /* model checkpoint eval_batch_size devices ... */
 extern const lvni_core_option_table lvni_recipes_inference_options;
-extern const lvni_core_option_table lvni_recipes_predict_options; /* weights output */
-extern const lvni_core_option_table lvni_recipes_eval_options;    /* split */
+/* model checkpoint output card, and the table of a command that takes no others */
+extern const lvni_core_option_table lvni_recipes_export_options;
+const lvni_core_option_table *lvni_recipes_export_tables(size_t *n);
 
 /* Reads arguments over defaults, job text (may be NULL), config files and, when resuming, the run's
  * saved configuration. */

@@ -172,7 +172,7 @@ static bool is_timm_vit(const lvni_ckpt_st_file *file)
 static lvn_status read_file(const lvni_ckpt_st_file *file, const char *path,
                             lvni_recipes_preprocess *p)
 {
-    const char *card = lvni_ckpt_st_meta_get(file, LVNI_CARD);
+    const char *card = lvni_ckpt_st_meta_get(file, LVNI_CLASSIFIER_CARD);
     lvni_recipes_classifier_card c = {0};
     if (card != NULL) {
         LVN_TRY(lvni_recipes_classifier_card_read_eval(card, &c));
@@ -409,7 +409,7 @@ lvn_status lvni_recipes_preprocess_use(const lvni_core_config *c,
     lvni_data_transform_init(t, given_crop(c, card->eval_crop));
     lvni_data_transform_no_augment(t);
     set_colours(c, &p, t);
-    LVN_TRY(lvni_recipes_preprocess_check_size(c, card->model, card->image_size, t->size));
+    LVN_TRY(lvni_recipes_preprocess_check_size(c, card->general.model, card->image_size, t->size));
     int resize;
     LVN_TRY(given_resize(c, t->size, &resize));
     if (resize == 0 && preset) {

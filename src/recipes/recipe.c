@@ -61,8 +61,7 @@ typedef struct work {
 
 static lvn_status open_and_fit(const work *w, lvni_recipes_ranks *ranks, fit_function fit)
 {
-    lvni_recipes_fit_request request = {
-        .config = w->config, .ranks = ranks, .recipe = w->recipe->name};
+    lvni_recipes_fit_request request = {.config = w->config, .ranks = ranks, .recipe = w->recipe};
     void *state = NULL;
     lvn_status s = w->recipe->open(w->recipe, &request, &state);
     s = s == LVN_OK ? fit(&request) : s;
@@ -78,12 +77,36 @@ static lvn_status train(void *user, lvni_recipes_ranks *ranks)
     return open_and_fit(user, ranks, lvni_recipes_fit);
 }
 
+/* config.yaml of another recipe, also that of the run to resume. A user's program has no name that
+ * is worth comparing. */
+static lvn_status check_name(const lvni_recipes_recipe *recipe, lvni_core_config *c)
+{
+    const char *name = lvni_core_config_str(c, "recipe");
+    if (recipe->card_key == NULL) {
+        return LVN_OK;
+    }
+    if (name != NULL && strcmp(name, recipe->name) != 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "recipe=%s (%s), and this is %s: give the recipe that this configuration is of, "
+                 "or another out",
+                 name, lvni_core_config_origin(c, "recipe"), recipe->name);
+    }
+    return name != NULL ? LVN_OK
+                        : lvni_core_config_set(c, "recipe", recipe->name, "resolved at start");
+}
+
 static lvn_status read_config(const lvni_recipes_recipe *recipe, const char *help, int n,
                               const char *const *args, lvni_core_config **out)
 {
     size_t n_tables;
     const lvni_core_option_table *tables = recipe->train_tables(&n_tables);
-    return lvni_recipes_read_config(tables, n_tables, help, recipe->defaults, n, args, out);
+    LVN_TRY(lvni_recipes_read_config(tables, n_tables, help, recipe->defaults, n, args, out));
+    const lvn_status s = check_name(recipe, *out);
+    if (s != LVN_OK) {
+        lvni_core_config_destroy(*out);
+        *out = NULL;
+    }
+    return s;
 }
 
 lvn_status lvni_recipes_train_with(const lvni_recipes_recipe *recipe, const char *const command[2],
@@ -104,28 +127,34 @@ lvn_status lvni_recipes_train_with(const lvni_recipes_recipe *recipe, const char
     return s;
 }
 
-enum { HELP = 512 };
-
-static const char *typed(const lvni_recipes_recipe *recipe)
+const char *lvni_recipes_typed(const lvni_recipes_recipe *recipe)
 {
     return recipe->argument != NULL ? recipe->argument : recipe->name;
 }
 
-static const char *help_of(const lvni_recipes_recipe *recipe, char text[HELP])
+const char *lvni_recipes_help_of(const lvni_recipes_recipe *recipe, const char *command,
+                                 char text[LVNI_RECIPES_HELP])
 {
-    snprintf(text, HELP, recipe->argument == NULL ? "levin help train.%s" : "levin train %s --help",
-             typed(recipe));
+    const bool only = strcmp(command, "train") != 0 && recipe == registry[0];
+    if (recipe->argument != NULL) {
+        snprintf(text, LVNI_RECIPES_HELP, "levin %s %s --help", command, recipe->argument);
+    } else if (only) {
+        snprintf(text, LVNI_RECIPES_HELP, "levin help %s", command);
+    } else {
+        snprintf(text, LVNI_RECIPES_HELP, "levin help %s.%s", command, recipe->name);
+    }
     return text;
 }
 
 lvn_status lvni_recipes_train(const lvni_recipes_recipe *recipe, int n, const char *const *args)
 {
-    const char *const command[2] = {"train", typed(recipe)};
-    char help[HELP];
+    const char *const command[2] = {"train", lvni_recipes_typed(recipe)};
+    char help[LVNI_RECIPES_HELP];
     lvni_core_signals_install_early();
     lvni_log_set_report(STDOUT_FILENO);
     lvni_log_buffer();
-    const lvn_status s = lvni_recipes_train_with(recipe, command, help_of(recipe, help), n, args);
+    const lvn_status s = lvni_recipes_train_with(
+        recipe, command, lvni_recipes_help_of(recipe, "train", help), n, args);
     lvni_log_close();
     return s;
 }
@@ -133,8 +162,8 @@ lvn_status lvni_recipes_train(const lvni_recipes_recipe *recipe, int n, const ch
 lvn_status lvni_recipes_plan(const lvni_recipes_recipe *recipe, int n, const char *const *args)
 {
     work w = {.recipe = recipe};
-    char help[HELP];
-    LVN_TRY(read_config(recipe, help_of(recipe, help), n, args, &w.config));
+    char help[LVNI_RECIPES_HELP];
+    LVN_TRY(read_config(recipe, lvni_recipes_help_of(recipe, "train", help), n, args, &w.config));
     lvni_log_set_quiet(lvni_core_config_bool(w.config, "quiet"));
     const lvn_status s = open_and_fit(&w, NULL, lvni_recipes_fit_plan);
     lvni_core_config_destroy(w.config);

@@ -1,11 +1,14 @@
-/* Recipes: what can be trained, one row each. A row names its keys and opens its data and network;
- * everything around that (ranks, run directory, trainer, checkpoints, plan) is the same for all of
- * them. The commands and `levin help` read the registry. classify.c is the first; user_module.c
- * makes a row of a user's job. */
+/* Recipes: what can be trained, one row each. A row names its keys, opens its data and network,
+ * writes and reads its part of the model card, and uses a trained model; everything around that
+ * (ranks, run directory, trainer, checkpoints, exported models, plan) is the same for all of them.
+ * The commands, `levin help`, the completion of shells and docs/config.md read the registry.
+ * classify.c is the first; shared_recipe.c makes a row of a user's shared object, user_module.c of
+ * a user's job. */
 #ifndef LEVIN_RECIPES_RECIPE_H
 #define LEVIN_RECIPES_RECIPE_H
 
 #include "core/config.h"
+#include "recipes/exported.h"
 #include "recipes/fit.h"
 
 #include <levin/trainer.h>
@@ -28,6 +31,29 @@ typedef struct lvni_recipes_recipe {
                        void **state);
     void (*close)(void *state); /* NULL is fine */
     const void *user;           /* of a user's job or recipe; NULL in the registry */
+
+    /* ---- the model card in exported models and checkpoints (exported.h); without a key there is
+     * none, and nothing is exported ---- */
+    const char *card_key; /* in the metadata: LVNI_CARD, if it has none of its own */
+    const char *noun;     /* "classifier": what such a file holds */
+    /* Appends the recipe's part, each member with a comma in front; own: what open left in the
+     * request, or card_read in the exported model. */
+    void (*card_write)(const lvni_recipes_card *card, const void *own, lvni_core_str *out);
+    /* Reads it from `json`: e->own, and the network to build (e->cls, e->arguments). */
+    lvn_status (*card_read)(lvni_recipes_exported *e, const json_t *json);
+    void (*card_free)(void *own);
+    /* " with 6 classes", for the report of an export; NULL: nothing */
+    void (*card_summary)(const void *own, lvni_core_str *out);
+    /* Errors of a resume: the card of the checkpoint at `path`, and that of now. NULL: none. */
+    lvn_status (*card_compare)(const char *path, const json_t *saved, const json_t *now);
+
+    /* ---- a trained model: commands of their own, with arguments as on the command line; use.h is
+     * the way that they share ---- */
+    const lvni_core_option_table *(*predict_tables)(size_t *n);
+    lvn_status (*predict)(const struct lvni_recipes_recipe *recipe, int n, const char *const *args);
+    const lvni_core_option_table *(*eval_tables)(size_t *n);
+    lvn_status (*eval)(const struct lvni_recipes_recipe *recipe, int n, const char *const *args);
+    const lvni_core_option_table *(*export_tables)(size_t *n);
 } lvni_recipes_recipe;
 
 extern const lvni_recipes_recipe lvni_recipes_classify;
@@ -51,6 +77,15 @@ lvn_status lvni_recipes_open_job(const lvn_job *job, const char *of,
 /* What `levin train NAME` does; args: key=value as on the command line. */
 lvn_status lvni_recipes_train(const lvni_recipes_recipe *recipe, int n, const char *const *args);
 lvn_status lvni_recipes_plan(const lvni_recipes_recipe *recipe, int n, const char *const *args);
+/* export.c: `levin export` */
+lvn_status lvni_recipes_export(const lvni_recipes_recipe *recipe, int n, const char *const *args);
+
+/* As it is typed: its name, or the file. */
+const char *lvni_recipes_typed(const lvni_recipes_recipe *recipe);
+enum { LVNI_RECIPES_HELP = 512 };
+/* What lists the keys of `command` ("levin help train.classify"); returns text. */
+const char *lvni_recipes_help_of(const lvni_recipes_recipe *recipe, const char *command,
+                                 char text[LVNI_RECIPES_HELP]);
 /* The same for a program of a user's. command: the words that start it again ("train", NAME), as in
  * ranks.h; help: where its keys are listed. */
 lvn_status lvni_recipes_train_with(const lvni_recipes_recipe *recipe, const char *const command[2],

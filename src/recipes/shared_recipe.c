@@ -3,20 +3,13 @@
 #include "core/alloc.h"
 #include "core/str.h"
 #include "recipes/options.h"
-#include "recipes/recipe.h"
+#include "recipes/shared_impl.h"
 
-#include <levin/recipe.h>
 #include <dlfcn.h>
 #include <string.h>
 
-static struct {
-    const lvn_recipe *recipe; /* NULL: none is loaded */
-    char *path;
-    lvni_core_option *rows;
-    lvni_core_option_table tables[4];
-    lvni_recipes_recipe row;
-    lvn_error wrong_key; /* the first that open asked for wrongly */
-} loaded;
+lvni_recipes_shared lvni_recipes_loaded;
+#define loaded lvni_recipes_loaded
 
 /* ---- its keys ---- */
 
@@ -32,16 +25,30 @@ static lvni_core_option_type type_of(lvn_key_type type)
     return LVNI_OPT_STRING;
 }
 
-static bool is_taken(const char *name)
+static bool has_row(const lvni_core_option_table *table, const char *name)
 {
-    for (size_t t = 1; t < sizeof loaded.tables / sizeof *loaded.tables; t++) {
-        for (size_t i = 0; i < loaded.tables[t].n; i++) {
-            if (strcmp(name, loaded.tables[t].rows[i].name) == 0) {
-                return true;
-            }
+    for (size_t i = 0; i < table->n; i++) {
+        if (strcmp(name, table->rows[i].name) == 0) {
+            return true;
         }
     }
     return false;
+}
+
+/* By which command; NULL: by none. */
+static const char *taken_by(const char *name)
+{
+    for (size_t t = 1; t < LVNI_SHARED_TABLES; t++) {
+        if (has_row(&loaded.tables[t], name)) {
+            return "training";
+        }
+    }
+    return has_row(&lvni_recipes_inference_options, name) ||
+                   has_row(&lvni_recipes_shared_predict_options, name)
+               ? "levin predict"
+           : has_row(&lvni_recipes_shared_eval_options, name) ? "levin eval"
+           : has_row(&lvni_recipes_export_options, name)      ? "levin export"
+                                                              : NULL;
 }
 
 static lvn_status check_key(const lvn_key *key, const char *path)
@@ -56,9 +63,10 @@ static lvn_status check_key(const lvn_key *key, const char *path)
         LVN_FAIL(LVN_ERR_INVALID, "%s: the key '%.40s': lower case letters, digits, _ and .", path,
                  key->name);
     }
-    if (is_taken(key->name)) {
-        LVN_FAIL(LVN_ERR_INVALID, "%s: the key %s is one of every training: give it another name",
-                 path, key->name);
+    const char *command = taken_by(key->name);
+    if (command != NULL) {
+        LVN_FAIL(LVN_ERR_INVALID, "%s: the key %s is one of every %s: give it another name", path,
+                 key->name, command);
     }
     return LVN_OK;
 }
@@ -89,7 +97,7 @@ static lvn_status make_rows(const lvn_recipe *r, const char *path)
 
 static const lvni_core_option_table *tables(size_t *n)
 {
-    *n = sizeof loaded.tables / sizeof *loaded.tables;
+    *n = LVNI_SHARED_TABLES;
     return loaded.tables;
 }
 
@@ -110,9 +118,9 @@ static const lvni_core_option *find_row(const lvn_keys *keys, const char *name,
     if (row != NULL && (row->type == type || row->type == or_type)) {
         return row;
     }
-    (void)lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "open asks for the key %s%s", name,
-                        row == NULL ? ", which there is not"
-                                    : " with the function of another type");
+    (void)lvn_error_set(
+        LVN_ERR_INVALID, __FILE__, __LINE__, "the recipe asks for the key %s%s", name,
+        row == NULL ? ", which there is not" : " with the function of another type");
     if (loaded.wrong_key.code == LVN_OK) {
         loaded.wrong_key = *lvn_last_error();
     }
@@ -163,32 +171,41 @@ bool lvn_key_bool(const lvn_keys *keys, const char *name)
 
 static void close_training(void *state)
 {
-    lvn_job *job = state;
-    if (job != NULL) {
-        lvn_dataset_destroy(job->train);
-        lvn_dataset_destroy(job->val);
-        lvni_core_free(job);
+    if (state != NULL) {
+        lvni_recipes_shared_card_free(state);
     }
+}
+
+lvn_status lvni_recipes_shared_returned(lvn_status status, const char *name)
+{
+    if (loaded.wrong_key.code != LVN_OK) {
+        (void)lvn_error_adopt(&loaded.wrong_key);
+    } else if (status == LVN_OK) {
+        return LVN_OK;
+    } else if (lvn_last_error()->code != status) {
+        return lvn_error_set(status, __FILE__, __LINE__, "%s of the recipe failed (%s)", name,
+                             loaded.path);
+    }
+    lvn_error_frame("%s", loaded.path);
+    return lvn_last_error()->code;
 }
 
 static lvn_status open_training(const lvni_recipes_recipe *row, lvni_recipes_fit_request *request,
                                 void **state)
 {
     const lvn_recipe *r = row->user;
-    lvn_job *job = *state = LVNI_NEW(LVNI_TAG_DATA, lvn_job);
-    if (job == NULL) {
+    lvni_recipes_shared_card *card = *state = LVNI_NEW(LVNI_TAG_DATA, lvni_recipes_shared_card);
+    if (card == NULL) {
         return LVN_ERR_MEMORY;
     }
-    const lvn_status s = r->open((const lvn_keys *)(const void *)request->config, job);
-    if (loaded.wrong_key.code != LVN_OK) {
-        (void)lvn_error_adopt(&loaded.wrong_key);
-    } else if (s == LVN_OK) {
-        return lvni_recipes_open_job(job, loaded.path, request);
-    } else if (lvn_last_error()->code != s) {
-        return lvn_error_set(s, __FILE__, __LINE__, "open of the recipe failed (%s)", loaded.path);
-    }
-    lvn_error_frame("%s", loaded.path);
-    return lvn_last_error()->code;
+    card->keys = request->config;
+    LVN_TRY(lvni_recipes_shared_returned(
+        r->open((const lvn_keys *)(const void *)card->keys, &card->job), "open"));
+    LVN_TRY(lvni_recipes_open_job(&card->job, loaded.path, request));
+    LVN_TRY(lvni_recipes_shared_keep(card));
+    request->model = card->job.module->name;
+    request->own_card = card;
+    return LVN_OK;
 }
 
 /* ---- loading ---- */
@@ -259,7 +276,17 @@ static lvn_status make_row(const lvn_recipe *r, const char *path)
                                        .train_tables = tables,
                                        .open = open_training,
                                        .close = close_training,
-                                       .user = r};
+                                       .user = r,
+                                       .card_key = LVNI_CARD,
+                                       .noun = "model of this recipe",
+                                       .card_write = lvni_recipes_shared_card_write,
+                                       .card_read = lvni_recipes_shared_card_read,
+                                       .card_free = lvni_recipes_shared_card_free,
+                                       .predict_tables = lvni_recipes_shared_predict_tables,
+                                       .predict = lvni_recipes_shared_predict,
+                                       .eval_tables = lvni_recipes_shared_eval_tables,
+                                       .eval = lvni_recipes_shared_eval,
+                                       .export_tables = lvni_recipes_shared_export_tables};
     loaded.recipe = r;
     return LVN_OK;
 }

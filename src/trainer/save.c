@@ -70,7 +70,7 @@ static lvn_status write_checkpoint(lvni_trainer_saver *s)
 {
     const texts *x = &s->texts;
     const lvni_trainer_options *o = &s->trainer->o;
-    lvni_ckpt_st_meta extra[8] = {
+    lvni_ckpt_st_meta extra[9] = {
         {.key = LVNI_STATE_EPOCH_METRICS, .value = lvni_core_str_text(&x->metrics)},
         {.key = LVNI_IDENTITY_RUN, .value = lvni_core_str_text(&x->run)},
         {.key = LVNI_IDENTITY_MACHINE, .value = lvni_core_str_text(&x->machine)},
@@ -86,6 +86,9 @@ static lvn_status write_checkpoint(lvni_trainer_saver *s)
     }
     if (o->run_id != NULL) {
         extra[n++] = (lvni_ckpt_st_meta){.key = LVNI_CKPT_RUN_ID, .value = o->run_id};
+    }
+    if (o->recipe.key != NULL) {
+        extra[n++] = o->recipe;
     }
     if (o->card.key != NULL) {
         extra[n++] = o->card;

@@ -52,8 +52,8 @@ typedef struct lvni_trainer_options {
     bool quiet;
     const char *config_json; /* for checkpoints */
     const char *run_id;      /* for checkpoints; NULL: none */
-    /* the model's description of itself, for checkpoints; key NULL: none */
-    lvni_ckpt_st_meta card;
+    /* what was trained, and the model's description of itself, for checkpoints; key NULL: none */
+    lvni_ckpt_st_meta recipe, card;
     /* Write the model for others; called beside each `last` and `best`, in a thread of its own
      * while training goes on. May be NULL. name: "last" or "best"; values: the model's n_values
      * after `step`, laid out as its `weights`, which is in use by then. */

@@ -1,15 +1,18 @@
-"""A recipe of a user's in a shared object: compiled with levin cc, trained on several layouts with
-the same bits, its keys in the help and checked, and what is wrong with an object named.
+"""A recipe of a user's in a shared object: compiled with levin cc, trained, measured, predicted
+with and exported on several layouts with the same bits, its keys in the help and checked, and what
+is wrong with an object or a model named.
 
 usage: test_shared_recipe.py LEVIN SOURCE     registered in tests/cli/CMakeLists.txt
 """
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+from pathlib import Path
 
 from rank_processes import drop_identity
 
@@ -19,10 +22,19 @@ drop_identity()
 SMALL = ["max_epochs=2", "micro_batches=4", "wgrad_threads=1", "count=300", "quiet=true"]
 
 
-def levin(*arguments, status=0, **environment):
+LAYOUTS = {
+    "one": [],
+    "ddp": ["devices=2", "strategy=ddp"],
+    "dp": ["devices=2", "strategy=dp"],
+    "sim": ["devices=2", "strategy=dp", "accelerator=sim"],
+}
+ON_SIM = {"LEVIN_SIM_DEVICES": "2"}
+
+
+def levin(*arguments, status=0, cwd=None, **environment):
     done = subprocess.run(
         [LEVIN, *arguments],
-        cwd=FOLDER,
+        cwd=cwd or FOLDER,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -49,17 +61,11 @@ def compile_source(name, *changes):
 
 class SharedRecipe(unittest.TestCase):
     def test_layouts_and_resume(self):
-        layouts = {
-            "one": [],
-            "ddp": ["devices=2", "strategy=ddp"],
-            "dp": ["devices=2", "strategy=dp"],
-            "sim": ["devices=2", "strategy=dp", "accelerator=sim"],
-        }
-        for name, layout in layouts.items():
-            levin("train", MINE, *SMALL, *layout, f"out={name}", LEVIN_SIM_DEVICES="2")
+        for name, layout in LAYOUTS.items():
+            levin("train", MINE, *SMALL, *layout, f"out={name}", **ON_SIM)
         levin("train", "mine.so", *SMALL, "max_steps=7", "out=two")
         levin("train", MINE, "resume=true", "out=two", "max_steps=-1", "quiet=true")
-        hashes = {name: levin("ckpt", "hash", name) for name in [*layouts, "two"]}
+        hashes = {name: levin("ckpt", "hash", name) for name in [*LAYOUTS, "two"]}
         self.assertEqual(len(set(hashes.values())), 1, hashes)
         with open(os.path.join(FOLDER, "two", "config.yaml")) as f:
             self.assertIn("count: 300\n", f.read())
@@ -88,6 +94,164 @@ class SharedRecipe(unittest.TestCase):
         self.assertIn("whole number", levin("train", MINE, "depth=x", status=64))
         self.assertIn("none.so", levin("train", "./none.so", status=64))
 
+    def measured(self, *arguments):
+        shown = levin("eval", *arguments, "--json", **ON_SIM)
+        return json.loads(shown.splitlines()[0])  # then warnings
+
+    def test_eval_is_the_validation(self):
+        for precision in ("32-true", "bf16-mixed", "16-mixed", "bf16-true"):
+            out = f"measured_{precision}"
+            levin("train", MINE, *SMALL, f"precision={precision}", "width=24", f"out={out}")
+            with open(os.path.join(FOLDER, out, "metrics.jsonl")) as f:
+                last = json.loads(f.read().splitlines()[-1])
+            for layout in LAYOUTS.values():
+                shown = self.measured(MINE, f"model={out}", "checkpoint=last", *layout)
+                self.assertEqual(shown["samples"], 500)
+                for name in ("loss", "acc"):
+                    self.assertEqual(shown["metrics"][name], last[f"val/{name}"], (out, layout))
+        train = self.measured(MINE, f"model={out}", "split=train")
+        self.assertEqual((train["split"], train["samples"]), ("train", 300))
+        more = self.measured(MINE, f"model={out}", "split=train", "count=400", "noise=9")
+        self.assertEqual(more["samples"], 400)
+        self.assertGreater(more["metrics"]["loss"], train["metrics"]["loss"])
+        text = levin("eval", MINE, f"model={out}", "num_workers=0", "lanes=1")
+        self.assertIn("val: 500 samples\nloss ", text)
+
+    def test_predict(self):
+        levin("train", MINE, *SMALL, "ema.decay=0.9", "out=used")
+        for name, layout in LAYOUTS.items():
+            levin("predict", MINE, "model=used", f"output={name}.csv", *layout, **ON_SIM)
+        tables = {name: Path(FOLDER, f"{name}.csv").read_text() for name in LAYOUTS}
+        self.assertEqual(len(set(tables.values())), 1)
+        rows = tables["one"].splitlines()
+        self.assertEqual((rows[0], len(rows)), ("sample,right,left", 501))
+        self.assertEqual([row.split(",")[0] for row in rows[1:]], [str(i) for i in range(500)])
+        for row in rows[1:]:
+            self.assertAlmostEqual(sum(map(float, row.split(",")[1:])), 1.0, places=5)
+        lines = levin("predict", MINE, "model=used", "--json").splitlines()
+        first = json.loads(lines[0])
+        self.assertEqual(len(lines), 500)
+        self.assertEqual(list(first), ["sample", "right", "left"])
+        self.assertEqual(f"0,{first['right']:.9g},{first['left']:.9g}", rows[1])
+        plain = levin("predict", MINE, "model=used", "use_ema=false", "output=-").splitlines()
+        self.assertEqual(len(plain), 501)
+        self.assertNotEqual(plain, rows)
+
+    def test_from_elsewhere(self):
+        levin("train", MINE, *SMALL, "out=trained")
+        with tempfile.TemporaryDirectory() as folder:
+            model, mine = os.path.join(folder, "run"), os.path.join(folder, "mine.so")
+            shutil.copytree(os.path.join(FOLDER, "trained"), model)
+            shutil.copy(os.path.join(FOLDER, "mine.so"), mine)
+            here = self.measured(MINE, "model=trained")["metrics"]
+            files = {
+                "run": f"model={model}",
+                "exported": f"model={model}/exported_models/exported_best.safetensors",
+                "checkpoint": f"model={model}/checkpoints/best.safetensors",
+            }
+            for name, given in files.items():
+                done = levin("export", mine, given, f"output={name}.safetensors", cwd="/tmp")
+                os.replace(f"/tmp/{name}.safetensors", os.path.join(folder, f"{name}.safetensors"))
+                self.assertIn(f"{name}.safetensors: net, 1218 parameters", done)
+                again = [mine, f"model={folder}/{name}.safetensors"]
+                self.assertEqual(json.loads(levin("eval", *again, "--json"))["metrics"], here)
+            levin("export", mine, files["run"], f"output={folder}/bare.safetensors", "card=false")
+            bare = levin("eval", mine, f"model={folder}/bare.safetensors", status=1)
+            self.assertIn("is not a model of this recipe of levin", bare)
+
+    def test_another_recipe(self):
+        levin("train", MINE, *SMALL, "max_steps=4", "out=of_spirals")
+        for name, change in (
+            ("circles", ('.name = "spirals",\n    .help', '.name = "circles", .help')),
+        ):
+            other = compile_source(name, change)
+            for command in ("predict", "eval", "export"):
+                shown = levin(command, other, "model=of_spirals", status=1)
+                self.assertIn("is a model of the recipe spirals, not of circles", shown)
+            shown = levin("train", other, "out=of_spirals", "resume=true", status=64)
+            self.assertIn("recipe=spirals", shown)
+            self.assertIn("and this is circles", shown)
+            config = os.path.join(FOLDER, "of_spirals", "config.yaml")
+            shown = levin("train", other, f"config={config}", "out=fresh", status=64)
+            self.assertIn("and this is circles", shown)
+            # without the line in config.yaml the checkpoint still names it
+            with open(config) as f:
+                lines = [line for line in f if not line.startswith("recipe:")]
+            with open(config, "w") as f:
+                f.writelines(lines)
+            shown = levin("train", other, "out=of_spirals", "resume=true", status=64)
+            self.assertIn("is of the recipe spirals, not of circles", shown)
+            levin("train", MINE, "out=of_spirals", "resume=true", "quiet=true")
+        for command in ("predict", "eval", "export"):
+            shown = levin(command, "model=of_spirals", status=64)
+            self.assertIn(f"levin {command} ./spirals.so model=", shown)
+        shown = levin("eval", "classify", "model=of_spirals", "data=builtin:shapes", status=1)
+        self.assertIn("is a model of the recipe spirals, not of classify", shown)
+
+    def test_parts_of_a_trained_model(self):
+        levin("train", MINE, *SMALL, "out=parts")
+        alone = compile_source("alone", ("    .use = &use,\n", ""))
+        levin("train", alone, *SMALL, "out=alone")
+        self.assertEqual(
+            self.measured(alone, "model=alone")["metrics"],
+            self.measured(MINE, "model=parts")["metrics"],
+        )
+        levin("export", alone, "model=alone", "output=alone.safetensors")
+        shown = levin("predict", alone, "model=alone", status=1)
+        self.assertIn("the recipe spirals has no use->predict", shown)
+        forward = "lvn_softmax(lvn_forward(root, batch->field[0]))"
+        shape = compile_source("shape", (forward, f"lvn_sum({forward})"))
+        shown = levin("predict", shape, "model=parts", status=1)
+        self.assertIn("use->predict gives 0 dimensions; needed is f32 (50, K)", shown)
+        unnamed = compile_source("numbers", (", .column = column", ""))
+        self.assertIn("sample,0,1\n", levin("predict", unnamed, "model=parts", "output=-"))
+        full = (
+            "static const lvn_recipe_use use = {",
+            """static lvn_status
+reopen(const lvn_keys *k, const lvn_card *card, lvn_use what, lvn_job *job)
+{
+    LVN_TRY(open_spirals(k, job));
+    if (what == LVN_USE_PREDICT) {
+        LVN_FAIL(LVN_ERR_USAGE, "no %s points", lvn_card_text(card, "spiral_1"));
+    }
+    lvn_dataset_destroy(job->val);
+    job->val = NULL;
+    return LVN_OK;
+}
+
+static const lvn_recipe_use use = {
+    .open = reopen,""",
+        )
+        reopens = compile_source("reopens", full)
+        shown = self.measured(reopens, "model=parts")
+        self.assertEqual((shown["split"], shown["samples"]), ("train", 300))
+        shown = levin("eval", reopens, "model=parts", "split=val", status=64)
+        self.assertIn("the recipe opens no dataset for validation", shown)
+        self.assertIn("no left points", levin("predict", reopens, "model=parts", status=64))
+        silent = compile_source(
+            "silent",
+            ('    lvn_log(step, "loss", loss);\n', "    (void)step;\n"),
+            ('    lvn_log(step, "acc", lvn_accuracy(logits, batch->field[1]));\n', ""),
+        )
+        self.assertIn("logs nothing to measure", levin("eval", silent, "model=parts", status=1))
+        changed = compile_source("changed", ('{"width", LVN_KEY_INT', '{"wide", LVN_KEY_INT'))
+        self.assertIn("width", levin("eval", changed, "model=parts", status=64))
+
+    def test_help_of_use(self):
+        shown = levin("predict", MINE, "--help")
+        self.assertIn("usage: levin predict ./mine.so model=out/x [key=value ...]", shown)
+        for key in ("Units of a layer.", "output", "eval_batch_size"):
+            self.assertIn(key, shown)
+        self.assertNotIn("optim.lr", shown)
+        self.assertIn("split", levin("help", "eval", MINE))
+        self.assertIn("Units of a layer.", levin("help", "export", MINE, "width"))
+        self.assertIn("did you mean `width`?", levin("eval", MINE, "widht=3", status=64))
+        self.assertIn("model= is missing", levin("predict", MINE, status=64))
+        self.assertIn("model= is missing", levin("eval", MINE, status=64))
+        for name in ("model", "split", "output", "checkpoint"):
+            taken = compile_source("taken_" + name, ('{"width"', '{"%s"' % name))
+            self.assertIn(f"the key {name} is one of every", levin("train", taken, status=1))
+
     def test_objects_that_are_no_recipes(self):
         plain = os.path.join(FOLDER, "plain.c")
         with open(plain, "w") as f:
@@ -95,7 +259,8 @@ class SharedRecipe(unittest.TestCase):
         levin("cc", "plain.c")
         self.assertIn("does not export lvn_recipe_table", levin("train", "./plain.so", status=64))
         other = compile_source("other", (".abi = LVN_RECIPE_ABI", ".abi = LVN_RECIPE_ABI + 1"))
-        self.assertIn("version 2 of levin/recipe.h", levin("train", other, status=1))
+        for command in ("train", "predict", "eval", "export"):
+            self.assertIn("version 2 of levin/recipe.h", levin(command, other, status=1))
         taken = compile_source("taken", ('{"width"', '{"seed"'))
         self.assertIn("the key seed is one of every training", levin("train", taken, status=1))
         wrong = compile_source("wrong", ('lvn_key_int(k, "width")', 'lvn_key_int(k, "widht")'))

@@ -1,9 +1,11 @@
 /* Scenarios of the sweep: a whole training with lvn_job_train, and with lvn_main. */
 #include "sweep.h"
 
+#include "core/alloc.h"
 #include "core/error.h"
 #include "core/config.h"
 #include "core/option.h"
+#include "recipes/shared_impl.h"
 #include "support/line_job.h"
 
 #include <fcntl.h>
@@ -117,7 +119,29 @@ static lvn_status read_keys(const void *argument)
     return s;
 }
 
+/* What a recipe keeps in the files of its models (recipes/shared_card.c). */
+static lvn_status keep_card(const void *argument)
+{
+    (void)argument;
+    lvni_recipes_shared_card *card = LVNI_NEW(LVNI_TAG_CONFIG, lvni_recipes_shared_card);
+    if (card == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    lvn_status s = lvn_card_set(&card->entries, "classes", "cat dog");
+    for (int i = 0; s == LVN_OK && i < 2; i++) { /* a new name, and another value */
+        s = lvn_card_set(&card->entries, "mean", i == 0 ? "0.5" : "0.25");
+    }
+    if (s == LVN_OK) {
+        assert_string_equal(lvn_card_text(&card->entries, "mean"), "0.25");
+        assert_string_equal(lvn_card_text(&card->entries, "classes"), "cat dog");
+        assert_null(lvn_card_text(&card->entries, "std"));
+    }
+    lvni_recipes_shared_card_free(card);
+    return s;
+}
+
 static const scenario rows[] = {
+    {.calls = "card_set card_text", .run = keep_card},
     {.calls = "key_is_set key_text key_int key_float key_bool", .run = read_keys},
 
     {.calls = "job_train",

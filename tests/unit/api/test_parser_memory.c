@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/json_read.h"
 #include "log/metrics.h"
-#include "recipes/exported.h"
+#include "recipes/classify_card.h"
 #include "unit/core/config_rows.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "core/config_impl.h"
 #include "launch/launch.h"
 #include "launch/launch_options.h"
-#include "recipes/classify.h"
+#include "recipes/recipe.h"
 
 #include <ctype.h>
 #include <setjmp.h>
@@ -17,19 +17,19 @@
 enum { COMMANDS = 5, TRAIN = 0, LAUNCH = 4, NAME = 128 };
 
 typedef const lvni_core_option_table *(*tables_of)(size_t *n);
-static const tables_of tables[COMMANDS] = {
-    lvni_recipes_classify_train_tables,
-    lvni_recipes_classify_predict_tables,
-    lvni_recipes_classify_eval_tables,
-    lvni_recipes_export_tables,
-    lvni_launch_tables,
-};
+static tables_of tables_at(int command)
+{
+    const lvni_recipes_recipe *r = &lvni_recipes_classify;
+    const tables_of all[COMMANDS] = {r->train_tables, r->predict_tables, r->eval_tables,
+                                     r->export_tables, lvni_launch_tables};
+    return all[command];
+}
 
 static lvni_core_config *open_command(int command)
 {
     size_t n;
     lvni_core_config *c;
-    const lvni_core_option_table *t = tables[command](&n);
+    const lvni_core_option_table *t = tables_at(command)(&n);
     assert_int_equal(lvni_core_config_create(t, n, &c), LVN_OK);
     return c;
 }

@@ -10,11 +10,11 @@
 #include "kernels/kernels.h"
 #include "log/run_log.h"
 #include "recipes/devices.h"
-#include "recipes/exported.h"
 #include "recipes/output_file.h"
 #include "recipes/image_data.h"
 #include "recipes/ranks.h"
 #include "recipes/options.h"
+#include "recipes/use.h"
 #include "tensor/device.h"
 #include "trainer/lanes.h"
 
@@ -42,6 +42,11 @@ typedef struct work {
     int64_t n_classes;
     float *logits; /* (N, classes), with rank 0 */
 } work;
+
+static int64_t classes_of(const lvni_recipes_exported *e)
+{
+    return lvni_recipes_classifier_of(e)->n_classes;
+}
 
 /* A rank at its chunks: every one of as many as there are ranks. */
 typedef struct part {
@@ -75,7 +80,7 @@ static void report_unlike_training(const work *w, const lvni_recipes_exported *e
 {
     const char *data = lvni_core_config_str(w->config, "data");
     const int64_t height = w->array.shape[1], width = w->array.shape[2];
-    const int size = e->card.image_size;
+    const int size = lvni_recipes_classifier_of(e)->image_size;
     if (w->array.type < LVNI_ARRAY_F16) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "data=%s holds %s: the numbers are used as they are, and the network expects "
@@ -95,14 +100,13 @@ static lvn_status open_model(const work *w, lvni_recipes_exported **out)
 {
     const char *model = lvni_core_config_str(w->config, "model"),
                *weights = lvni_core_config_str(w->config, "weights");
-    const char *checkpoint = lvni_core_config_str(w->config, "checkpoint");
     if (weights == NULL) {
-        LVN_TRY(lvni_recipes_exported_open(model, checkpoint,
-                                           lvni_core_config_bool(w->config, "use_ema"), out));
+        const lvni_recipes_exported_place place = lvni_recipes_use_place(w->config);
+        LVN_TRY(lvni_recipes_exported_open(&lvni_recipes_classify, &place, w->config, out));
         report_unlike_training(w, *out);
         return LVN_OK;
     }
-    return lvni_recipes_exported_from_weights(model, weights, (int)w->array.shape[1], out);
+    return lvni_recipes_classifier_from_weights(model, weights, (int)w->array.shape[1], out);
 }
 
 /* One chunk, on the lane's thread. */
@@ -127,8 +131,8 @@ static lvn_status forward(void *user, int lane)
         lvni_tensor_ctx_get()->at = (lvni_tensor_position){0};
         const lvn_tensor *y = lvn_forward(p->exported->model->root, x);
         if (y != NULL) {
-            status = lvni_tensor_mem_copy(
-                p->chunk, y->data, (size_t)(p->n * p->exported->card.n_classes) * sizeof(float));
+            status = lvni_tensor_mem_copy(p->chunk, y->data,
+                                          (size_t)(p->n * classes_of(p->exported)) * sizeof(float));
         }
         const lvn_status closed = lvn_scope_close();
         status = closed != LVN_OK ? closed : status;
@@ -156,7 +160,7 @@ static lvn_status check_finite(const work *w)
 /* The chunks of a round stand one behind the other, in the order of ranks. */
 static lvn_status take_round(const part *p, int64_t first)
 {
-    const int64_t classes = p->exported->card.n_classes;
+    const int64_t classes = classes_of(p->exported);
     const size_t bytes = (size_t)(p->n * classes) * sizeof(float);
     if (p->rank->comm == NULL) {
         memcpy(p->w->logits + first * classes, p->chunk, bytes);
@@ -182,7 +186,7 @@ static lvn_status run_rounds(part *p)
 {
     work *w = p->w;
     const int64_t n = w->array.shape[0], chunk = lvni_core_config_int(w->config, "eval_batch_size"),
-                  classes = p->exported->card.n_classes;
+                  classes = classes_of(p->exported);
     const bool leads = p->rank->rank == 0;
     LVN_TRY(lvni_trainer_lanes_create(1, p->rank->cores, &p->exported->card.pins, &p->lanes));
     p->chunk = lvni_core_alloc(LVNI_TAG_DATA,

@@ -1,0 +1,174 @@
+/* The way of `predict` and `eval` through ranks, model and data (use.h). */
+#include "recipes/use.h"
+
+#include "core/alloc.h"
+#include "data/loader.h"
+#include "kernels/kernels.h"
+#include "log/run_log.h"
+#include "recipes/devices.h"
+#include "recipes/options.h"
+
+#include <levin/device.h>
+#include <string.h>
+
+bool lvni_recipes_use_leads(const lvni_recipes_use *u)
+{
+    return u->ranks->rank->rank == 0;
+}
+
+lvni_recipes_exported_place lvni_recipes_use_place(const lvni_core_config *c)
+{
+    return (lvni_recipes_exported_place){.path = lvni_core_config_str(c, "model"),
+                                         .which = lvni_core_config_str(c, "checkpoint"),
+                                         .use_ema = lvni_core_config_bool(c, "use_ema")};
+}
+
+/* ---- a rank's part ---- */
+
+/* Rank 0 reports the unreadable samples of all ranks. */
+static lvn_status report_unreadable(const lvni_recipes_rank *rank, lvni_data_loader *loader)
+{
+    lvni_core_str text = {0};
+    void *all = NULL;
+    size_t *bytes = lvni_core_calloc(LVNI_TAG_DATA, (size_t)rank->world, sizeof *bytes);
+    lvni_data_loader_report(loader, &text);
+    lvn_status s = bytes == NULL ? LVN_ERR_MEMORY : lvni_core_str_status(&text);
+    if (s == LVN_OK && rank->comm == NULL) {
+        bytes[0] = text.len;
+    } else if (s == LVN_OK) {
+        s = lvni_dist_comm_all_gather_sized(rank->comm, lvni_core_str_text(&text), text.len, &all,
+                                            bytes);
+    }
+    const char *at = all != NULL ? all : lvni_core_str_text(&text);
+    for (int i = 0; i < rank->world && s == LVN_OK && rank->rank == 0; at += bytes[i++]) {
+        if (bytes[i] > 0) {
+            lvni_log_line(LVNI_LOG_WARNING, "%.*s", (int)bytes[i], at);
+        }
+    }
+    lvni_core_free(all);
+    lvni_core_free(bytes);
+    lvni_core_str_free(&text);
+    return s;
+}
+
+static lvn_status make_plan(const lvni_recipes_use *u, const lvni_recipes_rank *rank,
+                            lvni_plan *out)
+{
+    const lvni_core_config *c = u->config;
+    const int64_t n = u->data->cls->length(u->data);
+    const lvni_plan_options o = {.n_samples = n,
+                                 .batch_size = rank->world,
+                                 .devices = rank->world,
+                                 .rank = rank->rank,
+                                 .cores = rank->cores,
+                                 .eval_batch_size = u->chunk};
+    LVN_TRY(lvni_plan_make(&o, out));
+    const int64_t chunks = u->output != NULL ? lvni_plan_eval_turns_of(out, n, rank->rank).count
+                                             : lvni_plan_eval_chunks_of(out, n, rank->rank).count,
+                  most = chunks > 1 ? chunks : 1;
+    const int lanes =
+        lvni_core_config_is_set(c, "lanes") ? (int)lvni_core_config_int(c, "lanes") : rank->cores;
+    out->lanes = lanes > most ? (int)most : lanes;
+    return LVN_OK;
+}
+
+/* Of a lane's chunk: all ranks get the same. */
+static lvn_status measure(lvni_recipes_use *u, const lvni_nn_model *model, lvni_data_loader *loader,
+                          lvni_trainer_lanes *lanes, const lvni_recipes_rank *rank)
+{
+    lvni_nn_step metrics;
+    const lvn_status s = lvni_trainer_evaluate(model, loader, lanes, rank->comm, &metrics);
+    if (rank == u->ranks->rank) { /* the first here; no other rank touches it */
+        u->metrics = metrics;
+    }
+    return s;
+}
+
+/* The rank's chunks of the data through the model on its device; rank 0 gets the rows of all, in
+ * the order of the data. A collective of the ranks. */
+static lvn_status run_chunks(lvni_recipes_use *u, const lvni_nn_model *model,
+                             const lvni_recipes_rank *rank)
+{
+    lvni_plan plan;
+    LVN_TRY(make_plan(u, rank, &plan));
+    const lvni_data_loader_options o = {
+        .dataset = u->data,
+        .plan = &plan,
+        .in_turn = u->output != NULL,
+        .workers = rank->workers,
+        .skip_unreadable = strcmp(lvni_core_config_str(u->config, "on_error"), "skip") == 0};
+    lvni_data_loader *loader = NULL;
+    lvni_trainer_lanes *lanes = NULL;
+    const int team = rank->cores / plan.lanes > 1 ? rank->cores / plan.lanes : 1;
+    LVN_TRY(lvni_data_loader_create(&o, &loader));
+    lvn_status s = lvni_trainer_lanes_create(plan.lanes, team, &u->exported->card.pins, &lanes);
+    if (s == LVN_OK) {
+        lvni_trainer_lanes_set_low(lanes, u->low);
+        s = u->output != NULL
+                ? lvni_trainer_predict(model, loader, lanes, rank->comm, u->output, u->row, u)
+                : measure(u, model, loader, lanes, rank);
+    }
+    if (s == LVN_OK) {
+        s = report_unreadable(rank, loader);
+    }
+    lvni_data_loader_destroy(loader);
+    lvni_trainer_lanes_destroy(lanes);
+    return s;
+}
+
+static lvn_status rank_work(void *user, const lvni_recipes_rank *rank)
+{
+    lvni_recipes_use *u = user;
+    lvni_nn_model *own = NULL;
+    const bool first = rank == u->ranks->rank;
+    LVN_TRY(lvni_recipes_accelerator_use(u->config, rank->device));
+    lvn_status s = first ? LVN_OK : lvni_cpu_start();
+    if (s == LVN_OK && !first) {
+        s = lvni_recipes_exported_again(u->exported, &own);
+    }
+    if (s == LVN_OK) {
+        s = run_chunks(u, first ? u->exported->model : own, rank);
+    }
+    lvni_nn_model_destroy(own);
+    return s;
+}
+
+/* ---- the command ---- */
+
+static lvn_status open_and_run(lvni_recipes_use *u)
+{
+    const lvni_recipes_exported_place place = lvni_recipes_use_place(u->config);
+    LVN_TRY(lvni_cpu_start());
+    LVN_TRY(lvni_recipes_accelerator_use(u->config, u->ranks->rank->device));
+    LVN_TRY(lvni_recipes_exported_open(u->recipe, &place, u->config, &u->exported));
+    LVN_TRY(u->open(u));
+    LVN_TRY(lvni_recipes_ranks_each(u->ranks, rank_work, u));
+    return lvni_recipes_use_leads(u) ? u->finish(u) : LVN_OK;
+}
+
+/* Called by lvni_recipes_ranks_run. */
+static lvn_status use_model(void *user, lvni_recipes_ranks *ranks)
+{
+    lvni_recipes_use *u = user;
+    u->ranks = ranks;
+    u->low = LVN_F32;
+    u->chunk = lvni_core_config_int(u->config, "eval_batch_size");
+    const lvn_status s = open_and_run(u);
+    const lvn_error error = *lvn_last_error();
+    lvni_recipes_exported_close(u->exported);
+    lvn_device_use(LVN_CPU);
+    lvn_error_adopt(&error);
+    return s;
+}
+
+lvn_status lvni_recipes_use_run(lvni_recipes_use *u, int n, const char *const *args)
+{
+    const lvni_recipes_ranks_command command = {.command = {u->command, u->recipe->argument},
+                                                .n = n,
+                                                .args = args,
+                                                .check = u->check,
+                                                .uses = true,
+                                                .run = use_model,
+                                                .user = u};
+    return lvni_recipes_ranks_run(u->config, &command);
+}

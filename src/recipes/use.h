@@ -1,0 +1,45 @@
+/* A trained model in use: the way that `predict` and `eval` of all recipes share. Ranks divide the
+ * chunks of the data; rank 0 gets the rows of all in order, or all ranks the metrics. The recipe
+ * opens the data and turns rows or metrics into results. */
+#ifndef LEVIN_RECIPES_USE_H
+#define LEVIN_RECIPES_USE_H
+
+#include "recipes/ranks.h"
+#include "recipes/recipe.h"
+#include "trainer/trainer.h"
+
+typedef struct lvni_recipes_use lvni_recipes_use;
+
+struct lvni_recipes_use {
+    const lvni_recipes_recipe *recipe;
+    const char *command; /* "predict" */
+    lvni_core_config *config;
+    /* Before ranks are started; NULL: none. */
+    lvn_status (*check)(const lvni_core_config *config);
+    /* Once in a process, with `exported` open: `data`, which stays the recipe's. */
+    lvn_status (*open)(lvni_recipes_use *use);
+    /* (N, K) of a batch, each row to `row` with this use as its user; NULL: metrics. */
+    lvni_trainer_predict_output output;
+    lvni_trainer_predict_row row;
+    lvn_status (*finish)(const lvni_recipes_use *use); /* by rank 0, with all rows or metrics */
+    void *user;
+
+    /* ---- from here on filled on the way ---- */
+    lvni_recipes_ranks *ranks;
+    lvni_recipes_exported *exported; /* its model is that of the first rank here */
+    const lvn_dataset *data;
+    int64_t chunk;        /* samples; before open: eval_batch_size */
+    lvn_dtype low;        /* of matrix products; before open: LVN_F32 */
+    int64_t n;            /* rows so far, counted by `row` */
+    lvni_nn_step metrics; /* without `output` */
+};
+
+/* n arguments, of which `config` was made, for the ranks that are started. What the recipe has
+ * opened it closes itself, afterwards. */
+lvn_status lvni_recipes_use_run(lvni_recipes_use *use, int n, const char *const *args);
+/* The model of model= and checkpoint= with use_ema=. */
+lvni_recipes_exported_place lvni_recipes_use_place(const lvni_core_config *config);
+/* Rank 0 of the command. */
+bool lvni_recipes_use_leads(const lvni_recipes_use *use);
+
+#endif
