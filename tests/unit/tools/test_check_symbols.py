@@ -15,7 +15,7 @@ int lvni_hidden(void);
 """
 
 
-def check(source):
+def check(source, *options):
     with tempfile.TemporaryDirectory() as folder:
         include = Path(folder, "include")
         include.mkdir()
@@ -35,7 +35,7 @@ def check(source):
             ],
             check=True,
         )
-        run = subprocess.run([TOOL, library, include], capture_output=True, text=True)
+        run = subprocess.run([TOOL, *options, library, include], capture_output=True, text=True)
         return run.returncode, run.stdout
 
 
@@ -53,6 +53,13 @@ class CheckSymbols(unittest.TestCase):
 
     def test_a_missing_definition_is_named(self):
         self.assertEqual(check(ADD), (1, "lvn_name: declared in x.h but not exported\n"))
+
+    def test_a_program_may_export_more(self):
+        extra = '__attribute__((visibility("default"))) int lvni_leak(void) { return 2; }\n'
+        self.assertEqual(check(ADD + NAME + extra, "--program")[0], 0)
+        self.assertEqual(
+            check(ADD + extra, "--program"), (1, "lvn_name: declared in x.h but not exported\n")
+        )
 
     def test_an_export_too_many_is_named(self):
         extra = '__attribute__((visibility("default"))) int lvni_leak(void) { return 2; }\n'
