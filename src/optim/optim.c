@@ -1,5 +1,5 @@
-/* SGD with momentum, Adam, AdamW and LARS over flat buffers, learning-rate schedules, and averages
- * of weights (optim.h); the arithmetic is in kernels/flat.h. */
+/* SGD with momentum, Adam, AdamW and LARS over flat buffers, and averages of weights (optim.h); the
+ * arithmetic is in kernels/flat.h. */
 #include "optim/optim.h"
 
 #include "core/math.h"
@@ -398,62 +398,6 @@ double lvni_optim_norm_of_blocks(lvni_optim *o, const double *sums, int64_t begi
     memcpy(o->partial + first, sums + first,
            (size_t)lvni_kernels_flat_blocks(end - begin) * sizeof *sums);
     return lvni_core_sqrt(lvni_kernels_flat_sum_tree(o->partial, blocks));
-}
-
-/* ---- schedules: pure functions of the step ---- */
-
-/* By squaring: the same bits on every machine, exact for the first powers. */
-static double power(double x, int64_t k)
-{
-    double result = 1.0;
-    for (; k > 0; k /= 2) {
-        result = k % 2 == 1 ? result * x : result;
-        x *= x;
-    }
-    return result;
-}
-
-static int64_t milestones_passed(const lvni_optim_schedule *s, int64_t step)
-{
-    int n = 0;
-    while (n < s->n_milestones && s->milestone[n] <= step) {
-        n++;
-    }
-    return n;
-}
-
-/* 0 at the end of the warm-up, 1 from the end of the run on. */
-static double progress(const lvni_optim_schedule *s, int64_t step)
-{
-    const int64_t length = s->total_steps - s->warmup_steps;
-    return length <= 0 || step >= s->total_steps
-               ? 1.0
-               : (double)(step - s->warmup_steps) / (double)length;
-}
-
-static double after_warmup(const lvni_optim_schedule *s, int64_t step)
-{
-    const double at = progress(s, step), end = s->end_factor;
-    if (at >= 1.0) {
-        return end;
-    }
-    return s->kind == LVNI_SCHEDULE_LINEAR
-               ? 1.0 + (end - 1.0) * at
-               : end + (1.0 - end) * (0.5 * (1.0 + lvni_core_cos2pi(0.5 * at)));
-}
-
-double lvni_optim_schedule_factor(const lvni_optim_schedule *s, int64_t step)
-{
-    const bool rising = step < s->warmup_steps;
-    const double rise = rising ? (double)(step + 1) / (double)s->warmup_steps : 1.0;
-    switch (s->kind) {
-    case LVNI_SCHEDULE_STEP: return rise * power(s->gamma, step / s->step_size);
-    case LVNI_SCHEDULE_MULTISTEP: return rise * power(s->gamma, milestones_passed(s, step));
-    case LVNI_SCHEDULE_COSINE:
-    case LVNI_SCHEDULE_LINEAR: return rising ? rise : after_warmup(s, step);
-    case LVNI_SCHEDULE_CONSTANT: break;
-    }
-    return rise;
 }
 
 /* ---- averages of weights: one pass over the flat values per step ---- */

@@ -1,4 +1,4 @@
-/* Optimizers and learning-rate schedules over a model's flat weights. The trainer calls
+/* Optimizers over a model's flat weights; schedules are in schedule.h. The trainer calls
  * lvni_optim_step once per phase of an optimizer step with the phase's merged gradient; it is made
  * of calls over ranges of the flat buffers, for those who own a part of them. How each parameter is
  * treated comes from groups.h; averages of weights are at the end. */
@@ -6,6 +6,7 @@
 #define LEVIN_OPTIM_OPTIM_H
 
 #include "optim/groups.h"
+#include "optim/schedule.h"
 
 #include <levin/backend.h>
 
@@ -124,35 +125,6 @@ void lvni_optim_describe(const lvni_optim *optim, lvn_step_decision *decision);
  * added in the tree over block numbers, in f64. Not finite when a gradient is not. Those outside of
  * [begin, end), which lies on borders of blocks (or at n), count as zeros and are not read. */
 double lvni_optim_norm_of_blocks(lvni_optim *optim, const double *sums, int64_t begin, int64_t end);
-
-typedef enum lvni_optim_schedule_kind {
-    LVNI_SCHEDULE_CONSTANT,
-    LVNI_SCHEDULE_STEP,
-    LVNI_SCHEDULE_MULTISTEP,
-    LVNI_SCHEDULE_COSINE,
-    LVNI_SCHEDULE_LINEAR
-} lvni_optim_schedule_kind;
-enum { LVNI_MILESTONES = 64 };
-typedef struct lvni_optim_schedule {
-    lvni_optim_schedule_kind kind;
-    int64_t warmup_steps;               /* a factor (t + 1) / warmup_steps for t < warmup_steps */
-    int64_t total_steps;                /* cosine, linear: where they reach end_factor */
-    double end_factor;                  /* cosine, linear */
-    double gamma;                       /* step, multistep */
-    int64_t step_size;                  /* step: steps between two falls */
-    int64_t milestone[LVNI_MILESTONES]; /* multistep: ascending */
-    int n_milestones;
-} lvni_optim_schedule;
-/* The factor on lr for step t >= 0, a function of t alone, so a resumed run has it from its first
- * step on. With s = (t - warmup) / (total - warmup), 1 after the end, e = end_factor:
- *   step        gamma ^ floor(t / step_size)
- *   multistep   gamma ^ (milestones <= t)
- *   cosine      e + (1 - e) (1 + cos(pi s)) / 2   (Loshchilov & Hutter 2017, eq. 5, without
- *     restarts)
- *   linear      1 + (e - 1) s
- * Steps and milestones are counted from the run's beginning, warm-up included; cosine and linear
- * begin after it. */
-double lvni_optim_schedule_factor(const lvni_optim_schedule *schedule, int64_t step);
 
 /* ---- the exponential moving average of a model's weights and buffers, over flat memory ----
  * Updated by the trainer after each step; validation and exported models take the averaged
