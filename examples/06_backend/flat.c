@@ -204,13 +204,15 @@ static lvn_status number(void *stream, double *slot, const void *value, lvn_dtyp
     return example_end(stream, "number", s);
 }
 
-static lvn_status seed(void *stream, void *value, lvn_dtype dtype, double weight,
-                       const double *factor)
+static lvn_status seed(void *stream, void *value, lvn_dtype dtype, double number_,
+                       const double *weight, const double *factor)
 {
     lvn_status s = LVN_OK;
     if (example_begin(stream)) {
         if (dtype == LVN_F32) {
-            *(float *)example_mine(value) = (float)(weight * *(const double *)example_mine(factor));
+            number_ *= weight != NULL ? *(const double *)example_mine(weight) : 1.0;
+            number_ *= factor != NULL ? *(const double *)example_mine(factor) : 1.0;
+            *(float *)example_mine(value) = (float)number_;
         } else {
             s = lvn_error_set(LVN_ERR_UNSUPPORTED, __FILE__, __LINE__,
                               "the backend example begins no backward pass in %s",
@@ -226,8 +228,10 @@ static lvn_status decide(void *stream, lvn_step_block *block, double *sums, int6
     if (example_begin(stream)) {
         lvn_step_block *b = example_mine(block);
         const double t = lvn_step_t(b, decision->phase);
-        lvn_step_decide(b, sqrt(sum_pairs(example_mine(sums), n)), pow(decision->beta1, t),
-                        pow(decision->beta2, t), example_mine(losses), decision);
+        lvn_step_decision d = *decision;
+        d.weights = d.weights == NULL ? NULL : example_mine(d.weights);
+        lvn_step_decide(b, sqrt(sum_pairs(example_mine(sums), n)), pow(d.beta1, t), pow(d.beta2, t),
+                        example_mine(losses), &d);
     }
     return example_end(stream, "decide", LVN_OK);
 }

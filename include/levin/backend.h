@@ -147,6 +147,7 @@ LVN_ON_DEVICE bool lvn_step_scaler_follow(lvn_step_scaler *s, bool overflow, boo
 typedef enum lvn_step_failure {
     LVN_STEP_FINE,
     LVN_STEP_LOSS,     /* the loss of a micro-batch is not finite */
+    LVN_STEP_WEIGHT,   /* the weight of a micro-batch is below 0 or not finite */
     LVN_STEP_GRADIENT, /* the norm of the gradient is not finite */
     LVN_STEP_OVERFLOWS /* as lvn_step_scaler_follow has it */
 } lvn_step_failure;
@@ -171,6 +172,9 @@ typedef struct lvn_step_decision {
     int64_t micro_batch; /* number of the first loss */
     int n_losses;        /* empty micro-batches have a 0 */
     double divisor;      /* of the summed gradient, with the loss factor: the weight of the step */
+    /* Where modules count it on the device: n_losses weights in its memory, of which the weight of
+     * the step is the sum. NULL: the number above */
+    const double *weights;
     double clip;         /* largest norm; 0: none */
     double beta1, beta2; /* adam, adamw; else 0 */
     double ema_decay;    /* of the average of weights; 0: there is none */
@@ -204,39 +208,73 @@ LVN_ON_DEVICE int lvn_step_rate(const lvn_step_block *block)
     return more < 0 ? 0 : more < LVN_STEP_RATES ? (int)more : LVN_STEP_RATES - 1;
 }
 
+/* The weight of the step: of n micro-batches in the order in which their gradients are added,
+ * neighbours first, an odd last one moves up alone. */
+LVN_ON_DEVICE double lvn_step_weight(const lvn_step_decision *d)
+{
+    double part[32];
+    int n = 0;
+    for (int i = 0; d->weights != NULL && i < d->n_losses; i++) {
+        part[n++] = d->weights[i];
+        for (int pairs = i + 1; pairs % 2 == 0; pairs /= 2) {
+            n--;
+            part[n - 1] += part[n];
+        }
+    }
+    for (; n > 1; n--) {
+        part[n - 2] += part[n - 1];
+    }
+    return n == 1 ? part[0] : d->divisor;
+}
+
+/* x - x is not 0 where x is not finite. */
+LVN_ON_DEVICE void lvn_step_fail(lvn_step_block *block, const lvn_step_decision *d,
+                                 lvn_step_failure what, double value, int64_t micro_batch)
+{
+    block->failed = what;
+    block->failed_value = value;
+    block->failed_micro_batch = micro_batch;
+    block->failed_step = block->given.step;
+    block->failed_phase = d->phase;
+}
+
+/* Weights, and the losses of what has weight. */
+LVN_ON_DEVICE void lvn_step_check(lvn_step_block *block, const double *losses,
+                                  const lvn_step_decision *d)
+{
+    for (int i = 0; i < d->n_losses && block->failed == LVN_STEP_FINE; i++) {
+        const double weight = d->weights != NULL ? d->weights[i] : 1.0;
+        if (!(weight >= 0.0) || weight - weight != 0.0) {
+            lvn_step_fail(block, d, LVN_STEP_WEIGHT, weight, d->micro_batch + i);
+        } else if (!block->scaler.on && weight > 0.0 && losses[i] - losses[i] != 0.0) {
+            lvn_step_fail(block, d, LVN_STEP_LOSS, losses[i], d->micro_batch + i);
+        }
+    }
+}
+
 /* What `decide` computes, once on one thread of the device: `root` is the square root of the sum of
  * squares of the gradient, power1 and power2 are beta1 and beta2 to the power lvn_step_t, losses
- * are n_losses numbers. x - x is not 0 where x is not finite. */
+ * are n_losses numbers. A phase without weight updates nothing. */
 LVN_ON_DEVICE void lvn_step_decide(lvn_step_block *block, double root, double power1, double power2,
                                    const double *losses, const lvn_step_decision *d)
 {
     lvn_step_phase *p = &block->phase[d->phase];
-    const double divisor = d->divisor * block->scaler.loss_factor, norm = root / divisor;
+    const double weight = lvn_step_weight(d), divisor = weight * block->scaler.loss_factor,
+                 norm = weight != 0.0 ? root / divisor : 0.0;
     const bool scaled = block->scaler.on != 0;
-    for (int i = 0; i < d->n_losses && !scaled && block->failed == LVN_STEP_FINE; i++) {
-        if (losses[i] - losses[i] != 0.0) {
-            block->failed = LVN_STEP_LOSS;
-            block->failed_micro_batch = d->micro_batch + i;
-            block->failed_value = losses[i];
-            block->failed_step = block->given.step;
-            block->failed_phase = d->phase;
-        }
-    }
+    lvn_step_check(block, losses, d);
     if (block->failed == LVN_STEP_FINE && !scaled && norm - norm != 0.0) {
-        block->failed = LVN_STEP_GRADIENT;
-        block->failed_value = norm;
-        block->failed_step = block->given.step;
-        block->failed_phase = d->phase;
+        lvn_step_fail(block, d, LVN_STEP_GRADIENT, norm, 0);
     }
     p->grad_norm = norm;
     p->lr = block->given.lr[d->phase][lvn_step_rate(block)];
     p->correction1 = 1.0 - power1;
     p->correction2 = 1.0 - power2;
     p->skipped = block->failed == LVN_STEP_FINE && scaled && norm - norm != 0.0;
-    p->updated = block->failed == LVN_STEP_FINE && !p->skipped;
+    p->updated = block->failed == LVN_STEP_FINE && !p->skipped && weight != 0.0;
     p->first = block->updates[d->phase] == 0;
     p->clipped = p->updated && d->clip > 0.0 && norm > d->clip;
-    p->grad_scale = 1.0 / divisor;
+    p->grad_scale = weight != 0.0 ? 1.0 / divisor : 0.0;
     if (p->clipped) {
         p->grad_scale *= d->clip / (norm + 1e-6);
     }
@@ -389,10 +427,11 @@ typedef struct lvn_backend_flat {
                          const float *record, const lvn_flat_append *p);
     /* *slot = the one number of this type at `value`. */
     lvn_status (*number)(void *stream, double *slot, const void *value, lvn_dtype dtype);
-    /* Where a backward pass begins: the one number of this type at `value` = weight * *factor, the
-     * product in f64, rounded once (16 bits: first to f32). */
-    lvn_status (*seed)(void *stream, void *value, lvn_dtype dtype, double weight,
-                       const double *factor);
+    /* Where a backward pass begins: the one number of this type at `value` = number * *weight *
+     * *factor, the product in f64 from left to right, rounded once (16 bits: first to f32). NULL
+     * for a pointer: without it. */
+    lvn_status (*seed)(void *stream, void *value, lvn_dtype dtype, double number,
+                       const double *weight, const double *factor);
     /* lvn_step_decide with the sum of n partial sums: neighbours are added first, an odd last one
      * moves up alone (pairs i, i + 1; then i, i + 2; and so on). Overwrites sums. */
     lvn_status (*decide)(void *stream, lvn_step_block *block, double *sums, int64_t n,

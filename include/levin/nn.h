@@ -30,7 +30,8 @@ typedef struct lvn_module_class {
     size_t size; /* sizeof of the derived struct */
     lvn_status (*build)(lvn_module *module, lvn_builder *builder);
     lvn_tensor *(*forward)(const lvn_module *module, lvn_tensor *x);
-    /* Returns the loss, the mean over the micro-batch's samples. Called once per micro-batch. */
+    /* Returns the loss, the mean over the micro-batch's samples, or over what lvn_step_weigh
+     * counts. Called once per micro-batch. */
     lvn_tensor *(*training_step)(const lvn_module *module, const lvn_batch *batch, lvn_step *step);
     /* The same for validation; NULL: training_step is used (with dropout and batch norm in
      * evaluation mode). */
@@ -70,12 +71,40 @@ LVN_API lvn_tensor *lvn_forward(const lvn_module *module, lvn_tensor *x);
 LVN_API lvn_tensor *lvn_forward_residual(const lvn_module *module, lvn_tensor *x,
                                          lvn_tensor *residual);
 
+/* ---- what training_step and validation_step report ---- */
+
 /* Report a metric of the micro-batch (one element, a mean over the micro-batch's samples). Names:
- * up to 31 characters; up to 16 a step. They appear as train/NAME or val/NAME, averaged over
+ * up to 31 characters; up to 64 a step. They appear as train/NAME or val/NAME, averaged over
  * samples in micro-batch order, and over the calls and phases that report the same name. NULL
- * values are passed over (the scope failed); more than one element, a longer name or a 17th metric
+ * values are passed over (the scope failed); more than one element, a longer name or a 65th metric
  * fails the scope. */
 LVN_API void lvn_log(lvn_step *step, const char *name, const lvn_tensor *value);
+/* The same, averaged with a weight in place of the samples: a number, or a tensor of one element
+ * (the valid key points, counted on the device: nothing waits for it). A value of weight 0 counts
+ * for nothing, even if it is not a number; a metric without any weight is not reported. */
+LVN_API void lvn_log_weighted(lvn_step *step, const char *name, const lvn_tensor *value,
+                              double weight);
+LVN_API void lvn_log_weighted_by(lvn_step *step, const char *name, const lvn_tensor *value,
+                                 const lvn_tensor *weight);
+
+/* In training_step: what the loss is a mean over, when these are not the samples but, for one, the
+ * tokens that have a label. The step's gradient is the mean of the micro-batches' gradients with
+ * these weights, so it does not depend on how samples were cut into micro-batches. The last call
+ * counts; without one the weight is the number of samples, and so it stays for lvn_log and
+ * lvn_buffer_push. In validation and prediction nothing happens.
+ *
+ * A weight is 0 or more and finite, else the run ends with an error. One of 0 leaves the
+ * micro-batch out: its loss is not looked at, but its gradients are multiplied by 0, so its formula
+ * must not divide by 0 (the means of lvn_cross_entropy do not). A step, or phase, in which all
+ * weights are 0 learns nothing: parameters, buffers, optimizer state and averages stay as they
+ * are. */
+LVN_API void lvn_step_weigh(lvn_step *step, double weight);
+/* The same by a tensor of one element; no gradient flows into it. */
+LVN_API void lvn_step_weigh_by(lvn_step *step, const lvn_tensor *weight);
+
+/* The micro-batch in host memory, whatever device computes: labels can be counted there without
+ * waiting. Valid as long as the step's batch. */
+LVN_API const lvn_batch *lvn_step_host(const lvn_step *step);
 
 /* ---- in build() ---- */
 LVN_API lvn_status lvn_builder_status(const lvn_builder *b); /* of the first call that failed */

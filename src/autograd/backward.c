@@ -279,21 +279,20 @@ static lvn_status walk(struct lvni_autograd_tape *tape)
     return LVN_OK;
 }
 
-/* factor: NULL, or in memory of the device where y lies. */
-static lvn_tensor *make_seed(const lvn_tensor *y, double seed, const double *factor)
+static lvn_tensor *make_seed(const lvn_tensor *y, const lvni_autograd_seed *seed)
 {
-    if (factor == NULL) {
-        return lvni_autograd_seed_gradient(y, seed);
+    if (seed->weight == NULL && seed->factor == NULL) {
+        return lvni_autograd_seed_gradient(y, seed->number);
     }
     const lvni_tensor_desc d = lvni_tensor_get_desc(y);
     lvn_tensor *t = lvni_tensor_new_on(&d, lvni_tensor_device_of(y->data));
     if (t != NULL) {
-        lvni_kernels_flat_seed(t, seed, factor);
+        lvni_kernels_flat_seed(t, seed->number, seed->weight, seed->factor);
     }
     return t;
 }
 
-static lvn_status backward(lvn_tensor *loss, double seed, const double *factor)
+static lvn_status backward(lvn_tensor *loss, const lvni_autograd_seed *seed)
 {
     struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
     if (tape == NULL) {
@@ -309,7 +308,7 @@ static lvn_status backward(lvn_tensor *loss, double seed, const double *factor)
         "lvn_backward needs a loss of one element, not %lld: take lvn_mean() or lvn_sum() of it",
         (long long)lvn_numel(loss));
     LVN_TRY(lvni_autograd_tape_check_past(loss, "lvn_backward"));
-    loss->node->grad = make_seed(loss, seed, factor);
+    loss->node->grad = make_seed(loss, seed);
     const bool paused = tape->paused;
     tape->walking = true;
     tape->paused = true; /* a user's rule may call ops */
@@ -320,17 +319,17 @@ static lvn_status backward(lvn_tensor *loss, double seed, const double *factor)
     return s;
 }
 
-lvn_status lvni_autograd_backward(lvn_tensor *loss, double seed, const double *factor)
+lvn_status lvni_autograd_backward(lvn_tensor *loss, const lvni_autograd_seed *seed)
 {
     const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
-    const lvn_status s = backward(loss, seed, factor);
+    const lvn_status s = backward(loss, seed);
     lvni_tensor_fp_leave(before);
     return s;
 }
 
 lvn_status lvn_backward_scaled(lvn_tensor *loss, double seed)
 {
-    return lvni_autograd_backward(loss, seed, NULL);
+    return lvni_autograd_backward(loss, &(lvni_autograd_seed){.number = seed});
 }
 
 lvn_status lvn_backward(lvn_tensor *loss)

@@ -170,8 +170,13 @@ lvn_tensor *lvni_autograd_adopt(lvn_tensor *t);
 /* Run a kernel and adopt all its outputs. The first one; NULL on failure. */
 lvn_tensor *lvni_autograd_op_run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want);
 
-/* lvn_backward_scaled; with a factor, in memory of the device where the loss lies, by seed times
- * that. */
-lvn_status lvni_autograd_backward(lvn_tensor *loss, double seed, const double *factor);
+/* Where a backward pass begins: the product of the three; NULL, or in memory of the device where
+ * the loss lies. */
+typedef struct lvni_autograd_seed {
+    double number;
+    const double *weight, *factor;
+} lvni_autograd_seed;
+/* lvn_backward_scaled by it. */
+lvn_status lvni_autograd_backward(lvn_tensor *loss, const lvni_autograd_seed *seed);
 
 #endif

@@ -49,8 +49,10 @@ void lvni_kernels_flat_append(float *queue, float *filled, float *next, const fl
  * device; a number of one element into a slot there; the decision; a step's end. */
 void lvni_kernels_flat_sums_there(const float *g, int64_t n, double *sums);
 void lvni_kernels_flat_number(double *slot, const lvn_tensor *value);
-/* The one element of `value`, where a backward pass begins: weight * *factor. */
-void lvni_kernels_flat_seed(lvn_tensor *value, double weight, const double *factor);
+/* The one element of `value`, where a backward pass begins: number * *weight * *factor, each NULL
+ * or in the memory where it lies. */
+void lvni_kernels_flat_seed(lvn_tensor *value, double number, const double *weight,
+                            const double *factor);
 void lvni_kernels_flat_decide(lvn_step_block *block, double *sums, int64_t n, const double *losses,
                               const lvn_step_decision *decision);
 void lvni_kernels_flat_finish(lvn_step_block *block);

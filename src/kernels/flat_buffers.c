@@ -150,9 +150,10 @@ void lvni_kernels_flat_number(double *slot, const lvn_tensor *value)
     SUBMIT(slot, number, slot, value->data, value->dtype);
 }
 
-void lvni_kernels_flat_seed(lvn_tensor *value, double weight, const double *factor)
+void lvni_kernels_flat_seed(lvn_tensor *value, double number, const double *weight,
+                            const double *factor)
 {
-    SUBMIT(value->data, seed, value->data, value->dtype, weight, factor);
+    SUBMIT(value->data, seed, value->data, value->dtype, number, weight, factor);
 }
 
 void lvni_kernels_flat_decide(lvn_step_block *block, double *sums, int64_t n, const double *losses,

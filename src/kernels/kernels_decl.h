@@ -39,8 +39,8 @@ lvn_status lvni_cpu_flat_apply_record(void *stream, float *buffer, const float *
 lvn_status lvni_cpu_flat_append(void *stream, float *queue, float *filled, float *next,
                                 const float *record, const lvn_flat_append *p);
 lvn_status lvni_cpu_flat_number(void *stream, double *slot, const void *value, lvn_dtype dtype);
-lvn_status lvni_cpu_flat_seed(void *stream, void *value, lvn_dtype dtype, double weight,
-                              const double *factor);
+lvn_status lvni_cpu_flat_seed(void *stream, void *value, lvn_dtype dtype, double number,
+                              const double *weight, const double *factor);
 lvn_status lvni_cpu_flat_decide(void *stream, lvn_step_block *block, double *sums, int64_t n,
                                 const double *losses, const lvn_step_decision *decision);
 lvn_status lvni_cpu_flat_finish(void *stream, lvn_step_block *block);

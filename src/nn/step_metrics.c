@@ -1,11 +1,89 @@
-/* lvn_log, and the sums of what was logged (step_metrics.h). */
+/* What modules report of a micro-batch (levin/nn.h), and its sums (step_metrics.h). */
 #include "nn/step_metrics.h"
 
 #include "autograd/tape.h"
 #include "kernels/flat.h"
 #include "tensor/device.h"
 
+#include <math.h>
 #include <string.h>
+
+static lvni_nn_step *step_of(lvn_step *given)
+{
+    return (lvni_nn_step *)(void *)given;
+}
+
+void lvni_nn_step_begin(lvni_nn_step *step, double samples)
+{
+    step->now = (lvn_step){0};
+    step->samples = samples;
+    step->weight = samples;
+    step->host = NULL;
+    step->terms = NULL;
+    step->n_metrics = 0;
+}
+
+void lvni_nn_terms_begin(lvni_nn_terms *t)
+{
+    t->n = 0;
+    t->n_slots = 0;
+}
+
+const lvn_batch *lvn_step_host(const lvn_step *step)
+{
+    return ((const lvni_nn_step *)(const void *)step)->host;
+}
+
+/* ---- the weight of the micro-batch ---- */
+
+lvn_status lvni_nn_check_weight(double weight, int64_t micro_batch)
+{
+    if (isfinite(weight) && weight >= 0.0) {
+        return LVN_OK;
+    }
+    if (micro_batch < 0) {
+        LVN_FAIL(LVN_ERR_INVALID, "the weight %g: it must be 0 or more, and finite", weight);
+    }
+    LVN_FAIL(LVN_ERR_INVALID,
+             "the weight of micro-batch %lld is %g: it must be 0 or more, and finite",
+             (long long)micro_batch, weight);
+}
+
+void lvn_step_weigh(lvn_step *given, double weight)
+{
+    if (lvni_nn_check_weight(weight, -1) != LVN_OK) {
+        lvni_autograd_op_fail("lvn_step_weigh");
+        return;
+    }
+    step_of(given)->weight = weight;
+}
+
+static bool is_number(const lvn_tensor *t, const char *call)
+{
+    if (lvn_numel(t) == 1) {
+        return true;
+    }
+    lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "the weight has %lld elements, must have 1",
+                  (long long)lvn_numel(t));
+    lvni_autograd_op_fail(call);
+    return false;
+}
+
+void lvn_step_weigh_by(lvn_step *given, const lvn_tensor *weight)
+{
+    lvni_nn_step *step = step_of(given);
+    if (weight == NULL || !is_number(weight, "lvn_step_weigh_by")) {
+        return; /* the scope has failed and has the reason */
+    }
+    if (step->terms == NULL) {
+        lvn_step_weigh(given, lvn_item(weight));
+    } else if (step->terms->weight != NULL) {
+        step->weight = (double)NAN;
+        lvni_kernels_flat_number(step->terms->weight, weight);
+    }
+}
+
+/* ---- metrics ---- */
 
 static lvni_nn_step_metric *metric_of(lvni_nn_step *step, const char *name)
 {
@@ -23,22 +101,48 @@ static lvni_nn_step_metric *metric_of(lvni_nn_step *step, const char *name)
     return m;
 }
 
-void lvni_nn_step_weigh(lvn_step *given, double weight)
+/* What has no weight does not count, whatever it is. */
+static void add(lvni_nn_step_metric *m, double value, double weight)
 {
-    ((lvni_nn_step *)given)->weight = weight;
-}
-
-void lvn_log(lvn_step *given, const char *name, const lvn_tensor *value)
-{
-    lvni_nn_log_weighted(given, name, value, ((const lvni_nn_step *)given)->weight);
-}
-
-void lvni_nn_log_weighted(lvn_step *given, const char *name, const lvn_tensor *value, double weight)
-{
-    lvni_nn_step *step = (lvni_nn_step *)given;
-    if (value == NULL) {
-        return; /* the scope has failed and has the reason */
+    if (weight != 0.0) {
+        m->sum += value * weight;
+        m->weight += weight;
     }
+}
+
+void lvni_nn_step_fold(lvni_nn_step *step, const double *numbers)
+{
+    lvni_nn_terms *t = step->terms;
+    for (int i = 0, at = 0; i < t->n; i++) {
+        const bool in_slot = isnan(t->term[i].weight);
+        add(&step->metric[t->term[i].metric], numbers[at],
+            in_slot ? numbers[at + 1] : t->term[i].weight);
+        at += in_slot ? 2 : 1;
+    }
+    lvni_nn_terms_begin(t);
+}
+
+/* Left on the device. weight: in host memory unless there is weight_there. */
+static void leave(lvni_nn_step *step, int metric, const lvn_tensor *value, double weight,
+                  const lvn_tensor *weight_there)
+{
+    lvni_nn_terms *t = step->terms;
+    if (t->n_slots + 2 > LVNI_METRIC_SLOTS) { /* waits */
+        double numbers[LVNI_METRIC_SLOTS];
+        lvni_tensor_mem_copy(numbers, t->slots, (size_t)t->n_slots * sizeof *numbers);
+        lvni_nn_step_fold(step, numbers);
+    }
+    t->term[t->n].metric = metric;
+    t->term[t->n++].weight = weight_there == NULL ? weight : (double)NAN;
+    lvni_kernels_flat_number(&t->slots[t->n_slots++], value);
+    if (weight_there != NULL) {
+        lvni_kernels_flat_number(&t->slots[t->n_slots++], weight_there);
+    }
+}
+
+static void log_metric(lvni_nn_step *step, const char *name, const lvn_tensor *value, double weight,
+                       const lvn_tensor *weight_there)
+{
     lvni_nn_step_metric *m =
         strlen(name) < LVNI_METRIC_NAME && lvn_numel(value) == 1 ? metric_of(step, name) : NULL;
     if (m == NULL) {
@@ -47,52 +151,72 @@ void lvni_nn_log_weighted(lvn_step *given, const char *name, const lvn_tensor *v
                       "most %d characters, at most %d in a step",
                       name, (long long)lvn_numel(value), LVNI_METRIC_NAME - 1, LVNI_METRICS);
         lvni_autograd_op_fail("lvn_log");
-        return;
+    } else if (step->terms != NULL) {
+        leave(step, (int)(m - step->metric), value, weight, weight_there);
+    } else {
+        add(m, lvn_item(value), weight);
     }
-    m->weight += weight;
-    lvni_nn_terms *t = step->terms;
-    if (t == NULL) {
-        m->sum += lvn_item(value) * weight;
-        return;
-    }
-    if (t->n == LVNI_METRIC_TERMS) { /* waits */
-        double numbers[LVNI_METRIC_TERMS];
-        lvni_tensor_mem_copy(numbers, t->slots, sizeof numbers);
-        lvni_nn_step_fold(step, numbers);
-    }
-    t->term[t->n].metric = (int)(m - step->metric);
-    t->term[t->n].weight = weight;
-    lvni_kernels_flat_number(&t->slots[t->n++], value);
 }
 
-void lvni_nn_step_fold(lvni_nn_step *step, const double *numbers)
+void lvn_log(lvn_step *given, const char *name, const lvn_tensor *value)
 {
-    lvni_nn_terms *t = step->terms;
-    for (int i = 0; i < t->n; i++) {
-        step->metric[t->term[i].metric].sum += numbers[i] * t->term[i].weight;
+    if (value != NULL) { /* else the scope has failed and has the reason */
+        log_metric(step_of(given), name, value, step_of(given)->samples, NULL);
     }
-    t->n = 0;
 }
+
+void lvn_log_weighted(lvn_step *given, const char *name, const lvn_tensor *value, double weight)
+{
+    if (lvni_nn_check_weight(weight, -1) != LVN_OK) {
+        lvni_autograd_op_fail("lvn_log_weighted");
+    } else if (value != NULL) {
+        log_metric(step_of(given), name, value, weight, NULL);
+    }
+}
+
+void lvn_log_weighted_by(lvn_step *given, const char *name, const lvn_tensor *value,
+                         const lvn_tensor *weight)
+{
+    lvni_nn_step *step = step_of(given);
+    if (value == NULL || weight == NULL || !is_number(weight, "lvn_log_weighted_by")) {
+        return;
+    }
+    if (step->terms == NULL) {
+        lvn_log_weighted(given, name, value, lvn_item(weight));
+    } else {
+        log_metric(step, name, value, 0.0, weight);
+    }
+}
+
+/* ---- sums ---- */
 
 void lvni_nn_step_copy(lvni_nn_step *to, const lvni_nn_step *from)
 {
     to->now = from->now;
+    to->samples = from->samples;
     to->weight = from->weight;
+    to->host = from->host;
     to->terms = from->terms;
     to->n_metrics = from->n_metrics;
     memcpy(to->metric, from->metric, (size_t)from->n_metrics * sizeof *from->metric);
 }
 
-bool lvni_nn_metrics_add(lvni_nn_step *total, const lvni_nn_step *part)
+lvn_status lvni_nn_metrics_add(lvni_nn_step *total, const lvni_nn_step *part)
 {
-    bool room = true;
     for (int i = 0; i < part->n_metrics; i++) {
-        lvni_nn_step_metric *m = metric_of(total, part->metric[i].name);
-        if (m != NULL) {
-            m->sum += part->metric[i].sum;
-            m->weight += part->metric[i].weight;
+        const lvni_nn_step_metric *from = &part->metric[i];
+        lvni_nn_step_metric *m = /* most parts have the names of the first, in its order */
+            i < total->n_metrics && strcmp(total->metric[i].name, from->name) == 0
+                ? &total->metric[i]
+                : metric_of(total, from->name);
+        if (m == NULL) {
+            LVN_FAIL(LVN_ERR_INVALID,
+                     "the metric %s: the micro-batches, phases and steps of an epoch report more "
+                     "than %d different ones",
+                     from->name, LVNI_METRICS);
         }
-        room = room && m != NULL;
+        m->sum += from->sum;
+        m->weight += from->weight;
     }
-    return room;
+    return LVN_OK;
 }

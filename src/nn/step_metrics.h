@@ -1,47 +1,51 @@
-/* A step as the library sees it: what modules are given (lvn_step), and the metrics they log in it.
- * Written by modules through lvn_log, added up and reported by the trainer. */
+/* A step as the library sees it: what modules are given (lvn_step), the weight of the micro-batch
+ * and the metrics that they report in it. Written by modules (levin/nn.h: lvn_step_weigh, lvn_log),
+ * added up and reported by the trainer. */
 #ifndef LEVIN_NN_STEP_METRICS_H
 #define LEVIN_NN_STEP_METRICS_H
 
 #include <levin/nn.h>
 
-enum { LVNI_METRICS = 16, LVNI_METRIC_NAME = 32 };
+enum { LVNI_METRICS = 64, LVNI_METRIC_NAME = 32 };
 typedef struct lvni_nn_step_metric {
     char name[LVNI_METRIC_NAME];
-    double sum, weight; /* mean = sum / weight */
+    double sum, weight; /* mean = sum / weight; weight 0: it has none */
 } lvni_nn_step_metric;
-/* Values that were logged and are not read yet: term i is left in slot i, in memory of a device. */
-enum { LVNI_METRIC_TERMS = 32 };
+/* Numbers that were given and are not read yet, in memory of a device: each term has a slot for its
+ * value, and the next one for its weight when a tensor holds it. */
+enum { LVNI_METRIC_SLOTS = 2 * LVNI_METRICS };
 typedef struct lvni_nn_terms {
-    double *slots; /* (LVNI_METRIC_TERMS) */
-    int n;
+    double *slots;  /* (LVNI_METRIC_SLOTS) */
+    double *weight; /* of the micro-batch, where a tensor holds it; NULL: it counts for nothing */
+    int n, n_slots;
     struct {
-        int metric; /* of the step */
-        double weight;
-    } term[LVNI_METRIC_TERMS];
+        int metric;    /* of the step */
+        double weight; /* NAN: in a slot */
+    } term[LVNI_METRIC_SLOTS];
 } lvni_nn_terms;
 typedef struct lvni_nn_step {
-    lvn_step now;  /* first: what modules are given */
-    double weight; /* of the micro-batch in the step's gradient: its samples, unless
-                      lvni_nn_step_weigh sets another */
-    int n_metrics;
-    lvni_nn_step_metric metric[LVNI_METRICS];
+    lvn_step now;   /* first: what modules are given */
+    double samples; /* of the micro-batch: the weight of lvn_log and of what buffers are pushed */
+    double weight;  /* of the micro-batch in the step's gradient; NAN: it is in terms->weight */
     /* the batch in host memory, of which numbers are read without waiting for a device */
     const lvn_batch *host;
-    /* where values are left until lvni_nn_step_fold; NULL: they are read when they are logged */
+    /* where numbers are left until lvni_nn_step_fold; NULL: they are read when they are given */
     lvni_nn_terms *terms;
+    int n_metrics;
+    lvni_nn_step_metric metric[LVNI_METRICS]; /* what is behind the last one is not set */
 } lvni_nn_step;
-/* In a training_step: the loss counts with this weight (0 or more) among the step's micro-batches,
- * as after a weighted mean. Its samples stay the weight of buffers that it pushes and of
- * lvn_log. */
-void lvni_nn_step_weigh(lvn_step *step, double weight);
-/* lvn_log with a weight of its own. */
-void lvni_nn_log_weighted(lvn_step *step, const char *name, const lvn_tensor *value, double weight);
+
+/* A step of so many samples, without metrics. Most have two of 64: the rest is not touched. */
+void lvni_nn_step_begin(lvni_nn_step *step, double samples);
+/* Forgets what is in the slots. */
+void lvni_nn_terms_begin(lvni_nn_terms *terms);
+/* LVN_ERR_INVALID unless it is a number of 0 or more. micro_batch < 0: not named. */
+lvn_status lvni_nn_check_weight(double weight, int64_t micro_batch);
 /* Adds the terms, whose numbers are here now, to the metrics in the order of the log. */
 void lvni_nn_step_fold(lvni_nn_step *step, const double *numbers);
-/* *to = *from, with the metrics that there are: of room for 16 most steps have two. */
+/* *to = *from, with the metrics that there are. */
 void lvni_nn_step_copy(lvni_nn_step *to, const lvni_nn_step *from);
-/* total += part, metric by metric, in f64. False: a name found no room. */
-bool lvni_nn_metrics_add(lvni_nn_step *total, const lvni_nn_step *part);
+/* total += part, metric by metric, in f64. LVN_ERR_INVALID: a name found no room. */
+lvn_status lvni_nn_metrics_add(lvni_nn_step *total, const lvni_nn_step *part);
 
 #endif

@@ -163,11 +163,10 @@ static lvn_tensor *mixing_step(const lvn_module *module, const lvn_batch *batch,
         loss = blend(loss, lvni_recipes_criterion_loss(&m->criterion, logits, other), d.lambda);
         accuracy = blend(accuracy, lvn_accuracy(logits, other), d.lambda);
     }
-    const double weight = lvni_recipes_criterion_weight(
-        &m->criterion, ((const lvni_nn_step *)(const void *)step)->host->label);
-    lvni_nn_log_weighted(step, "loss", loss, weight);
+    const double weight = lvni_recipes_criterion_weight(&m->criterion, lvn_step_host(step)->label);
+    lvn_log_weighted(step, "loss", loss, weight);
     lvn_log(step, "acc", accuracy);
-    lvni_nn_step_weigh(step, weight);
+    lvn_step_weigh(step, weight);
     return loss;
 }
 

@@ -50,7 +50,7 @@ static lvn_status make_gradient_sync(lvni_trainer_engine *e)
         .lanes = plan->lanes,
         .bucket_bytes = e->o.bucket_bytes,
         .message = lvni_trainer_message_limit(most) + (size_t)e->o.model->n_parameters +
-                   (size_t)most * sizeof(double),
+                   (size_t)most * 2 * sizeof(double),
         .marks = lvni_trainer_message_limit(0) + (size_t)most * sizeof(lvni_trainer_message_part) +
                  (size_t)e->o.model->n_parameters,
         .sums = e->late != NULL ? e->late->sums : NULL,

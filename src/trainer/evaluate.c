@@ -60,19 +60,19 @@ static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
 
 static size_t slots_of_wave(const evaluation *e)
 {
-    return (size_t)e->lanes * LVNI_METRIC_TERMS;
+    return (size_t)e->lanes * LVNI_METRIC_SLOTS;
 }
 
 /* What the chunk logs stays on the device, and is copied to the host behind its kernels. */
 static lvn_status send_metrics(const evaluation *e, int lane)
 {
-    const size_t at = (size_t)lane * LVNI_METRIC_TERMS;
+    const size_t at = (size_t)lane * LVNI_METRIC_SLOTS;
     const chunk *c = &e->now->chunk[lane];
     void *stream = lvni_tensor_device_stream(e->device);
     return stream == NULL ? lvn_last_error()->code
                           : lvni_tensor_device_backend(e->device)->copy(
                                 stream, e->now->landing + at, c->terms.slots,
-                                (size_t)c->terms.n * sizeof *c->terms.slots);
+                                (size_t)c->terms.n_slots * sizeof *c->terms.slots);
 }
 
 static lvn_status chunk_work(void *user, int lane)
@@ -80,8 +80,9 @@ static lvn_status chunk_work(void *user, int lane)
     evaluation *e = user;
     chunk *c = &e->now->chunk[lane];
     const bool late = e->slots != NULL;
-    c->step = (lvni_nn_step){.weight = (double)c->batch->batch.size};
-    c->terms.n = 0;
+    lvni_nn_step_begin(&c->step, (double)c->batch->batch.size);
+    c->step.host = &c->held->batch;
+    lvni_nn_terms_begin(&c->terms);
     lvn_release(e->values[lane]); /* of the wave before, back to this lane's memory */
     e->values[lane] = NULL;
     if (c->batch->batch.size == 0) {
@@ -131,8 +132,7 @@ static lvn_status take_chunk(const evaluation *e, const lvni_nn_step *step, lvni
     if (e->message != NULL) {
         return lvni_trainer_message_add(e->message, step, 0);
     }
-    lvni_nn_metrics_add(sum, step);
-    return LVN_OK;
+    return lvni_nn_metrics_add(sum, step);
 }
 
 /* In chunk order. Of a device: when it has come to the wave's end. */
@@ -145,7 +145,7 @@ static lvn_status take_wave(const evaluation *e, lvni_trainer_lanes *lanes, wave
     }
     for (int i = 0; i < w->n; i++) {
         if (w->chunk[i].step.terms != NULL) {
-            lvni_nn_step_fold(&w->chunk[i].step, w->landing + (size_t)i * LVNI_METRIC_TERMS);
+            lvni_nn_step_fold(&w->chunk[i].step, w->landing + (size_t)i * LVNI_METRIC_SLOTS);
         }
         LVN_TRY(take_chunk(e, &w->chunk[i].step, sum));
     }
@@ -272,7 +272,7 @@ static lvn_status make_wave(evaluation *e, int number)
     }
     for (int i = 0; i < e->lanes; i++) {
         w->chunk[i].terms.slots =
-            e->slots + (size_t)number * slots_of_wave(e) + (size_t)i * LVNI_METRIC_TERMS;
+            e->slots + (size_t)number * slots_of_wave(e) + (size_t)i * LVNI_METRIC_SLOTS;
     }
     w->landing = lvni_tensor_host_take(e->device, slots_of_wave(e) * sizeof *w->landing);
     return w->landing == NULL ? lvn_last_error()->code
@@ -313,10 +313,11 @@ static lvn_status create(const lvni_nn_model *model, lvni_data_loader *loader,
     return make(e);
 }
 
-static void add_chunk(void *sum, const lvni_trainer_message_part *part, const lvni_nn_step *metrics)
+static lvn_status add_chunk(void *sum, const lvni_trainer_message_part *part,
+                            const lvni_nn_step *metrics)
 {
     (void)part;
-    lvni_nn_metrics_add(sum, metrics);
+    return lvni_nn_metrics_add(sum, metrics);
 }
 
 /* The chunks of a rank are a contiguous run: rank order is chunk order. */

@@ -20,7 +20,7 @@ bool lvni_trainer_late_possible(void)
 
 static size_t numbers_of(int64_t micro_batches, int n_phases)
 {
-    return (size_t)micro_batches * (size_t)n_phases * (1 + LVNI_METRIC_TERMS);
+    return (size_t)micro_batches * (size_t)n_phases * (2 + LVNI_METRIC_SLOTS);
 }
 
 static size_t bytes_of(int64_t micro_batches, int n_phases)
@@ -28,10 +28,10 @@ static size_t bytes_of(int64_t micro_batches, int n_phases)
     return sizeof(lvn_step_block) + numbers_of(micro_batches, n_phases) * sizeof(double);
 }
 
-/* Losses of all ranks lie behind the block. */
+/* Losses and weights of all ranks lie behind the block. */
 static size_t losses_of(const lvni_plan *plan)
 {
-    return plan->devices > 1 ? (size_t)plan->micro_batches * sizeof(double) : 0;
+    return plan->devices > 1 ? (size_t)plan->micro_batches * 2 * sizeof(double) : 0;
 }
 
 uint64_t lvni_trainer_late_bytes(const lvni_plan *plan, int n_phases, int64_t n_sums)
@@ -151,10 +151,14 @@ lvn_status lvni_trainer_late_begin(lvni_trainer_late *l, const lvni_trainer_engi
         now.given.lr[i / LVN_STEP_RATES][i % LVN_STEP_RATES] =
             lvni_trainer_lr(e, e->scaler.skipped + i % LVN_STEP_RATES);
     }
-    memset(l->step[l->next].part, 0,
-           (size_t)l->n_phases * (size_t)l->n * sizeof *l->step[l->next].part);
-    memset(l->step[l->next].all, 0, (size_t)l->n_phases * sizeof *l->step[l->next].all);
+    for (int64_t i = 0; i < l->n_phases * l->n; i++) {
+        lvni_nn_step_begin(&l->step[l->next].part[i], 0.0);
+    }
+    for (int i = 0; i < l->n_phases; i++) {
+        lvni_nn_step_begin(&l->step[l->next].all[i], 0.0);
+    }
     memset(l->step[l->next].counted, 0, sizeof l->step[l->next].counted);
+    l->step[l->next].weighs = false;
     l->step[l->next].job = 0;
     LVN_TRY(lvni_tensor_mem_copy(l->block, &now, OF_A_STEP));
     if (!l->known) { /* a run may be resumed after the engine was made */
@@ -170,12 +174,12 @@ lvn_status lvni_trainer_late_begin(lvni_trainer_late *l, const lvni_trainer_engi
 /* Elements of `numbers` before the phase's. */
 static int64_t phase_at(const lvni_trainer_late *l, int phase)
 {
-    return (int64_t)phase * l->n * (1 + LVNI_METRIC_TERMS);
+    return (int64_t)phase * l->n * (2 + LVNI_METRIC_SLOTS);
 }
 
 static int64_t slots_at(const lvni_trainer_late *l, int phase, int64_t micro_batch)
 {
-    return phase_at(l, phase) + l->n + (micro_batch - l->first) * LVNI_METRIC_TERMS;
+    return phase_at(l, phase) + 2 * l->n + (micro_batch - l->first) * LVNI_METRIC_SLOTS;
 }
 
 double *lvni_trainer_late_loss(const lvni_trainer_late *l, int phase, int64_t micro_batch)
@@ -186,7 +190,8 @@ double *lvni_trainer_late_loss(const lvni_trainer_late *l, int phase, int64_t mi
 lvni_nn_terms *lvni_trainer_late_terms(const lvni_trainer_late *l, int phase, int64_t micro_batch)
 {
     lvni_nn_terms *t = &l->step[l->next].terms[(int64_t)phase * l->n + (micro_batch - l->first)];
-    t->n = 0;
+    lvni_nn_terms_begin(t);
+    t->weight = lvni_trainer_late_loss(l, phase, micro_batch) + l->n;
     t->slots = l->numbers + slots_at(l, phase, micro_batch);
     return t;
 }
@@ -194,7 +199,8 @@ lvni_nn_terms *lvni_trainer_late_terms(const lvni_trainer_late *l, int phase, in
 void lvni_trainer_late_note(lvni_trainer_late *l, int phase, int64_t micro_batch,
                             const lvni_nn_step *step)
 {
-    l->step[l->next].part[(int64_t)phase * l->n + (micro_batch - l->first)] = *step;
+    lvni_nn_step_copy(&l->step[l->next].part[(int64_t)phase * l->n + (micro_batch - l->first)],
+                      step);
 }
 
 /* Of blocks that the phase does not train, which the decision before left something in. */
@@ -224,47 +230,70 @@ static void uncount(lvni_trainer_late *l, lvni_trainer_engine *e, int index, int
     }
 }
 
-static void uncount_skipped(lvni_trainer_late *l, lvni_trainer_engine *e, int index)
+/* Skipped, or without weight. */
+static void uncount_idle(lvni_trainer_late *l, lvni_trainer_engine *e, int index)
 {
     const lvn_step_block *b = l->step[index].landing;
     for (int i = 0; i < l->n_phases; i++) {
-        if (b->phase[i].skipped) {
+        if (!b->phase[i].updated) {
             uncount(l, e, index, i);
         }
     }
 }
 
-/* 16-mixed: parameters that missed updates have counts of their own, which the host gives to
- * kernels: it has to know which of the updates before were skipped. Rare, so it waits. */
+/* 16-mixed, weights counted on the device: parameters that missed updates have counts of their own,
+ * which the host gives to kernels: it has to know which of the updates before there were. Rare, so
+ * it waits. */
 static void settle(lvni_trainer_late *l, lvni_trainer_engine *e)
 {
+    const int before = (l->next + LVNI_LATE_STEPS - 1) % LVNI_LATE_STEPS;
+    const bool unknown = e->scaler.on || l->step[before].weighs;
     bool missed = false;
-    for (int i = 0; i < l->n_parameters && e->scaler.on; i++) {
+    for (int i = 0; i < l->n_parameters && unknown; i++) {
         missed = missed || e->optim->missed[i] > 0;
     }
-    const int before = (l->next + LVNI_LATE_STEPS - 1) % LVNI_LATE_STEPS;
     const lvn_step_block *b = l->step[before].landing;
     if (missed) {
         (void)lvni_tensor_device_backend(l->device)->event_wait(l->step[before].event);
     }
     if (missed && b->finished == e->now.step) { /* else the device has failed */
-        uncount_skipped(l, e, before);
+        uncount_idle(l, e, before);
     }
 }
 
-void lvni_trainer_late_decide(lvni_trainer_late *l, lvni_trainer_engine *e, double divisor)
+/* Of all micro-batches, in memory of the device. One rank: those that the host knows join the
+ * others; where there were no samples it is 0. */
+static const double *weights_there(lvni_trainer_late *l, int phase)
+{
+    if (l->losses != NULL) {
+        return l->losses + l->plan->micro_batches;
+    }
+    for (int64_t i = 0; i < l->n; i++) {
+        const lvni_nn_step *part = &l->step[l->next].part[(int64_t)phase * l->n + i];
+        if (part->terms != NULL && !isnan(part->weight) &&
+            lvni_tensor_mem_copy(part->terms->weight, &part->weight, sizeof part->weight) !=
+                LVN_OK) {
+            lvni_tensor_device_note_error(l->device);
+        }
+    }
+    return l->numbers + phase_at(l, phase) + l->n;
+}
+
+void lvni_trainer_late_decide(lvni_trainer_late *l, lvni_trainer_engine *e, double weight)
 {
     const int phase = e->now.phase;
     lvn_step_decision d = {.phase = phase,
                            .micro_batch = l->losses != NULL ? 0 : l->first,
                            .n_losses = l->losses != NULL ? l->plan->micro_batches : (int)l->n,
-                           .divisor = divisor,
+                           .divisor = weight,
+                           .weights = isnan(weight) ? weights_there(l, phase) : NULL,
                            .clip = e->o.gradient_clip_val,
                            .ema_decay = e->o.ema.decay,
                            .ema_warmup = e->o.ema.warmup};
     lvni_optim_describe(e->optim, &d);
     settle(l, e);
     l->step[l->next].counted[phase] = true;
+    l->step[l->next].weighs = l->step[l->next].weighs || isnan(weight);
     memcpy(l->step[l->next].idle + (size_t)phase * (size_t)l->n_parameters, e->optim->idle,
            (size_t)l->n_parameters * sizeof *e->optim->idle);
     zero_others(l, e->o.model);
@@ -319,18 +348,20 @@ lvn_status lvni_trainer_late_end(lvni_trainer_late *l, const lvni_trainer_engine
 
 /* ---- reading it ---- */
 
-static lvn_status fail_not_finite(const lvn_step_block *b, const lvni_trainer_engine *e,
-                                  const lvni_trainer_step_record *r)
+static lvn_status fail_number(const lvn_step_block *b, const lvni_trainer_engine *e,
+                              const lvni_trainer_step_record *r)
 {
     const char *name = lvni_trainer_phases_name(e->o.model, b->failed_phase);
-    if (b->failed == LVN_STEP_LOSS) {
-        lvni_trainer_pass pass = {.step = b->failed_step, .epoch = r->before.epoch};
-        lvni_trainer_fail_loss(&pass, b->failed_value, b->failed_micro_batch);
-        lvn_error_frame("step %lld, %s%smicro-batch %lld", (long long)b->failed_step, name,
-                        name[0] != '\0' ? ", " : "", (long long)b->failed_micro_batch);
-        return LVN_ERR_NON_FINITE;
+    if (b->failed == LVN_STEP_GRADIENT) {
+        return lvni_trainer_fail_norm(e, b->failed_phase, b->failed_value, &r->before);
     }
-    return lvni_trainer_fail_norm(e, b->failed_phase, b->failed_value, &r->before);
+    const lvni_trainer_pass pass = {.step = b->failed_step, .epoch = r->before.epoch};
+    const lvn_status s = b->failed == LVN_STEP_LOSS
+                             ? lvni_trainer_fail_loss(&pass, b->failed_value, b->failed_micro_batch)
+                             : lvni_nn_check_weight(b->failed_value, b->failed_micro_batch);
+    lvn_error_frame("step %lld, %s%smicro-batch %lld", (long long)b->failed_step, name,
+                    name[0] != '\0' ? ", " : "", (long long)b->failed_micro_batch);
+    return s;
 }
 
 static lvn_status fail_on_device(lvni_trainer_late *l, const lvni_trainer_engine *e,
@@ -348,23 +379,24 @@ static lvn_status fail_on_device(lvni_trainer_late *l, const lvni_trainer_engine
 }
 
 /* The metrics of a phase, micro-batch by micro-batch. */
-static void fold(const lvni_trainer_late *l, const lvni_trainer_step_record *r, int phase,
-                 lvni_nn_step *metrics)
+static lvn_status fold(const lvni_trainer_late *l, const lvni_trainer_step_record *r, int phase,
+                       lvni_nn_step *metrics)
 {
     const double *numbers =
         (const double *)(const void *)((const lvn_step_block *)l->step[r->late].landing + 1);
     if (l->losses != NULL) {
         lvni_nn_step_copy(metrics, &l->step[r->late].all[phase]);
-        return;
+        return LVN_OK;
     }
-    *metrics = (lvni_nn_step){0};
+    lvni_nn_step_begin(metrics, 0.0);
     for (int64_t i = 0; i < l->n; i++) {
-        lvni_nn_step part = l->step[r->late].part[(int64_t)phase * l->n + i];
-        if (part.terms != NULL) { /* else it had no samples */
-            lvni_nn_step_fold(&part, numbers + slots_at(l, phase, l->first + i));
+        lvni_nn_step *part = &l->step[r->late].part[(int64_t)phase * l->n + i];
+        if (part->terms != NULL) { /* else it had no samples */
+            lvni_nn_step_fold(part, numbers + slots_at(l, phase, l->first + i));
         }
-        lvni_nn_metrics_add(metrics, &part);
+        LVN_TRY(lvni_nn_metrics_add(metrics, part));
     }
+    return LVN_OK;
 }
 
 lvn_status lvni_trainer_late_read(lvni_trainer_late *l, lvni_trainer_engine *e,
@@ -379,11 +411,11 @@ lvn_status lvni_trainer_late_read(lvni_trainer_late *l, lvni_trainer_engine *e,
     }
     LVN_TRY(lvni_trainer_late_exchanged(l, r->late));
     if (b->failed != LVN_STEP_FINE && b->failed != LVN_STEP_OVERFLOWS) {
-        return fail_not_finite(b, e, r);
+        return fail_number(b, e, r);
     }
     for (int i = 0; i < r->n_phases; i++) {
         lvni_trainer_phase_result *p = &result->phase[i];
-        fold(l, r, i, &p->metrics);
+        LVN_TRY(fold(l, r, i, &p->metrics));
         if (p->updated) { /* submitted: else no sample of the phase could be read */
             p->grad_norm = b->phase[i].grad_norm;
             p->clipped = b->phase[i].clipped;
@@ -392,7 +424,7 @@ lvn_status lvni_trainer_late_read(lvni_trainer_late *l, lvni_trainer_engine *e,
             result->lr = b->phase[i].lr;
         }
     }
-    uncount_skipped(l, e, r->late);
+    uncount_idle(l, e, r->late);
     return LVN_OK;
 }
 

@@ -27,12 +27,13 @@ typedef struct lvni_trainer_late {
     int n_parameters;
     int64_t n_sums;
     /* Memory of the device: sums of squares of the gradient; and, copied to the host after each
-     * step, the block with the numbers behind it: per phase n losses, then of each micro-batch
-     * LVNI_METRIC_TERMS values that it logged. */
+     * step, the block with the numbers behind it: per phase n losses, n weights as far as modules
+     * count them on the device, then of each micro-batch LVNI_METRIC_SLOTS numbers that it
+     * logged. */
     double *sums;
     lvn_step_block *block;
     double *numbers;
-    double *losses; /* several ranks: of all their micro-batches; else NULL */
+    double *losses; /* several ranks: of all their micro-batches, then the weights; else NULL */
     size_t bytes;   /* of block and numbers */
     size_t got_sums, got_block;
     struct {
@@ -42,6 +43,7 @@ typedef struct lvni_trainer_late {
         lvni_nn_terms *terms; /* (n_phases, n) */
         bool *idle;           /* (n_phases, n_parameters): as the optimizer had it */
         bool counted[LVN_STEP_PHASES]; /* the optimizer's count has an update of the phase */
+        bool weighs;                   /* the device counts the weight of a phase */
         /* several ranks: (n_phases), of all of them, when the communication thread has done `job`
          */
         lvni_nn_step *all;
@@ -79,9 +81,10 @@ lvni_nn_terms *lvni_trainer_late_terms(const lvni_trainer_late *late, int phase,
 /* It ran. */
 void lvni_trainer_late_note(lvni_trainer_late *late, int phase, int64_t micro_batch,
                             const lvni_nn_step *step);
-/* Lets the device decide about the phase's update (update.c). */
+/* Lets the device decide about the phase's update (update.c). weight: of the step; NAN: the device
+ * adds it up. */
 void lvni_trainer_late_decide(lvni_trainer_late *late, struct lvni_trainer_engine *engine,
-                              double divisor);
+                              double weight);
 /* All was submitted: *index names the step until it is read. */
 lvn_status lvni_trainer_late_end(lvni_trainer_late *late, const struct lvni_trainer_engine *engine,
                                  int *index);
@@ -110,7 +113,7 @@ typedef struct lvni_trainer_late_place {
 /* That is being submitted. */
 lvni_trainer_late_place lvni_trainer_late_here(const lvni_trainer_late *late);
 int64_t lvni_trainer_late_micro_batches(const lvni_trainer_late *late); /* of all ranks */
-/* The most bytes of what a rank sends of a phase: losses, and metrics as a message. */
+/* The most bytes of what a rank sends of a phase: losses, weights, and metrics as a message. */
 size_t lvni_trainer_late_numbers_room(const lvni_trainer_late *late);
 /* This rank's numbers of the phase on their way to the host. */
 lvn_status lvni_trainer_late_send_numbers(const lvni_trainer_late *late,
@@ -118,14 +121,15 @@ lvn_status lvni_trainer_late_send_numbers(const lvni_trainer_late *late,
 /* The communication thread: they are there. Writes what the rank sends. */
 lvn_status lvni_trainer_late_write_numbers(lvni_trainer_late *late, lvni_trainer_late_place place,
                                            void *out, size_t *bytes);
-/* The communication thread, of all ranks in their order. losses: (micro-batches of all ranks). */
+/* The communication thread, of all ranks in their order. losses: (micro-batches of all ranks),
+ * then as many weights. */
 lvn_status lvni_trainer_late_read_numbers(lvni_trainer_late *late, lvni_trainer_late_place place,
                                           int rank, const void *message, size_t bytes,
                                           double *losses);
 /* That job of the thread exchanges the phase's numbers. */
 void lvni_trainer_late_expect(lvni_trainer_late *late, lvni_trainer_late_place place,
                               struct lvni_trainer_comm_thread *thread, uint64_t job);
-/* All losses, in memory of lvni_tensor_host_take, on their way to the device. */
+/* All losses and weights, in memory of lvni_tensor_host_take, on their way to the device. */
 lvn_status lvni_trainer_late_receive_losses(const lvni_trainer_late *late, void *stream,
                                             const double *losses);
 /* What exchanging the numbers of that step failed with. */

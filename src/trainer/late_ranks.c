@@ -7,6 +7,7 @@
 #include "trainer/comm_thread.h"
 #include "trainer/step_message.h"
 
+#include <math.h>
 #include <string.h>
 
 lvni_trainer_late_place lvni_trainer_late_here(const lvni_trainer_late *l)
@@ -19,11 +20,11 @@ int64_t lvni_trainer_late_micro_batches(const lvni_trainer_late *l)
     return l->plan->micro_batches;
 }
 
-/* Losses, then a message. */
+/* Losses, weights, then a message. */
 size_t lvni_trainer_late_numbers_room(const lvni_trainer_late *l)
 {
     const int64_t most = lvni_plan_micro_batches_of(l->plan, 0).count;
-    return (size_t)most * sizeof(double) + lvni_trainer_message_limit(most);
+    return (size_t)most * 2 * sizeof(double) + lvni_trainer_message_limit(most);
 }
 
 /* Of the phase, in the block's copy. */
@@ -39,31 +40,34 @@ lvn_status lvni_trainer_late_send_numbers(const lvni_trainer_late *l, lvni_train
 {
     return lvni_tensor_device_backend(l->device)->copy(
         stream, landed(l, place), lvni_trainer_late_loss(l, place.phase, l->first),
-        (size_t)l->n * (1 + LVNI_METRIC_TERMS) * sizeof(double));
+        (size_t)l->n * (2 + LVNI_METRIC_SLOTS) * sizeof(double));
 }
 
 lvn_status lvni_trainer_late_write_numbers(lvni_trainer_late *l, lvni_trainer_late_place place,
                                            void *out, size_t *bytes)
 {
-    const double *losses = landed(l, place);
+    double *losses = landed(l, place), *weights = losses + l->n;
+    const size_t numbers = (size_t)l->n * 2 * sizeof *losses;
     lvni_trainer_message_begin(&l->message);
     for (int64_t i = 0; i < l->n; i++) {
-        lvni_nn_step part = l->step[place.step].part[(int64_t)place.phase * l->n + i];
-        if (part.terms != NULL) { /* else it had no samples */
-            lvni_nn_step_fold(&part, losses + l->n + i * LVNI_METRIC_TERMS);
+        lvni_nn_step *part = &l->step[place.step].part[(int64_t)place.phase * l->n + i];
+        if (part->terms != NULL) { /* else it had no samples */
+            lvni_nn_step_fold(part, weights + l->n + i * LVNI_METRIC_SLOTS);
         }
-        LVN_TRY(lvni_trainer_message_add(&l->message, &part, 0));
+        weights[i] = isnan(part->weight) ? weights[i] : part->weight;
+        LVN_TRY(lvni_trainer_message_add(&l->message, part, 0));
     }
-    memcpy(out, losses, (size_t)l->n * sizeof *losses);
-    memcpy((char *)out + (size_t)l->n * sizeof *losses, l->message.data, l->message.size);
-    *bytes = (size_t)l->n * sizeof *losses + l->message.size;
+    memcpy(out, losses, numbers);
+    memcpy((char *)out + numbers, l->message.data, l->message.size);
+    *bytes = numbers + l->message.size;
     return LVN_OK;
 }
 
-static void add_part(void *user, const lvni_trainer_message_part *part, const lvni_nn_step *metrics)
+static lvn_status add_part(void *user, const lvni_trainer_message_part *part,
+                           const lvni_nn_step *metrics)
 {
     (void)part;
-    lvni_nn_metrics_add(user, metrics);
+    return lvni_nn_metrics_add(user, metrics);
 }
 
 lvn_status lvni_trainer_late_read_numbers(lvni_trainer_late *l, lvni_trainer_late_place place,
@@ -73,12 +77,14 @@ lvn_status lvni_trainer_late_read_numbers(lvni_trainer_late *l, lvni_trainer_lat
     lvni_nn_step *all = &l->step[place.step].all[place.phase];
     const lvni_plan_range of = lvni_plan_micro_batches_of(l->plan, rank);
     const size_t n = (size_t)of.count * sizeof *losses;
-    if (bytes < n) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "rank %d's message of %zu bytes has no %lld losses", rank, bytes,
-                 (long long)of.count);
+    const char *weights = (const char *)message + n;
+    if (bytes < 2 * n) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "rank %d's message of %zu bytes has no %lld losses and weights",
+                 rank, bytes, (long long)of.count);
     }
     memcpy(losses + of.start, message, n);
-    return lvni_trainer_message_read((const char *)message + n, bytes - n, NULL, add_part, all);
+    memcpy(losses + l->plan->micro_batches + of.start, weights, n);
+    return lvni_trainer_message_read(weights + n, bytes - 2 * n, NULL, add_part, all);
 }
 
 void lvni_trainer_late_expect(lvni_trainer_late *l, lvni_trainer_late_place place,
@@ -93,7 +99,7 @@ lvn_status lvni_trainer_late_receive_losses(const lvni_trainer_late *l, void *st
                                             const double *losses)
 {
     return lvni_tensor_device_backend(l->device)->copy(
-        stream, l->losses, losses, (size_t)l->plan->micro_batches * sizeof *losses);
+        stream, l->losses, losses, (size_t)l->plan->micro_batches * 2 * sizeof *losses);
 }
 
 lvn_status lvni_trainer_late_exchanged(const lvni_trainer_late *l, int step)

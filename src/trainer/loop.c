@@ -105,8 +105,7 @@ static lvn_status collect(lvni_trainer *t, lvni_trainer_step_result *r)
     }
     t->first_open = (t->first_open + 1) % LVNI_LATE_STEPS;
     t->n_open--;
-    lvni_trainer_report_add(&t->report, r);
-    return LVN_OK;
+    return lvni_trainer_report_add(&t->report, r);
 }
 
 static lvn_status submit(lvni_trainer *t)

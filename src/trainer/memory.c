@@ -83,13 +83,14 @@ static void free_batch(lvni_data_loader_batch *b)
     }
 }
 
-/* Forward and backward of a micro-batch, phase after phase. The gradient set has addresses alone,
- * and is not the lane's. */
-static lvn_status train_dry(dry_lane *lane, const lvni_data_loader_batch *batch)
+/* Forward and backward of a micro-batch, phase after phase; there: the same where lanes compute.
+ * The gradient set has addresses alone, and is not the lane's. */
+static lvn_status train_dry(dry_lane *lane, const lvni_data_loader_batch *batch,
+                            const lvni_data_loader_batch *there)
 {
     const lvni_trainer_options *o = lane->o;
     lvni_nn_set *set;
-    lvni_trainer_micro_batch_job job = {.batch = batch};
+    lvni_trainer_micro_batch_job job = {.batch = batch, .there = there};
     const uint64_t before = lvni_tensor_device_get_stats(lane->device).held;
     LVN_TRY(lvni_nn_set_create(o->model, &set));
     lane->need->apart += lvni_tensor_device_get_stats(lane->device).held - before;
@@ -111,17 +112,20 @@ static lvn_status train_dry(dry_lane *lane, const lvni_data_loader_batch *batch)
     return s;
 }
 
-static lvn_status validate_dry(const dry_lane *lane, const lvni_data_loader_batch *batch)
+static lvn_status validate_dry(const dry_lane *lane, const lvni_data_loader_batch *batch,
+                               const lvni_data_loader_batch *there)
 {
     const lvn_module *root = lane->o->model->root;
-    lvni_nn_step step = {.weight = (double)batch->batch.size};
+    lvni_nn_step step;
+    lvni_nn_step_begin(&step, (double)batch->batch.size);
+    step.host = &batch->batch;
     lane->ctx->at = (lvni_tensor_position){0};
     const bool before = lvn_set_grad_enabled(false);
     lvn_status s = lvn_scope_open();
     if (s == LVN_OK) {
         (root->cls->validation_step != NULL
              ? root->cls->validation_step
-             : root->cls->training_step)(root, &batch->batch, &step.now);
+             : root->cls->training_step)(root, &there->batch, &step.now);
         s = lvn_scope_close();
     }
     lvn_set_grad_enabled(before);
@@ -139,7 +143,7 @@ static lvn_status copy_and_train_dry(dry_lane *lane, const lvni_data_loader_batc
     if (s == LVN_OK && (lane->o->workers > 0 || lvni_trainer_phases_count(lane->o->model) > 1)) {
         s = lvni_trainer_device_batch_begin(batch, copies, &next);
     }
-    s = s == LVN_OK ? train_dry(lane, &copy) : s;
+    s = s == LVN_OK ? train_dry(lane, batch, &copy) : s;
     lvni_trainer_device_batch_free(&next);
     lvni_trainer_device_batch_free(&copy);
     lvni_tensor_copies_destroy(copies);
@@ -158,7 +162,7 @@ static lvn_status copy_and_validate_dry(const dry_lane *lane, const lvni_data_lo
         if (s == LVN_OK && lane->o->workers > 0) {
             s = lvni_trainer_device_batch_begin(batch, copies, &next);
         }
-        s = s == LVN_OK ? validate_dry(lane, &copy) : s;
+        s = s == LVN_OK ? validate_dry(lane, batch, &copy) : s;
         lvni_trainer_device_batch_free(&next);
         lvni_trainer_device_batch_free(&copy);
         lvni_tensor_copies_destroy(copies);
@@ -177,7 +181,7 @@ static lvn_status run_dry(dry_lane *lane, const lvn_dataset *dataset, int64_t si
         lvni_tensor_ctx *mine = lvni_tensor_ctx_get();
         lvni_tensor_ctx_set(lane->ctx);
         if (mine->device == NULL) {
-            s = training ? train_dry(lane, &batch) : validate_dry(lane, &batch);
+            s = training ? train_dry(lane, &batch, &batch) : validate_dry(lane, &batch, &batch);
         } else {
             s = training ? copy_and_train_dry(lane, &batch) : copy_and_validate_dry(lane, &batch);
         }

@@ -27,7 +27,7 @@ lvn_status lvni_trainer_fail_loss(const lvni_trainer_pass *pass, double value, i
 static lvn_status check_loss(const lvni_trainer_pass *pass, const lvni_trainer_micro_batch_job *job,
                              const lvn_tensor *loss)
 {
-    if (loss == NULL || lvn_numel(loss) != 1) {
+    if (loss == NULL || lvn_numel(loss) != 1 || job->step.weight == 0.0) {
         return LVN_OK;
     }
     if (job->loss != NULL) {
@@ -38,6 +38,16 @@ static lvn_status check_loss(const lvni_trainer_pass *pass, const lvni_trainer_m
     return isfinite(value) || pass->scaled || lvni_tensor_device_failed()
                ? LVN_OK
                : lvni_trainer_fail_loss(pass, value, job->batch->micro_batch);
+}
+
+/* The gradient comes out as w_s g_s (times the factor). */
+static lvni_autograd_seed seed_of(const lvni_trainer_pass *pass, const lvni_nn_step *step)
+{
+    const bool there = isnan(step->weight);
+    const double factor = pass->factor_there == NULL ? pass->loss_factor : 1.0;
+    return (lvni_autograd_seed){.number = (there ? 1.0 : step->weight) * factor,
+                                .weight = there ? step->terms->weight : NULL,
+                                .factor = pass->factor_there};
 }
 
 lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
@@ -56,10 +66,10 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
     ctx->gradients = &job->set->gradients;
     ctx->records = job->set;
     lvni_nn_set_begin(job->set, samples);
-    job->step = (lvni_nn_step){.now = {.step = pass->step, .phase = pass->phase},
-                               .weight = samples,
-                               .host = &job->batch->batch,
-                               .terms = job->terms};
+    lvni_nn_step_begin(&job->step, samples);
+    job->step.now = (lvn_step){.step = pass->step, .phase = pass->phase};
+    job->step.host = &job->batch->batch;
+    job->step.terms = job->terms;
     LVN_TRY(lvn_scope_open());
     ctx->late = job->loss != NULL;
     const lvn_module *root = pass->model->root;
@@ -67,11 +77,10 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
     job->set->gradients.final = NULL; /* a backward pass of the step's own ends no gradient */
     lvn_tensor *loss = root->cls->training_step(root, &b->batch, &job->step.now);
     job->set->gradients.final = final;
-    job->set->weight = job->step.weight; /* lvni_nn_step_weigh */
     lvn_status s = check_loss(pass, job, loss);
-    if (s == LVN_OK) { /* the gradient comes out as w_s g_s (times the factor) */
-        const double factor = pass->factor_there == NULL ? pass->loss_factor : 1.0;
-        s = lvni_autograd_backward(loss, job->step.weight * factor, pass->factor_there);
+    if (s == LVN_OK) {
+        const lvni_autograd_seed seed = seed_of(pass, &job->step);
+        s = lvni_autograd_backward(loss, &seed);
     }
     const lvn_status closed = lvn_scope_close();
     ctx->late = false;

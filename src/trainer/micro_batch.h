@@ -25,7 +25,7 @@ typedef struct lvni_trainer_pass {
 } lvni_trainer_pass;
 
 typedef struct lvni_trainer_micro_batch_job {
-    const lvni_data_loader_batch *batch; /* of the loader */
+    const lvni_data_loader_batch *batch; /* of the loader, in host memory */
     const lvni_data_loader_batch *there; /* where lanes compute; NULL: the same */
     lvni_nn_set *set;                    /* NULL: it has no samples */
     lvni_nn_step step;                   /* what it reports */

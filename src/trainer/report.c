@@ -65,16 +65,21 @@ static uint64_t peak_bytes(void)
     return (uint64_t)usage.ru_maxrss * 1024u;
 }
 
-/* "train/loss" and so on, names kept in `text`. suffix: "_step" for those of one batch */
+/* "train/loss" and so on, of those that have weight; names kept in `text`. suffix: "_step" for
+ * those of one batch */
 static int metric_rows(const lvni_nn_step *step, const char *prefix, const char *suffix,
                        char text[][NAME], lvni_log_metric *row)
 {
+    int n = 0;
     for (int i = 0; i < step->n_metrics; i++) {
-        snprintf(text[i], sizeof text[i], "%s/%s%s", prefix, step->metric[i].name, suffix);
-        row[i] = (lvni_log_metric){.name = text[i],
-                                   .value = step->metric[i].sum / step->metric[i].weight};
+        const lvni_nn_step_metric *m = &step->metric[i];
+        if (m->weight != 0.0) {
+            snprintf(text[n], sizeof text[n], "%s/%s%s", prefix, m->name, suffix);
+            row[n] = (lvni_log_metric){.name = text[n], .value = m->sum / m->weight};
+            n++;
+        }
     }
-    return step->n_metrics;
+    return n;
 }
 
 /* Optimizer steps to the end of the run; -1: unknown. */
@@ -199,14 +204,15 @@ lvn_status lvni_trainer_report_epoch(lvni_trainer_report *r, const lvni_ckpt_pos
 
 /* ---- the sums of an epoch ---- */
 
-void lvni_trainer_report_add(lvni_trainer_report *r, const lvni_trainer_step_result *step)
+lvn_status lvni_trainer_report_add(lvni_trainer_report *r, const lvni_trainer_step_result *step)
 {
     for (int i = 0; i < step->n_phases; i++) {
         if (!step->phase[i].skipped) {
             /* else its loss may be infinite, and nothing was learned from it */
-            lvni_nn_metrics_add(&r->epoch_sum, &step->phase[i].metrics);
+            LVN_TRY(lvni_nn_metrics_add(&r->epoch_sum, &step->phase[i].metrics));
         }
     }
+    return LVN_OK;
 }
 
 /* As JSON, so that names may have any characters and numbers do not follow the locale. */

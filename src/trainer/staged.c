@@ -36,9 +36,9 @@ struct lvni_trainer_staged {
     int n_buckets, n_jobs;
     float *
         *staging; /* (o.sets): host memory of the device; the total comes back through the first */
-    double *losses; /* the same, of all micro-batches of all ranks */
+    double *losses; /* the same, of all micro-batches of all ranks; then their weights */
     size_t set_bytes, losses_bytes;
-    unsigned char *numbers; /* this rank's losses and metrics, as they are sent */
+    unsigned char *numbers; /* this rank's losses, weights and metrics, as they are sent */
     job job[JOBS];
     uint64_t n_sent;                 /* phases */
     unsigned char *mine;             /* this rank's message of an exchange */
@@ -55,7 +55,7 @@ static lvn_status make_host(lvni_trainer_staged *s)
     const lvni_trainer_staged_options *o = &s->o;
     const size_t world = (size_t)lvni_dist_comm_world(o->comm);
     s->set_bytes = (size_t)(o->model->n_weights + o->model->n_records) * sizeof(float);
-    s->losses_bytes = (size_t)lvni_trainer_late_micro_batches(o->late) * sizeof(double);
+    s->losses_bytes = (size_t)lvni_trainer_late_micro_batches(o->late) * 2 * sizeof(double);
     s->room = (sizeof(message_head) + o->message + 7) / 8 * 8; /* records of ranks stay aligned */
     s->staging = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)o->sets, sizeof *s->staging);
     s->numbers = lvni_core_calloc(LVNI_TAG_TRAINER, 1, lvni_trainer_late_numbers_room(o->late));

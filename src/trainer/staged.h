@@ -2,9 +2,9 @@
  * (dist/reduction.h): it goes through host memory that the device copies to and from, bucket by
  * bucket, and the step's thread waits for none of it. It submits the copies of what this rank owes
  * and gives the communication thread (comm_thread.h) a job: wait for each bucket, reduce, exchange
- * losses and metrics. Then it submits the way back, which the device begins when the job is done,
- * the update, and the next step. What the update depends on beside the device's numbers (weights
- * and marks of micro-batches) is exchanged first, by the same thread.
+ * losses, weights and metrics. Then it submits the way back, which the device begins when it is
+ * done, the update, and the next step. What the update depends on beside the device's numbers
+ * (weights and marks of micro-batches) is exchanged first, by the same thread.
  *
  * A phase of a step, after its last wave:
  *     lvni_trainer_staged_send

@@ -31,12 +31,10 @@ static lvn_status check_metrics(const lvni_trainer_step_record *r, int n_phases)
     if (n_phases == 1) {
         return LVN_OK;
     }
-    lvni_nn_step all = r->phase[0].metrics;
+    lvni_nn_step all;
+    lvni_nn_step_copy(&all, &r->phase[0].metrics);
     for (int i = 1; i < n_phases; i++) {
-        if (!lvni_nn_metrics_add(&all, &r->phase[i].metrics)) {
-            LVN_FAIL(LVN_ERR_INVALID, "the phases of a step report more than %d different metrics",
-                     LVNI_METRICS);
-        }
+        LVN_TRY(lvni_nn_metrics_add(&all, &r->phase[i].metrics));
     }
     return LVN_OK;
 }
@@ -64,6 +62,13 @@ static lvn_status submit_phases(lvni_trainer_engine *e, lvni_trainer_step_record
     return LVN_OK;
 }
 
+static void begin_phase(lvni_trainer_phase_result *p)
+{
+    lvni_nn_step_begin(&p->metrics, 0.0);
+    p->grad_norm = 0.0;
+    p->clipped = p->skipped = p->updated = false;
+}
+
 lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *loader,
                                       const lvni_ckpt_position *before, lvni_trainer_step_record *r)
 {
@@ -72,7 +77,9 @@ lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *
     r->lr = 0.0;
     r->signal = 0;
     r->n_phases = e->n_phases;
-    memset(r->phase, 0, (size_t)e->n_phases * sizeof *r->phase);
+    for (int i = 0; i < e->n_phases; i++) {
+        begin_phase(&r->phase[i]);
+    }
     e->loader = loader;
     e->now.step = before->step;
     e->now.epoch = before->epoch;
@@ -140,7 +147,7 @@ lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *e, const lvni_traine
     }
     lvni_nn_step_copy(&result->metrics, &result->phase[0].metrics);
     for (int i = 1; i < r->n_phases; i++) {
-        lvni_nn_metrics_add(&result->metrics, &result->phase[i].metrics);
+        LVN_TRY(lvni_nn_metrics_add(&result->metrics, &result->phase[i].metrics));
     }
     LVN_TRY(judge_overflow(e, result)); /* the position stays with the weights */
     lvni_trainer_unused_report(e);

@@ -5,7 +5,6 @@
 #include "core/alloc.h"
 #include "log/run_log.h"
 
-#include <stddef.h>
 #include <string.h>
 
 size_t lvni_trainer_message_limit(int64_t n_parts)
@@ -147,8 +146,8 @@ lvn_status lvni_trainer_message_read(const void *data, size_t size, lvni_trainer
         at += sizeof h;
     }
     int64_t read = 0;
-    lvni_nn_step metrics; /* entries of its table that a part does not have are not written */
-    memset(&metrics, 0, offsetof(lvni_nn_step, metric));
+    lvni_nn_step metrics;
+    lvni_nn_step_begin(&metrics, 0.0);
     for (; read < h.n_parts && (size_t)(end - at) >= sizeof part; read++) {
         memcpy(&part, at, sizeof part);
         at += sizeof part;
@@ -161,7 +160,7 @@ lvn_status lvni_trainer_message_read(const void *data, size_t size, lvni_trainer
         metrics.n_metrics = (int)part.n_metrics;
         memcpy(metrics.metric, at, (size_t)part.n_metrics * sizeof *metrics.metric);
         at += (size_t)part.n_metrics * sizeof *metrics.metric;
-        give(user, &part, &metrics);
+        LVN_TRY(give(user, &part, &metrics));
     }
     if (h.n_marks < 0 || h.n_note < 0 || end - at != h.n_marks + h.n_note || read != h.n_parts ||
         size < sizeof h) {

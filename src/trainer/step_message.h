@@ -23,7 +23,7 @@ typedef struct lvni_trainer_message_head {
 
 /* One micro-batch's or chunk's. */
 typedef struct lvni_trainer_message_part {
-    double weight;
+    double weight;              /* NAN: a device has it (late_ranks.c) */
     int64_t samples, n_metrics; /* metrics follow */
 } lvni_trainer_message_part;
 
@@ -66,10 +66,11 @@ lvn_status lvni_trainer_message_add_unreadable(lvni_trainer_message *message,
 void lvni_trainer_message_report_note(const void *data, size_t size,
                                       const lvni_trainer_message_head *head, int rank);
 
-/* Calls part(user, weight, samples, metrics) for each; `head` may be NULL. LVN_ERR_CORRUPT when the
- * bytes are not a message. */
-typedef void (*lvni_trainer_message_part_fn)(void *user, const lvni_trainer_message_part *part,
-                                             const lvni_nn_step *metrics);
+/* Calls part(user, part, metrics) for each, until one fails; `head` may be NULL. LVN_ERR_CORRUPT
+ * when the bytes are not a message. */
+typedef lvn_status (*lvni_trainer_message_part_fn)(void *user,
+                                                   const lvni_trainer_message_part *part,
+                                                   const lvni_nn_step *metrics);
 lvn_status lvni_trainer_message_read(const void *data, size_t size, lvni_trainer_message_head *head,
                                      lvni_trainer_message_part_fn part, void *user);
 

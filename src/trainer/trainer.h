@@ -119,14 +119,15 @@ lvn_status lvni_trainer_step(lvni_trainer *trainer, lvni_trainer_step_result *re
 /* report.c: metrics.jsonl and the progress line */
 lvn_status lvni_trainer_report_open(lvni_trainer_report *report, int64_t step); /* steps done */
 void lvni_trainer_report_close(lvni_trainer_report *report);
-/* Into the epoch's sums. */
-void lvni_trainer_report_add(lvni_trainer_report *report, const lvni_trainer_step_result *result);
+/* Into the epoch's sums. LVN_ERR_INVALID: its steps report too many different metrics. */
+lvn_status lvni_trainer_report_add(lvni_trainer_report *report,
+                                   const lvni_trainer_step_result *result);
 lvn_status lvni_trainer_report_step(lvni_trainer_report *report,
                                     const lvni_trainer_step_result *result, bool last_of_epoch);
 /* Means of the epoch and of validation, after its last step. */
 lvn_status lvni_trainer_report_epoch(lvni_trainer_report *report, const lvni_ckpt_position *at,
                                      const lvni_trainer_scaler *scaler, bool validated);
-/* The mean of a metric; NaN when there is none. */
+/* The mean of a metric; NaN when there is none, or nothing of it had weight. */
 double lvni_trainer_metric_mean(const lvni_nn_step *step, const char *name);
 /* Sums for a checkpoint: [["loss", sum, weight], ...], exact. Reading: LVN_ERR_CORRUPT (without the
  * file's name) when it is anything else. */
@@ -145,7 +146,7 @@ void lvni_trainer_saver_destroy(lvni_trainer_saver *saver); /* waits; NULL is fi
 
 /* evaluate.c */
 /* Numbers that a lane's chunks leave on a device: those of two waves. */
-enum { LVNI_EVALUATION_SLOTS = 2 * LVNI_METRIC_TERMS };
+enum { LVNI_EVALUATION_SLOTS = 2 * LVNI_METRIC_SLOTS };
 /* Metrics of a dataset in evaluation mode: chunks of plan->eval_batch_size dealt to the lanes,
  * added in chunk order; over all ranks of `comm` (NULL: one), each of which has a loader of its
  * chunks, with the same result. LVN_ERR_CANCELLED on all ranks when one was sent a signal. */

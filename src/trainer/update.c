@@ -60,6 +60,9 @@ lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
     const double divisor = total->weight * e->now.loss_factor;
     double scale = 0.0;
     r->lr = lvni_trainer_lr(e, e->scaler.skipped);
+    if (total->weight == 0.0) {
+        return LVN_OK; /* nothing to learn from */
+    }
     for (int i = 0; i < model->n_parameters; i++) {
         e->optim->idle[i] = !e->graded[i];
     }

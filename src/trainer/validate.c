@@ -18,7 +18,7 @@ void lvni_trainer_loop_report_unreadable(lvni_data_loader *loader)
 static bool reports(const lvni_nn_step *step, const char *name)
 {
     for (int i = 0; i < step->n_metrics; i++) {
-        if (strcmp(step->metric[i].name, name) == 0) {
+        if (strcmp(step->metric[i].name, name) == 0 && step->metric[i].weight != 0.0) {
             return true;
         }
     }

@@ -207,18 +207,20 @@ typedef struct all_micro_batches {
     int next;
 } all_micro_batches;
 
-static void add_micro_batch(void *user, const lvni_trainer_message_part *part,
-                            const lvni_nn_step *metrics)
+static lvn_status add_micro_batch(void *user, const lvni_trainer_message_part *part,
+                                  const lvni_nn_step *metrics)
 {
     all_micro_batches *all = user;
-    lvni_nn_metrics_add(all->metrics, metrics);
+    LVN_TRY(lvni_nn_metrics_add(all->metrics, metrics));
     all->samples += part->samples;
     if (all->next < all->engine->o.plan.micro_batches) {
         all->engine->micro_batch_weight[all->next++] = part->weight;
     }
+    return LVN_OK;
 }
 
-/* The weight of a node of the tree, as merging its sets would add it. */
+/* The weight of a node of the tree, as merging its sets would add it. NAN: a device has one of
+ * them. */
 static double tree_weight(const double *weight, int64_t n)
 {
     const int64_t left = n > 1 ? lvni_plan_tree_split(n) : 0;

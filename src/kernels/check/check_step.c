@@ -28,22 +28,33 @@ lvn_status lvni_check_number(lvni_check_job *j)
                : lvni_check_fail_at(j, "slot", 0, number, (double)value);
 }
 
-lvn_status lvni_check_seed(lvni_check_job *j)
+/* With and without a weight and a factor there. */
+static lvn_status seed_with(lvni_check_job *j, bool weighs, bool scales)
 {
-    const double factor = 1024.0 / 3.0, weight = 2.0;
+    const double number = 2.0, weight = 7.0, factor = 1024.0 / 3.0;
     float have;
-    double *there = lvni_check_put(j, &factor, sizeof factor, 0);
+    double *weight_there = lvni_check_put(j, &weight, sizeof weight, 0),
+           *factor_there = lvni_check_put(j, &factor, sizeof factor, 0);
     lvn_tensor *value = lvni_tensor_new_on(&(lvni_tensor_desc){.dtype = LVN_F32}, j->device);
-    lvn_status s = there == NULL || value == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    lvn_status s =
+        weight_there == NULL || factor_there == NULL || value == NULL ? LVN_ERR_MEMORY : LVN_OK;
     if (s == LVN_OK) {
-        lvni_kernels_flat_seed(value, weight, there);
+        lvni_kernels_flat_seed(value, number, weighs ? weight_there : NULL,
+                               scales ? factor_there : NULL);
         s = lvni_tensor_mem_copy(&have, value->data, sizeof have);
     }
     lvn_release(value);
-    const float want = (float)(weight * factor);
+    const float want = (float)(number * (weighs ? weight : 1.0) * (scales ? factor : 1.0));
     return s != LVN_OK || have == want
                ? s
                : lvni_check_fail_at(j, "value", 0, (double)have, (double)want);
+}
+
+lvn_status lvni_check_seed(lvni_check_job *j)
+{
+    LVN_TRY(seed_with(j, false, true));
+    LVN_TRY(seed_with(j, true, false));
+    return seed_with(j, true, true);
 }
 
 /* The powers of beta are the device's own. */
@@ -63,22 +74,22 @@ static const lvn_step_scaler scaler_off = {.scale = 1.0, .largest = 8.0, .loss_f
                                           .skipped = 4,
                                           .on = 1};
 
-/* The losses of three micro-batches, the second being `loss`. */
-static lvn_status decide_with(lvni_check_job *j, const lvn_step_scaler *scaler, double loss,
-                              double sum, double clip)
+/* The losses of three micro-batches, the second being `loss`; weights: counted there, or NULL. */
+static lvn_status decide_weighing(lvni_check_job *j, const lvn_step_scaler *scaler, double loss,
+                                  double sum, double clip, const double weights[3])
 {
     enum { BLOCKS = 300 };
     double sums[BLOCKS], losses[3] = {0.5, loss, 0.0};
     const int64_t n = j->n < BLOCKS ? j->n : BLOCKS;
-    const lvn_step_decision d = {.phase = LVNI_CHECK_PHASE,
-                                 .micro_batch = 8,
-                                 .n_losses = 3,
-                                 .divisor = 24.0,
-                                 .clip = clip,
-                                 .beta1 = 0.9,
-                                 .beta2 = 0.999,
-                                 .ema_decay = 0.99,
-                                 .ema_warmup = true};
+    lvn_step_decision d = {.phase = LVNI_CHECK_PHASE,
+                           .micro_batch = 8,
+                           .n_losses = 3,
+                           .divisor = 24.0,
+                           .clip = clip,
+                           .beta1 = 0.9,
+                           .beta2 = 0.999,
+                           .ema_decay = 0.99,
+                           .ema_warmup = true};
     lvn_step_block want, have;
     memset(&want, 0, sizeof want);
     want.given.step = 41;
@@ -98,8 +109,13 @@ static lvn_status decide_with(lvni_check_job *j, const lvn_step_scaler *scaler, 
     LVNI_CHECK_NEED(block);
     LVNI_CHECK_NEED(there);
     LVNI_CHECK_NEED(losses_there);
+    if (weights != NULL) {
+        d.weights = lvni_check_put(j, weights, 3 * sizeof *weights, 0);
+        LVNI_CHECK_NEED(d.weights);
+    }
     lvni_kernels_flat_decide(block, there, n, losses_there, &d);
     LVN_TRY(lvni_check_get(j, block, &have));
+    d.weights = weights;
     const double t = lvn_step_t(&want, d.phase);
     lvn_step_decide(&want, sqrt(lvni_kernels_flat_sum_tree(sums, n)), lvni_core_pow(d.beta1, t),
                     lvni_core_pow(d.beta2, t), losses, &d);
@@ -116,8 +132,31 @@ static lvn_status decide_with(lvni_check_job *j, const lvn_step_scaler *scaler, 
     return LVN_OK;
 }
 
+static lvn_status decide_with(lvni_check_job *j, const lvn_step_scaler *scaler, double loss,
+                              double sum, double clip)
+{
+    return decide_weighing(j, scaler, loss, sum, clip, NULL);
+}
+
+/* Added in order; of a loss that is none; of nothing; one that cannot be. */
+static lvn_status decide_by_weights(lvni_check_job *j)
+{
+    static const double some[3] = {0.1, 1e16, -0.0}, without[3] = {3.0, 0.0, 4.0}, none[3] = {0},
+                        below[3] = {1.0, 2.0, -1.0};
+    LVN_TRY(decide_weighing(j, &scaler_off, 0.7, 4.0, 0.0, some));
+    LVN_TRY(decide_weighing(j, &scaler_off, (double)NAN, 4.0, 0.0, without));
+    LVN_TRY(decide_weighing(j, &scaler_off, 0.7, 4.0, 1e-3, none));
+    lvni_check_free_rooms(j);
+    LVN_TRY(decide_weighing(j, &scaler_off, 0.7, 4.0, 0.0, below));
+    LVN_TRY(decide_weighing(j, &scaler_on, 0.7, 4.0, 0.0, below));
+    LVN_TRY(decide_weighing(j, &scaler_on, 0.7, 4.0, 0.0, none));
+    lvni_check_free_rooms(j);
+    return LVN_OK;
+}
+
 lvn_status lvni_check_decide(lvni_check_job *j)
 {
+    LVN_TRY(decide_by_weights(j));
     LVN_TRY(decide_with(j, &scaler_off, 0.7, 4.0, 0.0));
     LVN_TRY(decide_with(j, &scaler_off, 0.7, 4.0, 1e-3));
     LVN_TRY(decide_with(j, &scaler_off, (double)INFINITY, 4.0, 1.0));

@@ -203,11 +203,12 @@ lvn_status lvni_cpu_flat_number(void *stream, double *slot, const void *value, l
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_flat_seed(void *stream, void *value, lvn_dtype dtype, double weight,
-                              const double *factor)
+lvn_status lvni_cpu_flat_seed(void *stream, void *value, lvn_dtype dtype, double number,
+                              const double *weight, const double *factor)
 {
     (void)stream;
-    lvni_tensor_number_set(value, dtype, weight * *factor);
+    number *= weight != NULL ? *weight : 1.0;
+    lvni_tensor_number_set(value, dtype, number * (factor != NULL ? *factor : 1.0));
     return LVN_OK;
 }
 

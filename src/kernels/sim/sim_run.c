@@ -110,8 +110,9 @@ typedef struct flat_call {
     const lvn_step_average *average;
     lvn_step_block *block;
     const void *value; /* of a number; the losses of a decision; the factor of a seed */
-    void *to;          /* of a seed */
-    double weight;
+    const double *weight;
+    void *to; /* of a seed */
+    double number;
     union {
         lvn_flat_sgd sgd;
         lvn_flat_trust trust;
@@ -137,7 +138,7 @@ static lvn_status run_flat(void *payload)
     case APPLY: return lvni_cpu_flat_apply_record(NULL, c->a, c->b, c->n, c->s, c->t, c->step);
     case APPEND: return lvni_cpu_flat_append(NULL, c->a, c->m, c->v, c->b, &c->p.append);
     case NUMBER: return lvni_cpu_flat_number(NULL, c->partial, c->value, c->p.dtype);
-    case SEED: return lvni_cpu_flat_seed(NULL, c->to, c->p.dtype, c->weight, c->value);
+    case SEED: return lvni_cpu_flat_seed(NULL, c->to, c->p.dtype, c->number, c->weight, c->value);
     case DECIDE:
         return lvni_cpu_flat_decide(NULL, c->block, c->partial, c->n, c->value, &c->p.decision);
     case FINISH: return lvni_cpu_flat_finish(NULL, c->block);
@@ -159,9 +160,13 @@ static lvn_status submit_flat(void *stream, flat_call c)
     c.block = lvni_sim_alias(c.block);
     c.value = lvni_sim_alias(c.value);
     c.to = lvni_sim_alias(c.to);
+    c.weight = lvni_sim_alias(c.weight);
     if (c.what == SGD) {
         c.p.sgd.step = lvni_sim_alias(c.p.sgd.step);
         c.p.sgd.trust = lvni_sim_alias(c.p.sgd.trust);
+    }
+    if (c.what == DECIDE) {
+        c.p.decision.weights = lvni_sim_alias(c.p.decision.weights);
     }
     c.p.trust.step = c.what == TRUST ? lvni_sim_alias(c.p.trust.step) : c.p.trust.step;
     c.p.adamw.step = c.what == ADAMW ? lvni_sim_alias(c.p.adamw.step) : c.p.adamw.step;
@@ -252,13 +257,15 @@ static lvn_status flat_number(void *stream, double *slot, const void *value, lvn
         (flat_call){.what = NUMBER, .partial = slot, .value = value, .p = {.dtype = dtype}});
 }
 
-static lvn_status flat_seed(void *stream, void *value, lvn_dtype dtype, double weight,
-                            const double *factor)
+static lvn_status flat_seed(void *stream, void *value, lvn_dtype dtype, double number,
+                            const double *weight, const double *factor)
 {
-    return submit_flat(
-        stream,
-        (flat_call){
-            .what = SEED, .to = value, .value = factor, .weight = weight, .p = {.dtype = dtype}});
+    return submit_flat(stream, (flat_call){.what = SEED,
+                                           .to = value,
+                                           .value = factor,
+                                           .weight = weight,
+                                           .number = number,
+                                           .p = {.dtype = dtype}});
 }
 
 static lvn_status flat_decide(void *stream, lvn_step_block *block, double *sums, int64_t n,

@@ -90,7 +90,10 @@ static const lvn_module_class net_class = {
 static lvn_status one_micro_batch(const lvni_nn_model *model, lvni_nn_set *set, lvn_tensor *x)
 {
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
-    lvni_nn_step step = {.weight = 2.0};
+    const lvn_batch batch = {.size = 2, .image = x};
+    lvni_nn_step step;
+    lvni_nn_step_begin(&step, 2.0);
+    step.host = &batch;
     ctx->at = (lvni_tensor_position){.training = true};
     ctx->records = set;
     ctx->gradients = &set->gradients;
@@ -98,7 +101,12 @@ static lvn_status one_micro_batch(const lvni_nn_model *model, lvni_nn_set *set, 
     lvn_status status = lvn_scope_open();
     if (status == LVN_OK) {
         lvn_tensor *loss = lvn_sum(lvn_square(lvn_forward(model->root, x)));
+        lvn_tensor *rows = lvn_sum(lvn_step_host(&step.now)->image);
         lvn_log(&step.now, "loss", loss);
+        lvn_log_weighted(&step.now, "loss", loss, 3.0);
+        lvn_log_weighted_by(&step.now, "loss", loss, rows);
+        lvn_step_weigh(&step.now, 3.0);
+        lvn_step_weigh_by(&step.now, rows);
         const lvn_status back = loss == NULL ? LVN_OK : lvn_backward(loss);
         status = lvn_scope_close();
         if (status == LVN_OK) {
@@ -190,7 +198,8 @@ static const scenario rows[] = {
               "buffer_push is_training forward log "
               "nn_conv2d_with nn_conv_transpose2d_with nn_conv1d_with nn_unet_with nn_linear_with "
               "nn_batch_norm_with nn_layer_norm_with nn_dropout forward_residual nn_gru_cell_with "
-              "nn_gru_cell_step nn_lstm_cell_with nn_lstm_cell_step",
+              "nn_gru_cell_step nn_lstm_cell_with nn_lstm_cell_step step_host step_weigh "
+              "step_weigh_by log_weighted log_weighted_by",
      .run = build_and_step,
      .goes_on = true},
     {.calls = "image_folder_open_with dataset_destroy sample_uniform",

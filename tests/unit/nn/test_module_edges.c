@@ -104,7 +104,8 @@ static void metrics_that_do_not_fit_fail_the_scope(void **state)
     (void)state;
     lvn_tensor *one = lvn_tensor_create(LVN_F32, 0, NULL),
                *two = lvn_tensor_create(LVN_F32, 1, (const int64_t[]){2});
-    lvni_nn_step step = {.weight = 1.0};
+    lvni_nn_step step;
+    lvni_nn_step_begin(&step, 1.0);
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_log(&step.now, "a_name_of_just_thirty_one_bytes", one);
     assert_int_equal(lvn_scope_close(), LVN_OK);
@@ -117,11 +118,16 @@ static void metrics_that_do_not_fit_fail_the_scope(void **state)
     assert_non_null(strstr(lvn_last_error()->message, "vector"));
     assert_int_equal(step.n_metrics, 1);
     assert_int_equal(lvn_scope_open(), LVN_OK);
-    for (char name[] = "b"; name[0] < 'b' + LVNI_METRICS; name[0]++) {
+    for (int i = 1; i < LVNI_METRICS; i++) {
+        const char name[] = {(char)('a' + i / 26), (char)('a' + i % 26), '\0'};
         lvn_log(&step.now, name, one);
     }
-    assert_int_equal(step.n_metrics, LVNI_METRICS);
+    assert_int_equal(step.n_metrics, 64);
+    assert_int_equal(lvn_scope_status(), LVN_OK);
+    lvn_log(&step.now, "the_65th", one);
+    assert_int_equal(step.n_metrics, 64);
     assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
+    assert_non_null(strstr(lvn_last_error()->message, "the_65th"));
     lvn_release(one);
     lvn_release(two);
 }

@@ -295,7 +295,8 @@ static double step_of_the_module(const problem *p, lvni_nn_set *set, lvni_nn_ste
     ctx->gradients = &set->gradients;
     ctx->records = set;
     lvni_nn_set_begin(set, SAMPLES);
-    *step = (lvni_nn_step){.weight = SAMPLES};
+    lvni_nn_step_begin(step, SAMPLES);
+    step->host = &batch;
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_tensor *loss = p->model->root->cls->training_step(p->model->root, &batch, &step->now);
     const double value = lvn_item(loss);

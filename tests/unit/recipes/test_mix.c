@@ -214,7 +214,9 @@ static void a_step_has_the_loss_of_soft_targets(void **state)
     lvn_batch batch = {.size = BATCH,
                        .image = lvn_tensor_wrap(images, LVN_F32, LVN_SHAPE(BATCH, S, S, 3)),
                        .label = lvn_tensor_wrap(labels, LVN_I64, LVN_SHAPE(BATCH))};
-    lvni_nn_step step = {.weight = BATCH, .host = &batch};
+    lvni_nn_step step;
+    lvni_nn_step_begin(&step, BATCH);
+    step.host = &batch;
     lvni_tensor_ctx_get()->at =
         (lvni_tensor_position){.seed = 9, .step = 4, .micro_batch = 1, .training = true};
     assert_int_equal(lvn_scope_open(), LVN_OK);

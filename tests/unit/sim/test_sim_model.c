@@ -42,7 +42,9 @@ static void fill(lvn_batch *b)
 static double step(const lvni_nn_model *m, const lvn_batch *b, lvni_nn_set *set)
 {
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
-    lvni_nn_step s = {.weight = BATCH};
+    lvni_nn_step s;
+    lvni_nn_step_begin(&s, BATCH);
+    s.host = b;
     ctx->at = (lvni_tensor_position){.seed = 1, .training = true};
     ctx->gradients = &set->gradients;
     ctx->records = set;

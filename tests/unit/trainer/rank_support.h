@@ -19,10 +19,15 @@ typedef struct rank_run {
  * loop: a step that fails ends the others. */
 void ranks_run(const memory *data, const setting *s, int world, int steps,
                rank_run run[MOST_RANKS]);
+/* The same, rank i on device i of a kind. */
+void ranks_run_on(const memory *data, const setting *s, int world, int steps, lvn_device_kind kind,
+                  rank_run run[MOST_RANKS]);
 /* What one rank makes of it, on a device; the test fails when a step does. */
 uint64_t ranks_hash_of_one(const memory *data, const setting *s, int steps, lvn_device device);
 /* All of `world` ranks on the CPU have the bits `want`; else the test fails with `what`. */
 void ranks_agree(const char *what, const memory *data, const setting *s, int world, int steps,
                  uint64_t want);
+void ranks_agree_on(const char *what, const memory *data, const setting *s, int world, int steps,
+                    uint64_t want, lvn_device_kind kind);
 
 #endif

@@ -17,11 +17,13 @@ typedef struct parts {
     lvni_nn_step metrics[8];
 } parts;
 
-static void keep(void *user, const lvni_trainer_message_part *part, const lvni_nn_step *metrics)
+static lvn_status keep(void *user, const lvni_trainer_message_part *part,
+                       const lvni_nn_step *metrics)
 {
     parts *p = user;
     p->part[p->n] = *part;
-    p->metrics[p->n++] = *metrics;
+    lvni_nn_step_copy(&p->metrics[p->n++], metrics);
+    return LVN_OK;
 }
 
 static lvni_nn_step some_metrics(int n)

@@ -155,7 +155,8 @@ void bench_open(bench *b, const memory *data, const setting *s)
     const lvni_nn_zoo_arguments arguments = {
         .image_size = data->side, .n_classes = CLASSES, .dropout = 0.2};
     must((s->sync ? lvni_nn_model_build_sync : lvni_nn_model_build)(
-             s->cls == NULL ? &softmax_regression : s->cls, &arguments, 4, &b->model),
+             s->cls == NULL ? &softmax_regression : s->cls,
+             s->arguments == NULL ? &arguments : s->arguments, 4, &b->model),
          "model");
     lvni_trainer_options o = {.model = b->model,
                               .train = &data->base,

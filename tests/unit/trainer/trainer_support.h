@@ -43,6 +43,7 @@ typedef struct bench {
 typedef struct setting {
     /* NULL: softmax_regression; else given lvni_nn_zoo_arguments of the dataset */
     const lvn_module_class *cls;
+    const void *arguments;                    /* of its build(), in place of those */
     int64_t batch_size;                       /* E */
     int micro_batches, group, lanes, workers; /* group 0: the default of the plan */
     lvni_optim_options optim;                 /* kind sgd with lr 0 means sgd with lr 1 */
