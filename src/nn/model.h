@@ -180,9 +180,9 @@ typedef struct lvni_nn_gpt2_arguments {
 
 /* forward: ids (N, T) i64, T <= positions -> logits (N, T, vocabulary). training_step: field 0 of
  * the batch are ids (N, T), field 1 the ids that follow them (N, T; -100 counts for nothing); loss:
- * mean cross entropy of the micro-batch's tokens. Parameters have the names of Hugging Face's files
- * (h.0.attn.c_attn.weight), whose (in, out) weights lie as (out, in) here; the head shares
- * wte.weight. */
+ * mean cross entropy of the micro-batch's tokens, whose number is its weight. Parameters have the
+ * names of Hugging Face's files (h.0.attn.c_attn.weight), whose (in, out) weights lie as (out, in)
+ * here; the head shares wte.weight. */
 extern const lvn_module_class lvni_nn_gpt2;
 
 #endif

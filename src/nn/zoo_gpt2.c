@@ -198,11 +198,26 @@ static lvn_tensor *gpt2_forward(const lvn_module *module, lvn_tensor *x)
     return lvn_linear(lvn_forward(m->ln_f, x), m->wte->weight, NULL);
 }
 
+enum { NO_LABEL = -100 };
+
+/* Tokens that the loss is a mean over. */
+static int64_t count_tokens(const lvn_tensor *labels)
+{
+    const int64_t *label = labels->data;
+    int64_t n = 0;
+    for (int64_t i = 0; i < lvn_numel(labels); i++) {
+        n += label[i] != NO_LABEL ? 1 : 0;
+    }
+    return n;
+}
+
 static lvn_tensor *gpt2_training_step(const lvn_module *module, const lvn_batch *batch,
                                       lvn_step *step)
 {
+    const double tokens = (double)count_tokens(lvn_step_host(step)->label);
     lvn_tensor *loss = lvn_cross_entropy(lvn_forward(module, batch->image), batch->label);
-    lvn_log(step, "loss", loss);
+    lvn_log_weighted(step, "loss", loss, tokens);
+    lvn_step_weigh(step, tokens);
     return loss;
 }
 
