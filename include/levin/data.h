@@ -10,6 +10,8 @@ extern "C" {
 #endif
 
 enum { LVN_MAX_FIELDS = 8 };
+enum { LVN_MAX_STREAMS = 4 };
+enum { LVN_ENDLESS = -1 }; /* the length of a dataset without end */
 
 /* One field of a sample: `image` f32 (H, W, 3), `label` i64 (), or whatever a user's dataset
  * has. */
@@ -35,11 +37,12 @@ typedef struct lvn_dataset_class {
     const char *name;
     /* Describe the fields; return how many. Field 0 is the input, field 1 (if any) the target. */
     int (*fields)(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS]);
+    /* Samples; LVN_ENDLESS: no length, any sample number from 0 on can be asked for. */
     int64_t (*length)(const lvn_dataset *dataset);
     /* Write field i of sample key->sample to field[i] (the field's bytes). Called from several
      * threads at once. A sample that cannot be read is LVN_ERR_CORRUPT, LVN_ERR_IO,
      * LVN_ERR_NOT_FOUND or LVN_ERR_UNSUPPORTED (an image of a kind that cannot be decoded):
-     * `on_error` decides; any other error stops the run. */
+     * `on_error` decides; any other error stops the run. NULL: worker_get is there. */
     lvn_status (*get)(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[]);
     void (*destroy)(lvn_dataset *dataset);
     /* Optional: what to call sample i in messages and prediction files (a path); NULL: its
@@ -51,7 +54,15 @@ typedef struct lvn_dataset_class {
      * of a list (the key's `sample`, and what sample_name and label take, is always the index in
      * the whole list); NULL: position i is sample i. */
     int64_t (*index)(const lvn_dataset *dataset, int64_t position);
-    void *reserved[3];
+    /* Optional, all three or none: a state for each loader thread (an open decoder, a buffer),
+     * which makes reading faster; what a sample holds must not depend on it, nor on the samples
+     * that were read with it before. worker_get is called in place of get, never twice at a time
+     * with the same state. The states are made before the loader's threads start and closed after
+     * they ended; training and validation have their own. An error of worker_open ends the run. */
+    lvn_status (*worker_open)(const lvn_dataset *dataset, void **state);
+    void (*worker_close)(const lvn_dataset *dataset, void *state);
+    lvn_status (*worker_get)(const lvn_dataset *dataset, void *state, const lvn_sample_key *key,
+                             void *const field[]);
 } lvn_dataset_class;
 
 /* For what is random in a sample: a number in [0, 1) that depends on the key's seed, epoch and
@@ -128,7 +139,43 @@ typedef struct lvn_batch {
     int n_fields;
     lvn_tensor *field[LVN_MAX_FIELDS];
     const int64_t *sample; /* size indices in the whole sorted list */
+    /* of the same micro-batch: lvn_batch_stream of levin/nn.h */
+    const struct lvn_batch_streams *streams;
 } lvn_batch;
+
+/* ---- streams: samples that a training step takes beside those of the training set ---- */
+
+typedef enum lvn_order {
+    LVN_ORDER_SHUFFLE,    /* every sample once in a pass, each pass in another order */
+    LVN_ORDER_SEQUENCE,   /* by index; the only one of a dataset without length */
+    LVN_ORDER_REPLACEMENT /* a pass draws as many samples as there are, each from all of them */
+} lvn_order;
+
+/* What an epoch, a pass through the training set, is for the stream. (In the words of other
+ * trainers: the first is min and max size "cycle", the second max_size, the third min_size.) */
+typedef enum lvn_stream_rule {
+    /* pass after pass, going on in an epoch where the one before left off */
+    LVN_STREAM_CYCLE,
+    /* a pass in each epoch; steps after its end have no samples of it */
+    LVN_STREAM_ONCE,
+    /* as CYCLE, and an epoch has no more steps than a pass of the stream */
+    LVN_STREAM_SHORTENS,
+    /* as CYCLE, and an epoch has no fewer: the training set is passed through again and again */
+    LVN_STREAM_LENGTHENS
+} lvn_stream_rule;
+
+typedef struct lvn_stream {
+    const char *name; /* "clips": lower case letters, digits and '_', at most 23; not twice */
+    lvn_dataset *dataset;
+    /* Samples of an optimizer step, over all devices and accumulated batches; 0: `ratio` for each
+     * sample of the training set's. At least one for each micro-batch: they are cut as the step's
+     * other samples are. */
+    int64_t batch;
+    double ratio; /* 0: 1 */
+    lvn_order order;
+    lvn_stream_rule rule;
+    void *reserved[4];
+} lvn_stream;
 
 #ifdef __cplusplus
 }

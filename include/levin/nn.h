@@ -106,6 +106,12 @@ LVN_API void lvn_step_weigh_by(lvn_step *step, const lvn_tensor *weight);
  * waiting. Valid as long as the step's batch. */
 LVN_API const lvn_batch *lvn_step_host(const lvn_step *step);
 
+/* In a training_step: the micro-batch's samples of a stream (lvn_job.streams), with the stream's
+ * fields (`image` is its field 0, `label` its field 1). NULL where it has none: its pass is over
+ * (LVN_STREAM_ONCE), none of them could be read, or this is validation. A name that no stream has
+ * fails the scope. */
+LVN_API const lvn_batch *lvn_batch_stream(const lvn_batch *batch, const char *name);
+
 /* ---- in build() ---- */
 LVN_API lvn_status lvn_builder_status(const lvn_builder *b); /* of the first call that failed */
 /* lvn_job.arguments; NULL in a child. */

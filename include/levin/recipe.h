@@ -89,10 +89,10 @@ typedef struct lvn_recipe {
     const lvn_key *keys;
     int n_keys;
     const char *options; /* "max_epochs=20 optim=adamw": defaults; the command line wins; or NULL */
-    /* Fills module, arguments, train and val of the job (zeros before), once in each process of a
-     * training and in `levin plan`. The datasets are levin's from then on, also after a failure;
-     * what else the job points at lives until the process ends. Errors are described with
-     * LVN_FAIL of levin/status.h; LVN_ERR_USAGE: a key's value. */
+    /* Fills module, arguments, train, val and streams of the job (zeros before), once in each
+     * process of a training and in `levin plan`. The datasets are levin's from then on, also after
+     * a failure; what else the job points at lives until the process ends. Errors are described
+     * with LVN_FAIL of levin/status.h; LVN_ERR_USAGE: a key's value. */
     lvn_status (*open)(const lvn_keys *keys, lvn_job *job);
     const lvn_recipe_use *use; /* NULL: eval and export with open, no predictions */
     void *reserved[3];

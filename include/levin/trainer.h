@@ -21,7 +21,12 @@ typedef struct lvn_job {
     /* "max_epochs=20 batch_size=256 optim=adamw": defaults; the command line wins */
     const char *options;
     const void *arguments; /* of the module's build(): lvn_builder_arguments */
-    void *reserved[3];
+    /* What a step takes beside samples of `train`; the datasets are taken as `train` is. */
+    const lvn_stream *streams;
+    int n_streams;   /* up to LVN_MAX_STREAMS */
+    lvn_order order; /* of `train`, whose dataset may have no length: then steps_per_epoch (or
+                        max_steps) is the epoch */
+    void *reserved[1];
 } lvn_job;
 
 /* Train with key=value arguments (`levin help train` lists them); the run directory holds

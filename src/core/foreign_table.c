@@ -32,7 +32,7 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     HINT("train_split|split",
          "a train folder in {data}=DIR is found by its name; {val_split}=0.2 takes a "
          "part of each class"),
-    HINT("train_num_samples|val_num_samples|limit_train_batches|limit_predict_batches|"
+    HINT("train_num_samples|val_num_samples|limit_predict_batches|"
          "overfit_batches",
          "all images of {data}=DIR are used; for a short run use {max_steps}=100"),
     HINT("dataset_download|download|dataset_trust_remote_code",
@@ -174,9 +174,10 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     SAME("validation_batch_size|val_batch_size|test_batch_size|eval_bs|"
          "per_device_eval_batch_size|-vb", "eval_batch_size"),
     HINT("fast_dev_run", "use {max_steps}=1"),
-    HINT("steps_per_epoch|epoch_repeats|epoch_length|iters_per_epoch",
+    SAME("epoch_length|iters_per_epoch|limit_train_batches", "steps_per_epoch"),
+    HINT("epoch_repeats",
          "an epoch is all images of {data}=DIR once; for a length in steps use "
-         "{max_steps}"),
+         "{steps_per_epoch}"),
     HINT("min_epochs|min_steps|early_stopping|early_stop|patience|stop_epoch|"
          "save_epochs",
          "a run goes to its end, {max_epochs} or {max_steps}; the best model is kept"),

@@ -12,6 +12,24 @@
 enum { MAX_WORKERS = 1024 };
 static const size_t DEFAULT_BYTES = (size_t)1 << 30;
 
+static lvn_status check_training(const lvni_data_loader_options *o, int64_t length)
+{
+    LVN_ARG(length == o->plan->n_samples, "dataset %s has %lld samples, the plan was made for %lld",
+            o->dataset->cls->name, (long long)length, (long long)o->plan->n_samples);
+    LVN_ARG(o->step_in_epoch >= 0 && o->step_in_epoch <= o->plan->steps_per_epoch,
+            "cannot start at step %lld of an epoch of %lld steps", (long long)o->step_in_epoch,
+            (long long)o->plan->steps_per_epoch);
+    LVN_ARG(o->stream != NULL || o->plan->n_streams == 0,
+            "the plan has %d streams, the loader none", o->plan->n_streams);
+    for (int i = 0; i < o->plan->n_streams; i++) {
+        const lvn_dataset *d = o->stream[i].dataset;
+        LVN_ARG(d->cls->length(d) == o->plan->stream[i].n_samples,
+                "the stream %s has %lld samples, the plan was made for %lld", o->stream[i].name,
+                (long long)d->cls->length(d), (long long)o->plan->stream[i].n_samples);
+    }
+    return LVN_OK;
+}
+
 static lvn_status check_options(const lvni_data_loader_options *o)
 {
     LVN_ARG(o->dataset != NULL && o->plan != NULL, "a loader needs a dataset and a plan");
@@ -21,18 +39,10 @@ static lvn_status check_options(const lvni_data_loader_options *o)
     }
     LVN_ARG(o->ahead >= 0, "a loader cannot work %d steps ahead", o->ahead);
     const int64_t length = o->dataset->cls->length(o->dataset);
-    LVN_ARG(length >= 0 && length <= UINT32_MAX,
+    LVN_ARG((length >= 0 && length <= UINT32_MAX) || (o->training && length == LVN_ENDLESS),
             "dataset %s has length %lld; 0 to 2^32 - 1 are possible", o->dataset->cls->name,
             (long long)length);
-    if (o->training) {
-        LVN_ARG(length == o->plan->n_samples,
-                "dataset %s has %lld samples, the plan was made for %lld", o->dataset->cls->name,
-                (long long)length, (long long)o->plan->n_samples);
-        LVN_ARG(o->step_in_epoch >= 0 && o->step_in_epoch <= o->plan->steps_per_epoch,
-                "cannot start at step %lld of an epoch of %lld steps", (long long)o->step_in_epoch,
-                (long long)o->plan->steps_per_epoch);
-    }
-    return LVN_OK;
+    return o->training ? check_training(o, length) : LVN_OK;
 }
 
 static int64_t times(int64_t a, int64_t b)
@@ -46,8 +56,8 @@ static void count_batches(lvni_data_loader *l)
 {
     if (!l->o.training) {
         const lvni_plan_range own =
-            (l->o.in_turn ? lvni_plan_eval_turns_of : lvni_plan_eval_chunks_of)(&l->plan, l->length,
-                                                                                l->plan.rank);
+            (l->o.in_turn ? lvni_plan_eval_turns_of
+                          : lvni_plan_eval_chunks_of)(&l->plan, l->source[0].length, l->plan.rank);
         l->first = own.start;
         l->total = own.count;
         return;
@@ -74,19 +84,19 @@ int lvni_data_loader_copied(const lvni_plan *plan)
  * memory given. */
 static int choose_slots(const lvni_data_loader *l)
 {
-    const int64_t lanes = l->plan.lanes, capacity = l->layout.capacity;
+    const int64_t lanes = l->plan.lanes, capacity = l->source[0].layout.capacity;
     const int64_t round =
         l->o.training ? l->plan.micro_batch_end - l->plan.micro_batch_begin : lanes;
     const int64_t held = (l->o.training && l->o.whole_steps ? round : lanes) +
-                         (l->layout.device == NULL ? 0
-                          : l->o.training          ? lvni_data_loader_copied(&l->plan)
-                                                   : lanes);
+                         (l->source[0].layout.device == NULL ? 0
+                          : l->o.training                    ? lvni_data_loader_copied(&l->plan)
+                                                             : lanes);
     int64_t n = l->o.workers == 0 ? 1 : (l->o.ahead > 0 ? l->o.ahead : 2) * round;
     /* two samples per worker */
     const int64_t busy = (2 * (int64_t)l->o.workers + capacity - 1) / capacity;
     n = held + (n > busy ? n : busy);
     const size_t max_bytes = l->o.max_bytes > 0 ? l->o.max_bytes : DEFAULT_BYTES;
-    const int64_t fit = (int64_t)(max_bytes / l->layout.slot_bytes);
+    const int64_t fit = (int64_t)(max_bytes / l->slot_bytes);
     n = n < fit ? n : fit;
     n = n > held ? n : held + 1;
     return (int)(n < l->total ? n : l->total);
@@ -98,19 +108,14 @@ static lvn_status allocate(lvni_data_loader *l)
     l->slot = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *l->slot);
     l->free_slot = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *l->free_slot);
     l->queue = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *l->queue);
-    l->bad = lvni_core_calloc(LVNI_TAG_DATA, (size_t)(l->length / 64 + 1), sizeof *l->bad);
-    l->order =
-        l->o.training ? lvni_core_calloc(LVNI_TAG_DATA, (size_t)l->length, sizeof *l->order) : NULL;
-    l->repeat = l->o.balanced
-                    ? lvni_core_calloc(LVNI_TAG_DATA, 2 * (size_t)l->length, sizeof *l->repeat)
-                    : NULL;
-    if (l->slot == NULL || l->free_slot == NULL || l->queue == NULL || l->bad == NULL ||
-        (l->o.training && l->order == NULL) || (l->o.balanced && l->repeat == NULL)) {
+    if (l->slot == NULL || l->free_slot == NULL || l->queue == NULL) {
         return LVN_ERR_MEMORY;
     }
-    LVN_TRY(l->o.balanced ? lvni_data_class_lists_create(l->o.dataset, &l->lists) : LVN_OK);
+    for (int i = 0; i < l->n_sources; i++) {
+        LVN_TRY(lvni_data_source_create(l, i));
+    }
     for (int i = 0; i < l->n_slots; i++) {
-        LVN_TRY(lvni_data_slot_create(&l->slot[i], &l->layout));
+        LVN_TRY(lvni_data_slot_create(&l->slot[i], l));
         l->free_slot[l->n_slots - 1 - i] = i; /* slot 0 is taken first */
     }
     l->n_free = l->n_slots;
@@ -119,12 +124,10 @@ static lvn_status allocate(lvni_data_loader *l)
 
 static lvn_status choose(lvni_data_loader *l)
 {
-    const int64_t capacity =
-        l->o.training ? lvni_plan_largest_micro_batch(&l->plan) : l->plan.eval_batch_size;
-    const int64_t most = l->length > 0 ? l->length : 1;
-    LVN_TRY(
-        lvni_data_slot_layout_make(l->o.dataset, capacity < most ? capacity : most, &l->layout));
-    l->layout.device = lvni_tensor_ctx_get()->device;
+    for (int i = 0; i < l->n_sources; i++) {
+        LVN_TRY(lvni_data_source_measure(l, i));
+        l->slot_bytes += l->source[i].layout.slot_bytes;
+    }
     count_batches(l);
     l->n_slots = choose_slots(l);
     return LVN_OK;
@@ -135,8 +138,10 @@ static void init(lvni_data_loader *l, const lvni_data_loader_options *options)
     l->o = *options;
     l->plan = *options->plan;
     l->o.plan = &l->plan;
-    l->length = options->dataset->cls->length(options->dataset);
-    l->o.balanced = l->o.balanced && l->o.training;
+    l->n_sources = l->o.training ? 1 + l->plan.n_streams : 1;
+    for (int i = 0; i < l->n_sources; i++) {
+        lvni_data_source_init(l, i);
+    }
 }
 
 lvn_status lvni_data_loader_predict(const lvni_data_loader_options *options, size_t *bytes)
@@ -149,15 +154,14 @@ lvn_status lvni_data_loader_predict(const lvni_data_loader_options *options, siz
     }
     init(l, options);
     const lvn_status s = choose(l);
-    const lvni_data_slot *slot = NULL; /* for sizes alone */
-    const size_t one = sizeof *slot->position + sizeof *slot->repeat + sizeof *slot->sample +
-                       sizeof *slot->unreadable;
-    const size_t numbers = (size_t)l->layout.capacity * one,
-                 lists = 2 * sizeof *l->repeat + sizeof *l->lists->position;
-    *bytes =
-        (size_t)l->n_slots * (sizeof *slot + l->layout.slot_bytes + numbers) +
-        (size_t)l->length * ((l->o.training ? sizeof *l->order : 0) + (l->o.balanced ? lists : 0)) +
-        (size_t)l->length / 8;
+    const lvni_data_slot_part *part = NULL; /* for sizes alone */
+    const size_t one = sizeof *part->position + sizeof *part->epoch + sizeof *part->repeat +
+                       sizeof *part->sample + sizeof *part->unreadable;
+    *bytes = (size_t)l->n_slots * (sizeof *l->slot + l->slot_bytes);
+    for (int i = 0; i < l->n_sources; i++) {
+        *bytes += (size_t)l->n_slots * (size_t)l->source[i].layout.capacity * one +
+                  lvni_data_source_bytes(l, i);
+    }
     lvni_core_free(l);
     return s;
 }
@@ -179,6 +183,7 @@ lvn_status lvni_data_loader_create(const lvni_data_loader_options *options, lvni
     }
     init(l, options);
     pthread_mutex_init(&l->lock, NULL);
+    pthread_mutex_init(&l->own, NULL);
     pthread_cond_init(&l->work, NULL);
     pthread_cond_init(&l->ready, NULL);
     const lvn_status status = build(l);
@@ -197,36 +202,19 @@ void lvni_data_loader_destroy(lvni_data_loader *l)
     }
     lvni_data_loader_stop(l);
     for (int i = 0; l->slot != NULL && i < l->n_slots; i++) {
-        lvni_data_slot_destroy(&l->slot[i], &l->layout);
+        lvni_data_slot_destroy(&l->slot[i], l);
+    }
+    for (int i = 0; i < l->n_sources; i++) {
+        lvni_data_source_destroy(&l->source[i]);
     }
     lvni_core_free(l->slot);
     lvni_core_free(l->free_slot);
     lvni_core_free(l->queue);
-    lvni_core_free(l->order);
-    lvni_core_free(l->repeat);
-    lvni_data_class_lists_destroy(l->lists);
-    lvni_core_free(l->bad);
     pthread_cond_destroy(&l->ready);
     pthread_cond_destroy(&l->work);
+    pthread_mutex_destroy(&l->own);
     pthread_mutex_destroy(&l->lock);
     lvni_core_free(l);
-}
-
-/* Lock held, batches pass here in order: so the first ones named are the same on every run. */
-static void note_unreadable(lvni_data_loader *l, const lvni_data_slot *slot)
-{
-    for (int64_t i = 0; i < slot->out.planned; i++) {
-        const int64_t p = slot->position[i];
-        const uint64_t bit = (uint64_t)1 << (p % 64);
-        if (!slot->unreadable[i] || (l->bad[p / 64] & bit) != 0) {
-            continue;
-        }
-        l->bad[p / 64] |= bit;
-        if (l->n_bad < LVNI_LOADER_NAMED) {
-            l->named[l->n_bad] = slot->sample[i];
-        }
-        l->n_bad++;
-    }
 }
 
 /* Lock held: wait for (workers=0: decode) the batch whose turn it is. *slot = NULL at the end. */
@@ -238,7 +226,7 @@ static lvn_status wait_for_next(lvni_data_loader *l, lvni_data_slot **slot)
         const int64_t opened = l->opened;
         if (l->handed < l->opened) {
             lvni_data_slot *s = &l->slot[l->queue[l->handed % l->n_slots]];
-            if (s->done == s->out.planned) {
+            if (s->done == s->planned) {
                 if (l->failed && l->fail_sequence == l->handed) {
                     return lvn_error_adopt(&l->error);
                 }
@@ -254,7 +242,7 @@ static lvn_status wait_for_next(lvni_data_loader *l, lvni_data_slot **slot)
         if (l->o.workers == 0 && lvni_data_loader_claim(l, &work)) {
             /* as the workers at their start */
             const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
-            lvni_data_loader_decode(l, work);
+            lvni_data_loader_decode(l, work, 0);
             lvni_tensor_fp_leave(before);
         } else if (l->opened == opened) {
             /* else batches without samples were opened: nothing to decode, and no thread that would
@@ -270,10 +258,15 @@ static const lvni_data_loader_batch *hand_over(lvni_data_loader *l, lvni_data_sl
 {
     l->handed++;
     l->n_held++;
-    note_unreadable(l, slot);
-    lvni_data_slot_finish(slot, &l->layout);
+    for (int i = 0; i < l->n_sources; i++) {
+        lvni_data_source_note_unreadable(&l->source[i], &slot->part[i]);
+    }
+    lvni_data_slot_finish(slot, l);
     slot->held = true;
     l->decoded += (uint64_t)slot->out.batch.size;
+    for (int i = 0; i < slot->out.streams.n; i++) {
+        l->decoded += (uint64_t)slot->out.streams.batch[i].size;
+    }
     return &slot->out;
 }
 
@@ -296,9 +289,12 @@ lvn_status lvni_data_loader_next(lvni_data_loader *l, const lvni_data_loader_bat
 static bool is_complete(const lvni_data_loader *l, const lvni_data_slot *slot)
 {
     bool complete =
-        slot->done == slot->out.planned && !(l->failed && l->fail_sequence == slot->sequence);
-    for (int64_t i = 0; complete && i < slot->out.planned; i++) {
-        complete = !slot->unreadable[i];
+        slot->done == slot->planned && !(l->failed && l->fail_sequence == slot->sequence);
+    for (int k = 0; complete && k < l->n_sources; k++) {
+        const lvni_data_slot_part *part = &slot->part[k];
+        for (int64_t i = 0; complete && i < part->planned; i++) {
+            complete = !part->unreadable[i];
+        }
     }
     return complete;
 }
@@ -353,35 +349,18 @@ lvni_data_loader_stats lvni_data_loader_get_stats(lvni_data_loader *l)
     pthread_mutex_lock(&l->lock);
     const lvni_data_loader_stats stats = {.decoded = l->decoded,
                                           .wait_ns = l->wait_ns,
-                                          .unreadable = l->n_bad,
+                                          .unreadable = l->source[0].n_bad,
                                           .slots = l->n_slots,
-                                          .slot_bytes = l->layout.slot_bytes};
+                                          .slot_bytes = l->slot_bytes};
     pthread_mutex_unlock(&l->lock);
     return stats;
 }
 
 bool lvni_data_loader_report(lvni_data_loader *l, lvni_core_str *out)
 {
-    char buffer[32];
-    int64_t named[LVNI_LOADER_NAMED];
-    pthread_mutex_lock(&l->lock);
-    const int64_t from = l->n_reported, count = l->n_bad;
-    memcpy(named, l->named, sizeof named);
-    l->n_reported = count;
-    pthread_mutex_unlock(&l->lock);
-    if (from == count) {
-        return false;
+    bool any = false;
+    for (int i = 0; i < l->n_sources; i++) {
+        any = lvni_data_source_report(l, i, out) || any;
     }
-    lvni_core_str_printf(out, "%lld unreadable sample%s left out (on_error=skip)", (long long)count,
-                         lvni_core_plural(count, "", "s"));
-    const char *separator = ": ";
-    for (int64_t i = from; i < count && i < LVNI_LOADER_NAMED; i++) {
-        lvni_core_str_append(out, separator);
-        lvni_core_str_append(out, lvni_data_loader_sample_name(l, named[i], buffer));
-        separator = ", ";
-    }
-    if (count > LVNI_LOADER_NAMED) {
-        lvni_core_str_append(out, from < LVNI_LOADER_NAMED ? ", ..." : "");
-    }
-    return true;
+    return any;
 }

@@ -6,6 +6,7 @@
 #define LEVIN_DATA_LOADER_H
 
 #include "core/str.h"
+#include "data/streams.h"
 #include "plan/plan.h"
 
 #include <levin/data.h>
@@ -22,6 +23,10 @@ typedef struct lvni_data_loader_options {
     uint64_t seed;
     /* training: samples are drawn with replacement, classes alike (sampler.h); false: each once */
     bool balanced;
+    lvn_order order; /* training, not balanced */
+    /* training: the plan's streams, in its order; samples, orders and unreadable ones of each are
+     * its own */
+    const lvn_stream *stream;
     /* training: all batches of this rank's micro-batches in a step may be held at once, and one
      * more is made */
     bool whole_steps;
@@ -32,6 +37,7 @@ typedef struct lvni_data_loader_options {
     size_t max_bytes;
     /* on_error=skip; false: the first unreadable sample in order stops the run */
     bool skip_unreadable;
+    int64_t step;          /* training: steps of the run before the first one */
     uint32_t epoch;        /* training: where to start */
     int64_t step_in_epoch; /* 0 .. steps_per_epoch */
     uint32_t max_epochs;   /* training ends before epoch number max_epochs; 0: never */
@@ -39,7 +45,8 @@ typedef struct lvni_data_loader_options {
 
 /* Borrowed from the loader until lvni_data_loader_release. */
 typedef struct lvni_data_loader_batch {
-    lvn_batch batch; /* size 0 when the micro-batch has no (readable) samples */
+    lvn_batch batch;           /* size 0 when the micro-batch has no (readable) samples */
+    lvn_batch_streams streams; /* batch.streams, where there are any */
     uint32_t epoch;
     int64_t step_in_epoch; /* evaluation: 0 */
     int64_t micro_batch;   /* evaluation: number of the chunk */
@@ -51,7 +58,7 @@ typedef struct lvni_data_loader_stats {
     uint64_t decoded; /* samples handed over */
     /* time spent in lvni_data_loader_next by all callers: waiting, or decoding when workers=0 */
     uint64_t wait_ns;
-    int64_t unreadable; /* different samples left out */
+    int64_t unreadable; /* different samples of the set itself left out */
     int slots;          /* batches that fit into memory at once */
     size_t slot_bytes;  /* of one of them */
 } lvni_data_loader_stats;

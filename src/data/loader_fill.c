@@ -53,137 +53,123 @@ lvn_status lvni_data_slot_layout_make(const lvn_dataset *dataset, int64_t capaci
     return LVN_OK;
 }
 
-static lvn_status create_field(lvni_data_slot *slot, const lvni_data_slot_layout *layout, int i)
+static lvn_status create_field(lvni_data_slot_part *part, const lvni_data_slot_layout *layout,
+                               int i, lvn_batch *batch)
 {
     const lvn_field *field = &layout->field[i];
     int64_t shape[LVN_MAX_NDIM] = {layout->capacity};
     memcpy(shape + 1, field->shape, (size_t)field->ndim * sizeof *shape);
     const size_t bytes = (size_t)layout->capacity * layout->bytes[i];
-    slot->data[i] = layout->device == NULL ? lvni_core_alloc(LVNI_TAG_DATA, bytes)
+    part->data[i] = layout->device == NULL ? lvni_core_alloc(LVNI_TAG_DATA, bytes)
                                            : lvni_tensor_host_take(layout->device, bytes);
-    if (slot->data[i] == NULL) {
+    if (part->data[i] == NULL) {
         return lvn_last_error()->code;
     }
-    slot->out.batch.field[i] = lvn_tensor_wrap(slot->data[i], field->dtype, field->ndim + 1, shape);
-    return slot->out.batch.field[i] == NULL ? lvn_last_error()->code : LVN_OK;
+    batch->field[i] = lvn_tensor_wrap(part->data[i], field->dtype, field->ndim + 1, shape);
+    return batch->field[i] == NULL ? lvn_last_error()->code : LVN_OK;
 }
 
-lvn_status lvni_data_slot_create(lvni_data_slot *slot, const lvni_data_slot_layout *layout)
+static lvn_status create_part(lvni_data_slot_part *part, const lvni_data_slot_layout *layout,
+                              lvn_batch *b)
 {
     const size_t n = (size_t)layout->capacity;
-    memset(slot, 0, sizeof *slot);
-    slot->position = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *slot->position);
-    slot->repeat = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *slot->repeat);
-    slot->sample = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *slot->sample);
-    slot->unreadable = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *slot->unreadable);
-    if (slot->position == NULL || slot->repeat == NULL || slot->sample == NULL ||
-        slot->unreadable == NULL) {
+    part->position = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *part->position);
+    part->epoch = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *part->epoch);
+    part->repeat = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *part->repeat);
+    part->sample = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *part->sample);
+    part->unreadable = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *part->unreadable);
+    if (part->position == NULL || part->epoch == NULL || part->repeat == NULL ||
+        part->sample == NULL || part->unreadable == NULL) {
         return LVN_ERR_MEMORY;
     }
     for (int i = 0; i < layout->n_fields; i++) {
-        LVN_TRY(create_field(slot, layout, i));
+        LVN_TRY(create_field(part, layout, i, b));
     }
-    lvn_batch *b = &slot->out.batch;
     b->n_fields = layout->n_fields;
     b->image = b->field[0];
     b->label = layout->n_fields > 1 ? b->field[1] : NULL;
-    b->sample = slot->sample;
+    b->sample = part->sample;
     return LVN_OK;
 }
 
-void lvni_data_slot_destroy(lvni_data_slot *slot, const lvni_data_slot_layout *layout)
+static lvn_batch *batch_of(lvni_data_slot *slot, int number)
+{
+    return number == 0 ? &slot->out.batch : &slot->out.streams.batch[number - 1];
+}
+
+lvn_status lvni_data_slot_create(lvni_data_slot *slot, const lvni_data_loader *l)
+{
+    memset(slot, 0, sizeof *slot);
+    for (int i = 0; i < l->n_sources; i++) {
+        LVN_TRY(create_part(&slot->part[i], &l->source[i].layout, batch_of(slot, i)));
+        if (i > 0) {
+            slot->out.streams.name[slot->out.streams.n++] = l->source[i].name;
+        }
+    }
+    slot->out.batch.streams = &slot->out.streams;
+    return LVN_OK;
+}
+
+static void destroy_part(lvni_data_slot_part *part, const lvni_data_slot_layout *layout,
+                         lvn_batch *batch)
 {
     for (int i = 0; i < LVN_MAX_FIELDS; i++) {
-        lvn_release(slot->out.batch.field[i]);
+        lvn_release(batch->field[i]);
         if (layout->device == NULL) {
-            lvni_core_free(slot->data[i]);
+            lvni_core_free(part->data[i]);
         } else {
-            lvni_tensor_host_give(layout->device, slot->data[i],
+            lvni_tensor_host_give(layout->device, part->data[i],
                                   (size_t)layout->capacity * layout->bytes[i]);
         }
     }
-    lvni_core_free(slot->position);
-    lvni_core_free(slot->repeat);
-    lvni_core_free(slot->sample);
-    lvni_core_free(slot->unreadable);
+    lvni_core_free(part->position);
+    lvni_core_free(part->epoch);
+    lvni_core_free(part->repeat);
+    lvni_core_free(part->sample);
+    lvni_core_free(part->unreadable);
 }
 
-void lvni_data_slot_finish(lvni_data_slot *slot, const lvni_data_slot_layout *layout)
+void lvni_data_slot_destroy(lvni_data_slot *slot, const lvni_data_loader *l)
+{
+    for (int i = 0; i < l->n_sources; i++) {
+        destroy_part(&slot->part[i], &l->source[i].layout, batch_of(slot, i));
+    }
+}
+
+static void finish_part(lvni_data_slot_part *part, const lvni_data_slot_layout *layout,
+                        lvn_batch *batch)
 {
     int64_t size = 0;
-    for (int64_t i = 0; i < slot->out.planned; i++) {
-        if (slot->unreadable[i]) {
+    for (int64_t i = 0; i < part->planned; i++) {
+        if (part->unreadable[i]) {
             continue;
         }
         if (size != i) {
-            slot->sample[size] = slot->sample[i];
+            part->sample[size] = part->sample[i];
             for (int f = 0; f < layout->n_fields; f++) {
                 const size_t bytes = layout->bytes[f];
-                memcpy(slot->data[f] + (size_t)size * bytes, slot->data[f] + (size_t)i * bytes,
+                memcpy(part->data[f] + (size_t)size * bytes, part->data[f] + (size_t)i * bytes,
                        bytes);
             }
         }
         size++;
     }
-    slot->out.batch.size = size;
+    batch->size = size;
     for (int f = 0; f < layout->n_fields; f++) {
-        lvn_tensor *t = slot->out.batch.field[f];
+        lvn_tensor *t = batch->field[f];
         t->shape[0] = size;
         t->version++; /* same tensor, other contents: copies kept under (id, version) are stale */
     }
 }
 
+void lvni_data_slot_finish(lvni_data_slot *slot, const lvni_data_loader *l)
+{
+    for (int i = 0; i < l->n_sources; i++) {
+        finish_part(&slot->part[i], &l->source[i].layout, batch_of(slot, i));
+    }
+}
+
 /* ---- filling ---- */
-
-/* Where batch `sequence` lies in training: epoch, step, micro-batch. */
-static void locate(const lvni_data_loader *l, int64_t sequence, lvni_data_loader_batch *out)
-{
-    const int64_t k = l->plan.micro_batch_end - l->plan.micro_batch_begin;
-    const int64_t at = l->first + sequence, step = at / k;
-    out->epoch = l->o.epoch + (uint32_t)(step / l->plan.steps_per_epoch);
-    out->step_in_epoch = step % l->plan.steps_per_epoch;
-    out->micro_batch = l->plan.micro_batch_begin + at % k;
-}
-
-static void make_order(lvni_data_loader *l, uint32_t epoch)
-{
-    if (l->o.balanced) {
-        lvni_data_sampler_balanced(l->o.seed, epoch, l->lists, l->order, l->repeat,
-                                   l->repeat + l->length);
-    } else {
-        lvni_data_sampler_order(l->o.seed, epoch, (uint32_t)l->length, l->order);
-    }
-}
-
-static void list_training(lvni_data_loader *l, lvni_data_slot *slot)
-{
-    locate(l, slot->sequence, &slot->out);
-    if (!l->order_known || l->order_epoch != slot->out.epoch) {
-        make_order(l, slot->out.epoch);
-        l->order_epoch = slot->out.epoch;
-        l->order_known = true;
-    }
-    const lvni_plan_range r =
-        lvni_plan_micro_batch(&l->plan, slot->out.step_in_epoch, (int)slot->out.micro_batch);
-    for (int64_t i = 0; i < r.count; i++) {
-        slot->position[i] = l->order[r.start + i];
-        slot->repeat[i] = l->o.balanced ? l->repeat[r.start + i] : 0;
-    }
-    slot->out.planned = r.count;
-}
-
-static void list_evaluation(lvni_data_loader *l, lvni_data_slot *slot)
-{
-    slot->out.epoch = l->o.epoch;
-    slot->out.step_in_epoch = 0;
-    slot->out.micro_batch = l->first + slot->sequence * (l->o.in_turn ? l->plan.devices : 1);
-    const lvni_plan_range r = lvni_plan_eval_chunk(&l->plan, l->length, slot->out.micro_batch);
-    for (int64_t i = 0; i < r.count; i++) {
-        slot->position[i] = r.start + i;
-        slot->repeat[i] = 0;
-    }
-    slot->out.planned = r.count;
-}
 
 /* Give the next batch a slot and write down its samples; false when all slots are in use or nothing
  * may follow. */
@@ -198,14 +184,9 @@ static bool open_next(lvni_data_loader *l)
     slot->sequence = l->opened++;
     slot->claimed = 0;
     slot->done = 0;
-    if (l->o.training) {
-        list_training(l, slot);
-    } else {
-        list_evaluation(l, slot);
-    }
-    memset(slot->unreadable, 0, (size_t)l->layout.capacity * sizeof *slot->unreadable);
+    lvni_data_source_list(l, slot);
     l->filling = slot;
-    if (slot->out.planned == 0) {
+    if (slot->planned == 0) {
         pthread_cond_broadcast(&l->ready);
     }
     return true;
@@ -213,7 +194,7 @@ static bool open_next(lvni_data_loader *l)
 
 bool lvni_data_loader_claim(lvni_data_loader *l, lvni_data_loader_work *work)
 {
-    while (l->filling == NULL || l->filling->claimed == l->filling->out.planned) {
+    while (l->filling == NULL || l->filling->claimed == l->filling->planned) {
         if (!open_next(l)) {
             return false;
         }
@@ -222,9 +203,8 @@ bool lvni_data_loader_claim(lvni_data_loader *l, lvni_data_loader_work *work)
     return true;
 }
 
-const char *lvni_data_loader_sample_name(const lvni_data_loader *l, int64_t sample, char buffer[32])
+const char *lvni_data_loader_sample_name(const lvn_dataset *d, int64_t sample, char buffer[32])
 {
-    const lvn_dataset *d = l->o.dataset;
     const char *name = d->cls->sample_name != NULL ? d->cls->sample_name(d, sample) : NULL;
     if (name == NULL) {
         snprintf(buffer, 32, "sample %lld", (long long)sample);
@@ -241,10 +221,10 @@ static bool is_unreadable(lvn_status status)
 }
 
 /* Make the thread's error name its sample, and what can be done. */
-static void name_error(const lvni_data_loader *l, lvn_status status, int64_t sample)
+static void name_error(const lvni_data_source *source, lvn_status status, int64_t sample)
 {
     char buffer[32];
-    const char *raw = lvni_data_loader_sample_name(l, sample, buffer);
+    const char *raw = lvni_data_loader_sample_name(source->dataset, sample, buffer);
     char name[1024]; /* as it stands in messages */
     lvni_core_escape(name, sizeof name, raw, strlen(raw), LVNI_ESCAPE_TEXT);
     const lvn_error *e = lvn_last_error();
@@ -252,6 +232,9 @@ static void name_error(const lvni_data_loader *l, lvn_status status, int64_t sam
         lvn_error_set(status, __FILE__, __LINE__, "%s: %s", name, lvn_status_text(status));
     } else if (strstr(e->message, name) == NULL) {
         lvn_error_set(status, e->file, e->line, "%s: %s", name, e->message);
+    }
+    if (source->name != NULL) {
+        lvn_error_set(status, e->file, e->line, "stream %s: %s", source->name, e->message);
     }
     if (is_unreadable(status)) {
         lvn_error_set(status, e->file, e->line, "%s; on_error=skip leaves out what cannot be read",
@@ -273,43 +256,56 @@ static void keep_error(lvni_data_loader *l, lvni_data_loader_work work)
     }
 }
 
-static lvn_status get_sample(lvni_data_loader *l, lvni_data_loader_work work)
+/* The source of sample *i of a slot; *i becomes its place there. */
+static int source_of(const lvni_data_slot *slot, int64_t *i)
 {
-    lvni_data_slot *slot = work.slot;
-    const int64_t sample = lvni_data_dataset_index(l->o.dataset, slot->position[work.i]);
-    const lvn_sample_key key = {.seed =
-                                    lvni_data_sampler_data_seed(l->o.seed, slot->repeat[work.i]),
-                                .epoch = slot->out.epoch,
+    int number = 0;
+    for (; *i >= slot->part[number].planned; number++) {
+        *i -= slot->part[number].planned;
+    }
+    return number;
+}
+
+static lvn_status get_sample(lvni_data_loader *l, lvni_data_slot *slot, int number, int64_t i,
+                             int worker)
+{
+    const lvni_data_source *s = &l->source[number];
+    lvni_data_slot_part *part = &slot->part[number];
+    const int64_t sample = lvni_data_dataset_index(s->dataset, part->position[i]);
+    const lvn_sample_key key = {.seed = lvni_data_sampler_data_seed(s->seed, part->repeat[i]),
+                                .epoch = part->epoch[i],
                                 .sample = sample,
                                 .training = l->o.training};
     void *field[LVN_MAX_FIELDS] = {NULL};
-    for (int f = 0; f < l->layout.n_fields; f++) {
-        field[f] = slot->data[f] + (size_t)work.i * l->layout.bytes[f];
+    for (int f = 0; f < s->layout.n_fields; f++) {
+        field[f] = part->data[f] + (size_t)i * s->layout.bytes[f];
     }
-    slot->sample[work.i] = sample;
+    part->sample[i] = sample;
     lvn_clear_error();
-    const lvn_status status = l->o.dataset->cls->get(l->o.dataset, &key, field);
+    const lvn_status status = lvni_data_source_get(l, number, worker, &key, field);
     if (status != LVN_OK) {
-        name_error(l, status, sample);
+        name_error(s, status, sample);
     }
     return status;
 }
 
-void lvni_data_loader_decode(lvni_data_loader *l, lvni_data_loader_work work)
+void lvni_data_loader_decode(lvni_data_loader *l, lvni_data_loader_work work, int worker)
 {
+    int64_t i = work.i;
+    const int number = source_of(work.slot, &i);
     pthread_mutex_unlock(&l->lock);
-    const lvn_status status = get_sample(l, work);
+    const lvn_status status = get_sample(l, work.slot, number, i, worker);
     pthread_mutex_lock(&l->lock);
     if (status != LVN_OK) {
         if (is_unreadable(status) && l->o.skip_unreadable) {
-            work.slot->unreadable[work.i] = true;
+            work.slot->part[number].unreadable[i] = true;
             /* with workers=0 this is the trainer's thread, for whom nothing failed */
             lvn_clear_error();
         } else {
             keep_error(l, work);
         }
     }
-    if (++work.slot->done == work.slot->out.planned) {
+    if (++work.slot->done == work.slot->planned) {
         pthread_cond_broadcast(&l->ready);
     }
 }
@@ -326,7 +322,7 @@ static void *worker(void *argument)
     pthread_mutex_lock(&l->lock);
     while (!l->stopping) {
         if (lvni_data_loader_claim(l, &work)) {
-            lvni_data_loader_decode(l, work);
+            lvni_data_loader_decode(l, work, number);
         } else {
             pthread_cond_wait(&l->work, &l->lock);
         }

@@ -118,3 +118,16 @@ void lvni_data_sampler_balanced(uint64_t seed, uint32_t epoch, const lvni_data_c
         repeat[p] = drawn[order[p]]++;
     }
 }
+
+void lvni_data_sampler_replacement(uint64_t seed, uint32_t epoch, uint32_t n, uint32_t *order,
+                                   uint32_t *repeat, uint32_t *drawn)
+{
+    const lvni_core_rng rng = {
+        .key = lvni_core_rng_make_key(seed, lvni_core_rng_purpose("replacement")), .a = epoch};
+    uint64_t element = 0;
+    memset(drawn, 0, (size_t)n * sizeof *drawn);
+    for (uint32_t p = 0; p < n; p++) {
+        order[p] = lvni_core_rng_below(&rng, n, &element);
+        repeat[p] = drawn[order[p]]++;
+    }
+}

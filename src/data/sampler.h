@@ -40,6 +40,11 @@ void lvni_data_sampler_order(uint64_t seed, uint32_t epoch, uint32_t n, uint32_t
  * becomes the draws of position i. */
 void lvni_data_sampler_balanced(uint64_t seed, uint32_t epoch, const lvni_data_class_lists *lists,
                                 uint32_t *order, uint32_t *repeat, uint32_t *drawn);
+/* With replacement, every sample equally likely: order[p] is drawn below n for p = 0 .. n - 1 in
+ * turn, from the stream of purpose "replacement" with a = epoch; the element counter runs on.
+ * Arrays as above. */
+void lvni_data_sampler_replacement(uint64_t seed, uint32_t epoch, uint32_t n, uint32_t *order,
+                                   uint32_t *repeat, uint32_t *drawn);
 /* The seed of a sample's data key, so that repeats within an epoch are augmented differently: seed
  * + repeat x 2^40. */
 static inline uint64_t lvni_data_sampler_data_seed(uint64_t seed, uint32_t repeat)

@@ -34,7 +34,7 @@ static lvn_status check_count(const char *key, int64_t value, int64_t max)
 
 static lvn_status check_options(const lvni_plan_options *o)
 {
-    if (o->n_samples < 1) {
+    if (o->n_samples < 1 && o->n_samples != LVNI_PLAN_ENDLESS) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "the training set has no samples: nothing to plan; give data with at least one");
     }
@@ -43,6 +43,7 @@ static lvn_status check_options(const lvni_plan_options *o)
                  "the training set has %lld samples; the order of an epoch counts to %lld",
                  (long long)o->n_samples, (long long)UINT32_MAX);
     }
+    LVN_TRY(check_count("steps_per_epoch", o->steps_per_epoch, INT32_MAX));
     LVN_TRY(check_count("batch_size", o->batch_size, MAX_BATCH));
     LVN_TRY(check_count("batch_size_per_device", o->batch_size_per_device, MAX_BATCH));
     LVN_TRY(check_count("effective batch", o->effective_batch, MAX_BATCH));
@@ -211,23 +212,102 @@ static void resolve_rank(const lvni_plan_options *o, lvni_plan *p)
         lvni_plan_tree_waiting(p->micro_batches, p->micro_batch_begin, p->micro_batch_end);
 }
 
-static lvn_status resolve_epoch(const lvni_plan_options *o, lvni_plan *p)
+static lvn_status resolve_stream(const lvni_plan *p, lvni_plan_stream *s)
 {
-    LVN_ARG(p->effective_batch >= 1, "an effective batch of %lld", (long long)p->effective_batch);
-    const int64_t full = p->n_samples / p->effective_batch,
-                  rest = p->n_samples % p->effective_batch;
+    if (s->n_samples == 0 || s->n_samples > UINT32_MAX) {
+        LVN_FAIL(LVN_ERR_USAGE, "the stream %s has %lld samples; 1 to %lld are possible", s->name,
+                 (long long)s->n_samples, (long long)UINT32_MAX);
+    }
+    if (s->n_samples == LVNI_PLAN_ENDLESS &&
+        (s->rule == LVNI_PLAN_SHORTENS || s->rule == LVNI_PLAN_LENGTHENS)) {
+        LVN_FAIL(LVN_ERR_USAGE, "the stream %s has no length: it cannot decide the epoch's",
+                 s->name);
+    }
+    if (s->batch == 0) {
+        const double samples = (s->ratio != 0.0 ? s->ratio : 1.0) * (double)p->effective_batch;
+        if (!(samples > 0.0 && samples <= (double)MAX_BATCH)) {
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "the stream %s would have %g samples in a step (%g for each of %lld); 1 to "
+                     "%lld are possible",
+                     s->name, samples, s->ratio, (long long)p->effective_batch,
+                     (long long)MAX_BATCH);
+        }
+        s->batch = (int64_t)(samples + 0.5);
+    }
+    if (s->batch < p->micro_batches || s->batch > MAX_BATCH) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "the stream %s has %lld sample%s in a step, which cannot be cut into %d "
+                 "micro-batches: at least one sample each; smallest that works: %d (or "
+                 "micro_batches=%lld)",
+                 s->name, (long long)s->batch, lvni_core_plural(s->batch, "", "s"),
+                 p->micro_batches, p->micro_batches, (long long)(s->batch > 1 ? s->batch : 1));
+    }
+    return LVN_OK;
+}
+
+static lvn_status resolve_streams(const lvni_plan_options *o, lvni_plan *p)
+{
+    LVN_ARG(o->n_streams >= 0 && o->n_streams <= LVNI_PLAN_STREAMS,
+            "%d streams beside the training set; at most %d are possible", o->n_streams,
+            LVNI_PLAN_STREAMS);
+    p->n_streams = o->n_streams;
+    for (int i = 0; i < o->n_streams; i++) {
+        p->stream[i] = o->stream[i];
+        LVN_TRY(resolve_stream(p, &p->stream[i]));
+    }
+    return LVN_OK;
+}
+
+/* Steps of an epoch as streams decide it, of `own` steps of the training set (0: no length). */
+static int64_t steps_by_streams(const lvni_plan *p, int64_t own)
+{
+    int64_t steps = own;
+    for (int i = 0; i < p->n_streams; i++) {
+        const int64_t pass = ceil_div(p->stream[i].n_samples, p->stream[i].batch);
+        steps = p->stream[i].rule == LVNI_PLAN_LENGTHENS && pass > steps ? pass : steps;
+    }
+    for (int i = 0; i < p->n_streams; i++) {
+        const int64_t pass = ceil_div(p->stream[i].n_samples, p->stream[i].batch);
+        const bool shortens = p->stream[i].rule == LVNI_PLAN_SHORTENS;
+        steps = shortens && (pass < steps || steps == 0) ? pass : steps;
+    }
+    return steps;
+}
+
+/* Steps of the training set by itself; 0: it has no length. */
+static lvn_status pass_of_training_set(const lvni_plan_options *o, lvni_plan *p, int64_t *steps)
+{
+    const int64_t n = p->n_samples == LVNI_PLAN_ENDLESS ? 0 : p->n_samples;
+    const int64_t full = n / p->effective_batch, rest = n % p->effective_batch;
     p->drop_last = o->drop_last;
-    if (p->drop_last && full == 0) {
+    if (p->drop_last && full == 0 && n > 0 && o->steps_per_epoch == 0) {
         LVN_FAIL(
             LVN_ERR_USAGE,
             "drop_last=true leaves no step: %lld sample%s fewer than the effective batch of %lld; "
             "nearest that works: an effective batch of %lld, or drop_last=false",
-            (long long)p->n_samples, lvni_core_plural(p->n_samples, " is", "s are"),
-            (long long)p->effective_batch, (long long)p->n_samples);
+            (long long)n, lvni_core_plural(n, " is", "s are"), (long long)p->effective_batch,
+            (long long)n);
     }
     const bool short_step = rest > 0 && !p->drop_last;
-    p->steps_per_epoch = full + (short_step ? 1 : 0);
     p->last_step = short_step ? rest : p->effective_batch;
+    *steps = full + (short_step ? 1 : 0);
+    return LVN_OK;
+}
+
+static lvn_status resolve_epoch(const lvni_plan_options *o, lvni_plan *p)
+{
+    LVN_ARG(p->effective_batch >= 1, "an effective batch of %lld", (long long)p->effective_batch);
+    int64_t own = 0;
+    LVN_TRY(pass_of_training_set(o, p, &own));
+    p->steps_per_epoch = o->steps_per_epoch > 0 ? o->steps_per_epoch : steps_by_streams(p, own);
+    if (p->steps_per_epoch == 0 && o->max_steps <= 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "the training set has no length: give steps_per_epoch (or max_steps, which is "
+                 "then one epoch)");
+    }
+    p->steps_per_epoch = p->steps_per_epoch > 0 ? p->steps_per_epoch : o->max_steps;
+    p->cycles = o->steps_per_epoch > 0 || p->steps_per_epoch != own;
+    p->last_step = p->cycles ? p->effective_batch : p->last_step;
     return LVN_OK;
 }
 
@@ -261,6 +341,7 @@ lvn_status lvni_plan_make(const lvni_plan_options *o, lvni_plan *out)
     LVN_TRY(resolve_batch(o, &p));
     LVN_TRY(resolve_micro_batches(o, &p));
     LVN_TRY(resolve_group(o, &p));
+    LVN_TRY(resolve_streams(o, &p));
     LVN_TRY(resolve_epoch(o, &p));
     resolve_rank(o, &p);
     resolve_rest(o, &p);
@@ -281,6 +362,23 @@ lvni_plan_range lvni_plan_micro_batch(const lvni_plan *plan, int64_t step, int m
     lvni_plan_range r = slice(all.count, plan->micro_batches, micro_batch);
     r.start += all.start;
     return r;
+}
+
+lvni_plan_range lvni_plan_stream_micro_batch(const lvni_plan *p, int i, int64_t step,
+                                             int64_t before, int micro_batch)
+{
+    const lvni_plan_stream *s = &p->stream[i];
+    const bool once = s->rule == LVNI_PLAN_ONCE && s->n_samples != LVNI_PLAN_ENDLESS;
+    const int64_t start = (once ? step : before) * s->batch;
+    const int64_t left = !once ? s->batch : start < s->n_samples ? s->n_samples - start : 0;
+    lvni_plan_range r = slice(left < s->batch ? left : s->batch, p->micro_batches, micro_batch);
+    r.start += start;
+    return r;
+}
+
+int64_t lvni_plan_stream_largest(const lvni_plan *p, int i)
+{
+    return ceil_div(p->stream[i].batch, p->micro_batches);
 }
 
 /* Where the group of micro-batch `first` ends, as far as it is this rank's. */

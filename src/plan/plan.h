@@ -11,9 +11,32 @@
 
 enum { LVNI_PLAN_MAX_MICRO_BATCHES = 65536 };
 
+/* A stream beside the training set: the rules of levin/data.h. */
+enum { LVNI_PLAN_STREAMS = 4, LVNI_PLAN_ENDLESS = -1 };
+typedef enum lvni_plan_rule {
+    LVNI_PLAN_CYCLE,
+    LVNI_PLAN_ONCE,
+    LVNI_PLAN_SHORTENS,
+    LVNI_PLAN_LENGTHENS
+} lvni_plan_rule;
+typedef struct lvni_plan_stream {
+    const char *name;
+    int64_t n_samples; /* LVNI_PLAN_ENDLESS: without length */
+    int64_t batch;     /* samples of a step; 0: `ratio` for each of the effective batch */
+    double ratio;      /* 0: 1 */
+    const char *order; /* for people: "shuffled" */
+    lvni_plan_rule rule;
+} lvni_plan_stream;
+
 /* What the user gives and the machine has; 0 everywhere means "not given". */
 typedef struct lvni_plan_options {
-    int64_t n_samples; /* of the training set, at least 1 */
+    int64_t n_samples; /* of the training set, at least 1; LVNI_PLAN_ENDLESS: without length */
+    /* steps of an epoch, whatever the training set has; 0: one pass through it, or as streams
+     * decide, and without a length max_steps */
+    int64_t steps_per_epoch;
+    int64_t max_steps; /* 0: no limit */
+    const lvni_plan_stream *stream;
+    int n_streams;
     /* E of the run that is resumed: with it the two batch sizes are not looked at */
     int64_t effective_batch;
     int64_t batch_size; /* samples over all devices, before accumulation */
@@ -51,6 +74,11 @@ typedef struct lvni_plan {
     bool drop_last;
     int64_t steps_per_epoch;
     int64_t last_step; /* samples of an epoch's last step, E or fewer */
+    /* steps_per_epoch is not a pass through the training set: pass follows pass, every step has E
+     */
+    bool cycles;
+    int n_streams;
+    lvni_plan_stream stream[LVNI_PLAN_STREAMS]; /* with their batches; names are borrowed */
     int64_t eval_batch_size;
     int sub_trees; /* of gradients that this rank owes the others; 1 when W = 1 */
     /* gradient sets that wait for their neighbour; each active lane needs one more
@@ -72,7 +100,12 @@ lvn_status lvni_plan_make(const lvni_plan_options *options, lvni_plan *out);
 lvni_plan_range lvni_plan_step(const lvni_plan *plan, int64_t step);
 lvni_plan_range lvni_plan_micro_batch(const lvni_plan *plan, int64_t step, int micro_batch);
 int64_t lvni_plan_largest_micro_batch(const lvni_plan *plan); /* samples */
-int lvni_plan_sets(const lvni_plan *plan);                    /* gradient sets of this rank */
+/* The same of stream i: positions in a pass (LVNI_PLAN_ONCE), else from the run's beginning on.
+ * `step` of the epoch, `before` steps before it in the run. */
+lvni_plan_range lvni_plan_stream_micro_batch(const lvni_plan *plan, int i, int64_t step,
+                                             int64_t before, int micro_batch);
+int64_t lvni_plan_stream_largest(const lvni_plan *plan, int i); /* samples of a micro-batch */
+int lvni_plan_sets(const lvni_plan *plan);                      /* gradient sets of this rank */
 /* The micro-batches from `first` on that this rank works on at once. Coupled: whole groups, as far
  * as they are this rank's, and not two that others share. */
 lvni_plan_range lvni_plan_wave(const lvni_plan *plan, int first);
@@ -95,6 +128,8 @@ lvni_plan_range lvni_plan_eval_turns_of(const lvni_plan *plan, int64_t n, int ra
 /* Lines for people, without a newline at the end. The batch and who owns which micro-batches; the
  * epoch and the work of this rank (several lines); what reproduces the run elsewhere. */
 void lvni_plan_describe_batch(const lvni_plan *plan, lvni_core_str *out);
+/* A line for each stream; nothing without streams. */
+void lvni_plan_describe_streams(const lvni_plan *plan, lvni_core_str *out);
 void lvni_plan_describe_work(const lvni_plan *plan, lvni_core_str *out);
 void lvni_plan_describe_pin(const lvni_plan *plan, lvni_core_str *out);
 /* All of them, each with its newline. */

@@ -42,6 +42,20 @@ static void append_owners(const lvni_plan *p, lvni_core_str *out)
 
 static void append_epoch(const lvni_plan *p, lvni_core_str *out)
 {
+    if (p->cycles) {
+        lvni_core_str_printf(
+            out, "an epoch is %lld step%s of %lld, ", (long long)p->steps_per_epoch,
+            lvni_core_plural(p->steps_per_epoch, "", "s"), (long long)p->effective_batch);
+        if (p->n_samples == LVNI_PLAN_ENDLESS) {
+            lvni_core_str_append(out, "of samples without end");
+        } else {
+            lvni_core_str_printf(out, "pass after pass through %lld sample%s",
+                                 (long long)p->n_samples, lvni_core_plural(p->n_samples, "", "s"));
+        }
+        lvni_core_str_printf(out, "; evaluation in chunks of %lld\n",
+                             (long long)p->eval_batch_size);
+        return;
+    }
     lvni_core_str_printf(out, "an epoch of %lld sample%s is %lld step%s", (long long)p->n_samples,
                          lvni_core_plural(p->n_samples, "", "s"), (long long)p->steps_per_epoch,
                          lvni_core_plural(p->steps_per_epoch, "", "s"));
@@ -87,6 +101,39 @@ void lvni_plan_describe_batch(const lvni_plan *p, lvni_core_str *out)
     append_owners(p, out);
 }
 
+static void append_stream(const lvni_plan *p, int i, lvni_core_str *out)
+{
+    static const char *const rules[] = {
+        [LVNI_PLAN_CYCLE] = "pass after pass",
+        [LVNI_PLAN_ONCE] = "one pass in an epoch",
+        [LVNI_PLAN_SHORTENS] = "an epoch has no more steps than a pass",
+        [LVNI_PLAN_LENGTHENS] = "an epoch has no fewer steps than a pass"};
+    const lvni_plan_stream *s = &p->stream[i];
+    const int64_t large = lvni_plan_stream_largest(p, i), small = s->batch / p->micro_batches;
+    lvni_core_str_printf(out, "stream %s: %lld sample%s in a step, %lld", s->name,
+                         (long long)s->batch, lvni_core_plural(s->batch, "", "s"),
+                         (long long)large);
+    if (small != large) {
+        lvni_core_str_printf(out, " or %lld", (long long)small);
+    }
+    lvni_core_str_append(out, " in a micro-batch, ");
+    if (s->n_samples == LVNI_PLAN_ENDLESS) {
+        lvni_core_str_append(out, "without end, in sequence");
+        return;
+    }
+    const int64_t pass = (s->n_samples + s->batch - 1) / s->batch;
+    lvni_core_str_printf(out, "of %lld, %s; %s (%lld step%s)", (long long)s->n_samples, s->order,
+                         rules[s->rule], (long long)pass, lvni_core_plural(pass, "", "s"));
+}
+
+void lvni_plan_describe_streams(const lvni_plan *p, lvni_core_str *out)
+{
+    for (int i = 0; i < p->n_streams; i++) {
+        lvni_core_str_append(out, i > 0 ? "\n" : "");
+        append_stream(p, i, out);
+    }
+}
+
 void lvni_plan_describe_work(const lvni_plan *p, lvni_core_str *out)
 {
     append_epoch(p, out);
@@ -117,6 +164,8 @@ lvn_status lvni_plan_print(const lvni_plan *p, FILE *file)
     lvni_core_str text = {0};
     lvni_plan_describe_batch(p, &text);
     lvni_core_str_char(&text, '\n');
+    lvni_plan_describe_streams(p, &text);
+    lvni_core_str_append(&text, p->n_streams > 0 ? "\n" : "");
     lvni_plan_describe_work(p, &text);
     lvni_core_str_char(&text, '\n');
     lvni_plan_describe_pin(p, &text);

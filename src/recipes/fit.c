@@ -88,6 +88,8 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .worker_bytes = r->request->decode_bytes,
         .val_worker_bytes = r->request->val_decode_bytes,
         .balanced = r->request->balanced,
+        .order = r->request->order,
+        .stream = r->request->streams,
         .skip_unreadable = strcmp(lvni_core_config_str(c, "on_error"), "skip") == 0,
         .comm = r->rank.comm,
         .control = r->rank.control,
@@ -161,7 +163,7 @@ static lvn_status resume(lvni_recipes_fit_run *r)
     lvni_log_line(LVNI_LOG_INFO, "resuming from %s: step %lld, epoch %lld", ckpt->path,
                   (long long)ckpt->at.step, (long long)ckpt->at.epoch + 1);
     LVN_TRY(lvni_trainer_identity_report_layout(r->trainer, ckpt));
-    lvni_recipes_report_moved_end(r->request->config, &r->schedule, r->plan.n_samples, ckpt);
+    lvni_recipes_report_moved_end(r->request->config, &r->schedule, &r->plan, ckpt);
     lvni_recipes_report_changes(r->request->config, lvni_core_str_text(&r->json), ckpt);
     const lvni_recipes_repair_options repair = {
         .dir = r->dir,
@@ -207,13 +209,42 @@ static lvn_status try_last_rank(lvni_recipes_fit_run *r)
     const lvni_plan own = r->plan;
     lvni_recipes_rank last = r->rank;
     last.rank = last.world - 1;
-    LVN_TRY(lvni_recipes_make_plan(r->request->config, own.n_samples, &last, r->model->coupled,
-                                   &r->plan));
+    LVN_TRY(
+        lvni_recipes_make_plan(r->request->config, &r->data, &last, r->model->coupled, &r->plan));
     const lvn_status s = lvni_recipes_fit_predict_memory(r);
     r->plan = own;
     lvni_core_str_clear(&r->memory);
     lvni_core_str_clear(&r->scarce);
     return s;
+}
+
+_Static_assert((int)LVN_MAX_STREAMS == (int)LVNI_PLAN_STREAMS &&
+                   (int)LVN_ENDLESS == (int)LVNI_PLAN_ENDLESS &&
+                   (int)LVN_STREAM_CYCLE == (int)LVNI_PLAN_CYCLE &&
+                   (int)LVN_STREAM_ONCE == (int)LVNI_PLAN_ONCE &&
+                   (int)LVN_STREAM_SHORTENS == (int)LVNI_PLAN_SHORTENS &&
+                   (int)LVN_STREAM_LENGTHENS == (int)LVNI_PLAN_LENGTHENS,
+               "the plan has the public values");
+
+static lvn_status measure_data(const lvni_recipes_fit_request *r, lvni_recipes_plan_data *out)
+{
+    static const char *const orders[] = {[LVN_ORDER_SHUFFLE] = "shuffled",
+                                         [LVN_ORDER_SEQUENCE] = "in sequence",
+                                         [LVN_ORDER_REPLACEMENT] = "drawn with replacement"};
+    const int64_t val = r->val == NULL ? 0 : r->val->cls->length(r->val);
+    LVN_ARG(val >= 0, "the validation set %s has no length", r->val->cls->name);
+    out->n_samples = r->train->cls->length(r->train);
+    out->n_streams = r->n_streams;
+    for (int i = 0; i < r->n_streams; i++) {
+        const lvn_stream *s = &r->streams[i];
+        out->stream[i] = (lvni_plan_stream){.name = s->name,
+                                            .n_samples = s->dataset->cls->length(s->dataset),
+                                            .batch = s->batch,
+                                            .ratio = s->ratio,
+                                            .order = orders[s->order],
+                                            .rule = (lvni_plan_rule)s->rule};
+    }
+    return LVN_OK;
 }
 
 static lvn_status prepare(lvni_recipes_fit_run *r)
@@ -223,9 +254,9 @@ static lvn_status prepare(lvni_recipes_fit_run *r)
     /* before overwrite=true empties the run that is there */
     LVN_TRY(lvni_recipes_check_precision(c));
     LVN_TRY(lvni_recipes_accelerator_use(c, r->rank.device));
-    const int64_t n = r->request->train->cls->length(r->request->train);
+    LVN_TRY(measure_data(r->request, &r->data));
     LVN_TRY(build_model(r));
-    LVN_TRY(lvni_recipes_make_plan(c, n, &r->rank, r->model->coupled, &r->plan));
+    LVN_TRY(lvni_recipes_make_plan(c, &r->data, &r->rank, r->model->coupled, &r->plan));
     LVN_TRY(lvni_recipes_read_schedule(c, &r->plan, &r->schedule));
     LVN_TRY(check_optim(r));
     LVN_TRY(leads(r) && r->rank.world > 1 ? try_last_rank(r) : LVN_OK);

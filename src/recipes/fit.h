@@ -15,6 +15,10 @@ typedef struct lvni_recipes_fit_request {
     const lvn_module_class *cls;
     const void *arguments;          /* of the root's build() */
     const lvn_dataset *train, *val; /* borrowed; val may be NULL */
+    /* What a step takes beside samples of `train`; borrowed. */
+    const lvn_stream *streams;
+    int n_streams;
+    lvn_order order;       /* of `train`, not balanced */
     const char *kept_file; /* that overwrite=true must not remove, as the run reads it, or NULL */
     /* That a thread that loads training or validation samples keeps beside them; 0: not known. */
     size_t decode_bytes, val_decode_bytes;

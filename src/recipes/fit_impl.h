@@ -7,6 +7,7 @@
 #include "core/str.h"
 #include "nn/model.h"
 #include "optim/optim.h"
+#include "recipes/options.h"
 #include "recipes/recipe.h"
 #include "recipes/run_dir.h"
 #include "trainer/trainer.h"
@@ -16,6 +17,7 @@
 typedef struct lvni_recipes_fit_run {
     const lvni_recipes_fit_request *request;
     lvni_recipes_rank rank;
+    lvni_recipes_plan_data data;
     lvni_plan plan;
     lvni_optim_schedule schedule;
     char *dir;
@@ -60,7 +62,7 @@ lvn_status lvni_recipes_load_start(const lvni_core_config *config, lvni_nn_model
 lvn_status lvni_recipes_check_start(const lvni_core_config *config, const lvni_ckpt *ckpt);
 /* Logs where the schedule ends at another step than in the saved run. */
 void lvni_recipes_report_moved_end(const lvni_core_config *config,
-                                   const lvni_optim_schedule *schedule, int64_t n_samples,
+                                   const lvni_optim_schedule *schedule, const lvni_plan *plan,
                                    const lvni_ckpt *ckpt);
 /* Warns of every key that has another value in the resumed run; json: its configuration. */
 void lvni_recipes_report_changes(const lvni_core_config *config, const char *json,

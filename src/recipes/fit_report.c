@@ -110,7 +110,7 @@ static lvn_status add_others(lvni_recipes_fit_run *r, lvni_trainer_memory_need *
     for (int i = 1; i < mine.world && s == LVN_OK && *predicted == LVN_OK; i++) {
         lvni_trainer_memory_need more;
         r->rank.rank = i;
-        s = lvni_recipes_make_plan(r->request->config, own.n_samples, &r->rank, r->model->coupled,
+        s = lvni_recipes_make_plan(r->request->config, &r->data, &r->rank, r->model->coupled,
                                    &r->plan);
         if (s == LVN_OK) {
             s = predict(r, &more, predicted);
@@ -264,7 +264,7 @@ static void print_device(const lvni_recipes_fit_run *r)
 void lvni_recipes_fit_banner(const lvni_recipes_fit_run *r)
 {
     const lvni_core_config *c = r->request->config;
-    lvni_core_str batch = {0}, work = {0}, pin = {0};
+    lvni_core_str batch = {0}, streams = {0}, work = {0}, pin = {0};
     print_run(r);
     if (r->request->note != NULL) {
         lvni_log_line(LVNI_LOG_INFO, "%s", r->request->note);
@@ -281,6 +281,8 @@ void lvni_recipes_fit_banner(const lvni_recipes_fit_run *r)
     report_phases(r);
     lvni_plan_describe_batch(&r->plan, &batch);
     print_lines(LVNI_LOG_INFO, &batch);
+    lvni_plan_describe_streams(&r->plan, &streams);
+    print_lines(LVNI_LOG_INFO, &streams);
     lvni_plan_describe_work(&r->plan, &work);
     print_lines(LVNI_LOG_DETAIL, &work);
     print_device(r);

@@ -51,10 +51,10 @@ lvn_status lvni_recipes_load_start(const lvni_core_config *c, lvni_nn_model *mod
 
 /* The same step has another learning rate on a cosine or a line that ends elsewhere. */
 void lvni_recipes_report_moved_end(const lvni_core_config *config,
-                                   const lvni_optim_schedule *schedule, int64_t n_samples,
+                                   const lvni_optim_schedule *schedule, const lvni_plan *plan,
                                    const lvni_ckpt *ckpt)
 {
-    const int64_t was = lvni_recipes_saved_schedule_end(ckpt->config, n_samples),
+    const int64_t was = lvni_recipes_saved_schedule_end(ckpt->config, plan),
                   is = schedule->total_steps;
     const bool ends =
         schedule->kind == LVNI_SCHEDULE_COSINE || schedule->kind == LVNI_SCHEDULE_LINEAR;

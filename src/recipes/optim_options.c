@@ -294,7 +294,7 @@ static int64_t number_of(const json_t *saved, const char *name, int64_t otherwis
     return json_is_integer(value) ? (int64_t)json_integer_value(value) : otherwise;
 }
 
-int64_t lvni_recipes_saved_schedule_end(const char *config_json, int64_t n_samples)
+int64_t lvni_recipes_saved_schedule_end(const char *config_json, const lvni_plan *plan)
 {
     json_t *saved = lvni_core_json_try(config_json, LVNI_JSON_INNER);
     const char *name = json_string_value(json_object_get(saved, "scheduler.name"));
@@ -304,7 +304,9 @@ int64_t lvni_recipes_saved_schedule_end(const char *config_json, int64_t n_sampl
     int64_t end = 0;
     if (name != NULL && (strcmp(name, "cosine") == 0 || strcmp(name, "linear") == 0) && batch > 0) {
         const bool drop = json_is_true(json_object_get(saved, "drop_last"));
-        const int64_t per_epoch = n_samples / batch + (n_samples % batch != 0 && !drop ? 1 : 0);
+        const int64_t n = plan->n_samples, pass = n / batch + (n % batch != 0 && !drop ? 1 : 0),
+                      here = plan->cycles ? plan->steps_per_epoch : pass;
+        const int64_t per_epoch = number_of(saved, "steps_per_epoch", here);
         end = horizon(number_of(saved, "max_epochs", -1), number_of(saved, "max_steps", -1),
                       per_epoch);
     }

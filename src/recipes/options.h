@@ -32,9 +32,14 @@ extern const lvni_core_option_table lvni_recipes_batch_options;
 
 /* LVN_ERR_UNSUPPORTED: this CPU has no products of precision=. After lvni_cpu_start. */
 lvn_status lvni_recipes_check_precision(const lvni_core_config *config);
-/* The plan of n training samples for a rank; what rank 0 finds resolved is written back into the
- * configuration. coupled: of the model (lvni_nn_model). */
-lvn_status lvni_recipes_make_plan(lvni_core_config *config, int64_t n_samples,
+/* The plan of n training samples and streams for a rank; what rank 0 finds resolved is written back
+ * into the configuration. coupled: of the model (lvni_nn_model). */
+typedef struct lvni_recipes_plan_data {
+    int64_t n_samples;
+    int n_streams;
+    lvni_plan_stream stream[LVNI_PLAN_STREAMS];
+} lvni_recipes_plan_data;
+lvn_status lvni_recipes_make_plan(lvni_core_config *config, const lvni_recipes_plan_data *data,
                                   const lvni_recipes_rank *rank, bool coupled, lvni_plan *out);
 /* The pinned choices that are given or resolved by now; 0: not yet. */
 lvni_core_pins lvni_recipes_read_pins(const lvni_core_config *config);
@@ -55,8 +60,8 @@ void lvni_recipes_read_ema(const lvni_core_config *config, lvni_optim_ema_option
 /* LVN_ERR_USAGE when the run's length does not fit the schedule. */
 lvn_status lvni_recipes_read_schedule(const lvni_core_config *config, const lvni_plan *plan,
                                       lvni_optim_schedule *out);
-/* Where the cosine or line of a saved run (the configuration of its checkpoint) ends with this many
- * samples; 0: it had none. */
-int64_t lvni_recipes_saved_schedule_end(const char *config_json, int64_t n_samples);
+/* Where the cosine or line of a saved run (the configuration of its checkpoint) ends with this
+ * plan's data; 0: it had none. */
+int64_t lvni_recipes_saved_schedule_end(const char *config_json, const lvni_plan *plan);
 
 #endif

@@ -73,6 +73,8 @@ lvn_status lvni_recipes_load(const char *path, const lvni_recipes_recipe **out);
 /* Module and datasets of a user's job; `of` names it in errors. */
 lvn_status lvni_recipes_open_job(const lvn_job *job, const char *of,
                                  lvni_recipes_fit_request *request);
+/* Destroys the job's datasets. */
+void lvni_recipes_close_job(const lvn_job *job);
 
 /* What `levin train NAME` does; args: key=value as on the command line. */
 lvn_status lvni_recipes_train(const lvni_recipes_recipe *recipe, int n, const char *const *args);

@@ -215,8 +215,7 @@ lvn_status lvni_recipes_shared_card_read(lvni_recipes_exported *e, const json_t 
 void lvni_recipes_shared_card_free(void *own)
 {
     lvni_recipes_shared_card *card = own;
-    lvn_dataset_destroy(card->job.train);
-    lvn_dataset_destroy(card->job.val);
+    lvni_recipes_close_job(&card->job);
     for (int i = 0; i < card->entries.n; i++) {
         lvni_core_free(card->entries.name[i]);
         lvni_core_free(card->entries.value[i]);

@@ -105,6 +105,12 @@ static const lvni_core_option batch_rows[] = {
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
      .help = "Leave out the short last step of an epoch."},
+    {.name = "steps_per_epoch",
+     .type = LVNI_OPT_INT,
+     .unit = "steps",
+     .range = A_COUNT,
+     .help = "Steps of an epoch, where it is not one pass through the training set: pass follows "
+             "pass, and every step is full."},
     LVNI_OPTION_ALIAS("sync_bn", "sync_batchnorm"),
     LVNI_OPTION_ALIAS("shards",
                       "micro_batches"), /* its earlier name: old checkpoints and scripts */
@@ -172,12 +178,16 @@ lvni_core_pins lvni_recipes_read_pins(const lvni_core_config *c)
     return pins;
 }
 
-static lvni_plan_options plan_options(const lvni_core_config *c, int64_t n_samples,
+static lvni_plan_options plan_options(const lvni_core_config *c, const lvni_recipes_plan_data *data,
                                       const lvni_recipes_rank *rank, bool coupled)
 {
     const bool no_batch = !lvni_core_config_is_set(c, "batch_size") &&
                           !lvni_core_config_is_set(c, "batch_size_per_device");
-    return (lvni_plan_options){.n_samples = n_samples,
+    return (lvni_plan_options){.n_samples = data->n_samples,
+                               .stream = data->stream,
+                               .n_streams = data->n_streams,
+                               .steps_per_epoch = or_zero(c, "steps_per_epoch"),
+                               .max_steps = lvni_core_config_int(c, "max_steps"),
                                .effective_batch = kept_batch(c),
                                .batch_size = no_batch ? USUAL_BATCH : or_zero(c, "batch_size"),
                                .batch_size_per_device = or_zero(c, "batch_size_per_device"),
@@ -201,14 +211,15 @@ static lvni_plan_options plan_options(const lvni_core_config *c, int64_t n_sampl
 lvn_status lvni_recipes_check_plan(const lvni_core_config *c, const lvni_recipes_rank *rank)
 {
     lvni_plan plan;
-    const lvni_plan_options o = plan_options(c, UINT32_MAX, rank, false);
+    const lvni_recipes_plan_data most = {.n_samples = UINT32_MAX};
+    const lvni_plan_options o = plan_options(c, &most, rank, false);
     return lvni_plan_make(&o, &plan);
 }
 
-lvn_status lvni_recipes_make_plan(lvni_core_config *c, int64_t n_samples,
+lvn_status lvni_recipes_make_plan(lvni_core_config *c, const lvni_recipes_plan_data *data,
                                   const lvni_recipes_rank *rank, bool coupled, lvni_plan *out)
 {
-    const lvni_plan_options o = plan_options(c, n_samples, rank, coupled);
+    const lvni_plan_options o = plan_options(c, data, rank, coupled);
     size_t n;
     const char *const *pins = lvni_core_config_str_list(c, "pins", &n);
     for (size_t i = 0; i < n; i++) {
@@ -219,6 +230,10 @@ lvn_status lvni_recipes_make_plan(lvni_core_config *c, int64_t n_samples,
     LVN_TRY(resolve(c, "batch_size", out->effective_batch / out->accumulate));
     LVN_TRY(resolve(c, "micro_batches", out->micro_batches));
     LVN_TRY(resolve(c, "group", out->group));
+    /* of max_steps, which may be another when the run is resumed */
+    LVN_TRY(data->n_samples == LVNI_PLAN_ENDLESS
+                ? resolve(c, "steps_per_epoch", out->steps_per_epoch)
+                : LVN_OK);
     for (int i = 0; i < LVNI_PIN_COUNT; i++) {
         LVN_TRY(resolve(c, lvni_core_pin_table[i].key, lvni_core_pins_get(&out->pins, i)));
     }

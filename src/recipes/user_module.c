@@ -24,6 +24,35 @@ static const lvni_core_option_table *tables(size_t *n)
     return all;
 }
 
+static lvn_status check_streams(const lvn_stream *streams, int n)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+    enum { LONGEST = 23 };
+    LVN_ARG(n >= 0 && n <= LVN_MAX_STREAMS, "%d streams: 0 to %d are possible", n, LVN_MAX_STREAMS);
+    for (int i = 0; i < n; i++) {
+        const char *name = streams[i].name;
+        LVN_ARG(name != NULL && name[0] != '\0' && strlen(name) <= LONGEST &&
+                    strspn(name, letters) == strlen(name),
+                "stream %d has the name '%.40s': 1 to %d lower case letters, digits and _", i,
+                name == NULL ? "" : name, LONGEST);
+        for (int k = 0; k < i; k++) {
+            LVN_ARG(strcmp(streams[k].name, name) != 0, "two streams have the name %s", name);
+        }
+        if (streams[i].dataset == NULL && lvn_last_error()->code != LVN_OK) {
+            return lvn_last_error()->code; /* opening it failed */
+        }
+        LVN_ARG(streams[i].dataset != NULL, "the stream %s has no dataset", name);
+        LVN_ARG((unsigned)streams[i].order <= LVN_ORDER_REPLACEMENT &&
+                    (unsigned)streams[i].rule <= LVN_STREAM_LENGTHENS,
+                "the stream %s has order %d and rule %d: none of the enums'", name,
+                (int)streams[i].order, (int)streams[i].rule);
+        LVN_ARG(streams[i].batch >= 0 && streams[i].ratio >= 0.0,
+                "the stream %s has batch %lld and ratio %g: 0 or more", name,
+                (long long)streams[i].batch, streams[i].ratio);
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_recipes_open_job(const lvn_job *job, const char *of,
                                  lvni_recipes_fit_request *request)
 {
@@ -34,11 +63,31 @@ lvn_status lvni_recipes_open_job(const lvn_job *job, const char *of,
         return lvn_last_error()->code; /* opening it failed */
     }
     LVN_ARG(job->train != NULL, "%s needs a training set", of);
+    LVN_ARG((unsigned)job->order <= LVN_ORDER_REPLACEMENT, "%s has order %d: none of the enum's",
+            of, (int)job->order);
+    LVN_TRY(check_streams(job->streams, job->n_streams));
     request->cls = job->module;
     request->arguments = job->arguments;
     request->train = job->train;
     request->val = job->val;
+    request->order = job->order;
+    request->streams = job->streams;
+    request->n_streams = job->n_streams;
     return LVN_OK;
+}
+
+void lvni_recipes_close_job(const lvn_job *job)
+{
+    lvn_dataset_destroy(job->train);
+    lvn_dataset_destroy(job->val);
+    for (int i = 0; job->streams != NULL && i < job->n_streams; i++) {
+        lvn_dataset *d = job->streams[i].dataset;
+        bool again = d == job->train || d == job->val;
+        for (int k = 0; k < i; k++) {
+            again = again || d == job->streams[k].dataset;
+        }
+        lvn_dataset_destroy(again ? NULL : d);
+    }
 }
 
 /* The job is in recipe->user. */
@@ -72,8 +121,7 @@ lvn_status lvn_job_train(const lvn_job *job, int n_arguments, const char *const 
     lvni_core_signals_remove();
     lvni_log_close();
     lvni_log_set_report(STDERR_FILENO);
-    lvn_dataset_destroy(job->train);
-    lvn_dataset_destroy(job->val);
+    lvni_recipes_close_job(job);
     return s;
 }
 
@@ -84,15 +132,14 @@ int lvn_main(int argc, char **argv, const lvn_job *job)
         const lvni_core_option_table *t = tables(&n);
         lvni_core_print(stdout, "usage: %s [key=value ...]\n\n", argv[0]);
         lvni_core_option_print_help(t, n, stdout);
-        lvn_dataset_destroy(job->train);
-        lvn_dataset_destroy(job->val);
+        lvni_recipes_close_job(job);
         return LVNI_EXIT_OK;
     }
     lvni_core_signals_defer();
     lvni_cpu_clean_environment(argv);
     if (job->val == NULL && lvn_last_error()->code != LVN_OK) {
         /* LVN_IMAGE_FOLDER in the job failed: not a job without validation */
-        lvn_dataset_destroy(job->train);
+        lvni_recipes_close_job(job);
         return lvni_recipes_report_status(lvn_last_error()->code);
     }
     /* the program is this job alone; who calls lvn_job_train keeps handlers of their own until the

@@ -12,7 +12,9 @@
 #include <string.h>
 
 /* The pinned choices stand between two runs of keys. */
-enum { N_KEYS = 8, PINS_AT = 2, N_PARTS = N_KEYS + LVNI_PIN_COUNT, VALUE = 32 };
+enum { N_KEYS = 8, PINS_AT = 2, STREAM_PARTS = 2, VALUE = 48, STREAM_NAME = 40 };
+/* At most: with a length of the epoch, and streams. */
+enum { N_PARTS = N_KEYS + LVNI_PIN_COUNT + 2 + STREAM_PARTS * LVN_MAX_STREAMS };
 
 /* FROZEN, as files have it: the name in the `run` entry of every checkpoint, whatever the key is
  * called. Letter by letter, so that no rename of the word changes it. */
@@ -44,9 +46,13 @@ static const key_row keys[N_KEYS] = {
 typedef struct part {
     key_row key; /* of a pinned choice without old_value */
     char value[VALUE];
+    /* that stands in no entry: files from before there was the key have it; NULL: none */
+    const char *unwritten;
+    char name[STREAM_NAME];
 } part;
 
 typedef struct parts {
+    int n;
     part at[N_PARTS];
 } parts;
 
@@ -58,6 +64,13 @@ static uint64_t hash(uint64_t h, const void *bytes, size_t n)
         h = (h ^ p[i]) * UINT64_C(0x100000001b3);
     }
     return h;
+}
+
+static const char *order_name(lvn_order order)
+{
+    return order == LVN_ORDER_SEQUENCE      ? "sequence"
+           : order == LVN_ORDER_REPLACEMENT ? "replacement"
+                                            : "shuffle";
 }
 
 uint64_t lvni_trainer_identity_of_data(const lvn_dataset *d)
@@ -85,26 +98,78 @@ static void print_key(const lvni_trainer *t, int i, char out[VALUE])
     case 5: /* of modules that are not coupled nothing depends on it */
         snprintf(out, VALUE, "%d", p->coupled ? p->group : 1);
         break;
-    case 6: snprintf(out, VALUE, "%s", t->o.balanced ? "balanced" : "shuffle"); break;
+    case 6: snprintf(out, VALUE, "%s", t->o.balanced ? "balanced" : order_name(t->o.order)); break;
     default: snprintf(out, VALUE, "%016llx", (unsigned long long)t->keeper.data_identity); break;
+    }
+}
+
+static part *add_part(parts *all, key_row key)
+{
+    part *p = &all->at[all->n++];
+    p->key = key;
+    return p;
+}
+
+/* Its samples of a step, order and epoch rule; its data. */
+static void add_stream(const lvni_trainer *t, int i, parts *all)
+{
+    static const char *const rules[] = {[LVNI_PLAN_CYCLE] = "cycle",
+                                        [LVNI_PLAN_ONCE] = "once",
+                                        [LVNI_PLAN_SHORTENS] = "shortens",
+                                        [LVNI_PLAN_LENGTHENS] = "lengthens"};
+    const lvni_plan_stream *s = &t->o.plan.stream[i];
+    part *p = add_part(all, (key_row){.meaning = "samples of a step, order and epoch rule",
+                                      .old_value = "give it again, "});
+    p->unwritten = "none";
+    snprintf(p->name, STREAM_NAME, "stream.%.23s", s->name);
+    snprintf(p->value, VALUE, "%lld,%s,%s", (long long)s->batch, order_name(t->o.stream[i].order),
+             rules[s->rule]);
+    p = add_part(all, (key_row){.meaning = "names and order of the stream's samples",
+                                .old_value = "give the stream's data of then, identity "});
+    p->unwritten = "none";
+    snprintf(p->name, STREAM_NAME, "stream.%.23s.data", s->name);
+    snprintf(p->value, VALUE, "%016llx", (unsigned long long)t->keeper.stream_identity[i]);
+}
+
+static void add_optional(const lvni_trainer *t, parts *all)
+{
+    part *p = add_part(all, (key_row){.stored = "steps_per_epoch",
+                                      .name = "steps_per_epoch",
+                                      .meaning = "steps of an epoch, where it is not one pass",
+                                      .old_value = "have the epoch as it was, steps_per_epoch="});
+    p->unwritten = "0";
+    snprintf(p->value, VALUE, "%lld",
+             (long long)(t->o.plan.cycles ? t->o.plan.steps_per_epoch : 0));
+    p = add_part(all, (key_row){.stored = "streams",
+                                .name = "streams",
+                                .meaning = "streams beside the training set",
+                                .old_value = "have as many as then, "});
+    p->unwritten = "0";
+    snprintf(p->value, VALUE, "%d", t->o.plan.n_streams);
+    for (int i = 0; i < t->o.plan.n_streams; i++) {
+        add_stream(t, i, all);
     }
 }
 
 static parts parts_of(const lvni_trainer *t)
 {
     parts all = {0};
-    part *next = all.at;
     for (int i = 0; i < N_KEYS; i++) {
-        for (int k = 0; i == PINS_AT && k < LVNI_PIN_COUNT; k++, next++) {
+        for (int k = 0; i == PINS_AT && k < LVNI_PIN_COUNT; k++) {
             const lvni_core_pin *pin = &lvni_core_pin_table[k];
-            next->key = (key_row){.stored = pin->key, .name = pin->key, .meaning = pin->meaning};
-            snprintf(next->value, VALUE, "%d", lvni_core_pins_get(&t->o.plan.pins, k));
+            part *p = add_part(
+                &all, (key_row){.stored = pin->key, .name = pin->key, .meaning = pin->meaning});
+            snprintf(p->value, VALUE, "%d", lvni_core_pins_get(&t->o.plan.pins, k));
         }
-        next->key = keys[i];
-        print_key(t, i, next->value);
-        next++;
+        print_key(t, i, add_part(&all, keys[i])->value);
     }
+    add_optional(t, &all);
     return all;
+}
+
+static const char *stored_name(const part *p)
+{
+    return p->key.stored != NULL ? p->key.stored : p->name;
 }
 
 static void print_machine(lvni_core_str *out)
@@ -115,9 +180,11 @@ static void print_machine(lvni_core_str *out)
 void lvni_trainer_identity_print(const lvni_trainer *t, lvni_core_str *run, lvni_core_str *machine)
 {
     const parts all = parts_of(t);
-    for (int i = 0; i < N_PARTS; i++) {
-        lvni_core_str_printf(run, "%s%s=%s", i > 0 ? " " : "", all.at[i].key.stored,
-                             all.at[i].value);
+    for (int i = 0; i < all.n; i++) {
+        const part *p = &all.at[i];
+        if (p->unwritten == NULL || strcmp(p->value, p->unwritten) != 0) {
+            lvni_core_str_printf(run, "%s%s=%s", i > 0 ? " " : "", stored_name(p), p->value);
+        }
     }
     print_machine(machine);
 }
@@ -261,12 +328,18 @@ lvn_status lvni_trainer_identity_check(const lvni_trainer *t, const lvni_ckpt *c
 {
     const char *run = lvni_ckpt_st_meta_get(ckpt->file, LVNI_IDENTITY_RUN);
     const parts now = parts_of(t);
-    for (int i = 0; i < N_PARTS && run != NULL; i++) {
+    for (int i = 0; i < now.n && run != NULL; i++) {
         char was[VALUE];
         const part *is = &now.at[i];
-        if (find_value(run, is->key.stored, was) && strcmp(was, is->value) != 0) {
+        bool found = find_value(run, stored_name(is), was);
+        if (!found && is->unwritten != NULL) {
+            snprintf(was, VALUE, "%s", is->unwritten);
+            found = true;
+        }
+        if (found && strcmp(was, is->value) != 0) {
             key_row key = is->key;
             char give[64];
+            key.name = key.name == NULL ? is->name : key.name;
             snprintf(give, sizeof give, "give %s=", key.name);
             key.old_value = key.old_value == NULL ? give : key.old_value;
             LVN_TRY(report_difference(ckpt, &key, was, is->value));

@@ -33,8 +33,11 @@ static lvn_status start_loader(lvni_trainer *t)
                                         .whole_steps = t->engine->n_phases > 1,
                                         .seed = t->o.seed,
                                         .balanced = t->o.balanced,
+                                        .order = t->o.order,
+                                        .stream = t->o.stream,
                                         .workers = t->o.workers,
                                         .skip_unreadable = t->o.skip_unreadable,
+                                        .step = t->at.step,
                                         .epoch = (uint32_t)t->at.epoch,
                                         .step_in_epoch = t->at.step_in_epoch,
                                         .max_epochs =

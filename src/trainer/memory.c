@@ -15,11 +15,16 @@
 
 #include <string.h>
 
-/* Samples of the micro-batches and validation chunks that a lane sees in an epoch. */
-enum { MOST_SIZES = 4 }; /* two in a step, two in the epoch's last one */
+/* Samples of the micro-batches and validation chunks that a lane sees in an epoch: two in a step
+ * and two in the epoch's last one, of the training set; a stream changes from one to another at a
+ * micro-batch of its own. */
+enum { MOST_SIZES = 4 + 2 * LVN_MAX_STREAMS };
+typedef struct lane_samples {
+    int64_t n, stream[LVN_MAX_STREAMS];
+} lane_samples;
 typedef struct sizes {
     int n_train, n_val;
-    int64_t train[MOST_SIZES], val[MOST_SIZES];
+    lane_samples train[MOST_SIZES], val[MOST_SIZES];
 } sizes;
 
 typedef struct dry_lane {
@@ -55,32 +60,41 @@ static lvn_status check_batch(const lvn_field *field, int n, int64_t size)
 }
 
 /* Zeros in host memory, shaped as the loader's batches. */
-static lvn_status make_batch(const lvn_dataset *dataset, int64_t size, lvni_data_loader_batch *b,
+static lvn_status make_batch(const lvn_dataset *dataset, int64_t n_samples, lvn_batch *b,
                              int64_t *sample)
 {
     lvn_field field[LVN_MAX_FIELDS];
     const int n = dataset->cls->fields(dataset, field);
-    *b = (lvni_data_loader_batch){.planned = size};
-    LVN_TRY(check_batch(field, n, size));
-    b->batch = (lvn_batch){.size = size, .n_fields = n, .sample = sample};
-    for (int i = 0; i < n; i++) {
-        int64_t shape[LVN_MAX_NDIM] = {size};
+    LVN_TRY(check_batch(field, n, n_samples));
+    *b = (lvn_batch){.size = n_samples, .n_fields = n_samples > 0 ? n : 0, .sample = sample};
+    for (int i = 0; i < b->n_fields; i++) {
+        int64_t shape[LVN_MAX_NDIM] = {n_samples};
         memcpy(shape + 1, field[i].shape, (size_t)field[i].ndim * sizeof *shape);
-        b->batch.field[i] = lvn_tensor_create(field[i].dtype, field[i].ndim + 1, shape);
-        if (b->batch.field[i] == NULL) {
+        b->field[i] = lvn_tensor_create(field[i].dtype, field[i].ndim + 1, shape);
+        if (b->field[i] == NULL) {
             return lvn_last_error()->code;
         }
     }
-    b->batch.image = b->batch.field[0];
-    b->batch.label = n > 1 ? b->batch.field[1] : NULL;
+    b->image = b->field[0];
+    b->label = b->field[1];
     return LVN_OK;
 }
 
-static void free_batch(lvni_data_loader_batch *b)
+static lvn_status make_batches(const lvni_trainer_options *o, bool training, const lane_samples *z,
+                               lvni_data_loader_batch *b, int64_t *sample)
 {
-    for (int i = 0; i < b->batch.n_fields; i++) {
-        lvn_release(b->batch.field[i]);
+    *b = (lvni_data_loader_batch){.planned = z->n};
+    LVN_TRY(make_batch(training ? o->train : o->val, z->n, &b->batch, sample));
+    if (!training) {
+        return LVN_OK;
     }
+    b->batch.streams = &b->streams;
+    for (int i = 0; i < o->plan.n_streams; i++) {
+        b->streams.name[i] = o->stream[i].name;
+        b->streams.n = i + 1;
+        LVN_TRY(make_batch(o->stream[i].dataset, z->stream[i], &b->streams.batch[i], sample));
+    }
+    return LVN_OK;
 }
 
 /* Forward and backward of a micro-batch, phase after phase; there: the same where lanes compute.
@@ -171,12 +185,22 @@ static lvn_status copy_and_validate_dry(const dry_lane *lane, const lvni_data_lo
     return s;
 }
 
+static int64_t most_samples(const lane_samples *z)
+{
+    int64_t n = z->n;
+    for (int i = 0; i < LVN_MAX_STREAMS; i++) {
+        n = z->stream[i] > n ? z->stream[i] : n;
+    }
+    return n;
+}
+
 /* The batch is made and freed in the caller's context: the loader has its own. */
-static lvn_status run_dry(dry_lane *lane, const lvn_dataset *dataset, int64_t size, bool training)
+static lvn_status run_dry(dry_lane *lane, const lane_samples *z, bool training)
 {
     lvni_data_loader_batch batch = {0};
-    int64_t *sample = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)size, sizeof *sample);
-    lvn_status s = sample == NULL ? LVN_ERR_MEMORY : make_batch(dataset, size, &batch, sample);
+    int64_t *sample = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)most_samples(z), sizeof *sample);
+    lvn_status s =
+        sample == NULL ? LVN_ERR_MEMORY : make_batches(lane->o, training, z, &batch, sample);
     if (s == LVN_OK) {
         lvni_tensor_ctx *mine = lvni_tensor_ctx_get();
         lvni_tensor_ctx_set(lane->ctx);
@@ -187,7 +211,7 @@ static lvn_status run_dry(dry_lane *lane, const lvn_dataset *dataset, int64_t si
         }
         lvni_tensor_ctx_set(mine);
     }
-    free_batch(&batch);
+    lvni_trainer_device_batch_free(&batch);
     lvni_core_free(sample);
     return s;
 }
@@ -195,14 +219,13 @@ static lvn_status run_dry(dry_lane *lane, const lvn_dataset *dataset, int64_t si
 /* Every size once; a lane keeps what the largest of each took. */
 static lvn_status run_lane(dry_lane *lane, const sizes *z)
 {
-    const lvni_trainer_options *o = lane->o;
     for (int i = 0; i < z->n_train; i++) {
-        lane->need->refused = z->train[i];
-        LVN_TRY(run_dry(lane, o->train, z->train[i], true));
+        lane->need->refused = z->train[i].n;
+        LVN_TRY(run_dry(lane, &z->train[i], true));
     }
     for (int i = 0; i < z->n_val; i++) {
-        lane->need->refused = z->val[i];
-        LVN_TRY(run_dry(lane, o->val, z->val[i], false));
+        lane->need->refused = z->val[i].n;
+        LVN_TRY(run_dry(lane, &z->val[i], false));
     }
     lane->need->refused = 0;
     return LVN_OK;
@@ -267,16 +290,25 @@ static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z,
     return s;
 }
 
-static void add_size(int64_t size, int64_t list[MOST_SIZES], int *n)
+static void add_size(const lane_samples *z, lane_samples list[MOST_SIZES], int *n)
 {
     for (int i = 0; i < *n; i++) {
-        if (list[i] == size) {
+        if (memcmp(&list[i], z, sizeof *z) == 0) {
             return;
         }
     }
-    if (size > 0 && *n < MOST_SIZES) {
-        list[(*n)++] = size;
+    if (z->n > 0 && *n < MOST_SIZES) {
+        list[(*n)++] = *z;
     }
+}
+
+static void add_micro_batch(const lvni_plan *p, int64_t step, int micro_batch, sizes *z)
+{
+    lane_samples one = {.n = lvni_plan_micro_batch(p, step, micro_batch).count};
+    for (int i = 0; i < p->n_streams; i++) {
+        one.stream[i] = lvni_plan_stream_micro_batch(p, i, step, step, micro_batch).count;
+    }
+    add_size(&one, z->train, &z->n_train);
 }
 
 /* Validation and the short last step come at the end of an epoch. */
@@ -297,17 +329,17 @@ static sizes sizes_of(const lvni_trainer_options *o, int lane)
         if (lane >= wave.count) {
             continue;
         }
-        add_size(lvni_plan_micro_batch(p, 0, micro_batch).count, z.train, &z.n_train);
+        add_micro_batch(p, 0, micro_batch, &z);
         if (ends_epoch(o)) {
-            add_size(lvni_plan_micro_batch(p, p->steps_per_epoch - 1, micro_batch).count, z.train,
-                     &z.n_train);
+            add_micro_batch(p, p->steps_per_epoch - 1, micro_batch, &z);
         }
     }
     const int64_t n = o->val == NULL || !ends_epoch(o) ? 0 : o->val->cls->length(o->val);
     const lvni_plan_range own =
         n > 0 ? lvni_plan_eval_chunks_of(p, n, p->rank) : (lvni_plan_range){0};
     for (int64_t i = lane; i < own.count; i += p->lanes) {
-        add_size(lvni_plan_eval_chunk(p, n, own.start + i).count, z.val, &z.n_val);
+        const lane_samples one = {.n = lvni_plan_eval_chunk(p, n, own.start + i).count};
+        add_size(&one, z.val, &z.n_val);
     }
     return z;
 }
@@ -340,6 +372,8 @@ static lvn_status add_loader(const lvni_trainer_options *o, const lvn_dataset *d
                                         .plan = &o->plan,
                                         .training = dataset == o->train,
                                         .balanced = o->balanced,
+                                        .order = o->order,
+                                        .stream = o->stream,
                                         .whole_steps = lvni_trainer_phases_count(o->model) > 1,
                                         .workers = o->workers,
                                         .max_epochs =

@@ -8,6 +8,7 @@
 #include "tensor/device.h"
 
 #include <math.h>
+#include <string.h>
 
 double lvni_trainer_loss_factor(const lvni_plan *plan, const lvni_trainer_scaler *scaler)
 {
@@ -90,16 +91,14 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
     return closed != LVN_OK ? closed : s; /* what failed first */
 }
 
-static lvn_status make_batch(const lvni_data_loader_batch *from, lvni_tensor_copies *copies,
-                             lvni_data_loader_batch *out)
+/* *b: a copy of the batch that has fields in host memory. */
+static lvn_status copy_fields(lvn_batch *b, lvni_tensor_copies *copies)
 {
-    *out = *from;
-    lvn_batch *b = &out->batch;
-    for (int i = 0; i < LVN_MAX_FIELDS; i++) {
-        b->field[i] = NULL;
-    }
-    for (int i = 0; i < b->n_fields; i++) {
-        b->field[i] = lvni_tensor_copies_begin(copies, from->batch.field[i]);
+    lvn_tensor *from[LVN_MAX_FIELDS];
+    memcpy(from, b->field, sizeof from);
+    memset(b->field, 0, sizeof b->field);
+    for (int i = 0; i < b->n_fields && b->size > 0; i++) {
+        b->field[i] = lvni_tensor_copies_begin(copies, from[i]);
         if (b->field[i] == NULL) {
             lvn_error_frame("copying a batch of %lld samples to the device", (long long)b->size);
             return lvn_last_error()->code;
@@ -110,22 +109,49 @@ static lvn_status make_batch(const lvni_data_loader_batch *from, lvni_tensor_cop
     return LVN_OK;
 }
 
+static lvn_status make_batch(const lvni_data_loader_batch *from, lvni_tensor_copies *copies,
+                             lvni_data_loader_batch *out)
+{
+    *out = *from;
+    out->batch.streams = from->batch.streams == NULL ? NULL : &out->streams;
+    lvn_status s = copy_fields(&out->batch, copies);
+    for (int i = 0; i < out->streams.n; i++) {
+        lvn_batch *b = &out->streams.batch[i];
+        if (s == LVN_OK) {
+            s = copy_fields(b, copies);
+        } else { /* the loader's are not this batch's to free */
+            memset(b->field, 0, sizeof b->field);
+        }
+    }
+    return s;
+}
+
 lvn_status lvni_trainer_device_batch_begin(const lvni_data_loader_batch *from,
                                            lvni_tensor_copies *copies, lvni_data_loader_batch *out)
 {
     if (from->batch.size == 0) {
         *out = *from;
         out->batch.n_fields = 0;
+        out->batch.streams = NULL;
+        out->streams.n = 0;
         return LVN_OK;
     }
     LVN_TRY(make_batch(from, copies, out));
     return lvni_tensor_copies_end(copies);
 }
 
+static void free_fields(lvn_batch *batch)
+{
+    for (int i = 0; i < batch->n_fields; i++) {
+        lvn_release(batch->field[i]);
+        batch->field[i] = NULL;
+    }
+}
+
 void lvni_trainer_device_batch_free(lvni_data_loader_batch *batch)
 {
-    for (int i = 0; i < batch->batch.n_fields; i++) {
-        lvn_release(batch->batch.field[i]);
-        batch->batch.field[i] = NULL;
+    free_fields(&batch->batch);
+    for (int i = 0; i < batch->streams.n; i++) {
+        free_fields(&batch->streams.batch[i]);
     }
 }

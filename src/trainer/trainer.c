@@ -37,6 +37,9 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
     t->at = (lvni_ckpt_position){.best_score = (double)NAN, .best_step = -1};
     t->keeper.saved_step = -1;
     t->keeper.data_identity = lvni_trainer_identity_of_data(options->train);
+    for (int i = 0; i < options->plan.n_streams; i++) {
+        t->keeper.stream_identity[i] = lvni_trainer_identity_of_data(options->stream[i].dataset);
+    }
     const lvn_status s = make_engine(t);
     if (s != LVN_OK) {
         lvni_trainer_destroy(t);

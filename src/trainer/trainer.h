@@ -38,7 +38,9 @@ typedef struct lvni_trainer_options {
     /* That each of them keeps to decode samples; for the prediction of memory alone. */
     size_t worker_bytes, val_worker_bytes;
     bool skip_unreadable;
-    bool balanced; /* samples are drawn with replacement, classes alike (data/sampler.h) */
+    bool balanced;   /* samples are drawn with replacement, classes alike (data/sampler.h) */
+    lvn_order order; /* of the training set, not balanced */
+    const lvn_stream *stream; /* those of the plan, in its order; NULL: none */
     /* of plan.devices ranks; NULL: one. Every rank has a trainer, with the same options except
      * plan.rank; out, export_model and the run's messages are rank 0's */
     lvni_dist_comm *comm;
@@ -80,6 +82,7 @@ typedef struct lvni_trainer_report {
 typedef struct lvni_trainer_keeper {
     lvni_trainer_saver *saver; /* NULL before the first save */
     uint64_t data_identity;    /* of the training set (identity.h) */
+    uint64_t stream_identity[LVN_MAX_STREAMS];
     /* of checkpoints/last, as far as it is known to be written; -1: none yet */
     int64_t saved_step;
     /* after a failure: where the run can go on, to stand behind the error's message, which other

@@ -1,6 +1,8 @@
 /* line_job.h */
 #include "support/line_job.h"
 
+#include <stdlib.h>
+
 static int line_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS])
 {
     (void)dataset;
@@ -89,3 +91,61 @@ const lvn_module_class line_two_class = {.name = "two",
                                          .build = two_build,
                                          .training_step = two_training_step,
                                          .phases = two_phases};
+
+/* ---- two streams ---- */
+
+_Atomic int line_opened, line_closed;
+
+static lvn_status line_worker_open(const lvn_dataset *dataset, void **state)
+{
+    (void)dataset;
+    *state = malloc(sizeof(int64_t));
+    if (*state == NULL) {
+        LVN_FAIL(LVN_ERR_MEMORY, "no memory for a state");
+    }
+    line_opened++;
+    return LVN_OK;
+}
+
+static void line_worker_close(const lvn_dataset *dataset, void *state)
+{
+    (void)dataset;
+    line_closed++;
+    free(state);
+}
+
+static lvn_status line_worker_get(const lvn_dataset *dataset, void *state,
+                                  const lvn_sample_key *key, void *const field[])
+{
+    *(int64_t *)state = key->sample;
+    return line_get(dataset, key, field);
+}
+
+static const lvn_dataset_class line_decoded_class = {.name = "line decoded",
+                                                     .fields = line_fields,
+                                                     .length = line_length,
+                                                     .worker_open = line_worker_open,
+                                                     .worker_close = line_worker_close,
+                                                     .worker_get = line_worker_get};
+
+lvn_dataset line_decoded = {.cls = &line_decoded_class};
+
+static lvn_tensor *stream_training_step(const lvn_module *module, const lvn_batch *batch,
+                                        lvn_step *step)
+{
+    const lvn_module *head = ((const fit *)module)->head;
+    const lvn_batch *more = lvn_batch_stream(batch, "more");
+    lvn_tensor *loss = lvn_mean(lvn_square(lvn_forward(head, batch->image)));
+    if (more != NULL) {
+        lvn_tensor *extra = lvn_mean(lvn_abs(lvn_forward(head, more->image)));
+        lvn_log(step, "more", extra);
+        loss = lvn_add(loss, extra);
+    }
+    lvn_log(step, "loss", loss);
+    return loss;
+}
+
+const lvn_module_class line_stream_class = {.name = "stream",
+                                            .size = sizeof(fit),
+                                            .build = fit_build,
+                                            .training_step = stream_training_step};

@@ -15,4 +15,10 @@ extern const lvn_module_class line_two_class;
 /* Called by line_two_class with every micro-batch; true: this one fails. NULL: none does. */
 extern bool (*line_two_fails)(const lvn_step *step);
 
+/* The points again, read through a state of each worker, which line_opened counts; borrowed. */
+extern lvn_dataset line_decoded;
+extern _Atomic int line_opened, line_closed;
+/* One network: the points, and the points of the stream "more" where the step has some. */
+extern const lvn_module_class line_stream_class;
+
 #endif

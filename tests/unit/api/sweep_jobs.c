@@ -70,6 +70,21 @@ static lvn_status train_in_phases(const void *argument)
                          (int)(sizeof words / sizeof *words), words);
 }
 
+static lvn_status train_two_streams(const void *argument)
+{
+    (void)argument;
+    const char *words[] = {WORDS};
+    const lvn_stream more = {.name = "more", .dataset = &line_decoded};
+    const lvn_status s = lvn_job_train(&(lvn_job){.module = &line_stream_class,
+                                                  .train = &line_points,
+                                                  .val = &line_points,
+                                                  .streams = &more,
+                                                  .n_streams = 1},
+                                       (int)(sizeof words / sizeof *words), words);
+    assert_int_equal(line_opened, line_closed);
+    return s;
+}
+
 static lvn_status run_main(const void *argument)
 {
     (void)argument;
@@ -152,6 +167,12 @@ static const scenario rows[] = {
      .goes_on = true},
     {.calls = "job_train",
      .run = train_in_phases,
+     .before = before,
+     .after = after,
+     .growth = 1.02,
+     .goes_on = true},
+    {.calls = "batch_stream",
+     .run = train_two_streams,
      .before = before,
      .after = after,
      .growth = 1.02,

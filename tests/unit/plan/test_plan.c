@@ -406,6 +406,90 @@ static void messages_are_plain(void **state)
     lvni_core_str_free(&text);
 }
 
+/* ---- streams ---- */
+
+#define STREAM(...) (&(lvni_plan_stream){.name = "clips", __VA_ARGS__})
+
+static void streams_decide_the_epoch(void **state)
+{
+    (void)state;
+    /* 341 samples in steps of 32: 11 steps, the last of 21 */
+    const struct {
+        lvni_plan_rule rule;
+        int64_t n, batch, given, steps, last;
+    } rows[] = {
+        {LVNI_PLAN_CYCLE, 40, 8, 0, 11, 21},      {LVNI_PLAN_ONCE, 400, 8, 0, 11, 21},
+        {LVNI_PLAN_SHORTENS, 41, 8, 0, 6, 32},    {LVNI_PLAN_SHORTENS, 400, 8, 0, 11, 21},
+        {LVNI_PLAN_LENGTHENS, 401, 8, 0, 51, 32}, {LVNI_PLAN_LENGTHENS, 40, 8, 0, 11, 21},
+        {LVNI_PLAN_LENGTHENS, 401, 8, 7, 7, 32},  {LVNI_PLAN_CYCLE, 40, 8, 11, 11, 32},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const lvni_plan p =
+            PLAN(.batch_size = 32, .micro_batches = 4, .steps_per_epoch = rows[i].given,
+                 .stream =
+                     STREAM(.n_samples = rows[i].n, .batch = rows[i].batch, .rule = rows[i].rule),
+                 .n_streams = 1);
+        assert_int_equal(p.steps_per_epoch, rows[i].steps);
+        assert_int_equal(p.last_step, rows[i].last);
+        assert_int_equal(p.cycles, rows[i].steps != 11 || rows[i].given > 0);
+    }
+    const lvni_plan_stream two[] = {
+        {.name = "a", .n_samples = 401, .batch = 8, .rule = LVNI_PLAN_LENGTHENS},
+        {.name = "b", .n_samples = 100, .batch = 8, .rule = LVNI_PLAN_SHORTENS}};
+    assert_int_equal(PLAN(.batch_size = 32, .stream = two, .n_streams = 2).steps_per_epoch, 13);
+    lvni_plan endless = make(&(lvni_plan_options){
+        .n_samples = LVNI_PLAN_ENDLESS, .batch_size = 32, .max_steps = 90, .drop_last = true});
+    assert_int_equal(endless.steps_per_epoch, 90);
+    endless = make(&(lvni_plan_options){
+        .n_samples = LVNI_PLAN_ENDLESS, .batch_size = 32, .max_steps = 90, .steps_per_epoch = 20});
+    assert_int_equal(endless.steps_per_epoch, 20);
+    assert_int_equal(lvni_plan_step(&endless, 19).count, 32);
+}
+
+static void streams_are_cut_as_the_step(void **state)
+{
+    (void)state;
+    const lvni_plan p = PLAN(.batch_size = 32, .micro_batches = 4,
+                             .stream = STREAM(.n_samples = 1000, .ratio = 0.3, .order = "shuffled"),
+                             .n_streams = 1);
+    assert_int_equal(p.stream[0].batch, 10); /* 9.6 */
+    assert_int_equal(lvni_plan_stream_largest(&p, 0), 3);
+    int64_t at = 70;
+    for (int m = 0; m < 4; m++) { /* 3, 3, 2, 2 */
+        const lvni_plan_range r = lvni_plan_stream_micro_batch(&p, 0, 2, 7, m);
+        assert_int_equal(r.start, at);
+        assert_int_equal(r.count, m < 2 ? 3 : 2);
+        at += r.count;
+    }
+    lvni_core_str text = {0};
+    lvni_plan_describe_streams(&p, &text);
+    assert_string_equal(lvni_core_str_text(&text),
+                        "stream clips: 10 samples in a step, 3 or 2 in a micro-batch, of 1000, "
+                        "shuffled; pass after pass (100 steps)");
+    lvni_core_str_free(&text);
+}
+
+static void streams_that_do_not_fit(void **state)
+{
+    (void)state;
+    REFUSED("the stream clips has 0 samples; 1 to 4294967295 are possible", .batch_size = 32,
+            .stream = STREAM(.n_samples = 0, .batch = 8), .n_streams = 1);
+    REFUSED("the stream clips has 3 samples in a step, which cannot be cut into 4 micro-batches: "
+            "at least one sample each; smallest that works: 4 (or micro_batches=3)",
+            .batch_size = 32, .micro_batches = 4, .stream = STREAM(.n_samples = 9, .batch = 3),
+            .n_streams = 1);
+    REFUSED("the stream clips would have 6.4e+10 samples in a step (2e+09 for each of 32); 1 to "
+            "2147483647 are possible",
+            .batch_size = 32, .stream = STREAM(.n_samples = 9, .ratio = 2e9), .n_streams = 1);
+    REFUSED("the stream clips has no length: it cannot decide the epoch's", .batch_size = 32,
+            .stream =
+                STREAM(.n_samples = LVNI_PLAN_ENDLESS, .batch = 8, .rule = LVNI_PLAN_SHORTENS),
+            .n_streams = 1);
+    refused(&(lvni_plan_options){.n_samples = LVNI_PLAN_ENDLESS, .batch_size = 32},
+            "the training set has no length: give steps_per_epoch (or max_steps, which is then one "
+            "epoch)");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -420,6 +504,9 @@ int main(void)
         cmocka_unit_test(groups_know_their_ranks),
         cmocka_unit_test(what_does_not_fit_is_reported),
         cmocka_unit_test(messages_are_plain),
+        cmocka_unit_test(streams_decide_the_epoch),
+        cmocka_unit_test(streams_are_cut_as_the_step),
+        cmocka_unit_test(streams_that_do_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

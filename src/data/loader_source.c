@@ -1,0 +1,294 @@
+/* The sources of a loader: its set and the streams beside it. Which samples a batch has, as plan,
+ * seed and step decide; orders; states of workers; samples that could not be read. Called by
+ * loader.c and loader_fill.c. */
+#include "core/alloc.h"
+#include "core/rng.h"
+#include "data/dataset.h"
+#include "data/loader_impl.h"
+#include "tensor/ctx.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- create and destroy ---- */
+
+/* A stream of the same data as the set itself must not come in the same order. */
+static uint64_t stream_seed(uint64_t seed, const char *name)
+{
+    char purpose[64];
+    snprintf(purpose, sizeof purpose, "stream/%s", name);
+    const lvni_core_rng_key key = lvni_core_rng_make_key(seed, lvni_core_rng_purpose(purpose));
+    return (uint64_t)key.k[1] << 32 | key.k[0];
+}
+
+void lvni_data_source_init(lvni_data_loader *l, int number)
+{
+    lvni_data_source *s = &l->source[number];
+    if (number == 0) {
+        *s = (lvni_data_source){.dataset = l->o.dataset,
+                                .seed = l->o.seed,
+                                .order_kind = l->o.training ? l->o.order : LVN_ORDER_SEQUENCE,
+                                .balanced = l->o.balanced && l->o.training,
+                                .cycles = l->o.training && l->plan.cycles};
+    } else {
+        const lvn_stream *from = &l->o.stream[number - 1];
+        *s = (lvni_data_source){.name = from->name,
+                                .dataset = from->dataset,
+                                .seed = stream_seed(l->o.seed, from->name),
+                                .order_kind = from->order,
+                                .cycles = from->rule != LVN_STREAM_ONCE};
+    }
+    s->length = s->dataset->cls->length(s->dataset);
+    s->order_kind = s->length == LVN_ENDLESS ? LVN_ORDER_SEQUENCE : s->order_kind;
+}
+
+lvn_status lvni_data_source_measure(lvni_data_loader *l, int number)
+{
+    lvni_data_source *s = &l->source[number];
+    int64_t capacity = !l->o.training ? l->plan.eval_batch_size
+                       : number == 0  ? lvni_plan_largest_micro_batch(&l->plan)
+                                      : lvni_plan_stream_largest(&l->plan, number - 1);
+    const int64_t most = s->length > 0 ? s->length : 1;
+    capacity = !s->cycles && s->length != LVN_ENDLESS && most < capacity ? most : capacity;
+    LVN_TRY(lvni_data_slot_layout_make(s->dataset, capacity, &s->layout));
+    s->layout.device = lvni_tensor_ctx_get()->device;
+    return LVN_OK;
+}
+
+static bool repeats(const lvni_data_source *s)
+{
+    return s->balanced || s->order_kind == LVN_ORDER_REPLACEMENT;
+}
+
+size_t lvni_data_source_bytes(const lvni_data_loader *l, int number)
+{
+    const lvni_data_source *s = &l->source[number];
+    const size_t one = (s->balanced || s->order_kind != LVN_ORDER_SEQUENCE ? sizeof *s->order : 0) +
+                       (repeats(s) ? 2 * sizeof *s->repeat : 0) +
+                       (s->balanced ? sizeof *s->lists->position : 0);
+    return s->length == LVN_ENDLESS ? 0 : (size_t)s->length * one + (size_t)s->length / 8;
+}
+
+static lvn_status open_states(lvni_data_source *s, int workers)
+{
+    const lvn_dataset_class *c = s->dataset->cls;
+    LVN_ARG((c->worker_open != NULL) == (c->worker_get != NULL) &&
+                (c->worker_open != NULL) == (c->worker_close != NULL),
+            "dataset %s: worker_open, worker_close and worker_get come together", c->name);
+    LVN_ARG(c->get != NULL || c->worker_get != NULL, "dataset %s: get is missing", c->name);
+    if (c->worker_open == NULL) {
+        return LVN_OK;
+    }
+    const int n = workers > 0 ? workers : 1;
+    s->state = lvni_core_calloc(LVNI_TAG_DATA, (size_t)n, sizeof(void *));
+    if (s->state == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (; s->n_states < n; s->n_states++) {
+        lvn_clear_error();
+        const lvn_status status = c->worker_open(s->dataset, &s->state[s->n_states]);
+        if (status != LVN_OK) {
+            if (lvn_last_error()->code != status) {
+                lvn_error_set(status, __FILE__, __LINE__, "%s", lvn_status_text(status));
+            }
+            lvn_error_frame("opening the state of worker %d of %d of the dataset %s", s->n_states,
+                            n, c->name);
+            return status;
+        }
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_data_source_create(lvni_data_loader *l, int number)
+{
+    lvni_data_source *s = &l->source[number];
+    const size_t n = s->length == LVN_ENDLESS ? 0 : (size_t)s->length;
+    const bool ordered = l->o.training && (s->balanced || s->order_kind != LVN_ORDER_SEQUENCE);
+    if (s->length != LVN_ENDLESS) {
+        s->bad = lvni_core_calloc(LVNI_TAG_DATA, n / 64 + 1, sizeof *s->bad);
+    }
+    s->order = ordered ? lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *s->order) : NULL;
+    s->repeat =
+        ordered && repeats(s) ? lvni_core_calloc(LVNI_TAG_DATA, 2 * n, sizeof *s->repeat) : NULL;
+    if ((s->length != LVN_ENDLESS && s->bad == NULL) || (ordered && s->order == NULL) ||
+        (ordered && repeats(s) && s->repeat == NULL)) {
+        return LVN_ERR_MEMORY;
+    }
+    LVN_TRY(s->balanced ? lvni_data_class_lists_create(s->dataset, &s->lists) : LVN_OK);
+    return open_states(s, l->o.workers);
+}
+
+void lvni_data_source_destroy(lvni_data_source *s)
+{
+    while (s->n_states > 0) {
+        s->dataset->cls->worker_close(s->dataset, s->state[--s->n_states]);
+    }
+    lvni_core_free(s->state);
+    lvni_core_free(s->order);
+    lvni_core_free(s->repeat);
+    lvni_data_class_lists_destroy(s->lists);
+    lvni_core_free(s->bad);
+}
+
+/* ---- samples of a batch ---- */
+
+static void make_order(lvni_data_source *s, uint32_t epoch)
+{
+    if (s->order == NULL || (s->order_known && s->order_epoch == epoch)) {
+        return;
+    }
+    if (s->balanced) {
+        lvni_data_sampler_balanced(s->seed, epoch, s->lists, s->order, s->repeat,
+                                   s->repeat + s->length);
+    } else if (s->order_kind == LVN_ORDER_REPLACEMENT) {
+        lvni_data_sampler_replacement(s->seed, epoch, (uint32_t)s->length, s->order, s->repeat,
+                                      s->repeat + s->length);
+    } else {
+        lvni_data_sampler_order(s->seed, epoch, (uint32_t)s->length, s->order);
+    }
+    s->order_epoch = epoch;
+    s->order_known = true;
+}
+
+/* Positions of the pass `epoch`; of a source that cycles: from the run's beginning on. They never
+ * go back from batch to batch, so each order is made once. */
+static void list(lvni_data_source *s, lvni_plan_range r, uint32_t epoch, lvni_data_slot_part *part)
+{
+    for (int64_t i = 0; i < r.count; i++) {
+        int64_t p = r.start + i;
+        if (s->cycles) {
+            epoch = s->length == LVN_ENDLESS ? 0 : (uint32_t)(p / s->length);
+            p = s->length == LVN_ENDLESS ? p : p % s->length;
+        }
+        make_order(s, epoch);
+        part->position[i] = s->order == NULL ? p : s->order[p];
+        part->repeat[i] = s->repeat == NULL ? 0 : s->repeat[p];
+        part->epoch[i] = epoch;
+    }
+    part->planned = r.count;
+}
+
+/* The steps of this loader before that of batch `sequence`, from its first epoch's beginning on. */
+static int64_t locate(const lvni_data_loader *l, int64_t sequence, lvni_data_loader_batch *out)
+{
+    const int64_t k = l->plan.micro_batch_end - l->plan.micro_batch_begin;
+    const int64_t at = l->first + sequence, step = at / k;
+    out->epoch = l->o.epoch + (uint32_t)(step / l->plan.steps_per_epoch);
+    out->step_in_epoch = step % l->plan.steps_per_epoch;
+    out->micro_batch = l->plan.micro_batch_begin + at % k;
+    return step;
+}
+
+static void list_training(lvni_data_loader *l, lvni_data_slot *slot)
+{
+    lvni_data_loader_batch *b = &slot->out;
+    const int64_t before = l->o.step - l->o.step_in_epoch + locate(l, slot->sequence, b);
+    lvni_plan_range r = lvni_plan_micro_batch(&l->plan, b->step_in_epoch, (int)b->micro_batch);
+    const bool runs = r.count > 0;
+    if (l->source[0].cycles) {
+        r.start += (before - b->step_in_epoch) * l->plan.effective_batch;
+    }
+    list(&l->source[0], r, b->epoch, &slot->part[0]);
+    for (int i = 0; i < l->plan.n_streams; i++) {
+        r = lvni_plan_stream_micro_batch(&l->plan, i, b->step_in_epoch, before,
+                                         (int)b->micro_batch);
+        r.count = runs ? r.count : 0; /* it is not computed */
+        list(&l->source[1 + i], r, b->epoch, &slot->part[1 + i]);
+    }
+}
+
+static void list_evaluation(lvni_data_loader *l, lvni_data_slot *slot)
+{
+    slot->out.epoch = l->o.epoch;
+    slot->out.step_in_epoch = 0;
+    slot->out.micro_batch = l->first + slot->sequence * (l->o.in_turn ? l->plan.devices : 1);
+    const lvni_plan_range r =
+        lvni_plan_eval_chunk(&l->plan, l->source[0].length, slot->out.micro_batch);
+    list(&l->source[0], r, l->o.epoch, &slot->part[0]);
+}
+
+void lvni_data_source_list(lvni_data_loader *l, lvni_data_slot *slot)
+{
+    if (l->o.training) {
+        list_training(l, slot);
+    } else {
+        list_evaluation(l, slot);
+    }
+    slot->out.planned = slot->part[0].planned;
+    slot->planned = 0;
+    for (int i = 0; i < l->n_sources; i++) {
+        const lvni_data_slot_part *part = &slot->part[i];
+        slot->planned += part->planned;
+        memset(part->unreadable, 0, (size_t)part->planned * sizeof *part->unreadable);
+    }
+}
+
+lvn_status lvni_data_source_get(lvni_data_loader *l, int number, int worker,
+                                const lvn_sample_key *key, void *const field[])
+{
+    const lvni_data_source *s = &l->source[number];
+    const lvn_dataset_class *c = s->dataset->cls;
+    if (s->state == NULL) {
+        return c->get(s->dataset, key, field);
+    }
+    const bool turns = l->o.workers == 0;
+    if (turns) {
+        pthread_mutex_lock(&l->own);
+    }
+    const lvn_status status = c->worker_get(s->dataset, s->state[worker], key, field);
+    if (turns) {
+        pthread_mutex_unlock(&l->own);
+    }
+    return status;
+}
+
+/* ---- samples that could not be read ---- */
+
+void lvni_data_source_note_unreadable(lvni_data_source *s, const lvni_data_slot_part *part)
+{
+    for (int64_t i = 0; i < part->planned; i++) {
+        const int64_t p = part->position[i];
+        const uint64_t bit = (uint64_t)1 << (p % 64);
+        if (!part->unreadable[i] || (s->bad != NULL && (s->bad[p / 64] & bit) != 0)) {
+            continue;
+        }
+        if (s->bad != NULL) {
+            s->bad[p / 64] |= bit;
+        }
+        if (s->n_bad < LVNI_LOADER_NAMED) {
+            s->named[s->n_bad] = part->sample[i];
+        }
+        s->n_bad++;
+    }
+}
+
+bool lvni_data_source_report(lvni_data_loader *l, int number, lvni_core_str *out)
+{
+    lvni_data_source *s = &l->source[number];
+    char buffer[32];
+    int64_t named[LVNI_LOADER_NAMED];
+    pthread_mutex_lock(&l->lock);
+    const int64_t from = s->n_reported, count = s->n_bad;
+    if (from != count) {
+        memcpy(named, s->named, sizeof named);
+    }
+    s->n_reported = count;
+    pthread_mutex_unlock(&l->lock);
+    if (from == count) {
+        return false;
+    }
+    lvni_core_str_printf(out, "%s%lld unreadable sample%s%s%s left out (on_error=skip)",
+                         out->len > 0 ? "; " : "", (long long)count,
+                         lvni_core_plural(count, "", "s"), s->name != NULL ? " of the stream " : "",
+                         s->name != NULL ? s->name : "");
+    const char *separator = ": ";
+    for (int64_t i = from; i < count && i < LVNI_LOADER_NAMED; i++) {
+        lvni_core_str_append(out, separator);
+        lvni_core_str_append(out, lvni_data_loader_sample_name(s->dataset, named[i], buffer));
+        separator = ", ";
+    }
+    if (count > LVNI_LOADER_NAMED) {
+        lvni_core_str_append(out, from < LVNI_LOADER_NAMED ? ", ..." : "");
+    }
+    return true;
+}
