@@ -26,6 +26,15 @@ if(NOT LEVIN_SANITIZE)
         COMMAND ${CMAKE_SOURCE_DIR}/tools/man-page $<TARGET_FILE:levin> levin.1)
     add_custom_target(man ALL DEPENDS levin.1)
     install(FILES ${CMAKE_BINARY_DIR}/levin.1 TYPE MAN RENAME man1/levin.1)
+    # Where both shells look for the completion of a command.
+    foreach(shell bash zsh)
+        add_custom_command(OUTPUT levin.${shell} DEPENDS levin
+            COMMAND $<TARGET_FILE:levin> completion ${shell} > levin.${shell})
+        add_custom_target(completion-${shell} ALL DEPENDS levin.${shell})
+    endforeach()
+    install(FILES ${CMAKE_BINARY_DIR}/levin.bash RENAME levin
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    install(FILES ${CMAKE_BINARY_DIR}/levin.zsh RENAME _levin DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 endif()
 install(FILES README.md LICENSE TYPE DOC)
 install(DIRECTORY docs TYPE DOC)

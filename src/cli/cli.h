@@ -21,6 +21,8 @@ typedef struct lvni_cli_command {
         const char *usage, *help; /* "levin ops [NAME]", and what that does */
     } use[LVNI_COMMAND_USES];     /* NULL: no more */
     const char *more;             /* more text; NULL: none */
+    const char
+        *words; /* its first argument is one of these, between blanks; NULL: see completion.c */
     /* its first argument is a recipe, whose keys it takes; `use` is about the first recipe */
     bool by_recipe;
     /* uses a trained model: its first argument may be a recipe, else the model names it */
@@ -77,6 +79,7 @@ int lvni_cli_cmd_ops_check(int n, const char *const *args); /* what follows `ops
 int lvni_cli_op_unknown(const char *name);
 int lvni_cli_cmd_slurm(int n, const char *const *args);
 int lvni_cli_cmd_cc(int n, const char *const *args);
+int lvni_cli_cmd_completion(int n, const char *const *args);
 int lvni_cli_cmd_help(int n, const char *const *args);
 
 #endif

@@ -101,6 +101,7 @@ const lvni_cli_command lvni_cli_commands[] = {
              {"levin slurm expand [--first] LIST...",
               "the hosts of a list such as n[08-11], one a line"},
              {"levin slurm compress HOST...", "the shortest list of these hosts"}},
+     .words = "env expand compress",
      .more = "env: --env-source NAME reads the variables of one launcher alone (levin torchrun "
              "ompi mvapich2 pals jsm flux pmi slurm single);\n"
              "--export prints lines for a shell's eval. expand: --first prints the first host "
@@ -119,6 +120,7 @@ const lvni_cli_command lvni_cli_commands[] = {
      .alone = true,
      .use = {{"levin ckpt hash FILE or RUN",
               "hashes of weights and state in a checkpoint, or in a run's last one"}},
+     .words = "hash",
      .more = "`weights` is over parameters and buffers, `state` over all tensors and the position "
              "of the run: equal for equal runs on any layout.\n"
              "Exit code 1 when the checksum of a tensor does not match."},
@@ -138,6 +140,13 @@ const lvni_cli_command lvni_cli_commands[] = {
              "of the ops (and flat.NAME of flat buffers) on a\n"
              "device of the backend (NAME:1: on its second one); exit code 1 when one fails. See "
              "docs/backends.md."},
+    {.name = "completion",
+     .run = lvni_cli_cmd_completion,
+     .use = {{"levin completion bash", "the script with which bash completes keys and values"},
+             {"levin completion zsh", "the same for zsh"}},
+     .words = "bash zsh",
+     .more = "make install puts both where the shells look. Without it: eval \"$(levin completion "
+             "bash)\" in ~/.bashrc, or levin completion zsh >_levin in a folder of $fpath."},
     {.name = "help",
      .run = lvni_cli_cmd_help,
      .use = {{"levin help [COMMAND] [KEY]", "all keys of a command with defaults, or one key"}},

@@ -70,6 +70,8 @@ bool lvni_recipes_is_file(const char *name);
 /* shared_recipe.c: its row, for the rest of the process. LVN_ERR_USAGE: it cannot be loaded, or is
  * no recipe; LVN_ERR_INVALID, LVN_ERR_UNSUPPORTED: its table is wrong, or of another version. */
 lvn_status lvni_recipes_load(const char *path, const lvni_recipes_recipe **out);
+/* The tables of the row of any shared object, without keys of its own where none is loaded. */
+const lvni_recipes_recipe *lvni_recipes_shared_row(void);
 /* Module and datasets of a user's job; `of` names it in errors. */
 lvn_status lvni_recipes_open_job(const lvn_job *job, const char *of,
                                  lvni_recipes_fit_request *request);

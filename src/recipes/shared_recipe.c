@@ -258,35 +258,45 @@ static lvn_status find_table(const char *path, const lvn_recipe **out)
     return check_recipe(*out, path);
 }
 
+const lvni_recipes_recipe *lvni_recipes_shared_row(void)
+{
+    static const lvni_recipes_recipe row = {.use = "[key=value ...]",
+                                            .train_tables = tables,
+                                            .open = open_training,
+                                            .close = close_training,
+                                            .card_key = LVNI_CARD,
+                                            .noun = "model of this recipe",
+                                            .card_write = lvni_recipes_shared_card_write,
+                                            .card_read = lvni_recipes_shared_card_read,
+                                            .card_free = lvni_recipes_shared_card_free,
+                                            .predict_tables = lvni_recipes_shared_predict_tables,
+                                            .predict = lvni_recipes_shared_predict,
+                                            .eval_tables = lvni_recipes_shared_eval_tables,
+                                            .eval = lvni_recipes_shared_eval,
+                                            .export_tables = lvni_recipes_shared_export_tables};
+    if (loaded.recipe == NULL) {
+        loaded.tables[0] = (lvni_core_option_table){.title = "recipe"};
+        loaded.tables[1] = lvni_recipes_run_options;
+        loaded.tables[2] = lvni_recipes_batch_options;
+        loaded.tables[3] = lvni_recipes_optim_table;
+        loaded.row = row;
+    }
+    return &loaded.row;
+}
+
 static lvn_status make_row(const lvn_recipe *r, const char *path)
 {
     loaded.path = lvni_core_strdup(LVNI_TAG_CONFIG, path);
     if (loaded.path == NULL) {
         return LVN_ERR_MEMORY;
     }
-    loaded.tables[1] = lvni_recipes_run_options;
-    loaded.tables[2] = lvni_recipes_batch_options;
-    loaded.tables[3] = lvni_recipes_optim_table;
+    (void)lvni_recipes_shared_row(); /* the tables */
     LVN_TRY(make_rows(r, path));
-    loaded.row = (lvni_recipes_recipe){.name = r->name,
-                                       .argument = loaded.path,
-                                       .use = "[key=value ...]",
-                                       .help = r->help,
-                                       .defaults = r->options,
-                                       .train_tables = tables,
-                                       .open = open_training,
-                                       .close = close_training,
-                                       .user = r,
-                                       .card_key = LVNI_CARD,
-                                       .noun = "model of this recipe",
-                                       .card_write = lvni_recipes_shared_card_write,
-                                       .card_read = lvni_recipes_shared_card_read,
-                                       .card_free = lvni_recipes_shared_card_free,
-                                       .predict_tables = lvni_recipes_shared_predict_tables,
-                                       .predict = lvni_recipes_shared_predict,
-                                       .eval_tables = lvni_recipes_shared_eval_tables,
-                                       .eval = lvni_recipes_shared_eval,
-                                       .export_tables = lvni_recipes_shared_export_tables};
+    loaded.row.name = r->name;
+    loaded.row.argument = loaded.path;
+    loaded.row.help = r->help;
+    loaded.row.defaults = r->options;
+    loaded.row.user = r;
     loaded.recipe = r;
     return LVN_OK;
 }

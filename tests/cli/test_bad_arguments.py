@@ -28,6 +28,7 @@ class Words(Case):
             [
                 "cc",
                 "ckpt",
+                "completion",
                 "eval",
                 "export",
                 "help",

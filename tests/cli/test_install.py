@@ -89,6 +89,8 @@ class Install(unittest.TestCase):
             "lib/pkgconfig/levin.pc",
             "lib/cmake/levin/levinConfig.cmake",
             "share/man/man1/levin.1",
+            "share/bash-completion/completions/levin",
+            "share/zsh/site-functions/_levin",
             "share/doc/levin/LICENSE",
             "share/doc/levin/docs/reproducibility.md",
         ):

@@ -1,0 +1,133 @@
+"""What bash completes of a command line of levin, with the script of `levin completion bash`: the
+words are cut as bash cuts them, at = and : or not.
+
+usage: test_completion.py LEVIN     registered in tests/cli/CMakeLists.txt
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+LEVIN = os.path.abspath(sys.argv[1])
+del sys.argv[1]
+
+ASK = """
+source ./levin.bash
+COMP_WORDBREAKS=$1; shift
+COMP_WORDS=(levin "$@") COMP_CWORD=$#
+complete -p levin | grep -q -- '-F _levin' || exit 3
+_levin levin
+for one in "${COMPREPLY[@]}"; do printf '%s\\n' "$one"; done
+"""
+
+
+def levin(*arguments, status=0):
+    done = subprocess.run([LEVIN, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def cut(line, breaks):
+    """The words of a line in front of the cursor, as bash cuts them."""
+    words = []
+    for word in line.split(" "):
+        parts = re.split(f"([{breaks}])", word) if breaks else [word]
+        words += [part for part in parts if part != ""] or [""]
+    return words
+
+
+class Completion(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.cwd = Path(folder.name)
+        (cls.cwd / "levin.bash").write_text(levin("completion", "bash"))
+        (cls.cwd / "photos one").mkdir()
+        (cls.cwd / "photos.csv").touch()
+        (cls.cwd / "mine.so").touch()  # completing loads no shared object
+
+    def ask(self, line, breaks="=:"):
+        done = subprocess.run(
+            ["bash", "-c", ASK, "ask", breaks, *cut(line, breaks)],
+            cwd=self.cwd,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""), line)
+        return done.stdout.splitlines()
+
+    def test_commands_and_recipes(self):
+        self.assertEqual(self.ask("tr"), ["train"])
+        self.assertEqual(self.ask("e"), ["eval", "export"])
+        self.assertGreaterEqual(set(self.ask("")), {"train", "predict", "plan", "cc", "help"})
+        self.assertEqual(self.ask("train cl"), ["classify"])
+        self.assertEqual(self.ask("train ./mi"), ["./mine.so"])
+        self.assertEqual(self.ask("plan "), ["train"])
+        self.assertEqual(self.ask("plan train cl"), ["classify"])
+        self.assertEqual(self.ask("ckpt h"), ["hash"])
+        self.assertEqual(self.ask("completion "), ["bash", "zsh"])
+        self.assertEqual(self.ask("slurm ex"), ["expand"])
+        self.assertIn("conv2d", self.ask("ops conv"))
+        self.assertIn("train.classify", self.ask("help tr"))
+
+    def test_keys(self):
+        self.assertEqual(self.ask("train classify max_e"), ["max_epochs="])
+        self.assertEqual(self.ask("plan train classify max_e"), ["max_epochs="])
+        self.assertEqual(self.ask("train classify data=x max_e"), ["max_epochs="])
+        self.assertEqual(self.ask("train classify --max_e"), ["--max_epochs="])
+        self.assertEqual(self.ask("predict top"), ["top_k="])
+        self.assertEqual(self.ask("predict classify top"), ["top_k="])
+        self.assertEqual(self.ask("eval conf"), ["config=", "confusion="])
+        self.assertEqual(self.ask("train classify top"), [])
+        # aliases are completed, and are not in the list of all
+        self.assertEqual(self.ask("train classify gpu"), ["gpus="])
+        everything = self.ask("train classify ")
+        self.assertIn("optim.lr=", everything)
+        self.assertNotIn("gpus=", everything)
+        self.assertNotIn("num_nodes=", everything)  # of a later version
+
+    def test_keys_of_shared_objects(self):
+        self.assertEqual(self.ask("train ./mine.so max_e"), ["max_epochs="])
+        self.assertEqual(self.ask("plan train ./mine.so max_e"), ["max_epochs="])
+        self.assertEqual(self.ask("train ./mine.so augment"), [])
+        self.assertEqual(self.ask("eval ./mine.so sp"), ["split="])
+        self.assertEqual(self.ask("predict ./mine.so outp"), ["output="])
+        self.assertEqual(self.ask("predict ./mine.so top"), [])
+
+    def test_values(self):
+        for breaks, front in (("=:", ""), ("", "optim.name="), ("=", "")):
+            self.assertEqual(
+                self.ask("train classify optim.name=ad", breaks),
+                [front + "adam", front + "adamw"],
+            )
+        self.assertEqual(self.ask("train classify resume=t"), ["true"])
+        self.assertEqual(self.ask("train classify resume="), ["true", "false"])
+        self.assertEqual(self.ask("train classify strategy=sh"), [])  # of a later version
+        self.assertEqual(
+            self.ask("train classify model=resnet"), ["resnet18", "resnet34", "resnet50"]
+        )
+        self.assertEqual(self.ask("train classify --model resnet1"), ["resnet18"])
+        self.assertEqual(self.ask("train classify seed="), [])
+        self.assertEqual(self.ask("train ./mine.so precision=b"), ["bf16-mixed", "bf16-true"])
+        self.assertEqual(self.ask("eval ./mine.so split=v"), ["val"])
+        self.assertEqual(self.ask("eval split=t"), ["train", "test"])
+
+    def test_files(self):
+        self.assertEqual(sorted(self.ask("train classify data=ph")), ["photos one", "photos.csv"])
+        self.assertEqual(self.ask("train classify data=photos.", ""), ["data=photos.csv"])
+        self.assertEqual(self.ask("predict model=mi"), ["mine.so"])
+        self.assertEqual(self.ask("cc mi"), ["mine.so"])
+
+    def test_other_shells(self):
+        self.assertTrue(levin("completion", "zsh").startswith("#compdef levin\n"))
+        self.assertIn("bash and zsh are known", levin("completion", "fish", status=64))
+        self.assertIn("bash and zsh are known", levin("completion", status=64))
+
+
+unittest.main()
