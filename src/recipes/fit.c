@@ -23,6 +23,12 @@ static bool leads(const lvni_recipes_fit_run *r)
     return r->rank.rank == 0;
 }
 
+/* A host program's run without `out`. */
+static bool keeps_nothing(const lvni_recipes_fit_run *r)
+{
+    return r->dir == NULL && r->request->drive != NULL;
+}
+
 static bool has_card(const lvni_recipes_fit_run *r)
 {
     return r->request->recipe->card_key != NULL;
@@ -99,9 +105,12 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .log_every_n_steps = lvni_core_config_int(c, "log_every_n_steps"),
         .quiet = !leads(r) || lvni_core_config_bool(c, "quiet"),
         .config_json = lvni_core_str_text(&r->json),
-        .run_id = leads(r) ? r->run_id : NULL,
-        .export_model = has_card(r) && leads(r) ? export_named : NULL,
+        .run_id = leads(r) && r->dir != NULL ? r->run_id : NULL,
+        .export_model = has_card(r) && leads(r) && !keeps_nothing(r) ? export_named : NULL,
         .user = r};
+    if (r->request->ranks != NULL && r->request->ranks->rank[0].rank == r->rank.rank) {
+        out->hooks = r->request->hooks;
+    }
     if (has_card(r)) {
         out->recipe = (lvni_ckpt_st_meta){LVNI_CARD_RECIPE, r->request->recipe->name};
         out->card = (lvni_ckpt_st_meta){r->request->recipe->card_key, lvni_core_str_text(&r->card)};
@@ -265,24 +274,29 @@ static lvn_status prepare(lvni_recipes_fit_run *r)
     return lvni_core_config_bool(c, "resume") ? LVN_OK : load_weights(r);
 }
 
+static lvn_status make_dir(lvni_recipes_fit_run *r)
+{
+    const lvni_core_config *c = r->request->config;
+    size_t made;
+    LVN_TRY(r->dir == NULL ? lvni_recipes_run_dir_claim(r->request->recipe->name, &r->dir, &made)
+                           : LVN_OK);
+    return lvni_recipes_run_dir_make(r->dir, lvni_core_config_bool(c, "overwrite"),
+                                     lvni_core_config_bool(c, "resume"), r->request->kept_file);
+}
+
 /* What rank 0 does before the others begin. */
 static lvn_status lead(lvni_recipes_fit_run *r)
 {
     const lvni_core_config *c = r->request->config;
-    const bool resuming = lvni_core_config_bool(c, "resume");
     lvni_log_set_quiet(lvni_core_config_bool(c, "quiet"));
     lvni_log_set_verbose(lvni_core_config_bool(c, "verbose"));
-    size_t made;
     LVN_TRY(lvni_recipes_run_dir_choose(c, &r->dir));
     LVN_TRY(prepare(r));
     lvni_trainer_stop_install(); /* from here on a stop must save */
-    LVN_TRY(r->dir == NULL ? lvni_recipes_run_dir_claim(r->request->recipe->name, &r->dir, &made)
-                           : LVN_OK);
-    LVN_TRY(lvni_recipes_run_dir_make(r->dir, lvni_core_config_bool(c, "overwrite"), resuming,
-                                      r->request->kept_file));
+    LVN_TRY(keeps_nothing(r) ? LVN_OK : make_dir(r));
     lvni_recipes_fit_banner(r);
-    LVN_TRY(resuming ? find_saved(r) : LVN_OK);
-    return lvni_recipes_run_dir_identify(r->dir, r->saved, r->run_id);
+    LVN_TRY(lvni_core_config_bool(c, "resume") ? find_saved(r) : LVN_OK);
+    return keeps_nothing(r) ? LVN_OK : lvni_recipes_run_dir_identify(r->dir, r->saved, r->run_id);
 }
 
 /* The others wait for rank 0, which decides what is resumed. Where they are its threads, the
@@ -382,8 +396,10 @@ static lvn_status keep_pins(const lvni_recipes_fit_run *r)
 static lvn_status train(lvni_recipes_fit_run *r)
 {
     const int64_t first = r->trainer->at.step;
-    const lvn_status s = lvni_trainer_fit(r->trainer);
-    if ((s != LVN_OK && s != LVN_ERR_CANCELLED) || !leads(r) || r->trainer->at.step == first) {
+    const lvni_recipes_fit_request *q = r->request;
+    const lvn_status s = q->drive != NULL ? q->drive(q->host, q->ranks, &r->rank, r->trainer)
+                                          : lvni_trainer_fit(r->trainer);
+    if ((s != LVN_OK && s != LVN_ERR_CANCELLED) || r->dir == NULL || r->trainer->at.step == first) {
         return s;
     }
     const lvn_error error = *lvn_last_error();
@@ -400,7 +416,7 @@ static lvn_status run_rank(lvni_recipes_fit_run *r)
     LVN_TRY(make_trainer(r));
     LVN_TRY(r->rank.world > 1 ? agree_on_run(r) : LVN_OK);
     LVN_TRY(r->saved != NULL ? resume(r) : LVN_OK);
-    if (leads(r) && !lvni_trainer_finished(r->trainer)) {
+    if (r->dir != NULL && !lvni_trainer_finished(r->trainer)) {
         /* only now: keys that do not fit, or train nothing, must not spoil the run that is there */
         LVN_TRY(lvni_recipes_run_dir_write_config(r->dir, c));
         LVN_TRY(r->request->write_files == NULL
@@ -408,7 +424,7 @@ static lvn_status run_rank(lvni_recipes_fit_run *r)
                     : r->request->write_files(r->request->user, r->dir));
     }
     LVN_TRY(train(r));
-    if (r->trainer->keeper.saved_step >= 0) {
+    if (r->trainer->keeper.saved_step >= 0 && r->request->drive == NULL) {
         lvni_log_line(LVNI_LOG_INFO, "done after %lld step%s; %s/checkpoints/last.safetensors",
                       (long long)r->trainer->at.step,
                       lvni_core_plural(r->trainer->at.step, "", "s"), r->dir);

@@ -7,6 +7,7 @@
 #include "nn/model.h"
 #include "plan/plan.h"
 #include "recipes/ranks.h"
+#include "trainer/trainer.h"
 
 typedef struct lvni_recipes_fit_request {
     lvni_core_config *config;  /* finished; resolved values are written back */
@@ -33,6 +34,12 @@ typedef struct lvni_recipes_fit_request {
      * first step. NULL: none. */
     lvn_status (*write_files)(void *user, const char *dir);
     void *user; /* of write_files */
+    /* In place of lvni_trainer_fit, on each rank: a host program (public_trainer.h), whose run has
+     * a directory only where `out` is given. NULL: trains to the end. */
+    lvn_status (*drive)(void *host, const lvni_recipes_ranks *ranks, const lvni_recipes_rank *rank,
+                        lvni_trainer *trainer);
+    void *host;
+    lvni_trainer_hooks hooks; /* of the first rank of this process */
 } lvni_recipes_fit_request;
 
 /* Train. LVN_ERR_CANCELLED after a signal. The run directory and its log stay this process's. */

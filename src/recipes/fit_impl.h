@@ -20,7 +20,7 @@ typedef struct lvni_recipes_fit_run {
     lvni_recipes_plan_data data;
     lvni_plan plan;
     lvni_optim_schedule schedule;
-    char *dir;
+    char *dir;                /* NULL: other ranks, and a run that keeps nothing */
     char run_id[LVNI_RUN_ID]; /* rank 0 */
     lvni_core_str json, card;
     lvni_core_str memory; /* a line: what the run will take */

@@ -244,7 +244,9 @@ static void print_run(const lvni_recipes_fit_run *r)
     const bool chosen = lvni_core_config_str(r->request->config, "out") == NULL ||
                         lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_OUT_CHOSEN") != NULL;
     lvni_log_line(LVNI_LOG_DETAIL, "levin %s, %s", LEVIN_VERSION, r->request->recipe->name);
-    lvni_log_line(chosen ? LVNI_LOG_INFO : LVNI_LOG_DETAIL, "run directory: %s", r->dir);
+    if (r->dir != NULL) {
+        lvni_log_line(chosen ? LVNI_LOG_INFO : LVNI_LOG_DETAIL, "run directory: %s", r->dir);
+    }
 }
 
 static void print_device(const lvni_recipes_fit_run *r)

@@ -72,6 +72,8 @@ bool lvni_recipes_is_file(const char *name);
 lvn_status lvni_recipes_load(const char *path, const lvni_recipes_recipe **out);
 /* The tables of the row of any shared object, without keys of its own where none is loaded. */
 const lvni_recipes_recipe *lvni_recipes_shared_row(void);
+/* The keys of a user's job. */
+const lvni_core_option_table *lvni_recipes_job_tables(size_t *n);
 /* Module and datasets of a user's job; `of` names it in errors. */
 lvn_status lvni_recipes_open_job(const lvn_job *job, const char *of,
                                  lvni_recipes_fit_request *request);

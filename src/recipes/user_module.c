@@ -10,18 +10,26 @@
 #include "tensor/ctx.h"
 
 #include <levin/trainer.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-static const lvni_core_option_table *tables(size_t *n)
+static lvni_core_option_table all_tables[3];
+static pthread_once_t tables_made = PTHREAD_ONCE_INIT; /* programs may train in several threads */
+
+static void make_tables(void)
 {
-    static lvni_core_option_table all[3];
-    all[0] = lvni_recipes_run_options;
-    all[1] = lvni_recipes_batch_options;
-    all[2] = lvni_recipes_optim_table;
+    all_tables[0] = lvni_recipes_run_options;
+    all_tables[1] = lvni_recipes_batch_options;
+    all_tables[2] = lvni_recipes_optim_table;
+}
+
+const lvni_core_option_table *lvni_recipes_job_tables(size_t *n)
+{
+    pthread_once(&tables_made, make_tables);
     *n = 3;
-    return all;
+    return all_tables;
 }
 
 static lvn_status check_streams(const lvn_stream *streams, int n)
@@ -104,7 +112,7 @@ static lvn_status train_job(const lvn_job *job, int n, const char *const *args)
     LVN_TRY(lvni_recipes_open_job(job, "a job", &checked)); /* before ranks are started */
     const lvni_recipes_recipe recipe = {.name = job->module->name,
                                         .defaults = job->options,
-                                        .train_tables = tables,
+                                        .train_tables = lvni_recipes_job_tables,
                                         .open = open_job,
                                         .user = job};
     static const char *const own_program[2] = {NULL, NULL};
@@ -129,7 +137,7 @@ int lvn_main(int argc, char **argv, const lvn_job *job)
 {
     if (argc > 1 && (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0)) {
         size_t n;
-        const lvni_core_option_table *t = tables(&n);
+        const lvni_core_option_table *t = lvni_recipes_job_tables(&n);
         lvni_core_print(stdout, "usage: %s [key=value ...]\n\n", argv[0]);
         lvni_core_option_print_help(t, n, stdout);
         lvni_recipes_close_job(job);

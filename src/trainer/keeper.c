@@ -86,7 +86,7 @@ static const char *find_not_finite(const lvni_nn_model *m, double *partial)
 
 /* A checkpoint that cannot be used must not take the place of one that can: the loss shows it only
  * one step later. */
-static lvn_status check_weights(const lvni_trainer *t)
+lvn_status lvni_trainer_keeper_check_weights(const lvni_trainer *t)
 {
     const lvni_nn_model *m = t->o.model;
     double *partial = lvni_core_calloc(LVNI_TAG_CKPT, (size_t)lvni_kernels_flat_blocks(m->n_values),
@@ -108,7 +108,7 @@ static lvn_status check_weights(const lvni_trainer *t)
 
 lvn_status lvni_trainer_keeper_save(lvni_trainer *t, bool best)
 {
-    LVN_TRY(check_weights(t));
+    LVN_TRY(lvni_trainer_keeper_check_weights(t));
     return t->o.plan.rank == 0 ? lvni_trainer_save_start(t, best) : LVN_OK;
 }
 

@@ -45,9 +45,24 @@ static lvn_status start_loader(lvni_trainer *t)
     return lvni_data_loader_create(&o, &t->loader);
 }
 
-static bool epoch_done(const lvni_trainer *t)
+bool lvni_trainer_loop_epoch_done(const lvni_trainer *t)
 {
     return t->at.step_in_epoch >= t->o.plan.steps_per_epoch;
+}
+
+lvn_status lvni_trainer_loop_begin(lvni_trainer *t)
+{
+    LVN_TRY(lvni_trainer_report_open(&t->report, t->at.step));
+    return t->loader != NULL || finished(t) ? LVN_OK : start_loader(t);
+}
+
+void lvni_trainer_loop_next_epoch(lvni_trainer *t)
+{
+    t->at.epoch++;
+    t->at.step_in_epoch = 0;
+    t->report.epoch_sum = (lvni_nn_step){0};
+    t->engine->scaler.in_epoch = 0;
+    t->at.finished = finished(t);
 }
 
 /* The error may be that of the save before, whose room on the disk is there by now. */
@@ -71,13 +86,15 @@ static lvn_status end_epoch(lvni_trainer *t)
     }
     const bool validated = t->o.val != NULL && t->report.last_val.n_metrics >
                                                    0; /* else no sample of it could be read */
+    if (validated && t->o.hooks.validation != NULL) {
+        t->o.hooks.validation(t->o.hooks.user);
+    }
     LVN_TRY(lvni_trainer_report_epoch(&t->report, &t->at, &t->engine->scaler, validated));
+    if (t->o.hooks.epoch != NULL) {
+        t->o.hooks.epoch(t->o.hooks.user);
+    }
     const bool best = lvni_trainer_keeper_improved(t, validated);
-    t->at.epoch++;
-    t->at.step_in_epoch = 0;
-    t->report.epoch_sum = (lvni_nn_step){0};
-    t->engine->scaler.in_epoch = 0;
-    t->at.finished = finished(t);
+    lvni_trainer_loop_next_epoch(t);
     return save(t, best);
 }
 
@@ -140,9 +157,13 @@ static lvn_status collect_and_report(lvni_trainer *t)
     lvni_trainer_step_result r;
     LVN_TRY(collect(t, &r));
     lvni_trainer_loop_report_unreadable(t->loader);
-    return lvni_trainer_report_step(&t->report, &r,
-                                    r.after.step_in_epoch >= t->o.plan.steps_per_epoch ||
-                                        finished_at(t, &r.after));
+    LVN_TRY(lvni_trainer_report_step(&t->report, &r,
+                                     r.after.step_in_epoch >= t->o.plan.steps_per_epoch ||
+                                         finished_at(t, &r.after)));
+    if (t->o.hooks.step != NULL) {
+        t->o.hooks.step(t->o.hooks.user, &r);
+    }
+    return LVN_OK;
 }
 
 /* From here on the host knows all that the device does, and `at` is what the weights are. */
@@ -189,8 +210,8 @@ static lvn_status after_step(lvni_trainer *t)
     const int64_t every = t->o.save_every_n_steps;
     bool saved = false;
     const bool wanted = was_asked_to_save(t);
-    if (wanted || epoch_done(t) || finished(t) || (every > 0 && t->at.step % every == 0) ||
-        t->keeper.signal != 0) {
+    if (wanted || lvni_trainer_loop_epoch_done(t) || finished(t) ||
+        (every > 0 && t->at.step % every == 0) || t->keeper.signal != 0) {
         if (drain(t) != LVN_OK) {
             return save_on_error(t);
         }
@@ -198,10 +219,10 @@ static lvn_status after_step(lvni_trainer *t)
     if (lvni_trainer_save_poll(t) != LVN_OK) {
         return save_on_error(t);
     }
-    if (epoch_done(t) || finished(t)) {
+    if (lvni_trainer_loop_epoch_done(t) || finished(t)) {
         LVN_TRY(lvni_trainer_loop_check_readable(t));
     }
-    if (epoch_done(t)) {
+    if (lvni_trainer_loop_epoch_done(t)) {
         LVN_TRY(end_epoch(t));
         saved = true;
     } else if (finished(t) || (every > 0 && t->at.step % every == 0) || wanted) {
@@ -221,10 +242,11 @@ static lvn_status after_step(lvni_trainer *t)
 /* Where ranks have a control channel they agree over it on the step to stop at: t->keeper.signal is
  * set when that is here. (A step's message could carry the signal, as it does between threads; but
  * then the host would have to read every message of a device before it begins the next step.) */
-static lvn_status begin_step(lvni_trainer *t)
+lvn_status lvni_trainer_loop_begin_step(lvni_trainer *t)
 {
     const int own = lvni_trainer_stop_signal();
     bool stop = false;
+    t->engine->more_steps = !is_last_step(t);
     if (t->o.control == NULL) {
         return LVN_OK;
     }
@@ -246,17 +268,16 @@ static lvn_status loop(lvni_trainer *t)
     if (t->keeper.signal != 0) { /* it came while the run was made ready */
         return lvni_trainer_keeper_stop(t, t->keeper.signal, t->keeper.saved_step == t->at.step);
     }
-    if (epoch_done(t)) {
+    if (lvni_trainer_loop_epoch_done(t)) {
         LVN_TRY(end_epoch(t)); /* resumed where the validation is missing */
     }
-    LVN_TRY(finished(t) ? LVN_OK : start_loader(t));
+    LVN_TRY(lvni_trainer_loop_begin(t));
     while (!finished(t)) {
-        lvn_status s = begin_step(t);
+        lvn_status s = lvni_trainer_loop_begin_step(t);
         if (t->keeper.signal != 0) {
             return stop(t);
         }
         if (s == LVN_OK) {
-            t->engine->more_steps = !is_last_step(t);
             s = step(t);
         }
         if (s != LVN_OK) {
@@ -269,7 +290,14 @@ static lvn_status loop(lvni_trainer *t)
 
 bool lvni_trainer_finished(const lvni_trainer *t)
 {
-    return finished(t) && !epoch_done(t);
+    return finished(t) && !lvni_trainer_loop_epoch_done(t);
+}
+
+bool lvni_trainer_ends_at(const lvni_trainer *t, const lvni_ckpt_position *at)
+{
+    lvni_ckpt_position next = *at;
+    next.epoch += next.step_in_epoch >= t->o.plan.steps_per_epoch;
+    return finished_at(t, &next);
 }
 
 /* The first error counts. */

@@ -4,6 +4,14 @@
 
 #include "trainer/trainer.h"
 
+/* loop.c: what drive.c needs of it */
+bool lvni_trainer_loop_epoch_done(const lvni_trainer *t);
+/* Log and loader, if they are not there yet. */
+lvn_status lvni_trainer_loop_begin(lvni_trainer *t);
+/* Before a step: what the ranks agreed on, and whether another step follows. */
+lvn_status lvni_trainer_loop_begin_step(lvni_trainer *t);
+void lvni_trainer_loop_next_epoch(lvni_trainer *t);
+
 /* keeper.c */
 /* Is this epoch the best so far? By val/acc, then val/loss, then train/loss, whichever the module
  * reports first; notes the score. */
@@ -11,6 +19,8 @@ bool lvni_trainer_keeper_improved(lvni_trainer *t, bool validated);
 /* Begins to write checkpoints/last and the exported model; best: these are the best ones, too.
  * Weights that are not finite are never saved. */
 lvn_status lvni_trainer_keeper_save(lvni_trainer *t, bool best);
+/* LVN_ERR_NON_FINITE: a weight or buffer is not finite. */
+lvn_status lvni_trainer_keeper_check_weights(const lvni_trainer *t);
 /* A signal asked for the end: save (unless `saved`), and report where the run can go on. Never
  * LVN_OK. */
 lvn_status lvni_trainer_keeper_stop(lvni_trainer *t, int signal_number, bool saved);

@@ -35,7 +35,7 @@ lvn_status lvni_trainer_report_open(lvni_trainer_report *r, int64_t step)
                                              .fd = r->o->quiet ? -1 : lvni_log_progress_terminal(),
                                              .quiet = r->o->quiet,
                                              .plain_interval_s = 60.0});
-    if (r->o->out == NULL) {
+    if (r->o->out == NULL || r->log != NULL) {
         return LVN_OK;
     }
     lvni_core_str path = {0};
@@ -171,6 +171,16 @@ lvn_status lvni_trainer_report_step(lvni_trainer_report *r, const lvni_trainer_s
     }
     show(r, step, now_s, logged, last_of_epoch);
     return logged && r->log != NULL ? write_step(r, step, now_s) : LVN_OK;
+}
+
+lvn_status lvni_trainer_report_validation(lvni_trainer_report *r, const lvni_ckpt_position *at)
+{
+    char text[LVNI_METRICS][NAME];
+    lvni_log_metric row[LINE] = {0};
+    const int n = metric_rows(&r->last_val, "val", "", text, row);
+    return r->log == NULL
+               ? LVN_OK
+               : lvni_log_metrics_write(r->log, at->step, at->epoch + 1, seconds_of(r), row, n);
 }
 
 lvn_status lvni_trainer_report_epoch(lvni_trainer_report *r, const lvni_ckpt_position *at,

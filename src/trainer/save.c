@@ -30,7 +30,7 @@ struct lvni_trainer_saver {
     texts texts;
     char schedule[192], scaler[128], layout[32];
     lvni_ckpt_position at;
-    bool best, written;
+    bool best, written, shown; /* shown: to the hook */
     lvn_status status;
     lvn_error error;
 };
@@ -47,11 +47,16 @@ static void texts_clear(texts *x)
     *x = (texts){0};
 }
 
-static lvn_status write_texts(const lvni_trainer *t, texts *x)
+/* path NULL: the run directory's last and best */
+static lvn_status write_texts(const lvni_trainer *t, const char *path, texts *x)
 {
     texts_clear(x);
-    lvni_core_str_printf(&x->last, "%s/checkpoints/last.safetensors", t->o.out);
-    lvni_core_str_printf(&x->best, "%s/checkpoints/best.safetensors", t->o.out);
+    if (path != NULL) {
+        lvni_core_str_append(&x->last, path);
+    } else {
+        lvni_core_str_printf(&x->last, "%s/checkpoints/last.safetensors", t->o.out);
+        lvni_core_str_printf(&x->best, "%s/checkpoints/best.safetensors", t->o.out);
+    }
     lvni_trainer_identity_print(t, &x->run, &x->machine);
     lvni_trainer_state_missed_print(t, &x->missed);
     lvni_core_pin_entries_print(t->o.plan.pins.entries, " ", &x->pins);
@@ -164,7 +169,7 @@ static lvn_status make_copies(lvni_trainer_saver *s)
     return good ? lvni_trainer_state_list(t, &s->copy, &s->entries) : LVN_ERR_MEMORY;
 }
 
-static lvn_status create(const lvni_trainer *t, lvni_trainer_saver **out)
+static lvn_status create(const lvni_trainer *t, bool thread, lvni_trainer_saver **out)
 {
     lvni_trainer_saver *s = LVNI_NEW(LVNI_TAG_CKPT, lvni_trainer_saver);
     if (s == NULL) {
@@ -176,11 +181,11 @@ static lvn_status create(const lvni_trainer *t, lvni_trainer_saver **out)
     pthread_cond_init(&s->go, NULL);
     pthread_cond_init(&s->done, NULL);
     lvn_status status = make_copies(s);
-    if (status == LVN_OK && lvni_core_thread_start(&s->thread, saver_main, s) != 0) {
+    if (status == LVN_OK && thread && lvni_core_thread_start(&s->thread, saver_main, s) != 0) {
         status = lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__,
                                "no memory to start the thread that writes checkpoints");
     }
-    s->has_thread = status == LVN_OK;
+    s->has_thread = status == LVN_OK && thread;
     if (status != LVN_OK) {
         lvni_trainer_saver_destroy(s);
         return status;
@@ -227,21 +232,43 @@ static lvn_status copy_state(lvni_trainer_saver *s)
                                : lvni_tensor_mem_copy(s->copy.average, now.average, values);
 }
 
+/* What stands beside the texts. */
+static lvn_status take(lvni_trainer_saver *s)
+{
+    LVN_TRY(copy_state(s));
+    lvni_trainer_state_updates_print(s->trainer, s->schedule, sizeof s->schedule);
+    lvni_trainer_scaler_print(&s->trainer->engine->scaler, s->scaler, sizeof s->scaler);
+    s->at = s->trainer->at;
+    return LVN_OK;
+}
+
+lvn_status lvni_trainer_save_at(const lvni_trainer *t, const char *path)
+{
+    lvni_trainer_saver *s;
+    LVN_TRY(create(t, false, &s));
+    lvn_status status = write_texts(t, path, &s->texts);
+    if (status == LVN_OK) {
+        status = take(s);
+    }
+    if (status == LVN_OK) {
+        status = write_checkpoint(s);
+    }
+    lvni_trainer_saver_destroy(s);
+    return status;
+}
+
 lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
 {
     if (t->o.out == NULL && t->o.export_model == NULL) {
         return LVN_OK;
     }
     LVN_TRY(lvni_trainer_save_wait(t));
-    LVN_TRY(t->keeper.saver == NULL ? create(t, &t->keeper.saver) : LVN_OK);
+    LVN_TRY(t->keeper.saver == NULL ? create(t, true, &t->keeper.saver) : LVN_OK);
     lvni_trainer_saver *s = t->keeper.saver;
-    LVN_TRY(t->o.out == NULL ? LVN_OK : write_texts(t, &s->texts));
-    LVN_TRY(copy_state(s));
-    lvni_trainer_state_updates_print(t, s->schedule, sizeof s->schedule);
-    lvni_trainer_scaler_print(&t->engine->scaler, s->scaler, sizeof s->scaler);
-    s->at = t->at;
+    LVN_TRY(t->o.out == NULL ? LVN_OK : write_texts(t, NULL, &s->texts));
+    LVN_TRY(take(s));
     s->best = best;
-    s->written = false;
+    s->written = s->shown = false;
     pthread_mutex_lock(&s->lock);
     s->busy = true;
     pthread_cond_signal(&s->go);
@@ -256,6 +283,10 @@ static lvn_status collect(lvni_trainer *t)
     t->keeper.saved_step = s->written ? s->at.step : t->keeper.saved_step;
     const lvn_status status = s->status;
     s->status = LVN_OK;
+    if (s->written && !s->shown && t->o.hooks.checkpoint != NULL) {
+        t->o.hooks.checkpoint(t->o.hooks.user, s->at.step);
+    }
+    s->shown = true;
     return status == LVN_OK ? LVN_OK : lvn_error_adopt(&s->error);
 }
 

@@ -6,6 +6,7 @@
  *   keeper.c    checkpoints, the best epoch, the signal that stops all ranks; save.c writes them
  *               beside the training, state.c: what they hold, identity.c: are they of this run?
  *   loop.c      epochs: steps, and what happens between them; validate.c: after an epoch
+ *   drive.c     the same, driven by a caller: step, validate, save, load
  *   trainer.c   create and destroy
  * On their own: evaluate.c, validation and prediction in fixed chunks; memory.h, what a run would
  * take. */
@@ -18,6 +19,16 @@
 
 struct lvni_log_metrics;                              /* log/metrics.h */
 typedef struct lvni_trainer_saver lvni_trainer_saver; /* save.c */
+
+/* What a host program is shown of a run, on this rank's thread, between two steps; each may be
+ * NULL. */
+typedef struct lvni_trainer_hooks {
+    void (*step)(void *user, const lvni_trainer_step_result *result);
+    void (*validation)(void *user);               /* report.last_val */
+    void (*epoch)(void *user);                    /* report.epoch_sum */
+    void (*checkpoint)(void *user, int64_t step); /* checkpoints/last is written */
+    void *user;
+} lvni_trainer_hooks;
 
 typedef struct lvni_trainer_options {
     lvni_nn_model *model; /* borrowed, as all pointers here */
@@ -61,6 +72,7 @@ typedef struct lvni_trainer_options {
      * after `step`, laid out as its `weights`, which is in use by then. */
     lvn_status (*export_model)(void *user, const char *name, const float *values, int64_t step);
     void *user;
+    lvni_trainer_hooks hooks;
 } lvni_trainer_options;
 
 /* What a run logs while it runs (report.c). */
@@ -111,13 +123,28 @@ void lvni_trainer_destroy(lvni_trainer *trainer);
 /* Continue from a checkpoint: before lvni_trainer_fit. LVN_ERR_USAGE when it is of another model,
  * optimizer or (within an epoch) run. */
 lvn_status lvni_trainer_restore(lvni_trainer *trainer, const lvni_ckpt *ckpt);
-/* Train to the end. LVN_ERR_CANCELLED: stopped by a signal, the checkpoint is written. */
+/* Train to the end. LVN_ERR_CANCELLED: stopped by a signal, the checkpoint is written; another call
+ * goes on. */
 lvn_status lvni_trainer_fit(lvni_trainer *trainer);
 /* Nothing is left to do: neither steps nor the validation of the last epoch. */
 bool lvni_trainer_finished(const lvni_trainer *trainer);
+/* No step follows on this position; the last epoch may lack its validation. */
+bool lvni_trainer_ends_at(const lvni_trainer *trainer, const lvni_ckpt_position *at);
 
 /* One optimizer step: submitted to the engine, and collected (loop.c). */
 lvn_status lvni_trainer_step(lvni_trainer *trainer, lvni_trainer_step_result *result);
+
+/* ---- instead of lvni_trainer_fit: a caller that drives the steps (drive.c); collectives of the
+ * ranks, except lvni_trainer_save_as ---- */
+/* The next step, logged as those of lvni_trainer_fit are. The end of an epoch is logged, and is
+ * without validation and checkpoint. LVN_ERR_USAGE: the run is at its end. */
+lvn_status lvni_trainer_advance(lvni_trainer *trainer, lvni_trainer_step_result *result);
+/* Of now: result in report.last_val. */
+lvn_status lvni_trainer_validate(lvni_trainer *trainer);
+/* The state of now as a checkpoint at this path, by any rank alone. */
+lvn_status lvni_trainer_save_as(lvni_trainer *trainer, const char *path);
+/* lvni_trainer_restore at any time between two steps. When it fails the trainer is as before. */
+lvn_status lvni_trainer_load(lvni_trainer *trainer, const lvni_ckpt *ckpt);
 
 /* report.c: metrics.jsonl and the progress line */
 lvn_status lvni_trainer_report_open(lvni_trainer_report *report, int64_t step); /* steps done */
@@ -127,6 +154,9 @@ lvn_status lvni_trainer_report_add(lvni_trainer_report *report,
                                    const lvni_trainer_step_result *result);
 lvn_status lvni_trainer_report_step(lvni_trainer_report *report,
                                     const lvni_trainer_step_result *result, bool last_of_epoch);
+/* Means of a validation that is not an epoch's. */
+lvn_status lvni_trainer_report_validation(lvni_trainer_report *report,
+                                          const lvni_ckpt_position *at);
 /* Means of the epoch and of validation, after its last step. */
 lvn_status lvni_trainer_report_epoch(lvni_trainer_report *report, const lvni_ckpt_position *at,
                                      const lvni_trainer_scaler *scaler, bool validated);
@@ -138,6 +168,8 @@ lvn_status lvni_trainer_epoch_sums_write(const lvni_nn_step *sums, lvni_core_str
 lvn_status lvni_trainer_epoch_sums_read(const char *text, lvni_nn_step *sums);
 
 /* save.c */
+/* The state in a checkpoint at this path, written when this returns. */
+lvn_status lvni_trainer_save_at(const lvni_trainer *trainer, const char *path);
 /* Copy the state, and begin to write it: checkpoints/last (best: as best, too) and the exported
  * models. Waits for the save before, and returns its error. */
 lvn_status lvni_trainer_save_start(lvni_trainer *trainer, bool best);

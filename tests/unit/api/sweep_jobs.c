@@ -85,6 +85,44 @@ static lvn_status train_two_streams(const void *argument)
     return s;
 }
 
+static bool go_on(void *user, const lvn_trainer_report *report)
+{
+    (void)user;
+    return report->step < 0;
+}
+
+static lvn_status use_trainer(lvn_trainer *t)
+{
+    char path[64];
+    const lvn_trainer_report *r = NULL;
+    snprintf(path, sizeof path, "%s/own.safetensors", out + 4);
+    LVN_TRY(lvn_trainer_step(t, &r));
+    LVN_TRY(lvn_trainer_save(t, path));
+    LVN_TRY(lvn_trainer_validate(t, &r));
+    LVN_TRY(lvn_trainer_write(t, "head.weight", lvn_trainer_tensor(t, "head.weight")));
+    LVN_TRY(lvn_trainer_fit(t));
+    LVN_TRY(lvn_trainer_load(t, path));
+    LVN_TRY(lvn_trainer_fit(t));
+    lvn_trainer_stop(t);
+    const bool good = lvn_trainer_finished(t) && lvn_trainer_steps(t) == 2 &&
+                      lvn_trainer_module(t) != NULL && lvn_trainer_tensor_name(t, 0) != NULL &&
+                      lvn_trainer_tensor_name(t, 2) == NULL;
+    return good ? LVN_OK : LVN_ERR_INTERNAL;
+}
+
+static lvn_status run_trainer(const void *argument)
+{
+    (void)argument;
+    const char *words[] = {WORDS};
+    const lvn_job job = {.module = &line_fit_class, .train = &line_points, .val = &line_points};
+    lvn_trainer *t;
+    LVN_TRY(lvn_trainer_create(&job, &t, .n_args = (int)(sizeof words / sizeof *words),
+                               .args = words, .on_step = go_on));
+    const lvn_status s = use_trainer(t);
+    lvn_trainer_destroy(t);
+    return s;
+}
+
 static lvn_status run_main(const void *argument)
 {
     (void)argument;
@@ -173,6 +211,14 @@ static const scenario rows[] = {
      .goes_on = true},
     {.calls = "batch_stream",
      .run = train_two_streams,
+     .before = before,
+     .after = after,
+     .growth = 1.02,
+     .goes_on = true},
+    {.calls = "trainer_create_with trainer_destroy trainer_fit trainer_stop trainer_step "
+              "trainer_validate trainer_save trainer_load trainer_finished trainer_steps "
+              "trainer_module trainer_tensor_name trainer_tensor trainer_write",
+     .run = run_trainer,
      .before = before,
      .after = after,
      .growth = 1.02,

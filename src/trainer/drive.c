@@ -1,0 +1,68 @@
+/* Training that a caller drives (trainer.h): single steps, and between them validation, checkpoints
+ * at any path, and going on from one. What fit does in one call is in loop.c. */
+#include "core/math.h"
+#include "log/run_log.h"
+#include "tensor/ctx.h"
+#include "trainer/loop_impl.h"
+
+static lvn_status end_epoch(lvni_trainer *t)
+{
+    LVN_TRY(lvni_trainer_loop_check_readable(t));
+    LVN_TRY(lvni_trainer_report_epoch(&t->report, &t->at, &t->engine->scaler, false));
+    lvni_trainer_loop_next_epoch(t);
+    return LVN_OK;
+}
+
+lvn_status lvni_trainer_advance(lvni_trainer *t, lvni_trainer_step_result *r)
+{
+    if (lvni_trainer_ends_at(t, &t->at)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "the run is at its end: step %lld, %lld epoch%s done; a larger max_epochs or "
+                 "max_steps trains on",
+                 (long long)t->at.step, (long long)t->at.epoch,
+                 lvni_core_plural(t->at.epoch, " is", "s are"));
+    }
+    if (lvni_trainer_loop_epoch_done(t)) { /* of a run that ended during its validation */
+        lvni_trainer_loop_next_epoch(t);
+    }
+    LVN_TRY(lvni_trainer_loop_begin(t));
+    LVN_TRY(lvni_trainer_loop_begin_step(t));
+    LVN_TRY(lvni_trainer_step(t, r));
+    lvni_trainer_loop_report_unreadable(t->loader);
+    const bool done = lvni_trainer_loop_epoch_done(t);
+    LVN_TRY(lvni_trainer_report_step(&t->report, r, done || lvni_trainer_ends_at(t, &t->at)));
+    LVN_TRY(done ? end_epoch(t) : LVN_OK);
+    t->at.finished = lvni_trainer_finished(t);
+    return LVN_OK;
+}
+
+lvn_status lvni_trainer_validate(lvni_trainer *t)
+{
+    LVN_TRY(lvni_trainer_loop_begin(t));
+    const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
+    const lvn_status s = lvni_trainer_loop_validate(t);
+    lvni_tensor_fp_leave(before);
+    LVN_TRY(s);
+    return lvni_trainer_report_validation(&t->report, &t->at);
+}
+
+lvn_status lvni_trainer_save_as(lvni_trainer *t, const char *path)
+{
+    LVN_TRY(lvni_trainer_keeper_check_weights(t));
+    return lvni_trainer_save_at(t, path);
+}
+
+lvn_status lvni_trainer_load(lvni_trainer *t, const lvni_ckpt *ckpt)
+{
+    LVN_TRY(lvni_trainer_save_wait(t));
+    LVN_TRY(lvni_trainer_restore(t, ckpt));
+    if (t->engine->feed != NULL) {
+        lvni_trainer_feed_drop(t->engine->feed); /* batches of steps that will not be */
+    }
+    lvni_data_loader_destroy(t->loader);
+    t->loader = NULL;
+    t->report.samples = t->report.logged_at = 0;
+    t->keeper.saved_step = -1; /* the run directory's last is of another state */
+    lvni_trainer_report_close(&t->report);
+    return LVN_OK;
+}
