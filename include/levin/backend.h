@@ -81,7 +81,7 @@ typedef struct lvn_backend_kernel {
  * counts of parameters that missed updates, and uploads of what a module draws on the host (mixup,
  * lvn_random_uniform). */
 
-enum { LVN_STEP_PHASES = 8, LVN_STEP_RATES = 2 };
+enum { LVN_STEP_PHASES = 8, LVN_STEP_RATES = 2, LVN_STEP_FOLLOWS = 8 };
 
 typedef struct lvn_step_given {
     int64_t step; /* its number, from 0; random numbers read it (lvn_philox) */
@@ -157,6 +157,9 @@ typedef struct lvn_step_block {
     lvn_step_given given;
     lvn_step_phase phase[LVN_STEP_PHASES];
     lvn_step_average average;
+    /* What weights that follow others do (a teacher), by rule: the factor is given, and whether
+     * they move is what the last phase decided. */
+    lvn_step_average follow[LVN_STEP_FOLLOWS];
     /* Of the run. After the first failure no phase is updated any more, and this stays. */
     int32_t failed, failed_phase;
     int64_t failed_step, failed_micro_batch;
@@ -279,6 +282,9 @@ LVN_ON_DEVICE void lvn_step_decide(lvn_step_block *block, double root, double po
         p->grad_scale *= d->clip / (norm + 1e-6);
     }
     block->updates[d->phase] += p->updated;
+    for (int i = 0; i < LVN_STEP_FOLLOWS; i++) {
+        block->follow[i].updated = p->updated;
+    }
     lvn_step_average_after(block, d);
 }
 

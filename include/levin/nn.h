@@ -181,8 +181,36 @@ LVN_API lvn_buffer *lvn_builder_queue_with(lvn_builder *b, const char *name, int
 /* (rows): 1 where a row was pushed, 0 where none was yet; borrowed. NULL: not a queue. */
 LVN_API lvn_tensor *lvn_queue_filled(const lvn_buffer *queue);
 
+/* A module that follows another one of the model, as a teacher does: after the optimizer has
+ * updated its phase,
+ *   weight = momentum * weight + (1 - momentum) * (the weight of the same name in `leader`).
+ * What were parameters of `module`, which is built as `leader` is, are then buffers: saved and
+ * exported by name, and not trained. They begin as copies. lvn_forward of it records no gradient,
+ * and is in the same mode, training or evaluation, as all of the model. A skipped step moves
+ * nothing. */
+typedef struct lvn_follow_options {
+    size_t struct_size;
+    double momentum; /* 0: 0.996 */
+    /* what momentum becomes by the run's last step, along half a cosine (Grill et al. 2020,
+     * "BYOL"); 0: it stays. Needs a run with an end: max_epochs or max_steps */
+    double end;
+    /* the running statistics of `module` are its own, of what passes through it; else they follow,
+     * too */
+    bool own_statistics;
+} lvn_follow_options;
+LVN_API lvn_status lvn_builder_follow_with(lvn_builder *b, lvn_module *module,
+                                           const lvn_module *leader, const lvn_follow_options *o);
+#define lvn_builder_follow(b, module, leader, ...)                                                 \
+    lvn_builder_follow_with(                                                                       \
+        (b), (module), (leader),                                                                   \
+        &(lvn_follow_options){.struct_size = sizeof(lvn_follow_options), __VA_ARGS__})
+
 /* Training mode (dropout, batch statistics) or evaluation. */
 LVN_API bool lvn_is_training(void);
+/* In a training_step: the mode of what the calling thread runs from here on, as of a teacher that
+ * is in evaluation mode; returns the mode before, to set again. Elsewhere the mode is evaluation,
+ * and stays. */
+LVN_API bool lvn_set_training(bool training);
 
 /* ---- layers; weights start as in PyTorch: uniform in +-1 / sqrt(fan in) (Kaiming uniform with a =
  * sqrt(5), He et al. 2015) ---- */

@@ -97,6 +97,7 @@ int64_t lvni_nn_buffer_record_length(const lvn_buffer *buffer)
     switch (buffer->rule) {
     case LVNI_RULE_MEAN: return buffer->numel + 1;
     case LVNI_RULE_QUEUE: return rows_length(&buffer->queue) + 1 + buffer->queue.slots;
+    case LVNI_RULE_FOLLOW:
     case LVNI_RULE_PART: break;
     }
     return 0;
@@ -151,7 +152,7 @@ lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
 {
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     lvni_nn_set *set = ctx->records;
-    if (set == NULL || !ctx->at.training ||
+    if (set == NULL || !ctx->at.training || buffer->rule == LVNI_RULE_FOLLOW ||
         (buffer->phase >= 0 && buffer->phase != (int)ctx->at.phase)) {
         return LVN_OK;
     }
@@ -204,6 +205,7 @@ void lvni_nn_model_apply_records(lvni_nn_model *m, const lvni_nn_set *total,
                                            (float)b->momentum, (float)(1.0 - b->momentum), step);
             break;
         case LVNI_RULE_QUEUE: append(b, record, step); break;
+        case LVNI_RULE_FOLLOW: /* lvni_nn_model_follow */
         case LVNI_RULE_PART: break;
         }
     }

@@ -253,31 +253,37 @@ lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_init init,
     return b->status;
 }
 
-lvn_buffer *lvni_nn_builder_new_buffer(lvn_builder *b, const char *name, int ndim,
-                                       const int64_t *shape, lvni_nn_rule rule)
+lvn_buffer *lvni_nn_builder_add_buffer(lvn_builder *b)
 {
     lvni_nn_model *m = b->model;
-    char *full;
-    lvn_tensor *t = new_tensor(b, name, ndim, shape, &full);
-    if (t == NULL) {
-        return NULL;
-    }
     void *list = m->buffers;
     lvn_buffer *buffer = LVNI_NEW(LVNI_TAG_MODEL, lvn_buffer);
     if (buffer == NULL || !grow(&list, m->n_buffers, sizeof *m->buffers)) {
-        lvni_core_free(full);
         lvni_core_free(buffer);
-        lvn_release(t);
         return (lvn_buffer *)lvni_nn_builder_fail(b, LVN_ERR_MEMORY);
     }
     m->buffers = list;
-    *buffer = (lvn_buffer){.name = full,
-                           .tensor = t,
-                           .model = m,
-                           .rule = rule,
-                           .index = m->n_buffers,
-                           .phase = -1,
-                           .numel = lvn_numel(t)};
+    *buffer = (lvn_buffer){.model = m, .index = m->n_buffers, .phase = -1};
     m->buffers[m->n_buffers++] = buffer;
+    return buffer;
+}
+
+lvn_buffer *lvni_nn_builder_new_buffer(lvn_builder *b, const char *name, int ndim,
+                                       const int64_t *shape, lvni_nn_rule rule)
+{
+    char *full;
+    lvn_tensor *t = new_tensor(b, name, ndim, shape, &full);
+    lvn_buffer *buffer = t == NULL ? NULL : lvni_nn_builder_add_buffer(b);
+    if (buffer == NULL) {
+        if (t != NULL) {
+            lvni_core_free(full);
+            lvn_release(t);
+        }
+        return NULL;
+    }
+    buffer->name = full;
+    buffer->tensor = t;
+    buffer->rule = rule;
+    buffer->numel = lvn_numel(t);
     return buffer;
 }

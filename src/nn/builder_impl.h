@@ -21,6 +21,19 @@ lvn_module *lvni_nn_builder_build(lvn_builder *b, lvn_module *module);
 /* A buffer named `name` below the builder's module. NULL on failure. */
 lvn_buffer *lvni_nn_builder_new_buffer(lvn_builder *b, const char *name, int ndim,
                                        const int64_t *shape, lvni_nn_rule rule);
+/* Room for one buffer more, which nothing is known of. NULL on failure. */
+lvn_buffer *lvni_nn_builder_add_buffer(lvn_builder *b);
+/* When parameters and buffers have their places (follow.c). */
+void lvni_nn_model_find_leaders(lvni_nn_model *model);
+/* lvn_forward of a module that follows another one records no gradient. */
+static inline void lvni_nn_module_set_follows(lvn_module *module)
+{
+    module->reserved[0] = module;
+}
+static inline bool lvni_nn_module_follows(const lvn_module *module)
+{
+    return module->reserved[0] != NULL;
+}
 /* The builder fails with the thread's error, unless it has; NULL. */
 void *lvni_nn_builder_fail(lvn_builder *b, lvn_status code);
 /* `init` of the parameter or buffer is one of its values; false fails the builder. */

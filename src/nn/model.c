@@ -90,6 +90,7 @@ static lvn_status lay_out(lvni_nn_model *m)
     place_parameters(m);
     m->trained_end = m->n_weights;
     place_buffers(m);
+    lvni_nn_model_find_leaders(m);
     lvni_nn_model_lay_records(m, 1, 0);
     m->weights = lvni_tensor_mem_calloc(LVNI_TAG_MODEL, (size_t)m->n_values, sizeof *m->weights);
     if (m->weights == NULL) {
@@ -153,6 +154,11 @@ static lvn_status initialise(const lvni_nn_model *m, const uint64_t *seed)
         fill_parameters(m, *seed, values);
     }
     fill_buffers(m, seed, values);
+    for (int i = 0; i < m->n_buffers; i++) {
+        if (m->buffers[i]->rule == LVNI_RULE_FOLLOW) {
+            LVN_TRY(lvni_nn_model_copy_leader(m->buffers[i], values));
+        }
+    }
     if (here) {
         return LVN_OK;
     }
@@ -227,6 +233,7 @@ void lvni_nn_model_destroy(lvni_nn_model *m)
         lvni_core_free(m->parameters[i].name);
     }
     for (int i = 0; i < m->n_buffers; i++) {
+        lvni_cpu_weights_forget(m->buffers[i]->tensor->id, m->buffers[i]->tensor->id);
         lvn_release(m->buffers[i]->tensor);
         lvni_core_free(m->buffers[i]->name);
         lvni_core_free(m->buffers[i]);
@@ -257,6 +264,9 @@ void lvni_nn_model_touch(lvni_nn_model *m)
     for (int i = 0; i < m->n_parameters; i++) {
         m->parameters[i].tensor->version++;
     }
+    for (int i = 0; i < m->n_buffers; i++) {
+        m->buffers[i]->tensor->version++;
+    }
 }
 
 static bool can_forward(const lvn_module *module)
@@ -284,9 +294,14 @@ static lvn_tensor *forward(const lvn_module *module, lvn_tensor *x, lvn_tensor *
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     const char *outside = ctx->module_path;
     ctx->module_path = module->path;
+    const bool quiet = lvni_nn_module_follows(module),
+               recording = quiet && lvn_set_grad_enabled(false);
     lvn_tensor *y = residual == NULL ? module->cls->forward(module, x)
                                      : module->cls->forward_residual(module, x, residual);
     ctx->module_path = outside;
+    if (quiet) {
+        (void)lvn_set_grad_enabled(recording);
+    }
     if (!inner) {
         return y;
     }
@@ -314,6 +329,14 @@ lvn_tensor *lvn_forward_residual(const lvn_module *module, lvn_tensor *x, lvn_te
 bool lvn_is_training(void)
 {
     return lvni_tensor_ctx_get()->at.training;
+}
+
+bool lvn_set_training(bool training)
+{
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    const bool before = ctx->at.training;
+    ctx->at.training = training && ctx->records != NULL;
+    return before;
 }
 
 bool lvni_nn_model_has(const lvni_nn_model *model, const char *name)

@@ -50,9 +50,10 @@ typedef struct lvni_nn_block {
 
 /* What a step makes of a buffer. */
 typedef enum lvni_nn_rule {
-    LVNI_RULE_MEAN,  /* moves to the mean of what was pushed */
-    LVNI_RULE_QUEUE, /* rows that were pushed take the place of the oldest */
-    LVNI_RULE_PART   /* belongs to another buffer, which moves it */
+    LVNI_RULE_MEAN,   /* moves to the mean of what was pushed */
+    LVNI_RULE_QUEUE,  /* rows that were pushed take the place of the oldest */
+    LVNI_RULE_FOLLOW, /* was a parameter, or a mean, and moves towards another one */
+    LVNI_RULE_PART    /* belongs to another buffer, which moves it */
 } lvni_nn_rule;
 
 /* Rows that micro-batches push, in the order of the micro-batches. */
@@ -62,6 +63,20 @@ typedef struct lvni_nn_queue {
     int64_t slots, slot_rows;  /* micro-batches of a step, rows that each has room for */
     lvn_buffer *filled, *next; /* (rows): 1 where there is a row; (1): where the next one goes */
 } lvni_nn_queue;
+
+/* How the buffers of a module move towards those that they follow: of the way that is left,
+ * 1 - momentum. */
+typedef struct lvni_nn_follow_rule {
+    double momentum, end; /* of the first step; of the run's last one */
+} lvni_nn_follow_rule;
+enum { LVNI_FOLLOW_RULES = LVN_STEP_FOLLOWS };
+
+typedef struct lvni_nn_follower {
+    int rule; /* of the model's */
+    const lvn_tensor *leader;
+    const char *name; /* the leader's; the model's */
+    int64_t offset;   /* of the leader's values in the model's `weights` */
+} lvni_nn_follower;
 
 struct lvn_buffer {
     char *name;
@@ -76,8 +91,10 @@ struct lvn_buffer {
     double fill;           /* at the start, unless `init` draws */
     lvn_init init;
     double bound;
-    double momentum;     /* LVNI_RULE_MEAN */
-    lvni_nn_queue queue; /* LVNI_RULE_QUEUE */
+    double momentum;         /* LVNI_RULE_MEAN */
+    lvni_nn_queue queue;     /* LVNI_RULE_QUEUE */
+    lvni_nn_follower follow; /* LVNI_RULE_FOLLOW */
+    lvni_nn_parameter file;  /* how it lies in files: as the parameter that it was; else all zero */
 };
 
 struct lvni_nn_model {
@@ -97,7 +114,9 @@ struct lvni_nn_model {
     int64_t n_values;  /* n_weights, and behind them the buffers' values, with gaps */
     /* of n_values: an average of weights is one of these; it has the others as they are */
     int64_t n_averaged;
-    bool coupled;      /* micro-batches look at others of their group (lvn_builder_couple) */
+    bool coupled; /* micro-batches look at others of their group (lvn_builder_couple) */
+    lvni_nn_follow_rule follow_rule[LVNI_FOLLOW_RULES];
+    int n_follow_rules;
     int64_t n_records; /* length of a set's record part (lvni_nn_model_lay_records) */
     /* What steps add up of the flat buffer, on borders of blocks: outside, sets are undefined.
      * All of it, unless a trainer trains less. */
@@ -157,6 +176,13 @@ void lvni_nn_set_zero(float *p, int64_t n);
  * all this lies: nothing unless it updated. */
 void lvni_nn_model_apply_records(lvni_nn_model *model, const lvni_nn_set *total,
                                  const lvn_step_phase *step);
+
+/* follow.c: those that follow move in this phase, by given[rule].factor of the way, or as
+ * there[rule] has it: NULL, or of the block of the device on which all this lies. */
+void lvni_nn_model_follow(lvni_nn_model *model, int phase, const lvn_step_average *given,
+                          const lvn_step_average *there);
+/* The buffer, which follows, becomes what its leader is; values: laid out as `weights`. */
+lvn_status lvni_nn_model_copy_leader(const lvn_buffer *buffer, float *values);
 
 /* The model zoo: a class per name of `model=`. Arguments of its build(): */
 typedef struct lvni_nn_zoo_arguments {

@@ -51,12 +51,23 @@ static void add_counters(const lvni_nn_model *m, tensors *t)
     }
 }
 
+/* Into the order that files have, if that is another. */
+static void reorder(const tensors *t, lvni_ckpt_st_tensor *entry, const lvni_nn_parameter *p,
+                    const float *values, int64_t offset)
+{
+    if (p->layout != LVNI_LAYOUT_PLAIN) {
+        lvni_nn_parameter_to_file(p, values + offset, t->memory + offset);
+        lvni_nn_parameter_file_shape(p, entry->shape);
+        entry->data = t->memory + offset;
+    }
+}
+
 static lvn_status gather(const lvni_nn_model *m, const float *values, tensors *t)
 {
     const size_t n_buffers = (size_t)m->n_buffers;
     *t = (tensors){.entry = lvni_core_calloc(LVNI_TAG_CKPT, (size_t)m->n_parameters + 2 * n_buffers,
                                              sizeof *t->entry),
-                   .memory = lvni_core_alloc(LVNI_TAG_CKPT, (size_t)m->n_weights * sizeof(float)),
+                   .memory = lvni_core_alloc(LVNI_TAG_CKPT, (size_t)m->n_values * sizeof(float)),
                    .name = lvni_core_calloc(LVNI_TAG_CKPT, n_buffers, NAME),
                    .n = m->n_parameters + m->n_buffers};
     if (t->entry == NULL || t->memory == NULL || t->name == NULL) {
@@ -65,16 +76,13 @@ static lvn_status gather(const lvni_nn_model *m, const float *values, tensors *t
     for (int i = 0; i < m->n_parameters; i++) {
         const lvni_nn_parameter *p = &m->parameters[i];
         t->entry[i] = lvni_ckpt_st_entry(p->name, p->tensor, values + m->offset[i]);
-        if (p->layout != LVNI_LAYOUT_PLAIN) {
-            lvni_nn_parameter_to_file(p, values + m->offset[i], t->memory + m->offset[i]);
-            lvni_nn_parameter_file_shape(p, t->entry[i].shape);
-            t->entry[i].data = t->memory + m->offset[i];
-        }
+        reorder(t, &t->entry[i], p, values, m->offset[i]);
     }
     for (int i = 0; i < m->n_buffers; i++) {
         const lvn_buffer *b = m->buffers[i];
-        t->entry[m->n_parameters + i] =
-            lvni_ckpt_st_entry(b->name, b->tensor, values + b->value_offset);
+        lvni_ckpt_st_tensor *entry = &t->entry[m->n_parameters + i];
+        *entry = lvni_ckpt_st_entry(b->name, b->tensor, values + b->value_offset);
+        reorder(t, entry, &b->file, values, b->value_offset);
     }
     add_counters(m, t);
     return LVN_OK;

@@ -278,6 +278,16 @@ static lvn_status judge(load *l)
     return s;
 }
 
+/* Only means belong to every file of the network: a queue stays as it is at the start, and what
+ * follows becomes a copy of what was loaded. */
+static lvn_status take_buffer(load *l, const lvn_buffer *b)
+{
+    if (b->rule == LVNI_RULE_MEAN || find(l, l->naming, l->prefix, b->name) != NULL) {
+        return take(l, b->name, b->tensor, b->rule == LVNI_RULE_FOLLOW ? &b->file : NULL);
+    }
+    return b->rule == LVNI_RULE_FOLLOW ? lvni_nn_model_copy_leader(b, l->model->weights) : LVN_OK;
+}
+
 static lvn_status run(load *l, lvni_nn_model *m)
 {
     int64_t largest = 1;
@@ -301,8 +311,10 @@ static lvn_status run(load *l, lvni_nn_model *m)
             LVN_TRY(take(l, p->name, p->tensor, p));
         }
     }
-    for (int i = 0; i < m->n_buffers; i++) {
-        LVN_TRY(take(l, m->buffers[i]->name, m->buffers[i]->tensor, NULL));
+    for (int i = 0; i < 2 * m->n_buffers; i++) { /* leaders first */
+        const lvn_buffer *b = m->buffers[i % m->n_buffers];
+        const bool now = (b->rule == LVNI_RULE_FOLLOW) == (i >= m->n_buffers);
+        LVN_TRY(now ? take_buffer(l, b) : LVN_OK);
     }
     list_unused(l);
     lvni_nn_model_touch(m);

@@ -11,6 +11,7 @@
  *                  their micro-batches; staged.c: sets on a device by way of the host, on the
  *                  thread of comm_thread.c
  *   update.c       clip, update; phases.c: which parameters a phase trains
+ *   move_buffers.c  the buffers
  *   scaler.c       precision, and the loss scale of 16-mixed */
 #ifndef LEVIN_TRAINER_ENGINE_H
 #define LEVIN_TRAINER_ENGINE_H
@@ -168,6 +169,13 @@ double lvni_trainer_lr(const lvni_trainer_engine *engine, int64_t skipped);
 /* Weights, buffers and optimizer state of the current phase, from its summed gradient. */
 lvn_status lvni_trainer_update(lvni_trainer_engine *engine, const lvni_nn_set *total,
                                lvni_trainer_step_record *r);
+/* move_buffers.c */
+/* Buffers of the current phase, after its parameters. */
+void lvni_trainer_move_buffers(lvni_trainer_engine *engine, const lvni_nn_set *total);
+/* How far those that follow go in the step that is being submitted, by rule. */
+void lvni_trainer_follow_factors(const lvni_trainer_engine *engine,
+                                 lvn_step_average factor[LVN_STEP_FOLLOWS]);
+/* update.c */
 /* LVN_ERR_NON_FINITE with the message of a gradient's norm. */
 lvn_status lvni_trainer_fail_norm(const lvni_trainer_engine *engine, int phase, double norm,
                                   const lvni_ckpt_position *before);

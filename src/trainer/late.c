@@ -147,6 +147,7 @@ _Static_assert((int)LVN_STEP_PHASES == (int)LVNI_PHASES,
 lvn_status lvni_trainer_late_begin(lvni_trainer_late *l, const lvni_trainer_engine *e)
 {
     lvn_step_block now = {.given = {.step = e->now.step, .skipped = e->scaler.skipped}};
+    lvni_trainer_follow_factors(e, now.follow);
     for (int i = 0; i < l->n_phases * LVN_STEP_RATES; i++) {
         now.given.lr[i / LVN_STEP_RATES][i % LVN_STEP_RATES] =
             lvni_trainer_lr(e, e->scaler.skipped + i % LVN_STEP_RATES);

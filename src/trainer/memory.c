@@ -437,6 +437,10 @@ static uint64_t count_export(const lvni_nn_model *m)
         bytes +=
             p->layout == LVNI_LAYOUT_PLAIN ? 0 : (uint64_t)lvn_numel(p->tensor) * sizeof(float);
     }
+    for (int i = 0; i < m->n_buffers; i++) {
+        const lvni_nn_parameter *was = &m->buffers[i]->file;
+        bytes += was->layout == LVNI_LAYOUT_PLAIN ? 0 : (uint64_t)was->numel * sizeof(float);
+    }
     return bytes;
 }
 

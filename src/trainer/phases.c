@@ -32,7 +32,11 @@ void lvni_trainer_phases_assign(lvni_nn_model *m, const lvni_optim_parameter *pa
         m->parameters[i].tensor->requires_grad = !parameter[i].frozen;
     }
     for (int i = 0; i < m->n_buffers; i++) {
-        m->buffers[i]->phase = lvni_optim_find_phase(m->root->cls->phases, 0, m->buffers[i]->name);
+        lvn_buffer *b = m->buffers[i];
+        const bool follows = b->rule == LVNI_RULE_FOLLOW;
+        const int phase =
+            lvni_optim_find_phase(m->root->cls->phases, 0, follows ? b->follow.name : b->name);
+        b->phase = follows && phase < 0 ? 0 : phase; /* once in a step */
     }
 }
 

@@ -80,8 +80,7 @@ lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
     if (e->o.precision == LVNI_PRECISION_BF16_TRUE) {
         lvni_kernels_flat_round_bf16(model->weights, model->n_weights);
     }
-    lvni_nn_model_apply_records(model, total,
-                                e->late == NULL ? NULL : &e->late->block->phase[e->now.phase]);
+    lvni_trainer_move_buffers(e, total);
     lvni_trainer_phases_touch(model, e->now.phase);
     return LVN_OK;
 }

@@ -48,7 +48,7 @@ static const lvn_module_class part_class = {
 
 typedef struct net {
     lvn_module base;
-    lvn_module *conv, *norm, *unet, *calm, *up, *drop, *head, *part, *gru, *lstm, *line;
+    lvn_module *conv, *norm, *unet, *calm, *up, *drop, *head, *part, *gru, *lstm, *line, *teacher;
 } net;
 
 static lvn_status net_build(lvn_module *module, lvn_builder *b)
@@ -64,6 +64,8 @@ static lvn_status net_build(lvn_module *module, lvn_builder *b)
     m->drop = lvn_nn_dropout(b, "drop", 0.5);
     m->head = lvn_nn_linear(b, "head", 4, 4);
     m->part = lvn_builder_child(b, &part_class, "part");
+    m->teacher = lvn_builder_child(b, &part_class, "teacher");
+    lvn_builder_follow(b, m->teacher, m->part, .momentum = 0.9, .end = 1.0);
     m->line = lvn_nn_conv1d(b, "line", 1, 1, 3, .padding = 1);
     m->gru = lvn_nn_gru_cell(b, "gru", 4, 4);
     m->lstm = lvn_nn_lstm_cell(b, "lstm", 4, 4);
@@ -81,7 +83,11 @@ static lvn_tensor *net_forward(const lvn_module *module, lvn_tensor *x)
     lvn_tensor *line = lvn_forward(m->line, lvn_reshape(x, LVN_SHAPE(2, 4, 1)));
     x = lvn_reshape(line, LVN_SHAPE(2, 4));
     lvn_tensor *c, *h = lvn_nn_lstm_cell_step(m->lstm, x, x, x, &c);
-    return lvn_forward(m->part, lvn_nn_gru_cell_step(m->gru, h, c));
+    lvn_tensor *state = lvn_nn_gru_cell_step(m->gru, h, c);
+    const bool training = lvn_set_training(false);
+    lvn_tensor *taught = lvn_forward(m->teacher, state);
+    (void)lvn_set_training(training);
+    return lvn_sub(lvn_forward(m->part, state), taught);
 }
 
 static const lvn_module_class net_class = {
@@ -194,8 +200,9 @@ static lvn_status open_and_read(const void *argument)
 static const scenario rows[] = {
     {.calls = "builder_status builder_arguments builder_child builder_parameter builder_set_init "
               "builder_couple "
-              "builder_block builder_buffer builder_queue_with queue_filled buffer_value "
-              "buffer_push is_training forward log "
+              "builder_block builder_buffer builder_queue_with builder_follow_with queue_filled "
+              "buffer_value "
+              "buffer_push is_training set_training forward log "
               "nn_conv2d_with nn_conv_transpose2d_with nn_conv1d_with nn_unet_with nn_linear_with "
               "nn_batch_norm_with nn_layer_norm_with nn_dropout forward_residual nn_gru_cell_with "
               "nn_gru_cell_step nn_lstm_cell_with nn_lstm_cell_step step_host step_weigh "

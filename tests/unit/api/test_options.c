@@ -92,6 +92,13 @@ static lvn_module *layer_builder_queue(lvn_builder *b)
     return lvn_builder_queue_with(b, "queue", 2, 2, &o) == NULL ? NULL : layer_nn_linear(b);
 }
 
+static lvn_module *layer_builder_follow(lvn_builder *b)
+{
+    static const lvn_follow_options o = {0};
+    lvn_module *leader = lvn_nn_linear(b, "leader", 2, 2), *m = lvn_nn_linear(b, "part", 2, 2);
+    return lvn_builder_follow_with(b, m, leader, &o) == LVN_OK ? m : NULL;
+}
+
 static lvn_module *unknown_init(lvn_builder *b)
 {
     return lvn_builder_parameter(b, "weight", 1, (const int64_t[]){2}, (lvn_init)4, 0.0) == NULL
@@ -183,6 +190,7 @@ static const struct {
     PART(nn_lstm_cell),
     PART(nn_unet),
     PART(builder_queue),
+    PART(builder_follow),
 };
 enum { N_ALL = sizeof all / sizeof *all };
 

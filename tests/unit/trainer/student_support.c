@@ -1,4 +1,4 @@
-/* A network with a queue of what it made of earlier samples (student_support.h). */
+/* A network with a teacher and a queue (student_support.h). */
 #include "student_support.h"
 
 int64_t student_overflows_at = -1;
@@ -35,7 +35,7 @@ static const lvn_module_class encoder_class = {
 
 typedef struct student {
     lvn_module base;
-    lvn_module *encoder;
+    lvn_module *encoder, *teacher, *target;
     lvn_buffer *bank;
 } student;
 
@@ -43,6 +43,10 @@ static lvn_status student_build(lvn_module *module, lvn_builder *b)
 {
     student *m = (student *)module;
     m->encoder = lvn_builder_child(b, &encoder_class, "encoder");
+    m->teacher = lvn_builder_child(b, &encoder_class, "teacher");
+    m->target = lvn_builder_child(b, &encoder_class, "target");
+    lvn_builder_follow(b, m->teacher, m->encoder, .momentum = 0.9, .end = 1.0);
+    lvn_builder_follow(b, m->target, m->encoder, .momentum = 0.5, .own_statistics = true);
     m->bank = lvn_builder_queue(b, "bank", BANK_ROWS, KEY, .init = LVN_INIT_NORMAL, .bound = 0.1);
     return lvn_builder_status(b);
 }
@@ -58,20 +62,22 @@ static bool push(const student *m, const lvn_batch *batch, lvn_tensor *z)
     if (n == 0) {
         return true;
     }
-    lvn_tensor *rows = lvn_cast(lvn_slice(lvn_detach(z), 0, 0, n), LVN_F32);
+    lvn_tensor *rows = lvn_cast(lvn_slice(z, 0, 0, n), LVN_F32);
     return rows != NULL && lvn_buffer_push(m->bank, rows) == LVN_OK;
 }
 
 static lvn_tensor *student_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
 {
     const student *m = (const student *)module;
-    lvn_tensor *z = lvn_forward(m->encoder, batch->image);
-    if (!push(m, batch, z)) {
+    lvn_tensor *z = lvn_forward(m->encoder, batch->image),
+               *keys = lvn_forward(m->teacher, batch->image),
+               *target = lvn_forward(m->target, batch->image);
+    if (!push(m, batch, keys)) {
         return NULL;
     }
     lvn_tensor *alike = lvn_matmul(z, lvn_transpose(lvn_buffer_value(m->bank), 0, 1)),
                *there = lvn_mul(lvn_sigmoid(alike), lvn_queue_filled(m->bank)),
-               *loss = lvn_add(lvn_mean(there), lvn_mean(lvn_square(z)));
+               *loss = lvn_add(lvn_mean(there), lvn_mean(lvn_square(lvn_sub(z, target))));
     if (step->step == student_overflows_at) {
         loss = lvn_mul_scalar(lvn_mul_scalar(loss, 1e30), 1e30);
     }

@@ -1,5 +1,5 @@
-/* A network with a queue of what it made of earlier samples, for the tests of buffers whose rules
- * are more than a mean. */
+/* A network with a teacher, and a queue of what that made of earlier samples, for the tests of
+ * buffers whose rules are more than a mean. */
 #ifndef LEVIN_TESTS_STUDENT_SUPPORT_H
 #define LEVIN_TESTS_STUDENT_SUPPORT_H
 
@@ -7,9 +7,10 @@
 
 enum { KEY = 4, BANK_ROWS = 23 };
 
-/* The encoder is w x + b less a running mean, `encoder.mean`. `bank` is a queue of BANK_ROWS keys,
- * of which each micro-batch pushes the first student_pushes(sample) ones, `sample` being its first;
- * the loss depends on it. */
+/* `encoder` is w x + b less a running mean, `encoder.mean`. `teacher` follows it with a momentum
+ * from 0.9 to 1, `target` with one of 0.5 and a running mean of its own. `bank` is a queue of
+ * BANK_ROWS of the teacher's keys, of which each micro-batch pushes the first
+ * student_pushes(sample) ones, `sample` being its first. The loss depends on all of them. */
 extern const lvn_module_class student_class;
 /* 0 to `size` rows: other micro-batches push other numbers of rows. */
 int64_t student_pushes(int64_t sample, int64_t size);

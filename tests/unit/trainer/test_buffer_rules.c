@@ -10,6 +10,7 @@
 #include "log/run_log.h"
 #include "trainer/memory.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +112,124 @@ static void queues_count_what_was_pushed(void **state)
         assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
     }
     student_overflows_at = -1;
+}
+
+enum { MOST_VALUES = KEY * FEATURES };
+
+static void read_values(const lvn_tensor *t, float values[MOST_VALUES])
+{
+    assert_int_equal(lvni_tensor_mem_copy(values, t->data, (size_t)lvn_numel(t) * sizeof *values),
+                     LVN_OK);
+}
+
+static const lvn_tensor *weight(const bench *b, const char *name)
+{
+    for (int i = 0; i < b->model->n_parameters; i++) {
+        if (strcmp(b->model->parameters[i].name, name) == 0) {
+            return b->model->parameters[i].tensor;
+        }
+    }
+    return find(b, name)->tensor;
+}
+
+/* What `follower` must be after step `t` of 10: by the formula, from what it was. */
+static void expect_moved(const bench *b, const char *follower, const char *leader, double momentum,
+                         const float was[MOST_VALUES])
+{
+    float is[MOST_VALUES], to[MOST_VALUES];
+    const lvn_tensor *t = weight(b, follower);
+    read_values(t, is);
+    read_values(weight(b, leader), to);
+    for (int64_t i = 0; i < lvn_numel(t); i++) {
+        const double want = momentum * (double)was[i] + (1.0 - momentum) * (double)to[i];
+        if (fabs((double)is[i] - want) > 1e-6 * (1.0 + fabs(want))) {
+            fail_msg("%s %d is %.9g, must be %.9g", follower, (int)i, (double)is[i], want);
+        }
+    }
+}
+
+static const struct {
+    const char *follower, *leader;
+    bool scheduled;
+} pairs[] = {{"teacher.linear.weight", "encoder.linear.weight", true},
+             {"teacher.linear.bias", "encoder.linear.bias", true},
+             {"teacher.mean", "encoder.mean", true},
+             {"target.linear.weight", "encoder.linear.weight", false},
+             {"target.linear.bias", "encoder.linear.bias", false}};
+enum { PAIRS = sizeof pairs / sizeof *pairs };
+
+static void check_steps(bench *b, bool skips)
+{
+    float was[PAIRS][MOST_VALUES], is[MOST_VALUES], mean[MOST_VALUES], now[MOST_VALUES];
+    for (int step = 0; step < 6; step++) {
+        for (int i = 0; i < PAIRS; i++) {
+            read_values(weight(b, pairs[i].follower), was[i]);
+        }
+        read_values(weight(b, "target.mean"), mean);
+        bench_steps(b, 1);
+        const bool skipped = skips && step == student_overflows_at;
+        const double cosine = 1.0 - 0.1 * 0.5 * (1.0 + cos(3.14159265358979 * step / 10.0));
+        for (int i = 0; i < PAIRS; i++) {
+            const double momentum = skipped ? 1.0 : pairs[i].scheduled ? cosine : 0.5;
+            expect_moved(b, pairs[i].follower, pairs[i].leader, momentum, was[i]);
+            read_values(weight(b, pairs[i].follower), is);
+            assert_true((memcmp(is, was[i], 4 * sizeof *is) == 0) == skipped);
+        }
+        read_values(weight(b, "target.mean"), now); /* of its own */
+        assert_true((memcmp(now, mean, KEY * sizeof *now) == 0) == skipped);
+    }
+}
+
+static void teachers_follow(void **state)
+{
+    (void)state;
+    const lvn_device devices[] = {LVN_CPU, LVN_SIM(0)};
+    memory data;
+    memory_init(&data, N, 0);
+    student_overflows_at = 2;
+    for (int i = 0; i < 4; i++) {
+        bench b;
+        setting s = settings(i < 2 ? LVNI_PRECISION_16_MIXED : LVNI_PRECISION_32);
+        student_overflows_at = i < 2 ? 2 : -1;
+        assert_int_equal(lvn_device_use(devices[i % 2]), LVN_OK);
+        bench_open(&b, &data, &s);
+        b.trainer->engine->scaler.scale = i < 2 ? 1024.0 : b.trainer->engine->scaler.scale;
+        float teacher[MOST_VALUES], encoder[MOST_VALUES]; /* begin as copies */
+        read_values(weight(&b, "teacher.linear.weight"), teacher);
+        read_values(weight(&b, "encoder.linear.weight"), encoder);
+        assert_memory_equal(teacher, encoder, sizeof teacher);
+        check_steps(&b, i < 2);
+        bench_close(&b);
+        assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    }
+    student_overflows_at = -1;
+}
+
+/* No gradient, optimizer state or count of parameters has them; checkpoints do. */
+static void followers_are_not_trained(void **state)
+{
+    (void)state;
+    memory data;
+    bench b;
+    char last[96];
+    memory_init(&data, N, 0);
+    setting s = settings(LVNI_PRECISION_32);
+    s.out = out;
+    bench_open(&b, &data, &s);
+    assert_int_equal(b.model->n_parameters, 2);
+    assert_int_equal(lvni_nn_model_count(b.model), KEY * FEATURES + KEY);
+    bench_steps(&b, 2);
+    assert_int_equal(bench_save(b.trainer, false), LVN_OK);
+    snprintf(last, sizeof last, "%s/checkpoints/last.safetensors", out);
+    lvni_ckpt *ckpt;
+    assert_int_equal(lvni_ckpt_load(last, &ckpt), LVN_OK);
+    const lvni_ckpt_st_tensor *saved = lvni_ckpt_st_find(ckpt->file, "model/teacher.linear.weight");
+    assert_non_null(saved);
+    assert_memory_equal(saved->data, weight(&b, "teacher.linear.weight")->data, saved->bytes);
+    assert_non_null(lvni_ckpt_st_find(ckpt->file, "optim/exp_avg/encoder.linear.weight"));
+    assert_null(lvni_ckpt_st_find(ckpt->file, "optim/exp_avg/teacher.linear.weight"));
+    lvni_ckpt_free(ckpt);
+    bench_close(&b);
 }
 
 static void resumed_runs_go_on(void **state)
@@ -221,6 +340,8 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_the_layout),
                                        cmocka_unit_test(queues_count_what_was_pushed),
+                                       cmocka_unit_test(teachers_follow),
+                                       cmocka_unit_test(followers_are_not_trained),
                                        cmocka_unit_test(resumed_runs_go_on),
                                        cmocka_unit_test(queues_are_not_averaged),
                                        cmocka_unit_test(steps_allocate_nothing),
