@@ -160,6 +160,7 @@ typedef struct lvn_step_block {
     /* What weights that follow others do (a teacher), by rule: the factor is given, and whether
      * they move is what the last phase decided. */
     lvn_step_average follow[LVN_STEP_FOLLOWS];
+    lvn_step_average renewed; /* values that are replaced, if the last phase updated */
     /* Of the run. After the first failure no phase is updated any more, and this stays. */
     int32_t failed, failed_phase;
     int64_t failed_step, failed_micro_batch;
@@ -285,6 +286,8 @@ LVN_ON_DEVICE void lvn_step_decide(lvn_step_block *block, double root, double po
     for (int i = 0; i < LVN_STEP_FOLLOWS; i++) {
         block->follow[i].updated = p->updated;
     }
+    block->renewed.copies = 1;
+    block->renewed.updated = p->updated;
     lvn_step_average_after(block, d);
 }
 

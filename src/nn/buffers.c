@@ -74,6 +74,20 @@ lvn_buffer *lvn_builder_queue_with(lvn_builder *b, const char *name, int64_t row
     return queue;
 }
 
+lvn_status lvn_builder_function(lvn_builder *b, lvn_buffer *buffer, lvn_buffer_function function)
+{
+    if (b->status == LVN_OK && (buffer == NULL || function == NULL)) {
+        lvni_nn_builder_fail(b, lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                                              "lvn_builder_function was given NULL as the %s",
+                                              buffer == NULL ? "buffer" : "function"));
+    }
+    if (b->status == LVN_OK) {
+        buffer->function = function;
+        buffer->module = b->module;
+    }
+    return b->status;
+}
+
 lvn_tensor *lvn_buffer_value(const lvn_buffer *buffer)
 {
     return buffer->tensor;

@@ -117,9 +117,12 @@ lvn_module *lvni_nn_builder_build(lvn_builder *b, lvn_module *module)
         return NULL;
     }
     const char *outside = b->path;
+    const lvn_module *around = b->module;
     b->path = module->path;
+    b->module = module;
     const lvn_status s = module->cls->build == NULL ? LVN_OK : module->cls->build(module, b);
     b->path = outside;
+    b->module = around;
     return s == LVN_OK ? module : lvni_nn_builder_fail(b, s);
 }
 

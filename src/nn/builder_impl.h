@@ -7,6 +7,7 @@
 struct lvn_builder {
     lvni_nn_model *model;
     const char *path; /* of the module being built */
+    const lvn_module *module;
     const void *arguments;
     bool sync_batch_norm; /* every batch norm is over the group of its micro-batch */
     lvn_status status;

@@ -91,10 +91,12 @@ struct lvn_buffer {
     double fill;           /* at the start, unless `init` draws */
     lvn_init init;
     double bound;
-    double momentum;         /* LVNI_RULE_MEAN */
-    lvni_nn_queue queue;     /* LVNI_RULE_QUEUE */
-    lvni_nn_follower follow; /* LVNI_RULE_FOLLOW */
-    lvni_nn_parameter file;  /* how it lies in files: as the parameter that it was; else all zero */
+    double momentum;              /* LVNI_RULE_MEAN */
+    lvni_nn_queue queue;          /* LVNI_RULE_QUEUE */
+    lvni_nn_follower follow;      /* LVNI_RULE_FOLLOW */
+    lvn_buffer_function function; /* of the new value; NULL: none */
+    const lvn_module *module;     /* that made the function's buffer */
+    lvni_nn_parameter file; /* how it lies in files: as the parameter that it was; else all zero */
 };
 
 struct lvni_nn_model {

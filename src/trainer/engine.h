@@ -171,7 +171,7 @@ lvn_status lvni_trainer_update(lvni_trainer_engine *engine, const lvni_nn_set *t
                                lvni_trainer_step_record *r);
 /* move_buffers.c */
 /* Buffers of the current phase, after its parameters. */
-void lvni_trainer_move_buffers(lvni_trainer_engine *engine, const lvni_nn_set *total);
+lvn_status lvni_trainer_move_buffers(lvni_trainer_engine *engine, const lvni_nn_set *total);
 /* How far those that follow go in the step that is being submitted, by rule. */
 void lvni_trainer_follow_factors(const lvni_trainer_engine *engine,
                                  lvn_step_average factor[LVN_STEP_FOLLOWS]);

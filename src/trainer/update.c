@@ -80,9 +80,8 @@ lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
     if (e->o.precision == LVNI_PRECISION_BF16_TRUE) {
         lvni_kernels_flat_round_bf16(model->weights, model->n_weights);
     }
-    lvni_trainer_move_buffers(e, total);
     lvni_trainer_phases_touch(model, e->now.phase);
-    return LVN_OK;
+    return lvni_trainer_move_buffers(e, total);
 }
 
 /* No fewer steps moved the average: those of the phase that was skipped least. */

@@ -19,12 +19,19 @@ typedef struct part {
     lvn_buffer *seen, *bank;
 } part;
 
+static lvn_tensor *twice(const lvn_module *module, lvn_tensor *value)
+{
+    (void)module;
+    return lvn_mul_scalar(value, 2.0);
+}
+
 static lvn_status part_build(lvn_module *module, lvn_builder *b)
 {
     part *m = (part *)module;
     m->scale = lvn_builder_parameter(b, "scale", LVN_SHAPE(4), LVN_INIT_ONES, 0);
     m->seen = lvn_builder_buffer(b, "seen", LVN_SHAPE(4), 0.0, 0.5);
     m->bank = lvn_builder_queue(b, "bank", 5, 4, .init = LVN_INIT_NORMAL, .bound = 1.0);
+    lvn_builder_function(b, m->bank, twice);
     return lvn_builder_status(b);
 }
 
@@ -200,7 +207,8 @@ static lvn_status open_and_read(const void *argument)
 static const scenario rows[] = {
     {.calls = "builder_status builder_arguments builder_child builder_parameter builder_set_init "
               "builder_couple "
-              "builder_block builder_buffer builder_queue_with builder_follow_with queue_filled "
+              "builder_block builder_buffer builder_queue_with builder_follow_with "
+              "builder_function queue_filled "
               "buffer_value "
               "buffer_push is_training set_training forward log "
               "nn_conv2d_with nn_conv_transpose2d_with nn_conv1d_with nn_unet_with nn_linear_with "

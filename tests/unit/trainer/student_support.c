@@ -2,6 +2,7 @@
 #include "student_support.h"
 
 int64_t student_overflows_at = -1;
+_Atomic int student_calls;
 
 /* (N, FEATURES) -> (N, KEY): w x + b less a running mean of its own. */
 typedef struct encoder {
@@ -39,6 +40,14 @@ typedef struct student {
     lvn_buffer *bank;
 } student;
 
+static lvn_tensor *unit_rows(const lvn_module *module, lvn_tensor *rows)
+{
+    const int last = 1;
+    student_calls += module->path[0] == '\0' ? 1 : 0;
+    return lvn_div(rows,
+                   lvn_sqrt(lvn_add_scalar(lvn_sum_axes(lvn_square(rows), &last, 1, true), 1e-12)));
+}
+
 static lvn_status student_build(lvn_module *module, lvn_builder *b)
 {
     student *m = (student *)module;
@@ -48,7 +57,7 @@ static lvn_status student_build(lvn_module *module, lvn_builder *b)
     lvn_builder_follow(b, m->teacher, m->encoder, .momentum = 0.9, .end = 1.0);
     lvn_builder_follow(b, m->target, m->encoder, .momentum = 0.5, .own_statistics = true);
     m->bank = lvn_builder_queue(b, "bank", BANK_ROWS, KEY, .init = LVN_INIT_NORMAL, .bound = 0.1);
-    return lvn_builder_status(b);
+    return lvn_builder_function(b, m->bank, unit_rows);
 }
 
 int64_t student_pushes(int64_t sample, int64_t size)

@@ -9,13 +9,15 @@ enum { KEY = 4, BANK_ROWS = 23 };
 
 /* `encoder` is w x + b less a running mean, `encoder.mean`. `teacher` follows it with a momentum
  * from 0.9 to 1, `target` with one of 0.5 and a running mean of its own. `bank` is a queue of
- * BANK_ROWS of the teacher's keys, of which each micro-batch pushes the first
- * student_pushes(sample) ones, `sample` being its first. The loss depends on all of them. */
+ * BANK_ROWS of the teacher's keys, made unit vectors after a step, of which each micro-batch pushes
+ * the first student_pushes(sample) ones, `sample` being its first. The loss depends on all of them.
+ */
 extern const lvn_module_class student_class;
 /* 0 to `size` rows: other micro-batches push other numbers of rows. */
 int64_t student_pushes(int64_t sample, int64_t size);
 
 /* The gradient is infinite in this step; -1: never. */
 extern int64_t student_overflows_at;
+extern _Atomic int student_calls; /* of the function of `bank` */
 
 #endif

@@ -232,6 +232,43 @@ static void followers_are_not_trained(void **state)
     bench_close(&b);
 }
 
+/* Once after each step, over all rows; in a step that is skipped nothing changes. */
+static void functions_are_called_once(void **state)
+{
+    (void)state;
+    const lvn_device devices[] = {LVN_CPU, LVN_SIM(0)};
+    memory data;
+    memory_init(&data, N, 0);
+    student_overflows_at = 1;
+    for (int i = 0; i < 2; i++) {
+        bench b;
+        float bank[BANK_ROWS * KEY], before[BANK_ROWS * KEY];
+        const setting s = settings(LVNI_PRECISION_16_MIXED);
+        assert_int_equal(lvn_device_use(devices[i]), LVN_OK);
+        bench_open(&b, &data, &s);
+        b.trainer->engine->scaler.scale = 1024.0;
+        const lvn_tensor *t = find(&b, "bank")->tensor;
+        for (int step = 0; step < 4; step++) {
+            const int calls = student_calls;
+            assert_int_equal(lvni_tensor_mem_copy(before, t->data, sizeof before), LVN_OK);
+            bench_steps(&b, 1);
+            assert_int_equal(lvni_tensor_mem_copy(bank, t->data, sizeof bank), LVN_OK);
+            assert_int_equal(student_calls - calls, step == 1 && i == 0 ? 0 : 1);
+            assert_true((memcmp(bank, before, sizeof bank) == 0) == (step == 1));
+            for (int row = 0; row < BANK_ROWS; row++) {
+                double length = 0.0;
+                for (int c = 0; c < KEY; c++) {
+                    length += pow((double)bank[row * KEY + c], 2);
+                }
+                assert_true(fabs(length - 1.0) < 1e-5);
+            }
+        }
+        bench_close(&b);
+        assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    }
+    student_overflows_at = -1;
+}
+
 static void resumed_runs_go_on(void **state)
 {
     (void)state;
@@ -342,6 +379,7 @@ int main(void)
                                        cmocka_unit_test(queues_count_what_was_pushed),
                                        cmocka_unit_test(teachers_follow),
                                        cmocka_unit_test(followers_are_not_trained),
+                                       cmocka_unit_test(functions_are_called_once),
                                        cmocka_unit_test(resumed_runs_go_on),
                                        cmocka_unit_test(queues_are_not_averaged),
                                        cmocka_unit_test(steps_allocate_nothing),
