@@ -182,6 +182,8 @@ const lvni_recipes_recipe lvni_recipes_classify = {
     .name = "classify",
     .use = "data=DIR [key=value ...]",
     .help = "train a classifier of images (one sub-folder per class)",
+    .model_keys = "model, model.* and the data's classes",
+    .size_key = "image_size",
     .train_tables = train_tables,
     .check = lvni_recipes_image_source_check_run,
     .open = open_training,

@@ -106,6 +106,7 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .quiet = !leads(r) || lvni_core_config_bool(c, "quiet"),
         .config_json = lvni_core_str_text(&r->json),
         .run_id = leads(r) && r->dir != NULL ? r->run_id : NULL,
+        .model_keys = r->request->recipe->model_keys,
         .export_model = has_card(r) && leads(r) && !keeps_nothing(r) ? export_named : NULL,
         .user = r};
     if (r->request->ranks != NULL && r->request->ranks->rank[0].rank == r->rank.rank) {

@@ -42,26 +42,39 @@ static lvn_status refuse_size(const lvni_plan *p, int64_t size)
         (long long)p->effective_batch, (long long)size, why.message);
 }
 
+enum { SIZE_KEY = 64 };
+
+/* " or image_size", of recipes with such a key. */
+static const char *or_size_key(const lvni_recipes_fit_run *r, char text[SIZE_KEY])
+{
+    const char *key = r->request->recipe->size_key;
+    snprintf(text, SIZE_KEY, "%s%s", key == NULL ? "" : " or ", key == NULL ? "" : key);
+    return text;
+}
+
 /* A warning, not an error: the estimate is of the peak, and memory of other processes may be free
  * by then. */
-static void compare_memory(uint64_t need, lvni_core_str *out)
+static void compare_memory(const lvni_recipes_fit_run *r, uint64_t need, lvni_core_str *out)
 {
+    char size[SIZE_KEY];
     char takes[LVNI_BYTES_TEXT], there[LVNI_BYTES_TEXT];
     const uint64_t has = lvni_core_machine_memory("");
     if (need > has) {
         lvni_core_str_printf(
             out,
             "the run takes about %s, and %s are available to it here: the system may "
-            "kill it; a smaller batch_size or image_size, or more "
-            "micro-batches, takes less",
-            lvni_core_bytes_text(need, takes), lvni_core_bytes_text(has, there));
+            "kill it; a smaller batch_size%s, or more micro-batches, takes less",
+            lvni_core_bytes_text(need, takes), lvni_core_bytes_text(has, there),
+            or_size_key(r, size));
     }
 }
 
 /* What does not fit in any case is refused before there is a run; the rest is a peak of lanes that
  * need not come together. */
-static lvn_status compare_device(const lvni_trainer_memory_need *n, lvni_core_str *out)
+static lvn_status compare_device(const lvni_recipes_fit_run *r, const lvni_trainer_memory_need *n,
+                                 lvni_core_str *out)
 {
+    char size[SIZE_KEY];
     char takes[LVNI_BYTES_TEXT], has[LVNI_BYTES_TEXT];
     lvni_core_bytes_text(n->device_limit, has);
     if (n->device_fixed > n->device_limit) {
@@ -74,9 +87,9 @@ static lvn_status compare_device(const lvni_trainer_memory_need *n, lvni_core_st
         lvni_core_str_printf(
             out,
             "%sthe run takes up to %s of %s, which has %s, and may run out of it; a "
-            "smaller batch_size or image_size, more micro-batches or fewer lanes "
-            "need less",
-            out->len > 0 ? "; " : "", lvni_core_bytes_text(n->device, takes), n->device_name, has);
+            "smaller batch_size%s, more micro-batches or fewer lanes need less",
+            out->len > 0 ? "; " : "", lvni_core_bytes_text(n->device, takes), n->device_name, has,
+            or_size_key(r, size));
     }
     return LVN_OK;
 }
@@ -143,12 +156,12 @@ lvn_status lvni_recipes_fit_predict_memory(lvni_recipes_fit_run *r)
     }
     if (s == LVN_ERR_DEVICE_MEMORY) {
         const lvn_error why = *lvn_last_error();
+        char size[SIZE_KEY];
         LVN_FAIL(LVN_ERR_USAGE,
                  "%lld sample%s at once take%s more memory than there is (%s): give a smaller "
-                 "batch_size or image_size, or "
-                 "more micro-batches",
+                 "batch_size%s, or more micro-batches",
                  (long long)need.refused, lvni_core_plural(need.refused, "", "s"),
-                 lvni_core_plural(need.refused, "s", ""), why.message);
+                 lvni_core_plural(need.refused, "s", ""), why.message, or_size_key(r, size));
     }
     if (s == LVN_OK) {
         lvni_trainer_memory_print(&need, lanes, &r->memory);
@@ -157,8 +170,8 @@ lvn_status lvni_recipes_fit_predict_memory(lvni_recipes_fit_run *r)
         } else if (r->rank.world > 1) {
             lvni_core_str_printf(&r->memory, ", on each of %d ranks", r->rank.world);
         }
-        compare_memory(need.total * (uint64_t)(together ? 1 : r->rank.world), &r->scarce);
-        LVN_TRY(compare_device(&need, &r->scarce));
+        compare_memory(r, need.total * (uint64_t)(together ? 1 : r->rank.world), &r->scarce);
+        LVN_TRY(compare_device(r, &need, &r->scarce));
     } else {
         lvni_core_str_printf(&r->memory, "memory: not known (%s)", lvn_last_error()->message);
         lvn_clear_error();

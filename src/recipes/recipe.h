@@ -20,6 +20,9 @@ typedef struct lvni_recipes_recipe {
     /* "data=DIR [key=value ...]", and what training it does; for the help */
     const char *use, *help;
     const char *defaults; /* of keys of every training: key=value text; NULL: none */
+    /* For errors: the keys that the model's shape follows from ("model and model.*"), and the one
+     * that makes samples smaller ("image_size"); NULL: none in particular. */
+    const char *model_keys, *size_key;
     /* its keys in `levin train NAME` */
     const lvni_core_option_table *(*train_tables)(size_t *n);
     /* Errors that every rank would find, before ranks are started; NULL: none. */

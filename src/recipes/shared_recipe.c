@@ -229,6 +229,12 @@ static lvn_status check_recipe(const lvn_recipe *r, const char *path)
     if (missing != NULL) {
         LVN_FAIL(LVN_ERR_INVALID, "%s: the recipe's .%s is missing", path, missing);
     }
+    if (lvni_recipes_find(r->name) != NULL) {
+        LVN_FAIL(LVN_ERR_INVALID,
+                 "%s: the recipe's name is %s, that of one of levin's own: give it "
+                 "another",
+                 path, r->name);
+    }
     if (strspn(r->name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(r->name)) {
         LVN_FAIL(LVN_ERR_INVALID, "%s: the recipe's name is '%s': lower case letters, digits and _",
                  path, r->name);
@@ -261,6 +267,7 @@ static lvn_status find_table(const char *path, const lvn_recipe **out)
 const lvni_recipes_recipe *lvni_recipes_shared_row(void)
 {
     static const lvni_recipes_recipe row = {.use = "[key=value ...]",
+                                            .model_keys = "the keys of the recipe",
                                             .train_tables = tables,
                                             .open = open_training,
                                             .close = close_training,

@@ -203,8 +203,8 @@ static void fail_full(const lvni_tensor_device *d, size_t bytes)
     char asked[LVNI_BYTES_TEXT], used[LVNI_BYTES_TEXT], all[LVNI_BYTES_TEXT];
     lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
                   "%s is out of memory: %s were asked for, and %s of its %s are in use; smaller "
-                  "batches (batch_size, "
-                  "eval_batch_size, image_size), more micro-batches or fewer lanes need less",
+                  "batches (batch_size, eval_batch_size) or samples, more micro-batches or fewer "
+                  "lanes need less",
                   d->name, lvni_core_bytes_text(bytes, asked),
                   lvni_core_bytes_text(d->in_use, used), lvni_core_bytes_text(d->info.memory, all));
 }

@@ -83,36 +83,46 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
+enum { ADVICE = 160 };
+
+static const char *model_keys(const lvni_trainer *t)
+{
+    return t->o.model_keys != NULL ? t->o.model_keys : "the keys that the model follows from";
+}
+
 /* What to do about a tensor that only one side has. */
-static const char *advice(const char *tensor)
+static const char *advice(const lvni_trainer *t, const char *tensor, char text[ADVICE])
 {
     if (begins(tensor, LVNI_CKPT_AVERAGE)) {
         return "it was written by a run with averaged weights where this one has none, or the "
                "other way round: give ema.decay as it was";
     }
-    return begins(tensor, LVNI_CKPT_OPTIM)
-               ? "it was written with another optimizer: give optim.name and optim.momentum as "
-                 "they were"
-               : "it was written by a run with another model: give model and model.* as they were";
+    if (begins(tensor, LVNI_CKPT_OPTIM)) {
+        return "it was written with another optimizer: give optim.name and optim.momentum as "
+               "they were";
+    }
+    snprintf(text, ADVICE, "it was written by a run with another model: give %s as they were",
+             model_keys(t));
+    return text;
 }
 
 /* The run's tensor must be in the file, as it is here. */
-static lvn_status check_entry(const lvni_ckpt *ckpt, const lvni_ckpt_st_tensor *mine)
+static lvn_status check_entry(const lvni_trainer *t, const lvni_ckpt *ckpt,
+                              const lvni_ckpt_st_tensor *mine)
 {
+    char text[ADVICE];
     const lvni_ckpt_st_tensor *theirs = lvni_ckpt_st_find(ckpt->file, mine->name);
     if (theirs == NULL) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "%s has no tensor %s: %s, or start a new run from its weights (weights=%s)",
-                 ckpt->path, mine->name, advice(mine->name), ckpt->path);
+                 ckpt->path, mine->name, advice(t, mine->name, text), ckpt->path);
     }
     const size_t axes = (size_t)mine->ndim * sizeof mine->shape[0];
     if (theirs->dtype != mine->dtype || theirs->ndim != mine->ndim ||
         memcmp(theirs->shape, mine->shape, axes) != 0) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "%s: tensor %s has another shape or type than in this run: give model, model.* "
-                 "and the data's classes as "
-                 "they were",
-                 ckpt->path, mine->name);
+                 "%s: tensor %s has another shape or type than in this run: give %s as they were",
+                 ckpt->path, mine->name, model_keys(t));
     }
     return LVN_OK;
 }
@@ -129,10 +139,12 @@ static bool has_entry(const lvni_trainer_state_entries *e, const char *name)
 }
 
 /* Both ways: state that would be left aside (momentum, ...) would silently change the run. */
-static lvn_status check_tensors(const lvni_ckpt *ckpt, const lvni_trainer_state_entries *e)
+static lvn_status check_tensors(const lvni_trainer *t, const lvni_ckpt *ckpt,
+                                const lvni_trainer_state_entries *e)
 {
+    char text[ADVICE];
     for (int64_t i = 0; i < e->n; i++) {
-        LVN_TRY(check_entry(ckpt, &e->tensor[i]));
+        LVN_TRY(check_entry(t, ckpt, &e->tensor[i]));
     }
     for (int64_t i = 0; i < lvni_ckpt_st_count(ckpt->file); i++) {
         const char *name = lvni_ckpt_st_at(ckpt->file, i)->name;
@@ -140,7 +152,7 @@ static lvn_status check_tensors(const lvni_ckpt *ckpt, const lvni_trainer_state_
             LVN_FAIL(LVN_ERR_USAGE,
                      "%s has the tensor %s, which this run does not have: %s, or start a new run "
                      "from its weights (weights=%s)",
-                     ckpt->path, name, advice(name), ckpt->path);
+                     ckpt->path, name, advice(t, name, text), ckpt->path);
         }
     }
     return LVN_OK;
@@ -261,7 +273,7 @@ typedef struct texts {
 static lvn_status read_all(const lvni_trainer *t, const lvni_ckpt *ckpt,
                            const lvni_trainer_state_entries *e, texts *out)
 {
-    LVN_TRY(check_tensors(ckpt, e));
+    LVN_TRY(check_tensors(t, ckpt, e));
     LVN_TRY(read_texts(t, ckpt, &out->sums, out->updates));
     LVN_TRY(read_missed(t, ckpt, out->updates, out->missed));
     LVN_TRY(lvni_trainer_identity_check(t, ckpt));

@@ -65,6 +65,8 @@ typedef struct lvni_trainer_options {
     bool quiet;
     const char *config_json; /* for checkpoints */
     const char *run_id;      /* for checkpoints; NULL: none */
+    /* that decide the model's shape, for errors: "model and model.*"; NULL: not known */
+    const char *model_keys;
     /* what was trained, and the model's description of itself, for checkpoints; key NULL: none */
     lvni_ckpt_st_meta recipe, card;
     /* Write the model for others; called beside each `last` and `best`, in a thread of its own

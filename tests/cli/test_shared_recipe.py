@@ -252,6 +252,18 @@ static const lvn_recipe_use use = {
             taken = compile_source("taken_" + name, ('{"width"', '{"%s"' % name))
             self.assertIn(f"the key {name} is one of every", levin("train", taken, status=1))
 
+    def test_errors_name_no_keys_of_others(self):
+        levin("train", MINE, *SMALL, "max_steps=2", "out=narrow")
+        shown = levin("train", MINE, "out=narrow", "resume=true", "width=16", status=64)
+        self.assertIn("give the keys of the recipe as they were", shown)
+        large = ["width=512", "depth=4", "count=9000", "batch_size=9000", "accelerator=sim"]
+        memory = {"LEVIN_SIM_DEVICES": "1", "LEVIN_SIM_MEMORY": "40MiB"}
+        shown = levin("plan", "train", MINE, *large, **memory)
+        self.assertIn("a smaller batch_size, more micro-batches or fewer lanes", shown)
+        shapes = ["data=builtin:shapes", "image_size=64", "batch_size=500", "accelerator=sim"]
+        shown = levin("plan", "train", "classify", *shapes, **memory)
+        self.assertIn("a smaller batch_size or image_size, more micro-batches", shown)
+
     def test_objects_that_are_no_recipes(self):
         plain = os.path.join(FOLDER, "plain.c")
         with open(plain, "w") as f:
@@ -270,6 +282,8 @@ static const lvn_recipe_use use = {
         self.assertIn("function of another type", levin("train", typed, status=1))
         unnamed = compile_source("unnamed", ('.name = "spirals",\n    .help', ".help"))
         self.assertIn("the recipe's .name is missing", levin("train", unnamed, status=1))
+        own = compile_source("own", ('.name = "spirals",\n    .help', '.name = "classify", .help'))
+        self.assertIn("that of one of levin's own", levin("train", own, status=1))
         null = compile_source(
             "null",
             ("return &recipe;", "return NULL;"),

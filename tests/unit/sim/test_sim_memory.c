@@ -373,7 +373,7 @@ static void unused_segments_make_room_for_a_large_one(void **state)
     assert_null(lvni_tensor_device_take(d, LVN_STREAM_COMPUTE, MIB, &got));
     assert_string_equal(lvn_last_error()->message + strcspn(lvn_last_error()->message, " "),
                         " is out of memory: 1 MiB were asked for, and 64 MiB of its 64 MiB are in "
-                        "use; smaller batches (batch_size, eval_batch_size, image_size), more "
+                        "use; smaller batches (batch_size, eval_batch_size) or samples, more "
                         "micro-batches or fewer lanes need less");
     while (n > 1) { /* the first one stays: so does its segment */
         lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, p[--n], got);
