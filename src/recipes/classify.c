@@ -5,7 +5,7 @@
 
 #include "core/alloc.h"
 #include "recipes/image_data.h"
-#include "recipes/mix.h"
+#include "recipes/classify_mix.h"
 #include "recipes/options.h"
 #include "recipes/recipe.h"
 

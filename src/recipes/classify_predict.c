@@ -8,11 +8,11 @@
 #include "core/vfs.h"
 #include "data/dataset.h"
 #include "log/run_log.h"
-#include "recipes/class_metrics.h"
+#include "recipes/classify_metrics.h"
 #include "recipes/image_data.h"
 #include "recipes/options.h"
 #include "recipes/output_file.h"
-#include "recipes/sheet_samples.h"
+#include "recipes/classify_sheet.h"
 #include "recipes/use.h"
 
 #include <math.h>
@@ -143,27 +143,6 @@ static lvn_tensor *probabilities(const lvn_module *root, const lvn_batch *batch)
 
 /* ---- the data ---- */
 
-static bool ends_in(const char *path, const char *end)
-{
-    return lvni_recipes_output_ends_in(path, end, strlen(end));
-}
-
-static lvn_status check_arguments(const lvni_core_config *c)
-{
-    const char *sheet = lvni_core_config_str(c, "sheet");
-    if (lvni_core_config_str(c, "model") == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "model= is missing: a run directory or an exported .safetensors file");
-    }
-    if (sheet != NULL && !ends_in(sheet, ".png")) {
-        LVN_FAIL(LVN_ERR_USAGE, "sheet=%s: the page is a PNG file; give a name that ends in .png",
-                 sheet);
-    }
-    LVN_TRY(lvni_recipes_exported_check(lvni_core_config_str(c, "model"),
-                                        lvni_core_config_str(c, "checkpoint")));
-    return lvni_recipes_image_source_check(c);
-}
-
 static void report_trained(const work *w)
 {
     const int64_t n = w->data.train->cls->length(w->data.train), trained = w->data.n_trained;
@@ -180,11 +159,6 @@ static void report_trained(const work *w)
     }
 }
 
-static bool wants_json(const lvni_core_config *c)
-{
-    return lvni_core_config_bool(c, "json") || ends_in(lvni_core_config_str(c, "output"), ".jsonl");
-}
-
 static lvn_status choose_format(work *w)
 {
     const lvni_core_config *c = w->use.config;
@@ -199,7 +173,7 @@ static lvn_status choose_format(work *w)
                                       .n_classes = n,
                                       .top_k = top_k,
                                       .probabilities = lvni_core_config_bool(c, "probabilities"),
-                                      .json = wants_json(c)};
+                                      .json = lvni_recipes_use_wants_lines(c)};
     return LVN_OK;
 }
 
@@ -315,6 +289,17 @@ static void work_free(work *w)
 /* ---- the commands ---- */
 
 /* Before any work that an error here would waste. */
+static lvn_status check_arguments(const lvni_core_config *c)
+{
+    const char *sheet = lvni_core_config_str(c, "sheet");
+    if (sheet != NULL && !lvni_recipes_output_ends_in(sheet, ".png", 4)) {
+        LVN_FAIL(LVN_ERR_USAGE, "sheet=%s: the page is a PNG file; give a name that ends in .png",
+                 sheet);
+    }
+    LVN_TRY(lvni_recipes_use_check(c));
+    return lvni_recipes_image_source_check(c);
+}
+
 static lvn_status check_predict(const lvni_core_config *c)
 {
     if (lvni_core_config_str(c, "weights") != NULL) {
@@ -322,19 +307,14 @@ static lvn_status check_predict(const lvni_core_config *c)
                                 "data=FILE.npy, an array of images");
     }
     LVN_TRY(check_arguments(c));
-    const bool json = lvni_core_config_bool(c, "json");
-    const lvni_recipes_output_kind kind = {
-        .what = json ? "predictions of images are JSON lines (json=true)"
-                     : "predictions of images are a table or JSON lines",
-        .endings = json ? ".jsonl" : ".csv|.jsonl"};
-    return lvni_recipes_output_check(c, &kind);
+    return lvni_recipes_use_check_output(c, "predictions of images");
 }
 
 static lvn_status check_eval(const lvni_core_config *c)
 {
     const char *confusion = lvni_core_config_str(c, "confusion");
     LVN_TRY(check_arguments(c));
-    if (confusion != NULL && !ends_in(confusion, ".csv")) {
+    if (confusion != NULL && !lvni_recipes_output_ends_in(confusion, ".csv", 4)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "confusion=%s: the matrix is a table; give a name that ends in .csv", confusion);
     }
@@ -358,37 +338,18 @@ static lvn_status run(work *w, int n, const char *const *args)
     return s;
 }
 
-static lvn_status read_config(const lvni_recipes_recipe *recipe, bool labels, int n,
-                              const char *const *args, lvni_core_config **out)
-{
-    size_t n_tables;
-    char help[LVNI_RECIPES_HELP];
-    const lvni_core_option_table *tables =
-        (labels ? recipe->eval_tables : recipe->predict_tables)(&n_tables);
-    return lvni_recipes_read_config(tables, n_tables,
-                                    lvni_recipes_help_of(recipe, labels ? "eval" : "predict", help),
-                                    NULL, n, args, out);
-}
-
 lvn_status lvni_recipes_classify_predict(const lvni_recipes_recipe *recipe, int n,
                                          const char *const *args)
 {
     lvni_core_config *c;
-    LVN_TRY(read_config(recipe, false, n, args, &c));
-    lvn_status s = LVN_OK;
-    if (lvni_core_config_bool(c, "json") &&
-        lvni_core_config_layer(c, "output") == LVNI_LAYER_DEFAULT) {
-        s = lvni_core_config_set(c, "output", "-", "json=true");
-    }
-    if (s == LVN_OK && !lvni_recipes_is_array(c)) {
+    LVN_TRY(lvni_recipes_use_read(recipe, "predict", n, args, &c));
+    if (!lvni_recipes_is_array(c)) {
         work w = {.use = {.config = c, .command = "predict", .check = check_predict}};
         return run(&w, n, args);
     }
-    if (s == LVN_OK) {
-        const lvni_recipes_ranks_command command = {
-            .command = {"predict"}, .n = n, .args = args, .uses = true};
-        s = lvni_recipes_predict_array(c, &command);
-    }
+    const lvni_recipes_ranks_command command = {
+        .command = {"predict"}, .n = n, .args = args, .uses = true};
+    const lvn_status s = lvni_recipes_predict_array(c, &command);
     lvni_core_config_destroy(c);
     return s;
 }
@@ -397,7 +358,7 @@ lvn_status lvni_recipes_classify_eval(const lvni_recipes_recipe *recipe, int n,
                                       const char *const *args)
 {
     lvni_core_config *c;
-    LVN_TRY(read_config(recipe, true, n, args, &c));
+    LVN_TRY(lvni_recipes_use_read(recipe, "eval", n, args, &c));
     work w = {.use = {.config = c, .command = "eval", .check = check_eval}, .labels = true};
     return run(&w, n, args);
 }

@@ -254,24 +254,10 @@ static lvn_status report_metrics(const lvni_recipes_use *u)
 
 /* ---- the commands ---- */
 
-static lvn_status check_model(const lvni_core_config *c)
-{
-    if (lvni_core_config_str(c, "model") == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "model= is missing: a run directory or an exported .safetensors file");
-    }
-    return lvni_recipes_exported_check(lvni_core_config_str(c, "model"),
-                                       lvni_core_config_str(c, "checkpoint"));
-}
-
 static lvn_status check_predict(const lvni_core_config *c)
 {
-    const bool json = lvni_core_config_bool(c, "json");
-    const lvni_recipes_output_kind kind = {.what = json ? "predictions are JSON lines (json=true)"
-                                                        : "predictions are a table or JSON lines",
-                                           .endings = json ? ".jsonl" : ".csv|.jsonl"};
-    LVN_TRY(check_model(c));
-    return lvni_recipes_output_check(c, &kind);
+    LVN_TRY(lvni_recipes_use_check(c));
+    return lvni_recipes_use_check_output(c, "predictions");
 }
 
 static lvn_status run(work *w, int n, const char *const *args)
@@ -286,24 +272,6 @@ static lvn_status run(work *w, int n, const char *const *args)
     return s;
 }
 
-static lvn_status read_config(const lvni_recipes_recipe *recipe, const char *command,
-                              const lvni_core_option_table *(*tables_of)(size_t *n), int n,
-                              const char *const *args, lvni_core_config **out)
-{
-    size_t n_tables;
-    char help[LVNI_RECIPES_HELP];
-    const lvni_core_option_table *tables = tables_of(&n_tables);
-    return lvni_recipes_read_config(tables, n_tables, lvni_recipes_help_of(recipe, command, help),
-                                    NULL, n, args, out);
-}
-
-static bool wants_json(const lvni_core_config *c)
-{
-    static const char lines[] = ".jsonl";
-    return lvni_core_config_bool(c, "json") ||
-           lvni_recipes_output_ends_in(lvni_core_config_str(c, "output"), lines, sizeof lines - 1);
-}
-
 lvn_status lvni_recipes_shared_predict(const lvni_recipes_recipe *recipe, int n,
                                        const char *const *args)
 {
@@ -316,16 +284,7 @@ lvn_status lvni_recipes_shared_predict(const lvni_recipes_recipe *recipe, int n,
                  recipe->argument, recipe->name);
     }
     lvni_recipes_loaded.use = LVN_USE_PREDICT;
-    LVN_TRY(read_config(recipe, "predict", recipe->predict_tables, n, args, &c));
-    lvn_status s = LVN_OK;
-    if (lvni_core_config_bool(c, "json") &&
-        lvni_core_config_layer(c, "output") == LVNI_LAYER_DEFAULT) {
-        s = lvni_core_config_set(c, "output", "-", "json=true");
-    }
-    if (s != LVN_OK) {
-        lvni_core_config_destroy(c);
-        return s;
-    }
+    LVN_TRY(lvni_recipes_use_read(recipe, "predict", n, args, &c));
     work w = {.use = {.recipe = recipe,
                       .command = "predict",
                       .config = c,
@@ -334,7 +293,7 @@ lvn_status lvni_recipes_shared_predict(const lvni_recipes_recipe *recipe, int n,
                       .row = take_row,
                       .finish = write_rows},
               .split = "auto",
-              .json = wants_json(c)};
+              .json = lvni_recipes_use_wants_lines(c)};
     return run(&w, n, args);
 }
 
@@ -343,11 +302,11 @@ lvn_status lvni_recipes_shared_eval(const lvni_recipes_recipe *recipe, int n,
 {
     lvni_core_config *c;
     lvni_recipes_loaded.use = LVN_USE_EVAL;
-    LVN_TRY(read_config(recipe, "eval", recipe->eval_tables, n, args, &c));
+    LVN_TRY(lvni_recipes_use_read(recipe, "eval", n, args, &c));
     work w = {.use = {.recipe = recipe,
                       .command = "eval",
                       .config = c,
-                      .check = check_model,
+                      .check = lvni_recipes_use_check,
                       .finish = report_metrics},
               .split = lvni_core_config_str(c, "split"),
               .json = lvni_core_config_bool(c, "json")};

@@ -7,8 +7,10 @@
 #include "log/run_log.h"
 #include "recipes/devices.h"
 #include "recipes/options.h"
+#include "recipes/output_file.h"
 
 #include <levin/device.h>
+#include <stdio.h>
 #include <string.h>
 
 bool lvni_recipes_use_leads(const lvni_recipes_use *u)
@@ -21,6 +23,58 @@ lvni_recipes_exported_place lvni_recipes_use_place(const lvni_core_config *c)
     return (lvni_recipes_exported_place){.path = lvni_core_config_str(c, "model"),
                                          .which = lvni_core_config_str(c, "checkpoint"),
                                          .use_ema = lvni_core_config_bool(c, "use_ema")};
+}
+
+/* ---- keys ---- */
+
+lvn_status lvni_recipes_use_read(const lvni_recipes_recipe *recipe, const char *command, int n,
+                                 const char *const *args, lvni_core_config **out)
+{
+    size_t n_tables;
+    char help[LVNI_RECIPES_HELP];
+    const bool predicts = strcmp(command, "predict") == 0;
+    const lvni_core_option_table *tables =
+        (predicts ? recipe->predict_tables : recipe->eval_tables)(&n_tables);
+    LVN_TRY(lvni_recipes_read_config(tables, n_tables, lvni_recipes_help_of(recipe, command, help),
+                                     NULL, n, args, out));
+    if (!predicts || !lvni_core_config_bool(*out, "json") ||
+        lvni_core_config_layer(*out, "output") != LVNI_LAYER_DEFAULT) {
+        return LVN_OK;
+    }
+    const lvn_status s = lvni_core_config_set(*out, "output", "-", "json=true");
+    if (s != LVN_OK) {
+        lvni_core_config_destroy(*out);
+        *out = NULL;
+    }
+    return s;
+}
+
+lvn_status lvni_recipes_use_check(const lvni_core_config *c)
+{
+    if (lvni_core_config_str(c, "model") == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "model= is missing: a run directory or an exported .safetensors file");
+    }
+    return lvni_recipes_exported_check(lvni_core_config_str(c, "model"),
+                                       lvni_core_config_str(c, "checkpoint"));
+}
+
+bool lvni_recipes_use_wants_lines(const lvni_core_config *c)
+{
+    static const char lines[] = ".jsonl";
+    return lvni_core_config_bool(c, "json") ||
+           lvni_recipes_output_ends_in(lvni_core_config_str(c, "output"), lines, sizeof lines - 1);
+}
+
+lvn_status lvni_recipes_use_check_output(const lvni_core_config *c, const char *what)
+{
+    char text[128];
+    const bool json = lvni_core_config_bool(c, "json");
+    snprintf(text, sizeof text, "%s are %s", what,
+             json ? "JSON lines (json=true)" : "a table or JSON lines");
+    const lvni_recipes_output_kind kind = {.what = text,
+                                           .endings = json ? ".jsonl" : ".csv|.jsonl"};
+    return lvni_recipes_output_check(c, &kind);
 }
 
 /* ---- a rank's part ---- */

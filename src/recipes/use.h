@@ -34,6 +34,16 @@ struct lvni_recipes_use {
     lvni_nn_step metrics; /* without `output` */
 };
 
+/* The configuration of `predict` or `eval` of a recipe; json=true of predict goes to stdout, unless
+ * output= is given. */
+lvn_status lvni_recipes_use_read(const lvni_recipes_recipe *recipe, const char *command, int n,
+                                 const char *const *args, lvni_core_config **out);
+/* For check: model= is given, and there is such a file. */
+lvn_status lvni_recipes_use_check(const lvni_core_config *config);
+/* For check of predict: output= is a table or JSON lines; `what` is written ("predictions"). */
+lvn_status lvni_recipes_use_check_output(const lvni_core_config *config, const char *what);
+/* Rows of predict are JSON lines: json=true, or output= ends so. */
+bool lvni_recipes_use_wants_lines(const lvni_core_config *config);
 /* n arguments, of which `config` was made, for the ranks that are started. What the recipe has
  * opened it closes itself, afterwards. */
 lvn_status lvni_recipes_use_run(lvni_recipes_use *use, int n, const char *const *args);

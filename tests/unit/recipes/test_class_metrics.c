@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "recipes/class_metrics.h"
+#include "recipes/classify_metrics.h"
 #include "recipes/output_file.h"
 
 #include <math.h>

@@ -9,7 +9,7 @@
 #include "core/vfs.h"
 #include "golden_criterion.h"
 #include "kernels/sim/sim.h"
-#include "recipes/mix.h"
+#include "recipes/classify_mix.h"
 #include "../sim/sim_support.h"
 #include "trainer/trainer.h"
 

@@ -10,7 +10,7 @@
 #include "nn/model.h"
 #include "nn/step_metrics.h"
 #include "kernels/kernels.h"
-#include "recipes/mix.h"
+#include "recipes/classify_mix.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "recipes/sheet_samples.h"
+#include "recipes/classify_sheet.h"
 
 static void offer(lvni_recipes_sheet_samples *p, int64_t sample, int64_t label, int64_t predicted,
                   float probability)

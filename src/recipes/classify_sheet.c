@@ -1,5 +1,5 @@
-/* The images of the page of predictions (sheet_samples.h). */
-#include "recipes/sheet_samples.h"
+/* The images of the page of predictions (classify_sheet.h). */
+#include "recipes/classify_sheet.h"
 
 #include "core/alloc.h"
 #include "data/contact_sheet.h"

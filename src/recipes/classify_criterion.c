@@ -1,5 +1,5 @@
-/* Keys of the loss and of the sampler, and the loss itself (criterion.h). */
-#include "recipes/criterion.h"
+/* Keys of the loss and of the sampler, and the loss itself (classify_criterion.h). */
+#include "recipes/classify_criterion.h"
 
 #include "core/alloc.h"
 #include "core/vfs.h"

@@ -11,10 +11,10 @@
  *   3, 4, 5  the first gamma variate of lambda: normals, uniforms, the boost of alpha < 1;  6, 7, 8
  *     the second
  * u = u32 * 2^-32; inside a logarithm (u32 + 1/2) * 2^-32. */
-#ifndef LEVIN_RECIPES_MIX_H
-#define LEVIN_RECIPES_MIX_H
+#ifndef LEVIN_RECIPES_CLASSIFY_MIX_H
+#define LEVIN_RECIPES_CLASSIFY_MIX_H
 
-#include "recipes/criterion.h"
+#include "recipes/classify_criterion.h"
 
 #include <levin/backend_ops.h>
 

@@ -1,7 +1,7 @@
 /* Which images the page of `sheet=` shows, and drawing it. Few are kept while predictions come
  * in: no list as long as the data. Called by classify_predict.c. */
-#ifndef LEVIN_RECIPES_SHEET_SAMPLES_H
-#define LEVIN_RECIPES_SHEET_SAMPLES_H
+#ifndef LEVIN_RECIPES_CLASSIFY_SHEET_H
+#define LEVIN_RECIPES_CLASSIFY_SHEET_H
 
 #include "data/augment.h"
 

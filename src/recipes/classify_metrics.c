@@ -1,5 +1,5 @@
-/* Counts of right and wrong predictions, and what follows from them (class_metrics.h). */
-#include "recipes/class_metrics.h"
+/* Counts of right and wrong predictions, and what follows from them (classify_metrics.h). */
+#include "recipes/classify_metrics.h"
 
 #include "core/alloc.h"
 #include "core/math.h"

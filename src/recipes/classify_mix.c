@@ -1,5 +1,5 @@
-/* mixup and CutMix (mix.h). */
-#include "recipes/mix.h"
+/* mixup and CutMix (classify_mix.h). */
+#include "recipes/classify_mix.h"
 
 #include "autograd/tape.h"
 #include "core/math.h"

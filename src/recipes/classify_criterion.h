@@ -1,7 +1,8 @@
 /* What a classifier is trained on: cross entropy with label_smoothing= and class_weights=, and how
- * its samples are drawn (sampler=). Called by classify.c; the loss by its training step (mix.c). */
-#ifndef LEVIN_RECIPES_CRITERION_H
-#define LEVIN_RECIPES_CRITERION_H
+ * its samples are drawn (sampler=). Called by classify.c; the loss by its training step
+ * (classify_mix.c). */
+#ifndef LEVIN_RECIPES_CLASSIFY_CRITERION_H
+#define LEVIN_RECIPES_CLASSIFY_CRITERION_H
 
 #include "core/config.h"
 #include "core/str.h"

@@ -8,8 +8,8 @@
  * A quotient 0 / 0 is undefined: "-" in the table, null in JSON, and 0 in a mean. Means are over
  * the classes that have images here or were predicted here: macro counts each once, weighted by its
  * images. */
-#ifndef LEVIN_RECIPES_CLASS_METRICS_H
-#define LEVIN_RECIPES_CLASS_METRICS_H
+#ifndef LEVIN_RECIPES_CLASSIFY_METRICS_H
+#define LEVIN_RECIPES_CLASSIFY_METRICS_H
 
 #include "core/str.h"
 
