@@ -31,14 +31,14 @@ static lvn_tensor *finder_forward(const lvn_module *module, lvn_tensor *x) /* (N
     return lvn_forward(m->head, lvn_flatten(x, 1));            /* (N, 2) */
 }
 
-/* How much faster than FASTEST the disc seems to move between the frames of clips (N, T, 16, 16,
- * 1), whose number is known. */
+/* How far the disc seems to move between the frames of clips (N, T, 16, 16, 1), squared: in truth a
+ * little, found in noise a lot. */
 static lvn_tensor *temporal_loss(const lvn_module *m, const lvn_batch *clips)
 {
     lvn_tensor *frames = lvn_reshape(clips->image, LVN_SHAPE(-1, SIZE, SIZE, 1));
     lvn_tensor *at = lvn_reshape(lvn_forward(m, frames), LVN_SHAPE(-1, FRAMES, 2));
     lvn_tensor *moved = lvn_sub(lvn_slice(at, 1, 1, FRAMES), lvn_slice(at, 1, 0, FRAMES - 1));
-    return lvn_mean(lvn_relu(lvn_add_scalar(lvn_abs(moved), -FASTEST / PIXELS)));
+    return lvn_mean(lvn_square(moved));
 }
 
 static lvn_tensor *finder_training_step(const lvn_module *m, const lvn_batch *batch, lvn_step *step)

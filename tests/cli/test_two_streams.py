@@ -63,7 +63,7 @@ class TwoStreams(unittest.TestCase):
         self.assertLess(min(val), 0.9)
         self.assertGreater(val[0], 2.0)
         self.assertEqual(len(temporal), 60)
-        self.assertTrue(any(value > 0.0 for value in temporal))
+        self.assertTrue(all(value > 0.0 for value in temporal))
         self.assertFalse([line for line in lines if "val/temporal" in line])
 
     def test_every_layout_gives_one_hash(self):

@@ -144,6 +144,8 @@ void bench_start_loader(bench *b)
                                         .seed = t->o.seed,
                                         .workers = t->o.workers,
                                         .skip_unreadable = t->o.skip_unreadable,
+                                        .stream = t->o.stream,
+                                        .step = t->at.step,
                                         .epoch = (uint32_t)t->at.epoch,
                                         .step_in_epoch = t->at.step_in_epoch};
     lvni_data_loader_destroy(t->loader);
@@ -171,6 +173,7 @@ void bench_open(bench *b, const memory *data, const setting *s)
                               .max_steps = -1,
                               .workers = s->workers,
                               .skip_unreadable = s->skip,
+                              .stream = s->stream,
                               .comm = s->comm,
                               .bucket_bytes = s->bucket_bytes,
                               .out = s->out,
@@ -180,10 +183,20 @@ void bench_open(bench *b, const memory *data, const setting *s)
     if (o.optim.kind == LVNI_OPTIM_SGD && !(o.optim.lr > 0.0)) {
         o.optim.lr = 1.0;
     }
+    lvni_plan_stream stream = {0};
+    if (s->stream != NULL) {
+        stream =
+            (lvni_plan_stream){.name = s->stream->name,
+                               .n_samples = s->stream->dataset->cls->length(s->stream->dataset),
+                               .batch = s->stream->batch,
+                               .rule = (lvni_plan_rule)s->stream->rule};
+    }
     const lvni_plan_options plan = {.n_samples = data->n,
                                     .batch_size = s->batch_size,
                                     .micro_batches = s->micro_batches,
                                     .group = s->group,
+                                    .stream = &stream,
+                                    .n_streams = s->stream != NULL ? 1 : 0,
                                     .devices = s->devices,
                                     .rank = s->rank,
                                     .coupled = b->model->coupled,

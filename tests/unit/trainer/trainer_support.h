@@ -58,6 +58,7 @@ typedef struct setting {
     lvni_dist_comm *comm; /* one rank of several: `rank` of `devices`; NULL: alone */
     int devices, rank;
     int64_t bucket_bytes;
+    const lvn_stream *stream; /* one, with a batch; NULL: none */
 } setting;
 
 void bench_open(bench *b, const memory *data, const setting *s);
