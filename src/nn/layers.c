@@ -83,7 +83,8 @@ static lvn_status conv1d_build(lvn_module *module, lvn_builder *b)
                  "possible",
                  module->path, m->in, m->out, m->kernel, groups);
     }
-    const double bound = 1.0 / lvni_core_sqrt((double)(m->in / groups) * m->kernel);
+    const int fan_in = m->in / groups * m->kernel;
+    const double bound = 1.0 / lvni_core_sqrt((double)fan_in);
     m->weight =
         lvn_builder_parameter(b, "weight", 3, (const int64_t[]){m->out, m->kernel, m->in / groups},
                               LVN_INIT_UNIFORM, bound);

@@ -188,17 +188,18 @@ static void drop_folder(const void *argument)
 
 static lvn_status read_one(const lvn_dataset *data)
 {
-    static _Thread_local float image[6 * 6 * 3];
+    static _Thread_local float image[6 * 6 * 3], other[6 * 6 * 3];
     int64_t label;
     const lvn_sample_key key = {.seed = 1, .sample = 1, .training = true};
     LVN_ARG(lvn_sample_uniform(&key, 0, 0) < 1.0, "not in [0, 1)");
-    return data->cls->get(data, &key, (void *const[]){image, &label});
+    return data->cls->get(data, &key, (void *const[]){image, &label, other});
 }
 
 static lvn_status open_and_read(const void *argument)
 {
     (void)argument;
-    lvn_dataset *data = LVN_IMAGE_FOLDER(folder, .resize = 6);
+    lvn_dataset *data =
+        LVN_IMAGE_FOLDER(folder, .resize = 6, .views = 2, .blur = 1.0, .part = LVN_IMAGES_TRAIN);
     const lvn_status status = data == NULL ? lvn_last_error()->code : read_one(data);
     lvn_dataset_destroy(data);
     return status;

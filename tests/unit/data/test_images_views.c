@@ -187,7 +187,10 @@ static void check_parts(const char *path, int64_t total, int64_t to_validate)
 {
     lvn_dataset *part[2] = {LVN_IMAGE_FOLDER(path, .resize = SIDE, .part = LVN_IMAGES_TRAIN),
                             LVN_IMAGE_FOLDER(path, .resize = SIDE, .part = LVN_IMAGES_VAL)};
-    assert_true(part[0] != NULL && part[1] != NULL);
+    if (part[0] == NULL || part[1] == NULL) {
+        fail_msg("%s", lvn_last_error()->message);
+        return;
+    }
     assert_int_equal(part[1]->cls->length(part[1]), to_validate);
     bool *seen = calloc((size_t)total, sizeof *seen);
     assert_non_null(seen);

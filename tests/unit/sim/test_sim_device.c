@@ -2,6 +2,7 @@
  * cannot touch, errors that show later, several devices and threads at once. */
 #include "sim_support.h"
 
+#include <levin/linalg.h>
 #include <levin/ops.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -55,6 +56,27 @@ static void devices_are_found(void **state)
     lvn_release(t);
     lvn_release(u);
     lvn_release(v);
+}
+
+/* Eigenvalues are the host's, whatever device the thread uses. */
+static void factors_are_made_in_host_memory(void **state)
+{
+    (void)state;
+    lvn_tensor *there = ones(LVN_SIM(1), 2, 2), *here = lvn_to_device(there, LVN_CPU), *values,
+               *vectors;
+    assert_int_equal(lvn_eigh(there, &values, &vectors), LVN_ERR_INVALID);
+    assert_string_equal(lvn_last_error()->message,
+                        "eigh: the matrix lies on sim:1, it must lie in host memory; lvn_to_device "
+                        "copies it");
+    assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
+    assert_int_equal(lvn_eigh(here, &values, &vectors), LVN_OK);
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    assert_int_equal(lvn_tensor_device(vectors).kind, LVN_DEVICE_CPU);
+    assert_true(((const double *)lvn_const_data(values))[0] > 1.999);
+    lvn_release(there);
+    lvn_release(here);
+    lvn_release(values);
+    lvn_release(vectors);
 }
 
 static void new_tensors_lie_where_the_thread_works(void **state)
@@ -466,6 +488,7 @@ int main(int argc, char **argv)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(devices_are_found),
+        cmocka_unit_test(factors_are_made_in_host_memory),
         cmocka_unit_test(new_tensors_lie_where_the_thread_works),
         cmocka_unit_test(memory_runs_out_with_a_sentence_and_comes_back),
         cmocka_unit_test(an_op_without_memory_fails_its_scope_alone),
