@@ -230,8 +230,8 @@ static lvn_status decide(void *stream, lvn_step_block *block, double *sums, int6
         const double t = lvn_step_t(b, decision->phase);
         lvn_step_decision d = *decision;
         d.weights = d.weights == NULL ? NULL : example_mine(d.weights);
-        lvn_step_decide(b, sqrt(sum_pairs(example_mine(sums), n)), pow(d.beta1, t), pow(d.beta2, t),
-                        example_mine(losses), &d);
+        lvn_step_decide(b, sqrt(sum_pairs(example_mine(sums), n)), pow(lvn_step_beta1(b, &d), t),
+                        pow(d.beta2, t), example_mine(losses), &d);
     }
     return example_end(stream, "decide", LVN_OK);
 }

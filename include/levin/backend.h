@@ -86,15 +86,19 @@ enum { LVN_STEP_PHASES = 8, LVN_STEP_RATES = 2, LVN_STEP_FOLLOWS = 8 };
 typedef struct lvn_step_given {
     int64_t step; /* its number, from 0; random numbers read it (lvn_philox) */
     /* 16-mixed: skipped steps, as far as the host knows. Schedules count without them: the device
-     * takes lr[phase][i] when there are i more by now */
+     * takes number i of what follows when there are i more by now */
     int64_t skipped;
-    double lr[LVN_STEP_PHASES][LVN_STEP_RATES]; /* without the factors of parameters */
+    double lr[LVN_STEP_PHASES][LVN_STEP_RATES];       /* without the factors of parameters */
+    double decay[LVN_STEP_PHASES][LVN_STEP_RATES];    /* a factor on all weight decay */
+    double momentum[LVN_STEP_PHASES][LVN_STEP_RATES]; /* as in lvn_step_phase */
 } lvn_step_given;
 
 typedef struct lvn_step_phase {
-    double grad_norm;                /* before clipping */
-    double grad_scale;               /* what gradients are multiplied by, clipping included */
-    double lr;                       /* of the step, without the factors of parameters */
+    double grad_norm;  /* before clipping */
+    double grad_scale; /* what gradients are multiplied by, clipping included */
+    double lr;         /* of the step, without the factors of parameters */
+    double decay;      /* a factor on the weight decay of the arguments */
+    double momentum;   /* in place of momentum or beta1 of the arguments; 0: it is theirs */
     double correction1, correction2; /* 1 - beta^t, t from 1: the updates that were done */
     int32_t updated;                 /* 0: nothing of the phase is updated */
     int32_t first;                   /* it never was before */
@@ -256,9 +260,16 @@ LVN_ON_DEVICE void lvn_step_check(lvn_step_block *block, const double *losses,
     }
 }
 
+/* beta1 of the phase's update: a schedule may move it. */
+LVN_ON_DEVICE double lvn_step_beta1(const lvn_step_block *block, const lvn_step_decision *d)
+{
+    const double moved = block->given.momentum[d->phase][lvn_step_rate(block)];
+    return d->beta1 > 0.0 && moved > 0.0 ? moved : d->beta1;
+}
+
 /* What `decide` computes, once on one thread of the device: `root` is the square root of the sum of
- * squares of the gradient, power1 and power2 are beta1 and beta2 to the power lvn_step_t, losses
- * are n_losses numbers. A phase without weight updates nothing. */
+ * squares of the gradient, power1 and power2 are lvn_step_beta1 and beta2 to the power lvn_step_t,
+ * losses are n_losses numbers. A phase without weight updates nothing. */
 LVN_ON_DEVICE void lvn_step_decide(lvn_step_block *block, double root, double power1, double power2,
                                    const double *losses, const lvn_step_decision *d)
 {
@@ -272,6 +283,8 @@ LVN_ON_DEVICE void lvn_step_decide(lvn_step_block *block, double root, double po
     }
     p->grad_norm = norm;
     p->lr = block->given.lr[d->phase][lvn_step_rate(block)];
+    p->decay = block->given.decay[d->phase][lvn_step_rate(block)];
+    p->momentum = block->given.momentum[d->phase][lvn_step_rate(block)];
     p->correction1 = 1.0 - power1;
     p->correction2 = 1.0 - power2;
     p->skipped = block->failed == LVN_STEP_FINE && scaled && norm - norm != 0.0;
@@ -332,7 +345,8 @@ typedef struct lvn_flat_sgd {
     bool own_count;
 } lvn_flat_sgd;
 
-/* In the kernel: with a step its learning rate (lr is a factor on it), grad_scale and first_step.
+/* In the kernel: with a step its learning rate and decay (lr and weight_decay are factors on them),
+ * momentum where it moves, grad_scale and first_step.
  * False: nothing is updated. */
 LVN_ON_DEVICE bool lvn_flat_sgd_resolve(lvn_flat_sgd *p)
 {
@@ -340,6 +354,8 @@ LVN_ON_DEVICE bool lvn_flat_sgd_resolve(lvn_flat_sgd *p)
         return true;
     }
     p->lr *= p->step->lr;
+    p->weight_decay *= p->step->decay;
+    p->momentum = p->step->momentum > 0.0 ? p->step->momentum : p->momentum;
     p->grad_scale = p->step->grad_scale;
     p->first_step = p->own_count ? p->first_step : p->step->first != 0;
     return p->step->updated != 0;
@@ -350,7 +366,7 @@ typedef struct lvn_flat_trust {
     double coefficient, weight_decay;
     double grad_scale;
     const lvn_step_phase
-        *step; /* in memory of the device: its grad_scale; NULL: the number above */
+        *step; /* in memory of the device: its grad_scale and decay; NULL: the numbers above */
 } lvn_flat_trust;
 
 /* What `trust` computes from the square roots of both sums. Where a norm is 0 nothing determines
@@ -361,7 +377,8 @@ LVN_ON_DEVICE double lvn_flat_trust_ratio(double of_w, double root_g, const lvn_
     if (!(of_w > 0.0 && of_g > 0.0)) {
         return 1.0;
     }
-    const double trust = p->coefficient * of_w / (of_g + p->weight_decay * of_w);
+    const double decay = p->weight_decay * (p->step != NULL ? p->step->decay : 1.0);
+    const double trust = p->coefficient * of_w / (of_g + decay * of_w);
     return trust < 1e30 ? trust : 1e30;
 }
 
@@ -381,6 +398,8 @@ LVN_ON_DEVICE bool lvn_flat_adamw_resolve(lvn_flat_adamw *p)
         return true;
     }
     p->lr *= p->step->lr;
+    p->weight_decay *= p->step->decay;
+    p->beta1 = p->step->momentum > 0.0 ? p->step->momentum : p->beta1;
     p->grad_scale = p->step->grad_scale;
     if (!p->own_count) {
         p->correction1 = p->step->correction1;

@@ -360,6 +360,26 @@ void lvni_optim_step_range(lvni_optim *o, int phase, lvni_optim_range range, flo
     }
 }
 
+bool lvni_optim_moves_momentum(const lvni_optim_options *p)
+{
+    return p->kind == LVNI_OPTIM_SGD || p->kind == LVNI_OPTIM_LARS;
+}
+
+void lvni_optim_set_rates(lvni_optim *o, int phase, double decay, double momentum)
+{
+    for (int i = 0; o->block == NULL && i < o->n_runs; i++) {
+        lvni_optim_run *run = &o->run[i];
+        if (run->phase == phase) {
+            run->weight_decay =
+                o->options.weight_decay * o->parameter[run->first].decay_scale * decay;
+        }
+    }
+    if (momentum > 0.0) {
+        *(lvni_optim_moves_momentum(&o->options) ? &o->options.momentum : &o->options.beta1) =
+            momentum;
+    }
+}
+
 void lvni_optim_end_step(lvni_optim *o, int phase)
 {
     for (int i = 0; i < o->n_parameters; i++) {

@@ -113,6 +113,11 @@ void lvni_optim_trust(lvni_optim *optim, int phase, double grad_scale);
 /* lvni_optim_step for a range of what the optimizer owns. */
 void lvni_optim_step_range(lvni_optim *optim, int phase, lvni_optim_range range, float *w,
                            const float *g, double lr, double grad_scale);
+/* Its momentum is `momentum`, not beta1. */
+bool lvni_optim_moves_momentum(const lvni_optim_options *options);
+/* Before a phase's update: a factor on all weight decay, unless a device has it (`block`), and
+ * momentum of sgd and lars, beta1 of the others; 0: as created. */
+void lvni_optim_set_rates(lvni_optim *optim, int phase, double decay, double momentum);
 /* Counts the update of the phase. */
 void lvni_optim_end_step(lvni_optim *optim, int phase);
 /* Takes back a count, of a step whose parameters without gradient were these: the device did not

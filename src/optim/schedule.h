@@ -1,8 +1,9 @@
-/* Schedules: factors on a learning rate as functions of the step. Read by the trainer's update at
- * each step. */
+/* Schedules: factors on a learning rate, and curves of any number, as functions of the step; and
+ * the plateau, which follows a metric and has a state. Read by the trainer at each step. */
 #ifndef LEVIN_OPTIM_SCHEDULE_H
 #define LEVIN_OPTIM_SCHEDULE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum lvni_optim_schedule_kind {
@@ -10,28 +11,87 @@ typedef enum lvni_optim_schedule_kind {
     LVNI_SCHEDULE_STEP,
     LVNI_SCHEDULE_MULTISTEP,
     LVNI_SCHEDULE_COSINE,
-    LVNI_SCHEDULE_LINEAR
+    LVNI_SCHEDULE_LINEAR,
+    LVNI_SCHEDULE_EXPONENTIAL, /* step by another name */
+    LVNI_SCHEDULE_POLYNOMIAL,
+    LVNI_SCHEDULE_RESTARTS,
+    LVNI_SCHEDULE_ONECYCLE,
+    LVNI_SCHEDULE_PLATEAU /* constant; the factor of lvni_optim_plateau comes on top */
 } lvni_optim_schedule_kind;
 enum { LVNI_MILESTONES = 64 };
+
+/* The cycle of PyTorch's OneCycleLR; rates are parts of the largest one, optim.lr. */
+typedef struct lvni_optim_cycle {
+    double rise;               /* part of the steps in which the rate rises */
+    double start, end;         /* rates at the beginning and at the end */
+    bool linear, three_phases; /* else cosines, and two */
+    bool moves_momentum;       /* against the rate: momentum of sgd, beta1 of the others */
+    double least_momentum, most_momentum;
+} lvni_optim_cycle;
+
 typedef struct lvni_optim_schedule {
     lvni_optim_schedule_kind kind;
-    int64_t warmup_steps;               /* a factor (t + 1) / warmup_steps for t < warmup_steps */
-    int64_t total_steps;                /* cosine, linear: where they reach end_factor */
-    double end_factor;                  /* cosine, linear */
-    double gamma;                       /* step, multistep */
-    int64_t step_size;                  /* step: steps between two falls */
+    int64_t warmup_steps;  /* a factor (t + 1) / warmup_steps for t < warmup_steps */
+    int64_t total_steps;   /* cosine, linear, polynomial, onecycle: where they end */
+    double end_factor;     /* cosine, linear, polynomial, restarts */
+    double gamma;          /* step, multistep, exponential */
+    double power;          /* polynomial */
+    int64_t step_size;     /* step, exponential: steps between two falls; restarts: first period */
+    int64_t period_factor; /* restarts: of a period to the one before */
     int64_t milestone[LVNI_MILESTONES]; /* multistep: ascending */
     int n_milestones;
+    lvni_optim_cycle cycle; /* onecycle */
 } lvni_optim_schedule;
 /* The factor on lr for step t >= 0, a function of t alone, so a resumed run has it from its first
  * step on. With s = (t - warmup) / (total - warmup), 1 after the end, e = end_factor:
- *   step        gamma ^ floor(t / step_size)
- *   multistep   gamma ^ (milestones <= t)
+ *   step, exponential   gamma ^ floor(t / step_size)
+ *   multistep           gamma ^ (milestones <= t)
  *   cosine      e + (1 - e) (1 + cos(pi s)) / 2   (Loshchilov & Hutter 2017, eq. 5, without
  *     restarts)
+ *   restarts    the same with restarts: s is the part of the period that has passed
  *   linear      1 + (e - 1) s
- * Steps and milestones are counted from the run's beginning, warm-up included; cosine and linear
- * begin after it. */
+ *   polynomial  e + (1 - e) (1 - s)^power
+ *   onecycle    PyTorch's OneCycleLR over total - warmup steps
+ * Steps and milestones are counted from the run's beginning, warm-up included; the others begin
+ * after it. */
 double lvni_optim_schedule_factor(const lvni_optim_schedule *schedule, int64_t step);
+/* Momentum or beta1 of the step; -1: the schedule does not move it. */
+double lvni_optim_schedule_momentum(const lvni_optim_schedule *schedule, int64_t step);
+/* The schedule needs a run of known length. */
+bool lvni_optim_schedule_ends(const lvni_optim_schedule *schedule);
+
+/* ---- a number on its way from one value to another ---- */
+
+typedef enum lvni_optim_curve_kind {
+    LVNI_CURVE_CONSTANT, /* from */
+    LVNI_CURVE_LINEAR,   /* from + (to - from) t / steps, to from step `steps` on */
+    LVNI_CURVE_COSINE    /* to - (to - from) (1 + cos(pi t / (steps - 1))) / 2, to at the last */
+} lvni_optim_curve_kind;
+typedef struct lvni_optim_curve {
+    lvni_optim_curve_kind kind;
+    double from, to;
+    int64_t steps;
+} lvni_optim_curve;
+double lvni_optim_curve_at(const lvni_optim_curve *curve, int64_t step);
+
+/* ---- PyTorch's ReduceLROnPlateau: the rate falls when a metric has stopped improving ---- */
+
+typedef struct lvni_optim_plateau_options {
+    const char *monitor; /* "val/loss" */
+    bool larger_is_better, absolute;
+    double factor, threshold, min_lr;
+    int64_t patience, cooldown;
+} lvni_optim_plateau_options;
+/* Saved in checkpoints. */
+typedef struct lvni_optim_plateau {
+    double factor; /* on the rate */
+    double best;   /* NaN: none yet */
+    int64_t bad;   /* validations since */
+    int64_t cooling;
+} lvni_optim_plateau;
+void lvni_optim_plateau_begin(lvni_optim_plateau *plateau);
+/* After a validation; true: the rate fell. lr: optim.lr. */
+bool lvni_optim_plateau_follow(lvni_optim_plateau *plateau, const lvni_optim_plateau_options *o,
+                               double lr, double metric);
 
 #endif

@@ -117,6 +117,9 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         out->card = (lvni_ckpt_st_meta){r->request->recipe->card_key, lvni_core_str_text(&r->card)};
     }
     LVN_TRY(lvni_recipes_read_optim(c, &out->optim));
+    LVN_TRY(lvni_recipes_read_plateau(c, out->val != NULL, &out->plateau));
+    LVN_TRY(lvni_recipes_read_decay(c, r->schedule.total_steps, &out->optim.weight_decay,
+                                    &out->weight_decay));
     lvni_recipes_read_rules(c, &out->rules);
     lvni_recipes_read_ema(c, &out->ema);
     return LVN_OK;

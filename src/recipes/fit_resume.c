@@ -56,9 +56,7 @@ void lvni_recipes_report_moved_end(const lvni_core_config *config,
 {
     const int64_t was = lvni_recipes_saved_schedule_end(ckpt->config, plan),
                   is = schedule->total_steps;
-    const bool ends =
-        schedule->kind == LVNI_SCHEDULE_COSINE || schedule->kind == LVNI_SCHEDULE_LINEAR;
-    if (ends && was > 0 && was != is) {
+    if (lvni_optim_schedule_ends(schedule) && was > 0 && was != is) {
         lvni_log_line(LVNI_LOG_INFO,
                       "scheduler=%s ends at step %lld now, at step %lld in the saved run: the "
                       "learning rate follows another curve from here on",

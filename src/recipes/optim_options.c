@@ -1,11 +1,6 @@
 /* Rows of the optimizer, its schedule, parameter groups and averages, and how they become what
- * optim/ takes. */
+ * optim/ takes; of schedules: schedule_options.c. */
 #include "recipes/options.h"
-
-#include "core/json_read.h"
-
-#include <jansson.h>
-#include <string.h>
 
 static lvn_status check_milestones(const lvni_core_option *row, const lvni_core_value *value,
                                    const char *origin)
@@ -64,6 +59,17 @@ static const lvni_core_option optim_rows[] = {
      .fallback = "0.01",
      .range = LVNI_AT_LEAST(0),
      .help = "Weight decay; decoupled for adamw, part of the gradient for the others."},
+    {.name = "optim.weight_decay_end",
+     .type = LVNI_OPT_FLOAT,
+     .range = LVNI_AT_LEAST(0),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Weight decay at the end of the run, on the way of optim.weight_decay_schedule."},
+    {.name = "optim.weight_decay_schedule",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "cosine|linear",
+     .fallback = "cosine",
+     .needs = "optim.weight_decay_end",
+     .help = "How weight decay goes from optim.weight_decay to optim.weight_decay_end."},
     {.name = "optim.decay_norm_bias",
      .type = LVNI_OPT_BOOL,
      .fallback = "true",
@@ -97,10 +103,12 @@ static const lvni_core_option optim_rows[] = {
      .help = "Largest 2-norm of a step's gradient; 0: no clipping."},
     {.name = "scheduler.name",
      .type = LVNI_OPT_CHOICE,
-     .choices = "constant|step|multistep|cosine|linear",
+     .choices = "constant|step|multistep|cosine|linear|exponential|polynomial|restarts|onecycle|"
+                "plateau",
      .fallback = "constant",
-     .help = "How the learning rate changes; cosine, linear: to scheduler.end_factor at the end of "
-             "the run."},
+     .help =
+         "How the learning rate changes; cosine, linear, polynomial: to scheduler.end_factor at "
+         "the end of the run."},
     LVNI_OPTION_ALIAS("scheduler", "scheduler.name"),
     {.name = "scheduler.warmup_steps",
      .type = LVNI_OPT_INT,
@@ -118,8 +126,9 @@ static const lvni_core_option optim_rows[] = {
      .type = LVNI_OPT_CHOICE,
      .choices = "epoch|step",
      .fallback = "epoch",
-     .needs = "scheduler.name=step|multistep",
-     .help = "What scheduler.step_size and scheduler.milestones count."},
+     .needs = "scheduler.name=step|multistep|exponential|restarts",
+     .help = "What scheduler.step_size, scheduler.milestones and scheduler.period count, and "
+             "exponential falls with."},
     {.name = "scheduler.step_size",
      .type = LVNI_OPT_INT,
      .fallback = "30",
@@ -136,14 +145,135 @@ static const lvni_core_option optim_rows[] = {
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.1",
      .range = LVNI_ABOVE(0),
-     .needs = "scheduler.name=step|multistep",
-     .help = "Factor of each fall (step, multistep)."},
+     .needs = "scheduler.name=step|multistep|exponential",
+     .help = "Factor of each fall (step, multistep, exponential)."},
     {.name = "scheduler.end_factor",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0",
      .range = LVNI_BETWEEN(0, 1),
-     .needs = "scheduler.name=cosine|linear",
-     .help = "Learning rate at the end of the run as a part of optim.lr (cosine, linear)."},
+     .needs = "scheduler.name=cosine|linear|polynomial|restarts",
+     .help = "Learning rate at the end of the run, or of a period, as a part of optim.lr (cosine, "
+             "linear, polynomial, restarts)."},
+    {.name = "scheduler.power",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "1",
+     .range = LVNI_ABOVE(0),
+     .needs = "scheduler.name=polynomial",
+     .help = "Power of the part of the run that is left (polynomial)."},
+    {.name = "scheduler.period",
+     .type = LVNI_OPT_INT,
+     .fallback = "10",
+     .range = LVNI_BETWEEN(1, 2147483647),
+     .needs = "scheduler.name=restarts",
+     .help = "Length of the first period (restarts)."},
+    {.name = "scheduler.period_factor",
+     .type = LVNI_OPT_INT,
+     .fallback = "1",
+     .range = LVNI_BETWEEN(1, 1000),
+     .needs = "scheduler.name=restarts",
+     .help = "Length of a period by that of the one before (restarts)."},
+    {.name = "scheduler.pct_start",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.3",
+     .range = LVNI_BETWEEN(0, 1),
+     .flags = LVNI_OPT_ZERO_IS_ON,
+     .needs = "scheduler.name=onecycle",
+     .help = "Part of the run in which the learning rate rises to optim.lr (onecycle)."},
+    {.name = "scheduler.anneal",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "cos|linear",
+     .fallback = "cos",
+     .needs = "scheduler.name=onecycle",
+     .help = "How it rises and falls (onecycle)."},
+    {.name = "scheduler.div_factor",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "25",
+     .range = LVNI_AT_LEAST(1),
+     .needs = "scheduler.name=onecycle",
+     .help = "The run begins with optim.lr divided by this (onecycle)."},
+    {.name = "scheduler.final_div_factor",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "10000",
+     .range = LVNI_AT_LEAST(1),
+     .needs = "scheduler.name=onecycle",
+     .help = "It ends with the learning rate of its beginning divided by this (onecycle)."},
+    {.name = "scheduler.three_phase",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .needs = "scheduler.name=onecycle",
+     .help = "It falls as it rose, and then on (onecycle)."},
+    {.name = "scheduler.cycle_momentum",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "true",
+     .flags = LVNI_OPT_ZERO_IS_ON,
+     .needs = "scheduler.name=onecycle",
+     .help = "optim.momentum, or the first of optim.betas, moves against the learning rate "
+             "(onecycle)."},
+    {.name = "scheduler.base_momentum",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.85",
+     .range = {.used = true, .above = true, .below = true, .min = 0, .max = 1},
+     .needs = "scheduler.name=onecycle&scheduler.cycle_momentum",
+     .help = "The least momentum (onecycle)."},
+    {.name = "scheduler.max_momentum",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.95",
+     .range = {.used = true, .above = true, .below = true, .min = 0, .max = 1},
+     .needs = "scheduler.name=onecycle&scheduler.cycle_momentum",
+     .help = "The largest momentum (onecycle)."},
+    {.name = "scheduler.monitor",
+     .type = LVNI_OPT_STRING,
+     .fallback = "val/loss",
+     .needs = "scheduler.name=plateau",
+     .help =
+         "Metric of an epoch that the learning rate follows: val/NAME or train/NAME (plateau)."},
+    {.name = "scheduler.mode",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "min|max",
+     .fallback = "min",
+     .needs = "scheduler.name=plateau",
+     .help = "What is better, less or more (plateau)."},
+    {.name = "scheduler.factor",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.1",
+     .range = LVNI_FROM_TO_BELOW(0, 1),
+     .flags = LVNI_OPT_ZERO_IS_ON,
+     .needs = "scheduler.name=plateau",
+     .help = "Factor of each fall (plateau)."},
+    {.name = "scheduler.patience",
+     .type = LVNI_OPT_INT,
+     .unit = "epochs",
+     .fallback = "10",
+     .range = LVNI_AT_LEAST(0),
+     .flags = LVNI_OPT_ZERO_IS_ON,
+     .needs = "scheduler.name=plateau",
+     .help = "Epochs without improvement that pass before the learning rate falls (plateau)."},
+    {.name = "scheduler.threshold",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.0001",
+     .range = LVNI_AT_LEAST(0),
+     .flags = LVNI_OPT_ZERO_IS_ON,
+     .needs = "scheduler.name=plateau",
+     .help = "What an improvement is at least (plateau)."},
+    {.name = "scheduler.threshold_mode",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "rel|abs",
+     .fallback = "rel",
+     .needs = "scheduler.name=plateau",
+     .help = "scheduler.threshold is a part of the best value, or a difference (plateau)."},
+    {.name = "scheduler.cooldown",
+     .type = LVNI_OPT_INT,
+     .unit = "epochs",
+     .fallback = "0",
+     .range = LVNI_AT_LEAST(0),
+     .needs = "scheduler.name=plateau",
+     .help = "Epochs after a fall that are not counted (plateau)."},
+    {.name = "scheduler.min_lr",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0",
+     .range = LVNI_AT_LEAST(0),
+     .needs = "scheduler.name=plateau",
+     .help = "The least learning rate (plateau)."},
     {.name = "ema.decay",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0",
@@ -167,9 +297,6 @@ const lvni_core_option_table lvni_recipes_optim_table = LVNI_OPTION_TABLE("optim
 /* As the rows' choices. */
 static const lvni_optim_kind optimizers[] = {LVNI_OPTIM_SGD, LVNI_OPTIM_ADAM, LVNI_OPTIM_ADAMW,
                                              LVNI_OPTIM_LARS};
-static const lvni_optim_schedule_kind schedules[] = {LVNI_SCHEDULE_CONSTANT, LVNI_SCHEDULE_STEP,
-                                                     LVNI_SCHEDULE_MULTISTEP, LVNI_SCHEDULE_COSINE,
-                                                     LVNI_SCHEDULE_LINEAR};
 
 lvn_status lvni_recipes_read_optim(const lvni_core_config *c, lvni_optim_options *o)
 {
@@ -212,104 +339,4 @@ void lvni_recipes_read_ema(const lvni_core_config *c, lvni_optim_ema_options *e)
 {
     *e = (lvni_optim_ema_options){.decay = lvni_core_config_float(c, "ema.decay"),
                                   .warmup = lvni_core_config_bool(c, "ema.warmup")};
-}
-
-/* Steps of the whole run; INT64_MAX: no end. */
-static int64_t horizon(int64_t epochs, int64_t steps, int64_t steps_per_epoch)
-{
-    const int64_t total = epochs >= 0 ? epochs * steps_per_epoch : INT64_MAX;
-    return steps >= 0 && steps < total ? steps : total;
-}
-
-static bool ends_with_the_run(lvni_optim_schedule_kind kind)
-{
-    return kind == LVNI_SCHEDULE_COSINE || kind == LVNI_SCHEDULE_LINEAR;
-}
-
-static lvn_status check_length(const lvni_core_config *c, const lvni_optim_schedule *s)
-{
-    const char *name = lvni_core_config_str(c, "scheduler.name");
-    if (!ends_with_the_run(s->kind)) { /* a warm-up may be longer than a short run */
-        return LVN_OK;
-    }
-    if (s->total_steps == INT64_MAX) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "scheduler=%s ends with the run, and with max_epochs=-1 max_steps=-1 the run has "
-                 "no end: give max_epochs or max_steps",
-                 name);
-    }
-    if (s->warmup_steps > 0 && s->warmup_steps >= s->total_steps) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "scheduler.warmup_steps=%lld leaves nothing of the run's %lld step%s: give fewer, "
-                 "or a larger max_epochs or max_steps",
-                 (long long)s->warmup_steps, (long long)s->total_steps,
-                 lvni_core_plural(s->total_steps, "", "s"));
-    }
-    return LVN_OK;
-}
-
-static lvn_status read_warmup(const lvni_core_config *c, int64_t steps_per_epoch, int64_t *steps)
-{
-    const int64_t epochs = lvni_core_config_int(c, "scheduler.warmup_epochs");
-    *steps = lvni_core_config_int(c, "scheduler.warmup_steps");
-    if (*steps > 0 && epochs > 0) {
-        LVN_FAIL(
-            LVN_ERR_USAGE,
-            "scheduler.warmup_steps=%lld and scheduler.warmup_epochs=%lld: give one of the two",
-            (long long)*steps, (long long)epochs);
-    }
-    *steps = epochs > 0 ? epochs * steps_per_epoch : *steps;
-    return LVN_OK;
-}
-
-lvn_status lvni_recipes_read_schedule(const lvni_core_config *c, const lvni_plan *plan,
-                                      lvni_optim_schedule *s)
-{
-    const int64_t per_epoch = plan->steps_per_epoch;
-    const int64_t unit =
-        strcmp(lvni_core_config_str(c, "scheduler.interval"), "epoch") == 0 ? per_epoch : 1;
-    *s = (lvni_optim_schedule){.kind = schedules[lvni_core_config_choice(c, "scheduler.name")],
-                               .total_steps =
-                                   horizon(lvni_core_config_int(c, "max_epochs"),
-                                           lvni_core_config_int(c, "max_steps"), per_epoch),
-                               .end_factor = lvni_core_config_float(c, "scheduler.end_factor"),
-                               .gamma = lvni_core_config_float(c, "scheduler.gamma"),
-                               .step_size = lvni_core_config_int(c, "scheduler.step_size") * unit};
-    size_t n;
-    const int64_t *milestones = lvni_core_config_int_list(c, "scheduler.milestones", &n);
-    for (size_t i = 0; i < n; i++) {
-        s->milestone[s->n_milestones++] = milestones[i] * unit;
-    }
-    if (s->kind == LVNI_SCHEDULE_MULTISTEP && n == 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "scheduler=multistep needs scheduler.milestones: the epochs after "
-                                "which the learning rate falls, as in [30,60,80]");
-    }
-    LVN_TRY(read_warmup(c, per_epoch, &s->warmup_steps));
-    return check_length(c, s);
-}
-
-static int64_t number_of(const json_t *saved, const char *name, int64_t otherwise)
-{
-    const json_t *value = json_object_get(saved, name);
-    return json_is_integer(value) ? (int64_t)json_integer_value(value) : otherwise;
-}
-
-int64_t lvni_recipes_saved_schedule_end(const char *config_json, const lvni_plan *plan)
-{
-    json_t *saved = lvni_core_json_try(config_json, LVNI_JSON_INNER);
-    const char *name = json_string_value(json_object_get(saved, "scheduler.name"));
-    const int64_t batch =
-        number_of(saved, "batch_size", number_of(saved, "batch_size_per_device", 0)) *
-        number_of(saved, "accumulate_grad_batches", 1);
-    int64_t end = 0;
-    if (name != NULL && (strcmp(name, "cosine") == 0 || strcmp(name, "linear") == 0) && batch > 0) {
-        const bool drop = json_is_true(json_object_get(saved, "drop_last"));
-        const int64_t n = plan->n_samples, pass = n / batch + (n % batch != 0 && !drop ? 1 : 0),
-                      here = plan->cycles ? plan->steps_per_epoch : pass;
-        const int64_t per_epoch = number_of(saved, "steps_per_epoch", here);
-        end = horizon(number_of(saved, "max_epochs", -1), number_of(saved, "max_steps", -1),
-                      per_epoch);
-    }
-    json_decref(saved);
-    return end;
 }

@@ -1,5 +1,5 @@
 /* Options of the commands: tables of rows, reading a configuration (options.c), and what the
- * options of a training become (train_options.c, optim_options.c). */
+ * options of a training become (train_options.c, optim_options.c, schedule_options.c). */
 #ifndef LEVIN_RECIPES_OPTIONS_H
 #define LEVIN_RECIPES_OPTIONS_H
 
@@ -60,6 +60,13 @@ void lvni_recipes_read_ema(const lvni_core_config *config, lvni_optim_ema_option
 /* LVN_ERR_USAGE when the run's length does not fit the schedule. */
 lvn_status lvni_recipes_read_schedule(const lvni_core_config *config, const lvni_plan *plan,
                                       lvni_optim_schedule *out);
+/* validates: the run has a validation set. LVN_ERR_USAGE: it cannot have the monitored metric. */
+lvn_status lvni_recipes_read_plateau(const lvni_core_config *config, bool validates,
+                                     lvni_optim_plateau_options *out);
+/* The curve of weight decay over a run of that many steps (INT64_MAX: without end); *weight_decay
+ * becomes its larger end. */
+lvn_status lvni_recipes_read_decay(const lvni_core_config *config, int64_t steps,
+                                   double *weight_decay, lvni_optim_curve *curve);
 /* Where the cosine or line of a saved run (the configuration of its checkpoint) ends with this
  * plan's data; 0: it had none. */
 int64_t lvni_recipes_saved_schedule_end(const char *config_json, const lvni_plan *plan);

@@ -147,6 +147,7 @@ lvn_status lvni_trainer_engine_create(const lvni_trainer_engine_options *options
     }
     e->o = *options;
     lvni_trainer_scaler_init(&e->scaler, options->precision);
+    lvni_optim_plateau_begin(&e->plateau);
     e->now =
         (lvni_trainer_pass){.model = options->model, .seed = options->seed, .scaled = e->scaler.on};
     if (options->precision == LVNI_PRECISION_BF16_TRUE) {

@@ -32,6 +32,8 @@ typedef struct lvni_trainer_engine_options {
     lvni_optim_options optim;
     lvni_optim_rules rules;
     lvni_optim_schedule schedule;
+    lvni_optim_plateau_options plateau; /* with a schedule of that kind */
+    lvni_optim_curve weight_decay;      /* steps 0: it is optim.weight_decay throughout */
     lvni_optim_ema_options ema;
     lvni_trainer_precision precision;
     double gradient_clip_val;
@@ -106,6 +108,7 @@ typedef struct lvni_trainer_engine {
     lvni_trainer_late *late; /* NULL: submit reads what the step found */
     lvni_optim *optim;
     lvni_trainer_scaler scaler;
+    lvni_optim_plateau plateau;
     lvni_optim_ema *ema; /* of the model's n_values values; NULL: off */
     bool *graded; /* of each parameter: a micro-batch of the current phase has a gradient of it */
     /* of each parameter: the first step gave it a gradient; NULL: reported, or left to another rank
@@ -164,8 +167,13 @@ lvn_status lvni_trainer_waves_reduce(lvni_trainer_engine *engine, lvni_trainer_s
                                      lvni_nn_set **total);
 
 /* update.c */
-/* The learning rate of the step that is being submitted, of a run with that many skipped ones. */
-double lvni_trainer_lr(const lvni_trainer_engine *engine, int64_t skipped);
+typedef struct lvni_trainer_rates {
+    double lr;
+    double decay;    /* a factor on weight decay */
+    double momentum; /* or beta1; 0: it does not move */
+} lvni_trainer_rates;
+/* Of the step that is being submitted, of a run with that many skipped ones. */
+lvni_trainer_rates lvni_trainer_rates_at(const lvni_trainer_engine *engine, int64_t skipped);
 /* Weights, buffers and optimizer state of the current phase, from its summed gradient. */
 lvn_status lvni_trainer_update(lvni_trainer_engine *engine, const lvni_nn_set *total,
                                lvni_trainer_step_record *r);

@@ -149,8 +149,11 @@ lvn_status lvni_trainer_late_begin(lvni_trainer_late *l, const lvni_trainer_engi
     lvn_step_block now = {.given = {.step = e->now.step, .skipped = e->scaler.skipped}};
     lvni_trainer_follow_factors(e, now.follow);
     for (int i = 0; i < l->n_phases * LVN_STEP_RATES; i++) {
-        now.given.lr[i / LVN_STEP_RATES][i % LVN_STEP_RATES] =
-            lvni_trainer_lr(e, e->scaler.skipped + i % LVN_STEP_RATES);
+        const int phase = i / LVN_STEP_RATES, rate = i % LVN_STEP_RATES;
+        const lvni_trainer_rates r = lvni_trainer_rates_at(e, e->scaler.skipped + rate);
+        now.given.lr[phase][rate] = r.lr;
+        now.given.decay[phase][rate] = r.decay;
+        now.given.momentum[phase][rate] = r.momentum;
     }
     for (int64_t i = 0; i < l->n_phases * l->n; i++) {
         lvni_nn_step_begin(&l->step[l->next].part[i], 0.0);
@@ -259,6 +262,8 @@ static void settle(lvni_trainer_late *l, lvni_trainer_engine *e)
     }
     if (missed && b->finished == e->now.step) { /* else the device has failed */
         uncount_idle(l, e, before);
+        lvni_optim_set_rates(e->optim, e->now.phase, 1.0, /* beta1 may move with the step */
+                             lvni_trainer_rates_at(e, b->scaler.skipped).momentum);
     }
 }
 

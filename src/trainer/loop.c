@@ -5,6 +5,7 @@
 #include "trainer/loop_impl.h"
 
 #include <math.h>
+#include <string.h>
 
 static bool finished_at(const lvni_trainer *t, const lvni_ckpt_position *at)
 {
@@ -72,6 +73,31 @@ static lvn_status save(lvni_trainer *t, bool best)
     return s == LVN_OK ? s : lvni_trainer_keeper_save_on_error(t, s);
 }
 
+/* Every rank has the same sums, and so the same rate. */
+static lvn_status follow_plateau(lvni_trainer *t, bool validated)
+{
+    const lvni_optim_plateau_options *o = &t->o.plateau;
+    if (t->o.schedule.kind != LVNI_SCHEDULE_PLATEAU) {
+        return LVN_OK;
+    }
+    const bool val = strncmp(o->monitor, "val/", 4) == 0;
+    const lvni_nn_step *of = val ? &t->report.last_val : &t->report.epoch_sum;
+    const char *name = strchr(o->monitor, '/') + 1;
+    if ((val && !validated) || !lvni_trainer_metric_exists(of, name)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "scheduler.monitor=%s: %s of epoch %lld has no such metric; give one of those "
+                 "that its line lists",
+                 o->monitor, val ? "the validation" : "the training", (long long)t->at.epoch + 1);
+    }
+    if (lvni_optim_plateau_follow(&t->engine->plateau, o, t->o.optim.lr,
+                                  lvni_trainer_metric_mean(of, name))) {
+        lvni_log_line(LVNI_LOG_INFO, "%s has not improved for %lld epochs: the learning rate is %g",
+                      o->monitor, (long long)o->patience + 1,
+                      t->o.optim.lr * t->engine->plateau.factor);
+    }
+    return LVN_OK;
+}
+
 /* After an epoch's last step: validation, means, the checkpoint of the next epoch's beginning. What
  * ends the run during validation leaves the position between the two: all steps of the epoch done,
  * the epoch not; resuming begins here. */
@@ -93,6 +119,7 @@ static lvn_status end_epoch(lvni_trainer *t)
     if (t->o.hooks.epoch != NULL) {
         t->o.hooks.epoch(t->o.hooks.user);
     }
+    LVN_TRY(follow_plateau(t, validated));
     const bool best = lvni_trainer_keeper_improved(t, validated);
     lvni_trainer_loop_next_epoch(t);
     return save(t, best);

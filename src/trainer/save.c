@@ -28,7 +28,7 @@ struct lvni_trainer_saver {
     lvni_trainer_state_arrays copy;
     lvni_trainer_state_entries entries; /* of the copy */
     texts texts;
-    char schedule[192], scaler[128], layout[32];
+    char schedule[192], scaler[128], layout[32], plateau[160];
     lvni_ckpt_position at;
     bool best, written, shown; /* shown: to the hook */
     lvn_status status;
@@ -75,7 +75,7 @@ static lvn_status write_checkpoint(lvni_trainer_saver *s)
 {
     const texts *x = &s->texts;
     const lvni_trainer_options *o = &s->trainer->o;
-    lvni_ckpt_st_meta extra[9] = {
+    lvni_ckpt_st_meta extra[10] = {
         {.key = LVNI_STATE_EPOCH_METRICS, .value = lvni_core_str_text(&x->metrics)},
         {.key = LVNI_IDENTITY_RUN, .value = lvni_core_str_text(&x->run)},
         {.key = LVNI_IDENTITY_MACHINE, .value = lvni_core_str_text(&x->machine)},
@@ -84,6 +84,9 @@ static lvn_status write_checkpoint(lvni_trainer_saver *s)
     if (x->missed.len > 0) {
         extra[n++] =
             (lvni_ckpt_st_meta){.key = LVNI_STATE_MISSED, .value = lvni_core_str_text(&x->missed)};
+    }
+    if (s->plateau[0] != '\0') {
+        extra[n++] = (lvni_ckpt_st_meta){.key = LVNI_STATE_PLATEAU, .value = s->plateau};
     }
     if (x->pins.len > 0) {
         extra[n++] =
@@ -237,6 +240,7 @@ static lvn_status take(lvni_trainer_saver *s)
 {
     LVN_TRY(copy_state(s));
     lvni_trainer_state_updates_print(s->trainer, s->schedule, sizeof s->schedule);
+    lvni_trainer_state_plateau_print(s->trainer, s->plateau, sizeof s->plateau);
     lvni_trainer_scaler_print(&s->trainer->engine->scaler, s->scaler, sizeof s->scaler);
     s->at = s->trainer->at;
     return LVN_OK;

@@ -166,6 +166,51 @@ void lvni_trainer_state_updates_print(const lvni_trainer *t, char *text, size_t 
     }
 }
 
+static unsigned long long bits_of(double x)
+{
+    unsigned long long bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* Numbers as their bits: exact in every locale. */
+void lvni_trainer_state_plateau_print(const lvni_trainer *t, char *text, size_t size)
+{
+    const lvni_optim_plateau *p = &t->engine->plateau;
+    text[0] = '\0';
+    if (t->o.schedule.kind == LVNI_SCHEDULE_PLATEAU) {
+        snprintf(text, size, "factor=%016llx best=%016llx bad=%lld cooling=%lld",
+                 bits_of(p->factor), bits_of(p->best), (long long)p->bad, (long long)p->cooling);
+    }
+}
+
+/* A run that takes up this schedule begins with it. */
+static lvn_status read_plateau(const lvni_trainer *t, const lvni_ckpt *ckpt,
+                               lvni_optim_plateau *out)
+{
+    const char *text = lvni_ckpt_st_meta_get(ckpt->file, LVNI_STATE_PLATEAU);
+    unsigned long long factor = 0, best = 0;
+    long long bad = 0, cooling = 0;
+    int end = 0;
+    lvni_optim_plateau_begin(out);
+    if (text == NULL || t->o.schedule.kind != LVNI_SCHEDULE_PLATEAU) {
+        return LVN_OK;
+    }
+    const int n = sscanf(text, "factor=%16llx best=%16llx bad=%lld cooling=%lld%n", &factor, &best,
+                         &bad, &cooling, &end);
+    memcpy(&out->factor, &factor, sizeof out->factor);
+    memcpy(&out->best, &best, sizeof out->best);
+    out->bad = bad;
+    out->cooling = cooling;
+    if (n != 4 || text[end] != '\0' || !(out->factor >= 0.0) || bad < 0 || cooling < 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: its metadata " LVNI_STATE_PLATEAU
+                 " is %.200s, not factor=BITS best=BITS bad=N cooling=N",
+                 ckpt->path, text);
+    }
+    return LVN_OK;
+}
+
 void lvni_trainer_state_missed_print(const lvni_trainer *t, lvni_core_str *out)
 {
     for (int i = 0; i < t->engine->optim->n_parameters; i++) {
@@ -268,6 +313,7 @@ typedef struct texts {
     int64_t updates[LVNI_PHASES];
     int64_t *missed;
     lvni_trainer_scaler scaler;
+    lvni_optim_plateau plateau;
 } texts;
 
 static lvn_status read_all(const lvni_trainer *t, const lvni_ckpt *ckpt,
@@ -276,6 +322,7 @@ static lvn_status read_all(const lvni_trainer *t, const lvni_ckpt *ckpt,
     LVN_TRY(check_tensors(t, ckpt, e));
     LVN_TRY(read_texts(t, ckpt, &out->sums, out->updates));
     LVN_TRY(read_missed(t, ckpt, out->updates, out->missed));
+    LVN_TRY(read_plateau(t, ckpt, &out->plateau));
     LVN_TRY(lvni_trainer_identity_check(t, ckpt));
     out->scaler = t->engine->scaler;
     return lvni_trainer_scaler_read(ckpt->scaler, &out->scaler);
@@ -291,6 +338,7 @@ static void take_all(lvni_trainer *t, const lvni_ckpt *ckpt, const texts *from)
     memcpy(t->engine->optim->missed, from->missed,
            (size_t)t->engine->optim->n_parameters * sizeof *from->missed);
     t->engine->scaler = from->scaler;
+    t->engine->plateau = from->plateau;
     t->report.epoch_sum = from->sums;
     if (t->engine->late != NULL) {
         t->engine->late->known = false;

@@ -8,6 +8,7 @@
 #define LVNI_STATE_MISSED                                                                          \
     "missed_updates" /* metadata: "name 3" per line, of the parameters that had no gradient in     \
                         some updates */
+#define LVNI_STATE_PLATEAU "plateau" /* metadata: "factor=BITS best=BITS bad=2 cooling=0" */
 #define LVNI_STATE_EPOCH_METRICS "epoch_metrics" /* metadata: sums of the epoch so far */
 
 enum { LVNI_STATE_NAME = 200 };
@@ -32,6 +33,8 @@ lvn_status lvni_trainer_state_list(const lvni_trainer *trainer,
                                    const lvni_trainer_state_arrays *arrays,
                                    lvni_trainer_state_entries *out);
 void lvni_trainer_state_entries_free(lvni_trainer_state_entries *entries);
+/* "" where the schedule is another one. */
+void lvni_trainer_state_plateau_print(const lvni_trainer *trainer, char *text, size_t size);
 /* "updates=12", of several phases "updates=12,11". */
 /* Nothing where no parameter has missed an update. */
 void lvni_trainer_state_missed_print(const lvni_trainer *trainer, lvni_core_str *out);

@@ -15,6 +15,8 @@ static lvn_status make_engine(lvni_trainer *t)
                                                 .optim = o->optim,
                                                 .rules = o->rules,
                                                 .schedule = o->schedule,
+                                                .plateau = o->plateau,
+                                                .weight_decay = o->weight_decay,
                                                 .ema = o->ema,
                                                 .precision = o->precision,
                                                 .gradient_clip_val = o->gradient_clip_val,

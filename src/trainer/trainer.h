@@ -38,6 +38,8 @@ typedef struct lvni_trainer_options {
     lvni_optim_options optim;
     lvni_optim_rules rules; /* all zero: every parameter alike */
     lvni_optim_schedule schedule;
+    lvni_optim_plateau_options plateau; /* with a schedule of that kind */
+    lvni_optim_curve weight_decay;      /* steps 0: it is optim.weight_decay throughout */
     lvni_optim_ema_options ema;
     bool use_ema; /* validation and export_model see the average */
     lvni_trainer_precision precision;
@@ -164,6 +166,7 @@ lvn_status lvni_trainer_report_epoch(lvni_trainer_report *report, const lvni_ckp
                                      const lvni_trainer_scaler *scaler, bool validated);
 /* The mean of a metric; NaN when there is none, or nothing of it had weight. */
 double lvni_trainer_metric_mean(const lvni_nn_step *step, const char *name);
+bool lvni_trainer_metric_exists(const lvni_nn_step *step, const char *name); /* validate.c */
 /* Sums for a checkpoint: [["loss", sum, weight], ...], exact. Reading: LVN_ERR_CORRUPT (without the
  * file's name) when it is anything else. */
 lvn_status lvni_trainer_epoch_sums_write(const lvni_nn_step *sums, lvni_core_str *out);

@@ -48,9 +48,17 @@ static lvn_status judge(const lvni_trainer_engine *e, double divisor,
     return LVN_OK;
 }
 
-double lvni_trainer_lr(const lvni_trainer_engine *e, int64_t skipped)
+lvni_trainer_rates lvni_trainer_rates_at(const lvni_trainer_engine *e, int64_t skipped)
 {
-    return e->o.optim.lr * lvni_optim_schedule_factor(&e->o.schedule, e->now.step - skipped);
+    const int64_t t = e->now.step - skipped;
+    const double momentum = lvni_optim_schedule_momentum(&e->o.schedule, t);
+    const double factor = lvni_optim_schedule_factor(&e->o.schedule, t);
+    return (lvni_trainer_rates){
+        .lr = e->o.optim.lr * factor * e->plateau.factor,
+        .decay = e->o.weight_decay.steps > 0 && e->o.optim.weight_decay > 0.0
+                     ? lvni_optim_curve_at(&e->o.weight_decay, t) / e->o.optim.weight_decay
+                     : 1.0,
+        .momentum = momentum > 0.0 ? momentum : 0.0};
 }
 
 lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
@@ -59,7 +67,9 @@ lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
     lvni_nn_model *model = e->o.model;
     const double divisor = total->weight * e->now.loss_factor;
     double scale = 0.0;
-    r->lr = lvni_trainer_lr(e, e->scaler.skipped);
+    const lvni_trainer_rates rates = lvni_trainer_rates_at(e, e->scaler.skipped);
+    r->lr = rates.lr;
+    lvni_optim_set_rates(e->optim, e->now.phase, rates.decay, rates.momentum);
     if (total->weight == 0.0) {
         return LVN_OK; /* nothing to learn from */
     }

@@ -15,7 +15,7 @@ void lvni_trainer_loop_report_unreadable(lvni_data_loader *loader)
     lvni_core_str_free(&text);
 }
 
-static bool reports(const lvni_nn_step *step, const char *name)
+bool lvni_trainer_metric_exists(const lvni_nn_step *step, const char *name)
 {
     for (int i = 0; i < step->n_metrics; i++) {
         if (strcmp(step->metric[i].name, name) == 0 && step->metric[i].weight != 0.0) {
@@ -50,7 +50,7 @@ lvn_status lvni_trainer_loop_validate(lvni_trainer *t)
     LVN_TRY(s);
     lvni_trainer_loop_report_unreadable(t->val_loader);
     const double loss = lvni_trainer_metric_mean(&t->report.last_val, "loss");
-    if (reports(&t->report.last_val, "loss") && !isfinite(loss)) {
+    if (lvni_trainer_metric_exists(&t->report.last_val, "loss") && !isfinite(loss)) {
         LVN_FAIL(
             LVN_ERR_NON_FINITE,
             "the validation loss is %g after step %lld (epoch %lld): try a smaller optim.lr or "

@@ -15,6 +15,20 @@ STOPS = ("SIGTERM", "SIGKILL", "max_steps")
 SLOW = ((), (), ("LEVIN_SIM_KERNEL_US=20",), ("LEVIN_SIM_COPY_GBPS=0.1",))
 
 
+SCHEDULES = (
+    "constant",
+    "step",
+    "multistep",
+    "cosine",
+    "linear",
+    "exponential",
+    "polynomial",
+    "restarts",
+    "onecycle",
+    "plateau",
+)
+
+
 def chance(r, p):
     return r.random() < p
 
@@ -53,14 +67,20 @@ def draw_optimizer(r):
 
 
 def draw_schedule(r):
-    name = r.choice(["constant", "step", "multistep", "cosine", "linear"])
+    name = r.choice(SCHEDULES)
     keys = [f"scheduler={name}"]
     if name == "step":
         keys += ["scheduler.step_size=2", "scheduler.interval=step", "scheduler.gamma=0.5"]
     if name == "multistep":
         keys += ["scheduler.milestones=[2,5]", "scheduler.interval=step"]
-    if name in ("cosine", "linear") and chance(r, 0.5):
+    if name in ("cosine", "linear", "polynomial", "restarts") and chance(r, 0.5):
         keys += ["scheduler.end_factor=0.1"]
+    if name == "exponential":
+        keys += ["scheduler.gamma=0.9", "scheduler.interval=step"]
+    if name == "restarts":
+        keys += ["scheduler.period=2", "scheduler.period_factor=2", "scheduler.interval=step"]
+    if name == "plateau":
+        keys += ["scheduler.monitor=train/loss", "scheduler.patience=0", "scheduler.threshold=0.5"]
     if chance(r, 0.4):
         keys += [f"scheduler.warmup_steps={r.randint(1, 2)}"]
     return keys
@@ -233,7 +253,12 @@ def draw_layout(r, kind, config):
 
 def may_stop_early(config):
     """By max_steps: cosine and linear schedules follow from it."""
-    return value_of(config, "scheduler") not in ("cosine", "linear")
+    return value_of(config, "scheduler") not in (
+        "cosine",
+        "linear",
+        "polynomial",
+        "onecycle",
+    )
 
 
 def draw_trials(r, seed, config):

@@ -279,7 +279,7 @@ class FrozenNames(unittest.TestCase):
         the one that is written."""
         saved, _ = header(self.mlp / "checkpoints/last.safetensors")
         printed, _ = levin("help", "train.classify")
-        rows = re.findall(r"^  ([a-z][\w.]*)  +(\S+)", printed, re.M)
+        rows = re.findall(r"^  ([a-z][\w.]*) +(\S+)", printed, re.M)
         aliases = re.findall(r"Also: ([\w., ]+)\.$", printed, re.M)
         accepted = {name for name, _ in rows} | set(", ".join(aliases).split(", "))
         spellings = [line.split() for line in self.list["configuration keys"]]

@@ -104,6 +104,41 @@ def groups():
     check(times == sorted(times), "time_s goes on after resuming")
 
 
+def schedules():
+    """Rates, momentum and weight decay that move with the step, and a plateau, whose state is in
+    checkpoints; resumed in the middle."""
+    moving = [
+        "batch_size=30",
+        "wgrad_threads=1",
+        "optim=adamw",
+        "scheduler=onecycle",
+        "scheduler.warmup_steps=2",
+        "optim.weight_decay=0.01",
+        "optim.weight_decay_end=0.4",
+    ]
+    plateau = [
+        "batch_size=60",
+        "wgrad_threads=1",
+        "scheduler=plateau",
+        "scheduler.monitor=train/loss",
+        "scheduler.patience=0",
+        "scheduler.threshold=0.9",
+        "scheduler.factor=0.5",
+    ]
+    first = train(moving + ["max_steps=6", "lanes=1"])
+    same(train(moving + ["max_steps=6", "lanes=3"]), first, "one cycle: 3 lanes")
+    for key in ("scheduler.cycle_momentum=false", "optim.weight_decay_schedule=linear"):
+        other = train(moving + ["max_steps=6", key])
+        check(hashes(other) != hashes(first), f"{key} changes the weights")
+    first = train(plateau + ["max_epochs=5", "lanes=1"])
+    stopped = train(plateau + ["max_epochs=3", "lanes=2"])
+    resume(stopped, "max_epochs=5", cores=CORES[:1])
+    check(hashes(stopped) == hashes(first), "plateau: resumed on one core")
+    with open(f"{first}/metrics.jsonl") as f:
+        rates = [row["lr"] for row in map(json.loads, f) if "lr" in row]
+    check(rates[-1] < rates[0], "the plateau lowers the rate")
+
+
 def mixtures():
     """mixup and CutMix within micro-batches; a weighted loss, samples drawn again; blur, grey,
     solarize by any thread; resumed in the middle."""
@@ -131,4 +166,4 @@ def mixtures():
     check(hashes(stopped) == hashes(first), "mixup, CutMix, blur: resumed on one core")
 
 
-main(validation, spellings, groups, mixtures)
+main(validation, spellings, groups, schedules, mixtures)

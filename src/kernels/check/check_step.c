@@ -117,8 +117,9 @@ static lvn_status decide_weighing(lvni_check_job *j, const lvn_step_scaler *scal
     LVN_TRY(lvni_check_get(j, block, &have));
     d.weights = weights;
     const double t = lvn_step_t(&want, d.phase);
-    lvn_step_decide(&want, sqrt(lvni_kernels_flat_sum_tree(sums, n)), lvni_core_pow(d.beta1, t),
-                    lvni_core_pow(d.beta2, t), losses, &d);
+    lvn_step_decide(&want, sqrt(lvni_kernels_flat_sum_tree(sums, n)),
+                    lvni_core_pow(lvn_step_beta1(&want, &d), t), lvni_core_pow(d.beta2, t), losses,
+                    &d);
     const lvn_step_phase *h = &have.phase[LVNI_CHECK_PHASE], *w = &want.phase[LVNI_CHECK_PHASE];
     allow_powers(h, &want.phase[LVNI_CHECK_PHASE]);
     if (memcmp(&have, &want, sizeof have) != 0) {

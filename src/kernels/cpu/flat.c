@@ -218,7 +218,7 @@ lvn_status lvni_cpu_flat_decide(void *stream, lvn_step_block *block, double *sum
     const double t = lvn_step_t(block, decision->phase),
                  root = lvni_core_sqrt(lvni_kernels_flat_sum_tree(sums, n));
     (void)stream;
-    lvn_step_decide(block, root, lvni_core_pow(decision->beta1, t),
+    lvn_step_decide(block, root, lvni_core_pow(lvn_step_beta1(block, decision), t),
                     lvni_core_pow(decision->beta2, t), losses, decision);
     return LVN_OK;
 }

@@ -164,6 +164,8 @@ void bench_open(bench *b, const memory *data, const setting *s)
                               .train = &data->base,
                               .optim = s->optim,
                               .schedule = s->schedule,
+                              .plateau = s->plateau,
+                              .weight_decay = s->weight_decay,
                               .rules = s->rules,
                               .ema = s->ema,
                               .gradient_clip_val = s->clip,

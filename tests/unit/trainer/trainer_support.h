@@ -50,6 +50,8 @@ typedef struct setting {
     lvni_optim_rules rules;
     lvni_optim_ema_options ema;
     lvni_optim_schedule schedule;
+    lvni_optim_plateau_options plateau;
+    lvni_optim_curve weight_decay;
     double clip;
     lvni_trainer_precision precision;
     bool skip;

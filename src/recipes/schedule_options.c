@@ -1,0 +1,208 @@
+/* What the keys of schedules become: of the learning rate, and of weight decay. Their rows are in
+ * optim_options.c. */
+#include "recipes/options.h"
+
+#include "core/json_read.h"
+
+#include <jansson.h>
+#include <string.h>
+
+/* Steps of the whole run; INT64_MAX: no end. */
+static int64_t horizon(int64_t epochs, int64_t steps, int64_t steps_per_epoch)
+{
+    const int64_t total = epochs >= 0 ? epochs * steps_per_epoch : INT64_MAX;
+    return steps >= 0 && steps < total ? steps : total;
+}
+
+static lvn_status check_length(const lvni_core_config *c, const lvni_optim_schedule *s)
+{
+    const char *name = lvni_core_config_str(c, "scheduler.name");
+    if (!lvni_optim_schedule_ends(s)) { /* a warm-up may be longer than a short run */
+        return LVN_OK;
+    }
+    if (s->total_steps == INT64_MAX) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "scheduler=%s ends with the run, and with max_epochs=-1 max_steps=-1 the run has "
+                 "no end: give max_epochs or max_steps",
+                 name);
+    }
+    if (s->warmup_steps > 0 && s->warmup_steps >= s->total_steps) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "scheduler.warmup_steps=%lld leaves nothing of the run's %lld step%s: give fewer, "
+                 "or a larger max_epochs or max_steps",
+                 (long long)s->warmup_steps, (long long)s->total_steps,
+                 lvni_core_plural(s->total_steps, "", "s"));
+    }
+    return LVN_OK;
+}
+
+static lvn_status read_warmup(const lvni_core_config *c, int64_t steps_per_epoch, int64_t *steps)
+{
+    const int64_t epochs = lvni_core_config_int(c, "scheduler.warmup_epochs");
+    *steps = lvni_core_config_int(c, "scheduler.warmup_steps");
+    if (*steps > 0 && epochs > 0) {
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "scheduler.warmup_steps=%lld and scheduler.warmup_epochs=%lld: give one of the two",
+            (long long)*steps, (long long)epochs);
+    }
+    *steps = epochs > 0 ? epochs * steps_per_epoch : *steps;
+    return LVN_OK;
+}
+
+/* As the rows' choices. */
+static const lvni_optim_schedule_kind schedules[] = {
+    LVNI_SCHEDULE_CONSTANT,   LVNI_SCHEDULE_STEP,     LVNI_SCHEDULE_MULTISTEP,
+    LVNI_SCHEDULE_COSINE,     LVNI_SCHEDULE_LINEAR,   LVNI_SCHEDULE_EXPONENTIAL,
+    LVNI_SCHEDULE_POLYNOMIAL, LVNI_SCHEDULE_RESTARTS, LVNI_SCHEDULE_ONECYCLE,
+    LVNI_SCHEDULE_PLATEAU};
+
+static lvn_status read_cycle(const lvni_core_config *c, lvni_optim_cycle *o)
+{
+    const double start = 1.0 / lvni_core_config_float(c, "scheduler.div_factor");
+    *o = (lvni_optim_cycle){.rise = lvni_core_config_float(c, "scheduler.pct_start"),
+                            .start = start,
+                            .end = start / lvni_core_config_float(c, "scheduler.final_div_factor"),
+                            .linear = lvni_core_config_choice(c, "scheduler.anneal") == 1,
+                            .three_phases = lvni_core_config_bool(c, "scheduler.three_phase"),
+                            .moves_momentum = lvni_core_config_bool(c, "scheduler.cycle_momentum"),
+                            .least_momentum = lvni_core_config_float(c, "scheduler.base_momentum"),
+                            .most_momentum = lvni_core_config_float(c, "scheduler.max_momentum")};
+    lvni_optim_options optim;
+    LVN_TRY(lvni_recipes_read_optim(c, &optim));
+    const bool sgd = lvni_optim_moves_momentum(&optim);
+    if (o->moves_momentum && !((sgd ? optim.momentum : optim.beta1) > 0.0)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "scheduler=onecycle moves the momentum, and %s is 0: give it a value, or "
+                 "scheduler.cycle_momentum=false",
+                 sgd ? "optim.momentum" : "the first of optim.betas");
+    }
+    return LVN_OK;
+}
+
+static lvn_status fill_schedule(const lvni_core_config *c, int64_t unit, lvni_optim_schedule *s)
+{
+    size_t n;
+    const int64_t *milestones = lvni_core_config_int_list(c, "scheduler.milestones", &n);
+    for (size_t i = 0; i < n; i++) {
+        s->milestone[s->n_milestones++] = milestones[i] * unit;
+    }
+    if (s->kind == LVNI_SCHEDULE_MULTISTEP && n == 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "scheduler=multistep needs scheduler.milestones: the epochs after "
+                                "which the learning rate falls, as in [30,60,80]");
+    }
+    switch (s->kind) {
+    case LVNI_SCHEDULE_EXPONENTIAL: s->step_size = unit; break;
+    case LVNI_SCHEDULE_RESTARTS:
+        s->step_size = lvni_core_config_int(c, "scheduler.period") * unit;
+        break;
+    case LVNI_SCHEDULE_ONECYCLE: return read_cycle(c, &s->cycle);
+    default: break;
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_recipes_read_schedule(const lvni_core_config *c, const lvni_plan *plan,
+                                      lvni_optim_schedule *s)
+{
+    const int64_t per_epoch = plan->steps_per_epoch;
+    const int64_t unit =
+        strcmp(lvni_core_config_str(c, "scheduler.interval"), "epoch") == 0 ? per_epoch : 1;
+    *s = (lvni_optim_schedule){.kind = schedules[lvni_core_config_choice(c, "scheduler.name")],
+                               .total_steps =
+                                   horizon(lvni_core_config_int(c, "max_epochs"),
+                                           lvni_core_config_int(c, "max_steps"), per_epoch),
+                               .end_factor = lvni_core_config_float(c, "scheduler.end_factor"),
+                               .gamma = lvni_core_config_float(c, "scheduler.gamma"),
+                               .power = lvni_core_config_float(c, "scheduler.power"),
+                               .period_factor = lvni_core_config_int(c, "scheduler.period_factor"),
+                               .step_size = lvni_core_config_int(c, "scheduler.step_size") * unit};
+    LVN_TRY(fill_schedule(c, unit, s));
+    LVN_TRY(read_warmup(c, per_epoch, &s->warmup_steps));
+    return check_length(c, s);
+}
+
+lvn_status lvni_recipes_read_plateau(const lvni_core_config *c, bool validates,
+                                     lvni_optim_plateau_options *o)
+{
+    *o = (lvni_optim_plateau_options){
+        .monitor = lvni_core_config_str(c, "scheduler.monitor"),
+        .larger_is_better = lvni_core_config_choice(c, "scheduler.mode") == 1,
+        .absolute = lvni_core_config_choice(c, "scheduler.threshold_mode") == 1,
+        .factor = lvni_core_config_float(c, "scheduler.factor"),
+        .threshold = lvni_core_config_float(c, "scheduler.threshold"),
+        .min_lr = lvni_core_config_float(c, "scheduler.min_lr"),
+        .patience = lvni_core_config_int(c, "scheduler.patience"),
+        .cooldown = lvni_core_config_int(c, "scheduler.cooldown")};
+    if (schedules[lvni_core_config_choice(c, "scheduler.name")] != LVNI_SCHEDULE_PLATEAU) {
+        return LVN_OK;
+    }
+    const bool val = strncmp(o->monitor, "val/", 4) == 0;
+    if (!val && strncmp(o->monitor, "train/", 6) != 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "scheduler.monitor=%s is not val/NAME or train/NAME, a metric of an epoch",
+                 o->monitor);
+    }
+    if (val && !validates) {
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "scheduler.monitor=%s: the run has no validation set; give one (val_split=0.2), or "
+            "scheduler.monitor=train/loss",
+            o->monitor);
+    }
+    return LVN_OK;
+}
+
+/* The optimizer's weight decay becomes the larger end, so that parts of it are given. */
+lvn_status lvni_recipes_read_decay(const lvni_core_config *c, int64_t steps, double *weight_decay,
+                                   lvni_optim_curve *curve)
+{
+    *curve = (lvni_optim_curve){.kind = LVNI_CURVE_CONSTANT, .from = *weight_decay};
+    if (!lvni_core_config_is_set(c, "optim.weight_decay_end")) {
+        return LVN_OK;
+    }
+    if (steps == INT64_MAX) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "optim.weight_decay_end is the weight decay at the end of the run, and with "
+                 "max_epochs=-1 max_steps=-1 the run has no end: give max_epochs or max_steps");
+    }
+    curve->to = lvni_core_config_float(c, "optim.weight_decay_end");
+    curve->kind = lvni_core_config_choice(c, "optim.weight_decay_schedule") == 0
+                      ? LVNI_CURVE_COSINE
+                      : LVNI_CURVE_LINEAR;
+    curve->steps = steps;
+    *weight_decay = curve->to > *weight_decay ? curve->to : *weight_decay;
+    return LVN_OK;
+}
+
+static int64_t number_of(const json_t *saved, const char *name, int64_t otherwise)
+{
+    const json_t *value = json_object_get(saved, name);
+    return json_is_integer(value) ? (int64_t)json_integer_value(value) : otherwise;
+}
+
+static bool ends(const char *name)
+{
+    return strcmp(name, "cosine") == 0 || strcmp(name, "linear") == 0 ||
+           strcmp(name, "polynomial") == 0 || strcmp(name, "onecycle") == 0;
+}
+
+int64_t lvni_recipes_saved_schedule_end(const char *config_json, const lvni_plan *plan)
+{
+    json_t *saved = lvni_core_json_try(config_json, LVNI_JSON_INNER);
+    const char *name = json_string_value(json_object_get(saved, "scheduler.name"));
+    const int64_t batch =
+        number_of(saved, "batch_size", number_of(saved, "batch_size_per_device", 0)) *
+        number_of(saved, "accumulate_grad_batches", 1);
+    int64_t end = 0;
+    if (name != NULL && ends(name) && batch > 0) {
+        const bool drop = json_is_true(json_object_get(saved, "drop_last"));
+        const int64_t n = plan->n_samples, pass = n / batch + (n % batch != 0 && !drop ? 1 : 0),
+                      here = plan->cycles ? plan->steps_per_epoch : pass;
+        const int64_t per_epoch = number_of(saved, "steps_per_epoch", here);
+        end = horizon(number_of(saved, "max_epochs", -1), number_of(saved, "max_steps", -1),
+                      per_epoch);
+    }
+    json_decref(saved);
+    return end;
+}
