@@ -1,7 +1,8 @@
-"""Random configurations of `levin train classify`, and random layouts to run them on.
+"""Random configurations of `levin train`, and random layouts to run them on.
 
 A configuration is drawn from everything that changes results; a layout from everything that may
-not. Both are lists of key=value arguments. What the machine or the layout would choose (micro
+not. Both are lists of arguments: that of a configuration begins with the recipe, all else is
+key=value. What the machine or the layout would choose (micro
 batches, wgrad_threads, eval_batch_size, and group where batch norm uses it) is always given, so
 that equal arguments mean equal results.
 """
@@ -155,8 +156,7 @@ def draw_group(r, micro_batches):
     return r.choice(sizes[:-1] or sizes)
 
 
-def draw_config(r, bf16, photos):
-    """The arguments of one configuration."""
+def draw_classify(r, bf16, photos):
     batch, model = draw_batch(r), draw_model(r, bf16)
     steps = r.randint(4, 9)
     if "model=resnet18" in model:  # its last batch norm needs more than one value of each channel
@@ -168,6 +168,7 @@ def draw_config(r, bf16, photos):
     if "model=mlp" not in model and chance(r, 0.3):  # which has no batch norm
         group = [f"group={draw_group(r, number_of(batch, 'micro_batches'))}", "sync_batchnorm=true"]
     return [
+        "classify",
         *data,
         *model,
         *batch,
@@ -179,6 +180,31 @@ def draw_config(r, bf16, photos):
         f"seed={r.randint(0, 99)}",
         f"max_steps={steps}",
     ]
+
+
+def draw_shared(r, recipes):
+    """A recipe of the examples, whose networks have queues, teachers, groups."""
+    recipe, own = r.choice(sorted(recipes.items()))
+    batch = [*draw_batch(r), "drop_last=true"]
+    group = [f"group={draw_group(r, number_of(batch, 'micro_batches'))}"]
+    return [
+        recipe,
+        *own,
+        *batch,
+        *group,
+        *draw_optimizer(r),
+        *draw_schedule(r),
+        f"precision={r.choice(['32-true', '32-true', '16-mixed'])}",
+        f"seed={r.randint(0, 99)}",
+        f"max_steps={r.randint(4, 6)}",
+    ]
+
+
+def draw_config(r, bf16, photos, recipes):
+    """The arguments of one configuration. recipes: of shared objects, with arguments of each."""
+    if recipes and chance(r, 0.25):
+        return draw_shared(r, recipes)
+    return draw_classify(r, bf16, photos)
 
 
 def value_of(arguments, key):
@@ -284,8 +310,8 @@ def draw_trials(r, seed, config):
     return trials
 
 
-def draw(seed, bf16, photos):
+def draw(seed, bf16, photos, recipes):
     """(config, trials) of a seed, whatever was drawn before."""
     r = random.Random(seed)
-    config = draw_config(r, bf16, photos)
+    config = draw_config(r, bf16, photos, recipes)
     return config, draw_trials(r, seed, config)

@@ -44,7 +44,7 @@ class Result:
         return hashlib.sha256(repr((self.files, self.lines)).encode()).hexdigest()[:32]
 
     def difference(self, other):
-        """"" when they are equal."""
+        """ "" when they are equal."""
         for name, value in self.files.items():
             if value != other.files.get(name):
                 return f"{name}: {value} and {other.files.get(name)}"
@@ -63,7 +63,7 @@ class Runner:
     def command(self, config, layout, *more):
         env = ["env", *SIM, *layout.slow] if layout.sim else []
         pin = ["taskset", "-c", "0"] if layout.one_core else []
-        return [*env, *pin, self.levin, "train", "classify", *config, *ALWAYS, *layout.keys, *more]
+        return [*env, *pin, self.levin, "train", *config, *ALWAYS, *layout.keys, *more]
 
     def start(self, command):
         return subprocess.Popen(
@@ -92,9 +92,11 @@ class Runner:
         for name in FILES:
             if os.path.exists(f"{out}/{name}"):
                 command = [self.levin, "ckpt", "hash", f"{out}/{name}"]
-                files[name] = subprocess.run(
-                    command, capture_output=True, text=True, check=True
-                ).stdout.replace("\n", " ").strip()
+                files[name] = (
+                    subprocess.run(command, capture_output=True, text=True, check=True)
+                    .stdout.replace("\n", " ")
+                    .strip()
+                )
         return Result(files, reproducibility_lines(out))
 
     # ---- stops ----
@@ -201,7 +203,7 @@ SIMPLER = (
 
 def simpler_configs(config):
     """Larger parts first; each is a generator of configurations to be tried in this order."""
-    free = [a.split("=", 1)[0] for a in config]
+    free = [a.split("=", 1)[0] for a in config[1:]]
     free = [key for key in dict.fromkeys(free) if key not in PINNED]
     size = len(free)
     while size >= 1:

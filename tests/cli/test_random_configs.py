@@ -1,7 +1,8 @@
 """Random configurations over random layouts: one hash each.
 
 A configuration is drawn from everything that changes results (model, batch, micro-batches, group,
-optimizer, schedule, precision, clipping, averages, mixup, frozen parts, data). It runs alone, and
+optimizer, schedule, precision, clipping, averages, mixup, frozen parts, data), or a recipe of the examples in a shared object with
+some of them. It runs alone, and
 on four layouts: one rank with lanes, ranks that are threads, and processes over shm and over net,
 with simulated accelerators, some of them slow, among them. Two of the four are stopped in the
 middle, by SIGTERM or SIGKILL to the command or to one rank, or by max_steps, and resumed on another
@@ -35,6 +36,17 @@ SHRINK_S = float(os.environ.get("LEVIN_TEST_SHRINK_S", "60"))
 drop_identity()
 
 
+EXAMPLES = os.path.join(os.path.dirname(__file__), "..", "..", "examples")
+RECIPES = {
+    "11_simclr/simclr.c": ["data=builtin:shapes", "image_size=16", "bank=64", "neighbours=5"],
+}
+
+
+def name_of(config):
+    """The network, or the recipe of a shared object."""
+    return value_of(config, "model") or os.path.basename(config[0])
+
+
 def report(line):
     print(line, file=sys.stderr, flush=True)
 
@@ -52,8 +64,14 @@ class RandomConfigs(Case):
             ["plan", "train", "classify", "data=builtin:shapes", "precision=bf16-mixed"], None
         )
         self.bf16 = "no bf16 products" not in reported
+        self.recipes = {self.compile(c): own for c, own in RECIPES.items()}
         self.runner = Runner(readable(LEVIN), self.dir, WAIT_S)
         self.seen = collections.Counter()
+
+    def compile(self, source):
+        out = os.path.join(self.dir, os.path.basename(source).replace(".c", ".so"))
+        self.levin(["cc", os.path.join(EXAMPLES, source), "-o", out], None)
+        return out
 
     def count(self, config, trials):
         for kind, trial in zip(KINDS, trials):
@@ -62,7 +80,7 @@ class RandomConfigs(Case):
             self.seen[trial.stop.how if trial.stop else "no stop"] += 1
             self.seen["sim"] += any(x.sim for x in trial.layouts)
             self.seen["slow sim"] += any(x.sim and x.slow for x in trial.layouts)
-        self.seen[value_of(config, "model")] += 1
+        self.seen[name_of(config)] += 1
         self.seen[value_of(config, "precision")] += 1
         self.seen[value_of(config, "optim")] += 1
         for key in ("ema.decay", "freeze", "sync_batchnorm", "gradient_clip_val"):
@@ -70,7 +88,7 @@ class RandomConfigs(Case):
         self.seen["mixed images"] += any("mixup" in a or "cutmix" in a for a in config)
 
     def config(self, seed):
-        config, trials = draw(seed, self.bf16, PHOTOS)
+        config, trials = draw(seed, self.bf16, PHOTOS, self.recipes)
         self.count(config, trials)
         try:
             expected = self.runner.alone(config)
@@ -80,7 +98,7 @@ class RandomConfigs(Case):
             fault = self.runner.fault(config, trial, expected)
             if fault is not None:
                 self.fail(explain(self.runner, seed, config, trial, fault, SHRINK_S))
-        what = " ".join(value_of(config, k) for k in ("model", "optim", "precision"))
+        what = " ".join([name_of(config), *(value_of(config, k) for k in ("optim", "precision"))])
         report(f"seed {seed}: {expected.digest()} {what}")
 
     def test_one_result(self):
