@@ -283,7 +283,7 @@ static lvn_status judge(load *l)
 static lvn_status take_buffer(load *l, const lvn_buffer *b)
 {
     if (b->rule == LVNI_RULE_MEAN || find(l, l->naming, l->prefix, b->name) != NULL) {
-        return take(l, b->name, b->tensor, b->rule == LVNI_RULE_FOLLOW ? &b->file : NULL);
+        return take(l, b->name, b->tensor, b->file.tensor != NULL ? &b->file : NULL);
     }
     return b->rule == LVNI_RULE_FOLLOW ? lvni_nn_model_copy_leader(b, l->model->weights) : LVN_OK;
 }
