@@ -10,7 +10,6 @@ with clothing/, or the photos are left out
 
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -18,8 +17,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from patterns import draw_patterns
 from rank_processes import drop_identity
-from small_png import write_pixels
 
 LEVIN, SOURCE = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 PHOTOS = Path(os.path.abspath(sys.argv[3]), "clothing")
@@ -51,28 +50,6 @@ def curve(out, name):
 
 def mean(values):
     return sum(values) / len(values)
-
-
-def draw_patterns(folder, each, size=32):
-    """Stripes of either direction, checks and rings, of random greys, widths and places."""
-    kinds = {
-        "across": lambda x, y, w: y // w,
-        "checks": lambda x, y, w: x // w + y // w,
-        "down": lambda x, y, w: x // w,
-        "rings": lambda x, y, w: int((x * x + y * y) ** 0.5) // w,
-    }
-    draw = random.Random(1)
-    for name, kind in kinds.items():
-        for i in range(each):
-            dark, light = (bytes([draw.randrange(a, a + 40)] * 3) for a in (40, 180))
-            colours = [dark, light]
-            left, top, width = draw.randrange(size), draw.randrange(size), draw.randrange(3, 6)
-            pixels = b"".join(
-                colours[kind(x - left, y - top, width) % 2]
-                for y in range(size)
-                for x in range(size)
-            )
-            write_pixels(Path(folder, name, f"{i}.png"), size, pixels)
 
 
 def train(out, *arguments, data="patterns", **environment):
