@@ -101,6 +101,26 @@ class TwoStreams(unittest.TestCase):
                 self.train(out, "resume=true", f"max_steps={STEPS}", "group=4", *arguments, env=SIM)
                 self.assertEqual(self.hash(out), self.hash("whole"))
 
+    def test_a_given_length_of_the_epoch(self):
+        """Shorter and longer than a pass through the images, which is 5 steps."""
+        self.train("pass", f"max_steps={STEPS}")
+        for steps in 3, 9:
+            with self.subTest(steps):
+                given = [f"steps_per_epoch={steps}", "group=4"]
+                self.train(f"whole{steps}", *given, f"max_steps={STEPS}")
+                ends = [m["step"] for m in self.metrics(f"whole{steps}") if "val/loss" in m]
+                self.assertEqual(ends, list(range(steps, STEPS + 1, steps)))
+                self.assertNotEqual(self.hash(f"whole{steps}"), self.hash("pass"))
+                self.train(f"part{steps}", *given, "max_steps=7", "lanes=2")
+                self.train(
+                    f"part{steps}",
+                    "resume=true",
+                    f"max_steps={STEPS}",
+                    "devices=2",
+                    "accelerator=cpu",
+                )
+                self.assertEqual(self.hash(f"part{steps}"), self.hash(f"whole{steps}"))
+
     def test_it_resumes_after_a_kill(self):
         long = ["max_steps=900", "checkpoint.every_n_steps=7"]
         self.train("whole", *long)

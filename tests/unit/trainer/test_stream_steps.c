@@ -6,7 +6,9 @@
 #include "sim_support.h"
 #include "tensor/device.h"
 #include "tensor/tensor.h"
+#include "trainer/memory.h"
 
+#include <math.h>
 #include <stdio.h>
 
 enum { SIDE = 8, SET = 45, CLIPS = 14 };
@@ -46,6 +48,21 @@ static const lvn_module_class regression_class = {.name = "regression",
                                                   .size = sizeof(regression),
                                                   .build = regression_build,
                                                   .training_step = regression_step};
+
+/* The same without a stream. */
+static lvn_tensor *alone_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
+{
+    const lvn_module *head = ((const regression *)module)->head;
+    lvn_tensor *loss =
+        lvn_cross_entropy(lvn_forward(head, lvn_flatten(batch->image, 1)), batch->label);
+    lvn_log(step, "loss", loss);
+    return loss;
+}
+
+static const lvn_module_class alone_class = {.name = "alone",
+                                             .size = sizeof(regression),
+                                             .build = regression_build,
+                                             .training_step = alone_step};
 
 static setting setting_of(const lvn_stream *clips, int lanes, int workers)
 {
@@ -179,11 +196,37 @@ static void the_host_waits_for_nothing_new(void **state)
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
+/* Batches as they are, and lanes as they grow. */
+static void the_estimate_counts_the_stream(void **state)
+{
+    (void)state;
+    memory set, more;
+    memory_init(&set, SET, SIDE);
+    memory_init(&more, 200, SIDE);
+    const lvn_stream clips = {.name = "clips", .dataset = &more.base, .batch = 180};
+    double lanes[2];
+    for (int with = 0; with < 2; with++) {
+        const double before = (double)lvni_core_alloc_get_stats(LVNI_TAG_DATA).live_bytes;
+        bench b;
+        lvni_trainer_memory_need need;
+        setting s = setting_of(with == 0 ? NULL : &clips, 2, 2);
+        s.cls = with == 0 ? &alone_class : &regression_class;
+        bench_open(&b, &set, &s);
+        const double is = (double)lvni_core_alloc_get_stats(LVNI_TAG_DATA).live_bytes - before;
+        assert_int_equal(lvni_trainer_predict_memory(&b.trainer->o, &need), LVN_OK);
+        assert_true(fabs((double)need.batches - is) < 0.02 * is + 4096.0);
+        lanes[with] = (double)need.lanes;
+        bench_close(&b);
+    }
+    assert_true(lanes[1] > lanes[0]);
+}
+
 int main(void)
 {
     sim_start("1", "64MiB");
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_are_those_of_the_cpu),
                                        cmocka_unit_test(nothing_is_allocated),
-                                       cmocka_unit_test(the_host_waits_for_nothing_new)};
+                                       cmocka_unit_test(the_host_waits_for_nothing_new),
+                                       cmocka_unit_test(the_estimate_counts_the_stream)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
