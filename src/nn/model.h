@@ -24,7 +24,8 @@ typedef struct lvni_nn_parameter {
     char *name; /* "conv1.weight" */
     lvn_tensor *tensor;
     int64_t numel;
-    int phase; /* of a step, in which it is trained; -1: never. The trainer's */
+    int phase;    /* of a step, in which it is trained; -1: never. The trainer's */
+    int64_t thaw; /* the first step that trains it. The trainer's */
     lvn_init init;
     double bound;
     lvni_nn_layout layout;

@@ -1,6 +1,7 @@
 /* Patterns over parameter names become settings of parameters (groups.h). */
 #include "optim/groups.h"
 
+#include "core/alloc.h"
 #include "core/str.h"
 
 #include <math.h>
@@ -89,6 +90,15 @@ static lvn_status apply_freeze(const lvni_optim_rules *r, lvni_optim_parameter *
     return LVN_OK;
 }
 
+/* A number of at least 0, up to `end`. */
+static bool read_number(const char *text, const char *end, double *out)
+{
+    char *stop = NULL;
+    *out = strtod(text, &stop);
+    return stop != text && stop == end && strspn(text, "+-.0123456789eE") >= (size_t)(end - text) &&
+           *out >= 0.0 && isfinite(*out);
+}
+
 /* "head.*=10" */
 static lvn_status split_scale(const char *text, char pattern[PATTERN], double *scale)
 {
@@ -129,15 +139,182 @@ static lvn_status apply_lr_scale(const lvni_optim_rules *r, lvni_optim_parameter
     return LVN_OK;
 }
 
+/* Of a group; below 0: it has none of its own. */
+typedef struct group {
+    char pattern[PATTERN];
+    double lr, weight_decay;
+} group;
+
+static lvn_status read_group(const char *text, group *out)
+{
+    const char *at = strchr(text, ':');
+    const size_t length = at == NULL ? strlen(text) : (size_t)(at - text);
+    bool good = at != NULL && length > 0 && length < PATTERN;
+    *out = (group){.lr = -1.0, .weight_decay = -1.0};
+    while (good && *at == ':') {
+        const char *key = at + 1, *equals = strchr(key, '=');
+        const size_t name = equals == NULL ? 0 : (size_t)(equals - key);
+        const bool lr = name == 2 && memcmp(key, "lr", name) == 0,
+                   decay = name == 12 && memcmp(key, "weight_decay", name) == 0;
+        double value = 0.0;
+        at = equals == NULL ? at : equals + 1 + strcspn(equals + 1, ":");
+        good = (lr || decay) && read_number(equals + 1, at, &value);
+        out->lr = good && lr ? value : out->lr;
+        out->weight_decay = good && decay ? value : out->weight_decay;
+    }
+    if (!good) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "optim.groups: %s is not PATTERN:KEY=NUMBER with the keys lr and weight_decay and "
+                 "numbers of at least 0, as in optim.groups=[head:lr=0.01:weight_decay=0]",
+                 text);
+    }
+    snprintf(out->pattern, PATTERN, "%.*s", (int)length, text);
+    return LVN_OK;
+}
+
+/* Rates and decay are factors on those of the run, which schedules move. */
+static lvn_status check_base(const char *text, const char *key, double own, double run)
+{
+    if (own > 0.0 && !(run > 0.0)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "optim.groups: %s gives a group its own %s, and optim.%s is 0: give that a value, "
+                 "and %s=0 to other groups",
+                 text, key, key, key);
+    }
+    return LVN_OK;
+}
+
+static lvn_status apply_groups(const lvni_optim_rules *r, lvni_optim_parameter *parameter, int n,
+                               double *lr, double *decay)
+{
+    for (size_t k = 0; k < r->n_groups; k++) {
+        group g;
+        int hits = 0;
+        LVN_TRY(read_group(r->groups[k], &g));
+        LVN_TRY(check_base(r->groups[k], "lr", g.lr, r->lr));
+        LVN_TRY(check_base(r->groups[k], "weight_decay", g.weight_decay, r->weight_decay));
+        for (int i = 0; i < n; i++) {
+            if (lvni_optim_pattern_matches(g.pattern, parameter[i].name)) {
+                lr[i] = g.lr > 0.0 ? g.lr / r->lr : g.lr < 0.0 ? lr[i] : 0.0;
+                decay[i] = g.weight_decay > 0.0   ? g.weight_decay / r->weight_decay
+                           : g.weight_decay < 0.0 ? decay[i]
+                                                  : 0.0;
+                hits++;
+            }
+        }
+        if (hits == 0) {
+            return fail_unmatched("optim.groups", g.pattern, parameter, n);
+        }
+    }
+    return LVN_OK;
+}
+
+/* On what the other rules have set. */
+static lvn_status multiply_groups(const lvni_optim_rules *r, lvni_optim_parameter *parameter, int n)
+{
+    double *lr = lvni_core_calloc(LVNI_TAG_TRAINER, 2 * (size_t)n + 1, sizeof *lr);
+    if (lr == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    double *decay = lr + n;
+    for (int i = 0; i < n; i++) {
+        lr[i] = decay[i] = 1.0;
+    }
+    const lvn_status s = apply_groups(r, parameter, n, lr, decay);
+    for (int i = 0; i < n && s == LVN_OK; i++) {
+        parameter[i].lr_scale *= lr[i];
+        parameter[i].decay_scale *= decay[i];
+    }
+    lvni_core_free(lr);
+    return s;
+}
+
+/* As in BEiT and MAE: the last block has the whole rate. */
+static void apply_layer_decay(const lvni_optim_rules *r, lvni_optim_parameter *parameter, int n)
+{
+    int last = 0;
+    for (int i = 0; i < n; i++) {
+        last = parameter[i].block > last ? parameter[i].block : last;
+    }
+    for (int i = 0; i < n && r->layer_decay > 0.0; i++) {
+        for (int k = parameter[i].block; k < last; k++) {
+            parameter[i].lr_scale *= r->layer_decay;
+        }
+    }
+}
+
+/* "backbone=5epochs" */
+static lvn_status split_thaw(const lvni_optim_rules *r, const char *text, char pattern[PATTERN],
+                             int64_t *thaw)
+{
+    const char *equals = strrchr(text, '=');
+    const char *digits = equals == NULL ? "" : equals + 1;
+    const size_t n = strspn(digits, "0123456789");
+    const bool epochs = strcmp(digits + n, "epochs") == 0;
+    if (n == 0 || n > 12 || equals == text || equals - text >= PATTERN ||
+        (!epochs && digits[n] != '\0')) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "freeze_until: %s is not PATTERN=STEPS or PATTERN=NUMBERepochs, as in "
+                 "freeze_until=[backbone=5epochs]",
+                 text);
+    }
+    *thaw = strtoll(digits, NULL, 10) * (epochs ? r->steps_per_epoch : 1);
+    snprintf(pattern, PATTERN, "%.*s", (int)(equals - text), text);
+    return LVN_OK;
+}
+
+static lvn_status apply_freeze_until(const lvni_optim_rules *r, lvni_optim_parameter *parameter,
+                                     int n)
+{
+    for (size_t k = 0; k < r->n_freeze_until; k++) {
+        char pattern[PATTERN];
+        int64_t thaw = 0;
+        int hits = 0;
+        LVN_TRY(split_thaw(r, r->freeze_until[k], pattern, &thaw));
+        for (int i = 0; i < n; i++) {
+            if (lvni_optim_pattern_matches(pattern, parameter[i].name)) {
+                parameter[i].thaw = thaw;
+                hits++;
+            }
+        }
+        if (hits == 0) {
+            return fail_unmatched("freeze_until", pattern, parameter, n);
+        }
+    }
+    return LVN_OK;
+}
+
+/* The first step needs a gradient of something. */
+static lvn_status check_first_step(const lvni_optim_parameter *parameter, int n)
+{
+    bool trains = n == 0;
+    for (int i = 0; i < n; i++) {
+        trains = trains || (!parameter[i].frozen && parameter[i].thaw == 0);
+    }
+    if (!trains) {
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "freeze_until: all %d parameters are frozen in the first step, and nothing is left "
+            "to train",
+            n);
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_optim_rules_apply(const lvni_optim_rules *r, lvni_optim_parameter *parameter, int n)
 {
     for (int i = 0; i < n; i++) {
         parameter[i].lr_scale = 1.0;
         parameter[i].decay_scale = r->no_decay_1d && parameter[i].ndim <= 1 ? 0.0 : 1.0;
         parameter[i].frozen = false;
+        parameter[i].thaw = 0;
     }
     LVN_TRY(apply_freeze(r, parameter, n));
-    return apply_lr_scale(r, parameter, n);
+    LVN_TRY(apply_lr_scale(r, parameter, n));
+    LVN_TRY(r->n_groups == 0 ? LVN_OK : multiply_groups(r, parameter, n));
+    apply_layer_decay(r, parameter, n);
+    LVN_TRY(apply_freeze_until(r, parameter, n));
+    return check_first_step(parameter, n);
 }
 
 int lvni_optim_count_phases(const char *const *phases)
@@ -181,7 +358,7 @@ static lvn_status check_phase(const char *phase, const lvni_optim_parameter *par
         for (int i = 0; i < n; i++) {
             const bool hit = lvni_optim_pattern_matches(pattern, parameter[i].name);
             hits += hit ? 1 : 0;
-            trains = trains || (hit && !parameter[i].frozen);
+            trains = trains || (hit && !parameter[i].frozen && parameter[i].thaw == 0);
         }
         if (hits == 0) {
             return fail_unmatched("phases", pattern, parameter, n);

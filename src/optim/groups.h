@@ -12,8 +12,10 @@ typedef struct lvni_optim_parameter {
     int ndim;
     double lr_scale; /* factors on the run's learning rate and weight decay */
     double decay_scale;
-    bool frozen; /* no gradient, no decay, no update */
-    int phase;   /* of the step, in which it is updated */
+    bool frozen;  /* no gradient, no decay, no update */
+    int64_t thaw; /* the same in steps before this one */
+    int block;    /* of the network, in the order of its parameters */
+    int phase;    /* of the step, in which it is updated */
 } lvni_optim_parameter;
 
 /* A pattern names parameters, or modules and thereby all parameters below them: "head" is
@@ -26,11 +28,20 @@ typedef struct lvni_optim_rules {
     /* "pattern=factor"; of several that match a parameter the last one counts */
     const char *const *lr_scale;
     size_t n_lr_scale;
+    /* "pattern:lr=1e-4:weight_decay=0.05": instead of lr and weight_decay, which are the run's; of
+     * several that match a parameter the last one counts for each of the two */
+    const char *const *groups;
+    size_t n_groups;
+    double lr, weight_decay;
+    double layer_decay; /* a factor on the rate for each block behind the parameter's; 0: 1 */
+    const char *const *freeze_until; /* "pattern=1000" steps, or "pattern=5epochs" */
+    size_t n_freeze_until;
+    int64_t steps_per_epoch;
 } lvni_optim_rules;
 
-/* Sets lr_scale, decay_scale and frozen of n parameters. LVN_ERR_USAGE: a pattern without a
- * parameter (with the nearest name), a factor that is not a number of at least 0, or nothing is
- * left to train. */
+/* Sets lr_scale, decay_scale, frozen and thaw of n parameters, of which it reads `block`.
+ * LVN_ERR_USAGE: a pattern without a parameter (with the nearest name), a number that cannot be
+ * one, or nothing is left to train. */
 lvn_status lvni_optim_rules_apply(const lvni_optim_rules *rules, lvni_optim_parameter *parameter,
                                   int n);
 /* The phases of a step: for each the patterns of what it trains, separated by commas ("critic",

@@ -120,7 +120,7 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
     LVN_TRY(lvni_recipes_read_plateau(c, out->val != NULL, &out->plateau));
     LVN_TRY(lvni_recipes_read_decay(c, r->schedule.total_steps, &out->optim.weight_decay,
                                     &out->weight_decay));
-    lvni_recipes_read_rules(c, &out->rules);
+    lvni_recipes_read_rules(c, &r->plan, &out->rules);
     lvni_recipes_read_ema(c, &out->ema);
     return LVN_OK;
 }
@@ -195,7 +195,7 @@ static lvn_status check_optim(const lvni_recipes_fit_run *r)
     lvni_optim_rules rules;
     lvni_optim_parameter *parameter;
     LVN_TRY(lvni_recipes_read_optim(r->request->config, &optim));
-    lvni_recipes_read_rules(r->request->config, &rules);
+    lvni_recipes_read_rules(r->request->config, &r->plan, &rules);
     LVN_TRY(lvni_trainer_parameters(r->model, &rules, &parameter));
     lvni_core_free(parameter);
     return r->request->val == NULL ? LVN_OK : lvni_trainer_phases_check_validation(r->request->cls);

@@ -79,6 +79,19 @@ static const lvni_core_option optim_rows[] = {
      .type = LVNI_OPT_STRING_LIST,
      .help = "Parameters that are not trained, as patterns over names: [conv1,layer1.*.bias]; "
              "running statistics are still updated."},
+    {.name = "freeze_until",
+     .type = LVNI_OPT_STRING_LIST,
+     .help = "Parameters that are not trained at first, as PATTERN=STEPS or PATTERN=NUMBERepochs: "
+             "[backbone=5epochs]."},
+    {.name = "optim.groups",
+     .type = LVNI_OPT_STRING_LIST,
+     .help = "Groups with a learning rate and weight decay of their own, as PATTERN:KEY=NUMBER: "
+             "[head:lr=0.01:weight_decay=0]."},
+    {.name = "optim.layer_decay",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "1",
+     .range = {.used = true, .above = true, .min = 0, .max = 1},
+     .help = "Factor on the learning rate for each block of the network behind a parameter's."},
     {.name = "lr_scale",
      .type = LVNI_OPT_STRING_LIST,
      .help = "Factors on optim.lr, as PATTERN=FACTOR: [head=10,layer1.*=0.1]; the last that "
@@ -328,11 +341,17 @@ lvn_status lvni_recipes_read_optim(const lvni_core_config *c, lvni_optim_options
     return LVN_OK;
 }
 
-void lvni_recipes_read_rules(const lvni_core_config *c, lvni_optim_rules *r)
+void lvni_recipes_read_rules(const lvni_core_config *c, const lvni_plan *plan, lvni_optim_rules *r)
 {
     *r = (lvni_optim_rules){.no_decay_1d = !lvni_core_config_bool(c, "optim.decay_norm_bias")};
     r->freeze = lvni_core_config_str_list(c, "freeze", &r->n_freeze);
     r->lr_scale = lvni_core_config_str_list(c, "lr_scale", &r->n_lr_scale);
+    r->groups = lvni_core_config_str_list(c, "optim.groups", &r->n_groups);
+    r->lr = lvni_core_config_float(c, "optim.lr");
+    r->weight_decay = lvni_core_config_float(c, "optim.weight_decay");
+    r->layer_decay = lvni_core_config_float(c, "optim.layer_decay");
+    r->freeze_until = lvni_core_config_str_list(c, "freeze_until", &r->n_freeze_until);
+    r->steps_per_epoch = plan->steps_per_epoch;
 }
 
 void lvni_recipes_read_ema(const lvni_core_config *c, lvni_optim_ema_options *e)

@@ -55,7 +55,8 @@ extern const lvni_core_option_table lvni_recipes_optim_table;
 /* LVN_ERR_USAGE: settings that do not go together. */
 lvn_status lvni_recipes_read_optim(const lvni_core_config *config, lvni_optim_options *out);
 /* Patterns are borrowed from the configuration. */
-void lvni_recipes_read_rules(const lvni_core_config *config, lvni_optim_rules *out);
+void lvni_recipes_read_rules(const lvni_core_config *config, const lvni_plan *plan,
+                             lvni_optim_rules *out);
 void lvni_recipes_read_ema(const lvni_core_config *config, lvni_optim_ema_options *out);
 /* LVN_ERR_USAGE when the run's length does not fit the schedule. */
 lvn_status lvni_recipes_read_schedule(const lvni_core_config *config, const lvni_plan *plan,

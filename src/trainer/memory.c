@@ -118,7 +118,7 @@ static lvn_status train_dry(dry_lane *lane, const lvni_data_loader_batch *batch,
                                         .loss_factor =
                                             lvni_trainer_loss_factor(&o->plan, &lane->scaler),
                                         .scaled = lane->scaler.on};
-        lvni_trainer_phases_begin(o->model, i);
+        lvni_trainer_phases_begin(o->model, i, INT64_MAX);
         s = lvni_trainer_run_micro_batch(&pass, &job);
     }
     lane->ctx->group = NULL;

@@ -29,6 +29,7 @@ void lvni_trainer_phases_assign(lvni_nn_model *m, const lvni_optim_parameter *pa
 {
     for (int i = 0; i < m->n_parameters; i++) {
         m->parameters[i].phase = parameter[i].frozen ? -1 : parameter[i].phase;
+        m->parameters[i].thaw = parameter[i].thaw;
         m->parameters[i].tensor->requires_grad = !parameter[i].frozen;
     }
     for (int i = 0; i < m->n_buffers; i++) {
@@ -40,12 +41,12 @@ void lvni_trainer_phases_assign(lvni_nn_model *m, const lvni_optim_parameter *pa
     }
 }
 
-void lvni_trainer_phases_begin(lvni_nn_model *m, int phase)
+void lvni_trainer_phases_begin(lvni_nn_model *m, int phase, int64_t step)
 {
     int64_t begin = m->n_weights, end = 0;
     for (int i = 0; i < m->n_parameters; i++) {
         const bool trained = m->parameters[i].phase == phase;
-        m->parameters[i].tensor->requires_grad = trained;
+        m->parameters[i].tensor->requires_grad = trained && step >= m->parameters[i].thaw;
         begin = trained && m->offset[i] < begin ? m->offset[i] : begin;
         end = trained ? m->offset[i + 1] : end;
     }

@@ -17,9 +17,9 @@ void lvni_trainer_phases_describe(const lvni_nn_model *model, lvni_core_str *out
 /* Writes into parameters and buffers of the model which phase they have; all that train require
  * gradients. */
 void lvni_trainer_phases_assign(lvni_nn_model *model, const lvni_optim_parameter *parameter);
-/* Between micro-batches: from here on the tape records this phase's parameters alone, and their
- * part of the flat buffer is what is added up. */
-void lvni_trainer_phases_begin(lvni_nn_model *model, int phase);
+/* Between micro-batches: from here on the tape records this phase's parameters alone, of them those
+ * that are thawed by this step, and their part of the flat buffer is what is added up. */
+void lvni_trainer_phases_begin(lvni_nn_model *model, int phase, int64_t step);
 /* The phase's weights were changed: reordered copies of them are out of date. */
 void lvni_trainer_phases_touch(const lvni_nn_model *model, int phase);
 /* LVN_ERR_USAGE: phases, and a validation set, whose one pass the module does not define. */

@@ -43,7 +43,7 @@ static lvn_status submit_phase(lvni_trainer_engine *e, lvni_trainer_step_record 
 {
     lvni_nn_set *total = NULL;
     e->now.loss_factor = lvni_trainer_loss_factor(&e->o.plan, &e->scaler);
-    lvni_trainer_phases_begin(e->o.model, e->now.phase);
+    lvni_trainer_phases_begin(e->o.model, e->now.phase, e->now.step);
     memset(e->graded, 0, (size_t)e->o.model->n_parameters * sizeof *e->graded);
     LVN_TRY(run_micro_batches(e, r, &total));
     lvni_trainer_unused_end_phase(e);

@@ -153,7 +153,7 @@ void lvni_trainer_unused_report(lvni_trainer_engine *e)
     int n = 0, seen = 0;
     for (int i = 0; e->used != NULL && i < m->n_parameters; i++) {
         seen += e->used[i] ? 1 : 0;
-        if (!e->used[i] && m->parameters[i].phase >= 0) {
+        if (!e->used[i] && m->parameters[i].phase >= 0 && m->parameters[i].thaw == 0) {
             lvni_core_str_printf(&names,
                                  n > 0 && n < NAMED ? ", %s"
                                  : n == 0           ? "%s"

@@ -66,6 +66,76 @@ static void patterns(void **state)
     }
 }
 
+static void groups(void **state)
+{
+    (void)state;
+    lvni_optim_parameter p[N];
+    fill_parameters(p);
+    static const int blocks[N] = {0, 0, 0, 1, 2};
+    for (int i = 0; i < N; i++) {
+        p[i].block = blocks[i];
+    }
+    const char *const group[] = {"*:weight_decay=0.2", "conv1:lr=0.03:weight_decay=0", "head:lr=0"},
+                      *const scale[] = {"conv1=2"}, *const until[] = {"conv1=7", "norm1=3epochs"};
+    const lvni_optim_rules r = {.no_decay_1d = true,
+                                .lr_scale = scale,
+                                .n_lr_scale = 1,
+                                .groups = group,
+                                .n_groups = 3,
+                                .lr = 0.01,
+                                .weight_decay = 0.1,
+                                .layer_decay = 0.5,
+                                .freeze_until = until,
+                                .n_freeze_until = 2,
+                                .steps_per_epoch = 10};
+    assert_int_equal(lvni_optim_rules_apply(&r, p, N), LVN_OK);
+    const double rate[N] = {1.5, 0.25, 0.25, 0.5, 0.0}, decay[N] = {0, 0, 0, 2, 2};
+    const int64_t thaw[N] = {7, 30, 30, 0, 0};
+    for (int i = 0; i < N; i++) {
+        assert_true(fabs(p[i].lr_scale - rate[i]) < 1e-15 &&
+                    fabs(p[i].decay_scale - decay[i]) < 1e-15 && p[i].thaw == thaw[i] &&
+                    !p[i].frozen);
+    }
+}
+
+static void refused_groups(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *group, *until, *message;
+    } row[] = {
+        {"head", NULL, "optim.groups: head is not PATTERN:KEY=NUMBER"},
+        {":lr=1", NULL, "is not PATTERN:KEY=NUMBER"},
+        {"head:lr", NULL, "is not PATTERN:KEY=NUMBER"},
+        {"head:lr=", NULL, "is not PATTERN:KEY=NUMBER"},
+        {"head:lr=-1", NULL, "is not PATTERN:KEY=NUMBER"},
+        {"head:lr=1x", NULL, "is not PATTERN:KEY=NUMBER"},
+        {"head:rate=1", NULL, "is not PATTERN:KEY=NUMBER"},
+        {"hed:lr=1", NULL, "the nearest name is head"},
+        {"head:weight_decay=1", NULL, "optim.weight_decay is 0"},
+        {NULL, "head", "freeze_until: head is not PATTERN=STEPS"},
+        {NULL, "head=", "is not PATTERN=STEPS"},
+        {NULL, "head=5epoch", "is not PATTERN=STEPS"},
+        {NULL, "head=-5", "is not PATTERN=STEPS"},
+        {NULL, "hed=5", "the nearest name is head"},
+        {NULL, "*=5", "all 5 parameters are frozen in the first step"},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        lvni_optim_parameter p[N];
+        fill_parameters(p);
+        const lvni_optim_rules r = {.groups = &row[i].group,
+                                    .n_groups = row[i].group != NULL,
+                                    .freeze_until = &row[i].until,
+                                    .n_freeze_until = row[i].until != NULL,
+                                    .lr = 0.01,
+                                    .steps_per_epoch = 10};
+        if (lvni_optim_rules_apply(&r, p, N) != LVN_ERR_USAGE ||
+            strstr(lvn_last_error()->message, row[i].message) == NULL) {
+            fail_msg("row %d: %s", (int)i, lvn_last_error()->message);
+        }
+    }
+}
+
 static void settings(void **state)
 {
     (void)state;
@@ -349,6 +419,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns),
         cmocka_unit_test(settings),
+        cmocka_unit_test(groups),
+        cmocka_unit_test(refused_groups),
         cmocka_unit_test(mistakes),
         cmocka_unit_test(phases_name_parameters),
         cmocka_unit_test(mistakes_in_phases),

@@ -6,6 +6,7 @@
 #include "log/run_log.h"
 #include "tensor/ctx.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,44 @@ static void layouts_do_not_matter(void **state)
         s.rules.n_lr_scale = i == 0 ? 0 : s.rules.n_lr_scale;
         s.ema.decay = i == 1 ? 0.2 : s.ema.decay; /* below the warm-up of these few steps */
     }
+}
+
+/* Until they thaw, parameters stay, and then Adam begins with them as with new ones. */
+static void frozen_at_first(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 40, 8);
+    static const char *const until[] = {"conv1=3"};
+    setting s = settings(2);
+    s.rules = (lvni_optim_rules){.freeze_until = until, .n_freeze_until = 1};
+    s.optim = (lvni_optim_options){
+        .kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    bench b;
+    bench_open(&b, &data, &s);
+    const lvni_nn_model *m = b.model;
+    int conv1 = -1;
+    for (int i = 0; i < m->n_parameters; i++) {
+        conv1 = strcmp(m->parameters[i].name, "conv1.weight") == 0 ? i : conv1;
+    }
+    assert_true(conv1 >= 0);
+    const int64_t n = m->parameters[conv1].numel;
+    float *before = calloc((size_t)n, sizeof *before);
+    assert_non_null(before);
+    memcpy(before, m->weights + m->offset[conv1], (size_t)n * sizeof *before);
+    bench_steps(&b, 3);
+    assert_memory_equal(before, m->weights + m->offset[conv1], (size_t)n * sizeof *before);
+    assert_int_equal(b.trainer->engine->optim->missed[conv1], 3);
+    bench_steps(&b, 1);
+    assert_memory_not_equal(before, m->weights + m->offset[conv1], (size_t)n * sizeof *before);
+    for (int64_t i = 0; i < n; i++) { /* Adam's first step is the rate, whatever the gradient */
+        const double moved = fabs((double)(m->weights[m->offset[conv1] + i] - before[i])),
+                     rate = s.optim.lr; /* the warm-up is over, the milestone not reached */
+        assert_true(moved <= rate * 1.001);
+    }
+    assert_int_equal(b.trainer->engine->optim->missed[conv1], 3);
+    free(before);
+    bench_close(&b);
 }
 
 static void load(lvni_ckpt **ckpt)
@@ -271,6 +310,7 @@ int main(void)
     snprintf(last, sizeof last, "%s/checkpoints/last.safetensors", out);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_do_not_matter),
+        cmocka_unit_test(frozen_at_first),
         cmocka_unit_test(resumed_is_the_same),
         cmocka_unit_test(a_run_with_an_average_is_not_one_without),
         cmocka_unit_test(frozen_stays),
