@@ -26,7 +26,7 @@ enum { LVN_RECIPE_ABI = 1 }; /* counted up when a table of before cannot be read
 
 typedef enum lvn_key_type {
     LVN_KEY_TEXT,
-    LVN_KEY_PATH,
+    LVN_KEY_PATH, /* kept as an absolute path, except what begins with builtin: */
     LVN_KEY_INT,
     LVN_KEY_FLOAT,
     LVN_KEY_BOOL

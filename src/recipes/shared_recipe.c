@@ -88,7 +88,8 @@ static lvn_status make_rows(const lvn_recipe *r, const char *path)
         loaded.rows[i] = (lvni_core_option){.name = r->keys[i].name,
                                             .type = type_of(r->keys[i].type),
                                             .fallback = r->keys[i].fallback,
-                                            .help = r->keys[i].help};
+                                            .help = r->keys[i].help,
+                                            .no_file = "builtin:"}; /* as data= of classify */
     }
     loaded.tables[0] =
         (lvni_core_option_table){.title = r->name, .rows = loaded.rows, .n = (size_t)r->n_keys};

@@ -115,6 +115,14 @@ class SimCLR(unittest.TestCase):
         self.assertAlmostEqual(losses[0], losses[1], delta=1e-4)
         self.assertLess(losses[2], losses[0] - 1.0)
 
+    def test_built_in_images(self):
+        """Whose name is not a path: a resume finds them from any folder."""
+        train("shapes", "image_size=16", "max_steps=2", data="builtin:shapes")
+        with open(os.path.join(FOLDER, "shapes", "config.yaml")) as f:
+            self.assertIn('data: "builtin:shapes"\n', f.read())
+        shown = levin("train", MINE, "resume=true", "out=shapes", "max_steps=3")
+        self.assertIn("done after 3 steps", shown)
+
     def test_low_precision(self):
         steps = ("max_epochs=1", "micro_batches=2", "precision=bf16-mixed")
         train("low", *steps)
