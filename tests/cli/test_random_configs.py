@@ -1,12 +1,12 @@
 """Random configurations over random layouts: one hash each.
 
 A configuration is drawn from everything that changes results (model, batch, micro-batches, group,
-optimizer, schedule, precision, clipping, averages, mixup, frozen parts, data), or a recipe of the examples in a shared object with
-some of them. It runs alone, and
-on four layouts: one rank with lanes, ranks that are threads, and processes over shm and over net,
-with simulated accelerators, some of them slow, among them. Two of the four are stopped in the
-middle, by SIGTERM or SIGKILL to the command or to one rank, or by max_steps, and resumed on another
-layout. All must end with the same checkpoints, exported weights and metrics, digit by digit.
+optimizer, schedule, precision, clipping, averages, mixup, frozen parts, data), or a recipe of the
+examples in a shared object with some of them. It runs alone, and on four layouts: one rank with
+lanes, ranks that are threads, and processes over shm and over net, with simulated accelerators,
+some of them slow, among them. Two of the four are stopped in the middle, by SIGTERM or SIGKILL to
+the command or to one rank, or by max_steps, and resumed on another layout. All must end with the
+same checkpoints, exported weights and metrics, digit by digit.
 
 usage: test_random_configs.py LEVIN DATA [test names]
   LEVIN_TEST_SEED=N       the first seed, default 562, whose six configurations have most of what
