@@ -8,6 +8,7 @@ usage: test_shared_recipe.py LEVIN SOURCE     registered in tests/cli/CMakeLists
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -251,6 +252,47 @@ static const lvn_recipe_use use = {
         for name in ("model", "split", "output", "checkpoint"):
             taken = compile_source("taken_" + name, ('{"width"', '{"%s"' % name))
             self.assertIn(f"the key {name} is one of every", levin("train", taken, status=1))
+
+    def test_damaged_cards(self):
+        levin("train", MINE, *SMALL, "max_steps=2", "out=whole")
+        whole = Path(FOLDER, "whole/exported_models/exported_last.safetensors").read_bytes()
+        (n,) = struct.unpack("<Q", whole[:8])
+        head, data = json.loads(whole[8 : 8 + n]), whole[8 + n :]
+        card = json.loads(head["__metadata__"]["card"])
+
+        def evaluate(text, status):
+            """Of the same file with another card, without checksums as other programs write it."""
+            meta = {"recipe": "spirals"} | ({} if text is None else {"card": text})
+            other = json.dumps(head | {"__metadata__": meta}).encode()
+            Path(FOLDER, "other.safetensors").write_bytes(
+                struct.pack("<Q", len(other)) + other + data
+            )
+            return levin("eval", MINE, "model=other.safetensors", status=status)
+
+        self.assertIn("val: 500 samples", evaluate(json.dumps(card), 0))
+        without = {key: card[key] for key in ("model", "config")}  # a card needs no more
+        self.assertIn("val: 500 samples", evaluate(json.dumps(without), 0))
+        missing = "is not a model of this recipe of levin"
+        cases = [
+            (None, 1, missing),
+            ("no JSON", 1, missing),
+            ("{}", 1, "not complete"),
+            (card | {"version": 2}, 1, "of version 2, this levin reads version 1"),
+            (card | {"version": "x"}, 1, "of version"),
+            (card | {"model": 7}, 1, "not complete"),
+            (card | {"seed": -1}, 1, "has seed=-1"),
+            (card | {"wgrad_threads": 99}, 1, "has wgrad_threads=99"),
+            (card | {"config": 7}, 1, "no keys of the training"),
+            (card | {"config": {"width": "wide"}}, 64, "width"),
+            (card | {"config": {"depth": 9}}, 64, "1 to 4 layers"),
+            (card | {"config": {"width": 24}}, 1, "first.weight"),
+            (card | {"config": {"nothing": 1}}, 64, "nothing"),
+        ]
+        for text, status, message in cases:
+            text = text if text is None or isinstance(text, str) else json.dumps(text)
+            self.assertIn(message, evaluate(text, status), text)
+        for odd in (7, [], {"spiral_0": 7}, "x"):  # columns without their names
+            self.assertIn("val: 500", evaluate(json.dumps(card | {"card": odd}), 0))
 
     def test_errors_name_no_keys_of_others(self):
         levin("train", MINE, *SMALL, "max_steps=2", "out=narrow")
