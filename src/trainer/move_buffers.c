@@ -3,18 +3,16 @@
 #include "kernels/flat.h"
 #include "trainer/engine.h"
 
-/* Half a cosine over the run, of the step's number alone: a step that is skipped counts, as it does
- * on a device, which skips by itself. */
+/* Of the step's number alone: a step that is skipped counts, as it does on a device, which skips by
+ * itself. */
 static double factor_of(const lvni_trainer_engine *e, const lvni_nn_follow_rule *rule)
 {
-    const double begin = 1.0 - rule->momentum, end = 1.0 - rule->end;
-    if (begin == end || !(begin > 0.0)) {
-        return begin;
-    }
-    const lvni_optim_schedule s = {.kind = LVNI_SCHEDULE_COSINE,
-                                   .total_steps = e->o.schedule.total_steps,
-                                   .end_factor = end / begin};
-    return begin * lvni_optim_schedule_factor(&s, e->now.step);
+    const lvni_optim_curve momentum = {.kind = LVNI_CURVE_COSINE,
+                                       .from = rule->momentum,
+                                       .to = rule->end,
+                                       .steps = e->o.schedule.total_steps};
+    return 1.0 -
+           (rule->momentum == rule->end ? rule->end : lvni_optim_curve_at(&momentum, e->now.step));
 }
 
 void lvni_trainer_follow_factors(const lvni_trainer_engine *e,

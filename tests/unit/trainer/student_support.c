@@ -36,7 +36,7 @@ static const lvn_module_class encoder_class = {
 
 typedef struct student {
     lvn_module base;
-    lvn_module *encoder, *teacher, *target;
+    lvn_module *encoder, *teacher, *target, *head; /* head: of the phased one */
     lvn_buffer *bank;
 } student;
 
@@ -98,3 +98,26 @@ const lvn_module_class student_class = {.name = "student",
                                         .size = sizeof(student),
                                         .build = student_build,
                                         .training_step = student_step};
+
+static lvn_status phased_build(lvn_module *module, lvn_builder *b)
+{
+    ((student *)module)->head = lvn_nn_linear(b, "head", KEY, 1);
+    return student_build(module, b);
+}
+
+static lvn_tensor *phased_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
+{
+    const student *m = (const student *)module;
+    return step->phase == 0
+               ? student_step(module, batch, step)
+               : lvn_mean(lvn_square(lvn_add_scalar(
+                     lvn_forward(m->head, lvn_forward(m->encoder, batch->image)), 1.0)));
+}
+
+static const char *const phases[] = {"encoder", "head", NULL};
+
+const lvn_module_class phased_student_class = {.name = "phased_student",
+                                               .size = sizeof(student),
+                                               .build = phased_build,
+                                               .training_step = phased_step,
+                                               .phases = phases};

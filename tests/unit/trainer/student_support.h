@@ -13,6 +13,8 @@ enum { KEY = 4, BANK_ROWS = 23 };
  * the first student_pushes(sample) ones, `sample` being its first. The loss depends on all of them.
  */
 extern const lvn_module_class student_class;
+/* The same in two phases: the encoder, then a `head` behind it. */
+extern const lvn_module_class phased_student_class;
 /* 0 to `size` rows: other micro-batches push other numbers of rows. */
 int64_t student_pushes(int64_t sample, int64_t size);
 

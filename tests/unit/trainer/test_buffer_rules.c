@@ -168,7 +168,7 @@ static void check_steps(bench *b, bool skips)
         read_values(weight(b, "target.mean"), mean);
         bench_steps(b, 1);
         const bool skipped = skips && step == student_overflows_at;
-        const double cosine = 1.0 - 0.1 * 0.5 * (1.0 + cos(3.14159265358979 * step / 10.0));
+        const double cosine = 1.0 - 0.1 * 0.5 * (1.0 + cos(3.14159265358979 * step / 9.0));
         for (int i = 0; i < PAIRS; i++) {
             const double momentum = skipped ? 1.0 : pairs[i].scheduled ? cosine : 0.5;
             expect_moved(b, pairs[i].follower, pairs[i].leader, momentum, was[i]);
@@ -203,6 +203,25 @@ static void teachers_follow(void **state)
         assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
     }
     student_overflows_at = -1;
+}
+
+/* In steps of several phases they move once, with the phase that trains their leader. */
+static void teachers_follow_in_one_phase(void **state)
+{
+    (void)state;
+    const lvn_device devices[] = {LVN_CPU, LVN_SIM(0)};
+    memory data;
+    memory_init(&data, N, 0);
+    for (int i = 0; i < 2; i++) {
+        bench b;
+        setting s = settings(LVNI_PRECISION_32);
+        s.cls = &phased_student_class;
+        assert_int_equal(lvn_device_use(devices[i]), LVN_OK);
+        bench_open(&b, &data, &s);
+        check_steps(&b, false);
+        bench_close(&b);
+        assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    }
 }
 
 /* No gradient, optimizer state or count of parameters has them; checkpoints do. */
@@ -378,6 +397,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_the_layout),
                                        cmocka_unit_test(queues_count_what_was_pushed),
                                        cmocka_unit_test(teachers_follow),
+                                       cmocka_unit_test(teachers_follow_in_one_phase),
                                        cmocka_unit_test(followers_are_not_trained),
                                        cmocka_unit_test(functions_are_called_once),
                                        cmocka_unit_test(resumed_runs_go_on),
