@@ -109,7 +109,7 @@ static const lvn_dataset_class decoded_class = {.name = "decoded",
 typedef struct setting {
     counted *set, *clips;
     int64_t batch, stream_batch, steps_per_epoch;
-    lvn_order order;
+    lvn_order order, set_order;
     lvn_stream_rule rule;
     int micro_batches;
     bool skip;
@@ -151,6 +151,7 @@ static lvni_data_loader *loader_of(const setting *s, const lvni_plan *plan, int 
                                         .plan = plan,
                                         .training = true,
                                         .seed = 5,
+                                        .order = s->set_order,
                                         .stream = &clips,
                                         .workers = workers,
                                         .skip_unreadable = s->skip,
@@ -286,15 +287,25 @@ static void in_sequence_and_with_replacement(void **state)
                  .batch = 4,
                  .stream_batch = 6,
                  .micro_batches = 3,
-                 .order = LVN_ORDER_SEQUENCE};
+                 .order = LVN_ORDER_SEQUENCE,
+                 .set_order = LVN_ORDER_SEQUENCE};
     static seen a, b;
     read_steps(&s, 1, 0, 0, &a, &b);
+    for (int64_t p = 0; p < (int64_t)4 * STEPS; p++) {
+        assert_true(a.value[p / 4][p % 4][0] == (double)(p % 20));
+        assert_true(a.value[p / 4][p % 4][1] == (double)(p / 20));
+    }
     for (int64_t p = 0; p < (int64_t)6 * STEPS; p++) {
         assert_true(b.value[p / 6][p % 6][0] == (double)(p % 7));
     }
     same_for_any_layout(&s, &a, &b);
-    s.order = LVN_ORDER_REPLACEMENT;
+    s.order = s.set_order = LVN_ORDER_REPLACEMENT;
     read_steps(&s, 1, 0, 0, &a, &b);
+    uint32_t order[20], repeat[20], count[20];
+    for (int64_t p = 0; p < (int64_t)4 * STEPS; p++) {
+        lvni_data_sampler_replacement(5, (uint32_t)(p / 20), 20, order, repeat, count);
+        assert_true(a.value[p / 4][p % 4][0] == (double)order[p % 20]);
+    }
     int drawn[7] = {0}, twice = 0;
     for (int64_t p = 0; p < (int64_t)6 * STEPS; p++) {
         const double *now = b.value[p / 6][p % 6];
