@@ -124,7 +124,9 @@ static void set_where(const lvni_launch_run *r, const lvni_launch_proc *p, lvni_
     lvni_launch_variables_set(v, "LEVIN_MASTER_ADDR", r->master_addr);
     lvni_launch_variables_set(v, "MASTER_ADDR", r->master_addr);
     set_port(v, "LEVIN_MASTER_PORT", r->nodes > 1 ? r->held.port : r->store_port);
-    set_port(v, "MASTER_PORT", r->held.port);
+    /* in a dry run nothing is held: the port that was given, if one was */
+    set_port(v, "MASTER_PORT",
+             r->held.port > 0 ? r->held.port : lvni_launch_port_number(r->o.master_port));
     if (p->rank == 0 && r->store_fd >= 0) {
         lvni_launch_variables_set_number(v, "LEVIN_STORE_FD", r->store_fd);
     }

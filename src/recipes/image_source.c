@@ -163,6 +163,12 @@ static lvn_status open_index(const lvni_core_config *c, lvni_data_scan_mode mode
                              lvni_data_index *x, lvni_recipes_image_source *s)
 {
     const bool as_classes = strcmp(lvni_core_config_str(c, "data.layout"), "classes") == 0;
+    if (as_classes && mode == LVNI_SCAN_FLAT) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "data.layout=classes: this has no effect on images that are labelled, whatever "
+                 "folders they are in; omit it  (%s)",
+                 lvni_core_config_origin(c, "data.layout"));
+    }
     const lvni_data_scan_mode how =
         as_classes ? (lvni_data_scan_mode)((unsigned)mode | LVNI_SCAN_NO_PARTS) : mode;
     LVN_TRY(lvni_data_image_scan_open_indexed(lvni_core_config_str(c, "data"), how, x, &s->scan));

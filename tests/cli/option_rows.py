@@ -1,0 +1,354 @@
+"""Rows of test_option_effects.py: for every key of every command another value, and its effect.
+
+row(value, sees, rest): the command with `rest` is run without the key and with key=value.
+    first    the key's value in the first run, where it cannot be left out
+    instead  in place of the command's own arguments; tail: of what stands behind the keys
+    before   a run of levin before both; env: variables of all
+    fails    the second run may end with an error: the key refuses something
+What is seen: weights and state (of the last model and checkpoint), metrics, log (train.log),
+stdout, stderr, code, files (names that were made), content (of files in the folder), threads (their
+names) and processes (most at once).
+"""
+
+from collections import namedtuple
+
+Row = namedtuple("Row", "value sees rest first instead tail before env fails")
+Elsewhere = namedtuple("Elsewhere", "file text")  # what shows it takes a test of its own
+Command = namedtuple("Command", "help line rows tail")
+
+
+def row(value, sees="weights", rest="", first=None, instead=None, tail=None, before="", **how):
+    return Row(
+        value,
+        sees.split(),
+        rest,
+        first,
+        instead,
+        tail,
+        before,
+        how.get("env", {}),
+        how.get("fails", False),
+    )
+
+
+def refusal(value, rest="", **how):
+    """The run ends with an error, and without the key it does not."""
+    return row(value, "code", rest, fails=True, **how)
+
+
+TRAIN = (
+    "train classify data=builtin:shapes data.count=30 data.classes=3 image_size=8 max_epochs=2"
+    " batch_size=8 model.name=mlp num_workers=0 out=run"
+)
+PHOTOS = TRAIN.replace("builtin:shapes data.count=30 data.classes=3", "photos")
+SGD = "optim=sgd optim.lr=0.05"
+JITTER = "augment.brightness=0.5 augment.contrast=0.5"
+PLATEAU = "scheduler=plateau scheduler.patience=0 max_epochs=5 scheduler.monitor=train/loss"
+FALLS = PLATEAU + " scheduler.mode=max"  # the loss gets no larger
+CNN = "model.name=cnn micro_batches=4"
+PEER = Elsewhere("test_rank_failures.py", "peer_timeout_s=1")
+SIM = {"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "256MiB"}
+TASK = {
+    "RANK": "1",
+    "WORLD_SIZE": "2",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "2",
+    "LEVIN_RDZV_TIMEOUT": "1",
+}
+
+train_rows = {
+    "data": row("photos", first="x.npy", instead=PHOTOS),
+    "data.labels": row("other.npy", rest="data=x.npy", instead=PHOTOS),
+    "data.layout": row("classes", "stdout", "data=parts", instead=PHOTOS),
+    "data.index": row("list", "files", instead=PHOTOS),
+    "data.max_pixels": refusal("100", instead=PHOTOS),
+    "data.count": row("36"),
+    "data.classes": row("4"),
+    "data.seed": row("1"),
+    "model.name": row("cnn", "stdout metrics", first="mlp"),
+    "model.dropout": row("0.5"),
+    "config": row("seed.yaml"),
+    "out": row("other", "files", first="run"),
+    "overwrite": row("true", "code", before=TRAIN),
+    "resume": row(
+        "true", "code stdout", "max_epochs=3", instead="train classify out=run", before=TRAIN
+    ),
+    "recipe": refusal("pretrain"),
+    "weights": row("model", instead=PHOTOS),
+    "reset_head": row("true", rest="weights=model", instead=PHOTOS),
+    "seed": row("1"),
+    "max_epochs": row("1"),
+    "max_steps": row("2"),
+    "steps_per_epoch": row("2", "weights metrics"),
+    "num_workers": row("6", "threads", "data.count=6000 max_epochs=1", first="0"),
+    "on_error": row("skip", "code stderr", "data=broken", instead=PHOTOS),
+    "precision": row("bf16-mixed"),
+    "accelerator": row("sim", "stdout", env=SIM),
+    "devices": row("2", "stdout weights", "accelerator=cpu"),
+    "allow_shared_device": row("true", "code", "accelerator=sim devices=[0,0]", env=SIM),
+    "strategy": row("dp", "stdout", "devices=2 accelerator=cpu verbose=true", first="ddp"),
+    "peer_timeout_s": PEER,
+    "rdzv": row("file:seed.yaml", "stderr", env=TASK, fails=True),
+    "max_restarts": row("1", "files", "devices=2 accelerator=cpu optim.lr=1e30", fails=True),
+    "num_nodes": refusal("2"),
+    "deterministic": refusal("false"),
+    "checkpoint.every_n_steps": row("1", "files", "optim=sgd optim.lr=1e38", fails=True),
+    "log_every_n_steps": row("1", "metrics"),
+    "quiet": row("true", "stdout"),
+    "verbose": row("true", "stdout"),
+    "strict": refusal("true", "devices=2"),
+    "batch_size": row("5"),
+    "batch_size_per_device": row("5", instead=TRAIN.replace("batch_size=8", "")),
+    "eval_batch_size": row("3", "stdout", "verbose=true"),
+    "accumulate_grad_batches": row("2"),
+    "micro_batches": row("2"),
+    "group": row("2", rest=CNN + " sync_batchnorm=true"),
+    "wgrad_threads": row("1", "stdout", first="2"),
+    "pins": row("[cpu.conv=1]", "stdout"),
+    "bucket_bytes": row("16384", "stdout", "devices=2 accelerator=cpu verbose=true"),
+    "transport": row("net", "stdout", "devices=2 accelerator=cpu verbose=true"),
+    "lanes": row("2", "stdout", "micro_batches=2 verbose=true", first="1"),
+    "sync_batchnorm": row("true", rest=CNN),
+    "drop_last": row("true", rest="batch_size=10"),
+    "optim.name": row("adam"),
+    "optim.lr": row("0.01"),
+    "optim.momentum": row("0.5", rest=SGD),
+    "optim.dampening": row("0.5", rest=SGD),
+    "optim.nesterov": row("true", rest=SGD),
+    "optim.trust_coefficient": row("0.01", rest="optim=lars optim.lr=0.5"),
+    "optim.weight_decay": row("0.3"),
+    "optim.weight_decay_end": row("0.5", rest="optim.weight_decay_schedule=linear"),
+    "optim.weight_decay_schedule": row("linear", rest="optim.weight_decay_end=0.5"),
+    "optim.decay_norm_bias": row("false", rest="optim.weight_decay=0.3"),
+    "freeze": row("[fc1]"),
+    "freeze_until": row("[fc1=2]"),
+    "optim.groups": row("[fc1:lr=0.01]"),
+    "optim.layer_decay": row("0.5"),
+    "lr_scale": row("[fc1=0.1]"),
+    "optim.betas": row("[0.5,0.9]"),
+    "optim.eps": row("0.01"),
+    "gradient_clip_val": row("0.01", rest=SGD),
+    "scheduler.name": row("cosine"),
+    "scheduler.warmup_steps": row("3"),
+    "scheduler.warmup_epochs": row("1"),
+    "scheduler.interval": row("step", rest="scheduler=step scheduler.step_size=1"),
+    "scheduler.step_size": row("1", rest="scheduler=step"),
+    "scheduler.milestones": row("[1]", rest="scheduler=multistep", first="[9]"),
+    "scheduler.gamma": row("0.5", rest="scheduler=step scheduler.step_size=1"),
+    "scheduler.end_factor": row("0.5", rest="scheduler=cosine"),
+    "scheduler.power": row("2", rest="scheduler=polynomial"),
+    "scheduler.period": row("1", rest="scheduler=restarts"),
+    "scheduler.period_factor": row("3", rest="scheduler=restarts scheduler.period=1 max_epochs=3"),
+    "scheduler.pct_start": row("0.5", rest="scheduler=onecycle"),
+    "scheduler.anneal": row("linear", rest="scheduler=onecycle"),
+    "scheduler.div_factor": row("5", rest="scheduler=onecycle"),
+    "scheduler.final_div_factor": row("5", rest="scheduler=onecycle"),
+    "scheduler.three_phase": row("true", rest="scheduler=onecycle"),
+    "scheduler.cycle_momentum": row("false", rest="scheduler=onecycle"),
+    "scheduler.base_momentum": row("0.5", rest="scheduler=onecycle"),
+    "scheduler.max_momentum": row("0.99", rest="scheduler=onecycle"),
+    "scheduler.monitor": row("train/acc", rest=FALLS),
+    "scheduler.mode": row("min", rest=FALLS, first="max"),
+    "scheduler.factor": row("0.5", rest=FALLS),
+    "scheduler.patience": row("3", rest=FALLS, first="0"),
+    "scheduler.threshold": row("0.9", rest=PLATEAU),
+    "scheduler.threshold_mode": row("abs", rest=PLATEAU + " scheduler.threshold=0.2"),
+    "scheduler.cooldown": row("3", rest=FALLS),
+    "scheduler.min_lr": row("0.0005", rest=FALLS),
+    "ema.decay": row("0.5", "weights state metrics"),
+    "ema.warmup": row("false", rest="ema.decay=0.9"),
+    "use_ema": row("false", "weights metrics", "ema.decay=0.5"),
+    "image_size": row("12", "metrics"),
+    "val_split": row("0.5", "weights metrics"),
+    "augment.crop": row("true"),
+    "augment.scale": row("[0.1,0.2]", rest="augment.crop=true"),
+    "augment.ratio": row("[0.3,0.4]", rest="augment.crop=true"),
+    "augment.hflip": row("1"),
+    "augment.vflip": row("1"),
+    "augment.brightness": row("0.5"),
+    "augment.contrast": row("0.5"),
+    "augment.saturation": row("0.5"),
+    "augment.hue": row("0.3"),
+    "augment.jitter": row("0", rest=JITTER),
+    "augment.grey": row("1"),
+    "augment.blur": row("1"),
+    "augment.blur_sigma": row("[3,4]", rest="augment.blur=1"),
+    "augment.blur_kernel": row("3", rest="augment.blur=1 augment.blur_sigma=[3,4]"),
+    "augment.solarize": row("1"),
+    "augment.solarize_from": row("0.1", rest="augment.solarize=1"),
+    "augment.mixup_alpha": row("1"),
+    "augment.cutmix_alpha": row("1"),
+    "label_smoothing": row("0.1"),
+    "class_weights": row("[1,2,3]"),
+    "sampler": row("balanced"),
+    "eval.preset": row("augreg", "metrics", instead=PHOTOS),
+    "eval.resize": row("16", "metrics", instead=PHOTOS),
+    "eval.crop": row("6", "metrics", "model.name=cnn", instead=PHOTOS),
+    "eval.crop_pct": row("0.5", "metrics", instead=PHOTOS),
+    "eval.filter": row("nearest", "metrics", instead=PHOTOS),
+    "normalize.mean": row("[0,0,0]"),
+    "normalize.std": row("[1,1,1]"),
+}
+
+# Of predict and of eval.
+MANY = "data=builtin:shapes data.classes=2 data.count=20000"
+use_rows = {
+    "data": row("parts", "stdout", first="photos"),
+    "data.labels": row("other.npy", "stdout", instead="eval model=of_array data=x.npy split=all"),
+    "data.layout": refusal("classes", "data=parts"),
+    "data.index": row("list", "files"),
+    "data.max_pixels": refusal("100"),
+    "data.count": row("36", "stdout", "data=builtin:shapes data.classes=2", first="20"),
+    "data.classes": row("3", "code", "data=builtin:shapes data.count=30", first="2", fails=True),
+    "data.seed": row("1", "stdout", "data=builtin:shapes data.count=60 data.classes=2"),
+    "config": row("table.yaml", "stdout"),
+    "model": row("second", "stdout", first="model"),
+    "checkpoint": row("last", "stdout", first="best"),
+    "eval_batch_size": row(
+        "4000",
+        "code",
+        MANY + " accelerator=sim",
+        env={**SIM, "LEVIN_SIM_MEMORY": "8MiB"},
+        fails=True,
+    ),
+    "lanes": row("4", "threads", MANY + " num_workers=0", first="1"),
+    "num_workers": row("6", "threads", MANY + " lanes=1", first="0"),
+    "accelerator": refusal("sim"),
+    "devices": row("2", "stderr"),
+    "allow_shared_device": row("true", "code", "accelerator=sim devices=[0,0]", env=SIM),
+    "strategy": row("dp", "processes", MANY + " devices=2 accelerator=cpu", first="ddp"),
+    "peer_timeout_s": PEER,
+    "strict": refusal("true", "devices=2"),
+    "on_error": row("skip", "code", "data=broken"),
+    "use_ema": row("false", "stdout", "checkpoint=last"),
+    "json": row("true", "stdout"),
+    "eval.preset": row("augreg", "stdout"),
+    "eval.resize": row("16", "stdout"),
+    "eval.crop": refusal("6"),
+    "eval.crop_pct": row("0.5", "stdout"),
+    "eval.filter": row("nearest", "stdout"),
+    "normalize.mean": row("[0,0,0]", "stdout"),
+    "normalize.std": row("[1,1,1]", "stdout"),
+}
+predict_rows = {
+    **use_rows,
+    "data.classes": row("3", "stdout", "data=builtin:shapes data.count=30", first="2"),
+    "weights": row(
+        "second", "content", first="model", instead="predict model=mlp data=x.npy output=logits.npy"
+    ),
+    "output": row("table.csv", "files", first="-"),
+    "top_k": row("2", "stdout"),
+    "probabilities": row("true", "stdout"),
+    "sheet": row("page.png", "files"),
+}
+eval_rows = {
+    **use_rows,
+    "config": row("split.yaml", "stdout"),
+    "split": row("train", "stdout"),
+    "confusion": row("table.csv", "files"),
+    "sheet": row("page.png", "files"),
+}
+export_rows = {
+    "config": row("card.yaml", "content"),
+    "model": row("of_array", "content", first="model"),
+    "checkpoint": row("last", "content"),
+    "use_ema": row("false", "content"),
+    "output": row("other.safetensors", "files", first="w.safetensors"),
+    "card": row("false", "content"),
+}
+
+SPEAK = "-- sh speak.sh"
+GPUS = {"CUDA_VISIBLE_DEVICES": "0,1,2"}
+
+
+def elsewhere(name, text):
+    return Elsewhere(f"test_launch_{name}.py", text)
+
+
+def real(value, sees, rest="", **how):
+    """Starts the ranks; else the row looks at what they would get (dry_run)."""
+    return row(value, sees, rest, instead="launch -n 2 run_id=run run_dir=run", tail=SPEAK, **how)
+
+
+launch_rows = {
+    "config": row("launch.yaml", "stdout"),
+    "nproc": row("3", "stdout", instead="launch dry_run=true run_id=run run_dir=run"),
+    "devices": row("2", "stdout", instead="launch dry_run=true run_id=run run_dir=run", env=GPUS),
+    "gpus": refusal("2", instead="launch dry_run=true", env=GPUS),
+    "accelerator": row("cpu", "stderr", "devices=2", instead="launch dry_run=true", env=GPUS),
+    "strategy": row(
+        "dp", "stdout", "devices=2", instead="launch dry_run=true run_id=run run_dir=run", env=GPUS
+    ),
+    "allow_shared_device": row(
+        "true", "code", "devices=[0,0] accelerator=sim", instead="launch dry_run=true", env=SIM
+    ),
+    "nodes": row("2", "stdout", "node_rank=0 master_addr=a master_port=12000"),
+    "node_rank": row("1", "stdout", "nodes=2 master_addr=a master_port=12000"),
+    "master_addr": row("b", "stdout", "nodes=2 node_rank=0 master_port=12000", first="a"),
+    "master_port": row("12345", "stdout"),
+    "run_id": row("other", "stdout", first="one"),
+    "rdzv_timeout": row("7", "stdout"),
+    "standalone": refusal("true", "nodes=2 node_rank=0 master_addr=a master_port=12000"),
+    "rdzv_backend": row("c10d", "stdout", "rdzv_endpoint=a:12000"),
+    "rdzv_endpoint": row("a:12000", "stdout", "nodes=2 node_rank=0 master_addr=a", fails=True),
+    "role": row("reader", "stdout"),
+    "module": row("true", "stdout", tail="speak"),
+    "no_python": refusal("true", tail="speak.py"),
+    "max_restarts": row("3", "stdout"),
+    "crash_loop": row(
+        "0",
+        "files",
+        "max_restarts=3",
+        instead="launch -n 1 run_id=run run_dir=run",
+        tail="-- sh fail.sh",
+        fails=True,
+    ),
+    "grace": elsewhere("failure", "--grace"),
+    "stop_grace": elsewhere("signals", "--stop-grace"),
+    "timeout": row("0.3", "code", tail="-- sleep 2", fails=True, instead="launch -n 1"),
+    "straggler_timeout": row(
+        "0.2", "code", tail="-- sh last.sh", fails=True, instead="launch -n 2"
+    ),
+    "srun": elsewhere("arguments", "--srun"),
+    "dry_run": row("true", "stdout", instead="launch -n 2 run_id=run run_dir=run", tail=SPEAK),
+    "run_dir": real("other", "files", first="run"),
+    "log_dir": row("folder", "files", instead="launch -n 2 run_id=run", tail=SPEAK),
+    "keep_logs": real("failure", "files"),
+    "output": real("out-%r", "files"),
+    "error": real("err-%r", "files"),
+    "output_append_shared": real("true", "code", "output=one"),
+    "tee": real("false", "stdout"),
+    "redirects": real("3", "stdout"),
+    "redirect": real("true", "stdout"),
+    "show": real("none", "stdout"),
+    "prefix": real("rank", "stdout", "show=0"),
+    "no_prefix": real("true", "stdout", "show=0"),
+    "pty": elsewhere("output", "--pty"),
+    "tail": row("1", "stderr", tail="-- sh fail.sh", fails=True, instead="launch -n 1"),
+    "stdin": elsewhere("output", "--stdin"),
+    "quiet": row("true", "stderr", "nodes=2 node_rank=0 master_addr=a master_port=80"),
+    "strict": refusal("true", "nodes=2 node_rank=0 master_addr=a master_port=80"),
+    "verbose": real("true", "stderr"),
+    "bind": row(
+        "cores",
+        "stdout",
+        "show=0",
+        instead="launch -n 2 run_id=run run_dir=run",
+        tail="-- grep Cpus_allowed_list /proc/self/status",
+    ),
+    "omp": row("3", "stdout"),
+    "env": row("A=1", "stdout"),
+    "env_file": row("env", "stdout"),
+    "unset": real("HOME", "stdout", "show=0"),
+    "nccl_debug": row("INFO", "stdout"),
+    "ifname": row("eth0", "stdout"),
+    "debug": row("true", "stdout"),
+}
+
+COMMANDS = [
+    Command("train.classify", TRAIN, train_rows, ""),
+    Command("predict", "predict model=model data=photos output=-", predict_rows, ""),
+    Command("eval", "eval model=model data=photos", eval_rows, ""),
+    Command("export", "export model=model output=w.safetensors", export_rows, ""),
+    Command("launch", "launch -n 2 dry_run=true run_id=run run_dir=run", launch_rows, "-- true"),
+]
