@@ -151,8 +151,8 @@ typedef enum lvn_order {
     LVN_ORDER_REPLACEMENT /* a pass draws as many samples as there are, each from all of them */
 } lvn_order;
 
-/* What an epoch, a pass through the training set, is for the stream. (In the words of other
- * trainers: the first is min and max size "cycle", the second max_size, the third min_size.) */
+/* What an epoch, a pass through the training set, is for the stream. Lightning's CombinedLoader has
+ * ONCE as max_size, SHORTENS as min_size, and LENGTHENS for all sets as max_size_cycle. */
 typedef enum lvn_stream_rule {
     /* pass after pass, going on in an epoch where the one before left off */
     LVN_STREAM_CYCLE,
