@@ -67,22 +67,27 @@ def draw_optimizer(r):
     return keys
 
 
+# Keys of a schedule, and those that it has only now and then.
+SCHEDULES = {
+    "constant": ([], []),
+    "step": (["step_size=2", "interval=step", "gamma=0.5"], []),
+    "multistep": (["milestones=[2,5]", "interval=step"], []),
+    "exponential": (["interval=step", "gamma=0.9"], []),
+    "restarts": (["interval=step", "period=2"], ["period_factor=2"]),
+    "cosine": ([], ["end_factor=0.1"]),
+    "linear": ([], ["end_factor=0.1"]),
+    "polynomial": ([], ["power=2"]),
+    "onecycle": ([], ["anneal=linear", "three_phase=true"]),
+    "plateau": (["monitor=train/loss", "patience=0"], ["threshold=0.2", "cooldown=1"]),
+}
+
+
 def draw_schedule(r):
-    name = r.choice(SCHEDULES)
-    keys = [f"scheduler={name}"]
-    if name == "step":
-        keys += ["scheduler.step_size=2", "scheduler.interval=step", "scheduler.gamma=0.5"]
-    if name == "multistep":
-        keys += ["scheduler.milestones=[2,5]", "scheduler.interval=step"]
-    if name in ("cosine", "linear", "polynomial", "restarts") and chance(r, 0.5):
-        keys += ["scheduler.end_factor=0.1"]
-    if name == "exponential":
-        keys += ["scheduler.gamma=0.9", "scheduler.interval=step"]
-    if name == "restarts":
-        keys += ["scheduler.period=2", "scheduler.period_factor=2", "scheduler.interval=step"]
-    if name == "plateau":
-        keys += ["scheduler.monitor=train/loss", "scheduler.patience=0", "scheduler.threshold=0.5"]
-    if chance(r, 0.4):
+    name = r.choice(list(SCHEDULES))
+    always, sometimes = SCHEDULES[name]
+    keys = [f"scheduler={name}", *(f"scheduler.{key}" for key in always)]
+    keys += [f"scheduler.{key}" for key in sometimes if chance(r, 0.5)]
+    if name != "onecycle" and chance(r, 0.4):
         keys += [f"scheduler.warmup_steps={r.randint(1, 2)}"]
     return keys
 
@@ -278,13 +283,9 @@ def draw_layout(r, kind, config):
 
 
 def may_stop_early(config):
-    """By max_steps: cosine and linear schedules follow from it."""
-    return value_of(config, "scheduler") not in (
-        "cosine",
-        "linear",
-        "polynomial",
-        "onecycle",
-    )
+    """By max_steps: some schedules, and that of the student's teacher, follow from it."""
+    to_the_end = ("cosine", "linear", "polynomial", "onecycle")
+    return value_of(config, "scheduler") not in to_the_end and "student" not in config[0]
 
 
 def draw_trials(r, seed, config):

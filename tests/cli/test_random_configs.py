@@ -1,8 +1,8 @@
 """Random configurations over random layouts: one hash each.
 
 A configuration is drawn from everything that changes results (model, batch, micro-batches, group,
-optimizer, schedule, precision, clipping, averages, mixup, frozen parts, data), or a recipe of the
-examples in a shared object with some of them. It runs alone, and on four layouts: one rank with
+optimizer, schedule, precision, clipping, averages, mixup, frozen parts, data), or is a recipe of
+the examples in a shared object with some of them. It runs alone, and on four layouts: one rank with
 lanes, ranks that are threads, and processes over shm and over net, with simulated accelerators,
 some of them slow, among them. Two of the four are stopped in the middle, by SIGTERM or SIGKILL to
 the command or to one rank, or by max_steps, and resumed on another layout. All must end with the
@@ -39,6 +39,7 @@ drop_identity()
 EXAMPLES = os.path.join(os.path.dirname(__file__), "..", "..", "examples")
 RECIPES = {
     "11_simclr/simclr.c": ["data=builtin:shapes", "image_size=16", "bank=64", "neighbours=5"],
+    "08_student/student.c": ["data=builtin:shapes", "image_size=16"],
 }
 
 
