@@ -126,6 +126,99 @@ static lvn_status adamw(void *stream, float *w_, const float *g_, float *m_, flo
     return example_end(stream, "adamw", LVN_OK);
 }
 
+static lvn_status rmsprop(void *stream, float *w_, const float *g_, float *v_, float *mean_,
+                          float *momentum_, int64_t n, const lvn_flat_rmsprop *given)
+{
+    lvn_flat_rmsprop own = *given, *p = &own;
+    own.step = example_mine(given->step);
+    if (example_begin(stream) && lvn_flat_rmsprop_resolve(p)) {
+        float *w = example_mine(w_), *v = example_mine(v_), *mean = example_mine(mean_),
+              *momentum = example_mine(momentum_);
+        const float *grad = example_mine(g_);
+        const float keep = (float)p->alpha, decay = (float)p->weight_decay;
+        for (int64_t i = 0; i < n; i++) {
+            const float g = clamp(grad[i] * (float)p->grad_scale, p->clip_value) + decay * w[i];
+            float square = v[i] = keep * v[i] + (1.0f - keep) * g * g;
+            if (mean != NULL) {
+                mean[i] = keep * mean[i] + (1.0f - keep) * g;
+                square = fmaxf(square - mean[i] * mean[i], 0.0f);
+            }
+            float u = g / (sqrtf(square) + (float)p->eps);
+            if (momentum != NULL) {
+                u = momentum[i] = (float)p->momentum * momentum[i] + u;
+            }
+            w[i] -= (float)p->lr * u;
+        }
+    }
+    return example_end(stream, "rmsprop", LVN_OK);
+}
+
+static lvn_status lion(void *stream, float *w_, const float *g_, float *m_, int64_t n,
+                       const lvn_flat_lion *given)
+{
+    lvn_flat_lion own = *given, *p = &own;
+    own.step = example_mine(given->step);
+    if (example_begin(stream) && lvn_flat_lion_resolve(p)) {
+        float *w = example_mine(w_), *m = example_mine(m_);
+        const float *grad = example_mine(g_);
+        const float b1 = (float)p->beta1, b2 = (float)p->beta2, decay = (float)p->weight_decay;
+        for (int64_t i = 0; i < n; i++) {
+            const float g = clamp(grad[i] * (float)p->grad_scale, p->clip_value),
+                        c = b1 * m[i] + (1.0f - b1) * g;
+            w[i] -= (float)p->lr * ((float)((c > 0.0f) - (c < 0.0f)) + decay * w[i]);
+            m[i] = b2 * m[i] + (1.0f - b2) * g;
+        }
+    }
+    return example_end(stream, "lion", LVN_OK);
+}
+
+static float lamb_direction(float w, float m, float v, const lvn_flat_lamb *p)
+{
+    return m / (float)p->correction1 / (sqrtf(v / (float)p->correction2) + (float)p->eps) +
+           (float)p->weight_decay * w;
+}
+
+static lvn_status lamb_moments(void *stream, const float *w_, const float *g_, float *m_, float *v_,
+                               int64_t n, double *sums_, const lvn_flat_lamb *given)
+{
+    lvn_flat_lamb own = *given, *p = &own;
+    own.step = example_mine(given->step);
+    if (example_begin(stream) && lvn_flat_lamb_resolve(p)) {
+        float *m = example_mine(m_), *v = example_mine(v_);
+        const float *w = example_mine(w_), *grad = example_mine(g_);
+        double *sums = example_mine(sums_);
+        const float b1 = (float)p->beta1, b2 = (float)p->beta2;
+        for (int64_t i = 0; i < n; i++) {
+            const float g = clamp(grad[i] * (float)p->grad_scale, p->clip_value);
+            m[i] = b1 * m[i] + (1.0f - b1) * g;
+            v[i] = b2 * v[i] + (1.0f - b2) * (g * g);
+            if (sums != NULL) {
+                const double u = (double)lamb_direction(w[i], m[i], v[i], p);
+                double *sum = &sums[i / LVN_FLAT_BLOCK];
+                *sum = u * u + (i % LVN_FLAT_BLOCK == 0 ? 0.0 : *sum);
+            }
+        }
+    }
+    return example_end(stream, "lamb_moments", LVN_OK);
+}
+
+static lvn_status lamb(void *stream, float *w_, const float *m_, const float *v_, int64_t n,
+                       const lvn_flat_lamb *given)
+{
+    lvn_flat_lamb own = *given, *p = &own;
+    own.step = example_mine(given->step);
+    own.trust = example_mine(given->trust);
+    if (example_begin(stream) && lvn_flat_lamb_resolve(p)) {
+        float *w = example_mine(w_);
+        const float *m = example_mine(m_), *v = example_mine(v_);
+        const float lr = (float)(p->trust != NULL ? p->lr * *p->trust : p->lr);
+        for (int64_t i = 0; i < n; i++) {
+            w[i] -= lr * lamb_direction(w[i], m[i], v[i], p);
+        }
+    }
+    return example_end(stream, "lamb", LVN_OK);
+}
+
 /* precision=bf16-true: the upper half of an f32 is a bf16; ties go to the even one. */
 static lvn_status round_bf16(void *stream, float *w_, int64_t n)
 {
@@ -250,6 +343,10 @@ const lvn_backend_flat example_flat = {.add = add,
                                        .sgd = sgd,
                                        .trust = trust,
                                        .adamw = adamw,
+                                       .rmsprop = rmsprop,
+                                       .lion = lion,
+                                       .lamb_moments = lamb_moments,
+                                       .lamb = lamb,
                                        .round_bf16 = round_bf16,
                                        .record = record,
                                        .apply_record = apply_record,

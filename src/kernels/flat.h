@@ -37,6 +37,13 @@ void lvni_kernels_flat_trust(double *trust, double *of_w, double *of_g, int64_t 
                              const lvn_flat_trust *p);
 void lvni_kernels_flat_adamw(float *w, const float *g, float *m, float *v, int64_t n,
                              const lvn_flat_adamw *p);
+void lvni_kernels_flat_rmsprop(float *w, const float *g, float *v, float *mean, float *momentum,
+                               int64_t n, const lvn_flat_rmsprop *p);
+void lvni_kernels_flat_lion(float *w, const float *g, float *m, int64_t n, const lvn_flat_lion *p);
+void lvni_kernels_flat_lamb_moments(const float *w, const float *g, float *m, float *v, int64_t n,
+                                    double *sums, const lvn_flat_lamb *p);
+void lvni_kernels_flat_lamb(float *w, const float *m, const float *v, int64_t n,
+                            const lvn_flat_lamb *p);
 /* A micro-batch's contribution to a buffer of n values, and the buffer after a step. */
 void lvni_kernels_flat_record(float *record, const float *value, int64_t n, float weight);
 void lvni_kernels_flat_apply_record(float *buffer, const float *record, int64_t n, float momentum,
@@ -45,8 +52,8 @@ void lvni_kernels_flat_apply_record(float *buffer, const float *record, int64_t 
 void lvni_kernels_flat_append(float *queue, float *filled, float *next, const float *record,
                               const lvn_flat_append *p);
 
-/* The step block of a device (levin/backend.h), without waiting: sums of squares into memory of the
- * device; a number of one element into a slot there; the decision; a step's end. */
+/* The step block of a device (levin/backend_step.h), without waiting: sums of squares into memory
+ * of the device; a number of one element into a slot there; the decision; a step's end. */
 void lvni_kernels_flat_sums_there(const float *g, int64_t n, double *sums);
 void lvni_kernels_flat_number(double *slot, const lvn_tensor *value);
 /* The one element of `value`, where a backward pass begins: number * *weight * *factor, each NULL

@@ -107,6 +107,29 @@ void lvni_kernels_flat_adamw(float *w, const float *g, float *m, float *v, int64
     SUBMIT(w, adamw, w, g, m, v, n, p);
 }
 
+void lvni_kernels_flat_rmsprop(float *w, const float *g, float *v, float *mean, float *momentum,
+                               int64_t n, const lvn_flat_rmsprop *p)
+{
+    SUBMIT(w, rmsprop, w, g, v, mean, momentum, n, p);
+}
+
+void lvni_kernels_flat_lion(float *w, const float *g, float *m, int64_t n, const lvn_flat_lion *p)
+{
+    SUBMIT(w, lion, w, g, m, n, p);
+}
+
+void lvni_kernels_flat_lamb_moments(const float *w, const float *g, float *m, float *v, int64_t n,
+                                    double *sums, const lvn_flat_lamb *p)
+{
+    SUBMIT(w, lamb_moments, w, g, m, v, n, sums, p);
+}
+
+void lvni_kernels_flat_lamb(float *w, const float *m, const float *v, int64_t n,
+                            const lvn_flat_lamb *p)
+{
+    SUBMIT(w, lamb, w, m, v, n, p);
+}
+
 void lvni_kernels_flat_round_bf16(float *w, int64_t n)
 {
     SUBMIT(w, round_bf16, w, n);

@@ -31,6 +31,14 @@ lvn_status lvni_cpu_flat_trust(void *stream, double *trust, double *of_w, double
                                const lvn_flat_trust *p);
 lvn_status lvni_cpu_flat_adamw(void *stream, float *w, const float *g, float *m, float *v,
                                int64_t n, const lvn_flat_adamw *p);
+lvn_status lvni_cpu_flat_rmsprop(void *stream, float *w, const float *g, float *v, float *mean,
+                                 float *momentum, int64_t n, const lvn_flat_rmsprop *p);
+lvn_status lvni_cpu_flat_lion(void *stream, float *w, const float *g, float *m, int64_t n,
+                              const lvn_flat_lion *p);
+lvn_status lvni_cpu_flat_lamb_moments(void *stream, const float *w, const float *g, float *m,
+                                      float *v, int64_t n, double *sums, const lvn_flat_lamb *p);
+lvn_status lvni_cpu_flat_lamb(void *stream, float *w, const float *m, const float *v, int64_t n,
+                              const lvn_flat_lamb *p);
 lvn_status lvni_cpu_flat_round_bf16(void *stream, float *w, int64_t n);
 lvn_status lvni_cpu_flat_record(void *stream, float *record, const float *value, int64_t n,
                                 float weight);
@@ -50,6 +58,8 @@ lvn_status lvni_cpu_flat_finish(void *stream, lvn_step_block *block);
         .add = lvni_cpu_flat_add, .lerp = lvni_cpu_flat_lerp,                                      \
         .block_sumsq = lvni_cpu_flat_block_sumsq, .sgd = lvni_cpu_flat_sgd,                        \
         .trust = lvni_cpu_flat_trust, .adamw = lvni_cpu_flat_adamw,                                \
+        .rmsprop = lvni_cpu_flat_rmsprop, .lion = lvni_cpu_flat_lion,                              \
+        .lamb_moments = lvni_cpu_flat_lamb_moments, .lamb = lvni_cpu_flat_lamb,                    \
         .round_bf16 = lvni_cpu_flat_round_bf16, .record = lvni_cpu_flat_record,                    \
         .apply_record = lvni_cpu_flat_apply_record, .append = lvni_cpu_flat_append,                \
         .number = lvni_cpu_flat_number, .seed = lvni_cpu_flat_seed,                                \

@@ -1,17 +1,13 @@
-/* SGD with momentum, Adam, AdamW and LARS over flat buffers, and averages of weights (optim.h); the
- * arithmetic is in kernels/flat.h. */
+/* Optimizers over flat buffers: runs of parameters, state, and steps in ranges (optim.h), by the
+ * formulas of formulas.c; and averages of weights. */
 #include "optim/optim.h"
 
 #include "core/math.h"
 #include "kernels/flat.h"
+#include "optim/formula.h"
 #include "tensor/device.h"
 
 #include <string.h>
-
-static bool is_adam(const lvni_optim_options *p)
-{
-    return p->kind == LVNI_OPTIM_ADAM || p->kind == LVNI_OPTIM_ADAMW;
-}
 
 /* Does the parameter go on in the run? Zeros between two parameters stay zeros under every
  * formula. */
@@ -29,7 +25,7 @@ static int64_t count_sums(int64_t begin, int64_t n)
 
 static bool is_trusted(const lvni_optim_options *o, const lvni_optim_parameter *p)
 {
-    return o->kind == LVNI_OPTIM_LARS && p->ndim > 1 && !p->frozen;
+    return lvni_optim_formula_of(o)->ratio != NULL && p->ndim > 1 && !p->frozen;
 }
 
 /* Of each tensor with a ratio: sums of its weights and of its gradient, and the ratio. */
@@ -111,23 +107,10 @@ static size_t length(lvni_optim_range r)
     return (size_t)(r.end - r.begin);
 }
 
-static void name_slots(lvni_optim *o)
-{
-    if (is_adam(&o->options)) {
-        o->n_slots = 2;
-        o->slot_name[0] = "exp_avg";
-        o->slot_name[1] = "exp_avg_sq";
-    } else if (o->options.momentum > 0.0) {
-        o->n_slots = 1;
-        o->slot_name[0] = "momentum";
-    }
-}
-
 int lvni_optim_slots(const lvni_optim_options *options)
 {
-    lvni_optim o = {.options = *options};
-    name_slots(&o);
-    return o.n_slots;
+    const char *name[LVNI_OPTIM_SLOTS];
+    return lvni_optim_formula_of(options)->slots(options, name);
 }
 
 static bool on_borders(lvni_optim_range r, int64_t n)
@@ -153,7 +136,7 @@ lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n,
     o->options = *options;
     o->n = n;
     o->own = own != NULL ? *own : (lvni_optim_range){0, n};
-    name_slots(o);
+    o->n_slots = lvni_optim_formula_of(options)->slots(options, o->slot_name);
     o->partial =
         lvni_core_calloc(LVNI_TAG_MODEL, (size_t)lvni_kernels_flat_blocks(n), sizeof *o->partial);
     bool good = o->partial != NULL && make_runs(o, parameter, n_parameters) == LVN_OK &&
@@ -198,122 +181,12 @@ static bool cut(lvni_optim_range range, int64_t begin, int64_t n, lvni_optim_ran
     return out->begin < out->end;
 }
 
-/* Sums of squares of x over each block that the tensor touches; x begins where the range does. */
-static void sum_tensor(const lvni_optim_run *run, lvni_optim_range range, const float *x,
-                       double *sums)
+static lvni_optim_call call_of(const lvni_optim *o, int run, double lr, double grad_scale)
 {
-    lvni_optim_range part;
-    if (!cut(range, run->begin, run->n, &part)) {
-        return;
-    }
-    const int64_t border = lvni_kernels_flat_blocks(part.begin) * LVNI_FLAT_BLOCK,
-                  whole = border < part.end ? border : part.end;
-    sums += part.begin / LVNI_FLAT_BLOCK - run->begin / LVNI_FLAT_BLOCK;
-    if (part.begin < whole) { /* the tensor begins within a block */
-        lvni_kernels_flat_sums_there(x + (part.begin - range.begin), whole - part.begin, sums++);
-    }
-    if (whole < part.end) {
-        lvni_kernels_flat_sums_there(x + (whole - range.begin), part.end - whole, sums);
-    }
-}
-
-void lvni_optim_sum_squares(lvni_optim *o, int phase, lvni_optim_range range, const float *w,
-                            const float *g)
-{
-    for (int i = 0; i < o->n_runs; i++) {
-        const lvni_optim_run *run = &o->run[i];
-        if (run->phase == phase && run->trusted && !o->idle[run->first]) {
-            sum_tensor(run, range, w, o->sums + run->first_sum);
-            sum_tensor(run, range, g, o->sums + o->n_sums + run->first_sum);
-        }
-    }
-}
-
-void lvni_optim_trust(lvni_optim *o, int phase, double grad_scale)
-{
-    for (int i = 0; i < o->n_runs; i++) {
-        const lvni_optim_run *run = &o->run[i];
-        if (run->phase != phase || !run->trusted || o->idle[run->first]) {
-            continue;
-        }
-        const lvn_flat_trust t = {.coefficient = o->options.trust_coefficient,
-                                  .weight_decay = run->weight_decay,
-                                  .grad_scale = grad_scale,
-                                  .step = o->block == NULL ? NULL : &o->block->phase[phase]};
-        double *of_w = o->sums + run->first_sum;
-        lvni_kernels_flat_trust(o->ratio + run->ratio, of_w, of_w + o->n_sums,
-                                count_sums(run->begin, run->n), &t);
-    }
-}
-
-/* What is the same for all elements that are stepped at once; `updates` before this one. */
-typedef struct step_call {
-    const lvni_optim_run *run;
-    int64_t updates;
-    double lr, grad_scale;
-    const lvn_step_phase *step; /* where both lie instead, NULL: nowhere */
-} step_call;
-
-/* Of the update after `updates`. */
-static void get_corrections(const lvni_optim_options *p, int64_t updates, double *one, double *two)
-{
-    const double t = (double)(updates + 1);
-    *one = is_adam(p) && p->beta1 > 0.0 ? 1.0 - lvni_core_pow(p->beta1, t) : 1.0;
-    *two = is_adam(p) && p->beta2 > 0.0 ? 1.0 - lvni_core_pow(p->beta2, t) : 1.0;
-}
-
-void lvni_optim_describe(const lvni_optim *o, lvn_step_decision *d)
-{
-    d->beta1 = is_adam(&o->options) ? o->options.beta1 : 0.0;
-    d->beta2 = is_adam(&o->options) ? o->options.beta2 : 0.0;
-}
-
-/* The parameters missed updates, and a device counts those of the phase. */
-static bool has_own_count(const lvni_optim *o, const step_call *c)
-{
-    return c->step != NULL && c->updates != o->steps[c->run->phase];
-}
-
-static void step_adam(lvni_optim *o, const step_call *c, lvni_optim_range part, float *w,
-                      const float *g)
-{
-    const lvni_optim_options *p = &o->options;
-    const int64_t at = part.begin - o->own.begin;
-    const bool own = has_own_count(o, c);
-    double correction1 = 0.0, correction2 = 0.0; /* of the step */
-    if (c->step == NULL || own) {
-        get_corrections(p, c->updates, &correction1, &correction2);
-    }
-    const lvn_flat_adamw a = {.lr = c->step != NULL ? c->run->lr_scale : c->lr * c->run->lr_scale,
-                              .beta1 = p->beta1,
-                              .beta2 = p->beta2,
-                              .eps = p->eps,
-                              .weight_decay = c->run->weight_decay,
-                              .correction1 = correction1,
-                              .correction2 = correction2,
-                              .grad_scale = c->grad_scale,
-                              .decoupled = p->kind == LVNI_OPTIM_ADAMW,
-                              .step = c->step,
-                              .own_count = own};
-    lvni_kernels_flat_adamw(w, g, o->slot[0] + at, o->slot[1] + at, part.end - part.begin, &a);
-}
-
-static void step_sgd(lvni_optim *o, const step_call *c, lvni_optim_range part, float *w,
-                     const float *g)
-{
-    const lvni_optim_options *p = &o->options;
-    const lvn_flat_sgd s = {.lr = c->step != NULL ? c->run->lr_scale : c->lr * c->run->lr_scale,
-                            .momentum = p->momentum,
-                            .dampening = p->dampening,
-                            .weight_decay = c->run->weight_decay,
-                            .grad_scale = c->grad_scale,
-                            .trust = c->run->trusted ? o->ratio + c->run->ratio : NULL,
-                            .nesterov = p->nesterov,
-                            .first_step = c->updates == 0,
-                            .step = c->step,
-                            .own_count = has_own_count(o, c)};
-    lvni_kernels_flat_sgd(w, g, o->n_slots > 0 ? o->slot[0] + (part.begin - o->own.begin) : NULL,
-                          part.end - part.begin, &s);
+    return (lvni_optim_call){.run = &o->run[run],
+                             .lr = lr,
+                             .grad_scale = grad_scale,
+                             .step = o->block == NULL ? NULL : &o->block->phase[o->run[run].phase]};
 }
 
 /* Neighbours in a run that have the same part in this step, from parameter i on: the piece's
@@ -328,8 +201,12 @@ static int piece_end(const lvni_optim *o, const lvni_optim_run *run, int i)
     return end;
 }
 
+typedef void (*pass)(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range part, float *w,
+                     const float *g);
+
 /* The run's pieces, as far as they are in the range. */
-static void step_run(lvni_optim *o, step_call *c, lvni_optim_range range, float *w, const float *g)
+static void for_pieces(lvni_optim *o, pass fn, lvni_optim_call *c, lvni_optim_range range, float *w,
+                       const float *g)
 {
     const lvni_optim_run *run = c->run;
     for (int i = run->first, end; i < run->first + run->count; i = end) {
@@ -342,7 +219,49 @@ static void step_run(lvni_optim *o, step_call *c, lvni_optim_range range, float 
         }
         const int64_t at = part.begin - range.begin;
         c->updates = o->steps[run->phase] - o->missed[i];
-        (is_adam(&o->options) ? step_adam : step_sgd)(o, c, part, w + at, g + at);
+        fn(o, c, part, w + at, g + at);
+    }
+}
+
+/* A tensor with sums that begins within a block: first what it has of that one. */
+static void prepare_part(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range part, float *w,
+                         const float *g)
+{
+    const lvni_optim_formula *formula = lvni_optim_formula_of(&o->options);
+    const int64_t border = lvni_kernels_flat_blocks(part.begin) * LVNI_FLAT_BLOCK,
+                  middle = c->run->trusted && border < part.end ? border : part.end;
+    if (part.begin < middle) {
+        formula->prepare(o, c, (lvni_optim_range){part.begin, middle}, w, g);
+    }
+    if (middle < part.end) {
+        const int64_t at = middle - part.begin;
+        formula->prepare(o, c, (lvni_optim_range){middle, part.end}, w + at, g + at);
+    }
+}
+
+void lvni_optim_prepare(lvni_optim *o, int phase, lvni_optim_range range, float *w, const float *g,
+                        double grad_scale)
+{
+    const bool needed = lvni_optim_formula_of(&o->options)->prepare != NULL;
+    for (int i = 0; i < o->n_runs && needed; i++) {
+        if (o->run[i].phase == phase) {
+            lvni_optim_call c = call_of(o, i, 0.0, grad_scale);
+            for_pieces(o, prepare_part, &c, range, w, g);
+        }
+    }
+}
+
+void lvni_optim_trust(lvni_optim *o, int phase, double grad_scale)
+{
+    for (int i = 0; i < o->n_runs; i++) {
+        const lvni_optim_run *run = &o->run[i];
+        if (run->phase == phase && run->trusted && !o->idle[run->first]) {
+            lvni_optim_call c = call_of(o, i, 0.0, grad_scale);
+            double *of_w = o->sums + run->first_sum;
+            c.updates = o->steps[phase] - o->missed[run->first];
+            lvni_optim_formula_of(&o->options)
+                ->ratio(o, &c, of_w, of_w + o->n_sums, count_sums(run->begin, run->n));
+        }
     }
 }
 
@@ -351,18 +270,15 @@ void lvni_optim_step_range(lvni_optim *o, int phase, lvni_optim_range range, flo
 {
     for (int i = 0; i < o->n_runs; i++) {
         if (o->run[i].phase == phase) {
-            step_call c = {.run = &o->run[i],
-                           .lr = lr,
-                           .grad_scale = grad_scale,
-                           .step = o->block == NULL ? NULL : &o->block->phase[phase]};
-            step_run(o, &c, range, w, g);
+            lvni_optim_call c = call_of(o, i, lr, grad_scale);
+            for_pieces(o, lvni_optim_formula_of(&o->options)->step, &c, range, w, g);
         }
     }
 }
 
 bool lvni_optim_moves_momentum(const lvni_optim_options *p)
 {
-    return p->kind == LVNI_OPTIM_SGD || p->kind == LVNI_OPTIM_LARS;
+    return p->kind == LVNI_OPTIM_SGD || p->kind == LVNI_OPTIM_LARS || p->kind == LVNI_OPTIM_RMSPROP;
 }
 
 void lvni_optim_set_rates(lvni_optim *o, int phase, double decay, double momentum)
@@ -401,10 +317,8 @@ void lvni_optim_undo_step(lvni_optim *o, int phase, const bool *idle)
 void lvni_optim_step(lvni_optim *o, int phase, float *w, const float *g, double lr,
                      double grad_scale)
 {
-    if (o->n_sums > 0) {
-        lvni_optim_sum_squares(o, phase, o->own, w, g);
-        lvni_optim_trust(o, phase, grad_scale);
-    }
+    lvni_optim_prepare(o, phase, o->own, w, g, grad_scale);
+    lvni_optim_trust(o, phase, grad_scale);
     lvni_optim_step_range(o, phase, o->own, w, g, lr, grad_scale);
     lvni_optim_end_step(o, phase);
 }

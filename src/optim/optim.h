@@ -14,7 +14,10 @@ typedef enum lvni_optim_kind {
     LVNI_OPTIM_SGD,
     LVNI_OPTIM_ADAM,
     LVNI_OPTIM_ADAMW,
-    LVNI_OPTIM_LARS
+    LVNI_OPTIM_LARS,
+    LVNI_OPTIM_RMSPROP,
+    LVNI_OPTIM_LION,
+    LVNI_OPTIM_LAMB
 } lvni_optim_kind;
 
 /* sgd, adam, adamw: the formulas of PyTorch (kernels/flat.h); adam's decay joins the gradient,
@@ -23,17 +26,24 @@ typedef enum lvni_optim_kind {
  * weight_decay |w|), 1 where one of the norms is 0; then sgd with the gradient trust * (g +
  * weight_decay w). Tensors of one axis (biases, norms) are sgd's. The learning rate stands outside
  * of the momentum buffer, as in sgd; with a rate that does not change this is the paper's algorithm
- * 1. */
+ * 1. rmsprop: PyTorch's; decay joins the gradient. lion: Chen et al. 2023, "Symbolic discovery of
+ * optimization algorithms". lamb: You et al. 2020, "Large batch optimization for deep learning:
+ * training BERT in 76 minutes"; the ratio is |w| / |u| of the step u, decay in it, and 1 for
+ * tensors of one axis, and where a norm is 0. */
 typedef struct lvni_optim_options {
     lvni_optim_kind kind;
     double lr, weight_decay;
-    double momentum, dampening; /* sgd, lars */
-    bool nesterov;              /* sgd, lars */
-    double trust_coefficient;   /* lars */
-    double beta1, beta2, eps;   /* adam, adamw */
+    double momentum;          /* sgd, lars, rmsprop */
+    double dampening;         /* sgd, lars */
+    bool nesterov;            /* sgd, lars */
+    double trust_coefficient; /* lars */
+    double beta1, beta2;      /* adam, adamw, lion, lamb */
+    double eps;               /* adam, adamw, rmsprop, lamb */
+    double alpha;             /* rmsprop */
+    bool centered;            /* rmsprop */
 } lvni_optim_options;
 
-enum { LVNI_OPTIM_SLOTS = 2 };
+enum { LVNI_OPTIM_SLOTS = 3 };
 
 /* A part of the flat buffers: elements from `begin`, a border of LVNI_FLAT_BLOCK, to `end`, another
  * one or the buffers' end. */
@@ -45,15 +55,16 @@ typedef struct lvni_optim_range {
 typedef struct lvni_optim_run {
     int64_t begin, n; /* elements */
     double lr_scale, weight_decay;
-    bool trusted;      /* has a rate of its own (lars): one tensor alone */
+    bool trusted;      /* has a rate of its own (lars, lamb): one tensor alone */
     int64_t first_sum; /* trusted: its first one of the partial sums */
     int64_t ratio;     /* and its trust ratio */
     int phase;
     int first, count; /* its parameters */
 } lvni_optim_run;
 
-/* State as flat buffers: sgd, lars: momentum (when it is not 0); adam, adamw: exp_avg,
- * exp_avg_sq. */
+/* State as flat buffers: sgd, lars: momentum (when it is not 0); adam, adamw, lamb: exp_avg,
+ * exp_avg_sq; rmsprop: square_avg, grad_avg (centered), momentum_buffer (when it is not 0); lion:
+ * exp_avg. */
 typedef struct lvni_optim {
     lvni_optim_options options;
     int64_t n;            /* elements of the whole flat buffers */
@@ -77,7 +88,7 @@ typedef struct lvni_optim {
     double *partial; /* one sum of squares per block */
     /* With trust ratios, where the state lies, else NULL. Sums of squares: for each tensor with a
      * ratio, and each block of the flat buffers that it touches, one of its weights, and n_sums
-     * further on one of its gradient. Then the ratios. */
+     * further on one of its gradient (lamb: of its step). Then the ratios. */
     double *sums, *ratio;
     int64_t n_sums;
     size_t trust_bytes; /* of both */
@@ -100,13 +111,15 @@ void lvni_optim_step(lvni_optim *optim, int phase, float *w, const float *g, dou
                      double grad_scale);
 
 /* ---- the same in ranges: the bits do not depend on where the buffers are cut ----
- * First the sums of all ranges, then, with all of them in `sums`, the trust ratios, the steps of
- * all ranges, and the end, on all who own a range. w and g begin at the range's first element. */
+ * First all ranges are prepared, then, with all of them in `sums`, come the trust ratios, the steps
+ * of all ranges, and the end, on all who own a range. w and g begin at the range's first element.
+ */
 
 /* Sets the entries of `sums` that lie in the range; each lies in one block of the flat buffers, and
- * so in one range. Others are as they were. Nothing without trust ratios (n_sums is 0). */
-void lvni_optim_sum_squares(lvni_optim *optim, int phase, lvni_optim_range range, const float *w,
-                            const float *g);
+ * so in one range. Others are as they were. Nothing for an optimizer
+ * without trust ratios; lamb's moments move here. */
+void lvni_optim_prepare(lvni_optim *optim, int phase, lvni_optim_range range, float *w,
+                        const float *g, double grad_scale);
 /* The trust ratios of the phase's tensors, before the first of its ranges is stepped. Overwrites
  * the sums. */
 void lvni_optim_trust(lvni_optim *optim, int phase, double grad_scale);
@@ -116,7 +129,7 @@ void lvni_optim_step_range(lvni_optim *optim, int phase, lvni_optim_range range,
 /* Its momentum is `momentum`, not beta1. */
 bool lvni_optim_moves_momentum(const lvni_optim_options *options);
 /* Before a phase's update: a factor on all weight decay, unless a device has it (`block`), and
- * momentum of sgd and lars, beta1 of the others; 0: as created. */
+ * momentum of sgd, lars and rmsprop, beta1 of the others; 0: as created. */
 void lvni_optim_set_rates(lvni_optim *optim, int phase, double decay, double momentum);
 /* Counts the update of the phase. */
 void lvni_optim_end_step(lvni_optim *optim, int phase);

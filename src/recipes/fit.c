@@ -194,6 +194,7 @@ static lvn_status check_optim(const lvni_recipes_fit_run *r)
     lvni_optim_options optim;
     lvni_optim_rules rules;
     lvni_optim_parameter *parameter;
+    LVN_TRY(lvni_recipes_resolve_optim(r->request->config));
     LVN_TRY(lvni_recipes_read_optim(r->request->config, &optim));
     lvni_recipes_read_rules(r->request->config, &r->plan, &rules);
     LVN_TRY(lvni_trainer_parameters(r->model, &rules, &parameter));

@@ -2,6 +2,8 @@
  * optim/ takes; of schedules: schedule_options.c. */
 #include "recipes/options.h"
 
+#include <string.h>
+
 static lvn_status check_milestones(const lvni_core_option *row, const lvni_core_value *value,
                                    const char *origin)
 {
@@ -20,9 +22,9 @@ static lvn_status check_milestones(const lvni_core_option *row, const lvni_core_
 static const lvni_core_option optim_rows[] = {
     {.name = "optim.name",
      .type = LVNI_OPT_CHOICE,
-     .choices = "sgd|adam|adamw|lars",
+     .choices = "sgd|adam|adamw|lars|rmsprop|lion|lamb",
      .fallback = "adamw",
-     .help = "Optimizer; lars gives every tensor a rate of its own, for large batches."},
+     .help = "Optimizer; lars and lamb give every tensor a rate of its own, for large batches."},
     LVNI_OPTION_ALIAS("optim", "optim.name"),
     LVNI_OPTION_ALIAS("lr", "optim.lr"),
     LVNI_OPTION_ALIAS("learning_rate", "optim.lr"),
@@ -36,8 +38,8 @@ static const lvni_core_option optim_rows[] = {
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.9",
      .range = LVNI_FROM_TO_BELOW(0, 1),
-     .needs = "optim.name=sgd|lars",
-     .help = "Momentum (sgd, lars)."},
+     .needs = "optim.name=sgd|lars|rmsprop",
+     .help = "Momentum (sgd, lars, rmsprop); rmsprop has none unless it is given."},
     {.name = "optim.dampening",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0",
@@ -58,7 +60,8 @@ static const lvni_core_option optim_rows[] = {
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.01",
      .range = LVNI_AT_LEAST(0),
-     .help = "Weight decay; decoupled for adamw, part of the gradient for the others."},
+     .help =
+         "Weight decay; decoupled for adamw, lion and lamb, part of the gradient for the others."},
     {.name = "optim.weight_decay_end",
      .type = LVNI_OPT_FLOAT,
      .range = LVNI_AT_LEAST(0),
@@ -101,14 +104,27 @@ static const lvni_core_option optim_rows[] = {
      .fallback = "[0.9,0.999]",
      .range = LVNI_FROM_TO_BELOW(0, 1),
      .count = 2,
-     .needs = "optim.name=adam|adamw",
-     .help = "Decay of the first and second moment (adam, adamw)."},
+     .needs = "optim.name=adam|adamw|lion|lamb",
+     .help = "Decay of the first and second moment (adam, adamw, lamb); of the gradient in the "
+             "step's sign "
+             "and in the average (lion: [0.9,0.99] unless given)."},
     {.name = "optim.eps",
      .type = LVNI_OPT_FLOAT,
      .fallback = "1e-8",
      .range = LVNI_ABOVE(0),
-     .needs = "optim.name=adam|adamw",
-     .help = "Added to the denominator (adam, adamw)."},
+     .needs = "optim.name=adam|adamw|rmsprop|lamb",
+     .help = "Added to the denominator (adam, adamw, rmsprop; lamb: 1e-6 unless given)."},
+    {.name = "optim.alpha",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.99",
+     .range = LVNI_FROM_TO_BELOW(0, 1),
+     .needs = "optim.name=rmsprop",
+     .help = "Decay of the averages of gradients (rmsprop)."},
+    {.name = "optim.centered",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .needs = "optim.name=rmsprop",
+     .help = "Divide by the deviation of gradients from their average (rmsprop)."},
     {.name = "gradient_clip_val",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0",
@@ -308,8 +324,30 @@ static const lvni_core_option optim_rows[] = {
 const lvni_core_option_table lvni_recipes_optim_table = LVNI_OPTION_TABLE("optimizer", optim_rows);
 
 /* As the rows' choices. */
-static const lvni_optim_kind optimizers[] = {LVNI_OPTIM_SGD, LVNI_OPTIM_ADAM, LVNI_OPTIM_ADAMW,
-                                             LVNI_OPTIM_LARS};
+static const lvni_optim_kind optimizers[] = {LVNI_OPTIM_SGD,  LVNI_OPTIM_ADAM,    LVNI_OPTIM_ADAMW,
+                                             LVNI_OPTIM_LARS, LVNI_OPTIM_RMSPROP, LVNI_OPTIM_LION,
+                                             LVNI_OPTIM_LAMB};
+
+/* Where papers and PyTorch begin from other numbers than the rows do. */
+static const struct {
+    const char *optimizer, *key, *value;
+} own_defaults[] = {
+    {"rmsprop", "optim.momentum", "0"},
+    {"lion", "optim.betas", "[0.9,0.99]"},
+    {"lamb", "optim.eps", "1e-6"},
+};
+
+lvn_status lvni_recipes_resolve_optim(lvni_core_config *c)
+{
+    for (size_t i = 0; i < sizeof own_defaults / sizeof *own_defaults; i++) {
+        const char *key = own_defaults[i].key;
+        if (strcmp(lvni_core_config_str(c, "optim.name"), own_defaults[i].optimizer) == 0 &&
+            lvni_core_config_layer(c, key) == LVNI_LAYER_DEFAULT) {
+            LVN_TRY(lvni_core_config_set(c, key, own_defaults[i].value, "resolved at start"));
+        }
+    }
+    return LVN_OK;
+}
 
 lvn_status lvni_recipes_read_optim(const lvni_core_config *c, lvni_optim_options *o)
 {
@@ -325,7 +363,9 @@ lvn_status lvni_recipes_read_optim(const lvni_core_config *c, lvni_optim_options
                                   lvni_core_config_float(c, "optim.trust_coefficient"),
                               .beta1 = betas[0],
                               .beta2 = betas[1],
-                              .eps = lvni_core_config_float(c, "optim.eps")};
+                              .eps = lvni_core_config_float(c, "optim.eps"),
+                              .alpha = lvni_core_config_float(c, "optim.alpha"),
+                              .centered = lvni_core_config_bool(c, "optim.centered")};
     const bool sgd = o->kind == LVNI_OPTIM_SGD || o->kind == LVNI_OPTIM_LARS;
     if (o->nesterov && !sgd) {
         LVN_FAIL(LVN_ERR_USAGE,

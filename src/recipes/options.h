@@ -52,6 +52,8 @@ lvn_status lvni_recipes_check_plan(const lvni_core_config *config, const lvni_re
 /* optim.* scheduler.* freeze lr_scale ema.* use_ema gradient_clip_val */
 extern const lvni_core_option_table lvni_recipes_optim_table;
 
+/* Writes defaults that an optimizer has of its own into the configuration. */
+lvn_status lvni_recipes_resolve_optim(lvni_core_config *config);
 /* LVN_ERR_USAGE: settings that do not go together. */
 lvn_status lvni_recipes_read_optim(const lvni_core_config *config, lvni_optim_options *out);
 /* Patterns are borrowed from the configuration. */

@@ -95,6 +95,10 @@ static const char *find_missing(const lvn_backend *b)
     NEED(flat.sgd);
     NEED(flat.trust);
     NEED(flat.adamw);
+    NEED(flat.rmsprop);
+    NEED(flat.lion);
+    NEED(flat.lamb_moments);
+    NEED(flat.lamb);
     NEED(flat.round_bf16);
     NEED(flat.record);
     NEED(flat.apply_record);

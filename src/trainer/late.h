@@ -1,7 +1,7 @@
 /* Steps whose results are read one step late: on a device, what a step finds out stays there
- * (levin/backend.h: the step block), and the host submits the next step before it looks. Used by
- * the engine for ranks on devices. The loss scale of 16-mixed is on both sides: the host's, which
- * checkpoints and reports have, follows the device's when the step is read. */
+ * (levin/backend_step.h: the step block), and the host submits the next step before it looks. Used
+ * by the engine for ranks on devices. The loss scale of 16-mixed is on both sides: the host's,
+ * which checkpoints and reports have, follows the device's when the step is read. */
 #ifndef LEVIN_TRAINER_LATE_H
 #define LEVIN_TRAINER_LATE_H
 

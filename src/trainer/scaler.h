@@ -34,8 +34,8 @@ void lvni_trainer_scaler_init(lvni_trainer_scaler *scaler, lvni_trainer_precisio
  * scale is halved (not below 2^-14); skipped: so were all phases. Doubled after 2000 steps without.
  * LVN_ERR_NON_FINITE after 50 steps with an overflow in a row. */
 lvn_status lvni_trainer_scaler_update(lvni_trainer_scaler *scaler, bool overflow, bool skipped);
-/* The same for levin/backend.h, where the rule is: devices follow it, too. largest: samples of a
- * micro-batch. */
+/* The same for levin/backend_step.h, where the rule is: devices follow it, too. largest: samples of
+ * a micro-batch. */
 lvn_step_scaler lvni_trainer_scaler_rule(const lvni_trainer_scaler *scaler, int64_t largest);
 /* Its state as text for a checkpoint; off: "skipped=N" of the steps before the precision changed,
  * or empty. */

@@ -48,7 +48,7 @@ def draw_data(r, photos):
 
 
 def draw_optimizer(r):
-    name = r.choice(["sgd", "adam", "adamw", "lars"])
+    name = r.choice(["sgd", "adam", "adamw", "lars", "rmsprop", "lion", "lamb"])
     rates = [1e-3, 1e-2, 0.1] if name in ("sgd", "lars") else [3e-4, 3e-3]
     keys = [
         f"optim={name}",

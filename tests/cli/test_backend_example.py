@@ -243,7 +243,14 @@ class Example(unittest.TestCase):
                 "step == NULL || step->updated >= 0)",
                 "a without an update 1 of 3 is",
             ),
-            "flat.adamw": ("(1.0f - b2)", "(1.0f - b1)", "v 0 of 1 is"),
+            "flat.adamw": ("(1.0f - b2) * g * g;", "(1.0f - b1) * g * g;", "v 0 of 1 is"),
+            "flat.lamb": ("p->lr * *p->trust", "p->lr", "w 0 of 1 is"),
+            "flat.rmsprop": ("square - mean[i] * mean[i]", "square - mean[i]", "w 0 of 1 is"),
+            "flat.lion": (
+                "(float)((c > 0.0f) - (c < 0.0f))",
+                "(c >= 0.0f ? 1.0f : -1.0f)",
+                "w 2 of 3 is",
+            ),
             "flat.decide": (
                 "sqrt(sum_pairs(example_mine(sums), n))",
                 "sqrt(sum_pairs(example_mine(sums), n) * 1.0000001)",

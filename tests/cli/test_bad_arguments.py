@@ -87,7 +87,12 @@ class Words(Case):
         self.refused(["optim.lr=nan"], ["optim.lr `nan`", "expected a number"])
         self.refused(["val_split=1"], ["val_split `1`", "at least 0 and below 1"])
         self.refused(
-            ["optim=sdg"], ["optim.name `sdg`", "sgd, adam, adamw, lars", "did you mean `sgd`?"]
+            ["optim=sdg"],
+            [
+                "optim.name `sdg`",
+                "sgd, adam, adamw, lars, rmsprop, lion, lamb",
+                "did you mean `sgd`?",
+            ],
         )
 
     def test_too_large_for_an_int(self):
@@ -179,11 +184,20 @@ class Words(Case):
             (["scheduler.end_factor=0.5"], ["scheduler.end_factor 0.5", "cosine or linear"]),
             (
                 ["optim=sgd", "optim.betas=[0.5,0.9]"],
-                ["optim.betas [0.5,0.9]", "optim.name=sgd", "it is for optim.name=adam or adamw"],
+                [
+                    "optim.betas [0.5,0.9]",
+                    "optim.name=sgd",
+                    "it is for optim.name=adam or adamw or lion or lamb",
+                ],
             ),
             (["optim=sgd", "optim.eps=1e-3"], ["optim.eps 1e-3"]),
+            (["optim.alpha=0.9"], ["optim.alpha 0.9", "it is for optim.name=rmsprop"]),
+            (["optim=lion", "optim.centered=true"], ["optim.centered true"]),
             (["optim=sgd", "optim.trust_coefficient=0.1"], ["it is for optim.name=lars"]),
-            (["optim.momentum=0.5"], ["optim.momentum 0.5", "optim.name=adamw", "sgd or lars"]),
+            (
+                ["optim.momentum=0.5"],
+                ["optim.momentum 0.5", "optim.name=adamw", "sgd or lars or rmsprop"],
+            ),
             (
                 ["optim=sgd", "optim.momentum=0", "optim.dampening=0.5"],
                 ["optim.dampening 0.5: this has no effect without optim.momentum"],

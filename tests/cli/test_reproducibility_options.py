@@ -1,5 +1,5 @@
 """One hash for all lanes, cores and resumes, with the options that touch numbers: validation,
-spellings of the batch size, groups of parameters, averages, mixtures, random effects.
+spellings of the batch size, groups of parameters, optimizers, averages, mixtures, random effects.
 
 usage: test_reproducibility_options.py LEVIN [DATA]
 """
@@ -142,6 +142,25 @@ def schedules():
     check(rates[-1] < rates[0], "the plateau lowers the rate")
 
 
+OPTIMIZERS = {
+    "rmsprop": ["optim.centered=true", "optim.momentum=0.9", "optim.lr=0.002"],
+    "lamb": ["optim.lr=0.02", "optim.weight_decay=0.1", "optim.decay_norm_bias=false"],
+    "lion": ["optim.lr=0.001", "optim.weight_decay=0.1", "gradient_clip_val=1"],
+}
+
+
+def optimizers():
+    """Of each: lanes, frozen parameters and ones of other rates, resumed in the middle."""
+    for name, keys in OPTIMIZERS.items():
+        arguments = ["batch_size=30", "wgrad_threads=1", f"optim={name}", *keys]
+        arguments += ["freeze=[norm2.bias]", "lr_scale=[head=3]"]
+        first = train(arguments + ["max_steps=4", "lanes=1"])
+        same(train(arguments + ["max_steps=4", "lanes=3"]), first, f"{name}: 3 lanes")
+        stopped = train(arguments + ["max_steps=2", "lanes=2"])
+        resume(stopped, "max_steps=4", cores=CORES[:1])
+        check(hashes(stopped) == hashes(first), f"{name}: resumed on one core")
+
+
 def mixtures():
     """mixup and CutMix within micro-batches; a weighted loss, samples drawn again; blur, grey,
     solarize by any thread; resumed in the middle."""
@@ -169,4 +188,4 @@ def mixtures():
     check(hashes(stopped) == hashes(first), "mixup, CutMix, blur: resumed on one core")
 
 
-main(validation, spellings, groups, schedules, mixtures)
+main(validation, spellings, groups, schedules, optimizers, mixtures)

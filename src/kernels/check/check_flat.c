@@ -1,6 +1,7 @@
 /* The functions of flat buffers of a backend against their formulas in double precision (check.h):
  * sizes over several blocks and with tails, aligned and not, with a step block that updates, one
- * that does not, and without. */
+ * that does not, and without. Sums, averages and running statistics are here, optimizers in
+ * check_optim.c, numbers in f64 in check_step.c. */
 #include "core/math.h"
 #include "kernels/check/flat_job.h"
 #include "kernels/flat.h"
@@ -12,18 +13,6 @@
 
 static const int64_t sizes[] = {1, 3, 17, 4095, 4096, 4097, LVNI_CHECK_MOST};
 enum { SIZES = sizeof sizes / sizeof *sizes };
-
-static void to_double(const lvni_check_job *j, const float *x, double *out)
-{
-    for (int64_t i = 0; i <= j->n; i++) {
-        out[i] = (double)x[i];
-    }
-}
-
-static double clamp(double g, double limit)
-{
-    return limit > 0.0 ? fmin(fmax(g, -limit), limit) : g;
-}
 
 /* ---- sums, averages ---- */
 
@@ -43,11 +32,6 @@ static lvn_status check_add(lvni_check_job *j)
     LVN_TRY(lvni_check_expect(j, "a", j->back, j->truth[0], j->n, 0.0));
     LVN_TRY(lvni_check_get(j, b, j->back));
     return lvni_check_expect_same(j, "b", j->back, j->x[1], j->n);
-}
-
-static const lvn_step_phase *phase_of(const lvn_step_block *there)
-{
-    return there == NULL ? NULL : &there->phase[LVNI_CHECK_PHASE]; /* an address, not read */
 }
 
 static lvn_status lerp_with(lvni_check_job *j, lvni_check_step_kind kind)
@@ -145,167 +129,6 @@ static lvn_status check_round_bf16(lvni_check_job *j)
     return LVN_OK;
 }
 
-/* ---- optimizers ---- */
-
-/* Two steps, so that what the first leaves is read. */
-static void sgd_truth(lvni_check_job *j, const lvn_flat_sgd *given, bool momentum, bool first)
-{
-    lvn_flat_sgd p = *given;
-    (void)lvn_flat_sgd_resolve(&p);
-    for (int64_t i = 0; i < j->n; i++) {
-        double *w = &j->truth[0][i], *b = &j->truth[1][i];
-        double d = clamp((double)j->x[1][i] * p.grad_scale, p.clip_value) + p.weight_decay * *w;
-        d *= p.trust != NULL ? *p.trust : 1.0;
-        if (momentum) {
-            *b = first ? d : p.momentum * *b + (1.0 - p.dampening) * d;
-            d = p.nesterov ? d + p.momentum * *b : *b;
-        }
-        *w -= p.lr * d;
-    }
-}
-
-static lvn_status sgd_with(lvni_check_job *j, lvn_flat_sgd p, bool momentum,
-                           lvni_check_step_kind kind)
-{
-    const lvn_step_block *step;
-    lvni_check_draw(j, 1, j->x[0]);
-    lvni_check_draw(j, 2, j->x[1]);
-    to_double(j, j->x[0], j->truth[0]);
-    float *w = lvni_check_put_floats(j, j->x[0], j->n),
-          *g = lvni_check_put_floats(j, j->x[1], j->n),
-          *m = lvni_check_put(j, NULL, (size_t)j->n * sizeof *m,
-                              j->shift); /* the first step does not read it */
-    const double *trust = p.trust,
-                 *there = trust == NULL ? NULL : lvni_check_put(j, trust, sizeof *trust, 0);
-    LVNI_CHECK_NEED(w);
-    LVNI_CHECK_NEED(g);
-    LVNI_CHECK_NEED(m);
-    LVN_TRY(trust != NULL && there == NULL ? lvn_last_error()->code : LVN_OK);
-    LVN_TRY(lvni_check_put_step(j, kind, &step));
-    for (int k = 0; k < 2; k++) {
-        p.first_step = k == 0;
-        p.own_count = k > 0; /* the block has the first step */
-        p.step = kind == LVNI_CHECK_NO_STEP ? NULL : &lvni_check_step.phase[LVNI_CHECK_PHASE];
-        p.trust = trust;
-        if (kind != LVNI_CHECK_UPDATES_NOT) {
-            sgd_truth(j, &p, momentum, k == 0);
-        }
-        p.step = phase_of(step);
-        p.trust = there;
-        lvni_kernels_flat_sgd(w, g, momentum ? m : NULL, j->n, &p);
-    }
-    LVN_TRY(lvni_check_get(j, w, j->back));
-    if (kind == LVNI_CHECK_UPDATES_NOT) {
-        return lvni_check_expect_same(j, "w without an update", j->back, j->x[0], j->n);
-    }
-    LVN_TRY(lvni_check_expect(j, "w", j->back, j->truth[0], j->n, LVNI_CHECK_CLOSE));
-    LVN_TRY(lvni_check_get(j, m, j->back));
-    return momentum ? lvni_check_expect(j, "momentum", j->back, j->truth[1], j->n, LVNI_CHECK_CLOSE)
-                    : LVN_OK;
-}
-
-static lvn_status check_sgd(lvni_check_job *j)
-{
-    static const double trust = 0.03;
-    static const struct {
-        lvn_flat_sgd p;
-        bool momentum;
-    } settings[] = {
-        {{.lr = 0.1, .grad_scale = 1}, false},
-        {{.lr = 0.1, .weight_decay = 0.01, .grad_scale = 0.125, .clip_value = 0.1}, false},
-        {{.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .grad_scale = 1}, true},
-        {{.lr = 0.1, .momentum = 0.9, .dampening = 0.3, .grad_scale = 2}, true},
-        {{.lr = 0.1, .momentum = 0.9, .grad_scale = 1, .nesterov = true}, true},
-        {{.lr = 0.5, .weight_decay = 0.1, .grad_scale = 1, .trust = &trust}, false},
-    };
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
-        for (int kind = 0; kind < LVNI_CHECK_STEP_KINDS; kind++) {
-            LVN_TRY(sgd_with(j, settings[i].p, settings[i].momentum, (lvni_check_step_kind)kind));
-            lvni_check_free_rooms(j);
-        }
-    }
-    return LVN_OK;
-}
-
-static void adamw_truth(lvni_check_job *j, const lvn_flat_adamw *given)
-{
-    lvn_flat_adamw p = *given;
-    (void)lvn_flat_adamw_resolve(&p);
-    for (int64_t i = 0; i < j->n; i++) {
-        double *w = &j->truth[0][i], *m = &j->truth[1][i], *v = &j->truth[2][i];
-        double d = clamp((double)j->x[1][i] * p.grad_scale, p.clip_value);
-        d += p.decoupled ? 0.0 : p.weight_decay * *w;
-        *w -= p.decoupled ? p.lr * p.weight_decay * *w : 0.0;
-        *m = p.beta1 * *m + (1.0 - p.beta1) * d;
-        *v = p.beta2 * *v + (1.0 - p.beta2) * d * d;
-        *w -= p.lr / p.correction1 * *m / (sqrt(*v) / sqrt(p.correction2) + p.eps);
-    }
-}
-
-static lvn_status adamw_with(lvni_check_job *j, lvn_flat_adamw p, lvni_check_step_kind kind)
-{
-    const lvn_step_block *step;
-    for (int k = 0; k < 4; k++) {
-        lvni_check_draw(j, (uint32_t)k, j->x[k]);
-        for (int64_t i = 0; k == 3 && i <= j->n; i++) {
-            j->x[3][i] = fabsf(j->x[3][i]); /* v */
-        }
-    }
-    to_double(j, j->x[0], j->truth[0]);
-    to_double(j, j->x[2], j->truth[1]);
-    to_double(j, j->x[3], j->truth[2]);
-    float *w = lvni_check_put_floats(j, j->x[0], j->n),
-          *g = lvni_check_put_floats(j, j->x[1], j->n),
-          *m = lvni_check_put_floats(j, j->x[2], j->n),
-          *v = lvni_check_put_floats(j, j->x[3], j->n);
-    LVNI_CHECK_NEED(w);
-    LVNI_CHECK_NEED(g);
-    LVNI_CHECK_NEED(m);
-    LVNI_CHECK_NEED(v);
-    LVN_TRY(lvni_check_put_step(j, kind, &step));
-    p.step = kind == LVNI_CHECK_NO_STEP ? NULL : &lvni_check_step.phase[LVNI_CHECK_PHASE];
-    adamw_truth(j, &p);
-    p.step = phase_of(step);
-    lvni_kernels_flat_adamw(w, g, m, v, j->n, &p);
-    LVN_TRY(lvni_check_get(j, w, j->back));
-    if (kind == LVNI_CHECK_UPDATES_NOT) {
-        LVN_TRY(lvni_check_expect_same(j, "w without an update", j->back, j->x[0], j->n));
-        LVN_TRY(lvni_check_get(j, m, j->back));
-        LVN_TRY(lvni_check_expect_same(j, "m without an update", j->back, j->x[2], j->n));
-        LVN_TRY(lvni_check_get(j, v, j->back));
-        return lvni_check_expect_same(j, "v without an update", j->back, j->x[3], j->n);
-    }
-    LVN_TRY(lvni_check_expect(j, "w", j->back, j->truth[0], j->n, LVNI_CHECK_CLOSE));
-    LVN_TRY(lvni_check_get(j, m, j->back));
-    LVN_TRY(lvni_check_expect(j, "m", j->back, j->truth[1], j->n, LVNI_CHECK_CLOSE));
-    LVN_TRY(lvni_check_get(j, v, j->back));
-    return lvni_check_expect(j, "v", j->back, j->truth[2], j->n, LVNI_CHECK_CLOSE);
-}
-
-static lvn_status check_adamw(lvni_check_job *j)
-{
-    const lvn_flat_adamw base = {.lr = 0.01,
-                                 .beta1 = 0.9,
-                                 .beta2 = 0.999,
-                                 .eps = 1e-8,
-                                 .weight_decay = 0.1,
-                                 .correction1 = 0.19,
-                                 .correction2 = 0.001999,
-                                 .grad_scale = 1,
-                                 .decoupled = true};
-    for (int i = 0; i < 4; i++) {
-        lvn_flat_adamw p = base;
-        p.decoupled = i % 2 == 0;
-        p.own_count = i == 1;
-        p.clip_value = i > 1 ? 0.2 : 0.0;
-        for (int kind = 0; kind < LVNI_CHECK_STEP_KINDS; kind++) {
-            LVN_TRY(adamw_with(j, p, (lvni_check_step_kind)kind));
-            lvni_check_free_rooms(j);
-        }
-    }
-    return LVN_OK;
-}
-
 /* ---- running statistics ---- */
 
 static lvn_status check_record(lvni_check_job *j)
@@ -337,7 +160,7 @@ static lvn_status apply_record_with(lvni_check_job *j, float weight, lvni_check_
     LVNI_CHECK_NEED(buffer);
     LVNI_CHECK_NEED(record);
     LVN_TRY(lvni_check_put_step(j, kind, &step));
-    lvni_kernels_flat_apply_record(buffer, record, j->n, momentum, keep, phase_of(step));
+    lvni_kernels_flat_apply_record(buffer, record, j->n, momentum, keep, lvni_check_phase_of(step));
     LVN_TRY(lvni_check_get(j, buffer, j->back));
     if (weight == 0.0f || kind == LVNI_CHECK_UPDATES_NOT) {
         return lvni_check_expect_same(j, "buffer without an update", j->back, j->x[0], j->n);
@@ -366,9 +189,13 @@ static const struct {
     {"flat.add", check_add},
     {"flat.lerp", check_lerp},
     {"flat.block_sumsq", check_block_sumsq},
-    {"flat.sgd", check_sgd},
+    {"flat.sgd", lvni_check_sgd},
     {"flat.trust", lvni_check_trust},
-    {"flat.adamw", check_adamw},
+    {"flat.adamw", lvni_check_adamw},
+    {"flat.rmsprop", lvni_check_rmsprop},
+    {"flat.lion", lvni_check_lion},
+    {"flat.lamb_moments", lvni_check_lamb_moments},
+    {"flat.lamb", lvni_check_lamb},
     {"flat.round_bf16", check_round_bf16},
     {"flat.record", check_record},
     {"flat.apply_record", check_apply_record},

@@ -5,7 +5,7 @@
 
 #include "kernels/check/check.h"
 
-enum { LVNI_CHECK_MOST = 20003, LVNI_CHECK_ARRAYS = 4, LVNI_CHECK_ROOMS = 12 };
+enum { LVNI_CHECK_MOST = 20003, LVNI_CHECK_ARRAYS = 5, LVNI_CHECK_ROOMS = 12 };
 enum { LVNI_CHECK_PHASE = 2 }; /* of the step block */
 #define LVNI_CHECK_CLOSE 2e-6  /* f32 by a formula of several steps */
 
@@ -62,6 +62,20 @@ lvn_status lvni_check_expect(lvni_check_job *j, const char *what, const float *h
 /* To the bit. */
 lvn_status lvni_check_expect_same(const lvni_check_job *j, const char *what, const float *have,
                                   const float *want, int64_t n);
+
+/* Of its block; NULL: there is none. An address of the device, not read. */
+static inline const lvn_step_phase *lvni_check_phase_of(const lvn_step_block *there)
+{
+    return there == NULL ? NULL : &there->phase[LVNI_CHECK_PHASE];
+}
+
+/* Of check_optim.c. */
+lvn_status lvni_check_sgd(lvni_check_job *j);
+lvn_status lvni_check_adamw(lvni_check_job *j);
+lvn_status lvni_check_rmsprop(lvni_check_job *j);
+lvn_status lvni_check_lion(lvni_check_job *j);
+lvn_status lvni_check_lamb_moments(lvni_check_job *j);
+lvn_status lvni_check_lamb(lvni_check_job *j);
 
 /* Of check_step.c. */
 lvn_status lvni_check_number(lvni_check_job *j);

@@ -229,6 +229,13 @@ typedef struct lvni_cpu_vec {
     void (*block_sumsq)(const float *g, int64_t n, double *sum); /* one block */
     void (*sgd)(float *w, const float *g, float *momentum, int64_t n, const lvn_flat_sgd *p);
     void (*adamw)(float *w, const float *g, float *m, float *v, int64_t n, const lvn_flat_adamw *p);
+    void (*rmsprop)(float *w, const float *g, float *v, float *mean, float *momentum, int64_t n,
+                    const lvn_flat_rmsprop *p);
+    void (*lion)(float *w, const float *g, float *m, int64_t n, const lvn_flat_lion *p);
+    /* one block; *sum of u^2 */
+    void (*lamb_moments)(const float *w, const float *g, float *m, float *v, int64_t n, double *sum,
+                         const lvn_flat_lamb *p);
+    void (*lamb)(float *w, const float *m, const float *v, int64_t n, const lvn_flat_lamb *p);
     void (*accumulate)(float *a, const float *b, int64_t n); /* a += b */
     void (*accumulate_bf16)(uint16_t *a, const uint16_t *b, int64_t n);
     void (*lerp)(float *a, const float *b, float t, int64_t n); /* a += t (b - a) */

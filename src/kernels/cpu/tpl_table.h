@@ -8,6 +8,7 @@
 #include "kernels/cpu/tpl_cast.h"
 #include "kernels/cpu/tpl_attention.h"
 #include "kernels/cpu/tpl_flat.h"
+#include "kernels/cpu/tpl_optim.h"
 #include "kernels/cpu/tpl_loss.h"
 #include "kernels/cpu/tpl_map.h"
 #include "kernels/cpu/tpl_norm.h"
@@ -125,6 +126,10 @@ const lvni_cpu_vec LVNI_VEC_TABLE = {
     .block_sumsq = block_sumsq,
     .sgd = sgd,
     .adamw = adamw,
+    .rmsprop = rmsprop,
+    .lion = lion,
+    .lamb_moments = lamb_moments,
+    .lamb = lamb,
     .accumulate = accumulate,
     .accumulate_bf16 = accumulate_bf16,
     .lerp = lerp,

@@ -89,6 +89,10 @@ typedef enum flat_what {
     SGD,
     TRUST,
     ADAMW,
+    RMSPROP,
+    LION,
+    LAMB_MOMENTS,
+    LAMB,
     ROUND,
     RECORD,
     APPLY,
@@ -101,8 +105,8 @@ typedef enum flat_what {
 
 typedef struct flat_call {
     flat_what what;
-    float *a, *m, *v;
-    const float *b;
+    float *a, *m, *v, *u;
+    const float *b, *d;
     double *partial, *of_w, *of_g;
     int64_t n;
     float s, t;
@@ -117,6 +121,9 @@ typedef struct flat_call {
         lvn_flat_sgd sgd;
         lvn_flat_trust trust;
         lvn_flat_adamw adamw;
+        lvn_flat_rmsprop rmsprop;
+        lvn_flat_lion lion;
+        lvn_flat_lamb lamb;
         lvn_dtype dtype;
         lvn_step_decision decision;
         lvn_flat_append append;
@@ -133,6 +140,13 @@ static lvn_status run_flat(void *payload)
     case SGD: return lvni_cpu_flat_sgd(NULL, c->a, c->b, c->m, c->n, &c->p.sgd);
     case TRUST: return lvni_cpu_flat_trust(NULL, c->partial, c->of_w, c->of_g, c->n, &c->p.trust);
     case ADAMW: return lvni_cpu_flat_adamw(NULL, c->a, c->b, c->m, c->v, c->n, &c->p.adamw);
+    case RMSPROP:
+        return lvni_cpu_flat_rmsprop(NULL, c->a, c->b, c->v, c->m, c->u, c->n, &c->p.rmsprop);
+    case LION: return lvni_cpu_flat_lion(NULL, c->a, c->b, c->m, c->n, &c->p.lion);
+    case LAMB_MOMENTS:
+        return lvni_cpu_flat_lamb_moments(NULL, c->d, c->b, c->m, c->v, c->n, c->partial,
+                                          &c->p.lamb);
+    case LAMB: return lvni_cpu_flat_lamb(NULL, c->a, c->b, c->d, c->n, &c->p.lamb);
     case ROUND: return lvni_cpu_flat_round_bf16(NULL, c->a, c->n);
     case RECORD: return lvni_cpu_flat_record(NULL, c->a, c->b, c->n, c->s);
     case APPLY: return lvni_cpu_flat_apply_record(NULL, c->a, c->b, c->n, c->s, c->t, c->step);
@@ -152,25 +166,30 @@ static lvn_status submit_flat(void *stream, flat_call c)
     c.b = lvni_sim_alias(c.b);
     c.m = lvni_sim_alias(c.m);
     c.v = lvni_sim_alias(c.v);
+    c.u = lvni_sim_alias(c.u);
+    c.d = lvni_sim_alias(c.d);
     c.partial = lvni_sim_alias(c.partial);
     c.of_w = lvni_sim_alias(c.of_w);
     c.of_g = lvni_sim_alias(c.of_g);
-    c.step = lvni_sim_alias(c.step);
     c.average = lvni_sim_alias(c.average);
     c.block = lvni_sim_alias(c.block);
     c.value = lvni_sim_alias(c.value);
     c.to = lvni_sim_alias(c.to);
     c.weight = lvni_sim_alias(c.weight);
-    if (c.what == SGD) {
-        c.p.sgd.step = lvni_sim_alias(c.p.sgd.step);
-        c.p.sgd.trust = lvni_sim_alias(c.p.sgd.trust);
-    }
+    c.p.lamb.trust = c.what == LAMB ? lvni_sim_alias(c.p.lamb.trust) : c.p.lamb.trust;
+    c.p.sgd.trust = c.what == SGD ? lvni_sim_alias(c.p.sgd.trust) : c.p.sgd.trust;
     if (c.what == DECIDE) {
         c.p.decision.weights = lvni_sim_alias(c.p.decision.weights);
     }
-    c.p.trust.step = c.what == TRUST ? lvni_sim_alias(c.p.trust.step) : c.p.trust.step;
-    c.p.adamw.step = c.what == ADAMW ? lvni_sim_alias(c.p.adamw.step) : c.p.adamw.step;
-    c.p.append.step = c.what == APPEND ? lvni_sim_alias(c.p.append.step) : c.p.append.step;
+    const lvn_step_phase **step = c.what == SGD                              ? &c.p.sgd.step
+                                  : c.what == TRUST                          ? &c.p.trust.step
+                                  : c.what == ADAMW                          ? &c.p.adamw.step
+                                  : c.what == RMSPROP                        ? &c.p.rmsprop.step
+                                  : c.what == LION                           ? &c.p.lion.step
+                                  : c.what == LAMB || c.what == LAMB_MOMENTS ? &c.p.lamb.step
+                                  : c.what == APPEND                         ? &c.p.append.step
+                                                                             : &c.step;
+    *step = lvni_sim_alias(*step);
     return lvni_sim_submit(stream, "flat buffers", run_flat, &c, sizeof c);
 }
 
@@ -215,6 +234,46 @@ static lvn_status flat_adamw(void *stream, float *w, const float *g, float *m, f
     return submit_flat(
         stream,
         (flat_call){.what = ADAMW, .a = w, .b = g, .m = m, .v = v, .n = n, .p = {.adamw = *p}});
+}
+
+static lvn_status flat_rmsprop(void *stream, float *w, const float *g, float *v, float *mean,
+                               float *momentum, int64_t n, const lvn_flat_rmsprop *p)
+{
+    return submit_flat(stream, (flat_call){.what = RMSPROP,
+                                           .a = w,
+                                           .b = g,
+                                           .m = mean,
+                                           .v = v,
+                                           .u = momentum,
+                                           .n = n,
+                                           .p = {.rmsprop = *p}});
+}
+
+static lvn_status flat_lion(void *stream, float *w, const float *g, float *m, int64_t n,
+                            const lvn_flat_lion *p)
+{
+    return submit_flat(
+        stream, (flat_call){.what = LION, .a = w, .b = g, .m = m, .n = n, .p = {.lion = *p}});
+}
+
+static lvn_status flat_lamb_moments(void *stream, const float *w, const float *g, float *m,
+                                    float *v, int64_t n, double *sums, const lvn_flat_lamb *p)
+{
+    return submit_flat(stream, (flat_call){.what = LAMB_MOMENTS,
+                                           .d = w,
+                                           .b = g,
+                                           .m = m,
+                                           .v = v,
+                                           .n = n,
+                                           .partial = sums,
+                                           .p = {.lamb = *p}});
+}
+
+static lvn_status flat_lamb(void *stream, float *w, const float *m, const float *v, int64_t n,
+                            const lvn_flat_lamb *p)
+{
+    return submit_flat(
+        stream, (flat_call){.what = LAMB, .a = w, .b = m, .d = v, .n = n, .p = {.lamb = *p}});
 }
 
 static lvn_status flat_round_bf16(void *stream, float *w, int64_t n)
@@ -328,6 +387,10 @@ const lvn_backend lvni_sim_backend = {
              .sgd = flat_sgd,
              .trust = flat_trust,
              .adamw = flat_adamw,
+             .rmsprop = flat_rmsprop,
+             .lion = flat_lion,
+             .lamb_moments = flat_lamb_moments,
+             .lamb = flat_lamb,
              .round_bf16 = flat_round_bf16,
              .record = flat_record,
              .apply_record = flat_apply_record,

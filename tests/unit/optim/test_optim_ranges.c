@@ -51,8 +51,22 @@ static const lvni_optim_options kinds[] = {
      .momentum = 0.9,
      .nesterov = true,
      .trust_coefficient = 0.02},
+    {.kind = LVNI_OPTIM_RMSPROP, .lr = 0.01, .weight_decay = 0.1, .alpha = 0.9, .eps = 1e-8},
+    {.kind = LVNI_OPTIM_RMSPROP,
+     .lr = 0.01,
+     .momentum = 0.9,
+     .alpha = 0.9,
+     .eps = 1e-8,
+     .centered = true},
+    {.kind = LVNI_OPTIM_LION, .lr = 0.01, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.99},
+    {.kind = LVNI_OPTIM_LAMB,
+     .lr = 0.02,
+     .weight_decay = 0.1,
+     .beta1 = 0.9,
+     .beta2 = 0.99,
+     .eps = 1e-6},
 };
-enum { KINDS = sizeof kinds / sizeof *kinds };
+enum { KINDS = sizeof kinds / sizeof *kinds, LARS = 4 };
 
 typedef struct result {
     float w[BLOCKS * LVNI_FLAT_BLOCK], slot[LVNI_OPTIM_SLOTS][BLOCKS * LVNI_FLAT_BLOCK];
@@ -181,7 +195,7 @@ static void step_in_ranges(const lvni_optim_options *options, int n, const lvni_
         for (int phase = 0; phase < PHASES; phase++) {
             for (int i = n - 1; i >= 0; i--) {
                 const int64_t at = range[i].begin;
-                lvni_optim_sum_squares(o, phase, range[i], out->w + at, g + at);
+                lvni_optim_prepare(o, phase, range[i], out->w + at, g + at, scale_of(t));
             }
             lvni_optim_trust(o, phase, scale_of(t));
             for (int i = n - 1; i >= 0; i--) {
@@ -230,7 +244,8 @@ static void step_by_owners(const lvni_optim_options *options, int n, const lvni_
                 set_idle(o[i], t);
                 memcpy(part, g + range[i].begin,
                        (size_t)(range[i].end - range[i].begin) * sizeof *part);
-                lvni_optim_sum_squares(o[i], phase, range[i], out->w + range[i].begin, part);
+                lvni_optim_prepare(o[i], phase, range[i], out->w + range[i].begin, part,
+                                   scale_of(t));
             }
             add_sums(o, n);
             for (int i = 0; i < n; i++) {
@@ -307,7 +322,7 @@ static void the_case_is_not_empty(void **state)
             assert_true(r.w[k] == 0.0f && r.slot[0][k] == 0.0f);
         }
     }
-    lvni_optim *o = create(&kinds[KINDS - 1], NULL);
+    lvni_optim *o = create(&kinds[LARS], NULL);
     assert_int_equal(o->n_sums, 1 + 3 + 1 + 1 + 2 + 1 + 4);
     lvni_optim_destroy(o);
 }
@@ -317,12 +332,12 @@ static void sums_are_those_of_tensor_and_block(void **state)
 {
     (void)state;
     static float w[BLOCKS * LVNI_FLAT_BLOCK], g[BLOCKS * LVNI_FLAT_BLOCK];
-    lvni_optim *o = create(&kinds[KINDS - 1], NULL);
+    lvni_optim *o = create(&kinds[LARS], NULL);
     for (int64_t k = 0; k < FLAT; k++) {
         w[k] = 2.0f;
         g[k] = 1.0f;
     }
-    lvni_optim_sum_squares(o, 0, o->own, w, g);
+    lvni_optim_prepare(o, 0, o->own, w, g, 1.0);
     /* tensors 0, 2, 3 (of another phase), 5, 6, 10 (of another phase), 11 */
     const double want[] = {96, 3984, 4096, 921, 0, 500, 4096, 4096, 0, 4080, 4096, 4096, 1040};
     assert_int_equal(o->n_sums, sizeof want / sizeof *want);

@@ -65,7 +65,21 @@ static const lvni_optim_options kinds[] = {
      .lr = 0.1,
      .weight_decay = 0.1,
      .momentum = 0.9,
-     .trust_coefficient = 0.1}};
+     .trust_coefficient = 0.1},
+    {.kind = LVNI_OPTIM_RMSPROP,
+     .lr = 0.1,
+     .momentum = 0.9,
+     .weight_decay = 0.1,
+     .alpha = 0.9,
+     .eps = 1e-8,
+     .centered = true},
+    {.kind = LVNI_OPTIM_LION, .lr = 0.1, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.99},
+    {.kind = LVNI_OPTIM_LAMB,
+     .lr = 0.1,
+     .weight_decay = 0.1,
+     .beta1 = 0.9,
+     .beta2 = 0.99,
+     .eps = 1e-6}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static setting settings(int kind)

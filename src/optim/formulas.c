@@ -1,0 +1,237 @@
+/* The optimizers (formula.h): the arguments of their kernels (kernels/flat.h), whose formulas are
+ * in levin/backend.h. */
+#include "optim/formula.h"
+
+#include "core/math.h"
+#include "kernels/flat.h"
+
+/* Of a slot, where the part begins; NULL: there is no such slot. */
+static float *state(const lvni_optim *o, int slot, lvni_optim_range part)
+{
+    return slot < o->n_slots ? o->slot[slot] + (part.begin - o->own.begin) : NULL;
+}
+
+static double rate(const lvni_optim_call *c)
+{
+    return c->step != NULL ? c->run->lr_scale : c->lr * c->run->lr_scale;
+}
+
+/* The parameters missed updates, and a device counts those of the phase. */
+static bool has_own_count(const lvni_optim *o, const lvni_optim_call *c)
+{
+    return c->step != NULL && c->updates != o->steps[c->run->phase];
+}
+
+/* ---- sgd, lars ---- */
+
+static int sgd_slots(const lvni_optim_options *p, const char *name[LVNI_OPTIM_SLOTS])
+{
+    name[0] = "momentum";
+    return p->momentum > 0.0 ? 1 : 0;
+}
+
+static void sgd_step(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range part, float *w,
+                     const float *g)
+{
+    const lvni_optim_options *p = &o->options;
+    const lvn_flat_sgd s = {.lr = rate(c),
+                            .momentum = p->momentum,
+                            .dampening = p->dampening,
+                            .weight_decay = c->run->weight_decay,
+                            .grad_scale = c->grad_scale,
+                            .trust = c->run->trusted ? o->ratio + c->run->ratio : NULL,
+                            .nesterov = p->nesterov,
+                            .first_step = c->updates == 0,
+                            .step = c->step,
+                            .own_count = has_own_count(o, c)};
+    lvni_kernels_flat_sgd(w, g, state(o, 0, part), part.end - part.begin, &s);
+}
+
+static void lars_prepare(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range part, float *w,
+                         const float *g)
+{
+    if (c->run->trusted) {
+        double *sums = lvni_optim_first_sum(o, c->run, part);
+        lvni_kernels_flat_sums_there(w, part.end - part.begin, sums);
+        lvni_kernels_flat_sums_there(g, part.end - part.begin, sums + o->n_sums);
+    }
+}
+
+static void lars_ratio(lvni_optim *o, const lvni_optim_call *c, double *of_w, double *of_g,
+                       int64_t n)
+{
+    const lvn_flat_trust t = {.coefficient = o->options.trust_coefficient,
+                              .weight_decay = c->run->weight_decay,
+                              .grad_scale = c->grad_scale,
+                              .step = c->step};
+    lvni_kernels_flat_trust(o->ratio + c->run->ratio, of_w, of_g, n, &t);
+}
+
+/* ---- adam, adamw ---- */
+
+static int adam_slots(const lvni_optim_options *p, const char *name[LVNI_OPTIM_SLOTS])
+{
+    (void)p;
+    name[0] = "exp_avg";
+    name[1] = "exp_avg_sq";
+    return 2;
+}
+
+/* Of the update after `updates`. */
+static void get_corrections(const lvni_optim_options *p, int64_t updates, double *one, double *two)
+{
+    const double t = (double)(updates + 1);
+    *one = p->beta1 > 0.0 ? 1.0 - lvni_core_pow(p->beta1, t) : 1.0;
+    *two = p->beta2 > 0.0 ? 1.0 - lvni_core_pow(p->beta2, t) : 1.0;
+}
+
+static void adam_step(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range part, float *w,
+                      const float *g)
+{
+    const lvni_optim_options *p = &o->options;
+    const bool own = has_own_count(o, c);
+    double correction1 = 0.0, correction2 = 0.0; /* of the step */
+    if (c->step == NULL || own) {
+        get_corrections(p, c->updates, &correction1, &correction2);
+    }
+    const lvn_flat_adamw a = {.lr = rate(c),
+                              .beta1 = p->beta1,
+                              .beta2 = p->beta2,
+                              .eps = p->eps,
+                              .weight_decay = c->run->weight_decay,
+                              .correction1 = correction1,
+                              .correction2 = correction2,
+                              .grad_scale = c->grad_scale,
+                              .decoupled = p->kind == LVNI_OPTIM_ADAMW,
+                              .step = c->step,
+                              .own_count = own};
+    lvni_kernels_flat_adamw(w, g, state(o, 0, part), state(o, 1, part), part.end - part.begin, &a);
+}
+
+/* ---- lamb ---- */
+
+static lvn_flat_lamb lamb_of(const lvni_optim *o, const lvni_optim_call *c)
+{
+    const lvni_optim_options *p = &o->options;
+    lvn_flat_lamb l = {.lr = rate(c),
+                       .beta1 = p->beta1,
+                       .beta2 = p->beta2,
+                       .eps = p->eps,
+                       .weight_decay = c->run->weight_decay,
+                       .grad_scale = c->grad_scale,
+                       .trust = c->run->trusted ? o->ratio + c->run->ratio : NULL,
+                       .step = c->step,
+                       .own_count = has_own_count(o, c)};
+    if (c->step == NULL || l.own_count) {
+        get_corrections(p, c->updates, &l.correction1, &l.correction2);
+    }
+    return l;
+}
+
+/* The step is known when the moments are. */
+static void lamb_prepare(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range part, float *w,
+                         const float *g)
+{
+    const lvn_flat_lamb l = lamb_of(o, c);
+    const int64_t n = part.end - part.begin;
+    double *sums = c->run->trusted ? lvni_optim_first_sum(o, c->run, part) : NULL;
+    if (sums != NULL) {
+        lvni_kernels_flat_sums_there(w, n, sums);
+    }
+    lvni_kernels_flat_lamb_moments(w, g, state(o, 0, part), state(o, 1, part), n,
+                                   sums == NULL ? NULL : sums + o->n_sums, &l);
+}
+
+static void lamb_ratio(lvni_optim *o, const lvni_optim_call *c, double *of_w, double *of_u,
+                       int64_t n)
+{
+    const lvn_flat_trust t = {.coefficient = 1.0, .grad_scale = 1.0};
+    lvni_kernels_flat_trust(o->ratio + c->run->ratio, of_w, of_u, n, &t);
+}
+
+static void lamb_step(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range part, float *w,
+                      const float *g)
+{
+    const lvn_flat_lamb l = lamb_of(o, c);
+    (void)g;
+    lvni_kernels_flat_lamb(w, state(o, 0, part), state(o, 1, part), part.end - part.begin, &l);
+}
+
+/* ---- rmsprop, lion ---- */
+
+static int rmsprop_slots(const lvni_optim_options *p, const char *name[LVNI_OPTIM_SLOTS])
+{
+    int n = 1;
+    name[0] = "square_avg";
+    if (p->centered) {
+        name[n++] = "grad_avg";
+    }
+    if (p->momentum > 0.0) {
+        name[n++] = "momentum_buffer";
+    }
+    return n;
+}
+
+static void rmsprop_step(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range part, float *w,
+                         const float *g)
+{
+    const lvni_optim_options *p = &o->options;
+    const lvn_flat_rmsprop r = {.lr = rate(c),
+                                .alpha = p->alpha,
+                                .eps = p->eps,
+                                .momentum = p->momentum,
+                                .weight_decay = c->run->weight_decay,
+                                .grad_scale = c->grad_scale,
+                                .step = c->step};
+    lvni_kernels_flat_rmsprop(w, g, state(o, 0, part), p->centered ? state(o, 1, part) : NULL,
+                              state(o, p->centered ? 2 : 1, part), part.end - part.begin, &r);
+}
+
+static int lion_slots(const lvni_optim_options *p, const char *name[LVNI_OPTIM_SLOTS])
+{
+    (void)p;
+    name[0] = "exp_avg";
+    return 1;
+}
+
+static void lion_step(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range part, float *w,
+                      const float *g)
+{
+    const lvn_flat_lion l = {.lr = rate(c),
+                             .beta1 = o->options.beta1,
+                             .beta2 = o->options.beta2,
+                             .weight_decay = c->run->weight_decay,
+                             .grad_scale = c->grad_scale,
+                             .step = c->step};
+    lvni_kernels_flat_lion(w, g, state(o, 0, part), part.end - part.begin, &l);
+}
+
+/* ---- all of them ---- */
+
+const lvni_optim_formula *lvni_optim_formula_of(const lvni_optim_options *options)
+{
+    static const lvni_optim_formula formulas[] = {
+        [LVNI_OPTIM_SGD] = {.slots = sgd_slots, .step = sgd_step},
+        [LVNI_OPTIM_ADAM] = {.slots = adam_slots, .step = adam_step, .corrected = true},
+        [LVNI_OPTIM_ADAMW] = {.slots = adam_slots, .step = adam_step, .corrected = true},
+        [LVNI_OPTIM_LARS] = {.slots = sgd_slots,
+                             .prepare = lars_prepare,
+                             .ratio = lars_ratio,
+                             .step = sgd_step},
+        [LVNI_OPTIM_RMSPROP] = {.slots = rmsprop_slots, .step = rmsprop_step},
+        [LVNI_OPTIM_LAMB] = {.slots = adam_slots,
+                             .prepare = lamb_prepare,
+                             .ratio = lamb_ratio,
+                             .step = lamb_step,
+                             .corrected = true},
+        [LVNI_OPTIM_LION] = {.slots = lion_slots, .step = lion_step},
+    };
+    return &formulas[options->kind];
+}
+
+void lvni_optim_describe(const lvni_optim *o, lvn_step_decision *d)
+{
+    const bool corrected = lvni_optim_formula_of(&o->options)->corrected;
+    d->beta1 = corrected ? o->options.beta1 : 0.0;
+    d->beta2 = corrected ? o->options.beta2 : 0.0;
+}
