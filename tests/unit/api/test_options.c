@@ -11,6 +11,7 @@
 #include <glob.h>
 #include <levin/data.h>
 #include <levin/device.h>
+#include <levin/trainer.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -63,6 +64,14 @@ static bool grads(void)
     static const lvn_grad_options o = {0};
     lvn_tensor *dx;
     return lvn_grads_with(x, &x, 1, &dx, &o) == LVN_OK;
+}
+
+static bool trainer_create(void)
+{
+    static const lvn_trainer_options o = {0};
+    static const lvn_job job = {0};
+    lvn_trainer *trainer;
+    return lvn_trainer_create_with(&job, &trainer, &o) == LVN_OK;
 }
 
 /* ---- layers ---- */
@@ -180,6 +189,7 @@ static const struct {
     OP(grad),
     OP(grads),
     OP(image_folder_open),
+    OP(trainer_create),
     PART(nn_conv2d),
     PART(nn_conv_transpose2d),
     PART(nn_conv1d),
