@@ -86,8 +86,9 @@ struct lvni_sim_stream {
     pthread_mutex_t lock; /* a leaf lock */
     pthread_cond_t done;
     int64_t pending;
-    uint64_t newest; /* number of the last command submitted, and of the last waited for */
-    uint64_t waited;
+    /* number of the last command submitted, and of the last waited for; a device's own streams are
+     * used by several threads */
+    _Atomic uint64_t newest, waited;
     _Atomic bool failed;
     lvn_error error; /* written before `failed`, under the lock */
 };
