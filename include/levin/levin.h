@@ -4,6 +4,7 @@
 
 #include <levin/data.h>
 #include <levin/device.h>
+#include <levin/dlpack.h>
 #include <levin/linalg.h>
 #include <levin/nn.h>
 #include <levin/ops.h>

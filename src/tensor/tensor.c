@@ -80,6 +80,7 @@ static lvni_tensor_storage *storage_new(void *borrowed, size_t bytes, lvni_tenso
     }
     atomic_store_explicit(&s->refs, 1, memory_order_relaxed);
     s->borrowed = borrowed != NULL;
+    s->release = NULL;
     s->on_device = borrowed == NULL && device != NULL;
     s->for_copy = kind == LVN_STREAM_COPY;
     s->bytes = bytes;
@@ -100,6 +101,8 @@ static void storage_release(lvni_tensor_storage *s)
                                     s->for_copy, s->data, s->bytes);
         } else if (!s->borrowed && !s->on_device) {
             give(s->data, s->bytes);
+        } else if (s->release != NULL) {
+            s->release(s->owner);
         }
         give(s, sizeof *s);
     }
@@ -198,6 +201,17 @@ lvn_tensor *lvn_tensor_wrap(void *data, lvn_dtype dtype, int ndim, const int64_t
     lvn_tensor *t = header_new(&d, s, data);
     if (t == NULL) {
         storage_release(s);
+    }
+    return t;
+}
+
+lvn_tensor *lvni_tensor_wrap_owned(void *data, const lvni_tensor_desc *d,
+                                   void (*release)(void *owner), void *owner)
+{
+    lvn_tensor *t = lvn_tensor_wrap(data, d->dtype, d->ndim, d->shape);
+    if (t != NULL) {
+        t->storage->release = release;
+        t->storage->owner = owner;
     }
     return t;
 }

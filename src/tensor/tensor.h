@@ -22,6 +22,9 @@ typedef struct lvni_tensor_storage {
     bool borrowed;  /* memory that the storage does not own */
     bool on_device; /* taken from a device, which may be closed when the process ends */
     bool for_copy;  /* for the copy stream; kernels of the compute streams read it afterwards */
+    /* of borrowed memory: called once, when the storage goes; NULL: nothing */
+    void (*release)(void *owner);
+    void *owner;
 } lvni_tensor_storage;
 
 struct lvn_tensor {
@@ -89,6 +92,10 @@ void lvni_tensor_number_set(void *p, lvn_dtype dtype, double value);
 lvn_tensor *lvni_tensor_zeros(lvn_dtype dtype, int ndim, const int64_t *shape);
 /* Another shape (same number of elements) over the same storage; caller owns the reference. */
 lvn_tensor *lvni_tensor_view(lvn_tensor *t, int ndim, const int64_t *shape);
+/* Over memory of `owner`, which lives until release(owner) is called. desc: not checked yet. NULL
+ * on failure: then it is not called. */
+lvn_tensor *lvni_tensor_wrap_owned(void *data, const lvni_tensor_desc *desc,
+                                   void (*release)(void *owner), void *owner);
 /* A dense part starting `offset` elements into t's memory. */
 lvn_tensor *lvni_tensor_slice(lvn_tensor *t, int64_t offset, const lvni_tensor_desc *desc);
 

@@ -238,6 +238,29 @@ static lvn_status devices(const void *argument)
     return s;
 }
 
+static lvn_status exchange(const void *argument)
+{
+    (void)argument;
+    lvn_tensor *t = lvn_tensor_create(LVN_F32, LVN_SHAPE(2, 3));
+    lvn_dlpack *out = lvn_to_dlpack(t, LVN_DLPACK_READ_ONLY); /* copied when it comes back */
+    lvn_dlpack_old *old = lvn_to_dlpack_old(t);
+    lvn_tensor *copy = out == NULL ? NULL : lvn_from_dlpack(out),
+               *same = old == NULL ? NULL : lvn_from_dlpack_old(old);
+    const bool made = copy != NULL && same != NULL;
+    const bool shared = made && lvn_const_data(same) == lvn_const_data(t) &&
+                        lvn_const_data(copy) != lvn_const_data(t);
+    if (out != NULL && copy == NULL) {
+        out->deleter(out);
+    }
+    if (old != NULL && same == NULL) {
+        old->deleter(old);
+    }
+    lvn_release(copy);
+    lvn_release(same);
+    lvn_release(t);
+    return !made ? lvn_last_error()->code : shared ? LVN_OK : LVN_ERR_INTERNAL;
+}
+
 static lvn_status pins(const void *argument)
 {
     (void)argument;
@@ -319,6 +342,7 @@ static const scenario rows[] = {
      .after = drop_inputs},
     {.calls = "eigh svd", .run = factors},
     {.calls = "pin_get pin_record", .run = pins},
+    {.calls = "to_dlpack to_dlpack_old from_dlpack from_dlpack_old", .run = exchange},
     {.calls = "apply", .run = own_op, .before = make_inputs, .after = drop_inputs},
 };
 
