@@ -1,8 +1,8 @@
 """The programs of examples/, run as their users run them: what they print, what they learn, what
 they refuse.
 
-usage: test_examples.py TENSORS CLASSIFIER PHOTOS STANDARDISE PAIRS RING LEVIN     registered in
-examples/CMakeLists.txt
+usage: test_examples.py TENSORS CLASSIFIER PHOTOS STANDARDISE PAIRS RING OWN_LOOP LEVIN
+registered in examples/CMakeLists.txt
 """
 
 import json
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from small_png import write_png
 
-TENSORS, CLASSIFIER, PHOTOS, STANDARDISE, PAIRS, RING, LEVIN = sys.argv[1:8]
+TENSORS, CLASSIFIER, PHOTOS, STANDARDISE, PAIRS, RING, OWN_LOOP, LEVIN = sys.argv[1:9]
 
 
 def run(*arguments, cwd, status=0):
@@ -224,6 +224,29 @@ class Examples(unittest.TestCase):
         reported = run(RING, "out=run", "freeze=[critic]", cwd=self.cwd, status=64).stderr
         self.assertIn("the phase critic of a step has nothing to train", reported)
         self.assertFalse(Path(self.cwd, "run").exists())
+
+    def test_an_own_loop_chooses_stops_and_keeps_the_best(self):
+        """Two trainers in turn; nothing but the file that the program asks for is written, and
+        every layout gives the same lines."""
+        os.environ["LEVIN_SIM_DEVICES"] = "1"
+        printed = {}
+        for layout in ("lanes=1", "devices=2", "accelerator=sim"):
+            done = run(OWN_LOOP, layout, "micro_batches=4", "accelerator=cpu", layout, cwd=self.cwd)
+            printed[layout] = done.stdout
+            self.assertEqual(done.stderr, "")
+            self.assertEqual([p.name for p in self.cwd.iterdir()], ["best.safetensors"])
+        self.assertEqual(len(set(printed.values())), 1)
+        out = printed["lanes=1"]
+        self.assertIn("optim.lr=1e-2 goes on\n", out)
+        losses = [float(x) for x in re.findall(r"1e-2: step \d+  loss (\S+)", out)]
+        stopped, step, loss, accuracy = re.search(
+            r"^stopped at step (\d+); best: step (\d+)  loss (\S+)  acc (\S+)$", out, re.M
+        ).groups()
+        self.assertEqual(float(loss), min(losses[4:]))
+        self.assertTrue(int(step) < int(stopped) < 1200)
+        self.assertGreaterEqual(float(accuracy), 0.7)
+        reported = run(OWN_LOOP, "max_epoch=3", cwd=self.cwd, status=1).stderr
+        self.assertIn("max_epochs", reported)
 
     def test_photos_from_a_folder(self):
         for part, count in (("train", 6), ("val", 2)):
