@@ -60,6 +60,8 @@ LVN_API int lvn_main(int argc, char **argv, const lvn_job *job);
  * output. The first trainer checks OpenMP's settings, which are of the process; set
  * GOMP_SPINCOUNT=2000 (or OMP_WAIT_POLICY=passive) in its environment where several train at once.
  *
+ * Trainers on one device share its memory, and its failures.
+ *
  * One call at a time for each trainer, from any thread; LVN_ERR_USAGE for others meanwhile, and for
  * calls from callbacks (except lvn_trainer_stop and what only reads). After a fit, a step or a
  * validation that failed a trainer can be looked at and destroyed; all else is LVN_ERR_USAGE. */
