@@ -117,6 +117,7 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         out->card = (lvni_ckpt_st_meta){r->request->recipe->card_key, lvni_core_str_text(&r->card)};
     }
     LVN_TRY(lvni_recipes_read_optim(c, &out->optim));
+    LVN_TRY(lvni_recipes_read_phases(c, &r->plan, r->request->cls->phases, out->phase));
     LVN_TRY(lvni_recipes_read_plateau(c, out->val != NULL, &out->plateau));
     LVN_TRY(lvni_recipes_read_decay(c, r->schedule.total_steps, &out->optim.weight_decay,
                                     &out->weight_decay));
@@ -199,6 +200,8 @@ static lvn_status check_optim(const lvni_recipes_fit_run *r)
     lvni_recipes_read_rules(r->request->config, &r->plan, &rules);
     LVN_TRY(lvni_trainer_parameters(r->model, &rules, &parameter));
     lvni_core_free(parameter);
+    lvni_trainer_phase_options phase[LVNI_PHASES];
+    LVN_TRY(lvni_recipes_read_phases(r->request->config, &r->plan, r->request->cls->phases, phase));
     return r->request->val == NULL ? LVN_OK : lvni_trainer_phases_check_validation(r->request->cls);
 }
 

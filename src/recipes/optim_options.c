@@ -90,6 +90,10 @@ static const lvni_core_option optim_rows[] = {
      .type = LVNI_OPT_STRING_LIST,
      .help = "Groups with a learning rate and weight decay of their own, as PATTERN:KEY=NUMBER: "
              "[head:lr=0.01:weight_decay=0]."},
+    {.name = "optim.phases",
+     .type = LVNI_OPT_STRING_LIST,
+     .help = "What phases of a step have of their own, as PHASE:KEY=VALUE with the keys lr, clip, "
+             "scheduler and every: [critic:lr=1e-4:clip=1,generator:every=5]."},
     {.name = "optim.layer_decay",
      .type = LVNI_OPT_FLOAT,
      .fallback = "1",

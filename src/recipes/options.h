@@ -8,6 +8,7 @@
 #include "optim/optim.h"
 #include "plan/plan.h"
 #include "recipes/ranks.h"
+#include "trainer/engine.h"
 
 /* ---- options.c ---- */
 
@@ -63,6 +64,14 @@ void lvni_recipes_read_ema(const lvni_core_config *config, lvni_optim_ema_option
 /* LVN_ERR_USAGE when the run's length does not fit the schedule. */
 lvn_status lvni_recipes_read_schedule(const lvni_core_config *config, const lvni_plan *plan,
                                       lvni_optim_schedule *out);
+/* The same with another scheduler.name. */
+lvn_status lvni_recipes_read_schedule_as(const lvni_core_config *config, const lvni_plan *plan,
+                                         const char *name, lvni_optim_schedule *out);
+/* phase_options.c: optim.phases of a class with these phases. LVN_ERR_USAGE: it has no such phase.
+ */
+lvn_status lvni_recipes_read_phases(const lvni_core_config *config, const lvni_plan *plan,
+                                    const char *const *phases,
+                                    lvni_trainer_phase_options out[LVNI_PHASES]);
 /* validates: the run has a validation set. LVN_ERR_USAGE: it cannot have the monitored metric. */
 lvn_status lvni_recipes_read_plateau(const lvni_core_config *config, bool validates,
                                      lvni_optim_plateau_options *out);

@@ -14,9 +14,8 @@ static int64_t horizon(int64_t epochs, int64_t steps, int64_t steps_per_epoch)
     return steps >= 0 && steps < total ? steps : total;
 }
 
-static lvn_status check_length(const lvni_core_config *c, const lvni_optim_schedule *s)
+static lvn_status check_length(const char *name, const lvni_optim_schedule *s)
 {
-    const char *name = lvni_core_config_str(c, "scheduler.name");
     if (!lvni_optim_schedule_ends(s)) { /* a warm-up may be longer than a short run */
         return LVN_OK;
     }
@@ -102,13 +101,14 @@ static lvn_status fill_schedule(const lvni_core_config *c, int64_t unit, lvni_op
     return LVN_OK;
 }
 
-lvn_status lvni_recipes_read_schedule(const lvni_core_config *c, const lvni_plan *plan,
-                                      lvni_optim_schedule *s)
+static lvn_status read_schedule(const lvni_core_config *c, const lvni_plan *plan,
+                                lvni_optim_schedule_kind kind, const char *name,
+                                lvni_optim_schedule *s)
 {
     const int64_t per_epoch = plan->steps_per_epoch;
     const int64_t unit =
         strcmp(lvni_core_config_str(c, "scheduler.interval"), "epoch") == 0 ? per_epoch : 1;
-    *s = (lvni_optim_schedule){.kind = schedules[lvni_core_config_choice(c, "scheduler.name")],
+    *s = (lvni_optim_schedule){.kind = kind,
                                .total_steps =
                                    horizon(lvni_core_config_int(c, "max_epochs"),
                                            lvni_core_config_int(c, "max_steps"), per_epoch),
@@ -119,7 +119,31 @@ lvn_status lvni_recipes_read_schedule(const lvni_core_config *c, const lvni_plan
                                .step_size = lvni_core_config_int(c, "scheduler.step_size") * unit};
     LVN_TRY(fill_schedule(c, unit, s));
     LVN_TRY(read_warmup(c, per_epoch, &s->warmup_steps));
-    return check_length(c, s);
+    return check_length(name, s);
+}
+
+lvn_status lvni_recipes_read_schedule(const lvni_core_config *c, const lvni_plan *plan,
+                                      lvni_optim_schedule *s)
+{
+    return read_schedule(c, plan, schedules[lvni_core_config_choice(c, "scheduler.name")],
+                         lvni_core_config_str(c, "scheduler.name"), s);
+}
+
+lvn_status lvni_recipes_read_schedule_as(const lvni_core_config *c, const lvni_plan *plan,
+                                         const char *name, lvni_optim_schedule *s)
+{
+    static const char *const names[] = {"constant",   "step",     "multistep",
+                                        "cosine",     "linear",   "exponential",
+                                        "polynomial", "restarts", "onecycle"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(names[i], name) == 0) {
+            return read_schedule(c, plan, schedules[i], name, s);
+        }
+    }
+    LVN_FAIL(LVN_ERR_USAGE,
+             "optim.phases: a phase cannot have scheduler=%s: give another value of scheduler.name "
+             "than plateau",
+             name);
 }
 
 lvn_status lvni_recipes_read_plateau(const lvni_core_config *c, bool validates,

@@ -25,6 +25,15 @@
 #include "trainer/micro_batch.h"
 #include "trainer/step_message.h"
 
+/* What a phase has of its own; zeros: as the run. */
+typedef struct lvni_trainer_phase_options {
+    double lr;
+    bool has_schedule, has_clip;
+    lvni_optim_schedule schedule;
+    double clip;   /* 2-norm; 0: off */
+    int64_t every; /* it runs in the last step of every so many; 0, 1: in each */
+} lvni_trainer_phase_options;
+
 /* Those of the trainer's options (trainer.h) that a step depends on. */
 typedef struct lvni_trainer_engine_options {
     lvni_nn_model *model; /* borrowed, as all pointers here */
@@ -37,6 +46,7 @@ typedef struct lvni_trainer_engine_options {
     lvni_optim_ema_options ema;
     lvni_trainer_precision precision;
     double gradient_clip_val;
+    lvni_trainer_phase_options phase[LVNI_PHASES];
     uint64_t seed;
     lvni_dist_comm *comm; /* of plan.devices ranks; NULL: one */
     int64_t bucket_bytes;
@@ -51,6 +61,7 @@ typedef struct lvni_trainer_phase_result {
     bool clipped;
     bool skipped; /* the gradient overflowed (16-mixed): nothing of it was updated */
     bool updated;
+    bool left_out; /* it is not part of this step */
 } lvni_trainer_phase_result;
 
 /* What a step that was submitted leaves to be collected. Its metrics have the names and the order
@@ -172,8 +183,15 @@ typedef struct lvni_trainer_rates {
     double decay;    /* a factor on weight decay */
     double momentum; /* or beta1; 0: it does not move */
 } lvni_trainer_rates;
-/* Of the step that is being submitted, of a run with that many skipped ones. */
-lvni_trainer_rates lvni_trainer_rates_at(const lvni_trainer_engine *engine, int64_t skipped);
+/* Of a phase of the step that is being submitted, of a run with that many skipped ones. */
+lvni_trainer_rates lvni_trainer_rates_at(const lvni_trainer_engine *engine, int phase,
+                                         int64_t skipped);
+/* The largest norm of the phase's gradient; 0: any. */
+double lvni_trainer_clip_of(const lvni_trainer_engine *engine, int phase);
+/* The phase is part of the step that is being submitted. */
+bool lvni_trainer_phase_runs(const lvni_trainer_engine *engine, int phase);
+/* No phase of the step is behind the current one. */
+bool lvni_trainer_in_last_phase(const lvni_trainer_engine *engine);
 /* Weights, buffers and optimizer state of the current phase, from its summed gradient. */
 lvn_status lvni_trainer_update(lvni_trainer_engine *engine, const lvni_nn_set *total,
                                lvni_trainer_step_record *r);

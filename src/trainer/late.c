@@ -150,7 +150,7 @@ lvn_status lvni_trainer_late_begin(lvni_trainer_late *l, const lvni_trainer_engi
     lvni_trainer_follow_factors(e, now.follow);
     for (int i = 0; i < l->n_phases * LVN_STEP_RATES; i++) {
         const int phase = i / LVN_STEP_RATES, rate = i % LVN_STEP_RATES;
-        const lvni_trainer_rates r = lvni_trainer_rates_at(e, e->scaler.skipped + rate);
+        const lvni_trainer_rates r = lvni_trainer_rates_at(e, phase, e->scaler.skipped + rate);
         now.given.lr[phase][rate] = r.lr;
         now.given.decay[phase][rate] = r.decay;
         now.given.momentum[phase][rate] = r.momentum;
@@ -263,7 +263,7 @@ static void settle(lvni_trainer_late *l, lvni_trainer_engine *e)
     if (missed && b->finished == e->now.step) { /* else the device has failed */
         uncount_idle(l, e, before);
         lvni_optim_set_rates(e->optim, e->now.phase, 1.0, /* beta1 may move with the step */
-                             lvni_trainer_rates_at(e, b->scaler.skipped).momentum);
+                             lvni_trainer_rates_at(e, e->now.phase, b->scaler.skipped).momentum);
     }
 }
 
@@ -293,7 +293,7 @@ void lvni_trainer_late_decide(lvni_trainer_late *l, lvni_trainer_engine *e, doub
                            .n_losses = l->losses != NULL ? l->plan->micro_batches : (int)l->n,
                            .divisor = weight,
                            .weights = isnan(weight) ? weights_there(l, phase) : NULL,
-                           .clip = e->o.gradient_clip_val,
+                           .clip = lvni_trainer_clip_of(e, phase),
                            .ema_decay = e->o.ema.decay,
                            .ema_warmup = e->o.ema.warmup};
     lvni_optim_describe(e->optim, &d);

@@ -142,6 +142,9 @@ static lvn_status write_step(const lvni_trainer_report *r, const lvni_trainer_st
     row[n++] = (lvni_log_metric){.name = "lr", .value = step->lr};
     for (int i = 0; i < step->n_phases; i++) {
         const char *phase = lvni_trainer_phases_name(r->o->model, i);
+        if (step->phase[i].left_out) {
+            continue;
+        }
         snprintf(norm[i], sizeof norm[i], "grad_norm%s%s", phase[0] != '\0' ? "/" : "", phase);
         row[n++] = (lvni_log_metric){.name = norm[i], .value = step->phase[i].grad_norm};
     }

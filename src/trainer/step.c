@@ -18,7 +18,7 @@ static lvn_status run_micro_batches(lvni_trainer_engine *e, lvni_trainer_step_re
         LVN_TRY(lvni_trainer_wave_load(e, begin, n));
         LVN_TRY(lvni_trainer_wave_run(e, n)); /* forward, backward */
         LVN_TRY(lvni_trainer_wave_merge(e, n));
-        if (e->now.phase == e->n_phases - 1) {
+        if (lvni_trainer_in_last_phase(e)) {
             lvni_trainer_wave_release(e, begin, n);
         }
     }
@@ -56,7 +56,8 @@ static lvn_status submit_phases(lvni_trainer_engine *e, lvni_trainer_step_record
 {
     for (int i = 0; i < e->n_phases; i++) {
         e->now.phase = i;
-        LVN_TRY(submit_phase(e, r));
+        r->phase[i].left_out = !lvni_trainer_phase_runs(e, i);
+        LVN_TRY(r->phase[i].left_out ? LVN_OK : submit_phase(e, r));
     }
     lvni_trainer_update_average(e, r);
     return LVN_OK;
@@ -66,7 +67,7 @@ static void begin_phase(lvni_trainer_phase_result *p)
 {
     lvni_nn_step_begin(&p->metrics, 0.0);
     p->grad_norm = 0.0;
-    p->clipped = p->skipped = p->updated = false;
+    p->clipped = p->skipped = p->updated = p->left_out = false;
 }
 
 lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *loader,
@@ -128,6 +129,7 @@ static void copy_phase(lvni_trainer_phase_result *to, const lvni_trainer_phase_r
     to->clipped = from->clipped;
     to->skipped = from->skipped;
     to->updated = from->updated;
+    to->left_out = from->left_out;
 }
 
 lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *e, const lvni_trainer_step_record *r,

@@ -6,24 +6,26 @@
 #include "trainer/identity.h"
 
 #include <math.h>
+#include <string.h>
 
 static lvn_status make_engine(lvni_trainer *t)
 {
     const lvni_trainer_options *o = &t->o;
-    const lvni_trainer_engine_options engine = {.model = o->model,
-                                                .plan = o->plan,
-                                                .optim = o->optim,
-                                                .rules = o->rules,
-                                                .schedule = o->schedule,
-                                                .plateau = o->plateau,
-                                                .weight_decay = o->weight_decay,
-                                                .ema = o->ema,
-                                                .precision = o->precision,
-                                                .gradient_clip_val = o->gradient_clip_val,
-                                                .seed = o->seed,
-                                                .comm = o->comm,
-                                                .bucket_bytes = o->bucket_bytes,
-                                                .signal_in_message = o->control == NULL};
+    lvni_trainer_engine_options engine = {.model = o->model,
+                                          .plan = o->plan,
+                                          .optim = o->optim,
+                                          .rules = o->rules,
+                                          .schedule = o->schedule,
+                                          .plateau = o->plateau,
+                                          .weight_decay = o->weight_decay,
+                                          .ema = o->ema,
+                                          .precision = o->precision,
+                                          .gradient_clip_val = o->gradient_clip_val,
+                                          .seed = o->seed,
+                                          .comm = o->comm,
+                                          .bucket_bytes = o->bucket_bytes,
+                                          .signal_in_message = o->control == NULL};
+    memcpy(engine.phase, o->phase, sizeof engine.phase);
     return lvni_trainer_engine_create(&engine, &t->engine);
 }
 

@@ -44,6 +44,7 @@ typedef struct lvni_trainer_options {
     bool use_ema; /* validation and export_model see the average */
     lvni_trainer_precision precision;
     double gradient_clip_val; /* 2-norm; 0: off */
+    lvni_trainer_phase_options phase[LVNI_PHASES];
     uint64_t seed;
     int64_t max_epochs; /* -1: no limit */
     int64_t max_steps;  /* -1: no limit */

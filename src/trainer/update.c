@@ -32,7 +32,7 @@ static lvn_status judge(const lvni_trainer_engine *e, double divisor,
                         const lvni_ckpt_position *before, lvni_trainer_phase_result *p,
                         double *scale)
 {
-    const double clip = e->o.gradient_clip_val;
+    const double clip = lvni_trainer_clip_of(e, e->now.phase);
     p->grad_norm = norm_of(e) / divisor;
     p->skipped = e->scaler.on && !isfinite(p->grad_norm);
     p->updated = !p->skipped;
@@ -48,17 +48,41 @@ static lvn_status judge(const lvni_trainer_engine *e, double divisor,
     return LVN_OK;
 }
 
-lvni_trainer_rates lvni_trainer_rates_at(const lvni_trainer_engine *e, int64_t skipped)
+lvni_trainer_rates lvni_trainer_rates_at(const lvni_trainer_engine *e, int phase, int64_t skipped)
 {
     const int64_t t = e->now.step - skipped;
-    const double momentum = lvni_optim_schedule_momentum(&e->o.schedule, t);
-    const double factor = lvni_optim_schedule_factor(&e->o.schedule, t);
+    const lvni_trainer_phase_options *own = &e->o.phase[phase];
+    const lvni_optim_schedule *schedule = own->has_schedule ? &own->schedule : &e->o.schedule;
+    const double momentum = lvni_optim_schedule_momentum(schedule, t),
+                 lr = own->lr > 0.0 ? own->lr : e->o.optim.lr;
     return (lvni_trainer_rates){
-        .lr = e->o.optim.lr * factor * e->plateau.factor,
+        .lr = lr * lvni_optim_schedule_factor(schedule, t) *
+              (own->has_schedule ? 1.0 : e->plateau.factor),
         .decay = e->o.weight_decay.steps > 0 && e->o.optim.weight_decay > 0.0
                      ? lvni_optim_curve_at(&e->o.weight_decay, t) / e->o.optim.weight_decay
                      : 1.0,
         .momentum = momentum > 0.0 ? momentum : 0.0};
+}
+
+double lvni_trainer_clip_of(const lvni_trainer_engine *e, int phase)
+{
+    return e->o.phase[phase].has_clip ? e->o.phase[phase].clip : e->o.gradient_clip_val;
+}
+
+bool lvni_trainer_phase_runs(const lvni_trainer_engine *e, int phase)
+{
+    const int64_t every = e->o.phase[phase].every;
+    return every <= 1 || e->now.step % every == every - 1;
+}
+
+bool lvni_trainer_in_last_phase(const lvni_trainer_engine *e)
+{
+    for (int i = e->now.phase + 1; i < e->n_phases; i++) {
+        if (lvni_trainer_phase_runs(e, i)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
@@ -67,7 +91,7 @@ lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
     lvni_nn_model *model = e->o.model;
     const double divisor = total->weight * e->now.loss_factor;
     double scale = 0.0;
-    const lvni_trainer_rates rates = lvni_trainer_rates_at(e, e->scaler.skipped);
+    const lvni_trainer_rates rates = lvni_trainer_rates_at(e, e->now.phase, e->scaler.skipped);
     r->lr = rates.lr;
     lvni_optim_set_rates(e->optim, e->now.phase, rates.decay, rates.momentum);
     if (total->weight == 0.0) {
@@ -153,7 +177,8 @@ void lvni_trainer_unused_report(lvni_trainer_engine *e)
     int n = 0, seen = 0;
     for (int i = 0; e->used != NULL && i < m->n_parameters; i++) {
         seen += e->used[i] ? 1 : 0;
-        if (!e->used[i] && m->parameters[i].phase >= 0 && m->parameters[i].thaw == 0) {
+        if (!e->used[i] && m->parameters[i].phase >= 0 && m->parameters[i].thaw == 0 &&
+            e->o.phase[m->parameters[i].phase].every <= 1) {
             lvni_core_str_printf(&names,
                                  n > 0 && n < NAMED ? ", %s"
                                  : n == 0           ? "%s"

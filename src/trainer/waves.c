@@ -55,7 +55,7 @@ lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n
 static lvn_status load_ahead(lvni_trainer_engine *e, int64_t next)
 {
     const lvni_plan *plan = &e->o.plan;
-    const bool new_step = next == plan->micro_batch_end && e->now.phase == e->n_phases - 1;
+    const bool new_step = next == plan->micro_batch_end && lvni_trainer_in_last_phase(e);
     if (new_step && !e->more_steps) {
         return LVN_OK;
     }
@@ -71,7 +71,7 @@ static lvn_status load_ahead(lvni_trainer_engine *e, int64_t next)
 /* The kernels of the wave are submitted. */
 static void end_use(lvni_trainer_engine *e, int n)
 {
-    const bool last = e->now.phase == e->n_phases - 1;
+    const bool last = lvni_trainer_in_last_phase(e);
     lvni_trainer_feed_done(e->feed, n, last);
     for (int i = 0; i < n && last; i++) {
         e->held[e->job[i].batch->micro_batch - e->o.plan.micro_batch_begin] = NULL;

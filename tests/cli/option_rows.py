@@ -124,6 +124,7 @@ train_rows = {
     "freeze_until": row("[fc1=2]"),
     "optim.groups": row("[fc1:lr=0.01]"),
     "optim.layer_decay": row("0.5"),
+    "optim.phases": Elsewhere("test_examples.py", "optim.phases=["),
     "lr_scale": row("[fc1=0.1]"),
     "optim.betas": row("[0.5,0.9]"),
     "optim.eps": row("0.01"),

@@ -220,6 +220,49 @@ class Examples(unittest.TestCase):
         }
         self.assertEqual(len(hashes), 1)
 
+    def test_phases_with_settings_of_their_own(self):
+        """A rate, a schedule and clipping of a phase, and a generator in every third step: one hash
+        for any layout, and when resumed; and each of them changes it."""
+        os.environ["LEVIN_SIM_DEVICES"] = "1"
+        critic, generator = "critic:clip=0.5:scheduler=constant", "generator:every=3:lr=0.004"
+        keys = ("max_epochs=1", "max_steps=9", "scheduler=exponential", "scheduler.interval=step")
+        layouts = {
+            "one": ("lanes=1",),
+            "four": ("lanes=4", "num_workers=2"),
+            "two": ("devices=2",),
+            "sim": ("accelerator=sim",),
+            "parts": ("max_steps=4",),
+        }
+        others = {
+            "clip": critic.replace("0.5", "0.01") + "," + generator,
+            "scheduler": critic.replace("constant", "exponential") + "," + generator,
+            "every": critic + "," + generator.replace("3", "2"),
+            "lr": critic + "," + generator.replace("0.004", "0.002"),
+        }
+        both = f"optim.phases=[{critic},{generator}]"
+        for name, arguments in layouts.items():
+            run(RING, f"out={name}", *keys, both, *arguments, cwd=self.cwd)
+        run(RING, "out=parts", "resume=true", "max_steps=9", cwd=self.cwd)
+        for name, phases in others.items():
+            run(RING, f"out={name}", *keys, f"optim.phases=[{phases}]", cwd=self.cwd)
+        hash_of = {
+            name: run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd)
+            for name in [*layouts, *others]
+        }
+        hash_of = {name: done.stdout for name, done in hash_of.items()}
+        self.assertEqual(len({hash_of[name] for name in layouts}), 1, hash_of)
+        self.assertEqual(len({hash_of[name] for name in ["one", *others]}), 1 + len(others))
+        for given, expected in (
+            ("critc:lr=1", "critc is not a phase of this model's steps"),
+            ("critic", "critic is not PHASE:KEY=VALUE"),
+            ("critic:lr=0", "is not PHASE:KEY=VALUE"),
+            ("critic:every=1.5", "is not PHASE:KEY=VALUE"),
+            ("critic:scheduler=plateau", "cannot have scheduler=plateau"),
+            ("critic:every=2,generator:every=3", "one must run in each step"),
+        ):
+            reported = run(RING, "out=no", f"optim.phases=[{given}]", cwd=self.cwd, status=64)
+            self.assertIn(expected, reported.stderr)
+
     def test_a_phase_that_is_frozen_is_refused(self):
         reported = run(RING, "out=run", "freeze=[critic]", cwd=self.cwd, status=64).stderr
         self.assertIn("the phase critic of a step has nothing to train", reported)

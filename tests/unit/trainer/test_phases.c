@@ -302,6 +302,50 @@ static void every_phase_is_cut_to_length(void **state)
     bench_close(&b);
 }
 
+/* A rate, a schedule and a largest norm of their own; and the generator in every third step. */
+static void phases_have_settings_of_their_own(void **state)
+{
+    (void)state;
+    memory data;
+    bench b;
+    setting s = settings();
+    s.clip = 1e-3;
+    s.phase[0] = (lvni_trainer_phase_options){
+        .has_clip = true,
+        .clip = 2e-3,
+        .has_schedule = true,
+        .schedule = {.kind = LVNI_SCHEDULE_STEP, .step_size = 2, .gamma = 0.5}};
+    s.phase[1] = (lvni_trainer_phase_options){.lr = 0.2, .every = 3};
+    memory_init(&data, N, 0);
+    bench_open(&b, &data, &s);
+    for (int64_t step = 0; step < 6; step++) {
+        truth before, after;
+        lvni_trainer_step_result r;
+        read_truth(&b, &before);
+        duel_seen = (duel_samples){.on = true};
+        assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_OK);
+        b.trainer->at.step_in_epoch %= b.trainer->o.plan.steps_per_epoch;
+        read_truth(&b, &after);
+        const bool both = step % 3 == 2;
+        assert_string_equal(duel_seen.order, both ? "000111" : "000");
+        double moved[2] = {0};
+        for (int i = 0; i < D_NUMBERS; i++) {
+            moved[0] += (after.d[i] - before.d[i]) * (after.d[i] - before.d[i]);
+        }
+        for (int i = 0; i < G_NUMBERS; i++) {
+            moved[1] += (after.g[i] - before.g[i]) * (after.g[i] - before.g[i]);
+        }
+        const double rate = 0.05 * (step < 2 ? 1.0 : step < 4 ? 0.5 : 0.25);
+        assert_true(fabs(sqrt(moved[0]) - rate * 2e-3) < 1e-6);
+        assert_true(fabs(sqrt(moved[1]) - (both ? 0.2 * 1e-3 : 0.0)) < (both ? 1e-6 : 1e-30));
+        assert_true(r.phase[1].left_out == !both && !r.phase[0].left_out);
+        assert_true(isnan(lvni_trainer_metric_mean(&r.metrics, "g_loss")) == !both);
+    }
+    assert_true(b.trainer->engine->optim->steps[0] == 6 && b.trainer->engine->optim->steps[1] == 2);
+    duel_seen.on = false;
+    bench_close(&b);
+}
+
 /* 16-mixed: what overflows is left out, the other phase goes on; the scale is halved once, and a
  * step counts as skipped when all of it was. */
 static void an_overflow_skips_its_phase(void **state)
@@ -445,6 +489,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(phases_follow_each_other),
         cmocka_unit_test(every_phase_is_cut_to_length),
+        cmocka_unit_test(phases_have_settings_of_their_own),
         cmocka_unit_test(an_overflow_skips_its_phase),
         cmocka_unit_test(half_a_step_is_not_kept),
         cmocka_unit_test(mistakes_are_reported),

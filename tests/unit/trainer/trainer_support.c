@@ -182,6 +182,7 @@ void bench_open(bench *b, const memory *data, const setting *s)
                               .log_every_n_steps = 1,
                               .quiet = true,
                               .config_json = "{}"};
+    memcpy(o.phase, s->phase, sizeof o.phase);
     if (o.optim.kind == LVNI_OPTIM_SGD && !(o.optim.lr > 0.0)) {
         o.optim.lr = 1.0;
     }

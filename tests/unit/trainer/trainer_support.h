@@ -52,6 +52,7 @@ typedef struct setting {
     lvni_optim_schedule schedule;
     lvni_optim_plateau_options plateau;
     lvni_optim_curve weight_decay;
+    lvni_trainer_phase_options phase[LVNI_PHASES];
     double clip;
     lvni_trainer_precision precision;
     bool skip;
