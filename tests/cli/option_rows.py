@@ -127,6 +127,8 @@ train_rows = {
     "optim.phases": Elsewhere("test_examples.py", "optim.phases=["),
     "lr_scale": row("[fc1=0.1]"),
     "optim.betas": row("[0.5,0.9]"),
+    "optim.alpha": row("0.5", rest="optim=rmsprop"),
+    "optim.centered": row("true", rest="optim=rmsprop"),
     "optim.eps": row("0.01"),
     "gradient_clip_val": row("0.01", rest=SGD),
     "scheduler.name": row("cosine"),
