@@ -195,7 +195,6 @@ static lvn_status check_optim(const lvni_recipes_fit_run *r)
     lvni_optim_options optim;
     lvni_optim_rules rules;
     lvni_optim_parameter *parameter;
-    LVN_TRY(lvni_recipes_resolve_optim(r->request->config));
     LVN_TRY(lvni_recipes_read_optim(r->request->config, &optim));
     lvni_recipes_read_rules(r->request->config, &r->plan, &rules);
     LVN_TRY(lvni_trainer_parameters(r->model, &rules, &parameter));
@@ -274,6 +273,7 @@ static lvn_status prepare(lvni_recipes_fit_run *r)
     LVN_TRY(measure_data(r->request, &r->data));
     LVN_TRY(build_model(r));
     LVN_TRY(lvni_recipes_make_plan(c, &r->data, &r->rank, r->model->coupled, &r->plan));
+    LVN_TRY(lvni_recipes_resolve_optim(c));
     LVN_TRY(lvni_recipes_read_schedule(c, &r->plan, &r->schedule));
     LVN_TRY(check_optim(r));
     LVN_TRY(leads(r) && r->rank.world > 1 ? try_last_rank(r) : LVN_OK);

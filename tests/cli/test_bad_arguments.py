@@ -368,6 +368,12 @@ class Words(Case):
             ["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"], OK
         )  # patterns with stars come back from config.yaml
 
+    def test_momentum_that_an_optimizer_has_not_by_itself(self):
+        """rmsprop has none unless it is given, and so nothing that a schedule could move."""
+        cycle = ["optim=rmsprop", "scheduler=onecycle"]
+        self.refused(cycle, ["moves the momentum, and optim.momentum is 0"])
+        self.train(*cycle, "optim.momentum=0.8")
+
     def test_impossible_batch_plan(self):
         self.refused(
             ["micro_batches=7"], ["batch_size 6", "7 micro-batches", "smallest that works: 7"]
