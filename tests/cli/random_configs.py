@@ -62,8 +62,26 @@ def draw_optimizer(r):
         keys += r.choice([["optim.momentum=0"], ["optim.dampening=0.1"]])
     if name in ("adam", "adamw") and chance(r, 0.3):
         keys += ["optim.betas=[0.8,0.99]", "optim.eps=1e-6"]
+    if name == "rmsprop":
+        keys += r.choice([[], ["optim.centered=true"], ["optim.momentum=0.8", "optim.alpha=0.9"]])
+    if chance(r, 0.2):
+        keys += ["optim.weight_decay=0.01", "optim.weight_decay_end=0.1"]
     if chance(r, 0.5):
         keys += [f"gradient_clip_val={r.choice([0.1, 1, 5])}"]
+    return keys + draw_groups(r)
+
+
+def draw_groups(r):
+    """Parameters that are treated in their own way, by names that every network has."""
+    keys = []
+    for key, values in (
+        ("freeze_until", ["[*.bias=2]", "[*.bias=1epochs]"]),
+        ("optim.groups", ["[*.bias:lr=0.01:weight_decay=0]"]),
+        ("optim.layer_decay", [0.7]),
+        ("lr_scale", ["[*.bias=3]"]),
+    ):
+        if chance(r, 0.15):
+            keys += [f"{key}={r.choice(values)}"]
     return keys
 
 
@@ -104,8 +122,6 @@ def draw_model(r, bf16):
         keys += [f"freeze={r.choice(['[conv1]', '[conv1,norm1]', '[head.bias]'])}"]
     if model == "resnet18" and chance(r, 0.3):
         keys += ["freeze=[conv1,layer1.*]"]
-    if chance(r, 0.3):
-        keys += ["lr_scale=[*.bias=3]"]
     precisions = ["32-true", "32-true", "16-mixed"] + (["bf16-mixed", "bf16-true"] if bf16 else [])
     return keys + [f"precision={r.choice(precisions)}"]
 
@@ -285,7 +301,11 @@ def draw_layout(r, kind, config):
 def may_stop_early(config):
     """By max_steps: some schedules, and that of the student's teacher, follow from it."""
     to_the_end = ("cosine", "linear", "polynomial", "onecycle")
-    return value_of(config, "scheduler") not in to_the_end and "student" not in config[0]
+    return (
+        value_of(config, "scheduler") not in to_the_end
+        and value_of(config, "optim.weight_decay_end") is None
+        and "student" not in config[0]
+    )
 
 
 def draw_trials(r, seed, config):
