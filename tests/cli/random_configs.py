@@ -85,6 +85,16 @@ def draw_groups(r):
     return keys
 
 
+def has_momentum(optimizer):
+    momentum = value_of(optimizer, "optim.momentum")
+    return momentum != "0" if momentum else "optim=rmsprop" not in optimizer
+
+
+def draw_update(r):
+    optimizer = draw_optimizer(r)
+    return optimizer + draw_schedule(r, optimizer)
+
+
 # Keys of a schedule, and those that it has only now and then.
 SCHEDULES = {
     "constant": ([], []),
@@ -100,11 +110,13 @@ SCHEDULES = {
 }
 
 
-def draw_schedule(r):
+def draw_schedule(r, optimizer):
     name = r.choice(list(SCHEDULES))
     always, sometimes = SCHEDULES[name]
     keys = [f"scheduler={name}", *(f"scheduler.{key}" for key in always)]
     keys += [f"scheduler.{key}" for key in sometimes if chance(r, 0.5)]
+    if name == "onecycle" and not has_momentum(optimizer):  # which it would move
+        keys += ["scheduler.cycle_momentum=false"]
     if name != "onecycle" and chance(r, 0.4):
         keys += [f"scheduler.warmup_steps={r.randint(1, 2)}"]
     return keys
@@ -194,8 +206,7 @@ def draw_classify(r, bf16, photos):
         *model,
         *batch,
         *group,
-        *draw_optimizer(r),
-        *draw_schedule(r),
+        *draw_update(r),
         *draw_augmentation(r),
         *draw_loss(r),
         f"seed={r.randint(0, 99)}",
@@ -213,8 +224,7 @@ def draw_shared(r, recipes):
         *own,
         *batch,
         *group,
-        *draw_optimizer(r),
-        *draw_schedule(r),
+        *draw_update(r),
         f"precision={r.choice(['32-true', '32-true', '16-mixed'])}",
         f"seed={r.randint(0, 99)}",
         f"max_steps={r.randint(4, 6)}",
