@@ -31,7 +31,7 @@ enum { STAGES = 3, FEATURES = 64 };
 typedef struct settings {
     int classes, key;
     int64_t bank;
-    double temperature, momentum, momentum_end;
+    double temperature, temperature_end, momentum, momentum_end;
 } settings;
 
 /* ---- the network, of which there are two: (N, S, S, 3) -> keys (N, key) of length 1 ---- */
@@ -84,6 +84,7 @@ typedef struct pair {
     lvn_module *student, *teacher;
     lvn_buffer *bank, *classes; /* (bank, key) and (bank, classes): a one for the class */
     lvn_buffer *prototypes;     /* (classes, key) */
+    const lvn_number *temperature;
 } pair;
 
 /* Called after every step: the mean key of each class. */
@@ -103,6 +104,8 @@ static lvn_status pair_build(lvn_module *module, lvn_builder *b)
     m->teacher = lvn_builder_child(b, &encoder_class, "teacher");
     lvn_builder_follow(b, m->teacher, m->student, .momentum = m->s.momentum,
                        .end = m->s.momentum_end);
+    m->temperature =
+        lvn_builder_number(b, "temperature", .from = m->s.temperature, .to = m->s.temperature_end);
     m->bank = lvn_builder_queue(b, "bank", m->s.bank, m->s.key, .init = LVN_INIT_NORMAL,
                                 .bound = 1.0 / sqrt((double)m->s.key));
     m->classes = lvn_builder_queue(b, "classes", m->s.bank, m->s.classes);
@@ -127,8 +130,8 @@ static lvn_tensor *pair_step(const lvn_module *module, const lvn_batch *batch, l
     lvn_tensor *q = lvn_forward(m->student, batch->image), *k = keys_of(m, batch->field[2]);
     lvn_tensor *own = lvn_sum_axes(lvn_mul(q, k), &last, 1, true), /* (N, 1) */
         *others = lvn_matmul(q, lvn_buffer_value(m->bank), .trans_b = true);
-    lvn_tensor *alike =
-        lvn_mul_scalar(lvn_concat((lvn_tensor *[]){own, others}, 2, 1), 1.0 / m->s.temperature);
+    lvn_tensor *alike = lvn_mul_scalar(lvn_concat((lvn_tensor *[]){own, others}, 2, 1),
+                                       1.0 / lvn_number_value(m->temperature, step));
     lvn_tensor *first = lvn_zeros(LVN_I64, LVN_SHAPE(batch->size)); /* the first column is right */
     lvn_tensor *loss = lvn_cross_entropy(alike, first);
     lvn_log(step, "loss", loss);
@@ -171,6 +174,7 @@ static const lvn_key keys[] = {
     {"key", LVN_KEY_INT, "32", "Numbers in which views are compared."},
     {"bank", LVN_KEY_INT, "512", "Keys of earlier images that a view is compared with."},
     {"temperature", LVN_KEY_FLOAT, "0.2", "Of the loss: what cosines are divided by."},
+    {"temperature_end", LVN_KEY_FLOAT, "0", "What it becomes by the last step; 0: it stays."},
     {"teacher.momentum", LVN_KEY_FLOAT, "0.95", "Of the teacher, in the first step."},
     {"teacher.momentum_end", LVN_KEY_FLOAT, "1", "What it becomes by the last step."},
 };
@@ -190,18 +194,22 @@ static lvn_status open_images(const lvn_keys *k, lvn_job *job)
     if (job->train == NULL || job->val == NULL) {
         return lvn_last_error()->code;
     }
+    const double temperature = lvn_key_float(k, "temperature"),
+                 temperature_end = lvn_key_float(k, "temperature_end");
     static settings s; /* read when the network is built, in every rank of the process */
     s = (settings){.classes = job->train->n_classes,
                    .key = (int)lvn_key_int(k, "key"),
                    .bank = lvn_key_int(k, "bank"),
-                   .temperature = lvn_key_float(k, "temperature"),
+                   .temperature = temperature,
+                   .temperature_end = temperature_end != 0.0 ? temperature_end : temperature,
                    .momentum = lvn_key_float(k, "teacher.momentum"),
                    .momentum_end = lvn_key_float(k, "teacher.momentum_end")};
     job->module = &pair_class;
     job->arguments = &s;
-    if (s.key < 1 || s.bank < 1 || !(s.temperature > 0.0)) {
-        LVN_FAIL(LVN_ERR_USAGE, "key=%d bank=%lld temperature=%g: at least 1, 1, and above 0",
-                 s.key, (long long)s.bank, s.temperature);
+    if (s.key < 1 || s.bank < 1 || !(s.temperature > 0.0 && s.temperature_end > 0.0)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "key=%d bank=%lld temperature=%g temperature_end=%g: at least 1, 1, and above 0",
+                 s.key, (long long)s.bank, s.temperature, s.temperature_end);
     }
     return LVN_OK;
 }

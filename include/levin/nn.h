@@ -216,6 +216,34 @@ typedef lvn_tensor *(*lvn_buffer_function)(const lvn_module *module, lvn_tensor 
 LVN_API lvn_status lvn_builder_function(lvn_builder *b, lvn_buffer *buffer,
                                         lvn_buffer_function function);
 
+/* A number that training_step reads and that goes from one value to another in the run: the
+ * temperature of a teacher, the weight of a loss. It is a function of the step's number alone, the
+ * same after a resume and on every layout. */
+typedef enum lvn_curve {
+    LVN_CURVE_LINEAR, /* from + (to - from) t / n in step t = 0, 1, ... of n; then `to` */
+    LVN_CURVE_COSINE  /* along half a cosine: `to` in the last of the n steps, and then */
+} lvn_curve;
+typedef struct lvn_number_options {
+    size_t struct_size;
+    double from, to;
+    lvn_curve curve;
+    /* on the way; both 0: those of the run, which then needs an end: max_epochs or max_steps */
+    int64_t steps, epochs;
+} lvn_number_options;
+typedef struct lvn_number lvn_number;
+/* Names: up to 31 characters, unique in a module; up to 16 numbers in a model. The handle is the
+ * model's. NULL on failure. */
+LVN_API const lvn_number *lvn_builder_number_with(lvn_builder *b, const char *name,
+                                                  const lvn_number_options *o);
+#define lvn_builder_number(b, name, ...)                                                           \
+    lvn_builder_number_with(                                                                       \
+        (b), (name),                                                                               \
+        &(lvn_number_options){.struct_size = sizeof(lvn_number_options), __VA_ARGS__})
+/* In the step that training_step was given; `to` in validation, and where there is no step (NULL).
+ * It is a number of the host: used as an argument of an op (lvn_mul_scalar) it is part of the call,
+ * and a step that a device has captured repeats it as it was. */
+LVN_API double lvn_number_value(const lvn_number *number, const lvn_step *step);
+
 /* Training mode (dropout, batch statistics) or evaluation. */
 LVN_API bool lvn_is_training(void);
 /* In a training_step: the mode of what the calling thread runs from here on, as of a teacher that

@@ -79,6 +79,17 @@ typedef struct lvni_nn_follower {
     int64_t offset;   /* of the leader's values in the model's `weights` */
 } lvni_nn_follower;
 
+/* What a module reads in a step (lvn_builder_number). */
+enum { LVNI_NUMBERS = 16, LVNI_NUMBER_NAME = 32 };
+struct lvn_number {
+    char name[LVNI_NUMBER_NAME];
+    int index; /* in model->number */
+    const lvn_module *module;
+    lvn_curve curve;
+    double from, to;
+    int64_t steps, epochs; /* on the way; both 0: those of the run */
+};
+
 struct lvn_buffer {
     char *name;
     lvn_tensor *tensor;
@@ -120,6 +131,8 @@ struct lvni_nn_model {
     bool coupled; /* micro-batches look at others of their group (lvn_builder_couple) */
     lvni_nn_follow_rule follow_rule[LVNI_FOLLOW_RULES];
     int n_follow_rules;
+    lvn_number number[LVNI_NUMBERS];
+    int n_numbers;
     int64_t n_records; /* length of a set's record part (lvni_nn_model_lay_records) */
     /* What steps add up of the flat buffer, on borders of blocks: outside, sets are undefined.
      * All of it, unless a trainer trains less. */

@@ -18,6 +18,7 @@ void lvni_nn_step_begin(lvni_nn_step *step, double samples)
     step->now = (lvn_step){0};
     step->samples = samples;
     step->weight = samples;
+    step->numbers = NULL;
     step->host = NULL;
     step->terms = NULL;
     step->n_metrics = 0;

@@ -130,6 +130,7 @@ static lvn_status make_all(lvni_trainer_engine *e)
 {
     lvni_nn_model_lay_records(e->o.model, e->o.plan.micro_batches,
                               lvni_plan_largest_micro_batch(&e->o.plan));
+    LVN_TRY(lvni_trainer_numbers_check(e));
     LVN_TRY(make_lanes(e));
     LVN_TRY(make_group_syncs(e));
     LVN_TRY(make_optim(e));

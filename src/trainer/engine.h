@@ -11,7 +11,7 @@
  *                  their micro-batches; staged.c: sets on a device by way of the host, on the
  *                  thread of comm_thread.c
  *   update.c       clip, update; phases.c: which parameters a phase trains
- *   move_buffers.c  the buffers
+ *   move_buffers.c  the buffers; step_numbers.c: numbers that modules read
  *   scaler.c       precision, and the loss scale of 16-mixed */
 #ifndef LEVIN_TRAINER_ENGINE_H
 #define LEVIN_TRAINER_ENGINE_H
@@ -195,6 +195,11 @@ bool lvni_trainer_in_last_phase(const lvni_trainer_engine *engine);
 /* Weights, buffers and optimizer state of the current phase, from its summed gradient. */
 lvn_status lvni_trainer_update(lvni_trainer_engine *engine, const lvni_nn_set *total,
                                lvni_trainer_step_record *r);
+/* step_numbers.c */
+/* LVN_ERR_USAGE: one goes until the end of a run without an end. */
+lvn_status lvni_trainer_numbers_check(const lvni_trainer_engine *engine);
+/* Those of the step that is being submitted. */
+void lvni_trainer_numbers_begin(lvni_trainer_engine *engine);
 /* move_buffers.c */
 /* Buffers of the current phase, after its parameters. */
 lvn_status lvni_trainer_move_buffers(lvni_trainer_engine *engine, const lvni_nn_set *total);

@@ -69,6 +69,7 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
     lvni_nn_set_begin(job->set, samples);
     lvni_nn_step_begin(&job->step, samples);
     job->step.now = (lvn_step){.step = pass->step, .phase = pass->phase};
+    job->step.numbers = pass->number;
     job->step.host = &job->batch->batch;
     job->step.terms = job->terms;
     LVN_TRY(lvn_scope_open());

@@ -19,8 +19,9 @@ typedef struct lvni_trainer_pass {
     int64_t step, epoch;       /* that are done before this one */
     const int64_t *step_there; /* the step in memory of the device; NULL: nowhere */
     int phase;
-    double loss_factor;         /* lvni_trainer_loss_factor */
-    const double *factor_there; /* the same in memory of the device, and newer; NULL: nowhere */
+    double loss_factor;          /* lvni_trainer_loss_factor */
+    const double *factor_there;  /* the same in memory of the device, and newer; NULL: nowhere */
+    double number[LVNI_NUMBERS]; /* values of the model's numbers */
     bool scaled; /* 16-mixed: a loss that is not finite is an overflow, the step is skipped */
 } lvni_trainer_pass;
 

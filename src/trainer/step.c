@@ -84,6 +84,7 @@ lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *
     e->loader = loader;
     e->now.step = before->step;
     e->now.epoch = before->epoch;
+    lvni_trainer_numbers_begin(e);
     r->late = -1;
     lvn_status s = e->late != NULL ? lvni_trainer_late_begin(e->late, e) : LVN_OK;
     if (s == LVN_OK) {

@@ -27,7 +27,7 @@ del sys.argv[1:3]
 drop_identity()
 ON_SIM = {**os.environ, "LEVIN_SIM_DEVICES": "2"}
 PINNED = ("wgrad_threads=1", "quiet=true", "batch_size=32", "bank=100")
-STEPS = ("max_epochs=2", "micro_batches=5", "eval_batch_size=8")
+STEPS = ("max_epochs=2", "temperature_end=0.1", "micro_batches=5", "eval_batch_size=8")
 
 
 def levin(*arguments, status=0):
@@ -174,7 +174,14 @@ class Student(unittest.TestCase):
         def trained(*keys):
             return train("keys_" + "_".join(keys), "max_steps=6", "micro_batches=2", *keys)
 
-        keys = ("key=16", "bank=99", "temperature=0.5", "min_scale=0.9", "image_size=24")
+        keys = (
+            "key=16",
+            "bank=99",
+            "temperature=0.5",
+            "temperature_end=0.4",
+            "min_scale=0.9",
+            "image_size=24",
+        )
         moments = ("teacher.momentum=0.9", "teacher.momentum_end=0.97")
         runs = [trained(), *map(trained, keys + moments)]
         self.assertEqual(len(set(runs)), len(runs), runs)
@@ -185,6 +192,9 @@ class Student(unittest.TestCase):
 
         self.assertIn("data= is missing", levin("train", MINE, "out=wrong", status=64))
         self.assertIn("at least 1, 1, and above 0", refused("temperature=0"))
+        self.assertIn("at least 1, 1, and above 0", refused("temperature_end=-1"))
+        endless = refused("temperature_end=0.1", "max_epochs=-1", "scheduler=constant")
+        self.assertIn("number temperature of the model goes from 0.2 to 0.1 until", endless)
         shown = levin("train", MINE, "out=w", "data=patterns", "teacher.momentum=2", status=1)
         self.assertIn("a momentum from 2 to 1", shown)
 

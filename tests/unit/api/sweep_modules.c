@@ -56,6 +56,7 @@ static const lvn_module_class part_class = {
 typedef struct net {
     lvn_module base;
     lvn_module *conv, *norm, *unet, *calm, *up, *drop, *head, *part, *gru, *lstm, *line, *teacher;
+    const lvn_number *number;
 } net;
 
 static lvn_status net_build(lvn_module *module, lvn_builder *b)
@@ -73,6 +74,7 @@ static lvn_status net_build(lvn_module *module, lvn_builder *b)
     m->part = lvn_builder_child(b, &part_class, "part");
     m->teacher = lvn_builder_child(b, &part_class, "teacher");
     lvn_builder_follow(b, m->teacher, m->part, .momentum = 0.9, .end = 1.0);
+    m->number = lvn_builder_number(b, "number", .from = 1.0, .to = 0.5);
     m->line = lvn_nn_conv1d(b, "line", 1, 1, 3, .padding = 1);
     m->gru = lvn_nn_gru_cell(b, "gru", 4, 4);
     m->lstm = lvn_nn_lstm_cell(b, "lstm", 4, 4);
@@ -114,6 +116,7 @@ static lvn_status one_micro_batch(const lvni_nn_model *model, lvni_nn_set *set, 
     lvn_status status = lvn_scope_open();
     if (status == LVN_OK) {
         lvn_tensor *loss = lvn_sum(lvn_square(lvn_forward(model->root, x)));
+        loss = lvn_mul_scalar(loss, lvn_number_value(((const net *)model->root)->number, NULL));
         lvn_tensor *rows = lvn_sum(lvn_step_host(&step.now)->image);
         lvn_log(&step.now, "loss", loss);
         lvn_log_weighted(&step.now, "loss", loss, 3.0);
@@ -209,7 +212,7 @@ static const scenario rows[] = {
     {.calls = "builder_status builder_arguments builder_child builder_parameter builder_set_init "
               "builder_couple "
               "builder_block builder_buffer builder_queue_with builder_follow_with "
-              "builder_function queue_filled "
+              "builder_function builder_number_with number_value queue_filled "
               "buffer_value "
               "buffer_push is_training set_training forward log "
               "nn_conv2d_with nn_conv_transpose2d_with nn_conv1d_with nn_unet_with nn_linear_with "

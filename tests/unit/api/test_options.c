@@ -108,6 +108,12 @@ static lvn_module *layer_builder_follow(lvn_builder *b)
     return lvn_builder_follow_with(b, m, leader, &o) == LVN_OK ? m : NULL;
 }
 
+static lvn_module *layer_builder_number(lvn_builder *b)
+{
+    static const lvn_number_options o = {0};
+    return lvn_builder_number_with(b, "number", &o) == NULL ? NULL : layer_nn_linear(b);
+}
+
 static lvn_module *unknown_init(lvn_builder *b)
 {
     return lvn_builder_parameter(b, "weight", 1, (const int64_t[]){2}, (lvn_init)4, 0.0) == NULL
@@ -201,6 +207,7 @@ static const struct {
     PART(nn_unet),
     PART(builder_queue),
     PART(builder_follow),
+    PART(builder_number),
 };
 enum { N_ALL = sizeof all / sizeof *all };
 

@@ -1,5 +1,5 @@
 /* Modules that follow another: what were parameters are buffers, whatever is built around them;
- * gradients, blocks, files; and what is refused. (How they move in a run:
+ * gradients, blocks, files; and what is refused, of numbers, too. (How they move in a run:
  * tests/unit/trainer/test_buffer_rules.c.) */
 #include <stdarg.h>
 #include <stddef.h>
@@ -222,6 +222,48 @@ static void what_cannot_follow_is_refused(void **state)
     }
 }
 
+static lvn_status numbers_build(lvn_module *module, lvn_builder *b)
+{
+    (void)module;
+    lvn_builder_number(b, "ok", .from = 1.0);
+    switch (trouble) {
+    case 0: lvn_builder_number(b, "ok"); break;
+    case 1: lvn_builder_number(b, ""); break;
+    case 2: lvn_builder_number(b, "a_name_of_more_than_31_characters"); break;
+    case 3: lvn_builder_number(b, "n", .to = 1.0 / 0.0); break;
+    case 4: lvn_builder_number(b, "n", .steps = 3, .epochs = 1); break;
+    case 5: lvn_builder_number(b, "n", .steps = -3); break;
+    case 6: lvn_builder_number(b, "n", .curve = (lvn_curve)2); break;
+    default:
+        for (char name[] = "a"; name[0] < 'q'; name[0]++) {
+            lvn_builder_number(b, name);
+        }
+    }
+    return lvn_builder_status(b);
+}
+
+static void numbers_are_checked(void **state)
+{
+    (void)state;
+    static const char *const want[] = {"the number ok is there twice",
+                                       "a number needs a name of 1 to 31 characters",
+                                       "a number needs a name of 1 to 31",
+                                       "the number n goes from 0 to inf",
+                                       "n has steps=3 and epochs=1",
+                                       "n has steps=-3 and epochs=0",
+                                       "n has the curve 2",
+                                       "the number p: a model can have 16"};
+    static const lvn_module_class numbers = {
+        .name = "numbers", .size = sizeof(lvn_module), .build = numbers_build};
+    for (trouble = 0; trouble < 8; trouble++) {
+        lvni_nn_model *m;
+        assert_int_equal(lvni_nn_model_build(&numbers, NULL, 1, &m), LVN_ERR_INVALID);
+        if (strstr(lvn_last_error()->message, want[trouble]) == NULL) {
+            fail_msg("%d: %s", trouble, lvn_last_error()->message);
+        }
+    }
+}
+
 int main(void)
 {
     if (lvni_cpu_start() != LVN_OK) {
@@ -230,6 +272,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_become_buffers), cmocka_unit_test(all_of_a_module_moves),
-        cmocka_unit_test(no_gradient_is_recorded), cmocka_unit_test(what_cannot_follow_is_refused)};
+        cmocka_unit_test(no_gradient_is_recorded), cmocka_unit_test(what_cannot_follow_is_refused),
+        cmocka_unit_test(numbers_are_checked)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 
 int64_t student_overflows_at = -1;
 _Atomic int student_calls;
+_Atomic double student_factor[STUDENT_STEPS], student_extra[STUDENT_STEPS];
 
 /* (N, FEATURES) -> (N, KEY): w x + b less a running mean of its own. */
 typedef struct encoder {
@@ -38,6 +39,7 @@ typedef struct student {
     lvn_module base;
     lvn_module *encoder, *teacher, *target, *head; /* head: of the phased one */
     lvn_buffer *bank;
+    const lvn_number *factor, *extra;
 } student;
 
 static lvn_tensor *unit_rows(const lvn_module *module, lvn_tensor *rows)
@@ -56,6 +58,8 @@ static lvn_status student_build(lvn_module *module, lvn_builder *b)
     m->target = lvn_builder_child(b, &encoder_class, "target");
     lvn_builder_follow(b, m->teacher, m->encoder, .momentum = 0.9, .end = 1.0);
     lvn_builder_follow(b, m->target, m->encoder, .momentum = 0.5, .own_statistics = true);
+    m->factor = lvn_builder_number(b, "factor", .from = 1.0, .to = 0.5, .steps = 4);
+    m->extra = lvn_builder_number(b, "extra", .from = 0.25, .curve = LVN_CURVE_COSINE);
     m->bank = lvn_builder_queue(b, "bank", BANK_ROWS, KEY, .init = LVN_INIT_NORMAL, .bound = 0.1);
     return lvn_builder_function(b, m->bank, unit_rows);
 }
@@ -87,6 +91,11 @@ static lvn_tensor *student_step(const lvn_module *module, const lvn_batch *batch
     lvn_tensor *alike = lvn_matmul(z, lvn_transpose(lvn_buffer_value(m->bank), 0, 1)),
                *there = lvn_mul(lvn_sigmoid(alike), lvn_queue_filled(m->bank)),
                *loss = lvn_add(lvn_mean(there), lvn_mean(lvn_square(lvn_sub(z, target))));
+    const double factor = lvn_number_value(m->factor, step),
+                 extra = lvn_number_value(m->extra, step);
+    student_factor[step->step % STUDENT_STEPS] = factor;
+    student_extra[step->step % STUDENT_STEPS] = extra;
+    loss = lvn_add(lvn_mul_scalar(loss, factor), lvn_mul_scalar(lvn_mean(z), extra));
     if (step->step == student_overflows_at) {
         loss = lvn_mul_scalar(lvn_mul_scalar(loss, 1e30), 1e30);
     }

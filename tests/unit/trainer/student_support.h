@@ -20,6 +20,10 @@ int64_t student_pushes(int64_t sample, int64_t size);
 
 /* The gradient is infinite in this step; -1: never. */
 extern int64_t student_overflows_at;
+/* Per step: what the loss is multiplied by, a number from 1 to 0.5 in 4 steps; what is added, times
+ * the encoder's mean output, one from 0.25 to 0 by the run's end on a cosine. */
+enum { STUDENT_STEPS = 16 };
+extern _Atomic double student_factor[STUDENT_STEPS], student_extra[STUDENT_STEPS];
 extern _Atomic int student_calls; /* of the function of `bank` */
 
 #endif

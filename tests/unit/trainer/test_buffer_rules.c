@@ -122,6 +122,69 @@ static void read_values(const lvn_tensor *t, float values[MOST_VALUES])
                      LVN_OK);
 }
 
+static void assert_number(double got, double want)
+{
+    if (!(fabs(got - want) < 1e-15)) {
+        fail_msg("%.17g, not %.17g", got, want);
+    }
+}
+
+/* By the step's number, from the beginning and from a later step on; skipped steps count. */
+static void numbers_go_with_the_steps(void **state)
+{
+    (void)state;
+    const double pi = acos(-1.0);
+    const lvn_device devices[] = {LVN_CPU, LVN_SIM(0)};
+    memory data;
+    memory_init(&data, N, 0);
+    student_overflows_at = 1;
+    for (int i = 0; i < 4; i++) {
+        bench b;
+        const setting s = settings(LVNI_PRECISION_16_MIXED);
+        const int first = i < 2 ? 0 : 3;
+        assert_int_equal(lvn_device_use(devices[i % 2]), LVN_OK);
+        bench_open(&b, &data, &s);
+        b.trainer->at.step = first; /* as a resume has it */
+        for (int step = 0; step < STUDENT_STEPS; step++) {
+            student_factor[step] = student_extra[step] = -1.0;
+        }
+        bench_steps(&b, 12 - first);
+        for (int step = 0; step < 12; step++) {
+            const double cosine = step < 9 ? 0.125 * (1.0 + cos(pi * step / 9.0)) : 0.0;
+            assert_number(student_factor[step], step < first ? -1.0
+                                                : step < 4   ? 1.0 - 0.125 * step
+                                                             : 0.5);
+            assert_number(student_extra[step], step < first ? -1.0 : cosine);
+        }
+        bench_close(&b);
+        assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    }
+    student_overflows_at = -1;
+}
+
+/* A run without an end has no step in which the number is there. */
+static void a_number_needs_an_end(void **state)
+{
+    (void)state;
+    lvni_nn_model *model;
+    assert_int_equal(lvni_nn_model_build(&student_class, NULL, 1, &model), LVN_OK);
+    lvni_trainer_engine e = {.o = {.model = model, .schedule = {.total_steps = INT64_MAX}}};
+    assert_int_equal(lvni_trainer_numbers_check(&e), LVN_ERR_USAGE);
+    assert_non_null(strstr(lvn_last_error()->message,
+                           "the number extra of the model goes from 0.25 to 0 until the run's end, "
+                           "and the run has none"));
+    model->number[1].epochs = 2;
+    assert_int_equal(lvni_trainer_numbers_check(&e), LVN_OK);
+    e.o.plan.steps_per_epoch = 4;
+    e.now.step = 7;
+    lvni_trainer_numbers_begin(&e);
+    assert_number(e.now.number[1], 0.0);
+    e.now.step = 6;
+    lvni_trainer_numbers_begin(&e);
+    assert_true(e.now.number[1] > 0.0);
+    lvni_nn_model_destroy(model);
+}
+
 static const lvn_tensor *weight(const bench *b, const char *name)
 {
     for (int i = 0; i < b->model->n_parameters; i++) {
@@ -395,6 +458,8 @@ int main(void)
         return 1;
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_the_layout),
+                                       cmocka_unit_test(numbers_go_with_the_steps),
+                                       cmocka_unit_test(a_number_needs_an_end),
                                        cmocka_unit_test(queues_count_what_was_pushed),
                                        cmocka_unit_test(teachers_follow),
                                        cmocka_unit_test(teachers_follow_in_one_phase),

@@ -1,0 +1,39 @@
+/* Values of the model's numbers (nn/numbers.c) in each step, and whether the run is one in which
+ * they get where they go. Called by the engine. */
+#include "trainer/engine.h"
+
+/* Of the step's number alone, so a resumed run has them. */
+static lvni_optim_curve curve_of(const lvni_trainer_engine *e, const lvn_number *n)
+{
+    return (lvni_optim_curve){.kind = n->curve == LVN_CURVE_COSINE ? LVNI_CURVE_COSINE
+                                                                   : LVNI_CURVE_LINEAR,
+                              .from = n->from,
+                              .to = n->to,
+                              .steps = n->steps > 0    ? n->steps
+                                       : n->epochs > 0 ? n->epochs * e->o.plan.steps_per_epoch
+                                                       : e->o.schedule.total_steps};
+}
+
+lvn_status lvni_trainer_numbers_check(const lvni_trainer_engine *e)
+{
+    const lvni_nn_model *m = e->o.model;
+    for (int i = 0; i < m->n_numbers; i++) {
+        const lvn_number *n = &m->number[i];
+        if (n->from != n->to && curve_of(e, n).steps == INT64_MAX) {
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "the number %s of the model goes from %g to %g until the run's end, and the "
+                     "run has none: give max_epochs or max_steps",
+                     n->name, n->from, n->to);
+        }
+    }
+    return LVN_OK;
+}
+
+void lvni_trainer_numbers_begin(lvni_trainer_engine *e)
+{
+    const lvni_nn_model *m = e->o.model;
+    for (int i = 0; i < m->n_numbers; i++) {
+        const lvni_optim_curve curve = curve_of(e, &m->number[i]);
+        e->now.number[i] = lvni_optim_curve_at(&curve, e->now.step);
+    }
+}
