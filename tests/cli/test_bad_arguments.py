@@ -159,6 +159,26 @@ class Words(Case):
         )
         self.refused(["ema.decay=1"], ["ema.decay `1`", "at least 0 and below 1"])
 
+    def test_the_metric_of_a_plateau(self):
+        """A name that is not that of a metric, or needs a validation set where there is none, is
+        refused before the run; one that nothing reports ends it after the first epoch."""
+        self.refused(
+            ["scheduler=plateau", "scheduler.monitor=loss"],
+            ["scheduler.monitor=loss is not val/NAME or train/NAME"],
+        )
+        self.refused(
+            ["scheduler=plateau", "scheduler.monitor=val/loss", "val_split=0"],
+            ["scheduler.monitor=val/loss", "no validation set", "val_split=0.2", "train/loss"],
+        )
+        self.train(
+            "scheduler=plateau",
+            "scheduler.monitor=train/los",
+            "max_epochs=1",
+            "max_steps=-1",
+            code=USAGE,
+            expects=["scheduler.monitor=train/los", "the training of epoch 1", "no such metric"],
+        )
+
     def test_options_without_effect(self):
         """On the command line an error, in a file, which may serve several runs, a warning; values
         that are the default, or switch off, are neither."""
