@@ -138,7 +138,8 @@ LVN_API lvn_status lvn_trainer_fit(lvn_trainer *trainer);
 LVN_API void lvn_trainer_stop(lvn_trainer *trainer);
 
 /* One optimizer step. No validation and no checkpoint follow, whatever the keys are. *report may be
- * left out (NULL). LVN_ERR_USAGE: the run is at its end. A loop of steps has the bits of fit. */
+ * left out (NULL). LVN_ERR_USAGE: the run is at its end. A loop of steps has the bits of fit;
+ * LVN_ERR_USAGE with scheduler=plateau on a metric of the validation. */
 LVN_API lvn_status lvn_trainer_step(lvn_trainer *trainer, const lvn_trainer_report **report);
 /* The metrics of job.val on the weights of now (with ema.decay: their average, as fit does). */
 LVN_API lvn_status lvn_trainer_validate(lvn_trainer *trainer, const lvn_trainer_report **report);

@@ -177,7 +177,7 @@ static lvn_status resume(lvni_recipes_fit_run *r)
     lvni_log_line(LVNI_LOG_INFO, "resuming from %s: step %lld, epoch %lld", ckpt->path,
                   (long long)ckpt->at.step, (long long)ckpt->at.epoch + 1);
     LVN_TRY(lvni_trainer_identity_report_layout(r->trainer, ckpt));
-    lvni_recipes_report_moved_end(r->request->config, &r->schedule, &r->plan, ckpt);
+    lvni_recipes_report_moved_end(r, ckpt);
     lvni_recipes_report_changes(r->request->config, lvni_core_str_text(&r->json), ckpt);
     const lvni_recipes_repair_options repair = {
         .dir = r->dir,

@@ -60,10 +60,8 @@ lvn_status lvni_recipes_load_start(const lvni_core_config *config, lvni_nn_model
 /* LVN_ERR_USAGE when the command line gives a run that resumes from `ckpt` other weights to begin
  * with. */
 lvn_status lvni_recipes_check_start(const lvni_core_config *config, const lvni_ckpt *ckpt);
-/* Logs where the schedule ends at another step than in the saved run. */
-void lvni_recipes_report_moved_end(const lvni_core_config *config,
-                                   const lvni_optim_schedule *schedule, const lvni_plan *plan,
-                                   const lvni_ckpt *ckpt);
+/* Logs which curves end at another step than in the saved run. */
+void lvni_recipes_report_moved_end(const lvni_recipes_fit_run *run, const lvni_ckpt *ckpt);
 /* Warns of every key that has another value in the resumed run; json: its configuration. */
 void lvni_recipes_report_changes(const lvni_core_config *config, const char *json,
                                  const lvni_ckpt *ckpt);

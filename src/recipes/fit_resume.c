@@ -49,19 +49,46 @@ lvn_status lvni_recipes_load_start(const lvni_core_config *c, lvni_nn_model *mod
 
 /* ---- what differs from the saved run ---- */
 
-/* The same step has another learning rate on a cosine or a line that ends elsewhere. */
-void lvni_recipes_report_moved_end(const lvni_core_config *config,
-                                   const lvni_optim_schedule *schedule, const lvni_plan *plan,
-                                   const lvni_ckpt *ckpt)
+static bool moves_to_end(const lvni_nn_model *m)
 {
-    const int64_t was = lvni_recipes_saved_schedule_end(ckpt->config, plan),
-                  is = schedule->total_steps;
-    if (lvni_optim_schedule_ends(schedule) && was > 0 && was != is) {
-        lvni_log_line(LVNI_LOG_INFO,
-                      "scheduler=%s ends at step %lld now, at step %lld in the saved run: the "
-                      "learning rate follows another curve from here on",
-                      lvni_core_config_str(config, "scheduler.name"), (long long)is,
-                      (long long)was);
+    for (int i = 0; i < m->n_follow_rules; i++) {
+        if (m->follow_rule[i].momentum != m->follow_rule[i].end) {
+            return true;
+        }
+    }
+    for (int i = 0; i < m->n_numbers; i++) {
+        if (m->number[i].from != m->number[i].to && m->number[i].steps == 0 &&
+            m->number[i].epochs == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The same step has another value on a way that ends elsewhere. */
+void lvni_recipes_report_moved_end(const lvni_recipes_fit_run *r, const lvni_ckpt *ckpt)
+{
+    const lvni_core_config *c = r->request->config;
+    const int64_t was = lvni_recipes_saved_end(ckpt->config, &r->plan),
+                  is = r->schedule.total_steps;
+    if (was <= 0 || was == is || was == INT64_MAX || is == INT64_MAX) {
+        return;
+    }
+    char schedule[64];
+    snprintf(schedule, sizeof schedule, "scheduler=%s", lvni_core_config_str(c, "scheduler.name"));
+    const struct {
+        bool moves;
+        const char *what;
+    } of[] = {{lvni_optim_schedule_ends(&r->schedule), schedule},
+              {lvni_core_config_is_set(c, "optim.weight_decay_end"), "optim.weight_decay_end"},
+              {moves_to_end(r->model), "what moves in the model"}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        if (of[i].moves) {
+            lvni_log_line(LVNI_LOG_INFO,
+                          "%s ends at step %lld now, at step %lld in the saved run: it follows "
+                          "another curve from here on",
+                          of[i].what, (long long)is, (long long)was);
+        }
     }
 }
 

@@ -79,8 +79,8 @@ lvn_status lvni_recipes_read_plateau(const lvni_core_config *config, bool valida
  * becomes its larger end. */
 lvn_status lvni_recipes_read_decay(const lvni_core_config *config, int64_t steps,
                                    double *weight_decay, lvni_optim_curve *curve);
-/* Where the cosine or line of a saved run (the configuration of its checkpoint) ends with this
- * plan's data; 0: it had none. */
-int64_t lvni_recipes_saved_schedule_end(const char *config_json, const lvni_plan *plan);
+/* The last step of a saved run (the configuration of its checkpoint) with this plan's data;
+ * INT64_MAX: it had no end; 0: unknown. */
+int64_t lvni_recipes_saved_end(const char *config_json, const lvni_plan *plan);
 
 #endif

@@ -205,21 +205,14 @@ static int64_t number_of(const json_t *saved, const char *name, int64_t otherwis
     return json_is_integer(value) ? (int64_t)json_integer_value(value) : otherwise;
 }
 
-static bool ends(const char *name)
-{
-    return strcmp(name, "cosine") == 0 || strcmp(name, "linear") == 0 ||
-           strcmp(name, "polynomial") == 0 || strcmp(name, "onecycle") == 0;
-}
-
-int64_t lvni_recipes_saved_schedule_end(const char *config_json, const lvni_plan *plan)
+int64_t lvni_recipes_saved_end(const char *config_json, const lvni_plan *plan)
 {
     json_t *saved = lvni_core_json_try(config_json, LVNI_JSON_INNER);
-    const char *name = json_string_value(json_object_get(saved, "scheduler.name"));
     const int64_t batch =
         number_of(saved, "batch_size", number_of(saved, "batch_size_per_device", 0)) *
         number_of(saved, "accumulate_grad_batches", 1);
     int64_t end = 0;
-    if (name != NULL && ends(name) && batch > 0) {
+    if (batch > 0) {
         const bool drop = json_is_true(json_object_get(saved, "drop_last"));
         const int64_t n = plan->n_samples, pass = n / batch + (n % batch != 0 && !drop ? 1 : 0),
                       here = plan->cycles ? plan->steps_per_epoch : pass;

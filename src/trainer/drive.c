@@ -5,11 +5,27 @@
 #include "tensor/ctx.h"
 #include "trainer/loop_impl.h"
 
+#include <string.h>
+
 static lvn_status end_epoch(lvni_trainer *t)
 {
     LVN_TRY(lvni_trainer_loop_check_readable(t));
     LVN_TRY(lvni_trainer_report_epoch(&t->report, &t->at, &t->engine->scaler, false));
+    LVN_TRY(lvni_trainer_loop_follow_plateau(t, false));
     lvni_trainer_loop_next_epoch(t);
+    return LVN_OK;
+}
+
+/* No validation follows a step, so its metrics cannot move the rate as they do in fit. */
+static lvn_status check_monitor(const lvni_trainer *t)
+{
+    if (t->o.schedule.kind == LVNI_SCHEDULE_PLATEAU &&
+        strncmp(t->o.plateau.monitor, "val/", 4) == 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "scheduler=plateau follows scheduler.monitor=%s, and single steps do not "
+                 "validate: give a metric of the training, as train/loss, or use lvn_trainer_fit",
+                 t->o.plateau.monitor);
+    }
     return LVN_OK;
 }
 
@@ -22,7 +38,9 @@ lvn_status lvni_trainer_advance(lvni_trainer *t, lvni_trainer_step_result *r)
                  (long long)t->at.step, (long long)t->at.epoch,
                  lvni_core_plural(t->at.epoch, " is", "s are"));
     }
+    LVN_TRY(check_monitor(t));
     if (lvni_trainer_loop_epoch_done(t)) { /* of a run that ended during its validation */
+        LVN_TRY(lvni_trainer_loop_follow_plateau(t, false));
         lvni_trainer_loop_next_epoch(t);
     }
     LVN_TRY(lvni_trainer_loop_begin(t));

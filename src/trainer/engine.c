@@ -20,11 +20,13 @@ lvn_status lvni_trainer_parameters(const lvni_nn_model *m, const lvni_optim_rule
                                       .n = m->parameters[i].numel,
                                       .ndim = m->parameters[i].tensor->ndim};
     }
+    int block = 0; /* those without parameters, of a module that follows, do not count */
     for (int i = 0; i < m->n_blocks; i++) {
         const int end = i + 1 < m->n_blocks ? m->blocks[i + 1].first : m->n_parameters;
         for (int k = m->blocks[i].first; k < end; k++) {
-            p[k].block = i;
+            p[k].block = block;
         }
+        block += end > m->blocks[i].first ? 1 : 0;
     }
     lvn_status s = lvni_optim_rules_apply(rules, p, m->n_parameters);
     if (s == LVN_OK) {

@@ -196,7 +196,8 @@ bool lvni_trainer_in_last_phase(const lvni_trainer_engine *engine);
 lvn_status lvni_trainer_update(lvni_trainer_engine *engine, const lvni_nn_set *total,
                                lvni_trainer_step_record *r);
 /* step_numbers.c */
-/* LVN_ERR_USAGE: one goes until the end of a run without an end. */
+/* LVN_ERR_USAGE: one, or the momentum of a module that follows, goes until the end of a run without
+ * an end. */
 lvn_status lvni_trainer_numbers_check(const lvni_trainer_engine *engine);
 /* Those of the step that is being submitted. */
 void lvni_trainer_numbers_begin(lvni_trainer_engine *engine);

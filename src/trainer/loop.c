@@ -73,8 +73,7 @@ static lvn_status save(lvni_trainer *t, bool best)
     return s == LVN_OK ? s : lvni_trainer_keeper_save_on_error(t, s);
 }
 
-/* Every rank has the same sums, and so the same rate. */
-static lvn_status follow_plateau(lvni_trainer *t, bool validated)
+lvn_status lvni_trainer_loop_follow_plateau(lvni_trainer *t, bool validated)
 {
     const lvni_optim_plateau_options *o = &t->o.plateau;
     if (t->o.schedule.kind != LVNI_SCHEDULE_PLATEAU) {
@@ -119,7 +118,7 @@ static lvn_status end_epoch(lvni_trainer *t)
     if (t->o.hooks.epoch != NULL) {
         t->o.hooks.epoch(t->o.hooks.user);
     }
-    LVN_TRY(follow_plateau(t, validated));
+    LVN_TRY(lvni_trainer_loop_follow_plateau(t, validated));
     const bool best = lvni_trainer_keeper_improved(t, validated);
     lvni_trainer_loop_next_epoch(t);
     return save(t, best);

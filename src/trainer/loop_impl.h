@@ -10,6 +10,9 @@ bool lvni_trainer_loop_epoch_done(const lvni_trainer *t);
 lvn_status lvni_trainer_loop_begin(lvni_trainer *t);
 /* Before a step: what the ranks agreed on, and whether another step follows. */
 lvn_status lvni_trainer_loop_begin_step(lvni_trainer *t);
+/* scheduler=plateau at the end of an epoch. Every rank has the same sums, and so the same rate.
+ * LVN_ERR_USAGE: the epoch has no such metric. */
+lvn_status lvni_trainer_loop_follow_plateau(lvni_trainer *t, bool validated);
 void lvni_trainer_loop_next_epoch(lvni_trainer *t);
 
 /* keeper.c */

@@ -26,6 +26,15 @@ lvn_status lvni_trainer_numbers_check(const lvni_trainer_engine *e)
                      n->name, n->from, n->to);
         }
     }
+    for (int i = 0; i < m->n_follow_rules; i++) {
+        const lvni_nn_follow_rule *rule = &m->follow_rule[i];
+        if (rule->momentum != rule->end && e->o.schedule.total_steps == INT64_MAX) {
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "the momentum of a module that follows goes from %g to %g until the run's "
+                     "end, and the run has none: give max_epochs or max_steps",
+                     rule->momentum, rule->end);
+        }
+    }
     return LVN_OK;
 }
 

@@ -491,6 +491,13 @@ class Resume(Case):
         self.assertEqual(reported.count("another curve"), 1)
         reported, _ = self.train("resume=true", "max_epochs=4", "max_steps=-1")
         self.assertNotIn("another curve", reported)
+        self.train("optim.weight_decay_end=0.2", "max_epochs=3", "max_steps=-1", "overwrite=true")
+        self.train(
+            "resume=true",
+            "max_epochs=4",
+            "max_steps=-1",
+            expects=["optim.weight_decay_end ends at step 8 now, at step 6 in the saved run"],
+        )
 
     def test_layout_is_not_saved(self):
         """What a resumed run takes over is what its bits hang on: micro-batches and the kind of

@@ -117,6 +117,36 @@ static void steps_have_the_bits_of_fit_on_every_layout(void **state)
     }
 }
 
+/* Its rate follows epochs, which a loop of steps ends, too. */
+static void steps_move_a_plateau(void **state)
+{
+    (void)state;
+    const char *args[] = {"scheduler=plateau",    "scheduler.monitor=train/loss",
+                          "scheduler.patience=0", "scheduler.threshold=0.9999",
+                          "max_epochs=4",         "max_steps=-1"};
+    const words w = {6, {args[0], args[1], args[2], args[3], args[4], args[5]}};
+    lvn_trainer *fitted = make(&w), *stepped = make(&w);
+    must(lvn_trainer_fit(fitted));
+    const lvn_trainer_report *report = NULL;
+    double first = 0.0, last = 0.0;
+    while (!lvn_trainer_finished(stepped)) {
+        must(lvn_trainer_step(stepped, &report));
+        first = first == 0.0 ? report->lr : first;
+        last = report->lr;
+    }
+    assert_true(last < 0.5 * first);
+    float values[VALUES];
+    read_values(fitted, values);
+    assert_same(values, stepped);
+    lvn_trainer_destroy(fitted);
+    lvn_trainer_destroy(stepped);
+    const words val = {2, {"scheduler=plateau", "scheduler.monitor=val/loss"}};
+    lvn_trainer *t = make(&val);
+    assert_int_equal(lvn_trainer_step(t, NULL), LVN_ERR_USAGE);
+    assert_non_null(strstr(lvn_last_error()->message, "scheduler.monitor=val/loss"));
+    lvn_trainer_destroy(t);
+}
+
 static void a_job_has_the_bits_of_a_trainer(void **state)
 {
     (void)state;
@@ -655,6 +685,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_process_keeps_screen_signals_and_files),
         cmocka_unit_test(steps_have_the_bits_of_fit_on_every_layout),
+        cmocka_unit_test(steps_move_a_plateau),
         cmocka_unit_test(a_job_has_the_bits_of_a_trainer),
         cmocka_unit_test(a_trainer_goes_on_from_a_checkpoint),
         cmocka_unit_test(validation_changes_nothing),

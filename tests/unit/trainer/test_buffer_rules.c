@@ -174,6 +174,11 @@ static void a_number_needs_an_end(void **state)
                            "the number extra of the model goes from 0.25 to 0 until the run's end, "
                            "and the run has none"));
     model->number[1].epochs = 2;
+    assert_int_equal(lvni_trainer_numbers_check(&e), LVN_ERR_USAGE);
+    assert_non_null(strstr(lvn_last_error()->message, "the momentum of a module that follows"));
+    for (int i = 0; i < model->n_follow_rules; i++) {
+        model->follow_rule[i].end = model->follow_rule[i].momentum;
+    }
     assert_int_equal(lvni_trainer_numbers_check(&e), LVN_OK);
     e.o.plan.steps_per_epoch = 4;
     e.now.step = 7;
