@@ -22,6 +22,11 @@ static bool has_own_count(const lvni_optim *o, const lvni_optim_call *c)
     return c->step != NULL && c->updates != o->steps[c->run->phase];
 }
 
+static const lvni_optim_decays *decays(const lvni_optim *o, const lvni_optim_call *c)
+{
+    return &o->decays[c->run->phase];
+}
+
 /* ---- sgd, lars ---- */
 
 static int sgd_slots(const lvni_optim_options *p, const char *name[LVNI_OPTIM_SLOTS])
@@ -35,7 +40,7 @@ static void sgd_step(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range p
 {
     const lvni_optim_options *p = &o->options;
     const lvn_flat_sgd s = {.lr = rate(c),
-                            .momentum = p->momentum,
+                            .momentum = decays(o, c)->momentum,
                             .dampening = p->dampening,
                             .weight_decay = c->run->weight_decay,
                             .grad_scale = c->grad_scale,
@@ -78,7 +83,7 @@ static int adam_slots(const lvni_optim_options *p, const char *name[LVNI_OPTIM_S
 }
 
 /* Of the update after `updates`. */
-static void get_corrections(const lvni_optim_options *p, int64_t updates, double *one, double *two)
+static void get_corrections(const lvni_optim_decays *p, int64_t updates, double *one, double *two)
 {
     const double t = (double)(updates + 1);
     *one = p->beta1 > 0.0 ? 1.0 - lvni_core_pow(p->beta1, t) : 1.0;
@@ -92,11 +97,11 @@ static void adam_step(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range 
     const bool own = has_own_count(o, c);
     double correction1 = 0.0, correction2 = 0.0; /* of the step */
     if (c->step == NULL || own) {
-        get_corrections(p, c->updates, &correction1, &correction2);
+        get_corrections(decays(o, c), c->updates, &correction1, &correction2);
     }
     const lvn_flat_adamw a = {.lr = rate(c),
-                              .beta1 = p->beta1,
-                              .beta2 = p->beta2,
+                              .beta1 = decays(o, c)->beta1,
+                              .beta2 = decays(o, c)->beta2,
                               .eps = p->eps,
                               .weight_decay = c->run->weight_decay,
                               .correction1 = correction1,
@@ -114,8 +119,8 @@ static lvn_flat_lamb lamb_of(const lvni_optim *o, const lvni_optim_call *c)
 {
     const lvni_optim_options *p = &o->options;
     lvn_flat_lamb l = {.lr = rate(c),
-                       .beta1 = p->beta1,
-                       .beta2 = p->beta2,
+                       .beta1 = decays(o, c)->beta1,
+                       .beta2 = decays(o, c)->beta2,
                        .eps = p->eps,
                        .weight_decay = c->run->weight_decay,
                        .grad_scale = c->grad_scale,
@@ -123,7 +128,7 @@ static lvn_flat_lamb lamb_of(const lvni_optim *o, const lvni_optim_call *c)
                        .step = c->step,
                        .own_count = has_own_count(o, c)};
     if (c->step == NULL || l.own_count) {
-        get_corrections(p, c->updates, &l.correction1, &l.correction2);
+        get_corrections(decays(o, c), c->updates, &l.correction1, &l.correction2);
     }
     return l;
 }
@@ -179,7 +184,7 @@ static void rmsprop_step(lvni_optim *o, const lvni_optim_call *c, lvni_optim_ran
     const lvn_flat_rmsprop r = {.lr = rate(c),
                                 .alpha = p->alpha,
                                 .eps = p->eps,
-                                .momentum = p->momentum,
+                                .momentum = decays(o, c)->momentum,
                                 .weight_decay = c->run->weight_decay,
                                 .grad_scale = c->grad_scale,
                                 .step = c->step};
@@ -198,8 +203,8 @@ static void lion_step(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range 
                       const float *g)
 {
     const lvn_flat_lion l = {.lr = rate(c),
-                             .beta1 = o->options.beta1,
-                             .beta2 = o->options.beta2,
+                             .beta1 = decays(o, c)->beta1,
+                             .beta2 = decays(o, c)->beta2,
                              .weight_decay = c->run->weight_decay,
                              .grad_scale = c->grad_scale,
                              .step = c->step};
@@ -232,6 +237,6 @@ const lvni_optim_formula *lvni_optim_formula_of(const lvni_optim_options *option
 void lvni_optim_describe(const lvni_optim *o, lvn_step_decision *d)
 {
     const bool corrected = lvni_optim_formula_of(&o->options)->corrected;
-    d->beta1 = corrected ? o->options.beta1 : 0.0;
-    d->beta2 = corrected ? o->options.beta2 : 0.0;
+    d->beta1 = corrected ? o->decays[d->phase].beta1 : 0.0;
+    d->beta2 = corrected ? o->decays[d->phase].beta2 : 0.0;
 }

@@ -134,6 +134,9 @@ lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n,
         return LVN_ERR_MEMORY;
     }
     o->options = *options;
+    for (int i = 0; i < LVNI_PHASES; i++) {
+        o->decays[i] = (lvni_optim_decays){options->momentum, options->beta1, options->beta2};
+    }
     o->n = n;
     o->own = own != NULL ? *own : (lvni_optim_range){0, n};
     o->n_slots = lvni_optim_formula_of(options)->slots(options, o->slot_name);
@@ -291,8 +294,8 @@ void lvni_optim_set_rates(lvni_optim *o, int phase, double decay, double momentu
         }
     }
     if (momentum > 0.0) {
-        *(lvni_optim_moves_momentum(&o->options) ? &o->options.momentum : &o->options.beta1) =
-            momentum;
+        lvni_optim_decays *d = &o->decays[phase];
+        *(lvni_optim_moves_momentum(&o->options) ? &d->momentum : &d->beta1) = momentum;
     }
 }
 

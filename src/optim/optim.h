@@ -62,6 +62,11 @@ typedef struct lvni_optim_run {
     int first, count; /* its parameters */
 } lvni_optim_run;
 
+/* What schedules and phases have in place of the options'. */
+typedef struct lvni_optim_decays {
+    double momentum, beta1, beta2;
+} lvni_optim_decays;
+
 /* State as flat buffers: sgd, lars: momentum (when it is not 0); adam, adamw, lamb: exp_avg,
  * exp_avg_sq; rmsprop: square_avg, grad_avg (centered), momentum_buffer (when it is not 0); lion:
  * exp_avg. */
@@ -74,7 +79,8 @@ typedef struct lvni_optim {
     int n_slots;
     const char *slot_name[LVNI_OPTIM_SLOTS]; /* as in checkpoints: optim/<slot>/<parameter> */
     float *slot[LVNI_OPTIM_SLOTS]; /* of element i of the flat buffers at slot[k][i - own.begin] */
-    int64_t steps[LVNI_PHASES];    /* updates done, of each phase's parameters */
+    lvni_optim_decays decays[LVNI_PHASES]; /* of each phase; the options' at first */
+    int64_t steps[LVNI_PHASES];            /* updates done, of each phase's parameters */
     /* A parameter without a gradient is left alone, as in PyTorch: no decay, no moments, and its
      * own count of updates stays. */
     int n_parameters;
@@ -136,7 +142,7 @@ void lvni_optim_end_step(lvni_optim *optim, int phase);
 /* Takes back a count, of a step whose parameters without gradient were these: the device did not
  * update. */
 void lvni_optim_undo_step(lvni_optim *optim, int phase, const bool *idle);
-/* The part of a device's decision about an update that is the optimizer's. */
+/* The part of a device's decision about an update of its phase that is the optimizer's. */
 void lvni_optim_describe(const lvni_optim *optim, lvn_step_decision *decision);
 
 /* 2-norm of the gradient, from the sums of squares of its blocks (lvni_kernels_flat_block_sumsq):

@@ -93,7 +93,7 @@ static const lvni_core_option optim_rows[] = {
     {.name = "optim.phases",
      .type = LVNI_OPT_STRING_LIST,
      .help = "What phases of a step have of their own, as PHASE:KEY=VALUE with the keys lr, clip, "
-             "scheduler and every: [critic:lr=1e-4:clip=1,generator:every=5]."},
+             "scheduler, every, beta1 and beta2: [critic:lr=1e-4:beta1=0,generator:every=5]."},
     {.name = "optim.layer_decay",
      .type = LVNI_OPT_FLOAT,
      .fallback = "1",

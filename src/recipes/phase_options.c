@@ -10,7 +10,8 @@ static lvn_status fail(const char *text)
 {
     LVN_FAIL(LVN_ERR_USAGE,
              "optim.phases: %s is not PHASE:KEY=VALUE with the keys lr (above 0), clip (0: none), "
-             "scheduler (a value of scheduler.name except plateau) and every (steps), as in "
+             "scheduler (a value of scheduler.name except plateau), every (steps), beta1 and beta2 "
+             "(below 1), as in "
              "optim.phases=[critic:lr=1e-4:clip=1,generator:every=5]",
              text);
 }
@@ -64,8 +65,40 @@ static lvn_status read_setting(const lvni_core_config *c, const lvni_plan *plan,
     } else if (is_key(text, key, "every") && number >= 1.0 && number <= 1e9 &&
                floor(number) == number) {
         out->every = (int64_t)number;
+    } else if (is_key(text, key, "beta1") && number < 1.0) {
+        out->has_beta1 = true;
+        out->beta1 = number;
+    } else if (is_key(text, key, "beta2") && number < 1.0) {
+        out->has_beta2 = true;
+        out->beta2 = number;
     } else {
         return fail(all);
+    }
+    return LVN_OK;
+}
+
+/* The optimizer has betas, and no schedule moves the first one. */
+static lvn_status check_betas(const lvni_core_config *c, const lvni_plan *plan,
+                              const lvni_trainer_phase_options *own, const char *text)
+{
+    if (!own->has_beta1 && !own->has_beta2) {
+        return LVN_OK;
+    }
+    const char *optim = lvni_core_config_str(c, "optim.name");
+    if (strcmp(optim, "adam") != 0 && strcmp(optim, "adamw") != 0 && strcmp(optim, "lion") != 0 &&
+        strcmp(optim, "lamb") != 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "optim.phases: %s gives a phase its own beta1 or beta2, and optim=%s has none: "
+                 "adam, adamw, lion and lamb have",
+                 text, optim);
+    }
+    lvni_optim_schedule run = own->schedule;
+    LVN_TRY(own->has_schedule ? LVN_OK : lvni_recipes_read_schedule(c, plan, &run));
+    if (own->has_beta1 && run.kind == LVNI_SCHEDULE_ONECYCLE && run.cycle.moves_momentum) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "optim.phases: %s gives a phase its own beta1, which scheduler=onecycle moves: "
+                 "leave it out, or give scheduler.cycle_momentum=false",
+                 text);
     }
     return LVN_OK;
 }
@@ -91,6 +124,7 @@ lvn_status lvni_recipes_read_phases(const lvni_core_config *c, const lvni_plan *
         for (const char *at = list[i] + name; *at == ':'; at += 1 + strcspn(at + 1, ":")) {
             LVN_TRY(read_setting(c, plan, list[i], at + 1, &out[phase]));
         }
+        LVN_TRY(check_betas(c, plan, &out[phase], list[i]));
     }
     for (int i = 0; i < lvni_optim_count_phases(phases); i++) {
         always = always || out[i].every <= 1;

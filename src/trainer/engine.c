@@ -125,6 +125,12 @@ static lvn_status make_optim(lvni_trainer_engine *e)
     const lvn_status s =
         lvni_optim_create(&e->o.optim, m->n_weights, NULL, p, m->n_parameters, &e->optim);
     lvni_core_free(p);
+    for (int i = 0; i < e->n_phases && s == LVN_OK; i++) {
+        const lvni_trainer_phase_options *own = &e->o.phase[i];
+        lvni_optim_decays *d = &e->optim->decays[i];
+        d->beta1 = own->has_beta1 ? own->beta1 : d->beta1;
+        d->beta2 = own->has_beta2 ? own->beta2 : d->beta2;
+    }
     return s;
 }
 

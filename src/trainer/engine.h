@@ -28,9 +28,10 @@
 /* What a phase has of its own; zeros: as the run. */
 typedef struct lvni_trainer_phase_options {
     double lr;
-    bool has_schedule, has_clip;
+    bool has_schedule, has_clip, has_beta1, has_beta2;
     lvni_optim_schedule schedule;
-    double clip;   /* 2-norm; 0: off */
+    double clip; /* 2-norm; 0: off */
+    double beta1, beta2;
     int64_t every; /* it runs in the last step of every so many; 0, 1: in each */
 } lvni_trainer_phase_options;
 

@@ -224,7 +224,10 @@ class Examples(unittest.TestCase):
         """A rate, a schedule and clipping of a phase, and a generator in every third step: one hash
         for any layout, and when resumed; and each of them changes it."""
         os.environ["LEVIN_SIM_DEVICES"] = "1"
-        critic, generator = "critic:clip=0.5:scheduler=constant", "generator:every=3:lr=0.004"
+        critic, generator = (
+            "critic:clip=0.5:scheduler=constant:beta2=0.95",
+            "generator:every=3:lr=0.004",
+        )
         keys = ("max_epochs=1", "max_steps=9", "scheduler=exponential", "scheduler.interval=step")
         layouts = {
             "one": ("lanes=1",),
@@ -237,6 +240,8 @@ class Examples(unittest.TestCase):
             "clip": critic.replace("0.5", "0.01") + "," + generator,
             "scheduler": critic.replace("constant", "exponential") + "," + generator,
             "every": critic + "," + generator.replace("3", "2"),
+            "beta1": critic + ":beta1=0.3," + generator,
+            "beta2": critic + ":beta2=0.7," + generator,
             "lr": critic + "," + generator.replace("0.004", "0.002"),
         }
         both = f"optim.phases=[{critic},{generator}]"
@@ -258,9 +263,19 @@ class Examples(unittest.TestCase):
             ("critic:lr=0", "is not PHASE:KEY=VALUE"),
             ("critic:every=1.5", "is not PHASE:KEY=VALUE"),
             ("critic:scheduler=plateau", "cannot have scheduler=plateau"),
+            ("critic:beta1=1", "is not PHASE:KEY=VALUE"),
+            ("critic:beta2=-0.1", "is not PHASE:KEY=VALUE"),
             ("critic:every=2,generator:every=3", "one must run in each step"),
         ):
             reported = run(RING, "out=no", f"optim.phases=[{given}]", cwd=self.cwd, status=64)
+            self.assertIn(expected, reported.stderr)
+        cycle = ("scheduler=onecycle", "optim.betas=[0.5,0.9]")
+        for given, expected in (
+            (("optim=sgd",), "and optim=sgd has none"),
+            (cycle, "beta1, which scheduler=onecycle moves"),
+        ):
+            keys = ("out=no", "optim.phases=[critic:beta1=0]", *given)
+            reported = run(RING, *keys, cwd=self.cwd, status=64)
             self.assertIn(expected, reported.stderr)
 
     def test_a_phase_that_is_frozen_is_refused(self):

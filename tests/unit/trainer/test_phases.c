@@ -3,6 +3,8 @@
  * and mistakes. */
 #include "duel_support.h"
 
+#include "sim_support.h"
+
 #include "core/alloc.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
@@ -346,6 +348,82 @@ static void phases_have_settings_of_their_own(void **state)
     bench_close(&b);
 }
 
+static float *read_floats(const float *from, int64_t n)
+{
+    float *to = malloc((size_t)n * sizeof *to);
+    assert_non_null(to);
+    assert_int_equal(lvni_tensor_mem_copy(to, from, (size_t)n * sizeof *to), LVN_OK);
+    return to;
+}
+
+/* After the first step v / m^2 is (1 - beta2) / (1 - beta1)^2, and with its corrections every
+ * weight has gone as far as the rate. */
+static void assert_betas(const bench *b, const float *before)
+{
+    const lvni_nn_model *m = b->model;
+    const lvni_optim *o = b->trainer->engine->optim;
+    float *one = read_floats(o->slot[0], m->n_weights),
+          *two = read_floats(o->slot[1], m->n_weights),
+          *after = read_floats(m->weights, m->n_weights);
+    int found[2] = {0};
+    for (int i = 0; i < m->n_parameters; i++) {
+        const int phase = m->parameters[i].phase;
+        const double want = phase == 0 ? 0.3 : 0.1;
+        for (int64_t k = m->offset[i]; k < m->offset[i] + m->parameters[i].numel; k++) {
+            const double g = (double)one[k];
+            if (fabs(g) > 1e-6) {
+                assert_true(fabs((double)two[k] / (g * g) - want) < 1e-4 * want);
+                assert_true(fabs(fabs((double)after[k] - (double)before[k]) - 0.05) < 1e-5);
+                found[phase]++;
+            }
+        }
+    }
+    assert_true(found[0] > 0 && found[1] > 0);
+    free(one);
+    free(two);
+    free(after);
+}
+
+static void phases_have_betas_of_their_own(void **state)
+{
+    (void)state;
+    const lvn_device devices[] = {LVN_CPU, LVN_SIM(0)};
+    memory data;
+    memory_init(&data, N, 0);
+    for (int i = 0; i < 2; i++) {
+        bench b;
+        setting s = settings();
+        s.optim = (lvni_optim_options){
+            .kind = LVNI_OPTIM_ADAM, .lr = 0.05, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-12};
+        s.phase[0] =
+            (lvni_trainer_phase_options){.has_beta1 = true, .has_beta2 = true, .beta2 = 0.7};
+        assert_int_equal(lvn_device_use(devices[i]), LVN_OK);
+        bench_open(&b, &data, &s);
+        float *before = read_floats(b.model->weights, b.model->n_weights);
+        bench_steps(&b, 1);
+        assert_betas(&b, before);
+        free(before);
+        bench_close(&b);
+        assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    }
+}
+
+/* A schedule that moves one phase's momentum leaves the other's as it is. */
+static void a_cycle_moves_its_phase(void **state)
+{
+    (void)state;
+    memory data;
+    bench b;
+    setting s = settings();
+    memory_init(&data, N, 0);
+    bench_open(&b, &data, &s);
+    lvni_optim *o = b.trainer->engine->optim;
+    const double was = o->decays[1].momentum;
+    lvni_optim_set_rates(o, 0, 1.0, 0.625);
+    assert_true(o->decays[0].momentum == 0.625 && o->decays[1].momentum == was);
+    bench_close(&b);
+}
+
 /* 16-mixed: what overflows is left out, the other phase goes on; the scale is halved once, and a
  * step counts as skipped when all of it was. */
 static void an_overflow_skips_its_phase(void **state)
@@ -476,11 +554,11 @@ static void all_batches_of_a_step_are_held(void **state)
 
 int main(void)
 {
-    if (lvni_cpu_start() != LVN_OK || mkdtemp(out) == NULL) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
+    char command[128];
+    sim_start("1", "64MiB");
+    if (mkdtemp(out) == NULL) {
         return 1;
     }
-    char command[128];
     lvni_log_set_quiet(true);
     snprintf(command, sizeof command, "mkdir %s/checkpoints", out);
     if (system(command) != 0) {
@@ -490,6 +568,8 @@ int main(void)
         cmocka_unit_test(phases_follow_each_other),
         cmocka_unit_test(every_phase_is_cut_to_length),
         cmocka_unit_test(phases_have_settings_of_their_own),
+        cmocka_unit_test(phases_have_betas_of_their_own),
+        cmocka_unit_test(a_cycle_moves_its_phase),
         cmocka_unit_test(an_overflow_skips_its_phase),
         cmocka_unit_test(half_a_step_is_not_kept),
         cmocka_unit_test(mistakes_are_reported),
