@@ -190,8 +190,9 @@ static lvn_status write_rows(const lvni_recipes_use *u)
 {
     const work *w = u->user;
     if (u->n == 0) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "none of the %lld samples could be read: see the warning",
-                 (long long)u->data->cls->length(u->data));
+        int64_t n = u->data->cls->length(u->data);
+        LVN_FAIL(LVN_ERR_CORRUPT, "none of the %lld sample%s could be read: see the warning",
+                 (long long)n, lvni_core_plural(n, "", "s"));
     }
     const char *path = lvni_recipes_output_path(u->config);
     LVN_TRY(lvni_core_file_write(path, lvni_core_str_text(&w->text), w->text.len));

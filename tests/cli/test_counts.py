@@ -36,6 +36,7 @@ NEVER_ONE = [
     "a confusion matrix at most %d",
     "make %lld micro-batches",
     "an epoch counts to",
+    "the stream %s has %lld samples;",
     "%lld samples in steps",
     "%s %lld x %lld = %lld samples",
     "names and layouts of PyTorch",

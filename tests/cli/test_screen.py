@@ -84,20 +84,30 @@ class Terminal:
             assert time.monotonic() < end, self.seen
             if not select.select([self.master], [], [], 1)[0]:
                 continue
-            try:
-                part = os.read(self.master, 4096)
-            except OSError:  # no process has the terminal open any more
-                part = b""
-            if not part:
+            if not self.read():
                 assert condition is None, self.seen
                 return
-            self.seen += part
-            self.screen.feed(part)
 
     def resize(self, width):
-        """All that was written for the old width is on the screen first, as on a terminal."""
+        """All that was written for the old width is on the screen first, as on a terminal: who
+        draws stands still meanwhile, or a line of the old width could be read after the change."""
+        os.kill(self.p.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.p.pid, os.WSTOPPED)
+        while select.select([self.master], [], [], 0)[0]:
+            self.read()
         self.screen.resize(width)
         set_size(self.master, width)
+        os.kill(self.p.pid, signal.SIGCONT)
+
+    def read(self):
+        """What the run has written is on the screen; False at its end."""
+        try:
+            part = os.read(self.master, 4096)
+        except OSError:  # no process has the terminal open any more
+            part = b""
+        self.seen += part
+        self.screen.feed(part)
+        return len(part) > 0
 
     def drawn(self):
         return DRAWN.findall(self.seen)
