@@ -301,7 +301,7 @@ double lvni_core_pow(double x, double y)
     if (fabs(y) == inf) {
         return a == 1.0 ? 1.0 : (a < 1.0) == (y < 0.0) ? inf : 0.0;
     }
-    const int kind = parity(y);
+    const int kind = signbit(x) ? parity(y) : 2; /* fmod is slow; read for such x alone */
     if (x < 0.0 && kind == 0 && a != inf) {
         return (double)NAN;
     }
