@@ -90,8 +90,9 @@ lvn_status lvni_trainer_loop_follow_plateau(lvni_trainer *t, bool validated)
     }
     if (lvni_optim_plateau_follow(&t->engine->plateau, o, t->o.optim.lr,
                                   lvni_trainer_metric_mean(of, name))) {
-        lvni_log_line(LVNI_LOG_INFO, "%s has not improved for %lld epoch%s: the learning rate is %g",
-                      o->monitor, (long long)o->patience + 1,
+        lvni_log_line(LVNI_LOG_INFO,
+                      "%s has not improved for %lld epoch%s: the learning rate is %g", o->monitor,
+                      (long long)o->patience + 1,
                       lvni_core_plural((int64_t)o->patience + 1, "", "s"),
                       t->o.optim.lr * t->engine->plateau.factor);
     }
