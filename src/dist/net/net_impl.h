@@ -1,12 +1,16 @@
-/* Ranks that share no memory: one stream connection between any two of them, and messages.
+/* Ranks that share no memory, and messages between any two of them.
  *
- *   net_comm.c       how ranks connect, the table of operations, the end
- *   net_link.c       the two threads of a rank, sender and receiver
+ *   net_comm.c       the communicator, its table of operations, the end
  *   net_calls.c      collectives and group exchanges: a message to and from each other rank
  *   net_reduction.c  the gradient of a step (dist/reduction.h)
+ *   net_link.c       messages on both sides of a link, aborts, and what threads wait for
+ *   net_connect.c    the link over TCP (net_stream.h): how ranks connect
+ *   net_stream.c     its two threads, sender and receiver
  *
- * The sender sends what is queued, in its order. The receiver receives from all ranks and never
- * waits to send, so that no two ranks can wait for each other's buffers.
+ * How messages move is a table, lvni_net_link: stream connections here, UCX in dist/ucx/. The
+ * messages from one rank to another are placed and complete in the order in which they were queued,
+ * except those of buckets, which may overtake each other. No rank ever waits to send before it
+ * receives, so that no two ranks can wait for each other's buffers.
  *
  * All state is guarded by one lock. A thread that waits gives a condition, which is looked at
  * under it after every message that is complete. Both ends run on machines of one byte order (the
@@ -24,6 +28,7 @@ enum {
     LVNI_NET_SMALL = 64 << 10, /* bytes of all ranks: added everywhere, without a second message */
     LVNI_NET_KEY = 16,         /* bytes that a rank shows to be let in */
     LVNI_NET_WHY = 512,        /* bytes of the reason of an abort */
+    LVNI_NET_PATIENCE_S = 2,   /* that a rank which does not receive keeps another from leaving */
     LVNI_NET_PARTS = 2 * LVNI_TREE_PENDING + 1 /* of a message */
 };
 
@@ -71,8 +76,15 @@ typedef struct lvni_net_mail {
     void *data;
 } lvni_net_mail;
 
+/* A message that is coming in. */
+typedef struct lvni_net_incoming {
+    lvni_net_header header;
+    int n_parts; /* where the rest goes */
+    lvni_net_part part[LVNI_NET_PARTS];
+    lvni_net_mail *mail; /* which has that memory; NULL: a reduction's */
+} lvni_net_incoming;
+
 typedef struct lvni_net_peer {
-    int fd;         /* -1: this rank */
     int32_t pid;    /* for messages */
     bool elsewhere; /* on another host */
     bool bye;       /* its last message has come */
@@ -80,28 +92,40 @@ typedef struct lvni_net_peer {
     bool claimed;   /* with its bye: lvni_dist_comm_claim was true there */
     bool deaf;      /* nothing can be sent to it */
     lvni_net_mail *mail;
-    /* the message that is coming in */
-    lvni_net_header header;
-    size_t got; /* bytes of the header */
-    int n_parts, at_part;
-    size_t at; /* bytes of part[at_part] */
-    lvni_net_part part[LVNI_NET_PARTS];
-    lvni_net_mail *coming; /* CALL, GROUP, ABORT */
 } lvni_net_peer;
 
 typedef struct lvni_net_reduction lvni_net_reduction;
 
-typedef struct lvni_net_comm {
+typedef struct lvni_net_comm lvni_net_comm;
+
+/* How messages move between ranks: each takes jobs (lvni_net_job_next), and reports messages that
+ * come (lvni_net_place, lvni_net_came) and peers that end (lvni_net_peer_gone). */
+typedef struct lvni_net_link {
+    /* All ranks call it, over options->exchange; all succeed or all fail. made: this rank's status
+     * until here; where it is not LVN_OK `c` may be NULL. Sets c->wire, and pid and elsewhere of
+     * the peers. */
+    lvn_status (*connect)(lvni_net_comm *c, const lvni_dist_comm_options *options, lvn_status made);
+    /* With the lock held: jobs were queued, the communicator was aborted, or c->quit is set. */
+    void (*wake)(lvni_net_comm *c);
+    /* With the lock held, which may be given up meanwhile: the memory of a reduction goes, and
+     * whatever comes for it goes elsewhere. */
+    void (*leave)(lvni_net_comm *c, uint32_t reduction);
+    /* c->quit is set: sends what is queued, as far as that takes no longer than
+     * LVNI_NET_PATIENCE_S, and ends the link's threads. Also of a link that did not connect. */
+    void (*stop)(lvni_net_comm *c);
+    /* All that is left of the link. */
+    void (*close)(lvni_net_comm *c);
+} lvni_net_link;
+
+struct lvni_net_comm {
     lvni_dist_comm base;
+    const lvni_net_link *link;
+    void *wire;          /* the link's; NULL: not yet connected */
     lvni_net_peer *peer; /* world */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* something came, was sent, or ended */
-    pthread_cond_t queued;  /* for the sender */
-    pthread_t sender, receiver;
-    bool has_sender, has_receiver, quit, claimed;
-    int wake[2]; /* a pipe that ends the receiver's poll */
+    bool quit, claimed;
     lvni_net_job *first, *last, *spare;
-    bool quit_receiving;
     uint64_t quit_ns, aborted_ns;
 
     bool aborted;
@@ -113,29 +137,73 @@ typedef struct lvni_net_comm {
     uint32_t n_reductions;          /* ever made */
     lvni_dist_sum_plan plan;        /* one number of each rank */
     void **source;                  /* world */
-} lvni_net_comm;
+};
 
-/* ---- net_link.c ---- */
+/* ---- net_comm.c ---- */
 
-lvn_status lvni_net_start(lvni_net_comm *c);
-/* Sends what is queued (nothing more after an abort), sends bye, and ends both threads. */
-void lvni_net_stop(lvni_net_comm *c);
-/* With the lock held. */
+/* The operations of a transport whose ranks exchange messages over a link. */
+#define LVNI_NET_OPERATIONS                                                                        \
+    .destroy = lvni_net_destroy, .abort = lvni_net_abort, .first_failed = lvni_net_first_failed,   \
+    .health = lvni_net_health, .agree = lvni_net_agree, .barrier = lvni_net_barrier,               \
+    .all_reduce = lvni_net_all_reduce, .reduce_scatter = lvni_net_reduce_scatter,                  \
+    .all_gather = lvni_net_all_gather, .broadcast = lvni_net_broadcast,                            \
+    .all_to_all = lvni_net_all_to_all, .region_open = lvni_dist_local_region_open,                 \
+    .region_reserve = lvni_dist_local_region_reserve,                                              \
+    .region_close = lvni_dist_local_region_close, .region_discard = lvni_dist_local_region_close,  \
+    .reduction_create = lvni_net_reduction_create, .exchange_create = lvni_net_exchange_create,    \
+    .wait = lvni_net_wait, .ring = lvni_net_ring, .claim = lvni_net_claim
+
+lvn_status lvni_net_comm_create(const lvni_dist_comm_options *options,
+                                const lvni_dist_transport *transport, const lvni_net_link *link,
+                                lvni_dist_comm **out);
+/* Gives `mine` to all ranks and gets theirs. The first member of these `bytes` bytes is the rank's
+ * lvn_status so far, an int32_t: fails where that of any rank is not LVN_OK. */
+lvn_status lvni_net_exchange_cards(const lvni_dist_comm_options *options, const void *mine,
+                                   size_t bytes, void *all);
+void lvni_net_destroy(lvni_dist_comm *comm);
+void lvni_net_abort(lvni_dist_comm *comm, int first, const char *why);
+int lvni_net_first_failed(const lvni_dist_comm *comm);
+lvn_status lvni_net_health(lvni_dist_comm *comm);
+lvn_status lvni_net_wait(lvni_dist_comm *comm, const lvni_dist_wait *wait);
+void lvni_net_ring(lvni_dist_comm *comm);
+bool lvni_net_claim(lvni_dist_comm *comm);
+
+/* ---- net_link.c: all with the lock held ---- */
+
 void lvni_net_abort_locked(lvni_net_comm *c, int first, const char *why);
 lvn_status lvni_net_health_locked(const lvni_net_comm *c);
-/* With the lock held: a job with header and peer, for the caller to fill; NULL: no memory. */
+/* A job with header and peer, for the caller to fill; NULL: no memory. */
 lvni_net_job *lvni_net_job_new(lvni_net_comm *c, int peer, lvni_net_kind kind, uint32_t id,
                                uint64_t seq, int64_t place);
-/* With the lock held. header.bytes is counted from the parts. */
+/* header.bytes is counted from the parts. */
 void lvni_net_job_send(lvni_net_comm *c, lvni_net_job *job);
-/* With the lock held: room for `bytes` bytes of what comes from a peer, as a message of its own.
- * false: no memory. */
-bool lvni_net_place_mail(lvni_net_peer *peer, uint64_t bytes);
-/* With the lock held. Waits until wait->over; fails once the communicator is aborted, or a rank
- * that is needed has ended. */
+/* Waits until wait->over; fails once the communicator is aborted, or a rank that is needed has
+ * ended. */
 lvn_status lvni_net_wait_locked(lvni_net_comm *c, const lvni_dist_wait *wait);
-/* With the lock held. Until no job with this counter is left; does not fail. */
+/* Until no job with this counter is left; does not fail. */
 void lvni_net_flush_locked(lvni_net_comm *c, const int64_t *left);
+/* Queues the last messages of this rank (nothing more is sent after an abort). */
+void lvni_net_bye_locked(lvni_net_comm *c);
+
+/* For links, which report here: */
+
+/* The next job, which is the link's until lvni_net_job_over; NULL: none. */
+lvni_net_job *lvni_net_job_next(lvni_net_comm *c);
+/* It is sent, or dropped. */
+void lvni_net_job_over(lvni_net_comm *c, lvni_net_job *job);
+/* Is it to be sent? After an abort only the news of it is. */
+bool lvni_net_job_wanted(const lvni_net_comm *c, const lvni_net_job *job);
+/* A peer has had LVNI_NET_PATIENCE_S to take what is left for it. */
+bool lvni_net_is_late(const lvni_net_comm *c);
+/* in->header is there: where does the rest go? false: nowhere, the communicator is aborted. */
+bool lvni_net_place(lvni_net_comm *c, int rank, lvni_net_incoming *in);
+/* Room for `bytes` bytes as a message of its own. false: no memory. */
+bool lvni_net_place_mail(lvni_net_incoming *in, uint64_t bytes);
+/* All of it is there, in->mail is taken. */
+void lvni_net_came(lvni_net_comm *c, int rank, lvni_net_incoming *in);
+/* It does not come any more. */
+void lvni_net_drop(lvni_net_incoming *in);
+void lvni_net_peer_gone(lvni_net_comm *c, int rank);
 
 /* ---- net_calls.c ---- */
 
@@ -157,9 +225,9 @@ lvn_status lvni_net_reduction_create(lvni_dist_comm *comm,
                                      lvni_dist_reduction **out);
 /* With the lock held: does a reduction of this number exist? */
 bool lvni_net_reduction_is(const lvni_net_comm *c, uint32_t id);
-/* With the lock held, by the receiver: where the payload of a message goes (parts of the peer), and
- * what it means when it is complete. false: it does not fit. */
-bool lvni_net_reduction_place(lvni_net_comm *c, int rank, lvni_net_peer *peer);
+/* With the lock held, by the receiver: where the payload of a message goes, and what it means
+ * when it is complete. false: it does not fit. */
+bool lvni_net_reduction_place(lvni_net_comm *c, int rank, lvni_net_incoming *in);
 void lvni_net_reduction_came(lvni_net_comm *c, int rank, const lvni_net_header *header);
 
 #endif

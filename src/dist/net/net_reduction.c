@@ -174,7 +174,7 @@ static lvni_net_reduction *find(const lvni_net_comm *c, uint32_t id)
     return NULL;
 }
 
-static size_t bytes_of(const lvni_net_peer *p)
+static size_t bytes_of(const lvni_net_incoming *p)
 {
     size_t bytes = 0;
     for (int i = 0; i < p->n_parts; i++) {
@@ -183,7 +183,7 @@ static size_t bytes_of(const lvni_net_peer *p)
     return bytes;
 }
 
-static void place_slices(const lvni_net_reduction *r, int rank, lvni_net_peer *p)
+static void place_slices(const lvni_net_reduction *r, int rank, lvni_net_incoming *p)
 {
     const lvni_net_other *o = &r->other[rank];
     const int parity = (int)(p->header.seq & 1);
@@ -195,7 +195,7 @@ static void place_slices(const lvni_net_reduction *r, int rank, lvni_net_peer *p
     }
 }
 
-static bool place_beginning(const lvni_net_reduction *r, lvni_net_other *o, lvni_net_peer *p)
+static bool place_beginning(const lvni_net_reduction *r, lvni_net_other *o, lvni_net_incoming *p)
 {
     const int parity = (int)(p->header.seq & 1);
     const size_t head = offsetof(lvni_net_beginning, leaf);
@@ -213,7 +213,7 @@ static bool place_beginning(const lvni_net_reduction *r, lvni_net_other *o, lvni
     return true;
 }
 
-static bool place_total(lvni_net_reduction *r, int rank, lvni_net_peer *p)
+static bool place_total(lvni_net_reduction *r, int rank, lvni_net_incoming *p)
 {
     const lvni_plan_range slice = lvni_net_slice(r, p->header.place, rank);
     const lvni_net_part squares = squares_of(r, slice);
@@ -233,7 +233,7 @@ bool lvni_net_reduction_is(const lvni_net_comm *c, uint32_t id)
     return find(c, id) != NULL;
 }
 
-bool lvni_net_reduction_place(lvni_net_comm *c, int rank, lvni_net_peer *p)
+bool lvni_net_reduction_place(lvni_net_comm *c, int rank, lvni_net_incoming *p)
 {
     lvni_net_reduction *r = find(c, p->header.id);
     if (r == NULL) {

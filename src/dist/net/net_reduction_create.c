@@ -20,22 +20,6 @@ void lvni_net_unreserve(float *p, int64_t n)
     }
 }
 
-/* The rest of a message for the reduction that is coming in goes nowhere. */
-static void leave_message(lvni_net_comm *c, lvni_net_peer *p, uint32_t id)
-{
-    if (p->got < sizeof p->header || p->coming != NULL || p->n_parts == 0 || p->header.id != id) {
-        return;
-    }
-    uint64_t left = 0;
-    for (int i = p->at_part; i < p->n_parts; i++) {
-        left += p->part[i].bytes;
-    }
-    if (!lvni_net_place_mail(p, left - p->at)) {
-        lvni_net_abort_locked(c, -1, "a rank has no memory for a message");
-        p->gone = true;
-    }
-}
-
 void lvni_net_reduction_destroy(lvni_dist_reduction *base)
 {
     lvni_net_reduction *r = (lvni_net_reduction *)base;
@@ -48,9 +32,7 @@ void lvni_net_reduction_destroy(lvni_dist_reduction *base)
             break;
         }
     }
-    for (int rank = 0; rank < c->base.world; rank++) {
-        leave_message(c, &c->peer[rank], r->id);
-    }
+    c->link->leave(c, r->id);
     pthread_mutex_unlock(&c->lock);
     for (int i = 0; r->set != NULL && i < r->base.o.sets; i++) {
         lvni_net_unreserve(r->set[i], base->o.n);
