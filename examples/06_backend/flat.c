@@ -219,6 +219,85 @@ static lvn_status lamb(void *stream, float *w_, const float *m_, const float *v_
     return example_end(stream, "lamb", LVN_OK);
 }
 
+/* A share of the squares of a tensor goes into the averages of its rows and columns; mean: of the
+ * rows of each matrix. */
+static void adafactor_averages(const float *g, float *row_var, float *col_var, double *mean,
+                               int64_t n, const lvn_flat_adafactor *p)
+{
+    const double share = pow(p->t, p->beta2_decay), scale = p->grad_scale * p->grad_scale;
+    for (int64_t i = 0; i < p->outer * p->inner; i++) {
+        mean[i] = 0.0;
+    }
+    for (int64_t i = 0; i < n / p->cols; i++) { /* entry i of row_var */
+        const int64_t k = i % p->inner, row = i / p->inner;
+        double sum = 0.0;
+        for (int64_t c = 0; c < p->cols; c++) {
+            const double x = (double)g[(row * p->cols + c) * p->inner + k];
+            sum += x * x;
+        }
+        row_var[i] += (float)(share * (sum * scale / (double)p->cols - (double)row_var[i]));
+        mean[row / p->rows * p->inner + k] += (double)row_var[i] / (double)p->rows;
+    }
+    for (int64_t i = 0; i < n / p->rows; i++) { /* entry i of col_var */
+        const int64_t apart = p->cols * p->inner, first = i / apart * p->rows * apart + i % apart;
+        double sum = 0.0;
+        for (int64_t r = 0; r < p->rows; r++) {
+            sum += (double)g[first + r * apart] * (double)g[first + r * apart];
+        }
+        col_var[i] += (float)(share * (sum * scale / (double)p->rows - (double)col_var[i]));
+    }
+}
+
+/* Of element i. */
+static double adafactor_direction(double g, const float *row_var, const float *col_var,
+                                  const double *mean, int64_t i, const lvn_flat_adafactor *p)
+{
+    double v = (double)row_var[col_var == NULL ? i : 0];
+    if (col_var != NULL) {
+        const int64_t k = i % p->inner, c = i / p->inner % p->cols, row = i / p->inner / p->cols,
+                      outer = row / p->rows;
+        v = (double)row_var[row * p->inner + k] *
+            (double)col_var[(outer * p->cols + c) * p->inner + k] /
+            fmax(mean[outer * p->inner + k], p->eps1);
+    }
+    return g * p->grad_scale / sqrt(fmax(v, (double)lvn_flat_adafactor_least(p)));
+}
+
+static lvn_status adafactor(void *stream, float *w_, const float *g_, float *row_var_,
+                            float *col_var_, int64_t n, const lvn_flat_adafactor *given)
+{
+    lvn_flat_adafactor own = *given, *p = &own;
+    own.step = example_mine(given->step);
+    if (example_begin(stream) && lvn_flat_adafactor_resolve(p)) {
+        float *w = example_mine(w_), *row_var = example_mine(row_var_),
+              *col_var = example_mine(col_var_);
+        const float *g = example_mine(g_);
+        const int64_t blocks = (n + LVN_FLAT_BLOCK - 1) / LVN_FLAT_BLOCK;
+        double *of_w = example_mine(p->scratch), *of_u = of_w + blocks, *mean = of_u + blocks;
+        if (col_var != NULL) {
+            adafactor_averages(g, row_var, col_var, mean, n, p);
+        }
+        memset(of_w, 0, 2 * (size_t)blocks * sizeof *of_w);
+        for (int64_t i = 0; i < n; i++) {
+            if (col_var == NULL) {
+                const double x = (double)g[i] * p->grad_scale;
+                row_var[i] += (float)(pow(p->t, p->beta2_decay) * (x * x - (double)row_var[i]));
+            }
+            const double u = adafactor_direction((double)g[i], row_var, col_var, mean, i, p);
+            of_w[i / LVN_FLAT_BLOCK] += (double)w[i] * (double)w[i];
+            of_u[i / LVN_FLAT_BLOCK] += u * u;
+        }
+        const double rate =
+            lvn_flat_adafactor_rate(sqrt(sum_pairs(of_w, blocks)), sqrt(sum_pairs(of_u, blocks)),
+                                    sqrt((double)n), sqrt(p->t), p);
+        for (int64_t i = 0; i < n; i++) {
+            const double u = adafactor_direction((double)g[i], row_var, col_var, mean, i, p);
+            w[i] = (float)((1.0 - p->lr * p->weight_decay) * (double)w[i] - rate * u);
+        }
+    }
+    return example_end(stream, "adafactor", LVN_OK);
+}
+
 /* precision=bf16-true: the upper half of an f32 is a bf16; ties go to the even one. */
 static lvn_status round_bf16(void *stream, float *w_, int64_t n)
 {
@@ -347,6 +426,7 @@ const lvn_backend_flat example_flat = {.add = add,
                                        .lion = lion,
                                        .lamb_moments = lamb_moments,
                                        .lamb = lamb,
+                                       .adafactor = adafactor,
                                        .round_bf16 = round_bf16,
                                        .record = record,
                                        .apply_record = apply_record,

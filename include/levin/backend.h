@@ -34,7 +34,7 @@
 extern "C" {
 #endif
 
-enum { LVN_BACKEND_VERSION = 10 };
+enum { LVN_BACKEND_VERSION = 11 };
 
 typedef struct lvn_device_info {
     char name[64]; /* of the model: "NVIDIA H200" */
@@ -124,6 +124,16 @@ typedef struct lvn_backend_flat {
     /* Then w -= lr trust u, with these m and v. */
     lvn_status (*lamb)(void *stream, float *w, const float *m, const float *v, int64_t n,
                        const lvn_flat_lamb *p);
+    /* Adafactor as PyTorch has it (Shazeer & Stern 2018, "Adafactor: adaptive learning rates with
+     * sublinear memory cost", algorithms 4 and 5), of one whole tensor, with s = t^beta2_decay. Of
+     * each of its matrices row_var += s (mean of g^2 over the row - row_var), col_var likewise over
+     * columns, and of an element v = row_var col_var / max(mean of the matrix's row_var, eps1) of
+     * its row and column. One axis: col_var NULL, row_var has n elements, += s (g^2 - row_var), and
+     * is v. Then u = g / sqrt(max(v, lvn_flat_adafactor_least)) and w = (1 - lr weight_decay) w -
+     * lvn_flat_adafactor_rate u, the sums of squares over blocks of the tensor, added as `decide`
+     * does. row_var is (outer, rows, inner), col_var (outer, cols, inner). */
+    lvn_status (*adafactor)(void *stream, float *w, const float *g, float *row_var, float *col_var,
+                            int64_t n, const lvn_flat_adafactor *p);
     /* Each of the n numbers becomes the nearest bf16 (ties to even), kept as f32. */
     lvn_status (*round_bf16)(void *stream, float *w, int64_t n);
     /* A micro-batch's contribution to a running statistic: record[i] = weight * value[i] for i < n,

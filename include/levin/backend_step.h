@@ -38,6 +38,7 @@ typedef struct lvn_step_phase {
     double decay;      /* a factor on the weight decay of the arguments */
     double momentum;   /* in place of momentum or beta1 of the arguments; 0: it is theirs */
     double correction1, correction2; /* 1 - beta^t, t from 1: the updates that were done */
+    double t;                        /* that number */
     int32_t updated;                 /* 0: nothing of the phase is updated */
     int32_t first;                   /* it never was before */
     int32_t clipped;
@@ -225,6 +226,7 @@ LVN_ON_DEVICE void lvn_step_decide(lvn_step_block *block, double root, double po
     p->momentum = block->given.momentum[d->phase][lvn_step_rate(block)];
     p->correction1 = 1.0 - power1;
     p->correction2 = 1.0 - power2;
+    p->t = lvn_step_t(block, d->phase);
     p->skipped = block->failed == LVN_STEP_FINE && scaled && norm - norm != 0.0;
     p->updated = block->failed == LVN_STEP_FINE && !p->skipped && weight != 0.0;
     p->first = block->updates[d->phase] == 0;
@@ -401,6 +403,49 @@ LVN_ON_DEVICE bool lvn_flat_lion_resolve(lvn_flat_lion *p)
     p->beta1 = p->step->momentum > 0.0 ? p->step->momentum : p->beta1;
     p->grad_scale = p->step->grad_scale;
     return p->step->updated != 0;
+}
+
+/* Adafactor, of one tensor */
+typedef struct lvn_flat_adafactor {
+    double lr, beta2_decay, eps1, eps2, d, weight_decay;
+    double grad_scale; /* as above; g is not clamped */
+    double t;          /* number of the update, from 1 */
+    /* element (i, r, c, k) is entry (r, c) of matrix (i, k); their product is n. Of one axis:
+     * unused */
+    int64_t outer, rows, cols, inner;
+    /* in memory of the device: 2 ceil(n / LVN_FLAT_BLOCK) + outer * inner numbers for the call's
+     * own use */
+    double *scratch;
+    const lvn_step_phase *step; /* as above */
+    bool own_count;             /* as above: of t */
+} lvn_flat_adafactor;
+
+LVN_ON_DEVICE bool lvn_flat_adafactor_resolve(lvn_flat_adafactor *p)
+{
+    if (p->step == NULL) {
+        return true;
+    }
+    p->lr *= p->step->lr;
+    p->weight_decay *= p->step->decay;
+    p->grad_scale = p->step->grad_scale;
+    p->t = p->own_count ? p->t : p->step->t;
+    return p->step->updated != 0;
+}
+
+/* The factor of u, from square roots: of the sums of squares of w and of u, of n, and of t. */
+LVN_ON_DEVICE double lvn_flat_adafactor_rate(double of_w, double of_u, double root_n, double root_t,
+                                             const lvn_flat_adafactor *p)
+{
+    const double rms_w = of_w / root_n, rms_u = of_u / root_n,
+                 rate = p->lr * root_t < 1.0 ? p->lr : 1.0 / root_t;
+    return (rms_w > p->eps2 ? rms_w : p->eps2) * rate / (rms_u > p->d ? rms_u / p->d : 1.0);
+}
+
+/* The least v: eps1^2, and so large that a gradient of 0 makes u 0. */
+LVN_ON_DEVICE float lvn_flat_adafactor_least(const lvn_flat_adafactor *p)
+{
+    const double least = p->eps1 * p->eps1;
+    return least > 0x1p-126 ? (float)least : 0x1p-126f;
 }
 
 /* What `append` adds to a queue: rows that the micro-batches of a step pushed. */

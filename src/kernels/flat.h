@@ -44,6 +44,8 @@ void lvni_kernels_flat_lamb_moments(const float *w, const float *g, float *m, fl
                                     double *sums, const lvn_flat_lamb *p);
 void lvni_kernels_flat_lamb(float *w, const float *m, const float *v, int64_t n,
                             const lvn_flat_lamb *p);
+void lvni_kernels_flat_adafactor(float *w, const float *g, float *row_var, float *col_var,
+                                 int64_t n, const lvn_flat_adafactor *p);
 /* A micro-batch's contribution to a buffer of n values, and the buffer after a step. */
 void lvni_kernels_flat_record(float *record, const float *value, int64_t n, float weight);
 void lvni_kernels_flat_apply_record(float *buffer, const float *record, int64_t n, float momentum,

@@ -130,6 +130,12 @@ void lvni_kernels_flat_lamb(float *w, const float *m, const float *v, int64_t n,
     SUBMIT(w, lamb, w, m, v, n, p);
 }
 
+void lvni_kernels_flat_adafactor(float *w, const float *g, float *row_var, float *col_var,
+                                 int64_t n, const lvn_flat_adafactor *p)
+{
+    SUBMIT(w, adafactor, w, g, row_var, col_var, n, p);
+}
+
 void lvni_kernels_flat_round_bf16(float *w, int64_t n)
 {
     SUBMIT(w, round_bf16, w, n);

@@ -39,6 +39,8 @@ lvn_status lvni_cpu_flat_lamb_moments(void *stream, const float *w, const float 
                                       float *v, int64_t n, double *sums, const lvn_flat_lamb *p);
 lvn_status lvni_cpu_flat_lamb(void *stream, float *w, const float *m, const float *v, int64_t n,
                               const lvn_flat_lamb *p);
+lvn_status lvni_cpu_flat_adafactor(void *stream, float *w, const float *g, float *row_var,
+                                   float *col_var, int64_t n, const lvn_flat_adafactor *p);
 lvn_status lvni_cpu_flat_round_bf16(void *stream, float *w, int64_t n);
 lvn_status lvni_cpu_flat_record(void *stream, float *record, const float *value, int64_t n,
                                 float weight);
@@ -60,10 +62,10 @@ lvn_status lvni_cpu_flat_finish(void *stream, lvn_step_block *block);
         .trust = lvni_cpu_flat_trust, .adamw = lvni_cpu_flat_adamw,                                \
         .rmsprop = lvni_cpu_flat_rmsprop, .lion = lvni_cpu_flat_lion,                              \
         .lamb_moments = lvni_cpu_flat_lamb_moments, .lamb = lvni_cpu_flat_lamb,                    \
-        .round_bf16 = lvni_cpu_flat_round_bf16, .record = lvni_cpu_flat_record,                    \
-        .apply_record = lvni_cpu_flat_apply_record, .append = lvni_cpu_flat_append,                \
-        .number = lvni_cpu_flat_number, .seed = lvni_cpu_flat_seed,                                \
-        .decide = lvni_cpu_flat_decide, .finish = lvni_cpu_flat_finish                             \
+        .adafactor = lvni_cpu_flat_adafactor, .round_bf16 = lvni_cpu_flat_round_bf16,              \
+        .record = lvni_cpu_flat_record, .apply_record = lvni_cpu_flat_apply_record,                \
+        .append = lvni_cpu_flat_append, .number = lvni_cpu_flat_number,                            \
+        .seed = lvni_cpu_flat_seed, .decide = lvni_cpu_flat_decide, .finish = lvni_cpu_flat_finish \
     }
 
 #endif

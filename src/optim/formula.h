@@ -25,6 +25,11 @@ typedef struct lvni_optim_formula {
     void (*ratio)(lvni_optim *o, const lvni_optim_call *c, double *of_w, double *of_g, int64_t n);
     void (*step)(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range part, float *w,
                  const float *g);
+    /* The shape that state `slot` of a parameter has, or false: it has none. NULL: state lies as
+     * weights do. With it, steps are of one whole tensor each. */
+    bool (*state_shape)(const lvni_optim_parameter *p, int slot, int64_t shape[LVN_MAX_NDIM]);
+    /* Numbers that the step of a tensor needs in o->sums; NULL: none. */
+    int64_t (*scratch)(const lvni_optim_parameter *p);
     bool corrected; /* has Adam's corrections of beta1 and beta2 */
 } lvni_optim_formula;
 

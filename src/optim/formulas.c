@@ -5,6 +5,8 @@
 #include "core/math.h"
 #include "kernels/flat.h"
 
+#include <string.h>
+
 /* Of a slot, where the part begins; NULL: there is no such slot. */
 static float *state(const lvni_optim *o, int slot, lvni_optim_range part)
 {
@@ -211,6 +213,83 @@ static void lion_step(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range 
     lvni_kernels_flat_lion(w, g, state(o, 0, part), part.end - part.begin, &l);
 }
 
+/* ---- adafactor ---- */
+
+enum { ROW_VAR, COL_VAR, VARIANCE };
+
+static int adafactor_slots(const lvni_optim_options *p, const char *name[LVNI_OPTIM_SLOTS])
+{
+    (void)p;
+    name[ROW_VAR] = "row_var";
+    name[COL_VAR] = "col_var";
+    name[VARIANCE] = "variance";
+    return 3;
+}
+
+static bool adafactor_shape(const lvni_optim_parameter *p, int slot, int64_t shape[LVN_MAX_NDIM])
+{
+    memcpy(shape, p->shape, sizeof p->shape);
+    if (slot != VARIANCE && p->ndim > 1) {
+        shape[p->row_axis + (slot == ROW_VAR ? 1 : 0)] = 1;
+    }
+    return (slot == VARIANCE) == (p->ndim < 2);
+}
+
+/* Of the axes from `first` to before `end`. */
+static int64_t product(const lvni_optim_parameter *p, int first, int end)
+{
+    int64_t n = 1;
+    for (int i = first; i < end; i++) {
+        n *= p->shape[i];
+    }
+    return n;
+}
+
+static int64_t adafactor_scratch(const lvni_optim_parameter *p)
+{
+    const int64_t matrices =
+        p->ndim < 2 ? 0 : product(p, 0, p->row_axis) * product(p, p->row_axis + 2, p->ndim);
+    return 2 * lvni_kernels_flat_blocks(p->n) + matrices;
+}
+
+/* Of parameter i. */
+static float *state_of(const lvni_optim *o, int slot, int i)
+{
+    int64_t shape[LVN_MAX_NDIM];
+    return o->slot[slot] + lvni_optim_state(o, slot, i, shape);
+}
+
+/* The part is the whole tensor. */
+static void adafactor_step(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range part, float *w,
+                           const float *g)
+{
+    (void)part;
+    const lvni_optim_options *p = &o->options;
+    const int at = c->run->first;
+    const lvni_optim_parameter *of = &o->parameter[at];
+    lvn_flat_adafactor a = {.lr = rate(c),
+                            .beta2_decay = p->beta2_decay,
+                            .eps1 = p->eps,
+                            .eps2 = p->eps2,
+                            .d = p->d,
+                            .weight_decay = c->run->weight_decay,
+                            .grad_scale = c->grad_scale,
+                            .t = (double)(c->updates + 1),
+                            .scratch = o->sums,
+                            .step = c->step,
+                            .own_count = has_own_count(o, c)};
+    if (of->ndim < 2) {
+        lvni_kernels_flat_adafactor(w, g, state_of(o, VARIANCE, at), NULL, of->n, &a);
+        return;
+    }
+    a.outer = product(of, 0, of->row_axis);
+    a.rows = of->shape[of->row_axis];
+    a.cols = of->shape[of->row_axis + 1];
+    a.inner = product(of, of->row_axis + 2, of->ndim);
+    lvni_kernels_flat_adafactor(w, g, state_of(o, ROW_VAR, at), state_of(o, COL_VAR, at), of->n,
+                                &a);
+}
+
 /* ---- all of them ---- */
 
 const lvni_optim_formula *lvni_optim_formula_of(const lvni_optim_options *options)
@@ -230,6 +309,10 @@ const lvni_optim_formula *lvni_optim_formula_of(const lvni_optim_options *option
                              .step = lamb_step,
                              .corrected = true},
         [LVNI_OPTIM_LION] = {.slots = lion_slots, .step = lion_step},
+        [LVNI_OPTIM_ADAFACTOR] = {.slots = adafactor_slots,
+                                  .step = adafactor_step,
+                                  .state_shape = adafactor_shape,
+                                  .scratch = adafactor_scratch},
     };
     return &formulas[options->kind];
 }

@@ -3,13 +3,15 @@
 #ifndef LEVIN_OPTIM_GROUPS_H
 #define LEVIN_OPTIM_GROUPS_H
 
-#include <levin/status.h>
+#include <levin/tensor.h>
 
 /* One parameter in the flat buffers. Between it and the next one lie zeros. */
 typedef struct lvni_optim_parameter {
     const char *name; /* borrowed: "layer1.conv1.weight" */
     int64_t begin, n; /* elements */
     int ndim;
+    int64_t shape[LVN_MAX_NDIM];
+    int row_axis;    /* of its matrices, whose columns are the next axis; read with several axes */
     double lr_scale; /* factors on the run's learning rate and weight decay */
     double decay_scale;
     bool frozen;  /* no gradient, no decay, no update */

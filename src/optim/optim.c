@@ -28,16 +28,20 @@ static bool is_trusted(const lvni_optim_options *o, const lvni_optim_parameter *
     return lvni_optim_formula_of(o)->ratio != NULL && p->ndim > 1 && !p->frozen;
 }
 
-/* Of each tensor with a ratio: sums of its weights and of its gradient, and the ratio. */
+/* Of each tensor with a ratio: sums of its weights and of its gradient, and the ratio. Scratch
+ * memory is that of the largest. */
 size_t lvni_optim_trust_bytes(const lvni_optim_options *o, const lvni_optim_parameter *parameter,
                               int n)
 {
-    int64_t numbers = 0;
+    const lvni_optim_formula *formula = lvni_optim_formula_of(o);
+    int64_t numbers = 0, scratch = 0;
     for (int i = 0; i < n; i++) {
         const lvni_optim_parameter *p = &parameter[i];
+        const int64_t own = formula->scratch == NULL ? 0 : formula->scratch(p);
         numbers += is_trusted(o, p) ? 2 * count_sums(p->begin, p->n) + 1 : 0;
+        scratch = own > scratch ? own : scratch;
     }
-    return (size_t)numbers * sizeof(double);
+    return (size_t)(numbers + scratch) * sizeof(double);
 }
 
 static lvn_status make_trust(lvni_optim *o, const lvni_optim_parameter *parameter, int n)
@@ -56,6 +60,7 @@ static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter
     if (o->run == NULL) {
         return LVN_ERR_MEMORY;
     }
+    const bool single = lvni_optim_formula_of(&o->options)->state_shape != NULL;
     bool neighbours = false;
     int64_t n_ratios = 0;
     for (int i = 0; i < n; i++) {
@@ -80,7 +85,7 @@ static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter
             o->run[o->n_runs++] = next;
             o->n_sums += next.trusted ? count_sums(next.begin, next.n) : 0;
             n_ratios += next.trusted ? 1 : 0;
-            neighbours = true;
+            neighbours = !single;
         }
     }
     return LVN_OK;
@@ -102,15 +107,83 @@ static lvn_status keep_parameters(lvni_optim *o, const lvni_optim_parameter *par
     return LVN_OK;
 }
 
-static size_t length(lvni_optim_range r)
-{
-    return (size_t)(r.end - r.begin);
-}
-
 int lvni_optim_slots(const lvni_optim_options *options)
 {
     const char *name[LVNI_OPTIM_SLOTS];
     return lvni_optim_formula_of(options)->slots(options, name);
+}
+
+/* ---- state ---- */
+
+/* Elements of state k of a parameter whose state does not lie as its weights do; -1: none. */
+static int64_t count_state(const lvni_optim_formula *formula, const lvni_optim_parameter *p, int k)
+{
+    int64_t shape[LVN_MAX_NDIM], n = 1;
+    if (!formula->state_shape(p, k, shape)) {
+        return -1;
+    }
+    for (int i = 0; i < p->ndim; i++) {
+        n *= shape[i];
+    }
+    return n;
+}
+
+int64_t lvni_optim_slot_length(const lvni_optim_options *options, int64_t n,
+                               const lvni_optim_parameter *parameter, int n_parameters, int k)
+{
+    const lvni_optim_formula *formula = lvni_optim_formula_of(options);
+    int64_t length = 0;
+    for (int i = 0; i < n_parameters && formula->state_shape != NULL; i++) {
+        const int64_t own = count_state(formula, &parameter[i], k);
+        length += own > 0 ? own : 0;
+    }
+    return formula->state_shape == NULL ? n : length;
+}
+
+int64_t lvni_optim_state(const lvni_optim *o, int k, int i, int64_t shape[LVN_MAX_NDIM])
+{
+    const lvni_optim_parameter *p = &o->parameter[i];
+    if (o->state == NULL) {
+        memcpy(shape, p->shape, sizeof p->shape);
+        return p->begin - o->own.begin;
+    }
+    (void)lvni_optim_formula_of(&o->options)->state_shape(p, k, shape);
+    return o->state[k * o->n_parameters + i];
+}
+
+static lvn_status lay_state(lvni_optim *o)
+{
+    const lvni_optim_formula *formula = lvni_optim_formula_of(&o->options);
+    if (formula->state_shape == NULL) {
+        return LVN_OK;
+    }
+    o->state = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)o->n_slots * (size_t)o->n_parameters,
+                                sizeof *o->state);
+    for (int k = 0; k < o->n_slots && o->state != NULL; k++) {
+        int64_t at = 0;
+        for (int i = 0; i < o->n_parameters; i++) {
+            const int64_t n = count_state(formula, &o->parameter[i], k);
+            o->state[k * o->n_parameters + i] = n < 0 ? -1 : at;
+            at += n < 0 ? 0 : n;
+        }
+    }
+    return o->state == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+static lvn_status make_state(lvni_optim *o)
+{
+    LVN_TRY(lay_state(o));
+    for (int k = 0; k < o->n_slots; k++) {
+        const int64_t n = lvni_optim_slot_length(&o->options, o->own.end - o->own.begin,
+                                                 o->parameter, o->n_parameters, k);
+        o->slot[k] =
+            n == 0 ? NULL : lvni_tensor_mem_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->slot[k]);
+        if (n > 0 && o->slot[k] == NULL) {
+            return lvn_last_error()->code;
+        }
+        o->slot_length[k] = n;
+    }
+    return LVN_OK;
 }
 
 static bool on_borders(lvni_optim_range r, int64_t n)
@@ -129,6 +202,13 @@ lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n,
         "an optimizer of elements %lld to %lld of %lld: a range must begin and end at multiples "
         "of %d, or end with the buffers",
         (long long)own->begin, (long long)own->end, (long long)n, LVNI_FLAT_BLOCK);
+    const bool all = own == NULL || (own->begin == 0 && own->end == n);
+    if (!all && lvni_optim_formula_of(options)->state_shape != NULL) {
+        LVN_FAIL(
+            LVN_ERR_UNSUPPORTED,
+            "optim=adafactor cannot be divided over ranks: its averages go over whole rows and "
+            "columns; use strategy=ddp or another optimizer");
+    }
     lvni_optim *o = LVNI_NEW(LVNI_TAG_MODEL, lvni_optim);
     if (o == NULL) {
         return LVN_ERR_MEMORY;
@@ -142,13 +222,10 @@ lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n,
     o->n_slots = lvni_optim_formula_of(options)->slots(options, o->slot_name);
     o->partial =
         lvni_core_calloc(LVNI_TAG_MODEL, (size_t)lvni_kernels_flat_blocks(n), sizeof *o->partial);
-    bool good = o->partial != NULL && make_runs(o, parameter, n_parameters) == LVN_OK &&
-                make_trust(o, parameter, n_parameters) == LVN_OK &&
-                keep_parameters(o, parameter, n_parameters) == LVN_OK;
-    for (int i = 0; i < o->n_slots && good; i++) {
-        o->slot[i] = lvni_tensor_mem_calloc(LVNI_TAG_MODEL, length(o->own), sizeof *o->slot[i]);
-        good = o->slot[i] != NULL;
-    }
+    const bool good = o->partial != NULL && make_runs(o, parameter, n_parameters) == LVN_OK &&
+                      make_trust(o, parameter, n_parameters) == LVN_OK &&
+                      keep_parameters(o, parameter, n_parameters) == LVN_OK &&
+                      make_state(o) == LVN_OK;
     if (!good) {
         lvni_optim_destroy(o);
         return lvn_last_error()->code;
@@ -163,8 +240,9 @@ void lvni_optim_destroy(lvni_optim *o)
         return;
     }
     for (int i = 0; i < LVNI_OPTIM_SLOTS; i++) {
-        lvni_tensor_mem_free(o->slot[i], length(o->own), sizeof *o->slot[i]);
+        lvni_tensor_mem_free(o->slot[i], (size_t)o->slot_length[i], sizeof *o->slot[i]);
     }
+    lvni_core_free(o->state);
     lvni_core_free(o->run);
     lvni_core_free(o->parameter);
     lvni_core_free(o->idle);

@@ -17,7 +17,8 @@ typedef enum lvni_optim_kind {
     LVNI_OPTIM_LARS,
     LVNI_OPTIM_RMSPROP,
     LVNI_OPTIM_LION,
-    LVNI_OPTIM_LAMB
+    LVNI_OPTIM_LAMB,
+    LVNI_OPTIM_ADAFACTOR
 } lvni_optim_kind;
 
 /* sgd, adam, adamw: the formulas of PyTorch (kernels/flat.h); adam's decay joins the gradient,
@@ -29,18 +30,23 @@ typedef enum lvni_optim_kind {
  * 1. rmsprop: PyTorch's; decay joins the gradient. lion: Chen et al. 2023, "Symbolic discovery of
  * optimization algorithms". lamb: You et al. 2020, "Large batch optimization for deep learning:
  * training BERT in 76 minutes"; the ratio is |w| / |u| of the step u, decay in it, and 1 for
- * tensors of one axis, and where a norm is 0. */
+ * tensors of one axis, and where a norm is 0. adafactor: PyTorch's, after Shazeer & Stern 2018,
+ * "Adafactor: adaptive learning rates with sublinear memory cost". The average of squares of a
+ * matrix is a product of one of its rows and one of its columns, that of a tensor of one axis is as
+ * in adam. A tensor of more axes is as many matrices of the last two as PyTorch has them: of a
+ * convolution (O, I, H, W) those of H x W, which keep H + W numbers each. */
 typedef struct lvni_optim_options {
     lvni_optim_kind kind;
     double lr, weight_decay;
-    double momentum;          /* sgd, lars, rmsprop */
-    double dampening;         /* sgd, lars */
-    bool nesterov;            /* sgd, lars */
-    double trust_coefficient; /* lars */
-    double beta1, beta2;      /* adam, adamw, lion, lamb */
-    double eps;               /* adam, adamw, rmsprop, lamb */
-    double alpha;             /* rmsprop */
-    bool centered;            /* rmsprop */
+    double momentum;             /* sgd, lars, rmsprop */
+    double dampening;            /* sgd, lars */
+    bool nesterov;               /* sgd, lars */
+    double trust_coefficient;    /* lars */
+    double beta1, beta2;         /* adam, adamw, lion, lamb */
+    double eps;                  /* adam, adamw, rmsprop, lamb; adafactor: the first of two */
+    double alpha;                /* rmsprop */
+    bool centered;               /* rmsprop */
+    double beta2_decay, eps2, d; /* adafactor */
 } lvni_optim_options;
 
 enum { LVNI_OPTIM_SLOTS = 3 };
@@ -69,7 +75,7 @@ typedef struct lvni_optim_decays {
 
 /* State as flat buffers: sgd, lars: momentum (when it is not 0); adam, adamw, lamb: exp_avg,
  * exp_avg_sq; rmsprop: square_avg, grad_avg (centered), momentum_buffer (when it is not 0); lion:
- * exp_avg. */
+ * exp_avg; adafactor: row_var and col_var of matrices, variance of one axis. */
 typedef struct lvni_optim {
     lvni_optim_options options;
     int64_t n;            /* elements of the whole flat buffers */
@@ -78,7 +84,11 @@ typedef struct lvni_optim {
     int n_runs;
     int n_slots;
     const char *slot_name[LVNI_OPTIM_SLOTS]; /* as in checkpoints: optim/<slot>/<parameter> */
-    float *slot[LVNI_OPTIM_SLOTS]; /* of element i of the flat buffers at slot[k][i - own.begin] */
+    /* of element i of the flat buffers at slot[k][i - own.begin], or with `state` of parameter i
+     * from slot[k][state[k * n_parameters + i]] on, -1: it has none */
+    float *slot[LVNI_OPTIM_SLOTS];
+    int64_t slot_length[LVNI_OPTIM_SLOTS]; /* 0: no memory */
+    int64_t *state;                        /* adafactor, else NULL */
     lvni_optim_decays decays[LVNI_PHASES]; /* of each phase; the options' at first */
     int64_t steps[LVNI_PHASES];            /* updates done, of each phase's parameters */
     /* A parameter without a gradient is left alone, as in PyTorch: no decay, no moments, and its
@@ -94,7 +104,8 @@ typedef struct lvni_optim {
     double *partial; /* one sum of squares per block */
     /* With trust ratios, where the state lies, else NULL. Sums of squares: for each tensor with a
      * ratio, and each block of the flat buffers that it touches, one of its weights, and n_sums
-     * further on one of its gradient (lamb: of its step). Then the ratios. */
+     * further on one of its gradient (lamb: of its step). Then the ratios. Adafactor: scratch
+     * memory of the largest tensor. */
     double *sums, *ratio;
     int64_t n_sums;
     size_t trust_bytes; /* of both */
@@ -102,15 +113,20 @@ typedef struct lvni_optim {
 
 /* How many flat buffers the state has. */
 int lvni_optim_slots(const lvni_optim_options *options);
-/* Bytes of sums and trust ratios beside it. */
+/* Elements of buffer k of them, of flat buffers of n elements. */
+int64_t lvni_optim_slot_length(const lvni_optim_options *options, int64_t n,
+                               const lvni_optim_parameter *parameter, int n_parameters, int k);
+/* Bytes of sums, trust ratios and scratch memory beside it. */
 size_t lvni_optim_trust_bytes(const lvni_optim_options *options,
                               const lvni_optim_parameter *parameter, int n_parameters);
 /* n: length of the flat buffers; own: the range whose state is kept, NULL: all; parameters, all of
- * them, in ascending order, borrowed for the call. */
+ * them, in ascending order, borrowed for the call. LVN_ERR_UNSUPPORTED: adafactor with a part. */
 lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n,
                              const lvni_optim_range *own, const lvni_optim_parameter *parameter,
                              int n_parameters, lvni_optim **out);
 void lvni_optim_destroy(lvni_optim *optim);
+/* Where parameter i has its state in slot k, and of which shape; -1: it has none there. */
+int64_t lvni_optim_state(const lvni_optim *optim, int k, int i, int64_t shape[LVN_MAX_NDIM]);
 /* w -= update(g * grad_scale) for the parameters of the phase; lr is the step's learning rate. For
  * an optimizer that owns all: the four calls below over one range. */
 void lvni_optim_step(lvni_optim *optim, int phase, float *w, const float *g, double lr,
@@ -119,7 +135,7 @@ void lvni_optim_step(lvni_optim *optim, int phase, float *w, const float *g, dou
 /* ---- the same in ranges: the bits do not depend on where the buffers are cut ----
  * First all ranges are prepared, then, with all of them in `sums`, come the trust ratios, the steps
  * of all ranges, and the end, on all who own a range. w and g begin at the range's first element.
- */
+ * Adafactor's ranges cut no tensor. */
 
 /* Sets the entries of `sums` that lie in the range; each lies in one block of the flat buffers, and
  * so in one range. Others are as they were. Nothing for an optimizer

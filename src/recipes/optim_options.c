@@ -22,9 +22,10 @@ static lvn_status check_milestones(const lvni_core_option *row, const lvni_core_
 static const lvni_core_option optim_rows[] = {
     {.name = "optim.name",
      .type = LVNI_OPT_CHOICE,
-     .choices = "sgd|adam|adamw|lars|rmsprop|lion|lamb",
+     .choices = "sgd|adam|adamw|lars|rmsprop|lion|lamb|adafactor",
      .fallback = "adamw",
-     .help = "Optimizer; lars and lamb give every tensor a rate of its own, for large batches."},
+     .help = "Optimizer; lars and lamb give every tensor a rate of its own, for large batches; the "
+             "state of adafactor is a row and a column of each matrix."},
     LVNI_OPTION_ALIAS("optim", "optim.name"),
     LVNI_OPTION_ALIAS("lr", "optim.lr"),
     LVNI_OPTION_ALIAS("learning_rate", "optim.lr"),
@@ -33,7 +34,7 @@ static const lvni_core_option optim_rows[] = {
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.001",
      .range = LVNI_AT_LEAST(0),
-     .help = "Learning rate."},
+     .help = "Learning rate (adafactor: 0.01 unless given, of the root mean square of a tensor)."},
     {.name = "optim.momentum",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.9",
@@ -61,7 +62,8 @@ static const lvni_core_option optim_rows[] = {
      .fallback = "0.01",
      .range = LVNI_AT_LEAST(0),
      .help =
-         "Weight decay; decoupled for adamw, lion and lamb, part of the gradient for the others."},
+         "Weight decay; decoupled for adamw, lion, lamb and adafactor, part of the gradient for "
+         "the others."},
     {.name = "optim.weight_decay_end",
      .type = LVNI_OPT_FLOAT,
      .range = LVNI_AT_LEAST(0),
@@ -116,8 +118,30 @@ static const lvni_core_option optim_rows[] = {
      .type = LVNI_OPT_FLOAT,
      .fallback = "1e-8",
      .range = LVNI_ABOVE(0),
-     .needs = "optim.name=adam|adamw|rmsprop|lamb",
-     .help = "Added to the denominator (adam, adamw, rmsprop; lamb: 1e-6 unless given)."},
+     .needs = "optim.name=adam|adamw|rmsprop|lamb|adafactor",
+     .help = "Added to the denominator (adam, adamw, rmsprop; lamb: 1e-6 unless given); the least "
+             "denominator (adafactor: 2^-23 unless given)."},
+    {.name = "optim.eps2",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.001",
+     .range = LVNI_AT_LEAST(0),
+     .flags = LVNI_OPT_ZERO_IS_ON,
+     .needs = "optim.name=adafactor",
+     .help = "Least root mean square of a tensor that its step is measured by (adafactor)."},
+    {.name = "optim.beta2_decay",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "-0.8",
+     .range = LVNI_BETWEEN(-1, 0),
+     .flags = LVNI_OPT_ZERO_IS_ON,
+     .needs = "optim.name=adafactor",
+     .help = "Update t goes t to this power of the way from the average of squares to the new ones "
+             "(adafactor)."},
+    {.name = "optim.d",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "1",
+     .range = LVNI_AT_LEAST(1),
+     .needs = "optim.name=adafactor",
+     .help = "Largest root mean square of a tensor's step before the rate (adafactor)."},
     {.name = "optim.alpha",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.99",
@@ -328,17 +352,17 @@ static const lvni_core_option optim_rows[] = {
 const lvni_core_option_table lvni_recipes_optim_table = LVNI_OPTION_TABLE("optimizer", optim_rows);
 
 /* As the rows' choices. */
-static const lvni_optim_kind optimizers[] = {LVNI_OPTIM_SGD,  LVNI_OPTIM_ADAM,    LVNI_OPTIM_ADAMW,
-                                             LVNI_OPTIM_LARS, LVNI_OPTIM_RMSPROP, LVNI_OPTIM_LION,
-                                             LVNI_OPTIM_LAMB};
+static const lvni_optim_kind optimizers[] = {LVNI_OPTIM_SGD,  LVNI_OPTIM_ADAM,     LVNI_OPTIM_ADAMW,
+                                             LVNI_OPTIM_LARS, LVNI_OPTIM_RMSPROP,  LVNI_OPTIM_LION,
+                                             LVNI_OPTIM_LAMB, LVNI_OPTIM_ADAFACTOR};
 
 /* Where papers and PyTorch begin from other numbers than the rows do. */
 static const struct {
     const char *optimizer, *key, *value;
 } own_defaults[] = {
-    {"rmsprop", "optim.momentum", "0"},
-    {"lion", "optim.betas", "[0.9,0.99]"},
-    {"lamb", "optim.eps", "1e-6"},
+    {"rmsprop", "optim.momentum", "0"}, {"lion", "optim.betas", "[0.9,0.99]"},
+    {"lamb", "optim.eps", "1e-6"},      {"adafactor", "optim.eps", "1.1920928955078125e-7"},
+    {"adafactor", "optim.lr", "0.01"},
 };
 
 lvn_status lvni_recipes_resolve_optim(lvni_core_config *c)
@@ -369,6 +393,9 @@ lvn_status lvni_recipes_read_optim(const lvni_core_config *c, lvni_optim_options
                               .beta2 = betas[1],
                               .eps = lvni_core_config_float(c, "optim.eps"),
                               .alpha = lvni_core_config_float(c, "optim.alpha"),
+                              .beta2_decay = lvni_core_config_float(c, "optim.beta2_decay"),
+                              .eps2 = lvni_core_config_float(c, "optim.eps2"),
+                              .d = lvni_core_config_float(c, "optim.d"),
                               .centered = lvni_core_config_bool(c, "optim.centered")};
     const bool sgd = o->kind == LVNI_OPTIM_SGD || o->kind == LVNI_OPTIM_LARS;
     if (o->nesterov && !sgd) {

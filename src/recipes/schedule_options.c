@@ -69,6 +69,10 @@ static lvn_status read_cycle(const lvni_core_config *c, lvni_optim_cycle *o)
                             .most_momentum = lvni_core_config_float(c, "scheduler.max_momentum")};
     lvni_optim_options optim;
     LVN_TRY(lvni_recipes_read_optim(c, &optim));
+    if (o->moves_momentum && optim.kind == LVNI_OPTIM_ADAFACTOR) {
+        LVN_FAIL(LVN_ERR_USAGE, "scheduler=onecycle moves the momentum, and optim=adafactor has "
+                                "none: give scheduler.cycle_momentum=false");
+    }
     const bool sgd = lvni_optim_moves_momentum(&optim);
     if (o->moves_momentum && !((sgd ? optim.momentum : optim.beta1) > 0.0)) {
         LVN_FAIL(LVN_ERR_USAGE,

@@ -99,6 +99,7 @@ static const char *find_missing(const lvn_backend *b)
     NEED(flat.lion);
     NEED(flat.lamb_moments);
     NEED(flat.lamb);
+    NEED(flat.adafactor);
     NEED(flat.round_bf16);
     NEED(flat.record);
     NEED(flat.apply_record);

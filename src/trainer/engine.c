@@ -5,6 +5,8 @@
 #include "kernels/flat.h"
 #include "trainer/phases.h"
 
+#include <string.h>
+
 lvn_status lvni_trainer_parameters(const lvni_nn_model *m, const lvni_optim_rules *rules,
                                    lvni_optim_parameter **out)
 {
@@ -15,10 +17,16 @@ lvn_status lvni_trainer_parameters(const lvni_nn_model *m, const lvni_optim_rule
         return LVN_ERR_MEMORY;
     }
     for (int i = 0; i < m->n_parameters; i++) {
+        const lvn_tensor *t = m->parameters[i].tensor;
+        /* PyTorch's last two axes: of images here (O, H, W, I), there (O, I, H, W); what else
+         * differs transposes or permutes matrices */
+        const bool images = m->parameters[i].layout == LVNI_LAYOUT_CONV && t->ndim == 4;
         p[i] = (lvni_optim_parameter){.name = m->parameters[i].name,
                                       .begin = m->offset[i],
                                       .n = m->parameters[i].numel,
-                                      .ndim = m->parameters[i].tensor->ndim};
+                                      .ndim = t->ndim,
+                                      .row_axis = t->ndim - (images ? 3 : 2)};
+        memcpy(p[i].shape, t->shape, sizeof p[i].shape);
     }
     int block = 0; /* those without parameters, of a module that follows, do not count */
     for (int i = 0; i < m->n_blocks; i++) {

@@ -383,18 +383,6 @@ static lvn_status add_loader(const lvni_trainer_options *o, const lvn_dataset *d
     return LVN_OK;
 }
 
-/* As lvni_trainer_create will: nothing is recorded for frozen parameters. Counts what the optimizer
- * has beside its state. */
-static lvn_status assign_phases(const lvni_trainer_options *o, size_t *trust)
-{
-    lvni_optim_parameter *p;
-    LVN_TRY(lvni_trainer_parameters(o->model, &o->rules, &p));
-    lvni_trainer_phases_assign(o->model, p);
-    *trust = lvni_optim_trust_bytes(&o->optim, p, o->model->n_parameters);
-    lvni_core_free(p);
-    return LVN_OK;
-}
-
 /* Bytes of a block of the device's allocator. */
 static uint64_t block(uint64_t bytes)
 {
@@ -405,7 +393,32 @@ static uint64_t block(uint64_t bytes)
     return got;
 }
 
-static void count_device(const lvni_trainer_options *o, uint64_t slots, size_t trust,
+/* Of the optimizer's state: on the host, and in blocks of a device's allocator, where what it has
+ * beside its state counts, too. */
+typedef struct optim_bytes {
+    uint64_t host, device;
+} optim_bytes;
+
+/* As lvni_trainer_create will: nothing is recorded for frozen parameters. */
+static lvn_status assign_phases(const lvni_trainer_options *o, optim_bytes *bytes)
+{
+    const lvni_nn_model *m = o->model;
+    lvni_optim_parameter *p;
+    LVN_TRY(lvni_trainer_parameters(m, &o->rules, &p));
+    lvni_trainer_phases_assign(o->model, p);
+    *bytes = (optim_bytes){.device = block(lvni_optim_trust_bytes(&o->optim, p, m->n_parameters))};
+    for (int k = 0; k < lvni_optim_slots(&o->optim); k++) {
+        const uint64_t slot =
+            (uint64_t)lvni_optim_slot_length(&o->optim, m->n_weights, p, m->n_parameters, k) *
+            sizeof(float);
+        bytes->host += slot;
+        bytes->device += block(slot);
+    }
+    lvni_core_free(p);
+    return LVN_OK;
+}
+
+static void count_device(const lvni_trainer_options *o, uint64_t optimizer,
                          lvni_trainer_memory_need *need)
 {
     const lvni_nn_model *m = o->model;
@@ -419,8 +432,7 @@ static void count_device(const lvni_trainer_options *o, uint64_t slots, size_t t
     need->device_limit = lvni_tensor_device_get_stats(device).limit;
     /* the total over all ranks comes back from the host */
     const uint64_t sets = (uint64_t)lvni_plan_sets(&o->plan) + (o->plan.devices > 1 ? 1 : 0);
-    need->device_fixed = values + (o->ema.decay > 0.0 ? values : 0) +
-                         slots * block((uint64_t)m->n_weights * element) + block(trust) +
+    need->device_fixed = values + (o->ema.decay > 0.0 ? values : 0) + optimizer +
                          sets * block((uint64_t)(m->n_weights + m->n_records) * element);
     need->device_fixed += lvni_trainer_late_bytes(&o->plan, lvni_trainer_phases_count(m),
                                                   lvni_kernels_flat_blocks(m->n_weights));
@@ -452,12 +464,13 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o,
                               lvni_plan_largest_micro_batch(&o->plan));
     const uint64_t element = sizeof *m->weights, weights = (uint64_t)m->n_weights * element,
                    values = (uint64_t)m->n_values * element;
-    const uint64_t slots = (uint64_t)lvni_optim_slots(&o->optim),
-                   average = o->ema.decay > 0.0 ? values : 0;
+    const uint64_t average = o->ema.decay > 0.0 ? values : 0;
+    optim_bytes optim;
+    LVN_TRY(assign_phases(o, &optim));
     *need = (lvni_trainer_memory_need){.weights = values + average,
                                        .gradients = (uint64_t)lvni_plan_sets(&o->plan) *
                                                     (weights + (uint64_t)m->n_records * element),
-                                       .optimizer = slots * weights};
+                                       .optimizer = optim.host};
     if (o->plan.devices > 1) { /* the total over all ranks */
         need->sum = weights + (uint64_t)m->n_records * element;
         need->gradients += need->sum;
@@ -472,12 +485,10 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o,
     }
     if (o->out != NULL || o->export_model != NULL) {
         need->saving =
-            values + average + slots * weights + (o->export_model != NULL ? count_export(m) : 0);
+            values + average + optim.host + (o->export_model != NULL ? count_export(m) : 0);
     }
-    size_t trust;
-    LVN_TRY(assign_phases(o, &trust));
     LVN_TRY(measure_lanes(o, need));
-    count_device(o, slots, trust, need);
+    count_device(o, optim.device, need);
     LVN_TRY(add_loader(o, o->train, need));
     const bool validates = o->val != NULL && ends_epoch(o);
     LVN_TRY(validates ? add_loader(o, o->val, need) : LVN_OK);

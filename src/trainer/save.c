@@ -157,12 +157,13 @@ static void *saver_main(void *argument)
 static lvn_status make_copies(lvni_trainer_saver *s)
 {
     const lvni_trainer *t = s->trainer;
-    const size_t values = (size_t)t->o.model->n_values * sizeof(float),
-                 weights = (size_t)t->o.model->n_weights * sizeof(float);
+    const lvni_optim *optim = t->engine->optim;
+    const size_t values = (size_t)t->o.model->n_values * sizeof(float);
     s->copy.values = lvni_core_alloc(LVNI_TAG_CKPT, values);
     bool good = s->copy.values != NULL;
-    for (int k = 0; k < t->engine->optim->n_slots && good; k++) {
-        s->copy.slot[k] = lvni_core_alloc(LVNI_TAG_CKPT, weights);
+    for (int k = 0; k < optim->n_slots && good; k++) {
+        s->copy.slot[k] =
+            lvni_core_alloc(LVNI_TAG_CKPT, (size_t)optim->slot_length[k] * sizeof(float));
         good = s->copy.slot[k] != NULL;
     }
     if (good && t->engine->ema != NULL) {
@@ -226,10 +227,11 @@ static lvn_status copy_state(lvni_trainer_saver *s)
 {
     const lvni_trainer_state_arrays now = lvni_trainer_state_of(s->trainer);
     const size_t values = (size_t)s->trainer->o.model->n_values * sizeof(float);
-    const size_t weights = (size_t)s->trainer->o.model->n_weights * sizeof(float);
+    const lvni_optim *optim = s->trainer->engine->optim;
     LVN_TRY(lvni_tensor_mem_copy(s->copy.values, now.values, values));
-    for (int k = 0; k < s->trainer->engine->optim->n_slots; k++) {
-        LVN_TRY(lvni_tensor_mem_copy(s->copy.slot[k], now.slot[k], weights));
+    for (int k = 0; k < optim->n_slots; k++) {
+        const size_t bytes = (size_t)optim->slot_length[k] * sizeof(float);
+        LVN_TRY(bytes == 0 ? LVN_OK : lvni_tensor_mem_copy(s->copy.slot[k], now.slot[k], bytes));
     }
     return now.average == NULL ? LVN_OK
                                : lvni_tensor_mem_copy(s->copy.average, now.average, values);

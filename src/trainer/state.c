@@ -37,8 +37,13 @@ static void add_all(const lvni_trainer *t, const lvni_trainer_state_arrays *a,
         const lvni_nn_parameter *p = &m->parameters[i];
         add(e, LVNI_CKPT_MODEL, "", p->name, p->tensor, a->values + m->offset[i]);
         for (int k = 0; k < t->engine->optim->n_slots; k++) {
-            add(e, LVNI_CKPT_OPTIM, t->engine->optim->slot_name[k], p->name, p->tensor,
-                a->slot[k] + m->offset[i]);
+            int64_t shape[LVN_MAX_NDIM];
+            const int64_t at = lvni_optim_state(t->engine->optim, k, i, shape);
+            if (at >= 0) {
+                add(e, LVNI_CKPT_OPTIM, t->engine->optim->slot_name[k], p->name, p->tensor,
+                    a->slot[k] + at);
+                memcpy(e->tensor[e->n - 1].shape, shape, sizeof shape);
+            }
         }
         if (a->average != NULL) {
             add(e, LVNI_CKPT_AVERAGE, "", p->name, p->tensor, a->average + m->offset[i]);

@@ -17,7 +17,7 @@ enum { LVNI_STATE_NAME = 200 };
  * host memory. */
 typedef struct lvni_trainer_state_arrays {
     float *values;                 /* n_values: weights and buffers */
-    float *slot[LVNI_OPTIM_SLOTS]; /* n_weights each; NULL where the optimizer has none */
+    float *slot[LVNI_OPTIM_SLOTS]; /* of its slot_length each; NULL where the optimizer has none */
     float *average;                /* n_values; NULL: no average */
 } lvni_trainer_state_arrays;
 

@@ -42,6 +42,7 @@ TRAIN = (
 )
 PHOTOS = TRAIN.replace("builtin:shapes data.count=30 data.classes=3", "photos")
 SGD = "optim=sgd optim.lr=0.05"
+ADAFACTOR = "optim=adafactor"
 JITTER = "augment.brightness=0.5 augment.contrast=0.5"
 PLATEAU = "scheduler=plateau scheduler.patience=0 max_epochs=5 scheduler.monitor=train/loss"
 FALLS = PLATEAU + " scheduler.mode=max"  # the loss gets no larger
@@ -130,6 +131,9 @@ train_rows = {
     "optim.alpha": row("0.5", rest="optim=rmsprop"),
     "optim.centered": row("true", rest="optim=rmsprop"),
     "optim.eps": row("0.01"),
+    "optim.eps2": row("10", rest=ADAFACTOR),
+    "optim.beta2_decay": row("-0.5", rest=ADAFACTOR),
+    "optim.d": row("3", rest=ADAFACTOR),
     "gradient_clip_val": row("0.01", rest=SGD),
     "scheduler.name": row("cosine"),
     "scheduler.warmup_steps": row("3"),

@@ -48,7 +48,7 @@ def draw_data(r, photos):
 
 
 def draw_optimizer(r):
-    name = r.choice(["sgd", "adam", "adamw", "lars", "rmsprop", "lion", "lamb"])
+    name = r.choice(["sgd", "adam", "adamw", "lars", "rmsprop", "lion", "lamb", "adafactor"])
     rates = [1e-3, 1e-2, 0.1] if name in ("sgd", "lars") else [3e-4, 3e-3]
     keys = [
         f"optim={name}",
@@ -64,6 +64,8 @@ def draw_optimizer(r):
         keys += ["optim.betas=[0.8,0.99]", "optim.eps=1e-6"]
     if name == "rmsprop":
         keys += r.choice([[], ["optim.centered=true"], ["optim.momentum=0.8", "optim.alpha=0.9"]])
+    if name == "adafactor":
+        keys += r.choice([[], ["optim.beta2_decay=-0.5", "optim.d=2"], ["optim.eps2=0.1"]])
     if chance(r, 0.2):
         keys += ["optim.weight_decay=0.01", "optim.weight_decay_end=0.1"]
     if chance(r, 0.5):
@@ -86,8 +88,8 @@ def draw_groups(r):
 
 
 def has_momentum(optimizer):
-    momentum = value_of(optimizer, "optim.momentum")
-    return momentum != "0" if momentum else "optim=rmsprop" not in optimizer
+    momentum, name = value_of(optimizer, "optim.momentum"), value_of(optimizer, "optim")
+    return momentum != "0" if momentum else name not in ("rmsprop", "adafactor")
 
 
 def draw_update(r):

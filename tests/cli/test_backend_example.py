@@ -245,6 +245,7 @@ class Example(unittest.TestCase):
             ),
             "flat.adamw": ("(1.0f - b2) * g * g;", "(1.0f - b1) * g * g;", "v 0 of 1 is"),
             "flat.lamb": ("p->lr * *p->trust", "p->lr", "w 0 of 1 is"),
+            "flat.adafactor": ("/ p->rows * p->inner + k]", "/ p->rows]", "w 0 of 3 is"),
             "flat.rmsprop": ("square - mean[i] * mean[i]", "square - mean[i]", "w 0 of 1 is"),
             "flat.lion": (
                 "(float)((c > 0.0f) - (c < 0.0f))",

@@ -90,7 +90,7 @@ class Words(Case):
             ["optim=sdg"],
             [
                 "optim.name `sdg`",
-                "sgd, adam, adamw, lars, rmsprop, lion, lamb",
+                "sgd, adam, adamw, lars, rmsprop, lion, lamb, adafactor",
                 "did you mean `sgd`?",
             ],
         )
@@ -212,6 +212,7 @@ class Words(Case):
             ),
             (["optim=sgd", "optim.eps=1e-3"], ["optim.eps 1e-3"]),
             (["optim.alpha=0.9"], ["optim.alpha 0.9", "it is for optim.name=rmsprop"]),
+            (["optim.d=2"], ["optim.d 2", "it is for optim.name=adafactor"]),
             (["optim=lion", "optim.centered=true"], ["optim.centered true"]),
             (["optim=sgd", "optim.trust_coefficient=0.1"], ["it is for optim.name=lars"]),
             (
@@ -389,10 +390,13 @@ class Words(Case):
         )  # patterns with stars come back from config.yaml
 
     def test_momentum_that_an_optimizer_has_not_by_itself(self):
-        """rmsprop has none unless it is given, and so nothing that a schedule could move."""
+        """rmsprop has none unless it is given, adafactor never: there is nothing to move."""
         cycle = ["optim=rmsprop", "scheduler=onecycle"]
         self.refused(cycle, ["moves the momentum, and optim.momentum is 0"])
+        other = ["optim=adafactor", "scheduler=onecycle"]
+        self.refused(other, ["optim=adafactor has none", "scheduler.cycle_momentum=false"])
         self.train(*cycle, "optim.momentum=0.8")
+        self.train(*other, "scheduler.cycle_momentum=false", "overwrite=true")
 
     def test_impossible_batch_plan(self):
         self.refused(

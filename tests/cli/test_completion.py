@@ -104,7 +104,7 @@ class Completion(unittest.TestCase):
         for breaks, front in (("=:", ""), ("", "optim.name="), ("=", "")):
             self.assertEqual(
                 self.ask("train classify optim.name=ad", breaks),
-                [front + "adam", front + "adamw"],
+                [front + "adam", front + "adamw", front + "adafactor"],
             )
         self.assertEqual(self.ask("train classify resume=t"), ["true"])
         self.assertEqual(self.ask("train classify resume="), ["true", "false"])

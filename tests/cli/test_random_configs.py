@@ -9,7 +9,7 @@ the command or to one rank, or by max_steps, and resumed on another layout. All 
 same checkpoints, exported weights and metrics, digit by digit.
 
 usage: test_random_configs.py LEVIN DATA [test names]
-  LEVIN_TEST_SEED=N       the first seed, default 5094, whose six configurations have most of what
+  LEVIN_TEST_SEED=N       the first seed, default 854, whose six configurations have most of what
                           there is, and are small; configuration k is drawn from seed N + k alone
   LEVIN_TEST_CONFIGS=N    how many at least, default 6
   LEVIN_TEST_SECONDS=N    and as many more as fit
@@ -29,7 +29,7 @@ from random_trials import Failed, Runner, explain
 from rank_processes import drop_identity
 
 PHOTOS = os.path.join(sys.argv.pop(1), "clothing") if len(sys.argv) > 1 else ""
-SEED = int(os.environ.get("LEVIN_TEST_SEED", "5094"))
+SEED = int(os.environ.get("LEVIN_TEST_SEED", "854"))
 CONFIGS = int(os.environ.get("LEVIN_TEST_CONFIGS", "6"))
 SECONDS = float(os.environ.get("LEVIN_TEST_SECONDS", "0"))
 SHRINK_S = float(os.environ.get("LEVIN_TEST_SHRINK_S", "60"))

@@ -196,6 +196,7 @@ static const struct {
     {"flat.lion", lvni_check_lion},
     {"flat.lamb_moments", lvni_check_lamb_moments},
     {"flat.lamb", lvni_check_lamb},
+    {"flat.adafactor", lvni_check_adafactor},
     {"flat.round_bf16", check_round_bf16},
     {"flat.record", check_record},
     {"flat.apply_record", check_apply_record},

@@ -91,6 +91,7 @@ const lvn_step_block lvni_check_step = {.phase[LVNI_CHECK_PHASE] = {.lr = 0.02,
                                                                     .grad_scale = 0.25,
                                                                     .correction1 = 0.271,
                                                                     .correction2 = 0.002997,
+                                                                    .t = 7.0,
                                                                     .updated = 1,
                                                                     .first = 1},
                                         .average = {.factor = 0.002, .updated = 1}};

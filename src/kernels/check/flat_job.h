@@ -77,6 +77,9 @@ lvn_status lvni_check_lion(lvni_check_job *j);
 lvn_status lvni_check_lamb_moments(lvni_check_job *j);
 lvn_status lvni_check_lamb(lvni_check_job *j);
 
+/* Of check_adafactor.c. */
+lvn_status lvni_check_adafactor(lvni_check_job *j);
+
 /* Of check_step.c. */
 lvn_status lvni_check_number(lvni_check_job *j);
 lvn_status lvni_check_seed(lvni_check_job *j);

@@ -93,6 +93,7 @@ typedef enum flat_what {
     LION,
     LAMB_MOMENTS,
     LAMB,
+    ADAFACTOR,
     ROUND,
     RECORD,
     APPLY,
@@ -124,6 +125,7 @@ typedef struct flat_call {
         lvn_flat_rmsprop rmsprop;
         lvn_flat_lion lion;
         lvn_flat_lamb lamb;
+        lvn_flat_adafactor adafactor;
         lvn_dtype dtype;
         lvn_step_decision decision;
         lvn_flat_append append;
@@ -147,6 +149,8 @@ static lvn_status run_flat(void *payload)
         return lvni_cpu_flat_lamb_moments(NULL, c->d, c->b, c->m, c->v, c->n, c->partial,
                                           &c->p.lamb);
     case LAMB: return lvni_cpu_flat_lamb(NULL, c->a, c->b, c->d, c->n, &c->p.lamb);
+    case ADAFACTOR:
+        return lvni_cpu_flat_adafactor(NULL, c->a, c->b, c->m, c->v, c->n, &c->p.adafactor);
     case ROUND: return lvni_cpu_flat_round_bf16(NULL, c->a, c->n);
     case RECORD: return lvni_cpu_flat_record(NULL, c->a, c->b, c->n, c->s);
     case APPLY: return lvni_cpu_flat_apply_record(NULL, c->a, c->b, c->n, c->s, c->t, c->step);
@@ -177,6 +181,8 @@ static lvn_status submit_flat(void *stream, flat_call c)
     c.to = lvni_sim_alias(c.to);
     c.weight = lvni_sim_alias(c.weight);
     c.p.lamb.trust = c.what == LAMB ? lvni_sim_alias(c.p.lamb.trust) : c.p.lamb.trust;
+    c.p.adafactor.scratch =
+        c.what == ADAFACTOR ? lvni_sim_alias(c.p.adafactor.scratch) : c.p.adafactor.scratch;
     c.p.sgd.trust = c.what == SGD ? lvni_sim_alias(c.p.sgd.trust) : c.p.sgd.trust;
     if (c.what == DECIDE) {
         c.p.decision.weights = lvni_sim_alias(c.p.decision.weights);
@@ -187,6 +193,7 @@ static lvn_status submit_flat(void *stream, flat_call c)
                                   : c.what == RMSPROP                        ? &c.p.rmsprop.step
                                   : c.what == LION                           ? &c.p.lion.step
                                   : c.what == LAMB || c.what == LAMB_MOMENTS ? &c.p.lamb.step
+                                  : c.what == ADAFACTOR                      ? &c.p.adafactor.step
                                   : c.what == APPEND                         ? &c.p.append.step
                                                                              : &c.step;
     *step = lvni_sim_alias(*step);
@@ -274,6 +281,18 @@ static lvn_status flat_lamb(void *stream, float *w, const float *m, const float 
 {
     return submit_flat(
         stream, (flat_call){.what = LAMB, .a = w, .b = m, .d = v, .n = n, .p = {.lamb = *p}});
+}
+
+static lvn_status flat_adafactor(void *stream, float *w, const float *g, float *row_var,
+                                 float *col_var, int64_t n, const lvn_flat_adafactor *p)
+{
+    return submit_flat(stream, (flat_call){.what = ADAFACTOR,
+                                           .a = w,
+                                           .b = g,
+                                           .m = row_var,
+                                           .v = col_var,
+                                           .n = n,
+                                           .p = {.adafactor = *p}});
 }
 
 static lvn_status flat_round_bf16(void *stream, float *w, int64_t n)
@@ -391,6 +410,7 @@ const lvn_backend lvni_sim_backend = {
              .lion = flat_lion,
              .lamb_moments = flat_lamb_moments,
              .lamb = flat_lamb,
+             .adafactor = flat_adafactor,
              .round_bf16 = flat_round_bf16,
              .record = flat_record,
              .apply_record = flat_apply_record,

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes golden_long.h: 50 steps of PyTorch's RMSprop in double precision.
+"""Writes golden_long.h: 60 steps of PyTorch's RMSprop and Adafactor in double precision.
 
 usage: golden_long.py >golden_long.h     needs torch and numpy; the tests need neither
 
-Four tensors: (5, 7), (5), (3, 2, 3, 3), (6). Weight k of a tensor of size n starts at ((29 k + n)
+Five tensors: (5, 7), (5), a convolution (3, 3, 3, 2) that lies as (O, H, W, I) = (3, 3, 2, 3), (6),
+(2, 3, 4). Weight k of a tensor of size n starts at ((29 k + n)
 mod 48 - 23.5) / 32; its gradient of step t = 1, 2, ... is ((37 k + 101 t + n) mod 64 - 31.5) / 64:
 all of them floats without rounding. In cases with idle tensors, tensor i has no gradient in the
 steps t with (t + i) mod 5 = 0. The learning rate is halved after step 30.
@@ -12,8 +13,8 @@ steps t with (t + i) mod 5 = 0. The learning rate is halved after step 30.
 import numpy as np
 import torch
 
-SHAPES = [(5, 7), (5,), (3, 2, 3, 3), (6,)]
-STEPS = 50
+SHAPES = [(5, 7), (5,), (3, 3, 2, 3), (6,), (2, 3, 4)]
+STEPS = 60
 CASES = [
     ("rmsprop", "RMSPROP", {"lr": 0.01}, False),
     ("rmsprop, decay", "RMSPROP", {"lr": 0.01, "weight_decay": 0.1, "alpha": 0.9}, True),
@@ -25,9 +26,20 @@ CASES = [
         {"lr": 0.005, "centered": True, "momentum": 0.8, "alpha": 0.95, "weight_decay": 0.02},
         True,
     ),
+    ("adafactor", "ADAFACTOR", {"lr": 0.01}, False),
+    ("adafactor, decay", "ADAFACTOR", {"lr": 0.05, "weight_decay": 0.1}, True),
+    (
+        "adafactor, large",
+        "ADAFACTOR",
+        {"lr": 0.3, "beta2_decay": -0.5, "eps": 0.5, "eps2": 0.6, "d": 1.2},
+        True,
+    ),
 ]
-CLASSES = {"RMSPROP": torch.optim.RMSprop}
-DEFAULTS = {"RMSPROP": {"alpha": 0.99, "eps": 1e-8}}
+CLASSES = {"RMSPROP": torch.optim.RMSprop, "ADAFACTOR": torch.optim.Adafactor}
+DEFAULTS = {
+    "RMSPROP": {"alpha": 0.99, "eps": 1e-8},
+    "ADAFACTOR": {"beta2_decay": -0.8, "eps": 2.0**-23, "eps2": 1e-3, "d": 1.0},
+}
 
 
 def start(n):
@@ -38,17 +50,31 @@ def gradient(n, t):
     return np.array([((37 * k + 101 * t + n) % 64 - 31.5) / 64 for k in range(n)])
 
 
+def shaped(values, shape):
+    """As PyTorch has it."""
+    tensor = torch.tensor(values.reshape(shape))
+    return tensor.permute(0, 3, 1, 2).contiguous() if len(shape) == 4 else tensor
+
+
+def here(tensor):
+    """The elements in the order in which they lie."""
+    return (tensor.permute(0, 2, 3, 1) if tensor.ndim == 4 else tensor).reshape(-1).numpy()
+
+
 def run(cls, options, idle):
-    w = [torch.nn.Parameter(torch.tensor(start(int(np.prod(s))).reshape(s))) for s in SHAPES]
+    if "eps2" in options:
+        options = {**options, "eps": (options["eps"], options["eps2"])}
+        del options["eps2"]
+    w = [torch.nn.Parameter(shaped(start(int(np.prod(s))), s)) for s in SHAPES]
     optim = cls(w, **options)
     for t in range(1, STEPS + 1):
         if t == 31:
             optim.param_groups[0]["lr"] *= 0.5
         for i, p in enumerate(w):
             none = idle and (t + i) % 5 == 0
-            p.grad = None if none else torch.tensor(gradient(p.numel(), t).reshape(p.shape))
+            p.grad = None if none else shaped(gradient(p.numel(), t), SHAPES[i])
         optim.step()
-    return np.concatenate([p.detach().numpy().ravel() for p in w])
+    return np.concatenate([here(p.detach()) for p in w])
 
 
 def fields(options):

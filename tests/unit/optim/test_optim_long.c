@@ -1,6 +1,7 @@
-/* 50 steps of RMSprop against numbers of PyTorch in double precision (golden_long.py wrote them and
- * defines the tensors), and of Lion and LAMB against their papers' algorithms, written out here
- * in double precision. The parameters lie in one flat buffer with gaps, as a model's do. */
+/* 60 steps of RMSprop and Adafactor against numbers of PyTorch in double precision (golden_long.py
+ * wrote them and defines the tensors), and of Lion and LAMB against their papers' algorithms,
+ * written out here in double precision. The parameters lie in one flat buffer with gaps, as a
+ * model's do. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -16,9 +17,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FLAT = 144, TENSORS = 4 };
-static const int64_t begin[] = {0, 48, 64, 128}, size[] = {35, 5, 54, 6};
-static const int axes[] = {2, 1, 4, 1};
+enum { FLAT = 176, TENSORS = 5 };
+static const int64_t begin[] = {0, 48, 64, 128, 144}, size[] = {35, 5, 54, 6, 24};
+static const int axes[] = {2, 1, 4, 1, 3}, row_axis[] = {0, 0, 1, 0, 1};
+static const int64_t shape[][LVN_MAX_NDIM] = {{5, 7}, {5}, {3, 3, 2, 3}, {6}, {2, 3, 4}};
 
 static double start(int64_t n, int64_t k)
 {
@@ -52,8 +54,10 @@ static void run(const lvni_optim_options *options, bool idle, float *w)
                                       .begin = begin[i],
                                       .n = size[i],
                                       .ndim = axes[i],
+                                      .row_axis = row_axis[i],
                                       .lr_scale = 1.0,
                                       .decay_scale = 1.0};
+        memcpy(p[i].shape, shape[i], sizeof p[i].shape);
         for (int64_t k = 0; k < size[i]; k++) {
             w[begin[i] + k] = (float)start(size[i], k);
         }

@@ -366,6 +366,9 @@ static void ranges_lie_on_borders(void **state)
     lvni_optim_step_range(o, 0, none, &one, &one, 1.0, 1.0);
     assert_true(one == 1.0f);
     lvni_optim_destroy(o);
+    const lvni_optim_options adafactor = {.kind = LVNI_OPTIM_ADAFACTOR};
+    const lvni_optim_range half = {0, 4096}; /* rows and columns are whole */
+    assert_int_equal(lvni_optim_create(&adafactor, 10000, &half, &p, 1, &o), LVN_ERR_UNSUPPORTED);
 }
 
 int main(void)

@@ -267,7 +267,7 @@ uint64_t bench_hash(const bench *b)
         hash_floats(h, m->buffers[i]->tensor->data, m->buffers[i]->numel);
     }
     for (int i = 0; i < t->engine->optim->n_slots; i++) {
-        hash_floats(h, t->engine->optim->slot[i], m->n_weights);
+        hash_floats(h, t->engine->optim->slot[i], t->engine->optim->slot_length[i]);
     }
     if (t->engine->ema != NULL) {
         hash_floats(h, t->engine->ema->value, t->engine->ema->n);
