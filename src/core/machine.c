@@ -2,6 +2,9 @@
  * not look as expected sets no limit. */
 #include "core/machine.h"
 
+#if defined __x86_64__
+#include <cpuid.h>
+#endif
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -38,6 +41,47 @@ void lvni_core_host_name(char *out, size_t size)
     char whole[256] = "";
     const int failed = gethostname(whole, sizeof whole - 1);
     snprintf(out, size, "%s", failed != 0 || whole[0] == '\0' ? "?" : whole);
+}
+
+/* Copies words of printable characters with one blank between. */
+static void copy_words(const char *from, size_t n, char out[LVNI_CPU_MODEL])
+{
+    size_t at = 0;
+    for (size_t i = 0; i < n && from[i] != '\0' && at < LVNI_CPU_MODEL - 1; i++) {
+        const bool blank = from[i] <= ' ' || from[i] > '~';
+        if (!blank) {
+            out[at++] = from[i];
+        } else if (at > 0 && out[at - 1] != ' ') {
+            out[at++] = ' ';
+        }
+    }
+    at -= at > 0 && out[at - 1] == ' ' ? 1 : 0;
+    out[at] = '\0';
+}
+
+bool lvni_core_cpu_model(char out[LVNI_CPU_MODEL])
+{
+    static const char mark[] = " (LEVIN_TEST_CPU_MODEL)";
+    const char *test = getenv("LEVIN_TEST_CPU_MODEL");
+    if (test != NULL) {
+        copy_words(test, LVNI_CPU_MODEL - sizeof mark, out);
+        memcpy(out + strlen(out), mark, sizeof mark);
+        return true;
+    }
+    out[0] = '\0';
+#if defined __x86_64__
+    unsigned word[12];
+    char text[sizeof word];
+    for (unsigned i = 0; i < 3; i++) {
+        unsigned *w = word + (size_t)4 * i;
+        if (__get_cpuid(0x80000002u + i, &w[0], &w[1], &w[2], &w[3]) == 0) {
+            return false;
+        }
+    }
+    memcpy(text, word, sizeof text);
+    copy_words(text, sizeof text, out);
+#endif
+    return out[0] != '\0';
 }
 
 enum { PATH = 4096 };

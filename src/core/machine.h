@@ -21,6 +21,11 @@ struct timespec lvni_core_timespec(uint64_t ns);   /* for system calls */
  * name. */
 void lvni_core_host_name(char *out, size_t size);
 
+enum { LVNI_CPU_MODEL = 96 }; /* bytes of the name, with its zero */
+/* "AMD EPYC 7763 64-Core Processor", blanks once. LEVIN_TEST_CPU_MODEL takes its place, and the
+ * name shows that. false: the processor has none. */
+bool lvni_core_cpu_model(char out[LVNI_CPU_MODEL]);
+
 /* Bytes a process may use: MemAvailable of the machine, or the smallest memory.max (cgroup v2) of
  * the process's control group and those around it. UINT64_MAX: unknown. root: "" for this machine;
  * a folder with its own proc/ and sys/ for tests. */

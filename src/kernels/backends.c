@@ -18,13 +18,18 @@ const lvn_backend_kernel *lvni_kernels_row(int kind, lvni_kernels_op op)
     return row[kind][op];
 }
 
-const char *lvni_kernels_describe(void)
+bool lvni_kernels_are_of_cpu(void)
 {
     const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     const lvni_tensor_device *d = ctx == NULL ? NULL : ctx->device;
-    return d == NULL || lvni_tensor_device_kind(d) < LVN_DEVICE_LOADED
+    return d == NULL || lvni_tensor_device_kind(d) < LVN_DEVICE_LOADED;
+}
+
+const char *lvni_kernels_describe(void)
+{
+    return lvni_kernels_are_of_cpu()
                ? lvni_cpu_describe()
-               : lvni_tensor_device_info(d)->fingerprint;
+               : lvni_tensor_device_info(lvni_tensor_ctx_get()->device)->fingerprint;
 }
 
 /* likely: levin's own tables are in the order of ops.def, and are looked at in every start; their

@@ -151,6 +151,7 @@ const char *lvni_cpu_describe(void);
 /* What the bits of the calling context's ops come from: the fingerprint of its device, or the
  * above, also for sim, which has the bits of cpu. Valid as long as the device is open. */
 const char *lvni_kernels_describe(void);
+bool lvni_kernels_are_of_cpu(void); /* the calling context's, as far as bits go: cpu, ref, sim */
 /* bf16 products have kernels here (AVX-512); without them they are refused. After
  * lvni_cpu_start. */
 bool lvni_cpu_has_bf16(void);

@@ -106,6 +106,8 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .quiet = !leads(r) || lvni_core_config_bool(c, "quiet"),
         .config_json = lvni_core_str_text(&r->json),
         .run_id = leads(r) && r->dir != NULL ? r->run_id : NULL,
+        .machine = r->machine.len > 0 ? lvni_core_str_text(&r->machine) : NULL,
+        .same_hardware = strcmp(lvni_core_config_str(c, "same_hardware"), "require") == 0,
         .model_keys = r->request->recipe->model_keys,
         .export_model = has_card(r) && leads(r) && !keeps_nothing(r) ? export_named : NULL,
         .user = r};
@@ -334,53 +336,6 @@ static lvn_status report_followers(const lvni_recipes_fit_run *r)
     return lvni_dist_comm_broadcast(r->rank.comm, path, sizeof path, 0);
 }
 
-/* Every rank reads the data by itself, and may see another folder. */
-static lvn_status compare_runs(const lvni_recipes_fit_run *r, const char *const *run,
-                               const size_t *size)
-{
-    for (int i = 1; i < r->rank.world; i++) {
-        if (size[i] != size[0] || memcmp(run[i], run[0], size[0]) != 0) {
-            LVN_FAIL(LVN_ERR_USAGE,
-                     "rank %d has %.*s where rank 0 has %.*s: all ranks must see the same data and "
-                     "configuration",
-                     i, (int)size[i], run[i], (int)size[0], run[0]);
-        }
-    }
-    return LVN_OK;
-}
-
-static lvn_status agree_on_run(const lvni_recipes_fit_run *r)
-{
-    lvni_core_str run = {0}, machine = {0};
-    void *all = NULL;
-    size_t *size = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)r->rank.world, sizeof *size);
-    const char **text = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)r->rank.world, sizeof *text);
-    lvni_trainer_identity_print(r->trainer, &run, &machine);
-    if (r->request->val != NULL) {
-        lvni_core_str_printf(&run, " val=%016llx",
-                             (unsigned long long)lvni_trainer_identity_of_data(r->request->val));
-    }
-    lvn_status s = size == NULL || text == NULL ? LVN_ERR_MEMORY : lvni_core_str_status(&run);
-    if (s == LVN_OK) {
-        s = lvni_dist_comm_all_gather_sized(r->rank.comm, lvni_core_str_text(&run), run.len, &all,
-                                            size);
-    }
-    const char *at = all;
-    for (int i = 0; i < r->rank.world && s == LVN_OK; i++) {
-        text[i] = at;
-        at += size[i];
-    }
-    if (s == LVN_OK) {
-        s = compare_runs(r, text, size);
-    }
-    lvni_core_free(all);
-    lvni_core_free(size);
-    lvni_core_free(text);
-    lvni_core_str_free(&run);
-    lvni_core_str_free(&machine);
-    return s;
-}
-
 /* At the end of a run that has made steps, so that no thread of another rank reads the
  * configuration: config.yaml gets what its backends have recorded. Checkpoints have it already. */
 static lvn_status keep_pins(const lvni_recipes_fit_run *r)
@@ -419,10 +374,11 @@ static lvn_status train(lvni_recipes_fit_run *r)
 static lvn_status run_rank(lvni_recipes_fit_run *r)
 {
     const lvni_core_config *c = r->request->config;
+    LVN_TRY(lvni_recipes_fit_compare_hardware(r));
     LVN_TRY(leads(r) ? lead(r) : follow(r));
     LVN_TRY(leads(r) && r->rank.world > 1 ? report_followers(r) : LVN_OK);
     LVN_TRY(make_trainer(r));
-    LVN_TRY(r->rank.world > 1 ? agree_on_run(r) : LVN_OK);
+    LVN_TRY(r->rank.world > 1 ? lvni_recipes_fit_compare_runs(r) : LVN_OK);
     LVN_TRY(r->saved != NULL ? resume(r) : LVN_OK);
     if (r->dir != NULL && !lvni_trainer_finished(r->trainer)) {
         /* only now: keys that do not fit, or train nothing, must not spoil the run that is there */
@@ -449,6 +405,8 @@ static void run_free(lvni_recipes_fit_run *r)
     lvni_core_str_free(&r->card);
     lvni_core_str_free(&r->memory);
     lvni_core_str_free(&r->scarce);
+    lvni_core_str_free(&r->machine);
+    lvni_core_str_free(&r->hardware);
     lvni_core_free(r->dir);
 }
 

@@ -23,8 +23,10 @@ typedef struct lvni_recipes_fit_run {
     char *dir;                /* NULL: other ranks, and a run that keeps nothing */
     char run_id[LVNI_RUN_ID]; /* rank 0 */
     lvni_core_str json, card;
-    lvni_core_str memory; /* a line: what the run will take */
-    lvni_core_str scarce; /* a line: the machine has less */
+    lvni_core_str memory;   /* a line: what the run will take */
+    lvni_core_str scarce;   /* a line: the machine has less */
+    lvni_core_str machine;  /* what the bits come from, of all ranks (trainer/identity.h) */
+    lvni_core_str hardware; /* a line: ranks whose bits differ */
     lvni_nn_model *model;
     lvni_trainer *trainer;
     lvni_ckpt *saved; /* a resumed run's checkpoint; NULL: from the beginning */
@@ -32,6 +34,14 @@ typedef struct lvni_recipes_fit_run {
 
 /* The trainer's options from the configuration; run->json and run->card are made. */
 lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *run, lvni_trainer_options *out);
+
+/* ---- fit_ranks.c: what ranks compare and choose together; collectives ---- */
+
+/* Before anything else: processors, devices and libraries of all ranks, into run->machine and
+ * run->hardware. LVN_ERR_USAGE where same_hardware=require and they differ. */
+lvn_status lvni_recipes_fit_compare_hardware(lvni_recipes_fit_run *run);
+/* Once there are trainers: LVN_ERR_USAGE where a rank sees other data. */
+lvn_status lvni_recipes_fit_compare_runs(const lvni_recipes_fit_run *run);
 
 /* ---- export.c, of recipes with a model card ---- */
 

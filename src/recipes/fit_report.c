@@ -223,6 +223,10 @@ static void report_ranks(const lvni_recipes_fit_run *run)
                   lvni_core_str_text(&devices));
     lvni_core_str_free(&devices);
     lvni_log_line(LVNI_LOG_INFO, "%s", run->rank.transport.line);
+    if (run->hardware.len > 0) {
+        lvni_log_line(LVNI_LOG_WARNING, "reproducibility off: %s",
+                      lvni_core_str_text(&run->hardware));
+    }
     char cores[128];
     if (shares_cores(run, cores, sizeof cores)) {
         lvni_log_line(LVNI_LOG_INFO, "%s", cores);

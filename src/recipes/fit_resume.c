@@ -143,8 +143,9 @@ static bool has_key(const lvni_core_config *config, json_t *saved, const char *n
 static void report_change(const char *key, const json_t *old, const json_t *value)
 {
     static const char *const harmless[] = {
-        "max_epochs", "max_steps", "log_every_n_steps", "checkpoint.every_n_steps", "on_error",
-        "pins",       NULL};
+        "max_epochs", "max_steps", "log_every_n_steps", "checkpoint.every_n_steps",
+        "on_error",   "pins",      "same_hardware",     "balance_ranks",
+        NULL};
     for (int i = 0; harmless[i] != NULL; i++) {
         if (strcmp(key, harmless[i]) == 0) {
             return;

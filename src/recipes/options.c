@@ -135,6 +135,12 @@ static const lvni_core_option run_rows[] = {
      .later_note = "strategy=sharded and strategy=balance come with a later version; use ddp or dp",
      .help = "How devices share the work: ddp (a process each, the default), dp (threads of one "
              "process); ddp2 is dp on each node."},
+    {.name = "same_hardware",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "warn|require",
+     .fallback = "warn",
+     .help = "Ranks, or a resumed run, whose bits may differ, as they have other processors, "
+             "devices or versions of libraries: a warning, or the end before the beginning."},
     {.name = "peer_timeout_s",
      .type = LVNI_OPT_FLOAT,
      .unit = "s",

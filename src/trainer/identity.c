@@ -2,6 +2,7 @@
  * restored. */
 #include "trainer/identity.h"
 
+#include "core/machine.h"
 #include "core/str.h"
 #include "data/dataset.h"
 #include "kernels/kernels.h"
@@ -172,9 +173,23 @@ static const char *stored_name(const part *p)
     return p->key.stored != NULL ? p->key.stored : p->name;
 }
 
-static void print_machine(lvni_core_str *out)
+void lvni_trainer_identity_machine(lvni_core_str *out)
 {
+    char cpu[LVNI_CPU_MODEL];
     lvni_core_str_printf(out, "levin %s, %s", LEVIN_VERSION, lvni_kernels_describe());
+    if (lvni_kernels_are_of_cpu() && lvni_core_cpu_model(cpu)) {
+        /* oneDNN also cuts its sums by the caches of the model */
+        lvni_core_str_printf(out, ", %s", cpu);
+    }
+}
+
+static void print_machine(const lvni_trainer *t, lvni_core_str *out)
+{
+    if (t->o.machine != NULL) {
+        lvni_core_str_append(out, t->o.machine);
+    } else {
+        lvni_trainer_identity_machine(out);
+    }
 }
 
 void lvni_trainer_identity_print(const lvni_trainer *t, lvni_core_str *run, lvni_core_str *machine)
@@ -186,7 +201,7 @@ void lvni_trainer_identity_print(const lvni_trainer *t, lvni_core_str *run, lvni
             lvni_core_str_printf(run, "%s%s=%s", i > 0 ? " " : "", stored_name(p), p->value);
         }
     }
-    print_machine(machine);
+    print_machine(t, machine);
 }
 
 /* "batch=3 micro_batches=2": the value of a name, cut to its room; false when it is not there. */
@@ -222,18 +237,33 @@ static lvn_status report_difference(const lvni_ckpt *ckpt, const key_row *key, c
     return LVN_OK;
 }
 
-static lvn_status report_machine(const lvni_ckpt *ckpt)
+/* Checkpoints of before have no model of the CPU. */
+static bool is_same_machine(const char *was, const char *is)
+{
+    const size_t n = strlen(was);
+    return strncmp(was, is, n) == 0 &&
+           (is[n] == '\0' || (lvni_kernels_are_of_cpu() && strncmp(is + n, ", ", 2) == 0));
+}
+
+static lvn_status report_machine(const lvni_trainer *t, const lvni_ckpt *ckpt)
 {
     const char *was = lvni_ckpt_st_meta_get(ckpt->file, LVNI_IDENTITY_MACHINE);
     lvni_core_str is = {0};
-    print_machine(&is);
-    const lvn_status s = lvni_core_str_status(&is);
-    if (s == LVN_OK && was != NULL && strcmp(was, lvni_core_str_text(&is)) != 0) {
-        lvni_log_line(
-            LVNI_LOG_WARNING,
-            "not reproducible: this checkpoint was written on %s, this machine is %s: results are "
-            "the same within rounding, not to the bit",
-            was, lvni_core_str_text(&is));
+    print_machine(t, &is);
+    lvn_status s = lvni_core_str_status(&is);
+    if (s == LVN_OK && was != NULL && !is_same_machine(was, lvni_core_str_text(&is))) {
+        if (t->o.same_hardware) {
+            s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                              "same_hardware=require: this checkpoint was written on %s, this "
+                              "machine is %s: resume it on a machine of that kind, or give "
+                              "same_hardware=warn",
+                              was, lvni_core_str_text(&is));
+        } else {
+            lvni_log_line(LVNI_LOG_WARNING,
+                          "not reproducible: this checkpoint was written on %s, this machine is "
+                          "%s: results are the same within rounding, not to the bit",
+                          was, lvni_core_str_text(&is));
+        }
     }
     lvni_core_str_free(&is);
     return s;
@@ -346,5 +376,5 @@ lvn_status lvni_trainer_identity_check(const lvni_trainer *t, const lvni_ckpt *c
         }
     }
     LVN_TRY(check_pins(t, ckpt));
-    return report_machine(ckpt);
+    return report_machine(t, ckpt);
 }

@@ -68,6 +68,9 @@ typedef struct lvni_trainer_options {
     bool quiet;
     const char *config_json; /* for checkpoints */
     const char *run_id;      /* for checkpoints; NULL: none */
+    /* of all ranks (identity.h), for checkpoints; NULL: this rank's */
+    const char *machine;
+    bool same_hardware; /* a checkpoint of another machine is refused */
     /* that decide the model's shape, for errors: "model and model.*"; NULL: not known */
     const char *model_keys;
     /* what was trained, and the model's description of itself, for checkpoints; key NULL: none */
