@@ -327,12 +327,16 @@ static lvn_status record(void *stream, float *record_, const float *value, int64
 }
 
 static lvn_status apply_record(void *stream, float *buffer, const float *record_, int64_t n,
-                               float momentum, float keep, const lvn_step_phase *step)
+                               const lvn_flat_mean *given)
 {
-    if (example_begin(stream)) {
+    lvn_flat_mean own = *given, *p = &own;
+    own.step = example_mine(given->step);
+    own.moved = example_mine(given->moved);
+    if (example_begin(stream) && lvn_flat_mean_resolve(p)) {
         float *to = example_mine(buffer);
         const float *sum = example_mine(record_);
-        for (int64_t i = 0; i < n && sum[n] != 0.0f && updates(step); i++) {
+        const float momentum = (float)p->momentum, keep = (float)(1.0 - p->momentum);
+        for (int64_t i = 0; i < n && sum[n] != 0.0f; i++) {
             to[i] = keep * to[i] + momentum * (sum[i] / sum[n]);
         }
     }

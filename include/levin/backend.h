@@ -34,7 +34,7 @@
 extern "C" {
 #endif
 
-enum { LVN_BACKEND_VERSION = 11 };
+enum { LVN_BACKEND_VERSION = 12 };
 
 typedef struct lvn_device_info {
     char name[64]; /* of the model: "NVIDIA H200" */
@@ -139,10 +139,10 @@ typedef struct lvn_backend_flat {
     /* A micro-batch's contribution to a running statistic: record[i] = weight * value[i] for i < n,
      * record[n] = weight. */
     lvn_status (*record)(void *stream, float *record, const float *value, int64_t n, float weight);
-    /* The statistic after a step: unless record[n] is 0, buffer[i] = keep * buffer[i] + momentum *
-     * (record[i] / record[n]). With a step: nothing unless it updated. */
+    /* The statistic after a step: unless record[n] is 0, buffer[i] = (1 - momentum) * buffer[i] +
+     * momentum * (record[i] / record[n]). With a step: nothing unless it updated. */
     lvn_status (*apply_record)(void *stream, float *buffer, const float *record, int64_t n,
-                               float momentum, float keep, const lvn_step_phase *step);
+                               const lvn_flat_mean *p);
     /* A queue (rows, width) after a step. record: slots * slot_rows rows, one float, then of each
      * slot how many of its rows there are. These rows, in their order, go one by one to row *next
      * of the queue, filled[*next] = 1, *next = (*next + 1) mod rows; so of more than `rows` the

@@ -19,7 +19,7 @@ extern "C" {
  * counts of parameters that missed updates, and uploads of what a module draws on the host (mixup,
  * lvn_random_uniform). */
 
-enum { LVN_STEP_PHASES = 8, LVN_STEP_RATES = 2, LVN_STEP_FOLLOWS = 8 };
+enum { LVN_STEP_PHASES = 8, LVN_STEP_RATES = 2, LVN_STEP_FOLLOWS = 8, LVN_STEP_NUMBERS = 16 };
 
 typedef struct lvn_step_given {
     int64_t step; /* its number, from 0; random numbers read it (lvn_philox) */
@@ -29,6 +29,7 @@ typedef struct lvn_step_given {
     double lr[LVN_STEP_PHASES][LVN_STEP_RATES];       /* without the factors of parameters */
     double decay[LVN_STEP_PHASES][LVN_STEP_RATES];    /* a factor on all weight decay */
     double momentum[LVN_STEP_PHASES][LVN_STEP_RATES]; /* as in lvn_step_phase */
+    double number[LVN_STEP_NUMBERS];                  /* of the model (lvn_builder_number) */
 } lvn_step_given;
 
 typedef struct lvn_step_phase {
@@ -446,6 +447,19 @@ LVN_ON_DEVICE float lvn_flat_adafactor_least(const lvn_flat_adafactor *p)
 {
     const double least = p->eps1 * p->eps1;
     return least > 0x1p-126 ? (float)least : 0x1p-126f;
+}
+
+/* What `apply_record` does to a mean. */
+typedef struct lvn_flat_mean {
+    double momentum;            /* of the way to the record's mean */
+    const double *moved;        /* in memory of the device: in place of it; NULL: it stays */
+    const lvn_step_phase *step; /* as above */
+} lvn_flat_mean;
+
+LVN_ON_DEVICE bool lvn_flat_mean_resolve(lvn_flat_mean *p)
+{
+    p->momentum = p->moved != NULL ? *p->moved : p->momentum;
+    return p->step == NULL || p->step->updated != 0;
 }
 
 /* What `append` adds to a queue: rows that the micro-batches of a step pushed. */

@@ -152,7 +152,8 @@ LVN_API lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_in
 /* State that a step changes: f32, saved in checkpoints. Every micro-batch may push one value per
  * step (in the phase that names the buffer; where none does, in each); after the last micro-batch
  *   value = (1 - momentum) * value + momentum * (weighted tree mean of what the micro-batches
- *     pushed). */
+ *     pushed).
+ * A momentum that moves: lvn_builder_momentum. */
 LVN_API lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim,
                                        const int64_t *shape, double fill, double momentum);
 /* as it was before the step, or phase; borrowed */
@@ -240,6 +241,10 @@ LVN_API const lvn_number *lvn_builder_number_with(lvn_builder *b, const char *na
     lvn_builder_number_with(                                                                       \
         (b), (name),                                                                               \
         &(lvn_number_options){.struct_size = sizeof(lvn_number_options), __VA_ARGS__})
+/* The momentum of a buffer of lvn_builder_buffer is the number, which goes from one value in 0 .. 1
+ * to another, and the one that the buffer was made with is not read. Skipped steps count. */
+LVN_API lvn_status lvn_builder_momentum(lvn_builder *b, lvn_buffer *buffer,
+                                        const lvn_number *number);
 /* In the step that training_step was given; `to` in validation, and where there is no step (NULL).
  * It is a number of the host: used as an argument of an op (lvn_mul_scalar) it is part of the call,
  * and a step that a device has captured repeats it as it was. */
@@ -327,6 +332,7 @@ typedef struct lvn_nn_batch_norm_options {
     /* in training the statistics of all micro-batches of the group (lvn_builder_couple), as with
      * sync_batchnorm=true */
     bool sync;
+    const lvn_number *momentum; /* as lvn_builder_momentum has it; NULL: it stays */
 } lvn_nn_batch_norm_options;
 /* x (..., channels) -> the same shape: over all axes but the last. Parameters weight, bias
  * (channels); in training the micro-batch's own statistics; the registered buffers running_mean,

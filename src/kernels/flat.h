@@ -48,8 +48,8 @@ void lvni_kernels_flat_adafactor(float *w, const float *g, float *row_var, float
                                  int64_t n, const lvn_flat_adafactor *p);
 /* A micro-batch's contribution to a buffer of n values, and the buffer after a step. */
 void lvni_kernels_flat_record(float *record, const float *value, int64_t n, float weight);
-void lvni_kernels_flat_apply_record(float *buffer, const float *record, int64_t n, float momentum,
-                                    float keep, const lvn_step_phase *step);
+void lvni_kernels_flat_apply_record(float *buffer, const float *record, int64_t n,
+                                    const lvn_flat_mean *p);
 /* Rows that the micro-batches of a step pushed into a queue. */
 void lvni_kernels_flat_append(float *queue, float *filled, float *next, const float *record,
                               const lvn_flat_append *p);

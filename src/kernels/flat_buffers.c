@@ -146,10 +146,10 @@ void lvni_kernels_flat_record(float *record, const float *value, int64_t n, floa
     SUBMIT(record, record, record, value, n, weight);
 }
 
-void lvni_kernels_flat_apply_record(float *buffer, const float *record, int64_t n, float momentum,
-                                    float keep, const lvn_step_phase *step)
+void lvni_kernels_flat_apply_record(float *buffer, const float *record, int64_t n,
+                                    const lvn_flat_mean *p)
 {
-    SUBMIT(buffer, apply_record, buffer, record, n, momentum, keep, step);
+    SUBMIT(buffer, apply_record, buffer, record, n, p);
 }
 
 void lvni_kernels_flat_append(float *queue, float *filled, float *next, const float *record,

@@ -45,7 +45,7 @@ lvn_status lvni_cpu_flat_round_bf16(void *stream, float *w, int64_t n);
 lvn_status lvni_cpu_flat_record(void *stream, float *record, const float *value, int64_t n,
                                 float weight);
 lvn_status lvni_cpu_flat_apply_record(void *stream, float *buffer, const float *record, int64_t n,
-                                      float momentum, float keep, const lvn_step_phase *step);
+                                      const lvn_flat_mean *p);
 lvn_status lvni_cpu_flat_append(void *stream, float *queue, float *filled, float *next,
                                 const float *record, const lvn_flat_append *p);
 lvn_status lvni_cpu_flat_number(void *stream, double *slot, const void *value, lvn_dtype dtype);

@@ -74,6 +74,38 @@ lvn_buffer *lvn_builder_queue_with(lvn_builder *b, const char *name, int64_t row
     return queue;
 }
 
+static lvn_status check_momentum(const lvn_builder *b, const lvn_buffer *buffer,
+                                 const lvn_number *number)
+{
+    if (buffer == NULL || number == NULL) {
+        LVN_FAIL(LVN_ERR_INVALID, "lvn_builder_momentum was given NULL as the %s",
+                 buffer == NULL ? "buffer" : "number");
+    }
+    if (buffer->rule != LVNI_RULE_MEAN || buffer->model != b->model) {
+        LVN_FAIL(LVN_ERR_INVALID,
+                 "lvn_builder_momentum: %s is not a buffer of lvn_builder_buffer in this model, "
+                 "and has no momentum",
+                 buffer->name);
+    }
+    if (!(number->from >= 0.0 && number->from <= 1.0 && number->to >= 0.0 && number->to <= 1.0)) {
+        LVN_FAIL(LVN_ERR_INVALID,
+                 "the momentum of the buffer %s goes from %g to %g: both must be in 0 .. 1",
+                 buffer->name, number->from, number->to);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvn_builder_momentum(lvn_builder *b, lvn_buffer *buffer, const lvn_number *number)
+{
+    const lvn_status s = b->status != LVN_OK ? LVN_OK : check_momentum(b, buffer, number);
+    if (s != LVN_OK) {
+        lvni_nn_builder_fail(b, s);
+    } else if (b->status == LVN_OK) {
+        buffer->moved = number;
+    }
+    return b->status;
+}
+
 lvn_status lvn_builder_function(lvn_builder *b, lvn_buffer *buffer, lvn_buffer_function function)
 {
     if (b->status == LVN_OK && (buffer == NULL || function == NULL)) {
@@ -207,17 +239,26 @@ static void append(const lvn_buffer *b, const float *record, const lvn_step_phas
                                                 .step = step});
 }
 
-void lvni_nn_model_apply_records(lvni_nn_model *m, const lvni_nn_set *total,
-                                 const lvn_step_phase *step)
+static void move_mean(const lvn_buffer *b, const float *record, const double *numbers,
+                      const lvn_step_block *block, int phase)
 {
+    const lvn_number *moved = b->moved;
+    const lvn_flat_mean p = {
+        .momentum = moved != NULL ? numbers[moved->index] : b->momentum,
+        .moved = moved != NULL && block != NULL ? &block->given.number[moved->index] : NULL,
+        .step = block == NULL ? NULL : &block->phase[phase]};
+    lvni_kernels_flat_apply_record(LVNI_F32(b->tensor), record, b->numel, &p);
+}
+
+void lvni_nn_model_apply_records(lvni_nn_model *m, const lvni_nn_set *total, const double *numbers,
+                                 const lvn_step_block *block, int phase)
+{
+    const lvn_step_phase *step = block == NULL ? NULL : &block->phase[phase];
     for (int i = 0; i < m->n_buffers; i++) {
         const lvn_buffer *b = m->buffers[i];
         const float *record = total->data + m->n_weights + b->offset;
         switch (b->rule) {
-        case LVNI_RULE_MEAN:
-            lvni_kernels_flat_apply_record(LVNI_F32(b->tensor), record, b->numel,
-                                           (float)b->momentum, (float)(1.0 - b->momentum), step);
-            break;
+        case LVNI_RULE_MEAN: move_mean(b, record, numbers, block, phase); break;
         case LVNI_RULE_QUEUE: append(b, record, step); break;
         case LVNI_RULE_FOLLOW: /* lvni_nn_model_follow */
         case LVNI_RULE_PART: break;

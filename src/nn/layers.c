@@ -251,6 +251,7 @@ typedef struct batch_norm {
     lvn_module base;
     int channels;
     double eps, momentum;
+    const lvn_number *moved; /* in place of momentum; NULL: none */
     bool relu, sync;
     lvn_tensor *weight, *bias;              /* (C) */
     lvn_buffer *running_mean, *running_var; /* (C) */
@@ -266,6 +267,10 @@ static lvn_status batch_norm_build(lvn_module *module, lvn_builder *b)
     m->bias = lvn_builder_parameter(b, "bias", 1, shape, LVN_INIT_ZEROS, 0.0);
     m->running_mean = lvn_builder_buffer(b, "running_mean", 1, shape, 0.0, m->momentum);
     m->running_var = lvn_builder_buffer(b, "running_var", 1, shape, 1.0, m->momentum);
+    if (m->moved != NULL) {
+        lvn_builder_momentum(b, m->running_mean, m->moved);
+        lvn_builder_momentum(b, m->running_var, m->moved);
+    }
     return lvn_builder_status(b);
 }
 
@@ -314,6 +319,7 @@ lvn_module *lvn_nn_batch_norm_with(lvn_builder *b, const char *name, int channel
     m->eps = own.eps > 0.0 ? own.eps : 1e-5;
     m->relu = own.relu;
     m->momentum = momentum;
+    m->moved = own.momentum;
     m->sync = own.sync || b->sync_batch_norm;
     if (m->sync) {
         lvn_builder_couple(b);

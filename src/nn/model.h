@@ -80,7 +80,7 @@ typedef struct lvni_nn_follower {
 } lvni_nn_follower;
 
 /* What a module reads in a step (lvn_builder_number). */
-enum { LVNI_NUMBERS = 16, LVNI_NUMBER_NAME = 32 };
+enum { LVNI_NUMBERS = LVN_STEP_NUMBERS, LVNI_NUMBER_NAME = 32 };
 struct lvn_number {
     char name[LVNI_NUMBER_NAME];
     int index; /* in model->number */
@@ -103,7 +103,8 @@ struct lvn_buffer {
     double fill;           /* at the start, unless `init` draws */
     lvn_init init;
     double bound;
-    double momentum;              /* LVNI_RULE_MEAN */
+    double momentum;              /* LVNI_RULE_MEAN, unless a number moves it */
+    const lvn_number *moved;      /* the model's; NULL: none */
     lvni_nn_queue queue;          /* LVNI_RULE_QUEUE */
     lvni_nn_follower follow;      /* LVNI_RULE_FOLLOW */
     lvn_buffer_function function; /* of the new value; NULL: none */
@@ -188,10 +189,10 @@ void lvni_nn_set_begin(lvni_nn_set *set, double weight);
 void lvni_nn_set_finish(lvni_nn_set *set);
 /* Elements of a set. A failure is the device's, as one of its kernels would be. */
 void lvni_nn_set_zero(float *p, int64_t n);
-/* New buffer values from the step's merged set; step: NULL, or of the block of the device on which
- * all this lies: nothing unless it updated. */
+/* New buffer values from the step's merged set; numbers: the model's in this step (NULL: it has
+ * none); block: NULL, or of the device on which all this lies: nothing unless the phase updated. */
 void lvni_nn_model_apply_records(lvni_nn_model *model, const lvni_nn_set *total,
-                                 const lvn_step_phase *step);
+                                 const double *numbers, const lvn_step_block *block, int phase);
 
 /* follow.c: those that follow move in this phase, by given[rule].factor of the way, or as
  * there[rule] has it: NULL, or of the block of the device on which all this lies. */

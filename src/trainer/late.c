@@ -148,6 +148,7 @@ lvn_status lvni_trainer_late_begin(lvni_trainer_late *l, const lvni_trainer_engi
 {
     lvn_step_block now = {.given = {.step = e->now.step, .skipped = e->scaler.skipped}};
     lvni_trainer_follow_factors(e, now.follow);
+    memcpy(now.given.number, e->now.number, sizeof now.given.number);
     for (int i = 0; i < l->n_phases * LVN_STEP_RATES; i++) {
         const int phase = i / LVN_STEP_RATES, rate = i % LVN_STEP_RATES;
         const lvni_trainer_rates r = lvni_trainer_rates_at(e, phase, e->scaler.skipped + rate);

@@ -87,7 +87,7 @@ lvn_status lvni_trainer_move_buffers(lvni_trainer_engine *e, const lvni_nn_set *
     const lvn_step_block *block = e->late == NULL ? NULL : e->late->block;
     const int phase = e->now.phase;
     lvn_step_average given[LVN_STEP_FOLLOWS];
-    lvni_nn_model_apply_records(e->o.model, total, block == NULL ? NULL : &block->phase[phase]);
+    lvni_nn_model_apply_records(e->o.model, total, e->now.number, block, phase);
     lvni_trainer_follow_factors(e, given);
     lvni_nn_model_follow(e->o.model, phase, given, block == NULL ? NULL : block->follow);
     return call_functions(e);

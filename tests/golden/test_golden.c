@@ -242,7 +242,7 @@ static void training_is_as_in_pytorch(void **state)
     }
     run(p, true);
     compare_gradients(p, "train/grad/");
-    lvni_nn_model_apply_records(p->model, p->set, NULL);
+    lvni_nn_model_apply_records(p->model, p->set, NULL, NULL, 0);
     for (int i = 0; i < p->model->n_buffers; i++) {
         const lvn_buffer *b = p->model->buffers[i];
         float have[SAMPLES];

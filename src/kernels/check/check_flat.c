@@ -148,10 +148,12 @@ static lvn_status check_record(lvni_check_job *j)
     return lvni_check_expect(j, "record", j->back, j->truth[0], j->n + 1, 0.0);
 }
 
-static lvn_status apply_record_with(lvni_check_job *j, float weight, lvni_check_step_kind kind)
+/* moves: the momentum is a number of the block. */
+static lvn_status apply_record_with(lvni_check_job *j, float weight, lvni_check_step_kind kind,
+                                    bool moves)
 {
     const lvn_step_block *step;
-    const float momentum = 0.1f, keep = 0.9f;
+    const double momentum = moves ? lvni_check_step.given.number[1] : 0.1;
     lvni_check_draw(j, 1, j->x[0]);
     lvni_check_draw(j, 2, j->x[1]);
     j->x[1][j->n] = weight;
@@ -160,24 +162,29 @@ static lvn_status apply_record_with(lvni_check_job *j, float weight, lvni_check_
     LVNI_CHECK_NEED(buffer);
     LVNI_CHECK_NEED(record);
     LVN_TRY(lvni_check_put_step(j, kind, &step));
-    lvni_kernels_flat_apply_record(buffer, record, j->n, momentum, keep, lvni_check_phase_of(step));
+    const lvn_flat_mean p = {.momentum = 0.1,
+                             .moved = moves ? &step->given.number[1] : NULL,
+                             .step = lvni_check_phase_of(step)};
+    lvni_kernels_flat_apply_record(buffer, record, j->n, &p);
     LVN_TRY(lvni_check_get(j, buffer, j->back));
     if (weight == 0.0f || kind == LVNI_CHECK_UPDATES_NOT) {
         return lvni_check_expect_same(j, "buffer without an update", j->back, j->x[0], j->n);
     }
     for (int64_t i = 0; i < j->n; i++) {
         const double mean = (double)j->x[1][i] / (double)weight;
-        j->truth[0][i] = (double)keep * (double)j->x[0][i] + (double)momentum * mean;
+        j->truth[0][i] = (1.0 - momentum) * (double)j->x[0][i] + momentum * mean;
     }
     return lvni_check_expect(j, "buffer", j->back, j->truth[0], j->n, LVNI_CHECK_CLOSE);
 }
 
 static lvn_status check_apply_record(lvni_check_job *j)
 {
-    LVN_TRY(apply_record_with(j, 12.0f, LVNI_CHECK_NO_STEP));
-    LVN_TRY(apply_record_with(j, 0.0f, LVNI_CHECK_NO_STEP));
-    LVN_TRY(apply_record_with(j, 12.0f, LVNI_CHECK_UPDATES));
-    return apply_record_with(j, 12.0f, LVNI_CHECK_UPDATES_NOT);
+    LVN_TRY(apply_record_with(j, 12.0f, LVNI_CHECK_NO_STEP, false));
+    LVN_TRY(apply_record_with(j, 0.0f, LVNI_CHECK_NO_STEP, false));
+    LVN_TRY(apply_record_with(j, 12.0f, LVNI_CHECK_UPDATES, false));
+    lvni_check_free_rooms(j);
+    LVN_TRY(apply_record_with(j, 12.0f, LVNI_CHECK_UPDATES, true));
+    return apply_record_with(j, 12.0f, LVNI_CHECK_UPDATES_NOT, true);
 }
 
 /* ---- all of them ---- */

@@ -85,7 +85,8 @@ lvn_status lvni_check_expect_same(const lvni_check_job *j, const char *what, con
 
 /* ---- the step block ---- */
 
-const lvn_step_block lvni_check_step = {.phase[LVNI_CHECK_PHASE] = {.lr = 0.02,
+const lvn_step_block lvni_check_step = {.given = {.number = {0.0, 0.3}},
+                                        .phase[LVNI_CHECK_PHASE] = {.lr = 0.02,
                                                                     .decay = 0.75,
                                                                     .momentum = 0.85,
                                                                     .grad_scale = 0.25,

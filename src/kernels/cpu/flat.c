@@ -147,10 +147,12 @@ lvn_status lvni_cpu_flat_record(void *stream, float *record, const float *value,
 }
 
 lvn_status lvni_cpu_flat_apply_record(void *stream, float *buffer, const float *record, int64_t n,
-                                      float momentum, float keep, const lvn_step_phase *step)
+                                      const lvn_flat_mean *p)
 {
+    lvn_flat_mean q = *p;
     (void)stream;
-    const float weight = step == NULL || step->updated ? record[n] : 0.0f;
+    const float weight = lvn_flat_mean_resolve(&q) ? record[n] : 0.0f;
+    const float momentum = (float)q.momentum, keep = (float)(1.0 - q.momentum);
     for (int64_t i = 0; i < n && weight > 0.0f; i++) { /* else no micro-batch pushed anything */
         buffer[i] = keep * buffer[i] + momentum * (record[i] / weight);
     }

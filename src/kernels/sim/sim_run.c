@@ -110,8 +110,7 @@ typedef struct flat_call {
     const float *b, *d;
     double *partial, *of_w, *of_g;
     int64_t n;
-    float s, t;
-    const lvn_step_phase *step;
+    float s;
     const lvn_step_average *average;
     lvn_step_block *block;
     const void *value; /* of a number; the losses of a decision; the factor of a seed */
@@ -129,6 +128,7 @@ typedef struct flat_call {
         lvn_dtype dtype;
         lvn_step_decision decision;
         lvn_flat_append append;
+        lvn_flat_mean mean;
     } p;
 } flat_call;
 
@@ -153,7 +153,7 @@ static lvn_status run_flat(void *payload)
         return lvni_cpu_flat_adafactor(NULL, c->a, c->b, c->m, c->v, c->n, &c->p.adafactor);
     case ROUND: return lvni_cpu_flat_round_bf16(NULL, c->a, c->n);
     case RECORD: return lvni_cpu_flat_record(NULL, c->a, c->b, c->n, c->s);
-    case APPLY: return lvni_cpu_flat_apply_record(NULL, c->a, c->b, c->n, c->s, c->t, c->step);
+    case APPLY: return lvni_cpu_flat_apply_record(NULL, c->a, c->b, c->n, &c->p.mean);
     case APPEND: return lvni_cpu_flat_append(NULL, c->a, c->m, c->v, c->b, &c->p.append);
     case NUMBER: return lvni_cpu_flat_number(NULL, c->partial, c->value, c->p.dtype);
     case SEED: return lvni_cpu_flat_seed(NULL, c->to, c->p.dtype, c->number, c->weight, c->value);
@@ -187,15 +187,20 @@ static lvn_status submit_flat(void *stream, flat_call c)
     if (c.what == DECIDE) {
         c.p.decision.weights = lvni_sim_alias(c.p.decision.weights);
     }
-    const lvn_step_phase **step = c.what == SGD                              ? &c.p.sgd.step
-                                  : c.what == TRUST                          ? &c.p.trust.step
-                                  : c.what == ADAMW                          ? &c.p.adamw.step
-                                  : c.what == RMSPROP                        ? &c.p.rmsprop.step
-                                  : c.what == LION                           ? &c.p.lion.step
-                                  : c.what == LAMB || c.what == LAMB_MOMENTS ? &c.p.lamb.step
-                                  : c.what == ADAFACTOR                      ? &c.p.adafactor.step
-                                  : c.what == APPEND                         ? &c.p.append.step
-                                                                             : &c.step;
+    if (c.what == APPLY) {
+        c.p.mean.moved = lvni_sim_alias(c.p.mean.moved);
+    }
+    const lvn_step_phase *none = NULL, **step = c.what == SGD       ? &c.p.sgd.step
+                                                : c.what == TRUST   ? &c.p.trust.step
+                                                : c.what == ADAMW   ? &c.p.adamw.step
+                                                : c.what == RMSPROP ? &c.p.rmsprop.step
+                                                : c.what == LION    ? &c.p.lion.step
+                                                : c.what == LAMB || c.what == LAMB_MOMENTS
+                                                    ? &c.p.lamb.step
+                                                : c.what == ADAFACTOR ? &c.p.adafactor.step
+                                                : c.what == APPEND    ? &c.p.append.step
+                                                : c.what == APPLY     ? &c.p.mean.step
+                                                                      : &none;
     *step = lvni_sim_alias(*step);
     return lvni_sim_submit(stream, "flat buffers", run_flat, &c, sizeof c);
 }
@@ -308,15 +313,10 @@ static lvn_status flat_record(void *stream, float *record, const float *value, i
 }
 
 static lvn_status flat_apply_record(void *stream, float *buffer, const float *record, int64_t n,
-                                    float momentum, float keep, const lvn_step_phase *step)
+                                    const lvn_flat_mean *p)
 {
-    return submit_flat(stream, (flat_call){.what = APPLY,
-                                           .a = buffer,
-                                           .b = record,
-                                           .n = n,
-                                           .s = momentum,
-                                           .t = keep,
-                                           .step = step});
+    return submit_flat(
+        stream, (flat_call){.what = APPLY, .a = buffer, .b = record, .n = n, .p = {.mean = *p}});
 }
 
 static lvn_status flat_append(void *stream, float *queue, float *filled, float *next,

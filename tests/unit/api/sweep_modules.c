@@ -75,6 +75,7 @@ static lvn_status net_build(lvn_module *module, lvn_builder *b)
     m->teacher = lvn_builder_child(b, &part_class, "teacher");
     lvn_builder_follow(b, m->teacher, m->part, .momentum = 0.9, .end = 1.0);
     m->number = lvn_builder_number(b, "number", .from = 1.0, .to = 0.5);
+    lvn_builder_momentum(b, lvn_builder_buffer(b, "pace", LVN_SHAPE(1), 0.0, 0.5), m->number);
     m->line = lvn_nn_conv1d(b, "line", 1, 1, 3, .padding = 1);
     m->gru = lvn_nn_gru_cell(b, "gru", 4, 4);
     m->lstm = lvn_nn_lstm_cell(b, "lstm", 4, 4);
@@ -212,7 +213,7 @@ static const scenario rows[] = {
     {.calls = "builder_status builder_arguments builder_child builder_parameter builder_set_init "
               "builder_couple "
               "builder_block builder_buffer builder_queue_with builder_follow_with "
-              "builder_function builder_number_with number_value queue_filled "
+              "builder_function builder_momentum builder_number_with number_value queue_filled "
               "buffer_value "
               "buffer_push is_training set_training forward log "
               "nn_conv2d_with nn_conv_transpose2d_with nn_conv1d_with nn_unet_with nn_linear_with "

@@ -254,6 +254,8 @@ static uint64_t samples(const char *path, const lvn_image_folder_options *o)
     X(nn_batch_norm, eps, IMAGE, BATCH_NORM(.eps = 0.0), BATCH_NORM(.eps = 0.5))                   \
     X(nn_batch_norm, relu, IMAGE, BATCH_NORM(.relu = false), BATCH_NORM(.relu = true))             \
     X(nn_batch_norm, sync, IMAGE, BATCH_NORM(.sync = false), BATCH_NORM(.sync = true))             \
+    X(nn_batch_norm, momentum, IMAGE, BATCH_NORM(.momentum = NULL),                                \
+      BATCH_NORM(.momentum = lvn_builder_number(b, "pace", .from = 1.0, .to = 0.5)))               \
     X(nn_layer_norm, eps, IMAGE, lvn_nn_layer_norm(b, "net", CHANNELS, .eps = 0.0),                \
       lvn_nn_layer_norm(b, "net", CHANNELS, .eps = 0.5))                                           \
     X(nn_cell, no_bias, CELL, lvn_nn_gru_cell(b, "net", NUMEL, 3, .no_bias = false),               \

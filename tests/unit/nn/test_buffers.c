@@ -92,7 +92,7 @@ static void run_step(lvni_nn_model *m)
         }
     }
     assert_true(set[tree.pending[0].slot]->weight == 21.0);
-    lvni_nn_model_apply_records(m, set[tree.pending[0].slot], NULL);
+    lvni_nn_model_apply_records(m, set[tree.pending[0].slot], NULL, NULL, 0);
     for (int s = 0; s < MICRO_BATCHES; s++) {
         lvni_nn_set_destroy(set[s]);
     }
@@ -184,7 +184,7 @@ static void a_step_without_pushes_changes_nothing(void **state)
             assert_true(set->data[m->offset[i] + k] == 0.0f);
         }
     }
-    lvni_nn_model_apply_records(m, set, NULL);
+    lvni_nn_model_apply_records(m, set, NULL, NULL, 0);
     assert_true(buffer(m, "norm.running_mean")[0] == 0.0f);
     assert_true(buffer(m, "norm.running_var")[C - 1] == 1.0f);
     lvni_nn_set_destroy(set);

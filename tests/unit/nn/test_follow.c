@@ -264,15 +264,52 @@ static void numbers_are_checked(void **state)
     }
 }
 
+static lvn_status momentum_build(lvn_module *module, lvn_builder *b)
+{
+    (void)module;
+    const lvn_number *good = lvn_builder_number(b, "good", .from = 1.0),
+                     *bad = lvn_builder_number(b, "bad", .from = 0.5, .to = 1.5);
+    lvn_buffer *mean = lvn_builder_buffer(b, "mean", LVN_SHAPE(1), 0.0, 0.5),
+               *bank = lvn_builder_queue(b, "bank", 2, 2);
+    lvn_builder_momentum(b, mean, good);
+    switch (trouble) {
+    case 0: lvn_builder_momentum(b, NULL, good); break;
+    case 1: lvn_builder_momentum(b, mean, NULL); break;
+    case 2: lvn_builder_momentum(b, bank, good); break;
+    default: lvn_builder_momentum(b, mean, bad);
+    }
+    return lvn_builder_status(b);
+}
+
+static void momentum_is_checked(void **state)
+{
+    (void)state;
+    static const char *const want[] = {"lvn_builder_momentum was given NULL as the buffer",
+                                       "lvn_builder_momentum was given NULL as the number",
+                                       "bank is not a buffer of lvn_builder_buffer",
+                                       "the momentum of the buffer mean goes from 0.5 to 1.5"};
+    static const lvn_module_class cls = {
+        .name = "momentum", .size = sizeof(lvn_module), .build = momentum_build};
+    for (trouble = 0; trouble < 4; trouble++) {
+        lvni_nn_model *m;
+        assert_int_equal(lvni_nn_model_build(&cls, NULL, 1, &m), LVN_ERR_INVALID);
+        if (strstr(lvn_last_error()->message, want[trouble]) == NULL) {
+            fail_msg("%d: %s", trouble, lvn_last_error()->message);
+        }
+    }
+}
+
 int main(void)
 {
     if (lvni_cpu_start() != LVN_OK) {
         fprintf(stderr, "%s\n", lvn_last_error()->message);
         return 1;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parameters_become_buffers), cmocka_unit_test(all_of_a_module_moves),
-        cmocka_unit_test(no_gradient_is_recorded), cmocka_unit_test(what_cannot_follow_is_refused),
-        cmocka_unit_test(numbers_are_checked)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parameters_become_buffers),
+                                       cmocka_unit_test(all_of_a_module_moves),
+                                       cmocka_unit_test(no_gradient_is_recorded),
+                                       cmocka_unit_test(what_cannot_follow_is_refused),
+                                       cmocka_unit_test(numbers_are_checked),
+                                       cmocka_unit_test(momentum_is_checked)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,7 +109,7 @@ static void run_step(lvni_nn_model *m, int step)
                                   m->n_weights + m->n_records);
         }
     }
-    lvni_nn_model_apply_records(m, set[tree.pending[0].slot], NULL);
+    lvni_nn_model_apply_records(m, set[tree.pending[0].slot], NULL, NULL, 0);
     for (int i = 0; i < MICRO_BATCHES; i++) {
         lvni_nn_set_destroy(set[i]);
     }

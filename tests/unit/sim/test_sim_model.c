@@ -118,7 +118,7 @@ static result train(lvn_device device, const char *model, lvni_optim_kind kind)
         r.loss = step(m, &batch, set);
         r.norm = norm_of(optim, set->data);
         lvni_optim_step(optim, 0, m->weights, set->data, 0.01, 1.0 / BATCH);
-        lvni_nn_model_apply_records(m, set, NULL);
+        lvni_nn_model_apply_records(m, set, NULL, NULL, 0);
         lvni_optim_ema_update(ema, m->weights, i, NULL);
         lvni_nn_model_touch(m);
     }

@@ -38,7 +38,7 @@ static const lvn_module_class encoder_class = {
 typedef struct student {
     lvn_module base;
     lvn_module *encoder, *teacher, *target, *head; /* head: of the phased one */
-    lvn_buffer *bank;
+    lvn_buffer *bank, *ones;
     const lvn_number *factor, *extra;
 } student;
 
@@ -60,6 +60,9 @@ static lvn_status student_build(lvn_module *module, lvn_builder *b)
     lvn_builder_follow(b, m->target, m->encoder, .momentum = 0.5, .own_statistics = true);
     m->factor = lvn_builder_number(b, "factor", .from = 1.0, .to = 0.5, .steps = 4);
     m->extra = lvn_builder_number(b, "extra", .from = 0.25, .curve = LVN_CURVE_COSINE);
+    m->ones = lvn_builder_buffer(b, "ones", LVN_SHAPE(1), 0.0, 1.0);
+    lvn_builder_momentum(b, m->ones,
+                         lvn_builder_number(b, "pace", .from = 0.5, .to = 0.125, .steps = 3));
     m->bank = lvn_builder_queue(b, "bank", BANK_ROWS, KEY, .init = LVN_INIT_NORMAL, .bound = 0.1);
     return lvn_builder_function(b, m->bank, unit_rows);
 }
@@ -85,7 +88,8 @@ static lvn_tensor *student_step(const lvn_module *module, const lvn_batch *batch
     lvn_tensor *z = lvn_forward(m->encoder, batch->image),
                *keys = lvn_forward(m->teacher, batch->image),
                *target = lvn_forward(m->target, batch->image);
-    if (!push(m, batch, keys)) {
+    lvn_tensor *one = lvn_add_scalar(lvn_zeros(LVN_F32, LVN_SHAPE(1)), 1.0);
+    if (!push(m, batch, keys) || one == NULL || lvn_buffer_push(m->ones, one) != LVN_OK) {
         return NULL;
     }
     lvn_tensor *alike = lvn_matmul(z, lvn_transpose(lvn_buffer_value(m->bank), 0, 1)),

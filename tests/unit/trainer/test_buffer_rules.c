@@ -162,6 +162,37 @@ static void numbers_go_with_the_steps(void **state)
     student_overflows_at = -1;
 }
 
+/* By the step's number: one that is skipped moves nothing, and counts. */
+static void momentum_goes_with_the_steps(void **state)
+{
+    (void)state;
+    static const double pace[] = {0.5, 0.375, 0.25, 0.125, 0.125, 0.125};
+    const lvn_device devices[] = {LVN_CPU, LVN_SIM(0)};
+    memory data;
+    memory_init(&data, N, 0);
+    student_overflows_at = 1;
+    for (int i = 0; i < 4; i++) {
+        bench b;
+        setting s = settings(LVNI_PRECISION_16_MIXED);
+        s.cls = i < 2 ? &student_class : &phased_student_class;
+        double want = 0.0;
+        assert_int_equal(lvn_device_use(devices[i % 2]), LVN_OK);
+        bench_open(&b, &data, &s);
+        b.trainer->engine->scaler.scale = 1024.0; /* no other overflows */
+        for (int step = 0; step < 6; step++) {
+            float ones;
+            bench_steps(&b, 1);
+            want += step == 1 ? 0.0 : pace[step] * (1.0 - want);
+            assert_int_equal(lvni_tensor_mem_copy(&ones, find(&b, "ones")->tensor->data, 4),
+                             LVN_OK);
+            assert_true(fabs((double)ones - want) < 1e-6);
+        }
+        bench_close(&b);
+        assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    }
+    student_overflows_at = -1;
+}
+
 /* A run without an end has no step in which the number is there. */
 static void a_number_needs_an_end(void **state)
 {
@@ -464,6 +495,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_the_layout),
                                        cmocka_unit_test(numbers_go_with_the_steps),
+                                       cmocka_unit_test(momentum_goes_with_the_steps),
                                        cmocka_unit_test(a_number_needs_an_end),
                                        cmocka_unit_test(queues_count_what_was_pushed),
                                        cmocka_unit_test(teachers_follow),
