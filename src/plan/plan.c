@@ -150,6 +150,17 @@ static lvn_status resolve_micro_batches(const lvni_plan_options *o, lvni_plan *p
     return p->effective_batch < p->micro_batches ? too_few_samples(o, p) : LVN_OK;
 }
 
+static lvn_status resolve_bounds(const lvni_plan_options *o, lvni_plan *p)
+{
+    p->bounds = p->devices > 1 ? o->bounds : NULL;
+    for (int rank = 0; p->bounds != NULL && rank < p->devices; rank++) {
+        LVN_ARG(p->bounds[rank + 1] > p->bounds[rank], "rank %d has no micro-batch", rank);
+    }
+    LVN_ARG(p->bounds == NULL || (p->bounds[0] == 0 && p->bounds[p->devices] == p->micro_batches),
+            "the shares of the ranks do not add up to micro_batches=%d", p->micro_batches);
+    return LVN_OK;
+}
+
 /* Coupled micro-batches see those of one round of the devices: S / A, or the nearest below that
  * divides S. */
 static int default_group(const lvni_plan_options *o, const lvni_plan *p)
@@ -340,6 +351,7 @@ lvn_status lvni_plan_make(const lvni_plan_options *o, lvni_plan *out)
     LVN_ARG(p.rank >= 0 && p.rank < p.devices, "rank %d of %d devices", p.rank, p.devices);
     LVN_TRY(resolve_batch(o, &p));
     LVN_TRY(resolve_micro_batches(o, &p));
+    LVN_TRY(resolve_bounds(o, &p));
     LVN_TRY(resolve_group(o, &p));
     LVN_TRY(resolve_streams(o, &p));
     LVN_TRY(resolve_epoch(o, &p));
@@ -446,7 +458,38 @@ int64_t lvni_plan_largest_micro_batch(const lvni_plan *plan)
 
 lvni_plan_range lvni_plan_micro_batches_of(const lvni_plan *plan, int rank)
 {
-    return slice(plan->micro_batches, plan->devices, rank);
+    const int *b = plan->bounds;
+    return b == NULL ? slice(plan->micro_batches, plan->devices, rank)
+                     : (lvni_plan_range){.start = b[rank], .count = b[rank + 1] - b[rank]};
+}
+
+int lvni_plan_most_micro_batches(const lvni_plan *plan)
+{
+    int64_t most = 0;
+    for (int rank = 0; rank < (plan->bounds == NULL ? 1 : plan->devices); rank++) {
+        const int64_t n = lvni_plan_micro_batches_of(plan, rank).count;
+        most = n > most ? n : most;
+    }
+    return (int)most;
+}
+
+void lvni_plan_balance(const double *cost, int ranks, int micro_batches, int *bounds)
+{
+    int *share = bounds + 1; /* until they are added up */
+    for (int rank = 0; rank < ranks; rank++) {
+        share[rank] = 1;
+    }
+    for (int given = ranks; given < micro_batches; given++) {
+        int to = 0; /* that has done one more the earliest */
+        for (int rank = 1; rank < ranks; rank++) {
+            to = (share[rank] + 1) * cost[rank] < (share[to] + 1) * cost[to] ? rank : to;
+        }
+        share[to]++;
+    }
+    bounds[0] = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        bounds[rank + 1] += bounds[rank];
+    }
 }
 
 int64_t lvni_plan_eval_chunks(const lvni_plan *plan, int64_t n)

@@ -44,7 +44,10 @@ typedef struct lvni_plan_options {
     int accumulate_grad_batches; /* A, 1 */
     int devices;                 /* W, 1 */
     int rank;                    /* 0 .. W-1: whose view of the plan */
-    int micro_batches;           /* S, W x A */
+    /* of ranks with shares of their own (lvni_plan_balance): where the micro-batches of each begin,
+     * and the end; W + 1, borrowed, as long as the plan. NULL: equal shares */
+    const int *bounds;
+    int micro_batches; /* S, W x A */
     /* consecutive micro-batches that may see each other's values: S, or S / A when coupled */
     int group;
     lvni_core_pins pins; /* by the rules of their table */
@@ -66,6 +69,7 @@ typedef struct lvni_plan {
     int devices;             /* W */
     int accumulate;          /* A */
     int rank;
+    const int *bounds;                      /* of the options */
     int micro_batch_begin, micro_batch_end; /* micro-batches of this rank: [begin, end) */
     int group, lanes, cores;
     lvni_core_pins pins;
@@ -115,6 +119,10 @@ lvni_plan_range lvni_plan_ranks_of_group(const lvni_plan *plan, int group);
 bool lvni_plan_shares_groups(const lvni_plan *plan);
 /* Micro-batches of a rank: a contiguous run. */
 lvni_plan_range lvni_plan_micro_batches_of(const lvni_plan *plan, int rank);
+int lvni_plan_most_micro_batches(const lvni_plan *plan); /* of any rank */
+/* Shares for ranks of different speed, cost[rank] being what a micro-batch takes there: at least
+ * one each, and the slowest ends as early as it can. bounds: ranks + 1, of the options above. */
+void lvni_plan_balance(const double *cost, int ranks, int micro_batches, int *bounds);
 
 /* Evaluation of n samples in index order: how many chunks, the samples of one, the chunks of a rank
  * (contiguous). */

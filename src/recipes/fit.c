@@ -275,6 +275,7 @@ static lvn_status prepare(lvni_recipes_fit_run *r)
     LVN_TRY(measure_data(r->request, &r->data));
     LVN_TRY(build_model(r));
     LVN_TRY(lvni_recipes_make_plan(c, &r->data, &r->rank, r->model->coupled, &r->plan));
+    LVN_TRY(lvni_recipes_fit_take_shares(r));
     LVN_TRY(lvni_recipes_resolve_optim(c));
     LVN_TRY(lvni_recipes_read_schedule(c, &r->plan, &r->schedule));
     LVN_TRY(check_optim(r));
@@ -302,6 +303,11 @@ static lvn_status lead(lvni_recipes_fit_run *r)
     lvni_log_set_verbose(lvni_core_config_bool(c, "verbose"));
     LVN_TRY(lvni_recipes_run_dir_choose(c, &r->dir));
     LVN_TRY(prepare(r));
+    if (r->measures) {
+        char ready = 1;
+        LVN_TRY(lvni_dist_comm_broadcast(r->rank.comm, &ready, sizeof ready, 0));
+        LVN_TRY(lvni_recipes_fit_balance(r));
+    }
     lvni_trainer_stop_install(); /* from here on a stop must save */
     LVN_TRY(keeps_nothing(r) ? LVN_OK : make_dir(r));
     lvni_recipes_fit_banner(r);
@@ -319,8 +325,14 @@ static lvn_status follow(lvni_recipes_fit_run *r)
          * which stops all */
         lvni_trainer_stop_install();
     }
+    if (r->measures) {
+        char ready;
+        LVN_TRY(lvni_dist_comm_broadcast(r->rank.comm, &ready, sizeof ready, 0));
+        LVN_TRY(prepare(r));
+        LVN_TRY(lvni_recipes_fit_balance(r));
+    }
     LVN_TRY(lvni_dist_comm_broadcast(r->rank.comm, path, sizeof path, 0));
-    LVN_TRY(prepare(r));
+    LVN_TRY(r->measures ? LVN_OK : prepare(r));
     const bool fresh = lvni_core_config_bool(r->request->config, "resume") && path[0] == '\0';
     LVN_TRY(fresh ? load_weights(r) : LVN_OK);
     return path[0] == '\0' ? LVN_OK : lvni_ckpt_load(path, &r->saved);
@@ -374,6 +386,7 @@ static lvn_status train(lvni_recipes_fit_run *r)
 static lvn_status run_rank(lvni_recipes_fit_run *r)
 {
     const lvni_core_config *c = r->request->config;
+    r->measures = lvni_recipes_fit_measures(r);
     LVN_TRY(lvni_recipes_fit_compare_hardware(r));
     LVN_TRY(leads(r) ? lead(r) : follow(r));
     LVN_TRY(leads(r) && r->rank.world > 1 ? report_followers(r) : LVN_OK);
@@ -407,6 +420,8 @@ static void run_free(lvni_recipes_fit_run *r)
     lvni_core_str_free(&r->scarce);
     lvni_core_str_free(&r->machine);
     lvni_core_str_free(&r->hardware);
+    lvni_core_str_free(&r->shares);
+    lvni_core_free(r->bounds);
     lvni_core_free(r->dir);
 }
 

@@ -27,6 +27,9 @@ typedef struct lvni_recipes_fit_run {
     lvni_core_str scarce;   /* a line: the machine has less */
     lvni_core_str machine;  /* what the bits come from, of all ranks (trainer/identity.h) */
     lvni_core_str hardware; /* a line: ranks whose bits differ */
+    bool measures;          /* the shares of the ranks are still to be measured */
+    lvni_core_str shares;   /* a line: why the ranks have theirs */
+    int *bounds;            /* shares of the ranks (plan.h); NULL: equal */
     lvni_nn_model *model;
     lvni_trainer *trainer;
     lvni_ckpt *saved; /* a resumed run's checkpoint; NULL: from the beginning */
@@ -40,6 +43,14 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *run, lvni_trainer_opti
 /* Before anything else: processors, devices and libraries of all ranks, into run->machine and
  * run->hardware. LVN_ERR_USAGE where same_hardware=require and they differ. */
 lvn_status lvni_recipes_fit_compare_hardware(lvni_recipes_fit_run *run);
+/* balance_ranks=auto, or a saved list for another number of ranks. */
+bool lvni_recipes_fit_measures(const lvni_recipes_fit_run *run);
+/* Behind the first plan of a rank: the shares that are given or kept, and the plan with them. No
+ * collective. */
+lvn_status lvni_recipes_fit_take_shares(lvni_recipes_fit_run *run);
+/* Where run->measures: every rank measures, rank 0 chooses for all; plan and memory are made again.
+ */
+lvn_status lvni_recipes_fit_balance(lvni_recipes_fit_run *run);
 /* Once there are trainers: LVN_ERR_USAGE where a rank sees other data. */
 lvn_status lvni_recipes_fit_compare_runs(const lvni_recipes_fit_run *run);
 

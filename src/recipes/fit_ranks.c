@@ -1,11 +1,13 @@
-/* What the ranks of a run compare and choose together (fit_impl.h): their hardware, their data.
- * Called by fit.c. */
+/* What the ranks of a run compare and choose together (fit_impl.h): their hardware, their data,
+ * their shares of the micro-batches. Called by fit.c. */
 #include "recipes/fit_impl.h"
 
 #include "core/alloc.h"
 #include "kernels/kernels.h"
+#include "log/run_log.h"
 #include "recipes/devices.h"
 #include "trainer/identity.h"
+#include "trainer/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -294,4 +296,151 @@ lvn_status lvni_recipes_fit_compare_runs(const lvni_recipes_fit_run *r)
     lvni_core_str_free(&run);
     lvni_core_str_free(&machine);
     return s;
+}
+
+/* ---- shares ---- */
+
+/* Costs that differ less are those of equal ranks: a machine is never quiet. */
+static const double ABOUT_EQUAL = 1.1;
+
+/* 0: off. -1: auto. */
+static int count_shares(const lvni_core_config *c)
+{
+    const char *text = lvni_core_config_str(c, "balance_ranks");
+    return strcmp(text, "off") == 0    ? 0
+           : strcmp(text, "auto") == 0 ? -1
+                                       : lvni_recipes_read_shares(text, NULL, 0);
+}
+
+bool lvni_recipes_fit_measures(const lvni_recipes_fit_run *r)
+{
+    const lvni_core_config *c = r->request->config;
+    const int n = count_shares(c);
+    const bool kept = lvni_core_config_layer(c, "balance_ranks") != LVNI_LAYER_ARGUMENTS;
+    return r->rank.world > 1 && (n < 0 || (n > 0 && n != r->rank.world && kept));
+}
+
+static lvn_status make_bounds(lvni_recipes_fit_run *r)
+{
+    lvni_core_free(r->bounds);
+    r->bounds = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)r->rank.world + 1, sizeof *r->bounds);
+    return r->bounds == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+/* The plan again, with the shares that this rank knows now. */
+static lvn_status plan_again(lvni_recipes_fit_run *r)
+{
+    r->rank.bounds = r->bounds;
+    return lvni_recipes_make_plan(r->request->config, &r->data, &r->rank, r->model->coupled,
+                                  &r->plan);
+}
+
+lvn_status lvni_recipes_fit_take_shares(lvni_recipes_fit_run *r)
+{
+    const lvni_core_config *c = r->request->config;
+    const int n = count_shares(c), world = r->rank.world;
+    if (n <= 0 || world <= 1 || lvni_recipes_fit_measures(r)) {
+        return LVN_OK;
+    }
+    if (n != world) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "balance_ranks=%s (%s) has %d share%s for %d ranks: give one for each rank, auto "
+                 "or off",
+                 lvni_core_config_str(c, "balance_ranks"),
+                 lvni_core_config_origin(c, "balance_ranks"), n, lvni_core_plural(n, "", "s"),
+                 world);
+    }
+    double *cost = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)world, sizeof *cost);
+    lvn_status s = cost == NULL ? LVN_ERR_MEMORY : make_bounds(r);
+    if (s == LVN_OK) {
+        (void)lvni_recipes_read_shares(lvni_core_config_str(c, "balance_ranks"), cost, world);
+        for (int i = 0; i < world; i++) {
+            cost[i] = 1.0 / cost[i];
+        }
+        lvni_plan_balance(cost, world, r->plan.micro_batches, r->bounds);
+        s = plan_again(r);
+    }
+    lvni_core_free(cost);
+    return s;
+}
+
+/* Seconds of a micro-batch here; 0: it could not be measured, for a reason that the run will
+ * report if it meets it. */
+static lvn_status measure(lvni_recipes_fit_run *r, double *seconds)
+{
+    lvni_trainer_options o;
+    *seconds = 0.0;
+    if (r->model->coupled) {
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_recipes_fit_options(r, &o));
+    const lvn_status s = lvni_trainer_measure_micro_batch(&o, seconds);
+    lvni_core_str_clear(&r->json);
+    lvni_core_str_clear(&r->card);
+    if (s != LVN_OK) {
+        lvni_log_line(LVNI_LOG_DETAIL, "balance_ranks=auto: %s", lvn_last_error()->message);
+        lvn_clear_error();
+        *seconds = 0.0;
+    }
+    return LVN_OK;
+}
+
+/* By rank 0. */
+static lvn_status choose_shares(lvni_recipes_fit_run *r, double *cost)
+{
+    int fast = 0, slow = 0;
+    bool known = true;
+    for (int i = 0; i < r->rank.world; i++) {
+        known = known && cost[i] > 0.0;
+        fast = cost[i] < cost[fast] ? i : fast;
+        slow = cost[i] > cost[slow] ? i : slow;
+    }
+    const bool equal = !known || cost[slow] < cost[fast] * ABOUT_EQUAL;
+    lvni_core_str why = {0};
+    if (!known) {
+        lvni_core_str_append(&why, r->model->coupled ? "the micro-batches of a group run at once"
+                                                     : "a micro-batch of zeros cannot be measured");
+    } else {
+        lvni_core_str_printf(&why, "a micro-batch takes %.3g ms on rank %d and %.3g ms on rank %d",
+                             cost[fast] * 1e3, fast, cost[slow] * 1e3, slow);
+    }
+    for (int i = 0; i < r->rank.world && equal; i++) {
+        cost[i] = 1.0;
+    }
+    lvni_plan_balance(cost, r->rank.world, r->plan.micro_batches, r->bounds);
+    lvni_core_str shares = {0};
+    for (int i = 0; i < r->rank.world; i++) {
+        lvni_core_str_printf(&shares, "%s%d", i == 0 ? "[" : ",", r->bounds[i + 1] - r->bounds[i]);
+    }
+    lvni_core_str_append(&shares, "]");
+    lvn_status s = lvni_core_str_status(&shares);
+    s = s == LVN_OK ? lvni_core_str_status(&why) : s;
+    if (s == LVN_OK) {
+        lvni_core_str_printf(&r->shares, "balance_ranks=auto: %s: %s, balance_ranks=%s",
+                             lvni_core_str_text(&why), equal ? "equal shares" : "shares by speed",
+                             lvni_core_str_text(&shares));
+        s = lvni_core_config_set(r->request->config, "balance_ranks", lvni_core_str_text(&shares),
+                                 "measured at start");
+    }
+    lvni_core_str_free(&why);
+    lvni_core_str_free(&shares);
+    return s;
+}
+
+lvn_status lvni_recipes_fit_balance(lvni_recipes_fit_run *r)
+{
+    const size_t world = (size_t)r->rank.world;
+    double mine;
+    double *cost = lvni_core_calloc(LVNI_TAG_TRAINER, world, sizeof *cost);
+    lvn_status s = cost == NULL ? LVN_ERR_MEMORY : make_bounds(r);
+    s = s == LVN_OK ? measure(r, &mine) : s;
+    s = s == LVN_OK ? lvni_dist_comm_all_gather(r->rank.comm, &mine, sizeof mine, cost) : s;
+    s = s == LVN_OK && r->rank.rank == 0 ? choose_shares(r, cost) : s;
+    lvni_core_free(cost);
+    LVN_TRY(s);
+    LVN_TRY(lvni_dist_comm_broadcast(r->rank.comm, r->bounds, (world + 1) * sizeof *r->bounds, 0));
+    LVN_TRY(plan_again(r));
+    lvni_core_str_clear(&r->memory);
+    lvni_core_str_clear(&r->scarce);
+    return lvni_recipes_fit_predict_memory(r);
 }

@@ -223,6 +223,9 @@ static void report_ranks(const lvni_recipes_fit_run *run)
                   lvni_core_str_text(&devices));
     lvni_core_str_free(&devices);
     lvni_log_line(LVNI_LOG_INFO, "%s", run->rank.transport.line);
+    if (run->shares.len > 0) {
+        lvni_log_line(LVNI_LOG_INFO, "%s", lvni_core_str_text(&run->shares));
+    }
     if (run->hardware.len > 0) {
         lvni_log_line(LVNI_LOG_WARNING, "reproducibility off: %s",
                       lvni_core_str_text(&run->hardware));

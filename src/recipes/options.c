@@ -9,6 +9,7 @@
 #include "recipes/devices.h"
 #include "recipes/run_dir.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- training ---- */
@@ -29,6 +30,36 @@ static lvn_status check_rdzv(const lvni_core_option *row, const lvni_core_value 
                    (strncmp(value->text, "file:", 5) == 0 && value->text[5] != '\0')
                ? LVN_OK
                : lvni_core_option_fail(row, value, origin, "expected tcp or file:DIR");
+}
+
+int lvni_recipes_read_shares(const char *text, double *out, int room)
+{
+    int n = 0;
+    const char *at = text + (*text == '[');
+    for (char *end;; at = end + 1) {
+        const long share = strtol(at, &end, 10);
+        if (end == at || share < 1 || share > LVNI_PLAN_MAX_MICRO_BATCHES) {
+            return -1;
+        }
+        if (n < room) {
+            out[n] = (double)share;
+        }
+        n++;
+        if (*end != ',') {
+            const bool closed = *text == '[' ? strcmp(end, "]") == 0 : *end == '\0';
+            return closed ? n : -1;
+        }
+    }
+}
+
+static lvn_status check_balance(const lvni_core_option *row, const lvni_core_value *value,
+                                const char *origin)
+{
+    return strcmp(value->text, "off") == 0 || strcmp(value->text, "auto") == 0 ||
+                   lvni_recipes_read_shares(value->text, NULL, 0) > 0
+               ? LVN_OK
+               : lvni_core_option_fail(row, value, origin,
+                                       "expected auto, off or a share for each rank, as in [3,1]");
 }
 
 static const lvni_core_option run_rows[] = {
@@ -135,6 +166,13 @@ static const lvni_core_option run_rows[] = {
      .later_note = "strategy=sharded and strategy=balance come with a later version; use ddp or dp",
      .help = "How devices share the work: ddp (a process each, the default), dp (threads of one "
              "process); ddp2 is dp on each node."},
+    {.name = "balance_ranks",
+     .type = LVNI_OPT_STRING,
+     .fallback = "off",
+     .check = check_balance,
+     .help = "Micro-batches of each rank: off: equally many; auto: ranks on faster devices get "
+             "more, measured at the start and kept when as many ranks resume; [3,1]: in these "
+             "proportions. Results do not depend on it."},
     {.name = "same_hardware",
      .type = LVNI_OPT_CHOICE,
      .choices = "warn|require",

@@ -31,6 +31,9 @@ lvn_status lvni_recipes_read_config(const lvni_core_option_table *tables, size_t
 /* batch_size micro_batches lanes ... */
 extern const lvni_core_option_table lvni_recipes_batch_options;
 
+/* "[3,1]" of balance_ranks=: how many there are, -1: it is not a list. out: the first `room`. */
+int lvni_recipes_read_shares(const char *text, double *out, int room);
+
 /* LVN_ERR_UNSUPPORTED: this CPU has no products of precision=. After lvni_cpu_start. */
 lvn_status lvni_recipes_check_precision(const lvni_core_config *config);
 /* The plan of n training samples and streams for a rank; what rank 0 finds resolved is written back

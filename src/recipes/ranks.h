@@ -21,6 +21,7 @@ typedef struct lvni_recipes_rank {
     int cores_all;              /* of all ranks */
     int workers;                /* threads that load its data */
     lvni_dist_choice transport; /* of several ranks */
+    const int *bounds;          /* shares of the ranks (plan.h); NULL: equal */
 } lvni_recipes_rank;
 
 typedef struct lvni_recipes_rank_process lvni_recipes_rank_process; /* rank_process.c */

@@ -195,6 +195,7 @@ static lvni_plan_options plan_options(const lvni_core_config *c, const lvni_reci
                                    (int)lvni_core_config_int(c, "accumulate_grad_batches"),
                                .devices = rank->world,
                                .rank = rank->rank,
+                               .bounds = rank->bounds,
                                .micro_batches = (int)or_zero(c, "micro_batches"),
                                .group = (int)or_zero(c, "group"),
                                .pins = lvni_recipes_read_pins(c),

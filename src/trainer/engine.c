@@ -51,8 +51,7 @@ lvn_status lvni_trainer_parameters(const lvni_nn_model *m, const lvni_optim_rule
 static lvn_status make_gradient_sync(lvni_trainer_engine *e)
 {
     const lvni_plan *plan = &e->o.plan;
-    /* micro-batches of a rank: the first has no fewer than any other */
-    const int64_t most = lvni_plan_micro_batches_of(plan, 0).count;
+    const int64_t most = lvni_plan_most_micro_batches(plan); /* of a rank */
     if (lvni_trainer_late_possible()) {
         LVN_TRY(lvni_trainer_late_create(e, &e->late));
     }

@@ -23,7 +23,7 @@ int64_t lvni_trainer_late_micro_batches(const lvni_trainer_late *l)
 /* Losses, weights, then a message. */
 size_t lvni_trainer_late_numbers_room(const lvni_trainer_late *l)
 {
-    const int64_t most = lvni_plan_micro_batches_of(l->plan, 0).count;
+    const int64_t most = lvni_plan_most_micro_batches(l->plan);
     return (size_t)most * 2 * sizeof(double) + lvni_trainer_message_limit(most);
 }
 

@@ -97,6 +97,26 @@ static lvn_status make_batches(const lvni_trainer_options *o, bool training, con
     return LVN_OK;
 }
 
+void lvni_trainer_zeros_free(lvni_trainer_zeros *z)
+{
+    lvni_trainer_device_batch_free(&z->batch);
+    lvni_core_free(z->sample);
+}
+
+lvn_status lvni_trainer_zeros_create(const lvni_trainer_options *o, lvni_trainer_zeros *out)
+{
+    lane_samples z = {.n = lvni_plan_largest_micro_batch(&o->plan)};
+    int64_t most = z.n;
+    for (int i = 0; i < o->plan.n_streams; i++) {
+        z.stream[i] = lvni_plan_stream_largest(&o->plan, i);
+        most = z.stream[i] > most ? z.stream[i] : most;
+    }
+    *out = (lvni_trainer_zeros){0};
+    out->sample = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)most, sizeof *out->sample);
+    return out->sample == NULL ? LVN_ERR_MEMORY
+                               : make_batches(o, true, &z, &out->batch, out->sample);
+}
+
 /* Forward and backward of a micro-batch, phase after phase; there: the same where lanes compute.
  * The gradient set has addresses alone, and is not the lane's. */
 static lvn_status train_dry(dry_lane *lane, const lvni_data_loader_batch *batch,

@@ -33,6 +33,18 @@ typedef struct lvni_trainer_memory_need {
     bool lacks_kernels;
 } lvni_trainer_memory_need;
 
+/* The largest micro-batch of a step, of zeros in host memory. To be freed in every case, by the
+ * thread that made it. */
+typedef struct lvni_trainer_zeros {
+    lvni_data_loader_batch batch;
+    int64_t *sample;
+} lvni_trainer_zeros;
+lvn_status lvni_trainer_zeros_create(const lvni_trainer_options *options, lvni_trainer_zeros *out);
+void lvni_trainer_zeros_free(lvni_trainer_zeros *zeros);
+/* How long forward and backward of it take where this rank computes, with all of its cores; after
+ * lvni_trainer_predict_memory, and not of coupled micro-batches. speed.c */
+lvn_status lvni_trainer_measure_micro_batch(const lvni_trainer_options *options, double *seconds);
+
 /* The model exists, nothing else has to. Runs the module's steps on zeros, without kernels. */
 lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *options,
                                        lvni_trainer_memory_need *need);

@@ -304,6 +304,8 @@ def draw_layout(r, kind, config):
     if devices > 1:
         keys += [f"bucket_bytes={r.choice([16384, 65536, 4194304])}"]
         keys += [] if kind == "threads" else [f"transport={kind}"]
+        if chance(r, 0.4):
+            keys += [f"balance_ranks={[r.randint(1, 5) for _ in range(devices)]}".replace(" ", "")]
     if kind == "single" or chance(r, 0.4):
         keys += [f"lanes={r.randint(1, 4)}"]
     slow = r.choice(SLOW) if value_of(config, "model") != "resnet18" else ()

@@ -4,8 +4,9 @@
  * commands in order: kernels (those of cpu/ and ref/, so with their bits), and copies beside them.
  *
  * LEVIN_SIM_DEVICES and LEVIN_SIM_MEMORY set how many and how large. LEVIN_SIM_KERNEL_US makes
- * every kernel take at least that long, LEVIN_SIM_COPY_GBPS limits the speed of copies: for
- * measuring whether the host keeps a device busy.
+ * every kernel take at least that long (a list: one number for each device, the last for all that
+ * follow), LEVIN_SIM_COPY_GBPS limits the speed of copies: for measuring whether the host keeps a
+ * device busy.
  *
  *   sim_device.c   memory, opening, the message when the host touches a device
  *   sim_engine.c   engines: what runs commands, and submitting them

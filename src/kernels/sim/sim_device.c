@@ -16,7 +16,7 @@ static struct {
     bool read;
     int count;
     size_t bytes;
-    uint64_t kernel_ns;
+    uint64_t kernel_ns[LVNI_SIM_DEVICES];
     double copy_ns_a_byte;
 } environment;
 /* by index; read without the lock by commands of other devices */
@@ -123,11 +123,31 @@ static lvn_status read_number(const char *name, double most, double *number)
     return LVN_OK;
 }
 
+/* A number, or "50,200": of each device. */
+static lvn_status read_kernel_us(void)
+{
+    static const char name[] = "LEVIN_SIM_KERNEL_US";
+    const char *at = getenv(name);
+    for (int i = 0; at != NULL && i < LVNI_SIM_DEVICES; i++) {
+        char *end;
+        const double us = strtod(at, &end);
+        if (end == at || (*end != '\0' && *end != ',') || !(us > 0.0 && us <= 1e6)) {
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "%s=%s: give a number above 0, at most 1e+06, or one for each device between "
+                     "commas",
+                     name, getenv(name));
+        }
+        environment.kernel_ns[i] = (uint64_t)(us * 1000.0);
+        at = *end == ',' ? end + 1 : at;
+    }
+    return LVN_OK;
+}
+
 /* With the lock held; the environment is read once. */
 static lvn_status read_environment(void)
 {
     const char *count = getenv("LEVIN_SIM_DEVICES"), *memory = getenv("LEVIN_SIM_MEMORY");
-    double kernel_us, copy_gbps;
+    double copy_gbps;
     if (environment.read) {
         return LVN_OK;
     }
@@ -142,9 +162,8 @@ static lvn_status read_environment(void)
     }
     environment.bytes = (size_t)DEFAULT_MEMORY_MIB << 20;
     LVN_TRY(memory == NULL ? LVN_OK : read_size(memory, &environment.bytes));
-    LVN_TRY(read_number("LEVIN_SIM_KERNEL_US", 1e6, &kernel_us));
+    LVN_TRY(read_kernel_us());
     LVN_TRY(read_number("LEVIN_SIM_COPY_GBPS", 1e6, &copy_gbps));
-    environment.kernel_ns = (uint64_t)(kernel_us * 1000.0);
     environment.copy_ns_a_byte = copy_gbps > 0.0 ? 1.0 / copy_gbps : 0.0;
     environment.read = true;
     return LVN_OK;
@@ -202,7 +221,7 @@ void lvni_sim_close(void *device)
 static lvn_status open_one(lvni_sim_device *d)
 {
     LVN_TRY(read_environment());
-    d->kernel_ns = environment.kernel_ns;
+    d->kernel_ns = environment.kernel_ns[d->index];
     d->copy_ns_a_byte = environment.copy_ns_a_byte;
     LVN_TRY(map_twice(d, environment.bytes));
     LVN_TRY(lvni_sim_engines_start(d));

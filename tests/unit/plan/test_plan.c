@@ -153,6 +153,40 @@ static void ranks_own_contiguous_micro_batches(void **state)
     assert_int_equal(lvni_plan_sets(&p), p.lanes + 3);
 }
 
+/* Costs that are 1 / share give the shares back; otherwise no move of one micro-batch would let the
+ * slowest rank end earlier. */
+static void shares_follow_speed(void **state)
+{
+    (void)state;
+    const double slow_first[] = {4.0, 1.0, 1.0}, given[] = {1.0 / 4, 1.0 / 49, 1.0 / 1};
+    const double equal[] = {2.0, 2.0, 2.0, 2.0, 2.0};
+    int bounds[6];
+    lvni_plan_balance(slow_first, 3, 9, bounds);
+    assert_memory_equal(bounds, ((const int[]){0, 1, 5, 9}), 4 * sizeof *bounds);
+    lvni_plan_balance(slow_first, 3, 3, bounds);
+    assert_memory_equal(bounds, ((const int[]){0, 1, 2, 3}), 4 * sizeof *bounds);
+    lvni_plan_balance(given, 3, 54, bounds);
+    assert_memory_equal(bounds, ((const int[]){0, 4, 53, 54}), 4 * sizeof *bounds);
+    lvni_plan_balance(equal, 5, 13, bounds); /* as without shares */
+    for (int rank = 0; rank < 5; rank++) {
+        const lvni_plan p = PLAN(.batch_size = 64, .micro_batches = 13, .devices = 5, .rank = rank);
+        assert_int_equal(p.micro_batch_begin, bounds[rank]);
+        assert_int_equal(p.micro_batch_end, bounds[rank + 1]);
+    }
+    const int own[] = {0, 1, 8};
+    const lvni_plan p = PLAN(.batch_size = 64, .micro_batches = 8, .devices = 2, .bounds = own);
+    assert_int_equal(p.micro_batch_end, 1);
+    assert_int_equal(lvni_plan_most_micro_batches(&p), 7);
+    assert_int_equal(lvni_plan_micro_batches_of(&p, 1).start, 1);
+    lvni_plan other;
+    const int none[] = {0, 0, 8}, too_few[] = {0, 1, 7};
+    lvni_plan_options o = {
+        .n_samples = 341, .batch_size = 64, .micro_batches = 8, .devices = 2, .bounds = none};
+    assert_int_equal(lvni_plan_make(&o, &other), LVN_ERR_INVALID);
+    o.bounds = too_few;
+    assert_int_equal(lvni_plan_make(&o, &other), LVN_ERR_INVALID);
+}
+
 static void what_the_machine_chooses(void **state)
 {
     (void)state;
@@ -497,6 +531,7 @@ int main(void)
         cmocka_unit_test(devices_get_the_shares_users_expect),
         cmocka_unit_test(steps_and_micro_batches_of_an_epoch),
         cmocka_unit_test(ranks_own_contiguous_micro_batches),
+        cmocka_unit_test(shares_follow_speed),
         cmocka_unit_test(what_the_machine_chooses),
         cmocka_unit_test(evaluation_has_no_padding),
         cmocka_unit_test(waves_keep_groups_together),
