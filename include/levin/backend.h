@@ -34,7 +34,7 @@
 extern "C" {
 #endif
 
-enum { LVN_BACKEND_VERSION = 12 };
+enum { LVN_BACKEND_VERSION = 13 };
 
 typedef struct lvn_device_info {
     char name[64]; /* of the model: "NVIDIA H200" */

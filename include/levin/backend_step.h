@@ -325,7 +325,19 @@ typedef struct lvn_flat_adamw {
     bool decoupled;
     const lvn_step_phase *step; /* as above */
     bool own_count;             /* as above: the corrections are these, and not the step's */
+    bool own_betas; /* of a group: the corrections are of these betas and the step's t */
 } lvn_flat_adamw;
+
+/* base^t, of a whole t. */
+LVN_ON_DEVICE double lvn_step_power(double base, double t)
+{
+    double power = 1.0;
+    for (int64_t n = (int64_t)t; n > 0; n /= 2) {
+        power *= n % 2 == 1 ? base : 1.0;
+        base *= base;
+    }
+    return power;
+}
 
 LVN_ON_DEVICE bool lvn_flat_adamw_resolve(lvn_flat_adamw *p)
 {
@@ -337,8 +349,10 @@ LVN_ON_DEVICE bool lvn_flat_adamw_resolve(lvn_flat_adamw *p)
     p->beta1 = p->step->momentum > 0.0 ? p->step->momentum : p->beta1;
     p->grad_scale = p->step->grad_scale;
     if (!p->own_count) {
-        p->correction1 = p->step->correction1;
-        p->correction2 = p->step->correction2;
+        p->correction1 =
+            p->own_betas ? 1.0 - lvn_step_power(p->beta1, p->step->t) : p->step->correction1;
+        p->correction2 =
+            p->own_betas ? 1.0 - lvn_step_power(p->beta2, p->step->t) : p->step->correction2;
     }
     return p->step->updated != 0;
 }
@@ -352,6 +366,7 @@ typedef struct lvn_flat_lamb {
     const double *trust;
     const lvn_step_phase *step; /* as above */
     bool own_count;             /* as above: of the corrections */
+    bool own_betas;             /* as above */
 } lvn_flat_lamb;
 
 LVN_ON_DEVICE bool lvn_flat_lamb_resolve(lvn_flat_lamb *p)
@@ -364,8 +379,10 @@ LVN_ON_DEVICE bool lvn_flat_lamb_resolve(lvn_flat_lamb *p)
     p->beta1 = p->step->momentum > 0.0 ? p->step->momentum : p->beta1;
     p->grad_scale = p->step->grad_scale;
     if (!p->own_count) {
-        p->correction1 = p->step->correction1;
-        p->correction2 = p->step->correction2;
+        p->correction1 =
+            p->own_betas ? 1.0 - lvn_step_power(p->beta1, p->step->t) : p->step->correction1;
+        p->correction2 =
+            p->own_betas ? 1.0 - lvn_step_power(p->beta2, p->step->t) : p->step->correction2;
     }
     return p->step->updated != 0;
 }

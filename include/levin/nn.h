@@ -51,10 +51,10 @@ typedef struct lvn_module_class {
      * phase that names it, and what others push into it is passed over. Metrics of all phases are
      * reported together. Validation is one pass, and needs a validation_step. A rank holds the
      * batches of all its micro-batches until the step is done. A failure between two phases saves
-     * nothing: give checkpoint.every_n_steps. With the key optim.phases a phase has its own rate,
-     * schedule and clipping, and may be part of every n-th step alone (critic steps). Those of the
-     * model's root count, not those of modules
-     * inside of it. */
+     * nothing: give checkpoint.every_n_steps. With the key optim.phases a phase has its own
+     * optimizer, rate, schedule and clipping, and may be part of every n-th step alone (critic
+     * steps); lvn_job.options may have it as a default. Those of the model's root count, not those
+     * of modules inside of it. */
     const char *const *phases;
     void *reserved[2];
 } lvn_module_class;

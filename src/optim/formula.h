@@ -30,6 +30,8 @@ typedef struct lvni_optim_formula {
     bool (*state_shape)(const lvni_optim_parameter *p, int slot, int64_t shape[LVN_MAX_NDIM]);
     /* Numbers that the step of a tensor needs in o->sums; NULL: none. */
     int64_t (*scratch)(const lvni_optim_parameter *p);
+    const char *name;
+    bool betas;     /* has beta1 and beta2 */
     bool corrected; /* has Adam's corrections of beta1 and beta2 */
 } lvni_optim_formula;
 

@@ -140,32 +140,45 @@ static lvn_status apply_lr_scale(const lvni_optim_rules *r, lvni_optim_parameter
 }
 
 /* Of a group; below 0: it has none of its own. */
+enum { LR, WEIGHT_DECAY, MOMENTUM, BETA1, BETA2, KEYS };
 typedef struct group {
     char pattern[PATTERN];
-    double lr, weight_decay;
+    double value[KEYS];
 } group;
+
+/* The key of these characters; KEYS: there is none. */
+static int find_key(const char *text, size_t n)
+{
+    static const char *const keys[KEYS] = {"lr", "weight_decay", "momentum", "beta1", "beta2"};
+    int i = 0;
+    while (i < KEYS && (strlen(keys[i]) != n || memcmp(keys[i], text, n) != 0)) {
+        i++;
+    }
+    return i;
+}
 
 static lvn_status read_group(const char *text, group *out)
 {
     const char *at = strchr(text, ':');
     const size_t length = at == NULL ? strlen(text) : (size_t)(at - text);
     bool good = at != NULL && length > 0 && length < PATTERN;
-    *out = (group){.lr = -1.0, .weight_decay = -1.0};
+    *out = (group){.value = {-1.0, -1.0, -1.0, -1.0, -1.0}};
     while (good && *at == ':') {
         const char *key = at + 1, *equals = strchr(key, '=');
-        const size_t name = equals == NULL ? 0 : (size_t)(equals - key);
-        const bool lr = name == 2 && memcmp(key, "lr", name) == 0,
-                   decay = name == 12 && memcmp(key, "weight_decay", name) == 0;
+        const int which = equals == NULL ? KEYS : find_key(key, (size_t)(equals - key));
         double value = 0.0;
         at = equals == NULL ? at : equals + 1 + strcspn(equals + 1, ":");
-        good = (lr || decay) && read_number(equals + 1, at, &value);
-        out->lr = good && lr ? value : out->lr;
-        out->weight_decay = good && decay ? value : out->weight_decay;
+        good = which < KEYS && read_number(equals + 1, at, &value) &&
+               (which < MOMENTUM || value < 1.0);
+        if (good) {
+            out->value[which] = value;
+        }
     }
     if (!good) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "optim.groups: %s is not PATTERN:KEY=NUMBER with the keys lr and weight_decay and "
-                 "numbers of at least 0, as in optim.groups=[head:lr=0.01:weight_decay=0]",
+                 "optim.groups: %s is not PATTERN:KEY=NUMBER with the keys lr, weight_decay (at "
+                 "least 0), momentum, beta1 and beta2 (0 to below 1), as in "
+                 "optim.groups=[head:lr=0.01:weight_decay=0]",
                  text);
     }
     snprintf(out->pattern, PATTERN, "%.*s", (int)length, text);
@@ -184,6 +197,24 @@ static lvn_status check_base(const char *text, const char *key, double own, doub
     return LVN_OK;
 }
 
+/* As the group has it, else as it was. */
+static void take_own(const group *g, lvni_optim_own *own)
+{
+    const double *value = g->value;
+    own->has_momentum = own->has_momentum || value[MOMENTUM] >= 0.0;
+    own->has_beta1 = own->has_beta1 || value[BETA1] >= 0.0;
+    own->has_beta2 = own->has_beta2 || value[BETA2] >= 0.0;
+    own->momentum = value[MOMENTUM] >= 0.0 ? value[MOMENTUM] : own->momentum;
+    own->beta1 = value[BETA1] >= 0.0 ? value[BETA1] : own->beta1;
+    own->beta2 = value[BETA2] >= 0.0 ? value[BETA2] : own->beta2;
+}
+
+/* Its factor on the run's, else what it was. */
+static double factor(double own, double run, double was)
+{
+    return own > 0.0 ? own / run : own < 0.0 ? was : 0.0;
+}
+
 static lvn_status apply_groups(const lvni_optim_rules *r, lvni_optim_parameter *parameter, int n,
                                double *lr, double *decay)
 {
@@ -191,14 +222,13 @@ static lvn_status apply_groups(const lvni_optim_rules *r, lvni_optim_parameter *
         group g;
         int hits = 0;
         LVN_TRY(read_group(r->groups[k], &g));
-        LVN_TRY(check_base(r->groups[k], "lr", g.lr, r->lr));
-        LVN_TRY(check_base(r->groups[k], "weight_decay", g.weight_decay, r->weight_decay));
+        LVN_TRY(check_base(r->groups[k], "lr", g.value[LR], r->lr));
+        LVN_TRY(check_base(r->groups[k], "weight_decay", g.value[WEIGHT_DECAY], r->weight_decay));
         for (int i = 0; i < n; i++) {
             if (lvni_optim_pattern_matches(g.pattern, parameter[i].name)) {
-                lr[i] = g.lr > 0.0 ? g.lr / r->lr : g.lr < 0.0 ? lr[i] : 0.0;
-                decay[i] = g.weight_decay > 0.0   ? g.weight_decay / r->weight_decay
-                           : g.weight_decay < 0.0 ? decay[i]
-                                                  : 0.0;
+                lr[i] = factor(g.value[LR], r->lr, lr[i]);
+                decay[i] = factor(g.value[WEIGHT_DECAY], r->weight_decay, decay[i]);
+                take_own(&g, &parameter[i].own);
                 hits++;
             }
         }
@@ -308,6 +338,7 @@ lvn_status lvni_optim_rules_apply(const lvni_optim_rules *r, lvni_optim_paramete
         parameter[i].decay_scale = r->no_decay_1d && parameter[i].ndim <= 1 ? 0.0 : 1.0;
         parameter[i].frozen = false;
         parameter[i].thaw = 0;
+        parameter[i].own = (lvni_optim_own){0};
     }
     LVN_TRY(apply_freeze(r, parameter, n));
     LVN_TRY(apply_lr_scale(r, parameter, n));

@@ -5,6 +5,12 @@
 
 #include <levin/tensor.h>
 
+/* What a group has in place of its optimizer's; numbers without their flag are 0. */
+typedef struct lvni_optim_own {
+    bool has_momentum, has_beta1, has_beta2;
+    double momentum, beta1, beta2;
+} lvni_optim_own;
+
 /* One parameter in the flat buffers. Between it and the next one lie zeros. */
 typedef struct lvni_optim_parameter {
     const char *name; /* borrowed: "layer1.conv1.weight" */
@@ -18,6 +24,7 @@ typedef struct lvni_optim_parameter {
     int64_t thaw; /* the same in steps before this one */
     int block;    /* of the network, in the order of its parameters */
     int phase;    /* of the step, in which it is updated */
+    lvni_optim_own own;
 } lvni_optim_parameter;
 
 /* A pattern names parameters, or modules and thereby all parameters below them: "head" is
@@ -30,8 +37,9 @@ typedef struct lvni_optim_rules {
     /* "pattern=factor"; of several that match a parameter the last one counts */
     const char *const *lr_scale;
     size_t n_lr_scale;
-    /* "pattern:lr=1e-4:weight_decay=0.05": instead of lr and weight_decay, which are the run's; of
-     * several that match a parameter the last one counts for each of the two */
+    /* "pattern:lr=1e-4:weight_decay=0.05": instead of lr and weight_decay, which are the run's, and
+     * of momentum, beta1 and beta2 of the optimizer; of several that match a parameter the last one
+     * counts for each of them */
     const char *const *groups;
     size_t n_groups;
     double lr, weight_decay;
@@ -41,7 +49,7 @@ typedef struct lvni_optim_rules {
     int64_t steps_per_epoch;
 } lvni_optim_rules;
 
-/* Sets lr_scale, decay_scale, frozen and thaw of n parameters, of which it reads `block`.
+/* Sets lr_scale, decay_scale, frozen, thaw and own of n parameters, of which it reads `block`.
  * LVN_ERR_USAGE: a pattern without a parameter (with the nearest name), a number that cannot be
  * one, or nothing is left to train. */
 lvn_status lvni_optim_rules_apply(const lvni_optim_rules *rules, lvni_optim_parameter *parameter,

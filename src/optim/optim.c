@@ -9,12 +9,32 @@
 
 #include <string.h>
 
+static bool is_same(const lvni_optim_own *a, const lvni_optim_own *b)
+{
+    return a->has_momentum == b->has_momentum && a->has_beta1 == b->has_beta1 &&
+           a->has_beta2 == b->has_beta2 && a->momentum == b->momentum && a->beta1 == b->beta1 &&
+           a->beta2 == b->beta2;
+}
+
+/* What differs from the phase's: a group with the same numbers is none. */
+static lvni_optim_own own_of(const lvni_optim_options *o, const lvni_optim_own *p)
+{
+    lvni_optim_own own = {.has_momentum = p->has_momentum && p->momentum != o->momentum,
+                          .has_beta1 = p->has_beta1 && p->beta1 != o->beta1,
+                          .has_beta2 = p->has_beta2 && p->beta2 != o->beta2};
+    own.momentum = own.has_momentum ? p->momentum : 0.0;
+    own.beta1 = own.has_beta1 ? p->beta1 : 0.0;
+    own.beta2 = own.has_beta2 ? p->beta2 : 0.0;
+    return own;
+}
+
 /* Does the parameter go on in the run? Zeros between two parameters stay zeros under every
  * formula. */
 static bool goes_on(const lvni_optim_run *run, const lvni_optim_run *next, bool neighbours)
 {
     return neighbours && !run->trusted && !next->trusted && run->phase == next->phase &&
-           run->lr_scale == next->lr_scale && run->weight_decay == next->weight_decay;
+           run->lr_scale == next->lr_scale && run->weight_decay == next->weight_decay &&
+           is_same(&run->own, &next->own);
 }
 
 /* Blocks of the flat buffers that a tensor touches. */
@@ -23,20 +43,26 @@ static int64_t count_sums(int64_t begin, int64_t n)
     return lvni_kernels_flat_blocks(begin + n) - begin / LVNI_FLAT_BLOCK;
 }
 
-static bool is_trusted(const lvni_optim_options *o, const lvni_optim_parameter *p)
+static const lvni_optim_formula *formula_for(const lvni_optim_options o[LVNI_PHASES],
+                                             const lvni_optim_parameter *p)
 {
-    return lvni_optim_formula_of(o)->ratio != NULL && p->ndim > 1 && !p->frozen;
+    return lvni_optim_formula_of(&o[p->phase]);
+}
+
+static bool is_trusted(const lvni_optim_options o[LVNI_PHASES], const lvni_optim_parameter *p)
+{
+    return formula_for(o, p)->ratio != NULL && p->ndim > 1 && !p->frozen;
 }
 
 /* Of each tensor with a ratio: sums of its weights and of its gradient, and the ratio. Scratch
  * memory is that of the largest. */
-size_t lvni_optim_trust_bytes(const lvni_optim_options *o, const lvni_optim_parameter *parameter,
-                              int n)
+size_t lvni_optim_trust_bytes(const lvni_optim_options o[LVNI_PHASES],
+                              const lvni_optim_parameter *parameter, int n)
 {
-    const lvni_optim_formula *formula = lvni_optim_formula_of(o);
     int64_t numbers = 0, scratch = 0;
     for (int i = 0; i < n; i++) {
         const lvni_optim_parameter *p = &parameter[i];
+        const lvni_optim_formula *formula = formula_for(o, p);
         const int64_t own = formula->scratch == NULL ? 0 : formula->scratch(p);
         numbers += is_trusted(o, p) ? 2 * count_sums(p->begin, p->n) + 1 : 0;
         scratch = own > scratch ? own : scratch;
@@ -46,7 +72,7 @@ size_t lvni_optim_trust_bytes(const lvni_optim_options *o, const lvni_optim_para
 
 static lvn_status make_trust(lvni_optim *o, const lvni_optim_parameter *parameter, int n)
 {
-    o->trust_bytes = lvni_optim_trust_bytes(&o->options, parameter, n);
+    o->trust_bytes = lvni_optim_trust_bytes(o->options, parameter, n);
     if (o->trust_bytes > 0) {
         o->sums = lvni_tensor_mem_calloc(LVNI_TAG_MODEL, 1, o->trust_bytes);
         o->ratio = o->sums == NULL ? NULL : o->sums + 2 * o->n_sums;
@@ -60,7 +86,6 @@ static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter
     if (o->run == NULL) {
         return LVN_ERR_MEMORY;
     }
-    const bool single = lvni_optim_formula_of(&o->options)->state_shape != NULL;
     bool neighbours = false;
     int64_t n_ratios = 0;
     for (int i = 0; i < n; i++) {
@@ -68,8 +93,10 @@ static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter
         const lvni_optim_run next = {.begin = p->begin,
                                      .n = p->n,
                                      .lr_scale = p->lr_scale,
-                                     .weight_decay = o->options.weight_decay * p->decay_scale,
-                                     .trusted = is_trusted(&o->options, p),
+                                     .weight_decay =
+                                         o->options[p->phase].weight_decay * p->decay_scale,
+                                     .own = own_of(&o->options[p->phase], &p->own),
+                                     .trusted = is_trusted(o->options, p),
                                      .first_sum = o->n_sums,
                                      .ratio = n_ratios,
                                      .phase = p->phase,
@@ -85,7 +112,7 @@ static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter
             o->run[o->n_runs++] = next;
             o->n_sums += next.trusted ? count_sums(next.begin, next.n) : 0;
             n_ratios += next.trusted ? 1 : 0;
-            neighbours = !single;
+            neighbours = formula_for(o->options, p)->state_shape == NULL;
         }
     }
     return LVN_OK;
@@ -107,12 +134,6 @@ static lvn_status keep_parameters(lvni_optim *o, const lvni_optim_parameter *par
     return LVN_OK;
 }
 
-int lvni_optim_slots(const lvni_optim_options *options)
-{
-    const char *name[LVNI_OPTIM_SLOTS];
-    return lvni_optim_formula_of(options)->slots(options, name);
-}
-
 /* ---- state ---- */
 
 /* Elements of state k of a parameter whose state does not lie as its weights do; -1: none. */
@@ -128,41 +149,72 @@ static int64_t count_state(const lvni_optim_formula *formula, const lvni_optim_p
     return n;
 }
 
-int64_t lvni_optim_slot_length(const lvni_optim_options *options, int64_t n,
+static int count_slots(const lvni_optim_options *o)
+{
+    const char *name[LVNI_OPTIM_SLOTS];
+    return lvni_optim_formula_of(o)->slots(o, name);
+}
+
+/* Elements of buffer k that lie as weights do: all, if the optimizer of a parameter has it so. */
+static int64_t flat_length(const lvni_optim_options o[LVNI_PHASES], int64_t n,
+                           const lvni_optim_parameter *parameter, int n_parameters, int k)
+{
+    for (int i = 0; i < n_parameters; i++) {
+        if (formula_for(o, &parameter[i])->state_shape == NULL &&
+            k < count_slots(&o[parameter[i].phase])) {
+            return n;
+        }
+    }
+    return 0;
+}
+
+int64_t lvni_optim_slot_length(const lvni_optim_options o[LVNI_PHASES], int64_t n,
                                const lvni_optim_parameter *parameter, int n_parameters, int k)
 {
-    const lvni_optim_formula *formula = lvni_optim_formula_of(options);
-    int64_t length = 0;
-    for (int i = 0; i < n_parameters && formula->state_shape != NULL; i++) {
-        const int64_t own = count_state(formula, &parameter[i], k);
+    int64_t length = flat_length(o, n, parameter, n_parameters, k);
+    for (int i = 0; i < n_parameters; i++) {
+        const lvni_optim_formula *formula = formula_for(o, &parameter[i]);
+        const int64_t own =
+            formula->state_shape == NULL ? 0 : count_state(formula, &parameter[i], k);
         length += own > 0 ? own : 0;
     }
-    return formula->state_shape == NULL ? n : length;
+    return length;
 }
 
 int64_t lvni_optim_state(const lvni_optim *o, int k, int i, int64_t shape[LVN_MAX_NDIM])
 {
     const lvni_optim_parameter *p = &o->parameter[i];
-    if (o->state == NULL) {
-        memcpy(shape, p->shape, sizeof p->shape);
+    const lvni_optim_formula *formula = formula_for(o->options, p);
+    memcpy(shape, p->shape, sizeof p->shape);
+    if (k >= o->slots[p->phase]) {
+        return -1;
+    }
+    if (formula->state_shape == NULL) {
         return p->begin - o->own.begin;
     }
-    (void)lvni_optim_formula_of(&o->options)->state_shape(p, k, shape);
+    (void)formula->state_shape(p, k, shape);
     return o->state[k * o->n_parameters + i];
 }
 
+/* State of another shape lies behind what lies as weights do. */
 static lvn_status lay_state(lvni_optim *o)
 {
-    const lvni_optim_formula *formula = lvni_optim_formula_of(&o->options);
-    if (formula->state_shape == NULL) {
+    bool shaped = false;
+    for (int i = 0; i < o->n_parameters; i++) {
+        shaped = shaped || formula_for(o->options, &o->parameter[i])->state_shape != NULL;
+    }
+    if (!shaped) {
         return LVN_OK;
     }
     o->state = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)o->n_slots * (size_t)o->n_parameters,
                                 sizeof *o->state);
     for (int k = 0; k < o->n_slots && o->state != NULL; k++) {
-        int64_t at = 0;
+        int64_t at =
+            flat_length(o->options, o->own.end - o->own.begin, o->parameter, o->n_parameters, k);
         for (int i = 0; i < o->n_parameters; i++) {
-            const int64_t n = count_state(formula, &o->parameter[i], k);
+            const lvni_optim_formula *formula = formula_for(o->options, &o->parameter[i]);
+            const int64_t n =
+                formula->state_shape == NULL ? -1 : count_state(formula, &o->parameter[i], k);
             o->state[k * o->n_parameters + i] = n < 0 ? -1 : at;
             at += n < 0 ? 0 : n;
         }
@@ -174,7 +226,7 @@ static lvn_status make_state(lvni_optim *o)
 {
     LVN_TRY(lay_state(o));
     for (int k = 0; k < o->n_slots; k++) {
-        const int64_t n = lvni_optim_slot_length(&o->options, o->own.end - o->own.begin,
+        const int64_t n = lvni_optim_slot_length(o->options, o->own.end - o->own.begin,
                                                  o->parameter, o->n_parameters, k);
         o->slot[k] =
             n == 0 ? NULL : lvni_tensor_mem_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->slot[k]);
@@ -192,34 +244,66 @@ static bool on_borders(lvni_optim_range r, int64_t n)
            (r.end % LVNI_FLAT_BLOCK == 0 || r.end == n);
 }
 
-lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n,
-                             const lvni_optim_range *own, const lvni_optim_parameter *parameter,
-                             int n_parameters, lvni_optim **out)
+static lvn_status check(const lvni_optim_options options[LVNI_PHASES], int64_t n,
+                        const lvni_optim_range *own, const lvni_optim_parameter *parameter,
+                        int n_parameters)
 {
-    *out = NULL;
     LVN_ARG(
         own == NULL || on_borders(*own, n),
         "an optimizer of elements %lld to %lld of %lld: a range must begin and end at multiples "
         "of %d, or end with the buffers",
         (long long)own->begin, (long long)own->end, (long long)n, LVNI_FLAT_BLOCK);
     const bool all = own == NULL || (own->begin == 0 && own->end == n);
-    if (!all && lvni_optim_formula_of(options)->state_shape != NULL) {
-        LVN_FAIL(
-            LVN_ERR_UNSUPPORTED,
-            "optim=adafactor cannot be divided over ranks: its averages go over whole rows and "
-            "columns; use strategy=ddp or another optimizer");
+    for (int i = 0; i < n_parameters && !all; i++) {
+        if (formula_for(options, &parameter[i])->state_shape != NULL) {
+            LVN_FAIL(
+                LVN_ERR_UNSUPPORTED,
+                "optim=adafactor cannot be divided over ranks: its averages go over whole rows and "
+                "columns; use strategy=ddp or another optimizer");
+        }
     }
+    return lvni_optim_check_groups(options, parameter, n_parameters);
+}
+
+static void set_options(lvni_optim *o, const lvni_optim_options options[LVNI_PHASES])
+{
+    for (int i = 0; i < LVNI_PHASES; i++) {
+        const lvni_optim_options *p = &options[i];
+        o->options[i] = *p;
+        o->decays[i] = (lvni_optim_decays){p->momentum, p->beta1, p->beta2};
+        o->slots[i] = lvni_optim_formula_of(p)->slots(p, o->slot_name[i]);
+    }
+}
+
+lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n,
+                             const lvni_optim_range *own, const lvni_optim_parameter *parameter,
+                             int n_parameters, lvni_optim **out)
+{
+    lvni_optim_options all[LVNI_PHASES];
+    for (int i = 0; i < LVNI_PHASES; i++) {
+        all[i] = *options;
+    }
+    return lvni_optim_create_phases(all, n, own, parameter, n_parameters, out);
+}
+
+lvn_status lvni_optim_create_phases(const lvni_optim_options options[LVNI_PHASES], int64_t n,
+                                    const lvni_optim_range *own,
+                                    const lvni_optim_parameter *parameter, int n_parameters,
+                                    lvni_optim **out)
+{
+    *out = NULL;
+    LVN_TRY(check(options, n, own, parameter, n_parameters));
     lvni_optim *o = LVNI_NEW(LVNI_TAG_MODEL, lvni_optim);
     if (o == NULL) {
         return LVN_ERR_MEMORY;
     }
-    o->options = *options;
-    for (int i = 0; i < LVNI_PHASES; i++) {
-        o->decays[i] = (lvni_optim_decays){options->momentum, options->beta1, options->beta2};
+    set_options(o, options);
+    for (int i = 0; i < n_parameters; i++) {
+        const int slots = o->slots[parameter[i].phase];
+        o->n_slots = slots > o->n_slots ? slots : o->n_slots;
     }
     o->n = n;
     o->own = own != NULL ? *own : (lvni_optim_range){0, n};
-    o->n_slots = lvni_optim_formula_of(options)->slots(options, o->slot_name);
     o->partial =
         lvni_core_calloc(LVNI_TAG_MODEL, (size_t)lvni_kernels_flat_blocks(n), sizeof *o->partial);
     const bool good = o->partial != NULL && make_runs(o, parameter, n_parameters) == LVN_OK &&
@@ -253,6 +337,11 @@ void lvni_optim_destroy(lvni_optim *o)
 }
 
 /* ---- a step over a range of the flat buffers ---- */
+
+static const lvni_optim_formula *formula_of(const lvni_optim *o, int phase)
+{
+    return lvni_optim_formula_of(&o->options[phase]);
+}
 
 /* What the range has of n elements from `begin` on; false: nothing. */
 static bool cut(lvni_optim_range range, int64_t begin, int64_t n, lvni_optim_range *out)
@@ -308,7 +397,7 @@ static void for_pieces(lvni_optim *o, pass fn, lvni_optim_call *c, lvni_optim_ra
 static void prepare_part(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range part, float *w,
                          const float *g)
 {
-    const lvni_optim_formula *formula = lvni_optim_formula_of(&o->options);
+    const lvni_optim_formula *formula = formula_of(o, c->run->phase);
     const int64_t border = lvni_kernels_flat_blocks(part.begin) * LVNI_FLAT_BLOCK,
                   middle = c->run->trusted && border < part.end ? border : part.end;
     if (part.begin < middle) {
@@ -323,7 +412,7 @@ static void prepare_part(lvni_optim *o, const lvni_optim_call *c, lvni_optim_ran
 void lvni_optim_prepare(lvni_optim *o, int phase, lvni_optim_range range, float *w, const float *g,
                         double grad_scale)
 {
-    const bool needed = lvni_optim_formula_of(&o->options)->prepare != NULL;
+    const bool needed = formula_of(o, phase)->prepare != NULL;
     for (int i = 0; i < o->n_runs && needed; i++) {
         if (o->run[i].phase == phase) {
             lvni_optim_call c = call_of(o, i, 0.0, grad_scale);
@@ -340,8 +429,8 @@ void lvni_optim_trust(lvni_optim *o, int phase, double grad_scale)
             lvni_optim_call c = call_of(o, i, 0.0, grad_scale);
             double *of_w = o->sums + run->first_sum;
             c.updates = o->steps[phase] - o->missed[run->first];
-            lvni_optim_formula_of(&o->options)
-                ->ratio(o, &c, of_w, of_w + o->n_sums, count_sums(run->begin, run->n));
+            formula_of(o, phase)->ratio(o, &c, of_w, of_w + o->n_sums,
+                                        count_sums(run->begin, run->n));
         }
     }
 }
@@ -352,14 +441,9 @@ void lvni_optim_step_range(lvni_optim *o, int phase, lvni_optim_range range, flo
     for (int i = 0; i < o->n_runs; i++) {
         if (o->run[i].phase == phase) {
             lvni_optim_call c = call_of(o, i, lr, grad_scale);
-            for_pieces(o, lvni_optim_formula_of(&o->options)->step, &c, range, w, g);
+            for_pieces(o, formula_of(o, phase)->step, &c, range, w, g);
         }
     }
-}
-
-bool lvni_optim_moves_momentum(const lvni_optim_options *p)
-{
-    return p->kind == LVNI_OPTIM_SGD || p->kind == LVNI_OPTIM_LARS || p->kind == LVNI_OPTIM_RMSPROP;
 }
 
 void lvni_optim_set_rates(lvni_optim *o, int phase, double decay, double momentum)
@@ -368,12 +452,12 @@ void lvni_optim_set_rates(lvni_optim *o, int phase, double decay, double momentu
         lvni_optim_run *run = &o->run[i];
         if (run->phase == phase) {
             run->weight_decay =
-                o->options.weight_decay * o->parameter[run->first].decay_scale * decay;
+                o->options[phase].weight_decay * o->parameter[run->first].decay_scale * decay;
         }
     }
     if (momentum > 0.0) {
         lvni_optim_decays *d = &o->decays[phase];
-        *(lvni_optim_moves_momentum(&o->options) ? &d->momentum : &d->beta1) = momentum;
+        *(lvni_optim_moves_momentum(&o->options[phase]) ? &d->momentum : &d->beta1) = momentum;
     }
 }
 

@@ -61,6 +61,7 @@ typedef struct lvni_optim_range {
 typedef struct lvni_optim_run {
     int64_t begin, n; /* elements */
     double lr_scale, weight_decay;
+    lvni_optim_own own;
     bool trusted;      /* has a rate of its own (lars, lamb): one tensor alone */
     int64_t first_sum; /* trusted: its first one of the partial sums */
     int64_t ratio;     /* and its trust ratio */
@@ -77,18 +78,20 @@ typedef struct lvni_optim_decays {
  * exp_avg_sq; rmsprop: square_avg, grad_avg (centered), momentum_buffer (when it is not 0); lion:
  * exp_avg; adafactor: row_var and col_var of matrices, variance of one axis. */
 typedef struct lvni_optim {
-    lvni_optim_options options;
+    lvni_optim_options options[LVNI_PHASES];
     int64_t n;            /* elements of the whole flat buffers */
     lvni_optim_range own; /* whose state is here */
     lvni_optim_run *run;  /* ascending; what is frozen has none */
     int n_runs;
-    int n_slots;
-    const char *slot_name[LVNI_OPTIM_SLOTS]; /* as in checkpoints: optim/<slot>/<parameter> */
+    int n_slots;            /* the most that a phase has */
+    int slots[LVNI_PHASES]; /* of each phase */
+    /* as in checkpoints: optim/<slot>/<parameter> */
+    const char *slot_name[LVNI_PHASES][LVNI_OPTIM_SLOTS];
     /* of element i of the flat buffers at slot[k][i - own.begin], or with `state` of parameter i
      * from slot[k][state[k * n_parameters + i]] on, -1: it has none */
     float *slot[LVNI_OPTIM_SLOTS];
     int64_t slot_length[LVNI_OPTIM_SLOTS]; /* 0: no memory */
-    int64_t *state;                        /* adafactor, else NULL */
+    int64_t *state;                        /* adafactor in some phase, else NULL */
     lvni_optim_decays decays[LVNI_PHASES]; /* of each phase; the options' at first */
     int64_t steps[LVNI_PHASES];            /* updates done, of each phase's parameters */
     /* A parameter without a gradient is left alone, as in PyTorch: no decay, no moments, and its
@@ -111,19 +114,28 @@ typedef struct lvni_optim {
     size_t trust_bytes; /* of both */
 } lvni_optim;
 
-/* How many flat buffers the state has. */
-int lvni_optim_slots(const lvni_optim_options *options);
-/* Elements of buffer k of them, of flat buffers of n elements. */
-int64_t lvni_optim_slot_length(const lvni_optim_options *options, int64_t n,
+/* Elements of buffer k of the state, 0 .. LVNI_OPTIM_SLOTS - 1, of flat buffers of n elements; 0:
+ * there is none. */
+int64_t lvni_optim_slot_length(const lvni_optim_options options[LVNI_PHASES], int64_t n,
                                const lvni_optim_parameter *parameter, int n_parameters, int k);
 /* Bytes of sums, trust ratios and scratch memory beside it. */
-size_t lvni_optim_trust_bytes(const lvni_optim_options *options,
+size_t lvni_optim_trust_bytes(const lvni_optim_options options[LVNI_PHASES],
                               const lvni_optim_parameter *parameter, int n_parameters);
+/* LVN_ERR_USAGE: a group has numbers of its own that the optimizer of its phase has not. */
+lvn_status lvni_optim_check_groups(const lvni_optim_options options[LVNI_PHASES],
+                                   const lvni_optim_parameter *parameter, int n_parameters);
+/* As optim.name has it: "adamw". */
+const char *lvni_optim_name(lvni_optim_kind kind);
 /* n: length of the flat buffers; own: the range whose state is kept, NULL: all; parameters, all of
  * them, in ascending order, borrowed for the call. LVN_ERR_UNSUPPORTED: adafactor with a part. */
 lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n,
                              const lvni_optim_range *own, const lvni_optim_parameter *parameter,
                              int n_parameters, lvni_optim **out);
+/* The same with an optimizer for each phase. */
+lvn_status lvni_optim_create_phases(const lvni_optim_options options[LVNI_PHASES], int64_t n,
+                                    const lvni_optim_range *own,
+                                    const lvni_optim_parameter *parameter, int n_parameters,
+                                    lvni_optim **out);
 void lvni_optim_destroy(lvni_optim *optim);
 /* Where parameter i has its state in slot k, and of which shape; -1: it has none there. */
 int64_t lvni_optim_state(const lvni_optim *optim, int k, int i, int64_t shape[LVN_MAX_NDIM]);
@@ -150,6 +162,8 @@ void lvni_optim_step_range(lvni_optim *optim, int phase, lvni_optim_range range,
                            const float *g, double lr, double grad_scale);
 /* Its momentum is `momentum`, not beta1. */
 bool lvni_optim_moves_momentum(const lvni_optim_options *options);
+/* It has beta1 and beta2. */
+bool lvni_optim_has_betas(const lvni_optim_options *options);
 /* Before a phase's update: a factor on all weight decay, unless a device has it (`block`), and
  * momentum of sgd, lars and rmsprop, beta1 of the others; 0: as created. */
 void lvni_optim_set_rates(lvni_optim *optim, int phase, double decay, double momentum);

@@ -199,10 +199,16 @@ static lvn_status check_optim(const lvni_recipes_fit_run *r)
     lvni_optim_parameter *parameter;
     LVN_TRY(lvni_recipes_read_optim(r->request->config, &optim));
     lvni_recipes_read_rules(r->request->config, &r->plan, &rules);
-    LVN_TRY(lvni_trainer_parameters(r->model, &rules, &parameter));
-    lvni_core_free(parameter);
     lvni_trainer_phase_options phase[LVNI_PHASES];
-    LVN_TRY(lvni_recipes_read_phases(r->request->config, &r->plan, r->request->cls->phases, phase));
+    LVN_TRY(lvni_trainer_parameters(r->model, &rules, &parameter));
+    lvn_status s =
+        lvni_recipes_read_phases(r->request->config, &r->plan, r->request->cls->phases, phase);
+    if (s == LVN_OK) {
+        s = lvni_recipes_check_groups(&r->schedule, phase, &optim, parameter,
+                                      r->model->n_parameters);
+    }
+    lvni_core_free(parameter);
+    LVN_TRY(s);
     return r->request->val == NULL ? LVN_OK : lvni_trainer_phases_check_validation(r->request->cls);
 }
 

@@ -2,6 +2,7 @@
  * optim/ takes; of schedules: schedule_options.c. */
 #include "recipes/options.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static lvn_status check_milestones(const lvni_core_option *row, const lvni_core_value *value,
@@ -90,12 +91,13 @@ static const lvni_core_option optim_rows[] = {
              "[backbone=5epochs]."},
     {.name = "optim.groups",
      .type = LVNI_OPT_STRING_LIST,
-     .help = "Groups with a learning rate and weight decay of their own, as PATTERN:KEY=NUMBER: "
-             "[head:lr=0.01:weight_decay=0]."},
+     .help = "Groups with numbers of their own, as PATTERN:KEY=NUMBER with the keys lr, "
+             "weight_decay, momentum, beta1 and beta2: [head:lr=0.01:weight_decay=0]."},
     {.name = "optim.phases",
      .type = LVNI_OPT_STRING_LIST,
      .help = "What phases of a step have of their own, as PHASE:KEY=VALUE with the keys lr, clip, "
-             "scheduler, every, beta1 and beta2: [critic:lr=1e-4:beta1=0,generator:every=5]."},
+             "scheduler, every, optimizer, beta1, beta2, momentum, eps and other numbers of "
+             "optim.*: [critic:optimizer=adam:beta1=0,generator:every=5]."},
     {.name = "optim.layer_decay",
      .type = LVNI_OPT_FLOAT,
      .fallback = "1",
@@ -375,6 +377,54 @@ lvn_status lvni_recipes_resolve_optim(lvni_core_config *c)
         }
     }
     return LVN_OK;
+}
+
+/* As it would be typed. */
+static const char *default_of(const char *optimizer, const char *key)
+{
+    for (size_t i = 0; i < sizeof own_defaults / sizeof *own_defaults; i++) {
+        if (strcmp(own_defaults[i].optimizer, optimizer) == 0 &&
+            strcmp(own_defaults[i].key, key) == 0) {
+            return own_defaults[i].value;
+        }
+    }
+    size_t row = 0;
+    while (strcmp(optim_rows[row].name, key) != 0) {
+        row++;
+    }
+    return optim_rows[row].fallback;
+}
+
+static double default_number(const char *optimizer, const char *key)
+{
+    return strtod(default_of(optimizer, key), NULL);
+}
+
+bool lvni_recipes_default_optim(const char *name, size_t n, lvni_optim_options *o)
+{
+    size_t i = 0;
+    const size_t kinds = sizeof optimizers / sizeof *optimizers;
+    while (i < kinds && (strlen(lvni_optim_name(optimizers[i])) != n ||
+                         memcmp(lvni_optim_name(optimizers[i]), name, n) != 0)) {
+        i++;
+    }
+    if (i == kinds) {
+        return false;
+    }
+    const char *full = lvni_optim_name(optimizers[i]);
+    char *second;
+    *o = (lvni_optim_options){.kind = optimizers[i],
+                              .momentum = default_number(full, "optim.momentum"),
+                              .dampening = default_number(full, "optim.dampening"),
+                              .trust_coefficient = default_number(full, "optim.trust_coefficient"),
+                              .beta1 = strtod(default_of(full, "optim.betas") + 1, &second),
+                              .eps = default_number(full, "optim.eps"),
+                              .alpha = default_number(full, "optim.alpha"),
+                              .beta2_decay = default_number(full, "optim.beta2_decay"),
+                              .eps2 = default_number(full, "optim.eps2"),
+                              .d = default_number(full, "optim.d")};
+    o->beta2 = strtod(second + 1, NULL);
+    return true;
 }
 
 lvn_status lvni_recipes_read_optim(const lvni_core_config *c, lvni_optim_options *o)

@@ -60,6 +60,9 @@ extern const lvni_core_option_table lvni_recipes_optim_table;
 lvn_status lvni_recipes_resolve_optim(lvni_core_config *config);
 /* LVN_ERR_USAGE: settings that do not go together. */
 lvn_status lvni_recipes_read_optim(const lvni_core_config *config, lvni_optim_options *out);
+/* An optimizer, by n characters of its name, as it is where nothing is given; rate and weight decay
+ * are 0. False: there is none. */
+bool lvni_recipes_default_optim(const char *name, size_t n, lvni_optim_options *out);
 /* Patterns are borrowed from the configuration. */
 void lvni_recipes_read_rules(const lvni_core_config *config, const lvni_plan *plan,
                              lvni_optim_rules *out);
@@ -75,6 +78,11 @@ lvn_status lvni_recipes_read_schedule_as(const lvni_core_config *config, const l
 lvn_status lvni_recipes_read_phases(const lvni_core_config *config, const lvni_plan *plan,
                                     const char *const *phases,
                                     lvni_trainer_phase_options out[LVNI_PHASES]);
+/* LVN_ERR_USAGE: a group's own numbers do not go with optimizer and schedule of its phase. */
+lvn_status lvni_recipes_check_groups(const lvni_optim_schedule *run,
+                                     const lvni_trainer_phase_options phase[LVNI_PHASES],
+                                     const lvni_optim_options *optim,
+                                     const lvni_optim_parameter *parameter, int n);
 /* validates: the run has a validation set. LVN_ERR_USAGE: it cannot have the monitored metric. */
 lvn_status lvni_recipes_read_plateau(const lvni_core_config *config, bool validates,
                                      lvni_optim_plateau_options *out);

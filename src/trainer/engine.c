@@ -121,6 +121,16 @@ static lvn_status make_group_syncs(lvni_trainer_engine *e)
                : LVN_OK;
 }
 
+void lvni_trainer_optim_of_phases(const lvni_optim_options *run,
+                                  const lvni_trainer_phase_options phase[LVNI_PHASES],
+                                  lvni_optim_options out[LVNI_PHASES])
+{
+    for (int i = 0; i < LVNI_PHASES; i++) {
+        out[i] = phase[i].has_optim ? phase[i].optim : *run;
+        out[i].weight_decay = run->weight_decay;
+    }
+}
+
 /* The tape records nothing for frozen parameters; their gradients are zeros. */
 static lvn_status make_optim(lvni_trainer_engine *e)
 {
@@ -129,15 +139,11 @@ static lvn_status make_optim(lvni_trainer_engine *e)
     LVN_TRY(lvni_trainer_parameters(m, &e->o.rules, &p));
     lvni_trainer_phases_assign(m, p);
     e->n_phases = lvni_trainer_phases_count(m);
+    lvni_optim_options optim[LVNI_PHASES];
+    lvni_trainer_optim_of_phases(&e->o.optim, e->o.phase, optim);
     const lvn_status s =
-        lvni_optim_create(&e->o.optim, m->n_weights, NULL, p, m->n_parameters, &e->optim);
+        lvni_optim_create_phases(optim, m->n_weights, NULL, p, m->n_parameters, &e->optim);
     lvni_core_free(p);
-    for (int i = 0; i < e->n_phases && s == LVN_OK; i++) {
-        const lvni_trainer_phase_options *own = &e->o.phase[i];
-        lvni_optim_decays *d = &e->optim->decays[i];
-        d->beta1 = own->has_beta1 ? own->beta1 : d->beta1;
-        d->beta2 = own->has_beta2 ? own->beta2 : d->beta2;
-    }
     return s;
 }
 

@@ -28,11 +28,11 @@
 /* What a phase has of its own; zeros: as the run. */
 typedef struct lvni_trainer_phase_options {
     double lr;
-    bool has_schedule, has_clip, has_beta1, has_beta2;
+    bool has_schedule, has_clip, has_optim;
     lvni_optim_schedule schedule;
-    double clip; /* 2-norm; 0: off */
-    double beta1, beta2;
-    int64_t every; /* it runs in the last step of every so many; 0, 1: in each */
+    double clip;              /* 2-norm; 0: off */
+    lvni_optim_options optim; /* without rate and weight decay */
+    int64_t every;            /* it runs in the last step of every so many; 0, 1: in each */
 } lvni_trainer_phase_options;
 
 /* Those of the trainer's options (trainer.h) that a step depends on. */
@@ -154,6 +154,10 @@ void lvni_trainer_engine_discard(lvni_trainer_engine *engine,
  * step that failed, and the weights are of no step. */
 bool lvni_trainer_engine_torn(const lvni_trainer_engine *engine);
 
+/* Of each phase: its own, with the run's weight decay, or the run's. */
+void lvni_trainer_optim_of_phases(const lvni_optim_options *run,
+                                  const lvni_trainer_phase_options phase[LVNI_PHASES],
+                                  lvni_optim_options out[LVNI_PHASES]);
 /* The parameters with the settings that the rules give them, and their phases; freed by the caller.
  * LVN_ERR_USAGE as lvni_optim_rules_apply and lvni_optim_phases_apply. */
 lvn_status lvni_trainer_parameters(const lvni_nn_model *model, const lvni_optim_rules *rules,

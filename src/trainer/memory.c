@@ -426,16 +426,19 @@ static lvn_status assign_phases(const lvni_trainer_options *o, optim_bytes *byte
     lvni_optim_parameter *p;
     LVN_TRY(lvni_trainer_parameters(m, &o->rules, &p));
     lvni_trainer_phases_assign(o->model, p);
-    *bytes = (optim_bytes){.device = block(lvni_optim_trust_bytes(&o->optim, p, m->n_parameters))};
-    for (int k = 0; k < lvni_optim_slots(&o->optim); k++) {
+    lvni_optim_options optim[LVNI_PHASES];
+    lvni_trainer_optim_of_phases(&o->optim, o->phase, optim);
+    *bytes = (optim_bytes){.device = block(lvni_optim_trust_bytes(optim, p, m->n_parameters))};
+    for (int k = 0; k < LVNI_OPTIM_SLOTS; k++) {
         const uint64_t slot =
-            (uint64_t)lvni_optim_slot_length(&o->optim, m->n_weights, p, m->n_parameters, k) *
+            (uint64_t)lvni_optim_slot_length(optim, m->n_weights, p, m->n_parameters, k) *
             sizeof(float);
         bytes->host += slot;
         bytes->device += block(slot);
     }
+    const lvn_status s = lvni_optim_check_groups(optim, p, m->n_parameters);
     lvni_core_free(p);
-    return LVN_OK;
+    return s;
 }
 
 static void count_device(const lvni_trainer_options *o, uint64_t optimizer,

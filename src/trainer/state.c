@@ -3,6 +3,7 @@
 #include "core/alloc.h"
 #include "tensor/device.h"
 #include "trainer/identity.h"
+#include "trainer/phases.h"
 #include "trainer/state_impl.h"
 
 #include <stdio.h>
@@ -40,7 +41,8 @@ static void add_all(const lvni_trainer *t, const lvni_trainer_state_arrays *a,
             int64_t shape[LVN_MAX_NDIM];
             const int64_t at = lvni_optim_state(t->engine->optim, k, i, shape);
             if (at >= 0) {
-                add(e, LVNI_CKPT_OPTIM, t->engine->optim->slot_name[k], p->name, p->tensor,
+                const int phase = t->engine->optim->parameter[i].phase;
+                add(e, LVNI_CKPT_OPTIM, t->engine->optim->slot_name[phase][k], p->name, p->tensor,
                     a->slot[k] + at);
                 memcpy(e->tensor[e->n - 1].shape, shape, sizeof shape);
             }
@@ -88,11 +90,23 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-enum { ADVICE = 160 };
+enum { ADVICE = 200 };
 
 static const char *model_keys(const lvni_trainer *t)
 {
     return t->o.model_keys != NULL ? t->o.model_keys : "the keys that the model follows from";
+}
+
+/* The name of the phase that trains the parameter of "optim/SLOT/NAME"; "": there is one alone. */
+static const char *phase_of_state(const lvni_trainer *t, const char *tensor)
+{
+    const char *slot = tensor + strlen(LVNI_CKPT_OPTIM), *slash = strchr(slot, '/');
+    for (int i = 0; slash != NULL && i < t->o.model->n_parameters; i++) {
+        if (strcmp(t->o.model->parameters[i].name, slash + 1) == 0) {
+            return lvni_trainer_phases_name(t->o.model, t->engine->optim->parameter[i].phase);
+        }
+    }
+    return "";
 }
 
 /* What to do about a tensor that only one side has. */
@@ -101,6 +115,14 @@ static const char *advice(const lvni_trainer *t, const char *tensor, char text[A
     if (begins(tensor, LVNI_CKPT_AVERAGE)) {
         return "it was written by a run with averaged weights where this one has none, or the "
                "other way round: give ema.decay as it was";
+    }
+    const char *phase = begins(tensor, LVNI_CKPT_OPTIM) ? phase_of_state(t, tensor) : "";
+    if (phase[0] != '\0') {
+        snprintf(text, ADVICE,
+                 "it was written with another optimizer in the phase %.40s: give optim.name, "
+                 "optim.momentum and optim.phases as they were",
+                 phase);
+        return text;
     }
     if (begins(tensor, LVNI_CKPT_OPTIM)) {
         return "it was written with another optimizer: give optim.name and optim.momentum as "

@@ -70,7 +70,7 @@ def draw_optimizer(r):
         keys += ["optim.weight_decay=0.01", "optim.weight_decay_end=0.1"]
     if chance(r, 0.5):
         keys += [f"gradient_clip_val={r.choice([0.1, 1, 5])}"]
-    return keys + draw_groups(r)
+    return with_own_numbers(keys + draw_groups(r))
 
 
 def draw_groups(r):
@@ -85,6 +85,16 @@ def draw_groups(r):
         if chance(r, 0.15):
             keys += [f"{key}={r.choice(values)}"]
     return keys
+
+
+def with_own_numbers(optimizer):
+    """A group's numbers of the optimizer, where it has them."""
+    name = value_of(optimizer, "optim")
+    if name in ("adam", "adamw", "lion", "lamb"):
+        own = ":beta2=0.95"
+    else:
+        own = ":momentum=0.5" if name != "adafactor" and has_momentum(optimizer) else ""
+    return [a.replace("lr=0.01:", f"lr=0.01{own}:") for a in optimizer]
 
 
 def has_momentum(optimizer):

@@ -226,7 +226,7 @@ class Examples(unittest.TestCase):
         os.environ["LEVIN_SIM_DEVICES"] = "1"
         critic, generator = (
             "critic:clip=0.5:scheduler=constant:beta2=0.95",
-            "generator:every=3:lr=0.004",
+            "generator:every=3:lr=0.004:momentum=0.5:optimizer=rmsprop",
         )
         keys = ("max_epochs=1", "max_steps=9", "scheduler=exponential", "scheduler.interval=step")
         layouts = {
@@ -243,6 +243,8 @@ class Examples(unittest.TestCase):
             "beta1": critic + ":beta1=0.3," + generator,
             "beta2": critic + ":beta2=0.7," + generator,
             "lr": critic + "," + generator.replace("0.004", "0.002"),
+            "optimizer": critic + "," + generator.replace("rmsprop", "sgd"),
+            "own momentum": critic + "," + generator.replace("0.5", "0"),
         }
         both = f"optim.phases=[{critic},{generator}]"
         for name, arguments in layouts.items():
@@ -271,10 +273,28 @@ class Examples(unittest.TestCase):
             self.assertIn(expected, reported.stderr)
         cycle = ("scheduler=onecycle", "optim.betas=[0.5,0.9]")
         for given, expected in (
-            (("optim=sgd",), "and optim=sgd has none"),
+            (("optim=sgd",), "critic:beta1=0 gives a phase its own beta1, and its optimizer, sgd,"),
             (cycle, "beta1, which scheduler=onecycle moves"),
         ):
             keys = ("out=no", "optim.phases=[critic:beta1=0]", *given)
+            reported = run(RING, *keys, cwd=self.cwd, status=64)
+            self.assertIn(expected, reported.stderr)
+        for given, expected in (
+            ("critic:optimizer=adm", "critic:optimizer=adm gives a phase the optimizer adm"),
+            ("critic:beta1=0:optimizer=rmsprop", "beta1, and its optimizer, rmsprop, has none"),
+            ("critic:optimizer=adam:momentum=0.5", "its own momentum, and its optimizer, adam,"),
+            ("critic:optimizer=sgd:nesterov=yes", "is not PHASE:KEY=VALUE"),
+            ("critic:optimizer=sgd:nesterov=true:momentum=0", "has nesterov=true, which needs"),
+            ("critic:optimizer=rmsprop", "which moves the momentum, and its optimizer, rmsprop"),
+        ):
+            keys = ("out=no", f"optim.phases=[{given}]", *cycle)
+            reported = run(RING, *keys, cwd=self.cwd, status=64)
+            self.assertIn(expected, reported.stderr)
+        for given, expected in (
+            ("generator:momentum=0.5", "its optimizer, adamw, has none: sgd, lars and rmsprop"),
+            ("generator:beta1=0.5", "its own beta1, which scheduler=onecycle moves"),
+        ):
+            keys = ("out=no", f"optim.groups=[{given}]", "optim=adamw", *cycle)
             reported = run(RING, *keys, cwd=self.cwd, status=64)
             self.assertIn(expected, reported.stderr)
 

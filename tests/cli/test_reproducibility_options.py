@@ -88,7 +88,7 @@ def groups():
         "optim.decay_norm_bias=false",
         "freeze=[conv1,norm2.bias]",
         "lr_scale=[head=10,conv3=0.1]",
-        "optim.groups=[head:lr=0.05:weight_decay=0.03]",
+        "optim.groups=[head:lr=0.05:weight_decay=0.03:momentum=0.5]",
         "optim.layer_decay=0.8",
         "freeze_until=[conv2=4]",
         "ema.decay=0.9",

@@ -164,10 +164,11 @@ lvn_status lvni_check_adamw(lvni_check_job *j)
                                  .correction2 = 0.001999,
                                  .grad_scale = 1,
                                  .decoupled = true};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         lvn_flat_adamw p = base;
         p.decoupled = i % 2 == 0;
         p.own_count = i == 1;
+        p.own_betas = i == 4;
         p.clip_value = i > 1 ? 0.2 : 0.0;
         for (int kind = 0; kind < LVNI_CHECK_STEP_KINDS; kind++) {
             LVN_TRY(adamw_with(j, p, (lvni_check_step_kind)kind));

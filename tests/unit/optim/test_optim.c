@@ -89,7 +89,7 @@ static void assert_slot(const lvni_optim *o, int slot, const double *values)
     for (int i = 0; i < N; i++) {
         const double room = 1e-6 * fmax(0.5, fabs(values[i])); /* terms of about 0.5 were added */
         if (!(fabs((double)o->slot[slot][i] - values[i]) <= room)) {
-            fail_msg("%s, element %d: %.9g, expected %.9g", o->slot_name[slot], i,
+            fail_msg("%s, element %d: %.9g, expected %.9g", o->slot_name[0][slot], i,
                      (double)o->slot[slot][i], values[i]);
         }
     }
@@ -160,7 +160,7 @@ static void numbers_worked_out(void **state)
         create(&(lvni_optim_options){.kind = LVNI_OPTIM_SGD, .lr = 0.25, .momentum = 0.5}, 1, &o),
         LVN_OK);
     assert_int_equal(o->n_slots, 1);
-    assert_string_equal(o->slot_name[0], "momentum");
+    assert_string_equal(o->slot_name[0][0], "momentum");
     lvni_optim_step(o, 0, &one, &gradient, 0.25, 1.0); /* buffer 2, weight 1 - 0.5 */
     assert_true(one == 0.5f);
     /* buffer 0.5 * 2 + 1 = 2, weight 0.5 - 0.5 */

@@ -75,7 +75,9 @@ static void groups(void **state)
     for (int i = 0; i < N; i++) {
         p[i].block = blocks[i];
     }
-    const char *const group[] = {"*:weight_decay=0.2", "conv1:lr=0.03:weight_decay=0", "head:lr=0"},
+    const char *const group[] = {"*:weight_decay=0.2:beta1=0.5",
+                                 "conv1:lr=0.03:weight_decay=0:beta1=0:momentum=0.25",
+                                 "head:lr=0:beta2=0.75"},
                       *const scale[] = {"conv1=2"}, *const until[] = {"conv1=7", "norm1=3epochs"};
     const lvni_optim_rules r = {.no_decay_1d = true,
                                 .lr_scale = scale,
@@ -95,6 +97,11 @@ static void groups(void **state)
         assert_true(fabs(p[i].lr_scale - rate[i]) < 1e-15 &&
                     fabs(p[i].decay_scale - decay[i]) < 1e-15 && p[i].thaw == thaw[i] &&
                     !p[i].frozen);
+        assert_true(p[i].own.has_beta1 && p[i].own.beta1 == (i == 0 ? 0.0 : 0.5));
+        assert_true(p[i].own.has_momentum == (i == 0) &&
+                    p[i].own.momentum == (i == 0 ? 0.25 : 0.0));
+        assert_true(p[i].own.has_beta2 == (i == N - 1) &&
+                    p[i].own.beta2 == (i == N - 1 ? 0.75 : 0.0));
     }
 }
 
@@ -109,6 +116,10 @@ static void refused_groups(void **state)
         {"head:lr", NULL, "is not PATTERN:KEY=NUMBER"},
         {"head:lr=", NULL, "is not PATTERN:KEY=NUMBER"},
         {"head:lr=-1", NULL, "is not PATTERN:KEY=NUMBER"},
+        {"head:momentum=1", NULL, "is not PATTERN:KEY=NUMBER"},
+        {"head:beta1=1.5", NULL, "is not PATTERN:KEY=NUMBER"},
+        {"head:beta2=-0.5", NULL, "is not PATTERN:KEY=NUMBER"},
+        {"head:beta=0.5", NULL, "is not PATTERN:KEY=NUMBER"},
         {"head:lr=1x", NULL, "is not PATTERN:KEY=NUMBER"},
         {"head:rate=1", NULL, "is not PATTERN:KEY=NUMBER"},
         {"hed:lr=1", NULL, "the nearest name is head"},
@@ -270,6 +281,97 @@ static const lvni_optim_options kinds[] = {
     ADAM_OPTIONS(LVNI_OPTIM_ADAMW),
 };
 
+/* A group's part of the weights is what an optimizer with its numbers makes of them, all else as
+ * without the group; a group with the optimizer's numbers is none. */
+static void numbers_of_a_group(void **state)
+{
+    (void)state;
+    static float with[FLAT], without[FLAT], alone[FLAT];
+    static const lvni_optim_options of[] = {
+        ADAM_OPTIONS(LVNI_OPTIM_ADAM),
+        ADAM_OPTIONS(LVNI_OPTIM_ADAMW),
+        ADAM_OPTIONS(LVNI_OPTIM_LAMB),
+        ADAM_OPTIONS(LVNI_OPTIM_LION),
+        {.kind = LVNI_OPTIM_SGD, .lr = 0.01, .momentum = 0.9},
+        {.kind = LVNI_OPTIM_LARS, .lr = 0.1, .momentum = 0.9, .trust_coefficient = 0.1},
+        {.kind = LVNI_OPTIM_RMSPROP, .lr = 0.01, .momentum = 0.9, .alpha = 0.9, .eps = 1e-6}};
+    static const lvni_optim_own own[] = {{.has_beta1 = true, .beta1 = 0.5},
+                                         {.has_beta1 = true, .has_beta2 = true, .beta2 = 0.75},
+                                         {.has_momentum = true, .momentum = 0.5},
+                                         {.has_momentum = true}};
+    for (size_t i = 0; i < 2 * sizeof of / sizeof *of; i++) {
+        lvni_optim_options theirs = of[i / 2];
+        const bool betas = lvni_optim_has_betas(&theirs);
+        const lvni_optim_own *mine = &own[i % 2 + (betas ? 0 : 2)];
+        lvni_optim_parameter p[N];
+        fill_parameters(p);
+        for (int k = 0; k < N; k++) {
+            p[k].lr_scale = p[k].decay_scale = 1.0;
+        }
+        run(&of[i / 2], p, N, without);
+        p[3].own = *mine;
+        run(&of[i / 2], p, N, with);
+        theirs.momentum = mine->has_momentum ? mine->momentum : theirs.momentum;
+        theirs.beta1 = mine->has_beta1 ? mine->beta1 : theirs.beta1;
+        theirs.beta2 = mine->has_beta2 ? mine->beta2 : theirs.beta2;
+        p[3].own = (lvni_optim_own){0};
+        run(&theirs, p, N, alone);
+        for (int64_t k = 0; k < FLAT; k++) {
+            const bool in = k >= begins[3] && k < begins[4];
+            if (in ? !(fabsf(with[k] - alone[k]) < 1e-6f) : with[k] != without[k]) {
+                fail_msg("%s %d: %.9g, %.9g alone, %.9g without", lvni_optim_name(theirs.kind),
+                         (int)k, (double)with[k], (double)alone[k], (double)without[k]);
+            }
+        }
+        assert_memory_not_equal(with + begins[3], without + begins[3], 4000);
+        p[3].own = (lvni_optim_own){.has_momentum = !betas,
+                                    .has_beta2 = betas,
+                                    .momentum = betas ? 0.0 : of[i / 2].momentum,
+                                    .beta2 = betas ? of[i / 2].beta2 : 0.0};
+        run(&of[i / 2], p, N, with);
+        assert_memory_equal(with, without, sizeof with);
+    }
+}
+
+static void groups_fit_their_optimizer(void **state)
+{
+    (void)state;
+    static const struct {
+        lvni_optim_options options;
+        lvni_optim_own own;
+        const char *message;
+    } row[] = {
+        {{.kind = LVNI_OPTIM_SGD},
+         {.has_beta1 = true},
+         "head.weight its own beta1, and its "
+         "optimizer, sgd, has none: adam"},
+        {{.kind = LVNI_OPTIM_ADAFACTOR},
+         {.has_beta2 = true},
+         "beta2, and its optimizer, adafactor"},
+        {{.kind = LVNI_OPTIM_ADAM}, {.has_momentum = true}, "momentum, and its optimizer, adam"},
+        {{.kind = LVNI_OPTIM_RMSPROP},
+         {.has_momentum = true, .momentum = 0.5},
+         "and that of its optimizer, rmsprop, is 0"}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        lvni_optim_options all[LVNI_PHASES];
+        lvni_optim_parameter p[N];
+        lvni_optim *o;
+        for (int k = 0; k < LVNI_PHASES; k++) {
+            all[k] = k == 3 ? row[i].options : kinds[0];
+        }
+        fill_parameters(p);
+        p[N - 1].phase = 3;
+        assert_int_equal(lvni_optim_check_groups(all, p, N), LVN_OK);
+        p[N - 1].own = row[i].own;
+        if (lvni_optim_create_phases(all, FLAT, NULL, p, N, &o) != LVN_ERR_USAGE ||
+            strstr(lvn_last_error()->message, row[i].message) == NULL) {
+            fail_msg("row %d: %s", (int)i, lvn_last_error()->message);
+        }
+        p[N - 1].frozen = true;
+        assert_int_equal(lvni_optim_check_groups(all, p, N), LVN_OK);
+    }
+}
+
 static void equal_settings_are_one_run_and_the_same_bits(void **state)
 {
     (void)state;
@@ -424,6 +526,8 @@ int main(void)
         cmocka_unit_test(mistakes),
         cmocka_unit_test(phases_name_parameters),
         cmocka_unit_test(mistakes_in_phases),
+        cmocka_unit_test(numbers_of_a_group),
+        cmocka_unit_test(groups_fit_their_optimizer),
         cmocka_unit_test(equal_settings_are_one_run_and_the_same_bits),
         cmocka_unit_test(frozen_stay_and_rates_scale),
         cmocka_unit_test(phases_step_by_themselves),

@@ -395,8 +395,9 @@ static void phases_have_betas_of_their_own(void **state)
         setting s = settings();
         s.optim = (lvni_optim_options){
             .kind = LVNI_OPTIM_ADAM, .lr = 0.05, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-12};
-        s.phase[0] =
-            (lvni_trainer_phase_options){.has_beta1 = true, .has_beta2 = true, .beta2 = 0.7};
+        s.phase[0] = (lvni_trainer_phase_options){.has_optim = true, .optim = s.optim};
+        s.phase[0].optim.beta1 = 0.0;
+        s.phase[0].optim.beta2 = 0.7;
         assert_int_equal(lvn_device_use(devices[i]), LVN_OK);
         bench_open(&b, &data, &s);
         float *before = read_floats(b.model->weights, b.model->n_weights);

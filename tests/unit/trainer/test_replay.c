@@ -11,6 +11,7 @@
 
 enum { SIDE = 8, MICRO_BATCHES = 4, FIRST = 3, STEPS = 9 };
 
+static const char *const groups[] = {"*.bias:beta1=0.5:beta2=0.8"};
 static const setting adamw = {.batch_size = 8,
                               .micro_batches = MICRO_BATCHES,
                               .lanes = 1,
@@ -24,6 +25,7 @@ static const setting adamw = {.batch_size = 8,
                                            .warmup_steps = 5,
                                            .total_steps = 20,
                                            .end_factor = 0.1},
+                              .rules = {.groups = groups, .n_groups = 1},
                               .ema = {.decay = 0.999, .warmup = true},
                               .clip = 0.5};
 static const setting sgd = {
