@@ -112,8 +112,7 @@ lvn_status lvn_builder_function(lvn_builder *b, lvn_buffer *buffer, lvn_buffer_f
         lvni_nn_builder_fail(b, lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
                                               "lvn_builder_function was given NULL as the %s",
                                               buffer == NULL ? "buffer" : "function"));
-    }
-    if (b->status == LVN_OK) {
+    } else if (b->status == LVN_OK) {
         buffer->function = function;
         buffer->module = b->module;
     }
