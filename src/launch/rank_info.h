@@ -141,6 +141,17 @@ lvn_status lvni_launch_rank_info_check_address(const lvni_launch_rank_info *info
 lvn_status lvni_launch_rank_info_check_address_here(const lvni_launch_rank_info *info,
                                                     lvni_core_notices *notices);
 
+/* The address on which the store listens; NULL: all of this host. One node: the loopback, or what
+ * is given. Several: an address that is given; a name only where this host cannot be reached at any
+ * other address than that of the name, since other hosts may resolve it to another one (a host's
+ * own name is often 127.0.1.1 at home, and a bridge of containers has the same address everywhere).
+ */
+const char *lvni_launch_rank_info_listen(const lvni_launch_rank_info *info, const char *const *own,
+                                         int n_own, const char *const *resolved, int n_resolved);
+/* The same, asking the system for both; "": all. */
+lvn_status lvni_launch_rank_info_listen_here(const lvni_launch_rank_info *info, char *out,
+                                             size_t size);
+
 /* The record: "key=value" lines, one JSON object, or `export NAME=value` lines that a shell can
  * eval (torchrun's names). */
 void lvni_launch_rank_info_print(const lvni_launch_rank_info *info, lvni_core_str *out);

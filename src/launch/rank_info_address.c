@@ -7,6 +7,7 @@
 #include "core/alloc.h"
 #include "core/machine.h"
 
+#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -350,4 +351,62 @@ lvn_status lvni_launch_rank_info_check_address_here(const lvni_launch_rank_info 
                                    info, both[1].list, both[1].n, both[0].list, both[0].n, notices);
     lvni_core_free(both);
     return s;
+}
+
+/* ---- where the store listens ---- */
+
+static bool is_number(const char *address)
+{
+    unsigned char bytes[sizeof(struct in6_addr)];
+    return inet_pton(AF_INET, address, bytes) == 1 || inet_pton(AF_INET6, address, bytes) == 1;
+}
+
+/* Other hosts cannot connect to it. */
+static bool is_local(const char *address)
+{
+    return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0 ||
+           strncmp(address, "fe80:", 5) == 0;
+}
+
+const char *lvni_launch_rank_info_listen(const lvni_launch_rank_info *info, const char *const *own,
+                                         int n_own, const char *const *resolved, int n_resolved)
+{
+    if (info->on_node) {
+        return "127.0.0.1";
+    }
+    if (info->master_given && (info->nnodes == 1 || is_number(info->master_addr))) {
+        return info->master_addr;
+    }
+    if (info->rdzv != LVNI_RDZV_TCP && !info->master_given) {
+        return NULL;
+    }
+    const char *only = NULL;
+    for (int i = 0; i < n_own; i++) {
+        if (!is_local(own[i]) && only != NULL && strcmp(own[i], only) != 0) {
+            return NULL;
+        }
+        only = is_local(own[i]) ? only : own[i];
+    }
+    for (int i = 0; i < n_resolved && only != NULL; i++) {
+        only = strcmp(resolved[i], only) == 0 ? only : NULL;
+    }
+    return n_resolved > 0 ? only : NULL;
+}
+
+lvn_status lvni_launch_rank_info_listen_here(const lvni_launch_rank_info *info, char *out,
+                                             size_t size)
+{
+    addresses *both = lvni_core_calloc(LVNI_TAG_CORE, 2, sizeof *both);
+    if (both == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    if (!info->on_node && *info->master_addr != '\0' && !is_number(info->master_addr)) {
+        resolve(info->master_addr, &both[0]);
+        own_addresses(&both[1]);
+    }
+    const char *at =
+        lvni_launch_rank_info_listen(info, both[1].list, both[1].n, both[0].list, both[0].n);
+    snprintf(out, size, "%s", at == NULL ? "" : at);
+    lvni_core_free(both);
+    return LVN_OK;
 }

@@ -156,9 +156,11 @@ static lvn_status open_store(const lvni_launch_rank_info *info, const lvni_core_
     if (!info->store_host) {
         return LVN_OK;
     }
+    char address[sizeof info->master_addr];
+    LVN_TRY(lvni_launch_rank_info_listen_here(info, address, sizeof address));
     lvni_control_store_options_init(&o);
     o.listen_fd = info->store_fd;
-    o.address = info->on_node ? "127.0.0.1" : info->master_given ? info->master_addr : NULL;
+    o.address = address[0] != '\0' ? address : NULL;
     o.ports = dir != NULL ? &any : info->ports;
     o.n_ports = dir != NULL ? 1 : (size_t)info->n_ports;
     o.rdzv_dir = dir;

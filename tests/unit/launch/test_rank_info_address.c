@@ -67,9 +67,45 @@ static void the_address_of_the_store(void **state)
     lvni_core_notices_free(&n);
 }
 
+static void where_the_store_listens(void **state)
+{
+    (void)state;
+    static const char *const one[] = {"127.0.0.1", "10.0.0.2", "::1", "fe80::1%eth0"},
+                             *const bridge[] = {"127.0.0.1", "10.0.0.2", "172.17.0.1"},
+                             *const own[] = {"10.0.0.2"}, *const home[] = {"127.0.1.1"},
+                             *const both[] = {"172.17.0.1", "10.0.0.2"};
+    lvni_launch_rank_info info = {
+        .nnodes = 2, .rdzv = LVNI_RDZV_TCP, .master_given = true, .master_addr = "n01"};
+#define AT(have, n_have, found, n_found)                                                           \
+    lvni_launch_rank_info_listen(&info, have, n_have, found, n_found)
+    for (int given = 0; given < 2; given++) { /* a name of Slurm's is like one that is given */
+        info.master_given = given == 1;
+        assert_string_equal(AT(one, 4, own, 1), "10.0.0.2");
+        assert_null(AT(one, 4, home, 1)); /* elsewhere it is another address */
+        assert_null(AT(one, 4, both, 2));
+        assert_null(AT(one, 4, NULL, 0));
+        assert_null(AT(bridge, 3, own, 1)); /* which of the two others use is not known here */
+        assert_null(AT(bridge, 3, both, 1));
+    }
+    info.rdzv = LVNI_RDZV_FILE;
+    info.master_given = false;
+    assert_null(AT(one, 4, own, 1)); /* ranks try all addresses of the file */
+    info.master_given = true;
+    info.rdzv = LVNI_RDZV_TCP;
+    strcpy(info.master_addr, "172.17.0.1");
+    assert_string_equal(AT(bridge, 3, NULL, 0), "172.17.0.1");
+    info.nnodes = 1;
+    strcpy(info.master_addr, "n01");
+    assert_string_equal(AT(bridge, 3, home, 1), "n01");
+    info.on_node = true;
+    assert_string_equal(AT(bridge, 3, home, 1), "127.0.0.1");
+#undef AT
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(derived_ports),
-                                       cmocka_unit_test(the_address_of_the_store)};
+                                       cmocka_unit_test(the_address_of_the_store),
+                                       cmocka_unit_test(where_the_store_listens)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
