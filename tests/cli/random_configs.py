@@ -127,7 +127,8 @@ def draw_schedule(r, optimizer):
     always, sometimes = SCHEDULES[name]
     keys = [f"scheduler={name}", *(f"scheduler.{key}" for key in always)]
     keys += [f"scheduler.{key}" for key in sometimes if chance(r, 0.5)]
-    if name == "onecycle" and not has_momentum(optimizer):  # which it would move
+    own = any(":momentum=" in a for a in optimizer)  # of a group
+    if name == "onecycle" and (own or not has_momentum(optimizer)):  # which it would move
         keys += ["scheduler.cycle_momentum=false"]
     if name != "onecycle" and chance(r, 0.4):
         keys += [f"scheduler.warmup_steps={r.randint(1, 2)}"]
@@ -226,17 +227,39 @@ def draw_classify(r, bf16, photos):
     ]
 
 
+# Of two_phases.c: optimizers and more of each phase.
+PHASES = (
+    "[critic:optimizer=adam:beta1=0:clip=0.5,generator:optimizer=rmsprop:momentum=0.5]",
+    "[generator:optimizer=adafactor:every=2,critic:optimizer=lion:lr=0.0003]",
+    "[critic:optimizer=sgd:momentum=0:lr=0.01:scheduler=constant]",
+    "[critic:optimizer=lamb,generator:optimizer=lars:nesterov=true]",
+    "[generator:optimizer=rmsprop:centered=true:alpha=0.9]",
+)
+
+
+def draw_phases(r, update):
+    """What a phase's optimizer may lack is not drawn: the numbers of a group, a momentum that
+    moves."""
+    keys = [a for a in update if not a.startswith(("optim.groups=", "freeze_until="))]
+    if "scheduler=onecycle" in keys and "scheduler.cycle_momentum=false" not in keys:
+        keys += ["scheduler.cycle_momentum=false"]
+    return [*keys, f"optim.phases={r.choice(PHASES)}"]
+
+
 def draw_shared(r, recipes):
-    """A recipe of the examples, whose networks have queues, teachers, groups."""
+    """A recipe whose network has queues, teachers, groups, or phases."""
     recipe, own = r.choice(sorted(recipes.items()))
     batch = [*draw_batch(r), "drop_last=true"]
     group = [f"group={draw_group(r, number_of(batch, 'micro_batches'))}"]
+    update = draw_update(r)
+    if "two_phases" in recipe:
+        group, update = [], draw_phases(r, update)
     return [
         recipe,
         *own,
         *batch,
         *group,
-        *draw_update(r),
+        *update,
         f"precision={r.choice(['32-true', '32-true', '16-mixed'])}",
         f"seed={r.randint(0, 99)}",
         f"max_steps={r.randint(4, 6)}",

@@ -45,6 +45,17 @@ static struct {
     int n;
 } capture;
 
+/* Of the model that was built last: the mean of the images, with a momentum that moves. */
+static lvn_buffer *brightness;
+
+static lvn_status build(lvn_module *module, lvn_builder *b)
+{
+    LVN_TRY(lvni_nn_zoo_find("cnn")->build(module, b));
+    brightness = lvn_builder_buffer(b, "brightness", LVN_SHAPE(1), 0.0, 0.0);
+    return lvn_builder_momentum(
+        b, brightness, lvn_builder_number(b, "pace", .from = 0.9, .to = 0.1, .steps = STEPS));
+}
+
 static lvn_tensor *training_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
 {
     if (capture.on) {
@@ -54,12 +65,16 @@ static lvn_tensor *training_step(const lvn_module *module, const lvn_batch *batc
         capture.image[capture.n] = lvn_retain(batch->image);
         capture.label[capture.n++] = lvn_retain(batch->label);
     }
-    return lvni_nn_zoo_find("cnn")->training_step(module, batch, step);
+    lvn_tensor *mean = lvn_mean(batch->image);
+    return mean == NULL || lvn_buffer_push(brightness, mean) != LVN_OK
+               ? NULL
+               : lvni_nn_zoo_find("cnn")->training_step(module, batch, step);
 }
 
 static lvn_module_class watched(void)
 {
     lvn_module_class cls = *lvni_nn_zoo_find("cnn");
+    cls.build = build;
     cls.training_step = training_step;
     return cls;
 }
@@ -138,6 +153,7 @@ static uint64_t replay(const memory *data, const setting *s, lvn_step_block *las
         e->now.step = step;
         if (step > FIRST) { /* the first one's is there */
             load(&b);
+            lvni_trainer_numbers_begin(e);
             assert_int_equal(lvni_trainer_late_begin(e->late, e), LVN_OK);
         }
         assert_int_equal(capture.backend->graph_replay(graph, capture.stream), LVN_OK);
