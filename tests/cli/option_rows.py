@@ -108,6 +108,8 @@ train_rows = {
     "pins": row("[cpu.conv=1]", "stdout"),
     "bucket_bytes": row("16384", "stdout", "devices=2 accelerator=cpu verbose=true"),
     "transport": row("net", "stdout", "devices=2 accelerator=cpu verbose=true"),
+    "balance_ranks": Elsewhere("test_balance.py", "balance_ranks=["),
+    "same_hardware": Elsewhere("test_hardware.py", "same_hardware=require"),
     "lanes": row("2", "stdout", "micro_batches=2 verbose=true", first="1"),
     "sync_batchnorm": row("true", rest=CNN),
     "drop_last": row("true", rest="batch_size=10"),
