@@ -88,8 +88,8 @@ static lvn_status fail_kind(const char *text, const char *key, const lvni_optim_
         }
     }
     LVN_FAIL(LVN_ERR_USAGE,
-             "optim.phases: %s gives a phase its own %s, and its optimizer, %s, has none: what has "
-             "it is %s",
+             "optim.phases: %s gives a phase its own %s, and its optimizer, %s, has none: it is a "
+             "setting of %s",
              text, key, lvni_optim_name(o->kind), have);
 }
 

@@ -68,6 +68,33 @@ static void phases_are_checked_before_the_run(void **state)
     assert_true(there("/checkpoints/last.safetensors"));
 }
 
+/* Of the job, as of a command line. */
+static void optimizers_are_options_of_a_job(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options, *message;
+    } row[] = {{"optim.phases=[first:optimizer=rmsprop:momentum=0.5,second:optimizer=sgd]", NULL},
+               {"optim=sgd optim.phases=[second:optimizer=lamb:beta1=0.5]", NULL},
+               {"optim.phases=[second:optimizer=sgd:eps=1e-6]",
+                "second:optimizer=sgd:eps=1e-6 gives a phase its own eps, and its optimizer, sgd, "
+                "has none: it is a setting of adam, adamw, rmsprop, lamb, adafactor"},
+               {"optim.phases=[second:optimizer=]", "gives a phase the optimizer "},
+               {"optim.phases=[second:optimizer]", "is not PHASE:KEY=VALUE"}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char directory[96];
+        snprintf(directory, sizeof directory, "out=%s/options%d", out, (int)i);
+        const char *words[] = {directory,      "quiet=true",      "max_steps=2",
+                               "batch_size=2", "micro_batches=2", "num_workers=0"};
+        const lvn_job job = {
+            .module = &line_two_class, .train = &line_points, .options = row[i].options};
+        const lvn_status s = lvn_job_train(&job, (int)(sizeof words / sizeof *words), words);
+        assert_int_equal(s, row[i].message == NULL ? LVN_OK : LVN_ERR_USAGE);
+        assert_true(s == LVN_OK || strstr(lvn_last_error()->message, row[i].message) != NULL);
+        lvn_clear_error();
+    }
+}
+
 static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *at)
 {
     (void)info, (void)kind, (void)at;
@@ -79,7 +106,8 @@ int main(void)
     if (mkdtemp(out) == NULL) {
         return 1;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(phases_are_checked_before_the_run)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(phases_are_checked_before_the_run),
+                                       cmocka_unit_test(optimizers_are_options_of_a_job)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     nftw(out, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     return failed;
