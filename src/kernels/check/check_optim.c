@@ -402,7 +402,7 @@ lvn_status lvni_check_lamb_moments(lvni_check_job *j)
 static lvn_status lamb_with(lvni_check_job *j, lvn_flat_lamb p, const double *trust,
                             lvni_check_step_kind kind)
 {
-    float *b[LVNI_CHECK_ARRAYS];
+    float *b[LVNI_CHECK_ARRAYS] = {0};
     const lvn_step_block *step;
     draw_all(j);
     LVN_TRY(put_all(j, 4, b));

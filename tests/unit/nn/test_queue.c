@@ -63,7 +63,8 @@ static void push(const lvn_buffer *buffer, int64_t rows, int64_t width, float fi
 {
     lvn_tensor *x = lvn_tensor_create(LVN_F32, LVN_SHAPE(rows > 0 ? rows : 1, width));
     for (int64_t i = 0; i < rows * width; i++) {
-        LVNI_F32(x)[i] = first + (float)(i / width) + (float)(i % width) * 0.125f;
+        const int64_t row = i / width, column = i % width;
+        LVNI_F32(x)[i] = first + (float)row + (float)column * 0.125f;
     }
     if (rows > 0) {
         assert_int_equal(lvn_buffer_push(buffer, x), LVN_OK);

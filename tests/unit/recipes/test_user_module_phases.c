@@ -90,7 +90,8 @@ static void optimizers_are_options_of_a_job(void **state)
             .module = &line_two_class, .train = &line_points, .options = row[i].options};
         const lvn_status s = lvn_job_train(&job, (int)(sizeof words / sizeof *words), words);
         assert_int_equal(s, row[i].message == NULL ? LVN_OK : LVN_ERR_USAGE);
-        assert_true(s == LVN_OK || strstr(lvn_last_error()->message, row[i].message) != NULL);
+        assert_true(row[i].message == NULL ||
+                    strstr(lvn_last_error()->message, row[i].message) != NULL);
         lvn_clear_error();
     }
 }
