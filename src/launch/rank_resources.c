@@ -128,8 +128,10 @@ lvn_status lvni_launch_rank_info_check_devices(const lvni_launch_rank_info *info
     if (c->given && c->n != info->local_world) {
         return mismatch(info, env, devices, notices);
     }
-    const bool one_of_many =
-        !c->given && c->accelerator != LVNI_ACCELERATOR_CPU && info->local_world == 1 && c->n > 1;
+    /* other nodes have more tasks: the numbers were given on purpose */
+    const bool uneven = info->nnodes > 1 && info->world > info->nnodes;
+    const bool one_of_many = !c->given && c->accelerator != LVNI_ACCELERATOR_CPU &&
+                             info->local_world == 1 && c->n > 1 && !uneven;
     return one_of_many && info->source == LVNI_SOURCE_SLURM && !smaller_step(info, env)
                ? mismatch(info, env, devices, notices)
                : LVN_OK;

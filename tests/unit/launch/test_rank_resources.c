@@ -182,6 +182,36 @@ static void mistakes(void **state)
     }
 }
 
+/* One task of a node with four devices is a mistake, except where other nodes have more tasks. */
+static void one_task_of_uneven_nodes(void **state)
+{
+    (void)state;
+    lvni_launch_visible v = {.n = 0};
+    lvni_launch_device_choice c = {.n = 0};
+    const lvni_launch_device_request request = {
+        .key = "devices", .spec = "auto", .accelerator = LVNI_ACCELERATOR_SIM, .launched = true};
+    lvni_core_notices n = {.error = 0};
+    assert_int_equal(lvni_launch_visible_make(NULL, 4, NULL, &v), LVN_OK);
+    assert_int_equal(lvni_launch_device_choose(&request, &v, &n, &c), LVN_OK);
+    assert_int_equal(c.n, 4);
+    const lvni_launch_rank_info_devices devices = {.choice = &c, .visible = &v, .key = "devices"};
+    for (int world = 2; world <= 3; world++) {
+        const lvni_launch_rank_info info = {.source = LVNI_SOURCE_SLURM,
+                                            .world = world,
+                                            .rank = world - 1,
+                                            .nnodes = 2,
+                                            .node_rank = 1,
+                                            .local_world = 1};
+        assert_int_equal(lvni_launch_rank_info_check_devices(&info, NULL, &devices, &n),
+                         world == 2 ? LVN_ERR_USAGE : LVN_OK);
+        assert_int_equal(n.error, world == 2 ? 103 : 0);
+        lvni_core_notices_free(&n);
+        n = (lvni_core_notices){.error = 0};
+    }
+    lvni_launch_device_choice_free(&c);
+    lvni_launch_visible_free(&v);
+}
+
 /* For a rank that learns its place on the node only when the ranks meet, the list is compared
  * then. */
 static void a_list_of_another_length(void **state)
@@ -330,8 +360,11 @@ static void modes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(which_device), cmocka_unit_test(mistakes),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(which_device),
+                                       cmocka_unit_test(mistakes),
+                                       cmocka_unit_test(one_task_of_uneven_nodes),
                                        cmocka_unit_test(a_list_of_another_length),
-                                       cmocka_unit_test(workers), cmocka_unit_test(modes)};
+                                       cmocka_unit_test(workers),
+                                       cmocka_unit_test(modes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
