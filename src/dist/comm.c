@@ -48,9 +48,13 @@ bool lvni_dist_comm_reads_any(const lvni_dist_comm *comm)
 
 lvni_dist_comm_bytes lvni_dist_comm_count(const lvni_dist_comm *comm)
 {
-    return (lvni_dist_comm_bytes){.sent = atomic_load_explicit(&comm->sent, memory_order_relaxed),
+    lvni_dist_comm_bytes bytes = {.sent = atomic_load_explicit(&comm->sent, memory_order_relaxed),
                                   .received =
                                       atomic_load_explicit(&comm->received, memory_order_relaxed)};
+    if (comm->ops->count != NULL) {
+        comm->ops->count(comm, &bytes);
+    }
+    return bytes;
 }
 
 bool lvni_dist_comm_claim(lvni_dist_comm *comm)
@@ -357,10 +361,11 @@ lvn_status lvni_dist_compare_calls(const lvni_dist_call *first, size_t stride, i
 
 /* ---- messages among neighbouring ranks ---- */
 
-lvn_status lvni_dist_group_exchange_create(lvni_dist_comm *comm, lvni_dist_group_exchange **out)
+lvn_status lvni_dist_group_exchange_create(lvni_dist_comm *comm, int lo, int hi,
+                                           lvni_dist_group_exchange **out)
 {
     *out = NULL;
-    return comm->ops->exchange_create(comm, out);
+    return comm->ops->exchange_create(comm, lo, hi, out);
 }
 
 void lvni_dist_group_exchange_destroy(lvni_dist_group_exchange *exchange)

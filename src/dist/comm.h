@@ -8,6 +8,7 @@
  *   self/        one rank
  *   net/         ranks that exchange messages
  *   shm/         ranks of one node: processes that share a memfd, or threads of one process
+ *   levels/      ranks of several nodes, of which those of one node share memory
  *
  * Collectives are called by all ranks in the same order with the same arguments (sizes, types,
  * root); the results have the same bits on every rank and for every layout: sums are added in the
@@ -21,6 +22,7 @@
 #include <levin/tensor.h>
 
 typedef struct lvni_dist_comm lvni_dist_comm;
+struct lvni_dist_transport; /* transport.h */
 
 typedef enum lvni_dist_reduce {
     LVNI_REDUCE_SUM,
@@ -32,6 +34,7 @@ typedef enum lvni_dist_reduce {
  * words are not counted). */
 typedef struct lvni_dist_comm_bytes {
     uint64_t sent, received;
+    uint64_t link_sent, link_received; /* of them over the link between nodes (levels/) */
 } lvni_dist_comm_bytes;
 
 /* How processes find each other's memory: every rank gives `bytes` bytes, all get world x bytes in
@@ -50,6 +53,9 @@ typedef struct lvni_dist_comm_options {
      * another host is not known here: its connection ended */
     const int *host;
     bool check; /* compare what the ranks call */
+    /* of each rank its number in messages and as `first`; NULL: 0, 1, ... Borrowed until the
+     * communicator ends */
+    const int *number;
 } lvni_dist_comm_options;
 
 /* One rank. */
@@ -60,6 +66,16 @@ lvn_status lvni_dist_comm_threads(int world, bool check, lvni_dist_comm **comm);
 lvn_status lvni_dist_comm_shm(const lvni_dist_comm_options *options, lvni_dist_comm **out);
 /* Ranks that share no memory: messages over TCP between any two of them. */
 lvn_status lvni_dist_comm_net(const lvni_dist_comm_options *options, lvni_dist_comm **out);
+/* Ranks of several nodes in two levels: those of a node share memory, and between nodes each
+ * exchanges its part with its counterparts over `link` (transport.h). The ranks of a node follow
+ * each other. Processes: */
+lvn_status lvni_dist_comm_levels(const lvni_dist_comm_options *options,
+                                 const struct lvni_dist_transport *link, lvni_dist_comm **out);
+/* Processes of options->rank, world and host, each with `threads` ranks, which may differ:
+ * comm[0 .. threads-1]. */
+lvn_status lvni_dist_comm_levels_threads(const lvni_dist_comm_options *options,
+                                         const struct lvni_dist_transport *link, int threads,
+                                         lvni_dist_comm **comm);
 /* Not a collective; the other ranks may still be running. NULL is fine. */
 void lvni_dist_comm_destroy(lvni_dist_comm *comm);
 

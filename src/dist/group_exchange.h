@@ -9,8 +9,9 @@
 
 typedef struct lvni_dist_group_exchange lvni_dist_group_exchange;
 
-/* A collective of all ranks. */
-lvn_status lvni_dist_group_exchange_create(lvni_dist_comm *comm, lvni_dist_group_exchange **out);
+/* A collective of all ranks. [lo, hi): holds all ranks of the runs that this one takes part in. */
+lvn_status lvni_dist_group_exchange_create(lvni_dist_comm *comm, int lo, int hi,
+                                           lvni_dist_group_exchange **out);
 /* not a collective; NULL is fine; before the communicator */
 void lvni_dist_group_exchange_destroy(lvni_dist_group_exchange *exchange);
 

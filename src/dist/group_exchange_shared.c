@@ -174,8 +174,10 @@ static lvn_status run(lvni_dist_group_exchange *exchange, int lo, int hi, const 
 
 static const lvni_dist_exchange_ops ops = {.destroy = destroy, .run = run};
 
-lvn_status lvni_dist_shared_exchange_create(lvni_dist_comm *comm, lvni_dist_group_exchange **out)
+lvn_status lvni_dist_shared_exchange_create(lvni_dist_comm *comm, int lo, int hi,
+                                            lvni_dist_group_exchange **out)
 {
+    (void)lo, (void)hi;
     *out = NULL;
     shared_exchange *a = LVNI_NEW(LVNI_TAG_DIST, shared_exchange);
     lvni_dist_group_message *message =

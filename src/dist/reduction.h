@@ -42,6 +42,7 @@ typedef void (*lvni_dist_reduction_adding)(float *into, const float *from, int64
 
 typedef struct lvni_dist_reduction_options {
     int micro_batches; /* S */
+    int begin, end;    /* of them this rank's; only nodes in two levels need to know (levels/) */
     int sets;          /* of this rank; ranks may differ */
     int64_t n;         /* floats of a set */
     int64_t n_norm;    /* the first n_norm of them go into the norm */

@@ -106,7 +106,7 @@ static const void *operand(const lvni_dist_sum_plan *plan, void *const *source, 
 
 /* One block of bf16 or f16, offset in bytes: sources are widened when they are read, the total is
  * narrowed once. */
-static void run_half(const lvni_dist_sum_plan *plan, void *const *source, machine *m, char *out,
+static void run_half(const lvni_dist_sum_plan *plan, void *const *source, machine *m, char *to,
                      int64_t n, size_t offset, lvn_dtype dtype, lvni_dist_reduce how)
 {
     for (int i = 0; i < plan->n_steps; i++) {
@@ -123,8 +123,7 @@ static void run_half(const lvni_dist_sum_plan *plan, void *const *source, machin
         }
         if (s->into == LVNI_SUM_OUT) {
             lvni_dist_combine(m->wide[0], side[0], side[1], n, LVN_F32, how);
-            lvni_dist_combine_narrow(out + offset, (const float *)(const void *)m->wide[0], n,
-                                     dtype);
+            lvni_dist_combine_narrow(to, (const float *)(const void *)m->wide[0], n, dtype);
         } else {
             lvni_dist_combine(m->reg[s->into - plan->n_sources], side[0], side[1], n, LVN_F32, how);
         }
@@ -134,14 +133,23 @@ static void run_half(const lvni_dist_sum_plan *plan, void *const *source, machin
 void lvni_dist_sum_run(const lvni_dist_sum_plan *plan, void *const *source, void *out,
                        int64_t first, int64_t n, lvn_dtype dtype, lvni_dist_reduce how)
 {
+    if (plan->n_sources > 0 && n > 0) {
+        lvni_dist_sum_run_to(plan, source, first,
+                             (char *)out + (size_t)first * lvn_dtype_size(dtype), n, dtype, how);
+    }
+}
+
+void lvni_dist_sum_run_to(const lvni_dist_sum_plan *plan, void *const *source, int64_t first,
+                          void *to, int64_t n, lvn_dtype dtype, lvni_dist_reduce how)
+{
     const size_t size = lvn_dtype_size(dtype);
     if (plan->n_sources == 0 || n == 0) {
         return;
     }
     if (plan->n_steps == 0) {
-        if (out != source[0]) {
-            memcpy((char *)out + (size_t)first * size,
-                   (const char *)source[0] + (size_t)first * size, (size_t)n * size);
+        const char *from = (const char *)source[0] + (size_t)first * size;
+        if (to != from) {
+            memcpy(to, from, (size_t)n * size);
         }
         return;
     }
@@ -149,17 +157,17 @@ void lvni_dist_sum_run(const lvni_dist_sum_plan *plan, void *const *source, void
     machine m;
     const bool half = size == 2;
     const int64_t block = LVNI_SUM_BLOCK / (int64_t)(half ? sizeof(float) : size);
-    for (int64_t at = first; at < first + n; at += block) {
-        const int64_t count = first + n - at < block ? first + n - at : block;
-        const size_t offset = (size_t)at * size;
+    for (int64_t at = 0; at < n; at += block) {
+        const int64_t count = n - at < block ? n - at : block;
+        const size_t offset = (size_t)(first + at) * size;
+        char *into_all = (char *)to + (size_t)at * size;
         if (half) {
-            run_half(plan, source, &m, out, count, offset, dtype, how);
+            run_half(plan, source, &m, into_all, count, offset, dtype, how);
             continue;
         }
         for (int i = 0; i < plan->n_steps; i++) {
             const lvni_dist_sum_step *s = &plan->step[i];
-            void *into =
-                s->into == LVNI_SUM_OUT ? (char *)out + offset : m.reg[s->into - plan->n_sources];
+            void *into = s->into == LVNI_SUM_OUT ? into_all : m.reg[s->into - plan->n_sources];
             lvni_dist_combine(into, operand(plan, source, &m, s->a, offset),
                               operand(plan, source, &m, s->b, offset), count, dtype, how);
         }

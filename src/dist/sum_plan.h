@@ -42,5 +42,8 @@ int64_t lvni_dist_slice_begin(int64_t n, int world, int rank);
  * is written. */
 void lvni_dist_sum_run(const lvni_dist_sum_plan *plan, void *const *source, void *out,
                        int64_t first, int64_t n, lvn_dtype dtype, lvni_dist_reduce how);
+/* The same with the sum of element `first` in to[0]. */
+void lvni_dist_sum_run_to(const lvni_dist_sum_plan *plan, void *const *source, int64_t first,
+                          void *to, int64_t n, lvn_dtype dtype, lvni_dist_reduce how);
 
 #endif

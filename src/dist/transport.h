@@ -107,21 +107,27 @@ struct lvni_dist_transport {
     lvn_status (*reduction_create)(lvni_dist_comm *comm, const lvni_dist_reduction_options *options,
                                    int sets, lvni_dist_reduction **out);
     /* group_exchange.h, over shared memory (lvni_dist_shared_exchange_create) or messages */
-    lvn_status (*exchange_create)(lvni_dist_comm *comm, lvni_dist_group_exchange **out);
+    lvn_status (*exchange_create)(lvni_dist_comm *comm, int lo, int hi,
+                                  lvni_dist_group_exchange **out);
 
     lvn_status (*wait)(lvni_dist_comm *comm, const lvni_dist_wait *wait);
     void (*ring)(lvni_dist_comm *comm); /* something changed that others may wait for; any thread */
     bool (*claim)(lvni_dist_comm *comm);
+    /* NULL: what lvni_dist_comm_add_bytes has counted */
+    void (*count)(const lvni_dist_comm *comm, lvni_dist_comm_bytes *out);
 };
 
 /* Those that there are, each in its folder; choice.c has the list. */
 extern const lvni_dist_transport lvni_dist_transport_self, lvni_dist_transport_shm,
     lvni_dist_transport_net;
+/* Made of two others (levels/). */
+extern const lvni_dist_transport lvni_dist_transport_levels;
 
 struct lvni_dist_comm {
     const lvni_dist_transport *ops;
     int rank, world;
     bool check;
+    const int *number; /* lvni_dist_comm_options */
     _Atomic uint64_t sent, received;
     void *memory; /* comm.c's list of what lvni_dist_comm_alloc gave */
 };
@@ -136,6 +142,12 @@ struct lvni_dist_group_exchange {
     const lvni_dist_exchange_ops *ops;
     lvni_dist_comm *comm;
 };
+
+/* The rank's number in messages. */
+static inline int lvni_dist_comm_number(const lvni_dist_comm *comm, int rank)
+{
+    return comm->number != NULL ? comm->number[rank] : rank;
+}
 
 static inline void lvni_dist_comm_add_bytes(lvni_dist_comm *comm, uint64_t sent, uint64_t received)
 {
@@ -189,6 +201,7 @@ lvn_status lvni_dist_compare_calls(const lvni_dist_call *first, size_t stride, i
 /* Reductions and group exchanges of transports whose ranks see each other's memory. */
 lvn_status lvni_dist_shared_create(lvni_dist_comm *comm, const lvni_dist_reduction_options *options,
                                    int sets, lvni_dist_reduction **out);
-lvn_status lvni_dist_shared_exchange_create(lvni_dist_comm *comm, lvni_dist_group_exchange **out);
+lvn_status lvni_dist_shared_exchange_create(lvni_dist_comm *comm, int lo, int hi,
+                                            lvni_dist_group_exchange **out);
 
 #endif

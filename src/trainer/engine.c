@@ -116,9 +116,15 @@ static lvn_status make_group_syncs(lvni_trainer_engine *e)
     for (; e->n_group_syncs < most; e->n_group_syncs++) {
         LVN_TRY(lvni_trainer_group_sync_create(plan->group, &e->group_sync[e->n_group_syncs]));
     }
-    return plan->coupled && e->o.comm != NULL && lvni_plan_shares_groups(plan)
-               ? lvni_dist_group_exchange_create(e->o.comm, &e->exchange)
-               : LVN_OK;
+    if (!plan->coupled || e->o.comm == NULL || !lvni_plan_shares_groups(plan)) {
+        return LVN_OK;
+    }
+    const lvni_plan_range first =
+                              lvni_plan_ranks_of_group(plan, plan->micro_batch_begin / plan->group),
+                          last = lvni_plan_ranks_of_group(plan, (plan->micro_batch_end - 1) /
+                                                                    plan->group);
+    return lvni_dist_group_exchange_create(e->o.comm, (int)first.start,
+                                           (int)(last.start + last.count), &e->exchange);
 }
 
 void lvni_trainer_optim_of_phases(const lvni_optim_options *run,

@@ -118,6 +118,8 @@ static lvn_status make_reduction(lvni_trainer_gradient_sync *d,
     double *sums = in_place ? o->sums : NULL;
     const lvni_dist_reduction_options r = {
         .micro_batches = o->micro_batches,
+        .begin = o->begin,
+        .end = o->end,
         .sets = copied ? lvni_plan_tree_owed(o->micro_batches, o->begin, o->end) : o->sets,
         .n = n,
         .n_norm = m->n_weights,

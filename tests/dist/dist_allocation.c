@@ -40,7 +40,7 @@ lvn_status dist_allocate(lvni_dist_comm *comm)
         status = lvni_dist_comm_all_gather_sized(comm, "1234", 4, &gathered, size);
     }
     if (status == LVN_OK) {
-        status = lvni_dist_group_exchange_create(comm, &exchange);
+        status = lvni_dist_group_exchange_create(comm, 0, lvni_dist_comm_world(comm), &exchange);
     }
     if (status == LVN_OK) {
         status = lvni_dist_group_exchange_run(exchange, 0, lvni_dist_comm_world(comm), "1234", 4,
@@ -86,7 +86,7 @@ static lvn_status open_regions(lvni_dist_comm *comm)
         status = lvni_dist_reduction_create(comm, &small, &r);
     }
     if (status == LVN_OK) {
-        status = lvni_dist_group_exchange_create(comm, &exchange);
+        status = lvni_dist_group_exchange_create(comm, 0, lvni_dist_comm_world(comm), &exchange);
     }
     lvni_dist_group_exchange_destroy(exchange);
     lvni_dist_reduction_destroy(r);

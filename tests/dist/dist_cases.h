@@ -32,6 +32,8 @@ bool dist_case_reduction_options(dist_rank *me);
 bool dist_case_reduction_memory(dist_rank *me); /* sets that are the caller's */
 /* messages: finish returns when the run is aborted while pieces wait to be added */
 bool dist_case_reduction_abort(dist_rank *me);
+/* two levels: what a node sends to others in a step, and receives */
+bool dist_case_link_bytes(dist_rank *me);
 /* a rank that has the claim keeps it when it has left */
 bool dist_case_claim_left(dist_rank *me);
 bool dist_case_group_exchange(dist_rank *me); /* messages among neighbours, beside collectives */

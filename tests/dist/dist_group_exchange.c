@@ -48,7 +48,7 @@ bool dist_case_group_exchange(dist_rank *me)
 {
     lvni_dist_group_exchange *a;
     static _Thread_local unsigned char memory[MOST];
-    RANK_CHECK(me, lvni_dist_group_exchange_create(me->comm, &a) == LVN_OK, "create");
+    RANK_CHECK(me, lvni_dist_group_exchange_create(me->comm, 0, me->world, &a) == LVN_OK, "create");
     bool good = true;
     for (int step = 0; step < 3 && good; step++) {
         for (int k = 0; k < 7 + me->rank && me->rank > 0 && good; k++) {
@@ -65,7 +65,8 @@ bool dist_case_group_exchange(dist_rank *me)
                    LVN_ERR_INVALID,
                "a run without this rank");
     lvni_dist_group_exchange_destroy(a);
-    RANK_CHECK(me, lvni_dist_group_exchange_create(me->comm, &a) == LVN_OK, "create again");
+    RANK_CHECK(me, lvni_dist_group_exchange_create(me->comm, 0, me->world, &a) == LVN_OK,
+               "create again");
     for (int k = 0; k < 9 && good; k++) {
         good = exchange(me, a, 0, me->world, k, memory);
     }
@@ -79,7 +80,7 @@ bool dist_case_group_exchange_abort(dist_rank *me)
 {
     lvni_dist_group_exchange *a;
     const lvni_dist_group_message *message;
-    lvn_status s = lvni_dist_group_exchange_create(me->comm, &a);
+    lvn_status s = lvni_dist_group_exchange_create(me->comm, 0, me->world, &a);
     if (me->messages && s == LVN_ERR_PEER) { /* given up while the last message was on its way */
         return strcmp(lvn_last_error()->message, "micro-batch 3 failed") == 0;
     }

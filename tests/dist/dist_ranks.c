@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/machine.h"
+#include "dist/transport.h"
 #include "tensor/ctx.h"
 
 #include <errno.h>
@@ -94,6 +95,7 @@ bool dist_run_threads(const dist_case *c, int world, int arg)
 typedef struct rendezvous {
     pthread_barrier_t barrier;
     char cards[MAX_RANKS * MAX_CARD];
+    int host[MAX_RANKS];
 } rendezvous;
 
 typedef struct net_rank {
@@ -149,6 +151,103 @@ bool dist_run_net_threads(const dist_case *c, int world, int arg)
     return good;
 }
 
+/* ---- ranks of several nodes ---- */
+
+/* A rank, or the first of those that are made at once. */
+typedef struct levels_rank {
+    net_rank base; /* base.me.rank: in the exchange */
+    rendezvous *point;
+    int threads;
+} levels_rank;
+
+static void *levels_thread_main(void *p)
+{
+    levels_rank *r = p;
+    const dist_rank *me = &r->base.base.me;
+    const lvni_dist_comm_options o = {.rank = me->rank,
+                                      .world = me->world,
+                                      .exchange = exchange_in_memory,
+                                      .address = "127.0.0.1",
+                                      .user = &r->base,
+                                      .host = r->point->host,
+                                      .check = r->base.base.test->check};
+    if (lvni_dist_comm_levels(&o, &lvni_dist_transport_net, &r->base.base.me.comm) != LVN_OK) {
+        fprintf(stderr, "rank %d: %s\n", o.rank, lvn_last_error()->message);
+        return NULL;
+    }
+    return thread_main(&r->base.base);
+}
+
+/* The ranks of a node: all of them, made at once. */
+static void *levels_node_main(void *p)
+{
+    levels_rank *r = p;
+    lvni_dist_comm *comm[MAX_RANKS];
+    thread_rank rank[MAX_RANKS];
+    const dist_rank *me = &r->base.base.me;
+    const lvni_dist_comm_options o = {.rank = me->rank,
+                                      .world = me->world,
+                                      .exchange = exchange_in_memory,
+                                      .address = "127.0.0.1",
+                                      .user = &r->base,
+                                      .check = r->base.base.test->check};
+    if (lvni_dist_comm_levels_threads(&o, &lvni_dist_transport_net, r->threads, comm) != LVN_OK) {
+        fprintf(stderr, "node %d: %s\n", o.rank, lvn_last_error()->message);
+        return NULL;
+    }
+    for (int i = 0; i < r->threads; i++) {
+        rank[i] = r->base.base;
+        rank[i].me.comm = comm[i];
+        rank[i].me.rank = me->first[o.rank] + i;
+        rank[i].me.world = me->first[o.world];
+        if (pthread_create(&rank[i].thread, NULL, thread_main, &rank[i]) != 0) {
+            abort();
+        }
+    }
+    r->base.base.good = true;
+    for (int i = 0; i < r->threads; i++) {
+        pthread_join(rank[i].thread, NULL);
+        r->base.base.good = r->base.base.good && rank[i].good;
+    }
+    return NULL;
+}
+
+bool dist_run_levels(const dist_case *c, const int *first, int nodes, bool threads, int arg)
+{
+    static rendezvous point;
+    levels_rank rank[MAX_RANKS];
+    const int n = threads ? nodes : first[nodes];
+    pthread_barrier_init(&point.barrier, NULL, (unsigned)n);
+    for (int node = 0; node < nodes; node++) {
+        for (int r = first[node]; r < first[node + 1]; r++) {
+            point.host[r] = 100 - node;
+        }
+    }
+    for (int r = 0; r < n; r++) {
+        rank[r] = (levels_rank){.base = {.base = {.test = c,
+                                                  .me = {.rank = r,
+                                                         .world = n,
+                                                         .arg = arg,
+                                                         .messages = true,
+                                                         .first = first,
+                                                         .nodes = nodes}},
+                                         .point = &point},
+                                .point = &point,
+                                .threads = threads ? first[r + 1] - first[r] : 1};
+        if (pthread_create(&rank[r].base.base.thread, NULL,
+                           threads ? levels_node_main : levels_thread_main, &rank[r]) != 0) {
+            abort();
+        }
+    }
+    bool good = true;
+    for (int r = 0; r < n; r++) {
+        pthread_join(rank[r].base.base.thread, NULL);
+        good = good && rank[r].base.base.good;
+    }
+    pthread_barrier_destroy(&point.barrier);
+    return good;
+}
+
 bool dist_run_self(const dist_case *c, int arg)
 {
     dist_rank me = {.world = 1, .arg = arg};
@@ -164,11 +263,13 @@ bool dist_run_self(const dist_case *c, int arg)
 
 /* ---- processes ---- */
 
-static bool all_bytes(int fd, void *data, size_t bytes, bool out)
+static bool all_bytes(int fd, const void *data, size_t bytes, bool out)
 {
+    char *p;
+    memcpy(&p, &data, sizeof p); /* of a const object only read */
     for (size_t at = 0; at < bytes;) {
-        const ssize_t n = out ? send(fd, (char *)data + at, bytes - at, MSG_NOSIGNAL)
-                              : recv(fd, (char *)data + at, bytes - at, 0);
+        const ssize_t n =
+            out ? send(fd, p + at, bytes - at, MSG_NOSIGNAL) : recv(fd, p + at, bytes - at, 0);
         if (n <= 0 && errno != EINTR) {
             return false;
         }
@@ -230,6 +331,13 @@ void dist_rank_main(int argc, char **argv, const dist_case *cases, int n_cases)
         host[r] = r;
     }
     me.hosts = getenv(DIST_HOSTS) != NULL;
+    const char *levels = getenv(DIST_LEVELS);
+    int first[3] = {0, levels != NULL ? atoi(levels) : 0, me.world};
+    for (int r = 0; levels != NULL && r < MAX_RANKS; r++) {
+        host[r] = r >= first[1];
+        me.first = first;
+        me.nodes = 2;
+    }
     for (int i = 0; i < n_cases; i++) {
         if (strcmp(cases[i].name, argv[4]) != 0) {
             continue;
@@ -239,14 +347,18 @@ void dist_rank_main(int argc, char **argv, const dist_case *cases, int n_cases)
                                           .exchange = exchange,
                                           .address = "127.0.0.1",
                                           .user = &hub,
-                                          .host = me.hosts ? host : NULL,
+                                          .host = me.hosts || levels != NULL ? host : NULL,
                                           .check = cases[i].check};
         if (cases[i].body == NULL) {
             exit(starve(&o) ? 0 : 1);
         }
         me.messages = getenv(DIST_NET) != NULL;
-        if ((me.messages ? lvni_dist_comm_net(&o, &me.comm) : lvni_dist_comm_shm(&o, &me.comm)) !=
-            LVN_OK) {
+        const lvn_status made = levels != NULL
+                                    ? lvni_dist_comm_levels(&o, &lvni_dist_transport_net, &me.comm)
+                                : me.messages ? lvni_dist_comm_net(&o, &me.comm)
+                                              : lvni_dist_comm_shm(&o, &me.comm);
+        const uint64_t no_more = 0;
+        if (made != LVN_OK || !all_bytes(hub.arg, &no_more, sizeof no_more, true)) {
             fprintf(stderr, "rank %d: %s\n", me.rank, lvn_last_error()->message);
             _exit(3);
         }
@@ -274,14 +386,15 @@ static pid_t start_rank(const dist_case *c, int rank, int world, int arg, int fd
     return pid;
 }
 
-/* Collects one card of every rank and sends all to each. false: a rank is gone. */
+/* Collects one card of every rank and sends all to each. false: the ranks are connected, or one is
+ * gone. */
 static bool serve_once(const int *fd, int world)
 {
     char *all = calloc((size_t)world, MAX_CARD);
     uint64_t bytes = 0;
     bool good = all != NULL;
     for (int r = 0; r < world && good; r++) {
-        good = all_bytes(fd[r], &bytes, sizeof bytes, false) && bytes <= MAX_CARD &&
+        good = all_bytes(fd[r], &bytes, sizeof bytes, false) && bytes > 0 && bytes <= MAX_CARD &&
                all_bytes(fd[r], all + (size_t)r * bytes, bytes, false);
     }
     for (int r = 0; r < world && good; r++) {
@@ -342,10 +455,11 @@ bool dist_run_processes(const dist_case *c, int world, int arg, dist_kill *victi
         close(pair[r][1]);
         hub[r] = pair[r][0];
     }
-    /* the two exchanges of lvni_dist_comm_shm */
-    bool good = serve_once(hub, world) && serve_once(hub, world);
+    while (serve_once(hub, world)) {
+    }
+    bool good = true;
     uint64_t killed_ns = 0;
-    if (victim != NULL && good) {
+    if (victim != NULL) {
         usleep((useconds_t)victim->kill_ms * 1000);
         killed_ns = lvni_core_now_ns();
         kill(pid[victim->victim], SIGKILL);

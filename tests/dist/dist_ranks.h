@@ -15,6 +15,9 @@ typedef struct dist_rank {
     int arg;       /* of the test */
     bool messages; /* they share no memory (src/dist/net) */
     bool hosts;    /* DIST_HOSTS */
+    /* in two levels: the first rank of each node, and the number of all; nodes 0: in one */
+    const int *first;
+    int nodes;
     struct dist_taken *taken;
 } dist_rank;
 
@@ -24,6 +27,8 @@ void dist_give_back(dist_rank *me); /* all of it */
 
 #define DIST_NET "LEVIN_TEST_DIST_NET"
 #define DIST_HOSTS "LEVIN_TEST_DIST_HOSTS" /* every process has a host of its own */
+/* so many ranks are on the first of two nodes, in two levels */
+#define DIST_LEVELS "LEVIN_TEST_DIST_LEVELS"
 
 typedef bool (*dist_body)(dist_rank *me);
 
@@ -50,6 +55,9 @@ typedef struct dist_case {
 bool dist_run_threads(const dist_case *c, int world, int arg);
 /* The same over messages (src/dist/net): each thread with connections of its own. */
 bool dist_run_net_threads(const dist_case *c, int world, int arg);
+/* Ranks of several nodes in two levels: first[nodes + 1] as in dist_rank. threads: those of a node
+ * are made at once (lvni_dist_comm_levels_threads). */
+bool dist_run_levels(const dist_case *c, const int *first, int nodes, bool threads, int arg);
 bool dist_run_self(const dist_case *c, int arg);
 
 /* Processes; with DIST_NET in the environment they exchange messages. `victim` (-1: none): the rank

@@ -377,8 +377,10 @@ static lvn_status exchange_run(lvni_dist_group_exchange *exchange, int lo, int h
 static const lvni_dist_exchange_ops exchange_ops = {.destroy = exchange_destroy,
                                                     .run = exchange_run};
 
-lvn_status lvni_net_exchange_create(lvni_dist_comm *comm, lvni_dist_group_exchange **out)
+lvn_status lvni_net_exchange_create(lvni_dist_comm *comm, int lo, int hi,
+                                    lvni_dist_group_exchange **out)
 {
+    (void)lo, (void)hi;
     net_exchange *x = LVNI_NEW(LVNI_TAG_DIST, net_exchange);
     lvn_status s = x != NULL ? LVN_OK : LVN_ERR_MEMORY;
     if (x != NULL) {

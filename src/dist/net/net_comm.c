@@ -60,7 +60,8 @@ bool lvni_net_claim(lvni_dist_comm *comm)
     pthread_mutex_lock(&c->lock);
     bool mine = !c->claimed;
     for (int rank = 0; rank < comm->rank; rank++) {
-        mine = mine && (c->peer[rank].gone || (c->aborted && rank == c->first_failed));
+        mine = mine && (c->peer[rank].gone ||
+                        (c->aborted && lvni_dist_comm_number(comm, rank) == c->first_failed));
     }
     for (int rank = 0; rank < comm->world; rank++) {
         mine = mine && !c->peer[rank].claimed; /* it has left since */
@@ -118,8 +119,11 @@ static lvn_status make_private(const lvni_dist_comm_options *o,
     if (c == NULL) {
         return LVN_ERR_MEMORY;
     }
-    c->base =
-        (lvni_dist_comm){.ops = transport, .rank = o->rank, .world = o->world, .check = o->check};
+    c->base = (lvni_dist_comm){.ops = transport,
+                               .rank = o->rank,
+                               .world = o->world,
+                               .check = o->check,
+                               .number = o->number};
     c->link = link;
     c->first_failed = -1;
     pthread_mutex_init(&c->lock, NULL);

@@ -216,7 +216,8 @@ lvn_status lvni_net_all_gather(lvni_dist_comm *comm, const void *in, size_t byte
 lvn_status lvni_net_broadcast(lvni_dist_comm *comm, void *data, size_t bytes, int root);
 lvn_status lvni_net_all_to_all(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
 lvn_status lvni_net_agree(lvni_dist_comm *comm, const lvni_dist_call *call);
-lvn_status lvni_net_exchange_create(lvni_dist_comm *comm, lvni_dist_group_exchange **out);
+lvn_status lvni_net_exchange_create(lvni_dist_comm *comm, int lo, int hi,
+                                    lvni_dist_group_exchange **out);
 
 /* ---- net_reduction.c ---- */
 

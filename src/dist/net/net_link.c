@@ -61,17 +61,18 @@ static bool someone_is_missing(lvni_net_comm *c, const lvni_dist_wait *wait)
             continue;
         }
         char why[LVNI_NET_WHY];
+        const int number = lvni_dist_comm_number(&c->base, rank);
         if (p->bye) {
-            snprintf(why, sizeof why, "rank %d left while rank %d still waited for it", rank,
-                     c->base.rank);
+            snprintf(why, sizeof why, "rank %d left while rank %d still waited for it", number,
+                     lvni_dist_comm_number(&c->base, c->base.rank));
         } else if (p->elsewhere) {
             snprintf(
                 why, sizeof why,
                 "the connection to rank %d (process %d of another host) ended: it died, or the "
                 "network failed",
-                rank, (int)p->pid);
+                number, (int)p->pid);
         } else {
-            snprintf(why, sizeof why, "rank %d died (process %d)", rank, (int)p->pid);
+            snprintf(why, sizeof why, "rank %d died (process %d)", number, (int)p->pid);
         }
         lvni_net_abort_locked(c, -1, why);
         return true;

@@ -83,16 +83,17 @@ static void look_at_others(lvni_shm_comm *c, const lvni_dist_wait *wait)
     char why[LVNI_SHM_WHY];
     for (int rank = 0; rank < c->base.world; rank++) {
         const lvni_shm_slot *slot = &c->control->slot[rank];
+        const int number = lvni_dist_comm_number(&c->base, rank);
         if (rank == c->base.rank || !wait->needs(wait->user, rank)) {
             continue;
         }
         const bool left = atomic_load(&slot->left) != 0;
         if ((left || process_ended(c, rank)) && wait->needs(wait->user, rank)) {
             if (left) {
-                snprintf(why, sizeof why, "rank %d left while rank %d still waited for it", rank,
-                         c->base.rank);
+                snprintf(why, sizeof why, "rank %d left while rank %d still waited for it", number,
+                         lvni_dist_comm_number(&c->base, c->base.rank));
             } else {
-                snprintf(why, sizeof why, "rank %d died (process %d)", rank, (int)slot->pid);
+                snprintf(why, sizeof why, "rank %d died (process %d)", number, (int)slot->pid);
             }
             lvni_shm_abort(&c->base, -1, why);
             return;
