@@ -10,11 +10,13 @@
 
 #include <levin/version.h>
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 void lvni_control_options_init(lvni_control_options *options)
@@ -392,6 +394,30 @@ int lvni_control_world(const lvni_control *control)
 int lvni_control_nodes(const lvni_control *control)
 {
     return control->nodes;
+}
+
+static void address_text(const struct sockaddr_storage *from, char to[LVNI_CONTROL_ADDRESS])
+{
+    const struct sockaddr_in6 *six = (const void *)from;
+    const struct in_addr *address = &((const struct sockaddr_in *)(const void *)from)->sin_addr;
+    to[0] = '\0';
+    if (from->ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&six->sin6_addr)) {
+        address = (const struct in_addr *)(const void *)&six->sin6_addr.s6_addr[12];
+    } else if (from->ss_family != AF_INET) {
+        return;
+    }
+    (void)inet_ntop(AF_INET, address, to, LVNI_CONTROL_ADDRESS);
+}
+
+void lvni_control_addresses(const lvni_control *control, char own[LVNI_CONTROL_ADDRESS],
+                            char store[LVNI_CONTROL_ADDRESS])
+{
+    struct sockaddr_storage at[2] = {{0}, {0}};
+    socklen_t size[2] = {sizeof at[0], sizeof at[1]};
+    (void)getsockname(control->fd, (struct sockaddr *)&at[0], &size[0]);
+    (void)getpeername(control->fd, (struct sockaddr *)&at[1], &size[1]);
+    address_text(&at[0], own);
+    address_text(&at[1], store);
 }
 
 /* ---- Stopping together ---- */

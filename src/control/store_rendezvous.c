@@ -51,13 +51,26 @@ static lvn_status check_resume(const lvni_control_store *store)
     return LVN_OK;
 }
 
+/* "sim:0", by its number on a host; others are known by what no other device has. */
+static bool is_numbered(const char *device)
+{
+    const char *number = strchr(device, ':');
+    return number != NULL && number[1] != '\0' &&
+           number[1 + strspn(number + 1, "0123456789")] == '\0';
+}
+
+static bool share_a_device(const lvni_control_facts *a, const lvni_control_facts *b)
+{
+    return strcmp(a->device, b->device) == 0 && strcmp(a->boot_id, b->boot_id) == 0 &&
+           (!is_numbered(a->device) || strcmp(a->host, b->host) == 0);
+}
+
 static lvn_status check_devices(const lvni_control_store *store)
 {
     for (int r = 0; !store->o.allow_shared_device && r < store->o.world; r++) {
         const lvni_control_facts *a = facts_of(store, r);
         for (int q = r + 1; a->device[0] != '\0' && q < store->o.world; q++) {
-            const lvni_control_facts *b = facts_of(store, q);
-            if (strcmp(a->device, b->device) == 0 && strcmp(a->boot_id, b->boot_id) == 0) {
+            if (share_a_device(a, facts_of(store, q))) {
                 LVNI_CORE_FAIL_NUMBERED(
                     LVN_ERR_RESOURCE, 105,
                     "E105: two ranks use one device\n  found: ranks %d and %d on %s: %s\n  "

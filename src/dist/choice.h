@@ -10,19 +10,22 @@ typedef struct lvni_dist_transport lvni_dist_transport;
 
 typedef struct lvni_dist_layout {
     int ranks, hosts;
-    bool threads; /* all ranks are threads of one process */
-    bool device;  /* gradients lie on devices */
-    size_t bytes; /* of gradients that travel at once */
+    const int *host; /* of each rank a number of its host; NULL: not known, or one */
+    bool threads;    /* all ranks are threads: of one process, or of one on each host */
+    bool device;     /* gradients lie on devices */
+    size_t bytes;    /* of gradients that travel at once */
 } lvni_dist_layout;
 
 typedef struct lvni_dist_choice {
     const lvni_dist_transport *transport;
+    const lvni_dist_transport *link; /* of ranks in two levels: between nodes; else NULL */
     /* "transport shm: 2 ranks share memory (auto: score 80, net 30, ...)" */
-    char line[192];
+    char line[256];
 } lvni_dist_choice;
 
-/* requested: the name of a transport, or "auto". LVN_ERR_USAGE: it does not reach all ranks, or
- * there is none that does. */
+/* requested: the name of a transport, or "auto"; of ranks on several nodes the one between nodes,
+ * while those of a node share memory (levels/), unless the ranks of a node do not follow each
+ * other. LVN_ERR_USAGE: it does not reach all ranks, or there is none that does. */
 lvn_status lvni_dist_choose(const lvni_dist_layout *layout, const char *requested,
                             lvni_dist_choice *out);
 /* "share memory": what ranks do over it */
@@ -30,5 +33,9 @@ const char *lvni_dist_choice_does(const lvni_dist_choice *choice);
 /* Of ranks that are processes; a collective over options->exchange. */
 lvn_status lvni_dist_choice_connect(const lvni_dist_choice *choice,
                                     const lvni_dist_comm_options *options, lvni_dist_comm **out);
+/* Of processes whose threads are ranks: out[0 .. threads-1]. */
+lvn_status lvni_dist_choice_connect_threads(const lvni_dist_choice *choice,
+                                            const lvni_dist_comm_options *options, int threads,
+                                            lvni_dist_comm **out);
 
 #endif

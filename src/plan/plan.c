@@ -165,7 +165,8 @@ static lvn_status resolve_bounds(const lvni_plan_options *o, lvni_plan *p)
  * divides S. */
 static int default_group(const lvni_plan_options *o, const lvni_plan *p)
 {
-    int group = o->group_all                                     ? p->micro_batches
+    const int nodes = o->group_nodes > 0 && o->group_nodes <= p->micro_batches ? o->group_nodes : 1;
+    int group = o->group_all                                     ? p->micro_batches / nodes
                 : p->coupled && p->accumulate < p->micro_batches ? p->micro_batches / p->accumulate
                 : p->coupled                                     ? 1
                                                                  : p->micro_batches;

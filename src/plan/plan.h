@@ -58,6 +58,7 @@ typedef struct lvni_plan_options {
     int64_t eval_batch_size; /* min(E, max(64, largest micro-batch)) */
     bool drop_last;          /* leave out the short last step of an epoch */
     bool group_all;          /* coupled micro-batches see all S unless `group` is given */
+    int group_nodes;         /* with group_all: those of one of so many nodes, S / nodes; 0: 1 */
     /* the module looks at other micro-batches of its group, which must then run at once */
     bool coupled;
 } lvni_plan_options;

@@ -132,13 +132,14 @@ lvn_status lvni_recipes_accelerator_visible(const lvni_core_config *c, lvni_laun
 }
 
 lvn_status lvni_recipes_choose_transport(const lvni_core_config *c, int ranks, int hosts,
-                                         bool threads, lvni_dist_choice *out)
+                                         const int *host, bool threads, lvni_dist_choice *out)
 {
     /* a command that trains nothing has neither key */
     const bool trains = lvni_core_config_has(c, "transport");
     const lvni_dist_layout layout = {
         .ranks = ranks,
         .hosts = hosts,
+        .host = host,
         .threads = threads,
         .device = lvni_recipes_accelerator_is_device(c),
         .bytes = trains ? (size_t)lvni_core_config_int(c, "bucket_bytes") : 0};
@@ -241,6 +242,9 @@ static lvn_status check_number(const lvni_core_config *c, const lvni_launch_rank
 {
     const char *key = lvni_core_config_spelled(c, "devices"),
                *spec = lvni_core_config_str(c, "devices");
+    if (strcmp(lvni_core_config_str(c, "strategy"), "ddp2") == 0) {
+        return LVN_OK; /* its one rank of the node has all of them */
+    }
     if (!is_number(spec) || strtol(spec, NULL, 10) == 0 || info->local_world <= 0 ||
         strtol(spec, NULL, 10) == info->local_world) {
         return LVN_OK;

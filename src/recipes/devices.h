@@ -37,9 +37,10 @@ lvn_status lvni_recipes_rank_devices(const lvni_core_config *config,
 /* ---- transport= ---- */
 
 /* Which transport carries the gradients of `ranks` ranks on `hosts` nodes, which are threads of one
- * process or processes. LVN_ERR_USAGE: not the one that was requested. */
+ * process on each or processes. host: as in lvni_dist_layout. LVN_ERR_USAGE: not the one that was
+ * requested. */
 lvn_status lvni_recipes_choose_transport(const lvni_core_config *config, int ranks, int hosts,
-                                         bool threads, lvni_dist_choice *out);
+                                         const int *host, bool threads, lvni_dist_choice *out);
 
 /* ---- processors, which ranks exchange at the rendezvous ---- */
 

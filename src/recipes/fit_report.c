@@ -207,7 +207,8 @@ static void report_ranks(const lvni_recipes_fit_run *run)
     const lvni_control_member *reported =
         run->rank.control == NULL ? NULL : lvni_control_members(run->rank.control);
     lvni_core_str devices = {.len = 0};
-    for (int i = 0; lvni_recipes_accelerator_is_device(run->request->config) && i < run->rank.world;
+    for (int i = 0; lvni_recipes_accelerator_is_device(run->request->config) &&
+                    i < (reported != NULL ? run->rank.world : ranks->n);
          i++) {
         const char *between = i == 0 ? ", devices " : ",";
         if (reported != NULL) {

@@ -29,13 +29,14 @@ bool lvni_recipes_is_one_of_several(const lvni_launch_rank_info *info); /* proce
 
 /* ---- rank_process.c: one process of several, which shares memory with the others ---- */
 
-/* Rendezvous with the other ranks; rank->device is given, the rest of *rank is filled. A store is
- * opened where this process is its host. LVN_ERR_TIMEOUT when ranks are missing, LVN_ERR_USAGE or
- * LVN_ERR_MISMATCH when they do not fit together (numbered as in docs/launch.md),
- * LVN_ERR_UNSUPPORTED on several nodes. */
+/* Rendezvous with the other processes. rank[n]: of this one, which is one of them or, with
+ * `threads`, has n of them; device is given, the rest is filled. A store is opened where this
+ * process is its host. LVN_ERR_TIMEOUT when ranks are missing, LVN_ERR_USAGE or LVN_ERR_MISMATCH
+ * when they do not fit together (numbered as in docs/launch.md). */
 lvn_status lvni_recipes_rank_process_join(const lvni_core_config *config,
-                                          const lvni_launch_rank_info *info,
-                                          lvni_recipes_rank *rank, lvni_recipes_rank_process **out);
+                                          const lvni_launch_rank_info *info, bool threads,
+                                          lvni_recipes_rank *rank, int n,
+                                          lvni_recipes_rank_process **out);
 /* The run is over for this rank. failed: with the thread's last error, which the others get;
  * where another rank failed first, the error becomes that rank's message (LVN_ERR_PEER). kept
  * (lvni_recipes_ranks) is the end of its message. NULL is fine. */
@@ -47,7 +48,10 @@ lvn_status lvni_recipes_rank_process_leave(lvni_recipes_rank_process *process, l
 struct lvni_recipes_rank_process {
     lvni_control_store *store; /* NULL: another process has it */
     lvni_control *control;
-    _Atomic(lvni_dist_comm *) comm; /* read by the control channel's thread */
+    _Atomic(lvni_dist_comm *) comm; /* of the first rank; read by the control channel's thread */
+    lvni_dist_comm **comms;         /* of all ranks of this process */
+    int n;
+    bool threads; /* they are threads: rank numbers are not those of processes */
     int exchanges;
     char *out; /* the run directory, where this rank knows it */
     int rank;

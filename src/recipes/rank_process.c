@@ -42,7 +42,8 @@ static void on_abort(void *user, const lvni_control_cause *cause)
     lvni_control_cause_sentence(cause, sentence, sizeof sentence);
     lvni_dist_comm *comm = atomic_load(&p->comm);
     if (comm != NULL) {
-        lvni_dist_comm_abort_for(comm, cause->rank, sentence);
+        /* the number of a process is none of its threads' */
+        lvni_dist_comm_abort_for(comm, p->threads ? -1 : cause->rank, sentence);
     }
 }
 
@@ -75,57 +76,115 @@ static bool is_over(void *user)
     return lvni_control_get_cause(p->control, &cause);
 }
 
-/* Over the transport that fits where the ranks are. */
-static lvn_status connect_comm(const lvni_core_config *config, lvni_recipes_rank_process *p,
-                               lvni_recipes_rank *rank, lvni_dist_comm **out)
+/* Where other nodes reach this process: by the address over which it reaches the store. On the
+ * store's own host that may be the loopback; then by the one at which others reach the store. */
+static lvn_status find_address(lvni_recipes_rank_process *p, char *out, size_t room)
 {
-    const lvni_control_member *members = lvni_control_members(p->control);
-    int *host = lvni_core_calloc(LVNI_TAG_DIST, (size_t)rank->world, sizeof *host);
-    if (host == NULL) {
+    typedef struct addresses {
+        char own[LVNI_CONTROL_ADDRESS], store[LVNI_CONTROL_ADDRESS];
+    } addresses;
+    const lvni_control_member *m = lvni_control_members(p->control);
+    const int world = lvni_control_world(p->control);
+    addresses mine;
+    addresses *all = lvni_core_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *all);
+    if (all == NULL) {
         return LVN_ERR_MEMORY;
     }
-    for (int r = 0; r < rank->world; r++) {
-        host[r] = members[r].host_index;
+    lvni_control_addresses(p->control, mine.own, mine.store);
+    lvn_status s = exchange(p, &mine, sizeof mine, all);
+    const char *found = mine.own;
+    for (int i = 0; i < world && s == LVN_OK && strncmp(found, "127.", 4) == 0; i++) {
+        found = m[i].host_index != m[p->rank].host_index ? all[i].store : found;
     }
-    const lvni_dist_comm_options o = {.rank = rank->rank,
-                                      .world = rank->world,
+    snprintf(out, room, "%s", found[0] != '\0' ? found : "127.0.0.1");
+    lvni_core_free(all);
+    return s;
+}
+
+/* Hosts, whose ranks can share memory, are numbered from 0. */
+static int count_hosts(const lvni_recipes_rank_process *p)
+{
+    const lvni_control_member *m = lvni_control_members(p->control);
+    int hosts = 0;
+    for (int r = 0; r < lvni_control_world(p->control); r++) {
+        hosts = m[r].host_index >= hosts ? m[r].host_index + 1 : hosts;
+    }
+    return hosts;
+}
+
+/* ddp2: each node has one process, or the ranks of a node would not be those of one. */
+static lvn_status check_threads(const lvni_core_config *config, const lvni_recipes_rank_process *p)
+{
+    const lvni_control_member *m = lvni_control_members(p->control);
+    const int world = lvni_control_world(p->control);
+    for (int r = 0; r < world && p->threads && count_hosts(p) < world; r++) {
+        for (int other = 0; other < r; other++) {
+            if (m[other].host_index == m[r].host_index) {
+                LVN_FAIL(LVN_ERR_USAGE,
+                         "strategy=%s is one process per node, and %s has several: start one on "
+                         "each node, or omit strategy=",
+                         lvni_core_config_str(config, "strategy"), m[r].host);
+            }
+        }
+    }
+    return LVN_OK;
+}
+
+/* Over the transport that fits where the ranks are; host: of each process. */
+static lvn_status connect_over(const lvni_core_config *config, lvni_recipes_rank_process *p,
+                               const int *host, int ranks, lvni_dist_choice *transport)
+{
+    const int hosts = count_hosts(p);
+    char address[64] = "127.0.0.1";
+    LVN_TRY(hosts > 1 ? find_address(p, address, sizeof address) : LVN_OK);
+    const lvni_dist_comm_options o = {.rank = p->rank,
+                                      .world = lvni_control_world(p->control),
                                       .exchange = exchange,
-                                      .address = "127.0.0.1",
+                                      .address = address,
                                       .over = is_over,
                                       .user = p,
                                       .host = host};
-    lvn_status s = lvni_recipes_choose_transport(
-        config, rank->world, lvni_control_nodes(p->control), false, &rank->transport);
-    if (s == LVN_OK) {
-        s = lvni_dist_choice_connect(&rank->transport, &o, out);
+    LVN_TRY(lvni_recipes_choose_transport(config, ranks, hosts, p->threads ? NULL : host,
+                                          p->threads, transport));
+    return p->threads ? lvni_dist_choice_connect_threads(transport, &o, p->n, p->comms)
+                      : lvni_dist_choice_connect(transport, &o, p->comms);
+}
+
+static lvn_status connect_comm(const lvni_core_config *config, lvni_recipes_rank_process *p,
+                               lvni_dist_choice *transport)
+{
+    const lvni_control_member *members = lvni_control_members(p->control);
+    const int world = lvni_control_world(p->control);
+    LVN_TRY(check_threads(config, p));
+    int *host = lvni_core_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *host);
+    int *devices = lvni_core_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *devices);
+    lvn_status s = host == NULL || devices == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    if (s == LVN_OK && p->threads) {
+        s = exchange(p, &p->n, sizeof p->n, devices);
     }
+    int ranks = 0;
+    for (int r = 0; r < world && s == LVN_OK && host != NULL && devices != NULL; r++) {
+        host[r] = members[r].host_index;
+        ranks += p->threads ? devices[r] : 1;
+    }
+    if (s == LVN_OK) {
+        s = connect_over(config, p, host, ranks, transport);
+    }
+    lvni_core_free(devices);
     lvni_core_free(host);
     return s;
 }
 
 static lvn_status open_comm(const lvni_core_config *config, lvni_recipes_rank_process *p,
-                            lvni_recipes_rank *rank)
+                            lvni_dist_choice *transport)
 {
-    if (lvni_control_nodes(p->control) > 1) {
-        const lvni_control_member *m = lvni_control_members(p->control);
-        LVN_FAIL(LVN_ERR_UNSUPPORTED,
-                 "ranks on %d nodes (rank 0 on %s, rank %d on %s): several nodes come with a later "
-                 "version; start all ranks on one",
-                 lvni_control_nodes(p->control), m[0].host, rank->world - 1,
-                 m[rank->world - 1].host);
-    }
-    lvni_dist_comm *comm;
-    LVN_TRY(connect_comm(config, p, rank, &comm));
-    atomic_store(&p->comm, comm); /* from here on leaving destroys it, whatever fails */
+    LVN_TRY(connect_comm(config, p, transport));
+    atomic_store(&p->comm, p->comms[0]); /* from here on leaving destroys it, whatever fails */
     lvni_control_cause cause;
     if (lvni_control_get_cause(p->control, &cause)) {
         /* it came before there was a communicator to abort */
         on_abort(p, &cause);
     }
-    uint64_t ns;
-    LVN_TRY(lvni_dist_comm_try(comm, &ns));
-    lvni_log_line(LVNI_LOG_DEBUG, "%d ranks %s: the first sum of 1 MiB took %.2f ms", rank->world,
-                  lvni_dist_choice_does(&rank->transport), (double)ns * 1e-6);
     return LVN_OK;
 }
 
@@ -133,12 +192,16 @@ static lvn_status join(const lvni_core_config *config, const lvni_launch_rank_in
                        lvni_recipes_rank_process *p, lvni_recipes_rank *rank)
 {
     char device[48] = "";
-    if (lvni_recipes_accelerator_is_device(config)) {
+    if (lvni_recipes_accelerator_is_device(config) && !p->threads) {
         snprintf(device, sizeof device, "%s:%d", lvni_core_config_str(config, "accelerator"),
                  rank->device);
     }
     p->rank = rank->rank = info->rank;
     rank->world = info->world;
+    p->comms = lvni_core_calloc(LVNI_TAG_DIST, (size_t)p->n, sizeof(lvni_dist_comm *));
+    if (p->comms == NULL) {
+        return LVN_ERR_MEMORY;
+    }
     if (lvni_core_config_has(config, "out") && lvni_core_config_is_set(config, "out")) {
         p->out = lvni_core_strdup(LVNI_TAG_DIST, lvni_core_config_str(config, "out"));
         if (p->out == NULL) {
@@ -148,21 +211,36 @@ static lvn_status join(const lvni_core_config *config, const lvni_launch_rank_in
     LVN_TRY(lvni_recipes_rank_rendezvous(config, info, device, on_abort, p));
     atomic_store(&p->members, lvni_control_members(p->control));
     lvni_recipes_rank_share_cores(p->control, rank);
-    LVN_TRY(open_comm(config, p, rank));
-    rank->control = p->control; /* both borrowed: they end with the process's part in the run */
-    rank->comm = atomic_load(&p->comm);
+    LVN_TRY(open_comm(config, p, &rank->transport));
+    for (int i = 0; i < p->n; i++) { /* all borrowed: they end with the process's part in the run */
+        const int used = rank[i].device;
+        rank[i] = *rank;
+        rank[i].device = used;
+        rank[i].comm = p->comms[i];
+        rank[i].rank = lvni_dist_comm_rank(p->comms[i]);
+        rank[i].world = lvni_dist_comm_world(p->comms[i]);
+        /* threads agree on when to stop in the message of a step */
+        rank[i].control = p->threads ? NULL : p->control;
+        rank[i].nodes = p->threads ? info->world : 0;
+    }
+    for (int i = 0; i < p->n && p->threads; i++) {
+        rank[i].cores = rank[i].cores / p->n > 1 ? rank[i].cores / p->n : 1;
+    }
     return LVN_OK;
 }
 
 lvn_status lvni_recipes_rank_process_join(const lvni_core_config *config,
-                                          const lvni_launch_rank_info *info,
-                                          lvni_recipes_rank *rank, lvni_recipes_rank_process **out)
+                                          const lvni_launch_rank_info *info, bool threads,
+                                          lvni_recipes_rank *rank, int n,
+                                          lvni_recipes_rank_process **out)
 {
     *out = NULL;
     lvni_recipes_rank_process *p = LVNI_NEW(LVNI_TAG_DIST, lvni_recipes_rank_process);
     if (p == NULL) {
         return LVN_ERR_MEMORY;
     }
+    p->n = n;
+    p->threads = threads;
     const lvn_status s = join(config, info, p, rank);
     if (s != LVN_OK) {
         return lvni_recipes_rank_process_leave(p, s, "");
@@ -208,8 +286,21 @@ static void write_record(const char *kept)
 /* Exactly one of the ranks that are left. Before they share memory that is rank 1. */
 static bool replaces_rank_0(const lvni_recipes_rank_process *p)
 {
-    lvni_dist_comm *comm = atomic_load(&p->comm);
-    return p->rank > 0 && (comm != NULL ? lvni_dist_comm_claim(comm) : p->rank == 1);
+    if (p->rank == 0 || atomic_load(&p->comm) == NULL) {
+        return p->rank == 1;
+    }
+    bool mine = false;
+    /* the connections of other nodes' ranks close a moment after the cause is known */
+    const int looks = count_hosts(p) > 1 ? 40 : 1;
+    for (int look = 0; look < looks && !mine; look++) {
+        if (look > 0) {
+            nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+        }
+        for (int i = 0; i < p->n; i++) { /* each knows of other ranks */
+            mine = lvni_dist_comm_claim(p->comms[i]) || mine;
+        }
+    }
+    return mine;
 }
 
 /* Rank 0, which reports and saves for all, is lost, and no launcher of levin reports it: one of the
@@ -259,10 +350,13 @@ lvn_status lvni_recipes_rank_process_leave(lvni_recipes_rank_process *p, lvn_sta
         }
     }
     const lvn_error error = *lvn_last_error();
-    lvni_dist_comm *comm = atomic_exchange(&p->comm, NULL);
-    /* its thread may be in on_abort: only then the communicator goes */
+    (void)atomic_exchange(&p->comm, NULL);
+    /* its thread may be in on_abort: only then the communicators go */
     lvni_control_destroy(p->control);
-    lvni_dist_comm_destroy(comm);
+    for (int i = 0; i < p->n && p->comms != NULL; i++) {
+        lvni_dist_comm_destroy(p->comms[i]);
+    }
+    lvni_core_free(p->comms);
     if (p->store != NULL) {
         (void)lvni_control_store_wait(p->store, s == LVN_OK || s == LVN_ERR_CANCELLED ? GOODBYE_S
                                                                                       : FAREWELL_S);

@@ -95,8 +95,8 @@ static lvn_status take_mine(const lvni_core_config *c, const lvni_launch_device_
         .host = listed ? lvni_launch_hosts_name(hosts, (size_t)r->info.node_rank) : host};
     lvni_launch_rank_info seen = r->info;
     if (seen.local_world == LVNI_RANK_INFO_UNKNOWN) {
-        /* all ranks are on one node in this version, or refused at the rendezvous */
-        seen.local_world = seen.world;
+        /* not known before the rendezvous: as many as there may be */
+        seen.local_world = seen.nnodes > 1 ? seen.world / seen.nnodes : seen.world;
     }
     LVN_TRY(lvni_launch_rank_info_check_devices(&seen, lvni_recipes_environment(), &d, notices));
     LVN_TRY(
@@ -115,6 +115,13 @@ static lvn_status take_mine(const lvni_core_config *c, const lvni_launch_device_
     return LVN_OK;
 }
 
+/* As far as it is known before the rendezvous. */
+static int count_nodes(const lvni_launch_rank_info *info)
+{
+    const int local = info->local_world > 0 ? info->local_world : info->world;
+    return info->nnodes > 0 ? info->nnodes : (info->world + local - 1) / local;
+}
+
 /* The devices by their numbers on the machine. */
 static lvn_status take_devices(const lvni_core_config *c, const lvni_recipes_ranks_command *command,
                                const lvni_launch_visible *visible, lvni_core_notices *notices,
@@ -123,9 +130,8 @@ static lvn_status take_devices(const lvni_core_config *c, const lvni_recipes_ran
     lvni_launch_device_choice choice = {0};
     LVN_TRY(lvni_recipes_rank_devices(c, &r->info, visible, command->uses, notices, &choice));
     r->devices = choice.n;
-    const lvni_launch_run_mode mode =
-        lvni_launch_run_mode_choose(mode_named(lvni_core_config_str(c, "strategy")), choice.n,
-                                    r->info.nnodes > 0 ? r->info.nnodes : 1, notices);
+    const lvni_launch_run_mode mode = lvni_launch_run_mode_choose(
+        mode_named(lvni_core_config_str(c, "strategy")), choice.n, count_nodes(&r->info), notices);
     r->threads = lvni_launch_run_mode_threads(mode);
     lvn_status s = LVN_OK;
     if (choice.index != NULL) {
@@ -145,26 +151,24 @@ static lvn_status take_devices(const lvni_core_config *c, const lvni_recipes_ran
     return s;
 }
 
-/* Before the rendezvous, and reported by the first rank alone. */
-static lvn_status check_one_node(const lvni_launch_rank_info *info, lvni_core_notices *notices)
+/* A process alone starts no ranks on other nodes. */
+static lvn_status check_alone(const lvni_core_config *c, const lvni_recipes_ranks_command *command,
+                              const lvni_launch_rank_info *info, lvni_core_notices *notices)
 {
-    if (info->nnodes <= 1) {
+    const bool trains = command->recipe != NULL && lvni_core_config_has(c, "num_nodes");
+    const int nodes = trains ? (int)lvni_core_config_int(c, "num_nodes") : 1;
+    if (nodes <= 1 || info->source != LVNI_SOURCE_SINGLE) {
         return LVN_OK;
     }
     const lvn_status s = lvni_core_notice_error(
-        notices, 119,
-        "the ranks run on %d nodes, but this version of levin trains on one: several come later",
-        info->nnodes);
-    if (info->from[LVNI_RANK_INFO_NNODES] != NULL) {
-        lvni_launch_env_found(lvni_recipes_environment(), info->from[LVNI_RANK_INFO_NNODES],
-                              notices);
-    } else {
-        lvni_core_notice_found(notices, "nnodes=%d (source %s)", info->nnodes,
-                               lvni_launch_source_name(info->source));
-    }
-    const char *node = info->source == LVNI_SOURCE_SLURM ? "#SBATCH --nodes=1, or srun --nodes=1"
-                                                         : "start all ranks on one node";
-    lvni_core_notice_fix(notices, "%s", node);
+        notices, 119, "%d nodes are asked for, but this process was started alone", nodes);
+    lvni_core_notice_found(notices, "%s=%d (%s)", lvni_core_config_spelled(c, "num_nodes"), nodes,
+                           lvni_core_config_origin(c, "num_nodes"));
+    lvni_core_notice_fix(notices, "srun -N%d levin train ... in a Slurm job", nodes);
+    lvni_core_notice_fix(notices,
+                         "or on each node: levin launch --nnodes %d --node-rank 0 (1, ...) "
+                         "--master-addr HOST_OF_NODE_0 -n DEVICES -- levin train ...",
+                         nodes);
     return s;
 }
 
@@ -216,7 +220,7 @@ static lvn_status find_all(lvni_core_config *c, const lvni_recipes_ranks_command
     LVN_TRY(lvni_launch_env_strict(lvni_recipes_environment(), lvni_core_config_switch(c, "strict"),
                                    notices, &r->strict));
     LVN_TRY(find_rank_info(c, command, notices, &r->info));
-    LVN_TRY(check_one_node(&r->info, notices));
+    LVN_TRY(check_alone(c, command, &r->info, notices));
     LVN_TRY(lvni_launch_rank_info_check_address_here(&r->info, notices));
     LVN_TRY(lvni_recipes_accelerator_resolve(c));
     LVN_TRY(lvni_recipes_accelerator_visible(c, &visible));

@@ -39,7 +39,7 @@ static lvn_status choose_transport(const lvni_core_config *c, const lvni_recipes
                                    lvni_dist_choice *out)
 {
     *out = (lvni_dist_choice){0};
-    return r->devices > 1 ? lvni_recipes_choose_transport(c, r->devices, 1, r->threads, out)
+    return r->devices > 1 ? lvni_recipes_choose_transport(c, r->devices, 1, NULL, r->threads, out)
                           : LVN_OK;
 }
 
@@ -58,6 +58,7 @@ static lvn_status open_threads(const lvni_recipes_rank_request *r,
         out->rank[out->n] = rank_of(r, out->n);
         out->rank[out->n].comm = comm[out->n];
         out->rank[out->n].transport = *transport;
+        out->rank[out->n].nodes = r->threads ? 1 : 0;
     }
     lvni_core_free(comm);
     return s;
@@ -85,31 +86,57 @@ static lvn_status check_together(const lvni_core_config *c,
     return s;
 }
 
-static lvn_status open_process(const lvni_core_config *c, const lvni_recipes_rank_request *r,
-                               const lvni_recipes_ranks_command *command, lvni_recipes_ranks *out)
+/* What the ranks of a process do first, each on its thread. */
+typedef struct start {
+    const lvni_core_config *config;
+    const lvni_recipes_ranks_command *command;
+} start;
+
+static lvn_status begin_together(void *user, const lvni_recipes_rank *rank)
 {
-    if (r->threads) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "strategy=%s is one process per node, and this is rank %d of %d: start one, or "
-                 "omit strategy=",
-                 lvni_core_config_str(c, "strategy"), r->info.rank, r->info.world);
-    }
-    out->how = "processes";
-    out->world = r->info.world;
-    LVN_TRY(lvni_recipes_check_restarts(c, &r->info, false));
-    out->rank = lvni_core_calloc(LVNI_TAG_CONFIG, 1, sizeof *out->rank);
+    const start *s = user;
+    uint64_t ns;
+    LVN_TRY(lvni_dist_comm_try(rank->comm, &ns));
+    lvni_log_line(LVNI_LOG_DEBUG, "%d ranks %s: the first sum of 1 MiB took %.2f ms", rank->world,
+                  lvni_dist_choice_does(&rank->transport), (double)ns * 1e-6);
+    return check_together(s->config, s->command, rank);
+}
+
+/* The ranks of this process: itself, or with ddp2 a thread for each device of its node. */
+static lvn_status make_ranks(const lvni_recipes_rank_request *r, lvni_recipes_ranks *out)
+{
+    const int n = r->threads ? r->devices : 1;
+    out->rank = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)n, sizeof *out->rank);
     if (out->rank == NULL) {
         return LVN_ERR_MEMORY;
     }
-    out->n = 1;
-    out->rank->device = r->mine > 0 ? r->mine : 0;
+    out->n = n;
+    for (int i = 0; i < n; i++) {
+        out->rank[i].device = r->threads && r->index != NULL ? r->index[i]
+                              : r->mine > 0                  ? r->mine
+                                                             : 0;
+    }
+    return LVN_OK;
+}
+
+static lvn_status open_process(const lvni_core_config *c, const lvni_recipes_rank_request *r,
+                               const lvni_recipes_ranks_command *command, lvni_recipes_ranks *out)
+{
+    out->how = r->threads ? "threads of a process on each node" : "processes";
+    LVN_TRY(lvni_recipes_check_restarts(c, &r->info, false));
+    LVN_TRY(make_ranks(r, out));
     lvni_log_set_follower(r->info.rank > 0);
     lvni_recipes_report_as_rank(r->info.rank);
     LVN_TRY(lvni_core_error_record_begin(
         lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_ERROR_FILE"), r->info.rank));
     LVN_TRY(lvni_core_error_record_catch_signals());
-    LVN_TRY(lvni_recipes_rank_process_join(c, &r->info, out->rank, &out->process));
-    return check_together(c, command, out->rank);
+    LVN_TRY(
+        lvni_recipes_rank_process_join(c, &r->info, r->threads, out->rank, out->n, &out->process));
+    out->world = out->rank->world;
+    start s = {c, command};
+    /* a rank that is the whole process reports its failure over the control channel first */
+    return out->n == 1 ? begin_together(&s, out->rank)
+                       : lvni_recipes_ranks_each(out, begin_together, &s);
 }
 
 /* num_workers=. local: ranks of this node, which may be more than were started: this process has
@@ -249,8 +276,8 @@ static lvn_status make_pins(lvni_recipes_ranks *ranks)
     for (int i = 0; i < ranks->n; i++) {
         ranks->rank[i].pins = ranks->pins;
     }
-    if (ranks->n > 0 && ranks->rank->control != NULL) {
-        lvni_core_pin_entries_agree_by(ranks->pins, agree_on_pin, ranks->rank->control);
+    if (ranks->process != NULL) {
+        lvni_core_pin_entries_agree_by(ranks->pins, agree_on_pin, ranks->process->control);
     }
     return LVN_OK;
 }
@@ -265,10 +292,9 @@ static lvn_status open_ranks(lvni_core_config *c, const lvni_recipes_ranks_comma
         s = lvni_recipes_is_one_of_several(&r.info) ? open_process(c, &r, command, out)
                                                     : open_alone(c, &r, command, out);
     }
-    /* all are on one node */
-    const int local = !lvni_recipes_is_one_of_several(&r.info) ? r.devices
-                      : r.info.local_world > 0                 ? r.info.local_world
-                                                               : r.info.world;
+    const int local = !lvni_recipes_is_one_of_several(&r.info) || r.threads ? r.devices
+                      : r.info.local_world > 0                              ? r.info.local_world
+                                                                            : r.info.world;
     if (s == LVN_OK) {
         s = choose_workers(c, &r, local, out->rank, out->n);
     }

@@ -1,6 +1,6 @@
-/* The ranks of a run as one process sees them: all of them as its threads (strategy dp, ddp2), or
- * itself as one of several processes (ddp). Opened by a command before it reads its data, used by
- * fit.c. */
+/* The ranks of a run as one process sees them: all of them as its threads (strategy dp), itself as
+ * one of several processes (ddp), or its threads, where other nodes have more (ddp2). Opened by a
+ * command before it reads its data, used by fit.c. */
 #ifndef LEVIN_RECIPES_RANKS_H
 #define LEVIN_RECIPES_RANKS_H
 
@@ -13,7 +13,8 @@
 typedef struct lvni_recipes_rank {
     int rank, world;
     lvni_dist_comm *comm;  /* NULL: world is 1 */
-    lvni_control *control; /* NULL: all ranks are in this process */
+    lvni_control *control; /* NULL: ranks are threads */
+    int nodes;             /* each with threads that are ranks (dp, ddp2); 0: ranks are processes */
     /* what the run's backends record, one list for the ranks of a process; NULL: `levin plan` */
     lvni_core_pin_entries *pins;
     int device;                 /* number of the accelerator's device; CPU: 0 */
@@ -31,7 +32,7 @@ typedef struct lvni_recipes_ranks {
     int n;
     int world;
     const char *how;                    /* "threads", "processes"; NULL: one rank */
-    lvni_recipes_rank_process *process; /* NULL: all ranks are here */
+    lvni_recipes_rank_process *process; /* NULL: all ranks are here; else how others are reached */
     lvni_core_pin_entries *pins;        /* of all of them */
     /* where a failed run can be resumed (trainer.h), for the end of the message */
     char kept[768];

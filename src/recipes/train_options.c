@@ -89,7 +89,7 @@ static const lvni_core_option batch_rows[] = {
      .flags = LVNI_OPT_LAYOUT,
      .help =
          "How ranks that are processes exchange gradients: memory that they share (shm; auto on "
-         "one node), or messages over TCP (net)."},
+         "one node), or messages over TCP (net). Of several nodes: what goes between them."},
     {.name = "lanes",
      .type = LVNI_OPT_INT,
      .range = LVNI_BETWEEN(1, 64),
@@ -205,7 +205,8 @@ static lvni_plan_options plan_options(const lvni_core_config *c, const lvni_reci
                                .eval_batch_size = or_zero(c, "eval_batch_size"),
                                .drop_last = lvni_core_config_bool(c, "drop_last"),
                                .coupled = coupled,
-                               .group_all = syncs_all(c)};
+                               .group_all = syncs_all(c),
+                               .group_nodes = rank->nodes};
 }
 
 /* More samples than any effective batch, so that all that depends on their number fits. */

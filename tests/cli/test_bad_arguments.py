@@ -110,7 +110,17 @@ class Words(Case):
                 [f"strategy={value}"],
                 [f"strategy {value}", "come with a later version", "use ddp or dp"],
             )
-        self.refused(["num_nodes=2"], ["num_nodes 2", "come with a later version"])
+
+    def test_several_nodes_are_started_by_a_launcher(self):
+        self.refused(
+            ["num_nodes=2"],
+            [
+                "E119: 2 nodes are asked for, but this process was started alone",
+                "found: num_nodes=2 (command line)",
+                "fix: srun -N2 levin train ...",
+                "fix: or on each node: levin launch --nnodes 2",
+            ],
+        )
 
     def test_no_such_precision(self):
         self.refused(["precision=8"], ["precision", "32-true", "bf16-mixed", "16-mixed"])

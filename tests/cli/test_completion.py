@@ -90,7 +90,7 @@ class Completion(unittest.TestCase):
         everything = self.ask("train classify ")
         self.assertIn("optim.lr=", everything)
         self.assertNotIn("gpus=", everything)
-        self.assertNotIn("num_nodes=", everything)  # of a later version
+        self.assertIn("num_nodes=", everything)
 
     def test_keys_of_shared_objects(self):
         self.assertEqual(self.ask("train ./mine.so max_e"), ["max_epochs="])

@@ -309,15 +309,16 @@ class Train(unittest.TestCase):
         )
 
     def test_several_nodes(self):
-        printed = self.train({**slurm(**STEP), "SLURM_PROCID": "0", "SLURM_NODEID": "0"})
+        task = {**slurm(**STEP), "SLURM_PROCID": "0", "SLURM_NODEID": "0"}
+        printed = self.train(task, "num_nodes=3")
         self.assertTrue(
             printed.startswith(
-                "levin: error E119: the ranks run on 2 nodes, but this version of "
-                "levin trains on one"
+                "levin: error E119: 3 nodes are asked for, but the ranks run on 2\n"
+                "  found: num_nodes=3\n  found: SLURM_STEP_NUM_NODES=2\n"
             ),
             printed,
         )
-        self.assertEqual(self.train(slurm(**STEP)), "")  # rank 2: one rank reports it
+        self.assertEqual(self.train(slurm(**STEP), "num_nodes=3"), "")  # rank 2: one reports it
 
     def test_too_few_devices_are_reported_once(self):
         task = {**self.TASK, "NTASKS": 4, "STEP_NUM_TASKS": 4, "STEP_TASKS_PER_NODE": 4}

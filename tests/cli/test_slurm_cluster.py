@@ -247,8 +247,9 @@ class Mistakes(Cluster):
     def test_several_nodes(self):
         self.srun(
             ["-N2", "--ntasks-per-node=2"],
+            "num_nodes=3",
             code=64,
-            expects=["error E119: the ranks run on 2 nodes", "found: SLURM_STEP_NUM_NODES=2"],
+            expects=["error E119: 3 nodes are asked for", "found: SLURM_STEP_NUM_NODES=2"],
         )
         self.assertFalse(os.path.exists(self.out))
 

@@ -21,7 +21,8 @@ static const char *chosen(const lvni_dist_layout *layout, const char *requested)
         return lvn_last_error()->message;
     }
     assert_memory_equal(choice.line, "transport ", 10);
-    assert_memory_equal(choice.line + 10, choice.transport->name, strlen(choice.transport->name));
+    const lvni_dist_transport *t = choice.link != NULL ? choice.link : choice.transport;
+    assert_non_null(strstr(choice.line, t->name));
     return choice.line;
 }
 
@@ -38,13 +39,38 @@ static void the_best_that_reaches_all_ranks_is_taken(void **state)
     assert_string_equal(
         chosen(&(lvni_dist_layout){.ranks = 4, .hosts = 1, .bytes = MIB, .threads = true}, "auto"),
         "transport shm: 4 ranks share memory (auto: score 80, for 1 MiB in host memory)");
-    assert_string_equal(chosen(&(lvni_dist_layout){.ranks = 4, .hosts = 2, .bytes = 4096}, "auto"),
-                        "transport net: 4 ranks exchange messages (auto: score 10, for 4 KiB in "
+    assert_string_equal(chosen(&(lvni_dist_layout){.ranks = 2, .hosts = 2, .bytes = 4096}, "auto"),
+                        "transport net: 2 ranks exchange messages (auto: score 10, for 4 KiB in "
                         "host memory)");
     assert_string_equal(
         chosen(&(lvni_dist_layout){.ranks = 1, .hosts = 1, .bytes = MIB, .device = true}, "auto"),
         "transport self: 1 rank adds in place (auto: score 100, shm 40, net 15, for 1 MiB in "
         "device memory)");
+}
+
+static void ranks_of_several_nodes_go_in_two_levels(void **state)
+{
+    (void)state;
+    static const int in_order[] = {3, 3, 7}, scattered[] = {3, 7, 3};
+    lvni_dist_layout l = {.ranks = 3, .hosts = 2, .host = in_order, .bytes = MIB};
+    assert_string_equal(chosen(&l, "auto"),
+                        "transport shm+net: 3 ranks on 2 nodes share memory within a node and "
+                        "exchange messages between nodes (auto: score 20, for 1 MiB in host "
+                        "memory)");
+    assert_string_equal(chosen(&l, "net"),
+                        "transport shm+net: 3 ranks on 2 nodes share memory within a node and "
+                        "exchange messages between nodes (requested)");
+    assert_string_equal(chosen(&l, "shm"),
+                        "transport=shm with 3 ranks: they are on several nodes and share no "
+                        "memory; use transport=auto");
+    l.host = scattered;
+    assert_string_equal(chosen(&l, "auto"),
+                        "transport net: 3 ranks exchange messages, as those of a node do not "
+                        "follow each other (auto: score 20, for 1 MiB in host memory)");
+    l = (lvni_dist_layout){.ranks = 4, .hosts = 2, .threads = true, .bytes = MIB};
+    assert_string_equal(chosen(&l, "net"),
+                        "transport shm+net: 4 ranks on 2 nodes share memory within a node and "
+                        "exchange messages between nodes (requested)");
 }
 
 static void a_request_is_taken_or_refused(void **state)
@@ -106,6 +132,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_that_reaches_all_ranks_is_taken),
+        cmocka_unit_test(ranks_of_several_nodes_go_in_two_levels),
         cmocka_unit_test(a_request_is_taken_or_refused),
         cmocka_unit_test(ranks_of_two_hosts_share_no_memory),
         cmocka_unit_test(every_transport_scores_every_call),

@@ -323,12 +323,13 @@ static lvn_status connect_threads(const lvni_dist_comm_options *o, const lvni_di
         lvni_levels_comm *c = NULL;
         const lvn_status s = make_rank(first, o->world, first[o->rank] + i, o, links, i, &c);
         comm[i] = c != NULL ? &c->base : NULL;
-        if (c != NULL) {
-            c->inner = inner[i];
-            inner[i] = NULL;
-            c->inner->number = c->inner_ranks;
-            c->link = link;
+        if (c == NULL) {
+            return LVN_ERR_MEMORY;
         }
+        c->inner = inner[i];
+        inner[i] = NULL;
+        c->inner->number = c->inner_ranks;
+        c->link = link;
         LVN_TRY(s);
         if (i < c->channels) {
             lvni_dist_comm_options channel = *o;

@@ -47,7 +47,9 @@ static lvn_status take_round(round_of_all *r, head mine, const void *card, size_
     }
     char *own = r->card + world * *widest;
     memset(own, 0, *widest);
-    memcpy(own, mine.bytes > 0 ? card : "", mine.bytes);
+    if (card != NULL) {
+        memcpy(own, card, mine.bytes);
+    }
     return o->exchange(o->user, own, *widest, r->card);
 }
 

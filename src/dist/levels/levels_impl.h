@@ -7,7 +7,8 @@
  *   levels_connect.c           how parts of the ranks connect while all take part
  *   levels_calls.c             collectives, each in steps within nodes and between them
  *   levels_exchange.c          group exchanges: within a node, or between any two ranks
- *   levels_reduction.c         the gradient of a step (dist/reduction.h), made in _create.c
+ *   levels_reduction.c         the gradient of a step (dist/reduction.h)
+ *   levels_reduction_create.c  its memory
  *
  * A failure is known where it happens: a rank whose call fails at one level aborts the other, so
  * that it reaches all ranks. */

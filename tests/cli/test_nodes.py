@@ -1,0 +1,120 @@
+"""Runs over several nodes that fail: all end in time, and one sentence names the first cause.
+
+usage: test_nodes.py LEVIN
+"""
+
+import json
+import os
+import re
+import signal
+import time
+import unittest
+
+from bad_support import LEVIN
+from node_processes import end_all, missing, start_on_nodes
+from rank_case import RankCase, SHAPES
+from rank_processes import children, of_process
+
+LONG = [*SHAPES, "model=mlp", "max_epochs=10000", "group=6", "eval_batch_size=30"]
+DDP2 = ["strategy=ddp2", "devices=2"]
+GONE_S = float(os.environ.get("LEVIN_TEST_NODES_GONE_S", "15"))
+SIM = {"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "256MiB"}
+
+
+@unittest.skipIf(missing(), missing())
+class Nodes(RankCase):
+    def start(self, nodes, *arguments, **how):
+        command = [LEVIN, "train", "classify", *arguments, f"out={self.out}"]
+        started = start_on_nodes(nodes, command, cwd=self.dir, **how)
+        for p in started:
+            self.addCleanup(p.kill)
+        return started
+
+    def has_begun(self):
+        path = f"{self.out}/metrics.jsonl"
+        for _ in range(3000):
+            if os.path.exists(path):
+                with open(path, encoding="utf-8") as f:
+                    if any("step" in json.loads(line) for line in f if line.endswith("\n")):
+                        return
+            time.sleep(0.01)
+        self.fail("no step")
+
+    def kill_one(self, nodes, victim, *arguments, env=None):
+        """Returns what all others have written, once all have ended."""
+        started = self.start(nodes, *LONG, *arguments, env=env)
+        self.has_begun()
+        mine = f"RANK={victim}".encode()
+        pid = next(p for p in children(self.out) if mine in of_process(p, "environ"))
+        os.kill(pid, signal.SIGKILL)
+        since = time.monotonic()
+        ended = end_all(started)
+        self.assertLess(time.monotonic() - since, GONE_S, ended)
+        self.assertEqual(ended[victim][0], -signal.SIGKILL)
+        self.assertEqual({code for i, (code, _) in enumerate(ended) if i != victim}, {76}, ended)
+        return "".join(written for i, (_, written) in enumerate(ended) if i != victim), pid
+
+    def test_a_rank_of_another_node_dies(self):
+        written, pid = self.kill_one([0, 0, 1, 1], 3)
+        self.assertEqual(written.count("error: "), 1, written)
+        self.assertRegex(written, rf"error: rank 3 \(node1, pid {pid}\) failed first at step \d+: ")
+
+    def test_rank_0_dies(self):
+        """One of the others reports it, on whichever node."""
+        for nodes in ([0, 0, 1, 1], [0, 1, 1]):
+            self.out = f"{self.dir}/run{len(nodes)}"
+            written, _ = self.kill_one(nodes, 0)
+            self.assertEqual(written.count("error: "), 1, written)
+            self.assertRegex(written, r"error: rank 0 \(node0\) failed first at step \d+: ")
+
+    def test_a_process_of_threads_dies(self):
+        for victim in (1, 0):
+            self.out = f"{self.dir}/run{victim}"
+            written, _ = self.kill_one([0, 1], victim, *DDP2)
+            self.assertEqual(written.count("error: "), 1, written)
+            self.assertRegex(written, rf"error: rank {victim} \(node{victim}(, pid \d+)?\) failed")
+
+    def test_what_a_rank_finds_is_reported(self):
+        """A loss that is not finite, which several ranks find at once: no rank reports another as
+        lost."""
+        for name, nodes, arguments in (("ddp", [0, 0, 1], []), ("ddp2", [0, 1], DDP2)):
+            self.out = f"{self.dir}/{name}"
+            ended = end_all(self.start(nodes, *LONG, "optim.lr=1e38", *arguments))
+            written = "".join(w for _, w in ended)
+            self.assertRegex(written, "error: the loss is nan at step 1 ")
+            self.assertEqual(
+                written.count("failed first"),
+                len(re.findall("failed first.*: the loss is", written)),
+            )
+            self.assertLessEqual({code for code, _ in ended}, {1, 76}, ended)
+            self.assertIn(1, [code for code, _ in ended])
+
+    def test_a_signal_stops_all_after_the_same_step(self):
+        for name, nodes, arguments, env in (
+            ("ddp", [0, 0, 1], [], {}),
+            ("ddp2", [0, 1], DDP2, {}),
+            ("devices", [0, 1], [*DDP2, "accelerator=sim"], SIM),
+        ):
+            self.out = f"{self.dir}/{name}"
+            started = self.start(nodes, *LONG, *arguments, env=env)
+            self.has_begun()
+            mine = f"RANK={len(nodes) - 1}".encode()
+            pid = next(p for p in children(self.out) if mine in of_process(p, "environ"))
+            os.kill(pid, signal.SIGTERM)
+            ended = end_all(started)
+            self.assertEqual({code for code, _ in ended}, {143}, ended)
+            self.assertTrue(os.path.exists(f"{self.out}/checkpoints/last.safetensors"))
+
+    def test_two_processes_on_a_node(self):
+        """Known from the environment, or at the rendezvous."""
+        for nodes, host, expects in (
+            ([0, 0], "node{}", "error E103: 2 tasks on this node"),
+            ([0, 1], "both", "strategy=ddp2 is one process per node, and both has several"),
+        ):
+            ended = end_all(self.start(nodes, *LONG, *DDP2, host=host))
+            self.assertEqual({code for code, _ in ended} - {76}, {64}, ended)
+            self.assertIn(expects, "".join(written for _, written in ended))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=["test_nodes.py"])
