@@ -17,7 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { FLAT_N = 3 * LVNI_FLAT_BLOCK + 1234, MAX_CASES = 128 };
+/* more than a team is woken for */
+enum { FLAT_N = 9 * LVNI_FLAT_BLOCK + 1234, MAX_CASES = 128 };
 
 typedef struct prints {
     int n;
@@ -58,7 +59,7 @@ static uint64_t print_of_flat(int lead)
 {
     enum { ARRAYS = 5, LENGTH = 5 * FLAT_N };
     float *memory = lvni_core_alloc(LVNI_TAG_MODEL, sizeof(float) * (LENGTH + 1));
-    double partial[4];
+    double partial[10];
     const lvni_core_rng rng = {.key = {{1, 2}}};
     for (int64_t i = 0; i < LENGTH; i++) {
         memory[lead + i] = lvni_core_rng_uniform(&rng, (uint64_t)i);
@@ -91,9 +92,43 @@ static uint64_t print_of_flat(int lead)
     return h;
 }
 
+/* Adafactor of one axis, of a matrix, and of the kernels of a convolution. */
+static uint64_t print_of_adafactor(int lead)
+{
+    enum { N = 3 * 97 * 241, ARRAYS = 4, MATRICES = 3 * 241, BLOCKS = N / LVNI_FLAT_BLOCK + 1 };
+    static const int64_t shapes[][4] = {{0}, {1, 291, 241, 1}, {3, 97, 1, 241}};
+    float *memory = lvni_core_alloc(LVNI_TAG_MODEL, sizeof(float) * (ARRAYS * N + 1));
+    double scratch[2 * BLOCKS + MATRICES];
+    const lvni_core_rng rng = {.key = {{3, 4}}};
+    for (int64_t i = 0; i < ARRAYS * N; i++) {
+        memory[lead + i] = lvni_core_rng_uniform(&rng, (uint64_t)i);
+    }
+    float *w = memory + lead, *g = w + N, *row_var = g + N, *col_var = row_var + N;
+    uint64_t h = 1;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const lvn_flat_adafactor p = {.lr = 0.1,
+                                      .beta2_decay = -0.8,
+                                      .eps1 = 0x1p-23,
+                                      .eps2 = 1e-3,
+                                      .d = 1.0,
+                                      .weight_decay = 0.01,
+                                      .grad_scale = 0.7,
+                                      .t = 3.0,
+                                      .outer = shapes[i][0],
+                                      .rows = shapes[i][1],
+                                      .cols = shapes[i][2],
+                                      .inner = shapes[i][3],
+                                      .scratch = scratch};
+        lvni_kernels_flat_adafactor(w, g, row_var, p.outer == 0 ? NULL : col_var, N, &p);
+        h = mix(h, w, sizeof(float) * ARRAYS * N);
+    }
+    lvni_core_free(memory);
+    return h;
+}
+
 static prints take_prints(int team, bool misaligned)
 {
-    prints p = {.n = vec_case_count + 1};
+    prints p = {.n = vec_case_count + 2};
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(team, NULL);
     if (ctx == NULL || p.n > MAX_CASES) {
         exit(1);
@@ -103,6 +138,7 @@ static prints take_prints(int team, bool misaligned)
         p.of[i] = print_of_case(&vec_cases[i], misaligned);
     }
     p.of[vec_case_count] = print_of_flat(misaligned ? 1 : 0);
+    p.of[vec_case_count + 1] = print_of_adafactor(misaligned ? 1 : 0);
     lvni_tensor_ctx_destroy(ctx);
     return p;
 }

@@ -77,6 +77,43 @@ static void layouts_do_not_matter(void **state)
     }
 }
 
+static void assert_shape(const bench *b, int slot, const char *name, const int64_t want[4])
+{
+    int64_t shape[LVN_MAX_NDIM];
+    int i = 0;
+    while (strcmp(b->model->parameters[i].name, name) != 0) {
+        i++;
+    }
+    const int64_t at = lvni_optim_state(b->trainer->engine->optim, slot, i, shape);
+    assert_int_equal(at >= 0, want != NULL);
+    if (want != NULL) {
+        const int axes = b->model->parameters[i].tensor->ndim;
+        assert_memory_equal(shape, want, (size_t)axes * sizeof *shape);
+    }
+}
+
+/* Of a convolution (O, H, W, I) they are H x W, PyTorch's last two axes. */
+static void matrices_of_adafactor_are_those_of_pytorch(void **state)
+{
+    (void)state;
+    memory data;
+    bench b;
+    const setting s = {.cls = lvni_nn_zoo_find("cnn"),
+                       .batch_size = 4,
+                       .micro_batches = 1,
+                       .lanes = 1,
+                       .optim = {.kind = LVNI_OPTIM_ADAFACTOR}};
+    memory_init(&data, 4, 8);
+    bench_open(&b, &data, &s);
+    enum { ROW_VAR, COL_VAR, VARIANCE };
+    assert_shape(&b, ROW_VAR, "conv2.weight", (const int64_t[]){64, 3, 1, 32});
+    assert_shape(&b, COL_VAR, "conv2.weight", (const int64_t[]){64, 1, 3, 32});
+    assert_shape(&b, VARIANCE, "conv2.weight", NULL);
+    assert_shape(&b, ROW_VAR, "norm2.bias", NULL);
+    assert_shape(&b, VARIANCE, "norm2.bias", (const int64_t[]){64, 0, 0, 0});
+    bench_close(&b);
+}
+
 /* Until they thaw, parameters stay, and then Adam begins with them as with new ones. */
 static void frozen_at_first(void **state)
 {
@@ -310,6 +347,7 @@ int main(void)
     snprintf(last, sizeof last, "%s/checkpoints/last.safetensors", out);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_do_not_matter),
+        cmocka_unit_test(matrices_of_adafactor_are_those_of_pytorch),
         cmocka_unit_test(frozen_at_first),
         cmocka_unit_test(resumed_is_the_same),
         cmocka_unit_test(a_run_with_an_average_is_not_one_without),

@@ -299,11 +299,12 @@ static void device_memory_is_estimated(void **state)
     check_estimate(1, 2, LVNI_OPTIM_SGD);
     check_estimate(2, 3, LVNI_OPTIM_SGD);
     check_estimate(1, 4, LVNI_OPTIM_LARS);
+    check_estimate(1, 5, LVNI_OPTIM_ADAFACTOR);
 }
 
 int main(void)
 {
-    sim_start("5", "64MiB");
+    sim_start("6", "64MiB");
     const struct CMUnitTest tests[] = {cmocka_unit_test(steps_have_the_bits_of_the_cpu),
                                        cmocka_unit_test(ranks_are_threads),
                                        cmocka_unit_test(every_allocation_of_the_device_may_fail),
