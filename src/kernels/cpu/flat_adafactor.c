@@ -7,6 +7,8 @@
 #include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"
 
+#include <string.h>
+
 /* ---- means over the middle axis ---- */
 
 enum { COLUMNS = 128 }; /* that a member of the team adds up at once */
@@ -32,9 +34,11 @@ static void add_up(const float *x, int64_t y, int64_t z, int64_t n, bool squares
         sum[i] = 0.0;
     }
     for (int64_t r = 0; r < y; r++, x += z) {
-        for (int64_t i = 0; i < n; i++) {
-            const double v = (double)x[i];
-            sum[i] += squares ? v * v : v;
+        if (squares) {
+            lvni_cpu_isa()->add_squares(x, sum, n);
+        }
+        for (int64_t i = 0; i < n && !squares; i++) {
+            sum[i] += (double)x[i];
         }
     }
 }
@@ -121,9 +125,7 @@ static int64_t estimate(const step_job *j, int64_t at, int64_t n, float *v)
                 *of_col = j->col_var + (outer * p->cols + c) * p->inner + k;
     const double *mean = j->mean + outer * p->inner + k;
     if (p->inner > 1) {
-        for (int64_t i = 0; i < some; i++) {
-            v[i] = (float)((double)of_row[i] / mean[i]) * of_col[i];
-        }
+        lvni_cpu_isa()->adafactor_estimate(of_row, of_col, mean, v, some);
     } else {
         const float factor = (float)((double)*of_row / *mean);
         for (int64_t i = 0; i < some; i++) {
@@ -140,10 +142,10 @@ static void direction(const step_job *j, int64_t at, int64_t n, float u[LVNI_FLA
     for (int64_t i = 0; j->col_var != NULL && i < n;) {
         i += estimate(j, at + i, n - i, u + i);
     }
-    const float *v = j->col_var != NULL ? u : j->row_var + at;
-    for (int64_t i = 0; i < n; i++) {
-        u[i] = j->g[at + i] * scale / __builtin_sqrtf(v[i] < least ? least : v[i]);
+    if (j->col_var == NULL) {
+        memcpy(u, j->row_var + at, (size_t)n * sizeof *u);
     }
+    lvni_cpu_isa()->adafactor_direction(j->g + at, u, n, scale, least);
 }
 
 static void step_range(const void *job, int64_t begin, int64_t end)
@@ -158,9 +160,7 @@ static void step_range(const void *job, int64_t begin, int64_t end)
             lvni_cpu_isa()->block_sumsq(u, n, j->of_u + b);
             continue;
         }
-        for (int64_t i = 0; i < n; i++) {
-            j->w[at + i] = j->w[at + i] * j->keep - j->rate * u[i];
-        }
+        lvni_cpu_isa()->adafactor_step(j->w + at, u, n, j->keep, j->rate);
     }
 }
 

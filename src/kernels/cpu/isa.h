@@ -236,6 +236,13 @@ typedef struct lvni_cpu_vec {
     void (*lamb_moments)(const float *w, const float *g, float *m, float *v, int64_t n, double *sum,
                          const lvn_flat_lamb *p);
     void (*lamb)(float *w, const float *m, const float *v, int64_t n, const lvn_flat_lamb *p);
+    /* Adafactor. sum += x^2; v = row / mean * col, the entries of n matrices; from v in u: u =
+     * scale g / sqrt(max(v, least)); w = keep w - rate u */
+    void (*add_squares)(const float *x, double *sum, int64_t n);
+    void (*adafactor_estimate)(const float *row, const float *col, const double *mean, float *v,
+                               int64_t n);
+    void (*adafactor_direction)(const float *g, float *u, int64_t n, float scale, float least);
+    void (*adafactor_step)(float *w, const float *u, int64_t n, float keep, float rate);
     void (*accumulate)(float *a, const float *b, int64_t n); /* a += b */
     void (*accumulate_bf16)(uint16_t *a, const uint16_t *b, int64_t n);
     void (*lerp)(float *a, const float *b, float t, int64_t n); /* a += t (b - a) */

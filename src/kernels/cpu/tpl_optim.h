@@ -1,4 +1,4 @@
-/* Template (included by tpl_table.h only): RMSprop, Lion and LAMB over flat buffers
+/* Template (included by tpl_table.h only): RMSprop, Lion, LAMB and Adafactor over flat buffers
  * (levin/backend.h has the formulas). */
 #ifndef LEVIN_KERNELS_CPU_TPL_OPTIM_H
 #define LEVIN_KERNELS_CPU_TPL_OPTIM_H
@@ -114,6 +114,37 @@ static void lamb(float *restrict w, const float *restrict m, const float *restri
         for (int64_t i = 0; i < some; i++) {
             w[at + i] = w[at + i] - lr * u[i];
         }
+    }
+}
+
+static void add_squares(const float *restrict x, double *restrict sum, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        sum[i] += (double)x[i] * (double)x[i];
+    }
+}
+
+static void adafactor_estimate(const float *restrict row, const float *restrict col,
+                               const double *restrict mean, float *restrict v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        v[i] = (float)((double)row[i] / mean[i]) * col[i];
+    }
+}
+
+static void adafactor_direction(const float *restrict g, float *restrict u, int64_t n, float scale,
+                                float least)
+{
+    for (int64_t i = 0; i < n; i++) {
+        u[i] = g[i] * scale / __builtin_sqrtf(u[i] < least ? least : u[i]);
+    }
+}
+
+static void adafactor_step(float *restrict w, const float *restrict u, int64_t n, float keep,
+                           float rate)
+{
+    for (int64_t i = 0; i < n; i++) {
+        w[i] = w[i] * keep - rate * u[i];
     }
 }
 
