@@ -77,7 +77,8 @@ static bool is_over(void *user)
 }
 
 /* Where other nodes reach this process: by the address over which it reaches the store. On the
- * store's own host that may be the loopback; then by the one at which others reach the store. */
+ * store's own host, where that may be the loopback or a bridge of containers, by the one at which
+ * others reach the store. */
 static lvn_status find_address(lvni_recipes_rank_process *p, char *out, size_t room)
 {
     typedef struct addresses {
@@ -93,7 +94,8 @@ static lvn_status find_address(lvni_recipes_rank_process *p, char *out, size_t r
     lvni_control_addresses(p->control, mine.own, mine.store);
     lvn_status s = exchange(p, &mine, sizeof mine, all);
     const char *found = mine.own;
-    for (int i = 0; i < world && s == LVN_OK && strncmp(found, "127.", 4) == 0; i++) {
+    const bool at_home = strcmp(mine.own, mine.store) == 0 || strncmp(mine.own, "127.", 4) == 0;
+    for (int i = 0; i < world && s == LVN_OK && at_home && found == mine.own; i++) {
         found = m[i].host_index != m[p->rank].host_index ? all[i].store : found;
     }
     snprintf(out, room, "%s", found[0] != '\0' ? found : "127.0.0.1");
