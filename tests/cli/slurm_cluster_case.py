@@ -25,6 +25,7 @@ SOURCE, LEVIN = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
 TOOLS = os.environ.get("LEVIN_TEST_SLURM") or f"{SOURCE}/../shared/slurm"
 WAIT_S = 120
 SKIP = 77  # for ctest
+UP = ["-n", "2", "-c", "8", "-g", "4"]  # a test may have others before it calls main
 TRAIN = [
     "train",
     "classify",
@@ -159,9 +160,7 @@ class Cluster(unittest.TestCase):
             fcntl.flock(
                 lock, fcntl.LOCK_EX
             )  # two clusters that start at once may choose one set of names and ports
-            code, reported = command(
-                [f"{TOOLS}/up", "-n", "2", "-c", "8", "-g", "4", f"{cls.dir}/c"], timeout=300
-            )
+            code, reported = command([f"{TOOLS}/up", *UP, f"{cls.dir}/c"], timeout=300)
         if code != 0:
             raise unittest.SkipTest(f"no cluster can be started here: {reported}")
         cls.node = re.search(r"nodes \((\w+)\.\.", reported)[1]
