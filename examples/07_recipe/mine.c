@@ -7,7 +7,7 @@
  *   levin plan train ./mine.so devices=2
  *   levin train ./mine.so --help
  *   levin eval ./mine.so model=out/spirals
- *   levin predict ./mine.so model=out/spirals count=100 output=points.csv
+ *   levin predict ./mine.so model=out/spirals output=points.csv
  *   levin export ./mine.so model=out/spirals output=net.safetensors */
 #include <levin/levin.h>
 

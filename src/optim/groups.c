@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/str.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -260,17 +261,26 @@ static lvn_status multiply_groups(const lvni_optim_rules *r, lvni_optim_paramete
 }
 
 /* As in BEiT and MAE: the last block has the whole rate. */
-static void apply_layer_decay(const lvni_optim_rules *r, lvni_optim_parameter *parameter, int n)
+static lvn_status apply_layer_decay(const lvni_optim_rules *r, lvni_optim_parameter *parameter,
+                                    int n)
 {
-    int last = 0;
+    int first = INT_MAX, last = 0;
     for (int i = 0; i < n; i++) {
+        first = parameter[i].block < first ? parameter[i].block : first;
         last = parameter[i].block > last ? parameter[i].block : last;
+    }
+    if (r->layer_decay > 0.0 && r->layer_decay != 1.0 && first >= last) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "optim.layer_decay=%g changes nothing: the model has no blocks "
+                 "(lvn_builder_block); leave it out, or give lr_scale or optim.groups",
+                 r->layer_decay);
     }
     for (int i = 0; i < n && r->layer_decay > 0.0; i++) {
         for (int k = parameter[i].block; k < last; k++) {
             parameter[i].lr_scale *= r->layer_decay;
         }
     }
+    return LVN_OK;
 }
 
 /* "backbone=5epochs" */
@@ -280,7 +290,7 @@ static lvn_status split_thaw(const lvni_optim_rules *r, const char *text, char p
     const char *equals = strrchr(text, '=');
     const char *digits = equals == NULL ? "" : equals + 1;
     const size_t n = strspn(digits, "0123456789");
-    const bool epochs = strcmp(digits + n, "epochs") == 0;
+    const bool epochs = strcmp(digits + n, "epochs") == 0 || strcmp(digits + n, "epoch") == 0;
     if (n == 0 || n > 12 || equals == text || equals - text >= PATTERN ||
         (!epochs && digits[n] != '\0')) {
         LVN_FAIL(LVN_ERR_USAGE,
@@ -343,7 +353,7 @@ lvn_status lvni_optim_rules_apply(const lvni_optim_rules *r, lvni_optim_paramete
     LVN_TRY(apply_freeze(r, parameter, n));
     LVN_TRY(apply_lr_scale(r, parameter, n));
     LVN_TRY(r->n_groups == 0 ? LVN_OK : multiply_groups(r, parameter, n));
-    apply_layer_decay(r, parameter, n);
+    LVN_TRY(apply_layer_decay(r, parameter, n));
     LVN_TRY(apply_freeze_until(r, parameter, n));
     return check_first_step(parameter, n);
 }

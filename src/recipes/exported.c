@@ -223,12 +223,21 @@ static lvn_status load_without_average(const lvni_recipes_exported *e, lvni_nn_m
 
 /* ---- the model ---- */
 
+static int64_t read_step(const lvni_ckpt_st_file *file)
+{
+    const char *text = lvni_ckpt_st_meta_get(file, LVNI_CKPT_STEP);
+    char *end = NULL;
+    const int64_t step = text == NULL ? -1 : strtoll(text, &end, 10);
+    return end == NULL || end == text || *end != '\0' || step < 0 ? -1 : step;
+}
+
 /* The card at the first time, and the model. */
 static lvn_status read_file(lvni_recipes_exported *e, lvni_nn_model **out)
 {
     lvni_ckpt_st_file *file;
     LVN_TRY(lvni_ckpt_st_open(e->file, LVNI_ST_VERIFY, &file));
     lvn_status s = e->cls != NULL ? LVN_OK : read_metadata(e, file);
+    e->step = read_step(file);
     const double decay = s == LVN_OK && e->use_ema ? shown_average(file) : 0.0;
     if (s == LVN_OK) {
         s = lvni_nn_model_build_empty(e->cls, e->arguments, out);

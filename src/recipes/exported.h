@@ -50,6 +50,7 @@ typedef struct lvni_recipes_exported {
     lvni_nn_model *model;
     const lvni_core_config *config; /* of the command that opens it */
     char *file;
+    int64_t step; /* of its training; -1: not known */
     bool use_ema;
     double decay;                /* of the average that an exported file holds; 0: none */
     char *model_name, *data;     /* owned; card points at them */

@@ -123,6 +123,11 @@ static lvn_status read_schedule(const lvni_core_config *c, const lvni_plan *plan
                                .step_size = lvni_core_config_int(c, "scheduler.step_size") * unit};
     LVN_TRY(fill_schedule(c, unit, s));
     LVN_TRY(read_warmup(c, per_epoch, &s->warmup_steps));
+    if (kind == LVNI_SCHEDULE_ONECYCLE && s->warmup_steps > 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "scheduler=onecycle warms up by itself (scheduler.pct_start): leave out "
+                 "scheduler.warmup_steps and scheduler.warmup_epochs");
+    }
     return check_length(name, s);
 }
 

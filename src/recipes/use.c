@@ -189,6 +189,20 @@ static lvn_status rank_work(void *user, const lvni_recipes_rank *rank)
 
 /* ---- the command ---- */
 
+static void report_model(const lvni_recipes_use *u)
+{
+    const lvni_recipes_exported *e = u->exported;
+    if (!lvni_recipes_use_leads(u)) {
+        return;
+    }
+    if (e->step >= 0) {
+        lvni_log_line(LVNI_LOG_INFO, "note: the model of %s, after step %lld of its training",
+                      e->file, (long long)e->step);
+    } else {
+        lvni_log_line(LVNI_LOG_INFO, "note: the model of %s", e->file);
+    }
+}
+
 static lvn_status open_and_run(lvni_recipes_use *u)
 {
     const lvni_recipes_exported_place place = lvni_recipes_use_place(u->config);
@@ -196,6 +210,7 @@ static lvn_status open_and_run(lvni_recipes_use *u)
     LVN_TRY(lvni_recipes_accelerator_use(u->config, u->ranks->rank->device));
     LVN_TRY(lvni_recipes_exported_open(u->recipe, &place, u->config, &u->exported));
     LVN_TRY(u->open(u));
+    report_model(u);
     LVN_TRY(lvni_recipes_ranks_each(u->ranks, rank_work, u));
     return lvni_recipes_use_leads(u) ? u->finish(u) : LVN_OK;
 }

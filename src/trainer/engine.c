@@ -2,7 +2,9 @@
 #include "trainer/engine.h"
 
 #include "core/alloc.h"
+#include "core/str.h"
 #include "kernels/flat.h"
+#include "log/run_log.h"
 #include "trainer/phases.h"
 
 #include <string.h>
@@ -137,12 +139,36 @@ void lvni_trainer_optim_of_phases(const lvni_optim_options *run,
     }
 }
 
+/* Of parameters that freeze_until= would train, and that stay as they are. */
+static void report_frozen(const lvni_trainer_engine_options *o, const lvni_optim_parameter *p)
+{
+    const int64_t end = o->schedule.total_steps;
+    const char *both = NULL, *late = NULL;
+    for (int i = o->model->n_parameters - 1; i >= 0; i--) {
+        both = p[i].thaw > 0 && p[i].frozen ? p[i].name : both;
+        late = p[i].thaw > 0 && !p[i].frozen && p[i].thaw >= end ? p[i].name : late;
+    }
+    if (both != NULL) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "freeze= and freeze_until= both name %s, which stays frozen to the end",
+                      both);
+    }
+    if (late != NULL) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "freeze_until=: %s stays frozen in all of the run's %lld step%s", late,
+                      (long long)end, lvni_core_plural(end, "", "s"));
+    }
+}
+
 /* The tape records nothing for frozen parameters; their gradients are zeros. */
 static lvn_status make_optim(lvni_trainer_engine *e)
 {
     lvni_nn_model *m = e->o.model;
     lvni_optim_parameter *p;
     LVN_TRY(lvni_trainer_parameters(m, &e->o.rules, &p));
+    if (e->o.plan.rank == 0) {
+        report_frozen(&e->o, p);
+    }
     lvni_trainer_phases_assign(m, p);
     e->n_phases = lvni_trainer_phases_count(m);
     lvni_optim_options optim[LVNI_PHASES];

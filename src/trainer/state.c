@@ -125,8 +125,8 @@ static const char *advice(const lvni_trainer *t, const char *tensor, char text[A
         return text;
     }
     if (begins(tensor, LVNI_CKPT_OPTIM)) {
-        return "it was written with another optimizer: give optim.name and optim.momentum as "
-               "they were";
+        return "it was written with another optimizer: give optim.name (and its momentum) as it "
+               "was";
     }
     snprintf(text, ADVICE, "it was written by a run with another model: give %s as they were",
              model_keys(t));

@@ -259,7 +259,8 @@ def draw_shared(r, recipes):
         *own,
         *batch,
         *group,
-        *update,
+        # their networks have no blocks
+        *(key for key in update if not key.startswith("optim.layer_decay=")),
         f"precision={r.choice(['32-true', '32-true', '16-mixed'])}",
         f"seed={r.randint(0, 99)}",
         f"max_steps={r.randint(4, 6)}",

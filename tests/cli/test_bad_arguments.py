@@ -408,6 +408,20 @@ class Words(Case):
         self.train(*cycle, "optim.momentum=0.8")
         self.train(*other, "scheduler.cycle_momentum=false", "overwrite=true")
 
+    def test_settings_that_would_do_nothing(self):
+        self.refused(
+            ["scheduler=onecycle", "scheduler.warmup_steps=1"],
+            ["warms up by itself", "scheduler.pct_start"],
+        )
+        self.train(
+            "freeze=[*.bias]",
+            "freeze_until=[fc1.bias=1,fc1.weight=2epochs]",
+            expects=[
+                "freeze= and freeze_until= both name fc1.bias",
+                "fc1.weight stays frozen in all of the run's 2 steps",
+            ],
+        )
+
     def test_impossible_batch_plan(self):
         self.refused(
             ["micro_batches=7"], ["batch_size 6", "7 micro-batches", "smallest that works: 7"]

@@ -32,7 +32,13 @@ LAYOUTS = {
 ON_SIM = {"LEVIN_SIM_DEVICES": "2"}
 
 
-def levin(*arguments, status=0, cwd=None, **environment):
+def levin(*arguments, **how):
+    """What it writes, on stdout first."""
+    done = run_levin(*arguments, **how)
+    return done.stdout + done.stderr
+
+
+def run_levin(*arguments, status=0, cwd=None, **environment):
     done = subprocess.run(
         [LEVIN, *arguments],
         cwd=cwd or FOLDER,
@@ -45,7 +51,7 @@ def levin(*arguments, status=0, cwd=None, **environment):
         raise AssertionError(
             f"{arguments} ended with {done.returncode}, not {status}:\n{done.stdout}{done.stderr}"
         )
-    return done.stdout + done.stderr
+    return done
 
 
 def compile_source(name, *changes):
@@ -129,12 +135,14 @@ class SharedRecipe(unittest.TestCase):
         self.assertEqual([row.split(",")[0] for row in rows[1:]], [str(i) for i in range(500)])
         for row in rows[1:]:
             self.assertAlmostEqual(sum(map(float, row.split(",")[1:])), 1.0, places=5)
-        lines = levin("predict", MINE, "model=used", "--json").splitlines()
+        lines = run_levin("predict", MINE, "model=used", "--json").stdout.splitlines()
         first = json.loads(lines[0])
         self.assertEqual(len(lines), 500)
         self.assertEqual(list(first), ["sample", "right", "left"])
         self.assertEqual(f"0,{first['right']:.9g},{first['left']:.9g}", rows[1])
-        plain = levin("predict", MINE, "model=used", "use_ema=false", "output=-").splitlines()
+        done = run_levin("predict", MINE, "model=used", "use_ema=false", "output=-")
+        plain = done.stdout.splitlines()
+        self.assertRegex(done.stderr, r"exported_best.safetensors, after step \d+ of its training")
         self.assertEqual(len(plain), 501)
         self.assertNotEqual(plain, rows)
 
@@ -155,7 +163,9 @@ class SharedRecipe(unittest.TestCase):
                 os.replace(f"/tmp/{name}.safetensors", os.path.join(folder, f"{name}.safetensors"))
                 self.assertIn(f"{name}.safetensors: net, 1218 parameters", done)
                 again = [mine, f"model={folder}/{name}.safetensors"]
-                self.assertEqual(json.loads(levin("eval", *again, "--json"))["metrics"], here)
+                self.assertEqual(
+                    json.loads(run_levin("eval", *again, "--json").stdout)["metrics"], here
+                )
             levin("export", mine, files["run"], f"output={folder}/bare.safetensors", "card=false")
             bare = levin("eval", mine, f"model={folder}/bare.safetensors", status=1)
             self.assertIn("is not a model of this recipe of levin", bare)

@@ -78,7 +78,8 @@ static void groups(void **state)
     const char *const group[] = {"*:weight_decay=0.2:beta1=0.5",
                                  "conv1:lr=0.03:weight_decay=0:beta1=0:momentum=0.25",
                                  "head:lr=0:beta2=0.75"},
-                      *const scale[] = {"conv1=2"}, *const until[] = {"conv1=7", "norm1=3epochs"};
+                      *const scale[] = {"conv1=2"},
+                      *const until[] = {"conv1=7", "norm1.weight=1epoch", "norm1=3epochs"};
     const lvni_optim_rules r = {.no_decay_1d = true,
                                 .lr_scale = scale,
                                 .n_lr_scale = 1,
@@ -88,7 +89,7 @@ static void groups(void **state)
                                 .weight_decay = 0.1,
                                 .layer_decay = 0.5,
                                 .freeze_until = until,
-                                .n_freeze_until = 2,
+                                .n_freeze_until = 3,
                                 .steps_per_epoch = 10};
     assert_int_equal(lvni_optim_rules_apply(&r, p, N), LVN_OK);
     const double rate[N] = {1.5, 0.25, 0.25, 0.5, 0.0}, decay[N] = {0, 0, 0, 2, 2};
@@ -103,6 +104,18 @@ static void groups(void **state)
         assert_true(p[i].own.has_beta2 == (i == N - 1) &&
                     p[i].own.beta2 == (i == N - 1 ? 0.75 : 0.0));
     }
+}
+
+static void layer_decay_needs_blocks(void **state)
+{
+    (void)state;
+    lvni_optim_parameter p[N];
+    fill_parameters(p);
+    lvni_optim_rules r = {.lr = 0.01, .layer_decay = 0.5};
+    assert_int_equal(lvni_optim_rules_apply(&r, p, N), LVN_ERR_USAGE);
+    assert_non_null(strstr(lvn_last_error()->message, "no blocks (lvn_builder_block)"));
+    r.layer_decay = 1.0;
+    assert_int_equal(lvni_optim_rules_apply(&r, p, N), LVN_OK);
 }
 
 static void refused_groups(void **state)
@@ -126,7 +139,7 @@ static void refused_groups(void **state)
         {"head:weight_decay=1", NULL, "optim.weight_decay is 0"},
         {NULL, "head", "freeze_until: head is not PATTERN=STEPS"},
         {NULL, "head=", "is not PATTERN=STEPS"},
-        {NULL, "head=5epoch", "is not PATTERN=STEPS"},
+        {NULL, "head=5epoc", "is not PATTERN=STEPS"},
         {NULL, "head=-5", "is not PATTERN=STEPS"},
         {NULL, "hed=5", "the nearest name is head"},
         {NULL, "*=5", "all 5 parameters are frozen in the first step"},
@@ -522,6 +535,7 @@ int main(void)
         cmocka_unit_test(patterns),
         cmocka_unit_test(settings),
         cmocka_unit_test(groups),
+        cmocka_unit_test(layer_decay_needs_blocks),
         cmocka_unit_test(refused_groups),
         cmocka_unit_test(mistakes),
         cmocka_unit_test(phases_name_parameters),

@@ -6,6 +6,14 @@
 
 #include <stdlib.h>
 
+/* The part of the copies that is seen to be hidden: all of it except what the machine does
+ * beside, which TSan makes long. */
+#ifdef __SANITIZE_THREAD__
+enum { HIDDEN = 8 };
+#else
+enum { HIDDEN = 2 };
+#endif
+
 enum { SIDE = 16, STEPS = 8 };
 
 static const setting step_of_waves = {.batch_size = 32,
@@ -82,7 +90,7 @@ static void copies_run_beside_kernels(void **state)
                       (double)r.kernels_ns * 1e-6, (double)r.copies_ns * 1e-6,
                       (double)r.clock_ns * 1e-6, (int)r.waits);
         assert_true(r.copies_ns > 0 && r.waits <= STEPS + 1);
-        beside = r.clock_ns < r.kernels_ns + r.copies_ns - shorter / 2;
+        beside = r.clock_ns < r.kernels_ns + r.copies_ns - shorter / HIDDEN;
     }
     assert_true(beside);
 }
@@ -196,7 +204,7 @@ static void metrics_are_read_one_wave_late(void **state)
                       (double)r.kernels_ns * 1e-6, (double)r.copies_ns * 1e-6,
                       (double)r.clock_ns * 1e-6, (int)r.waits);
         assert_true(r.kernels_ns > 0 && r.copies_ns > 0 && r.waits < CHUNKS / 2);
-        beside = r.waits <= 2 && r.clock_ns < r.kernels_ns + r.copies_ns - shorter / 2;
+        beside = r.waits <= 2 && r.clock_ns < r.kernels_ns + r.copies_ns - shorter / HIDDEN;
     }
     assert_true(beside);
 }
