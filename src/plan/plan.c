@@ -226,7 +226,7 @@ static void resolve_rank(const lvni_plan_options *o, lvni_plan *p)
 
 static lvn_status resolve_stream(const lvni_plan *p, lvni_plan_stream *s)
 {
-    if (s->n_samples == 0 || s->n_samples > UINT32_MAX) {
+    if (s->n_samples == 0 || s->n_samples < LVNI_PLAN_ENDLESS || s->n_samples > UINT32_MAX) {
         LVN_FAIL(LVN_ERR_USAGE, "the stream %s has %lld samples; 1 to %lld are possible", s->name,
                  (long long)s->n_samples, (long long)UINT32_MAX);
     }

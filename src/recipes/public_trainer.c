@@ -307,6 +307,7 @@ lvn_status lvn_trainer_validate(lvn_trainer *h, const lvn_trainer_report **repor
 
 lvn_status lvn_trainer_save(lvn_trainer *h, const char *path)
 {
+    LVN_ARG(path != NULL, "lvn_trainer_save: the path is NULL");
     return call_ranks(h, "save", LVNI_HOST_SAVE, path);
 }
 

@@ -226,6 +226,7 @@ static lvn_status check_recipe(const lvn_recipe *r, const char *path)
                           : r->help == NULL                     ? "help"
                           : r->open == NULL                     ? "open"
                           : r->n_keys > 0 && r->keys == NULL    ? "keys"
+                          : r->n_keys < 0                       ? "n_keys"
                                                                 : NULL;
     if (missing != NULL) {
         LVN_FAIL(LVN_ERR_INVALID, "%s: the recipe's .%s is missing", path, missing);

@@ -138,7 +138,8 @@ static lvn_status take_row(void *user, int64_t sample, const float *value, int64
         }
     }
     snprintf(number, sizeof number, "%lld", (long long)sample);
-    const char *name = d->cls->sample_name == NULL ? number : d->cls->sample_name(d, sample);
+    const char *own = d->cls->sample_name == NULL ? NULL : d->cls->sample_name(d, sample);
+    const char *name = own == NULL ? number : own;
     if (w->json) {
         lvni_core_str_append(&w->text, "{\"sample\": ");
         lvni_core_str_json(&w->text, name);

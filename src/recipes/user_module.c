@@ -87,7 +87,7 @@ lvn_status lvni_recipes_open_job(const lvn_job *job, const char *of,
 void lvni_recipes_close_job(const lvn_job *job)
 {
     lvn_dataset_destroy(job->train);
-    lvn_dataset_destroy(job->val);
+    lvn_dataset_destroy(job->val == job->train ? NULL : job->val);
     for (int i = 0; job->streams != NULL && i < job->n_streams; i++) {
         lvn_dataset *d = job->streams[i].dataset;
         bool again = d == job->train || d == job->val;

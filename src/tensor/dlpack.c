@@ -50,9 +50,14 @@ static lvn_status read_description(const lvn_dlpack_tensor *from, lvni_tensor_de
     LVN_ARG(from->ndim >= 0 && from->ndim <= LVN_MAX_NDIM,
             "lvn_from_dlpack: a tensor has 0 to %d axes, not %d", LVN_MAX_NDIM, (int)from->ndim);
     LVN_ARG(from->ndim == 0 || from->shape != NULL, "lvn_from_dlpack: the shape is NULL");
+    int64_t n = 1;
     d->ndim = from->ndim;
     for (int i = 0; i < d->ndim; i++) {
         d->shape[i] = from->shape[i];
+        LVN_ARG(d->shape[i] >= 0 && !__builtin_mul_overflow(n, d->shape[i], &n),
+                "lvn_from_dlpack: axis %d has the size %lld, which is negative or makes the tensor "
+                "larger than memory",
+                i, (long long)d->shape[i]);
     }
     return read_type(from, &d->dtype);
 }
@@ -132,8 +137,19 @@ static void release_theirs_old(void *owner)
     }
 }
 
+static bool is_null(const void *from)
+{
+    if (from == NULL) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "lvn_from_dlpack: the tensor is NULL");
+    }
+    return from == NULL;
+}
+
 lvn_tensor *lvn_from_dlpack(lvn_dlpack *from)
 {
+    if (is_null(from)) {
+        return NULL;
+    }
     if (from->major != LVN_DLPACK_MAJOR) {
         lvn_error_set(LVN_ERR_UNSUPPORTED, __FILE__, __LINE__,
                       "lvn_from_dlpack: the tensor is of DLPack's version %u.%u, and levin reads "
@@ -147,7 +163,7 @@ lvn_tensor *lvn_from_dlpack(lvn_dlpack *from)
 
 lvn_tensor *lvn_from_dlpack_old(lvn_dlpack_old *from)
 {
-    return take(&from->tensor, false, release_theirs_old, from);
+    return is_null(from) ? NULL : take(&from->tensor, false, release_theirs_old, from);
 }
 
 /* ---- for others ---- */

@@ -115,7 +115,6 @@ def schedules():
         "wgrad_threads=1",
         "optim=adamw",
         "scheduler=onecycle",
-        "scheduler.warmup_steps=2",
         "optim.weight_decay=0.01",
         "optim.weight_decay_end=0.4",
     ]

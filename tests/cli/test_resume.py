@@ -186,7 +186,7 @@ def other_values(whole):
         ("drop_last=true", "give drop_last=false"),
         ("val_split=0.5", "n_samples=398"),
         ("data.count=600", "n_samples=398"),
-        ("optim=sgd", "give optim.name and optim.momentum"),
+        ("optim=sgd", "give optim.name (and its momentum)"),
         ("model=mlp", "another model"),
     ):
         printed = resume(out, *argument.split(), "max_steps=-1", code=64)

@@ -140,6 +140,19 @@ class SharedRecipe(unittest.TestCase):
         self.assertEqual(len(lines), 500)
         self.assertEqual(list(first), ["sample", "right", "left"])
         self.assertEqual(f"0,{first['right']:.9g},{first['left']:.9g}", rows[1])
+        unnamed = compile_source(
+            "unnamed",
+            (".get = spirals_get", ".get = spirals_get, .sample_name = no_name"),
+            (
+                "static const lvn_dataset_class",
+                "static const char *no_name(const lvn_dataset *d, int64_t i)\n"
+                "{ (void)d; (void)i; return NULL; }\n"
+                "static const lvn_dataset_class",
+            ),
+        )
+        self.assertEqual(
+            run_levin("predict", unnamed, "model=used", "output=-").stdout.splitlines(), rows
+        )
         done = run_levin("predict", MINE, "model=used", "use_ema=false", "output=-")
         plain = done.stdout.splitlines()
         self.assertRegex(done.stderr, r"exported_best.safetensors, after step \d+ of its training")

@@ -600,6 +600,7 @@ static void wrong_calls_are_refused(void **state)
     must(lvn_trainer_fit(t)); /* nothing to do */
     assert_int_equal(lvn_trainer_load(t, "/nowhere/a.safetensors"), LVN_ERR_NOT_FOUND);
     assert_int_equal(lvn_trainer_save(t, "/nowhere/a.safetensors"), LVN_ERR_NOT_FOUND);
+    assert_int_equal(lvn_trainer_save(t, NULL), LVN_ERR_INVALID);
     snprintf(path, sizeof path, "%s/other.safetensors", dir);
     must(lvn_trainer_save(wide, path));
     float before[VALUES];

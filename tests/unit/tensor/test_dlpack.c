@@ -146,7 +146,11 @@ static void refused(lvn_dlpack from, lvn_status status, const char *part)
 static void what_levin_does_not_have_is_refused(void **state)
 {
     (void)state;
-    int64_t seven[7] = {1, 1, 1, 1, 1, 1, 6}, negative[2] = {-2, -3};
+    int64_t seven[7] = {1, 1, 1, 1, 1, 1, 6}, negative[2] = {-2, -3},
+            huge[2] = {INT64_C(1) << 40, INT64_C(1) << 40};
+    assert_null(lvn_from_dlpack(NULL));
+    assert_null(lvn_from_dlpack_old(NULL));
+    assert_int_equal(lvn_last_error()->code, LVN_ERR_INVALID);
     lvn_dlpack from = foreign(numbers, NULL);
     from.tensor.device_type = 2;
     refused(from, LVN_ERR_UNSUPPORTED, "lies on a device (of DLPack's type 2)");
@@ -166,7 +170,10 @@ static void what_levin_does_not_have_is_refused(void **state)
     refused(from, LVN_ERR_INVALID, "0 to 6 axes, not 7");
     from = foreign(numbers, NULL);
     from.tensor.shape = negative;
-    refused(from, LVN_ERR_INVALID, "cannot have size -2");
+    refused(from, LVN_ERR_INVALID, "axis 0 has the size -2");
+    from = foreign(numbers, NULL);
+    from.tensor.shape = huge;
+    refused(from, LVN_ERR_INVALID, "larger than memory");
     from = foreign(NULL, NULL);
     refused(from, LVN_ERR_INVALID, "data of 6 elements is NULL");
     from = foreign(numbers, NULL);
