@@ -81,7 +81,8 @@ static void draw(uint64_t seed, int64_t image, const double at[2], float *pixel)
 {
     const lvn_sample_key own = {.seed = seed, .sample = image};
     for (int i = 0; i < SIZE * SIZE; i++) {
-        const double x = i % SIZE + 0.5 - at[0], y = i / SIZE + 0.5 - at[1];
+        const int column = i % SIZE, row = i / SIZE;
+        const double x = column + 0.5 - at[0], y = row + 0.5 - at[1];
         const double noise = lvn_sample_uniform(&own, 0, (uint64_t)i);
         pixel[i] = (float)(0.7 * noise + (x * x + y * y <= 6.0 ? 0.6 : 0.0));
     }

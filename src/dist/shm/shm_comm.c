@@ -362,11 +362,9 @@ lvn_status lvni_dist_comm_shm(const lvni_dist_comm_options *o, lvni_dist_comm **
     }
     lvni_shm_comm *c;
     lvn_status status = make_private(o->rank, o->world, o->check, true, &c);
-    if (c != NULL) {
+    if (status == LVN_OK) {
         c->base.number = o->number;
-    }
-    if (status == LVN_OK && o->rank == 0) {
-        status = create_segment(c, &mine);
+        status = o->rank == 0 ? create_segment(c, &mine) : LVN_OK;
     }
     mine.status = (int32_t)status;
     status = exchange_cards(o, &mine, all);

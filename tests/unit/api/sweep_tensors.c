@@ -284,7 +284,8 @@ static lvn_status pins(const void *argument)
 static lvn_status factors(const void *argument)
 {
     (void)argument;
-    lvn_tensor *a = lvn_tensor_create(LVN_F64, LVN_SHAPE(3, 3)), *u, *v, *s, *t;
+    lvn_tensor *a = lvn_tensor_create(LVN_F64, LVN_SHAPE(3, 3)), *u = NULL, *v = NULL, *s = NULL,
+               *t = NULL;
     lvn_status status = a == NULL ? lvn_last_error()->code : lvn_eigh(a, &s, &v);
     if (status == LVN_OK) {
         status = lvn_svd(a, &u, NULL, &t);

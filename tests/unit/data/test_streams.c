@@ -247,7 +247,8 @@ static void a_stream_goes_on_pass_after_pass(void **state)
             const int64_t p = 5 * step + i;
             lvni_data_sampler_order(clips_seed(), (uint32_t)(p / 7), 7, order);
             assert_true(b.value[step][i][0] == (double)order[p % 7]);
-            assert_true(b.value[step][i][1] == (double)(p / 7));
+            const int64_t epoch = p / 7;
+            assert_true(b.value[step][i][1] == (double)epoch);
         }
     }
     same_for_any_layout(&s, &a, &b);
@@ -272,7 +273,8 @@ static void once_is_a_pass_in_each_epoch(void **state)
         assert_int_equal(b.n[step], in_epoch == 0 ? 4 : in_epoch == 1 ? 3 : 0);
         for (int64_t i = 0; i < b.n[step]; i++) {
             assert_true(b.value[step][i][0] == (double)order[4 * in_epoch + i]);
-            assert_true(b.value[step][i][1] == (double)(step / 5));
+            const int64_t epoch = step / 5;
+            assert_true(b.value[step][i][1] == (double)epoch);
         }
     }
     same_for_any_layout(&s, &a, &b);
@@ -293,7 +295,8 @@ static void in_sequence_and_with_replacement(void **state)
     read_steps(&s, 1, 0, 0, &a, &b);
     for (int64_t p = 0; p < (int64_t)4 * STEPS; p++) {
         assert_true(a.value[p / 4][p % 4][0] == (double)(p % 20));
-        assert_true(a.value[p / 4][p % 4][1] == (double)(p / 20));
+        const int64_t epoch = p / 20;
+        assert_true(a.value[p / 4][p % 4][1] == (double)epoch);
     }
     for (int64_t p = 0; p < (int64_t)6 * STEPS; p++) {
         assert_true(b.value[p / 6][p % 6][0] == (double)(p % 7));

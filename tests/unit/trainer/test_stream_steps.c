@@ -181,12 +181,11 @@ static void the_host_waits_for_nothing_new(void **state)
     bench_open(&b, &set, &s);
     assert_non_null(b.trainer->engine->late);
     take_steps(&b, 4);
-    lvni_sim_counters from = lvni_sim_get_counters(0), to = from;
     uint64_t least = UINT64_MAX;
     for (int turn = 0; turn < 5 && least > 1; turn++) { /* the last step is read at once */
-        from = lvni_sim_get_counters(0);
+        const lvni_sim_counters from = lvni_sim_get_counters(0);
         take_steps(&b, 20);
-        to = lvni_sim_get_counters(0);
+        const lvni_sim_counters to = lvni_sim_get_counters(0);
         const uint64_t drained = to.drained - from.drained;
         least = drained < least ? drained : least;
         assert_true(to.copy_ns > from.copy_ns);
