@@ -210,10 +210,10 @@ LVN_API lvn_status lvn_builder_follow_with(lvn_builder *b, lvn_module *module,
 
 /* What a buffer becomes after a step: called when it has its new value (of lvn_builder_buffer or
  * lvn_builder_queue; without pushes the one it had), once, or with phases of which none names it in
- * each, with the module in whose build() it was
- * made; returns a tensor of the same shape, made by ops, such as rows of length 1. Of other buffers
- * it sees new values of those that were made before it. There is no gradient, and the mode is
- * evaluation. In a skipped step nothing changes. NULL: it failed, and so does the step. */
+ * each, with the module in whose build() it was made; returns a tensor of the same shape, made by
+ * ops, such as rows of length 1. Of other buffers it sees new values of those that were made before
+ * it. There is no gradient, and the mode is evaluation. In a skipped step nothing changes. NULL: it
+ * failed, and so does the step. */
 typedef lvn_tensor *(*lvn_buffer_function)(const lvn_module *module, lvn_tensor *value);
 LVN_API lvn_status lvn_builder_function(lvn_builder *b, lvn_buffer *buffer,
                                         lvn_buffer_function function);
