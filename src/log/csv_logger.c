@@ -1,0 +1,344 @@
+/* metrics.csv in the layout of Lightning's CSVLogger: a row for each logged step, a column for each
+ * name, sorted, and an empty cell for what was not logged. The file is replaced when a name comes
+ * that has no column yet, and grows by a row otherwise. Called through the table of loggers.c. */
+#include "core/alloc.h"
+#include "core/vfs.h"
+#include "log/logger_class.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct csv {
+    int fd; /* -1: not open */
+    char *path;
+    char **column; /* sorted names */
+    int n, room;
+    double *cell; /* of the row that is put together */
+    bool *filled;
+    lvni_core_str row;
+} csv;
+
+/* Of the three that every row has. */
+static const char *const always[] = {"epoch", "step", "time_s"};
+
+/* Where the name is, or would be: *found tells which. */
+static int position(const csv *c, const char *name, bool *found)
+{
+    int low = 0, high = c->n;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        const int order = strcmp(c->column[middle], name);
+        if (order == 0) {
+            *found = true;
+            return middle;
+        }
+        low = order < 0 ? middle + 1 : low;
+        high = order < 0 ? high : middle;
+    }
+    *found = false;
+    return low;
+}
+
+static lvn_status make_room(csv *c)
+{
+    if (c->n < c->room) {
+        return LVN_OK;
+    }
+    const int room = c->room == 0 ? 16 : 2 * c->room;
+    char **column = lvni_core_realloc(LVNI_TAG_CORE, c->column, (size_t)room * sizeof *column);
+    c->column = column == NULL ? c->column : column;
+    double *cell = lvni_core_realloc(LVNI_TAG_CORE, c->cell, (size_t)room * sizeof *cell);
+    c->cell = cell == NULL ? c->cell : cell;
+    bool *filled = lvni_core_realloc(LVNI_TAG_CORE, c->filled, (size_t)room * sizeof *filled);
+    c->filled = filled == NULL ? c->filled : filled;
+    if (column == NULL || cell == NULL || filled == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    c->room = room;
+    return LVN_OK;
+}
+
+static lvn_status insert_column(csv *c, int at, const char *name)
+{
+    LVN_TRY(make_room(c));
+    char *copy = lvni_core_strdup(LVNI_TAG_CORE, name);
+    if (copy == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    memmove(c->column + at + 1, c->column + at, (size_t)(c->n - at) * sizeof *c->column);
+    c->column[at] = copy;
+    c->n++;
+    return LVN_OK;
+}
+
+/* ---- the file as text ---- */
+
+static void put_header(const csv *c, lvni_core_str *out)
+{
+    for (int i = 0; i < c->n; i++) {
+        const char *name = c->column[i];
+        if (i > 0) {
+            lvni_core_str_char(out, ',');
+        }
+        if (strpbrk(name, ",\"\r\n") == NULL) {
+            lvni_core_str_append(out, name);
+            continue;
+        }
+        lvni_core_str_char(out, '"');
+        for (; *name != '\0'; name++) {
+            lvni_core_str_append(out, *name == '"' ? "\"" : "");
+            lvni_core_str_char(out, *name);
+        }
+        lvni_core_str_char(out, '"');
+    }
+    lvni_core_str_char(out, '\n');
+}
+
+/* One name of the header, which it appends to out. Returns what is behind it. */
+static const char *read_name(const char *text, lvni_core_str *out)
+{
+    const bool quoted = *text == '"';
+    for (text += quoted; *text != '\0'; text++) {
+        if (quoted && text[0] == '"' && text[1] != '"') {
+            return text + 1;
+        }
+        if (!quoted && (*text == ',' || *text == '\n')) {
+            return text;
+        }
+        text += quoted && *text == '"';
+        lvni_core_str_char(out, *text);
+    }
+    return text;
+}
+
+/* Columns of the header. *body: what is behind it; NULL: it is none of ours, or cut off. */
+static lvn_status read_header(csv *c, const char *text, const char **body)
+{
+    lvni_core_str name = {0};
+    lvn_status s = LVN_OK;
+    bool sorted = true;
+    for (char end = ','; s == LVN_OK && sorted && end == ',';) {
+        lvni_core_str_clear(&name);
+        text = read_name(text, &name);
+        end = *text;
+        bool found;
+        s = lvni_core_str_status(&name);
+        sorted = s == LVN_OK && position(c, lvni_core_str_text(&name), &found) == c->n && !found;
+        s = sorted ? insert_column(c, c->n, lvni_core_str_text(&name)) : s;
+        text += end == ',';
+    }
+    lvni_core_str_free(&name);
+    bool ours = sorted && *text == '\n';
+    for (int i = 0; i < 3 && ours; i++) {
+        position(c, always[i], &ours);
+    }
+    *body = ours ? text + 1 : NULL;
+    return s;
+}
+
+/* A whole row of a step that stays. */
+static bool stays(const csv *c, const char *row, const char *end, int64_t step)
+{
+    bool found;
+    const int column = position(c, "step", &found);
+    const char *its = row;
+    int commas = 0;
+    for (const char *at = row; at < end; at++) {
+        if (*at == ',') {
+            commas++;
+            its = commas == column ? at + 1 : its;
+        }
+    }
+    char *behind;
+    const long long number = strtoll(its, &behind, 10);
+    return commas == c->n - 1 && behind > its && number <= step;
+}
+
+/* The rows of body up to `step`, without one that was cut off. */
+static void filter(const csv *c, const char *body, int64_t step, lvni_core_str *out)
+{
+    for (const char *end; (end = strchr(body, '\n')) != NULL; body = end + 1) {
+        if (stays(c, body, end, step)) {
+            lvni_core_str_append_n(out, body, (size_t)(end + 1 - body));
+        }
+    }
+}
+
+/* An empty cell as number `at` of n in every row. */
+static void insert_cells(const char *body, int at, int n, lvni_core_str *out)
+{
+    for (const char *end; (end = strchr(body, '\n')) != NULL; body = end + 1) {
+        int cell = 0;
+        lvni_core_str_append(out, at == 0 ? "," : "");
+        for (; body < end; body++) {
+            lvni_core_str_char(out, *body);
+            if (*body == ',' && ++cell == at) {
+                lvni_core_str_char(out, ',');
+            }
+        }
+        lvni_core_str_append(out, at == n ? ",\n" : "\n");
+    }
+}
+
+/* The file is these columns and rows from now on. */
+static lvn_status replace(csv *c, const lvni_core_str *body)
+{
+    lvni_core_str text = {0};
+    put_header(c, &text);
+    lvni_core_str_append_n(&text, lvni_core_str_text(body), body->len);
+    lvn_status s = lvni_core_str_status(&text);
+    s = s == LVN_OK ? lvni_core_str_status(body) : s;
+    s = s == LVN_OK ? lvni_core_file_write(c->path, lvni_core_str_text(&text), text.len) : s;
+    lvni_core_str_free(&text);
+    LVN_TRY(s);
+    if (c->fd >= 0) {
+        lvni_core_vfs_get()->close(c->fd);
+        c->fd = -1;
+    }
+    return lvni_core_append_open(c->path, false, &c->fd);
+}
+
+/* ---- the logger ---- */
+
+static void destroy_csv(void *logger)
+{
+    csv *c = logger;
+    if (c->fd >= 0) {
+        lvni_core_vfs_get()->close(c->fd);
+    }
+    for (int i = 0; i < c->n; i++) {
+        lvni_core_free(c->column[i]);
+    }
+    lvni_core_free(c->column);
+    lvni_core_free(c->cell);
+    lvni_core_free(c->filled);
+    lvni_core_str_free(&c->row);
+    lvni_core_free(c->path);
+    lvni_core_free(c);
+}
+
+static void forget_columns(csv *c)
+{
+    for (; c->n > 0; c->n--) {
+        lvni_core_free(c->column[c->n - 1]);
+    }
+}
+
+/* The rows of before that stay. */
+static lvn_status begin(csv *c, int64_t step)
+{
+    char *text = NULL;
+    size_t bytes;
+    const char *body = NULL;
+    lvni_core_str kept = {0};
+    lvn_status s = LVN_OK;
+    if (step > 0 && lvni_core_path_exists(c->path)) {
+        s = lvni_core_file_read(c->path, SIZE_MAX / 4, &text, &bytes);
+        s = s == LVN_OK ? read_header(c, text, &body) : s;
+    }
+    if (s == LVN_OK && body != NULL) {
+        filter(c, body, step, &kept);
+    } else if (s == LVN_OK) {
+        forget_columns(c);
+        for (int i = 0; i < 3 && s == LVN_OK; i++) {
+            s = insert_column(c, i, always[i]);
+        }
+    }
+    s = s == LVN_OK ? replace(c, &kept) : s;
+    lvni_core_str_free(&kept);
+    lvni_core_free(text);
+    return s;
+}
+
+static lvn_status create_csv(const lvni_log_loggers_options *o, const char *argument, void **out)
+{
+    (void)argument;
+    csv *c = LVNI_NEW(LVNI_TAG_CORE, csv);
+    if (c == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    c->fd = -1;
+    c->path = lvni_log_path(o->dir, "metrics.csv");
+    const lvn_status s = c->path == NULL ? LVN_ERR_MEMORY : begin(c, o->step);
+    if (s != LVN_OK) {
+        destroy_csv(c);
+        return s;
+    }
+    *out = c;
+    return LVN_OK;
+}
+
+static bool has_all(const csv *c, const lvni_log_point *p)
+{
+    bool found = true;
+    for (int i = 0; i < p->n && found; i++) {
+        position(c, p->value[i].name, &found);
+    }
+    return found;
+}
+
+static lvn_status add_columns(csv *c, const lvni_log_point *p)
+{
+    char *text = NULL;
+    size_t bytes;
+    lvni_core_str body = {0};
+    lvn_status s = lvni_core_file_read(c->path, SIZE_MAX / 4, &text, &bytes);
+    if (s == LVN_OK) {
+        lvni_core_str header = {0};
+        put_header(c, &header);
+        s = lvni_core_str_status(&header);
+        /* a file that something else has changed since begins anew */
+        const bool ours = s == LVN_OK && bytes >= header.len &&
+                          memcmp(text, lvni_core_str_text(&header), header.len) == 0;
+        lvni_core_str_append(&body, ours ? text + header.len : "");
+        lvni_core_str_free(&header);
+    }
+    for (int i = 0; i < p->n && s == LVN_OK; i++) {
+        bool found;
+        const int at = position(c, p->value[i].name, &found);
+        if (!found) {
+            lvni_core_str wider = {0};
+            insert_cells(lvni_core_str_text(&body), at, c->n, &wider);
+            lvni_core_str_free(&body);
+            body = wider;
+            s = insert_column(c, at, p->value[i].name);
+        }
+    }
+    s = s == LVN_OK ? replace(c, &body) : s;
+    lvni_core_str_free(&body);
+    lvni_core_free(text);
+    return s;
+}
+
+static void fill(const csv *c, const char *name, double value)
+{
+    bool found;
+    const int at = position(c, name, &found);
+    c->cell[at] = value;
+    c->filled[at] = true;
+}
+
+static lvn_status write_row(void *logger, const lvni_log_point *p)
+{
+    csv *c = logger;
+    LVN_TRY(has_all(c, p) ? LVN_OK : add_columns(c, p));
+    memset(c->filled, 0, (size_t)c->n * sizeof *c->filled);
+    fill(c, "epoch", (double)p->epoch);
+    fill(c, "step", (double)p->step);
+    fill(c, "time_s", p->time_s);
+    for (int i = 0; i < p->n; i++) {
+        fill(c, p->value[i].name, p->value[i].value);
+    }
+    lvni_core_str_clear(&c->row);
+    for (int i = 0; i < c->n; i++) {
+        if (c->filled[i]) {
+            lvni_core_str_double(&c->row, c->cell[i]);
+        }
+        lvni_core_str_char(&c->row, i + 1 < c->n ? ',' : '\n');
+    }
+    LVN_TRY(lvni_core_str_status(&c->row));
+    return lvni_core_append_write(c->fd, c->path, lvni_core_str_text(&c->row), c->row.len);
+}
+
+const lvni_log_logger_class lvni_log_csv_class = {
+    .name = "csv", .create = create_csv, .scalars = write_row, .destroy = destroy_csv};
