@@ -261,9 +261,16 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "checkpoint_interval", "checkpoint.every_n_steps"),
     SAME("log_interval|print_freq|logging_steps|log_every|log_freq|log_steps", "log_every_n_steps"),
     HINT("num_logs", "use {log_every_n_steps}=N"),
-    HINT("logger|log_wandb|wandb*|tensorboard|tb|mlflow|comet|log_tensorboard|"
-         "enable_autolog_hparams|report_to|csv_logger",
-         "all is in metrics.jsonl of {out}=DIR, one JSON object per line; " NO_NEED),
+    SAME("loggers|report_to", "logger"),
+    HINT("log_tensorboard|tb", "use {logger}=tensorboard"),
+    HINT("csv_logger", "use {logger}=csv"),
+    HINT("log_wandb|wandb*|mlflow*|comet*|neptune*",
+         "use {logger}=exec:COMMAND, a program that gets all that is logged; examples/loggers "
+         "has those for W&B and MLflow"),
+    HINT("log_save_interval|flush_logs_every_n_steps|flush_secs|log_flush_every",
+         "every line is written at once; " NO_NEED),
+    HINT("enable_autolog_hparams|log_hyperparams",
+         "loggers get the configuration, and it is in config.yaml of {out}=DIR; " NO_NEED),
     HINT("callbacks|profiler|barebones|save_images|vis|visualize|hooks",
          "there is nothing to plug in from the command line; metrics.jsonl has "
          "losses, times and memory; " NO_NEED),

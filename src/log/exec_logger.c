@@ -69,8 +69,8 @@ static bool has_ended(program *p)
 static lvn_status fail_ended(program *p)
 {
     /* it closed its input: its end is a moment away, if it comes */
-    for (int i = 0; i < 50 && !has_ended(p); i++) {
-        poll(NULL, 0, 2);
+    for (int i = 0; i < 100 && !has_ended(p); i++) {
+        poll(NULL, 0, 5);
     }
     if (!p->ended) {
         LVN_FAIL(LVN_ERR_IO, "its program has closed its standard input");

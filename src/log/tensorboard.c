@@ -102,15 +102,17 @@ static lvn_status log_scalars(void *logger, const lvni_log_point *p)
     lvni_log_tensorboard *t = logger;
     LvniLogPb__Event event = LVNI_LOG_PB__EVENT__INIT;
     LvniLogPb__Summary summary = LVNI_LOG_PB__SUMMARY__INIT;
-    LVN_TRY(make_room(t, p->n + 1));
-    for (int i = 0; i <= p->n; i++) {
+    const int n = p->n + (p->step != t->epoch_step); /* the last: the epoch */
+    LVN_TRY(make_room(t, n));
+    for (int i = 0; i < n; i++) {
         t->value[i] = (LvniLogPb__SummaryValue)LVNI_LOG_PB__SUMMARY_VALUE__INIT;
         t->value[i].tag = (char *)(i < p->n ? p->value[i].name : "epoch");
         t->value[i].value_case = LVNI_LOG_PB__SUMMARY_VALUE__VALUE_SIMPLE_VALUE;
         t->value[i].simple_value = (float)(i < p->n ? p->value[i].value : (double)p->epoch);
         t->list[i] = &t->value[i];
     }
-    summary.n_value = (size_t)p->n + 1;
+    t->epoch_step = p->step;
+    summary.n_value = (size_t)n;
     summary.value = t->list;
     event.step = p->step;
     event.what_case = LVNI_LOG_PB__EVENT__WHAT_SUMMARY;
@@ -133,7 +135,7 @@ static lvn_status log_image(void *logger, int64_t step, const lvni_log_image *im
     its.height = image->height;
     its.colorspace = image->channels;
     its.encoded_image_string = (ProtobufCBinaryData){bytes, (uint8_t *)png};
-    value.tag = (char *)(image->name);
+    value.tag = (char *)image->name;
     value.value_case = LVNI_LOG_PB__SUMMARY_VALUE__VALUE_IMAGE;
     value.image = &its;
     const lvn_status s = lvni_log_tensorboard_add_value(t, step, &value);
@@ -155,7 +157,7 @@ static lvn_status log_histogram(void *logger, int64_t step, const lvni_log_histo
     its.n_bucket_limit = its.n_bucket = (size_t)h->n_buckets;
     its.bucket_limit = (double *)h->limit;
     its.bucket = (double *)h->count;
-    value.tag = (char *)(h->name);
+    value.tag = (char *)h->name;
     value.value_case = LVNI_LOG_PB__SUMMARY_VALUE__VALUE_HISTO;
     value.histo = &its;
     LVN_TRY(lvni_log_tensorboard_add_value(t, step, &value));
@@ -211,6 +213,7 @@ static lvn_status create_tensorboard(const lvni_log_loggers_options *o, const ch
         return LVN_ERR_MEMORY;
     }
     t->file.fd = -1;
+    t->epoch_step = -1;
     const lvn_status s = begin(t, o);
     if (s != LVN_OK) {
         destroy_tensorboard(t);

@@ -14,6 +14,7 @@ typedef struct lvni_log_tensorboard {
     lvni_core_str records;
     LvniLogPb__SummaryValue *value, **list; /* of a line of scalars */
     int room;
+    int64_t epoch_step; /* whose epoch was written */
 } lvni_log_tensorboard;
 
 /* The time is put in. */

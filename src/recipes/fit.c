@@ -73,6 +73,7 @@ static lvn_status export_named(void *user, const char *name, const float *values
 lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_options *out)
 {
     const lvni_core_config *c = r->request->config;
+    size_t n_loggers = 0;
     LVN_TRY(lvni_core_config_to_json(c, &r->json));
     if (has_card(r)) {
         lvni_recipes_fit_card(r->request, &r->card);
@@ -103,6 +104,7 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .out = leads(r) ? r->dir : NULL,
         .save_every_n_steps = lvni_core_config_int(c, "checkpoint.every_n_steps"),
         .log_every_n_steps = lvni_core_config_int(c, "log_every_n_steps"),
+        .loggers = lvni_core_config_str_list(c, "logger", &n_loggers),
         .quiet = !leads(r) || lvni_core_config_bool(c, "quiet"),
         .config_json = lvni_core_str_text(&r->json),
         .run_id = leads(r) && r->dir != NULL ? r->run_id : NULL,
@@ -111,6 +113,7 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .model_keys = r->request->recipe->model_keys,
         .export_model = has_card(r) && leads(r) && !keeps_nothing(r) ? export_named : NULL,
         .user = r};
+    out->n_loggers = n_loggers;
     if (r->request->ranks != NULL && r->request->ranks->rank[0].rank == r->rank.rank) {
         out->hooks = r->request->hooks;
     }

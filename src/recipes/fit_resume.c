@@ -145,7 +145,7 @@ static void report_change(const char *key, const json_t *old, const json_t *valu
     static const char *const harmless[] = {
         "max_epochs", "max_steps", "log_every_n_steps", "checkpoint.every_n_steps",
         "on_error",   "pins",      "same_hardware",     "balance_ranks",
-        NULL};
+        "logger",     NULL};
     for (int i = 0; harmless[i] != NULL; i++) {
         if (strcmp(key, harmless[i]) == 0) {
             return;

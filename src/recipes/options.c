@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/vfs.h"
+#include "log/loggers.h"
 #include "log/run_log.h"
 #include "recipes/devices.h"
 #include "recipes/run_dir.h"
@@ -30,6 +31,20 @@ static lvn_status check_rdzv(const lvni_core_option *row, const lvni_core_value 
                    (strncmp(value->text, "file:", 5) == 0 && value->text[5] != '\0')
                ? LVN_OK
                : lvni_core_option_fail(row, value, origin, "expected tcp or file:DIR");
+}
+
+static lvn_status check_logger(const lvni_core_option *row, const lvni_core_value *value,
+                               const char *origin)
+{
+    for (size_t i = 0; i < value->n; i++) {
+        if (!lvni_log_loggers_known(value->strings[i])) {
+            return lvni_core_option_fail(row, value, origin,
+                                         "`%s` is not a logger: csv, tensorboard, exec:COMMAND and "
+                                         "none are; metrics.jsonl is always written",
+                                         value->strings[i]);
+        }
+    }
+    return LVN_OK;
 }
 
 int lvni_recipes_read_shares(const char *text, double *out, int room)
@@ -226,6 +241,12 @@ static const lvni_core_option run_rows[] = {
      .fallback = "10",
      .range = LVNI_AT_LEAST(1),
      .help = "Distance of the lines in metrics.jsonl; an epoch's last step is always logged."},
+    {.name = "logger",
+     .type = LVNI_OPT_STRING_LIST,
+     .check = check_logger,
+     .help = "Where the lines of metrics.jsonl go, too: csv (metrics.csv, as Lightning writes it), "
+             "tensorboard (or true: event files), exec:COMMAND (a program that reads JSON lines; "
+             "docs/logging.md); one or a list; none or false: nowhere."},
     {.name = "quiet",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
@@ -390,6 +411,39 @@ static lvn_status check_needs(const lvni_core_config *c)
     return s;
 }
 
+/* A run directory may come from elsewhere: a program is started by the command line or a file that
+ * the user names. */
+static lvn_status leave_out_saved_programs(lvni_core_config *c)
+{
+    size_t n;
+    const char *const *names = lvni_core_config_str_list(c, "logger", &n);
+    lvni_core_str others = {0};
+    bool any = false;
+    if (lvni_core_config_layer(c, "logger") != LVNI_LAYER_SAVED) {
+        return LVN_OK;
+    }
+    lvni_core_str_char(&others, '[');
+    for (size_t i = 0; i < n; i++) {
+        const bool program = strncmp(names[i], "exec:", 5) == 0;
+        any = any || program;
+        if (!program) {
+            lvni_core_str_printf(&others, "%s%s", others.len > 1 ? "," : "", names[i]);
+        } else {
+            lvni_log_line(LVNI_LOG_WARNING,
+                          "logger=%s of the saved configuration is not started: give logger= again",
+                          names[i]);
+        }
+    }
+    lvni_core_str_char(&others, ']');
+    lvn_status s = lvni_core_str_status(&others);
+    if (s == LVN_OK && any) {
+        s = lvni_core_config_set(c, "logger", others.len > 2 ? lvni_core_str_text(&others) : "none",
+                                 "resume");
+    }
+    lvni_core_str_free(&others);
+    return s;
+}
+
 static lvn_status load_all(lvni_core_config *c, const char *job, int n, const char *const *args)
 {
     LVN_TRY(lvni_core_config_load_job(c, job));
@@ -398,6 +452,7 @@ static lvn_status load_all(lvni_core_config *c, const char *job, int n, const ch
         LVN_TRY(load_saved(c));
     }
     LVN_TRY(lvni_core_config_finish(c));
+    LVN_TRY(lvni_core_config_has(c, "logger") ? leave_out_saved_programs(c) : LVN_OK);
     LVN_TRY(check_needs(c));
     return lvni_core_config_has(c, "accelerator") ? lvni_recipes_accelerator_resolve(c) : LVN_OK;
 }

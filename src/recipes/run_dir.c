@@ -215,10 +215,14 @@ lvn_status lvni_recipes_run_dir_choose(const lvni_core_config *c, char **path)
     return *path == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-/* A file of a run: a whole name, or an ending that begins with a dot. */
+/* A file of a run: a whole name, an ending that begins with a dot, or a beginning that ends in one.
+ */
 static bool fits(const char *name, size_t n, const char *pattern)
 {
     const size_t m = strlen(pattern);
+    if (pattern[m - 1] == '.') {
+        return strncmp(name, pattern, m) == 0;
+    }
     return (pattern[0] == '.' ? n >= m : n == m) && strncmp(name + n - m, pattern, m) == 0;
 }
 
@@ -283,7 +287,8 @@ static bool has_own_logs(const char *path)
 static const char *const parts[] = {"checkpoints", "exported_models"};
 static const char *const part_files[] = {".safetensors", NULL};
 static const char *const own_files[] = {
-    "config.yaml", "train.log", "metrics.jsonl", "launch_id", "run_id", LVNI_RUN_INDEX, NULL};
+    "config.yaml", "train.log", "metrics.jsonl", "metrics.csv",  "events.out.tfevents.",
+    "logger.log",  "launch_id", "run_id",        LVNI_RUN_INDEX, NULL};
 
 static lvn_status make_parts(const char *path, bool overwrite, const char *keep)
 {

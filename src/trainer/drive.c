@@ -29,7 +29,7 @@ static lvn_status check_monitor(const lvni_trainer *t)
     return LVN_OK;
 }
 
-lvn_status lvni_trainer_advance(lvni_trainer *t, lvni_trainer_step_result *r)
+static lvn_status advance(lvni_trainer *t, lvni_trainer_step_result *r)
 {
     if (lvni_trainer_ends_at(t, &t->at)) {
         LVN_FAIL(LVN_ERR_USAGE,
@@ -52,6 +52,11 @@ lvn_status lvni_trainer_advance(lvni_trainer *t, lvni_trainer_step_result *r)
     LVN_TRY(done ? end_epoch(t) : LVN_OK);
     t->at.finished = lvni_trainer_finished(t);
     return LVN_OK;
+}
+
+lvn_status lvni_trainer_advance(lvni_trainer *t, lvni_trainer_step_result *r)
+{
+    return t->report.ended = advance(t, r);
 }
 
 lvn_status lvni_trainer_validate(lvni_trainer *t)

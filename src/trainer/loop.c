@@ -348,6 +348,7 @@ lvn_status lvni_trainer_fit(lvni_trainer *t)
     }
     LVN_TRY(lvni_trainer_report_open(&t->report, t->at.step));
     const lvn_status s = finish_saving(t, loop(t));
+    t->report.ended = s;
     lvni_trainer_keeper_report_ranks(t, s);
     if (s == LVN_ERR_NON_FINITE) {
         lvni_trainer_keeper_report_last_good(t);

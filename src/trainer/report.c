@@ -1,11 +1,12 @@
-/* What a run logs while it runs (trainer.h): metrics.jsonl, the progress line or plain lines, and
- * the sums of an epoch's metrics, which checkpoints hold as text. */
+/* What a run logs while it runs (trainer.h): metrics.jsonl, the loggers that were asked for, the
+ * progress line or plain lines, and the sums of an epoch's metrics, which checkpoints hold as
+ * text. */
 #include "core/alloc.h"
 #include "core/json_read.h"
 #include "core/machine.h"
 #include "core/math.h"
 #include "core/str.h"
-#include "log/metrics.h"
+#include "log/loggers.h"
 #include "log/run_log.h"
 #include "tensor/device.h"
 #include "trainer/phases.h"
@@ -29,6 +30,17 @@ double lvni_trainer_metric_mean(const lvni_nn_step *step, const char *name)
     return (double)NAN;
 }
 
+static lvn_status open_loggers(lvni_trainer_report *r, int64_t step)
+{
+    const lvni_log_loggers_options o = {.dir = r->o->out,
+                                        .names = r->o->loggers,
+                                        .n_names = r->o->n_loggers,
+                                        .config_json = r->o->config_json,
+                                        .run_id = r->o->run_id,
+                                        .step = step};
+    return lvni_log_loggers_open(&o, &r->loggers);
+}
+
 lvn_status lvni_trainer_report_open(lvni_trainer_report *r, int64_t step)
 {
     lvni_log_progress_init(&r->progress, &(lvni_log_progress_options){
@@ -49,13 +61,35 @@ lvn_status lvni_trainer_report_open(lvni_trainer_report *r, int64_t step)
         s = lvni_log_metrics_open(lvni_core_str_text(&path), step > 0, &r->log);
     }
     lvni_core_str_free(&path);
-    return s;
+    return s == LVN_OK ? open_loggers(r, step) : s;
 }
 
 void lvni_trainer_report_close(lvni_trainer_report *r)
 {
+    lvni_log_loggers_close(r->loggers, r->ended == LVN_OK              ? LVNI_LOG_FINISHED
+                                       : r->ended == LVN_ERR_CANCELLED ? LVNI_LOG_STOPPED
+                                                                       : LVNI_LOG_FAILED);
     lvni_log_metrics_close(r->log);
     r->log = NULL;
+    r->loggers = NULL;
+}
+
+/* Of training: a resumed run goes on counting where its last line ended. */
+static double seconds_of(const lvni_trainer_report *r)
+{
+    return r->earlier_s + lvni_core_seconds_since(r->start_ns);
+}
+
+/* One line of all logs. */
+static lvn_status write_row(const lvni_trainer_report *r, const lvni_ckpt_position *at,
+                            const lvni_log_metric *row, int n)
+{
+    const double now_s = seconds_of(r);
+    if (r->log == NULL) {
+        return LVN_OK;
+    }
+    lvni_log_loggers_scalars(r->loggers, at->step, at->epoch + 1, now_s, row, n);
+    return lvni_log_metrics_write(r->log, at->step, at->epoch + 1, now_s, row, n);
 }
 
 static uint64_t peak_bytes(void)
@@ -127,14 +161,7 @@ static void measure_rate(lvni_trainer_report *r, double now_s)
     }
 }
 
-/* Of training: a resumed run goes on counting where its last line ended. */
-static double seconds_of(const lvni_trainer_report *r)
-{
-    return r->earlier_s + lvni_core_seconds_since(r->start_ns);
-}
-
-static lvn_status write_step(const lvni_trainer_report *r, const lvni_trainer_step_result *step,
-                             double now_s)
+static lvn_status write_step(const lvni_trainer_report *r, const lvni_trainer_step_result *step)
 {
     char text[LVNI_METRICS][NAME], norm[LVNI_PHASES][64];
     lvni_log_metric row[LINE];
@@ -160,7 +187,7 @@ static lvn_status write_step(const lvni_trainer_report *r, const lvni_trainer_st
         row[n++] = (lvni_log_metric){.name = "memory/device_peak_bytes",
                                      .value = (double)lvni_tensor_device_get_stats(device).peak};
     }
-    return lvni_log_metrics_write(r->log, step->after.step, step->after.epoch + 1, now_s, row, n);
+    return write_row(r, &step->after, row, n);
 }
 
 lvn_status lvni_trainer_report_step(lvni_trainer_report *r, const lvni_trainer_step_result *step,
@@ -173,7 +200,7 @@ lvn_status lvni_trainer_report_step(lvni_trainer_report *r, const lvni_trainer_s
         measure_rate(r, now_s);
     }
     show(r, step, now_s, logged, last_of_epoch);
-    return logged && r->log != NULL ? write_step(r, step, now_s) : LVN_OK;
+    return logged && r->log != NULL ? write_step(r, step) : LVN_OK;
 }
 
 lvn_status lvni_trainer_report_validation(lvni_trainer_report *r, const lvni_ckpt_position *at)
@@ -181,9 +208,7 @@ lvn_status lvni_trainer_report_validation(lvni_trainer_report *r, const lvni_ckp
     char text[LVNI_METRICS][NAME];
     lvni_log_metric row[LINE] = {0};
     const int n = metric_rows(&r->last_val, "val", "", text, row);
-    return r->log == NULL
-               ? LVN_OK
-               : lvni_log_metrics_write(r->log, at->step, at->epoch + 1, seconds_of(r), row, n);
+    return write_row(r, at, row, n);
 }
 
 lvn_status lvni_trainer_report_epoch(lvni_trainer_report *r, const lvni_ckpt_position *at,
@@ -210,9 +235,7 @@ lvn_status lvni_trainer_report_epoch(lvni_trainer_report *r, const lvni_ckpt_pos
                       "f16; the loss scale is %g now",
                       (long long)at->epoch + 1, (long long)scaler->in_epoch, scaler->scale);
     }
-    return r->log == NULL
-               ? LVN_OK
-               : lvni_log_metrics_write(r->log, at->step, at->epoch + 1, seconds_of(r), row, n);
+    return write_row(r, at, row, n);
 }
 
 /* ---- the sums of an epoch ---- */

@@ -2,7 +2,7 @@
  * recipe, run by lvni_trainer_fit.
  *
  *   engine.h    the step engine: one optimizer step
- *   report.c    what is logged: metrics.jsonl, the progress line, the epoch's sums
+ *   report.c    what is logged: metrics.jsonl, loggers, the progress line, the epoch's sums
  *   keeper.c    checkpoints, the best epoch, the signal that stops all ranks; save.c writes them
  *               beside the training, state.c: what they hold, identity.c: are they of this run?
  *   loop.c      epochs: steps, and what happens between them; validate.c: after an epoch
@@ -18,6 +18,7 @@
 #include "trainer/engine.h"
 
 struct lvni_log_metrics;                              /* log/metrics.h */
+struct lvni_log_loggers;                              /* log/loggers.h */
 typedef struct lvni_trainer_saver lvni_trainer_saver; /* save.c */
 
 /* What a host program is shown of a run, on this rank's thread, between two steps; each may be
@@ -65,6 +66,8 @@ typedef struct lvni_trainer_options {
     const char *out;            /* run directory, exists; NULL: nothing is written */
     int64_t save_every_n_steps; /* 0: at the end of epochs only */
     int64_t log_every_n_steps;
+    const char *const *loggers; /* n_loggers names (log/loggers.h), with `out` */
+    size_t n_loggers;
     bool quiet;
     const char *config_json; /* for checkpoints */
     const char *run_id;      /* for checkpoints; NULL: none */
@@ -86,7 +89,9 @@ typedef struct lvni_trainer_options {
 /* What a run logs while it runs (report.c). */
 typedef struct lvni_trainer_report {
     const lvni_trainer_options *o;
-    struct lvni_log_metrics *log; /* metrics.jsonl; NULL: not open */
+    struct lvni_log_metrics *log;     /* metrics.jsonl; NULL: not open */
+    struct lvni_log_loggers *loggers; /* NULL: none */
+    lvn_status ended;                 /* how the newest call that made steps did */
     lvni_log_progress progress;
     lvni_nn_step epoch_sum; /* metrics of the epoch so far, without skipped steps */
     lvni_nn_step last_val;  /* of the newest validation */
@@ -154,7 +159,7 @@ lvn_status lvni_trainer_save_as(lvni_trainer *trainer, const char *path);
 /* lvni_trainer_restore at any time between two steps. When it fails the trainer is as before. */
 lvn_status lvni_trainer_load(lvni_trainer *trainer, const lvni_ckpt *ckpt);
 
-/* report.c: metrics.jsonl and the progress line */
+/* report.c: metrics.jsonl, loggers and the progress line */
 lvn_status lvni_trainer_report_open(lvni_trainer_report *report, int64_t step); /* steps done */
 void lvni_trainer_report_close(lvni_trainer_report *report);
 /* Into the epoch's sums. LVN_ERR_INVALID: its steps report too many different metrics. */
