@@ -21,7 +21,7 @@ typedef struct csv {
 /* Of the three that every row has. */
 static const char *const always[] = {"epoch", "step", "time_s"};
 
-/* Where the name is, or would be: *found tells which. */
+/* Where the name is, or would be: *found: which of both. */
 static int position(const csv *c, const char *name, bool *found)
 {
     int low = 0, high = c->n;
@@ -287,7 +287,7 @@ static lvn_status add_columns(csv *c, const lvni_log_point *p)
         lvni_core_str header = {0};
         put_header(c, &header);
         s = lvni_core_str_status(&header);
-        /* a file that something else has changed since begins anew */
+        /* a file that something else has changed since begins again */
         const bool ours = s == LVN_OK && bytes >= header.len &&
                           memcmp(text, lvni_core_str_text(&header), header.len) == 0;
         lvni_core_str_append(&body, ours ? text + header.len : "");

@@ -23,6 +23,7 @@ enum { TABLE = sizeof table / sizeof table[0] };
 typedef struct entry {
     const lvni_log_logger_class *cls;
     void *logger; /* NULL: it has failed */
+    char *name;
 } entry;
 
 struct lvni_log_loggers {
@@ -75,13 +76,15 @@ static lvn_status open_all(const lvni_log_loggers_options *o, lvni_log_loggers *
         }
         entry *e = &l->entry[l->n];
         const char *argument = table[row].argument ? o->names[i] + strlen(table[row].name) : "";
-        const lvn_status s = cls->create(o, argument, &e->logger);
+        e->name = lvni_core_strdup(LVNI_TAG_CORE, o->names[i]);
+        l->n++; /* its name is freed with the others */
+        const lvn_status s =
+            e->name == NULL ? LVN_ERR_MEMORY : cls->create(o, argument, &e->logger);
         if (s != LVN_OK) {
-            lvn_error_frame("starting the logger %s", cls->name);
+            lvn_error_frame("starting the logger %s", o->names[i]);
             return s;
         }
         e->cls = cls;
-        l->n++;
     }
     return LVN_OK;
 }
@@ -111,7 +114,7 @@ lvn_status lvni_log_loggers_open(const lvni_log_loggers_options *o, lvni_log_log
 static void check(entry *e, lvn_status s)
 {
     if (s != LVN_OK) {
-        lvni_log_line(LVNI_LOG_WARNING, "the logger %s gets nothing more: %-s", e->cls->name,
+        lvni_log_line(LVNI_LOG_WARNING, "the logger %s gets nothing more: %-s", e->name,
                       lvn_last_error()->message);
         lvn_clear_error();
         e->cls->destroy(e->logger);
@@ -173,6 +176,7 @@ void lvni_log_loggers_close(lvni_log_loggers *l, lvni_log_end end)
         if (e->logger != NULL) {
             e->cls->destroy(e->logger);
         }
+        lvni_core_free(e->name);
     }
     lvni_core_free(l);
 }

@@ -239,7 +239,7 @@ class FrozenNames(unittest.TestCase):
                 write_png(work / f"photos/{label}/{i}.png", 16, (40 * i, 90, 200))
         (work / "photos/a/notes.txt").write_text("no image\n")
         small = [f"data={work}/photos", "image_size=16", "model=mlp", "batch_size=4", "max_steps=1"]
-        good = train("good", *small)
+        good = train("good", *small, f"logger=[csv,tensorboard,exec:cat > {work}/lines]")
         bad = train(
             "bad",
             *small,
@@ -255,7 +255,11 @@ class FrozenNames(unittest.TestCase):
         for run in (good, bad):
             names = (str(p.relative_to(run)) for p in run.rglob("*") if p.is_file())
             files |= {re.sub(r"_\d+", "_N", n) for n in names}
+        events = re.compile(r"(events\.out\.tfevents)\.\d{10}\..*\.\d+\.\d+$")
+        files = {events.sub(r"\1.N.HOST.N.N", n) for n in files}
         self.compare("files of a run directory", files)
+        lines = [json.loads(line) for line in (work / "lines").read_text().splitlines()]
+        self.compare("lines of logger=exec", {f"{e['event']} {key}" for e in lines for key in e})
         index = (good / "data.index").read_text().splitlines()
         self.compare("lines of data.index", {index[0]} | {line.split()[0] for line in index[1:]})
         write_array(work / "images.npy", (8, 16, 16, 3), "|u1", bytes(range(256)) * 24)

@@ -28,6 +28,11 @@ ALWAYS = [
     "exported_models/exported_last.safetensors",
     "exported_models/exported_best.safetensors",
 ]
+LOGGERS = {
+    "csv": "metrics.csv",
+    "tensorboard": "events.out.tfevents.*",
+    "exec:cat >/dev/null": "logger.log",
+}
 
 
 def listed():
@@ -55,7 +60,9 @@ class Listed(Case):
         rows = listed()
         found = {
             name: [
-                row for row in rows if name == row or (row.endswith("/") and name.startswith(row))
+                row
+                for row in rows
+                if name == row or (row[-1] in "/*" and name.startswith(row.rstrip("*")))
             ]
             for name in files(out)
         }
@@ -78,7 +85,12 @@ class Listed(Case):
         self.assertEqual(self.rows_of(self.out), {*ALWAYS, "logs/"})
         self.begin(f"data={self.photos}", "max_epochs=2", several[0], several[2])
         self.assertEqual(self.rows_of(self.out), {*ALWAYS, "logs/", "launch_id"})
-        self.assertEqual(set(rows), {*ALWAYS, "logs/", "errors/", "launch_id"})
+        self.begin(f"data={self.photos}", "max_epochs=2", f"logger=[{','.join(LOGGERS)}]")
+        self.assertEqual(self.rows_of(self.out), {*ALWAYS, *LOGGERS.values()})
+        for name, file in LOGGERS.items():
+            self.assertIn(f"`logger={name.split(':')[0]}", rows[file])
+        rest = {"logs/", "errors/", "launch_id"}
+        self.assertEqual(set(rows), {*ALWAYS, *LOGGERS.values(), *rest})
 
     def test_after_a_stop_and_a_failure(self):
         for devices in (1, 3):

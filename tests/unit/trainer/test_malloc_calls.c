@@ -1,5 +1,5 @@
 /* Whole training loops with every malloc counted: in steps 10 to 20 levin calls none on the
- * trainer's and the lanes' threads (loading, forward, backward, merging, update, metrics.jsonl),
+ * trainer's and the lanes' threads (loading, forward, backward, merging, update, loggers),
  * and oneDNN the same number in every step. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 #include "support/malloc_count.h"
 #include "trainer/trainer.h"
 
+#include <dirent.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@
 enum { FIRST = 10, LAST = 20, STEPS = 23, LANES = 4 };
 
 static char out[] = "/tmp/levin-malloc-XXXXXX";
+static const char *const loggers[] = {"csv", "tensorboard", "exec:cat >/dev/null"};
 
 /* Counters at the beginning of each step, taken by the first lane that gets there; per micro-batch
  * those of its thread. */
@@ -70,6 +72,8 @@ static void run(int lanes, int micro_batches, int workers)
         .workers = workers,
         .out = out,
         .log_every_n_steps = 1,
+        .loggers = loggers,
+        .n_loggers = 3,
         .quiet = true,
         .config_json = "{}"};
     const lvni_plan_options plan = {.n_samples = 600,
@@ -164,7 +168,7 @@ int main(void)
         fprintf(stderr, "%s %s\n", lvn_last_error()->message, out);
         return 1;
     }
-    char folder[64], path[96];
+    char folder[64], path[512];
     snprintf(folder, sizeof folder, "%s/checkpoints", out);
     mkdir(folder, 0777);
     const struct CMUnitTest tests[] = {
@@ -179,8 +183,12 @@ int main(void)
     snprintf(path, sizeof path, "%s/best.safetensors", folder);
     unlink(path);
     rmdir(folder);
-    snprintf(path, sizeof path, "%s/metrics.jsonl", out);
-    unlink(path);
+    DIR *d = opendir(out);
+    for (const struct dirent *e; (e = readdir(d)) != NULL;) {
+        snprintf(path, sizeof path, "%s/%s", out, e->d_name);
+        unlink(path);
+    }
+    closedir(d);
     rmdir(out);
     return failed;
 }
