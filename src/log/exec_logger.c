@@ -312,6 +312,10 @@ static lvn_status create_program(const lvni_log_loggers_options *o, const char *
     p->waiting = lvni_core_alloc(LVNI_TAG_CORE, WAITING_BYTES);
     lvn_status s = p->waiting == NULL ? LVN_ERR_MEMORY : launch(p, o->dir, argument);
     s = s == LVN_OK ? send_start(p, o) : s;
+    if (s == LVN_ERR_IO && p->pid > 0) {
+        lvn_clear_error(); /* it has ended already: the next line is a warning */
+        s = LVN_OK;
+    }
     if (s != LVN_OK) {
         destroy_program(p);
         return s;

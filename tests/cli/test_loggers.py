@@ -279,7 +279,8 @@ class Loggers(LoggerCase):
     def test_a_program_that_dies_is_one_warning(self):
         for command in ("exit 3", "read line; exit 3", "exec 0<&-; sleep 1"):
             err = self.start_train(f"logger=exec:{command}", "max_epochs=3", "overwrite=true")[1]
-            self.assertEqual(err.count(f"warning: the logger exec:{command} gets nothing more"), 1, err)
+            warning = f"warning: the logger exec:{command} gets nothing more"
+            self.assertEqual(err.count(warning), 1, err)
             self.assertEqual(len(err.splitlines()), 1, err)
         self.start_train("max_epochs=3", out=f"{self.dir}/plain")
         self.assertEqual(self.hashes(), self.hashes(f"{self.dir}/plain"))
