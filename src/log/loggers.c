@@ -135,6 +135,15 @@ void lvni_log_loggers_scalars(lvni_log_loggers *l, int64_t step, int64_t epoch, 
     }
 }
 
+bool lvni_log_loggers_take_images(const lvni_log_loggers *l)
+{
+    bool any = false;
+    for (int i = 0; l != NULL && i < l->n; i++) {
+        any = any || (l->entry[i].logger != NULL && l->entry[i].cls->image != NULL);
+    }
+    return any;
+}
+
 void lvni_log_loggers_image(lvni_log_loggers *l, int64_t step, const lvni_log_image *image)
 {
     for (int i = 0; l != NULL && i < l->n; i++) {

@@ -42,6 +42,7 @@ lvn_status lvni_log_loggers_open(const lvni_log_loggers_options *options, lvni_l
 /* Below: loggers may be NULL. A line allocates nothing once one of its names has been logged. */
 void lvni_log_loggers_scalars(lvni_log_loggers *loggers, int64_t step, int64_t epoch, double time_s,
                               const lvni_log_metric *values, int n);
+bool lvni_log_loggers_take_images(const lvni_log_loggers *loggers);
 void lvni_log_loggers_image(lvni_log_loggers *loggers, int64_t step, const lvni_log_image *image);
 void lvni_log_loggers_histogram(lvni_log_loggers *loggers, int64_t step,
                                 const lvni_log_histogram *histogram);

@@ -105,6 +105,7 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .save_every_n_steps = lvni_core_config_int(c, "checkpoint.every_n_steps"),
         .log_every_n_steps = lvni_core_config_int(c, "log_every_n_steps"),
         .loggers = lvni_core_config_str_list(c, "logger", &n_loggers),
+        .log_histograms = lvni_core_config_bool(c, "log_histograms"),
         .quiet = !leads(r) || lvni_core_config_bool(c, "quiet"),
         .config_json = lvni_core_str_text(&r->json),
         .run_id = leads(r) && r->dir != NULL ? r->run_id : NULL,
@@ -114,6 +115,9 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .export_model = has_card(r) && leads(r) && !keeps_nothing(r) ? export_named : NULL,
         .user = r};
     out->n_loggers = n_loggers;
+    if (keeps_nothing(r)) {
+        LVN_TRY(lvni_core_config_no_effect(c, "logger", "without out=DIR"));
+    }
     if (r->request->ranks != NULL && r->request->ranks->rank[0].rank == r->rank.rank) {
         out->hooks = r->request->hooks;
     }

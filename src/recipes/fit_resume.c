@@ -142,10 +142,17 @@ static bool has_key(const lvni_core_config *config, json_t *saved, const char *n
 /* Every key that the resumed run takes with another value: from here on it is that run. */
 static void report_change(const char *key, const json_t *old, const json_t *value)
 {
-    static const char *const harmless[] = {
-        "max_epochs", "max_steps", "log_every_n_steps", "checkpoint.every_n_steps",
-        "on_error",   "pins",      "same_hardware",     "balance_ranks",
-        "logger",     NULL};
+    static const char *const harmless[] = {"max_epochs",
+                                           "max_steps",
+                                           "log_every_n_steps",
+                                           "checkpoint.every_n_steps",
+                                           "on_error",
+                                           "pins",
+                                           "same_hardware",
+                                           "balance_ranks",
+                                           "logger",
+                                           "log_histograms",
+                                           NULL};
     for (int i = 0; harmless[i] != NULL; i++) {
         if (strcmp(key, harmless[i]) == 0) {
             return;

@@ -247,6 +247,11 @@ static const lvni_core_option run_rows[] = {
      .help = "Where the lines of metrics.jsonl go, too: csv (metrics.csv, as Lightning writes it), "
              "tensorboard (or true: event files), exec:COMMAND (a program that reads JSON lines; "
              "docs/logging.md); one or a list; none or false: nowhere."},
+    {.name = "log_histograms",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .needs = "logger",
+     .help = "With each checkpoint a histogram of each parameter, for loggers that have those."},
     {.name = "quiet",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",

@@ -287,8 +287,9 @@ static bool has_own_logs(const char *path)
 static const char *const parts[] = {"checkpoints", "exported_models"};
 static const char *const part_files[] = {".safetensors", NULL};
 static const char *const own_files[] = {
-    "config.yaml", "train.log", "metrics.jsonl", "metrics.csv",  "events.out.tfevents.",
-    "logger.log",  "launch_id", "run_id",        LVNI_RUN_INDEX, NULL};
+    "config.yaml", "train.log",         "metrics.jsonl", "metrics.csv", "events.out.tfevents.",
+    "logger.log",  "augmentations.png", "launch_id",     "run_id",      LVNI_RUN_INDEX,
+    NULL};
 
 static lvn_status make_parts(const char *path, bool overwrite, const char *keep)
 {

@@ -10,7 +10,7 @@
 #include "log/run_log.h"
 #include "tensor/device.h"
 #include "trainer/phases.h"
-#include "trainer/trainer.h"
+#include "trainer/report_impl.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -38,7 +38,8 @@ static lvn_status open_loggers(lvni_trainer_report *r, int64_t step)
                                         .config_json = r->o->config_json,
                                         .run_id = r->o->run_id,
                                         .step = step};
-    return lvni_log_loggers_open(&o, &r->loggers);
+    LVN_TRY(lvni_log_loggers_open(&o, &r->loggers));
+    return step == 0 ? lvni_trainer_report_samples(r) : LVN_OK;
 }
 
 lvn_status lvni_trainer_report_open(lvni_trainer_report *r, int64_t step)

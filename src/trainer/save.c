@@ -6,6 +6,7 @@
 #include "core/thread.h"
 #include "tensor/device.h"
 #include "trainer/identity.h"
+#include "trainer/report_impl.h"
 #include "trainer/state_impl.h"
 
 #include <pthread.h>
@@ -279,7 +280,7 @@ lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
     s->busy = true;
     pthread_cond_signal(&s->go);
     pthread_mutex_unlock(&s->lock);
-    return LVN_OK;
+    return lvni_trainer_report_histograms(&t->report, s->at.step, s->copy.values);
 }
 
 /* What a save that is done has brought; an error is reported once. */

@@ -68,6 +68,7 @@ typedef struct lvni_trainer_options {
     int64_t log_every_n_steps;
     const char *const *loggers; /* n_loggers names (log/loggers.h), with `out` */
     size_t n_loggers;
+    bool log_histograms; /* of the parameters, with each checkpoint */
     bool quiet;
     const char *config_json; /* for checkpoints */
     const char *run_id;      /* for checkpoints; NULL: none */

@@ -95,6 +95,7 @@ train_rows = {
     "deterministic": refusal("false"),
     "checkpoint.every_n_steps": row("1", "files", "optim=sgd optim.lr=1e38", fails=True),
     "log_every_n_steps": row("1", "metrics"),
+    "log_histograms": Elsewhere("test_loggers.py", "log_histograms=true"),
     "logger": row("csv", "files"),
     "quiet": row("true", "stdout"),
     "verbose": row("true", "stdout"),

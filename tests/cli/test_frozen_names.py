@@ -239,7 +239,8 @@ class FrozenNames(unittest.TestCase):
                 write_png(work / f"photos/{label}/{i}.png", 16, (40 * i, 90, 200))
         (work / "photos/a/notes.txt").write_text("no image\n")
         small = [f"data={work}/photos", "image_size=16", "model=mlp", "batch_size=4", "max_steps=1"]
-        good = train("good", *small, f"logger=[csv,tensorboard,exec:cat > {work}/lines]")
+        three = [f"logger=[csv,tensorboard,exec:cat > {work}/lines]", "log_histograms=true"]
+        good = train("good", *small, *three)
         bad = train(
             "bad",
             *small,

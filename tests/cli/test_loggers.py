@@ -8,6 +8,7 @@ usage: test_loggers.py LEVIN SOURCE [test names]
 import csv
 import glob
 import json
+import math
 import os
 import signal
 import struct
@@ -119,6 +120,21 @@ def as_f32(value):
     return struct.unpack("<f", struct.pack("<f", value))[0]
 
 
+def tensors(path):
+    """{name: values} of the parameters of a checkpoint."""
+    data = read(path)
+    (n,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8 : 8 + n])
+    found = {}
+    for name, entry in header.items():
+        if name.startswith("model/"):
+            begin, end = (8 + n + offset for offset in entry["data_offsets"])
+            found[name.removeprefix("model/")] = struct.unpack(
+                f"<{(end - begin) // 4}f", data[begin:end]
+            )
+    return found
+
+
 class LoggerCase(Case):
     def start_train(self, *arguments, out=None, code=OK, expects=(), **how):
         how.setdefault("env", {}).setdefault("OMP_NUM_THREADS", "1")
@@ -216,6 +232,42 @@ class Loggers(LoggerCase):
         self.check_csv()
         self.check_events()
         self.check_program([0])
+
+    def test_first_samples_and_histograms(self):
+        self.start_train(THREE, "log_histograms=true", "max_epochs=2")
+        page = read(f"{self.out}/augmentations.png")
+        size = struct.unpack(">II", page[16:24])
+        self.assertEqual(size, (4 * 8 + 3 * 2, 4 * 8 + 3 * 2))
+        lines = [json.loads(line) for line in read(f"{self.dir}/lines").splitlines()]
+        shown = [event for event in lines if event["event"] == "image"]
+        path = os.path.realpath(f"{self.out}/augmentations.png")
+        wanted = {"event": "image", "step": 0, "name": "augmentations", "path": path}
+        self.assertEqual(shown, [wanted])
+        found = [v for _, values in events(self.out) for v in values.items() if 4 in v[1]]
+        self.assertEqual([name for name, _ in found], ["augmentations"])
+        self.assertEqual(message(found[0][1][4][0]), {1: [38], 2: [38], 3: [3], 4: [page]})
+        weights = tensors(f"{self.out}/checkpoints/last.safetensors")
+        last = [e for e in lines if e["event"] == "histogram"][-len(weights) :]
+        self.assertEqual(len(weights), 6)
+        for event in last:
+            values = weights[event["name"].removeprefix("parameters/")]
+            self.assertEqual((event["min"], event["max"]), (min(values), max(values)))
+            limits, low = event["limits"], -math.inf
+            for limit, count in zip(limits, event["counts"]):
+                # the division may round to either side of a limit
+                near = sum(min(abs(v - limit), abs(v - low)) < 1e-9 for v in values)
+                inside = sum(low < v <= limit for v in values)
+                self.assertLessEqual(abs(count - inside), near)
+                low = limit
+            self.assertEqual(sum(event["counts"]), len(values))
+        histograms = [v for _, values in events(self.out) for v in values.items() if 5 in v[1]]
+        self.assertEqual(len(histograms), 2 * len(weights))
+        own = message(histograms[-1][1][5][0])
+        counts = struct.unpack(f"<{len(own[7][0]) // 8}d", own[7][0])
+        self.assertEqual(list(counts), last[-1]["counts"])
+
+    def test_histograms_need_a_logger(self):
+        self.refused(["log_histograms=true"], ["log_histograms"])
 
     def test_nothing_is_logged_unless_it_is_asked_for(self):
         for logger in ("logger=none", "logger=false", "logger=jsonl", "resume=false"):
@@ -379,6 +431,9 @@ plugin = m.SummaryMetadata(name, metadata.SESSION_START_INFO_TAG).plugin_data
 info = metadata.parse_session_start_info_plugin_data(plugin.content)
 found["hparams"] = {k: v.WhichOneof("kind") for k, v in info.hparams.items()}
 plugin = m.SummaryMetadata(name, metadata.SESSION_END_INFO_TAG).plugin_data
+found["images"] = [[e.width, e.height, e.step] for e in m.Images(name, "augmentations")]
+found["histograms"] = {t: [e.histogram_value.num for e in m.Histograms(name, t)]
+                       for t in run[name]["histograms"]}
 found["end"] = metadata.parse_session_end_info_plugin_data(plugin.content).status
 print(json.dumps(found))
 """
@@ -405,7 +460,7 @@ class TensorBoard(LoggerCase):
         super().setUpClass()
 
     def test_it_shows_the_run(self):
-        self.start_train("logger=tensorboard", "max_steps=9")
+        self.start_train("logger=tensorboard", "max_steps=9", "log_histograms=true")
         self.start_train("logger=tensorboard", "max_steps=14", "resume=true")
         done = subprocess.run(
             [self.python, "-W", "ignore", "-c", READER, self.out],
@@ -427,6 +482,9 @@ class TensorBoard(LoggerCase):
         self.assertEqual(kinds["quiet" if "quiet" in kinds else "model.name"], "string_value")
         self.assertEqual(kinds["drop_last"], "bool_value")
         self.assertEqual(found["end"], 1)
+        self.assertEqual(found["images"], [[38, 38, 0]])
+        self.assertEqual(len(found["histograms"]), 6)
+        self.assertEqual(found["histograms"]["parameters/head.bias"][-1], 6)
 
 
 if __name__ == "__main__":

@@ -86,10 +86,11 @@ class Listed(Case):
         self.begin(f"data={self.photos}", "max_epochs=2", several[0], several[2])
         self.assertEqual(self.rows_of(self.out), {*ALWAYS, "logs/", "launch_id"})
         self.begin(f"data={self.photos}", "max_epochs=2", f"logger=[{','.join(LOGGERS)}]")
-        self.assertEqual(self.rows_of(self.out), {*ALWAYS, *LOGGERS.values()})
+        page = "augmentations.png"
+        self.assertEqual(self.rows_of(self.out), {*ALWAYS, *LOGGERS.values(), page})
         for name, file in LOGGERS.items():
             self.assertIn(f"`logger={name.split(':')[0]}", rows[file])
-        rest = {"logs/", "errors/", "launch_id"}
+        rest = {page, "logs/", "errors/", "launch_id"}
         self.assertEqual(set(rows), {*ALWAYS, *LOGGERS.values(), *rest})
 
     def test_after_a_stop_and_a_failure(self):
