@@ -59,6 +59,7 @@ typedef struct lvni_trainer_engine_options {
 typedef struct lvni_trainer_phase_result {
     lvni_nn_step metrics; /* sums over its samples, on all ranks */
     double grad_norm;     /* before clipping */
+    double lr;
     bool clipped;
     bool skipped; /* the gradient overflowed (16-mixed): nothing of it was updated */
     bool updated;

@@ -428,7 +428,7 @@ lvn_status lvni_trainer_late_read(lvni_trainer_late *l, lvni_trainer_engine *e,
             p->clipped = b->phase[i].clipped;
             p->skipped = b->phase[i].skipped;
             p->updated = b->phase[i].updated;
-            result->lr = b->phase[i].lr;
+            result->lr = p->lr = b->phase[i].lr;
         }
     }
     uncount_idle(l, e, r->late);

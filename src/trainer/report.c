@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { LINE = LVNI_METRICS * 2 + LVNI_PHASES + 10, NAME = 48 };
+enum { LINE = LVNI_METRICS * 2 + LVNI_PHASES * 2 + 10, NAME = 48 };
 
 double lvni_trainer_metric_mean(const lvni_nn_step *step, const char *name)
 {
@@ -164,7 +164,7 @@ static void measure_rate(lvni_trainer_report *r, double now_s)
 
 static lvn_status write_step(const lvni_trainer_report *r, const lvni_trainer_step_result *step)
 {
-    char text[LVNI_METRICS][NAME], norm[LVNI_PHASES][64];
+    char text[LVNI_METRICS][NAME], norm[LVNI_PHASES][64], rate[LVNI_PHASES][64];
     lvni_log_metric row[LINE];
     int n = metric_rows(&step->metrics, "train", "_step", text, row);
     row[n++] = (lvni_log_metric){.name = "lr", .value = step->lr};
@@ -175,6 +175,10 @@ static lvn_status write_step(const lvni_trainer_report *r, const lvni_trainer_st
         }
         snprintf(norm[i], sizeof norm[i], "grad_norm%s%s", phase[0] != '\0' ? "/" : "", phase);
         row[n++] = (lvni_log_metric){.name = norm[i], .value = step->phase[i].grad_norm};
+        if (r->o->phase[i].lr > 0.0 || r->o->phase[i].has_schedule) { /* one of its own */
+            snprintf(rate[i], sizeof rate[i], "lr/%s", phase);
+            row[n++] = (lvni_log_metric){.name = rate[i], .value = step->phase[i].lr};
+        }
     }
     if (step->scaler.on) {
         row[n++] = (lvni_log_metric){.name = "amp/scale", .value = step->scaler.scale};

@@ -66,7 +66,7 @@ static lvn_status submit_phases(lvni_trainer_engine *e, lvni_trainer_step_record
 static void begin_phase(lvni_trainer_phase_result *p)
 {
     lvni_nn_step_begin(&p->metrics, 0.0);
-    p->grad_norm = 0.0;
+    p->grad_norm = p->lr = 0.0;
     p->clipped = p->skipped = p->updated = p->left_out = false;
 }
 
@@ -127,6 +127,7 @@ static void copy_phase(lvni_trainer_phase_result *to, const lvni_trainer_phase_r
 {
     lvni_nn_step_copy(&to->metrics, &from->metrics);
     to->grad_norm = from->grad_norm;
+    to->lr = from->lr;
     to->clipped = from->clipped;
     to->skipped = from->skipped;
     to->updated = from->updated;

@@ -229,6 +229,7 @@ class Examples(unittest.TestCase):
             "generator:every=3:lr=0.004:momentum=0.5:optimizer=rmsprop",
         )
         keys = ("max_epochs=1", "max_steps=9", "scheduler=exponential", "scheduler.interval=step")
+        keys += ("log_every_n_steps=1",)
         layouts = {
             "one": ("lanes=1",),
             "four": ("lanes=4", "num_workers=2"),
@@ -258,6 +259,15 @@ class Examples(unittest.TestCase):
         }
         hash_of = {name: done.stdout for name, done in hash_of.items()}
         self.assertEqual(len({hash_of[name] for name in layouts}), 1, hash_of)
+        for name in layouts:
+            lines = Path(self.cwd, name, "metrics.jsonl").read_text().splitlines()
+            lines = [json.loads(line) for line in lines if "grad_norm/critic" in line]
+            rate = lines[0]["lr/critic"]
+            self.assertEqual([line["lr/critic"] for line in lines], 9 * [rate])
+            self.assertGreater(rate, 0)
+            rates = {line["step"]: line.get("lr/generator") for line in lines}
+            self.assertEqual([s for s, rate in rates.items() if rate is not None], [3, 6, 9])
+            self.assertTrue(0.004 > rates[3] > rates[6] > rates[9] > 0, rates)
         self.assertEqual(len({hash_of[name] for name in ["one", *others]}), 1 + len(others))
         for given, expected in (
             ("critc:lr=1", "critc is not a phase of this model's steps"),
