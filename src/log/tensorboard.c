@@ -186,20 +186,19 @@ static void destroy_tensorboard(void *logger)
 static lvn_status begin(lvni_log_tensorboard *t, const lvni_log_loggers_options *o)
 {
     char version[] = "brain.Event:2";
+    LvniLogPb__SessionLog session = LVNI_LOG_PB__SESSION_LOG__INIT;
     LvniLogPb__Event event = LVNI_LOG_PB__EVENT__INIT;
     event.what_case = LVNI_LOG_PB__EVENT__WHAT_FILE_VERSION;
     event.file_version = version;
     LVN_TRY(lvni_log_event_file_open(o->dir, o->step == 0, &t->file));
     LVN_TRY(lvni_log_tensorboard_add(t, &event));
-    if (o->step > 0) {
-        /* the reader forgets this step and later ones of the files before */
-        LvniLogPb__SessionLog session = LVNI_LOG_PB__SESSION_LOG__INIT;
-        session.status = LVNI_LOG_PB__SESSION_LOG__STATUS__START;
-        event.step = o->step + 1;
-        event.what_case = LVNI_LOG_PB__EVENT__WHAT_SESSION_LOG;
-        event.session_log = &session;
-        LVN_TRY(lvni_log_tensorboard_add(t, &event));
-    }
+    /* the reader forgets this step and later ones of the files before, unless this is the first
+     * start that it sees */
+    session.status = LVNI_LOG_PB__SESSION_LOG__STATUS__START;
+    event.step = o->step + 1;
+    event.what_case = LVNI_LOG_PB__EVENT__WHAT_SESSION_LOG;
+    event.session_log = &session;
+    LVN_TRY(lvni_log_tensorboard_add(t, &event));
     LVN_TRY(lvni_log_tensorboard_add_config(t, o));
     return flush(t);
 }

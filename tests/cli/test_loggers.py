@@ -10,6 +10,7 @@ import glob
 import json
 import math
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -88,9 +89,9 @@ def message(data):
 
 
 def events(out):
-    """[(step, {tag: value}) or (step, "start")] of a run, in the order a reader has: what a start
-    takes back is gone."""
-    seen = []
+    """[(step, {tag: value})] of a run as TensorBoard reads it: what a start takes back is gone,
+    except the first."""
+    seen, starts = [], 0
     for path in sorted(glob.glob(f"{out}/events.out.tfevents.*")):
         for n, payload in enumerate(records(path)):
             event = message(payload)
@@ -99,7 +100,8 @@ def events(out):
                 assert event[3] == [b"brain.Event:2"], event
             elif 7 in event:
                 assert message(event[7][0]) == {1: [1]}
-                seen = [old for old in seen if old[0] < step]
+                seen = [old for old in seen if old[0] < step or starts == 0]
+                starts += 1
             else:
                 values = [message(value) for value in message(event[5][0])[1]]
                 seen.append((step, {value[1][0].decode(): value for value in values}))
@@ -417,7 +419,9 @@ sys.modules[__name__] = Recorder(__name__)
 READER = """
 import json, sys
 from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
+from tensorboard.backend.event_processing import plugin_event_multiplexer
 from tensorboard.plugins.hparams import metadata
+from tensorboard.util import tensor_util
 m = EventMultiplexer(size_guidance={k: 0 for k in ("scalars", "tensors", "images", "histograms")})
 m.AddRunsFromDirectory(sys.argv[1])
 m.Reload()
@@ -434,6 +438,11 @@ plugin = m.SummaryMetadata(name, metadata.SESSION_END_INFO_TAG).plugin_data
 found["images"] = [[e.width, e.height, e.step] for e in m.Images(name, "augmentations")]
 found["histograms"] = {t: [e.histogram_value.num for e in m.Histograms(name, t)]
                        for t in run[name]["histograms"]}
+m = plugin_event_multiplexer.EventMultiplexer(tensor_size_guidance={"scalars": 0})
+m.AddRunsFromDirectory(sys.argv[1])
+m.Reload()
+found["shown"] = [[e.step, float(tensor_util.make_ndarray(e.tensor_proto))]
+                  for e in m.Tensors(name, "train/loss_step")]
 found["end"] = metadata.parse_session_end_info_plugin_data(plugin.content).status
 print(json.dumps(found))
 """
@@ -460,8 +469,13 @@ class TensorBoard(LoggerCase):
         super().setUpClass()
 
     def test_it_shows_the_run(self):
-        self.start_train("logger=tensorboard", "max_steps=9", "log_histograms=true")
-        self.start_train("logger=tensorboard", "max_steps=14", "resume=true")
+        self.start_train("logger=tensorboard", "max_steps=5", "log_histograms=true")
+        shutil.copytree(f"{self.out}/checkpoints", f"{self.dir}/before")
+        self.start_train("max_steps=9", "resume=true")
+        # as after a kill: the checkpoint is older than the newest line
+        shutil.rmtree(f"{self.out}/checkpoints")
+        os.rename(f"{self.dir}/before", f"{self.out}/checkpoints")
+        self.start_train("max_steps=14", "resume=true")
         done = subprocess.run(
             [self.python, "-W", "ignore", "-c", READER, self.out],
             capture_output=True,
@@ -476,6 +490,7 @@ class TensorBoard(LoggerCase):
                 want.setdefault(name, []).append([line["step"], as_f32(line[name])])
         del found["scalars"]["epoch"]
         self.assertEqual(found["scalars"], want)
+        self.assertEqual(found["shown"], want["train/loss_step"])
         self.assertIn("    optim.lr: 0.001\n", found["text"][-1])
         kinds = found["hparams"]
         self.assertEqual(kinds["optim.lr"], "number_value")
