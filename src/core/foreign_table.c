@@ -262,10 +262,10 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     SAME("log_interval|print_freq|logging_steps|log_every|log_freq|log_steps", "log_every_n_steps"),
     HINT("num_logs", "use {log_every_n_steps}=N"),
     SAME("loggers|report_to", "logger"),
-    HINT("log_tensorboard|tb", "use {logger}=tensorboard"),
+    HINT("tensorboard|log_tensorboard|tb|loggers.tensorboard*", "use {logger}=tensorboard"),
     HINT("csv_logger", "use {logger}=csv"),
-    HINT("log_wandb|wandb*|mlflow*|comet*|neptune*",
-         "use {logger}=exec:COMMAND, a program that gets all that is logged; examples/loggers "
+    HINT("log_wandb|wandb*|mlflow*|comet*|neptune*|loggers.wandb*|loggers.mlflow*",
+         "use {logger}=exec:COMMAND, a program that gets all that is logged; examples/12_loggers "
          "has those for W&B and MLflow"),
     HINT("log_save_interval|flush_logs_every_n_steps|flush_secs|log_flush_every",
          "every line is written at once; " NO_NEED),

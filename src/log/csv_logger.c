@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "log/logger_class.h"
+#include "log/run_log.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -228,7 +229,7 @@ static void forget_columns(csv *c)
 static lvn_status begin(csv *c, int64_t step)
 {
     char *text = NULL;
-    size_t bytes;
+    size_t bytes = 0;
     const char *body = NULL;
     lvni_core_str kept = {0};
     lvn_status s = LVN_OK;
@@ -239,6 +240,13 @@ static lvn_status begin(csv *c, int64_t step)
     if (s == LVN_OK && body != NULL) {
         filter(c, body, step, &kept);
     } else if (s == LVN_OK) {
+        if (text != NULL && bytes > 0) {
+            lvni_log_line(
+                LVNI_LOG_WARNING,
+                "%s has another layout than this logger's: its rows are replaced by those "
+                "from step %lld on; metrics.jsonl has them all",
+                c->path, (long long)step);
+        }
         forget_columns(c);
         for (int i = 0; i < 3 && s == LVN_OK; i++) {
             s = insert_column(c, i, always[i]);

@@ -217,7 +217,9 @@ static void resuming_drops_later_and_broken_rows(void **state)
                                     "\n,1,5,2,\n,1,6,9,0.5\n");
     /* a header that was cut off: there is no row either */
     put_text(path, "epoch,step,tim");
+    const int saved = catch_fd(STDERR_FILENO);
     lvni_log_loggers_close(opened("csv", 5), LVNI_LOG_FINISHED);
+    assert_non_null(strstr(restore_fd(STDERR_FILENO, saved), "another layout"));
     assert_string_equal(csv_text(), "epoch,step,time_s\n");
     lvni_log_loggers_close(opened("csv", 0), LVNI_LOG_FINISHED);
     assert_string_equal(csv_text(), "epoch,step,time_s\n");
