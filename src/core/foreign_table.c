@@ -32,8 +32,7 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     HINT("train_split|split",
          "a train folder in {data}=DIR is found by its name; {val_split}=0.2 takes a "
          "part of each class"),
-    HINT("train_num_samples|val_num_samples|limit_predict_batches|"
-         "overfit_batches",
+    HINT("train_num_samples|val_num_samples|limit_predict_batches",
          "all images of {data}=DIR are used; for a short run use {max_steps}=100"),
     HINT("dataset_download|download|dataset_trust_remote_code",
          "nothing is downloaded: use {data}=DIR with your own images"),
@@ -173,24 +172,26 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "per_gpu_batch_size|local_batch_size", "batch_size_per_device"),
     SAME("validation_batch_size|val_batch_size|test_batch_size|eval_bs|"
          "per_device_eval_batch_size|-vb", "eval_batch_size"),
-    HINT("fast_dev_run", "use {max_steps}=1"),
-    SAME("epoch_length|iters_per_epoch|limit_train_batches", "steps_per_epoch"),
+    SAME("epoch_length|iters_per_epoch", "steps_per_epoch"),
     HINT("epoch_repeats",
          "an epoch is all images of {data}=DIR once; for a length in steps use "
          "{steps_per_epoch}"),
-    HINT("min_epochs|min_steps|early_stopping|early_stop|patience|stop_epoch|"
-         "save_epochs",
+    HINT("early_stopping|early_stop|early_stop_callback",
+         "use {early_stopping.monitor}=val/loss with {early_stopping.patience}=3"),
+    HINT("early_stopping.check_finite|check_finite",
+         "a metric that is not finite ends the run; " NO_NEED),
+    SAME("patience", "early_stopping.patience"),
+    HINT("stop_epoch|save_epochs",
          "a run goes to its end, {max_epochs} or {max_steps}; the best model is kept"),
-    HINT("max_time|time_limit|timeout_minutes",
-         "use timeout 3600 levin train ...: SIGTERM saves a checkpoint, and "
-         "{resume}=true goes on"),
+    SAME("time_limit", "max_time"),
+    HINT("timeout_minutes", "use {max_time}=90m"),
     HINT("start_epoch|initial_epoch|start_step|last_epoch|check_resume*",
          "use {resume}=true with {out}=DIR, which goes on where the run stopped"),
-    HINT("val_check_interval|check_val_every_n_epoch|validation_freq|val_interval|"
-         "val_every|eval_interval|num_sanity_val_steps|limit_val_batches|"
-         "limit_test_batches|validation_steps|num_evals|eval_every",
-         "all of the validation part is measured after each epoch; {val_split}=0 "
-         "leaves it out"),
+    SAME("validation_freq", "check_val_every_n_epoch"),
+    SAME("val_interval|val_every|eval_interval|eval_every", "val_check_interval"),
+    SAME("validation_steps", "limit_val_batches"),
+    HINT("limit_test_batches|num_evals",
+         "all of the validation part is measured; {limit_val_batches}=0.1 takes a part"),
     SAME("drop_remainder", "drop_last"),
     SAME("random_seed|manual_seed|seed_everything|rng_seed", "seed"),
 

@@ -186,7 +186,8 @@ static const char *default_of(const lvni_core_option *row)
 void lvni_core_option_print_row(const lvni_core_option_table *tables, size_t n_tables,
                                 const lvni_core_option *row, FILE *out)
 {
-    fprintf(out, "  %-26s ", row->name);
+    const int column = 27, length = (int)strlen(row->name) + 2; /* two blanks behind a long one */
+    fprintf(out, "  %-*s", length > column ? length : column, row->name);
     if (row->type == LVNI_OPT_CHOICE) {
         fprintf(out, "%s%s", row->choices, (row->flags & LVNI_OPT_OPEN) != 0 ? "|NAME" : "");
     } else {

@@ -18,6 +18,7 @@ typedef struct lvni_data_loader_options {
     const lvni_plan *plan;      /* copied */
     /* false: one pass in index order, in chunks of plan->eval_batch_size */
     bool training;
+    int64_t max_chunks; /* evaluation: of the first ones alone, of all ranks; 0: all */
     /* evaluation: ranks get chunks in turn; false: a contiguous run each */
     bool in_turn;
     uint64_t seed;

@@ -39,6 +39,10 @@ void lvni_data_source_init(lvni_data_loader *l, int number)
                                 .cycles = from->rule != LVN_STREAM_ONCE};
     }
     s->length = s->dataset->cls->length(s->dataset);
+    if (!l->o.training && l->o.max_chunks > 0 &&
+        l->o.max_chunks < lvni_plan_eval_chunks(&l->plan, s->length)) {
+        s->length = l->o.max_chunks * l->plan.eval_batch_size;
+    }
     s->order_kind = s->length == LVN_ENDLESS ? LVN_ORDER_SEQUENCE : s->order_kind;
 }
 

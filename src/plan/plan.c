@@ -5,6 +5,7 @@
 #include "core/str.h"
 #include "plan/tree.h"
 
+#include <math.h>
 #include <string.h>
 
 static const int64_t MAX_BATCH = INT32_MAX;
@@ -306,6 +307,29 @@ static lvn_status pass_of_training_set(const lvni_plan_options *o, lvni_plan *p,
     return LVN_OK;
 }
 
+/* The first batches of an epoch's order alone. */
+static lvn_status limit_epoch(const lvni_plan_options *o, lvni_plan *p)
+{
+    int64_t steps = p->steps_per_epoch;
+    if (o->limit_batches > 0) {
+        steps = ceil_div(o->limit_batches, p->accumulate);
+    } else if (o->limit_part > 0.0) {
+        steps = (int64_t)((double)steps * o->limit_part);
+    }
+    if (steps < 1) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "limit_train_batches=%g leaves no step of the epoch's %lld; smallest that works: "
+                 "%.3g, or a number of batches",
+                 o->limit_part, (long long)p->steps_per_epoch,
+                 ceil(1e3 / (double)p->steps_per_epoch) / 1e3);
+    }
+    if (steps < p->steps_per_epoch) {
+        p->steps_per_epoch = steps;
+        p->last_step = p->effective_batch;
+    }
+    return LVN_OK;
+}
+
 static lvn_status resolve_epoch(const lvni_plan_options *o, lvni_plan *p)
 {
     LVN_ARG(p->effective_batch >= 1, "an effective batch of %lld", (long long)p->effective_batch);
@@ -320,7 +344,7 @@ static lvn_status resolve_epoch(const lvni_plan_options *o, lvni_plan *p)
     p->steps_per_epoch = p->steps_per_epoch > 0 ? p->steps_per_epoch : o->max_steps;
     p->cycles = o->steps_per_epoch > 0 || p->steps_per_epoch != own;
     p->last_step = p->cycles ? p->effective_batch : p->last_step;
-    return LVN_OK;
+    return limit_epoch(o, p);
 }
 
 /* What is chosen here where the user gives nothing; from here on part of the resolved config. */
@@ -496,6 +520,13 @@ void lvni_plan_balance(const double *cost, int ranks, int micro_batches, int *bo
 int64_t lvni_plan_eval_chunks(const lvni_plan *plan, int64_t n)
 {
     return ceil_div(n, plan->eval_batch_size);
+}
+
+int64_t lvni_plan_eval_limit(const lvni_plan *plan, int64_t n, int64_t batches, double part)
+{
+    const int64_t all = lvni_plan_eval_chunks(plan, n);
+    const int64_t most = batches > 0 ? batches : part > 0.0 ? (int64_t)((double)all * part) : all;
+    return most < all ? most : all;
 }
 
 lvni_plan_range lvni_plan_eval_chunk(const lvni_plan *plan, int64_t n, int64_t chunk)

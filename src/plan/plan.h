@@ -35,6 +35,10 @@ typedef struct lvni_plan_options {
      * decide, and without a length max_steps */
     int64_t steps_per_epoch;
     int64_t max_steps; /* 0: no limit */
+    /* fewer steps of an epoch than it has: those of so many batches (of which a step has
+     * accumulate_grad_batches), or this part of all; 0: not given */
+    int64_t limit_batches;
+    double limit_part;
     const lvni_plan_stream *stream;
     int n_streams;
     /* E of the run that is resumed: with it the two batch sizes are not looked at */
@@ -130,6 +134,9 @@ void lvni_plan_balance(const double *cost, int ranks, int micro_batches, int *bo
 int64_t lvni_plan_eval_chunks(const lvni_plan *plan, int64_t n);
 lvni_plan_range lvni_plan_eval_chunk(const lvni_plan *plan, int64_t n, int64_t chunk);
 lvni_plan_range lvni_plan_eval_chunks_of(const lvni_plan *plan, int64_t n, int rank);
+/* Chunks of a limited evaluation of n samples: `batches` of them (0: all), or this part (0: all). 0
+ * chunks: the part is smaller than one. */
+int64_t lvni_plan_eval_limit(const lvni_plan *plan, int64_t n, int64_t batches, double part);
 /* The same dealt like cards: the first chunk of a rank and how many it gets, each `devices` behind
  * the one before. */
 lvni_plan_range lvni_plan_eval_turns_of(const lvni_plan *plan, int64_t n, int rank);

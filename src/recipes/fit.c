@@ -23,10 +23,15 @@ static bool leads(const lvni_recipes_fit_run *r)
     return r->rank.rank == 0;
 }
 
-/* A host program's run without `out`. */
+static bool is_dev_run(const lvni_recipes_fit_run *r)
+{
+    return lvni_recipes_dev_run(lvni_core_config_str(r->request->config, "fast_dev_run")) > 0;
+}
+
+/* A host program's run without `out`, and fast_dev_run. */
 static bool keeps_nothing(const lvni_recipes_fit_run *r)
 {
-    return r->dir == NULL && r->request->drive != NULL;
+    return r->dir == NULL && (r->request->drive != NULL || is_dev_run(r));
 }
 
 static bool has_card(const lvni_recipes_fit_run *r)
@@ -94,8 +99,8 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .workers = r->rank.workers,
         .worker_bytes = r->request->decode_bytes,
         .val_worker_bytes = r->request->val_decode_bytes,
-        .balanced = r->request->balanced,
-        .order = r->request->order,
+        .balanced = r->request->balanced && !lvni_recipes_overfits(c),
+        .order = lvni_recipes_overfits(c) ? LVN_ORDER_SEQUENCE : r->request->order,
         .stream = r->request->streams,
         .skip_unreadable = strcmp(lvni_core_config_str(c, "on_error"), "skip") == 0,
         .comm = r->rank.comm,
@@ -127,6 +132,7 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
     }
     LVN_TRY(lvni_recipes_read_optim(c, &out->optim));
     LVN_TRY(lvni_recipes_read_phases(c, &r->plan, r->request->cls->phases, out->phase));
+    LVN_TRY(lvni_recipes_read_loop(c, out));
     LVN_TRY(lvni_recipes_read_plateau(c, out->val != NULL, &out->plateau));
     LVN_TRY(lvni_recipes_read_decay(c, r->schedule.total_steps, &out->optim.weight_decay,
                                     &out->weight_decay));
@@ -314,7 +320,7 @@ static lvn_status lead(lvni_recipes_fit_run *r)
     const lvni_core_config *c = r->request->config;
     lvni_log_set_quiet(lvni_core_config_bool(c, "quiet"));
     lvni_log_set_verbose(lvni_core_config_bool(c, "verbose"));
-    LVN_TRY(lvni_recipes_run_dir_choose(c, &r->dir));
+    LVN_TRY(is_dev_run(r) ? LVN_OK : lvni_recipes_run_dir_choose(c, &r->dir));
     LVN_TRY(prepare(r));
     if (r->measures) {
         char ready = 1;

@@ -459,6 +459,7 @@ static lvn_status load_all(lvni_core_config *c, const char *job, int n, const ch
     LVN_TRY(lvni_core_config_finish(c));
     LVN_TRY(lvni_core_config_has(c, "logger") ? leave_out_saved_programs(c) : LVN_OK);
     LVN_TRY(check_needs(c));
+    LVN_TRY(lvni_core_config_has(c, "fast_dev_run") ? lvni_recipes_resolve_dev_run(c) : LVN_OK);
     return lvni_core_config_has(c, "accelerator") ? lvni_recipes_accelerator_resolve(c) : LVN_OK;
 }
 

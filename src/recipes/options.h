@@ -8,7 +8,7 @@
 #include "optim/optim.h"
 #include "plan/plan.h"
 #include "recipes/ranks.h"
-#include "trainer/engine.h"
+#include "trainer/trainer.h"
 
 /* ---- options.c ---- */
 
@@ -51,6 +51,28 @@ lvni_core_pins lvni_recipes_read_pins(const lvni_core_config *config);
  * model could make these devices fit. */
 lvn_status lvni_recipes_check_plan(const lvni_core_config *config, const lvni_recipes_rank *rank);
 
+/* ---- loop_options.c: parts of the data, validation, early end ---- */
+
+/* limit_train_batches val_check_interval early_stopping.* max_time ... */
+extern const lvni_core_option_table lvni_recipes_loop_options;
+
+/* "10" batches or "0.25" of all; both 0: all, unless it is none. */
+typedef struct lvni_recipes_limit {
+    int64_t batches;
+    double part;
+    bool none;
+} lvni_recipes_limit;
+/* limit_train_batches or limit_val_batches, or what overfit_batches makes of them. */
+lvni_recipes_limit lvni_recipes_read_limit(const lvni_core_config *config, const char *key);
+bool lvni_recipes_overfits(const lvni_core_config *config); /* samples come in their own order */
+/* When it is validated and ends, into options that have plan and val. LVN_ERR_USAGE: parts that are
+ * smaller than a batch, a metric that cannot be. */
+lvn_status lvni_recipes_read_loop(const lvni_core_config *config, lvni_trainer_options *options);
+/* fast_dev_run=: batches, 0: off, -1: it is neither. */
+int64_t lvni_recipes_dev_run(const char *text);
+/* fast_dev_run=, if it is on, as the keys that it stands for. */
+lvn_status lvni_recipes_resolve_dev_run(lvni_core_config *config);
+
 /* ---- optim_options.c: optimizer ---- */
 
 /* optim.* scheduler.* freeze lr_scale ema.* use_ema gradient_clip_val */
@@ -86,6 +108,8 @@ lvn_status lvni_recipes_check_groups(const lvni_optim_schedule *run,
 /* validates: the run has a validation set. LVN_ERR_USAGE: it cannot have the monitored metric. */
 lvn_status lvni_recipes_read_plateau(const lvni_core_config *config, bool validates,
                                      lvni_optim_plateau_options *out);
+/* LVN_ERR_USAGE: `monitor`, given as `key`, is not the name of a metric that the run can have. */
+lvn_status lvni_recipes_check_monitor(const char *key, const char *monitor, bool validates);
 /* The curve of weight decay over a run of that many steps (INT64_MAX: without end); *weight_decay
  * becomes its larger end. */
 lvn_status lvni_recipes_read_decay(const lvni_core_config *config, int64_t steps,

@@ -155,6 +155,21 @@ lvn_status lvni_recipes_read_schedule_as(const lvni_core_config *c, const lvni_p
              name);
 }
 
+lvn_status lvni_recipes_check_monitor(const char *key, const char *monitor, bool validates)
+{
+    const bool val = strncmp(monitor, "val/", 4) == 0;
+    if (!val && strncmp(monitor, "train/", 6) != 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s=%s is not val/NAME or train/NAME, a metric of an epoch", key,
+                 monitor);
+    }
+    if (val && !validates) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s=%s: the run has no validation set; give one (val_split=0.2), or %s=train/loss",
+                 key, monitor, key);
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_recipes_read_plateau(const lvni_core_config *c, bool validates,
                                      lvni_optim_plateau_options *o)
 {
@@ -170,20 +185,7 @@ lvn_status lvni_recipes_read_plateau(const lvni_core_config *c, bool validates,
     if (schedules[lvni_core_config_choice(c, "scheduler.name")] != LVNI_SCHEDULE_PLATEAU) {
         return LVN_OK;
     }
-    const bool val = strncmp(o->monitor, "val/", 4) == 0;
-    if (!val && strncmp(o->monitor, "train/", 6) != 0) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "scheduler.monitor=%s is not val/NAME or train/NAME, a metric of an epoch",
-                 o->monitor);
-    }
-    if (val && !validates) {
-        LVN_FAIL(
-            LVN_ERR_USAGE,
-            "scheduler.monitor=%s: the run has no validation set; give one (val_split=0.2), or "
-            "scheduler.monitor=train/loss",
-            o->monitor);
-    }
-    return LVN_OK;
+    return lvni_recipes_check_monitor("scheduler.monitor", o->monitor, validates);
 }
 
 /* The optimizer's weight decay becomes the larger end, so that parts of it are given. */

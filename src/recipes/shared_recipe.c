@@ -288,6 +288,7 @@ const lvni_recipes_recipe *lvni_recipes_shared_row(void)
         loaded.tables[1] = lvni_recipes_run_options;
         loaded.tables[2] = lvni_recipes_batch_options;
         loaded.tables[3] = lvni_recipes_optim_table;
+        loaded.tables[4] = lvni_recipes_loop_options;
         loaded.row = row;
     }
     return &loaded.row;

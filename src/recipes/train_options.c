@@ -183,7 +183,10 @@ static lvni_plan_options plan_options(const lvni_core_config *c, const lvni_reci
 {
     const bool no_batch = !lvni_core_config_is_set(c, "batch_size") &&
                           !lvni_core_config_is_set(c, "batch_size_per_device");
+    const lvni_recipes_limit limit = lvni_recipes_read_limit(c, "limit_train_batches");
     return (lvni_plan_options){.n_samples = data->n_samples,
+                               .limit_batches = limit.batches,
+                               .limit_part = limit.part,
                                .stream = data->stream,
                                .n_streams = data->n_streams,
                                .steps_per_epoch = or_zero(c, "steps_per_epoch"),

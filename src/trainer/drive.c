@@ -11,7 +11,7 @@ static lvn_status end_epoch(lvni_trainer *t)
 {
     LVN_TRY(lvni_trainer_loop_check_readable(t));
     LVN_TRY(lvni_trainer_report_epoch(&t->report, &t->at, &t->engine->scaler, false));
-    LVN_TRY(lvni_trainer_loop_follow_plateau(t, false));
+    LVN_TRY(lvni_trainer_loop_follow(t, LVNI_NEWS_EPOCH));
     lvni_trainer_loop_next_epoch(t);
     return LVN_OK;
 }
@@ -25,6 +25,12 @@ static lvn_status check_monitor(const lvni_trainer *t)
                  "scheduler=plateau follows scheduler.monitor=%s, and single steps do not "
                  "validate: give a metric of the training, as train/loss, or use lvn_trainer_fit",
                  t->o.plateau.monitor);
+    }
+    if (t->o.early.monitor != NULL && strncmp(t->o.early.monitor, "val/", 4) == 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "early_stopping.monitor=%s: single steps do not validate: give a metric of the "
+                 "training, as train/loss, or use lvn_trainer_fit",
+                 t->o.early.monitor);
     }
     return LVN_OK;
 }
@@ -40,7 +46,7 @@ static lvn_status advance(lvni_trainer *t, lvni_trainer_step_result *r)
     }
     LVN_TRY(check_monitor(t));
     if (lvni_trainer_loop_epoch_done(t)) { /* of a run that ended during its validation */
-        LVN_TRY(lvni_trainer_loop_follow_plateau(t, false));
+        LVN_TRY(lvni_trainer_loop_follow(t, LVNI_NEWS_EPOCH));
         lvni_trainer_loop_next_epoch(t);
     }
     LVN_TRY(lvni_trainer_loop_begin(t));

@@ -121,7 +121,8 @@ static lvn_status save_now(lvni_trainer *t, bool started)
         lvni_log_line(LVNI_LOG_WARNING, "%s; trying again", lvn_last_error()->message);
     }
     if (s != LVN_OK || !started) {
-        s = lvni_trainer_keeper_save(t, t->at.best_step == t->at.step);
+        const bool only = t->keeper.signal == LVNI_STOP_TIME && isnan(t->at.best_score);
+        s = lvni_trainer_keeper_save(t, only || t->at.best_step == t->at.step);
         if (s == LVN_OK) {
             s = lvni_trainer_save_wait(t);
         }
@@ -132,7 +133,8 @@ static lvn_status save_now(lvni_trainer *t, bool started)
 /* A signal asked for the end: save, and report where the run can go on. */
 lvn_status lvni_trainer_keeper_stop(lvni_trainer *t, int signal_number, bool saved)
 {
-    const char *name = lvni_core_signal_name(signal_number);
+    const bool time = signal_number == LVNI_STOP_TIME;
+    const char *name = time ? "max_time is over" : lvni_core_signal_name(signal_number);
     lvni_trainer_stop_note(signal_number);
     lvn_status s = save_now(t, saved);
     if (t->o.comm != NULL) {
@@ -140,8 +142,8 @@ lvn_status lvni_trainer_keeper_stop(lvni_trainer *t, int signal_number, bool sav
          * first is gone */
         s = lvni_dist_comm_agree_status(t->o.comm, s, "the checkpoint");
     }
-    if (s == LVN_ERR_PEER || (s != LVN_OK && signal_number == SIGUSR1)) {
-        return s; /* SIGUSR1: its exit code promises a checkpoint */
+    if (s == LVN_ERR_PEER || (s != LVN_OK && (signal_number == SIGUSR1 || time))) {
+        return s; /* the exit code promises a checkpoint */
     }
     if (s != LVN_OK) {
         LVN_FAIL(LVN_ERR_CANCELLED,

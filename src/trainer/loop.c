@@ -9,7 +9,9 @@
 
 static bool finished_at(const lvni_trainer *t, const lvni_ckpt_position *at)
 {
-    return (t->o.max_epochs >= 0 && at->epoch >= t->o.max_epochs) ||
+    const bool early = t->early.reason != LVNI_EARLY_GOES_ON && at->epoch >= t->o.min_epochs &&
+                       at->step >= t->o.min_steps;
+    return early || (t->o.max_epochs >= 0 && at->epoch >= t->o.max_epochs) ||
            (t->o.max_steps >= 0 && at->step >= t->o.max_steps);
 }
 
@@ -73,30 +75,53 @@ static lvn_status save(lvni_trainer *t, bool best)
     return s == LVN_OK ? s : lvni_trainer_keeper_save_on_error(t, s);
 }
 
-lvn_status lvni_trainer_loop_follow_plateau(lvni_trainer *t, bool validated)
+/* Has this epoch a validation, after every *steps steps? */
+static bool validates(const lvni_trainer *t, int64_t *steps)
 {
-    const lvni_optim_plateau_options *o = &t->o.plateau;
-    if (t->o.schedule.kind != LVNI_SCHEDULE_PLATEAU) {
-        return LVN_OK;
+    const int64_t epochs = t->o.val_every_n_epochs > 0 ? t->o.val_every_n_epochs : 1;
+    *steps = t->o.val_every_n_steps > 0 ? t->o.val_every_n_steps : t->o.plan.steps_per_epoch;
+    return t->o.val != NULL && (t->at.epoch + 1) % epochs == 0;
+}
+
+/* After the step that was, unless it is the epoch's last; not done yet. */
+static bool validation_is_due(const lvni_trainer *t)
+{
+    int64_t every;
+    return validates(t, &every) && t->at.step_in_epoch > 0 && !lvni_trainer_loop_epoch_done(t) &&
+           t->at.step_in_epoch % every == 0 && t->validated_step != t->at.step;
+}
+
+/* *useful: some sample could be read. What ends the run meanwhile leaves the position before the
+ * validation, where resuming begins. */
+static lvn_status validate(lvni_trainer *t, bool *useful)
+{
+    const lvn_status s = lvni_trainer_loop_validate(t);
+    if (s == LVN_ERR_CANCELLED && t->keeper.signal != 0) {
+        return lvni_trainer_keeper_stop(t, t->keeper.signal, false);
     }
-    const bool val = strncmp(o->monitor, "val/", 4) == 0;
-    const lvni_nn_step *of = val ? &t->report.last_val : &t->report.epoch_sum;
-    const char *name = strchr(o->monitor, '/') + 1;
-    if ((val && !validated) || !lvni_trainer_metric_exists(of, name)) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "scheduler.monitor=%s: %s of epoch %lld has no such metric; give one of those "
-                 "that its line lists",
-                 o->monitor, val ? "the validation" : "the training", (long long)t->at.epoch + 1);
+    if (s != LVN_OK) {
+        return lvni_trainer_keeper_save_on_error(t, s);
     }
-    if (lvni_optim_plateau_follow(&t->engine->plateau, o, t->o.optim.lr,
-                                  lvni_trainer_metric_mean(of, name))) {
-        lvni_log_line(LVNI_LOG_INFO,
-                      "%s has not improved for %lld epoch%s: the learning rate is %g", o->monitor,
-                      (long long)o->patience + 1,
-                      lvni_core_plural((int64_t)o->patience + 1, "", "s"),
-                      t->o.optim.lr * t->engine->plateau.factor);
+    *useful = t->report.last_val.n_metrics > 0;
+    t->validated_step = t->at.step;
+    if (*useful && t->o.hooks.validation != NULL) {
+        t->o.hooks.validation(t->o.hooks.user);
     }
     return LVN_OK;
+}
+
+/* Within an epoch. What the metrics decide is decided now: a checkpoint has the decisions, and not
+ * the metrics. */
+static lvn_status validate_within_epoch(lvni_trainer *t, bool *saved)
+{
+    bool useful = false;
+    LVN_TRY(validate(t, &useful));
+    LVN_TRY(lvni_trainer_report_within_epoch(&t->report, &t->at));
+    LVN_TRY(lvni_trainer_loop_follow(t, LVNI_NEWS_VALIDATION));
+    const bool best = useful && lvni_trainer_keeper_improved(t, true);
+    t->at.finished = finished(t);
+    *saved = best || t->at.finished;
+    return *saved ? save(t, best) : LVN_OK;
 }
 
 /* After an epoch's last step: validation, means, the checkpoint of the next epoch's beginning. What
@@ -104,24 +129,16 @@ lvn_status lvni_trainer_loop_follow_plateau(lvni_trainer *t, bool validated)
  * the epoch not; resuming begins here. */
 static lvn_status end_epoch(lvni_trainer *t)
 {
-    const lvn_status s = t->o.val != NULL ? lvni_trainer_loop_validate(t) : LVN_OK;
-    if (s == LVN_ERR_CANCELLED && t->keeper.signal != 0) {
-        return lvni_trainer_keeper_stop(t, t->keeper.signal, false);
-    }
-    if (s != LVN_OK) {
-        return lvni_trainer_keeper_save_on_error(t, s);
-    }
-    const bool validated = t->o.val != NULL && t->report.last_val.n_metrics >
-                                                   0; /* else no sample of it could be read */
-    if (validated && t->o.hooks.validation != NULL) {
-        t->o.hooks.validation(t->o.hooks.user);
-    }
+    int64_t every;
+    const bool due = validates(t, &every) && t->at.step_in_epoch % every == 0;
+    bool validated = false;
+    LVN_TRY(due ? validate(t, &validated) : LVN_OK);
     LVN_TRY(lvni_trainer_report_epoch(&t->report, &t->at, &t->engine->scaler, validated));
     if (t->o.hooks.epoch != NULL) {
         t->o.hooks.epoch(t->o.hooks.user);
     }
-    LVN_TRY(lvni_trainer_loop_follow_plateau(t, validated));
-    const bool best = lvni_trainer_keeper_improved(t, validated);
+    LVN_TRY(lvni_trainer_loop_follow(t, LVNI_NEWS_EPOCH | (due ? LVNI_NEWS_VALIDATION : 0)));
+    const bool best = (due || t->o.val == NULL) && lvni_trainer_keeper_improved(t, validated);
     lvni_trainer_loop_next_epoch(t);
     return save(t, best);
 }
@@ -237,8 +254,8 @@ static lvn_status after_step(lvni_trainer *t)
 {
     const int64_t every = t->o.save_every_n_steps;
     bool saved = false;
-    const bool wanted = was_asked_to_save(t);
-    if (wanted || lvni_trainer_loop_epoch_done(t) || finished(t) ||
+    const bool wanted = was_asked_to_save(t), validates_now = validation_is_due(t);
+    if (wanted || validates_now || lvni_trainer_loop_epoch_done(t) || finished(t) ||
         (every > 0 && t->at.step % every == 0) || t->keeper.signal != 0) {
         if (drain(t) != LVN_OK) {
             return save_on_error(t);
@@ -250,10 +267,11 @@ static lvn_status after_step(lvni_trainer *t)
     if (lvni_trainer_loop_epoch_done(t) || finished(t)) {
         LVN_TRY(lvni_trainer_loop_check_readable(t));
     }
+    LVN_TRY(validates_now ? validate_within_epoch(t, &saved) : LVN_OK);
     if (lvni_trainer_loop_epoch_done(t)) {
         LVN_TRY(end_epoch(t));
         saved = true;
-    } else if (finished(t) || (every > 0 && t->at.step % every == 0) || wanted) {
+    } else if (!saved && (finished(t) || (every > 0 && t->at.step % every == 0) || wanted)) {
         t->at.finished = finished(t);
         LVN_TRY(save(t, t->at.finished && isnan(t->at.best_score)));
         saved = true;
@@ -290,17 +308,36 @@ lvn_status lvni_trainer_loop_begin_step(lvni_trainer *t)
     return LVN_OK;
 }
 
+/* Rank 0 has the clock of the run; the others learn of it as of a signal. */
+static void look_at_clock(const lvni_trainer *t)
+{
+    if (t->o.max_time_s > 0.0 && t->o.plan.rank == 0 && lvni_trainer_stop_signal() == 0 &&
+        lvni_trainer_report_seconds(&t->report) >= t->o.max_time_s) {
+        lvni_trainer_stop_note(LVNI_STOP_TIME);
+    }
+}
+
+/* What a run that is taken up has left undone. */
+static lvn_status catch_up(lvni_trainer *t)
+{
+    if (lvni_trainer_loop_epoch_done(t)) {
+        return end_epoch(t);
+    }
+    bool saved;
+    return validation_is_due(t) ? validate_within_epoch(t, &saved) : LVN_OK;
+}
+
 static lvn_status loop(lvni_trainer *t)
 {
     LVN_TRY(lvni_trainer_keeper_agree_stop(t));
     if (t->keeper.signal != 0) { /* it came while the run was made ready */
         return lvni_trainer_keeper_stop(t, t->keeper.signal, t->keeper.saved_step == t->at.step);
     }
-    if (lvni_trainer_loop_epoch_done(t)) {
-        LVN_TRY(end_epoch(t)); /* resumed where the validation is missing */
-    }
+    LVN_TRY(catch_up(t));
+    LVN_TRY(t->at.step == 0 ? lvni_trainer_loop_check_validation(t) : LVN_OK);
     LVN_TRY(lvni_trainer_loop_begin(t));
     while (!finished(t)) {
+        look_at_clock(t);
         lvn_status s = lvni_trainer_loop_begin_step(t);
         if (t->keeper.signal != 0) {
             return stop(t);
@@ -347,7 +384,12 @@ lvn_status lvni_trainer_fit(lvni_trainer *t)
         return LVN_OK;
     }
     LVN_TRY(lvni_trainer_report_open(&t->report, t->at.step));
-    const lvn_status s = finish_saving(t, loop(t));
+    lvn_status s = finish_saving(t, loop(t));
+    if (s == LVN_ERR_CANCELLED && t->keeper.signal == LVNI_STOP_TIME) {
+        lvni_log_line(LVNI_LOG_INFO, "%s", lvn_last_error()->message);
+        lvn_clear_error();
+        s = LVN_OK;
+    }
     t->report.ended = s;
     lvni_trainer_keeper_report_ranks(t, s);
     if (s == LVN_ERR_NON_FINITE) {

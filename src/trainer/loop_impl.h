@@ -4,16 +4,23 @@
 
 #include "trainer/trainer.h"
 
+#include <signal.h>
+
 /* loop.c: what drive.c needs of it */
 bool lvni_trainer_loop_epoch_done(const lvni_trainer *t);
 /* Log and loader, if they are not there yet. */
 lvn_status lvni_trainer_loop_begin(lvni_trainer *t);
 /* Before a step: what the ranks agreed on, and whether another step follows. */
 lvn_status lvni_trainer_loop_begin_step(lvni_trainer *t);
-/* scheduler=plateau at the end of an epoch. Every rank has the same sums, and so the same rate.
- * LVN_ERR_USAGE: the epoch has no such metric. */
-lvn_status lvni_trainer_loop_follow_plateau(lvni_trainer *t, bool validated);
+/* monitors.c: which metrics are there now; a monitor is looked at when its own are */
+enum { LVNI_NEWS_EPOCH = 1, LVNI_NEWS_VALIDATION = 2 };
+/* The learning rate and the end of the run, as far as they follow from metrics. LVN_ERR_USAGE:
+ * there is no such metric. */
+lvn_status lvni_trainer_loop_follow(lvni_trainer *t, unsigned news);
 void lvni_trainer_loop_next_epoch(lvni_trainer *t);
+
+/* The end of a run that max_time asked for: a signal as any other, that no process is sent. */
+enum { LVNI_STOP_TIME = SIGALRM };
 
 /* keeper.c */
 /* Is this epoch the best so far? By val/acc, then val/loss, then train/loss, whichever the module
@@ -40,6 +47,8 @@ void lvni_trainer_keeper_report_last_good(lvni_trainer *t);
 
 /* validate.c */
 lvn_status lvni_trainer_loop_validate(lvni_trainer *t); /* result in t->report.last_val */
+/* Some chunks before the first step, so that what fails there does not fail after an epoch. */
+lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t);
 /* rank 0; the others: lvni_trainer_message_add_unreadable */
 void lvni_trainer_loop_report_unreadable(lvni_data_loader *loader);
 /* With on_error=skip: LVN_ERR_CORRUPT when no sample at all could be read. */

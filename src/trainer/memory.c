@@ -331,7 +331,7 @@ static void add_micro_batch(const lvni_plan *p, int64_t step, int micro_batch, s
     add_size(&one, z->train, &z->n_train);
 }
 
-/* Validation and the short last step come at the end of an epoch. */
+/* The short last step comes at the end of an epoch. */
 static bool ends_epoch(const lvni_trainer_options *o)
 {
     return o->max_steps < 0 || o->max_steps >= o->plan.steps_per_epoch;
@@ -354,7 +354,7 @@ static sizes sizes_of(const lvni_trainer_options *o, int lane)
             add_micro_batch(p, p->steps_per_epoch - 1, micro_batch, &z);
         }
     }
-    const int64_t n = o->val == NULL || !ends_epoch(o) ? 0 : o->val->cls->length(o->val);
+    const int64_t n = lvni_trainer_validation_length(o);
     const lvni_plan_range own =
         n > 0 ? lvni_plan_eval_chunks_of(p, n, p->rank) : (lvni_plan_range){0};
     for (int64_t i = lane; i < own.count; i += p->lanes) {
@@ -513,7 +513,7 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o,
     LVN_TRY(measure_lanes(o, need));
     count_device(o, optim.device, need);
     LVN_TRY(add_loader(o, o->train, need));
-    const bool validates = o->val != NULL && ends_epoch(o);
+    const bool validates = lvni_trainer_validation_length(o) > 0;
     LVN_TRY(validates ? add_loader(o, o->val, need) : LVN_OK);
     const uint64_t train = o->worker_bytes, val = validates ? o->val_worker_bytes : 0;
     if (o->workers > 0) { /* each loader has its own */

@@ -75,8 +75,7 @@ void lvni_trainer_report_close(lvni_trainer_report *r)
     r->loggers = NULL;
 }
 
-/* Of training: a resumed run goes on counting where its last line ended. */
-static double seconds_of(const lvni_trainer_report *r)
+double lvni_trainer_report_seconds(const lvni_trainer_report *r)
 {
     return r->earlier_s + lvni_core_seconds_since(r->start_ns);
 }
@@ -85,7 +84,7 @@ static double seconds_of(const lvni_trainer_report *r)
 static lvn_status write_row(const lvni_trainer_report *r, const lvni_ckpt_position *at,
                             const lvni_log_metric *row, int n)
 {
-    const double now_s = seconds_of(r);
+    const double now_s = lvni_trainer_report_seconds(r);
     if (r->log == NULL) {
         return LVN_OK;
     }
@@ -198,7 +197,7 @@ static lvn_status write_step(const lvni_trainer_report *r, const lvni_trainer_st
 lvn_status lvni_trainer_report_step(lvni_trainer_report *r, const lvni_trainer_step_result *step,
                                     bool last_of_epoch)
 {
-    const double now_s = seconds_of(r);
+    const double now_s = lvni_trainer_report_seconds(r);
     const bool logged = step->after.step % r->o->log_every_n_steps == 0 || last_of_epoch;
     r->samples += step->samples;
     if (logged) {
@@ -208,12 +207,34 @@ lvn_status lvni_trainer_report_step(lvni_trainer_report *r, const lvni_trainer_s
     return logged && r->log != NULL ? write_step(r, step) : LVN_OK;
 }
 
+static void print_means(const lvni_log_metric *row, int n, lvni_core_str *line)
+{
+    for (int i = 0; i < n; i++) {
+        lvni_core_str_printf(line, " %s %.4f", row[i].name, lvni_core_unsigned_nan(row[i].value));
+    }
+}
+
 lvn_status lvni_trainer_report_validation(lvni_trainer_report *r, const lvni_ckpt_position *at)
 {
     char text[LVNI_METRICS][NAME];
     lvni_log_metric row[LINE] = {0};
     const int n = metric_rows(&r->last_val, "val", "", text, row);
     return write_row(r, at, row, n);
+}
+
+lvn_status lvni_trainer_report_within_epoch(lvni_trainer_report *r, const lvni_ckpt_position *at)
+{
+    char text[LVNI_METRICS][NAME];
+    lvni_log_metric row[LINE] = {0};
+    const int n = metric_rows(&r->last_val, "val", "", text, row);
+    lvni_core_str line = {0};
+    lvni_core_str_printf(&line, "epoch %lld, step %lld:", (long long)at->epoch + 1,
+                         (long long)at->step);
+    print_means(row, n, &line);
+    lvni_log_progress_finish(&r->progress);
+    lvni_log_line(LVNI_LOG_INFO, "%s", lvni_core_str_text(&line));
+    lvni_core_str_free(&line);
+    return lvni_trainer_report_validation(r, at);
 }
 
 lvn_status lvni_trainer_report_epoch(lvni_trainer_report *r, const lvni_ckpt_position *at,
@@ -228,9 +249,7 @@ lvn_status lvni_trainer_report_epoch(lvni_trainer_report *r, const lvni_ckpt_pos
     lvni_core_str line = {0};
     lvni_core_str_printf(&line, "epoch %lld done at step %lld:", (long long)at->epoch + 1,
                          (long long)at->step);
-    for (int i = 0; i < n; i++) {
-        lvni_core_str_printf(&line, " %s %.4f", row[i].name, lvni_core_unsigned_nan(row[i].value));
-    }
+    print_means(row, n, &line);
     lvni_log_progress_finish(&r->progress); /* its numbers are older than these */
     lvni_log_line(LVNI_LOG_INFO, "%s", lvni_core_str_text(&line));
     lvni_core_str_free(&line);

@@ -29,7 +29,7 @@ struct lvni_trainer_saver {
     lvni_trainer_state_arrays copy;
     lvni_trainer_state_entries entries; /* of the copy */
     texts texts;
-    char schedule[192], scaler[128], layout[32], plateau[160];
+    char schedule[192], scaler[128], layout[32], plateau[160], early[96], validated[24];
     lvni_ckpt_position at;
     bool best, written, shown; /* shown: to the hook */
     lvn_status status;
@@ -76,7 +76,7 @@ static lvn_status write_checkpoint(lvni_trainer_saver *s)
 {
     const texts *x = &s->texts;
     const lvni_trainer_options *o = &s->trainer->o;
-    lvni_ckpt_st_meta extra[10] = {
+    lvni_ckpt_st_meta extra[12] = {
         {.key = LVNI_STATE_EPOCH_METRICS, .value = lvni_core_str_text(&x->metrics)},
         {.key = LVNI_IDENTITY_RUN, .value = lvni_core_str_text(&x->run)},
         {.key = LVNI_IDENTITY_MACHINE, .value = lvni_core_str_text(&x->machine)},
@@ -88,6 +88,12 @@ static lvn_status write_checkpoint(lvni_trainer_saver *s)
     }
     if (s->plateau[0] != '\0') {
         extra[n++] = (lvni_ckpt_st_meta){.key = LVNI_STATE_PLATEAU, .value = s->plateau};
+    }
+    if (s->early[0] != '\0') {
+        extra[n++] = (lvni_ckpt_st_meta){.key = LVNI_STATE_EARLY, .value = s->early};
+    }
+    if (s->validated[0] != '\0') {
+        extra[n++] = (lvni_ckpt_st_meta){.key = LVNI_STATE_VALIDATED, .value = s->validated};
     }
     if (x->pins.len > 0) {
         extra[n++] =
@@ -238,12 +244,26 @@ static lvn_status copy_state(lvni_trainer_saver *s)
                                : lvni_tensor_mem_copy(s->copy.average, now.average, values);
 }
 
+/* What the run has decided by metrics. */
+static void print_decisions(lvni_trainer_saver *s)
+{
+    const lvni_trainer *t = s->trainer;
+    lvni_trainer_state_plateau_print(t, s->plateau, sizeof s->plateau);
+    s->early[0] = s->validated[0] = '\0';
+    if (t->o.early.monitor != NULL) {
+        lvni_trainer_early_print(&t->early, s->early, sizeof s->early);
+    }
+    if (t->o.val_every_n_steps > 0) {
+        snprintf(s->validated, sizeof s->validated, "%lld", (long long)t->validated_step);
+    }
+}
+
 /* What stands beside the texts. */
 static lvn_status take(lvni_trainer_saver *s)
 {
     LVN_TRY(copy_state(s));
     lvni_trainer_state_updates_print(s->trainer, s->schedule, sizeof s->schedule);
-    lvni_trainer_state_plateau_print(s->trainer, s->plateau, sizeof s->plateau);
+    print_decisions(s);
     lvni_trainer_scaler_print(&s->trainer->engine->scaler, s->scaler, sizeof s->scaler);
     s->at = s->trainer->at;
     return LVN_OK;

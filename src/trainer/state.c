@@ -238,6 +238,29 @@ static lvn_status read_plateau(const lvni_trainer *t, const lvni_ckpt *ckpt,
     return LVN_OK;
 }
 
+/* A run that takes up early stopping begins with it. */
+static lvn_status read_decisions(const lvni_trainer *t, const lvni_ckpt *ckpt,
+                                 lvni_trainer_early *early, int64_t *validated_step)
+{
+    const char *text = lvni_ckpt_st_meta_get(ckpt->file, LVNI_STATE_EARLY),
+               *step = lvni_ckpt_st_meta_get(ckpt->file, LVNI_STATE_VALIDATED);
+    lvni_trainer_early_begin(early);
+    if (text != NULL && t->o.early.monitor != NULL &&
+        !lvni_trainer_early_read(text, &t->o.early, early)) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: its metadata " LVNI_STATE_EARLY " is %.200s, not best=BITS waited=N reason=N",
+                 ckpt->path, text);
+    }
+    long long at = ckpt->at.step; /* of a run that validates after epochs alone */
+    int end = 0;
+    if (step != NULL && (sscanf(step, "%lld%n", &at, &end) != 1 || step[end] != '\0')) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: its metadata " LVNI_STATE_VALIDATED " is %.200s, no step",
+                 ckpt->path, step);
+    }
+    *validated_step = at;
+    return LVN_OK;
+}
+
 void lvni_trainer_state_missed_print(const lvni_trainer *t, lvni_core_str *out)
 {
     for (int i = 0; i < t->engine->optim->n_parameters; i++) {
@@ -341,6 +364,8 @@ typedef struct texts {
     int64_t *missed;
     lvni_trainer_scaler scaler;
     lvni_optim_plateau plateau;
+    lvni_trainer_early early;
+    int64_t validated_step;
 } texts;
 
 static lvn_status read_all(const lvni_trainer *t, const lvni_ckpt *ckpt,
@@ -350,6 +375,7 @@ static lvn_status read_all(const lvni_trainer *t, const lvni_ckpt *ckpt,
     LVN_TRY(read_texts(t, ckpt, &out->sums, out->updates));
     LVN_TRY(read_missed(t, ckpt, out->updates, out->missed));
     LVN_TRY(read_plateau(t, ckpt, &out->plateau));
+    LVN_TRY(read_decisions(t, ckpt, &out->early, &out->validated_step));
     LVN_TRY(lvni_trainer_identity_check(t, ckpt));
     out->scaler = t->engine->scaler;
     return lvni_trainer_scaler_read(ckpt->scaler, &out->scaler);
@@ -366,6 +392,8 @@ static void take_all(lvni_trainer *t, const lvni_ckpt *ckpt, const texts *from)
            (size_t)t->engine->optim->n_parameters * sizeof *from->missed);
     t->engine->scaler = from->scaler;
     t->engine->plateau = from->plateau;
+    t->early = from->early;
+    t->validated_step = from->validated_step;
     t->report.epoch_sum = from->sums;
     if (t->engine->late != NULL) {
         t->engine->late->known = false;

@@ -8,7 +8,10 @@
 #define LVNI_STATE_MISSED                                                                          \
     "missed_updates" /* metadata: "name 3" per line, of the parameters that had no gradient in     \
                         some updates */
-#define LVNI_STATE_PLATEAU "plateau" /* metadata: "factor=BITS best=BITS bad=2 cooling=0" */
+#define LVNI_STATE_PLATEAU "plateau"      /* metadata: "factor=BITS best=BITS bad=2 cooling=0" */
+#define LVNI_STATE_EARLY "early_stopping" /* metadata: "best=BITS waited=2 reason=0" */
+#define LVNI_STATE_VALIDATED                                                                       \
+    "validated_step" /* metadata, of a run that validates within epochs: of its newest one */
 #define LVNI_STATE_EPOCH_METRICS "epoch_metrics" /* metadata: sums of the epoch so far */
 
 enum { LVNI_STATE_NAME = 200 };

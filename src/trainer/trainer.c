@@ -40,6 +40,8 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
     t->report = (lvni_trainer_report){.o = &t->o, .start_ns = lvni_core_now_ns()};
     t->at = (lvni_ckpt_position){.best_score = (double)NAN, .best_step = -1};
     t->keeper.saved_step = -1;
+    t->validated_step = -1;
+    lvni_trainer_early_begin(&t->early);
     t->keeper.data_identity = lvni_trainer_identity_of_data(options->train);
     for (int i = 0; i < options->plan.n_streams; i++) {
         t->keeper.stream_identity[i] = lvni_trainer_identity_of_data(options->stream[i].dataset);

@@ -5,7 +5,8 @@
  *   report.c    what is logged: metrics.jsonl, loggers, the progress line, the epoch's sums
  *   keeper.c    checkpoints, the best epoch, the signal that stops all ranks; save.c writes them
  *               beside the training, state.c: what they hold, identity.c: are they of this run?
- *   loop.c      epochs: steps, and what happens between them; validate.c: after an epoch
+ *   loop.c      epochs: steps, and what happens between them; validate.c: validation; monitors.c:
+ *               rates, the end and the best that follow from metrics (early.h)
  *   drive.c     the same, driven by a caller: step, validate, save, load
  *   trainer.c   create and destroy
  * On their own: evaluate.c, validation and prediction in fixed chunks; memory.h, what a run would
@@ -15,6 +16,7 @@
 
 #include "control/control.h"
 #include "log/progress.h"
+#include "trainer/early.h"
 #include "trainer/engine.h"
 
 struct lvni_log_metrics;                              /* log/metrics.h */
@@ -47,9 +49,16 @@ typedef struct lvni_trainer_options {
     double gradient_clip_val; /* 2-norm; 0: off */
     lvni_trainer_phase_options phase[LVNI_PHASES];
     uint64_t seed;
-    int64_t max_epochs; /* -1: no limit */
-    int64_t max_steps;  /* -1: no limit */
-    int workers;        /* loader threads */
+    int64_t max_epochs;            /* -1: no limit */
+    int64_t max_steps;             /* -1: no limit */
+    int64_t min_epochs, min_steps; /* before early stopping ends the run */
+    double max_time_s;             /* of training, with what came before a resume; 0: no limit */
+    lvni_trainer_early_options early;
+    /* validation: after every n-th epoch (0: 1), there after every so many steps (0: after the
+     * last), of so many chunks (0: all); and of so many before the first step, whose result is
+     * not kept (-1: all) */
+    int64_t val_every_n_epochs, val_every_n_steps, val_chunks, sanity_chunks;
+    int workers; /* loader threads */
     /* That each of them keeps to decode samples; for the prediction of memory alone. */
     size_t worker_bytes, val_worker_bytes;
     bool skip_unreadable;
@@ -127,6 +136,8 @@ typedef struct lvni_trainer {
     int first_open, n_open;
     lvni_data_loader *loader, *val_loader; /* NULL until needed */
     lvni_trainer_engine *engine;
+    lvni_trainer_early early;
+    int64_t validated_step; /* of the newest validation; -1: none */
     lvni_trainer_report report;
     lvni_trainer_keeper keeper;
 } lvni_trainer;
@@ -168,15 +179,22 @@ lvn_status lvni_trainer_report_add(lvni_trainer_report *report,
                                    const lvni_trainer_step_result *result);
 lvn_status lvni_trainer_report_step(lvni_trainer_report *report,
                                     const lvni_trainer_step_result *result, bool last_of_epoch);
+/* Of training: a resumed run goes on counting where its last line ended. */
+double lvni_trainer_report_seconds(const lvni_trainer_report *report);
 /* Means of a validation that is not an epoch's. */
 lvn_status lvni_trainer_report_validation(lvni_trainer_report *report,
                                           const lvni_ckpt_position *at);
+/* The same, and a line for people: of a validation within an epoch. */
+lvn_status lvni_trainer_report_within_epoch(lvni_trainer_report *report,
+                                            const lvni_ckpt_position *at);
 /* Means of the epoch and of validation, after its last step. */
 lvn_status lvni_trainer_report_epoch(lvni_trainer_report *report, const lvni_ckpt_position *at,
                                      const lvni_trainer_scaler *scaler, bool validated);
 /* The mean of a metric; NaN when there is none, or nothing of it had weight. */
 double lvni_trainer_metric_mean(const lvni_nn_step *step, const char *name);
 bool lvni_trainer_metric_exists(const lvni_nn_step *step, const char *name); /* validate.c */
+/* Samples of a validation; 0: the run comes to none. */
+int64_t lvni_trainer_validation_length(const lvni_trainer_options *options);
 /* Sums for a checkpoint: [["loss", sum, weight], ...], exact. Reading: LVN_ERR_CORRUPT (without the
  * file's name) when it is anything else. */
 lvn_status lvni_trainer_epoch_sums_write(const lvni_nn_step *sums, lvni_core_str *out);

@@ -1,6 +1,7 @@
 /* Validation after an epoch, and samples that could not be read. Called by the loop (loop.c). */
 #include "core/math.h"
 #include "log/run_log.h"
+#include "tensor/ctx.h"
 #include "trainer/loop_impl.h"
 
 #include <math.h>
@@ -25,18 +26,66 @@ bool lvni_trainer_metric_exists(const lvni_nn_step *step, const char *name)
     return false;
 }
 
-/* Made, and turned back, only now: its threads would decode at the expense of training. */
-static lvn_status start_validation(lvni_trainer *t)
+/* Does the run come to a validation? */
+static bool validates(const lvni_trainer_options *o)
 {
-    if (t->val_loader != NULL) {
-        return lvni_data_loader_rewind(t->val_loader);
-    }
+    const int64_t per_epoch = o->plan.steps_per_epoch,
+                  epochs = o->val_every_n_epochs > 0 ? o->val_every_n_epochs : 1,
+                  first = (epochs - 1) * per_epoch +
+                          (o->val_every_n_steps > 0 ? o->val_every_n_steps : per_epoch);
+    return o->val != NULL && (o->max_epochs < 0 || o->max_epochs >= epochs) &&
+           (o->max_steps < 0 || o->max_steps >= first);
+}
+
+int64_t lvni_trainer_validation_length(const lvni_trainer_options *o)
+{
+    const int64_t n = validates(o) ? o->val->cls->length(o->val) : 0,
+                  most = o->val_chunks * o->plan.eval_batch_size;
+    return most > 0 && most < n ? most : n;
+}
+
+static lvn_status make_loader(const lvni_trainer *t, int64_t chunks, lvni_data_loader **out)
+{
     const lvni_data_loader_options o = {.dataset = t->o.val,
                                         .plan = &t->o.plan,
                                         .seed = t->o.seed,
                                         .workers = t->o.workers,
+                                        .max_chunks = chunks,
                                         .skip_unreadable = t->o.skip_unreadable};
-    return lvni_data_loader_create(&o, &t->val_loader);
+    return lvni_data_loader_create(&o, out);
+}
+
+/* Made, and turned back, only now: its threads would decode at the expense of training. */
+static lvn_status start_validation(lvni_trainer *t)
+{
+    return t->val_loader != NULL ? lvni_data_loader_rewind(t->val_loader)
+                                 : make_loader(t, t->o.val_chunks, &t->val_loader);
+}
+
+lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t)
+{
+    const int64_t most = t->o.val_chunks,
+                  n = t->o.sanity_chunks < 0 || (most > 0 && t->o.sanity_chunks > most)
+                          ? most
+                          : t->o.sanity_chunks;
+    lvni_data_loader *loader;
+    lvni_nn_step result;
+    if (t->o.sanity_chunks == 0 || lvni_trainer_validation_length(&t->o) == 0) {
+        return LVN_OK;
+    }
+    LVN_TRY(make_loader(t, n, &loader));
+    const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
+    lvni_trainer_show_average(t, true);
+    const lvn_status s =
+        lvni_trainer_evaluate(t->o.model, loader, t->engine->lanes, t->o.comm, &result);
+    lvni_trainer_show_average(t, false);
+    lvni_tensor_fp_leave(before);
+    lvni_data_loader_destroy(loader);
+    if (s == LVN_ERR_CANCELLED) { /* the loop finds the signal by itself */
+        lvn_clear_error();
+        return LVN_OK;
+    }
+    return s;
 }
 
 lvn_status lvni_trainer_loop_validate(lvni_trainer *t)

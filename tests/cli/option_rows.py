@@ -47,6 +47,9 @@ JITTER = "augment.brightness=0.5 augment.contrast=0.5"
 PLATEAU = "scheduler=plateau scheduler.patience=0 max_epochs=5 scheduler.monitor=train/loss"
 FALLS = PLATEAU + " scheduler.mode=max"  # the loss gets no larger
 CNN = "model.name=cnn micro_batches=4"
+# The loss falls: that ends a run where more is better, and no other.
+LASTS = "early_stopping.monitor=train/loss early_stopping.patience=1 max_epochs=5"
+STOPS = LASTS + " early_stopping.mode=max"
 PEER = Elsewhere("test_rank_failures.py", "peer_timeout_s=1")
 SIM = {"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "256MiB"}
 TASK = {
@@ -100,6 +103,22 @@ train_rows = {
     "quiet": row("true", "stdout"),
     "verbose": row("true", "stdout"),
     "strict": refusal("true", "devices=2"),
+    "limit_train_batches": row("2"),
+    "limit_val_batches": row("1", "metrics", "eval_batch_size=2"),
+    "overfit_batches": row("1"),
+    "fast_dev_run": row("true", "files metrics"),
+    "min_epochs": row("3", "metrics", STOPS),
+    "min_steps": row("9", "metrics", STOPS),
+    "max_time": Elsewhere("test_loop.py", "max_time="),
+    "check_val_every_n_epoch": row("2", "metrics"),
+    "val_check_interval": row("2", "metrics"),
+    "num_sanity_val_steps": Elsewhere("test_loop.py", "num_sanity_val_steps="),
+    "early_stopping.monitor": row("train/loss", "metrics", STOPS.replace("train/loss", "val/loss")),
+    "early_stopping.mode": row("min", "metrics", STOPS, first="max"),
+    "early_stopping.patience": row("2", "metrics", STOPS, first="1"),
+    "early_stopping.min_delta": row("100", "metrics", LASTS),
+    "early_stopping.stopping_threshold": row("1000", "metrics", LASTS),
+    "early_stopping.divergence_threshold": row("0.001", "metrics", LASTS),
     "batch_size": row("5"),
     "batch_size_per_device": row("5", instead=TRAIN.replace("batch_size=8", "")),
     "eval_batch_size": row("3", "stdout", "verbose=true"),

@@ -202,6 +202,21 @@ def draw_group(r, micro_batches):
     return r.choice(sizes[:-1] or sizes)
 
 
+def draw_loop(r):
+    """When it is validated, and parts of the data."""
+    keys = []
+    for key, values in (
+        ("val_check_interval", [1, 0.5]),
+        ("check_val_every_n_epoch", [2]),
+        ("limit_train_batches", [1, 2, 3]),
+        ("limit_val_batches", [1, 2]),
+        ("num_sanity_val_steps", [0, -1]),
+    ):
+        if chance(r, 0.15):
+            keys += [f"{key}={r.choice(values)}"]
+    return keys
+
+
 def draw_classify(r, bf16, photos):
     batch, model = draw_batch(r), draw_model(r, bf16)
     steps = r.randint(4, 9)
@@ -222,6 +237,7 @@ def draw_classify(r, bf16, photos):
         *draw_update(r),
         *draw_augmentation(r),
         *draw_loss(r),
+        *draw_loop(r),
         f"seed={r.randint(0, 99)}",
         f"max_steps={steps}",
     ]

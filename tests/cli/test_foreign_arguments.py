@@ -45,7 +45,7 @@ class Keys(Case):
         for argument, expects in (
             ("amp=true", "use precision=bf16-mixed or precision=16-mixed"),
             ("--amp", "use precision"),
-            ("fast_dev_run=true", "use max_steps=1"),
+            ("early_stop=true", "use early_stopping.monitor=val/loss"),
             ("strategy=fsdp", "use strategy=ddp"),
             ("strategy=ddp_spawn", "use strategy=ddp"),
             ("precision=fp16", "use precision=16-mixed"),
@@ -77,8 +77,8 @@ class Keys(Case):
             ("trainer.max_epochs=3", "did you mean `max_epochs`?"),
             ("bachsize=3", "did you mean `batch_size`?"),
             (
-                "fast_dev_rn=1",
-                "did you mean `fast_dev_run`? It is not in this version: use max_steps=1",
+                "timeout_minuts=1",
+                "did you mean `timeout_minutes`? It is not in this version: use max_time=90m",
             ),
             ("model=resnet-18", "did you mean `resnet18`?"),
         ):

@@ -293,6 +293,7 @@ class Failures(RankCase):
             "batch_size=60",
             "accelerator=sim",
             "max_epochs=-1",
+            "num_sanity_val_steps=0",
             env={"LEVIN_SIM_DEVICES": "3", "LEVIN_SIM_MEMORY": "64MiB"},
         )
         reported = self.gone(p, WAIT_S, time.monotonic())

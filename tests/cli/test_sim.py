@@ -286,6 +286,7 @@ class Sim(Case):
         self.train_on(
             "sim",
             "run",
+            "num_sanity_val_steps=0",
             code=RESOURCE,
             env={"LEVIN_SIM_MEMORY": "2750KiB"},
             expects=[
@@ -310,13 +311,17 @@ class Sim(Case):
             self.train_on("sim", f"whole-{chunk}", *arguments, f"eval_batch_size={chunk}")
             peaks.append(metric(f"{self.dir}/whole-{chunk}", "memory/device_peak_bytes")[-1])
         self.assertLess(1.3 * peaks[0], peaks[1])
+        between = {"LEVIN_SIM_MEMORY": str(int(sum(peaks) / 2))}
+        arguments.append("eval_batch_size=30")
+        _, reported = self.train_on("sim", "early", *arguments, code=RESOURCE, env=between)
+        self.assertNotIn("is saved", reported)  # found before the first step
         self.train_on(
             "sim",
             "run",
             *arguments,
-            "eval_batch_size=30",
+            "num_sanity_val_steps=0",
             code=RESOURCE,
-            env={"LEVIN_SIM_MEMORY": str(int(sum(peaks) / 2))},
+            env=between,
             expects=[
                 "sim:0 is out of memory: ",
                 "step 3 (epoch 1) is saved: resume=true goes on from there",

@@ -57,6 +57,32 @@ static void both_dialects_give_one_plan(void **state)
     assert_int_equal(e.micro_batches, 6);
 }
 
+static void an_epoch_may_be_limited(void **state)
+{
+    (void)state;
+    const lvni_plan whole = PLAN(.batch_size = 32),
+                    two = PLAN(.batch_size = 32, .limit_batches = 2),
+                    half = PLAN(.batch_size = 32, .limit_part = 0.5),
+                    more = PLAN(.batch_size = 32, .limit_batches = 99),
+                    windows =
+                        PLAN(.batch_size = 32, .accumulate_grad_batches = 4, .limit_batches = 5);
+    assert_int_equal(whole.steps_per_epoch, 11);
+    assert_int_equal(whole.last_step, 21);
+    assert_int_equal(two.steps_per_epoch, 2);
+    assert_int_equal(two.last_step, 32); /* whole, as it is not the order's end */
+    assert_int_equal(half.steps_per_epoch, 5);
+    assert_int_equal(more.steps_per_epoch, 11);
+    assert_int_equal(more.last_step, 21);
+    assert_int_equal(windows.steps_per_epoch, 2);
+    REFUSED("limit_train_batches=0.05 leaves no step of the epoch's 11; smallest that works: "
+            "0.091, or a number of batches",
+            .batch_size = 32, .limit_part = 0.05);
+    assert_int_equal(lvni_plan_eval_limit(&whole, 341, 0, 0), 11);
+    assert_int_equal(lvni_plan_eval_limit(&whole, 341, 3, 0), 3);
+    assert_int_equal(lvni_plan_eval_limit(&whole, 341, 0, 0.5), 5);
+    assert_int_equal(lvni_plan_eval_limit(&whole, 341, 0, 0.01), 0);
+}
+
 /* What users of other programs count with: samples of a device x devices x accumulation, and of a
  * global batch the quotient, rounded up, as the largest share. */
 static void devices_get_the_shares_users_expect(void **state)
@@ -528,6 +554,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_dialects_give_one_plan),
+        cmocka_unit_test(an_epoch_may_be_limited),
         cmocka_unit_test(devices_get_the_shares_users_expect),
         cmocka_unit_test(steps_and_micro_batches_of_an_epoch),
         cmocka_unit_test(ranks_own_contiguous_micro_batches),

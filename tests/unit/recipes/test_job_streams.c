@@ -152,7 +152,7 @@ static void states_that_cannot_be_made_are_named(void **state)
         snprintf(number, sizeof number, "num_workers=%d", workers);
         snprintf(run, sizeof run, "decoded%d", workers);
         line_opened = line_closed = 0;
-        GIVE("max_steps=4", number);
+        GIVE("max_steps=4", "num_sanity_val_steps=0", number);
         const lvn_job job = {.module = &line_stream_class,
                              .train = &line_points,
                              .val = &line_decoded,

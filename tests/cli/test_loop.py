@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""The loop: how much of the data, when it is validated, when the run ends early; the same bits
+wherever such a run is stopped, and on several ranks.
+
+usage: test_loop.py LEVIN [test names]
+48 samples to train and 12 to validate: 6 steps of 8 and 6 chunks of 2.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import bad_support
+from bad_support import FAILURE, LEVIN, OK, SIGTERM, USAGE, Case, photos
+
+RUN = [
+    "data=builtin:shapes",
+    "data.count=60",
+    "data.classes=3",
+    "image_size=8",
+    "model=cnn",
+    "batch_size=8",
+    "eval_batch_size=2",
+    "micro_batches=2",
+    "wgrad_threads=1",
+    "val_split=0.2",
+    "num_workers=0",
+    "log_every_n_steps=1",
+    "seed=5",
+]
+STEPS = 6  # of an epoch
+OVERFITS = "early_stopping.monitor=val/loss"
+
+
+class Loop(Case):
+    def train(self, name, *arguments, code=OK, expects=()):
+        out = f"{self.dir}/{name}"
+        command = ["train", "classify", *RUN, f"out={out}", *arguments]
+        return "".join(self.levin(command, code, expects))
+
+    def rows(self, name):
+        with open(f"{self.dir}/{name}/metrics.jsonl", encoding="utf-8") as f:
+            return [json.loads(line) for line in f]
+
+    def steps_of(self, name, metric):
+        return [r["step"] for r in self.rows(name) if metric in r]
+
+    def values(self, name):
+        """All that is logged, without times."""
+        timed = ("time_s", "throughput/samples_per_s", "memory/peak_bytes")
+        return [{k: v for k, v in r.items() if k not in timed} for r in self.rows(name)]
+
+    def assert_same(self, a, b):
+        for which in ("last", "best"):
+            self.assertEqual(
+                self.hashes(f"{self.dir}/{a}", which), self.hashes(f"{self.dir}/{b}", which)
+            )
+        self.assertEqual(self.values(a), self.values(b))
+
+    def test_when_it_is_validated(self):
+        for arguments, steps in (
+            (["max_epochs=2"], [6, 12]),
+            (["max_epochs=2", "val_check_interval=2"], [2, 4, 6, 8, 10, 12]),
+            (["max_epochs=1", "val_check_interval=0.5"], [3, 6]),
+            (["max_epochs=1", "val_check_interval=4"], [4]),
+            (["max_epochs=4", "check_val_every_n_epoch=2"], [12, 24]),
+            (["max_epochs=2", "check_val_every_n_epoch=2", "val_check_interval=3"], [9, 12]),
+            (["max_epochs=1", "val_check_interval=4", "accumulate_grad_batches=2"], [2]),
+            (["max_epochs=2", "limit_train_batches=2"], [2, 4]),
+            (["max_epochs=2", "limit_train_batches=0.5"], [3, 6]),
+            (["max_epochs=2", "overfit_batches=1"], [1, 2]),
+            (["max_epochs=1", "limit_val_batches=0"], []),
+        ):
+            with self.subTest(arguments):
+                self.train("when", "overwrite=true", *arguments)
+                self.assertEqual(self.steps_of("when", "val/loss"), steps)
+
+    def test_what_is_validated(self):
+        """The first chunks."""
+        self.train("all", "max_epochs=1")
+        self.train("six", "max_epochs=1", "limit_val_batches=6")
+        self.train("half", "max_epochs=1", "limit_val_batches=0.5")
+        self.train("three", "max_epochs=1", "limit_val_batches=3")
+        last = {name: self.rows(name)[-1]["val/loss"] for name in ("all", "six", "half", "three")}
+        self.assertEqual(last["all"], last["six"])
+        self.assertEqual(last["half"], last["three"])
+        self.assertNotEqual(last["all"], last["half"])
+
+    def test_a_set_to_overfit(self):
+        """The same samples in every epoch, in their order: a model learns them by heart."""
+        self.train("fit", "max_epochs=60", "overfit_batches=1", "optim.lr=0.01", "model=mlp")
+        self.assertGreater(self.rows("fit")[-1]["train/acc"], 0.99)
+        self.assertEqual(self.rows("fit")[-1]["step"], 60)
+
+    def test_before_the_first_step(self):
+        """What the validation cannot read is found there, and nothing is trained before."""
+        folder = f"{self.dir}/photos"
+        photos(f"{folder}/train", "ab", 8)
+        photos(f"{folder}/val", "ab", 3)
+        with open(f"{folder}/val/b/2.png", "r+b") as f:
+            f.truncate(60)
+        arguments = [a for a in RUN if "data" not in a and "val_split" not in a]
+        arguments += ["data=" + folder, "max_epochs=1"]
+        for n, trains in (("0", True), ("1", True), ("3", False), ("-1", False), ("2", True)):
+            out = f"{self.dir}/sanity{n}"
+            self.levin(
+                ["train", "classify", *arguments, f"out={out}", f"num_sanity_val_steps={n}"],
+                FAILURE,
+                ["val/b/2.png"],
+            )
+            self.assertEqual('"train/loss_step"' in self.log_of(out), trains, n)
+
+    def test_early_stopping(self):
+        stops = [OVERFITS, "early_stopping.patience=2", "max_epochs=40", "optim.lr=0.03"]
+        reported = self.train("stops", *stops)
+        self.assertRegex(reported, r"early stopping: val/loss has not improved on \S+ for 2 val")
+        losses = [r["val/loss"] for r in self.rows("stops") if "val/loss" in r]
+        best = losses.index(min(losses))
+        self.assertEqual(len(losses), best + 3)
+        self.assertLess(len(losses), 40)
+        more = len(losses) + 2
+        reported = self.train("more", *stops, f"min_epochs={more}")
+        self.assertIn("the run goes on to min_epochs", reported)
+        self.assertEqual(self.rows("more")[-1]["epoch"], more)
+        # a run that has ended goes on with more patience, as if it had always had it
+        out, patient = f"out={self.dir}/stops", "early_stopping.patience=4"
+        self.levin(["train", "classify", out, "resume=true"], OK, ["nothing to do"])
+        self.levin(["train", "classify", out, "resume=true", patient], OK)
+        self.train("patient", *stops[:1], patient, *stops[2:])
+        self.assert_same("stops", "patient")
+
+    def test_resumed_where_it_was_stopped(self):
+        """Killed after every step, saved by every second; validation after every third."""
+        keys = [
+            "max_epochs=6",
+            "val_check_interval=3",
+            "early_stopping.patience=3",
+            OVERFITS,
+            "optim.lr=0.03",
+            "scheduler=plateau",
+            "scheduler.patience=0",
+        ]
+        self.train("whole", *keys)
+        last = self.rows("whole")[-1]["step"]
+        self.assertLess(9, last)
+        out = f"out={self.dir}/parts"
+        self.train("parts", *keys, "max_steps=1")
+        for step in range(2, last + 1):
+            self.levin(["train", "classify", out, "resume=true", f"max_steps={step}"], OK)
+        self.levin(["train", "classify", out, "resume=true", "max_steps=-1"], OK)
+        self.assert_same("whole", "parts")
+
+    def test_ranks_have_the_same_bits(self):
+        keys = ["max_epochs=3", "val_check_interval=0.34", "limit_val_batches=5", OVERFITS]
+        keys += ["early_stopping.patience=1", "limit_train_batches=5"]
+        self.train("one", *keys)
+        for name, layout in (("ddp", "strategy=ddp"), ("dp", "strategy=dp")):
+            self.train(name, *keys, "devices=2", "accelerator=cpu", layout)
+            self.assert_same("one", name)
+
+    def test_max_time(self):
+        for name, layout in (("one", []), ("two", ["devices=2", "accelerator=cpu"])):
+            began = time.monotonic()
+            reported = self.train(name, "max_time=00:00:00:01", "max_epochs=-1", *layout)
+            self.assertLess(1.0, time.monotonic() - began)
+            self.assertIn("max_time is over after step", reported)
+            step = self.rows(name)[-1]["step"]
+            self.assertTrue(os.path.exists(f"{self.dir}/{name}/checkpoints/best.safetensors"))
+            # the time before counts, and a longer one goes on
+            again = ["train", "classify", f"out={self.dir}/{name}", "resume=true"]
+            self.levin(again, OK, ["max_time is over"])
+            self.assertLessEqual(self.rows(name)[-1]["step"], step + 1)
+            self.levin([*again, "max_time=1d", f"max_steps={step + 9}"], OK)
+            self.assertEqual(self.rows(name)[-1]["step"], step + 9)
+
+    def test_a_signal_during_validation(self):
+        """Validation within an epoch is not lost: it comes when the run goes on."""
+        keys = ["max_epochs=1", "val_check_interval=2", "data.count=3000", "limit_train_batches=4"]
+        keys += ["model=cnn", "image_size=24", "val_split=0.9", "num_sanity_val_steps=0"]
+        self.train("whole", *keys)
+        out = f"{self.dir}/cut"
+        with subprocess.Popen(
+            [LEVIN, "train", "classify", *RUN, *keys, f"out={out}"],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+        ) as p:
+            while '"step":2,' not in self.log_of(out):
+                time.sleep(0.001)
+            p.send_signal(signal.SIGTERM)
+            p.communicate()
+        self.assertEqual(p.returncode, SIGTERM)
+        self.levin(["train", "classify", f"out={out}", "resume=true"], OK)
+        self.assert_same("whole", "cut")
+
+    def log_of(self, out):
+        try:
+            with open(f"{out}/metrics.jsonl", encoding="utf-8") as f:
+                return f.read()
+        except FileNotFoundError:
+            return ""
+
+    def test_fast_dev_run(self):
+        """Everything once, and nothing is left behind."""
+        before = set(os.listdir(self.dir))
+        for n, steps in (("true", 1), ("3", 3)):
+            reported = self.train("dev", f"fast_dev_run={n}", "max_epochs=9")
+            self.assertRegex(reported, f"epoch 1 done at step {steps}: .*val/loss")
+        self.assertEqual(set(os.listdir(self.dir)), before)
+
+    def test_what_cannot_be(self):
+        for argument, expects in (
+            ("limit_train_batches=0", "from 1 on"),
+            ("limit_train_batches=0.1", "smallest that works: 0.167"),
+            ("limit_train_batches=1.5", "expected a number of batches"),
+            ("limit_val_batches=0.1", "smallest that works: 0.167"),
+            ("limit_val_batches=-1", "expected a number of batches"),
+            ("val_check_interval=7", "an epoch has 6 steps"),
+            ("max_time=12:00", "days:hours:minutes:seconds"),
+            ("max_time=0s", "days:hours:minutes:seconds"),
+            ("fast_dev_run=-1", "expected true, false or a number"),
+            ("early_stopping.monitor=loss", "is not val/NAME or train/NAME"),
+            ("early_stopping.patience=2", "no effect without early_stopping.monitor"),
+            ("num_sanity_val_steps=-2", "expected a whole number, at least -1"),
+        ):
+            self.train("bad", argument, code=USAGE, expects=[expects])
+            self.assertFalse(os.path.exists(f"{self.dir}/bad"))
+        self.train("no", OVERFITS, "val_split=0", code=USAGE, expects=["no validation set"])
+        self.train(
+            "named",
+            "early_stopping.monitor=val/f1",
+            "max_epochs=1",
+            code=USAGE,
+            expects=["early_stopping.monitor=val/f1: the validation of epoch 1 has no such metric"],
+        )
+
+
+if __name__ == "__main__":
+    bad_support.main()
