@@ -302,7 +302,7 @@ bool lvn_set_grad_enabled(bool enabled)
 {
     struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
     if (tape == NULL) {
-        return false;
+        return true; /* as the one that is made later: who sets this again must not pause that */
     }
     const bool before = !tape->paused;
     tape->paused = !enabled;
