@@ -18,7 +18,7 @@ from rank_processes import children, is_held, rank_pid, reached
 from reproducibility_lines import first_difference, reproducibility_lines
 
 SIM = ("LEVIN_SIM_DEVICES=8", "LEVIN_SIM_MEMORY=2GiB")
-ALWAYS = ["log_every_n_steps=1", "quiet=true"]
+ALWAYS = ["log_every_n_steps=1", "quiet=true", "logger=[csv,tensorboard]"]
 ALONE = Layout(["devices=1", "num_workers=0", "lanes=1"])  # what all others are compared with
 TRIES = 3
 FILES = (
@@ -97,6 +97,8 @@ class Runner:
                     .stdout.replace("\n", " ")
                     .strip()
                 )
+        with open(f"{out}/metrics.csv", "rb") as rows, open(f"{out}/metrics.jsonl", "rb") as lines:
+            files["metrics.csv"] = f"{len(lines.readlines()) - len(rows.readlines()) + 1} rows lost"
         return Result(files, reproducibility_lines(out))
 
     # ---- stops ----
