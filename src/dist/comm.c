@@ -59,7 +59,12 @@ lvni_dist_comm_bytes lvni_dist_comm_count(const lvni_dist_comm *comm)
 
 bool lvni_dist_comm_claim(lvni_dist_comm *comm)
 {
-    return comm->ops->claim(comm);
+    return comm->ops->claim(comm, false);
+}
+
+bool lvni_dist_comm_claim_cut_off(lvni_dist_comm *comm)
+{
+    return comm->ops->claim(comm, true);
 }
 
 void lvni_dist_comm_abort(lvni_dist_comm *comm, const char *why)

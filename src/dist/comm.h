@@ -88,6 +88,9 @@ lvni_dist_comm_bytes lvni_dist_comm_count(const lvni_dist_comm *comm);
 /* true for the first call on any rank, false for all others. Any thread, at any time, also after an
  * abort: for what exactly one of the ranks that are left has to do. */
 bool lvni_dist_comm_claim(lvni_dist_comm *comm);
+/* As lvni_dist_comm_claim, for a rank that waited in vain for the ranks below it on other nodes to
+ * end: the network to them has failed. On each side of such a failure one call is true. */
+bool lvni_dist_comm_claim_cut_off(lvni_dist_comm *comm);
 
 /* Any thread, at any time, more than once (the first reason stays): all ranks' calls, waiting ones
  * at once, return LVN_ERR_PEER with `why`. */

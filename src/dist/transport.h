@@ -112,7 +112,8 @@ struct lvni_dist_transport {
 
     lvn_status (*wait)(lvni_dist_comm *comm, const lvni_dist_wait *wait);
     void (*ring)(lvni_dist_comm *comm); /* something changed that others may wait for; any thread */
-    bool (*claim)(lvni_dist_comm *comm);
+    /* cut_off: of lvni_dist_comm_claim_cut_off */
+    bool (*claim)(lvni_dist_comm *comm, bool cut_off);
     /* NULL: what lvni_dist_comm_add_bytes has counted */
     void (*count)(const lvni_dist_comm *comm, lvni_dist_comm_bytes *out);
 };

@@ -285,24 +285,56 @@ static void write_record(const char *kept)
     lvn_error_adopt(&error);
 }
 
-/* Exactly one of the ranks that are left. Before they share memory that is rank 1. */
-static bool replaces_rank_0(const lvni_recipes_rank_process *p)
+static bool claim(const lvni_recipes_rank_process *p, bool cut_off)
 {
+    bool mine = false;
+    for (int i = 0; i < p->n; i++) { /* each knows of other ranks */
+        mine = (cut_off ? lvni_dist_comm_claim_cut_off(p->comms[i])
+                        : lvni_dist_comm_claim(p->comms[i])) ||
+               mine;
+    }
+    return mine;
+}
+
+/* Exactly one of the ranks that are left; where the network between nodes has failed, one on each
+ * side. Before they share memory that is rank 1. silent: rank 0 was, and perhaps all of its node.
+ */
+static bool replaces_rank_0(const lvni_recipes_rank_process *p, bool silent)
+{
+    /* The connections of other nodes' ranks close a moment after the cause is known. Those of a
+     * silent node never do: its ranks are waited for, and lower nodes are a little earlier. */
+    enum { CLOSE_LOOKS = 40, SILENT_LOOKS = 300, EARLIER_LOOKS = 10, MOST_EARLIER = 10 };
     if (p->rank == 0 || atomic_load(&p->comm) == NULL) {
         return p->rank == 1;
     }
-    bool mine = false;
-    /* the connections of other nodes' ranks close a moment after the cause is known */
-    const int looks = count_hosts(p) > 1 ? 40 : 1;
-    for (int look = 0; look < looks && !mine; look++) {
-        if (look > 0) {
-            nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-        }
-        for (int i = 0; i < p->n; i++) { /* each knows of other ranks */
-            mine = lvni_dist_comm_claim(p->comms[i]) || mine;
-        }
+    const int hosts = count_hosts(p), host = lvni_control_members(p->control)[p->rank].host_index;
+    const bool may_be_cut_off = silent && hosts > 1 && host > 0;
+    const int looks =
+        may_be_cut_off ? SILENT_LOOKS + EARLIER_LOOKS * (host < MOST_EARLIER ? host : MOST_EARLIER)
+        : hosts > 1    ? CLOSE_LOOKS
+                       : 1;
+    bool mine = claim(p, false);
+    for (int look = 1; look < looks && !mine; look++) {
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+        mine = claim(p, false);
     }
-    return mine;
+    return mine || (may_be_cut_off && claim(p, true));
+}
+
+/* Is rank 0 the one that was lost? The store, which is in its process, may have been heard last a
+ * moment later by this rank than by the one that reported it to all. */
+static bool lost_rank_0(const lvni_recipes_rank_process *p, bool *silent)
+{
+    lvni_control_cause cause;
+    const lvni_dist_comm *comm = atomic_load(&p->comm);
+    *silent = false;
+    if (!lvni_control_get_cause(p->control, &cause)) {
+        return false;
+    }
+    *silent = cause.kind == LVNI_CAUSE_PEER || !cause.ended;
+    return (cause.rank == 0 && cause.kind == LVNI_CAUSE_SIGNAL) ||
+           (cause.kind == LVNI_CAUSE_PEER && comm != NULL &&
+            lvni_dist_comm_first_failed(comm) == 0);
 }
 
 /* Rank 0, which reports and saves for all, is lost, and no launcher of levin reports it: one of the
@@ -311,12 +343,11 @@ static bool replaces_rank_0(const lvni_recipes_rank_process *p)
  * already. */
 static void report_in_its_place(const lvni_recipes_rank_process *p)
 {
-    lvni_control_cause cause;
+    bool silent;
     int64_t step, epoch;
     const bool launched = lvni_launch_env_get(environ, "LEVIN_LAUNCHED") != NULL;
-    if (launched || atomic_load(&p->members) == NULL ||
-        !lvni_control_get_cause(p->control, &cause) || cause.rank != 0 ||
-        cause.kind != LVNI_CAUSE_SIGNAL || !replaces_rank_0(p)) {
+    if (launched || atomic_load(&p->members) == NULL || !lost_rank_0(p, &silent) ||
+        !replaces_rank_0(p, silent)) {
         return;
     }
     const lvn_error error = *lvn_last_error();

@@ -371,15 +371,15 @@ lvn_status lvni_levels_agree(lvni_dist_comm *comm, const lvni_dist_call *call)
 /* On the lowest node that has ranks left. A channel knows of its own counterparts only: a node
  * takes over when all its channels have seen those of the nodes below end, which each finds out
  * when it asks. */
-bool lvni_levels_claim(lvni_dist_comm *comm)
+bool lvni_levels_claim(lvni_dist_comm *comm, bool cut_off)
 {
     lvni_levels_comm *c = lvni_levels(comm);
     if (c->outer == NULL) {
         return false;
     }
-    const bool lowest = c->outer->ops->claim(c->outer);
+    const bool lowest = c->outer->ops->claim(c->outer, cut_off);
     if (c->node == 0) { /* a node that takes over later sees that its channel has claimed */
-        return c->inner->ops->claim(c->inner);
+        return c->inner->ops->claim(c->inner, cut_off);
     }
     if (!c->sums.open || c->channels > MAX_SEEN) {
         return false;
@@ -393,5 +393,5 @@ bool lvni_levels_claim(lvni_dist_comm *comm)
             return false;
         }
     }
-    return c->inner->ops->claim(c->inner);
+    return c->inner->ops->claim(c->inner, cut_off);
 }

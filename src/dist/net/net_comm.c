@@ -54,13 +54,13 @@ void lvni_net_ring(lvni_dist_comm *comm)
 }
 
 /* The lowest rank that is left gets it: ranks agree on who that is without a message. */
-bool lvni_net_claim(lvni_dist_comm *comm)
+bool lvni_net_claim(lvni_dist_comm *comm, bool cut_off)
 {
     lvni_net_comm *c = (lvni_net_comm *)comm;
     pthread_mutex_lock(&c->lock);
     bool mine = !c->claimed;
     for (int rank = 0; rank < comm->rank; rank++) {
-        mine = mine && (c->peer[rank].gone ||
+        mine = mine && (c->peer[rank].gone || (cut_off && c->peer[rank].elsewhere) ||
                         (c->aborted && lvni_dist_comm_number(comm, rank) == c->first_failed));
     }
     for (int rank = 0; rank < comm->world; rank++) {

@@ -58,15 +58,49 @@ static void set_options(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-static lvn_status connect_to(const lvni_net_comm *c, int rank, const card *card_of_rank, int *fd)
+static bool has_ended(const lvni_dist_comm_options *o)
+{
+    return o->over != NULL && o->over(o->user);
+}
+
+/* As connect(), except that it ends with the run: a host that does not answer, as without power,
+ * would keep it for minutes. 0 or an errno. */
+static int connect_within(int fd, const struct sockaddr_in *to, const lvni_dist_comm_options *o)
+{
+    enum { LOOK_MS = 50 };
+    const uint64_t start = lvni_core_now_ns();
+    if (connect(fd, (const struct sockaddr *)to, sizeof *to) == 0) {
+        return 0;
+    }
+    int error = errno;
+    while (error == EINPROGRESS || error == EINTR) {
+        struct pollfd p = {.fd = fd, .events = POLLOUT};
+        socklen_t size = sizeof error;
+        if (poll(&p, 1, LOOK_MS) > 0) {
+            return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+        }
+        if (has_ended(o)) {
+            return ECANCELED;
+        }
+        if (lvni_core_seconds_since(start) > CONNECT_S) {
+            return ETIMEDOUT;
+        }
+    }
+    return error;
+}
+
+static lvn_status connect_to(const lvni_net_comm *c, const lvni_dist_comm_options *o, int rank,
+                             const card *card_of_rank, int *fd)
 {
     const card *theirs = &card_of_rank[rank];
-    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (*fd < 0 || connect(*fd, (const struct sockaddr *)&theirs->at, sizeof theirs->at) != 0) {
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int error = *fd < 0 ? errno : connect_within(*fd, &theirs->at, o);
+    if (error != 0) {
         char text[INET_ADDRSTRLEN] = "";
         LVN_FAIL(LVN_ERR_PEER, "rank %d cannot connect to rank %d at %s:%d: %s", c->base.rank, rank,
                  inet_ntop(AF_INET, &theirs->at.sin_addr, text, sizeof text),
-                 (int)ntohs(theirs->at.sin_port), strerror(errno));
+                 (int)ntohs(theirs->at.sin_port),
+                 error == ECANCELED ? "the run ended meanwhile" : strerror(error));
     }
     set_options(*fd);
     hello h = {.rank = c->base.rank};
@@ -179,7 +213,7 @@ static lvn_status accept_others(lvni_net_comm *c, const lvni_dist_comm_options *
         gate_wait(&g, listening);
         s = gate_accept(&g, c->base.rank, listening);
         missing -= gate_read(&g, c, mine);
-        if (s == LVN_OK && missing > 0 && o->over != NULL && o->over(o->user)) {
+        if (s == LVN_OK && missing > 0 && has_ended(o)) {
             s = lvn_error_set(LVN_ERR_PEER, __FILE__, __LINE__,
                               "the run ended while its ranks connected");
         }
@@ -202,7 +236,7 @@ static lvn_status connect_all(lvni_net_comm *c, const lvni_dist_comm_options *o,
         c->peer[rank].pid = all[rank].pid;
         c->peer[rank].elsewhere = o->host != NULL && o->host[rank] != o->host[c->base.rank];
         if (rank < c->base.rank) {
-            LVN_TRY(connect_to(c, rank, all, &lvni_net_streams_of(c)->stream[rank].fd));
+            LVN_TRY(connect_to(c, o, rank, all, &lvni_net_streams_of(c)->stream[rank].fd));
         }
     }
     LVN_TRY(accept_others(c, o, listening, &all[c->base.rank]));

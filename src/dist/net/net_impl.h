@@ -166,7 +166,7 @@ int lvni_net_first_failed(const lvni_dist_comm *comm);
 lvn_status lvni_net_health(lvni_dist_comm *comm);
 lvn_status lvni_net_wait(lvni_dist_comm *comm, const lvni_dist_wait *wait);
 void lvni_net_ring(lvni_dist_comm *comm);
-bool lvni_net_claim(lvni_dist_comm *comm);
+bool lvni_net_claim(lvni_dist_comm *comm, bool cut_off);
 
 /* ---- net_link.c: all with the lock held ---- */
 

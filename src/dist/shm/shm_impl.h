@@ -89,7 +89,7 @@ lvn_status lvni_shm_health(lvni_dist_comm *comm);
 void lvni_shm_abort(lvni_dist_comm *comm, int first, const char *why);
 int lvni_shm_first_failed(const lvni_dist_comm *comm);
 void lvni_shm_ring(lvni_dist_comm *comm);
-bool lvni_shm_claim(lvni_dist_comm *comm);
+bool lvni_shm_claim(lvni_dist_comm *comm, bool cut_off);
 lvn_status lvni_shm_agree(lvni_dist_comm *comm, const lvni_dist_call *call);
 /* A round in which ranks exchange the places of their buffers; *region: the one of the in (or out)
  * buffers when all have theirs in one block. */
