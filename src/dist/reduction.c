@@ -13,7 +13,7 @@
 /* What has to be the same everywhere, and how many sets each rank holds. */
 typedef struct request {
     int64_t status; /* of the check of this rank's own options */
-    int64_t micro_batches, n, n_norm, bucket, message;
+    int64_t micro_batches, n, n_norm, bucket, message, parts;
     int64_t sets;
 } request;
 
@@ -44,8 +44,8 @@ static lvn_status check_options(const lvni_dist_comm *comm, const lvni_dist_redu
 static lvn_status agree(lvni_dist_comm *comm, const lvni_dist_reduction_options *o, int *sets)
 {
     const lvn_status mine = check_options(comm, o);
-    const request me = {(int64_t)mine, o->micro_batches,    o->n,   o->n_norm,
-                        o->bucket,     (int64_t)o->message, o->sets};
+    const request me = {(int64_t)mine, o->micro_batches,    o->n,     o->n_norm,
+                        o->bucket,     (int64_t)o->message, o->parts, o->sets};
     request *all = lvni_core_calloc(LVNI_TAG_DIST, (size_t)comm->world, sizeof *all);
     lvn_status status =
         lvni_dist_comm_agree_status(comm, all != NULL ? LVN_OK : LVN_ERR_MEMORY, "a reduction");
@@ -65,10 +65,11 @@ static lvn_status agree(lvni_dist_comm *comm, const lvni_dist_reduction_options 
                 LVN_ERR_INVALID, __FILE__, __LINE__,
                 "ranks 0 and %d want different reductions: %lld and %lld micro-batches, %lld and "
                 "%lld floats (%lld and %lld in the norm), buckets of %lld and %lld, messages of "
-                "%lld and %lld bytes",
+                "%lld and %lld bytes, parts %lld and %lld",
                 r, (long long)a->micro_batches, (long long)b->micro_batches, (long long)a->n,
                 (long long)b->n, (long long)a->n_norm, (long long)b->n_norm, (long long)a->bucket,
-                (long long)b->bucket, (long long)a->message, (long long)b->message);
+                (long long)b->bucket, (long long)a->message, (long long)b->message,
+                (long long)a->parts, (long long)b->parts);
         }
         *sets = b->sets > *sets ? (int)b->sets : *sets;
     }

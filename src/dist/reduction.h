@@ -20,6 +20,11 @@
  * again after finish, the total, partials and messages stay until this rank's next ready or finish.
  * Sets and total are host memory.
  *
+ * With `parts` the slices of a rank are its part of the norm's floats, one contiguous range
+ * (lvni_plan_exchange_part): it has the total of that part and of what is behind the norm's floats,
+ * and the rest of its total is undefined. All have all partial sums. (levels/ leaves the whole
+ * total to all ranks.)
+ *
  * One rank (self/) goes through the same calls without a copy: its leaves are added in place in
  * finish, the total is the first leaf's set, and sets may be the caller's, also on a device. */
 #ifndef LEVIN_DIST_REDUCTION_H
@@ -48,6 +53,7 @@ typedef struct lvni_dist_reduction_options {
     int64_t n_norm;    /* the first n_norm of them go into the norm */
     /* floats, a multiple of LVNI_REDUCTION_BLOCK; ranks agree. 0: all in one */
     int64_t bucket;
+    bool parts;     /* the total stays with the rank that adds it; ranks agree */
     size_t message; /* the most bytes of a rank's message in a step; ranks agree */
     lvni_dist_reduction_sumsq sumsq;
     /* where the partial sums of all blocks go, which may be memory of a device that sumsq writes;

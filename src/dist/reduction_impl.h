@@ -45,6 +45,13 @@ struct lvni_dist_reduction {
 /* Fills the head from options that were checked and agreed on. */
 void lvni_dist_reduction_init(lvni_dist_reduction *r, const lvni_dist_reduction_ops *ops,
                               lvni_dist_comm *comm, const lvni_dist_reduction_options *o);
+/* Where those floats begin whose total is on every rank also with parts: records behind the norm's,
+ * and the block that they share. */
+static inline int64_t lvni_dist_reduction_tail(const lvni_dist_reduction *r)
+{
+    return r->o.n > r->o.n_norm ? r->o.n_norm / LVNI_REDUCTION_BLOCK * LVNI_REDUCTION_BLOCK
+                                : r->o.n;
+}
 /* Pieces of this rank's slice of bucket b. */
 static inline int64_t lvni_dist_reduction_slice_pieces(const lvni_dist_reduction *r, int64_t b)
 {

@@ -131,7 +131,7 @@ static void add_piece(lvni_dist_shared *r, const piece *p)
     atomic_fetch_add_explicit(&r->added, added, memory_order_relaxed);
     const uint64_t bytes = (uint64_t)added * sizeof(float);
     if (r->base.comm->world > 1 && total != NULL) {
-        lvni_dist_comm_add_bytes(r->base.comm, bytes,
+        lvni_dist_comm_add_bytes(r->base.comm, r->base.o.parts ? 0 : bytes,
                                  bytes * (uint64_t)(r->plan.n_sources - r->own_sources));
     }
     atomic_fetch_add_explicit(&r->added_ns, lvni_core_now_ns() - start, memory_order_relaxed);
@@ -226,9 +226,7 @@ static lvn_status wait_for(lvni_dist_shared *r, bool (*over)(void *))
 static void count_bytes(lvni_dist_shared *r, int leaves, int leaves_all)
 {
     /* from here on all is added */
-    const int64_t behind = r->base.o.n > r->base.o.n_norm
-                               ? r->base.o.n_norm / LVNI_REDUCTION_BLOCK * LVNI_REDUCTION_BLOCK
-                               : r->base.o.n;
+    const int64_t behind = lvni_dist_reduction_tail(&r->base);
     const int64_t end = r->base.used_end < behind ? r->base.used_end : behind,
                   used = end > r->base.used_begin ? end - r->base.used_begin : 0;
     const uint64_t all = (uint64_t)(r->base.o.n - behind + used) * sizeof(float);
@@ -242,8 +240,15 @@ static void count_bytes(lvni_dist_shared *r, int leaves, int leaves_all)
                       ? 0
                       : lvni_dist_reduction_part(r, rank)->message[r->base.step & 1].bytes;
     }
-    lvni_dist_comm_add_bytes(r->base.comm, mine + (uint64_t)leaves * (all - own),
-                             others + (leaves_all > 0 ? all - own : 0));
+    uint64_t sent = 0, received = all - own; /* of the total */
+    if (r->base.o.parts) {                   /* the last rank adds what is behind */
+        const uint64_t tail = (uint64_t)(r->base.o.n - behind) * sizeof(float);
+        sent = r->base.comm->rank == r->base.comm->world - 1 ? tail : 0;
+        received = tail - sent;
+    }
+    lvni_dist_comm_add_bytes(r->base.comm,
+                             mine + (uint64_t)leaves * (all - own) + (leaves_all > 0 ? sent : 0),
+                             others + (leaves_all > 0 ? received : 0));
 }
 
 /* All ranks have arrived: their messages can be read, and are not overwritten before this rank

@@ -17,9 +17,31 @@ lvni_plan_range lvni_plan_exchange_bucket(const lvni_plan_exchange *e, int64_t b
     return (lvni_plan_range){start, left < bucket_size(e) ? left : bucket_size(e)};
 }
 
+lvni_plan_range lvni_plan_exchange_part(int64_t n, int world, int rank)
+{
+    const int64_t blocks = (n + LVNI_EXCHANGE_BLOCK - 1) / LVNI_EXCHANGE_BLOCK;
+    const int64_t from = blocks * rank / world * LVNI_EXCHANGE_BLOCK,
+                  to = blocks * (rank + 1) / world * LVNI_EXCHANGE_BLOCK,
+                  begin = from < n ? from : n;
+    return (lvni_plan_range){begin, (to < n ? to : n) - begin};
+}
+
+/* What the bucket has of the rank's part. */
+static lvni_plan_range slice_of_part(const lvni_plan_exchange *e, lvni_plan_range bucket, int rank)
+{
+    const lvni_plan_range part = lvni_plan_exchange_part(e->parts, e->world, rank);
+    const int64_t end = rank == e->world - 1 ? e->n : part.start + part.count;
+    const int64_t from = part.start > bucket.start ? part.start : bucket.start,
+                  to = end < bucket.start + bucket.count ? end : bucket.start + bucket.count;
+    return from < to ? (lvni_plan_range){from, to - from} : (lvni_plan_range){bucket.start, 0};
+}
+
 lvni_plan_range lvni_plan_exchange_slice(const lvni_plan_exchange *e, int64_t b, int rank)
 {
     const lvni_plan_range bucket = lvni_plan_exchange_bucket(e, b);
+    if (e->parts > 0) {
+        return slice_of_part(e, bucket, rank);
+    }
     const int64_t blocks = (bucket.count + LVNI_EXCHANGE_BLOCK - 1) / LVNI_EXCHANGE_BLOCK;
     const int64_t part = (rank + b) % e->world;
     const int64_t from = blocks * part / e->world * LVNI_EXCHANGE_BLOCK;

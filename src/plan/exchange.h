@@ -9,10 +9,12 @@
 enum { LVNI_EXCHANGE_BLOCK = 4096 }; /* floats */
 
 /* A set of n floats in buckets of `bucket` floats (a multiple of the block; 0: one bucket), for
- * `world` ranks. */
+ * `world` ranks. parts > 0: its first `parts` floats are weights, and the slices of a rank are what
+ * buckets have of its part of them (lvni_plan_exchange_part); what is behind is the last rank's. */
 typedef struct lvni_plan_exchange {
     int64_t n, bucket;
     int world;
+    int64_t parts;
 } lvni_plan_exchange;
 
 int64_t lvni_plan_exchange_buckets(const lvni_plan_exchange *e); /* 0 for n = 0 */
@@ -21,13 +23,17 @@ lvni_plan_range lvni_plan_exchange_bucket(const lvni_plan_exchange *e, int64_t b
  * block; the rank that begins changes from bucket to bucket, so that odd blocks do not all fall to
  * the same one. */
 lvni_plan_range lvni_plan_exchange_slice(const lvni_plan_exchange *e, int64_t b, int rank);
+/* The contiguous part of n floats that `rank` of `world` has: on borders of blocks, parts differ by
+ * at most one block; count may be 0. */
+lvni_plan_range lvni_plan_exchange_part(int64_t n, int world, int rank);
 /* floats of all its slices */
 int64_t lvni_plan_exchange_owned(const lvni_plan_exchange *e, int rank);
 
 /* Bytes of gradients that a rank writes for others to read, and reads of what others wrote, in one
  * step: `leaves` sub-trees of its own, `leaves_all` of all ranks. It reads the others' leaves in
  * its slices, and the total outside of them; others do the same with what it writes. With one leaf
- * per rank and equal slices it receives 2 (W-1)/W of the set, as in a ring. */
+ * per rank and equal slices it receives 2 (W-1)/W of the set, as in a ring. With `parts` it is the
+ * weights that it reads outside of its slices, which their owners have updated: as many bytes. */
 typedef struct lvni_plan_exchange_bytes {
     uint64_t sent, received;
 } lvni_plan_exchange_bytes;

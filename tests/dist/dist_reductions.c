@@ -133,6 +133,7 @@ typedef struct setup {
     int micro_batches, steps, lanes, delay_us;
     int64_t n, n_norm, bucket;
     bool parts; /* every step adds another part */
+    bool keeps; /* a rank has the total of its own part of the norm's floats */
 } setup;
 
 /* What a step adds of the norm's floats. */
@@ -147,17 +148,33 @@ static int64_t used_end(const setup *s, int step)
     return s->parts && end < s->n_norm ? end : s->n_norm;
 }
 
-/* The floats of [from, from + count), whole blocks, that a step adds: those, and all from the block
- * on in which the norm ends before the set does. */
+/* Where the block begins in which the norm ends before the set does. */
+static int64_t tail_of(const setup *s)
+{
+    return s->n > s->n_norm ? s->n_norm / LVNI_REDUCTION_BLOCK * LVNI_REDUCTION_BLOCK : s->n;
+}
+
+/* The floats of [from, from + count), whole blocks, that a step adds: those, and all from the tail
+ * on. */
 static int64_t used_of(const setup *s, int step, int64_t from, int64_t count)
 {
     int64_t n = 0;
     for (int64_t at = from; at < from + count; at++) {
-        const int64_t behind =
-            s->n > s->n_norm ? s->n_norm / LVNI_REDUCTION_BLOCK * LVNI_REDUCTION_BLOCK : s->n;
-        n += (at >= used_begin(s, step) && at < used_end(s, step)) || at >= behind ? 1 : 0;
+        n += (at >= used_begin(s, step) && at < used_end(s, step)) || at >= tail_of(s) ? 1 : 0;
     }
     return n;
+}
+
+static lvni_plan_exchange exchange_of(const setup *s, int world)
+{
+    return (lvni_plan_exchange){s->n, s->bucket, world, s->keeps ? s->n_norm : 0};
+}
+
+/* Has the rank the total of float i? */
+static bool has_total(const dist_rank *me, const setup *s, int64_t i)
+{
+    const lvni_plan_range own = lvni_plan_exchange_part(s->n_norm, me->world, me->rank);
+    return !s->keeps || i >= tail_of(s) || (i >= own.start && i < own.start + own.count);
 }
 
 enum {
@@ -168,11 +185,32 @@ enum {
     MESSAGE = 40
 };
 
+/* Every rank has those of all blocks. */
+static bool squares_are_right(dist_rank *me, lvni_dist_reduction *r, const setup *s, int step,
+                              const bool *some)
+{
+    const double *partial = lvni_dist_reduction_partial(r);
+    for (int64_t b = 0; b * LVNI_REDUCTION_BLOCK < s->n_norm; b++) {
+        float sum[LVNI_REDUCTION_BLOCK];
+        double want;
+        const int64_t from = b * LVNI_REDUCTION_BLOCK, left = s->n_norm - from,
+                      n = left < LVNI_REDUCTION_BLOCK ? left : LVNI_REDUCTION_BLOCK;
+        if (from < used_begin(s, step) || from >= used_end(s, step)) {
+            continue;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            sum[i] = define(0, s->micro_batches, from + i, step, some).sum;
+        }
+        block_sums(sum, n, &want);
+        RANK_CHECK(me, memcmp(&want, &partial[b], sizeof want) == 0, "block %lld", (long long)b);
+    }
+    return true;
+}
+
 static bool total_is_right(dist_rank *me, lvni_dist_reduction *r, const setup *s, int step,
                            const bool *some)
 {
     const float *total = lvni_dist_reduction_total(r);
-    const double *partial = lvni_dist_reduction_partial(r);
     bool other_order = false;
     if (!define(0, s->micro_batches, 0, step, some).some) {
         RANK_CHECK(me, total == NULL, "no micro-batch has samples");
@@ -180,7 +218,7 @@ static bool total_is_right(dist_rank *me, lvni_dist_reduction *r, const setup *s
     }
     RANK_CHECK(me, total != NULL, "step %d", step);
     for (int64_t i = 0; i < s->n; i++) {
-        if (used_of(s, step, i, 1) == 0) {
+        if (used_of(s, step, i, 1) == 0 || !has_total(me, s, i)) {
             continue;
         }
         const float want = define(0, s->micro_batches, i, step, some).sum;
@@ -193,18 +231,9 @@ static bool total_is_right(dist_rank *me, lvni_dist_reduction *r, const setup *s
                    "step %d, %d micro-batches, element %lld: %.9g, not %.9g", step,
                    s->micro_batches, (long long)i, (double)total[i], (double)want);
     }
-    RANK_CHECK(me, s->micro_batches < 4 || s->n < 1000 || step % 3 == 2 || other_order,
+    RANK_CHECK(me, s->micro_batches < 4 || s->n < 1000 || step % 3 == 2 || s->keeps || other_order,
                "the numbers do not distinguish one order from another");
-    for (int64_t b = 0; b * LVNI_REDUCTION_BLOCK < s->n_norm; b++) {
-        double want;
-        const int64_t from = b * LVNI_REDUCTION_BLOCK, left = s->n_norm - from;
-        if (from < used_begin(s, step) || from >= used_end(s, step)) {
-            continue;
-        }
-        block_sums(total + from, left < LVNI_REDUCTION_BLOCK ? left : LVNI_REDUCTION_BLOCK, &want);
-        RANK_CHECK(me, memcmp(&want, &partial[b], sizeof want) == 0, "block %lld", (long long)b);
-    }
-    return true;
+    return squares_are_right(me, r, s, step, some);
 }
 
 static bool messages_are_right(dist_rank *me, lvni_dist_reduction *r, int step)
@@ -222,11 +251,25 @@ static bool messages_are_right(dist_rank *me, lvni_dist_reduction *r, int step)
     return true;
 }
 
+/* Floats of the rank's slices from `from` on that a step adds. */
+static int64_t added_of(const setup *s, int step, int world, int rank, int64_t from)
+{
+    const lvni_plan_exchange e = exchange_of(s, world);
+    int64_t n = 0;
+    for (int64_t b = 0; b < lvni_plan_exchange_buckets(&e); b++) {
+        const lvni_plan_range slice = lvni_plan_exchange_slice(&e, b, rank);
+        const int64_t end = slice.start + slice.count,
+                      begin = slice.start > from ? slice.start : from;
+        n += begin < end ? used_of(s, step, begin, end - begin) : 0;
+    }
+    return n;
+}
+
 /* What the step moved, against the plan's formula: gradients, and the messages of the others. */
 static bool bytes_are_right(dist_rank *me, const setup *s, int step, int n_leaves,
                             lvni_dist_comm_bytes before)
 {
-    const lvni_plan_exchange e = {s->n, s->bucket, me->world};
+    const lvni_plan_exchange e = exchange_of(s, me->world);
     const lvni_dist_comm_bytes after = lvni_dist_comm_count(me->comm);
     uint64_t message = 0, heard = 0;
     int leaves_all = 0;
@@ -238,20 +281,21 @@ static bool bytes_are_right(dist_rank *me, const setup *s, int step, int n_leave
         heard += rank == me->rank ? 0 : bytes;
     }
     lvni_plan_exchange_bytes cost = lvni_plan_exchange_cost(&e, me->rank, n_leaves, leaves_all);
-    uint64_t own_bytes = (uint64_t)lvni_plan_exchange_owned(&e, me->rank) * sizeof(float);
-    if (s->parts && me->world > 1) { /* the same formula for fewer floats */
-        const int64_t all = used_of(s, step, 0, s->n);
-        int64_t own = 0;
-        for (int64_t b = 0; b < lvni_plan_exchange_buckets(&e); b++) {
-            const lvni_plan_range slice = lvni_plan_exchange_slice(&e, b, me->rank);
-            own += used_of(s, step, slice.start, slice.count);
+    uint64_t shared_bytes = (uint64_t)lvni_plan_exchange_owned(&e, me->rank) * sizeof(float);
+    if ((s->parts || s->keeps) && me->world > 1) { /* the same formula for fewer floats */
+        const int64_t all = used_of(s, step, 0, s->n), from = s->keeps ? tail_of(s) : 0;
+        const int64_t own = added_of(s, step, me->world, me->rank, 0),
+                      shared = added_of(s, step, me->world, me->rank, from);
+        int64_t others = -shared; /* of the total */
+        for (int rank = 0; rank < me->world; rank++) {
+            others += added_of(s, step, me->world, rank, from);
         }
-        own_bytes = (uint64_t)own * sizeof(float);
-        cost.sent = (uint64_t)(own + n_leaves * (all - own)) * sizeof(float);
-        cost.received = (uint64_t)(own * (leaves_all - n_leaves) + all - own) * sizeof(float);
+        shared_bytes = (uint64_t)shared * sizeof(float);
+        cost.sent = (uint64_t)(shared + n_leaves * (all - own)) * sizeof(float);
+        cost.received = (uint64_t)(own * (leaves_all - n_leaves) + others) * sizeof(float);
     }
     if (me->messages && me->world > 1) { /* what all read is sent to each */
-        cost.sent += (uint64_t)(me->world - 2) * own_bytes;
+        cost.sent += (uint64_t)(me->world - 2) * shared_bytes;
         message *= (uint64_t)(me->world - 1);
     }
     RANK_CHECK(me, after.sent - before.sent == cost.sent + message, "sent %llu bytes",
@@ -307,7 +351,7 @@ static bool run_step(dist_rank *me, lvni_dist_reduction *r, const setup *s, int 
         return false;
     }
     /* all see the same memory: one looks at every number of it */
-    const bool looks = (step + s->micro_batches) % me->world == me->rank;
+    const bool looks = s->keeps || (step + s->micro_batches) % me->world == me->rank;
     return (!looks || total_is_right(me, r, s, step, some)) && messages_are_right(me, r, step);
 }
 
@@ -321,6 +365,7 @@ static bool run_setup(dist_rank *me, const setup *s)
                                            .n = s->n,
                                            .n_norm = s->n_norm,
                                            .bucket = s->bucket,
+                                           .parts = s->keeps,
                                            .message = MESSAGE,
                                            .sumsq = block_sums};
     RANK_CHECK(me, lvni_dist_reduction_create(me->comm, &o, &r) == LVN_OK, "create");
@@ -353,8 +398,11 @@ bool dist_case_reduction(dist_rank *me)
                              .n_norm = n - 800,
                              .bucket = block,
                              .parts = true};
-        if (!run_setup(me, &by_block) || (i == 2 && !run_setup(me, &whole)) ||
-            (i == 2 && !run_setup(me, &parts))) {
+        setup kept = by_block, kept_parts = parts;
+        kept.keeps = kept_parts.keeps = true;
+        if (!run_setup(me, &by_block) || !run_setup(me, &kept) ||
+            (i == 2 && !run_setup(me, &whole)) || (i == 2 && !run_setup(me, &parts)) ||
+            (i == 2 && !run_setup(me, &kept_parts))) {
             return false;
         }
     }

@@ -37,15 +37,14 @@ static lvni_net_other *own_of(const lvni_net_reduction *r)
     return &r->other[r->base.comm->rank];
 }
 
-/* The parts of a slice that are added in a step: [used_begin, used_end) of the norm's floats, and
- * those behind (lvni_dist_reduction_use). Returns how many there are. */
-static int used_parts(const lvni_net_reduction *r, const lvni_net_beginning *s,
-                      lvni_plan_range slice, lvni_plan_range part[2])
+/* What a slice has of [used_begin, used_end) of the norm's floats, and of those behind. Returns how
+ * many parts there are. */
+static int cut_parts(const lvni_net_reduction *r, int64_t used_begin, int64_t used_end,
+                     lvni_plan_range slice, lvni_plan_range part[2])
 {
-    const int64_t n = r->base.o.n, n_norm = r->base.o.n_norm, end = slice.start + slice.count,
-                  behind = n > n_norm ? n_norm / LVNI_REDUCTION_BLOCK * LVNI_REDUCTION_BLOCK : n;
-    const int64_t range[2][2] = {{s->used_begin, s->used_end < behind ? s->used_end : behind},
-                                 {behind, n}};
+    const int64_t n = r->base.o.n, end = slice.start + slice.count,
+                  behind = lvni_dist_reduction_tail(&r->base);
+    const int64_t range[2][2] = {{used_begin, used_end < behind ? used_end : behind}, {behind, n}};
     int parts = 0;
     for (int i = 0; i < 2; i++) {
         const int64_t from = range[i][0] > slice.start ? range[i][0] : slice.start,
@@ -57,12 +56,37 @@ static int used_parts(const lvni_net_reduction *r, const lvni_net_beginning *s,
     return parts;
 }
 
+/* The parts of a slice that are added in a step (lvni_dist_reduction_use). */
+static int used_parts(const lvni_net_reduction *r, const lvni_net_beginning *s,
+                      lvni_plan_range slice, lvni_plan_range part[2])
+{
+    return cut_parts(r, s->used_begin, s->used_end, slice, part);
+}
+
+/* Those of which all ranks get the total. */
+static int total_parts(const lvni_net_reduction *r, const lvni_net_beginning *s,
+                       lvni_plan_range slice, lvni_plan_range part[2])
+{
+    return r->base.o.parts ? cut_parts(r, 0, 0, slice, part) : used_parts(r, s, slice, part);
+}
+
 static int64_t used_floats(const lvni_net_reduction *r, const lvni_net_beginning *s,
                            lvni_plan_range slice)
 {
     lvni_plan_range part[2];
     int64_t n = 0;
     for (int i = used_parts(r, s, slice, part); i > 0; i--) {
+        n += part[i - 1].count;
+    }
+    return n;
+}
+
+static int64_t total_floats(const lvni_net_reduction *r, const lvni_net_beginning *s,
+                            lvni_plan_range slice)
+{
+    lvni_plan_range part[2];
+    int64_t n = 0;
+    for (int i = total_parts(r, s, slice, part); i > 0; i--) {
         n += part[i - 1].count;
     }
     return n;
@@ -153,7 +177,7 @@ static void send_total(lvni_net_reduction *r, int b)
         }
         if (r->plan.n_sources > 0) {
             lvni_plan_range part[2];
-            const int parts = used_parts(r, &own_of(r)->start[r->step & 1], slice, part);
+            const int parts = total_parts(r, &own_of(r)->start[r->step & 1], slice, part);
             add_parts(job->part, &job->n_parts, r->total, part, parts);
             job->part[job->n_parts++] = squares_of(r, slice);
             job->uncounted = squares_of(r, slice).bytes;
@@ -222,7 +246,7 @@ static bool place_total(lvni_net_reduction *r, int rank, lvni_net_incoming *p)
         return true;
     }
     lvni_plan_range part[2];
-    const int parts = used_parts(r, &own_of(r)->start[r->step & 1], slice, part);
+    const int parts = total_parts(r, &own_of(r)->start[r->step & 1], slice, part);
     add_parts(p->part, &p->n_parts, r->total, part, parts);
     p->part[p->n_parts++] = squares;
     return true;
@@ -419,11 +443,13 @@ static int count_received(lvni_net_reduction *r)
 {
     const int rank = r->base.comm->rank, parity = (int)(r->step & 1);
     int leaves = 0;
-    uint64_t own = 0, all = 0, notes = 0;
+    uint64_t own = 0, totals = 0, notes = 0;
     for (int64_t b = 0; b < r->base.buckets; b++) {
         const lvni_net_beginning *s = &own_of(r)->start[parity];
         own += (uint64_t)used_floats(r, s, lvni_net_slice(r, b, rank));
-        all += (uint64_t)used_floats(r, s, lvni_plan_exchange_bucket(&r->base.exchange, b));
+        for (int from = 0; from < r->base.comm->world; from++) {
+            totals += from == rank ? 0 : (uint64_t)total_floats(r, s, lvni_net_slice(r, b, from));
+        }
     }
     for (int other_rank = 0; other_rank < r->base.comm->world; other_rank++) {
         leaves += r->other[other_rank].n_leaves[parity];
@@ -431,7 +457,7 @@ static int count_received(lvni_net_reduction *r)
     }
     const uint64_t theirs = (uint64_t)(leaves - own_of(r)->n_leaves[parity]);
     lvni_dist_comm_add_bytes(r->base.comm, 0,
-                             notes + (own * theirs + (leaves > 0 ? all - own : 0)) * sizeof(float));
+                             notes + (own * theirs + (leaves > 0 ? totals : 0)) * sizeof(float));
     return leaves;
 }
 
