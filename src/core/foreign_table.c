@@ -227,8 +227,9 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "use {strategy}=ddp"),
     HINT("strategy=single_device|strategy=no", "use {strategy}=single"),
     HINT("strategy=fsdp|strategy=fsdp2|strategy=fsdp_*|strategy=deepspeed|"
-         "strategy=deepspeed_*|strategy=zero*|strategy=ddp_sharded|"
-         "strategy=model_parallel|strategy=xla*|strategy=tensor_parallel|"
+         "strategy=deepspeed_*|strategy=zero*|strategy=ddp_sharded", "every device "
+         "holds the whole model, and a part of the optimizer's state: use {strategy}=sharded"),
+    HINT("strategy=model_parallel|strategy=xla*|strategy=tensor_parallel|"
          "strategy=colossalai", "every device holds the whole model: use {strategy}=ddp"),
     SAME("nnodes|nodes|n_nodes", "num_nodes"),
     HINT("world_size|nproc|nproc_per_node|num_processes|local_world_size|n_proc",

@@ -190,7 +190,7 @@ int64_t lvni_optim_state(const lvni_optim *o, int k, int i, int64_t shape[LVN_MA
         return -1;
     }
     if (formula->state_shape == NULL) {
-        return p->begin - o->own.begin;
+        return p->begin;
     }
     (void)formula->state_shape(p, k, shape);
     return o->state[k * o->n_parameters + i];
@@ -244,6 +244,20 @@ static bool on_borders(lvni_optim_range r, int64_t n)
            (r.end % LVNI_FLAT_BLOCK == 0 || r.end == n);
 }
 
+lvn_status lvni_optim_check_parts(const lvni_optim_options o[LVNI_PHASES],
+                                  const lvni_optim_parameter *parameter, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (formula_for(o, &parameter[i])->state_shape != NULL) {
+            LVN_FAIL(
+                LVN_ERR_UNSUPPORTED,
+                "optim=adafactor cannot be divided over ranks: its averages go over whole rows and "
+                "columns; use strategy=ddp or another optimizer");
+        }
+    }
+    return LVN_OK;
+}
+
 static lvn_status check(const lvni_optim_options options[LVNI_PHASES], int64_t n,
                         const lvni_optim_range *own, const lvni_optim_parameter *parameter,
                         int n_parameters)
@@ -253,18 +267,9 @@ static lvn_status check(const lvni_optim_options options[LVNI_PHASES], int64_t n
         "an optimizer of elements %lld to %lld of %lld: a range must begin and end at multiples "
         "of %d, or end with the buffers",
         (long long)own->begin, (long long)own->end, (long long)n, LVNI_FLAT_BLOCK);
-    const bool all = own == NULL || (own->begin == 0 && own->end == n);
-    for (int i = 0; i < n_parameters && !all; i++) {
-        if (formula_for(options, &parameter[i])->state_shape != NULL) {
-            LVN_FAIL(
-                LVN_ERR_UNSUPPORTED,
-                "optim=adafactor cannot be divided over ranks: its averages go over whole rows and "
-                "columns; use strategy=ddp or another optimizer");
-        }
-    }
+    LVN_TRY(own == NULL ? LVN_OK : lvni_optim_check_parts(options, parameter, n_parameters));
     return lvni_optim_check_groups(options, parameter, n_parameters);
 }
-
 static void set_options(lvni_optim *o, const lvni_optim_options options[LVNI_PHASES])
 {
     for (int i = 0; i < LVNI_PHASES; i++) {

@@ -124,10 +124,13 @@ size_t lvni_optim_trust_bytes(const lvni_optim_options options[LVNI_PHASES],
 /* LVN_ERR_USAGE: a group has numbers of its own that the optimizer of its phase has not. */
 lvn_status lvni_optim_check_groups(const lvni_optim_options options[LVNI_PHASES],
                                    const lvni_optim_parameter *parameter, int n_parameters);
+/* LVN_ERR_UNSUPPORTED: the state of one of them cannot be divided over ranks. */
+lvn_status lvni_optim_check_parts(const lvni_optim_options options[LVNI_PHASES],
+                                  const lvni_optim_parameter *parameter, int n_parameters);
 /* As optim.name has it: "adamw". */
 const char *lvni_optim_name(lvni_optim_kind kind);
 /* n: length of the flat buffers; own: the range whose state is kept, NULL: all; parameters, all of
- * them, in ascending order, borrowed for the call. LVN_ERR_UNSUPPORTED: adafactor with a part. */
+ * them, in ascending order, borrowed for the call. LVN_ERR_UNSUPPORTED: adafactor with a range. */
 lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n,
                              const lvni_optim_range *own, const lvni_optim_parameter *parameter,
                              int n_parameters, lvni_optim **out);
@@ -137,7 +140,8 @@ lvn_status lvni_optim_create_phases(const lvni_optim_options options[LVNI_PHASES
                                     const lvni_optim_parameter *parameter, int n_parameters,
                                     lvni_optim **out);
 void lvni_optim_destroy(lvni_optim *optim);
-/* Where parameter i has its state in slot k, and of which shape; -1: it has none there. */
+/* Where parameter i has its state in slot k of an optimizer that owns all, and of which shape; -1:
+ * it has none there. One with a range has the state `own.begin` elements further to the front. */
 int64_t lvni_optim_state(const lvni_optim *optim, int k, int i, int64_t shape[LVN_MAX_NDIM]);
 /* w -= update(g * grad_scale) for the parameters of the phase; lr is the step's learning rate. For
  * an optimizer that owns all: the four calls below over one range. */

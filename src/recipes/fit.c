@@ -75,6 +75,12 @@ static lvn_status export_named(void *user, const char *name, const float *values
     return s;
 }
 
+static int sharded_stage(const lvni_core_config *c)
+{
+    const bool sharded = strcmp(lvni_core_config_str(c, "strategy"), "sharded") == 0;
+    return !sharded ? 0 : strcmp(lvni_core_config_str(c, "sharded_stage"), "1") == 0 ? 1 : 2;
+}
+
 lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_options *out)
 {
     const lvni_core_config *c = r->request->config;
@@ -106,6 +112,7 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .comm = r->rank.comm,
         .control = r->rank.control,
         .bucket_bytes = lvni_core_config_int(c, "bucket_bytes"),
+        .sharded_stage = sharded_stage(c),
         .out = leads(r) ? r->dir : NULL,
         .save_every_n_steps = lvni_core_config_int(c, "checkpoint.every_n_steps"),
         .log_every_n_steps = lvni_core_config_int(c, "log_every_n_steps"),

@@ -177,10 +177,18 @@ static const lvni_core_option run_rows[] = {
      .fallback = "auto",
      .flags = LVNI_OPT_LAYOUT,
      .spellings = "none=single",
-     .later = "sharded|balance",
-     .later_note = "strategy=sharded and strategy=balance come with a later version; use ddp or dp",
+     .later = "balance",
+     .later_note = "strategy=balance comes with a later version; use ddp or dp",
      .help = "How devices share the work: ddp (a process each, the default), dp (threads of one "
-             "process); ddp2 is dp on each node, and ddp between nodes."},
+             "process); ddp2 is dp on each node, and ddp between nodes; sharded is ddp where each "
+             "rank has a part of the optimizer's state."},
+    {.name = "sharded_stage",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "1|2",
+     .fallback = "2",
+     .flags = LVNI_OPT_LAYOUT,
+     .help = "strategy=sharded: a rank gets the gradient of its part of the weights (2), or of all "
+             "(1: half as many bytes more)."},
     {.name = "balance_ranks",
      .type = LVNI_OPT_STRING,
      .fallback = "off",
@@ -331,8 +339,8 @@ static const lvni_core_option use_rows[] = {
      .choices = "auto|single|dp|ddp|ddp2|sharded|balance",
      .fallback = "auto",
      .spellings = "none=single",
-     .later = "sharded|balance",
-     .later_note = "strategy=sharded and strategy=balance come with a later version; use ddp or dp",
+     .later = "balance",
+     .later_note = "strategy=balance comes with a later version; use ddp or dp",
      .help = "As in training: ddp (a process for each device, the default), dp (threads of one "
              "process)."},
     {.name = "peer_timeout_s",

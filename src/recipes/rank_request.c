@@ -49,10 +49,11 @@ static lvni_launch_run_mode mode_named(const char *strategy)
 
 static const char *name_of(lvni_launch_run_mode mode)
 {
-    return mode == LVNI_MODE_SINGLE ? "single"
-           : mode == LVNI_MODE_DP   ? "dp"
-           : mode == LVNI_MODE_DDP2 ? "ddp2"
-                                    : "ddp";
+    return mode == LVNI_MODE_SINGLE    ? "single"
+           : mode == LVNI_MODE_DP      ? "dp"
+           : mode == LVNI_MODE_DDP2    ? "ddp2"
+           : mode == LVNI_MODE_SHARDED ? "sharded"
+                                       : "ddp";
 }
 
 bool lvni_recipes_is_one_of_several(const lvni_launch_rank_info *info)
@@ -241,7 +242,13 @@ lvn_status lvni_recipes_rank_request_read(lvni_core_config *c,
     if (lvni_core_config_has(c, "strict") && out->strict != lvni_core_config_bool(c, "strict")) {
         LVN_TRY(lvni_core_config_set(c, "strict", out->strict ? "true" : "false", "LEVIN_STRICT"));
     }
-    const bool several = lvni_recipes_is_one_of_several(&out->info) || out->devices > 1;
+    const bool several = lvni_recipes_is_one_of_several(&out->info) || out->devices > 1,
+               sharded = strcmp(lvni_core_config_str(c, "strategy"), "sharded") == 0;
+    if (several && sharded && command->recipe != NULL && command->command[0] == NULL) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "strategy=sharded is for `levin train`, which starts a process for each device: "
+                 "in a program use strategy=ddp");
+    }
     if (!lvni_recipes_is_one_of_several(&out->info) && command->recipe != NULL &&
         command->command[0] == NULL && several) {
         /* a user's program is not started again: its ranks are threads */
@@ -251,5 +258,7 @@ lvn_status lvni_recipes_rank_request_read(lvni_core_config *c,
     }
     return set(c, "strategy",
                out->threads ? lvni_core_config_str(c, "strategy")
-                            : name_of(several ? LVNI_MODE_DDP : LVNI_MODE_SINGLE));
+                            : name_of(!several  ? LVNI_MODE_SINGLE
+                                      : sharded ? LVNI_MODE_SHARDED
+                                                : LVNI_MODE_DDP));
 }

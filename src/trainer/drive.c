@@ -77,6 +77,11 @@ lvn_status lvni_trainer_validate(lvni_trainer *t)
 
 lvn_status lvni_trainer_save_as(lvni_trainer *t, const char *path)
 {
+    if (t->engine->sharded != NULL) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "strategy=sharded: this rank alone has not all of the optimizer's state; use "
+                 "strategy=ddp");
+    }
     LVN_TRY(lvni_trainer_keeper_check_weights(t));
     return lvni_trainer_save_at(t, path);
 }

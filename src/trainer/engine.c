@@ -5,6 +5,7 @@
 #include "core/str.h"
 #include "kernels/flat.h"
 #include "log/run_log.h"
+#include "tensor/device.h"
 #include "trainer/phases.h"
 
 #include <string.h>
@@ -66,6 +67,7 @@ static lvn_status make_gradient_sync(lvni_trainer_engine *e)
         .sets = lvni_plan_sets(plan),
         .lanes = plan->lanes,
         .bucket_bytes = e->o.bucket_bytes,
+        .parts = e->o.sharded_stage == 2,
         .message = lvni_trainer_message_limit(most) + (size_t)e->o.model->n_parameters +
                    (size_t)most * 2 * sizeof(double),
         .marks = lvni_trainer_message_limit(0) + (size_t)most * sizeof(lvni_trainer_message_part) +
@@ -173,9 +175,21 @@ static lvn_status make_optim(lvni_trainer_engine *e)
     e->n_phases = lvni_trainer_phases_count(m);
     lvni_optim_options optim[LVNI_PHASES];
     lvni_trainer_optim_of_phases(&e->o.optim, e->o.phase, optim);
-    const lvn_status s =
-        lvni_optim_create_phases(optim, m->n_weights, NULL, p, m->n_parameters, &e->optim);
+    const lvni_optim_range own =
+        lvni_trainer_sharded_part(m->n_weights, e->o.plan.devices, e->o.plan.rank);
+    const bool sharded = e->o.sharded_stage > 0;
+    if (sharded && lvni_tensor_device_of(m->weights) != NULL) {
+        lvni_core_free(p);
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "strategy=sharded: the optimizer's parts are updated on the CPU so far; use "
+                 "accelerator=cpu or strategy=ddp");
+    }
+    lvn_status s = lvni_optim_create_phases(optim, m->n_weights, sharded ? &own : NULL, p,
+                                            m->n_parameters, &e->optim);
     lvni_core_free(p);
+    if (s == LVN_OK && sharded) {
+        s = lvni_trainer_sharded_create(e->o.comm, m->n_weights, &e->sharded);
+    }
     return s;
 }
 
@@ -206,6 +220,7 @@ lvn_status lvni_trainer_engine_create(const lvni_trainer_engine_options *options
         return LVN_ERR_MEMORY;
     }
     e->o = *options;
+    e->o.sharded_stage = options->plan.devices > 1 ? options->sharded_stage : 0;
     lvni_trainer_scaler_init(&e->scaler, options->precision);
     lvni_optim_plateau_begin(&e->plateau);
     e->now =
@@ -240,6 +255,7 @@ void lvni_trainer_engine_destroy(lvni_trainer_engine *e)
     lvni_core_free(e->group_sync);
     lvni_dist_group_exchange_destroy(e->exchange);
     lvni_optim_destroy(e->optim);
+    lvni_trainer_sharded_destroy(e->sharded);
     lvni_optim_ema_destroy(e->ema);
     lvni_trainer_gradient_sync_destroy(e->gradient_sync);
     lvni_trainer_late_destroy(e->late);

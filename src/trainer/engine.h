@@ -10,7 +10,8 @@
  *   gradient_sync.c   gradient sets, merged in the tree, over all ranks; step_message.c: metrics of
  *                  their micro-batches; staged.c: sets on a device by way of the host, on the
  *                  thread of comm_thread.c
- *   update.c       clip, update; phases.c: which parameters a phase trains
+ *   update.c       clip, update; sharded.c: of a part of the weights; phases.c: which parameters a
+ *                  phase trains
  *   move_buffers.c  the buffers; step_numbers.c: numbers that modules read
  *   scaler.c       precision, and the loss scale of 16-mixed */
 #ifndef LEVIN_TRAINER_ENGINE_H
@@ -23,6 +24,7 @@
 #include "trainer/lanes.h"
 #include "trainer/late.h"
 #include "trainer/micro_batch.h"
+#include "trainer/sharded.h"
 #include "trainer/step_message.h"
 
 /* What a phase has of its own; zeros: as the run. */
@@ -51,6 +53,7 @@ typedef struct lvni_trainer_engine_options {
     uint64_t seed;
     lvni_dist_comm *comm; /* of plan.devices ranks; NULL: one */
     int64_t bucket_bytes;
+    int sharded_stage; /* of several ranks; 0: each has the whole optimizer */
     /* ranks agree on a stop by the messages of a step; else over the control channel (loop.c) */
     bool signal_in_message;
 } lvni_trainer_engine_options;
@@ -74,7 +77,8 @@ typedef struct lvni_trainer_step_record {
     double lr;
     /* that asked some rank to stop, as of this step; the same on all ranks; 0: none */
     int signal;
-    int late; /* of a step that is read late: its number there */
+    bool save; /* rank 0 was asked to save; with a sharded stage alone */
+    int late;  /* of a step that is read late: its number there */
     int n_phases;
     lvni_trainer_phase_result phase[LVNI_PHASES]; /* what is behind the last one is not set */
 } lvni_trainer_step_record;
@@ -120,6 +124,7 @@ typedef struct lvni_trainer_engine {
 
     lvni_trainer_late *late; /* NULL: submit reads what the step found */
     lvni_optim *optim;
+    lvni_trainer_sharded *sharded; /* NULL: this rank has the whole optimizer */
     lvni_trainer_scaler scaler;
     lvni_optim_plateau plateau;
     lvni_optim_ema *ema; /* of the model's n_values values; NULL: off */

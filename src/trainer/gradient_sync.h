@@ -33,6 +33,7 @@ typedef struct lvni_trainer_gradient_sync_options {
     int sets;                   /* of this rank: its lanes, and those that wait in the tree */
     int lanes;
     int64_t bucket_bytes;
+    bool parts;     /* a rank needs the total of its part of the weights alone (reduction.h) */
     size_t message; /* the most bytes of a rank's message */
     size_t marks;   /* the same without metrics, with `late` */
     /* One rank: sums of squares of all blocks go here, in memory of the device, and nothing waits

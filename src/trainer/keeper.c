@@ -109,6 +109,7 @@ lvn_status lvni_trainer_keeper_check_weights(const lvni_trainer *t)
 lvn_status lvni_trainer_keeper_save(lvni_trainer *t, bool best)
 {
     LVN_TRY(lvni_trainer_keeper_check_weights(t));
+    LVN_TRY(lvni_trainer_save_gather(t));
     return t->o.plan.rank == 0 ? lvni_trainer_save_start(t, best) : LVN_OK;
 }
 
@@ -162,7 +163,10 @@ static void keep_none(lvni_trainer *t)
     if (lvni_trainer_save_wait(t) != LVN_OK) {
         lvni_log_line(LVNI_LOG_WARNING, "%s", lvn_last_error()->message);
     }
-    const char *none = t->engine->n_phases > 1
+    const char *none = t->engine->sharded != NULL
+                           ? "; with strategy=sharded rank 0 alone has not all of the state: "
+                             "nothing can be saved"
+                       : t->engine->n_phases > 1
                            ? "; between two phases of a step nothing can be saved"
                            : "; the device has done a part of the step: nothing can be saved";
     if (t->keeper.saved_step >= 0) {
@@ -173,6 +177,13 @@ static void keep_none(lvni_trainer *t)
         snprintf(t->keeper.kept, sizeof t->keeper.kept, "%s, and no checkpoint was written before",
                  none);
     }
+}
+
+/* Other ranks may have failed, and their parts of the optimizer's state do not come any more. */
+static bool has_all_state(const lvni_trainer *t)
+{
+    return t->engine->sharded == NULL || t->keeper.gathered_step == t->at.step ||
+           t->keeper.saved_step == t->at.step;
 }
 
 static void keep_step(lvni_trainer *t)
@@ -203,7 +214,7 @@ lvn_status lvni_trainer_keeper_save_on_error(lvni_trainer *t, lvn_status failed)
         t->at.step == 0) {
         return failed;
     }
-    if (lvni_trainer_engine_torn(t->engine)) {
+    if (lvni_trainer_engine_torn(t->engine) || !has_all_state(t)) {
         keep_none(t);
     } else {
         keep_step(t);

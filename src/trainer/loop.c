@@ -143,11 +143,15 @@ static lvn_status end_epoch(lvni_trainer *t)
     return save(t, best);
 }
 
-/* Rank 0 alone writes checkpoints; the launcher passes the signal on to all. */
+/* Rank 0 alone writes checkpoints; the launcher passes the signal on to all. Where each rank has a
+ * part of the state, rank 0 has sent the request with its message of the step. */
 static bool was_asked_to_save(const lvni_trainer *t)
 {
-    if (t->o.plan.rank != 0 || !lvni_core_signals_take_save()) {
-        return false;
+    const bool asked = t->engine->sharded != NULL
+                           ? t->keeper.save_asked
+                           : t->o.plan.rank == 0 && lvni_core_signals_take_save();
+    if (!asked || t->o.plan.rank != 0) {
+        return asked;
     }
     lvni_log_line(LVNI_LOG_INFO, "SIGUSR2: a checkpoint of step %lld (epoch %lld)",
                   (long long)t->at.step, (long long)t->at.epoch + 1);
@@ -178,6 +182,7 @@ static lvn_status submit(lvni_trainer *t)
     lvni_trainer_step_record *record = &t->open[(t->first_open + t->n_open) % LVNI_LATE_STEPS];
     const lvn_status s = lvni_trainer_engine_submit(t->engine, t->loader, &t->at, record);
     t->keeper.signal = record->signal;
+    t->keeper.save_asked = record->save;
     LVN_TRY(s);
     t->n_open++;
     t->at.step++;

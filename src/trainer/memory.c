@@ -414,10 +414,16 @@ static uint64_t block(uint64_t bytes)
 }
 
 /* Of the optimizer's state: on the host, and in blocks of a device's allocator, where what it has
- * beside its state counts, too. */
+ * beside its state counts, too. With strategy=sharded that of a part of the weights; saved is all.
+ */
 typedef struct optim_bytes {
-    uint64_t host, device;
+    uint64_t host, device, saved;
 } optim_bytes;
+
+static bool is_sharded(const lvni_trainer_options *o)
+{
+    return o->sharded_stage > 0 && o->plan.devices > 1;
+}
 
 /* As lvni_trainer_create will: nothing is recorded for frozen parameters. */
 static lvn_status assign_phases(const lvni_trainer_options *o, optim_bytes *bytes)
@@ -428,15 +434,22 @@ static lvn_status assign_phases(const lvni_trainer_options *o, optim_bytes *byte
     lvni_trainer_phases_assign(o->model, p);
     lvni_optim_options optim[LVNI_PHASES];
     lvni_trainer_optim_of_phases(&o->optim, o->phase, optim);
+    const lvni_optim_range own =
+        is_sharded(o) ? lvni_trainer_sharded_part(m->n_weights, o->plan.devices, o->plan.rank)
+                      : (lvni_optim_range){0, m->n_weights};
     *bytes = (optim_bytes){.device = block(lvni_optim_trust_bytes(optim, p, m->n_parameters))};
     for (int k = 0; k < LVNI_OPTIM_SLOTS; k++) {
         const uint64_t slot =
+            (uint64_t)lvni_optim_slot_length(optim, own.end - own.begin, p, m->n_parameters, k) *
+            sizeof(float);
+        bytes->saved +=
             (uint64_t)lvni_optim_slot_length(optim, m->n_weights, p, m->n_parameters, k) *
             sizeof(float);
         bytes->host += slot;
         bytes->device += block(slot);
     }
-    const lvn_status s = lvni_optim_check_groups(optim, p, m->n_parameters);
+    lvn_status s = is_sharded(o) ? lvni_optim_check_parts(optim, p, m->n_parameters) : LVN_OK;
+    s = s == LVN_OK ? lvni_optim_check_groups(optim, p, m->n_parameters) : s;
     lvni_core_free(p);
     return s;
 }
@@ -498,6 +511,9 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o,
         need->sum = weights + (uint64_t)m->n_records * element;
         need->gradients += need->sum;
     }
+    if (is_sharded(o)) { /* parts on their way */
+        need->gradients += lvni_trainer_sharded_bytes(m->n_weights, o->plan.devices);
+    }
     if (o->plan.devices > 1 && lvni_tensor_device_of(m->weights) != NULL) {
         /* host memory beside the device's: what ranks read, and what the device copies */
         const lvni_plan *p = &o->plan;
@@ -508,7 +524,7 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o,
     }
     if (o->out != NULL || o->export_model != NULL) {
         need->saving =
-            values + average + optim.host + (o->export_model != NULL ? count_export(m) : 0);
+            values + average + optim.saved + (o->export_model != NULL ? count_export(m) : 0);
     }
     LVN_TRY(measure_lanes(o, need));
     count_device(o, optim.device, need);

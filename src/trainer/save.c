@@ -168,9 +168,11 @@ static lvn_status make_copies(lvni_trainer_saver *s)
     const size_t values = (size_t)t->o.model->n_values * sizeof(float);
     s->copy.values = lvni_core_alloc(LVNI_TAG_CKPT, values);
     bool good = s->copy.values != NULL;
+    s->copy.held = (lvni_optim_range){0, optim->n};
     for (int k = 0; k < optim->n_slots && good; k++) {
-        s->copy.slot[k] =
-            lvni_core_alloc(LVNI_TAG_CKPT, (size_t)optim->slot_length[k] * sizeof(float));
+        const int64_t whole = lvni_optim_slot_length(optim->options, optim->n, optim->parameter,
+                                                     optim->n_parameters, k);
+        s->copy.slot[k] = lvni_core_alloc(LVNI_TAG_CKPT, (size_t)whole * sizeof(float));
         good = s->copy.slot[k] != NULL;
     }
     if (good && t->engine->ema != NULL) {
@@ -236,7 +238,8 @@ static lvn_status copy_state(lvni_trainer_saver *s)
     const size_t values = (size_t)s->trainer->o.model->n_values * sizeof(float);
     const lvni_optim *optim = s->trainer->engine->optim;
     LVN_TRY(lvni_tensor_mem_copy(s->copy.values, now.values, values));
-    for (int k = 0; k < optim->n_slots; k++) {
+    /* with a sharded stage lvni_trainer_save_gather has filled them */
+    for (int k = 0; k < optim->n_slots && s->trainer->engine->sharded == NULL; k++) {
         const size_t bytes = (size_t)optim->slot_length[k] * sizeof(float);
         LVN_TRY(bytes == 0 ? LVN_OK : lvni_tensor_mem_copy(s->copy.slot[k], now.slot[k], bytes));
     }
@@ -284,9 +287,44 @@ lvn_status lvni_trainer_save_at(const lvni_trainer *t, const char *path)
     return status;
 }
 
+static bool writes(const lvni_trainer *t)
+{
+    return t->o.out != NULL || t->o.export_model != NULL;
+}
+
+static void wait_until_idle(lvni_trainer_saver *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->busy) {
+        pthread_cond_wait(&s->done, &s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Whether the save before has failed is found out later, by rank 0 alone. */
+lvn_status lvni_trainer_save_gather(lvni_trainer *t)
+{
+    const lvni_optim *optim = t->engine->optim;
+    if (t->engine->sharded == NULL || t->keeper.gathered_step == t->at.step) {
+        return LVN_OK;
+    }
+    lvni_trainer_saver **saver = &t->keeper.saver;
+    if (t->o.plan.rank == 0 && writes(t)) {
+        LVN_TRY(*saver == NULL ? create(t, true, saver) : LVN_OK);
+        wait_until_idle(*saver);
+    }
+    t->keeper.gathered_step = -1;
+    for (int k = 0; k < optim->n_slots; k++) {
+        LVN_TRY(lvni_trainer_sharded_gather(t->engine->sharded, optim->slot[k], 0, optim->n,
+                                            *saver == NULL ? NULL : (*saver)->copy.slot[k]));
+    }
+    t->keeper.gathered_step = t->at.step;
+    return LVN_OK;
+}
+
 lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
 {
-    if (t->o.out == NULL && t->o.export_model == NULL) {
+    if (!writes(t)) {
         return LVN_OK;
     }
     LVN_TRY(lvni_trainer_save_wait(t));
@@ -330,14 +368,9 @@ lvn_status lvni_trainer_save_poll(lvni_trainer *t)
 
 lvn_status lvni_trainer_save_wait(lvni_trainer *t)
 {
-    lvni_trainer_saver *s = t->keeper.saver;
-    if (s == NULL) {
+    if (t->keeper.saver == NULL) {
         return LVN_OK;
     }
-    pthread_mutex_lock(&s->lock);
-    while (s->busy) {
-        pthread_cond_wait(&s->done, &s->lock);
-    }
-    pthread_mutex_unlock(&s->lock);
+    wait_until_idle(t->keeper.saver);
     return collect(t);
 }

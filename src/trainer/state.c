@@ -18,12 +18,40 @@ static void add(lvni_trainer_state_entries *e, const char *prefix, const char *m
     *t = (lvni_ckpt_st_tensor){
         .name = e->name[e->n], .dtype = like->dtype, .ndim = like->ndim, .data = data};
     memcpy(t->shape, like->shape, sizeof t->shape);
+    e->held[e->n] =
+        (lvni_trainer_state_held){0, (size_t)lvn_numel(like) * lvn_dtype_size(like->dtype)};
     e->n++;
+}
+
+/* Slot k of parameter i, which the checkpoint has whole, and the arrays perhaps in part. */
+static void add_slot(const lvni_trainer *t, const lvni_trainer_state_arrays *a, int k, int i,
+                     lvni_trainer_state_entries *e)
+{
+    const lvni_optim *optim = t->engine->optim;
+    const lvni_nn_parameter *p = &t->o.model->parameters[i];
+    int64_t shape[LVN_MAX_NDIM], n = 1;
+    const int64_t at = lvni_optim_state(optim, k, i, shape);
+    if (at < 0) {
+        return;
+    }
+    for (int d = 0; d < p->tensor->ndim; d++) {
+        n *= shape[d];
+    }
+    const bool all = a->held.begin == 0 && a->held.end == optim->n; /* also beside the flat ones */
+    const int64_t from = all || at > a->held.begin ? at : a->held.begin,
+                  to = all || at + n < a->held.end ? at + n : a->held.end;
+    const bool some = from < to;
+    add(e, LVNI_CKPT_OPTIM, optim->slot_name[optim->parameter[i].phase][k], p->name, p->tensor,
+        some ? a->slot[k] + (from - a->held.begin) : NULL);
+    memcpy(e->tensor[e->n - 1].shape, shape, sizeof shape);
+    e->held[e->n - 1] = (lvni_trainer_state_held){some ? (size_t)(from - at) * sizeof(float) : 0,
+                                                  some ? (size_t)(to - from) * sizeof(float) : 0};
 }
 
 lvni_trainer_state_arrays lvni_trainer_state_of(const lvni_trainer *t)
 {
-    lvni_trainer_state_arrays a = {.values = t->o.model->weights,
+    lvni_trainer_state_arrays a = {.held = t->engine->optim->own,
+                                   .values = t->o.model->weights,
                                    .average =
                                        t->engine->ema == NULL ? NULL : t->engine->ema->value};
     memcpy(a.slot, t->engine->optim->slot, sizeof a.slot);
@@ -38,14 +66,7 @@ static void add_all(const lvni_trainer *t, const lvni_trainer_state_arrays *a,
         const lvni_nn_parameter *p = &m->parameters[i];
         add(e, LVNI_CKPT_MODEL, "", p->name, p->tensor, a->values + m->offset[i]);
         for (int k = 0; k < t->engine->optim->n_slots; k++) {
-            int64_t shape[LVN_MAX_NDIM];
-            const int64_t at = lvni_optim_state(t->engine->optim, k, i, shape);
-            if (at >= 0) {
-                const int phase = t->engine->optim->parameter[i].phase;
-                add(e, LVNI_CKPT_OPTIM, t->engine->optim->slot_name[phase][k], p->name, p->tensor,
-                    a->slot[k] + at);
-                memcpy(e->tensor[e->n - 1].shape, shape, sizeof shape);
-            }
+            add_slot(t, a, k, i, e);
         }
         if (a->average != NULL) {
             add(e, LVNI_CKPT_AVERAGE, "", p->name, p->tensor, a->average + m->offset[i]);
@@ -69,8 +90,9 @@ lvn_status lvni_trainer_state_list(const lvni_trainer *t, const lvni_trainer_sta
                      (size_t)m->n_buffers * (1 + averages);
     *e = (lvni_trainer_state_entries){.tensor =
                                           lvni_core_calloc(LVNI_TAG_CKPT, n, sizeof *e->tensor),
+                                      .held = lvni_core_calloc(LVNI_TAG_CKPT, n, sizeof *e->held),
                                       .name = lvni_core_calloc(LVNI_TAG_CKPT, n, LVNI_STATE_NAME)};
-    if (e->tensor == NULL || e->name == NULL) {
+    if (e->tensor == NULL || e->held == NULL || e->name == NULL) {
         lvni_trainer_state_entries_free(e);
         return LVN_ERR_MEMORY;
     }
@@ -81,6 +103,7 @@ lvn_status lvni_trainer_state_list(const lvni_trainer *t, const lvni_trainer_sta
 void lvni_trainer_state_entries_free(lvni_trainer_state_entries *e)
 {
     lvni_core_free(e->tensor);
+    lvni_core_free(e->held);
     lvni_core_free(e->name);
     *e = (lvni_trainer_state_entries){0};
 }
@@ -352,7 +375,10 @@ static lvn_status load(const lvni_ckpt *ckpt, const lvni_trainer_state_entries *
         const lvni_ckpt_st_tensor *theirs = lvni_ckpt_st_find(ckpt->file, e->tensor[i].name);
         void *memory;
         memcpy(&memory, &e->tensor[i].data, sizeof memory);
-        LVN_TRY(lvni_tensor_mem_copy(memory, theirs->data, theirs->bytes));
+        const lvni_trainer_state_held held = e->held[i];
+        LVN_TRY(held.bytes == 0 ? LVN_OK
+                                : lvni_tensor_mem_copy(
+                                      memory, (const char *)theirs->data + held.from, held.bytes));
     }
     return LVN_OK;
 }
@@ -386,6 +412,7 @@ static void take_all(lvni_trainer *t, const lvni_ckpt *ckpt, const texts *from)
     t->at = ckpt->at;
     t->at.finished = false;
     t->keeper.saved_step = ckpt->at.step;
+    t->keeper.gathered_step = -1;
     memcpy(t->engine->optim->steps, from->updates,
            (size_t)t->engine->n_phases * sizeof *from->updates);
     memcpy(t->engine->optim->missed, from->missed,

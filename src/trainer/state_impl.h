@@ -21,11 +21,18 @@ enum { LVNI_STATE_NAME = 200 };
 typedef struct lvni_trainer_state_arrays {
     float *values;                 /* n_values: weights and buffers */
     float *slot[LVNI_OPTIM_SLOTS]; /* of its slot_length each; NULL where the optimizer has none */
+    lvni_optim_range held;         /* of the flat buffers: what slots have */
     float *average;                /* n_values; NULL: no average */
 } lvni_trainer_state_arrays;
 
+/* Of a tensor's bytes, those that `data` has. */
+typedef struct lvni_trainer_state_held {
+    size_t from, bytes;
+} lvni_trainer_state_held;
+
 typedef struct lvni_trainer_state_entries {
     lvni_ckpt_st_tensor *tensor;
+    lvni_trainer_state_held *held;
     char (*name)[LVNI_STATE_NAME];
     int64_t n;
 } lvni_trainer_state_entries;

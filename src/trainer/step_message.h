@@ -15,6 +15,7 @@ typedef struct lvni_trainer_message {
 /* About one rank, at its head. */
 typedef struct lvni_trainer_message_head {
     int64_t signal;  /* that this rank was sent (trainer.h), 0: none */
+    int64_t save;    /* 1: this rank was asked to save */
     int64_t n_parts; /* micro-batches or chunks that follow */
     int64_t n_marks; /* bytes behind them: of each parameter, whether one of the micro-batches had a
                         gradient of it */

@@ -24,6 +24,7 @@ static lvn_status make_engine(lvni_trainer *t)
                                           .seed = o->seed,
                                           .comm = o->comm,
                                           .bucket_bytes = o->bucket_bytes,
+                                          .sharded_stage = o->sharded_stage,
                                           .signal_in_message = o->control == NULL};
     memcpy(engine.phase, o->phase, sizeof engine.phase);
     return lvni_trainer_engine_create(&engine, &t->engine);
@@ -39,7 +40,7 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
     t->o = *options;
     t->report = (lvni_trainer_report){.o = &t->o, .start_ns = lvni_core_now_ns()};
     t->at = (lvni_ckpt_position){.best_score = (double)NAN, .best_step = -1};
-    t->keeper.saved_step = -1;
+    t->keeper.saved_step = t->keeper.gathered_step = -1;
     t->validated_step = -1;
     lvni_trainer_early_begin(&t->early);
     t->keeper.data_identity = lvni_trainer_identity_of_data(options->train);

@@ -72,6 +72,7 @@ typedef struct lvni_trainer_options {
      * reported with its step; NULL: none */
     lvni_control *control;
     int64_t bucket_bytes;       /* of gradients that travel at once; with a comm */
+    int sharded_stage;          /* strategy=sharded: 1 or 2; with a comm. Else 0 */
     const char *out;            /* run directory, exists; NULL: nothing is written */
     int64_t save_every_n_steps; /* 0: at the end of epochs only */
     int64_t log_every_n_steps;
@@ -120,11 +121,14 @@ typedef struct lvni_trainer_keeper {
     uint64_t stream_identity[LVN_MAX_STREAMS];
     /* of checkpoints/last, as far as it is known to be written; -1: none yet */
     int64_t saved_step;
+    /* of which rank 0's copy has the state of all ranks; -1: none. With a sharded stage */
+    int64_t gathered_step;
     /* after a failure: where the run can go on, to stand behind the error's message, which other
      * ranks replace by that of the rank that failed first; "": nothing to add */
     char kept[768];
     /* that asked some rank to stop, as of the last step; the same on all ranks */
     int signal;
+    bool save_asked; /* of rank 0, as of the last step, on all ranks; with a sharded stage */
     bool stop_asked; /* the control channel knows of this rank's signal */
 } lvni_trainer_keeper;
 
@@ -203,6 +207,9 @@ lvn_status lvni_trainer_epoch_sums_read(const char *text, lvni_nn_step *sums);
 /* save.c */
 /* The state in a checkpoint at this path, written when this returns. */
 lvn_status lvni_trainer_save_at(const lvni_trainer *trainer, const char *path);
+/* With a sharded stage: the state of now of all ranks into rank 0's copy, unless it is there. A
+ * collective before each lvni_trainer_save_start. */
+lvn_status lvni_trainer_save_gather(lvni_trainer *trainer);
 /* Copy the state, and begin to write it: checkpoints/last (best: as best, too) and the exported
  * models. Waits for the save before, and returns its error. */
 lvn_status lvni_trainer_save_start(lvni_trainer *trainer, bool best);

@@ -85,6 +85,17 @@ bool lvni_trainer_in_last_phase(const lvni_trainer_engine *e)
     return true;
 }
 
+static lvn_status step_weights(const lvni_trainer_engine *e, const float *gradient, double lr,
+                               double scale)
+{
+    if (e->sharded != NULL) {
+        return lvni_trainer_sharded_step(e->sharded, e->optim, e->now.phase, e->o.model, gradient,
+                                         lr, scale);
+    }
+    lvni_optim_step(e->optim, e->now.phase, e->o.model->weights, gradient, lr, scale);
+    return LVN_OK;
+}
+
 lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
                                lvni_trainer_step_record *r)
 {
@@ -110,7 +121,7 @@ lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
     if (p->skipped) {
         return LVN_OK; /* weights, statistics, averages stay as they are */
     }
-    lvni_optim_step(e->optim, e->now.phase, model->weights, total->data, r->lr, scale);
+    LVN_TRY(step_weights(e, total->data, r->lr, scale));
     if (e->o.precision == LVNI_PRECISION_BF16_TRUE) {
         lvni_kernels_flat_round_bf16(model->weights, model->n_weights);
     }

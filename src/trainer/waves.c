@@ -1,6 +1,7 @@
 /* The micro-batches of a step (engine.h): computed in waves, one per lane; their gradients and what
  * they report are added in the order of their numbers, and not in that of arrival, with those of
  * other ranks (gradient_sync.h). Called by the step (step.c). */
+#include "core/signals.h"
 #include "trainer/engine.h"
 #include "trainer/phases.h"
 #include "trainer/trainer.h"
@@ -231,6 +232,7 @@ static lvn_status write_message(lvni_trainer_engine *e)
 {
     lvni_trainer_message_head *mine = (void *)e->message.data;
     mine->signal = e->o.signal_in_message ? lvni_trainer_stop_signal() : 0;
+    mine->save = e->sharded != NULL && e->o.plan.rank == 0 && lvni_core_signals_take_save() ? 1 : 0;
     LVN_TRY(lvni_trainer_message_add_marks(&e->message, e->graded, e->o.model->n_parameters));
     return e->o.plan.rank > 0 ? lvni_trainer_message_add_unreadable(&e->message, e->loader)
                               : LVN_OK;
@@ -250,6 +252,7 @@ static lvn_status read_messages(lvni_trainer_engine *e, lvni_trainer_step_record
                                                 e->o.model->n_parameters));
         lvni_trainer_message_report_note(message, size, &head, rank);
         r->signal = r->signal != 0 ? r->signal : (int)head.signal;
+        r->save = r->save || head.save != 0;
     }
     lvni_trainer_stop_note(r->signal);
     r->samples = all.samples;

@@ -128,6 +128,7 @@ train_rows = {
     "wgrad_threads": row("1", "stdout", first="2"),
     "pins": row("[cpu.conv=1]", "stdout"),
     "bucket_bytes": row("16384", "stdout", "devices=2 accelerator=cpu verbose=true"),
+    "sharded_stage": Elsewhere("test_sharded.py", "sharded_stage=1"),
     "transport": row("net", "stdout", "devices=2 accelerator=cpu verbose=true"),
     "balance_ranks": Elsewhere("test_balance.py", "balance_ranks=["),
     "same_hardware": Elsewhere("test_hardware.py", "same_hardware=require"),

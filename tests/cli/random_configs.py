@@ -342,13 +342,21 @@ def worlds(config):
     return [w for w in range(1, n + 1) if not group or n % w == 0]
 
 
+def draw_strategy(r, config, accelerator):
+    """Of processes. The state of adafactor is not divided, and a device's neither."""
+    whole = accelerator == "sim" or any("adafactor" in a for a in config)
+    return "ddp" if whole or chance(r, 0.5) else "sharded"
+
+
 def draw_layout(r, kind, config):
     ranks = [1] if kind == "single" else worlds(config)[1:] or [1]
     devices = r.choice(ranks)
+    accelerator = r.choice(["cpu", "cpu", "sim"])
+    processes = draw_strategy(r, config, accelerator)
     keys = [
-        f"strategy={'single' if devices == 1 else 'dp' if kind == 'threads' else 'ddp'}",
+        f"strategy={'single' if devices == 1 else 'dp' if kind == 'threads' else processes}",
         f"devices={devices}",
-        f"accelerator={r.choice(['cpu', 'cpu', 'sim'])}",
+        f"accelerator={accelerator}",
         f"num_workers={r.randint(0, 3)}",
     ]
     if devices > 1:
@@ -391,7 +399,10 @@ def draw_trials(r, seed, config):
         trials.append(Trial(layouts, stop))
     if not any(layout.sim for t in trials for layout in t.layouts):
         last = trials[seed % len(KINDS)].layouts
-        last[-1] = last[-1].with_keys(with_value(last[-1].keys, "accelerator", "sim"))
+        keys = with_value(last[-1].keys, "accelerator", "sim")
+        if "strategy=sharded" in keys:
+            keys = with_value(keys, "strategy", "ddp")
+        last[-1] = last[-1].with_keys(keys)
     return trials
 
 

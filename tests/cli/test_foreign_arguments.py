@@ -46,7 +46,7 @@ class Keys(Case):
             ("amp=true", "use precision=bf16-mixed or precision=16-mixed"),
             ("--amp", "use precision"),
             ("early_stop=true", "use early_stopping.monitor=val/loss"),
-            ("strategy=fsdp", "use strategy=ddp"),
+            ("strategy=fsdp", "use strategy=sharded"),
             ("strategy=ddp_spawn", "use strategy=ddp"),
             ("precision=fp16", "use precision=16-mixed"),
             ("accelerator=tpu", "use accelerator=cpu"),

@@ -178,6 +178,7 @@ void bench_open(bench *b, const memory *data, const setting *s)
                               .stream = s->stream,
                               .comm = s->comm,
                               .bucket_bytes = s->bucket_bytes,
+                              .sharded_stage = s->sharded_stage,
                               .out = s->out,
                               .log_every_n_steps = 1,
                               .quiet = true,

@@ -61,6 +61,7 @@ typedef struct setting {
     lvni_dist_comm *comm; /* one rank of several: `rank` of `devices`; NULL: alone */
     int devices, rank;
     int64_t bucket_bytes;
+    int sharded_stage;
     const lvn_stream *stream; /* one, with a batch; NULL: none */
 } setting;
 
