@@ -15,7 +15,7 @@ import time
 import unittest
 
 from bad_support import LEVIN, main, OK, WAIT_S, write
-from node_network import missing, Network, PORT
+from node_network import address, missing, Network, PORT
 from rank_case import RankCase, SHAPES
 
 SLOW = os.environ.get("LEVIN_TEST_SLOW") == "1"
@@ -215,6 +215,31 @@ class NodeFailures(RankCase):
 
     def test_all_end_and_name_host_and_cause(self):
         self.play(SCENES + (MORE_SCENES if SLOW else []))
+
+    @unittest.skipUnless(SLOW, "with LEVIN_TEST_SLOW=1")
+    def test_a_launcher_on_each_node(self):
+        """Each reports the ranks of its node, and of which other one they heard nothing."""
+        train = [LEVIN, "train", "classify", *LONG, f"out={self.out}"]
+        with Network(2) as network:
+            started = []
+            for node in (0, 1):
+                where = ["--nnodes=2", f"--node-rank={node}", "--nproc-per-node=2"]
+                where += [f"--master-addr={address(0)}", f"--master-port={PORT}"]
+                launch = [LEVIN, "launch", *where, f"--run-dir={self.dir}/logs", "--", *train]
+                started.append(network.start_on(node, launch, {"LEVIN_TOKEN": "a test"}))
+                self.addCleanup(started[-1].stdout.close)
+                self.addCleanup(started[-1].kill)
+            self.wait_for(lambda: self.steps() >= 3, started[0])
+            network.cut.add(1)
+            since = time.monotonic()
+            for node, expects in (
+                (0, FROM_0.replace("^", "")),
+                (1, OF_0.replace("^error", "peer")),
+            ):
+                written = started[node].communicate(timeout=WAIT_S)[0]
+                self.assertEqual(started[node].returncode, PEER, written)
+                self.assertRegex(written, expects)
+            self.assertLess(time.monotonic() - since, GONE_S)
 
     # ---- runs that go on ----
 
