@@ -1,5 +1,5 @@
-"""One hash for ranks of several nodes, in two levels or over messages alone: ddp, and ddp2 with
-ranks that are threads; resumed on others.
+"""One hash for ranks of several nodes, in two levels or over messages alone: ddp, sharded, and ddp2
+with ranks that are threads; resumed on others.
 
 usage: test_reproducibility_nodes.py LEVIN [DATA]
 """
@@ -41,6 +41,8 @@ LAYOUTS = [
     ("alternating", [0, 1, 0, 1], [], FLAT),
     ("a rank each, dp that becomes ddp", [0, 1], ["strategy=dp"], "W211: strategy=dp is for one"),
     ("2 x 2, ddp2", [0, 1], ["strategy=ddp2", "devices=2"], IN_TWO_LEVELS.format(4, 2)),
+    ("3 and 1, sharded", [0, 0, 0, 1], ["strategy=sharded"], IN_TWO_LEVELS.format(4, 2)),
+    ("alternating, sharded", [0, 1, 0], ["strategy=sharded"], FLAT),
     ("3 x 2, ddp2", [0, 1, 2], ["strategy=ddp2", "devices=2"], IN_TWO_LEVELS.format(6, 3)),
 ]
 runs = 0
