@@ -1,6 +1,7 @@
 /* The list of transports, and the choice among them (choice.h). */
 #include "dist/choice.h"
 
+#include "core/alloc.h"
 #include "core/str.h"
 #include "dist/transport.h"
 
@@ -8,7 +9,8 @@
 #include <string.h>
 
 static const lvni_dist_transport *const transports[] = {
-    &lvni_dist_transport_self, &lvni_dist_transport_shm, &lvni_dist_transport_net};
+    &lvni_dist_transport_self, &lvni_dist_transport_shm, &lvni_dist_transport_ucx,
+    &lvni_dist_transport_net};
 enum { N_TRANSPORTS = sizeof transports / sizeof *transports };
 
 /* ---- where the ranks are ---- */
@@ -57,12 +59,14 @@ static int score(const lvni_dist_transport *t, const lvni_dist_layout *l)
                     l->device ? LVNI_DIST_MEMORY_DEVICE : LVNI_DIST_MEMORY_HOST, l->bytes);
 }
 
-static const lvni_dist_transport *best(const lvni_dist_layout *l)
+/* everywhere: only of those that every machine has */
+static const lvni_dist_transport *best(const lvni_dist_layout *l, bool everywhere)
 {
     const lvni_dist_transport *found = NULL;
     for (int i = 0; i < N_TRANSPORTS; i++) {
         const lvni_dist_transport *t = transports[i];
-        if (refusal(t, l) == NULL && score(t, l) > (found == NULL ? 0 : score(found, l))) {
+        if (refusal(t, l) == NULL && !(everywhere && t->missing != NULL) &&
+            score(t, l) > (found == NULL ? 0 : score(found, l))) {
             found = t;
         }
     }
@@ -70,9 +74,9 @@ static const lvni_dist_transport *best(const lvni_dist_layout *l)
 }
 
 /* "transport shm: 2 ranks share memory" */
-static int describe_way(const lvni_dist_layout *l, const lvni_dist_choice *choice, char *out,
-                        size_t room)
+static int describe_way(const lvni_dist_choice *choice, char *out, size_t room)
 {
+    const lvni_dist_layout *l = &choice->layout;
     const lvni_dist_transport *t = choice->link;
     if (t != NULL) {
         return snprintf(out, room,
@@ -87,65 +91,88 @@ static int describe_way(const lvni_dist_layout *l, const lvni_dist_choice *choic
 }
 
 /* With the scores of those that could have been taken: "score 80, net 30, for 4.0 MiB in host
- * memory". `asked`: the layout that they were asked about. */
-static void describe(const lvni_dist_layout *l, const lvni_dist_layout *asked, bool automatic,
-                     lvni_dist_choice *choice)
+ * memory". lack: why the best was not, or "". */
+static void describe(lvni_dist_choice *choice, bool automatic, const char *lack)
 {
     char bytes[LVNI_BYTES_TEXT], *out = choice->line;
     const size_t room = sizeof choice->line;
+    const lvni_dist_layout *asked = &choice->asked;
     const lvni_dist_transport *taken = choice->link != NULL ? choice->link : choice->transport;
-    int at = describe_way(l, choice, out, room);
+    int at = describe_way(choice, out, room);
     if (!automatic) {
         snprintf(out + at, room - (size_t)at, " (requested)");
         return;
     }
     at += snprintf(out + at, room - (size_t)at, " (auto: score %d", score(taken, asked));
     for (int i = 0; i < N_TRANSPORTS; i++) {
-        if (transports[i] != taken && refusal(transports[i], asked) == NULL) {
+        if (transports[i] != taken && transports[i]->missing == NULL &&
+            refusal(transports[i], asked) == NULL) {
             at += snprintf(out + at, room - (size_t)at, ", %s %d", transports[i]->name,
                            score(transports[i], asked));
         }
     }
-    snprintf(out + at, room - (size_t)at, ", for %s in %s memory)",
-             lvni_core_bytes_text((uint64_t)l->bytes, bytes), l->device ? "device" : "host");
+    snprintf(out + at, room - (size_t)at, ", for %s in %s memory%s%s)",
+             lvni_core_bytes_text((uint64_t)asked->bytes, bytes), asked->device ? "device" : "host",
+             lack[0] != '\0' ? "; " : "", lack);
 }
 
-/* Of `asked`, which is the layout of nodes where ranks go in two levels. */
-static lvn_status find(const lvni_dist_layout *asked, const char *requested,
-                       const lvni_dist_transport **out)
+/* The best, if this process has it; only there what it needs is loaded. */
+static const lvni_dist_transport *find_best(lvni_dist_choice *choice)
 {
-    *out = NULL;
-    const bool automatic = strcmp(requested, "auto") == 0;
-    if (automatic) {
-        *out = best(asked);
+    const lvni_dist_transport *sure = best(&choice->asked, true),
+                              *first = best(&choice->asked, false);
+    if (first == sure || first == NULL) {
+        return first;
     }
-    for (int i = 0; i < N_TRANSPORTS && !automatic; i++) {
-        *out = strcmp(requested, transports[i]->name) == 0 ? transports[i] : *out;
+    const char *unfit = first->unfit();
+    choice->fallback = sure;
+    if (unfit == NULL) {
+        return first;
     }
-    if (*out == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "transport=%s: there is none for %d ranks on %d node%s", requested,
-                 asked->ranks, asked->hosts, lvni_core_plural(asked->hosts, "", "s"));
+    snprintf(choice->lack, sizeof choice->lack, "no %s: %s", first->name, unfit);
+    return sure;
+}
+
+static lvn_status find_requested(const lvni_dist_layout *asked, const char *name,
+                                 const lvni_dist_transport **out)
+{
+    for (int i = 0; i < N_TRANSPORTS; i++) {
+        *out = strcmp(name, transports[i]->name) == 0 ? transports[i] : *out;
     }
-    const char *why = refusal(*out, asked);
+    const char *why = *out != NULL ? refusal(*out, asked) : NULL;
     if (why != NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "transport=%s with %d ranks: %s; use transport=auto", requested,
+        LVN_FAIL(LVN_ERR_USAGE, "transport=%s with %d ranks: %s; use transport=auto", name,
                  asked->ranks, why);
+    }
+    const char *missing = *out != NULL && (*out)->missing != NULL ? (*out)->missing() : NULL;
+    if (missing != NULL) {
+        LVN_FAIL(LVN_ERR_NOT_FOUND, "transport=%s: %s; install it, or use transport=auto", name,
+                 missing);
     }
     return LVN_OK;
 }
 
 lvn_status lvni_dist_choose(const lvni_dist_layout *l, const char *requested, lvni_dist_choice *out)
 {
-    lvni_dist_layout asked = *l;
-    const lvni_dist_transport *found;
-    *out = (lvni_dist_choice){0};
+    const bool automatic = strcmp(requested, "auto") == 0;
+    const lvni_dist_transport *found = NULL;
+    *out = (lvni_dist_choice){.layout = *l, .asked = *l};
     if (has_levels(l)) { /* a channel has a rank of each node */
-        asked.threads = false;
+        out->asked.threads = false;
     }
-    LVN_TRY(find(&asked, requested, &found));
+    if (automatic) {
+        found = find_best(out);
+    } else {
+        LVN_TRY(find_requested(&out->asked, requested, &found));
+    }
+    if (found == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "transport=%s: there is none for %d ranks on %d node%s", requested,
+                 l->ranks, l->hosts, lvni_core_plural(l->hosts, "", "s"));
+    }
     out->transport = has_levels(l) ? &lvni_dist_transport_levels : found;
     out->link = has_levels(l) ? found : NULL;
-    describe(l, &asked, strcmp(requested, "auto") == 0, out);
+    out->layout.host = out->asked.host = NULL; /* the caller's, and only looked at here */
+    describe(out, automatic, out->lack);
     return LVN_OK;
 }
 
@@ -154,16 +181,50 @@ const char *lvni_dist_choice_does(const lvni_dist_choice *choice)
     return choice->transport->does;
 }
 
-lvn_status lvni_dist_choice_connect(const lvni_dist_choice *choice,
-                                    const lvni_dist_comm_options *options, lvni_dist_comm **out)
+/* All ranks have the best, or none takes it. */
+static lvn_status agree(lvni_dist_choice *choice, const lvni_dist_comm_options *options)
 {
+    const size_t room = sizeof choice->lack;
+    if (choice->fallback == NULL) {
+        return LVN_OK;
+    }
+    char *all = lvni_core_calloc(LVNI_TAG_DIST, (size_t)options->world, room);
+    if (all == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    const lvn_status s = options->exchange(options->user, choice->lack, room, all);
+    bool everywhere = true, nowhere = true;
+    int first = -1;
+    for (int rank = options->world - 1; rank >= 0 && s == LVN_OK; rank--) {
+        const bool has = all[(size_t)rank * room] == '\0';
+        everywhere = everywhere && has;
+        nowhere = nowhere && !has;
+        first = has ? first : rank;
+    }
+    if (s == LVN_OK && !everywhere && !nowhere) {
+        char text[LVNI_DIST_LACK + 32];
+        snprintf(text, sizeof text, "rank %d has %.*s", first, (int)room - 1,
+                 all + (size_t)first * room);
+        *(choice->link != NULL ? &choice->link : &choice->transport) = choice->fallback;
+        describe(choice, true, text);
+    }
+    lvni_core_free(all);
+    return s;
+}
+
+lvn_status lvni_dist_choice_connect(lvni_dist_choice *choice, const lvni_dist_comm_options *options,
+                                    lvni_dist_comm **out)
+{
+    *out = NULL;
+    LVN_TRY(agree(choice, options));
     return choice->link != NULL ? lvni_dist_comm_levels(options, choice->link, out)
                                 : choice->transport->connect(options, out);
 }
 
-lvn_status lvni_dist_choice_connect_threads(const lvni_dist_choice *choice,
+lvn_status lvni_dist_choice_connect_threads(lvni_dist_choice *choice,
                                             const lvni_dist_comm_options *options, int threads,
                                             lvni_dist_comm **out)
 {
+    LVN_TRY(agree(choice, options));
     return lvni_dist_comm_levels_threads(options, choice->link, threads, out);
 }

@@ -16,25 +16,34 @@ typedef struct lvni_dist_layout {
     size_t bytes;    /* of gradients that travel at once */
 } lvni_dist_layout;
 
+enum { LVNI_DIST_LACK = 120 }; /* bytes of why a transport is not there */
+
 typedef struct lvni_dist_choice {
     const lvni_dist_transport *transport;
     const lvni_dist_transport *link; /* of ranks in two levels: between nodes; else NULL */
     /* "transport shm: 2 ranks share memory (auto: score 80, net 30, ...)" */
-    char line[256];
+    char line[384];
+    /* of "auto" where the best is not on every machine: taken by all when one rank lacks that;
+     * NULL: else */
+    const lvni_dist_transport *fallback;
+    char lack[LVNI_DIST_LACK];      /* why this rank does not take the best; "": it does */
+    lvni_dist_layout layout, asked; /* asked: of the ranks that the transport connects */
 } lvni_dist_choice;
 
 /* requested: the name of a transport, or "auto"; of ranks on several nodes the one between nodes,
  * while those of a node share memory (levels/), unless the ranks of a node do not follow each
- * other. LVN_ERR_USAGE: it does not reach all ranks, or there is none that does. */
+ * other. LVN_ERR_USAGE: it does not reach all ranks, or there is none that does. LVN_ERR_NOT_FOUND:
+ * this machine does not have it. */
 lvn_status lvni_dist_choose(const lvni_dist_layout *layout, const char *requested,
                             lvni_dist_choice *out);
 /* "share memory": what ranks do over it */
 const char *lvni_dist_choice_does(const lvni_dist_choice *choice);
-/* Of ranks that are processes; a collective over options->exchange. */
-lvn_status lvni_dist_choice_connect(const lvni_dist_choice *choice,
-                                    const lvni_dist_comm_options *options, lvni_dist_comm **out);
+/* Of ranks that are processes; a collective over options->exchange. Where a rank lacks what the
+ * others have chosen, all take the fallback, and choice is changed. */
+lvn_status lvni_dist_choice_connect(lvni_dist_choice *choice, const lvni_dist_comm_options *options,
+                                    lvni_dist_comm **out);
 /* Of processes whose threads are ranks: out[0 .. threads-1]. */
-lvn_status lvni_dist_choice_connect_threads(const lvni_dist_choice *choice,
+lvn_status lvni_dist_choice_connect_threads(lvni_dist_choice *choice,
                                             const lvni_dist_comm_options *options, int threads,
                                             lvni_dist_comm **out);
 

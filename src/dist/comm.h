@@ -7,6 +7,7 @@
  *     runs
  *   self/        one rank
  *   net/         ranks that exchange messages
+ *   ucx/         the same messages over UCX
  *   shm/         ranks of one node: processes that share a memfd, or threads of one process
  *   levels/      ranks of several nodes, of which those of one node share memory
  *
@@ -46,8 +47,8 @@ typedef lvn_status (*lvni_dist_comm_exchange)(void *user, const void *mine, size
 typedef struct lvni_dist_comm_options {
     int rank, world;
     lvni_dist_comm_exchange exchange; /* between processes */
-    const char *address;              /* net: where the others reach this rank, IPv4 of this host */
-    bool (*over)(void *user);         /* net: the run has ended, do not wait on; NULL: never */
+    const char *address;      /* net, ucx: where the others reach this rank, IPv4 of this host */
+    bool (*over)(void *user); /* net: the run has ended, do not wait on; NULL: never */
     void *user;
     /* of each rank a number of its host; NULL: all are on this one. What happens to a process of
      * another host is not known here: its connection ended */
@@ -66,6 +67,8 @@ lvn_status lvni_dist_comm_threads(int world, bool check, lvni_dist_comm **comm);
 lvn_status lvni_dist_comm_shm(const lvni_dist_comm_options *options, lvni_dist_comm **out);
 /* Ranks that share no memory: messages over TCP between any two of them. */
 lvn_status lvni_dist_comm_net(const lvni_dist_comm_options *options, lvni_dist_comm **out);
+/* The same over UCX: InfiniBand, RoCE, TCP or shared memory. LVN_ERR_NOT_FOUND: there is no UCX. */
+lvn_status lvni_dist_comm_ucx(const lvni_dist_comm_options *options, lvni_dist_comm **out);
 /* Ranks of several nodes in two levels: those of a node share memory, and between nodes each
  * exchanges its part with its counterparts over `link` (transport.h). The ranks of a node follow
  * each other. Processes: */

@@ -71,6 +71,12 @@ struct lvni_dist_transport {
      * Free is 100, a copy through memory about 50, one through a network about 10; the unit is the
      * same for all transports and nothing else. */
     int (*score)(lvni_dist_call_kind call, lvni_dist_memory memory, size_t bytes);
+    /* Why this process cannot have it; NULL: it can. Loads what it needs, so it is asked only where
+     * the transport would be taken. No such function: it is always there. */
+    const char *(*missing)(void);
+    /* With `missing`: why transport=auto does not take it here, though it is the best; NULL: it
+     * does. */
+    const char *(*unfit)(void);
     /* of ranks that are processes; a collective over options->exchange */
     lvn_status (*connect)(const lvni_dist_comm_options *options, lvni_dist_comm **out);
     void (*destroy)(lvni_dist_comm *comm);
@@ -120,7 +126,7 @@ struct lvni_dist_transport {
 
 /* Those that there are, each in its folder; choice.c has the list. */
 extern const lvni_dist_transport lvni_dist_transport_self, lvni_dist_transport_shm,
-    lvni_dist_transport_net;
+    lvni_dist_transport_net, lvni_dist_transport_ucx;
 /* Made of two others (levels/). */
 extern const lvni_dist_transport lvni_dist_transport_levels;
 

@@ -11,7 +11,8 @@ import os
 import random
 
 # Each configuration runs on all of them.
-KINDS = ("single", "threads", "shm", "net")
+KINDS = ("single", "threads", "shm", "messages")
+MESSAGES = ("net", "ucx")
 STOPS = ("SIGTERM", "SIGKILL", "max_steps")
 SLOW = ((), (), ("LEVIN_SIM_KERNEL_US=20",), ("LEVIN_SIM_COPY_GBPS=0.1",))
 
@@ -361,7 +362,8 @@ def draw_layout(r, kind, config):
     ]
     if devices > 1:
         keys += [f"bucket_bytes={r.choice([16384, 65536, 4194304])}"]
-        keys += [] if kind == "threads" else [f"transport={kind}"]
+        transport = r.choice(MESSAGES) if kind == "messages" else kind
+        keys += [] if kind == "threads" else [f"transport={transport}"]
         if chance(r, 0.4):
             keys += [f"balance_ranks={[r.randint(1, 5) for _ in range(devices)]}".replace(" ", "")]
     if kind == "single" or chance(r, 0.4):
@@ -391,7 +393,7 @@ def draw_trials(r, seed, config):
             how = how if how != "max_steps" or may_stop_early(config) else "SIGTERM"
             after = r.randint(1, number_of(config, "max_steps") // 2)
             ranks = number_of(layouts[0].keys, "devices")
-            victim = r.randrange(ranks) if kind in ("shm", "net") and ranks > 1 else None
+            victim = r.randrange(ranks) if kind in ("shm", "messages") and ranks > 1 else None
             stop = Stop(how, after, victim if chance(r, 0.7) else None)
             if how == "SIGKILL":
                 layouts[0].keys.append(f"checkpoint.every_n_steps={r.randint(1, 3)}")

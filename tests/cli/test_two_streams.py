@@ -82,7 +82,7 @@ class TwoStreams(unittest.TestCase):
             with self.subTest(name):
                 self.train(name, steps, "group=4", *arguments, env=SIM)
                 self.assertEqual(self.hash(name), want)
-        for transport in "shm", "net":
+        for transport in "shm", "net", "ucx":
             with self.subTest(transport):
                 launch = ["launch", "-n", "2", "--", CLIPS, f"out={transport}", *SHORT, steps]
                 self.run_it(LEVIN, *launch, "group=4", f"transport={transport}")

@@ -113,6 +113,22 @@ static lvn_status exchange_in_memory(void *user, const void *mine, size_t bytes,
     return LVN_OK;
 }
 
+static bool is_ucx(void)
+{
+    const char *link = getenv(DIST_LINK);
+    return link != NULL && strcmp(link, "ucx") == 0;
+}
+
+static lvn_status connect_messages(const lvni_dist_comm_options *o, lvni_dist_comm **out)
+{
+    return is_ucx() ? lvni_dist_comm_ucx(o, out) : lvni_dist_comm_net(o, out);
+}
+
+static const lvni_dist_transport *link_of_nodes(void)
+{
+    return is_ucx() ? &lvni_dist_transport_ucx : &lvni_dist_transport_net;
+}
+
 static void *net_thread_main(void *p)
 {
     net_rank *r = p;
@@ -122,7 +138,7 @@ static void *net_thread_main(void *p)
                                       .address = "127.0.0.1",
                                       .user = r,
                                       .check = r->base.test->check};
-    if (lvni_dist_comm_net(&o, &r->base.me.comm) != LVN_OK) {
+    if (connect_messages(&o, &r->base.me.comm) != LVN_OK) {
         fprintf(stderr, "rank %d: %s\n", o.rank, lvn_last_error()->message);
         return NULL;
     }
@@ -171,7 +187,7 @@ static void *levels_thread_main(void *p)
                                       .user = &r->base,
                                       .host = r->point->host,
                                       .check = r->base.base.test->check};
-    if (lvni_dist_comm_levels(&o, &lvni_dist_transport_net, &r->base.base.me.comm) != LVN_OK) {
+    if (lvni_dist_comm_levels(&o, link_of_nodes(), &r->base.base.me.comm) != LVN_OK) {
         fprintf(stderr, "rank %d: %s\n", o.rank, lvn_last_error()->message);
         return NULL;
     }
@@ -191,7 +207,7 @@ static void *levels_node_main(void *p)
                                       .address = "127.0.0.1",
                                       .user = &r->base,
                                       .check = r->base.base.test->check};
-    if (lvni_dist_comm_levels_threads(&o, &lvni_dist_transport_net, r->threads, comm) != LVN_OK) {
+    if (lvni_dist_comm_levels_threads(&o, link_of_nodes(), r->threads, comm) != LVN_OK) {
         fprintf(stderr, "node %d: %s\n", o.rank, lvn_last_error()->message);
         return NULL;
     }
@@ -352,10 +368,10 @@ void dist_rank_main(int argc, char **argv, const dist_case *cases, int n_cases)
         if (cases[i].body == NULL) {
             exit(starve(&o) ? 0 : 1);
         }
-        me.messages = getenv(DIST_NET) != NULL;
+        me.messages = getenv(DIST_LINK) != NULL;
         const lvn_status made = levels != NULL
-                                    ? lvni_dist_comm_levels(&o, &lvni_dist_transport_net, &me.comm)
-                                : me.messages ? lvni_dist_comm_net(&o, &me.comm)
+                                    ? lvni_dist_comm_levels(&o, link_of_nodes(), &me.comm)
+                                : me.messages ? connect_messages(&o, &me.comm)
                                               : lvni_dist_comm_shm(&o, &me.comm);
         const uint64_t no_more = 0;
         if (made != LVN_OK || !all_bytes(hub.arg, &no_more, sizeof no_more, true)) {

@@ -25,7 +25,7 @@ typedef struct dist_rank {
 void *dist_take(dist_rank *me, size_t bytes);
 void dist_give_back(dist_rank *me); /* all of it */
 
-#define DIST_NET "LEVIN_TEST_DIST_NET"
+#define DIST_LINK "LEVIN_TEST_DIST_LINK"   /* "net", "ucx": what messages go over */
 #define DIST_HOSTS "LEVIN_TEST_DIST_HOSTS" /* every process has a host of its own */
 /* so many ranks are on the first of two nodes, in two levels */
 #define DIST_LEVELS "LEVIN_TEST_DIST_LEVELS"
@@ -53,15 +53,16 @@ typedef struct dist_case {
 
 /* true: every rank's body gave back true. */
 bool dist_run_threads(const dist_case *c, int world, int arg);
-/* The same over messages (src/dist/net): each thread with connections of its own. */
+/* The same over messages (DIST_LINK; net): each thread with connections of its own. */
 bool dist_run_net_threads(const dist_case *c, int world, int arg);
 /* Ranks of several nodes in two levels: first[nodes + 1] as in dist_rank. threads: those of a node
  * are made at once (lvni_dist_comm_levels_threads). */
 bool dist_run_levels(const dist_case *c, const int *first, int nodes, bool threads, int arg);
 bool dist_run_self(const dist_case *c, int arg);
 
-/* Processes; with DIST_NET in the environment they exchange messages. `victim` (-1: none): the rank
- * that is killed with SIGKILL `kill_ms` after all have found each other; its end counts as true. */
+/* Processes; with DIST_LINK in the environment they exchange messages. `victim` (-1: none): the
+ * rank that is killed with SIGKILL `kill_ms` after all have found each other; its end counts as
+ * true. */
 typedef struct dist_kill {
     int victim;
     int kill_ms;

@@ -8,6 +8,8 @@
 #include "dist/choice.h"
 #include "dist/transport.h"
 
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MIB = 1 << 20 };
@@ -39,13 +41,22 @@ static void the_best_that_reaches_all_ranks_is_taken(void **state)
     assert_string_equal(
         chosen(&(lvni_dist_layout){.ranks = 4, .hosts = 1, .bytes = MIB, .threads = true}, "auto"),
         "transport shm: 4 ranks share memory (auto: score 80, for 1 MiB in host memory)");
-    assert_string_equal(chosen(&(lvni_dist_layout){.ranks = 2, .hosts = 2, .bytes = 4096}, "auto"),
-                        "transport net: 2 ranks exchange messages (auto: score 10, for 4 KiB in "
-                        "host memory)");
     assert_string_equal(
         chosen(&(lvni_dist_layout){.ranks = 1, .hosts = 1, .bytes = MIB, .device = true}, "auto"),
         "transport self: 1 rank adds in place (auto: score 100, shm 40, net 15, for 1 MiB in "
         "device memory)");
+}
+
+/* Of "auto" between hosts, where UCX would be the best: what net's line ends with. */
+static const char *with_reason(const char *line)
+{
+    static char text[512];
+    const char *unfit = lvni_dist_transport_ucx.unfit();
+    if (unfit == NULL) {
+        skip(); /* a machine with InfiniBand: ranks_of_several_hosts_take_what_there_is */
+    }
+    snprintf(text, sizeof text, "%s; no ucx: %.*s)", line, LVNI_DIST_LACK - 9, unfit);
+    return text;
 }
 
 static void ranks_of_several_nodes_go_in_two_levels(void **state)
@@ -53,10 +64,10 @@ static void ranks_of_several_nodes_go_in_two_levels(void **state)
     (void)state;
     static const int in_order[] = {3, 3, 7}, scattered[] = {3, 7, 3};
     lvni_dist_layout l = {.ranks = 3, .hosts = 2, .host = in_order, .bytes = MIB};
-    assert_string_equal(chosen(&l, "auto"),
-                        "transport shm+net: 3 ranks on 2 nodes share memory within a node and "
-                        "exchange messages between nodes (auto: score 20, for 1 MiB in host "
-                        "memory)");
+    assert_string_equal(
+        chosen(&l, "auto"),
+        with_reason("transport shm+net: 3 ranks on 2 nodes share memory within a node and "
+                    "exchange messages between nodes (auto: score 20, for 1 MiB in host memory"));
     assert_string_equal(chosen(&l, "net"),
                         "transport shm+net: 3 ranks on 2 nodes share memory within a node and "
                         "exchange messages between nodes (requested)");
@@ -64,9 +75,10 @@ static void ranks_of_several_nodes_go_in_two_levels(void **state)
                         "transport=shm with 3 ranks: they are on several nodes and share no "
                         "memory; use transport=auto");
     l.host = scattered;
-    assert_string_equal(chosen(&l, "auto"),
-                        "transport net: 3 ranks exchange messages, as those of a node do not "
-                        "follow each other (auto: score 20, for 1 MiB in host memory)");
+    assert_string_equal(
+        chosen(&l, "auto"),
+        with_reason("transport net: 3 ranks exchange messages, as those of a node do not follow "
+                    "each other (auto: score 20, for 1 MiB in host memory"));
     l = (lvni_dist_layout){.ranks = 4, .hosts = 2, .threads = true, .bytes = MIB};
     assert_string_equal(chosen(&l, "net"),
                         "transport shm+net: 4 ranks on 2 nodes share memory within a node and "
@@ -86,6 +98,99 @@ static void a_request_is_taken_or_refused(void **state)
                         "are threads of one; use transport=auto");
     assert_string_equal(chosen(&(lvni_dist_layout){.ranks = 100000, .hosts = 1}, "auto"),
                         "transport=auto: there is none for 100000 ranks on 1 node");
+}
+
+/* UCX on request where this machine has it, by itself where its network is worth it. */
+static void ranks_of_several_hosts_take_what_there_is(void **state)
+{
+    (void)state;
+    static const int apart[] = {0, 1};
+    const lvni_dist_layout far = {.ranks = 2, .hosts = 2, .host = apart, .bytes = 4096};
+    const char *missing = lvni_dist_transport_ucx.missing();
+    lvni_dist_choice c;
+    if (missing == NULL) {
+        assert_string_equal(chosen(&far, "ucx"),
+                            "transport ucx: 2 ranks exchange messages over UCX (requested)");
+    } else {
+        assert_int_equal(lvni_dist_choose(&far, "ucx", &c), LVN_ERR_NOT_FOUND);
+        assert_non_null(strstr(lvn_last_error()->message, missing));
+    }
+    assert_int_equal(lvni_dist_choose(&far, "auto", &c), LVN_OK);
+    if (lvni_dist_transport_ucx.unfit() == NULL) {
+        assert_ptr_equal(c.transport, &lvni_dist_transport_ucx);
+    } else {
+        assert_string_equal(c.line, with_reason("transport net: 2 ranks exchange messages (auto: "
+                                                "score 10, for 4 KiB in host memory"));
+    }
+}
+
+/* ---- a rank that lacks what the others have ---- */
+
+typedef struct agreeing {
+    int rank;
+    pthread_barrier_t *both;
+    char (*cards)[4096];
+    lvni_dist_choice choice;
+    bool good;
+} agreeing;
+
+static lvn_status exchange(void *user, const void *mine, size_t bytes, void *all)
+{
+    const agreeing *a = user;
+    memcpy(a->cards[a->rank], mine, bytes);
+    pthread_barrier_wait(a->both);
+    for (int rank = 0; rank < 2; rank++) {
+        memcpy((char *)all + (size_t)rank * bytes, a->cards[rank], bytes);
+    }
+    pthread_barrier_wait(a->both);
+    return LVN_OK;
+}
+
+static void *agree(void *user)
+{
+    agreeing *a = user;
+    const lvni_dist_comm_options o = {
+        .rank = a->rank, .world = 2, .exchange = exchange, .address = "127.0.0.1", .user = a};
+    lvni_dist_comm *comm = NULL;
+    a->good = lvni_dist_choice_connect(&a->choice, &o, &comm) == LVN_OK &&
+              lvni_dist_comm_barrier(comm) == LVN_OK;
+    lvni_dist_comm_destroy(comm);
+    return NULL;
+}
+
+static void all_fall_back_when_one_lacks_the_best(void **state)
+{
+    (void)state;
+    if (lvni_dist_transport_ucx.missing() != NULL) {
+        skip();
+    }
+    static char cards[2][4096];
+    pthread_barrier_t both;
+    pthread_t thread;
+    agreeing a[2];
+    pthread_barrier_init(&both, NULL, 2);
+    for (int rank = 0; rank < 2; rank++) {
+        a[rank] = (agreeing){.rank = rank, .both = &both, .cards = cards};
+        lvni_dist_choice *c = &a[rank].choice;
+        assert_int_equal(
+            lvni_dist_choose(&(lvni_dist_layout){.ranks = 2, .hosts = 2, .bytes = MIB}, "auto", c),
+            LVN_OK);
+        assert_ptr_equal(c->fallback, &lvni_dist_transport_net);
+        /* as on a machine that has it, and on one that has not */
+        c->transport = rank == 0 ? &lvni_dist_transport_ucx : &lvni_dist_transport_net;
+        snprintf(c->lack, sizeof c->lack, "%s", rank == 0 ? "" : "no ucx: it is not there");
+    }
+    assert_int_equal(pthread_create(&thread, NULL, agree, &a[1]), 0);
+    agree(&a[0]);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&both);
+    for (int rank = 0; rank < 2; rank++) {
+        assert_true(a[rank].good);
+        assert_ptr_equal(a[rank].choice.transport, &lvni_dist_transport_net);
+        assert_string_equal(a[rank].choice.line,
+                            "transport net: 2 ranks exchange messages (auto: score 20, for 1 MiB "
+                            "in host memory; rank 1 has no ucx: it is not there)");
+    }
 }
 
 static lvn_status no_exchange(void *user, const void *mine, size_t bytes, void *all)
@@ -110,8 +215,9 @@ static void ranks_of_two_hosts_share_no_memory(void **state)
 static void every_transport_scores_every_call(void **state)
 {
     (void)state;
-    static const char *const names[] = {"self", "shm", "net"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    static const char *const names[] = {"self", "shm", "net", "ucx"};
+    const size_t n = lvni_dist_transport_ucx.missing() == NULL ? 4 : 3;
+    for (size_t i = 0; i < n; i++) {
         lvni_dist_choice c;
         assert_int_equal(
             lvni_dist_choose(&(lvni_dist_layout){.ranks = 1, .hosts = 1}, names[i], &c), LVN_OK);
@@ -134,6 +240,8 @@ int main(void)
         cmocka_unit_test(the_best_that_reaches_all_ranks_is_taken),
         cmocka_unit_test(ranks_of_several_nodes_go_in_two_levels),
         cmocka_unit_test(a_request_is_taken_or_refused),
+        cmocka_unit_test(ranks_of_several_hosts_take_what_there_is),
+        cmocka_unit_test(all_fall_back_when_one_lacks_the_best),
         cmocka_unit_test(ranks_of_two_hosts_share_no_memory),
         cmocka_unit_test(every_transport_scores_every_call),
     };

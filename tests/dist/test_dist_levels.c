@@ -126,7 +126,7 @@ static void a_killed_rank_is_named_by_all_others(void **state)
 
 int main(int argc, char **argv)
 {
-    setenv(DIST_NET, "1", 1);
+    setenv(DIST_LINK, "net", 0); /* or "ucx", as the caller has it */
     setenv(DIST_LEVELS, "2", 1);
     dist_rank_main(argc, argv, cases, N_CASES);
     const struct CMUnitTest tests[] = {

@@ -1,0 +1,11 @@
+/* The conformance suite on ranks that exchange messages: threads of this process, each with
+ * connections of its own (what TSan can look at), and processes, of which one is killed. */
+#ifndef LEVIN_TESTS_DIST_MESSAGES_H
+#define LEVIN_TESTS_DIST_MESSAGES_H
+
+typedef void (*dist_messages_test)(void **state);
+
+/* The main function of a test program. link: "net", "ucx"; more: a test of its own. */
+int dist_messages_main(int argc, char **argv, const char *link, dist_messages_test more);
+
+#endif
