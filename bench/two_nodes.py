@@ -26,6 +26,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 STEPS, WARM = 12, 4
 NODES = ("levinbench0", "levinbench1")
@@ -50,6 +51,10 @@ def make_nodes():
         ip("-n", node, "address", "add", f"10.213.0.{i + 1}/24", "dev", f"lvb{i}")
         ip("-n", node, "link", "set", f"lvb{i}", "up")
         ip("-n", node, "link", "set", "lo", "up")
+    for i, node in enumerate(NODES):  # UCX takes only devices that are
+        read = ["ip", "netns", "exec", node, "cat", f"/sys/class/net/lvb{i}/operstate"]
+        while subprocess.run(read, stdout=subprocess.PIPE).stdout != b"up\n":
+            time.sleep(0.05)
 
 
 def remove_nodes():

@@ -10,9 +10,11 @@ that equal arguments mean equal results.
 import os
 import random
 
+from ucx import HAS_UCX
+
 # Each configuration runs on all of them.
 KINDS = ("single", "threads", "shm", "messages")
-MESSAGES = ("net", "ucx")
+MESSAGES = ("net", "ucx") if HAS_UCX else ("net",)
 STOPS = ("SIGTERM", "SIGKILL", "max_steps")
 SLOW = ((), (), ("LEVIN_SIM_KERNEL_US=20",), ("LEVIN_SIM_COPY_GBPS=0.1",))
 

@@ -123,8 +123,9 @@ class RankCase(Case):
             [
                 line
                 for child in children(self.out)
-                for line in of_process(child, "maps")
-                if b"/dev/shm/" in line
+                for maps in of_process(child, "maps")
+                for line in maps.splitlines()
+                if b"/dev/shm/" in line and not line.endswith(b"(deleted)")
             ],
             [],
         )

@@ -461,10 +461,6 @@ class Cores(Case):
                 ["devices=2", "transport=net"],
                 "transport net: 2 ranks exchange messages (requested)",
             ),
-            (
-                ["devices=2", "transport=ucx"],
-                "transport ucx: 2 ranks exchange messages over UCX (requested)",
-            ),
             (["devices=1"], None),
         ):
             for command in (TRAIN_SHAPES, ["plan", *TRAIN_SHAPES]):

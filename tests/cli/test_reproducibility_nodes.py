@@ -10,6 +10,7 @@ import sys
 from node_processes import end_all, missing, start_on_nodes
 from rank_processes import drop_identity
 from reproducibility_case import check, hashes, LEVIN, main, resume, same, train, work
+from ucx import HAS_UCX
 
 drop_identity()
 SIM = {"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "256MiB"}
@@ -45,6 +46,11 @@ LAYOUTS = [
     ("alternating, sharded", [0, 1, 0], ["strategy=sharded"], FLAT),
     ("3 x 2, ddp2", [0, 1, 2], ["strategy=ddp2", "devices=2"], IN_TWO_LEVELS.format(6, 3)),
 ]
+if HAS_UCX:
+    LAYOUTS += [
+        ("a rank each, UCX", [0, 1], ["transport=ucx"], "transport ucx: 2 ranks exchange messages"),
+        ("3 and 1, UCX", [0, 0, 0, 1], ["transport=ucx"], "transport shm+ucx: 4 ranks on 2 nodes"),
+    ]
 runs = 0
 
 

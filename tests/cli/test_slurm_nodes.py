@@ -13,6 +13,7 @@ import unittest
 
 import slurm_cluster_case
 from slurm_cluster_case import Cluster, LEVIN, SIM, STEPS, TRAIN, command, main
+from ucx import HAS_UCX
 
 slurm_cluster_case.UP = ["-N", "-n", "3", "-c", "24", "-g", "4"]
 SLOW = os.environ.get("LEVIN_TEST_SLOW") == "1"
@@ -198,6 +199,32 @@ class Nodes(Cluster):
         self.assertRegex(reported, "96 ranks on 12 nodes ")
         self.assert_bits(self.out, reported, f"{self.out}one")
         print(f"96 ranks: {took:.1f} s")
+
+    @unittest.skipUnless(SLOW and HAS_UCX, "12 nodes over UCX: LEVIN_TEST_SLOW=1, libucx0")
+    def test_resnet18_over_ucx(self):
+        """Two steps, of which every node sends 2 (N - 1) / N of the gradients and a little more."""
+        train = [LEVIN, *TRAIN[:5], "model=resnet18", *TRAIN[6:], "max_steps=2", "batch_size=48"]
+        train += ["micro_batches=12", "val_split=0", "image_size=32", "data.classes=6"]
+        code, reported = command([*train, "devices=1", f"out={self.out}one"], SIM)
+        self.assertEqual(code, 0, reported)
+        sent = "srun cat /sys/class/net/eth0/statistics/tx_bytes"
+        code, reported = self.batch(
+            ["--nodes=12", "--ntasks-per-node=1"],
+            f"{sent} | sed 's/^/before /'",
+            f"srun {' '.join(train)} transport=ucx out={self.out}",
+            f"{sent} | sed 's/^/after /'",
+        )
+        self.assertEqual(code, 0, reported)
+        self.assertIn("transport ucx: 12 ranks exchange messages over UCX (requested)", reported)
+        self.assert_bits(self.out, reported, f"{self.out}one")
+        counted = {
+            w: sum(map(int, re.findall(rf"{w} (\d+)", reported))) for w in ("before", "after")
+        }
+        parameters = int(re.search(r"(\d+) parameters", reported).group(1))
+        least = 2 * 2 * 11 * parameters * 4  # steps, both ways, of all 12 nodes
+        share = (counted["after"] - counted["before"]) / least
+        print(f"ResNet-18 on 12 nodes: {share:.3f} times 2 (N - 1) / N of the gradients sent")
+        self.assertTrue(1.0 <= share < 1.1, share)
 
 
 main()

@@ -300,7 +300,7 @@ static lvn_status connect_ucx(lvni_net_comm *c, const lvni_dist_comm_options *o,
     mine.status = (int32_t)s;
     mine.address_bytes = (uint32_t)bytes;
     s = lvni_net_exchange_cards(o, &mine, sizeof mine, all);
-    if (s == LVN_OK) {
+    if (s == LVN_OK && address != NULL) { /* all have one */
         s = exchange_addresses(c, o, address, &mine, all);
     }
     if (address != NULL) {

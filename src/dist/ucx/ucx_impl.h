@@ -6,7 +6,7 @@
  *   ucx_link.c     the one thread of a rank that sends and receives
  *
  * A message is an active message: its header lies in UCX's own, and its parts are its data. What is
- * long waits at the sender until the receiver has said where it goes, and moves there without a
+ * long waits at the sender until the receiver has a place for it, and moves there without a
  * copy if the network can. Only the link's thread calls UCX while there is one, and never with the
  * communicator's lock held: UCX's callbacks take it.
  *
