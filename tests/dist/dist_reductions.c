@@ -400,7 +400,8 @@ bool dist_case_reduction(dist_rank *me)
                              .parts = true};
         setup kept = by_block, kept_parts = parts;
         kept.keeps = kept_parts.keeps = true;
-        if (!run_setup(me, &by_block) || !run_setup(me, &kept) ||
+        kept_parts.steps = 2;
+        if (!run_setup(me, &by_block) || (i == 1 && !run_setup(me, &kept)) ||
             (i == 2 && !run_setup(me, &whole)) || (i == 2 && !run_setup(me, &parts)) ||
             (i == 2 && !run_setup(me, &kept_parts))) {
             return false;
