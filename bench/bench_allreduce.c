@@ -1,12 +1,12 @@
 /* All-reduce of floats between processes of one node: levin's shm, 1 KB to 256 MB, and levin's net
- * over loopback, 1 KB to 64 MB, against Open MPI (where mpicc and mpirun are) and Gloo (where
- * /usr/bin/python3 has torch), in turns, so that what else the machine does meets all alike. Beside
- * net Open MPI may use TCP alone. Time of one: from a barrier to the end of the slowest rank; of a
- * size: the median; printed: the medians of the turns, and the ratio's median with the least and
- * largest.
+ * and ucx over loopback, 1 KB to 64 MB, against Open MPI (where mpicc and mpirun are) and Gloo
+ * (where /usr/bin/python3 has torch), in turns, so that what else the machine does meets all alike.
+ * Beside net Open MPI may use TCP alone. Time of one: from a barrier to the end of the slowest
+ * rank; of a size: the median; printed: the medians of the turns, and the ratio's median with the
+ * least and largest.
  *
- * usage: bench_allreduce [TURNS [MOST_BYTES [shm|net]]]     exit 1 when levin's shm is not quicker
- *   at every size, or not 4 times Open MPI at 128 MB; net is printed and not judged */
+ * usage: bench_allreduce [TURNS [MOST_BYTES [shm|net|ucx]]]     exit 1 when levin's shm is not
+ * quicker at every size, or not 4 times Open MPI at 128 MB; net is printed and not judged */
 #include "bench_support.h"
 
 #include "core/alloc.h"
@@ -83,7 +83,15 @@ static void bind_rank(int rank, int world)
     (void)sched_setaffinity(0, sizeof one, &one);
 }
 
-typedef enum way { WAY_PLAIN, WAY_SHARED, WAY_REDUCTION, WAY_NET, WAY_NET_REDUCTION } way;
+typedef enum way {
+    WAY_PLAIN,
+    WAY_SHARED,
+    WAY_REDUCTION,
+    WAY_NET,
+    WAY_NET_REDUCTION,
+    WAY_UCX,
+    WAY_UCX_REDUCTION
+} way;
 
 /* The gradient of a step, as the trainer adds it: one set per rank, buckets of 1 MB, the norm's
  * sums on the way. */
@@ -159,10 +167,12 @@ static lvn_status rank_main(guest *g, way how, size_t most)
     void *x = NULL;
     lvni_tensor_thread_set_ftz();
     bind_rank(g->rank, g->world);
-    LVN_TRY(how >= WAY_NET ? lvni_dist_comm_net(&o, &comm) : lvni_dist_comm_shm(&o, &comm));
+    LVN_TRY((how >= WAY_UCX   ? lvni_dist_comm_ucx
+             : how >= WAY_NET ? lvni_dist_comm_net
+                              : lvni_dist_comm_shm)(&o, &comm));
     if (how == WAY_SHARED) {
         LVN_TRY(lvni_dist_comm_alloc(comm, most, &x));
-    } else if (how == WAY_PLAIN || how == WAY_NET) {
+    } else if (how == WAY_PLAIN || how == WAY_NET || how == WAY_UCX) {
         x = lvni_core_alloc(LVNI_TAG_DATA, most);
     }
     for (size_t i = 0; i < most / sizeof(float) && x != NULL; i++) {
@@ -251,12 +261,24 @@ static table tables[] = {{.key = "",
                                    {.name = "reduction", .way = WAY_NET_REDUCTION},
                                    OPEN_MPI("Open MPI TCP", "--mca pml ob1 --mca btl tcp,self "
                                                             "--mca btl_tcp_if_include lo "),
-                                   GLOO}}};
+                                   GLOO}},
+                         {.key = "ucx_",
+                          .name = "ucx",
+                          .most_bytes = (size_t)64 << 20,
+                          .n_sides = 4,
+                          .side = {{.name = "ucx", .way = WAY_UCX},
+                                   {.name = "reduction", .way = WAY_UCX_REDUCTION},
+                                   OPEN_MPI("Open MPI UCX", "--mca pml ucx --mca pml_ucx_tls any "
+                                                            "--mca pml_ucx_devices any "),
+                                   OPEN_MPI("Open MPI TCP", "--mca pml ob1 --mca btl tcp,self "
+                                                            "--mca btl_tcp_if_include lo ")}}};
 
 static bool take_turn(side *s, int world, size_t most, int sizes, int turn)
 {
     char command[768], self[256] = "";
     (void)!readlink("/proc/self/exe", self, sizeof self - 1);
+    setenv("UCX_TLS", "tcp,self", 1); /* as between nodes; read by UCX alone */
+    setenv("UCX_NET_DEVICES", "lo", 1);
     if (s->way >= 0) {
         snprintf(command, sizeof command, "%s --job %d %d %zu", self, world, s->way, most);
     } else {
