@@ -59,7 +59,8 @@ static void every_case_holds_on_threads(void **state)
 {
     (void)state;
     static const int worlds[] = {3, 1, 2, 5};
-    const size_t n = strcmp(getenv(DIST_LINK), "ucx") == 0 ? 2 : 4; /* it is slow to start */
+    const char *link = getenv(DIST_LINK);
+    const size_t n = link != NULL && strcmp(link, "ucx") == 0 ? 2 : 4; /* it is slow to start */
     for (int i = 0; i < N_CASES; i++) {
         for (size_t k = 0; k < n && is_short(&cases[i]); k++) {
             if (!dist_run_net_threads(&cases[i], worlds[k], 6)) {
