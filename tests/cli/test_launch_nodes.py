@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""`levin launch --nnodes 2` on two nodes (UTS namespaces): a launcher on each, the same bits as one
+rank, and what is wrong named on every node that can name it.
+
+usage: test_launch_nodes.py LEVIN
+"""
+
+import os
+import subprocess
+import unittest
+
+from bad_support import LEVIN, OK, USAGE, Case, main
+from node_processes import ENTER, end_all, free_port, missing
+
+TIMEOUT = 75
+TRAIN = [
+    "train",
+    "classify",
+    "data=builtin:shapes",
+    "data.count=60",
+    "image_size=16",
+    "model=mlp",
+    "batch_size=12",
+    "micro_batches=6",
+    "wgrad_threads=1",
+    "eval_batch_size=12",
+    "group=6",
+    "max_steps=4",
+]
+
+
+class Nodes(Case):
+    @classmethod
+    def setUpClass(cls):
+        if missing():
+            raise unittest.SkipTest(missing())
+        super().setUpClass()
+
+    def on_nodes(self, *launches, wait_s=10):
+        """Options of the launchers, from node 0 on. Returns code and output of each."""
+        port, started = free_port(), []
+        for node, options in launches:
+            command = [LEVIN, "launch", "--master-addr", "127.0.0.1", "--master-port", str(port)]
+            command += [*options, "--run-dir", self.out, "--", LEVIN, *TRAIN, f"out={self.out}"]
+            started.append(
+                subprocess.Popen(
+                    ["unshare", "--uts", "sh", "-c", ENTER, f"node{node}", *command],
+                    env={
+                        **os.environ,
+                        "LEVIN_RDZV_TIMEOUT": str(wait_s),
+                        "LEVIN_TOKEN": "of a test",
+                    },
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+            )
+        return end_all(started)
+
+    def test_the_same_bits(self):
+        alone = f"{self.dir}/alone"
+        self.levin([*TRAIN, f"out={alone}"], OK)
+        ended = self.on_nodes(
+            *((k, ["--nnodes=2", f"--node-rank={k}", "--nproc=2"]) for k in (0, 1))
+        )
+        self.assertEqual([code for code, _ in ended], [0, 0], ended)
+        self.assertIn("transport shm+net: 4 ranks on 2 nodes", ended[0][1])
+        self.assertEqual(self.hashes(), self.hashes(alone))
+
+    def test_others_numbers(self):
+        for first, second in (
+            (
+                ["--nnodes=2", "--node-rank=0", "--nproc=2"],
+                ["--nnodes=3", "--node-rank=1", "--nproc=2"],
+            ),
+            (
+                ["--nnodes=2", "--node-rank=0", "--nproc=1"],
+                ["--nnodes=2", "--node-rank=1", "--nproc=2"],
+            ),
+        ):
+            for code, written in self.on_nodes((0, first), (1, second)):
+                self.assertEqual(code, USAGE, written)
+                self.assertIn("error E102: the processes do not agree how many they are", written)
+
+    def test_one_node_alone(self):
+        ((code, written),) = self.on_nodes(
+            (0, ["--nnodes=2", "--node-rank=0", "--nproc=2"]), wait_s=1
+        )
+        self.assertEqual(code, TIMEOUT, written)
+        self.assertIn("ranks 2-3 missing; 2 of 4 present", written)
+        ((code, written),) = self.on_nodes(
+            (1, ["--nnodes=2", "--node-rank=1", "--nproc=2"]), wait_s=1
+        )
+        self.assertEqual(code, TIMEOUT, written)
+        self.assertIn("found no store of this run within 1 s", written)
+
+    def test_a_number_that_is_missing(self):
+        ((code, written),) = self.on_nodes((0, ["--nnodes=2", "--nproc=2"]))
+        self.assertEqual(code, USAGE, written)
+        self.assertIn("E109: 2 nodes need --node-rank", written)
+
+
+main()
