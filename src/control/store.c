@@ -84,7 +84,12 @@ static void end_all(lvni_control_store *store)
             lvni_control_conn_drop(conn, "");
         }
     }
-    uv_close((uv_handle_t *)&store->listener, NULL);
+    if (!uv_is_closing((uv_handle_t *)&store->listener)) {
+        uv_close((uv_handle_t *)&store->listener, NULL);
+    }
+    for (int k = 0; k < store->n_places; k++) {
+        uv_close((uv_handle_t *)&store->place[k], NULL);
+    }
     uv_close((uv_handle_t *)&store->accepts, NULL);
     uv_close((uv_handle_t *)&store->tick, NULL);
     uv_close((uv_handle_t *)&store->settle, NULL);

@@ -323,7 +323,12 @@ void lvni_control_store_on_connection(uv_stream_t *listener, int status)
     lvni_control_store *store = listener->data;
     const bool may = status == 0 && lvni_control_store_may_accept(store);
     lvni_control_conn *conn = may ? LVNI_NEW(LVNI_TAG_CONTROL, lvni_control_conn) : NULL;
-    store->accept_later = status == 0 && conn == NULL; /* libuv calls again only after uv_accept */
+    const uv_tcp_t *which = (const uv_tcp_t *)listener;
+    const unsigned bit = which == &store->listener ? 1 : 2u << (which - store->place);
+    store->accept_later &= ~bit;
+    if (status == 0 && conn == NULL) {
+        store->accept_later |= bit; /* libuv calls again only after uv_accept */
+    }
     if (may && conn == NULL) {
         store->accepts_left = 0; /* no memory */
         (void)lvni_control_store_may_accept(store);

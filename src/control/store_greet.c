@@ -81,8 +81,13 @@ static void on_accepts(uv_timer_t *timer)
 {
     lvni_control_store *store = timer->data;
     store->accepts_left = BURST;
-    if (store->accept_later) {
+    if ((store->accept_later & 1) != 0 && !uv_is_closing((uv_handle_t *)&store->listener)) {
         lvni_control_store_on_connection((uv_stream_t *)&store->listener, 0);
+    }
+    for (int k = 0; k < store->n_places; k++) {
+        if ((store->accept_later & 2u << k) != 0) {
+            lvni_control_store_on_connection((uv_stream_t *)&store->place[k], 0);
+        }
     }
 }
 

@@ -83,7 +83,7 @@ typedef struct lvni_control_refusals {
     char peer[96], why[96];
 } lvni_control_refusals;
 
-enum { LVNI_STORE_BUCKETS = 4096, LVNI_STORE_READ = 64 << 10 };
+enum { LVNI_STORE_BUCKETS = 4096, LVNI_STORE_READ = 64 << 10, LVNI_STORE_PLACES = 8 };
 
 struct lvni_control_store {
     lvni_control_store_options o; /* its texts are not kept, except rank_hosts */
@@ -101,12 +101,15 @@ struct lvni_control_store {
 
     uv_loop_t loop;
     uv_tcp_t listener;
+    uv_tcp_t place[LVNI_STORE_PLACES]; /* in its place, once all ranks are there */
+    int n_places;
     uv_timer_t tick, settle;
     uv_async_t wake;
     pthread_t thread;
     uv_timer_t accepts;
-    int accepts_left;  /* connections to take until the timer */
-    bool accept_later; /* a connection waits for it, or for memory */
+    int accepts_left; /* connections to take until the timer */
+    /* connections wait for it, or for memory: bit 0 of listener, bit k + 1 of place[k] */
+    unsigned accept_later;
 
     lvni_control_conn_list conns, strangers; /* ranks; those that have not proved to be one */
     int max_strangers;
@@ -141,6 +144,9 @@ struct lvni_control_store {
     int connected; /* ranks */
     bool ending;
 };
+
+/* store_narrow.c: listen at the addresses over which the ranks came, if it was at every address. */
+void lvni_control_store_narrow(lvni_control_store *store);
 
 /* store_conn.c. A connection whose queue is full is dropped. */
 void lvni_control_store_on_connection(uv_stream_t *listener, int status);

@@ -467,6 +467,7 @@ void lvni_control_store_take_facts(lvni_control_conn *conn, const lvni_control_f
         return;
     }
     store->phase = LVNI_STORE_JOINED;
+    lvni_control_store_narrow(store);
     for (int r = 0; r < store->o.world; r++) {
         if (store->ranks[r].conn != NULL) {
             lvni_control_conn_reply(store->ranks[r].conn, store->ranks[r].facts_id, store->table);

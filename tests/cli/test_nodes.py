@@ -7,10 +7,12 @@ import json
 import os
 import re
 import signal
+import socket
 import time
 import unittest
 
 from bad_support import LEVIN
+from neighbours import descendants
 from node_processes import end_all, missing, start_on_nodes
 from rank_case import RankCase, SHAPES
 from rank_processes import children, of_process
@@ -29,6 +31,33 @@ class Nodes(RankCase):
         for p in started:
             self.addCleanup(p.kill)
         return started
+
+    def test_the_store_listens_where_ranks_came(self):
+        """Before the rendezvous at every address; then at none that no rank has used."""
+        met = f"rdzv=file:{self.dir}/met"
+        started = self.start([0, 1], *LONG, met, env={"MASTER_ADDR": "", "MASTER_PORT": ""})
+        self.has_begun()
+        listening = set()
+        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+            with open(table, encoding="ascii") as f:
+                for line in list(f)[1:]:
+                    fields = line.split()
+                    if fields[3] == "0A" and self.holds(started[0].pid, fields[9]):
+                        listening.add(fields[1].split(":")[0])
+        loopback = socket.inet_aton("127.0.0.1")[::-1].hex().upper()
+        self.assertEqual(listening, {loopback})
+
+    @staticmethod
+    def holds(pid, inode):
+        """Does a process of this one's have the socket?"""
+        for process in descendants(pid):
+            try:
+                for fd in os.listdir(f"/proc/{process}/fd"):
+                    if os.readlink(f"/proc/{process}/fd/{fd}") == f"socket:[{inode}]":
+                        return True
+            except OSError:
+                pass
+        return False
 
     def has_begun(self):
         path = f"{self.out}/metrics.jsonl"
