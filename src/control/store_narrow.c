@@ -1,5 +1,5 @@
 /* Where the store listens once all ranks are there: at the addresses over which they came, so that
- * nobody finds it over another network of its host. Called by the store's thread. */
+ * it is not found over another network of its host. Called by the store's thread. */
 #include "store_impl.h"
 
 #include <netinet/in.h>
@@ -77,7 +77,7 @@ static void listen_at_place(lvni_control_store *store, const place *p)
     if (uv_tcp_bind(listener,
                     is_four ? (const struct sockaddr *)&four : (const struct sockaddr *)&six,
                     0) == 0) {
-        /* fails where another process was quicker: all ranks are here, and nobody needs it */
+        /* fails where another process was quicker: all ranks are here already */
         (void)uv_listen((uv_stream_t *)listener, SOMAXCONN, lvni_control_store_on_connection);
     }
 }
