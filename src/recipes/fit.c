@@ -23,15 +23,11 @@ static bool leads(const lvni_recipes_fit_run *r)
     return r->rank.rank == 0;
 }
 
-static bool is_dev_run(const lvni_recipes_fit_run *r)
-{
-    return lvni_recipes_dev_run(lvni_core_config_str(r->request->config, "fast_dev_run")) > 0;
-}
-
 /* A host program's run without `out`, and fast_dev_run. */
 static bool keeps_nothing(const lvni_recipes_fit_run *r)
 {
-    return r->dir == NULL && (r->request->drive != NULL || is_dev_run(r));
+    return r->dir == NULL &&
+           (r->request->drive != NULL || lvni_recipes_is_dev_run(r->request->config));
 }
 
 static bool has_card(const lvni_recipes_fit_run *r)
@@ -327,7 +323,7 @@ static lvn_status lead(lvni_recipes_fit_run *r)
     const lvni_core_config *c = r->request->config;
     lvni_log_set_quiet(lvni_core_config_bool(c, "quiet"));
     lvni_log_set_verbose(lvni_core_config_bool(c, "verbose"));
-    LVN_TRY(is_dev_run(r) ? LVN_OK : lvni_recipes_run_dir_choose(c, &r->dir));
+    LVN_TRY(lvni_recipes_is_dev_run(c) ? LVN_OK : lvni_recipes_run_dir_choose(c, &r->dir));
     LVN_TRY(prepare(r));
     if (r->measures) {
         char ready = 1;

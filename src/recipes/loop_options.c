@@ -114,6 +114,12 @@ int64_t lvni_recipes_dev_run(const char *text)
                                                                                  : -1;
 }
 
+bool lvni_recipes_is_dev_run(const lvni_core_config *c)
+{
+    return lvni_core_config_has(c, "fast_dev_run") &&
+           lvni_recipes_dev_run(lvni_core_config_str(c, "fast_dev_run")) > 0;
+}
+
 #define WATCHES "early_stopping.monitor"
 
 static const lvni_core_option loop_rows[] = {

@@ -70,6 +70,8 @@ bool lvni_recipes_overfits(const lvni_core_config *config); /* samples come in t
 lvn_status lvni_recipes_read_loop(const lvni_core_config *config, lvni_trainer_options *options);
 /* fast_dev_run=: batches, 0: off, -1: it is neither. */
 int64_t lvni_recipes_dev_run(const char *text);
+/* Nothing is written. */
+bool lvni_recipes_is_dev_run(const lvni_core_config *config);
 /* fast_dev_run=, if it is on, as the keys that it stands for. */
 lvn_status lvni_recipes_resolve_dev_run(lvni_core_config *config);
 

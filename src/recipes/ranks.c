@@ -194,7 +194,7 @@ static lvn_status prepare_alone(const lvni_core_config *c, const lvni_recipes_ra
     }
     if (*dir != NULL) { /* its logs are those of the run that is there */
         LVN_TRY(lvni_recipes_run_dir_check_free(*dir));
-    } else if (command->recipe != NULL) {
+    } else if (command->recipe != NULL && !lvni_recipes_is_dev_run(c)) {
         LVN_TRY(lvni_recipes_run_dir_claim(command->recipe, dir, made));
     }
     lvni_core_signals_hand_over();
@@ -209,7 +209,9 @@ static lvn_status open_alone(const lvni_core_config *c, const lvni_recipes_rank_
     size_t made = 0;
     lvni_dist_choice transport;
     LVN_TRY(choose_transport(c, r, &transport));
-    LVN_TRY(command->recipe == NULL ? LVN_OK : lvni_recipes_run_dir_choose(c, &dir));
+    LVN_TRY(command->recipe == NULL || lvni_recipes_is_dev_run(c)
+                ? LVN_OK
+                : lvni_recipes_run_dir_choose(c, &dir));
     const bool starts = r->devices > 1 && !r->threads && command->command[0] != NULL;
     lvn_status s = prepare_alone(c, r, command, starts, &dir, &made);
     if (s == LVN_OK) {

@@ -204,10 +204,14 @@ class Loop(Case):
     def test_fast_dev_run(self):
         """Everything once, and nothing is left behind."""
         before = set(os.listdir(self.dir))
-        for n, steps in (("true", 1), ("3", 3)):
-            reported = self.train("dev", f"fast_dev_run={n}", "max_epochs=9")
+        os.mkdir(f"{self.dir}/dev")  # a run that is there is not looked at
+        before.add("dev")
+        for n, steps, devices in (("true", 1, 1), ("3", 3, 2)):
+            layout = [f"devices={devices}", "accelerator=cpu"]
+            reported = self.train("dev", f"fast_dev_run={n}", "max_epochs=9", *layout)
             self.assertRegex(reported, f"epoch 1 done at step {steps}: .*val/loss")
         self.assertEqual(set(os.listdir(self.dir)), before)
+        self.assertEqual(os.listdir(f"{self.dir}/dev"), [])
 
     def test_what_cannot_be(self):
         for argument, expects in (
