@@ -364,6 +364,20 @@ lvn_status lvni_dist_compare_calls(const lvni_dist_call *first, size_t stride, i
     return LVN_OK;
 }
 
+lvn_status lvni_dist_agree(lvni_dist_comm *comm, const lvni_dist_call *call)
+{
+    lvni_dist_call *all = lvni_core_alloc(LVNI_TAG_DIST, (size_t)comm->world * sizeof *all);
+    if (all == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    lvn_status s = comm->ops->all_gather(comm, call, sizeof *call, all);
+    if (s == LVN_OK) {
+        s = lvni_dist_compare_calls(all, sizeof *all, comm->world);
+    }
+    lvni_core_free(all);
+    return s;
+}
+
 /* ---- messages among neighbouring ranks ---- */
 
 lvn_status lvni_dist_group_exchange_create(lvni_dist_comm *comm, int lo, int hi,

@@ -205,6 +205,9 @@ void lvni_dist_local_region_close(lvni_dist_comm *comm, lvni_dist_region *region
  * is not rank 0's. */
 lvn_status lvni_dist_compare_calls(const lvni_dist_call *first, size_t stride, int world);
 
+/* `agree` of transports whose ranks gather the calls as any other message. */
+lvn_status lvni_dist_agree(lvni_dist_comm *comm, const lvni_dist_call *call);
+
 /* Reductions and group exchanges of transports whose ranks see each other's memory. */
 lvn_status lvni_dist_shared_create(lvni_dist_comm *comm, const lvni_dist_reduction_options *options,
                                    int sets, lvni_dist_reduction **out);

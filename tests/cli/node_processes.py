@@ -1,9 +1,14 @@
 """Ranks of several nodes on one machine: processes in UTS namespaces with host names of their own,
-by which nodes are known. They find each other over the loopback."""
+by which nodes are known. They find each other over the loopback.
+
+usage: node_processes.py NODES COMMAND...
+  NODES  of each rank the number of its node: 0,0,1. Prints what the ranks have written.
+"""
 
 import os
 import socket
 import subprocess
+import sys
 
 WAIT_S = 120
 ENTER = 'echo "$0" > /proc/sys/kernel/hostname && exec "$@"'
@@ -64,3 +69,15 @@ def end_all(started):
             written += "\n(it did not end)"
         ended.append((p.returncode, written))
     return ended
+
+
+def run_on_nodes(nodes, command):
+    """The exit code of the first rank that failed; what all have written goes to standard error."""
+    ended = end_all(start_on_nodes(nodes, command))
+    for rank, (code, written) in enumerate(ended):
+        print(f"rank {rank}, exit code {code}: {written}", file=sys.stderr)
+    return next((code for code, _ in ended if code != 0), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(run_on_nodes([int(n) for n in sys.argv[1].split(",")], sys.argv[2:]))

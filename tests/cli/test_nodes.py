@@ -134,6 +134,23 @@ class Nodes(RankCase):
             self.assertEqual({code for code, _ in ended}, {143}, ended)
             self.assertTrue(os.path.exists(f"{self.out}/checkpoints/last.safetensors"))
 
+    def test_many_devices_are_counted(self):
+        """Where a list of them would fill the screen."""
+        for nodes, expects in (
+            ([0] * 4 + [1] * 4, "sim:0,sim:1,sim:2,sim:3,sim:0,sim:1,sim:2,sim:3"),
+            ([0] * 5 + [1] * 4, "9 x sim: 2 hosts x 4 to 5"),
+            ([0] * 5 + [1] * 5, "10 x sim: 2 hosts x 5"),
+        ):
+            self.out = f"{self.dir}/run{len(nodes)}"
+            run = [*SHAPES, "model=mlp", "max_steps=1", f"group={len(nodes)}", "accelerator=sim"]
+            run += [f"micro_batches={len(nodes)}", f"batch_size={len(nodes)}"]
+            ended = end_all(self.start(nodes, *run, env={**SIM, "LEVIN_SIM_DEVICES": "5"}))
+            self.assertEqual({code for code, _ in ended}, {0}, ended)
+            with open(f"{self.out}/train.log", encoding="utf-8") as f:
+                self.assertIn(
+                    f"{len(nodes)} ranks: processes (strategy=ddp), devices {expects}\n", f.read()
+                )
+
     def test_two_processes_on_a_node(self):
         """Known from the environment, or at the rendezvous."""
         for nodes, host, expects in (

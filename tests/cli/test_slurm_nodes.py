@@ -91,6 +91,25 @@ class Nodes(Cluster):
         )
         self.assert_run(reported, 4, 2)
 
+    def test_num_gpus_in_a_config_file(self):
+        """A command that starts the other ranks by itself, with two of the job's devices visible;
+        then a task per device."""
+        with open(f"{self.out}.yaml", "w", encoding="utf-8") as f:
+            f.write("num_gpus: 2\n")
+        train = f"TRAIN config={self.out}.yaml"
+        reported = self.job(
+            1,
+            ["--gres=gpu:4", "--ntasks-per-node=1"],
+            f"CUDA_VISIBLE_DEVICES=0,1 {train} out={self.out}",
+        )
+        self.assert_run(reported, 2, 1)
+        reported = self.job(
+            1,
+            ["--gres=gpu:2", "--ntasks-per-node=2"],
+            f"srun {train} out={self.out}tasks",
+        )
+        self.assert_run(reported, 2, 1, f"{self.out}tasks")
+
     # ---- other ways to start ----
 
     def test_layouts_of_tasks(self):

@@ -350,22 +350,6 @@ lvn_status lvni_levels_reduce_scatter(lvni_dist_comm *comm, const void *in, void
     return lvni_levels_spread(c, s);
 }
 
-/* ---- check mode ---- */
-
-lvn_status lvni_levels_agree(lvni_dist_comm *comm, const lvni_dist_call *call)
-{
-    lvni_dist_call *all = lvni_core_alloc(LVNI_TAG_DIST, (size_t)comm->world * sizeof *all);
-    if (all == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    lvn_status s = lvni_levels_all_gather(comm, call, sizeof *call, all);
-    if (s == LVN_OK) {
-        s = lvni_dist_compare_calls(all, sizeof *all, comm->world);
-    }
-    lvni_core_free(all);
-    return s;
-}
-
 /* ---- who gets what exactly one rank has to do ---- */
 
 /* On the lowest node that has ranks left. A channel knows of its own counterparts only: a node

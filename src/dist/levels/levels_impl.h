@@ -120,7 +120,6 @@ lvn_status lvni_levels_reduce_scatter(lvni_dist_comm *comm, const void *in, void
 lvn_status lvni_levels_all_gather(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
 lvn_status lvni_levels_broadcast(lvni_dist_comm *comm, void *data, size_t bytes, int root);
 lvn_status lvni_levels_all_to_all(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
-lvn_status lvni_levels_agree(lvni_dist_comm *comm, const lvni_dist_call *call);
 bool lvni_levels_claim(lvni_dist_comm *comm, bool cut_off);
 
 /* levels_exchange.c */

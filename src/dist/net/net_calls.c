@@ -282,22 +282,6 @@ lvn_status lvni_net_all_reduce(lvni_dist_comm *comm, const void *in, void *out, 
     return spread_slices(c, out, from, size);
 }
 
-/* ---- check mode ---- */
-
-lvn_status lvni_net_agree(lvni_dist_comm *comm, const lvni_dist_call *call)
-{
-    lvni_dist_call *all = lvni_core_alloc(LVNI_TAG_DIST, (size_t)comm->world * sizeof *all);
-    if (all == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    lvn_status s = lvni_net_all_gather(comm, call, sizeof *call, all);
-    if (s == LVN_OK) {
-        s = lvni_dist_compare_calls(all, sizeof *all, comm->world);
-    }
-    lvni_core_free(all);
-    return s;
-}
-
 /* ---- group exchanges ---- */
 
 typedef struct net_exchange {

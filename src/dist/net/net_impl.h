@@ -144,7 +144,7 @@ struct lvni_net_comm {
 /* The operations of a transport whose ranks exchange messages over a link. */
 #define LVNI_NET_OPERATIONS                                                                        \
     .destroy = lvni_net_destroy, .abort = lvni_net_abort, .first_failed = lvni_net_first_failed,   \
-    .health = lvni_net_health, .agree = lvni_net_agree, .barrier = lvni_net_barrier,               \
+    .health = lvni_net_health, .agree = lvni_dist_agree, .barrier = lvni_net_barrier,              \
     .all_reduce = lvni_net_all_reduce, .reduce_scatter = lvni_net_reduce_scatter,                  \
     .all_gather = lvni_net_all_gather, .broadcast = lvni_net_broadcast,                            \
     .all_to_all = lvni_net_all_to_all, .region_open = lvni_dist_local_region_open,                 \
@@ -215,7 +215,6 @@ lvn_status lvni_net_reduce_scatter(lvni_dist_comm *comm, const void *in, void *o
 lvn_status lvni_net_all_gather(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
 lvn_status lvni_net_broadcast(lvni_dist_comm *comm, void *data, size_t bytes, int root);
 lvn_status lvni_net_all_to_all(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
-lvn_status lvni_net_agree(lvni_dist_comm *comm, const lvni_dist_call *call);
 lvn_status lvni_net_exchange_create(lvni_dist_comm *comm, int lo, int hi,
                                     lvni_dist_group_exchange **out);
 

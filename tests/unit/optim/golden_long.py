@@ -77,14 +77,25 @@ def run(cls, options, idle):
     return np.concatenate([here(p.detach()) for p in w])
 
 
-def fields(options):
-    return ", ".join(f".{k} = {str(v).lower()}" for k, v in options.items())
+def filled(items, indent, after):
+    """As many per line as fit in 100 columns, with what comes after the last one."""
+    lines = [""]
+    for item in items:
+        if len(indent) + len(f"{lines[-1]}, {item}{after}") > 100:
+            lines.append("")
+        lines[-1] += f", {item}" if lines[-1] else item
+    return f",\n{indent}".join(lines) + after
 
 
-def numbers(values, per_line=6):
-    text = [f"{float(v):.12g}" for v in values]
-    lines = (", ".join(text[i : i + per_line]) for i in range(0, len(text), per_line))
-    return ",\n      ".join(lines)
+def fields(kind, options):
+    all = {"kind": f"LVNI_OPTIM_{kind}", **options}
+    return filled(
+        [f".{k} = {str(v).lower() if k != 'kind' else v}" for k, v in all.items()], 6 * " ", "},"
+    )
+
+
+def numbers(values):
+    return filled([f"{float(v):.12g}" for v in values], 6 * " ", "}},")
 
 
 print(f"/* Written by golden_long.py, with PyTorch {torch.__version__.split('+')[0]}. */")
@@ -95,6 +106,6 @@ print("    bool idle;\n    double w[LONG_N];\n} golden_long;\n")
 print("static const golden_long long_cases[] = {")
 for name, kind, options, idle in CASES:
     options = {**DEFAULTS[kind], **options}
-    print(f'    {{"{name}",\n     {{.kind = LVNI_OPTIM_{kind}, {fields(options)}}},')
-    print(f"     {str(idle).lower()},\n     {{{numbers(run(CLASSES[kind], options, idle))}}}}},")
+    print(f'    {{"{name}",\n     {{{fields(kind, options)}')
+    print(f"     {str(idle).lower()},\n     {{{numbers(run(CLASSES[kind], options, idle))}")
 print("};")
