@@ -29,7 +29,8 @@
 #define LVNI_CKPT_CONFIG "levin.config"
 #define LVNI_CKPT_SCALER "levin.scaler"
 #define LVNI_CKPT_SCHEDULE "levin.schedule"
-#define LVNI_CKPT_RUN_ID "run_id" /* extra: of the run that wrote it (recipes/run_dir.h) */
+#define LVNI_CKPT_AVERAGED "averaged" /* of a mean of several files: how many */
+#define LVNI_CKPT_RUN_ID "run_id"     /* extra: of the run that wrote it (recipes/run_dir.h) */
 
 typedef struct lvni_ckpt_position {
     int64_t step;          /* optimizer steps done */
@@ -83,6 +84,17 @@ lvn_status lvni_ckpt_newest_valid(const char *dir, void (*warn)(void *user, cons
  * (checkpoints/last.safetensors), else the path itself. *file is freed by the caller
  * (lvni_core_free). LVN_ERR_NOT_FOUND: a folder without a checkpoint. */
 lvn_status lvni_ckpt_file_of(const char *path, char **file);
+
+/* All that a path means: of a run directory its checkpoints, by name, else the path itself. Freed
+ * by the caller. LVN_ERR_NOT_FOUND: a folder without checkpoints. */
+lvn_status lvni_ckpt_files_of(const char *path, char ***files, int64_t *n);
+void lvni_ckpt_files_free(char **files, int64_t n);
+
+/* Writes the mean of the weights of n files of one kind to `out`: of checkpoints, of parameters,
+ * buffers and their running averages; else of all tensors. In f64, in an order that does not depend
+ * on that of the files, then rounded to the type of the tensor. Other metadata is that of the first
+ * file. LVN_ERR_MISMATCH: other names, shapes or types. */
+lvn_status lvni_ckpt_average(const char *const *paths, int n, const char *out, int64_t *n_tensors);
 
 /* Make `to` the same file as `from` (best from last): a hard link, or a synced copy where links are
  * not available. Replaces `to` in one step; on failure the old `to` stays. */

@@ -12,6 +12,9 @@
 
 #include <levin/tensor.h>
 
+#define LVNI_ST_CHECKSUMS "levin.checksums"
+#define LVNI_ST_HEADER_CHECKSUM "levin.header_checksum"
+
 typedef struct lvni_ckpt_st_tensor {
     const char *name;
     lvn_dtype dtype;
@@ -29,10 +32,10 @@ typedef struct lvni_ckpt_st_meta {
 lvni_ckpt_st_tensor lvni_ckpt_st_entry(const char *name, const lvn_tensor *like, const void *data);
 
 /* Write all tensors (in any order) under a temporary name, sync, rename to path. Tensors of 8-byte
- * elements come first, then 4, then 1, each in name order, and the data starts at a multiple of 64
- * bytes: so every tensor is aligned without gaps, which the format forbids. LVN_ERR_INVALID: a name
- * twice, empty or not UTF-8, a bad shape, a reserved key; LVN_ERR_IO, LVN_ERR_MEMORY. On failure an
- * older file at path stays as it was. */
+ * elements come first, then 4, then 2, then 1, each in name order, and the data starts at a
+ * multiple of 64 bytes: so every tensor is aligned without gaps, which the format forbids.
+ * LVN_ERR_INVALID: a name twice, empty or not UTF-8, a bad shape, a reserved key; LVN_ERR_IO,
+ * LVN_ERR_MEMORY. On failure an older file at path stays as it was. */
 lvn_status lvni_ckpt_st_save(const char *path, const lvni_ckpt_st_tensor *tensors,
                              int64_t n_tensors, const lvni_ckpt_st_meta *meta, int64_t n_meta);
 
@@ -58,6 +61,10 @@ const lvni_ckpt_st_tensor *lvni_ckpt_st_at(const lvni_ckpt_st_file *file, int64_
 const lvni_ckpt_st_tensor *lvni_ckpt_st_find(const lvni_ckpt_st_file *file, const char *name);
 /* NULL when there is none */
 const char *lvni_ckpt_st_meta_get(const lvni_ckpt_st_file *file, const char *key);
+/* Metadata in the byte order of the keys; NULL after the last. */
+const lvni_ckpt_st_meta *lvni_ckpt_st_meta_at(const lvni_ckpt_st_file *file, int64_t i);
+/* Element i of a tensor, of any type. */
+double lvni_ckpt_st_value(const lvni_ckpt_st_tensor *t, size_t i);
 /* The elements as f32, into room for all of them. LVN_ERR_DTYPE: they are not floating-point
  * numbers. */
 lvn_status lvni_ckpt_st_read_f32(const lvni_ckpt_st_tensor *t, float *out);

@@ -7,8 +7,6 @@
 enum { LVNI_ST_HEX = 17 }; /* 16 digits and the zero */
 #define LVNI_ST_MAX_HEADER                                                                         \
     ((size_t)16 << 20) /* bytes; a thousand times what a large network needs */
-#define LVNI_ST_CHECKSUMS "levin.checksums"
-#define LVNI_ST_HEADER_CHECKSUM "levin.header_checksum"
 
 extern const char *const lvni_ckpt_st_dtype_names[LVN_DTYPE_COUNT]; /* "F32" ... as in the file */
 
@@ -25,5 +23,14 @@ void lvni_ckpt_st_sort_meta(lvni_ckpt_st_meta *meta, int64_t n);         /* by b
 
 /* Bytes of a tensor of this shape; false when negative or too large for size_t. */
 bool lvni_ckpt_st_tensor_bytes(size_t element, int ndim, const int64_t *shape, size_t *bytes);
+
+/* What no writer accepts; fills t->bytes. LVN_ERR_INVALID: no name or one that is not UTF-8, a bad
+ * type or shape, no data. */
+lvn_status lvni_ckpt_st_check_tensor(const char *path, lvni_ckpt_st_tensor *t);
+
+/* An open file of what a reader of another format read: takes tensors, names (of the tensors) and
+ * data, also on failure. LVN_ERR_CORRUPT: a name twice. */
+lvn_status lvni_ckpt_st_adopt(const char *path, lvni_ckpt_st_tensor *tensors, int64_t n_tensors,
+                              char *names, char *data, lvni_ckpt_st_file **out);
 
 #endif

@@ -16,7 +16,8 @@
 
 struct lvni_ckpt_st_file {
     char *path;
-    json_t *root; /* owns all names and texts */
+    json_t *root; /* owns all names and texts; NULL: */
+    char *names;  /* those of another format */
     int64_t n_tensors, n_meta;
     lvni_ckpt_st_tensor *tensors; /* by name */
     lvni_ckpt_st_meta *meta;      /* by key */
@@ -379,6 +380,38 @@ lvn_status lvni_ckpt_st_open(const char *path, unsigned flags, lvni_ckpt_st_file
     return LVN_OK;
 }
 
+lvn_status lvni_ckpt_st_adopt(const char *path, lvni_ckpt_st_tensor *tensors, int64_t n_tensors,
+                              char *names, char *data, lvni_ckpt_st_file **out)
+{
+    lvni_ckpt_st_file *f = LVNI_NEW(LVNI_TAG_CKPT, lvni_ckpt_st_file);
+    if (f == NULL) {
+        lvni_core_free(tensors);
+        lvni_core_free(names);
+        lvni_core_free(data);
+        return LVN_ERR_MEMORY;
+    }
+    *f = (lvni_ckpt_st_file){.path = lvni_core_strdup(LVNI_TAG_CKPT, path),
+                             .tensors = tensors,
+                             .n_tensors = n_tensors,
+                             .names = names,
+                             .data = data,
+                             .header_ok = true};
+    lvn_status status = f->path == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    lvni_ckpt_st_sort_tensors(f->tensors, f->n_tensors);
+    for (int64_t i = 1; i < n_tensors && status == LVN_OK; i++) {
+        if (strcmp(tensors[i - 1].name, tensors[i].name) == 0) {
+            status = lvn_error_set(LVN_ERR_CORRUPT, __FILE__, __LINE__,
+                                   "%s: two tensors are called '%s'", path, tensors[i].name);
+        }
+    }
+    if (status != LVN_OK) {
+        lvni_ckpt_st_close(f);
+        f = NULL;
+    }
+    *out = f;
+    return status;
+}
+
 void lvni_ckpt_st_close(lvni_ckpt_st_file *f)
 {
     if (f == NULL) {
@@ -389,6 +422,7 @@ void lvni_ckpt_st_close(lvni_ckpt_st_file *f)
     lvni_core_free(f->tensors);
     lvni_core_free(f->meta);
     json_decref(f->root);
+    lvni_core_free(f->names);
     lvni_core_free(f->path);
     lvni_core_free(f);
 }
@@ -425,6 +459,11 @@ const char *lvni_ckpt_st_meta_get(const lvni_ckpt_st_file *f, const char *key)
     return NULL;
 }
 
+const lvni_ckpt_st_meta *lvni_ckpt_st_meta_at(const lvni_ckpt_st_file *f, int64_t i)
+{
+    return i >= 0 && i < f->n_meta ? &f->meta[i] : NULL;
+}
+
 bool lvni_ckpt_st_header_ok(const lvni_ckpt_st_file *f)
 {
     return f->header_ok;
@@ -448,6 +487,29 @@ static uint16_t half_at(const char *from, size_t i)
     uint16_t h;
     memcpy(&h, from + i * sizeof h, sizeof h);
     return h;
+}
+
+double lvni_ckpt_st_value(const lvni_ckpt_st_tensor *t, size_t i)
+{
+    const size_t size = lvn_dtype_size(t->dtype);
+    union {
+        float f32;
+        double f64;
+        int64_t i64;
+        int32_t i32;
+        uint16_t half;
+        uint8_t u8;
+    } x = {.i64 = 0};
+    memcpy(&x, (const char *)t->data + i * size, size);
+    switch ((int)t->dtype) {
+    case LVN_F32: return (double)x.f32;
+    case LVN_F64: return x.f64;
+    case LVN_BF16: return (double)lvni_core_bf16_to_f32(x.half);
+    case LVN_F16: return (double)lvni_core_f16_to_f32(x.half);
+    case LVN_I64: return (double)x.i64;
+    case LVN_I32: return (double)x.i32;
+    default: return (double)x.u8;
+    }
 }
 
 lvn_status lvni_ckpt_st_read_f32(const lvni_ckpt_st_tensor *t, float *out)

@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/str.h"
+#include "core/thread.h"
 #include "core/vfs.h"
 
 #define XXH_INLINE_ALL
@@ -31,7 +32,17 @@ static void to_hex(uint64_t value, char hex[LVNI_ST_HEX])
 
 void lvni_ckpt_st_checksum(const void *data, size_t bytes, char hex[LVNI_ST_HEX])
 {
-    to_hex(XXH3_64bits(data, bytes), hex);
+    XXH3_state_t state;
+    XXH3_INITSTATE(&state);
+    XXH3_64bits_reset(&state);
+    for (const char *at = data; bytes > 0;) {
+        const size_t n = bytes < LVNI_PACE_BYTES ? bytes : LVNI_PACE_BYTES;
+        XXH3_64bits_update(&state, at, n);
+        lvni_core_thread_worked(n);
+        at += n;
+        bytes -= n;
+    }
+    to_hex(XXH3_64bits_digest(&state), hex);
 }
 
 static void add_text(XXH3_state_t *state, const char *text)
@@ -119,6 +130,23 @@ bool lvni_ckpt_st_tensor_bytes(size_t element, int ndim, const int64_t *shape, s
     return true;
 }
 
+lvn_status lvni_ckpt_st_check_tensor(const char *path, lvni_ckpt_st_tensor *t)
+{
+    LVN_ARG(t->name != NULL && t->name[0] != '\0', "%s: a tensor without a name cannot be saved",
+            path);
+    LVN_ARG(lvni_core_utf8_valid(t->name), "%s: the tensor name '%s' is not UTF-8", path, t->name);
+    LVN_ARG(strcmp(t->name, "__metadata__") != 0, "%s: no tensor may be called __metadata__", path);
+    LVN_ARG((int)t->dtype >= 0 && t->dtype < LVN_DTYPE_COUNT,
+            "%s: tensor '%s' has the unknown data type %d", path, t->name, (int)t->dtype);
+    LVN_ARG(t->ndim >= 0 && t->ndim <= LVN_MAX_NDIM,
+            "%s: tensor '%s' has %d axes; 0 to %d can be saved", path, t->name, t->ndim,
+            LVN_MAX_NDIM);
+    LVN_ARG(lvni_ckpt_st_tensor_bytes(lvn_dtype_size(t->dtype), t->ndim, t->shape, &t->bytes),
+            "%s: tensor '%s' has a negative or too large shape", path, t->name);
+    LVN_ARG(t->data != NULL || t->bytes == 0, "%s: tensor '%s' has no data", path, t->name);
+    return LVN_OK;
+}
+
 /* ---- the writer ---- */
 
 enum { DATA_ALIGN = 64, LENGTH_BYTES = 8 };
@@ -143,25 +171,6 @@ static lvn_status out_of_memory(const writer *w)
              w->path, (long long)w->n_tensors);
 }
 
-static lvn_status check_tensor(const writer *w, lvni_ckpt_st_tensor *t)
-{
-    LVN_ARG(t->name != NULL && t->name[0] != '\0', "%s: a tensor without a name cannot be saved",
-            w->path);
-    LVN_ARG(lvni_core_utf8_valid(t->name), "%s: the tensor name '%s' is not UTF-8", w->path,
-            t->name);
-    LVN_ARG(strcmp(t->name, "__metadata__") != 0, "%s: no tensor may be called __metadata__",
-            w->path);
-    LVN_ARG((int)t->dtype >= 0 && t->dtype < LVN_DTYPE_COUNT,
-            "%s: tensor '%s' has the unknown data type %d", w->path, t->name, (int)t->dtype);
-    LVN_ARG(t->ndim >= 0 && t->ndim <= LVN_MAX_NDIM,
-            "%s: tensor '%s' has %d axes; 0 to %d can be saved", w->path, t->name, t->ndim,
-            LVN_MAX_NDIM);
-    LVN_ARG(lvni_ckpt_st_tensor_bytes(lvn_dtype_size(t->dtype), t->ndim, t->shape, &t->bytes),
-            "%s: tensor '%s' has a negative or too large shape", w->path, t->name);
-    LVN_ARG(t->data != NULL || t->bytes == 0, "%s: tensor '%s' has no data", w->path, t->name);
-    return LVN_OK;
-}
-
 static lvn_status check_meta(const writer *w, const lvni_ckpt_st_meta *m)
 {
     LVN_ARG(m->key != NULL && m->value != NULL, "%s: metadata without key or value", w->path);
@@ -183,7 +192,7 @@ static lvn_status take_lists(writer *w, const lvni_ckpt_st_tensor *tensors,
     }
     for (int64_t i = 0; i < w->n_tensors; i++) {
         w->tensors[i] = tensors[i];
-        LVN_TRY(check_tensor(w, &w->tensors[i]));
+        LVN_TRY(lvni_ckpt_st_check_tensor(w->path, &w->tensors[i]));
     }
     for (int64_t i = 0; i < w->n_meta; i++) {
         w->meta[i] = meta[i];
@@ -203,7 +212,7 @@ static lvn_status take_lists(writer *w, const lvni_ckpt_st_tensor *tensors,
 }
 
 static const size_t element_order[] = {
-    8, 4, 1}; /* bytes of an element; large first keeps all aligned without gaps */
+    8, 4, 2, 1}; /* bytes of an element; large first keeps all aligned without gaps */
 
 static lvn_status lay_out(writer *w)
 {

@@ -255,10 +255,10 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     HINT("resume=*", "use {resume}=true with {out}=DIR, the folder of the run"),
     HINT("no_resume_opt|reset_optimizer|load_optimizer",
          "use {weights}=DIR of the run, which takes its weights alone"),
-    HINT("enable_checkpointing|checkpoint_hist|save_top_k|save_total_limit|num_saves|"
-         "checkpoint_callback|save_best|save_last|save_strategy",
-         "the last and the best checkpoint are kept; {checkpoint.every_n_steps}=N "
-         "saves the last one more often"),
+    HINT("enable_checkpointing|num_saves|checkpoint_callback|save_best|save_last|save_strategy",
+         "the last and the best checkpoint are kept; {checkpoint.every_n_steps}=N saves the last "
+         "one more often, {checkpoint.save_top_k}=N keeps more of them"),
+    SAME("checkpoint_hist|save_total_limit", "checkpoint.save_top_k"),
     SAME("recovery_interval|save_every|save_interval|save_steps|save_freq|"
          "checkpoint_interval", "checkpoint.every_n_steps"),
     SAME("log_interval|print_freq|logging_steps|log_every|log_freq|log_steps", "log_every_n_steps"),

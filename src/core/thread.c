@@ -77,3 +77,34 @@ void lvni_core_thread_name(const char *role, int index)
     /* a name is a courtesy: failing changes nothing */
     (void)pthread_setname_np(pthread_self(), name);
 }
+
+/* ---- in the background ---- */
+
+enum { NAP_NS = 4000000, NAPS = 500 };
+static _Thread_local const _Atomic bool *pace_hurry;
+static _Thread_local size_t pace_bytes;
+static _Thread_local int naps;
+
+void lvni_core_thread_pace(const _Atomic bool *hurry)
+{
+    pace_hurry = hurry;
+    pace_bytes = 0;
+    naps = 0;
+}
+
+/* A MiB takes about 0.1 ms to hash or to copy: a few percent of one core, which threads that share
+ * the work of a step evenly would all wait for. */
+void lvni_core_thread_worked(size_t bytes)
+{
+    if (pace_hurry == NULL) {
+        return;
+    }
+    pace_bytes += bytes;
+    if (pace_bytes >= LVNI_PACE_BYTES) {
+        pace_bytes = 0;
+        if (naps < NAPS && !atomic_load_explicit(pace_hurry, memory_order_relaxed)) {
+            naps++;
+            nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        }
+    }
+}

@@ -4,6 +4,7 @@
 #include "core/vfs.h"
 
 #include "core/alloc.h"
+#include "core/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -85,7 +86,7 @@ static lvn_status io_error(int line, const char *verb, const char *path, int err
 static lvn_status write_all(int fd, const char *path, const char *data, size_t bytes)
 {
     while (bytes > 0) {
-        const ssize_t n = call_write(fd, data, bytes);
+        const ssize_t n = call_write(fd, data, bytes < LVNI_PACE_BYTES ? bytes : LVNI_PACE_BYTES);
         if (n == 0) {
             errno = EIO;
         }
@@ -94,6 +95,7 @@ static lvn_status write_all(int fd, const char *path, const char *data, size_t b
         }
         data += n;
         bytes -= (size_t)n;
+        lvni_core_thread_worked((size_t)n);
     }
     return LVN_OK;
 }
@@ -433,6 +435,31 @@ lvn_status lvni_core_file_write(const char *path, const void *data, size_t bytes
         return status;
     }
     return lvni_core_atomic_commit(f);
+}
+
+lvn_status lvni_core_file_remove(const char *path)
+{
+    if (lvni_core_vfs_get()->unlink(path) != 0 && errno != ENOENT) {
+        FAIL_ERRNO("remove", path);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_core_folder_sync(const char *path)
+{
+    char *dir = directory_of(path);
+    if (dir == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    const int fd = call_open(dir, O_RDONLY | O_DIRECTORY);
+    const int error = errno;
+    lvn_status s =
+        fd < 0 ? io_error(__LINE__, "open the directory", dir, error) : sync_directory(fd, path);
+    if (fd >= 0) {
+        (void)lvni_core_vfs_get()->close(fd); /* opened for reading: nothing can be lost */
+    }
+    lvni_core_free(dir);
+    return s;
 }
 
 static bool is_directory(const char *path)

@@ -59,6 +59,9 @@ lvn_status lvni_core_file_read(const char *path, size_t max_bytes, char **data, 
 lvn_status lvni_core_file_check(const char *path);
 /* through lvni_core_atomic_* */
 lvn_status lvni_core_file_write(const char *path, const void *data, size_t bytes);
+lvn_status lvni_core_file_remove(const char *path); /* fine when it does not exist */
+/* What was named and removed in the folder of this path stays so after a power cut. */
+lvn_status lvni_core_folder_sync(const char *path);
 lvn_status lvni_core_mkdirs(const char *path); /* with parents; fine when it exists */
 bool lvni_core_path_exists(const char *path);
 /* The same path for every current directory, appended to out: of a relative one that of now stands

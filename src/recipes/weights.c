@@ -74,7 +74,9 @@ static const lvni_ckpt_st_tensor *find(const load *l, int naming, const char *pr
  * of models inside of others. */
 static void choose_names(load *l)
 {
-    static const char *const prefixes[] = {"", "module.", "model.", "backbone.", "_orig_mod."};
+    static const char *const prefixes[] = {
+        "",     "module.",          "model.",        "backbone.",      "_orig_mod.",
+        "net.", "model._orig_mod.", "model.module.", "net._orig_mod.", "net.module."};
     int most = 0;
     l->prefix = prefixes[0];
     if (l->checkpoint) {

@@ -1,6 +1,6 @@
 /* Weights from files: levin's own (exported models, checkpoints, run directories) and those of
- * PyTorch (safetensors with the names of a state_dict, torchvision's or timm's). Called by weights=
- * of the training commands and by exported.c. */
+ * PyTorch (safetensors and files of torch.save with the names of a state_dict, torchvision's or
+ * timm's). Called by weights= of the training commands and by exported.c. */
 #ifndef LEVIN_RECIPES_WEIGHTS_H
 #define LEVIN_RECIPES_WEIGHTS_H
 
@@ -22,10 +22,11 @@ typedef struct lvni_recipes_weights_report {
 
 /* Set a model's parameters and buffers by name from the file at `path` (of a run directory: its
  * last checkpoint; of a folder with model.safetensors: this one). Numbers of f64, f16 and bf16 are
- * converted. Every name may begin with module., model., backbone. or _orig_mod. in the file.
- * reset_head: the model's last layer is left as it is, whatever the file has for it.
- * LVN_ERR_MISMATCH lists names and shapes that do not fit, or what only another network has. report
- * may be NULL; its texts are freed with lvni_recipes_weights_report_free, also on failure. */
+ * converted. Every name may begin with module., model., net., backbone. or _orig_mod. in the file,
+ * or with two of them as model._orig_mod. reset_head: the model's last layer is left as it is,
+ * whatever the file has for it. LVN_ERR_MISMATCH lists names and shapes that do not fit, or what
+ * only another network has. report may be NULL; its texts are freed with
+ * lvni_recipes_weights_report_free, also on failure. */
 lvn_status lvni_recipes_model_load(lvni_nn_model *model, const char *path, bool reset_head,
                                    lvni_recipes_weights_report *report);
 /* The same from an open file; path is for messages. average: of a checkpoint its averaged weights;
@@ -47,7 +48,7 @@ lvn_status lvni_recipes_weights_find(const char *path, char **name);
 
 /* The file of lvni_recipes_weights_find, opened: a config.json beside model.safetensors must not
  * name another network than `model`. *file (lvni_ckpt_st_close) is the caller's.
- * LVN_ERR_UNSUPPORTED: a file of torch.save; LVN_ERR_MISMATCH: of another network. */
+ * As lvni_ckpt_tensors_open; LVN_ERR_MISMATCH: of another network. */
 lvn_status lvni_recipes_weights_open(const char *path, const char *model, char **name,
                                      lvni_ckpt_st_file **file);
 

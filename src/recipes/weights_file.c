@@ -6,6 +6,7 @@
 #include "recipes/weights.h"
 
 #include "ckpt/checkpoint.h"
+#include "ckpt/torch_file.h"
 #include "core/alloc.h"
 #include "core/json_read.h"
 #include "core/vfs.h"
@@ -142,22 +143,6 @@ static bool is_network(const char *model, const char *architecture)
 
 static const char plain[] = "model.safetensors";
 
-/* What torch.save writes: a zip archive, or in old versions a pickle that begins with its magic
- * number. */
-static bool is_pickle(const char *path)
-{
-    char start[4] = {0};
-    const lvni_core_vfs *vfs = lvni_core_vfs_get();
-    const int fd = vfs->open(path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) {
-        return false;
-    }
-    const ssize_t n = vfs->read(fd, start, sizeof start);
-    vfs->close(fd);
-    return n == (ssize_t)sizeof start &&
-           (memcmp(start, "PK\3\4", 4) == 0 || memcmp(start, "\x80\x02\x8a\x0a", 4) == 0);
-}
-
 lvn_status lvni_recipes_weights_find(const char *path, char **name)
 {
     *name = lvni_recipes_path_join(path, plain);
@@ -208,15 +193,7 @@ lvn_status lvni_recipes_weights_open(const char *path, const char *model, char *
     LVN_TRY(lvni_recipes_weights_find(path, name));
     lvn_status s = check_network(*name, model);
     if (s == LVN_OK) {
-        s = lvni_ckpt_st_open(*name, LVNI_ST_VERIFY, file);
-    }
-    if (s != LVN_OK && s != LVN_ERR_MISMATCH && is_pickle(*name)) {
-        s = lvn_error_set(LVN_ERR_UNSUPPORTED, __FILE__, __LINE__,
-                          "%s was written by torch.save and can run code when it is read; weights= "
-                          "takes safetensors. In Python: "
-                          "safetensors.torch.save_file(torch.load(\"%s\", map_location=\"cpu\"), "
-                          "\"weights.safetensors\")",
-                          *name, *name);
+        s = lvni_ckpt_tensors_open(*name, LVNI_ST_VERIFY, file);
     }
     if (s != LVN_OK) {
         lvni_core_free(*name);

@@ -2,7 +2,7 @@
  * bytes it is given: at most 64 MiB and 16 times the input, for inputs of the costliest kinds. */
 #include "parser_memory.h"
 
-#include "ckpt/safetensors.h"
+#include "ckpt/torch_impl.h"
 #include "core/error.h"
 #include "core/json_read.h"
 #include "log/metrics.h"
@@ -112,6 +112,33 @@ static void nesting_has_a_limit(void **state)
                         "f: it is nested 65 levels deep; at most 64 are read");
 }
 
+/* ---- pickles ---- */
+
+static lvn_status parse_pickle(const input *in)
+{
+    lvni_ckpt_pickle pickle;
+    const lvn_status s = lvni_ckpt_pickle_parse("f", in->bytes, in->n, &pickle);
+    lvni_ckpt_pickle_free(&pickle);
+    return s;
+}
+
+static void pickles_take_what_their_bytes_allow(void **state)
+{
+    (void)state;
+    static const struct family pickles[] = {
+        {"", "N", ""},      {"", "}", ""},    {"", "]2", ""},    {"](", "N", "e."},
+        {"](", "(l", "e."}, {"]", "Na", ""},  {"", "(NNd2", ""}, {"", "(", ""},
+        {"", "]\x94", ""},  {"(", "N", "l."}, {"", "Kx", ""},    {"", "}NNs2N", ""},
+    };
+    for (size_t i = 0; i < sizeof pickles / sizeof *pickles; i++) {
+        for (size_t n = MIB; n <= 5 * MIB; n += 2 * MIB) {
+            input in = repeat(pickles[i].head, pickles[i].unit, pickles[i].tail, n, 0);
+            bounded(parse_pickle, &in, pickles[i].unit);
+            free(in.bytes);
+        }
+    }
+}
+
 /* ---- other JSON, YAML ---- */
 
 static lvn_status open_record(const char *path)
@@ -218,6 +245,7 @@ int main(void)
         cmocka_unit_test(large_headers_are_read),
         cmocka_unit_test(headers_over_16_mib_are_refused_before_they_are_read),
         cmocka_unit_test(nesting_has_a_limit),
+        cmocka_unit_test(pickles_take_what_their_bytes_allow),
         cmocka_unit_test(records_metrics_and_cards_take_what_their_bytes_allow),
         cmocka_unit_test(cards_of_many_classes_are_read),
         cmocka_unit_test(configurations_take_what_their_bytes_allow),

@@ -1,0 +1,28 @@
+/* Files of torch.save (.pt, .pth, Lightning's .ckpt): a zip archive with a pickle that describes
+ * the object and one entry per storage. Only tensors are read. The pickle is parsed, and nothing in
+ * it is ever executed: classes and calls that are not those of tensors stand for nothing. Called by
+ * whatever loads weights and by levin ckpt convert. */
+#ifndef LEVIN_CKPT_TORCH_FILE_H
+#define LEVIN_CKPT_TORCH_FILE_H
+
+#include "ckpt/safetensors.h"
+
+/* The tensors of the state_dict at `path`: the dict of tensors under "state_dict",
+ * "model_state_dict", "model" or "module", else the dict that was saved. Strided tensors are made
+ * contiguous; tensors that share a storage share memory. No metadata. LVNI_ST_VERIFY compares the
+ * CRC-32 of what is read, where one is stored. LVN_ERR_CORRUPT: not of this form;
+ * LVN_ERR_UNSUPPORTED: a whole module, the format before PyTorch 1.6, a compressed archive, a data
+ * type levin does not have; LVN_ERR_NOT_FOUND, LVN_ERR_IO, LVN_ERR_MEMORY. */
+lvn_status lvni_ckpt_torch_open(const char *path, unsigned flags, lvni_ckpt_st_file **out);
+
+/* lvni_ckpt_torch_open for a file that begins as those of torch.save do, whatever its name, else
+ * lvni_ckpt_st_open. */
+lvn_status lvni_ckpt_tensors_open(const char *path, unsigned flags, lvni_ckpt_st_file **out);
+
+/* A file that torch.load(path, weights_only=True) opens as an OrderedDict, as lvni_ckpt_st_save
+ * writes: under a temporary name first. Each
+ * tensor has a storage of its own. LVN_ERR_UNSUPPORTED: over 4 GiB. */
+lvn_status lvni_ckpt_torch_save(const char *path, const lvni_ckpt_st_tensor *tensors,
+                                int64_t n_tensors);
+
+#endif

@@ -1,0 +1,93 @@
+/* The two layers of a file of torch.save: the zip archive and the pickle. For this folder only. */
+#ifndef LEVIN_CKPT_TORCH_IMPL_H
+#define LEVIN_CKPT_TORCH_IMPL_H
+
+#include "ckpt/torch_file.h"
+
+/* ---- the archive: torch_zip.c ---- */
+
+typedef struct lvni_ckpt_zip_entry {
+    const char *name; /* not zero-terminated */
+    size_t name_bytes;
+    uint64_t header, bytes; /* offset of the local header; size of the content */
+    uint32_t crc;
+    uint16_t method, flags;
+    size_t place; /* for the caller: where the content was read to, plus 1; 0 at first */
+} lvni_ckpt_zip_entry;
+
+typedef struct lvni_ckpt_zip {
+    const char *path;
+    int fd;
+    uint64_t file_bytes;
+    char *directory;
+    lvni_ckpt_zip_entry *entries; /* by name */
+    int64_t n_entries;
+} lvni_ckpt_zip;
+
+/* The list of entries. Borrows path and fd. Closed in every case. */
+lvn_status lvni_ckpt_zip_open(const char *path, int fd, uint64_t file_bytes, lvni_ckpt_zip *out);
+void lvni_ckpt_zip_close(lvni_ckpt_zip *zip);
+/* "archive/data/0" as prefix "archive/data/" and name "0". NULL: there is none. */
+lvni_ckpt_zip_entry *lvni_ckpt_zip_find(const lvni_ckpt_zip *zip, const char *prefix,
+                                        size_t prefix_bytes, const char *name, size_t name_bytes);
+/* The content of an entry; LVN_ERR_UNSUPPORTED: it is compressed. verify: compare its CRC-32. */
+lvn_status lvni_ckpt_zip_read(const lvni_ckpt_zip *zip, const lvni_ckpt_zip_entry *entry,
+                              bool verify, char *to);
+
+/* ---- the pickle: torch_pickle.c ---- */
+
+typedef enum lvni_ckpt_pickle_kind {
+    LVNI_PICKLE_OTHER, /* what is of no concern for tensors: None, numbers with a point, ... */
+    LVNI_PICKLE_MARK,
+    LVNI_PICKLE_INT,
+    LVNI_PICKLE_TEXT,
+    LVNI_PICKLE_LIST, /* also tuples */
+    LVNI_PICKLE_DICT, /* keys and values in turn */
+    LVNI_PICKLE_CLASS,
+    LVNI_PICKLE_STORAGE,
+    LVNI_PICKLE_TENSOR,
+    LVNI_PICKLE_INSTANCE /* of a class that means nothing here, or what a function returned */
+} lvni_ckpt_pickle_kind;
+
+enum { LVNI_PICKLE_DTYPE_FOREIGN = LVN_DTYPE_COUNT }; /* a type levin does not have */
+
+/* An object; others are named by their index in lvni_ckpt_pickle.nodes. */
+typedef struct lvni_ckpt_pickle_node {
+    uint8_t kind, dtype; /* dtype: of a storage and its class */
+    uint16_t known;      /* CLASS: what it is to torch_pickle.c */
+    uint32_t n;          /* TEXT, CLASS, INSTANCE, STORAGE: bytes of text; LIST, DICT: items */
+    union {
+        const char *text; /* TEXT, the name of a CLASS and of an INSTANCE's, a STORAGE's key */
+        struct {
+            uint32_t first, last; /* LIST, DICT: in items */
+        } list;
+        struct {
+            uint32_t storage, shape; /* TENSOR; its strides follow the shape in items */
+        } tensor;
+    } u;
+    int64_t number; /* INT: value; STORAGE: elements; TENSOR: offset in elements */
+    uint32_t more;  /* TENSOR: strides; STORAGE: its class */
+} lvni_ckpt_pickle_node;
+
+typedef struct lvni_ckpt_pickle_item {
+    uint32_t node, next;
+} lvni_ckpt_pickle_item;
+
+typedef struct lvni_ckpt_pickle {
+    lvni_ckpt_pickle_node *nodes;
+    uint32_t n_nodes;
+    size_t nodes_room;
+    lvni_ckpt_pickle_item *items; /* lists of items; 0 ends one */
+    uint32_t n_items;
+    size_t items_room;
+    uint32_t top; /* the object that was saved */
+} lvni_ckpt_pickle;
+
+enum { LVNI_PICKLE_MAX = 64 << 20, LVNI_PICKLE_MAX_NODES = 1 << 20 };
+
+/* Parses; texts point into bytes. Free in every case. */
+lvn_status lvni_ckpt_pickle_parse(const char *path, const char *bytes, size_t n,
+                                  lvni_ckpt_pickle *out);
+void lvni_ckpt_pickle_free(lvni_ckpt_pickle *pickle);
+
+#endif
