@@ -86,15 +86,27 @@ lvn_status lvni_trainer_save_as(lvni_trainer *t, const char *path)
     return lvni_trainer_save_at(t, path);
 }
 
-lvn_status lvni_trainer_load(lvni_trainer *t, const lvni_ckpt *ckpt)
+/* The loader begins again at the new position. */
+static void drop_batches(lvni_trainer *t)
 {
-    LVN_TRY(lvni_trainer_save_wait(t));
-    LVN_TRY(lvni_trainer_restore(t, ckpt));
     if (t->engine->feed != NULL) {
         lvni_trainer_feed_drop(t->engine->feed); /* batches of steps that will not be */
     }
     lvni_data_loader_destroy(t->loader);
     t->loader = NULL;
+}
+
+void lvni_trainer_skip_to(lvni_trainer *t, int64_t step_in_epoch)
+{
+    t->at.step_in_epoch = step_in_epoch;
+    drop_batches(t);
+}
+
+lvn_status lvni_trainer_load(lvni_trainer *t, const lvni_ckpt *ckpt)
+{
+    LVN_TRY(lvni_trainer_save_wait(t));
+    LVN_TRY(lvni_trainer_restore(t, ckpt));
+    drop_batches(t);
     t->report.samples = t->report.logged_at = 0;
     t->keeper.saved_step = -1; /* the run directory's last is of another state */
     lvni_trainer_report_close(&t->report);

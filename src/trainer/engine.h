@@ -107,6 +107,7 @@ typedef struct lvni_trainer_engine {
      * way when this one ends. The loader stays until a step without, or until the engine is gone.
      */
     bool more_steps;
+    bool save_due; /* rank 0, with a sharded stage: its message of the step asks all to save */
     /* the last step failed between two phases: the weights are of no step; not with `late` */
     bool torn;
 

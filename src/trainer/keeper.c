@@ -39,24 +39,6 @@ void lvni_trainer_stop_note(int signal_number)
 
 /* ---- checkpoints ---- */
 
-/* Is this epoch the best so far? By val/acc, then val/loss, then train/loss, whichever the module
- * reports first. */
-bool lvni_trainer_keeper_improved(lvni_trainer *t, bool validated)
-{
-    double score = validated ? lvni_trainer_metric_mean(&t->report.last_val, "acc") : (double)NAN;
-    if (isnan(score) && validated) {
-        score = -lvni_trainer_metric_mean(&t->report.last_val, "loss");
-    } else if (isnan(score)) {
-        score = -lvni_trainer_metric_mean(&t->report.epoch_sum, "loss");
-    }
-    if (isnan(score) || (!isnan(t->at.best_score) && score <= t->at.best_score)) {
-        return false;
-    }
-    t->at.best_score = score;
-    t->at.best_step = t->at.step;
-    return true;
-}
-
 /* Where x lies: squares in f64 do not overflow, so their sum is finite when all values are. */
 static bool all_finite(const float *x, int64_t n, double *partial)
 {

@@ -1,5 +1,6 @@
 /* The training loop: steps, and what happens between them. How a run is kept and stopped is in
  * keeper.c, validation in validate.c. */
+#include "core/machine.h"
 #include "core/signals.h"
 #include "log/run_log.h"
 #include "trainer/loop_impl.h"
@@ -71,6 +72,7 @@ void lvni_trainer_loop_next_epoch(lvni_trainer *t)
 /* The error may be that of the save before, whose room on the disk is there by now. */
 static lvn_status save(lvni_trainer *t, bool best)
 {
+    t->keeper.saved_ns = lvni_core_now_ns();
     const lvn_status s = lvni_trainer_keeper_save(t, best);
     return s == LVN_OK ? s : lvni_trainer_keeper_save_on_error(t, s);
 }
@@ -110,48 +112,73 @@ static lvn_status validate(lvni_trainer *t, bool *useful)
     return LVN_OK;
 }
 
+/* The best, what is kept, the rate, the end. A metric that is not there is the user's mistake: what
+ * was learned is kept, and the run that goes on begins with this decision. */
+static lvn_status decide(lvni_trainer *t, unsigned news, bool useful, bool *best, bool *named)
+{
+    lvn_status s = lvni_trainer_choose(t, news, useful, best, named);
+    if (s == LVN_OK) {
+        s = lvni_trainer_loop_follow(t, news);
+    }
+    if (s == LVN_OK) {
+        return s;
+    }
+    t->validated_step = -1;
+    return lvni_trainer_keeper_save_on_error(t, s);
+}
+
 /* Within an epoch. What the metrics decide is decided now: a checkpoint has the decisions, and not
  * the metrics. */
 static lvn_status validate_within_epoch(lvni_trainer *t, bool *saved)
 {
-    bool useful = false;
+    bool useful = false, best = false, named = false;
     LVN_TRY(validate(t, &useful));
     LVN_TRY(lvni_trainer_report_within_epoch(&t->report, &t->at));
-    LVN_TRY(lvni_trainer_loop_follow(t, LVNI_NEWS_VALIDATION));
-    const bool best = useful && lvni_trainer_keeper_improved(t, true);
+    LVN_TRY(decide(t, LVNI_NEWS_VALIDATION, useful, &best, &named));
     t->at.finished = finished(t);
-    *saved = best || t->at.finished;
+    *saved = best || named || t->at.finished;
     return *saved ? save(t, best) : LVN_OK;
 }
 
 /* After an epoch's last step: validation, means, the checkpoint of the next epoch's beginning. What
  * ends the run during validation leaves the position between the two: all steps of the epoch done,
- * the epoch not; resuming begins here. */
-static lvn_status end_epoch(lvni_trainer *t)
+ * the epoch not; resuming begins here. periodic, asked: there is a checkpoint in any case. */
+static lvn_status end_epoch(lvni_trainer *t, bool periodic, bool asked, bool *saved)
 {
     int64_t every;
     const bool due = validates(t, &every) && t->at.step_in_epoch % every == 0;
-    bool validated = false;
+    bool validated = false, best = false, named = false;
     LVN_TRY(due ? validate(t, &validated) : LVN_OK);
     LVN_TRY(lvni_trainer_report_epoch(&t->report, &t->at, &t->engine->scaler, validated));
     if (t->o.hooks.epoch != NULL) {
         t->o.hooks.epoch(t->o.hooks.user);
     }
-    LVN_TRY(lvni_trainer_loop_follow(t, LVNI_NEWS_EPOCH | (due ? LVNI_NEWS_VALIDATION : 0)));
-    const bool best = (due || t->o.val == NULL) && lvni_trainer_keeper_improved(t, validated);
+    LVN_TRY(
+        decide(t, LVNI_NEWS_EPOCH | (due ? LVNI_NEWS_VALIDATION : 0), validated, &best, &named));
+    LVN_TRY(periodic && !named ? lvni_trainer_choose_periodic(t) : LVN_OK);
+    *saved = lvni_trainer_choose_is_epoch(t) || best || named || periodic || asked;
     lvni_trainer_loop_next_epoch(t);
-    return save(t, best);
+    *saved = *saved || t->at.finished;
+    return *saved ? save(t, best || (t->at.finished && isnan(t->at.best_score))) : LVN_OK;
+}
+
+static bool save_is_due(const lvni_trainer *t)
+{
+    return t->o.keep.every_s > 0.0 && t->o.plan.rank == 0 &&
+           (double)(lvni_core_now_ns() - t->keeper.saved_ns) >= t->o.keep.every_s * 1e9;
 }
 
 /* Rank 0 alone writes checkpoints; the launcher passes the signal on to all. Where each rank has a
- * part of the state, rank 0 has sent the request with its message of the step. */
-static bool was_asked_to_save(const lvni_trainer *t)
+ * part of the state, rank 0 has sent the request with its message of the step. timed: by the clock.
+ */
+static bool was_asked_to_save(const lvni_trainer *t, bool *timed)
 {
-    const bool asked = t->engine->sharded != NULL
-                           ? t->keeper.save_asked
-                           : t->o.plan.rank == 0 && lvni_core_signals_take_save();
-    if (!asked || t->o.plan.rank != 0) {
-        return asked;
+    const bool sharded = t->engine->sharded != NULL,
+               asked = sharded ? t->keeper.save_asked
+                               : t->o.plan.rank == 0 && lvni_core_signals_take_save();
+    *timed = sharded ? asked && t->engine->save_due : save_is_due(t);
+    if (t->o.plan.rank != 0 || !asked || *timed) {
+        return asked || *timed;
     }
     lvni_log_line(LVNI_LOG_INFO, "SIGUSR2: a checkpoint of step %lld (epoch %lld)",
                   (long long)t->at.step, (long long)t->at.epoch + 1);
@@ -254,14 +281,23 @@ static lvn_status step(lvni_trainer *t)
     return s;
 }
 
+/* Within an epoch, unless this step is saved already. */
+static lvn_status save_between(lvni_trainer *t, bool periodic)
+{
+    t->at.finished = finished(t);
+    LVN_TRY(periodic ? lvni_trainer_choose_periodic(t) : LVN_OK);
+    return save(t, t->at.finished && isnan(t->at.best_score));
+}
+
 /* Between two steps: end of the epoch, periodic checkpoint, a signal. */
 static lvn_status after_step(lvni_trainer *t)
 {
-    const int64_t every = t->o.save_every_n_steps;
-    bool saved = false;
-    const bool wanted = was_asked_to_save(t), validates_now = validation_is_due(t);
-    if (wanted || validates_now || lvni_trainer_loop_epoch_done(t) || finished(t) ||
-        (every > 0 && t->at.step % every == 0) || t->keeper.signal != 0) {
+    const int64_t every = t->o.keep.every_n_steps;
+    bool saved = false, timed;
+    const bool wanted = was_asked_to_save(t, &timed), validates_now = validation_is_due(t),
+               periodic = timed || (every > 0 && t->at.step % every == 0);
+    if (wanted || validates_now || lvni_trainer_loop_epoch_done(t) || finished(t) || periodic ||
+        t->keeper.signal != 0) {
         if (drain(t) != LVN_OK) {
             return save_on_error(t);
         }
@@ -274,11 +310,9 @@ static lvn_status after_step(lvni_trainer *t)
     }
     LVN_TRY(validates_now ? validate_within_epoch(t, &saved) : LVN_OK);
     if (lvni_trainer_loop_epoch_done(t)) {
-        LVN_TRY(end_epoch(t));
-        saved = true;
-    } else if (!saved && (finished(t) || (every > 0 && t->at.step % every == 0) || wanted)) {
-        t->at.finished = finished(t);
-        LVN_TRY(save(t, t->at.finished && isnan(t->at.best_score)));
+        LVN_TRY(end_epoch(t, periodic, wanted, &saved));
+    } else if (!saved && (finished(t) || periodic || wanted)) {
+        LVN_TRY(save_between(t, periodic));
         saved = true;
     }
     if (t->o.comm == NULL) {
@@ -314,8 +348,9 @@ lvn_status lvni_trainer_loop_begin_step(lvni_trainer *t)
 }
 
 /* Rank 0 has the clock of the run; the others learn of it as of a signal. */
-static void look_at_clock(const lvni_trainer *t)
+static void look_at_clock(lvni_trainer *t)
 {
+    t->engine->save_due = t->engine->sharded != NULL && save_is_due(t);
     if (t->o.max_time_s > 0.0 && t->o.plan.rank == 0 && lvni_trainer_stop_signal() == 0 &&
         lvni_trainer_report_seconds(&t->report) >= t->o.max_time_s) {
         lvni_trainer_stop_note(LVNI_STOP_TIME);
@@ -325,10 +360,11 @@ static void look_at_clock(const lvni_trainer *t)
 /* What a run that is taken up has left undone. */
 static lvn_status catch_up(lvni_trainer *t)
 {
-    if (lvni_trainer_loop_epoch_done(t)) {
-        return end_epoch(t);
-    }
     bool saved;
+    t->keeper.saved_ns = lvni_core_now_ns();
+    if (lvni_trainer_loop_epoch_done(t)) {
+        return end_epoch(t, false, false, &saved);
+    }
     return validation_is_due(t) ? validate_within_epoch(t, &saved) : LVN_OK;
 }
 

@@ -18,14 +18,39 @@ enum { LVNI_NEWS_EPOCH = 1, LVNI_NEWS_VALIDATION = 2 };
  * there is no such metric. */
 lvn_status lvni_trainer_loop_follow(lvni_trainer *t, unsigned news);
 void lvni_trainer_loop_next_epoch(lvni_trainer *t);
+bool lvni_trainer_loop_is_val(const char *monitor); /* "val/NAME" */
+/* Is it time to look at this metric? NULL: never. */
+bool lvni_trainer_loop_is_new(const char *monitor, unsigned news);
+/* The metric that an option names, NaN where nothing of it had weight. LVN_ERR_USAGE: there is
+ * none; the message lists those that there are. */
+lvn_status lvni_trainer_loop_find_metric(const lvni_trainer *t, const char *key,
+                                         const char *monitor, double *out);
+
+/* choose.c */
+/* What is there now decides about the checkpoint of this step. validated: of some sample. A
+ * collective; every rank has the same result. */
+lvn_status lvni_trainer_choose(lvni_trainer *t, unsigned news, bool validated, bool *best,
+                               bool *named);
+/* Is this epoch one of checkpoint.every_n_epochs? */
+bool lvni_trainer_choose_is_epoch(const lvni_trainer *t);
+/* A checkpoint between two looks at metrics; with save_top_k=-1 it is kept. */
+lvn_status lvni_trainer_choose_periodic(lvni_trainer *t);
+/* What was chosen for this step becomes part of the list, after the save before has ended. */
+lvn_status lvni_trainer_choose_begin_save(lvni_trainer *t);
+/* For the checkpoint: "min val/loss", "" without a monitor. */
+void lvni_trainer_choose_print_monitor(const lvni_trainer *t, char *text, size_t size);
+void lvni_trainer_choose_path(const lvni_trainer *t, const char *name, lvni_core_str *out);
+/* The list of a checkpoint in the run's own folder; another one's is empty. */
+lvn_status lvni_trainer_choose_read(const lvni_trainer *t, const lvni_ckpt *ckpt,
+                                    lvni_trainer_kept *out, bool *same_monitor);
+/* Finishes what the save of this checkpoint may have left: a name, a file that was to go. */
+lvn_status lvni_trainer_choose_repair(const lvni_trainer *t, const lvni_ckpt *ckpt,
+                                      lvni_trainer_kept *files);
 
 /* The end of a run that max_time asked for: a signal as any other, that no process is sent. */
 enum { LVNI_STOP_TIME = SIGALRM };
 
 /* keeper.c */
-/* Is this epoch the best so far? By val/acc, then val/loss, then train/loss, whichever the module
- * reports first; notes the score. */
-bool lvni_trainer_keeper_improved(lvni_trainer *t, bool validated);
 /* Begins to write checkpoints/last and the exported model; best: these are the best ones, too.
  * Weights that are not finite are never saved. */
 lvn_status lvni_trainer_keeper_save(lvni_trainer *t, bool best);

@@ -34,6 +34,7 @@ typedef struct dry_lane {
     lvni_trainer_scaler scaler;
     lvni_trainer_memory_need *need;
     lvni_trainer_dry_group *group; /* coupled micro-batches */
+    uint64_t set, least;           /* bytes of a gradient set; in use at once, without it */
 } dry_lane;
 
 /* They are filled with zeros, and what the machine has not must not be filled: the system would
@@ -125,9 +126,11 @@ static lvn_status train_dry(dry_lane *lane, const lvni_data_loader_batch *batch,
     const lvni_trainer_options *o = lane->o;
     lvni_nn_set *set;
     lvni_trainer_micro_batch_job job = {.batch = batch, .there = there};
-    const uint64_t before = lvni_tensor_device_get_stats(lane->device).held;
+    const lvni_tensor_device_stats before = lvni_tensor_device_get_stats(lane->device);
     LVN_TRY(lvni_nn_set_create(o->model, &set));
-    lane->need->apart += lvni_tensor_device_get_stats(lane->device).held - before;
+    const lvni_tensor_device_stats after = lvni_tensor_device_get_stats(lane->device);
+    lane->need->apart += after.held - before.held;
+    lane->set = after.in_use - before.in_use;
     job.set = set;
     lane->ctx->group = lane->group == NULL ? NULL : lvni_trainer_dry_group_get(lane->group);
     lvn_status s = LVN_OK;
@@ -236,16 +239,26 @@ static lvn_status run_dry(dry_lane *lane, const lane_samples *z, bool training)
     return s;
 }
 
+static void note_most(dry_lane *lane, bool training)
+{
+    const uint64_t most =
+        lvni_tensor_device_get_stats(lane->device).most - (training ? lane->set : 0);
+    lane->least = most > lane->least ? most : lane->least;
+    lvni_tensor_device_forget_most(lane->device);
+}
+
 /* Every size once; a lane keeps what the largest of each took. */
 static lvn_status run_lane(dry_lane *lane, const sizes *z)
 {
     for (int i = 0; i < z->n_train; i++) {
         lane->need->refused = z->train[i].n;
         LVN_TRY(run_dry(lane, &z->train[i], true));
+        note_most(lane, true);
     }
     for (int i = 0; i < z->n_val; i++) {
         lane->need->refused = z->val[i].n;
         LVN_TRY(run_dry(lane, &z->val[i], false));
+        note_most(lane, false);
     }
     lane->need->refused = 0;
     return LVN_OK;
@@ -258,6 +271,7 @@ static void read_lane(const dry_lane *lane, lvni_trainer_memory_need *need)
     const lvni_cpu_need kernels = lvni_cpu_get_need();
     lvni_tensor_ctx_set(mine);
     need->device_lane = lvni_tensor_device_get_stats(lane->device).held - need->apart;
+    need->device_lane_least = lane->least;
     need->lane = need->device_lane + lvni_tensor_cache_bytes(lane->ctx->cache) + kernels.scratch;
     need->copies = kernels.weights > need->copies ? kernels.weights : need->copies;
 }
@@ -378,6 +392,7 @@ static lvn_status measure_lanes(const lvni_trainer_options *o, lvni_trainer_memo
         before = z;
         need->lanes += need->lane;
         need->device += need->device_lane;
+        need->device_least += need->device_lane_least;
         largest = need->lane > largest ? need->lane : largest;
     }
     need->lane = largest;
@@ -461,7 +476,7 @@ static void count_device(const lvni_trainer_options *o, uint64_t optimizer,
     const uint64_t element = sizeof *m->weights, values = block((uint64_t)m->n_values * element);
     lvni_tensor_device *device = lvni_tensor_device_of(m->weights);
     if (device == NULL) {
-        need->device = 0;
+        need->device = need->device_least = 0;
         return;
     }
     need->device_name = lvni_tensor_device_name(device);
@@ -473,6 +488,7 @@ static void count_device(const lvni_trainer_options *o, uint64_t optimizer,
     need->device_fixed += lvni_trainer_late_bytes(&o->plan, lvni_trainer_phases_count(m),
                                                   lvni_kernels_flat_blocks(m->n_weights));
     need->device += need->device_fixed;
+    need->device_least += need->device_fixed;
 }
 
 /* Of an exported model: only weights that have another layout there are copied

@@ -24,6 +24,8 @@ typedef struct lvni_trainer_memory_need {
     /* of the total, on the run's device: weights, averages, gradients, optimizer */
     uint64_t device_fixed;
     uint64_t device; /* and with the tensors of all lanes. 0: it computes on the host */
+    /* the same without what is kept for reuse, which a device gives up before it runs out */
+    uint64_t device_lane_least, device_least;
     uint64_t device_limit;
     const char *device_name; /* NULL on the host */
     /* samples of the micro-batch or chunk that failed, when the prediction does; 0: it was

@@ -6,34 +6,60 @@
 #include "trainer/loop_impl.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-static bool is_val(const char *monitor)
+bool lvni_trainer_loop_is_val(const char *monitor)
 {
     return strncmp(monitor, "val/", 4) == 0;
 }
 
-/* Is it time to look at this metric? */
-static bool is_new(const char *monitor, unsigned news)
+bool lvni_trainer_loop_is_new(const char *monitor, unsigned news)
 {
-    return monitor != NULL &&
-           (news & (is_val(monitor) ? LVNI_NEWS_VALIDATION : LVNI_NEWS_EPOCH)) != 0;
+    return monitor != NULL && (news & (lvni_trainer_loop_is_val(monitor) ? LVNI_NEWS_VALIDATION
+                                                                         : LVNI_NEWS_EPOCH)) != 0;
 }
 
-/* key: of the option, for the error. */
+static void list_metrics(const lvni_nn_step *of, const char *part, char *text, size_t size)
+{
+    size_t n = 0;
+    text[0] = '\0';
+    for (int i = 0; i < of->n_metrics && n < size; i++) {
+        n += (size_t)snprintf(text + n, size - n, "%s%s/%s", i > 0 ? ", " : "", part,
+                              of->metric[i].name);
+    }
+}
+
+lvn_status lvni_trainer_loop_find_metric(const lvni_trainer *t, const char *key,
+                                         const char *monitor, double *out)
+{
+    const bool val = lvni_trainer_loop_is_val(monitor);
+    const lvni_nn_step *of = val ? &t->report.last_val : &t->report.epoch_sum;
+    const char *name = strchr(monitor, '/') + 1;
+    char list[400];
+    for (int i = 0; i < of->n_metrics; i++) {
+        if (strcmp(of->metric[i].name, name) == 0) {
+            *out = lvni_trainer_metric_mean(of, name);
+            return LVN_OK;
+        }
+    }
+    list_metrics(of, val ? "val" : "train", list, sizeof list);
+    LVN_FAIL(LVN_ERR_USAGE, "%s=%s: %s of epoch %lld has no such metric; it has %s", key, monitor,
+             val ? "the validation" : "the training", (long long)t->at.epoch + 1,
+             list[0] == '\0' ? "none" : list);
+}
+
+/* key: of the option, for the error. A metric without a value is none. */
 static lvn_status read_metric(const lvni_trainer *t, const char *key, const char *monitor,
                               double *out)
 {
-    const bool val = is_val(monitor);
-    const lvni_nn_step *of = val ? &t->report.last_val : &t->report.epoch_sum;
-    const char *name = strchr(monitor, '/') + 1;
-    if (!lvni_trainer_metric_exists(of, name)) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "%s=%s: %s of epoch %lld has no such metric; give one of those that its line "
-                 "lists",
-                 key, monitor, val ? "the validation" : "the training", (long long)t->at.epoch + 1);
+    const bool val = lvni_trainer_loop_is_val(monitor);
+    LVN_TRY(lvni_trainer_loop_find_metric(t, key, monitor, out));
+    if (!lvni_trainer_metric_exists(val ? &t->report.last_val : &t->report.epoch_sum,
+                                    strchr(monitor, '/') + 1)) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s=%s: nothing of it had weight in %s of epoch %lld", key, monitor,
+                 val ? "the validation" : "the training", (long long)t->at.epoch + 1);
     }
-    *out = lvni_trainer_metric_mean(of, name);
     return LVN_OK;
 }
 
@@ -57,7 +83,7 @@ static void print_reason(const lvni_trainer *t, double value, lvni_core_str *out
     const lvni_trainer_early_options *o = &t->o.early;
     const lvni_trainer_early *e = &t->early;
     if (e->reason == LVNI_EARLY_PATIENCE) {
-        const char *check = is_val(o->monitor) ? "validation" : "epoch";
+        const char *check = lvni_trainer_loop_is_val(o->monitor) ? "validation" : "epoch";
         lvni_core_str_printf(out, "has not improved on %g for %lld %s%s", e->best,
                              (long long)e->waited, check, lvni_core_plural(e->waited, "", "s"));
         return;
@@ -90,8 +116,9 @@ static lvn_status follow_early(lvni_trainer *t)
 
 lvn_status lvni_trainer_loop_follow(lvni_trainer *t, unsigned news)
 {
-    if (t->o.schedule.kind == LVNI_SCHEDULE_PLATEAU && is_new(t->o.plateau.monitor, news)) {
+    if (t->o.schedule.kind == LVNI_SCHEDULE_PLATEAU &&
+        lvni_trainer_loop_is_new(t->o.plateau.monitor, news)) {
         LVN_TRY(follow_plateau(t));
     }
-    return is_new(t->o.early.monitor, news) ? follow_early(t) : LVN_OK;
+    return lvni_trainer_loop_is_new(t->o.early.monitor, news) ? follow_early(t) : LVN_OK;
 }

@@ -4,9 +4,12 @@
 #include "core/alloc.h"
 #include "core/str.h"
 #include "core/thread.h"
+#include "core/vfs.h"
 #include "tensor/device.h"
 #include "trainer/identity.h"
+#include "trainer/loop_impl.h"
 #include "trainer/report_impl.h"
+#include "trainer/snapshot.h"
 #include "trainer/state_impl.h"
 
 #include <pthread.h>
@@ -16,6 +19,8 @@
 /* What is neither tensor nor position, as text. */
 typedef struct texts {
     lvni_core_str last, best, metrics, run, machine, missed, pins;
+    /* the list of those kept; the path of the new one, and, one per line, of those that leave */
+    lvni_core_str kept, named, leaving;
 } texts;
 
 struct lvni_trainer_saver {
@@ -25,11 +30,13 @@ struct lvni_trainer_saver {
     bool has_thread;
     pthread_mutex_t lock;
     pthread_cond_t go, done;
-    bool busy, quit; /* under the lock; what follows belongs to the thread while it is busy */
+    _Atomic bool hurry; /* the trainer's thread waits for it */
+    bool busy, quit;    /* under the lock; what follows belongs to the thread while it is busy */
     lvni_trainer_state_arrays copy;
     lvni_trainer_state_entries entries; /* of the copy */
     texts texts;
     char schedule[192], scaler[128], layout[32], plateau[160], early[96], validated[24];
+    char best_by[LVNI_STATE_BEST_BY_TEXT];
     lvni_ckpt_position at;
     bool best, written, shown; /* shown: to the hook */
     lvn_status status;
@@ -45,10 +52,32 @@ static void texts_clear(texts *x)
     lvni_core_str_free(&x->machine);
     lvni_core_str_free(&x->missed);
     lvni_core_str_free(&x->pins);
+    lvni_core_str_free(&x->kept);
+    lvni_core_str_free(&x->named);
+    lvni_core_str_free(&x->leaving);
     *x = (texts){0};
 }
 
-/* path NULL: the run directory's last and best */
+static lvn_status write_kept(const lvni_trainer *t, texts *x)
+{
+    const lvni_trainer_kept *l = &t->keeper.files;
+    const lvni_trainer_kept_file *named = lvni_trainer_kept_new(l);
+    lvni_trainer_kept_print(l, &x->kept);
+    if (named != NULL) {
+        lvni_trainer_choose_path(t, named->name, &x->named);
+    }
+    for (int64_t i = 0; i < l->n; i++) {
+        if (l->file[i].state == LVNI_KEPT_LEAVES) {
+            lvni_trainer_choose_path(t, l->file[i].name, &x->leaving);
+            lvni_core_str_char(&x->leaving, '\n');
+        }
+    }
+    LVN_TRY(lvni_core_str_status(&x->kept));
+    LVN_TRY(lvni_core_str_status(&x->named));
+    return lvni_core_str_status(&x->leaving);
+}
+
+/* path NULL: the run directory's last and best, and those that are kept */
 static lvn_status write_texts(const lvni_trainer *t, const char *path, texts *x)
 {
     texts_clear(x);
@@ -57,6 +86,7 @@ static lvn_status write_texts(const lvni_trainer *t, const char *path, texts *x)
     } else {
         lvni_core_str_printf(&x->last, "%s/checkpoints/last.safetensors", t->o.out);
         lvni_core_str_printf(&x->best, "%s/checkpoints/best.safetensors", t->o.out);
+        LVN_TRY(write_kept(t, x));
     }
     lvni_trainer_identity_print(t, &x->run, &x->machine);
     lvni_trainer_state_missed_print(t, &x->missed);
@@ -72,11 +102,36 @@ static lvn_status write_texts(const lvni_trainer *t, const char *path, texts *x)
 
 /* ---- in the thread ---- */
 
+/* What leaves does so only when what comes is durable. */
+static lvn_status remove_leaving(texts *x)
+{
+    char *from = x->leaving.data, *end;
+    if (x->leaving.len == 0) {
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_core_folder_sync(lvni_core_str_text(&x->last)));
+    for (; *from != '\0'; from = end + 1) {
+        end = strchr(from, '\n');
+        *end = '\0';
+        LVN_TRY(lvni_core_file_remove(from));
+    }
+    return LVN_OK;
+}
+
+static lvn_status link_names(lvni_trainer_saver *s)
+{
+    texts *x = &s->texts;
+    const char *last = lvni_core_str_text(&x->last);
+    LVN_TRY(s->best ? lvni_ckpt_link(last, lvni_core_str_text(&x->best)) : LVN_OK);
+    LVN_TRY(x->named.len > 0 ? lvni_ckpt_link(last, lvni_core_str_text(&x->named)) : LVN_OK);
+    return remove_leaving(x);
+}
+
 static lvn_status write_checkpoint(lvni_trainer_saver *s)
 {
     const texts *x = &s->texts;
     const lvni_trainer_options *o = &s->trainer->o;
-    lvni_ckpt_st_meta extra[12] = {
+    lvni_ckpt_st_meta extra[14] = {
         {.key = LVNI_STATE_EPOCH_METRICS, .value = lvni_core_str_text(&x->metrics)},
         {.key = LVNI_IDENTITY_RUN, .value = lvni_core_str_text(&x->run)},
         {.key = LVNI_IDENTITY_MACHINE, .value = lvni_core_str_text(&x->machine)},
@@ -94,6 +149,13 @@ static lvn_status write_checkpoint(lvni_trainer_saver *s)
     }
     if (s->validated[0] != '\0') {
         extra[n++] = (lvni_ckpt_st_meta){.key = LVNI_STATE_VALIDATED, .value = s->validated};
+    }
+    if (s->best_by[0] != '\0') {
+        extra[n++] = (lvni_ckpt_st_meta){.key = LVNI_STATE_BEST_BY, .value = s->best_by};
+    }
+    if (x->kept.len > 0) {
+        extra[n++] =
+            (lvni_ckpt_st_meta){.key = LVNI_STATE_KEPT, .value = lvni_core_str_text(&x->kept)};
     }
     if (x->pins.len > 0) {
         extra[n++] =
@@ -118,8 +180,7 @@ static lvn_status write_checkpoint(lvni_trainer_saver *s)
                                        .n_tensors = s->entries.n};
     LVN_TRY(lvni_ckpt_save(lvni_core_str_text(&x->last), &content));
     s->written = true;
-    return s->best ? lvni_ckpt_link(lvni_core_str_text(&x->last), lvni_core_str_text(&x->best))
-                   : LVN_OK;
+    return link_names(s);
 }
 
 static lvn_status write_all(lvni_trainer_saver *s)
@@ -147,6 +208,7 @@ static void *saver_main(void *argument)
             break;
         }
         pthread_mutex_unlock(&s->lock);
+        lvni_core_thread_pace(&s->hurry);
         s->status = write_all(s);
         if (s->status != LVN_OK) {
             s->error = *lvn_last_error();
@@ -215,6 +277,7 @@ void lvni_trainer_saver_destroy(lvni_trainer_saver *s)
     if (s->has_thread) {
         pthread_mutex_lock(&s->lock);
         s->quit = true;
+        s->hurry = true;
         pthread_cond_signal(&s->go);
         pthread_mutex_unlock(&s->lock);
         pthread_join(s->thread, NULL);
@@ -237,14 +300,15 @@ static lvn_status copy_state(lvni_trainer_saver *s)
     const lvni_trainer_state_arrays now = lvni_trainer_state_of(s->trainer);
     const size_t values = (size_t)s->trainer->o.model->n_values * sizeof(float);
     const lvni_optim *optim = s->trainer->engine->optim;
-    LVN_TRY(lvni_tensor_mem_copy(s->copy.values, now.values, values));
+    LVN_TRY(lvni_trainer_snapshot_copy(s->copy.values, now.values, values));
     /* with a sharded stage lvni_trainer_save_gather has filled them */
     for (int k = 0; k < optim->n_slots && s->trainer->engine->sharded == NULL; k++) {
         const size_t bytes = (size_t)optim->slot_length[k] * sizeof(float);
-        LVN_TRY(bytes == 0 ? LVN_OK : lvni_tensor_mem_copy(s->copy.slot[k], now.slot[k], bytes));
+        LVN_TRY(bytes == 0 ? LVN_OK
+                           : lvni_trainer_snapshot_copy(s->copy.slot[k], now.slot[k], bytes));
     }
     return now.average == NULL ? LVN_OK
-                               : lvni_tensor_mem_copy(s->copy.average, now.average, values);
+                               : lvni_trainer_snapshot_copy(s->copy.average, now.average, values);
 }
 
 /* What the run has decided by metrics. */
@@ -253,6 +317,7 @@ static void print_decisions(lvni_trainer_saver *s)
     const lvni_trainer *t = s->trainer;
     lvni_trainer_state_plateau_print(t, s->plateau, sizeof s->plateau);
     s->early[0] = s->validated[0] = '\0';
+    lvni_trainer_choose_print_monitor(t, s->best_by, sizeof s->best_by);
     if (t->o.early.monitor != NULL) {
         lvni_trainer_early_print(&t->early, s->early, sizeof s->early);
     }
@@ -295,6 +360,7 @@ static bool writes(const lvni_trainer *t)
 static void wait_until_idle(lvni_trainer_saver *s)
 {
     pthread_mutex_lock(&s->lock);
+    s->hurry = true;
     while (s->busy) {
         pthread_cond_wait(&s->done, &s->lock);
     }
@@ -330,11 +396,13 @@ lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
     LVN_TRY(lvni_trainer_save_wait(t));
     LVN_TRY(t->keeper.saver == NULL ? create(t, true, &t->keeper.saver) : LVN_OK);
     lvni_trainer_saver *s = t->keeper.saver;
+    LVN_TRY(lvni_trainer_choose_begin_save(t));
     LVN_TRY(t->o.out == NULL ? LVN_OK : write_texts(t, NULL, &s->texts));
     LVN_TRY(take(s));
     s->best = best;
     s->written = s->shown = false;
     pthread_mutex_lock(&s->lock);
+    s->hurry = false;
     s->busy = true;
     pthread_cond_signal(&s->go);
     pthread_mutex_unlock(&s->lock);
@@ -348,6 +416,9 @@ static lvn_status collect(lvni_trainer *t)
     t->keeper.saved_step = s->written ? s->at.step : t->keeper.saved_step;
     const lvn_status status = s->status;
     s->status = LVN_OK;
+    if (s->written && !s->shown && status == LVN_OK) {
+        lvni_trainer_kept_settle(&t->keeper.files);
+    }
     if (s->written && !s->shown && t->o.hooks.checkpoint != NULL) {
         t->o.hooks.checkpoint(t->o.hooks.user, s->at.step);
     }

@@ -3,9 +3,11 @@
 #include "core/alloc.h"
 #include "tensor/device.h"
 #include "trainer/identity.h"
+#include "trainer/loop_impl.h"
 #include "trainer/phases.h"
 #include "trainer/state_impl.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -392,6 +394,8 @@ typedef struct texts {
     lvni_optim_plateau plateau;
     lvni_trainer_early early;
     int64_t validated_step;
+    lvni_trainer_kept files;
+    bool same_monitor;
 } texts;
 
 static lvn_status read_all(const lvni_trainer *t, const lvni_ckpt *ckpt,
@@ -403,14 +407,23 @@ static lvn_status read_all(const lvni_trainer *t, const lvni_ckpt *ckpt,
     LVN_TRY(read_plateau(t, ckpt, &out->plateau));
     LVN_TRY(read_decisions(t, ckpt, &out->early, &out->validated_step));
     LVN_TRY(lvni_trainer_identity_check(t, ckpt));
+    LVN_TRY(lvni_trainer_choose_read(t, ckpt, &out->files, &out->same_monitor));
     out->scaler = t->engine->scaler;
     return lvni_trainer_scaler_read(ckpt->scaler, &out->scaler);
 }
 
-static void take_all(lvni_trainer *t, const lvni_ckpt *ckpt, const texts *from)
+static void take_all(lvni_trainer *t, const lvni_ckpt *ckpt, texts *from)
 {
     t->at = ckpt->at;
     t->at.finished = false;
+    if (!from->same_monitor) { /* scores of two metrics cannot be compared */
+        t->at.best_score = (double)NAN;
+        t->at.best_step = -1;
+    }
+    lvni_trainer_kept_free(&t->keeper.files);
+    t->keeper.files = from->files;
+    from->files = (lvni_trainer_kept){0};
+    t->keeper.next_name[0] = '\0';
     t->keeper.saved_step = ckpt->at.step;
     t->keeper.gathered_step = -1;
     memcpy(t->engine->optim->steps, from->updates,
@@ -432,7 +445,7 @@ lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
 {
     lvni_trainer_state_entries e;
     const lvni_trainer_state_arrays arrays = lvni_trainer_state_of(t);
-    texts read;
+    texts read = {.missed = NULL};
     read.missed = lvni_core_calloc(LVNI_TAG_CKPT, (size_t)t->engine->optim->n_parameters,
                                    sizeof *read.missed);
     lvn_status s = read.missed == NULL ? LVN_ERR_MEMORY : lvni_trainer_state_list(t, &arrays, &e);
@@ -448,8 +461,12 @@ lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
         s = lvni_trainer_identity_take_pins(t, ckpt);
     }
     if (s == LVN_OK) {
+        s = lvni_trainer_choose_repair(t, ckpt, &read.files);
+    }
+    if (s == LVN_OK) {
         take_all(t, ckpt, &read);
     }
+    lvni_trainer_kept_free(&read.files);
     lvni_trainer_state_entries_free(&e);
     lvni_core_free(read.missed);
     return s;

@@ -12,9 +12,11 @@
 #define LVNI_STATE_EARLY "early_stopping" /* metadata: "best=BITS waited=2 reason=0" */
 #define LVNI_STATE_VALIDATED                                                                       \
     "validated_step" /* metadata, of a run that validates within epochs: of its newest one */
+#define LVNI_STATE_BEST_BY "best_by" /* metadata: "min val/loss", with checkpoint.monitor */
+#define LVNI_STATE_KEPT "kept_files" /* metadata, with checkpoint.save_top_k: kept.h */
 #define LVNI_STATE_EPOCH_METRICS "epoch_metrics" /* metadata: sums of the epoch so far */
 
-enum { LVNI_STATE_NAME = 200 };
+enum { LVNI_STATE_NAME = 200, LVNI_STATE_BEST_BY_TEXT = 112 };
 
 /* The flat arrays that make a run's state: its own, which may lie on a device, or copies of them in
  * host memory. */

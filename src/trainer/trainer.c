@@ -73,5 +73,6 @@ void lvni_trainer_destroy(lvni_trainer *t)
     lvni_trainer_engine_destroy(t->engine); /* it may hold batches of the loader */
     lvni_data_loader_destroy(t->loader);
     lvni_data_loader_destroy(t->val_loader);
+    lvni_trainer_kept_free(&t->keeper.files);
     lvni_core_free(t);
 }

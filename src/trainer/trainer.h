@@ -3,8 +3,9 @@
  *
  *   engine.h    the step engine: one optimizer step
  *   report.c    what is logged: metrics.jsonl, loggers, the progress line, the epoch's sums
- *   keeper.c    checkpoints, the best epoch, the signal that stops all ranks; save.c writes them
- *               beside the training, state.c: what they hold, identity.c: are they of this run?
+ *   keeper.c    checkpoints, the signal that stops all ranks; choose.c: which are best and kept;
+ *               save.c writes them beside the training, state.c: what they hold, identity.c: are
+ *               they of this run?
  *   loop.c      epochs: steps, and what happens between them; validate.c: validation; monitors.c:
  *               rates, the end and the best that follow from metrics (early.h)
  *   drive.c     the same, driven by a caller: step, validate, save, load
@@ -18,6 +19,7 @@
 #include "log/progress.h"
 #include "trainer/early.h"
 #include "trainer/engine.h"
+#include "trainer/kept.h"
 
 struct lvni_log_metrics;                              /* log/metrics.h */
 struct lvni_log_loggers;                              /* log/loggers.h */
@@ -32,6 +34,19 @@ typedef struct lvni_trainer_hooks {
     void (*checkpoint)(void *user, int64_t step); /* checkpoints/last is written */
     void *user;
 } lvni_trainer_hooks;
+
+/* Which checkpoints are written and kept (choose.c). */
+typedef struct lvni_trainer_keep_options {
+    const char *monitor;    /* what is best by "val/NAME" or "train/NAME"; NULL: by val/acc, else
+                               val/loss, else train/loss */
+    bool larger_is_better;  /* of the monitor */
+    int64_t save_top_k;     /* under names of their own: the k best, -1: all; 0: none */
+    const char *filename;   /* file_pattern.h; with save_top_k */
+    bool names_in_filename; /* "epoch=" before the value */
+    int64_t every_n_steps;  /* 0: off */
+    int64_t every_n_epochs; /* 0: 1 */
+    double every_s;         /* by rank 0's clock; 0: off */
+} lvni_trainer_keep_options;
 
 typedef struct lvni_trainer_options {
     lvni_nn_model *model; /* borrowed, as all pointers here */
@@ -71,10 +86,10 @@ typedef struct lvni_trainer_options {
     /* of this process, where it is one rank of several: gets every step, so that a lost rank is
      * reported with its step; NULL: none */
     lvni_control *control;
-    int64_t bucket_bytes;       /* of gradients that travel at once; with a comm */
-    int sharded_stage;          /* strategy=sharded: 1 or 2; with a comm. Else 0 */
-    const char *out;            /* run directory, exists; NULL: nothing is written */
-    int64_t save_every_n_steps; /* 0: at the end of epochs only */
+    int64_t bucket_bytes; /* of gradients that travel at once; with a comm */
+    int sharded_stage;    /* strategy=sharded: 1 or 2; with a comm. Else 0 */
+    const char *out;      /* run directory, exists; NULL: nothing is written */
+    lvni_trainer_keep_options keep;
     int64_t log_every_n_steps;
     const char *const *loggers; /* n_loggers names (log/loggers.h), with `out` */
     size_t n_loggers;
@@ -128,8 +143,15 @@ typedef struct lvni_trainer_keeper {
     char kept[768];
     /* that asked some rank to stop, as of the last step; the same on all ranks */
     int signal;
-    bool save_asked; /* of rank 0, as of the last step, on all ranks; with a sharded stage */
-    bool stop_asked; /* the control channel knows of this rank's signal */
+    bool save_asked;   /* of rank 0, as of the last step, on all ranks; with a sharded stage */
+    bool stop_asked;   /* the control channel knows of this rank's signal */
+    uint64_t saved_ns; /* when the newest save began, or the run */
+    /* rank 0, with a run directory: under names of their own; the newest of them, once it has been
+     * chosen: "" is none */
+    lvni_trainer_kept files;
+    char next_name[LVNI_FILE_NAME];
+    int64_t next_step;
+    double next_score;
 } lvni_trainer_keeper;
 
 typedef struct lvni_trainer {
@@ -170,6 +192,9 @@ lvn_status lvni_trainer_step(lvni_trainer *trainer, lvni_trainer_step_result *re
 lvn_status lvni_trainer_advance(lvni_trainer *trainer, lvni_trainer_step_result *result);
 /* Of now: result in report.last_val. */
 lvn_status lvni_trainer_validate(lvni_trainer *trainer);
+/* The next step is that one of the epoch; what lies between is left out. For finders, which have to
+ * see its short last step. */
+void lvni_trainer_skip_to(lvni_trainer *trainer, int64_t step_in_epoch);
 /* The state of now as a checkpoint at this path, by any rank alone. */
 lvn_status lvni_trainer_save_as(lvni_trainer *trainer, const char *path);
 /* lvni_trainer_restore at any time between two steps. When it fails the trainer is as before. */

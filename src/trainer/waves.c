@@ -232,7 +232,8 @@ static lvn_status write_message(lvni_trainer_engine *e)
 {
     lvni_trainer_message_head *mine = (void *)e->message.data;
     mine->signal = e->o.signal_in_message ? lvni_trainer_stop_signal() : 0;
-    mine->save = e->sharded != NULL && e->o.plan.rank == 0 && lvni_core_signals_take_save() ? 1 : 0;
+    const bool asks = e->sharded != NULL && e->o.plan.rank == 0;
+    mine->save = asks && (lvni_core_signals_take_save() || e->save_due) ? 1 : 0;
     LVN_TRY(lvni_trainer_message_add_marks(&e->message, e->graded, e->o.model->n_parameters));
     return e->o.plan.rank > 0 ? lvni_trainer_message_add_unreadable(&e->message, e->loader)
                               : LVN_OK;

@@ -485,7 +485,7 @@ static void half_a_step_is_not_kept(void **state)
     lvni_data_loader_destroy(b.trainer->loader);
     b.trainer->loader = NULL;
     b.trainer->o.max_steps = 6;
-    b.trainer->o.save_every_n_steps = 2;
+    b.trainer->o.keep.every_n_steps = 2;
     duel_fails_at = 5;
     assert_int_not_equal(lvni_trainer_fit(b.trainer), LVN_OK);
     duel_fails_at = -1;

@@ -221,6 +221,89 @@ static void an_error_reports_the_last_saved_step(void **state)
     bench_close(&b);
 }
 
+/* ---- checkpoints under names of their own ---- */
+
+static bool loads(const char *name)
+{
+    char path[160];
+    lvni_ckpt *c = NULL;
+    snprintf(path, sizeof path, "%s/checkpoints/%s.safetensors", out, name);
+    const bool good = lvni_ckpt_load(path, &c) == LVN_OK;
+    lvni_ckpt_free(c);
+    return good;
+}
+
+static lvn_status save_named(lvni_trainer *t, const char *name, double score)
+{
+    snprintf(t->keeper.next_name, sizeof t->keeper.next_name, "%s", name);
+    t->keeper.next_step = t->at.step;
+    t->keeper.next_score = score;
+    return bench_save(t, false);
+}
+
+/* Whichever call fails, the file that was there stays until the new one is; tried again, the save
+ * leaves the new one alone. */
+static void no_failure_leaves_fewer_files(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"open",  "write",  "short", "fsync",
+                                        "close", "rename", "link"};
+    memory data;
+    memory_init(&data, 40, 8);
+    const setting s = settings();
+    bench b;
+    bench_open(&b, &data, &s);
+    b.trainer->o.keep.save_top_k = 1;
+    int n_failed = 0;
+    bench_steps(&b, 1);
+    must_be(save_named(b.trainer, "a", 0), LVN_OK);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        bool reached = true;
+        for (int64_t k = 1; reached; k++) {
+            const char *old = b.trainer->at.step % 2 == 1 ? "a" : "b",
+                       *new = b.trainer->at.step % 2 == 1 ? "b" : "a";
+            bench_steps(&b, 1);
+            lvni_core_vfs_fail_at(kinds[i], k, EIO);
+            const lvn_status first = save_named(b.trainer, new, (double)b.trainer->at.step);
+            reached = lvni_core_vfs_calls(kinds[i]) >= k;
+            lvni_core_vfs_fail_at(kinds[i], 0, 0);
+            n_failed += first != LVN_OK;
+            assert_true(loads("last"));
+            assert_true(loads(first == LVN_OK ? new : old));
+            must_be(first == LVN_OK ? LVN_OK : bench_save(b.trainer, false), LVN_OK);
+            assert_true(loads(new));
+            assert_false(loads(old));
+        }
+    }
+    assert_true(n_failed >= 8);
+    bench_close(&b);
+}
+
+/* A step that is not that of the failed save takes up the list as it was. */
+static void a_later_save_knows_what_is_there(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 40, 8);
+    const setting s = settings();
+    bench b;
+    bench_open(&b, &data, &s);
+    b.trainer->o.keep.save_top_k = 1;
+    bench_steps(&b, 1);
+    must_be(save_named(b.trainer, "c", 0), LVN_OK);
+    bench_steps(&b, 1);
+    lvni_core_vfs_fail_at("rename", 1, ENOSPC);
+    must_be(save_named(b.trainer, "d", 1), LVN_ERR_IO);
+    lvni_core_vfs_fail_at("rename", 0, 0);
+    bench_steps(&b, 1);
+    must_be(bench_save(b.trainer, false), LVN_OK);
+    assert_true(loads("c"));
+    assert_false(loads("d"));
+    assert_int_equal(b.trainer->keeper.files.n, 1);
+    assert_string_equal(b.trainer->keeper.files.file[0].name, "c");
+    bench_close(&b);
+}
+
 int main(void)
 {
     lvni_log_set_quiet(true);
@@ -240,6 +323,8 @@ int main(void)
         cmocka_unit_test(a_training_ends_with_its_error),
         cmocka_unit_test(a_stop_saves_once_more),
         cmocka_unit_test(an_error_reports_the_last_saved_step),
+        cmocka_unit_test(no_failure_leaves_fewer_files),
+        cmocka_unit_test(a_later_save_knows_what_is_there),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(metrics);
