@@ -124,7 +124,8 @@ static void add_bare(line *l, const char *path)
         add(l, "", path);
     } else if (!dir && (ends_in(path, ".yaml") || ends_in(path, ".yml"))) {
         add(l, "config=", path);
-    } else if (!dir && ends_in(path, ".safetensors")) {
+    } else if (!dir && (ends_in(path, ".safetensors") || ends_in(path, ".pt") ||
+                        ends_in(path, ".pth") || ends_in(path, ".ckpt"))) {
         add(l, "weights=", path);
     } else if (has_row(l, "data")) {
         add(l, "data=", path);

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-enum { LVNI_COMMAND_USES = 3 };
+enum { LVNI_COMMAND_USES = 6 };
 
 typedef struct lvni_cli_command {
     const char *name;
@@ -70,6 +70,11 @@ int lvni_cli_command_misused(const char *name);
 
 int lvni_cli_cmd_train(int n, const char *const *args);
 int lvni_cli_cmd_plan(int n, const char *const *args);
+int lvni_cli_cmd_tune(int n, const char *const *args);
+/* The recipe that args[0] names, of `command`. NULL: an error was printed; *code: what to exit
+ * with. */
+const struct lvni_recipes_recipe *lvni_cli_find_recipe(int n, const char *const *args,
+                                                       const char *command, int *code);
 int lvni_cli_cmd_predict(int n, const char *const *args);
 int lvni_cli_cmd_eval(int n, const char *const *args);
 int lvni_cli_cmd_export(int n, const char *const *args);
@@ -77,6 +82,7 @@ int lvni_cli_cmd_ops(int n, const char *const *args);
 int lvni_cli_cmd_ops_check(int n, const char *const *args); /* what follows `ops check` */
 /* Reports it, with the nearest name; an exit code. */
 int lvni_cli_op_unknown(const char *name);
+int lvni_cli_cmd_ckpt(int n, const char *const *args);
 int lvni_cli_cmd_slurm(int n, const char *const *args);
 int lvni_cli_cmd_cc(int n, const char *const *args);
 int lvni_cli_cmd_completion(int n, const char *const *args);

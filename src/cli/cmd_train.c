@@ -73,9 +73,8 @@ static const lvni_recipes_recipe *load(const char *path, int *code)
     return recipe;
 }
 
-/* NULL: an error was printed; *code: what to exit with. */
-static const lvni_recipes_recipe *find_recipe(int n, const char *const *args, const char *command,
-                                              int *code)
+const lvni_recipes_recipe *lvni_cli_find_recipe(int n, const char *const *args, const char *command,
+                                                int *code)
 {
     *code = LVNI_EXIT_USAGE;
     if (n >= 1 && lvni_recipes_is_file(args[0])) {
@@ -94,7 +93,7 @@ static const lvni_recipes_recipe *find_recipe(int n, const char *const *args, co
 int lvni_cli_cmd_train(int n, const char *const *args)
 {
     int code;
-    const lvni_recipes_recipe *recipe = find_recipe(n, args, "train", &code);
+    const lvni_recipes_recipe *recipe = lvni_cli_find_recipe(n, args, "train", &code);
     return recipe == NULL ? code
                           : lvni_recipes_report_status(lvni_recipes_train(recipe, n - 1, args + 1));
 }
@@ -106,7 +105,7 @@ int lvni_cli_cmd_plan(int n, const char *const *args)
         return lvni_cli_command_misused("plan");
     }
     int code;
-    const lvni_recipes_recipe *recipe = find_recipe(n - 1, args + 1, "plan", &code);
+    const lvni_recipes_recipe *recipe = lvni_cli_find_recipe(n - 1, args + 1, "plan", &code);
     return recipe == NULL ? code
                           : lvni_recipes_report_status(lvni_recipes_plan(recipe, n - 2, args + 2));
 }
@@ -143,7 +142,7 @@ static const lvni_recipes_recipe *find_user(int n, const char *const *args, cons
 {
     *skip = n >= 1 && (lvni_recipes_is_file(args[0]) || lvni_recipes_find(args[0]) != NULL);
     if (*skip == 1) {
-        return find_recipe(n, args, command, code);
+        return lvni_cli_find_recipe(n, args, command, code);
     }
     char *name = find_model(n, args);
     const lvni_recipes_recipe *recipe = name == NULL ? lvni_recipes_at(0) : lvni_recipes_find(name);

@@ -1,7 +1,5 @@
 /* The table of commands (cli.h), and those that are a few lines. */
-#include "ckpt/checkpoint.h"
 #include "cli/cli.h"
-#include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/str.h"
@@ -9,43 +7,12 @@
 #include "recipes/recipe.h"
 #include "recipes/report_error.h"
 #include "recipes/run_dir.h"
+#include "recipes/tune.h"
 
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-/* levin ckpt hash FILE|RUN: two hashes of the tensors in a file (of a run directory: its last
- * checkpoint); damage is reported and gives exit code 1. */
-static lvn_status hash(const char *file, int *code)
-{
-    lvni_ckpt_hashes h;
-    LVN_TRY(lvni_ckpt_hash_file(file, &h));
-    printf("weights %s\nstate %s\n", h.weights, h.state);
-    for (int64_t i = 0; i < h.n_damaged; i++) {
-        lvni_core_print(stderr,
-                        "error: %s: the checksum of %s does not match: the file is damaged\n", file,
-                        h.damaged[i]);
-    }
-    *code = h.n_damaged > 0 ? LVNI_EXIT_FAILURE : LVNI_EXIT_OK;
-    lvni_ckpt_hashes_free(&h);
-    return LVN_OK;
-}
-
-static int run_ckpt(int n, const char *const *args)
-{
-    if (n != 2 || strcmp(args[0], "hash") != 0) {
-        return lvni_cli_command_misused("ckpt");
-    }
-    char *file;
-    int code = LVNI_EXIT_OK;
-    lvn_status s = lvni_ckpt_file_of(args[1], &file);
-    if (s == LVN_OK) {
-        s = hash(file, &code);
-        lvni_core_free(file);
-    }
-    return s == LVN_OK ? code : lvni_recipes_report_status(s);
-}
 
 /* levin launch [options] -- PROGRAM [ARGS...] */
 static int run_launch(int n, const char *const *args)
@@ -94,6 +61,17 @@ const lvni_cli_command lvni_cli_commands[] = {
              "would take, and the keys that pin its bits;\n"
              "writes nothing. What the training would refuse is refused here.",
      .by_recipe = true},
+    {.name = "tune",
+     .run = lvni_cli_cmd_tune,
+     .computes = true,
+     .use = {{"levin tune batch-size [RECIPE] [key=value ...]",
+              "the largest batch_size_per_device that fits on every rank"}},
+     .words = "batch-size",
+     .more = "Takes all keys of the recipe's training (levin help train), which it starts as it "
+             "would run, for two steps and a part of the validation\n"
+             "at each size that should fit; the answer was run. Writes nothing; exit code 69 when "
+             "no size fits. See docs/tune.md.",
+     .tables = lvni_recipes_tune_own_tables},
     {.name = "slurm",
      .run = lvni_cli_cmd_slurm,
      .use = {{"levin slurm env [--json | --export] [--strict]",
@@ -116,14 +94,25 @@ const lvni_cli_command lvni_cli_commands[] = {
              "others are stopped, and nothing is left behind. See docs/launch.md.",
      .tables = lvni_launch_tables},
     {.name = "ckpt",
-     .run = run_ckpt,
+     .run = lvni_cli_cmd_ckpt,
      .alone = true,
-     .use = {{"levin ckpt hash FILE or RUN",
+     .use = {{"levin ckpt verify FILE or RUN ... [json=true]",
+              "is every file complete: its form, its checksums; of a run all its checkpoints"},
+             {"levin ckpt show FILE or RUN [json=true]", "metadata and tensors"},
+             {"levin ckpt diff A B [json=true]",
+              "in which tensors two files or runs differ, and by how much"},
+             {"levin ckpt average A B ... out=FILE",
+              "the mean of the weights of files or runs, for weights= and model="},
+             {"levin ckpt convert IN OUT",
+              "weights of torch.save (.pt, .pth, .ckpt) as .safetensors, and others as .pt"},
+             {"levin ckpt hash FILE or RUN",
               "hashes of weights and state in a checkpoint, or in a run's last one"}},
-     .words = "hash",
-     .more = "`weights` is over parameters and buffers, `state` over all tensors and the position "
-             "of the run: equal for equal runs on any layout.\n"
-             "Exit code 1 when the checksum of a tensor does not match."},
+     .words = "average convert diff hash show verify",
+     .more = "Of a run, show, diff, average and hash take the last checkpoint. `weights` is over "
+             "parameters and "
+             "buffers, `state` over all tensors and the position\n"
+             "of the run: equal for equal runs on any layout. Exit code 1 when a file is missing, "
+             "cut off or damaged, and of diff when the files differ. See docs/checkpoints.md."},
     {.name = "cc",
      .run = lvni_cli_cmd_cc,
      .use = {{"levin cc mine.c [-o mine.so] [FLAG...]",

@@ -30,7 +30,7 @@ static const lvni_core_option_table model_table = LVNI_OPTION_TABLE("model", mod
 
 static const lvni_core_option_table *train_tables(size_t *n)
 {
-    static lvni_core_option_table all[9];
+    static lvni_core_option_table all[10];
     all[0] = lvni_recipes_image_options;
     all[1] = model_table;
     all[2] = lvni_recipes_run_options;
@@ -40,6 +40,7 @@ static const lvni_core_option_table *train_tables(size_t *n)
     all[6] = lvni_recipes_criterion_options;
     all[7] = lvni_recipes_preprocess_options;
     all[8] = lvni_recipes_loop_options;
+    all[9] = lvni_recipes_checkpoint_options;
     *n = sizeof all / sizeof *all;
     return all;
 }

@@ -23,7 +23,7 @@ static bool leads(const lvni_recipes_fit_run *r)
     return r->rank.rank == 0;
 }
 
-/* A host program's run without `out`, and fast_dev_run. */
+/* A host program's run without `out`, a finder's, and fast_dev_run. */
 static bool keeps_nothing(const lvni_recipes_fit_run *r)
 {
     return r->dir == NULL &&
@@ -110,7 +110,6 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .bucket_bytes = lvni_core_config_int(c, "bucket_bytes"),
         .sharded_stage = sharded_stage(c),
         .out = leads(r) ? r->dir : NULL,
-        .save_every_n_steps = lvni_core_config_int(c, "checkpoint.every_n_steps"),
         .log_every_n_steps = lvni_core_config_int(c, "log_every_n_steps"),
         .loggers = lvni_core_config_str_list(c, "logger", &n_loggers),
         .log_histograms = lvni_core_config_bool(c, "log_histograms"),
@@ -123,7 +122,7 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .export_model = has_card(r) && leads(r) && !keeps_nothing(r) ? export_named : NULL,
         .user = r};
     out->n_loggers = n_loggers;
-    if (keeps_nothing(r)) {
+    if (keeps_nothing(r) && !r->request->tunes) {
         LVN_TRY(lvni_core_config_no_effect(c, "logger", "without out=DIR"));
     }
     if (r->request->ranks != NULL && r->request->ranks->rank[0].rank == r->rank.rank) {
@@ -136,6 +135,7 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
     LVN_TRY(lvni_recipes_read_optim(c, &out->optim));
     LVN_TRY(lvni_recipes_read_phases(c, &r->plan, r->request->cls->phases, out->phase));
     LVN_TRY(lvni_recipes_read_loop(c, out));
+    LVN_TRY(lvni_recipes_read_checkpoints(c, out));
     LVN_TRY(lvni_recipes_read_plateau(c, out->val != NULL, &out->plateau));
     LVN_TRY(lvni_recipes_read_decay(c, r->schedule.total_steps, &out->optim.weight_decay,
                                     &out->weight_decay));
@@ -323,7 +323,9 @@ static lvn_status lead(lvni_recipes_fit_run *r)
     const lvni_core_config *c = r->request->config;
     lvni_log_set_quiet(lvni_core_config_bool(c, "quiet"));
     lvni_log_set_verbose(lvni_core_config_bool(c, "verbose"));
-    LVN_TRY(lvni_recipes_is_dev_run(c) ? LVN_OK : lvni_recipes_run_dir_choose(c, &r->dir));
+    LVN_TRY(lvni_recipes_is_dev_run(c) || r->request->tunes
+                ? LVN_OK
+                : lvni_recipes_run_dir_choose(c, &r->dir));
     LVN_TRY(prepare(r));
     if (r->measures) {
         char ready = 1;
@@ -404,6 +406,13 @@ static lvn_status train(lvni_recipes_fit_run *r)
     return s == LVN_OK ? LVN_OK : lvn_error_adopt(&error);
 }
 
+static lvn_status weigh(const lvni_recipes_fit_run *r)
+{
+    const lvni_recipes_fit_request *q = r->request;
+    return q->weigh == NULL ? LVN_OK
+                            : q->weigh(q->host, q->ranks, &r->rank, r->model, &r->plan, &r->need);
+}
+
 /* The whole run of a rank, from the directory to the last checkpoint. A collective of the ranks. */
 static lvn_status run_rank(lvni_recipes_fit_run *r)
 {
@@ -412,6 +421,7 @@ static lvn_status run_rank(lvni_recipes_fit_run *r)
     LVN_TRY(lvni_recipes_fit_compare_hardware(r));
     LVN_TRY(leads(r) ? lead(r) : follow(r));
     LVN_TRY(leads(r) && r->rank.world > 1 ? report_followers(r) : LVN_OK);
+    LVN_TRY(weigh(r));
     LVN_TRY(make_trainer(r));
     LVN_TRY(r->rank.world > 1 ? lvni_recipes_fit_compare_runs(r) : LVN_OK);
     LVN_TRY(r->saved != NULL ? resume(r) : LVN_OK);

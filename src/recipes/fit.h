@@ -9,6 +9,8 @@
 #include "recipes/ranks.h"
 #include "trainer/trainer.h"
 
+struct lvni_trainer_memory_need; /* trainer/memory.h */
+
 typedef struct lvni_recipes_fit_request {
     lvni_core_config *config;  /* finished; resolved values are written back */
     lvni_recipes_ranks *ranks; /* of this process; NULL for lvni_recipes_fit_plan */
@@ -39,6 +41,12 @@ typedef struct lvni_recipes_fit_request {
     lvn_status (*drive)(void *host, const lvni_recipes_ranks *ranks, const lvni_recipes_rank *rank,
                         lvni_trainer *trainer);
     void *host;
+    /* A finder drives it (tune.h): nothing is written, even where `out` is given. */
+    bool tunes;
+    /* On each rank, with its estimate, before there is a trainer; a collective. NULL: none. */
+    lvn_status (*weigh)(void *host, const lvni_recipes_ranks *ranks, const lvni_recipes_rank *rank,
+                        const lvni_nn_model *model, const lvni_plan *plan,
+                        const struct lvni_trainer_memory_need *need);
     lvni_trainer_hooks hooks; /* of the first rank of this process */
 } lvni_recipes_fit_request;
 

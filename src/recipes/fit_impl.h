@@ -10,6 +10,7 @@
 #include "recipes/options.h"
 #include "recipes/recipe.h"
 #include "recipes/run_dir.h"
+#include "trainer/memory.h"
 #include "trainer/trainer.h"
 
 /* Everything a rank of the run needs beside the request. Rank 0 leads: it alone writes the
@@ -23,13 +24,14 @@ typedef struct lvni_recipes_fit_run {
     char *dir;                /* NULL: other ranks, and a run that keeps nothing */
     char run_id[LVNI_RUN_ID]; /* rank 0 */
     lvni_core_str json, card;
-    lvni_core_str memory;   /* a line: what the run will take */
-    lvni_core_str scarce;   /* a line: the machine has less */
-    lvni_core_str machine;  /* what the bits come from, of all ranks (trainer/identity.h) */
-    lvni_core_str hardware; /* a line: ranks whose bits differ */
-    bool measures;          /* the shares of the ranks are still to be measured */
-    lvni_core_str shares;   /* a line: why the ranks have theirs */
-    int *bounds;            /* shares of the ranks (plan.h); NULL: equal */
+    lvni_trainer_memory_need need; /* on rank 0 with those of the other threads */
+    lvni_core_str memory;          /* a line: what the run will take */
+    lvni_core_str scarce;          /* a line: the machine has less */
+    lvni_core_str machine;         /* what the bits come from, of all ranks (trainer/identity.h) */
+    lvni_core_str hardware;        /* a line: ranks whose bits differ */
+    bool measures;                 /* the shares of the ranks are still to be measured */
+    lvni_core_str shares;          /* a line: why the ranks have theirs */
+    int *bounds;                   /* shares of the ranks (plan.h); NULL: equal */
     lvni_nn_model *model;
     lvni_trainer *trainer;
     lvni_ckpt *saved; /* a resumed run's checkpoint; NULL: from the beginning */

@@ -101,6 +101,7 @@ static lvn_status predict(lvni_recipes_fit_run *r, lvni_trainer_memory_need *nee
     lvni_trainer_options o;
     *need = (lvni_trainer_memory_need){0};
     LVN_TRY(lvni_recipes_fit_options(r, &o));
+    o.out = r->request->tunes ? "" : o.out; /* the run that follows saves */
     *predicted = lvni_trainer_predict_memory(&o, need);
     lvni_core_str_clear(&r->json); /* the configuration may still change */
     lvni_core_str_clear(&r->card);
@@ -142,6 +143,8 @@ static lvn_status add_others(lvni_recipes_fit_run *r, lvni_trainer_memory_need *
 lvn_status lvni_recipes_fit_predict_memory(lvni_recipes_fit_run *r)
 {
     lvni_trainer_memory_need need;
+    /* a finder goes on with a smaller one */
+    const lvn_status too_large = r->request->tunes ? LVN_ERR_DEVICE_MEMORY : LVN_ERR_USAGE;
     int lanes = r->plan.lanes;
     const bool together = has_others(r) && r->rank.rank == 0 && r->plan.rank == 0;
     lvn_status s = LVN_OK;
@@ -157,12 +160,13 @@ lvn_status lvni_recipes_fit_predict_memory(lvni_recipes_fit_run *r)
     if (s == LVN_ERR_DEVICE_MEMORY) {
         const lvn_error why = *lvn_last_error();
         char size[SIZE_KEY];
-        LVN_FAIL(LVN_ERR_USAGE,
+        LVN_FAIL(too_large,
                  "%lld sample%s at once take%s more memory than there is (%s): give a smaller "
                  "batch_size%s, or more micro-batches",
                  (long long)need.refused, lvni_core_plural(need.refused, "", "s"),
                  lvni_core_plural(need.refused, "s", ""), why.message, or_size_key(r, size));
     }
+    r->need = need;
     if (s == LVN_OK) {
         lvni_trainer_memory_print(&need, lanes, &r->memory);
         if (together) {
@@ -200,24 +204,62 @@ void lvni_recipes_fit_print_cores(const lvni_recipes_fit_run *run)
     }
 }
 
+enum { MOST_DEVICES = 8 };
+
+/* "96 x sim: 12 hosts x 8", "9 x sim: 2 hosts x 4 to 5". m: NULL where all ranks are here */
+static void print_device_count(const char *kind, int n, const lvni_control_member *m,
+                               lvni_core_str *out)
+{
+    int hosts = 0, least = n, most = 0; /* hosts are numbered by their smallest rank */
+    for (int i = 0; m != NULL && i < n; i++) {
+        int on = 0;
+        for (int k = 0; m[i].host_index == hosts && k < n; k++) {
+            on += m[k].host_index == hosts;
+        }
+        if (on > 0) {
+            hosts++;
+            least = on < least ? on : least;
+            most = on > most ? on : most;
+        }
+    }
+    lvni_core_str_printf(out, ", devices %d x %s", n, kind);
+    if (hosts > 1) {
+        lvni_core_str_printf(out, ": %d hosts x %d", hosts, least);
+    }
+    if (hosts > 1 && most > least) {
+        lvni_core_str_printf(out, " to %d", most);
+    }
+}
+
+/* Each by its name where they are few. m: NULL where all ranks are here */
+static void print_devices(const lvni_recipes_fit_run *run, const lvni_control_member *m,
+                          lvni_core_str *out)
+{
+    const lvni_recipes_ranks *ranks = run->request->ranks;
+    const char *kind = lvni_core_config_str(run->request->config, "accelerator");
+    const int n = m != NULL ? run->rank.world : ranks->n;
+    if (n > MOST_DEVICES) {
+        print_device_count(kind, n, m, out);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        const char *between = i == 0 ? ", devices " : ",";
+        if (m != NULL) {
+            lvni_core_str_printf(out, "%s%s", between, m[i].device);
+        } else {
+            lvni_core_str_printf(out, "%s%s:%d", between, kind, ranks->rank[i].device);
+        }
+    }
+}
+
 static void report_ranks(const lvni_recipes_fit_run *run)
 {
     const lvni_recipes_ranks *ranks = run->request->ranks;
-    /* NULL: all ranks are here */
-    const lvni_control_member *reported =
-        run->rank.control == NULL ? NULL : lvni_control_members(run->rank.control);
     lvni_core_str devices = {.len = 0};
-    for (int i = 0; lvni_recipes_accelerator_is_device(run->request->config) &&
-                    i < (reported != NULL ? run->rank.world : ranks->n);
-         i++) {
-        const char *between = i == 0 ? ", devices " : ",";
-        if (reported != NULL) {
-            lvni_core_str_printf(&devices, "%s%s", between, reported[i].device);
-        } else {
-            lvni_core_str_printf(&devices, "%s%s:%d", between,
-                                 lvni_core_config_str(run->request->config, "accelerator"),
-                                 ranks->rank[i].device);
-        }
+    if (lvni_recipes_accelerator_is_device(run->request->config)) {
+        print_devices(run,
+                      run->rank.control == NULL ? NULL : lvni_control_members(run->rank.control),
+                      &devices);
     }
     lvni_log_line(LVNI_LOG_INFO, "%d ranks: %s (strategy=%s)%s", run->rank.world, ranks->how,
                   lvni_core_config_str(run->request->config, "strategy"),

@@ -102,9 +102,9 @@ static const lvni_core_option run_rows[] = {
              "configuration."},
     {.name = "weights",
      .type = LVNI_OPT_PATH,
-     .help = "Start from the weights of a safetensors file with the names of torchvision or timm, "
-             "an exported model, a checkpoint, a run directory (its last checkpoint), or a folder "
-             "with model.safetensors."},
+     .help = "Start from the weights of a safetensors file or one of torch.save (.pt, .pth, .ckpt) "
+             "with the names of torchvision or timm, an exported model, a checkpoint, a run "
+             "directory (its last checkpoint), or a folder with model.safetensors."},
     {.name = "reset_head",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
@@ -237,12 +237,6 @@ static const lvni_core_option run_rows[] = {
      .flags = LVNI_OPT_LATER,
      .later_note = "on the CPU false would not be faster; leave it at deterministic=true",
      .help = "The same bits on every layout."},
-    {.name = "checkpoint.every_n_steps",
-     .type = LVNI_OPT_INT,
-     .unit = "steps",
-     .fallback = "0",
-     .range = LVNI_AT_LEAST(0),
-     .help = "Save checkpoints/last also every so many steps; 0: after each epoch and at the end."},
     {.name = "log_every_n_steps",
      .type = LVNI_OPT_INT,
      .unit = "steps",

@@ -55,6 +55,10 @@ lvn_status lvni_recipes_check_plan(const lvni_core_config *config, const lvni_re
 
 /* limit_train_batches val_check_interval early_stopping.* max_time ... */
 extern const lvni_core_option_table lvni_recipes_loop_options;
+/* checkpoint.*; checkpoint_options.c */
+extern const lvni_core_option_table lvni_recipes_checkpoint_options;
+lvn_status lvni_recipes_read_checkpoints(const lvni_core_config *config,
+                                         lvni_trainer_options *options);
 
 /* "10" batches or "0.25" of all; both 0: all, unless it is none. */
 typedef struct lvni_recipes_limit {

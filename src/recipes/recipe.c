@@ -57,6 +57,7 @@ typedef lvn_status (*fit_function)(const lvni_recipes_fit_request *request);
 typedef struct work {
     const lvni_recipes_recipe *recipe;
     lvni_core_config *config;
+    const lvni_recipes_driver *driver; /* NULL: trains to the end */
 } work;
 
 static lvn_status open_and_fit(const work *w, lvni_recipes_ranks *ranks, fit_function fit)
@@ -64,6 +65,12 @@ static lvn_status open_and_fit(const work *w, lvni_recipes_ranks *ranks, fit_fun
     lvni_recipes_fit_request request = {.config = w->config, .ranks = ranks, .recipe = w->recipe};
     void *state = NULL;
     lvn_status s = w->recipe->open(w->recipe, &request, &state);
+    if (w->driver != NULL) {
+        request.tunes = true;
+        request.weigh = w->driver->weigh;
+        request.drive = w->driver->drive;
+        request.host = w->driver->host;
+    }
     s = s == LVN_OK ? fit(&request) : s;
     if (w->recipe->close != NULL) {
         w->recipe->close(state);
@@ -125,6 +132,19 @@ lvn_status lvni_recipes_train_with(const lvni_recipes_recipe *recipe, const char
     const lvn_status s = lvni_recipes_fit_end(lvni_recipes_ranks_run(w.config, &ranks));
     lvni_core_config_destroy(w.config);
     return s;
+}
+
+lvn_status lvni_recipes_drive(const lvni_recipes_recipe *recipe, lvni_core_config *config,
+                              const lvni_recipes_ranks_command *command,
+                              const lvni_recipes_driver *driver)
+{
+    work w = {.recipe = recipe, .config = config, .driver = driver};
+    lvni_recipes_ranks_command ranks = *command;
+    LVN_TRY(check_name(recipe, config));
+    ranks.check = recipe->check;
+    ranks.run = train;
+    ranks.user = &w;
+    return lvni_recipes_fit_end(lvni_recipes_ranks_run(config, &ranks));
 }
 
 const char *lvni_recipes_typed(const lvni_recipes_recipe *recipe)

@@ -100,4 +100,18 @@ const char *lvni_recipes_help_of(const lvni_recipes_recipe *recipe, const char *
 lvn_status lvni_recipes_train_with(const lvni_recipes_recipe *recipe, const char *const command[2],
                                    const char *help, int n, const char *const *args);
 
+/* What drives a training in place of lvni_trainer_fit, and writes nothing (fit.h): a finder. */
+typedef struct lvni_recipes_driver {
+    lvn_status (*weigh)(void *host, const lvni_recipes_ranks *ranks, const lvni_recipes_rank *rank,
+                        const lvni_nn_model *model, const lvni_plan *plan,
+                        const struct lvni_trainer_memory_need *need);
+    lvn_status (*drive)(void *host, const lvni_recipes_ranks *ranks, const lvni_recipes_rank *rank,
+                        lvni_trainer *trainer);
+    void *host;
+} lvni_recipes_driver;
+/* On the ranks of `config`, which command->command and its arguments start again. */
+lvn_status lvni_recipes_drive(const lvni_recipes_recipe *recipe, lvni_core_config *config,
+                              const lvni_recipes_ranks_command *command,
+                              const lvni_recipes_driver *driver);
+
 #endif

@@ -7,7 +7,7 @@
 
 #include <levin/recipe.h>
 
-enum { LVNI_SHARED_TABLES = 5 }; /* its own keys first */
+enum { LVNI_SHARED_TABLES = 6 }; /* its own keys first */
 
 typedef struct lvni_recipes_shared {
     const lvn_recipe *recipe; /* NULL: none is loaded */

@@ -289,6 +289,7 @@ const lvni_recipes_recipe *lvni_recipes_shared_row(void)
         loaded.tables[2] = lvni_recipes_batch_options;
         loaded.tables[3] = lvni_recipes_optim_table;
         loaded.tables[4] = lvni_recipes_loop_options;
+        loaded.tables[5] = lvni_recipes_checkpoint_options;
         loaded.row = row;
     }
     return &loaded.row;

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static lvni_core_option_table all_tables[4];
+static lvni_core_option_table all_tables[5];
 static pthread_once_t tables_made = PTHREAD_ONCE_INIT; /* programs may train in several threads */
 
 static void make_tables(void)
@@ -24,12 +24,13 @@ static void make_tables(void)
     all_tables[1] = lvni_recipes_batch_options;
     all_tables[2] = lvni_recipes_optim_table;
     all_tables[3] = lvni_recipes_loop_options;
+    all_tables[4] = lvni_recipes_checkpoint_options;
 }
 
 const lvni_core_option_table *lvni_recipes_job_tables(size_t *n)
 {
     pthread_once(&tables_made, make_tables);
-    *n = 4;
+    *n = 5;
     return all_tables;
 }
 

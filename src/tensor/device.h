@@ -57,8 +57,11 @@ typedef struct lvni_tensor_device_stats {
     uint64_t limit;
     uint64_t in_use, held; /* bytes; held: in use, or kept for reuse */
     uint64_t peak;         /* of held */
+    int64_t given_up;      /* how often what was kept became holes again, as there was no room */
+    uint64_t most;         /* of in_use, since lvni_tensor_device_forget_most */
 } lvni_tensor_device_stats;
 lvni_tensor_device_stats lvni_tensor_device_get_stats(lvni_tensor_device *device);
+void lvni_tensor_device_forget_most(lvni_tensor_device *device);
 
 /* Like lvni_tensor_cache_take and lvni_tensor_cache_give. LVN_ERR_DEVICE_MEMORY when the device is
  * full, with all that was kept for reuse given up. The block is for streams of one kind: given

@@ -128,6 +128,7 @@ static void add_hole(lvni_tensor_device *d, lvni_tensor_piece *piece)
 /* Blocks of all kinds may become one hole: each kind waits for the others. */
 static lvn_status give_up_free_blocks(lvni_tensor_device *d)
 {
+    d->given_up++;
     LVN_TRY(lvni_tensor_device_order(d, LVN_STREAM_COMPUTE, LVN_STREAM_COPY));
     LVN_TRY(lvni_tensor_device_order(d, LVN_STREAM_COPY, LVN_STREAM_COMPUTE));
     for (int k = 0; k < LVN_STREAM_KINDS * LVNI_SIZE_CLASSES; k++) {
@@ -297,6 +298,7 @@ void *lvni_tensor_device_take(lvni_tensor_device *d, lvn_stream_kind kind, size_
     pthread_mutex_lock(&d->memory_lock);
     void *p = take_class(d, kind, k, *got);
     d->in_use += p == NULL ? 0 : *got;
+    d->most = d->in_use > d->most ? d->in_use : d->most;
     pthread_mutex_unlock(&d->memory_lock);
     return p;
 }
@@ -331,8 +333,19 @@ void lvni_tensor_device_fail_at(lvni_tensor_device *d, int64_t k)
 lvni_tensor_device_stats lvni_tensor_device_get_stats(lvni_tensor_device *d)
 {
     pthread_mutex_lock(&d->memory_lock);
-    const lvni_tensor_device_stats s = {
-        .limit = d->info.memory, .in_use = d->in_use, .held = d->held, .peak = d->peak};
+    const lvni_tensor_device_stats s = {.limit = d->info.memory,
+                                        .in_use = d->in_use,
+                                        .held = d->held,
+                                        .peak = d->peak,
+                                        .given_up = d->given_up,
+                                        .most = d->most};
     pthread_mutex_unlock(&d->memory_lock);
     return s;
+}
+
+void lvni_tensor_device_forget_most(lvni_tensor_device *d)
+{
+    pthread_mutex_lock(&d->memory_lock);
+    d->most = d->in_use;
+    pthread_mutex_unlock(&d->memory_lock);
 }

@@ -46,9 +46,10 @@ struct lvni_tensor_device {
     /* one for every block in use, at least: giving back cannot fail */
     lvni_tensor_piece *spare;
     lvni_tensor_segment *segments;
-    uint64_t taken;              /* bytes of all segments */
-    uint64_t in_use, held, peak; /* bytes */
-    int64_t fail_in;             /* 0: never */
+    uint64_t taken;                    /* bytes of all segments */
+    uint64_t in_use, held, peak, most; /* bytes */
+    int64_t given_up;
+    int64_t fail_in; /* 0: never */
 
     pthread_mutex_t stream_lock; /* a leaf lock */
     lvni_tensor_stream *streams;

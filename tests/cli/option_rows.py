@@ -50,6 +50,7 @@ CNN = "model.name=cnn micro_batches=4"
 # The loss falls: that ends a run where more is better, and no other.
 LASTS = "early_stopping.monitor=train/loss early_stopping.patience=1 max_epochs=5"
 STOPS = LASTS + " early_stopping.mode=max"
+TOP = "checkpoint.save_top_k=1 checkpoint.monitor=train/loss"
 PEER = Elsewhere("test_rank_failures.py", "peer_timeout_s=1")
 SIM = {"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "256MiB"}
 TASK = {
@@ -97,6 +98,13 @@ train_rows = {
     "num_nodes": refusal("2"),
     "deterministic": refusal("false"),
     "checkpoint.every_n_steps": row("1", "files", "optim=sgd optim.lr=1e38", fails=True),
+    "checkpoint.every_n_epochs": row("2", "files", "checkpoint.save_top_k=-1"),
+    "checkpoint.every_n_minutes": Elsewhere("test_keep.py", "checkpoint.every_n_minutes="),
+    "checkpoint.monitor": row("val/none", "code", fails=True),
+    "checkpoint.mode": row("max", "files", TOP + " checkpoint.filename={step}", first="min"),
+    "checkpoint.save_top_k": row("1", "files"),
+    "checkpoint.filename": row("{step}", "files", TOP),
+    "checkpoint.auto_insert_metric_name": row("false", "files", TOP),
     "log_every_n_steps": row("1", "metrics"),
     "log_histograms": Elsewhere("test_loggers.py", "log_histograms=true"),
     "logger": row("csv", "files"),

@@ -14,6 +14,7 @@ from ucx import HAS_UCX
 
 # Each configuration runs on all of them.
 KINDS = ("single", "threads", "shm", "messages")
+NODES = "nodes"  # and on ranks of two nodes, where it has several and there can be such nodes
 MESSAGES = ("net", "ucx") if HAS_UCX else ("net",)
 STOPS = ("SIGTERM", "SIGKILL", "max_steps")
 SLOW = ((), (), ("LEVIN_SIM_KERNEL_US=20",), ("LEVIN_SIM_COPY_GBPS=0.1",))
@@ -214,6 +215,8 @@ def draw_loop(r):
         ("limit_train_batches", [1, 2, 3]),
         ("limit_val_batches", [1, 2]),
         ("num_sanity_val_steps", [0, -1]),
+        ("checkpoint.save_top_k", [1, -1]),
+        ("checkpoint.every_n_epochs", [2]),
     ):
         if chance(r, 0.15):
             keys += [f"{key}={r.choice(values)}"]
@@ -313,14 +316,18 @@ def with_value(arguments, key, value):
 
 class Layout:
     """Where a run computes: arguments, whether it is held on one core, and the environment of its
-    simulated accelerators. Slow kernels or copies make visible what does not wait for them."""
+    simulated accelerators. Slow kernels or copies make visible what does not wait for them. nodes:
+    of each rank the number of its node, when there are several."""
 
-    def __init__(self, keys, one_core=False, slow=()):
-        self.keys, self.one_core, self.slow = keys, one_core, slow
+    def __init__(self, keys, one_core=False, slow=(), nodes=()):
+        self.keys, self.one_core, self.slow, self.nodes = keys, one_core, slow, nodes
         self.sim = "accelerator=sim" in keys
 
     def with_keys(self, keys):
-        return Layout(keys, self.one_core, self.slow)
+        return Layout(keys, self.one_core, self.slow, self.nodes)
+
+    def ranks(self):
+        return len(self.nodes) or number_of(self.keys, "devices")
 
 
 class Stop:
@@ -374,6 +381,40 @@ def draw_layout(r, kind, config):
     return Layout(keys, chance(r, 0.3), slow)
 
 
+def draw_nodes(r, config):
+    """Ranks of two nodes: in two levels, or over messages alone where a node's are not neighbours
+    or the transport is one of messages. None: the configuration is for one rank."""
+    ranks = worlds(config)[1:]
+    if not ranks:
+        return None
+    n = r.choice(ranks)
+    first = r.randint(1, n - 1)
+    nodes = [0] * first + [1] * (n - first)
+    if chance(r, 0.25):
+        nodes = [rank % 2 for rank in range(n)]
+    accelerator = r.choice(["cpu", "sim"])
+    keys = [
+        f"strategy={draw_strategy(r, config, accelerator)}",
+        f"accelerator={accelerator}",
+        f"num_workers={r.randint(0, 3)}",
+        f"bucket_bytes={r.choice([16384, 65536, 4194304])}",
+        f"lanes={r.randint(1, 3)}",
+    ]
+    if chance(r, 0.5):
+        keys += [f"transport={r.choice(MESSAGES)}"]
+    return Layout(keys, chance(r, 0.3), nodes=nodes)
+
+
+def draw_nodes_trial(r, config):
+    """Half of them stop by max_steps and go on in any layout."""
+    layout = draw_nodes(r, config)
+    if layout is None or chance(r, 0.5) or not may_stop_early(config):
+        return [Trial([layout])] if layout else []
+    stop = Stop("max_steps", r.randint(1, number_of(config, "max_steps") // 2))
+    other = draw_nodes(r, config) if chance(r, 0.5) else draw_layout(r, r.choice(KINDS), config)
+    return [Trial([layout, other], stop)]
+
+
 def may_stop_early(config):
     """By max_steps: some schedules, and that of the student's teacher, follow from it."""
     to_the_end = ("cosine", "linear", "polynomial", "onecycle")
@@ -410,8 +451,11 @@ def draw_trials(r, seed, config):
     return trials
 
 
-def draw(seed, bf16, photos, recipes):
-    """(config, trials) of a seed, whatever was drawn before."""
+def draw(seed, bf16, photos, recipes, several_nodes):
+    """(config, trials) of a seed, whatever was drawn before; that on nodes is the last."""
     r = random.Random(seed)
     config = draw_config(r, bf16, photos, recipes)
-    return config, draw_trials(r, seed, config)
+    trials = draw_trials(r, seed, config)
+    if several_nodes:
+        trials += draw_nodes_trial(random.Random(f"{seed}, nodes"), config)
+    return config, trials

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 from random_configs import Layout, Trial, number_of, value_of, with_value
@@ -20,6 +21,7 @@ from reproducibility_lines import first_difference, reproducibility_lines
 SIM = ("LEVIN_SIM_DEVICES=8", "LEVIN_SIM_MEMORY=2GiB")
 ALWAYS = ["log_every_n_steps=1", "quiet=true", "logger=[csv,tensorboard]"]
 ALONE = Layout(["devices=1", "num_workers=0", "lanes=1"])  # what all others are compared with
+ON_NODES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "node_processes.py")
 TRIES = 3
 FILES = (
     "checkpoints/last.safetensors",
@@ -63,7 +65,8 @@ class Runner:
     def command(self, config, layout, *more):
         env = ["env", *SIM, *layout.slow] if layout.sim else []
         pin = ["taskset", "-c", "0"] if layout.one_core else []
-        return [*env, *pin, self.levin, "train", *config, *ALWAYS, *layout.keys, *more]
+        on = [sys.executable, ON_NODES, ",".join(map(str, layout.nodes))] if layout.nodes else []
+        return [*on, *env, *pin, self.levin, "train", *config, *ALWAYS, *layout.keys, *more]
 
     def start(self, command):
         return subprocess.Popen(
@@ -223,9 +226,11 @@ def simpler_configs(config):
 
 def simpler_layouts(layout):
     if layout.slow:
-        yield Layout(layout.keys, layout.one_core)
+        yield Layout(layout.keys, layout.one_core, (), layout.nodes)
     if layout.one_core:
-        yield Layout(layout.keys, False, layout.slow)
+        yield Layout(layout.keys, False, layout.slow, layout.nodes)
+    if len(layout.nodes) > 2:
+        yield Layout(layout.keys, layout.one_core, layout.slow, [0, 1])
     for key in ("bucket_bytes", "lanes", "num_workers", "transport", "checkpoint.every_n_steps"):
         if value_of(layout.keys, key) is not None:
             yield layout.with_keys(without(layout.keys, {key}))

@@ -38,6 +38,7 @@ class Words(Case):
                 "predict",
                 "slurm",
                 "train",
+                "tune",
             ],
         )
         for command in commands:

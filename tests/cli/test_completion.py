@@ -71,6 +71,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.ask("plan "), ["train"])
         self.assertEqual(self.ask("plan train cl"), ["classify"])
         self.assertEqual(self.ask("ckpt h"), ["hash"])
+        self.assertEqual(self.ask("ckpt ver"), ["verify"])
         self.assertEqual(self.ask("completion "), ["bash", "zsh"])
         self.assertEqual(self.ask("slurm ex"), ["expand"])
         self.assertIn("conv2d", self.ask("ops conv"))

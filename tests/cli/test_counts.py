@@ -38,6 +38,7 @@ NEVER_ONE = [
     "an epoch counts to",
     "the stream %s has %lld samples;",
     "%lld samples in steps",
+    "the mean of %d files",
     "%s %lld x %lld = %lld samples",
     "names and layouts of PyTorch",
     "copying a batch of",

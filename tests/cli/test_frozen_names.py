@@ -290,6 +290,12 @@ class FrozenNames(unittest.TestCase):
         self.compare("keys of eval --json", keys_of(json.loads(printed)))
         printed, _ = levin("ckpt", "hash", str(self.mlp))
         self.compare("names of ckpt hash", {line.split()[0] for line in printed.splitlines()})
+        printed, _ = levin("ckpt", "verify", str(self.mlp), "json=true")
+        self.compare("keys of ckpt verify json=true", set(json.loads(printed.splitlines()[0])))
+        printed, _ = levin("ckpt", "show", str(self.mlp), "json=true")
+        shown = json.loads(printed)
+        tensors = {f"tensors[].{key}" for key in shown["tensors"][0]}
+        self.compare("keys of ckpt show json=true", tensors | (set(shown) - {"tensors"}))
 
     def test_configuration(self):
         """A line may hold several spellings of a key: the first is accepted for good, any may be

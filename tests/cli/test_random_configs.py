@@ -6,8 +6,9 @@ shared object with some of them: one of the examples, or one whose steps have tw
 alone, and on four layouts: one rank with lanes, ranks that are threads, and processes over shm and
 over net, with simulated accelerators, some of them slow, among them. Two of the four are stopped in
 the middle, by SIGTERM or SIGKILL to the command or to one rank, or by max_steps, and resumed on
-another layout. All must end with the same checkpoints, exported weights and metrics, digit by
-digit.
+another layout. A configuration for several ranks runs on those of two nodes too, half of them
+stopped by max_steps and resumed. All must end with the same checkpoints, exported weights and
+metrics, digit by digit.
 
 usage: test_random_configs.py LEVIN DATA [test names]
   LEVIN_TEST_SEED=N       the first seed, default 5584, whose six configurations have most of what
@@ -25,7 +26,8 @@ import sys
 import time
 
 from bad_support import Case, LEVIN, main, WAIT_S
-from random_configs import KINDS, draw, number_of, value_of
+from node_processes import missing
+from random_configs import KINDS, NODES, draw, value_of
 from random_trials import Failed, Runner, explain
 from rank_processes import drop_identity
 
@@ -70,6 +72,7 @@ class RandomConfigs(Case):
         self.recipes = {self.compile(c): own for c, own in RECIPES.items()}
         self.runner = Runner(readable(LEVIN), self.dir, WAIT_S)
         self.seen = collections.Counter()
+        self.several_nodes = not missing()
 
     def compile(self, source):
         out = os.path.join(self.dir, os.path.basename(source).replace(".c", ".so"))
@@ -77,8 +80,9 @@ class RandomConfigs(Case):
         return out
 
     def count(self, config, trials):
-        for kind, trial in zip(KINDS, trials):
-            several = number_of(trial.layouts[-1].keys, "devices") > 1
+        for kind, trial in zip((*KINDS, NODES), trials):
+            several = trial.layouts[-1].ranks() > 1 or kind == NODES
+            self.seen["layouts"] += 1
             self.seen[kind] += several or kind == "single"
             self.seen[trial.stop.how if trial.stop else "no stop"] += 1
             self.seen["sim"] += any(x.sim for x in trial.layouts)
@@ -91,7 +95,7 @@ class RandomConfigs(Case):
         self.seen["mixed images"] += any("mixup" in a or "cutmix" in a for a in config)
 
     def config(self, seed):
-        config, trials = draw(seed, self.bf16, PHOTOS, self.recipes)
+        config, trials = draw(seed, self.bf16, PHOTOS, self.recipes, self.several_nodes)
         self.count(config, trials)
         try:
             expected = self.runner.alone(config)
@@ -111,10 +115,12 @@ class RandomConfigs(Case):
             self.config(SEED + done)
             done += 1
         self.assertGreaterEqual(min(self.seen[kind] for kind in KINDS), min(1, done // 4))
+        if self.several_nodes:
+            self.assertGreaterEqual(self.seen[NODES], min(1, done // 4))
         hits = " and ".join(f"{n} {name}" for name, n in self.runner.signals.items())
         report(", ".join(f"{name} {n}" for name, n in sorted(self.seen.items())))
         report(
-            f"{done} random configurations from seed {SEED}, {len(KINDS) * done} layouts, "
+            f"{done} random configurations from seed {SEED}, {self.seen['layouts']} layouts, "
             f"{hits} in the middle ({self.runner.late} too late), none differed"
         )
 

@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+from fnmatch import fnmatch
 
 from bad_support import Case, FAILURE, LEVIN, OK, SIGINT, WAIT_S, main, photos, read, write
 from rank_processes import drop_identity
@@ -62,7 +63,7 @@ class Listed(Case):
             name: [
                 row
                 for row in rows
-                if name == row or (row[-1] in "/*" and name.startswith(row.rstrip("*")))
+                if fnmatch(name, row) or (row[-1] == "/" and name.startswith(row))
             ]
             for name in files(out)
         }
@@ -90,7 +91,11 @@ class Listed(Case):
         self.assertEqual(self.rows_of(self.out), {*ALWAYS, *LOGGERS.values(), page})
         for name, file in LOGGERS.items():
             self.assertIn(f"`logger={name.split(':')[0]}", rows[file])
-        rest = {page, "logs/", "errors/", "launch_id"}
+        self.begin(f"data={self.photos}", "max_epochs=3", "checkpoint.save_top_k=2")
+        kept = "checkpoints/epoch=*-step=*.safetensors"
+        self.assertEqual(self.rows_of(self.out), {*ALWAYS, kept})
+        self.assertIn("`checkpoint.save_top_k=", rows[kept])
+        rest = {kept, page, "logs/", "errors/", "launch_id"}
         self.assertEqual(set(rows), {*ALWAYS, *LOGGERS.values(), *rest})
 
     def test_after_a_stop_and_a_failure(self):

@@ -16,6 +16,7 @@ from weights_case import (
     WAIT_S,
     read_safetensors,
     write_safetensors,
+    write_torch,
     read_npy,
     floats,
     half_of,
@@ -246,15 +247,33 @@ class Weights(Case):
         self.assertEqual(four["conv3.weight"], old["conv3.weight"])
         self.assertNotEqual(four["head.weight"], old["head.weight"])
 
-    def test_pickles_are_refused(self):
-        with open(f"{self.dir}/w.pth", "wb") as f:
-            f.write(b"PK\3\4" + bytes(100))
-        self.logits(
-            "model=cnn",
-            f"weights={self.dir}/w.pth",
-            code=1,
-            expects=["w.pth was written by torch.save", "safetensors.torch.save_file"],
-        )
+    def test_files_of_torch_save(self):
+        """The logits, and the bits of a training, are those of the same safetensors file."""
+        tensors, _ = read_safetensors(self.exported)
+        want = self.logits("model=cnn", f"weights={self.exported}")
+        for name, prefix in (("w.pth", ""), ("w.ckpt", "model."), ("c.pt", "model._orig_mod.")):
+            write_torch(f"{self.dir}/{name}", tensors, prefix)
+            self.assertEqual(self.logits("model=cnn", f"weights={self.dir}/{name}"), want)
+        hashes = []
+        for weights in (self.exported, f"{self.dir}/w.ckpt"):
+            out = f"{self.dir}/from-{len(hashes)}"
+            train = ["train", "classify", *self.shapes(out, "model=cnn", "devices=2")]
+            report = self.levin([*train, "micro_batches=2", f"weights={weights}"])
+            self.assertIn("of the model's", report)
+            hashes.append(self.levin(["ckpt", "hash", out]).split("weights", 1)[1].split()[0])
+        self.assertEqual(*hashes)
+        self.levin(["train", "classify", f"{self.dir}/w.ckpt"], 64, [f"weights={self.dir}/w.ckpt"])
+
+    def test_damaged_files_of_torch_save(self):
+        for content, expects in (
+            (b"PK\3\4" + bytes(100), "no zip directory at the end of 104 bytes"),
+            (b"\x80\x02\x8a\nl\xfc\x9cF\xf9", "torch.save before PyTorch 1.6; save it again"),
+        ):
+            with open(f"{self.dir}/w.pth", "wb") as f:
+                f.write(content)
+            self.logits(
+                "model=cnn", f"weights={self.dir}/w.pth", code=1, expects=["w.pth", expects]
+            )
 
 
 class Export(Case):
@@ -334,8 +353,14 @@ if step == "make":
     open(folder + "/w.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
     np.save(folder + "/x.npy", torch.randn(4, size, size, 3).numpy())
     weights = folder + "/w.safetensors"
+    wrapped = {"model." + k: v for k, v in model.state_dict().items()}
+    torch.save({"epoch": 1, "state_dict": wrapped, "loss": torch.ones(1)}, folder + "/w.ckpt")
 else:
     weights = folder + "/back.safetensors"
+    theirs, ours = torch.load(folder + "/back.pt", weights_only=True), load(weights)
+    assert list(theirs) == sorted(ours)
+    assert all(torch.equal(theirs[k], v) and theirs[k].dtype == v.dtype for k, v in ours.items())
+    model.load_state_dict(theirs, strict=True)
 model.load_state_dict(load(weights), strict=True)
 model.eval()
 with torch.no_grad():
@@ -381,6 +406,12 @@ class Torch(Case):
             want,
             1e-5,
         )
+        self.assertEqual(
+            self.logits("model=resnet18", f"weights={self.dir}/w.ckpt", x=f"{self.dir}/x.npy"),
+            self.logits(
+                "model=resnet18", f"weights={self.dir}/w.safetensors", x=f"{self.dir}/x.npy"
+            ),
+        )
         self.levin(
             [
                 "train",
@@ -394,6 +425,7 @@ class Torch(Case):
             ]
         )
         self.levin(["export", f"model={self.dir}/r18", f"output={self.dir}/back.safetensors"])
+        self.levin(["ckpt", "convert", f"{self.dir}/back.safetensors", f"{self.dir}/back.pt"])
         want = self.torch("back", "resnet18")
         self.close(self.logits(f"model={self.dir}/r18", x=f"{self.dir}/x.npy"), want, 1e-5)
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 
 LEVIN = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 WAIT_S = 120
@@ -43,6 +44,30 @@ def write_safetensors(path, tensors):
     text = json.dumps(head).encode()
     with open(path, "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def write_torch(path, tensors, prefix=""):
+    """A file as torch.save writes it, as Lightning has it with a prefix; without PyTorch. tensors:
+    name -> (dtype, shape, bytes)."""
+    types = {"F32": ("Float", 4), "F64": ("Double", 8), "I64": ("Long", 8)}
+    text = lambda t: b"X" + struct.pack("<I", len(t)) + t.encode()
+    number = lambda i: b"J" + struct.pack("<i", i)
+    row = lambda numbers: b"(" + b"".join(map(number, numbers)) + b"t"
+    state = b"}("
+    for i, (name, (dtype, shape, _)) in enumerate(tensors.items()):
+        kind, size = types[dtype]
+        strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+        state += text(prefix + name) + b"ctorch._utils\n_rebuild_tensor_v2\n(("
+        state += text("storage") + f"ctorch\n{kind}Storage\n".encode() + text(str(i))
+        state += text("cpu") + number(math.prod(shape)) + b"tQ" + number(0)
+        state += row(shape) + row(strides) + b"\x89}tR"
+    state += b"u"
+    if prefix:
+        state = b"}(" + text("epoch") + number(1) + text("state_dict") + state + b"u"
+    with zipfile.ZipFile(path, "w") as f:
+        f.writestr("archive/data.pkl", b"\x80\x02" + state + b".")
+        for i, (_, _, content) in enumerate(tensors.values()):
+            f.writestr(f"archive/data/{i}", content)
 
 
 def write_npy(path, shape, values, kind="<f4"):

@@ -15,7 +15,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the environment a
 static struct {
     bool read;
     int count;
-    size_t bytes;
+    size_t bytes[LVNI_SIM_DEVICES];
     uint64_t kernel_ns[LVNI_SIM_DEVICES];
     double copy_ns_a_byte;
 } environment;
@@ -91,23 +91,37 @@ static void install_handler(void)
 
 /* ---- the environment ---- */
 
-/* "512MiB", "2GiB", or bytes. */
-static lvn_status read_size(const char *text, size_t *bytes)
+/* What is in front of a comma or the end, and how long it is; 0: not an amount. */
+static double read_amount(const char *text, size_t *length)
 {
     char *end;
     const double number = strtod(text, &end);
-    const double unit = strcmp(end, "GiB") == 0   ? (double)(1 << 30)
-                        : strcmp(end, "MiB") == 0 ? (double)(1 << 20)
-                        : strcmp(end, "KiB") == 0 ? 1024.0
-                        : *end == '\0'            ? 1.0
-                                                  : 0.0;
-    if (end == text || !(number * unit >= 65536.0 && number * unit <= 1e13)) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "LEVIN_SIM_MEMORY=%s is not an amount of memory: give 64KiB or more, as in 512MiB "
-                 "or 2GiB",
-                 text);
+    const size_t n = strcspn(end, ",");
+    *length = (size_t)(end - text) + n;
+    return end == text                             ? 0.0
+           : n == 0                                ? number
+           : n == 3 && strncmp(end, "GiB", n) == 0 ? number * (double)(1 << 30)
+           : n == 3 && strncmp(end, "MiB", n) == 0 ? number * (double)(1 << 20)
+           : n == 3 && strncmp(end, "KiB", n) == 0 ? number * 1024.0
+                                                   : 0.0;
+}
+
+/* "512MiB", "2GiB", or bytes; "2GiB,1GiB": of each device, the last one of those behind it, too. */
+static lvn_status read_sizes(const char *text)
+{
+    const char *at = text;
+    for (int i = 0; i < LVNI_SIM_DEVICES; i++) {
+        size_t n;
+        const double bytes = read_amount(at, &n);
+        if (!(bytes >= 65536.0 && bytes <= 1e13)) {
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "LEVIN_SIM_MEMORY=%s is not an amount of memory: give 64KiB or more, as in "
+                     "512MiB or 2GiB, or one for each device between commas",
+                     text);
+        }
+        environment.bytes[i] = (size_t)bytes / 4096 * 4096;
+        at += at[n] == ',' ? n + 1 : 0;
     }
-    *bytes = (size_t)(number * unit) / 4096 * 4096;
     return LVN_OK;
 }
 
@@ -160,8 +174,10 @@ static lvn_status read_environment(void)
         }
         environment.count = (int)n;
     }
-    environment.bytes = (size_t)DEFAULT_MEMORY_MIB << 20;
-    LVN_TRY(memory == NULL ? LVN_OK : read_size(memory, &environment.bytes));
+    for (int i = 0; i < LVNI_SIM_DEVICES; i++) {
+        environment.bytes[i] = (size_t)DEFAULT_MEMORY_MIB << 20;
+    }
+    LVN_TRY(memory == NULL ? LVN_OK : read_sizes(memory));
     LVN_TRY(read_kernel_us());
     LVN_TRY(read_number("LEVIN_SIM_COPY_GBPS", 1e6, &copy_gbps));
     environment.copy_ns_a_byte = copy_gbps > 0.0 ? 1.0 / copy_gbps : 0.0;
@@ -223,7 +239,7 @@ static lvn_status open_one(lvni_sim_device *d)
     LVN_TRY(read_environment());
     d->kernel_ns = environment.kernel_ns[d->index];
     d->copy_ns_a_byte = environment.copy_ns_a_byte;
-    LVN_TRY(map_twice(d, environment.bytes));
+    LVN_TRY(map_twice(d, environment.bytes[d->index]));
     LVN_TRY(lvni_sim_engines_start(d));
     static bool first = true;
     if (first) {

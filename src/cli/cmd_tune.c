@@ -1,0 +1,35 @@
+/* levin tune batch-size [RECIPE] [key=value ...]: finders of what a training needs. */
+#include "cli/cli.h"
+#include "core/error.h"
+#include "core/escape.h"
+#include "recipes/recipe.h"
+#include "recipes/report_error.h"
+#include "recipes/tune.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Without a recipe: the first. */
+static bool names_recipe(int n, const char *const *args)
+{
+    return n > 0 && args[0][0] != '-' && strchr(args[0], '=') == NULL;
+}
+
+int lvni_cli_cmd_tune(int n, const char *const *args)
+{
+    if (n < 1 || strcmp(args[0], "batch-size") != 0) {
+        lvni_core_print(stderr, "error: tune what?%s%s\n", n < 1 ? "" : " There is no finder ",
+                        n < 1 ? "" : args[0]);
+        return lvni_cli_command_misused("tune");
+    }
+    int code = LVNI_EXIT_USAGE;
+    lvni_recipes_tune_command command = {
+        .recipe = lvni_recipes_at(0), .n = n - 1, .args = args + 1};
+    command.skip = names_recipe(command.n, command.args);
+    if (command.skip == 1) {
+        command.recipe = lvni_cli_find_recipe(command.n, command.args, "tune", &code);
+    }
+    return command.recipe == NULL
+               ? code
+               : lvni_recipes_report_status(lvni_recipes_tune_batch_size(&command));
+}

@@ -1,0 +1,64 @@
+/* Finders: `levin tune batch-size` and what it shares with others. Each is a training that makes a
+ * few steps of the real thing on all of its ranks, and leaves nothing behind.
+ *
+ *   tune_batch_size.c  the search: which sizes are tried, and the answer
+ *   tune_trial.c       one size, in a process of its own, whose ranks are those of the training */
+#ifndef LEVIN_RECIPES_TUNE_H
+#define LEVIN_RECIPES_TUNE_H
+
+#include "recipes/recipe.h"
+
+/* A finder's command line: n arguments behind "batch-size", the first of them perhaps the recipe,
+ * whose own keys begin at args[skip]. */
+typedef struct lvni_recipes_tune_command {
+    const lvni_recipes_recipe *recipe;
+    int n, skip;
+    const char *const *args;
+} lvni_recipes_tune_command;
+
+/* The largest batch_size_per_device that fits on every rank. LVN_ERR_RESOURCE: none does. */
+lvn_status lvni_recipes_tune_batch_size(const lvni_recipes_tune_command *command);
+/* Its keys; and with those of the recipe's training, borrowed until the next call. */
+const lvni_core_option_table *lvni_recipes_tune_own_tables(size_t *n);
+const lvni_core_option_table *lvni_recipes_tune_tables(const lvni_recipes_recipe *recipe,
+                                                       size_t *n);
+
+/* ---- tune_trial.c ---- */
+
+/* How a rank stood. */
+typedef struct lvni_recipes_tune_rank {
+    uint64_t need;  /* estimated; 0: it is counted with another rank, or not known */
+    uint64_t limit; /* UINT64_MAX: not known */
+    uint64_t peak;  /* measured; 0: it did not run */
+} lvni_recipes_tune_rank;
+
+typedef enum lvni_recipes_tune_outcome {
+    LVNI_TUNE_FITS,
+    LVNI_TUNE_TOO_LARGE,
+    LVNI_TUNE_REFUSED /* the training takes no such size, whatever the memory */
+} lvni_recipes_tune_outcome;
+
+typedef struct lvni_recipes_tune_trial {
+    int64_t size;
+    bool ran; /* two steps and a validation; else the estimate alone */
+    lvni_recipes_tune_outcome outcome;
+    int world, accumulate;       /* 0: not known, as a rank could not begin */
+    int64_t samples;             /* of the training set */
+    bool leads;                  /* rank 0 is one of this process */
+    int tightest;                /* the rank with the least room */
+    lvni_recipes_tune_rank rank; /* that one */
+    char message[768];           /* why not */
+} lvni_recipes_tune_trial;
+
+/* Is this process a trial, or a rank of one? Then lvni_recipes_tune_trial_run is all that it does.
+ */
+bool lvni_recipes_tune_is_trial(void);
+lvn_status lvni_recipes_tune_trial_run(const lvni_recipes_tune_command *command);
+/* trial->size in processes of its own. dry: the estimate alone. Errors: those of the training that
+ * have nothing to do with its size. */
+lvn_status lvni_recipes_tune_try(const lvni_recipes_tune_command *command, bool dry,
+                                 lvni_recipes_tune_trial *trial);
+/* "4GiB", "512MiB", bytes; 0: it is none. */
+uint64_t lvni_recipes_tune_read_bytes(const char *text);
+
+#endif

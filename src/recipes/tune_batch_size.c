@@ -1,0 +1,397 @@
+/* levin tune batch-size: the search (tune.h). Sizes grow by powers of two and are then bisected, on
+ * estimates alone; the largest that should fit is really run, and so is the answer, which is that
+ * less a margin. */
+#include "core/alloc.h"
+#include "core/escape.h"
+#include "core/option.h"
+#include "core/str.h"
+#include "launch/rank_info.h"
+#include "recipes/options.h"
+#include "recipes/tune.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_TABLES = 16, MOST_TRIALS = 256, LAST_FIRST_SIZE = 64 };
+
+static lvn_status check_bytes(const lvni_core_option *row, const lvni_core_value *value,
+                              const char *origin)
+{
+    return lvni_recipes_tune_read_bytes(value->text) > 0
+               ? LVN_OK
+               : lvni_core_option_fail(row, value, origin, "expected bytes, as in 512MiB or 24GiB");
+}
+
+static const lvni_core_option rows[] = {
+    {.name = "tune.mode",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "binary|power",
+     .spellings = "binsearch=binary",
+     .fallback = "binary",
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "binary: powers of two, then what lies between them; power: powers of two alone."},
+    {.name = "tune.margin",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.05",
+     .range = LVNI_FROM_TO_BELOW(0, 1),
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "Part of the largest size that is left free; the reduced size is run, too."},
+    {.name = "tune.max_size",
+     .type = LVNI_OPT_INT,
+     .unit = "samples",
+     .range = LVNI_AT_LEAST(1),
+     .fallback = "8192",
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "The search does not go beyond this batch_size_per_device."},
+    {.name = "tune.memory_limit",
+     .type = LVNI_OPT_STRING,
+     .check = check_bytes,
+     .flags = LVNI_OPT_AUTO | LVNI_OPT_NOT_SAVED,
+     .help = "Memory that the run may take: 24GiB of each device, on the CPU of all ranks of a "
+             "host; auto: what is there (of a control group, its limit)."},
+    {.name = "tune.json",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "Print the answer and all trials as one JSON object."},
+};
+
+static const lvni_core_option_table own = LVNI_OPTION_TABLE("tune batch-size", rows);
+
+const lvni_core_option_table *lvni_recipes_tune_own_tables(size_t *n)
+{
+    *n = 1;
+    return &own;
+}
+
+const lvni_core_option_table *lvni_recipes_tune_tables(const lvni_recipes_recipe *recipe, size_t *n)
+{
+    static lvni_core_option_table all[MOST_TABLES];
+    const lvni_core_option_table *tables = recipe->train_tables(n);
+    memcpy(all, tables, *n * sizeof *all);
+    all[(*n)++] = own;
+    return all;
+}
+
+/* ---- the search ---- */
+
+typedef struct search {
+    const lvni_recipes_tune_command *command;
+    bool power, json, quiet;
+    double margin;
+    int64_t most;
+    lvni_recipes_tune_trial trial[MOST_TRIALS];
+    int n;
+    lvni_recipes_tune_trial refused; /* the first; size 0: none */
+} search;
+
+static void print_trial(const lvni_recipes_tune_trial *t)
+{
+    char need[LVNI_BYTES_TEXT], peak[LVNI_BYTES_TEXT], limit[LVNI_BYTES_TEXT];
+    const char *result = t->outcome == LVNI_TUNE_REFUSED ? "refused"
+                         : t->outcome == LVNI_TUNE_TOO_LARGE && t->rank.need <= t->rank.limit
+                             ? "runs out of memory"
+                         : t->outcome == LVNI_TUNE_TOO_LARGE ? "does not fit"
+                         : t->ran                            ? "fits, was run"
+                                                             : "should fit";
+    lvni_core_print(stdout, "batch_size_per_device=%" PRId64 ": %s", t->size, result);
+    if (t->rank.need > 0) {
+        lvni_core_print(stdout, ", estimate %s", lvni_core_bytes_text(t->rank.need, need));
+    }
+    if (t->rank.peak > 0) {
+        lvni_core_print(stdout, ", measured %s", lvni_core_bytes_text(t->rank.peak, peak));
+    }
+    if (t->rank.limit > 0 && t->rank.limit < UINT64_MAX) {
+        lvni_core_print(stdout, ", limit %s", lvni_core_bytes_text(t->rank.limit, limit));
+    }
+    if (t->world > 1 && t->tightest >= 0) {
+        printf(" (rank %d)", t->tightest);
+    }
+    if (t->outcome == LVNI_TUNE_REFUSED) {
+        lvni_core_print(stdout, ": %s", t->message);
+    }
+    putchar('\n');
+    fflush(stdout);
+}
+
+/* What is known of a size; an estimate does not replace a run. */
+static const lvni_recipes_tune_trial *find_trial(const search *s, int64_t size, bool dry)
+{
+    for (int i = 0; i < s->n; i++) {
+        const lvni_recipes_tune_trial *t = &s->trial[i];
+        if (t->size == size && (dry || t->ran || t->outcome != LVNI_TUNE_FITS)) {
+            return t;
+        }
+    }
+    return NULL;
+}
+
+/* *out lives as long as the search. */
+static lvn_status attempt(search *s, int64_t size, bool dry, const lvni_recipes_tune_trial **out)
+{
+    *out = find_trial(s, size, dry);
+    if (*out != NULL) {
+        return LVN_OK;
+    }
+    if (s->n == MOST_TRIALS) {
+        LVN_FAIL(LVN_ERR_RESOURCE,
+                 "%d sizes were tried without an answer; tune.max_size=%" PRId64 " may be smaller",
+                 MOST_TRIALS, s->most);
+    }
+    lvni_recipes_tune_trial *t = &s->trial[s->n];
+    t->size = size;
+    LVN_TRY(lvni_recipes_tune_try(s->command, dry, t));
+    s->n++;
+    if (t->outcome == LVNI_TUNE_REFUSED && s->refused.size == 0) {
+        s->refused = *t;
+    }
+    if (!s->quiet && !s->json && (t->leads || t->world == 0)) {
+        print_trial(t);
+    }
+    *out = t;
+    return LVN_OK;
+}
+
+/* A step that takes more than all samples is not a larger one. */
+static void limit_by_samples(search *s, const lvni_recipes_tune_trial *t)
+{
+    const int64_t ways = (int64_t)t->world * t->accumulate;
+    if (ways > 0 && t->samples > 0) {
+        const int64_t all = t->samples / ways > 0 ? t->samples / ways : 1;
+        s->most = all < s->most ? all : s->most;
+    }
+}
+
+/* The largest power of two that should fit, 0: none; and the smallest that does not, 0: none was
+ * met. A network may refuse the very small ones. */
+static lvn_status grow(search *s, int64_t *fits, int64_t *too_large)
+{
+    const lvni_recipes_tune_trial *t;
+    *fits = *too_large = 0;
+    for (int64_t size = 1; *too_large == 0;) {
+        LVN_TRY(attempt(s, size, true, &t));
+        limit_by_samples(s, t);
+        const bool small = t->outcome == LVNI_TUNE_REFUSED && *fits == 0 && size < LAST_FIRST_SIZE;
+        if (t->outcome == LVNI_TUNE_FITS) {
+            *fits = size;
+        } else if (!small) {
+            *too_large = size;
+        }
+        if (size >= s->most) {
+            return LVN_OK;
+        }
+        size = 2 * size < s->most || s->power ? 2 * size : s->most;
+        if (size > s->most) {
+            return LVN_OK;
+        }
+    }
+    return LVN_OK;
+}
+
+/* Of fits < too_large the edge between them; sizes that are refused count for neither. */
+static lvn_status bisect(search *s, bool dry, int64_t *fits, int64_t too_large)
+{
+    int64_t low = *fits;
+    while (too_large - low > 1) {
+        const int64_t middle = low + (too_large - low) / 2;
+        const lvni_recipes_tune_trial *t = NULL;
+        int64_t size = middle;
+        do {
+            LVN_TRY(attempt(s, size, dry, &t));
+        } while (t->outcome == LVNI_TUNE_REFUSED && --size > low);
+        if (t->outcome == LVNI_TUNE_TOO_LARGE) {
+            too_large = size;
+        } else {
+            *fits = t->outcome == LVNI_TUNE_FITS ? size : *fits;
+            low = middle;
+        }
+    }
+    return LVN_OK;
+}
+
+/* Down from `size` to one that is not refused and fits, by this much at a time; 0: none. */
+static lvn_status run_down(search *s, int64_t size, int64_t by, int64_t *fits, int64_t *too_large)
+{
+    const lvni_recipes_tune_trial *t;
+    *fits = 0;
+    for (; size >= 1; size -= by) {
+        LVN_TRY(attempt(s, size, false, &t));
+        if (t->outcome == LVNI_TUNE_FITS) {
+            *fits = size;
+            return LVN_OK;
+        }
+        *too_large = size;
+    }
+    return LVN_OK;
+}
+
+/* The largest that was run, on all ranks; 0: none fits. */
+static lvn_status find_largest(search *s, int64_t *best)
+{
+    int64_t estimated, too_large;
+    LVN_TRY(grow(s, &estimated, &too_large));
+    if (estimated > 0 && too_large > 0 && !s->power) {
+        LVN_TRY(bisect(s, true, &estimated, too_large));
+    }
+    *best = 0;
+    if (estimated == 0) {
+        return LVN_OK;
+    }
+    int64_t failed = 0;
+    LVN_TRY(run_down(s, estimated, estimated / 16 > 0 ? estimated / 16 : 1, best, &failed));
+    if (*best > 0 && failed > 0 && !s->power) {
+        LVN_TRY(bisect(s, false, best, failed));
+    }
+    return LVN_OK;
+}
+
+/* ---- the answer ---- */
+
+static const lvni_recipes_tune_trial *smallest_failed(const search *s)
+{
+    const lvni_recipes_tune_trial *least = NULL;
+    for (int i = 0; i < s->n; i++) {
+        const lvni_recipes_tune_trial *t = &s->trial[i];
+        if (t->outcome == LVNI_TUNE_TOO_LARGE && (least == NULL || t->size < least->size)) {
+            least = t;
+        }
+    }
+    return least;
+}
+
+static lvn_status refuse(const search *s)
+{
+    const lvni_recipes_tune_trial *t = smallest_failed(s);
+    char need[LVNI_BYTES_TEXT], has[LVNI_BYTES_TEXT];
+    if (t == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s", s->refused.message);
+    }
+    if (t->rank.need == 0 || t->rank.need <= t->rank.limit) {
+        LVN_FAIL(LVN_ERR_RESOURCE,
+                 "batch_size_per_device=%" PRId64 " does not fit (%s): a smaller model or image, "
+                 "or a device with more memory",
+                 t->size, t->message);
+    }
+    LVN_FAIL(LVN_ERR_RESOURCE,
+             "batch_size_per_device=%" PRId64 " does not fit: rank %d takes %s, and has %s: a "
+             "smaller model or image, or a device with more memory",
+             t->size, t->tightest, lvni_core_bytes_text(t->rank.need, need),
+             lvni_core_bytes_text(t->rank.limit, has));
+}
+
+static void print_json(const search *s, const lvni_recipes_tune_trial *answer)
+{
+    static const char *const outcomes[] = {[LVNI_TUNE_FITS] = "fits",
+                                           [LVNI_TUNE_TOO_LARGE] = "too large",
+                                           [LVNI_TUNE_REFUSED] = "refused"};
+    printf("{\"batch_size_per_device\":%" PRId64 ",\"batch_size\":%" PRId64
+           ",\"effective_batch\":%" PRId64 ",\"peak_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64
+           ",\"trials\":[",
+           answer->size, answer->size * answer->world,
+           answer->size * answer->world * answer->accumulate, answer->rank.peak,
+           answer->rank.limit);
+    for (int i = 0; i < s->n; i++) {
+        const lvni_recipes_tune_trial *t = &s->trial[i];
+        printf("%s{\"batch_size_per_device\":%" PRId64 ",\"outcome\":\"%s\",\"ran\":%s,\"rank\":%d,"
+               "\"estimated_bytes\":%" PRIu64 ",\"peak_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64
+               "}",
+               i == 0 ? "" : ",", t->size, outcomes[t->outcome],
+               t->ran && t->rank.peak > 0 ? "true" : "false", t->tightest, t->rank.need,
+               t->rank.peak, t->rank.limit);
+    }
+    fputs("]}\n", stdout);
+}
+
+static void print_answer(const search *s, int64_t best, const lvni_recipes_tune_trial *t)
+{
+    if (s->json) {
+        print_json(s, t);
+        return;
+    }
+    printf("Maximum Batch Size: %" PRId64 "\n", t->size);
+    printf("batch_size_per_device=%" PRId64 ": %" PRId64 " %s, less a margin of %g %%; with %d "
+           "device%s batch_size=%" PRId64 ", effective batch %" PRId64 "\n",
+           t->size, best, best >= s->most ? "(the most that was tried) fits" : "fits",
+           100.0 * s->margin, t->world, lvni_core_plural(t->world, "", "s"), t->size * t->world,
+           t->size * t->world * t->accumulate);
+}
+
+static lvn_status find(search *s)
+{
+    const lvni_recipes_tune_trial *answer;
+    int64_t best, size, failed = 0;
+    LVN_TRY(find_largest(s, &best));
+    if (best == 0) {
+        return refuse(s);
+    }
+    const int64_t reduced = (int64_t)((double)best * (1.0 - s->margin));
+    LVN_TRY(run_down(s, reduced > 0 ? reduced : 1, 1, &size, &failed));
+    LVN_TRY(attempt(s, size > 0 ? size : best, false, &answer));
+    if (answer->leads) {
+        print_answer(s, best, answer);
+    }
+    return LVN_OK;
+}
+
+/* A process that others have started as a rank would have to search in step with all others. */
+static lvn_status check_alone(void)
+{
+    const lvni_launch_rank_info_options o = {.launcher = true};
+    lvni_core_notices message = {0};
+    lvni_launch_rank_info info;
+    if (lvni_launch_rank_info_detect(lvni_recipes_environment(), &o, &message, &info) != LVN_OK) {
+        lvn_clear_error(); /* the training reports it */
+        lvni_core_notices_free(&message);
+        return LVN_OK;
+    }
+    const int world = info.world;
+    lvni_core_notices_free(&message);
+    lvni_launch_rank_info_free(&info);
+    if (world > 1) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "this process is one of %d ranks that another launcher has started: levin tune "
+                 "starts its ranks itself; run it once, with devices=%d",
+                 world, world);
+    }
+    return LVN_OK;
+}
+
+static lvn_status read_search(const lvni_recipes_tune_command *command, search *s)
+{
+    size_t n;
+    lvni_core_config *c;
+    const lvni_core_option_table *tables = lvni_recipes_tune_tables(command->recipe, &n);
+    LVN_TRY(lvni_recipes_read_config(tables, n, "levin help tune", command->recipe->defaults,
+                                     command->n - command->skip, command->args + command->skip,
+                                     &c));
+    *s = (search){.command = command,
+                  .power = strcmp(lvni_core_config_str(c, "tune.mode"), "power") == 0,
+                  .json = lvni_core_config_bool(c, "tune.json"),
+                  .quiet = lvni_core_config_bool(c, "quiet"),
+                  .margin = lvni_core_config_float(c, "tune.margin"),
+                  .most = lvni_core_config_int(c, "tune.max_size")};
+    const bool resumes = lvni_core_config_bool(c, "resume");
+    lvni_core_config_destroy(c);
+    if (resumes) {
+        LVN_FAIL(LVN_ERR_USAGE, "resume=true: a finder makes its steps from the beginning; omit "
+                                "it, or give weights=FILE");
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_recipes_tune_batch_size(const lvni_recipes_tune_command *command)
+{
+    if (lvni_recipes_tune_is_trial()) {
+        return lvni_recipes_tune_trial_run(command);
+    }
+    search *s = LVNI_NEW(LVNI_TAG_CONFIG, search);
+    if (s == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    lvn_status status = check_alone();
+    status = status == LVN_OK ? read_search(command, s) : status;
+    status = status == LVN_OK ? find(s) : status;
+    lvni_core_free(s);
+    return status;
+}

@@ -1,0 +1,154 @@
+"""levin tune batch-size: the size that it finds trains, a larger one runs out of memory, and
+nothing is left behind.
+
+usage: test_tune.py LEVIN [test names]
+"""
+
+import json
+import math
+import os
+import tempfile
+
+from bad_support import Case, main, OK, USAGE
+
+RESOURCE = 69
+SHAPES = ["data=builtin:shapes", "image_size=32", "model=cnn"]
+SIM = [*SHAPES, "data.count=400", "eval_batch_size=4", "accelerator=sim"]
+
+
+class Tune(Case):
+    def sim(self, memory, devices=2):
+        return {"LEVIN_SIM_DEVICES": str(devices), "LEVIN_SIM_MEMORY": memory}
+
+    def tune(self, *arguments, code=OK, env=None, expects=()):
+        """In a directory of its own, which stays empty."""
+        before = os.getcwd()
+        with tempfile.TemporaryDirectory() as empty:
+            os.chdir(empty)
+            try:
+                out, _ = self.levin(
+                    ["tune", "batch-size", *arguments, "tune.json=true"], code, expects, env=env
+                )
+            finally:
+                os.chdir(before)
+            self.assertEqual(os.listdir(empty), [])
+        return json.loads(out) if code == OK else out
+
+    def check(self, found):
+        """The answer was run, and no estimate is far from what was measured."""
+        ran = [t for t in found["trials"] if t["ran"]]
+        fits = [t["batch_size_per_device"] for t in ran if t["outcome"] == "fits"]
+        self.assertIn(found["batch_size_per_device"], fits)
+        for t in ran:
+            self.assertLess(abs(t["estimated_bytes"] / t["peak_bytes"] - 1), 0.05, t)
+            self.assertLessEqual(t["peak_bytes"], t["limit_bytes"])
+
+    def test_found_size_trains_and_a_larger_one_does_not(self):
+        env = self.sim("24MiB")
+        found = self.tune("classify", *SIM, "devices=2", env=env)
+        self.check(found)
+        size = found["batch_size_per_device"]
+        self.assertEqual(found["batch_size"], 2 * size)
+        train = ["train", "classify", *SIM, "devices=2", "quiet=true", "max_epochs=-1"]
+        for more, code in ((size, OK), (math.ceil(1.1 * size), RESOURCE)):
+            self.levin(
+                [
+                    *train,
+                    f"batch_size_per_device={more}",
+                    "max_steps=200",
+                    f"out={self.dir}/{more}",
+                ],
+                code,
+                ["out of memory"] if code != OK else [],
+                env=env,
+            )
+
+    def test_answer_moves_where_the_estimate_does(self):
+        exact = ["classify", *SIM, "devices=1", "tune.margin=0", "micro_batches=1"]
+        found = self.tune(*exact, "tune.max_size=16", env=self.sim("32MiB", 1))
+        self.check(found)
+        self.assertEqual(found["batch_size_per_device"], 16)
+        last = found["trials"][-1]
+        need = max(last["estimated_bytes"], last["peak_bytes"])
+        above, below = ((need + k * 4096) // 4096 * 4096 for k in (1, -1))
+        trials = {}
+        for limit in (above, below):
+            got = self.tune(*exact, f"tune.memory_limit={limit}", env=self.sim("32MiB", 1))
+            trials[limit] = got["batch_size_per_device"]
+            self.assertLessEqual(got["peak_bytes"], limit)
+        self.assertGreaterEqual(trials[above], 16)
+        self.assertLess(trials[below], trials[above])
+
+    def test_ranks_with_unequal_memory(self):
+        """The smallest decides, whatever the strategy."""
+        small = self.tune("classify", *SIM, "devices=2", env=self.sim("10MiB"))
+        for strategy in ("ddp", "dp"):
+            found = self.tune(
+                "classify",
+                *SIM,
+                "devices=2",
+                f"strategy={strategy}",
+                env=self.sim("16MiB,10MiB"),
+            )
+            self.check(found)
+            self.assertEqual(found["limit_bytes"], 10 << 20)
+            self.assertEqual(found["batch_size_per_device"], small["batch_size_per_device"])
+
+    def test_ranks_that_others_have_started(self):
+        env = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+        env = dict(env, MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
+        self.tune(*SHAPES, code=USAGE, env=env, expects=["one of 2 ranks", "devices=2"])
+
+    def test_nothing_fits(self):
+        for arguments, env in (
+            (["accelerator=sim"], self.sim("2MiB", 1)),
+            (["accelerator=cpu", "tune.memory_limit=2MiB"], None),
+        ):
+            self.tune(
+                *SHAPES,
+                *arguments,
+                "devices=1",
+                code=RESOURCE,
+                env=env,
+                expects=["batch_size_per_device=1 does not fit", " takes ", ", and has 2 MiB"],
+            )
+
+    def test_keys(self):
+        cpu = [*SHAPES, "data.count=300", "accelerator=cpu", "tune.memory_limit=50MiB"]
+        run = f"{self.dir}/run"
+        found = self.tune(*cpu, f"out={run}", "batch_size=3", "logger=csv")
+        self.assertFalse(os.path.exists(run))
+        sizes = [t["batch_size_per_device"] for t in found["trials"]]
+        self.assertTrue(any(size & (size - 1) for size in sizes))
+        self.assertLessEqual(found["peak_bytes"], 50 << 20)
+        full = self.tune(*cpu, "tune.margin=0")
+        self.assertGreater(full["batch_size_per_device"], found["batch_size_per_device"])
+        power = self.tune(*cpu, "tune.margin=0", "tune.mode=power")
+        self.assertIn(power["batch_size_per_device"], (1, 2, 4, 8, 16, 32))
+        few = self.tune(*cpu, "tune.margin=0", "tune.max_size=3")
+        self.assertEqual(few["batch_size_per_device"], 3)
+        all_at_once = self.tune(*cpu[:-1], "tune.margin=0", "data.count=40", "val_split=0")
+        self.assertEqual(all_at_once["batch_size_per_device"], 40)
+
+    def test_file(self):
+        path = f"{self.dir}/job.yaml"
+        with open(path, "w", encoding="ascii") as f:
+            f.write("data: builtin:shapes\nimage_size: 32\nmodel: cnn\nbatch_size: 5\n")
+        out, _ = self.levin(["tune", "batch-size", f"config={path}", "tune.max_size=2"], OK)
+        self.assertIn("\nMaximum Batch Size: 1\n", out)
+        self.assertIn("batch_size_per_device=1: 2 (the most that was tried) fits", out)
+
+    def test_errors(self):
+        for arguments, piece in (
+            (["batch-size", "model=nothing"], "model.name `nothing`"),
+            (["batch-size", "data=nowhere"], "data=nowhere: No such file"),
+            (["batch-size", *SHAPES, "resume=true", "out=x"], "resume=true: "),
+            (["batch-size", *SHAPES, "tune.memory_limit=much"], "expected bytes, as in 512MiB"),
+            (["colour"], "tune what? There is no finder colour"),
+            ([], "tune what?"),
+        ):
+            self.levin(["tune", *arguments], USAGE, [piece])
+
+
+if __name__ == "__main__":
+    main()
