@@ -34,10 +34,12 @@ typedef struct writer {
 
 /* ---- the pickle ---- */
 
+/* The lowest byte first; what is over 8 bytes is 0. */
 static void put_number(lvni_core_str *s, uint64_t value, int bytes)
 {
     for (int i = 0; i < bytes; i++) {
-        lvni_core_str_char(s, (char)(unsigned char)(value >> (8 * i)));
+        lvni_core_str_char(s, (char)(unsigned char)value);
+        value >>= 8;
     }
 }
 
