@@ -10,10 +10,12 @@
 #include "log/run_log.h"
 #include "recipes/devices.h"
 #include "recipes/options.h"
+#include "recipes/requeue.h"
 #include "trainer/identity.h"
 #include "trainer/memory.h"
 #include "trainer/phases.h"
 
+#include <signal.h>
 #include <levin/device.h>
 #include <stdio.h>
 #include <string.h>
@@ -391,8 +393,18 @@ static lvn_status keep_pins(const lvni_recipes_fit_run *r)
     return s;
 }
 
+/* SIGUSR1 ended the run, and its checkpoint is on the disk. */
+static lvn_status requeue(const lvni_recipes_fit_run *r, int64_t first)
+{
+    const lvn_error error = *lvn_last_error();
+    LVN_TRY(lvni_recipes_requeue(&r->rank,
+                                 lvni_core_config_bool(r->request->config, "auto_requeue"),
+                                 r->trainer->at.step != first));
+    return lvn_error_adopt(&error);
+}
+
 /* Also when a signal ends it. */
-static lvn_status train(lvni_recipes_fit_run *r)
+static lvn_status train_and_keep(lvni_recipes_fit_run *r)
 {
     const int64_t first = r->trainer->at.step;
     const lvni_recipes_fit_request *q = r->request;
@@ -404,6 +416,13 @@ static lvn_status train(lvni_recipes_fit_run *r)
     const lvn_error error = *lvn_last_error();
     LVN_TRY(keep_pins(r));
     return s == LVN_OK ? LVN_OK : lvn_error_adopt(&error);
+}
+
+static lvn_status train(lvni_recipes_fit_run *r)
+{
+    const int64_t first = r->trainer->at.step;
+    const lvn_status s = train_and_keep(r);
+    return s == LVN_ERR_CANCELLED && lvni_trainer_stop_signal() == SIGUSR1 ? requeue(r, first) : s;
 }
 
 static lvn_status weigh(const lvni_recipes_fit_run *r)

@@ -167,6 +167,12 @@ static const lvni_core_option loop_rows[] = {
      .check = check_duration,
      .help = "The run ends, with a checkpoint, after this time of training, as 00:12:30:00 (days, "
              "hours, minutes, seconds) or 90m; what came before resume=true counts."},
+    {.name = "auto_requeue",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "true",
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "In a Slurm job: after SIGUSR1 and the checkpoint rank 0 runs scontrol requeue, and "
+             "the job's next start resumes the run. Either way the exit code is 85."},
     {.name = "check_val_every_n_epoch",
      .type = LVNI_OPT_INT,
      .unit = "epochs",

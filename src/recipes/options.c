@@ -371,8 +371,8 @@ const lvni_core_option_table lvni_recipes_inference_options =
 
 /* ---- reading ---- */
 
-/* Ranks that their launcher has restarted: the run that an earlier attempt began is resumed, from
- * its last checkpoint if there is one. */
+/* Ranks that their launcher has restarted, and those of a requeued job: the run that an earlier
+ * attempt began is resumed, from its last checkpoint if there is one. */
 static lvn_status resume_restarted(lvni_core_config *c)
 {
     const char *out = lvni_core_config_str(c, "out");

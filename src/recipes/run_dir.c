@@ -10,6 +10,7 @@
 #include "log/run_log.h"
 #include "recipes/image_data.h"
 #include "recipes/ranks.h"
+#include "recipes/requeue.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -286,10 +287,18 @@ static bool has_own_logs(const char *path)
 
 static const char *const parts[] = {"checkpoints", "exported_models"};
 static const char *const part_files[] = {".safetensors", NULL};
-static const char *const own_files[] = {
-    "config.yaml", "train.log",         "metrics.jsonl", "metrics.csv", "events.out.tfevents.",
-    "logger.log",  "augmentations.png", "launch_id",     "run_id",      LVNI_RUN_INDEX,
-    NULL};
+static const char *const own_files[] = {"config.yaml",
+                                        "train.log",
+                                        "metrics.jsonl",
+                                        "metrics.csv",
+                                        "events.out.tfevents.",
+                                        "logger.log",
+                                        "augmentations.png",
+                                        "launch_id",
+                                        "job_id",
+                                        "run_id",
+                                        LVNI_RUN_INDEX,
+                                        NULL};
 
 static lvn_status make_parts(const char *path, bool overwrite, const char *keep)
 {
@@ -320,18 +329,14 @@ static int attempt_of(const char *text)
     return text == NULL ? 0 : (int)strtol(text, NULL, 10);
 }
 
-static lvn_status write_launch(const char *path)
+/* The same of a Slurm job, whose starts are another count. */
+static const char job_file[] = "job_id";
+
+static lvn_status write_start(const char *path, const char *name, int attempt, const char *id)
 {
-    const char *id = lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_RUN_ID");
-    if (id == NULL ||
-        attempt_of(lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_MAX_RESTARTS")) <= 0) {
-        return LVN_OK;
-    }
     lvni_core_str text = {0};
-    lvni_core_str_printf(
-        &text, "%d %s",
-        attempt_of(lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_RESTART_COUNT")), id);
-    char *file = lvni_recipes_path_join(path, launch_file);
+    lvni_core_str_printf(&text, "%d %s", attempt, id);
+    char *file = lvni_recipes_path_join(path, name);
     const lvn_status s = file == NULL
                              ? LVN_ERR_MEMORY
                              : lvni_core_file_write(file, lvni_core_str_text(&text), text.len);
@@ -340,13 +345,30 @@ static lvn_status write_launch(const char *path)
     return s;
 }
 
-bool lvni_recipes_run_dir_is_of_attempt_before(const char *out)
+static lvn_status write_job(const char *path)
+{
+    char id[48];
+    return lvni_recipes_requeue_job(id, sizeof id)
+               ? write_start(path, job_file, lvni_recipes_requeue_restarts(), id)
+               : LVN_OK;
+}
+
+static lvn_status write_launch(const char *path)
 {
     const char *id = lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_RUN_ID");
-    const int attempt =
-        attempt_of(lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_RESTART_COUNT"));
-    char *file = attempt > 0 && id != NULL ? lvni_recipes_path_join(out, launch_file) : NULL,
-         *text = NULL;
+    if (id == NULL ||
+        attempt_of(lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_MAX_RESTARTS")) <= 0) {
+        return LVN_OK;
+    }
+    return write_start(
+        path, launch_file,
+        attempt_of(lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_RESTART_COUNT")), id);
+}
+
+/* The file in `out` is of an earlier start of the same. */
+static bool is_before(const char *out, const char *name, int attempt, const char *id)
+{
+    char *file = attempt > 0 && id != NULL ? lvni_recipes_path_join(out, name) : NULL, *text = NULL;
     size_t n;
     bool is = file != NULL && lvni_core_path_exists(file) &&
               lvni_core_file_read(file, 4096, &text, &n) == LVN_OK;
@@ -360,6 +382,17 @@ bool lvni_recipes_run_dir_is_of_attempt_before(const char *out)
     return is;
 }
 
+bool lvni_recipes_run_dir_is_of_attempt_before(const char *out)
+{
+    const char *id = lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_RUN_ID");
+    const int attempt =
+        attempt_of(lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_RESTART_COUNT"));
+    char job[48];
+    return is_before(out, launch_file, attempt, id) ||
+           (lvni_recipes_requeue_job(job, sizeof job) &&
+            is_before(out, job_file, lvni_recipes_requeue_restarts(), job));
+}
+
 lvn_status lvni_recipes_run_dir_make(const char *path, bool overwrite, bool resume,
                                      const char *keep)
 {
@@ -369,6 +402,9 @@ lvn_status lvni_recipes_run_dir_make(const char *path, bool overwrite, bool resu
     }
     if (s == LVN_OK) {
         s = write_launch(path);
+    }
+    if (s == LVN_OK) {
+        s = write_job(path);
     }
     char *log = s == LVN_OK ? lvni_recipes_path_join(path, "train.log") : NULL;
     if (log != NULL) {

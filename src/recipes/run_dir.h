@@ -16,8 +16,8 @@ lvn_status lvni_recipes_run_dir_claim(const char *recipe, char **path, size_t *m
 /* Nothing came of it: removes what was made, unless something is in it. `path` is a shorter one
  * then. */
 void lvni_recipes_run_dir_unclaim(char *path, size_t made);
-/* This process's launcher has started its ranks before, and they began the run in `out`: not one
- * that was there already. */
+/* This process's launcher has started its ranks before, or Slurm its job, and they began the run in
+ * `out`: not one that was there already. */
 bool lvni_recipes_run_dir_is_of_attempt_before(const char *out);
 /* LVN_ERR_USAGE when there is no run in `out` that could be resumed. */
 lvn_status lvni_recipes_run_dir_check_run(const char *out);

@@ -118,6 +118,7 @@ train_rows = {
     "min_epochs": row("3", "metrics", STOPS),
     "min_steps": row("9", "metrics", STOPS),
     "max_time": Elsewhere("test_loop.py", "max_time="),
+    "auto_requeue": Elsewhere("test_requeue.py", "auto_requeue="),
     "check_val_every_n_epoch": row("2", "metrics"),
     "val_check_interval": row("2", "metrics"),
     "num_sanity_val_steps": Elsewhere("test_loop.py", "num_sanity_val_steps="),

@@ -251,6 +251,7 @@ class FrozenNames(unittest.TestCase):
             "accelerator=cpu",
             "max_restarts=1",
             code=1,
+            env={"SLURM_JOB_ID": "77"},
         )
         files = set()
         for run in (good, bad):

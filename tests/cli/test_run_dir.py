@@ -95,7 +95,7 @@ class Listed(Case):
         kept = "checkpoints/epoch=*-step=*.safetensors"
         self.assertEqual(self.rows_of(self.out), {*ALWAYS, kept})
         self.assertIn("`checkpoint.save_top_k=", rows[kept])
-        rest = {kept, page, "logs/", "errors/", "launch_id"}
+        rest = {kept, page, "logs/", "errors/", "launch_id", "job_id"}
         self.assertEqual(set(rows), {*ALWAYS, *LOGGERS.values(), *rest})
 
     def test_after_a_stop_and_a_failure(self):

@@ -360,5 +360,40 @@ class Ends(Cluster):
         self.assertRegex(reported, r"error: rank 2 \(\S+, pid \d+\) failed first( at step \d+)?: ")
 
 
+class Requeued(Cluster):
+    """A job on both nodes that is sent SIGUSR1 once, and is done at its second start."""
+
+    def requeued(self, run, *directives):
+        script, log, steps = f"{self.out}.sh", f"{self.out}.log", "max_steps=1500"
+        train = f"{LEVIN} {' '.join(TRAIN)} {steps} out={self.out} checkpoint.every_n_steps=20"
+        head = ["--nodes=2", "--ntasks-per-node=2", "--requeue", "--open-mode=append", *directives]
+        with open(script, "w") as f:
+            f.write("\n".join(["#!/bin/bash", *(f"#SBATCH {d}" for d in head)]))
+            f.write(f"\n#SBATCH --output={log}\necho start $SLURM_RESTART_COUNT\n{run} {train}\n")
+        code, job = command(["sbatch", "--parsable", script])
+        self.assertEqual(code, 0, job)
+        job = job.strip()
+        self.addCleanup(command, ["scancel", job])
+        end = time.monotonic() + WAIT_S
+        while not os.path.exists(f"{self.out}/checkpoints/last.safetensors"):
+            self.assertLess(time.monotonic(), end, job)
+            time.sleep(0.02)
+        self.assertEqual(command(["scancel", "--signal=USR1", job])[0], 0)
+        while "JobState=COMPLETED" not in command(["scontrol", "show", "job", job])[1]:
+            self.assertLess(time.monotonic(), end, Path(log).read_text())
+            time.sleep(0.2)
+        reported = Path(log).read_text()
+        self.assertIn("\nstart 1\n", reported)
+        self.assertIn("resuming from", reported)
+        log = Path(f"{self.out}/train.log").read_text()
+        self.assertEqual(log.count(f"scontrol requeue {job}\n"), 1, log)
+        code, one = command([LEVIN, *TRAIN, steps, "devices=1", f"out={self.out}-one"])
+        self.assertEqual(code, 0, one)
+        self.assertEqual(self.hash(self.out), self.hash(f"{self.out}-one"), reported)
+
+    def test_srun(self):
+        self.requeued("srun --kill-on-bad-exit=1")
+
+
 if __name__ == "__main__":
     main()

@@ -1,0 +1,174 @@
+/* `scontrol requeue` (requeue.h): Slurm ends a job as soon as it accepts, so this is the last thing
+ * that rank 0 does. */
+#include "recipes/requeue.h"
+
+#include "core/machine.h"
+#include "core/str.h"
+#include "launch/env_vars.h"
+#include "log/run_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LIMIT_S = 60, TRIES = 3, BETWEEN_S = 1, NOT_FOUND = 127, TIMED_OUT = 124 };
+
+static const char *variable(const char *name)
+{
+    return lvni_launch_env_get(lvni_recipes_environment(), name);
+}
+
+bool lvni_recipes_requeue_job(char *id, size_t size)
+{
+    const char *array = variable("SLURM_ARRAY_JOB_ID"), *task = variable("SLURM_ARRAY_TASK_ID"),
+               *het = variable("SLURM_JOB_ID_HET_GROUP_0"), *job = variable("SLURM_JOB_ID");
+    const int n = array != NULL && task != NULL
+                      ? snprintf(id, size, "%s_%s", array, task)
+                      : snprintf(id, size, "%s", het != NULL && job != NULL ? het : job);
+    /* it becomes an argument of a program */
+    return job != NULL && n > 0 && (size_t)n < size && strspn(id, "0123456789_") == (size_t)n;
+}
+
+int lvni_recipes_requeue_restarts(void)
+{
+    const char *text = variable("SLURM_RESTART_COUNT");
+    return text == NULL ? 0 : (int)strtol(text, NULL, 10);
+}
+
+/* No shell; output and errors into `output`. An errno. */
+static int start(const char *id, int output, pid_t *pid)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    char program[] = "scontrol", verb[] = "requeue", job[64];
+    char *const argument[] = {program, verb, job, NULL};
+    snprintf(job, sizeof job, "%s", id);
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    const int error =
+        posix_spawnp(pid, program, &actions, &attributes, argument, lvni_recipes_environment());
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+/* Until the program has closed its output, or the time is over; false: it is. */
+static bool listen_to(int input, lvni_core_str *text)
+{
+    const uint64_t end = lvni_core_now_ns() + (uint64_t)LIMIT_S * 1000000000u;
+    for (;;) {
+        char piece[512];
+        const uint64_t now = lvni_core_now_ns();
+        struct pollfd wait = {.fd = input, .events = POLLIN};
+        const int ready = now >= end ? 0 : poll(&wait, 1, (int)((end - now) / 1000000u) + 1);
+        if (ready == 0) {
+            return false;
+        }
+        const ssize_t n = ready < 0 ? -1 : read(input, piece, sizeof piece);
+        if (n > 0) {
+            lvni_core_str_append_n(text, piece, (size_t)n);
+        } else if (n == 0 || errno != EINTR) {
+            return true;
+        }
+    }
+}
+
+/* Its exit code; what it printed is added to `text`. */
+static int call(const char *id, lvni_core_str *text)
+{
+    int ends[2], status = 0;
+    pid_t pid;
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        lvni_core_str_append(text, strerror(errno));
+        return NOT_FOUND;
+    }
+    const int error = start(id, ends[1], &pid);
+    close(ends[1]);
+    if (error != 0) {
+        close(ends[0]);
+        lvni_core_str_append(text, strerror(error));
+        return NOT_FOUND;
+    }
+    const bool ended = listen_to(ends[0], text);
+    close(ends[0]);
+    if (!ended) {
+        kill(pid, SIGKILL);
+    }
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (!ended) {
+        lvni_core_str_printf(text, "no answer within %d s", LIMIT_S);
+        return TIMED_OUT;
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* One line of it, without the end of the line. */
+static const char *one_line(lvni_core_str *text)
+{
+    for (size_t i = 0; i < text->len; i++) {
+        text->data[i] = text->data[i] == '\n' ? ' ' : text->data[i];
+    }
+    while (text->len > 0 && text->data[text->len - 1] == ' ') {
+        text->data[--text->len] = '\0';
+    }
+    return lvni_core_str_text(text);
+}
+
+static void ask_slurm(const char *id)
+{
+    lvni_core_str text = {0};
+    int code = NOT_FOUND;
+    for (int i = 0; i < TRIES; i++) {
+        text.len = 0;
+        code = call(id, &text);
+        if (code == 0 || code == NOT_FOUND || i + 1 == TRIES) {
+            break;
+        }
+        sleep(BETWEEN_S);
+    }
+    if (code == 0) {
+        lvni_log_line(LVNI_LOG_INFO,
+                      "job %s is requeued: its next start goes on from the checkpoint", id);
+    } else {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "the job is not requeued: scontrol requeue %s: %s (exit code %d); repeat the "
+                      "command by hand, or start a job with resume=true",
+                      id, one_line(&text), code);
+    }
+    lvni_core_str_free(&text);
+}
+
+lvn_status lvni_recipes_requeue(const lvni_recipes_rank *rank, bool wanted, bool advanced)
+{
+    char id[48];
+    if (!wanted || !lvni_recipes_requeue_job(id, sizeof id)) {
+        return LVN_OK;
+    }
+    if (rank->rank == 0 && !advanced && lvni_recipes_requeue_restarts() > 0) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "the job is not requeued: there was no step since its last start, and the "
+                      "next would be no better (requeue loop); give the job more time");
+    } else if (rank->rank == 0) {
+        lvni_log_line(LVNI_LOG_INFO, "scontrol requeue %s", id);
+        ask_slurm(id);
+    }
+    return rank->comm == NULL
+               ? LVN_OK
+               : lvni_dist_comm_agree_status(rank->comm, LVN_OK, "the request to requeue");
+}

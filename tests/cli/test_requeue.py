@@ -1,0 +1,124 @@
+"""A stop by SIGUSR1 in a Slurm job: `scontrol requeue` by rank 0, after the checkpoint, and the
+next start of the job. A script stands in for scontrol; test_slurm_cluster.py has the real one.
+
+usage: test_requeue.py LEVIN [test names]
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+from bad_support import Case, LEVIN, main, OK, read, REQUEUE, SIGTERM, USAGE, WAIT_S, write
+
+JOB = {"SLURM_JOB_ID": "77"}
+
+
+class Requeue(Case):
+    def setUp(self):
+        super().setUp()
+        self.calls = f"{self.dir}/calls"
+        self.scontrol("exit 0")
+
+    def scontrol(self, end):
+        """Notes its arguments, and the checkpoint that is there."""
+        path = f"{self.dir}/bin/scontrol"
+        last = f"{self.out}/checkpoints/last.safetensors"
+        write(
+            path,
+            f"#!/bin/sh\n{LEVIN} ckpt verify {last} >/dev/null && "
+            f'echo "$*" >>{self.calls}\n{end}\n'.encode(),
+        )
+        os.chmod(path, 0o755)
+
+    def called(self):
+        return read(self.calls).decode().splitlines() if os.path.exists(self.calls) else []
+
+    def start(self, *arguments, job=None, path=None):
+        return subprocess.Popen(
+            [
+                LEVIN,
+                *self.arguments(self.photos, self.out, "val_split=0", "max_epochs=100000"),
+                "max_steps=-1",
+                "micro_batches=2",
+                "wgrad_threads=1",
+                "checkpoint.every_n_steps=1",
+                *arguments,
+            ],
+            env={
+                **os.environ,
+                "PATH": path or f"{self.dir}/bin:{os.environ['PATH']}",
+                **(JOB if job is None else job),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def stopped(self, *arguments, number=signal.SIGUSR1, code=REQUEUE, **options):
+        shutil.rmtree(self.out, ignore_errors=True)
+        p = self.start(*arguments, **options)
+        last = f"{self.out}/checkpoints/last.safetensors"
+        self.wait_for(lambda: os.path.exists(last), p)
+        p.send_signal(number)
+        reported, _ = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, code, reported)
+        return reported
+
+    def hash_of(self, run):
+        return subprocess.run(
+            [LEVIN, "ckpt", "hash", f"{run}/checkpoints/last.safetensors"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+
+    def test_rank_0_requeues_and_the_next_start_resumes(self):
+        for devices in (1, 2):
+            reported = self.stopped(f"devices={devices}")
+            self.assertEqual(self.called(), ["requeue 77"] * devices, reported)
+            self.assertIn("job 77 is requeued", reported)
+        step = int(re.search(r"SIGUSR1 after step (\d+)", reported)[1])
+        p = self.start(f"max_steps={step + 2}", job={**JOB, "SLURM_RESTART_COUNT": "1"})
+        reported, _ = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, OK, reported)
+        self.assertIn("resuming from", reported)
+        again, self.out = self.out, f"{self.out}-one"
+        p = self.start(f"max_steps={step + 2}", job={})
+        reported, _ = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, OK, reported)
+        self.assertEqual(self.hash_of(again), self.hash_of(self.out))
+
+    def test_names_of_jobs(self):
+        array = {**JOB, "SLURM_ARRAY_JOB_ID": "8", "SLURM_ARRAY_TASK_ID": "3"}
+        self.stopped(job=array)
+        self.stopped(job={**JOB, "SLURM_JOB_ID_HET_GROUP_0": "76"})
+        self.assertEqual(self.called(), ["requeue 8_3", "requeue 76"])
+
+    def test_scontrol_fails_or_is_missing(self):
+        self.scontrol("echo Job is not requeueable; exit 1")
+        reported = self.stopped()
+        self.assertEqual(self.called(), ["requeue 77"] * 3)
+        self.assertEqual(reported.count("the job is not requeued"), 1, reported)
+        self.assertIn("scontrol requeue 77: Job is not requeueable (exit code 1)", reported)
+        os.remove(f"{self.dir}/bin/scontrol")
+        reported = self.stopped(path=f"{self.dir}/bin")
+        self.assertIn("scontrol requeue 77: No such file or directory", reported)
+
+    def test_no_requeue(self):
+        self.stopped("auto_requeue=false")
+        self.stopped(number=signal.SIGTERM, code=SIGTERM)
+        self.stopped(job={})
+        self.assertEqual(self.called(), [])
+
+    def test_another_job_resumes_nothing_by_itself(self):
+        self.stopped()
+        p = self.start(job={"SLURM_JOB_ID": "78", "SLURM_RESTART_COUNT": "1"})
+        reported, _ = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, USAGE, reported)
+        self.assertIn("exists: resume=true continues that run", reported)
+
+
+if __name__ == "__main__":
+    main()
