@@ -133,16 +133,16 @@ static const lvni_dist_transport *find_best(lvni_dist_choice *choice)
     return sure;
 }
 
-static lvn_status find_requested(const lvni_dist_layout *asked, const char *name,
+static lvn_status find_requested(const lvni_dist_choice *choice, const char *name,
                                  const lvni_dist_transport **out)
 {
     for (int i = 0; i < N_TRANSPORTS; i++) {
         *out = strcmp(name, transports[i]->name) == 0 ? transports[i] : *out;
     }
-    const char *why = *out != NULL ? refusal(*out, asked) : NULL;
+    const char *why = *out != NULL ? refusal(*out, &choice->asked) : NULL;
     if (why != NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "transport=%s with %d ranks: %s; use transport=auto", name,
-                 asked->ranks, why);
+                 choice->layout.ranks, why);
     }
     const char *missing = *out != NULL && (*out)->missing != NULL ? (*out)->missing() : NULL;
     if (missing != NULL) {
@@ -157,13 +157,14 @@ lvn_status lvni_dist_choose(const lvni_dist_layout *l, const char *requested, lv
     const bool automatic = strcmp(requested, "auto") == 0;
     const lvni_dist_transport *found = NULL;
     *out = (lvni_dist_choice){.layout = *l, .asked = *l};
-    if (has_levels(l)) { /* a channel has a rank of each node */
+    if (has_levels(l)) { /* a channel has one rank of each node */
         out->asked.threads = false;
+        out->asked.ranks = l->hosts;
     }
     if (automatic) {
         found = find_best(out);
     } else {
-        LVN_TRY(find_requested(&out->asked, requested, &found));
+        LVN_TRY(find_requested(out, requested, &found));
     }
     if (found == NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "transport=%s: there is none for %d ranks on %d node%s", requested,

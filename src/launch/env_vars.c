@@ -5,6 +5,7 @@
 #include "core/str.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *lvni_launch_env_raw(char *const *env, const char *name)
@@ -70,6 +71,29 @@ lvn_status lvni_launch_env_int(char *const *env, const char *name, lvni_core_not
     if (lvni_launch_env_get(env, name) != NULL) {
         *out = (int)value;
     }
+    return LVN_OK;
+}
+
+lvn_status lvni_launch_env_seconds(char *const *env, const char *name, lvni_core_notices *notices,
+                                   double *out)
+{
+    const char *text = lvni_launch_env_get(env, name);
+    if (text == NULL) {
+        return LVN_OK;
+    }
+    char *end;
+    const double s = strtod(text, &end);
+    /* beginning with a digit: no sign, no blanks, neither inf nor nan; none of hexadecimal either
+     */
+    if (strspn(text, "0123456789.e+-") != strlen(text) || text[0] < '0' || text[0] > '9' ||
+        *end != '\0' || !(s > 0.0 && s <= 1e9)) {
+        const lvn_status status = lvni_core_notice_error(
+            notices, 100, "%s='%s' is not a number of seconds above 0", name, text);
+        lvni_core_notice_found(notices, "%s='%s'", name, text);
+        lvni_core_notice_fix(notices, "%s=300, a number without a unit; or unset it", name);
+        return status;
+    }
+    *out = s;
     return LVN_OK;
 }
 

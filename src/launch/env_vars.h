@@ -19,6 +19,10 @@ lvn_status lvni_launch_env_int(char *const *env, const char *name, lvni_core_not
                                int *out);
 lvn_status lvni_launch_env_number(char *const *env, const char *name, uint64_t max,
                                   lvni_core_notices *notices, uint64_t *out);
+/* Seconds, more than 0, without a unit. *out is untouched when it is unset; E100 when it cannot be
+ * read. */
+lvn_status lvni_launch_env_seconds(char *const *env, const char *name, lvni_core_notices *notices,
+                                   double *out);
 /* A switch: 1 or 0, anything else is E100, whose last line is "  fix: " and `fix`. *out is
  * untouched when it is unset. */
 lvn_status lvni_launch_env_flag(char *const *env, const char *name, const char *fix,

@@ -87,6 +87,7 @@ static lvn_status find_address(lvni_recipes_rank_process *p, char *out, size_t r
     const lvni_control_member *m = lvni_control_members(p->control);
     const int world = lvni_control_world(p->control);
     addresses mine;
+    memset(&mine, 0, sizeof mine); /* all of it is sent */
     addresses *all = lvni_core_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *all);
     if (all == NULL) {
         return LVN_ERR_MEMORY;

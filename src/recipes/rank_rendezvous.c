@@ -29,12 +29,6 @@ static void report_waiting(void *user, const char *line)
     lvni_log_set_follower(was);
 }
 
-static double seconds_of(const char *text, double fallback)
-{
-    double s = 0.0;
-    return text != NULL && sscanf(text, "%lf", &s) == 1 && s > 0.0 ? s : fallback;
-}
-
 /* The directory of the rendezvous without a launcher: given, or the parent of the run directory. */
 static lvn_status rendezvous_dir(const lvni_launch_rank_info *info, const lvni_core_config *config,
                                  char **out)
@@ -247,7 +241,9 @@ lvn_status lvni_recipes_rank_rendezvous(const lvni_core_config *config,
                                         lvni_recipes_on_abort on_abort,
                                         lvni_recipes_rank_process *p)
 {
-    const double timeout_s = seconds_of(lvni_launch_env_get(environ, "LEVIN_RDZV_TIMEOUT"), 300.0);
+    double timeout_s = 300.0;
+    lvni_core_notices none = {0}; /* rank_request.c has refused what cannot be read */
+    LVN_TRY(lvni_launch_env_seconds(environ, "LEVIN_RDZV_TIMEOUT", &none, &timeout_s));
     char *dir = NULL;
     LVN_TRY(rendezvous_dir(info, config, &dir));
     rank_auth auth;

@@ -220,6 +220,9 @@ static lvn_status find_all(lvni_core_config *c, const lvni_recipes_ranks_command
     lvni_launch_visible visible;
     LVN_TRY(lvni_launch_env_strict(lvni_recipes_environment(), lvni_core_config_switch(c, "strict"),
                                    notices, &r->strict));
+    double timeout_s; /* for rank_rendezvous.c */
+    LVN_TRY(lvni_launch_env_seconds(lvni_recipes_environment(), "LEVIN_RDZV_TIMEOUT", notices,
+                                    &timeout_s));
     LVN_TRY(find_rank_info(c, command, notices, &r->info));
     LVN_TRY(check_alone(c, command, &r->info, notices));
     LVN_TRY(lvni_launch_rank_info_check_address_here(&r->info, notices));

@@ -293,6 +293,14 @@ class Meet(Case):
         )
         self.assertEqual(os.listdir(self.dir), [])
 
+    def test_a_timeout_that_is_no_number(self):
+        for value in ("1m", "0", "-3", " 5", "inf", "nan", "0x10"):
+            self.ends(
+                self.start(0, LEVIN_RDZV_TIMEOUT=value),
+                USAGE,
+                f"error E100: LEVIN_RDZV_TIMEOUT='{value}' is not a number of seconds above 0",
+            )
+
     def test_a_store_that_never_comes(self):
         self.ends(
             self.start(1, LEVIN_RDZV_TIMEOUT="1"),

@@ -16,6 +16,7 @@ from slurm_cluster_case import Cluster, LEVIN, SIM, STEPS, TRAIN, command, main
 from ucx import HAS_UCX
 
 slurm_cluster_case.UP = ["-N", "-n", "3", "-c", "24", "-g", "4"]
+START_S = 120  # that 96 ranks may take in all; under 40 on an idle machine
 SLOW = os.environ.get("LEVIN_TEST_SLOW") == "1"
 if SLOW:
     slurm_cluster_case.UP = ["-N", "-n", "12", "-c", "64", "-g", "8"]
@@ -218,6 +219,7 @@ class Nodes(Cluster):
         self.assertRegex(reported, "96 ranks on 12 nodes ")
         self.assert_bits(self.out, reported, f"{self.out}one")
         print(f"96 ranks: {took:.1f} s")
+        self.assertLess(took, START_S)
 
     @unittest.skipUnless(SLOW and HAS_UCX, "12 nodes over UCX: LEVIN_TEST_SLOW=1, libucx0")
     def test_resnet18_over_ucx(self):

@@ -7,10 +7,14 @@
 
 #include "dist/choice.h"
 #include "dist/transport.h"
+#include "dist/ucx/ucx_ports.h"
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { MIB = 1 << 20 };
 
@@ -193,6 +197,23 @@ static void all_fall_back_when_one_lacks_the_best(void **state)
     }
 }
 
+/* A channel between nodes has one rank of each: only their number counts. */
+static void two_levels_carry_more_ranks_than_a_channel(void **state)
+{
+    (void)state;
+    enum { RANKS = 2048, HOSTS = 64 };
+    static int host[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        host[r] = r / (RANKS / HOSTS);
+    }
+    const lvni_dist_layout l = {.ranks = RANKS, .hosts = HOSTS, .host = host, .bytes = MIB};
+    const char *line = chosen(&l, "net");
+    assert_non_null(strstr(line, "transport shm+net: 2048 ranks on 64 nodes "));
+    assert_non_null(strstr(chosen(&l, "auto"), ": 2048 ranks on 64 nodes "));
+    const lvni_dist_layout flat = {.ranks = RANKS, .hosts = HOSTS, .bytes = MIB};
+    assert_non_null(strstr(chosen(&flat, "net"), "with 2048 ranks: too many for it"));
+}
+
 static lvn_status no_exchange(void *user, const void *mine, size_t bytes, void *all)
 {
     (void)user, (void)mine, (void)bytes, (void)all;
@@ -209,6 +230,43 @@ static void ranks_of_two_hosts_share_no_memory(void **state)
     assert_null(comm);
     assert_string_equal(lvn_last_error()->message,
                         "ranks 0 and 2 are on two hosts: no memory is shared");
+}
+
+static void write_state(const char *folder, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/mlx5_0/ports/1/state", folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+/* A folder stands in for the system's: what a kernel with the modules, but no cable, has there. */
+static void ucx_needs_an_active_port(void **state)
+{
+    (void)state;
+    static const char *const deeper[] = {"/mlx5_0", "/mlx5_0/ports", "/mlx5_0/ports/1"};
+    char folder[] = "/tmp/levin_ports_XXXXXX", path[256];
+    assert_non_null(mkdtemp(folder));
+    assert_false(lvni_ucx_has_active_port("/nowhere"));
+    assert_false(lvni_ucx_has_active_port(folder));
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s%s", folder, deeper[i]);
+        assert_int_equal(mkdir(path, 0700), 0);
+        assert_false(lvni_ucx_has_active_port(folder));
+    }
+    write_state(folder, "1: DOWN\n");
+    assert_false(lvni_ucx_has_active_port(folder));
+    write_state(folder, "4: ACTIVE\n");
+    assert_true(lvni_ucx_has_active_port(folder));
+    snprintf(path, sizeof path, "%s/mlx5_0/ports/1/state", folder);
+    assert_int_equal(unlink(path), 0);
+    for (int i = 2; i >= 0; i--) {
+        snprintf(path, sizeof path, "%s%s", folder, deeper[i]);
+        assert_int_equal(rmdir(path), 0);
+    }
+    assert_int_equal(rmdir(folder), 0);
 }
 
 /* All calls work over every transport, so none may score 0. */
@@ -242,7 +300,9 @@ int main(void)
         cmocka_unit_test(a_request_is_taken_or_refused),
         cmocka_unit_test(ranks_of_several_hosts_take_what_there_is),
         cmocka_unit_test(all_fall_back_when_one_lacks_the_best),
+        cmocka_unit_test(two_levels_carry_more_ranks_than_a_channel),
         cmocka_unit_test(ranks_of_two_hosts_share_no_memory),
+        cmocka_unit_test(ucx_needs_an_active_port),
         cmocka_unit_test(every_transport_scores_every_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/machine.h"
+#include "dist/ucx/ucx_ports.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -68,7 +69,7 @@ static bool interface_of(const char *address, char name[IF_NAMESIZE])
 static void configure(const lvni_ucx_api *api, ucp_config_t *config, const char *address)
 {
     char name[IF_NAMESIZE];
-    if (getenv("UCX_NET_DEVICES") == NULL && access("/sys/class/infiniband", F_OK) != 0 &&
+    if (getenv("UCX_NET_DEVICES") == NULL && !lvni_ucx_has_active_port(LVNI_UCX_PORTS) &&
         interface_of(address, name)) {
         (void)api->config_modify(config, "NET_DEVICES", name);
     }
@@ -332,8 +333,9 @@ static const char *missing(void)
 /* Over TCP alone net's own sockets do as well, and notice lost ranks by themselves. */
 static const char *unfit(void)
 {
-    return access("/sys/class/infiniband", F_OK) != 0 ? "there is no InfiniBand or RoCE here"
-                                                      : missing();
+    return lvni_ucx_has_active_port(LVNI_UCX_PORTS)
+               ? missing()
+               : "there is no active port of InfiniBand or RoCE here";
 }
 
 /* Quicker than sockets wherever there is anything else between the hosts. */

@@ -3,6 +3,7 @@
  *
  *   ucx_api.c      loads the library
  *   ucx_connect.c  how ranks find each other, the transport's table, the end
+ *   ucx_ports.c    is there a network that it serves better?
  *   ucx_link.c     the one thread of a rank that sends and receives
  *
  * A message is an active message: its header lies in UCX's own, and its parts are its data. What is
@@ -12,7 +13,10 @@
  *
  * UCX connects two ranks when one first sends something, and keeps no order meanwhile: messages are
  * numbered, and ranks greet each other before they use the link. The last message of a rank, BYE,
- * is answered: it leaves only when nothing of it can be lost. */
+ * is answered: it leaves only when nothing of it can be lost.
+ *
+ * UCX's TCP port accepts connections and messages of strangers, which UCX reads before the key in
+ * their head is looked at: this link is for networks that are trusted. */
 #ifndef LEVIN_DIST_UCX_UCX_IMPL_H
 #define LEVIN_DIST_UCX_UCX_IMPL_H
 
