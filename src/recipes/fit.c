@@ -421,6 +421,10 @@ static lvn_status train_and_keep(lvni_recipes_fit_run *r)
 static lvn_status train(lvni_recipes_fit_run *r)
 {
     const int64_t first = r->trainer->at.step;
+    if (r->rank.rank == 0 && r->request->drive == NULL &&
+        lvni_core_config_bool(r->request->config, "stop_before_limit")) {
+        r->trainer->o.stop_ns = lvni_recipes_requeue_stop_ns();
+    }
     const lvn_status s = train_and_keep(r);
     return s == LVN_ERR_CANCELLED && lvni_trainer_stop_signal() == SIGUSR1 ? requeue(r, first) : s;
 }

@@ -173,6 +173,12 @@ static const lvni_core_option loop_rows[] = {
      .flags = LVNI_OPT_NOT_SAVED,
      .help = "In a Slurm job: after SIGUSR1 and the checkpoint rank 0 runs scontrol requeue, and "
              "the job's next start resumes the run. Either way the exit code is 85."},
+    {.name = "stop_before_limit",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "true",
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "In a Slurm job: stop a minute before its time limit as at SIGUSR1, also where no "
+             "--signal was given."},
     {.name = "check_val_every_n_epoch",
      .type = LVNI_OPT_INT,
      .unit = "epochs",

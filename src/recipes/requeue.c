@@ -18,7 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LIMIT_S = 60, TRIES = 3, BETWEEN_S = 1, NOT_FOUND = 127, TIMED_OUT = 124 };
+enum { LIMIT_S = 60, QUERY_S = 10, TRIES = 3, BETWEEN_S = 1, NOT_FOUND = 127, TIMED_OUT = 124 };
+enum { MARGIN_S = 60 }; /* for the step under way, a checkpoint and scontrol */
 
 static const char *variable(const char *name)
 {
@@ -43,14 +44,11 @@ int lvni_recipes_requeue_restarts(void)
 }
 
 /* No shell; output and errors into `output`. An errno. */
-static int start(const char *id, int output, pid_t *pid)
+static int start(char *const argument[], int output, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none, all;
-    char program[] = "scontrol", verb[] = "requeue", job[64];
-    char *const argument[] = {program, verb, job, NULL};
-    snprintf(job, sizeof job, "%s", id);
     sigemptyset(&none);
     sigfillset(&all);
     posix_spawn_file_actions_init(&actions);
@@ -61,16 +59,16 @@ static int start(const char *id, int output, pid_t *pid)
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     const int error =
-        posix_spawnp(pid, program, &actions, &attributes, argument, lvni_recipes_environment());
+        posix_spawnp(pid, argument[0], &actions, &attributes, argument, lvni_recipes_environment());
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return error;
 }
 
 /* Until the program has closed its output, or the time is over; false: it is. */
-static bool listen_to(int input, lvni_core_str *text)
+static bool listen_to(int input, int limit_s, lvni_core_str *text)
 {
-    const uint64_t end = lvni_core_now_ns() + (uint64_t)LIMIT_S * 1000000000u;
+    const uint64_t end = lvni_core_now_ns() + (uint64_t)limit_s * 1000000000u;
     for (;;) {
         char piece[512];
         const uint64_t now = lvni_core_now_ns();
@@ -89,7 +87,7 @@ static bool listen_to(int input, lvni_core_str *text)
 }
 
 /* Its exit code; what it printed is added to `text`. */
-static int call(const char *id, lvni_core_str *text)
+static int call(char *const argument[], int limit_s, lvni_core_str *text)
 {
     int ends[2], status = 0;
     pid_t pid;
@@ -97,14 +95,14 @@ static int call(const char *id, lvni_core_str *text)
         lvni_core_str_append(text, strerror(errno));
         return NOT_FOUND;
     }
-    const int error = start(id, ends[1], &pid);
+    const int error = start(argument, ends[1], &pid);
     close(ends[1]);
     if (error != 0) {
         close(ends[0]);
         lvni_core_str_append(text, strerror(error));
         return NOT_FOUND;
     }
-    const bool ended = listen_to(ends[0], text);
+    const bool ended = listen_to(ends[0], limit_s, text);
     close(ends[0]);
     if (!ended) {
         kill(pid, SIGKILL);
@@ -112,7 +110,7 @@ static int call(const char *id, lvni_core_str *text)
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
     if (!ended) {
-        lvni_core_str_printf(text, "no answer within %d s", LIMIT_S);
+        lvni_core_str_printf(text, "no answer within %d s", limit_s);
         return TIMED_OUT;
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -133,10 +131,13 @@ static const char *one_line(lvni_core_str *text)
 static void ask_slurm(const char *id)
 {
     lvni_core_str text = {0};
+    char program[] = "scontrol", verb[] = "requeue", job[64];
+    char *const argument[] = {program, verb, job, NULL};
     int code = NOT_FOUND;
+    snprintf(job, sizeof job, "%s", id);
     for (int i = 0; i < TRIES; i++) {
         text.len = 0;
-        code = call(id, &text);
+        code = call(argument, LIMIT_S, &text);
         if (code == 0 || code == NOT_FOUND || i + 1 == TRIES) {
             break;
         }
@@ -171,4 +172,48 @@ lvn_status lvni_recipes_requeue(const lvni_recipes_rank *rank, bool wanted, bool
     return rank->comm == NULL
                ? LVN_OK
                : lvni_dist_comm_agree_status(rank->comm, LVN_OK, "the request to requeue");
+}
+
+/* "5:00", "1:05:00", "2-01:05:00"; below 0: "UNLIMITED" and other words. */
+static double seconds_left(const char *text)
+{
+    double days = 0.0, s = 0.0;
+    const char *dash = strchr(text, '-');
+    if (text[0] < '0' || text[0] > '9' || strchr(text, ':') == NULL) {
+        return -1.0;
+    }
+    if (dash != NULL) {
+        days = (double)strtol(text, NULL, 10);
+        text = dash + 1;
+    }
+    for (;;) {
+        char *end;
+        s = 60.0 * s + (double)strtol(text, &end, 10);
+        if (*end != ':') {
+            return 86400.0 * days + s;
+        }
+        text = end + 1;
+    }
+}
+
+uint64_t lvni_recipes_requeue_stop_ns(void)
+{
+    const uint64_t now = lvni_core_now_ns();
+    const char *id = variable("SLURM_JOB_ID");
+    char own[48];
+    if (id == NULL || !lvni_recipes_requeue_job(own, sizeof own)) {
+        return 0;
+    }
+    lvni_core_str text = {0};
+    char program[] = "squeue", header[] = "-h", of[] = "-j", job[64], form[] = "-o", left[] = "%L";
+    char *const argument[] = {program, header, of, job, form, left, NULL};
+    snprintf(job, sizeof job, "%s", id);
+    const int code = call(argument, QUERY_S, &text);
+    const double s = code == 0 ? seconds_left(lvni_core_str_text(&text)) : -1.0;
+    lvni_log_line(LVNI_LOG_DEBUG, "time left of job %s: %s", id, one_line(&text));
+    lvni_core_str_free(&text);
+    if (s <= 0.0) {
+        return 0;
+    }
+    return now + (uint64_t)(1e9 * (s > 2.0 * MARGIN_S ? s - MARGIN_S : s / 2.0));
 }

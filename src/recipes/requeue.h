@@ -7,6 +7,8 @@
 #include "recipes/ranks.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* The job's name for `scontrol requeue`: "77", of an array "8_3", of a heterogeneous job its first
  * part's; false: not in a job. */
@@ -17,5 +19,8 @@ int lvni_recipes_requeue_restarts(void);
  * the job again, and no rank leaves before, as its exit code may end the step. advanced: there was
  * a step since the start. What fails is a warning. */
 lvn_status lvni_recipes_requeue(const lvni_recipes_rank *rank, bool wanted, bool advanced);
+/* On the clock of lvni_core_now_ns: a minute before the job's time limit, or at half of what is
+ * left where that is less than two; 0: no job, no limit, or Slurm gives no answer. */
+uint64_t lvni_recipes_requeue_stop_ns(void);
 
 #endif

@@ -5,6 +5,7 @@
 #include "log/run_log.h"
 #include "trainer/loop_impl.h"
 
+#include <signal.h>
 #include <math.h>
 #include <string.h>
 
@@ -354,6 +355,9 @@ static void look_at_clock(lvni_trainer *t)
     if (t->o.max_time_s > 0.0 && t->o.plan.rank == 0 && lvni_trainer_stop_signal() == 0 &&
         lvni_trainer_report_seconds(&t->report) >= t->o.max_time_s) {
         lvni_trainer_stop_note(LVNI_STOP_TIME);
+    }
+    if (t->o.stop_ns > 0 && lvni_trainer_stop_signal() == 0 && lvni_core_now_ns() >= t->o.stop_ns) {
+        lvni_trainer_stop_note(SIGUSR1);
     }
 }
 

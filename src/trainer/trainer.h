@@ -68,6 +68,7 @@ typedef struct lvni_trainer_options {
     int64_t max_steps;             /* -1: no limit */
     int64_t min_epochs, min_steps; /* before early stopping ends the run */
     double max_time_s;             /* of training, with what came before a resume; 0: no limit */
+    uint64_t stop_ns; /* rank 0: as if SIGUSR1 came at this time (lvni_core_now_ns); 0: never */
     lvni_trainer_early_options early;
     /* validation: after every n-th epoch (0: 1), there after every so many steps (0: after the
      * last), of so many chunks (0: all); and of so many before the first step, whose result is

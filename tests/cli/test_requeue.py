@@ -112,6 +112,23 @@ class Requeue(Case):
         self.stopped(job={})
         self.assertEqual(self.called(), [])
 
+    def test_time_limit_without_a_signal(self):
+        """squeue prints the time that is left; half of it where that is less than two minutes."""
+        path = f"{self.dir}/bin/squeue"
+        write(path, b'#!/bin/sh\n[ "$*" = "-h -j 77 -o %L" ] && echo 0:02\n')
+        os.chmod(path, 0o755)
+        for devices in (1, 2):
+            shutil.rmtree(self.out, ignore_errors=True)
+            p = self.start(f"devices={devices}")
+            reported, _ = p.communicate(timeout=WAIT_S)
+            self.assertEqual(p.returncode, REQUEUE, reported)
+            self.assertIn("stopped: the job's time limit after step ", reported)
+        self.assertEqual(self.called(), ["requeue 77"] * 2)
+        shutil.rmtree(self.out)
+        p = self.start("stop_before_limit=false", "max_time=2s")
+        reported, _ = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, OK, reported)
+
     def test_another_job_resumes_nothing_by_itself(self):
         self.stopped()
         p = self.start(job={"SLURM_JOB_ID": "78", "SLURM_RESTART_COUNT": "1"})
