@@ -96,8 +96,9 @@ static lvn_status take_mine(const lvni_core_config *c, const lvni_launch_device_
         .host = listed ? lvni_launch_hosts_name(hosts, (size_t)r->info.node_rank) : host};
     lvni_launch_rank_info seen = r->info;
     if (seen.local_world == LVNI_RANK_INFO_UNKNOWN) {
-        /* not known before the rendezvous: as many as there may be */
-        seen.local_world = seen.nnodes > 1 ? seen.world / seen.nnodes : seen.world;
+        /* not known before the rendezvous: as many as there may be; of threads one on each node,
+         * or the rendezvous refuses them */
+        seen.local_world = r->threads ? 1 : seen.nnodes > 1 ? seen.world / seen.nnodes : seen.world;
     }
     LVN_TRY(lvni_launch_rank_info_check_devices(&seen, lvni_recipes_environment(), &d, notices));
     LVN_TRY(

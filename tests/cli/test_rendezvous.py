@@ -293,6 +293,20 @@ class Meet(Case):
         )
         self.assertEqual(os.listdir(self.dir), [])
 
+    def test_threads_on_nodes_that_are_not_known(self):
+        """Without LOCAL_WORLD_SIZE only the rendezvous knows how many processes a node has."""
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(12000 + os.getpid() % 20000)}
+        by_hand = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", **address}
+        for missing in (True, False):
+            more = ["strategy=ddp2", "devices=2", "accelerator=cpu"]
+            by_hand["LEVIN_RDZV_TIMEOUT"] = "1" if missing else "20"
+            second = None if missing else self.start(1, *more, RANK="1", **by_hand)
+            text = "E113: " if missing else "strategy=ddp2 is one process per node, and "
+            first = self.start(0, *more, RANK="0", **by_hand)
+            self.ends(first, RENDEZVOUS if missing else USAGE, text)
+            if second:
+                second.communicate(timeout=WAIT_S)
+
     def test_a_timeout_that_is_no_number(self):
         for value in ("1m", "0", "-3", " 5", "inf", "nan", "0x10"):
             self.ends(
