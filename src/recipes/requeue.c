@@ -138,6 +138,9 @@ static void ask_slurm(const char *id)
     for (int i = 0; i < TRIES; i++) {
         text.len = 0;
         code = call(argument, LIMIT_S, &text);
+        if (code > 128) {
+            code = 0; /* Slurm ends the job with all its processes as soon as it accepts */
+        }
         if (code == 0 || code == NOT_FOUND || i + 1 == TRIES) {
             break;
         }
