@@ -50,6 +50,7 @@ typedef struct lvni_dist_comm_options {
     const char *address;      /* net, ucx: where the others reach this rank, IPv4 of this host */
     bool (*over)(void *user); /* net: the run has ended, do not wait on; NULL: never */
     void *user;
+    double peer_timeout_s; /* net, ucx: a host silent for about as long is lost; 0: 10 */
     /* of each rank a number of its host; NULL: all are on this one. What happens to a process of
      * another host is not known here: its connection ended */
     const int *host;

@@ -146,6 +146,8 @@ static lvn_status connect_over(const lvni_core_config *config, lvni_recipes_rank
                                       .address = address,
                                       .over = is_over,
                                       .user = p,
+                                      .peer_timeout_s =
+                                          lvni_core_config_float(config, "peer_timeout_s"),
                                       .host = host};
     LVN_TRY(lvni_recipes_choose_transport(config, ranks, hosts, p->threads ? NULL : host,
                                           p->threads, transport));

@@ -93,7 +93,7 @@ class Node:
 class Network:
     """`with Network(2) as network:` network.node[k]; delay_s and loss (0 to 1) are of the packets
     that node `worse_at` sends; `cut`: nodes that no packet leaves or reaches, though their link is
-    up; only_port: no others are let through (0: all are), `kept_out` counts the packets to them."""
+    up, and sets {a, b} of two that do not reach each other; only_port: no others are let through (0: all are), `kept_out` counts the packets to them."""
 
     def __init__(self, nodes):
         self.delay_s, self.loss, self.worse_at, self.cut = 0.0, 0.0, 0, set()
@@ -159,7 +159,7 @@ class Network:
             self.kept_out += 1
             return
         if 0 <= to < len(self.node) and packet[16:19] == b"\x0a\x58\x00":
-            if not self.cut & {sender, to}:
+            if not self.cut & {sender, to, frozenset((sender, to))}:
                 try:
                     os.write(self.node[to].tun, packet)
                 except OSError:

@@ -152,6 +152,16 @@ def cut_off(node):
     return hurt
 
 
+def cut_between(*nodes):
+    """Both still reach the store, at node 0."""
+
+    def hurt(scene):
+        scene.network.cut.add(frozenset(nodes))
+        return []
+
+    return hurt
+
+
 def hangs(*ranks):
     return lambda scene: scene.signal_all(signal.SIGSTOP, list(ranks))
 
@@ -161,7 +171,8 @@ def lost(node, ranks="[0-9]"):
 
 
 FROM_0, OF_0 = lost(1, "[23]") + SILENT, lost(0, "0") + SILENT
-# expects: what the ranks of each node report, together; None: not looked at
+TWO_CUT_APART = r"^error: the connection to rank [12] \(process \d+ of another host\) ended"
+# expects: what the ranks of each node report, together; None: not looked at. A text: what all do.
 SCENES = [
     Scene("no power at node 1", [0, 0, 1, 1], no_power(1), [FROM_0, None]),
     Scene("no power at node 0", [0, 0, 1, 1], no_power(0), [None, OF_0]),
@@ -169,6 +180,7 @@ SCENES = [
     Scene("link of node 0", [0, 0, 1, 1], link_down(0), [FROM_0, OF_0]),
     Scene("partition of three", [0, 1, 1, 2], cut_off(1), [lost(1, "[12]") + SILENT, OF_0, None]),
     Scene("node 0 hangs", [0, 0, 1, 1], hangs(0, 1), [None, OF_0]),
+    Scene("two cut apart", [0, 1, 2], cut_between(1, 2), TWO_CUT_APART),
     Scene("no power, connecting", [0, 1], no_power(0), [None, None], connects=False),
     Scene("partition, threads", [0, 1], cut_off(0), [lost(1, "1") + SILENT, OF_0], DDP2),
 ]
@@ -193,8 +205,15 @@ class NodeFailures(RankCase):
         for rank, (_, code) in enumerate(scene.ended):
             if rank not in hurt:
                 self.assertEqual(code, PEER, what)
-        for node, expects in enumerate(scene.expects):
-            written = "".join(scene.ended[rank][0] for rank in scene.ranks_of(node))
+        if isinstance(scene.expects, str):
+            reports = [("".join(text for text, _ in scene.ended), scene.expects)]
+        else:
+            of_node = [
+                "".join(scene.ended[rank][0] for rank in scene.ranks_of(node))
+                for node in range(len(scene.expects))
+            ]
+            reports = zip(of_node, scene.expects)
+        for written, expects in reports:
             if expects is not None:
                 self.assertEqual(written.count("error: "), 1, what)
                 self.assertRegex(written, re.compile(expects, re.MULTILINE), what)

@@ -185,6 +185,7 @@ static lvn_status make_rank(const int *first, int nodes, int rank, const lvni_di
     c->nodes = nodes;
     c->place = place;
     snprintf(c->address, sizeof c->address, "%s", o->address);
+    c->peer_timeout_s = o->peer_timeout_s;
     c->first = lvni_core_calloc(LVNI_TAG_DIST, (size_t)nodes + 1, sizeof *c->first);
     c->outer_ranks = lvni_core_calloc(LVNI_TAG_DIST, (size_t)nodes, sizeof *c->outer_ranks);
     c->host = lvni_core_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *c->host);

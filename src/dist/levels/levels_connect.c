@@ -118,6 +118,7 @@ lvn_status lvni_levels_connect(const lvni_levels_group *group, int rank, const i
                                       .address = all->address,
                                       .over = is_over,
                                       .user = &r,
+                                      .peer_timeout_s = all->peer_timeout_s,
                                       .host = host,
                                       .number = group->member};
     lvn_status s = make != NULL ? make(&o, out) : LVN_OK;

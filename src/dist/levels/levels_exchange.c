@@ -64,6 +64,7 @@ static lvn_status connect_flat(lvni_levels_comm *c)
                                       .address = c->address,
                                       .over = is_over,
                                       .user = c,
+                                      .peer_timeout_s = c->peer_timeout_s,
                                       .host = c->host,
                                       .number = c->base.number};
     lvni_dist_comm *flat;

@@ -63,7 +63,8 @@ typedef struct lvni_levels_comm {
     _Atomic(lvni_dist_comm *) flat;
     const lvni_dist_transport *link; /* how outer and flat are made */
     char address[LVNI_LEVELS_ADDRESS];
-    int *host; /* of each rank, for flat */
+    double peer_timeout_s; /* of the options */
+    int *host;             /* of each rank, for flat */
     lvni_levels_sums sums;
     char *scratch[2]; /* of the collectives; kept from call to call */
     size_t room[2];

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 /* CONNECT_S is less than the ranks wait for each other's cards, so that who is missing is known. */
-enum { CONNECT_S = 40, HELLO_S = 2, NEWCOMERS = 64 };
+enum { CONNECT_S = 40, HELLO_S = 2, NEWCOMERS = 64, PEER_TIMEOUT_S = 10 };
 
 /* What a rank gives to the others. */
 typedef struct card {
@@ -52,10 +52,20 @@ static lvn_status start_listening(const char *address, card *mine, int *fd)
     return LVN_OK;
 }
 
-static void set_options(int fd)
+/* A connection whose other host no longer answers ends, be it idle or with bytes on their way: two
+ * hosts may lose each other while both still reach the store. A moment later than the store would
+ * notice, which knows more of the cause. A host answers for a process that only computes. */
+static void set_options(int fd, const lvni_dist_comm_options *o)
 {
-    const int on = 1;
+    const double silent_s = (o->peer_timeout_s > 0 ? o->peer_timeout_s : PEER_TIMEOUT_S) + 2;
+    const int on = 1, asked_s = silent_s < 8 ? 1 : (int)(silent_s / 8), times = 8,
+              silent_ms = (int)(silent_s * 1000);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &asked_s, sizeof asked_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &asked_s, sizeof asked_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof silent_ms);
 }
 
 static bool has_ended(const lvni_dist_comm_options *o)
@@ -102,7 +112,7 @@ static lvn_status connect_to(const lvni_net_comm *c, const lvni_dist_comm_option
                  (int)ntohs(theirs->at.sin_port),
                  error == ECANCELED ? "the run ended meanwhile" : strerror(error));
     }
-    set_options(*fd);
+    set_options(*fd, o);
     hello h = {.rank = c->base.rank};
     memcpy(h.key, theirs->key, sizeof h.key);
     if (send(*fd, &h, sizeof h, MSG_NOSIGNAL) != (ssize_t)sizeof h) {
@@ -170,7 +180,7 @@ static int rank_of(const lvni_net_comm *c, const hello *h, const card *mine)
 }
 
 /* Reads what there is of the first bytes of all, and lets ranks in. Returns how many. */
-static int gate_read(gate *g, lvni_net_comm *c, const card *mine)
+static int gate_read(gate *g, lvni_net_comm *c, const lvni_dist_comm_options *o, const card *mine)
 {
     int came = 0;
     for (int i = g->n - 1; i >= 0; i--) {
@@ -181,7 +191,7 @@ static int gate_read(gate *g, lvni_net_comm *c, const card *mine)
         if (w->got == sizeof w->hello) {
             const int rank = rank_of(c, &w->hello, mine);
             if (rank >= 0) {
-                set_options(w->fd);
+                set_options(w->fd, o);
                 lvni_net_streams_of(c)->stream[rank].fd = w->fd;
                 came++;
             }
@@ -212,7 +222,7 @@ static lvn_status accept_others(lvni_net_comm *c, const lvni_dist_comm_options *
     for (int missing = c->base.world - 1 - c->base.rank; missing > 0 && s == LVN_OK;) {
         gate_wait(&g, listening);
         s = gate_accept(&g, c->base.rank, listening);
-        missing -= gate_read(&g, c, mine);
+        missing -= gate_read(&g, c, o, mine);
         if (s == LVN_OK && missing > 0 && has_ended(o)) {
             s = lvn_error_set(LVN_ERR_PEER, __FILE__, __LINE__,
                               "the run ended while its ranks connected");
