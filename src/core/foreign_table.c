@@ -55,6 +55,7 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
 
     /* ---- model ---- */
     SAME("arch|architecture|net|network|backbone|model_name|model_type", "model.name"),
+    HINT("layers|num_layers", "the name of the network sets its layers: {model.name}=resnet34"),
     SAME("drop|dropout|drop_rate|dropout_rate", "model.dropout"),
     SAME("initial_checkpoint|pretrained_path|pretrained_weights|init_checkpoint|"
          "finetune|finetune_from|load_weights|weight|model_checkpoint", "weights"),
@@ -82,7 +83,8 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
 
     /* ---- optimizer ---- */
     SAME("optimizer|opt|optim_name|optimizer_name", "optim.name"),
-    SAME("learningrate|base_lr|lr0|init_lr|initial_lr|max_lr|start_lr|eta", "optim.lr"),
+    SAME("optim_args.lr|learningrate|base_lr|lr0|init_lr|initial_lr|max_lr|start_lr|eta",
+         "optim.lr"),
     HINT("lr_base|lr_base_size|lr_base_scale|blr|scale_lr|auto_lr_find",
          "the rate does not depend on the batch: use {optim.lr}=LR*batch/256"),
     SAME("wd|w_decay|weightdecay|decay|l2", "optim.weight_decay"),
@@ -170,6 +172,9 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "global_batch_size|-b", "batch_size"),
     SAME("per_device_train_batch_size|device_batch_size|batch_size_per_gpu|"
          "per_gpu_batch_size|local_batch_size", "batch_size_per_device"),
+    SAME("training.train_batch_size", "batch_size"),
+    SAME("training.val_batch_size", "eval_batch_size"),
+    HINT("dali.*", "no video is read in this version, every batch has labels: use {batch_size}=N"),
     SAME("validation_batch_size|val_batch_size|test_batch_size|eval_bs|"
          "per_device_eval_batch_size|-vb", "eval_batch_size"),
     SAME("epoch_length|iters_per_epoch", "steps_per_epoch"),
@@ -196,7 +201,7 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     SAME("random_seed|manual_seed|seed_everything|rng_seed", "seed"),
 
     /* ---- devices and precision ---- */
-    SAME("ngpus|ngpu|n_gpu|n_gpus|gpu|gpu_ids|num_devices|n_devices", "devices"),
+    SAME("training.num_gpus|ngpus|ngpu|n_gpu|n_gpus|gpu|gpu_ids|num_devices|n_devices", "devices"),
     SAME("device", "accelerator"),
     HINT("cpu|no_cuda|use_cpu|no_gpu", "use {accelerator}=cpu"),
     HINT("cuda|use_cuda|use_gpu", "use {accelerator}=gpu"),
@@ -231,7 +236,13 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "holds the whole model, and a part of the optimizer's state: use {strategy}=sharded"),
     HINT("strategy=model_parallel|strategy=xla*|strategy=tensor_parallel|"
          "strategy=colossalai", "every device holds the whole model: use {strategy}=ddp"),
-    SAME("nnodes|nodes|n_nodes", "num_nodes"),
+    SAME("nnodes|nodes|n_nodes|nb_nodes", "num_nodes"),
+    HINT("per_experiment_nb_nodes", "use {num_nodes}=N, and --nodes=N in the job script"),
+    HINT("per_experiment_nb_gpus|gpus_per_node|ntasks_per_node",
+         "use {devices}=N, the devices of each node"),
+    HINT("nb_trials|hyperparam_optimizer|tunable|opt_list",
+         "a run has one value of each key: start one for each combination, {out}=DIR its own"),
+    HINT("job_name|log_path", "use {out}=DIR, the folder of the run"),
     HINT("world_size|nproc|nproc_per_node|num_processes|local_world_size|n_proc",
          "use {devices}=N"),
     HINT("local_rank|rank|node_rank|dist_url|dist_backend|dist|distributed|ddp|"

@@ -41,6 +41,25 @@ class Keys(Case):
         )
         self.plan(["wd=0.1", "weight_decay=0.2"], USAGE, ["two names of `optim.weight_decay`"])
 
+    def test_arguments_of_known_guides(self):
+        """Those of five multi-GPU guides: each is taken, or answered with a hint."""
+        for argument in (
+            *("gpus=0", "num_gpus=0", "training.num_gpus=0", "n_gpus=0", "devices=1"),
+            *("accelerator=cpu", "num_workers=1", "nb_gpu_nodes=1", "nb_nodes=1"),
+            *("distributed_backend=ddp", "accumulate_grad_batches=2", "batch_size=8"),
+            *("train_batch_size=8", "training.train_batch_size=8", "training.val_batch_size=8"),
+            *("learning_rate=0.1", "optim_args.lr=0.1", f"out={self.dir}/run"),
+        ):
+            self.plan([argument])
+        for argument in (
+            *("use_amp=true", "amp_level=O2", "layers=16", "dali.train.base.sequence_length=8"),
+            *("dali.train.context.batch_size=8", "gpus_per_node=2", "ntasks_per_node=2"),
+            *("per_experiment_nb_nodes=12", "per_experiment_nb_gpus=8", "nb_trials=9"),
+            *("hyperparam_optimizer=x", "job_name=x", "log_path=x", "world_size=2"),
+            *("master_port=29400", "master_addr=h", "log_save_interval=3"),
+        ):
+            self.plan([argument], USAGE, ["is not in this version: "])
+
     def test_what_is_not_here_reports_what_is(self):
         for argument, expects in (
             ("amp=true", "use precision=bf16-mixed or precision=16-mixed"),
