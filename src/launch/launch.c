@@ -25,12 +25,12 @@ enum { FDS_PER_RANK = 8, FDS_OWN = 64 };
 
 /* ---- getting ready ---- */
 
-/* Is `PROGRAM SECOND ...` this program's own training? */
-static bool is_training(const char *program, const char *second)
+bool lvni_launch_is_training(const lvni_launch_run *r)
 {
+    const char *second = r->o.program[1];
     struct stat own, its;
     return second != NULL && strcmp(second, "train") == 0 && stat("/proc/self/exe", &own) == 0 &&
-           stat(program, &its) == 0 && own.st_dev == its.st_dev && own.st_ino == its.st_ino;
+           stat(r->program, &its) == 0 && own.st_dev == its.st_dev && own.st_ino == its.st_ino;
 }
 
 static lvn_status take_signals(lvni_launch_run *r)
@@ -51,7 +51,7 @@ static lvn_status take_signals(lvni_launch_run *r)
     sigprocmask(SIG_BLOCK, &set, &r->signals);
     sigdelset(&r->signals, SIGCHLD);
     lvni_launch_unblock(r->environment, &r->signals);
-    if (is_training(r->program, r->o.program[1])) {
+    if (lvni_launch_is_training(r)) {
         /* takes them when it can, and must not end of them before; others get what we got */
         sigaddset(&r->signals, SIGUSR1);
         sigaddset(&r->signals, SIGUSR2);
@@ -264,14 +264,14 @@ static lvn_status run_attempts(lvni_launch_run *r, int *code)
 
 static lvn_status run(lvni_launch_run *r, int *code)
 {
-    bool printed = false;
+    bool done;
     LVN_TRY(lvni_launch_env_strict(r->environment, r->o.strict_given ? r->o.strict : -1,
                                    &r->notices, &r->o.strict));
     LVN_TRY(lvni_launch_read_env_file(&r->o));
     LVN_TRY(lvni_launch_warn_of_nccl(r));
     LVN_TRY(lvni_launch_program_find_python(&r->o, r->environment));
-    LVN_TRY(lvni_launch_run_srun(&r->o, r->environment, &r->notices, &printed));
-    if (printed) {
+    LVN_TRY(lvni_launch_run_srun(r, &done, code));
+    if (done) {
         return LVN_OK;
     }
     LVN_TRY(lvni_launch_layout(r));

@@ -115,9 +115,12 @@ typedef struct lvni_launch_run {
 /* launch.c: the signals that the process which became this launcher blocked, so that none comes
  * between the two, are taken out. */
 void lvni_launch_unblock(char *const *environment, sigset_t *set);
+/* Is the program `levin train` of this executable? */
+bool lvni_launch_is_training(const lvni_launch_run *r);
 
 /* launch_layout.c: fills what runs where, from the options and the environment. */
 lvn_status lvni_launch_layout(lvni_launch_run *r);
+lvn_status lvni_launch_name_run(lvni_launch_run *r); /* run_id: as given, or drawn */
 void lvni_launch_layout_free(lvni_launch_run *r);
 
 /* launch_environment.c: what one rank gets. */
@@ -205,9 +208,8 @@ bool lvni_launch_was_asked(const lvni_launch_run *r);
 int lvni_launch_code_of(const lvni_launch_proc *p); /* exit code, or 128 + signal */
 int lvni_launch_code(const lvni_launch_run *r);     /* of the launcher */
 
-/* launch_srun.c: in an allocation and outside of a step: becomes srun, if that is to be. On return
- * nothing happened. *printed: it was a dry run, and the command is on standard output. */
-lvn_status lvni_launch_run_srun(const lvni_launch_options *o, char *const *environment,
-                                lvni_core_notices *notices, bool *printed);
+/* launch_srun.c: in an allocation and outside of a step: becomes srun, or runs one after another,
+ * if that is to be. *done: there is nothing more to do, and *code is the launcher's exit code. */
+lvn_status lvni_launch_run_srun(lvni_launch_run *r, bool *done, int *code);
 
 #endif

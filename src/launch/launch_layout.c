@@ -318,7 +318,7 @@ static uint64_t hash_text(uint64_t h, const char *text) /* FNV-1a */
     return (h ^ 0xff) * 1099511628211u; /* the end counts too: "a" "b" is not "ab" */
 }
 
-static lvn_status name_run(lvni_launch_run *r)
+lvn_status lvni_launch_name_run(lvni_launch_run *r)
 {
     const lvni_launch_options *o = &r->o;
     if (o->run_id != NULL) {
@@ -365,7 +365,7 @@ lvn_status lvni_launch_layout(lvni_launch_run *r)
     r->under_slurm = lvni_launch_env_get(r->environment, "SLURM_JOB_ID") != NULL;
     LVN_TRY(lay_devices(r));
     LVN_TRY(lay_nodes(r));
-    LVN_TRY(name_run(r));
+    LVN_TRY(lvni_launch_name_run(r));
     LVN_TRY(lay_output(r));
     const bool bound = lvni_launch_env_get(r->environment, "SLURM_STEP_ID") != NULL;
     return lvni_launch_bind_make(r->o.bind, r->local, r->gpu_numa, bound, &r->notices, &r->binding);

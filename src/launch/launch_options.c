@@ -145,7 +145,14 @@ static const lvni_core_option end_rows[] = {
      .type = LVNI_OPT_INT,
      .fallback = "0",
      .range = LVNI_BETWEEN(0, 1000000),
-     .help = "after a failure start all again, this many times"},
+     .help = "after a failure start all again, this many times; in the batch script of a Slurm "
+             "allocation on the nodes that are left"},
+    {.name = "min_ranks",
+     .type = LVNI_OPT_INT,
+     .fallback = "1",
+     .range = LVNI_BETWEEN(1, 1000000),
+     .help = "where nodes of a Slurm allocation are lost: with fewer ranks than this a restart "
+             "makes no sense (exit code 76)"},
     {.name = "crash_loop",
      .type = LVNI_OPT_FLOAT,
      .unit = "s",
@@ -434,6 +441,7 @@ static void take_numbers(lvni_launch_options *o)
     o->rdzv_timeout_s =
         lvni_core_config_is_set(c, "rdzv_timeout") ? lvni_core_config_float(c, "rdzv_timeout") : 0;
     o->max_restarts = (int)lvni_core_config_int(c, "max_restarts");
+    o->min_ranks = (int)lvni_core_config_int(c, "min_ranks");
     o->crash_loop_s = lvni_core_config_float(c, "crash_loop");
     o->grace_s = lvni_core_config_float(c, "grace");
     o->stop_grace_s = lvni_core_config_is_set(c, "stop_grace")

@@ -53,7 +53,7 @@ typedef struct lvni_launch_options {
     const char *role;                       /* ROLE_NAME */
     char endpoint[256];                     /* host of rdzv_endpoint; master_addr may be it */
     double rdzv_timeout_s;                  /* 0: not given */
-    int max_restarts;
+    int max_restarts, min_ranks;
     double grace_s, stop_grace_s, timeout_s, straggler_timeout_s, crash_loop_s;
     const char *prefix;         /* NULL: not given; "": none */
     const char *output, *error; /* patterns of log files; NULL: those of the run directory */

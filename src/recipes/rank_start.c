@@ -125,14 +125,20 @@ lvn_status lvni_recipes_check_restarts(const lvni_core_config *c, const lvni_lau
 {
     /* of the launcher, which may be another program */
     const char *most = lvni_launch_env_get(lvni_recipes_environment(), "LEVIN_MAX_RESTARTS");
-    if (max_restarts(c) == 0 || starts ||
-        (info->source == LVNI_SOURCE_LEVIN && most != NULL && strtol(most, NULL, 10) > 0)) {
+    const bool ours = info->source == LVNI_SOURCE_LEVIN || info->source == LVNI_SOURCE_SLURM;
+    if (max_restarts(c) == 0 || starts || (ours && most != NULL && strtol(most, NULL, 10) > 0)) {
         return LVN_OK;
     }
     if (info->source == LVNI_SOURCE_LEVIN) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "max_restarts=%lld: the launcher that has started this rank restarts none: "
                  "levin launch --max-restarts %lld",
+                 (long long)max_restarts(c), (long long)max_restarts(c));
+    }
+    if (info->world > 1 && info->source == LVNI_SOURCE_SLURM) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "max_restarts=%lld: srun restarts no ranks; in the batch script, with "
+                 "#SBATCH --no-kill: levin launch --max-restarts %lld -- levin train ...",
                  (long long)max_restarts(c), (long long)max_restarts(c));
     }
     if (info->world > 1) {

@@ -336,6 +336,7 @@ launch_rows = {
     "module": row("true", "stdout", tail="speak"),
     "no_python": refusal("true", tail="speak.py"),
     "max_restarts": row("3", "stdout"),
+    "min_ranks": refusal("2", "max_restarts=3"),
     "crash_loop": row(
         "0",
         "files",
