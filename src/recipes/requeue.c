@@ -113,6 +113,9 @@ static int call(char *const argument[], int limit_s, lvni_core_str *text)
         lvni_core_str_printf(text, "no answer within %d s", limit_s);
         return TIMED_OUT;
     }
+    if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGKILL)) {
+        return 0; /* Slurm ends the job with all its processes as soon as it accepts */
+    }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -138,9 +141,6 @@ static void ask_slurm(const char *id)
     for (int i = 0; i < TRIES; i++) {
         text.len = 0;
         code = call(argument, LIMIT_S, &text);
-        if (code > 128) {
-            code = 0; /* Slurm ends the job with all its processes as soon as it accepts */
-        }
         if (code == 0 || code == NOT_FOUND || i + 1 == TRIES) {
             break;
         }
