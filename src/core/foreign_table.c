@@ -238,7 +238,7 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "strategy=colossalai", "every device holds the whole model: use {strategy}=ddp"),
     SAME("nnodes|nodes|n_nodes|nb_nodes", "num_nodes"),
     HINT("per_experiment_nb_nodes", "use {num_nodes}=N, and --nodes=N in the job script"),
-    HINT("per_experiment_nb_gpus|gpus_per_node|ntasks_per_node",
+    HINT("per_experiment_nb_gpus|ntasks_per_node",
          "use {devices}=N, the devices of each node"),
     HINT("nb_trials|hyperparam_optimizer|tunable|opt_list",
          "a run has one value of each key: start one for each combination, {out}=DIR its own"),

@@ -93,7 +93,8 @@ class Node:
 class Network:
     """`with Network(2) as network:` network.node[k]; delay_s and loss (0 to 1) are of the packets
     that node `worse_at` sends; `cut`: nodes that no packet leaves or reaches, though their link is
-    up, and sets {a, b} of two that do not reach each other; only_port: no others are let through (0: all are), `kept_out` counts the packets to them."""
+    up, and sets {a, b} of two that do not reach each other; only_port: no others are let through
+    (0: all are), `kept_out` counts the packets to them."""
 
     def __init__(self, nodes):
         self.delay_s, self.loss, self.worse_at, self.cut = 0.0, 0.0, 0, set()

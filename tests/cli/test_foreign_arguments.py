@@ -53,7 +53,7 @@ class Keys(Case):
             self.plan([argument])
         for argument in (
             *("use_amp=true", "amp_level=O2", "layers=16", "dali.train.base.sequence_length=8"),
-            *("dali.train.context.batch_size=8", "gpus_per_node=2", "ntasks_per_node=2"),
+            *("dali.train.context.batch_size=8", "ntasks_per_node=2"),
             *("per_experiment_nb_nodes=12", "per_experiment_nb_gpus=8", "nb_trials=9"),
             *("hyperparam_optimizer=x", "job_name=x", "log_path=x", "world_size=2"),
             *("master_port=29400", "master_addr=h", "log_save_interval=3"),
