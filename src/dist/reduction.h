@@ -21,9 +21,8 @@
  * Sets and total are host memory.
  *
  * With `parts` the slices of a rank are its part of the norm's floats, one contiguous range
- * (lvni_plan_exchange_part): it has the total of that part and of what is behind the norm's floats,
- * and the rest of its total is undefined. All have all partial sums. (levels/ leaves the whole
- * total to all ranks.)
+ * (lvni_plan_exchange_part, or `border`): it has the total of that part and of what is
+ * behind the norm's floats, and the rest of its total is undefined. All have all partial sums.
  *
  * One rank (self/) goes through the same calls without a copy: its leaves are added in place in
  * finish, the total is the first leaf's set, and sets may be the caller's, also on a device. */
@@ -53,7 +52,10 @@ typedef struct lvni_dist_reduction_options {
     int64_t n_norm;    /* the first n_norm of them go into the norm */
     /* floats, a multiple of LVNI_REDUCTION_BLOCK; ranks agree. 0: all in one */
     int64_t bucket;
-    bool parts;     /* the total stays with the rank that adds it; ranks agree */
+    bool parts; /* the total stays with the rank that adds it; ranks agree */
+    /* with parts: world + 1 borders of the ranks' parts (plan/exchange.h), which stay until the
+     * reduction is destroyed; ranks agree. NULL: equal parts. Not in two levels */
+    const int64_t *border;
     size_t message; /* the most bytes of a rank's message in a step; ranks agree */
     lvni_dist_reduction_sumsq sumsq;
     /* where the partial sums of all blocks go, which may be memory of a device that sumsq writes;

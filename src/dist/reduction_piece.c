@@ -12,7 +12,11 @@ void lvni_dist_reduction_init(lvni_dist_reduction *r, const lvni_dist_reduction_
     r->comm = comm;
     r->o = *o;
     r->used_end = o->n_norm;
-    r->exchange = (lvni_plan_exchange){o->n, o->bucket, comm->world, o->parts ? o->n_norm : 0};
+    r->exchange = (lvni_plan_exchange){.n = o->n,
+                                       .bucket = o->bucket,
+                                       .world = comm->world,
+                                       .parts = o->parts ? o->n_norm : 0,
+                                       .border = o->border};
     r->buckets = lvni_plan_exchange_buckets(&r->exchange);
 }
 

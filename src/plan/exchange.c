@@ -26,10 +26,17 @@ lvni_plan_range lvni_plan_exchange_part(int64_t n, int world, int rank)
     return (lvni_plan_range){begin, (to < n ? to : n) - begin};
 }
 
+static lvni_plan_range part_of(const lvni_plan_exchange *e, int rank)
+{
+    return e->border != NULL
+               ? (lvni_plan_range){e->border[rank], e->border[rank + 1] - e->border[rank]}
+               : lvni_plan_exchange_part(e->parts, e->world, rank);
+}
+
 /* What the bucket has of the rank's part. */
 static lvni_plan_range slice_of_part(const lvni_plan_exchange *e, lvni_plan_range bucket, int rank)
 {
-    const lvni_plan_range part = lvni_plan_exchange_part(e->parts, e->world, rank);
+    const lvni_plan_range part = part_of(e, rank);
     const int64_t end = rank == e->world - 1 ? e->n : part.start + part.count;
     const int64_t from = part.start > bucket.start ? part.start : bucket.start,
                   to = end < bucket.start + bucket.count ? end : bucket.start + bucket.count;

@@ -10,11 +10,14 @@ enum { LVNI_EXCHANGE_BLOCK = 4096 }; /* floats */
 
 /* A set of n floats in buckets of `bucket` floats (a multiple of the block; 0: one bucket), for
  * `world` ranks. parts > 0: its first `parts` floats are weights, and the slices of a rank are what
- * buckets have of its part of them (lvni_plan_exchange_part); what is behind is the last rank's. */
+ * buckets have of its part of them: [border[rank], border[rank + 1]), ascending, on borders of
+ * blocks except for the last, which is `parts`, the caller's memory; border NULL:
+ * lvni_plan_exchange_part. What is behind is the last rank's. */
 typedef struct lvni_plan_exchange {
     int64_t n, bucket;
     int world;
     int64_t parts;
+    const int64_t *border;
 } lvni_plan_exchange;
 
 int64_t lvni_plan_exchange_buckets(const lvni_plan_exchange *e); /* 0 for n = 0 */

@@ -34,6 +34,7 @@ bool dist_case_reduction_memory(dist_rank *me); /* sets that are the caller's */
 bool dist_case_reduction_abort(dist_rank *me);
 /* two levels: what a node sends to others in a step, and receives */
 bool dist_case_link_bytes(dist_rank *me);
+bool dist_case_link_bytes_of_parts(dist_rank *me);
 /* a rank that has the claim keeps it when it has left */
 bool dist_case_claim_left(dist_rank *me);
 bool dist_case_group_exchange(dist_rank *me); /* messages among neighbours, beside collectives */

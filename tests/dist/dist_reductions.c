@@ -167,7 +167,8 @@ static int64_t used_of(const setup *s, int step, int64_t from, int64_t count)
 
 static lvni_plan_exchange exchange_of(const setup *s, int world)
 {
-    return (lvni_plan_exchange){s->n, s->bucket, world, s->keeps ? s->n_norm : 0};
+    return (lvni_plan_exchange){
+        .n = s->n, .bucket = s->bucket, .world = world, .parts = s->keeps ? s->n_norm : 0};
 }
 
 /* Has the rank the total of float i? */
@@ -588,35 +589,65 @@ static int node_of(const dist_rank *me)
     return node;
 }
 
-/* With equal slices a node sends (K + 1) (N-1)/N of the set, K sub-trees that it owes, and receives
- * as much of the others': 2 (N-1)/N when each owes one, however many ranks it has. */
-bool dist_case_link_bytes(dist_rank *me)
+/* One step, and where the sums stay with their owners, the exchange of the weights: what goes
+ * between nodes. */
+static bool move(dist_rank *me, const lvni_dist_reduction_options *o, int64_t moved[2])
 {
-    enum { PARTS = 72 }; /* of a bucket, for 1 to 4 nodes with 1 to 3 channels */
-    const int node = node_of(me), nodes = me->nodes, ranks = me->first[node + 1] - me->first[node];
-    const int64_t n = 2 * PARTS * LVNI_REDUCTION_BLOCK, bytes = n * (int64_t)sizeof(float);
-    lvni_dist_reduction_options o = {.micro_batches = me->arg,
-                                     .begin = me->arg * me->rank / me->world,
-                                     .end = me->arg * (me->rank + 1) / me->world,
-                                     .sets = LVNI_TREE_PENDING,
-                                     .n = n,
-                                     .n_norm = n,
-                                     .bucket = PARTS * LVNI_REDUCTION_BLOCK,
-                                     .sumsq = block_sums};
     lvni_dist_reduction *r;
     lvni_plan_tree_node leaf[LVNI_TREE_PENDING];
     bool some[MAX_MICRO_BATCHES];
     memset(some, 1, sizeof some);
-    RANK_CHECK(me, lvni_dist_reduction_create(me->comm, &o, &r) == LVN_OK, "create");
+    RANK_CHECK(me, lvni_dist_reduction_create(me->comm, o, &r) == LVN_OK, "create");
     const int n_leaves = make_leaves(me, r, me->arg, 1, 0, some, leaf);
     const lvni_dist_comm_bytes before = lvni_dist_comm_count(me->comm);
     lvn_status s = lvni_dist_reduction_begin(r, leaf, n_leaves);
     s = s == LVN_OK ? lvni_dist_reduction_finish(r, NULL, 0) : s;
-    const lvni_dist_comm_bytes after = lvni_dist_comm_count(me->comm);
     RANK_CHECK(me, s == LVN_OK, "a step");
-    const int64_t moved[2] = {(int64_t)(after.link_sent - before.link_sent),
-                              (int64_t)(after.link_received - before.link_received)};
-    int64_t all[2 * MAX_MICRO_BATCHES], sum[2] = {0}, others = 0, received = 0;
+    lvni_dist_reduction_destroy(r);
+    if (o->parts) {
+        float *all = calloc((size_t)o->n, sizeof *all);
+        const size_t own = (size_t)o->n / (size_t)me->world;
+        RANK_CHECK(me,
+                   all != NULL && lvni_dist_comm_all_gather(me->comm, all + own * (size_t)me->rank,
+                                                            own * sizeof *all, all) == LVN_OK,
+                   "weights");
+        free(all);
+    }
+    const lvni_dist_comm_bytes after = lvni_dist_comm_count(me->comm);
+    moved[0] = (int64_t)(after.link_sent - before.link_sent);
+    moved[1] = (int64_t)(after.link_received - before.link_received);
+    return true;
+}
+
+static int owed_by(const dist_rank *me, int node)
+{
+    return lvni_plan_tree_owed(me->arg, me->arg * me->first[node] / me->world,
+                               me->arg * me->first[node + 1] / me->world);
+}
+
+/* With equal slices a node sends (K + 1) (N-1)/N of the set, K sub-trees that it owes, and receives
+ * as much of the others': 2 (N-1)/N when each owes one, however many ranks it has. With parts it
+ * sends its leaves of what others own, and the weights that it owns to each: with equal nodes as
+ * much, and with others the same sum over all. */
+static bool moves_its_part(dist_rank *me, bool parts)
+{
+    enum { PARTS = 72 }; /* of a bucket, for 1 to 4 nodes with 1 to 3 channels */
+    const int node = node_of(me), nodes = me->nodes, ranks = me->first[node + 1] - me->first[node];
+    const int64_t n = 2 * PARTS * LVNI_REDUCTION_BLOCK, bytes = n * (int64_t)sizeof(float);
+    const int64_t own = parts ? bytes / me->world * ranks : bytes / nodes;
+    const lvni_dist_reduction_options o = {.micro_batches = me->arg,
+                                           .begin = me->arg * me->rank / me->world,
+                                           .end = me->arg * (me->rank + 1) / me->world,
+                                           .sets = LVNI_TREE_PENDING,
+                                           .n = n,
+                                           .n_norm = n,
+                                           .bucket = PARTS * LVNI_REDUCTION_BLOCK,
+                                           .parts = parts,
+                                           .sumsq = block_sums};
+    int64_t moved[2], all[2 * MAX_MICRO_BATCHES], sum[2] = {0}, others = 0, received = 0;
+    if (!move(me, &o, moved)) {
+        return false;
+    }
     RANK_CHECK(me, lvni_dist_comm_all_gather(me->comm, moved, sizeof moved, all) == LVN_OK, "all");
     for (int rank = me->first[node]; rank < me->first[node + 1]; rank++) {
         sum[0] += all[2 * rank];
@@ -624,17 +655,22 @@ bool dist_case_link_bytes(dist_rank *me)
     }
     for (int i = 0; i < nodes; i++) { /* of each message its size travels */
         others += i == node ? 0 : (me->first[i + 1] - me->first[i]) * (int64_t)sizeof(uint64_t);
-        received += i == node ? 0
-                              : lvni_plan_tree_owed(me->arg, me->arg * me->first[i] / me->world,
-                                                    me->arg * me->first[i + 1] / me->world);
+        received += i == node ? 0 : owed_by(me, i);
     }
-    const int owed = lvni_plan_tree_owed(me->arg, o.micro_batches * me->first[node] / me->world,
-                                         o.micro_batches * me->first[node + 1] / me->world);
     const int64_t own_notes = ranks * (int64_t)sizeof(uint64_t) * (nodes - 1);
-    RANK_CHECK(me, sum[0] - own_notes == (owed + 1) * bytes / nodes * (nodes - 1),
+    RANK_CHECK(me, sum[0] - own_notes == owed_by(me, node) * (bytes - own) + own * (nodes - 1),
                "node %d sends %lld bytes", node, (long long)sum[0]);
-    RANK_CHECK(me, sum[1] - others == received * bytes / nodes + bytes / nodes * (nodes - 1),
-               "node %d receives %lld bytes", node, (long long)sum[1]);
-    lvni_dist_reduction_destroy(r);
+    RANK_CHECK(me, sum[1] - others == received * own + bytes - own, "node %d receives %lld bytes",
+               node, (long long)sum[1]);
     return true;
+}
+
+bool dist_case_link_bytes(dist_rank *me)
+{
+    return moves_its_part(me, false);
+}
+
+bool dist_case_link_bytes_of_parts(dist_rank *me)
+{
+    return moves_its_part(me, true);
 }

@@ -29,6 +29,7 @@ static const dist_case cases[] = {
     {"group_exchange", dist_case_group_exchange, true},
     {"group_exchange_abort", dist_case_group_exchange_abort, false},
     {"link_bytes", dist_case_link_bytes, false},
+    {"link_bytes_of_parts", dist_case_link_bytes_of_parts, false},
     {"endless", dist_case_endless, false},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
@@ -47,7 +48,7 @@ static const dist_case *named(dist_body body)
 static bool is_short(const dist_case *c)
 {
     return c->body != dist_case_endless && c->body != dist_case_reduction &&
-           c->body != dist_case_link_bytes;
+           c->body != dist_case_link_bytes && c->body != dist_case_link_bytes_of_parts;
 }
 
 /* The first rank of each node, and the number of all. */
@@ -98,8 +99,11 @@ static void a_node_sends_its_part(void **state)
                    {16, {4, {0, 2, 4, 5, 8}}}};
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         const layout *l = &layouts[i].l;
-        assert_true(dist_run_levels(named(dist_case_link_bytes), l->first, l->nodes, i % 2 == 1,
-                                    layouts[i].micro_batches));
+        for (int parts = 0; parts < 2; parts++) {
+            assert_true(
+                dist_run_levels(named(parts ? dist_case_link_bytes_of_parts : dist_case_link_bytes),
+                                l->first, l->nodes, i % 2 == 1, layouts[i].micro_batches));
+        }
     }
 }
 

@@ -44,7 +44,8 @@ lvn_status lvni_levels_barrier(lvni_dist_comm *comm)
     return lvni_levels_spread(lvni_levels(comm), barrier(lvni_levels(comm)));
 }
 
-/* The first rank of a node, whose ranks' bytes are in `out`: those of all nodes. */
+/* The first rank of a node, whose ranks' bytes are in `out`: those of all nodes. Where nodes have
+ * different numbers of ranks, little is padded, for one exchange; much goes node by node. */
 static lvn_status gather_nodes(lvni_levels_comm *c, size_t bytes, char *out)
 {
     const size_t most = (size_t)lvni_levels_most_ranks(c),
@@ -54,6 +55,13 @@ static lvn_status gather_nodes(lvni_levels_comm *c, size_t bytes, char *out)
         return c->outer->ops->all_gather(c->outer, mine, most * bytes, out);
     }
     const size_t widest = most * bytes;
+    if (widest > LVNI_LEVELS_PADDED) {
+        for (int node = 0; node < c->nodes; node++) {
+            LVN_TRY(c->outer->ops->broadcast(c->outer, out + (size_t)c->first[node] * bytes,
+                                             (size_t)lvni_levels_ranks_of(c, node) * bytes, node));
+        }
+        return LVN_OK;
+    }
     char *all = lvni_levels_scratch(c, 0, widest * (size_t)c->nodes);
     if (all == NULL) {
         return lvni_levels_no_memory(c, "an all-gather");

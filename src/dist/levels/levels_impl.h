@@ -23,6 +23,7 @@
 enum {
     LVNI_LEVELS_MAX_RANKS = 1 << 16,
     LVNI_LEVELS_STAGE = 64 << 10, /* bytes of a rank that are added at once */
+    LVNI_LEVELS_PADDED = 4096,    /* bytes of a node that are padded in an all-gather */
     LVNI_LEVELS_ADDRESS = 64
 };
 

@@ -300,10 +300,18 @@ static void take_bundles(lvni_levels_reduction *r)
     }
 }
 
-/* This channel's sums and their squares, to the node's total. */
+/* Has the node the total of the block at `at`? */
+static bool is_kept(const lvni_levels_reduction *r, lvni_plan_range owned, int64_t at)
+{
+    return at >= lvni_dist_reduction_tail(&r->base) ||
+           (at >= owned.start && at < owned.start + owned.count);
+}
+
+/* What this channel has of the sums, and all their squares, to the node's total. */
 static void copy_total(lvni_levels_reduction *r)
 {
     const int64_t block = LVNI_REDUCTION_BLOCK;
+    const lvni_plan_range owned = lvni_levels_owned(r);
     const float *from = lvni_dist_reduction_total(r->outer);
     const double *squares = lvni_dist_reduction_partial(r->outer);
     float *total = lvni_levels_total(r);
@@ -315,7 +323,7 @@ static void copy_total(lvni_levels_reduction *r)
             if (!is_used(r, s.start + i, n)) {
                 continue;
             }
-            if (from != NULL) {
+            if (from != NULL && is_kept(r, owned, s.start + i)) {
                 memcpy(total + s.start + i, from + place + i, (size_t)n * sizeof *total);
             }
             if (s.start + i < r->base.o.n_norm) {
@@ -360,19 +368,39 @@ static int64_t count_pieces(const lvni_levels_reduction *r, int64_t buckets)
     return n;
 }
 
-/* Within the node: a channel reads the others' leaves in its slices, every rank the total outside
- * of them. */
+/* Floats of `slice` in the part, and behind the norm's. */
+static int64_t count_in(const lvni_levels_reduction *r, lvni_plan_range slice, lvni_plan_range part)
+{
+    const int64_t tail = lvni_dist_reduction_tail(&r->base), end = slice.start + slice.count,
+                  part_end = part.start + part.count < tail ? part.start + part.count : tail,
+                  from = part.start > slice.start ? part.start : slice.start,
+                  to = part_end < end ? part_end : end,
+                  behind = tail > slice.start ? tail : slice.start;
+    return (to > from ? to - from : 0) + (end > behind ? end - behind : 0);
+}
+
+/* Within the node: a channel reads the others' leaves in its slices and writes what the node has of
+ * their total; a rank reads of the total what it has and has not written. */
 static void count_bytes(const lvni_levels_reduction *r)
 {
     const lvni_levels_comm *c = lvni_levels_of(r);
     const int own = own_part(r)->n_leaves, leaves = c->outer != NULL ? r->n_leaves : own;
-    uint64_t mine = 0;
+    const lvni_plan_range all = {0, r->base.o.n}, node = lvni_levels_owned(r),
+                          part = r->base.o.parts
+                                     ? lvni_plan_exchange_part(r->base.o.n_norm, c->base.world,
+                                                               c->base.rank)
+                                     : node;
+    int64_t mine = 0, written = 0, known = 0;
     for (int64_t b = 0; b < r->base.buckets && c->outer != NULL; b++) {
-        mine += (uint64_t)lvni_levels_slice(r, b).count * sizeof(float);
+        const lvni_plan_range slice = lvni_levels_slice(r, b);
+        mine += slice.count;
+        written += count_in(r, slice, node);
+        known += count_in(r, slice, part);
     }
-    const uint64_t all = (uint64_t)r->base.o.n * sizeof(float);
-    lvni_dist_comm_add_bytes(r->base.comm, (uint64_t)own * (all - mine) + mine,
-                             (uint64_t)(leaves - own) * mine + (all - mine));
+    const int64_t read = count_in(r, all, part) - known;
+    lvni_dist_comm_add_bytes(r->base.comm,
+                             (uint64_t)(own * (all.count - mine) + written) * sizeof(float),
+                             (uint64_t)((leaves - own) * mine + read) * sizeof(float));
 }
 
 static lvn_status finish_step(lvni_levels_reduction *r, const void *message, size_t bytes)

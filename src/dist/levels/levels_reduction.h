@@ -43,6 +43,7 @@ typedef struct lvni_levels_reduction {
     /* of a channel; outer NULL: the rank has none */
     lvni_dist_reduction *outer;
     lvni_plan_range slice; /* its blocks of every bucket, as far as the last one has them */
+    int64_t *border;       /* with parts: of the nodes' parts of the channel's floats */
     int n_trees;           /* of this node */
     lvni_levels_tree *tree;
     lvni_plan_tree_node *leaf; /* of all ranks of the node */
@@ -102,6 +103,20 @@ static inline lvni_plan_range lvni_levels_slice(const lvni_levels_reduction *r, 
 static inline int64_t lvni_levels_place(const lvni_levels_reduction *r, int64_t b)
 {
     return b * r->slice.count * LVNI_REDUCTION_BLOCK;
+}
+
+/* With parts: what the node's ranks own of the norm's floats; otherwise all of them. */
+static inline lvni_plan_range lvni_levels_owned(const lvni_levels_reduction *r)
+{
+    const lvni_levels_comm *c = lvni_levels_of(r);
+    const int64_t n = r->base.o.n_norm;
+    if (!r->base.o.parts) {
+        return (lvni_plan_range){0, n};
+    }
+    const int64_t begin = lvni_plan_exchange_part(n, c->base.world, c->first[c->node]).start;
+    const lvni_plan_range last =
+        lvni_plan_exchange_part(n, c->base.world, c->first[c->node + 1] - 1);
+    return (lvni_plan_range){begin, last.start + last.count - begin};
 }
 
 static inline int64_t lvni_levels_pieces(const lvni_levels_reduction *r, int64_t b)

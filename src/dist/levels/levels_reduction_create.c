@@ -59,6 +59,23 @@ static lvn_status make_trees(lvni_levels_reduction *r, int begin, int end)
     return LVN_OK;
 }
 
+/* A node adds what its ranks own: the sums go no further. */
+static lvn_status make_borders(lvni_levels_reduction *r)
+{
+    const lvni_levels_comm *c = lvni_levels_of(r);
+    const int64_t n = r->base.o.n_norm;
+    r->border = lvni_core_calloc(LVNI_TAG_DIST, (size_t)c->nodes + 1, sizeof *r->border);
+    if (r->border == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int node = 0; node < c->nodes; node++) {
+        const lvni_plan_range part = lvni_plan_exchange_part(n, c->base.world, c->first[node]);
+        r->border[node] = lvni_levels_floats_below(r, part.start);
+    }
+    r->border[c->nodes] = lvni_levels_floats_below(r, n);
+    return LVN_OK;
+}
+
 static lvn_status make_channel(lvni_levels_reduction *r, int begin, int end)
 {
     const lvni_levels_comm *c = lvni_levels_of(r);
@@ -70,7 +87,11 @@ static lvn_status make_channel(lvni_levels_reduction *r, int begin, int end)
                           : (size_t)lvni_levels_most_ranks(c) *
                                 (sizeof(uint64_t) + round_up(r->base.o.message, sizeof(uint64_t)));
     r->bundle = lvni_core_calloc(LVNI_TAG_DIST, 1, r->bundle_bytes);
-    return r->left == NULL || r->bundle == NULL ? LVN_ERR_MEMORY : make_trees(r, begin, end);
+    if (r->left == NULL || r->bundle == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    LVN_TRY(r->base.o.parts ? make_borders(r) : LVN_OK);
+    return make_trees(r, begin, end);
 }
 
 /* Of this channel's floats of all sub-trees of the node: a set each. */
@@ -82,6 +103,8 @@ static lvn_status make_outer(lvni_levels_reduction *r)
                                            .n = lvni_levels_floats_below(r, all->n),
                                            .n_norm = lvni_levels_floats_below(r, all->n_norm),
                                            .bucket = r->slice.count * LVNI_REDUCTION_BLOCK,
+                                           .parts = all->parts,
+                                           .border = r->border,
                                            .message = r->bundle_bytes,
                                            .sumsq = all->sumsq};
     return lvni_dist_reduction_create(lvni_levels_of(r)->outer, &o, &r->outer);
@@ -220,6 +243,7 @@ void lvni_levels_reduction_destroy(lvni_dist_reduction *base)
     lvni_core_free(r->source);
     lvni_core_free(r->reported);
     lvni_core_free(r->left);
+    lvni_core_free(r->border);
     lvni_core_free(r->bundle);
     lvni_core_free(r);
 }

@@ -15,7 +15,7 @@ static void every_float_has_one_owner(void **state)
     static const int64_t sizes[] = {0, 1, BLOCK, 5 * BLOCK + 3, 100 * BLOCK + 1};
     static const int64_t buckets[] = {0, BLOCK, 7 * BLOCK};
     for (int i = 0; i < 5 * 3 * 13; i++) {
-        const lvni_plan_exchange e = {sizes[i % 5], buckets[i / 5 % 3], 1 + i / 15, 0};
+        const lvni_plan_exchange e = {sizes[i % 5], buckets[i / 5 % 3], 1 + i / 15, 0, NULL};
         int64_t at = 0, owned = 0;
         for (int64_t b = 0; b < lvni_plan_exchange_buckets(&e); b++) {
             const lvni_plan_range bucket = lvni_plan_exchange_bucket(&e, b);
@@ -45,7 +45,8 @@ static void every_float_has_one_owner(void **state)
 static void blocks_left_over_go_round(void **state)
 {
     (void)state;
-    const lvni_plan_exchange e = {8 * BLOCK, BLOCK, 4, 0}; /* one block per bucket, four ranks */
+    const lvni_plan_exchange e = {8 * BLOCK, BLOCK, 4, 0,
+                                  NULL}; /* one block per bucket, four ranks */
     for (int r = 0; r < 4; r++) {
         assert_int_equal(lvni_plan_exchange_owned(&e, r), 2 * BLOCK);
     }
@@ -54,7 +55,7 @@ static void blocks_left_over_go_round(void **state)
 static void one_leaf_each_costs_what_a_ring_does(void **state)
 {
     (void)state;
-    const lvni_plan_exchange e = {64 * BLOCK, 16 * BLOCK, 4, 0};
+    const lvni_plan_exchange e = {64 * BLOCK, 16 * BLOCK, 4, 0, NULL};
     const uint64_t bytes = 64 * BLOCK * sizeof(float);
     for (int r = 0; r < 4; r++) {
         const lvni_plan_exchange_bytes cost = lvni_plan_exchange_cost(&e, r, 1, 4);
@@ -75,7 +76,7 @@ static void parts_are_contiguous(void **state)
     static const int64_t buckets[] = {0, BLOCK, 7 * BLOCK};
     for (int i = 0; i < 4 * 3 * 13 * 2; i++) {
         const int64_t n = weights[i % 4], records = i % 2 == 0 ? 0 : BLOCK + 9;
-        const lvni_plan_exchange e = {n + records, buckets[i / 4 % 3], 1 + i / 24, n};
+        const lvni_plan_exchange e = {n + records, buckets[i / 4 % 3], 1 + i / 24, n, NULL};
         int64_t at = 0;
         for (int r = 0; r < e.world; r++) {
             const lvni_plan_range part = lvni_plan_exchange_part(n, e.world, r);
@@ -96,10 +97,29 @@ static void parts_are_contiguous(void **state)
     }
 }
 
+/* Borders of the caller's: parts of 0, 3, 4 blocks and of a little more than one. */
+static void parts_end_at_the_borders_of_the_caller(void **state)
+{
+    (void)state;
+    const int64_t n = 8 * BLOCK + 3, records = 7, border[] = {0, 0, 3 * BLOCK, 7 * BLOCK, n},
+                  owned[] = {0, 3, 4, 1};
+    const lvni_plan_exchange e = {n + records, 2 * BLOCK, 4, n, border};
+    for (int r = 0; r < e.world; r++) {
+        for (int64_t b = 0; b < lvni_plan_exchange_buckets(&e); b++) {
+            const lvni_plan_range slice = lvni_plan_exchange_slice(&e, b, r);
+            assert_true(slice.count == 0 ||
+                        (slice.start >= border[r] &&
+                         slice.start + slice.count <= border[r + 1] + (r == 3 ? records : 0)));
+        }
+        assert_int_equal(lvni_plan_exchange_owned(&e, r),
+                         owned[r] * BLOCK + (r == 3 ? 3 + records : 0));
+    }
+}
+
 static void no_other_rank_costs_nothing(void **state)
 {
     (void)state;
-    const lvni_plan_exchange alone = {64 * BLOCK, 0, 1, 0}, two = {64 * BLOCK, 0, 2, 0};
+    const lvni_plan_exchange alone = {64 * BLOCK, 0, 1, 0, NULL}, two = {64 * BLOCK, 0, 2, 0, NULL};
     assert_int_equal(lvni_plan_exchange_cost(&alone, 0, 1, 1).received +
                          lvni_plan_exchange_cost(&alone, 0, 1, 1).sent,
                      0);
@@ -115,6 +135,7 @@ int main(void)
         cmocka_unit_test(blocks_left_over_go_round),
         cmocka_unit_test(one_leaf_each_costs_what_a_ring_does),
         cmocka_unit_test(parts_are_contiguous),
+        cmocka_unit_test(parts_end_at_the_borders_of_the_caller),
         cmocka_unit_test(no_other_rank_costs_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
