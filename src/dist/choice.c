@@ -182,6 +182,11 @@ const char *lvni_dist_choice_does(const lvni_dist_choice *choice)
     return choice->transport->does;
 }
 
+static const lvni_dist_transport **taken_of(lvni_dist_choice *choice)
+{
+    return choice->link != NULL ? &choice->link : &choice->transport;
+}
+
 /* All ranks have the best, or none takes it. */
 static lvn_status agree(lvni_dist_choice *choice, const lvni_dist_comm_options *options)
 {
@@ -206,11 +211,46 @@ static lvn_status agree(lvni_dist_choice *choice, const lvni_dist_comm_options *
         char text[LVNI_DIST_LACK + 32];
         snprintf(text, sizeof text, "rank %d has %.*s", first, (int)room - 1,
                  all + (size_t)first * room);
-        *(choice->link != NULL ? &choice->link : &choice->transport) = choice->fallback;
+        *taken_of(choice) = choice->fallback;
         describe(choice, true, text);
     }
     lvni_core_free(all);
     return s;
+}
+
+/* threads 0: of ranks that are processes */
+static lvn_status connect_taken(const lvni_dist_choice *choice,
+                                const lvni_dist_comm_options *options, int threads,
+                                lvni_dist_comm **out)
+{
+    if (threads > 0) {
+        return lvni_dist_comm_levels_threads(options, choice->link, threads, out);
+    }
+    return choice->link != NULL ? lvni_dist_comm_levels(options, choice->link, out)
+                                : choice->transport->connect(options, out);
+}
+
+/* What is the best by its ports may still not reach all ranks. Without options->fail all of them
+ * learn that one cannot connect, and all take the fallback. */
+static lvn_status connect_best(lvni_dist_choice *choice, const lvni_dist_comm_options *options,
+                               int threads, lvni_dist_comm **out)
+{
+    const lvni_dist_transport **taken = taken_of(choice);
+    if (choice->fallback == NULL || *taken == choice->fallback) {
+        return connect_taken(choice, options, threads, out);
+    }
+    lvni_dist_comm_options first = *options;
+    first.fail = NULL;
+    const lvn_status s = connect_taken(choice, &first, threads, out);
+    if (s == LVN_OK || (options->over != NULL && options->over(options->user))) {
+        return s;
+    }
+    char text[LVNI_DIST_LACK + 128];
+    snprintf(text, sizeof text, "no %s: %.*s", (*taken)->name, LVNI_DIST_LACK,
+             lvn_last_error()->message);
+    *taken = choice->fallback;
+    describe(choice, true, text);
+    return connect_taken(choice, options, threads, out);
 }
 
 lvn_status lvni_dist_choice_connect(lvni_dist_choice *choice, const lvni_dist_comm_options *options,
@@ -218,8 +258,7 @@ lvn_status lvni_dist_choice_connect(lvni_dist_choice *choice, const lvni_dist_co
 {
     *out = NULL;
     LVN_TRY(agree(choice, options));
-    return choice->link != NULL ? lvni_dist_comm_levels(options, choice->link, out)
-                                : choice->transport->connect(options, out);
+    return connect_best(choice, options, 0, out);
 }
 
 lvn_status lvni_dist_choice_connect_threads(lvni_dist_choice *choice,
@@ -227,5 +266,5 @@ lvn_status lvni_dist_choice_connect_threads(lvni_dist_choice *choice,
                                             lvni_dist_comm **out)
 {
     LVN_TRY(agree(choice, options));
-    return lvni_dist_comm_levels_threads(options, choice->link, threads, out);
+    return connect_best(choice, options, threads, out);
 }

@@ -39,7 +39,7 @@ lvn_status lvni_dist_choose(const lvni_dist_layout *layout, const char *requeste
 /* "share memory": what ranks do over it */
 const char *lvni_dist_choice_does(const lvni_dist_choice *choice);
 /* Of ranks that are processes; a collective over options->exchange. Where a rank lacks what the
- * others have chosen, all take the fallback, and choice is changed. */
+ * others have chosen, or cannot connect over it, all take the fallback, and choice is changed. */
 lvn_status lvni_dist_choice_connect(lvni_dist_choice *choice, const lvni_dist_comm_options *options,
                                     lvni_dist_comm **out);
 /* Of processes whose threads are ranks: out[0 .. threads-1]. */

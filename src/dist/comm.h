@@ -49,6 +49,9 @@ typedef struct lvni_dist_comm_options {
     lvni_dist_comm_exchange exchange; /* between processes */
     const char *address;      /* net, ucx: where the others reach this rank, IPv4 of this host */
     bool (*over)(void *user); /* net: the run has ended, do not wait on; NULL: never */
+    /* net, ucx: this rank cannot connect, for the error that is set: ends the run, so that `over`
+     * is true for the others. NULL: they go on to their own end, and all know of it then */
+    void (*fail)(void *user);
     void *user;
     double peer_timeout_s; /* net, ucx: a host silent for about as long is lost; 0: 10 */
     /* of each rank a number of its host; NULL: all are on this one. What happens to a process of

@@ -68,6 +68,32 @@ static lvn_status exchange(void *user, const void *mine, size_t bytes, void *all
     return s;
 }
 
+/* Reports the failure to the others; cause: the run's, that of the rank that was first. */
+static bool report_failure(const lvni_recipes_rank_process *p, lvn_status failed,
+                           lvni_control_cause *cause)
+{
+    const lvn_error error = *lvn_last_error();
+    const lvni_dist_comm *comm = atomic_load(&p->comm);
+    *cause = (lvni_control_cause){.kind = lvni_control_cause_of_status(failed),
+                                  .step = -1,
+                                  .named = comm != NULL && lvni_dist_comm_first_failed(comm) >= 0};
+    snprintf(cause->message, sizeof cause->message, "%.*s", (int)sizeof cause->message - 1,
+             error.message);
+    snprintf(cause->place, sizeof cause->place, "%s",
+             error.n_frames > 0 ? error.frames[error.n_frames - 1] : "");
+    lvni_control_fail(p->control, cause);
+    const bool known = lvni_control_get_cause(p->control, cause);
+    lvn_error_adopt(&error);
+    return known;
+}
+
+/* This rank cannot connect to the others, which may wait for it. */
+static void cannot_connect(void *user)
+{
+    lvni_control_cause cause;
+    (void)report_failure(user, LVN_ERR_PEER, &cause);
+}
+
 /* Another rank has failed, or the run is stopped: what it waits for will not come. */
 static bool is_over(void *user)
 {
@@ -145,6 +171,7 @@ static lvn_status connect_over(const lvni_core_config *config, lvni_recipes_rank
                                       .exchange = exchange,
                                       .address = address,
                                       .over = is_over,
+                                      .fail = cannot_connect,
                                       .user = p,
                                       .peer_timeout_s =
                                           lvni_core_config_float(config, "peer_timeout_s"),
@@ -256,26 +283,16 @@ lvn_status lvni_recipes_rank_process_join(const lvni_core_config *config,
 
 /* ---- leaving ---- */
 
-/* Reports the failure to the others; where another rank was first, the error is about that one. */
+/* Where another rank was first, the error is about that one. */
 static lvn_status fail(const lvni_recipes_rank_process *p, lvn_status failed)
 {
-    const lvn_error error = *lvn_last_error();
-    const lvni_dist_comm *comm = atomic_load(&p->comm);
-    lvni_control_cause cause = {.kind = lvni_control_cause_of_status(failed),
-                                .step = -1,
-                                .named = comm != NULL && lvni_dist_comm_first_failed(comm) >= 0};
-    snprintf(cause.message, sizeof cause.message, "%.*s", (int)sizeof cause.message - 1,
-             error.message);
-    snprintf(cause.place, sizeof cause.place, "%s",
-             error.n_frames > 0 ? error.frames[error.n_frames - 1] : "");
-    lvni_control_fail(p->control, &cause);
-    if (failed == LVN_ERR_PEER && lvni_control_get_cause(p->control, &cause) &&
+    lvni_control_cause cause;
+    if (report_failure(p, failed, &cause) && failed == LVN_ERR_PEER &&
         cause.kind != LVNI_CAUSE_PEER) {
         char sentence[1024];
         lvni_control_cause_sentence(&cause, sentence, sizeof sentence);
         LVN_FAIL(LVN_ERR_PEER, "%-s", sentence);
     }
-    lvn_error_adopt(&error);
     return failed;
 }
 

@@ -65,11 +65,12 @@ PEER = 76
 
 class Scene:
     """One run on a network of its own, in a thread: started, hurt at its first step, and what is
-    left of it. hurt(scene) returns the ranks whose process it stopped or killed."""
+    left of it. hurt(scene) returns the ranks whose process it stopped or killed. before: it is hurt
+    before the ranks start."""
 
-    def __init__(self, name, nodes, hurt, expects, arguments=(), connects=True):
+    def __init__(self, name, nodes, hurt, expects, arguments=(), connects=True, before=False):
         self.name, self.nodes, self.hurt, self.expects = name, nodes, hurt, expects
-        self.arguments, self.connects = arguments, connects
+        self.arguments, self.connects, self.before = arguments, connects, before
         self.network = self.started = None
         self.ended, self.took, self.problem = [], 0.0, ""
 
@@ -78,6 +79,8 @@ class Scene:
             with Network(max(self.nodes) + 1) as self.network:
                 self.network.only_port = 0 if self.connects else PORT
                 command = [LEVIN, "train", "classify", *LONG, *self.arguments, f"out={out}"]
+                if self.before:
+                    self.hurt(self)
                 self.started = self.network.start(self.nodes, command)
                 try:
                     self.act(f"{out}/metrics.jsonl")
@@ -93,13 +96,13 @@ class Scene:
 
     def act(self, metrics):
         until = time.monotonic() + 60
-        while not self.has_begun(metrics):
+        while not self.before and not self.has_begun(metrics):
             if time.monotonic() > until or any(p.poll() is not None for p in self.started):
                 self.problem = "it did not begin"
                 return
             time.sleep(0.01)
         since = time.monotonic()
-        hurt = self.hurt(self)
+        hurt = [] if self.before else self.hurt(self)
         for rank, p in enumerate(self.started):
             if rank not in hurt:
                 p.wait(timeout=4 * GONE_S)
@@ -162,6 +165,16 @@ def cut_between(*nodes):
     return hurt
 
 
+def no_way(node, to):
+    """The system refuses at once, as it does where a firewall rejects; the store is elsewhere."""
+
+    def hurt(scene):
+        scene.network.node[node].ip("route", "add", "unreachable", address(to))
+        return []
+
+    return hurt
+
+
 def hangs(*ranks):
     return lambda scene: scene.signal_all(signal.SIGSTOP, list(ranks))
 
@@ -172,6 +185,7 @@ def lost(node, ranks="[0-9]"):
 
 FROM_0, OF_0 = lost(1, "[23]") + SILENT, lost(0, "0") + SILENT
 TWO_CUT_APART = r"^error: the connection to rank [12] \(process \d+ of another host\) ended"
+CANNOT = r"rank 2 cannot connect to rank 1 at 10\.88\.0\.2:\d+: "
 # expects: what the ranks of each node report, together; None: not looked at. A text: what all do.
 SCENES = [
     Scene("no power at node 1", [0, 0, 1, 1], no_power(1), [FROM_0, None]),
@@ -181,6 +195,8 @@ SCENES = [
     Scene("partition of three", [0, 1, 1, 2], cut_off(1), [lost(1, "[12]") + SILENT, OF_0, None]),
     Scene("node 0 hangs", [0, 0, 1, 1], hangs(0, 1), [None, OF_0]),
     Scene("two cut apart", [0, 1, 2], cut_between(1, 2), TWO_CUT_APART),
+    Scene("no way", [0, 1, 2], no_way(2, 1), f"{CANNOT}No route to host; let", before=True),
+    Scene("silence", [0, 1, 2], cut_between(1, 2), f"{CANNOT}Connection timed out", before=True),
     Scene("no power, connecting", [0, 1], no_power(0), [None, None], connects=False),
     Scene("partition, threads", [0, 1], cut_off(0), [lost(1, "1") + SILENT, OF_0], DDP2),
 ]

@@ -162,16 +162,13 @@ static void *agree(void *user)
     return NULL;
 }
 
-static void all_fall_back_when_one_lacks_the_best(void **state)
+/* a: two ranks that "auto" gives UCX, as on machines whose ports are active, and of which rank 1
+ * may lack it. */
+static void connect_two(agreeing a[2], const char *lack)
 {
-    (void)state;
-    if (lvni_dist_transport_ucx.missing() != NULL) {
-        skip();
-    }
     static char cards[2][4096];
     pthread_barrier_t both;
     pthread_t thread;
-    agreeing a[2];
     pthread_barrier_init(&both, NULL, 2);
     for (int rank = 0; rank < 2; rank++) {
         a[rank] = (agreeing){.rank = rank, .both = &both, .cards = cards};
@@ -180,9 +177,9 @@ static void all_fall_back_when_one_lacks_the_best(void **state)
             lvni_dist_choose(&(lvni_dist_layout){.ranks = 2, .hosts = 2, .bytes = MIB}, "auto", c),
             LVN_OK);
         assert_ptr_equal(c->fallback, &lvni_dist_transport_net);
-        /* as on a machine that has it, and on one that has not */
-        c->transport = rank == 0 ? &lvni_dist_transport_ucx : &lvni_dist_transport_net;
-        snprintf(c->lack, sizeof c->lack, "%s", rank == 0 ? "" : "no ucx: it is not there");
+        const bool has = rank == 0 || lack[0] == '\0';
+        c->transport = has ? &lvni_dist_transport_ucx : &lvni_dist_transport_net;
+        snprintf(c->lack, sizeof c->lack, "%s", has ? "" : lack);
     }
     assert_int_equal(pthread_create(&thread, NULL, agree, &a[1]), 0);
     agree(&a[0]);
@@ -191,9 +188,40 @@ static void all_fall_back_when_one_lacks_the_best(void **state)
     for (int rank = 0; rank < 2; rank++) {
         assert_true(a[rank].good);
         assert_ptr_equal(a[rank].choice.transport, &lvni_dist_transport_net);
+    }
+}
+
+static void all_fall_back_when_one_lacks_the_best(void **state)
+{
+    (void)state;
+    agreeing a[2];
+    if (lvni_dist_transport_ucx.missing() != NULL) {
+        skip();
+    }
+    connect_two(a, "no ucx: it is not there");
+    for (int rank = 0; rank < 2; rank++) {
         assert_string_equal(a[rank].choice.line,
                             "transport net: 2 ranks exchange messages (auto: score 20, for 1 MiB "
                             "in host memory; rank 1 has no ucx: it is not there)");
+    }
+}
+
+/* Nothing of UCX's reaches another process, or another worker of this one. */
+static void all_fall_back_when_the_best_does_not_connect(void **state)
+{
+    (void)state;
+    agreeing a[2];
+    if (lvni_dist_transport_ucx.missing() != NULL) {
+        skip();
+    }
+    setenv("UCX_TLS", "self", 1);
+    connect_two(a, "");
+    unsetenv("UCX_TLS");
+    for (int rank = 0; rank < 2; rank++) {
+        const char *line = a[rank].choice.line;
+        assert_non_null(strstr(line, "transport net: 2 ranks exchange messages (auto: score 20"));
+        assert_non_null(strstr(line, "no ucx: rank "));
+        assert_non_null(strstr(line, "cannot connect to "));
     }
 }
 
@@ -300,6 +328,7 @@ int main(void)
         cmocka_unit_test(a_request_is_taken_or_refused),
         cmocka_unit_test(ranks_of_several_hosts_take_what_there_is),
         cmocka_unit_test(all_fall_back_when_one_lacks_the_best),
+        cmocka_unit_test(all_fall_back_when_the_best_does_not_connect),
         cmocka_unit_test(two_levels_carry_more_ranks_than_a_channel),
         cmocka_unit_test(ranks_of_two_hosts_share_no_memory),
         cmocka_unit_test(ucx_needs_an_active_port),

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
+#include "dist_cases.h"
 #include "dist_messages.h"
 
 #include "dist/transport.h"
@@ -43,9 +44,8 @@ static lvn_status alone(void *user, const void *mine, size_t bytes, void *all)
 }
 
 /* They are the program's, which has its own for errors. */
-static void handlers_of_signals_stay(void **state)
+static void handlers_of_signals_stay(void)
 {
-    (void)state;
     assert_int_equal(changed, 0);
     keep_handlers(); /* those of cmocka */
     const lvni_dist_comm_options o = {.world = 1, .exchange = alone, .address = "127.0.0.1"};
@@ -54,6 +54,22 @@ static void handlers_of_signals_stay(void **state)
     assert_int_equal(find_changed(), 0);
     lvni_dist_comm_destroy(comm);
     assert_int_equal(find_changed(), 0);
+}
+
+/* Even the first message of a step, by which those behind it find their place, is then long. */
+static void the_user_may_make_every_message_long(void)
+{
+    static const dist_case c = {"reduction", dist_case_reduction, false};
+    setenv("UCX_RNDV_THRESH", "1", 1);
+    assert_true(dist_run_net_threads(&c, 3, 7));
+    unsetenv("UCX_RNDV_THRESH");
+}
+
+static void what_only_ucx_has(void **state)
+{
+    (void)state;
+    handlers_of_signals_stay();
+    the_user_may_make_every_message_long();
 }
 
 int main(int argc, char **argv)
@@ -65,5 +81,5 @@ int main(int argc, char **argv)
         return 77;
     }
     changed = find_changed();
-    return dist_messages_main(argc, argv, "ucx", handlers_of_signals_stay);
+    return dist_messages_main(argc, argv, "ucx", what_only_ucx_has);
 }

@@ -84,6 +84,12 @@ static bool is_over(void *user)
     return o->over != NULL && o->over(o->user);
 }
 
+static void fail(void *user)
+{
+    const lvni_dist_comm_options *o = ((const round_of_all *)user)->group->all;
+    o->fail(o->user);
+}
+
 /* Until all ranks are done; the first that failed decides. */
 static lvn_status take_part(round_of_all *r, lvn_status mine)
 {
@@ -117,6 +123,7 @@ lvn_status lvni_levels_connect(const lvni_levels_group *group, int rank, const i
                                       .exchange = exchange,
                                       .address = all->address,
                                       .over = is_over,
+                                      .fail = all->fail != NULL ? fail : NULL,
                                       .user = &r,
                                       .peer_timeout_s = all->peer_timeout_s,
                                       .host = host,

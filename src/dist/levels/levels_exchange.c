@@ -56,6 +56,13 @@ static bool is_over(void *user)
     return over;
 }
 
+static void fail(void *user)
+{
+    const lvn_error error = *lvn_last_error();
+    lvni_dist_comm_abort(user, error.message);
+    lvn_error_adopt(&error);
+}
+
 static lvn_status connect_flat(lvni_levels_comm *c)
 {
     const lvni_dist_comm_options o = {.rank = c->base.rank,
@@ -63,6 +70,7 @@ static lvn_status connect_flat(lvni_levels_comm *c)
                                       .exchange = exchange_all,
                                       .address = c->address,
                                       .over = is_over,
+                                      .fail = fail,
                                       .user = c,
                                       .peer_timeout_s = c->peer_timeout_s,
                                       .host = c->host,

@@ -167,6 +167,19 @@ lvn_status lvni_net_exchange_cards(const lvni_dist_comm_options *o, const void *
     return own;
 }
 
+/* A card begins with its status. */
+lvn_status lvni_net_exchange_outcome(const lvni_dist_comm_options *o, void *mine, size_t bytes,
+                                     void *all, lvn_status outcome)
+{
+    const int32_t status = (int32_t)outcome;
+    if (outcome != LVN_OK && o->fail != NULL) {
+        o->fail(o->user); /* the others would wait for this rank, and would be late themselves */
+        return outcome;
+    }
+    memcpy(mine, &status, sizeof status);
+    return lvni_net_exchange_cards(o, mine, bytes, all);
+}
+
 lvn_status lvni_net_comm_create(const lvni_dist_comm_options *o,
                                 const lvni_dist_transport *transport, const lvni_net_link *link,
                                 lvni_dist_comm **out)

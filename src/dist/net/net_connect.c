@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 /* CONNECT_S is less than the ranks wait for each other's cards, so that who is missing is known. */
-enum { CONNECT_S = 40, HELLO_S = 2, NEWCOMERS = 64, PEER_TIMEOUT_S = 10 };
+enum { CONNECT_S = 40, HELLO_S = 2, NEWCOMERS = 64, PEER_TIMEOUT_S = 10, NAMED = 4 };
 
 /* What a rank gives to the others. */
 typedef struct card {
@@ -52,14 +52,20 @@ static lvn_status start_listening(const char *address, card *mine, int *fd)
     return LVN_OK;
 }
 
+/* A moment later than the store would notice, which knows more of the cause. */
+static double silent_s(const lvni_dist_comm_options *o)
+{
+    return (o->peer_timeout_s > 0 ? o->peer_timeout_s : PEER_TIMEOUT_S) + 2;
+}
+
 /* A connection whose other host no longer answers ends, be it idle or with bytes on their way: two
- * hosts may lose each other while both still reach the store. A moment later than the store would
- * notice, which knows more of the cause. A host answers for a process that only computes. */
+ * hosts may lose each other while both still reach the store. A host answers for a process that
+ * only computes. */
 static void set_options(int fd, const lvni_dist_comm_options *o)
 {
-    const double silent_s = (o->peer_timeout_s > 0 ? o->peer_timeout_s : PEER_TIMEOUT_S) + 2;
-    const int on = 1, asked_s = silent_s < 8 ? 1 : (int)(silent_s / 8), times = 8,
-              silent_ms = (int)(silent_s * 1000);
+    const double limit_s = silent_s(o);
+    const int on = 1, asked_s = limit_s < 8 ? 1 : (int)(limit_s / 8), times = 8,
+              silent_ms = (int)(limit_s * 1000);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &asked_s, sizeof asked_s);
@@ -73,8 +79,9 @@ static bool has_ended(const lvni_dist_comm_options *o)
     return o->over != NULL && o->over(o->user);
 }
 
-/* As connect(), except that it ends with the run: a host that does not answer, as without power,
- * would keep it for minutes. 0 or an errno. */
+/* As connect(), except that it ends with the run, and where the host is silent: one without power
+ * would keep it for minutes, and a process that only computes keeps no rank waiting. 0 or an
+ * errno. */
 static int connect_within(int fd, const struct sockaddr_in *to, const lvni_dist_comm_options *o)
 {
     enum { LOOK_MS = 50 };
@@ -92,7 +99,7 @@ static int connect_within(int fd, const struct sockaddr_in *to, const lvni_dist_
         if (has_ended(o)) {
             return ECANCELED;
         }
-        if (lvni_core_seconds_since(start) > CONNECT_S) {
+        if (lvni_core_seconds_since(start) > silent_s(o)) {
             return ETIMEDOUT;
         }
     }
@@ -107,7 +114,11 @@ static lvn_status connect_to(const lvni_net_comm *c, const lvni_dist_comm_option
     const int error = *fd < 0 ? errno : connect_within(*fd, &theirs->at, o);
     if (error != 0) {
         char text[INET_ADDRSTRLEN] = "";
-        LVN_FAIL(LVN_ERR_PEER, "rank %d cannot connect to rank %d at %s:%d: %s", c->base.rank, rank,
+        LVN_FAIL(LVN_ERR_PEER,
+                 "rank %d cannot connect to rank %d at %s:%d: %s; let connections of these hosts "
+                 "pass on all ports",
+                 lvni_dist_comm_number(&c->base, c->base.rank),
+                 lvni_dist_comm_number(&c->base, rank),
                  inet_ntop(AF_INET, &theirs->at.sin_addr, text, sizeof text),
                  (int)ntohs(theirs->at.sin_port),
                  error == ECANCELED ? "the run ended meanwhile" : strerror(error));
@@ -213,6 +224,34 @@ static void gate_wait(const gate *g, int listening)
     (void)poll(p, (nfds_t)g->n + 1, 100);
 }
 
+/* "rank 3", "ranks 3, 5, 6, 7 and 2 more": those above this one that did not connect. */
+static void name_missing(const lvni_net_comm *c, int missing, char *out, size_t room)
+{
+    int named = 0;
+    size_t at = (size_t)snprintf(out, room, "rank%s", missing > 1 ? "s" : "");
+    for (int r = c->base.rank + 1; r < c->base.world && named < NAMED; r++) {
+        if (lvni_net_streams_of(c)->stream[r].fd < 0) {
+            at += (size_t)snprintf(out + at, room - at, "%s %d", named++ > 0 ? "," : "",
+                                   lvni_dist_comm_number(&c->base, r));
+        }
+    }
+    if (missing > named) {
+        snprintf(out + at, room - at, " and %d more", missing - named);
+    }
+}
+
+static lvn_status miss(const lvni_net_comm *c, int missing, const card *mine)
+{
+    char names[96], text[INET_ADDRSTRLEN] = "";
+    name_missing(c, missing, names, sizeof names);
+    LVN_FAIL(LVN_ERR_TIMEOUT,
+             "%s did not connect to rank %d at %s:%d within %d s; let connections of these hosts "
+             "pass on all ports",
+             names, lvni_dist_comm_number(&c->base, c->base.rank),
+             inet_ntop(AF_INET, &mine->at.sin_addr, text, sizeof text),
+             (int)ntohs(mine->at.sin_port), CONNECT_S);
+}
+
 static lvn_status accept_others(lvni_net_comm *c, const lvni_dist_comm_options *o, int listening,
                                 const card *mine)
 {
@@ -228,9 +267,7 @@ static lvn_status accept_others(lvni_net_comm *c, const lvni_dist_comm_options *
                               "the run ended while its ranks connected");
         }
         if (s == LVN_OK && missing > 0 && lvni_core_seconds_since(start) > CONNECT_S) {
-            s = lvn_error_set(LVN_ERR_TIMEOUT, __FILE__, __LINE__,
-                              "%d of the ranks above rank %d did not connect within %d s", missing,
-                              c->base.rank, CONNECT_S);
+            s = miss(c, missing, mine);
         }
     }
     while (g.n > 0) {
@@ -316,8 +353,8 @@ static lvn_status connect_streams(lvni_net_comm *c, const lvni_dist_comm_options
     mine.status = (int32_t)s;
     s = lvni_net_exchange_cards(o, &mine, sizeof mine, all);
     if (s == LVN_OK) {
-        mine.status = (int32_t)connect_all(c, o, listening, all);
-        s = lvni_net_exchange_cards(o, &mine, sizeof mine, all);
+        s = lvni_net_exchange_outcome(o, &mine, sizeof mine, all,
+                                      connect_all(c, o, listening, all));
     }
     if (listening >= 0) {
         close(listening);

@@ -160,6 +160,10 @@ lvn_status lvni_net_comm_create(const lvni_dist_comm_options *options,
  * lvn_status so far, an int32_t: fails where that of any rank is not LVN_OK. */
 lvn_status lvni_net_exchange_cards(const lvni_dist_comm_options *options, const void *mine,
                                    size_t bytes, void *all);
+/* The same once more, of what has come of the connecting: where it failed for this rank, the error
+ * is set, and options->fail ends the run, nothing is exchanged. */
+lvn_status lvni_net_exchange_outcome(const lvni_dist_comm_options *options, void *mine,
+                                     size_t bytes, void *all, lvn_status outcome);
 void lvni_net_destroy(lvni_dist_comm *comm);
 void lvni_net_abort(lvni_dist_comm *comm, int first, const char *why);
 int lvni_net_first_failed(const lvni_dist_comm *comm);

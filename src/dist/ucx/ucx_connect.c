@@ -20,6 +20,7 @@
 
 /* CONNECT_S is less than the ranks wait for each other's cards, so that who is missing is known. */
 enum { CONNECT_S = 40, LOOK_NS = 100000000 };
+#define REMEDY "set UCX_TLS and UCX_NET_DEVICES, or use transport=net"
 
 /* What a rank gives to the others first; its address, as long as the longest of all, follows. */
 typedef struct card {
@@ -32,7 +33,8 @@ typedef struct card {
 static lvn_status check(const lvni_net_comm *c, const char *what, ucs_status_t status)
 {
     if (status != UCS_OK) {
-        LVN_FAIL(LVN_ERR_IO, "rank %d: UCX cannot %s: %s", c->base.rank, what,
+        LVN_FAIL(LVN_ERR_IO, "rank %d: UCX cannot %s: %s",
+                 lvni_dist_comm_number(&c->base, c->base.rank), what,
                  lvni_ucx_wire_of(c)->api->status_string(status));
     }
     return LVN_OK;
@@ -195,8 +197,13 @@ static lvn_status open_peer(lvni_net_comm *c, int rank, const ucp_address_t *add
                                     .address = address,
                                     .err_mode = UCP_ERR_HANDLING_MODE_PEER,
                                     .err_handler = {.cb = lvni_ucx_failed, .arg = &w->peer[rank]}};
-    return check(c, "connect to another rank",
-                 w->api->ep_create(w->worker, &params, &w->peer[rank].ep));
+    const ucs_status_t s = w->api->ep_create(w->worker, &params, &w->peer[rank].ep);
+    if (s != UCS_OK) {
+        LVN_FAIL(LVN_ERR_PEER, "rank %d: UCX cannot connect to rank %d: %s; " REMEDY,
+                 lvni_dist_comm_number(&c->base, c->base.rank),
+                 lvni_dist_comm_number(&c->base, rank), w->api->status_string(s));
+    }
+    return LVN_OK;
 }
 
 /* The first rank whose hello is missing; -1: none. With the lock held. */
@@ -230,8 +237,9 @@ static lvn_status await_hellos(lvni_net_comm *c, const lvni_dist_comm_options *o
     }
     if (missing >= 0) {
         LVN_FAIL(late ? LVN_ERR_TIMEOUT : LVN_ERR_PEER,
-                 "rank %d and rank %d do not reach each other over UCX%s", c->base.rank, missing,
-                 late ? " in time" : "");
+                 "rank %d and rank %d do not reach each other over UCX%s; " REMEDY,
+                 lvni_dist_comm_number(&c->base, c->base.rank),
+                 lvni_dist_comm_number(&c->base, missing), late ? " in time" : "");
     }
     return LVN_OK;
 }
@@ -253,10 +261,26 @@ static lvn_status open_peers(lvni_net_comm *c, const lvni_dist_comm_options *o, 
     return await_hellos(c, o);
 }
 
+/* A copy of this worker's address: the original can be given back only before the link's thread
+ * has the worker. */
+static lvn_status copy_address(const lvni_net_comm *c, char **out, uint32_t *bytes)
+{
+    const lvni_ucx_wire *w = lvni_ucx_wire_of(c);
+    ucp_address_t *address;
+    size_t n;
+    LVN_TRY(check(c, "give an address", w->api->worker_get_address(w->worker, &address, &n)));
+    *out = lvni_core_alloc(LVNI_TAG_DIST, n);
+    if (*out != NULL) {
+        memcpy(*out, address, n);
+    }
+    w->api->worker_release_address(w->worker, address);
+    *bytes = (uint32_t)n;
+    return *out != NULL ? LVN_OK : LVN_ERR_MEMORY;
+}
+
 /* The cards of all are known and good. */
 static lvn_status exchange_addresses(lvni_net_comm *c, const lvni_dist_comm_options *o,
-                                     const ucp_address_t *address, const card *mine,
-                                     const card *all)
+                                     const char *address, const card *mine, const card *all)
 {
     size_t longest = 0;
     for (int rank = 0; rank < o->world; rank++) {
@@ -272,9 +296,8 @@ static lvn_status exchange_addresses(lvni_net_comm *c, const lvni_dist_comm_opti
     memcpy(own + 2 * sizeof(int32_t), address, mine->address_bytes);
     lvn_status s = lvni_net_exchange_cards(o, own, stride, memory);
     if (s == LVN_OK) {
-        const int32_t opened = (int32_t)open_peers(c, o, all, memory, stride);
-        memcpy(own, &opened, sizeof opened);
-        s = lvni_net_exchange_cards(o, own, stride, memory);
+        s = lvni_net_exchange_outcome(o, own, stride, memory,
+                                      open_peers(c, o, all, memory, stride));
     }
     lvni_core_free(memory);
     return s;
@@ -284,8 +307,7 @@ static lvn_status connect_ucx(lvni_net_comm *c, const lvni_dist_comm_options *o,
 {
     card mine = {.pid = (int32_t)getpid()};
     card *all = lvni_core_calloc(LVNI_TAG_DIST, (size_t)o->world, sizeof *all);
-    ucp_address_t *address = NULL;
-    size_t bytes = 0;
+    char *address = NULL;
     if (all == NULL) {
         return LVN_ERR_MEMORY; /* as above */
     }
@@ -294,20 +316,15 @@ static lvn_status connect_ucx(lvni_net_comm *c, const lvni_dist_comm_options *o,
         s = make_wire(c, o->address);
     }
     if (s == LVN_OK) {
-        const lvni_ucx_wire *w = lvni_ucx_wire_of(c);
-        memcpy(mine.key, w->key, sizeof mine.key);
-        s = check(c, "give an address", w->api->worker_get_address(w->worker, &address, &bytes));
+        memcpy(mine.key, lvni_ucx_wire_of(c)->key, sizeof mine.key);
+        s = copy_address(c, &address, &mine.address_bytes);
     }
     mine.status = (int32_t)s;
-    mine.address_bytes = (uint32_t)bytes;
     s = lvni_net_exchange_cards(o, &mine, sizeof mine, all);
     if (s == LVN_OK && address != NULL) { /* all have one */
         s = exchange_addresses(c, o, address, &mine, all);
     }
-    if (address != NULL) {
-        const lvni_ucx_wire *w = lvni_ucx_wire_of(c);
-        w->api->worker_release_address(w->worker, address);
-    }
+    lvni_core_free(address);
     lvni_core_free(all);
     return s;
 }

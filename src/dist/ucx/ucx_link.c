@@ -96,6 +96,12 @@ static void hand_over(lvni_ucx_sending *s, unsigned id)
     size_t count;
     const int n = s->job != NULL ? fill_parts(s->part, s->job->part, s->job->n_parts) : 0;
     describe(&param, s->part, n, &buffer, &count);
+    if (s->job != NULL && s->job->header.kind == LVNI_NET_BEGIN) {
+        /* what comes behind is placed by it, so all of it has to be there, whatever
+         * UCX_RNDV_THRESH is */
+        param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+        param.flags = UCP_AM_SEND_FLAG_EAGER;
+    }
     ucs_status_ptr_t request =
         w->api->am_send(w->peer[s->peer].ep, id, &s->head, sizeof s->head, buffer, count, &param);
     if (!UCS_PTR_IS_PTR(request)) {
@@ -416,9 +422,7 @@ static bool has_passed(uint64_t since_ns)
 static bool is_late(const lvni_net_comm *c, const lvni_ucx_peer *p)
 {
     const lvni_ucx_wire *w = lvni_ucx_wire_of(c);
-    const bool takes_late =
-        c->quit ? has_passed(c->quit_ns) : c->aborted && has_passed(c->aborted_ns);
-    return (p->sends > 0 && takes_late) ||
+    return (p->sends > 0 && lvni_net_is_late(c)) ||
            (p->receives > 0 && w->leave_ns != 0 && has_passed(w->leave_ns));
 }
 
@@ -449,7 +453,7 @@ static bool may_end(const lvni_net_comm *c)
 {
     const lvni_ucx_wire *w = lvni_ucx_wire_of(c);
     bool over = c->quit && c->first == NULL;
-    for (int rank = 0; rank < c->base.world && over && !has_passed(c->quit_ns); rank++) {
+    for (int rank = 0; rank < c->base.world && over && !lvni_net_is_late(c); rank++) {
         const lvni_ucx_peer *p = &w->peer[rank];
         over = p->ep == NULL || (p->sends == 0 && (p->heard || c->peer[rank].gone));
     }
