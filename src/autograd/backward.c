@@ -248,7 +248,11 @@ static lvn_status walk_node(lvni_autograd_node *node)
     for (int i = 0; i < LVNI_NODE_IN; i++) {
         node->wanted |= node->source[i] != NULL || node->leaf[i] != NULL ? 1u << i : 0u;
     }
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    const char *outside = ctx->module_path;
+    ctx->module_path = node->module_path != NULL ? node->module_path : outside;
     const lvn_status s = node->backward(node, node->grad);
+    ctx->module_path = outside;
     if (s != LVN_OK) {
         lvn_error_frame("backward of %s", node->name);
         return s;

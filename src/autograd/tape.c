@@ -233,6 +233,9 @@ lvni_autograd_node *lvni_autograd_record(const char *name, lvni_autograd_backwar
     struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
     node->name = name;
     node->backward = backward;
+    if (lvni_tensor_ctx_get()->watch != NULL) { /* who sets one keeps the modules until its end */
+        node->module_path = lvni_tensor_ctx_get()->module_path;
+    }
     node->previous = tape->last;
     *(tape->last == NULL ? &tape->first : &tape->last->next) = node;
     tape->last = node;

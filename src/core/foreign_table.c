@@ -250,7 +250,8 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "ranks find each other: use {devices}=N, or start them with srun, mpirun or "
          "torchrun"),
     SAME("batch_norm_sync|syncbn|use_sync_bn|convert_syncbn", "sync_batchnorm"),
-    HINT("detect_anomaly|terminate_on_nan|track_grad_norm",
+    SAME("print_nan_grads", "detect_anomaly"),
+    HINT("terminate_on_nan|track_grad_norm",
          "numbers that are not finite end the run, and the gradient's norm is in "
          "metrics.jsonl; " NO_NEED),
 

@@ -148,6 +148,13 @@ static const lvni_core_option loop_rows[] = {
      .check = check_dev_run,
      .help = "Try everything once: true or a number of batches, of training and of validation, and "
              "nothing is written."},
+    {.name = "detect_anomaly",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help =
+         "Check what every op returns, and end at the first one that makes a number that is not "
+         "finite: op, module, step and micro-batch are named. Slower; bits stay the same."},
     {.name = "min_epochs",
      .type = LVNI_OPT_INT,
      .unit = "epochs",

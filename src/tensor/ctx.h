@@ -51,6 +51,7 @@ typedef struct lvni_tensor_ctx {
     void *records;   /* nn's record of buffer contributions of the current micro-batch, or NULL */
     const struct lvni_tensor_group *group; /* of the current micro-batch; NULL: it is alone */
     const char *module_path;               /* of the innermost running module; "" outside */
+    struct lvni_kernels_watch *watch;      /* kernels/watch.h, of this thread's ops; NULL: none */
 } lvni_tensor_ctx;
 
 /* The calling thread's context; never NULL once the thread made one, NULL with an error when memory

@@ -223,8 +223,10 @@ lvn_status lvni_trainer_engine_create(const lvni_trainer_engine_options *options
     e->o.sharded_stage = options->plan.devices > 1 ? options->sharded_stage : 0;
     lvni_trainer_scaler_init(&e->scaler, options->precision);
     lvni_optim_plateau_begin(&e->plateau);
-    e->now =
-        (lvni_trainer_pass){.model = options->model, .seed = options->seed, .scaled = e->scaler.on};
+    e->now = (lvni_trainer_pass){.model = options->model,
+                                 .seed = options->seed,
+                                 .scaled = e->scaler.on,
+                                 .detect_anomaly = options->detect_anomaly};
     if (options->precision == LVNI_PRECISION_BF16_TRUE) {
         lvni_kernels_flat_round_bf16(options->model->weights, options->model->n_weights);
         lvni_nn_model_touch(options->model);

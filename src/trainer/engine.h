@@ -49,6 +49,7 @@ typedef struct lvni_trainer_engine_options {
     lvni_optim_ema_options ema;
     lvni_trainer_precision precision;
     double gradient_clip_val;
+    bool detect_anomaly;
     lvni_trainer_phase_options phase[LVNI_PHASES];
     uint64_t seed;
     lvni_dist_comm *comm; /* of plan.devices ranks; NULL: one */

@@ -5,9 +5,11 @@
 #include "autograd/tape.h"
 #include "core/math.h"
 #include "kernels/flat.h"
+#include "kernels/watch.h"
 #include "tensor/device.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 double lvni_trainer_loss_factor(const lvni_plan *plan, const lvni_trainer_scaler *scaler)
@@ -19,14 +21,35 @@ lvn_status lvni_trainer_fail_loss(const lvni_trainer_pass *pass, double value, i
 {
     LVN_FAIL(LVN_ERR_NON_FINITE,
              "the loss is %g at step %lld (epoch %lld), micro-batch %lld: try a smaller "
-             "optim.lr or gradient_clip_val=1",
+             "optim.lr or gradient_clip_val=1; detect_anomaly=true names the op that made it",
              lvni_core_unsigned_nan(value), (long long)pass->step, (long long)pass->epoch + 1,
              (long long)micro_batch);
 }
 
+/* What the watch has found, in the words of the run. */
+static lvn_status fail_watched(const lvni_trainer_pass *pass, const char *found,
+                               int64_t micro_batch)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%.*s", (int)sizeof text - 1,
+             found); /* it may be that of the error */
+    LVN_FAIL(LVN_ERR_NON_FINITE, "%s: step %lld (epoch %lld), micro-batch %lld", text,
+             (long long)pass->step, (long long)pass->epoch + 1, (long long)micro_batch);
+}
+
+/* The loss is infinite, and no op made a NaN. */
+static lvn_status fail_infinite(const lvni_trainer_pass *pass, const lvni_kernels_watch *watch,
+                                int64_t micro_batch)
+{
+    char text[sizeof watch->infinite + 64];
+    snprintf(text, sizeof text, "the loss is infinite, and %s made the first infinity",
+             watch->infinite);
+    return fail_watched(pass, text, micro_batch);
+}
+
 /* The backward pass refuses what is not a loss. */
 static lvn_status check_loss(const lvni_trainer_pass *pass, const lvni_trainer_micro_batch_job *job,
-                             const lvn_tensor *loss)
+                             const lvni_kernels_watch *watch, const lvn_tensor *loss)
 {
     if (loss == NULL || lvn_numel(loss) != 1 || job->step.weight == 0.0) {
         return LVN_OK;
@@ -36,6 +59,9 @@ static lvn_status check_loss(const lvni_trainer_pass *pass, const lvni_trainer_m
         return LVN_OK;
     }
     const double value = lvn_item(loss);
+    if (isinf(value) && watch->infinite[0] != '\0' && !pass->scaled) {
+        return fail_infinite(pass, watch, job->batch->micro_batch);
+    }
     return isfinite(value) || pass->scaled || lvni_tensor_device_failed()
                ? LVN_OK
                : lvni_trainer_fail_loss(pass, value, job->batch->micro_batch);
@@ -49,6 +75,28 @@ static lvni_autograd_seed seed_of(const lvni_trainer_pass *pass, const lvni_nn_s
     return (lvni_autograd_seed){.number = (there ? 1.0 : step->weight) * factor,
                                 .weight = there ? step->terms->weight : NULL,
                                 .factor = pass->factor_there};
+}
+
+/* Forward and backward under the watch. 16-mixed: an overflow is no anomaly, neither in the loss
+ * nor in the gradients, so that only the forward pass up to there is watched. */
+static lvn_status run_passes(const lvni_trainer_pass *pass, lvni_trainer_micro_batch_job *job,
+                             const lvn_batch *batch, lvni_kernels_watch *watch)
+{
+    const lvn_module *root = pass->model->root;
+    void (*const final)(void *user, int parameter) = job->set->gradients.final;
+    job->set->gradients.final = NULL; /* a backward pass of the step's own ends no gradient */
+    (void)lvni_kernels_watch_set(pass->detect_anomaly ? watch : NULL);
+    lvn_tensor *loss = root->cls->training_step(root, batch, &job->step.now);
+    job->set->gradients.final = final;
+    lvn_status s = check_loss(pass, job, watch, loss);
+    if (s == LVN_OK) {
+        watch->strict = true;
+        (void)lvni_kernels_watch_set(pass->detect_anomaly && !pass->scaled ? watch : NULL);
+        const lvni_autograd_seed seed = seed_of(pass, &job->step);
+        s = lvni_autograd_backward(loss, &seed);
+    }
+    (void)lvni_kernels_watch_set(NULL);
+    return s;
 }
 
 lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
@@ -74,22 +122,17 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
     job->step.terms = job->terms;
     LVN_TRY(lvn_scope_open());
     ctx->late = job->loss != NULL;
-    const lvn_module *root = pass->model->root;
-    void (*const final)(void *user, int parameter) = job->set->gradients.final;
-    job->set->gradients.final = NULL; /* a backward pass of the step's own ends no gradient */
-    lvn_tensor *loss = root->cls->training_step(root, &b->batch, &job->step.now);
-    job->set->gradients.final = final;
-    lvn_status s = check_loss(pass, job, loss);
-    if (s == LVN_OK) {
-        const lvni_autograd_seed seed = seed_of(pass, &job->step);
-        s = lvni_autograd_backward(loss, &seed);
-    }
+    lvni_kernels_watch watch = {.strict = false};
+    lvn_status s = run_passes(pass, job, &b->batch, &watch);
     const lvn_status closed = lvn_scope_close();
     ctx->late = false;
     lvni_nn_set_finish(job->set);
     ctx->gradients = NULL;
     ctx->records = NULL;
-    return closed != LVN_OK ? closed : s; /* what failed first */
+    s = closed != LVN_OK ? closed : s; /* what failed first */
+    return s == LVN_ERR_NON_FINITE && watch.found
+               ? fail_watched(pass, lvn_last_error()->message, b->micro_batch)
+               : s;
 }
 
 /* *b: a copy of the batch that has fields in host memory. */

@@ -23,6 +23,7 @@ typedef struct lvni_trainer_pass {
     const double *factor_there;  /* the same in memory of the device, and newer; NULL: nowhere */
     double number[LVNI_NUMBERS]; /* values of the model's numbers */
     bool scaled; /* 16-mixed: a loss that is not finite is an overflow, the step is skipped */
+    bool detect_anomaly; /* the op that makes the first number that is not finite ends the run */
 } lvni_trainer_pass;
 
 typedef struct lvni_trainer_micro_batch_job {

@@ -21,6 +21,7 @@ static lvn_status make_engine(lvni_trainer *t)
                                           .ema = o->ema,
                                           .precision = o->precision,
                                           .gradient_clip_val = o->gradient_clip_val,
+                                          .detect_anomaly = o->detect_anomaly,
                                           .seed = o->seed,
                                           .comm = o->comm,
                                           .bucket_bytes = o->bucket_bytes,

@@ -62,6 +62,7 @@ typedef struct lvni_trainer_options {
     bool use_ema; /* validation and export_model see the average */
     lvni_trainer_precision precision;
     double gradient_clip_val; /* 2-norm; 0: off */
+    bool detect_anomaly;      /* kernels/watch.h, in every micro-batch */
     lvni_trainer_phase_options phase[LVNI_PHASES];
     uint64_t seed;
     int64_t max_epochs;            /* -1: no limit */

@@ -22,7 +22,8 @@ lvn_status lvni_trainer_fail_norm(const lvni_trainer_engine *e, int phase, doubl
 {
     const char *name = lvni_trainer_phases_name(e->o.model, phase);
     LVN_FAIL(LVN_ERR_NON_FINITE,
-             "the gradient's norm is %g at step %lld (epoch %lld%s%s): try a smaller optim.lr",
+             "the gradient's norm is %g at step %lld (epoch %lld%s%s): try a smaller optim.lr; "
+             "detect_anomaly=true names the op that made it",
              lvni_core_unsigned_nan(norm), (long long)before->step, (long long)before->epoch + 1,
              name[0] != '\0' ? ", phase " : "", name);
 }

@@ -115,6 +115,7 @@ train_rows = {
     "limit_val_batches": row("1", "metrics", "eval_batch_size=2"),
     "overfit_batches": row("1"),
     "fast_dev_run": row("true", "files metrics"),
+    "detect_anomaly": row("true", "stderr", "optim=sgd optim.lr=1e38", fails=True),
     "min_epochs": row("3", "metrics", STOPS),
     "min_steps": row("9", "metrics", STOPS),
     "max_time": Elsewhere("test_loop.py", "max_time="),

@@ -1,0 +1,60 @@
+"""detect_anomaly=true: the op that makes the first number that is not finite is named, on one rank
+and on two, on the host and on a device; without such a number the bits are the same.
+
+usage: test_anomaly.py LEVIN [test names]
+"""
+
+import re
+import subprocess
+
+from bad_support import LEVIN, main
+from rank_case import RankCase, SHAPES
+
+RUN = [*SHAPES, "model=cnn", "batch_size=24", "max_epochs=1", "quiet=true"]
+DIVERGES = ["optim=sgd", "optim.lr=1e30"]
+NAMED = re.compile(
+    r"^error: batch_norm_train in norm2 made the first NaN, from an infinity in its input 0, the "
+    r"first of which was made by batch_norm_train in norm1: step 1 \(epoch 1\), micro-batch \d",
+    re.MULTILINE,
+)
+
+
+class Anomaly(RankCase):
+    def train(self, out, *arguments, env=None):
+        return subprocess.run(
+            [LEVIN, "train", "classify", *RUN, *arguments, f"out={out}"],
+            capture_output=True,
+            text=True,
+            cwd=self.dir,
+            env=env,
+        )
+
+    def test_the_op_is_named(self):
+        sim = {"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "256MiB"}
+        for i, (how, env) in enumerate(
+            (([], None), (["devices=2"], None), (["accelerator=sim", "devices=1"], sim))
+        ):
+            with self.subTest(how):
+                done = self.train(f"bad{i}", *DIVERGES, *how, "detect_anomaly=true", env=env)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertRegex(done.stderr, NAMED)
+
+    def test_without_it_the_error_names_the_key(self):
+        done = self.train("bad", *DIVERGES)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("detect_anomaly=true names the op", done.stderr)
+
+    def test_bits_stay_the_same(self):
+        for out, key in (("off", []), ("on", ["detect_anomaly=true"])):
+            done = self.train(out, *key)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(*(self.hash_of(out) for out in ("off", "on")))
+
+    def hash_of(self, out):
+        return subprocess.check_output(
+            [LEVIN, "ckpt", "hash", f"{out}/checkpoints/last.safetensors"], cwd=self.dir
+        )
+
+
+if __name__ == "__main__":
+    main()
