@@ -77,8 +77,8 @@ static lvni_autograd_seed seed_of(const lvni_trainer_pass *pass, const lvni_nn_s
                                 .factor = pass->factor_there};
 }
 
-/* Forward and backward under the watch. 16-mixed: an overflow is no anomaly, neither in the loss
- * nor in the gradients, so that only the forward pass up to there is watched. */
+/* Forward and backward under the watch. 16-mixed: an overflow is expected, in the loss
+ * and in the gradients, so that only the forward pass up to there is watched. */
 static lvn_status run_passes(const lvni_trainer_pass *pass, lvni_trainer_micro_batch_job *job,
                              const lvn_batch *batch, lvni_kernels_watch *watch)
 {
