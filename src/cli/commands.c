@@ -65,12 +65,15 @@ const lvni_cli_command lvni_cli_commands[] = {
      .run = lvni_cli_cmd_tune,
      .computes = true,
      .use = {{"levin tune batch-size [RECIPE] [key=value ...]",
-              "the largest batch_size_per_device that fits on every rank"}},
-     .words = "batch-size",
-     .more = "Takes all keys of the recipe's training (levin help train), which it starts as it "
-             "would run, for two steps and a part of the validation\n"
-             "at each size that should fit; the answer was run. Writes nothing; exit code 69 when "
-             "no size fits. See docs/tune.md.",
+              "the largest batch_size_per_device that fits on every rank"},
+             {"levin tune lr [RECIPE] [key=value ...]",
+              "the learning rate at which the loss falls most steeply"}},
+     .words = "batch-size lr",
+     .more = "Takes all keys of the recipe's training (levin help train). batch-size starts it for "
+             "two steps and a part of the validation at each size\n"
+             "that should fit; the answer was run; nothing is written; exit code 69 when no size "
+             "fits. lr makes steps with larger and larger rates,\n"
+             "and writes the losses (tune.csv) and their curve (tune.plot). See docs/tune.md.",
      .tables = lvni_recipes_tune_own_tables},
     {.name = "slurm",
      .run = lvni_cli_cmd_slurm,

@@ -1,14 +1,16 @@
-/* Finders: `levin tune batch-size` and what it shares with others. Each is a training that makes a
- * few steps of the real thing on all of its ranks, and leaves nothing behind.
+/* Finders: `levin tune batch-size` and `levin tune lr`. Each is a training that makes a few steps
+ * of the real thing on all of its ranks, and leaves nothing behind but what it was asked for.
  *
+ *   tune_options.c     the keys
  *   tune_batch_size.c  the search: which sizes are tried, and the answer
- *   tune_trial.c       one size, in a process of its own, whose ranks are those of the training */
+ *   tune_trial.c       one size, in a process of its own, whose ranks are those of the training
+ *   tune_lr.c          the largest steps that still help: a range test (range_test.h) */
 #ifndef LEVIN_RECIPES_TUNE_H
 #define LEVIN_RECIPES_TUNE_H
 
 #include "recipes/recipe.h"
 
-/* A finder's command line: n arguments behind "batch-size", the first of them perhaps the recipe,
+/* A finder's command line: n arguments behind its name, the first of them perhaps the recipe,
  * whose own keys begin at args[skip]. */
 typedef struct lvni_recipes_tune_command {
     const lvni_recipes_recipe *recipe;
@@ -18,9 +20,16 @@ typedef struct lvni_recipes_tune_command {
 
 /* The largest batch_size_per_device that fits on every rank. LVN_ERR_RESOURCE: none does. */
 lvn_status lvni_recipes_tune_batch_size(const lvni_recipes_tune_command *command);
-/* Its keys; and with those of the recipe's training, borrowed until the next call. */
+/* The learning rate at which the loss falls most steeply; writes tune.csv and tune.plot. Also on
+ * ranks that another launcher has started. */
+lvn_status lvni_recipes_tune_lr(const lvni_recipes_tune_command *command);
+
+extern const lvni_core_option_table lvni_recipes_tune_size_options, lvni_recipes_tune_lr_options;
+/* All keys of finders; and those of one, with those of the recipe's training, borrowed until the
+ * next call. */
 const lvni_core_option_table *lvni_recipes_tune_own_tables(size_t *n);
 const lvni_core_option_table *lvni_recipes_tune_tables(const lvni_recipes_recipe *recipe,
+                                                       const lvni_core_option_table *finder,
                                                        size_t *n);
 
 /* ---- tune_trial.c ---- */

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_TABLES = 16, MOST_TRIALS = 256, LAST_FIRST_SIZE = 64 };
+enum { MOST_TRIALS = 256, LAST_FIRST_SIZE = 64 };
 
 static lvn_status check_bytes(const lvni_core_option *row, const lvni_core_value *value,
                               const char *origin)
@@ -50,29 +50,10 @@ static const lvni_core_option rows[] = {
      .flags = LVNI_OPT_AUTO | LVNI_OPT_NOT_SAVED,
      .help = "Memory that the run may take: 24GiB of each device, on the CPU of all ranks of a "
              "host; auto: what is there (of a control group, its limit)."},
-    {.name = "tune.json",
-     .type = LVNI_OPT_BOOL,
-     .fallback = "false",
-     .flags = LVNI_OPT_NOT_SAVED,
-     .help = "Print the answer and all trials as one JSON object."},
 };
 
-static const lvni_core_option_table own = LVNI_OPTION_TABLE("tune batch-size", rows);
-
-const lvni_core_option_table *lvni_recipes_tune_own_tables(size_t *n)
-{
-    *n = 1;
-    return &own;
-}
-
-const lvni_core_option_table *lvni_recipes_tune_tables(const lvni_recipes_recipe *recipe, size_t *n)
-{
-    static lvni_core_option_table all[MOST_TABLES];
-    const lvni_core_option_table *tables = recipe->train_tables(n);
-    memcpy(all, tables, *n * sizeof *all);
-    all[(*n)++] = own;
-    return all;
-}
+const lvni_core_option_table lvni_recipes_tune_size_options =
+    LVNI_OPTION_TABLE("tune batch-size", rows);
 
 /* ---- the search ---- */
 
@@ -361,7 +342,8 @@ static lvn_status read_search(const lvni_recipes_tune_command *command, search *
 {
     size_t n;
     lvni_core_config *c;
-    const lvni_core_option_table *tables = lvni_recipes_tune_tables(command->recipe, &n);
+    const lvni_core_option_table *tables =
+        lvni_recipes_tune_tables(command->recipe, &lvni_recipes_tune_size_options, &n);
     LVN_TRY(lvni_recipes_read_config(tables, n, "levin help tune", command->recipe->defaults,
                                      command->n - command->skip, command->args + command->skip,
                                      &c));

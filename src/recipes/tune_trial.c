@@ -261,7 +261,8 @@ static lvn_status run(const lvni_recipes_tune_command *command, trial *t)
 {
     size_t n_tables;
     lvni_core_config *c;
-    const lvni_core_option_table *tables = lvni_recipes_tune_tables(command->recipe, &n_tables);
+    const lvni_core_option_table *tables =
+        lvni_recipes_tune_tables(command->recipe, &lvni_recipes_tune_size_options, &n_tables);
     LVN_TRY(lvni_recipes_read_config(tables, n_tables, "levin help tune", command->recipe->defaults,
                                      command->n - command->skip, command->args + command->skip,
                                      &c));

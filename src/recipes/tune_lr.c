@@ -1,0 +1,237 @@
+/* levin tune lr: a range test (range_test.h) on the ranks of the training, whose steps are those of
+ * the real thing. All ranks see the same losses, and so end at the same step; rank 0 writes. */
+#include "core/alloc.h"
+#include "core/escape.h"
+#include "core/option.h"
+#include "core/str.h"
+#include "core/vfs.h"
+#include "log/run_log.h"
+#include "recipes/options.h"
+#include "recipes/range_plot.h"
+#include "recipes/tune.h"
+#include "trainer/engine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const lvni_core_option rows[] = {
+    {.name = "tune.min_lr",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "1e-8",
+     .range = LVNI_ABOVE(0),
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "Learning rate of the first step."},
+    {.name = "tune.max_lr",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "1",
+     .range = LVNI_ABOVE(0),
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "Learning rate of the last step."},
+    {.name = "tune.steps",
+     .type = LVNI_OPT_INT,
+     .unit = "steps",
+     .fallback = "100",
+     .range = LVNI_BETWEEN(LVNI_RANGE_LEAST, 1000000),
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "Steps between the two; the suggestion leaves out the first 10 and the last one."},
+    {.name = "tune.scale",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "exponential|linear",
+     .fallback = "exponential",
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "How the learning rate grows from step to step."},
+    {.name = "tune.stop_above",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "4",
+     .range = LVNI_AT_LEAST(0),
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help =
+         "Stop when the smoothed loss is more than so many times its least; 0: make all steps."},
+    {.name = "tune.csv",
+     .type = LVNI_OPT_PATH,
+     .fallback = "lr_find.csv",
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "File for learning rate, loss and smoothed loss of every step."},
+    {.name = "tune.plot",
+     .type = LVNI_OPT_PATH,
+     .fallback = "lr_find.svg",
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "File for the curve as an image, in SVG."},
+};
+const lvni_core_option_table lvni_recipes_tune_lr_options = LVNI_OPTION_TABLE("tune lr", rows);
+
+typedef struct finder {
+    const lvni_core_config *config;
+    lvni_recipes_range_test test; /* without points */
+} finder;
+
+/* ---- the steps ---- */
+
+/* What moves the rate or ends the run by itself has no part in the test. */
+static lvn_status prepare(lvni_trainer *trainer)
+{
+    lvni_trainer_engine *e = trainer->engine;
+    if (e->n_phases > 1) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "levin tune lr: this model has %d phases with a learning rate each; give "
+                 "optim.lr of each by hand",
+                 e->n_phases);
+    }
+    trainer->o.schedule.kind = e->o.schedule.kind = LVNI_SCHEDULE_CONSTANT;
+    trainer->o.schedule.warmup_steps = e->o.schedule.warmup_steps = 0;
+    trainer->o.early.monitor = NULL;
+    /* a loss that is not finite is seen by all ranks when they have added their gradients, and ends
+     * the test and not the run of one of them */
+    e->now.scaled = true;
+    return LVN_OK;
+}
+
+static lvn_status run(lvni_trainer *trainer, lvni_recipes_range_test *test)
+{
+    bool more = true;
+    while (more && test->n < test->steps) {
+        lvni_trainer_step_result r;
+        trainer->engine->o.optim.lr = lvni_recipes_range_lr(test, test->n);
+        const lvn_status s = lvni_trainer_advance(trainer, &r);
+        if (s == LVN_ERR_NON_FINITE && test->n > 0) {
+            lvn_clear_error();
+            trainer->report.ended = LVN_OK;
+            return LVN_OK;
+        }
+        LVN_TRY(s);
+        more = lvni_recipes_range_add(test, lvni_trainer_metric_mean(&r.metrics, "loss"));
+    }
+    return LVN_OK;
+}
+
+/* ---- the answer ---- */
+
+/* Frees the text. */
+static lvn_status write_text(const char *path, lvni_core_str *text)
+{
+    lvn_status s = lvni_core_str_status(text);
+    if (s == LVN_OK) {
+        s = lvni_core_file_write(path, lvni_core_str_text(text), text->len);
+    }
+    lvni_core_str_free(text);
+    return s;
+}
+
+static lvn_status write_csv(const char *path, const lvni_recipes_range_test *test)
+{
+    lvni_core_str text = {0};
+    lvni_core_str_printf(&text, "lr,loss,smoothed\n");
+    for (int i = 0; i < test->n; i++) {
+        const lvni_recipes_range_point *p = &test->point[i];
+        lvni_core_str_printf(&text, "%.9g,%.9g,%.9g\n", p->lr, p->loss, p->smoothed);
+    }
+    return write_text(path, &text);
+}
+
+static lvn_status write_plot(const char *path, const lvni_recipes_range_test *test, int suggested)
+{
+    lvni_core_str text = {0};
+    lvni_recipes_range_plot(test, suggested, &text);
+    return write_text(path, &text);
+}
+
+static lvn_status answer(const finder *f, const lvni_recipes_range_test *test)
+{
+    const int best = lvni_recipes_range_suggest(test);
+    const char *csv = lvni_core_config_str(f->config, "tune.csv"),
+               *plot = lvni_core_config_str(f->config, "tune.plot");
+    LVN_TRY(write_csv(csv, test));
+    LVN_TRY(write_plot(plot, test, best));
+    if (best < 0) {
+        LVN_FAIL(LVN_ERR_RESOURCE,
+                 "%d step%s made, the loss being too large or not finite after, and a suggestion "
+                 "needs %d: a smaller tune.max_lr, or more tune.steps (%s has the losses)",
+                 test->n, lvni_core_plural(test->n, " was", "s were"), LVNI_RANGE_LEAST, csv);
+    }
+    if (lvni_core_config_bool(f->config, "tune.json")) {
+        lvni_core_print(stdout, "{\"optim.lr\":%.9g,\"steps\":%d,\"stopped_early\":%s}\n",
+                        test->point[best].lr, test->n, test->n < test->steps ? "true" : "false");
+        return LVN_OK;
+    }
+    lvni_core_print(stdout,
+                    "optim.lr=%.3g: there the loss falls most steeply, from %g to %g over %d step%s"
+                    "%s; %s, %s\n",
+                    test->point[best].lr, test->min_lr, test->point[test->n - 1].lr, test->n,
+                    lvni_core_plural(test->n, "", "s"),
+                    test->n < test->steps ? " (then it rose, and the test ended)" : "", csv, plot);
+    return LVN_OK;
+}
+
+/* On every rank. */
+static lvn_status drive(void *host, const lvni_recipes_ranks *ranks, const lvni_recipes_rank *rank,
+                        lvni_trainer *trainer)
+{
+    (void)ranks;
+    const finder *f = host;
+    lvni_recipes_range_test test = f->test;
+    LVN_TRY(prepare(trainer));
+    test.point = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)test.steps, sizeof *test.point);
+    if (test.point == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    lvn_status s = run(trainer, &test);
+    if (s == LVN_OK && rank->rank == 0) {
+        s = answer(f, &test);
+    }
+    lvni_core_free(test.point);
+    return s;
+}
+
+/* ---- the command ---- */
+
+static lvn_status read_test(const lvni_core_config *c, lvni_recipes_range_test *test)
+{
+    *test = (lvni_recipes_range_test){
+        .min_lr = lvni_core_config_float(c, "tune.min_lr"),
+        .max_lr = lvni_core_config_float(c, "tune.max_lr"),
+        .steps = (int)lvni_core_config_int(c, "tune.steps"),
+        .linear = strcmp(lvni_core_config_str(c, "tune.scale"), "linear") == 0,
+        .stop_above = lvni_core_config_float(c, "tune.stop_above")};
+    if (test->max_lr <= test->min_lr) {
+        LVN_FAIL(LVN_ERR_USAGE, "tune.max_lr=%g is not more than tune.min_lr=%g", test->max_lr,
+                 test->min_lr);
+    }
+    if (lvni_core_config_bool(c, "resume")) {
+        LVN_FAIL(LVN_ERR_USAGE, "resume=true: a finder makes its steps from the beginning; omit "
+                                "it, or give weights=FILE");
+    }
+    return LVN_OK;
+}
+
+static lvn_status set_config(lvni_core_config *c, int steps)
+{
+    static const char by[] = "levin tune";
+    char text[32];
+    snprintf(text, sizeof text, "%d", steps);
+    LVN_TRY(lvni_core_config_set(c, "max_epochs", "-1", by));
+    LVN_TRY(lvni_core_config_set(c, "max_steps", text, by));
+    return lvni_core_config_set(c, "quiet", "true", by);
+}
+
+lvn_status lvni_recipes_tune_lr(const lvni_recipes_tune_command *command)
+{
+    size_t n;
+    lvni_core_config *c;
+    finder f;
+    const lvni_core_option_table *tables =
+        lvni_recipes_tune_tables(command->recipe, &lvni_recipes_tune_lr_options, &n);
+    LVN_TRY(lvni_recipes_read_config(tables, n, "levin help tune", command->recipe->defaults,
+                                     command->n - command->skip, command->args + command->skip,
+                                     &c));
+    f.config = c;
+    lvn_status s = read_test(c, &f.test);
+    s = s == LVN_OK ? set_config(c, f.test.steps) : s;
+    if (s == LVN_OK) {
+        const lvni_recipes_driver driver = {.drive = drive, .host = &f};
+        const lvni_recipes_ranks_command ranks = {
+            .command = {"tune", "lr"}, .n = command->n, .args = command->args};
+        s = lvni_recipes_drive(command->recipe, c, &ranks, &driver);
+    }
+    lvni_core_config_destroy(c);
+    return s;
+}
