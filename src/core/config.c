@@ -146,13 +146,19 @@ void lvni_core_config_set_help(lvni_core_config *config, const char *command)
 
 /* ---- one assignment ---- */
 
+/* Another name of the key has given a value in this file or on this command line. */
+static bool stands_beside(const lvni_core_slot *slot, const lvni_core_assignment *a)
+{
+    return slot->spelled != NULL && slot->layer == a->layer && slot->source == a->source &&
+           !same_key(slot->spelled, a->key);
+}
+
 /* On a command line the last one wins, but two names of one key (an alias and the present name)
  * that disagree are a mistake. */
 static lvn_status check_repeated(const lvni_core_slot *slot, const lvni_core_assignment *a,
                                  const lvni_core_value *value)
 {
-    if (slot->spelled == NULL || slot->layer != a->layer || slot->source != a->source ||
-        same_key(slot->spelled, a->key) || lvni_core_value_equal(slot->row, &slot->value, value)) {
+    if (!stands_beside(slot, a) || lvni_core_value_equal(slot->row, &slot->value, value)) {
         return LVN_OK;
     }
     LVN_FAIL(LVN_ERR_USAGE,
@@ -173,10 +179,9 @@ static char *key_copy(const char *key)
 /* Takes *value in every case. */
 static lvn_status store(lvni_core_slot *slot, const lvni_core_assignment *a, lvni_core_value *value)
 {
-    lvn_status status = check_repeated(slot, a, value);
-    if (status != LVN_OK || a->layer < slot->layer) {
+    if (a->layer < slot->layer) {
         lvni_core_value_free(value);
-        return status;
+        return LVN_OK;
     }
     char *origin = lvni_core_strdup(LVNI_TAG_CONFIG, a->origin);
     char *spelled = key_copy(a->key);
@@ -215,6 +220,32 @@ static lvn_status check_path(const lvni_core_option *row, const lvni_core_assign
              a->origin);
 }
 
+/* The entry of a key that is another trainer's; NULL: it is a key of here. */
+static const lvni_core_foreign *foreign_of(const lvni_core_config *config, const char *key)
+{
+    return lvni_core_config_find(config, key) != NULL ? NULL
+                                                      : lvni_core_config_foreign(config, key);
+}
+
+static bool yields(const lvni_core_config *config, const char *key)
+{
+    const lvni_core_foreign *entry = foreign_of(config, key);
+    return entry != NULL && entry->yields;
+}
+
+/* *text in the words of the row, where another trainer's key has values of its own. room: 32 bytes.
+ */
+static lvn_status translate(const lvni_core_config *config, const lvni_core_assignment *a,
+                            char room[32], const char **text)
+{
+    const lvni_core_foreign *entry = a->back ? NULL : foreign_of(config, a->key);
+    if (entry != NULL && entry->values != NULL) {
+        LVN_TRY(lvni_core_foreign_translate(entry, a->key, *text, a->origin, room, 32));
+        *text = room;
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_core_config_assign(lvni_core_config *config, const lvni_core_assignment *a)
 {
     lvni_core_slot *slot = lvni_core_config_target(config, a->key);
@@ -223,7 +254,9 @@ lvn_status lvni_core_config_assign(lvni_core_config *config, const lvni_core_ass
     }
     const lvni_core_option *row = slot->row;
     LVN_TRY(check_path(row, a));
-    if (a->once && slot->seen_source == a->source) {
+    const bool beside = stands_beside(slot, a), replaces = beside && yields(config, slot->spelled),
+               gives_way = beside && !replaces && yields(config, a->key);
+    if (a->once && !replaces && !gives_way && slot->seen_source == a->source) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "`%.80s`: this file sets `%s` already, by this or another name  (%s)", a->key,
                  row->name, a->origin);
@@ -233,8 +266,19 @@ lvn_status lvni_core_config_assign(lvni_core_config *config, const lvni_core_ass
         return LVN_OK; /* of an early version's file; this process has its own machine */
     }
     const char *text = !a->back ? a->text : row->fallback != NULL ? row->fallback : "";
+    char room[32];
     lvni_core_value value = {0};
+    LVN_TRY(translate(config, a, room, &text));
     LVN_TRY(lvni_core_option_parse(row, text, a->quoted, a->origin, &value));
+    if (gives_way) {
+        lvni_core_value_free(&value);
+        return LVN_OK;
+    }
+    const lvn_status s = replaces ? LVN_OK : check_repeated(slot, a, &value);
+    if (s != LVN_OK) {
+        lvni_core_value_free(&value);
+        return s;
+    }
     return store(slot, a, &value);
 }
 

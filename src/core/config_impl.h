@@ -15,6 +15,10 @@ typedef struct lvni_core_foreign {
     const char *names;
     /* the row here that takes the same values and means the same; NULL: there is none */
     const char *key;
+    /* with key: what its values are here, and no others are taken: "o0=32-true|o1=16-mixed"; NULL:
+     * the same ones. Without regard to case */
+    const char *values;
+    bool yields; /* with key: of no effect where another name of the key stands beside it */
     /* without key: what to do, with the keys of here in braces: "use {max_steps}=5" */
     const char *hint;
 } lvni_core_foreign;
@@ -26,6 +30,10 @@ extern const size_t lvni_core_foreign_table_n;
 bool lvni_core_foreign_is(const lvni_core_foreign *entry, const char *key);
 /* The entry for a value that a row does not know ("strategy", "fsdp"); NULL: none. */
 const lvni_core_foreign *lvni_core_foreign_value(const char *key, const char *value);
+/* `text` in the words of here, for a key of entry->values; LVN_ERR_USAGE names those. */
+lvn_status lvni_core_foreign_translate(const lvni_core_foreign *entry, const char *key,
+                                       const char *text, const char *origin, char *out,
+                                       size_t room);
 /* The first key in braces at or after *at; false: no more. Moves *at behind it. */
 bool lvni_core_foreign_next_key(const char **at, char *key, size_t room);
 /* The hint without its braces. */

@@ -58,6 +58,46 @@ const lvni_core_foreign *lvni_core_foreign_value(const char *key, const char *va
     return NULL;
 }
 
+/* "O0, O1, O2 or O3" */
+static void print_values(const char *values, lvni_core_str *out)
+{
+    for (const char *p = values; p != NULL;) {
+        const size_t length = strcspn(p, "|");
+        const bool last = p[length] == '\0';
+        lvni_core_str_printf(out, "%s%.*s",
+                             p == values ? ""
+                             : last      ? " or "
+                                         : ", ",
+                             (int)strcspn(p, "="), p);
+        p = last ? NULL : p + length + 1;
+    }
+}
+
+lvn_status lvni_core_foreign_translate(const lvni_core_foreign *entry, const char *key,
+                                       const char *text, const char *origin, char *out, size_t room)
+{
+    size_t n = strlen(text);
+    if (n > 1 && (text[0] == '\'' || text[0] == '"') && text[n - 1] == text[0]) {
+        text++; /* as in a script: amp_level='O2' */
+        n -= 2;
+    }
+    for (const char *p = entry->values; p != NULL;) {
+        const size_t length = strcspn(p, "|"), name = strcspn(p, "=");
+        if (name == n && strncasecmp(p, text, name) == 0) {
+            snprintf(out, room, "%.*s", (int)(length - name - 1), p + name + 1);
+            return LVN_OK;
+        }
+        p = p[length] == '|' ? p + length + 1 : NULL;
+    }
+    lvni_core_str values = {0};
+    print_values(entry->values, &values);
+    const lvn_status s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                                       "%.80s `%.80s`: expected %s, another name of `%s`  (%s)",
+                                       key, text, lvni_core_str_text(&values), entry->key, origin);
+    lvni_core_str_free(&values);
+    return s;
+}
+
 bool lvni_core_foreign_next_key(const char **at, char *key, size_t room)
 {
     const char *open = strchr(*at, '{');

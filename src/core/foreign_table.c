@@ -1,10 +1,13 @@
 /* The table of foreign names (config_impl.h): one row each. Where a name has several rows, the
- * first whose keys the command has is the answer. Names of option rows need no entry. */
+ * first whose keys the command has is the answer. Names of option rows need no entry. amp_level:
+ * the levels of apex, of which O1 and O2 have weights in f32 beside those in f16, as 16-mixed has,
+ * and O3 has not; with use_amp=false they do nothing. */
 #include "core/config_impl.h"
 
 /* clang-format off */
-#define SAME(names, key) {names, key, NULL}
-#define HINT(names, hint) {names, NULL, hint}
+#define SAME(names, key) {names, key, NULL, false, NULL}
+#define VALUES(names, key, values, yields) {names, key, values, yields, NULL}
+#define HINT(names, hint) {names, NULL, NULL, false, hint}
 #define NO_NEED "leave it out"
 
 const lvni_core_foreign lvni_core_foreign_table[] = {
@@ -211,8 +214,10 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     HINT("cpu|no_cuda|use_cpu|no_gpu", "use {accelerator}=cpu"),
     HINT("cuda|use_cuda|use_gpu", "use {accelerator}=gpu"),
     HINT("tpu_cores|ipus|hpus|device_modules", "use {accelerator}=cpu and {devices}=N"),
-    HINT("amp|use_amp|mixed_precision|fp16|half|amp_dtype|bf16|amp_impl|model_dtype|"
-         "dtype|auto_scale_loss|amp_backend|amp_level|apex_amp",
+    VALUES("use_amp", "precision", "true=16-mixed|false=32-true", false),
+    VALUES("amp_level", "precision", "O0=32-true|O1=16-mixed|O2=16-mixed|O3=16-mixed", true),
+    HINT("amp|mixed_precision|fp16|half|amp_dtype|bf16|amp_impl|model_dtype|"
+         "dtype|auto_scale_loss|amp_backend|apex_amp",
          "use {precision}=bf16-mixed or {precision}=16-mixed"),
     HINT("precision=fp16|precision=float16|precision=half|precision=amp|"
          "precision=mixed|precision=16-true", "use {precision}=16-mixed"),

@@ -3,6 +3,7 @@
 usage: test_foreign_arguments.py LEVIN [test names]
 """
 
+import os
 import re
 import subprocess
 
@@ -41,24 +42,54 @@ class Keys(Case):
         )
         self.plan(["wd=0.1", "weight_decay=0.2"], USAGE, ["two names of `optim.weight_decay`"])
 
-    def test_arguments_of_known_guides(self):
-        """Those of five multi-GPU guides: each is taken, or answered with a hint."""
-        for argument in (
-            *("gpus=0", "num_gpus=0", "training.num_gpus=0", "n_gpus=0", "devices=1"),
-            *("accelerator=cpu", "num_workers=1", "nb_gpu_nodes=1", "nb_nodes=1"),
-            *("distributed_backend=ddp", "accumulate_grad_batches=2", "batch_size=8"),
-            *("train_batch_size=8", "training.train_batch_size=8", "training.val_batch_size=8"),
-            *("learning_rate=0.1", "optim_args.lr=0.1", f"out={self.dir}/run"),
+    def test_the_tables_of_the_docs(self):
+        """Those of five multi-GPU guides: each is the key that stands beside it, or answered."""
+        here = os.path.dirname(os.path.abspath(__file__))
+        with open(f"{here}/../../docs/arguments.md", encoding="utf-8") as f:
+            lines = [line for line in f if line.startswith("|")]
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+        same = [row[:2] for row in rows if len(row) == 3 and row[0].startswith("`")]
+        answered = [row for row in rows if len(row) == 2 and row[0].startswith("`")]
+        self.assertGreater(len(same), 15)
+        self.assertGreater(len(answered), 15)
+        for theirs, ours in same:
+            with self.subTest(theirs):
+                plans = [self.plan([argument.strip("`")])[0] for argument in (theirs, ours)]
+                self.assertEqual(*plans)
+        for argument, answer in answered:
+            with self.subTest(argument):
+                self.plan([argument.strip("`")], USAGE, ["is not in this version: ", answer])
+
+    def test_names_of_the_tables_in_other_forms(self):
+        for theirs, ours in (
+            ("training.num_gpus=0", "accelerator=cpu"),
+            ("n_gpus=0", "accelerator=cpu"),
+            ("nb_nodes=1", "num_nodes=1"),
+            ("training.train_batch_size=8", "batch_size=8"),
+            ("optim_args.lr=0.1", "optim.lr=0.1"),
+            ("use_amp=False", "precision=32-true"),
+            ("use_amp=True", "precision=16-mixed"),
+            ("amp_level=O0", "precision=32-true"),
+            ("amp_level='O1'", "precision=16-mixed"),
+            ("amp_level=O3", "precision=16-mixed"),
         ):
-            self.plan([argument])
-        for argument in (
-            *("use_amp=true", "amp_level=O2", "layers=16", "dali.train.base.sequence_length=8"),
-            *("dali.train.context.batch_size=8", "ntasks_per_node=2"),
-            *("per_experiment_nb_nodes=12", "per_experiment_nb_gpus=8", "nb_trials=9"),
-            *("hyperparam_optimizer=x", "job_name=x", "log_path=x", "world_size=2"),
-            *("master_port=29400", "master_addr=h", "log_save_interval=3"),
-        ):
-            self.plan([argument], USAGE, ["is not in this version: "])
+            self.assertEqual(*(self.plan([argument])[0] for argument in (theirs, ours)), theirs)
+
+    def test_a_level_beside_the_switch_has_no_effect(self):
+        """As the guide has it: Trainer(amp_level='O2', use_amp=False)."""
+        off, on = (self.plan([f"precision={p}"])[0] for p in ("32-true", "16-mixed"))
+        self.assertNotEqual(off, on)
+        for switch, plan in (("false", off), ("true", on)):
+            for level in ("O0", "O2"):
+                both = [f"amp_level={level}", f"use_amp={switch}"]
+                self.assertEqual(self.plan(both)[0], plan)
+                self.assertEqual(self.plan(both[::-1])[0], plan)
+                write(f"{self.dir}/job.yaml", "\n".join(both).replace("=", ": ").encode())
+                self.assertEqual(self.plan([f"config={self.dir}/job.yaml"])[0], plan)
+        self.plan(["amp_level=O4"], USAGE, ["expected O0, O1, O2 or O3"])
+        self.plan(["use_amp=true", "amp_level=O4"], USAGE, ["expected O0, O1, O2 or O3"])
+        self.plan(["use_amp=maybe"], USAGE, ["expected true or false"])
+        self.plan(["use_amp=true", "precision=32-true"], USAGE, ["two names of `precision`"])
 
     def test_what_is_not_here_reports_what_is(self):
         for argument, expects in (
