@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/machine.h"
 #include "dist/combine.h"
+#include "dist/rank_progress.h"
 #include "dist/transport.h"
 
 #include <stdio.h>
@@ -82,10 +83,13 @@ int lvni_dist_comm_first_failed(const lvni_dist_comm *comm)
     return comm->ops->first_failed(comm);
 }
 
+/* After LVN_OK the call ends with lvni_dist_call_end. */
 static lvn_status enter(lvni_dist_comm *comm, lvni_dist_call call)
 {
     LVN_TRY(comm->ops->health(comm));
-    return comm->check ? comm->ops->agree(comm, &call) : LVN_OK;
+    lvni_dist_call_begin(comm, call.kind);
+    const lvn_status s = comm->check ? comm->ops->agree(comm, &call) : LVN_OK;
+    return s == LVN_OK ? s : lvni_dist_call_end(comm, s);
 }
 
 static lvn_status check_numbers(const char *what, int64_t n, lvn_dtype dtype, lvni_dist_reduce how)
@@ -104,7 +108,7 @@ lvn_status lvni_dist_comm_barrier(lvni_dist_comm *comm)
 {
     LVN_TRY(enter(comm,
                   (lvni_dist_call){.kind = LVNI_CALL_BARRIER, .dtype = -1, .how = -1, .root = -1}));
-    return comm->ops->barrier(comm);
+    return lvni_dist_call_end(comm, comm->ops->barrier(comm));
 }
 
 lvn_status lvni_dist_comm_all_reduce(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
@@ -113,7 +117,8 @@ lvn_status lvni_dist_comm_all_reduce(lvni_dist_comm *comm, const void *in, void 
     LVN_TRY(check_numbers("an all-reduce", n, dtype, how));
     LVN_TRY(
         enter(comm, (lvni_dist_call){LVNI_CALL_ALL_REDUCE, (int32_t)dtype, (int32_t)how, -1, n}));
-    return n > 0 ? comm->ops->all_reduce(comm, in, out, n, dtype, how) : LVN_OK;
+    return lvni_dist_call_end(comm,
+                              n > 0 ? comm->ops->all_reduce(comm, in, out, n, dtype, how) : LVN_OK);
 }
 
 lvn_status lvni_dist_comm_reduce_scatter(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
@@ -122,13 +127,15 @@ lvn_status lvni_dist_comm_reduce_scatter(lvni_dist_comm *comm, const void *in, v
     LVN_TRY(check_numbers("a reduce-scatter", n, dtype, how));
     LVN_TRY(enter(comm,
                   (lvni_dist_call){LVNI_CALL_REDUCE_SCATTER, (int32_t)dtype, (int32_t)how, -1, n}));
-    return n > 0 ? comm->ops->reduce_scatter(comm, in, out, n, dtype, how) : LVN_OK;
+    return lvni_dist_call_end(comm, n > 0 ? comm->ops->reduce_scatter(comm, in, out, n, dtype, how)
+                                          : LVN_OK);
 }
 
 lvn_status lvni_dist_comm_all_gather(lvni_dist_comm *comm, const void *in, size_t bytes, void *out)
 {
     LVN_TRY(enter(comm, (lvni_dist_call){LVNI_CALL_ALL_GATHER, -1, -1, -1, (int64_t)bytes}));
-    return bytes > 0 ? comm->ops->all_gather(comm, in, bytes, out) : LVN_OK;
+    return lvni_dist_call_end(comm,
+                              bytes > 0 ? comm->ops->all_gather(comm, in, bytes, out) : LVN_OK);
 }
 
 lvn_status lvni_dist_comm_broadcast(lvni_dist_comm *comm, void *data, size_t bytes, int root)
@@ -136,13 +143,15 @@ lvn_status lvni_dist_comm_broadcast(lvni_dist_comm *comm, void *data, size_t byt
     LVN_ARG(root >= 0 && root < comm->world, "a broadcast from rank %d: there are %d ranks", root,
             comm->world);
     LVN_TRY(enter(comm, (lvni_dist_call){LVNI_CALL_BROADCAST, -1, -1, root, (int64_t)bytes}));
-    return bytes > 0 ? comm->ops->broadcast(comm, data, bytes, root) : LVN_OK;
+    return lvni_dist_call_end(comm,
+                              bytes > 0 ? comm->ops->broadcast(comm, data, bytes, root) : LVN_OK);
 }
 
 lvn_status lvni_dist_comm_all_to_all(lvni_dist_comm *comm, const void *in, size_t bytes, void *out)
 {
     LVN_TRY(enter(comm, (lvni_dist_call){LVNI_CALL_ALL_TO_ALL, -1, -1, -1, (int64_t)bytes}));
-    return bytes > 0 ? comm->ops->all_to_all(comm, in, bytes, out) : LVN_OK;
+    return lvni_dist_call_end(comm,
+                              bytes > 0 ? comm->ops->all_to_all(comm, in, bytes, out) : LVN_OK);
 }
 
 lvn_status lvni_dist_comm_agree_status(lvni_dist_comm *comm, lvn_status mine, const char *what)
@@ -153,7 +162,9 @@ lvn_status lvni_dist_comm_agree_status(lvni_dist_comm *comm, lvn_status mine, co
     if (comm->world == 1) {
         return mine;
     }
-    LVN_TRY(comm->ops->all_reduce(comm, &message, &worst, 1, LVN_I64, LVNI_REDUCE_MAX));
+    lvni_dist_call_begin(comm, LVNI_CALL_AGREE_STATUS);
+    LVN_TRY(lvni_dist_call_end(
+        comm, comm->ops->all_reduce(comm, &message, &worst, 1, LVN_I64, LVNI_REDUCE_MAX)));
     if (mine == LVN_OK && worst != 0) {
         const lvn_status theirs = (lvn_status) - (int)(worst & 0xffffffff);
         LVN_FAIL(theirs, "rank %d cannot do its part of %s: %s", (int)(worst >> 32) - 1, what,
@@ -219,12 +230,9 @@ void lvni_dist_local_region_close(lvni_dist_comm *comm, lvni_dist_region *region
 
 /* Sizes first, then all ranks have their memory or the call fails; every rank's bytes are then a
  * broadcast of their own, straight to their place. */
-lvn_status lvni_dist_comm_all_gather_sized(lvni_dist_comm *comm, const void *in, size_t bytes,
-                                           void **out, size_t *size)
+static lvn_status all_gather_sized(lvni_dist_comm *comm, const void *in, size_t bytes, void **out,
+                                   size_t *size)
 {
-    LVN_TRY(enter(
-        comm,
-        (lvni_dist_call){.kind = LVNI_CALL_ALL_GATHER_SIZED, .dtype = -1, .how = -1, .root = -1}));
     *out = NULL;
     LVN_TRY(comm->ops->all_gather(comm, &bytes, sizeof bytes, size));
     size_t all = 0;
@@ -250,10 +258,17 @@ lvn_status lvni_dist_comm_all_gather_sized(lvni_dist_comm *comm, const void *in,
     return LVN_OK;
 }
 
-lvn_status lvni_dist_comm_alloc(lvni_dist_comm *comm, size_t bytes, void **out)
+lvn_status lvni_dist_comm_all_gather_sized(lvni_dist_comm *comm, const void *in, size_t bytes,
+                                           void **out, size_t *size)
 {
-    *out = NULL;
-    LVN_TRY(enter(comm, (lvni_dist_call){LVNI_CALL_ALLOC, -1, -1, -1, (int64_t)bytes}));
+    LVN_TRY(enter(
+        comm,
+        (lvni_dist_call){.kind = LVNI_CALL_ALL_GATHER_SIZED, .dtype = -1, .how = -1, .root = -1}));
+    return lvni_dist_call_end(comm, all_gather_sized(comm, in, bytes, out, size));
+}
+
+static lvn_status alloc(lvni_dist_comm *comm, size_t bytes, void **out)
+{
     memory_block *b = LVNI_NEW(LVNI_TAG_DIST, memory_block);
     lvn_status status =
         lvni_dist_comm_agree_status(comm, b != NULL ? LVN_OK : LVN_ERR_MEMORY, "shared memory");
@@ -273,6 +288,13 @@ lvn_status lvni_dist_comm_alloc(lvni_dist_comm *comm, size_t bytes, void **out)
     comm->memory = b;
     *out = lvni_dist_region_part(&b->region, comm->rank);
     return LVN_OK;
+}
+
+lvn_status lvni_dist_comm_alloc(lvni_dist_comm *comm, size_t bytes, void **out)
+{
+    *out = NULL;
+    LVN_TRY(enter(comm, (lvni_dist_call){LVNI_CALL_ALLOC, -1, -1, -1, (int64_t)bytes}));
+    return lvni_dist_call_end(comm, alloc(comm, bytes, out));
 }
 
 lvn_status lvni_dist_comm_free(lvni_dist_comm *comm, void *p)
@@ -298,7 +320,8 @@ lvn_status lvni_dist_comm_free(lvni_dist_comm *comm, void *p)
     const int64_t bytes = (int64_t)found->bytes;
     comm->ops->region_close(comm, &found->region);
     lvni_core_free(found);
-    return enter(comm, (lvni_dist_call){LVNI_CALL_FREE, -1, -1, -1, bytes});
+    LVN_TRY(enter(comm, (lvni_dist_call){LVNI_CALL_FREE, -1, -1, -1, bytes}));
+    return lvni_dist_call_end(comm, LVN_OK);
 }
 
 bool lvni_dist_comm_find(const lvni_dist_comm *comm, const void *p, size_t bytes,
@@ -321,23 +344,8 @@ bool lvni_dist_comm_find(const lvni_dist_comm *comm, const void *p, size_t bytes
 
 static void describe(const lvni_dist_call *call, char *out, size_t room)
 {
-    static const char *const names[LVNI_CALL_COUNT] = {
-        [LVNI_CALL_BARRIER] = "barrier",
-        [LVNI_CALL_ALL_REDUCE] = "all-reduce",
-        [LVNI_CALL_REDUCE_SCATTER] = "reduce-scatter",
-        [LVNI_CALL_ALL_GATHER] = "all-gather",
-        [LVNI_CALL_ALL_GATHER_SIZED] = "all-gather of different sizes",
-        [LVNI_CALL_BROADCAST] = "broadcast",
-        [LVNI_CALL_ALL_TO_ALL] = "all-to-all",
-        [LVNI_CALL_ALLOC] = "allocation of shared memory",
-        [LVNI_CALL_FREE] = "release of shared memory",
-        [LVNI_CALL_REDUCTION_CREATE] = "creation of a reduction",
-        [LVNI_CALL_REDUCTION_FINISH] = "end of a reduction's step",
-    };
     static const char *const ops[] = {"sum", "minimum", "maximum"};
-    int at = snprintf(out, room, "%s",
-                      call->kind >= 0 && call->kind < LVNI_CALL_COUNT ? names[call->kind]
-                                                                      : "unknown call");
+    int at = snprintf(out, room, "%s", lvni_dist_call_name(call->kind));
     if (call->how >= 0 && call->how < 3) {
         at += snprintf(out + at, room - (size_t)at, " (%s)", ops[call->how]);
     }
@@ -403,5 +411,6 @@ lvn_status lvni_dist_group_exchange_run(lvni_dist_group_exchange *exchange, int 
             "rank %d of %d is not one of ranks %d to %d, which exchange messages", comm->rank,
             comm->world, lo, hi - 1);
     LVN_TRY(comm->ops->health(comm));
-    return exchange->ops->run(exchange, lo, hi, mine, bytes, message);
+    lvni_dist_call_begin(comm, LVNI_CALL_GROUP_EXCHANGE);
+    return lvni_dist_call_end(comm, exchange->ops->run(exchange, lo, hi, mine, bytes, message));
 }

@@ -4,6 +4,7 @@
 #include "dist/reduction_impl.h"
 
 #include "core/alloc.h"
+#include "dist/rank_progress.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -77,13 +78,10 @@ static lvn_status agree(lvni_dist_comm *comm, const lvni_dist_reduction_options 
     return status;
 }
 
-lvn_status lvni_dist_reduction_create(lvni_dist_comm *comm,
-                                      const lvni_dist_reduction_options *options,
-                                      lvni_dist_reduction **out)
+static lvn_status create(lvni_dist_comm *comm, const lvni_dist_reduction_options *options,
+                         lvni_dist_reduction **out)
 {
     int sets = 0;
-    *out = NULL;
-    LVN_TRY(comm->ops->health(comm));
     if (comm->check) {
         LVN_TRY(comm->ops->agree(
             comm, &(lvni_dist_call){
@@ -91,6 +89,16 @@ lvn_status lvni_dist_reduction_create(lvni_dist_comm *comm,
     }
     LVN_TRY(agree(comm, options, &sets));
     return comm->ops->reduction_create(comm, options, sets, out);
+}
+
+lvn_status lvni_dist_reduction_create(lvni_dist_comm *comm,
+                                      const lvni_dist_reduction_options *options,
+                                      lvni_dist_reduction **out)
+{
+    *out = NULL;
+    LVN_TRY(comm->ops->health(comm));
+    lvni_dist_call_begin(comm, LVNI_CALL_REDUCTION_CREATE);
+    return lvni_dist_call_end(comm, create(comm, options, out));
 }
 
 void lvni_dist_reduction_destroy(lvni_dist_reduction *r)
@@ -148,11 +156,12 @@ lvn_status lvni_dist_reduction_finish(lvni_dist_reduction *r, const void *messag
     LVN_ARG(r->finished != r->step, "a step of a reduction is finished before it begins");
     LVN_ARG(bytes <= r->o.message, "rank %d sends %zu bytes in a step, at most %zu are allowed",
             comm->rank, bytes, r->o.message);
-    if (comm->check) {
-        LVN_TRY(comm->ops->agree(
-            comm, &(lvni_dist_call){LVNI_CALL_REDUCTION_FINISH, -1, -1, -1, r->o.n}));
-    }
-    LVN_TRY(r->ops->finish(r, message, bytes));
+    lvni_dist_call_begin(comm, LVNI_CALL_REDUCTION_FINISH);
+    const lvn_status s = comm->check
+                             ? comm->ops->agree(comm, &(lvni_dist_call){LVNI_CALL_REDUCTION_FINISH,
+                                                                        -1, -1, -1, r->o.n})
+                             : LVN_OK;
+    LVN_TRY(lvni_dist_call_end(comm, s == LVN_OK ? r->ops->finish(r, message, bytes) : s));
     r->finished = r->step;
     return LVN_OK;
 }

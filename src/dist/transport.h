@@ -23,6 +23,8 @@ typedef enum lvni_dist_call_kind {
     LVNI_CALL_FREE,
     LVNI_CALL_REDUCTION_CREATE,
     LVNI_CALL_REDUCTION_FINISH,
+    LVNI_CALL_AGREE_STATUS,   /* never compared */
+    LVNI_CALL_GROUP_EXCHANGE, /* never compared */
     LVNI_CALL_COUNT
 } lvni_dist_call_kind;
 
@@ -137,6 +139,11 @@ struct lvni_dist_comm {
     const int *number; /* lvni_dist_comm_options */
     _Atomic uint64_t sent, received;
     void *memory; /* comm.c's list of what lvni_dist_comm_alloc gave */
+    struct {
+        _Atomic uint64_t entered, since_ns;
+        _Atomic int inside, call, place;
+        _Atomic int64_t step;
+    } progress; /* progress.h */
 };
 
 /* The head of a transport's group exchange (group_exchange.h), and its calls. */

@@ -224,8 +224,8 @@ static void print_device(const lvni_launch_run *r, const lvni_launch_proc *p, lv
     }
 }
 
-/* When all ended with exit code 76 none of them failed itself: the cause is a node or a process
- * that stopped answering, which their records name. */
+/* When all ended with exit code 76 none of them failed itself, unless one has a record of its own
+ * (it hung): the cause is a node or a process that stopped answering, which their records name. */
 static void headline(lvni_launch_run *r, const lvni_launch_proc *p, const lvni_core_error_record *e)
 {
     lvni_core_str end = {0}, device = {0};
@@ -236,7 +236,8 @@ static void headline(lvni_launch_run *r, const lvni_launch_proc *p, const lvni_c
     }
     print_device(r, p, &device);
     const double after_s = (double)(p->end_ns - p->start_ns) / 1e9;
-    if (lvni_launch_code_of(p) == LVNI_EXIT_PEER) {
+    const bool by_itself = e->kind[0] != '\0' && strcmp(e->kind, "peer") != 0;
+    if (lvni_launch_code_of(p) == LVNI_EXIT_PEER && !by_itself) {
         lvni_launch_print(r,
                           "no rank failed by itself; rank %d (pid %d, node %s%s) was the first to "
                           "stop because another one was gone, after %.1f s",

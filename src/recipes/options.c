@@ -209,6 +209,15 @@ static const lvni_core_option run_rows[] = {
      .range = LVNI_AT_LEAST(0.5),
      .flags = LVNI_OPT_LAYOUT,
      .help = "A rank that is not heard of for so long counts as lost."},
+    {.name = "collective_timeout",
+     .type = LVNI_OPT_FLOAT,
+     .unit = "s",
+     .fallback = "600",
+     .range = LVNI_AT_LEAST(0),
+     .flags = LVNI_OPT_LAYOUT,
+     .help = "A run whose ranks wait for each other for so long ends with code 76, and an error "
+             "that lists which ranks have entered the collective and where the others are; 0: "
+             "never."},
     {.name = "rdzv",
      .type = LVNI_OPT_STRING,
      .fallback = "tcp",
@@ -343,6 +352,14 @@ static const lvni_core_option use_rows[] = {
      .fallback = "10",
      .range = LVNI_AT_LEAST(0.5),
      .help = "A rank that is not heard of for so long counts as lost."},
+    {.name = "collective_timeout",
+     .type = LVNI_OPT_FLOAT,
+     .unit = "s",
+     .fallback = "600",
+     .range = LVNI_AT_LEAST(0),
+     .help = "A run whose ranks wait for each other for so long ends with code 76, and an error "
+             "that lists which ranks have entered the collective and where the others are; 0: "
+             "never."},
     {.name = "strict",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",

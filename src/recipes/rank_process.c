@@ -288,7 +288,7 @@ static lvn_status fail(const lvni_recipes_rank_process *p, lvn_status failed)
 {
     lvni_control_cause cause;
     if (report_failure(p, failed, &cause) && failed == LVN_ERR_PEER &&
-        cause.kind != LVNI_CAUSE_PEER) {
+        (cause.kind != LVNI_CAUSE_PEER || cause.named)) { /* a communicator has less room for it */
         char sentence[1024];
         lvni_control_cause_sentence(&cause, sentence, sizeof sentence);
         LVN_FAIL(LVN_ERR_PEER, "%-s", sentence);

@@ -14,6 +14,7 @@
 #include "recipes/rank_impl.h"
 #include "recipes/report_error.h"
 #include "recipes/run_dir.h"
+#include "recipes/watchdog.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -229,6 +230,7 @@ static lvn_status open_alone(const lvni_core_config *c, const lvni_recipes_rank_
 static lvn_status close_ranks(lvni_recipes_ranks *ranks, lvn_status status)
 {
     lvn_status s = status;
+    lvni_recipes_watchdog_stop(ranks->watchdog);
     if (ranks->process != NULL) {
         lvni_core_signals_hold(); /* the launcher ends all ranks when the first has failed */
         /* the communicator goes with it */
@@ -303,6 +305,11 @@ static lvn_status open_ranks(lvni_core_config *c, const lvni_recipes_ranks_comma
     lvni_recipes_rank_request_free(&r);
     if (s == LVN_OK) {
         s = make_pins(out);
+    }
+    if (s == LVN_OK) {
+        s = lvni_recipes_watchdog_start(c, out, out->process != NULL ? out->process->control : NULL,
+                                        out->process != NULL ? out->process->rank : 0,
+                                        &out->watchdog);
     }
     return s == LVN_OK ? LVN_OK : close_ranks(out, s);
 }

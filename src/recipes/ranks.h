@@ -34,6 +34,7 @@ typedef struct lvni_recipes_ranks {
     const char *how;                    /* "threads", "processes"; NULL: one rank */
     lvni_recipes_rank_process *process; /* NULL: all ranks are here; else how others are reached */
     lvni_core_pin_entries *pins;        /* of all of them */
+    struct lvni_recipes_watchdog *watchdog; /* watchdog.h; NULL: none */
     /* where a failed run can be resumed (trainer.h), for the end of the message */
     char kept[768];
 } lvni_recipes_ranks;

@@ -224,6 +224,7 @@ lvn_status lvni_trainer_engine_create(const lvni_trainer_engine_options *options
     lvni_trainer_scaler_init(&e->scaler, options->precision);
     lvni_optim_plateau_begin(&e->plateau);
     e->now = (lvni_trainer_pass){.model = options->model,
+                                 .comm = options->comm,
                                  .seed = options->seed,
                                  .scaled = e->scaler.on,
                                  .detect_anomaly = options->detect_anomaly};

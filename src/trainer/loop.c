@@ -74,6 +74,7 @@ void lvni_trainer_loop_next_epoch(lvni_trainer *t)
 static lvn_status save(lvni_trainer *t, bool best)
 {
     t->keeper.saved_ns = lvni_core_now_ns();
+    lvni_dist_comm_at(t->o.comm, LVNI_PLACE_SAVE, t->at.step);
     const lvn_status s = lvni_trainer_keeper_save(t, best);
     return s == LVN_OK ? s : lvni_trainer_keeper_save_on_error(t, s);
 }
@@ -430,6 +431,7 @@ lvn_status lvni_trainer_fit(lvni_trainer *t)
     }
     LVN_TRY(lvni_trainer_report_open(&t->report, t->at.step));
     lvn_status s = finish_saving(t, loop(t));
+    lvni_dist_comm_at(t->o.comm, LVNI_PLACE_END, t->at.step);
     if (s == LVN_ERR_CANCELLED && t->keeper.signal == LVNI_STOP_TIME) {
         lvni_log_line(LVNI_LOG_INFO, "%s", lvn_last_error()->message);
         lvn_clear_error();

@@ -86,10 +86,12 @@ static lvn_status run_passes(const lvni_trainer_pass *pass, lvni_trainer_micro_b
     void (*const final)(void *user, int parameter) = job->set->gradients.final;
     job->set->gradients.final = NULL; /* a backward pass of the step's own ends no gradient */
     (void)lvni_kernels_watch_set(pass->detect_anomaly ? watch : NULL);
+    lvni_dist_comm_at(pass->comm, LVNI_PLACE_FORWARD, pass->step);
     lvn_tensor *loss = root->cls->training_step(root, batch, &job->step.now);
     job->set->gradients.final = final;
     lvn_status s = check_loss(pass, job, watch, loss);
     if (s == LVN_OK) {
+        lvni_dist_comm_at(pass->comm, LVNI_PLACE_BACKWARD, pass->step);
         watch->strict = true;
         (void)lvni_kernels_watch_set(pass->detect_anomaly && !pass->scaled ? watch : NULL);
         const lvni_autograd_seed seed = seed_of(pass, &job->step);

@@ -5,6 +5,7 @@
 #define LEVIN_TRAINER_MICRO_BATCH_H
 
 #include "data/loader.h"
+#include "dist/rank_progress.h"
 #include "nn/model.h"
 #include "nn/step_metrics.h"
 #include "plan/plan.h"
@@ -15,6 +16,7 @@
 /* A phase of a step, as its micro-batches see it: the same for all of them. */
 typedef struct lvni_trainer_pass {
     const lvni_nn_model *model;
+    lvni_dist_comm *comm; /* which has the place in the step (dist/rank_progress.h); NULL: none */
     uint64_t seed;
     int64_t step, epoch;       /* that are done before this one */
     const int64_t *step_there; /* the step in memory of the device; NULL: nowhere */

@@ -48,6 +48,7 @@ static lvn_status submit_phase(lvni_trainer_engine *e, lvni_trainer_step_record 
     LVN_TRY(run_micro_batches(e, r, &total));
     lvni_trainer_unused_end_phase(e);
     LVN_TRY(check_metrics(r, e->now.phase + 1));
+    lvni_dist_comm_at(e->o.comm, LVNI_PLACE_UPDATE, e->now.step);
     /* else no sample of the step could be read: nothing to learn from */
     return total != NULL ? lvni_trainer_update(e, total, r) : LVN_OK;
 }

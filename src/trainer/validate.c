@@ -90,6 +90,7 @@ lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t)
 
 lvn_status lvni_trainer_loop_validate(lvni_trainer *t)
 {
+    lvni_dist_comm_at(t->o.comm, LVNI_PLACE_VALIDATION, t->at.step);
     LVN_TRY(start_validation(t));
     lvni_trainer_show_average(t, true);
     const lvn_status s = lvni_trainer_evaluate(t->o.model, t->val_loader, t->engine->lanes,

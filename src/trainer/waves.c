@@ -21,6 +21,7 @@ void lvni_trainer_waves_begin(lvni_trainer_engine *e)
 
 lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n)
 {
+    lvni_dist_comm_at(e->o.comm, LVNI_PLACE_DATA, e->now.step);
     for (int i = 0; i < n; i++) {
         const lvni_data_loader_batch **held =
             &e->held[micro_batch - e->o.plan.micro_batch_begin + i];
@@ -263,6 +264,7 @@ static lvn_status read_messages(lvni_trainer_engine *e, lvni_trainer_step_record
 lvn_status lvni_trainer_waves_reduce(lvni_trainer_engine *e, lvni_trainer_step_record *r,
                                      lvni_nn_set **total)
 {
+    lvni_dist_comm_at(e->o.comm, LVNI_PLACE_REDUCTION, e->now.step);
     LVN_TRY(write_message(e));
     LVN_TRY(lvni_trainer_gradient_sync_finish(e->gradient_sync, e->message.data, e->message.size,
                                               total));

@@ -52,6 +52,7 @@ LASTS = "early_stopping.monitor=train/loss early_stopping.patience=1 max_epochs=
 STOPS = LASTS + " early_stopping.mode=max"
 TOP = "checkpoint.save_top_k=1 checkpoint.monitor=train/loss"
 PEER = Elsewhere("test_rank_failures.py", "peer_timeout_s=1")
+HANG = Elsewhere("test_watchdog.py", "collective_timeout=")
 SIM = {"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "256MiB"}
 TASK = {
     "RANK": "1",
@@ -92,6 +93,7 @@ train_rows = {
     "devices": row("2", "stdout weights", "accelerator=cpu"),
     "allow_shared_device": row("true", "code", "accelerator=sim devices=[0,0]", env=SIM),
     "strategy": row("dp", "stdout", "devices=2 accelerator=cpu verbose=true", first="ddp"),
+    "collective_timeout": HANG,
     "peer_timeout_s": PEER,
     "rdzv": row("file:seed.yaml", "stderr", env=TASK, fails=True),
     "max_restarts": row("1", "files", "devices=2 accelerator=cpu optim.lr=1e30", fails=True),
@@ -259,6 +261,7 @@ use_rows = {
     "devices": row("2", "stderr"),
     "allow_shared_device": row("true", "code", "accelerator=sim devices=[0,0]", env=SIM),
     "strategy": row("dp", "processes", MANY + " devices=2 accelerator=cpu", first="ddp"),
+    "collective_timeout": HANG,
     "peer_timeout_s": PEER,
     "strict": refusal("true", "devices=2"),
     "on_error": row("skip", "code", "data=broken"),
