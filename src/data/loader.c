@@ -16,9 +16,10 @@ static lvn_status check_training(const lvni_data_loader_options *o, int64_t leng
 {
     LVN_ARG(length == o->plan->n_samples, "dataset %s has %lld samples, the plan was made for %lld",
             o->dataset->cls->name, (long long)length, (long long)o->plan->n_samples);
-    LVN_ARG(o->step_in_epoch >= 0 && o->step_in_epoch <= o->plan->steps_per_epoch,
+    const int64_t steps = lvni_plan_steps_of(o->plan, o->epoch);
+    LVN_ARG(o->step_in_epoch >= 0 && o->step_in_epoch <= steps,
             "cannot start at step %lld of an epoch of %lld steps", (long long)o->step_in_epoch,
-            (long long)o->plan->steps_per_epoch);
+            (long long)steps);
     LVN_ARG(o->stream != NULL || o->plan->n_streams == 0,
             "the plan has %d streams, the loader none", o->plan->n_streams);
     for (int i = 0; i < o->plan->n_streams; i++) {
@@ -64,8 +65,10 @@ static void count_batches(lvni_data_loader *l)
     }
     const int64_t k = l->plan.micro_batch_end - l->plan.micro_batch_begin;
     const uint32_t end = l->o.max_epochs > 0 ? l->o.max_epochs : UINT32_MAX;
-    const int64_t epochs = end > l->o.epoch ? (int64_t)end - l->o.epoch : 0;
-    const int64_t all = times(times(epochs, l->plan.steps_per_epoch), k);
+    const int64_t steps = end > l->o.epoch ? lvni_plan_steps_before(&l->plan, end) -
+                                                 lvni_plan_steps_before(&l->plan, l->o.epoch)
+                                           : 0;
+    const int64_t all = times(steps, k);
     l->first = l->o.step_in_epoch * k;
     l->total = all > l->first ? all - l->first : 0;
 }

@@ -177,8 +177,9 @@ static int64_t locate(const lvni_data_loader *l, int64_t sequence, lvni_data_loa
 {
     const int64_t k = l->plan.micro_batch_end - l->plan.micro_batch_begin;
     const int64_t at = l->first + sequence, step = at / k;
-    out->epoch = l->o.epoch + (uint32_t)(step / l->plan.steps_per_epoch);
-    out->step_in_epoch = step % l->plan.steps_per_epoch;
+    int64_t epoch = l->o.epoch;
+    out->step_in_epoch = lvni_plan_locate(&l->plan, step, &epoch);
+    out->epoch = (uint32_t)epoch;
     out->micro_batch = l->plan.micro_batch_begin + at % k;
     return step;
 }
@@ -187,7 +188,8 @@ static void list_training(lvni_data_loader *l, lvni_data_slot *slot)
 {
     lvni_data_loader_batch *b = &slot->out;
     const int64_t before = l->o.step - l->o.step_in_epoch + locate(l, slot->sequence, b);
-    lvni_plan_range r = lvni_plan_micro_batch(&l->plan, b->step_in_epoch, (int)b->micro_batch);
+    const lvni_plan plan = lvni_plan_in_epoch(&l->plan, b->epoch);
+    lvni_plan_range r = lvni_plan_micro_batch(&plan, b->step_in_epoch, (int)b->micro_batch);
     const bool runs = r.count > 0;
     if (l->source[0].cycles) {
         r.start += (before - b->step_in_epoch) * l->plan.effective_batch;

@@ -347,6 +347,51 @@ static lvn_status resolve_epoch(const lvni_plan_options *o, lvni_plan *p)
     return limit_epoch(o, p);
 }
 
+/* A of each epoch; the largest is that of the plan. */
+static lvn_status read_factors(const lvni_plan_options *o, lvni_plan *p)
+{
+    if (o->n_factors == 0) {
+        return LVN_OK;
+    }
+    LVN_ARG(o->n_factors < LVNI_PLAN_FACTORS, "%d factors of accumulation", o->n_factors);
+    p->accumulate = 1;
+    if (o->factor[0].epoch > 0) {
+        p->factor[p->n_factors++] = (lvni_plan_factor){.factor = 1};
+    }
+    for (int i = 0; i < o->n_factors; i++) {
+        const lvni_plan_factor *f = &o->factor[i];
+        LVN_ARG(f->factor >= 1 && (i == 0 || f->epoch > o->factor[i - 1].epoch),
+                "factors of accumulation: at least 1, by ascending epochs");
+        p->factor[p->n_factors++] = *f;
+        p->accumulate = f->factor > p->accumulate ? f->factor : p->accumulate;
+    }
+    return LVN_OK;
+}
+
+static lvn_status resolve_epochs(const lvni_plan_options *o, lvni_plan *p)
+{
+    p->filled = p->micro_batches;
+    if (p->n_factors > 0 &&
+        (o->steps_per_epoch > 0 || o->n_streams > 0 || o->n_samples == LVNI_PLAN_ENDLESS)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "accumulate_grad_batches changes with the epoch, so an epoch has to be one pass "
+                 "through the training set: leave out %s, or give one number",
+                 o->steps_per_epoch > 0 ? "steps_per_epoch"
+                 : o->n_streams > 0     ? "the streams"
+                                        : "the data without length");
+    }
+    for (int i = 0; i < p->n_factors; i++) {
+        lvni_plan_factor *f = &p->factor[i];
+        lvni_plan epoch = *p;
+        epoch.accumulate = f->factor;
+        epoch.effective_batch = p->effective_batch / p->accumulate * f->factor;
+        LVN_TRY(resolve_epoch(o, &epoch));
+        f->steps = epoch.steps_per_epoch;
+        f->last_step = epoch.last_step;
+    }
+    return resolve_epoch(o, p);
+}
+
 /* What is chosen here where the user gives nothing; from here on part of the resolved config. */
 static void resolve_rest(const lvni_plan_options *o, lvni_plan *p)
 {
@@ -373,13 +418,14 @@ lvn_status lvni_plan_make(const lvni_plan_options *o, lvni_plan *out)
     p.accumulate = o->accumulate_grad_batches > 0 ? o->accumulate_grad_batches : 1;
     p.cores = o->cores > 0 ? o->cores : 1;
     p.rank = o->rank;
+    LVN_TRY(read_factors(o, &p));
     LVN_ARG(p.rank >= 0 && p.rank < p.devices, "rank %d of %d devices", p.rank, p.devices);
     LVN_TRY(resolve_batch(o, &p));
     LVN_TRY(resolve_micro_batches(o, &p));
     LVN_TRY(resolve_bounds(o, &p));
     LVN_TRY(resolve_group(o, &p));
     LVN_TRY(resolve_streams(o, &p));
-    LVN_TRY(resolve_epoch(o, &p));
+    LVN_TRY(resolve_epochs(o, &p));
     resolve_rank(o, &p);
     resolve_rest(o, &p);
     *out = p;
@@ -396,7 +442,12 @@ lvni_plan_range lvni_plan_step(const lvni_plan *plan, int64_t step)
 lvni_plan_range lvni_plan_micro_batch(const lvni_plan *plan, int64_t step, int micro_batch)
 {
     const lvni_plan_range all = lvni_plan_step(plan, step);
-    lvni_plan_range r = slice(all.count, plan->micro_batches, micro_batch);
+    /* every S / filled-th has samples; the plan of an epoch may leave out the others */
+    const int64_t at = (int64_t)micro_batch * plan->filled, of = plan->micro_batches;
+    lvni_plan_range r = slice(all.count, plan->filled, at / of);
+    if (at % of >= plan->filled) {
+        r = (lvni_plan_range){.start = r.start + r.count};
+    }
     r.start += all.start;
     return r;
 }

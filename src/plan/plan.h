@@ -28,6 +28,14 @@ typedef struct lvni_plan_stream {
     lvni_plan_rule rule;
 } lvni_plan_stream;
 
+/* From an epoch on (from 0) so many batches make a step. */
+enum { LVNI_PLAN_FACTORS = 32 };
+typedef struct lvni_plan_factor {
+    int64_t epoch;
+    int factor;
+    int64_t steps, last_step; /* of such an epoch; of a plan, not of options */
+} lvni_plan_factor;
+
 /* What the user gives and the machine has; 0 everywhere means "not given". */
 typedef struct lvni_plan_options {
     int64_t n_samples; /* of the training set, at least 1; LVNI_PLAN_ENDLESS: without length */
@@ -46,8 +54,12 @@ typedef struct lvni_plan_options {
     int64_t batch_size; /* samples over all devices, before accumulation */
     int64_t batch_size_per_device;
     int accumulate_grad_batches; /* A, 1 */
-    int devices;                 /* W, 1 */
-    int rank;                    /* 0 .. W-1: whose view of the plan */
+    /* instead of A, by ascending epochs (1 before the first): A is the largest; an epoch is then
+     * one pass, and its E in proportion to its factor, S the same throughout */
+    const lvni_plan_factor *factor;
+    int n_factors;
+    int devices; /* W, 1 */
+    int rank;    /* 0 .. W-1: whose view of the plan */
     /* of ranks with shares of their own (lvni_plan_balance): where the micro-batches of each begin,
      * and the end; W + 1, borrowed, as long as the plan. NULL: equal shares */
     const int *bounds;
@@ -69,10 +81,13 @@ typedef struct lvni_plan_options {
 
 typedef struct lvni_plan {
     int64_t n_samples;
-    int64_t effective_batch; /* E */
-    int micro_batches;       /* S */
-    int devices;             /* W */
-    int accumulate;          /* A */
+    int64_t effective_batch;                    /* E */
+    int micro_batches;                          /* S */
+    int devices;                                /* W */
+    int accumulate;                             /* A */
+    int n_factors;                              /* 0: A in every epoch */
+    lvni_plan_factor factor[LVNI_PLAN_FACTORS]; /* from epoch 0 on */
+    int filled; /* micro-batches of a step that have samples: S; lvni_plan_in_epoch */
     int rank;
     const int *bounds;                      /* of the options */
     int micro_batch_begin, micro_batch_end; /* micro-batches of this rank: [begin, end) */
@@ -103,6 +118,19 @@ typedef struct lvni_plan_range {
 /* LVN_ERR_USAGE with one sentence: what does not fit and the nearest that does. *out is untouched
  * on failure. */
 lvn_status lvni_plan_make(const lvni_plan_options *options, lvni_plan *out);
+
+/* The plan as it is in an epoch (from 0): the same unless A goes by epochs. Then effective_batch,
+ * accumulate, steps_per_epoch and last_step are those of the epoch, and of its micro-batches some
+ * have no samples: those that have some are as large as ever, and dealt evenly over all. The plan
+ * itself has the numbers of the largest factor. */
+lvni_plan lvni_plan_in_epoch(const lvni_plan *plan, int64_t epoch);
+int64_t lvni_plan_steps_of(const lvni_plan *plan, int64_t epoch);
+/* Steps of the epochs before this one; INT64_MAX: more than that. */
+int64_t lvni_plan_steps_before(const lvni_plan *plan, int64_t epoch);
+/* Where a run is `steps` steps after the beginning of epoch *epoch: the epoch and its step. */
+int64_t lvni_plan_locate(const lvni_plan *plan, int64_t steps, int64_t *epoch);
+/* "0:1,2:4"; nothing unless A goes by epochs. */
+void lvni_plan_print_factors(const lvni_plan *plan, lvni_core_str *out);
 
 /* Positions (in the order of the epoch) of step 0 .. steps_per_epoch-1, and of one micro-batch of
  * it (count may be 0). */

@@ -40,6 +40,23 @@ static void append_owners(const lvni_plan *p, lvni_core_str *out)
     }
 }
 
+/* Epochs of each factor. */
+static void append_factors(const lvni_plan *p, lvni_core_str *out)
+{
+    lvni_core_str_printf(out, "an epoch of %lld sample%s is ", (long long)p->n_samples,
+                         lvni_core_plural(p->n_samples, "", "s"));
+    for (int i = 0; i < p->n_factors; i++) {
+        const lvni_plan_factor *f = &p->factor[i];
+        const int64_t batch = p->effective_batch / p->accumulate * f->factor;
+        if (i > 0) {
+            lvni_core_str_printf(out, ", from epoch %lld on ", (long long)f->epoch + 1);
+        }
+        lvni_core_str_printf(out, "%lld step%s of %lld", (long long)f->steps,
+                             lvni_core_plural(f->steps, "", "s"), (long long)batch);
+    }
+    lvni_core_str_printf(out, "; evaluation in chunks of %lld\n", (long long)p->eval_batch_size);
+}
+
 static void append_epoch(const lvni_plan *p, lvni_core_str *out)
 {
     if (p->cycles) {
@@ -54,6 +71,10 @@ static void append_epoch(const lvni_plan *p, lvni_core_str *out)
         }
         lvni_core_str_printf(out, "; evaluation in chunks of %lld\n",
                              (long long)p->eval_batch_size);
+        return;
+    }
+    if (p->n_factors > 0) {
+        append_factors(p, out);
         return;
     }
     lvni_core_str_printf(out, "an epoch of %lld sample%s is %lld step%s", (long long)p->n_samples,

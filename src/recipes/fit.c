@@ -532,10 +532,13 @@ static void print_length(const lvni_recipes_fit_run *r)
     const lvni_core_config *c = r->request->config;
     const int64_t epochs = lvni_core_config_int(c, "max_epochs"),
                   steps = lvni_core_config_int(c, "max_steps");
-    const int64_t all = epochs < 0 ? steps : epochs * r->plan.steps_per_epoch;
+    const int64_t all = epochs < 0 ? steps : lvni_plan_steps_before(&r->plan, epochs);
     const int64_t total = steps >= 0 && (all < 0 || steps < all) ? steps : all;
     if (total >= 0) {
-        const double in_epochs = (double)total / (double)r->plan.steps_per_epoch;
+        int64_t whole = 0;
+        const int64_t rest = lvni_plan_locate(&r->plan, total, &whole);
+        const double in_epochs =
+            (double)whole + (double)rest / (double)lvni_plan_steps_of(&r->plan, whole);
         printf("the run: %lld step%s, %.*g epoch%s\n", (long long)total,
                lvni_core_plural(total, "", "s"),
                /* no exponents */

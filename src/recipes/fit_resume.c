@@ -98,6 +98,14 @@ static int append_json(const char *bytes, size_t n, void *out)
     return 0;
 }
 
+/* The first versions saved whole numbers for what is a text now. */
+static bool is_number(const json_t *old, const char *is)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)json_integer_value(old));
+    return json_is_integer(old) && is != NULL && strcmp(text, is) == 0;
+}
+
 /* The first version saved relative paths as they were given; the same command makes them absolute
  * now. */
 static bool is_same(const json_t *old, const json_t *now)
@@ -107,8 +115,8 @@ static bool is_same(const json_t *old, const json_t *now)
     if (was != NULL && is != NULL && is[0] == '/' && was[0] != '/') {
         lvni_core_path_absolute(was, &path);
     }
-    const bool same =
-        json_equal(old, now) || (path.len > 0 && strcmp(lvni_core_str_text(&path), is) == 0);
+    const bool same = json_equal(old, now) || is_number(old, is) ||
+                      (path.len > 0 && strcmp(lvni_core_str_text(&path), is) == 0);
     lvni_core_str_free(&path);
     return same;
 }

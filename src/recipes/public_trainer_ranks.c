@@ -14,15 +14,16 @@
 static void fill(lvn_trainer *h, const lvni_ckpt_position *at, const lvni_nn_step *metrics)
 {
     const lvni_trainer *t = h->inner;
+    const int64_t steps = lvni_plan_steps_of(&t->o.plan, at->epoch);
     const bool next = at->step_in_epoch == 0 && at->epoch > 0; /* the epoch is over already */
     h->report = (lvn_trainer_report){
         .step = at->step,
         .epoch = next ? at->epoch : at->epoch + 1,
-        .step_in_epoch = next ? t->o.plan.steps_per_epoch : at->step_in_epoch,
+        .step_in_epoch = next ? lvni_plan_steps_of(&t->o.plan, at->epoch - 1) : at->step_in_epoch,
         .loss = lvni_trainer_metric_mean(metrics, "loss"),
         .n_metrics = metrics->n_metrics,
         .metric = h->metric,
-        .last_of_epoch = next || at->step_in_epoch >= t->o.plan.steps_per_epoch,
+        .last_of_epoch = next || at->step_in_epoch >= steps,
         .last = lvni_trainer_ends_at(t, at)};
     for (int i = 0; i < metrics->n_metrics; i++) {
         const lvni_nn_step_metric *m = &metrics->metric[i];

@@ -5,12 +5,13 @@
 #include "core/json_read.h"
 
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Steps of the whole run; INT64_MAX: no end. */
-static int64_t horizon(int64_t epochs, int64_t steps, int64_t steps_per_epoch)
+static int64_t horizon(int64_t epochs, int64_t steps, const lvni_plan *plan)
 {
-    const int64_t total = epochs >= 0 ? epochs * steps_per_epoch : INT64_MAX;
+    const int64_t total = epochs >= 0 ? lvni_plan_steps_before(plan, epochs) : INT64_MAX;
     return steps >= 0 && steps < total ? steps : total;
 }
 
@@ -35,7 +36,7 @@ static lvn_status check_length(const char *name, const lvni_optim_schedule *s)
     return LVN_OK;
 }
 
-static lvn_status read_warmup(const lvni_core_config *c, int64_t steps_per_epoch, int64_t *steps)
+static lvn_status read_warmup(const lvni_core_config *c, const lvni_plan *plan, int64_t *steps)
 {
     const int64_t epochs = lvni_core_config_int(c, "scheduler.warmup_epochs");
     *steps = lvni_core_config_int(c, "scheduler.warmup_steps");
@@ -45,7 +46,7 @@ static lvn_status read_warmup(const lvni_core_config *c, int64_t steps_per_epoch
             "scheduler.warmup_steps=%lld and scheduler.warmup_epochs=%lld: give one of the two",
             (long long)*steps, (long long)epochs);
     }
-    *steps = epochs > 0 ? epochs * steps_per_epoch : *steps;
+    *steps = epochs > 0 ? lvni_plan_steps_before(plan, epochs) : *steps;
     return LVN_OK;
 }
 
@@ -83,12 +84,31 @@ static lvn_status read_cycle(const lvni_core_config *c, lvni_optim_cycle *o)
     return LVN_OK;
 }
 
-static lvn_status fill_schedule(const lvni_core_config *c, int64_t unit, lvni_optim_schedule *s)
+/* Periods in epochs need epochs of one length. */
+static lvn_status check_unit(const lvni_plan *plan, const char *name, const lvni_optim_schedule *s)
 {
+    if (plan->n_factors > 1 &&
+        (s->kind == LVNI_SCHEDULE_STEP || s->kind == LVNI_SCHEDULE_EXPONENTIAL ||
+         s->kind == LVNI_SCHEDULE_RESTARTS)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "scheduler=%s counts epochs, which have different numbers of steps where "
+                 "accumulate_grad_batches changes with the epoch: give scheduler.interval=step, "
+                 "or scheduler=multistep",
+                 name);
+    }
+    return LVN_OK;
+}
+
+/* in_epochs: the numbers of the keys count epochs. */
+static lvn_status fill_schedule(const lvni_core_config *c, const lvni_plan *plan, bool in_epochs,
+                                lvni_optim_schedule *s)
+{
+    const int64_t unit = in_epochs ? plan->steps_per_epoch : 1;
     size_t n;
     const int64_t *milestones = lvni_core_config_int_list(c, "scheduler.milestones", &n);
     for (size_t i = 0; i < n; i++) {
-        s->milestone[s->n_milestones++] = milestones[i] * unit;
+        s->milestone[s->n_milestones++] =
+            in_epochs ? lvni_plan_steps_before(plan, milestones[i]) : milestones[i];
     }
     if (s->kind == LVNI_SCHEDULE_MULTISTEP && n == 0) {
         LVN_FAIL(LVN_ERR_USAGE, "scheduler=multistep needs scheduler.milestones: the epochs after "
@@ -109,20 +129,19 @@ static lvn_status read_schedule(const lvni_core_config *c, const lvni_plan *plan
                                 lvni_optim_schedule_kind kind, const char *name,
                                 lvni_optim_schedule *s)
 {
-    const int64_t per_epoch = plan->steps_per_epoch;
-    const int64_t unit =
-        strcmp(lvni_core_config_str(c, "scheduler.interval"), "epoch") == 0 ? per_epoch : 1;
+    const bool in_epochs = strcmp(lvni_core_config_str(c, "scheduler.interval"), "epoch") == 0;
+    const int64_t unit = in_epochs ? plan->steps_per_epoch : 1;
     *s = (lvni_optim_schedule){.kind = kind,
-                               .total_steps =
-                                   horizon(lvni_core_config_int(c, "max_epochs"),
-                                           lvni_core_config_int(c, "max_steps"), per_epoch),
+                               .total_steps = horizon(lvni_core_config_int(c, "max_epochs"),
+                                                      lvni_core_config_int(c, "max_steps"), plan),
                                .end_factor = lvni_core_config_float(c, "scheduler.end_factor"),
                                .gamma = lvni_core_config_float(c, "scheduler.gamma"),
                                .power = lvni_core_config_float(c, "scheduler.power"),
                                .period_factor = lvni_core_config_int(c, "scheduler.period_factor"),
                                .step_size = lvni_core_config_int(c, "scheduler.step_size") * unit};
-    LVN_TRY(fill_schedule(c, unit, s));
-    LVN_TRY(read_warmup(c, per_epoch, &s->warmup_steps));
+    LVN_TRY(in_epochs ? check_unit(plan, name, s) : LVN_OK);
+    LVN_TRY(fill_schedule(c, plan, in_epochs, s));
+    LVN_TRY(read_warmup(c, plan, &s->warmup_steps));
     if (kind == LVNI_SCHEDULE_ONECYCLE && s->warmup_steps > 0) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "scheduler=onecycle warms up by itself (scheduler.pct_start): leave out "
@@ -216,20 +235,28 @@ static int64_t number_of(const json_t *saved, const char *name, int64_t otherwis
     return json_is_integer(value) ? (int64_t)json_integer_value(value) : otherwise;
 }
 
+/* 0: it goes by the epoch. */
+static int64_t saved_accumulation(const json_t *saved)
+{
+    const char *text = json_string_value(json_object_get(saved, "accumulate_grad_batches"));
+    return text == NULL                ? number_of(saved, "accumulate_grad_batches", 1)
+           : strchr(text, ':') == NULL ? strtoll(text, NULL, 10)
+                                       : 0;
+}
+
 int64_t lvni_recipes_saved_end(const char *config_json, const lvni_plan *plan)
 {
     json_t *saved = lvni_core_json_try(config_json, LVNI_JSON_INNER);
     const int64_t batch =
         number_of(saved, "batch_size", number_of(saved, "batch_size_per_device", 0)) *
-        number_of(saved, "accumulate_grad_batches", 1);
+        saved_accumulation(saved);
     int64_t end = 0;
-    if (batch > 0) {
+    if (batch > 0 && plan->n_factors == 0) {
         const bool drop = json_is_true(json_object_get(saved, "drop_last"));
         const int64_t n = plan->n_samples, pass = n / batch + (n % batch != 0 && !drop ? 1 : 0),
                       here = plan->cycles ? plan->steps_per_epoch : pass;
-        const int64_t per_epoch = number_of(saved, "steps_per_epoch", here);
-        end = horizon(number_of(saved, "max_epochs", -1), number_of(saved, "max_steps", -1),
-                      per_epoch);
+        const lvni_plan then = {.steps_per_epoch = number_of(saved, "steps_per_epoch", here)};
+        end = horizon(number_of(saved, "max_epochs", -1), number_of(saved, "max_steps", -1), &then);
     }
     json_decref(saved);
     return end;

@@ -7,6 +7,7 @@
 #include "trainer/scaler.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { USUAL_BATCH = 32 }; /* samples, where neither of the two keys is given */
@@ -25,6 +26,51 @@ static lvn_status check_pins(const lvni_core_option *row, const lvni_core_value 
         }
     }
     return LVN_OK;
+}
+
+/* A whole number at *at, which moves behind it. */
+static bool parse_count(const char **at, int64_t least, int64_t *out)
+{
+    const size_t digits = strspn(*at, "0123456789");
+    *out = digits > 0 && digits <= 10 ? strtoll(*at, NULL, 10) : -1;
+    *at += digits;
+    return *out >= least && *out <= INT32_MAX;
+}
+
+/* "4", or "0:1,2:4": epochs that ascend, from each on a number of batches. Room for
+ * LVNI_PLAN_FACTORS - 1; *n 0: one number, *most, which is the largest in any case. */
+static bool parse_accumulation(const char *text, lvni_plan_factor *factor, int *n, int *most)
+{
+    int64_t epoch, count;
+    *n = *most = 0;
+    if (strchr(text, ':') == NULL) {
+        const bool good = parse_count(&text, 1, &count) && *text == '\0';
+        *most = good ? (int)count : 0;
+        return good;
+    }
+    for (bool more = true; more; text += more) {
+        if (*n == LVNI_PLAN_FACTORS - 1 || !parse_count(&text, 0, &epoch) || *text++ != ':' ||
+            !parse_count(&text, 1, &count) || count > LVNI_PLAN_MAX_MICRO_BATCHES ||
+            (*n > 0 && epoch <= factor[*n - 1].epoch)) {
+            return false;
+        }
+        factor[(*n)++] = (lvni_plan_factor){.epoch = epoch, .factor = (int)count};
+        *most = (int)count > *most ? (int)count : *most;
+        more = *text == ',';
+    }
+    return *text == '\0';
+}
+
+static lvn_status check_accumulation(const lvni_core_option *row, const lvni_core_value *value,
+                                     const char *origin)
+{
+    lvni_plan_factor factor[LVNI_PLAN_FACTORS];
+    int n, most;
+    return parse_accumulation(value->text, factor, &n, &most)
+               ? LVN_OK
+               : lvni_core_option_fail(row, value, origin,
+                                       "expected a whole number from 1 to 2147483647, or numbers "
+                                       "by the epoch as in 0:1,2:4, epochs from 0 and ascending");
 }
 
 static const lvni_core_option batch_rows[] = {
@@ -48,10 +94,12 @@ static const lvni_core_option batch_rows[] = {
      .flags = LVNI_OPT_AUTO,
      .help = "Chunk of evaluation and prediction."},
     {.name = "accumulate_grad_batches",
-     .type = LVNI_OPT_INT,
+     .type = LVNI_OPT_STRING,
      .fallback = "1",
-     .range = A_COUNT,
-     .help = "Batches whose gradients make one optimizer step."},
+     .check = check_accumulation,
+     .help =
+         "Batches whose gradients make one optimizer step; by the epoch, EPOCH:NUMBER,..., with "
+         "epochs from 0: 0:1,2:4 is 4 from the third epoch on."},
     {.name = "micro_batches",
      .type = LVNI_OPT_INT,
      .range = A_COUNT,
@@ -156,9 +204,10 @@ static int64_t kept_batch(const lvni_core_config *c)
                       lvni_core_config_is_set(c, "batch_size") &&
                       lvni_core_config_is_set(c, "batch_size_per_device") &&
                       lvni_core_config_layer(c, "batch_size_per_device") == LVNI_LAYER_SAVED;
-    return kept ? lvni_core_config_int(c, "batch_size") *
-                      lvni_core_config_int(c, "accumulate_grad_batches")
-                : 0;
+    lvni_plan_factor factor[LVNI_PLAN_FACTORS];
+    int n, most;
+    (void)parse_accumulation(lvni_core_config_str(c, "accumulate_grad_batches"), factor, &n, &most);
+    return kept ? lvni_core_config_int(c, "batch_size") * most : 0;
 }
 
 /* Devices of one node that work together as one see all of the node; batch norm keeps to a round of
@@ -179,9 +228,14 @@ lvni_core_pins lvni_recipes_read_pins(const lvni_core_config *c)
     return pins;
 }
 
+/* factor: room for LVNI_PLAN_FACTORS, as long as the options */
 static lvni_plan_options plan_options(const lvni_core_config *c, const lvni_recipes_plan_data *data,
-                                      const lvni_recipes_rank *rank, bool coupled)
+                                      const lvni_recipes_rank *rank, bool coupled,
+                                      lvni_plan_factor *factor)
 {
+    int n_factors, most;
+    (void)parse_accumulation(lvni_core_config_str(c, "accumulate_grad_batches"), factor, &n_factors,
+                             &most);
     const bool no_batch = !lvni_core_config_is_set(c, "batch_size") &&
                           !lvni_core_config_is_set(c, "batch_size_per_device");
     const lvni_recipes_limit limit = lvni_recipes_read_limit(c, "limit_train_batches");
@@ -195,8 +249,9 @@ static lvni_plan_options plan_options(const lvni_core_config *c, const lvni_reci
                                .effective_batch = kept_batch(c),
                                .batch_size = no_batch ? USUAL_BATCH : or_zero(c, "batch_size"),
                                .batch_size_per_device = or_zero(c, "batch_size_per_device"),
-                               .accumulate_grad_batches =
-                                   (int)lvni_core_config_int(c, "accumulate_grad_batches"),
+                               .accumulate_grad_batches = most,
+                               .factor = factor,
+                               .n_factors = n_factors,
                                .devices = rank->world,
                                .rank = rank->rank,
                                .bounds = rank->bounds,
@@ -218,20 +273,48 @@ lvn_status lvni_recipes_check_plan(const lvni_core_config *c, const lvni_recipes
 {
     lvni_plan plan;
     const lvni_recipes_plan_data most = {.n_samples = UINT32_MAX};
-    const lvni_plan_options o = plan_options(c, &most, rank, false);
+    lvni_plan_factor factor[LVNI_PLAN_FACTORS];
+    const lvni_plan_options o = plan_options(c, &most, rank, false, factor);
     return lvni_plan_make(&o, &plan);
+}
+
+/* Keys that count with the steps of every epoch. */
+static lvn_status check_even_epochs(const lvni_core_config *c)
+{
+    const char *accumulation = lvni_core_config_str(c, "accumulate_grad_batches");
+    size_t n;
+    const char *const *thaw = lvni_core_config_str_list(c, "freeze_until", &n);
+    for (size_t i = 0; i < n; i++) {
+        const char *value = strrchr(thaw[i], '=');
+        if (value != NULL && strstr(value, "epoch") != NULL) {
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "freeze_until=%s counts epochs, which have different numbers of steps with "
+                     "accumulate_grad_batches=%s: give steps",
+                     thaw[i], accumulation);
+        }
+    }
+    if (strcmp(lvni_core_config_str(c, "val_check_interval"), "1.0") != 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "val_check_interval=%s is counted in steps of an epoch, and "
+                 "accumulate_grad_batches=%s makes epochs with different numbers of them: leave "
+                 "one of the two out",
+                 lvni_core_config_str(c, "val_check_interval"), accumulation);
+    }
+    return LVN_OK;
 }
 
 lvn_status lvni_recipes_make_plan(lvni_core_config *c, const lvni_recipes_plan_data *data,
                                   const lvni_recipes_rank *rank, bool coupled, lvni_plan *out)
 {
-    const lvni_plan_options o = plan_options(c, data, rank, coupled);
+    lvni_plan_factor factor[LVNI_PLAN_FACTORS];
+    const lvni_plan_options o = plan_options(c, data, rank, coupled, factor);
     size_t n;
     const char *const *pins = lvni_core_config_str_list(c, "pins", &n);
     for (size_t i = 0; i < n; i++) {
         LVN_TRY(lvni_core_pin_entries_read(rank->pins, pins[i]));
     }
     LVN_TRY(lvni_plan_make(&o, out));
+    LVN_TRY(out->n_factors > 1 ? check_even_epochs(c) : LVN_OK);
     out->pins.entries = rank->pins;
     LVN_TRY(resolve(c, "batch_size", out->effective_batch / out->accumulate));
     LVN_TRY(resolve(c, "micro_batches", out->micro_batches));

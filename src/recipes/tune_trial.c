@@ -210,10 +210,10 @@ static lvn_status run_trial(const lvni_recipes_rank *rank, lvni_trainer *trainer
                             lvni_tensor_device *device)
 {
     const lvni_trainer_options *o = &trainer->o;
-    const int64_t last = o->plan.steps_per_epoch - 1;
     lvni_trainer_step_result result;
     for (int i = 0; i < EPOCHS && !lvni_trainer_finished(trainer); i++) {
-        const int64_t before = count_given_up(device);
+        const int64_t before = count_given_up(device),
+                      last = lvni_plan_steps_of(&o->plan, trainer->at.epoch) - 1;
         LVN_TRY(run_part(trainer));
         if (trainer->at.step_in_epoch > 0 && trainer->at.step_in_epoch < last) {
             lvni_trainer_skip_to(trainer, last);

@@ -15,7 +15,7 @@
 /* The pinned choices stand between two runs of keys. */
 enum { N_KEYS = 8, PINS_AT = 2, STREAM_PARTS = 2, VALUE = 48, STREAM_NAME = 40 };
 /* At most: with a length of the epoch, and streams. */
-enum { N_PARTS = N_KEYS + LVNI_PIN_COUNT + 2 + STREAM_PARTS * LVN_MAX_STREAMS };
+enum { N_PARTS = N_KEYS + LVNI_PIN_COUNT + 3 + STREAM_PARTS * LVN_MAX_STREAMS };
 
 /* FROZEN, as files have it: the name in the `run` entry of every checkpoint, whatever the key is
  * called. Letter by letter, so that no rename of the word changes it. */
@@ -132,6 +132,26 @@ static void add_stream(const lvni_trainer *t, int i, parts *all)
     snprintf(p->value, VALUE, "%016llx", (unsigned long long)t->keeper.stream_identity[i]);
 }
 
+/* Accumulation by the epoch; the hash of what is too long for the entry. */
+static void add_factors(const lvni_plan *plan, parts *all)
+{
+    lvni_core_str text = {0};
+    lvni_plan_print_factors(plan, &text);
+    part *p = add_part(all, (key_row){.stored = "accumulation",
+                                      .name = "accumulate_grad_batches",
+                                      .meaning = "batches of a step, by the epoch",
+                                      .old_value = "give accumulate_grad_batches="});
+    p->unwritten = "none";
+    if (text.len < VALUE) {
+        snprintf(p->value, VALUE, "%s", plan->n_factors > 0 ? lvni_core_str_text(&text) : "none");
+    } else {
+        snprintf(p->value, VALUE, "hash-%016llx",
+                 (unsigned long long)hash(UINT64_C(0xcbf29ce484222325), lvni_core_str_text(&text),
+                                          text.len));
+    }
+    lvni_core_str_free(&text);
+}
+
 static void add_optional(const lvni_trainer *t, parts *all)
 {
     part *p = add_part(all, (key_row){.stored = "steps_per_epoch",
@@ -147,6 +167,7 @@ static void add_optional(const lvni_trainer *t, parts *all)
                                 .old_value = "have as many as then, "});
     p->unwritten = "0";
     snprintf(p->value, VALUE, "%d", t->o.plan.n_streams);
+    add_factors(&t->o.plan, all);
     for (int i = 0; i < t->o.plan.n_streams; i++) {
         add_stream(t, i, all);
     }

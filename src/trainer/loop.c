@@ -22,12 +22,18 @@ static bool finished(const lvni_trainer *t)
     return finished_at(t, &t->at);
 }
 
+/* Of the position's epoch. */
+static int64_t steps_of(const lvni_trainer *t, const lvni_ckpt_position *at)
+{
+    return lvni_plan_steps_of(&t->o.plan, at->epoch);
+}
+
 /* The next step ends the run, unless a signal or an error does. */
 static bool is_last_step(const lvni_trainer *t)
 {
     return (t->o.max_steps >= 0 && t->at.step + 1 >= t->o.max_steps) ||
            (t->o.max_epochs >= 0 && t->at.epoch + 1 >= t->o.max_epochs &&
-            t->at.step_in_epoch + 1 >= t->o.plan.steps_per_epoch);
+            t->at.step_in_epoch + 1 >= steps_of(t, &t->at));
 }
 
 static lvn_status start_loader(lvni_trainer *t)
@@ -52,7 +58,7 @@ static lvn_status start_loader(lvni_trainer *t)
 
 bool lvni_trainer_loop_epoch_done(const lvni_trainer *t)
 {
-    return t->at.step_in_epoch >= t->o.plan.steps_per_epoch;
+    return t->at.step_in_epoch >= steps_of(t, &t->at);
 }
 
 lvn_status lvni_trainer_loop_begin(lvni_trainer *t)
@@ -83,7 +89,7 @@ static lvn_status save(lvni_trainer *t, bool best)
 static bool validates(const lvni_trainer *t, int64_t *steps)
 {
     const int64_t epochs = t->o.val_every_n_epochs > 0 ? t->o.val_every_n_epochs : 1;
-    *steps = t->o.val_every_n_steps > 0 ? t->o.val_every_n_steps : t->o.plan.steps_per_epoch;
+    *steps = t->o.val_every_n_steps > 0 ? t->o.val_every_n_steps : steps_of(t, &t->at);
     return t->o.val != NULL && (t->at.epoch + 1) % epochs == 0;
 }
 
@@ -237,7 +243,7 @@ static lvn_status collect_and_report(lvni_trainer *t)
     LVN_TRY(collect(t, &r));
     lvni_trainer_loop_report_unreadable(t->loader);
     LVN_TRY(lvni_trainer_report_step(&t->report, &r,
-                                     r.after.step_in_epoch >= t->o.plan.steps_per_epoch ||
+                                     r.after.step_in_epoch >= steps_of(t, &r.after) ||
                                          finished_at(t, &r.after)));
     if (t->o.hooks.step != NULL) {
         t->o.hooks.step(t->o.hooks.user, &r);
@@ -407,7 +413,7 @@ bool lvni_trainer_finished(const lvni_trainer *t)
 bool lvni_trainer_ends_at(const lvni_trainer *t, const lvni_ckpt_position *at)
 {
     lvni_ckpt_position next = *at;
-    next.epoch += next.step_in_epoch >= t->o.plan.steps_per_epoch;
+    next.epoch += next.step_in_epoch >= steps_of(t, &next);
     return finished_at(t, &next);
 }
 

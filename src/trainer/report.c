@@ -121,7 +121,8 @@ static int64_t steps_left(const lvni_trainer_options *o, const lvni_ckpt_positio
 {
     int64_t left = -1;
     if (o->max_epochs >= 0) {
-        left = (o->max_epochs - at->epoch) * o->plan.steps_per_epoch - at->step_in_epoch;
+        left = lvni_plan_steps_before(&o->plan, o->max_epochs) -
+               lvni_plan_steps_before(&o->plan, at->epoch) - at->step_in_epoch;
     }
     if (o->max_steps >= 0 && (left < 0 || o->max_steps - at->step < left)) {
         left = o->max_steps - at->step;
@@ -134,12 +135,13 @@ static void show(lvni_trainer_report *r, const lvni_trainer_step_result *step, d
 {
     const lvni_trainer_options *o = r->o;
     const int64_t left = steps_left(o, &step->after);
-    const double per_step = r->rate > 0.0 ? (double)o->plan.effective_batch / r->rate : (double)NAN;
+    const lvni_plan plan = lvni_plan_in_epoch(&o->plan, step->after.epoch);
+    const double per_step = r->rate > 0.0 ? (double)plan.effective_batch / r->rate : (double)NAN;
     const lvni_log_progress_state state = {
         .epoch = step->after.epoch,
         .max_epochs = o->max_epochs > 0 ? o->max_epochs : 0,
         .step = step->after.step_in_epoch,
-        .steps = o->plan.steps_per_epoch,
+        .steps = plan.steps_per_epoch,
         .loss = lvni_trainer_metric_mean(&step->metrics, "loss"),
         .accuracy = lvni_trainer_metric_mean(&step->metrics, "acc"),
         .samples_per_s = r->rate > 0.0 ? r->rate : (double)NAN,

@@ -5,13 +5,13 @@
 /* Of the step's number alone, so a resumed run has them. */
 static lvni_optim_curve curve_of(const lvni_trainer_engine *e, const lvn_number *n)
 {
-    return (lvni_optim_curve){.kind = n->curve == LVN_CURVE_COSINE ? LVNI_CURVE_COSINE
-                                                                   : LVNI_CURVE_LINEAR,
-                              .from = n->from,
-                              .to = n->to,
-                              .steps = n->steps > 0    ? n->steps
-                                       : n->epochs > 0 ? n->epochs * e->o.plan.steps_per_epoch
-                                                       : e->o.schedule.total_steps};
+    return (lvni_optim_curve){
+        .kind = n->curve == LVN_CURVE_COSINE ? LVNI_CURVE_COSINE : LVNI_CURVE_LINEAR,
+        .from = n->from,
+        .to = n->to,
+        .steps = n->steps > 0    ? n->steps
+                 : n->epochs > 0 ? lvni_plan_steps_before(&e->o.plan, n->epochs)
+                                 : e->o.schedule.total_steps};
 }
 
 lvn_status lvni_trainer_numbers_check(const lvni_trainer_engine *e)

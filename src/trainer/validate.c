@@ -29,10 +29,10 @@ bool lvni_trainer_metric_exists(const lvni_nn_step *step, const char *name)
 /* Does the run come to a validation? */
 static bool validates(const lvni_trainer_options *o)
 {
-    const int64_t per_epoch = o->plan.steps_per_epoch,
-                  epochs = o->val_every_n_epochs > 0 ? o->val_every_n_epochs : 1,
-                  first = (epochs - 1) * per_epoch +
-                          (o->val_every_n_steps > 0 ? o->val_every_n_steps : per_epoch);
+    const int64_t epochs = o->val_every_n_epochs > 0 ? o->val_every_n_epochs : 1,
+                  first = lvni_plan_steps_before(&o->plan, epochs - 1) +
+                          (o->val_every_n_steps > 0 ? o->val_every_n_steps
+                                                    : lvni_plan_steps_of(&o->plan, epochs - 1));
     return o->val != NULL && (o->max_epochs < 0 || o->max_epochs >= epochs) &&
            (o->max_steps < 0 || o->max_steps >= first);
 }

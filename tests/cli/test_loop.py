@@ -77,6 +77,44 @@ class Loop(Case):
                 self.train("when", "overwrite=true", *arguments)
                 self.assertEqual(self.steps_of("when", "val/loss"), steps)
 
+    def test_accumulation_by_epoch(self):
+        """Steps of each epoch, and the same bits on two ranks and resumed within an epoch."""
+        run = ["batch_size=6", "micro_batches=4", "wgrad_threads=2", "max_epochs=3"]
+        run += ["accumulate_grad_batches=0:1,2:4", "scheduler=cosine"]
+        self.train("one", *run)
+        self.assertEqual(self.steps_of("one", "val/loss"), [8, 16, 18])
+        rates = [r["lr"] for r in self.rows("one") if "lr" in r]
+        self.assertEqual(len(rates), 18)
+        self.assertLess(rates[-1], rates[0] / 50)  # the schedule ends where the run does
+        self.train("two", *run, "devices=2")
+        self.assert_same("one", "two")
+        for steps in (5, 17):
+            name = f"cut{steps}"
+            self.train(name, *run, f"max_steps={steps}", "scheduler=constant")
+            self.train(name + "x", *run, "scheduler=constant")
+            again = ["train", "classify", f"out={self.dir}/{name}", "resume=true", "max_steps=-1"]
+            self.levin(again, OK)
+            self.assert_same(name, name + "x")
+        plan = ["plan", "train", "classify", *RUN, *run]
+        self.levin(plan, OK, ["is 8 steps of 6, from epoch 3 on 2 steps of 24", "18 steps, 3 epo"])
+        self.train("late", *run, "accumulate_grad_batches=1:2")  # 1 before the first
+        self.assertEqual(self.steps_of("late", "val/loss"), [8, 12, 16])
+
+    def test_accumulation_that_cannot_be(self):
+        expected = ["numbers by the epoch as in 0:1,2:4"]
+        for value in ("0", "0:1,", "2:2,1:4", "1:2,1:4", "0:0", "-1:2", "a:2", "1:2.5"):
+            bad = f"accumulate_grad_batches={value}"
+            self.train("bad", bad, code=USAGE, expects=[f"accumulate_grad_batches {value}"])
+            self.train("bad", bad, code=USAGE, expects=expected)
+        for other, what in (
+            ("steps_per_epoch=4", "leave out steps_per_epoch"),
+            ("val_check_interval=0.5", "val_check_interval=0.5 is counted in steps"),
+            ("freeze_until=[conv1=2epochs]", "freeze_until=conv1=2epochs counts epochs"),
+            ("scheduler=exponential", "scheduler=exponential counts epochs"),
+        ):
+            run = ["accumulate_grad_batches=0:1,2:4", other]
+            self.train("bad", *run, code=USAGE, expects=[what])
+
     def test_what_is_validated(self):
         """The first chunks."""
         self.train("all", "max_epochs=1")

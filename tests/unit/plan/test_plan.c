@@ -57,6 +57,40 @@ static void both_dialects_give_one_plan(void **state)
     assert_int_equal(e.micro_batches, 6);
 }
 
+static void accumulation_may_go_by_the_epoch(void **state)
+{
+    (void)state;
+    const lvni_plan_factor factor[] = {{.epoch = 2, .factor = 4}, {.epoch = 5, .factor = 2}};
+    const lvni_plan p = PLAN(.batch_size = 8, .devices = 2, .factor = factor, .n_factors = 2);
+    assert_int_equal(p.effective_batch, 32);
+    assert_int_equal(p.micro_batches, 8);
+    const int64_t steps[] = {43, 43, 11, 11, 11, 22, 22};
+    int64_t before = 0;
+    for (int64_t e = 0; e < 7; e++) {
+        const lvni_plan q = lvni_plan_in_epoch(&p, e);
+        assert_int_equal(lvni_plan_steps_of(&p, e), steps[e]);
+        assert_int_equal(lvni_plan_steps_before(&p, e), before);
+        int64_t next = 0;
+        for (int64_t t = 0; t < steps[e]; t++, before++) {
+            int64_t epoch = 0;
+            assert_int_equal(lvni_plan_locate(&p, before, &epoch), t);
+            assert_int_equal(epoch, e);
+            for (int s = 0; s < q.micro_batches; s++) {
+                const lvni_plan_range r = lvni_plan_micro_batch(&q, t, s);
+                assert_true(r.count == 0 || r.start == next); /* each sample once, in order */
+                assert_true(r.count <= 4);
+                assert_true(q.accumulate > 1 || s % 4 == 0 || r.count == 0); /* both ranks work */
+                next += r.count;
+            }
+        }
+        assert_int_equal(next, 341);
+    }
+    int64_t epoch = 3;
+    assert_int_equal(lvni_plan_locate(&p, 24, &epoch), 2); /* 11 + 11 steps are two epochs */
+    assert_int_equal(epoch, 5);
+    assert_int_equal(lvni_plan_steps_before(&p, INT64_MAX), INT64_MAX);
+}
+
 static void an_epoch_may_be_limited(void **state)
 {
     (void)state;
@@ -554,6 +588,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_dialects_give_one_plan),
+        cmocka_unit_test(accumulation_may_go_by_the_epoch),
         cmocka_unit_test(an_epoch_may_be_limited),
         cmocka_unit_test(devices_get_the_shares_users_expect),
         cmocka_unit_test(steps_and_micro_batches_of_an_epoch),
