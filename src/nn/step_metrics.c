@@ -123,6 +123,12 @@ void lvni_nn_step_fold(lvni_nn_step *step, const double *numbers)
     lvni_nn_terms_begin(t);
 }
 
+void lvni_nn_step_be_bad(lvni_nn_step *step)
+{
+    step->n_metrics = 0;
+    add(metric_of(step, LVNI_METRIC_BAD), 1.0, 1.0);
+}
+
 /* Left on the device. weight: in host memory unless there is weight_there. */
 static void leave(lvni_nn_step *step, int metric, const lvn_tensor *value, double weight,
                   const lvn_tensor *weight_there)

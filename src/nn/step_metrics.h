@@ -44,6 +44,10 @@ void lvni_nn_terms_begin(lvni_nn_terms *terms);
 lvn_status lvni_nn_check_weight(double weight, int64_t micro_batch);
 /* Adds the terms, whose numbers are here now, to the metrics in the order of the log. */
 void lvni_nn_step_fold(lvni_nn_step *step, const double *numbers);
+/* How many micro-batches were left out, since their loss was not finite: a sum and not a mean. */
+#define LVNI_METRIC_BAD "bad_batches"
+/* Drops the metrics of a micro-batch and counts it as one of those. */
+void lvni_nn_step_be_bad(lvni_nn_step *step);
 /* *to = *from, with the metrics that there are. */
 void lvni_nn_step_copy(lvni_nn_step *to, const lvni_nn_step *from);
 /* total += part, metric by metric, in f64. LVN_ERR_INVALID: a name found no room. */

@@ -155,6 +155,13 @@ static const lvni_core_option loop_rows[] = {
      .help =
          "Check what every op returns, and end at the first one that makes a number that is not "
          "finite: op, module, step and micro-batch are named. Slower; bits stay the same."},
+    {.name = "on_bad_batch",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "stop|skip|zero",
+     .fallback = "stop",
+     .help = "What a micro-batch whose loss is not finite does: stop: the run ends; skip: its "
+             "samples are left out of the step's mean; zero: they count, with a gradient of zeros. "
+             "bad_batches in metrics.jsonl is how many there were."},
     {.name = "min_epochs",
      .type = LVNI_OPT_INT,
      .unit = "epochs",

@@ -51,8 +51,22 @@ lvn_status lvni_trainer_parameters(const lvni_nn_model *m, const lvni_optim_rule
     return LVN_OK;
 }
 
+/* 16-mixed judges whole steps, and a device's loss is read after the update. */
+static lvn_status check_bad_batch(const lvni_trainer_engine *e)
+{
+    if (e->o.on_bad_batch == LVNI_BAD_BATCH_STOP ||
+        (!e->scaler.on && !lvni_trainer_late_possible())) {
+        return LVN_OK;
+    }
+    LVN_FAIL(LVN_ERR_USAGE,
+             "on_bad_batch=%s works on the CPU with a precision other than 16-mixed "
+             "alone: leave it out",
+             e->o.on_bad_batch == LVNI_BAD_BATCH_SKIP ? "skip" : "zero");
+}
+
 static lvn_status make_gradient_sync(lvni_trainer_engine *e)
 {
+    LVN_TRY(check_bad_batch(e));
     const lvni_plan *plan = &e->o.plan;
     const int64_t most = lvni_plan_most_micro_batches(plan); /* of a rank */
     if (lvni_trainer_late_possible()) {
@@ -227,7 +241,8 @@ lvn_status lvni_trainer_engine_create(const lvni_trainer_engine_options *options
                                  .comm = options->comm,
                                  .seed = options->seed,
                                  .scaled = e->scaler.on,
-                                 .detect_anomaly = options->detect_anomaly};
+                                 .detect_anomaly = options->detect_anomaly,
+                                 .on_bad_batch = options->on_bad_batch};
     if (options->precision == LVNI_PRECISION_BF16_TRUE) {
         lvni_kernels_flat_round_bf16(options->model->weights, options->model->n_weights);
         lvni_nn_model_touch(options->model);

@@ -50,6 +50,7 @@ typedef struct lvni_trainer_engine_options {
     lvni_trainer_precision precision;
     double gradient_clip_val;
     bool detect_anomaly;
+    lvni_trainer_bad_batch on_bad_batch;
     lvni_trainer_phase_options phase[LVNI_PHASES];
     uint64_t seed;
     lvni_dist_comm *comm; /* of plan.devices ranks; NULL: one */

@@ -222,6 +222,11 @@ static lvn_status sync_group(const lvni_tensor_group *group, const char *what,
     return wait_for_all(m, me, place, what);
 }
 
+bool lvni_trainer_group_sync_met(const lvni_tensor_group *group)
+{
+    return ((const lvni_trainer_member *)(const void *)group)->round > 0;
+}
+
 void lvni_trainer_group_sync_leave(lvni_trainer_group_sync *m, int index, lvn_status status)
 {
     pthread_mutex_lock(&m->lock);

@@ -25,6 +25,8 @@ void lvni_trainer_group_sync_expect(lvni_trainer_group_sync *group_sync, int ind
 /* For the context of the micro-batch. */
 const lvni_tensor_group *lvni_trainer_group_sync_group(const lvni_trainer_group_sync *group_sync,
                                                        int index);
+/* Has the micro-batch exchanged anything with the others yet? */
+bool lvni_trainer_group_sync_met(const lvni_tensor_group *group);
 /* The micro-batch takes part no more: it is done, or has failed with the thread's last error, which
  * then ends the sync for the others. */
 void lvni_trainer_group_sync_leave(lvni_trainer_group_sync *group_sync, int index,

@@ -363,9 +363,10 @@ static lvn_status fail_number(const lvn_step_block *b, const lvni_trainer_engine
         return lvni_trainer_fail_norm(e, b->failed_phase, b->failed_value, &r->before);
     }
     const lvni_trainer_pass pass = {.step = b->failed_step, .epoch = r->before.epoch};
-    const lvn_status s = b->failed == LVN_STEP_LOSS
-                             ? lvni_trainer_fail_loss(&pass, b->failed_value, b->failed_micro_batch)
-                             : lvni_nn_check_weight(b->failed_value, b->failed_micro_batch);
+    const lvn_status s =
+        b->failed == LVN_STEP_LOSS
+            ? lvni_trainer_fail_loss(&pass, b->failed_value, b->failed_micro_batch, NULL)
+            : lvni_nn_check_weight(b->failed_value, b->failed_micro_batch);
     lvn_error_frame("step %lld, %s%smicro-batch %lld", (long long)b->failed_step, name,
                     name[0] != '\0' ? ", " : "", (long long)b->failed_micro_batch);
     return s;

@@ -17,13 +17,45 @@ double lvni_trainer_loss_factor(const lvni_plan *plan, const lvni_trainer_scaler
     return lvni_trainer_scaler_rule(scaler, lvni_plan_largest_micro_batch(plan)).loss_factor;
 }
 
-lvn_status lvni_trainer_fail_loss(const lvni_trainer_pass *pass, double value, int64_t micro_batch)
+lvni_trainer_bad_batch lvni_trainer_bad_batch_of(const char *name)
 {
+    return strcmp(name, "skip") == 0   ? LVNI_BAD_BATCH_SKIP
+           : strcmp(name, "zero") == 0 ? LVNI_BAD_BATCH_ZERO
+                                       : LVNI_BAD_BATCH_STOP;
+}
+
+enum { NAMED_SAMPLES = 8 };
+
+/* " (samples 3, 8 and 14 more)" */
+static void name_samples(const lvn_batch *b, char *text, size_t size)
+{
+    text[0] = '\0';
+    const int64_t n = b == NULL || b->sample == NULL ? 0 : b->size;
+    const int64_t named = n < NAMED_SAMPLES ? n : NAMED_SAMPLES;
+    size_t at = 0;
+    for (int64_t i = 0; i < named; i++) {
+        const char *before = i > 0 ? ", " : n > 1 ? " (samples " : " (sample ";
+        at += (size_t)snprintf(text + at, size - at, "%s%lld", before, (long long)b->sample[i]);
+    }
+    if (n > named) {
+        at += (size_t)snprintf(text + at, size - at, " and %lld more", (long long)(n - named));
+    }
+    if (n > 0) {
+        snprintf(text + at, size - at, ")");
+    }
+}
+
+lvn_status lvni_trainer_fail_loss(const lvni_trainer_pass *pass, double value, int64_t micro_batch,
+                                  const lvn_batch *batch)
+{
+    char samples[(NAMED_SAMPLES + 2) * 24];
+    name_samples(batch, samples, sizeof samples);
     LVN_FAIL(LVN_ERR_NON_FINITE,
-             "the loss is %g at step %lld (epoch %lld), micro-batch %lld: try a smaller "
-             "optim.lr or gradient_clip_val=1; detect_anomaly=true names the op that made it",
+             "the loss is %g at step %lld (epoch %lld), micro-batch %lld%s: try a "
+             "smaller optim.lr or gradient_clip_val=1; detect_anomaly=true names the op that "
+             "made it",
              lvni_core_unsigned_nan(value), (long long)pass->step, (long long)pass->epoch + 1,
-             (long long)micro_batch);
+             (long long)micro_batch, samples);
 }
 
 /* What the watch has found, in the words of the run. */
@@ -47,10 +79,29 @@ static lvn_status fail_infinite(const lvni_trainer_pass *pass, const lvni_kernel
     return fail_watched(pass, text, micro_batch);
 }
 
-/* The backward pass refuses what is not a loss. */
-static lvn_status check_loss(const lvni_trainer_pass *pass, const lvni_trainer_micro_batch_job *job,
-                             const lvni_kernels_watch *watch, const lvn_tensor *loss)
+/* Others may have its numbers already, and wait for it in the backward pass, where it is coupled.
+ */
+static bool may_leave_out(const lvni_trainer_pass *pass, const lvni_trainer_micro_batch_job *job)
 {
+    return pass->on_bad_batch != LVNI_BAD_BATCH_STOP &&
+           (job->group_sync == NULL || !lvni_trainer_group_sync_met(lvni_tensor_ctx_get()->group));
+}
+
+/* Drops what the forward pass has reported, which may be as bad as the loss. */
+static void leave_out(const lvni_trainer_pass *pass, lvni_trainer_micro_batch_job *job)
+{
+    lvni_nn_set_begin(job->set, job->step.samples);
+    if (pass->on_bad_batch == LVNI_BAD_BATCH_SKIP) {
+        job->step.weight = 0.0;
+    }
+    lvni_nn_step_be_bad(&job->step);
+}
+
+/* The backward pass refuses what is not a loss. *bad: the micro-batch is left out. */
+static lvn_status check_loss(const lvni_trainer_pass *pass, const lvni_trainer_micro_batch_job *job,
+                             const lvni_kernels_watch *watch, const lvn_tensor *loss, bool *bad)
+{
+    *bad = false;
     if (loss == NULL || lvn_numel(loss) != 1 || job->step.weight == 0.0) {
         return LVN_OK;
     }
@@ -59,12 +110,17 @@ static lvn_status check_loss(const lvni_trainer_pass *pass, const lvni_trainer_m
         return LVN_OK;
     }
     const double value = lvn_item(loss);
-    if (isinf(value) && watch->infinite[0] != '\0' && !pass->scaled) {
+    if (isfinite(value) || pass->scaled || lvni_tensor_device_failed()) {
+        return LVN_OK;
+    }
+    if (may_leave_out(pass, job)) {
+        *bad = true;
+        return LVN_OK;
+    }
+    if (isinf(value) && watch->infinite[0] != '\0') {
         return fail_infinite(pass, watch, job->batch->micro_batch);
     }
-    return isfinite(value) || pass->scaled || lvni_tensor_device_failed()
-               ? LVN_OK
-               : lvni_trainer_fail_loss(pass, value, job->batch->micro_batch);
+    return lvni_trainer_fail_loss(pass, value, job->batch->micro_batch, &job->batch->batch);
 }
 
 /* The gradient comes out as w_s g_s (times the factor). */
@@ -89,8 +145,11 @@ static lvn_status run_passes(const lvni_trainer_pass *pass, lvni_trainer_micro_b
     lvni_dist_comm_at(pass->comm, LVNI_PLACE_FORWARD, pass->step);
     lvn_tensor *loss = root->cls->training_step(root, batch, &job->step.now);
     job->set->gradients.final = final;
-    lvn_status s = check_loss(pass, job, watch, loss);
-    if (s == LVN_OK) {
+    bool bad;
+    lvn_status s = check_loss(pass, job, watch, loss, &bad);
+    if (s == LVN_OK && bad) {
+        leave_out(pass, job);
+    } else if (s == LVN_OK) {
         lvni_dist_comm_at(pass->comm, LVNI_PLACE_BACKWARD, pass->step);
         watch->strict = true;
         (void)lvni_kernels_watch_set(pass->detect_anomaly && !pass->scaled ? watch : NULL);

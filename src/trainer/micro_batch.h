@@ -13,6 +13,17 @@
 #include "trainer/group_sync.h"
 #include "trainer/scaler.h"
 
+/* What becomes of a micro-batch whose loss is not finite. Nothing of it is kept but its count: its
+ * gradient is zeros, on any layout, and its weight 0 (skip) or what it is (zero). */
+typedef enum lvni_trainer_bad_batch {
+    LVNI_BAD_BATCH_STOP,
+    LVNI_BAD_BATCH_SKIP,
+    LVNI_BAD_BATCH_ZERO
+} lvni_trainer_bad_batch;
+
+/* Of "stop", "skip", "zero". */
+lvni_trainer_bad_batch lvni_trainer_bad_batch_of(const char *name);
+
 /* A phase of a step, as its micro-batches see it: the same for all of them. */
 typedef struct lvni_trainer_pass {
     const lvni_nn_model *model;
@@ -26,6 +37,7 @@ typedef struct lvni_trainer_pass {
     double number[LVNI_NUMBERS]; /* values of the model's numbers */
     bool scaled; /* 16-mixed: a loss that is not finite is an overflow, the step is skipped */
     bool detect_anomaly; /* the op that makes the first number that is not finite ends the run */
+    lvni_trainer_bad_batch on_bad_batch;
 } lvni_trainer_pass;
 
 typedef struct lvni_trainer_micro_batch_job {
@@ -53,8 +65,9 @@ double lvni_trainer_loss_factor(const lvni_plan *plan, const lvni_trainer_scaler
 lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
                                         lvni_trainer_micro_batch_job *job);
 
-/* LVN_ERR_NON_FINITE, with the message of a loss. */
-lvn_status lvni_trainer_fail_loss(const lvni_trainer_pass *pass, double value, int64_t micro_batch);
+/* LVN_ERR_NON_FINITE, with the message of a loss. batch: names its samples; NULL: unknown. */
+lvn_status lvni_trainer_fail_loss(const lvni_trainer_pass *pass, double value, int64_t micro_batch,
+                                  const lvn_batch *batch);
 
 /* The batch with its fields on the device of `copies`, copied beside its kernels: of a batch in
  * memory of lvni_tensor_host_take. Nothing to copy when it has no samples. Free with

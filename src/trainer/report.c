@@ -109,7 +109,9 @@ static int metric_rows(const lvni_nn_step *step, const char *prefix, const char 
         const lvni_nn_step_metric *m = &step->metric[i];
         if (m->weight != 0.0) {
             snprintf(text[n], sizeof text[n], "%s/%s%s", prefix, m->name, suffix);
-            row[n] = (lvni_log_metric){.name = text[n], .value = m->sum / m->weight};
+            const bool counts = strcmp(m->name, LVNI_METRIC_BAD) == 0;
+            row[n] =
+                (lvni_log_metric){.name = text[n], .value = counts ? m->sum : m->sum / m->weight};
             n++;
         }
     }

@@ -22,6 +22,7 @@ static lvn_status make_engine(lvni_trainer *t)
                                           .precision = o->precision,
                                           .gradient_clip_val = o->gradient_clip_val,
                                           .detect_anomaly = o->detect_anomaly,
+                                          .on_bad_batch = o->on_bad_batch,
                                           .seed = o->seed,
                                           .comm = o->comm,
                                           .bucket_bytes = o->bucket_bytes,

@@ -63,6 +63,7 @@ typedef struct lvni_trainer_options {
     lvni_trainer_precision precision;
     double gradient_clip_val; /* 2-norm; 0: off */
     bool detect_anomaly;      /* kernels/watch.h, in every micro-batch */
+    lvni_trainer_bad_batch on_bad_batch;
     lvni_trainer_phase_options phase[LVNI_PHASES];
     uint64_t seed;
     int64_t max_epochs;            /* -1: no limit */

@@ -2,6 +2,7 @@
  * they report are added in the order of their numbers, and not in that of arrival, with those of
  * other ranks (gradient_sync.h). Called by the step (step.c). */
 #include "core/signals.h"
+#include "log/run_log.h"
 #include "trainer/engine.h"
 #include "trainer/phases.h"
 #include "trainer/trainer.h"
@@ -206,13 +207,27 @@ typedef struct all_micro_batches {
     const lvni_trainer_engine *engine;
     lvni_nn_step *metrics;
     int64_t samples;
-    int next;
+    int next, rank;
 } all_micro_batches;
+
+static void report_bad(const all_micro_batches *all, const lvni_nn_step *metrics)
+{
+    if (metrics->n_metrics == 1 && strcmp(metrics->metric[0].name, LVNI_METRIC_BAD) == 0) {
+        const lvni_trainer_pass *now = &all->engine->now;
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "the loss is not finite at step %lld (epoch %lld), micro-batch %d (rank %d): "
+                      "%s (on_bad_batch)",
+                      (long long)now->step, (long long)now->epoch + 1, all->next, all->rank,
+                      now->on_bad_batch == LVNI_BAD_BATCH_SKIP ? "its samples are left out"
+                                                               : "its gradient is zeros");
+    }
+}
 
 static lvn_status add_micro_batch(void *user, const lvni_trainer_message_part *part,
                                   const lvni_nn_step *metrics)
 {
     all_micro_batches *all = user;
+    report_bad(all, metrics);
     LVN_TRY(lvni_nn_metrics_add(all->metrics, metrics));
     all->samples += part->samples;
     if (all->next < all->engine->o.plan.micro_batches) {
@@ -248,6 +263,7 @@ static lvn_status read_messages(lvni_trainer_engine *e, lvni_trainer_step_record
     for (int rank = 0; rank < e->o.plan.devices; rank++) {
         size_t size;
         lvni_trainer_message_head head;
+        all.rank = rank;
         const void *message = lvni_trainer_gradient_sync_reported(e->gradient_sync, rank, &size);
         LVN_TRY(lvni_trainer_message_read(message, size, &head, add_micro_batch, &all));
         LVN_TRY(lvni_trainer_message_read_marks(message, size, &head, e->graded,

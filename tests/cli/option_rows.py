@@ -118,6 +118,7 @@ train_rows = {
     "overfit_batches": row("1"),
     "fast_dev_run": row("true", "files metrics"),
     "detect_anomaly": row("true", "stderr", "optim=sgd optim.lr=1e38", fails=True),
+    "on_bad_batch": Elsewhere("test_anomaly.py", "on_bad_batch="),
     "min_epochs": row("3", "metrics", STOPS),
     "min_steps": row("9", "metrics", STOPS),
     "max_time": Elsewhere("test_loop.py", "max_time="),

@@ -1,13 +1,15 @@
 """detect_anomaly=true: the op that makes the first number that is not finite is named, on one rank
 and on two, on the host and on a device; without such a number the bits are the same.
+on_bad_batch=skip: the run goes on, with one hash on every layout.
 
 usage: test_anomaly.py LEVIN [test names]
 """
 
+import json
 import re
 import subprocess
 
-from bad_support import LEVIN, main
+from bad_support import LEVIN, USAGE, main
 from rank_case import RankCase, SHAPES
 
 RUN = [*SHAPES, "model=cnn", "batch_size=24", "max_epochs=1", "quiet=true"]
@@ -49,6 +51,33 @@ class Anomaly(RankCase):
             done = self.train(out, *key)
             self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(*(self.hash_of(out) for out in ("off", "on")))
+
+    def test_bad_batches_are_left_out_and_counted(self):
+        go_on = [*DIVERGES, "on_bad_batch=skip", "limit_val_batches=0", "log_every_n_steps=1"]
+        runs = {"one": [], "two": ["devices=2"], "parts": ["devices=2", "strategy=sharded"]}
+        for out, how in runs.items():
+            done = self.train(out, *go_on, *how)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(f"{self.dir}/{out}/metrics.jsonl") as f:
+                rows = [json.loads(line) for line in f]
+            self.assertEqual(rows[1]["train/bad_batches_step"], 6, rows[1])
+            self.assertGreater(rows[-1]["train/bad_batches"], 6)
+            self.assertIn("at step 1 (epoch 1), micro-batch 5", done.stderr + done.stdout)
+        self.assertEqual(len({self.hash_of(out) for out in runs}), 1)
+
+    def test_coupled_batches_end_the_run(self):
+        coupled = ["sync_batchnorm=true", "on_bad_batch=skip", "devices=2"]
+        done = self.train("coupled", *DIVERGES, *coupled)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r"the loss is nan at step 1 .*micro-batch \d \(samples \d+, ")
+
+    def test_what_cannot_leave_out_refuses(self):
+        sim = {"LEVIN_SIM_DEVICES": "1", "LEVIN_SIM_MEMORY": "256MiB"}
+        refused = (("half", "precision=16-mixed", None), ("device", "accelerator=sim", sim))
+        for out, how, env in refused:
+            done = self.train(out, "on_bad_batch=zero", "devices=1", how, env=env)
+            self.assertEqual(done.returncode, USAGE, done.stderr)
+            self.assertIn("on_bad_batch=zero works on the CPU", done.stderr)
 
     def hash_of(self, out):
         return subprocess.check_output(

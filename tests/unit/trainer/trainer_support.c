@@ -175,6 +175,7 @@ void bench_open(bench *b, const memory *data, const setting *s)
                               .max_steps = -1,
                               .workers = s->workers,
                               .skip_unreadable = s->skip,
+                              .on_bad_batch = s->on_bad_batch,
                               .stream = s->stream,
                               .comm = s->comm,
                               .bucket_bytes = s->bucket_bytes,

@@ -56,6 +56,7 @@ typedef struct setting {
     double clip;
     lvni_trainer_precision precision;
     bool skip;
+    lvni_trainer_bad_batch on_bad_batch;
     const char *out;
     bool sync;            /* sync_batchnorm */
     lvni_dist_comm *comm; /* one rank of several: `rank` of `devices`; NULL: alone */
