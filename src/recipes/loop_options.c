@@ -95,6 +95,12 @@ static lvn_status check_duration(const lvni_core_option *row, const lvni_core_va
                                        "a number with s, m, h or d, as in 90m");
 }
 
+static lvn_status check_interval(const lvni_core_option *row, const lvni_core_value *value,
+                                 const char *origin)
+{
+    return parse_duration(value->text) > 0.0 ? LVN_OK : check_some(row, value, origin);
+}
+
 static lvn_status check_dev_run(const lvni_core_option *row, const lvni_core_value *value,
                                 const char *origin)
 {
@@ -202,10 +208,10 @@ static const lvni_core_option loop_rows[] = {
     {.name = "val_check_interval",
      .type = LVNI_OPT_STRING,
      .fallback = "1.0",
-     .check = check_some,
+     .check = check_interval,
      .help =
          "In such an epoch: validation after every so many batches (100), or after this part of "
-         "the epoch (0.25)."},
+         "the epoch (0.25), or after this time (00:00:30:00 or 30m), by the clock of rank 0."},
     {.name = "num_sanity_val_steps",
      .type = LVNI_OPT_INT,
      .fallback = "2",
@@ -295,6 +301,9 @@ static lvn_status read_validation(const lvni_core_config *c, lvni_trainer_option
                  ceil(1e3 / (double)all) / 1e3);
     }
     o->val_chunks = o->val_chunks == all ? 0 : o->val_chunks;
+    const double seconds = parse_duration(lvni_core_config_str(c, "val_check_interval"));
+    o->val_every_s = seconds > 0.0 ? seconds : 0.0;
+    interval = seconds > 0.0 ? (lvni_recipes_limit){0} : interval;
     const int64_t batches = interval.part > 0.0 ? part_of(interval.part, o->plan.steps_per_epoch)
                             : interval.batches > 0
                                 ? (interval.batches + o->plan.accumulate - 1) / o->plan.accumulate

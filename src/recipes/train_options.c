@@ -293,12 +293,13 @@ static lvn_status check_even_epochs(const lvni_core_config *c)
                      thaw[i], accumulation);
         }
     }
-    if (strcmp(lvni_core_config_str(c, "val_check_interval"), "1.0") != 0) {
+    const char *interval = lvni_core_config_str(c, "val_check_interval");
+    if (strcmp(interval, "1.0") != 0 && strpbrk(interval, ":smhd") == NULL) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "val_check_interval=%s is counted in steps of an epoch, and "
                  "accumulate_grad_batches=%s makes epochs with different numbers of them: leave "
                  "one of the two out",
-                 lvni_core_config_str(c, "val_check_interval"), accumulation);
+                 interval, accumulation);
     }
     return LVN_OK;
 }

@@ -79,8 +79,9 @@ typedef struct lvni_trainer_step_record {
     double lr;
     /* that asked some rank to stop, as of this step; the same on all ranks; 0: none */
     int signal;
-    bool save; /* rank 0 was asked to save; with a sharded stage alone */
-    int late;  /* of a step that is read late: its number there */
+    bool validate; /* rank 0's clock asked for it */
+    bool save;     /* rank 0 was asked to save; with a sharded stage alone */
+    int late;      /* of a step that is read late: its number there */
     int n_phases;
     lvni_trainer_phase_result phase[LVNI_PHASES]; /* what is behind the last one is not set */
 } lvni_trainer_step_record;
@@ -109,6 +110,7 @@ typedef struct lvni_trainer_engine {
      * way when this one ends. The loader stays until a step without, or until the engine is gone.
      */
     bool more_steps;
+    bool validation_due; /* rank 0: its message of the step asks all to validate after it */
     bool save_due; /* rank 0, with a sharded stage: its message of the step asks all to save */
     /* the last step failed between two phases: the weights are of no step; not with `late` */
     bool torn;

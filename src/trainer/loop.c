@@ -93,12 +93,18 @@ static bool validates(const lvni_trainer *t, int64_t *steps)
     return t->o.val != NULL && (t->at.epoch + 1) % epochs == 0;
 }
 
+/* Of validation, after the step that was. */
+static bool is_turn(const lvni_trainer *t, int64_t every)
+{
+    return t->o.val_every_s > 0.0 ? t->validation_asked : t->at.step_in_epoch % every == 0;
+}
+
 /* After the step that was, unless it is the epoch's last; not done yet. */
 static bool validation_is_due(const lvni_trainer *t)
 {
     int64_t every;
     return validates(t, &every) && t->at.step_in_epoch > 0 && !lvni_trainer_loop_epoch_done(t) &&
-           t->at.step_in_epoch % every == 0 && t->validated_step != t->at.step;
+           is_turn(t, every) && t->validated_step != t->at.step;
 }
 
 /* *useful: some sample could be read. What ends the run meanwhile leaves the position before the
@@ -114,6 +120,7 @@ static lvn_status validate(lvni_trainer *t, bool *useful)
     }
     *useful = t->report.last_val.n_metrics > 0;
     t->validated_step = t->at.step;
+    t->validated_ns = lvni_core_now_ns();
     if (*useful && t->o.hooks.validation != NULL) {
         t->o.hooks.validation(t->o.hooks.user);
     }
@@ -154,7 +161,7 @@ static lvn_status validate_within_epoch(lvni_trainer *t, bool *saved)
 static lvn_status end_epoch(lvni_trainer *t, bool periodic, bool asked, bool *saved)
 {
     int64_t every;
-    const bool due = validates(t, &every) && t->at.step_in_epoch % every == 0;
+    const bool due = validates(t, &every) && is_turn(t, every);
     bool validated = false, best = false, named = false;
     LVN_TRY(due ? validate(t, &validated) : LVN_OK);
     LVN_TRY(lvni_trainer_report_epoch(&t->report, &t->at, &t->engine->scaler, validated));
@@ -218,6 +225,7 @@ static lvn_status submit(lvni_trainer *t)
     const lvn_status s = lvni_trainer_engine_submit(t->engine, t->loader, &t->at, record);
     t->keeper.signal = record->signal;
     t->keeper.save_asked = record->save;
+    t->validation_asked = record->validate;
     LVN_TRY(s);
     t->n_open++;
     t->at.step++;
@@ -358,6 +366,9 @@ lvn_status lvni_trainer_loop_begin_step(lvni_trainer *t)
 /* Rank 0 has the clock of the run; the others learn of it as of a signal. */
 static void look_at_clock(lvni_trainer *t)
 {
+    t->engine->validation_due =
+        t->o.val_every_s > 0.0 &&
+        (double)(lvni_core_now_ns() - t->validated_ns) >= t->o.val_every_s * 1e9;
     t->engine->save_due = t->engine->sharded != NULL && save_is_due(t);
     if (t->o.max_time_s > 0.0 && t->o.plan.rank == 0 && lvni_trainer_stop_signal() == 0 &&
         lvni_trainer_report_seconds(&t->report) >= t->o.max_time_s) {
@@ -372,7 +383,7 @@ static void look_at_clock(lvni_trainer *t)
 static lvn_status catch_up(lvni_trainer *t)
 {
     bool saved;
-    t->keeper.saved_ns = lvni_core_now_ns();
+    t->keeper.saved_ns = t->validated_ns = lvni_core_now_ns();
     if (lvni_trainer_loop_epoch_done(t)) {
         return end_epoch(t, false, false, &saved);
     }

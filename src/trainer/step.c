@@ -79,6 +79,7 @@ lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *
     r->lr = 0.0;
     r->signal = 0;
     r->save = false;
+    r->validate = false;
     r->n_phases = e->n_phases;
     for (int i = 0; i < e->n_phases; i++) {
         begin_phase(&r->phase[i]);

@@ -14,9 +14,10 @@ typedef struct lvni_trainer_message {
 
 /* About one rank, at its head. */
 typedef struct lvni_trainer_message_head {
-    int64_t signal;  /* that this rank was sent (trainer.h), 0: none */
-    int64_t save;    /* 1: this rank was asked to save */
-    int64_t n_parts; /* micro-batches or chunks that follow */
+    int64_t signal;   /* that this rank was sent (trainer.h), 0: none */
+    int64_t save;     /* 1: this rank was asked to save */
+    int64_t validate; /* 1: rank 0's clock asks for a validation after the step */
+    int64_t n_parts;  /* micro-batches or chunks that follow */
     int64_t n_marks; /* bytes behind them: of each parameter, whether one of the micro-batches had a
                         gradient of it */
     int64_t n_note;  /* bytes of text behind them: a warning that this rank alone can give */

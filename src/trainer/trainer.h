@@ -76,7 +76,8 @@ typedef struct lvni_trainer_options {
      * last), of so many chunks (0: all); and of so many before the first step, whose result is
      * not kept (-1: all) */
     int64_t val_every_n_epochs, val_every_n_steps, val_chunks, sanity_chunks;
-    int workers; /* loader threads */
+    double val_every_s; /* instead of steps: by rank 0's clock; 0: off */
+    int workers;        /* loader threads */
     /* That each of them keeps to decode samples; for the prediction of memory alone. */
     size_t worker_bytes, val_worker_bytes;
     bool skip_unreadable;
@@ -166,6 +167,8 @@ typedef struct lvni_trainer {
     lvni_data_loader *loader, *val_loader; /* NULL until needed */
     lvni_trainer_engine *engine;
     lvni_trainer_early early;
+    uint64_t validated_ns;  /* when that ended, or the run began */
+    bool validation_asked;  /* of rank 0's clock, as of the last step; the same on all ranks */
     int64_t validated_step; /* of the newest validation; -1: none */
     lvni_trainer_report report;
     lvni_trainer_keeper keeper;

@@ -33,6 +33,9 @@ static bool validates(const lvni_trainer_options *o)
                   first = lvni_plan_steps_before(&o->plan, epochs - 1) +
                           (o->val_every_n_steps > 0 ? o->val_every_n_steps
                                                     : lvni_plan_steps_of(&o->plan, epochs - 1));
+    if (o->val_every_s > 0.0) {
+        return o->val != NULL;
+    }
     return o->val != NULL && (o->max_epochs < 0 || o->max_epochs >= epochs) &&
            (o->max_steps < 0 || o->max_steps >= first);
 }

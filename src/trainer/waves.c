@@ -250,6 +250,7 @@ static lvn_status write_message(lvni_trainer_engine *e)
     mine->signal = e->o.signal_in_message ? lvni_trainer_stop_signal() : 0;
     const bool asks = e->sharded != NULL && e->o.plan.rank == 0;
     mine->save = asks && (lvni_core_signals_take_save() || e->save_due) ? 1 : 0;
+    mine->validate = e->o.plan.rank == 0 && e->validation_due ? 1 : 0;
     LVN_TRY(lvni_trainer_message_add_marks(&e->message, e->graded, e->o.model->n_parameters));
     return e->o.plan.rank > 0 ? lvni_trainer_message_add_unreadable(&e->message, e->loader)
                               : LVN_OK;
@@ -271,6 +272,7 @@ static lvn_status read_messages(lvni_trainer_engine *e, lvni_trainer_step_record
         lvni_trainer_message_report_note(message, size, &head, rank);
         r->signal = r->signal != 0 ? r->signal : (int)head.signal;
         r->save = r->save || head.save != 0;
+        r->validate = r->validate || head.validate != 0;
     }
     lvni_trainer_stop_note(r->signal);
     r->samples = all.samples;

@@ -115,6 +115,17 @@ class Loop(Case):
             run = ["accumulate_grad_batches=0:1,2:4", other]
             self.train("bad", *run, code=USAGE, expects=[what])
 
+    def test_validation_by_the_clock(self):
+        """Rank 0's clock decides for all ranks; an epoch's end is none by itself."""
+        for value in ("1s", "00:00:00:01"):
+            run = [f"val_check_interval={value}", "max_time=3s", "max_epochs=-1"]
+            self.train("clock", *run, "devices=2", "overwrite=true", "model=mlp")
+            times = [r["time_s"] for r in self.rows("clock") if "val/loss" in r]
+            self.assertIn(len(times), (2, 3), times)
+            for before, after in zip([0.0] + times, times):
+                self.assertGreater(after - before, 0.9)
+        self.train("bad", "val_check_interval=2x", code=USAGE, expects=["val_check_interval 2x"])
+
     def test_what_is_validated(self):
         """The first chunks."""
         self.train("all", "max_epochs=1")
