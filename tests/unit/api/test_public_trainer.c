@@ -417,6 +417,72 @@ static void checkpoints_are_shown(void **state)
     lvn_trainer_destroy(s.trainer);
 }
 
+/* ---- the order of callbacks ---- */
+
+typedef struct callbacks {
+    char text[64];
+    size_t n;
+    int written;
+} callbacks;
+
+static bool note_one(callbacks *t, char what)
+{
+    assert_true(t->n + 1 < sizeof t->text);
+    t->text[t->n++] = what;
+    return false;
+}
+
+static bool note_step(void *user, const lvn_trainer_report *r)
+{
+    (void)r;
+    return note_one(user, 's');
+}
+
+static bool note_validation(void *user, const lvn_trainer_report *r)
+{
+    (void)r;
+    return note_one(user, 'v');
+}
+
+static bool note_epoch(void *user, const lvn_trainer_report *r)
+{
+    (void)r;
+    return note_one(user, 'e');
+}
+
+/* It is written while the run goes on: after its step, and no more is fixed. */
+static bool count_written(void *user, const lvn_trainer_report *r)
+{
+    callbacks *t = user;
+    (void)r;
+    assert_true(t->n > 0 && ++t->written > 0);
+    return false;
+}
+
+/* A validation after the step that it is due at, and before the end of the epoch. The sanity check
+ * calls nothing. */
+static void callbacks_come_in_a_fixed_order(void **state)
+{
+    (void)state;
+    static const char *const layout[] = {"lanes=1", "devices=2"}, *const interval[] = {
+                                                                      "val_check_interval=2",
+                                                                      "val_check_interval=0.34"};
+    for (int i = 0; i < 2; i++) {
+        lvn_trainer *t = NULL;
+        callbacks order = {.n = 0};
+        char out[96];
+        snprintf(out, sizeof out, "out=%s/order-%d", dir, i);
+        const char *args[] = {out, "num_sanity_val_steps=2", interval[i],
+                              "checkpoint.every_n_steps=1", layout[i]};
+        must(lvn_trainer_create(&POINT_JOB, &t, .n_args = 5, .args = args, .on_step = note_step,
+                                .on_validation = note_validation, .on_epoch = note_epoch,
+                                .on_checkpoint = count_written, .user = &order));
+        must(lvn_trainer_fit(t));
+        lvn_trainer_destroy(t);
+        assert_string_equal(order.text, i == 0 ? "ssvsessvse" : "svsvsvesvsvsve");
+    }
+}
+
 static void *stop_soon(void *argument)
 {
     usleep(20000);
@@ -694,6 +760,7 @@ int main(void)
         cmocka_unit_test(trainers_in_threads_do_not_meet),
         cmocka_unit_test(fit_shows_what_it_does_and_stops_when_asked),
         cmocka_unit_test(checkpoints_are_shown),
+        cmocka_unit_test(callbacks_come_in_a_fixed_order),
         cmocka_unit_test(another_thread_stops_a_fit),
         cmocka_unit_test(a_value_is_written_on_all_ranks),
         cmocka_unit_test(the_module_can_be_run),
