@@ -52,6 +52,7 @@ static lvn_status advance(lvni_trainer *t, lvni_trainer_step_result *r)
     LVN_TRY(lvni_trainer_loop_begin(t));
     LVN_TRY(lvni_trainer_loop_begin_step(t));
     LVN_TRY(lvni_trainer_step(t, r));
+    t->report.waited_ns = lvni_data_loader_get_stats(t->loader).wait_ns;
     lvni_trainer_loop_report_unreadable(t->loader);
     const bool done = lvni_trainer_loop_epoch_done(t);
     LVN_TRY(lvni_trainer_report_step(&t->report, r, done || lvni_trainer_ends_at(t, &t->at)));
@@ -108,6 +109,7 @@ lvn_status lvni_trainer_load(lvni_trainer *t, const lvni_ckpt *ckpt)
     LVN_TRY(lvni_trainer_restore(t, ckpt));
     drop_batches(t);
     t->report.samples = t->report.logged_at = 0;
+    t->report.logged_at_step = t->at.step;
     t->keeper.saved_step = -1; /* the run directory's last is of another state */
     lvni_trainer_report_close(&t->report);
     return LVN_OK;

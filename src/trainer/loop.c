@@ -249,6 +249,7 @@ static lvn_status collect_and_report(lvni_trainer *t)
 {
     lvni_trainer_step_result r;
     LVN_TRY(collect(t, &r));
+    t->report.waited_ns = lvni_data_loader_get_stats(t->loader).wait_ns;
     lvni_trainer_loop_report_unreadable(t->loader);
     LVN_TRY(lvni_trainer_report_step(&t->report, &r,
                                      r.after.step_in_epoch >= steps_of(t, &r.after) ||

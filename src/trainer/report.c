@@ -17,8 +17,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
-enum { LINE = LVNI_METRICS * 2 + LVNI_PHASES * 2 + 10, NAME = 48 };
+enum { LINE = LVNI_METRICS * 2 + LVNI_PHASES * 2 + 13, NAME = 48 };
 
 double lvni_trainer_metric_mean(const lvni_nn_step *step, const char *name)
 {
@@ -42,6 +43,14 @@ static lvn_status open_loggers(lvni_trainer_report *r, int64_t step)
     return step == 0 ? lvni_trainer_report_samples(r) : LVN_OK;
 }
 
+/* Of all threads of the process. */
+static double cpu_seconds(void)
+{
+    struct timespec t = {0};
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 lvn_status lvni_trainer_report_open(lvni_trainer_report *r, int64_t step)
 {
     lvni_log_progress_init(&r->progress, &(lvni_log_progress_options){
@@ -51,6 +60,8 @@ lvn_status lvni_trainer_report_open(lvni_trainer_report *r, int64_t step)
     if (r->o->out == NULL || r->log != NULL) {
         return LVN_OK;
     }
+    r->logged_at_step = step;
+    r->cpu_at_s = cpu_seconds();
     lvni_core_str path = {0};
     lvni_core_str_printf(&path, "%s/metrics.jsonl", r->o->out);
     lvn_status s = lvni_core_str_status(&path);
@@ -153,14 +164,21 @@ static void show(lvni_trainer_report *r, const lvni_trainer_step_result *step, d
     lvni_log_progress_update(&r->progress, &state, now_s, logged, last);
 }
 
-/* Samples per second since the last measurement; one over a few milliseconds means nothing, so the
- * old rate stays then. */
-static void measure_rate(lvni_trainer_report *r, double now_s)
+/* Speed since the last measurement; one over a few milliseconds means nothing, so the old one stays
+ * then. */
+static void measure_rate(lvni_trainer_report *r, int64_t step, double now_s)
 {
-    const double s = now_s - r->logged_at_s;
+    const double s = now_s - r->logged_at_s, cpu_s = cpu_seconds();
     if (s > 0.0 && (s >= 0.2 || !(r->rate > 0.0))) {
+        const uint64_t waited = r->waited_ns > r->waited_at_ns ? r->waited_ns - r->waited_at_ns : 0;
         r->rate = (double)(r->samples - r->logged_at) / s;
+        r->step_rate = (double)(step - r->logged_at_step) / s;
+        r->wait_share = fmin((double)waited * 1e-9 / s, 1.0);
+        r->cpu_cores = (cpu_s - r->cpu_at_s) / s;
         r->logged_at = r->samples;
+        r->logged_at_step = step;
+        r->waited_at_ns = r->waited_ns;
+        r->cpu_at_s = cpu_s;
         r->logged_at_s = now_s;
     }
 }
@@ -189,6 +207,9 @@ static lvn_status write_step(const lvni_trainer_report *r, const lvni_trainer_st
             (lvni_log_metric){.name = "amp/skipped_steps", .value = (double)step->scaler.skipped};
     }
     row[n++] = (lvni_log_metric){.name = "throughput/samples_per_s", .value = r->rate};
+    row[n++] = (lvni_log_metric){.name = "throughput/steps_per_s", .value = r->step_rate};
+    row[n++] = (lvni_log_metric){.name = "data/wait_share", .value = r->wait_share};
+    row[n++] = (lvni_log_metric){.name = "host/cpu_cores", .value = r->cpu_cores};
     row[n++] = (lvni_log_metric){.name = "memory/peak_bytes", .value = (double)peak_bytes()};
     lvni_tensor_device *device = lvni_tensor_device_of(r->o->model->weights);
     if (device != NULL) {
@@ -205,7 +226,7 @@ lvn_status lvni_trainer_report_step(lvni_trainer_report *r, const lvni_trainer_s
     const bool logged = step->after.step % r->o->log_every_n_steps == 0 || last_of_epoch;
     r->samples += step->samples;
     if (logged) {
-        measure_rate(r, now_s);
+        measure_rate(r, step->after.step, now_s);
     }
     show(r, step, now_s, logged, last_of_epoch);
     return logged && r->log != NULL ? write_step(r, step) : LVN_OK;

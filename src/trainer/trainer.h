@@ -127,10 +127,14 @@ typedef struct lvni_trainer_report {
     lvni_nn_step last_val;  /* of the newest validation */
     int64_t samples;        /* trained on since start_ns */
     uint64_t start_ns;
-    double earlier_s; /* that the run took before it was resumed */
-    /* since the last logging point: `samples` and time of it, and samples per second */
-    int64_t logged_at;
-    double logged_at_s, rate;
+    double earlier_s;   /* that the run took before it was resumed */
+    uint64_t waited_ns; /* for the loader of this rank, since that was made */
+    /* at the last measurement; since then samples and steps per second, the part of the time
+     * that went by for batches, and the cores that the process kept busy */
+    int64_t logged_at, logged_at_step;
+    uint64_t waited_at_ns;
+    double logged_at_s, cpu_at_s;
+    double rate, step_rate, wait_share, cpu_cores;
 } lvni_trainer_report;
 
 /* What a run leaves behind, and when it ends early (keeper.c, save.c). */

@@ -49,8 +49,8 @@ class Loop(Case):
 
     def values(self, name):
         """All that is logged, without times."""
-        timed = ("time_s", "throughput/samples_per_s", "memory/peak_bytes")
-        return [{k: v for k, v in r.items() if k not in timed} for r in self.rows(name)]
+        timed = ("time_s", "throughput/", "memory/", "data/", "host/")
+        return [{k: v for k, v in r.items() if not k.startswith(timed)} for r in self.rows(name)]
 
     def assert_same(self, a, b):
         for which in ("last", "best"):
