@@ -208,8 +208,8 @@ static lvn_status write_step(const lvni_trainer_report *r, const lvni_trainer_st
     }
     row[n++] = (lvni_log_metric){.name = "throughput/samples_per_s", .value = r->rate};
     row[n++] = (lvni_log_metric){.name = "throughput/steps_per_s", .value = r->step_rate};
-    row[n++] = (lvni_log_metric){.name = "data/wait_share", .value = r->wait_share};
-    row[n++] = (lvni_log_metric){.name = "host/cpu_cores", .value = r->cpu_cores};
+    row[n++] = (lvni_log_metric){.name = "throughput/wait_share", .value = r->wait_share};
+    row[n++] = (lvni_log_metric){.name = "throughput/cpu_cores", .value = r->cpu_cores};
     row[n++] = (lvni_log_metric){.name = "memory/peak_bytes", .value = (double)peak_bytes()};
     lvni_tensor_device *device = lvni_tensor_device_of(r->o->model->weights);
     if (device != NULL) {

@@ -49,7 +49,7 @@ class Loop(Case):
 
     def values(self, name):
         """All that is logged, without times."""
-        timed = ("time_s", "throughput/", "memory/", "data/", "host/")
+        timed = ("time_s", "throughput/", "memory/")
         return [{k: v for k, v in r.items() if not k.startswith(timed)} for r in self.rows(name)]
 
     def assert_same(self, a, b):
