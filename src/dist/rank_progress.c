@@ -4,25 +4,63 @@
 #include "core/machine.h"
 #include "dist/transport.h"
 
+static void clock_step(lvni_dist_comm *comm, lvni_dist_place place)
+{
+    const uint64_t begun = atomic_load(&comm->progress.step_ns);
+    const bool inside = place >= LVNI_PLACE_DATA && place <= LVNI_PLACE_RESULT;
+    if (inside && begun == 0) {
+        atomic_store(&comm->progress.step_ns, lvni_core_now_ns());
+    } else if (!inside && begun != 0) {
+        const unsigned n = atomic_load(&comm->progress.steps);
+        atomic_store(&comm->progress.took_ns[n % LVNI_DIST_STEPS], lvni_core_now_ns() - begun);
+        atomic_store(&comm->progress.steps, n + 1);
+        atomic_store(&comm->progress.step_ns, 0);
+    }
+}
+
+static double find_median_s(const lvni_dist_comm *comm)
+{
+    uint64_t sorted[LVNI_DIST_STEPS] = {0};
+    if (atomic_load(&comm->progress.steps) < LVNI_DIST_STEPS) {
+        return 0.0;
+    }
+    for (int i = 0; i < LVNI_DIST_STEPS; i++) {
+        const uint64_t took = atomic_load(&comm->progress.took_ns[i]);
+        int at = i;
+        for (; at > 0 && sorted[at - 1] > took; at--) {
+            sorted[at] = sorted[at - 1];
+        }
+        sorted[at] = took;
+    }
+    const int middle = LVNI_DIST_STEPS / 2;
+    return (double)sorted[middle] * 1e-9;
+}
+
 void lvni_dist_comm_at(lvni_dist_comm *comm, lvni_dist_place place, int64_t step)
 {
     if (comm != NULL) {
         atomic_store_explicit(&comm->progress.step, step, memory_order_relaxed);
         atomic_store_explicit(&comm->progress.place, (int)place, memory_order_relaxed);
+        if (place != LVNI_PLACE_FORWARD && place != LVNI_PLACE_BACKWARD) { /* of lanes */
+            clock_step(comm, place);
+        }
     }
 }
 
 lvni_dist_progress lvni_dist_comm_progress(const lvni_dist_comm *comm)
 {
     const bool waits = atomic_load(&comm->progress.inside) > 0;
-    const uint64_t now = lvni_core_now_ns(), since = atomic_load(&comm->progress.since_ns);
-    return (lvni_dist_progress){.entered = atomic_load(&comm->progress.entered),
-                                .waits = waits,
-                                .call = atomic_load(&comm->progress.call),
-                                .place = atomic_load(&comm->progress.place),
-                                .step = atomic_load(&comm->progress.step),
-                                .waited_s =
-                                    waits && now > since ? (double)(now - since) * 1e-9 : 0.0};
+    const uint64_t since = atomic_load(&comm->progress.since_ns),
+                   begun = atomic_load(&comm->progress.step_ns), now = lvni_core_now_ns();
+    return (lvni_dist_progress){
+        .entered = atomic_load(&comm->progress.entered),
+        .waits = waits,
+        .call = atomic_load(&comm->progress.call),
+        .place = atomic_load(&comm->progress.place),
+        .step = atomic_load(&comm->progress.step),
+        .waited_s = waits && now > since ? (double)(now - since) * 1e-9 : 0.0,
+        .step_s = begun != 0 && now > begun ? (double)(now - begun) * 1e-9 : 0.0,
+        .usual_s = find_median_s(comm)};
 }
 
 const char *lvni_dist_place_name(int place)
@@ -35,7 +73,10 @@ const char *lvni_dist_place_name(int place)
                                                         [LVNI_PLACE_UPDATE] = "update",
                                                         [LVNI_PLACE_VALIDATION] = "validation",
                                                         [LVNI_PLACE_SAVE] = "save",
-                                                        [LVNI_PLACE_END] = "end"};
+                                                        [LVNI_PLACE_END] = "end",
+                                                        [LVNI_PLACE_RESULT] =
+                                                            "result of the device",
+                                                        [LVNI_PLACE_BETWEEN] = "after the end"};
     return place >= 0 && place < LVNI_PLACE_COUNT ? names[place] : "?";
 }
 

@@ -13,6 +13,8 @@ typedef enum lvni_dist_place {
     LVNI_PLACE_BACKWARD,
     LVNI_PLACE_REDUCTION,
     LVNI_PLACE_UPDATE,
+    LVNI_PLACE_RESULT,  /* of a device, which computes on its own */
+    LVNI_PLACE_BETWEEN, /* steps */
     LVNI_PLACE_VALIDATION,
     LVNI_PLACE_SAVE,
     LVNI_PLACE_END,
@@ -26,9 +28,12 @@ typedef struct lvni_dist_progress {
     int place;        /* lvni_dist_place */
     int64_t step;     /* of the place */
     double waited_s;  /* since a call began or ended on this rank; 0 where it does not wait */
+    double step_s;    /* since the step began, from data to update; 0: outside */
+    double usual_s;   /* the median of the last steps; 0: there are too few */
 } lvni_dist_progress;
 
-/* From here on the rank is at this place; any thread of the rank. comm NULL: one rank, which no
+/* From here on the rank is at this place; any thread of the rank, forward and backward, else the
+ * trainer's. comm NULL: one rank, which no
  * other waits for. */
 void lvni_dist_comm_at(lvni_dist_comm *comm, lvni_dist_place place, int64_t step);
 /* Any thread. */

@@ -132,6 +132,8 @@ extern const lvni_dist_transport lvni_dist_transport_self, lvni_dist_transport_s
 /* Made of two others (levels/). */
 extern const lvni_dist_transport lvni_dist_transport_levels;
 
+enum { LVNI_DIST_STEPS = 15 }; /* of whose times there is a median */
+
 struct lvni_dist_comm {
     const lvni_dist_transport *ops;
     int rank, world;
@@ -143,6 +145,8 @@ struct lvni_dist_comm {
         _Atomic uint64_t entered, since_ns;
         _Atomic int inside, call, place;
         _Atomic int64_t step;
+        _Atomic uint64_t step_ns, took_ns[LVNI_DIST_STEPS]; /* begin of this one; of the last */
+        _Atomic unsigned steps;
     } progress; /* progress.h */
 };
 

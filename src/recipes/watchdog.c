@@ -9,6 +9,7 @@
 #include "core/training.h"
 #include "dist/rank_progress.h"
 #include "dist/transport.h"
+#include "log/run_log.h"
 #include "recipes/rank_impl.h"
 
 #include <stdio.h>
@@ -19,9 +20,12 @@
  * process whose rank has not come back is ended: the one that is the cause, the others. */
 static const double LOOK_S = 3.0, ANSWER_S = 2.0, CULPRIT_S = 1.5, OTHERS_S = 5.0;
 
+/* In the counter "hang" of the store: ranks that found one, and questions about a late step. */
+enum { LATE = 1 << 20 };
+
 /* Where a rank is, as it is sent. */
 typedef struct answer {
-    int64_t there; /* 0: none came */
+    int64_t there; /* 0: none came; else the round, of a late step from 2 on */
     int64_t rank, entered, waits, call, place, step;
     double waited_s;
 } answer;
@@ -37,6 +41,8 @@ struct lvni_recipes_watchdog {
     int process;
     double timeout_s, period_s;
     answer *mine, *all; /* of this process; of all ranks */
+    int64_t round;      /* of questions about a late step; the last that was answered */
+    int64_t late_step;  /* that was reported; -1: none */
     verdict verdict;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -71,11 +77,11 @@ static bool is_stuck(const lvni_recipes_watchdog *w)
     return stuck;
 }
 
-static void look(const lvni_recipes_watchdog *w)
+static void look(const lvni_recipes_watchdog *w, int64_t round)
 {
     for (int i = 0; i < w->ranks->n; i++) {
         const lvni_dist_progress p = lvni_dist_comm_progress(w->ranks->rank[i].comm);
-        w->mine[i] = (answer){.there = 1,
+        w->mine[i] = (answer){.there = round,
                               .rank = w->ranks->rank[i].rank,
                               .entered = (int64_t)p.entered,
                               .waits = p.waits,
@@ -91,15 +97,15 @@ static void take(const lvni_recipes_watchdog *w, const void *bytes, size_t n)
     for (size_t i = 0; i < n / sizeof(answer); i++) {
         answer one;
         memcpy(&one, (const char *)bytes + i * sizeof one, sizeof one);
-        if (one.rank >= 0 && one.rank < w->ranks->world) {
+        if (one.rank >= 0 && one.rank < w->ranks->world && one.there == w->mine->there) {
             w->all[one.rank] = one;
         }
     }
 }
 
-static void key_of(int process, char out[32])
+static void key_of(const lvni_recipes_watchdog *w, int process, char out[32])
 {
-    snprintf(out, 32, "hang/%d", process);
+    snprintf(out, 32, "%s/%d", w->mine->there > 1 ? "late" : "hang", process);
 }
 
 /* Of all other processes; those that do not come in time are left out. */
@@ -110,7 +116,7 @@ static void collect(const lvni_recipes_watchdog *w)
         char key[32], *bytes = NULL;
         size_t n;
         const double left = w->period_s + ANSWER_S - lvni_core_seconds_since(begun);
-        key_of(r, key);
+        key_of(w, r, key);
         if (r != w->process &&
             lvni_control_get(w->control, key, left > 0.01 ? left : 0.01, &bytes, &n) == LVN_OK) {
             take(w, bytes, n);
@@ -221,6 +227,55 @@ static void judge(lvni_recipes_watchdog *w)
     lvni_core_str_free(&s);
 }
 
+/* ---- a late step: one warning, and the run goes on ---- */
+
+/* Later than 60 s and 20 times the median, or, so that the warning comes before the end, half of
+ * the time-out. Of the first rank: all of them take part in a step. */
+static bool is_late(const lvni_recipes_watchdog *w, int64_t *step)
+{
+    const lvni_dist_progress p = lvni_dist_comm_progress(w->ranks->rank->comm);
+    const double late_s = 20 * p.usual_s > 60.0 ? 20 * p.usual_s : 60.0,
+                 half_s = 2 * p.usual_s > w->timeout_s / 2 ? 2 * p.usual_s : w->timeout_s / 2;
+    *step = p.step;
+    return w->process == 0 && p.step_s > (late_s < half_s ? late_s : half_s) &&
+           p.step != w->late_step;
+}
+
+static void answer_late(lvni_recipes_watchdog *w, int64_t round)
+{
+    char key[32];
+    w->round = round;
+    look(w, 1 + round);
+    key_of(w, w->process, key);
+    (void)lvni_control_set(w->control, key, w->mine, (size_t)w->ranks->n * sizeof *w->mine);
+}
+
+static void report_late(lvni_recipes_watchdog *w, int64_t step)
+{
+    enum { MOST = 2000 };
+    lvni_core_str s = {0};
+    w->late_step = step;
+    memset(w->all, 0, (size_t)w->ranks->world * sizeof *w->all);
+    look(w, 1 + ++w->round);
+    take(w, w->mine, (size_t)w->ranks->n * sizeof *w->mine);
+    if (w->control != NULL) {
+        int64_t n;
+        if (lvni_control_add(w->control, "hang", LATE, &n) != LVN_OK ||
+            sleep_s(w, w->period_s + 0.1)) {
+            return; /* it is over */
+        }
+        collect(w);
+    }
+    const int64_t k = find_waiting(w)->entered;
+    for (int r = 0; r < w->ranks->world && s.len < MOST; r++) {
+        describe(w, r, k, &s);
+    }
+    lvni_log_line(LVNI_LOG_WARNING, "step %lld is late, %.1f s after it began:%-s", (long long)step,
+                  lvni_dist_comm_progress(w->ranks->rank->comm).step_s, lvni_core_str_text(&s));
+    lvni_core_str_free(&s);
+    memset(w->all, 0, (size_t)w->ranks->world * sizeof *w->all);
+}
+
 /* ---- the end ---- */
 
 static bool has(const lvni_recipes_watchdog *w, int64_t rank)
@@ -282,7 +337,7 @@ static void settle_there(lvni_recipes_watchdog *w)
 {
     char key[32], *bytes = NULL;
     size_t n;
-    key_of(w->process, key);
+    key_of(w, w->process, key);
     if (lvni_control_set(w->control, key, w->mine, (size_t)w->ranks->n * sizeof *w->mine) !=
             LVN_OK ||
         lvni_control_get(w->control, "hang/verdict", 2 * (w->period_s + ANSWER_S), &bytes, &n) !=
@@ -296,24 +351,34 @@ static void settle_there(lvni_recipes_watchdog *w)
     lvni_core_free(bytes);
 }
 
+static void settle(lvni_recipes_watchdog *w, bool first)
+{
+    look(w, 1);
+    if (first) {
+        settle_here(w);
+    } else {
+        settle_there(w);
+    }
+}
+
 static void *watch(void *user)
 {
     lvni_recipes_watchdog *w = user;
     lvni_core_thread_name("watchdog", -1);
     while (!sleep_s(w, w->period_s)) {
         const bool stuck = is_stuck(w);
-        int64_t n = stuck;
+        int64_t n = stuck, step;
         if (w->control != NULL && lvni_control_add(w->control, "hang", stuck, &n) != LVN_OK) {
             break; /* the run is over */
         }
-        if (n > 0) {
-            look(w);
-            if (stuck && n == 1) {
-                settle_here(w);
-            } else {
-                settle_there(w);
-            }
+        if (n % LATE > 0) {
+            settle(w, stuck && n % LATE == 1);
             break;
+        }
+        if (n / LATE > w->round) {
+            answer_late(w, n / LATE);
+        } else if (is_late(w, &step)) {
+            report_late(w, step);
         }
     }
     return NULL;
@@ -337,8 +402,9 @@ lvn_status lvni_recipes_watchdog_start(const lvni_core_config *config,
     w->ranks = ranks;
     w->control = control;
     w->process = process;
+    w->late_step = -1;
     w->timeout_s = timeout_s;
-    w->period_s = timeout_s / 4 < LOOK_S ? timeout_s / 4 : LOOK_S;
+    w->period_s = timeout_s / 8 < LOOK_S ? timeout_s / 8 : LOOK_S;
     w->mine = lvni_core_calloc(LVNI_TAG_DIST, (size_t)ranks->n, sizeof *w->mine);
     w->all = lvni_core_calloc(LVNI_TAG_DIST, (size_t)ranks->world, sizeof *w->all);
     pthread_mutex_init(&w->lock, NULL);

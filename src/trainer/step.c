@@ -110,6 +110,7 @@ lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *
     lvni_trainer_wave_release(e, plan->micro_batch_begin,
                               plan->micro_batch_end - plan->micro_batch_begin);
     e->loader = NULL;
+    lvni_dist_comm_at(e->o.comm, LVNI_PLACE_BETWEEN, e->now.step);
     return s;
 }
 
@@ -147,7 +148,11 @@ lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *e, const lvni_traine
     for (int i = 0; i < r->n_phases; i++) {
         copy_phase(&result->phase[i], &r->phase[i]);
     }
+    if (r->late >= 0) {
+        lvni_dist_comm_at(e->o.comm, LVNI_PLACE_RESULT, r->before.step);
+    }
     const lvn_status read = r->late < 0 ? LVN_OK : lvni_trainer_late_read(e->late, e, r, result);
+    lvni_dist_comm_at(e->o.comm, LVNI_PLACE_BETWEEN, r->before.step);
     if (read != LVN_OK) {
         lvni_trainer_late_undo(e->late, e, r);
         return read;

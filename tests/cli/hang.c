@@ -24,6 +24,12 @@ static int number(const char *name, int fallback)
     return text != NULL ? atoi(text) : fallback;
 }
 
+static int tenths(const char *name, int fallback)
+{
+    const char *text = getenv(name);
+    return text != NULL ? (int)(atof(text) * 10) : fallback;
+}
+
 static void maybe_hang(int64_t step)
 {
     const char *rank = getenv("RANK");
@@ -32,7 +38,7 @@ static void maybe_hang(int64_t step)
         atomic_exchange(&hung, 1) != 0) {
         return;
     }
-    for (int left = number("HANG_S", 1000) * 10; left > 0; left--) {
+    for (int left = tenths("HANG_S", 10000); left > 0; left--) {
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     }
 }

@@ -93,6 +93,20 @@ class Watchdog(RankCase):
             self.lists_the_ranks(written, hung, 1 - hung)
             self.assertIn(f"  rank {hung} (node{hung}): ", written)
 
+    def test_late(self):
+        """A step that takes half as long as the time-out or more: a warning, with all places."""
+        reported = self.run_ranks(
+            "devices=2", "collective_timeout=4", "quiet=false", code=OK, RANK=1, S=3.5
+        )
+        self.assertRegex(
+            reported,
+            r"warning: step 2 is late, \d\.\d s after it began:\n"
+            r".*rank 0 \(.*\): has entered collective (\d+), waits in \1 \(.*, "
+            r"reduction of step 2\n"
+            r".*rank 1 \(.*\): has not entered collective \1, forward of step 2\n",
+        )
+        self.assertEqual(reported.count("is late"), 1, reported)
+
     def test_slow(self):
         """Below the time-out; or longer, where there is none."""
         for i, timeout in enumerate(("10", "0")):
