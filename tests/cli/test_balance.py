@@ -33,7 +33,7 @@ class Balance(Case):
     def metrics(self, out):
         """Without times and what belongs to one process."""
         return re.sub(
-            rb'"(?:time|[a-z_/]*(?:per_s|_s|mib|bytes))": *[-0-9.e+]+,? *',
+            rb'"(?:time_s|throughput/[a-z_]*|memory/[a-z_]*)": *[-0-9.e+]+,? *',
             b"",
             read(f"{out}/metrics.jsonl"),
         )
