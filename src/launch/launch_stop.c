@@ -47,6 +47,7 @@ void lvni_launch_send(lvni_launch_run *r, int signal_number)
 
 typedef struct pair {
     pid_t pid, parent;
+    bool stopped;
 } pair;
 
 typedef struct table {
@@ -55,7 +56,7 @@ typedef struct table {
 } table;
 
 /* Zombies count as gone. */
-static bool read_parent(pid_t pid, pid_t *parent)
+static bool read_pair(pid_t pid, pair *out)
 {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
@@ -70,7 +71,7 @@ static bool read_parent(pid_t pid, pid_t *parent)
     if (name_end == NULL || strlen(name_end) < 4 || name_end[2] == 'Z' || name_end[2] == 'X') {
         return false;
     }
-    *parent = (pid_t)strtol(name_end + 3, NULL, 10);
+    *out = (pair){pid, (pid_t)strtol(name_end + 3, NULL, 10), name_end[2] == 'T'};
     return true;
 }
 
@@ -80,8 +81,8 @@ static void read_table(table *t)
     for (const struct dirent *e = NULL;
          d != NULL && (e = readdir(d)) != NULL && t->n < PROCESSES_MAX;) {
         const pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
-        pid_t parent;
-        if (pid <= 0 || !read_parent(pid, &parent)) {
+        pair one;
+        if (pid <= 0 || !read_pair(pid, &one)) {
             continue;
         }
         if (t->n == t->room) {
@@ -93,7 +94,7 @@ static void read_table(table *t)
             t->rows = rows;
             t->room = room;
         }
-        t->rows[t->n++] = (pair){pid, parent};
+        t->rows[t->n++] = one;
     }
     if (d != NULL) {
         closedir(d);
@@ -139,6 +140,21 @@ static size_t send_to_descendants(const lvni_launch_run *r, int signal_number)
     }
     lvni_core_free(t.rows);
     return n;
+}
+
+/* A stopped process could not end. Only to those: a SIGCONT also takes away the stop by which a
+ * debugger or a leak checker is about to attach, which then waits for ever. */
+static void continue_stopped(const lvni_launch_run *r)
+{
+    table t = {.n = 0};
+    read_table(&t);
+    const size_t n = collect(r, &t, getpid());
+    for (size_t i = 0; i < n; i++) {
+        if (t.rows[i].stopped) {
+            kill(t.rows[i].pid, SIGCONT);
+        }
+    }
+    lvni_core_free(t.rows);
 }
 
 void lvni_launch_find_others(lvni_launch_run *r)
@@ -187,7 +203,7 @@ void lvni_launch_stop(lvni_launch_run *r, lvni_launch_reason why, int signal_num
     r->reason = why;
     r->stop_ns = r->kill_ns = now_ns;
     r->signal = why == LVNI_REASON_SIGNAL ? signal_number : 0;
-    lvni_launch_send(r, SIGCONT); /* a stopped process could not end */
+    continue_stopped(r);
     lvni_launch_send(r, signal_number);
 }
 
