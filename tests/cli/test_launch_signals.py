@@ -60,6 +60,22 @@ class Signals(Case):
                     for r in range(2):
                         os.unlink(f"{self.dir}/pid.{r}")
 
+    def test_only_stopped_ranks_are_continued(self):
+        """A SIGCONT discards the stop with which a debugger is about to attach."""
+        p = self.start(
+            "-n",
+            "2",
+            sh='trap "touch cont.$RANK" CONT; trap "touch term.$RANK; end=1" TERM; '
+            'echo $$ > pid.$RANK; while [ -z "$end" ]; do sleep 0.02; done; exit 143',
+        )
+        self.pids(2)
+        with open(f"{self.dir}/pid.1", encoding="utf-8") as f:
+            os.kill(int(f.read()), signal.SIGSTOP)
+        p.send_signal(signal.SIGTERM)
+        self.assertEqual(p.wait(WAIT_S), 143)
+        found = [os.path.exists(f"{self.dir}/{n}.{r}") for n in ("cont", "term") for r in range(2)]
+        self.assertEqual(found, [False, True, True, True])
+
     def test_sigusr1_arrives_once(self):
         program = """
 import os, signal, sys, time
