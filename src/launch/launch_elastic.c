@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -34,7 +35,10 @@ typedef struct elastic {
     lvni_launch_run *r;
     const lvni_launch_allocation *a;
     char *srun;
-    bool grows;              /* the program saves and ends at SIGUSR1 */
+    /* The program saves and ends at SIGUSR1. It finds this file, and does not ask Slurm for a
+     * requeue when there is something in it: the job goes on at once. */
+    bool grows;
+    int continues_fd;
     lvni_launch_hosts hosts; /* of the job */
     lvni_launch_task_vector vector;
     lvni_launch_probes probes;
@@ -116,6 +120,11 @@ static lvn_status fork_step(elastic *e, const lvni_launch_srun_command *command)
     lvni_launch_variables v;
     int fd[2];
     lvn_status s = lvni_launch_srun_environment(e->r, &no_rank, &v);
+    if (e->grows) { /* for rank 0, which is on this machine; nothing of it can be left behind */
+        char path[64];
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), e->continues_fd);
+        lvni_launch_variables_set(&v, "LEVIN_CONTINUES_FILE", path);
+    }
     if (s == LVN_OK && pipe2(fd, O_CLOEXEC) != 0) {
         s = lvn_error_set(LVN_ERR_INTERNAL, __FILE__, __LINE__, "no pipe: %s", strerror(errno));
     }
@@ -136,6 +145,14 @@ static lvn_status fork_step(elastic *e, const lvni_launch_srun_command *command)
     return s;
 }
 
+static void mark_continues(const elastic *e, bool continues)
+{
+    if (e->grows && ftruncate(e->continues_fd, continues ? 1 : 0) != 0) {
+        lvni_launch_print(e->r, "the file that keeps a training from a requeue: %s",
+                          strerror(errno));
+    }
+}
+
 static lvn_status start_step(elastic *e)
 {
     lvni_launch_srun_step step = {0};
@@ -151,6 +168,7 @@ static lvn_status start_step(elastic *e)
     e->probe_ns = e->begin_ns + LOST_NS;
     e->kill_ns = 0;
     e->growing = e->probing = false;
+    mark_continues(e, false);
     e->first = NO_CODE;
     lvni_core_str_clear(&e->line);
     lvn_status s = lvni_core_str_status(&where);
@@ -250,6 +268,7 @@ static void read_signals(elastic *e)
         const int n = (int)info.ssi_signo;
         if (n == SIGUSR1) {
             e->asked = true;
+            mark_continues(e, false);
         } else if (n != SIGCHLD && n != SIGUSR2) {
             e->r->signal = n;
         }
@@ -285,6 +304,7 @@ static void look_for_lost(elastic *e, uint64_t now_ns)
         }
     }
     if (e->growing) {
+        mark_continues(e, true);
         kill(e->pid, SIGUSR1);
     }
 }
@@ -465,10 +485,12 @@ static lvn_status open_job(elastic *e)
     }
     /* a program that only the nodes have is none of ours */
     int code;
-    e->grows =
-        lvni_launch_program_search(r->o.program[0], lvni_launch_env_raw(r->environment, "PATH"),
+    if (lvni_launch_program_search(r->o.program[0], lvni_launch_env_raw(r->environment, "PATH"),
                                    &r->program, &code) == LVN_OK &&
-        lvni_launch_is_training(r);
+        lvni_launch_is_training(r)) {
+        e->continues_fd = memfd_create("continues", MFD_CLOEXEC);
+        e->grows = e->continues_fd >= 0;
+    }
     lvn_clear_error();
     LVN_TRY(take_signals(r));
     e->probes = (lvni_launch_probes){.srun = e->srun, .hosts = &e->hosts, .signals = &r->signals};
@@ -477,12 +499,13 @@ static lvn_status open_job(elastic *e)
 
 lvn_status lvni_launch_elastic(lvni_launch_run *r, const lvni_launch_allocation *a, int *code)
 {
-    elastic e = {.r = r, .a = a, .err_fd = -1};
+    elastic e = {.r = r, .a = a, .err_fd = -1, .continues_fd = -1};
     lvn_status s = open_job(&e);
     if (s == LVN_OK) {
         s = run_steps(&e, code);
     }
     lvni_launch_close_fd(&e.err_fd);
+    lvni_launch_close_fd(&e.continues_fd);
     lvni_launch_probes_close(&e.probes);
     lvni_launch_hosts_free(&e.hosts);
     lvni_launch_task_vector_free(&e.vector);

@@ -459,9 +459,12 @@ static lvn_status run_rank(lvni_recipes_fit_run *r)
     }
     LVN_TRY(train(r));
     if (r->trainer->keeper.saved_step >= 0 && r->request->drive == NULL) {
-        lvni_log_line(LVNI_LOG_INFO, "done after %lld step%s; %s/checkpoints/last.safetensors",
-                      (long long)r->trainer->at.step,
-                      lvni_core_plural(r->trainer->at.step, "", "s"), r->dir);
+        char reason[48];
+        lvni_trainer_end_reason(r->trainer, reason, sizeof reason);
+        lvni_log_line(
+            LVNI_LOG_INFO, "done after %lld step%s%s%s%s; %s/checkpoints/last.safetensors",
+            (long long)r->trainer->at.step, lvni_core_plural(r->trainer->at.step, "", "s"),
+            reason[0] != 0 ? " (" : "", reason, reason[0] != 0 ? ")" : "", r->dir);
     }
     return LVN_OK;
 }

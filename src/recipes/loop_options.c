@@ -352,6 +352,17 @@ lvn_status lvni_recipes_read_loop(const lvni_core_config *c, lvni_trainer_option
     return read_early(c, o);
 }
 
+/* That of a resumed run counts as given: "train on to max_steps" must not remove its end. */
+lvn_status lvni_recipes_resolve_end(lvni_core_config *c)
+{
+    const char *by = lvni_core_config_int(c, "max_steps") >= 0 ? "max_steps"
+                     : lvni_core_config_is_set(c, "max_time")  ? "max_time"
+                                                               : NULL;
+    return by != NULL && lvni_core_config_layer(c, "max_epochs") == LVNI_LAYER_DEFAULT
+               ? lvni_core_config_set(c, "max_epochs", "-1", by)
+               : LVN_OK;
+}
+
 /* Written over what was given: nothing of it is kept. */
 lvn_status lvni_recipes_resolve_dev_run(lvni_core_config *c)
 {

@@ -121,7 +121,8 @@ static const lvni_core_option run_rows[] = {
      .fallback = "20",
      .range = LVNI_BETWEEN(-1, 2147483647),
      .check = check_limit,
-     .help = "Passes over the training set; -1: no limit."},
+     .help = "Passes over the training set; -1: no limit, which is the default with max_steps or "
+             "max_time."},
     {.name = "max_steps",
      .type = LVNI_OPT_INT,
      .unit = "steps",
@@ -478,6 +479,7 @@ static lvn_status load_all(lvni_core_config *c, const char *job, int n, const ch
     LVN_TRY(lvni_core_config_finish(c));
     LVN_TRY(lvni_core_config_has(c, "logger") ? leave_out_saved_programs(c) : LVN_OK);
     LVN_TRY(check_needs(c));
+    LVN_TRY(lvni_core_config_has(c, "max_time") ? lvni_recipes_resolve_end(c) : LVN_OK);
     LVN_TRY(lvni_core_config_has(c, "fast_dev_run") ? lvni_recipes_resolve_dev_run(c) : LVN_OK);
     return lvni_core_config_has(c, "accelerator") ? lvni_recipes_accelerator_resolve(c) : LVN_OK;
 }

@@ -76,6 +76,8 @@ lvn_status lvni_recipes_read_loop(const lvni_core_config *config, lvni_trainer_o
 int64_t lvni_recipes_dev_run(const char *text);
 /* Nothing is written. */
 bool lvni_recipes_is_dev_run(const lvni_core_config *config);
+/* A run that is given max_steps= or max_time= and no max_epochs= has no limit of epochs. */
+lvn_status lvni_recipes_resolve_end(lvni_core_config *config);
 /* fast_dev_run=, if it is on, as the keys that it stands for. */
 lvn_status lvni_recipes_resolve_dev_run(lvni_core_config *config);
 

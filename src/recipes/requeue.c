@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -158,6 +159,15 @@ static void ask_slurm(const char *id)
     lvni_core_str_free(&text);
 }
 
+/* `levin launch --max-restarts` asked for the stop, to go on at once with another step of this job,
+ * on more nodes (launch_elastic.c). */
+static bool job_continues(void)
+{
+    const char *path = variable("LEVIN_CONTINUES_FILE");
+    struct stat st;
+    return path != NULL && stat(path, &st) == 0 && st.st_size > 0;
+}
+
 lvn_status lvni_recipes_requeue(const lvni_recipes_rank *rank, bool wanted, bool advanced)
 {
     char id[48];
@@ -168,7 +178,7 @@ lvn_status lvni_recipes_requeue(const lvni_recipes_rank *rank, bool wanted, bool
         lvni_log_line(LVNI_LOG_WARNING,
                       "the job is not requeued: there was no step since its last start, and the "
                       "next would be no better (requeue loop); give the job more time");
-    } else if (rank->rank == 0) {
+    } else if (rank->rank == 0 && !job_continues()) {
         lvni_log_line(LVNI_LOG_INFO, "scontrol requeue %s", id);
         ask_slurm(id);
     }

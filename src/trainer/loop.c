@@ -7,6 +7,7 @@
 
 #include <signal.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool finished_at(const lvni_trainer *t, const lvni_ckpt_position *at)
@@ -20,6 +21,19 @@ static bool finished_at(const lvni_trainer *t, const lvni_ckpt_position *at)
 static bool finished(const lvni_trainer *t)
 {
     return finished_at(t, &t->at);
+}
+
+void lvni_trainer_end_reason(const lvni_trainer *t, char *text, size_t size)
+{
+    if (t->keeper.signal == LVNI_STOP_TIME) {
+        snprintf(text, size, "max_time");
+    } else if (t->o.max_steps >= 0 && t->at.step >= t->o.max_steps) {
+        snprintf(text, size, "max_steps=%lld", (long long)t->o.max_steps);
+    } else if (t->o.max_epochs >= 0 && t->at.epoch >= t->o.max_epochs) {
+        snprintf(text, size, "max_epochs=%lld", (long long)t->o.max_epochs);
+    } else {
+        snprintf(text, size, "%s", finished(t) ? "early stopping" : "");
+    }
 }
 
 /* Of the position's epoch. */

@@ -189,6 +189,8 @@ lvn_status lvni_trainer_restore(lvni_trainer *trainer, const lvni_ckpt *ckpt);
 lvn_status lvni_trainer_fit(lvni_trainer *trainer);
 /* Nothing is left to do: neither steps nor the validation of the last epoch. */
 bool lvni_trainer_finished(const lvni_trainer *trainer);
+/* What ended the run, "max_steps=60", into size bytes; "" where it is not at its end. */
+void lvni_trainer_end_reason(const lvni_trainer *trainer, char *text, size_t size);
 /* No step follows on this position; the last epoch may lack its validation. */
 bool lvni_trainer_ends_at(const lvni_trainer *trainer, const lvni_ckpt_position *at);
 

@@ -104,7 +104,7 @@ class Counts(Case):
             "verbose=true",
             "micro_batches=1",
         ]
-        self.assertIn("done after 1 step;", self.one(*arguments, "out=run"))
+        self.assertIn("done after 1 step (max_epochs=1);", self.one(*arguments, "out=run"))
         self.assertIn("the run: 1 step, 1 epoch\n", self.one("plan", *arguments))
         self.assertIn("1 epoch is done", self.one("train", "classify", "out=run", "resume=true"))
         self.assertEqual(

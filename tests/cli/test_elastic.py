@@ -1,6 +1,6 @@
 """`levin launch --max-restarts` in the batch script of a real Slurm allocation (#SBATCH --no-kill):
 what ends is started again on the nodes that are left, with the same bits. With LEVIN_TEST_SLOW=1
-also an allocation of which too little is left.
+also an allocation of which too little is left, and a node that comes back.
 
 usage: test_elastic.py SOURCE_DIR LEVIN [test names]
 """
@@ -20,11 +20,12 @@ WORK = [*TRAIN, "accelerator=cpu", "checkpoint.every_n_steps=1"]
 
 
 class Elastic(Cluster):
-    def submit(self, *launch, train=()):
+    def submit(self, *launch, train=(), requeue=False):
         line = " ".join([LEVIN, "launch", *launch, "--", LEVIN, *WORK, *train, f"out={self.out}"])
         with open(f"{self.out}.sh", "w", encoding="utf-8") as f:
             f.write(
-                "#!/bin/bash -l\n#SBATCH --no-kill\n#SBATCH --no-requeue\n"
+                "#!/bin/bash -l\n#SBATCH --no-kill\n"
+                f"#SBATCH --{'requeue' if requeue else 'no-requeue'}\n"
                 f"#SBATCH --nodes={NODES}\n#SBATCH --ntasks-per-node=1\n"
                 f"#SBATCH --output={self.out}.log\n{line}\necho code=$?\n"
             )
@@ -96,13 +97,13 @@ class Elastic(Cluster):
             self.assertIn("min_ranks 2 has no effect", reported)
 
     def test_z_a_node_that_dies(self):
-        self.submit("--max-restarts", "1", "--min-ranks", "2", train=["max_steps=2000"])
+        self.submit("--max-restarts", "1", "--min-ranks", "2", train=["max_steps=400"])
         self.begun()
         last = f"{self.node[:-1]}{NODES}"
         self.lose(last)
         reported = self.ended(0)
         self.assertIn(f"restart 1 of 1: 2 ranks on 2 of 3 nodes; no answer from {last}\n", reported)
-        self.assert_same(reported, 2000)
+        self.assert_same(reported, 400)
 
     @unittest.skipUnless(SLOW, "as long as the test before: LEVIN_TEST_SLOW=1")
     def test_zz_too_few_left(self):
@@ -111,6 +112,28 @@ class Elastic(Cluster):
         self.lose(f"{self.node[:-1]}{NODES}")
         reported = self.ended(76)
         self.assertIn("no more restarts: 2 ranks left, min_ranks=3; no answer from", reported)
+
+    @unittest.skipUnless(SLOW, "two minutes: LEVIN_TEST_SLOW=1")
+    def test_zzz_a_node_that_comes_back(self):
+        """Before Slurm has declared it down, which is when a node leaves its job for good."""
+        with open(f"{self.dir}/c/slurm.conf", encoding="utf-8") as f:
+            conf = f.read()
+        with open(f"{self.dir}/c/slurm.conf", "w", encoding="utf-8") as f:
+            f.write(conf.replace("SlurmdTimeout=20", "SlurmdTimeout=200"))
+        self.assertEqual(command(["scontrol", "reconfigure"])[0], 0)
+        self.submit(
+            "--max-restarts", "1", "--min-ranks", "2", train=["max_steps=3000"], requeue=True
+        )
+        self.begun()
+        last = f"{self.node[:-1]}{NODES}"
+        self.lose(last)
+        self.until(lambda: "restart 1 of 1: 2 ranks on 2 of 3 nodes" in self.log())
+        command([f"{TOOLS}/up", f"{self.dir}/c"])
+        reported = self.ended(0)
+        self.assertIn(f"{last} is back: the training saves, and continues with it\n", reported)
+        self.assertIn("continues with 3 ranks on 3 of 3 nodes\n", reported)
+        self.assertNotIn("scontrol", reported)
+        self.assert_same(reported, 3000)
 
 
 main()

@@ -212,7 +212,7 @@ class Loop(Case):
     def test_max_time(self):
         for name, layout in (("one", []), ("two", ["devices=2", "accelerator=cpu"])):
             began = time.monotonic()
-            reported = self.train(name, "max_time=00:00:00:01", "max_epochs=-1", *layout)
+            reported = self.train(name, "max_time=00:00:00:01", *layout)
             self.assertLess(1.0, time.monotonic() - began)
             self.assertIn("max_time is over after step", reported)
             step = self.rows(name)[-1]["step"]
@@ -223,6 +223,22 @@ class Loop(Case):
             self.assertLessEqual(self.rows(name)[-1]["step"], step + 1)
             self.levin([*again, "max_time=1d", f"max_steps={step + 9}"], OK)
             self.assertEqual(self.rows(name)[-1]["step"], step + 9)
+
+    def test_which_end_comes_first(self):
+        """max_epochs has a default only where no other end is given."""
+        for run, steps, end in (
+            ([], 20 * STEPS, "max_epochs=20"),
+            (["max_steps=130"], 130, "max_steps=130"),
+            (["max_steps=130", "max_epochs=2"], 2 * STEPS, "max_epochs=2"),
+            (["max_steps=5", "max_epochs=2", "max_time=1d"], 5, "max_steps=5"),
+        ):
+            reported = self.train("end", *run, "overwrite=true", "model=mlp")
+            self.assertIn(f"done after {steps} steps ({end}); ", reported)
+        # what a resumed run was given still holds
+        again = ["train", "classify", f"out={self.dir}/end", "resume=true"]
+        self.levin([*again, "max_steps=19"], OK, ["done after 12 steps (max_epochs=2); "])
+        again += ["max_epochs=-1", "max_steps=-1", "max_time=2s"]
+        self.levin(again, OK, ["max_time is over", " steps (max_time); "])
 
     def test_a_signal_during_validation(self):
         """Validation within an epoch is not lost: it comes when the run goes on."""
