@@ -12,6 +12,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -396,17 +397,18 @@ int lvni_control_nodes(const lvni_control *control)
     return control->nodes;
 }
 
+/* An IPv4 address of a socket of both families as one of IPv4. */
 static void address_text(const struct sockaddr_storage *from, char to[LVNI_CONTROL_ADDRESS])
 {
     const struct sockaddr_in6 *six = (const void *)from;
-    const struct in_addr *address = &((const struct sockaddr_in *)(const void *)from)->sin_addr;
     to[0] = '\0';
     if (from->ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&six->sin6_addr)) {
-        address = (const struct in_addr *)(const void *)&six->sin6_addr.s6_addr[12];
-    } else if (from->ss_family != AF_INET) {
-        return;
+        (void)inet_ntop(AF_INET, &six->sin6_addr.s6_addr[12], to, LVNI_CONTROL_ADDRESS);
+    } else {
+        (void)getnameinfo((const struct sockaddr *)from,
+                          from->ss_family == AF_INET6 ? sizeof *six : sizeof(struct sockaddr_in),
+                          to, LVNI_CONTROL_ADDRESS, NULL, 0, NI_NUMERICHOST);
     }
-    (void)inet_ntop(AF_INET, address, to, LVNI_CONTROL_ADDRESS);
 }
 
 void lvni_control_addresses(const lvni_control *control, char own[LVNI_CONTROL_ADDRESS],

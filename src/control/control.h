@@ -190,9 +190,9 @@ const lvni_control_member *lvni_control_members(const lvni_control *control);
 int lvni_control_rank(const lvni_control *control);
 int lvni_control_world(const lvni_control *control);
 int lvni_control_nodes(const lvni_control *control); /* 0 before the rendezvous */
-/* IPv4 addresses of the connection to the store, as text: the own one and the store's. "": it is
- * not IPv4. Before the end of the run. */
-enum { LVNI_CONTROL_ADDRESS = 16 };
+/* Addresses of the connection to the store, IPv4 or IPv6 as text: the own one and the store's.
+ * Before the end of the run. */
+enum { LVNI_CONTROL_ADDRESS = 64 };
 void lvni_control_addresses(const lvni_control *control, char own[LVNI_CONTROL_ADDRESS],
                             char store[LVNI_CONTROL_ADDRESS]);
 

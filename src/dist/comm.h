@@ -47,8 +47,8 @@ typedef lvn_status (*lvni_dist_comm_exchange)(void *user, const void *mine, size
 typedef struct lvni_dist_comm_options {
     int rank, world;
     lvni_dist_comm_exchange exchange; /* between processes */
-    const char *address;      /* net, ucx: where the others reach this rank, IPv4 of this host */
-    bool (*over)(void *user); /* net: the run has ended, do not wait on; NULL: never */
+    const char *address;              /* net, ucx: of this host, IPv4 or IPv6 */
+    bool (*over)(void *user);         /* net: the run has ended, do not wait on; NULL: never */
     /* net, ucx: this rank cannot connect, for the error that is set: ends the run, so that `over`
      * is true for the others. NULL: they go on to their own end, and all know of it then */
     void (*fail)(void *user);

@@ -121,7 +121,8 @@ static lvn_status find_address(lvni_recipes_rank_process *p, char *out, size_t r
     lvni_control_addresses(p->control, mine.own, mine.store);
     lvn_status s = exchange(p, &mine, sizeof mine, all);
     const char *found = mine.own;
-    const bool at_home = strcmp(mine.own, mine.store) == 0 || strncmp(mine.own, "127.", 4) == 0;
+    const bool at_home = strcmp(mine.own, mine.store) == 0 || strncmp(mine.own, "127.", 4) == 0 ||
+                         strcmp(mine.own, "::1") == 0;
     for (int i = 0; i < world && s == LVN_OK && at_home && found == mine.own; i++) {
         found = m[i].host_index != m[p->rank].host_index ? all[i].store : found;
     }

@@ -22,6 +22,10 @@ def address(node):
     return f"10.88.0.{node + 1}"
 
 
+def address_6(node):
+    return f"fd88::{node + 1}"
+
+
 def missing():
     """Why there can be no such nodes; "" when there can."""
     try:
@@ -33,7 +37,7 @@ def missing():
 
 class Node:
     def __init__(self, number, name):
-        self.address, self.tun = address(number), -1
+        self.number, self.address, self.tun = number, address(number), -1
         self.holder = subprocess.Popen(
             ["unshare", "--net", "--uts", "sh", "-c"]
             + ['echo "$0" > /proc/sys/kernel/hostname && echo && exec sleep 3600', name],
@@ -60,6 +64,7 @@ class Node:
         self.ip("link", "set", "wire0", "mtu", str(MTU))
         self.ip("address", "add", f"{self.address}/24", "dev", "wire0")
         self.ip("link", "set", "wire0", "up")
+        self.ip("address", "add", f"{address_6(self.number)}/64", "dev", "wire0", "nodad")
 
     def open_tun(self, failed):
         """In a thread of its own, which alone enters the namespace."""
@@ -152,14 +157,15 @@ class Network:
                 yield packet
 
     def deliver(self, sender, packet):
-        if packet[0] >> 4 != 4:
-            return
-        to = packet[19] - 1
-        ports = struct.unpack("!HH", packet[20:24])
+        six = packet[0] >> 4 == 6
+        to = packet[39 if six else 19] - 1
+        ports = struct.unpack("!HH", packet[40:44] if six else packet[20:24])
         if self.only_port != 0 and self.only_port not in ports:
             self.kept_out += 1
             return
-        if 0 <= to < len(self.node) and packet[16:19] == b"\x0a\x58\x00":
+        if six and packet[24:39] != b"\xfd\x88" + bytes(13):
+            return  # of the system to all
+        if 0 <= to < len(self.node) and (six or packet[16:19] == b"\x0a\x58\x00"):
             if not self.cut & {sender, to, frozenset((sender, to))}:
                 try:
                     os.write(self.node[to].tun, packet)

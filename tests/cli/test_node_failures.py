@@ -15,7 +15,7 @@ import time
 import unittest
 
 from bad_support import LEVIN, main, OK, WAIT_S, write
-from node_network import address, missing, Network, PORT
+from node_network import address, address_6, missing, Network, PORT
 from rank_case import RankCase, SHAPES
 
 SLOW = os.environ.get("LEVIN_TEST_SLOW") == "1"
@@ -303,6 +303,15 @@ class NodeFailures(RankCase):
         with Network(2) as network:
             network.delay_s, network.loss, network.worse_at = 0.2 if SLOW else 0.02, 0.05, 1
             self.assert_same(self.train_on(network, [0, 0, 1, 1], arguments), first)
+
+    def test_addresses_of_ipv6(self):
+        """A network that has no others."""
+        first = self.undisturbed(SHORT)
+        with Network(3) as network:
+            for node in network.node:
+                node.ip("-4", "address", "flush", "dev", "wire0")
+            store = {k: {"MASTER_ADDR": address_6(0)} for k in range(3)}
+            self.assert_same(self.train_on(network, [0, 0, 1, 2], SHORT, store), first)
 
     def clock(self, ahead_s):
         library = f"{self.dir}/clock.so"

@@ -1,13 +1,13 @@
 /* How ranks connect over TCP (net_stream.h), and the end of it. Every rank listens at an address of
  * its own and gives it to the others (the caller's exchange) with a random key; a rank connects to
  * all ranks below it and shows their key, so that any other connection to the port is closed. */
+#include "dist/net/net_address.h"
 #include "dist/net/net_stream.h"
 
 #include "core/alloc.h"
 #include "core/machine.h"
 #include "core/thread.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -24,7 +24,7 @@ enum { CONNECT_S = 40, HELLO_S = 2, NEWCOMERS = 64, PEER_TIMEOUT_S = 10, NAMED =
 typedef struct card {
     int32_t status; /* of what it has done so far */
     int32_t pid;
-    struct sockaddr_in at;
+    lvni_net_address at;
     unsigned char key[LVNI_NET_KEY];
 } card;
 
@@ -36,16 +36,14 @@ typedef struct hello {
 
 static lvn_status start_listening(const char *address, card *mine, int *fd)
 {
-    socklen_t size = sizeof mine->at;
-    mine->at = (struct sockaddr_in){.sin_family = AF_INET};
-    LVN_ARG(inet_pton(AF_INET, address, &mine->at.sin_addr) == 1, "%s is not an IPv4 address",
-            address);
+    LVN_ARG(lvni_net_address_parse(address, &mine->at), "%s is not an address of TCP", address);
+    socklen_t size = lvni_net_address_size(&mine->at);
     if (getrandom(mine->key, sizeof mine->key, 0) != (ssize_t)sizeof mine->key) {
         LVN_FAIL(LVN_ERR_IO, "the system gives no random bytes: %s", strerror(errno));
     }
-    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (*fd < 0 || bind(*fd, (struct sockaddr *)&mine->at, size) != 0 || listen(*fd, 1024) != 0 ||
-        getsockname(*fd, (struct sockaddr *)&mine->at, &size) != 0) {
+    *fd = socket(mine->at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (*fd < 0 || bind(*fd, &mine->at.any, size) != 0 || listen(*fd, 1024) != 0 ||
+        getsockname(*fd, &mine->at.any, &size) != 0) {
         LVN_FAIL(LVN_ERR_IO, "cannot listen at %s for the other ranks: %s", address,
                  strerror(errno));
     }
@@ -82,11 +80,11 @@ static bool has_ended(const lvni_dist_comm_options *o)
 /* As connect(), except that it ends with the run, and where the host is silent: one without power
  * would keep it for minutes, and a process that only computes keeps no rank waiting. 0 or an
  * errno. */
-static int connect_within(int fd, const struct sockaddr_in *to, const lvni_dist_comm_options *o)
+static int connect_within(int fd, const lvni_net_address *to, const lvni_dist_comm_options *o)
 {
     enum { LOOK_MS = 50 };
     const uint64_t start = lvni_core_now_ns();
-    if (connect(fd, (const struct sockaddr *)to, sizeof *to) == 0) {
+    if (connect(fd, &to->any, lvni_net_address_size(to)) == 0) {
         return 0;
     }
     int error = errno;
@@ -110,17 +108,16 @@ static lvn_status connect_to(const lvni_net_comm *c, const lvni_dist_comm_option
                              const card *card_of_rank, int *fd)
 {
     const card *theirs = &card_of_rank[rank];
-    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    *fd = socket(theirs->at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const int error = *fd < 0 ? errno : connect_within(*fd, &theirs->at, o);
     if (error != 0) {
-        char text[INET_ADDRSTRLEN] = "";
+        char text[LVNI_NET_ADDRESS_TEXT];
+        lvni_net_address_print(&theirs->at, text);
         LVN_FAIL(LVN_ERR_PEER,
-                 "rank %d cannot connect to rank %d at %s:%d: %s; let connections of these hosts "
+                 "rank %d cannot connect to rank %d at %s: %s; let connections of these hosts "
                  "pass on all ports",
                  lvni_dist_comm_number(&c->base, c->base.rank),
-                 lvni_dist_comm_number(&c->base, rank),
-                 inet_ntop(AF_INET, &theirs->at.sin_addr, text, sizeof text),
-                 (int)ntohs(theirs->at.sin_port),
+                 lvni_dist_comm_number(&c->base, rank), text,
                  error == ECANCELED ? "the run ended meanwhile" : strerror(error));
     }
     set_options(*fd, o);
@@ -242,14 +239,13 @@ static void name_missing(const lvni_net_comm *c, int missing, char *out, size_t 
 
 static lvn_status miss(const lvni_net_comm *c, int missing, const card *mine)
 {
-    char names[96], text[INET_ADDRSTRLEN] = "";
+    char names[96], text[LVNI_NET_ADDRESS_TEXT];
+    lvni_net_address_print(&mine->at, text);
     name_missing(c, missing, names, sizeof names);
     LVN_FAIL(LVN_ERR_TIMEOUT,
-             "%s did not connect to rank %d at %s:%d within %d s; let connections of these hosts "
+             "%s did not connect to rank %d at %s within %d s; let connections of these hosts "
              "pass on all ports",
-             names, lvni_dist_comm_number(&c->base, c->base.rank),
-             inet_ntop(AF_INET, &mine->at.sin_addr, text, sizeof text),
-             (int)ntohs(mine->at.sin_port), CONNECT_S);
+             names, lvni_dist_comm_number(&c->base, c->base.rank), text, CONNECT_S);
 }
 
 static lvn_status accept_others(lvni_net_comm *c, const lvni_dist_comm_options *o, int listening,

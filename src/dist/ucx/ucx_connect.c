@@ -5,9 +5,9 @@
 
 #include "core/alloc.h"
 #include "core/machine.h"
+#include "dist/net/net_address.h"
 #include "dist/ucx/ucx_ports.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -45,18 +45,14 @@ static lvn_status check(const lvni_net_comm *c, const char *what, ucs_status_t s
 /* The interface that has this address: the others reach it, which is not known of any other. */
 static bool interface_of(const char *address, char name[IF_NAMESIZE])
 {
-    struct in_addr wanted;
+    lvni_net_address wanted;
     struct ifaddrs *list = NULL;
     bool found = false;
-    if (inet_pton(AF_INET, address, &wanted) != 1 || getifaddrs(&list) != 0) {
+    if (!lvni_net_address_parse(address, &wanted) || getifaddrs(&list) != 0) {
         return false;
     }
     for (const struct ifaddrs *i = list; i != NULL && !found; i = i->ifa_next) {
-        struct sockaddr_in at = {.sin_family = AF_UNSPEC};
-        if (i->ifa_addr != NULL && i->ifa_addr->sa_family == AF_INET) {
-            memcpy(&at, i->ifa_addr, sizeof at);
-        }
-        found = at.sin_family == AF_INET && at.sin_addr.s_addr == wanted.s_addr;
+        found = lvni_net_address_is(&wanted, i->ifa_addr);
         if (found) {
             strncpy(name, i->ifa_name, IF_NAMESIZE - 1);
             name[IF_NAMESIZE - 1] = '\0';
