@@ -216,14 +216,14 @@ lvn_status lvni_launch_rank_info_device(const lvni_launch_rank_info *info, char 
         *index = -1;
         return LVN_OK;
     }
-    LVN_ARG(ranks > 0 && rank >= 0,
-            "the local rank is not known before the rendezvous, and no device can be chosen "
-            "without it (%s gives none)",
-            lvni_launch_source_name(info->source));
     if (devices->threads || info->source == LVNI_SOURCE_SINGLE) {
         *index = c->index[0];
         return LVN_OK;
     }
+    LVN_ARG(ranks > 0 && rank >= 0,
+            "the local rank is not known before the rendezvous, and no device can be chosen "
+            "without it (%s gives none)",
+            lvni_launch_source_name(info->source));
     if (v < ranks) {
         if (v != 1 && !devices->allow_shared) {
             return too_few(info, env, devices, notices);

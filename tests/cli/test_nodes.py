@@ -151,6 +151,19 @@ class Nodes(RankCase):
                     f"{len(nodes)} ranks: processes (strategy=ddp), devices {expects}\n", f.read()
                 )
 
+    def test_threads_of_devices_started_by_hand(self):
+        """Which of a node's processes this one is nothing says, and there can be only one."""
+        run = [*SHAPES, "model=mlp", "max_steps=2", "micro_batches=4", "batch_size=4"]
+        for strategy in ("dp", "ddp2"):
+            self.out = f"{self.dir}/{strategy}"
+            more = [f"strategy={strategy}", "devices=2", "accelerator=sim"]
+            by_hand = ["env", "-u", "LOCAL_WORLD_SIZE", "-u", "GROUP_RANK"]
+            command = [*by_hand, LEVIN, "train", "classify", *run, *more, f"out={self.out}"]
+            ended = end_all(start_on_nodes([0, 1], command, cwd=self.dir, env=SIM))
+            self.assertEqual({code for code, _ in ended}, {0}, ended)
+            with open(f"{self.out}/train.log", encoding="utf-8") as f:
+                self.assertIn("4 ranks: threads of a process on each node", f.read())
+
     def test_two_processes_on_a_node(self):
         """Known from the environment, or at the rendezvous."""
         for nodes, host, expects in (
