@@ -1,6 +1,8 @@
 /* What a save costs the steps beside it: ResNet-18 with AdamW in steps of more than 100 ms, on a
  * disk that takes 5 MB/s (through the vfs table). Timed are steps without a save, the step with the
- * copy of the state before it, and those that follow while the copy is written.
+ * copy of the state before it, and those that follow while the copy is written. Then, on the disk
+ * as it is, all that a save adds to the steps from its beginning to its end: as a part of 100
+ * steps.
  *
  * usage: bench_save [BATCH], run by `make bench`; writes out/bench/save.json. Exit 1 when the line
  * is missed, which is not judged when other programs used more than 5 % of the cores meanwhile. */
@@ -19,7 +21,7 @@
 #include <unistd.h>
 
 enum { TURNS = 7, STEPS = 10, SIDE = 64, BATCH = 24, MAX_STEPS = TURNS * STEPS };
-static const double line = 1.1, bytes_per_s = 5e6;
+static const double line = 1.1, line_of_100 = 0.02, bytes_per_s = 5e6;
 
 static volatile bool hurry; /* the rest of a file that is not timed any more */
 
@@ -38,6 +40,12 @@ static int open_file(const char *path, int flags, mode_t mode)
     return open(path, flags, mode);
 }
 
+/* Of an open file without a name: link() itself refuses those, and the file would be copied. */
+static int link_file(const char *from, const char *to)
+{
+    return linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW);
+}
+
 static const lvni_core_vfs slow = {.open = open_file,
                                    .write = slow_write,
                                    .read = read,
@@ -45,11 +53,12 @@ static const lvni_core_vfs slow = {.open = open_file,
                                    .close = close,
                                    .rename = rename,
                                    .unlink = unlink,
-                                   .link = link,
+                                   .link = link_file,
                                    .mkdir = mkdir};
 
 typedef struct times {
     double alone[MAX_STEPS], beside[MAX_STEPS], first[TURNS], copy[TURNS]; /* in seconds */
+    double added[TURNS];                                                   /* by a whole save */
     int n_alone, n_beside;
 } times;
 
@@ -99,6 +108,32 @@ static lvn_status turn(lvni_trainer *t, times *x, int i)
     return lvni_trainer_save_wait(t);
 }
 
+/* Half of the steps without a save before it, half after: what the machine did meanwhile is the
+ * same for both. */
+static lvn_status whole_save(lvni_trainer *t, double *added)
+{
+    double alone[2 * STEPS], one, all = 0.0;
+    int n = 0;
+    for (int k = 0; k < STEPS; k++) {
+        LVN_TRY(step(t, &alone[k]));
+    }
+    hurry = true;
+    const int64_t at = t->at.step;
+    const uint64_t start = lvni_core_now_ns();
+    LVN_TRY(lvni_trainer_keeper_save(t, false));
+    all = lvni_core_seconds_since(start);
+    for (; t->keeper.saved_step != at; n++) {
+        LVN_TRY(step(t, &one));
+        LVN_TRY(lvni_trainer_save_poll(t));
+        all += one;
+    }
+    for (int k = STEPS; k < 2 * STEPS; k++) {
+        LVN_TRY(step(t, &alone[k]));
+    }
+    *added = all - n * bench_median(alone, 2 * STEPS);
+    return LVN_OK;
+}
+
 static lvn_status train(const lvn_dataset *data, lvni_nn_model *model, int batch, const char *dir,
                         times *x)
 {
@@ -128,6 +163,9 @@ static lvn_status train(const lvn_dataset *data, lvni_nn_model *model, int batch
     for (int i = 0; i < TURNS && s == LVN_OK; i++) {
         s = turn(t, x, i);
     }
+    for (int i = 0; i < TURNS && s == LVN_OK; i++) {
+        s = whole_save(t, &x->added[i]);
+    }
     hurry = true;
     lvni_trainer_destroy(t);
     return s;
@@ -153,7 +191,8 @@ static int report(times *x, bool alone)
     const double median = bench_median(x->alone, x->n_alone),
                  beside = bench_median(x->beside, x->n_beside) / median,
                  first = bench_median(x->first, TURNS) / median;
-    const bool met = beside <= line && first <= line && median >= 0.1;
+    const double part = bench_median(x->added, TURNS) / (100.0 * median);
+    const bool met = beside <= line && first <= line && part <= line_of_100 && median >= 0.1;
     mkdir("out", 0777);
     mkdir("out/bench", 0777);
     FILE *json = fopen("out/bench/save.json", "w");
@@ -170,8 +209,12 @@ static int report(times *x, bool alone)
     printf("a step while it is written        %.3f times as long  [%.3f, %.3f]\n", beside,
            x->beside[0] / median, x->beside[x->n_beside - 1] / median);
     printf("line %.2f: %s\n", line, met ? "met" : "MISSED");
-    fprintf(json, ",\n  \"step_s\": %.4f, \"copy\": %.4f, \"beside\": %.4f, \"line\": %.2f\n}\n",
-            median, first, beside, line);
+    printf("saving every 100 steps adds       %.2f %%  [%.2f, %.2f]  line %.0f %%\n", 100.0 * part,
+           x->added[0] / median, x->added[TURNS - 1] / median, 100.0 * line_of_100);
+    fprintf(json,
+            ",\n  \"step_s\": %.4f, \"copy\": %.4f, \"beside\": %.4f, \"line\": %.2f, "
+            "\"of_100_steps\": %.5f\n}\n",
+            median, first, beside, line, part);
     const bool written = fclose(json) == 0;
     if (!alone) {
         printf("other programs were running: the line is not judged\n");
