@@ -152,7 +152,7 @@ class Nodes(RankCase):
                 )
 
     def test_threads_of_devices_started_by_hand(self):
-        """Which of a node's processes this one is nothing says, and there can be only one."""
+        """No variable has the number of a node's processes, and there can be only one."""
         run = [*SHAPES, "model=mlp", "max_steps=2", "micro_batches=4", "batch_size=4"]
         for strategy in ("dp", "ddp2"):
             self.out = f"{self.dir}/{strategy}"
