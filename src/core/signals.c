@@ -17,6 +17,7 @@ static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};
 enum { TAKEN = sizeof taken / sizeof *taken };
 
 static volatile sig_atomic_t early, save_asked;
+static _Atomic int saves_asked;
 static _Atomic int asked; /* exchanged: two signals may be handled at once, by two threads */
 static struct sigaction before[TAKEN];
 static bool installed;
@@ -53,6 +54,7 @@ static void note(int signal_number, siginfo_t *info, void *context)
     const bool keyboard = info->si_code == SI_KERNEL; /* else kill(), or a launcher */
     if (signal_number == SIGUSR2) {
         save_asked = 1;
+        atomic_fetch_add(&saves_asked, 1);
         return;
     }
     if (early && signal_number != SIGUSR1) {
@@ -213,6 +215,11 @@ int lvni_core_signals_asked(void)
 {
     const lvni_core_training *t = lvni_core_training_get();
     return !t->hosted ? asked : t->stops ? t->stop : 0;
+}
+
+int lvni_core_signals_saves(void)
+{
+    return is_hosted() ? 0 : atomic_load(&saves_asked);
 }
 
 bool lvni_core_signals_take_save(void)

@@ -35,6 +35,7 @@ void lvni_core_signals_remove(void);
 
 int lvni_core_signals_asked(void);                    /* that asked this process to stop; 0: none */
 bool lvni_core_signals_take_save(void);               /* SIGUSR2 came since the last call */
+int lvni_core_signals_saves(void);                    /* SIGUSR2 came so often; from any thread */
 const char *lvni_core_signal_name(int signal_number); /* "Ctrl-C", "SIGTERM", ... */
 
 #endif

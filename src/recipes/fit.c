@@ -399,9 +399,9 @@ static lvn_status keep_pins(const lvni_recipes_fit_run *r)
 static lvn_status requeue(const lvni_recipes_fit_run *r, int64_t first)
 {
     const lvn_error error = *lvn_last_error();
-    LVN_TRY(lvni_recipes_requeue(&r->rank,
-                                 lvni_core_config_bool(r->request->config, "auto_requeue"),
-                                 r->trainer->at.step != first));
+    LVN_TRY(lvni_recipes_requeue(
+        &r->rank, lvni_core_config_bool(r->request->config, "auto_requeue"),
+        lvni_core_config_int(r->request->config, "max_requeues"), r->trainer->at.step != first));
     return lvn_error_adopt(&error);
 }
 
@@ -426,6 +426,7 @@ static lvn_status train(lvni_recipes_fit_run *r)
     if (r->rank.rank == 0 && r->request->drive == NULL &&
         lvni_core_config_bool(r->request->config, "stop_before_limit")) {
         r->trainer->o.stop_ns = lvni_recipes_requeue_stop_ns();
+        r->trainer->o.stop_later = lvni_recipes_requeue_stop_later;
     }
     const lvn_status s = train_and_keep(r);
     return s == LVN_ERR_CANCELLED && lvni_trainer_stop_signal() == SIGUSR1 ? requeue(r, first) : s;

@@ -193,6 +193,12 @@ static const lvni_core_option loop_rows[] = {
      .flags = LVNI_OPT_NOT_SAVED,
      .help = "In a Slurm job: after SIGUSR1 and the checkpoint rank 0 runs scontrol requeue, and "
              "the job's next start resumes the run. Either way the exit code is 85."},
+    {.name = "max_requeues",
+     .type = LVNI_OPT_INT,
+     .fallback = "0",
+     .range = LVNI_BETWEEN(0, 1000000),
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "auto_requeue, but not more often than this: the exit code is then 86; 0: no limit."},
     {.name = "stop_before_limit",
      .type = LVNI_OPT_BOOL,
      .fallback = "true",

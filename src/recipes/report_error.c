@@ -11,10 +11,17 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool no_requeue;
+
+void lvni_recipes_report_no_requeue(void)
+{
+    no_requeue = true;
+}
+
 static int code_of_stop(void)
 {
     const int signal_number = lvni_trainer_stop_signal();
-    return signal_number == SIGUSR1 ? LVNI_EXIT_REQUEUE
+    return signal_number == SIGUSR1 ? no_requeue ? LVNI_EXIT_NO_REQUEUE : LVNI_EXIT_REQUEUE
            : signal_number == 0     ? LVNI_EXIT_FAILURE
                                     : lvni_core_exit_of_signal(signal_number);
 }

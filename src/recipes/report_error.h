@@ -15,6 +15,8 @@ int lvni_recipes_report_notices(lvn_status status, lvni_core_notices *notices);
  * Returns the status of the start. */
 lvn_status lvni_recipes_report_start(lvn_status s, bool strict, bool quiet,
                                      lvni_core_notices *notices);
+/* After a stop by SIGUSR1: the code is 86, as the limit of requeues is reached. */
+void lvni_recipes_report_no_requeue(void);
 /* This process is rank `rank` of several: what another rank began is reported by rank 0 alone. */
 void lvni_recipes_report_as_rank(int rank);
 

@@ -6,6 +6,7 @@
 #include "core/str.h"
 #include "launch/env_vars.h"
 #include "log/run_log.h"
+#include "recipes/report_error.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +22,7 @@
 
 enum { LIMIT_S = 60, QUERY_S = 10, TRIES = 3, BETWEEN_S = 1, NOT_FOUND = 127, TIMED_OUT = 124 };
 enum { MARGIN_S = 60 }; /* for the step under way, a checkpoint and scontrol */
+enum { LATER_S = 10 };  /* squeue prints whole seconds, and a limit grows by minutes */
 
 static const char *variable(const char *name)
 {
@@ -168,13 +170,24 @@ static bool job_continues(void)
     return path != NULL && stat(path, &st) == 0 && st.st_size > 0;
 }
 
-lvn_status lvni_recipes_requeue(const lvni_recipes_rank *rank, bool wanted, bool advanced)
+lvn_status lvni_recipes_requeue(const lvni_recipes_rank *rank, bool wanted, int64_t most,
+                                bool advanced)
 {
     char id[48];
     if (!wanted || !lvni_recipes_requeue_job(id, sizeof id)) {
         return LVN_OK;
     }
-    if (rank->rank == 0 && !advanced && lvni_recipes_requeue_restarts() > 0) {
+    if (most > 0 && lvni_recipes_requeue_restarts() >= most) {
+        lvni_recipes_report_no_requeue();
+        if (rank->rank == 0) {
+            lvni_log_line(LVNI_LOG_WARNING,
+                          "the job is not requeued: it was %d time%s, and max_requeues=%lld; start "
+                          "a job with resume=true",
+                          lvni_recipes_requeue_restarts(),
+                          lvni_core_plural(lvni_recipes_requeue_restarts(), "", "s"),
+                          (long long)most);
+        }
+    } else if (rank->rank == 0 && !advanced && lvni_recipes_requeue_restarts() > 0) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "the job is not requeued: there was no step since its last start, and the "
                       "next would be no better (requeue loop); give the job more time");
@@ -209,13 +222,13 @@ static double seconds_left(const char *text)
     }
 }
 
-uint64_t lvni_recipes_requeue_stop_ns(void)
+/* 0: none is known. */
+static double ask_time_left(void)
 {
-    const uint64_t now = lvni_core_now_ns();
     const char *id = variable("SLURM_JOB_ID");
     char own[48];
     if (id == NULL || !lvni_recipes_requeue_job(own, sizeof own)) {
-        return 0;
+        return 0.0;
     }
     lvni_core_str text = {0};
     char program[] = "squeue", header[] = "-h", of[] = "-j", job[64], form[] = "-o", left[] = "%L";
@@ -225,8 +238,21 @@ uint64_t lvni_recipes_requeue_stop_ns(void)
     const double s = code == 0 ? seconds_left(lvni_core_str_text(&text)) : -1.0;
     lvni_log_line(LVNI_LOG_DEBUG, "time left of job %s: %s", id, one_line(&text));
     lvni_core_str_free(&text);
-    if (s <= 0.0) {
-        return 0;
-    }
-    return now + (uint64_t)(1e9 * (s > 2.0 * MARGIN_S ? s - MARGIN_S : s / 2.0));
+    return s > 0.0 ? s : 0.0;
+}
+
+static uint64_t end_ns; /* of the job, as Slurm last reported it */
+
+uint64_t lvni_recipes_requeue_stop_ns(void)
+{
+    const uint64_t now = lvni_core_now_ns();
+    const double s = ask_time_left();
+    end_ns = now + (uint64_t)(1e9 * s);
+    return s <= 0.0 ? 0 : now + (uint64_t)(1e9 * (s > 2.0 * MARGIN_S ? s - MARGIN_S : s / 2.0));
+}
+
+uint64_t lvni_recipes_requeue_stop_later(void)
+{
+    const uint64_t before_ns = end_ns, stop_ns = lvni_recipes_requeue_stop_ns();
+    return end_ns > before_ns + (uint64_t)(1e9 * LATER_S) ? stop_ns : 0;
 }

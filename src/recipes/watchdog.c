@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/machine.h"
+#include "core/signals.h"
 #include "core/thread.h"
 #include "core/training.h"
 #include "dist/rank_progress.h"
@@ -43,6 +44,7 @@ struct lvni_recipes_watchdog {
     answer *mine, *all; /* of this process; of all ranks */
     int64_t round;      /* of questions about a late step; the last that was answered */
     int64_t late_step;  /* that was reported; -1: none */
+    int saves;          /* SIGUSR2 that were answered by where the ranks are */
     verdict verdict;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -227,7 +229,7 @@ static void judge(lvni_recipes_watchdog *w)
     lvni_core_str_free(&s);
 }
 
-/* ---- a late step: one warning, and the run goes on ---- */
+/* ---- a late step, and SIGUSR2: a line for each rank, and the run goes on ---- */
 
 /* Later than 60 s and 20 times the median, or, so that the warning comes before the end, half of
  * the time-out. Of the first rank: all of them take part in a step. */
@@ -250,11 +252,10 @@ static void answer_late(lvni_recipes_watchdog *w, int64_t round)
     (void)lvni_control_set(w->control, key, w->mine, (size_t)w->ranks->n * sizeof *w->mine);
 }
 
-static void report_late(lvni_recipes_watchdog *w, int64_t step)
+/* Of all ranks; false: the run is over. */
+static bool ask_all(lvni_recipes_watchdog *w, lvni_core_str *out)
 {
     enum { MOST = 2000 };
-    lvni_core_str s = {0};
-    w->late_step = step;
     memset(w->all, 0, (size_t)w->ranks->world * sizeof *w->all);
     look(w, 1 + ++w->round);
     take(w, w->mine, (size_t)w->ranks->n * sizeof *w->mine);
@@ -262,18 +263,39 @@ static void report_late(lvni_recipes_watchdog *w, int64_t step)
         int64_t n;
         if (lvni_control_add(w->control, "hang", LATE, &n) != LVN_OK ||
             sleep_s(w, w->period_s + 0.1)) {
-            return; /* it is over */
+            return false;
         }
         collect(w);
     }
     const int64_t k = find_waiting(w)->entered;
-    for (int r = 0; r < w->ranks->world && s.len < MOST; r++) {
-        describe(w, r, k, &s);
+    for (int r = 0; r < w->ranks->world && out->len < MOST; r++) {
+        describe(w, r, k, out);
     }
-    lvni_log_line(LVNI_LOG_WARNING, "step %lld is late, %.1f s after it began:%-s", (long long)step,
-                  lvni_dist_comm_progress(w->ranks->rank->comm).step_s, lvni_core_str_text(&s));
-    lvni_core_str_free(&s);
     memset(w->all, 0, (size_t)w->ranks->world * sizeof *w->all);
+    return true;
+}
+
+static void report_late(lvni_recipes_watchdog *w, int64_t step)
+{
+    lvni_core_str s = {0};
+    w->late_step = step;
+    if (ask_all(w, &s)) {
+        lvni_log_line(LVNI_LOG_WARNING, "step %lld is late, %.1f s after it began:%-s",
+                      (long long)step, lvni_dist_comm_progress(w->ranks->rank->comm).step_s,
+                      lvni_core_str_text(&s));
+    }
+    lvni_core_str_free(&s);
+}
+
+/* The launcher and srun pass the signal to all: process 0 answers it. */
+static void report_state(lvni_recipes_watchdog *w)
+{
+    lvni_core_str s = {0};
+    w->saves = lvni_core_signals_saves();
+    if (ask_all(w, &s)) {
+        lvni_log_line(LVNI_LOG_INFO, "SIGUSR2: where the ranks are:%-s", lvni_core_str_text(&s));
+    }
+    lvni_core_str_free(&s);
 }
 
 /* ---- the end ---- */
@@ -379,6 +401,8 @@ static void *watch(void *user)
             answer_late(w, n / LATE);
         } else if (is_late(w, &step)) {
             report_late(w, step);
+        } else if (w->process == 0 && lvni_core_signals_saves() != w->saves) {
+            report_state(w);
         }
     }
     return NULL;
@@ -403,6 +427,7 @@ lvn_status lvni_recipes_watchdog_start(const lvni_core_config *config,
     w->control = control;
     w->process = process;
     w->late_step = -1;
+    w->saves = lvni_core_signals_saves();
     w->timeout_s = timeout_s;
     w->period_s = timeout_s / 8 < LOOK_S ? timeout_s / 8 : LOOK_S;
     w->mine = lvni_core_calloc(LVNI_TAG_DIST, (size_t)ranks->n, sizeof *w->mine);

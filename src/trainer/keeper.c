@@ -118,10 +118,9 @@ static lvn_status save_now(lvni_trainer *t, bool started)
 lvn_status lvni_trainer_keeper_stop(lvni_trainer *t, int signal_number, bool saved)
 {
     const bool time = signal_number == LVNI_STOP_TIME;
-    const bool limit = t->o.stop_ns > 0 && lvni_core_now_ns() >= t->o.stop_ns;
-    const char *name = time                                ? "max_time is over"
-                       : limit && signal_number == SIGUSR1 ? "the job's time limit"
-                                                           : lvni_core_signal_name(signal_number);
+    const char *name = time                 ? "max_time is over"
+                       : t->keeper.at_limit ? "the job's time limit"
+                                            : lvni_core_signal_name(signal_number);
     lvni_trainer_stop_note(signal_number);
     lvn_status s = save_now(t, saved);
     if (t->o.comm != NULL) {

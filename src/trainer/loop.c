@@ -378,6 +378,21 @@ lvn_status lvni_trainer_loop_begin_step(lvni_trainer *t)
     return LVN_OK;
 }
 
+/* Of the job, which may have got more time meanwhile. */
+static void look_at_limit(lvni_trainer *t)
+{
+    if (t->o.stop_ns == 0 || lvni_trainer_stop_signal() != 0 ||
+        lvni_core_now_ns() + 2 * t->keeper.longest_ns < t->o.stop_ns) {
+        return;
+    }
+    const uint64_t later = t->o.stop_later != NULL ? t->o.stop_later() : 0;
+    t->keeper.at_limit = later == 0;
+    t->o.stop_ns = later > 0 ? later : t->o.stop_ns;
+    if (later == 0) {
+        lvni_trainer_stop_note(SIGUSR1);
+    }
+}
+
 /* Rank 0 has the clock of the run; the others learn of it as of a signal. */
 static void look_at_clock(lvni_trainer *t)
 {
@@ -389,9 +404,7 @@ static void look_at_clock(lvni_trainer *t)
         lvni_trainer_report_seconds(&t->report) >= t->o.max_time_s) {
         lvni_trainer_stop_note(LVNI_STOP_TIME);
     }
-    if (t->o.stop_ns > 0 && lvni_trainer_stop_signal() == 0 && lvni_core_now_ns() >= t->o.stop_ns) {
-        lvni_trainer_stop_note(SIGUSR1);
-    }
+    look_at_limit(t);
 }
 
 /* What a run that is taken up has left undone. */

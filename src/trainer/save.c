@@ -2,6 +2,7 @@
  * (checkpoint, exported models) while training goes on. One save is active at a time; what failed
  * is reported at the next step or save, and at the end of the training. Called by keeper.c. */
 #include "core/alloc.h"
+#include "core/machine.h"
 #include "core/str.h"
 #include "core/thread.h"
 #include "core/vfs.h"
@@ -39,6 +40,7 @@ struct lvni_trainer_saver {
     char best_by[LVNI_STATE_BEST_BY_TEXT];
     lvni_ckpt_position at;
     bool best, written, shown; /* shown: to the hook */
+    uint64_t begin_ns, took_ns;
     lvn_status status;
     lvn_error error;
 };
@@ -210,6 +212,7 @@ static void *saver_main(void *argument)
         pthread_mutex_unlock(&s->lock);
         lvni_core_thread_pace(&s->hurry);
         s->status = write_all(s);
+        s->took_ns = lvni_core_now_ns() - s->begin_ns;
         if (s->status != LVN_OK) {
             s->error = *lvn_last_error();
         }
@@ -396,6 +399,7 @@ lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
     LVN_TRY(lvni_trainer_save_wait(t));
     LVN_TRY(t->keeper.saver == NULL ? create(t, true, &t->keeper.saver) : LVN_OK);
     lvni_trainer_saver *s = t->keeper.saver;
+    s->begin_ns = lvni_core_now_ns();
     LVN_TRY(lvni_trainer_choose_begin_save(t));
     LVN_TRY(t->o.out == NULL ? LVN_OK : write_texts(t, NULL, &s->texts));
     LVN_TRY(take(s));
@@ -423,6 +427,7 @@ static lvn_status collect(lvni_trainer *t)
         t->o.hooks.checkpoint(t->o.hooks.user, s->at.step);
     }
     s->shown = true;
+    t->keeper.longest_ns = s->took_ns > t->keeper.longest_ns ? s->took_ns : t->keeper.longest_ns;
     return status == LVN_OK ? LVN_OK : lvn_error_adopt(&s->error);
 }
 

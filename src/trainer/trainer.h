@@ -70,7 +70,10 @@ typedef struct lvni_trainer_options {
     int64_t max_steps;             /* -1: no limit */
     int64_t min_epochs, min_steps; /* before early stopping ends the run */
     double max_time_s;             /* of training, with what came before a resume; 0: no limit */
-    uint64_t stop_ns; /* rank 0: as if SIGUSR1 came at this time (lvni_core_now_ns); 0: never */
+    /* rank 0: as if SIGUSR1 came at this time (lvni_core_now_ns), or twice the longest save before;
+     * 0: never. When it has come stop_later gives a later one, or 0: it stays (NULL: always). */
+    uint64_t stop_ns;
+    uint64_t (*stop_later)(void);
     lvni_trainer_early_options early;
     /* validation: after every n-th epoch (0: 1), there after every so many steps (0: after the
      * last), of so many chunks (0: all); and of so many before the first step, whose result is
@@ -151,9 +154,11 @@ typedef struct lvni_trainer_keeper {
     char kept[768];
     /* that asked some rank to stop, as of the last step; the same on all ranks */
     int signal;
-    bool save_asked;   /* of rank 0, as of the last step, on all ranks; with a sharded stage */
-    bool stop_asked;   /* the control channel knows of this rank's signal */
-    uint64_t saved_ns; /* when the newest save began, or the run */
+    bool save_asked;     /* of rank 0, as of the last step, on all ranks; with a sharded stage */
+    bool stop_asked;     /* the control channel knows of this rank's signal */
+    uint64_t saved_ns;   /* when the newest save began, or the run */
+    uint64_t longest_ns; /* of all saves of this process */
+    bool at_limit;       /* stop_ns has come */
     /* rank 0, with a run directory: under names of their own; the newest of them, once it has been
      * chosen: "" is none */
     lvni_trainer_kept files;

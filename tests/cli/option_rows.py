@@ -123,6 +123,7 @@ train_rows = {
     "min_steps": row("9", "metrics", STOPS),
     "max_time": Elsewhere("test_loop.py", "max_time="),
     "auto_requeue": Elsewhere("test_requeue.py", "auto_requeue="),
+    "max_requeues": Elsewhere("test_requeue.py", "max_requeues="),
     "stop_before_limit": Elsewhere("test_requeue.py", "stop_before_limit="),
     "check_val_every_n_epoch": row("2", "metrics"),
     "val_check_interval": row("2", "metrics"),

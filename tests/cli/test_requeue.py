@@ -112,6 +112,29 @@ class Requeue(Case):
         self.stopped(job={})
         self.assertEqual(self.called(), [])
 
+    def test_not_more_often_than(self):
+        job = {**JOB, "SLURM_RESTART_COUNT": "2"}
+        for devices in (1, 2):
+            reported = self.stopped("max_requeues=2", f"devices={devices}", job=job, code=86)
+            self.assertIn("it was 2 times, and max_requeues=2; start a job with", reported)
+        self.assertEqual(self.called(), [])
+        self.stopped("max_requeues=3", job=job)
+        self.assertEqual(self.called(), ["requeue 77"])
+
+    def test_a_limit_that_grows(self):
+        """It is asked for again when the run would stop for it."""
+        path = f"{self.dir}/bin/squeue"
+        asked = f"{self.dir}/asked"
+        script = f"#!/bin/sh\necho >>{asked}\n[ $(wc -l <{asked}) = 2 ] && echo 0:13 || echo 0:02\n"
+        write(path, script.encode())
+        os.chmod(path, 0o755)
+        p = self.start("devices=2")
+        self.wait_for(lambda: len(read(asked) if os.path.exists(asked) else b"") == 2, p)
+        reported, _ = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, REQUEUE, reported)
+        self.assertEqual(len(read(asked)), 3)
+        self.assertIn("stopped: the job's time limit after step ", reported)
+
     def test_time_limit_without_a_signal(self):
         """squeue prints the time that is left; half of it where that is less than two minutes."""
         path = f"{self.dir}/bin/squeue"

@@ -7,9 +7,10 @@ usage: test_watchdog.py LEVIN [test names]
 
 import os
 import re
+import signal
 import time
 
-from bad_support import LEVIN, main, OK
+from bad_support import LEVIN, main, OK, read, WAIT_S
 from node_processes import end_all, missing, start_on_nodes
 from rank_case import RankCase
 
@@ -106,6 +107,23 @@ class Watchdog(RankCase):
             r".*rank 1 \(.*\): has not entered collective \1, forward of step 2\n",
         )
         self.assertEqual(reported.count("is late"), 1, reported)
+
+    def test_where_the_ranks_are(self):
+        """SIGUSR2 asks for it, and for a checkpoint; the run goes on."""
+        for strategy in ("ddp", "dp"):
+            self.out = f"{self.dir}/{strategy}"
+            keys = ["devices=2", f"strategy={strategy}", "collective_timeout=2", "max_epochs=-1"]
+            keys += ["max_steps=-1"]
+            p = self.start_ranks([LEVIN, "train", self.recipe, *RUN, *keys, f"out={self.out}"])
+            self.wait_for(lambda: os.path.exists(f"{self.out}/metrics.jsonl"), p)
+            p.send_signal(signal.SIGUSR2)
+            log = f"{self.out}/train.log"
+            where = r"SIGUSR2: where the ranks are:\n(.*rank [01] \(.*\): has .* of step \d+\n){2}"
+            self.wait_for(lambda at=log: re.search(where, read(at).decode()), p)
+            p.send_signal(signal.SIGTERM)
+            reported = p.communicate(timeout=WAIT_S)[1]
+            self.assertEqual(p.returncode, 128 + signal.SIGTERM, reported)
+            self.assertIn("SIGUSR2: a checkpoint of step", read(log).decode())
 
     def test_slow(self):
         """Below the time-out; or longer, where there is none."""
