@@ -425,7 +425,8 @@ static void report_next(elastic *e, bool enough, bool counts)
 /* After a step that ended with *code: is there another one? */
 static bool goes_on(elastic *e, int *code)
 {
-    const bool grown = e->growing && !e->asked && e->r->signal == 0 && *code == LVNI_EXIT_REQUEUE;
+    const bool saved = *code == LVNI_EXIT_REQUEUE || *code == LVNI_EXIT_NO_REQUEUE,
+               grown = e->growing && !e->asked && e->r->signal == 0 && saved;
     bool same = false;
     if (!grown && is_last(e, *code)) {
         return false;

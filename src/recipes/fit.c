@@ -291,7 +291,30 @@ static lvn_status measure_data(const lvni_recipes_fit_request *r, lvni_recipes_p
     return LVN_OK;
 }
 
-static lvn_status prepare(lvni_recipes_fit_run *r)
+static bool is_first(const lvni_recipes_fit_run *r)
+{
+    return r->request->ranks->rank->rank == r->rank.rank;
+}
+
+static void end_turn(lvni_recipes_fit_turn *turn)
+{
+    pthread_mutex_lock(&turn->lock);
+    turn->over = true;
+    pthread_cond_broadcast(&turn->changed);
+    pthread_mutex_unlock(&turn->lock);
+}
+
+static void wait_for_turn(lvni_recipes_fit_turn *turn)
+{
+    pthread_mutex_lock(&turn->lock);
+    while (!turn->over) {
+        pthread_cond_wait(&turn->changed, &turn->lock);
+    }
+    pthread_mutex_unlock(&turn->lock);
+}
+
+/* No collective: the first rank of a process is through before the others begin. */
+static lvn_status prepare_in_turn(lvni_recipes_fit_run *r)
 {
     lvni_core_config *c = r->request->config;
     LVN_TRY(lvni_cpu_start());
@@ -309,6 +332,18 @@ static lvn_status prepare(lvni_recipes_fit_run *r)
     LVN_TRY(lvni_recipes_fit_predict_memory(r));
     /* a checkpoint has its own; the file may be gone by then */
     return lvni_core_config_bool(c, "resume") ? LVN_OK : load_weights(r);
+}
+
+static lvn_status prepare(lvni_recipes_fit_run *r)
+{
+    if (!is_first(r)) {
+        wait_for_turn(r->turn);
+    }
+    const lvn_status s = prepare_in_turn(r);
+    if (is_first(r)) {
+        end_turn(r->turn);
+    }
+    return s;
 }
 
 static lvn_status make_dir(lvni_recipes_fit_run *r)
@@ -343,12 +378,11 @@ static lvn_status lead(lvni_recipes_fit_run *r)
     return keeps_nothing(r) ? LVN_OK : lvni_recipes_run_dir_identify(r->dir, r->saved, r->run_id);
 }
 
-/* The others wait for rank 0, which decides what is resumed. Where they are its threads, the
- * configuration is resolved by then. */
+/* The others wait for rank 0, which decides what is resumed. */
 static lvn_status follow(lvni_recipes_fit_run *r)
 {
     char path[4096] = "";
-    if (r->request->ranks->rank[0].rank != 0) {
+    if (is_first(r)) {
         /* a process of its own; threads of rank 0's have its handlers. Before rank 0 is waited for,
          * which stops all */
         lvni_trainer_stop_install();
@@ -486,14 +520,22 @@ static void run_free(lvni_recipes_fit_run *r)
     lvni_core_free(r->dir);
 }
 
+typedef struct run_of_process {
+    const lvni_recipes_fit_request *request;
+    lvni_recipes_fit_turn *turn;
+} run_of_process;
+
 /* Called by lvni_recipes_ranks_each on the rank's thread; down to lvni_trainer_fit. */
 static lvn_status fit_rank(void *user, const lvni_recipes_rank *rank)
 {
-    const lvni_recipes_fit_request *request = *(const lvni_recipes_fit_request **)user;
-    lvni_recipes_ranks *ranks = request->ranks;
-    lvni_recipes_fit_run r = {.request = request, .rank = *rank};
+    const run_of_process *run = user;
+    lvni_recipes_ranks *ranks = run->request->ranks;
+    lvni_recipes_fit_run r = {.request = run->request, .turn = run->turn, .rank = *rank};
     const lvn_status s = run_rank(&r);
     const lvn_error error = *lvn_last_error();
+    if (is_first(&r)) {
+        end_turn(r.turn); /* it may have failed before */
+    }
     /* before the trainer goes, for whose end others may be needed */
     lvni_recipes_rank_give_up(rank, s);
     if (rank == ranks->rank && r.trainer != NULL) {
@@ -506,7 +548,10 @@ static lvn_status fit_rank(void *user, const lvni_recipes_rank *rank)
 
 lvn_status lvni_recipes_fit(const lvni_recipes_fit_request *request)
 {
-    const lvn_status s = lvni_recipes_ranks_each(request->ranks, fit_rank, &request);
+    lvni_recipes_fit_turn turn = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                                  .changed = PTHREAD_COND_INITIALIZER};
+    run_of_process run = {.request = request, .turn = &turn};
+    const lvn_status s = lvni_recipes_ranks_each(request->ranks, fit_rank, &run);
     if (request->ranks->process == NULL) {
         /* else lvni_recipes_ranks_run has still to leave */
         lvni_core_signals_remove();

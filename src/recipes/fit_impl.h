@@ -13,10 +13,21 @@
 #include "trainer/memory.h"
 #include "trainer/trainer.h"
 
+#include <pthread.h>
+
+/* Ranks that are threads share the configuration of their process: the first one resolves it before
+ * the others read it. */
+typedef struct lvni_recipes_fit_turn {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool over; /* the first rank has resolved it, or has failed */
+} lvni_recipes_fit_turn;
+
 /* Everything a rank of the run needs beside the request. Rank 0 leads: it alone writes the
  * directory and prints. */
 typedef struct lvni_recipes_fit_run {
     const lvni_recipes_fit_request *request;
+    lvni_recipes_fit_turn *turn;
     lvni_recipes_rank rank;
     lvni_recipes_plan_data data;
     lvni_plan plan;

@@ -170,6 +170,25 @@ static bool job_continues(void)
     return path != NULL && stat(path, &st) == 0 && st.st_size > 0;
 }
 
+static void request_requeue(const char *id, bool often, bool advanced)
+{
+    const int restarts = lvni_recipes_requeue_restarts();
+    if (often) {
+        lvni_log_line(
+            LVNI_LOG_WARNING,
+            "the job is not requeued: it was %d time%s, as often as max_requeues= allows; "
+            "start a job with resume=true",
+            restarts, lvni_core_plural(restarts, "", "s"));
+    } else if (!advanced && restarts > 0) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "the job is not requeued: there was no step since its last start, and the "
+                      "next would be no better (requeue loop); give the job more time");
+    } else {
+        lvni_log_line(LVNI_LOG_INFO, "scontrol requeue %s", id);
+        ask_slurm(id);
+    }
+}
+
 lvn_status lvni_recipes_requeue(const lvni_recipes_rank *rank, bool wanted, int64_t most,
                                 bool advanced)
 {
@@ -177,23 +196,12 @@ lvn_status lvni_recipes_requeue(const lvni_recipes_rank *rank, bool wanted, int6
     if (!wanted || !lvni_recipes_requeue_job(id, sizeof id)) {
         return LVN_OK;
     }
-    if (most > 0 && lvni_recipes_requeue_restarts() >= most) {
+    const bool often = most > 0 && lvni_recipes_requeue_restarts() >= most;
+    if (often) {
         lvni_recipes_report_no_requeue();
-        if (rank->rank == 0) {
-            lvni_log_line(LVNI_LOG_WARNING,
-                          "the job is not requeued: it was %d time%s, and max_requeues=%lld; start "
-                          "a job with resume=true",
-                          lvni_recipes_requeue_restarts(),
-                          lvni_core_plural(lvni_recipes_requeue_restarts(), "", "s"),
-                          (long long)most);
-        }
-    } else if (rank->rank == 0 && !advanced && lvni_recipes_requeue_restarts() > 0) {
-        lvni_log_line(LVNI_LOG_WARNING,
-                      "the job is not requeued: there was no step since its last start, and the "
-                      "next would be no better (requeue loop); give the job more time");
-    } else if (rank->rank == 0 && !job_continues()) {
-        lvni_log_line(LVNI_LOG_INFO, "scontrol requeue %s", id);
-        ask_slurm(id);
+    }
+    if (rank->rank == 0 && !job_continues()) {
+        request_requeue(id, often, advanced);
     }
     return rank->comm == NULL
                ? LVN_OK

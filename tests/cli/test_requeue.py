@@ -116,7 +116,7 @@ class Requeue(Case):
         job = {**JOB, "SLURM_RESTART_COUNT": "2"}
         for devices in (1, 2):
             reported = self.stopped("max_requeues=2", f"devices={devices}", job=job, code=86)
-            self.assertIn("it was 2 times, and max_requeues=2; start a job with", reported)
+            self.assertIn("it was 2 times, as often as max_requeues= allows; start a job", reported)
         self.assertEqual(self.called(), [])
         self.stopped("max_requeues=3", job=job)
         self.assertEqual(self.called(), ["requeue 77"])
