@@ -313,8 +313,8 @@ static void wait_for_turn(lvni_recipes_fit_turn *turn)
     pthread_mutex_unlock(&turn->lock);
 }
 
-/* No collective: the first rank of a process is through before the others begin. */
-static lvn_status prepare_in_turn(lvni_recipes_fit_run *r)
+/* No collective. */
+static lvn_status prepare(lvni_recipes_fit_run *r)
 {
     lvni_core_config *c = r->request->config;
     LVN_TRY(lvni_cpu_start());
@@ -334,12 +334,13 @@ static lvn_status prepare_in_turn(lvni_recipes_fit_run *r)
     return lvni_core_config_bool(c, "resume") ? LVN_OK : load_weights(r);
 }
 
-static lvn_status prepare(lvni_recipes_fit_run *r)
+/* The first rank of a process is through before the others begin. */
+static lvn_status prepare_in_turn(lvni_recipes_fit_run *r)
 {
     if (!is_first(r)) {
         wait_for_turn(r->turn);
     }
-    const lvn_status s = prepare_in_turn(r);
+    const lvn_status s = prepare(r);
     if (is_first(r)) {
         end_turn(r->turn);
     }
@@ -365,7 +366,7 @@ static lvn_status lead(lvni_recipes_fit_run *r)
     LVN_TRY(lvni_recipes_is_dev_run(c) || r->request->tunes
                 ? LVN_OK
                 : lvni_recipes_run_dir_choose(c, &r->dir));
-    LVN_TRY(prepare(r));
+    LVN_TRY(prepare_in_turn(r));
     if (r->measures) {
         char ready = 1;
         LVN_TRY(lvni_dist_comm_broadcast(r->rank.comm, &ready, sizeof ready, 0));
@@ -390,11 +391,11 @@ static lvn_status follow(lvni_recipes_fit_run *r)
     if (r->measures) {
         char ready;
         LVN_TRY(lvni_dist_comm_broadcast(r->rank.comm, &ready, sizeof ready, 0));
-        LVN_TRY(prepare(r));
+        LVN_TRY(prepare_in_turn(r));
         LVN_TRY(lvni_recipes_fit_balance(r));
     }
     LVN_TRY(lvni_dist_comm_broadcast(r->rank.comm, path, sizeof path, 0));
-    LVN_TRY(r->measures ? LVN_OK : prepare(r));
+    LVN_TRY(r->measures ? LVN_OK : prepare_in_turn(r));
     const bool fresh = lvni_core_config_bool(r->request->config, "resume") && path[0] == '\0';
     LVN_TRY(fresh ? load_weights(r) : LVN_OK);
     return path[0] == '\0' ? LVN_OK : lvni_ckpt_load(path, &r->saved);
