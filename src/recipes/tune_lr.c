@@ -210,6 +210,8 @@ static lvn_status set_config(lvni_core_config *c, int steps)
     snprintf(text, sizeof text, "%d", steps);
     LVN_TRY(lvni_core_config_set(c, "max_epochs", "-1", by));
     LVN_TRY(lvni_core_config_set(c, "max_steps", text, by));
+    /* a loss that is not finite is the end of the test, on all ranks at the same step */
+    LVN_TRY(lvni_core_config_set(c, "detect_anomaly", "false", by));
     return lvni_core_config_set(c, "quiet", "true", by);
 }
 
