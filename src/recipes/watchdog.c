@@ -20,6 +20,8 @@
 /* Seconds: at most between two looks, for the other processes' answers beside that, and until a
  * process whose rank has not come back is ended: the one that is the cause, the others. */
 static const double LOOK_S = 3.0, ANSWER_S = 2.0, CULPRIT_S = 1.5, OTHERS_S = 5.0;
+/* ... and longer while a rank of the process saves what was learned before. */
+static const double SAVING_S = 60.0;
 
 /* In the counter "hang" of the store: ranks that found one, and questions about a late step. */
 enum { LATE = 1 << 20 };
@@ -320,6 +322,16 @@ static void report(const lvni_recipes_watchdog *w)
     lvni_control_fail(w->control, &cause);
 }
 
+static bool is_saving(const lvni_recipes_watchdog *w)
+{
+    bool saving = false;
+    for (int i = 0; i < w->ranks->n; i++) {
+        const lvni_dist_progress p = lvni_dist_comm_progress(w->ranks->rank[i].comm);
+        saving = saving || p.place == LVNI_PLACE_SAVE;
+    }
+    return saving;
+}
+
 /* Its threads do not come back: nothing else of it is waited for. */
 static void leave_without(lvni_recipes_watchdog *w, bool culprit)
 {
@@ -328,7 +340,12 @@ static void leave_without(lvni_recipes_watchdog *w, bool culprit)
         (void)lvni_core_error_record_write(lvn_last_error(), LVNI_EXIT_PEER);
         report(w);
     }
-    if (sleep_s(w, culprit ? CULPRIT_S : OTHERS_S) || lvni_core_training_get()->hosted) {
+    bool over = sleep_s(w, culprit ? CULPRIT_S : OTHERS_S);
+    const uint64_t saving_ns = lvni_core_now_ns();
+    while (!over && is_saving(w) && lvni_core_seconds_since(saving_ns) < SAVING_S) {
+        over = sleep_s(w, 0.1);
+    }
+    if (over || lvni_core_training_get()->hosted) {
         return; /* a host program ends itself */
     }
     if (w->control == NULL) { /* no other process reports it */

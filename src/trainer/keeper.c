@@ -202,7 +202,9 @@ lvn_status lvni_trainer_keeper_save_on_error(lvni_trainer *t, lvn_status failed)
     if (lvni_trainer_engine_torn(t->engine) || !has_all_state(t)) {
         keep_none(t);
     } else {
+        lvni_dist_comm_at(t->o.comm, LVNI_PLACE_SAVE, t->at.step);
         keep_step(t);
+        lvni_dist_comm_at(t->o.comm, LVNI_PLACE_END, t->at.step);
     }
     return lvn_error_adopt(&error);
 }

@@ -8,9 +8,10 @@ usage: test_watchdog.py LEVIN [test names]
 import os
 import re
 import signal
+import subprocess
 import time
 
-from bad_support import LEVIN, main, OK, read, WAIT_S
+from bad_support import LEVIN, main, OK, read, WAIT_S, write
 from node_processes import end_all, missing, start_on_nodes
 from rank_case import RankCase
 
@@ -27,14 +28,29 @@ RUN = [
 ]
 
 
+SLOW = """
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int fsync(int fd)
+{
+    char link[64], path[4096] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, "/checkpoints/") != NULL) sleep(6);
+    return (int)syscall(SYS_fsync, fd);
+}
+"""
+
+
 class Watchdog(RankCase):
     def setUp(self):
         super().setUp()
         self.recipe = f"{self.dir}/hang.so"
         self.levin(["cc", f"{HERE}/hang.c", "-o", self.recipe], OK)
 
-    def run_ranks(self, *arguments, code, **hang):
-        env = {f"HANG_{k}": str(v) for k, v in hang.items()}
+    def run_ranks(self, *arguments, code, env=None, **hang):
+        env = {**(env or {}), **{f"HANG_{k}": str(v) for k, v in hang.items()}}
         since = time.monotonic()
         p = self.start_ranks(
             [LEVIN, "train", self.recipe, *RUN, *arguments, f"out={self.out}"], env
@@ -70,6 +86,17 @@ class Watchdog(RankCase):
             self.assertRegex(
                 reported, rf"levin launch: rank {hung} \(.* failed first: exit code 76"
             )
+
+    def test_a_slow_disk(self):
+        """What was learned before is saved, however long it takes."""
+        write(f"{self.dir}/slow.c", SLOW.encode())
+        library = f"{self.dir}/slow.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, f"{self.dir}/slow.c"], check=True)
+        reported = self.run_ranks(
+            "devices=2", code=PEER, RANK=1, STEP=3, env={"LD_PRELOAD": library}
+        )
+        self.assertIn("step 3 (epoch 1) is saved: resume=true goes on from there", reported)
+        self.levin(["ckpt", "verify", self.out], OK)
 
     def test_threads(self):
         reported = self.run_ranks("devices=2", "strategy=dp", code=PEER, RANK=0)
