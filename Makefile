@@ -1,5 +1,5 @@
 # The human door; CMake (CMakePresets.json) does the work. `make help` lists what there is.
-.PHONY: all help install uninstall build deps try-deps lint-deps check test demo asan tsan bench fuzz soak lint fmt clean
+.PHONY: all help install uninstall build cuda deps try-deps lint-deps check test demo asan tsan bench fuzz soak lint fmt clean
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
@@ -11,6 +11,9 @@ help: ## this list
 
 build:
 	@tools/build default $(JOBS)
+
+cuda: ## build with the CUDA backend; without nvcc fetch it from the Python index first (2 GB)
+	@tools/build-cuda $(JOBS)
 
 deps: ## install the Debian packages that are missing (prints the list first)
 	@tools/install-deps

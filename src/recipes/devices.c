@@ -70,8 +70,8 @@ static lvn_status check_loaded(const lvni_core_config *c)
         lvni_core_str there = {0};
         lvni_tensor_backend_names(", ", &there);
         lvn_error_set(LVN_ERR_RESOURCE, __FILE__, __LINE__,
-                      "accelerator=%s: there is no backend %s: no levin_backend_%s.so in "
-                      "LEVIN_BACKEND_PATH (%s); use auto, cpu, sim%s%s",
+                      "accelerator=%s: there is no backend %s: no levin_backend_%s.so beside levin, nor "
+                      "in LEVIN_BACKEND_PATH (%s); use auto, cpu, gpu, sim%s%s",
                       name, name, name, lvni_tensor_backend_path(), there.len > 0 ? ", " : "",
                       lvni_core_str_text(&there));
         lvni_core_str_free(&there);
@@ -100,20 +100,75 @@ static lvn_device_kind kind_of(const lvni_core_config *c)
     return kind < 0 ? LVN_DEVICE_CPU : (lvn_device_kind)kind;
 }
 
+/* ---- GPUs: accelerator=gpu, and auto where there is one ---- */
+
+#define GPU_BACKEND "cuda"
+static const char BY_START[] = "resolved at start";
+
+/* Why the GPU that this machine seems to have is not used by accelerator=auto; "": there is none */
+static char gpu_refused[1024];
+
+/* Asked before anything is loaded: a start without a GPU touches no driver. */
+static bool has_gpu_driver(void)
+{
+    return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
+}
+
+/* LVN_ERR_RESOURCE, and why. */
+static lvn_status find_gpu(void)
+{
+    int kind, n = 0;
+    const lvn_status s = lvni_tensor_backend_find(GPU_BACKEND, &kind);
+    if (s == LVN_ERR_NOT_FOUND) {
+        LVN_FAIL(LVN_ERR_RESOURCE,
+                 "this levin was built without its GPU backend (levin_backend_" GPU_BACKEND
+                 ".so): `make` builds it where nvcc is, `levin doctor` prints what is missing");
+    }
+    LVN_TRY(s);
+    LVN_TRY(lvni_tensor_backend_get(kind)->count(&n));
+    if (n < 1) {
+        LVN_FAIL(LVN_ERR_RESOURCE, "no GPU is visible to this process");
+    }
+    return LVN_OK;
+}
+
+const char *lvni_recipes_gpu_refused(void)
+{
+    return gpu_refused;
+}
+
+static lvn_status resolve_auto(lvni_core_config *c)
+{
+    const bool gpu = has_gpu_driver() && find_gpu() == LVN_OK;
+    if (!gpu && has_gpu_driver()) {
+        snprintf(gpu_refused, sizeof gpu_refused, "%s", lvn_last_error()->message);
+    }
+    return lvni_core_config_set(c, "accelerator", gpu ? GPU_BACKEND : "cpu", BY_START);
+}
+
+static lvn_status resolve_gpu(lvni_core_config *c)
+{
+    const lvn_status s = find_gpu();
+    if (s != LVN_OK) {
+        const lvn_error e = *lvn_last_error();
+        LVN_FAIL(LVN_ERR_RESOURCE,
+                 "accelerator=gpu: %s; use accelerator=cpu, or for trying things out "
+                 "accelerator=sim with LEVIN_SIM_DEVICES=%d in the environment",
+                 e.message, devices_asked(c));
+    }
+    return lvni_core_config_set(c, "accelerator", GPU_BACKEND, BY_START);
+}
+
 lvn_status lvni_recipes_accelerator_resolve(lvni_core_config *c)
 {
     if (is_accelerator(c, "gpu")) {
-        LVN_FAIL(LVN_ERR_RESOURCE,
-                 "accelerator=gpu: this build of levin has no GPU backend yet; use "
-                 "accelerator=cpu, or for trying things out accelerator=sim "
-                 "with LEVIN_SIM_DEVICES=%d in the environment",
-                 devices_asked(c));
+        return resolve_gpu(c);
     }
     if (is_accelerator(c, "sim")) {
         return check_sim(c);
     }
     if (is_accelerator(c, "auto")) {
-        return lvni_core_config_set(c, "accelerator", "cpu", "resolved at start");
+        return resolve_auto(c);
     }
     return is_accelerator(c, "cpu") ? LVN_OK : check_loaded(c);
 }
@@ -224,10 +279,9 @@ static lvn_status no_backend(const lvni_core_config *c, lvni_core_notices *n)
     if (asked > 0) {
         snprintf(count, sizeof count, "%d", asked);
     }
-    const lvn_status s =
-        lvni_core_notice_error(n, NO_GPU,
-                               "GPUs are asked for, but this process sees none: this "
-                               "build of levin has no GPU backend yet");
+    const char *why = find_gpu() == LVN_OK ? "accelerator=cpu is set" : lvn_last_error()->message;
+    const lvn_status s = lvni_core_notice_error(
+        n, NO_GPU, "GPUs are asked for, but this process sees none: %s", why);
     lvni_core_notice_found(n, "%s=%s (%s)", key, spec, lvni_core_config_origin(c, "devices"));
     lvni_core_notice_fix(n, "devices=%s for ranks on the CPU", count);
     lvni_core_notice_fix(

@@ -12,6 +12,8 @@
 /* auto becomes what this machine has, in the configuration. LVN_ERR_RESOURCE: the accelerator is
  * not there. */
 lvn_status lvni_recipes_accelerator_resolve(lvni_core_config *config);
+/* Why accelerator=auto chose the CPU although there is a GPU; "" otherwise. */
+const char *lvni_recipes_gpu_refused(void);
 /* Not the CPU: memory of its own. */
 bool lvni_recipes_accelerator_is_device(const lvni_core_config *config);
 /* Its devices that this process may use. *out is to be freed. */

@@ -321,6 +321,10 @@ static void print_device(const lvni_recipes_fit_run *r)
     lvni_log_line(device.len > 0 ? LVNI_LOG_DETAIL : LVNI_LOG_INFO, "device cpu: %d core%s", cores,
                   lvni_core_plural(cores, "", "s"));
     print_lines(LVNI_LOG_INFO, &device);
+    if (lvni_recipes_gpu_refused()[0] != '\0') {
+        lvni_log_line(LVNI_LOG_WARNING, "there is a GPU, but it cannot be used: %s",
+                      lvni_recipes_gpu_refused());
+    }
     if (r->rank.world > 1) {
         report_ranks(r);
     }

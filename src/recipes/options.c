@@ -156,11 +156,11 @@ static const lvni_core_option run_rows[] = {
      .choices = "auto|cpu|gpu|sim",
      .fallback = "auto",
      .flags = LVNI_OPT_OPEN,
-     .spellings = "cuda=gpu",
-     .help = "Kind of device; auto: cpu, as this build has no GPU backend yet; sim: a simulated "
+     .help = "Kind of device; auto: the GPU where there is one that works, else the CPU; gpu: "
+             "NVIDIA GPUs (cuda); sim: a simulated "
              "accelerator, which LEVIN_SIM_DEVICES=1 and "
              "LEVIN_SIM_MEMORY=2GiB in the environment make; NAME: the backend "
-             "levin_backend_NAME.so in a folder of LEVIN_BACKEND_PATH."},
+             "levin_backend_NAME.so beside levin or in a folder of LEVIN_BACKEND_PATH."},
     {.name = "devices",
      .type = LVNI_OPT_STRING,
      .fallback = "auto",
@@ -327,7 +327,6 @@ static const lvni_core_option use_rows[] = {
      .choices = "auto|cpu|gpu|sim",
      .fallback = "auto",
      .flags = LVNI_OPT_OPEN,
-     .spellings = "cuda=gpu",
      .help = "Kind of device, as in training."},
     {.name = "devices",
      .type = LVNI_OPT_STRING,

@@ -160,24 +160,74 @@ static bool good_name(const char *name)
     return name[0] != '\0' && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(name);
 }
 
-/* With the lock held. */
-static lvn_status search(const char *name, int *kind)
+/* ---- where shared objects are looked for ---- */
+
+enum { PATH = 4096 };
+
+/* Calls fn with each folder until one returns false: those of LEVIN_BACKEND_PATH, then where levin
+ * itself lies: beside it (a build folder), and lib/levin below the same prefix. */
+static void for_each_folder(bool (*fn)(const char *folder, void *user), void *user)
 {
     const char *folders = getenv("LEVIN_BACKEND_PATH");
-    for (const char *at = folders == NULL ? "" : folders; *at != '\0' && good_name(name);) {
+    char folder[PATH], self[PATH];
+    for (const char *at = folders == NULL ? "" : folders; *at != '\0';) {
         const size_t n = strcspn(at, ":");
-        char path[4096];
-        snprintf(path, sizeof path, "%.*s/levin_backend_%s.so", (int)n, at, name);
-        if (n > 0 && access(path, F_OK) == 0) {
-            LVN_TRY(load(name, path));
-            *kind = find(name);
-            return LVN_OK;
+        snprintf(folder, sizeof folder, "%.*s", (int)n, at);
+        if (n > 0 && !fn(folder, user)) {
+            return;
         }
         at += n + (at[n] == ':');
     }
-    LVN_FAIL(LVN_ERR_NOT_FOUND,
-             "there is no backend %s: no levin_backend_%s.so in LEVIN_BACKEND_PATH (%s)", name,
-             name, lvni_tensor_backend_path());
+    Dl_info object;
+    const bool in_library = dladdr(&n_tables, &object) != 0 && object.dli_fname != NULL &&
+                            strstr(object.dli_fname, "liblevin") != NULL;
+    if (realpath(in_library ? object.dli_fname : "/proc/self/exe", self) == NULL ||
+        strrchr(self, '/') == NULL) {
+        return;
+    }
+    *strrchr(self, '/') = '\0';
+    static const char *const below[] = {"", "/levin", "/../lib/levin"};
+    for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
+        if (snprintf(folder, sizeof folder, "%s%s", self, below[i]) < (int)sizeof folder &&
+            !fn(folder, user)) {
+            return;
+        }
+    }
+}
+
+typedef struct backend_search {
+    const char *name;
+    char path[PATH]; /* of what was found; empty: nothing */
+} backend_search;
+
+static bool look_into(const char *folder, void *user)
+{
+    backend_search *s = user;
+    const int n =
+        snprintf(s->path, sizeof s->path, "%s/levin_backend_%s.so", folder, s->name);
+    if (n < (int)sizeof s->path && access(s->path, F_OK) == 0) {
+        return false;
+    }
+    s->path[0] = '\0';
+    return true;
+}
+
+/* With the lock held. */
+static lvn_status search(const char *name, int *kind)
+{
+    backend_search s = {.name = name, .path = ""};
+    if (good_name(name)) {
+        for_each_folder(look_into, &s);
+    }
+    if (s.path[0] == '\0') {
+        LVN_FAIL(LVN_ERR_NOT_FOUND,
+                 "there is no backend %s: no levin_backend_%s.so beside levin, nor in "
+                 "LEVIN_BACKEND_PATH (%s)",
+                 name, name, lvni_tensor_backend_path());
+    }
+    LVN_TRY(load(name, s.path));
+    *kind = find(name);
+    return LVN_OK;
 }
 
 const char *lvni_tensor_backend_path(void)
@@ -221,30 +271,22 @@ static void add_name(names *all, const char *file)
     }
 }
 
-static void read_folder(names *all, const char *path)
+static bool read_folder(const char *path, void *user)
 {
     DIR *dir = opendir(path);
     for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
-        add_name(all, e->d_name);
+        add_name(user, e->d_name);
     }
     if (dir != NULL) {
         closedir(dir);
     }
+    return true;
 }
 
 void lvni_tensor_backend_names(const char *between, lvni_core_str *out)
 {
-    const char *folders = getenv("LEVIN_BACKEND_PATH");
     names all = {.n = 0};
-    for (const char *at = folders == NULL ? "" : folders; *at != '\0';) {
-        const size_t n = strcspn(at, ":");
-        char path[4096];
-        snprintf(path, sizeof path, "%.*s", (int)n, at);
-        if (n > 0) {
-            read_folder(&all, path);
-        }
-        at += n + (at[n] == ':');
-    }
+    for_each_folder(read_folder, &all);
     qsort(all.name, (size_t)all.n, sizeof all.name[0], by_name);
     for (int i = 0; i < all.n; i++) {
         lvni_core_str_printf(out, "%s%s", i > 0 ? between : "", all.name[i]);

@@ -184,8 +184,10 @@ class Example(unittest.TestCase):
         self.assertIn("device: example:0, example device, 512 MiB", reported)
         self.assertIn("devices example:0,example:1", reported)
         self.assertIn("accelerator: example", (self.cwd / "run/config.yaml").read_text())
-        self.assertRegex(self.levin("ops"), r"(?m)^op +in +out +cpu +ref +sim +example +mixed")
-        self.assertRegex(self.levin("ops"), r"(?m)^conv2d +2-3 +1 +sb +sbhd +sbd +s ")
+        self.assertRegex(
+            self.levin("ops"), r"(?m)^op +in +out +cpu +ref +sim +(cuda +)?example +mixed"
+        )
+        self.assertRegex(self.levin("ops"), r"(?m)^conv2d +2-3 +1 +sb +sbhd +sbd +(sbh? +)?s ")
         self.assertIn("  example     no kernel\n", self.levin("ops", "relu"))
         self.assertIn("  example     f32\n", self.levin("ops", "linear"))
 
@@ -341,12 +343,14 @@ class Example(unittest.TestCase):
         reported = self.train("run", accelerator="exemple", status=RESOURCE)
         self.assertIn(
             "error: accelerator=exemple: there is no backend exemple: no levin_backend_exemple.so "
-            f"in LEVIN_BACKEND_PATH ({self.backends}); use auto, cpu, sim, example",
+            "beside levin, nor in "
+            f"LEVIN_BACKEND_PATH ({self.backends}); use auto, cpu, gpu, sim, ",
             reported,
         )
-        self.assertIn(
-            "in LEVIN_BACKEND_PATH (which is not set); use auto, cpu, sim\n",
+        self.assertRegex(reported, "sim, (cuda, )?example\n")
+        self.assertRegex(
             self.train("run", status=RESOURCE, path=""),
+            r"nor in LEVIN_BACKEND_PATH \(which is not set\); use auto, cpu, gpu, sim(, cuda)?\n",
         )
         self.assertIn(
             "the backend example finds no device here; use accelerator=cpu",
@@ -395,7 +399,7 @@ class Example(unittest.TestCase):
         # the table is printed all the same, with a line for each
         reported = self.levin("ops", path=folder)
         self.assertEqual(len(re.findall("(?m)^warning: ", reported)), len(cases) + 1)
-        self.assertRegex(reported, r"(?m)^op +in +out +cpu +ref +sim +mixed")
+        self.assertRegex(reported, r"(?m)^op +in +out +cpu +ref +sim +(cuda +)?mixed")
 
 
 if __name__ == "__main__":

@@ -33,11 +33,14 @@ def levin(*arguments, status=0):
 class Ops(unittest.TestCase):
     def test_every_row_is_there(self):
         reported = levin("ops").splitlines()
-        self.assertRegex(reported[0], r"^op +in +out +cpu +ref +sim +mixed +2nd +")
+        self.assertRegex(reported[0], r"^op +in +out +cpu +ref +sim +(cuda +)?mixed +2nd +")
         self.assertEqual([line.split()[0] for line in reported[1:-3]], [row[0] for row in ROWS])
         self.assertTrue(reported[-3].startswith(f"{len(ROWS)} ops"))
+        cuda = reported[0].split()[6] == "cuda"  # a build with the CUDA backend
         for line, (name, n_in, n_out, _, flags, sentence) in zip(reported[1:-3], ROWS):
-            arguments = line.split(None, 8)
+            arguments = line.split(None, 9 if cuda else 8)
+            if cuda:
+                self.assertRegex(arguments.pop(6), "^(-|sb?h?)$")
             self.assertEqual(arguments[1].split("-")[-1], n_in, name)
             self.assertEqual(arguments[2].split("-")[-1], n_out, name)
             own = "s" + "b" * ("BF16" in flags) + "h" * ("LVNI_F16" in flags)

@@ -1,0 +1,270 @@
+/* Products by cuBLASLt. It knows matrices by columns: a row-major (r, c) matrix is its (c, r) one,
+ * so y = a b is asked for as y^T = b^T a^T. A plan per problem holds the descriptions and the
+ * algorithm that the library's heuristic puts first; no search, so the choice is the same in every
+ * run. */
+#include "gemm.cuh"
+
+#ifdef LEVIN_CUDA_ON_HOST
+
+bool lvnc_cublas_product(const lvn_kernel_args *args, const lvnc_product *p, const void *a,
+                         const void *b, const void *bias, void *y, void *workspace)
+{
+    (void)args, (void)p, (void)a, (void)b, (void)bias, (void)y, (void)workspace;
+    return false;
+}
+
+#else
+
+#include <cublasLt.h>
+#include <stdio.h>
+
+namespace
+{
+struct problem {
+    int64_t batches, m, n, k;
+    int32_t trans_a, trans_b, bias, type, y_type;
+    int32_t align_a, align_b, align_y; /* bytes */
+};
+
+struct plan {
+    bool tried, refused;
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t a, b, y;
+    cublasLtMatmulAlgo_t algo;
+};
+
+struct state {
+    pthread_mutex_t lock;
+    cublasLtHandle_t handle; /* NULL: the library does not start */
+    lvnc_plans<problem, plan> plans;
+};
+
+cudaDataType_t type_of(lvn_dtype type)
+{
+    return type == LVN_BF16 ? CUDA_R_16BF : type == LVN_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+void tell(const problem &q, const char *what, cublasStatus_t s)
+{
+    if (lvnc_tells_refusals()) {
+        fprintf(stderr,
+                "levin cuda: cuBLASLt refuses %s, the own kernel computes: %s; %lld x (%lld, %lld, "
+                "%lld) types %d -> %d trans %d %d bias %d\n",
+                what, cublasLtGetStatusString(s), (long long)q.batches, (long long)q.m,
+                (long long)q.n, (long long)q.k, q.type, q.y_type, q.trans_a, q.trans_b, q.bias);
+    }
+}
+
+/* ---- the library's state on a device ---- */
+
+void end_plan(plan *p)
+{
+    if (p->product != NULL) {
+        (void)cublasLtMatmulDescDestroy(p->product);
+    }
+    cublasLtMatrixLayout_t layouts[] = {p->a, p->b, p->y};
+    for (cublasLtMatrixLayout_t layout : layouts) {
+        if (layout != NULL) {
+            (void)cublasLtMatrixLayoutDestroy(layout);
+        }
+    }
+}
+
+void end_state(void *library)
+{
+    state *s = static_cast<state *>(library);
+    s->plans.free_all(end_plan);
+    if (s->handle != NULL) {
+        (void)cublasLtDestroy(s->handle);
+    }
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+state *state_of(lvnc_device *d)
+{
+    pthread_mutex_lock(&d->lock);
+    state *s = static_cast<state *>(d->library[LVNC_CUBLAS]);
+    if (s == NULL) {
+        s = static_cast<state *>(calloc(1, sizeof *s));
+        if (s != NULL) {
+            pthread_mutex_init(&s->lock, NULL);
+            const cublasStatus_t e = cublasLtCreate(&s->handle);
+            if (e != CUBLAS_STATUS_SUCCESS) {
+                s->handle = NULL;
+                tell(problem(), "to start", e);
+            }
+            d->library[LVNC_CUBLAS] = s;
+            d->free_library[LVNC_CUBLAS] = end_state;
+        }
+    }
+    pthread_mutex_unlock(&d->lock);
+    return s;
+}
+
+/* ---- plans ---- */
+
+#define LT_TRY(call)                                                                               \
+    do {                                                                                           \
+        const cublasStatus_t status_ = (call);                                                     \
+        if (status_ != CUBLAS_STATUS_SUCCESS) {                                                    \
+            return status_;                                                                        \
+        }                                                                                          \
+    } while (0)
+
+/* A row-major (rows, columns) matrix, `batches` of them one after the other. */
+cublasStatus_t describe(cublasLtMatrixLayout_t *out, cudaDataType_t type, int64_t rows,
+                        int64_t columns, int64_t batches)
+{
+    LT_TRY(cublasLtMatrixLayoutCreate(out, type, (uint64_t)columns, (uint64_t)rows, columns));
+    if (batches > 1) {
+        const int32_t count = (int32_t)batches;
+        const int64_t apart = rows * columns;
+        LT_TRY(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                                sizeof count));
+        LT_TRY(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                &apart, sizeof apart));
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+template <typename T>
+cublasStatus_t set(cublasLtMatmulDesc_t to, cublasLtMatmulDescAttributes_t what, T value)
+{
+    return cublasLtMatmulDescSetAttribute(to, what, &value, sizeof value);
+}
+
+cublasStatus_t describe_product(const problem &q, plan *p, const void *bias)
+{
+    const cublasComputeType_t compute =
+        q.type == LVN_F32 && lvnc_allows_tf32() ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    LT_TRY(cublasLtMatmulDescCreate(&p->product, compute, CUDA_R_32F));
+    const cublasOperation_t first = q.trans_b != 0 ? CUBLAS_OP_T : CUBLAS_OP_N,
+                            second = q.trans_a != 0 ? CUBLAS_OP_T : CUBLAS_OP_N;
+    LT_TRY(set(p->product, CUBLASLT_MATMUL_DESC_TRANSA, first));
+    LT_TRY(set(p->product, CUBLASLT_MATMUL_DESC_TRANSB, second));
+    if (q.bias != 0) { /* one number per row of y^T */
+        LT_TRY(set(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
+        LT_TRY(set(p->product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of((lvn_dtype)q.y_type)));
+        LT_TRY(set(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
+    }
+    const cudaDataType_t type = type_of((lvn_dtype)q.type), y = type_of((lvn_dtype)q.y_type);
+    LT_TRY(
+        describe(&p->a, type, q.trans_a != 0 ? q.k : q.m, q.trans_a != 0 ? q.m : q.k, q.batches));
+    LT_TRY(
+        describe(&p->b, type, q.trans_b != 0 ? q.n : q.k, q.trans_b != 0 ? q.k : q.n, q.batches));
+    return describe(&p->y, y, q.m, q.n, q.batches);
+}
+
+template <typename T>
+cublasStatus_t prefer(cublasLtMatmulPreference_t to, cublasLtMatmulPreferenceAttributes_t what,
+                      T value)
+{
+    return cublasLtMatmulPreferenceSetAttribute(to, what, &value, sizeof value);
+}
+
+/* Parts of k are added in f32 in an order of their own: never in place, where y's type rounds. */
+cublasStatus_t set_preferences(const problem &q, cublasLtMatmulPreference_t to)
+{
+    LT_TRY(prefer(to, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, (uint64_t)LVNC_CUBLAS_BYTES));
+    LT_TRY(prefer(to, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                  (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    LT_TRY(prefer(to, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)q.align_b));
+    LT_TRY(prefer(to, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)q.align_a));
+    LT_TRY(prefer(to, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)q.align_y));
+    return prefer(to, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)q.align_y);
+}
+
+cublasStatus_t choose(cublasLtHandle_t handle, const problem &q, plan *p)
+{
+    cublasLtMatmulPreference_t preference;
+    LT_TRY(cublasLtMatmulPreferenceCreate(&preference));
+    cublasLtMatmulHeuristicResult_t best;
+    memset(&best, 0, sizeof best);
+    int n = 0;
+    cublasStatus_t s = set_preferences(q, preference);
+    if (s == CUBLAS_STATUS_SUCCESS) {
+        s = cublasLtMatmulAlgoGetHeuristic(handle, p->product, p->b, p->a, p->y, p->y, preference,
+                                           1, &best, &n);
+    }
+    (void)cublasLtMatmulPreferenceDestroy(preference);
+    if (s == CUBLAS_STATUS_SUCCESS) {
+        s = n < 1 ? CUBLAS_STATUS_NOT_SUPPORTED : best.state;
+    }
+    p->algo = best.algo;
+    return s;
+}
+
+plan *plan_of(state *s, const problem &q, const void *bias)
+{
+    plan *p = s->plans.get(q);
+    if (p != NULL && !p->tried) {
+        p->tried = true;
+        cublasStatus_t e = describe_product(q, p, bias);
+        e = e == CUBLAS_STATUS_SUCCESS ? choose(s->handle, q, p) : e;
+        p->refused = e != CUBLAS_STATUS_SUCCESS;
+        if (p->refused) {
+            tell(q, "a plan", e);
+        }
+    }
+    return p == NULL || p->refused ? NULL : p;
+}
+
+/* With the lock. */
+bool submit(state *s, const problem &q, const void *a, const void *b, const void *bias, void *y,
+            void *workspace, cudaStream_t stream)
+{
+    plan *p = plan_of(s, q, bias);
+    if (p == NULL) {
+        return false;
+    }
+    const float one = 1.0f, zero = 0.0f;
+    cublasStatus_t e = q.bias == 0 ? CUBLAS_STATUS_SUCCESS
+                                   : set(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    if (e == CUBLAS_STATUS_SUCCESS) {
+        e = cublasLtMatmul(s->handle, p->product, &one, b, p->b, a, p->a, &zero, y, p->y, y, p->y,
+                           &p->algo, workspace, LVNC_CUBLAS_BYTES, stream);
+    }
+    if (e != CUBLAS_STATUS_SUCCESS) {
+        p->refused = true;
+        tell(q, "to start a product", e);
+    }
+    return e == CUBLAS_STATUS_SUCCESS;
+}
+} // namespace
+
+bool lvnc_cublas_product(const lvn_kernel_args *args, const lvnc_product *p, const void *a,
+                         const void *b, const void *bias, void *y, void *workspace)
+{
+    if (p->batches > 0x7fffffff || workspace == NULL) {
+        return false;
+    }
+    cudaStream_t stream = lvnc_enter(args->stream);
+    state *s = state_of(lvnc_device_of(args->stream));
+    if (s == NULL || s->handle == NULL) {
+        return false;
+    }
+    problem q;
+    memset(&q, 0, sizeof q);
+    q.batches = p->batches;
+    q.m = p->m;
+    q.n = p->n;
+    q.k = p->k;
+    q.trans_a = p->trans_a;
+    q.trans_b = p->trans_b;
+    q.bias = bias != NULL;
+    q.type = p->a_type;
+    q.y_type = p->y_type;
+    q.align_a = lvnc_alignment(a);
+    q.align_b = lvnc_alignment(b);
+    q.align_y = lvnc_alignment(y);
+    pthread_mutex_lock(&s->lock);
+    const bool done = submit(s, q, a, b, bias, y, workspace, stream);
+    pthread_mutex_unlock(&s->lock);
+    if (done) {
+        (void)lvnc_submitted(args->stream, args->op->name, cudaSuccess);
+    }
+    return done;
+}
+
+#endif

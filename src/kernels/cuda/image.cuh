@@ -1,0 +1,82 @@
+/* Kernels of images (N, H, W, C): an item of work is a few neighbouring channels of one pixel of
+ * the result, and counts in 32 bits. */
+#ifndef LEVIN_KERNELS_CUDA_IMAGE_CUH
+#define LEVIN_KERNELS_CUDA_IMAGE_CUH
+
+#include "cuda.cuh"
+
+/* Division of numbers below 2^31 by one that the host knows: a product and a shift (Granlund &
+ * Montgomery 1994, "Division by invariant integers using multiplication"). */
+struct divisor {
+    unsigned by, factor, shift;
+};
+
+static inline divisor make_divisor(int64_t by)
+{
+    divisor d = {(unsigned)by, 0, 0};
+    while (((uint64_t)1 << d.shift) < d.by) {
+        d.shift++;
+    }
+    d.factor = (unsigned)((((uint64_t)1 << 32) * (((uint64_t)1 << d.shift) - d.by)) / d.by + 1);
+    return d;
+}
+
+__device__ __forceinline__ unsigned divide(unsigned n, const divisor &d)
+{
+    return (__umulhi(n, d.factor) + n) >> d.shift;
+}
+
+/* *rest = n mod d */
+__device__ __forceinline__ unsigned divide(unsigned n, const divisor &d, unsigned *rest)
+{
+    const unsigned q = divide(n, d);
+    *rest = n - q * d.by;
+    return q;
+}
+
+/* Of a result. */
+struct pixels {
+    int h, w, c; /* c: packs of channels */
+    divisor by_h, by_w, by_c;
+    int images; /* that one launch takes */
+};
+
+/* Where an item lies: image, row, column, pack of channels. */
+struct item_place {
+    int n, h, w, c;
+};
+
+static inline pixels make_pixels(const lvn_tensor *t, int channels)
+{
+    pixels p;
+    p.h = (int)lvn_size(t, 1);
+    p.w = (int)lvn_size(t, 2);
+    p.c = (int)(lvn_size(t, 3) / channels);
+    p.by_h = make_divisor(p.h > 0 ? p.h : 1);
+    p.by_w = make_divisor(p.w > 0 ? p.w : 1);
+    p.by_c = make_divisor(p.c > 0 ? p.c : 1);
+    const int64_t each = (int64_t)p.h * p.w * p.c, most = each > 0 ? INT32_MAX / each : 1;
+    p.images = (int)(most < 1 ? 1 : most > INT32_MAX ? INT32_MAX : most);
+    return p;
+}
+
+__device__ __forceinline__ item_place place_of(unsigned item, const pixels &p)
+{
+    unsigned c, w, h;
+    const unsigned pixel = divide(item, p.by_c, &c), row = divide(pixel, p.by_w, &w),
+                   n = divide(row, p.by_h, &h);
+    return item_place{(int)n, (int)h, (int)w, (int)c};
+}
+
+/* An image has fewer items than 32 bits count. */
+static inline lvn_status check_pixels(const char *op, const lvn_tensor *t)
+{
+    const int64_t each = lvn_size(t, 1) * lvn_size(t, 2) * lvn_size(t, 3);
+    if (each > INT32_MAX) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: an image of %lld values: the limit is %d", op,
+                 (long long)each, INT32_MAX);
+    }
+    return LVN_OK;
+}
+
+#endif

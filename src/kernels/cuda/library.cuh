@@ -1,0 +1,117 @@
+/* What the files that call NVIDIA's libraries share (cublas.cu, cudnn.cu): switches from the
+ * environment, plans kept per problem, and pieces of a kernel's scratch memory. */
+#ifndef LEVIN_KERNELS_CUDA_LIBRARY_CUH
+#define LEVIN_KERNELS_CUDA_LIBRARY_CUH
+
+#include "device.cuh"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* LEVIN_CUDA_LIBRARIES=off: own kernels only. Always so on the host. */
+bool lvnc_uses_libraries(void);
+/* LEVIN_CUDA_DEBUG=1: what a library refuses, and why, goes to stderr, once per problem. */
+bool lvnc_tells_refusals(void);
+/* Whether f32 products may round their factors to TF32 (10 bits of fraction). */
+static inline bool lvnc_allows_tf32(void)
+{
+    return false;
+}
+
+enum {
+    LVNC_CUBLAS = 0, /* index into lvnc_device.library */
+    LVNC_CUDNN = 1
+};
+
+/* ---- scratch memory ---- */
+
+/* Cut into pieces at multiples of 256 bytes. The row's `workspace` cuts the same pieces of no
+ * memory (at NULL) to learn how much there must be. */
+struct lvnc_scratch {
+    char *at;
+    size_t used;
+};
+enum { LVNC_PIECE = 256 };
+/* What to ask levin for, whose memory may begin within a piece. */
+static inline size_t lvnc_scratch_bytes(size_t used)
+{
+    return used == 0 ? 0 : used + LVNC_PIECE;
+}
+static inline lvnc_scratch lvnc_scratch_of(const lvn_kernel_args *args)
+{
+    const uintptr_t at = reinterpret_cast<uintptr_t>(args->workspace);
+    lvnc_scratch s;
+    s.at = reinterpret_cast<char *>((at + LVNC_PIECE - 1) / LVNC_PIECE * LVNC_PIECE);
+    s.used = 0;
+    return s;
+}
+static inline void *lvnc_piece(lvnc_scratch *s, size_t bytes)
+{
+    void *p = s->at == NULL || bytes == 0 ? NULL : s->at + s->used;
+    s->used += (bytes + LVNC_PIECE - 1) / LVNC_PIECE * LVNC_PIECE;
+    return p;
+}
+
+/* ---- plans ---- */
+
+/* By the bytes of a Key, whose gaps are zeros. A plan stays where it is until all go. The caller
+ * holds a lock. */
+template <typename Key, typename Plan> struct lvnc_plans {
+    struct node {
+        node *next;
+        Key key;
+        Plan plan;
+    };
+    enum { BUCKETS = 256 };
+    node *bucket[BUCKETS];
+
+    static unsigned hash(const Key &key) /* FNV-1a */
+    {
+        const unsigned char *byte = reinterpret_cast<const unsigned char *>(&key);
+        uint32_t h = 2166136261u;
+        for (size_t i = 0; i < sizeof key; i++) {
+            h = (h ^ byte[i]) * 16777619u;
+        }
+        return (h ^ h >> 16) % BUCKETS;
+    }
+
+    /* The key's plan; a new one is all zeros. NULL: no memory. */
+    Plan *get(const Key &key)
+    {
+        node **first = &bucket[hash(key)];
+        for (node *n = *first; n != NULL; n = n->next) {
+            if (memcmp(&n->key, &key, sizeof key) == 0) {
+                return &n->plan;
+            }
+        }
+        node *n = static_cast<node *>(calloc(1, sizeof *n));
+        if (n == NULL) {
+            return NULL;
+        }
+        memcpy(&n->key, &key, sizeof key);
+        n->next = *first;
+        *first = n;
+        return &n->plan;
+    }
+
+    void free_all(void (*end)(Plan *plan))
+    {
+        for (int i = 0; i < BUCKETS; i++) {
+            while (bucket[i] != NULL) {
+                node *n = bucket[i];
+                bucket[i] = n->next;
+                end(&n->plan);
+                free(n);
+            }
+        }
+    }
+};
+
+/* The largest power of two, up to 16, that divides an address. */
+static inline int lvnc_alignment(const void *p)
+{
+    const uintptr_t low = reinterpret_cast<uintptr_t>(p) & 15;
+    return low == 0 ? 16 : (int)(low & -low);
+}
+
+#endif

@@ -1,0 +1,490 @@
+/* Streams, events, copies, and what becomes of errors. Streams of levin of one kind share one of
+ * CUDA's, which gives the order over all of them. */
+#include "device.cuh"
+
+#include <stdlib.h>
+
+#ifndef LEVIN_CUDA_ON_HOST
+#include <cuda.h>
+#include <dlfcn.h>
+#endif
+
+/* ---- errors ---- */
+
+cudaStream_t lvnc_enter(const void *stream)
+{
+    const lvnc_stream *s = static_cast<const lvnc_stream *>(stream);
+    (void)cudaSetDevice(s->device->index);
+    return s->device->stream[s->kind];
+}
+
+/* CUDA has given the device up for this process; the command that it was in is not known, the last
+ * one that was submitted is. */
+static lvn_status break_down(lvnc_device *d, lvn_stream_kind kind, cudaError_t e)
+{
+    (void)cudaGetLastError();
+    pthread_mutex_lock(&d->lock);
+    if (!d->broken) {
+        lvn_error_set(LVN_ERR_RESOURCE, __FILE__, __LINE__,
+                      LVNC_NAME ":%d: %s (%s) at or before %s; the device cannot be used any "
+                                "more by this process",
+                      d->index, cudaGetErrorString(e), cudaGetErrorName(e),
+                      d->last[kind] == NULL ? "the first command" : d->last[kind]);
+        d->broken = true;
+        d->error = *lvn_last_error();
+    }
+    const lvn_error error = d->error;
+    pthread_mutex_unlock(&d->lock);
+    return lvn_error_adopt(&error);
+}
+
+lvn_status lvnc_submitted(const void *stream, const char *what, cudaError_t e)
+{
+    const lvnc_stream *s = static_cast<const lvnc_stream *>(stream);
+    lvnc_device *d = s->device;
+    __atomic_store_n(&d->last[s->kind], what, __ATOMIC_RELAXED);
+    if (e == cudaSuccess) {
+        return LVN_OK;
+    }
+    if (e == cudaErrorInvalidValue || e == cudaErrorMemoryAllocation) { /* of this launch alone */
+        (void)cudaGetLastError();
+        LVN_FAIL(e == cudaErrorInvalidValue ? LVN_ERR_INTERNAL : LVN_ERR_DEVICE_MEMORY,
+                 LVNC_NAME ":%d: %s was not taken: %s (%s)", d->index, what,
+                 cudaGetErrorString(e), cudaGetErrorName(e));
+    }
+    (void)break_down(d, s->kind, e);
+    return LVN_OK; /* the stream's: the wait returns it */
+}
+
+lvnc_alarm lvnc_alarm_of(const lvn_kernel_args *args)
+{
+    lvnc_device *d = lvnc_device_of(args->stream);
+    const int op = args->op->number;
+    if (op >= 0 && op < LVNC_OPS) {
+        __atomic_store_n(&d->op_name[op], args->op->name, __ATOMIC_RELAXED);
+    }
+    lvnc_alarm alarm;
+    alarm.raised = d->raised;
+    alarm.details = d->fault;
+    alarm.op = op;
+    return alarm;
+}
+
+const int *lvnc_raised(const void *stream)
+{
+    return lvnc_device_of(stream)->raised;
+}
+
+static int fault_code(const lvnc_device *d)
+{
+    return *const_cast<volatile int *>(&d->fault->code);
+}
+
+static lvn_status report_fault(const lvnc_device *d)
+{
+    const lvnc_fault f = *d->fault;
+    const char *op = f.op >= 0 && f.op < LVNC_OPS && d->op_name[f.op] != NULL ? d->op_name[f.op]
+                                                                              : "an op";
+    const long long value = (long long)f.value, limit = (long long)f.limit,
+                    place = (long long)f.place;
+    if (f.code == LVNC_FAULT_LABEL) {
+        LVN_FAIL(LVN_ERR_INVALID,
+                 LVNC_NAME ":%d: %s: the label of row %lld is %lld, but there are %lld classes (0 "
+                           "to %lld)",
+                 d->index, op, place, value, limit, limit - 1);
+    }
+    LVN_FAIL(LVN_ERR_INVALID, LVNC_NAME ":%d: %s: index %lld is %lld, outside of 0 to %lld",
+             d->index, op, place, value, limit - 1);
+}
+
+static bool counts_fault(const lvnc_stream *s)
+{
+    return fault_code(s->device) != LVNC_FINE &&
+           (s->kind == LVN_STREAM_COMPUTE ||
+            __atomic_load_n(&s->device->copies_follow, __ATOMIC_ACQUIRE));
+}
+
+/* ---- streams ---- */
+
+lvn_status lvnc_stream_create(void *device, lvn_stream_kind kind, void **out)
+{
+    lvnc_stream *s = static_cast<lvnc_stream *>(calloc(1, sizeof *s));
+    if (s == NULL) {
+        LVN_FAIL(LVN_ERR_MEMORY, LVNC_NAME ": no memory for a stream");
+    }
+    s->device = static_cast<lvnc_device *>(device);
+    s->kind = kind;
+    *out = s;
+    return LVN_OK;
+}
+
+void lvnc_stream_destroy(void *stream)
+{
+    if (cudaStreamSynchronize(lvnc_enter(stream)) != cudaSuccess) {
+        (void)cudaGetLastError();
+    }
+    free(stream);
+}
+
+lvn_status lvnc_stream_wait(void *stream)
+{
+    const lvnc_stream *s = static_cast<const lvnc_stream *>(stream);
+    const cudaError_t e = cudaStreamSynchronize(lvnc_enter(stream));
+    if (e != cudaSuccess || __atomic_load_n(&s->device->broken, __ATOMIC_ACQUIRE)) {
+        return break_down(s->device, s->kind, e);
+    }
+    return counts_fault(s) ? report_fault(s->device) : LVN_OK;
+}
+
+bool lvnc_stream_failed(void *stream)
+{
+    const lvnc_stream *s = static_cast<const lvnc_stream *>(stream);
+    return __atomic_load_n(&s->device->broken, __ATOMIC_ACQUIRE) || counts_fault(s);
+}
+
+/* The first stream of a device that is cleared forgets it for all: they were all waited for. */
+void lvnc_stream_clear(void *stream)
+{
+    lvnc_device *d = lvnc_device_of(stream);
+    if (fault_code(d) != LVNC_FINE) {
+        cudaStream_t s = lvnc_enter(stream);
+        if (cudaMemsetAsync(d->raised, 0, sizeof(int), s) != cudaSuccess ||
+            cudaStreamSynchronize(s) != cudaSuccess) {
+            (void)cudaGetLastError();
+        }
+        *d->fault = lvnc_fault();
+    }
+    __atomic_store_n(&d->copies_follow, false, __ATOMIC_RELEASE);
+}
+
+/* ---- events ---- */
+
+struct lvnc_event {
+    lvnc_device *device;
+    cudaEvent_t event;
+    lvn_stream_kind kind; /* of the stream that recorded it */
+    bool recorded;
+};
+
+#ifndef LEVIN_CUDA_ON_HOST
+/* What is captured takes events as they are then (levin/backend.h): as nodes of the graph. */
+static bool is_captured(cudaStream_t s)
+{
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(s, &status) == cudaSuccess &&
+           status == cudaStreamCaptureStatusActive;
+}
+#endif
+
+lvn_status lvnc_event_create(void *device, void **out)
+{
+    lvnc_device *d = static_cast<lvnc_device *>(device);
+    lvnc_event *e = static_cast<lvnc_event *>(calloc(1, sizeof *e));
+    if (e == NULL) {
+        LVN_FAIL(LVN_ERR_MEMORY, LVNC_NAME ":%d: no memory for an event", d->index);
+    }
+    e->device = d;
+    (void)cudaSetDevice(d->index);
+    const cudaError_t error = cudaEventCreateWithFlags(&e->event, cudaEventDisableTiming);
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError();
+        free(e);
+        LVN_FAIL(LVN_ERR_RESOURCE, LVNC_NAME ":%d: no event: %s (%s)", d->index,
+                 cudaGetErrorString(error), cudaGetErrorName(error));
+    }
+    *out = e;
+    return LVN_OK;
+}
+
+void lvnc_event_destroy(void *event)
+{
+    lvnc_event *e = static_cast<lvnc_event *>(event);
+    (void)cudaSetDevice(e->device->index);
+    (void)cudaEventDestroy(e->event);
+    free(e);
+}
+
+lvn_status lvnc_event_record(void *event, void *stream)
+{
+    lvnc_event *e = static_cast<lvnc_event *>(event);
+    const lvnc_stream *s = static_cast<const lvnc_stream *>(stream);
+    cudaStream_t on = lvnc_enter(stream);
+    e->kind = s->kind;
+    __atomic_store_n(&e->recorded, true, __ATOMIC_RELEASE);
+#ifndef LEVIN_CUDA_ON_HOST
+    if (is_captured(on)) {
+        return lvnc_submitted(stream, "an event",
+                              cudaEventRecordWithFlags(e->event, on, cudaEventRecordExternal));
+    }
+#endif
+    return lvnc_submitted(stream, "an event", cudaEventRecord(e->event, on));
+}
+
+lvn_status lvnc_event_follow(void *stream, void *event)
+{
+    const lvnc_event *e = static_cast<const lvnc_event *>(event);
+    const lvnc_stream *s = static_cast<const lvnc_stream *>(stream);
+    if (!__atomic_load_n(&e->recorded, __ATOMIC_ACQUIRE)) {
+        return LVN_OK;
+    }
+    if (e->kind == LVN_STREAM_COMPUTE && s->kind == LVN_STREAM_COPY) {
+        __atomic_store_n(&s->device->copies_follow, true, __ATOMIC_RELEASE);
+    }
+    cudaStream_t on = lvnc_enter(stream);
+    unsigned flags = 0;
+#ifndef LEVIN_CUDA_ON_HOST
+    flags = is_captured(on) ? cudaEventWaitExternal : 0;
+#endif
+    return lvnc_submitted(stream, "a wait for an event", cudaStreamWaitEvent(on, e->event, flags));
+}
+
+lvn_status lvnc_event_wait(void *event)
+{
+    const lvnc_event *e = static_cast<const lvnc_event *>(event);
+    (void)cudaSetDevice(e->device->index);
+    const cudaError_t error = cudaEventSynchronize(e->event);
+    return error == cudaSuccess ? LVN_OK : break_down(e->device, e->kind, error);
+}
+
+/* ---- copies ---- */
+
+lvn_status lvnc_copy(void *stream, void *to, const void *from, size_t bytes)
+{
+    cudaStream_t s = lvnc_enter(stream);
+    return bytes == 0 ? LVN_OK
+                      : lvnc_submitted(stream, "a copy",
+                                       cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s));
+}
+
+lvn_status lvnc_zero(void *stream, void *p, size_t bytes)
+{
+    cudaStream_t s = lvnc_enter(stream);
+    return bytes == 0 ? LVN_OK : lvnc_submitted(stream, "zeros", cudaMemsetAsync(p, 0, bytes, s));
+}
+
+/* The bytes travel as an argument of the kernel. */
+struct lvnc_chunk {
+    unsigned char byte[LVN_UPLOAD];
+};
+
+static __global__ void upload(unsigned char *to, lvnc_chunk from, int bytes)
+{
+    for (int i = (int)threadIdx.x; i < bytes; i += (int)blockDim.x) {
+        to[i] = from.byte[i];
+    }
+}
+
+lvn_status lvnc_upload(void *stream, void *to, const void *from, size_t bytes)
+{
+    LVN_ARG(bytes <= LVN_UPLOAD, LVNC_NAME ": an upload of %zu bytes, of at most %d", bytes,
+            (int)LVN_UPLOAD);
+    lvnc_chunk chunk;
+    __builtin_memcpy(chunk.byte, from, bytes);
+    return launch(stream, "an upload", upload, bytes == 0 ? 0 : 1, 256, 0,
+                  static_cast<unsigned char *>(to), chunk, (int)bytes);
+}
+
+/* ---- functions of the host in stream order ---- */
+
+#ifdef LEVIN_CUDA_ON_HOST
+
+lvn_status lvnc_host_call(void *stream, void (*fn)(void *user), void *user)
+{
+    (void)stream;
+    fn(user); /* what was submitted before has run */
+    return LVN_OK;
+}
+
+void lvnc_host_calls_end(lvnc_device *d)
+{
+    (void)d;
+}
+
+#else
+
+/* A function may wait for other threads, which CUDA's host functions must not: so a thread of the
+ * device waits for the point of the stream, calls it, and writes the call's number where the stream
+ * waits for it. */
+enum { CALLS = 64 };
+
+struct lvnc_host_calls {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    struct {
+        cudaEvent_t reached;
+        void (*fn)(void *user);
+        void *user;
+    } call[CALLS]; /* a ring */
+    uint32_t first, n; /* number of the oldest call; how many wait */
+    bool quit;
+    volatile uint32_t *done; /* memory of the host that the device reads */
+    CUdeviceptr done_there;
+    int device;
+    CUresult (*wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+};
+
+static void *run_calls(void *p)
+{
+    lvnc_host_calls *c = static_cast<lvnc_host_calls *>(p);
+    (void)cudaSetDevice(c->device);
+    pthread_mutex_lock(&c->lock);
+    for (;;) {
+        while (c->n == 0 && !c->quit) {
+            pthread_cond_wait(&c->changed, &c->lock);
+        }
+        if (c->n == 0) {
+            break;
+        }
+        const uint32_t number = c->first;
+        const auto call = c->call[number % CALLS];
+        pthread_mutex_unlock(&c->lock);
+        (void)cudaEventSynchronize(call.reached); /* also when the stream has failed */
+        call.fn(call.user);
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        *c->done = number + 1;
+        pthread_mutex_lock(&c->lock);
+        c->first++;
+        c->n--;
+        pthread_cond_broadcast(&c->changed);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+static lvn_status start_calls(lvnc_device *d, lvnc_host_calls *c)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *symbol = driver == NULL ? NULL : dlsym(driver, "cuStreamWaitValue32_v2");
+    __builtin_memcpy(&c->wait_value, &symbol, sizeof symbol);
+    void *p = NULL, *there = NULL;
+    if (symbol == NULL ||
+        cudaHostAlloc(&p, 64, cudaHostAllocMapped | cudaHostAllocPortable) != cudaSuccess ||
+        cudaHostGetDevicePointer(&there, p, 0) != cudaSuccess) {
+        (void)cudaGetLastError();
+        LVN_FAIL(LVN_ERR_RESOURCE, LVNC_NAME ":%d: no word that its stream can wait for",
+                 d->index);
+    }
+    c->done = static_cast<volatile uint32_t *>(p);
+    *c->done = 0;
+    c->done_there = reinterpret_cast<CUdeviceptr>(there);
+    c->device = d->index;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
+    for (int i = 0; i < CALLS; i++) {
+        if (cudaEventCreateWithFlags(&c->call[i].reached, cudaEventDisableTiming |
+                                                              cudaEventBlockingSync) !=
+            cudaSuccess) {
+            (void)cudaGetLastError();
+            LVN_FAIL(LVN_ERR_RESOURCE, LVNC_NAME ":%d: no event", d->index);
+        }
+    }
+    if (pthread_create(&c->thread, NULL, run_calls, c) != 0) {
+        LVN_FAIL(LVN_ERR_RESOURCE, LVNC_NAME ":%d: no thread for its host calls", d->index);
+    }
+    d->calls = c;
+    return LVN_OK;
+}
+
+static lvn_status get_calls(lvnc_device *d, lvnc_host_calls **out)
+{
+    lvn_status s = LVN_OK;
+    pthread_mutex_lock(&d->lock);
+    if (d->calls == NULL) {
+        lvnc_host_calls *c = static_cast<lvnc_host_calls *>(calloc(1, sizeof *c));
+        s = c == NULL ? LVN_ERR_MEMORY : start_calls(d, c);
+        if (s != LVN_OK) {
+            free(c);
+        }
+    }
+    *out = d->calls;
+    pthread_mutex_unlock(&d->lock);
+    return s;
+}
+
+lvn_status lvnc_host_call(void *stream, void (*fn)(void *user), void *user)
+{
+    lvnc_device *d = lvnc_device_of(stream);
+    cudaStream_t s = lvnc_enter(stream);
+    lvnc_host_calls *c;
+    LVN_TRY(get_calls(d, &c));
+    pthread_mutex_lock(&c->lock);
+    while (c->n == CALLS) {
+        pthread_cond_wait(&c->changed, &c->lock);
+    }
+    const uint32_t number = c->first + c->n;
+    auto &call = c->call[number % CALLS];
+    call.fn = fn;
+    call.user = user;
+    cudaError_t e = cudaEventRecord(call.reached, s);
+    const CUresult r = c->wait_value(s, c->done_there, number + 1, CU_STREAM_WAIT_VALUE_GEQ);
+    e = e == cudaSuccess && r != CUDA_SUCCESS ? cudaErrorUnknown : e;
+    c->n++;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    return lvnc_submitted(stream, "a wait for the host", e);
+}
+
+void lvnc_host_calls_end(lvnc_device *d)
+{
+    lvnc_host_calls *c = d->calls;
+    if (c == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&c->lock);
+    c->quit = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    pthread_join(c->thread, NULL);
+    for (int i = 0; i < CALLS; i++) {
+        (void)cudaEventDestroy(c->call[i].reached);
+    }
+    (void)cudaFreeHost(const_cast<uint32_t *>(c->done));
+    free(c);
+}
+
+/* ---- captured work ---- */
+
+lvn_status lvnc_capture_begin(void *stream)
+{
+    cudaStream_t s = lvnc_enter(stream);
+    return lvnc_submitted(stream, "the start of a capture",
+                          cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
+}
+
+lvn_status lvnc_capture_end(void *stream, void **out)
+{
+    cudaStream_t s = lvnc_enter(stream);
+    const lvnc_device *d = lvnc_device_of(stream);
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t executable = NULL;
+    cudaError_t e = cudaStreamEndCapture(s, &graph);
+    if (e == cudaSuccess) {
+        e = cudaGraphInstantiate(&executable, graph, 0);
+    }
+    if (graph != NULL) {
+        (void)cudaGraphDestroy(graph);
+    }
+    if (e != cudaSuccess) {
+        (void)cudaGetLastError();
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, LVNC_NAME ":%d: the work up to %s cannot be captured: %s (%s)",
+                 d->index, d->last[LVN_STREAM_COMPUTE], cudaGetErrorString(e),
+                 cudaGetErrorName(e));
+    }
+    *out = executable;
+    return LVN_OK;
+}
+
+lvn_status lvnc_graph_replay(void *graph, void *stream)
+{
+    cudaStream_t s = lvnc_enter(stream);
+    return lvnc_submitted(stream, "a captured step",
+                          cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), s));
+}
+
+void lvnc_graph_destroy(void *graph)
+{
+    (void)cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
+}
+
+#endif

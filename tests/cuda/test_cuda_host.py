@@ -1,0 +1,225 @@
+"""The CUDA backend's own kernels on the host (accelerator=cudahost): they agree with ref, train as
+the CPU does with one result on any layout, and what a driver can do wrong is a sentence.
+
+usage: test_cuda_host.py LEVIN BACKEND_DIR [Kernels | Training | Failures, or names of tests]
+BACKEND_DIR: folder of levin_backend_cudahost.so
+"""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+LEVIN, BACKENDS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+OK, USAGE, RESOURCE = 0, 64, 69
+RUN = [
+    "data=builtin:shapes",
+    "data.count=40",
+    "image_size=8",
+    "model=cnn",
+    "batch_size=8",
+    "devices=1",
+    "micro_batches=4",
+    "wgrad_threads=1",
+    "eval_batch_size=8",
+    "max_steps=4",
+    "seed=3",
+    "val_split=0.2",
+    "log_every_n_steps=1",
+    "quiet=true",
+]
+ADAMW = ["optim=adamw", "gradient_clip_val=1", "ema.decay=0.9", "model.dropout=0.1"]
+FLAT = (
+    "add lerp block_sumsq sgd trust adamw rmsprop lion lamb_moments lamb adafactor round_bf16 "
+    "record apply_record append number seed decide finish"
+).split()
+WITHOUT_KERNEL = set()
+
+
+def levin(*arguments, cwd=None, **environment):
+    environment = {key: str(value) for key, value in environment.items()}
+    return subprocess.run(
+        [LEVIN, *arguments],
+        cwd=cwd,
+        env={**os.environ, "LEVIN_BACKEND_PATH": BACKENDS, **environment},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+def find_ops():
+    """Of `levin ops`: each op, and whether cudahost has a kernel."""
+    lines = levin("ops").stdout.splitlines()
+    at = lines[0].split().index("cudahost")
+    rows = [line.split() for line in lines[1:]]
+    return {row[0]: row[at] != "-" for row in rows if len(row) > at and re.match(r"\d", row[1])}
+
+
+OPS = find_ops()
+
+
+class Kernels(unittest.TestCase):
+    """One test for each op and each function of flat buffers: test_relu, test_flat_adamw."""
+
+    def test_what_has_no_kernel(self):
+        self.assertEqual({op for op, there in OPS.items() if not there}, WITHOUT_KERNEL)
+
+    def check(self, name):
+        done = levin("ops", "check", "accelerator=cudahost", name)
+        self.assertRegex(
+            done.stdout, rf"(?m)^{re.escape(name)} +passed ", f"{done.stdout}{done.stderr}"
+        )
+        self.assertEqual(done.returncode, OK, done.stderr)
+
+
+def add_checks():
+    for name in [op for op, there in OPS.items() if there] + [f"flat.{name}" for name in FLAT]:
+        test = f"test_{name.replace('.', '_')}"
+        setattr(Kernels, test, lambda self, name=name: self.check(name))
+
+
+add_checks()
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.cwd = Path(folder.name)
+
+    def levin(self, *arguments, status=OK, **environment):
+        done = levin(*arguments, cwd=self.cwd, **{"CUDA_ON_HOST_DEVICES": 2, **environment})
+        self.assertEqual(done.returncode, status, f"{arguments}: {done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def train(self, out, *arguments, accelerator="cudahost", **more):
+        own = [f"out={out}", f"accelerator={accelerator}"]
+        return self.levin("train", "classify", *RUN, *own, *arguments, **more)
+
+    def rows(self, out, name):
+        lines = Path(self.cwd, out, "metrics.jsonl").read_text().splitlines()
+        return [row[name] for row in map(json.loads, lines) if name in row]
+
+    def weights(self, out):
+        (path,) = Path(self.cwd, out, "exported_models").glob("*last.safetensors")
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+class Training(Case):
+    def assert_as_cpu(self, *arguments, within, steps):
+        for accelerator in ("cpu", "cudahost"):
+            own = [f"max_steps={steps}", "val_check_interval=2", "overwrite=true"]
+            self.train(accelerator, *arguments, *own, accelerator=accelerator)
+        for name in ("train/loss_step", "val/loss", "grad_norm"):
+            of_cpu, own = self.rows("cpu", name), self.rows("cudahost", name)
+            self.assertEqual(len(of_cpu), len(own))
+            self.assertGreater(len(of_cpu), 0, name)
+            for a, b in zip(of_cpu, own):
+                self.assertAlmostEqual(a, b, delta=within * abs(a), msg=f"{arguments}: {name}")
+
+    def test_it_learns_what_the_cpu_learns(self):
+        self.assert_as_cpu(*ADAMW, "label_smoothing=0.1", within=1e-4, steps=4)
+
+    def test_optimizers(self):
+        settings = {
+            "sgd": ["optim.lr=0.05", "optim.momentum=0.9"],
+            "lars": ["optim.momentum=0.9", "gradient_clip_val=1"],
+            "lamb": [],
+            "adafactor": [],
+        }
+        for optim, arguments in settings.items():
+            with self.subTest(optim):
+                self.assert_as_cpu(f"optim={optim}", *arguments, within=1e-4, steps=2)
+
+    def test_16_bits(self):
+        for precision in ("bf16-mixed", "16-mixed"):
+            with self.subTest(precision):
+                self.assert_as_cpu(*ADAMW, f"precision={precision}", within=3e-2, steps=2)
+
+    def test_one_result_on_any_layout(self):
+        self.train("one", *ADAMW)
+        layouts = {
+            "again": [],
+            "lanes": ["lanes=2"],
+            "processes": ["devices=2"],
+            "threads": ["devices=2", "strategy=dp"],
+        }
+        for out, arguments in layouts.items():
+            with self.subTest(out):
+                self.train(out, *ADAMW, *arguments)
+                self.assertEqual(self.weights(out), self.weights("one"))
+
+    def test_stopped_and_resumed(self):
+        self.train("whole", *ADAMW)
+        self.train("half", *ADAMW, "max_steps=2")
+        resumed = ["train", "classify", "out=half", "resume=true", "max_steps=4", "quiet=true"]
+        self.assertNotIn("not reproducible", self.levin(*resumed))
+        self.assertEqual(self.weights("half"), self.weights("whole"))
+
+
+class Failures(Case):
+    def test_no_device(self):
+        """With the versions that there are and that are needed, before there is a run."""
+        for how, visible, text in (
+            ("no_driver", None, r"no NVIDIA driver is loaded here \(libcuda\.so\.1\): .* CUDA 13\.0"),
+            ("old_driver", None, r"the NVIDIA driver is for CUDA 11\.4, .* CUDA 13\.0 or newer"),
+            ("no_device", None, r"the NVIDIA driver shows no device \(CUDA_VISIBLE_DEVICES is not"),
+            ("no_device", "7", r"the NVIDIA driver shows no device \(CUDA_VISIBLE_DEVICES=7\)"),
+        ):
+            more = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+            reported = self.train("run", status=RESOURCE, CUDA_ON_HOST_FAIL=how, **more)
+            self.assertRegex(reported, rf"^error: cudahost: {text}")
+            self.assertEqual(reported.count("error"), 1, reported)
+            self.assertFalse((self.cwd / "run").exists())
+
+    def test_more_devices_than_there_are(self):
+        reported = self.train("run", "devices=3", status=USAGE)
+        self.assertIn("only 2 devices are visible", reported)
+
+    def test_lost_device(self):
+        """While it is opened, and in a step: of that nothing is saved."""
+        lost = "error: cudahost:[01]: .*unspecified launch failure \\(cudaErrorLaunchFailure\\)"
+        reported = self.train("run", status=RESOURCE, CUDA_ON_HOST_FAIL="lost")
+        self.assertRegex(reported, lost)
+        for arguments in ([], ["devices=2", "strategy=dp"]):
+            reported = self.train(
+                "run",
+                *arguments,
+                "overwrite=true",
+                status=RESOURCE,
+                CUDA_ON_HOST_FAIL="lost",
+                CUDA_ON_HOST_FAIL_AFTER=80,
+            )
+            self.assertRegex(
+                reported, lost + " at or before .*the device cannot be used any more by this process"
+            )
+            for folder in ("checkpoints", "exported_models"):
+                self.assertEqual(os.listdir(self.cwd / "run" / folder), [], arguments)
+
+    def test_memory_that_runs_out(self):
+        """The sentence names the device, its memory and the op; there is no checkpoint."""
+        large = ["image_size=64", "batch_size=40", "micro_batches=1"]
+        reported = self.train("run", *large, status=RESOURCE, CUDA_ON_HOST_MEMORY=30 << 20)
+        self.assertRegex(reported, r"warning: the run takes up to .* of cudahost:0, which has 15 MiB")
+        self.assertRegex(
+            reported,
+            r"error: cudahost:0 is out of memory: .* were asked for, and .* of its 15 MiB are in use",
+        )
+        self.assertIn("in step 0, micro-batch 0", reported)
+        self.assertEqual(os.listdir(self.cwd / "run/checkpoints"), [])
+        reported = self.train(
+            "run", "overwrite=true", status=RESOURCE, CUDA_ON_HOST_MEMORY=1 << 20
+        )
+        self.assertIn("error: cudahost:0 is out of memory: ", reported)
+        self.assertIn("in building model cnn", reported)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
