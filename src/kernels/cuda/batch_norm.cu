@@ -2,6 +2,9 @@
  * writes y = relu?((x - mean) scale + beta + residual?), scale = gamma / sqrt(variance + eps). */
 #include "batch_norm.cuh"
 
+namespace
+{ /* launch() and others are instantiated with these types */
+
 /* ---- statistics ---- */
 
 struct train_totals {
@@ -146,6 +149,8 @@ static lvn_status run_moments(const lvn_kernel_args *args)
         lvn_tensor_dtype(args->in[0]), T,
         WITH_PACKS(T, channels_of(args->in[0]), V, return (find_moments<T, V>(args, totals))));
 }
+
+} // namespace
 
 static const lvn_backend_kernel kernels[] = {
     {"batch_norm_train", run_train, FLOATS, 6, workspace_of_x},

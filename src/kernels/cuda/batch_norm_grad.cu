@@ -7,6 +7,9 @@
  * constant statistics dx = gamma rstd g comes out of the first pass. */
 #include "batch_norm.cuh"
 
+namespace
+{ /* launch() and others are instantiated with these types */
+
 /* Where relu's gate is read: nowhere, from y, or from y computed again. */
 enum gate { OPEN, OUTPUT, AGAIN };
 
@@ -307,6 +310,8 @@ static lvn_status run_group_grad(const lvn_kernel_args *args)
     j.by = 1.0f;
     return write_dx(args, j);
 }
+
+} // namespace
 
 static const lvn_backend_kernel kernels[] = {
     {"batch_norm_train_grad", run_train_grad, FLOATS, 60, workspace},

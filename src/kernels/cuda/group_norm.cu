@@ -3,6 +3,9 @@
  * its channels. */
 #include "columns.cuh"
 
+namespace
+{ /* launch() and others are instantiated with these types */
+
 enum { GROUP_THREADS = 128 };
 
 struct group_job {
@@ -318,6 +321,8 @@ static lvn_status run_group_norm_grad(const lvn_kernel_args *args)
     WITH_FLOAT(lvn_tensor_dtype(x), T,
                WITH_PACKS(T, lvn_size(x, lvn_ndim(x) - 1), V, return (backward<T, V>(args))));
 }
+
+} // namespace
 
 static const lvn_backend_kernel kernels[] = {
     {"group_norm", run_group_norm, FLOATS, 6, workspace},

@@ -4,6 +4,9 @@
  * to 1024 elements the pass that writes dx adds them up, of others a pass of its own. */
 #include "columns.cuh"
 
+namespace
+{ /* launch() and others are instantiated with these types */
+
 enum { ROW_THREADS = 256, WARP_ROWS = ROW_THREADS / 32, MOST_KEPT = 8 };
 
 struct layer_job {
@@ -463,6 +466,8 @@ static lvn_status run_layer_norm_grad(const lvn_kernel_args *args)
     WITH_FLOAT(lvn_tensor_dtype(args->in[1]), T,
                WITH_PACKS(T, describe(args, args->in[1]).n, V, return (backward<T, V>(args))));
 }
+
+} // namespace
 
 static const lvn_backend_kernel kernels[] = {
     {"layer_norm", run_layer_norm, FLOATS, 6, NULL},

@@ -6,6 +6,9 @@
  * their part as a whole, and the sums of rows that go on in other parts for a second kernel. */
 #include "columns.cuh"
 
+namespace
+{ /* launch() and others are instantiated with these types */
+
 enum { THREADS = 256, WARPS = THREADS / 32 };
 
 struct lookup_job {
@@ -468,6 +471,8 @@ static lvn_status run_embedding_grad(const lvn_kernel_args *args)
     WITH_FLOAT(lvn_tensor_dtype(args->in[0]), T,
                WITH_PACKS(T, lvn_size(args->out[0], 1), V, return (backward<T, V>(args))));
 }
+
+} // namespace
 
 static const lvn_backend_kernel kernels[] = {
     {"embedding", run_embedding, FLOATS, 0, NULL},

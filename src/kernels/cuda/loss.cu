@@ -4,6 +4,9 @@
  * row counts for nothing. */
 #include "teams.cuh"
 
+namespace
+{ /* launch() and others are instantiated with these types */
+
 enum { MOST_PARTS = 4096, WEIGHT_PARTS = 64, FINISH_THREADS = 1024 };
 
 /* ---- rows and their weights ---- */
@@ -435,6 +438,8 @@ static lvn_status run_accuracy(const lvn_kernel_args *args)
     return launch(args->stream, "accuracy", finish_accuracy, 1, FINISH_THREADS, 0, part,
                   team_blocks(g), g.rows, out<float>(args, 0));
 }
+
+} // namespace
 
 static const lvn_backend_kernel kernels[] = {
     {"cross_entropy", run_cross_entropy, F32, 0, parts_workspace},

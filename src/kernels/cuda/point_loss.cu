@@ -2,6 +2,9 @@
  * eq. 3), binary cross entropy of logits. Sums are f64, a part per block; one block adds those. */
 #include "cuda.cuh"
 
+namespace
+{ /* launch() and others are instantiated with these types */
+
 enum { THREADS = 256, MOST_BLOCKS = 1024, FINISH_THREADS = 1024 };
 
 struct point_job {
@@ -167,6 +170,8 @@ static lvn_status run_point_loss_grad(const lvn_kernel_args *args)
     LVN_FAIL(LVN_ERR_INTERNAL, "point_loss_grad: there is no loss %d",
              (int)attr_of<lvn_point_loss_attr>(args).kind);
 }
+
+} // namespace
 
 static const lvn_backend_kernel kernels[] = {
     {"point_loss", run_point_loss, F32, 0, workspace},

@@ -2,6 +2,9 @@
  * is in the first or second cache. */
 #include "teams.cuh"
 
+namespace
+{ /* launch() and others are instantiated with these types */
+
 static team_grid grid_of(const lvn_tensor *t)
 {
     const int64_t k = lvn_size(t, lvn_ndim(t) - 1), rows = k == 0 ? 0 : lvn_numel(t) / k;
@@ -116,6 +119,8 @@ static lvn_status run_log_softmax_grad(const lvn_kernel_args *args)
     return LAUNCH_TEAMS(args, log_softmax_grad, g, in<float>(args, 0), in<float>(args, 1),
                         out<float>(args, 0));
 }
+
+} // namespace
 
 static const lvn_backend_kernel kernels[] = {
     {"softmax", run_softmax, F32, 0, NULL},
