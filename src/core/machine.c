@@ -121,11 +121,25 @@ static void read_group(const char *root, char group[PATH])
 }
 
 /* "max" means no limit. */
-static uint64_t memory_limit(const char *root, const char *group)
+static uint64_t read_memory(FILE *f)
+{
+    uint64_t bytes;
+    return fscanf(f, "%" SCNu64, &bytes) == 1 ? bytes : UINT64_MAX;
+}
+
+/* "max 100000", "150000 100000": microseconds in each period. */
+static uint64_t read_cpu(FILE *f)
+{
+    uint64_t quota, period;
+    const bool known = fscanf(f, "%" SCNu64 " %" SCNu64, &quota, &period) == 2;
+    return known && period > 0 && quota <= UINT64_MAX / 1000 ? quota * 1000 / period : UINT64_MAX;
+}
+
+static uint64_t limit_of(const char *root, const char *group, const char *file,
+                         uint64_t (*read)(FILE *f))
 {
     char path[PATH + 64];
-    uint64_t bytes = UINT64_MAX;
-    if (snprintf(path, sizeof path, "%s/sys/fs/cgroup%s/memory.max", root, group) >=
+    if (snprintf(path, sizeof path, "%s/sys/fs/cgroup%s/%s", root, group, file) >=
         (int)sizeof path) {
         return UINT64_MAX;
     }
@@ -133,18 +147,19 @@ static uint64_t memory_limit(const char *root, const char *group)
     if (f == NULL) {
         return UINT64_MAX;
     }
-    const bool known = fscanf(f, "%" SCNu64, &bytes) == 1;
+    const uint64_t limit = read(f);
     fclose(f);
-    return known ? bytes : UINT64_MAX;
+    return limit;
 }
 
-uint64_t lvni_core_machine_memory(const char *root)
+/* From the process's own group outwards; last the root that is visible here. */
+static uint64_t least_limit(const char *root, const char *file, uint64_t (*read)(FILE *f))
 {
     char group[PATH];
-    uint64_t least = available_memory(root);
+    uint64_t least = UINT64_MAX;
     read_group(root, group);
-    for (;;) { /* from the process's own group outwards; last the root that is visible here */
-        const uint64_t limit = memory_limit(root, group);
+    for (;;) {
+        const uint64_t limit = limit_of(root, group, file, read);
         least = limit < least ? limit : least;
         char *slash = strrchr(group, '/');
         if (slash == NULL) {
@@ -152,6 +167,22 @@ uint64_t lvni_core_machine_memory(const char *root)
         }
         *slash = '\0';
     }
+}
+
+uint64_t lvni_core_machine_memory_limit(const char *root)
+{
+    return least_limit(root, "memory.max", read_memory);
+}
+
+uint64_t lvni_core_machine_cpu_quota(const char *root)
+{
+    return least_limit(root, "cpu.max", read_cpu);
+}
+
+uint64_t lvni_core_machine_memory(const char *root)
+{
+    const uint64_t available = available_memory(root), limit = lvni_core_machine_memory_limit(root);
+    return available < limit ? available : limit;
 }
 
 /* ---- terminals ---- */

@@ -30,6 +30,10 @@ bool lvni_core_cpu_model(char out[LVNI_CPU_MODEL]);
  * the process's control group and those around it. UINT64_MAX: unknown. root: "" for this machine;
  * a folder with its own proc/ and sys/ for tests. */
 uint64_t lvni_core_machine_memory(const char *root);
+/* That memory.max alone. UINT64_MAX: there is no limit. */
+uint64_t lvni_core_machine_memory_limit(const char *root);
+/* The same of cpu.max: the time of how many CPUs, in thousandths. UINT64_MAX: there is no limit. */
+uint64_t lvni_core_machine_cpu_quota(const char *root);
 
 /* ---- terminals: used by the progress line, the logger, the launcher and signal handlers ---- */
 

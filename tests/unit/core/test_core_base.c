@@ -265,6 +265,26 @@ static void memory_is_what_machine_and_groups_leave(void **state)
     put(root, "sys/fs/cgroup", "memory.max", "9000000000\n");
     assert_int_equal(lvni_core_machine_memory(root), 8000 * 1024);
     assert_true(lvni_core_machine_memory("") > 0);
+    assert_true(lvni_core_machine_memory_limit(root) == 9000000000u);
+    snprintf(command, sizeof command, "rm -r %s", root);
+    assert_int_equal(system(command), 0);
+}
+
+static void the_time_of_processors_is_the_least_of_the_groups(void **state)
+{
+    (void)state;
+    char root[] = "/tmp/levin-core-XXXXXX", command[64];
+    assert_non_null(mkdtemp(root));
+    assert_true(lvni_core_machine_cpu_quota(root) == UINT64_MAX);
+    put(root, "proc/self", "cgroup", "0::/jobs/17\n");
+    put(root, "sys/fs/cgroup/jobs/17", "cpu.max", "max 100000\n");
+    assert_true(lvni_core_machine_cpu_quota(root) == UINT64_MAX);
+    put(root, "sys/fs/cgroup/jobs", "cpu.max", "250000 100000\n");
+    assert_int_equal(lvni_core_machine_cpu_quota(root), 2500);
+    put(root, "sys/fs/cgroup/jobs/17", "cpu.max", "50000 100000\n");
+    assert_int_equal(lvni_core_machine_cpu_quota(root), 500);
+    put(root, "sys/fs/cgroup/jobs/17", "cpu.max", "50000 0\n");
+    assert_int_equal(lvni_core_machine_cpu_quota(root), 2500);
     snprintf(command, sizeof command, "rm -r %s", root);
     assert_int_equal(system(command), 0);
 }
@@ -284,6 +304,7 @@ int main(void)
         cmocka_unit_test(exit_codes_follow_the_table),
         cmocka_unit_test(more_is_reported_of_an_error),
         cmocka_unit_test(memory_is_what_machine_and_groups_leave),
+        cmocka_unit_test(the_time_of_processors_is_the_least_of_the_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
