@@ -84,6 +84,7 @@ int lvni_cli_cmd_ops_check(int n, const char *const *args); /* what follows `ops
 int lvni_cli_op_unknown(const char *name);
 int lvni_cli_cmd_ckpt(int n, const char *const *args);
 int lvni_cli_cmd_slurm(int n, const char *const *args);
+int lvni_cli_cmd_doctor(int n, const char *const *args);
 int lvni_cli_cmd_cc(int n, const char *const *args);
 int lvni_cli_cmd_completion(int n, const char *const *args);
 int lvni_cli_cmd_help(int n, const char *const *args);

@@ -132,6 +132,14 @@ const lvni_cli_command lvni_cli_commands[] = {
              "of the ops (and flat.NAME of flat buffers) on a\n"
              "device of the backend (NAME:1: on its second one); exit code 1 when one fails. See "
              "docs/backends.md."},
+    {.name = "doctor",
+     .run = lvni_cli_cmd_doctor,
+     .use = {{"levin doctor [--json]",
+              "what is wrong with this machine for training, above all its GPUs"}},
+     .words = "--json",
+     .more = "A line for each check, ok, warn or FAIL, with what to do about it; exit code 1 when "
+             "one is FAIL. The last line is what accelerator=auto\n"
+             "uses, and why. --json prints the same as one object. See docs/doctor.md."},
     {.name = "completion",
      .run = lvni_cli_cmd_completion,
      .use = {{"levin completion bash", "the script with which bash completes keys and values"},

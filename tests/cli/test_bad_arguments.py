@@ -29,6 +29,7 @@ class Words(Case):
                 "cc",
                 "ckpt",
                 "completion",
+                "doctor",
                 "eval",
                 "export",
                 "help",
