@@ -159,6 +159,7 @@ class Outputs(Case):
                 ("help", "optim.lr"),
                 ("ops",),
                 ("slurm", "env", "--json"),
+                ("doctor",),
                 ("ckpt", "hash", self.model),
                 plan,
             ):
