@@ -32,6 +32,7 @@ typedef struct lvni_optim_formula {
     int64_t (*scratch)(const lvni_optim_parameter *p);
     const char *name;
     bool betas;     /* has beta1 and beta2 */
+    bool unclamped; /* takes gradients as they are: no clip_value */
     bool corrected; /* has Adam's corrections of beta1 and beta2 */
 } lvni_optim_formula;
 

@@ -70,6 +70,7 @@ static void sgd_step(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range p
                             .dampening = p->dampening,
                             .weight_decay = c->run->weight_decay,
                             .grad_scale = c->grad_scale,
+                            .clip_value = p->clip_value,
                             .trust = c->run->trusted ? o->ratio + c->run->ratio : NULL,
                             .nesterov = p->nesterov,
                             .first_step = c->updates == 0,
@@ -140,6 +141,7 @@ static void adam_step(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range 
                               .correction1 = correction1,
                               .correction2 = correction2,
                               .grad_scale = c->grad_scale,
+                              .clip_value = p->clip_value,
                               .decoupled = p->kind == LVNI_OPTIM_ADAMW,
                               .step = c->step,
                               .own_count = own,
@@ -159,6 +161,7 @@ static lvn_flat_lamb lamb_of(const lvni_optim *o, const lvni_optim_call *c)
                        .eps = p->eps,
                        .weight_decay = c->run->weight_decay,
                        .grad_scale = c->grad_scale,
+                       .clip_value = p->clip_value,
                        .trust = c->run->trusted ? o->ratio + c->run->ratio : NULL,
                        .step = c->step,
                        .own_count = has_own_count(o, c),
@@ -224,6 +227,7 @@ static void rmsprop_step(lvni_optim *o, const lvni_optim_call *c, lvni_optim_ran
                                 .momentum = decays(o, c).momentum,
                                 .weight_decay = c->run->weight_decay,
                                 .grad_scale = c->grad_scale,
+                                .clip_value = p->clip_value,
                                 .step = c->step};
     lvni_kernels_flat_rmsprop(w, g, state(o, c, 0, part), p->centered ? state(o, c, 1, part) : NULL,
                               momentum_state(o, c, p->centered ? 2 : 1, part),
@@ -245,6 +249,7 @@ static void lion_step(lvni_optim *o, const lvni_optim_call *c, lvni_optim_range 
                              .beta2 = decays(o, c).beta2,
                              .weight_decay = c->run->weight_decay,
                              .grad_scale = c->grad_scale,
+                             .clip_value = options(o, c)->clip_value,
                              .step = c->step};
     lvni_kernels_flat_lion(w, g, state(o, c, 0, part), part.end - part.begin, &l);
 }
@@ -343,6 +348,7 @@ const lvni_optim_formula *lvni_optim_formula_of(const lvni_optim_options *option
                               .step = adam_step,
                               .corrected = true},
         [LVNI_OPTIM_LARS] = {.name = "lars",
+                             .unclamped = true, /* so is the norm in its ratio */
                              .slots = sgd_slots,
                              .prepare = lars_prepare,
                              .ratio = lars_ratio,
@@ -357,6 +363,7 @@ const lvni_optim_formula *lvni_optim_formula_of(const lvni_optim_options *option
                              .corrected = true},
         [LVNI_OPTIM_LION] = {.name = "lion", .betas = true, .slots = lion_slots, .step = lion_step},
         [LVNI_OPTIM_ADAFACTOR] = {.name = "adafactor",
+                                  .unclamped = true,
                                   .slots = adafactor_slots,
                                   .step = adafactor_step,
                                   .state_shape = adafactor_shape,
@@ -383,6 +390,12 @@ bool lvni_optim_has_betas(const lvni_optim_options *p)
 static lvn_status check_own(const lvni_optim_options *o, const char *name,
                             const lvni_optim_own *own)
 {
+    if (o->clip_value > 0.0 && lvni_optim_formula_of(o)->unclamped) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "gradient_clip_algorithm=value with optim=%s: its step depends on norms of whole "
+                 "gradients; use gradient_clip_algorithm=norm or another optimizer",
+                 lvni_optim_name(o->kind));
+    }
     if ((own->has_beta1 || own->has_beta2) && !lvni_optim_has_betas(o)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "optim.groups gives %s its own %s, and its optimizer, %s, has none: adam, adamw, "

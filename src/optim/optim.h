@@ -47,6 +47,8 @@ typedef struct lvni_optim_options {
     double alpha;                /* rmsprop */
     bool centered;               /* rmsprop */
     double beta2_decay, eps2, d; /* adafactor */
+    double clip_value;           /* each element of the gradient is clamped to it; 0: none.
+                                  * Not lars, adafactor */
 } lvni_optim_options;
 
 enum { LVNI_OPTIM_SLOTS = 3 };

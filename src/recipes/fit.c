@@ -96,7 +96,8 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .schedule = r->schedule,
         .precision = lvni_trainer_precision_of(lvni_core_config_str(c, "precision")),
         .use_ema = lvni_core_config_bool(c, "use_ema"),
-        .gradient_clip_val = lvni_core_config_float(c, "gradient_clip_val"),
+        .gradient_clip_val =
+            lvni_recipes_clips_value(c) ? 0.0 : lvni_core_config_float(c, "gradient_clip_val"),
         .detect_anomaly = lvni_core_config_bool(c, "detect_anomaly"),
         .on_bad_batch = lvni_trainer_bad_batch_of(lvni_core_config_str(c, "on_bad_batch")),
         .seed = (uint64_t)lvni_core_config_int(c, "seed"),

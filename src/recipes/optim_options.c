@@ -159,7 +159,14 @@ static const lvni_core_option optim_rows[] = {
      .type = LVNI_OPT_FLOAT,
      .fallback = "0",
      .range = LVNI_AT_LEAST(0),
-     .help = "Largest 2-norm of a step's gradient; 0: no clipping."},
+     .help = "Largest 2-norm of a step's gradient, or with gradient_clip_algorithm=value largest "
+             "absolute value of an element of it; 0: no clipping."},
+    {.name = "gradient_clip_algorithm",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "norm|value",
+     .fallback = "norm",
+     .needs = "gradient_clip_val|optim.phases",
+     .help = "norm: all of the gradient is scaled; value: each element is clamped."},
     {.name = "scheduler.name",
      .type = LVNI_OPT_CHOICE,
      .choices = "constant|step|multistep|cosine|linear|exponential|polynomial|restarts|onecycle|"
@@ -427,26 +434,33 @@ bool lvni_recipes_default_optim(const char *name, size_t n, lvni_optim_options *
     return true;
 }
 
+bool lvni_recipes_clips_value(const lvni_core_config *c)
+{
+    return strcmp(lvni_core_config_str(c, "gradient_clip_algorithm"), "value") == 0;
+}
+
 lvn_status lvni_recipes_read_optim(const lvni_core_config *c, lvni_optim_options *o)
 {
     size_t n;
     const double *betas = lvni_core_config_float_list(c, "optim.betas", &n);
-    *o = (lvni_optim_options){.kind = optimizers[lvni_core_config_choice(c, "optim.name")],
-                              .lr = lvni_core_config_float(c, "optim.lr"),
-                              .weight_decay = lvni_core_config_float(c, "optim.weight_decay"),
-                              .momentum = lvni_core_config_float(c, "optim.momentum"),
-                              .dampening = lvni_core_config_float(c, "optim.dampening"),
-                              .nesterov = lvni_core_config_bool(c, "optim.nesterov"),
-                              .trust_coefficient =
-                                  lvni_core_config_float(c, "optim.trust_coefficient"),
-                              .beta1 = betas[0],
-                              .beta2 = betas[1],
-                              .eps = lvni_core_config_float(c, "optim.eps"),
-                              .alpha = lvni_core_config_float(c, "optim.alpha"),
-                              .beta2_decay = lvni_core_config_float(c, "optim.beta2_decay"),
-                              .eps2 = lvni_core_config_float(c, "optim.eps2"),
-                              .d = lvni_core_config_float(c, "optim.d"),
-                              .centered = lvni_core_config_bool(c, "optim.centered")};
+    *o = (lvni_optim_options){
+        .kind = optimizers[lvni_core_config_choice(c, "optim.name")],
+        .lr = lvni_core_config_float(c, "optim.lr"),
+        .weight_decay = lvni_core_config_float(c, "optim.weight_decay"),
+        .momentum = lvni_core_config_float(c, "optim.momentum"),
+        .dampening = lvni_core_config_float(c, "optim.dampening"),
+        .nesterov = lvni_core_config_bool(c, "optim.nesterov"),
+        .trust_coefficient = lvni_core_config_float(c, "optim.trust_coefficient"),
+        .beta1 = betas[0],
+        .beta2 = betas[1],
+        .eps = lvni_core_config_float(c, "optim.eps"),
+        .alpha = lvni_core_config_float(c, "optim.alpha"),
+        .beta2_decay = lvni_core_config_float(c, "optim.beta2_decay"),
+        .eps2 = lvni_core_config_float(c, "optim.eps2"),
+        .d = lvni_core_config_float(c, "optim.d"),
+        .centered = lvni_core_config_bool(c, "optim.centered"),
+        .clip_value =
+            lvni_recipes_clips_value(c) ? lvni_core_config_float(c, "gradient_clip_val") : 0.0};
     const bool sgd = o->kind == LVNI_OPTIM_SGD || o->kind == LVNI_OPTIM_LARS;
     if (o->nesterov && !sgd) {
         LVN_FAIL(LVN_ERR_USAGE,

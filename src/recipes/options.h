@@ -83,11 +83,13 @@ lvn_status lvni_recipes_resolve_dev_run(lvni_core_config *config);
 
 /* ---- optim_options.c: optimizer ---- */
 
-/* optim.* scheduler.* freeze lr_scale ema.* use_ema gradient_clip_val */
+/* optim.* scheduler.* freeze lr_scale ema.* use_ema gradient_clip_* */
 extern const lvni_core_option_table lvni_recipes_optim_table;
 
 /* Writes defaults that an optimizer has of its own into the configuration. */
 lvn_status lvni_recipes_resolve_optim(lvni_core_config *config);
+/* gradient_clip_val is of each element of the gradient, which the optimizer clamps. */
+bool lvni_recipes_clips_value(const lvni_core_config *config);
 /* LVN_ERR_USAGE: settings that do not go together. */
 lvn_status lvni_recipes_read_optim(const lvni_core_config *config, lvni_optim_options *out);
 /* An optimizer, by n characters of its name, as it is where nothing is given; rate and weight decay

@@ -153,6 +153,9 @@ static lvn_status read_setting(const lvni_core_config *c, const lvni_plan *plan,
     }
     if (is_key(text, key, "lr") && number > 0.0) {
         out->lr = number;
+    } else if (is_key(text, key, "clip") && lvni_recipes_clips_value(c)) {
+        out->has_optim = true;
+        out->optim.clip_value = number;
     } else if (is_key(text, key, "clip")) {
         out->has_clip = true;
         out->clip = number;
@@ -182,6 +185,7 @@ static lvn_status read_optimizer(const lvni_core_config *c, const char *text,
                          "optim.name, such as adam",
                          text, (int)strcspn(value, ":"), value);
             }
+            other.clip_value = out->optim.clip_value;
             out->has_optim = true;
             out->optim = other.kind == out->optim.kind ? out->optim : other;
         }

@@ -174,6 +174,7 @@ train_rows = {
     "optim.beta2_decay": row("-0.5", rest=ADAFACTOR),
     "optim.d": row("3", rest=ADAFACTOR),
     "gradient_clip_val": row("0.01", rest=SGD),
+    "gradient_clip_algorithm": row("value", rest=SGD + " gradient_clip_val=0.01"),
     "scheduler.name": row("cosine"),
     "scheduler.warmup_steps": row("3"),
     "scheduler.warmup_epochs": row("1"),

@@ -145,7 +145,12 @@ OPTIMIZERS = {
     "adafactor": ["optim.lr=0.05", "optim.weight_decay=0.1", "gradient_clip_val=1"],
     "rmsprop": ["optim.centered=true", "optim.momentum=0.9", "optim.lr=0.002"],
     "lamb": ["optim.lr=0.02", "optim.weight_decay=0.1", "optim.decay_norm_bias=false"],
-    "lion": ["optim.lr=0.001", "optim.weight_decay=0.1", "gradient_clip_val=1"],
+    "lion": [
+        "optim.lr=0.001",
+        "optim.weight_decay=0.1",
+        "gradient_clip_val=0.01",
+        "gradient_clip_algorithm=value",
+    ],
 }
 
 

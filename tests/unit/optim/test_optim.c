@@ -270,6 +270,53 @@ static void schedules(void **state)
                 lvni_optim_schedule_factor(&s, 5) == 0.0);
 }
 
+/* Clamped by the optimizer or before it, by hand: the same bits, scaled by a power of two. */
+static void clamps_each_element(void **state)
+{
+    (void)state;
+    static const lvni_optim_kind kinds[] = {LVNI_OPTIM_SGD,  LVNI_OPTIM_ADAM,    LVNI_OPTIM_ADAMW,
+                                            LVNI_OPTIM_LAMB, LVNI_OPTIM_RMSPROP, LVNI_OPTIM_LION};
+    static float by_hand[N];
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        lvni_optim_options options = {.kind = kinds[k],
+                                      .lr = 0.01,
+                                      .momentum = 0.9,
+                                      .beta1 = 0.9,
+                                      .beta2 = 0.99,
+                                      .eps = 1e-8,
+                                      .alpha = 0.9};
+        lvni_optim *clamping, *other;
+        assert_int_equal(create(&options, N, &other), LVN_OK);
+        options.clip_value = 0.25;
+        assert_int_equal(create(&options, N, &clamping), LVN_OK);
+        begin();
+        memcpy(by_hand, w, sizeof w);
+        for (int t = 1; t <= 3; t++) {
+            fill(g, "gradient", (uint32_t)t);
+            lvni_optim_step(clamping, 0, w, g, 0.01, 0.5);
+            for (int i = 0; i < N; i++) {
+                g[i] = fminf(fmaxf(g[i], -0.5f), 0.5f);
+            }
+            lvni_optim_step(other, 0, by_hand, g, 0.01, 0.5);
+        }
+        assert_memory_equal(w, by_hand, sizeof w);
+        lvni_optim_destroy(clamping);
+        lvni_optim_destroy(other);
+    }
+}
+
+static void norms_of_whole_gradients_are_not_of_clamped_ones(void **state)
+{
+    (void)state;
+    const lvni_optim_kind kinds[] = {LVNI_OPTIM_LARS, LVNI_OPTIM_ADAFACTOR};
+    for (int k = 0; k < 2; k++) {
+        lvni_optim *o;
+        const lvni_optim_options options = {.kind = kinds[k], .clip_value = 1.0};
+        assert_int_equal(create(&options, N, &o), LVN_ERR_USAGE);
+        assert_non_null(strstr(lvn_last_error()->message, lvni_optim_name(kinds[k])));
+    }
+}
+
 static void memory_may_fail(void **state)
 {
     (void)state;
@@ -302,6 +349,8 @@ int main(void)
         cmocka_unit_test(no_momentum_has_no_buffer),
         cmocka_unit_test(norm_of_the_gradient),
         cmocka_unit_test(schedules),
+        cmocka_unit_test(clamps_each_element),
+        cmocka_unit_test(norms_of_whole_gradients_are_not_of_clamped_ones),
         cmocka_unit_test(memory_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
