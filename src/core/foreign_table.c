@@ -295,7 +295,7 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "every line is written at once; " NO_NEED),
     HINT("enable_autolog_hparams|log_hyperparams",
          "loggers get the configuration, and it is in config.yaml of {out}=DIR; " NO_NEED),
-    HINT("callbacks|profiler|barebones|save_images|vis|visualize|hooks",
+    HINT("callbacks|barebones|save_images|vis|visualize|hooks",
          "there is nothing to plug in from the command line; metrics.jsonl has "
          "losses, times and memory; " NO_NEED),
     HINT("enable_progress_bar|progress_bar|no_progress|progress_bar_refresh_rate|"

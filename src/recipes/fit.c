@@ -119,6 +119,7 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .loggers = lvni_core_config_str_list(c, "logger", &n_loggers),
         .log_histograms = lvni_core_config_bool(c, "log_histograms"),
         .quiet = !leads(r) || lvni_core_config_bool(c, "quiet"),
+        .profiles = leads(r) && strcmp(lvni_core_config_str(c, "profiler"), "simple") == 0,
         .config_json = lvni_core_str_text(&r->json),
         .run_id = leads(r) && r->dir != NULL ? r->run_id : NULL,
         .machine = r->machine.len > 0 ? lvni_core_str_text(&r->machine) : NULL,
@@ -129,6 +130,9 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
     out->n_loggers = n_loggers;
     if (keeps_nothing(r) && !r->request->tunes) {
         LVN_TRY(lvni_core_config_no_effect(c, "logger", "without out=DIR"));
+    }
+    if (r->request->drive != NULL && !r->request->tunes) {
+        LVN_TRY(lvni_core_config_no_effect(c, "profiler", "where a program makes the steps"));
     }
     if (r->request->ranks != NULL && r->request->ranks->rank[0].rank == r->rank.rank) {
         out->hooks = r->request->hooks;

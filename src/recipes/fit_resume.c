@@ -165,6 +165,7 @@ static void report_change(const char *key, const json_t *old, const json_t *valu
                                            "balance_ranks",
                                            "logger",
                                            "log_histograms",
+                                           "profiler",
                                            NULL};
     for (int i = 0; harmless[i] != NULL; i++) {
         if (strcmp(key, harmless[i]) == 0) {

@@ -264,6 +264,12 @@ static const lvni_core_option run_rows[] = {
      .fallback = "false",
      .needs = "logger",
      .help = "With each checkpoint a histogram of each parameter, for loggers that have those."},
+    {.name = "profiler",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "none|simple",
+     .fallback = "none",
+     .help = "simple: at the end a table of where rank 0's time went: data, forward, backward, "
+             "exchange, optimizer, logging, validation, checkpoints."},
     {.name = "quiet",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",

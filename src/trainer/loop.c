@@ -4,6 +4,7 @@
 #include "core/signals.h"
 #include "log/run_log.h"
 #include "trainer/loop_impl.h"
+#include "trainer/profile.h"
 
 #include <signal.h>
 #include <math.h>
@@ -95,7 +96,9 @@ static lvn_status save(lvni_trainer *t, bool best)
 {
     t->keeper.saved_ns = lvni_core_now_ns();
     lvni_dist_comm_at(t->o.comm, LVNI_PLACE_SAVE, t->at.step);
+    lvni_trainer_profile_at(LVNI_PART_SAVE);
     const lvn_status s = lvni_trainer_keeper_save(t, best);
+    lvni_trainer_profile_at(LVNI_PART_REST);
     return s == LVN_OK ? s : lvni_trainer_keeper_save_on_error(t, s);
 }
 
@@ -263,11 +266,13 @@ static lvn_status collect_and_report(lvni_trainer *t)
 {
     lvni_trainer_step_result r;
     LVN_TRY(collect(t, &r));
+    lvni_trainer_profile_at(LVNI_PART_LOG);
     t->report.waited_ns = lvni_data_loader_get_stats(t->loader).wait_ns;
     lvni_trainer_loop_report_unreadable(t->loader);
     LVN_TRY(lvni_trainer_report_step(&t->report, &r,
                                      r.after.step_in_epoch >= steps_of(t, &r.after) ||
                                          finished_at(t, &r.after)));
+    lvni_trainer_profile_at(LVNI_PART_REST);
     if (t->o.hooks.step != NULL) {
         t->o.hooks.step(t->o.hooks.user, &r);
     }
@@ -460,6 +465,7 @@ bool lvni_trainer_ends_at(const lvni_trainer *t, const lvni_ckpt_position *at)
 static lvn_status finish_saving(lvni_trainer *t, lvn_status s)
 {
     const lvn_error error = *lvn_last_error();
+    lvni_trainer_profile_at(LVNI_PART_SAVE);
     const lvn_status saved = lvni_trainer_save_wait(t);
     return s == LVN_OK ? saved : lvn_error_adopt(&error);
 }
@@ -474,7 +480,12 @@ lvn_status lvni_trainer_fit(lvni_trainer *t)
                       lvni_core_plural(t->at.epoch, " is", "s are"));
         return LVN_OK;
     }
+    lvni_trainer_profile profile;
+    const int64_t first = t->at.step;
     LVN_TRY(lvni_trainer_report_open(&t->report, t->at.step));
+    if (t->o.profiles) {
+        lvni_trainer_profile_begin(&profile);
+    }
     lvn_status s = finish_saving(t, loop(t));
     lvni_dist_comm_at(t->o.comm, LVNI_PLACE_END, t->at.step);
     if (s == LVN_ERR_CANCELLED && t->keeper.signal == LVNI_STOP_TIME) {
@@ -488,5 +499,6 @@ lvn_status lvni_trainer_fit(lvni_trainer *t)
         lvni_trainer_keeper_report_last_good(t);
     }
     lvni_log_progress_finish(&t->report.progress);
+    lvni_trainer_profile_end(t->at.step - first);
     return s;
 }

@@ -1,6 +1,7 @@
 /* Forward and backward of one micro-batch, and its batch on the device that computes it
  * (micro_batch.h). */
 #include "trainer/micro_batch.h"
+#include "trainer/profile.h"
 
 #include "autograd/tape.h"
 #include "core/math.h"
@@ -143,6 +144,7 @@ static lvn_status run_passes(const lvni_trainer_pass *pass, lvni_trainer_micro_b
     job->set->gradients.final = NULL; /* a backward pass of the step's own ends no gradient */
     (void)lvni_kernels_watch_set(pass->detect_anomaly ? watch : NULL);
     lvni_dist_comm_at(pass->comm, LVNI_PLACE_FORWARD, pass->step);
+    lvni_trainer_profile_at(LVNI_PART_FORWARD);
     lvn_tensor *loss = root->cls->training_step(root, batch, &job->step.now);
     job->set->gradients.final = final;
     bool bad;
@@ -151,6 +153,7 @@ static lvn_status run_passes(const lvni_trainer_pass *pass, lvni_trainer_micro_b
         leave_out(pass, job);
     } else if (s == LVN_OK) {
         lvni_dist_comm_at(pass->comm, LVNI_PLACE_BACKWARD, pass->step);
+        lvni_trainer_profile_at(LVNI_PART_BACKWARD);
         watch->strict = true;
         (void)lvni_kernels_watch_set(pass->detect_anomaly && !pass->scaled ? watch : NULL);
         const lvni_autograd_seed seed = seed_of(pass, &job->step);

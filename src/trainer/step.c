@@ -4,6 +4,7 @@
  * computed is read by collect; submit reads only what the next phase cannot begin without. */
 #include "trainer/engine.h"
 #include "trainer/phases.h"
+#include "trainer/profile.h"
 
 #include <string.h>
 
@@ -49,6 +50,7 @@ static lvn_status submit_phase(lvni_trainer_engine *e, lvni_trainer_step_record 
     lvni_trainer_unused_end_phase(e);
     LVN_TRY(check_metrics(r, e->now.phase + 1));
     lvni_dist_comm_at(e->o.comm, LVNI_PLACE_UPDATE, e->now.step);
+    lvni_trainer_profile_at(LVNI_PART_UPDATE);
     /* else no sample of the step could be read: nothing to learn from */
     return total != NULL ? lvni_trainer_update(e, total, r) : LVN_OK;
 }
@@ -111,6 +113,7 @@ lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *
                               plan->micro_batch_end - plan->micro_batch_begin);
     e->loader = NULL;
     lvni_dist_comm_at(e->o.comm, LVNI_PLACE_BETWEEN, e->now.step);
+    lvni_trainer_profile_at(LVNI_PART_REST);
     return s;
 }
 
@@ -150,9 +153,11 @@ lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *e, const lvni_traine
     }
     if (r->late >= 0) {
         lvni_dist_comm_at(e->o.comm, LVNI_PLACE_RESULT, r->before.step);
+        lvni_trainer_profile_at(LVNI_PART_RESULT);
     }
     const lvn_status read = r->late < 0 ? LVN_OK : lvni_trainer_late_read(e->late, e, r, result);
     lvni_dist_comm_at(e->o.comm, LVNI_PLACE_BETWEEN, r->before.step);
+    lvni_trainer_profile_at(LVNI_PART_REST);
     if (read != LVN_OK) {
         lvni_trainer_late_undo(e->late, e, r);
         return read;

@@ -102,6 +102,7 @@ typedef struct lvni_trainer_options {
     size_t n_loggers;
     bool log_histograms; /* of the parameters, with each checkpoint */
     bool quiet;
+    bool profiles;           /* lvni_trainer_fit logs where its time went (profile.h) */
     const char *config_json; /* for checkpoints */
     const char *run_id;      /* for checkpoints; NULL: none */
     /* of all ranks (identity.h), for checkpoints; NULL: this rank's */

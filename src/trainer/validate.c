@@ -3,6 +3,7 @@
 #include "log/run_log.h"
 #include "tensor/ctx.h"
 #include "trainer/loop_impl.h"
+#include "trainer/profile.h"
 
 #include <math.h>
 #include <string.h>
@@ -76,6 +77,7 @@ lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t)
     if (t->o.sanity_chunks == 0 || lvni_trainer_validation_length(&t->o) == 0) {
         return LVN_OK;
     }
+    lvni_trainer_profile_at(LVNI_PART_VALIDATE);
     LVN_TRY(make_loader(t, n, &loader));
     const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
     lvni_trainer_show_average(t, true);
@@ -84,6 +86,7 @@ lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t)
     lvni_trainer_show_average(t, false);
     lvni_tensor_fp_leave(before);
     lvni_data_loader_destroy(loader);
+    lvni_trainer_profile_at(LVNI_PART_REST);
     if (s == LVN_ERR_CANCELLED) { /* the loop finds the signal by itself */
         lvn_clear_error();
         return LVN_OK;
@@ -94,11 +97,13 @@ lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t)
 lvn_status lvni_trainer_loop_validate(lvni_trainer *t)
 {
     lvni_dist_comm_at(t->o.comm, LVNI_PLACE_VALIDATION, t->at.step);
+    const lvni_trainer_part before = lvni_trainer_profile_at(LVNI_PART_VALIDATE);
     LVN_TRY(start_validation(t));
     lvni_trainer_show_average(t, true);
     const lvn_status s = lvni_trainer_evaluate(t->o.model, t->val_loader, t->engine->lanes,
                                                t->o.comm, &t->report.last_val);
     lvni_trainer_show_average(t, false);
+    lvni_trainer_profile_at(before);
     t->keeper.signal = s == LVN_ERR_CANCELLED ? lvni_trainer_stop_signal() : t->keeper.signal;
     LVN_TRY(s);
     lvni_trainer_loop_report_unreadable(t->val_loader);

@@ -5,6 +5,7 @@
 #include "log/run_log.h"
 #include "trainer/engine.h"
 #include "trainer/phases.h"
+#include "trainer/profile.h"
 #include "trainer/trainer.h"
 
 #include <string.h>
@@ -23,6 +24,7 @@ void lvni_trainer_waves_begin(lvni_trainer_engine *e)
 lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n)
 {
     lvni_dist_comm_at(e->o.comm, LVNI_PLACE_DATA, e->now.step);
+    lvni_trainer_profile_at(LVNI_PART_DATA);
     for (int i = 0; i < n; i++) {
         const lvni_data_loader_batch **held =
             &e->held[micro_batch - e->o.plan.micro_batch_begin + i];
@@ -166,6 +168,7 @@ static lvn_status micro_batch_work(void *user, int lane)
 
 lvn_status lvni_trainer_wave_run(lvni_trainer_engine *e, int n)
 {
+    lvni_trainer_profile_at(e->feed != NULL ? LVNI_PART_COPY : LVNI_PART_DATA);
     LVN_TRY(e->exchange == NULL ? LVN_OK : lvni_trainer_gradient_sync_rest(e->gradient_sync));
     LVN_TRY(lvni_trainer_gradient_sync_wave(e->gradient_sync, e->slot, n));
     LVN_TRY(e->feed == NULL ? LVN_OK : load_ahead(e, e->job[0].batch->micro_batch + n));
@@ -181,6 +184,7 @@ lvn_status lvni_trainer_wave_run(lvni_trainer_engine *e, int n)
 
 lvn_status lvni_trainer_wave_merge(lvni_trainer_engine *e, int n)
 {
+    lvni_trainer_profile_at(LVNI_PART_MERGE);
     for (int i = 0; i < n; i++) {
         const lvni_trainer_micro_batch_job *job = &e->job[i];
         /* with staged sets metrics follow when the device has them (late_ranks.c) */
@@ -283,6 +287,7 @@ lvn_status lvni_trainer_waves_reduce(lvni_trainer_engine *e, lvni_trainer_step_r
                                      lvni_nn_set **total)
 {
     lvni_dist_comm_at(e->o.comm, LVNI_PLACE_REDUCTION, e->now.step);
+    lvni_trainer_profile_at(LVNI_PART_REDUCE);
     LVN_TRY(write_message(e));
     LVN_TRY(lvni_trainer_gradient_sync_finish(e->gradient_sync, e->message.data, e->message.size,
                                               total));

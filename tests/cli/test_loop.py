@@ -8,6 +8,7 @@ usage: test_loop.py LEVIN [test names]
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -239,6 +240,40 @@ class Loop(Case):
         self.levin([*again, "max_steps=19"], OK, ["done after 12 steps (max_epochs=2); "])
         again += ["max_epochs=-1", "max_steps=-1", "max_time=2s"]
         self.levin(again, OK, ["max_time is over", " steps (max_time); "])
+
+    def profile(self, output):
+        """Of each part: times, total in s and share; and the whole in s."""
+        parts = {}
+        head = re.search(r"profile: (\d+) steps in ([\d.]+) s\n", output)
+        for line in output[head.end() :].splitlines():
+            if row := re.fullmatch(r" +(\S.*?) +(\d+) +[\d.]+ +([\d.]+) +([\d.]+)", line):
+                parts[row[1]] = (int(row[2]), float(row[3]), float(row[4]))
+        return int(head[1]), float(head[2]), parts
+
+    def test_profile(self):
+        """Every moment belongs to one part. Rank 0 alone prints, and the run is the same."""
+        run = ["max_epochs=2", "num_sanity_val_steps=0", "lanes=1"]
+        self.assertNotIn("profile", self.train("plain", *run))
+        steps, whole_s, parts = self.profile(self.train("timed", *run, "profiler=simple"))
+        self.assert_same("plain", "timed")
+        self.assertEqual(steps, 2 * STEPS)
+        for part, times in (
+            ("wait for data", 2 * 2 * STEPS),  # two micro-batches, one after the other
+            ("forward", 2 * 2 * STEPS),
+            ("backward", 2 * 2 * STEPS),
+            ("exchange", 2 * STEPS),
+            ("optimizer", 2 * STEPS),
+            ("logging", 2 * STEPS),
+            ("validation", 2),
+        ):
+            self.assertEqual(parts[part][0], times, part)
+        self.assertAlmostEqual(sum(p[1] for p in parts.values()), whole_s, delta=0.05 * whole_s)
+        self.assertAlmostEqual(sum(p[2] for p in parts.values()), 100, delta=1)
+        shares = [p[2] for p in parts.values()]
+        self.assertEqual(shares, sorted(shares, reverse=True))
+        output = self.train("ranks", *run, "profiler=simple", "devices=2")
+        self.assertEqual(output.count("profile:"), 1)
+        self.train("x", "profiler=advanced", code=USAGE, expects=["none", "simple"])
 
     def test_a_signal_during_validation(self):
         """Validation within an epoch is not lost: it comes when the run goes on."""
