@@ -3,7 +3,6 @@
 #include "recipes/fit_impl.h"
 
 #include "core/alloc.h"
-#include "core/escape.h"
 #include "core/signals.h"
 #include "core/vfs.h"
 #include "kernels/kernels.h"
@@ -582,32 +581,6 @@ lvn_status lvni_recipes_fit_end(lvn_status status)
     return status;
 }
 
-/* How long the whole run is, and whether its directory is free. */
-static void print_length(const lvni_recipes_fit_run *r)
-{
-    const lvni_core_config *c = r->request->config;
-    const int64_t epochs = lvni_core_config_int(c, "max_epochs"),
-                  steps = lvni_core_config_int(c, "max_steps");
-    const int64_t all = epochs < 0 ? steps : lvni_plan_steps_before(&r->plan, epochs);
-    const int64_t total = steps >= 0 && (all < 0 || steps < all) ? steps : all;
-    if (total >= 0) {
-        int64_t whole = 0;
-        const int64_t rest = lvni_plan_locate(&r->plan, total, &whole);
-        const double in_epochs =
-            (double)whole + (double)rest / (double)lvni_plan_steps_of(&r->plan, whole);
-        printf("the run: %lld step%s, %.*g epoch%s\n", (long long)total,
-               lvni_core_plural(total, "", "s"),
-               /* no exponents */
-               in_epochs < 1000.0 ? 4 : 9, in_epochs, in_epochs == 1.0 ? "" : "s");
-    }
-    char *dir = NULL;
-    if (lvni_recipes_run_dir_choose(c, &dir) != LVN_OK) {
-        lvni_core_print(stdout, "but it would not start: %-s\n", lvn_last_error()->message);
-        lvn_clear_error();
-    }
-    lvni_core_free(dir);
-}
-
 lvn_status lvni_recipes_fit_plan(const lvni_recipes_fit_request *request)
 {
     const lvn_device before = lvn_device_in_use();
@@ -618,29 +591,7 @@ lvn_status lvni_recipes_fit_plan(const lvni_recipes_fit_request *request)
         s = prepare(&r);
     }
     if (s == LVN_OK) {
-        if (request->note != NULL) {
-            lvni_core_print(stdout, "%s\n", request->note);
-        }
-        if (request->ignored != NULL && request->ignored[0] != '\0') {
-            lvni_core_print(stdout, "%s\n", request->ignored);
-        }
-        s = lvni_plan_print(&r.plan, stdout);
-        print_length(&r);
-        if (r.rank.world > 1) {
-            lvni_core_print(stdout, "%s\n", r.rank.transport.line);
-        }
-        lvni_recipes_fit_print_cores(&r);
-        lvni_core_str device = {0};
-        lvni_recipes_accelerator_describe(&device);
-        if (device.len > 0) {
-            lvni_core_print(stdout, "%s\n", lvni_core_str_text(&device));
-        }
-        lvni_core_str_free(&device);
-        lvni_core_print(stdout, "model %s: %lld parameter%s\n%-s\n", request->cls->name,
-                        (long long)lvni_nn_model_count(r.model),
-                        lvni_core_plural(lvni_nn_model_count(r.model), "", "s"),
-                        lvni_core_str_text(&r.memory));
-        fflush(stdout); /* the warning stands behind it */
+        s = lvni_recipes_fit_print_plan(&r);
         warn_scarce(&r);
     }
     run_free(&r);

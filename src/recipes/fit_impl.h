@@ -85,6 +85,9 @@ lvn_status lvni_recipes_fit_predict_memory(lvni_recipes_fit_run *run);
 void lvni_recipes_fit_banner(const lvni_recipes_fit_run *run); /* the start block */
 /* A line on standard output where ranks on the CPU are more than its cores. */
 void lvni_recipes_fit_print_cores(const lvni_recipes_fit_run *run);
+/* On standard output what `levin plan train` prints: batches, steps, ranks, device, model, memory.
+ */
+lvn_status lvni_recipes_fit_print_plan(const lvni_recipes_fit_run *run);
 
 /* ---- fit_resume.c ---- */
 

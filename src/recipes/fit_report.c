@@ -1,9 +1,10 @@
 /* What a run reports at its start (fit_impl.h): the estimated memory, before there is a run
  * directory, with sizes of micro-batches that the network cannot take; then data, model, batch,
  * ranks, device, and the line that reproduces the run. verbose=true prints the rest, which
- * train.log always has. */
+ * train.log always has. And what `levin plan train` prints. */
 #include "recipes/fit_impl.h"
 
+#include "core/escape.h"
 #include "core/machine.h"
 #include "core/str.h"
 #include "kernels/kernels.h"
@@ -357,4 +358,64 @@ void lvni_recipes_fit_banner(const lvni_recipes_fit_run *r)
     print_device(r);
     lvni_plan_describe_pin(&r->plan, &pin);
     print_lines(LVNI_LOG_INFO, &pin);
+}
+
+/* How long the whole run is, and whether its directory is free. */
+static void print_length(const lvni_recipes_fit_run *r)
+{
+    const lvni_core_config *c = r->request->config;
+    const int64_t epochs = lvni_core_config_int(c, "max_epochs"),
+                  steps = lvni_core_config_int(c, "max_steps");
+    const int64_t all = epochs < 0 ? steps : lvni_plan_steps_before(&r->plan, epochs);
+    const int64_t total = steps >= 0 && (all < 0 || steps < all) ? steps : all;
+    if (total >= 0) {
+        int64_t whole = 0;
+        const int64_t rest = lvni_plan_locate(&r->plan, total, &whole);
+        const double in_epochs =
+            (double)whole + (double)rest / (double)lvni_plan_steps_of(&r->plan, whole);
+        printf("the run: %lld step%s, %.*g epoch%s\n", (long long)total,
+               lvni_core_plural(total, "", "s"),
+               /* no exponents */
+               in_epochs < 1000.0 ? 4 : 9, in_epochs, in_epochs == 1.0 ? "" : "s");
+    }
+    char *dir = NULL;
+    if (lvni_recipes_run_dir_choose(c, &dir) != LVN_OK) {
+        lvni_core_print(stdout, "but it would not start: %-s\n", lvn_last_error()->message);
+        lvn_clear_error();
+    }
+    lvni_core_free(dir);
+}
+
+static void print_accelerator(void)
+{
+    lvni_core_str device = {0};
+    lvni_recipes_accelerator_describe(&device);
+    if (device.len > 0) {
+        lvni_core_print(stdout, "%s\n", lvni_core_str_text(&device));
+    }
+    lvni_core_str_free(&device);
+}
+
+lvn_status lvni_recipes_fit_print_plan(const lvni_recipes_fit_run *r)
+{
+    const lvni_recipes_fit_request *q = r->request;
+    if (q->note != NULL) {
+        lvni_core_print(stdout, "%s\n", q->note);
+    }
+    if (q->ignored != NULL && q->ignored[0] != '\0') {
+        lvni_core_print(stdout, "%s\n", q->ignored);
+    }
+    const lvn_status s = lvni_plan_print(&r->plan, stdout);
+    print_length(r);
+    if (r->rank.world > 1) {
+        lvni_core_print(stdout, "%s\n", r->rank.transport.line);
+    }
+    lvni_recipes_fit_print_cores(r);
+    print_accelerator();
+    lvni_core_print(stdout, "model %s: %lld parameter%s\n%-s\n", q->cls->name,
+                    (long long)lvni_nn_model_count(r->model),
+                    lvni_core_plural(lvni_nn_model_count(r->model), "", "s"),
+                    lvni_core_str_text(&r->memory));
+    fflush(stdout); /* the warning stands behind it */
+    return s;
 }

@@ -37,7 +37,8 @@ int fsync(int fd)
 {
     char link[64], path[4096] = "";
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, "/checkpoints/") != NULL) sleep(6);
+    if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, "/checkpoints/") != NULL)
+        sleep(6);
     return (int)syscall(SYS_fsync, fd);
 }
 """
