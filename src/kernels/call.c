@@ -141,6 +141,7 @@ static lvn_status run(const lvni_kernels_place *at, const lvni_kernels_op_info *
     if (!at->dry) {
         return name_error(at, info, kernel->run(args));
     }
+    lvni_kernels_count_flops(info, args);
     return at->kind >= LVN_DEVICE_LOADED
                ? LVN_OK
                : lvni_kernels_row(LVN_DEVICE_DRY, (lvni_kernels_op)info->number)->run(args);

@@ -25,4 +25,7 @@ lvn_status lvni_kernels_call(const lvni_kernels_place *at, const lvni_kernels_op
 lvn_status lvni_kernels_refuse(const lvni_kernels_place *at, const lvni_kernels_op_info *info,
                                const lvn_kernel_args *args);
 
+/* flops.c: of a dry run; into the context's sum. */
+void lvni_kernels_count_flops(const lvni_kernels_op_info *info, const lvn_kernel_args *args);
+
 #endif

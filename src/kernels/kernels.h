@@ -114,6 +114,10 @@ lvn_status lvni_kernels_run(lvni_kernels_op op, lvn_kernel_args *args, unsigned 
  * ops for which the backend that they stood for has no kernel. */
 lvn_status lvni_kernels_check_missing(void);
 
+/* Floating-point operations of the products (matrices, convolutions, attention) of all dry runs in
+ * the calling thread's context. */
+double lvni_kernels_dry_flops(void);
+
 /* Wall time of lvni_kernels_run per op, summed over the threads of the process; for benchmarks. Off
  * costs nothing worth measuring. */
 typedef struct lvni_kernels_op_time {

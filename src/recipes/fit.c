@@ -72,12 +72,6 @@ static lvn_status export_named(void *user, const char *name, const float *values
     return s;
 }
 
-static int sharded_stage(const lvni_core_config *c)
-{
-    const bool sharded = strcmp(lvni_core_config_str(c, "strategy"), "sharded") == 0;
-    return !sharded ? 0 : strcmp(lvni_core_config_str(c, "sharded_stage"), "1") == 0 ? 1 : 2;
-}
-
 lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_options *out)
 {
     const lvni_core_config *c = r->request->config;
@@ -112,10 +106,12 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .comm = r->rank.comm,
         .control = r->rank.control,
         .bucket_bytes = lvni_core_config_int(c, "bucket_bytes"),
-        .sharded_stage = sharded_stage(c),
+        .sharded_stage = lvni_recipes_sharded_stage(c),
         .out = leads(r) ? r->dir : NULL,
         .log_every_n_steps = lvni_core_config_int(c, "log_every_n_steps"),
         .loggers = lvni_core_config_str_list(c, "logger", &n_loggers),
+        .sample_flops = r->need.sample_flops,
+        .peak_flops = lvni_core_config_float(c, "peak_flops"),
         .log_histograms = lvni_core_config_bool(c, "log_histograms"),
         .quiet = !leads(r) || lvni_core_config_bool(c, "quiet"),
         .profiles = leads(r) && strcmp(lvni_core_config_str(c, "profiler"), "simple") == 0,

@@ -166,6 +166,7 @@ static void report_change(const char *key, const json_t *old, const json_t *valu
                                            "logger",
                                            "log_histograms",
                                            "profiler",
+                                           "peak_flops",
                                            NULL};
     for (int i = 0; harmless[i] != NULL; i++) {
         if (strcmp(key, harmless[i]) == 0) {

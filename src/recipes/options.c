@@ -253,6 +253,13 @@ static const lvni_core_option run_rows[] = {
      .fallback = "10",
      .range = LVNI_AT_LEAST(1),
      .help = "Distance of the lines in metrics.jsonl; an epoch's last step is always logged."},
+    {.name = "peak_flops",
+     .type = LVNI_OPT_FLOAT,
+     .unit = "1/s",
+     .fallback = "0",
+     .range = LVNI_AT_LEAST(0),
+     .help = "Floating-point operations that a device can do in a second at this precision (on the "
+             "CPU: that the cores of a rank can); with it metrics.jsonl has throughput/mfu."},
     {.name = "logger",
      .type = LVNI_OPT_STRING_LIST,
      .check = check_logger,
@@ -504,4 +511,10 @@ lvn_status lvni_recipes_read_config(const lvni_core_option_table *tables, size_t
     }
     *out = c;
     return LVN_OK;
+}
+
+int lvni_recipes_sharded_stage(const lvni_core_config *c)
+{
+    const bool sharded = strcmp(lvni_core_config_str(c, "strategy"), "sharded") == 0;
+    return !sharded ? 0 : strcmp(lvni_core_config_str(c, "sharded_stage"), "1") == 0 ? 1 : 2;
 }

@@ -25,6 +25,8 @@ const lvni_core_option_table *lvni_recipes_export_tables(size_t *n);
 lvn_status lvni_recipes_read_config(const lvni_core_option_table *tables, size_t n_tables,
                                     const char *help, const char *job, int n,
                                     const char *const *args, lvni_core_config **out);
+/* Of strategy=sharded, 1 or 2; else 0. */
+int lvni_recipes_sharded_stage(const lvni_core_config *config);
 
 /* ---- train_options.c: batch plan ---- */
 

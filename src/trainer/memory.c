@@ -35,6 +35,7 @@ typedef struct dry_lane {
     lvni_trainer_memory_need *need;
     lvni_trainer_dry_group *group; /* coupled micro-batches */
     uint64_t set, least;           /* bytes of a gradient set; in use at once, without it */
+    double flops;                  /* of the newest batch */
 } dry_lane;
 
 /* They are filled with zeros, and what the machine has not must not be filled: the system would
@@ -227,11 +228,13 @@ static lvn_status run_dry(dry_lane *lane, const lane_samples *z, bool training)
     if (s == LVN_OK) {
         lvni_tensor_ctx *mine = lvni_tensor_ctx_get();
         lvni_tensor_ctx_set(lane->ctx);
+        const double before = lvni_kernels_dry_flops();
         if (mine->device == NULL) {
             s = training ? train_dry(lane, &batch, &batch) : validate_dry(lane, &batch, &batch);
         } else {
             s = training ? copy_and_train_dry(lane, &batch) : copy_and_validate_dry(lane, &batch);
         }
+        lane->flops = lvni_kernels_dry_flops() - before;
         lvni_tensor_ctx_set(mine);
     }
     lvni_trainer_device_batch_free(&batch);
@@ -254,6 +257,10 @@ static lvn_status run_lane(dry_lane *lane, const sizes *z)
         lane->need->refused = z->train[i].n;
         LVN_TRY(run_dry(lane, &z->train[i], true));
         note_most(lane, true);
+        if (z->train[i].n > lane->need->flops_samples) {
+            lane->need->sample_flops = lane->flops / (double)z->train[i].n;
+            lane->need->flops_samples = z->train[i].n;
+        }
     }
     for (int i = 0; i < z->n_val; i++) {
         lane->need->refused = z->val[i].n;

@@ -1,5 +1,5 @@
-/* The peak memory of a run, estimated without running it: printed at its start and by `levin plan`;
- * a search for the largest batch asks it. */
+/* The peak memory of a run, and what it computes, estimated without running it: printed at its
+ * start and by `levin plan`; a search for the largest batch asks it. */
 #ifndef LEVIN_TRAINER_MEMORY_H
 #define LEVIN_TRAINER_MEMORY_H
 
@@ -28,6 +28,10 @@ typedef struct lvni_trainer_memory_need {
     uint64_t device_lane_least, device_least;
     uint64_t device_limit;
     const char *device_name; /* NULL on the host */
+    /* floating-point operations of products for a sample, forward and backward: of the largest
+     * micro-batch, which has so many samples; 0: none is known */
+    double sample_flops;
+    int64_t flops_samples;
     /* samples of the micro-batch or chunk that failed, when the prediction does; 0: it was
      * something else */
     int64_t refused;

@@ -19,7 +19,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { LINE = LVNI_METRICS * 2 + LVNI_PHASES * 2 + 13, NAME = 48 };
+enum { LINE = LVNI_METRICS * 2 + LVNI_PHASES * 2 + 15, NAME = 48 };
 
 double lvni_trainer_metric_mean(const lvni_nn_step *step, const char *name)
 {
@@ -183,6 +183,21 @@ static void measure_rate(lvni_trainer_report *r, int64_t step, double now_s)
     }
 }
 
+/* Of all devices, and as a part of what they can do (model FLOPs utilization). */
+static int flops_rows(const lvni_trainer_report *r, lvni_log_metric *row)
+{
+    const double flops = r->rate * r->o->sample_flops,
+                 peak = r->o->peak_flops * (double)r->o->plan.devices;
+    int n = 0;
+    if (flops > 0.0) {
+        row[n++] = (lvni_log_metric){.name = "throughput/flops_per_s", .value = flops};
+    }
+    if (flops > 0.0 && peak > 0.0) {
+        row[n++] = (lvni_log_metric){.name = "throughput/mfu", .value = flops / peak};
+    }
+    return n;
+}
+
 static lvn_status write_step(const lvni_trainer_report *r, const lvni_trainer_step_result *step)
 {
     char text[LVNI_METRICS][NAME], norm[LVNI_PHASES][64], rate[LVNI_PHASES][64];
@@ -208,6 +223,7 @@ static lvn_status write_step(const lvni_trainer_report *r, const lvni_trainer_st
     }
     row[n++] = (lvni_log_metric){.name = "throughput/samples_per_s", .value = r->rate};
     row[n++] = (lvni_log_metric){.name = "throughput/steps_per_s", .value = r->step_rate};
+    n += flops_rows(r, row + n);
     row[n++] = (lvni_log_metric){.name = "throughput/wait_share", .value = r->wait_share};
     row[n++] = (lvni_log_metric){.name = "throughput/cpu_cores", .value = r->cpu_cores};
     row[n++] = (lvni_log_metric){.name = "memory/peak_bytes", .value = (double)peak_bytes()};

@@ -100,6 +100,9 @@ typedef struct lvni_trainer_options {
     int64_t log_every_n_steps;
     const char *const *loggers; /* n_loggers names (log/loggers.h), with `out` */
     size_t n_loggers;
+    /* floating-point operations of forward and backward for a sample (memory.h), and how many a
+     * device can do in a second; 0: not known */
+    double sample_flops, peak_flops;
     bool log_histograms; /* of the parameters, with each checkpoint */
     bool quiet;
     bool profiles;           /* lvni_trainer_fit logs where its time went (profile.h) */

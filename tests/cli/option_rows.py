@@ -108,6 +108,7 @@ train_rows = {
     "checkpoint.filename": row("{step}", "files", TOP),
     "checkpoint.auto_insert_metric_name": row("false", "files", TOP),
     "log_every_n_steps": row("1", "metrics"),
+    "peak_flops": Elsewhere("test_loop.py", "peak_flops=1e12"),
     "profiler": row("simple", "stdout"),
     "log_histograms": Elsewhere("test_loggers.py", "log_histograms=true"),
     "logger": row("csv", "files"),

@@ -275,6 +275,34 @@ class Loop(Case):
         self.assertEqual(output.count("profile:"), 1)
         self.train("x", "profiler=advanced", code=USAGE, expects=["none", "simple"])
 
+    def flops(self, *run, sim=False):
+        """Of a sample, and the utilization, as the first line has them."""
+        name = f"flops{len(os.listdir(self.dir))}"
+        env = {"LEVIN_SIM_DEVICES": "1"} if sim else None
+        out = f"{self.dir}/{name}"
+        self.levin(["train", "classify", *RUN, f"out={out}", *run], OK, env=env)
+        row = next(r for r in self.rows(name) if "throughput/flops_per_s" in r)
+        per_s = row["throughput/flops_per_s"]
+        return per_s / row["throughput/samples_per_s"], per_s, row.get("throughput/mfu")
+
+    def test_flops(self):
+        """Two for each multiplication of forward and backward; images need no gradient."""
+        mlp = 2 * (3 * (8 * 8 * 3 * 256 + 256 * 256 + 256 * 3) - 8 * 8 * 3 * 256)
+        run = ["model=mlp", "max_epochs=1"]
+        of_sample, per_s, utilization = self.flops(*run, "peak_flops=1e12")
+        self.assertAlmostEqual(of_sample / mlp, 1, delta=1e-9)
+        self.assertAlmostEqual(utilization / (per_s / 1e12), 1, delta=1e-9)
+        of_sample, per_s, utilization = self.flops(*run, "devices=2", "peak_flops=1e12")
+        self.assertAlmostEqual(of_sample / mlp, 1, delta=1e-9)
+        self.assertAlmostEqual(utilization / (per_s / 2e12), 1, delta=1e-9)
+        of_sample, _, utilization = self.flops(*run, "accelerator=sim", sim=True)
+        self.assertAlmostEqual(of_sample / mlp, 1, delta=1e-9)
+        self.assertIsNone(utilization)
+        # torchvision's table has 1.81e9 products for 1000 classes; its first layer has 0.12e9
+        resnet18 = 2 * (3 * (1814073344 - 512 * 1000 + 512 * 3) - 118013952)
+        one = ["model=resnet18", "image_size=224", "batch_size=2", "max_steps=1", "val_split=0"]
+        self.assertAlmostEqual(self.flops(*one)[0] / resnet18, 1, delta=1e-9)
+
     def test_a_signal_during_validation(self):
         """Validation within an epoch is not lost: it comes when the run goes on."""
         keys = ["max_epochs=1", "val_check_interval=2", "data.count=3000", "limit_train_batches=4"]
