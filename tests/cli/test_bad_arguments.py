@@ -113,6 +113,9 @@ class Words(Case):
             ["strategy=balance"],
             ["strategy balance", "comes with a later version", "use ddp or dp"],
         )
+        self.refused(
+            ["strategy=foo"], ["one of auto, single, dp, ddp, ddp2, sharded, balance"]
+        )
 
     def test_several_nodes_are_started_by_a_launcher(self):
         self.refused(

@@ -313,6 +313,54 @@ static void unequal_micro_batches_count_by_their_samples(void **state)
     }
 }
 
+/* Where the first step with SGD and a rate of 1 moves the weights. */
+static float *first_move(const memory *m, setting s, lvni_trainer_precision precision, int64_t *n)
+{
+    bench b;
+    s.precision = precision;
+    bench_open(&b, m, &s);
+    *n = b.model->n_weights;
+    float *moved = malloc((size_t)*n * sizeof(float));
+    assert_non_null(moved);
+    memcpy(moved, b.model->weights, (size_t)*n * sizeof(float));
+    bench_steps(&b, 1);
+    for (int64_t k = 0; k < *n; k++) {
+        moved[k] -= b.model->weights[k];
+    }
+    bench_close(&b);
+    return moved;
+}
+
+/* By norm and by value, the clipped gradient is that of f32: the loss scale is taken out before. */
+static void gradients_are_clipped_without_the_scale(void **state)
+{
+    (void)state;
+    memory m;
+    memory_init(&m, 24, 8);
+    for (int by_value = 0; by_value < 2; by_value++) {
+        const double limit = by_value ? 1e-3 : 0.1;
+        const setting s = {.cls = lvni_nn_zoo_find("mlp"),
+                           .batch_size = 24,
+                           .micro_batches = 3,
+                           .lanes = 1,
+                           .clip = by_value ? 0.0 : limit,
+                           .optim = {.lr = 1.0, .clip_value = by_value ? limit : 0.0}};
+        int64_t n;
+        float *full = first_move(&m, s, LVNI_PRECISION_32, &n),
+              *half = first_move(&m, s, LVNI_PRECISION_16_MIXED, &n);
+        double difference = 0.0, norm = 0.0, largest = 0.0;
+        for (int64_t k = 0; k < n; k++) {
+            difference += pow((double)full[k] - (double)half[k], 2.0);
+            norm += pow((double)half[k], 2.0);
+            largest = fmax(largest, fabs((double)half[k]));
+        }
+        assert_true(sqrt(difference / norm) < 0.01);
+        assert_true(fabs((by_value ? largest : sqrt(norm)) / limit - 1.0) < 1e-3);
+        free(full);
+        free(half);
+    }
+}
+
 /* A skipped step leaves everything that a step moves, except the count of steps and the sample
  * order: weights, running statistics, the average, moments and Adam's t, the schedule. (PyTorch's
  * GradScaler skips optimizer.step() alone: there running statistics have moved.) */
@@ -414,6 +462,7 @@ int main(void)
         cmocka_unit_test(bf16_true_weights_are_bf16),
         cmocka_unit_test(no_step_is_lost_to_the_size_of_a_micro_batch),
         cmocka_unit_test(unequal_micro_batches_count_by_their_samples),
+        cmocka_unit_test(gradients_are_clipped_without_the_scale),
         cmocka_unit_test(a_skipped_step_leaves_all_state),
         cmocka_unit_test(the_scale_moves_as_in_pytorch),
     };

@@ -1,6 +1,7 @@
 /* The weight that modules give a micro-batch and its metrics: the step's gradient is that of the
  * whole batch however it is cut; the same bits by a number and by a tensor, on every layout and on
- * a device that counts it, without a wait; weights of 0; what cannot be a weight; 64 metrics. */
+ * a device that counts it, without a wait; weights of 0; what cannot be a weight; 64 metrics, and
+ * one of a single micro-batch. */
 #include "rank_support.h"
 
 #include "sim_support.h"
@@ -491,6 +492,46 @@ static void sums_of_more_names_are_an_error(void **state)
     }
 }
 
+/* ---- a metric that one micro-batch alone reports ---- */
+
+static lvn_tensor *rare_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
+{
+    lvn_tensor *logits = lvn_forward(((const counted *)module)->head, batch->image);
+    lvn_tensor *loss = lvn_cross_entropy(logits, batch->label);
+    lvn_log(step, "loss", loss);
+    if (lvni_tensor_ctx_get()->at.micro_batch == 2) {
+        lvn_log(step, "rare", lvn_add_scalar(lvn_mul_scalar(loss, 0.0), 7.0));
+    }
+    return loss;
+}
+
+static const lvn_module_class rare_class = {
+    .name = "rare", .size = sizeof(counted), .build = counted_build, .training_step = rare_step};
+
+/* Its value is that micro-batch's, on all ranks, and no rank waits for others to report it. */
+static void one_micro_batch_may_report_alone(void **state)
+{
+    (void)state;
+    memory data;
+    bench b;
+    setting s = adamw;
+    lvni_trainer_step_result r;
+    memory_init(&data, 24, 0);
+    s.cls = &rare_class;
+    bench_open(&b, &data, &s);
+    assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_OK);
+    assert_int_equal(r.metrics.n_metrics, 2);
+    assert_string_equal(r.metrics.metric[1].name, "rare");
+    assert_true(r.metrics.metric[0].weight == 8.0 && r.metrics.metric[1].weight == 2.0);
+    assert_true(r.metrics.metric[1].sum == 14.0);
+    bench_close(&b);
+    const uint64_t want = ranks_hash_of_one(&data, &s, 4, LVN_CPU);
+    for (int world = 2; world <= 4; world++) {
+        ranks_agree("a metric of one micro-batch", &data, &s, world, 4, want);
+        ranks_agree_on("a metric of one micro-batch", &data, &s, world, 4, want, LVN_DEVICE_SIM);
+    }
+}
+
 /* ---- evaluation ---- */
 
 /* In chunks of 7, some without a sample that counts. */
@@ -539,6 +580,7 @@ int main(void)
         cmocka_unit_test(sixty_four_metrics_and_no_wait),
         cmocka_unit_test(the_65th_is_an_error),
         cmocka_unit_test(sums_of_more_names_are_an_error),
+        cmocka_unit_test(one_micro_batch_may_report_alone),
         cmocka_unit_test(validation_honours_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
