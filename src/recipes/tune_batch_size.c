@@ -326,9 +326,17 @@ static lvn_status check_alone(void)
         lvni_core_notices_free(&message);
         return LVN_OK;
     }
-    const int world = info.world;
+    const int world = info.world, here = info.local_world;
     lvni_core_notices_free(&message);
     lvni_launch_rank_info_free(&info);
+    if (here > 0 && here < world) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "this process is one of %d ranks, %d of them on this node, that another launcher "
+                 "has started: levin tune starts its ranks itself, on one node, and what fits a "
+                 "device there fits on all nodes; run it once, with devices=%d (under Slurm: srun "
+                 "-N1 -n1)",
+                 world, here, here);
+    }
     if (world > 1) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "this process is one of %d ranks that another launcher has started: levin tune "

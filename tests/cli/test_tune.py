@@ -98,6 +98,9 @@ class Tune(Case):
         env = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
         env = dict(env, MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
         self.tune(*SHAPES, code=USAGE, env=env, expects=["one of 2 ranks", "devices=2"])
+        env = dict(env, RANK="4", WORLD_SIZE="6", LOCAL_WORLD_SIZE="3")
+        expects = ["6 ranks, 3 of them on this node", "devices=3"]
+        self.tune(*SHAPES, code=USAGE, env=env, expects=expects)
 
     def test_nothing_fits(self):
         for arguments, env in (
