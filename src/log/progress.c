@@ -95,6 +95,9 @@ size_t lvni_log_progress_format(const lvni_log_progress_state *s, int width, cha
     if (!isnan(s->samples_per_s)) {
         add(&l, "%.*f images/s", s->samples_per_s < 99.95 ? 1 : 0, s->samples_per_s);
     }
+    if (s->wait_share >= LVNI_PROGRESS_WAIT) {
+        add(&l, "data wait %.0f%%", 100.0 * s->wait_share);
+    }
     if (!isnan(s->lr)) {
         add(&l, "lr %.3g", s->lr);
     }

@@ -1,18 +1,21 @@
 /* How far the run is: one line on a terminal, rewritten in place; elsewhere a line a minute. Called
  * by the trainer's hooks. epoch 3/20  step 128/341  loss_step 0.5231  acc_step 0.812  1234 images/s
- * lr 0.001 mem 312 MiB  left 1m20s */
+ * data wait 12%  lr 0.001 mem 312 MiB  left 1m20s */
 #ifndef LEVIN_LOG_PROGRESS_H
 #define LEVIN_LOG_PROGRESS_H
 
 #include <levin/status.h>
+
+#define LVNI_PROGRESS_WAIT 0.1 /* a run that waits for data so much could be faster */
 
 typedef struct lvni_log_progress_state {
     int64_t epoch;                            /* from 0; shown from 1 */
     int64_t max_epochs;                       /* 0: unknown */
     int64_t step, steps;                      /* done in this epoch, and of how many (0: unknown) */
     double loss, accuracy, samples_per_s, lr; /* NaN: left out */
-    uint64_t memory_bytes;                    /* 0: left out */
-    double left_s;                            /* seconds to the end of the run; NaN: left out */
+    double wait_share;     /* of the time, for data; below LVNI_PROGRESS_WAIT: left out */
+    uint64_t memory_bytes; /* 0: left out */
+    double left_s;         /* seconds to the end of the run; NaN: left out */
 } lvni_log_progress_state;
 
 /* The line without newline, at most `width` columns (0: no limit; fields that do not fit are left

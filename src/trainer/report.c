@@ -158,6 +158,7 @@ static void show(lvni_trainer_report *r, const lvni_trainer_step_result *step, d
         .loss = lvni_trainer_metric_mean(&step->metrics, "loss"),
         .accuracy = lvni_trainer_metric_mean(&step->metrics, "acc"),
         .samples_per_s = r->rate > 0.0 ? r->rate : (double)NAN,
+        .wait_share = r->wait_share,
         .lr = step->lr,
         .memory_bytes = logged || last ? peak_bytes() : lvni_core_alloc_get_total().peak_bytes,
         .left_s = left >= 0 ? (double)left * per_step : (double)NAN};

@@ -32,7 +32,8 @@ def clean(text, folder):
     """Output without what differs between any two runs: time and speed, the folder, numbers drawn,
     the order of lines of several ranks."""
     text = text.replace(folder, "DIR")
-    text = re.sub(r"[0-9.]+ (images/s|s\b)|mem [0-9.]+ [KMG]iB|left [0-9]+s", "", text)
+    text = re.sub(r"[0-9.]+ (images/s|s\b)|data wait [0-9]+%", "", text)
+    text = re.sub(r"mem [0-9.]+ [KMG]iB|left [0-9]+s", "", text)
     text = re.sub(r"\b[0-9a-f]{16}\b|port [0-9]+|pid [0-9]+", "", text)
     return "\n".join(sorted(text.splitlines()))
 

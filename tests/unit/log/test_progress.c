@@ -51,6 +51,19 @@ static void the_line_looks_like_this(void **state)
     assert_string_equal(out, "epoch 3  step 128  8.2 images/s");
 }
 
+static void a_wait_for_data_is_shown_where_it_matters(void **state)
+{
+    (void)state;
+    char out[256];
+    lvni_log_progress_state s = sample();
+    s.wait_share = 0.09;
+    lvni_log_progress_format(&s, 0, out, sizeof out);
+    assert_null(strstr(out, "wait"));
+    s.wait_share = 0.374;
+    lvni_log_progress_format(&s, 0, out, sizeof out);
+    assert_non_null(strstr(out, "images/s  data wait 37%  lr 0.001"));
+}
+
 static void times_and_sizes_are_short(void **state)
 {
     (void)state;
@@ -172,6 +185,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_line_looks_like_this, make_dir, drop_dir),
+        cmocka_unit_test(a_wait_for_data_is_shown_where_it_matters),
         cmocka_unit_test_setup_teardown(times_and_sizes_are_short, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(elsewhere_a_plain_line_now_and_then, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(logging_points_reach_the_file, make_dir, drop_dir),
