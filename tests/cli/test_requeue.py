@@ -2,17 +2,23 @@
 next start of the job. A script stands in for scontrol; test_slurm_cluster.py has the real one.
 
 usage: test_requeue.py LEVIN [test names]
+LEVIN_TEST_SLOW=1: 100 stops at random moments instead of 4. LEVIN_TEST_SEED=N: other moments.
 """
 
 import os
+import random
 import re
 import shutil
 import signal
 import subprocess
+import time
 
 from bad_support import Case, LEVIN, main, OK, read, REQUEUE, SIGTERM, USAGE, WAIT_S, write
 
 JOB = {"SLURM_JOB_ID": "77"}
+STOPS = 100 if os.environ.get("LEVIN_TEST_SLOW") else 4
+SEED = int(os.environ.get("LEVIN_TEST_SEED", "1"))
+STEPS = 60
 
 
 class Requeue(Case):
@@ -89,6 +95,41 @@ class Requeue(Case):
         reported, _ = p.communicate(timeout=WAIT_S)
         self.assertEqual(p.returncode, OK, reported)
         self.assertEqual(self.hash_of(again), self.hash_of(self.out))
+
+    def one_job(self, moments, left):
+        """Stopped at random moments and started again until it ends or `left` stops are done."""
+        shutil.rmtree(self.out, ignore_errors=True)
+        stops = 0
+        while stops < left:
+            job = {**JOB, "SLURM_RESTART_COUNT": str(stops)}
+            p = self.start(f"max_steps={STEPS}", "devices=2", job=job)
+            time.sleep(moments.uniform(0.0, 0.5))
+            p.send_signal(signal.SIGUSR1)
+            reported, _ = p.communicate(timeout=WAIT_S)
+            if p.returncode == OK:
+                return stops
+            if p.returncode != -signal.SIGUSR1:  # it had not begun
+                self.assertEqual(p.returncode, REQUEUE, reported)
+            if os.path.exists(f"{self.out}/checkpoints"):
+                self.levin(["ckpt", "verify", self.out], OK)
+            stops += 1
+        p = self.start(f"max_steps={STEPS}", job={**JOB, "SLURM_RESTART_COUNT": str(stops)})
+        reported, _ = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, OK, reported)
+        return stops
+
+    def test_random_moments(self):
+        p = self.start(f"max_steps={STEPS}", job={})
+        reported, _ = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, OK, reported)
+        expected = self.hash_of(self.out)
+        moments = random.Random(SEED)
+        stops = 0
+        while stops < STOPS:
+            stops += self.one_job(moments, STOPS - stops)
+            self.assertEqual(self.hash_of(self.out), expected, f"LEVIN_TEST_SEED={SEED}")
+        self.assertGreater(len(self.called()), 0)
+        print(f"{stops} stops, {len(self.called())} of them after a checkpoint")
 
     def test_names_of_jobs(self):
         array = {**JOB, "SLURM_ARRAY_JOB_ID": "8", "SLURM_ARRAY_TASK_ID": "3"}
