@@ -235,14 +235,12 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     HINT("accelerator=cuda:*|accelerator=gpu:*",
          "use {accelerator}=gpu {devices}=[N], the numbers of the devices"),
     HINT("accelerator=ddp|accelerator=dp|accelerator=ddp_spawn", "use {strategy}=ddp"),
-    HINT("strategy=ddp_spawn|strategy=ddp_fork|strategy=ddp_notebook|"
-         "strategy=ddp_find_unused_parameters_true|"
-         "strategy=ddp_find_unused_parameters_false|strategy=ddp_cpu|strategy=horovod|"
-         "strategy=nccl|strategy=gloo|strategy=mpi|strategy=mirrored|strategy=ddp_*",
+    HINT("strategy=ddp_cpu|strategy=horovod|strategy=nccl|strategy=gloo|strategy=mpi|"
+         "strategy=mirrored|strategy=ddp_*",
          "use {strategy}=ddp"),
-    HINT("strategy=single_device|strategy=no", "use {strategy}=single"),
-    HINT("strategy=fsdp|strategy=fsdp2|strategy=fsdp_*|strategy=deepspeed|"
-         "strategy=deepspeed_*|strategy=zero*|strategy=ddp_sharded", "every device "
+    HINT("strategy=no", "use {strategy}=single"),
+    HINT("strategy=fsdp|strategy=fsdp2|strategy=fsdp_*|strategy=deepspeed_*|strategy=zero*",
+         "every device "
          "holds the whole model, and a part of the optimizer's state: use {strategy}=sharded"),
     HINT("strategy=model_parallel|strategy=xla*|strategy=tensor_parallel|"
          "strategy=colossalai", "every device holds the whole model: use {strategy}=ddp"),
@@ -261,6 +259,12 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "torchrun"),
     SAME("batch_norm_sync|syncbn|use_sync_bn|convert_syncbn", "sync_batchnorm"),
     SAME("print_nan_grads", "detect_anomaly"),
+    HINT("log_gpu_memory",
+         "the most memory of process and device is in metrics.jsonl; " NO_NEED),
+    HINT("auto_select_gpus", "use {devices}=N, or [N], the numbers of the devices"),
+    HINT("stochastic_weight_avg|swa_lrs|swa_epoch_start",
+         "use {ema.decay}=0.999, an average over all steps; levin ckpt average makes the mean of "
+         "checkpoints"),
     HINT("terminate_on_nan|track_grad_norm",
          "numbers that are not finite end the run, and the gradient's norm is in "
          "metrics.jsonl; " NO_NEED),
@@ -299,7 +303,7 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "there is nothing to plug in from the command line; metrics.jsonl has "
          "losses, times and memory; " NO_NEED),
     HINT("enable_progress_bar|progress_bar|no_progress|progress_bar_refresh_rate|"
-         "enable_model_summary|silent|-q", "use {quiet}=true"),
+         "enable_model_summary|weights_summary|silent|-q", "use {quiet}=true"),
     SAME("verbosity|-v", "verbose"),
     HINT("verbose=2", "use {verbose}=true for more, {quiet}=true for less"),
     HINT("deterministic=warn", "use {deterministic}=true"),

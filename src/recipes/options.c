@@ -77,6 +77,12 @@ static lvn_status check_balance(const lvni_core_option *row, const lvni_core_val
                                        "expected auto, off or a share for each rank, as in [3,1]");
 }
 
+/* Those that compute the same here. Those that divide the weights, too, are answered. */
+#define STRATEGIES_OF_OTHERS                                                                       \
+    "none=single|single_device=single|ddp_spawn=ddp|ddp_fork=ddp|ddp_notebook=ddp|"                \
+    "ddp_find_unused_parameters_true=ddp|ddp_find_unused_parameters_false=ddp|"                    \
+    "ddp_sharded=sharded|deepspeed=sharded|deepspeed_stage_1=sharded|deepspeed_stage_2=sharded"
+
 static const lvni_core_option run_rows[] = {
     {.name = "config",
      .type = LVNI_OPT_PATH,
@@ -177,7 +183,7 @@ static const lvni_core_option run_rows[] = {
      .choices = "auto|single|dp|ddp|ddp2|sharded|balance",
      .fallback = "auto",
      .flags = LVNI_OPT_LAYOUT,
-     .spellings = "none=single",
+     .spellings = STRATEGIES_OF_OTHERS,
      .later = "balance",
      .later_note = "strategy=balance comes with a later version; use ddp or dp",
      .help = "How devices share the work: ddp (a process each, the default), dp (threads of one "
@@ -354,7 +360,7 @@ static const lvni_core_option use_rows[] = {
      .type = LVNI_OPT_CHOICE,
      .choices = "auto|single|dp|ddp|ddp2|sharded|balance",
      .fallback = "auto",
-     .spellings = "none=single",
+     .spellings = STRATEGIES_OF_OTHERS,
      .later = "balance",
      .later_note = "strategy=balance comes with a later version; use ddp or dp",
      .help = "As in training: ddp (a process for each device, the default), dp (threads of one "

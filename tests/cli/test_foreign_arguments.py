@@ -74,6 +74,12 @@ class Keys(Case):
             ("amp_level=O3", "precision=16-mixed"),
         ):
             self.assertEqual(*(self.plan([argument])[0] for argument in (theirs, ours)), theirs)
+        for theirs, ours in (
+            ("strategy=ddp_find_unused_parameters_false", "strategy=ddp"),
+            ("strategy=deepspeed_stage_2", "strategy=sharded"),
+        ):
+            plans = (self.plan([argument, "devices=2"])[0] for argument in (theirs, ours))
+            self.assertEqual(*plans, theirs)
 
     def test_a_level_beside_the_switch_has_no_effect(self):
         """As the guide has it: Trainer(amp_level='O2', use_amp=False)."""
@@ -97,7 +103,8 @@ class Keys(Case):
             ("--amp", "use precision"),
             ("early_stop=true", "use early_stopping.monitor=val/loss"),
             ("strategy=fsdp", "use strategy=sharded"),
-            ("strategy=ddp_spawn", "use strategy=ddp"),
+            ("strategy=ddp_cpu", "use strategy=ddp"),
+            ("strategy=deepspeed_stage_3", "use strategy=sharded"),
             ("precision=fp16", "use precision=16-mixed"),
             ("accelerator=tpu", "use accelerator=cpu"),
             ("accelerator=cuda:0", "accelerator=gpu devices=[N]"),
