@@ -34,7 +34,7 @@
 extern "C" {
 #endif
 
-enum { LVN_BACKEND_VERSION = 13 };
+enum { LVN_BACKEND_VERSION = 14 };
 
 typedef struct lvn_device_info {
     char name[64]; /* of the model: "NVIDIA H200" */
@@ -249,6 +249,11 @@ typedef struct lvn_backend {
     lvn_status (*capture_end)(void *stream, void **graph);
     lvn_status (*graph_replay)(void *graph, void *stream);
     void (*graph_destroy)(void *graph);
+
+    /* What the run's configuration asks of all kernels, before any of them runs: "tf32" "true": f32
+     * products may round their factors to TF32 (10 bits of fraction). A name that the backend does
+     * not know has no meaning for it: LVN_OK. NULL: it knows none. */
+    lvn_status (*set)(const char *name, const char *value);
 } lvn_backend;
 
 enum { LVN_UPLOAD = 2048 };

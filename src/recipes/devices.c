@@ -203,8 +203,15 @@ lvn_status lvni_recipes_choose_transport(const lvni_core_config *c, int ranks, i
 
 lvn_status lvni_recipes_accelerator_use(const lvni_core_config *c, int index)
 {
-    return lvn_device_use(lvni_recipes_accelerator_is_device(c) ? (lvn_device){kind_of(c), index}
-                                                                : LVN_CPU);
+    if (!lvni_recipes_accelerator_is_device(c)) {
+        return lvn_device_use(LVN_CPU);
+    }
+    const lvn_device_kind kind = kind_of(c);
+    const lvn_backend *b = lvni_tensor_backend_get(kind);
+    if (b->set != NULL && lvni_core_config_has(c, "tf32")) {
+        LVN_TRY(b->set("tf32", lvni_core_config_bool(c, "tf32") ? "true" : "false"));
+    }
+    return lvn_device_use((lvn_device){kind, index});
 }
 
 void lvni_recipes_accelerator_describe(lvni_core_str *out)

@@ -157,6 +157,11 @@ static const lvni_core_option run_rows[] = {
      .help = "Number format of products and activations; weights and sums stay f32, except "
              "under bf16-true, where weights are bf16 numbers, too. 16-mixed "
              "scales the loss."},
+    {.name = "tf32",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "f32 products on NVIDIA GPUs round their factors to TF32, 10 bits of fraction: several "
+             "times as fast. Other devices take them as they are."},
     {.name = "accelerator",
      .type = LVNI_OPT_CHOICE,
      .choices = "auto|cpu|gpu|sim",
@@ -341,6 +346,10 @@ static const lvni_core_option use_rows[] = {
      .range = {.used = true, .min = 0, .max = 256},
      .flags = LVNI_OPT_AUTO,
      .help = "Threads that decode."},
+    {.name = "tf32",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "As in training."},
     {.name = "accelerator",
      .type = LVNI_OPT_CHOICE,
      .choices = "auto|cpu|gpu|sim",

@@ -52,6 +52,7 @@ LASTS = "early_stopping.monitor=train/loss early_stopping.patience=1 max_epochs=
 STOPS = LASTS + " early_stopping.mode=max"
 TOP = "checkpoint.save_top_k=1 checkpoint.monitor=train/loss"
 PEER = Elsewhere("test_rank_failures.py", "peer_timeout_s=1")
+TF32 = Elsewhere("../cuda/test_cuda_host.py", "def test_tf32")
 HANG = Elsewhere("test_watchdog.py", "collective_timeout=")
 SIM = {"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "256MiB"}
 TASK = {
@@ -89,6 +90,7 @@ train_rows = {
     "num_workers": row("6", "threads", "data.count=6000 max_epochs=1", first="0"),
     "on_error": row("skip", "code stderr", "data=broken", instead=PHOTOS),
     "precision": row("bf16-mixed"),
+    "tf32": TF32,
     "accelerator": row("sim", "stdout", env=SIM),
     "devices": row("2", "stdout weights", "accelerator=cpu"),
     "allow_shared_device": row("true", "code", "accelerator=sim devices=[0,0]", env=SIM),
@@ -262,6 +264,7 @@ use_rows = {
     ),
     "lanes": row("4", "threads", MANY + " num_workers=0", first="1"),
     "num_workers": row("6", "threads", MANY + " lanes=1", first="0"),
+    "tf32": TF32,
     "accelerator": refusal("sim"),
     "devices": row("2", "stderr"),
     "allow_shared_device": row("true", "code", "accelerator=sim devices=[0,0]", env=SIM),

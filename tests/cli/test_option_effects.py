@@ -199,7 +199,7 @@ def keys_of(command):
 def check(command, key, row, fixtures, cache):
     """None, or what is wrong with the row."""
     if isinstance(row, Elsewhere):
-        text = Path(__file__).with_name(row.file).read_text()
+        text = Path(__file__).parent.joinpath(row.file).read_text()
         return None if row.text in text else f"{command.help} {key}: no {row.text} in {row.file}"
     rest = row.rest.split()
     both = (command.line if row.instead is None else row.instead).split()

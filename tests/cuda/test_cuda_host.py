@@ -3,6 +3,7 @@ the CPU does with one result on any layout, and what a driver can do wrong is a 
 
 usage: test_cuda_host.py LEVIN BACKEND_DIR [Kernels | Training | Failures, or names of tests]
 BACKEND_DIR: folder of levin_backend_cudahost.so
+LEVIN_TEST_ACCELERATOR=cuda: Training on a real GPU, whose ranks share one (tests/gpu/run)
 """
 
 import hashlib
@@ -16,6 +17,8 @@ import unittest
 from pathlib import Path
 
 LEVIN, BACKENDS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+ACCELERATOR = os.environ.get("LEVIN_TEST_ACCELERATOR", "cudahost")
+ON_HOST = ACCELERATOR == "cudahost"
 OK, USAGE, RESOURCE = 0, 64, 69
 RUN = [
     "data=builtin:shapes",
@@ -57,7 +60,7 @@ def levin(*arguments, cwd=None, **environment):
 def find_ops():
     """Of `levin ops`: each op, and whether cudahost has a kernel."""
     lines = levin("ops").stdout.splitlines()
-    at = lines[0].split().index("cudahost")
+    at = lines[0].split().index(ACCELERATOR)
     rows = [line.split() for line in lines[1:]]
     return {row[0]: row[at] != "-" for row in rows if len(row) > at and re.match(r"\d", row[1])}
 
@@ -72,7 +75,7 @@ class Kernels(unittest.TestCase):
         self.assertEqual({op for op, there in OPS.items() if not there}, WITHOUT_KERNEL)
 
     def check(self, name):
-        done = levin("ops", "check", "accelerator=cudahost", name)
+        done = levin("ops", "check", f"accelerator={ACCELERATOR}", name)
         self.assertRegex(
             done.stdout, rf"(?m)^{re.escape(name)} +passed ", f"{done.stdout}{done.stderr}"
         )
@@ -99,7 +102,7 @@ class Case(unittest.TestCase):
         self.assertEqual(done.returncode, status, f"{arguments}: {done.stdout}{done.stderr}")
         return done.stdout + done.stderr
 
-    def train(self, out, *arguments, accelerator="cudahost", **more):
+    def train(self, out, *arguments, accelerator=ACCELERATOR, **more):
         own = [f"out={out}", f"accelerator={accelerator}"]
         return self.levin("train", "classify", *RUN, *own, *arguments, **more)
 
@@ -114,11 +117,11 @@ class Case(unittest.TestCase):
 
 class Training(Case):
     def assert_as_cpu(self, *arguments, within, steps):
-        for accelerator in ("cpu", "cudahost"):
+        for accelerator in ("cpu", ACCELERATOR):
             own = [f"max_steps={steps}", "val_check_interval=2", "overwrite=true"]
             self.train(accelerator, *arguments, *own, accelerator=accelerator)
         for name in ("train/loss_step", "val/loss", "grad_norm"):
-            of_cpu, own = self.rows("cpu", name), self.rows("cudahost", name)
+            of_cpu, own = self.rows("cpu", name), self.rows(ACCELERATOR, name)
             self.assertEqual(len(of_cpu), len(own))
             self.assertGreater(len(of_cpu), 0, name)
             for a, b in zip(of_cpu, own):
@@ -143,6 +146,22 @@ class Training(Case):
             with self.subTest(precision):
                 self.assert_as_cpu(*ADAMW, f"precision={precision}", within=3e-2, steps=2)
 
+    def test_tf32(self):
+        """Products of rounded factors: near the others, and not the same."""
+        self.train("f32", *ADAMW)
+        self.train("tf32", *ADAMW, "tf32=true")
+        self.assertNotEqual(self.weights("tf32"), self.weights("f32"))
+        for a, b in zip(self.rows("f32", "grad_norm"), self.rows("tf32", "grad_norm")):
+            self.assertAlmostEqual(a, b, delta=2e-2 * abs(a))
+        points = {}
+        for tf32 in ("false", "true"):
+            self.levin(
+                *("predict", "model=f32", "data=builtin:shapes", "output=p.csv", f"tf32={tf32}"),
+                *("probabilities=true", f"accelerator={ACCELERATOR}"),
+            )
+            points[tf32] = (self.cwd / "p.csv").read_text()
+        self.assertNotEqual(points["true"], points["false"])
+
     def test_one_result_on_any_layout(self):
         self.train("one", *ADAMW)
         layouts = {
@@ -151,6 +170,10 @@ class Training(Case):
             "processes": ["devices=2"],
             "threads": ["devices=2", "strategy=dp"],
         }
+        if not ON_HOST:
+            layouts["processes"] = ["devices=[0,0]", "allow_shared_device=true"]
+            layouts["four"] = ["devices=[0,0,0,0]", "allow_shared_device=true"]
+            del layouts["threads"]
         for out, arguments in layouts.items():
             with self.subTest(out):
                 self.train(out, *ADAMW, *arguments)
@@ -164,11 +187,12 @@ class Training(Case):
         self.assertEqual(self.weights("half"), self.weights("whole"))
 
 
+@unittest.skipUnless(ON_HOST, "a GPU does not fail on request")
 class Failures(Case):
     def test_no_device(self):
         """With the versions that there are and that are needed, before there is a run."""
         for how, visible, text in (
-            ("no_driver", None, r"no NVIDIA driver is loaded here \(libcuda\.so\.1\): .* CUDA 13\.0"),
+            ("no_driver", None, r"no NVIDIA driver is loaded here \(libcuda\.so\.1\).*CUDA 13\.0"),
             ("old_driver", None, r"the NVIDIA driver is for CUDA 11\.4, .* CUDA 13\.0 or newer"),
             ("no_device", None, r"the NVIDIA driver shows no device \(CUDA_VISIBLE_DEVICES is not"),
             ("no_device", "7", r"the NVIDIA driver shows no device \(CUDA_VISIBLE_DEVICES=7\)"),
@@ -198,7 +222,7 @@ class Failures(Case):
                 CUDA_ON_HOST_FAIL_AFTER=80,
             )
             self.assertRegex(
-                reported, lost + " at or before .*the device cannot be used any more by this process"
+                reported, f"{lost} at or before .*; the device cannot be used any more by this"
             )
             for folder in ("checkpoints", "exported_models"):
                 self.assertEqual(os.listdir(self.cwd / "run" / folder), [], arguments)
@@ -207,10 +231,9 @@ class Failures(Case):
         """The sentence names the device, its memory and the op; there is no checkpoint."""
         large = ["image_size=64", "batch_size=40", "micro_batches=1"]
         reported = self.train("run", *large, status=RESOURCE, CUDA_ON_HOST_MEMORY=30 << 20)
-        self.assertRegex(reported, r"warning: the run takes up to .* of cudahost:0, which has 15 MiB")
+        self.assertRegex(reported, "warning: the run takes .* of cudahost:0, which has 15 MiB")
         self.assertRegex(
-            reported,
-            r"error: cudahost:0 is out of memory: .* were asked for, and .* of its 15 MiB are in use",
+            reported, "error: cudahost:0 is out of memory: .*, and .* of its 15 MiB are in use"
         )
         self.assertIn("in step 0, micro-batch 0", reported)
         self.assertEqual(os.listdir(self.cwd / "run/checkpoints"), [])

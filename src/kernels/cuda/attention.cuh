@@ -16,12 +16,6 @@
 
 #include "cuda.cuh"
 
-#ifdef LEVIN_CUDA_ON_HOST
-#define UNROLL
-#else
-#define UNROLL _Pragma("unroll")
-#endif
-
 enum { THREADS = 128, LANES = 8, LINES = THREADS / LANES };
 enum { TILE = 32, EACH = TILE / LANES, MOST_WIDTH = 128 };
 

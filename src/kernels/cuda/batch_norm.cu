@@ -2,8 +2,9 @@
  * writes y = relu?((x - mean) scale + beta + residual?), scale = gamma / sqrt(variance + eps). */
 #include "batch_norm.cuh"
 
+/* launch() and others are instantiated with these types. */
 namespace
-{ /* launch() and others are instantiated with these types */
+{
 
 /* ---- statistics ---- */
 

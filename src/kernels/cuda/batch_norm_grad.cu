@@ -7,8 +7,9 @@
  * constant statistics dx = gamma rstd g comes out of the first pass. */
 #include "batch_norm.cuh"
 
+/* launch() and others are instantiated with these types. */
 namespace
-{ /* launch() and others are instantiated with these types */
+{
 
 /* Where relu's gate is read: nowhere, from y, or from y computed again. */
 enum gate { OPEN, OUTPUT, AGAIN };

@@ -12,14 +12,6 @@
 
 #include "cuda.cuh"
 
-#ifndef UNROLL
-#ifdef LEVIN_CUDA_ON_HOST
-#define UNROLL
-#else
-#define UNROLL _Pragma("unroll")
-#endif
-#endif
-
 enum {
     COLUMN_THREADS = 256,
     COLUMN_BLOCKS = 512, /* about so many fill a device */

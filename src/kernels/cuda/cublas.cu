@@ -22,7 +22,8 @@ namespace
 {
 struct problem {
     int64_t batches, m, n, k;
-    int32_t trans_a, trans_b, bias, type, y_type;
+    lvnc_layout a, b, y;
+    int32_t trans_a, trans_b, bias, type, y_type, adds;
     int32_t align_a, align_b, align_y; /* bytes */
 };
 
@@ -112,18 +113,17 @@ state *state_of(lvnc_device *d)
         }                                                                                          \
     } while (0)
 
-/* A row-major (rows, columns) matrix, `batches` of them one after the other. */
+/* `batches` row-major (rows, columns) matrices. */
 cublasStatus_t describe(cublasLtMatrixLayout_t *out, cudaDataType_t type, int64_t rows,
-                        int64_t columns, int64_t batches)
+                        int64_t columns, int64_t batches, const lvnc_layout &at)
 {
-    LT_TRY(cublasLtMatrixLayoutCreate(out, type, (uint64_t)columns, (uint64_t)rows, columns));
+    LT_TRY(cublasLtMatrixLayoutCreate(out, type, (uint64_t)columns, (uint64_t)rows, at.pitch));
     if (batches > 1) {
         const int32_t count = (int32_t)batches;
-        const int64_t apart = rows * columns;
         LT_TRY(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
                                                 sizeof count));
         LT_TRY(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                &apart, sizeof apart));
+                                                &at.batch, sizeof at.batch));
     }
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -149,11 +149,11 @@ cublasStatus_t describe_product(const problem &q, plan *p, const void *bias)
         LT_TRY(set(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
     }
     const cudaDataType_t type = type_of((lvn_dtype)q.type), y = type_of((lvn_dtype)q.y_type);
-    LT_TRY(
-        describe(&p->a, type, q.trans_a != 0 ? q.k : q.m, q.trans_a != 0 ? q.m : q.k, q.batches));
-    LT_TRY(
-        describe(&p->b, type, q.trans_b != 0 ? q.n : q.k, q.trans_b != 0 ? q.k : q.n, q.batches));
-    return describe(&p->y, y, q.m, q.n, q.batches);
+    LT_TRY(describe(&p->a, type, q.trans_a != 0 ? q.k : q.m, q.trans_a != 0 ? q.m : q.k, q.batches,
+                    q.a));
+    LT_TRY(describe(&p->b, type, q.trans_b != 0 ? q.n : q.k, q.trans_b != 0 ? q.k : q.n, q.batches,
+                    q.b));
+    return describe(&p->y, y, q.m, q.n, q.batches, q.y);
 }
 
 template <typename T>
@@ -218,11 +218,11 @@ bool submit(state *s, const problem &q, const void *a, const void *b, const void
     if (p == NULL) {
         return false;
     }
-    const float one = 1.0f, zero = 0.0f;
+    const float one = 1.0f, kept = q.adds != 0 ? 1.0f : 0.0f; /* of y */
     cublasStatus_t e = q.bias == 0 ? CUBLAS_STATUS_SUCCESS
                                    : set(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     if (e == CUBLAS_STATUS_SUCCESS) {
-        e = cublasLtMatmul(s->handle, p->product, &one, b, p->b, a, p->a, &zero, y, p->y, y, p->y,
+        e = cublasLtMatmul(s->handle, p->product, &one, b, p->b, a, p->a, &kept, y, p->y, y, p->y,
                            &p->algo, workspace, LVNC_CUBLAS_BYTES, stream);
     }
     if (e != CUBLAS_STATUS_SUCCESS) {
@@ -252,6 +252,10 @@ bool lvnc_cublas_product(const lvn_kernel_args *args, const lvnc_product *p, con
     q.k = p->k;
     q.trans_a = p->trans_a;
     q.trans_b = p->trans_b;
+    q.a = lvnc_layout_of(p->a_at, p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k);
+    q.b = lvnc_layout_of(p->b_at, p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n);
+    q.y = lvnc_layout_of(p->y_at, p->m, p->n);
+    q.adds = p->adds;
     q.bias = bias != NULL;
     q.type = p->a_type;
     q.y_type = p->y_type;

@@ -63,7 +63,7 @@ static lvn_status launch(const void *stream, const char *what, void (*kernel)(P.
 #ifdef LEVIN_CUDA_ON_HOST
     (void)s;
     cuda_on_host_launch(what, grid, block, shared_bytes, [&] { kernel(a...); });
-    return lvnc_submitted(stream, what, cudaSuccess);
+    return lvnc_submitted(stream, what, cuda_on_host_status());
 #else
     void *pointers[] = {const_cast<void *>(static_cast<const void *>(&a))..., NULL};
     const void *const function = reinterpret_cast<const void *>(kernel);

@@ -21,6 +21,18 @@ bool lvnc_uses_libraries(void)
 #endif
 }
 
+static bool tf32;
+
+bool lvnc_allows_tf32(void)
+{
+    return __atomic_load_n(&tf32, __ATOMIC_RELAXED);
+}
+
+void lvnc_allow_tf32(bool allowed)
+{
+    __atomic_store_n(&tf32, allowed, __ATOMIC_RELAXED);
+}
+
 bool lvnc_tells_refusals(void)
 {
     static const bool on = is_set("LEVIN_CUDA_DEBUG", "1");
@@ -34,6 +46,7 @@ namespace gemm
 sizes sizes_of(int batches, int m, int n, int k)
 {
     sizes s;
+    s.tf32 = lvnc_allows_tf32();
     s.batches = batches;
     s.m = m;
     s.n = n;
@@ -121,6 +134,17 @@ size_t lvnc_product_bytes(const lvnc_product *p)
     return none.used;
 }
 
+/* The own kernel splits k only as far as MOST_BLOCKS blocks allow. */
+size_t lvnc_product_most_bytes(void)
+{
+    const size_t partial = sizeof(float) * gemm::MOST_BLOCKS * gemm::TILE * gemm::TILE;
+#ifdef LEVIN_CUDA_ON_HOST
+    return partial;
+#else
+    return partial > LVNC_CUBLAS_BYTES ? partial : (size_t)LVNC_CUBLAS_BYTES;
+#endif
+}
+
 static lvn_status run_own(const lvn_kernel_args *args, const lvnc_product *p, const void *a,
                           const void *b, const void *bias, void *y, float *partial)
 {
@@ -130,22 +154,26 @@ static lvn_status run_own(const lvn_kernel_args *args, const lvnc_product *p, co
                  "%s: %lld products of (%lld, %lld) results of %lld terms: at most 2^31 of each",
                  what, (long long)p->batches, (long long)p->m, (long long)p->n, (long long)p->k);
     }
-    gemm::result to;
+    const bool ta = p->trans_a, tb = p->trans_b;
+    const lvnc_layout of_a = lvnc_layout_of(p->a_at, ta ? p->k : p->m, ta ? p->m : p->k),
+                      of_b = lvnc_layout_of(p->b_at, tb ? p->n : p->k, tb ? p->k : p->n),
+                      of_y = lvnc_layout_of(p->y_at, p->m, p->n);
+    gemm::result to = {};
     to.y = y;
     to.type = p->y_type;
-    to.batch = p->m * p->n;
-    to.pitch = p->n;
+    to.batch = of_y.batch;
+    to.pitch = of_y.pitch;
     to.bias = bias;
     to.bias_type = p->bias_type;
-    to.bias_batch = 0;
+    to.adds = p->adds;
     to.partial = partial;
-    const int64_t batch_a = p->m * p->k, batch_b = p->k * p->n;
-    WITH_FLOAT(p->a_type, T,
-               return gemm::run(
-                   args->stream, what,
-                   gemm::make_strided<T>(a, batch_a, p->trans_a ? 1 : p->k, p->trans_a ? p->m : 1),
-                   gemm::make_strided<T>(b, batch_b, p->trans_b ? p->k : 1, p->trans_b ? 1 : p->n),
-                   to, sizes_of(p)));
+    WITH_FLOAT(
+        p->a_type, T,
+        return gemm::run(
+            args->stream, what,
+            gemm::make_strided<T>(a, of_a.batch, ta ? 1 : of_a.pitch, ta ? of_a.pitch : 1),
+            gemm::make_strided<T>(b, of_b.batch, tb ? of_b.pitch : 1, tb ? 1 : of_b.pitch), to,
+            sizes_of(p)));
 }
 
 lvn_status lvnc_product_run(const lvn_kernel_args *args, const lvnc_product *p, const void *a,

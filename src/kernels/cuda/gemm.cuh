@@ -45,6 +45,7 @@ enum {
 struct sizes {
     int batches, m, n, k;
     int tiles_m, tiles_n, parts, each; /* each: terms of a part */
+    bool tf32;                         /* factors are rounded to TF32, as tensor cores do */
 };
 /* At most 2^31 - 1 rows, columns, terms and matrices. */
 sizes sizes_of(int batches, int m, int n, int k);
@@ -61,6 +62,7 @@ struct result {
     int64_t batch, pitch;
     const void *bias; /* of a column, at z * bias_batch + column; NULL: none */
     int64_t bias_batch;
+    bool adds;      /* to what is there */
     float *partial; /* (parts, batches, m, n): sums of a part; NULL: there is one part */
 };
 
@@ -72,14 +74,24 @@ __device__ static inline void put(const result &y, int z, int row, int column, f
     if (y.bias != NULL) {
         x += lvnc_load(y.bias, y.bias_type, z * y.bias_batch + column);
     }
-    lvnc_store(y.y, y.type, z * y.batch + row * y.pitch + column, x);
+    const int64_t at = z * y.batch + row * y.pitch + column;
+    if (y.adds) {
+        x += lvnc_load(y.y, y.type, at);
+    }
+    lvnc_store(y.y, y.type, at, x);
+}
+
+/* 10 bits of fraction, ties away from zero, as the cvt.rna.tf32 of PTX: factors of 16 bits stay. */
+__device__ static inline float to_tf32(float x)
+{
+    return x - x == 0.0f ? __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u) : x;
 }
 
 /* TILE x DEPTH elements of an operand into shared memory, zeros outside: (row, k) is tile[k][row].
  * Neighbouring threads read along k or along the rows, as the operand lies in memory. */
 template <typename Operand, typename Tile>
 __device__ __forceinline__ void fetch(const Operand &from, Tile &tile, int z, int row0, int rows,
-                                      int k0, int k1)
+                                      int k0, int k1, bool tf32)
 {
     const int t = (int)threadIdx.x;
     for (int i = 0; i < TILE * DEPTH / THREADS; i++) {
@@ -89,7 +101,7 @@ __device__ __forceinline__ void fetch(const Operand &from, Tile &tile, int z, in
         if (row0 + row < rows && k0 + k < k1) {
             x = from.at(z, row0 + row, k0 + k);
         }
-        tile[k][row] = x;
+        tile[k][row] = tf32 ? to_tf32(x) : x;
     }
 }
 
@@ -128,8 +140,8 @@ static __global__ void __launch_bounds__(THREADS) product(A a, B b, result y, si
     const bool idle = row0 + i0 >= s.m || column0 + j0 >= s.n; /* all its results are outside */
     float sum[4][4] = {}, total[4][4] = {};
     for (int k0 = first; k0 < end; k0 += DEPTH) {
-        fetch(a, tile_a, z, row0, s.m, k0, end);
-        fetch(b, tile_b, z, column0, s.n, k0, end);
+        fetch(a, tile_a, z, row0, s.m, k0, end, s.tf32);
+        fetch(b, tile_b, z, column0, s.n, k0, end, s.tf32);
         __syncthreads();
         if (!idle) {
             multiply(tile_a, tile_b, i0, j0, sum);
@@ -200,14 +212,34 @@ static inline strided<T> make_strided(const void *p, int64_t batch, int64_t row,
 
 /* ---- row-major products: own kernel or cuBLASLt ---- */
 
+/* Elements from a row of a matrix to the next, and from a matrix to the next. All zeros: rows and
+ * matrices follow each other without gaps. */
+struct lvnc_layout {
+    int64_t pitch, batch;
+};
+
 /* y (m, n) = a (m, k) b (k, n) + bias (n), `batches` times; a lies as (k, m) where trans_a, b as
- * (n, k) where trans_b. Types: a, y and bias any; b that of a, or f32: it is rounded to a's then,
- * as precision asks of weights in f32. */
+ * (n, k) where trans_b. Types: a, y and bias any; b that of a, or f32 without gaps: it is rounded
+ * to a's then, as precision asks of weights in f32. */
 struct lvnc_product {
     int64_t batches, m, n, k;
     bool trans_a, trans_b, has_bias;
+    bool adds; /* y += a b; y is f32, without a bias */
     lvn_dtype a_type, b_type, bias_type, y_type;
+    lvnc_layout a_at, b_at, y_at;
 };
+/* The layout, with its gaps spelt out, of the matrix that lies as (rows, columns). */
+static inline lvnc_layout lvnc_layout_of(const lvnc_layout &l, int64_t rows, int64_t columns)
+{
+    lvnc_layout full = l;
+    if (l.pitch == 0) {
+        full.pitch = columns;
+        full.batch = rows * columns;
+    }
+    return full;
+}
+/* Scratch memory of any product whose b has a's type and whose bias, if any, y's. */
+size_t lvnc_product_most_bytes(void);
 size_t lvnc_product_bytes(const lvnc_product *p);
 lvn_status lvnc_product_run(const lvn_kernel_args *args, const lvnc_product *p, const void *a,
                             const void *b, const void *bias, void *y, lvnc_scratch scratch);

@@ -3,8 +3,9 @@
  * its channels. */
 #include "columns.cuh"
 
+/* launch() and others are instantiated with these types. */
 namespace
-{ /* launch() and others are instantiated with these types */
+{
 
 enum { GROUP_THREADS = 128 };
 

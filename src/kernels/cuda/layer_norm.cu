@@ -4,8 +4,9 @@
  * to 1024 elements the pass that writes dx adds them up, of others a pass of its own. */
 #include "columns.cuh"
 
+/* launch() and others are instantiated with these types. */
 namespace
-{ /* launch() and others are instantiated with these types */
+{
 
 enum { ROW_THREADS = 256, WARP_ROWS = ROW_THREADS / 32, MOST_KEPT = 8 };
 

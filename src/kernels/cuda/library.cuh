@@ -13,10 +13,8 @@ bool lvnc_uses_libraries(void);
 /* LEVIN_CUDA_DEBUG=1: what a library refuses, and why, goes to stderr, once per problem. */
 bool lvnc_tells_refusals(void);
 /* Whether f32 products may round their factors to TF32 (10 bits of fraction). */
-static inline bool lvnc_allows_tf32(void)
-{
-    return false;
-}
+bool lvnc_allows_tf32(void);
+void lvnc_allow_tf32(bool allowed);
 
 enum {
     LVNC_CUBLAS = 0, /* index into lvnc_device.library */

@@ -6,8 +6,9 @@
  * their part as a whole, and the sums of rows that go on in other parts for a second kernel. */
 #include "columns.cuh"
 
+/* launch() and others are instantiated with these types. */
 namespace
-{ /* launch() and others are instantiated with these types */
+{
 
 enum { THREADS = 256, WARPS = THREADS / 32 };
 

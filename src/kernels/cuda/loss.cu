@@ -4,8 +4,9 @@
  * row counts for nothing. */
 #include "teams.cuh"
 
+/* launch() and others are instantiated with these types. */
 namespace
-{ /* launch() and others are instantiated with these types */
+{
 
 enum { MOST_PARTS = 4096, WEIGHT_PARTS = 64, FINISH_THREADS = 1024 };
 

@@ -4,12 +4,6 @@
  * bytes. */
 #include "cuda.cuh"
 
-#ifdef LEVIN_CUDA_ON_HOST
-#define UNROLL
-#else
-#define UNROLL _Pragma("unroll")
-#endif
-
 /* A thread has PACKS packs, THREADS packs apart, which it reads before it writes the first. */
 enum { THREADS = 128, PACKS = 2 };
 

@@ -2,8 +2,9 @@
  * eq. 3), binary cross entropy of logits. Sums are f64, a part per block; one block adds those. */
 #include "cuda.cuh"
 
+/* launch() and others are instantiated with these types. */
 namespace
-{ /* launch() and others are instantiated with these types */
+{
 
 enum { THREADS = 256, MOST_BLOCKS = 1024, FINISH_THREADS = 1024 };
 

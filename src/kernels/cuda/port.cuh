@@ -6,6 +6,7 @@
  *
  *   SHARED(float, tile, 32, 33);     __shared__ float tile[32][33]; one or two sizes
  *   SHARED_BYTES(float, row);        the launch's dynamic shared memory, as floats
+ *   UNROLL                           before a loop of a fixed number of turns over registers
  *
  * On the host both record who accessed what between two barriers, and report races. */
 #ifndef LEVIN_KERNELS_CUDA_PORT_CUH
@@ -13,9 +14,12 @@
 
 #ifdef LEVIN_CUDA_ON_HOST
 #include "cuda_on_host.h"
+
+#define UNROLL
 #else
 #include <cuda_runtime.h>
 
+#define UNROLL _Pragma("unroll")
 #define LVNC_SHARED_1(type, name, n) __shared__ type name[n]
 #define LVNC_SHARED_2(type, name, n, m) __shared__ type name[n][m]
 #define LVNC_SHARED_N(_1, _2, which, ...) which

@@ -2,8 +2,9 @@
  * is in the first or second cache. */
 #include "teams.cuh"
 
+/* launch() and others are instantiated with these types. */
 namespace
-{ /* launch() and others are instantiated with these types */
+{
 
 static team_grid grid_of(const lvn_tensor *t)
 {

@@ -1,5 +1,5 @@
 /* The table that levin loads. The files with kernels are listed in CMakeLists.txt alone. */
-#include "device.cuh"
+#include "library.cuh"
 
 #define X(file) extern const kernel_rows rows_##file;
 LEVIN_CUDA_ROWS
@@ -9,6 +9,14 @@ extern const lvn_backend_flat lvnc_flat;
 
 enum { MOST_ROWS = 256 };
 static lvn_backend_kernel rows[MOST_ROWS];
+
+static lvn_status set(const char *name, const char *value)
+{
+    if (strcmp(name, "tf32") == 0) {
+        lvnc_allow_tf32(strcmp(value, "true") == 0);
+    }
+    return LVN_OK;
+}
 
 static void add(lvn_backend *table, const kernel_rows &more)
 {
@@ -49,6 +57,7 @@ const lvn_backend *lvn_backend_table(void)
     table.copy = lvnc_copy;
     table.upload = lvnc_upload;
     table.zero = lvnc_zero;
+    table.set = set;
     table.kernels = rows;
     table.flat = lvnc_flat;
 #ifndef LEVIN_CUDA_ON_HOST

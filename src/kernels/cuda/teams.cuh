@@ -5,14 +5,6 @@
 
 #include "cuda.cuh"
 
-#ifndef UNROLL
-#ifdef LEVIN_CUDA_ON_HOST
-#define UNROLL
-#else
-#define UNROLL _Pragma("unroll")
-#endif
-#endif
-
 enum {
     TEAM_THREADS = 256, /* of a block */
     LONG_ROW = 1024,    /* longer rows have a block each */
