@@ -66,7 +66,7 @@ lint: lint-deps ## clang-tidy; LINT_BASE=REV: only files changed since REV
 	@tools/lint $(JOBS)
 
 fmt: lint-deps ## clang-format all C files that git knows
-	@git ls-files '*.c' '*.h' | xargs -r clang-format -i
+	@git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' | xargs -r clang-format -i
 
 install: build ## install below PREFIX (/usr/local); DESTDIR goes in front of it
 	@DESTDIR='$(DESTDIR)' tools/install build '$(PREFIX)'

@@ -85,23 +85,22 @@ static lvn_status open_trainer(run *r)
     lvn_dataset *data;
     LVN_TRY(open_net(r, &data));
     const bool text = strcmp(r->net, "gpt2") == 0;
-    lvni_trainer_options o = {
-        .model = r->model,
-        .train = data,
-        .optim = {.kind = text ? LVNI_OPTIM_ADAMW : LVNI_OPTIM_SGD,
-                  .lr = text ? 1e-4 : 1e-3,
-                  .momentum = 0.9,
-                  .beta1 = 0.9,
-                  .beta2 = 0.999,
-                  .eps = 1e-8,
-                  .weight_decay = text ? 0.01 : 0.0},
-        .precision = lvni_trainer_precision_of(r->precision),
-        .seed = 1,
-        .max_epochs = -1,
-        .max_steps = -1,
-        .log_every_n_steps = 1000,
-        .quiet = true,
-        .config_json = "{}"};
+    lvni_trainer_options o = {.model = r->model,
+                              .train = data,
+                              .optim = {.kind = text ? LVNI_OPTIM_ADAMW : LVNI_OPTIM_SGD,
+                                        .lr = text ? 1e-4 : 1e-3,
+                                        .momentum = 0.9,
+                                        .beta1 = 0.9,
+                                        .beta2 = 0.999,
+                                        .eps = 1e-8,
+                                        .weight_decay = text ? 0.01 : 0.0},
+                              .precision = lvni_trainer_precision_of(r->precision),
+                              .seed = 1,
+                              .max_epochs = -1,
+                              .max_steps = -1,
+                              .log_every_n_steps = 1000,
+                              .quiet = true,
+                              .config_json = "{}"};
     const lvni_plan_options plan = {.n_samples = 64 * r->batch,
                                     .batch_size = r->batch,
                                     .micro_batches = 1,
@@ -158,8 +157,8 @@ static lvn_status answer(run *r)
         const double host = thread_s();
         const uint64_t start = lvni_core_now_ns();
         LVN_TRY(take_steps(r->trainer, n, &loss));
-        printf("%.9f %.9f %.0f %.9g\n", lvni_core_seconds_since(start) / n,
-               (thread_s() - host) / n, 0.0, loss);
+        printf("%.9f %.9f %.0f %.9g\n", lvni_core_seconds_since(start) / n, (thread_s() - host) / n,
+               0.0, loss);
         fflush(stdout);
     }
     return LVN_OK;
@@ -181,7 +180,8 @@ int main(int argc, char **argv)
 {
     lvni_cpu_clean_environment(argv);
     if (argc != 6) {
-        fprintf(stderr, "usage: gpu_step resnet18|resnet50|gpt2 PRECISION BATCH SIDE|TOKENS DEVICE\n");
+        fprintf(stderr,
+                "usage: gpu_step resnet18|resnet50|gpt2 PRECISION BATCH SIDE|TOKENS DEVICE\n");
         return 64;
     }
     run r = {.net = argv[1], .precision = argv[2], .batch = atoi(argv[3]), .size = atoi(argv[4])};

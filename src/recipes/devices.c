@@ -69,11 +69,12 @@ static lvn_status check_loaded(const lvni_core_config *c)
     if (s == LVN_ERR_NOT_FOUND) {
         lvni_core_str there = {0};
         lvni_tensor_backend_names(", ", &there);
-        lvn_error_set(LVN_ERR_RESOURCE, __FILE__, __LINE__,
-                      "accelerator=%s: there is no backend %s: no levin_backend_%s.so beside levin, nor "
-                      "in LEVIN_BACKEND_PATH (%s); use auto, cpu, gpu, sim%s%s",
-                      name, name, name, lvni_tensor_backend_path(), there.len > 0 ? ", " : "",
-                      lvni_core_str_text(&there));
+        lvn_error_set(
+            LVN_ERR_RESOURCE, __FILE__, __LINE__,
+            "accelerator=%s: there is no backend %s: no levin_backend_%s.so beside levin, nor "
+            "in LEVIN_BACKEND_PATH (%s); use auto, cpu, gpu, sim%s%s",
+            name, name, name, lvni_tensor_backend_path(), there.len > 0 ? ", " : "",
+            lvni_core_str_text(&there));
         lvni_core_str_free(&there);
         return LVN_ERR_RESOURCE;
     }

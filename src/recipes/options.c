@@ -160,8 +160,9 @@ static const lvni_core_option run_rows[] = {
     {.name = "tf32",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
-     .help = "f32 products on NVIDIA GPUs round their factors to TF32, 10 bits of fraction: several "
-             "times as fast. Other devices take them as they are."},
+     .help =
+         "f32 products on NVIDIA GPUs round their factors to TF32, 10 bits of fraction: several "
+         "times as fast. Other devices take them as they are."},
     {.name = "accelerator",
      .type = LVNI_OPT_CHOICE,
      .choices = "auto|cpu|gpu|sim",
@@ -346,10 +347,7 @@ static const lvni_core_option use_rows[] = {
      .range = {.used = true, .min = 0, .max = 256},
      .flags = LVNI_OPT_AUTO,
      .help = "Threads that decode."},
-    {.name = "tf32",
-     .type = LVNI_OPT_BOOL,
-     .fallback = "false",
-     .help = "As in training."},
+    {.name = "tf32", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "As in training."},
     {.name = "accelerator",
      .type = LVNI_OPT_CHOICE,
      .choices = "auto|cpu|gpu|sim",

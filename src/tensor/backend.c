@@ -203,8 +203,7 @@ typedef struct backend_search {
 static bool look_into(const char *folder, void *user)
 {
     backend_search *s = user;
-    const int n =
-        snprintf(s->path, sizeof s->path, "%s/levin_backend_%s.so", folder, s->name);
+    const int n = snprintf(s->path, sizeof s->path, "%s/levin_backend_%s.so", folder, s->name);
     if (n < (int)sizeof s->path && access(s->path, F_OK) == 0) {
         return false;
     }

@@ -12,7 +12,8 @@
 
 thread_local cuda_on_host_place cuda_on_host_now;
 
-namespace {
+namespace
+{
 
 enum { STACK = 128 << 10, MOST_THREADS = 1024, DYNAMIC = 228 << 10 };
 
@@ -68,7 +69,7 @@ struct runner { /* of an OS thread */
     const std::function<void()> *kernel = nullptr;
     const char *what = "";
     void *main_sp = nullptr;
-    int n = 0;       /* threads of a block */
+    int n = 0; /* threads of a block */
     uint32_t epoch = 0, barrier = 0;
     uint64_t launches = 0;
     bool active = false;
@@ -199,10 +200,8 @@ bool release(void)
 int in_order(int i, uint64_t order)
 {
     switch (order % 3) {
-    case 0:
-        return i;
-    case 1:
-        return here.n - 1 - i;
+    case 0: return i;
+    case 1: return here.n - 1 - i;
     default: { /* a permutation: an odd factor, modulo a power of two, else as it is */
         const bool power = (here.n & (here.n - 1)) == 0;
         return power ? (int)(((unsigned)i * 77u + 13u) & (unsigned)(here.n - 1)) : i;
@@ -234,8 +233,9 @@ void run_block(void)
             return;
         }
         if (!release()) {
-            fprintf(stderr, "%d of %d threads ended, others wait at a barrier or in a shuffle that "
-                            "not all reach",
+            fprintf(stderr,
+                    "%d of %d threads ended, others wait at a barrier or in a shuffle that "
+                    "not all reach",
                     ended, here.n);
             fail();
         }
@@ -290,9 +290,8 @@ void cuda_on_host_launch(const char *what, dim3 grid, dim3 block, size_t shared_
     const uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
     for (uint64_t k = 0; k < blocks; k++) {
         const uint64_t b = here.launches % 2 == 0 ? k : blocks - 1 - k;
-        cuda_on_host_now.block =
-            uint3{(unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y),
-                  (unsigned)(b / grid.x / grid.y)};
+        cuda_on_host_now.block = uint3{(unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y),
+                                       (unsigned)(b / grid.x / grid.y)};
         run_block();
     }
     here.active = false;
@@ -320,7 +319,7 @@ uint64_t cuda_on_host_shuffle(unsigned mask, uint64_t mine, int from)
         fail();
     }
     const uint64_t theirs = here.all[(size_t)source].value;
-    cuda_on_host_warp_barrier(mask); /* nobody overwrites a value before all have read */
+    cuda_on_host_warp_barrier(mask); /* no lane overwrites a value before all have read */
     return theirs;
 }
 

@@ -37,7 +37,9 @@ struct uint3 {
 };
 struct dim3 {
     unsigned x, y, z;
-    dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+    dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
+    {
+    }
 };
 struct float2 {
     float x, y;
@@ -91,9 +93,15 @@ static inline void __syncwarp(unsigned mask = 0xffffffffu)
 {
     cuda_on_host_warp_barrier(mask);
 }
-static inline void __threadfence(void) {}
-static inline void __threadfence_block(void) {}
-static inline void __threadfence_system(void) {}
+static inline void __threadfence(void)
+{
+}
+static inline void __threadfence_block(void)
+{
+}
+static inline void __threadfence_system(void)
+{
+}
 
 static inline int cuda_on_host_lane(void)
 {
@@ -116,14 +124,18 @@ template <typename T> static inline T __shfl_sync(unsigned mask, T x, int from, 
 template <typename T> static inline T __shfl_xor_sync(unsigned mask, T x, int other, int width = 32)
 {
     const int lane = cuda_on_host_lane(), from = lane ^ other;
-    return cuda_on_host_exchange(mask, x, (from & ~(width - 1)) > (lane & ~(width - 1)) ? lane : from);
+    return cuda_on_host_exchange(mask, x,
+                                 (from & ~(width - 1)) > (lane & ~(width - 1)) ? lane : from);
 }
-template <typename T> static inline T __shfl_down_sync(unsigned mask, T x, unsigned by, int width = 32)
+template <typename T>
+static inline T __shfl_down_sync(unsigned mask, T x, unsigned by, int width = 32)
 {
     const int lane = cuda_on_host_lane(), from = lane + (int)by;
-    return cuda_on_host_exchange(mask, x, (from & ~(width - 1)) != (lane & ~(width - 1)) ? lane : from);
+    return cuda_on_host_exchange(mask, x,
+                                 (from & ~(width - 1)) != (lane & ~(width - 1)) ? lane : from);
 }
-template <typename T> static inline T __shfl_up_sync(unsigned mask, T x, unsigned by, int width = 32)
+template <typename T>
+static inline T __shfl_up_sync(unsigned mask, T x, unsigned by, int width = 32)
 {
     const int lane = cuda_on_host_lane(), from = lane - (int)by;
     return cuda_on_host_exchange(mask, x, from < (lane & ~(width - 1)) ? lane : from);
@@ -161,14 +173,16 @@ template <typename T> static inline T atomicExch(T *p, T x)
 template <typename T> static inline T atomicMax(T *p, T x)
 {
     T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
-    while (old < x && !__atomic_compare_exchange_n(p, &old, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+    while (old < x &&
+           !__atomic_compare_exchange_n(p, &old, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
     }
     return old;
 }
 template <typename T> static inline T atomicMin(T *p, T x)
 {
     T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
-    while (x < old && !__atomic_compare_exchange_n(p, &old, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+    while (x < old &&
+           !__atomic_compare_exchange_n(p, &old, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
     }
     return old;
 }
@@ -272,10 +286,10 @@ template <typename T> static inline T max(T a, T b)
 
 /* Who accessed an element last: barrier counts and threads, in the shadow of a block's memory. */
 struct cuda_on_host_shadow {
-    uint32_t epoch;           /* of the launch's block; what is older counts for nothing */
-    uint32_t written, read;   /* number of the block's barrier after which it was, plus 1 */
+    uint32_t epoch;                   /* of the launch's block; what is older counts for nothing */
+    uint32_t written, read;           /* number of the block's barrier after which it was, plus 1 */
     uint32_t written_warp, read_warp; /* the same of the writer's, a reader's warp barrier */
-    int16_t writer, reader;   /* thread; reader -2: several */
+    int16_t writer, reader;           /* thread; reader -2: several */
 };
 void cuda_on_host_check_read(cuda_on_host_shadow *s, const char *name, int64_t index);
 void cuda_on_host_check_write(cuda_on_host_shadow *s, const char *name, int64_t index);
@@ -362,7 +376,8 @@ void *cuda_on_host_shared(const void *place, size_t bytes, size_t elements,
 void *cuda_on_host_dynamic(size_t *bytes, cuda_on_host_shadow **shadow);
 
 template <typename T>
-static inline cuda_on_host_array<T> cuda_on_host_make(const void *place, const char *name, int64_t n)
+static inline cuda_on_host_array<T> cuda_on_host_make(const void *place, const char *name,
+                                                      int64_t n)
 {
     cuda_on_host_shadow *shadow;
     T *p = static_cast<T *>(cuda_on_host_shared(place, (size_t)n * sizeof(T), (size_t)n, &shadow));

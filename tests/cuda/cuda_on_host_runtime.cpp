@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-namespace {
+namespace
+{
 
 enum { DEVICES = 16 };
 std::mutex lock;
@@ -36,7 +37,7 @@ size_t memory(void)
     return (size_t)number("CUDA_ON_HOST_MEMORY", 1L << 30);
 }
 
-cudaError_t say(cudaError_t e)
+cudaError_t remember(cudaError_t e)
 {
     last = e == cudaSuccess ? last : e;
     return e;
@@ -46,43 +47,32 @@ cudaError_t say(cudaError_t e)
 
 cudaError_t cuda_on_host_status(void)
 {
-    return say(fails("lost") && commands++ >= number("CUDA_ON_HOST_FAIL_AFTER", 0)
-                   ? cudaErrorLaunchFailure
-                   : cudaSuccess);
+    return remember(fails("lost") && commands++ >= number("CUDA_ON_HOST_FAIL_AFTER", 0)
+                        ? cudaErrorLaunchFailure
+                        : cudaSuccess);
 }
 
 const char *cudaGetErrorName(cudaError_t e)
 {
     switch (e) {
-    case cudaSuccess:
-        return "cudaSuccess";
-    case cudaErrorInvalidValue:
-        return "cudaErrorInvalidValue";
-    case cudaErrorMemoryAllocation:
-        return "cudaErrorMemoryAllocation";
-    case cudaErrorInsufficientDriver:
-        return "cudaErrorInsufficientDriver";
-    case cudaErrorNoDevice:
-        return "cudaErrorNoDevice";
-    case cudaErrorLaunchFailure:
-        return "cudaErrorLaunchFailure";
-    default:
-        return "cudaErrorUnknown";
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+    case cudaErrorNoDevice: return "cudaErrorNoDevice";
+    case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    default: return "cudaErrorUnknown";
     }
 }
 const char *cudaGetErrorString(cudaError_t e)
 {
     switch (e) {
-    case cudaErrorMemoryAllocation:
-        return "out of memory";
+    case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorInsufficientDriver:
         return "CUDA driver version is insufficient for CUDA runtime version";
-    case cudaErrorNoDevice:
-        return "no CUDA-capable device is detected";
-    case cudaErrorLaunchFailure:
-        return "unspecified launch failure";
-    default:
-        return "unknown error";
+    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+    case cudaErrorLaunchFailure: return "unspecified launch failure";
+    default: return "unknown error";
     }
 }
 cudaError_t cudaGetLastError(void)
@@ -96,10 +86,10 @@ cudaError_t cudaGetDeviceCount(int *n)
 {
     *n = 0;
     if (fails("no_driver") || fails("old_driver")) {
-        return say(cudaErrorInsufficientDriver); /* as CUDA reports both */
+        return remember(cudaErrorInsufficientDriver); /* as CUDA reports both */
     }
     if (fails("no_device")) {
-        return say(cudaErrorNoDevice);
+        return remember(cudaErrorNoDevice);
     }
     *n = (int)number("CUDA_ON_HOST_DEVICES", 1);
     return *n > DEVICES ? cudaErrorInvalidValue : cudaSuccess;
@@ -140,12 +130,12 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 {
     const std::lock_guard<std::mutex> guard(lock);
     if (bytes > memory() - in_use[current]) {
-        return say(cudaErrorMemoryAllocation);
+        return remember(cudaErrorMemoryAllocation);
     }
     void *at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) {
-        return say(cudaErrorMemoryAllocation);
+        return remember(cudaErrorMemoryAllocation);
     }
     taken[at] = {current, bytes};
     in_use[current] += bytes;
@@ -157,7 +147,7 @@ cudaError_t cudaFree(void *p)
     const std::lock_guard<std::mutex> guard(lock);
     const auto at = taken.find(p);
     if (at == taken.end()) {
-        return say(p == nullptr ? cudaSuccess : cudaErrorInvalidValue);
+        return remember(p == nullptr ? cudaSuccess : cudaErrorInvalidValue);
     }
     in_use[at->second.first] -= at->second.second;
     munmap(p, at->second.second);
@@ -168,7 +158,7 @@ cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags)
 {
     (void)flags;
     *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    return say(*p == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+    return remember(*p == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 cudaError_t cudaFreeHost(void *p)
 {

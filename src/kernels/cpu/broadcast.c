@@ -221,7 +221,7 @@ static lvni_tensor_fp_mode mode_of(int id)
                                                     : lvni_cpu_isa()->compare[LVNI_COMPARE_##op],  \
                       LVNI_FP_EXACT);                                                              \
     }
-#include "kernels/cpu/map.def"
+#include "kernels/map.def"
 
 /* ---- expand ---- */
 

@@ -158,4 +158,4 @@ static lvn_status map(const lvn_kernel_args *args, map_job *j)
                      .p1 = (float)attr->second};                                                   \
         return map(args, &j);                                                                      \
     }
-#include "kernels/cpu/map.def"
+#include "kernels/map.def"

@@ -19,26 +19,26 @@
 typedef enum lvni_cpu_unary_id {
 #define LVNI_UNARY(name, expression) LVNI_UNARY_##name,
 #define LVNI_UNARY_ATTR(name, attr_type, first, second, expression) LVNI_UNARY_##name,
-#include "kernels/cpu/map.def"
+#include "kernels/map.def"
     LVNI_UNARY_COUNT
 } lvni_cpu_unary_id;
 
 typedef enum lvni_cpu_pair_id {
 #define LVNI_PAIR(name, expression) LVNI_PAIR_##name,
 #define LVNI_PAIR_ATTR(name, attr_type, first, second, expression) LVNI_PAIR_##name,
-#include "kernels/cpu/map.def"
+#include "kernels/map.def"
     LVNI_PAIR_COUNT
 } lvni_cpu_pair_id;
 
 typedef enum lvni_cpu_binary_id {
 #define LVNI_BINARY(name, expression) LVNI_BINARY_##name,
-#include "kernels/cpu/map.def"
+#include "kernels/map.def"
     LVNI_BINARY_COUNT
 } lvni_cpu_binary_id;
 
 typedef enum lvni_cpu_compare_id {
 #define LVNI_COMPARE(name, condition) LVNI_COMPARE_##name,
-#include "kernels/cpu/map.def"
+#include "kernels/map.def"
     LVNI_COMPARE_COUNT
 } lvni_cpu_compare_id;
 

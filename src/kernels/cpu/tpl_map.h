@@ -43,7 +43,7 @@ static inline uint32_t larger_bits(uint32_t before, float x)
             y[i] = larger_bits(0, x) >= FAR_BITS ? (far) : y[i];                                   \
         }                                                                                          \
     }
-#include "kernels/cpu/map.def"
+#include "kernels/map.def"
 
 #define LVNI_PAIR(name, expression)                                                                \
     static void pair_##name(const float *restrict in_a, const float *restrict in_b,                \
@@ -74,7 +74,7 @@ static inline uint32_t larger_bits(uint32_t before, float x)
             y[i] = larger_bits(0, k) >= FAR_BITS ? (far) : y[i];                                   \
         }                                                                                          \
     }
-#include "kernels/cpu/map.def"
+#include "kernels/map.def"
 
 /* array with array, array with value, value with array; `get` and `put`: from and to the type in
  * memory */
@@ -97,7 +97,7 @@ static inline uint32_t larger_bits(uint32_t before, float x)
     MODES_OF(binary_bf16_##name, uint16_t, lvni_core_bf16_to_f32, uint16_t, lvni_core_f32_to_bf16, \
              expression)
 #define LVNI_COMPARE(name, condition) MODES_OF(compare_##name, float, , uint8_t, , condition)
-#include "kernels/cpu/map.def"
+#include "kernels/map.def"
 
 static void accumulate(float *restrict a, const float *restrict b, int64_t n)
 {

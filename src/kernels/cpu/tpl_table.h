@@ -67,28 +67,28 @@ const lvni_cpu_vec LVNI_VEC_TABLE = {
         {
 #define LVNI_UNARY(op, expression) [LVNI_UNARY_##op] = unary_##op,
 #define LVNI_UNARY_ATTR(op, attr_type, first, second, expression) [LVNI_UNARY_##op] = unary_##op,
-#include "kernels/cpu/map.def"
+#include "kernels/map.def"
         },
     .pair =
         {
 #define LVNI_PAIR(op, expression) [LVNI_PAIR_##op] = pair_##op,
 #define LVNI_PAIR_ATTR(op, attr_type, first, second, expression) [LVNI_PAIR_##op] = pair_##op,
-#include "kernels/cpu/map.def"
+#include "kernels/map.def"
         },
     .binary[LVNI_ELEM_F32] =
         {
 #define LVNI_BINARY(op, expression) [LVNI_BINARY_##op] = MODES(binary_##op),
-#include "kernels/cpu/map.def"
+#include "kernels/map.def"
         },
     .binary[LVNI_ELEM_BF16] =
         {
 #define LVNI_BINARY(op, expression) [LVNI_BINARY_##op] = MODES(binary_bf16_##op),
-#include "kernels/cpu/map.def"
+#include "kernels/map.def"
         },
     .compare =
         {
 #define LVNI_COMPARE(op, condition) [LVNI_COMPARE_##op] = MODES(compare_##op),
-#include "kernels/cpu/map.def"
+#include "kernels/map.def"
         },
     .from_bf16 = from_bf16,
     .to_bf16 = to_bf16,

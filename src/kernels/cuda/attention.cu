@@ -1,4 +1,5 @@
 /* Attention, forward (attention.cuh). */
+#include "attention_products.cuh"
 #include "attention_wide.cuh"
 
 /* A running soft-max of R rows: maximum of the scores so far, the thread's share of the sum of
@@ -124,6 +125,9 @@ static lvn_status run(const lvn_kernel_args *args, bool packed)
     attention_heads h = heads_of(args, 0, packed);
     h.y = plain_view(args->out[0]);
     h.log_sums = out<float>(args, 1);
+    if (lvnc_plan_attention(h, lvn_tensor_dtype(args->in[0]), false).heads > 0) {
+        return lvnc_attention_products(args, h);
+    }
     WITH_FLOAT(lvn_tensor_dtype(args->in[0]), T, return forward<T>(args, h));
 }
 
@@ -137,9 +141,25 @@ static lvn_status run_attention_qkv(const lvn_kernel_args *args)
     return run(args, true);
 }
 
+static size_t bytes_of(const lvn_kernel_args *args, bool packed)
+{
+    const attention_heads h = heads_of(args, 0, packed);
+    return lvnc_plan_attention(h, lvn_tensor_dtype(args->in[0]), false).bytes;
+}
+
+static size_t bytes_of_attention(const lvn_kernel_args *args)
+{
+    return bytes_of(args, false);
+}
+
+static size_t bytes_of_attention_qkv(const lvn_kernel_args *args)
+{
+    return bytes_of(args, true);
+}
+
 static const lvn_backend_kernel kernels[] = {
-    {"attention", run_attention, FLOATS, 0, NULL},
-    {"attention_qkv", run_attention_qkv, FLOATS, 0, NULL},
+    {"attention", run_attention, FLOATS, 0, bytes_of_attention},
+    {"attention_qkv", run_attention_qkv, FLOATS, 0, bytes_of_attention_qkv},
 };
 extern const kernel_rows rows_attention;
 const kernel_rows rows_attention = ROWS(kernels);

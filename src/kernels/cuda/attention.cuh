@@ -6,6 +6,7 @@
  *   attention.cu         forward
  *   attention_grad.cu    gradient
  *   attention_wide.cuh   both for heads of more than 128 features
+ *   attention_products*  both in 16 bits for long sequences, by products of matrices instead
  *
  * A block of THREADS threads works on HEIGHT positions, the rows, and goes over tiles of TILE other
  * ones, the columns. Its threads form LINES x LANES; each has R = HEIGHT / LINES rows by EACH
@@ -118,6 +119,40 @@ static inline lvn_status check_blocks(const lvn_kernel_args *args, const attenti
                  (long long)h.samples, (long long)h.heads, h.queries);
     }
     return LVN_OK;
+}
+
+/* ---- of the gradient ---- */
+
+/* A warp: dy . y of one query. */
+template <typename T> static __global__ void row_means(attention_heads h, int64_t rows)
+{
+    const int64_t row = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / 32;
+    if (row >= rows) {
+        return; /* the whole warp */
+    }
+    head_tile at;
+    at.both = row / h.queries;
+    at.tile = (int)(row % h.queries);
+    at.sample = at.both / h.heads;
+    at.head = at.both % h.heads;
+    const T *dy = head_data<const T>(h.dy, at) + at.tile * h.dy.step,
+            *y = head_data<const T>(h.y, at) + at.tile * h.y.step;
+    float sum = 0.0f;
+    for (int i = (int)threadIdx.x % 32; i < h.e; i += 32) {
+        sum = fmaf(to_float(dy[i]), to_float(y[i]), sum);
+    }
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) {
+        h.means[row] = sum;
+    }
+}
+
+template <typename T>
+static lvn_status find_means(const lvn_kernel_args *args, const attention_heads &h)
+{
+    const int64_t rows = h.samples * h.heads * h.queries;
+    return launch(args->stream, "attention_grad", row_means<T>, blocks_for(rows, THREADS / 32),
+                  THREADS, 0, h, rows);
 }
 
 /* ---- tiles in shared memory: rows of WIDTH / 4 packs ----

@@ -2,31 +2,8 @@
  *     dv = p^T dy,   ds = p (dy v^T - dy . y) scale,   dq = ds k,   dk = ds^T q.
  * One pass has a tile of queries and goes over the keys for dq, another one a tile of keys and goes
  * over the queries for dk and dv; so every sum has its order. */
+#include "attention_products.cuh"
 #include "attention_wide.cuh"
-
-/* A warp: dy . y of one query. */
-template <typename T> static __global__ void row_means(attention_heads h, int64_t rows)
-{
-    const int64_t row = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / 32;
-    if (row >= rows) {
-        return; /* the whole warp */
-    }
-    head_tile at;
-    at.both = row / h.queries;
-    at.tile = (int)(row % h.queries);
-    at.sample = at.both / h.heads;
-    at.head = at.both % h.heads;
-    const T *dy = head_data<const T>(h.dy, at) + at.tile * h.dy.step,
-            *y = head_data<const T>(h.y, at) + at.tile * h.y.step;
-    float sum = 0.0f;
-    for (int i = (int)threadIdx.x % 32; i < h.e; i += 32) {
-        sum = fmaf(to_float(dy[i]), to_float(y[i]), sum);
-    }
-    sum = warp_sum(sum);
-    if (threadIdx.x % 32 == 0) {
-        h.means[row] = sum;
-    }
-}
 
 /* ---- dq ---- */
 
@@ -177,9 +154,7 @@ static lvn_status narrow_slopes(const lvn_kernel_args *args, attention_heads h)
 
 template <typename T> static lvn_status backward(const lvn_kernel_args *args, attention_heads h)
 {
-    const int64_t rows = h.samples * h.heads * h.queries;
-    LVN_TRY(launch(args->stream, "attention_grad", row_means<T>, blocks_for(rows, THREADS / 32),
-                   THREADS, 0, h, rows));
+    LVN_TRY(find_means<T>(args, h));
     return h.d > MOST_WIDTH || h.e > MOST_WIDTH ? wide_slopes<T>(args, h)
                                                 : narrow_slopes<T>(args, h);
 }
@@ -190,6 +165,9 @@ static lvn_status run(const lvn_kernel_args *args, attention_heads h, int kept)
     h.dy = plain_view(args->in[0]);
     h.y = plain_view(args->in[kept]);
     h.log_sums = const_cast<float *>(in<float>(args, kept + 1));
+    if (lvnc_plan_attention(h, lvn_tensor_dtype(args->in[0]), true).heads > 0) {
+        return lvnc_attention_products_grad(args, h);
+    }
     h.means = static_cast<float *>(args->workspace);
     WITH_FLOAT(lvn_tensor_dtype(args->in[0]), T, return backward<T>(args, h));
 }
@@ -212,20 +190,27 @@ static lvn_status run_attention_qkv_grad(const lvn_kernel_args *args)
     return run(args, h, 2);
 }
 
-static size_t means_of_attention(const lvn_kernel_args *args)
+static size_t bytes_of(const lvn_kernel_args *args, bool packed)
 {
-    return (size_t)lvn_numel(args->in[5]) * sizeof(float);
+    const attention_heads h = heads_of(args, 1, packed);
+    const attention_plan plan = lvnc_plan_attention(h, lvn_tensor_dtype(args->in[0]), true);
+    return plan.heads > 0 ? plan.bytes : (size_t)(h.samples * h.heads * h.queries) * sizeof(float);
 }
 
-static size_t means_of_attention_qkv(const lvn_kernel_args *args)
+static size_t bytes_of_attention(const lvn_kernel_args *args)
 {
-    return (size_t)lvn_numel(args->in[3]) * sizeof(float);
+    return bytes_of(args, false);
+}
+
+static size_t bytes_of_attention_qkv(const lvn_kernel_args *args)
+{
+    return bytes_of(args, true);
 }
 
 /* f32 also beside 16-bit tensors: the log-sums */
 static const lvn_backend_kernel kernels[] = {
-    {"attention_grad", run_attention_grad, FLOATS, 1u << 5, means_of_attention},
-    {"attention_qkv_grad", run_attention_qkv_grad, FLOATS, 1u << 3, means_of_attention_qkv},
+    {"attention_grad", run_attention_grad, FLOATS, 1u << 5, bytes_of_attention},
+    {"attention_qkv_grad", run_attention_qkv_grad, FLOATS, 1u << 3, bytes_of_attention_qkv},
 };
 extern const kernel_rows rows_attention_grad;
 const kernel_rows rows_attention_grad = ROWS(kernels);

@@ -3,14 +3,17 @@
 
 /* ---- plan ---- */
 
-/* On the host small, so that little cases have several blocks and several turns. */
+/* On the host small, so that little cases have several blocks, turns, and pieces of a row. */
 enum {
     LEAST_POSITIONS = 128,
+    ROW_WARPS = 8, /* of a block; each has a row of scores */
 #ifdef LEVIN_CUDA_ON_HOST
+    HELD = 1,
     BLOCK = 64,
     ENOUGH_ROWS = 0,
     MOST_BYTES = 9 << 19
 #else
+    HELD = 8, /* packs of 4 scores that a thread keeps in registers */
     BLOCK = 256,
     ENOUGH_ROWS = 16384, /* of all heads in a block: fill a device in tiles of 128 */
     MOST_BYTES = 256 << 20
@@ -200,8 +203,8 @@ lvn_status lvnc_multiply_heads(const lvn_kernel_args *args, const heads_product 
 
 /* ---- soft-max of the scores ---- */
 
-/* A warp has a row, and keeps PIECE of its scores in registers. */
-enum { ROW_WARPS = 8, HELD = 8, PIECE = HELD * 4 * 32 };
+/* A warp has a row, of which it keeps PIECE scores in registers. */
+enum { PIECE = HELD * 4 * 32 };
 
 struct score_rows {
     const float *scores; /* (heads, rows, pitch) */
@@ -307,31 +310,21 @@ static lvn_status attend_block(const lvn_kernel_args *args, const attention_head
 {
     const lvn_dtype type = lvn_tensor_dtype(args->in[0]);
     const int columns = h.causal ? query + rows : h.keys, pitch = table_pitch(columns);
-    const heads_product scores = {n,       rows,
-                                  columns, h.d,
-                                  type,    LVN_F32,
-                                  false,   rows_of<T>(w.q, query, h.queries, h.d),
-                                  transposed(rows_of<T>(w.k, 0, h.keys, h.d)),
-                                  matrix_of(w.scores, pitch, rows)};
+    heads_product scores = product_of_heads(n, type, LVN_F32, rows, columns, h.d);
+    scores.a = rows_of<T>(w.q, query, h.queries, h.d);
+    scores.b = transposed(rows_of<T>(w.k, 0, h.keys, h.d));
+    scores.y = matrix_of(w.scores, pitch, rows);
     LVN_TRY(lvnc_multiply_heads(args, scores, w.product));
-    const score_rows s = {w.scores,
-                          rows,
-                          pitch,
-                          query,
-                          h.keys,
-                          h.causal,
-                          h.scale,
-                          h.log_sums + (int64_t)first * h.queries,
+    const score_rows s = {w.scores, rows,     pitch,   query,
+                          h.keys,   h.causal, h.scale, h.log_sums + (int64_t)first * h.queries,
                           h.queries};
     LVN_TRY(launch(args->stream, args->op->name, weigh_rows<T>,
                    dim3(blocks_for(rows, ROW_WARPS), (unsigned)n), ROW_WARPS * 32, 0, s,
                    static_cast<T *>(w.p)));
-    const heads_product y = {n,     rows,
-                             h.e,   columns,
-                             type,  type,
-                             false, matrix_of(w.p, pitch, rows),
-                             rows_of<T>(w.v, 0, h.keys, h.e),
-                             rows_of<T>(w.y, query, h.queries, h.e)};
+    heads_product y = product_of_heads(n, type, type, rows, h.e, columns);
+    y.a = matrix_of(w.p, pitch, rows);
+    y.b = rows_of<T>(w.v, 0, h.keys, h.e);
+    y.y = rows_of<T>(w.y, query, h.queries, h.e);
     return lvnc_multiply_heads(args, y, w.product);
 }
 

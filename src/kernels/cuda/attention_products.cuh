@@ -79,6 +79,18 @@ struct heads_product {
     bool adds;
     heads_matrix a, b, y;
 };
+static inline heads_product product_of_heads(int n_heads, lvn_dtype type, lvn_dtype y_type, int m,
+                                             int n, int k)
+{
+    heads_product p = heads_product();
+    p.n_heads = n_heads;
+    p.m = m;
+    p.n = n;
+    p.k = k;
+    p.type = type;
+    p.y_type = y_type;
+    return p;
+}
 lvn_status lvnc_multiply_heads(const lvn_kernel_args *args, const heads_product &p, void *scratch);
 
 /* Heads [first, first + n) of a view to or from (n, positions, width). */

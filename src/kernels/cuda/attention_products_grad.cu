@@ -55,45 +55,24 @@ struct key_block {
     lvn_dtype type;
 };
 
-static heads_product product_of(const key_block &b, lvn_dtype y_type, int m, int n, int k)
-{
-    heads_product p = heads_product();
-    p.n_heads = b.n;
-    p.m = m;
-    p.n = n;
-    p.k = k;
-    p.type = b.type;
-    p.y_type = y_type;
-    return p;
-}
-
 template <typename T>
 static lvn_status slopes_of_block(const lvn_kernel_args *args, const attention_heads &h,
                                   const attention_work &w, const key_block &b)
 {
-    heads_product scores = product_of(b, LVN_F32, b.rows, b.columns, h.d);
+    heads_product scores = product_of_heads(b.n, b.type, LVN_F32, b.rows, b.columns, h.d);
     scores.a = rows_of<T>(w.q, b.query, h.queries, h.d);
     scores.b = transposed(rows_of<T>(w.k, b.key, h.keys, h.d));
     scores.y = matrix_of(w.scores, b.pitch, b.rows);
     LVN_TRY(lvnc_multiply_heads(args, scores, w.product));
-    heads_product growths = product_of(b, LVN_F32, b.rows, b.columns, h.e);
+    heads_product growths = product_of_heads(b.n, b.type, LVN_F32, b.rows, b.columns, h.e);
     growths.a = rows_of<T>(w.dy, b.query, h.queries, h.e);
     growths.b = transposed(rows_of<T>(w.v, b.key, h.keys, h.e));
     growths.y = matrix_of(w.growths, b.pitch, b.rows);
     LVN_TRY(lvnc_multiply_heads(args, growths, w.product));
     const int64_t before = (int64_t)b.first * h.queries;
-    const slope_table t = {w.scores,
-                           w.growths,
-                           b.rows,
-                           b.pitch,
-                           b.columns,
-                           b.query,
-                           b.key,
-                           h.causal,
-                           h.scale,
-                           h.log_sums + before,
-                           w.means + before,
-                           h.queries};
+    const slope_table t = {w.scores,         w.growths, b.rows,   b.pitch, b.columns,
+                           b.query,          b.key,     h.causal, h.scale, h.log_sums + before,
+                           w.means + before, h.queries};
     const int64_t packs = (int64_t)b.rows * (b.pitch / 8);
     return launch(args->stream, args->op->name, find_slopes<T>,
                   dim3(blocks_for(packs, SLOPE_THREADS), (unsigned)b.n), SLOPE_THREADS, 0, t,
@@ -107,14 +86,14 @@ static lvn_status grad_block(const lvn_kernel_args *args, const attention_heads 
     LVN_TRY(slopes_of_block<T>(args, h, w, b));
     const heads_matrix slopes = matrix_of(w.slopes, b.pitch, b.rows),
                        weights = matrix_of(w.p, b.pitch, b.rows);
-    heads_product dq = product_of(b, LVN_F32, b.rows, h.d, b.columns);
+    heads_product dq = product_of_heads(b.n, b.type, LVN_F32, b.rows, h.d, b.columns);
     dq.adds = b.key > 0;
     dq.a = slopes;
     dq.b = rows_of<T>(w.k, b.key, h.keys, h.d);
     dq.y = rows_of<float>(w.dq, b.query, h.queries, h.d);
     LVN_TRY(lvnc_multiply_heads(args, dq, w.product));
     if (h.dk.data != NULL) {
-        heads_product dk = product_of(b, b.type, b.columns, h.d, b.rows);
+        heads_product dk = product_of_heads(b.n, b.type, b.type, b.columns, h.d, b.rows);
         dk.a = transposed(slopes);
         dk.b = rows_of<T>(w.q, b.query, h.queries, h.d);
         dk.y = rows_of<T>(w.dk, b.key, h.keys, h.d);
@@ -123,7 +102,7 @@ static lvn_status grad_block(const lvn_kernel_args *args, const attention_heads 
     if (h.dv.data == NULL) {
         return LVN_OK;
     }
-    heads_product dv = product_of(b, b.type, b.columns, h.e, b.rows);
+    heads_product dv = product_of_heads(b.n, b.type, b.type, b.columns, h.e, b.rows);
     dv.a = transposed(weights);
     dv.b = rows_of<T>(w.dy, b.query, h.queries, h.e);
     dv.y = rows_of<T>(w.dv, b.key, h.keys, h.e);
@@ -154,13 +133,11 @@ static lvn_status grad_heads(const lvn_kernel_args *args, const attention_heads 
     if (h.dk.data != NULL) {
         LVN_TRY((lvnc_scatter_heads<T, T>(args, h, w.dk, h.dk, first, n, h.keys, h.d)));
     }
-    return h.dv.data == NULL
-               ? LVN_OK
-               : lvnc_scatter_heads<T, T>(args, h, w.dv, h.dv, first, n, h.keys, h.e);
+    return h.dv.data == NULL ? LVN_OK
+                             : lvnc_scatter_heads<T, T>(args, h, w.dv, h.dv, first, n, h.keys, h.e);
 }
 
-template <typename T>
-static lvn_status backward(const lvn_kernel_args *args, attention_heads h)
+template <typename T> static lvn_status backward(const lvn_kernel_args *args, attention_heads h)
 {
     const attention_plan plan = lvnc_plan_attention(h, lvn_tensor_dtype(args->in[0]), true);
     lvnc_scratch s = lvnc_scratch_of(args);

@@ -1,5 +1,5 @@
 /* Ops of two operands with broadcasting (the rows LVNI_BINARY and LVNI_COMPARE of
- * kernels/cpu/map.def, whose formulas hold here with the functions below), and where.
+ * kernels/map.def, whose formulas hold here with the functions below), and where.
  *
  * Neighbouring axes that all operands walk alike become one: most shapes become one axis (one
  * shape, or a number on a side) or two (a row, a column). The innermost axis is cut into packs of
@@ -374,7 +374,7 @@ template <typename F> static lvn_status run_compare(const lvn_kernel_args *args)
     {                                                                                              \
         return run_compare<compare_##op>(args);                                                    \
     }
-#include "../cpu/map.def"
+#include "../map.def"
 
 template <typename T> static lvn_status where_of(const lvn_kernel_args *args)
 {
@@ -395,7 +395,7 @@ static lvn_status run_where(const lvn_kernel_args *args)
 static const lvn_backend_kernel kernels[] = {
 #define LVNI_BINARY(op, expression) {#op, run_##op, FLOATS, 0, NULL},
 #define LVNI_COMPARE(op, condition) {#op, run_##op, FLOATS, 0, NULL},
-#include "../cpu/map.def"
+#include "../map.def"
     {"where", run_where, FLOATS, 0, NULL},
 };
 extern const kernel_rows rows_broadcast;

@@ -45,9 +45,9 @@ cudaDataType_t type_of(lvn_dtype type)
     return type == LVN_BF16 ? CUDA_R_16BF : type == LVN_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-void tell(const problem &q, const char *what, cublasStatus_t s)
+void report_refusal(const problem &q, const char *what, cublasStatus_t s)
 {
-    if (lvnc_tells_refusals()) {
+    if (lvnc_reports_refusals()) {
         fprintf(stderr,
                 "levin cuda: cuBLASLt refuses %s, the own kernel computes: %s; %lld x (%lld, %lld, "
                 "%lld) types %d -> %d trans %d %d bias %d\n",
@@ -93,7 +93,7 @@ state *state_of(lvnc_device *d)
             const cublasStatus_t e = cublasLtCreate(&s->handle);
             if (e != CUBLAS_STATUS_SUCCESS) {
                 s->handle = NULL;
-                tell(problem(), "to start", e);
+                report_refusal(problem(), "to start", e);
             }
             d->library[LVNC_CUBLAS] = s;
             d->free_library[LVNC_CUBLAS] = end_state;
@@ -204,7 +204,7 @@ plan *plan_of(state *s, const problem &q, const void *bias)
         e = e == CUBLAS_STATUS_SUCCESS ? choose(s->handle, q, p) : e;
         p->refused = e != CUBLAS_STATUS_SUCCESS;
         if (p->refused) {
-            tell(q, "a plan", e);
+            report_refusal(q, "a plan", e);
         }
     }
     return p == NULL || p->refused ? NULL : p;
@@ -227,7 +227,7 @@ bool submit(state *s, const problem &q, const void *a, const void *b, const void
     }
     if (e != CUBLAS_STATUS_SUCCESS) {
         p->refused = true;
-        tell(q, "to start a product", e);
+        report_refusal(q, "to start a product", e);
     }
     return e == CUBLAS_STATUS_SUCCESS;
 }

@@ -123,8 +123,7 @@ template <typename T> static inline const T &attr_of(const lvn_kernel_args *args
         typedef f16 T;                                                                             \
         statement;                                                                                 \
     } break;                                                                                       \
-    default:                                                                                       \
-        break;                                                                                     \
+    default: break;                                                                                \
     }                                                                                              \
     LVN_FAIL(LVN_ERR_INTERNAL, "%s: a kernel was called with %s", args->op->name,                  \
              lvn_dtype_name(dtype))
@@ -163,7 +162,7 @@ struct lvnc_fault {
 
 /* Arguments of a kernel that may raise(). */
 struct lvnc_alarm {
-    int *raised;         /* memory of the device; `decide` and `finish` do nothing where it is set */
+    int *raised; /* memory of the device; `decide` and `finish` do nothing where it is set */
     lvnc_fault *details; /* memory of the host that the device writes */
     int op;
 };

@@ -25,7 +25,7 @@ bool lvnc_cudnn_conv(const lvn_kernel_args *args, const lvnc_conv &c, const void
 #include <stdio.h>
 
 /* f32 engines copy their tensors into another order of axes. 16-bit ones take them as they are, but
- * for channels that are no multiple of 8, which they pad, and have partial sums. */
+ * for channels that are not a multiple of 8, which they pad, and have partial sums. */
 size_t lvnc_cudnn_bytes(const lvnc_conv &c)
 {
     const int64_t part = (int64_t)32 << 20, most = (int64_t)2 << 30;
@@ -71,10 +71,10 @@ struct state {
     lvnc_plans<problem, plan> plans;
 };
 
-void tell(const lvnc_conv *c, const char *what, cudnnStatus_t status)
+void report_refusal(const lvnc_conv *c, const char *what, cudnnStatus_t status)
 {
     static const char *const kinds[] = {"y", "dx", "dw"};
-    if (!lvnc_tells_refusals()) {
+    if (!lvnc_reports_refusals()) {
         return;
     }
     char text[512] = "";
@@ -375,7 +375,7 @@ bool search(cudnnHandle_t handle, const problem &q, bool strict, plan *p)
     }
     (void)cudaGetLastError();
     if (!strict) {
-        tell(&q.c, "a plan", status);
+        report_refusal(&q.c, "a plan", status);
     }
     return false;
 }
@@ -407,7 +407,7 @@ bool submit(state *s, plan *p, const problem &q, const void *x, const void *w, c
     }
     if (b.status != CUDNN_STATUS_SUCCESS) {
         p->refused = true;
-        tell(&q.c, "to run", b.status);
+        report_refusal(&q.c, "to run", b.status);
         (void)cudaGetLastError();
     }
     const bool done = b.status == CUDNN_STATUS_SUCCESS;
@@ -444,7 +444,7 @@ state *state_of(lvnc_device *d)
             const cudnnStatus_t e = cudnnCreate(&s->handle);
             if (e != CUDNN_STATUS_SUCCESS) {
                 s->handle = NULL;
-                tell(NULL, "to start", e);
+                report_refusal(NULL, "to start", e);
             }
             d->library[LVNC_CUDNN] = s;
             d->free_library[LVNC_CUDNN] = end_state;

@@ -55,8 +55,7 @@ static lvn_status failed(int index, const char *what, cudaError_t e)
 {
     (void)cudaGetLastError();
     LVN_FAIL(e == cudaErrorMemoryAllocation ? LVN_ERR_DEVICE_MEMORY : LVN_ERR_RESOURCE,
-             LVNC_NAME ":%d: %s: %s (%s)", index, what, cudaGetErrorString(e),
-             cudaGetErrorName(e));
+             LVNC_NAME ":%d: %s: %s (%s)", index, what, cudaGetErrorString(e), cudaGetErrorName(e));
 }
 
 #define CUDA_TRY(what, call)                                                                       \

@@ -19,7 +19,7 @@ struct lvnc_device {
     int *raised;       /* memory of the device: lvnc_alarm */
     lvnc_fault *fault; /* memory of the host */
     const char *op_name[LVNC_OPS];
-    bool copies_follow; /* a copy waited for a kernel: what a kernel raised is the copies', too */
+    bool copies_follow;   /* a copy waited for a kernel: what a kernel raised is the copies', too */
     pthread_mutex_t lock; /* of what follows */
     const char *last[LVN_STREAM_KINDS]; /* submitted last; static */
     bool broken; /* CUDA lost the device: nothing runs there again in this process */

@@ -34,8 +34,7 @@ struct fft_lines {
 
 static __global__ void make_roots(float2 *roots, int n, double turn)
 {
-    FOR_GRID(i, n)
-    {
+    FOR_GRID (i, n) {
         const double angle = turn * (double)i / (double)n;
         roots[i] = make_float2((float)cos(angle), (float)sin(angle));
     }
@@ -137,8 +136,7 @@ static __global__ void transform_lines(const float2 *x, float2 *y, fft_plan plan
 
 static __global__ void gather_lines(const float2 *x, float2 *line, int n, fft_lines g, int64_t all)
 {
-    FOR_GRID(i, all)
-    {
+    FOR_GRID (i, all) {
         line[i] = x[place_in_memory(g, n, i / n, (int)(i % n), 0)];
     }
 }
@@ -146,8 +144,7 @@ static __global__ void gather_lines(const float2 *x, float2 *line, int n, fft_li
 static __global__ void transform_stage(const float2 *from, float2 *to, fft_stage stage,
                                        const float2 *roots, int n, int64_t all)
 {
-    FOR_GRID(i, all)
-    {
+    FOR_GRID (i, all) {
         const int64_t line = i / n * n;
         to[i] = combine(stage, roots, (int)(i - line), from, line, 1);
     }
@@ -155,8 +152,7 @@ static __global__ void transform_stage(const float2 *from, float2 *to, fft_stage
 
 static __global__ void scatter_lines(const float2 *line, float2 *y, int n, fft_lines g, int64_t all)
 {
-    FOR_GRID(i, all)
-    {
+    FOR_GRID (i, all) {
         const float2 v = line[i];
         y[place_in_memory(g, n, i / n, (int)(i % n), 0)] =
             make_float2(v.x * g.scale, v.y * g.scale);

@@ -102,8 +102,7 @@ lvn_status lvnc_flat_round_bf16(void *stream, float *w, int64_t n)
 
 static __global__ void set_record(float *record, const float *value, int64_t n, float weight)
 {
-    FOR_GRID(i, n + 1)
-    {
+    FOR_GRID (i, n + 1) {
         record[i] = i < n ? weight * value[i] : weight;
     }
 }
@@ -121,8 +120,7 @@ static __global__ void follow_record(float *buffer, const float *record, int64_t
     const float weight = goes ? record[n] : 0.0f;
     const float momentum = (float)p.momentum, keep = (float)(1.0 - p.momentum);
     if (weight > 0.0f) { /* else no micro-batch pushed anything */
-        FOR_GRID(i, n)
-        {
+        FOR_GRID (i, n) {
             buffer[i] = keep * buffer[i] + momentum * (record[i] / weight);
         }
     }

@@ -33,7 +33,7 @@ void lvnc_allow_tf32(bool allowed)
     __atomic_store_n(&tf32, allowed, __ATOMIC_RELAXED);
 }
 
-bool lvnc_tells_refusals(void)
+bool lvnc_reports_refusals(void)
 {
     static const bool on = is_set("LEVIN_CUDA_DEBUG", "1");
     return on;
@@ -66,8 +66,7 @@ sizes sizes_of(int batches, int m, int n, int k)
 
 static __global__ void sum_parts(result y, sizes s, int64_t all)
 {
-    FOR_GRID(e, all)
-    {
+    FOR_GRID (e, all) {
         float sum = 0.0f;
         for (int p = 0; p < s.parts; p++) {
             sum += y.partial[p * all + e];
@@ -167,13 +166,12 @@ static lvn_status run_own(const lvn_kernel_args *args, const lvnc_product *p, co
     to.bias_type = p->bias_type;
     to.adds = p->adds;
     to.partial = partial;
-    WITH_FLOAT(
-        p->a_type, T,
-        return gemm::run(
-            args->stream, what,
-            gemm::make_strided<T>(a, of_a.batch, ta ? 1 : of_a.pitch, ta ? of_a.pitch : 1),
-            gemm::make_strided<T>(b, of_b.batch, tb ? of_b.pitch : 1, tb ? 1 : of_b.pitch), to,
-            sizes_of(p)));
+    WITH_FLOAT(p->a_type, T,
+               return gemm::run(
+                   args->stream, what,
+                   gemm::make_strided<T>(a, of_a.batch, ta ? 1 : of_a.pitch, ta ? of_a.pitch : 1),
+                   gemm::make_strided<T>(b, of_b.batch, tb ? of_b.pitch : 1, tb ? 1 : of_b.pitch),
+                   to, sizes_of(p)));
 }
 
 lvn_status lvnc_product_run(const lvn_kernel_args *args, const lvnc_product *p, const void *a,
@@ -313,8 +311,7 @@ static __global__ void sum_columns(const T *x, int64_t rows, int64_t columns, in
 static __global__ void add_columns(const float *part, int parts, int64_t columns, void *y,
                                    lvn_dtype type)
 {
-    FOR_GRID(c, columns)
-    {
+    FOR_GRID (c, columns) {
         float sum = 0.0f;
         for (int p = 0; p < parts; p++) {
             sum += part[p * columns + c];
@@ -376,8 +373,7 @@ template <typename T, int N>
 static __global__ void add_bias(T *y, int64_t packs, int64_t columns, const void *bias,
                                 lvn_dtype bias_type)
 {
-    FOR_GRID(e, packs)
-    {
+    FOR_GRID (e, packs) {
         const int64_t first = e * N;
         const int64_t column = first < INT64_C(0x100000000) && columns < INT64_C(0x100000000)
                                    ? (int64_t)((uint32_t)first % (uint32_t)columns)

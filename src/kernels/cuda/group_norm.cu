@@ -217,8 +217,7 @@ static __global__ void group_shares(group_job j, const float2 *of_column, float2
 static __global__ void group_parameters(group_job j, const float2 *of_column, float *dgamma,
                                         float *dbeta)
 {
-    FOR_GRID(c, j.channels)
-    {
+    FOR_GRID (c, j.channels) {
         double of_gamma = 0.0, of_beta = 0.0;
         for (int64_t n = 0; n < j.samples; n++) {
             const float2 sums = of_column[n * j.channels + c];

@@ -31,8 +31,7 @@ template <typename U, typename I>
 static __global__ void select(const U *x, U *y, int64_t n, const int64_t *index, int64_t size,
                               divisor many, divisor width, lvnc_alarm alarm)
 {
-    FOR_GRID(i, n)
-    {
+    FOR_GRID (i, n) {
         const I row = over((I)i, width), c = (I)i - row * (I)width.by, o = over(row, many);
         const int64_t m = (int64_t)(row - o * (I)many.by), at = index[m];
         if (at >= 0 && at < size) {
@@ -69,8 +68,7 @@ template <typename U, typename I>
 static __global__ void gather(const U *x, U *y, int64_t n, const int64_t *index, int64_t size,
                               divisor many, divisor inner, lvnc_alarm alarm)
 {
-    FOR_GRID(e, n)
-    {
+    FOR_GRID (e, n) {
         const I row = over((I)e, inner), i = (I)e - row * (I)inner.by, o = over(row, many);
         const int64_t at = index[e];
         if (at >= 0 && at < size) {
@@ -107,8 +105,7 @@ static lvn_status run_gather(const lvn_kernel_args *args)
 static __global__ void make_keys(uint64_t *keys, int64_t n, int64_t room, int64_t first, chosen c,
                                  bool per_element, lvnc_alarm alarm)
 {
-    FOR_GRID(e, n)
-    {
+    FOR_GRID (e, n) {
         const int64_t line = first + e / room, m = e & (room - 1);
         uint64_t key = SORT_NO_KEY;
         if (m < c.many) {
@@ -135,8 +132,7 @@ template <typename T, int V>
 static __global__ void add_slices(const uint64_t *keys, const T *dy, T *dx, int64_t n, chosen c)
 {
     const int64_t width = c.inner / V;
-    FOR_GRID(e, n)
-    {
+    FOR_GRID (e, n) {
         const int64_t i = e % width, k = e / width % c.many, o = e / width / c.many;
         if (starts(keys, k)) {
             const uint64_t to = keys[k] >> 32;
@@ -166,8 +162,7 @@ template <typename T>
 static __global__ void add_elements(const uint64_t *keys, const T *dy, T *dx, int64_t n,
                                     int64_t room, int64_t first, chosen c)
 {
-    FOR_GRID(e, n)
-    {
+    FOR_GRID (e, n) {
         const int64_t l = e / c.many, k = e % c.many, line = first + l, o = line / c.inner,
                       i = line % c.inner;
         const uint64_t *own = keys + l * room;
@@ -187,8 +182,7 @@ static __global__ void add_elements(const uint64_t *keys, const T *dy, T *dx, in
 template <typename T>
 static __global__ void find_elements(const T *dy, T *dx, int64_t n, chosen c, lvnc_alarm alarm)
 {
-    FOR_GRID(e, n)
-    {
+    FOR_GRID (e, n) {
         const int64_t i = e % c.inner, s = e / c.inner % c.size, o = e / c.inner / c.size;
         float sum = 0.0f;
         for (int64_t m = 0; m < c.many; m++) {
@@ -292,8 +286,7 @@ static size_t gather_grad_bytes(const lvn_kernel_args *args)
 
 static __global__ void own_places(int64_t *y, int64_t n, int64_t size, int64_t inner)
 {
-    FOR_GRID(e, n)
-    {
+    FOR_GRID (e, n) {
         y[e] = e / inner % size;
     }
 }
@@ -301,8 +294,7 @@ static __global__ void own_places(int64_t *y, int64_t n, int64_t size, int64_t i
 /* Of what is written to one place the last remains: the largest number. */
 static __global__ void last_places(int64_t *y, int64_t n, chosen c, lvnc_alarm alarm)
 {
-    FOR_GRID(e, n)
-    {
+    FOR_GRID (e, n) {
         const int64_t i = e % c.inner, m = e / c.inner % c.many, o = e / c.inner / c.many,
                       to = c.index[e];
         if (to >= 0 && to < c.size) {

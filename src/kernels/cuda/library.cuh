@@ -11,7 +11,7 @@
 /* LEVIN_CUDA_LIBRARIES=off: own kernels only. Always so on the host. */
 bool lvnc_uses_libraries(void);
 /* LEVIN_CUDA_DEBUG=1: what a library refuses, and why, goes to stderr, once per problem. */
-bool lvnc_tells_refusals(void);
+bool lvnc_reports_refusals(void);
 /* Whether f32 products may round their factors to TF32 (10 bits of fraction). */
 bool lvnc_allows_tf32(void);
 void lvnc_allow_tf32(bool allowed);

@@ -101,15 +101,14 @@ enum {
     SCAN_THREADS = 1024,
 };
 
-/* Pairs (id, place); a place whose id is no row has id `rows` and comes last. */
+/* Pairs (id, place); a place whose id is outside of the rows has id `rows` and comes last. */
 struct pairs {
     int *id, *place;
 };
 
 static __global__ void make_pairs(lookup_job j, pairs to)
 {
-    FOR_GRID(i, j.n)
-    {
+    FOR_GRID (i, j.n) {
         const int64_t id = j.ids[i];
         if (!j.is_row(id)) {
             raise(j.alarm, LVNC_FAULT_INDEX, id, j.rows, i);
@@ -330,8 +329,7 @@ template <int V> static __global__ void __launch_bounds__(THREADS) join_parts(ro
 
 static __global__ void clear(float *x, int64_t n)
 {
-    FOR_GRID(i, n)
-    {
+    FOR_GRID (i, n) {
         x[i] = 0.0f;
     }
 }
@@ -343,8 +341,7 @@ static __global__ void __launch_bounds__(THREADS)
     sum_positions(const T *dy, int64_t batches, int64_t length, int64_t positions, int64_t features,
                   float *dpositions)
 {
-    FOR_GRID(i, positions * features / V)
-    {
+    FOR_GRID (i, positions * features / V) {
         const int64_t e = i * V;
         float sum[V] = {};
         for (int64_t b = 0; b < batches && e < length * features; b++) {

@@ -294,8 +294,7 @@ enum { NLL_THREADS = 256, NLL_BLOCKS = 1024 };
 static __global__ void nll(class_rows c, const float *x, double2 *part)
 {
     double losses = 0.0, weights = 0.0;
-    FOR_GRID(row, c.rows)
-    {
+    FOR_GRID (row, c.rows) {
         const double weight = c.weight(row);
         if (weight != 0.0) {
             const double of_label = c.of_label(row);
@@ -328,8 +327,7 @@ static __global__ void nll_grad(class_rows c, bool sum, const float *dloss, cons
                                 int parts, float *dx)
 {
     const double factor = factor_of(part, parts, sum, dloss);
-    FOR_GRID(e, c.rows * c.k)
-    {
+    FOR_GRID (e, c.rows * c.k) {
         const int64_t row = e / c.k;
         const bool here = e - row * c.k == c.label[row];
         const double weight = here || e == row * c.k ? c.weight(row) : 0.0; /* one looks at least */

@@ -1,4 +1,4 @@
-/* Ops of one shape, each element by itself: the unary ops and the gradients of kernels/cpu/map.def,
+/* Ops of one shape, each element by itself: the unary ops and the gradients of kernels/map.def,
  * whose formulas hold here with the functions below; cast; dropout. All but the powers and the
  * sines take as long as their tensors take to be read and written, so a thread moves packs of 16
  * bytes. */
@@ -236,7 +236,7 @@ template <typename F> static lvn_status run_pair(const lvn_kernel_args *args, F 
 #define LVNI_PAIR(op, expression) PAIR_OF(op, 0, 0, expression)
 #define LVNI_PAIR_ATTR(op, type, first, second, expression)                                        \
     PAIR_OF(op, attr_of<type>(args).first, attr_of<type>(args).second, expression)
-#include "../cpu/map.def"
+#include "../map.def"
 
 /* ---- cast ---- */
 
@@ -250,8 +250,7 @@ struct unchanged {
 /* Nothing here computes in f64. */
 template <typename X> static __global__ void to_f64(const X *x, double *y, int64_t n)
 {
-    FOR_GRID(i, n)
-    {
+    FOR_GRID (i, n) {
         y[i] = (double)to_float(x[i]);
     }
 }
@@ -350,7 +349,7 @@ static const lvn_backend_kernel kernels[] = {
 #define LVNI_UNARY_ATTR(op, type, first, second, expression) LVNI_UNARY(op, expression)
 #define LVNI_PAIR(op, expression) {#op, run_##op, FLOATS, 0, NULL},
 #define LVNI_PAIR_ATTR(op, type, first, second, expression) LVNI_PAIR(op, expression)
-#include "../cpu/map.def"
+#include "../map.def"
     {"cast", run_cast, FLOATS, 0, NULL},
     {"dropout", run_dropout, FLOATS, 0, NULL},
 };

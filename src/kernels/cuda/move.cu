@@ -146,8 +146,7 @@ template <typename U> struct pieces {
 template <typename U, typename I>
 static __global__ void concat(pieces<U> p, U *y, int64_t n, divisor row)
 {
-    FOR_GRID(i, n)
-    {
+    FOR_GRID (i, n) {
         const I o = over((I)i, row);
         const int64_t at = i - (int64_t)o * row.by;
         int k = 0;
@@ -273,8 +272,7 @@ __device__ __forceinline__ int64_t mirrored(int64_t i, int64_t n)
 template <typename T, int V, typename I>
 static __global__ void pad(const T *x, T *y, int64_t n, border b, float value)
 {
-    FOR_GRID(e, n)
-    {
+    FOR_GRID (e, n) {
         I i = (I)e;
         int64_t from = 0, step = 1;
         bool inside = true;
@@ -345,8 +343,7 @@ __device__ __forceinline__ int images(const border &b, int k, int64_t at, int64_
 template <typename T, typename I>
 static __global__ void pad_reflect_grad(const T *dy, T *dx, int64_t n, border b)
 {
-    FOR_GRID(e, n)
-    {
+    FOR_GRID (e, n) {
         I i = (I)e;
         int64_t place[LVN_MAX_NDIM][3];
         int count[LVN_MAX_NDIM], total = 1;

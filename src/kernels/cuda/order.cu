@@ -21,8 +21,7 @@ __device__ __forceinline__ int64_t first_of(const lines &l, int64_t line)
 
 static __global__ void scan_by_threads(const float *x, float *y, int64_t n, lines l)
 {
-    FOR_GRID(line, n)
-    {
+    FOR_GRID (line, n) {
         const int64_t step = l.reverse ? -l.inner : l.inner;
         int64_t at = first_of(l, line) + (l.reverse ? (l.size - 1) * l.inner : 0);
         double sum = 0.0;
@@ -116,8 +115,7 @@ __device__ __forceinline__ int64_t place_of_pair(int64_t q, int64_t apart)
 static __global__ void sort_far(uint64_t *keys, int64_t pairs, int64_t size, int64_t run,
                                 int64_t apart)
 {
-    FOR_GRID(q, pairs)
-    {
+    FOR_GRID (q, pairs) {
         const int64_t i = place_of_pair(q, apart);
         const uint64_t a = keys[i], b = keys[i + apart];
         if ((a > b) == (((i & (size - 1)) & run) == 0)) {
@@ -202,8 +200,7 @@ __device__ __forceinline__ uint64_t key_of(float x, int64_t place, bool descendi
 
 static __global__ void make_keys(const float *x, uint64_t *keys, int64_t n, sort_job j)
 {
-    FOR_GRID(e, n)
-    {
+    FOR_GRID (e, n) {
         const int64_t line = j.first + e / j.room, s = e & (j.room - 1);
         uint64_t key = SORT_NO_KEY;
         if (s < j.size) {
@@ -216,8 +213,7 @@ static __global__ void make_keys(const float *x, uint64_t *keys, int64_t n, sort
 
 static __global__ void keep_places(const uint64_t *keys, int64_t *y, int64_t n, sort_job j)
 {
-    FOR_GRID(e, n)
-    {
+    FOR_GRID (e, n) {
         const int64_t here = e / j.keep, s = e % j.keep, line = j.first + here;
         const int64_t o = line / j.inner, i = line % j.inner;
         y[(o * j.keep + s) * j.inner + i] = (int64_t)(keys[here * j.room + s] & UINT32_MAX);

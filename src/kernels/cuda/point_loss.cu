@@ -74,8 +74,7 @@ template <int KIND> static __global__ void point_loss(point_job j, double2 *part
 {
     double2 both;
     both.x = both.y = 0.0;
-    FOR_GRID(e, j.n)
-    {
+    FOR_GRID (e, j.n) {
         const float w = j.weight_of(e);
         both.x += (double)(w * value<KIND>(j.beta, j.x[e], j.t[e], j.positive_of(e)));
         both.y += KIND == LVN_LOSS_BINARY ? 1.0 : (double)w;
@@ -108,8 +107,7 @@ static __global__ void point_loss_grad(point_job j, const float *dloss, const fl
                                        float *dx, float *dt)
 {
     const float factor = *dloss / *divisor;
-    FOR_GRID(e, j.n)
-    {
+    FOR_GRID (e, j.n) {
         const float d = slope<KIND>(j.beta, j.x[e], j.t[e], j.positive_of(e)) * factor,
                     weighted = j.weight == NULL ? d : d * j.weight[e];
         dx[e] = weighted;

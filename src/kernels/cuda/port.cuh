@@ -113,7 +113,8 @@ template <> struct lvnc_rounded<bf16> {
     {
         const uint32_t bits = __float_as_uint(x);
         bf16 y;
-        y.bits = (uint16_t)(x != x ? bits >> 16 | 0x40u : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+        y.bits =
+            (uint16_t)(x != x ? bits >> 16 | 0x40u : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
         return y;
     }
 };

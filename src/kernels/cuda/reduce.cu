@@ -264,8 +264,7 @@ template <typename T, typename I>
 static __global__ void max_grad(const T *dy, const int64_t *index, T *dx, int64_t n, divisor size,
                                 divisor inner, lvnc_alarm alarm)
 {
-    FOR_GRID(e, n)
-    {
+    FOR_GRID (e, n) {
         const I row = over((I)e, inner), i = (I)e - row * (I)inner.by, o = over(row, size);
         const int64_t s = (int64_t)(row - o * (I)size.by), at = (int64_t)o * inner.by + (int64_t)i,
                       top = index[at];
@@ -312,8 +311,7 @@ static lvn_status run_max_grad(const lvn_kernel_args *args)
 template <typename U, int V, typename I>
 static __global__ void repeat(const U *x, U *y, int64_t n, walk w)
 {
-    FOR_GRID(i, n)
-    {
+    FOR_GRID (i, n) {
         const U v = x[source_of(w, (I)i)];
         pack<U, V> all;
         for (int j = 0; j < V; j++) {

@@ -4,7 +4,7 @@
  * size, whose results are the terms of another step. What a step writes for the next one lies in
  * the workspace.
  *
- * A policy P says what terms are and what becomes of them: P::from, the type of a term in memory;
+ * A policy P defines terms and results: P::from, the type of a term in memory;
  * P::acc, of what is added up; x, where the terms are; none(), of no terms; term(v, at), of term
  * number `at` of r; put(i, acc), what is written as result i. */
 #ifndef LEVIN_KERNELS_CUDA_REDUCE_CUH
@@ -286,8 +286,7 @@ static __global__ void rows_of_blocks(P p, int64_t n, int chunk, int parts)
 template <typename P, int V>
 static __global__ void columns_of_threads(P p, int64_t n, int r, int64_t wide)
 {
-    FOR_GRID(i, n)
-    {
+    FOR_GRID (i, n) {
         const int64_t a = i <= 0x7fffffff && wide <= 0x7fffffff
                               ? (int64_t)((uint32_t)i / (uint32_t)wide)
                               : i / wide;

@@ -16,8 +16,7 @@ __device__ __forceinline__ double coordinate(int i, int n, bool align_corners)
 static __global__ void affine_grid(const float *theta, float2 *grid, int height, int width,
                                    bool align_corners, int64_t n)
 {
-    FOR_GRID(i, n)
-    {
+    FOR_GRID (i, n) {
         const int64_t row = i / width;
         const float *t = theta + row / height * 6;
         const double x = coordinate((int)(i - row * width), width, align_corners),
@@ -80,8 +79,7 @@ static __global__ void sample(const pack<float, N> *x, const float *grid, pack<f
                               sample_shape s, int64_t n)
 {
     const int packs = s.c / N;
-    FOR_GRID(i, n)
-    {
+    FOR_GRID (i, n) {
         const int64_t o = i / packs;
         const int c = (int)(i - o * packs);
         const pack<float, N> *image = x + o / s.positions * s.h * s.w * packs + c;

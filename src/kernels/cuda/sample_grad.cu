@@ -23,8 +23,7 @@ enum { SORTERS = 512, DIGIT_BITS = 4, DIGITS = 1 << DIGIT_BITS, COUNTS = SORTERS
 /* Row and column of the top left pixel are -1 at least: cells have a border more than pixels. */
 static __global__ void find_cells(const float *grid, sample_shape s, sample_cells t, int64_t n)
 {
-    FOR_GRID(i, n)
-    {
+    FOR_GRID (i, n) {
         const corners at = find_corners(s, grid + 2 * i);
         const bool inside = at.there && (!s.nearest || corner_pixel(s, at, 0) >= 0);
         t.cell[i] = inside ? (at.row + 1) * (s.w + 1) + at.column + 1 : t.cells;
@@ -107,8 +106,7 @@ static __global__ void sort_cells(sample_shape s, sample_cells t)
 /* The first of the sorted positions whose cell is not below each cell. */
 static __global__ void find_starts(sample_shape s, sample_cells t, int64_t n)
 {
-    FOR_GRID(i, n)
-    {
+    FOR_GRID (i, n) {
         const int64_t image = i / (t.cells + 1);
         const int wanted = (int)(i - image * (t.cells + 1));
         const int *cell = t.sorted_cell + image * s.positions;
@@ -132,8 +130,7 @@ static __global__ void gather_cells(const pack<float, N> *dy, pack<float, N> *dx
                                     sample_cells t, int64_t n)
 {
     const int packs = s.c / N;
-    FOR_GRID(i, n)
-    {
+    FOR_GRID (i, n) {
         const int64_t pixel = i / packs, line = pixel / s.w, image = line / s.h;
         const int c = (int)(i - pixel * packs), column = (int)(pixel - line * s.w),
                   row = (int)(line - image * s.h);

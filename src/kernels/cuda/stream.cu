@@ -49,8 +49,8 @@ lvn_status lvnc_submitted(const void *stream, const char *what, cudaError_t e)
     if (e == cudaErrorInvalidValue || e == cudaErrorMemoryAllocation) { /* of this launch alone */
         (void)cudaGetLastError();
         LVN_FAIL(e == cudaErrorInvalidValue ? LVN_ERR_INTERNAL : LVN_ERR_DEVICE_MEMORY,
-                 LVNC_NAME ":%d: %s was not taken: %s (%s)", d->index, what,
-                 cudaGetErrorString(e), cudaGetErrorName(e));
+                 LVNC_NAME ":%d: %s was not taken: %s (%s)", d->index, what, cudaGetErrorString(e),
+                 cudaGetErrorName(e));
     }
     (void)break_down(d, s->kind, e);
     return LVN_OK; /* the stream's: the wait returns it */
@@ -83,8 +83,8 @@ static int fault_code(const lvnc_device *d)
 static lvn_status report_fault(const lvnc_device *d)
 {
     const lvnc_fault f = *d->fault;
-    const char *op = f.op >= 0 && f.op < LVNC_OPS && d->op_name[f.op] != NULL ? d->op_name[f.op]
-                                                                              : "an op";
+    const char *op =
+        f.op >= 0 && f.op < LVNC_OPS && d->op_name[f.op] != NULL ? d->op_name[f.op] : "an op";
     const long long value = (long long)f.value, limit = (long long)f.limit,
                     place = (long long)f.place;
     if (f.code == LVNC_FAULT_LABEL) {
@@ -315,7 +315,7 @@ struct lvnc_host_calls {
         cudaEvent_t reached;
         void (*fn)(void *user);
         void *user;
-    } call[CALLS]; /* a ring */
+    } call[CALLS];     /* a ring */
     uint32_t first, n; /* number of the oldest call; how many wait */
     bool quit;
     volatile uint32_t *done; /* memory of the host that the device reads */
@@ -362,8 +362,7 @@ static lvn_status start_calls(lvnc_device *d, lvnc_host_calls *c)
         cudaHostAlloc(&p, 64, cudaHostAllocMapped | cudaHostAllocPortable) != cudaSuccess ||
         cudaHostGetDevicePointer(&there, p, 0) != cudaSuccess) {
         (void)cudaGetLastError();
-        LVN_FAIL(LVN_ERR_RESOURCE, LVNC_NAME ":%d: no word that its stream can wait for",
-                 d->index);
+        LVN_FAIL(LVN_ERR_RESOURCE, LVNC_NAME ":%d: no word that its stream can wait for", d->index);
     }
     c->done = static_cast<volatile uint32_t *>(p);
     *c->done = 0;
@@ -372,8 +371,8 @@ static lvn_status start_calls(lvnc_device *d, lvnc_host_calls *c)
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
     for (int i = 0; i < CALLS; i++) {
-        if (cudaEventCreateWithFlags(&c->call[i].reached, cudaEventDisableTiming |
-                                                              cudaEventBlockingSync) !=
+        if (cudaEventCreateWithFlags(&c->call[i].reached,
+                                     cudaEventDisableTiming | cudaEventBlockingSync) !=
             cudaSuccess) {
             (void)cudaGetLastError();
             LVN_FAIL(LVN_ERR_RESOURCE, LVNC_NAME ":%d: no event", d->index);
@@ -467,9 +466,9 @@ lvn_status lvnc_capture_end(void *stream, void **out)
     }
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, LVNC_NAME ":%d: the work up to %s cannot be captured: %s (%s)",
-                 d->index, d->last[LVN_STREAM_COMPUTE], cudaGetErrorString(e),
-                 cudaGetErrorName(e));
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 LVNC_NAME ":%d: the work up to %s cannot be captured: %s (%s)", d->index,
+                 d->last[LVN_STREAM_COMPUTE], cudaGetErrorString(e), cudaGetErrorName(e));
     }
     *out = executable;
     return LVN_OK;

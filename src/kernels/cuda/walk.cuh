@@ -150,8 +150,7 @@ template <typename I> __device__ __forceinline__ int64_t source_of(const walk &w
 template <typename U, typename I>
 static __global__ void copy_walk(const U *x, U *y, int64_t n, walk w)
 {
-    FOR_GRID(i, n)
-    {
+    FOR_GRID (i, n) {
         y[i] = x[source_of(w, (I)i)];
     }
 }

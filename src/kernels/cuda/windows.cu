@@ -25,8 +25,7 @@ static window_sizes sizes_of(const lvn_kernel_args *args, const lvn_tensor *imag
 template <typename P>
 static __global__ void unfold(const P *x, P *y, window_sizes s, int64_t n, P zero)
 {
-    FOR_GRID(e, n)
-    {
+    FOR_GRID (e, n) {
         const int64_t c = e % s.packs, place = e / s.packs;
         const int places = s.a.kernel[0] * s.a.kernel[1], tap = (int)(place % places);
         const int64_t window = place / places;
@@ -63,8 +62,7 @@ static lvn_status run_unfold(const lvn_kernel_args *args)
 template <typename T, int N>
 static __global__ void fold(const T *y, T *x, window_sizes s, int64_t n)
 {
-    FOR_GRID(e, n)
-    {
+    FOR_GRID (e, n) {
         const int64_t c = e % s.packs, pixel = e / s.packs, row = pixel / s.w, image = row / s.h;
         const int h = (int)(row % s.h) + s.a.padding[0], w = (int)(pixel % s.w) + s.a.padding[1];
         float sum[N] = {};
