@@ -14,6 +14,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 from bad_support import Case, LEVIN, main, OK, FAILURE, photos, read, SIGTERM, USAGE, WAIT_S, write
@@ -104,6 +105,23 @@ class Ranks(Case):
         self.assertEqual(found["n"], sum(map(sum, found["confusion"])))
         self.assertEqual(found["right"], sum(row[i] for i, row in enumerate(found["confusion"])))
         self.assertAlmostEqual(found["acc"], found["right"] / 12)
+
+    def test_numbers_that_no_layout_divides(self):
+        """499 images are measured and 1,003 predicted: each once, in order."""
+        odd = [("cpu", "dp", n) for n in (2, 3, 4, 7)] + [("cpu", "ddp", 3)]
+        use = [f"model={self.model}", "data=builtin:shapes", "eval_batch_size=7", "num_workers=0"]
+        classes = ["data.classes=2", "data.count=1003"]
+        self.one_and_many("predict", *use, *classes, layouts=odd, output="table.csv")
+        self.levin(["predict", *use, *classes, "devices=3", "output=t.csv"], OK)
+        with open("t.csv", newline="", encoding="utf-8") as f:
+            self.assertEqual(sum(1 for _ in csv.reader(f)), 1 + 1003)
+        os.remove("t.csv")
+        with tempfile.TemporaryDirectory() as folder:
+            photos(folder, n=250)
+            os.remove(f"{folder}/cat/0.png")
+            use = [f"model={self.model}", f"data={folder}", "eval_batch_size=7", "--json"]
+            reported, _ = self.one_and_many("eval", *use, layouts=odd)
+            self.assertEqual(json.loads(reported)["n"], 499)
 
     def test_json_lines(self):
         """stdout holds the lines and nothing else; the table of all probabilities agrees."""
