@@ -528,8 +528,8 @@ static void one_micro_batch_may_report_alone(void **state)
     const uint64_t want = ranks_hash_of_one(&data, &s, 4, LVN_CPU);
     for (int world = 2; world <= 4; world++) {
         ranks_agree("a metric of one micro-batch", &data, &s, world, 4, want);
-        ranks_agree_on("a metric of one micro-batch", &data, &s, world, 4, want, LVN_DEVICE_SIM);
     }
+    ranks_agree_on("a metric of one micro-batch", &data, &s, 3, 4, want, LVN_DEVICE_SIM);
 }
 
 /* ---- evaluation ---- */
