@@ -274,7 +274,7 @@ __device__ __forceinline__ void store_weights(T *row, int piece, int pitch,
 
 /* p = soft-max of the scores, 0 for keys that the mask hides. A score of NaN makes its row NaN. */
 template <typename T>
-static __global__ void __launch_bounds__(ROW_WARPS * 32) weigh_rows(score_rows s, T *p)
+static __global__ void __launch_bounds__(ROW_WARPS * 32, 3) weigh_rows(score_rows s, T *p)
 {
     const int row = (int)(blockIdx.x * ROW_WARPS + threadIdx.x / 32), query = s.first + row;
     if (row >= s.rows) {
