@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """levin's training step on a GPU against PyTorch's, eager and compiled, in turns within one run.
 
-usage: gpu_duel.py GPU_STEP [--device cuda:0] [--turns 5] [--seconds 1.0] [NET/PRECISION/BATCH/SIZE ...]
+usage: gpu_duel.py GPU_STEP [NET/PRECISION/BATCH/SIZE ...] [--device cuda:0] [--turns 5]
+                   [--seconds 1.0] [--no-compile]
        GPU_STEP: build/bench/gpu_step; its backend lies in build, or in LEVIN_BACKEND_PATH
 
 Each program warms up, then they take turns of about --seconds; printed are medians, the spread and

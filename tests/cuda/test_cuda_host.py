@@ -43,7 +43,9 @@ FLAT = (
     "record apply_record append number seed decide finish"
 ).split()
 WITHOUT_KERNEL = set()
-SLOW = "conv_transpose2d conv2d_grad_input conv2d_grad_weight resample2d fft linear_grad_input".split()
+SLOW = (
+    "conv_transpose2d conv2d_grad_input conv2d_grad_weight resample2d fft linear_grad_input"
+).split()
 
 
 def levin(*arguments, cwd=None, **environment):

@@ -377,7 +377,8 @@ lvn_status lvni_check_inputs_make(lvni_kernels_op op, const lvni_check_case *row
         out->own[i] = f32;
     }
     for (int i = 0; i < LVN_KERNEL_INPUTS && dtype != LVN_F32; i++) {
-        lvn_tensor *own = out->truth[i] == NULL ? NULL : round_to(out->truth[i], type_beside(op, i, dtype));
+        lvn_tensor *own =
+            out->truth[i] == NULL ? NULL : round_to(out->truth[i], type_beside(op, i, dtype));
         if (own == NULL && out->truth[i] != NULL) {
             lvni_check_inputs_free(out);
             return LVN_ERR_MEMORY;
